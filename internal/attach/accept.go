@@ -1,0 +1,166 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gucx/gucx/internal/memfd"
+)
+
+// Pauses of the accept loop when the process is out of descriptors.
+const (
+	acceptPauseMin = 5 * time.Millisecond
+	acceptPauseMax = time.Second
+)
+
+// acceptLoop takes connections until the port is closed. Other users are turned
+// away here, so that they never take a handshake slot.
+func (p *Port) acceptLoop() {
+	pause := acceptPauseMin
+	for {
+		conn, err := p.listener.AcceptUnix()
+		if err != nil {
+			if !p.sleep(pause) {
+				return
+			}
+			pause = min(2*pause, acceptPauseMax)
+			continue
+		}
+		pause = acceptPauseMin
+		if !p.dispatch(conn) {
+			_ = conn.Close()
+			return
+		}
+	}
+}
+
+// sleep waits for d; false when the port was closed meanwhile.
+func (p *Port) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}
+
+// dispatch starts the handshake on a connection as soon as there is a slot; false
+// when the port is closed.
+func (p *Port) dispatch(conn *net.UnixConn) bool {
+	who, err := peerOf(conn)
+	if err != nil || !p.cfg.allows(who.uid) {
+		p.count.foreign.Add(1)
+		_ = conn.Close()
+		return true
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-p.ctx.Done():
+		return false
+	}
+	return p.spawn(func() { p.serve(conn, who) })
+}
+
+// serve answers a connection, and stays with the link if it becomes one.
+func (p *Port) serve(conn *net.UnixConn, who peer) {
+	l := p.answer(conn, who)
+	<-p.slots
+	if l != nil {
+		l.watch()
+	}
+}
+
+// answer runs the acceptor's side of the handshake. It returns nil, with the
+// connection closed, if no link came out.
+func (p *Port) answer(conn *net.UnixConn, who peer) *Link {
+	_ = conn.SetDeadline(time.Now().Add(p.cfg.HandshakeTimeout))
+	stop := context.AfterFunc(p.ctx, func() { expire(conn) })
+	defer stop()
+
+	hello, fds, err := receive(conn)
+	defer fds.close()
+	if err == nil && hello.kind != kindHello {
+		err = errMalformed
+	}
+	if err != nil {
+		p.turnAway(conn, err)
+		return nil
+	}
+	l := newLink(p, conn, who, hello.from)
+	reason := p.admit(l, &hello, fds)
+	if reason != 0 {
+		p.count.refused.Add(1)
+		_ = send(conn, p.refusal(reason))
+		_ = l.Close()
+		return nil
+	}
+	p.count.accepted.Add(1)
+	if err := p.welcome(l); err != nil {
+		_ = conn.Close() // watch then tells the owner
+	}
+	return l
+}
+
+// expire ends reads and writes under way.
+func expire(conn *net.UnixConn) { _ = conn.SetDeadline(time.Unix(1, 0)) }
+
+// turnAway ends a connection that did not deliver a hello.
+func (p *Port) turnAway(conn *net.UnixConn, err error) {
+	switch {
+	case errors.Is(err, errVersion):
+		p.count.refused.Add(1)
+		_ = send(conn, p.refusal(ReasonVersion))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		p.count.timeout.Add(1)
+	default:
+		p.count.garbage.Add(1)
+	}
+	_ = conn.Close()
+}
+
+func (p *Port) refusal(r Reason) *frame {
+	return &frame{kind: kindRefuse, reason: r, from: p.cfg.GID}
+}
+
+// admit turns a hello into an inbound link that the owner has agreed to. On a
+// reason the link is the caller's to close.
+func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
+	switch {
+	case hello.to != p.cfg.GID:
+		return ReasonAddress
+	case hello.layout != p.cfg.Layout || hello.len0 != uint64(p.cfg.LinkLen):
+		return ReasonLayout
+	case !p.reserve(l):
+		return ReasonLimit
+	}
+	in := &Inbound{Link: l}
+	var err error
+	if in.Seg, err = l.own(memfd.Adopt(fds.take(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
+		return ReasonSegments
+	}
+	in.Control, err = l.own(memfd.AdoptPrefix(fds.take(1), memfd.ReadWrite, p.cfg.ControlLen, p.cfg.MaxArenaLen))
+	if err != nil || l.takeWake(fds, 2) != nil {
+		return ReasonSegments
+	}
+	if p.cfg.OnLink == nil || p.cfg.OnLink(in) != nil || p.adopt(l) != nil {
+		return ReasonOwner
+	}
+	return 0
+}
+
+// welcome hands the port's segments to the dialer.
+func (p *Port) welcome(l *Link) error {
+	return send(l.conn, &frame{
+		kind:     kindWelcome,
+		layout:   p.cfg.Layout,
+		from:     p.cfg.GID,
+		to:       l.PeerGID,
+		len0:     uint64(len(p.cfg.Table.Bytes())),
+		arenaLen: uint64(len(p.cfg.Arena.Bytes())),
+	}, p.cfg.Table.FD(), p.cfg.Arena.FD(), p.cfg.WakeFD)
+}

@@ -1,0 +1,146 @@
+package attach
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Roles of a second process. Each prints one line when it is ready, and ends with
+// its standard input.
+const (
+	roleStation  = "station"  // a port that does what it is told, line by line
+	roleSquatter = "squatter" // listens on a name, as another user
+	roleStranger = "stranger" // connects to a name, as another user; prints how it ended
+)
+
+func runChild(role string) error {
+	switch role {
+	case roleStation:
+		return runStation()
+	case roleSquatter:
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: os.Getenv(roleEnv + "_NAME"), Net: "unixpacket"})
+		if err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return l.Close()
+	case roleStranger:
+		conn, err := net.Dial("unixpacket", os.Getenv(roleEnv+"_NAME"))
+		if err != nil {
+			return err
+		}
+		_, err = conn.Read(make([]byte, 1))
+		fmt.Println(errors.Is(err, io.EOF))
+		return conn.Close()
+	}
+	return fmt.Errorf("unknown role")
+}
+
+// runStation prints its GID, then answers commands:
+//
+//	dial GID   dials, writes 42 to byte 0 of the link segment and wakes: "up" or the error
+//	accept     waits for an inbound link: its peer's GID
+//	down       waits until the last link is down: "down"
+func runStation() error {
+	s, err := openStation(nil)
+	if err != nil {
+		return err
+	}
+	fmt.Println(hex.EncodeToString(s.gid[:]))
+	var last *Link
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		cmd, arg, _ := strings.Cut(lines.Text(), " ")
+		switch cmd {
+		case "dial":
+			gid, _ := hex.DecodeString(arg)
+			out, err := s.Dial(context.Background(), [16]byte(gid))
+			if err != nil {
+				fmt.Println(err)
+				continue
+			}
+			last = out.Link
+			out.Seg.Bytes()[0] = 42
+			_ = Wake(out.WakeFD)
+			fmt.Println("up")
+		case "accept":
+			in := <-s.in
+			last = in.Link
+			fmt.Println(hex.EncodeToString(in.PeerGID[:]))
+		case "down":
+			<-last.Done()
+			fmt.Println("down")
+		}
+	}
+	return s.Port.Close()
+}
+
+// child is a running second process.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+	gid [16]byte // of a station
+}
+
+// start runs a role; uid 0 means the user of this process.
+func start(t testing.TB, role, name string, uid uint32) *child {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, roleEnv+"_NAME="+name, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	if uid != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
+	}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	c := &child{cmd: cmd, in: in, out: bufio.NewScanner(out)}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// stop ends the process, also a stopped one, and collects it. Idempotent.
+func (c *child) stop() {
+	_ = c.in.Close()
+	_ = c.cmd.Process.Signal(syscall.SIGCONT)
+	_ = c.cmd.Wait()
+}
+
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	require.True(t, c.out.Scan(), "second process said nothing")
+	return c.out.Text()
+}
+
+// tell gives a station a command.
+func (c *child) tell(t testing.TB, format string, args ...any) {
+	t.Helper()
+	_, err := fmt.Fprintf(c.in, format+"\n", args...)
+	require.NoError(t, err)
+}
+
+func startStation(t testing.TB) *child {
+	t.Helper()
+	c := start(t, roleStation, "", 0)
+	gid, err := hex.DecodeString(c.line(t))
+	require.NoError(t, err)
+	c.gid = [16]byte(gid)
+	return c
+}

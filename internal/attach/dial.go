@@ -1,0 +1,201 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+	"golang.org/x/sys/unix"
+)
+
+// dialPause is how long a dialer waits while the acceptor's backlog is full; the
+// kernel offers no event for that.
+const dialPause = 5 * time.Millisecond
+
+// Dial reaches the port with the given GID; the own GID is fine. It blocks until
+// the acceptor has answered, for HandshakeTimeout or until ctx is done at most.
+//
+// Errors, all within a *ucs.OpError: ucs.ErrUnreachable (nobody listens on gid),
+// ucs.ErrTimedOut (acceptor stopped or too busy), ErrForeignUser, ErrProtocol,
+// *RefusedError, ucs.ErrConnReset (hung up during the handshake), ucs.ErrClosed
+// (the port is closed), the error of ctx, memory errors of memfd.
+func (p *Port) Dial(ctx context.Context, gid [16]byte) (*Outbound, error) {
+	out, err := p.dial(ctx, gid)
+	if err != nil {
+		return nil, &ucs.OpError{TL: p.cfg.Service, Op: fmt.Sprintf("attach to %x", gid), Err: err}
+	}
+	return out, nil
+}
+
+func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) {
+	if !p.enter() {
+		return nil, ucs.ErrClosed
+	}
+	defer p.wg.Done()
+	bound, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+
+	conn, who, err := p.connect(bound, gid)
+	if err != nil {
+		return nil, p.dialError(ctx, bound, err)
+	}
+	out := &Outbound{Link: newLink(p, conn, who, gid)}
+	defer func() {
+		if err != nil {
+			_ = out.Close()
+		}
+	}()
+	stop := context.AfterFunc(bound, func() { expire(conn) })
+	err = p.introduce(out)
+	if !stop() && err == nil {
+		err = os.ErrDeadlineExceeded // the deadline is set and would end the link
+	}
+	if err != nil {
+		return nil, p.dialError(ctx, bound, err)
+	}
+	return out, p.establish(out.Link)
+}
+
+// establish hands the link to the port and starts watching it.
+func (p *Port) establish(l *Link) error {
+	if err := p.adopt(l); err != nil {
+		return err
+	}
+	if !p.spawn(l.watch) {
+		return ucs.ErrClosed
+	}
+	return nil
+}
+
+// connect finds the listener of an allowed user and makes sure that it is one.
+func (p *Port) connect(ctx context.Context, gid [16]byte) (*net.UnixConn, peer, error) {
+	conn, err := p.connectAny(ctx, gid)
+	if err != nil {
+		return nil, peer{}, err
+	}
+	who, err := peerOf(conn)
+	if err == nil && !p.cfg.allows(who.uid) {
+		err = fmt.Errorf("%w: uid %d", ErrForeignUser, who.uid)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, peer{}, err
+	}
+	return conn, who, nil
+}
+
+func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, error) {
+	for _, uid := range p.cfg.AllowUIDs {
+		conn, err := connectOne(ctx, socketAddr(p.cfg.Service, uid, gid))
+		if !errors.Is(err, unix.ECONNREFUSED) {
+			return conn, err
+		}
+	}
+	return nil, fmt.Errorf("%w: no process listens", ucs.ErrUnreachable)
+}
+
+// connectOne waits for room in the listener's backlog, as a blocking connect does.
+func connectOne(ctx context.Context, addr *net.UnixAddr) (*net.UnixConn, error) {
+	var d net.Dialer
+	for {
+		conn, err := d.DialContext(ctx, addr.Net, addr.Name)
+		if err == nil {
+			return conn.(*net.UnixConn), nil
+		}
+		if !errors.Is(err, unix.EAGAIN) {
+			return nil, err
+		}
+		t := time.NewTimer(dialPause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// introduce runs the dialer's side of the handshake.
+func (p *Port) introduce(out *Outbound) error {
+	var err error
+	if out.Seg, err = out.own(memfd.Create("gucx-link", p.cfg.LinkLen, memfd.PeersWrite)); err != nil {
+		return err
+	}
+	hello := &frame{
+		kind: kindHello, layout: p.cfg.Layout, from: p.cfg.GID, to: out.PeerGID,
+		len0: uint64(p.cfg.LinkLen), arenaLen: uint64(len(p.cfg.Arena.Bytes())),
+	}
+	if err := send(out.conn, hello, out.Seg.FD(), p.cfg.Arena.FD(), p.cfg.WakeFD); err != nil {
+		return err
+	}
+	if err := out.Seg.DropFD(); err != nil {
+		return err
+	}
+	reply, fds, err := receive(out.conn)
+	if err != nil {
+		return err
+	}
+	defer fds.close()
+	return p.settle(out, &reply, fds)
+}
+
+// settle checks the acceptor's reply and maps what it offers.
+func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
+	switch {
+	case reply.kind == kindRefuse:
+		return &RefusedError{Reason: reply.reason}
+	case reply.kind != kindWelcome:
+		return errMalformed
+	case reply.from != out.PeerGID || reply.to != p.cfg.GID || reply.layout != p.cfg.Layout:
+		return fmt.Errorf("%w: welcome from %x to %x, layout %d", ErrProtocol, reply.from, reply.to, reply.layout)
+	case reply.len0 > uint64(p.cfg.MaxTableLen) || reply.arenaLen > uint64(p.cfg.MaxArenaLen):
+		return fmt.Errorf("%w: table of %d bytes, arena of %d", memfd.ErrSize, reply.len0, reply.arenaLen)
+	}
+	tableLen, arenaLen := int(reply.len0), int(reply.arenaLen)
+	if out.Table, err = out.own(memfd.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen)); err != nil {
+		return fmt.Errorf("table: %w", err)
+	}
+	if out.Arena, err = out.own(memfd.Adopt(fds.take(1), memfd.ReadWrite, arenaLen, arenaLen)); err != nil {
+		return fmt.Errorf("arena: %w", err)
+	}
+	if err := out.takeWake(fds, 2); err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return nil
+}
+
+// dialError says in ucs terms why a dial ended. ctx is the caller's, bound has the
+// handshake deadline and ends with the port.
+func (p *Port) dialError(ctx, bound context.Context, err error) error {
+	switch {
+	case p.ctx.Err() != nil:
+		return ucs.ErrClosed
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", ucs.ErrTimedOut, ctx.Err())
+	case bound.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) ||
+		errors.Is(err, context.DeadlineExceeded): // net's own timer may be first
+		return fmt.Errorf("%w: no answer from the peer: %w", ucs.ErrTimedOut, err)
+	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE):
+		return fmt.Errorf("%w: during the handshake", ucs.ErrConnReset)
+	case errors.Is(err, errMalformed) || errors.Is(err, errVersion):
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return err
+}
+
+// listenError says why a port cannot be opened.
+func listenError(service string, err error) error {
+	if errors.Is(err, unix.EADDRINUSE) {
+		err = fmt.Errorf("%w: address in use by another process", ucs.ErrBusy)
+	}
+	return &ucs.OpError{TL: service, Op: "listen", Err: err}
+}

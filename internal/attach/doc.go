@@ -1,0 +1,43 @@
+// Package attach lets processes on one host find each other and share memory.
+//
+// A Port listens on an abstract unix socket whose name is made of the service, the
+// user and the GID. A link goes one way: the dialer will reach the acceptor's memory.
+//
+//	dialer                                              acceptor
+//	connect ------------------------------------------> accept
+//	uid allowed? (SO_PEERCRED)                          uid allowed? (SO_PEERCRED)
+//	HELLO  layout, GIDs, lengths
+//	  link segment, arena, eventfd  ------------------> map link and the arena's
+//	                                                    first bytes, OnLink
+//	map table and arena <------------------------------ WELCOME  layout, GIDs, lengths
+//	                                                      table, arena, eventfd
+//	...the socket stays open and silent; its hang-up ends the link...
+//
+// The acceptor answers REFUSE with a reason instead, or just hangs up on what is
+// no handshake. OnLink has returned before WELCOME leaves, so an acceptor knows a
+// link before the dialer can use it.
+//
+// # Liveness
+//
+// Each link has one goroutine parked on its socket. The kernel closes the sockets
+// of a process that exits or is killed, after it has taken down its memory map, and
+// the other end sees the hang-up at once. A stopped process stays up.
+//
+// # Who is trusted with what
+//
+// Processes of other users are turned away before they can say anything, on both
+// sides: abstract names have no owner, so anybody may sit on one. A process of an
+// allowed user can:
+//   - overwrite the arena and the link segment at any time, as remote writes do;
+//   - refuse service: use up MaxLinks, sit on a GID's name, take wake-ups out of the
+//     eventfd, or make it blocking and full, so that Wake waits.
+//
+// It cannot:
+//   - write to the table, or get a writable mapping of it (from Linux 5.1 on);
+//   - resize a segment, and so cause SIGBUS: segments without seals are refused;
+//   - keep handshake slots for longer than HandshakeTimeout, leave descriptors
+//     behind, or make the port run out of memory with what it sends.
+//
+// A process of the same user could do far more with ptrace. For users in AllowUIDs
+// the first list is what they are given.
+package attach

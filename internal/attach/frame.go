@@ -1,0 +1,110 @@
+package attach
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// frame is a handshake message: 64 bytes, little-endian.
+//
+//	 0  u32  magic "gucx"
+//	 4  u16  version of the handshake
+//	 6  u16  kind
+//	 8  u32  layout of the segments   (hello, welcome)
+//	12  u32  reason                   (refuse)
+//	16  16B  GID of the sender
+//	32  16B  GID of the receiver
+//	48  u64  link length (hello), table length (welcome)
+//	56  u64  arena length             (hello, welcome)
+//
+// Fields that a kind does not have are zero. The first 16 bytes and the refuse
+// message stay as they are in every version, so that versions can refuse each other.
+type frame struct {
+	kind     kind
+	layout   uint32
+	reason   Reason
+	from, to [16]byte
+	len0     uint64 // link or table
+	arenaLen uint64
+}
+
+const (
+	frameLen      = 64
+	frameMagic    = 0x78637567 // "gucx" in memory
+	frameVersion  = 1
+	frameOffVer   = 4
+	frameOffKind  = 6
+	frameOffLay   = 8
+	frameOffWhy   = 12
+	frameOffFrom  = 16
+	frameOffTo    = 32
+	frameOffLen0  = 48
+	frameOffArena = 56
+)
+
+// kind is the message type.
+type kind uint16
+
+const (
+	kindHello kind = 1 + iota
+	kindWelcome
+	kindRefuse
+)
+
+var (
+	errMalformed = errors.New("malformed handshake message")
+	errVersion   = errors.New("handshake version not supported")
+)
+
+func (f *frame) encode() []byte {
+	b := make([]byte, frameLen)
+	le := binary.LittleEndian
+	le.PutUint32(b, frameMagic)
+	le.PutUint16(b[frameOffVer:], frameVersion)
+	le.PutUint16(b[frameOffKind:], uint16(f.kind))
+	le.PutUint32(b[frameOffLay:], f.layout)
+	le.PutUint32(b[frameOffWhy:], uint32(f.reason))
+	copy(b[frameOffFrom:], f.from[:])
+	copy(b[frameOffTo:], f.to[:])
+	le.PutUint64(b[frameOffLen0:], f.len0)
+	le.PutUint64(b[frameOffArena:], f.arenaLen)
+	return b
+}
+
+// decodeFrame takes exactly what encode makes, and a refuse of any version. It
+// does not keep b. Errors: errMalformed, errVersion.
+func decodeFrame(b []byte) (frame, error) {
+	le := binary.LittleEndian
+	if len(b) != frameLen || le.Uint32(b) != frameMagic {
+		return frame{}, errMalformed
+	}
+	f := frame{
+		kind:     kind(le.Uint16(b[frameOffKind:])),
+		layout:   le.Uint32(b[frameOffLay:]),
+		reason:   Reason(le.Uint32(b[frameOffWhy:])),
+		from:     [16]byte(b[frameOffFrom:frameOffTo]),
+		to:       [16]byte(b[frameOffTo:frameOffLen0]),
+		len0:     le.Uint64(b[frameOffLen0:]),
+		arenaLen: le.Uint64(b[frameOffArena:]),
+	}
+	if v := le.Uint16(b[frameOffVer:]); v != frameVersion && f.kind != kindRefuse {
+		return frame{}, fmt.Errorf("%w: peer has %d, this side %d", errVersion, v, frameVersion)
+	}
+	return f, f.check()
+}
+
+// check holds the rules that need no knowledge of the port.
+func (f *frame) check() error {
+	ok := false
+	switch f.kind {
+	case kindHello, kindWelcome:
+		ok = f.reason == 0 && f.len0 != 0 && f.arenaLen != 0 && f.from != [16]byte{} && f.to != [16]byte{}
+	case kindRefuse:
+		ok = f.reason != 0 && f.layout == 0 && f.len0 == 0 && f.arenaLen == 0
+	}
+	if !ok {
+		return errMalformed
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package attach
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"golang.org/x/sys/unix"
+)
+
+// Link is what both ends of a link have. It is up until the peer dies or closes,
+// or this side closes; the kernel's word for that is the hang-up of the socket.
+type Link struct {
+	// PeerGID is the GID the peer gave; an acceptor cannot verify it.
+	PeerGID [16]byte
+	// PeerPID is the kernel's word for the peer's process, in this process's pid
+	// namespace; 0 when it is not visible there.
+	PeerPID int
+	// PeerUID is the peer's effective user.
+	PeerUID uint32
+	// WakeFD is the peer's eventfd, for Wake; valid until Close.
+	WakeFD int
+
+	port *Port
+	conn *net.UnixConn
+	segs []*memfd.Segment
+	up   atomic.Bool
+	done chan struct{}
+
+	counted bool // against MaxLinks; under port.mu
+
+	mu     sync.Mutex
+	closed bool
+	hooks  []func()
+}
+
+// own makes a segment one that Close closes, and returns it.
+func (l *Link) own(s *memfd.Segment, err error) (*memfd.Segment, error) {
+	if err == nil {
+		l.segs = append(l.segs, s)
+	}
+	return s, err
+}
+
+// takeWake checks the peer's eventfd and makes it one that Close closes.
+func (l *Link) takeWake(fds rights, i int) error {
+	if err := checkEventFD(fds[i]); err != nil {
+		return err
+	}
+	l.WakeFD = fds.take(i)
+	return nil
+}
+
+// Inbound is a link that a peer dialed.
+type Inbound struct {
+	*Link
+	// Seg is the link segment, created by the peer: mapped for writing.
+	Seg *memfd.Segment
+	// Control is the first Config.ControlLen bytes of the peer's arena, mapped for
+	// writing.
+	Control *memfd.Segment
+}
+
+// Outbound is a link that this side dialed.
+type Outbound struct {
+	*Link
+	// Table is the peer's, mapped for reading.
+	Table *memfd.Segment
+	// Arena is the peer's, mapped whole for writing.
+	Arena *memfd.Segment
+	// Seg is the link segment, created by this side: mapped for writing.
+	Seg *memfd.Segment
+}
+
+func newLink(p *Port, conn *net.UnixConn, who peer, gid [16]byte) *Link {
+	l := &Link{PeerGID: gid, PeerPID: who.pid, PeerUID: who.uid, WakeFD: -1,
+		port: p, conn: conn, done: make(chan struct{})}
+	l.up.Store(true)
+	return l
+}
+
+// Up reports whether the link is up, as far as is known. Costs one atomic load.
+func (l *Link) Up() bool { return l.up.Load() }
+
+// Done is closed when the link goes down, for whatever reason.
+func (l *Link) Done() <-chan struct{} { return l.done }
+
+// AfterDown has f called once, when the link goes down by the peer's doing (also
+// by its death); at once, in the caller's goroutine, when that has happened
+// already. f is not called once this side has closed the link. f runs on the
+// link's goroutine; it may call Close of the link, and must not call Port.Close.
+func (l *Link) AfterDown(f func()) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return
+	}
+	if l.up.Load() {
+		l.hooks = append(l.hooks, f)
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	f()
+}
+
+func (l *Link) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.closed
+}
+
+// Close hangs up and gives back mappings and descriptors of the link. Nobody may
+// use its segments or WakeFD any more. Idempotent; does not wait for a running
+// AfterDown function, so may be called by one.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.hooks = nil
+	l.mu.Unlock()
+
+	_ = l.conn.Close() // the only error is that watch, seeing the hang-up, was first
+	l.port.forget(l)
+	return l.release()
+}
+
+func (l *Link) release() error {
+	var errs []error
+	for _, s := range l.segs {
+		errs = append(errs, s.Close())
+	}
+	if l.WakeFD >= 0 {
+		errs = append(errs, os.NewSyscallError("close eventfd", unix.Close(l.WakeFD)))
+	}
+	return errors.Join(errs...)
+}
+
+// watch returns when the link is down. Nothing is ever sent after the handshake,
+// so whatever a read returns ends the link; descriptors that would come with data
+// are dropped by the kernel, as read has no place for them.
+func (l *Link) watch() {
+	_ = l.conn.SetDeadline(time.Time{})
+	var b [1]byte
+	_, _ = l.conn.Read(b[:])
+	_ = l.conn.Close()
+	l.goDown()
+}
+
+func (l *Link) goDown() {
+	l.mu.Lock()
+	hooks := l.hooks
+	l.hooks = nil
+	l.up.Store(false)
+	close(l.done)
+	l.mu.Unlock()
+	for _, f := range hooks {
+		f()
+	}
+}

@@ -1,0 +1,349 @@
+package attach
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+)
+
+const (
+	testService  = "test"
+	testLayout   = 7
+	testLinkLen  = 64 << 10
+	testTableLen = 32 << 10
+	testArenaLen = 1 << 20
+	watchdog     = 20 * time.Second
+)
+
+// station is a port with what it gives away, and the inbound links it got.
+type station struct {
+	*Port
+	gid   [16]byte
+	table *memfd.Segment
+	arena *memfd.Segment
+	wake  int
+	in    chan *Inbound
+}
+
+// openStation makes a port with fresh segments; edit may change its configuration.
+func openStation(edit func(*Config)) (*station, error) {
+	s := &station{in: make(chan *Inbound, 64)}
+	_, _ = rand.Read(s.gid[:])
+	var errs [4]error
+	s.table, errs[0] = memfd.Create("test-table", testTableLen, memfd.PeersRead)
+	s.arena, errs[1] = memfd.Create("test-arena", testArenaLen, memfd.PeersWrite)
+	s.wake, errs[2] = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	cfg := Config{Service: testService, GID: s.gid, Layout: testLayout, Table: s.table, Arena: s.arena, LinkLen: testLinkLen,
+		WakeFD: s.wake, OnLink: func(in *Inbound) error { s.in <- in; return nil }}
+	if edit != nil {
+		edit(&cfg)
+	}
+	s.gid = cfg.GID
+	s.Port, errs[3] = Listen(cfg)
+	return s, errs[3]
+}
+
+// newStation is openStation for a test, which closes it.
+func newStation(t testing.TB, edit func(*Config)) *station {
+	t.Helper()
+	s, err := openStation(edit)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.close(t) })
+	return s
+}
+
+// close may be called early.
+func (s *station) close(t testing.TB) {
+	t.Helper()
+	if s.table == nil {
+		return
+	}
+	assert.NoError(t, s.Port.Close())
+	assert.NoError(t, s.table.Close())
+	assert.NoError(t, s.arena.Close())
+	assert.NoError(t, unix.Close(s.wake))
+	s.table = nil
+}
+
+func newEventFD(t testing.TB) int {
+	t.Helper()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+func (s *station) dial(t testing.TB, to [16]byte) *Outbound {
+	t.Helper()
+	out, err := s.Dial(context.Background(), to)
+	require.NoError(t, err)
+	return out
+}
+
+// within waits for a channel and fails the test when nothing comes.
+func within[T any](t testing.TB, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(watchdog):
+		require.FailNow(t, "nothing came", what)
+		panic("not reached")
+	}
+}
+
+func TestDial_SharesMemoryBothWays(t *testing.T) {
+	a, b := newStation(t, nil), newStation(t, nil)
+	out := a.dial(t, b.gid)
+	in := within(t, b.in, "inbound link")
+
+	assert.Equal(t, b.gid, out.PeerGID)
+	assert.Equal(t, a.gid, in.PeerGID)
+	assert.Equal(t, os.Getpid(), out.PeerPID)
+	assert.Equal(t, os.Getpid(), in.PeerPID)
+	assert.EqualValues(t, os.Geteuid(), in.PeerUID)
+	assert.Len(t, out.Table.Bytes(), testTableLen)
+	assert.Len(t, out.Arena.Bytes(), testArenaLen)
+	assert.Len(t, in.Seg.Bytes(), testLinkLen)
+	assert.Len(t, in.Control.Bytes(), os.Getpagesize())
+
+	b.table.Bytes()[5] = 11
+	out.Arena.Bytes()[testArenaLen-1] = 12
+	out.Seg.Bytes()[9] = 13
+	in.Seg.Bytes()[10] = 14
+	in.Control.Bytes()[0] = 15
+	assert.EqualValues(t, 11, out.Table.Bytes()[5])
+	assert.EqualValues(t, 12, b.arena.Bytes()[testArenaLen-1])
+	assert.EqualValues(t, 13, in.Seg.Bytes()[9])
+	assert.EqualValues(t, 14, out.Seg.Bytes()[10])
+	assert.EqualValues(t, 15, a.arena.Bytes()[0])
+
+	require.NoError(t, Wake(out.WakeFD))
+	require.NoError(t, Wake(in.WakeFD))
+	assert.EqualValues(t, 1, drain(t, a.wake))
+	assert.EqualValues(t, 1, drain(t, b.wake))
+	assert.Equal(t, Stats{Accepted: 1}, b.Stats())
+}
+
+// drain returns and clears the counter of an eventfd.
+func drain(t testing.TB, fd int) byte {
+	t.Helper()
+	var b [8]byte
+	_, err := unix.Read(fd, b[:])
+	require.NoError(t, err)
+	return b[0] | b[7] // either byte order
+}
+
+func TestDial_Self(t *testing.T) {
+	a := newStation(t, nil)
+	out := a.dial(t, a.gid)
+	in := within(t, a.in, "inbound link")
+	out.Seg.Bytes()[0] = 1
+	assert.EqualValues(t, 1, in.Seg.Bytes()[0])
+}
+
+func TestDial_NobodyThere(t *testing.T) {
+	a := newStation(t, nil)
+	_, err := a.Dial(context.Background(), [16]byte{1})
+	assert.ErrorIs(t, err, ucs.ErrUnreachable)
+}
+
+func TestClose_OtherSideIsTold(t *testing.T) {
+	for _, side := range []string{"dialer", "acceptor"} {
+		t.Run(side, func(t *testing.T) {
+			a, b := newStation(t, nil), newStation(t, nil)
+			out := a.dial(t, b.gid)
+			in := within(t, b.in, "inbound link")
+			closer, other := out.Link, in.Link
+			if side == "acceptor" {
+				closer, other = in.Link, out.Link
+			}
+			hook, own := make(chan struct{}), make(chan struct{}, 1)
+			other.AfterDown(func() { close(hook) })
+			closer.AfterDown(func() { own <- struct{}{} })
+			require.True(t, other.Up())
+
+			require.NoError(t, closer.Close())
+			require.NoError(t, closer.Close(), "second close")
+			within(t, hook, "AfterDown")
+			within(t, other.Done(), "Done of the other side")
+			within(t, closer.Done(), "Done of the closing side")
+			assert.False(t, other.Up())
+			assert.Empty(t, own, "AfterDown of the closing side")
+
+			late := false
+			other.AfterDown(func() { late = true })
+			assert.True(t, late, "AfterDown on a link that is down")
+		})
+	}
+}
+
+func TestDial_OnLinkComesFirst(t *testing.T) {
+	var told atomic.Bool
+	b := newStation(t, func(c *Config) {
+		c.OnLink = func(*Inbound) error {
+			runtime.Gosched()
+			told.Store(true)
+			return nil
+		}
+	})
+	newStation(t, nil).dial(t, b.gid)
+	assert.True(t, told.Load())
+}
+
+func TestDial_Refused(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(dialer, acceptor *Config)
+		want Reason
+	}{
+		{"layout", func(d, _ *Config) { d.Layout++ }, ReasonLayout},
+		{"link length", func(d, _ *Config) { d.LinkLen *= 2 }, ReasonLayout},
+		{"arena too small for control", func(_, a *Config) { a.ControlLen = testArenaLen; a.MaxArenaLen = testArenaLen / 2 }, ReasonSegments},
+		{"owner says no", func(_, a *Config) { a.OnLink = func(*Inbound) error { return errors.New("no") } }, ReasonOwner},
+		{"no owner", func(_, a *Config) { a.OnLink = nil }, ReasonOwner},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := openFDs(t)
+			var other Config
+			b := newStation(t, func(c *Config) { tt.edit(&other, c) })
+			a := newStation(t, func(c *Config) { tt.edit(c, &other) })
+			_, err := a.Dial(context.Background(), b.gid)
+			assert.ErrorIs(t, err, ucs.ErrRejected)
+			var refused *RefusedError
+			require.ErrorAs(t, err, &refused)
+			assert.Equal(t, tt.want, refused.Reason)
+			assert.ErrorContains(t, err, tt.want.String())
+			assert.Equal(t, Stats{Refused: 1}, b.Stats())
+			a.close(t)
+			b.close(t)
+			assert.Equal(t, before, openFDs(t))
+		})
+	}
+}
+
+func TestDial_TooManyLinks(t *testing.T) {
+	a := newStation(t, nil)
+	b := newStation(t, func(c *Config) { c.MaxLinks = 1 })
+	first := a.dial(t, b.gid)
+	in := within(t, b.in, "inbound link")
+
+	_, err := a.Dial(context.Background(), b.gid)
+	var refused *RefusedError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, ReasonLimit, refused.Reason)
+
+	require.NoError(t, first.Close())
+	within(t, in.Done(), "hang-up")
+	_, err = a.Dial(context.Background(), b.gid)
+	require.ErrorAs(t, err, &refused, "a link that is down counts until it is closed")
+	require.NoError(t, in.Close())
+	a.dial(t, b.gid)
+}
+
+func TestListen_Invalid(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		edit func(*Config)
+	}{
+		{"zero GID", func(c *Config) { c.GID = [16]byte{} }},
+		{"no table", func(c *Config) { c.Table = nil }},
+		{"no link length", func(c *Config) { c.LinkLen = 0 }},
+		{"negative limit", func(c *Config) { c.MaxLinks = -1 }},
+		{"negative timeout", func(c *Config) { c.HandshakeTimeout = -1 }},
+		{"control larger than arena", func(c *Config) { c.ControlLen = testArenaLen + 1 }},
+		{"wake is no eventfd", func(c *Config) { c.WakeFD = c.Arena.FD() }},
+		{"wake is closed", func(c *Config) { c.WakeFD = 1 << 20 }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newStation(t, nil)
+			cfg := a.cfg
+			cfg.GID[0]++
+			tt.edit(&cfg)
+			_, err := Listen(cfg)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		})
+	}
+}
+
+func TestListen_GIDInUse(t *testing.T) {
+	a := newStation(t, nil)
+	_, err := Listen(a.cfg)
+	assert.ErrorIs(t, err, ucs.ErrBusy)
+	require.NoError(t, a.Port.Close())
+	p, err := Listen(a.cfg)
+	require.NoError(t, err, "the name is free again at once")
+	require.NoError(t, p.Close())
+}
+
+func TestPortClose_ClosesLinksAndRefusesDials(t *testing.T) {
+	a, b := newStation(t, nil), newStation(t, nil)
+	out := a.dial(t, b.gid)
+	in := within(t, b.in, "inbound link")
+	require.NoError(t, a.Port.Close())
+	require.NoError(t, a.Port.Close(), "second close")
+	assert.False(t, out.Up())
+	within(t, in.Done(), "hang-up")
+	_, err := a.Dial(context.Background(), b.gid)
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+}
+
+// TestDial_CrossAndClose has many ports dial each other, both ways at once, while
+// links close at random.
+func TestDial_CrossAndClose(t *testing.T) {
+	before := openFDs(t)
+	const ports, dials = 4, 8
+	var all [ports]*station
+	for i := range all {
+		all[i] = newStation(t, func(c *Config) { c.OnLink = func(in *Inbound) error { return nil } })
+	}
+	var wg sync.WaitGroup
+	for i := range ports * ports {
+		wg.Go(func() {
+			from, to := all[i/ports], all[i%ports]
+			for k := range dials {
+				out, err := from.Dial(context.Background(), to.gid)
+				if assert.NoError(t, err) && k%2 == 0 {
+					assert.NoError(t, out.Close())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range all {
+		assert.EqualValues(t, ports*dials, s.Stats().Accepted)
+		s.close(t)
+	}
+	assert.Equal(t, before, openFDs(t))
+}
+
+func TestWake_FullCounterIsFine(t *testing.T) {
+	fd := newEventFD(t)
+	_, err := unix.Write(fd, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1))
+	require.NoError(t, err)
+	assert.NoError(t, Wake(fd))
+	assert.ErrorIs(t, Wake(1<<20), unix.EBADF)
+}
+
+func TestWake_AllocatesNothing(t *testing.T) {
+	fd := newEventFD(t)
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = Wake(fd) }))
+}

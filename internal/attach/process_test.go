@@ -1,0 +1,117 @@
+package attach
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// nobody is the conventional user without rights.
+const nobody = 65534
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs the right to run a process as another user")
+	}
+}
+
+func TestProcess_BothWays(t *testing.T) {
+	shm := shmFiles(t)
+	a, c := newStation(t, nil), startStation(t)
+
+	c.tell(t, "dial %x", a.gid) // both dials under way at once
+	out := a.dial(t, c.gid)
+	in := within(t, a.in, "inbound link")
+	require.Equal(t, "up", c.line(t))
+	c.tell(t, "accept")
+	require.Equal(t, hex.EncodeToString(a.gid[:]), c.line(t))
+
+	assert.Equal(t, c.cmd.Process.Pid, out.PeerPID)
+	assert.Equal(t, c.cmd.Process.Pid, in.PeerPID)
+	assert.EqualValues(t, 42, in.Seg.Bytes()[0])
+	assert.EqualValues(t, 1, drain(t, a.wake))
+	assert.Equal(t, shm, shmFiles(t), "files in /dev/shm")
+
+	require.NoError(t, out.Close())
+	c.tell(t, "down")
+	assert.Equal(t, "down", c.line(t))
+	c.stop()
+	within(t, in.Done(), "hang-up at exit")
+}
+
+func shmFiles(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	all, _ := os.ReadDir("/dev/shm")
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestProcess_KillIsNoticed takes the best of a few kills, since the machine may be
+// busy with other things.
+func TestProcess_KillIsNoticed(t *testing.T) {
+	const bound, tries = 100 * time.Millisecond, 3
+	best := time.Hour
+	for range tries {
+		a, c := newStation(t, nil), startStation(t)
+		out := a.dial(t, c.gid)
+		c.tell(t, "dial %x", a.gid)
+		require.Equal(t, "up", c.line(t))
+		in := within(t, a.in, "inbound link")
+		hook := make(chan struct{})
+		in.AfterDown(func() { close(hook) })
+
+		killed := time.Now()
+		require.NoError(t, c.cmd.Process.Kill())
+		within(t, out.Done(), "death of the acceptor")
+		within(t, hook, "death of the dialer")
+		best = min(best, time.Since(killed))
+		assert.NoError(t, Wake(out.WakeFD), "the eventfd of a dead peer stays valid")
+		out.Arena.Bytes()[testArenaLen-1] = 1
+		if best < bound {
+			break
+		}
+	}
+	assert.Less(t, best, bound)
+	t.Logf("noticed after %v", best)
+}
+
+func TestProcess_StoppedAcceptorTimesOut(t *testing.T) {
+	a := newStation(t, func(c *Config) { c.HandshakeTimeout = 50 * time.Millisecond })
+	c := startStation(t)
+	require.NoError(t, c.cmd.Process.Signal(unix.SIGSTOP))
+	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil), "all threads stopped")
+	_, err := a.Dial(context.Background(), c.gid)
+	assert.ErrorIs(t, err, ucs.ErrTimedOut)
+	require.NoError(t, c.cmd.Process.Signal(unix.SIGCONT))
+	a.dial(t, c.gid)
+}
+
+func TestProcess_SquatterOfAnotherUser(t *testing.T) {
+	needRoot(t)
+	a := newStation(t, nil)
+	gid := [16]byte{0xab, 1}
+	c := start(t, roleSquatter, socketAddr(testService, uint32(os.Geteuid()), gid).Name, nobody)
+	require.Equal(t, "ready", c.line(t))
+	_, err := a.Dial(context.Background(), gid)
+	assert.ErrorIs(t, err, ErrForeignUser)
+}
+
+func TestProcess_StrangerOfAnotherUser(t *testing.T) {
+	needRoot(t)
+	a := newStation(t, nil)
+	c := start(t, roleStranger, socketAddr(testService, uint32(os.Geteuid()), a.gid).Name, nobody)
+	assert.Equal(t, "true", c.line(t), "hung up on")
+	assert.Equal(t, Stats{Foreign: 1}, a.Stats())
+}

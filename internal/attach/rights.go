@@ -1,0 +1,127 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// frameFDs is how many descriptors a hello or a welcome carries.
+const frameFDs = 3
+
+// rights are descriptors that came with a message. Whoever holds them closes them,
+// or takes them out one by one.
+type rights []int
+
+// take returns descriptor i, which is the caller's from then on.
+func (r rights) take(i int) int {
+	fd := r[i]
+	r[i] = -1
+	return fd
+}
+
+// close closes what was not taken.
+func (r rights) close() {
+	for i, fd := range r {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			r[i] = -1
+		}
+	}
+}
+
+// send writes one message with descriptors, which stay the caller's.
+func send(conn *net.UnixConn, f *frame, fds ...int) error {
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err := conn.WriteMsgUnix(f.encode(), oob, nil)
+	return err
+}
+
+// receive reads one message. A hello and a welcome have exactly frameFDs
+// descriptors, a refuse has none; of anything else all descriptors are closed.
+// Errors: io errors, errMalformed, errVersion.
+func receive(conn *net.UnixConn) (frame, rights, error) {
+	buf := make([]byte, frameLen)
+	oob := make([]byte, unix.CmsgSpace(frameFDs*4))
+	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob)
+	got, oobErr := parseRights(oob[:max(oobn, 0)]) // also an error or an empty message may bring some
+	f, err := checkMessage(buf[:max(n, 0)], flags, errors.Join(err, oobErr))
+	if err == nil && len(got) != f.wantFDs() {
+		err = fmt.Errorf("%w: %d descriptors", errMalformed, len(got))
+	}
+	if err != nil {
+		got.close()
+		return frame{}, nil, err
+	}
+	return f, got, nil
+}
+
+func checkMessage(b []byte, flags int, err error) (frame, error) {
+	if err != nil {
+		return frame{}, err
+	}
+	if len(b) == 0 {
+		return frame{}, io.EOF
+	}
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return frame{}, fmt.Errorf("%w: truncated, flags %#x", errMalformed, flags)
+	}
+	return decodeFrame(b)
+}
+
+func (f *frame) wantFDs() int {
+	if f.kind == kindRefuse {
+		return 0
+	}
+	return frameFDs
+}
+
+// parseRights returns all descriptors in control data from the kernel, also when
+// it returns an error.
+func parseRights(oob []byte) (rights, error) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fmt.Errorf("%w: control data: %w", errMalformed, err)
+	}
+	var all rights
+	for i := range msgs {
+		if len(msgs[i].Data)%4 != 0 { // ParseUnixRights would read past the end
+			err = fmt.Errorf("%w: %d bytes of descriptors", errMalformed, len(msgs[i].Data))
+			continue
+		}
+		fds, parseErr := unix.ParseUnixRights(&msgs[i])
+		if parseErr != nil {
+			err = fmt.Errorf("%w: control message of type %d", errMalformed, msgs[i].Header.Type)
+			continue
+		}
+		all = append(all, fds...)
+	}
+	return all, err
+}
+
+// checkEventFD makes sure that writing to fd wakes somebody and does not block.
+func checkEventFD(fd int) error {
+	link := fmt.Sprintf("/proc/self/fd/%d", fd)
+	target, err := os.Readlink(link)
+	if err != nil {
+		return err
+	}
+	if target != "anon_inode:[eventfd]" {
+		return fmt.Errorf("descriptor is %s, not an eventfd", target)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl F_GETFL", err)
+	}
+	if flags&unix.O_NONBLOCK == 0 {
+		return errors.New("eventfd is blocking")
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package cma
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of transfers and probes. The first five are returned bare, so that a failed
+// call allocates nothing; any other errno comes as *os.SyscallError.
+var (
+	// ErrForbidden: the kernel does not let this process touch the other's memory
+	// (ptrace access rules, Yama, seccomp, user namespaces).
+	ErrForbidden = errors.New("cross-memory attach forbidden by the kernel")
+	// ErrGone: there is no process with that pid.
+	ErrGone = errors.New("process is gone")
+	// ErrBadRange: part of the range is not mapped there (or here) with the rights
+	// needed. What precedes that part may have been transferred.
+	ErrBadRange = errors.New("memory range not accessible")
+	// ErrNoMemory: the kernel had no memory for the call.
+	ErrNoMemory = errors.New("no kernel memory for cross-memory attach")
+	// ErrUnsupported: the kernel has no cross-memory attach (CONFIG_CROSS_MEMORY_ATTACH).
+	// It matches errors.ErrUnsupported.
+	ErrUnsupported = fmt.Errorf("cross-memory attach: %w", errors.ErrUnsupported)
+	// ErrOtherProcess: Probe did not find the cookie: the pid is another process's.
+	ErrOtherProcess = errors.New("pid belongs to another process")
+)
+
+// Conclusive reports whether the result of a Probe holds for as long as the process
+// lives, so that the caller may remember it: permitted (nil), forbidden, not
+// supported, or another process.
+func Conclusive(err error) bool {
+	return err == nil || err == ErrForbidden || err == ErrOtherProcess || errors.Is(err, errors.ErrUnsupported)
+}
+
+// fromErrno maps what the system call says.
+func fromErrno(call string, errno unix.Errno) error {
+	switch errno {
+	case unix.EPERM, unix.EACCES:
+		return ErrForbidden
+	case unix.ESRCH:
+		return ErrGone
+	case unix.EFAULT:
+		return ErrBadRange
+	case unix.ENOMEM:
+		return ErrNoMemory
+	case unix.ENOSYS:
+		return ErrUnsupported
+	}
+	return os.NewSyscallError(call, errno)
+}

@@ -1,0 +1,195 @@
+package memfd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reasons for refusing a size or a descriptor; match with errors.Is. A kernel
+// that has no memfd gives an error that matches errors.ErrUnsupported.
+var (
+	// ErrSize: a length that is zero, negative, beyond a limit of the process, or
+	// outside the bounds given to Adopt.
+	ErrSize = errors.New("segment length out of bounds")
+	// ErrKind: the descriptor is not an anonymous memory file.
+	ErrKind = errors.New("descriptor is not a memory file")
+	// ErrUnsealed: the length of the file is not fixed by seals.
+	ErrUnsealed = errors.New("memory file is not sealed against resizing")
+)
+
+// Sharing says what the processes that are given a segment may do with it.
+type Sharing uint8
+
+const (
+	// PeersRead lets only the creator write.
+	PeersRead Sharing = iota
+	// PeersWrite lets everybody write.
+	PeersWrite
+)
+
+// Access is the kind of mapping that Adopt makes.
+type Access uint8
+
+const (
+	// ReadOnly maps for reading; a store to Bytes is a fault.
+	ReadOnly Access = iota
+	// ReadWrite maps for reading and writing.
+	ReadWrite
+)
+
+// Segment is one mapping of a memory file. Methods may be called from any
+// goroutine; what Close unmaps must not be in use by then.
+type Segment struct {
+	mem []byte
+
+	mu       sync.Mutex
+	fd       int // -1: none
+	unmapped bool
+}
+
+// Create makes a zeroed segment of at least size bytes (rounded up to whole
+// pages) and maps it for reading and writing. The segment is sparse: only pages
+// that were touched take memory, so size may be far larger than the machine's
+// memory. name shows up in /proc/<pid>/maps and need not be unique.
+//
+// Errors: ErrSize, errors.ErrUnsupported, system call errors; a mapping that does
+// not fit the address space (RLIMIT_AS) says so.
+func Create(name string, size int, sharing Sharing) (_ *Segment, err error) {
+	size, err = roundUp(size)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := newFile(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &Segment{fd: fd}
+	defer func() {
+		if err != nil {
+			_ = s.Close()
+		}
+	}()
+	if err := unix.Ftruncate(fd, int64(size)); err != nil {
+		return nil, fmt.Errorf("memory file of %d bytes: %w", size, os.NewSyscallError("ftruncate", err))
+	}
+	if s.mem, err = mapFile(fd, size, ReadWrite); err != nil {
+		return nil, err
+	}
+	if err := sealFile(fd, sharing); err != nil {
+		return nil, err
+	}
+	if sharing == PeersRead {
+		if err := s.narrow(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Adopt maps the segment behind a descriptor that came from another process. It
+// takes fd over in every case: the descriptor is closed on return, FD is -1.
+// The length of the file must be within [minLen, maxLen]; both in bytes.
+//
+// Errors: ErrKind, ErrUnsealed, ErrSize, system call errors.
+func Adopt(fd int, access Access, minLen, maxLen int) (*Segment, error) {
+	return adopt(fd, access, minLen, maxLen, maxLen)
+}
+
+// AdoptPrefix is Adopt, but maps the first mapLen bytes only; the file must be at
+// least that long and at most maxLen.
+func AdoptPrefix(fd int, access Access, mapLen, maxLen int) (*Segment, error) {
+	return adopt(fd, access, mapLen, maxLen, mapLen)
+}
+
+func adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segment, error) {
+	defer func() { _ = unix.Close(fd) }()
+	size, err := inspect(fd)
+	if err != nil {
+		return nil, err
+	}
+	if size < int64(minLen) || size > int64(maxLen) || size == 0 {
+		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrSize, size, minLen, maxLen)
+	}
+	mem, err := mapFile(fd, min(int(size), mapLen), access)
+	if err != nil {
+		return nil, err
+	}
+	return &Segment{mem: mem, fd: -1}, nil
+}
+
+// Bytes is the mapped memory, page aligned, valid until Close. Its length is the
+// length of the file, or what AdoptPrefix was asked for.
+func (s *Segment) Bytes() []byte { return s.mem }
+
+// FD is the descriptor to hand to other processes, -1 when there is none (adopted
+// segment, DropFD or Close was called). For a PeersRead segment it is open for reading
+// only. It stays the segment's: do not close it.
+func (s *Segment) FD() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fd
+}
+
+// DropFD closes the descriptor and keeps the mapping. Use it when the last peer
+// has been given the segment. Idempotent.
+func (s *Segment) DropFD() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropFD()
+}
+
+// Close unmaps the memory and closes the descriptor. Idempotent. No goroutine may
+// touch Bytes any more.
+func (s *Segment) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.dropFD()
+	if s.unmapped || s.mem == nil {
+		return err
+	}
+	s.unmapped = true
+	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(s.mem)))
+}
+
+func (s *Segment) dropFD() error {
+	if s.fd < 0 {
+		return nil
+	}
+	fd := s.fd
+	s.fd = -1
+	return os.NewSyscallError("close", unix.Close(fd))
+}
+
+// narrow replaces the descriptor by one that is open for reading only.
+func (s *Segment) narrow() error {
+	fd, err := reopenReadOnly(s.fd)
+	if err != nil {
+		return err
+	}
+	err = s.dropFD()
+	s.fd = fd
+	return err
+}
+
+// roundUp returns size in whole pages. A file beyond RLIMIT_FSIZE is refused here,
+// because the kernel would answer it with SIGXFSZ, which ends a Go program.
+func roundUp(size int) (int, error) {
+	page := os.Getpagesize()
+	if size <= 0 || size > math.MaxInt-page {
+		return 0, fmt.Errorf("%w: %d bytes", ErrSize, size)
+	}
+	size = (size + page - 1) / page * page
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &lim); err != nil {
+		return 0, os.NewSyscallError("getrlimit", err)
+	}
+	if uint64(size) > lim.Cur {
+		return 0, fmt.Errorf("%w: %d bytes, RLIMIT_FSIZE is %d", ErrSize, size, lim.Cur)
+	}
+	return size, nil
+}

@@ -1,0 +1,112 @@
+//go:build !race && !purego
+
+package mmio
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// disassemble builds this package's tests with symbols and returns the machine
+// instructions of one function, as go tool objdump prints them.
+func disassemble(t *testing.T, binary, function string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "tool", "objdump", "-s", regexp.QuoteMeta(function)+"$", binary).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var code []string
+	for _, line := range strings.Split(string(out), "\n") {
+		// file:line, address, bytes, instruction; padded with tabs
+		cols := strings.FieldsFunc(line, func(r rune) bool { return r == '\t' })
+		if len(cols) >= 4 {
+			code = append(code, strings.TrimSpace(cols[3]))
+		}
+	}
+	require.NotEmpty(t, code, "no code for %s in:\n%s", function, out)
+	return code
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skipf("no go command to build and disassemble with: %v", err)
+	}
+	if testing.Short() {
+		t.Skip("builds a binary; not with -short")
+	}
+	binary := filepath.Join(t.TempDir(), "mmio.test")
+	out, err := exec.Command("go", "test", "-c", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	if out, err := exec.Command("go", "tool", "objdump", "-s", "^none$", binary).CombinedOutput(); err != nil {
+		t.Skipf("no disassembler: %v: %s", err, out)
+	}
+	return binary
+}
+
+// indexes returns where lines of code match the expression.
+func indexes(code []string, expr string) []int {
+	re := regexp.MustCompile(expr)
+	var at []int
+	for i, line := range code {
+		if re.MatchString(line) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// TestListing holds what the comments promise about the generated code: release
+// stores are plain and keep their place, fences are the named instructions.
+func TestListing(t *testing.T) {
+	binary := testBinary(t)
+	switch runtime.GOARCH {
+	case "amd64":
+		checkListingAMD64(t, binary)
+	case "arm64":
+		checkListingARM64(t, binary)
+	default:
+		t.Skipf("no assembly on %s", runtime.GOARCH)
+	}
+}
+
+func checkListingAMD64(t *testing.T, binary string) {
+	code := disassemble(t, binary, "mmio.publish")
+	assert.Empty(t, indexes(code, `XCHG|LOCK|MFENCE`), "a locked store in:\n%s", strings.Join(code, "\n"))
+	data := indexes(code, `^MOV\w+ \w+, 0(x4)?\(AX\)`)
+	flag := indexes(code, `^MOVL \w+, 0x8\(AX\)`)
+	after := indexes(code, `^MOVL \w+, 0xc\(AX\)`)
+	if assert.Len(t, flag, 1, "the flag is stored once, by itself, in:\n%s", strings.Join(code, "\n")) {
+		require.NotEmpty(t, data)
+		assert.Less(t, data[len(data)-1], flag[0], "data before the flag")
+		assert.Len(t, after, 1, "the store after the flag stays a store of its own")
+	}
+
+	code = disassemble(t, binary, "mmio.publishTwice")
+	assert.Empty(t, indexes(code, `XCHG|LOCK|MFENCE`))
+	first, second := indexes(code, `^MOVQ \w+, 0\(AX\)`), indexes(code, `^MOVQ \w+, 0x8\(AX\)`)
+	if assert.Len(t, first, 1, "%q", code) && assert.Len(t, second, 1, "%q", code) {
+		assert.Less(t, first[0], second[0])
+	}
+
+	assert.Equal(t, []string{"SFENCE", "RET"}, disassemble(t, binary, "mmio.ToDevice.abi0"))
+	assert.Equal(t, []string{"SFENCE", "RET"}, disassemble(t, binary, "mmio.FlushWC.abi0"))
+	assert.Equal(t, []string{"LFENCE", "RET"}, disassemble(t, binary, "mmio.FromDevice.abi0"))
+	assert.Equal(t, []string{"PAUSE", "RET"}, disassemble(t, binary, "mmio.Pause.abi0"))
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.Copy64.abi0"), `^MOVQ \w+, 0(x\w+)?\(DI\)`), 8)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.Doorbell64.abi0"), `^MOVQ AX, 0\(DI\)`), 1)
+}
+
+func checkListingARM64(t *testing.T, binary string) {
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.publish"), `^STLRW`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.publishTwice"), `^STLR`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.ToDevice.abi0"), `^DMB`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.FlushWC.abi0"), `^DSB`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.FromDevice.abi0"), `^DMB`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.Copy64.abi0"), `^STP`), 4)
+}

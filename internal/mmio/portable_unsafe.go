@@ -1,0 +1,38 @@
+//go:build !(amd64 || arm64) || purego
+
+package mmio
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// fence is what the fences of the twin lock; a locked operation on any word
+// orders all accesses of the CPU to normal memory.
+var fence atomic.Uint32
+
+// Doorbell64 stores the 8 bytes as they lie in memory, with one store.
+func Doorbell64(reg unsafe.Pointer, first8 uint64) {
+	atomic.StoreUint64((*uint64)(reg), first8)
+}
+
+// Copy64 copies 64 bytes in ascending words of 8, each stored once.
+func Copy64(dst, src unsafe.Pointer) {
+	d, s := (*[8]uint64)(dst), (*[8]uint64)(src)
+	for i := range d {
+		atomic.StoreUint64(&d[i], s[i])
+	}
+}
+
+// ToDevice orders stores before it before stores after it, between CPUs.
+func ToDevice() { fence.Add(1) }
+
+// FlushWC is ToDevice; the twin knows no write-combining memory.
+func FlushWC() { fence.Add(1) }
+
+// FromDevice orders loads before it before accesses after it, between CPUs.
+func FromDevice() { fence.Add(1) }
+
+// Pause yields the processor, as there is no instruction for it in Go.
+func Pause() { runtime.Gosched() }

@@ -1,0 +1,43 @@
+//go:build !race
+
+package offheap
+
+import (
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// graveDepth is how many freed mappings stay without access rights: enough that a
+// late access within a test hits one, and far from the kernel's limit of 65530
+// mappings (vm.max_map_count).
+const graveDepth = 64
+
+// graves is a ring of freed mappings.
+type graves struct {
+	mu    sync.Mutex
+	ring  [graveDepth][]byte
+	count int
+}
+
+var graveyard graves
+
+// bury takes all rights and the pages from mem, and unmaps the oldest one.
+func (g *graves) bury(mem []byte) error {
+	if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
+		return os.NewSyscallError("madvise", err)
+	}
+	if err := unix.Mprotect(mem, unix.PROT_NONE); err != nil {
+		return os.NewSyscallError("mprotect", err)
+	}
+	g.mu.Lock()
+	oldest := g.ring[g.count%graveDepth]
+	g.ring[g.count%graveDepth] = mem
+	g.count++
+	g.mu.Unlock()
+	if oldest == nil {
+		return nil
+	}
+	return os.NewSyscallError("munmap", unix.Munmap(oldest))
+}

@@ -1,0 +1,33 @@
+//go:build !race
+
+package offheap
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/invariants"
+)
+
+// obtain maps at least n bytes.
+func obtain(n int) ([]byte, error) {
+	mem, err := unix.Mmap(-1, 0, roundToPage(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return nil, os.NewSyscallError("mmap", err)
+	}
+	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
+		return nil, errors.Join(os.NewSyscallError("madvise", err), unix.Munmap(mem))
+	}
+	return mem, nil
+}
+
+// giveBack takes mem as cut by Alloc and unmaps all of its mapping.
+func giveBack(mem []byte) error {
+	whole := wholeMapping(mem)
+	if invariants.Enabled {
+		return graveyard.bury(whole)
+	}
+	return os.NewSyscallError("munmap", unix.Munmap(whole))
+}

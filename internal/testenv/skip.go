@@ -1,0 +1,65 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// requireRDMA is the environment name that turns a missing RDMA device from a
+// skip into a failure, for machines that are known to have one.
+const requireRDMA = "REQUIRE_RDMA"
+
+// rdmaClass is where the kernel lists RDMA devices.
+const rdmaClass = "/sys/class/infiniband"
+
+// RDMA skips the test where the kernel has no RDMA device, and returns the names
+// of those that are there. With REQUIRE_RDMA=1 it fails instead of skipping.
+func RDMA(t testing.TB) []string {
+	t.Helper()
+	return rdmaDevices(t, rdmaClass)
+}
+
+// rdmaDevices is RDMA with the directory of the devices.
+func rdmaDevices(t testing.TB, class string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(class)
+	if err == nil && len(entries) > 0 {
+		names := make([]string, len(entries))
+		for i, e := range entries {
+			names[i] = e.Name()
+		}
+		return names
+	}
+	if os.Getenv(requireRDMA) == "1" {
+		t.Fatalf("%s=1, but %s has no device (%v)", requireRDMA, class, err)
+	}
+	t.Skipf("no RDMA device in %s (%v)", class, err)
+	return nil
+}
+
+// Command skips the test unless the program is installed, and returns its path.
+func Command(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skipf("needs %s: %v", name, err)
+	}
+	return path
+}
+
+// SkipRace skips the test in a race build, with the reason why it cannot run there.
+func SkipRace(t testing.TB, why string) {
+	t.Helper()
+	if RaceEnabled {
+		t.Skipf("not under the race detector: %s", why)
+	}
+}
+
+// SkipShort skips the test under -short, with the reason why it takes long.
+func SkipShort(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("not with -short: %s", why)
+	}
+}

@@ -1,0 +1,184 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/offheap"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// verdict is a testing.TB that keeps what was said instead of failing the test.
+type verdict struct {
+	testing.TB
+	failed, skipped bool
+	text            string
+}
+
+func (v *verdict) Helper() {}
+func (v *verdict) Errorf(format string, args ...any) {
+	v.failed, v.text = true, fmt.Sprintf(format, args...)
+}
+func (v *verdict) Fatalf(format string, args ...any) {
+	v.Errorf(format, args...)
+	runtime.Goexit()
+}
+func (v *verdict) Skipf(format string, args ...any) {
+	v.skipped, v.text = true, fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// judge runs fn on a goroutine of its own, as Fatalf and Skipf end it.
+func judge(t *testing.T, fn func(tb testing.TB)) *verdict {
+	v := &verdict{TB: t}
+	var wg sync.WaitGroup
+	wg.Go(func() { fn(v) })
+	wg.Wait()
+	return v
+}
+
+func TestProgressUntil(t *testing.T) {
+	calls := 0
+	ProgressUntil(t, 10, func() bool { calls++; return calls == 10 })
+	assert.Equal(t, 10, calls)
+
+	calls = 0
+	v := judge(t, func(tb testing.TB) {
+		ProgressUntil(tb, 10, func() bool { calls++; return false })
+	})
+	assert.True(t, v.failed)
+	assert.Equal(t, "no end after 10 steps", v.text)
+	assert.Equal(t, 10, calls)
+}
+
+func TestProgressUntil_LetsPeersRun(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	done := make(chan struct{})
+	go func() { close(done) }()
+	ProgressUntil(t, 1000, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func TestProgressWithin(t *testing.T) {
+	calls := 0
+	ProgressWithin(t, time.Minute, func() bool { calls++; return calls == 500 })
+	assert.Equal(t, 500, calls)
+	v := judge(t, func(tb testing.TB) {
+		ProgressWithin(tb, time.Nanosecond, func() bool { return false })
+	})
+	assert.True(t, v.failed)
+}
+
+var sink []byte
+
+func TestNoAllocs(t *testing.T) {
+	if RaceEnabled {
+		t.Skip("nothing is asserted under the race detector")
+	}
+	clean := judge(t, func(tb testing.TB) { NoAllocs(tb, "nothing", func() {}) })
+	assert.False(t, clean.failed)
+	dirty := judge(t, func(tb testing.TB) { NoAllocs(tb, "make", func() { sink = make([]byte, 100) }) })
+	assert.True(t, dirty.failed)
+	assert.Equal(t, "make: 1 allocations per operation, want 0", dirty.text)
+}
+
+func TestRDMA(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(requireRDMA, "")
+	assert.True(t, judge(t, func(tb testing.TB) { rdmaDevices(tb, dir) }).skipped)
+	t.Setenv(requireRDMA, "1")
+	assert.True(t, judge(t, func(tb testing.TB) { rdmaDevices(tb, dir+"/none") }).failed)
+	require.NoError(t, os.Mkdir(dir+"/mlx5_0", 0o700))
+	assert.Equal(t, []string{"mlx5_0"}, rdmaDevices(t, dir))
+}
+
+func TestCommand(t *testing.T) {
+	assert.True(t, judge(t, func(tb testing.TB) { Command(tb, "no-such-program-anywhere") }).skipped)
+	assert.NotEmpty(t, Command(t, "sh"))
+}
+
+func TestInventory_FindsDescriptors(t *testing.T) {
+	before := takeInventory()
+	f, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	leaks := takeInventory().since(before)
+	require.NoError(t, f.Close())
+	require.Len(t, leaks, 1)
+	assert.Contains(t, leaks[0], "/dev/null")
+	assert.Empty(t, takeInventory().since(before))
+}
+
+func TestInventory_FindsMappings(t *testing.T) {
+	before := takeInventory()
+	fd, err := unix.MemfdCreate("leak", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	require.NoError(t, unix.Ftruncate(fd, 4096))
+	mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(fd))
+	leaks := takeInventory().since(before)
+	require.NoError(t, unix.Munmap(mem))
+	require.Len(t, leaks, 1)
+	assert.Contains(t, leaks[0], "/memfd:leak")
+	assert.Empty(t, takeInventory().since(before))
+}
+
+func TestInventory_FindsBlocks(t *testing.T) {
+	before := takeInventory()
+	b, err := offheap.Alloc(100)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"off-heap memory: 100 bytes"}, takeInventory().since(before))
+	require.NoError(t, b.Free())
+	assert.Empty(t, takeInventory().since(before))
+}
+
+func TestParseMapping(t *testing.T) {
+	for _, tt := range []struct {
+		name, line, at, what string
+		ok                   bool
+	}{
+		{"heap", "c000000000-c000400000 rw-p 00000000 00:00 0", "", "", false},
+		{"text", "00400000-00500000 r-xp 00000000 08:01 99 /bin/x", "", "", false},
+		{"shared memfd", "7f00-7f10 rw-s 00000000 00:01 7 /memfd:table (deleted)", "7f00-7f10", "/memfd:table (deleted)", true},
+		{"private memfd", "7f00-7f10 rw-p 00000000 00:01 7 /memfd:x (deleted)", "7f00-7f10", "/memfd:x (deleted)", true},
+		{"shared without a name", "7f00-7f10 rw-s 00000000 00:01 7", "7f00-7f10", "anonymous shared memory", true},
+		{"cut", "7f00-7f10", "", "", false},
+		{"empty", "", "", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			at, what, ok := parseMapping(tt.line)
+			assert.Equal(t, tt.at, at)
+			assert.Equal(t, tt.ok, ok)
+			if ok {
+				assert.Equal(t, tt.what, what)
+			}
+		})
+	}
+}
+
+func TestReportLeaks(t *testing.T) {
+	before := takeInventory()
+	var out strings.Builder
+	assert.False(t, reportLeaks(&out, before), out.String())
+	b, err := offheap.Alloc(64)
+	require.NoError(t, err)
+	assert.True(t, reportLeaks(&out, before))
+	assert.Contains(t, out.String(), "leaked off-heap memory: 64 bytes")
+	require.NoError(t, b.Free())
+}
