@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
+
+// Prefix starts every name in the environment.
+const Prefix = "GUCX_"
+
+// Table is one configuration struct and where it is in the environment.
+type Table struct {
+	// Prefix is put before the names of the fields, without GUCX_ and without the
+	// underscore that follows: "RC". Empty for tables of the whole library.
+	Prefix string
+	// Doc is a title for the printer.
+	Doc string
+	// Config is a pointer to the struct.
+	Config any
+}
+
+// validator is the hook of a table.
+type validator interface{ Validate() error }
+
+// field is one leaf of a table.
+type field struct {
+	name  string // in the environment, whole
+	doc   string
+	deflt string // how the zero value is shown; may be empty
+	index []int  // path for reflect.Value.FieldByIndex
+	codec codec
+}
+
+// text is how the printer shows the field of the struct s.
+func (f *field) text(s reflect.Value) string {
+	v := s.FieldByIndex(f.index)
+	if f.deflt != "" && v.IsZero() {
+		return f.deflt
+	}
+	return f.codec.format(v)
+}
+
+// structOf returns the struct that the table points to.
+func (t Table) structOf() (reflect.Value, error) {
+	v := reflect.ValueOf(t.Config)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return reflect.Value{}, fmt.Errorf("config table %q: %T is no pointer to a struct", t.Prefix, t.Config)
+	}
+	return v.Elem(), nil
+}
+
+// fields lists the leaves in the order of declaration. It also checks the tags,
+// for mistakes in them are found by the first test that reads the table.
+func (t Table) fields() ([]field, error) {
+	s, err := t.structOf()
+	if err != nil {
+		return nil, err
+	}
+	prefix := Prefix
+	if t.Prefix != "" {
+		prefix += t.Prefix + "_"
+	}
+	fields, err := appendFields(nil, s.Type(), prefix, nil)
+	if err != nil {
+		return nil, fmt.Errorf("config table %q: %w", t.Prefix, err)
+	}
+	return fields, nil
+}
+
+// appendFields adds the leaves of type s, which is found at path.
+func appendFields(fields []field, s reflect.Type, prefix string, path []int) ([]field, error) {
+	for i := range s.NumField() {
+		f := s.Field(i)
+		name, tagged := f.Tag.Lookup("env")
+		if !tagged && !f.Anonymous || !f.IsExported() {
+			continue
+		}
+		at := append(path[:len(path):len(path)], i)
+		var err error
+		if isTable(f.Type) {
+			inner := prefix
+			if tagged {
+				inner += name + "_"
+			}
+			fields, err = appendFields(fields, f.Type, inner, at)
+		} else if tagged {
+			var leaf field
+			leaf, err = newField(f, prefix+name, at)
+			fields = append(fields, leaf)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return fields, nil
+}
+
+// isTable says whether a field of type t is a nested table and not a value.
+func isTable(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[Value]())
+}
+
+// newField makes the leaf and tries its default in its grammar.
+func newField(f reflect.StructField, name string, path []int) (field, error) {
+	c, err := codecOf(f)
+	if err != nil {
+		return field{}, err
+	}
+	leaf := field{name: name, doc: f.Tag.Get("doc"), deflt: f.Tag.Get("default"), index: path, codec: c}
+	if leaf.deflt != "" {
+		if err := c.parse(reflect.New(f.Type).Elem(), leaf.deflt); err != nil {
+			return field{}, fmt.Errorf("field %s: default %q: %w (%s)", f.Name, leaf.deflt, err, c.grammar)
+		}
+	}
+	return leaf, nil
+}
+
+// validate calls the hooks of the nested tables of s, then that of s itself.
+func validate(s reflect.Value) error {
+	var errs []error
+	for i := range s.NumField() {
+		f := s.Type().Field(i)
+		if f.IsExported() && isTable(f.Type) {
+			errs = append(errs, validate(s.Field(i)))
+		}
+	}
+	if v, ok := s.Addr().Interface().(validator); ok {
+		errs = append(errs, v.Validate())
+	}
+	return errors.Join(errs...)
+}
