@@ -1,0 +1,53 @@
+package log
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Config is the part of the environment that package log reads: GUCX_LOG_LEVEL and
+// GUCX_LOG_FILE. The zero value logs warnings and errors to standard error.
+type Config struct {
+	// Level is the level of the process.
+	Level Level `env:"LOG_LEVEL" default:"warn" doc:"Least important level that is logged."`
+	// File is appended to instead of standard error.
+	File string `env:"LOG_FILE" doc:"File to append to, %p is the process id and %h the host; empty for standard error."`
+}
+
+// Apply sets level and output of the process. The result closes the file, after
+// having sent the log back to standard error. Errors: those of os.OpenFile; then
+// nothing has changed.
+func Apply(c Config) (io.Closer, error) {
+	if c.File == "" {
+		Use(NewLineHandler(os.Stderr))
+		SetLevel(c.Level)
+		return io.NopCloser(nil), nil
+	}
+	f, err := os.OpenFile(c.path(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	Use(NewLineHandler(f))
+	SetLevel(c.Level)
+	return output{f}, nil
+}
+
+// path is File with its variables put in.
+func (c Config) path() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return strings.NewReplacer("%p", strconv.Itoa(os.Getpid()), "%h", host, "%%", "%").Replace(c.File)
+}
+
+// output is a log file in use.
+type output struct{ *os.File }
+
+// Close leaves the file and closes it.
+func (o output) Close() error {
+	Use(NewLineHandler(os.Stderr))
+	return o.File.Close()
+}
