@@ -1,0 +1,66 @@
+package uct
+
+import "github.com/gucx/gucx/ucs"
+
+// Completion is told when operations end. The caller owns it, usually inside a
+// pooled request, and must keep it until Func has run.
+//
+// Count operations may share one Completion: set Count to their number before
+// posting; each that ends, now or later, is counted by [Completion.Complete].
+// The transport calls Complete for operations that returned pending=true, once
+// each and never before the posting call has returned; for others (done at once,
+// or refused) the caller accounts, by Complete or by lowering Count.
+//
+// Reuse it once Func has been called: Func itself may set Count and post again.
+type Completion struct {
+	// Func runs when Count reaches 0, from Progress of the iface or from Close of
+	// the EP or iface. It may post and must not call Progress.
+	Func func(*Completion)
+	// Count is the number of operations still to end.
+	Count int
+	// Status is ucs.StatusOK or the first failure.
+	Status Status
+}
+
+// Complete counts one operation that ended with st; the one that brings Count to
+// 0 runs Func. The first failure stays in Status.
+func (c *Completion) Complete(st Status) {
+	if st != ucs.StatusOK && c.Status == ucs.StatusOK {
+		c.Status = st
+	}
+	c.Count--
+	if c.Count == 0 {
+		c.Func(c)
+	}
+}
+
+// Packer fills transport buffers for bcopy sends. Implement it on a pooled
+// pointer type: a closure behind an interface allocates.
+type Packer interface {
+	// Pack writes the message into dst and returns its length (0..len(dst)).
+	Pack(dst []byte) int
+}
+
+// Unpacker receives the data of a bcopy get.
+type Unpacker interface {
+	// Unpack gets the data, lent until it returns. It is not called if the
+	// operation fails.
+	Unpack(src []byte)
+}
+
+// PendingReq is a request that waits for resources; see EP.AddPending. The caller
+// owns it and keeps it reachable and unmoved while it is queued, on one EP at a
+// time.
+type PendingReq struct {
+	// Func tries again. It is not queued while Func runs, and what Func posts on
+	// its EP is not held back by the requests behind it. nil: done, the request
+	// leaves the queue (it may have queued itself again, anywhere).
+	// ErrNoResource: it stays first and is called when resources return; not
+	// after queueing itself or closing its EP. Other errors count as done; Func
+	// deals with them. It must not call Progress.
+	Func func(*PendingReq) error
+
+	// Next links the queue that holds the request; only that queue touches it.
+	// It is nil iff the request is not queued.
+	Next *PendingReq
+}

@@ -1,0 +1,203 @@
+package uct
+
+// EP is one connection. Data classes are found by type assertion, once, when a
+// lane is set up: [AMSender], [Putter], [Getter], [Atomics]. A class is
+// implemented iff any of its capability bits is set. Methods must be called by
+// the goroutine that owns the iface.
+type EP interface {
+	// Flush asks for the remote completion of everything posted on this EP
+	// before. (false, nil): all of it is complete. (true, nil): c fires once when
+	// it is. c may be nil to poll. ErrNoResource: add a pending request. Queued
+	// pending requests are not posted yet and not covered. ErrEPFailed: the EP
+	// has failed, and what was in flight has completed with an error.
+	Flush(c *Completion) (pending bool, err error)
+	// Fence orders: operations posted after it take effect on the target after
+	// those posted before it. It waits for nothing.
+	Fence() error
+	// AddPending queues r until the EP may have resources again; r.Func then
+	// runs from Progress. Requests of one EP run in order, EPs take turns. While
+	// requests are queued, direct posts return ErrNoResource so that nothing
+	// overtakes. ErrBusy if there are resources now: post instead.
+	// ErrInvalidParam if r is queued already, ErrEPFailed on a failed EP. When an
+	// EP fails its requests are dispatched: their posts then see ErrEPFailed.
+	AddPending(r *PendingReq) error
+	// PurgePending removes all queued requests and calls f with each, in order.
+	// f may queue the request elsewhere.
+	PurgePending(f func(*PendingReq))
+	// Close tears the connection down. Operations in flight complete with
+	// StatusCanceled; call Flush first to avoid that. Queued pending requests
+	// must have been purged. Idempotent.
+	Close() error
+}
+
+// EPParams makes an endpoint. With the addresses set, it is connected to a peer
+// iface (CapConnectIface). With none, it is half of a CapConnectEP pair: see
+// [EPConnector].
+type EPParams struct {
+	DeviceAddr []byte // copied
+	IfaceAddr  []byte // copied
+}
+
+// EPConnector is implemented by EPs of an iface with CapConnectEP.
+type EPConnector interface {
+	// EPAddr appends the address that the peer passes to Connect.
+	EPAddr(b []byte) []byte
+	// Connect connects to the peer EP, whose addresses are checked. Both sides
+	// must call it; posting may start at once, and the transport waits for the
+	// peer within its own retry limits.
+	Connect(deviceAddr, epAddr []byte) error
+}
+
+// AMSender sends active messages; those of one EP arrive in order, once each,
+// whatever their variants, with the payload the concatenation of header and data.
+// An id over MaxAMID is ErrInvalidParam. A length of 0 is a message.
+type AMSender interface {
+	// AMShort sends the 8 bytes of hdr (little endian) and payload. Errors:
+	// ErrNoResource, ErrTooLong (8+len > AM.MaxShort), ErrEPFailed.
+	AMShort(id uint8, hdr uint64, payload []byte) error
+	// AMBcopy lets p pack the message into a transport buffer of AM.MaxBcopy
+	// bytes and returns its length. p is called once, and not after the call. On
+	// an error p was not called. n is what p.Pack returned.
+	AMBcopy(id uint8, p Packer) (n int, err error)
+	// AMZcopy sends hdr, which is copied, and the bytes of iov, which are the
+	// transport's until c fires; the slice iov itself is not used after the call.
+	// Errors: ErrNoResource, ErrTooLong (hdr > AM.MaxHeader, hdr+iov >
+	// AM.MaxZcopy, len(iov) > AM.MaxIOV), ErrInvalidParam (a Mem that is missing
+	// or does not cover its Buf), ErrEPFailed.
+	AMZcopy(id uint8, hdr []byte, iov []IOV, c *Completion) (pending bool, err error)
+}
+
+// Putter writes remote memory. The range is raddr and the length of the data, and
+// must lie in the region of key. A put of no bytes succeeds and touches nothing.
+//
+// Remote memory errors, here and in [Getter] and [Atomics]: a transport with
+// CapErrRemoteMem reports an access outside the region, with a key that is not
+// (or no longer) valid, or without the right. No memory is touched. Either the
+// call refuses it with ErrRemoteAccess and the EP works on, or the EP fails: the
+// operation's completion, if any, gets StatusRemoteAccess (later ones any
+// failure), OnError is told, and the EP refuses work with ErrEPFailed. Other EPs
+// work on in both cases.
+type Putter interface {
+	// PutShort writes buf. Errors: ErrNoResource, ErrTooLong (> Put.MaxShort),
+	// ErrRemoteAccess, ErrEPFailed.
+	PutShort(buf []byte, raddr uint64, key RKey) error
+	// PutBcopy writes what p packs, at most Put.MaxBcopy bytes; p as in AMBcopy.
+	PutBcopy(p Packer, raddr uint64, key RKey) (n int, err error)
+	// PutZcopy writes the bytes of iov, in order, to one contiguous range; c fires
+	// when iov is the caller's again, which is not remote completion: see Flush.
+	// Errors as AMZcopy, with Put's limits.
+	PutZcopy(iov []IOV, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+}
+
+// Getter reads remote memory.
+type Getter interface {
+	// GetShort reads into buf before it returns. Errors: ErrNoResource,
+	// ErrTooLong (> Get.MaxShort), ErrRemoteAccess, ErrEPFailed.
+	GetShort(buf []byte, raddr uint64, key RKey) error
+	// GetBcopy reads n bytes; u gets them, lent until it returns, before c
+	// fires; before the call returns if that is (false, nil). ErrTooLong if n >
+	// Get.MaxBcopy; else as GetShort.
+	GetBcopy(u Unpacker, n int, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+	// GetZcopy reads IOVLen(iov) bytes into the pieces of iov, which need local
+	// write access. When c fires the data is there. Errors as AMZcopy, with
+	// Get's limits.
+	GetZcopy(iov []IOV, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+}
+
+// Atomics operates on remote words of 4 or 8 bytes, aligned to their size, in the
+// target's byte order. ErrInvalidParam if raddr is not aligned or size is not 4
+// or 8, ErrUnsupported if the operation is not in AtomicAttr. Results of 4-byte
+// operations are zero-extended; the upper half of 4-byte operands is ignored.
+type Atomics interface {
+	// AtomicPost applies op with value; no result. AtomicCSwap is not posted.
+	AtomicPost(op AtomicOp, size int, value, raddr uint64, key RKey) error
+	// AtomicFetch applies op and stores the old value in *result before c fires.
+	// result is the transport's until then; it must not lie on a goroutine's
+	// stack. For compare-and-swap use AtomicCSwap.
+	AtomicFetch(op AtomicOp, size int, value uint64, result *uint64, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+	// AtomicCSwap stores swap if the word equals compare; the old value goes to
+	// *result in both cases. Supported iff AtomicCSwap is in the fetch set.
+	AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+}
+
+// AtomicOp is an operation on a remote word.
+type AtomicOp uint8
+
+// Atomic operations.
+const (
+	AtomicAdd AtomicOp = iota
+	AtomicAnd
+	AtomicOr
+	AtomicXor
+	AtomicSwap
+	AtomicCSwap
+)
+
+var atomicOpNames = [...]string{"add", "and", "or", "xor", "swap", "cswap"}
+
+// String returns UCX's name of the operation.
+func (op AtomicOp) String() string {
+	if int(op) < len(atomicOpNames) {
+		return atomicOpNames[op]
+	}
+	return "unknown"
+}
+
+// Apply returns the new value of a word of size bytes (4 or 8) that held old:
+// the definition of the operations. compare is used by AtomicCSwap only.
+func (op AtomicOp) Apply(size int, old, compare, value uint64) uint64 {
+	mask := ^uint64(0)
+	if size == 4 {
+		mask = 1<<32 - 1
+	}
+	old, value = old&mask, value&mask
+	switch op {
+	case AtomicAdd:
+		return (old + value) & mask
+	case AtomicAnd:
+		return old & value
+	case AtomicOr:
+		return old | value
+	case AtomicXor:
+		return old ^ value
+	case AtomicSwap:
+		return value
+	case AtomicCSwap:
+		if old == compare&mask {
+			return value
+		}
+	}
+	return old
+}
+
+// AtomicOps is a set of operations, one bit for each [AtomicOp].
+type AtomicOps uint8
+
+// Has reports whether op is in the set.
+func (s AtomicOps) Has(op AtomicOp) bool { return s&(1<<op) != 0 }
+
+// String lists the operations of the set, separated by '|'.
+func (s AtomicOps) String() string { return joinNames(uint64(s), atomicOpNames[:]) }
+
+// Ops makes a set.
+func Ops(ops ...AtomicOp) (s AtomicOps) {
+	for _, op := range ops {
+		s |= 1 << op
+	}
+	return s
+}
+
+// IOV is one piece of a zcopy buffer.
+type IOV struct {
+	Buf []byte
+	// Mem covers Buf; nil only where MDAttr.NeedMemH is false.
+	Mem Mem
+}
+
+// IOVLen is the number of bytes in iov.
+func IOVLen(iov []IOV) (n int) {
+	for i := range iov {
+		n += len(iov[i].Buf)
+	}
+	return n
+}

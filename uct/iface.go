@@ -1,0 +1,137 @@
+package uct
+
+import "github.com/gucx/gucx/ucs"
+
+// Iface is an open transport instance. Except where said, methods must be called
+// by the goroutine that owns the iface, one at a time; the owner may change if
+// the hand-over synchronises. Nothing blocks or allocates after set-up.
+//
+// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher].
+type Iface interface {
+	Attr() *IfaceAttr // immutable after open; never nil; any goroutine
+	// NewEP makes an endpoint. How it connects depends on the caps and on p.
+	NewEP(p EPParams) (EP, error)
+	// SetAMHandler installs the handler for id (0..MaxAMID, else ErrInvalidParam);
+	// nil removes it. Messages without a handler are dropped and counted.
+	SetAMHandler(id uint8, h AMHandler) error
+	// Progress completes sends, delivers arrivals and dispatches pending
+	// requests. It returns completions plus arrivals handled; 0 means idle.
+	// Handlers and completions run inside it; they may post, and must not call
+	// Progress.
+	Progress() int
+	// Flush is EP.Flush over all EPs of the iface.
+	Flush(c *Completion) (pending bool, err error)
+	// Fence is EP.Fence over all EPs of the iface.
+	Fence() error
+	// Close releases the iface. Every EP is closed first; operations in flight
+	// complete with StatusCanceled.
+	Close() error
+}
+
+// IfaceParams opens an iface.
+type IfaceParams struct {
+	Transport string
+	Device    string
+	// Config is the transport's own configuration struct, or nil for its
+	// defaults from the environment. ErrInvalidParam if it is of another type.
+	Config any
+	// PollIdleTx has Progress look at the send queue also when nothing on it is
+	// outstanding, as UCX does; for measurements. A transport without a send queue
+	// of its own ignores it.
+	PollIdleTx bool
+	// RxHeadroom bytes are kept free in front of every AM payload whose Desc the
+	// handler keeps. 0..256.
+	RxHeadroom int
+	// OnError is told of an EP that failed, once for each EP, from Progress. The
+	// EP then refuses work with ErrEPFailed and must still be closed. nil means
+	// that failures show in completions only.
+	OnError func(ep EP, err error)
+}
+
+// IfaceAddresser is implemented by an iface that peers can address.
+type IfaceAddresser interface {
+	// DeviceAddr appends the address of the device: what decides reachability.
+	DeviceAddr(b []byte) []byte
+	// IfaceAddr appends the address of this iface on its device. Only with
+	// CapConnectIface.
+	IfaceAddr(b []byte) []byte
+	// Reachable reports whether an EP can be connected to the peer. It checks
+	// its arguments, which may come from a stranger; why says the criterion
+	// that failed. ifaceAddr may be nil.
+	Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string)
+}
+
+// Waker lets a caller sleep until there is work. Present iff CapEventFD.
+//
+// The order is: Arm; if it returns ErrBusy call Progress and start again;
+// otherwise wait for EventFD to become readable, then call Progress.
+type Waker interface {
+	// EventFD is a descriptor that becomes readable on an event after Arm. It
+	// belongs to the iface: do not read or close it.
+	EventFD() int
+	// Arm asks for one event for each kind in ev. ErrBusy means that such an
+	// event is already there.
+	Arm(ev Events) error
+}
+
+// EventPender is implemented by a Waker that can tell cheaply whether an armed
+// event has come, so that an iface without connected EPs need not be polled: Arm
+// it, and call Progress again when EventPending is true. Absent: poll the iface.
+type EventPender interface {
+	// EventPending reports, by a load or two and without a system call, whether
+	// an event asked for by Arm has come. It stays true until Progress and Arm
+	// have taken the event.
+	EventPending() bool
+}
+
+// Watcher is implemented by an iface that shows, in memory, whether there is
+// something to do. Absent, or a nil Watch: call Progress.
+type Watcher interface {
+	// Watch stays the same until Close. While it is idle, Progress would find no
+	// completion and no arrival. Work that waits for something else shows up at
+	// the next call of Progress only: call it now and then, whatever the watch
+	// says.
+	Watch() *ucs.Watch
+}
+
+// Events selects what wakes a waiter.
+type Events uint8
+
+// Event kinds.
+const (
+	EventSendComp Events = 1 << iota // a send completed
+	EventRecv                        // a message arrived
+)
+
+var eventNames = [...]string{"send_comp", "recv"}
+
+// String lists the kinds, separated by '|'.
+func (e Events) String() string { return joinNames(uint64(e), eventNames[:]) }
+
+// MaxAMID is the largest active-message id of a transport (5 bits, as in UCX).
+const MaxAMID = 31
+
+// AMHandler receives active messages.
+type AMHandler interface {
+	// HandleAM gets one message. data is lent until HandleAM returns, unless it
+	// returns true: then desc and data are the handler's until it calls
+	// desc.Release. desc is nil when the transport cannot lend: copy, and return
+	// false.
+	HandleAM(data []byte, desc Desc) (keep bool)
+}
+
+// AMHandlerFunc adapts a function to AMHandler.
+type AMHandlerFunc func(data []byte, desc Desc) (keep bool)
+
+// HandleAM calls f.
+func (f AMHandlerFunc) HandleAM(data []byte, desc Desc) bool { return f(data, desc) }
+
+// Desc is a receive buffer of the transport that a handler may keep.
+type Desc interface {
+	// Headroom is the RxHeadroom bytes in front of the payload, in one piece with
+	// it. The handler may write them while it has the data.
+	Headroom() []byte
+	// Release gives the buffer back. By the owner of the iface, once. Buffers
+	// held count against the receive queue: do not hold them for long.
+	Release()
+}

@@ -1,0 +1,33 @@
+package uct
+
+import "github.com/gucx/gucx/ucs"
+
+// Status is how an operation ended; see [ucs.Status]. It is not an error: use
+// Err to get one.
+type Status = ucs.Status
+
+// Flow-control results. They are returned bare, never wrapped, so that the data
+// path compares them with ==.
+var (
+	// ErrNoResource says that a queue or credit is exhausted; the operation had
+	// no effect. Queue a [PendingReq] to be told when to try again.
+	ErrNoResource = ucs.ErrNoResource
+	// ErrBusy says that there is work to do first: [Waker.Arm] returns it when
+	// events are already waiting, AddPending when the EP has resources (post
+	// again instead of queueing).
+	ErrBusy = ucs.ErrBusy
+)
+
+// Refusals. Match them with errors.Is; they may be wrapped by [ucs.OpError].
+var (
+	ErrUnsupported  = ucs.ErrUnsupported  // the transport lacks this variant; see IfaceAttr.Caps
+	ErrTooLong      = ucs.ErrTooLong      // length over the attribute that limits this variant
+	ErrInvalidParam = ucs.ErrInvalidParam // an argument outside its documented range
+	ErrInvalidAddr  = ucs.ErrInvalidAddr  // bytes that are not an address of this transport
+	ErrUnreachable  = ucs.ErrUnreachable  // a peer that this iface cannot reach
+	ErrInvalidRKey  = ucs.ErrInvalidRKey  // bytes that are not a remote key of this MD
+	ErrEPFailed     = ucs.ErrEPFailed     // the EP has failed; its reason is wrapped beside it
+	ErrRemoteAccess = ucs.ErrRemoteAccess // a key, range or right that the target does not grant
+	ErrClosed       = ucs.ErrClosed       // the object was closed
+	ErrNoMemory     = ucs.ErrNoMemory     // memory, descriptors or device objects are exhausted
+)
