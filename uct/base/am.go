@@ -1,0 +1,32 @@
+package base
+
+import "github.com/gucx/gucx/uct"
+
+// AMTable holds the active-message handlers of an iface. The zero value has none.
+type AMTable struct {
+	handlers [uct.MaxAMID + 1]uct.AMHandler
+	dropped  uint64
+}
+
+// Set installs h for id; nil removes. ErrInvalidParam if id > MaxAMID.
+func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
+	if int(id) >= len(t.handlers) {
+		return uct.ErrInvalidParam
+	}
+	t.handlers[id] = h
+	return nil
+}
+
+// Handle gives a message to its handler and returns what that returned. A message
+// whose id is out of range or has no handler is counted and not kept. id may come
+// unchecked from a peer.
+func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
+	if int(id) >= len(t.handlers) || t.handlers[id] == nil {
+		t.dropped++
+		return false
+	}
+	return t.handlers[id].HandleAM(data, desc)
+}
+
+// Dropped is the number of messages that had no handler.
+func (t *AMTable) Dropped() uint64 { return t.dropped }

@@ -1,0 +1,194 @@
+package base
+
+import "github.com/gucx/gucx/uct"
+
+// PendingQueue is the requests that wait on one EP, in order. The zero value is
+// empty. It is a part of the EP and must not be copied or moved while in use.
+type PendingQueue struct {
+	next, prev *PendingQueue   // in the arbiter's ring; nil when in none
+	tail       *uct.PendingReq // circular list: tail.Next is the first; nil when empty
+	n          int
+	running    bool // a request of this queue is in its Func
+}
+
+// Empty reports whether no request waits.
+func (q *PendingQueue) Empty() bool { return q.tail == nil }
+
+// Len is the number of requests that wait.
+func (q *PendingQueue) Len() int { return q.n }
+
+// Blocks reports whether a direct post must return ErrNoResource now, so that it
+// does not overtake a request that waits. A post made by the Func of one of the
+// queue's own requests is not held back.
+func (q *PendingQueue) Blocks() bool { return q.tail != nil && !q.running }
+
+func (q *PendingQueue) pushBack(r *uct.PendingReq) {
+	q.pushFront(r)
+	q.tail = r
+}
+
+func (q *PendingQueue) pushFront(r *uct.PendingReq) {
+	if q.tail == nil {
+		q.tail, r.Next = r, r
+	} else {
+		r.Next, q.tail.Next = q.tail.Next, r
+	}
+	q.n++
+}
+
+func (q *PendingQueue) popFront() *uct.PendingReq {
+	r := q.tail.Next
+	if r == q.tail {
+		q.tail = nil
+	} else {
+		q.tail.Next = r.Next
+	}
+	r.Next = nil
+	q.n--
+	return r
+}
+
+func (q *PendingQueue) linked() bool { return q.next != nil }
+
+func (q *PendingQueue) unlink() {
+	q.next.prev, q.prev.next = q.prev, q.next
+	q.next, q.prev = nil, nil
+}
+
+// ring is a circular list of queues around a sentinel.
+type ring struct{ head PendingQueue }
+
+func (l *ring) first() *PendingQueue {
+	if l.head.next == nil || l.head.next == &l.head {
+		return nil
+	}
+	return l.head.next
+}
+
+func (l *ring) pushBack(q *PendingQueue) {
+	if l.head.next == nil {
+		l.head.next, l.head.prev = &l.head, &l.head
+	}
+	q.next, q.prev = &l.head, l.head.prev
+	q.prev.next, l.head.prev = q, q
+}
+
+// prepend moves all of m, which is not empty, in order to the front of l, which
+// has been used before.
+func (l *ring) prepend(m *ring) {
+	first, last := m.head.next, m.head.prev
+	m.head.next, m.head.prev = &m.head, &m.head
+	old := l.head.next
+	l.head.next, first.prev = first, &l.head
+	last.next, old.prev = old, last
+}
+
+// Gate tells an arbiter whether to go on.
+type Gate interface {
+	// HasResources reports whether any EP of the iface can post at all.
+	HasResources() bool
+}
+
+// Arbiter dispatches the pending requests of the EPs of one iface: requests of an
+// EP in order, one at a time, and the EPs in turn. The zero value is ready. It
+// must not be copied or moved while in use.
+type Arbiter struct {
+	active  ring // queues with requests, next turn first
+	stalled ring // queues whose first request got ErrNoResource in this Dispatch
+	n       int  // requests in all queues
+	running bool
+}
+
+// Len is the number of requests that wait on all EPs.
+func (a *Arbiter) Len() int { return a.n }
+
+// Add queues r at the end of q. ErrInvalidParam if r is queued already. A request
+// may be added at any time, also by a Func that Dispatch runs.
+func (a *Arbiter) Add(q *PendingQueue, r *uct.PendingReq) error {
+	if r.Next != nil || r.Func == nil {
+		return uct.ErrInvalidParam
+	}
+	q.pushBack(r)
+	a.n++
+	if !q.linked() {
+		a.active.pushBack(q)
+	}
+	return nil
+}
+
+// Purge empties q and then calls f with each of its requests, in order. A request
+// whose Func is running is not among them.
+func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
+	if q.tail == nil {
+		return
+	}
+	n, r := q.n, q.tail.Next
+	a.n -= n
+	q.tail, q.n = nil, 0
+	if q.linked() {
+		q.unlink()
+	}
+	for range n {
+		next := r.Next
+		r.Next = nil
+		f(r)
+		r = next
+	}
+}
+
+// Dispatch runs waiting requests until gate closes or every EP has none left or
+// is out of resources, and returns how many left their queue. A nil gate is
+// always open. No more requests run than were waiting at the start, so requests
+// that queue themselves again cannot hold the caller. Called from inside a Func
+// it does nothing.
+//
+// The turn is kept between calls: an EP that was refused is first next time.
+func (a *Arbiter) Dispatch(gate Gate) int {
+	if a.n == 0 || a.running {
+		return 0
+	}
+	a.running = true
+	done := 0
+	for left := a.n; left > 0 && (gate == nil || gate.HasResources()); left-- {
+		q := a.active.first()
+		if q == nil {
+			break
+		}
+		q.unlink()
+		if a.run(q) {
+			done++
+		}
+	}
+	if a.stalled.first() != nil {
+		a.active.prepend(&a.stalled)
+	}
+	a.running = false
+	return done
+}
+
+// run runs the first request of q, which is in no ring, and puts q into the ring
+// where it belongs. It reports whether the request is done.
+func (a *Arbiter) run(q *PendingQueue) bool {
+	r := q.popFront()
+	a.n--
+	q.running = true
+	err := r.Func(r)
+	q.running = false
+	if err == uct.ErrNoResource && r.Next == nil {
+		a.stall(q, r)
+		return false
+	}
+	if q.tail != nil && !q.linked() {
+		a.active.pushBack(q)
+	}
+	return true
+}
+
+func (a *Arbiter) stall(q *PendingQueue, r *uct.PendingReq) {
+	q.pushFront(r)
+	a.n++
+	if q.linked() { // Func added requests behind itself
+		q.unlink()
+	}
+	a.stalled.pushBack(q)
+}

@@ -1,0 +1,5 @@
+//go:build race
+
+package base
+
+const raceEnabled = true
