@@ -1,0 +1,128 @@
+package ucttest
+
+import (
+	"slices"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// badIface dispatches pending requests of its own, badly.
+type badIface struct {
+	uct.Iface
+	kind Kind
+	eps  []*badPending
+}
+
+// badPending is the queue of an EP.
+type badPending struct {
+	uct.EP
+	iface   *badIface
+	queue   []*uct.PendingReq
+	running bool
+}
+
+func breakingPending(k Kind) *wrapping {
+	return &wrapping{
+		iface: func(i *ifaceParts) { i.Iface = &badIface{Iface: i.Iface, kind: k} },
+		ep: func(e *epParts) {
+			q := &badPending{EP: e.EP, iface: e.iface.Iface.(*badIface)}
+			q.iface.eps = append(q.iface.eps, q)
+			e.EP = q
+			if e.am != nil {
+				e.am = &queuedAM{e.am, q}
+			}
+		},
+	}
+}
+
+// Progress dispatches the EPs in the order of their creation, each until it has
+// nothing left.
+func (i *badIface) Progress() int {
+	n := i.Iface.Progress()
+	for _, q := range i.eps {
+		q.dispatch()
+		if i.kind == UnfairPending && len(q.queue) > 0 {
+			break
+		}
+	}
+	return n
+}
+
+func (q *badPending) dispatch() {
+	for count := len(q.queue); count > 0 && len(q.queue) > 0; count-- {
+		at := 0
+		if q.iface.kind == PendingLIFO {
+			at = len(q.queue) - 1
+		}
+		r := q.queue[at]
+		q.queue = slices.Delete(q.queue, at, at+1)
+		r.Next = nil
+		q.running = true
+		err := r.Func(r)
+		if err == nil && q.iface.kind == PendingTwice {
+			err = r.Func(r)
+		}
+		q.running = false
+		if err == uct.ErrNoResource {
+			q.queue = slices.Insert(q.queue, at, r)
+			r.Next = r
+			return
+		}
+	}
+}
+
+// AddPending asks the transport whether there are resources, and queues here.
+func (q *badPending) AddPending(r *uct.PendingReq) error {
+	if r.Next != nil {
+		return uct.ErrInvalidParam
+	}
+	if len(q.queue) == 0 {
+		if err := q.EP.AddPending(r); err != nil {
+			return err
+		}
+		q.EP.PurgePending(func(*uct.PendingReq) {})
+	}
+	q.queue = append(q.queue, r)
+	r.Next = r
+	return nil
+}
+
+func (q *badPending) PurgePending(f func(*uct.PendingReq)) {
+	all := q.queue
+	q.queue = nil
+	for _, r := range all {
+		r.Next = nil
+		f(r)
+	}
+}
+
+// queuedAM holds direct posts back while requests wait; or does not.
+type queuedAM struct {
+	uct.AMSender
+	q *badPending
+}
+
+func (a *queuedAM) blocked() bool {
+	return len(a.q.queue) > 0 && !a.q.running && a.q.iface.kind != Overtake
+}
+
+func (a *queuedAM) AMShort(id uint8, hdr uint64, payload []byte) error {
+	if a.blocked() {
+		return uct.ErrNoResource
+	}
+	return a.AMSender.AMShort(id, hdr, payload)
+}
+
+func (a *queuedAM) AMBcopy(id uint8, p uct.Packer) (int, error) {
+	if a.blocked() {
+		return 0, uct.ErrNoResource
+	}
+	return a.AMSender.AMBcopy(id, p)
+}
+
+func (a *queuedAM) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
+	if a.blocked() {
+		return false, uct.ErrNoResource
+	}
+	return a.AMSender.AMZcopy(id, hdr, iov, c)
+}

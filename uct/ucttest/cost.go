@@ -1,0 +1,193 @@
+package ucttest
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+var costChecks = []check{
+	{
+		name: "cost/allocations",
+		rule: "nothing allocates after set-up: not a claimed variant, not Progress, not a handler's delivery, not a pending request",
+		run:  checkAllocations,
+	},
+	{
+		name: "cost/goroutines",
+		rule: "an operation starts no goroutine",
+		run:  checkGoroutines,
+	},
+}
+
+// loop is one operation with everything that it needs made before.
+type loop struct {
+	name string
+	post func(*loop) (pending bool, err error)
+	l    *Link
+	c    uct.Completion
+	open int // completions to come
+	data []byte
+	iov  []uct.IOV
+	word uint64
+	err  error
+}
+
+// Pack copies the data.
+func (o *loop) Pack(dst []byte) int { return copy(dst, o.data) }
+
+// Unpack takes nothing: the data was compared elsewhere.
+func (o *loop) Unpack([]byte) {}
+
+// once posts and waits until the operation and its consequences are over.
+func (o *loop) once(p *Pair) {
+	for {
+		o.c.Count, o.c.Status = 1, 0
+		pending, err := o.post(o)
+		if err == uct.ErrNoResource {
+			p.A.Iface.Progress()
+			p.B.Iface.Progress()
+			continue
+		}
+		if o.err = err; err != nil {
+			return
+		}
+		if pending {
+			o.open++
+		}
+		break
+	}
+	for i := 0; o.open > 0 || i < 2; i++ {
+		p.A.Iface.Progress()
+		if p.B.Iface.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// loops are all claimed operations on l, those that have no completion first.
+func (p *Pair) loops(l *Link) []*loop {
+	a := l.From.Iface.Attr()
+	var all []*loop
+	add := func(cap uct.Caps, name string, n int, post func(*loop) (bool, error)) {
+		if !a.Caps.Has(cap) {
+			return
+		}
+		buf := l.From.Local.take(n)
+		o := &loop{name: name, post: post, l: l, data: buf, iov: []uct.IOV{{Buf: buf, Mem: l.From.Local.mem}}}
+		o.c.Func = func(*uct.Completion) { o.open-- }
+		all = append(all, o)
+	}
+	done := func(err error) (bool, error) { return false, err }
+	sized := func(_ int, err error) (bool, error) { return false, err }
+	add(uct.CapAMShort, "am short", 8, func(o *loop) (bool, error) {
+		return done(o.l.AM.AMShort(3, binary.LittleEndian.Uint64(o.data), nil))
+	})
+	add(uct.CapAMBcopy, "am bcopy", min(64, a.AM.MaxBcopy), func(o *loop) (bool, error) { return sized(o.l.AM.AMBcopy(3, o)) })
+	add(uct.CapPutShort, "put short", 8, func(o *loop) (bool, error) { return done(o.l.Put.PutShort(o.data, o.l.Raddr, o.l.Key)) })
+	add(uct.CapPutBcopy, "put bcopy", min(64, a.Put.MaxBcopy), func(o *loop) (bool, error) { return sized(o.l.Put.PutBcopy(o, o.l.Raddr, o.l.Key)) })
+	add(uct.CapAMZcopy, "am zcopy", max(64, a.AM.MinZcopy), func(o *loop) (bool, error) { return o.l.AM.AMZcopy(3, nil, o.iov, &o.c) })
+	add(uct.CapPutZcopy, "put zcopy", max(64, a.Put.MinZcopy), func(o *loop) (bool, error) {
+		return o.l.Put.PutZcopy(o.iov, o.l.Raddr, o.l.Key, &o.c)
+	})
+	add(uct.CapGetShort, "get short", 8, func(o *loop) (bool, error) { return done(o.l.Get.GetShort(o.data, o.l.Raddr, o.l.Key)) })
+	add(uct.CapGetBcopy, "get bcopy", min(64, a.Get.MaxBcopy), func(o *loop) (bool, error) {
+		return o.l.Get.GetBcopy(o, len(o.data), o.l.Raddr, o.l.Key, &o.c)
+	})
+	add(uct.CapGetZcopy, "get zcopy", max(64, a.Get.MinZcopy), func(o *loop) (bool, error) {
+		return o.l.Get.GetZcopy(o.iov, o.l.Raddr, o.l.Key, &o.c)
+	})
+	for _, v := range claimedAtomics(a) {
+		add(0, v.name(), 8, func(o *loop) (bool, error) {
+			if !v.fetch {
+				return done(o.l.Atomics.AtomicPost(v.op, v.size, 1, o.l.Raddr, o.l.Key))
+			}
+			return v.call(o.l, o.l.Raddr, o.l.Key, 0, 1, &o.word, &o.c)
+		})
+	}
+	add(0, "flush", 8, func(o *loop) (bool, error) { return o.l.EP.Flush(&o.c) })
+	add(0, "iface flush", 8, func(o *loop) (bool, error) { return o.l.From.Iface.Flush(&o.c) })
+	add(0, "fence", 8, func(o *loop) (bool, error) { return done(o.l.EP.Fence()) })
+	return all
+}
+
+// count is a handler that allocates nothing.
+type count struct{ n int }
+
+func (h *count) HandleAM([]byte, uct.Desc) bool { h.n++; return false }
+
+func checkAllocations(t T, p *Pair) {
+	if raceEnabled {
+		t.Skipf("allocation counts differ under the race detector")
+	}
+	const warm, runs = 300, 200
+	if p.AB.AM != nil {
+		require.NoError(t, p.B.Iface.SetAMHandler(3, &count{}))
+	}
+	for _, o := range p.loops(p.AB) {
+		for range warm {
+			o.once(p)
+		}
+		require.NoError(t, o.err, o.name)
+		n := testing.AllocsPerRun(runs, func() { o.once(p) })
+		assert.Zero(t, n, "%s: allocations per operation", o.name)
+		require.NoError(t, o.err, o.name)
+	}
+	n := testing.AllocsPerRun(runs, func() { p.A.Iface.Progress() })
+	assert.Zero(t, n, "idle progress")
+	p.checkPendingAllocations(t)
+}
+
+// checkPendingAllocations queues a request whenever resources are short.
+func (p *Pair) checkPendingAllocations(t T) {
+	t.Helper()
+	a := p.A.Iface.Attr()
+	if !a.Caps.Has(uct.CapPending) || a.Caps&(uct.CapAMShort|uct.CapAMBcopy|uct.CapPutShort|uct.CapPutBcopy) == 0 {
+		return
+	}
+	o := p.loops(p.AB)[0] // loops begins with the variants that have no completion
+	var r uct.PendingReq
+	queued := false
+	r.Func = func(*uct.PendingReq) error {
+		_, err := o.post(o)
+		queued = err == uct.ErrNoResource
+		return err
+	}
+	run := func() {
+		for i := 0; i < 64 && !queued; i++ {
+			if _, err := o.post(o); err == uct.ErrNoResource {
+				queued = p.AB.EP.AddPending(&r) == nil
+			}
+		}
+		for queued {
+			p.A.Iface.Progress()
+			p.B.Iface.Progress()
+		}
+	}
+	for range 100 {
+		run()
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, run), "pending requests: allocations per 64 posts")
+}
+
+func checkGoroutines(t T, p *Pair) {
+	if p.AB.AM != nil {
+		require.NoError(t, p.B.Iface.SetAMHandler(3, &count{}))
+	}
+	all := p.loops(p.AB)
+	for _, o := range all { // engines start with the first operation
+		o.once(p)
+		require.NoError(t, o.err, o.name)
+	}
+	before := runtime.NumGoroutine()
+	for range 100 {
+		for _, o := range all {
+			o.once(p)
+		}
+	}
+	assert.LessOrEqual(t, runtime.NumGoroutine(), before, "goroutines after many operations")
+}

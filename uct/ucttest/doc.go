@@ -1,0 +1,32 @@
+// Package ucttest tells whether a transport keeps the contract of package uct.
+//
+// A transport's test file is a [Harness] and its private cases:
+//
+//	func TestConformance(t *testing.T) {
+//		ucttest.Test(t, ucttest.Harness{
+//			OpenMD:    func() (uct.MD, error) { return component.OpenMD("dev0") },
+//			Transport: "rc",
+//			Config: func(o ucttest.Options) any {
+//				return &rc.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth}
+//			},
+//			StartPeer: ucttest.ExecPeer("rc"),
+//		})
+//	}
+//
+// and, for the checks with a second process, a main function that can become it:
+//
+//	func TestMain(m *testing.M) {
+//		ucttest.PeerMain(map[string]ucttest.Harness{"rc": harness})
+//		os.Exit(m.Run())
+//	}
+//
+// Each check opens a pair of ifaces with tiny queues on one goroutine, does its
+// work, flushes, and closes everything in order. Checks ask for capabilities and
+// are skipped where these are not claimed; everything that is claimed is tried.
+// Nothing sleeps: the suite calls Progress, yields, and gives up after a budget
+// of idle rounds.
+//
+// [Verdicts] runs the suite outside package testing. [Broken] wraps a transport
+// so that it breaks one rule, to show that the suite notices. [Trace] and [Delay]
+// wrap a transport for other tests.
+package ucttest

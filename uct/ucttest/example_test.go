@@ -1,0 +1,34 @@
+package ucttest_test
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/uct/ucttest"
+	"github.com/gucx/gucx/uct/ucttest/memtp"
+)
+
+// A harness needs a function that opens a memory domain, the name of the
+// transport, and how queue depths are configured. In a test, give it to Test;
+// here some checks run without package testing, on a sound transport and on one
+// that loses messages.
+func Example() {
+	world := memtp.NewWorld()
+	harness := ucttest.Harness{
+		OpenMD:    world.OpenMD,
+		Transport: memtp.Transport,
+		Config: func(o ucttest.Options) any {
+			return &memtp.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth}
+		},
+		Budget: 1 << 12,
+	}
+	for _, h := range []ucttest.Harness{harness, ucttest.Broken(harness, ucttest.Drop)} {
+		for _, v := range ucttest.Verdicts(h, "am/sizes", "am/both-ways") {
+			fmt.Println(v.Check, "failed:", v.Failed)
+		}
+	}
+	// Output:
+	// am/sizes failed: false
+	// am/both-ways failed: false
+	// am/sizes failed: false
+	// am/both-ways failed: true
+}

@@ -1,0 +1,120 @@
+package ucttest
+
+import (
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// comp is a completion that counts its firings.
+type comp struct {
+	uct.Completion
+	fired  int
+	expect int    // how often it must have fired at the end of the check
+	onFire func() // may be nil
+}
+
+// comp makes a completion of n operations. At the end of the check it must have
+// fired exactly once; a check whose operations were not pending sets expect to 0.
+func (p *Pair) comp(n int) *comp {
+	c := &comp{expect: 1}
+	c.Count = n
+	c.Func = func(*uct.Completion) {
+		c.fired++
+		if c.onFire != nil {
+			c.onFire()
+		}
+	}
+	p.comps = append(p.comps, c)
+	return c
+}
+
+// complain reports a fault that was found where no T is at hand.
+func (p *Pair) complain(format string, args ...any) { p.t.Errorf(format, args...) }
+
+// finish ends a check that got through: all EPs that work flush, nothing is left
+// waiting, no completion fires twice, and everything closes without complaint.
+func (p *Pair) finish(t T) {
+	t.Helper()
+	for _, l := range p.links {
+		p.drainLink(t, l)
+	}
+	p.settle()
+	p.close(t)
+	for _, c := range p.comps {
+		if c.fired != c.expect {
+			t.Errorf("a completion fired %d times, want %d", c.fired, c.expect)
+		}
+	}
+}
+
+func (p *Pair) drainLink(t T, l *Link) {
+	t.Helper()
+	if l.EP == nil {
+		return
+	}
+	l.EP.PurgePending(func(*uct.PendingReq) { t.Errorf("%s: a pending request was left", l.From.Name) })
+	if l.failed || l.mayFail {
+		return
+	}
+	p.flush(t, l)
+	for _, e := range l.From.Errors {
+		if e.EP == l.EP {
+			t.Errorf("%s: OnError: %v", l.From.Name, e.Err)
+		}
+	}
+}
+
+// flush waits for the remote completion of everything on l.
+func (p *Pair) flush(t T, l *Link) {
+	t.Helper()
+	p.until(t, l.From.Name+": flush", func() bool {
+		pending, err := l.EP.Flush(nil)
+		if err != nil && err != uct.ErrNoResource {
+			t.Errorf("%s: flush: %v", l.From.Name, err)
+			return true
+		}
+		return err == nil && !pending
+	})
+}
+
+// close closes whatever is open: EPs, ifaces, keys, memory, domains.
+func (p *Pair) close(t T) {
+	t.Helper()
+	if p.shut {
+		return
+	}
+	p.shut = true
+	for _, l := range p.links {
+		p.closeLink(t, l)
+	}
+	for _, s := range p.sides {
+		if s.Iface != nil {
+			assert.NoError(t, s.Iface.Close(), "%s: close iface", s.Name)
+		}
+	}
+	for _, k := range p.keys {
+		if k.Release != nil {
+			k.Release()
+		}
+	}
+	for _, m := range p.mems {
+		assert.NoError(t, m.Close(), "close memory")
+	}
+	for i := len(p.sides) - 1; i >= 0; i-- {
+		if s := p.sides[i]; s.ownsMD {
+			assert.NoError(t, s.MD.Close(), "%s: close md", s.Name)
+		}
+	}
+}
+
+func (p *Pair) closeLink(t T, l *Link) {
+	t.Helper()
+	if l.EP == nil {
+		return
+	}
+	l.EP.PurgePending(func(*uct.PendingReq) {})
+	assert.NoError(t, l.EP.Close(), "%s: close ep", l.From.Name)
+	assert.NoError(t, l.EP.Close(), "%s: close ep again", l.From.Name)
+	l.EP = nil
+}

@@ -1,0 +1,130 @@
+package ucttest
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Harness is what a transport tells the suite about itself. OpenMD and Transport
+// are required; the suite does the rest through the contract.
+type Harness struct {
+	// OpenMD opens a memory domain of its own on every call; the suite closes it.
+	OpenMD func() (uct.MD, error)
+	// SharedMD makes both ifaces of a pair share one memory domain, for a
+	// transport or fabric that stays inside a device. Otherwise each side has its
+	// own.
+	SharedMD bool
+	// Transport names what to open. Device may be empty: the first that the MD
+	// lists for Transport.
+	Transport, Device string
+	// Config makes IfaceParams.Config from the queue depths that a check asks
+	// for. nil opens ifaces without configuration.
+	Config func(o Options) any
+	// StartPeer starts another process (see [ExecPeer]) that has opened the same
+	// transport. nil if a peer cannot be in another process; checks that need
+	// one are then skipped.
+	StartPeer func() (*Peer, error)
+	// OneSided is set when put, get, atomics and their flush complete while the
+	// target's process is stopped.
+	OneSided bool
+	// OneGoroutine is set when ifaces that send messages to each other must be
+	// driven by the same goroutine; the check that sends from another is then
+	// skipped. Atomics are tried by many goroutines all the same.
+	OneGoroutine bool
+	// Budget is the number of idle rounds of Progress after which the suite says
+	// that nothing will happen any more. Events that wait for a timer or the kernel
+	// (a peer's death) get 64 times as many. 0 means 1<<20, and not before 10 s
+	// have passed, since other threads may be at work on a busy machine.
+	Budget int
+	// EventTimeout is how long an armed event may take to show; 0 means 5 s.
+	EventTimeout time.Duration
+	// Watchdog ends the test binary when a check takes longer; 0 means 60 s.
+	Watchdog time.Duration
+}
+
+// Options are the properties of an iface that checks vary.
+type Options struct {
+	// TxDepth and RxDepth are the lengths of the send and receive queues in
+	// messages. The suite asks for tiny ones; a transport rounds up to what it
+	// can do. 0 means the transport's default.
+	TxDepth, RxDepth int
+	// RxHeadroom goes to IfaceParams.
+	RxHeadroom int
+}
+
+// T is the part of testing.TB that checks use. *testing.T implements it; so does
+// the recorder of [Verdicts].
+type T interface {
+	Helper()
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	FailNow()
+	Failed() bool
+	Skipf(format string, args ...any)
+	Cleanup(f func())
+}
+
+const (
+	defaultBudget   = 1 << 20
+	timerBudget     = 64 // times Budget, for events of timers and of the kernel
+	defaultWatchdog = 60 * time.Second
+	defaultEvent    = 5 * time.Second
+)
+
+// eventTimeout in milliseconds, as poll takes it.
+func (h *Harness) eventTimeout() int {
+	if h.EventTimeout > 0 {
+		return int(h.EventTimeout.Milliseconds())
+	}
+	return int(defaultEvent.Milliseconds())
+}
+
+// patienceTime is the least time that idle rounds are given.
+const patienceTime = 10 * time.Second
+
+// patience counts idle rounds.
+type patience struct {
+	budget int
+	least  time.Duration
+	idle   int
+	limit  time.Time // zero until the budget is spent
+}
+
+func (h *Harness) patience(times int) patience {
+	w := patience{budget: h.budget() * times}
+	if h.Budget == 0 {
+		w.least = patienceTime
+	}
+	return w
+}
+
+// spent counts a round that did n things and reports whether to give up.
+func (w *patience) spent(n int) bool {
+	if n > 0 {
+		w.idle, w.limit = 0, time.Time{}
+		return false
+	}
+	w.idle++
+	switch {
+	case w.idle < w.budget:
+		return false
+	case w.limit.IsZero():
+		w.limit = time.Now().Add(w.least)
+	}
+	return time.Now().After(w.limit)
+}
+
+func (h *Harness) budget() int {
+	if h.Budget > 0 {
+		return h.Budget
+	}
+	return defaultBudget
+}
+
+func (h *Harness) config(o Options) any {
+	if h.Config == nil {
+		return nil
+	}
+	return h.Config(o)
+}

@@ -1,0 +1,257 @@
+package memtp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// EP is a connection to an iface of the same world. It sends active messages;
+// NewEP wraps it where more is claimed.
+type EP struct {
+	base.Slot
+	iface   *Iface
+	id      uint64
+	conn    bool   // connects to an EP
+	self    uct.EP // what NewEP returned
+	peer    *Iface // nil: not connected yet; under world.mu
+	mate    uint64 // id of the EP at the other end; under world.mu
+	tx      tx
+	pending base.PendingQueue
+	failure ucs.Status
+	closed  bool
+}
+
+// Endpoints that connect to an EP, without and with memory operations. With EP and
+// rmaEP that is one type for each set of classes: a class must be implemented iff
+// it is claimed.
+type (
+	connEP struct {
+		*EP
+		connector
+	}
+	connRMAEP struct {
+		*rmaEP
+		connector
+	}
+)
+
+// NewEP implements uct.Iface.
+func (i *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+	e := &EP{iface: i, conn: i.conf.ConnectEP}
+	if e.conn != (p.DeviceAddr == nil && p.IfaceAddr == nil) {
+		return nil, i.md.fail("new ep", uct.ErrInvalidParam)
+	}
+	if !e.conn {
+		peer, err := i.lookup(p.DeviceAddr, p.IfaceAddr)
+		if err != nil {
+			return nil, err
+		}
+		e.peer = peer
+	}
+	e.tx.init(i.conf.TxDepth)
+	e.self = e.shape()
+	i.world.mu.Lock()
+	e.id = i.world.newID()
+	i.world.eps[e.id] = e
+	i.world.mu.Unlock()
+	i.eps.Add(e)
+	return e.self, nil
+}
+
+func (e *EP) shape() uct.EP {
+	switch full := !e.iface.conf.AMOnly; {
+	case full && e.conn:
+		return &connRMAEP{&rmaEP{e}, connector{e}}
+	case full:
+		return &rmaEP{e}
+	case e.conn:
+		return &connEP{e, connector{e}}
+	}
+	return e
+}
+
+// connector is the part of an EP that connects to another.
+type connector struct{ e *EP }
+
+// EPAddr implements uct.EPConnector.
+func (c connector) EPAddr(b []byte) []byte { return appendID(b, kindEP, c.e.id) }
+
+// Connect implements uct.EPConnector.
+func (c connector) Connect(deviceAddr, epAddr []byte) error {
+	e := c.e
+	device, ok1 := parseID(deviceAddr, kindDevice)
+	id, ok2 := parseID(epAddr, kindEP)
+	if !ok1 || !ok2 {
+		return e.iface.md.fail("connect", uct.ErrInvalidAddr)
+	}
+	w := e.iface.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mate := w.eps[id]
+	switch {
+	case mate == nil || mate.iface.md.id != device:
+		return e.iface.md.fail(fmt.Sprintf("connect to ep %d", id), uct.ErrUnreachable)
+	case e.peer != nil:
+		return e.iface.md.fail("connect", uct.ErrInvalidParam)
+	}
+	e.peer, e.mate = mate.iface, id
+	return nil
+}
+
+// met reports whether the other end is connected to this one.
+func (e *EP) met() bool {
+	mate := e.iface.world.eps[e.mate]
+	return mate != nil && mate.mate == e.id
+}
+
+// watches reports whether the EP looks for the death of its peer.
+func (e *EP) watches() bool { return e.peer != nil }
+
+// lost reports whether the peer has died or gone. With world.mu held.
+func (e *EP) lost() bool {
+	if e.peer == nil || e.failure != ucs.StatusOK {
+		return false
+	}
+	if e.peer.md.dead {
+		return true
+	}
+	gone := e.iface.world.ifaces[e.peer.id] == nil || e.conn && e.iface.world.eps[e.mate] == nil
+	return gone && e.tx.n > 0
+}
+
+// free says why an operation cannot be posted now, or nil.
+func (e *EP) free() error {
+	switch {
+	case e.failure != ucs.StatusOK:
+		return uct.ErrEPFailed
+	case e.closed:
+		return uct.ErrClosed
+	case e.pending.Blocks() || e.tx.full():
+		return uct.ErrNoResource
+	}
+	return nil
+}
+
+// AddPending implements uct.EP.
+func (e *EP) AddPending(r *uct.PendingReq) error {
+	switch {
+	case e.failure != ucs.StatusOK:
+		return uct.ErrEPFailed
+	case r.Next != nil:
+		return uct.ErrInvalidParam
+	case !e.tx.full() && e.pending.Empty():
+		return uct.ErrBusy
+	}
+	return e.iface.arbiter.Add(&e.pending, r)
+}
+
+// PurgePending implements uct.EP.
+func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arbiter.Purge(&e.pending, f) }
+
+// Fence implements uct.EP. Operations are executed in order.
+func (e *EP) Fence() error { return nil }
+
+// Flush implements uct.EP.
+func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
+	switch {
+	case e.failure != ucs.StatusOK:
+		return false, uct.ErrEPFailed
+	case e.tx.n == 0:
+		return false, nil
+	case c == nil:
+		return true, nil
+	case e.tx.full():
+		return false, uct.ErrNoResource
+	}
+	e.tx.push(opFlush, c)
+	return true, nil
+}
+
+// Close implements uct.EP.
+func (e *EP) Close() error {
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	for e.tx.n > 0 {
+		if c := e.tx.pop(); c != nil {
+			c.Complete(ucs.StatusCanceled)
+		}
+	}
+	e.iface.eps.Remove(e)
+	w := e.iface.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.eps, e.id)
+	return nil
+}
+
+// AMShort implements uct.AMSender.
+func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+	if id > uct.MaxAMID {
+		return uct.ErrInvalidParam
+	}
+	if 8+len(payload) > maxShort {
+		return uct.ErrTooLong
+	}
+	if err := e.free(); err != nil {
+		return err
+	}
+	o := e.tx.push(opAM, nil)
+	o.id = id
+	binary.LittleEndian.PutUint64(o.buf, hdr)
+	o.n = 8 + copy(o.buf[8:], payload)
+	return nil
+}
+
+// AMBcopy implements uct.AMSender.
+func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
+	if id > uct.MaxAMID {
+		return 0, uct.ErrInvalidParam
+	}
+	if err := e.free(); err != nil {
+		return 0, err
+	}
+	o := e.tx.push(opAM, nil)
+	o.id = id
+	o.n = p.Pack(o.buf)
+	return o.n, nil
+}
+
+// AMZcopy implements uct.AMSender.
+func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pending bool, err error) {
+	if id > uct.MaxAMID {
+		return false, uct.ErrInvalidParam
+	}
+	if len(hdr) > maxHeader || len(hdr)+uct.IOVLen(iov) > maxAM {
+		return false, uct.ErrTooLong
+	}
+	if err := e.usable(iov, 0); err != nil {
+		return false, err
+	}
+	o := e.tx.push(opAM, c)
+	o.id, o.n = id, copy(o.buf, hdr)
+	o.setIOV(iov)
+	return true, nil
+}
+
+// usable checks a zcopy list and the room for the operation.
+func (e *EP) usable(iov []uct.IOV, need uct.Access) error {
+	if len(iov) > maxIOV {
+		return uct.ErrTooLong
+	}
+	for _, v := range iov {
+		r, ok := v.Mem.(*region)
+		if !ok && len(v.Buf) == 0 {
+			continue
+		}
+		if !ok || !r.covers(v.Buf) || r.access&need != need {
+			return uct.ErrInvalidParam
+		}
+	}
+	return e.free()
+}

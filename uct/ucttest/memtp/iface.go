@@ -1,0 +1,244 @@
+package memtp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// Config tunes an iface. The zero value is ready to use.
+type Config struct {
+	// TxDepth is the number of operations that one EP holds; 0 means 16.
+	TxDepth int
+	// RxDepth is the number of receive buffers of the iface; 0 means 64.
+	RxDepth int
+	// ConnectEP makes endpoints connect in pairs (CapConnectEP) instead of to the
+	// address of an iface.
+	ConnectEP bool
+	// AMOnly leaves out put, get and atomics.
+	AMOnly bool
+}
+
+const (
+	defaultTxDepth = 16
+	defaultRxDepth = 64
+	maxHeadroom    = 256 // uct.IfaceParams
+)
+
+// Iface is the transport opened on an MD.
+type Iface struct {
+	world   *World
+	md      *MD
+	id      uint64
+	conf    Config
+	attr    uct.IfaceAttr
+	onError func(uct.EP, error)
+
+	ams     base.AMTable
+	arbiter base.Arbiter
+	eps     base.List[*EP]
+	flushes []*ifaceFlush
+	rx      rx
+
+	event  int        // eventfd
+	armed  uct.Events // under world.mu
+	raised bool       // event was written; under world.mu
+	closed bool
+}
+
+// OpenIface implements uct.MD. The configuration is *[Config] or nil.
+func (m *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	conf, ok := p.Config.(*Config)
+	switch {
+	case p.Config != nil && !ok, p.RxHeadroom < 0, p.RxHeadroom > maxHeadroom,
+		p.Transport != Transport, p.Device != Device:
+		return nil, m.fail("open iface", uct.ErrInvalidParam)
+	case conf == nil:
+		conf = &Config{}
+	}
+	event, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return nil, m.fail("open iface", err)
+	}
+	i := &Iface{world: m.world, md: m, conf: *conf, onError: p.OnError, event: event}
+	if i.conf.TxDepth <= 0 {
+		i.conf.TxDepth = defaultTxDepth
+	}
+	if i.conf.RxDepth <= 0 {
+		i.conf.RxDepth = defaultRxDepth
+	}
+	i.setAttr()
+	i.rx.init(i, i.conf.RxDepth, p.RxHeadroom)
+	m.world.mu.Lock()
+	defer m.world.mu.Unlock()
+	i.id = m.world.newID()
+	m.world.ifaces[i.id] = i
+	m.open++
+	return i, nil
+}
+
+// Limits of the operations, in bytes: small, so that tests reach them.
+const (
+	maxShort    = 72
+	maxBcopy    = 2000
+	maxAM       = 5000
+	maxHeader   = 40
+	maxRMA      = 100000
+	minPutZcopy = 16
+	maxIOV      = 4
+)
+
+func (i *Iface) setAttr() {
+	caps := uct.CapAM | uct.CapPending | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD
+	a := &i.attr
+	*a = uct.IfaceAttr{
+		Resource:      uct.Resource{Transport: Transport, Device: Device, Kind: uct.DeviceShm},
+		AM:            uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxAM, MaxIOV: maxIOV, MaxHeader: maxHeader},
+		DeviceAddrLen: idLen,
+		Perf:          uct.Perf{Latency: time.Microsecond, Overhead: 100 * time.Nanosecond, Bandwidth: 1e9},
+	}
+	if i.conf.ConnectEP {
+		caps |= uct.CapConnectEP
+		a.EPAddrLen = idLen
+	} else {
+		caps |= uct.CapConnectIface
+		a.IfaceAddrLen = idLen
+	}
+	if !i.conf.AMOnly {
+		caps |= uct.CapPut | uct.CapGet | uct.CapAtomic
+		rma := uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxRMA, MaxIOV: maxIOV}
+		a.Put, a.Get = rma, rma
+		a.Put.MinZcopy = minPutZcopy
+		post := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor)
+		fetch := post | uct.Ops(uct.AtomicSwap, uct.AtomicCSwap)
+		a.Atomic = uct.AtomicAttr{Post32: post, Post64: post, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicDevice}
+	}
+	a.Caps = caps
+}
+
+// Attr implements uct.Iface.
+func (i *Iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// SetAMHandler implements uct.Iface.
+func (i *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.ams.Set(id, h) }
+
+// DeviceAddr implements uct.IfaceAddresser.
+func (i *Iface) DeviceAddr(b []byte) []byte { return appendID(b, kindDevice, i.md.id) }
+
+// IfaceAddr implements uct.IfaceAddresser.
+func (i *Iface) IfaceAddr(b []byte) []byte { return appendID(b, kindIface, i.id) }
+
+// Reachable implements uct.IfaceAddresser.
+func (i *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+	if _, ok := parseID(deviceAddr, kindDevice); !ok {
+		return false, "not a device address of memtp"
+	}
+	if ifaceAddr == nil {
+		return true, ""
+	}
+	if _, err := i.lookup(deviceAddr, ifaceAddr); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+// lookup finds the iface of an address.
+func (i *Iface) lookup(deviceAddr, ifaceAddr []byte) (*Iface, error) {
+	device, ok1 := parseID(deviceAddr, kindDevice)
+	id, ok2 := parseID(ifaceAddr, kindIface)
+	if !ok1 || !ok2 {
+		return nil, i.md.fail("read address", uct.ErrInvalidAddr)
+	}
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	peer := i.world.ifaces[id]
+	if peer == nil || peer.md.id != device {
+		return nil, i.md.fail(fmt.Sprintf("find iface %d", id), uct.ErrUnreachable)
+	}
+	return peer, nil
+}
+
+// Progress implements uct.Iface.
+func (i *Iface) Progress() int {
+	i.clearEvent()
+	n := 0
+	for k := 0; k < i.eps.Len(); k++ {
+		n += i.eps.All()[k].progress()
+	}
+	n += i.deliver()
+	i.arbiter.Dispatch(nil)
+	return n
+}
+
+// ifaceFlush is a flush over all EPs.
+type ifaceFlush struct {
+	uct.Completion
+	user *uct.Completion
+}
+
+// Flush implements uct.Iface.
+func (i *Iface) Flush(c *uct.Completion) (pending bool, err error) {
+	busy := 0
+	for _, e := range i.eps.All() {
+		if e.tx.n > 0 && e.failure == ucs.StatusOK {
+			busy++
+			if e.tx.full() {
+				return false, uct.ErrNoResource
+			}
+		}
+	}
+	if busy == 0 || c == nil {
+		return busy > 0, nil
+	}
+	f := i.newFlush()
+	f.user, f.Count, f.Status = c, busy, ucs.StatusOK
+	for _, e := range i.eps.All() {
+		if e.tx.n > 0 && e.failure == ucs.StatusOK {
+			e.tx.push(opFlush, &f.Completion)
+		}
+	}
+	return true, nil
+}
+
+// newFlush returns an ifaceFlush that is not in use.
+func (i *Iface) newFlush() *ifaceFlush {
+	for _, f := range i.flushes {
+		if f.user == nil {
+			return f
+		}
+	}
+	f := &ifaceFlush{}
+	i.flushes = append(i.flushes, f)
+	f.Func = func(*uct.Completion) {
+		user := f.user
+		f.user = nil
+		user.Complete(f.Status)
+	}
+	return f
+}
+
+// Fence implements uct.Iface. Operations are executed in order.
+func (i *Iface) Fence() error { return nil }
+
+// Close implements uct.Iface.
+func (i *Iface) Close() error {
+	if i.closed {
+		return nil
+	}
+	i.closed = true
+	for i.eps.Len() > 0 {
+		if err := i.eps.All()[0].Close(); err != nil {
+			return err
+		}
+	}
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	delete(i.world.ifaces, i.id)
+	i.md.open--
+	return unix.Close(i.event)
+}

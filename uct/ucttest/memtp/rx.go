@@ -1,0 +1,100 @@
+package memtp
+
+import "github.com/gucx/gucx/uct"
+
+// desc is a receive buffer.
+type desc struct {
+	iface    *Iface
+	headroom int
+	buf      []byte // headroom, then room for maxAM bytes
+	n        int    // bytes of the message
+	id       uint8
+	kept     bool
+	next     *desc
+}
+
+// descList is a queue of buffers.
+type descList struct {
+	first, last *desc
+	n           int
+}
+
+func (l *descList) push(d *desc) {
+	d.next = nil
+	if l.last == nil {
+		l.first = d
+	} else {
+		l.last.next = d
+	}
+	l.last = d
+	l.n++
+}
+
+func (l *descList) pop() *desc {
+	d := l.first
+	l.first = d.next
+	if l.first == nil {
+		l.last = nil
+	}
+	l.n--
+	return d
+}
+
+// rx is the receive side of an iface, under world.mu.
+type rx struct {
+	free   descList
+	filled descList
+}
+
+func (r *rx) init(i *Iface, depth, headroom int) {
+	for range depth {
+		r.free.push(&desc{iface: i, headroom: headroom, buf: make([]byte, headroom+maxAM)})
+	}
+}
+
+// deliver hands the messages that are there now to their handlers.
+func (i *Iface) deliver() int {
+	w := i.world
+	w.mu.Lock()
+	count := i.rx.filled.n
+	w.mu.Unlock()
+	for k := range count {
+		w.mu.Lock()
+		if i.rx.filled.n == 0 { // a handler closed the iface
+			w.mu.Unlock()
+			return k
+		}
+		d := i.rx.filled.pop()
+		w.mu.Unlock()
+		d.kept = true
+		if !i.ams.Handle(d.id, d.data(), d) {
+			d.Release()
+		}
+	}
+	return count
+}
+
+func (d *desc) data() []byte {
+	end := d.headroom + d.n
+	return d.buf[d.headroom:end:end]
+}
+
+// Headroom implements uct.Desc.
+func (d *desc) Headroom() []byte { return d.buf[:d.headroom:d.headroom] }
+
+// Release implements uct.Desc.
+func (d *desc) Release() {
+	if !d.kept {
+		panic("memtp: descriptor released twice")
+	}
+	d.kept = false
+	w := d.iface.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.iface.rx.free.push(d)
+	for _, i := range w.ifaces { // senders may be waiting for the buffer
+		if i != d.iface {
+			i.signal(uct.EventSendComp)
+		}
+	}
+}

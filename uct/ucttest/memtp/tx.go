@@ -1,0 +1,223 @@
+package memtp
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// opKind is what an operation does.
+type opKind uint8
+
+const (
+	opAM opKind = iota
+	opPut
+	opGet
+	opAtomic
+	opFlush
+)
+
+// op is one posted operation. The data of a send is buf[:n], then iov; a get goes
+// to unpack or iov.
+type op struct {
+	kind   opKind
+	id     uint8
+	c      *uct.Completion // nil: nobody is told
+	n      int
+	buf    []byte // maxBcopy bytes of the transport
+	iov    [maxIOV]uct.IOV
+	pieces int
+	raddr  uint64
+	key    uct.RKey
+	unpack uct.Unpacker
+
+	atomic         uct.AtomicOp
+	size           int
+	compare, value uint64
+	result         *uint64
+}
+
+// tx is the ring of operations of an EP.
+type tx struct {
+	ops   []op
+	first int
+	n     int
+}
+
+func (q *tx) init(depth int) {
+	q.ops = make([]op, depth)
+	for k := range q.ops {
+		q.ops[k].buf = make([]byte, maxBcopy)
+	}
+}
+
+func (q *tx) full() bool { return q.n == len(q.ops) }
+
+func (q *tx) head() *op { return &q.ops[q.first] }
+
+// push takes a slot; the caller has checked that there is one.
+func (q *tx) push(kind opKind, c *uct.Completion) *op {
+	o := &q.ops[(q.first+q.n)%len(q.ops)]
+	q.n++
+	*o = op{kind: kind, c: c, buf: o.buf}
+	return o
+}
+
+// pop frees the head and returns its completion.
+func (q *tx) pop() *uct.Completion {
+	o := q.head()
+	c := o.c
+	*o = op{buf: o.buf}
+	q.first = (q.first + 1) % len(q.ops)
+	q.n--
+	return c
+}
+
+// setIOV copies the list, not the bytes.
+func (o *op) setIOV(iov []uct.IOV) { o.pieces = copy(o.iov[:], iov) }
+
+// len is the number of bytes that the operation moves.
+func (o *op) len() int { return o.n + uct.IOVLen(o.iov[:o.pieces]) }
+
+// gather copies the data of a send to dst.
+func (o *op) gather(dst []byte) {
+	n := copy(dst, o.buf[:o.n])
+	for _, v := range o.iov[:o.pieces] {
+		n += copy(dst[n:], v.Buf)
+	}
+}
+
+// scatter copies src to the pieces of a get.
+func (o *op) scatter(src []byte) {
+	for _, v := range o.iov[:o.pieces] {
+		src = src[copy(v.Buf, src):]
+	}
+}
+
+// perRound is how many operations of an EP one Progress executes.
+const perRound = 2
+
+// progress executes operations from the head of the ring.
+func (e *EP) progress() int {
+	n := 0
+	for n < perRound && e.failure == ucs.StatusOK && (e.tx.n > 0 || e.watches()) {
+		e.iface.world.mu.Lock()
+		if e.lost() {
+			e.iface.world.mu.Unlock()
+			e.fail(ucs.StatusConnReset)
+			return n + 1
+		}
+		if e.tx.n == 0 || !e.ready(e.tx.head()) {
+			e.iface.world.mu.Unlock()
+			return n
+		}
+		st := e.execute(e.tx.head())
+		e.iface.world.mu.Unlock()
+		n++
+		if st != ucs.StatusOK {
+			e.fail(st)
+			return n
+		}
+		e.finish()
+	}
+	return n
+}
+
+// ready reports whether the target can take the operation. With world.mu held.
+func (e *EP) ready(o *op) bool {
+	if e.peer == nil || e.conn && !e.met() {
+		return false
+	}
+	return o.kind != opAM || e.peer.rx.free.n > 0
+}
+
+// execute does the operation. With world.mu held.
+func (e *EP) execute(o *op) ucs.Status {
+	switch o.kind {
+	case opAM:
+		d := e.peer.rx.free.pop()
+		d.id, d.n = o.id, o.len()
+		o.gather(d.data())
+		e.peer.rx.filled.push(d)
+		e.peer.signal(uct.EventRecv)
+	case opPut:
+		return e.put(o)
+	case opGet:
+		return e.get(o)
+	case opAtomic:
+		return e.atomic(o)
+	}
+	return ucs.StatusOK
+}
+
+func (e *EP) put(o *op) ucs.Status {
+	n := o.len()
+	if n == 0 {
+		return ucs.StatusOK
+	}
+	dst := e.iface.world.reach(o.key, o.raddr, n, uct.AccessRemoteWrite)
+	if dst == nil {
+		return ucs.StatusRemoteAccess
+	}
+	o.gather(dst)
+	return ucs.StatusOK
+}
+
+func (e *EP) get(o *op) ucs.Status {
+	n := o.len()
+	if n == 0 {
+		return ucs.StatusOK
+	}
+	src := e.iface.world.reach(o.key, o.raddr, n, uct.AccessRemoteRead)
+	if src == nil {
+		return ucs.StatusRemoteAccess
+	}
+	copy(o.buf[:o.n], src)
+	o.scatter(src)
+	return ucs.StatusOK
+}
+
+func (e *EP) atomic(o *op) ucs.Status {
+	word := e.iface.world.reach(o.key, o.raddr, o.size, uct.AccessRemoteAtomic)
+	if word == nil {
+		return ucs.StatusRemoteAccess
+	}
+	var old uint64
+	if o.size == 4 {
+		old = uint64(binary.NativeEndian.Uint32(word))
+		binary.NativeEndian.PutUint32(word, uint32(o.atomic.Apply(4, old, o.compare, o.value)))
+	} else {
+		old = binary.NativeEndian.Uint64(word)
+		binary.NativeEndian.PutUint64(word, o.atomic.Apply(8, old, o.compare, o.value))
+	}
+	if o.result != nil {
+		*o.result = old
+	}
+	return ucs.StatusOK
+}
+
+// finish ends the head of the ring with success.
+func (e *EP) finish() {
+	o := e.tx.head()
+	if o.unpack != nil {
+		o.unpack.Unpack(o.buf[:o.n])
+	}
+	if c := e.tx.pop(); c != nil {
+		c.Complete(ucs.StatusOK)
+	}
+}
+
+// fail ends the connection: the head of the ring gets st, the rest is canceled.
+func (e *EP) fail(st ucs.Status) {
+	e.failure = st
+	for e.tx.n > 0 {
+		if c := e.tx.pop(); c != nil {
+			c.Complete(st)
+		}
+		st = ucs.StatusCanceled
+	}
+	if e.iface.onError != nil {
+		e.iface.onError(e.self, e.failure.Err())
+	}
+}

@@ -1,0 +1,61 @@
+package memtp
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// one is what makes an eventfd readable: a counter of 1 in either byte order is
+// not zero.
+var one = [8]byte{1}
+
+// EventFD implements uct.Waker.
+func (i *Iface) EventFD() int { return i.event }
+
+// Arm implements uct.Waker. An operation that can be executed counts as an event,
+// because only Progress executes it.
+func (i *Iface) Arm(ev uct.Events) error {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	if i.raised || ev&uct.EventRecv != 0 && i.rx.filled.n > 0 {
+		return uct.ErrBusy
+	}
+	for _, e := range i.eps.All() {
+		if e.tx.n > 0 && e.ready(e.tx.head()) || e.lost() {
+			return uct.ErrBusy
+		}
+	}
+	i.armed |= ev
+	return nil
+}
+
+// EventPending implements uct.EventPender.
+func (i *Iface) EventPending() bool {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	return i.raised
+}
+
+// signal raises the event if one of ev is armed. With world.mu held.
+func (i *Iface) signal(ev uct.Events) {
+	if i.armed&ev == 0 {
+		return
+	}
+	i.armed = 0
+	i.raised = true
+	// The counter cannot overflow: it is written once between two reads.
+	_, _ = unix.Write(i.event, one[:])
+}
+
+// clearEvent takes a raised event.
+func (i *Iface) clearEvent() {
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	if !i.raised {
+		return
+	}
+	i.raised = false
+	var count [8]byte
+	_, _ = unix.Read(i.event, count[:]) // raised: there is something to read
+}

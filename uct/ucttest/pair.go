@@ -1,0 +1,269 @@
+package ucttest
+
+import (
+	"runtime"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// regionLen is the size in bytes of the memory that each side offers.
+const regionLen = 256 << 10
+
+// Side is one iface with its memory domain.
+type Side struct {
+	Name  string
+	MD    uct.MD
+	Iface uct.Iface
+	// Mem is regionLen bytes with all rights that the other sides reach; nil
+	// where the transport has neither put, get nor atomics.
+	Mem uct.Mem
+	// Local is where zcopy operations of this side take their buffers from.
+	Local stage
+	// Errors is what OnError was told.
+	Errors []EPError
+
+	ownsMD bool
+}
+
+// EPError is one call of OnError.
+type EPError struct {
+	EP  uct.EP
+	Err error
+}
+
+// Link is an EP from one side to another, with its classes and with the key of
+// the target's memory.
+type Link struct {
+	EP       uct.EP
+	AM       uct.AMSender
+	Put      uct.Putter
+	Get      uct.Getter
+	Atomics  uct.Atomics
+	From, To *Side
+	Key      uct.RKey // of To.Mem
+	Raddr    uint64   // of To.Mem
+
+	failed  bool // a check expects that the EP has failed
+	mayFail bool // it may have failed
+}
+
+// Pair is what a check works on: sides A and B connected both ways.
+type Pair struct {
+	A, B   *Side
+	AB, BA *Link
+
+	t     T
+	h     *Harness
+	opts  Options
+	sides []*Side
+	links []*Link
+	mems  []uct.Mem
+	keys  []uct.RKey
+	comps []*comp
+	shut  bool
+}
+
+func openPair(t T, h *Harness, o Options) *Pair {
+	p := &Pair{t: t, h: h, opts: o}
+	t.Cleanup(func() { p.close(t) })
+	p.A = p.open(t, "A", nil)
+	p.B = p.open(t, "B", p.A)
+	p.AB, p.BA = p.connect(t, p.A, p.B)
+	return p
+}
+
+// open opens an iface; on the memory domain of near if the harness shares it.
+func (p *Pair) open(t T, name string, near *Side) *Side {
+	t.Helper()
+	s := &Side{Name: name}
+	if near != nil && p.h.SharedMD {
+		s.MD = near.MD
+	} else {
+		md, err := p.h.OpenMD()
+		require.NoError(t, err, "%s: open md", name)
+		s.MD, s.ownsMD = md, true
+	}
+	p.sides = append(p.sides, s)
+	iface, err := s.MD.OpenIface(s.params(t, p.h, p.opts))
+	require.NoError(t, err, "%s: open iface", name)
+	s.Iface = iface
+	s.Local.open(t, p, s)
+	if iface.Attr().Caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0 {
+		s.Mem = p.memory(t, s, regionLen, uct.AccessAll)
+	}
+	return s
+}
+
+func (s *Side) params(t T, h *Harness, o Options) uct.IfaceParams {
+	return uct.IfaceParams{
+		Transport: h.Transport, Device: s.device(t, h), Config: h.config(o), RxHeadroom: o.RxHeadroom,
+		OnError: func(ep uct.EP, err error) { s.Errors = append(s.Errors, EPError{ep, err}) },
+	}
+}
+
+func (s *Side) device(t T, h *Harness) string {
+	if h.Device != "" {
+		return h.Device
+	}
+	list, err := s.MD.Resources()
+	require.NoError(t, err, "list resources")
+	for _, r := range list {
+		if r.Transport == h.Transport {
+			return r.Device
+		}
+	}
+	require.Fail(t, "no device", "transport %q is not among %v", h.Transport, list)
+	return ""
+}
+
+// memory returns n bytes of s that transports can use: allocated if the MD
+// allocates, else registered, else plain.
+func (p *Pair) memory(t T, s *Side, n int, access uct.Access) uct.Mem {
+	t.Helper()
+	var mem uct.Mem
+	var err error
+	switch md := s.MD.(type) {
+	case uct.Allocator:
+		mem, err = md.Alloc(n, access)
+	case uct.Registrar:
+		mem, err = md.Reg(make([]byte, n), access)
+	default:
+		require.Fail(t, "no memory", "md %s neither allocates nor registers", md.Attr().Name)
+	}
+	require.NoError(t, err, "%s: memory of %d bytes", s.Name, n)
+	p.mems = append(p.mems, mem)
+	return mem
+}
+
+// unpack gives from the key of mem.
+func (p *Pair) unpack(t T, from *Side, mem uct.Mem) uct.RKey {
+	t.Helper()
+	packed, err := mem.PackRKey(nil)
+	require.NoError(t, err, "pack rkey")
+	u, ok := from.MD.(uct.RKeyUnpacker)
+	if !ok {
+		return uct.RKey{}
+	}
+	key, err := u.UnpackRKey(packed)
+	require.NoError(t, err, "unpack rkey")
+	p.keys = append(p.keys, key)
+	return key
+}
+
+// connect makes EPs from a to b and from b to a.
+func (p *Pair) connect(t T, a, b *Side) (ab, ba *Link) {
+	t.Helper()
+	ab, ba = p.half(t, a, b), p.half(t, b, a)
+	if !a.Iface.Attr().Caps.Has(uct.CapConnectIface) {
+		p.join(t, ab, b, ba.EP)
+		p.join(t, ba, a, ab.EP)
+	}
+	return ab, ba
+}
+
+// half makes an EP from a, connected to b if the transport connects to ifaces.
+func (p *Pair) half(t T, from, to *Side) *Link {
+	t.Helper()
+	var params uct.EPParams
+	if from.Iface.Attr().Caps.Has(uct.CapConnectIface) {
+		params.DeviceAddr, params.IfaceAddr = to.addresses(t)
+	}
+	ep, err := from.Iface.NewEP(params)
+	require.NoError(t, err, "%s: new ep", from.Name)
+	return p.link(t, ep, from, to)
+}
+
+func (p *Pair) link(t T, ep uct.EP, from, to *Side) *Link {
+	l := &Link{EP: ep, From: from, To: to}
+	l.AM, _ = ep.(uct.AMSender)
+	l.Put, _ = ep.(uct.Putter)
+	l.Get, _ = ep.(uct.Getter)
+	l.Atomics, _ = ep.(uct.Atomics)
+	if to != nil && to.Mem != nil {
+		l.Key, l.Raddr = p.unpack(t, from, to.Mem), to.Mem.Addr()
+	}
+	p.links = append(p.links, l)
+	return l
+}
+
+func (p *Pair) join(t T, l *Link, to *Side, peer uct.EP) {
+	t.Helper()
+	mine, ok := l.EP.(uct.EPConnector)
+	require.True(t, ok, "CapConnectEP without EPConnector")
+	device, _ := to.addresses(t)
+	require.NoError(t, mine.Connect(device, peer.(uct.EPConnector).EPAddr(nil)), "%s: connect", l.From.Name)
+}
+
+// addresses returns copies of the addresses of the side.
+func (s *Side) addresses(t T) (device, iface []byte) {
+	t.Helper()
+	a, ok := s.Iface.(uct.IfaceAddresser)
+	require.True(t, ok, "%s: the iface has no addresses", s.Name)
+	device = a.DeviceAddr(nil)
+	if s.Iface.Attr().Caps.Has(uct.CapConnectIface) {
+		iface = a.IfaceAddr(nil)
+	}
+	return device, iface
+}
+
+// round progresses every iface once and yields when all were idle.
+func (p *Pair) round() int {
+	n := 0
+	for _, s := range p.sides {
+		if s.Iface != nil {
+			n += s.Iface.Progress()
+		}
+	}
+	if n == 0 {
+		runtime.Gosched()
+	}
+	return n
+}
+
+// idle is how many idle rounds show that nothing more is under way.
+const idleRounds = 64
+
+// settle progresses until nothing has happened for a while.
+func (p *Pair) settle() {
+	for idle := 0; idle < idleRounds; idle++ {
+		if p.round() > 0 {
+			idle = 0
+		}
+	}
+}
+
+// until progresses until cond holds and fails the check when it never does.
+func (p *Pair) until(t T, what string, cond func() bool) {
+	t.Helper()
+	p.within(t, p.h.patience(1), what, cond)
+}
+
+// eventually is until for what needs a timer or the kernel.
+func (p *Pair) eventually(t T, what string, cond func() bool) {
+	t.Helper()
+	p.within(t, p.h.patience(timerBudget), what, cond)
+}
+
+func (p *Pair) within(t T, w patience, what string, cond func() bool) {
+	t.Helper()
+	for !cond() {
+		if w.spent(p.round()) {
+			require.Fail(t, "stuck: "+what, "nothing happened in %d rounds", w.idle)
+		}
+	}
+}
+
+// push repeats a post until it is not short of resources.
+func (p *Pair) push(t T, post func() error) error {
+	t.Helper()
+	err := post()
+	if err == uct.ErrNoResource {
+		p.until(t, "resources never returned", func() bool {
+			err = post()
+			return err != uct.ErrNoResource
+		})
+	}
+	return err
+}

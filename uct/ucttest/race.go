@@ -1,0 +1,6 @@
+//go:build race
+
+package ucttest
+
+// raceEnabled: allocation counts mean nothing under the race detector.
+const raceEnabled = true

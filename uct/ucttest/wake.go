@@ -1,0 +1,280 @@
+package ucttest
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+var wakeChecks = []check{
+	{
+		name: "wake/receive",
+		rule: "after Arm, EventFD becomes readable when a message arrives",
+		need: uct.CapEventFD, any: uct.CapAM, run: checkWakeReceive,
+	},
+	{
+		name: "wake/send",
+		rule: "after Arm, EventFD becomes readable when an operation completes",
+		need: uct.CapEventFD, any: uct.CapAMZcopy | uct.CapPutZcopy, run: checkWakeSend,
+	},
+	{
+		name: "wake/busy",
+		rule: "Arm is ErrBusy when an event is already there, or the event comes",
+		need: uct.CapEventFD, any: uct.CapAM, run: checkWakeBusy,
+	},
+	{
+		name: "wake/race",
+		rule: "Arm, ErrBusy or wait, Progress: no event is lost between them",
+		need: uct.CapEventFD, any: uct.CapAM, run: checkWakeRace,
+	},
+	{
+		name: "wake/pending",
+		rule: "EventPending is true when an armed event has come, until Progress and Arm have taken it",
+		need: uct.CapEventFD, any: uct.CapAM, run: checkEventPending,
+	},
+	{
+		name: "wake/watch",
+		rule: "while a watch is idle, Progress finds no completion and no arrival",
+		any:  uct.CapAM, run: checkWatch,
+	},
+}
+
+// readable waits until fd is readable; timeout in milliseconds.
+func readable(fd, timeout int) bool {
+	for {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, timeout)
+		if err != unix.EINTR {
+			return n == 1 && fds[0].Revents&unix.POLLIN != 0
+		}
+	}
+}
+
+// arm arms s, progressing it while it is busy.
+func (p *Pair) arm(t T, s *Side, ev uct.Events) {
+	t.Helper()
+	w := s.Iface.(uct.Waker)
+	p.until(t, "Arm is always busy", func() bool {
+		err := w.Arm(ev)
+		if err != nil && err != uct.ErrBusy {
+			require.NoError(t, err, "arm")
+		}
+		return err == nil
+	})
+}
+
+// pushFrom repeats a post while only s progresses.
+func (p *Pair) pushFrom(t T, s *Side, post func() error) {
+	t.Helper()
+	err := post()
+	for w := p.h.patience(1); err == uct.ErrNoResource && !w.spent(s.Iface.Progress()); {
+		err = post()
+	}
+	require.NoError(t, err)
+}
+
+func checkWakeReceive(t T, p *Pair) {
+	in := newInbox(t, p.B, 3)
+	w := p.B.Iface.(uct.Waker)
+	for i := range 50 {
+		p.flush(t, p.AB)
+		p.settle()
+		p.arm(t, p.B, uct.EventRecv)
+		require.Equal(t, i, len(in.msgs))
+		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
+		p.A.Iface.Progress()
+		p.A.Iface.Progress()
+		require.True(t, readable(w.EventFD(), p.h.eventTimeout()), "round %d: a message came and the descriptor is not readable", i)
+		p.until(t, "woken without a message", func() bool { return len(in.msgs) == i+1 })
+	}
+}
+
+func checkWakeBusy(t T, p *Pair) {
+	in := newInbox(t, p.B, 3)
+	w := p.B.Iface.(uct.Waker)
+	for i := range 20 {
+		p.settle()
+		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
+		p.A.Iface.Progress()
+		p.A.Iface.Progress()
+		err := w.Arm(uct.EventRecv)
+		if err != uct.ErrBusy {
+			require.NoError(t, err)
+			require.True(t, readable(w.EventFD(), p.h.eventTimeout()), "round %d: neither busy nor an event", i)
+		}
+		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+	}
+}
+
+// checkWakeRace lets B sleep by the protocol while A sends from another
+// goroutine, so that messages come at every point of it.
+func checkWakeRace(t T, p *Pair) {
+	if p.h.OneGoroutine {
+		t.Skipf("the ifaces share a goroutine")
+	}
+	const count = 300
+	seen := 0
+	var taken atomic.Int64
+	require.NoError(t, p.B.Iface.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		seen++
+		return false
+	})))
+	p.settle()
+	s := &sender{l: p.AB, h: p.h}
+	failed := make(chan error, 1)
+	go func() { failed <- s.trickle(p, count, &taken) }()
+	w := p.B.Iface.(uct.Waker)
+	for seen < count {
+		if p.B.Iface.Progress() > 0 {
+			taken.Store(int64(seen))
+			continue
+		}
+		err := w.Arm(uct.EventRecv)
+		if err == uct.ErrBusy {
+			continue
+		}
+		require.NoError(t, err)
+		if !readable(w.EventFD(), p.h.eventTimeout()) {
+			t.Errorf("a wake-up was lost after %d messages", seen)
+			break
+		}
+	}
+	taken.Store(count) // the sender goes on also after a failure
+	for ended := false; !ended; {
+		select {
+		case err := <-failed:
+			assert.NoError(t, err)
+			ended = true
+		default:
+			if p.B.Iface.Progress() == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	assert.Equal(t, count, seen)
+}
+
+// trickle sends count messages, each after the one before was taken, with a
+// different number of rounds between.
+func (s *sender) trickle(p *Pair, count int, taken *atomic.Int64) error {
+	for i := range count {
+		var err error
+		s.drive(func() bool {
+			err = p.post(s.l, i)
+			return err != uct.ErrNoResource
+		})
+		if err != nil {
+			return err
+		}
+		s.drive(func() bool { return taken.Load() > int64(i) })
+		for range i % 7 {
+			s.l.From.Iface.Progress()
+		}
+	}
+	if !s.flush() {
+		return uct.ErrBusy
+	}
+	return nil
+}
+
+func checkEventPending(t T, p *Pair) {
+	e, ok := p.B.Iface.(uct.EventPender)
+	if !ok {
+		t.Skipf("the iface is no EventPender")
+	}
+	in := newInbox(t, p.B, 3)
+	for i := range 20 {
+		p.flush(t, p.AB)
+		p.settle()
+		p.arm(t, p.B, uct.EventRecv)
+		assert.False(t, e.EventPending(), "an event is pending on an idle iface")
+		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
+		for w := p.h.patience(1); !e.EventPending() && !w.spent(p.A.Iface.Progress()); {
+			runtime.Gosched() // a device may need its own goroutine to raise the event
+		}
+		require.True(t, e.EventPending(), "round %d: a message came and no event is pending", i)
+		assert.True(t, e.EventPending(), "it stays so")
+		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+	}
+}
+
+// checkWakeSend sleeps on a zcopy operation while the target progresses.
+func checkWakeSend(t T, p *Pair) {
+	var newPost func(*uct.Completion) (bool, error)
+	buf := p.A.Local.take(4096)
+	a := p.A.Iface.Attr()
+	if a.Caps.Has(uct.CapPutZcopy) {
+		iov := []uct.IOV{{Buf: buf[:max(a.Put.MinZcopy, min(len(buf), a.Put.MaxZcopy))], Mem: p.A.Local.mem}}
+		newPost = func(c *uct.Completion) (bool, error) { return p.AB.Put.PutZcopy(iov, p.AB.Raddr, p.AB.Key, c) }
+	} else {
+		newInbox(t, p.B, 3)
+		iov := []uct.IOV{{Buf: buf[:max(a.AM.MinZcopy, min(64, a.AM.MaxZcopy))], Mem: p.A.Local.mem}}
+		newPost = func(c *uct.Completion) (bool, error) { return p.AB.AM.AMZcopy(3, nil, iov, c) }
+	}
+	for range 30 {
+		done := false
+		c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { done = true }}
+		require.NoError(t, p.push(t, func() error {
+			pending, err := newPost(c)
+			done = err == nil && !pending
+			return err
+		}))
+		for !done {
+			p.sleepUnless(t, p.A, p.B)
+		}
+	}
+	p.A.Local.giveBack(buf)
+}
+
+// sleepUnless arms s and waits for its event while other progresses; or progresses
+// s if it is busy.
+func (p *Pair) sleepUnless(t T, s, other *Side) {
+	t.Helper()
+	w := s.Iface.(uct.Waker)
+	if err := w.Arm(uct.EventSendComp | uct.EventRecv); err != uct.ErrBusy {
+		require.NoError(t, err, "arm")
+		woken := false
+		for ms := 0; !woken && ms < p.h.eventTimeout(); ms++ {
+			for range idleRounds {
+				other.Iface.Progress()
+			}
+			woken = readable(w.EventFD(), 1)
+		}
+		require.True(t, woken, "an operation is under way and no event came")
+	}
+	s.Iface.Progress()
+}
+
+// checkWatch looks at the watch of B with nothing under way and after a message.
+func checkWatch(t T, p *Pair) {
+	const rounds = 50
+	wb, ok := p.B.Iface.(uct.Watcher)
+	if !ok || wb.Watch() == nil {
+		t.Skipf("the iface has no watch")
+	}
+	watch := wb.Watch()
+	in := newInbox(t, p.B, 3)
+	for i := range rounds {
+		p.flush(t, p.AB)
+		p.settle()
+		for n := 0; n < idleRounds && !watch.Idle(); n++ {
+			p.round()
+		}
+		if !watch.Idle() {
+			t.Skipf("the watch does not become idle")
+		}
+		assert.Zero(t, p.B.Iface.Progress(), "Progress found something behind an idle watch")
+		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
+		for w := p.h.patience(1); watch.Idle() && !w.spent(p.A.Iface.Progress()); {
+			runtime.Gosched()
+		}
+		require.False(t, watch.Idle(), "a message came and the watch stays idle")
+		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+		assert.Same(t, watch, wb.Watch(), "the watch changed")
+	}
+}
