@@ -1,0 +1,78 @@
+package verbs
+
+import "github.com/gucx/gucx/ucs"
+
+// Device is one HCA that can be opened. Make one with NewDevice in the package
+// that knows how: softhca.Devices, and later the hardware providers.
+type Device struct {
+	name string
+	open func() (Provider, error)
+}
+
+// NewDevice names a device that open opens. Each Open makes a provider of its own.
+func NewDevice(name string, open func() (Provider, error)) *Device {
+	return &Device{name: name, open: open}
+}
+
+// Name returns the name of the device: "softhca0", "mlx5_0".
+func (d *Device) Name() string { return d.name }
+
+// Open opens the device. It blocks while the device is set up.
+func (d *Device) Open() (*Context, error) {
+	p, err := d.open()
+	if err != nil {
+		return nil, &ucs.OpError{Dev: d.name, Op: "open device", Err: err}
+	}
+	return &Context{dev: d, p: p, attr: p.QueryDevice()}, nil
+}
+
+// FindDevice returns the device of that name; false if none has it.
+func FindDevice(devs []*Device, name string) (*Device, bool) {
+	for _, d := range devs {
+		if d.name == name {
+			return d, true
+		}
+	}
+	return nil, false
+}
+
+// Context is an open device. Its methods may be called by any goroutine.
+type Context struct {
+	dev  *Device
+	p    Provider
+	attr DeviceAttr
+	life lifetime
+}
+
+// Device returns what was opened.
+func (c *Context) Device() *Device { return c.dev }
+
+// QueryDevice returns the limits of the device.
+func (c *Context) QueryDevice() DeviceAttr { return c.attr }
+
+// QueryPort describes a port, counted from 1. ErrInvalidParam for another.
+func (c *Context) QueryPort(port uint8) (PortAttr, error) { return c.p.QueryPort(port) }
+
+// QueryGID returns an entry of the port's GID table. ErrInvalidParam beyond it.
+func (c *Context) QueryGID(port uint8, index int) (GID, error) { return c.p.QueryGID(port, index) }
+
+// NextAsyncEvent waits for the next asynchronous event; ErrClosed after Close.
+func (c *Context) NextAsyncEvent() (AsyncEvent, error) { return c.p.NextAsyncEvent() }
+
+// AllocBuffer allocates page-aligned zeroed memory that is good to register; see
+// [Provider]. The caller closes it after the MRs over it. ErrNoMemory when the
+// device has no more.
+func (c *Context) AllocBuffer(n int) (Buffer, error) {
+	if n < 1 {
+		return nil, invalid("allocate buffer", "%d bytes", n)
+	}
+	return c.p.AllocBuffer(n)
+}
+
+// Provider returns what implements the context, for packages that drive its
+// queues directly.
+func (c *Context) Provider() Provider { return c.p }
+
+// Close closes the device; a goroutine in NextAsyncEvent returns. ErrBusy while
+// objects of the context are open. Idempotent.
+func (c *Context) Close() error { return c.life.close("close device "+c.dev.name, c.p.Close) }

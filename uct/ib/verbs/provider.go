@@ -1,0 +1,106 @@
+package verbs
+
+import "github.com/gucx/gucx/ucs"
+
+// Provider is what implements the verbs objects of one open device: the mlx5
+// queues (over the software HCA or hardware), or the kernel's soft-RoCE queues.
+// A Context holds one. Control methods may block and be called by any goroutine.
+//
+// A provider does not check what the objects of this package have checked
+// already: state transitions, attribute masks, parents of other contexts, lengths
+// against DeviceAttr.
+type Provider interface {
+	QueryDevice() DeviceAttr
+	QueryPort(port uint8) (PortAttr, error)
+	QueryGID(port uint8, index int) (GID, error)
+
+	AllocPD(pd *PD) (PDProvider, error)
+	// AllocBuffer returns zeroed page-aligned memory that peers reach without
+	// help of this process where the device can do that.
+	AllocBuffer(n int) (Buffer, error)
+	RegMR(pd *PD, buf []byte, access Access) (MRProvider, error)
+	AllocTD(attr TDInitAttr) (TDProvider, error)
+	CreateAH(pd *PD, attr AHAttr) (AHProvider, error)
+	CreateCompChannel() (CompChannelProvider, error)
+	CreateCQ(cq *CQ, attr CQInitAttr) (CQProvider, error)
+	CreateSRQ(srq *SRQ, attr SRQInitAttr) (SRQProvider, error)
+	// CreateQP also returns the capabilities that the QP really has, which are
+	// at least those asked for.
+	CreateQP(qp *QP, attr QPInitAttr) (QPProvider, QPCap, error)
+
+	// NextAsyncEvent blocks until an event or Close (then ErrClosed).
+	NextAsyncEvent() (AsyncEvent, error)
+	Close() error
+}
+
+// Closer destroys the provider's half of an object.
+type Closer interface{ Close() error }
+
+// PDProvider is a protection domain of the provider.
+type PDProvider = Closer
+
+// TDProvider is a thread domain of the provider.
+type TDProvider = Closer
+
+// AHProvider is an address handle of the provider.
+type AHProvider = Closer
+
+// Buffer is memory from AllocBuffer.
+type Buffer interface {
+	Bytes() []byte
+	Close() error // after the MRs over it are closed
+}
+
+// MRProvider is a registration.
+type MRProvider interface {
+	LKey() uint32
+	RKey() uint32
+	Close() error
+}
+
+// CompChannelProvider delivers completion events.
+type CompChannelProvider interface {
+	// FD becomes readable when an event waits. Owned by the channel.
+	FD() int
+	// Pending is one load: whether an event waits.
+	Pending() bool
+	// TryGet takes one event; nil if none waits.
+	TryGet() *CQ
+	Close() error
+}
+
+// CQProvider is a completion queue.
+type CQProvider interface {
+	// Poll fills wc with up to len(wc) completions and returns their number, or
+	// -1 when the queue has overrun.
+	Poll(wc []WC) int
+	// Arm asks for one event at the next completion (or solicited completion).
+	// One that arrived since the last Poll raises the event at once.
+	Arm(solicitedOnly bool) error
+	// Watch is CQ.Watch.
+	Watch() *ucs.Watch
+	// Depth is the number of completions that fit.
+	Depth() int
+	Close() error
+}
+
+// SRQProvider is a shared receive queue.
+type SRQProvider interface {
+	PostRecv(wr []RecvWR) (n int, err error)
+	Modify(attr SRQAttr, mask SRQAttrMask) error
+	Query() (SRQAttr, error)
+	Number() uint32
+	Close() error
+}
+
+// QPProvider is a queue pair.
+type QPProvider interface {
+	Number() uint32
+	PostSend(wr []SendWR) (n int, err error)
+	PostRecv(wr []RecvWR) (n int, err error)
+	// Modify applies attr to the device; the transition has been checked.
+	Modify(attr *QPAttr, mask QPAttrMask) error
+	// State is the state as the device has it: it goes to QPStateErr by itself.
+	State() QPState
+	Close() error
+}

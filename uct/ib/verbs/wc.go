@@ -1,0 +1,141 @@
+package verbs
+
+import "strconv"
+
+// WC is one work completion. After an error only ID, Status, VendorErr and QPN
+// are valid.
+type WC struct {
+	ID        uint64
+	Status    WCStatus
+	Opcode    WCOpcode
+	Flags     WCFlags
+	VendorErr uint8
+	ByteLen   uint32 // received bytes (UD: with the 40-byte GRH area), or bytes read
+	Imm       uint32 // host order; valid with WCWithImm
+	QPN       uint32 // the local QP
+	SrcQP     uint32 // UD: the sender's QP
+}
+
+// WCOpcode is what completed, by the values of enum ibv_wc_opcode.
+type WCOpcode uint8
+
+// Completion opcodes.
+const (
+	WCSend            WCOpcode = 0
+	WCRDMAWrite       WCOpcode = 1
+	WCRDMARead        WCOpcode = 2
+	WCCompSwap        WCOpcode = 3
+	WCFetchAdd        WCOpcode = 4
+	WCRecv            WCOpcode = 128
+	WCRecvRDMAWithImm WCOpcode = 129
+)
+
+// WCFlags, by the values of enum ibv_wc_flags.
+type WCFlags uint8
+
+// Completion flags.
+const (
+	WCGRH     WCFlags = 1 << 0 // the first 40 bytes of the buffer hold a GRH
+	WCWithImm WCFlags = 1 << 1
+)
+
+// WCStatus is how a work request ended, by the values of enum ibv_wc_status. It
+// is not an error, so that success cannot be stored as a non-nil one; use Err.
+type WCStatus uint8
+
+// Completion statuses and what causes them. "Requester" is who posted the send
+// work request, "responder" the QP that it went to. All but WCSuccess move the QP
+// of the completion to ERR; the causes on the responder's side move both.
+const (
+	WCSuccess WCStatus = 0
+	// WCLocLenErr: at the requester, a message longer than DeviceAttr.MaxMsgSize, a
+	// UD message longer than the path MTU, or an atomic of other than 8 bytes; at
+	// the responder, a message longer than the posted receive.
+	WCLocLenErr WCStatus = 1
+	// WCLocQPOpErr: the device found the work request malformed. PostSend refuses
+	// what would be, so only code that writes WQEs by itself gets this.
+	WCLocQPOpErr WCStatus = 2
+	// WCLocEECOpErr belongs to the RD service; never produced.
+	WCLocEECOpErr WCStatus = 3
+	// WCLocProtErr: an SGE with an unknown key, beyond its region, of another PD, or
+	// without AccessLocalWrite where the device writes (read, atomic, receive).
+	WCLocProtErr WCStatus = 4
+	// WCWRFlushErr: the work request was outstanding when the QP went to ERR, or
+	// was posted after that.
+	WCWRFlushErr WCStatus = 5
+	// WCMWBindErr: memory window bind; there are none here.
+	WCMWBindErr WCStatus = 6
+	// WCBadRespErr: the responder's answer made no sense.
+	WCBadRespErr WCStatus = 7
+	// WCLocAccessErr: at the responder, an RDMA write with immediate whose data
+	// could not be placed.
+	WCLocAccessErr WCStatus = 8
+	// WCRemInvReqErr: the responder refused the request: its QP does not grant the
+	// right, the message is longer than the receive, or the request is malformed.
+	WCRemInvReqErr WCStatus = 9
+	// WCRemAccessErr: the responder's region refused: unknown or closed rkey,
+	// beyond its range, of another PD, without the right; a misaligned atomic.
+	WCRemAccessErr WCStatus = 10
+	// WCRemOpErr: the responder could not complete the request, because its receive
+	// named memory that the device may not write.
+	WCRemOpErr WCStatus = 11
+	// WCRetryExcErr: no answer after all retries: the peer is gone, or its QP is
+	// not connected to this one or not ready.
+	WCRetryExcErr WCStatus = 12
+	// WCRNRRetryExcErr: the responder had no receive, RNRRetry times.
+	WCRNRRetryExcErr WCStatus = 13
+	// WCLocRDDViolErr and WCRemInvRDReqErr belong to RD; never produced.
+	WCLocRDDViolErr  WCStatus = 14
+	WCRemInvRDReqErr WCStatus = 15
+	// WCRemAbortErr: the responder aborted the operation.
+	WCRemAbortErr WCStatus = 16
+	// WCInvEECNErr and WCInvEECStateErr belong to RD; never produced.
+	WCInvEECNErr     WCStatus = 17
+	WCInvEECStateErr WCStatus = 18
+	// WCFatalErr: the device failed.
+	WCFatalErr WCStatus = 19
+	// WCRespTimeoutErr: a response did not come in time; mlx5 has WCRetryExcErr.
+	WCRespTimeoutErr WCStatus = 20
+	// WCGeneralErr: a syndrome that no other status stands for.
+	WCGeneralErr WCStatus = 21
+	// WCTMErr and WCTMRndvIncomplet belong to hardware tag matching; never produced.
+	WCTMErr           WCStatus = 22
+	WCTMRndvIncomplet WCStatus = 23
+
+	wcStatusEnd = 24
+)
+
+var wcStatusText = [wcStatusEnd]string{
+	"success", "local length error", "local QP operation error",
+	"local EE context operation error", "local protection error",
+	"work request flushed error", "memory bind operation error",
+	"bad response error", "local access error", "remote invalid request error",
+	"remote access error", "remote operation error",
+	"transport retry counter exceeded", "RNR retry counter exceeded",
+	"local RDD violation error", "remote invalid RD request",
+	"remote aborted error", "invalid EE context number",
+	"invalid EE context state", "fatal error", "response timeout error",
+	"general error", "tag matching error", "tag matching rendezvous incomplete",
+}
+
+// String returns the text of ibv_wc_status_str.
+func (s WCStatus) String() string {
+	if int(s) < len(wcStatusText) {
+		return wcStatusText[s]
+	}
+	return "unknown work completion status " + strconv.Itoa(int(s))
+}
+
+// Err returns nil for WCSuccess and a *WCError otherwise.
+func (s WCStatus) Err() error {
+	if s == WCSuccess {
+		return nil
+	}
+	return &WCError{Status: s}
+}
+
+// WCError is a failed completion as an error.
+type WCError struct{ Status WCStatus }
+
+// Error returns the status text.
+func (e *WCError) Error() string { return e.Status.String() }
