@@ -1,0 +1,217 @@
+package mlx5
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Provider implements verbs.Provider with mlx5 queues on a Hardware. Control
+// methods may be called by any goroutine.
+type Provider struct {
+	hw     Hardware
+	cfg    Config
+	dbrecs dbrecPool
+	users  ownerTable
+	events eventQueue
+
+	mu     sync.Mutex // what follows
+	pages  uarPages
+	uuars  uuarPolicy
+	tds    tdUUARs
+	counts verbs.Resources // without UARs
+	closed bool
+}
+
+var (
+	_ verbs.Provider        = (*Provider)(nil)
+	_ verbs.ResourceCounter = (*Provider)(nil)
+)
+
+// NewProvider makes a provider that owns hw: Close closes it. After an error hw is
+// the caller's again: ErrInvalidParam for a bad configuration, or what hw returned
+// when it had no UAR page.
+func NewProvider(hw Hardware, cfg Config) (*Provider, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, opError("configure", err)
+	}
+	p := &Provider{hw: hw, cfg: cfg, pages: uarPages{alloc: hw.AllocUAR, free: hw.FreeUAR}}
+	p.events.init()
+	if p.uuars, err = newUUARPolicy(cfg, &p.pages); err != nil {
+		return nil, errors.Join(err, p.pages.giveAll())
+	}
+	p.tds = tdUUARs{pages: &p.pages, blueFlame: !cfg.ShutUpBF}
+	hw.SetAsyncSink(&p.events)
+	return p, nil
+}
+
+// Hardware is what the provider drives.
+func (p *Provider) Hardware() Hardware { return p.hw }
+
+func opError(op string, err error) error {
+	return &ucs.OpError{TL: "mlx5", Op: op, Err: err}
+}
+
+// count changes the resource counters.
+func (p *Provider) count(change func(*verbs.Resources)) {
+	p.mu.Lock()
+	change(&p.counts)
+	p.mu.Unlock()
+}
+
+// Resources implements verbs.ResourceCounter.
+func (p *Provider) Resources() verbs.Resources {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.counts
+	p.pages.count(&r)
+	r.QueueBytes += p.dbrecs.bytes() + int64(r.UARPages)*UARPageLen
+	return r
+}
+
+// QueryDevice implements verbs.Provider.
+func (p *Provider) QueryDevice() verbs.DeviceAttr { return p.hw.QueryDevice() }
+
+// QueryPort implements verbs.Provider.
+func (p *Provider) QueryPort(port uint8) (verbs.PortAttr, error) { return p.hw.QueryPort(port) }
+
+// QueryGID implements verbs.Provider.
+func (p *Provider) QueryGID(port uint8, index int) (verbs.GID, error) {
+	return p.hw.QueryGID(port, index)
+}
+
+// AllocBuffer implements verbs.Provider.
+func (p *Provider) AllocBuffer(n int) (verbs.Buffer, error) { return p.hw.AllocBuffer(n) }
+
+// NextAsyncEvent implements verbs.Provider.
+func (p *Provider) NextAsyncEvent() (verbs.AsyncEvent, error) { return p.events.next() }
+
+// Close implements verbs.Provider. ErrBusy while objects are open; a second Close
+// does nothing.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	c := p.counts
+	if c.PDs+c.MRs+c.AHs+c.TDs+c.CQs+c.SRQs+c.QPs > 0 {
+		return opError("close device", ucs.ErrBusy)
+	}
+	p.closed = true
+	p.events.close()
+	return errors.Join(p.pages.giveAll(), p.hw.Close(), p.dbrecs.free())
+}
+
+// protectionDomain is a PD.
+type protectionDomain struct {
+	prov *Provider
+	pdn  uint32
+}
+
+// pdn is the number of a domain of this provider; verbs has checked that it is one.
+func pdn(pd *verbs.PD) uint32 { return pd.Provider().(*protectionDomain).pdn }
+
+// AllocPD implements verbs.Provider.
+func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
+	n, err := p.hw.AllocPD()
+	if err != nil {
+		return nil, opError("allocate PD", err)
+	}
+	p.count(func(r *verbs.Resources) { r.PDs++ })
+	return &protectionDomain{prov: p, pdn: n}, nil
+}
+
+// Close implements verbs.PDProvider.
+func (d *protectionDomain) Close() error {
+	if err := d.prov.hw.DeallocPD(d.pdn); err != nil {
+		return opError("free PD", err)
+	}
+	d.prov.count(func(r *verbs.Resources) { r.PDs-- })
+	return nil
+}
+
+// memoryRegion is an MR.
+type memoryRegion struct {
+	prov       *Provider
+	lkey, rkey uint32
+}
+
+// RegMR implements verbs.Provider.
+func (p *Provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.MRProvider, error) {
+	m := &memoryRegion{prov: p}
+	var err error
+	if m.lkey, m.rkey, err = p.hw.RegMR(pdn(pd), buf, access); err != nil {
+		return nil, opError("register memory", err)
+	}
+	p.count(func(r *verbs.Resources) { r.MRs++ })
+	return m, nil
+}
+
+// LKey implements verbs.MRProvider.
+func (m *memoryRegion) LKey() uint32 { return m.lkey }
+
+// RKey implements verbs.MRProvider.
+func (m *memoryRegion) RKey() uint32 { return m.rkey }
+
+// Close implements verbs.MRProvider.
+func (m *memoryRegion) Close() error {
+	if err := m.prov.hw.DeregMR(m.lkey); err != nil {
+		return opError("deregister memory", err)
+	}
+	m.prov.count(func(r *verbs.Resources) { r.MRs-- })
+	return nil
+}
+
+// addressHandle is an AH: an AV without its destination QP.
+type addressHandle struct {
+	prov *Provider
+	av   [AVLen]byte
+}
+
+// CreateAH implements verbs.Provider.
+func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, error) {
+	av, err := p.hw.CreateAH(pdn(pd), attr)
+	if err != nil {
+		return nil, opError("create AH", err)
+	}
+	p.count(func(r *verbs.Resources) { r.AHs++ })
+	return &addressHandle{prov: p, av: av}, nil
+}
+
+// Close implements verbs.AHProvider.
+func (a *addressHandle) Close() error {
+	a.prov.count(func(r *verbs.Resources) { r.AHs-- })
+	return nil
+}
+
+// threadDomain is a TD: a micro-UAR of its own.
+type threadDomain struct {
+	prov    *Provider
+	uuar    *uuar
+	sharing int
+}
+
+// AllocTD implements verbs.Provider.
+func (p *Provider) AllocTD(attr verbs.TDInitAttr) (verbs.TDProvider, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u, err := p.tds.take(attr.Sharing)
+	if err != nil {
+		return nil, opError("allocate TD", err)
+	}
+	p.counts.TDs++
+	return &threadDomain{prov: p, uuar: u, sharing: attr.Sharing}, nil
+}
+
+// Close implements verbs.TDProvider.
+func (t *threadDomain) Close() error {
+	p := t.prov
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.counts.TDs--
+	return p.tds.give(t.uuar, t.sharing)
+}

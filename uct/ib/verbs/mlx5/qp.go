@@ -1,0 +1,219 @@
+package mlx5
+
+import (
+	"errors"
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// queuePair is a QP: the receive ring, then the send ring in one piece of memory,
+// one doorbell record, one micro-UAR.
+type queuePair struct {
+	sq sendQueue // first: hot
+
+	rq     recvQueue
+	prov   *Provider
+	v      *verbs.QP
+	qpn    uint32
+	uidx   uint32
+	sendCQ *compQueue
+	recvCQ *compQueue
+	srq    *sharedRecv
+	td     *threadDomain
+	mem    queueMemory
+}
+
+// CreateQP implements verbs.Provider.
+func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvider, _ verbs.QPCap, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			_ = undo.Run()
+		}
+	}()
+	q, sq, rq, err := p.prepareQP(v, &attr)
+	if err != nil {
+		return nil, verbs.QPCap{}, opError("create QP", err)
+	}
+	if q.mem, err = allocQueue(rq.bytes() + int(sq.count)*BBLen); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	undo.Add(q.mem.free)
+	if q.sq.dbrec, err = p.dbrecs.take(); err != nil {
+		return nil, verbs.QPCap{}, err
+	}
+	undo.Add(func() error { p.dbrecs.give(q.sq.dbrec); return nil })
+	q.takeUUAR()
+	undo.Add(func() error { q.giveUUAR(); return nil })
+	q.uidx = p.users.add(owner{qp: q})
+	undo.Add(func() error { p.users.remove(q.uidx); return nil })
+	if q.qpn, err = p.hw.CreateQP(q.params(&attr, sq, rq)); err != nil {
+		return nil, verbs.QPCap{}, opError("create QP", err)
+	}
+	undo.Add(func() error { return p.hw.DestroyQP(q.qpn) })
+	if err = q.openQueues(attr.Type, sq, rq); err != nil {
+		return nil, verbs.QPCap{}, opError("create QP", err)
+	}
+	p.events.addQP(q.qpn, v)
+	p.count(func(r *verbs.Resources) { r.QPs++; r.QueueBytes += int64(q.mem.len()) })
+	return q, verbs.QPCap{
+		MaxSendWR: int(sq.maxPost), MaxSendSGE: int(sq.maxSGE), MaxInline: int(sq.maxInline),
+		MaxRecvWR: int(rq.count), MaxRecvSGE: rq.maxSGE,
+	}, nil
+}
+
+// prepareQP collects the parents and computes the sizes.
+func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair, sq sqSize, rq rqSize, err error) {
+	if attr.Type != verbs.QPTypeRC && attr.Type != verbs.QPTypeUD {
+		return nil, sq, rq, ucs.ErrUnsupported
+	}
+	if sq, err = sizeSQ(attr.Type, attr.Cap); err != nil {
+		return nil, sq, rq, err
+	}
+	q = &queuePair{prov: p, v: v}
+	q.sendCQ = attr.SendCQ.Provider().(*compQueue)
+	q.recvCQ = attr.RecvCQ.Provider().(*compQueue)
+	if attr.TD != nil {
+		q.td = attr.TD.Provider().(*threadDomain)
+	}
+	if attr.SRQ != nil {
+		q.srq = attr.SRQ.Provider().(*sharedRecv)
+		return q, sq, rq, nil
+	}
+	rq, err = sizeRQ(attr.Cap.MaxRecvWR, attr.Cap.MaxRecvSGE)
+	return q, sq, rq, err
+}
+
+// params describes the QP to the hardware.
+func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) QPParams {
+	locked := q.td == nil && !q.prov.cfg.SingleThreaded
+	s := &q.sq
+	s.locked, q.rq.locked = locked, locked
+	s.rc, s.ops = attr.Type == verbs.QPTypeRC, &rcOps
+	if !s.rc {
+		s.ops = &udOps
+	}
+	if attr.SigAll {
+		s.always = CtrlCQUpdate
+	}
+	s.bfPlain = !q.prov.cfg.InlineBF
+	s.doorbell, s.hardware = s.uuar.uar.Doorbell, s.uuar.uar.Doorbell == nil
+	params := QPParams{
+		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn, RecvCQN: q.recvCQ.cqn,
+		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.p, UAR: s.uuar.uar, UserIndex: q.uidx,
+	}
+	if q.srq != nil {
+		params.SRQN = q.srq.srqn
+	}
+	if rq.count > 0 {
+		params.RQ, params.RQCount, params.RQStride, params.RQMaxSGE = q.mem.at(0), rq.count, rq.stride, rq.maxSGE
+	}
+	return params
+}
+
+// openQueues makes the producers' views of the rings, now that the QPN is known.
+func (q *queuePair) openQueues(typ verbs.QPType, sq sqSize, rq rqSize) error {
+	view, err := NewSQView(q.mem.at(rq.bytes()), sq.count, q.qpn, typ)
+	if err != nil {
+		return err
+	}
+	q.sq.init(view, sq)
+	q.rq.dbrec = q.sq.dbrec
+	if rq.count == 0 {
+		return nil
+	}
+	rview, err := NewRQView(q.mem.at(0), rq.count, rq.stride)
+	if err != nil {
+		return err
+	}
+	q.rq.init(rview, rq)
+	return nil
+}
+
+func (q *queuePair) takeUUAR() {
+	if q.td != nil {
+		q.sq.uuar = q.td.uuar
+		return
+	}
+	q.prov.mu.Lock()
+	q.sq.uuar = q.prov.uuars.take()
+	q.prov.mu.Unlock()
+}
+
+func (q *queuePair) giveUUAR() {
+	if q.td != nil {
+		return
+	}
+	q.prov.mu.Lock()
+	q.prov.uuars.give(q.sq.uuar)
+	q.prov.mu.Unlock()
+}
+
+// Number implements verbs.QPProvider.
+func (q *queuePair) Number() uint32 { return q.qpn }
+
+// PostSend implements verbs.QPProvider.
+func (q *queuePair) PostSend(wr []verbs.SendWR) (n int, err error) { return q.sq.post(wr) }
+
+// PostRecv implements verbs.QPProvider.
+func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
+	if q.srq != nil {
+		return 0, opError("post receive", ucs.ErrInvalidParam)
+	}
+	n, err = q.rq.post(wr)
+	if q.sq.doorbell != nil && n > 0 && q.State() == verbs.QPStateErr {
+		err = errors.Join(err, q.flushRecvs())
+	}
+	return n, err
+}
+
+// flushRecvs has a software device flush receives that were posted in ERR: a post
+// to a receive queue rings no doorbell. Hardware looks by itself.
+func (q *queuePair) flushRecvs() error {
+	return q.prov.hw.ModifyQP(q.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
+}
+
+// Modify implements verbs.QPProvider. A move to RESET empties the queues.
+func (q *queuePair) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	if err := q.prov.hw.ModifyQP(q.qpn, attr, mask); err != nil {
+		return err
+	}
+	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
+		q.cleanCQs()
+		q.sq.reset()
+		q.rq.reset()
+	}
+	return nil
+}
+
+func (q *queuePair) cleanCQs() {
+	q.sendCQ.clean(q)
+	if q.recvCQ != q.sendCQ {
+		q.recvCQ.clean(q)
+	}
+}
+
+// State implements verbs.QPProvider.
+func (q *queuePair) State() verbs.QPState {
+	s, err := q.prov.hw.QueryQP(q.qpn)
+	if err != nil {
+		return verbs.QPStateErr
+	}
+	return s
+}
+
+// Close implements verbs.QPProvider.
+func (q *queuePair) Close() error {
+	p := q.prov
+	if err := p.hw.DestroyQP(q.qpn); err != nil {
+		return opError("destroy QP", err)
+	}
+	p.events.removeQP(q.qpn, q.v)
+	q.cleanCQs() // before the user index can be given to another
+	p.users.remove(q.uidx)
+	q.giveUUAR()
+	p.dbrecs.give(q.sq.dbrec)
+	p.count(func(r *verbs.Resources) { r.QPs--; r.QueueBytes -= int64(q.mem.len()) })
+	return q.mem.free()
+}

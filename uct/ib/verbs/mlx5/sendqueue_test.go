@@ -1,0 +1,353 @@
+package mlx5
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// ringBytes is n bytes of the QP's send ring from BB i on.
+func ringBytes(qp *verbs.QP, i uint32, n int) []byte {
+	q := qp.Provider().(*queuePair)
+	var out []byte
+	for len(out) < n {
+		out = append(out, q.sq.view.BB(i)[:]...)
+		i++
+	}
+	return out[:n]
+}
+
+// What libmlx5 44.0 wrote for these work requests, and where it rang.
+func TestPostSend_Golden(t *testing.T) {
+	r := newRig(t, Config{})
+	r.hw.record = true
+	r.hw.nextNum = 0x100
+	cq := r.cq(verbs.CQInitAttr{}) // takes 0x100
+	r.hw.nextNum = 0x100
+	qp := r.qp(verbs.QPInitAttr{SendCQ: cq})
+	r.hw.rings = nil
+	q := qp.Provider().(*queuePair)
+	const a, b = 0x7f0000001000, 0x7f0000003000
+
+	post(t, qp, verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline,
+		Inline: []byte{0, 7, 0xe, 0x15, 0x1c, 0x23, 0x2a, 0x31}, RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01})
+	assert.Equal(t, words(t, goldenWriteInline), ringBytes(qp, 0, 48))
+	assert.Equal(t, uint16(1), q.sq.dbrec.Send())
+	require.Len(t, r.hw.rings, 1)
+	assert.Equal(t, q.sq.uuar.base, r.hw.rings[0].off)
+	assert.Equal(t, ringBytes(qp, 0, 64), r.hw.rings[0].bytes(64), "BlueFlame carries the whole WQE")
+	assert.Equal(t, words(t, goldenWriteInline)[:8], r.hw.rings[0].argument())
+
+	post(t, qp,
+		verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: 0x01020304, Flags: verbs.SendSolicited,
+			SGList: []verbs.SGE{{Addr: a, Length: 100, LKey: 0x1000}, {Addr: a + 200, Length: 300, LKey: 0x1000}}},
+		verbs.SendWR{Opcode: verbs.OpRDMARead, RemoteAddr: 0x1000, RKey: 0x22, SGList: []verbs.SGE{{Addr: a, Length: 100, LKey: 0x1000}}},
+		verbs.SendWR{Opcode: verbs.OpAtomicCmpSwap, Flags: verbs.SendFence | verbs.SendSignaled, RemoteAddr: 0x2000, RKey: 0x33,
+			CompareAdd: 0x1111, Swap: 0x2222, SGList: []verbs.SGE{{Addr: b, Length: 8, LKey: 0x1000}}})
+	assert.Equal(t, words(t, goldenSendImm), ringBytes(qp, 1, 48))
+	assert.Equal(t, words(t, goldenRead), ringBytes(qp, 2, 48))
+	assert.Equal(t, words(t, goldenCAS), ringBytes(qp, 3, 64))
+	assert.Equal(t, uint16(4), q.sq.dbrec.Send())
+	require.Len(t, r.hw.rings, 2, "a list rings once")
+	assert.Equal(t, q.sq.uuar.base+BFBufLen, r.hw.rings[1].off, "buffers alternate")
+	assert.Equal(t, words(t, "00000311 00010004"), r.hw.rings[1].bytes(8), "the last WQE's control segment")
+	assert.Len(t, poll(t, cq, 4), 2)
+}
+
+func TestPostSend_GoldenUD(t *testing.T) {
+	r := newRig(t, Config{})
+	cq := r.cq(verbs.CQInitAttr{})
+	ah := r.ah()
+	r.hw.nextNum = 0x101
+	qp := r.qp(verbs.QPInitAttr{Type: verbs.QPTypeUD, SendCQ: cq})
+	post(t, qp, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendInline, AH: ah, RemoteQPN: 0x99, RemoteQKey: 0x11111111,
+		Inline: []byte("\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14")})
+	assert.Equal(t, words(t, goldenUD)[:88], ringBytes(qp, 0, 88))
+}
+
+// Inline bytes that cross the end of the ring go on at its start, in the ring and
+// in the BlueFlame register.
+func TestPostSend_InlineWraps(t *testing.T) {
+	r := newRig(t, Config{})
+	r.hw.record = true
+	qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1, MaxInline: 60}})
+	q := qp.Provider().(*queuePair)
+	require.Equal(t, uint32(8), q.sq.view.Count())
+	for range 7 {
+		post(t, qp, inlineWrite(0, 8))
+		poll(t, qp.SendCQ(), 1)
+	}
+	r.hw.rings = nil
+	post(t, qp, inlineWrite(0, 60))
+	assert.Equal(t, uint16(9), q.sq.dbrec.Send())
+	assert.Equal(t, byte(6), ringBytes(qp, 7, 8)[7], "ds")
+	assert.Equal(t, pattern(60), ringBytes(qp, 7, 128)[36:96])
+	assert.Equal(t, ringBytes(qp, 7, 128), r.hw.rings[0].bytes(128))
+	seen := r.fake(qp).seen
+	assert.Equal(t, uint64(60), seen[len(seen)-1].Len)
+}
+
+// Every shape of work request, through the device's decoder.
+func TestPostSend_DecodesToTheSame(t *testing.T) {
+	r := newRig(t, Config{})
+	r.hw.record = true
+	qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 5, MaxInline: 200}})
+	f := r.fake(qp)
+	sge := rapid.Custom(func(t *rapid.T) verbs.SGE {
+		return verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Length: rapid.Uint32Range(0, zeroIsLen-1).Draw(t, "len"), LKey: rapid.Uint32().Draw(t, "lkey")}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		wr := verbs.SendWR{
+			Opcode: verbs.Opcode(rapid.ByteRange(0, 6).Draw(t, "op")), Flags: verbs.SendFlags(rapid.ByteRange(0, 7).Draw(t, "flags")) | verbs.SendSignaled,
+			Imm: rapid.Uint32().Draw(t, "imm"), RemoteAddr: rapid.Uint64().Draw(t, "raddr"), RKey: rapid.Uint32().Draw(t, "rkey"),
+			CompareAdd: rapid.Uint64().Draw(t, "cmp"), Swap: rapid.Uint64().Draw(t, "swap"),
+		}
+		sh := rcOps[wr.Opcode].shape
+		switch {
+		case sh == shapeAtomic:
+			wr.SGList = []verbs.SGE{{Addr: 1, Length: 8, LKey: 2}}
+		case sh != shapeRead && rapid.Bool().Draw(t, "inline"):
+			wr.Flags |= verbs.SendInline
+			wr.Inline = pattern(rapid.IntRange(0, 200).Draw(t, "n"))
+		default:
+			wr.SGList = rapid.SliceOfN(sge, 0, 5).Draw(t, "sges")
+		}
+		f.seen = nil
+		n, err := qp.PostSend([]verbs.SendWR{wr})
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Len(t, f.seen, 1)
+		requireDecoded(t, f, &wr, &f.seen[0])
+		var wc [2]verbs.WC
+		require.Equal(t, 1, qp.SendCQ().Poll(wc[:]))
+	})
+}
+
+func requireDecoded(t *rapid.T, f *fakeQP, wr *verbs.SendWR, w *WQE) {
+	require.Equal(t, rcOps[wr.Opcode].op, w.Op)
+	require.Equal(t, wr.Flags&verbs.SendSolicited != 0, w.Flags.Solicited())
+	require.Equal(t, wr.Flags&verbs.SendFence != 0, w.Flags.Fenced())
+	wantImm := wr.Imm & rcOps[wr.Opcode].immMask
+	require.Equal(t, wantImm, w.Imm)
+	head, tail := f.sq.Inline(w)
+	require.Equal(t, string(wr.Inline), string(head)+string(tail))
+	want := []verbs.SGE{}
+	for _, s := range wr.SGList {
+		if s.Length > 0 {
+			want = append(want, s)
+		}
+	}
+	require.Equal(t, want, append([]verbs.SGE{}, w.SGEs()...))
+	switch rcOps[wr.Opcode].shape {
+	case shapeAtomic:
+		swap, cmp := wr.Swap, wr.CompareAdd
+		if wr.Opcode == verbs.OpAtomicFetchAdd {
+			swap, cmp = wr.CompareAdd, 0
+		}
+		require.Equal(t, [2]uint64{swap, cmp}, [2]uint64{w.SwapOrAdd, w.Compare})
+		fallthrough
+	case shapeRead, shapeWrite:
+		require.Equal(t, [2]uint64{wr.RemoteAddr, uint64(wr.RKey)}, [2]uint64{w.RAddr, uint64(w.RKey)})
+	}
+}
+
+func TestPostSend_QueueFull(t *testing.T) {
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 1}})
+	depth := qp.Cap().MaxSendWR
+	require.Equal(t, 4, depth)
+	list := make([]verbs.SendWR, 6)
+	for i := range list {
+		list[i] = inlineWrite(uint64(i), 8)
+		list[i].Flags &^= verbs.SendSignaled
+	}
+	list[3].Flags |= verbs.SendSignaled
+	n, err := qp.PostSend(list)
+	assert.Equal(t, 4, n)
+	assert.True(t, err == ucs.ErrNoResource, "bare: %v", err)
+	n, err = qp.PostSend(list[4:])
+	assert.Zero(t, n)
+	assert.True(t, err == ucs.ErrNoResource)
+
+	wc := poll(t, qp.SendCQ(), 8)
+	require.Len(t, wc, 1)
+	assert.Equal(t, uint64(3), wc[0].ID)
+	n, err = qp.PostSend(list[:4])
+	assert.Equal(t, 4, n, "one completion retires all before it")
+	assert.NoError(t, err)
+}
+
+// The producer index passes 2^16 and the ring's end many times.
+func TestPostSend_IndexWraps(t *testing.T) {
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 8, MaxSendSGE: 1}})
+	var wc [4]verbs.WC
+	wr := []verbs.SendWR{inlineWrite(0, 8)}
+	for i := range 1<<16 + 100 {
+		wr[0].ID = uint64(i)
+		n, err := qp.PostSend(wr)
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.Equal(t, 1, qp.SendCQ().Poll(wc[:]))
+		require.Equal(t, verbs.WC{ID: uint64(i), Opcode: verbs.WCRDMAWrite, QPN: qp.Number()}, wc[0])
+	}
+}
+
+func TestPostSend_Refused(t *testing.T) {
+	r := newRig(t, Config{})
+	rc := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 2}})
+	ud := r.qp(verbs.QPInitAttr{Type: verbs.QPTypeUD, Cap: verbs.QPCap{MaxSendWR: 4, MaxSendSGE: 2}})
+	sge := verbs.SGE{Addr: 1, Length: 1, LKey: 1}
+	cases := []struct {
+		name string
+		qp   *verbs.QP
+		wr   verbs.SendWR
+		want error
+		text string
+	}{
+		{"unknown opcode", rc, verbs.SendWR{Opcode: 200}, ucs.ErrInvalidParam, "opcode 200"},
+		{"RDMA on UD", ud, verbs.SendWR{Opcode: verbs.OpRDMAWrite, AH: r.ah()}, ucs.ErrInvalidParam, "opcode 0"},
+		{"UD without AH", ud, verbs.SendWR{Opcode: verbs.OpSend}, ucs.ErrInvalidParam, "no address handle"},
+		{"inline too long", rc, inlineWrite(0, rc.Cap().MaxInline+1), ucs.ErrTooLong, fmt.Sprintf("limit %d", rc.Cap().MaxInline)},
+		{"inline read", rc, verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendInline, Inline: pattern(1)}, ucs.ErrInvalidParam, "cannot be inline"},
+		{"inline atomic", rc, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendInline, Inline: pattern(8)}, ucs.ErrInvalidParam, "cannot be inline"},
+		{"too many SGEs", rc, verbs.SendWR{Opcode: verbs.OpSend, SGList: make([]verbs.SGE, rc.Cap().MaxSendSGE+1)}, ucs.ErrInvalidParam, "SGEs, limit"},
+		{"atomic without SGE", rc, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd}, ucs.ErrInvalidParam, "want 1"},
+		{"SGE of 2 GiB", rc, verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{{Length: 1 << 31}}}, ucs.ErrTooLong, "2147483648 bytes"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before := c.qp.Provider().(*queuePair).sq.pi
+			good := verbs.SendWR{Opcode: verbs.OpSend, AH: r.ah(), SGList: []verbs.SGE{sge}, Flags: verbs.SendSignaled}
+			n, err := c.qp.PostSend([]verbs.SendWR{good, c.wr, good})
+			assert.Equal(t, 1, n, "those before it are posted")
+			assert.ErrorIs(t, err, c.want)
+			assert.ErrorContains(t, err, c.text)
+			assert.Equal(t, before+uint32(BBs(2+btoi(c.qp == ud)*3)), c.qp.Provider().(*queuePair).sq.pi)
+			assert.Len(t, poll(t, c.qp.SendCQ(), 2), 1)
+		})
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// BlueFlame or doorbell: the rules of libmlx5.
+func TestPostSend_BlueFlameRules(t *testing.T) {
+	sge := verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{{Addr: 1, Length: 1, LKey: 1}}}
+	big := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: pattern(240)}
+	cases := []struct {
+		name string
+		cfg  Config
+		wr   []verbs.SendWR
+		bf   bool
+	}{
+		{"inline", Config{}, []verbs.SendWR{inlineWrite(0, 8)}, true},
+		{"pointers", Config{}, []verbs.SendWR{sge}, true},
+		{"pointers, inline preferred", Config{InlineBF: true}, []verbs.SendWR{sge}, false},
+		{"inline, inline preferred", Config{InlineBF: true}, []verbs.SendWR{inlineWrite(0, 8)}, true},
+		{"shut up", Config{ShutUpBF: true}, []verbs.SendWR{inlineWrite(0, 8)}, false},
+		{"list", Config{}, []verbs.SendWR{inlineWrite(0, 8), inlineWrite(0, 8)}, false},
+		{"control segment only", Config{}, []verbs.SendWR{{Opcode: verbs.OpSend}}, false},
+		{"longer than the buffer", Config{}, []verbs.SendWR{big}, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, c.cfg)
+			r.hw.record = true
+			qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 4, MaxInline: 300}})
+			for i := range c.wr {
+				c.wr[i].Flags &^= verbs.SendSignaled
+			}
+			post(t, qp, c.wr...)
+			require.Len(t, r.hw.rings, 1)
+			got := r.hw.rings[0].bytes(32)
+			assert.Equal(t, c.bf, got[16] != 0 || got[31] != 0 || got[20] != 0, "% x", got)
+		})
+	}
+}
+
+func TestPostSend_SigAll(t *testing.T) {
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{SigAll: true})
+	post(t, qp, verbs.SendWR{ID: 5, Opcode: verbs.OpSend})
+	wc := poll(t, qp.SendCQ(), 2)
+	require.Len(t, wc, 1)
+	assert.Equal(t, verbs.WC{ID: 5, Opcode: verbs.WCSend, QPN: qp.Number()}, wc[0])
+}
+
+func TestPostSend_CompletionOfEachOpcode(t *testing.T) {
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{})
+	data := []verbs.SGE{{Addr: 1, Length: 40, LKey: 1}}
+	word := []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}
+	cases := []struct {
+		wr   verbs.SendWR
+		want verbs.WC
+	}{
+		{verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGList: data}, verbs.WC{Opcode: verbs.WCRDMAWrite}},
+		{verbs.SendWR{Opcode: verbs.OpRDMAWriteWithImm, SGList: data}, verbs.WC{Opcode: verbs.WCRDMAWrite}},
+		{verbs.SendWR{Opcode: verbs.OpSend, SGList: data}, verbs.WC{Opcode: verbs.WCSend}},
+		{verbs.SendWR{Opcode: verbs.OpSendWithImm, SGList: data}, verbs.WC{Opcode: verbs.WCSend}},
+		{verbs.SendWR{Opcode: verbs.OpRDMARead, SGList: data}, verbs.WC{Opcode: verbs.WCRDMARead, ByteLen: 40}},
+		{verbs.SendWR{Opcode: verbs.OpAtomicCmpSwap, SGList: word}, verbs.WC{Opcode: verbs.WCCompSwap, ByteLen: 8}},
+		{verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGList: word}, verbs.WC{Opcode: verbs.WCFetchAdd, ByteLen: 8}},
+	}
+	for i, c := range cases {
+		c.wr.ID, c.want.ID = uint64(i+1), uint64(i+1)
+		c.wr.Flags |= verbs.SendSignaled
+		c.want.QPN = qp.Number()
+		post(t, qp, c.wr)
+		assert.Equal(t, []verbs.WC{c.want}, poll(t, qp.SendCQ(), 2))
+	}
+}
+
+// Several goroutines post on one QP, and poll its CQ: nothing is lost or doubled.
+func TestPostSend_Concurrent(t *testing.T) {
+	const posters, each = 4, 500
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{Cap: verbs.QPCap{MaxSendWR: 16}, SendCQ: r.cq(verbs.CQInitAttr{Depth: 64})})
+	// The fake executes without a lock of its own: it is stalled, and run under
+	// one lock by whoever got something posted.
+	r.hw.stalled = true
+	var mu sync.Mutex
+	seen := make(map[uint64]int)
+	var wg sync.WaitGroup
+	for p := range posters {
+		wg.Go(func() {
+			var wc [8]verbs.WC
+			for i := range each {
+				wr := []verbs.SendWR{inlineWrite(uint64(p*each+i), 8)}
+				for posted := 0; posted == 0; runtime.Gosched() {
+					posted, _ = qp.PostSend(wr)
+					mu.Lock()
+					r.hw.run(r.fake(qp))
+					for _, c := range wc[:qp.SendCQ().Poll(wc[:])] {
+						seen[c.ID]++
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range poll(t, qp.SendCQ(), 64) {
+		seen[c.ID]++
+	}
+	assert.Len(t, seen, posters*each)
+	for id, n := range seen {
+		assert.Equal(t, 1, n, "completions of %d", id)
+	}
+}

@@ -1,0 +1,65 @@
+package mlx5
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// silicon is a fakeHW that looks like hardware: nobody tells it of stores to UAR
+// pages, and pollers need not drive it.
+type silicon struct {
+	Hardware
+	fake *fakeHW
+}
+
+func (s silicon) AllocUAR() (UAR, error) {
+	u, err := s.fake.AllocUAR()
+	u.Doorbell = nil
+	return u, err
+}
+
+// On hardware the driver only stores; the device sees the register.
+func TestHardware_StoresOnly(t *testing.T) {
+	hw := newFakeHW()
+	p, err := NewProvider(silicon{Hardware: hw, fake: hw}, Config{})
+	require.NoError(t, err)
+	ctx, err := verbs.NewDevice("silicon0", func() (verbs.Provider, error) { return p, nil }).Open()
+	require.NoError(t, err)
+	r := &rig{t: t, hw: hw, prov: p, ctx: ctx}
+	r.pd, err = ctx.AllocPD()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, r.pd.Close())
+		require.NoError(t, ctx.Close())
+	})
+	assert.Same(t, ctx.Provider(), verbs.Provider(p))
+	assert.Equal(t, Hardware(silicon{Hardware: hw, fake: hw}), p.Hardware())
+
+	ch := r.channel()
+	cq := r.cq(verbs.CQInitAttr{Channel: ch, Depth: 5})
+	assert.Equal(t, 8, cq.Depth())
+	qp := r.qp(verbs.QPInitAttr{SendCQ: cq})
+	q := qp.Provider().(*queuePair)
+	look := func() ring { // at what lies in the register, as the device would
+		d := &fakeDoorbell{hw: hw, page: q.sq.uuar.uar.Page}
+		hw.record, hw.rings = true, nil
+		w := be.Uint64(ringBytes(qp, q.sq.pi-1, 8))
+		d.Ring(q.sq.uuar.base+q.sq.uuar.toggle^BFBufLen, w)
+		return hw.rings[0]
+	}
+	post(t, qp, inlineWrite(3, 8))
+	assert.Empty(t, poll(t, cq, 1), "nothing runs in the caller")
+	got := look()
+	assert.Equal(t, ringBytes(qp, 0, 64), got.bytes(64))
+	assert.Equal(t, uint64(3), poll(t, cq, 1)[0].ID)
+	post(t, qp, inlineWrite(4, 8), inlineWrite(5, 8))
+	got = look()
+	assert.Equal(t, ringBytes(qp, 2, 8), got.bytes(8))
+	assert.Len(t, poll(t, cq, 4), 2)
+	require.NoError(t, cq.Arm(false))
+	assert.Equal(t, uint32(3), cq.Provider().(*compQueue).dbrec.Arm())
+}

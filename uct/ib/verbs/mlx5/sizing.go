@@ -1,0 +1,120 @@
+package mlx5
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Overhead of a WQE before its payload. libmlx5 adds room for a UMR, which this
+// driver never posts; so one SGE, or 28 bytes inline, fit in one basic block.
+const (
+	rdmaOverhead   = CtrlLen + RaddrLen
+	atomicWQELen   = rdmaOverhead + AtomicLen + DataLen
+	udOverhead     = CtrlLen + AVLen
+	maxSendWQELen  = MaxDS * SegLen
+	maxRecvStride  = 512
+	maxRecvSGE     = maxRecvStride / SegLen
+	maxSendWQEBBs  = maxQueueLen
+	minRecvRingLen = 64
+)
+
+// sqSize is the shape of a send queue.
+type sqSize struct {
+	count     uint32 // basic blocks, a power of two
+	maxPost   uint32 // work requests
+	maxInline uint32
+	maxSGE    uint32
+}
+
+// overhead is what precedes the payload of the longest header of the service.
+func overhead(typ verbs.QPType) int {
+	if typ == verbs.QPTypeUD {
+		return udOverhead
+	}
+	return rdmaOverhead
+}
+
+func align(n, to int) int { return (n + to - 1) &^ (to - 1) }
+
+func pow2(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
+
+// sizeSQ makes a queue in which max_send_wr work requests of the largest kind
+// fit: libmlx5's formula with the overhead above.
+func sizeSQ(typ verbs.QPType, c verbs.QPCap) (sqSize, error) {
+	if c.MaxSendWR < 0 || c.MaxSendSGE < 0 || c.MaxInline < 0 {
+		return sqSize{}, fmt.Errorf("negative send queue capability: %w", ucs.ErrInvalidParam)
+	}
+	head := overhead(typ)
+	wqe := head + DataLen*max(c.MaxSendSGE, 1)
+	if c.MaxInline > 0 {
+		wqe = max(wqe, head+align(InlineHdrLen+c.MaxInline, SegLen))
+	}
+	if typ == verbs.QPTypeRC {
+		wqe = max(wqe, atomicWQELen)
+	}
+	if wqe > maxSendWQELen {
+		return sqSize{}, fmt.Errorf("max_send_sge %d, max_inline %d: a work request of %d bytes, limit %d: %w",
+			c.MaxSendSGE, c.MaxInline, wqe, maxSendWQELen, ucs.ErrTooLong)
+	}
+	wqe = align(wqe, BBLen)
+	payload := min(wqe, maxSendWQELen) - head
+	ring := pow2(max(c.MaxSendWR, 1) * wqe)
+	if ring/BBLen > maxSendWQEBBs {
+		return sqSize{}, fmt.Errorf("max_send_wr %d: %d basic blocks, limit %d: %w",
+			c.MaxSendWR, ring/BBLen, maxSendWQEBBs, ucs.ErrTooLong)
+	}
+	return sqSize{
+		count: uint32(ring / BBLen), maxPost: uint32(ring / wqe),
+		maxInline: uint32(payload - InlineHdrLen),
+		maxSGE:    uint32(payload / DataLen),
+	}, nil
+}
+
+// rqSize is the shape of a receive queue or SRQ.
+type rqSize struct {
+	count  uint32 // entries, a power of two; 0: no queue
+	stride uint8  // log2
+	maxSGE int
+}
+
+func (s rqSize) bytes() int { return int(s.count) << s.stride }
+
+// sizeRQ makes a queue for wr receives of sge pointers.
+func sizeRQ(wr, sge int) (rqSize, error) {
+	if err := checkRecv(wr, sge); err != nil {
+		return rqSize{}, err
+	}
+	if wr == 0 {
+		return rqSize{}, nil
+	}
+	stride := pow2(SegLen * max(sge, 1))
+	count := max(pow2(wr), minRecvRingLen/stride)
+	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride / SegLen}, nil
+}
+
+// sizeSRQ is sizeRQ with the next segment in each entry, and one entry that is
+// never posted, so that the list has an end.
+func sizeSRQ(wr, sge int) (rqSize, error) {
+	if err := checkRecv(wr, sge+1); err != nil {
+		return rqSize{}, err
+	}
+	stride := pow2(max(2*SegLen, SRQNextLen+SegLen*sge))
+	count := pow2(max(wr, 1) + 1)
+	if count > maxQueueLen {
+		return rqSize{}, fmt.Errorf("max_wr %d: limit %d: %w", wr, maxQueueLen-1, ucs.ErrTooLong)
+	}
+	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride/SegLen - 1}, nil
+}
+
+func checkRecv(wr, sge int) error {
+	if wr < 0 || sge < 0 {
+		return fmt.Errorf("negative receive queue capability: %w", ucs.ErrInvalidParam)
+	}
+	if wr > maxQueueLen || sge > maxRecvSGE {
+		return fmt.Errorf("max_recv_wr %d, max_recv_sge %d: limits %d, %d: %w", wr, sge, maxQueueLen, maxRecvSGE, ucs.ErrTooLong)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package mlx5
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// maxDynamicPages is how many UAR pages the thread domains of a context may have
+// (512 on kernels with pages of 4 KiB).
+const maxDynamicPages = 512
+
+// uuar is a micro-UAR: a doorbell register, with two BlueFlame buffers or none.
+type uuar struct {
+	uar       UAR
+	base      uint32 // page offset of the register
+	toggle    uint32 // 0 or BFBufLen: the buffer to use next
+	step      uint32 // BFBufLen, or 0 without BlueFlame
+	blueFlame bool
+	locked    bool // several QPs share it
+	users     int  // QPs and thread domains
+	page      *uarPage
+	mu        spinLock
+}
+
+// uarPage is a UAR page and its two micro-UARs.
+type uarPage struct {
+	uar  UAR
+	half [UUARsPerPage]uuar
+}
+
+// uarPages allocates the pages of a context.
+type uarPages struct {
+	alloc func() (UAR, error)
+	free  func(UAR) error
+	pages map[*uarPage]struct{}
+}
+
+func (p *uarPages) take(blueFlame, locked bool) (*uarPage, error) {
+	uar, err := p.alloc()
+	if err != nil {
+		return nil, &ucs.OpError{TL: "mlx5", Op: "allocate UAR page", Err: err}
+	}
+	pg := &uarPage{uar: uar}
+	for i := range pg.half {
+		u := &pg.half[i]
+		*u = uuar{uar: uar, base: UUAROffset(i), blueFlame: blueFlame, locked: locked, page: pg}
+		if blueFlame {
+			u.step = BFBufLen
+		}
+	}
+	if p.pages == nil {
+		p.pages = make(map[*uarPage]struct{})
+	}
+	p.pages[pg] = struct{}{}
+	return pg, nil
+}
+
+func (p *uarPages) give(pg *uarPage) error {
+	delete(p.pages, pg)
+	return p.free(pg.uar)
+}
+
+// giveAll frees the pages that are left.
+func (p *uarPages) giveAll() error {
+	var first error
+	for pg := range p.pages {
+		if err := p.give(pg); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// count adds the pages and their use to r.
+func (p *uarPages) count(r *verbs.Resources) {
+	for pg := range p.pages {
+		r.UARPages++
+		r.UUARs += UUARsPerPage
+		for i := range pg.half {
+			if pg.half[i].users > 0 {
+				r.UUARsUsed++
+			}
+		}
+	}
+	r.UUARsWasted = r.UUARs - r.UUARsUsed
+}
+
+// uuarPolicy assigns micro-UARs to QPs outside thread domains. Not safe for
+// several goroutines.
+type uuarPolicy interface {
+	// take always finds one: at worst a shared one without BlueFlame.
+	take() *uuar
+	give(*uuar)
+	// cqPage is where CQs are armed.
+	cqPage() UAR
+}
+
+func newUUARPolicy(cfg Config, pages *uarPages) (uuarPolicy, error) {
+	if cfg.UARPolicy == UARLazy {
+		return newLazyUUARs(cfg, pages)
+	}
+	return newStaticUUARs(cfg, pages)
+}
+
+// staticUUARs has three classes. With 16 and 4, numbers are:
+//
+//	0        non-BlueFlame: doorbells only, atomic, so no lock; when 1..11 do not exist
+//	1..11    medium: shared by the least loaded, under a lock
+//	12..15   low latency: one QP each, no lock; first to be handed out
+type staticUUARs struct {
+	all    []*uuar
+	lowLat int // number of the first low-latency one
+}
+
+func newStaticUUARs(cfg Config, pages *uarPages) (*staticUUARs, error) {
+	s := &staticUUARs{lowLat: cfg.TotalUUARs - cfg.LowLatUUARs}
+	for n := 0; n < cfg.TotalUUARs; n += UUARsPerPage {
+		pg, err := pages.take(!cfg.ShutUpBF, false)
+		if err != nil {
+			return nil, err
+		}
+		s.all = append(s.all, &pg.half[0], &pg.half[1])
+	}
+	s.all[0].blueFlame, s.all[0].step = false, 0
+	for _, u := range s.all[1:s.lowLat] {
+		u.locked = !cfg.SingleThreaded
+	}
+	return s, nil
+}
+
+func (s *staticUUARs) take() *uuar {
+	u := s.pick()
+	u.users++
+	return u
+}
+
+func (s *staticUUARs) pick() *uuar {
+	for _, u := range s.all[s.lowLat:] {
+		if u.users == 0 {
+			return u
+		}
+	}
+	if med := s.all[1:s.lowLat]; len(med) > 0 {
+		return leastUsed(med)
+	}
+	return s.all[0]
+}
+
+func (s *staticUUARs) give(u *uuar) { u.users-- }
+
+func (s *staticUUARs) cqPage() UAR { return s.all[0].uar }
+
+// leastUsed is the one with the fewest users, the first of them.
+func leastUsed(list []*uuar) *uuar {
+	best := list[0]
+	for _, u := range list[1:] {
+		if u.users < best.users {
+			best = u
+		}
+	}
+	return best
+}
+
+// lazyUUARs allocates pages for the QPs that come: first dedicated ones, then
+// shared ones up to a limit, then those are shared more. Pages are kept until the
+// context closes. One page without BlueFlame is there from the start, for CQs and
+// for QPs when there is no other.
+type lazyUUARs struct {
+	pages     *uarPages
+	plain     *uarPage
+	dedicated int     // made
+	free      []*uuar // dedicated, not in use; the next one last
+	shared    []*uuar
+	maxLowLat int
+	maxShared int
+	lockFree  bool
+	noBF      bool
+}
+
+func newLazyUUARs(cfg Config, pages *uarPages) (*lazyUUARs, error) {
+	plain, err := pages.take(false, false)
+	if err != nil {
+		return nil, err
+	}
+	return &lazyUUARs{
+		pages: pages, plain: plain, maxLowLat: cfg.LowLatUUARs, maxShared: cfg.TotalUUARs - cfg.LowLatUUARs,
+		lockFree: cfg.SingleThreaded, noBF: cfg.ShutUpBF,
+	}, nil
+}
+
+func (l *lazyUUARs) take() *uuar {
+	u := l.pick()
+	u.users++
+	return u
+}
+
+func (l *lazyUUARs) pick() *uuar {
+	if l.noBF {
+		return &l.plain.half[0]
+	}
+	if u := l.takeDedicated(); u != nil {
+		return u
+	}
+	if len(l.shared) < l.maxShared {
+		if pg, err := l.pages.take(true, !l.lockFree); err == nil {
+			l.shared = append(l.shared, &pg.half[0], &pg.half[1])
+		}
+	}
+	if len(l.shared) > 0 {
+		return leastUsed(l.shared)
+	}
+	return &l.plain.half[0]
+}
+
+func (l *lazyUUARs) takeDedicated() *uuar {
+	if len(l.free) == 0 && l.dedicated < l.maxLowLat {
+		if pg, err := l.pages.take(true, false); err == nil {
+			l.dedicated += UUARsPerPage
+			l.free = append(l.free, &pg.half[1], &pg.half[0])
+		}
+	}
+	if len(l.free) == 0 {
+		return nil
+	}
+	u := l.free[len(l.free)-1]
+	l.free = l.free[:len(l.free)-1]
+	return u
+}
+
+func (l *lazyUUARs) give(u *uuar) {
+	u.users--
+	if u.blueFlame && !l.isShared(u) {
+		l.free = append(l.free, u)
+	}
+}
+
+func (l *lazyUUARs) isShared(u *uuar) bool {
+	for _, s := range l.shared {
+		if s == u {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lazyUUARs) cqPage() UAR { return l.plain.uar }
+
+// tdUUARs hands out the micro-UARs of thread domains: pages of their own, or with
+// sharing level 2 one page to an even and an odd domain.
+type tdUUARs struct {
+	pages     *uarPages
+	blueFlame bool
+	count     int        // pages
+	half      []*uarPage // of level 2, with one half free
+}
+
+func (t *tdUUARs) take(sharing int) (*uuar, error) {
+	switch sharing {
+	case 0, 1:
+	case 2:
+		if n := len(t.half); n > 0 {
+			pg := t.half[n-1]
+			t.half = t.half[:n-1]
+			return takeHalf(pg), nil
+		}
+	default:
+		return nil, fmt.Errorf("thread domain: sharing level %d: want 1 or 2: %w", sharing, ucs.ErrInvalidParam)
+	}
+	if t.count == maxDynamicPages {
+		return nil, fmt.Errorf("thread domain: %d dynamic UAR pages in use: %w", t.count, ucs.ErrNoMemory)
+	}
+	pg, err := t.pages.take(t.blueFlame, false)
+	if err != nil {
+		return nil, err
+	}
+	t.count++
+	if sharing == 2 {
+		t.half = append(t.half, pg)
+	}
+	return takeHalf(pg), nil
+}
+
+// takeHalf uses the even micro-UAR, or the odd one if that is taken.
+func takeHalf(pg *uarPage) *uuar {
+	u := &pg.half[0]
+	if u.users > 0 {
+		u = &pg.half[1]
+	}
+	u.users++
+	return u
+}
+
+// give takes a micro-UAR back, and its page if the other half is free too.
+func (t *tdUUARs) give(u *uuar, sharing int) error {
+	u.users--
+	pg := u.page
+	if sharing == 2 && pg.half[0].users+pg.half[1].users > 0 {
+		t.half = append(t.half, pg)
+		return nil
+	}
+	for i, h := range t.half {
+		if h == pg {
+			t.half = append(t.half[:i], t.half[i+1:]...)
+			break
+		}
+	}
+	t.count--
+	return t.pages.give(pg)
+}
