@@ -1,0 +1,60 @@
+package softhca_test
+
+import (
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// putter prepares an 8-byte inline RDMA write from a to b.
+func putter(a, b *node) func(testing.TB) {
+	payload := make([]byte, 8)
+	wr := []verbs.SendWR{{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled | verbs.SendInline,
+		Inline: payload, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}}
+	wc := make([]verbs.WC, 1)
+	return func(t testing.TB) {
+		if _, err := a.qp.PostSend(wr); err != nil {
+			t.Fatal(err)
+		}
+		for a.cq.Poll(wc) == 0 {
+		}
+		if wc[0].Status != verbs.WCSuccess {
+			t.Fatal(wc[0].Status)
+		}
+	}
+}
+
+func BenchmarkWriteInline8(b *testing.B) {
+	b.Run("loop", func(b *testing.B) {
+		x := openNode(b, softhca.Config{Fabric: softhca.FabricLoop})
+		y := x.sibling()
+		connect(x, y, plain)
+		benchPut(b, x, y)
+	})
+	b.Run("shm", func(b *testing.B) {
+		x, y := openNode(b, softhca.Config{}), openNode(b, softhca.Config{})
+		connect(x, y, plain)
+		benchPut(b, x, y)
+	})
+}
+
+func benchPut(b *testing.B, x, y *node) {
+	put := putter(x, y)
+	put(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		put(b)
+	}
+}
+
+// The data path allocates nothing.
+func TestWrite_NoAllocation(t *testing.T) {
+	fabrics(t, plain, func(t *testing.T, a, b *node) {
+		put := putter(a, b)
+		put(t)
+		testenv.NoAllocs(t, "write and poll", func() { put(t) })
+	})
+}

@@ -1,0 +1,130 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// compQueue is the device's side of a CQ: it produces.
+type compQueue struct {
+	hca   *hca
+	cqn   uint32
+	view  mlx5.CQView
+	dbrec mlx5.DBRec
+	sink  mlx5.CQSink
+	users int // QPs; under hca.mu
+
+	mu      spinLock
+	pi      uint32
+	ciSeen  uint32 // consumer index when it was last read
+	armed   armKind
+	overrun bool
+}
+
+// armKind is what the next event waits for.
+type armKind uint8
+
+const (
+	armNone armKind = iota
+	armSolicited
+	armAny
+)
+
+// ciMask is the width of a consumer index.
+const ciMask = 1<<24 - 1
+
+// CreateCQ implements mlx5.Hardware.
+func (h *hca) CreateCQ(p mlx5.CQParams) (uint32, error) {
+	view, err := mlx5.NewCQView(p.Buf, p.Count)
+	if err != nil || p.DBRec == nil {
+		return 0, ucs.ErrInvalidParam
+	}
+	cq := &compQueue{hca: h, view: view, dbrec: mlx5.NewDBRec(p.DBRec), sink: p.Sink}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	cq.cqn, err = h.cqs.add(cq)
+	return cq.cqn, err
+}
+
+// DestroyCQ implements mlx5.Hardware.
+func (h *hca) DestroyCQ(cqn uint32) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	cq := h.cqs.get(cqn)
+	if cq == nil {
+		return ucs.ErrInvalidParam
+	}
+	if cq.users > 0 {
+		return ucs.ErrBusy
+	}
+	h.cqs.remove(cqn)
+	return nil
+}
+
+// push writes a completion. It reports false when the queue is full: the CQ is
+// then lost, and the QP that produced goes to ERR.
+func (cq *compQueue) push(e *mlx5.CQE) bool {
+	cq.mu.lock()
+	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
+		first := !cq.overrun
+		cq.overrun = true
+		cq.mu.unlock()
+		if first {
+			cq.hca.raise(verbs.EventCQErr, cq.cqn)
+		}
+		return false
+	}
+	cq.view.Slot(cq.pi).Write(e, cq.view.Owner(cq.pi))
+	cq.pi++
+	fire := cq.armed != armNone && (cq.armed == armAny || e.Solicited || e.IsError())
+	if fire {
+		cq.armed = armNone
+	}
+	cq.mu.unlock()
+	if fire && cq.sink != nil {
+		cq.sink.CompletionEvent()
+	}
+	return true
+}
+
+// hasRoom reads the consumer index anew.
+func (cq *compQueue) hasRoom() bool {
+	cq.ciSeen = cq.pi - (cq.pi-cq.dbrec.CI())&ciMask
+	return cq.pi-cq.ciSeen < cq.view.Count()
+}
+
+// arm takes the word of a CQ doorbell: the next completion, or one that came at
+// or after the consumer index in it, raises an event.
+func (cq *compQueue) arm(word uint32) {
+	_, solicitedOnly, ci := mlx5.SplitArmWord(word)
+	kind := armAny
+	if solicitedOnly {
+		kind = armSolicited
+	}
+	cq.mu.lock()
+	fire := cq.waiting(ci, kind)
+	cq.armed = kind
+	if fire {
+		cq.armed = armNone
+	}
+	cq.mu.unlock()
+	if fire && cq.sink != nil {
+		cq.sink.CompletionEvent()
+	}
+}
+
+// waiting reports whether a completion of the kind came at or after index ci.
+func (cq *compQueue) waiting(ci uint32, kind armKind) bool {
+	n := (cq.pi - ci) & ciMask
+	if kind == armAny || n > cq.view.Count() {
+		return n > 0
+	}
+	var e mlx5.CQE
+	for i := cq.pi - n; i != cq.pi; i++ {
+		if cq.view.Slot(i).Read(&e, cq.view.Owner(i)) && (e.Solicited || e.IsError()) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,62 @@
+package softhca
+
+import (
+	"encoding/binary"
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// grhLen is the area before a datagram's payload (IBTA volume 1, 11.4.1.2).
+const grhLen = 40
+
+// receiveDatagram delivers a UD packet, or drops it: wrong Q_Key, QP not ready, no
+// receive posted.
+func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer) {
+	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.qkey != qp.attr.QKey {
+		return
+	}
+	s := &qp.resp
+	ok, syn := qp.rq.take(&s.entry)
+	if !ok {
+		return
+	}
+	n := uint64(pkt.payload)
+	if syn == mlx5.SyndromeOK && n+grhLen > s.entry.total {
+		syn = mlx5.SyndromeLocalLength
+	}
+	k := walk{qp: qp, sges: s.entry.sge[:s.entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
+	grh := l.grh(n)
+	if syn == mlx5.SyndromeOK && !(k.scatter(unsafe.Pointer(&grh), 0, grhLen) && k.scatter(body, grhLen, n)) {
+		syn = mlx5.SyndromeLocalProt
+	}
+	if syn != mlx5.SyndromeOK {
+		qp.receiveFailed(syn, mlx5.SyndromeOK)
+		return
+	}
+	op := mlx5.CQERespSend
+	if pkt.flags&flagImm != 0 {
+		op = mlx5.CQERespSendImm
+	}
+	e := mlx5.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.rq.uidx,
+		WQECounter: s.entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.imm,
+		SrcQP: pkt.srcQPN, GRH: 1}
+	if !qp.recvCQ.push(&e) {
+		qp.lost()
+	}
+}
+
+// grh makes the global route header of a datagram of n payload bytes (IBTA volume
+// 1, 8.3): version 6, payload length, next header 0x1b, hop limit, source and
+// destination GID.
+func (l *inLink) grh(n uint64) (h [grhLen]byte) {
+	const version, nextHeader, hopLimit = 6, 0x1b, 64
+	h[0] = version << 4
+	binary.BigEndian.PutUint16(h[4:6], uint16(n))
+	h[6], h[7] = nextHeader, hopLimit
+	binary.NativeEndian.PutUint64(h[8:16], l.gid[0])
+	binary.NativeEndian.PutUint64(h[16:24], l.gid[1])
+	copy(h[24:40], l.hca.gid[:])
+	return h
+}

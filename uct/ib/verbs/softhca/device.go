@@ -1,0 +1,37 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// NewDevice describes a device. Nothing is opened before Device.Open, and each Open
+// makes a device of its own, with its own GID.
+func NewDevice(cfg Config) (*verbs.Device, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	return verbs.NewDevice(cfg.Name, func() (verbs.Provider, error) {
+		h, err := open(cfg)
+		if err != nil {
+			return nil, err
+		}
+		p, err := mlx5.NewProvider(h, cfg.Queues)
+		if err != nil {
+			_ = h.Close()
+			return nil, err
+		}
+		return p, nil
+	}), nil
+}
+
+// Devices lists the devices that a program has without asking: one on the shm
+// fabric.
+func Devices() ([]*verbs.Device, error) {
+	d, err := NewDevice(Config{})
+	if err != nil {
+		return nil, err
+	}
+	return []*verbs.Device{d}, nil
+}

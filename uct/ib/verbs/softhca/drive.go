@@ -1,0 +1,64 @@
+package softhca
+
+import "time"
+
+// Bits of the attention word: what Drive has to look at.
+const (
+	attnRequest  = 1 << iota // a peer has put requests into a ring
+	attnResponse             // a peer has answered, or made room
+	attnRun                  // a QP can go on
+	attnTimer                // QPs wait for a time; stays up while they do
+	attnProbe                // set by the engine, cleared by whoever drives
+
+	attnWork = attnRequest | attnResponse | attnRun
+)
+
+var epoch = time.Now()
+
+// nanotime is the monotonic clock in nanoseconds; never 0 once a device is open.
+func nanotime() int64 { return int64(time.Since(epoch)) + 1 }
+
+// Attention implements mlx5.Pollable.
+func (h *hca) Attention() *uint32 { return wordOf(&h.ctl.attention) }
+
+// Drive implements mlx5.Pollable.
+func (h *hca) Drive() {
+	if !h.driving.tryLock() {
+		return
+	}
+	bits := h.ctl.attention.Swap(0)
+	again := h.drive(bits)
+	h.driving.unlock()
+	if again != 0 {
+		h.ctl.attention.Or(again)
+	}
+}
+
+// drive does a bounded amount of work. driving is held. It returns the bits that
+// remain.
+func (h *hca) drive(bits uint32) (again uint32) {
+	if bits&attnRequest != 0 {
+		for _, l := range *h.inbound.Load() {
+			if l.drainRequests() {
+				again |= attnRequest
+			}
+		}
+	}
+	if bits&attnResponse != 0 {
+		for _, l := range *h.outbound.Load() {
+			if l.drainResponses() {
+				again |= attnResponse
+			}
+		}
+	}
+	if bits&attnTimer != 0 && h.fireTimers() != 0 {
+		again |= attnTimer
+	}
+	if h.runScheduled() {
+		again |= attnRun
+	}
+	return again
+}
+
+// call raises attention on this device, and wakes its engine if nobody polls.
+func (h *hca) call(bits uint32) { call(h.ctl, h.wakeFD, bits) }

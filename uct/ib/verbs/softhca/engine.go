@@ -1,0 +1,79 @@
+package softhca
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// The engine is the goroutine that drives the device when nobody polls.
+//
+//	parked   sleeping=1: whoever raises attention writes the eventfd
+//	watching sleeping=0: somebody polls; look again every tick
+//
+// It tells one from the other by the probe bit, which it raises and whoever drives
+// the device clears.
+func (h *hca) engine() {
+	defer close(h.engineDone)
+	for !h.closing.Load() {
+		h.Drive()
+		if h.ctl.attention.Load()&attnWork != 0 {
+			yield()
+			continue
+		}
+		h.park()
+		h.watch()
+	}
+}
+
+// firstTick is the first look after somebody was seen to poll: a caller that
+// looked once and went away must not hold up arrivals for a whole tick.
+const firstTick = 50 * time.Microsecond
+
+// watch stays away as long as somebody polls, and looks in less and less often.
+func (h *hca) watch() {
+	for tick := firstTick; h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
+		h.ctl.attention.Or(attnProbe)
+		h.wait(min(tick, h.cfg.EngineTick))
+	}
+}
+
+// polled reports whether somebody else has driven the device since the probe bit
+// was raised.
+func (h *hca) polled() bool { return h.ctl.attention.Load()&attnProbe == 0 }
+
+// park sleeps until a peer or a thread of this process calls, or a timer is due.
+func (h *hca) park() {
+	h.ctl.attention.Or(attnProbe)
+	h.ctl.sleeping.Store(1)
+	// Pairs with call: either it sees sleeping, or this sees its bits.
+	if h.ctl.attention.Load()&attnWork == 0 && !h.closing.Load() {
+		h.wait(h.untilTimer())
+	}
+	h.ctl.sleeping.Store(0)
+}
+
+// untilTimer is how long the engine may sleep; 0 means forever.
+func (h *hca) untilTimer() time.Duration {
+	next := h.fireTimers()
+	if next == 0 {
+		return 0
+	}
+	return max(time.Duration(next-nanotime()), time.Microsecond)
+}
+
+// wait sleeps on the eventfd for at most d; 0 means forever.
+func (h *hca) wait(d time.Duration) {
+	var deadline time.Time
+	if d > 0 {
+		deadline = time.Now().Add(d)
+	}
+	if err := h.wakeFile.SetReadDeadline(deadline); err != nil {
+		return // closed
+	}
+	var count [8]byte
+	_, err := h.wakeFile.Read(count[:])
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		h.closing.Store(true)
+	}
+}

@@ -1,0 +1,172 @@
+package softhca
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+func openTest(t testing.TB) *hca {
+	t.Helper()
+	h, err := open(Config{ArenaLen: 1 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+const testPatience = 20 * time.Second
+
+// linked returns the link from a to b, once it is up.
+func linked(t testing.TB, a, b *hca) *outLink {
+	t.Helper()
+	l, err := a.linkTo(b.gid)
+	require.NoError(t, err)
+	testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() != linkDialing })
+	require.EqualValues(t, linkUp, l.state.Load())
+	return l
+}
+
+// A peer that stopped while it was touching memory may go on later. What it could
+// touch is not handed out again before it is gone.
+func TestDereg_PeerStoppedInside(t *testing.T) {
+	target := openTest(t)
+	peer, err := open(Config{ArenaLen: 1 << 20})
+	require.NoError(t, err)
+	l := linked(t, peer, target)
+	slot, ok := l.takeGuard()
+	require.True(t, ok)
+
+	buf, err := target.AllocBuffer(3 * pageLen)
+	require.NoError(t, err)
+	key, _, err := target.RegMR(1, buf.Bytes(), verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	first := &buf.Bytes()[0]
+
+	l.mem.guard(slot).Store(1)
+	start := time.Now()
+	require.NoError(t, target.DeregMR(key))
+	assert.GreaterOrEqual(t, time.Since(start), quiesceLimit)
+	require.NoError(t, buf.Close())
+
+	other, err := target.AllocBuffer(3 * pageLen)
+	require.NoError(t, err)
+	assert.NotSame(t, first, &other.Bytes()[0])
+
+	require.NoError(t, peer.Close())
+	again := func() *byte {
+		b, err := target.AllocBuffer(3 * pageLen)
+		require.NoError(t, err)
+		p := &b.Bytes()[0]
+		require.NoError(t, b.Close())
+		return p
+	}
+	testenv.ProgressWithin(t, testPatience, func() bool { return again() == first })
+	require.NoError(t, other.Close())
+}
+
+// A key is refused from the moment its region is gone, also by an initiator that
+// used it before, and the index is not reused with the same key.
+func TestDereg_KeyDies(t *testing.T) {
+	target, peer := openTest(t), openTest(t)
+	l := linked(t, peer, target)
+	buf, err := target.AllocBuffer(pageLen)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, buf.Close()) }()
+	_, rkey, err := target.RegMR(7, buf.Bytes(), verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	addr := uint64(uintptr(unsafe.Pointer(&buf.Bytes()[0])))
+
+	try := func(key uint32, raddr, n uint64, pdn uint32, need verbs.Access) bool {
+		_, ok := l.memory(key, raddr, n, pdn, need)
+		return ok
+	}
+	w := verbs.AccessRemoteWrite
+	assert.True(t, try(rkey, addr, pageLen, 7, w))
+	assert.True(t, try(rkey, addr+pageLen, 0, 7, w))
+	assert.False(t, try(rkey, addr-1, 1, 7, w), "before")
+	assert.False(t, try(rkey, addr, pageLen+1, 7, w), "past the end")
+	assert.False(t, try(rkey, addr+pageLen, 1, 7, w), "after")
+	assert.False(t, try(rkey, addr+8, ^uint64(0), 7, w), "wraps around")
+	assert.False(t, try(rkey, addr, 8, 8, w), "another PD")
+	assert.False(t, try(rkey, addr, 8, 7, verbs.AccessRemoteRead), "right not granted")
+	assert.False(t, try(rkey^1, addr, 8, 7, w), "another variant")
+	assert.False(t, try(0, addr, 8, 7, w), "no key")
+
+	require.NoError(t, target.DeregMR(rkey))
+	assert.False(t, try(rkey, addr, 8, 7, w), "stale key")
+	assert.Error(t, target.DeregMR(rkey), "twice")
+}
+
+// FuzzPackets lets a hostile peer say anything on a link: nothing crashes, and
+// memory without a key is not touched.
+func FuzzPackets(f *testing.F) {
+	for op := range uint8(pktAtomicOK + 1) {
+		f.Add(op, uint8(flagFirst|flagLast), uint32(0), uint64(0), uint32(0), uint32(8), []byte("12345678"))
+	}
+	h, err := open(Config{Fabric: FabricLoop})
+	require.NoError(f, err)
+	f.Cleanup(func() { _ = h.Close() })
+	l, err := h.linkTo(h.gid)
+	require.NoError(f, err)
+	qp := newTestQP(f, h)
+	secret := make([]byte, 64)
+	_, key, err := h.RegMR(1, secret, 0) // no remote right at all
+	require.NoError(f, err)
+	addr := uint64(uintptr(unsafe.Pointer(&secret[0])))
+
+	f.Fuzz(func(t *testing.T, op, flags uint8, msn uint32, raddr uint64, rkey, dmaLen uint32, payload []byte) {
+		payload = payload[:min(len(payload), maxPayload)]
+		qp.setState(verbs.QPStateRTS)
+		for _, at := range []struct {
+			addr uint64
+			key  uint32
+		}{{raddr, rkey}, {addr + raddr%8, key}} {
+			l.txLock.lock()
+			pkt := l.req.reserve(len(payload))
+			pkt.op, pkt.flags, pkt.msn, pkt.raddr, pkt.rkey, pkt.dmaLen = op, flags, qp.resp.msn+msn%2, at.addr, at.key, dmaLen
+			pkt.srcQPN, pkt.dstQPN = qp.qpn, qp.qpn
+			copy(unsafe.Slice((*byte)(pkt.body()), len(payload)), payload)
+			l.req.publish(pkt)
+			l.txLock.unlock()
+			h.call(attnRequest)
+			for h.ctl.attention.Load()&attnWork != 0 {
+				h.Drive()
+			}
+			qp.setState(verbs.QPStateRTS)
+		}
+		for i, b := range secret {
+			if b != 0 {
+				t.Fatalf("byte %d of memory without a right was changed", i)
+			}
+		}
+	})
+}
+
+// newTestQP makes an RC QP connected to itself, with bare queues.
+func newTestQP(t testing.TB, h *hca) *queuePair {
+	t.Helper()
+	const cqes, bbs = 1 << 12, 16
+	cqMem := make([]mlx5.CQESlot, cqes+1)
+	queue := make([]mlx5.BB, 2*bbs+1)
+	rec := make([]uint64, 2)
+	at := func(p unsafe.Pointer) unsafe.Pointer { // aligned to a line
+		return unsafe.Add(p, -uintptr(p)&(mlx5.BBLen-1))
+	}
+	cqn, err := h.CreateCQ(mlx5.CQParams{Buf: at(unsafe.Pointer(&cqMem[0])), Count: cqes, DBRec: unsafe.Pointer(&rec[0])})
+	require.NoError(t, err)
+	qpn, err := h.CreateQP(mlx5.QPParams{Type: verbs.QPTypeRC, PDN: 1, SendCQN: cqn, RecvCQN: cqn,
+		SQ: at(unsafe.Pointer(&queue[0])), SQCount: bbs, RQ: unsafe.Add(at(unsafe.Pointer(&queue[0])), bbs*mlx5.BBLen),
+		RQCount: bbs, RQStride: 6, RQMaxSGE: 4, DBRec: unsafe.Pointer(&rec[1])})
+	require.NoError(t, err)
+	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: qpn, AccessFlags: 0xf,
+		AH: verbs.AHAttr{DGID: h.gid}}, verbs.QPMaskState|verbs.QPMaskDestQPN|verbs.QPMaskAV|verbs.QPMaskAccessFlags))
+	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState))
+	return h.qps.find(qpn)
+}

@@ -1,0 +1,182 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// Limits of the device. Where the tables set none, they are those of a ConnectX-4.
+const (
+	maxUAR      = 8192 // pages
+	maxQueueWR  = 1 << 15
+	maxCQE      = 1<<22 - 1
+	maxRDAtomic = 16
+	maxInline   = 928 // what 63 units leave beside control and datagram segments
+)
+
+// QueryDevice implements mlx5.Hardware.
+func (h *hca) QueryDevice() verbs.DeviceAttr {
+	return verbs.DeviceAttr{
+		FWVer: "1.0", NodeGUID: h.guid(), MaxMRSize: 1 << 47,
+		MaxQP: maxQP - 1, MaxQPWR: maxQueueWR, MaxSGE: 30, MaxCQ: maxObjects, MaxCQE: maxCQE,
+		MaxMR: maxMR - 1, MaxPD: maxObjects, MaxAH: 1 << 20, MaxSRQ: maxObjects,
+		MaxSRQWR: maxQueueWR - 1, MaxSRQSGE: 31, MaxInline: maxInline,
+		MaxRDAtomic: maxRDAtomic, MaxInitRD: maxRDAtomic, MaxMsgSize: maxMessage,
+		AtomicCap: verbs.AtomicGlob, PhysPorts: 1, PortCount: 1,
+	}
+}
+
+func (h *hca) guid() (id uint64) {
+	for _, b := range h.gid[8:] {
+		id = id<<8 | uint64(b)
+	}
+	return id
+}
+
+// QueryPort implements mlx5.Hardware.
+func (h *hca) QueryPort(port uint8) (verbs.PortAttr, error) {
+	if port != 1 {
+		return verbs.PortAttr{}, errNoPort
+	}
+	return verbs.PortAttr{State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096,
+		GIDs: 1, Ethernet: true, SpeedGbps: 100}, nil
+}
+
+// QueryGID implements mlx5.Hardware.
+func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
+	if port != 1 || index != 0 {
+		return verbs.GID{}, errNoPort
+	}
+	return h.gid, nil
+}
+
+// AllocUAR implements mlx5.Hardware.
+func (h *hca) AllocUAR() (mlx5.UAR, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.uars >= maxUAR {
+		return mlx5.UAR{}, ucs.ErrNoMemory
+	}
+	block, err := offheap.Alloc(mlx5.UARPageLen)
+	if err != nil {
+		return mlx5.UAR{}, err
+	}
+	h.uars++
+	u := &uarPage{hca: h, block: block}
+	return mlx5.UAR{Index: uint32(h.uars), Page: u.base(), Doorbell: u}, nil
+}
+
+// FreeUAR implements mlx5.Hardware.
+func (h *hca) FreeUAR(u mlx5.UAR) error {
+	p, ok := u.Doorbell.(*uarPage)
+	if !ok || p.hca != h {
+		return ucs.ErrInvalidParam
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.uars--
+	return p.block.Free()
+}
+
+// Ring implements mlx5.Doorbell.
+func (u *uarPage) Ring(off uint32, first8 uint64) {
+	if off == mlx5.CQArm {
+		u.hca.armCQ(first8)
+		return
+	}
+	_, qpn := mlx5.SplitCtrlWord(first8)
+	if qp := u.hca.qps.find(qpn); qp != nil {
+		qp.kick()
+	}
+	if u.hca.port == nil && u.hca.ctl.attention.Load()&attnWork != 0 {
+		u.hca.Drive() // the loop fabric's other end is here too
+	}
+}
+
+// armCQ takes a CQ doorbell: the arm word and the number of the CQ.
+func (h *hca) armCQ(first8 uint64) {
+	h.mu.Lock()
+	cq := h.cqs.get(uint32(first8) & ciMask)
+	h.mu.Unlock()
+	if cq != nil {
+		cq.arm(uint32(first8 >> 32))
+	}
+}
+
+// AllocPD implements mlx5.Hardware.
+func (h *hca) AllocPD() (uint32, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.pds.add(new(uint32))
+}
+
+// DeallocPD implements mlx5.Hardware.
+func (h *hca) DeallocPD(pdn uint32) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pds.get(pdn) == nil {
+		return ucs.ErrInvalidParam
+	}
+	h.pds.remove(pdn)
+	return nil
+}
+
+// AllocBuffer implements mlx5.Hardware.
+func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {
+	if n <= 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	if h.arena == nil {
+		block, err := offheap.Alloc(n)
+		if err != nil {
+			return nil, err
+		}
+		return &heapBuffer{hca: h, block: block}, nil
+	}
+	size := (n + pageLen - 1) &^ (pageLen - 1)
+	off, err := h.arena.alloc(size)
+	if err != nil {
+		return nil, err
+	}
+	return &buffer{hca: h, mem: h.arena.slice(off, n), off: off, len: size}, nil
+}
+
+// heapBuffer is memory from AllocBuffer on the loop fabric.
+type heapBuffer struct {
+	hca   *hca
+	block *offheap.Block
+}
+
+// Bytes is the memory.
+func (b *heapBuffer) Bytes() []byte { return b.block.Bytes() }
+
+// Close frees the memory.
+func (b *heapBuffer) Close() error { return b.hca.reclaim(b.block.Free) }
+
+// RegMR implements mlx5.Hardware.
+func (h *hca) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
+	if len(buf) == 0 {
+		return 0, 0, ucs.ErrInvalidParam
+	}
+	key, err := h.register(pdn, buf, access)
+	return key, key, err
+}
+
+// DeregMR implements mlx5.Hardware.
+func (h *hca) DeregMR(lkey uint32) error { return h.deregister(lkey) }
+
+// CreateAH implements mlx5.Hardware.
+func (h *hca) CreateAH(_ uint32, attr verbs.AHAttr) (raw [mlx5.AVLen]byte, err error) {
+	if !attr.Global || attr.Port != 1 || attr.SGIDIndex != 0 {
+		return raw, ucs.ErrInvalidParam
+	}
+	av := mlx5.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, TrafficClass: attr.TrafficClass,
+		FlowLabel: attr.FlowLabel, RateSL: attr.SL & 7 << 1}
+	av.Put(&raw)
+	return raw, nil
+}
+
+// SetAsyncSink implements mlx5.Hardware.
+func (h *hca) SetAsyncSink(s mlx5.AsyncSink) { h.sink.Store(&s) }

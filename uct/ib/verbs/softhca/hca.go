@@ -1,0 +1,315 @@
+package softhca
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"golang.org/x/sys/unix"
+)
+
+// hca is one open device. It implements mlx5.Hardware and mlx5.Pollable.
+//
+// Locks, outermost first: driving, queuePair.exec, linkMu, mu, then the spin locks
+// of links, queues and runList, which are held for a few instructions.
+type hca struct {
+	cfg      Config
+	gid      verbs.GID
+	gidWords [2]uint64
+
+	tableSeg *memfd.Segment // nil on the loop fabric
+	arenaSeg *memfd.Segment // nil on the loop fabric
+	local    *offheap.Block // table and control page on the loop fabric
+	table    table
+	arena    *arena // nil on the loop fabric
+	ctl      *control
+	cookie   *uint64
+	port     *attach.Port // nil on the loop fabric
+
+	wakeFD   int
+	wakeFile *os.File
+
+	sink    atomic.Pointer[mlx5.AsyncSink]
+	regions regions
+	qps     qpTable
+
+	mu    sync.Mutex
+	cqs   objTable[compQueue]
+	srqs  objTable[recvQueue]
+	pds   objTable[uint32]
+	qpIDs idPool
+	mrIDs idPool
+	uars  int
+
+	linkMu   sync.Mutex
+	links    []*outLink
+	outbound atomic.Pointer[[]*outLink] // those that are up, or were
+	inbound  atomic.Pointer[[]*inLink]
+	dials    sync.WaitGroup
+
+	driving spinLock
+	scratch mlx5.WQE // under driving
+
+	runLock spinLock
+	runList []*queuePair
+	spare   []*queuePair // under driving
+	timed   []*queuePair
+
+	keptMu sync.Mutex
+	kept   []func() error // memory that a stopped peer may still touch
+
+	closing    atomic.Bool
+	engineDone chan struct{}
+}
+
+// open opens a device and starts its engine.
+func open(cfg Config) (_ *hca, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	h := &hca{cfg: cfg, engineDone: make(chan struct{}),
+		qpIDs: idPool{limit: maxQP, variant: map[uint32]uint8{}},
+		mrIDs: idPool{limit: maxMR, variant: map[uint32]uint8{}}}
+	h.setInbound(nil)
+	h.setOutbound(nil)
+	defer func() {
+		if err != nil {
+			_ = h.release()
+		}
+	}()
+	if err = h.identify(); err != nil {
+		return nil, err
+	}
+	if err = h.makeSegments(); err != nil {
+		return nil, err
+	}
+	if err = h.openWake(); err != nil {
+		return nil, err
+	}
+	h.table.format()
+	h.table.setCookie(h.cookie)
+	if cfg.Fabric == FabricShm {
+		if err = h.listen(); err != nil {
+			return nil, err
+		}
+	}
+	go h.engine()
+	return h, nil
+}
+
+// identify gives the device a link-local GID with a random interface id.
+func (h *hca) identify() error {
+	h.gid = verbs.GID{0xfe, 0x80}
+	net, err := subnet(h.cfg.Fabric)
+	if err != nil {
+		return err
+	}
+	copy(h.gid[2:], net[:])
+	h.cookie = new(uint64)
+	var seed [16]byte
+	if _, err := rand.Read(seed[:]); err != nil {
+		return err
+	}
+	copy(h.gid[8:], seed[:8])
+	h.gidWords = gidWords(h.gid)
+	*h.cookie = binary.NativeEndian.Uint64(seed[8:])
+	return nil
+}
+
+// makeSegments makes the segments that peers see.
+func (h *hca) makeSegments() (err error) {
+	if h.cfg.Fabric == FabricLoop {
+		if h.local, err = offheap.Alloc(tableLen + pageLen); err != nil {
+			return err
+		}
+		mem := h.local.Bytes()
+		h.table, _ = newTable(mem)
+		h.ctl = controlOf(mem[tableLen:])
+		return nil
+	}
+	if h.tableSeg, err = memfd.Create("gucx-table", tableLen, memfd.PeersRead); err != nil {
+		return err
+	}
+	h.table, _ = newTable(h.tableSeg.Bytes())
+	if h.arenaSeg, err = memfd.Create("gucx-arena", int(h.cfg.ArenaLen), memfd.PeersWrite); err != nil {
+		return err
+	}
+	h.arena = newArena(h.arenaSeg.Bytes(), h.arenaSeg.FD())
+	h.ctl = controlOf(h.arenaSeg.Bytes())
+	return nil
+}
+
+func (h *hca) openWake() (err error) {
+	h.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return os.NewSyscallError("eventfd", err)
+	}
+	h.wakeFile = os.NewFile(uintptr(h.wakeFD), "softhca-wake")
+	return nil
+}
+
+func (h *hca) listen() (err error) {
+	h.port, err = attach.Listen(attach.Config{
+		Service: "softhca", GID: h.gid, Layout: tableVersion, Table: h.tableSeg, Arena: h.arenaSeg,
+		ControlLen: pageLen, LinkLen: linkLen, WakeFD: h.wakeFD,
+		AllowUIDs: h.cfg.AllowUIDs, HandshakeTimeout: h.cfg.DialTimeout, OnLink: h.accept,
+	})
+	return err
+}
+
+// Close implements mlx5.Hardware. The driver has destroyed all objects.
+func (h *hca) Close() error {
+	if h.closing.Swap(true) {
+		return nil
+	}
+	wake(h.wakeFD)
+	<-h.engineDone
+	return h.release()
+}
+
+// release undoes open, as far as it got.
+func (h *hca) release() error {
+	h.closing.Store(true)
+	self := h.stopDriving()
+	var errs []error
+	if h.port != nil {
+		errs = append(errs, h.port.Close())
+	}
+	h.dials.Wait()
+	if self != nil {
+		errs = append(errs, self.closeFunc())
+	}
+	h.unpinAll()
+	if h.wakeFile != nil {
+		errs = append(errs, h.wakeFile.Close())
+	}
+	if h.tableSeg != nil {
+		errs = append(errs, h.tableSeg.Close())
+	}
+	if h.arenaSeg != nil {
+		errs = append(errs, h.arenaSeg.Close())
+	}
+	if h.local != nil {
+		errs = append(errs, h.local.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// stopDriving waits for whoever drives, and leaves nothing to drive, so that links
+// can be closed. It returns the loop fabric's link, which no port closes.
+func (h *hca) stopDriving() (self *inLink) {
+	h.driving.lock()
+	defer h.driving.unlock()
+	if in := *h.inbound.Load(); h.port == nil && len(in) > 0 {
+		self = in[0]
+	}
+	h.setInbound(nil)
+	h.setOutbound(nil)
+	return self
+}
+
+// unpinAll lets go of memory whose registrations were not closed, or were kept.
+func (h *hca) unpinAll() {
+	h.keptMu.Lock()
+	kept := h.kept
+	h.kept = nil
+	h.keptMu.Unlock()
+	for _, free := range kept {
+		_ = free() // the device goes; there is nobody to tell
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.mrIDs.next + 1 {
+		if r := h.regions.slot[i].Swap(nil); r != nil && r.pin != nil {
+			r.pin.Unpin()
+		}
+	}
+}
+
+// quiesceLimit is how long invalidating waits for a peer that is touching memory
+// before the memory is set aside: far more than any copy takes, and less than a
+// person notices.
+const quiesceLimit = 100 * time.Millisecond
+
+// quiesce waits until no peer is in the middle of an operation that it began before
+// the call. False when one seems to have stopped there.
+func (h *hca) quiesce() bool {
+	for start := nanotime(); !h.guardsDown(); {
+		if nanotime()-start > quiesceLimit.Nanoseconds() {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
+
+func (h *hca) guardsDown() bool {
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
+	for _, l := range *h.inbound.Load() {
+		if l.gid != h.gidWords && l.state.Load() == linkUp && !l.mem.guardsDown() {
+			return false
+		}
+	}
+	return true
+}
+
+// settle waits until no thread of this process is in the middle of an operation
+// that it began before the call.
+func (h *hca) settle() {
+	h.driving.lock()
+	h.driving.unlock() //nolint:staticcheck // empty on purpose: it waits for the holder
+	h.mu.Lock()
+	n := h.qpIDs.next
+	h.mu.Unlock()
+	for i := range n + 1 {
+		if qp := h.qps.slot[i].Load(); qp != nil {
+			qp.exec.lock()
+			qp.release()
+		}
+	}
+}
+
+// reclaim runs free when nobody can be using what it frees: usually now.
+func (h *hca) reclaim(free func() error) error {
+	h.settle()
+	if h.quiesce() {
+		return free()
+	}
+	h.keptMu.Lock()
+	h.kept = append(h.kept, free)
+	h.keptMu.Unlock()
+	return nil
+}
+
+// reclaimKept frees what was kept, if it can be freed now.
+func (h *hca) reclaimKept() {
+	if !h.guardsDown() {
+		return
+	}
+	h.keptMu.Lock()
+	list := h.kept
+	h.kept = nil
+	h.keptMu.Unlock()
+	for _, free := range list {
+		_ = free() // nobody is left to tell
+	}
+}
+
+func yield() { runtime.Gosched() }
+
+func wake(fd int) { attach.Wake(fd) }
+
+var errNoPort = &ucs.OpError{TL: "softhca", Op: "query port or GID: there is port 1 with GID 0", Err: ucs.ErrInvalidParam}

@@ -1,0 +1,186 @@
+package softhca
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// The link segment belongs to one direction: a dialer that reaches an acceptor.
+//
+//	0             linkHeader
+//	linkReq       ringCtl and data: dialer to acceptor
+//	linkResp      ringCtl and data: acceptor to dialer
+//	linkGuards    maxGuards words of 64 bytes: the dialer is touching memory
+const (
+	linkReq    = 4096
+	linkResp   = linkReq + ringSpan
+	linkGuards = linkResp + ringSpan
+	linkLen    = linkGuards + maxGuards*guardLen
+
+	ringSpan  = 4096 + ringLen // the control words have a page of their own
+	maxGuards = 1 << 14        // QPs of one process connected to one other
+	guardLen  = 64
+)
+
+// linkHeader is at the start of the link segment.
+type linkHeader struct {
+	guardsUsed atomic.Uint32 // guards below this one may be up
+}
+
+// control is the first page of an arena: how peers call for attention.
+type control struct {
+	attention atomic.Uint32 // attn* bits
+	_         [60]byte
+	sleeping  atomic.Uint32 // nobody looks at attention: write the eventfd
+	_         [60]byte
+}
+
+// linkMem is a view of a link segment.
+type linkMem struct{ base unsafe.Pointer }
+
+func (m linkMem) header() *linkHeader { return (*linkHeader)(m.base) }
+
+func (m linkMem) guard(slot uint32) *atomic.Uint32 {
+	return (*atomic.Uint32)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
+}
+
+func (m linkMem) producer(at uintptr) producer {
+	return producer{ctl: (*ringCtl)(unsafe.Add(m.base, at)), data: unsafe.Add(m.base, at+4096)}
+}
+
+func (m linkMem) consumer(at uintptr) consumer {
+	return consumer{ctl: (*ringCtl)(unsafe.Add(m.base, at)), data: unsafe.Add(m.base, at+4096)}
+}
+
+// guardsDown reports whether no operation of the dialer is touching memory.
+func (m linkMem) guardsDown() bool {
+	n := min(m.header().guardsUsed.Load(), maxGuards)
+	for i := range n {
+		if m.guard(i).Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Link states.
+const (
+	linkDialing = iota
+	linkUp
+	linkDown
+)
+
+// outLink reaches one peer. Its fields are set before state becomes linkUp and
+// do not change after.
+type outLink struct {
+	hca     *hca
+	gid     verbs.GID
+	state   atomic.Uint32
+	refs    int   // QPs; under hca.linkMu
+	started int64 // when dialing began
+
+	self      bool // the loop fabric: memory is found by address
+	table     table
+	arena     unsafe.Pointer
+	arenaLen  uint64
+	ctl       *control // the peer's
+	wakeFD    int      // the peer's eventfd
+	pid       int
+	cma       bool // cross-memory attach works
+	mem       linkMem
+	closeFunc func() error
+
+	txLock  spinLock // req, guard slots
+	req     producer
+	guards  []uint32 // free slots
+	resp    consumer
+	blocked []*queuePair // waiting for room in req; under txLock
+	waiters []*queuePair // waiting for the end of dialing; under hca.runLock
+}
+
+// memory resolves a remote access. The caller has raised its guard.
+func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Access) (remote, bool) {
+	e := l.table.mr(key)
+	if e.key.Load() != key || key == 0 || e.pdn.Load() != pdn ||
+		verbs.Access(e.access.Load())&need != need {
+		return remote{}, false
+	}
+	start, length := e.addr.Load(), e.length.Load()
+	off := raddr - start
+	if raddr < start || off > length || n > length-off {
+		return remote{}, false
+	}
+	if l.self {
+		p := l.hca.regions.find(key, raddr, n, pdn, need)
+		return remote{ptr: p}, p != nil
+	}
+	if e.kind.Load() != memArena {
+		return remote{private: true}, true
+	}
+	at := e.offset.Load() + off
+	if at > l.arenaLen || n > l.arenaLen-at {
+		return remote{}, false
+	}
+	return remote{ptr: unsafe.Add(l.arena, at)}, true
+}
+
+// remote is memory of a peer: mapped at ptr, or private to the peer.
+type remote struct {
+	ptr     unsafe.Pointer
+	private bool
+}
+
+// takeGuard reserves a guard word for a QP; false when all are taken.
+func (l *outLink) takeGuard() (uint32, bool) {
+	l.txLock.lock()
+	defer l.txLock.unlock()
+	if n := len(l.guards); n > 0 {
+		g := l.guards[n-1]
+		l.guards = l.guards[:n-1]
+		return g, true
+	}
+	h := l.mem.header()
+	g := h.guardsUsed.Load()
+	if g >= maxGuards {
+		return 0, false
+	}
+	h.guardsUsed.Store(g + 1)
+	return g, true
+}
+
+func (l *outLink) giveGuard(g uint32) {
+	l.txLock.lock()
+	l.guards = append(l.guards, g)
+	l.txLock.unlock()
+}
+
+// inLink is a peer that reaches us.
+type inLink struct {
+	hca    *hca
+	gid    [2]uint64
+	state  atomic.Uint32
+	ctl    *control // the peer's
+	wakeFD int
+	mem    linkMem
+	req    consumer // under hca.driving
+	resp   producer // under hca.driving
+
+	ackOwed bool   // ack is to be sent; it covers what is older
+	ack     packet // dstQPN and msn
+	reading readback
+
+	closeFunc func() error
+}
+
+// call raises bits of a peer's attention word, and wakes its engine if nobody
+// looks at it. It follows a publish, whose store is a full barrier.
+func call(ctl *control, wakeFD int, bits uint32) {
+	if ctl.attention.Load()&bits != bits {
+		ctl.attention.Or(bits)
+	}
+	if ctl.sleeping.Load() != 0 {
+		wake(wakeFD)
+	}
+}

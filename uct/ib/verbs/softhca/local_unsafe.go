@@ -1,0 +1,98 @@
+package softhca
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// A walk goes over the local bytes of a work request, piece by piece.
+type walk struct {
+	qp   *queuePair
+	sges []verbs.SGE
+	need verbs.Access
+	pdn  uint32
+	// The pieces of inline data; sges is then empty.
+	head, tail []byte
+}
+
+// walkSend is over the payload of a send work request.
+func (qp *queuePair) walkSend(w *mlx5.WQE, need verbs.Access) walk {
+	k := walk{qp: qp, pdn: qp.pdn, need: need}
+	if w.InlineLen > 0 {
+		k.head, k.tail = qp.sq.Inline(w)
+		return k
+	}
+	k.sges = w.SGEs()
+	return k
+}
+
+// valid reports whether every piece may be accessed.
+func (k *walk) valid() bool {
+	for i := range k.sges {
+		s := &k.sges[i]
+		if k.qp.hca.regions.find(s.LKey, s.Addr, uint64(s.Length), k.pdn, k.need) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// at returns the memory at offset off of the message, and how many bytes lie
+// together there; nil if it may not be accessed or the message is shorter.
+func (k *walk) at(off uint64) (unsafe.Pointer, uint64) {
+	for i := range k.sges {
+		s := &k.sges[i]
+		n := uint64(s.Length)
+		if off >= n {
+			off -= n
+			continue
+		}
+		return k.qp.hca.regions.find(s.LKey, s.Addr+off, n-off, k.pdn, k.need), n - off
+	}
+	for _, b := range [2][]byte{k.head, k.tail} {
+		if off < uint64(len(b)) {
+			return unsafe.Pointer(&b[off]), uint64(len(b)) - off
+		}
+		off -= uint64(len(b))
+	}
+	return nil, 0
+}
+
+// gather copies n bytes from offset off of the message to dst.
+func (k *walk) gather(dst unsafe.Pointer, off, n uint64) bool {
+	for n > 0 {
+		src, m := k.at(off)
+		if src == nil {
+			return false
+		}
+		m = min(m, n)
+		move(dst, src, m)
+		dst = unsafe.Add(dst, m)
+		off += m
+		n -= m
+	}
+	return true
+}
+
+// scatter copies n bytes from src to offset off of the message.
+func (k *walk) scatter(src unsafe.Pointer, off, n uint64) bool {
+	for n > 0 {
+		dst, m := k.at(off)
+		if dst == nil {
+			return false
+		}
+		m = min(m, n)
+		move(dst, src, m)
+		src = unsafe.Add(src, m)
+		off += m
+		n -= m
+	}
+	return true
+}
+
+// move copies n bytes. The runtime's copy moves aligned words whole.
+func move(dst, src unsafe.Pointer, n uint64) {
+	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+}

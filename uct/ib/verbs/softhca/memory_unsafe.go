@@ -1,0 +1,136 @@
+package softhca
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// region is a registered memory region of this process. It is immutable.
+type region struct {
+	key    uint32
+	pdn    uint32
+	access verbs.Access
+	addr   uint64 // of base, as work requests name it
+	len    uint64
+	base   unsafe.Pointer
+	pin    *runtime.Pinner
+}
+
+// regions maps keys to regions without a lock: entry key>>8.
+type regions struct {
+	slot [maxMR]atomic.Pointer[region]
+}
+
+// find checks a local access of n bytes at addr and returns the memory, or nil.
+func (rs *regions) find(lkey uint32, addr uint64, n uint64, pdn uint32, need verbs.Access) unsafe.Pointer {
+	r := rs.slot[lkey>>8%maxMR].Load()
+	if r == nil || r.key != lkey || r.pdn != pdn || r.access&need != need {
+		return nil
+	}
+	off := addr - r.addr
+	if addr < r.addr || off > r.len || n > r.len-off {
+		return nil
+	}
+	return unsafe.Add(r.base, off)
+}
+
+// register makes a region and shows it to peers.
+func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	idx, variant, ok := h.mrIDs.take()
+	if !ok {
+		return 0, ucs.ErrNoMemory
+	}
+	key := idx<<8 | uint32(variant)
+	base := unsafe.Pointer(unsafe.SliceData(buf))
+	r := &region{key: key, pdn: pdn, access: access, base: base,
+		addr: uint64(uintptr(base)), len: uint64(len(buf))}
+	off, inArena := h.arenaOffset(r.addr, r.len)
+	if !inArena {
+		r.pin = new(runtime.Pinner)
+		r.pin.Pin(base)
+	}
+	h.regions.slot[idx].Store(r)
+
+	e := h.table.mr(key)
+	e.access.Store(uint32(access))
+	e.pdn.Store(pdn)
+	e.addr.Store(r.addr)
+	e.length.Store(r.len)
+	e.offset.Store(off)
+	e.kind.Store(memPrivate)
+	if inArena {
+		e.kind.Store(memArena)
+	}
+	e.key.Store(key)
+	return key, nil
+}
+
+// arenaOffset reports where in the arena a range of addresses lies.
+func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
+	if h.arena == nil {
+		return 0, false
+	}
+	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(h.arena.mem))))
+	size := uint64(len(h.arena.mem))
+	if addr < start || addr-start > size || n > size-(addr-start) {
+		return 0, false
+	}
+	return addr - start, true
+}
+
+// deregister hides the region and returns when nobody is using it any more. The
+// memory of a peer that stopped in the middle is kept until the peer is gone.
+func (h *hca) deregister(key uint32) error {
+	h.mu.Lock()
+	idx := key >> 8 % maxMR
+	r := h.regions.slot[idx].Load()
+	if r == nil || r.key != key {
+		h.mu.Unlock()
+		return ucs.ErrInvalidParam
+	}
+	h.table.mr(key).key.Store(0)
+	h.regions.slot[idx].Store(nil)
+	h.mu.Unlock()
+
+	return h.reclaim(func() error {
+		if r.pin != nil {
+			r.pin.Unpin()
+		}
+		h.mu.Lock()
+		h.mrIDs.give(idx)
+		h.mu.Unlock()
+		return nil
+	})
+}
+
+// idPool hands out table indexes from 1, oldest free first, with a variant byte
+// that changes each time.
+type idPool struct {
+	limit   uint32
+	next    uint32
+	free    []uint32
+	variant map[uint32]uint8
+}
+
+func (p *idPool) take() (idx uint32, variant uint8, ok bool) {
+	if p.next+1 < p.limit {
+		p.next++
+		idx = p.next
+	} else if len(p.free) > 0 {
+		idx = p.free[0]
+		p.free = p.free[1:]
+	} else {
+		return 0, 0, false
+	}
+	v := p.variant[idx] + 1
+	p.variant[idx] = v
+	return idx, v, true
+}
+
+func (p *idPool) give(idx uint32) { p.free = append(p.free, idx) }

@@ -1,0 +1,112 @@
+package softhca
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
+)
+
+// adopt sets up the dialer's end of a link.
+func (l *outLink) adopt(out *attach.Outbound) error {
+	t, ok := newTable(out.Table.Bytes())
+	if !ok || !t.valid() {
+		return fmt.Errorf("%w: table of %s", ucs.ErrInvalidAddr, l.gid)
+	}
+	arena := out.Arena.Bytes()
+	if len(arena) < pageLen {
+		return fmt.Errorf("%w: arena of %d bytes of %s", ucs.ErrInvalidAddr, len(arena), l.gid)
+	}
+	l.table = t
+	l.arena = unsafe.Pointer(unsafe.SliceData(arena))
+	l.arenaLen = uint64(len(arena))
+	l.ctl = (*control)(l.arena)
+	l.wakeFD = out.WakeFD
+	l.pid = out.PeerPID
+	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(out.Seg.Bytes()))}
+	l.req = l.mem.producer(linkReq)
+	l.resp = l.mem.consumer(linkResp)
+	l.closeFunc = out.Close
+	l.cma = !l.hca.cfg.NoCMA && l.probe() == nil
+	return nil
+}
+
+// probe finds out whether the kernel allows cross-memory attach to the peer.
+func (l *outLink) probe() error {
+	var v cma.Vec
+	h := l.table.cookie()
+	return v.Probe(l.pid, h[0].Load(), h[1].Load())
+}
+
+// newInLink sets up the acceptor's end of a link.
+func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
+	seg, ctl := in.Seg.Bytes(), in.Control.Bytes()
+	if len(seg) < linkLen || len(ctl) < pageLen {
+		return nil, ucs.ErrInvalidParam
+	}
+	mem := linkMem{unsafe.Pointer(unsafe.SliceData(seg))}
+	l := &inLink{hca: h, gid: gidWords(in.PeerGID), ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
+		wakeFD: in.WakeFD, mem: mem, closeFunc: in.Close}
+	l.req = mem.consumer(linkReq)
+	l.resp = mem.producer(linkResp)
+	l.state.Store(linkUp)
+	return l, nil
+}
+
+// connectSelf makes both ends of the loop fabric's only link. linkMu is held.
+func (l *outLink) connectSelf() {
+	h := l.hca
+	block, err := offheap.Alloc(linkLen)
+	if err != nil {
+		l.state.Store(linkDown)
+		return
+	}
+	l.self = true
+	l.table = h.table
+	l.ctl, l.wakeFD = h.ctl, h.wakeFD
+	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(block.Bytes()))}
+	l.req = l.mem.producer(linkReq)
+	l.resp = l.mem.consumer(linkResp)
+	in := &inLink{hca: h, gid: h.gidWords, ctl: h.ctl, wakeFD: h.wakeFD, mem: l.mem,
+		closeFunc: block.Free}
+	in.req = l.mem.consumer(linkReq)
+	in.resp = l.mem.producer(linkResp)
+	in.state.Store(linkUp)
+	h.setInbound(append(*h.inbound.Load(), in))
+	h.setOutbound(append(*h.outbound.Load(), l))
+	l.state.Store(linkUp)
+	l.refs++ // the device's own: the link stays until Close
+}
+
+// uarPage is a UAR page as the software sees it.
+type uarPage struct {
+	hca   *hca
+	block *offheap.Block
+}
+
+func (u *uarPage) base() unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(u.block.Bytes())) }
+
+// cookie is the address and the value of a word by which peers recognise this
+// process: see cma.Vec.Probe.
+func (t table) cookie() *[2]atomic.Uint64 {
+	return (*[2]atomic.Uint64)(unsafe.Add(t.base, 8))
+}
+
+// setCookie publishes word, whose value is random.
+func (t table) setCookie(word *uint64) {
+	t.cookie()[0].Store(uint64(uintptr(unsafe.Pointer(word))))
+	t.cookie()[1].Store(*word)
+}
+
+// wordOf is the word inside an atomic, for a caller that loads it with sync/atomic.
+func wordOf(v *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(v)) }
+
+// controlOf is the control page at the start of an arena.
+func controlOf(mem []byte) *control { return (*control)(unsafe.Pointer(unsafe.SliceData(mem))) }
+
+// arenaSlice is part of the arena.
+func (a *arena) slice(off, n int) []byte { return a.mem[off : off+n : off+n] }

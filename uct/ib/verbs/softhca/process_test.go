@@ -1,0 +1,206 @@
+package softhca_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// childEnv makes the test binary the other process of a test: its value is what
+// the child does once it is connected.
+const childEnv = "GUCX_TEST_SOFTHCA_CHILD"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(childEnv); role != "" {
+		os.Exit(runChild(role))
+	}
+	testenv.Main(m)
+}
+
+// introduction is what two processes tell each other.
+type introduction struct {
+	GID     verbs.GID
+	QPN     uint32
+	Addr    uint64
+	RKey    uint32
+	Private uint64 // memory outside the arena
+	PrivKey uint32
+}
+
+// child is the other process, connected to n.
+type child struct {
+	introduction
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func startChild(t *testing.T, n *node, role string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	c := &child{cmd: cmd, in: in, out: json.NewDecoder(out)}
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		_ = in.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	require.NoError(t, c.out.Decode(&c.introduction))
+	n.join(c.GID, c.QPN, plain)
+	require.NoError(t, json.NewEncoder(in).Encode(introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey()}))
+	var ready bool
+	require.NoError(t, c.out.Decode(&ready))
+	return c
+}
+
+// stop stops the child and returns when it does not run any more.
+func (c *child) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGSTOP))
+	var ws syscall.WaitStatus
+	_, err := syscall.Wait4(c.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil)
+	require.NoError(t, err)
+	require.True(t, ws.Stopped())
+}
+
+// runChild is the other process. It has no testing.T: a failure is a panic.
+func runChild(role string) int {
+	f := &fatal{}
+	n := openNode(f, softhca.Config{})
+	private := make([]byte, 4096)
+	mr, err := n.pd.RegMR(private, anyone)
+	require.NoError(f, err)
+	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	require.NoError(f, enc.Encode(introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey(),
+		Private: mr.Addr(), PrivKey: mr.RKey()}))
+	var peer introduction
+	require.NoError(f, dec.Decode(&peer))
+	n.join(peer.GID, peer.QPN, plain)
+	require.NoError(f, enc.Encode(true))
+	if role == "hammer" {
+		n.hammer(peer)
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
+	return 0
+}
+
+// hammer writes to the parent's first half and sends, without an end.
+func (n *node) hammer(peer introduction) {
+	fill(n.buf.Bytes(), 1)
+	for i := uint64(0); ; i++ {
+		_, _ = n.qp.PostSend([]verbs.SendWR{
+			{ID: i, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{n.mr.SGE(0, 40000)},
+				RemoteAddr: peer.Addr, RKey: peer.RKey},
+			{ID: i, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{n.mr.SGE(0, 9000)}},
+		})
+		n.cq.Poll(n.wcs[:])
+	}
+}
+
+// fatal is a testing.TB for a process that is not a test.
+type fatal struct{ testing.TB }
+
+func (*fatal) Helper()        {}
+func (*fatal) Cleanup(func()) {}
+func (*fatal) FailNow()       { os.Exit(3) }
+func (*fatal) Errorf(format string, args ...any) {
+	panic(format)
+}
+
+// The point of one-sided operations: the target need not run.
+func TestStoppedTarget(t *testing.T) {
+	a := openNode(t, softhca.Config{})
+	c := startChild(t, a, "idle")
+	a.send(verbs.SendWR{ID: 0, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{a.mr.SGE(0, 1)}, RemoteAddr: c.Addr, RKey: c.RKey})
+	a.succeed(0) // the link is up
+	c.stop(t)
+	fill(a.buf.Bytes(), 9)
+	for id, at := range []struct {
+		addr uint64
+		key  uint32
+	}{{c.Addr, c.RKey}, {c.Private, c.PrivKey}} {
+		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: []verbs.SGE{a.mr.SGE(0, 4096)}, RemoteAddr: at.addr, RKey: at.key})
+		a.succeed(1)
+		a.send(verbs.SendWR{ID: 2, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+			SGList: []verbs.SGE{a.mr.SGE(8192, 4096)}, RemoteAddr: at.addr, RKey: at.key})
+		a.succeed(2)
+		assert.Equal(t, a.buf.Bytes()[:4096], a.buf.Bytes()[8192:8192+4096], "memory %d", id)
+	}
+	old := binary.NativeEndian.Uint64(a.buf.Bytes()[8:])
+	for i := range uint64(3) {
+		a.send(verbs.SendWR{ID: 3, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, CompareAdd: 1,
+			SGList: []verbs.SGE{a.mr.SGE(16384, 8)}, RemoteAddr: c.Addr + 8, RKey: c.RKey})
+		a.succeed(3)
+		assert.Equal(t, old+i, binary.NativeEndian.Uint64(a.buf.Bytes()[16384:]))
+	}
+}
+
+// A QP whose peer dies goes to ERR by itself, soon, and says why.
+func TestKilledTarget(t *testing.T) {
+	a := openNode(t, softhca.Config{})
+	c := startChild(t, a, "idle")
+	a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.SGE(0, 100)}},
+		verbs.SendWR{ID: 2, Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{a.mr.SGE(0, 100)}, RemoteAddr: c.Addr, RKey: c.RKey})
+	a.recv(3, 0, 64)
+	start := time.Now()
+	require.NoError(t, c.cmd.Process.Kill())
+	a.fail(1, verbs.WCRetryExcErr)
+	t.Logf("noticed after %v", time.Since(start))
+	a.fail(2, verbs.WCWRFlushErr)
+	a.fail(3, verbs.WCWRFlushErr)
+	assert.Equal(t, verbs.QPStateErr, a.qp.State())
+	a.send(verbs.SendWR{ID: 4, Opcode: verbs.OpSend, SGList: []verbs.SGE{a.mr.SGE(0, 100)}})
+	a.fail(4, verbs.WCWRFlushErr)
+}
+
+// An initiator that is killed while it writes and sends leaves the target, its
+// other connections and the rest of its memory as they are.
+func TestKilledInitiator(t *testing.T) {
+	const kills = 20
+	a := openNode(t, softhca.Config{})
+	peer := openNode(t, softhca.Config{})
+	survivor := a.sibling()
+	connect(survivor, peer, plain)
+	fill(a.buf.Bytes()[bufLen/2:], 77)
+	want := append([]byte(nil), a.buf.Bytes()[bufLen/2:]...)
+	for i := range kills {
+		require.NoError(t, a.qp.Close())
+		a.qp = a.newQP()
+		c := startChild(t, a, "hammer")
+		for k := range uint64(3 + i) { // a different moment each time
+			a.recv(k, bufLen/4, 9000)
+			require.NotEqual(t, verbs.WCGeneralErr, a.completion().Status)
+		}
+		require.NoError(t, c.cmd.Process.Kill())
+		for a.qp.State() != verbs.QPStateErr {
+			a.cq.Poll(a.wcs[:])
+		}
+		survivor.send(verbs.SendWR{ID: 9, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+			SGList: []verbs.SGE{survivor.mr.SGE(0, 64)}, RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey()})
+		survivor.succeed(9)
+		for a.cq.Poll(a.wcs[:]) > 0 {
+		}
+	}
+	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside what was written to")
+}

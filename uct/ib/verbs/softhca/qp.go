@@ -1,0 +1,286 @@
+package softhca
+
+import (
+	"sync/atomic"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// queuePair is the device's side of a QP.
+//
+// The requester half (requester.go) runs in whatever thread rings the doorbell or
+// drives the device, one at a time under exec. The responder half (responder.go)
+// runs under hca.driving.
+type queuePair struct {
+	hca     *hca
+	qpn     uint32
+	uidx    uint32
+	pdn     uint32
+	service verbs.QPType
+	sq      mlx5.SQView
+	dbrec   mlx5.DBRec
+	sendCQ  *compQueue
+	recvCQ  *compQueue
+	rq      *recvQueue
+	entry   *qpEntry // ours, in the table that peers read
+
+	state atomic.Uint32 // verbs.QPState
+	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
+
+	exec   spinLock
+	missed atomic.Bool // somebody found exec taken
+	req    requester
+	resp   responder
+	queued atomic.Bool  // on hca.runList or a wait list
+	wakeAt atomic.Int64 // when a wait on hca.timed ends
+}
+
+// CreateQP implements mlx5.Hardware.
+func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
+	if p.Type != verbs.QPTypeRC && p.Type != verbs.QPTypeUD {
+		return 0, ucs.ErrUnsupported
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	send, recv := h.cqs.get(p.SendCQN), h.cqs.get(p.RecvCQN)
+	if send == nil || recv == nil || p.DBRec == nil {
+		return 0, ucs.ErrInvalidParam
+	}
+	idx, variant, ok := h.qpIDs.take()
+	if !ok {
+		return 0, ucs.ErrNoMemory
+	}
+	qpn := uint32(variant)<<16 | idx
+	qp := &queuePair{hca: h, qpn: qpn, uidx: p.UserIndex, pdn: p.PDN, service: p.Type,
+		dbrec: mlx5.NewDBRec(p.DBRec), sendCQ: send, recvCQ: recv, entry: h.table.qp(qpn)}
+	if err := qp.attachQueues(h, p); err != nil {
+		h.qpIDs.give(idx)
+		return 0, err
+	}
+	send.users++
+	recv.users++
+	qp.entry.qpn.Store(qpn)
+	qp.entry.pdn.Store(p.PDN)
+	qp.entry.service.Store(uint32(p.Type))
+	qp.entry.state.Store(uint32(verbs.QPStateReset))
+	h.qps.slot[qpn%maxQP].Store(qp)
+	return qpn, nil
+}
+
+func (qp *queuePair) attachQueues(h *hca, p mlx5.QPParams) (err error) {
+	if qp.sq, err = mlx5.NewSQView(p.SQ, p.SQCount, qp.qpn, p.Type); err != nil {
+		return err
+	}
+	if p.SRQN != 0 {
+		if qp.rq = h.srqs.get(p.SRQN); qp.rq == nil {
+			return ucs.ErrInvalidParam
+		}
+		qp.rq.users++
+		return nil
+	}
+	qp.rq = &recvQueue{hca: h, pdn: p.PDN, uidx: p.UserIndex, maxSGE: p.RQMaxSGE, dbrec: qp.dbrec}
+	if p.RQ == nil {
+		return nil
+	}
+	qp.rq.view, err = mlx5.NewRQView(p.RQ, p.RQCount, p.RQStride)
+	return err
+}
+
+// qpTable finds a QP by number without a lock.
+type qpTable struct {
+	slot [maxQP]atomic.Pointer[queuePair]
+}
+
+func (t *qpTable) find(qpn uint32) *queuePair {
+	if qp := t.slot[qpn%maxQP].Load(); qp != nil && qp.qpn == qpn {
+		return qp
+	}
+	return nil
+}
+
+// ModifyQP implements mlx5.Hardware.
+func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	qp := h.qps.find(qpn)
+	if qp == nil {
+		return ucs.ErrInvalidParam
+	}
+	qp.halt()
+	defer qp.resume()
+	qp.merge(attr, mask)
+	if mask&verbs.QPMaskState == 0 {
+		return nil
+	}
+	switch attr.State {
+	case verbs.QPStateReset:
+		qp.reset()
+	case verbs.QPStateRTR:
+		if qp.service == verbs.QPTypeRC {
+			return qp.connect()
+		}
+	case verbs.QPStateErr:
+		qp.enterError(mlx5.SyndromeWRFlush, mlx5.SyndromeOK)
+		qp.flushRecvs() // also what was posted in ERR
+		return nil
+	}
+	qp.setState(attr.State)
+	return nil
+}
+
+// halt keeps everybody else from executing the QP, until resume.
+func (qp *queuePair) halt() {
+	qp.hca.driving.lock()
+	qp.exec.lock()
+}
+
+func (qp *queuePair) resume() {
+	qp.release()
+	qp.hca.driving.unlock()
+}
+
+func (qp *queuePair) setState(s verbs.QPState) {
+	qp.state.Store(uint32(s))
+	qp.entry.state.Store(uint32(s))
+}
+
+func (qp *queuePair) is(s verbs.QPState) bool { return qp.state.Load() == uint32(s) }
+
+// merge takes over the attributes in mask.
+func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
+	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
+	d := &qp.attr
+	if has(verbs.QPMaskAccessFlags) {
+		d.AccessFlags = a.AccessFlags
+		qp.entry.access.Store(uint32(a.AccessFlags))
+	}
+	if has(verbs.QPMaskQKey) {
+		d.QKey = a.QKey
+	}
+	if has(verbs.QPMaskAV) {
+		d.AH = a.AH
+	}
+	if has(verbs.QPMaskPathMTU) {
+		d.PathMTU = a.PathMTU
+	}
+	if has(verbs.QPMaskTimeout) {
+		d.Timeout = a.Timeout
+	}
+	if has(verbs.QPMaskRetryCnt) {
+		d.RetryCnt = a.RetryCnt
+	}
+	if has(verbs.QPMaskRNRRetry) {
+		d.RNRRetry = a.RNRRetry
+		qp.req.rnrLeft = a.RNRRetry
+	}
+	if has(verbs.QPMaskMinRNRTimer) {
+		d.MinRNRTimer = a.MinRNRTimer
+	}
+	if has(verbs.QPMaskRQPSN) {
+		qp.resp.msn = a.RQPSN & mlx5PSNMask
+	}
+	if has(verbs.QPMaskSQPSN) {
+		qp.req.msn = a.SQPSN & mlx5PSNMask
+	}
+	if has(verbs.QPMaskDestQPN) {
+		d.DestQPN = a.DestQPN
+		qp.entry.destQPN.Store(a.DestQPN)
+	}
+}
+
+// mlx5PSNMask is the width of a packet sequence number (IBTA volume 1, 9.2).
+const mlx5PSNMask = 1<<24 - 1
+
+// connect starts to reach the peer that an RC QP was given, and lets the peer in.
+func (qp *queuePair) connect() error {
+	l, err := qp.hca.linkTo(qp.attr.AH.DGID)
+	if err != nil {
+		return err
+	}
+	qp.req.link = l
+	qp.entry.setDestGID(qp.attr.AH.DGID)
+	qp.setState(verbs.QPStateRTR)
+	return nil
+}
+
+// reset forgets all work, without completions.
+func (qp *queuePair) reset() {
+	qp.setState(verbs.QPStateReset)
+	qp.hca.quiesce()
+	qp.detach()
+	qp.req = requester{}
+	qp.resp = responder{}
+	qp.attr = verbs.QPAttr{}
+	if !qp.rq.shared() {
+		qp.rq.consumed = 0
+	}
+}
+
+// detach lets go of the links. exec is held.
+func (qp *queuePair) detach() {
+	r := &qp.req
+	if r.guard != nil {
+		r.link.giveGuard(r.guardSlot)
+		r.guard = nil
+	}
+	if r.link != nil {
+		qp.hca.unlink(r.link)
+		r.link = nil
+	}
+	for _, l := range r.udLinks {
+		qp.hca.unlink(l)
+	}
+	r.udLinks = nil
+}
+
+// udLink is the link to the port of a datagram. A port that is gone stays gone: the
+// next process that opens a device has another GID.
+func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
+	r := &qp.req
+	for i, l := range r.udLinks {
+		if l.gid == gid {
+			r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
+			return l, nil
+		}
+	}
+	l, err := qp.hca.linkTo(gid)
+	if err != nil {
+		return nil, err
+	}
+	r.udLinks = append(r.udLinks, l)
+	return l, nil
+}
+
+// DestroyQP implements mlx5.Hardware.
+func (h *hca) DestroyQP(qpn uint32) error {
+	qp := h.qps.find(qpn)
+	if qp == nil {
+		return ucs.ErrInvalidParam
+	}
+	qp.halt()
+	qp.setState(verbs.QPStateReset)
+	qp.entry.qpn.Store(0)
+	h.qps.slot[qpn%maxQP].Store(nil)
+	qp.detach()
+	qp.resume()
+	h.quiesce()
+
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qp.sendCQ.users--
+	qp.recvCQ.users--
+	if qp.rq.shared() {
+		qp.rq.users--
+	}
+	h.qpIDs.give(qpn % maxQP)
+	return nil
+}
+
+// QueryQP implements mlx5.Hardware.
+func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
+	qp := h.qps.find(qpn)
+	if qp == nil {
+		return 0, ucs.ErrInvalidParam
+	}
+	return verbs.QPState(qp.state.Load()), nil
+}

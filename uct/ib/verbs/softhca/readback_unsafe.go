@@ -1,0 +1,58 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// readback is a read that the responder is answering, a packet at a time as the
+// response ring has room. Requests behind it wait.
+type readback struct {
+	qp   *queuePair
+	pkt  packet
+	sent uint64
+}
+
+// read starts to answer a read of memory that the requester does not map.
+func (l *inLink) read(qp *queuePair, pkt *packet) mlx5.Syndrome {
+	if pkt.dmaLen > 0 {
+		if _, syn := qp.target(pkt, 0, uint64(pkt.dmaLen), verbs.AccessRemoteRead); syn != mlx5.SyndromeOK {
+			return syn
+		}
+	}
+	l.flushAck()
+	l.reading = readback{qp: qp, pkt: *pkt}
+	return mlx5.SyndromeOK
+}
+
+// finishRead sends what it can of the read under way. False when the ring is full.
+func (l *inLink) finishRead() bool {
+	b := &l.reading
+	for b.qp != nil {
+		n := min(uint64(b.pkt.dmaLen)-b.sent, uint64(b.qp.mtu()))
+		a := l.resp.reserve(int(n))
+		if a == nil {
+			return false
+		}
+		a.op, a.dstQPN, a.msn, a.raddr = pktReadData, b.pkt.srcQPN, b.pkt.msn, b.sent
+		if n > 0 {
+			p, syn := b.qp.target(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
+			if syn != mlx5.SyndromeOK { // the region went meanwhile
+				a.op, a.status, a.payload = pktNak, uint8(syn), 0
+				b.qp = nil
+				l.reply(a)
+				return true
+			}
+			move(a.body(), p, n)
+		}
+		b.sent += n
+		if b.sent == uint64(b.pkt.dmaLen) {
+			a.flags |= flagLast
+			b.qp.resp.inside = false
+			b.qp.resp.msn = (b.pkt.msn + 1) & mlx5PSNMask
+			b.qp = nil
+		}
+		l.reply(a)
+	}
+	return true
+}

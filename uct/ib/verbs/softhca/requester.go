@@ -1,0 +1,240 @@
+package softhca
+
+import (
+	"sync/atomic"
+
+	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// requester executes the send queue. Indexes count basic blocks.
+//
+//	acked ............ next ............ producer index
+//	  two-sided work     to be started
+//	  that waits for its acknowledgement
+type requester struct {
+	next   uint16
+	acked  uint16
+	opened bool   // wqe holds the work request at next
+	packed bool   // it goes through the ring although it is one-sided
+	bbs    uint16 // its length
+	moved  uint64 // bytes of it that are done
+	wqe    mlx5.WQE
+
+	link      *outLink
+	guard     *atomic.Uint32
+	guardSlot uint32
+
+	vec     cma.Vec
+	udLinks []*outLink // UD: every port sent to, the last one first
+
+	msn      uint32 // message number of the next two-sided message
+	inFlight uint32 // messages sent and not acknowledged
+
+	rnrLeft  uint8
+	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
+	hold     int64 // nothing is sent before this time: an RNR delay; 0: none
+	fault    mlx5.Syndrome
+}
+
+// verdict is what became of a step.
+type verdict uint8
+
+const (
+	stepDone  verdict = iota // go on with the next work request
+	stepAgain                // budget spent: run again soon
+	stepWait                 // something will schedule the QP: an answer, room, a link, a timer
+	stepFail                 // the QP is in ERR
+)
+
+// kick executes what has been posted, as far as it goes. It returns at once when
+// another thread is at it: that thread looks again before it leaves.
+func (qp *queuePair) kick() {
+	for qp.claim() {
+		v := qp.run()
+		next := qp.req.next
+		qp.exec.unlock()
+		if v == stepAgain {
+			qp.hca.schedule(qp)
+			return
+		}
+		if qp.missed.Load() {
+			continue
+		}
+		if v == stepWait || qp.dbrec.Send() == next || !qp.runnable() {
+			return
+		}
+	}
+}
+
+// claim takes exec, or leaves word with who has it.
+func (qp *queuePair) claim() bool {
+	if !qp.exec.held.CompareAndSwap(0, 1) {
+		qp.missed.Store(true)
+		if !qp.exec.held.CompareAndSwap(0, 1) {
+			return false
+		}
+	}
+	if qp.missed.Load() {
+		qp.missed.Store(false)
+	}
+	return true
+}
+
+// release gives exec back after something other than kick, and has the QP run if
+// somebody wanted to meanwhile.
+func (qp *queuePair) release() {
+	qp.exec.unlock()
+	if qp.missed.Load() {
+		qp.hca.schedule(qp)
+	}
+}
+
+// runnable reports whether the state lets the send queue do anything.
+func (qp *queuePair) runnable() bool {
+	return qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateErr)
+}
+
+// run executes work requests in order. exec is held.
+func (qp *queuePair) run() verdict {
+	r := &qp.req
+	if !qp.is(verbs.QPStateRTS) {
+		return qp.runStopped()
+	}
+	if r.hold != 0 {
+		if nanotime() < r.hold {
+			return qp.sleepUntil(r.hold)
+		}
+		r.hold = 0
+	}
+	budget := qp.hca.cfg.InlineBudget
+	for pi := qp.dbrec.Send(); r.next != pi; {
+		if v := qp.step(pi, &budget); v != stepDone {
+			return v
+		}
+		if r.next == pi {
+			pi = qp.dbrec.Send()
+		}
+	}
+	return stepDone
+}
+
+// runStopped is run in the other states: work posted in ERR is flushed.
+func (qp *queuePair) runStopped() verdict {
+	if !qp.is(verbs.QPStateErr) {
+		return stepDone
+	}
+	if !qp.sendFault() {
+		return stepAgain
+	}
+	qp.flushSends()
+	qp.flushRecvs()
+	return stepDone
+}
+
+// step executes the work request at next.
+func (qp *queuePair) step(pi uint16, budget *int) verdict {
+	r := &qp.req
+	if !r.opened {
+		bbs, syn := mlx5.DecodeWQE(&qp.sq, r.next, pi, &r.wqe)
+		r.bbs = uint16(bbs)
+		if syn != mlx5.SyndromeOK {
+			return qp.failNext(syn)
+		}
+		r.opened, r.packed, r.moved = true, false, 0
+	}
+	w := &r.wqe
+	if qp.service == verbs.QPTypeUD {
+		return qp.datagram(w)
+	}
+	if r.inFlight > 0 && (w.Flags.Fenced() || oneSided(w.Op)) {
+		return stepWait
+	}
+	switch w.Op {
+	case mlx5.OpRDMAWrite, mlx5.OpRDMARead, mlx5.OpAtomicFA, mlx5.OpAtomicCS, mlx5.OpRDMAWriteImm:
+		return qp.remoteMemory(w, budget)
+	case mlx5.OpNOP:
+		return qp.finish(w, 0)
+	}
+	return qp.message(w)
+}
+
+// oneSided reports whether the initiator executes the operation alone.
+func oneSided(op mlx5.Opcode) bool {
+	switch op {
+	case mlx5.OpSend, mlx5.OpSendImm:
+		return false
+	}
+	return true
+}
+
+// finish completes the work request at next, and goes on. read is how many bytes
+// it brought.
+func (qp *queuePair) finish(w *mlx5.WQE, read uint32) verdict {
+	r := &qp.req
+	r.opened = false
+	r.deadline = 0
+	r.next += r.bbs
+	r.acked = r.next
+	if w.Flags.Signaled() && !qp.complete(w, read) {
+		return stepFail
+	}
+	return stepDone
+}
+
+// complete writes the CQE of a send work request. False when the CQ is lost.
+func (qp *queuePair) complete(w *mlx5.WQE, read uint32) bool {
+	e := mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: qp.uidx, WQECounter: w.Index,
+		SendOp: w.Op, QPN: qp.qpn, ByteCount: read}
+	if qp.sendCQ.push(&e) {
+		return true
+	}
+	qp.lost()
+	return false
+}
+
+// ready makes sure that the peer's QP can be reached now.
+func (qp *queuePair) ready() (v verdict, ok bool) {
+	l := qp.req.link
+	switch l.state.Load() {
+	case linkUp:
+	case linkDialing:
+		return qp.awaitLink(l), false
+	default:
+		return qp.failNext(mlx5.SyndromeRetryExceeded), false
+	}
+	if qp.req.guard == nil {
+		slot, ok := l.takeGuard()
+		if !ok {
+			return qp.failNext(mlx5.SyndromeLocalQPOp), false
+		}
+		qp.req.guardSlot, qp.req.guard = slot, l.mem.guard(slot)
+	}
+	return stepDone, true
+}
+
+// failNext ends the work request at next with an error and stops the QP.
+func (qp *queuePair) failNext(syn mlx5.Syndrome) verdict {
+	r := &qp.req
+	if r.inFlight > 0 {
+		// What is before it may still fail for a reason of its own.
+		return stepWait
+	}
+	qp.enterError(syn, mlx5.SyndromeOK)
+	return stepFail
+}
+
+// refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
+func (qp *queuePair) refused(syn mlx5.Syndrome) verdict {
+	qp.enterError(syn, syn)
+	return stepFail
+}
+
+// answered reports how many messages in flight are older than msn, and whether msn
+// is one that could be answered.
+func (r *requester) answered(msn uint32) (n uint32, ok bool) {
+	oldest := (r.msn - r.inFlight) & mlx5PSNMask
+	n = (msn - oldest) & mlx5PSNMask
+	return n, n <= r.inFlight
+}

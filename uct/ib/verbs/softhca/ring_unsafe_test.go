@@ -1,0 +1,120 @@
+package softhca
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newRing makes both ends of a ring in fresh memory.
+func newRing() (*producer, *consumer) {
+	mem := make([]uint64, ringSpan/8) // aligned to 8 bytes, which is what the words need
+	base := linkMem{unsafe.Pointer(&mem[0])}
+	p, c := base.producer(0), base.consumer(0)
+	return &p, &c
+}
+
+func TestRing_CarriesPacketsInOrder(t *testing.T) {
+	p, c := newRing()
+	rng := rand.New(rand.NewPCG(1, 2))
+	type sent struct {
+		n    int
+		seed uint32
+	}
+	var queue []sent
+	var got packet
+	for i := range uint32(20000) {
+		n := rng.IntN(maxPayload + 1)
+		if pkt := p.reserve(n); pkt != nil {
+			pkt.op, pkt.msn = pktSend, i
+			payload := unsafe.Slice((*byte)(pkt.body()), n)
+			for j := range payload {
+				payload[j] = byte(i) + byte(j)
+			}
+			p.publish(pkt)
+			queue = append(queue, sent{n, i})
+			if rng.IntN(3) > 0 {
+				continue
+			}
+		}
+		require.NotEmpty(t, queue)
+		body, ok, broken := c.next(&got)
+		require.True(t, ok)
+		require.False(t, broken)
+		want := queue[0]
+		queue = queue[1:]
+		require.Equal(t, want.seed, got.msn)
+		require.Equal(t, want.n, int(got.payload))
+		for j, b := range unsafe.Slice((*byte)(body), want.n) {
+			if b != byte(want.seed)+byte(j) {
+				t.Fatalf("packet %d byte %d is %d", want.seed, j, b)
+			}
+		}
+		c.release()
+	}
+}
+
+func TestRing_FullThenRoom(t *testing.T) {
+	p, c := newRing()
+	n := 0
+	for ; ; n++ {
+		pkt := p.reserve(maxPayload)
+		if pkt == nil {
+			break
+		}
+		pkt.op = pktSend
+		p.publish(pkt)
+	}
+	assert.Equal(t, ringLen/maxRecord, n)
+	assert.False(t, p.room(1))
+	assert.False(t, p.awaitRoom())
+	var pkt packet
+	for range n/2 + 1 {
+		_, ok, _ := c.next(&pkt)
+		require.True(t, ok)
+		c.release()
+	}
+	assert.True(t, c.roomMade(), "the producer had said that it waits")
+	assert.False(t, c.roomMade(), "said once")
+	assert.True(t, p.room(maxRecord))
+	assert.NotNil(t, p.reserve(maxPayload))
+}
+
+// FuzzRing_Consumer gives the consumer a ring that a hostile peer wrote.
+func FuzzRing_Consumer(f *testing.F) {
+	f.Add(uint64(64), []byte{64, 0, 0, 0, pktSend})
+	f.Add(uint64(1<<40), []byte{0, 0, 0, 0})
+	f.Add(uint64(128), []byte{0xff, 0xff, 0xff, 0xff, pktFiller})
+	f.Fuzz(func(t *testing.T, tail uint64, data []byte) {
+		mem := make([]uint64, ringSpan/8)
+		raw := unsafe.Slice((*byte)(unsafe.Pointer(&mem[0])), ringSpan)
+		copy(raw[4096:], data)
+		base := linkMem{unsafe.Pointer(&mem[0])}
+		c := base.consumer(0)
+		c.ctl.tail.Store(tail)
+		var pkt packet
+		for range ringLen / recordAlign {
+			body, ok, _ := c.next(&pkt)
+			if !ok {
+				return
+			}
+			at := uintptr(body) - uintptr(unsafe.Pointer(&raw[4096]))
+			if at+uintptr(pkt.payload) > ringLen {
+				t.Fatalf("payload of %d bytes at %d leaves the ring", pkt.payload, at)
+			}
+			c.release()
+		}
+	})
+}
+
+func TestPacket_Layout(t *testing.T) {
+	var pkt packet
+	assert.EqualValues(t, 24, unsafe.Offsetof(pkt.raddr))
+	assert.EqualValues(t, 40, unsafe.Offsetof(pkt.swapAdd))
+	pkt.length = 0x01020304
+	assert.Equal(t, uint32(0x01020304), binary.NativeEndian.Uint32(unsafe.Slice((*byte)(unsafe.Pointer(&pkt)), 4)))
+}

@@ -1,0 +1,114 @@
+package softhca
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// The table segment tells peers what they may do. Its owner writes it, peers map
+// it read-only. Little endian, as both sides run on one machine.
+//
+//	0            header: magic, version
+//	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
+//	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
+const (
+	tableMagic   = 0x6763_7874 // "gcxt"
+	tableVersion = 1
+
+	maxQP = 1 << 16
+	maxMR = 1 << 18
+
+	entryLen = 64
+
+	tableQPs = 4096
+	tableMRs = tableQPs + maxQP*entryLen
+	tableLen = tableMRs + maxMR*entryLen
+)
+
+// qpEntry is what an initiator must know of a responder QP. Fields other than
+// state change only while state is below RTR.
+type qpEntry struct {
+	qpn     atomic.Uint32 // 0: free
+	state   atomic.Uint32 // verbs.QPState; stored last, so it publishes the rest
+	destQPN atomic.Uint32
+	access  atomic.Uint32 // verbs.Access granted through this QP
+	pdn     atomic.Uint32
+	service atomic.Uint32    // verbs.QPType
+	destGID [2]atomic.Uint64 // the peer's GID, as two words in memory order
+	_       [24]byte
+}
+
+// mrEntry is what an initiator must know of a memory region. key is stored last
+// when the region appears, and cleared first when it goes.
+type mrEntry struct {
+	key    atomic.Uint32 // the full rkey; 0: none
+	access atomic.Uint32
+	pdn    atomic.Uint32
+	kind   atomic.Uint32 // memArena or memPrivate
+	addr   atomic.Uint64 // first byte, in the owner's address space
+	length atomic.Uint64
+	offset atomic.Uint64 // memArena: of the first byte in the arena
+	_      [24]byte
+}
+
+// Kinds of registered memory.
+const (
+	memArena   = 1 // in the arena segment: peers map it
+	memPrivate = 2 // elsewhere: peers use cross-memory attach, or ask
+)
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(qpEntry{})-entryLen]
+	_ = [1]struct{}{}[unsafe.Sizeof(mrEntry{})-entryLen]
+)
+
+// table is a view of a table segment: the own one, or a peer's.
+type table struct{ base unsafe.Pointer }
+
+func newTable(mem []byte) (table, bool) {
+	if len(mem) < tableLen {
+		return table{}, false
+	}
+	return table{unsafe.Pointer(unsafe.SliceData(mem))}, true
+}
+
+func (t table) header() *[2]atomic.Uint32 { return (*[2]atomic.Uint32)(t.base) }
+
+func (t table) format() {
+	t.header()[1].Store(tableVersion)
+	t.header()[0].Store(tableMagic)
+}
+
+func (t table) valid() bool {
+	return t.header()[0].Load() == tableMagic && t.header()[1].Load() == tableVersion
+}
+
+// qp returns the entry for a QPN; the caller compares entry.qpn.
+func (t table) qp(qpn uint32) *qpEntry {
+	return (*qpEntry)(unsafe.Add(t.base, tableQPs+uintptr(qpn%maxQP)*entryLen))
+}
+
+// mr returns the entry for a key; the caller compares entry.key.
+func (t table) mr(key uint32) *mrEntry {
+	return (*mrEntry)(unsafe.Add(t.base, tableMRs+uintptr(key>>8%maxMR)*entryLen))
+}
+
+func (e *qpEntry) setDestGID(g verbs.GID) {
+	w := gidWords(g)
+	e.destGID[0].Store(w[0])
+	e.destGID[1].Store(w[1])
+}
+
+// accepts reports whether the entry is QP qpn, ready to receive from the QP
+// srcQPN at the port src.
+func (e *qpEntry) accepts(qpn, srcQPN uint32, src *[2]uint64) bool {
+	s := verbs.QPState(e.state.Load())
+	return (s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD) &&
+		e.qpn.Load() == qpn && e.destQPN.Load() == srcQPN &&
+		e.destGID[0].Load() == src[0] && e.destGID[1].Load() == src[1]
+}
+
+// gidWords is a GID as two words in memory order, for comparing.
+func gidWords(g verbs.GID) [2]uint64 { return *(*[2]uint64)(unsafe.Pointer(&g)) }

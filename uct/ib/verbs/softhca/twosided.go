@@ -1,0 +1,224 @@
+package softhca
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// message sends the work request at next through the request ring, a packet at a
+// time. It is done, for now, when the last packet is in the ring.
+func (qp *queuePair) message(w *mlx5.WQE) verdict {
+	r := &qp.req
+	if v, ok := qp.ready(); !ok {
+		return v
+	}
+	l := r.link
+	if !l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+		return qp.awaitPeer()
+	}
+	k := qp.walkSend(w, localNeed(w.Op))
+	if r.moved == 0 {
+		if w.Len > maxMessage {
+			return qp.failNext(mlx5.SyndromeLocalLength)
+		}
+		if !k.valid() {
+			return qp.failNext(mlx5.SyndromeLocalProt)
+		}
+	}
+	f := form(w.Op, r.packed)
+	for {
+		last, v := qp.sendPacket(w, &k, f)
+		if v != stepDone {
+			return v
+		}
+		if last {
+			break
+		}
+	}
+	r.opened = false
+	r.deadline = 0
+	r.next += r.bbs
+	r.msn = (r.msn + 1) & mlx5PSNMask
+	r.inFlight++
+	return stepDone
+}
+
+// packetForm is how an operation looks in the ring.
+type packetForm struct {
+	op      uint8
+	flags   uint8
+	payload bool // the message's bytes travel in it
+}
+
+func form(op mlx5.Opcode, packed bool) packetForm {
+	switch op {
+	case mlx5.OpSend:
+		return packetForm{op: pktSend, payload: true}
+	case mlx5.OpSendImm:
+		return packetForm{op: pktSend, flags: flagImm, payload: true}
+	case mlx5.OpRDMARead:
+		return packetForm{op: pktRead}
+	case mlx5.OpAtomicFA:
+		return packetForm{op: pktAtomicFA}
+	case mlx5.OpAtomicCS:
+		return packetForm{op: pktAtomicCS}
+	case mlx5.OpRDMAWriteImm:
+		if !packed {
+			return packetForm{op: pktWriteImm, flags: flagImm}
+		}
+		return packetForm{op: pktWrite, flags: flagImm, payload: true}
+	}
+	return packetForm{op: pktWrite, payload: true}
+}
+
+// sendPacket puts the next packet of a message into the ring.
+func (qp *queuePair) sendPacket(w *mlx5.WQE, k *walk, f packetForm) (last bool, v verdict) {
+	r := &qp.req
+	l := r.link
+	n := uint64(0)
+	first := !f.payload || r.moved == 0
+	last = true
+	if f.payload {
+		n = min(w.Len-r.moved, uint64(qp.mtu()))
+		last = r.moved+n == w.Len
+	}
+	l.txLock.lock()
+	pkt := l.req.reserve(int(n))
+	if pkt == nil {
+		v := qp.awaitRoom(l)
+		l.txLock.unlock()
+		return false, v
+	}
+	pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = f.op, qp.qpn, qp.attr.DestQPN, r.msn
+	pkt.dmaLen, pkt.raddr, pkt.rkey = uint32(w.Len), w.RAddr, w.RKey
+	pkt.swapAdd, pkt.compare = w.SwapOrAdd, w.Compare
+	if first {
+		pkt.flags |= flagFirst
+	}
+	if last {
+		pkt.flags |= flagLast | f.flags
+		pkt.imm = w.Imm
+		if w.Flags.Solicited() {
+			pkt.flags |= flagSolicited
+		}
+	}
+	if n > 0 && !k.gather(pkt.body(), r.moved, n) {
+		pkt.op, pkt.payload = pktFiller, 0 // the region went while it was sent
+		l.req.publish(pkt)
+		l.txLock.unlock()
+		return false, qp.refused(mlx5.SyndromeLocalProt)
+	}
+	l.req.publish(pkt)
+	l.txLock.unlock()
+	r.moved += n
+	call(l.ctl, l.wakeFD, attnRequest)
+	return last, stepDone
+}
+
+func (qp *queuePair) mtu() int {
+	if n := qp.attr.PathMTU.Bytes(); n > 0 {
+		return n
+	}
+	return maxPayload
+}
+
+// datagram sends a UD work request. It is complete when it is in the ring, and
+// also when there is nobody to receive it.
+func (qp *queuePair) datagram(w *mlx5.WQE) verdict {
+	if w.Op != mlx5.OpSend && w.Op != mlx5.OpSendImm {
+		if w.Op == mlx5.OpNOP {
+			return qp.finish(w, 0)
+		}
+		return qp.failNext(mlx5.SyndromeLocalQPOp)
+	}
+	if w.Len > maxPayload {
+		return qp.failNext(mlx5.SyndromeLocalLength)
+	}
+	k := qp.walkSend(w, 0)
+	if !k.valid() {
+		return qp.failNext(mlx5.SyndromeLocalProt)
+	}
+	l, err := qp.udLink(w.AV.DGID)
+	if err != nil {
+		return qp.finish(w, 0)
+	}
+	switch l.state.Load() {
+	case linkDialing:
+		if now := nanotime(); now-l.started < udPatience.Nanoseconds() {
+			return qp.sleepUntil(now + peerLook)
+		}
+		return qp.finish(w, 0)
+	case linkDown:
+		return qp.finish(w, 0)
+	}
+	if v := qp.sendDatagram(w, &k, l); v != stepDone {
+		return v
+	}
+	return qp.finish(w, 0)
+}
+
+// udPatience is how long datagrams wait for a link that is being dialed, before they
+// are dropped: many times what a peer that runs takes to answer, also on a busy
+// machine, and little enough that one that does not run harms the others little.
+const udPatience = 100 * time.Millisecond
+
+func (qp *queuePair) sendDatagram(w *mlx5.WQE, k *walk, l *outLink) verdict {
+	l.txLock.lock()
+	pkt := l.req.reserve(int(w.Len))
+	if pkt == nil {
+		v := qp.awaitRoom(l)
+		l.txLock.unlock()
+		return v
+	}
+	pkt.op, pkt.flags, pkt.srcQPN, pkt.dstQPN = pktDatagram, flagFirst|flagLast, qp.qpn, w.AV.QPN
+	pkt.qkey, pkt.dmaLen = qp.wireQKey(w.AV.QKey), uint32(w.Len)
+	if w.Op == mlx5.OpSendImm {
+		pkt.flags |= flagImm
+		pkt.imm = w.Imm
+	}
+	if w.Flags.Solicited() {
+		pkt.flags |= flagSolicited
+	}
+	if !k.gather(pkt.body(), 0, w.Len) {
+		pkt.op = pktFiller
+	}
+	l.req.publish(pkt)
+	l.txLock.unlock()
+	call(l.ctl, l.wakeFD, attnRequest)
+	return stepDone
+}
+
+// wireQKey is the Q_Key that a datagram carries: the QP's own if that of the work
+// request has the top bit set (IBTA volume 1, 10.2.5).
+func (qp *queuePair) wireQKey(q uint32) uint32 {
+	if q&(1<<31) != 0 {
+		return qp.attr.QKey
+	}
+	return q
+}
+
+// sendFault tells the peer's QP of a refusal that concerns it too. False when the
+// ring has no room for it now.
+func (qp *queuePair) sendFault() bool {
+	r := &qp.req
+	l := r.link
+	if r.fault == mlx5.SyndromeOK || l == nil || l.state.Load() != linkUp {
+		r.fault = mlx5.SyndromeOK
+		return true
+	}
+	l.txLock.lock()
+	pkt := l.req.reserve(0)
+	if pkt != nil {
+		pkt.op, pkt.srcQPN, pkt.dstQPN = pktFault, qp.qpn, qp.attr.DestQPN
+		pkt.status = uint8(r.fault)
+		l.req.publish(pkt)
+	}
+	l.txLock.unlock()
+	if pkt == nil {
+		return false
+	}
+	r.fault = mlx5.SyndromeOK
+	call(l.ctl, l.wakeFD, attnRequest)
+	return true
+}

@@ -1,0 +1,144 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// A QP that cannot go on waits in one of these places, with queued set; whoever
+// ends the wait calls schedule.
+//
+//	hca.runList     it can go on
+//	hca.timed       a time: the end of an RNR delay, another look at a peer's QP
+//	outLink.waiters a link that is being dialed
+//	outLink.blocked room in a request ring
+
+// schedule puts the QP on the run list, and gets it looked at.
+func (h *hca) schedule(qp *queuePair) {
+	if qp.queued.Swap(true) {
+		return
+	}
+	h.enqueue(qp)
+}
+
+func (h *hca) enqueue(qp *queuePair) {
+	h.runLock.lock()
+	h.runList = append(h.runList, qp)
+	h.runLock.unlock()
+	h.call(attnRun)
+}
+
+// awaitLink waits for the end of dialing.
+func (qp *queuePair) awaitLink(l *outLink) verdict {
+	if qp.queued.Swap(true) {
+		return stepWait
+	}
+	l.hca.runLock.lock()
+	dialing := l.state.Load() == linkDialing
+	if dialing {
+		l.waiters = append(l.waiters, qp)
+	}
+	l.hca.runLock.unlock()
+	if !dialing {
+		l.hca.enqueue(qp)
+	}
+	return stepWait
+}
+
+// awaitRoom waits for room in the request ring of l. l.txLock is held.
+func (qp *queuePair) awaitRoom(l *outLink) verdict {
+	if l.req.awaitRoom() {
+		return stepAgain
+	}
+	if !qp.queued.Swap(true) {
+		l.blocked = append(l.blocked, qp)
+	}
+	return stepWait
+}
+
+// awaitPeer waits for the peer's QP to become ready to receive, for as long as a
+// lost packet would be resent: (RetryCnt+1) times the local ACK timeout.
+func (qp *queuePair) awaitPeer() verdict {
+	r := &qp.req
+	now := nanotime()
+	limit := verbs.AckTimeout(qp.attr.Timeout).Nanoseconds() * int64(qp.attr.RetryCnt+1)
+	switch {
+	case r.deadline == 0 && limit > 0:
+		r.deadline = now + limit
+	case limit > 0 && now >= r.deadline:
+		r.deadline = 0
+		return qp.failNext(mlx5.SyndromeRetryExceeded)
+	}
+	return qp.sleepUntil(now + peerLook)
+}
+
+// peerLook is how often a QP looks whether its peer has become ready, in ns.
+const peerLook = 20_000
+
+// sleepUntil waits for a time.
+func (qp *queuePair) sleepUntil(t int64) verdict {
+	h := qp.hca
+	qp.wakeAt.Store(t)
+	if qp.queued.Swap(true) {
+		return stepWait
+	}
+	h.runLock.lock()
+	h.timed = append(h.timed, qp)
+	h.runLock.unlock()
+	h.call(attnTimer)
+	return stepWait
+}
+
+// fireTimers moves the QPs whose time has come to the run list, and reports when
+// the next one is due; 0 if none is.
+func (h *hca) fireTimers() (next int64) {
+	h.runLock.lock()
+	defer h.runLock.unlock()
+	if len(h.timed) == 0 {
+		return 0
+	}
+	now := nanotime()
+	rest := h.timed[:0]
+	for _, qp := range h.timed {
+		switch at := qp.wakeAt.Load(); {
+		case at <= now:
+			h.runList = append(h.runList, qp)
+			continue
+		case next == 0 || at < next:
+			next = at
+		}
+		rest = append(rest, qp)
+	}
+	clear(h.timed[len(rest):])
+	h.timed = rest
+	return next
+}
+
+// runScheduled runs what is on the run list now, and reports whether there is
+// more.
+func (h *hca) runScheduled() bool {
+	h.runLock.lock()
+	list := h.runList
+	h.runList = h.spare[:0]
+	h.runLock.unlock()
+	for i, qp := range list {
+		list[i] = nil
+		qp.queued.Store(false)
+		qp.kick()
+	}
+	h.spare = list[:0]
+	h.runLock.lock()
+	defer h.runLock.unlock()
+	return len(h.runList) > 0
+}
+
+// unblock schedules the QPs that waited for room in l's request ring.
+func (l *outLink) unblock() {
+	l.txLock.lock() // awaitRoom asks for room and queues under it
+	list := l.blocked
+	l.blocked = nil
+	l.txLock.unlock()
+	for _, qp := range list {
+		l.hca.enqueue(qp)
+	}
+}
