@@ -1,0 +1,61 @@
+package ib
+
+import (
+	"errors"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// componentName is what Component.Name returns and errors name.
+const componentName = "ib"
+
+// Transport is one transport over verbs: package rc or ud.
+type Transport interface {
+	// Name is the transport's name in uct.Resource.
+	Name() string
+	// OpenIface opens the transport on a port of md. It calls md.Hold once, and
+	// md.Drop when the iface is closed.
+	OpenIface(md *MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
+}
+
+// New makes the component over the devices that devices lists, with transports
+// tls. devices is called for each listing and each OpenMD.
+func New(devices func() ([]*verbs.Device, error), tls ...Transport) uct.Component {
+	return &component{devices: devices, tls: tls}
+}
+
+type component struct {
+	devices func() ([]*verbs.Device, error)
+	tls     []Transport
+}
+
+func (c *component) Name() string { return componentName }
+
+func (c *component) MDs() ([]uct.MDResource, error) {
+	devs, err := c.devices()
+	if err != nil {
+		return nil, &ucs.OpError{TL: componentName, Op: "list devices", Err: err}
+	}
+	out := make([]uct.MDResource, len(devs))
+	for i, d := range devs {
+		out[i].Name = d.Name()
+	}
+	return out, nil
+}
+
+// OpenMD opens the named device. ErrInvalidParam if there is none of that name.
+func (c *component) OpenMD(name string) (uct.MD, error) {
+	devs, err := c.devices()
+	if err != nil {
+		return nil, &ucs.OpError{TL: componentName, Op: "list devices", Err: err}
+	}
+	for _, d := range devs {
+		if d.Name() == name {
+			return openMD(d, c.tls)
+		}
+	}
+	return nil, &ucs.OpError{TL: componentName, Dev: name, Op: "open md",
+		Err: errors.Join(uct.ErrInvalidParam, errors.New("no such device"))}
+}

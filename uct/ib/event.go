@@ -1,0 +1,61 @@
+package ib
+
+import (
+	"sync"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// EventSink is told of the asynchronous events of a device.
+type EventSink interface {
+	// AsyncEvent runs on the goroutine of the MD, not on the owner of the iface:
+	// it leaves word and returns.
+	AsyncEvent(ev verbs.AsyncEvent)
+}
+
+// eventLoop hands the events of a context to the subscribed sinks.
+type eventLoop struct {
+	ctx  *verbs.Context
+	done chan struct{}
+
+	mu    sync.Mutex
+	sinks map[EventSink]struct{}
+}
+
+func startEventLoop(ctx *verbs.Context) *eventLoop {
+	l := &eventLoop{ctx: ctx, done: make(chan struct{}), sinks: map[EventSink]struct{}{}}
+	go l.run()
+	return l
+}
+
+func (l *eventLoop) run() {
+	defer close(l.done)
+	for {
+		ev, err := l.ctx.NextAsyncEvent()
+		if err != nil {
+			return // closed
+		}
+		l.mu.Lock()
+		for s := range l.sinks {
+			s.AsyncEvent(ev)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// wait returns when the goroutine has ended, after the context was closed.
+func (l *eventLoop) wait() { <-l.done }
+
+// Subscribe makes s hear every asynchronous event of the device.
+func (md *MD) Subscribe(s EventSink) {
+	md.events.mu.Lock()
+	defer md.events.mu.Unlock()
+	md.events.sinks[s] = struct{}{}
+}
+
+// Unsubscribe ends it. When it returns, s is not being called and will not be.
+func (md *MD) Unsubscribe(s EventSink) {
+	md.events.mu.Lock()
+	defer md.events.mu.Unlock()
+	delete(md.events.sinks, s)
+}

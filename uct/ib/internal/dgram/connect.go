@@ -1,0 +1,121 @@
+package dgram
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+const version = 1
+
+// IfaceAddr is the address of a datagram iface on its device. Packed, big endian:
+//
+//	0  u8   version, 1
+//	1  u8   MTU, code of verbs.MTU: the longest datagram that it takes in
+//	2  u16  zero
+//	4  u32  QPN, 24 bits
+type IfaceAddr struct {
+	MTU verbs.MTU
+	QPN uint32
+}
+
+// IfaceAddrLen is the packed length in bytes.
+const IfaceAddrLen = 8
+
+// Append packs a.
+func (a IfaceAddr) Append(b []byte) []byte {
+	b = append(b, version, byte(a.MTU), 0, 0)
+	return binary.BigEndian.AppendUint32(b, a.QPN)
+}
+
+// ParseIfaceAddr checks and unpacks b, which may come from a stranger. Errors
+// wrap ErrInvalidAddr.
+func ParseIfaceAddr(b []byte) (IfaceAddr, error) {
+	if len(b) != IfaceAddrLen {
+		return IfaceAddr{}, fmt.Errorf("%w: iface address of %d bytes, want %d", uct.ErrInvalidAddr, len(b), IfaceAddrLen)
+	}
+	a := IfaceAddr{MTU: verbs.MTU(b[1]), QPN: binary.BigEndian.Uint32(b[4:])}
+	var err error
+	switch {
+	case b[0] != version:
+		err = fmt.Errorf("version %d, want %d", b[0], version)
+	case b[2]|b[3] != 0:
+		err = errors.New("reserved bytes set")
+	case a.MTU.Bytes() == 0:
+		err = fmt.Errorf("MTU code %d", a.MTU)
+	case a.QPN == 0 || a.QPN > MaxID:
+		err = fmt.Errorf("QPN %#x", a.QPN)
+	}
+	if err != nil {
+		return IfaceAddr{}, fmt.Errorf("%w: iface address: %w", uct.ErrInvalidAddr, err)
+	}
+	return a, nil
+}
+
+// Creq asks an iface to connect. Packed after the header, big endian:
+//
+//	 0  IfaceAddr of the sender
+//	 8  device address of the sender (package ib)
+//	28  u32  connection id of the sender, 24 bits
+//	32  u32  number of the connection among those between the two ifaces
+//
+// Both ifaces count their endpoints to the other from 0, so that two requests that
+// cross each other mean the same connection.
+type Creq struct {
+	Iface  IfaceAddr
+	Device ib.DeviceAddr
+	ID     uint32
+	Number uint32
+}
+
+// CreqLen is the packed length in bytes.
+const CreqLen = IfaceAddrLen + ib.DeviceAddrLen + 8
+
+// Append packs c.
+func (c Creq) Append(b []byte) []byte {
+	b = c.Device.Append(c.Iface.Append(b))
+	b = binary.BigEndian.AppendUint32(b, c.ID)
+	return binary.BigEndian.AppendUint32(b, c.Number)
+}
+
+// ParseCreq checks and unpacks b, which may come from a stranger. Errors wrap
+// ErrInvalidAddr.
+func ParseCreq(b []byte) (c Creq, err error) {
+	if len(b) != CreqLen {
+		return c, fmt.Errorf("%w: connect request of %d bytes, want %d", uct.ErrInvalidAddr, len(b), CreqLen)
+	}
+	if c.Iface, err = ParseIfaceAddr(b[:IfaceAddrLen]); err != nil {
+		return Creq{}, err
+	}
+	b = b[IfaceAddrLen:]
+	if c.Device, err = ib.ParseDeviceAddr(b[:ib.DeviceAddrLen]); err != nil {
+		return Creq{}, err
+	}
+	b = b[ib.DeviceAddrLen:]
+	c.ID = binary.BigEndian.Uint32(b)
+	c.Number = binary.BigEndian.Uint32(b[4:])
+	if c.ID == 0 || c.ID > MaxID {
+		return Creq{}, fmt.Errorf("%w: connection id %#x", uct.ErrInvalidAddr, c.ID)
+	}
+	return c, nil
+}
+
+// CrepLen is the length of a connect reply after the header: u32, the connection
+// id of the sender, 24 bits.
+const CrepLen = 4
+
+// AppendCrep packs a connect reply.
+func AppendCrep(b []byte, id uint32) []byte { return binary.BigEndian.AppendUint32(b, id) }
+
+// ParseCrep checks and unpacks a connect reply.
+func ParseCrep(b []byte) (id uint32, ok bool) {
+	if len(b) != CrepLen {
+		return 0, false
+	}
+	id = binary.BigEndian.Uint32(b)
+	return id, id != 0 && id <= MaxID
+}

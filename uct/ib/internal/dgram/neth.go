@@ -1,0 +1,88 @@
+package dgram
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucs/seq"
+)
+
+// HeaderLen is the length of the packet header in bytes.
+const HeaderLen = 8
+
+// MaxID is the largest connection id: 24 bits.
+const MaxID = 1<<24 - 1
+
+// Header is the network header of a datagram. Packed, big endian:
+//
+//	0  u24  connection id of the receiver; 0 in a connect request
+//	3  u8   bit 7: active message, else control
+//	        bit 6: acknowledge at once
+//	        bit 5: zero
+//	        bits 4..0: active message id, or kind of control packet
+//	4  u16  PSN of a data packet; of a control packet the next PSN of its sender
+//	6  u16  PSN of the last data packet taken in, in order
+type Header struct {
+	Dest   uint32
+	AM     bool
+	AckReq bool
+	ID     uint8 // active message id, or a Control
+	PSN    seq.U16
+	Ack    seq.U16
+}
+
+// Control is the kind of a packet without an active message.
+type Control = uint8
+
+// Control packets.
+const (
+	CtlAck  Control = 1 + iota // the header says it all
+	CtlNak                     // a packet is missing after Ack
+	CtlCreq                    // connect request: Creq follows
+	CtlCrep                    // connect reply: Crep follows
+	CtlFin                     // the iface of the sender closes
+	ctlEnd
+)
+
+const (
+	bitAM       = 1 << 7
+	bitAckReq   = 1 << 6
+	bitReserved = 1 << 5
+	maskID      = 1<<5 - 1
+)
+
+// Put writes h to b, which has at least HeaderLen bytes. Dest and ID must be in
+// range.
+func (h Header) Put(b []byte) {
+	w := h.Dest<<8 | uint32(h.ID)
+	if h.AM {
+		w |= bitAM
+	}
+	if h.AckReq {
+		w |= bitAckReq
+	}
+	_ = b[HeaderLen-1]
+	binary.BigEndian.PutUint32(b, w)
+	binary.BigEndian.PutUint16(b[4:], uint16(h.PSN))
+	binary.BigEndian.PutUint16(b[6:], uint16(h.Ack))
+}
+
+// ParseHeader reads the header of a datagram from a stranger; false if it is too
+// short or no header of this version.
+func ParseHeader(b []byte) (h Header, ok bool) {
+	if len(b) < HeaderLen {
+		return h, false
+	}
+	w := binary.BigEndian.Uint32(b)
+	h = Header{
+		Dest:   w >> 8,
+		AM:     w&bitAM != 0,
+		AckReq: w&bitAckReq != 0,
+		ID:     uint8(w & maskID),
+		PSN:    seq.U16(binary.BigEndian.Uint16(b[4:])),
+		Ack:    seq.U16(binary.BigEndian.Uint16(b[6:])),
+	}
+	if w&bitReserved != 0 || !h.AM && (h.ID == 0 || h.ID >= ctlEnd) {
+		return Header{}, false
+	}
+	return h, true
+}

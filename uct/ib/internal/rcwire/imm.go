@@ -1,0 +1,44 @@
+// Package rcwire is what rc endpoints send each other: the immediate value that
+// goes with every message, and the endpoint address. It is shared by the
+// transports that speak rc. Layouts are in docs/wire.md.
+package rcwire
+
+// Imm is the immediate of a send. It is the header of an active message: nothing
+// of ours lies in front of the payload.
+//
+//	31..16  credits: how many messages the sender of this one has taken in from
+//	        its receiver since it last told
+//	15..6   zero
+//	5       control: no active message, only credits
+//	4..0    active message id; zero with control
+type Imm uint32
+
+const (
+	immID       = 1<<5 - 1
+	immControl  = 1 << 5
+	immReserved = 1<<16 - 1<<6
+
+	// MaxCredits is the largest number of credits in one immediate.
+	MaxCredits = 1<<16 - 1
+)
+
+// AM is the immediate of an active message; id is at most 31, credits at most
+// MaxCredits.
+func AM(id uint8, credits uint32) Imm { return Imm(credits<<16 | uint32(id)) }
+
+// Credits is the immediate of a message that only returns credits.
+func Credits(credits uint32) Imm { return Imm(credits<<16 | immControl) }
+
+// Valid reports whether a value that came from a peer has no reserved bit.
+func (i Imm) Valid() bool {
+	return i&immReserved == 0 && (i&immControl == 0 || i&immID == 0)
+}
+
+// Control reports whether there is no active message.
+func (i Imm) Control() bool { return i&immControl != 0 }
+
+// ID is the active message id.
+func (i Imm) ID() uint8 { return uint8(i & immID) }
+
+// Credits is the number of credits returned.
+func (i Imm) Credits() uint32 { return uint32(i >> 16) }

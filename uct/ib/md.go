@@ -1,0 +1,177 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// MD is an open device with one protection domain. It implements uct.MD,
+// uct.Registrar, uct.Allocator and uct.RKeyUnpacker. Methods may be called by any
+// goroutine.
+type MD struct {
+	ctx    *verbs.Context
+	pd     *verbs.PD
+	dev    verbs.DeviceAttr
+	attr   uct.MDAttr
+	tls    []Transport
+	events *eventLoop
+
+	mu     sync.Mutex
+	users  int // open ifaces and memory handles
+	closed bool
+}
+
+var (
+	_ uct.MD           = (*MD)(nil)
+	_ uct.Registrar    = (*MD)(nil)
+	_ uct.Allocator    = (*MD)(nil)
+	_ uct.RKeyUnpacker = (*MD)(nil)
+)
+
+func openMD(d *verbs.Device, tls []Transport) (_ *MD, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	ctx, err := d.Open()
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(ctx.Close)
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return nil, &ucs.OpError{TL: componentName, Dev: d.Name(), Op: "alloc pd", Err: err}
+	}
+	md := &MD{ctx: ctx, pd: pd, dev: ctx.QueryDevice(), tls: tls}
+	md.attr = uct.MDAttr{
+		Component: componentName,
+		Name:      d.Name(),
+		RKeyLen:   rkeyLen,
+		NeedMemH:  true,
+		MaxReg:    md.dev.MaxMRSize,
+	}
+	md.events = startEventLoop(ctx)
+	return md, nil
+}
+
+// Attr implements uct.MD.
+func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+
+// Context is the open device, for transports.
+func (md *MD) Context() *verbs.Context { return md.ctx }
+
+// PD is the protection domain of everything in the MD, for transports.
+func (md *MD) PD() *verbs.PD { return md.pd }
+
+// DeviceAttr are the limits of the device.
+func (md *MD) DeviceAttr() verbs.DeviceAttr { return md.dev }
+
+// Resources lists every transport on every active port.
+func (md *MD) Resources() ([]uct.Resource, error) {
+	var out []uct.Resource
+	for port := uint8(1); port <= md.dev.PortCount; port++ {
+		pa, err := md.ctx.QueryPort(port)
+		if err != nil {
+			return nil, md.opError("query port "+strconv.Itoa(int(port)), err)
+		}
+		if pa.State != verbs.PortActive {
+			continue
+		}
+		for _, tl := range md.tls {
+			out = append(out, uct.Resource{
+				Transport: tl.Name(), Device: md.PortName(port), Kind: uct.DeviceNet,
+			})
+		}
+	}
+	return out, nil
+}
+
+// PortName is the name of a port in uct.Resource: "softhca0:1".
+func (md *MD) PortName(port uint8) string {
+	return md.attr.Name + ":" + strconv.Itoa(int(port))
+}
+
+// OpenIface opens the transport p.Transport on the port p.Device. ErrInvalidParam
+// if either does not exist here.
+func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	port, err := md.parsePort(p.Device)
+	if err != nil {
+		return nil, md.opError("open iface", err)
+	}
+	if p.RxHeadroom < 0 || p.RxHeadroom > MaxRxHeadroom {
+		return nil, md.opError("open iface", fmt.Errorf("%w: RxHeadroom %d not in [0, %d]",
+			uct.ErrInvalidParam, p.RxHeadroom, MaxRxHeadroom))
+	}
+	for _, tl := range md.tls {
+		if tl.Name() == p.Transport {
+			return tl.OpenIface(md, port, p)
+		}
+	}
+	return nil, md.opError("open iface", fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport))
+}
+
+// MaxRxHeadroom bounds uct.IfaceParams.RxHeadroom, in bytes.
+const MaxRxHeadroom = 256
+
+func (md *MD) parsePort(device string) (uint8, error) {
+	s, ok := strings.CutPrefix(device, md.attr.Name+":")
+	port, err := strconv.ParseUint(s, 10, 8)
+	if !ok || err != nil || port < 1 || port > uint64(md.dev.PortCount) {
+		return 0, fmt.Errorf("%w: no port %q", uct.ErrInvalidParam, device)
+	}
+	return uint8(port), nil
+}
+
+// Hold counts an iface that uses the MD. ErrClosed after Close.
+func (md *MD) Hold() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return md.opError("use md", uct.ErrClosed)
+	}
+	md.users++
+	return nil
+}
+
+// Drop takes back one Hold.
+func (md *MD) Drop() {
+	md.mu.Lock()
+	md.users--
+	md.mu.Unlock()
+}
+
+// Close closes the device. ErrBusy while an iface or a Mem of it is open.
+// Idempotent.
+func (md *MD) Close() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return nil
+	}
+	if md.users != 0 {
+		return md.opError(fmt.Sprintf("close md with %d open objects", md.users), uct.ErrBusy)
+	}
+	if err := md.pd.Close(); err != nil {
+		return md.opError("close pd", err)
+	}
+	md.closed = true
+	if err := md.ctx.Close(); err != nil {
+		return md.opError("close device", err)
+	}
+	md.events.wait()
+	return nil
+}
+
+func (md *MD) opError(op string, err error) error {
+	return &ucs.OpError{TL: componentName, Dev: md.attr.Name, Op: op, Err: err}
+}

@@ -1,0 +1,259 @@
+package ib_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+func loop() ([]*verbs.Device, error) {
+	d, err := softhca.NewDevice(softhca.Config{Name: "loop0", Fabric: softhca.FabricLoop})
+	return []*verbs.Device{d}, err
+}
+
+func openMD(t *testing.T) *ib.MD {
+	t.Helper()
+	md, err := ib.New(loop, rc.Transport(rc.Config{})).OpenMD("loop0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, md.Close()) })
+	return md.(*ib.MD)
+}
+
+func TestComponent(t *testing.T) {
+	c := ib.New(loop, rc.Transport(rc.Config{}))
+	assert.Equal(t, "ib", c.Name())
+	list, err := c.MDs()
+	require.NoError(t, err)
+	assert.Equal(t, []uct.MDResource{{Name: "loop0"}}, list)
+	_, err = c.OpenMD("mlx5_0")
+	assert.ErrorIs(t, err, uct.ErrInvalidParam)
+
+	broken := ib.New(func() ([]*verbs.Device, error) { return nil, unix.EACCES })
+	_, err = broken.MDs()
+	assert.ErrorIs(t, err, unix.EACCES)
+	_, err = broken.OpenMD("x")
+	assert.ErrorIs(t, err, unix.EACCES)
+}
+
+func TestMD_LeavesNothingBehind(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	md, err := ib.New(loop, rc.Transport(rc.Config{})).OpenMD("loop0")
+	require.NoError(t, err)
+	iface, err := md.OpenIface(uct.IfaceParams{Transport: "rc", Device: "loop0:1"})
+	require.NoError(t, err)
+	mem, err := md.(uct.Allocator).Alloc(100, uct.AccessAll)
+	require.NoError(t, err)
+	assert.ErrorIs(t, md.Close(), uct.ErrBusy)
+	require.NoError(t, iface.Close())
+	require.NoError(t, iface.Close())
+	assert.ErrorIs(t, md.Close(), uct.ErrBusy)
+	require.NoError(t, mem.Close())
+	require.NoError(t, mem.Close())
+	require.NoError(t, md.Close())
+	require.NoError(t, md.Close())
+	_, err = md.OpenIface(uct.IfaceParams{Transport: "rc", Device: "loop0:1"})
+	assert.ErrorIs(t, err, uct.ErrClosed)
+}
+
+func TestMD_Resources(t *testing.T) {
+	md := openMD(t)
+	list, err := md.Resources()
+	require.NoError(t, err)
+	assert.Equal(t, []uct.Resource{{Transport: "rc", Device: "loop0:1", Kind: uct.DeviceNet}}, list)
+	for _, p := range []uct.IfaceParams{
+		{Transport: "rc", Device: "loop0"}, {Transport: "rc", Device: "loop0:2"},
+		{Transport: "rc", Device: "loop0:0"}, {Transport: "rc", Device: "other:1"},
+		{Transport: "ud", Device: "loop0:1"}, {Transport: "rc", Device: "loop0:1", RxHeadroom: 257},
+		{Transport: "rc", Device: "loop0:1", RxHeadroom: -1},
+	} {
+		_, err := md.OpenIface(p)
+		assert.ErrorIs(t, err, uct.ErrInvalidParam, "%+v", p)
+	}
+}
+
+func TestMem(t *testing.T) {
+	md := openMD(t)
+	heap := make([]byte, 1000)
+	reg, err := md.Reg(heap, uct.AccessRemoteRead)
+	require.NoError(t, err)
+	alloc, err := md.Alloc(1000, uct.AccessAll)
+	require.NoError(t, err)
+	for _, m := range []uct.Mem{reg, alloc} {
+		assert.Len(t, m.Bytes(), 1000)
+		key, err := m.PackRKey(nil)
+		require.NoError(t, err)
+		assert.Len(t, key, md.Attr().RKeyLen)
+		_, err = md.UnpackRKey(key)
+		require.NoError(t, err)
+		_, err = md.UnpackRKey(key[1:])
+		assert.ErrorIs(t, err, uct.ErrInvalidRKey)
+
+		whole, ok := m.(*ib.Mem).SGE(m.Bytes())
+		assert.True(t, ok)
+		assert.Equal(t, m.Addr(), whole.Addr)
+		part, ok := m.(*ib.Mem).SGE(m.Bytes()[990:])
+		assert.True(t, ok)
+		assert.Equal(t, verbs.SGE{Addr: m.Addr() + 990, Length: 10, LKey: whole.LKey}, part)
+		_, ok = m.(*ib.Mem).SGE(make([]byte, 10))
+		assert.False(t, ok, "memory of somebody else")
+	}
+	_, ok := reg.(*ib.Mem).SGE(alloc.Bytes())
+	assert.False(t, ok)
+	require.NoError(t, reg.Close())
+	_, err = reg.PackRKey(nil)
+	assert.ErrorIs(t, err, uct.ErrClosed)
+	require.NoError(t, alloc.Close())
+
+	for _, f := range []func() (uct.Mem, error){
+		func() (uct.Mem, error) { return md.Reg(nil, uct.AccessAll) },
+		func() (uct.Mem, error) { return md.Reg(heap, 0x80) },
+		func() (uct.Mem, error) { return md.Alloc(0, uct.AccessAll) },
+	} {
+		_, err := f()
+		assert.ErrorIs(t, err, uct.ErrInvalidParam)
+	}
+}
+
+func TestSGEs(t *testing.T) {
+	md, other := openMD(t), openMD(t)
+	mem, err := md.Alloc(100, uct.AccessAll)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mem.Close()) }()
+	foreign, err := other.Alloc(100, uct.AccessAll)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, foreign.Close()) }()
+	b := mem.Bytes()
+	dst := make([]verbs.SGE, 0, 4)
+	sges, ok := md.SGEs(dst, []uct.IOV{{Buf: b[:10], Mem: mem}, {}, {Buf: b[50:], Mem: mem}})
+	assert.True(t, ok)
+	assert.Len(t, sges, 2)
+	for _, bad := range [][]uct.IOV{
+		{{Buf: b[:1]}},
+		{{Buf: b[:1], Mem: foreign}},
+		{{Buf: foreign.Bytes(), Mem: foreign}},
+		{{Buf: make([]byte, 4), Mem: mem}},
+	} {
+		_, ok := md.SGEs(dst, bad)
+		assert.False(t, ok)
+	}
+}
+
+func TestPool(t *testing.T) {
+	md := openMD(t)
+	p, err := md.NewPool(3, 100)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	for want := range uint32(3) {
+		i, ok := p.Get()
+		require.True(t, ok)
+		assert.Equal(t, want, i)
+		assert.Len(t, p.Bytes(i), 100)
+		assert.Equal(t, 100, cap(p.Bytes(i)), "no way into the next one")
+		p.Bytes(i)[99] = byte(i)
+		assert.Zero(t, p.SGE(i, 0, 100).Addr%64)
+		assert.Equal(t, p.SGE(i, 0, 1).Addr+9, p.SGE(i, 9, 1).Addr)
+	}
+	_, ok := p.Get()
+	assert.False(t, ok)
+	p.Put(1)
+	assert.Equal(t, 1, p.Free())
+	assert.Equal(t, byte(1), p.Bytes(1)[99])
+}
+
+func readable(t *testing.T, fd, ms int) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
+	require.NoError(t, err)
+	return n == 1
+}
+
+func TestWake(t *testing.T) {
+	md := openMD(t)
+	ch, err := md.Context().CreateCompChannel()
+	require.NoError(t, err)
+	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: ch})
+	require.NoError(t, err)
+	var word atomic.Uint32
+	word.Store(5)
+	w, err := ib.NewWake(ch, &word)
+	require.NoError(t, err)
+	require.NoError(t, w.Arm(cq, 0))
+	assert.False(t, readable(t, w.FD(), 0))
+
+	done := make(chan struct{})
+	go func() { w.Raise(); w.Raise(); close(done) }()
+	<-done
+	assert.True(t, w.Pending())
+	assert.True(t, readable(t, w.FD(), 0))
+	assert.Equal(t, uct.ErrBusy, w.Arm(cq, 0))
+	w.Lower()
+	w.Lower()
+	assert.False(t, w.Pending())
+	assert.False(t, readable(t, w.FD(), 0))
+	assert.EqualValues(t, 5, word.Load(), "the other bits are the iface's")
+
+	require.NoError(t, w.Arm(cq, time.Microsecond))
+	assert.True(t, readable(t, w.FD(), 5000), "the timer")
+	require.NoError(t, w.Arm(cq, 0))
+	assert.False(t, readable(t, w.FD(), 0), "no timer")
+	require.NoError(t, errors.Join(w.Close(), cq.Close(), ch.Close()))
+}
+
+func TestFlushGroups(t *testing.T) {
+	var g ib.FlushGroups
+	for range 3 {
+		fired := 0
+		user := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { fired++; assert.NotZero(t, c.Status) }}
+		all := g.Get(user, 3)
+		other := g.Get(&uct.Completion{Count: 1, Func: func(*uct.Completion) {}}, 1)
+		assert.NotSame(t, all, other)
+		other.Complete(0)
+		all.Complete(0)
+		all.Complete(3)
+		assert.Zero(t, fired)
+		all.Complete(0)
+		assert.Equal(t, 1, fired)
+	}
+}
+
+func TestAll(t *testing.T) {
+	var c all.Config
+	require.NoError(t, config.FromEnv([]string{"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "HOME=/"}, c.Tables()...))
+	assert.EqualValues(t, 2048, c.RC.SegSize)
+	assert.Equal(t, 7, c.UD.Window)
+	err := config.FromEnv([]string{"GUCX_RC_SEG_SIZ=2k"}, c.Tables()...)
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "SEG_SIZE", "the nearest name")
+
+	c.Devices = loop
+	comps := c.Components()
+	require.Len(t, comps, 1)
+	md, err := comps[0].OpenMD("loop0")
+	require.NoError(t, err)
+	list, err := md.Resources()
+	require.NoError(t, err)
+	var names []string
+	for _, r := range list {
+		names = append(names, r.Transport)
+		iface, err := md.OpenIface(uct.IfaceParams{Transport: r.Transport, Device: r.Device})
+		require.NoError(t, err)
+		require.NoError(t, iface.Close())
+	}
+	assert.Equal(t, "rc,ud", strings.Join(names, ","))
+	require.NoError(t, md.Close())
+	assert.Len(t, all.Components(), 1)
+}

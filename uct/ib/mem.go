@@ -1,0 +1,162 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Mem is registered memory: the uct.Mem of this component.
+type Mem struct {
+	md    *MD
+	mr    *verbs.MR
+	buf   []byte
+	addr  uint64
+	lkey  uint32
+	block verbs.Buffer // nil for Reg
+
+	mu     sync.Mutex
+	closed bool
+}
+
+var _ uct.Mem = (*Mem)(nil)
+
+// Reg implements uct.Registrar.
+func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+	m, err := md.register(buf, access, nil)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Alloc implements uct.Allocator.
+func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
+	m, err := md.AllocMem(n, access)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// AllocMem is Alloc with the concrete type, for transports.
+func (md *MD) AllocMem(n int, access uct.Access) (*Mem, error) {
+	if n < 1 {
+		return nil, md.opError("allocate memory", fmt.Errorf("%w: length %d", uct.ErrInvalidParam, n))
+	}
+	block, err := md.ctx.AllocBuffer(n)
+	if err != nil {
+		return nil, md.opError(fmt.Sprintf("allocate %d bytes", n), err)
+	}
+	m, err := md.register(block.Bytes()[:n:n], access, block)
+	if err != nil {
+		return nil, errors.Join(err, block.Close())
+	}
+	return m, nil
+}
+
+func (md *MD) register(buf []byte, access uct.Access, block verbs.Buffer) (*Mem, error) {
+	if len(buf) == 0 {
+		return nil, md.opError("register memory", fmt.Errorf("%w: empty buffer", uct.ErrInvalidParam))
+	}
+	if access&^uct.AccessAll != 0 {
+		return nil, md.opError("register memory", fmt.Errorf("%w: access %#x", uct.ErrInvalidParam, uint8(access)))
+	}
+	if err := md.Hold(); err != nil {
+		return nil, err
+	}
+	mr, err := md.pd.RegMR(buf, verbsAccess(access))
+	if err != nil {
+		md.Drop()
+		return nil, md.opError(fmt.Sprintf("register %d bytes", len(buf)), err)
+	}
+	return &Mem{md: md, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block}, nil
+}
+
+// verbsAccess translates access rights; remote write and atomic imply local
+// write, as verbs demand (IBTA volume 1, 10.6.3).
+func verbsAccess(a uct.Access) (v verbs.Access) {
+	if a&(uct.AccessLocalWrite|uct.AccessRemoteWrite|uct.AccessRemoteAtomic) != 0 {
+		v |= verbs.AccessLocalWrite
+	}
+	if a&uct.AccessRemoteRead != 0 {
+		v |= verbs.AccessRemoteRead
+	}
+	if a&uct.AccessRemoteWrite != 0 {
+		v |= verbs.AccessRemoteWrite
+	}
+	if a&uct.AccessRemoteAtomic != 0 {
+		v |= verbs.AccessRemoteAtomic
+	}
+	return v
+}
+
+// Bytes implements uct.Mem.
+func (m *Mem) Bytes() []byte { return m.buf }
+
+// Addr implements uct.Mem.
+func (m *Mem) Addr() uint64 { return m.addr }
+
+// PackRKey implements uct.Mem. ErrClosed after Close.
+func (m *Mem) PackRKey(b []byte) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return b, m.md.opError("pack rkey", uct.ErrClosed)
+	}
+	return appendRKey(b, m.mr.RKey()), nil
+}
+
+// Close implements uct.Mem.
+func (m *Mem) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	if err := m.mr.Close(); err != nil {
+		return m.md.opError("deregister memory", err)
+	}
+	m.closed = true
+	var err error
+	if m.block != nil {
+		err = m.block.Close()
+	}
+	m.md.Drop()
+	return err
+}
+
+// SGE names b, which lies in the memory, for a work request. ok is false if it
+// does not lie there.
+func (m *Mem) SGE(b []byte) (s verbs.SGE, ok bool) {
+	start := addrOf(b)
+	if start < m.addr || start-m.addr > uint64(len(m.buf)) ||
+		uint64(len(b)) > uint64(len(m.buf))-(start-m.addr) {
+		return verbs.SGE{}, false
+	}
+	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true
+}
+
+// SGEs translates iov for a work request of md: it appends an SGE for each piece
+// that is not empty to dst, whose capacity is enough for len(iov) more. ok is
+// false if a Mem is missing, of another MD, or does not cover its Buf.
+func (md *MD) SGEs(dst []verbs.SGE, iov []uct.IOV) (sges []verbs.SGE, ok bool) {
+	for i := range iov {
+		if len(iov[i].Buf) == 0 {
+			continue
+		}
+		m, is := iov[i].Mem.(*Mem)
+		if !is || m == nil || m.md != md {
+			return dst, false
+		}
+		s, in := m.SGE(iov[i].Buf)
+		if !in {
+			return dst, false
+		}
+		dst = append(dst, s)
+	}
+	return dst, true
+}

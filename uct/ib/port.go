@@ -1,0 +1,133 @@
+package ib
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// PathConfig says how packets leave a port. The zero value is ready to use.
+type PathConfig struct {
+	GIDIndex     uint8 `env:"GID_INDEX" doc:"entry of the port's GID table to send from"`
+	SL           uint8 `env:"SL" doc:"InfiniBand service level, 0..15"`
+	TrafficClass uint8 `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
+}
+
+// Validate checks the ranges.
+func (c *PathConfig) Validate() error {
+	if c.SL > 15 {
+		return fmt.Errorf("%w: SL %d not in [0, 15]", uct.ErrInvalidParam, c.SL)
+	}
+	return nil
+}
+
+// Port is a port that an iface is open on.
+type Port struct {
+	Num  uint8
+	Name string // "softhca0:1"
+	Attr verbs.PortAttr
+	Addr DeviceAddr
+	Path PathConfig
+}
+
+// OpenPort looks a port up. ErrUnreachable if it is not active.
+func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
+	p := &Port{Num: num, Name: md.PortName(num), Path: path}
+	var err error
+	if p.Attr, err = md.ctx.QueryPort(num); err != nil {
+		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query port", Err: err}
+	}
+	if p.Attr.State != verbs.PortActive {
+		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "open port",
+			Err: fmt.Errorf("%w: port is down", uct.ErrUnreachable)}
+	}
+	gid, err := md.ctx.QueryGID(num, int(path.GIDIndex))
+	if err != nil {
+		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query gid", Err: err}
+	}
+	p.Addr = DeviceAddr{Ethernet: p.Attr.Ethernet, LID: p.Attr.LID, GID: gid}
+	if p.Attr.Ethernet {
+		p.Addr.LID = 0
+	}
+	return p, nil
+}
+
+// Peer checks a packed device address and returns it if it can be reached.
+// Errors: ErrInvalidAddr, ErrUnreachable with the reason.
+func (p *Port) Peer(deviceAddr []byte) (DeviceAddr, error) {
+	a, err := ParseDeviceAddr(deviceAddr)
+	if err != nil {
+		return a, err
+	}
+	return a, p.Reach(a)
+}
+
+// Reach returns ErrUnreachable with the reason if peer cannot be reached.
+func (p *Port) Reach(peer DeviceAddr) error {
+	if why := p.Addr.reach(peer); why != "" {
+		return fmt.Errorf("%w: %s", uct.ErrUnreachable, why)
+	}
+	return nil
+}
+
+// hopLimit of routed packets, as IP's usual default (RFC 1700).
+const hopLimit = 64
+
+// AH is how the device addresses peer from this port.
+func (p *Port) AH(peer DeviceAddr) verbs.AHAttr {
+	a := verbs.AHAttr{Port: p.Num, SL: p.Path.SL, DLID: peer.LID}
+	if peer.Ethernet {
+		a.Global = true
+		a.DGID = peer.GID
+		a.SGIDIndex = p.Path.GIDIndex
+		a.HopLimit = hopLimit
+		a.TrafficClass = p.Path.TrafficClass
+	}
+	return a
+}
+
+// Perf is the cost model of a port for a transport whose posts take overhead. The
+// latencies are those of an adapter of today; ucp prefers measured ones.
+func (p *Port) Perf(overhead time.Duration) uct.Perf {
+	latency := 600 * time.Nanosecond
+	if p.Attr.Ethernet {
+		latency += 200 * time.Nanosecond
+	}
+	return uct.Perf{
+		Latency:         latency,
+		Overhead:        overhead,
+		Bandwidth:       p.Attr.SpeedGbps * 1e9 / 8,
+		SharedBandwidth: p.Attr.SpeedGbps * 1e9 / 8,
+	}
+}
+
+// AckTimeoutCode is the smallest code of verbs.AckTimeout that waits at least d:
+// 1..31. d <= 0 is forever, code 0.
+func AckTimeoutCode(d time.Duration) uint8 {
+	if d <= 0 {
+		return 0
+	}
+	units := (uint64(d) + 4095) / 4096
+	return uint8(min(max(bits.Len64(units-1), 1), 31))
+}
+
+// rnrTimers are the RNR NAK timers by code, in units of 10 us; code 0 is the
+// longest (IBTA volume 1, 9.7.5.2.8, table 45).
+var rnrTimers = [32]uint32{
+	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
+	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// RNRTimerCode is the code of the shortest RNR timer that is at least d.
+func RNRTimerCode(d time.Duration) uint8 {
+	for code := 1; code < len(rnrTimers); code++ {
+		if time.Duration(rnrTimers[code])*10*time.Microsecond >= d {
+			return uint8(code)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,35 @@
+package ib
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Status is what a work completion's status means to the user of a transport.
+// Both transports use this mapping and no other.
+func Status(s verbs.WCStatus) ucs.Status {
+	switch s {
+	case verbs.WCSuccess:
+		return ucs.StatusOK
+	case verbs.WCLocLenErr:
+		return ucs.StatusTruncated
+	case verbs.WCLocProtErr, verbs.WCLocAccessErr, verbs.WCMWBindErr:
+		return ucs.StatusLocalAccess
+	case verbs.WCWRFlushErr:
+		return ucs.StatusCanceled
+	case verbs.WCRemAccessErr:
+		return ucs.StatusRemoteAccess
+	case verbs.WCRemInvReqErr, verbs.WCRemInvRDReqErr:
+		return ucs.StatusRemoteInvalid
+	case verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
+		return ucs.StatusTimedOut
+	case verbs.WCRNRRetryExcErr:
+		return ucs.StatusRNR
+	case verbs.WCRemOpErr, verbs.WCRemAbortErr:
+		return ucs.StatusConnReset
+	case verbs.WCLocQPOpErr, verbs.WCBadRespErr:
+		return ucs.StatusInternal
+	default: // EE contexts and tag matching, which we do not use; device faults
+		return ucs.StatusIOError
+	}
+}

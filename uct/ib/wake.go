@@ -1,0 +1,125 @@
+package ib
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Wake is what an iface sleeps on: one epoll descriptor over the completion
+// channel, an eventfd for word from other goroutines, and a timer. Raise may be
+// called by any goroutine, the rest by the owner of the iface.
+type Wake struct {
+	epoll, event, timer int
+	channel             *verbs.CompChannel
+	word                *atomic.Uint32
+}
+
+// Raised is the bit that Raise sets in the word of NewWake.
+const Raised = 1 << 31
+
+// NewWake makes the descriptors for channel, which stays the caller's. Raise sets
+// the bit Raised of word, so that Progress looks at one word of the iface; the
+// other bits are the iface's own.
+func NewWake(channel *verbs.CompChannel, word *atomic.Uint32) (_ *Wake, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	w := &Wake{channel: channel, word: word}
+	open := func(fd *int, call string, f func() (int, error)) error {
+		n, err := f()
+		if err != nil {
+			return os.NewSyscallError(call, err)
+		}
+		*fd = n
+		undo.Add(func() error { return unix.Close(n) })
+		return nil
+	}
+	if err = open(&w.epoll, "epoll_create1", func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) }); err != nil {
+		return nil, err
+	}
+	if err = open(&w.event, "eventfd2", func() (int, error) { return unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC) }); err != nil {
+		return nil, err
+	}
+	if err = open(&w.timer, "timerfd_create", func() (int, error) {
+		return unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	}); err != nil {
+		return nil, err
+	}
+	for _, fd := range []int{channel.FD(), w.event, w.timer} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return nil, os.NewSyscallError("epoll_ctl", err)
+		}
+	}
+	return w, nil
+}
+
+// FD is readable when there is something to do.
+func (w *Wake) FD() int { return w.epoll }
+
+// Pending reports, without a system call, whether an armed completion event or
+// word from another goroutine has come. The timer is not looked at.
+func (w *Wake) Pending() bool { return w.raised() || w.channel.Pending() }
+
+func (w *Wake) raised() bool { return w.word.Load()&Raised != 0 }
+
+// Raise sets Raised and wakes the sleeper. Word must be left before.
+func (w *Wake) Raise() {
+	if w.word.Or(Raised)&Raised == 0 {
+		var one [8]byte
+		binary.NativeEndian.PutUint64(one[:], 1)
+		// It can only fail when the counter is full, which wakes as well.
+		_, _ = unix.Write(w.event, one[:])
+	}
+}
+
+// Lower takes Raise back. The word that was left must be read after.
+func (w *Wake) Lower() {
+	if w.word.And(^uint32(Raised))&Raised != 0 {
+		var count [8]byte
+		// EAGAIN if Raise has not written yet: then it wakes once for nothing.
+		_, _ = unix.Read(w.event, count[:])
+	}
+}
+
+// Arm asks for an event at the next completion of cq, and after d if d > 0.
+// ErrBusy means that there may be something to do already.
+func (w *Wake) Arm(cq *verbs.CQ, d time.Duration) error {
+	if w.raised() {
+		return uct.ErrBusy
+	}
+	for w.channel.TryGet() != nil {
+	}
+	if err := cq.Arm(false); err != nil {
+		return err
+	}
+	if err := w.setTimer(d); err != nil {
+		return err
+	}
+	if w.Pending() {
+		return uct.ErrBusy
+	}
+	return nil
+}
+
+func (w *Wake) setTimer(d time.Duration) error {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 0))}
+	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(w.timer, 0, &spec, nil))
+}
+
+// Close closes the descriptors. No Raise may come after it.
+func (w *Wake) Close() error {
+	return errors.Join(unix.Close(w.timer), unix.Close(w.event), unix.Close(w.epoll))
+}
