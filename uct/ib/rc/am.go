@@ -1,0 +1,105 @@
+package rc
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// amHeaderLen is the 8 bytes that AMShort puts in front of its payload.
+const amHeaderLen = 8
+
+// AMShort implements uct.AMSender: an inline send.
+func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+	it := e.it
+	if len(payload) > it.maxInline-amHeaderLen {
+		return uct.ErrTooLong
+	}
+	flags := verbs.SendInline
+	if e.credits <= 0 || e.pi-e.ci >= e.room || id > uct.MaxAMID {
+		extra, err := e.admitAM(id)
+		if err != nil {
+			return err
+		}
+		flags |= extra
+	}
+	binary.LittleEndian.PutUint64(it.scratch[:], hdr)
+	n := amHeaderLen + copy(it.scratch[amHeaderLen:], payload)
+	wr := &it.am[0]
+	wr.Inline = wr.Inline[:n]
+	wr.Flags = flags | e.signal()
+	wr.Imm = e.imm(id)
+	return e.post(&it.am)
+}
+
+// admitAM is admit for active messages.
+func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
+	if id > uct.MaxAMID {
+		return 0, uct.ErrInvalidParam
+	}
+	if e.state == stateReady && e.credits <= 0 {
+		return 0, uct.ErrNoResource
+	}
+	if e.pi-e.ci >= e.room {
+		return e.admit()
+	}
+	return 0, nil
+}
+
+// imm spends a credit and is the immediate of a message that is about to be
+// posted: it takes along what we owe.
+func (e *EP) imm(id uint8) uint32 {
+	e.credits--
+	imm := rcwire.AM(id, e.debt)
+	e.debt = 0
+	return uint32(imm)
+}
+
+// AMBcopy implements uct.AMSender.
+func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
+	if id > uct.MaxAMID {
+		return 0, uct.ErrInvalidParam
+	}
+	if e.state == stateReady && e.credits <= 0 {
+		return 0, uct.ErrNoResource
+	}
+	buf, flags, err := e.admitBuffer()
+	if err != nil {
+		return 0, err
+	}
+	n = p.Pack(e.it.tx.Bytes(buf))
+	wr := e.it.fullWR(verbs.OpSendWithImm, flags)
+	wr.Imm = e.imm(id)
+	return n, e.postBuffer(buf, n)
+}
+
+// AMZcopy implements uct.AMSender. The header travels in a bounce buffer.
+func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pending bool, err error) {
+	it := e.it
+	if id > uct.MaxAMID {
+		return false, uct.ErrInvalidParam
+	}
+	if l := &it.attr.AM; len(hdr) > l.MaxHeader || len(iov) > l.MaxIOV || len(hdr)+uct.IOVLen(iov) > l.MaxZcopy {
+		return false, uct.ErrTooLong
+	}
+	if e.state == stateReady && e.credits <= 0 {
+		return false, uct.ErrNoResource
+	}
+	sges, ok := it.md.SGEs(it.sges[:1], iov)
+	if !ok {
+		return false, uct.ErrInvalidParam
+	}
+	buf, flags, err := e.admitBuffer()
+	if err != nil {
+		return false, err
+	}
+	sges[0] = it.tx.SGE(buf, 0, copy(it.tx.Bytes(buf), hdr))
+	if len(hdr) == 0 {
+		sges = sges[1:]
+	}
+	wr := it.fullWR(verbs.OpSendWithImm, flags|verbs.SendSignaled)
+	wr.SGList, wr.Imm = sges, e.imm(id)
+	return e.postOp(false, buf, c)
+}

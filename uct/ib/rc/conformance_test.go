@@ -1,0 +1,69 @@
+package rc
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// openMD opens an MD on a software device of its own on the given fabric.
+func openMD(fabric softhca.Fabric) (uct.MD, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	return ib.New(list, Transport(Config{})).OpenMD("dev")
+}
+
+// tiny is the configuration of the suite: queues of a few messages.
+// shortTimeout is that of one of eight attempts to reach a QP that is gone.
+const shortTimeout = 100 * time.Millisecond
+
+func tiny(o ucttest.Options) any {
+	c := Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth, SegSize: config.MemSize(1 << 10), Timeout: shortTimeout}
+	if o.RxDepth > 0 {
+		c.RxDepth = max(o.RxDepth, minRxDepth)
+	}
+	return c
+}
+
+func harness(fabric softhca.Fabric) ucttest.Harness {
+	return ucttest.Harness{
+		OpenMD:    func() (uct.MD, error) { return openMD(fabric) },
+		SharedMD:  fabric == softhca.FabricLoop,
+		Transport: Name,
+		Config:    tiny,
+	}
+}
+
+func shmHarness() ucttest.Harness {
+	h := harness(softhca.FabricShm)
+	h.StartPeer = ucttest.ExecPeer("rc-shm")
+	h.OneSided = true
+	return h
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(targetEnv) != "" {
+		if err := targetMain(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": shmHarness()})
+	os.Exit(m.Run())
+}
+
+func TestConformance_Loop(t *testing.T) { ucttest.Test(t, harness(softhca.FabricLoop)) }
+
+func TestConformance_Shm(t *testing.T) { ucttest.Test(t, shmHarness()) }

@@ -1,0 +1,267 @@
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// EP is one connection over one QP. It implements uct.EP, uct.EPConnector,
+// uct.AMSender, uct.Putter, uct.Getter and uct.Atomics.
+type EP struct {
+	base.NoGetShort
+
+	qpn    uint32
+	state  state
+	fenced bool // the next work request waits for reads and atomics before it
+	owes   bool // in it.owing
+
+	it      *Iface
+	qp      *verbs.QP
+	pi      uint64 // work requests posted
+	ci      uint64 // work requests known to be complete
+	sig     uint64 // pi of the last signaled one
+	room    uint64 // posts pass while pi-ci < room; 0 makes every post ask admit
+	nextOp  uint64 // sn of opHead; noOp without
+	credits int32  // messages that the peer still takes in
+	debt    uint32 // credits to give back to the peer
+
+	lease  uint64 // CQ slots held
+	reads  uint64 // pi of the last read or atomic
+	opHead *op
+	opTail *op
+
+	pending   base.PendingQueue
+	owingNext *EP
+	base.Slot
+	psn       uint32 // first PSN that we send
+	window    uint32 // credits that the peer started with
+	peerGrant int32  // credits that we started with
+	cause     ucs.Status
+	err       error // what posts return after a failure or Close
+}
+
+// state of an EP.
+type state uint8
+
+const (
+	stateInit   state = iota // Connect has not been called
+	stateReady               // RTS
+	stateFailed              // QP in ERR; OnError was called
+	stateClosed              // QP in ERR until its work requests are flushed, then gone
+)
+
+var (
+	_ uct.EP          = (*EP)(nil)
+	_ uct.EPConnector = (*EP)(nil)
+	_ uct.AMSender    = (*EP)(nil)
+	_ uct.Putter      = (*EP)(nil)
+	_ uct.Getter      = (*EP)(nil)
+	_ uct.Atomics     = (*EP)(nil)
+)
+
+// NewEP implements uct.Iface: it makes a QP in INIT, to be connected by Connect.
+// p must be empty.
+func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+	if it.closed {
+		return nil, it.opError("new ep", uct.ErrClosed)
+	}
+	if len(p.DeviceAddr) != 0 || len(p.IfaceAddr) != 0 {
+		return nil, it.opError("new ep", fmt.Errorf("%w: rc connects endpoints, not ifaces", uct.ErrUnsupported))
+	}
+	qp, err := it.createQP()
+	if err != nil {
+		return nil, it.opError("create qp", err)
+	}
+	if err := it.initQP(qp); err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	e := &EP{it: it, qp: qp, qpn: qp.Number(), nextOp: noOp, err: ucs.ErrInvalidState,
+		psn: rand.Uint32() & 0xffffff, window: uint32(it.cfg.FCWindow)}
+	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth)
+	it.eps.add(e)
+	it.recent[uint8(e.qpn)] = e
+	it.open.Add(e)
+	it.setModeration()
+	return e, nil
+}
+
+// setModeration bounds the work requests without completion so that those of all
+// EPs together leave half of the CQ slots: EPs that fall silent behind unsignaled
+// work requests do not starve the rest.
+func (it *Iface) setModeration() {
+	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
+	it.moderation = uint64(min(it.cfg.Moderation, share))
+}
+
+func (it *Iface) initQP(qp *verbs.QP) error {
+	got := qp.Cap()
+	if got.MaxInline < it.maxInline || got.MaxSendWR < it.cfg.TxDepth {
+		return it.opError("create qp", fmt.Errorf("%w: the device gave inline %d, depth %d",
+			uct.ErrNoMemory, got.MaxInline, got.MaxSendWR))
+	}
+	err := qp.Modify(verbs.QPAttr{
+		State: verbs.QPStateInit,
+		Port:  it.port.Num,
+		AccessFlags: verbs.AccessLocalWrite | verbs.AccessRemoteWrite |
+			verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
+	}, verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
+	if err != nil {
+		return it.opError(fmt.Sprintf("modify qp %#x to INIT", qp.Number()), err)
+	}
+	return nil
+}
+
+// EPAddr implements uct.EPConnector.
+func (e *EP) EPAddr(b []byte) []byte {
+	return rcwire.EPAddr{
+		MTU:     e.it.port.Attr.ActiveMTU,
+		Reads:   uint8(e.it.cfg.MaxRDAtomic),
+		QPN:     e.qpn,
+		PSN:     e.psn,
+		SegLen:  uint32(e.it.cfg.SegSize),
+		Credits: uint16(e.window),
+	}.Append(b)
+}
+
+// Connect implements uct.EPConnector. Errors: ErrInvalidAddr, ErrUnreachable,
+// ErrInvalidState if it was called before, ErrInvalidParam if the peer's receive
+// buffers are shorter than ours.
+func (e *EP) Connect(deviceAddr, epAddr []byte) error {
+	if e.state != stateInit {
+		return e.it.opError("connect", ucs.ErrInvalidState)
+	}
+	dev, err := e.it.port.Peer(deviceAddr)
+	if err != nil {
+		return e.it.opError("connect", err)
+	}
+	peer, err := rcwire.ParseEPAddr(epAddr)
+	if err != nil {
+		return e.it.opError("connect", err)
+	}
+	if int(peer.SegLen) < int(e.it.cfg.SegSize) {
+		return e.it.opError("connect", fmt.Errorf("%w: the peer's SEG_SIZE %d is below ours, %d",
+			uct.ErrInvalidParam, peer.SegLen, e.it.cfg.SegSize))
+	}
+	if err := e.toRTS(dev, peer); err != nil {
+		return err
+	}
+	e.state, e.err = stateReady, nil
+	e.peerGrant = int32(peer.Credits)
+	e.credits = e.peerGrant
+	return nil
+}
+
+func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+	cfg := &e.it.cfg
+	err := e.qp.Modify(verbs.QPAttr{
+		State:       verbs.QPStateRTR,
+		AH:          e.it.port.AH(dev),
+		PathMTU:     min(e.it.port.Attr.ActiveMTU, peer.MTU),
+		DestQPN:     peer.QPN,
+		RQPSN:       peer.PSN,
+		MaxDestRD:   uint8(cfg.MaxRDAtomic),
+		MinRNRTimer: ib.RNRTimerCode(cfg.RNRTimeout),
+	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
+		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
+	if err != nil {
+		return e.it.opError(fmt.Sprintf("modify qp %#x to RTR", e.qpn), err)
+	}
+	err = e.qp.Modify(verbs.QPAttr{
+		State:       verbs.QPStateRTS,
+		Timeout:     ib.AckTimeoutCode(cfg.Timeout),
+		RetryCnt:    uint8(cfg.RetryCount),
+		RNRRetry:    rnrForever,
+		SQPSN:       e.psn,
+		MaxRDAtomic: uint8(min(cfg.MaxRDAtomic, int(peer.Reads))),
+	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
+		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
+	if err != nil {
+		return e.it.opError(fmt.Sprintf("modify qp %#x to RTS", e.qpn), err)
+	}
+	return nil
+}
+
+// rnrForever is the RNR retry count that never gives up (IBTA volume 1, 9.9.2.4.1).
+const rnrForever = 7
+
+// Close implements uct.EP. Operations in flight complete from a later Progress or
+// from the iface's Close, with StatusCanceled unless the device had already ended
+// them; the memory of zero-copy operations is the device's until then.
+func (e *EP) Close() error {
+	if e.state == stateClosed {
+		return nil
+	}
+	it := e.it
+	connected := e.state != stateInit
+	e.state, e.room, e.err = stateClosed, 0, it.opError("post", uct.ErrClosed)
+	it.open.Remove(e)
+	it.dropOwing(e)
+	var err error
+	if connected && e.pi != e.ci {
+		err = e.toERR()
+	}
+	it.closing.Add(e)
+	e.settle()
+	return err
+}
+
+func (e *EP) toERR() error {
+	if e.qp.State() == verbs.QPStateErr {
+		return nil
+	}
+	err := e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
+	if err != nil {
+		return e.it.opError(fmt.Sprintf("modify qp %#x to ERR", e.qpn), err)
+	}
+	return nil
+}
+
+// settle gives back what an EP that posts no more holds, once its work requests
+// are complete: the CQ slots, and the QP if it is closed.
+func (e *EP) settle() {
+	it := e.it
+	if e.pi != e.ci || e.opHead != nil {
+		e.flushTail()
+		return
+	}
+	it.cqFree += int(e.lease)
+	e.lease = 0
+	if e.state == stateClosed && it.closing.Remove(e) {
+		it.forget(e)
+		// Nothing is left to report to: the QP is gone for us either way.
+		_ = e.qp.Close()
+	}
+}
+
+// flushTail makes sure that a completion comes for the last work request of a QP
+// in ERR. One that is not signaled and had succeeded before gets none, so another
+// one goes behind it, which the device flushes.
+func (e *EP) flushTail() {
+	if e.state >= stateFailed {
+		e.nextOp = 0 // every completion settles
+	}
+	if e.sig <= e.ci && e.postNop() == uct.ErrNoResource {
+		e.it.raise(attnBacklog) // no slot in the CQ: finish tries again
+	}
+}
+
+// forget takes a closed EP out of the tables.
+func (it *Iface) forget(e *EP) {
+	it.eps.remove(e)
+	if slot := &it.recent[uint8(e.qpn)]; *slot == e {
+		*slot = &it.eps.vacant
+	}
+	it.setModeration()
+}
+
+func (it *Iface) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: op, Err: err}
+}

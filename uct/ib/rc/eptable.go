@@ -1,0 +1,96 @@
+package rc
+
+import "math/bits"
+
+// epTable finds EPs by QPN: open addressing with linear probing over a table that
+// is at most half full. Empty slots hold vacant, an EP that no QPN matches, so
+// that the common case is one compare.
+type epTable struct {
+	slots  []*EP // length a power of two
+	n      int
+	vacant EP
+}
+
+const (
+	minTable = 16
+	noQPN    = ^uint32(0) // QPNs have 24 bits
+)
+
+func (t *epTable) init() {
+	t.vacant.qpn = noQPN
+	t.vacant.nextOp = noOp
+	t.slots = t.empty(minTable)
+}
+
+func (t *epTable) empty(n int) []*EP {
+	s := make([]*EP, n)
+	for i := range s {
+		s[i] = &t.vacant
+	}
+	return s
+}
+
+// find returns the EP whose QP is qpn, or &t.vacant.
+func (t *epTable) find(qpn uint32) *EP {
+	s := t.slots
+	if e := s[uint(qpn)&uint(len(s)-1)]; e.qpn == qpn {
+		return e
+	}
+	return t.probe(qpn)
+}
+
+func (t *epTable) probe(qpn uint32) *EP {
+	mask := uint32(len(t.slots) - 1)
+	for i := qpn & mask; ; i = (i + 1) & mask {
+		if e := t.slots[i]; e.qpn == qpn || e == &t.vacant {
+			return e
+		}
+	}
+}
+
+func (t *epTable) add(e *EP) {
+	if 2*(t.n+1) > len(t.slots) {
+		t.rebuild(1 << bits.Len(uint(2*t.n+1)))
+	}
+	t.n++
+	t.put(e)
+}
+
+func (t *epTable) put(e *EP) {
+	mask := uint32(len(t.slots) - 1)
+	i := e.qpn & mask
+	for t.slots[i] != &t.vacant {
+		i = (i + 1) & mask
+	}
+	t.slots[i] = e
+}
+
+// remove takes e out and puts those that follow it back in, so that no probe ends
+// early.
+func (t *epTable) remove(e *EP) {
+	mask := uint32(len(t.slots) - 1)
+	i := e.qpn & mask
+	for t.slots[i] != e {
+		if t.slots[i] == &t.vacant {
+			return
+		}
+		i = (i + 1) & mask
+	}
+	t.slots[i] = &t.vacant
+	t.n--
+	for i = (i + 1) & mask; t.slots[i] != &t.vacant; i = (i + 1) & mask {
+		moved := t.slots[i]
+		t.slots[i] = &t.vacant
+		t.put(moved)
+	}
+}
+
+func (t *epTable) rebuild(size int) {
+	old := t.slots
+	t.slots = t.empty(max(size, minTable))
+	for _, e := range old {
+		if e != &t.vacant {
+			t.put(e)
+		}
+	}
+}

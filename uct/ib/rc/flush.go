@@ -1,0 +1,92 @@
+package rc
+
+import "github.com/gucx/gucx/uct"
+
+// Flush implements uct.EP.
+func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
+	if e.state == stateReady && e.pi == e.ci {
+		return false, nil
+	}
+	if e.state != stateReady || e.sig != e.pi || c == nil {
+		if pending, err = e.flushStart(); !pending || err != nil || c == nil {
+			return pending, err
+		}
+	}
+	o := e.it.ops.get()
+	if o == nil {
+		return false, uct.ErrNoResource
+	}
+	o.kind, o.comp = opFlush, c
+	e.queue(o)
+	return true, nil
+}
+
+// flushStart makes sure that a completion will come that retires everything
+// posted, and reports whether there is anything to wait for.
+func (e *EP) flushStart() (pending bool, err error) {
+	if e.state == stateFailed || e.state == stateClosed {
+		return false, e.err
+	}
+	if e.pi == e.ci {
+		return false, nil
+	}
+	if e.sig != e.pi {
+		if err := e.postNop(); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Fence implements uct.EP. An RC queue executes in order, except that what
+// follows a read or atomic may pass it (IBTA volume 1, 10.8.3.3): the next work
+// request then carries the fence.
+func (e *EP) Fence() error {
+	if e.state == stateFailed || e.state == stateClosed {
+		return e.err
+	}
+	if e.reads > e.ci {
+		e.fenced, e.room = true, 0
+	}
+	return nil
+}
+
+// flushPoll starts a flush on every EP and reports whether one is busy.
+func (it *Iface) flushPoll() (pending bool, err error) {
+	for _, e := range it.open.All() {
+		if e.state == stateFailed {
+			continue
+		}
+		busy, err := e.flushStart()
+		if err != nil {
+			return false, err
+		}
+		pending = pending || busy
+	}
+	return pending, nil
+}
+
+// flushAll is Flush with a completion. All EPs can flush, or none is asked to.
+func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
+	if pending, err = it.flushPoll(); err != nil || !pending {
+		return false, err
+	}
+	busy := 0
+	for _, e := range it.open.All() {
+		if e.state != stateFailed && e.pi != e.ci {
+			busy++
+		}
+	}
+	if it.ops.left < busy {
+		return false, uct.ErrNoResource
+	}
+	all := it.groups.Get(c, busy)
+	for _, e := range it.open.All() {
+		if e.state != stateFailed && e.pi != e.ci {
+			o := it.ops.get()
+			o.kind, o.comp = opFlush, all
+			e.queue(o)
+		}
+	}
+	return true, nil
+}

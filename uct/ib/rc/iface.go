@@ -1,0 +1,253 @@
+package rc
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// pollBatch is how many completions one Progress takes, as in UCX.
+const pollBatch = 16
+
+// Iface is an open rc transport. It implements uct.Iface, uct.IfaceAddresser,
+// uct.Waker and uct.EventPender.
+type Iface struct {
+	// What every post and Progress touches.
+	cq       *verbs.CQ
+	attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
+	put      [1]verbs.SendWR // RDMA write, inline
+	am       [1]verbs.SendWR // send with immediate, inline
+	fetch    [1]verbs.SendWR // read or atomic into one piece, fetchSGE
+	full     [1]verbs.SendWR // anything else
+	fetchSGE [1]verbs.SGE
+	wc       [pollBatch]verbs.WC
+	recent   [256]*EP // by the last byte of the QPN: EPs, or &eps.vacant
+
+	maxInline  int
+	moderation uint64 // work requests of one EP without completion
+
+	eps      epTable
+	wake     *ib.Wake
+	arb      base.Arbiter
+	handlers base.AMTable
+	handed   []uint32 // QPNs of asynchronous events, being looked at
+	tx       *ib.Pool // bounce buffers
+	words    *ib.Pool // 8-byte words that atomics return into
+	ops      opPool
+	groups   ib.FlushGroups
+	rx       *ib.RecvQueue
+	owing    *EP // EPs that owe their peer credits, linked by owingNext
+	cqFree   int // CQ slots that no EP leases
+	sges     []verbs.SGE
+	scratch  [maxScratch]byte // a short message while it is posted
+
+	md      *ib.MD
+	port    *ib.Port
+	cfg     Config
+	attr    uct.IfaceAttr
+	onError func(uct.EP, error)
+	td      *verbs.TD
+	srq     *verbs.SRQ
+	channel *verbs.CompChannel
+	undo    cleanup.Stack
+	open    base.List[*EP] // EPs that are not closed
+	closing base.List[*EP] // closed EPs whose work requests are in flight
+	closed  bool
+
+	asyncMu sync.Mutex
+	async   []uint32 // QPNs that the device reported, until Progress looks
+}
+
+// Bits of Iface.attn, beside ib.Raised.
+const (
+	attnBacklog = 1 << iota // finish has something to do
+	attnPending             // requests wait in arb
+)
+
+func (it *Iface) raise(bit uint32) {
+	if it.attn.Load()&bit == 0 {
+		it.attn.Or(bit)
+	}
+}
+
+var (
+	_ uct.Iface          = (*Iface)(nil)
+	_ uct.IfaceAddresser = (*Iface)(nil)
+	_ uct.Waker          = (*Iface)(nil)
+	_ uct.EventPender    = (*Iface)(nil)
+	_ ib.EventSink       = (*Iface)(nil)
+)
+
+// maxScratch bounds TX_MAX_INLINE in effect: longer copies belong in bounce
+// buffers. It is above what an mlx5 WQE of maximal length (1 KiB) takes inline.
+const maxScratch = 1 << 10
+
+// prepare fills the parts of work requests that never change.
+func (it *Iface) prepare() {
+	it.maxInline = min(int(it.cfg.TxMaxInline), maxScratch)
+	it.moderation = uint64(it.cfg.Moderation)
+	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
+	it.put[0].Opcode = verbs.OpRDMAWrite
+	it.am[0].Opcode = verbs.OpSendWithImm
+	it.am[0].Inline = it.scratch[:]
+	it.fetch[0].SGList = it.fetchSGE[:]
+}
+
+func (it *Iface) fillAttr() {
+	seg := int(it.cfg.SegSize)
+	msg := int(it.md.DeviceAttr().MaxMsgSize)
+	sge := it.cfg.TxMaxSGE
+	it.attr = uct.IfaceAttr{
+		Resource: uct.Resource{Transport: Name, Device: it.port.Name, Kind: uct.DeviceNet},
+		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic64 |
+			uct.CapPending | uct.CapConnectEP | uct.CapErrPeer | uct.CapErrRemoteMem |
+			uct.CapEventFD | uct.CapInterNode,
+		AM: uct.OpLimits{MaxShort: it.maxInline, MaxBcopy: seg, MaxZcopy: seg,
+			MaxIOV: sge - 1, MaxHeader: min(seg, maxHeader)},
+		Put: uct.OpLimits{MaxShort: it.maxInline, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
+		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
+		Atomic: uct.AtomicAttr{
+			Post64:  uct.Ops(uct.AtomicAdd),
+			Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap),
+			Domain:  uct.AtomicDevice,
+		},
+		DeviceAddrLen: ib.DeviceAddrLen,
+		EPAddrLen:     rcwire.EPAddrLen,
+		Perf:          it.port.Perf(postOverhead),
+		MaxEPs:        maxEPs,
+	}
+	it.attr.Perf.LatencyPerEP = perEPLatency
+	if it.md.DeviceAttr().AtomicCap == verbs.AtomicGlob {
+		it.attr.Atomic.Domain = uct.AtomicCPU
+	}
+}
+
+// The declared cost model, with the figures that UCX declares for its rc over
+// verbs: an adapter's cache of QP contexts makes many EPs slower.
+const (
+	maxHeader    = 256
+	maxEPs       = 256
+	postOverhead = 75 * time.Nanosecond
+	perEPLatency = time.Nanosecond
+)
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// SetAMHandler implements uct.Iface.
+func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// DeviceAddr implements uct.IfaceAddresser.
+func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }
+
+// IfaceAddr appends nothing: rc connects endpoints.
+func (it *Iface) IfaceAddr(b []byte) []byte { return b }
+
+// Reachable implements uct.IfaceAddresser. ifaceAddr must be empty.
+func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+	if len(ifaceAddr) != 0 {
+		return false, "rc has no iface address"
+	}
+	if _, err := it.port.Peer(deviceAddr); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+// EventFD implements uct.Waker.
+func (it *Iface) EventFD() int { return it.wake.FD() }
+
+// EventPending implements uct.EventPender.
+func (it *Iface) EventPending() bool { return it.wake.Pending() }
+
+// Arm implements uct.Waker. Completions of sends and receives share one CQ, so an
+// event of either kind wakes.
+func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, 0) }
+
+// AsyncEvent leaves word of an event that concerns a QP; called on the goroutine
+// of the MD.
+func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
+	if ev.QP == nil {
+		return
+	}
+	switch ev.Type {
+	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr:
+	default:
+		return
+	}
+	it.asyncMu.Lock()
+	it.async = append(it.async, ev.QP.Number())
+	it.asyncMu.Unlock()
+	it.wake.Raise()
+}
+
+// Flush implements uct.Iface: it completes when everything posted on every EP is
+// complete. ErrNoResource if an EP cannot flush now.
+func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) {
+	if c == nil {
+		return it.flushPoll()
+	}
+	return it.flushAll(c)
+}
+
+// Fence implements uct.Iface.
+func (it *Iface) Fence() error {
+	var errs error
+	for _, e := range it.open.All() {
+		if err := e.Fence(); err != nil && !errors.Is(err, uct.ErrEPFailed) {
+			errs = errors.Join(errs, err)
+		}
+	}
+	return errs
+}
+
+// Close implements uct.Iface. It waits until the device has given up all memory
+// of the iface. Arrivals are dropped. Idempotent.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	it.md.Unsubscribe(it)
+	var errs error
+	for it.open.Len() > 0 {
+		errs = errors.Join(errs, it.open.All()[0].Close())
+	}
+	if err := it.drain(); err != nil {
+		errs = errors.Join(errs, err)
+	}
+	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
+		return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: "close iface", Err: errs}
+	}
+	return nil
+}
+
+// drainTimeout bounds how long Close waits for a device that is broken: flushing
+// a queue takes microseconds.
+const drainTimeout = 5 * time.Second
+
+// drain polls until no closed EP has work requests in flight.
+func (it *Iface) drain() error {
+	if it.closing.Len() == 0 {
+		return nil
+	}
+	for deadline := time.Now().Add(drainTimeout); it.closing.Len() > 0; {
+		if it.Progress() == 0 {
+			if time.Now().After(deadline) {
+				return uct.Status(ucs.StatusTimedOut).Err()
+			}
+			runtime.Gosched()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package rc
+
+import "github.com/gucx/gucx/uct"
+
+// AddPending implements uct.EP.
+func (e *EP) AddPending(r *uct.PendingReq) error {
+	if e.state != stateReady {
+		return e.err
+	}
+	if e.pending.Empty() && e.hasResources() {
+		return uct.ErrBusy
+	}
+	if err := e.it.arb.Add(&e.pending, r); err != nil {
+		return err
+	}
+	e.room = 0
+	e.it.raise(attnPending)
+	return nil
+}
+
+// hasResources reports whether every kind of operation could be posted now.
+func (e *EP) hasResources() bool {
+	it := e.it
+	return e.credits > 0 && it.tx.Free() > 0 && it.ops.left > 0 && it.words.Free() > 0 && e.slot()
+}
+
+// PurgePending implements uct.EP.
+func (e *EP) PurgePending(f func(*uct.PendingReq)) {
+	e.it.arb.Purge(&e.pending, f)
+}

@@ -1,0 +1,111 @@
+package rc
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// leaseStep is how many CQ slots an EP takes at a time.
+const leaseStep = 16
+
+// admit is asked when a post finds no room: it says why the EP cannot post, or
+// makes room, and returns flags for the work request. Posts that only wait for
+// room are on the fast path again after it.
+func (e *EP) admit() (verbs.SendFlags, error) {
+	if e.state != stateReady {
+		return 0, e.err
+	}
+	if e.pending.Blocks() || !e.slot() {
+		return 0, uct.ErrNoResource
+	}
+	var flags verbs.SendFlags
+	if e.fenced {
+		e.fenced = false
+		flags = verbs.SendFence
+	}
+	if e.pending.Empty() {
+		e.room = e.lease
+	}
+	return flags, nil
+}
+
+// slot reports whether one more work request can be posted, leasing CQ slots if
+// it must.
+func (e *EP) slot() bool {
+	used := e.pi - e.ci
+	if used < e.lease {
+		return true
+	}
+	it := e.it
+	want := min(leaseStep, it.cfg.TxDepth-int(e.lease))
+	if want <= 0 {
+		return false
+	}
+	if it.cqFree == 0 {
+		it.reclaim()
+	}
+	got := min(want, it.cqFree)
+	it.cqFree -= got
+	e.lease += uint64(got)
+	return got > 0
+}
+
+// reclaim takes back the CQ slots that EPs hold without using them.
+func (it *Iface) reclaim() {
+	for _, e := range it.open.All() {
+		idle := e.lease - (e.pi - e.ci)
+		it.cqFree += int(idle)
+		e.lease -= idle
+		e.room = min(e.room, e.lease)
+	}
+}
+
+// signal returns the flag for the next work request, which is about to be counted.
+func (e *EP) signal() verbs.SendFlags {
+	if e.pi == e.ci || e.pi-e.sig >= e.it.moderation {
+		e.sig = e.pi + 1
+		return verbs.SendSignaled
+	}
+	return 0
+}
+
+// post posts wr, which has everything but the number.
+func (e *EP) post(wr *[1]verbs.SendWR) error {
+	e.pi++
+	wr[0].ID = e.pi
+	if _, err := e.qp.PostSend(wr[:]); err != nil {
+		return e.postFailed(err)
+	}
+	return nil
+}
+
+// postFailed handles a refused post: queues and states are tracked here, so the
+// device and the EP disagree, and the EP cannot go on. The device never completes
+// the work request, so it is not counted as posted.
+//
+//go:noinline
+func (e *EP) postFailed(err error) error {
+	e.pi--
+	e.sig = min(e.sig, e.pi)
+	e.it.fail(e, ucs.StatusInternal, err)
+	return e.err
+}
+
+// fullWR returns the work request with a gather list, cleared.
+func (it *Iface) fullWR(op verbs.Opcode, flags verbs.SendFlags) *verbs.SendWR {
+	wr := &it.full[0]
+	*wr = verbs.SendWR{Opcode: op, Flags: flags}
+	return wr
+}
+
+// postNop posts a signaled RDMA write of no bytes: its completion says that all
+// before it is complete. It does not wait behind pending requests.
+func (e *EP) postNop() error {
+	if !e.slot() {
+		return uct.ErrNoResource
+	}
+	e.it.fullWR(verbs.OpRDMAWrite, verbs.SendSignaled)
+	e.sig = e.pi + 1
+	return e.post(&e.it.full)
+}

@@ -1,0 +1,165 @@
+package rc
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Progress implements uct.Iface. Nothing to do, and one send that has succeeded,
+// take the short way.
+func (it *Iface) Progress() int {
+	n := it.cq.Poll(it.wc[:])
+	if it.attn.Load() == 0 {
+		if n == 0 {
+			return 0
+		}
+		wc := &it.wc[0]
+		e := it.recent[uint8(wc.QPN)]
+		if n == 1 && wc.QPN == e.qpn && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
+			e.ci = wc.ID
+			if wc.ID >= e.nextOp {
+				e.retire(ucs.StatusOK)
+			}
+			return 1
+		}
+	}
+	return it.progress(n)
+}
+
+// Watch implements uct.Watcher: one queue has all completions and arrivals.
+func (it *Iface) Watch() *ucs.Watch { return it.cq.Watch() }
+
+// progress handles n completions, and what attn says.
+func (it *Iface) progress(n int) int {
+	if n <= 0 {
+		return it.progressRare(n)
+	}
+	for i := range it.wc[:n] {
+		wc := &it.wc[i]
+		e := it.recent[uint8(wc.QPN)]
+		if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
+			it.notSent(wc)
+			continue
+		}
+		if wc.QPN != e.qpn {
+			e = it.eps.find(wc.QPN)
+			it.recent[uint8(wc.QPN)] = e
+		}
+		e.ci = wc.ID
+		if wc.ID >= e.nextOp {
+			e.retire(ucs.StatusOK)
+		}
+	}
+	if it.attn.Load() != 0 {
+		it.finish()
+	}
+	return n
+}
+
+// notSent handles what is not the success of a send. The opcode of a failed
+// completion is not valid: receives are told by the range of their ID.
+func (it *Iface) notSent(wc *verbs.WC) {
+	if wc.ID >= ib.RecvID {
+		it.receive(wc)
+		return
+	}
+	it.sendFailed(wc)
+}
+
+// sendFailed handles a failed or flushed work request.
+func (it *Iface) sendFailed(wc *verbs.WC) {
+	e := it.eps.find(wc.QPN)
+	if e == &it.eps.vacant {
+		return
+	}
+	st := ib.Status(wc.Status)
+	if wc.ID > e.ci+1 { // what was not signaled before it has succeeded
+		e.ci = wc.ID - 1
+		e.retire(ucs.StatusOK)
+	}
+	it.fail(e, st, wc.Status.Err())
+	e.ci = wc.ID
+	e.retire(st)
+}
+
+// fail ends an EP: posts return an error from now on, and OnError is told once.
+// What is in flight ends as the device flushes it.
+func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
+	if e.state == stateFailed || e.state == stateClosed {
+		return
+	}
+	e.state, e.room, e.cause = stateFailed, 0, st
+	e.err = it.opError(fmt.Sprintf("qp %#x", e.qpn), errors.Join(uct.ErrEPFailed, st.Err(), cause))
+	it.dropOwing(e)
+	if err := e.toERR(); err != nil {
+		e.err = errors.Join(e.err, err)
+	}
+	e.settle()
+	it.raise(attnBacklog) // pending requests are to see the failure
+	if it.onError != nil {
+		it.onError(e, e.err)
+	}
+}
+
+// finish does what may wait until the completions are handled: credits go out and
+// pending requests are dispatched.
+func (it *Iface) finish() {
+	if it.owing != nil {
+		it.payDebts()
+	}
+	it.attn.And(^uint32(attnBacklog | attnPending))
+	for i := it.closing.Len() - 1; i >= 0; i-- {
+		it.closing.All()[i].settle()
+	}
+	it.arb.Dispatch(nil)
+	if it.owing != nil {
+		it.raise(attnBacklog)
+	}
+	if it.arb.Len() != 0 {
+		it.raise(attnPending)
+	}
+}
+
+// progressRare is Progress without completions: word from other goroutines, work
+// that was left, a CQ that has overrun. Requests that wait are not tried, because
+// nothing has become free.
+func (it *Iface) progressRare(n int) int {
+	if n < 0 {
+		for _, e := range slices.Clone(it.open.All()) {
+			it.fail(e, ucs.StatusInternal, errors.New("completion queue overrun"))
+		}
+		n = 0
+	}
+	attn := it.attn.Load()
+	if attn&ib.Raised != 0 {
+		n += it.takeEvents()
+	}
+	if it.attn.Load()&attnBacklog != 0 {
+		it.finish()
+	}
+	return n
+}
+
+// takeEvents fails the EPs whose QPs the device has moved to ERR without a
+// completion to tell it by. An EP whose work requests fail gets its status from
+// them, which are in the CQ by now.
+func (it *Iface) takeEvents() (n int) {
+	it.wake.Lower()
+	it.asyncMu.Lock()
+	it.handed = append(it.handed[:0], it.async...)
+	it.async = it.async[:0]
+	it.asyncMu.Unlock()
+	for _, qpn := range it.handed {
+		if e := it.eps.find(qpn); e != &it.eps.vacant && e.state != stateClosed {
+			it.fail(e, ucs.StatusConnReset, errors.New("the device reported a fault of the connection"))
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,154 @@
+package rc
+
+import (
+	"encoding/binary"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// side is an iface of a rig with memory that its peers reach.
+type side struct {
+	it     *Iface
+	md     *ib.MD
+	mem    uct.Mem
+	key    uct.RKey
+	errs   []error // what OnError was told
+	failed []uct.EP
+}
+
+// newMD opens an MD on a loop device, closed with the test.
+func newMD(t testing.TB) *ib.MD {
+	t.Helper()
+	md, err := openMD(softhca.FabricLoop)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, md.Close()) })
+	return md.(*ib.MD)
+}
+
+// newSide opens an iface on md with 64 KiB of memory.
+func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
+	t.Helper()
+	s := &side{md: md}
+	it, err := md.OpenIface(uct.IfaceParams{
+		Transport: Name, Device: "dev:1", Config: &cfg,
+		OnError: func(ep uct.EP, err error) { s.failed, s.errs = append(s.failed, ep), append(s.errs, err) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, it.Close()) })
+	s.it = it.(*Iface)
+	s.mem, err = md.Alloc(64<<10, uct.AccessAll)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.mem.Close()) })
+	packed, err := s.mem.PackRKey(nil)
+	require.NoError(t, err)
+	s.key, err = md.UnpackRKey(packed)
+	require.NoError(t, err)
+	return s
+}
+
+// newEP makes an EP that is not connected.
+func (s *side) newEP(t testing.TB) *EP {
+	t.Helper()
+	ep, err := s.it.NewEP(uct.EPParams{})
+	require.NoError(t, err)
+	return ep.(*EP)
+}
+
+// join connects an EP of a with one of b.
+func join(t testing.TB, a, b *side) (ab, ba *EP) {
+	t.Helper()
+	ab, ba = a.newEP(t), b.newEP(t)
+	require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
+	require.NoError(t, ba.Connect(a.it.DeviceAddr(nil), ab.EPAddr(nil)))
+	return ab, ba
+}
+
+// pair is two ifaces on one loop device with an EP each way.
+func pair(t testing.TB, cfg Config) (a, b *side, ab, ba *EP) {
+	t.Helper()
+	md := newMD(t)
+	a, b = newSide(t, md, cfg), newSide(t, md, cfg)
+	ab, ba = join(t, a, b)
+	return a, b, ab, ba
+}
+
+// budget is how many idle rounds a condition may take; events of the device come
+// from other goroutines.
+const budget = 1 << 22
+
+// until progresses sides until cond holds.
+func until(t testing.TB, cond func() bool, sides ...*side) {
+	t.Helper()
+	for range budget {
+		if cond() {
+			return
+		}
+		n := 0
+		for _, s := range sides {
+			n += s.it.Progress()
+		}
+		if n == 0 {
+			runtime.Gosched()
+		}
+	}
+	require.Fail(t, "nothing happens any more")
+}
+
+// settle progresses until all are idle for some rounds.
+func settle(sides ...*side) {
+	for idle := 0; idle < 64; idle++ {
+		for _, s := range sides {
+			if s.it.Progress() != 0 {
+				idle = 0
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+// flush flushes e and expects success.
+func flush(t testing.TB, e *EP, sides ...*side) {
+	t.Helper()
+	require.Equal(t, ucs.StatusOK, flushStatus(t, e, sides...))
+}
+
+func flushStatus(t testing.TB, e *EP, sides ...*side) (st uct.Status) {
+	t.Helper()
+	done := false
+	c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { done, st = true, c.Status }}
+	pending, err := e.Flush(c)
+	require.NoError(t, err)
+	if pending {
+		until(t, func() bool { return done }, sides...)
+	}
+	return st
+}
+
+// counter counts active messages and checks that their headers count up.
+type counter struct {
+	t testing.TB
+	n uint64
+}
+
+func (c *counter) HandleAM(data []byte, _ uct.Desc) bool {
+	require.Equal(c.t, c.n, binary.LittleEndian.Uint64(data))
+	c.n++
+	return false
+}
+
+// fill is a packer of n bytes that count up.
+type fill struct{ n int }
+
+func (f *fill) Pack(dst []byte) int {
+	for i := range dst[:f.n] {
+		dst[i] = byte(i)
+	}
+	return f.n
+}
