@@ -1,0 +1,118 @@
+package ud
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Config tunes the transport. The zero value is ready to use.
+type Config struct {
+	TxDepth     int            `env:"TX_QUEUE_LEN" default:"256" doc:"Send queue, in datagrams."`
+	TxBuffers   int            `env:"TX_BUFS" default:"1024" doc:"Datagrams kept until they are acknowledged, on all endpoints together."`
+	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Longest datagram, with the 8 bytes of its header, that is copied into the send queue."`
+	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Pieces of memory in one datagram, including the header."`
+	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"At most so many inline datagrams go without completion."`
+	Window      int            `env:"WINDOW" default:"256" doc:"Datagrams of one endpoint that are not acknowledged."`
+	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Receive buffers."`
+	Timeout     time.Duration  `env:"TIMEOUT" default:"30s" doc:"A peer that acknowledges nothing for so long is dead."`
+	RTO         time.Duration  `env:"TIMER_RTO" default:"10ms" doc:"Time after which a datagram is sent again; doubles with each attempt."`
+	MaxRTO      time.Duration  `env:"TIMER_MAX_RTO" default:"300ms" doc:"Bound of that time."`
+	MaxConns    int            `env:"MAX_CONNS" default:"65536" doc:"Connections, those that peers ask for included."`
+	IB          ib.PathConfig  `env:"IB"`
+}
+
+// Defaults and limits.
+const (
+	defaultTxDepth     = 256
+	defaultTxBuffers   = 1024
+	defaultTxMaxInline = 128
+	defaultTxMaxSGE    = 5
+	defaultModeration  = 64
+	defaultWindow      = 256
+	defaultRxDepth     = 1024
+	defaultTimeout     = 30 * time.Second
+	defaultRTO         = 10 * time.Millisecond
+	defaultMaxRTO      = 300 * time.Millisecond
+	defaultMaxConns    = 1 << 16
+
+	// minInline is what control packets need, which are sent inline.
+	minInline = dgram.HeaderLen + dgram.CreqLen
+	maxInline = 1 << 10
+	maxSGE    = 16
+)
+
+// withDefaults replaces zeros and checks ranges.
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name     string
+		v        *int
+		def      int
+		min, max int
+	}{
+		{"TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1 << 15},
+		{"TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1 << 20},
+		{"TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE},
+		{"TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1 << 15},
+		{"WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow},
+		{"RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1 << 15},
+		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < f.min || *f.v > f.max {
+			return c, fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
+		}
+	}
+	if c.TxMaxInline == 0 {
+		c.TxMaxInline = defaultTxMaxInline
+	}
+	if c.TxMaxInline < minInline || c.TxMaxInline > maxInline {
+		return c, fmt.Errorf("%w: TX_MAX_INLINE %d not in [%d, %d]", uct.ErrInvalidParam, c.TxMaxInline, minInline, maxInline)
+	}
+	for _, f := range []struct {
+		v   *time.Duration
+		def time.Duration
+	}{{&c.Timeout, defaultTimeout}, {&c.RTO, defaultRTO}, {&c.MaxRTO, defaultMaxRTO}} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+	}
+	if c.RTO < 0 || c.MaxRTO < c.RTO || c.Timeout < c.RTO {
+		return c, fmt.Errorf("%w: want 0 < TIMER_RTO %v <= TIMER_MAX_RTO %v and <= TIMEOUT %v",
+			uct.ErrInvalidParam, c.RTO, c.MaxRTO, c.Timeout)
+	}
+	return c, c.IB.Validate()
+}
+
+// Validate checks the ranges, for config.FromEnv.
+func (c *Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+// fit lowers what the device cannot do. ErrUnsupported if control packets do not
+// fit inline.
+func (c Config) fit(dev verbs.DeviceAttr) (Config, error) {
+	limit := func(v *int, n int) {
+		if n > 0 {
+			*v = min(*v, n)
+		}
+	}
+	limit(&c.TxDepth, dev.MaxQPWR)
+	limit(&c.RxDepth, min(dev.MaxQPWR, dev.MaxCQE-c.TxDepth))
+	limit(&c.TxMaxSGE, dev.MaxSGE)
+	c.TxMaxInline = min(c.TxMaxInline, config.MemSize(dev.MaxInline))
+	if c.TxMaxInline < minInline {
+		return c, fmt.Errorf("%w: the device sends %d bytes inline, datagrams need %d",
+			uct.ErrUnsupported, dev.MaxInline, minInline)
+	}
+	c.Moderation = min(c.Moderation, max(c.TxDepth/4, 1))
+	return c, nil
+}

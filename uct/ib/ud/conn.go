@@ -1,0 +1,186 @@
+package ud
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// conn is one connection to a peer iface.
+type conn struct {
+	proto   dgram.Conn
+	peer    *peer
+	id      uint32 // in our table: what the peer's packets are addressed to
+	number  uint32 // among those between the two ifaces
+	ep      *EP    // nil while only the peer uses it
+	gone    bool   // the peer's iface has closed
+	head    *packet
+	tail    *packet
+	unsent  *packet // first packet to be sent (again); nil if none
+	flushes flushQueue
+
+	owing   bool // in it.acks
+	waiting bool // in it.stalled
+	nextAck *conn
+	nextTx  *conn
+	base.Slot
+}
+
+// peerKey tells ifaces apart.
+type peerKey struct {
+	dev ib.DeviceAddr
+	qpn uint32
+}
+
+// peer is an iface that we have connections with.
+type peer struct {
+	key   peerKey
+	ah    *verbs.AH
+	conns map[uint32]*conn // by number
+}
+
+// findPeer returns the peer at an address that has been checked, made if new.
+func (it *Iface) findPeer(key peerKey) (*peer, error) {
+	if p := it.peers[key]; p != nil {
+		return p, nil
+	}
+	ah, err := it.md.PD().CreateAH(it.port.AH(key.dev))
+	if err != nil {
+		return nil, it.opError("create ah", err)
+	}
+	p := &peer{key: key, ah: ah, conns: map[uint32]*conn{}}
+	it.peers[key] = p
+	return p, nil
+}
+
+// dropPeer forgets a peer without connections.
+func (it *Iface) dropPeer(p *peer) {
+	if len(p.conns) == 0 && it.peers[p.key] == p {
+		delete(it.peers, p.key)
+		_ = p.ah.Close() // nothing of ours depends on it any more
+	}
+}
+
+// closePeers frees what is left of the address handles.
+func (it *Iface) closePeers() (errs error) {
+	for key, p := range it.peers {
+		delete(it.peers, key)
+		errs = errors.Join(errs, p.ah.Close())
+	}
+	return errs
+}
+
+// newConn makes the connection with the given number. ErrNoMemory at the limit.
+func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
+	if it.conns.n >= it.cfg.MaxConns {
+		return nil, fmt.Errorf("%w: %d connections", uct.ErrNoMemory, it.conns.n)
+	}
+	c := &conn{peer: p, number: number}
+	c.proto.Init(&it.params)
+	it.conns.add(c)
+	p.conns[number] = c
+	return c, nil
+}
+
+// drop ends a connection: what it holds ends with st.
+func (it *Iface) drop(c *conn, st ucs.Status) {
+	it.conns.remove(c)
+	if c.peer.conns[c.number] == c {
+		delete(c.peer.conns, c.number)
+	}
+	it.active.Remove(c)
+	head := c.head
+	c.head, c.tail, c.unsent = nil, nil, nil
+	c.proto.Init(&it.params) // idle: other lists that hold it pass over it
+	for p := head; p != nil; {
+		next := p.next
+		it.release(p, st)
+		p = next
+	}
+	it.flushes.end(&c.flushes, st)
+	it.dropPeer(c.peer)
+}
+
+// fail drops a connection whose peer is lost, and its EP learns of it.
+func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
+	e := c.ep
+	c.ep = nil
+	if e != nil {
+		e.err = it.opError(fmt.Sprintf("connection %#x", c.id), errors.Join(uct.ErrEPFailed, st.Err(), cause))
+		it.backlog = true // pending requests are to see the failure
+	}
+	it.drop(c, st)
+	if e != nil && it.onError != nil {
+		it.onError(e, e.err)
+	}
+}
+
+// connTable finds connections by id: the lower bits are a place in the table, the
+// upper ones change each time the place is taken, so that packets for a connection
+// that has ended do not reach the next one.
+type connTable struct {
+	slots []*conn // place 0 is never taken: id 0 is nobody's
+	uses  []uint8
+	free  []uint32
+	n     int
+}
+
+const (
+	placeBits = 18
+	maxConns  = 1<<placeBits - 1
+	useBits   = 24 - placeBits
+)
+
+func (t *connTable) add(c *conn) {
+	if t.slots == nil {
+		t.slots, t.uses = make([]*conn, 1), make([]uint8, 1)
+	}
+	var place uint32
+	if last := len(t.free) - 1; last >= 0 {
+		place, t.free = t.free[last], t.free[:last]
+	} else {
+		place = uint32(len(t.slots))
+		t.slots, t.uses = append(t.slots, nil), append(t.uses, 0)
+	}
+	t.slots[place] = c
+	c.id = uint32(t.uses[place])<<placeBits | place
+	t.n++
+}
+
+// find returns the connection with an id that a stranger may have made up, or nil.
+func (t *connTable) find(id uint32) *conn {
+	place := id & maxConns
+	if place >= uint32(len(t.slots)) {
+		return nil
+	}
+	if c := t.slots[place]; c != nil && c.id == id {
+		return c
+	}
+	return nil
+}
+
+func (t *connTable) remove(c *conn) {
+	if t.find(c.id) != c {
+		return
+	}
+	place := c.id & maxConns
+	t.slots[place] = nil
+	t.uses[place] = (t.uses[place] + 1) % (1 << useBits)
+	t.free = append(t.free, place)
+	t.n--
+}
+
+// each calls f with every connection; f may remove it.
+func (t *connTable) each(f func(*conn)) {
+	for _, c := range t.slots {
+		if c != nil {
+			f(c)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package ud
+
+import (
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// pollBatch is how many completions one Progress takes.
+const pollBatch = 16
+
+// Iface is an open ud transport. It implements uct.Iface, uct.IfaceAddresser,
+// uct.Waker and uct.EventPender.
+type Iface struct {
+	cq       *verbs.CQ
+	attn     atomic.Uint32 // ib.Raised
+	qp       *verbs.QP     // nil once destroyed
+	wake     *ib.Wake
+	acks     *conn            // conns that owe acknowledgements, linked by nextAck
+	active   base.List[*conn] // conns that wait for their peer
+	stalled  *conn            // conns with packets that found the send queue full
+	backlog  bool             // finish has something to do
+	polls    uint             // Progress calls while active
+	now      func() time.Duration
+	lastTick time.Duration
+
+	pi, ci  uint64 // datagrams posted, and known to be done with
+	sig     uint64 // pi of the last signaled one
+	wr      [1]verbs.SendWR
+	sges    []verbs.SGE
+	scratch [minInline]byte // a control packet while it is posted
+	wc      [pollBatch]verbs.WC
+
+	arb      base.Arbiter
+	handlers base.AMTable
+	pool     *ib.Pool // bounce buffers, each with the packet of the same number
+	packets  []packet
+	limbo    *packet // acknowledged, but the device may not have read them
+	zlimbo   *zop    // of closed EPs, likewise
+	zops     zopPool
+	flushes  flushPool
+	groups   ib.FlushGroups
+	rx       *ib.RecvQueue
+	conns    connTable
+	peers    map[peerKey]*peer
+	params   dgram.Params
+	mtu      int    // longest datagram, in bytes
+	strays   uint64 // datagrams that were dropped as not ours
+
+	md      *ib.MD
+	port    *ib.Port
+	cfg     Config
+	attr    uct.IfaceAttr
+	onError func(uct.EP, error)
+	channel *verbs.CompChannel
+	undo    cleanup.Stack
+	open    base.List[*EP]
+	closed  bool
+	fault   atomic.Bool // the device reported a fault of the QP
+}
+
+var (
+	_ uct.Iface          = (*Iface)(nil)
+	_ uct.IfaceAddresser = (*Iface)(nil)
+	_ uct.Waker          = (*Iface)(nil)
+	_ uct.EventPender    = (*Iface)(nil)
+	_ ib.EventSink       = (*Iface)(nil)
+)
+
+// prepare makes what the data path uses.
+func (it *Iface) prepare() {
+	it.packets = make([]packet, it.cfg.TxBuffers)
+	for i := range it.packets {
+		it.packets[i].buf = uint32(i)
+	}
+	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
+	it.zops.grow(it.cfg.TxBuffers)
+	it.flushes.grow(it.cfg.TxBuffers)
+}
+
+func (it *Iface) fillAttr() {
+	payload := it.mtu - dgram.HeaderLen
+	it.attr = uct.IfaceAttr{
+		Resource: uct.Resource{Transport: Name, Device: it.port.Name, Kind: uct.DeviceNet},
+		Caps: uct.CapAM | uct.CapPending | uct.CapConnectIface | uct.CapErrPeer |
+			uct.CapEventFD | uct.CapInterNode,
+		AM: uct.OpLimits{
+			MaxShort: min(int(it.cfg.TxMaxInline)-dgram.HeaderLen, payload),
+			MaxBcopy: payload, MaxZcopy: payload,
+			MaxIOV: min(it.cfg.TxMaxSGE-1, maxIOV), MaxHeader: min(maxHeader, payload),
+		},
+		DeviceAddrLen: ib.DeviceAddrLen,
+		IfaceAddrLen:  dgram.IfaceAddrLen,
+		Perf:          it.port.Perf(postOverhead),
+	}
+}
+
+// Declared limits and costs; the overhead is the figure that UCX declares for its
+// ud over verbs.
+const (
+	maxHeader    = 256
+	postOverhead = 105 * time.Nanosecond
+)
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// SetAMHandler implements uct.Iface.
+func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// DeviceAddr implements uct.IfaceAddresser.
+func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }
+
+// IfaceAddr implements uct.IfaceAddresser.
+func (it *Iface) IfaceAddr(b []byte) []byte { return it.ifaceAddr().Append(b) }
+
+func (it *Iface) ifaceAddr() dgram.IfaceAddr {
+	return dgram.IfaceAddr{MTU: it.port.Attr.ActiveMTU, QPN: it.qp.Number()}
+}
+
+// Reachable implements uct.IfaceAddresser.
+func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+	if _, err := it.port.Peer(deviceAddr); err != nil {
+		return false, err.Error()
+	}
+	if ifaceAddr != nil {
+		if _, err := it.peerIface(ifaceAddr); err != nil {
+			return false, err.Error()
+		}
+	}
+	return true, ""
+}
+
+// EventFD implements uct.Waker.
+func (it *Iface) EventFD() int { return it.wake.FD() }
+
+// EventPending implements uct.EventPender.
+func (it *Iface) EventPending() bool { return it.wake.Pending() }
+
+// Arm implements uct.Waker. Acknowledgements that are owed go out first. While a
+// peer owes some, the descriptor also becomes readable when packets are to be sent
+// again.
+func (it *Iface) Arm(uct.Events) error {
+	it.payAcks(true)
+	if it.acks != nil || it.backlog {
+		return uct.ErrBusy
+	}
+	var patience time.Duration
+	for i, c := range it.active.All() {
+		if p := c.proto.Patience(); i == 0 || p < patience {
+			patience = p
+		}
+	}
+	it.polls = tickPolls // the clock is read by the first Progress after a sleep
+	return it.wake.Arm(it.cq, patience)
+}
+
+// AsyncEvent leaves word of a fault of the QP; called on the goroutine of the MD.
+func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
+	switch ev.Type {
+	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventDeviceFatal:
+	default:
+		return
+	}
+	if ev.QP == nil || ev.QP == it.qp {
+		it.fault.Store(true)
+		it.wake.Raise()
+	}
+}
+
+// Flush implements uct.Iface.
+func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) {
+	busy := 0
+	for _, e := range it.open.All() {
+		if e.err == nil && e.c.proto.Unacked() > 0 {
+			busy++
+		}
+	}
+	if busy == 0 {
+		return false, nil
+	}
+	if c != nil && it.flushes.left < busy {
+		return false, uct.ErrNoResource
+	}
+	var all *uct.Completion
+	if c != nil {
+		all = it.groups.Get(c, busy)
+	}
+	for _, e := range it.open.All() {
+		if e.err == nil && e.c.proto.Unacked() > 0 {
+			e.flush(all)
+		}
+	}
+	return true, nil
+}
+
+// Fence implements uct.Iface: messages of an EP are in order.
+func (it *Iface) Fence() error { return nil }
+
+// Close implements uct.Iface. Peers are told, once, without waiting for an answer.
+// Arrivals are dropped. Idempotent.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	it.md.Unsubscribe(it)
+	var errs error
+	for it.open.Len() > 0 {
+		errs = errors.Join(errs, it.open.All()[0].Close())
+	}
+	it.conns.each(func(c *conn) {
+		if c.proto.State() == dgram.Connected {
+			it.control(c, c.proto.Control(dgram.CtlFin, false), 0)
+		}
+		it.drop(c, ucs.StatusCanceled)
+	})
+	errs = errors.Join(errs, it.drain())
+	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
+		return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: "close iface", Err: errs}
+	}
+	return nil
+}
+
+// drainTimeout bounds how long Close waits for a broken device.
+const drainTimeout = 5 * time.Second
+
+// drain polls until the device is done with all memory, which for datagrams does
+// not depend on peers. Those behind the last signaled one went inline.
+func (it *Iface) drain() error {
+	for deadline := time.Now().Add(drainTimeout); it.ci < it.sig; {
+		if it.Progress() == 0 {
+			if time.Now().After(deadline) {
+				return ucs.ErrTimedOut
+			}
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+func (it *Iface) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: op, Err: err}
+}

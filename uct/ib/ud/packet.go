@@ -1,0 +1,199 @@
+package ud
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/seq"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// packet is one data packet, from its post until it is acknowledged and the
+// device is done with it. It has the bounce buffer of the same number.
+type packet struct {
+	next   *packet
+	buf    uint32
+	n      int // bytes in the buffer, header included
+	amID   uint8
+	status ucs.Status // in limbo
+	lastSN uint64     // the last datagram that the device reads from the buffer
+	z      *zop       // memory of the user that follows the buffer; or nil
+}
+
+// maxIOV is how many pieces a zero-copy message can have.
+const maxIOV = 8
+
+// zop is the user's memory in a zero-copy packet.
+type zop struct {
+	next   *zop
+	comp   *uct.Completion
+	status ucs.Status
+	lastSN uint64
+	n      int
+	sges   [maxIOV]verbs.SGE
+	bufs   [maxIOV][]byte
+}
+
+// zopPool is a free list.
+type zopPool struct{ free *zop }
+
+func (p *zopPool) grow(n int) {
+	chunk := make([]zop, n)
+	for i := range chunk {
+		p.put(&chunk[i])
+	}
+}
+
+// get takes one; there are as many as packets.
+func (p *zopPool) get() *zop {
+	z := p.free
+	p.free, z.next = z.next, nil
+	return z
+}
+
+func (p *zopPool) put(z *zop) {
+	*z = zop{next: p.free}
+	p.free = z
+}
+
+// takePacket takes a packet; nil without a free one.
+func (it *Iface) takePacket() *packet {
+	i, ok := it.pool.Get()
+	if !ok {
+		return nil
+	}
+	return &it.packets[i]
+}
+
+// release ends a packet with st as soon as the device is done with it.
+func (it *Iface) release(p *packet, st ucs.Status) {
+	if p.lastSN > it.ci {
+		p.status = st
+		p.next, it.limbo = it.limbo, p
+		return
+	}
+	it.finishPacket(p, st)
+}
+
+func (it *Iface) finishPacket(p *packet, st ucs.Status) {
+	z := p.z
+	*p = packet{buf: p.buf}
+	it.pool.Put(p.buf)
+	if z != nil {
+		it.finishZop(z, st)
+	}
+}
+
+func (it *Iface) finishZop(z *zop, st ucs.Status) {
+	c := z.comp
+	it.zops.put(z)
+	if c != nil {
+		c.Complete(st)
+	}
+}
+
+// detach copies the user's memory of a packet behind its header, so that the
+// packet stands alone, and ends the memory's operation with st. What the device
+// may be reading stays the device's until it is done.
+func (it *Iface) detach(p *packet, st ucs.Status) {
+	z := p.z
+	if z == nil {
+		return
+	}
+	p.z = nil
+	buf := it.pool.Bytes(p.buf)
+	for _, b := range z.bufs[:z.n] {
+		p.n += copy(buf[p.n:], b)
+	}
+	if p.lastSN > it.ci {
+		z.status, z.lastSN = st, p.lastSN
+		z.next, it.zlimbo = it.zlimbo, z
+		return
+	}
+	it.finishZop(z, st)
+}
+
+// leaveLimbo ends what the device is done with.
+func (it *Iface) leaveLimbo() {
+	packets := it.limbo
+	it.limbo = nil
+	for p := packets; p != nil; {
+		next := p.next
+		it.release(p, p.status)
+		p = next
+	}
+	zops := it.zlimbo
+	it.zlimbo = nil
+	for z := zops; z != nil; {
+		next := z.next
+		if z.lastSN > it.ci {
+			z.next, it.zlimbo = it.zlimbo, z
+		} else {
+			it.finishZop(z, z.status)
+		}
+		z = next
+	}
+}
+
+// flushOp waits for the acknowledgement of a packet.
+type flushOp struct {
+	next *flushOp
+	psn  seq.U16
+	comp *uct.Completion
+}
+
+// flushQueue is the flushes of a connection, in order.
+type flushQueue struct{ head, tail *flushOp }
+
+// flushPool is a free list.
+type flushPool struct {
+	free *flushOp
+	left int
+}
+
+func (p *flushPool) grow(n int) {
+	chunk := make([]flushOp, n)
+	for i := range chunk {
+		chunk[i].next, p.free = p.free, &chunk[i]
+	}
+	p.left += n
+}
+
+// add queues a flush up to psn; one must be left.
+func (p *flushPool) add(q *flushQueue, psn seq.U16, c *uct.Completion) {
+	f := p.free
+	p.free = f.next
+	p.left--
+	*f = flushOp{psn: psn, comp: c}
+	if q.tail == nil {
+		q.head = f
+	} else {
+		q.tail.next = f
+	}
+	q.tail = f
+}
+
+// complete ends the flushes that waited for packets before una.
+func (p *flushPool) complete(q *flushQueue, una seq.U16) {
+	for q.head != nil && q.head.psn.Less(una) {
+		p.pop(q, ucs.StatusOK)
+	}
+}
+
+// end ends all flushes with st.
+func (p *flushPool) end(q *flushQueue, st ucs.Status) {
+	for q.head != nil {
+		p.pop(q, st)
+	}
+}
+
+func (p *flushPool) pop(q *flushQueue, st ucs.Status) {
+	f := q.head
+	if q.head = f.next; q.head == nil {
+		q.tail = nil
+	}
+	c := f.comp
+	*f = flushOp{next: p.free}
+	p.free = f
+	p.left++
+	c.Complete(st)
+}

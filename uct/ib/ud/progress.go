@@ -1,0 +1,123 @@
+package ud
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+const (
+	// tickPolls is how many Progress calls pass between looks at the clock, each
+	// about 20 ns, while a peer owes an acknowledgement.
+	tickPolls = 64
+	// tickShare of the first timeout is how often connections are looked at.
+	tickShare = 8
+)
+
+// Progress implements uct.Iface.
+func (it *Iface) Progress() int {
+	n := it.cq.Poll(it.wc[:])
+	if n <= 0 {
+		if n == 0 && it.acks == nil && it.active.Len() == 0 && !it.backlog && it.attn.Load() == 0 {
+			return 0
+		}
+		return it.progressIdle(n)
+	}
+	wcs := it.wc[:n]
+	for i := range wcs {
+		wc := &wcs[i]
+		if wc.ID&ib.RecvID != 0 {
+			it.receive(wc)
+			continue
+		}
+		it.ci = wc.ID
+		if wc.Status != verbs.WCSuccess {
+			it.fault.Store(true)
+			it.wake.Raise()
+		}
+	}
+	it.finish()
+	it.passTime()
+	return n
+}
+
+// progressIdle is Progress without completions: acknowledgements that found no
+// data to travel with, time, word from other goroutines.
+func (it *Iface) progressIdle(n int) int {
+	if n < 0 || it.fault.Load() {
+		it.wake.Lower()
+		it.failAll()
+		n = 0
+	}
+	if it.acks != nil {
+		it.payAcks(true)
+	}
+	it.passTime()
+	if it.backlog {
+		it.finish()
+	}
+	return n
+}
+
+// finish does what may wait until the completions are handled.
+func (it *Iface) finish() {
+	if it.limbo != nil || it.zlimbo != nil {
+		it.leaveLimbo()
+	}
+	if it.stalled != nil {
+		it.resume()
+	}
+	it.arb.Dispatch(nil)
+	if it.backlog {
+		it.backlog = false
+		it.payAcks(false)
+	}
+}
+
+// passTime gives the time to connections that wait, now and then.
+func (it *Iface) passTime() {
+	if it.active.Len() == 0 {
+		return
+	}
+	if it.polls++; it.polls < tickPolls {
+		return
+	}
+	it.polls = 0
+	now := it.now()
+	if now-it.lastTick < it.params.Timeout/tickShare {
+		return
+	}
+	it.lastTick = now
+	it.tick(now)
+}
+
+// tick goes through the waiting connections from the end: those that fail leave
+// the list, and their completions may take out others.
+func (it *Iface) tick(now time.Duration) {
+	for i := it.active.Len() - 1; i >= 0; i-- {
+		if i >= it.active.Len() {
+			continue
+		}
+		c := it.active.All()[i]
+		switch c.proto.Tick(now) {
+		case dgram.ActConnect:
+			it.sendCreq(c)
+		case dgram.ActResend:
+			c.unsent = c.head
+			it.transmit(c)
+		case dgram.ActFail:
+			it.fail(c, ucs.StatusTimedOut, errors.New("the peer does not answer"))
+		}
+	}
+}
+
+// failAll ends every connection after a fault of the QP.
+func (it *Iface) failAll() {
+	it.conns.each(func(c *conn) {
+		it.fail(c, ucs.StatusIOError, errors.New("the device reported a fault"))
+	})
+}

@@ -1,0 +1,165 @@
+package ud
+
+import (
+	"errors"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// receive takes in one datagram. Anyone on the network can have sent it: what is
+// not addressed to a connection by its peer is dropped and counted.
+func (it *Iface) receive(wc *verbs.WC) {
+	b := it.rx.Buf(wc.ID)
+	n := int(wc.ByteLen)
+	if wc.Status != verbs.WCSuccess || n < rxPrefix || n > b.Len() || it.closed {
+		it.rx.Put(b)
+		it.strays++
+		return
+	}
+	data := b.Bytes(n)
+	h, ok := dgram.ParseHeader(data[grhLen:])
+	if !ok {
+		it.rx.Put(b)
+		it.strays++
+		return
+	}
+	if !h.AM && h.ID == dgram.CtlCreq {
+		it.connectRequest(data[rxPrefix:], wc.SrcQP)
+		it.rx.Put(b)
+		return
+	}
+	c := it.conns.find(h.Dest)
+	if c == nil || c.peer.key.qpn != wc.SrcQP {
+		it.rx.Put(b)
+		it.strays++
+		return
+	}
+	if !h.AM {
+		it.controlPacket(c, h, data[rxPrefix:])
+		it.rx.Put(b)
+		return
+	}
+	it.acknowledged(c, h)
+	deliver := c.proto.State() != dgram.Idle && c.proto.Arrived(h.PSN, h.AckReq)
+	it.owe(c)
+	if !deliver {
+		it.rx.Put(b)
+		return
+	}
+	it.rx.Deliver(&it.handlers, h.ID, b, n-rxPrefix)
+}
+
+// acknowledged takes in the acknowledgement of a packet for c: completions run.
+func (it *Iface) acknowledged(c *conn, h dgram.Header) {
+	n := c.proto.Acked(h.Ack)
+	if n == 0 {
+		return
+	}
+	una := h.Ack.Next()
+	for ; n > 0 && c.head != nil; n-- {
+		p := c.head
+		if c.head = p.next; c.head == nil {
+			c.tail = nil
+		}
+		if c.unsent == p {
+			c.unsent = p.next
+		}
+		p.next = nil
+		it.release(p, ucs.StatusOK)
+	}
+	it.flushes.complete(&c.flushes, una)
+	if !c.proto.Waiting() {
+		it.active.Remove(c)
+	}
+	it.transmit(c)
+}
+
+// controlPacket takes in a control packet from c's peer.
+func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
+	if h.ID == dgram.CtlCrep {
+		it.connectReply(c, body)
+		return
+	}
+	it.acknowledged(c, h)
+	switch h.ID {
+	case dgram.CtlNak:
+		c.proto.Naked()
+		c.unsent = c.head
+		it.transmit(c)
+	case dgram.CtlFin:
+		it.peerClosed(c)
+		return
+	}
+	if h.AckReq {
+		c.proto.Asked(h.PSN)
+	}
+	it.owe(c)
+}
+
+// connectRequest takes in a CREQ from a QP: it finds or makes the connection that
+// is meant, and answers.
+func (it *Iface) connectRequest(body []byte, from uint32) {
+	req, err := dgram.ParseCreq(body)
+	if err != nil || req.Iface.QPN != from || it.port.Reach(req.Device) != nil || it.checkMTU(req.Iface) != nil {
+		it.strays++
+		return
+	}
+	p, err := it.findPeer(peerKey{req.Device, from})
+	if err != nil {
+		it.strays++
+		return
+	}
+	c := p.conns[req.Number]
+	if c != nil && !c.proto.Accept(req.ID) {
+		// The peer has lost the connection and makes a new one.
+		it.fail(c, ucs.StatusConnReset, errors.New("the peer connects anew"))
+		if p, err = it.findPeer(p.key); err != nil {
+			it.strays++
+			return
+		}
+		c = nil
+	}
+	if c == nil {
+		if c, err = it.newConn(p, req.Number); err != nil {
+			it.dropPeer(p)
+			it.strays++
+			return
+		}
+		c.proto.Accept(req.ID)
+	}
+	it.sendCrep(c)
+	it.connected(c)
+}
+
+func (it *Iface) connectReply(c *conn, body []byte) {
+	id, ok := dgram.ParseCrep(body)
+	if !ok || !c.proto.Accept(id) {
+		it.strays++
+		return
+	}
+	it.connected(c)
+}
+
+// connected sends what waited for the connection.
+func (it *Iface) connected(c *conn) {
+	it.transmit(c)
+	it.owe(c)
+	if !c.proto.Waiting() {
+		it.active.Remove(c)
+	}
+}
+
+// peerClosed handles a FIN: the connection fails if somebody waits for the peer,
+// otherwise at the next post.
+func (it *Iface) peerClosed(c *conn) {
+	switch {
+	case c.ep == nil:
+		it.drop(c, ucs.StatusConnReset)
+	case c.proto.Unacked() > 0 || !c.ep.pending.Empty():
+		it.fail(c, ucs.StatusConnReset, errors.New("the peer has closed its iface"))
+	default:
+		c.gone = true
+	}
+}

@@ -1,0 +1,186 @@
+package ud
+
+import (
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// push queues a packet behind the others of c and sends what may be sent. The
+// first one of a connection asks the peer to connect.
+func (it *Iface) push(c *conn, p *packet) {
+	c.proto.Push()
+	if c.tail == nil {
+		c.head = p
+	} else {
+		c.tail.next = p
+	}
+	c.tail = p
+	if c.unsent == nil {
+		c.unsent = p
+	}
+	it.active.Add(c)
+	if c.proto.Start() {
+		it.sendCreq(c)
+		return
+	}
+	it.transmit(c)
+}
+
+// transmit sends packets of c while its window and the send queue allow.
+func (it *Iface) transmit(c *conn) {
+	for c.proto.Sendable() {
+		if !it.hasSlot() {
+			it.stall(c)
+			return
+		}
+		p := c.unsent
+		c.unsent = p.next
+		it.send(c, p)
+	}
+}
+
+// hasSlot reports whether the send queue takes a datagram.
+func (it *Iface) hasSlot() bool { return it.pi-it.ci < uint64(it.cfg.TxDepth) }
+
+// stall remembers that c has packets for which the send queue had no room.
+func (it *Iface) stall(c *conn) {
+	if !c.waiting {
+		c.waiting = true
+		c.nextTx, it.stalled = it.stalled, c
+	}
+}
+
+// resume serves the stalled connections.
+func (it *Iface) resume() {
+	list := it.stalled
+	it.stalled = nil
+	for c := list; c != nil; {
+		next := c.nextTx
+		c.nextTx, c.waiting = nil, false
+		it.transmit(c)
+		c = next
+	}
+}
+
+// send posts p, which is the next packet of c. Datagrams that the device reads
+// from memory are signaled, so that the memory becomes free.
+func (it *Iface) send(c *conn, p *packet) {
+	buf := it.pool.Bytes(p.buf)
+	c.proto.Header(p.amID).Put(buf)
+	wr := it.address(c)
+	if p.z == nil && p.n <= int(it.cfg.TxMaxInline) {
+		wr.Flags = verbs.SendInline
+		wr.Inline = buf[:p.n]
+		it.post(c)
+		return
+	}
+	it.sges = append(it.sges[:0], it.pool.SGE(p.buf, 0, p.n))
+	if p.z != nil {
+		it.sges = append(it.sges, p.z.sges[:p.z.n]...)
+	}
+	wr.Flags = verbs.SendSignaled
+	wr.SGList = it.sges
+	it.post(c)
+	p.lastSN = it.pi
+}
+
+// address prepares the work request for a datagram to c's peer.
+func (it *Iface) address(c *conn) *verbs.SendWR {
+	wr := &it.wr[0]
+	*wr = verbs.SendWR{
+		Opcode: verbs.OpSend, AH: c.peer.ah, RemoteQPN: c.peer.key.qpn, RemoteQKey: queueKey,
+	}
+	return wr
+}
+
+// post posts the work request in it.wr. A refusal is a fault of the QP: Progress
+// ends the connections.
+func (it *Iface) post(*conn) {
+	if it.pi == it.ci || it.pi-it.sig >= uint64(it.cfg.Moderation) || it.closed {
+		it.wr[0].Flags |= verbs.SendSignaled
+	}
+	if _, err := it.qp.PostSend(it.setID()); err != nil {
+		it.pi--
+		it.sig = min(it.sig, it.pi)
+		it.fault.Store(true)
+		it.wake.Raise()
+	}
+}
+
+func (it *Iface) setID() []verbs.SendWR {
+	it.pi++
+	it.wr[0].ID = it.pi
+	if it.wr[0].Flags&verbs.SendSignaled != 0 {
+		it.sig = it.pi
+	}
+	return it.wr[:]
+}
+
+// control sends a control packet whose body, of n bytes, is in it.scratch behind
+// the header; false if the send queue is full.
+func (it *Iface) control(c *conn, h dgram.Header, n int) bool {
+	if !it.hasSlot() {
+		return false
+	}
+	h.Put(it.scratch[:])
+	wr := it.address(c)
+	wr.Flags = verbs.SendInline
+	wr.Inline = it.scratch[:dgram.HeaderLen+n]
+	it.post(c)
+	return true
+}
+
+// body appends the body of a control packet to it.
+func (it *Iface) body() []byte { return it.scratch[dgram.HeaderLen:dgram.HeaderLen] }
+
+// sendCreq asks c's peer to connect. Without room in the send queue the timer
+// tries again.
+func (it *Iface) sendCreq(c *conn) {
+	b := dgram.Creq{
+		Iface: it.ifaceAddr(), Device: it.port.Addr, ID: c.id, Number: c.number,
+	}.Append(it.body())
+	it.control(c, c.proto.Control(dgram.CtlCreq, false), len(b))
+}
+
+// sendCrep answers a connect request. If it does not go out or is lost, the peer
+// asks again.
+func (it *Iface) sendCrep(c *conn) {
+	b := dgram.AppendCrep(it.body(), c.id)
+	it.control(c, c.proto.Control(dgram.CtlCrep, false), len(b))
+}
+
+// owe remembers that c may owe an acknowledgement.
+func (it *Iface) owe(c *conn) {
+	kind, urgent := c.proto.AckKind()
+	if kind == 0 {
+		return
+	}
+	it.backlog = it.backlog || urgent
+	if !c.owing {
+		c.owing = true
+		c.nextAck, it.acks = it.acks, c
+	}
+}
+
+// payAcks sends the acknowledgements that are owed, or only the urgent ones.
+// Those that data has carried along meanwhile are not owed any more.
+func (it *Iface) payAcks(all bool) {
+	list := it.acks
+	it.acks = nil
+	for c := list; c != nil; {
+		next := c.nextAck
+		c.nextAck, c.owing = nil, false
+		kind, urgent := c.proto.AckKind()
+		if kind != 0 && (!all && !urgent || !it.sendAck(c, kind)) {
+			c.owing = true
+			c.nextAck, it.acks = it.acks, c
+		}
+		c = next
+	}
+}
+
+// sendAck sends an acknowledgement; false if the send queue is full, and then it
+// is still owed.
+func (it *Iface) sendAck(c *conn, kind dgram.Control) bool {
+	return it.hasSlot() && it.control(c, c.proto.Control(kind, false), 0)
+}
