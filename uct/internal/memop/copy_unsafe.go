@@ -1,0 +1,43 @@
+package memop
+
+import "unsafe"
+
+// Copy is copy(dst, src), by the instructions that are fastest between two cores
+// for the length. The pieces may not overlap.
+func Copy(dst, src []byte) int {
+	n := min(len(dst), len(src))
+	if n < stringMin || n > stringMax {
+		return copy(dst, src)
+	}
+	copyString(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), n)
+	return n
+}
+
+// Store copies src to p, where len(src) bytes are writable; lengths of one word
+// are one store.
+func Store(p unsafe.Pointer, src []byte) {
+	if len(src) == 8 {
+		*(*[8]byte)(p) = [8]byte(src)
+		return
+	}
+	Copy(unsafe.Slice((*byte)(p), len(src)), src)
+}
+
+// Load copies len(dst) bytes at p to dst.
+func Load(dst []byte, p unsafe.Pointer) {
+	if len(dst) == 8 {
+		*(*[8]byte)(dst) = *(*[8]byte)(p)
+		return
+	}
+	Copy(dst, unsafe.Slice((*byte)(p), len(dst)))
+}
+
+// inside reports whether b lies in whole.
+func inside(whole, b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	start := uintptr(unsafe.Pointer(unsafe.SliceData(whole)))
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	return at >= start && at-start <= uintptr(len(whole)) && uintptr(len(b)) <= uintptr(len(whole))-(at-start)
+}

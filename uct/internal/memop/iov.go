@@ -1,0 +1,35 @@
+package memop
+
+import "github.com/gucx/gucx/uct"
+
+// Gather copies the pieces of iov one after the other to dst, which holds them
+// all, and returns their length.
+func Gather(dst []byte, iov []uct.IOV) int {
+	n := 0
+	for i := range iov {
+		Copy(dst[n:], iov[i].Buf)
+		n += len(iov[i].Buf)
+	}
+	return n
+}
+
+// Scatter fills the pieces of iov one after the other from src, which is as long
+// as all of them.
+func Scatter(iov []uct.IOV, src []byte) {
+	n := 0
+	for i := range iov {
+		Copy(iov[i].Buf, src[n:])
+		n += len(iov[i].Buf)
+	}
+}
+
+// Covers reports whether every piece of iov that names a memory handle lies inside
+// its registration.
+func Covers(iov []uct.IOV) bool {
+	for i := range iov {
+		if m := iov[i].Mem; m != nil && !inside(m.Bytes(), iov[i].Buf) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,49 @@
+package memop
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// A key names a registration: the low KeyIndexBits are a place in the owner's table,
+// the rest is random and never 0, so that a key of another domain, or of a region
+// that is gone, does not fit.
+const (
+	KeyIndexBits = 16
+	KeyIndexMask = 1<<KeyIndexBits - 1
+)
+
+// KeyLen is the length of a packed key in bytes: magic, key; little endian.
+const KeyLen = 12
+
+// NewKey makes a key for a place.
+func NewKey(index int) uint64 {
+	var b [8]byte
+	for {
+		// crypto/rand does not fail on Linux; it ends the process instead.
+		_, _ = rand.Read(b[:])
+		if k := binary.LittleEndian.Uint64(b[:]) &^ KeyIndexMask; k != 0 {
+			return k | uint64(index)
+		}
+	}
+}
+
+// PackKey appends the packed form of key.
+func PackKey(b []byte, magic uint32, key uint64) []byte {
+	b = binary.LittleEndian.AppendUint32(b, magic)
+	return binary.LittleEndian.AppendUint64(b, key)
+}
+
+// UnpackKey takes exactly what PackKey makes. ErrInvalidRKey otherwise.
+func UnpackKey(b []byte, magic uint32) (uct.RKey, error) {
+	if len(b) != KeyLen || binary.LittleEndian.Uint32(b) != magic {
+		return uct.RKey{}, uct.ErrInvalidRKey
+	}
+	key := binary.LittleEndian.Uint64(b[4:])
+	if key>>KeyIndexBits == 0 {
+		return uct.RKey{}, uct.ErrInvalidRKey
+	}
+	return uct.RKey{Handle: key}, nil
+}

@@ -1,0 +1,179 @@
+package memop
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/uct"
+)
+
+func fill(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
+	return b
+}
+
+func TestCopy_EveryLengthAndNothingBeside(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9, 4096, 8191, 8192, 8193, 65536, 1 << 20, 1<<20 + 1} {
+		for _, skew := range []int{0, 1, 13} {
+			src, dst := fill(n+skew, 1)[skew:], bytes.Repeat([]byte{0xee}, n+skew+1)
+			assert.Equal(t, n, Copy(dst[skew:], src))
+			assert.True(t, bytes.Equal(src, dst[skew:skew+n]), "%d+%d", n, skew)
+			assert.Equal(t, byte(0xee), dst[skew+n], "one byte too many")
+			if skew > 0 {
+				assert.Equal(t, byte(0xee), dst[skew-1], "one byte too early")
+			}
+		}
+	}
+	assert.Equal(t, 3, Copy(make([]byte, 3), make([]byte, 9000)), "the shorter one counts")
+}
+
+func TestStoreAndLoad(t *testing.T) {
+	mem := make([]byte, 32)
+	for _, n := range []int{0, 1, 8, 16} {
+		clear(mem)
+		Store(unsafe.Pointer(&mem[3]), fill(n, n+1))
+		assert.Equal(t, fill(n, n+1), mem[3:3+n])
+		assert.Equal(t, make([]byte, 32-3-n), mem[3+n:])
+		got := make([]byte, n)
+		Load(got, unsafe.Pointer(&mem[3]))
+		assert.Equal(t, fill(n, n+1), got)
+	}
+}
+
+func TestGatherScatter_Inverse(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lens := rapid.SliceOfN(rapid.IntRange(0, 50), 0, 8).Draw(t, "lens")
+		var from, to []uct.IOV
+		total := 0
+		for i, n := range lens {
+			from = append(from, uct.IOV{Buf: fill(n, i)})
+			to = append(to, uct.IOV{Buf: make([]byte, n)})
+			total += n
+		}
+		flat := make([]byte, total)
+		require.Equal(t, total, Gather(flat, from))
+		Scatter(to, flat)
+		require.Equal(t, from, to)
+	})
+}
+
+// mem is a uct.Mem of a slice.
+type mem struct {
+	uct.Mem
+	buf []byte
+}
+
+func (m mem) Bytes() []byte { return m.buf }
+
+func TestCovers(t *testing.T) {
+	big := make([]byte, 100)
+	m := mem{buf: big[10:90]}
+	for _, tc := range []struct {
+		name string
+		iov  []uct.IOV
+		want bool
+	}{
+		{"none", nil, true},
+		{"without a handle", []uct.IOV{{Buf: big}}, true},
+		{"whole", []uct.IOV{{Buf: big[10:90], Mem: m}}, true},
+		{"empty", []uct.IOV{{Mem: m}}, true},
+		{"before", []uct.IOV{{Buf: big[9:20], Mem: m}}, false},
+		{"beyond", []uct.IOV{{Buf: big[80:91], Mem: m}}, false},
+		{"second", []uct.IOV{{Buf: big[10:11], Mem: m}, {Buf: big[:5], Mem: m}}, false},
+	} {
+		assert.Equal(t, tc.want, Covers(tc.iov), tc.name)
+	}
+}
+
+func TestAtomic_AgreesWithTheContract(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		op := uct.AtomicOp(rapid.IntRange(0, int(uct.AtomicSwap)).Draw(t, "op"))
+		size := rapid.SampledFrom([]int{4, 8}).Draw(t, "size")
+		word, value := rapid.Uint64().Draw(t, "word"), rapid.Uint64().Draw(t, "value")
+		pair := [2]uint64{word, 0xdead}
+		old, ok := Atomic(unsafe.Pointer(&pair[0]), op, size, value)
+		require.True(t, ok)
+		mask := ^uint64(0) >> (64 - 8*size)
+		require.Equal(t, word&mask, old)
+		require.Equal(t, op.Apply(size, word, 0, value), pair[0]&mask)
+		require.Equal(t, word&^mask, pair[0]&^mask, "the upper half changed")
+
+		compare := rapid.SampledFrom([]uint64{pair[0], pair[0] + 1}).Draw(t, "compare")
+		before := pair[0]
+		require.Equal(t, before&mask, CSwap(unsafe.Pointer(&pair[0]), size, compare, value))
+		require.Equal(t, uct.AtomicCSwap.Apply(size, before, compare, value), pair[0]&mask)
+		require.EqualValues(t, 0xdead, pair[1])
+	})
+}
+
+func TestAtomic_RefusesWhatItCannot(t *testing.T) {
+	var word uint64
+	for _, tc := range []struct {
+		op   uct.AtomicOp
+		size int
+	}{{uct.AtomicCSwap, 8}, {uct.AtomicOp(99), 8}, {uct.AtomicAdd, 2}} {
+		_, ok := Atomic(unsafe.Pointer(&word), tc.op, tc.size, 1)
+		assert.False(t, ok)
+	}
+	assert.Zero(t, word)
+	assert.Equal(t, uct.ErrInvalidParam, CheckAtomic(PostOps, uct.AtomicAdd, 8, 4))
+	assert.Equal(t, uct.ErrInvalidParam, CheckAtomic(PostOps, uct.AtomicAdd, 3, 0))
+	assert.Equal(t, uct.ErrUnsupported, CheckAtomic(PostOps, uct.AtomicCSwap, 8, 8))
+	assert.NoError(t, CheckAtomic(FetchOps, uct.AtomicCSwap, 4, 4))
+}
+
+// TestAtomic_IsAtomic counts by every way at once.
+func TestAtomic_IsAtomic(t *testing.T) {
+	const workers, each = 4, 2000
+	var sum, bits atomic.Uint64
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				Atomic(unsafe.Pointer(&sum), uct.AtomicAdd, 8, 1)
+				Atomic(unsafe.Pointer(&bits), uct.AtomicXor, 8, 1)
+				for {
+					old := sum.Load()
+					if CSwap(unsafe.Pointer(&sum), 8, old, old+1) == old {
+						break
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	assert.EqualValues(t, 2*workers*each, sum.Load())
+	assert.Zero(t, bits.Load())
+}
+
+func TestKey_RoundTripAndRefusals(t *testing.T) {
+	const magic = 0x12345678
+	for _, index := range []int{0, 1, KeyIndexMask} {
+		key := NewKey(index)
+		assert.EqualValues(t, index, key&KeyIndexMask)
+		assert.NotZero(t, key>>KeyIndexBits)
+		packed := PackKey([]byte("x"), magic, key)[1:]
+		require.Len(t, packed, KeyLen)
+		got, err := UnpackKey(packed, magic)
+		require.NoError(t, err)
+		assert.Equal(t, key, got.Handle)
+		for name, b := range map[string][]byte{
+			"short": packed[1:], "long": append(packed, 0), "none": nil, "zero": PackKey(nil, magic, uint64(index)),
+			"other magic": PackKey(nil, magic+1, key),
+		} {
+			_, err := UnpackKey(b, magic)
+			assert.ErrorIs(t, err, uct.ErrInvalidRKey, name)
+		}
+	}
+	assert.NotEqual(t, NewKey(1), NewKey(1))
+}

@@ -1,0 +1,85 @@
+package self
+
+import (
+	"fmt"
+	"math/bits"
+	"sync"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// Config tunes the transport. The zero value is ready to use.
+type Config struct {
+	FIFOSize int            `env:"FIFO_SIZE" default:"256" doc:"Messages that wait for the iface's Progress; rounded up to a power of two."`
+	SegSize  config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
+	// Group lets ifaces that one goroutine drives reach each other; nil: only itself.
+	Group *Group
+}
+
+// Defaults and limits.
+const (
+	defaultFIFOSize = 256
+	defaultSegSize  = 8 << 10
+
+	minFIFOSize = 2
+	maxFIFOSize = 1 << 15
+	minSegSize  = 256
+	maxSegSize  = 1 << 20
+)
+
+// withDefaults replaces zeros and checks ranges.
+func (c Config) withDefaults() (Config, error) {
+	if c.FIFOSize == 0 {
+		c.FIFOSize = defaultFIFOSize
+	}
+	if c.SegSize == 0 {
+		c.SegSize = defaultSegSize
+	}
+	if c.FIFOSize < minFIFOSize || c.FIFOSize > maxFIFOSize {
+		return c, fmt.Errorf("%w: FIFO_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.FIFOSize, minFIFOSize, maxFIFOSize)
+	}
+	if c.SegSize < minSegSize || c.SegSize > maxSegSize {
+		return c, fmt.Errorf("%w: SEG_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.SegSize, minSegSize, maxSegSize)
+	}
+	c.FIFOSize = 1 << bits.Len(uint(c.FIFOSize-1))
+	return c, nil
+}
+
+// Validate checks the ranges, for config.FromEnv.
+func (c *Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}
+
+// Group is a set of ifaces that one goroutine at a time drives together. The zero
+// value is ready; any goroutine may open ifaces into it.
+type Group struct {
+	mu     sync.Mutex
+	ifaces map[uint64]*Iface // by address
+}
+
+// join adds an iface and gives it its address, a random number.
+func (g *Group) join(it *Iface) uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ifaces == nil {
+		g.ifaces = map[uint64]*Iface{}
+	}
+	id := memop.NewKey(len(g.ifaces) & memop.KeyIndexMask)
+	g.ifaces[id] = it
+	return id
+}
+
+func (g *Group) leave(id uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.ifaces, id)
+}
+
+func (g *Group) find(id uint64) *Iface {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.ifaces[id]
+}

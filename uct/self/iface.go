@@ -1,0 +1,253 @@
+package self
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// Iface is an open self transport. It implements uct.IfaceAddresser, uct.Waker and
+// uct.EventPender.
+type Iface struct {
+	rx       *queue
+	armed    bool // an event is asked for
+	arb      base.Arbiter
+	handlers base.AMTable
+
+	md      *MD
+	group   *Group
+	addr    uint64
+	attr    uct.IfaceAttr
+	onError func(uct.EP, error)
+	eventFD int
+	open    base.List[*EP] // EPs of this iface
+	peers   map[*EP]bool   // EPs that lead here
+	failed  []*EP          // of this iface: OnError to be told
+	scratch []byte         // of PutBcopy
+	closed  bool
+}
+
+var (
+	_ uct.Iface          = (*Iface)(nil)
+	_ uct.IfaceAddresser = (*Iface)(nil)
+	_ uct.Waker          = (*Iface)(nil)
+	_ uct.EventPender    = (*Iface)(nil)
+)
+
+const (
+	addrLen     = 8
+	maxHeadroom = 256     // as uct.IfaceParams says
+	maxZcopy    = 1 << 30 // far above what makes sense, so that nobody has to split
+	maxIOV      = 16
+)
+
+// OpenIface implements uct.MD.
+func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	it, err := md.openIface(p)
+	if err != nil {
+		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	return it, nil
+}
+
+func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
+	cfg := md.cfg
+	switch c := p.Config.(type) {
+	case nil:
+	case Config:
+		cfg = c
+	case *Config:
+		cfg = *c
+	default:
+		return nil, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
+	}
+	if p.Transport != Name || p.Device != DeviceName {
+		return nil, fmt.Errorf("%w: no transport %q on device %q", uct.ErrInvalidParam, p.Transport, p.Device)
+	}
+	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
+		return nil, fmt.Errorf("%w: headroom of %d bytes", uct.ErrInvalidParam, p.RxHeadroom)
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := md.hold(); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		md.drop()
+		return nil, os.NewSyscallError("eventfd2", err)
+	}
+	it := &Iface{md: md, group: cfg.Group, onError: p.OnError, eventFD: fd, peers: map[*EP]bool{},
+		rx: newQueue(cfg.FIFOSize, int(cfg.SegSize), p.RxHeadroom), attr: attrOf(int(cfg.SegSize))}
+	if it.group == nil {
+		it.group = new(Group)
+	}
+	it.addr = it.group.join(it)
+	return it, nil
+}
+
+func (md *MD) hold() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return uct.ErrClosed
+	}
+	md.ifaces++
+	return nil
+}
+
+func (md *MD) drop() {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	md.ifaces--
+}
+
+func attrOf(segSize int) uct.IfaceAttr {
+	return uct.IfaceAttr{
+		Resource: resource,
+		Caps: uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
+			uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
+		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeadroom)},
+		Put: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
+		Get: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
+		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,
+			Fetch32: memop.FetchOps, Fetch64: memop.FetchOps, Domain: uct.AtomicCPU},
+		DeviceAddrLen: addrLen,
+		IfaceAddrLen:  addrLen,
+		Perf:          perf,
+	}
+}
+
+// perf is measured by this package's benchmarks on a server of 2024: one message
+// posted and handled, a put, a copy inside the caches.
+var perf = uct.Perf{Latency: 6 * time.Nanosecond, Overhead: 3 * time.Nanosecond, Bandwidth: 100e9}
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// SetAMHandler implements uct.Iface.
+func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// Progress implements uct.Iface.
+func (it *Iface) Progress() int {
+	n := 0
+	if it.rx.head != it.rx.tail {
+		n = it.rx.handle(&it.handlers)
+	}
+	if len(it.failed) > 0 {
+		n += it.report()
+	}
+	if it.arb.Len() > 0 {
+		n += it.arb.Dispatch(nil)
+	}
+	return n
+}
+
+// report tells of EPs whose peer has closed.
+func (it *Iface) report() int {
+	failed := it.failed
+	it.failed = nil
+	for _, e := range failed {
+		if it.onError != nil && !e.closed {
+			it.onError(e, uct.Status(ucs.StatusConnReset).Err())
+		}
+	}
+	return len(failed)
+}
+
+// Flush implements uct.Iface: whatever a call accepted is in the peer's queue or
+// memory already.
+func (it *Iface) Flush(*uct.Completion) (bool, error) { return false, nil }
+
+// Fence implements uct.Iface.
+func (it *Iface) Fence() error { return nil }
+
+// DeviceAddr implements uct.IfaceAddresser: no two ifaces share a device, unless
+// they are of one group.
+func (it *Iface) DeviceAddr(b []byte) []byte { return it.IfaceAddr(b) }
+
+// IfaceAddr implements uct.IfaceAddresser.
+func (it *Iface) IfaceAddr(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, it.addr) }
+
+// Reachable implements uct.IfaceAddresser.
+func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
+	if ifaceAddr == nil {
+		ifaceAddr = deviceAddr
+	}
+	if _, err := it.peer(deviceAddr, ifaceAddr); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
+
+func (it *Iface) peer(deviceAddr, ifaceAddr []byte) (*Iface, error) {
+	if len(deviceAddr) != addrLen || string(ifaceAddr) != string(deviceAddr) {
+		return nil, fmt.Errorf("%w: not an address of self", uct.ErrInvalidAddr)
+	}
+	p := it.group.find(binary.LittleEndian.Uint64(deviceAddr))
+	if p == nil {
+		return nil, fmt.Errorf("%w: another iface", uct.ErrUnreachable)
+	}
+	if p.attr.AM != it.attr.AM {
+		return nil, fmt.Errorf("%w: SEG_SIZE differs", uct.ErrUnreachable)
+	}
+	return p, nil
+}
+
+// EventFD implements uct.Waker.
+func (it *Iface) EventFD() int { return it.eventFD }
+
+// EventPending implements uct.EventPender.
+func (it *Iface) EventPending() bool { return it.rx.head != it.rx.tail || len(it.failed) > 0 }
+
+// Arm implements uct.Waker. Only the own goroutine makes events, so that what
+// comes later comes from a post after Arm.
+func (it *Iface) Arm(uct.Events) error {
+	var count [8]byte
+	_, _ = unix.Read(it.eventFD, count[:]) // EAGAIN: no event since the last Arm
+	if it.EventPending() || it.arb.Len() > 0 {
+		return uct.ErrBusy
+	}
+	it.armed = true
+	return nil
+}
+
+// wake makes the event that was asked for.
+//
+//go:noinline
+func (it *Iface) wake() {
+	it.armed = false
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(it.eventFD, one[:]) // the counter is far from full
+}
+
+// Close implements uct.Iface. Messages that wait are dropped; EPs that lead here
+// fail.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	var errs error
+	for it.open.Len() > 0 {
+		errs = errors.Join(errs, it.open.All()[0].Close())
+	}
+	for e := range it.peers {
+		e.fail()
+	}
+	it.group.leave(it.addr)
+	it.md.drop()
+	return errors.Join(errs, os.NewSyscallError("close eventfd", unix.Close(it.eventFD)))
+}

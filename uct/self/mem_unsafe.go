@@ -1,0 +1,139 @@
+package self
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// region is memory that keys reach. It is immutable; whoever has it may use its
+// memory, as it keeps it alive.
+type region struct {
+	key    uint64
+	access uct.Access
+	addr   uint64
+	buf    []byte
+}
+
+// find checks an access and returns the memory, or nil.
+func (md *MD) find(key, addr uint64, n int, need uct.Access) []byte {
+	r := md.regions[key&memop.KeyIndexMask].Load()
+	if r == nil || r.key != key || r.access&need == 0 {
+		return nil
+	}
+	off := addr - r.addr
+	if off > uint64(len(r.buf)) || uint64(n) > uint64(len(r.buf))-off {
+		return nil
+	}
+	return r.buf[off : off+uint64(n)]
+}
+
+// word is the memory of an atomic, checked; nil if the access is refused.
+func (md *MD) word(key, addr uint64, size int) unsafe.Pointer {
+	b := md.find(key, addr, size, uct.AccessRemoteAtomic)
+	if b == nil {
+		return nil
+	}
+	return unsafe.Pointer(unsafe.SliceData(b))
+}
+
+// Mem is registered memory.
+type Mem struct {
+	md     *MD
+	region *region
+	pin    *runtime.Pinner // nil for allocated memory
+	once   sync.Once
+}
+
+// Reg implements uct.Registrar.
+func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+	if len(buf) == 0 || access&^uct.AccessAll != 0 {
+		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrInvalidParam}
+	}
+	pin := new(runtime.Pinner)
+	pin.Pin(unsafe.SliceData(buf))
+	m, err := md.add(buf, access, pin)
+	if err != nil {
+		pin.Unpin()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Alloc implements uct.Allocator.
+func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
+	if n <= 0 || access&^uct.AccessAll != 0 {
+		return nil, &ucs.OpError{TL: Name, Op: "allocate memory", Err: uct.ErrInvalidParam}
+	}
+	page := os.Getpagesize()
+	mem := make([]byte, n+page)
+	skip := -int(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & (page - 1)
+	m, err := md.add(mem[skip:skip+n:skip+n], access, nil)
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, error) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return nil, uct.ErrClosed
+	}
+	index, ok := md.takeIndex()
+	if !ok {
+		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrNoMemory}
+	}
+	r := &region{key: memop.NewKey(index), access: access, buf: buf,
+		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))}
+	md.regions[index].Store(r)
+	md.mems++
+	return &Mem{md: md, region: r, pin: pin}, nil
+}
+
+func (md *MD) takeIndex() (int, bool) {
+	if n := len(md.free); n > 0 {
+		i := md.free[n-1]
+		md.free = md.free[:n-1]
+		return i, true
+	}
+	if md.next == memop.KeyIndexMask {
+		return 0, false
+	}
+	md.next++
+	return md.next, true
+}
+
+// Bytes implements uct.Mem.
+func (m *Mem) Bytes() []byte { return m.region.buf }
+
+// Addr implements uct.Mem.
+func (m *Mem) Addr() uint64 { return m.region.addr }
+
+// PackRKey implements uct.Mem.
+func (m *Mem) PackRKey(b []byte) ([]byte, error) {
+	return memop.PackKey(b, keyMagic, m.region.key), nil
+}
+
+// Close implements uct.Mem.
+func (m *Mem) Close() error {
+	m.once.Do(func() {
+		md := m.md
+		md.mu.Lock()
+		defer md.mu.Unlock()
+		index := int(m.region.key & memop.KeyIndexMask)
+		md.regions[index].Store(nil)
+		md.free = append(md.free, index)
+		md.mems--
+		if m.pin != nil {
+			m.pin.Unpin()
+		}
+	})
+	return nil
+}
