@@ -1,0 +1,108 @@
+package sm
+
+import (
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// AMShort implements uct.AMSender.
+func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+	if len(payload) > inlineLen-8 {
+		return uct.ErrTooLong
+	}
+	if id > uct.MaxAMID {
+		return uct.ErrInvalidParam
+	}
+	if !e.ready() {
+		return e.refused()
+	}
+	if !e.tx.short(id, hdr, payload) {
+		return e.full()
+	}
+	if e.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		e.notify()
+	}
+	return nil
+}
+
+// AMBcopy implements uct.AMSender.
+func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+	s, buf, err := e.longSlot(id)
+	if err != nil {
+		return 0, err
+	}
+	n := p.Pack(buf[:e.iface.attr.AM.MaxBcopy])
+	e.tx.long(s, id, buf, n)
+	e.told()
+	return n, nil
+}
+
+// AMZcopy implements uct.AMSender. The bytes are copied: the buffer is free on
+// return. A copy by the kernel costs more at any length that a message may have.
+func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
+	am := &e.iface.attr.AM
+	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
+		return false, uct.ErrTooLong
+	}
+	if !memop.Covers(iov) {
+		return false, uct.ErrInvalidParam
+	}
+	s, buf, err := e.longSlot(id)
+	if err != nil {
+		return false, err
+	}
+	n := copy(buf, hdr)
+	n += memop.Gather(buf[n:], iov)
+	e.tx.long(s, id, buf, n)
+	e.told()
+	return false, nil
+}
+
+// longSlot returns a slot and a segment for a message of any length.
+func (e *EP) longSlot(id uint8) (*slot, []byte, error) {
+	if id > uct.MaxAMID {
+		return nil, nil, uct.ErrInvalidParam
+	}
+	if !e.ready() {
+		return nil, nil, e.refused()
+	}
+	s := e.tx.next()
+	if s == nil {
+		return nil, nil, e.full()
+	}
+	buf := e.tx.seg()
+	if buf == nil {
+		return nil, nil, uct.ErrNoResource
+	}
+	return s, buf, nil
+}
+
+// full says why the ring takes no message.
+//
+//go:noinline
+func (e *EP) full() error {
+	if e.tx.broken {
+		e.lost()
+	}
+	return uct.ErrNoResource
+}
+
+// told tells the peer of a message if it wants to be told. The look at the state
+// comes after the message was published: see membarrier.go.
+func (e *EP) told() {
+	if e.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		e.notify()
+	}
+}
+
+// notify marks the attention word and wakes.
+//
+//go:noinline
+func (e *EP) notify() {
+	if e.ctl.state.Load()&stateAttention != 0 {
+		mmio.ToDevice()
+		e.attn.Store(1)
+	}
+	wakePeer(e.ctl, stateRecv, e.wakeFD)
+}

@@ -1,0 +1,199 @@
+package sm
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// roleEnv makes the test binary a second process instead: one of the child roles.
+const roleEnv = "GUCX_SM_TEST_ROLE"
+
+// coreEnv pins that process to a processor.
+const coreEnv = "GUCX_SM_TEST_CORE"
+
+// meeting is what two processes tell each other.
+type meeting struct {
+	Device, Iface []byte
+	Raddr         uint64
+	Key           []byte
+}
+
+// station is an open sm with memory.
+type station struct {
+	md    uct.MD
+	iface *Iface
+	mem   uct.Mem
+}
+
+func openStation(t require.TestingT, cfg Config) *station {
+	if cfg.ArenaSize == 0 {
+		cfg.ArenaSize = testArena
+	}
+	md, err := New(cfg).OpenMD(Name)
+	require.NoError(t, err)
+	s := &station{md: md}
+	s.iface, s.mem = openIface(t, md, cfg), nil
+	s.mem, err = md.(uct.Allocator).Alloc(4<<20, uct.AccessAll)
+	require.NoError(t, err)
+	return s
+}
+
+func openIface(t require.TestingT, md uct.MD, cfg Config) *Iface {
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: cfg})
+	require.NoError(t, err)
+	return it.(*Iface)
+}
+
+func (s *station) close(t require.TestingT) {
+	require.NoError(t, s.iface.Close())
+	require.NoError(t, s.mem.Close())
+	require.NoError(t, s.md.Close())
+}
+
+func (s *station) meeting() meeting {
+	key, _ := s.mem.PackRKey(nil)
+	return meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), s.mem.Addr(), key}
+}
+
+// connect makes an EP to m and waits until it is up.
+func (s *station) connect(t require.TestingT, m meeting) *EP {
+	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
+	require.NoError(t, err)
+	e := ep.(*EP)
+	for e.state != epUp {
+		require.NotEqual(t, epFailed, e.state, "%v", e.reason)
+		if e.state == epIdle {
+			_ = e.refused()
+		}
+		s.iface.Progress()
+		runtime.Gosched()
+	}
+	return e
+}
+
+func (s *station) key(t require.TestingT, m meeting) uct.RKey {
+	k, err := s.md.(uct.RKeyUnpacker).UnpackRKey(m.Key)
+	require.NoError(t, err)
+	return k
+}
+
+// Roles.
+const (
+	roleEcho  = "echo"  // answers messages and puts until its input ends
+	roleStorm = "storm" // sends until it is killed
+)
+
+// wire is how two processes exchange meetings: a line of base64 of JSON each.
+func writeMeeting(f *os.File, m meeting) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, base64.StdEncoding.EncodeToString(b))
+	return err
+}
+
+func readMeeting(r *bufio.Reader) (m meeting, err error) {
+	line, err := r.ReadString('\n')
+	if err != nil {
+		return m, err
+	}
+	b, err := base64.StdEncoding.DecodeString(line[:len(line)-1])
+	if err != nil {
+		return m, err
+	}
+	return m, json.Unmarshal(b, &m)
+}
+
+// failNow ends a child process on a failed requirement.
+type failNow struct{}
+
+func (failNow) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
+func (failNow) FailNow()                          { os.Exit(3) }
+
+// runChild is main of a second process.
+func runChild(role string) {
+	t := failNow{}
+	s := openStation(t, Config{})
+	require.NoError(t, writeMeeting(os.Stdout, s.meeting()))
+	in := bufio.NewReader(os.Stdin)
+	m, err := readMeeting(in)
+	require.NoError(t, err)
+	switch role {
+	case roleEcho:
+		serveEcho(s, m, in)
+	case roleStorm:
+		storm(s, m)
+	}
+	s.close(t)
+}
+
+// child is a running second process.
+type child struct {
+	cmd *exec.Cmd
+	meeting
+	in *os.File
+}
+
+// start runs a role and exchanges meetings with it.
+func start(t testing.TB, role string, s *station, core string) *child {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, coreEnv+"="+core, "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	cmd.Stdin = r
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	require.NoError(t, r.Close())
+	c := &child{cmd: cmd, in: w}
+	lines := bufio.NewReader(out)
+	c.meeting, err = readMeeting(lines)
+	require.NoError(t, err)
+	require.NoError(t, writeMeeting(w, s.meeting()))
+	_, err = lines.ReadString('\n') // it is connected
+	require.NoError(t, err)
+	return c
+}
+
+// stop lets the process end and waits for it.
+func (c *child) stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, c.in.Close())
+	require.NoError(t, c.cmd.Wait())
+}
+
+// kill ends the process at once.
+func (c *child) kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Kill())
+	_ = c.in.Close()
+	_ = c.cmd.Wait() // "signal: killed"
+}
+
+// pinChild binds the thread of a second process, when its other threads exist.
+func pinChild() {
+	runtime.LockOSThread()
+	if core := os.Getenv(coreEnv); core != "" {
+		pin(int(core[0] - '0'))
+	}
+}
+
+func pin(core int) {
+	var set unix.CPUSet
+	set.Set(core)
+	_ = unix.SchedSetaffinity(0, &set) // a machine without that processor runs unpinned
+}

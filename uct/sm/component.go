@@ -1,0 +1,196 @@
+package sm
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// Name is the name of the component, its MD and its transport.
+const Name = "sm"
+
+// DeviceName is the name of the only device.
+const DeviceName = "memory"
+
+// New makes the component. cfg is for the memory domain, and for ifaces that are
+// opened without a Config.
+func New(cfg Config) uct.Component { return &component{cfg: cfg} }
+
+type component struct{ cfg Config }
+
+func (c *component) Name() string { return Name }
+
+func (c *component) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: Name}}, nil }
+
+func (c *component) OpenMD(name string) (uct.MD, error) {
+	md, err := openMD(name, c.cfg)
+	if err != nil {
+		return nil, &ucs.OpError{TL: Name, Op: "open md " + name, Err: err}
+	}
+	return md, nil
+}
+
+// MD is the memory domain: the arena and the table of this process. It implements
+// uct.Registrar, uct.Allocator and uct.RKeyUnpacker.
+type MD struct {
+	cfg       Config
+	attr      uct.MDAttr
+	device    []byte // address
+	tableSeg  *memfd.Segment
+	arenaSeg  *memfd.Segment
+	table     table
+	arena     *memfd.Arena
+	expedited bool
+	cookie    *uint64 // what peers read to make sure that they reach this process
+
+	mu       sync.Mutex
+	closed   bool
+	controls [maxControls]bool
+	ifaces   int
+	mems     map[uint64]*Mem // open, by key
+	free     []int           // region indexes given back
+	next     int             // region index last taken for the first time
+	links    map[*inLink]struct{}
+	parked   []parked
+}
+
+var (
+	_ uct.MD           = (*MD)(nil)
+	_ uct.Registrar    = (*MD)(nil)
+	_ uct.Allocator    = (*MD)(nil)
+	_ uct.RKeyUnpacker = (*MD)(nil)
+)
+
+func openMD(name string, cfg Config) (_ *MD, err error) {
+	if name != Name {
+		return nil, uct.ErrInvalidParam
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
+		return nil, err
+	}
+	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
+	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64}
+	if md.device, err = deviceAddr(); err != nil {
+		return nil, err
+	}
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	if md.tableSeg, err = memfd.Create("gucx-sm-table", tableLen, memfd.PeersRead); err != nil {
+		return nil, err
+	}
+	undo.Add(md.tableSeg.Close)
+	if md.arenaSeg, err = memfd.Create("gucx-sm-arena", arenaLen(cfg.ArenaSize), memfd.PeersWrite); err != nil {
+		return nil, err
+	}
+	undo.Add(md.arenaSeg.Close)
+	return md, md.format()
+}
+
+// format fills the table and asks for huge pages.
+func (md *MD) format() error {
+	md.arena = memfd.NewArena(md.arenaSeg, controlLen)
+	md.table = newTable(md.tableSeg.Bytes())
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // does not fail
+	*md.cookie = binary.NativeEndian.Uint64(b[:])
+	h := md.table.header()
+	h.version.Store(layoutVersion)
+	h.cookieAddr.Store(addrOf(md.cookie))
+	h.cookie.Store(*md.cookie)
+	if md.expedited {
+		h.expedited.Store(1)
+	}
+	if md.cfg.HugeTLB == config.Yes || md.cfg.HugeTLB == config.Try {
+		if err := md.arenaSeg.AdviseHuge(); err != nil && md.cfg.HugeTLB == config.Yes {
+			return err
+		}
+	}
+	return nil
+}
+
+// arenaLen is the address space of the arena: as much as the machine has memory,
+// since allocating more could only end in swapping.
+func arenaLen(size config.MemSize) int {
+	if size != config.MemAuto {
+		return int(size)
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return fallbackArena
+	}
+	return int(min(max(uint64(info.Totalram)*uint64(info.Unit), minArena), maxArena))
+}
+
+const (
+	fallbackArena = 16 << 30
+	maxArena      = 1 << 40 // what package attach maps at most
+)
+
+// Attr implements uct.MD.
+func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+
+// Resources implements uct.MD.
+func (md *MD) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
+
+var resource = uct.Resource{Transport: Name, Device: DeviceName, Kind: uct.DeviceShm}
+
+// UnpackRKey implements uct.RKeyUnpacker.
+func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
+
+// keyMagic is "smem" in memory.
+const keyMagic = 0x6d656d73
+
+// takeControl reserves a control block for a new iface.
+func (md *MD) takeControl() (uint32, error) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return 0, uct.ErrClosed
+	}
+	for i := range md.controls {
+		if !md.controls[i] {
+			md.controls[i] = true
+			md.ifaces++
+			return uint32(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %d ifaces are open", uct.ErrNoMemory, maxControls)
+}
+
+func (md *MD) giveControl(i uint32) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	md.controls[i] = false
+	md.ifaces--
+}
+
+// Close implements uct.MD.
+func (md *MD) Close() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.ifaces > 0 || len(md.mems) > 0 {
+		return &ucs.OpError{TL: Name, Op: "close md",
+			Err: fmt.Errorf("%w: %d ifaces and %d memory handles are open", uct.ErrBusy, md.ifaces, len(md.mems))}
+	}
+	if md.closed {
+		return nil
+	}
+	md.closed = true
+	return errors.Join(md.arenaSeg.Close(), md.tableSeg.Close())
+}

@@ -1,0 +1,77 @@
+package sm
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// Config tunes the transport. The zero value is ready to use. ArenaSize, HugeTLB,
+// FirstTouch belong to the memory domain, the rest to an iface. Peers need not
+// agree.
+type Config struct {
+	FIFOSize   int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
+	SegSize    config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
+	Segs       int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
+	MaxPeers   int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
+	CMA        config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress."`
+	ArenaSize  config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
+	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Transparent huge pages for allocated memory; y: an error where the system does not give them."`
+	FirstTouch config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
+
+	// AllowUIDs are users, beside this process's, whose processes may connect and be
+	// connected to. They can then read and write all allocated memory.
+	AllowUIDs []uint32
+}
+
+// Defaults and limits.
+const (
+	defaultFIFOSize = 256
+	defaultSegSize  = 8 << 10
+	defaultSegs     = 64
+	defaultMaxPeers = 1024
+
+	minFIFOSize = 2
+	minSegSize  = 256
+	minArena    = controlLen + 1<<20
+)
+
+// withDefaults replaces zeros and checks ranges.
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name     string
+		v        *int
+		def      int
+		min, max int
+	}{
+		{"FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxSlots},
+		{"SEGS", &c.Segs, defaultSegs, 1, maxSegs},
+		{"MAX_PEERS", &c.MaxPeers, defaultMaxPeers, 1, maxPeers},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < f.min || *f.v > f.max {
+			return c, fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
+		}
+	}
+	if c.SegSize == 0 {
+		c.SegSize = defaultSegSize
+	}
+	if c.SegSize < minSegSize || c.SegSize > maxSegLen {
+		return c, fmt.Errorf("%w: SEG_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.SegSize, minSegSize, maxSegLen)
+	}
+	if c.ArenaSize != config.MemAuto && (c.ArenaSize < minArena || c.ArenaSize > maxArena) {
+		return c, fmt.Errorf("%w: ARENA_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.ArenaSize, minArena, maxArena)
+	}
+	c.FIFOSize = 1 << bits.Len(uint(c.FIFOSize-1))
+	return c, nil
+}
+
+// Validate checks the ranges, for config.FromEnv.
+func (c *Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}

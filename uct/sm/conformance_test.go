@@ -1,0 +1,45 @@
+package sm
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// small keeps tests from making the machine's memory their address space.
+const testArena = config.MemSize(64 << 20)
+
+func openTestMD() (uct.MD, error) { return New(Config{ArenaSize: testArena}).OpenMD(Name) }
+
+// tiny is the configuration of the suite: queues of a few messages.
+func tiny(o ucttest.Options) any {
+	return &Config{FIFOSize: max(o.TxDepth, minFIFOSize), Segs: max(o.TxDepth/2, 1), SegSize: 8 << 10}
+}
+
+func harness() ucttest.Harness {
+	return ucttest.Harness{
+		OpenMD:    openTestMD,
+		Transport: Name,
+		Config:    tiny,
+		StartPeer: ucttest.ExecPeer(Name),
+		OneSided:  true,
+		// A dial waits for the poller of the runtime, which a busy single processor
+		// serves every 10 ms only.
+		Budget: 1 << 23,
+	}
+}
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		runChild(role)
+		return
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{Name: harness()})
+	testenv.Main(m)
+}
+
+func TestConformance(t *testing.T) { ucttest.Test(t, harness()) }

@@ -1,0 +1,111 @@
+package sm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// consumer is the receiving end of a ring. It belongs to the owner of the iface.
+// The peer may write anything at any time: every length and index is checked, and
+// message bytes may change while a handler reads them.
+type consumer struct {
+	// word is where the next message shows: its slot's; that the dialer has said
+	// what it sends, before that; one that never changes, after the end. It does when
+	// the low half of the word is want.
+	word *atomic.Uint64
+	want uint32
+
+	mask   uint64
+	head   uint64
+	slots  unsafe.Pointer
+	hdr    *linkHeader
+	segs   unsafe.Pointer
+	count  uint32 // segments
+	segLen int
+	begun  bool
+}
+
+// pollBatch is how many messages of one peer one Progress takes.
+const pollBatch = 16
+
+// never is a word that shows no message.
+var never atomic.Uint64
+
+func newConsumer(seg []byte) consumer {
+	hdr := headerOf(seg)
+	return consumer{hdr: hdr, word: &hdr.ready, want: 1, slots: unsafe.Pointer(&seg[slotsOff]), segs: unsafe.Pointer(&seg[segsOff])}
+}
+
+// waiting reports whether there is something to look at.
+func (c *consumer) waiting() bool { return uint32(c.word.Load()) == c.want }
+
+// begin reads what the dialer says about the ring; false if that cannot be.
+func (c *consumer) begin() (dialerControl uint32, valid bool) {
+	depth, segs, segLen := c.hdr.depth, c.hdr.segs, c.hdr.segLen
+	if depth == 0 || depth > maxSlots || depth&(depth-1) != 0 || segs > maxSegs || segLen > maxSegLen {
+		return 0, false
+	}
+	c.mask, c.count, c.segLen, c.begun = uint64(depth)-1, segs, int(segLen), true
+	c.aim()
+	return c.hdr.dialerControl, true
+}
+
+// aim sets where the next message comes.
+func (c *consumer) aim() {
+	c.word = &(*slot)(unsafe.Add(c.slots, uintptr(c.head&c.mask)*slotLen)).word
+	c.want = uint32(c.head + 1)
+}
+
+// stop makes it never see a message again.
+func (c *consumer) stop() { c.word, c.want = &never, 1 }
+
+// slot is the one that shows a message.
+func (c *consumer) slot() *slot {
+	race.Acquire(unsafe.Pointer(&order))
+	return (*slot)(unsafe.Pointer(c.word))
+}
+
+// next goes on to the next slot.
+func (c *consumer) next() {
+	c.head++
+	c.aim()
+}
+
+// taken gives the slots up to here back.
+func (c *consumer) taken() {
+	mmio.StoreRelease64(unsafe.Pointer(&c.hdr.head), c.head)
+}
+
+// deliver gives a message to its handler; false if the slot is not a message.
+func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
+	n := int(word >> shiftLen)
+	if n > inlineLen {
+		return false
+	}
+	id := uint8(word >> shiftID)
+	if uint8(word>>shiftKind) == kindInline {
+		table.Handle(id, s.data[:n:n], nil)
+		return true
+	}
+	ref := *(*segRef)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
+	if uint8(word>>shiftKind) != kindSeg || ref.seg >= c.count || int64(ref.len) > int64(c.segLen) {
+		return false
+	}
+	table.Handle(id, c.seg(ref.seg)[:ref.len:ref.len], nil)
+	c.giveBack(ref.seg)
+	return true
+}
+
+func (c *consumer) seg(i uint32) []byte {
+	return bytesOf(c.segs, uintptr(i)*uintptr(c.segLen), c.segLen)
+}
+
+// giveBack returns a segment to the sender.
+func (c *consumer) giveBack(i uint32) {
+	word := &c.hdr.returned[i]
+	mmio.StoreRelease32(unsafe.Pointer(word), word.Load()+1)
+}

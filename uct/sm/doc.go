@@ -1,0 +1,42 @@
+// Package sm is the shared-memory transport between processes of one host.
+//
+//	  initiator                                    target
+//	+-----------+     link segment (memfd)      +-----------+
+//	| EP        |--> slots, long messages -----> | Iface     |
+//	|           |     table (read-only)          |           |
+//	|           |<-- what memory there is ------ | MD        |
+//	|           |     arena                      |           |
+//	|           |==> put, get, atomics =========>| (no part) |
+//	+-----------+     unix socket: hang-up only  +-----------+
+//
+// An iface listens on an abstract unix socket (package internal/attach: same user,
+// or one of Config.AllowUIDs). The first post on an EP dials it in the background;
+// until it has answered, posts return ErrNoResource. All memory is in memfds that
+// travel over the socket: there is no file, so nothing is left behind.
+//
+// # Active messages
+//
+// Every link has a ring of its own from one sender to one receiver, so no lock and
+// no compare-and-swap, and a sender that is killed at any point leaves at worst a
+// message that was never published. A slot is 128 bytes; one store of its first
+// word publishes it. Longer messages lie in segments of the link that come back when
+// the handler has returned. The receiver polls the rings of a few peers one by one;
+// beyond that, senders also mark a word in its control block (see attention.go).
+//
+// # Put, get, atomics
+//
+// Memory from MD.Alloc lies in the domain's arena, which peers map: their CPUs do
+// the work, also while the target is stopped. Every operation looks up its key in
+// the target's table, which says what is there now. Mem.Close takes the key away
+// and waits until nobody is inside any more; a peer that was stopped inside keeps
+// its pages, and only those, until it goes on or dies.
+//
+// Memory from MD.Reg is reached by cross-memory attach. Where the kernel forbids
+// that, and for atomics, the target does it in its Progress.
+//
+// # Failure and sleep
+//
+// The kernel closes the socket of a process that dies; that fails the EPs that lead
+// there, after everything it had sent was delivered. A receiver that sleeps says so
+// in its control block, and only then does a sender make a system call.
+package sm

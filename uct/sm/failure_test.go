@@ -1,0 +1,326 @@
+package sm
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// watchdog is far above what anything here takes.
+const watchdog = 30 * time.Second
+
+// open opens a second iface on the domain of s, which hears of errors.
+func (s *station) open(t testing.TB, onError func(uct.EP, error)) *Iface {
+	it, err := s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, OnError: onError})
+	require.NoError(t, err)
+	return it.(*Iface)
+}
+
+func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
+	s := openStation(t, Config{})
+	var failures []error
+	it := s.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })
+	other := &station{md: s.md, iface: it, mem: s.mem}
+	c := start(t, roleEcho, other, "")
+	e := other.connect(t, c.meeting)
+	c.kill(t)
+	from := time.Now()
+	testenv.ProgressWithin(t, watchdog, func() bool {
+		it.Progress()
+		return len(failures) > 0
+	})
+	if d := time.Since(from); d > 100*time.Millisecond {
+		t.Logf("noticed after %v", d) // a loaded machine may take longer
+	}
+	for range 100 {
+		it.Progress()
+	}
+	require.Len(t, failures, 1)
+	assert.ErrorIs(t, failures[0], ucs.ErrConnReset)
+	assert.ErrorIs(t, e.AMShort(idSink, 0, nil), uct.ErrEPFailed)
+	assert.ErrorIs(t, e.PutShort([]byte{1}, 0, uct.RKey{}), uct.ErrEPFailed)
+	assert.ErrorIs(t, e.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), uct.ErrEPFailed)
+	_, err := e.Flush(nil)
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	require.NoError(t, e.Close())
+	require.NoError(t, it.Close())
+	s.close(t)
+}
+
+func TestNobodyListens(t *testing.T) {
+	s := openStation(t, Config{})
+	var failures []error
+	it := s.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })
+	gone := s.open(t, nil)
+	ep, err := it.NewEP(uct.EPParams{DeviceAddr: gone.DeviceAddr(nil), IfaceAddr: gone.IfaceAddr(nil)})
+	require.NoError(t, err)
+	require.NoError(t, gone.Close())
+	assert.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(idSink, 0, nil), "it dials")
+	testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return len(failures) > 0 })
+	assert.ErrorIs(t, failures[0], uct.ErrUnreachable)
+	assert.ErrorIs(t, ep.(*EP).AMShort(idSink, 0, nil), uct.ErrEPFailed)
+	require.NoError(t, it.Close())
+	s.close(t)
+}
+
+// whole checks that messages are not torn, and counts them.
+type whole struct {
+	t   testing.TB
+	sum *uint64
+}
+
+func (o *whole) HandleAM(data []byte, _ uct.Desc) bool {
+	*o.sum++
+	for _, b := range data[min(8, len(data)):] {
+		if len(data) > inlineLen && b != byte(binary.LittleEndian.Uint64(data)) {
+			o.t.Errorf("message %d is torn", binary.LittleEndian.Uint64(data))
+			return false
+		}
+	}
+	return false
+}
+
+// stormKills is how many senders die; 1,000 with GUCX_SM_STORM=1000.
+func stormKills(t *testing.T) int {
+	if v := os.Getenv("GUCX_SM_STORM"); v != "" {
+		n, err := strconv.Atoi(v)
+		require.NoError(t, err)
+		return n
+	}
+	if testing.Short() {
+		return 10
+	}
+	return 50
+}
+
+// TestStorm kills senders at random points. Another sender goes on all the time
+// and loses nothing; whatever was published by the dead arrives whole; and in the
+// end nothing is left.
+func TestStorm(t *testing.T) {
+	kills := stormKills(t)
+	before := shmFiles(t)
+	s := openStation(t, Config{})
+	received := uint64(0)
+	require.NoError(t, s.iface.SetAMHandler(idSink, &whole{t: t, sum: &received}))
+	steady := openStation(t, Config{})
+	const idSteady = 3
+	next := uint64(0)
+	require.NoError(t, s.iface.SetAMHandler(idSteady, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+		require.Equal(t, next, binary.LittleEndian.Uint64(data))
+		next++
+		return false
+	})))
+	e := steady.connect(t, s.meeting())
+	sent := uint64(0)
+	round := func() {
+		for e.AMShort(idSteady, sent, nil) == nil {
+			sent++
+		}
+		steady.iface.Progress()
+		s.iface.Progress()
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range kills {
+		c := start(t, roleStorm, s, "")
+		target := received + uint64(rng.IntN(2000))
+		testenv.ProgressWithin(t, watchdog, func() bool { round(); return received >= target })
+		c.kill(t)
+		testenv.ProgressWithin(t, watchdog, func() bool { round(); return len(s.iface.in) == 1 })
+	}
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return next == sent })
+	assert.Zero(t, s.iface.malformed)
+	assert.Positive(t, received)
+	require.NoError(t, e.Close())
+	steady.close(t)
+	s.close(t)
+	assert.Equal(t, before, shmFiles(t), "/dev/shm")
+}
+
+func shmFiles(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/dev/shm")
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		if len(e.Name()) >= 4 && e.Name()[:4] == "gucx" {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// TestManyPeers goes through both ways to find messages, and back.
+func TestManyPeers(t *testing.T) {
+	const peers, each = 3 * attentionMin, 200
+	s := openStation(t, Config{})
+	var got [peers]uint64
+	require.NoError(t, s.iface.SetAMHandler(idSink, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+		v := binary.LittleEndian.Uint64(data)
+		require.Equal(t, got[v>>32], v&math32)
+		got[v>>32]++
+		return false
+	})))
+	var ifaces [peers]*Iface
+	var eps [peers]*EP
+	for i := range peers {
+		ifaces[i] = s.open(t, nil)
+		eps[i] = (&station{md: s.md, iface: ifaces[i]}).connect(t, s.meeting())
+		require.NoError(t, eps[i].AMShort(idSink, uint64(i)<<32, nil))
+	}
+	var sent [peers]uint64
+	all := func(n uint64) func() bool {
+		return func() bool {
+			done := true
+			for i, e := range eps {
+				if sent[i]+1 < n && e.AMShort(idSink, uint64(i)<<32|(sent[i]+1), nil) == nil {
+					sent[i]++
+				}
+				done = done && got[i] == n
+			}
+			s.iface.Progress()
+			return done
+		}
+	}
+	testenv.ProgressUntil(t, 1<<20, all(each))
+	assert.True(t, s.iface.marked)
+	for i := 1; i < peers; i++ {
+		require.NoError(t, ifaces[i].Close())
+	}
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(s.iface.in) == 1 })
+	assert.False(t, s.iface.marked)
+	require.NoError(t, eps[0].AMShort(idSink, each, nil))
+	testenv.ProgressUntil(t, 1000, func() bool { s.iface.Progress(); return got[0] == each+1 })
+	require.NoError(t, ifaces[0].Close())
+	s.close(t)
+}
+
+const math32 = 1<<32 - 1
+
+// sleep waits for the event descriptor, as a caller of Arm does.
+func sleep(t testing.TB, it *Iface) {
+	t.Helper()
+	fds := []unix.PollFd{{Fd: int32(it.EventFD()), Events: unix.POLLIN}}
+	for {
+		n, err := unix.Poll(fds, int(watchdog.Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, 1, n, "slept for good")
+		return
+	}
+}
+
+// TestWake has a sleeper and a sender that keeps it just awake, by turns: a wake-up
+// that is lost shows as a sleep without end.
+func TestWake_NothingIsLost(t *testing.T) {
+	w := openTwo(t, Config{})
+	const rounds = 2000
+	got := 0
+	require.NoError(t, w.b.iface.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { got++; return false })))
+	go1, done := make(chan int, 1), make(chan error, 1)
+	go func() {
+		for range rounds {
+			<-go1
+			if err := w.ab.AMShort(idSink, 1, nil); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	slept := 0
+	for n := range rounds {
+		go1 <- n
+		for got <= n {
+			if w.b.iface.Progress() > 0 {
+				continue
+			}
+			if err := w.b.iface.Arm(uct.EventRecv); err == uct.ErrBusy {
+				runtime.Gosched()
+				continue
+			}
+			slept++
+			sleep(t, w.b.iface)
+			testenv.ProgressWithin(t, watchdog, w.b.iface.EventPending)
+		}
+	}
+	require.NoError(t, <-done)
+	t.Logf("slept %d times in %d rounds", slept, rounds)
+}
+
+// TestWake_SenderWaitsForRoom: the receiver wakes a sender that sleeps on a full ring.
+func TestWake_SenderWaitsForRoom(t *testing.T) {
+	w := openTwo(t, Config{FIFOSize: 4})
+	for w.ab.AMShort(idSink, 0, nil) == nil {
+	}
+	dispatched := false
+	r := &uct.PendingReq{Func: func(*uct.PendingReq) error {
+		err := w.ab.AMShort(idSink, 1, nil)
+		dispatched = err == nil
+		return err
+	}}
+	require.NoError(t, w.ab.AddPending(r))
+	w.a.iface.Progress()
+	for w.a.iface.Arm(uct.EventSendComp) == uct.ErrBusy {
+		w.a.iface.Progress()
+	}
+	assert.False(t, w.a.iface.EventPending())
+	testenv.ProgressUntil(t, 1000, func() bool { return w.b.iface.Progress() > 0 })
+	sleep(t, w.a.iface)
+	assert.True(t, w.a.iface.EventPending())
+	w.a.iface.Progress()
+	assert.True(t, dispatched)
+}
+
+func TestDataPath_AllocatesNothing(t *testing.T) {
+	w := openTwo(t, Config{})
+	require.NoError(t, w.b.iface.SetAMHandler(idSink, &pong{}))
+	payload, word := make([]byte, 8), new(uint64)
+	k, u, c := &blank{make([]byte, 500)}, &sponge{}, &uct.Completion{}
+	raddr := w.b.mem.Addr()
+	iov := []uct.IOV{{Buf: make([]byte, 300)}}
+	for name, op := range map[string]func() error{
+		"am short":  func() error { return w.ab.AMShort(idSink, 1, payload) },
+		"am bcopy":  func() error { _, err := w.ab.AMBcopy(idSink, k); return err },
+		"am zcopy":  func() error { _, err := w.ab.AMZcopy(idSink, payload, iov, c); return err },
+		"put short": func() error { return w.ab.PutShort(payload, raddr, w.key) },
+		"put bcopy": func() error { _, err := w.ab.PutBcopy(k, raddr, w.key); return err },
+		"put zcopy": func() error { _, err := w.ab.PutZcopy(iov, raddr, w.key, c); return err },
+		"get short": func() error { return w.ab.GetShort(payload, raddr, w.key) },
+		"get bcopy": func() error { _, err := w.ab.GetBcopy(u, 100, raddr, w.key, c); return err },
+		"atomic":    func() error { return w.ab.AtomicPost(uct.AtomicXor, 8, 1, raddr, w.key) },
+		"fetch": func() error {
+			_, err := w.ab.AtomicFetch(uct.AtomicAdd, 4, 1, word, raddr, w.key, c)
+			return err
+		},
+		"flush": func() error { _, err := w.ab.Flush(c); return err },
+	} {
+		testenv.NoAllocs(t, name, func() {
+			require.NoError(t, op())
+			w.b.iface.Progress()
+			w.a.iface.Progress()
+		})
+	}
+}
+
+// sponge forgets what it gets.
+type sponge struct{}
+
+func (*sponge) Unpack([]byte) {}

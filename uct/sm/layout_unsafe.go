@@ -1,0 +1,135 @@
+package sm
+
+import (
+	"sync/atomic"
+	"unsafe"
+)
+
+// layoutVersion is of everything in the segments; peers with another one refuse.
+const layoutVersion = 1
+
+// Words of several processes never share 128 bytes: two lines of amd64, which
+// prefetches in pairs, one line of some arm64.
+const linePair = 128
+
+// A control block is what peers write to without being asked: an iface has one, in
+// the first controlLen bytes of its domain's arena, which every peer maps.
+type control struct {
+	state atomic.Uint32 // of the owner, see wake.go
+	_     [linePair - 4]byte
+	// attention has a word for each inbound link; nonzero: look at its ring.
+	attention [maxPeers]atomic.Uint32
+}
+
+const (
+	controlLen   = 1 << 20
+	controlBlock = 8 << 10
+	maxControls  = controlLen / controlBlock
+	maxPeers     = 1024
+)
+
+// A link segment has a header, the slots and the segments for long messages.
+// It is sparse, so that its length does not depend on the configuration.
+//
+//	0          header
+//	8192       maxSlots slots of 128 bytes
+//	segsOff    maxSegsLen bytes: segs of segLen each
+type linkHeader struct {
+	// By the acceptor, before the dialer is welcome.
+	acceptorControl uint32 // number of its control block
+	attention       uint32 // index in it
+	_               [linePair - 8]byte
+
+	// By the dialer, published by ready.
+	ready         atomic.Uint64
+	depth         uint32 // slots, a power of two
+	segs          uint32
+	segLen        uint32 // a multiple of 64
+	dialerControl uint32 // number of its control block
+	_             [linePair - 24]byte
+
+	// By the consumer of the ring.
+	head atomic.Uint64 // slots taken
+	_    [linePair - 8]byte
+
+	// By the dialer: odd while it touches the acceptor's memory.
+	guard atomic.Uint32
+	_     [linePair - 4]byte
+
+	// By the consumer: how often each segment came back.
+	returned [maxSegs]atomic.Uint32
+	// By the consumer: how the ask that lent a segment ended.
+	answer [maxSegs]answer
+}
+
+// answer is valid when the segment has come back.
+type answer struct {
+	status uint64
+	old    uint64 // the word before an atomic
+}
+
+const (
+	maxSlots   = 4096
+	maxSegs    = 256
+	maxSegLen  = 64 << 10
+	slotsOff   = 8192
+	segsOff    = slotsOff + maxSlots*slotLen
+	maxSegsLen = maxSegs * maxSegLen
+	linkLen    = segsOff + maxSegsLen
+)
+
+// A slot is a word, which says that the rest is there and what it is, and data.
+//
+//	bits  0..31  number of the message: index + 1
+//	bits 32..39  id
+//	bits 40..47  kind
+//	bits 48..63  length of what is in the slot
+type slot struct {
+	word atomic.Uint64
+	data [inlineLen]byte
+}
+
+const (
+	slotLen   = 128
+	inlineLen = slotLen - 8
+
+	shiftID   = 32
+	shiftKind = 40
+	shiftLen  = 48
+)
+
+// Kinds of slots.
+const (
+	kindInline = iota // the message is in the slot
+	kindSeg           // data is a segRef
+	kindAsk           // data is an ask: help with memory that cannot be mapped
+)
+
+// segRef says where a long message is.
+type segRef struct {
+	seg uint32
+	len uint32
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(slot{})-slotLen]
+	_ = [controlBlock]struct{}{}[unsafe.Sizeof(control{})]
+	_ = [slotsOff]struct{}{}[unsafe.Sizeof(linkHeader{})]
+)
+
+// controlAt is block i of an arena, or of its first controlLen bytes; nil if there
+// is none.
+func controlAt(arena []byte, i uint32) *control {
+	if i >= maxControls || len(arena) < controlLen {
+		return nil
+	}
+	return (*control)(unsafe.Pointer(&arena[i*controlBlock]))
+}
+
+// headerOf is the header of a link segment of linkLen bytes.
+func headerOf(seg []byte) *linkHeader { return (*linkHeader)(unsafe.Pointer(unsafe.SliceData(seg))) }
+
+// bytesOf is n bytes at offset off of p.
+func bytesOf(p unsafe.Pointer, off uintptr, n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(p, off)), n)
+}

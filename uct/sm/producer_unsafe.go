@@ -1,0 +1,145 @@
+package sm
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/internal/race"
+)
+
+// order stands for all rings when the race detector is told of the order that a
+// ring makes: two ifaces of one process have different mappings of it.
+var order byte
+
+// producer is the sending end of a ring. It belongs to the owner of the EP.
+type producer struct {
+	slots  unsafe.Pointer // nil: not connected
+	tail   uint64         // messages published
+	limit  uint64         // tail at which the ring is full, by a stale copy of the consumer's word
+	depth  uint64
+	fenced bool // publish with a full barrier
+	broken bool // the consumer wrote nonsense
+
+	hdr     *linkHeader
+	segs    unsafe.Pointer
+	segLen  int
+	nextSeg uint32
+	lent    []uint32 // how often each segment went out
+}
+
+func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
+	base := unsafe.Pointer(unsafe.SliceData(seg))
+	return producer{
+		slots: unsafe.Add(base, slotsOff), segs: unsafe.Add(base, segsOff), hdr: headerOf(seg),
+		depth: uint64(depth), limit: uint64(depth), segLen: segLen, lent: make([]uint32, segs), fenced: fenced,
+	}
+}
+
+// next is the slot to fill, or nil when the ring is full.
+func (p *producer) next() *slot {
+	if p.tail == p.limit && !p.reload() {
+		return nil
+	}
+	return (*slot)(unsafe.Add(p.slots, uintptr(p.tail&(p.depth-1))*slotLen))
+}
+
+// reload looks at the consumer's word, and reports whether there is room.
+//
+//go:noinline
+func (p *producer) reload() bool {
+	head := p.hdr.head.Load()
+	if p.tail-head > p.depth { // it cannot take what was not sent, nor give back
+		p.broken = true
+		return false
+	}
+	p.limit = head + p.depth
+	return p.tail != p.limit
+}
+
+// publish makes slot s, which next returned, a message.
+func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
+	p.tail++
+	word := uint64(uint32(p.tail)) | uint64(id)<<shiftID | kind<<shiftKind | n<<shiftLen
+	race.Release(unsafe.Pointer(&order))
+	if p.fenced {
+		s.word.Store(word)
+		return
+	}
+	mmio.StoreRelease64(unsafe.Pointer(&s.word), word)
+}
+
+// short fills and publishes a message of hdr and payload; the caller has checked
+// the length. False when the ring is full.
+func (p *producer) short(id uint8, hdr uint64, payload []byte) bool {
+	s := p.next()
+	if s == nil {
+		return false
+	}
+	binary.LittleEndian.PutUint64(s.data[:], hdr)
+	if len(payload) > 0 {
+		copy(s.data[8:], payload)
+	}
+	p.publish(s, id, kindInline, uint64(8+len(payload)))
+	return true
+}
+
+// seg returns a segment that is free, or nil. It stays free until lend.
+func (p *producer) seg() []byte {
+	for range p.lent {
+		i := p.nextSeg
+		if p.hdr.returned[i].Load() == p.lent[i] {
+			return bytesOf(p.segs, uintptr(i)*uintptr(p.segLen), p.segLen)
+		}
+		p.advance()
+	}
+	return nil
+}
+
+func (p *producer) advance() {
+	if p.nextSeg++; int(p.nextSeg) == len(p.lent) {
+		p.nextSeg = 0
+	}
+}
+
+// room reports whether any message can go out now.
+func (p *producer) room() bool { return p.next() != nil && p.seg() != nil }
+
+// long publishes the first n bytes of the segment that seg returned. Few bytes go
+// into the slot, and the segment stays here, in this core's cache.
+func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
+	if n <= inlineLen {
+		copy(s.data[:], buf[:n])
+		p.publish(s, id, kindInline, uint64(n))
+		return
+	}
+	ref := (*segRef)(unsafe.Pointer(&s.data))
+	*ref = segRef{seg: p.nextSeg, len: uint32(n)}
+	p.lent[p.nextSeg]++
+	p.advance()
+	p.publish(s, id, kindSeg, uint64(unsafe.Sizeof(segRef{})))
+}
+
+// guard marks the time in which this side touches the peer's memory.
+type guard struct {
+	word   *atomic.Uint32
+	seq    uint32
+	fenced bool
+}
+
+// enter precedes the look at the key; pairs with the barrier in MD.drain.
+func (g *guard) enter() {
+	g.seq++
+	if g.fenced {
+		g.word.Store(g.seq)
+		return
+	}
+	mmio.StoreRelease32(unsafe.Pointer(g.word), g.seq)
+}
+
+// leave follows the last access.
+func (g *guard) leave() {
+	g.seq++
+	mmio.StoreRelease32(unsafe.Pointer(g.word), g.seq)
+}

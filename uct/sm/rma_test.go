@@ -1,0 +1,352 @@
+package sm
+
+import (
+	"bytes"
+	"math"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// two is two connected stations in this process.
+type two struct {
+	t    testing.TB
+	a, b *station
+	ab   *EP
+	key  uct.RKey // of b.mem
+}
+
+func openTwo(t testing.TB, cfg Config) *two {
+	t.Helper()
+	w := &two{t: t, a: openStation(t, cfg), b: openStation(t, cfg)}
+	w.ab = w.a.connect(t, w.b.meeting())
+	w.key = w.a.key(t, w.b.meeting())
+	t.Cleanup(func() {
+		require.NoError(t, w.ab.Close())
+		w.a.close(t)
+		w.b.close(t)
+	})
+	return w
+}
+
+// until progresses both until done.
+func (w *two) until(done func() bool) {
+	w.t.Helper()
+	testenv.ProgressUntil(w.t, 1<<20, func() bool {
+		w.a.iface.Progress()
+		w.b.iface.Progress()
+		return done()
+	})
+}
+
+// completion counts how often it fires.
+type completion struct {
+	uct.Completion
+	fired int
+}
+
+func newCompletion() *completion {
+	c := &completion{}
+	c.Count = 1
+	c.Func = func(*uct.Completion) { c.fired++ }
+	return c
+}
+
+func pattern(seed, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
+	return b
+}
+
+type packer []byte
+
+func (k packer) Pack(dst []byte) int { return copy(dst, k) }
+
+type unpacker struct{ got []byte }
+
+func (u *unpacker) Unpack(src []byte) { u.got = bytes.Clone(src) }
+
+// register makes b offer heap memory, which is not mapped at a.
+func (w *two) register(n int, access uct.Access) (uct.Mem, uct.RKey) {
+	w.t.Helper()
+	mem, err := w.b.md.(uct.Registrar).Reg(make([]byte, n), access)
+	require.NoError(w.t, err)
+	packed, err := mem.PackRKey(nil)
+	require.NoError(w.t, err)
+	key, err := w.a.md.(uct.RKeyUnpacker).UnpackRKey(packed)
+	require.NoError(w.t, err)
+	return mem, key
+}
+
+// settled waits for an operation that returned pending, err.
+func (w *two) settled(c *completion, pending bool, err error) {
+	w.t.Helper()
+	require.NoError(w.t, err)
+	if pending {
+		w.until(func() bool { return c.fired > 0 })
+		assert.Equal(w.t, 1, c.fired)
+		assert.Equal(w.t, ucs.StatusOK, c.Status)
+	}
+}
+
+// TestRMA_EveryWayToMemory does everything on allocated memory, on registered
+// memory by the kernel, and on registered memory by the peer.
+func TestRMA_EveryWayToMemory(t *testing.T) {
+	const size = 100 << 10
+	for _, tc := range []struct {
+		name       string
+		cma        config.Ternary
+		registered bool
+		asks       bool
+	}{
+		{"mapped", config.Auto, false, false},
+		{"attached", config.Auto, true, false},
+		{"asked", config.No, true, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := openTwo(t, Config{CMA: tc.cma})
+			if tc.registered && !tc.asks && w.ab.cmaErr != nil {
+				t.Skipf("cross-memory attach: %v", w.ab.cmaErr)
+			}
+			mem, key := w.b.mem, w.key
+			if tc.registered {
+				mem, key = w.register(size, uct.AccessAll)
+				defer func() { require.NoError(t, mem.Close()) }()
+			}
+			w.checkPuts(mem, key)
+			w.checkGets(mem, key, tc.asks)
+			w.checkAtomics(mem, key)
+			pending, err := w.ab.Flush(nil)
+			require.NoError(t, err)
+			assert.False(t, pending, "everything has completed")
+		})
+	}
+}
+
+func (w *two) flush() {
+	w.t.Helper()
+	c := newCompletion()
+	pending, err := w.ab.Flush(&c.Completion)
+	w.settled(c, pending, err)
+}
+
+func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
+	t := w.t
+	for _, n := range []int{1, 7, 8, 64, 8 << 10} {
+		require.NoError(t, w.ab.PutShort(pattern(n, n), mem.Addr()+3, key))
+		w.flush()
+		assert.True(t, bytes.Equal(pattern(n, n), mem.Bytes()[3:3+n]), "short %d", n)
+		got, err := w.ab.PutBcopy(packer(pattern(n+1, n)), mem.Addr()+8192, key)
+		require.NoError(t, err)
+		assert.Equal(t, n, got)
+		w.flush()
+		assert.True(t, bytes.Equal(pattern(n+1, n), mem.Bytes()[8192:8192+n]), "bcopy %d", n)
+	}
+	data := pattern(5, 90<<10)
+	c := newCompletion()
+	iov := []uct.IOV{{Buf: data[:1]}, {}, {Buf: data[1:70001]}, {Buf: data[70001:]}}
+	pending, err := w.ab.PutZcopy(iov, mem.Addr()+1, key, &c.Completion)
+	w.settled(c, pending, err)
+	w.flush()
+	assert.True(t, bytes.Equal(data, mem.Bytes()[1:1+len(data)]), "zcopy")
+	assert.NoError(t, w.ab.PutShort(nil, mem.Addr(), key), "no bytes")
+}
+
+func (w *two) checkGets(mem uct.Mem, key uct.RKey, asks bool) {
+	t := w.t
+	copy(mem.Bytes(), pattern(9, 100<<10))
+	buf := make([]byte, 4000)
+	err := w.ab.GetShort(buf, mem.Addr()+5, key)
+	if asks {
+		assert.Equal(t, uct.ErrUnsupported, err, "nothing can be read before the call returns")
+	} else {
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(mem.Bytes()[5:4005], buf), "short")
+	}
+	c, u := newCompletion(), &unpacker{}
+	pending, err := w.ab.GetBcopy(u, 8<<10, mem.Addr()+5, key, &c.Completion)
+	assert.Equal(t, asks, pending)
+	w.settled(c, pending, err)
+	assert.True(t, bytes.Equal(mem.Bytes()[5:5+8<<10], u.got), "bcopy")
+
+	got := make([]byte, 90<<10)
+	c = newCompletion()
+	iov := []uct.IOV{{Buf: got[:10000]}, {Buf: got[10000:10001]}, {Buf: got[10001:]}}
+	pending, err = w.ab.GetZcopy(iov, mem.Addr()+7, key, &c.Completion)
+	w.settled(c, pending, err)
+	assert.True(t, bytes.Equal(mem.Bytes()[7:7+len(got)], got), "zcopy")
+}
+
+func (w *two) checkAtomics(mem uct.Mem, key uct.RKey) {
+	t, raddr := w.t, mem.Addr()+64
+	for _, size := range []int{4, 8} {
+		mask := uint64(math.MaxUint64)
+		if size == 4 {
+			mask = math.MaxUint32
+		}
+		word := uint64(0)
+		clear(mem.Bytes()[64:72])
+		for op := uct.AtomicAdd; op < uct.AtomicCSwap; op++ {
+			c, old := newCompletion(), new(uint64)
+			value := uint64(op)*0x1234567 + 5
+			pending, err := w.ab.AtomicFetch(op, size, value, old, raddr, key, &c.Completion)
+			w.settled(c, pending, err)
+			assert.Equal(t, word, *old, "%v/%d", op, size)
+			word = op.Apply(size, word, 0, value)
+			require.NoError(t, w.ab.AtomicPost(op, size, value, raddr, key))
+			word = op.Apply(size, word, 0, value) & mask
+		}
+		for _, compare := range []uint64{word, word + 1} {
+			c, old := newCompletion(), new(uint64)
+			pending, err := w.ab.AtomicCSwap(size, compare, 77, old, raddr, key, &c.Completion)
+			w.settled(c, pending, err)
+			assert.Equal(t, word, *old)
+			word = uct.AtomicCSwap.Apply(size, word, compare, 77)
+		}
+	}
+	assert.Equal(t, uct.ErrInvalidParam, w.ab.AtomicPost(uct.AtomicAdd, 8, 1, raddr+4, key))
+	assert.Equal(t, uct.ErrInvalidParam, w.ab.AtomicPost(uct.AtomicAdd, 2, 1, raddr, key))
+	assert.Equal(t, uct.ErrUnsupported, w.ab.AtomicPost(uct.AtomicCSwap, 8, 1, raddr, key))
+}
+
+// TestFence_WaitsForThePeersHelp: what is done directly does not overtake what the
+// peer was asked for.
+func TestFence_WaitsForThePeersHelp(t *testing.T) {
+	w := openTwo(t, Config{})
+	mem, key := w.register(4096, uct.AccessAll)
+	require.NoError(t, w.ab.AtomicPost(uct.AtomicAdd, 8, 5, mem.Addr(), key), "the peer has to do it")
+	require.NoError(t, w.ab.Fence())
+	flag, base := []byte{1}, w.b.mem.Addr()
+	assert.Equal(t, uct.ErrNoResource, w.ab.PutShort(flag, base, w.key))
+	done := false
+	r := &uct.PendingReq{Func: func(*uct.PendingReq) error {
+		err := w.ab.PutShort(flag, base, w.key)
+		done = err == nil
+		return err
+	}}
+	require.NoError(t, w.ab.AddPending(r))
+	assert.Zero(t, mem.Bytes()[0])
+	w.until(func() bool { return done })
+	assert.EqualValues(t, 5, mem.Bytes()[0])
+	assert.EqualValues(t, 1, w.b.mem.Bytes()[0])
+	require.NoError(t, mem.Close())
+}
+
+// TestKeys_Refused: the EP works on after each refusal, and no byte has changed.
+func TestKeys_Refused(t *testing.T) {
+	w := openTwo(t, Config{})
+	alloc := w.b.md.(uct.Allocator)
+	readOnly, err := alloc.Alloc(4096, uct.AccessRemoteRead)
+	require.NoError(t, err)
+	gone, err := alloc.Alloc(4096, uct.AccessAll)
+	require.NoError(t, err)
+	keyOf := func(m uct.Mem) uct.RKey {
+		packed, err := m.PackRKey(nil)
+		require.NoError(t, err)
+		k, err := w.a.md.(uct.RKeyUnpacker).UnpackRKey(packed)
+		require.NoError(t, err)
+		return k
+	}
+	ro, stale := keyOf(readOnly), keyOf(gone)
+	require.NoError(t, gone.Close())
+	fresh, err := alloc.Alloc(4096, uct.AccessAll) // the same pages, perhaps the same place in the table
+	require.NoError(t, err)
+	base, n := w.b.mem.Addr(), uint64(len(w.b.mem.Bytes()))
+	for _, tc := range []struct {
+		name  string
+		raddr uint64
+		key   uct.RKey
+	}{
+		{"no such key", base, uct.RKey{Handle: w.key.Handle + 1<<20}},
+		{"key of the own domain", base, w.b.key(t, w.a.meeting())},
+		{"stale", gone.Addr(), stale},
+		{"read only", readOnly.Addr(), ro},
+		{"below", base - 1, w.key},
+		{"above", base + n - 7, w.key},
+		{"far above", base + n + 1<<40, w.key},
+		{"wraps", math.MaxUint64 - 3, w.key},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			buf := make([]byte, 8)
+			assert.Equal(t, ucs.ErrRemoteAccess, w.ab.PutShort(buf, tc.raddr, tc.key))
+			_, err := w.ab.PutBcopy(packer(buf), tc.raddr, tc.key)
+			assert.Equal(t, ucs.ErrRemoteAccess, err)
+			_, err = w.ab.PutZcopy([]uct.IOV{{Buf: buf}}, tc.raddr, tc.key, nil)
+			assert.Equal(t, ucs.ErrRemoteAccess, err)
+			assert.Equal(t, ucs.ErrRemoteAccess, w.ab.AtomicPost(uct.AtomicAdd, 8, 1, tc.raddr&^7, uct.RKey{Handle: tc.key.Handle ^ 1<<40}))
+			if tc.key.Handle != ro.Handle {
+				assert.Equal(t, ucs.ErrRemoteAccess, w.ab.GetShort(buf, tc.raddr, tc.key))
+				_, err = w.ab.GetBcopy(&unpacker{}, 8, tc.raddr, tc.key, nil)
+				assert.Equal(t, ucs.ErrRemoteAccess, err)
+			}
+			assert.NoError(t, w.ab.PutShort(buf, base, w.key), "the ep works on")
+		})
+	}
+	assert.Equal(t, make([]byte, n), w.b.mem.Bytes())
+	require.NoError(t, readOnly.Close())
+	require.NoError(t, fresh.Close())
+}
+
+// TestMem_CloseWaitsForVisitors holds Close to its promise with a peer that is
+// inside, and one that stays there.
+func TestMem_CloseWaitsForVisitors(t *testing.T) {
+	w := openTwo(t, Config{})
+	md := w.b.md.(*MD)
+	mem, err := md.Alloc(4096, uct.AccessAll)
+	require.NoError(t, err)
+	w.ab.guard.enter() // as a peer that was stopped in the middle of a put
+	require.NoError(t, mem.Close())
+	assert.Len(t, md.parked, 1, "the pages are kept")
+	w.ab.guard.leave()
+	again, err := md.Alloc(4096, uct.AccessAll)
+	require.NoError(t, err)
+	assert.Empty(t, md.parked, "and given back")
+	require.NoError(t, again.Close())
+}
+
+func TestStoppedTarget(t *testing.T) {
+	s := openStation(t, Config{})
+	c := start(t, roleEcho, s, "")
+	e := s.connect(t, c.meeting)
+	key := s.key(t, c.meeting)
+	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP))
+	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil))
+
+	data, got, old := pattern(1, 8), make([]byte, 8), new(uint64)
+	require.NoError(t, e.PutShort(data, c.Raddr+8192, key))
+	require.NoError(t, e.GetShort(got, c.Raddr+8192, key))
+	assert.Equal(t, data, got)
+	require.NoError(t, e.AtomicPost(uct.AtomicAdd, 8, 3, c.Raddr+16384, key))
+	_, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, old, c.Raddr+16384, key, nil)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, *old)
+	pending, err := e.Flush(nil)
+	require.NoError(t, err)
+	assert.False(t, pending)
+	sent := 0
+	for e.AMShort(idSink, 1, nil) == nil {
+		sent++
+	}
+	assert.Equal(t, defaultFIFOSize, sent, "messages wait, as many as fit")
+
+	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGCONT))
+	testenv.ProgressWithin(t, watchdog, func() bool {
+		s.iface.Progress()
+		require.NoError(t, e.GetShort(got, c.Raddr+4096, key))
+		return got[0] == byte(sent) && got[1] == byte(sent>>8)
+	})
+	require.NoError(t, e.Close())
+	c.stop(t)
+	s.close(t)
+	runtime.KeepAlive(s)
+}

@@ -1,0 +1,96 @@
+package sm
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// serve does what a peer asks for; false if that is malformed. The peer has looked
+// at the table before, so a refusal is rare.
+func (l *inLink) serve(s *slot) bool {
+	r := *(*request)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
+	if r.seg >= l.rx.count || int64(r.n) > int64(l.rx.segLen) {
+		return false
+	}
+	ans := &l.rx.hdr.answer[r.seg]
+	*ans = answer{}
+	if !l.it.md.execute(&r, l.rx.seg(r.seg)[:r.n], &ans.old) {
+		ans.status = 1
+	}
+	race.Release(unsafe.Pointer(&order))
+	l.rx.giveBack(r.seg)
+	return true
+}
+
+// execute performs r on memory of this process, with data from or for it. It holds
+// the lock of the domain, so that the memory is not closed meanwhile.
+func (md *MD) execute(r *request, data []byte, old *uint64) bool {
+	n := len(data)
+	if r.kind == askAtomic {
+		if memop.CheckAtomic(memop.FetchOps, r.op, int(r.size), r.raddr) != nil {
+			return false
+		}
+		n = int(r.size)
+	}
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	m := md.mems[r.key]
+	if m == nil || m.access&r.kind.need() == 0 {
+		return false
+	}
+	off := r.raddr - m.Addr()
+	if off > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-off {
+		return false
+	}
+	target := m.buf[off : off+uint64(n)]
+	switch r.kind {
+	case askPut:
+		memop.Copy(target, data)
+	case askGet:
+		memop.Copy(data, target)
+	case askAtomic:
+		*old = atomicOn(unsafe.Pointer(unsafe.SliceData(target)), r)
+	default:
+		return false
+	}
+	return true
+}
+
+func atomicOn(p unsafe.Pointer, r *request) (old uint64) {
+	if r.op == uct.AtomicCSwap {
+		return memop.CSwap(p, int(r.size), r.compare, r.value)
+	}
+	old, _ = memop.Atomic(p, r.op, int(r.size), r.value)
+	return old
+}
+
+// gatherFrom fills dst with the bytes of iov from offset skip on.
+func gatherFrom(dst []byte, iov []uct.IOV, skip int) {
+	eachPiece(iov, skip, dst, func(piece, part []byte) { memop.Copy(part, piece) })
+}
+
+// scatterAt puts src into the pieces of iov from offset skip on.
+func scatterAt(iov []uct.IOV, skip int, src []byte) {
+	eachPiece(iov, skip, src, func(piece, part []byte) { memop.Copy(piece, part) })
+}
+
+// eachPiece walks flat and the bytes of iov from skip on side by side.
+func eachPiece(iov []uct.IOV, skip int, flat []byte, f func(piece, part []byte)) {
+	for i := range iov {
+		b := iov[i].Buf
+		if skip >= len(b) {
+			skip -= len(b)
+			continue
+		}
+		b = b[skip:]
+		skip = 0
+		n := min(len(b), len(flat))
+		f(b[:n], flat[:n])
+		if flat = flat[n:]; len(flat) == 0 {
+			return
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package sm
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/uct"
+)
+
+// The state word of a control block. Its owner sets bits; a peer that has news
+// clears the armed bits, after it has written to the owner's eventfd: if it is
+// killed in between, the next peer wakes the owner once more. The counter makes a
+// peer that is late fail to clear what was armed again meanwhile.
+const (
+	stateRecv      = 1 << 0 // wake me when a message comes
+	stateSend      = 1 << 1 // wake me when something that I sent was taken
+	stateAttention = 1 << 2 // mark my attention word with each message
+	stateCount     = 1 << 8 // counts the Arms in bits 8..31
+
+	stateArmed = stateRecv | stateSend
+)
+
+// wakePeer wakes the owner of the control block if it is armed for what.
+//
+//go:noinline
+func wakePeer(c *control, what uint32, fd int) {
+	s := c.state.Load()
+	if s&what == 0 {
+		return
+	}
+	if attach.Wake(fd) != nil {
+		return // the peer is gone; its link will say so
+	}
+	c.state.CompareAndSwap(s, s&^stateArmed)
+}
+
+// EventFD implements uct.Waker.
+func (it *Iface) EventFD() int { return it.wakeFD }
+
+// EventPending implements uct.EventPender: nobody but a peer with news, and the
+// owner itself, changes the state after Arm. A peer does so just after it has made
+// the descriptor readable.
+func (it *Iface) EventPending() bool {
+	return it.ctl.state.Load() != it.armed || it.events.Load() != 0
+}
+
+// Arm implements uct.Waker.
+func (it *Iface) Arm(ev uct.Events) error {
+	var count [8]byte
+	_, _ = unix.Read(it.wakeFD, count[:]) // EAGAIN: nobody has written
+	var bits uint32
+	if ev&uct.EventRecv != 0 {
+		bits |= stateRecv
+	}
+	if ev&uct.EventSendComp != 0 || it.arb.Len() > 0 || it.asking {
+		bits |= stateSend
+	}
+	for {
+		old := it.ctl.state.Load()
+		it.armed = (old&^stateArmed | bits) + stateCount
+		if it.ctl.state.CompareAndSwap(old, it.armed) {
+			break
+		}
+	}
+	if it.md.expedited {
+		barrier() // pairs with the peers' look at the state after a message
+	}
+	if it.busy() {
+		it.disarm()
+		return uct.ErrBusy
+	}
+	return nil
+}
+
+func (it *Iface) disarm() {
+	it.ctl.state.CompareAndSwap(it.armed, it.armed&^stateArmed)
+	it.armed = it.ctl.state.Load()
+}
+
+// busy reports whether there is something that Progress would do.
+func (it *Iface) busy() bool {
+	if it.events.Load() != 0 {
+		return true
+	}
+	for _, l := range it.in {
+		if l.rx.waiting() {
+			return true
+		}
+	}
+	for _, e := range it.open.All() {
+		if e.answerWaits() || !e.pending.Empty() && e.room() {
+			return true
+		}
+	}
+	return false
+}
+
+// post leaves word for Progress. Any goroutine may call it.
+func (it *Iface) post() {
+	it.events.Store(1)
+	_ = attach.Wake(it.wakeFD) // the own descriptor is open as long as somebody posts
+}
