@@ -1,0 +1,142 @@
+package tcp
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// AMShort implements uct.AMSender.
+func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+	n := wordLen + len(payload)
+	if n > e.it.attr.AM.MaxShort {
+		return uct.ErrTooLong
+	}
+	if id > uct.MaxAMID {
+		return uct.ErrInvalidParam
+	}
+	b, err := e.take(frameLen + n)
+	if err != nil {
+		return err
+	}
+	putHeader(b, frameAM, id, n)
+	binary.LittleEndian.PutUint64(b[frameLen:], hdr)
+	copy(b[frameLen+wordLen:], payload)
+	e.posted(frameLen + n)
+	return nil
+}
+
+// AMBcopy implements uct.AMSender.
+func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+	if id > uct.MaxAMID {
+		return 0, uct.ErrInvalidParam
+	}
+	room := e.it.attr.AM.MaxBcopy
+	b, err := e.take(frameLen + room)
+	if err != nil {
+		return 0, err
+	}
+	n := p.Pack(b[frameLen : frameLen+room : frameLen+room])
+	putHeader(b, frameAM, id, n)
+	e.posted(frameLen + n)
+	return n, nil
+}
+
+// AMZcopy implements uct.AMSender.
+func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (bool, error) {
+	data := uct.IOVLen(iov)
+	n := len(hdr) + data
+	if len(hdr) > maxAMHeader || n > e.it.attr.AM.MaxZcopy || len(iov) > maxIOV {
+		return false, uct.ErrTooLong
+	}
+	if id > uct.MaxAMID || !e.it.md.covers(iov) {
+		return false, uct.ErrInvalidParam
+	}
+	if data <= int(e.it.cfg.SendvThresh) {
+		b, err := e.take(frameLen + n)
+		if err != nil {
+			return false, err
+		}
+		putHeader(b, frameAM, id, n)
+		copy(b[frameLen:], hdr)
+		gather(b[frameLen+len(hdr):], iov)
+		e.posted(frameLen + n)
+		return false, nil
+	}
+	return e.amVector(id, hdr, iov, n, c)
+}
+
+// amVector sends from the caller's buffers.
+func (e *EP) amVector(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Completion) (bool, error) {
+	if !e.canExtend() {
+		return false, uct.ErrNoResource
+	}
+	head := frameLen + len(hdr)
+	b, err := e.take(head)
+	if err != nil {
+		return false, err
+	}
+	putHeader(b, frameAM, id, n)
+	copy(b[frameLen:], hdr)
+	return e.extend(b, iov, opAM, c) != nil, nil
+}
+
+// gather copies the bytes of iov to b.
+func gather(b []byte, iov []uct.IOV) {
+	for i := range iov {
+		b = b[copy(b, iov[i].Buf):]
+	}
+}
+
+// canExtend reports whether a request with bytes of the caller's can be taken.
+func (e *EP) canExtend() bool { return e.it.ops.left > 0 && e.conn.tx.extentRoom() }
+
+// extend posts a request of frame, which take has returned, and the bytes of iov.
+// It returns the operation that stands for it; nil for an opAM that is written.
+// canExtend has been true.
+func (e *EP) extend(frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
+	c, q := e.conn, &e.conn.tx
+	c.sent++
+	e.sent = c.sent
+	q.posts++
+	written := c.sendv(frame, iov)
+	if written == len(frame)+uct.IOVLen(iov) {
+		c.streakOn()
+		if kind == opAM {
+			return nil
+		}
+	}
+	o := e.it.ops.get()
+	o.ep, o.comp, o.kind, o.seq = e, comp, kind, c.sent
+	o.fill(iov, max(written-len(frame), 0))
+	if written < len(frame) {
+		// What was queued before is written now or stays in front, and may have
+		// moved: take the place again.
+		copy(q.buf[q.tail:], frame[written:])
+		q.tail += len(frame) - written
+	}
+	if o.left > 0 {
+		q.addExtent(extent{op: o})
+	}
+	c.markDirty()
+	return o
+}
+
+func (c *conn) streakOn() {
+	c.tx.streak++
+	c.markDirty()
+}
+
+// covers reports whether the memory handles that iov has are of md and fit.
+func (md *MD) covers(iov []uct.IOV) bool {
+	for i := range iov {
+		if iov[i].Mem == nil {
+			continue
+		}
+		m, ok := iov[i].Mem.(*Mem)
+		if !ok || m == nil || m.md != md || !m.covers(iov[i].Buf) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,223 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// maxTries is how often a connection is dialed when the handshake is cut off or
+// finds a connection that only the peer believes in.
+const maxTries = 4
+
+// message is a handshake message that comes in pieces. No byte after it is read.
+type message struct {
+	buf [helloLen]byte
+	got int
+}
+
+var errCutOff = errors.New("connection closed during the handshake")
+
+// read continues to read; done is true when the message is there.
+func (m *message) read(io netIO, fd int) (done bool, err error) {
+	for m.got < helloLen {
+		n, errno := io.recv(fd, m.buf[m.got:])
+		switch {
+		case retry(errno):
+			return false, nil
+		case errno != 0:
+			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errno)
+		case n == 0:
+			return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errCutOff)
+		}
+		m.got += n
+	}
+	return true, nil
+}
+
+// sendHello writes a handshake message, the first bytes on a connected socket:
+// its buffer has room.
+func sendHello(io netIO, fd int, h *hello) error {
+	var b [helloLen]byte
+	h.put(&b)
+	for sent := 0; sent < helloLen; {
+		n, errno := io.send(fd, b[sent:])
+		if errno == unix.EINTR {
+			continue
+		}
+		if errno != 0 {
+			return errno
+		}
+		sent += n
+	}
+	return nil
+}
+
+// attempt is our side of a handshake that we began.
+type attempt struct {
+	c         *conn
+	slot      int32
+	fd        int
+	id        uint64
+	connected bool
+	answer    message
+}
+
+// dial begins an attempt.
+func (c *conn) dial() {
+	it := c.it
+	c.tries++
+	fd, err := dial(c.path, &it.cfg)
+	if err != nil {
+		c.fail(fmt.Errorf("%w: %w", ucs.ErrUnreachable, err))
+		return
+	}
+	t := &attempt{c: c, fd: fd, id: randomWord()}
+	if t.slot, err = it.poll.watch(fd, unix.EPOLLOUT, t); err == nil {
+		err = it.poll.tick(true)
+	}
+	if err != nil {
+		c.fail(errors.Join(err, unix.Close(fd)))
+		return
+	}
+	c.try, c.state = t, connDialing
+	it.lookSoon()
+}
+
+// drop gives the attempt up.
+func (t *attempt) drop() { _ = t.c.it.poll.forget(t.slot) }
+
+// ready implements watcher.
+func (t *attempt) ready(uint32) int {
+	if err := t.step(); err != nil {
+		t.failed(err)
+	}
+	return 0
+}
+
+func (t *attempt) step() error {
+	it := t.c.it
+	if !t.connected {
+		if err := connected(t.fd); err != nil {
+			return fmt.Errorf("%w: %w", dialCause(err), err)
+		}
+		if err := t.introduce(); err != nil {
+			return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
+		}
+		t.connected = true
+		it.poll.change(t.slot, unix.EPOLLIN)
+	}
+	done, err := t.answer.read(it.io, t.fd)
+	if err != nil || !done {
+		return err
+	}
+	return t.answered()
+}
+
+// dialCause is the status that tells why a connect failed.
+func dialCause(err error) error {
+	if errors.Is(err, syscall.ETIMEDOUT) {
+		return ucs.ErrTimedOut
+	}
+	return ucs.ErrUnreachable
+}
+
+func (t *attempt) introduce() error {
+	it := t.c.it
+	return sendHello(it.io, t.fd, &hello{
+		version: helloVersion, msg: msgHello, from: it.addr.id, to: t.c.peer,
+		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers,
+	})
+}
+
+// answered acts on the peer's verdict.
+func (t *attempt) answered() error {
+	h, ok := parseHello(&t.answer.buf, msgAnswer)
+	if !ok || h.from != t.c.peer || h.to != t.c.it.addr.id {
+		return fmt.Errorf("%w: not an answer of the peer", ucs.ErrRejected)
+	}
+	if h.version != helloVersion || h.code == codeVersion {
+		return fmt.Errorf("%w: peer speaks version %d, this side %d", ucs.ErrRejected, h.version, helloVersion)
+	}
+	switch c := t.c; h.code {
+	case codeOK:
+		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers {
+			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
+		}
+		c.open(t.fd, t.slot, t.id)
+		return nil
+	case codeYield:
+		t.drop()
+		c.try, c.state = nil, connWaiting
+		return nil
+	case codeOpen:
+		t.drop()
+		c.try, c.lost = nil, h.other
+		return c.again(errors.New("the peer insists on another connection"))
+	}
+	return fmt.Errorf("%w: by the peer's limits", ucs.ErrRejected)
+}
+
+// again dials once more, or returns err when that was tried often enough.
+func (c *conn) again(err error) error {
+	if c.tries >= maxTries {
+		return fmt.Errorf("%w: %w", ucs.ErrRejected, err)
+	}
+	c.dial()
+	return nil
+}
+
+// failed ends the attempt; being cut off may have been bad luck, so it is tried
+// again.
+func (t *attempt) failed(err error) {
+	c := t.c
+	if c.try == t {
+		t.drop()
+		c.try = nil
+	}
+	if errors.Is(err, ucs.ErrConnReset) {
+		if err = c.again(err); err == nil {
+			return
+		}
+	}
+	c.fail(fmt.Errorf("connect to %v: %w", c.path.remote, err))
+}
+
+// dropPending takes c from the connections that are to open.
+func (it *Iface) dropPending(c *conn) {
+	for i, p := range it.pendingConns {
+		if p == c {
+			last := len(it.pendingConns) - 1
+			it.pendingConns[i] = it.pendingConns[last]
+			it.pendingConns[last] = nil
+			it.pendingConns = it.pendingConns[:last]
+			return
+		}
+	}
+}
+
+// ready implements watcher for the timer: it looks at all deadlines.
+func (tk *ticker) ready(uint32) int {
+	it := tk.it
+	it.poll.ticked()
+	now := time.Now()
+	it.expireStrangers(now)
+	for i := len(it.pendingConns) - 1; i >= 0; i-- {
+		if c := it.pendingConns[i]; now.After(c.limit) {
+			c.fail(fmt.Errorf("connect to %v: %w", c.path.remote, ucs.ErrTimedOut))
+		}
+	}
+	it.listenAgain()
+	if len(it.pendingConns) == 0 && len(it.strangers) == 0 && !it.deaf {
+		_ = it.poll.tick(false)
+	}
+	return 0
+}
+
+// ticker is the watcher of an iface's timer.
+type ticker struct{ it *Iface }

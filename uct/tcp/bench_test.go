@@ -1,0 +1,313 @@
+package tcp
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// The benchmarks take their configuration from the environment (GUCX_TCP_...) and
+// run between two processes, this one on the first processor and
+// the other on the second.
+
+const benchEnv = "TCP_BENCH_PEER"
+
+// Active messages of the benchmark.
+const (
+	benchHello  = 1 // address of the other side
+	benchEcho   = 2 // answered by the same
+	benchCount  = 3 // counted
+	benchReport = 4 // answered when so many messages were counted
+	benchBye    = 5
+)
+
+const benchMem = 1 << 20
+
+// bencher is one side.
+type bencher struct {
+	md    uct.MD
+	iface uct.Iface
+	mem   uct.Mem
+	ep    uct.EP
+	am    uct.AMSender
+
+	counted, answers int
+	owed             bool // a report that could not be sent yet
+	bye              bool
+}
+
+func pin(cpu int) {
+	runtime.LockOSThread()
+	var set unix.CPUSet
+	set.Set(cpu)
+	_ = unix.SchedSetaffinity(0, &set)
+}
+
+func openBencher() (*bencher, error) {
+	b := &bencher{}
+	var cfg Config
+	err := config.FromEnv(os.Environ(), config.Table{Prefix: "TCP", Doc: "tcp", Config: &cfg})
+	if err != nil {
+		return nil, err
+	}
+	if b.md, err = New(cfg).OpenMD(Name); err != nil {
+		return nil, err
+	}
+	if b.iface, err = b.md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo"}); err != nil {
+		return nil, err
+	}
+	if b.mem, err = b.md.(uct.Allocator).Alloc(benchMem, uct.AccessAll); err != nil {
+		return nil, err
+	}
+	return b, b.handlers()
+}
+
+func (b *bencher) handlers() error {
+	for id, f := range map[uint8]func([]byte){
+		benchHello:  b.connect,
+		benchEcho:   func(d []byte) { b.answers++; b.echo(d) },
+		benchCount:  func([]byte) { b.counted++ },
+		benchReport: func([]byte) { b.answers++; b.report() },
+		benchBye:    func([]byte) { b.bye = true },
+	} {
+		h := func(d []byte, _ uct.Desc) bool { f(d); return false }
+		if err := b.iface.SetAMHandler(id, uct.AMHandlerFunc(h)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// address is what the other side needs: device, iface, key, address of memory.
+func (b *bencher) address() []byte {
+	a := b.iface.(uct.IfaceAddresser)
+	out := a.IfaceAddr(a.DeviceAddr(nil))
+	out, _ = b.mem.PackRKey(out)
+	return fmt.Appendf(out, "%016x", b.mem.Addr())
+}
+
+func (b *bencher) connect(addr []byte) {
+	ep, err := b.iface.NewEP(uct.EPParams{DeviceAddr: addr[:deviceLen], IfaceAddr: addr[deviceLen : deviceLen+ifaceLen]})
+	if err == nil {
+		b.ep, b.am = ep, ep.(uct.AMSender)
+	}
+}
+
+func (b *bencher) echo(d []byte) {
+	if serving {
+		_ = b.am.AMShort(benchEcho, 0, d[8:])
+	}
+}
+
+func (b *bencher) report() {
+	if serving {
+		b.owed = b.am.AMShort(benchReport, 0, nil) != nil
+	}
+}
+
+var serving bool
+
+// serveBench is the other process.
+func serveBench() {
+	serving = true
+	pin(1)
+	b, err := openBencher()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(hex.EncodeToString(b.address()))
+	for idle := 0; !b.bye && idle < 1<<28; idle++ {
+		if b.iface.Progress() > 0 {
+			idle = 0
+		}
+		if b.owed {
+			b.report()
+		}
+	}
+	os.Exit(0)
+}
+
+// startBench starts the other process and connects to it.
+func startBench(t testing.TB) (b *bencher, put uct.Putter, raddr uint64, key uct.RKey) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), benchEnv+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	line := make([]byte, 2*(deviceLen+ifaceLen+keyLen+16))
+	_, err = io.ReadFull(out, line)
+	require.NoError(t, err)
+	addr, err := hex.DecodeString(string(line))
+	require.NoError(t, err)
+	b, err = openBencher()
+	require.NoError(t, err)
+	b.connect(addr)
+	_, err = fmt.Sscanf(string(addr[deviceLen+ifaceLen+keyLen:]), "%016x", &raddr)
+	require.NoError(t, err)
+	key, err = b.md.(uct.RKeyUnpacker).UnpackRKey(addr[deviceLen+ifaceLen : deviceLen+ifaceLen+keyLen])
+	require.NoError(t, err)
+	hello := &packed{b.address()}
+	_, err = b.am.AMBcopy(benchHello, hello)
+	require.NoError(t, err)
+	b.drain(t)
+	t.Cleanup(func() {
+		_ = b.am.AMShort(benchBye, 0, nil)
+		b.drain(t)
+		require.NoError(t, b.ep.Close())
+		require.NoError(t, b.iface.Close())
+		require.NoError(t, b.mem.Close())
+		require.NoError(t, b.md.Close())
+		_ = cmd.Wait()
+	})
+	return b, b.ep.(uct.Putter), raddr, key
+}
+
+func (b *bencher) until(t testing.TB, f func() bool) {
+	for idle := 0; !f(); idle++ {
+		if b.iface.Progress() > 0 {
+			idle = 0
+		}
+		if idle > 1<<28 {
+			t.Fatal("stuck")
+		}
+	}
+}
+
+func (b *bencher) drain(t testing.TB) {
+	b.until(t, func() bool { busy, err := b.ep.Flush(nil); return err != nil || !busy })
+}
+
+// packed is a Packer of bytes.
+type packed struct{ data []byte }
+
+func (p *packed) Pack(dst []byte) int { return copy(dst, p.data) }
+
+// latencyBatch is the number of round trips timed together for the best figure,
+// which a busy machine disturbs least.
+const latencyBatch = 100
+
+// BenchmarkLatency is half a round trip.
+func BenchmarkLatency(b *testing.B) {
+	pin(0)
+	defer runtime.UnlockOSThread()
+	s, _, _, _ := startBench(b)
+	for _, n := range []int{8, 1024, 4096} {
+		b.Run(fmt.Sprintf("am_short/%d", n), func(b *testing.B) {
+			payload := make([]byte, n-8)
+			s.answers = 0
+			want := 0
+			best, start := time.Hour, time.Now()
+			for b.Loop() {
+				if want%latencyBatch == 0 && want > 0 {
+					now := time.Now()
+					best, start = min(best, now.Sub(start)), now
+				}
+				for err := s.am.AMShort(benchEcho, 0, payload); err != nil; err = s.am.AMShort(benchEcho, 0, payload) {
+					s.iface.Progress()
+				}
+				want++
+				for s.answers < want {
+					s.iface.Progress()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(want)/2, "ns/oneway")
+			b.ReportMetric(float64(best.Nanoseconds())/latencyBatch/2, "ns/oneway-best")
+		})
+	}
+}
+
+// waitReport asks the peer to answer and waits for that.
+func (b *bencher) waitReport() {
+	b.answers = 0
+	for b.am.AMShort(benchReport, 0, nil) != nil {
+		b.iface.Progress()
+	}
+	for b.answers == 0 {
+		b.iface.Progress()
+	}
+}
+
+// BenchmarkRate posts as fast as there are resources, with Progress after each
+// batch of posts.
+func BenchmarkRate(b *testing.B) {
+	pin(0)
+	defer runtime.UnlockOSThread()
+	s, _, _, _ := startBench(b)
+	for _, n := range []int{8, 64, 1024} {
+		for _, batch := range []int{1, 16} {
+			b.Run(fmt.Sprintf("am_short/%d/batch=%d", n, batch), func(b *testing.B) {
+				payload := make([]byte, n-8)
+				count := 0
+				for b.Loop() {
+					for range batch {
+						for s.am.AMShort(benchCount, 0, payload) != nil {
+							s.iface.Progress()
+						}
+					}
+					count += batch
+					s.iface.Progress()
+				}
+				s.waitReport()
+				b.ReportMetric(float64(count)/b.Elapsed().Seconds()/1e6, "Mmsg/s")
+			})
+		}
+	}
+}
+
+// BenchmarkBandwidth moves long messages and puts.
+func BenchmarkBandwidth(b *testing.B) {
+	pin(0)
+	defer runtime.UnlockOSThread()
+	s, put, raddr, key := startBench(b)
+	free := 0
+	comp := &uct.Completion{}
+	comp.Func = func(*uct.Completion) {}
+	iov := []uct.IOV{{}}
+	for _, tc := range []struct {
+		name string
+		n    int
+		post func() (bool, error)
+	}{
+		{"am_zcopy", 64 << 10, func() (bool, error) { return s.am.AMZcopy(benchCount, nil, iov, comp) }},
+		{"put_zcopy", 64 << 10, func() (bool, error) { return put.PutZcopy(iov, raddr, key, comp) }},
+		{"put_zcopy", 1 << 20, func() (bool, error) { return put.PutZcopy(iov, raddr, key, comp) }},
+	} {
+		b.Run(fmt.Sprintf("%s/%d", tc.name, tc.n), func(b *testing.B) {
+			iov[0].Buf = s.mem.Bytes()[:tc.n]
+			const window = 16
+			comp.Count, free = 1<<40, 0
+			b.SetBytes(int64(tc.n))
+			for b.Loop() {
+				for {
+					if free < window {
+						pending, err := tc.post()
+						if err == nil {
+							if !pending {
+								comp.Count--
+							}
+							free++
+							break
+						}
+					}
+					s.iface.Progress()
+					free = min(free, window-1)
+				}
+			}
+			s.drain(b)
+		})
+	}
+}

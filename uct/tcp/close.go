@@ -1,0 +1,107 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Close implements uct.Iface. What was accepted before is still written, and the
+// peer's host takes it, within Config.Linger. Idempotent.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	it.closed = true
+	it.linger()
+	for _, e := range it.tags.eps {
+		if e != nil {
+			e.PurgePending(func(*uct.PendingReq) {})
+			_ = e.Close() // never fails
+		}
+	}
+	it.finish()
+	for _, c := range it.conns() {
+		c.fail(fmt.Errorf("%w: iface closed", ucs.ErrCanceled))
+	}
+	for _, c := range it.broken {
+		c.bury(ucs.StatusCanceled)
+	}
+	it.broken = nil
+	return it.undo.Run()
+}
+
+// conns are the connections of which the iface knows: those in the table, and
+// those that are read but have no place there.
+func (it *Iface) conns() []*conn {
+	var all []*conn
+	for _, c := range it.table {
+		all = append(all, c)
+	}
+	for i := range it.poll.slots {
+		if c, ok := it.poll.slots[i].w.(*conn); ok && it.table[c.peer] != c {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// lingerStep is how long the kernel is waited for between looks.
+const lingerStep = 2 * time.Millisecond
+
+// linger writes what is queued and half closes all connections, and waits until
+// the hosts of the peers have taken everything. A connection is closed only then:
+// the kernel would drop what is under way if the peer sent anything.
+func (it *Iface) linger() {
+	limit := time.Now().Add(it.cfg.Linger)
+	open := it.conns()
+	for len(open) > 0 {
+		rest := open[:0]
+		for _, c := range open {
+			if !c.parted() {
+				rest = append(rest, c)
+			}
+		}
+		open = rest
+		if len(open) == 0 || time.Now().After(limit) {
+			return
+		}
+		fds := []unix.PollFd{{Fd: int32(open[0].fd), Events: unix.POLLRDHUP}}
+		if open[0].tx.blocked {
+			fds[0].Events |= unix.POLLOUT
+		}
+		_, _ = unix.Poll(fds, int(lingerStep.Milliseconds()))
+		open[0].tx.blocked = false
+	}
+}
+
+// parted writes, half closes and reports whether nothing of the connection is
+// under way any more. Bytes that arrive are dropped.
+func (c *conn) parted() bool {
+	if c.state != connOpen {
+		return true
+	}
+	c.flush()
+	if c.state != connOpen {
+		return true
+	}
+	if !c.tx.empty() {
+		return false
+	}
+	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
+	for {
+		n, errno := c.it.io.recv(c.fd, c.rx.buf)
+		if n == 0 && !retry(errno) {
+			return true // the peer has closed too, or is gone
+		}
+		if errno != 0 {
+			break
+		}
+	}
+	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
+	return err != nil || unsent == 0
+}

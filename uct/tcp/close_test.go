@@ -1,0 +1,207 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// TestClose_LosesNothing: what was posted before a close without flush arrives,
+// also with data under way towards the side that closes.
+func TestClose_LosesNothing(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ab, ba := a.to(b), b.to(a)
+	send(t, ab, 0, 64, a, b)
+	send(t, ba, 0, 64, a, b)
+	flush(t, ab, a, b)
+	for range 1000 { // a does not read them
+		require.NoError(t, ba.AMShort(msgID, 0, make([]byte, 100)))
+	}
+	b.it.Progress()
+	const count = 500
+	for i := range count {
+		require.NoError(t, ab.AMShort(msgID, uint64(i+1), make([]byte, 100)))
+	}
+	a.close()
+	until(t, func() bool { return len(b.errs) == 1 }, b)
+	require.Len(t, b.got, count+1)
+	for i, m := range b.got {
+		require.EqualValues(t, i, binary.LittleEndian.Uint64(m))
+	}
+	assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+	assert.Same(t, uct.EP(ba), b.failed[0])
+}
+
+// TestClose_ZcopyInFlight: closing an EP gives the buffers back at once, and the
+// message that was accepted arrives as it was.
+func TestClose_ZcopyInFlight(t *testing.T) {
+	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
+	a, b := newEnd(t, cfg), newEnd(t, cfg)
+	ep, other := a.to(b), a.to(b)
+	want := fill(make([]byte, 60<<10), 1)
+	buf := bytes.Clone(want)
+	var comps []*counter
+	later := 0
+	for range 5 {
+		c := newCounter(1)
+		pending, err := ep.AMZcopy(msgID, []byte("head"), []uct.IOV{{Buf: buf[:100]}, {Buf: buf[100:]}}, &c.Completion)
+		require.NoError(t, err)
+		if pending {
+			later++
+			comps = append(comps, c)
+		}
+	}
+	require.Positive(t, later)
+	require.NoError(t, ep.Close())
+	for _, c := range comps {
+		assert.Equal(t, 1, c.fired)
+		assert.Equal(t, ucs.StatusCanceled, c.Status)
+	}
+	clear(buf)
+	flush(t, other, a, b)
+	until(t, func() bool { return len(b.got) == 5 }, a, b)
+	for _, m := range b.got {
+		assert.Equal(t, "head", string(m[:4]))
+		assert.True(t, bytes.Equal(want, m[4:]))
+	}
+	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
+}
+
+// TestClose_GetInFlight: the answer to a get of an EP that is closed goes nowhere.
+func TestClose_GetInFlight(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep, other := a.to(b), a.to(b)
+	key := a.keyOf(b)
+	fill(b.mem.buf, 1)
+	buf := make([]byte, 100<<10)
+	z, u, w := newCounter(1), newCounter(1), newCounter(1)
+	var sink bytesSink
+	var word uint64
+	for _, post := range []func() (bool, error){
+		func() (bool, error) { return ep.GetZcopy([]uct.IOV{{Buf: buf}}, b.mem.addr, key, &z.Completion) },
+		func() (bool, error) { return ep.GetBcopy(&sink, 100, b.mem.addr, key, &u.Completion) },
+		func() (bool, error) {
+			return ep.AtomicFetch(uct.AtomicAdd, 8, 1, &word, b.mem.addr, key, &w.Completion)
+		},
+	} {
+		pending, err := post()
+		require.NoError(t, err)
+		require.True(t, pending)
+	}
+	require.NoError(t, ep.Close())
+	assert.Equal(t, 3, z.fired+u.fired+w.fired)
+	flush(t, other, a, b)
+	send(t, other, 1, 64, a, b)
+	flush(t, other, a, b)
+	assert.Equal(t, make([]byte, len(buf)), buf)
+	assert.Nil(t, sink.got)
+	assert.Zero(t, word)
+	assert.Empty(t, a.errs)
+	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
+}
+
+// TestMem_ClosedUnderPut: memory that is closed while a put streams into it is
+// not written any more; the EP is told and the connection works on.
+func TestMem_ClosedUnderPut(t *testing.T) {
+	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
+	a, b := newEnd(t, cfg), newEnd(t, cfg)
+	ep, other := a.to(b), a.to(b)
+	heap := make([]byte, endMem)
+	reg, err := b.md.Reg(heap, uct.AccessRemoteWrite)
+	require.NoError(t, err)
+	packed, err := reg.PackRKey(nil)
+	require.NoError(t, err)
+	key, err := a.md.UnpackRKey(packed)
+	require.NoError(t, err)
+	defer key.Release()
+	c := newCounter(1)
+	pending, err := ep.PutZcopy([]uct.IOV{{Buf: fill(make([]byte, endMem), 1)}}, reg.Addr(), key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	until(t, func() bool { return heap[1000] != 0 }, a, b)
+	require.NoError(t, reg.Close())
+	was := bytes.Clone(heap)
+	until(t, func() bool { return c.fired == 1 }, a, b)
+	assert.Equal(t, ucs.StatusRemoteAccess, c.Status)
+	assert.True(t, bytes.Equal(was, heap), "written after the close")
+	require.Len(t, a.errs, 1)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrRemoteAccess)
+	send(t, other, 1, 64, a, b)
+	flush(t, other, a, b)
+	assert.Len(t, b.got, 1)
+	assert.Len(t, a.errs, 1)
+}
+
+// TestMem_ClosedUnderGet: the same for a get.
+func TestMem_ClosedUnderGet(t *testing.T) {
+	cfg := Config{SndBuf: 4 << 10, RcvBuf: 4 << 10}
+	a, b := newEnd(t, cfg), newEnd(t, cfg)
+	ep, other := a.to(b), a.to(b)
+	mem, err := b.md.Alloc(endMem, uct.AccessRemoteRead)
+	require.NoError(t, err)
+	fill(mem.Bytes(), 1)
+	packed, err := mem.PackRKey(nil)
+	require.NoError(t, err)
+	key, err := a.md.UnpackRKey(packed)
+	require.NoError(t, err)
+	defer key.Release()
+	buf := make([]byte, endMem)
+	c := newCounter(1)
+	pending, err := ep.GetZcopy([]uct.IOV{{Buf: buf}}, mem.Addr(), key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	until(t, func() bool { return buf[1000] != 0 }, a, b)
+	require.NoError(t, mem.Close())
+	until(t, func() bool { return c.fired == 1 }, a, b)
+	assert.Equal(t, ucs.StatusRemoteAccess, c.Status)
+	assert.Zero(t, buf[endMem-1])
+	send(t, other, 1, 64, a, b)
+	flush(t, other, a, b)
+	assert.Len(t, b.got, 1)
+}
+
+// TestKeys: what a peer names is checked: place, variant, nonce, range, right.
+func TestKeys(t *testing.T) {
+	e := newEnd(t, Config{})
+	only, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
+	require.NoError(t, err)
+	m := only.(*Mem)
+	k := m.key
+	find := func(k wireKey, addr uint64, n int, want uct.Access) bool {
+		got, _ := e.md.mems.find(k, addr, n, want)
+		return got != nil
+	}
+	assert.True(t, find(k, m.addr, 100, uct.AccessRemoteRead))
+	assert.True(t, find(k, m.addr+99, 1, uct.AccessRemoteRead))
+	for name, ok := range map[string]bool{
+		"right":       find(k, m.addr, 1, uct.AccessRemoteWrite),
+		"atomic":      find(k, m.addr, 8, uct.AccessRemoteAtomic),
+		"longer":      find(k, m.addr, 101, uct.AccessRemoteRead),
+		"behind":      find(k, m.addr+100, 1, uct.AccessRemoteRead),
+		"before":      find(k, m.addr-1, 1, uct.AccessRemoteRead),
+		"wrapping":    find(k, ^uint64(0), 2, uct.AccessRemoteRead),
+		"wrap to all": find(k, m.addr+50, 1<<62, uct.AccessRemoteRead),
+		"place":       find(wireKey{k.index + 1, k.variant, k.nonce}, m.addr, 1, uct.AccessRemoteRead),
+		"far place":   find(wireKey{1 << 31, k.variant, k.nonce}, m.addr, 1, uct.AccessRemoteRead),
+		"variant":     find(wireKey{k.index, k.variant + 1, k.nonce}, m.addr, 1, uct.AccessRemoteRead),
+		"nonce":       find(wireKey{k.index, k.variant, k.nonce ^ 1}, m.addr, 1, uct.AccessRemoteRead),
+	} {
+		assert.False(t, ok, name)
+	}
+	require.NoError(t, only.Close())
+	assert.False(t, find(k, m.addr, 1, uct.AccessRemoteRead), "closed")
+	_, err = only.PackRKey(nil)
+	assert.ErrorIs(t, err, uct.ErrClosed)
+	again, err := e.md.Reg(make([]byte, 100), uct.AccessRemoteRead)
+	require.NoError(t, err)
+	n := again.(*Mem).key
+	assert.Equal(t, k.index, n.index, "the place is used again")
+	assert.NotEqual(t, k.variant, n.variant)
+	require.NoError(t, again.Close())
+}

@@ -1,0 +1,155 @@
+package tcp
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// Config tunes the transport. The zero value is ready to use.
+type Config struct {
+	Devices      []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. Peers on other hosts can connect only if their device is listed."`
+	SegSize      config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
+	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
+	RxBuf        config.MemSize `env:"RX_BUF" default:"256k" doc:"Receive buffer of a connection; at least a segment is taken."`
+	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
+	Join         config.MemSize `env:"JOIN" default:"16k" doc:"So many bytes of small messages are joined before they are written."`
+	SendvThresh  config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy operations of up to this length are copied."`
+	Congestion   string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
+	SndBuf       config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
+	RcvBuf       config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
+	ConnTimeout  time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
+	HelloTimeout time.Duration  `env:"HELLO_TIMEOUT" default:"2s" doc:"Time in which a stranger must have introduced itself."`
+	Strangers    int            `env:"MAX_STRANGERS" default:"64" doc:"Accepted connections that have not introduced themselves yet; one more and the oldest is dropped."`
+	MaxConns     int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface; further peers are refused."`
+	KeepIdle     time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
+	KeepInterval time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
+	UserTimeout  time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which unacknowledged data or probes end a connection (TCP_USER_TIMEOUT)."`
+	Linger       time.Duration  `env:"LINGER" default:"1s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+
+	// sys replaces the system calls on connected sockets, for tests of faults.
+	sys netIO
+}
+
+// Defaults and limits.
+const (
+	defaultSegSize      = 64 << 10
+	defaultBuf          = 256 << 10
+	defaultTxOps        = 1024
+	defaultJoin         = 16 << 10
+	defaultSendv        = 2 << 10
+	defaultConnTimeout  = 10 * time.Second
+	defaultHelloTimeout = 2 * time.Second
+	defaultStrangers    = 64
+	defaultMaxConns     = 4096
+	defaultKeepIdle     = 10 * time.Second
+	defaultKeepInterval = 2 * time.Second
+	defaultUserTimeout  = 20 * time.Second
+	defaultLinger       = time.Second
+
+	minSegSize = 256
+	maxSegSize = 16 << 20
+	maxBuf     = 256 << 20
+	maxShort   = 8 << 10
+)
+
+// allDevices in Config.Devices selects every usable device.
+const allDevices = "all"
+
+// deviceListed reports whether the configuration names the device or all.
+func (c *Config) deviceListed(name string) bool {
+	if len(c.Devices) == 0 {
+		return name == "lo"
+	}
+	return slices.Contains(c.Devices, name) || slices.Contains(c.Devices, allDevices)
+}
+
+// withDefaults replaces zeros and checks ranges.
+func (c Config) withDefaults() (Config, error) {
+	if err := c.sizes(); err != nil {
+		return c, err
+	}
+	if err := c.counts(); err != nil {
+		return c, err
+	}
+	return c, c.times()
+}
+
+func (c *Config) sizes() error {
+	for _, f := range []struct {
+		name     string
+		v        *config.MemSize
+		def      config.MemSize
+		min, max config.MemSize
+	}{
+		{"SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize},
+		{"TX_BUF", &c.TxBuf, defaultBuf, 1, maxBuf},
+		{"RX_BUF", &c.RxBuf, defaultBuf, 1, maxBuf},
+		{"JOIN", &c.Join, defaultJoin, 1, maxBuf},
+		{"SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize},
+	} {
+		if *f.v == 0 || *f.v == config.MemAuto {
+			*f.v = f.def
+		}
+		if *f.v < f.min || *f.v > f.max {
+			return fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
+		}
+	}
+	c.TxBuf = max(c.TxBuf, 2*(c.SegSize+perFrame))
+	c.RxBuf = max(c.RxBuf, c.SegSize+2*perFrame)
+	c.SendvThresh = min(c.SendvThresh, c.SegSize)
+	return nil
+}
+
+func (c *Config) counts() error {
+	for _, f := range []struct {
+		name     string
+		v        *int
+		def, max int
+	}{
+		{"TX_OPS", &c.TxOps, defaultTxOps, 1 << 20},
+		{"MAX_STRANGERS", &c.Strangers, defaultStrangers, 1 << 16},
+		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1 << 20},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < 1 || *f.v > f.max {
+			return fmt.Errorf("%w: %s %d not in [1, %d]", uct.ErrInvalidParam, f.name, *f.v, f.max)
+		}
+	}
+	return nil
+}
+
+func (c *Config) times() error {
+	const longest = time.Hour // fits the kernel's fields in seconds and milliseconds
+	for _, f := range []struct {
+		name string
+		v    *time.Duration
+		def  time.Duration
+	}{
+		{"CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout},
+		{"HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout},
+		{"KEEPIDLE", &c.KeepIdle, defaultKeepIdle},
+		{"KEEPINTVL", &c.KeepInterval, defaultKeepInterval},
+		{"USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout},
+		{"LINGER", &c.Linger, defaultLinger},
+	} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+		if *f.v < time.Millisecond || *f.v > longest {
+			return fmt.Errorf("%w: %s %v not in [1ms, %v]", uct.ErrInvalidParam, f.name, *f.v, longest)
+		}
+	}
+	return nil
+}
+
+// Validate checks the ranges, for config.FromEnv.
+func (c *Config) Validate() error {
+	_, err := c.withDefaults()
+	return err
+}

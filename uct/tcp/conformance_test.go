@@ -1,0 +1,44 @@
+package tcp
+
+import (
+	"os"
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+func openMD() (uct.MD, error) { return New(Config{Devices: []string{allDevices}}).OpenMD(Name) }
+
+// tiny is the configuration of the suite: buffers of a few messages, of the
+// sockets too, so that they fill.
+func tiny(o ucttest.Options) any {
+	return Config{SegSize: 1 << 10, TxOps: max(o.TxDepth, 4), SendvThresh: 64, SndBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10)}
+}
+
+func harness() ucttest.Harness {
+	return ucttest.Harness{
+		OpenMD: openMD, Transport: Name, Device: "lo", Config: tiny, StartPeer: ucttest.ExecPeer("tcp"),
+	}
+}
+
+// defaultHarness is harness with queues of default size.
+func defaultHarness() ucttest.Harness {
+	h := harness()
+	h.Config, h.StartPeer = nil, ucttest.ExecPeer("tcp-default")
+	return h
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(benchEnv) != "" {
+		serveBench()
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{"tcp": harness(), "tcp-default": defaultHarness()})
+	testenv.Main(m)
+}
+
+func TestConformance_Loopback(t *testing.T) { ucttest.Test(t, harness()) }
+
+func TestConformance_DefaultSizes(t *testing.T) { ucttest.Test(t, defaultHarness()) }

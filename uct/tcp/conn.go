@@ -1,0 +1,155 @@
+package tcp
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/base"
+)
+
+type connState uint8
+
+const (
+	connIdle    connState = iota // nothing was sent yet
+	connDialing                  // our attempt is under way
+	connWaiting                  // our attempt gave way to the peer's, which is to come
+	connOpen
+	connBroken // failed; Progress will tell the EPs
+	connGone
+)
+
+// conn is the connection to one peer iface. It exists, with what was posted, also
+// before and without a socket.
+type conn struct {
+	it    *Iface
+	state connState
+	peer  uint64 // id of the peer's iface
+	id    uint64 // of the open connection or of our attempt
+	path  path   // how to dial; not for a peer that no EP names
+	eps   base.List[*EP]
+	err   error // why it broke
+
+	fd    int   // open only
+	slot  int32 // in the poller, open only
+	try   *attempt
+	tries int
+	lost  uint64    // connection that the next attempt replaces
+	limit time.Time // by which it must be open, while dialing and waiting
+
+	tx     txQueue
+	rx     rxState
+	awaits opList // operations that the peer will answer, in order
+
+	sent  uint64 // requests sent
+	acked uint64 // of those, known to have been executed
+	taken uint64 // requests of the peer executed
+	gets  uint64 // value of sent at the last get: see EP.Fence
+
+	hot     bool // polled by each Progress
+	misses  int  // polls in a row that found nothing, while hot
+	dirty   bool // in Iface.dirty
+	watched bool // for EPOLLOUT
+
+	lastNak uint64 // tag of the last refusal, plus 1
+}
+
+// start begins to connect if that has not happened. Its failures show in
+// Progress.
+func (c *conn) start() {
+	if c.state != connIdle {
+		return
+	}
+	c.tx.grow(c.it)
+	c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
+	c.it.pendingConns = append(c.it.pendingConns, c)
+	c.tries = 0
+	c.dial()
+}
+
+// open attaches a socket that has been through the handshake.
+func (c *conn) open(fd int, slot int32, id uint64) {
+	it := c.it
+	it.dropPending(c)
+	c.fd, c.slot, c.id, c.state, c.try = fd, slot, id, connOpen, nil
+	c.tx.grow(it)
+	if c.rx.buf == nil {
+		c.rx.buf = make([]byte, int(it.cfg.RxBuf))
+	}
+	it.poll.rewatch(slot, c)
+	it.opened++
+	it.warm(c)
+	it.freed = true
+	c.markDirty()
+}
+
+// ready implements watcher.
+func (c *conn) ready(events uint32) int {
+	c.it.warm(c)
+	if c.tx.blocked {
+		c.unblock()
+	}
+	return c.receive()
+}
+
+// fail breaks the connection; Progress tells the EPs and cleans up. Only the
+// first reason counts.
+func (c *conn) fail(err error) {
+	if c.state >= connBroken {
+		return
+	}
+	if c.state == connOpen {
+		c.it.opened--
+	}
+	if c.try != nil {
+		c.try.drop()
+		c.try = nil
+	}
+	c.it.dropPending(c)
+	c.err, c.state = err, connBroken
+	if c.it.table[c.peer] == c {
+		delete(c.it.table, c.peer)
+	}
+	c.it.broken = append(c.it.broken, c)
+}
+
+// bury ends what was in flight on a broken connection and tells the EPs. It
+// returns the completions.
+func (c *conn) bury(st ucs.Status) (n int) {
+	it := c.it
+	it.cool(c)
+	c.closeSocket()
+	for o := c.tx.popUnsent(); o != nil; o = c.tx.popUnsent() {
+		if o.kind == opAM {
+			it.complete(o, st)
+			n++
+		}
+	}
+	for o := c.awaits.pop(); o != nil; o = c.awaits.pop() {
+		it.complete(o, st)
+		n++
+	}
+	c.rx = rxState{}
+	c.tx = txQueue{}
+	c.state = connGone
+	for c.eps.Len() > 0 {
+		e := c.eps.All()[0]
+		c.eps.Remove(e)
+		e.fail(c.err, st)
+	}
+	return n
+}
+
+// closeSocket closes the descriptor, if there is one.
+func (c *conn) closeSocket() {
+	if c.fd >= 0 {
+		_ = c.it.poll.forget(c.slot)
+		c.fd = -1
+	}
+}
+
+func (c *conn) markDirty() {
+	if !c.dirty {
+		c.dirty = true
+		c.it.dirty = append(c.it.dirty, c)
+	}
+}

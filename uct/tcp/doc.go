@@ -1,0 +1,23 @@
+// Package tcp is the transport over TCP sockets, for hosts without RDMA devices
+// and between hosts: active messages, put, get and atomics.
+//
+// An Iface listens on the addresses of one network device and keeps one
+// connection to each peer iface, whichever side opened it. All EPs to that peer
+// share it. Nothing is sent before the first operation.
+//
+//	EP  EP     EP            operations: frames in the transmit buffer, zero-copy
+//	 \  /      |             pieces beside it, an entry for each answer to come
+//	 conn     conn           one for each peer iface; lives without a socket too
+//	  |        |
+//	socket   socket          nonblocking, raw; attached after the handshake
+//	   \      /
+//	    epoll                looked at with timeout 0, less often than the sockets
+//	                         that were active lately
+//
+// Put, get and atomics are served by Progress of the peer, only within memory
+// that it registered, with the matching key and the right that was granted.
+//
+// A message is written at once when nothing was posted since the last Progress;
+// those that follow are joined, and written by Progress or when they are many.
+// Progress does all the work; there are no goroutines. Formats: docs/wire.md.
+package tcp

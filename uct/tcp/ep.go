@@ -1,0 +1,225 @@
+package tcp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+type epState uint8
+
+const (
+	epReady epState = iota
+	epFailed
+	epClosed
+)
+
+// EP is an endpoint: a user of the connection to its peer.
+type EP struct {
+	base.Slot // in conn.eps
+	it        *Iface
+	conn      *conn
+	state     epState
+	tag       uint32
+	sent      uint64 // value of conn.sent after the last request of this EP
+	fence     uint64 // requests that must be known as executed before the next is posted
+	pending   base.PendingQueue
+	err       error // what operations return once it has failed or is closed
+	status    ucs.Status
+	base.NoGetShort
+	_ uint8 // keeps the empty struct from padding the end
+}
+
+var (
+	_ uct.EP       = (*EP)(nil)
+	_ uct.AMSender = (*EP)(nil)
+	_ uct.Putter   = (*EP)(nil)
+	_ uct.Getter   = (*EP)(nil)
+	_ uct.Atomics  = (*EP)(nil)
+)
+
+// ready returns nil if a request may be posted now as far as the EP is concerned.
+func (e *EP) ready() error {
+	if e.state == epReady && !e.pending.Blocks() && e.fence <= e.conn.acked {
+		return nil
+	}
+	return e.refuse()
+}
+
+//go:noinline
+func (e *EP) refuse() error {
+	if e.state != epReady {
+		return e.err
+	}
+	return uct.ErrNoResource
+}
+
+// take returns place for a request of n bytes. It becomes part of the queue by
+// posted, and nothing else may be taken before.
+func (e *EP) take(n int) ([]byte, error) {
+	if err := e.ready(); err != nil {
+		return nil, err
+	}
+	if b := e.conn.tx.take(n); b != nil {
+		return b, nil
+	}
+	return e.takeSlow(n)
+}
+
+//go:noinline
+func (e *EP) takeSlow(n int) ([]byte, error) {
+	c := e.conn
+	if c.state == connIdle {
+		c.start()
+	}
+	if b := c.room(n); b != nil {
+		return b, nil
+	}
+	return nil, uct.ErrNoResource
+}
+
+// posted books n bytes that take returned as one request.
+func (e *EP) posted(n int) {
+	c := e.conn
+	c.sent++
+	e.sent = c.sent
+	c.posted(n)
+}
+
+// fail is called by Progress when the connection has failed or the peer has
+// refused a request.
+func (e *EP) fail(reason error, st ucs.Status) {
+	if e.state != epReady {
+		return
+	}
+	e.state, e.status = epFailed, st
+	e.err = e.it.opError("ep", fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
+	e.it.freed = true
+	if e.it.onError != nil {
+		e.it.onError(e, e.err)
+	}
+}
+
+// refusedByPeer fails the EP because the peer refused one of its requests.
+func (e *EP) refusedByPeer(st ucs.Status) { e.fail(st.Err(), st) }
+
+// Fence implements uct.EP. The peer executes requests in order, but may read the
+// data of a get later: what follows a fence is not posted before gets are over.
+func (e *EP) Fence() error {
+	if e.state != epReady {
+		return e.err
+	}
+	e.fence = e.conn.gets
+	return nil
+}
+
+// Close implements uct.EP. Bytes of zero-copy sends that are not written yet are
+// copied, so that the buffers are the caller's again and the peer loses nothing.
+func (e *EP) Close() error {
+	if e.state == epClosed {
+		return nil
+	}
+	c, it := e.conn, e.it
+	if e.state == epReady {
+		e.err = it.opError("ep", uct.ErrClosed)
+	}
+	e.state = epClosed
+	it.tags.remove(e.tag)
+	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
+	c.eps.Remove(e)
+	it.detach(c, e)
+	if c.state == connIdle && c.eps.Len() == 0 && it.table[c.peer] == c {
+		delete(it.table, c.peer)
+		c.state = connGone
+	}
+	return nil
+}
+
+// detach completes what e has in flight as canceled, and lets go of its buffers.
+func (it *Iface) detach(c *conn, e *EP) {
+	var comps []*uct.Completion
+	cancel := func(o *op) {
+		if o.ep == e {
+			if comp := o.detach(); comp != nil {
+				comps = append(comps, comp)
+			}
+		}
+	}
+	for i := c.tx.first; i != c.tx.after; i++ {
+		if o := c.tx.ext[i%extentRing].op; o != nil {
+			cancel(o)
+		}
+	}
+	for o := c.awaits.first; o != nil; o = o.next {
+		cancel(o)
+	}
+	for o := it.done.first; o != nil; o = o.next {
+		cancel(o)
+	}
+	for _, comp := range comps {
+		comp.Complete(ucs.StatusCanceled)
+	}
+}
+
+// detach makes o forget its caller and returns its completion, which may be nil.
+func (o *op) detach() *uct.Completion {
+	comp := o.comp
+	o.ep, o.comp, o.result = nil, nil, nil
+	if o.unpack != nil {
+		o.unpack = nowhere{}
+	}
+	for i := o.cur; i < o.count; i++ {
+		if o.kind == opGet {
+			o.pieces[i] = make([]byte, len(o.pieces[i]))
+		} else {
+			o.pieces[i] = append([]byte(nil), o.pieces[i]...)
+		}
+	}
+	return comp
+}
+
+// nowhere drops the data of a get whose EP is closed.
+type nowhere struct{}
+
+func (nowhere) Unpack([]byte) {}
+
+// tagTable numbers the EPs of an iface for peers. A number is a place and how
+// often it was used before.
+type tagTable struct {
+	eps  []*EP
+	gen  []uint32
+	free []uint32
+}
+
+const tagPlaceBits = 20
+
+func (t *tagTable) add(e *EP) uint32 {
+	var i uint32
+	if last := len(t.free) - 1; last >= 0 {
+		i = t.free[last]
+		t.free = t.free[:last]
+	} else {
+		i = uint32(len(t.eps))
+		t.eps, t.gen = append(t.eps, nil), append(t.gen, 0)
+	}
+	t.eps[i] = e
+	return t.gen[i]<<tagPlaceBits | i
+}
+
+func (t *tagTable) remove(tag uint32) {
+	i := tag & (1<<tagPlaceBits - 1)
+	t.eps[i] = nil
+	t.gen[i] = (t.gen[i] + 1) & (1<<(32-tagPlaceBits) - 1)
+	t.free = append(t.free, i)
+}
+
+// find returns the EP with a number that came from a peer, or nil.
+func (t *tagTable) find(tag uint32) *EP {
+	i := tag & (1<<tagPlaceBits - 1)
+	if int(i) >= len(t.eps) || t.gen[i] != tag>>tagPlaceBits {
+		return nil
+	}
+	return t.eps[i]
+}

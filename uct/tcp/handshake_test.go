@@ -1,0 +1,280 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// TestSimultaneousConnect: whatever the order of steps, two sides that connect to
+// each other end up with one connection, and nothing is lost.
+func TestSimultaneousConnect(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		a, b := newEnd(t, Config{}), newEnd(t, Config{})
+		defer a.close()
+		defer b.close()
+		ab, ba := a.to(b), b.to(a)
+		posts := map[*end]*EP{a: ab, b: ba}
+		sent := map[*end]int{}
+		for range rapid.IntRange(1, 40).Draw(r, "steps") {
+			e := rapid.SampledFrom([]*end{a, b}).Draw(r, "who")
+			if rapid.Bool().Draw(r, "post") {
+				require.NoError(t, posts[e].AMShort(msgID, uint64(sent[e]), nil))
+				sent[e]++
+			} else {
+				e.it.Progress()
+			}
+		}
+		until(t, func() bool { return len(a.got) == sent[b] && len(b.got) == sent[a] }, a, b)
+		for _, e := range []*end{a, b} {
+			for i, m := range e.got {
+				require.EqualValues(t, i, binary.LittleEndian.Uint64(m))
+			}
+			require.Empty(t, e.errs)
+		}
+		until(t, func() bool { return len(a.it.pendingConns)+len(b.it.pendingConns) == 0 }, a, b)
+		if sent[a]+sent[b] > 0 {
+			require.Equal(t, connOpen, ab.conn.state)
+			require.Equal(t, connOpen, ba.conn.state)
+			require.Equal(t, ab.conn.id, ba.conn.id)
+			require.Equal(t, 1, a.it.opened)
+			require.Equal(t, 1, b.it.opened)
+		}
+	})
+}
+
+// TestConnectToItself: an iface may be its own peer.
+func TestConnectToItself(t *testing.T) {
+	a := newEnd(t, Config{})
+	ep, key := a.to(a), a.keyOf(a)
+	send(t, ep, 7, 100, a)
+	require.NoError(t, ep.PutShort([]byte("hello"), a.mem.addr, key))
+	flush(t, ep, a)
+	assert.Equal(t, "hello", string(a.mem.buf[:5]))
+	assert.Len(t, a.got, 1)
+}
+
+// TestNewEP_SendsNothing: an endpoint that was never used costs the peer nothing.
+func TestNewEP_SendsNothing(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	for range 1000 {
+		a.it.Progress()
+		b.it.Progress()
+	}
+	assert.Equal(t, connIdle, ep.conn.state)
+	assert.Nil(t, ep.conn.tx.buf)
+	assert.Zero(t, b.it.opened)
+	require.NoError(t, ep.Close())
+	assert.Empty(t, a.it.table)
+}
+
+// client is a bare TCP connection to an iface.
+func client(t testing.TB, e *end) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", netip.AddrPortFrom(e.it.dev.v4, e.it.addr.port4).String())
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// say writes a handshake message.
+func say(t testing.TB, conn net.Conn, h hello) {
+	t.Helper()
+	var b [helloLen]byte
+	h.put(&b)
+	_, err := conn.Write(b[:])
+	require.NoError(t, err)
+}
+
+// hear reads the answer, progressing e until it is there.
+func hear(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
+	t.Helper()
+	done := make(chan struct{})
+	var b [helloLen]byte
+	go func() {
+		defer close(done)
+		_ = conn.SetReadDeadline(time.Now().Add(limit))
+		_, err = io.ReadFull(conn, b[:])
+	}()
+	until(t, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, e)
+	if err != nil {
+		return h, err
+	}
+	h, ok := parseHello(&b, msgAnswer)
+	require.True(t, ok)
+	return h, nil
+}
+
+// good is a HELLO that e accepts.
+func good(e *end) hello {
+	return hello{version: helloVersion, msg: msgHello, from: 77, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+}
+
+func TestHello_Verdicts(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*hello)
+		want   answerCode
+		silent bool
+	}{
+		{"good", func(*hello) {}, codeOK, false},
+		{"version", func(h *hello) { h.version = 9 }, codeVersion, false},
+		{"segment", func(h *hello) { h.seg++ }, codeRefused, false},
+		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false},
+		{"another iface", func(h *hello) { h.to++ }, 0, true},
+		{"no sender", func(h *hello) { h.from = 0 }, 0, true},
+		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := newEnd(t, Config{})
+			conn, h := client(t, e), good(e)
+			tc.change(&h)
+			say(t, conn, h)
+			got, err := hear(t, conn, e)
+			if tc.silent {
+				require.Error(t, err)
+				assert.EqualValues(t, 1, e.it.dropped)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tc.want, got.code)
+			assert.Equal(t, e.it.addr.id, got.from)
+			assert.EqualValues(t, 77, got.to)
+			assert.EqualValues(t, helloVersion, got.version)
+		})
+	}
+}
+
+// TestHello_LostConnection: a peer that has lost a connection which this side
+// believes in is told so, and replaces it.
+func TestHello_LostConnection(t *testing.T) {
+	e := newEnd(t, Config{})
+	first := client(t, e)
+	say(t, first, good(e))
+	got, err := hear(t, first, e)
+	require.NoError(t, err)
+	require.Equal(t, codeOK, got.code)
+
+	second := client(t, e)
+	h := good(e)
+	h.conn = 6
+	say(t, second, h)
+	got, err = hear(t, second, e)
+	require.NoError(t, err)
+	assert.Equal(t, codeOpen, got.code)
+	assert.EqualValues(t, 5, got.other, "the connection that is open")
+
+	third := client(t, e)
+	h.other = got.other
+	say(t, third, h)
+	got, err = hear(t, third, e)
+	require.NoError(t, err)
+	assert.Equal(t, codeOK, got.code)
+	assert.EqualValues(t, 6, e.it.table[77].id)
+	_, err = first.Read(make([]byte, 1))
+	assert.Error(t, err, "the old connection is closed")
+}
+
+// TestHello_PeerInsists: the side that dials replaces a connection that only the
+// peer believes in.
+func TestHello_PeerInsists(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	send(t, ep, 1, 8, a, b)
+	flush(t, ep, a, b)
+	stale := b.it.table[a.it.addr.id]
+	// a forgets the connection without b noticing: its descriptor stays open.
+	kept := ep.conn
+	delete(a.it.table, kept.peer)
+	next := a.to(b)
+	send(t, next, 2, 8, a, b)
+	flush(t, next, a, b)
+	assert.Len(t, b.got, 2)
+	assert.Equal(t, connGone, stale.state)
+	assert.Equal(t, 2, next.conn.tries)
+	until(t, func() bool { return len(a.errs) == 1 }, a, b) // of the old one: b has closed it
+	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+}
+
+func TestConnect_Refused(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	for _, l := range b.it.listeners {
+		require.NoError(t, b.it.poll.forget(l.slot))
+	}
+	c := newCounter(1)
+	_, err := ep.AMZcopy(msgID, nil, []uct.IOV{{Buf: make([]byte, 8<<10)}}, &c.Completion)
+	require.NoError(t, err)
+	until(t, func() bool { return len(a.errs) == 1 }, a, b)
+	assert.ErrorIs(t, a.errs[0], uct.ErrUnreachable)
+	assert.ErrorContains(t, a.errs[0], "refused")
+	assert.Equal(t, 1, c.fired)
+	assert.Equal(t, ucs.StatusUnreachable, c.Status)
+	assert.Empty(t, a.it.table)
+}
+
+// TestConnect_Silence: a peer that accepts and says nothing fails the EP in time.
+func TestConnect_Silence(t *testing.T) {
+	a, b := newEnd(t, Config{ConnTimeout: 60 * time.Millisecond}), newEnd(t, Config{})
+	ep := a.to(b)
+	require.NoError(t, ep.AMShort(msgID, 0, nil))
+	until(t, func() bool { return len(a.errs) == 1 }, a)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
+	assert.ErrorIs(t, ep.AMShort(msgID, 0, nil), uct.ErrEPFailed)
+}
+
+// TestConnect_Version: the answer of a peer of another version is the reason.
+func TestConnect_Version(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	addr := b.it.addr
+	addr.port4 = uint16(l.Addr().(*net.TCPAddr).Port)
+	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
+	require.NoError(t, err)
+	defer ep.Close()
+	require.NoError(t, ep.(*EP).AMShort(msgID, 0, nil))
+	done := make(chan error, 1)
+	go func() { done <- answerVersion(l, addr.id) }()
+	until(t, func() bool { return len(a.errs) == 1 }, a)
+	require.NoError(t, <-done)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrRejected)
+	assert.ErrorContains(t, a.errs[0], "version 2, this side 1")
+}
+
+// answerVersion accepts one connection and claims version 2.
+func answerVersion(l net.Listener, id uint64) error {
+	conn, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var b [helloLen]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return err
+	}
+	h, _ := parseHello(&b, msgHello)
+	answer := hello{version: 2, msg: msgAnswer, code: codeVersion, from: id, to: h.from, conn: h.conn}
+	answer.put(&b)
+	_, err = conn.Write(b[:])
+	return err
+}

@@ -1,0 +1,98 @@
+package tcp
+
+import "encoding/binary"
+
+// The handshake: the side that connects sends a HELLO, the other answers. Both
+// messages have the same length and layout; docs/wire.md has it.
+
+const (
+	helloMagic   = 0x50435847 // "GXCP"
+	helloVersion = 1
+	helloLen     = 64
+)
+
+// Offsets in a handshake message.
+const (
+	offMagic    = 0 // u32
+	offVersion  = 4 // u16
+	offMsg      = 6 // u8: msgHello or msgAnswer
+	offCode     = 7 // u8: of an answer
+	offFrom     = 8 // u64: id of the sender's iface
+	offTo       = 16
+	offConn     = 24 // u64: id of this connection, chosen by the side that connects
+	offOther    = 32 // u64: hello: the connection it replaces; answer codeOpen: the one that is open
+	offSeg      = 40 // u32: longest active message that the sender takes
+	offAnswers  = 44 // u32: maxAnswers
+	helloUnused = 48 // 0 to the end
+)
+
+// Kinds of handshake message.
+const (
+	msgHello  = 1
+	msgAnswer = 2
+)
+
+// answerCode is the verdict on a HELLO.
+type answerCode uint8
+
+const (
+	codeOK      answerCode = iota
+	codeYield              // the other side's own attempt goes on: wait for it
+	codeOpen               // there is a connection between the two already
+	codeVersion            // the version is not spoken here
+	codeRefused            // too many connections, or limits that do not fit
+	codeEnd
+)
+
+// hello is a decoded handshake message.
+type hello struct {
+	version  uint16
+	msg      uint8
+	code     answerCode
+	from, to uint64
+	conn     uint64
+	other    uint64
+	seg      uint32
+	answers  uint32
+}
+
+// put encodes h into b.
+func (h *hello) put(b *[helloLen]byte) {
+	*b = [helloLen]byte{}
+	binary.LittleEndian.PutUint32(b[offMagic:], helloMagic)
+	binary.LittleEndian.PutUint16(b[offVersion:], h.version)
+	b[offMsg], b[offCode] = h.msg, uint8(h.code)
+	binary.LittleEndian.PutUint64(b[offFrom:], h.from)
+	binary.LittleEndian.PutUint64(b[offTo:], h.to)
+	binary.LittleEndian.PutUint64(b[offConn:], h.conn)
+	binary.LittleEndian.PutUint64(b[offOther:], h.other)
+	binary.LittleEndian.PutUint32(b[offSeg:], h.seg)
+	binary.LittleEndian.PutUint32(b[offAnswers:], h.answers)
+}
+
+// parseHello decodes b. ok is false if this is not a handshake message of the
+// wanted kind; of another version than helloVersion only version, msg, code, from
+// and to are meaningful.
+func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
+	h = hello{
+		version: binary.LittleEndian.Uint16(b[offVersion:]),
+		msg:     b[offMsg],
+		code:    answerCode(b[offCode]),
+		from:    binary.LittleEndian.Uint64(b[offFrom:]),
+		to:      binary.LittleEndian.Uint64(b[offTo:]),
+		conn:    binary.LittleEndian.Uint64(b[offConn:]),
+		other:   binary.LittleEndian.Uint64(b[offOther:]),
+		seg:     binary.LittleEndian.Uint32(b[offSeg:]),
+		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
+	}
+	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from == 0 {
+		return h, false
+	}
+	return h, h.code < codeEnd && (h.msg == msgAnswer || h.code == codeOK)
+}
+
+// looksRight reports whether the first 4 bytes of a message are right, so that
+// who says something else need not be heard out.
+func looksRight(b *[helloLen]byte) bool {
+	return binary.LittleEndian.Uint32(b[offMagic:]) == helloMagic
+}

@@ -1,0 +1,219 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// Iface is an open device: listeners, connections and what they share.
+type Iface struct {
+	md      *MD
+	dev     device
+	cfg     Config
+	attr    uct.IfaceAttr
+	addr    ifaceAddr
+	onError func(uct.EP, error)
+	io      netIO
+	maxAM   int // bytes of the longest active message, with header
+
+	// Progress.
+	tick   uint    // calls of Progress
+	lookAt uint    // value of tick at which epoll is asked again
+	quiet  uint    // looks in a row that found nothing
+	hot    []*conn // polled without asking epoll
+	dirty  []*conn // to settle
+	queue  []*conn // the second half of dirty's double buffer
+	broken []*conn
+	done   opList // written active messages
+	freed  bool   // resources have returned since pending requests were dispatched
+
+	am      base.AMTable
+	arb     base.Arbiter
+	ops     ops
+	groups  flushGroups
+	tags    tagTable
+	iov     [maxVector]unix.Iovec
+	held    [maxVector]*Mem
+	scratch [wordLen]byte
+
+	// Connections.
+	poll         poller
+	table        map[uint64]*conn // by peer; those that are not broken
+	pendingConns []*conn          // dialing or waiting
+	opened       int
+	listeners    []*listener
+	strangers    []*stranger // oldest first
+	deaf         bool        // not listening, until the next tick
+
+	dropped   uint64 // strangers that were sent away
+	malformed uint64 // connections that ended by what the peer sent
+
+	undo   cleanup.Stack
+	closed bool
+}
+
+// maxVector is the number of iovecs in one system call: what a few zero-copy
+// operations need.
+const maxVector = 32
+
+var (
+	_ uct.Iface          = (*Iface)(nil)
+	_ uct.IfaceAddresser = (*Iface)(nil)
+	_ uct.Waker          = (*Iface)(nil)
+)
+
+func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	if err = md.hold(); err != nil {
+		return nil, err
+	}
+	undo.Add(func() error { md.drop(); return nil })
+	cfg.chooseCongestion(&dev)
+	it := &Iface{
+		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
+		maxAM: int(cfg.SegSize) + maxAMHeader,
+		ops:   newOps(cfg.TxOps),
+		table: map[uint64]*conn{},
+		hot:   make([]*conn, 0, maxHot),
+		addr:  ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize)},
+	}
+	if it.io == nil {
+		it.io = kernel{}
+	}
+	if err = it.poll.open(&ticker{it}, &undo); err != nil {
+		return nil, err
+	}
+	undo.Add(it.poll.closeAll)
+	if it.addr.port4, err = it.listen(listenV4); err != nil {
+		return nil, err
+	}
+	if it.addr.port6, err = it.listen(listenV6); err != nil {
+		return nil, err
+	}
+	if len(it.listeners) == 0 {
+		return nil, fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, dev.name)
+	}
+	it.fillAttr()
+	it.undo = undo.Release()
+	return it, nil
+}
+
+type listenFamily bool
+
+const (
+	listenV4 listenFamily = false
+	listenV6 listenFamily = true
+)
+
+// listen opens a listener on the device's address of a family, if it has one.
+func (it *Iface) listen(f listenFamily) (port uint16, err error) {
+	ip := it.dev.v4
+	if f == listenV6 {
+		ip = it.dev.v6
+	}
+	if !ip.IsValid() {
+		return 0, nil
+	}
+	fd, port, err := listen(ip, &it.cfg)
+	if err != nil {
+		return 0, err
+	}
+	l := &listener{it: it, fd: fd}
+	if l.slot, err = it.poll.watch(fd, unix.EPOLLIN, l); err != nil {
+		return 0, errors.Join(err, unix.Close(fd))
+	}
+	it.listeners = append(it.listeners, l)
+	return port, nil
+}
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// SetAMHandler implements uct.Iface.
+func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
+
+// DeviceAddr implements uct.IfaceAddresser.
+func (it *Iface) DeviceAddr(b []byte) []byte {
+	a := deviceAddr{loopback: it.dev.loopback, host: hostID()}
+	if it.addr.port4 != 0 {
+		a.v4 = it.dev.v4
+	}
+	if it.addr.port6 != 0 {
+		a.v6 = it.dev.v6
+	}
+	return a.append(b)
+}
+
+// IfaceAddr implements uct.IfaceAddresser.
+func (it *Iface) IfaceAddr(b []byte) []byte { return it.addr.append(b) }
+
+// Reachable implements uct.IfaceAddresser.
+func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
+	d, err := parseDeviceAddr(dev)
+	if err != nil {
+		return false, err.Error()
+	}
+	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg} // without an address, any would do
+	if iface != nil {
+		if a, err = parseIfaceAddr(iface); err != nil {
+			return false, err.Error()
+		}
+	}
+	_, why = it.reach(&d, &a)
+	return why == "", why
+}
+
+// reach finds the path to a peer, or says why there is none.
+func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, string) {
+	if a.seg != it.addr.seg {
+		return path{}, fmt.Sprintf("SEG_SIZE of the peer is %d, here %d", a.seg, it.addr.seg)
+	}
+	return it.dev.pathTo(d, a)
+}
+
+// NewEP implements uct.Iface. Nothing is sent before the first operation.
+func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+	d, err := parseDeviceAddr(p.DeviceAddr)
+	if err != nil {
+		return nil, it.opError("new ep", err)
+	}
+	a, err := parseIfaceAddr(p.IfaceAddr)
+	if err != nil {
+		return nil, it.opError("new ep", err)
+	}
+	if it.closed {
+		return nil, it.opError("new ep", uct.ErrClosed)
+	}
+	c := it.table[a.id]
+	if c == nil || c.state == connIdle {
+		route, why := it.reach(&d, &a)
+		if why != "" {
+			return nil, it.opError("new ep", fmt.Errorf("%w: %s", uct.ErrUnreachable, why))
+		}
+		if c == nil {
+			c = &conn{it: it, peer: a.id, fd: -1}
+			it.table[a.id] = c
+		}
+		c.path = route
+	}
+	e := &EP{it: it, conn: c}
+	e.tag = it.tags.add(e)
+	c.eps.Add(e)
+	return e, nil
+}
+
+func (it *Iface) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Dev: it.dev.name, Op: op, Err: err}
+}

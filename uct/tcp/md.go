@@ -1,0 +1,172 @@
+package tcp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Name is the name of the component, of its MD and of its transport.
+const Name = "tcp"
+
+// maxRxHeadroom bounds uct.IfaceParams.RxHeadroom, in bytes.
+const maxRxHeadroom = 256
+
+// New makes the component. defaults are used by ifaces that are opened without a
+// Config; its Devices also decide what is offered.
+func New(defaults Config) uct.Component { return &component{defaults} }
+
+type component struct{ defaults Config }
+
+func (c *component) Name() string { return Name }
+
+func (c *component) MDs() ([]uct.MDResource, error) {
+	return []uct.MDResource{{Name: Name}}, nil
+}
+
+// OpenMD opens the one memory domain, "tcp". ErrInvalidParam for another name.
+func (c *component) OpenMD(name string) (uct.MD, error) {
+	if name != Name {
+		return nil, &ucs.OpError{TL: Name, Dev: name, Op: "open md",
+			Err: fmt.Errorf("%w: no such memory domain", uct.ErrInvalidParam)}
+	}
+	md := &MD{defaults: c.defaults}
+	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: keyLen, MaxReg: 1 << 62}
+	return md, nil
+}
+
+// MD is the memory domain: a table of what this process registered, and the keys
+// of peers. Methods may be called by any goroutine.
+type MD struct {
+	attr     uct.MDAttr
+	defaults Config
+	mems     memTable
+	keys     keyring
+
+	mu     sync.Mutex
+	users  int // open ifaces and memory handles
+	closed bool
+}
+
+var (
+	_ uct.MD           = (*MD)(nil)
+	_ uct.Registrar    = (*MD)(nil)
+	_ uct.Allocator    = (*MD)(nil)
+	_ uct.RKeyUnpacker = (*MD)(nil)
+)
+
+// Attr implements uct.MD.
+func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+
+// Resources lists the transport on each device that the configuration selects.
+func (md *MD) Resources() ([]uct.Resource, error) {
+	devs, err := listDevices()
+	if err != nil {
+		return nil, md.opError("list network devices", err)
+	}
+	var out []uct.Resource
+	for i := range devs {
+		if md.defaults.deviceListed(devs[i].name) {
+			out = append(out, uct.Resource{Transport: Name, Device: devs[i].name, Kind: uct.DeviceNet})
+		}
+	}
+	return out, nil
+}
+
+// UnpackRKey implements uct.RKeyUnpacker.
+func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
+	k, err := parseKey(b)
+	if err != nil {
+		return uct.RKey{}, md.opError("unpack rkey", err)
+	}
+	handle := md.keys.add(k)
+	return uct.RKey{Handle: handle, Release: func() { md.keys.remove(handle) }}, nil
+}
+
+// OpenIface opens the transport on the device p.Device. p.Config is nil, a Config
+// or a *Config. ErrInvalidParam if the transport or device does not exist here or
+// a parameter is out of range. The device may be one that Resources does not
+// offer, if it is up: naming it is a configuration.
+func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	it, err := md.openIface(p)
+	if err != nil {
+		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	return it, nil
+}
+
+func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
+	if p.Transport != Name {
+		return nil, fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport)
+	}
+	if p.RxHeadroom < 0 || p.RxHeadroom > maxRxHeadroom {
+		return nil, fmt.Errorf("%w: RxHeadroom %d not in [0, %d]", uct.ErrInvalidParam, p.RxHeadroom, maxRxHeadroom)
+	}
+	cfg := md.defaults
+	switch c := p.Config.(type) {
+	case nil:
+	case Config:
+		cfg = c
+	case *Config:
+		cfg = *c
+	default:
+		return nil, fmt.Errorf("%w: tcp configuration of type %T", uct.ErrInvalidParam, p.Config)
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	dev, err := findDevice(p.Device)
+	if err != nil {
+		return nil, err
+	}
+	return openIface(md, dev, cfg, p)
+}
+
+// hold counts an object that uses the MD. ErrClosed after Close.
+func (md *MD) hold() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.closed {
+		return md.opError("use md", uct.ErrClosed)
+	}
+	md.users++
+	return nil
+}
+
+// drop takes back one hold.
+func (md *MD) drop() {
+	md.mu.Lock()
+	md.users--
+	md.mu.Unlock()
+}
+
+// Close implements uct.MD. ErrBusy while an iface or a Mem is open. Idempotent.
+func (md *MD) Close() error {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	if md.users != 0 {
+		return md.opError(fmt.Sprintf("close md with %d open objects", md.users), uct.ErrBusy)
+	}
+	md.closed = true
+	return nil
+}
+
+func (md *MD) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Op: op, Err: err}
+}
+
+// randomWord is a random number that cannot be guessed, and is not 0.
+func randomWord() uint64 {
+	for {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails: it ends the process instead
+		if v := binary.LittleEndian.Uint64(b[:]); v != 0 {
+			return v
+		}
+	}
+}

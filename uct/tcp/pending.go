@@ -1,0 +1,27 @@
+package tcp
+
+import "github.com/gucx/gucx/uct"
+
+// AddPending implements uct.EP.
+func (e *EP) AddPending(r *uct.PendingReq) error {
+	if e.state != epReady {
+		return e.err
+	}
+	if e.pending.Empty() && e.hasResources() {
+		return uct.ErrBusy
+	}
+	return e.it.arb.Add(&e.pending, r)
+}
+
+// hasResources reports whether every kind of request could be posted now.
+func (e *EP) hasResources() bool {
+	c := e.conn
+	if c.state >= connBroken || e.fence > c.acked || !e.canAsk() || !e.canExtend() {
+		return false
+	}
+	c.start()
+	return c.room(int(e.it.cfg.SegSize)+perFrame) != nil
+}
+
+// PurgePending implements uct.EP.
+func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.it.arb.Purge(&e.pending, f) }

@@ -1,0 +1,153 @@
+package tcp
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// end is one iface of a test with what it was told.
+type end struct {
+	t      testing.TB
+	md     *MD
+	it     *Iface
+	mem    *Mem
+	errs   []error
+	failed []uct.EP
+	got    [][]byte
+	eps    []*EP
+}
+
+// msgID is the active message that ends keep.
+const msgID = 3
+
+const endMem = 1 << 20
+
+func newEnd(t testing.TB, cfg Config) *end {
+	t.Helper()
+	md, err := New(Config{Devices: []string{allDevices}}).OpenMD(Name)
+	require.NoError(t, err)
+	e := &end{t: t, md: md.(*MD)}
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg,
+		OnError: func(ep uct.EP, err error) { e.failed, e.errs = append(e.failed, ep), append(e.errs, err) }})
+	require.NoError(t, err)
+	e.it = it.(*Iface)
+	mem, err := e.md.Alloc(endMem, uct.AccessAll)
+	require.NoError(t, err)
+	e.mem = mem.(*Mem)
+	keep := func(d []byte, _ uct.Desc) bool { e.got = append(e.got, append([]byte(nil), d...)); return false }
+	require.NoError(t, it.SetAMHandler(msgID, uct.AMHandlerFunc(keep)))
+	t.Cleanup(e.close)
+	return e
+}
+
+// close closes everything. Idempotent.
+func (e *end) close() {
+	for _, ep := range e.eps {
+		ep.PurgePending(func(*uct.PendingReq) {})
+		require.NoError(e.t, ep.Close())
+	}
+	e.eps = nil
+	require.NoError(e.t, e.it.Close())
+	require.NoError(e.t, e.mem.Close())
+	require.NoError(e.t, e.md.Close())
+}
+
+// to makes an EP to another end.
+func (e *end) to(peer *end) *EP {
+	e.t.Helper()
+	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: peer.it.DeviceAddr(nil), IfaceAddr: peer.it.IfaceAddr(nil)})
+	require.NoError(e.t, err)
+	e.eps = append(e.eps, ep.(*EP))
+	return ep.(*EP)
+}
+
+// keyOf is the key of peer's memory for e.
+func (e *end) keyOf(peer *end) uct.RKey {
+	b, err := peer.mem.PackRKey(nil)
+	require.NoError(e.t, err)
+	key, err := e.md.UnpackRKey(b)
+	require.NoError(e.t, err)
+	e.t.Cleanup(key.Release)
+	return key
+}
+
+// limit is when a test gives up.
+const limit = 20 * time.Second
+
+// until progresses the ends until cond holds.
+func until(t testing.TB, cond func() bool, ends ...*end) {
+	t.Helper()
+	start := time.Now()
+	for i := 0; !cond(); i++ {
+		n := 0
+		for _, e := range ends {
+			n += e.it.Progress()
+		}
+		if n == 0 {
+			runtime.Gosched()
+		}
+		if i%1024 == 1023 && time.Since(start) > limit {
+			require.Fail(t, "nothing more happens")
+		}
+	}
+}
+
+// flush waits until everything posted on ep is executed.
+func flush(t testing.TB, ep *EP, ends ...*end) {
+	t.Helper()
+	until(t, func() bool {
+		busy, err := ep.Flush(nil)
+		require.True(t, err == nil || err == uct.ErrNoResource, "%v", err)
+		return err == nil && !busy
+	}, ends...)
+}
+
+// push posts until there are resources.
+func push(t testing.TB, post func() error, ends ...*end) {
+	t.Helper()
+	var err error
+	until(t, func() bool { err = post(); return err != uct.ErrNoResource }, ends...)
+	require.NoError(t, err)
+}
+
+// send posts a message of n bytes, of which the first 8 are seq.
+func send(t testing.TB, ep *EP, seq uint64, n int, ends ...*end) {
+	t.Helper()
+	payload := make([]byte, n-8)
+	for i := range payload {
+		payload[i] = byte(seq) + byte(i)
+	}
+	push(t, func() error { return ep.AMShort(msgID, seq, payload) }, ends...)
+}
+
+// counter is a completion that remembers.
+type counter struct {
+	uct.Completion
+	fired int
+}
+
+func newCounter(count int) *counter {
+	c := &counter{}
+	c.Count = count
+	c.Func = func(*uct.Completion) { c.fired++ }
+	return c
+}
+
+// fill gives b contents that tell positions apart.
+func fill(b []byte, seed int) []byte {
+	x := uint32(seed)*2654435761 + 1
+	for i := range b {
+		x = x*1664525 + 1013904223
+		b[i] = byte(x >> 24)
+	}
+	return b
+}
+
+type bytesSink struct{ got []byte }
+
+func (s *bytesSink) Unpack(b []byte) { s.got = append(s.got[:0], b...) }

@@ -1,0 +1,181 @@
+package tcp
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// target makes the description of where to access; false for a key that is none.
+func (e *EP) target(raddr uint64, key uct.RKey) (target, bool) {
+	k, ok := e.it.md.keys.get(key.Handle)
+	return target{addr: raddr, key: k, tag: e.tag}, ok
+}
+
+// PutShort implements uct.Putter.
+func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+	if len(buf) > e.it.attr.Put.MaxShort {
+		return uct.ErrTooLong
+	}
+	b, err := e.takePut(len(buf), 0, raddr, key)
+	if err != nil || len(buf) == 0 {
+		return err
+	}
+	copy(b[frameLen+targetLen:], buf)
+	e.posted(frameLen + targetLen + len(buf))
+	return nil
+}
+
+// takePut takes place for a put of n bytes and writes all but its data.
+func (e *EP) takePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, error) {
+	t, ok := e.target(raddr, key)
+	if !ok {
+		return nil, ucs.ErrRemoteAccess
+	}
+	b, err := e.take(frameLen + targetLen + n)
+	if err != nil {
+		return nil, err
+	}
+	putHeader(b, framePut, flags, targetLen+n)
+	putTarget(b[frameLen:], t)
+	return b, nil
+}
+
+// PutBcopy implements uct.Putter.
+func (e *EP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (int, error) {
+	const start = frameLen + targetLen
+	room := e.it.attr.Put.MaxBcopy
+	b, err := e.takePut(room, 0, raddr, key)
+	if err != nil {
+		return 0, err
+	}
+	n := p.Pack(b[start : start+room : start+room])
+	if n > 0 {
+		putHeader(b, framePut, 0, targetLen+n)
+		e.posted(start + n)
+	}
+	return n, nil
+}
+
+// PutZcopy implements uct.Putter. Its completion means that the peer has executed
+// the put.
+func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	n := uct.IOVLen(iov)
+	if n > maxRMA || len(iov) > maxIOV {
+		return false, uct.ErrTooLong
+	}
+	if !e.it.md.covers(iov) {
+		return false, uct.ErrInvalidParam
+	}
+	if !e.canAsk() || !e.canExtend() {
+		return false, e.noResource()
+	}
+	if n == 0 {
+		return false, e.ready()
+	}
+	if n <= int(e.it.cfg.SendvThresh) {
+		return e.putCopied(iov, n, raddr, key, c)
+	}
+	b, err := e.takePut(0, putAck, raddr, key)
+	if err != nil {
+		return false, err
+	}
+	putHeader(b, framePut, putAck, targetLen+n)
+	e.conn.awaits.push(e.extend(b, iov, opPut, c))
+	return true, nil
+}
+
+// putCopied is a short zero-copy put: cheaper copied.
+func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	b, err := e.takePut(n, putAck, raddr, key)
+	if err != nil {
+		return false, err
+	}
+	gather(b[frameLen+targetLen:], iov)
+	e.posted(len(b))
+	e.ask(opPut, c)
+	return true, nil
+}
+
+// canAsk reports whether a request that is answered can be posted.
+func (e *EP) canAsk() bool { return e.it.ops.left > 0 && e.conn.awaits.n < maxAnswers }
+
+// noResource is ErrNoResource unless the EP is out of use.
+func (e *EP) noResource() error {
+	if e.state != epReady {
+		return e.err
+	}
+	return uct.ErrNoResource
+}
+
+// ask notes that the request posted last will be answered. canAsk has been true.
+func (e *EP) ask(kind opKind, c *uct.Completion) *op {
+	o := e.it.ops.get()
+	o.ep, o.comp, o.kind, o.seq = e, c, kind, e.conn.sent
+	e.conn.awaits.push(o)
+	return o
+}
+
+// GetBcopy implements uct.Getter.
+func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	if n < 0 {
+		return false, uct.ErrInvalidParam
+	}
+	if n > e.it.attr.Get.MaxBcopy {
+		return false, uct.ErrTooLong
+	}
+	if err := e.postGet(n, raddr, key); err != nil {
+		return false, err
+	}
+	if n == 0 {
+		u.Unpack(nil)
+		return false, nil
+	}
+	o := e.ask(opGet, c)
+	o.size, o.unpack = n, u
+	return true, nil
+}
+
+// GetZcopy implements uct.Getter.
+func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	n := uct.IOVLen(iov)
+	if n > maxRMA || len(iov) > maxIOV {
+		return false, uct.ErrTooLong
+	}
+	if !e.it.md.covers(iov) {
+		return false, uct.ErrInvalidParam
+	}
+	if err := e.postGet(n, raddr, key); err != nil || n == 0 {
+		return false, err
+	}
+	o := e.ask(opGet, c)
+	o.size = n
+	o.fill(iov, 0)
+	return true, nil
+}
+
+// postGet posts the request of a get, unless it is for no bytes.
+func (e *EP) postGet(n int, raddr uint64, key uct.RKey) error {
+	const whole = frameLen + getLen
+	t, ok := e.target(raddr, key)
+	if !ok {
+		return ucs.ErrRemoteAccess
+	}
+	if !e.canAsk() {
+		return e.noResource()
+	}
+	if n == 0 {
+		return e.ready()
+	}
+	b, err := e.take(whole)
+	if err != nil {
+		return err
+	}
+	putHeader(b, frameGet, 0, getLen)
+	putTarget(b[frameLen:], t)
+	binary.LittleEndian.PutUint64(b[frameLen+offGetLen:], uint64(n))
+	e.posted(whole)
+	e.conn.gets = e.conn.sent
+	return nil
+}

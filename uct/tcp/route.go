@@ -1,0 +1,85 @@
+package tcp
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// path is how an iface reaches a peer: from one of its own addresses.
+type path struct {
+	local  netip.Addr
+	remote netip.AddrPort
+}
+
+// pathTo chooses the path from a device to a peer, or says why there is none:
+// the kernel's route to the peer must leave by this device.
+func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, why string) {
+	if d.loopback != dev.loopback {
+		return p, "loopback reaches only loopback"
+	}
+	if d.loopback && dev.host != hostID() {
+		return p, "loopback of another host or network namespace"
+	}
+	why = "no address family in common"
+	for _, end := range []struct {
+		local, remote netip.Addr
+		port          uint16
+	}{{d.v4, dev.v4, addr.port4}, {d.v6, dev.v6, addr.port6}} {
+		if !end.local.IsValid() || !end.remote.IsValid() || end.port == 0 {
+			continue
+		}
+		source, err := routeSource(end.remote)
+		switch {
+		case err != nil:
+			why = fmt.Sprintf("no route to %v: %v", end.remote, err)
+		case !d.has(source):
+			why = fmt.Sprintf("the route to %v leaves from %v, which is not on %s", end.remote, source, d.name)
+		default:
+			return path{source, netip.AddrPortFrom(end.remote, end.port)}, ""
+		}
+	}
+	return p, why
+}
+
+// routeSource asks the kernel from which address it would send to ip. A datagram
+// socket is connected for that; nothing is sent.
+func routeSource(ip netip.Addr) (netip.Addr, error) {
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	defer unix.Close(fd)
+	const anyPort = 9 // discard, RFC 863; no datagram goes there
+	if err := unix.Connect(fd, sockaddr(netip.AddrPortFrom(ip, anyPort))); err != nil {
+		return netip.Addr{}, err
+	}
+	local, err := unix.Getsockname(fd)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return addrPort(local).Addr(), nil
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// addrPort is the zero AddrPort for a family other than IPv4 and IPv6.
+func addrPort(sa unix.Sockaddr) netip.AddrPort {
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port))
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,331 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// rxState is what a connection has read: a buffer of frames, and a sink, where
+// the data of a long frame goes without passing through the buffer.
+type rxState struct {
+	buf        []byte
+	head, tail int
+	sink       sink
+}
+
+// sink takes the rest of the data of one frame.
+type sink struct {
+	left int
+	op   *op  // get: into its pieces
+	mem  *Mem // put: into this memory
+	off  int
+	// Without both the data is dropped.
+
+	put    bool // a put: answer when it has all come
+	status ucs.Status
+	ack    bool
+	tag    uint32
+}
+
+var (
+	errClosedByPeer = fmt.Errorf("%w: closed by the peer", ucs.ErrConnReset)
+	errMalformed    = errors.New("malformed frame")
+	errUnasked      = errors.New("answer to nothing that was asked")
+	errFlooded      = errors.New("more requests than may be outstanding")
+)
+
+// receive reads what there is, once, and handles it. It returns the number of
+// frames.
+func (c *conn) receive() int {
+	if c.state != connOpen {
+		return 0
+	}
+	r := &c.rx
+	n, errno := c.readSome()
+	switch {
+	case errno != 0:
+		if !retry(errno) {
+			c.failIO("receive", errno)
+		}
+		c.misses++
+		return 0
+	case n == 0:
+		c.fail(errClosedByPeer)
+		return 0
+	}
+	c.misses = 0
+	c.tx.streak = 0
+	if r.sink.left > 0 {
+		n = c.fillSink(n)
+	}
+	r.tail += n
+	k := c.parse()
+	if !c.tx.empty() {
+		c.markDirty()
+	}
+	return max(k, 1)
+}
+
+// readSome makes one system call: into the sink, and what is more into the
+// buffer, which then is empty.
+func (c *conn) readSome() (int, syscall.Errno) {
+	r, it := &c.rx, c.it
+	if r.sink.left == 0 {
+		return it.io.recv(c.fd, r.buf[r.tail:])
+	}
+	v := vector{iov: it.iov[:]}
+	s := &r.sink
+	if s.mem != nil && !s.mem.enter() {
+		s.mem, s.status = nil, ucs.StatusRemoteAccess
+	}
+	switch {
+	case s.mem != nil:
+		v.add(s.mem.buf[s.off : s.off+s.left])
+	case s.op != nil:
+		for i := s.op.cur; i < s.op.count; i++ {
+			v.add(s.op.pieces[i])
+		}
+	default:
+		return it.io.recv(c.fd, r.buf[:min(s.left, len(r.buf))])
+	}
+	v.add(r.buf)
+	n, errno := it.io.recvv(c.fd, it.iov[:v.n])
+	clear(it.iov[:v.n])
+	if s.mem != nil {
+		s.mem.exit()
+	}
+	return n, errno
+}
+
+// fillSink books n bytes that were read, as many as belong to the sink, and
+// returns the rest: what is in the buffer.
+func (c *conn) fillSink(n int) int {
+	s := &c.rx.sink
+	k := min(n, s.left)
+	if s.op != nil {
+		s.op.advance(k)
+	}
+	s.off += k
+	s.left -= k
+	if s.left == 0 {
+		c.endSink()
+	}
+	return n - k
+}
+
+// endSink is called when the data of the frame has all come.
+func (c *conn) endSink() {
+	s := c.rx.sink
+	c.rx.sink = sink{}
+	if s.put {
+		c.answerPut(s.status, s.ack, s.tag)
+	}
+}
+
+// pour moves what the buffer has of the frame's data, from its start at body,
+// into the sink.
+func (c *conn) pour(s sink) {
+	r := &c.rx
+	data := r.buf[r.head:min(r.tail, r.head+s.left)]
+	r.head += len(data)
+	if s.mem != nil {
+		if s.mem.enter() {
+			copy(s.mem.buf[s.off:], data)
+			s.mem.exit()
+		} else {
+			s.mem, s.status = nil, ucs.StatusRemoteAccess
+		}
+	}
+	if s.op != nil {
+		s.op.take(data)
+	}
+	s.off += len(data)
+	s.left -= len(data)
+	r.sink = s
+	if s.left == 0 {
+		c.endSink()
+	}
+}
+
+// parse handles the frames in the buffer and returns their number.
+func (c *conn) parse() (n int) {
+	r := &c.rx
+	need := 0
+	for c.state == connOpen && r.sink.left == 0 {
+		avail := r.tail - r.head
+		if avail < frameLen {
+			need = frameLen
+			break
+		}
+		h, ok := parseHeader(r.buf[r.head:], c.it.maxAM)
+		if !ok {
+			c.malformed(errMalformed)
+			return n
+		}
+		if need = c.wanted(&h); avail < need {
+			break
+		}
+		n++
+		if h.kind == frameAM {
+			data := r.buf[r.head+frameLen : r.head+need : r.head+need]
+			r.head += need
+			c.taken++
+			c.it.am.Handle(h.id, data, nil)
+			continue
+		}
+		if err := c.handle(&h); err != nil {
+			c.malformed(err)
+			return n
+		}
+	}
+	c.tidy(need)
+	return n
+}
+
+// tidy makes room in the buffer for a frame that needs so many bytes from head.
+func (c *conn) tidy(need int) {
+	r := &c.rx
+	switch {
+	case r.head == r.tail:
+		r.head, r.tail = 0, 0
+	case r.head+need > len(r.buf) || len(r.buf)-r.tail < len(r.buf)/4:
+		r.tail = copy(r.buf, r.buf[r.head:r.tail])
+		r.head = 0
+	}
+}
+
+// wanted is how many bytes from the start of the frame must be there before it is
+// handled: all, but for long data that can go to a sink. It is never more than
+// the buffer has.
+func (c *conn) wanted(h *header) int {
+	switch h.kind {
+	case framePut:
+		return frameLen + targetLen
+	case frameData:
+		if o := c.awaits.first; o != nil && o.kind == opGet && o.unpack != nil && o.size == h.n {
+			return frameLen + h.n + frameLen // its DONE too: it may say that the data is void
+		}
+		return frameLen
+	}
+	return frameLen + h.n
+}
+
+// malformed breaks the connection because of what the peer sent.
+func (c *conn) malformed(err error) {
+	c.it.malformed++
+	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
+}
+
+// handle handles a frame other than an active message.
+func (c *conn) handle(h *header) error {
+	r := &c.rx
+	body := r.buf[r.head+frameLen : r.tail]
+	switch h.kind {
+	case framePut:
+		r.head += frameLen + targetLen
+		c.taken++
+		c.servePut(h, parseTarget(body))
+		return nil
+	case frameData:
+		return c.takeData(h, body)
+	}
+	r.head += frameLen + h.n
+	switch h.kind {
+	case frameGet:
+		c.taken++
+		return c.serveGet(parseTarget(body), binary.LittleEndian.Uint64(body[offGetLen:]))
+	case frameAtomic:
+		c.taken++
+		return c.serveAtomic(uct.AtomicOp(h.id), body)
+	case frameFlush:
+		return c.serveFlush(binary.LittleEndian.Uint64(body))
+	case frameDone:
+		return c.takeDone(h, body)
+	}
+	return c.takeNak(h, body)
+}
+
+// takeData takes the data of the get that is next to be answered.
+func (c *conn) takeData(h *header, body []byte) error {
+	o := c.awaits.first
+	if o == nil || o.kind != opGet || o.got || h.n != o.size || h.id != 0 {
+		return errUnasked
+	}
+	o.got = true
+	if o.unpack == nil {
+		c.rx.head += frameLen
+		c.pour(sink{left: h.n, op: o})
+		return nil
+	}
+	c.rx.head += frameLen + h.n
+	next, ok := parseHeader(body[h.n:], c.it.maxAM)
+	if !ok || next.kind != frameDone {
+		return errMalformed
+	}
+	if next.id == uint8(ucs.StatusOK) {
+		o.unpack.Unpack(body[:h.n:h.n])
+	}
+	return nil
+}
+
+// takeDone ends the operation that is next to be answered.
+func (c *conn) takeDone(h *header, body []byte) error {
+	o := c.awaits.first
+	st := ucs.Status(h.id)
+	if o == nil || st == ucs.StatusInProgress || st.Err() == ucs.ErrInternal || h.id > 127 {
+		return errUnasked
+	}
+	if err := o.answerFits(h, body, c); err != nil {
+		return err
+	}
+	c.awaits.pop()
+	c.acked = o.seq
+	if st != ucs.StatusOK && o.ep != nil {
+		o.ep.refusedByPeer(st)
+	}
+	if st == ucs.StatusOK && o.kind == opAtomic && o.result != nil {
+		*o.result = binary.LittleEndian.Uint64(body)
+	}
+	c.it.complete(o, st)
+	return nil
+}
+
+// answerFits checks that a DONE is one for o.
+func (o *op) answerFits(h *header, body []byte, c *conn) error {
+	value, good := h.n == wordLen, h.id == uint8(ucs.StatusOK)
+	switch o.kind {
+	case opPut:
+		if value || o.left > 0 {
+			return errUnasked
+		}
+	case opGet:
+		if value || good && !o.got {
+			return errUnasked
+		}
+	case opAtomic:
+		if value != good || value && o.size == 4 && binary.LittleEndian.Uint64(body)>>32 != 0 {
+			return errUnasked
+		}
+	case opFlush:
+		if !value || !good || binary.LittleEndian.Uint64(body) != o.seq {
+			return errUnasked
+		}
+	}
+	return nil
+}
+
+// takeNak fails the EP whose request was refused.
+func (c *conn) takeNak(h *header, body []byte) error {
+	if st := ucs.Status(h.id); st != ucs.StatusRemoteAccess {
+		return errMalformed
+	}
+	if e := c.it.tags.find(binary.LittleEndian.Uint32(body)); e != nil && e.conn == c {
+		e.refusedByPeer(ucs.StatusRemoteAccess)
+	}
+	return nil
+}

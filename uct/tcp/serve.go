@@ -1,0 +1,161 @@
+package tcp
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// This file executes what peers ask for. Whatever they name is checked against
+// the table of the memory domain at that moment.
+
+// inlineGet is up to how many bytes the data of a get is copied behind its
+// header instead of being written from its place.
+const inlineGet = 2 << 10
+
+// servePut takes the data of a put: into memory if that is allowed, else nowhere.
+func (c *conn) servePut(h *header, t target) {
+	n := h.n - targetLen
+	s := sink{left: n, put: true, ack: h.id == putAck, tag: t.tag}
+	if s.mem, s.off = c.it.md.mems.find(t.key, t.addr, n, uct.AccessRemoteWrite); s.mem == nil {
+		s.status = ucs.StatusRemoteAccess
+	}
+	c.pour(s)
+}
+
+// answerPut says how a put ended, if that was asked for or if it was refused.
+func (c *conn) answerPut(st ucs.Status, ack bool, tag uint32) {
+	ok := true
+	switch {
+	case ack:
+		ok = c.answer(frameDone, uint8(st), nil)
+	case st != ucs.StatusOK:
+		ok = c.nak(st, tag)
+	}
+	if !ok {
+		c.malformed(errFlooded)
+	}
+}
+
+// answer queues a frame with a body of 0 or 8 bytes; false if there is no room,
+// which a peer that keeps to the limits cannot bring about.
+func (c *conn) answer(kind, id uint8, body []byte) bool {
+	b := c.tx.takeAnswer(frameLen + len(body))
+	if b == nil {
+		return false
+	}
+	putHeader(b, kind, id, len(body))
+	copy(b[frameLen:], body)
+	c.markDirty()
+	return true
+}
+
+// word encodes v for a body.
+func (it *Iface) word(v uint64) []byte {
+	binary.LittleEndian.PutUint64(it.scratch[:], v)
+	return it.scratch[:]
+}
+
+// nak tells the sender that a request of one of its EPs was refused; once in a
+// row, as the EP has failed by that.
+func (c *conn) nak(st ucs.Status, tag uint32) bool {
+	if c.lastNak == uint64(tag)+1 {
+		return true
+	}
+	c.lastNak = uint64(tag) + 1
+	return c.answer(frameNak, uint8(st), c.it.word(uint64(tag)))
+}
+
+// serveGet queues the data, and a DONE.
+func (c *conn) serveGet(t target, length uint64) error {
+	if length == 0 || length > maxRMA {
+		return errMalformed
+	}
+	n := int(length)
+	mem, off := c.it.md.mems.find(t.key, t.addr, n, uct.AccessRemoteRead)
+	if mem == nil {
+		return flooded(c.answer(frameDone, uint8(ucs.StatusRemoteAccess), nil))
+	}
+	if n <= inlineGet && c.inlineData(mem, off, n) {
+		return nil
+	}
+	b := c.tx.takeAnswer(frameLen)
+	if b == nil {
+		return errFlooded
+	}
+	putHeader(b, frameData, 0, n)
+	if !c.tx.addExtent(extent{mem: mem, off: off, n: n}) {
+		return errFlooded
+	}
+	return flooded(c.answer(frameDone, uint8(ucs.StatusOK), nil))
+}
+
+func flooded(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errFlooded
+}
+
+// inlineData answers a get by a copy if there is room for requests to spare.
+func (c *conn) inlineData(mem *Mem, off, n int) bool {
+	whole := frameLen + n + frameLen
+	b := c.tx.take(whole)
+	if b == nil {
+		return false
+	}
+	if !mem.enter() {
+		return false
+	}
+	putHeader(b, frameData, 0, n)
+	copy(b[frameLen:], mem.buf[off:off+n])
+	mem.exit()
+	putHeader(b[frameLen+n:], frameDone, uint8(ucs.StatusOK), 0)
+	c.tx.tail += whole
+	c.tx.posts++
+	c.markDirty()
+	return true
+}
+
+// serveAtomic executes an atomic operation and answers if it fetches.
+func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
+	t := parseTarget(body)
+	size, fetch := int(body[offSize]), body[offFetch]
+	value := binary.LittleEndian.Uint64(body[offValue:])
+	compare := binary.LittleEndian.Uint64(body[offCompare:])
+	switch {
+	case op > uct.AtomicCSwap, size != 4 && size != 8, fetch > 1,
+		t.addr%uint64(max(size, 1)) != 0, fetch == 0 && op == uct.AtomicCSwap:
+		return errMalformed
+	}
+	old, st := c.it.md.apply(t, op, size, compare, value)
+	switch {
+	case fetch == 1 && st == ucs.StatusOK:
+		return flooded(c.answer(frameDone, uint8(st), c.it.word(old)))
+	case fetch == 1:
+		return flooded(c.answer(frameDone, uint8(st), nil))
+	case st != ucs.StatusOK:
+		return flooded(c.nak(st, t.tag))
+	}
+	return nil
+}
+
+// apply executes an atomic operation on registered memory.
+func (md *MD) apply(t target, op uct.AtomicOp, size int, compare, value uint64) (old uint64, st ucs.Status) {
+	mem, off := md.mems.find(t.key, t.addr, size, uct.AccessRemoteAtomic)
+	if mem == nil || !mem.enter() {
+		return 0, ucs.StatusRemoteAccess
+	}
+	old = applyAtomic(mem.buf[off:off+size], op, size, compare, value)
+	mem.exit()
+	return old, ucs.StatusOK
+}
+
+// serveFlush answers that everything before was executed.
+func (c *conn) serveFlush(sent uint64) error {
+	if sent != c.taken {
+		return errMalformed
+	}
+	return flooded(c.answer(frameDone, uint8(ucs.StatusOK), c.it.word(sent)))
+}

@@ -1,0 +1,162 @@
+package tcp
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+)
+
+// backlog is the accept queue of a listener; the kernel caps it
+// (net.core.somaxconn).
+const backlog = 1024
+
+func family(ip netip.Addr) int {
+	if ip.Is4() {
+		return unix.AF_INET
+	}
+	return unix.AF_INET6
+}
+
+// newSocket makes a nonblocking TCP socket with the options of the configuration.
+func newSocket(ip netip.Addr, cfg *Config) (fd int, err error) {
+	fd, err = unix.Socket(family(ip), unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_TCP)
+	if err != nil {
+		return -1, os.NewSyscallError("socket", err)
+	}
+	if err = tune(fd, cfg); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// sockOpt is one integer option.
+type sockOpt struct {
+	level, name, value int
+}
+
+// tune sets the options of a connection. Accepted sockets inherit them from the
+// listener.
+func tune(fd int, cfg *Config) error {
+	opts := []sockOpt{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(cfg.KeepIdle)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(cfg.KeepInterval)},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(cfg.UserTimeout.Milliseconds())},
+	}
+	if cfg.SndBuf != 0 {
+		opts = append(opts, sockOpt{unix.SOL_SOCKET, unix.SO_SNDBUF, int(min(cfg.SndBuf, maxBuf))})
+	}
+	if cfg.RcvBuf != 0 {
+		opts = append(opts, sockOpt{unix.SOL_SOCKET, unix.SO_RCVBUF, int(min(cfg.RcvBuf, maxBuf))})
+	}
+	for _, o := range opts {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
+	}
+	if cfg.Congestion == "" {
+		return nil
+	}
+	return os.NewSyscallError("setsockopt TCP_CONGESTION "+cfg.Congestion,
+		unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, cfg.Congestion))
+}
+
+// loopbackCongestion is taken for loopback unless configured: nothing is lost
+// there, and pacing (bbr) costs most of the bandwidth; see docs/perf-tcp.md. Every
+// kernel has it.
+const loopbackCongestion = "reno"
+
+// chooseCongestion completes the configuration for a device. An administrator may
+// have reserved the algorithm (net.ipv4.tcp_allowed_congestion_control).
+func (c *Config) chooseCongestion(d *device) {
+	if !d.loopback || c.Congestion != "" {
+		return
+	}
+	ip := d.v4
+	if !ip.IsValid() {
+		ip = d.v6
+	}
+	c.Congestion = loopbackCongestion
+	fd, err := newSocket(ip, c)
+	if err != nil {
+		c.Congestion = ""
+		return
+	}
+	_ = unix.Close(fd)
+}
+
+// seconds rounds up to whole seconds, the unit of the kernel's keepalive options.
+func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
+
+// listen makes a listening socket on a port that the kernel chooses.
+func listen(ip netip.Addr, cfg *Config) (fd int, port uint16, err error) {
+	fd, err = newSocket(ip, cfg)
+	if err != nil {
+		return -1, 0, err
+	}
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	undo.Add(func() error { return unix.Close(fd) })
+	if err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(ip, 0)))); err != nil {
+		return -1, 0, err
+	}
+	if err = os.NewSyscallError("listen", unix.Listen(fd, backlog)); err != nil {
+		return -1, 0, err
+	}
+	local, err := unix.Getsockname(fd)
+	if err != nil {
+		return -1, 0, os.NewSyscallError("getsockname", err)
+	}
+	return fd, addrPort(local).Port(), nil
+}
+
+// dial starts to connect along p; the socket becomes writable when that has ended.
+func dial(p path, cfg *Config) (fd int, err error) {
+	fd, err = newSocket(p.local, cfg)
+	if err != nil {
+		return -1, err
+	}
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	undo.Add(func() error { return unix.Close(fd) })
+	// Without this, bind would take a port that no connection to anyone else can use.
+	if err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)); err != nil {
+		return -1, err
+	}
+	if err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.local, 0)))); err != nil {
+		return -1, err
+	}
+	if err = unix.Connect(fd, sockaddr(p.remote)); err == unix.EINPROGRESS || err == unix.EINTR {
+		err = nil
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("connect", err)
+	}
+	return fd, nil
+}
+
+// connected returns how a dial ended.
+func connected(fd int) error {
+	v, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if v != 0 {
+		return os.NewSyscallError("connect", unix.Errno(v))
+	}
+	return nil
+}

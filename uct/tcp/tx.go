@@ -1,0 +1,429 @@
+package tcp
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// txQueue is what a connection has to write: a buffer of frames, and extents,
+// bytes elsewhere that go between two bytes of the buffer.
+//
+//	buf    ....[head  frames  frames  frames  tail]....  answerRoom ]
+//	                        ^ at           ^ at
+//	extents             [pieces]        [memory]
+type txQueue struct {
+	buf        []byte
+	head, tail int
+	base       uint64 // stream position of buf[0], extents not counted
+
+	ext          []extent // ring of a power of two
+	first, after uint     // of ext; free-running
+
+	joining bool // the next small message is not written at once
+	blocked bool // the socket's buffer is full
+	streak  int  // writes for new messages since the peer was last heard
+	posts   uint // frames taken
+	seen    uint // value of posts at the last Progress
+	held    int  // times that Progress left joined messages for more to come
+	refused int  // times in a row that the socket took nothing
+}
+
+// extent is bytes that go before stream position at.
+type extent struct {
+	at  uint64
+	op  *op  // the bytes left of its pieces
+	mem *Mem // or n bytes from off of memory that a peer reads,
+	off int
+	n   int // or n zeros in place of memory that was closed meanwhile
+}
+
+func (x *extent) left() int {
+	if x.op != nil {
+		return x.op.left
+	}
+	return x.n
+}
+
+// extents of one connection: every answer may be one, and so many sends.
+const (
+	maxSendExtents = 128
+	extentRing     = maxSendExtents + maxAnswers
+)
+
+// grow makes the buffers if they are not there.
+func (q *txQueue) grow(it *Iface) {
+	if q.buf == nil {
+		q.buf = make([]byte, int(it.cfg.TxBuf)+answerRoom)
+		q.ext = make([]extent, extentRing)
+	}
+}
+
+func (q *txQueue) empty() bool { return q.head == q.tail && q.first == q.after }
+
+// queued is the number of bytes in the buffer.
+func (q *txQueue) queued() int { return q.tail - q.head }
+
+// take returns n bytes at the end of the buffer for a request, or nil. They
+// become part of the queue when tail is moved over them.
+func (q *txQueue) take(n int) []byte {
+	if q.tail+n > len(q.buf)-answerRoom {
+		return nil
+	}
+	return q.buf[q.tail : q.tail+n : q.tail+n]
+}
+
+// takeAnswer is take for an answer, which may use all of the buffer.
+func (q *txQueue) takeAnswer(n int) []byte {
+	if q.tail+n > len(q.buf) {
+		q.compact()
+		if q.tail+n > len(q.buf) {
+			return nil
+		}
+	}
+	b := q.buf[q.tail : q.tail+n : q.tail+n]
+	q.tail += n
+	q.posts++
+	return b
+}
+
+// compact moves the queue to the start of the buffer.
+func (q *txQueue) compact() {
+	if q.head == 0 {
+		return
+	}
+	copy(q.buf, q.buf[q.head:q.tail])
+	q.base += uint64(q.head)
+	q.tail -= q.head
+	q.head = 0
+}
+
+// compactWorth is the share of the buffer that must be free at its start before a
+// request moves the queue, which keeps the copying below the traffic.
+const compactWorth = 4
+
+// extentRoom reports whether a send may add an extent.
+func (q *txQueue) extentRoom() bool { return q.after-q.first < maxSendExtents }
+
+// addExtent puts x at the present end of the queue; false if there is no place.
+func (q *txQueue) addExtent(x extent) bool {
+	if q.after-q.first == extentRing {
+		return false
+	}
+	x.at = q.base + uint64(q.tail)
+	q.ext[q.after%extentRing] = x
+	q.after++
+	return true
+}
+
+// popUnsent removes the first extent and returns its operation; for one without,
+// the next.
+func (q *txQueue) popUnsent() *op {
+	for q.first != q.after {
+		x := &q.ext[q.first%extentRing]
+		o := x.op
+		*x = extent{}
+		q.first++
+		if o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// room makes place for a request of n bytes, by writing and by moving the queue,
+// and returns it; nil if there is none.
+func (c *conn) room(n int) []byte {
+	q := &c.tx
+	if c.state == connOpen && !q.blocked {
+		c.flush()
+		if b := q.take(n); b != nil {
+			return b
+		}
+	}
+	if q.head >= len(q.buf)/compactWorth {
+		q.compact()
+	}
+	return q.take(n)
+}
+
+// posted books n bytes that take returned, as one frame, and writes if it is
+// time to.
+func (c *conn) posted(n int) {
+	q := &c.tx
+	q.tail += n
+	q.posts++
+	if q.joining && q.queued() < int(c.it.cfg.Join) || q.blocked || c.state != connOpen {
+		c.markDirty()
+		return
+	}
+	q.streak++
+	c.flush()
+	q.joining = true
+	c.markDirty()
+}
+
+// Limits of joining.
+const (
+	streamStreak = 4  // so many writes without a message from the peer are a stream
+	maxHeld      = 32 // Progress calls for which a stream's messages may wait for more
+	maxRefused   = 64 // refusals after which the kernel is asked to tell
+	fewRefused   = 2  // refusals after which a full socket is tried less often,
+	retryEvery   = 16 // at each such call of Progress: trying disturbs the kernel's work on it
+)
+
+// settle is what Progress does for a connection with something queued, or that
+// has written something since the last Progress. It reports whether the
+// connection needs it again.
+func (c *conn) settle() bool {
+	q := &c.tx
+	if c.state != connOpen {
+		return false // open marks it dirty
+	}
+	more := q.posts != q.seen
+	q.seen = q.posts
+	if more && q.streak >= streamStreak && q.queued() < int(c.it.cfg.Join) && q.held < maxHeld {
+		q.held++
+		q.joining = true
+		return true
+	}
+	q.held = 0
+	if q.blocked && q.refused >= fewRefused && c.it.tick%retryEvery != 0 {
+		return true
+	}
+	if !q.empty() {
+		if more {
+			q.streak++
+		}
+		c.flush()
+		if q.blocked && q.refused > maxRefused && c.state == connOpen {
+			c.watchOut(true)
+			return false
+		}
+		return true
+	}
+	if !more {
+		q.streak = 0
+	}
+	q.joining = more && q.streak >= streamStreak
+	return more
+}
+
+// watchOut asks the kernel to report room in the socket's buffer, or stops that.
+func (c *conn) watchOut(on bool) {
+	if c.watched == on {
+		return
+	}
+	c.watched = on
+	events := uint32(unix.EPOLLIN)
+	if on {
+		events |= unix.EPOLLOUT
+	}
+	c.it.poll.change(c.slot, events)
+}
+
+// unblock notes that the socket may have room again.
+func (c *conn) unblock() {
+	c.tx.refused = 0
+	c.watchOut(false)
+	c.markDirty()
+}
+
+// flush writes until the queue is empty or the socket full.
+func (c *conn) flush() {
+	q := &c.tx
+	for c.state == connOpen && !q.empty() {
+		n, errno, whole := c.writeSome()
+		if !c.wrote(n, errno) {
+			return
+		}
+		c.consume(n)
+		if n < whole {
+			q.blocked = true
+			return
+		}
+	}
+}
+
+// wrote looks at the result of a write and reports whether to go on.
+func (c *conn) wrote(n int, errno syscall.Errno) bool {
+	q := &c.tx
+	if errno == 0 {
+		q.blocked, q.refused = false, 0
+		return true
+	}
+	if retry(errno) {
+		q.blocked = true
+		q.refused++
+		return false
+	}
+	c.failIO("send", errno)
+	return false
+}
+
+// failIO breaks the connection after a system call has failed.
+func (c *conn) failIO(call string, errno syscall.Errno) {
+	cause := ucs.ErrConnReset
+	if errno == unix.ETIMEDOUT || errno == unix.EHOSTUNREACH {
+		cause = ucs.ErrTimedOut
+	}
+	c.fail(fmt.Errorf("%w: %s: %w", cause, call, errno))
+}
+
+// writeSome makes one system call for as much as goes into it. whole is what it
+// was asked to write.
+func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
+	q, it := &c.tx, c.it
+	if q.first == q.after {
+		b := q.buf[q.head:q.tail]
+		n, errno = it.io.send(c.fd, b)
+		return n, errno, len(b)
+	}
+	v := vector{iov: it.iov[:]}
+	pos, held := q.head, it.held[:0]
+	for i := q.first; i != q.after && !v.full(); i++ {
+		x := &q.ext[i%extentRing]
+		at := int(x.at - q.base)
+		v.add(q.buf[pos:at])
+		pos = at
+		if x.mem != nil && !x.mem.enter() {
+			c.spoil(x)
+		}
+		if x.mem != nil {
+			held = append(held, x.mem)
+		}
+		v.addExtent(x)
+		if i+1 == q.after {
+			v.add(q.buf[pos:q.tail])
+		}
+	}
+	n, errno = it.io.sendv(c.fd, it.iov[:v.n])
+	for i, m := range held {
+		m.exit()
+		held[i] = nil
+	}
+	clear(it.iov[:v.n])
+	return n, errno, v.bytes
+}
+
+// spoil replaces memory that was closed under a peer that reads it: the length
+// was announced, so zeros follow, and the frame after them says what they are.
+func (c *conn) spoil(x *extent) {
+	x.mem = nil
+	c.tx.buf[int(x.at-c.tx.base)+offID] = uint8(ucs.StatusRemoteAccess)
+}
+
+var zeros [64 << 10]byte
+
+// vector collects iovecs. Once one piece does not fit, none of the later does.
+type vector struct {
+	iov   []unix.Iovec
+	n     int
+	bytes int
+	shut  bool
+}
+
+func (v *vector) full() bool { return v.shut || v.n == len(v.iov) }
+
+func (v *vector) add(b []byte) {
+	if len(b) == 0 {
+		return
+	}
+	if v.full() {
+		v.shut = true
+		return
+	}
+	setIovec(&v.iov[v.n], b)
+	v.n++
+	v.bytes += len(b)
+}
+
+func (v *vector) addExtent(x *extent) {
+	switch {
+	case x.op != nil:
+		for i := x.op.cur; i < x.op.count; i++ {
+			v.add(x.op.pieces[i])
+		}
+	case x.mem != nil:
+		v.add(x.mem.buf[x.off : x.off+x.n])
+	default:
+		v.add(zeros[:min(x.n, len(zeros))])
+		v.shut = v.shut || x.n > len(zeros)
+	}
+}
+
+// consume drops n bytes from the front of the queue.
+func (c *conn) consume(n int) {
+	q := &c.tx
+	for n > 0 {
+		if q.first == q.after {
+			q.head += n
+			break
+		}
+		x := &q.ext[q.first%extentRing]
+		if k := int(x.at-q.base) - q.head; k > 0 {
+			k = min(k, n)
+			q.head += k
+			n -= k
+			continue
+		}
+		k := min(n, x.left())
+		n -= k
+		if c.consumeExtent(x, k) {
+			*x = extent{}
+			q.first++
+		}
+	}
+	c.it.freed = true
+	if q.head == q.tail {
+		q.base += uint64(q.head)
+		q.head, q.tail = 0, 0
+	}
+}
+
+// consumeExtent drops n bytes of x and reports whether it is written.
+func (c *conn) consumeExtent(x *extent, n int) bool {
+	if x.op == nil {
+		x.off += n
+		x.n -= n
+		return x.n == 0
+	}
+	x.op.advance(n)
+	if x.op.left > 0 {
+		return false
+	}
+	if x.op.kind == opAM {
+		c.it.done.push(x.op)
+	}
+	return true
+}
+
+// sendv writes a frame of hdr and iov at once if nothing is queued. It returns
+// the bytes written; 0 also if something is in the way.
+func (c *conn) sendv(hdr []byte, iov []uct.IOV) int {
+	q, it := &c.tx, c.it
+	if c.state != connOpen || q.blocked {
+		return 0
+	}
+	if !q.empty() {
+		if c.flush(); !q.empty() || c.state != connOpen {
+			return 0
+		}
+	}
+	v := vector{iov: it.iov[:]}
+	v.add(hdr)
+	for i := range iov {
+		v.add(iov[i].Buf)
+	}
+	n, errno := it.io.sendv(c.fd, it.iov[:v.n])
+	clear(it.iov[:v.n])
+	if !c.wrote(n, errno) {
+		return 0
+	}
+	q.blocked = n < v.bytes
+	return n
+}

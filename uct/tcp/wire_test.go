@@ -1,0 +1,196 @@
+package tcp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+func TestFrame_Golden(t *testing.T) {
+	var b [frameLen]byte
+	putHeader(b[:], frameAM, 31, 0x010203)
+	assert.Equal(t, "0302010001 1f0000", hex.EncodeToString(b[:5])+" "+hex.EncodeToString(b[5:]))
+	var body [targetLen]byte
+	want := target{addr: 0x1122334455667788, key: wireKey{index: 1, variant: 2, nonce: 0xa1b2c3d4e5f60718}, tag: 9}
+	putTarget(body[:], want)
+	assert.Equal(t, "8877665544332211"+"01000000"+"02000000"+"1807f6e5d4c3b2a1"+"0900000000000000", hex.EncodeToString(body[:]))
+	assert.Equal(t, want, parseTarget(body[:]))
+}
+
+func TestFrame_Limits(t *testing.T) {
+	const longest = 1000
+	for _, tc := range []struct {
+		name     string
+		kind, id uint8
+		n        int
+		ok       bool
+	}{
+		{"empty message", frameAM, 0, 0, true},
+		{"longest message", frameAM, 31, longest, true},
+		{"message too long", frameAM, 31, longest + 1, false},
+		{"shortest put", framePut, 0, targetLen + 1, true},
+		{"put of nothing", framePut, 0, targetLen, false},
+		{"longest put", framePut, putAck, targetLen + maxRMA, true},
+		{"put too long", framePut, putAck, targetLen + maxRMA + 1, false},
+		{"put with unknown flag", framePut, 2, targetLen + 1, false},
+		{"get", frameGet, 0, getLen, true},
+		{"get too short", frameGet, 0, getLen - 1, false},
+		{"atomic", frameAtomic, 5, atomicLen, true},
+		{"atomic too long", frameAtomic, 5, atomicLen + 1, false},
+		{"flush", frameFlush, 0, flushLen, true},
+		{"flush without count", frameFlush, 0, 0, false},
+		{"data", frameData, 0, 1, true},
+		{"no data", frameData, 0, 0, false},
+		{"data too long", frameData, 0, maxRMA + 1, false},
+		{"done", frameDone, 0, 0, true},
+		{"done with value", frameDone, 0, wordLen, true},
+		{"done with half a value", frameDone, 0, 4, false},
+		{"nak", frameNak, 11, tagLen, true},
+		{"nak without tag", frameNak, 11, 0, false},
+		{"no type", 0, 0, 0, false},
+		{"unknown type", frameNak + 1, 0, 0, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b [frameLen]byte
+			putHeader(b[:], tc.kind, tc.id, tc.n)
+			h, ok := parseHeader(b[:], longest)
+			assert.Equal(t, tc.ok, ok)
+			assert.Equal(t, header{n: tc.n, kind: tc.kind, id: tc.id}, h)
+			b[7] = 1
+			_, ok = parseHeader(b[:], longest)
+			assert.False(t, ok, "reserved bits")
+		})
+	}
+}
+
+func FuzzHeader(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0}, frameLen))
+	f.Add([]byte{8, 0, 0, 0, frameFlush, 0, 0, 0})
+	f.Add([]byte{255, 255, 255, 255, framePut, 1, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < frameLen {
+			return
+		}
+		h, ok := parseHeader(b, 5000)
+		if !ok {
+			return
+		}
+		require.GreaterOrEqual(t, h.n, 0)
+		require.LessOrEqual(t, h.n, targetLen+maxRMA)
+		if h.kind != framePut && h.kind != frameData {
+			require.LessOrEqual(t, h.n, 5000, "must fit into the buffer")
+		}
+		var again [frameLen]byte
+		putHeader(again[:], h.kind, h.id, h.n)
+		require.Equal(t, b[:frameLen], again[:])
+	})
+}
+
+func FuzzHello(f *testing.F) {
+	var b [helloLen]byte
+	(&hello{version: 1, msg: msgHello, from: 1, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
+	f.Add(b[:])
+	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: 1}).put(&b)
+	f.Add(b[:])
+	f.Fuzz(func(t *testing.T, in []byte) {
+		if len(in) != helloLen {
+			return
+		}
+		for _, msg := range []uint8{msgHello, msgAnswer} {
+			h, ok := parseHello((*[helloLen]byte)(in), msg)
+			if !ok {
+				continue
+			}
+			require.True(t, looksRight((*[helloLen]byte)(in)))
+			require.Less(t, h.code, codeEnd)
+			var again [helloLen]byte
+			h.put(&again)
+			require.Equal(t, in[:helloUnused], again[:helloUnused])
+		}
+	})
+}
+
+func FuzzKey(f *testing.F) {
+	f.Add(appendKey(nil, wireKey{1, 2, 3}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, err := parseKey(b)
+		if err != nil {
+			require.ErrorIs(t, err, uct.ErrInvalidRKey)
+			return
+		}
+		require.Equal(t, b, appendKey(nil, k))
+	})
+}
+
+func FuzzAddresses(f *testing.F) {
+	d := deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.1"), v6: netip.IPv6Loopback()}
+	i := ifaceAddr{port4: 1, port6: 2, id: 3, seg: 4}
+	f.Add(d.append(nil), i.append(nil))
+	f.Add([]byte{}, []byte{1})
+	f.Fuzz(func(t *testing.T, dev, iface []byte) {
+		if d, err := parseDeviceAddr(dev); err == nil {
+			again := d.append(nil)
+			back, err := parseDeviceAddr(again)
+			require.NoError(t, err)
+			require.Equal(t, d, back)
+		} else {
+			require.ErrorIs(t, err, uct.ErrInvalidAddr)
+		}
+		if a, err := parseIfaceAddr(iface); err == nil {
+			require.Equal(t, iface, a.append(nil))
+		} else {
+			require.ErrorIs(t, err, uct.ErrInvalidAddr)
+		}
+	})
+}
+
+// FuzzFrames feeds a connection that has been through the handshake: it may
+// break, but nothing outside the memory that was offered for writing changes.
+func FuzzFrames(f *testing.F) {
+	frame := func(kind, id uint8, body ...byte) []byte {
+		b := make([]byte, frameLen)
+		putHeader(b, kind, id, len(body))
+		return append(b, body...)
+	}
+	f.Add(frame(frameAM, 3, 1, 2, 3), uint16(0))
+	f.Add(append(frame(frameFlush, 0, 0, 0, 0, 0, 0, 0, 0, 0), frame(frameDone, 0)...), uint16(3))
+	f.Add(frame(frameGet, 0, make([]byte, getLen)...), uint16(1))
+	f.Add(frame(frameAtomic, 0, make([]byte, atomicLen)...), uint16(9))
+	f.Add(frame(framePut, 1, make([]byte, targetLen+9)...), uint16(5))
+	f.Add(frame(frameNak, 11, make([]byte, tagLen)...), uint16(0))
+	f.Add(frame(frameData, 0, 1, 2), uint16(0))
+	e := newEnd(f, Config{SegSize: minSegSize})
+	f.Fuzz(func(t *testing.T, stream []byte, cut uint16) {
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		defer unix.Close(fds[1])
+		c := &conn{it: e.it, peer: 99, fd: -1}
+		slot, err := e.it.poll.watch(fds[0], unix.EPOLLIN, c)
+		require.NoError(t, err)
+		c.open(fds[0], slot, 1)
+		for len(stream) > 0 {
+			n := min(len(stream), int(cut)+1)
+			k, err := unix.Write(fds[1], stream[:n])
+			if err != nil {
+				break
+			}
+			stream = stream[k:]
+			e.it.Progress()
+		}
+		c.fail(errClosedByPeer)
+		e.it.Progress()
+		require.Equal(t, connGone, c.state)
+		for i, v := range e.mem.buf[:4096] {
+			require.Zero(t, v, "byte %d was written without a key", i)
+		}
+		require.Equal(t, e.it.cfg.TxOps, e.it.ops.left)
+	})
+}
