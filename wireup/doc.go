@@ -1,0 +1,33 @@
+// Package wireup decides how two workers reach each other. It is pure: it does no
+// I/O, starts no goroutine, reads no clock and keeps no global state, so that every
+// decision can be tested as a table and replayed as a script.
+//
+//   - [Address] is what a worker hands out; [Address.Pack] and [UnpackAddress].
+//   - [Rank] scores every pair of a local and a remote resource for one
+//     [Purpose]; the order is the same on both sides. [Explain] prints it.
+//   - [Msg] is a handshake message.
+//   - [Conn] is the handshake of one connection as a state machine: package ucp
+//     hands it events and carries out the actions that it returns.
+//
+// # The handshake
+//
+//	initiator                                responder
+//	  NeedLane(rma)
+//	    OpenLane ── LaneOpened
+//	    REQUEST {lane, EP address} ────────────►  OpenLane ── LaneOpened
+//	                                              ConnectLane ── LaneConnected
+//	    ConnectLane  ◄──────────── REPLY {lane, EP address}
+//	      LaneConnected
+//	    ActivateLane
+//	    ACK {lane} ────────────────────────────►  ActivateLane
+//
+// The initiator proposes a lane, which is a pair of resources; the responder
+// accepts or refuses it. After a refusal the initiator proposes the next best
+// pair, and fails the EP when none is left. When both sides propose the same lane
+// at once, the proposal of the worker with the smaller uuid stands and the other
+// worker answers it. A lane over a transport that connects to an iface address is
+// active at once and without a message, except for active messages, whose
+// receiver must know the connection.
+//
+// A Conn is used by the goroutine that owns the worker.
+package wireup

@@ -1,0 +1,54 @@
+package wireup
+
+import "github.com/gucx/gucx/ucs"
+
+// EventKind is what happened to a connection.
+type EventKind uint8
+
+// Events.
+const (
+	NeedLane      EventKind = iota // an operation needs a lane for Purpose
+	MsgReceived                    // Msg arrived for this connection
+	LaneOpened                     // Lane has a uct EP, whose address is EPAddr
+	LaneConnected                  // Lane is connected to the peer's EP
+	LaneFailed                     // Lane could not be opened or connected, or broke
+	Closed                         // the user closed the connection
+)
+
+// Event is what package ucp tells a [Conn].
+type Event struct {
+	Kind    EventKind
+	Purpose Purpose    // NeedLane
+	Lane    int        // LaneOpened, LaneConnected, LaneFailed
+	EPAddr  []byte     // LaneOpened; nil for a lane that connects to an iface
+	Status  ucs.Status // LaneFailed: why
+	Msg     *Msg       // MsgReceived
+}
+
+// ActionKind is what package ucp must do.
+type ActionKind uint8
+
+// Actions.
+const (
+	SendMsg      ActionKind = iota // send Msg over the auxiliary lane
+	OpenLane                       // make the uct EP of Lane, then LaneOpened or LaneFailed
+	ConnectLane                    // connect Lane to the peer's EPAddr, then LaneConnected or LaneFailed
+	ActivateLane                   // Lane is ready for Purposes
+	CloseLane                      // close the uct EP of Lane; its number may be used again
+	FailEP                         // the connection is over, for Status
+)
+
+// Action is what a [Conn] wants done. Actions are carried out in order; the
+// events that they cause are handed in after the last one.
+type Action struct {
+	Kind     ActionKind
+	Lane     int
+	Local    int // OpenLane: the local resource
+	Remote   int // OpenLane: the remote resource
+	ViaIface bool
+	EPAddr   []byte // ConnectLane
+	Purposes Purposes
+	Msg      *Msg
+	Status   ucs.Status // FailEP
+	Why      string     // FailEP: for people
+}

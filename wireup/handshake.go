@@ -1,0 +1,270 @@
+package wireup
+
+import (
+	"slices"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// message handles a message whose destination is this connection. What does not
+// fit the state of a lane is ignored: it is late, repeated or nonsense.
+func (c *Conn) message(m *Msg) {
+	if !c.ours(m) {
+		c.ignored++
+		return
+	}
+	c.remoteEP = m.SrcEP
+	switch m.Type {
+	case Request:
+		c.request(m)
+	case Reply:
+		c.replied(m)
+	case Ack:
+		c.acked(m)
+	case Disconnect:
+		c.end(ucs.StatusConnReset, "closed by the peer")
+	}
+	c.activateAll()
+}
+
+// ours reports whether the message can be about this connection at all.
+func (c *Conn) ours(m *Msg) bool {
+	if m.SrcUUID != c.p.Remote.UUID || m.DstUUID != c.p.Local.UUID {
+		return false
+	}
+	if c.remoteEP != 0 && m.SrcEP != c.remoteEP {
+		return false
+	}
+	if m.DstEP == 0 {
+		return m.Type == Request || m.Type == Disconnect
+	}
+	return m.DstEP == c.p.LocalEP
+}
+
+// activateAll tells purposes that waited only for the peer's name.
+func (c *Conn) activateAll() {
+	for i := range c.lanes {
+		if c.lanes[i].state == laneActive && !c.over {
+			c.activate(i)
+		}
+	}
+}
+
+// propose sends one REQUEST for all lanes that wait to be proposed, once no other
+// lane is still opening.
+func (c *Conn) propose() {
+	var m *Msg
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		if l.state == laneOpening && l.initiator {
+			return
+		}
+		if l.state != laneOpened && !c.needsName(l) {
+			continue
+		}
+		if m == nil {
+			m = c.newMsg(Request)
+		}
+		m.Lanes = append(m.Lanes, l.entry(ucs.StatusOK))
+	}
+	if m == nil {
+		return
+	}
+	c.markProposed()
+	if c.remoteEP == 0 {
+		m.Addr = c.p.PackedLocal
+	}
+	c.asked = true
+	c.do(Action{Kind: SendMsg, Msg: m})
+}
+
+// needsName reports that an active lane waits for the peer to learn of the
+// connection, and nobody has told it.
+func (c *Conn) needsName(l *lane) bool {
+	return l.state == laneActive && l.active != l.purposes && c.remoteEP == 0
+}
+
+func (c *Conn) markProposed() {
+	for i := range c.lanes {
+		if l := &c.lanes[i]; l.state == laneOpened || c.needsName(l) {
+			l.state, l.initiator = laneProposed, true
+		}
+	}
+}
+
+// entry describes the lane in a message of ours.
+func (l *lane) entry(st ucs.Status) MsgLane {
+	return MsgLane{Src: l.local, Dst: l.remote, Purposes: l.purposes, Status: st, EPAddr: l.epAddr}
+}
+
+// request decides about each proposed lane.
+func (c *Conn) request(m *Msg) {
+	for i := range m.Lanes {
+		c.consider(&m.Lanes[i])
+	}
+}
+
+// consider decides about one proposed lane: a new one, one that we have proposed
+// ourselves, or one that exists.
+func (c *Conn) consider(e *MsgLane) {
+	if st := c.judge(e); st != ucs.StatusOK {
+		c.refuse(e, st)
+		return
+	}
+	i := c.find(int(e.Dst), int(e.Src))
+	if i < 0 {
+		if i = c.open(int(e.Dst), int(e.Src), false); i < 0 {
+			c.refuse(e, ucs.StatusNoResource)
+			return
+		}
+		c.adopt(i, e)
+		return
+	}
+	l := &c.lanes[i]
+	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID < c.p.Remote.UUID) {
+		c.ignored++ // a repetition; or our own proposal stands
+		return
+	}
+	l.initiator = false
+	c.adopt(i, e)
+	if l.state != laneOpening {
+		c.connect(i)
+	}
+}
+
+// judge applies the responder's own criteria to a proposal.
+func (c *Conn) judge(e *MsgLane) ucs.Status {
+	if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
+		return ucs.StatusInvalidParam
+	}
+	l, r := &c.p.Local.Resources[e.Dst], &c.p.Remote.Resources[e.Src]
+	if l.Transport != r.Transport || e.Purposes == 0 || e.Purposes.Has(Aux) {
+		return ucs.StatusInvalidParam
+	}
+	for p := range Aux {
+		if e.Purposes.Has(p) && unfit(p, l, r) != "" {
+			return ucs.StatusUnsupported
+		}
+	}
+	if c.isExcluded(int(e.Dst), int(e.Src)) {
+		return ucs.StatusRejected
+	}
+	if ok, _ := c.p.Reach(int(e.Dst), int(e.Src)); !ok {
+		return ucs.StatusUnreachable
+	}
+	return ucs.StatusOK
+}
+
+func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
+	c.answers = append(c.answers, MsgLane{Src: e.Dst, Dst: e.Src, Purposes: e.Purposes, Status: st})
+}
+
+// adopt takes the peer's EP address and uses the lane for the same purposes.
+func (c *Conn) adopt(i int, e *MsgLane) {
+	c.lanes[i].peerAddr = e.EPAddr
+	for p := range Aux {
+		if e.Purposes.Has(p) && c.byUse[p] < 0 {
+			c.bind(i, p)
+		}
+	}
+	c.lanes[i].purposes |= e.Purposes & c.usedBy(i)
+}
+
+// usedBy is the set of purposes for which this side has chosen lane i.
+func (c *Conn) usedBy(i int) (s Purposes) {
+	for p := range Aux {
+		if c.byUse[p] == int8(i) {
+			s |= Set(p)
+		}
+	}
+	return s
+}
+
+// reply sends one REPLY with all decisions once no proposed lane is on its way.
+func (c *Conn) reply() {
+	if len(c.answers) == 0 || c.busy(false) {
+		return
+	}
+	c.sendLanes(Reply, c.answers)
+	c.answers = c.answers[:0]
+}
+
+// confirm sends one ACK once no accepted lane is on its way.
+func (c *Conn) confirm() {
+	if len(c.confirms) == 0 || c.busy(true) {
+		return
+	}
+	c.sendLanes(Ack, c.confirms)
+	c.confirms = c.confirms[:0]
+}
+
+// sendLanes sends copies of the entries, in as many messages as they need.
+func (c *Conn) sendLanes(t MsgType, entries []MsgLane) {
+	for part := range slices.Chunk(entries, MaxLanes) {
+		m := c.newMsg(t)
+		m.Lanes = slices.Clone(part)
+		c.do(Action{Kind: SendMsg, Msg: m})
+	}
+}
+
+// busy reports that a lane of the given role waits for the result of an action
+// that belongs to the same message.
+func (c *Conn) busy(initiator bool) bool {
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		if l.initiator != initiator {
+			continue
+		}
+		if l.state == laneConnecting || l.state == laneOpening && !initiator {
+			return true
+		}
+	}
+	return false
+}
+
+// replied connects the lanes that the peer accepted and replaces those that it
+// refused. The ACK follows.
+func (c *Conn) replied(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		i := c.find(int(e.Dst), int(e.Src))
+		if i < 0 || c.lanes[i].state != laneProposed || c.over {
+			c.ignored++
+			continue
+		}
+		if e.Status != ucs.StatusOK {
+			c.refused(i, e.Status)
+			continue
+		}
+		c.lanes[i].peerAddr = e.EPAddr
+		c.connect(i)
+	}
+}
+
+// refused replaces a lane that the peer does not want. One that is in use without
+// the peer's consent (it connects to an iface) takes the connection with it.
+func (c *Conn) refused(i int, st ucs.Status) {
+	if c.lanes[i].active != 0 {
+		c.fail(st, "lane refused by the peer")
+		return
+	}
+	c.drop(i, st)
+}
+
+// acked activates the lanes on which the initiator has connected.
+func (c *Conn) acked(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		i := c.find(int(e.Dst), int(e.Src))
+		if i < 0 || c.lanes[i].state != laneAccepted || c.over {
+			c.ignored++
+			continue
+		}
+		if e.Status != ucs.StatusOK {
+			c.refused(i, e.Status)
+			continue
+		}
+		c.lanes[i].state = laneActive
+		c.activate(i)
+	}
+}

@@ -1,0 +1,157 @@
+package wireup
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Limits of a message.
+const (
+	MaxLanes  = 8 // lanes of a connection, and in one message
+	MaxMsgLen = msgHeader + MaxLanes*(msgLaneHeader+math.MaxUint8) + MaxAddrLen
+)
+
+// The packed form; docs/wire.md, "Handshake message".
+const (
+	msgMagic      = 0x58 // 'X'
+	msgVersion    = 1
+	msgHeader     = 44
+	msgLaneHeader = 5
+)
+
+// MsgType is the kind of a handshake message.
+type MsgType uint8
+
+// Handshake messages.
+const (
+	Request    MsgType = iota + 1 // proposes lanes
+	Reply                         // accepts or refuses each
+	Ack                           // the initiator has connected; or could not
+	Disconnect                    // the sender has closed the connection
+
+	msgTypeEnd
+)
+
+// String returns the name in capitals.
+func (t MsgType) String() string {
+	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT"}
+	if t > 0 && t < msgTypeEnd {
+		return names[t]
+	}
+	return "unknown"
+}
+
+// Msg is a handshake message.
+type Msg struct {
+	Type MsgType
+	// Seq counts the connections that the sender made to this peer. Equal numbers
+	// of both sides are one connection.
+	Seq uint32
+	// SrcUUID and DstUUID are the workers; a message for another worker is not
+	// for us.
+	SrcUUID, DstUUID uint64
+	// SrcEP and DstEP are the connections in each worker. DstEP is 0 while the
+	// sender does not know it.
+	SrcEP, DstEP uint64
+	// Lanes are the lanes that the message is about.
+	Lanes []MsgLane
+	// Addr is the packed address of the sender; only in a Request without DstEP.
+	Addr []byte
+}
+
+// MsgLane is one lane in a message.
+type MsgLane struct {
+	Src, Dst uint8 // resource indices at the sender and at the receiver
+	Purposes Purposes
+	// Status is StatusOK, or why the lane is refused.
+	Status ucs.Status
+	// EPAddr is the sender's uct EP; empty for a lane that connects to an iface.
+	EPAddr []byte
+}
+
+// Append appends the packed message to b.
+func (m *Msg) Append(b []byte) []byte {
+	le := binary.LittleEndian
+	b = append(b, msgMagic, msgVersion, byte(m.Type), byte(len(m.Lanes)))
+	b = le.AppendUint32(b, m.Seq)
+	b = le.AppendUint64(b, m.SrcUUID)
+	b = le.AppendUint64(b, m.DstUUID)
+	b = le.AppendUint64(b, m.SrcEP)
+	b = le.AppendUint64(b, m.DstEP)
+	b = le.AppendUint32(b, uint32(len(m.Addr)))
+	for i := range m.Lanes {
+		l := &m.Lanes[i]
+		b = append(b, l.Src, l.Dst, byte(l.Purposes), byte(l.Status))
+		b = appendShort(b, l.EPAddr)
+	}
+	return append(b, m.Addr...)
+}
+
+// UnpackMsg checks and decodes a message, which may come from a stranger. The
+// result shares nothing with b. ErrInvalidParam.
+func UnpackMsg(b []byte) (*Msg, error) {
+	if len(b) < msgHeader || len(b) > MaxMsgLen {
+		return nil, badMsg("length %d", len(b))
+	}
+	c := cursor{b: b}
+	if c.u8() != msgMagic {
+		return nil, badMsg("not a handshake message")
+	}
+	if v := c.u8(); v != msgVersion {
+		return nil, badMsg("version %d, want %d", v, msgVersion)
+	}
+	m := &Msg{Type: MsgType(c.u8())}
+	lanes := int(c.u8())
+	if m.Type == 0 || m.Type >= msgTypeEnd || lanes > MaxLanes {
+		return nil, badMsg("type %d with %d lanes", m.Type, lanes)
+	}
+	m.Seq = c.u32()
+	m.SrcUUID, m.DstUUID = c.u64(), c.u64()
+	m.SrcEP, m.DstEP = c.u64(), c.u64()
+	addrLen := int(c.u32())
+	if m.SrcUUID == 0 || m.SrcEP == 0 || addrLen > MaxAddrLen {
+		return nil, badMsg("source %#x/%d, address of %d bytes", m.SrcUUID, m.SrcEP, addrLen)
+	}
+	for range lanes {
+		m.Lanes = append(m.Lanes, unpackLane(&c))
+	}
+	if addr := c.take(addrLen); len(addr) > 0 {
+		m.Addr = append(m.Addr, addr...)
+	}
+	if c.bad || len(c.b) != 0 {
+		return nil, badMsg("%d bytes do not hold %d lanes and an address of %d bytes", len(b), lanes, addrLen)
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+func unpackLane(c *cursor) MsgLane {
+	return MsgLane{
+		Src: c.u8(), Dst: c.u8(), Purposes: Purposes(c.u8()),
+		Status: ucs.Status(c.u8()), EPAddr: c.short(),
+	}
+}
+
+func (m *Msg) check() error {
+	for i := range m.Lanes {
+		if m.Lanes[i].Purposes&^allPurposes != 0 {
+			return badMsg("lane purposes %#x", uint8(m.Lanes[i].Purposes))
+		}
+		if m.Lanes[i].Status < 0 {
+			return badMsg("lane status %d", m.Lanes[i].Status)
+		}
+	}
+	if m.Type != Disconnect && len(m.Lanes) == 0 {
+		return badMsg("%v without lanes", m.Type)
+	}
+	return nil
+}
+
+func badMsg(format string, args ...any) error {
+	return fmt.Errorf("handshake message: "+format+": %w", append(args, ucs.ErrInvalidParam)...)
+}

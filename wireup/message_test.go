@@ -1,0 +1,98 @@
+package wireup
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+func TestMsg_RoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &Msg{
+			Type:    MsgType(rapid.IntRange(1, int(msgTypeEnd)-1).Draw(t, "type")),
+			Seq:     rapid.Uint32().Draw(t, "seq"),
+			SrcUUID: rapid.Uint64Min(1).Draw(t, "src uuid"), DstUUID: rapid.Uint64().Draw(t, "dst uuid"),
+			SrcEP: rapid.Uint64Min(1).Draw(t, "src ep"), DstEP: rapid.Uint64().Draw(t, "dst ep"),
+		}
+		for range rapid.IntRange(1, MaxLanes).Draw(t, "lanes") {
+			m.Lanes = append(m.Lanes, MsgLane{
+				Src: rapid.Byte().Draw(t, "src"), Dst: rapid.Byte().Draw(t, "dst"),
+				Purposes: Purposes(rapid.IntRange(0, int(allPurposes)).Draw(t, "purposes")),
+				Status:   ucs.Status(rapid.IntRange(0, 19).Draw(t, "status")),
+				EPAddr:   append([]byte(nil), rapid.SliceOfN(rapid.Byte(), 0, 255).Draw(t, "ep address")...),
+			})
+		}
+		m.Addr = append([]byte(nil), rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "address")...)
+		b := m.Append(nil)
+		assert.LessOrEqual(t, len(b), MaxMsgLen)
+		got, err := UnpackMsg(b)
+		require.NoError(t, err)
+		assert.Equal(t, m, got)
+	})
+}
+
+func sampleMsg() *Msg {
+	return &Msg{
+		Type: Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Addr: []byte("address"),
+		Lanes: []MsgLane{{Src: 1, Dst: 2, Purposes: Set(RMA, AM), EPAddr: []byte("ep")}},
+	}
+}
+
+func TestUnpackMsg_Refuses(t *testing.T) {
+	good := sampleMsg().Append(nil)
+	edit := func(at int, v byte) []byte {
+		b := bytes.Clone(good)
+		b[at] = v
+		return b
+	}
+	for _, tc := range []struct {
+		name string
+		in   []byte
+	}{
+		{"nothing", nil},
+		{"a short header", good[:msgHeader-1]},
+		{"another magic", edit(0, 0)},
+		{"another version", edit(1, 2)},
+		{"type 0", edit(2, 0)},
+		{"an unknown type", edit(2, byte(msgTypeEnd))},
+		{"no lanes", edit(3, 0)},
+		{"too many lanes", edit(3, MaxLanes+1)},
+		{"more lanes than bytes", edit(3, 2)},
+		{"source uuid 0", edit(8, 0)},
+		{"source ep 0", edit(24, 0)},
+		{"a long address", edit(40, 100)},
+		{"a huge address", edit(43, 0xff)},
+		{"unknown purposes", edit(msgHeader+2, 0xff)},
+		{"a negative status", edit(msgHeader+3, 0x80)},
+		{"a long ep address", edit(msgHeader+4, 0xff)},
+		{"a byte too many", append(bytes.Clone(good), 0)},
+		{"a byte too few", good[:len(good)-1]},
+		{"too long", append(bytes.Clone(good), make([]byte, MaxMsgLen)...)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m, err := UnpackMsg(tc.in)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+			assert.Nil(t, m)
+		})
+	}
+}
+
+func FuzzUnpackMsg(f *testing.F) {
+	f.Add(sampleMsg().Append(nil))
+	m := sampleMsg()
+	m.Type, m.Lanes, m.Addr = Disconnect, nil, nil
+	f.Add(m.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := UnpackMsg(b)
+		if err != nil {
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+			return
+		}
+		assert.Equal(t, b, m.Append(nil), "one message, one form")
+	})
+}

@@ -1,0 +1,214 @@
+package wireup
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// rcLike, udLike and ifaceLike are resources as the transports describe them.
+func rcLike() Resource {
+	return Resource{
+		Transport: "rc", Device: "hca0:1",
+		Caps:    uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic64 | uct.CapPending | uct.CapConnectEP | uct.CapErrPeer,
+		Atomic:  uct.AtomicAttr{Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice},
+		Latency: 600, Overhead: 50, Bandwidth: 12e9, AMBcopy: 8192, DeviceAddr: []byte("fabric"),
+	}
+}
+
+func udLike() Resource {
+	return Resource{
+		Transport: "ud", Device: "hca0:1",
+		Caps:    uct.CapAMShort | uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface | uct.CapErrPeer,
+		Latency: 700, Overhead: 80, Bandwidth: 10e9, AMBcopy: 4000,
+		DeviceAddr: []byte("fabric"), IfaceAddr: []byte("qpn"),
+	}
+}
+
+func ifaceLike() Resource {
+	r := rcLike()
+	r.Transport, r.Device = "sm", "memory"
+	r.Caps = r.Caps&^uct.CapConnectEP | uct.CapConnectIface
+	r.Latency, r.Overhead, r.Bandwidth = 80, 10, 20e9
+	r.IfaceAddr = []byte("segment")
+	return r
+}
+
+// address makes a worker address with one MD out of resource names.
+func address(t testing.TB, uuid uint64, names ...string) *Address {
+	t.Helper()
+	a := &Address{UUID: uuid, MDs: []MD{{Component: "ib"}}}
+	for _, name := range names {
+		base, dev, _ := strings.Cut(name, "@")
+		var r Resource
+		switch base {
+		case "rc":
+			r = rcLike()
+		case "ud":
+			r = udLike()
+		case "sm":
+			r = ifaceLike()
+		default:
+			require.Fail(t, "unknown resource "+name)
+		}
+		if dev != "" {
+			r.Device, r.DeviceAddr = dev, []byte(dev)
+		}
+		a.Resources = append(a.Resources, r)
+	}
+	return a
+}
+
+// reach compares the device addresses, as transports do.
+func reach(a, b *Address) Reacher {
+	return func(l, r int) (bool, string) {
+		if string(a.Resources[l].DeviceAddr) != string(b.Resources[r].DeviceAddr) {
+			return false, "other fabric"
+		}
+		return true, ""
+	}
+}
+
+// side is one end of a simulated connection: it carries out the actions.
+type side struct {
+	name  string
+	conn  *Conn
+	fails map[string]bool // "open rc" or "connect rc": the next such action fails
+
+	inbox []*Msg
+	peer  *side
+	log   []string
+
+	lanes [MaxLanes]simLane
+	err   ucs.Status
+	next  int
+}
+
+type simLane struct {
+	open                  bool
+	transport, addr, peer string
+	uses                  Purposes
+}
+
+// link makes two connections that do not know of each other.
+func link(t testing.TB, a, b *Address) (*side, *side) {
+	t.Helper()
+	mk := func(name string, local, remote *Address, ep uint64) *side {
+		packed, err := local.Pack()
+		require.NoError(t, err)
+		return &side{name: name, fails: map[string]bool{}, conn: NewConn(ConnParams{
+			Local: local, Remote: remote, Reach: reach(local, remote), PackedLocal: packed, LocalEP: ep,
+		})}
+	}
+	x, y := mk("a", a, b, 100), mk("b", b, a, 200)
+	x.peer, y.peer = y, x
+	return x, y
+}
+
+func (s *side) logf(format string, args ...any) {
+	s.log = append(s.log, s.name+": "+fmt.Sprintf(format, args...))
+}
+
+// handle feeds an event and carries out what comes of it.
+func (s *side) handle(ev Event) {
+	events := []Event{ev}
+	for len(events) > 0 {
+		ev, events = events[0], events[1:]
+		for _, act := range append([]Action(nil), s.conn.Handle(ev)...) {
+			if next, ok := s.carryOut(act); ok {
+				events = append(events, next)
+			}
+		}
+	}
+}
+
+func (s *side) carryOut(act Action) (Event, bool) {
+	l := &s.lanes[act.Lane]
+	switch act.Kind {
+	case SendMsg:
+		s.logf("send %s", describe(act.Msg))
+		s.peer.inbox = append(s.peer.inbox, act.Msg)
+	case OpenLane:
+		return s.openLane(act)
+	case ConnectLane:
+		s.logf("connect lane %d to %q", act.Lane, act.EPAddr)
+		if s.failing("connect", l.transport) {
+			return Event{Kind: LaneFailed, Lane: act.Lane, Status: ucs.StatusNoMemory}, true
+		}
+		l.peer = string(act.EPAddr)
+		return Event{Kind: LaneConnected, Lane: act.Lane}, true
+	case ActivateLane:
+		s.logf("activate lane %d for %s", act.Lane, act.Purposes)
+		l.uses |= act.Purposes
+	case CloseLane:
+		s.logf("close lane %d", act.Lane)
+		*l = simLane{}
+	case FailEP:
+		s.logf("fail: %s: %s", act.Why, act.Status)
+		s.err = act.Status
+	}
+	return Event{}, false
+}
+
+func (s *side) openLane(act Action) (Event, bool) {
+	tl := s.conn.p.Local.Resources[act.Local].Transport
+	s.logf("open lane %d: %s %d-%d", act.Lane, tl, act.Local, act.Remote)
+	s.lanes[act.Lane] = simLane{open: true, transport: tl}
+	if s.failing("open", tl) {
+		return Event{Kind: LaneFailed, Lane: act.Lane, Status: ucs.StatusNoMemory}, true
+	}
+	ev := Event{Kind: LaneOpened, Lane: act.Lane}
+	if !act.ViaIface {
+		s.next++
+		ev.EPAddr = fmt.Appendf(nil, "%s%d", s.name, s.next)
+		s.lanes[act.Lane].addr = string(ev.EPAddr)
+	}
+	return ev, true
+}
+
+func (s *side) failing(what, tl string) bool {
+	key := what + " " + tl
+	f := s.fails[key]
+	delete(s.fails, key)
+	return f
+}
+
+// deliver hands over the oldest message, through its packed form.
+func (s *side) deliver(t testing.TB) {
+	t.Helper()
+	require.NotEmpty(t, s.inbox, "no message for %s", s.name)
+	m := s.inbox[0]
+	s.inbox = s.inbox[1:]
+	s.receive(t, m)
+}
+
+func (s *side) receive(t testing.TB, m *Msg) {
+	t.Helper()
+	got, err := UnpackMsg(m.Append(nil))
+	require.NoError(t, err)
+	s.handle(Event{Kind: MsgReceived, Msg: got})
+}
+
+func describe(m *Msg) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d>%d", m.Type, m.SrcEP, m.DstEP)
+	for _, l := range m.Lanes {
+		fmt.Fprintf(&b, " [%d-%d %s", l.Src, l.Dst, l.Purposes)
+		if l.Status != ucs.StatusOK {
+			fmt.Fprintf(&b, " refused: %s", l.Status)
+		}
+		if len(l.EPAddr) > 0 {
+			fmt.Fprintf(&b, " ep=%s", l.EPAddr)
+		}
+		b.WriteByte(']')
+	}
+	if len(m.Addr) > 0 {
+		b.WriteString(" +address")
+	}
+	return b.String()
+}
