@@ -1,0 +1,109 @@
+package ucp
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// Config configures a [Context]. The zero value is the default; [Config.Table]
+// reads it from the environment.
+type Config struct {
+	TLS         config.List `env:"TLS" doc:"Transports to use. Naming one that is not there is an error."`
+	NetDevices  config.List `env:"NET_DEVICES" doc:"Network devices to use, such as softhca0:1."`
+	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
+	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
+
+	// ZcopyThresh is the length in bytes from which put and get move registered
+	// memory without a copy, when OpParams.Mem is given. 0 means from one byte
+	// more than fits a bcopy fragment.
+	ZcopyThresh int `env:"ZCOPY_THRESH" default:"0" doc:"Length from which put and get with registered memory are not copied; 0 means more than one bcopy fragment."`
+
+	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
+	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
+	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
+	PollIdleTx   bool        `env:"POLL_IDLE_TX" default:"n" doc:"Let transports poll send queues on which nothing is outstanding (for measurements)."`
+}
+
+// ConnectMode says when an EP connects its lanes.
+type ConnectMode string
+
+// Connect modes; empty means lazy.
+const (
+	ConnectLazy  ConnectMode = "lazy"
+	ConnectEager ConnectMode = "eager"
+)
+
+// KeyResolve says when a remote key is bound to a lane and a transport key.
+type KeyResolve string
+
+// Ways to bind keys; empty means at unpack.
+const (
+	ResolveAtUnpack KeyResolve = "unpack"
+	ResolveAtOp     KeyResolve = "op"
+)
+
+// Table is the configuration for config.FromEnv, without a prefix of its own:
+// GUCX_TLS, GUCX_NET_DEVICES and so on.
+func (c *Config) Table() config.Table {
+	return config.Table{Doc: "Context: transports, protocols and connections", Config: c}
+}
+
+// Validate checks ranges. ErrInvalidParam.
+func (c *Config) Validate() error {
+	switch c.Connect {
+	case "", ConnectLazy, ConnectEager:
+	default:
+		return fmt.Errorf("connect mode %q: %w", c.Connect, ucs.ErrInvalidParam)
+	}
+	switch c.KeyResolve {
+	case "", ResolveAtUnpack, ResolveAtOp:
+	default:
+		return fmt.Errorf("key resolution %q: %w", c.KeyResolve, ucs.ErrInvalidParam)
+	}
+	if c.ZcopyThresh < 0 || c.ZcopyThresh > math.MaxInt32 {
+		return fmt.Errorf("zcopy threshold %d: %w", c.ZcopyThresh, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// devices returns the list that selects devices of a kind, and its name.
+func (c *Config) devices(kind uct.DeviceKind) (config.List, string) {
+	switch kind {
+	case uct.DeviceShm:
+		return c.ShmDevices, "SHM_DEVICES"
+	case uct.DeviceSelf:
+		return c.SelfDevices, "SELF_DEVICES"
+	default:
+		return c.NetDevices, "NET_DEVICES"
+	}
+}
+
+// WorkerConfig configures a [Worker]. The zero value is the default.
+type WorkerConfig struct {
+	// SpinPolls is how often a blocking call looks for progress before it parks
+	// on the worker's descriptor. 0 means 4096, some 100 us of polling; negative
+	// means never park.
+	SpinPolls int
+}
+
+const defaultSpinPolls = 4096
+
+// EPConfig configures an [EP]. The zero value is the default.
+type EPConfig struct {
+	// OnError is told once that the EP has failed, from Worker.Progress or from an
+	// operation on the EP. It may start operations on other EPs and must not call
+	// Progress.
+	OnError func(ep *EP, err error)
+}
+
+// OpParams are the rarely used parameters of an operation; nil means none.
+type OpParams struct {
+	// Mem covers the local buffer. Large transfers then move the buffer without
+	// a copy, and it belongs to gucx until the request has ended. Without it all
+	// transfers are copied.
+	Mem *Mem
+}

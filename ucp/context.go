@@ -1,0 +1,263 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Context holds what the workers of a process share: open memory domains and
+// registered memory. Methods may be called by any goroutine.
+type Context struct {
+	cfg     Config
+	mds     []*domain
+	offers  []offer
+	regions regionTable
+
+	mu      sync.Mutex
+	workers int
+	mems    int
+	closed  bool
+}
+
+// domain is an open memory domain.
+type domain struct {
+	md    uct.MD
+	attr  *uct.MDAttr
+	reg   uct.Registrar    // nil if it registers nothing
+	alloc uct.Allocator    // nil if it allocates nothing
+	keys  uct.RKeyUnpacker // nil if it has no keys
+}
+
+// offer is a transport on a device, and whether the configuration selects it.
+type offer struct {
+	uct.Resource
+	md       int // index of the domain
+	selected bool
+	auxOnly  bool   // opened for handshakes, though not selected
+	why      string // the criterion that excluded it
+}
+
+// NewContext opens the memory domains of the components whose transports cfg
+// selects. Blocking: devices are opened. With nothing to use, or a transport or
+// device in cfg that is not there, it returns an error that says what there is and
+// which criterion failed; errors.Is ErrUnreachable. Close it after its workers and
+// memory.
+func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("ucp: %w", err)
+	}
+	c := &Context{cfg: cfg}
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	var failures []error
+	for _, comp := range components {
+		if err := c.openComponent(comp, &undo); err != nil {
+			failures = append(failures, err)
+		}
+	}
+	if err := c.choose(failures); err != nil {
+		return nil, err
+	}
+	return c, c.closeUnused()
+}
+
+// openComponent opens every domain of a component and notes what it offers. What
+// cannot be opened is no error by itself: it matters only if it was asked for.
+func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
+	found, err := comp.MDs()
+	if err != nil {
+		return fmt.Errorf("%s: %w", comp.Name(), err)
+	}
+	var errs []error
+	for _, res := range found {
+		md, err := comp.OpenMD(res.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", comp.Name(), res.Name, err))
+			continue
+		}
+		undo.Add(md.Close)
+		if err := c.addDomain(md); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", comp.Name(), res.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Context) addDomain(md uct.MD) error {
+	resources, err := md.Resources()
+	d := &domain{md: md, attr: md.Attr()}
+	d.reg, _ = md.(uct.Registrar)
+	d.alloc, _ = md.(uct.Allocator)
+	d.keys, _ = md.(uct.RKeyUnpacker)
+	c.mds = append(c.mds, d)
+	for _, r := range resources {
+		c.offers = append(c.offers, offer{Resource: r, md: len(c.mds) - 1})
+	}
+	return err
+}
+
+// choose applies the lists of the configuration.
+func (c *Context) choose(failures []error) error {
+	if err := c.checkNames(failures); err != nil {
+		return err
+	}
+	for i := range c.offers {
+		o := &c.offers[i]
+		devices, list := c.cfg.devices(o.Kind)
+		switch {
+		case !c.cfg.TLS.Allows(o.Transport):
+			o.why = "TLS=" + c.cfg.TLS.String() + " excludes it"
+		case !devices.Allows(o.Device):
+			o.why = list + "=" + devices.String() + " excludes " + o.Device
+		default:
+			o.selected = true
+		}
+	}
+	if err := c.checkAsked(); err != nil {
+		return errors.Join(append([]error{err}, failures...)...)
+	}
+	return nil
+}
+
+// checkNames refuses names of transports and devices that nothing has.
+func (c *Context) checkNames(failures []error) error {
+	var tls []string
+	devs := map[uct.DeviceKind][]string{}
+	for i := range c.offers {
+		tls = append(tls, c.offers[i].Transport)
+		devs[c.offers[i].Kind] = append(devs[c.offers[i].Kind], c.offers[i].Device)
+	}
+	if unknown := c.cfg.TLS.Unknown(tls); len(unknown) > 0 {
+		return missing("transport", unknown, tls, failures)
+	}
+	for _, kind := range []uct.DeviceKind{uct.DeviceNet, uct.DeviceShm, uct.DeviceSelf} {
+		list, _ := c.cfg.devices(kind)
+		if unknown := list.Unknown(devs[kind]); len(unknown) > 0 {
+			return missing(kind.String()+" device", unknown, devs[kind], failures)
+		}
+	}
+	return nil
+}
+
+func missing(what string, unknown, have []string, failures []error) error {
+	slices.Sort(have)
+	there := strings.Join(slices.Compact(have), ", ")
+	if there == "" {
+		there = "nothing"
+	}
+	err := fmt.Errorf("ucp: %s %s is not there (there is: %s): %w",
+		what, strings.Join(unknown, ", "), there, ucs.ErrUnreachable)
+	return errors.Join(append([]error{err}, failures...)...)
+}
+
+// checkAsked refuses a transport that was named but that a device list excludes,
+// and a configuration that leaves nothing.
+func (c *Context) checkAsked() error {
+	asked := c.cfg.TLS.Names()
+	if c.cfg.TLS.Negated() {
+		asked = nil
+	}
+	for _, name := range asked {
+		if !slices.ContainsFunc(c.offers, func(o offer) bool { return o.Transport == name && o.selected }) {
+			return fmt.Errorf("ucp: transport %s: %s: %w", name, c.excluded(name), ucs.ErrUnreachable)
+		}
+	}
+	if !slices.ContainsFunc(c.offers, func(o offer) bool { return o.selected }) {
+		return fmt.Errorf("ucp: no transport is left: %s: %w", c.excluded(""), ucs.ErrUnreachable)
+	}
+	return nil
+}
+
+// excluded lists why offers of a transport (all with "") are not used.
+func (c *Context) excluded(transport string) string {
+	var why []string
+	for i := range c.offers {
+		if o := &c.offers[i]; !o.selected && (transport == "" || o.Transport == transport) {
+			why = append(why, o.Transport+"/"+o.Device+": "+o.why)
+		}
+	}
+	if len(why) == 0 {
+		return "no component offers one"
+	}
+	return strings.Join(why, "; ")
+}
+
+// closeUnused closes domains that no selected transport is on. Transports of a
+// domain that stays, which were not selected, may still carry handshakes: a worker
+// opens those that it needs; see Worker.open.
+func (c *Context) closeUnused() error {
+	used := make([]bool, len(c.mds))
+	for i := range c.offers {
+		if c.offers[i].selected {
+			used[c.offers[i].md] = true
+		}
+	}
+	renumber := make([]int, len(c.mds))
+	var kept []*domain
+	var errs []error
+	for i, d := range c.mds {
+		if used[i] {
+			renumber[i] = len(kept)
+			kept = append(kept, d)
+			continue
+		}
+		errs = append(errs, d.md.Close())
+	}
+	c.offers = slices.DeleteFunc(c.offers, func(o offer) bool { return !used[o.md] })
+	for i := range c.offers {
+		c.offers[i].md = renumber[c.offers[i].md]
+	}
+	c.mds = kept
+	if len(kept) > wireup.MaxMDs {
+		errs = append(errs, fmt.Errorf("ucp: %d memory domains: %w", len(kept), ucs.ErrTooLong))
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes the memory domains. ErrBusy while a worker or memory of the context
+// is open. Idempotent.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil
+	}
+	if c.workers > 0 || c.mems > 0 {
+		return ucs.ErrBusy
+	}
+	c.closed = true
+	var errs []error
+	for _, d := range c.mds {
+		errs = append(errs, d.md.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// hold counts an object that must be closed before the context.
+func (c *Context) hold(count *int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ucs.ErrClosed
+	}
+	*count++
+	return nil
+}
+
+func (c *Context) unhold(count *int) {
+	c.mu.Lock()
+	*count--
+	c.mu.Unlock()
+}

@@ -1,0 +1,23 @@
+package ucp
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestSizes holds what an endpoint that was never used, a request and a key cost.
+func TestSizes(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		size   uintptr
+		budget uintptr
+	}{
+		{"EP", unsafe.Sizeof(EP{}), 160},
+		{"Request", unsafe.Sizeof(Request{}), 256},
+		{"RKey", unsafe.Sizeof(RKey{}), 192},
+	} {
+		assert.LessOrEqual(t, tc.size, tc.budget, tc.name)
+	}
+}

@@ -1,0 +1,353 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// fabric is a small transport family in memory for the tests of ucp: completions
+// come from Progress, queues are tiny, and each transport has what the test gives
+// it. Workers of different goroutines may use it.
+type fabric struct {
+	mu      sync.Mutex
+	ifaces  []*fakeIface
+	regions map[uint64]*fakeMem
+	nextKey uint64
+	eps     int // opened since the start
+	sent    int // active messages since the start
+	kinds   []fakeKind
+	mdName  string
+	noReg   bool
+	fail    map[string]error // by "new ep fud", "connect frc": the next such call fails
+}
+
+// fakeKind is one transport of a fabric.
+type fakeKind struct {
+	name    string
+	caps    uct.Caps
+	atomic  uct.AtomicAttr
+	depth   int // operations in flight on an iface
+	latency time.Duration
+	device  string // fakes on different devices do not reach each other
+}
+
+const (
+	fakeShort  = 32
+	fakeBcopy  = 256
+	fakeZcopy  = 1 << 20
+	fakeBcopyM = 2048 // active messages: a handshake must fit
+)
+
+var fakeAll = uct.CapAMBcopy | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapPending | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD
+
+// likeRC has pairs of endpoints and the atomics of InfiniBand.
+func likeRC() fakeKind {
+	return fakeKind{
+		name: "frc", caps: fakeAll | uct.CapAtomic64 | uct.CapConnectEP, depth: 4, latency: time.Microsecond,
+		atomic: uct.AtomicAttr{
+			Post64: uct.Ops(uct.AtomicAdd), Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice,
+		},
+	}
+}
+
+// likeUD carries active messages and connects to an iface.
+func likeUD() fakeKind {
+	return fakeKind{
+		name: "fud", depth: 4, latency: 2 * time.Microsecond,
+		caps: uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface | uct.CapErrPeer | uct.CapEventFD,
+	}
+}
+
+// likeSM has everything and connects to an iface.
+func likeSM() fakeKind {
+	all := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
+	k := fakeKind{name: "fsm", caps: fakeAll | uct.CapGetShort | uct.CapAtomic | uct.CapConnectIface, depth: 8}
+	fetch := all | uct.Ops(uct.AtomicCSwap)
+	k.atomic = uct.AtomicAttr{Post32: all, Post64: all, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicCPU}
+	return k
+}
+
+// likeTCP has put and get and no atomics.
+func likeTCP() fakeKind {
+	k := likeSM()
+	k.name, k.caps, k.atomic = "ftcp", k.caps&^(uct.CapAtomic|uct.CapPutShort|uct.CapGetShort), uct.AtomicAttr{}
+	return k
+}
+
+func newFabric(kinds ...fakeKind) *fabric {
+	return &fabric{regions: map[uint64]*fakeMem{}, kinds: kinds, mdName: "fake0", fail: map[string]error{}}
+}
+
+func (f *fabric) Name() string { return "fake" }
+
+func (f *fabric) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name: f.mdName}}, nil }
+
+func (f *fabric) OpenMD(string) (uct.MD, error) { return &fakeMD{f: f}, nil }
+
+// failNext makes the next call of that name fail.
+func (f *fabric) failNext(what string, err error) { f.fail[what] = err }
+
+func (f *fabric) failing(what string) error {
+	err := f.fail[what]
+	delete(f.fail, what)
+	return err
+}
+
+type fakeMD struct{ f *fabric }
+
+func (m *fakeMD) Attr() *uct.MDAttr {
+	return &uct.MDAttr{Component: "fake", Name: m.f.mdName, RKeyLen: 8, NeedMemH: true, MaxReg: 1 << 40}
+}
+
+func (m *fakeMD) Resources() ([]uct.Resource, error) {
+	var out []uct.Resource
+	for _, k := range m.f.kinds {
+		out = append(out, uct.Resource{Transport: k.name, Device: "fake0:1", Kind: uct.DeviceNet})
+	}
+	return out, nil
+}
+
+func (m *fakeMD) Close() error { return nil }
+
+func (m *fakeMD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+	if m.f.noReg {
+		return nil, uct.ErrUnsupported
+	}
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.f.nextKey++
+	mem := &fakeMem{f: m.f, buf: buf, key: m.f.nextKey, addr: m.f.nextKey << 32, access: access}
+	m.f.regions[mem.key] = mem
+	return mem, nil
+}
+
+func (m *fakeMD) UnpackRKey(b []byte) (uct.RKey, error) {
+	if len(b) != 8 {
+		return uct.RKey{}, uct.ErrInvalidRKey
+	}
+	return uct.RKey{Handle: binary.LittleEndian.Uint64(b)}, nil
+}
+
+type fakeMem struct {
+	f         *fabric
+	buf       []byte
+	key, addr uint64
+	access    uct.Access
+}
+
+func (m *fakeMem) Bytes() []byte { return m.buf }
+func (m *fakeMem) Addr() uint64  { return m.addr }
+func (m *fakeMem) PackRKey(b []byte) ([]byte, error) {
+	return binary.LittleEndian.AppendUint64(b, m.key), nil
+}
+
+func (m *fakeMem) Close() error {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	delete(m.f.regions, m.key)
+	return nil
+}
+
+// reach returns n bytes at addr if the key opens them.
+func (f *fabric) reach(key uct.RKey, addr uint64, n int, access uct.Access) []byte {
+	m := f.regions[key.Handle]
+	if m == nil || m.access&access != access || addr < m.addr || addr-m.addr > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-(addr-m.addr) {
+		return nil
+	}
+	return m.buf[addr-m.addr:][:n]
+}
+
+func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	i := slices.IndexFunc(m.f.kinds, func(k fakeKind) bool { return k.name == p.Transport })
+	if i < 0 {
+		return nil, uct.ErrUnsupported
+	}
+	efd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	k := m.f.kinds[i]
+	it := &fakeIface{f: m.f, kind: k, onError: p.OnError, efd: efd, index: len(m.f.ifaces)}
+	it.attr = uct.IfaceAttr{
+		Resource: uct.Resource{Transport: k.name, Device: "fake0:1"}, Caps: k.caps, Atomic: k.atomic,
+		AM:   uct.OpLimits{MaxBcopy: fakeBcopyM},
+		Put:  uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
+		Get:  uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
+		Perf: uct.Perf{Latency: k.latency, Bandwidth: 1e9},
+	}
+	m.f.ifaces = append(m.f.ifaces, it)
+	return it, nil
+}
+
+// fakeIface executes what was posted on it in Progress.
+type fakeIface struct {
+	f       *fabric
+	kind    fakeKind
+	attr    uct.IfaceAttr
+	am      base.AMTable
+	arb     base.Arbiter
+	onError func(uct.EP, error)
+	index   int
+	posted  []fakeOp // in flight
+	spare   []fakeOp
+	rx      []fakeMsg
+	rxSpare []fakeMsg
+	eps     []*fakeEP
+	efd     int
+	armed   bool
+	raised  bool
+	dead    bool
+	polls   int
+}
+
+type fakeMsg struct {
+	id   uint8
+	data []byte
+}
+
+// fakeOp is an operation in flight: what it does, and who is told.
+type fakeOp struct {
+	ep   *fakeEP
+	kind opKind
+	comp *uct.Completion
+
+	msg    fakeMsg
+	dst    []byte
+	unpack uct.Unpacker
+	src    []byte
+	n      int
+	addr   uint64
+	key    uct.RKey
+
+	op             uct.AtomicOp
+	size           int
+	compare, value uint64
+	result         *uint64
+}
+
+func (i *fakeIface) Attr() *uct.IfaceAttr                         { return &i.attr }
+func (i *fakeIface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.am.Set(id, h) }
+func (i *fakeIface) Flush(c *uct.Completion) (pending bool, err error) {
+	return false, uct.ErrUnsupported
+}
+func (i *fakeIface) Fence() error { return nil }
+func (i *fakeIface) EventFD() int { return i.efd }
+
+func (i *fakeIface) DeviceAddr(b []byte) []byte { return append(b, "fabric "+i.kind.device...) }
+func (i *fakeIface) IfaceAddr(b []byte) []byte  { return append(b, byte(i.index)) }
+
+func (i *fakeIface) Reachable(dev, _ []byte) (bool, string) {
+	if string(dev) != "fabric "+i.kind.device {
+		return false, "another fabric"
+	}
+	return true, ""
+}
+
+func (i *fakeIface) Arm(uct.Events) error {
+	i.f.mu.Lock()
+	defer i.f.mu.Unlock()
+	if len(i.rx) > 0 || len(i.posted) > 0 {
+		return uct.ErrBusy
+	}
+	var b [8]byte
+	_, _ = unix.Read(i.efd, b[:])
+	i.armed, i.raised = true, false
+	return nil
+}
+
+func (i *fakeIface) EventPending() bool {
+	i.f.mu.Lock()
+	defer i.f.mu.Unlock()
+	return i.raised
+}
+
+// event tells whoever armed the iface; with the lock held.
+func (i *fakeIface) event() {
+	if i.armed {
+		i.armed, i.raised = false, true
+		_, _ = unix.Write(i.efd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+func (i *fakeIface) NewEP(p uct.EPParams) (uct.EP, error) {
+	if err := i.f.failing("new ep " + i.kind.name); err != nil {
+		return nil, err
+	}
+	i.f.mu.Lock()
+	defer i.f.mu.Unlock()
+	i.f.eps++
+	e := &fakeEP{i: i, id: len(i.eps)}
+	if i.kind.caps.Has(uct.CapConnectIface) {
+		if len(p.IfaceAddr) != 1 || int(p.IfaceAddr[0]) >= len(i.f.ifaces) {
+			return nil, uct.ErrInvalidAddr
+		}
+		e.peer = i.f.ifaces[p.IfaceAddr[0]]
+	}
+	i.eps = append(i.eps, e)
+	return e, nil
+}
+
+func (i *fakeIface) Close() error {
+	i.f.mu.Lock()
+	i.dead = true
+	i.f.mu.Unlock()
+	return unix.Close(i.efd)
+}
+
+// kill makes the iface look like one of a process that died.
+func (i *fakeIface) kill() {
+	i.f.mu.Lock()
+	i.dead = true
+	i.f.mu.Unlock()
+}
+
+func (i *fakeIface) Progress() int {
+	i.polls++
+	i.f.mu.Lock()
+	ops, rx := i.posted, i.rx
+	i.posted, i.spare = i.spare[:0], nil
+	i.rx, i.rxSpare = i.rxSpare[:0], nil
+	i.f.mu.Unlock()
+	for k := range ops {
+		i.run(&ops[k])
+	}
+	for _, m := range rx {
+		i.am.Handle(m.id, m.data, nil)
+	}
+	clear(ops)
+	i.spare, i.rxSpare = ops, rx
+	n := len(ops) + len(rx)
+	for _, e := range i.eps {
+		n += e.checkPeer()
+	}
+	return n + i.arb.Dispatch(nil)
+}
+
+// run executes an operation and tells its completion.
+func (i *fakeIface) run(o *fakeOp) {
+	st := o.ep.status
+	if st == 0 && !o.ep.closed {
+		i.f.mu.Lock()
+		st = o.execute()
+		i.f.mu.Unlock()
+		if o.unpack != nil && st == 0 {
+			o.unpack.Unpack(o.src)
+		}
+	}
+	o.ep.inflight--
+	if st != 0 {
+		o.ep.fail(st)
+	}
+	if o.comp != nil {
+		o.comp.Complete(st)
+	}
+}

@@ -1,0 +1,154 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// histLen is the memory that histories work on: small, so that operations overlap.
+const histLen = 4096
+
+// reference is what memory must look like: operations take effect in order, since
+// every history fences between them.
+type reference struct{ mem [histLen]byte }
+
+// act is one operation of a history.
+type act struct {
+	kind     string
+	off, n   int
+	seed     int
+	op       uct.AtomicOp
+	size     int
+	a, b     uint64
+	useMem   bool
+	complete bool // wait for the request at once
+}
+
+func drawAct(t *rapid.T) act {
+	a := act{
+		kind:     rapid.SampledFrom([]string{"put", "put", "get", "post", "fetch", "cswap", "flush"}).Draw(t, "kind"),
+		n:        rapid.SampledFrom([]int{0, 1, 8, 32, 33, 256, 300, 1000, 2500}).Draw(t, "n"),
+		seed:     rapid.IntRange(0, 255).Draw(t, "seed"),
+		op:       rapid.SampledFrom([]uct.AtomicOp{uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap}).Draw(t, "op"),
+		size:     rapid.SampledFrom([]int{4, 8}).Draw(t, "size"),
+		a:        rapid.Uint64().Draw(t, "a"),
+		b:        rapid.Uint64().Draw(t, "b"),
+		useMem:   rapid.Bool().Draw(t, "mem"),
+		complete: rapid.Bool().Draw(t, "complete"),
+	}
+	a.off = rapid.IntRange(0, histLen-max(a.n, 8)).Draw(t, "off")
+	if a.kind == "post" || a.kind == "fetch" || a.kind == "cswap" {
+		a.off -= a.off % a.size
+	}
+	return a
+}
+
+func (ref *reference) word(a act) uint64 {
+	var v uint64
+	for i := range a.size {
+		v |= uint64(ref.mem[a.off+i]) << (8 * i)
+	}
+	return v
+}
+
+// apply does the operation and returns what it reads.
+func (ref *reference) apply(a act) (read []byte, old uint64) {
+	switch a.kind {
+	case "put":
+		copy(ref.mem[a.off:], pattern(a.n, a.seed))
+	case "get":
+		return append([]byte(nil), ref.mem[a.off:a.off+a.n]...), 0
+	case "post", "fetch", "cswap":
+		old = ref.word(a)
+		op := a.op
+		if a.kind == "cswap" {
+			op = uct.AtomicCSwap
+		}
+		v := op.Apply(a.size, old, a.a, a.b)
+		for i := range a.size {
+			ref.mem[a.off+i] = byte(v >> (8 * i))
+		}
+	}
+	return nil, old
+}
+
+// player runs a history on an EP.
+type player struct {
+	p       *pair
+	results []func(t *rapid.T) // to be checked when the operation has ended
+	reqs    []*Request
+	slot    int
+}
+
+func (x *player) play(t *rapid.T, a act, ref *reference) {
+	ep, key, raddr := x.p.a.ep, x.p.a.key, x.p.b.mem.Addr()+uint64(a.off)
+	local := make([]byte, a.n)
+	var params *OpParams
+	if a.useMem && x.slot+a.n <= memLen {
+		local, params = x.p.a.mem.Bytes()[x.slot:x.slot+a.n], &OpParams{Mem: x.p.a.mem}
+		x.slot += a.n
+	}
+	var r *Request
+	var err error
+	result := new(uint64)
+	if a.kind == "cswap" && a.a%2 == 0 {
+		a.a = ref.word(a) // half of them swap
+	}
+	read, old := ref.apply(a)
+	switch a.kind {
+	case "put":
+		copy(local, pattern(a.n, a.seed))
+		r, err = ep.Put(local, raddr, key, params)
+	case "get":
+		r, err = ep.Get(local, raddr, key, params)
+		x.results = append(x.results, func(t *rapid.T) { assert.Equal(t, read, append([]byte(nil), local...)) })
+	case "post":
+		err = ep.AtomicPost(a.op, a.size, a.b, raddr, key)
+	case "fetch":
+		r, err = ep.AtomicFetch(a.op, a.size, a.b, result, raddr, key)
+		x.results = append(x.results, func(t *rapid.T) { assert.Equal(t, old, *result) })
+	case "cswap":
+		r, err = ep.AtomicCSwap(a.size, a.a, a.b, result, raddr, key)
+		x.results = append(x.results, func(t *rapid.T) { assert.Equal(t, old, *result) })
+	case "flush":
+		r, err = ep.Flush()
+	}
+	require.NoError(t, err)
+	if a.complete {
+		require.NoError(t, x.p.finish(r, nil))
+	} else if r != nil {
+		x.reqs = append(x.reqs, r)
+	}
+	require.NoError(t, ep.Fence())
+}
+
+// TestHistories: a random history gives the same visible result on every set of
+// transports, namely that of a few lines of plain Go.
+func TestHistories(t *testing.T) {
+	for _, set := range transportSets() {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect()
+			rapid.Check(t, func(rt *rapid.T) {
+				var ref reference
+				clear(p.b.mem.Bytes()[:histLen])
+				x := &player{p: p}
+				for range rapid.IntRange(1, 30).Draw(rt, "length") {
+					x.play(rt, drawAct(rt), &ref)
+				}
+				require.NoError(rt, p.flush())
+				for _, r := range x.reqs {
+					require.NoError(rt, p.finish(r, nil))
+				}
+				for _, check := range x.results {
+					check(rt)
+				}
+				requireBytes(t, ref.mem[:], p.b.mem.Bytes()[:histLen])
+			})
+		})
+	}
+}

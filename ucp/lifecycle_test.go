@@ -1,0 +1,489 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// fakePair is a pair over one fabric that the test can look into.
+func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
+	t.Helper()
+	f := newFabric(kinds...)
+	set := transports{"fake", func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+	return newPair(t, set, cfg), f
+}
+
+// idle makes progress until nothing happens any more.
+func (p *pair) idle() {
+	for quiet := 0; quiet < 100; quiet++ {
+		if p.step() > 0 {
+			quiet = 0
+		}
+	}
+}
+
+func TestNewEP_SendsAndOpensNothing(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	p.idle()
+	assert.Zero(t, f.eps, "transport endpoints")
+	assert.Zero(t, f.sent, "messages")
+	assert.Nil(t, p.a.ep.link)
+
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
+	assert.True(t, p.a.ep.Connected())
+	assert.Equal(t, 4, f.eps, "an rc and an auxiliary endpoint on each side")
+}
+
+func TestNewEP_FlushAndFenceOfAnUnusedEP(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	require.NoError(t, p.a.ep.Fence())
+	r, err := p.a.ep.Flush()
+	assert.Nil(t, r)
+	assert.NoError(t, err)
+	p.idle()
+	assert.Zero(t, f.eps)
+}
+
+func TestConnect_Eager(t *testing.T) {
+	p, f := fakePair(t, Config{Connect: ConnectEager}, likeRC(), likeUD())
+	p.connect()
+	p.until(p.a.ep.Connected)
+	p.idle()
+	assert.Equal(t, 4, f.eps)
+}
+
+// TestProgress_IdleIfacesArePolledByNobody: after the handshake neither side polls
+// the auxiliary transport, and a message to it is still seen.
+func TestProgress_IdleIfacesArePolledByNobody(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	assert.Zero(t, p.a.w.polled, "nothing is connected")
+	p.connect().warm()
+	p.idle()
+	require.Equal(t, 1, p.a.w.polled)
+	require.Equal(t, 1, p.b.w.polled)
+	polls := func() (n int) {
+		for _, i := range f.ifaces {
+			if i.kind.name == "fud" {
+				n += i.polls
+			}
+		}
+		return n
+	}
+	before := polls()
+	for range 100 {
+		p.step()
+	}
+	assert.Equal(t, before, polls())
+
+	other, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	key, err := other.Unpack(p.a.mem.Pack())
+	require.NoError(t, err)
+	defer key.Close()
+	require.NoError(t, p.finish(other.Put([]byte{3}, p.a.mem.Addr(), key, nil)))
+	require.NoError(t, p.finish(other.Flush()))
+	assert.Equal(t, byte(3), p.a.mem.Bytes()[0])
+}
+
+func TestProgress_IdleSwitch(t *testing.T) {
+	p, _ := fakePair(t, Config{ProgressIdle: true}, likeRC(), likeUD())
+	assert.Equal(t, 2, p.a.w.polled)
+	p.connect().warm()
+	p.idle()
+	assert.Equal(t, 2, p.a.w.polled)
+	assert.Empty(t, p.a.w.idle)
+}
+
+func TestKeyResolve_AtOp(t *testing.T) {
+	p, _ := fakePair(t, Config{KeyResolve: ResolveAtOp}, likeRC(), likeUD())
+	p.connect().warm()
+	assert.Equal(t, -1, p.a.key.maxShort)
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{4}, p.b.mem.Addr(), p.a.key, nil)))
+	require.NoError(t, p.flush())
+	assert.Equal(t, byte(4), p.b.mem.Bytes()[0])
+}
+
+// TestConnect_BothSidesAtOnce: the two EPs become one connection.
+func TestConnect_BothSidesAtOnce(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.both()
+	ra, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	rb, err := p.b.ep.Put([]byte{2}, p.a.mem.Addr(), p.b.key, nil)
+	require.NoError(t, err)
+	require.NoError(t, p.finish(ra, nil))
+	require.NoError(t, p.finish(rb, nil))
+	p.idle()
+	assert.Equal(t, 4, f.eps, "one rc endpoint on each side, and the auxiliary ones")
+	assert.Equal(t, 1, p.a.w.eps.len())
+	assert.Equal(t, 1, p.b.w.eps.len())
+}
+
+// TestNewEP_AdoptsThePeersConnection: an EP to a worker that has connected already
+// opens nothing.
+func TestNewEP_AdoptsThePeersConnection(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	p.idle()
+	before := f.eps
+	p.b.dial(t, &p.a)
+	require.NoError(t, p.finish(p.b.ep.Put([]byte{7}, p.a.mem.Addr(), p.b.key, nil)))
+	require.NoError(t, p.finish(p.b.ep.Flush()))
+	assert.Equal(t, byte(7), p.a.mem.Bytes()[0])
+	assert.Equal(t, before, f.eps)
+	assert.Equal(t, 1, p.b.w.eps.len())
+}
+
+// TestNewEP_AdoptedAndClosedByThePeer: an EP that took over the peer's connection
+// and was not used does not fail when the peer closes its EP.
+func TestNewEP_AdoptedAndClosedByThePeer(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	ep, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	require.NotNil(t, ep.link, "it is the peer's connection")
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.idle()
+	require.NoError(t, ep.Err())
+	assert.Nil(t, ep.link)
+	key, err := ep.Unpack(p.a.mem.Pack())
+	require.NoError(t, err)
+	defer key.Close()
+	require.NoError(t, p.finish(ep.Put([]byte{6}, p.a.mem.Addr(), key, nil)))
+	require.NoError(t, p.finish(ep.Flush()))
+	assert.Equal(t, byte(6), p.a.mem.Bytes()[0])
+}
+
+func TestConnect_ToOneself(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.a.dial(t, &p.a)
+		require.NoError(t, p.finish(p.a.ep.Put(pattern(3000, 1), p.a.mem.Addr(), p.a.key, nil)))
+		require.NoError(t, p.flush())
+		requireBytes(t, pattern(3000, 1), p.a.mem.Bytes()[:3000])
+		assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.idle()
+		assert.Zero(t, p.a.w.eps.len())
+	})
+}
+
+func TestConnect_ManyEPsToOneWorker(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		for i := range 5 {
+			p.a.dial(t, &p.b)
+			require.NoError(t, p.finish(p.a.ep.Put([]byte{byte(i + 1)}, p.b.mem.Addr()+uint64(i), p.a.key, nil)))
+			require.NoError(t, p.flush())
+		}
+		requireBytes(t, []byte{1, 2, 3, 4, 5}, p.b.mem.Bytes()[:5])
+	})
+}
+
+// TestConnect_FallsBack: a lane that cannot be made is replaced by the next best.
+func TestConnect_FallsBack(t *testing.T) {
+	for _, what := range []string{"new ep frc", "connect frc"} {
+		t.Run(what, func(t *testing.T) {
+			slow := likeTCP()
+			slow.latency = likeRC().latency * 10
+			p, f := fakePair(t, Config{}, likeRC(), likeUD(), slow)
+			p.connect()
+			f.failNext(what, ucs.ErrNoMemory)
+			require.NoError(t, p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)))
+			require.NoError(t, p.flush())
+			requireBytes(t, pattern(600, 1), p.b.mem.Bytes()[:600])
+			assert.Equal(t, "ftcp", p.a.ep.lane(0).iface.kind())
+		})
+	}
+}
+
+func (i *iface) kind() string { return i.attr.Resource.Transport }
+
+func TestConnect_NothingLeft(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	var told error
+	ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{OnError: func(_ *EP, err error) { told = err }})
+	require.NoError(t, err)
+	key, err := ep.Unpack(p.b.mem.Pack())
+	require.NoError(t, err)
+	defer key.Close()
+	f.failNext("connect frc", ucs.ErrNoMemory)
+	assert.ErrorIs(t, p.finish(ep.Put([]byte{1}, p.b.mem.Addr(), key, nil)), ucs.ErrNoMemory)
+	assert.ErrorIs(t, ep.Err(), ucs.ErrEPFailed)
+	assert.ErrorIs(t, ep.Err(), ucs.ErrNoMemory)
+	assert.Equal(t, ep.Err(), told)
+	_, err = ep.Put([]byte{1}, p.b.mem.Addr(), key, nil)
+	assert.ErrorIs(t, err, ucs.ErrEPFailed)
+	assert.NoError(t, p.finish(ep.Close(CloseFlush)))
+	p.idle()
+	assert.Zero(t, p.b.w.eps.len(), "the peer was told")
+}
+
+func TestClose_FlushCompletesOperations(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		r, err := p.a.ep.Put(pattern(9000, 3), p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		c, err := p.a.ep.Close(CloseFlush)
+		require.NoError(t, err)
+		_, err = p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+		_, err = p.a.ep.Close(CloseFlush)
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+		require.NoError(t, p.finish(c, nil))
+		require.NoError(t, p.finish(r, nil))
+		requireBytes(t, pattern(9000, 3), p.b.mem.Bytes()[:9000])
+		p.idle()
+		assert.Zero(t, p.a.w.eps.len())
+		assert.Zero(t, p.b.w.eps.len(), "the peer's half is gone too")
+		assert.Empty(t, p.a.w.peers)
+		_, err = p.a.ep.Unpack(p.b.mem.Pack())
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+	})
+}
+
+func TestClose_ForceCancelsOperations(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		r, err := p.a.ep.Get(make([]byte, 9000), p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		f, err := p.a.ep.Flush()
+		require.NoError(t, err)
+		c, err := p.a.ep.Close(CloseForce)
+		require.NoError(t, err)
+		assert.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+		assert.ErrorIs(t, p.finish(f, nil), ucs.ErrCanceled)
+		require.NoError(t, p.finish(c, nil))
+	})
+}
+
+func TestClose_PeerIsTold(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.both()
+	p.warm()
+	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
+	require.NoError(t, p.finish(p.b.ep.Close(CloseFlush)))
+	p.until(func() bool { return p.a.ep.Err() != nil })
+	assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+	assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+}
+
+// TestPeerDies: every operation of the EP ends, in whatever state it is.
+func TestPeerDies(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		p.connect()
+		if connected {
+			p.warm()
+		}
+		var reqs []*Request
+		add := func(r *Request, err error) {
+			require.NoError(t, err)
+			if r != nil {
+				reqs = append(reqs, r)
+			}
+		}
+		for i := range 20 {
+			add(p.a.ep.Put(pattern(5000, i), p.b.mem.Addr(), p.a.key, nil))
+			add(p.a.ep.Get(make([]byte, 5000), p.b.mem.Addr(), p.a.key, nil))
+			add(p.a.ep.AtomicFetch(uct.AtomicOr, 4, 1, new(uint64), p.b.mem.Addr(), p.a.key))
+			require.NoError(t, p.a.ep.Fence())
+		}
+		add(p.a.ep.Flush())
+		add(p.a.w.Flush())
+		for _, i := range f.ifaces[2:] { // b's
+			i.kill()
+		}
+		for _, r := range reqs {
+			for range 1000 {
+				p.a.w.Progress()
+			}
+			require.True(t, r.Done())
+			assert.ErrorIs(t, p.finish(r, nil), ucs.ErrConnReset)
+		}
+		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+		assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	}
+}
+
+func TestWorkerClose_WithWorkInFlight(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.both()
+		p.warm()
+		var reqs []*Request
+		for i := range 20 {
+			r, err := p.a.ep.Put(pattern(5000, i), p.b.mem.Addr(), p.a.key, nil)
+			require.NoError(t, err)
+			g, err := p.a.ep.AtomicFetch(uct.AtomicXor, 4, 1, new(uint64), p.b.mem.Addr(), p.a.key)
+			require.NoError(t, err)
+			reqs = append(reqs, r, g)
+		}
+		require.NoError(t, p.a.w.Close())
+		require.NoError(t, p.a.w.Close(), "idempotent")
+		for _, r := range reqs {
+			if r != nil {
+				require.True(t, r.Done())
+				if r.Status() != ucs.StatusOK {
+					assert.Equal(t, ucs.StatusCanceled, r.Status())
+				}
+				r.Release()
+			}
+		}
+		_, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+		_, err = p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+		_, err = p.a.w.Flush()
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+		assert.ErrorIs(t, p.a.w.Fence(), ucs.ErrClosed)
+		assert.ErrorIs(t, p.a.w.Serve(context.Background()), ucs.ErrClosed)
+		p.until(func() bool { return p.b.ep.Err() != nil || p.b.ep.link == nil })
+	})
+}
+
+func TestContext_OutlivesWhatIsOpen(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	assert.ErrorIs(t, p.a.ctx.Close(), ucs.ErrBusy)
+	c, err := NewContext(Config{}, newFabric(likeSM()))
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close(), "idempotent")
+	_, err = c.NewWorker(WorkerConfig{})
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+	_, err = c.MemAlloc(10)
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+}
+
+func TestNewEP_Refuses(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	for _, addr := range [][]byte{nil, []byte("garbage"), p.b.w.Address()[:20]} {
+		_, err := p.a.w.NewEP(addr, EPConfig{})
+		assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
+	}
+	far := likeRC()
+	far.device = "elsewhere"
+	q, _ := fakePair(t, Config{}, far)
+	_, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
+	assert.ErrorIs(t, err, ucs.ErrUnreachable)
+	assert.ErrorContains(t, err, "unreachable: another fabric")
+	assert.Empty(t, p.a.w.peers, "nothing is kept of a stranger")
+}
+
+// TestReceive_GarbageDoesNoHarm: no bytes that claim to be a handshake disturb a
+// connection or make the worker keep anything.
+func TestReceive_GarbageDoesNoHarm(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	for _, b := range [][]byte{nil, []byte("X"), make([]byte, 100), make([]byte, 20000)} {
+		p.a.w.handleWireup(b, nil)
+		p.a.w.handleRequest(b, nil)
+		p.a.w.handleAnswer(b, nil)
+	}
+	p.a.w.handleRequest(make([]byte, requestLen), nil)
+	p.a.w.handleAnswer(make([]byte, answerLen), nil)
+	p.idle()
+	assert.Positive(t, p.a.w.stats.badMessages)
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{8}, p.b.mem.Addr(), p.a.key, nil)))
+	require.NoError(t, p.flush())
+}
+
+func TestNewContext_Selection(t *testing.T) {
+	comp := func() uct.Component { return newFabric(likeRC(), likeUD(), likeSM()) }
+	names := func(t *testing.T, cfg Config) []string {
+		c, err := NewContext(cfg, comp())
+		require.NoError(t, err)
+		w, err := c.NewWorker(WorkerConfig{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, errors.Join(w.Close(), c.Close())) }()
+		var out []string
+		for i, r := range w.addr.Resources {
+			name := r.Transport
+			if r.AuxOnly {
+				name += ":aux"
+			}
+			assert.Equal(t, i, w.ifaces[i].index)
+			out = append(out, name)
+		}
+		return out
+	}
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"all", Config{}, "frc fud fsm"},
+		{"one that needs nothing", Config{TLS: config.Allow("fsm")}, "fsm"},
+		{"one that needs a handshake", Config{TLS: config.Allow("frc")}, "frc fud:aux"},
+		{"all but one", Config{TLS: config.Deny("fud")}, "frc fsm"},
+		{"by device", Config{NetDevices: config.Allow("fake0:1")}, "frc fud fsm"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			assert.Equal(t, strings.Fields(tc.want), names(t, tc.cfg))
+		})
+	}
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		want string
+	}{
+		{"unknown transport", Config{TLS: config.Allow("rc", "fsm")}, "transport rc is not there (there is: frc, fsm, fud)"},
+		{"unknown device", Config{NetDevices: config.Allow("mlx5_0:1")}, "net device mlx5_0:1 is not there (there is: fake0:1)"},
+		{"unknown shm device", Config{ShmDevices: config.Allow("memory")}, "shm device memory is not there (there is: nothing)"},
+		{"excluded by device", Config{TLS: config.Allow("frc"), NetDevices: config.Deny("fake0:1")}, "transport frc: frc/fake0:1: NET_DEVICES=^fake0:1 excludes fake0:1"},
+		{"nothing left", Config{TLS: config.Deny("frc", "fud", "fsm")}, "no transport is left"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := NewContext(tc.cfg, comp())
+			assert.ErrorIs(t, err, ucs.ErrUnreachable)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+	_, err := NewContext(Config{Connect: "sometimes"}, comp())
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = NewContext(Config{}, brokenComponent{})
+	assert.ErrorContains(t, err, "no transport is left")
+	assert.ErrorContains(t, err, "no device today", "the cause is told")
+	_, err = NewContext(Config{TLS: config.Allow("frc")}, brokenComponent{})
+	assert.ErrorContains(t, err, "no device today", "the cause is told")
+}
+
+type brokenComponent struct{}
+
+func (brokenComponent) Name() string                   { return "broken" }
+func (brokenComponent) MDs() ([]uct.MDResource, error) { return nil, errors.New("no device today") }
+func (brokenComponent) OpenMD(string) (uct.MD, error)  { return nil, ucs.ErrInternal }
+
+func TestConfig_FromEnvironment(t *testing.T) {
+	var cfg Config
+	require.NoError(t, config.FromEnv([]string{
+		"GUCX_TLS=rc,ud", "GUCX_NET_DEVICES=^eth0", "GUCX_CONNECT=eager", "GUCX_KEY_RESOLVE=op",
+		"GUCX_PROGRESS_IDLE=y", "GUCX_POLL_IDLE_TX=y", "GUCX_ZCOPY_THRESH=100",
+	}, cfg.Table()))
+	assert.Equal(t, Config{
+		TLS: config.Allow("rc", "ud"), NetDevices: config.Deny("eth0"), Connect: ConnectEager,
+		KeyResolve: ResolveAtOp, ProgressIdle: true, PollIdleTx: true, ZcopyThresh: 100,
+	}, cfg)
+	assert.Error(t, config.FromEnv([]string{"GUCX_CONNECT=never"}, cfg.Table()))
+	assert.Error(t, config.FromEnv([]string{"GUCX_ZCOPY_THRESH=-1"}, cfg.Table()))
+}
+
+// TestWorkerClose_WithoutFlush: short puts that were executed long ago, but whose
+// completion nobody asked for, do not hold up Close, also when the peer is gone.
+func TestWorkerClose_WithoutFlush(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		for i := range 30 {
+			require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr()+uint64(i), p.a.key, nil)))
+		}
+		require.NoError(t, errors.Join(p.b.w.Close(), p.b.mem.Close(), p.b.ctx.Close()))
+		require.NoError(t, p.a.w.Close())
+	})
+}

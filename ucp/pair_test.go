@@ -1,0 +1,189 @@
+package ucp
+
+import (
+	"bytes"
+	"log"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		if err := serveAsChild(); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	testenv.Main(m)
+}
+
+// patience is after how long nothing will happen: devices have goroutines of their
+// own, whose speed no number of our steps bounds.
+const patience = 20 * time.Second
+
+// transports is a set of transports over which the suite runs.
+type transports struct {
+	name string
+	// open returns the components of two processes that reach each other. Both
+	// may be the same.
+	open func(t testing.TB) (a, b []uct.Component)
+}
+
+func fakes(name string, kinds ...fakeKind) transports {
+	return transports{name, func(testing.TB) (a, b []uct.Component) {
+		c := []uct.Component{newFabric(kinds...)}
+		return c, c
+	}}
+}
+
+// transportSets are those that every test of the suite runs over.
+func transportSets() []transports {
+	return []transports{
+		fakes("rc+ud", likeRC(), likeUD()),
+		fakes("sm", likeSM()),
+		fakes("tcp", likeTCP()), // atomics by the target
+		fakes("sm+rc+ud", likeSM(), likeRC(), likeUD()),
+		real(),
+	}
+}
+
+// overAll runs a test over every transport set.
+func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
+	for _, set := range transportSets() {
+		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
+	}
+}
+
+// end is one of two workers, with memory that the other one reaches.
+type end struct {
+	ctx *Context
+	w   *Worker
+	ep  *EP // to the other end; nil until connect
+	mem *Mem
+	key *RKey // of the other end's memory
+}
+
+// pair is two workers of one goroutine.
+type pair struct {
+	t    testing.TB
+	a, b end
+}
+
+const memLen = 64 << 10
+
+func newPair(t testing.TB, set transports, cfg Config) *pair {
+	t.Helper()
+	ca, cb := set.open(t)
+	p := &pair{t: t}
+	p.a.open(t, cfg, ca)
+	p.b.open(t, cfg, cb)
+	return p
+}
+
+func (x *end) open(t testing.TB, cfg Config, comps []uct.Component) {
+	t.Helper()
+	var err error
+	x.ctx, err = NewContext(cfg, comps...)
+	require.NoError(t, err)
+	x.w, err = x.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	x.mem, err = x.ctx.MemAlloc(memLen)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, x.w.Close())
+		require.Zero(t, x.w.inUse, "requests that never came back")
+		require.NoError(t, x.mem.Close())
+		require.NoError(t, x.ctx.Close())
+	})
+}
+
+// connect gives a an EP to b and the key of b's memory.
+func (p *pair) connect() *pair {
+	p.t.Helper()
+	p.a.dial(p.t, &p.b)
+	return p
+}
+
+// both also gives b an EP to a.
+func (p *pair) both() *pair {
+	p.t.Helper()
+	p.connect()
+	p.b.dial(p.t, &p.a)
+	return p
+}
+
+func (x *end) dial(t testing.TB, to *end) {
+	t.Helper()
+	var err error
+	x.ep, err = x.w.NewEP(to.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	x.key, err = x.ep.Unpack(to.mem.Pack())
+	require.NoError(t, err)
+	t.Cleanup(x.key.Close)
+}
+
+// step makes progress on both sides.
+func (p *pair) step() int { return p.a.w.Progress() + p.b.w.Progress() }
+
+// until makes progress on both sides until ok.
+func (p *pair) until(ok func() bool) {
+	p.t.Helper()
+	testenv.ProgressWithin(p.t, patience, func() bool {
+		if ok() {
+			return true
+		}
+		p.step()
+		return ok()
+	})
+}
+
+// finish waits for an operation and returns how it ended.
+func (p *pair) finish(r *Request, err error) error {
+	p.t.Helper()
+	if r == nil || err != nil {
+		return err
+	}
+	p.until(r.Done)
+	err = r.err()
+	r.Release()
+	return err
+}
+
+// flush waits for all operations of a's EP.
+func (p *pair) flush() error {
+	p.t.Helper()
+	return p.finish(p.a.ep.Flush())
+}
+
+// warm connects every lane.
+func (p *pair) warm() *pair {
+	p.t.Helper()
+	require.NoError(p.t, p.finish(p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)))
+	require.NoError(p.t, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 0, p.a.key.Addr(), p.a.key))
+	require.NoError(p.t, p.flush())
+	return p
+}
+
+// pattern is n bytes that differ with seed.
+func pattern(n, seed int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8 + seed)
+	}
+	return b
+}
+
+func requireBytes(t testing.TB, want, got []byte) {
+	t.Helper()
+	if !bytes.Equal(want, got) {
+		for i := range want {
+			require.Equal(t, want[i], got[i], "at byte %d of %d", i, len(want))
+		}
+	}
+}

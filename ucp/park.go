@@ -1,0 +1,163 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// parkLimit bounds one sleep: transports may have timers that only progress looks
+// at, such as a resend.
+const parkLimit = 50 * time.Millisecond
+
+// parker lets the owner of a worker sleep until a transport has an event or Signal
+// is called. It is made by the first sleep.
+type parker struct {
+	file   *os.File // the epoll descriptor, known to the runtime's poller
+	conn   syscall.RawConn
+	signal int // an eventfd
+	mu     sync.Mutex
+	closed bool
+}
+
+// newParker makes a parker over the descriptors.
+func newParker(fds []int) (_ *parker, err error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := unix.SetNonblock(epfd, true); err != nil {
+		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(epfd))
+	}
+	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if p.signal, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	for _, fd := range append(fds, p.signal) {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return nil, os.NewSyscallError("epoll_ctl", err)
+		}
+	}
+	p.conn, err = p.file.SyscallConn()
+	return p, err
+}
+
+// wait sleeps until a descriptor is readable, ctx ends or parkLimit has passed.
+func (p *parker) wait(ctx context.Context) error {
+	limit := time.Now().Add(parkLimit)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	if err := p.file.SetReadDeadline(limit); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }) // fails only when closed
+	defer stop()
+	var events [4]unix.EpollEvent
+	err := p.conn.Read(func(fd uintptr) bool {
+		n, err := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	p.drain()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// drain takes back signals.
+func (p *parker) drain() {
+	var b [8]byte
+	_, _ = unix.Read(p.signal, b[:]) // EAGAIN if there was none
+}
+
+// wake ends a sleep, or the next one at once.
+func (p *parker) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		one := [8]byte{1}
+		_, _ = unix.Write(p.signal, one[:]) // EAGAIN if it is raised to the limit: fine
+	}
+}
+
+func (p *parker) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	err := p.file.Close()
+	if p.signal >= 0 {
+		err = errors.Join(err, unix.Close(p.signal))
+	}
+	return err
+}
+
+// sleep parks until there may be work. It returns at once if some iface that is
+// polled cannot tell of events, or has some.
+func (w *Worker) sleep(ctx context.Context, done func() bool) error {
+	for _, i := range w.ifaces {
+		if i.polled && i.waker == nil {
+			return nil
+		}
+	}
+	if w.park == nil {
+		if err := w.makeParker(); err != nil {
+			return err
+		}
+	}
+	for _, i := range w.ifaces {
+		if i.waker == nil || !i.polled && i.users == 0 && !i.hears() {
+			continue
+		}
+		if err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); err == uct.ErrBusy {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	if w.Progress() > 0 || w.slow || done() {
+		return nil
+	}
+	return w.park.wait(ctx)
+}
+
+func (w *Worker) makeParker() error {
+	var fds []int
+	for _, i := range w.ifaces {
+		if i.waker != nil {
+			fds = append(fds, i.waker.EventFD())
+		}
+	}
+	p, err := newParker(fds)
+	if err != nil {
+		return err
+	}
+	w.parkMu.Lock()
+	w.park = p
+	w.parkMu.Unlock()
+	return nil
+}
+
+// Signal wakes the goroutine that waits in a blocking call of the worker, which
+// then looks for progress. Any goroutine.
+func (w *Worker) Signal() {
+	w.parkMu.Lock()
+	p := w.park
+	w.parkMu.Unlock()
+	if p != nil {
+		p.wake()
+	}
+}

@@ -1,0 +1,101 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// peer is what a worker knows of another one; EPs to the same worker share it.
+type peer struct {
+	packed string
+	addr   *wireup.Address
+	refs   int
+	best   [wireup.Aux + 1]choice
+}
+
+// choice is the best pair of resources for a purpose.
+type choice struct {
+	ok            bool
+	local, remote int
+}
+
+// connSeq names a connection by the peer and the number it was made under.
+type connSeq struct {
+	uuid uint64
+	seq  uint32
+}
+
+// remoteEP names a connection by the peer's own name for it.
+type remoteEP struct{ uuid, ep uint64 }
+
+// reachable reports whether any operation has a lane.
+func (p *peer) reachable() bool {
+	for purpose := range wireup.Aux {
+		if p.best[purpose].ok {
+			return true
+		}
+	}
+	return false
+}
+
+// findPeer returns the peer of an address, which it checks.
+func (w *Worker) findPeer(packed []byte) (*peer, error) {
+	if p := w.peers[string(packed)]; p != nil {
+		return p, nil
+	}
+	addr, err := wireup.UnpackAddress(packed)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{packed: string(packed), addr: addr}
+	reach := w.reacher(addr)
+	for purpose := range p.best {
+		cands := wireup.Rank(wireup.Purpose(purpose), w.addr, addr, reach)
+		if len(cands) > 0 && cands[0].Why == "" {
+			p.best[purpose] = choice{true, cands[0].Local, cands[0].Remote}
+		}
+	}
+	w.peers[p.packed] = p
+	return p, nil
+}
+
+// dropPeer forgets a peer that no EP uses.
+func (w *Worker) dropPeer(p *peer) {
+	p.refs--
+	w.unusedPeer(p)
+}
+
+func (w *Worker) unusedPeer(p *peer) {
+	if p.refs == 0 {
+		delete(w.peers, p.packed)
+	}
+}
+
+// reacher asks the ifaces whether they reach the peer's.
+func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
+	return func(l, r int) (bool, string) {
+		a, ok := w.ifaces[l].Iface.(uct.IfaceAddresser)
+		if !ok {
+			return false, "it has no address"
+		}
+		remote := &addr.Resources[r]
+		return a.Reachable(remote.DeviceAddr, remote.IfaceAddr)
+	}
+}
+
+func (w *Worker) explain(p *peer) string {
+	return wireup.Explain(w.addr, p.addr, w.reacher(p.addr))
+}
+
+// Explain tells which lanes would be chosen to the worker with that address, and
+// why not the others. ErrInvalidAddr.
+func (w *Worker) Explain(addr []byte) (string, error) {
+	a, err := wireup.UnpackAddress(addr)
+	if err != nil {
+		return "", err
+	}
+	return wireup.Explain(w.addr, a, w.reacher(a)), nil
+}
+
+// Explain tells which lanes the EP uses or would use, and why not the others.
+func (e *EP) Explain() string { return e.w.explain(e.peer) }

@@ -1,0 +1,35 @@
+package ucp
+
+import (
+	"errors"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// statuses are those that an error can stand for, the most telling first: an
+// error may wrap several reasons.
+var statuses = [...]ucs.Status{
+	ucs.StatusRemoteAccess, ucs.StatusLocalAccess, ucs.StatusRemoteInvalid,
+	ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusRejected,
+	ucs.StatusUnreachable, ucs.StatusInvalidAddr, ucs.StatusNoMemory,
+	ucs.StatusTruncated, ucs.StatusUnsupported, ucs.StatusInvalidParam,
+	ucs.StatusNoResource, ucs.StatusCanceled, ucs.StatusIOError,
+}
+
+// statusOf is the status of an error of a transport, never StatusOK.
+func statusOf(err error) ucs.Status {
+	for _, st := range statuses {
+		if errors.Is(err, st.Err()) {
+			return st
+		}
+	}
+	switch {
+	case errors.Is(err, ucs.ErrTooLong):
+		return ucs.StatusInvalidParam
+	case errors.Is(err, ucs.ErrEPFailed):
+		return ucs.StatusConnReset
+	case errors.Is(err, ucs.ErrClosed):
+		return ucs.StatusCanceled
+	}
+	return ucs.StatusInternal
+}

@@ -1,0 +1,138 @@
+package ucp
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// serve has a goroutine of its own drive b until the test ends.
+func (p *pair) serve() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.b.w.Serve(ctx) })
+	p.t.Cleanup(func() {
+		cancel()
+		p.b.w.Signal()
+		wg.Wait()
+	})
+}
+
+func TestBlockingForms(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		p.serve()
+		ctx := context.Background()
+		ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+		require.NoError(t, ep.PutWait(ctx, pattern(5000, 2), addr+64, key, nil))
+		require.NoError(t, ep.FlushWait(ctx))
+		got := make([]byte, 5000)
+		require.NoError(t, ep.GetWait(ctx, got, addr+64, key, nil))
+		requireBytes(t, pattern(5000, 2), got)
+		old, err := ep.AtomicFetchWait(ctx, uct.AtomicAdd, 8, 5, addr, key)
+		require.NoError(t, err)
+		assert.Equal(t, uint64(0), old)
+		old, err = ep.AtomicCSwapWait(ctx, 8, 5, 9, addr, key)
+		require.NoError(t, err)
+		assert.Equal(t, uint64(5), old)
+		require.NoError(t, p.a.w.FlushWait(ctx))
+		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
+	})
+}
+
+// TestWait_Parks: a waiter with nothing to do sleeps, and is woken by the transport.
+func TestWait_Parks(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.a.w.cfg.SpinPolls = yieldPolls
+	p.b.w.cfg.SpinPolls = yieldPolls
+	p.connect()
+	r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, r.Wait(ctx), context.DeadlineExceeded, "the peer makes no progress")
+	require.NotNil(t, p.a.w.park, "it slept")
+
+	p.serve()
+	require.NoError(t, r.Wait(context.Background()))
+	require.NoError(t, p.a.ep.FlushWait(context.Background()))
+}
+
+func TestWait_Canceled(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	got := []byte{42}
+	assert.ErrorIs(t, p.a.ep.GetWait(ctx, got, p.b.mem.Addr(), p.a.key, nil), context.Canceled)
+	r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	assert.ErrorIs(t, p.a.ep.FlushWait(ctx), context.Canceled)
+	require.NoError(t, p.finish(r, nil))
+	require.NoError(t, p.flush())
+	assert.Equal(t, []byte{42}, got, "the canceled get does not write")
+}
+
+// TestWait_CancelWakesTheSleeper: a context that ends while the waiter sleeps.
+func TestWait_CancelWakesTheSleeper(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.a.w.cfg.SpinPolls = yieldPolls
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- p.a.w.Serve(ctx) }()
+	cancel()
+	assert.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestSignal_BeforeAnySleep(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	assert.NotPanics(t, p.a.w.Signal)
+}
+
+func TestRequest_TestAndCancel(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	waiting, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	second, err := p.a.ep.Put([]byte{2}, p.b.mem.Addr()+1, p.a.key, nil)
+	require.NoError(t, err)
+	assert.Equal(t, ucs.StatusInProgress, waiting.Status())
+	assert.True(t, waiting.Cancel())
+	assert.False(t, waiting.Cancel(), "once")
+	done, err := waiting.Test()
+	assert.True(t, done)
+	assert.ErrorIs(t, err, ucs.ErrCanceled)
+	p.until(func() bool {
+		done, err = second.Test()
+		return done
+	})
+	assert.NoError(t, err)
+	require.NoError(t, p.flush())
+	assert.Equal(t, []byte{0, 2}, p.b.mem.Bytes()[:2])
+
+	// In the queue of a lane, behind operations that were posted.
+	var reqs []*Request
+	for i := range 20 {
+		r, err := p.a.ep.Put(pattern(100, 1), p.b.mem.Addr()+uint64(100*i), p.a.key, nil)
+		require.NoError(t, err)
+		if r != nil {
+			reqs = append(reqs, r)
+		}
+	}
+	last := reqs[len(reqs)-1]
+	assert.True(t, last.Cancel())
+	last.Release()
+	assert.False(t, func() bool { r, _ := p.a.ep.Flush(); defer r.Release(); return r.Cancel() }(), "a flush")
+	for _, r := range reqs[:len(reqs)-1] {
+		require.NoError(t, p.finish(r, nil))
+	}
+	require.NoError(t, p.flush())
+	assert.Zero(t, p.b.mem.Bytes()[1900], "the last one was not posted")
+}
