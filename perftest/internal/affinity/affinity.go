@@ -1,0 +1,109 @@
+// Package affinity binds threads of this process to processors.
+package affinity
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxCPU is the largest processor number that the kernel's mask as x/sys has it
+// can name.
+const maxCPU = len(unix.CPUSet{})*64 - 1
+
+// Allowed lists the processors that this process may run on, ascending.
+func Allowed() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(os.Getpid(), &set); err != nil {
+		return nil, os.NewSyscallError("sched_getaffinity", err)
+	}
+	return members(&set), nil
+}
+
+// Thread locks the calling goroutine to its thread and the thread to cpu. undo
+// gives both free again; call it from the same goroutine.
+func Thread(cpu int) (undo func(), err error) {
+	runtime.LockOSThread()
+	var before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		runtime.UnlockOSThread()
+		return nil, os.NewSyscallError("sched_getaffinity", err)
+	}
+	if err := setThread(0, []int{cpu}); err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	return func() {
+		// Best effort: a mask that was accepted before is accepted again unless
+		// the administrator has taken processors away meanwhile.
+		_ = unix.SchedSetaffinity(0, &before)
+		runtime.UnlockOSThread()
+	}, nil
+}
+
+// Process binds every present thread of this process to cpus. Threads made later
+// inherit that from the thread that makes them.
+func Process(cpus []int) error {
+	dir, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return err
+	}
+	for _, e := range dir {
+		tid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if err := setThread(tid, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+func setThread(tid int, cpus []int) error {
+	var set unix.CPUSet
+	for _, c := range cpus {
+		if c < 0 || c > maxCPU {
+			return fmt.Errorf("processor %d is outside 0..%d", c, maxCPU)
+		}
+		set.Set(c)
+	}
+	if err := unix.SchedSetaffinity(tid, &set); err != nil {
+		return fmt.Errorf("bind to processors %v: %w", cpus, os.NewSyscallError("sched_setaffinity", err))
+	}
+	return nil
+}
+
+func members(set *unix.CPUSet) (cpus []int) {
+	for c := range maxCPU + 1 {
+		if set.IsSet(c) {
+			cpus = append(cpus, c)
+		}
+	}
+	return cpus
+}
+
+// Parse reads a list of processors as taskset and UCX take it: "0,1" or "2-5,8".
+// Numbers keep the order of the list.
+func Parse(list string) (cpus []int, err error) {
+	for _, part := range strings.Split(list, ",") {
+		lo, hi, isRange := strings.Cut(part, "-")
+		if !isRange {
+			hi = lo
+		}
+		a, errLo := strconv.Atoi(lo)
+		b, errHi := strconv.Atoi(hi)
+		if errLo != nil || errHi != nil || a < 0 || b < a || b > maxCPU {
+			return nil, fmt.Errorf("processor list %q: %q is not a number or an ascending range within 0..%d", list, part, maxCPU)
+		}
+		for c := a; c <= b; c++ {
+			cpus = append(cpus, c)
+		}
+	}
+	return cpus, nil
+}

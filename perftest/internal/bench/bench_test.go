@@ -1,0 +1,253 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/layer/layertest"
+	"github.com/gucx/gucx/perftest/internal/session"
+	"github.com/gucx/gucx/perftest/internal/target"
+	"github.com/gucx/gucx/perftest/internal/tick"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var clock = func() *tick.Clock {
+	c, err := tick.Calibrate()
+	if err != nil {
+		panic(err)
+	}
+	return c
+}()
+
+// newRunner returns a runner of plan whose target is a goroutine.
+func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *Runner {
+	a, b := net.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- target.Serve(context.Background(), b, layers, time.Minute) }()
+	s, err := session.New(ctx, a, layers)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		if err := <-served; ctx.Err() == nil {
+			assert.NoError(t, err)
+		} else if err != nil {
+			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		}
+	})
+	return &Runner{Plan: plan, Session: s, Clock: clock, Step: func(string, int) {}}
+}
+
+func smallPlan(t *testing.T, testNames ...string) Plan {
+	p := Plan{Sizes: []int{1, 8, 4096}, Layers: []string{"verbs", "uct", "ucp"}, Fabric: "none",
+		Iterations: 60, Warmup: 10, Rounds: 3, Window: 16}
+	for _, n := range testNames {
+		test, err := FindTest(n)
+		require.NoError(t, err)
+		p.Tests = append(p.Tests, test)
+	}
+	require.NoError(t, p.Check())
+	return p
+}
+
+func TestRun_EveryTestGivesRecordsOfEveryLayer(t *testing.T) {
+	plan := smallPlan(t, TestNames()...)
+	r := newRunner(t.Context(), t, plan, layertest.Set("verbs", "uct", "ucp"))
+	steps := 0
+	r.Step = func(string, int) { steps++ }
+	records, err := r.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, records, 3*plan.Cells())
+	assert.Equal(t, plan.Rounds*plan.Cells(), steps)
+
+	for i, rec := range records {
+		test, err := FindTest(rec.Test)
+		require.NoError(t, err)
+		assert.Equal(t, plan.Layers[i%3], rec.Layer)
+		assert.Equal(t, "copy", rec.Transport)
+		assert.Contains(t, test.Sizes(plan.Sizes), rec.Size)
+		assert.Equal(t, test.Window(16), rec.Window)
+		assert.GreaterOrEqual(t, rec.Ops, 60)
+		assert.GreaterOrEqual(t, rec.P99NS, rec.P50NS)
+		assert.GreaterOrEqual(t, rec.PostP99NS, rec.PostNS)
+		assert.GreaterOrEqual(t, rec.FlushP99NS, rec.FlushNS)
+		assert.Equal(t, []string{"", "verbs", "uct"}[i%3], rec.Over)
+		if rec.LoopNS > 0 {
+			assert.InEpsilon(t, 1e9/rec.LoopNS, rec.MsgPerS, 1e-9)
+		}
+	}
+}
+
+func TestRun_NoticesWhatALayerDoesWrong(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fault layertest.Fault
+		tests string
+		want  string
+		data  bool
+	}{
+		{"puts are lost", layertest.Drop, "put_lat", "data arrived wrong", true},
+		{"gets are lost", layertest.Drop, "get_bw", "read wrong data", true},
+		{"adds are lost", layertest.Drop, "add_mr", "the word is 5", true},
+		{"fetching adds are lost", layertest.Drop, "fadd_lat", "the word is 5", true},
+		{"put corrupts the last byte", layertest.Corrupt, "put_bw", "byte 0 of 1", true},
+		{"get corrupts the last byte", layertest.Corrupt, "get_lat", "byte 0 of 1", true},
+		{"put writes too much", layertest.Overrun, "put_lat", "bytes after the data", true},
+		{"get writes too much", layertest.Overrun, "get_lat", "bytes after the data", true},
+		{"post fails", layertest.FailPost, "put_bw", "endpoint has failed", false},
+		{"operation is missing", layertest.RefuseOp, "put_lat", "unsupported", false},
+		{"open fails", layertest.RefuseOpen, "put_lat", "no such device", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			layers := layertest.Set("verbs", "uct", "ucp")
+			layers.Open["uct"] = layertest.Opener(c.fault)
+			r := newRunner(t.Context(), t, smallPlan(t, c.tests), layers)
+			_, err := r.Run(t.Context())
+			require.ErrorContains(t, err, c.want)
+			assert.ErrorContains(t, err, "uct")
+			assert.Equal(t, c.data, errors.Is(err, ErrData))
+		})
+	}
+}
+
+func TestRun_EndsWithTheContextThoughALayerHangs(t *testing.T) {
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, why)
+	defer cancel()
+	layers := layertest.Set("verbs", "uct", "ucp")
+	layers.Open["uct"] = layertest.Opener(layertest.HangFlush)
+	r := newRunner(ctx, t, smallPlan(t, "put_lat"), layers)
+	_, err := r.Run(ctx)
+	assert.ErrorIs(t, err, why)
+}
+
+func TestRun_StopsBetweenRounds(t *testing.T) {
+	why := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := newRunner(ctx, t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
+	r.Step = func(string, int) { cancel(why) }
+	_, err := r.Run(ctx)
+	assert.ErrorIs(t, err, why)
+}
+
+// freezeLog counts, and checks that freezes and thaws alternate.
+type freezeLog struct {
+	frozen bool
+	n      int
+	err    error
+}
+
+func (f *freezeLog) Freeze() error {
+	f.frozen = true
+	f.n++
+	return f.err
+}
+
+func (f *freezeLog) Thaw() error {
+	f.frozen = false
+	return nil
+}
+
+func TestRun_FreezesTheTargetWhileTheClockRuns(t *testing.T) {
+	plan := smallPlan(t, "put_lat", "fadd_lat")
+	r := newRunner(t.Context(), t, plan, layertest.Set("verbs", "uct", "ucp"))
+	log := &freezeLog{}
+	r.Freezer = log
+	r.Step = func(string, int) { assert.True(t, log.frozen) }
+	_, err := r.Run(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, plan.Cells(), log.n)
+	assert.False(t, log.frozen)
+}
+
+func TestRun_ReportsThatTheTargetCannotBeFrozen(t *testing.T) {
+	r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
+	r.Freezer = &freezeLog{err: errors.New("no such process")}
+	_, err := r.Run(t.Context())
+	assert.ErrorContains(t, err, "no such process")
+}
+
+func TestStamped_DoesNotAllocate(t *testing.T) {
+	s := newSamples(1000, 1)
+	var op nothing
+	assert.Zero(t, testing.AllocsPerRun(10, func() {
+		s.post, s.flush, s.whole = s.post[:0], s.flush[:0], s.whole[:0]
+		assert.NoError(t, s.batch(&op, 1000, 4))
+	}))
+	assert.Len(t, s.post, 1000)
+	assert.Len(t, s.whole, 1)
+	assert.Equal(t, uint64(11*2*4*1000), op.Result(), "AllocsPerRun runs once more to warm up")
+}
+
+func TestCost_IsMeasuredOnceForAWindow(t *testing.T) {
+	r := &Runner{Clock: clock, costs: map[int]cost{}}
+	one, again, many := r.cost(1), r.cost(1), r.cost(256)
+	assert.Equal(t, one, again)
+	assert.Positive(t, one.whole)
+	assert.Greater(t, many.whole, one.whole, "256 posts take longer than one")
+}
+
+func TestPlan_Check(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*Plan)
+		want   string
+	}{
+		{"as it is", func(*Plan) {}, ""},
+		{"no test", func(p *Plan) { p.Tests = nil }, "nothing to measure"},
+		{"no size", func(p *Plan) { p.Sizes = nil }, "nothing to measure"},
+		{"size 0", func(p *Plan) { p.Sizes = []int{8, 0} }, "size 0"},
+		{"size too large", func(p *Plan) { p.Sizes = []int{MaxSize + 1} }, "outside 1.."},
+		{"no iterations", func(p *Plan) { p.Iterations = 0 }, "at least 1"},
+		{"no rounds", func(p *Plan) { p.Rounds = 0 }, "at least 1"},
+		{"negative warm-up", func(p *Plan) { p.Warmup = -1 }, "at least 0"},
+		{"no window", func(p *Plan) { p.Window = 0 }, "window 0"},
+		{"huge window", func(p *Plan) { p.Window = maxWindow + 1 }, "window"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := smallPlan(t, "put_lat")
+			c.change(&p)
+			err := p.Check()
+			if c.want == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestPlan_Windows(t *testing.T) {
+	p := Plan{Iterations: 1000, Rounds: 10}
+	assert.Equal(t, 100, p.windows(8, 1))
+	assert.Equal(t, 100, p.windows(SmallSize, 1))
+	assert.Equal(t, 50, p.windows(2*SmallSize, 1), "half the operations at twice the size")
+	assert.Equal(t, 1, p.windows(1<<30, 1))
+	assert.Equal(t, 1, p.windows(8, 256))
+	assert.Equal(t, 7, p.windows(8, 16))
+}
+
+func TestFindTest(t *testing.T) {
+	for alias, name := range aliases {
+		got, err := FindTest(alias)
+		require.NoError(t, err)
+		assert.Equal(t, name, got.Name)
+	}
+	_, err := FindTest("tag_lat")
+	require.ErrorContains(t, err, "tag_lat")
+	assert.ErrorContains(t, err, strings.Join(TestNames(), ", "))
+	for _, name := range DefaultTests() {
+		_, err := FindTest(name)
+		assert.NoError(t, err)
+	}
+}

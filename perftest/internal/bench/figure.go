@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/stat"
+)
+
+// cost is what the measuring loop itself takes, in ticks.
+type cost struct {
+	post, flush, total float64 // medians of a window
+	whole              float64 // of one window of a plain loop
+}
+
+// costWindows is over how many windows the loop is measured; a multiple of them
+// with one operation each takes about a millisecond.
+const (
+	costOps    = 40960
+	costRounds = 5
+)
+
+// cost measures the loop with an operation that does nothing, once for a window.
+func (r *Runner) cost(window int) cost {
+	if c, ok := r.costs[window]; ok {
+		return c
+	}
+	windows := max(costOps/window, 10)
+	s := newSamples(windows*costRounds, costRounds)
+	var op nothing
+	whole := make([]float64, costRounds)
+	for i := range whole {
+		// The operation does nothing and so cannot fail.
+		_ = s.batch(&op, windows, window)
+		whole[i] = float64(s.whole[i]) / float64(windows)
+	}
+	step := r.Clock.Step
+	c := cost{
+		post:  stat.NewDigest(s.post, step).Percentile(50),
+		flush: stat.NewDigest(s.flush, step).Percentile(50),
+		total: stat.NewDigest(s.total(), step).Percentile(50),
+		whole: stat.Median(whole),
+	}
+	r.costs[window] = c
+	return c
+}
+
+// records turns the samples of a cell into records, one for each layer.
+func (r *Runner) records(t Test, size, windows, window int, c cost) []result.Record {
+	var records []result.Record
+	var below []float64
+	for i, l := range r.lanes {
+		rec := r.record(l, window, c)
+		rec.Test, rec.Size = t.Name, size
+		rec.Ops = windows * window * r.Plan.Rounds
+		loops := r.loops(l.s.whole, windows, window, c)
+		rec.LoopNS = stat.Median(loops)
+		if rec.LoopNS > 0 {
+			rec.MsgPerS = 1e9 / rec.LoopNS
+			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB
+		}
+		if i > 0 {
+			rec.Over = r.lanes[i-1].name
+			rec.OverNS, rec.OverPct = stat.Paired(loops, below)
+		}
+		below = loops
+		records = append(records, rec)
+	}
+	return records
+}
+
+// record fills in the percentiles.
+func (r *Runner) record(l *lane, window int, c cost) result.Record {
+	ns := func(ticks, cost float64) float64 {
+		return max(0, ticks-cost) / r.Clock.PerNS / float64(window)
+	}
+	step := r.Clock.Step
+	post, flush := stat.NewDigest(l.s.post, step), stat.NewDigest(l.s.flush, step)
+	total := stat.NewDigest(l.s.total(), step)
+	return result.Record{
+		Layer:      l.name,
+		Transport:  l.conn.Transport(),
+		Fabric:     r.Plan.Fabric,
+		Window:     window,
+		P50NS:      ns(total.Percentile(50), c.total),
+		P99NS:      ns(total.Percentile(99), c.total),
+		MaxNS:      ns(total.Max(), c.total),
+		PostNS:     ns(post.Percentile(50), c.post),
+		PostP99NS:  ns(post.Percentile(99), c.post),
+		FlushNS:    ns(flush.Percentile(50), c.flush),
+		FlushP99NS: ns(flush.Percentile(99), c.flush),
+	}
+}
+
+// loops returns nanoseconds for one operation of each round's plain loop.
+func (r *Runner) loops(whole []uint64, windows, window int, c cost) []float64 {
+	ns := make([]float64, len(whole))
+	for i, ticks := range whole {
+		perWindow := float64(ticks)/float64(windows) - c.whole
+		ns[i] = max(0, perWindow) / r.Clock.PerNS / float64(window)
+	}
+	return ns
+}

@@ -1,0 +1,40 @@
+package cli
+
+const longHelp = `Measure what each layer of gucx costs.
+
+Without a subcommand perftest starts a second process, the target, and runs the
+same one-sided operations against its memory three times: over verbs, over UCT and
+over UCP, on the same device. It prints one table: for each size the latency of a
+put with remote completion, split into Post (the posting call) and Flush (until the
+data is in the target's memory), then bandwidth and message rate of puts and gets
+with a window of operations for each flush, and what each layer adds to the one
+below it. Data is verified on both sides.
+
+The layers take turns in rounds (verbs, uct, ucp, verbs, ...) after a warm-up, so that
+a noisy machine is equally noisy to all of them, and overhead is the median over
+rounds of the difference. Each layer is called as a careful user would call it:
+
+  verbs  RC QP in a thread domain, single-threaded CQ: no locks; writes inline up to
+         the limit of the rc transport; a completion for the last operation of a
+         window and for each 64th
+  uct    short operations up to the transport's limit, zero-copy beyond
+  ucp    memory and key from ucp, the memory handle given with each operation,
+         blocking flush
+
+Queue lengths are the same in all layers and come from the GUCX_RC_* variables; see
+perftest info -c. Times are read from the processor's counter; what the loop and
+the readings themselves cost is measured and taken off. While the clock runs there
+is no garbage collection and nothing allocates. -n counts operations of up to 8 KiB;
+of longer ones there are as many as move the same number of bytes.
+
+Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 128+n signal n.
+docs/perftest.md explains method and columns.`
+
+const examples = `  perftest                                  the comparison
+  perftest -s 8 -t put_lat,fadd_lat,flush   three tests of 8 bytes
+  perftest -s 1-64k -o csv > a.csv          powers of two from 1 B to 64 KiB
+  perftest --plot put.svg                   curves beside the table
+  perftest --stop-peer -s 8                 with the target process stopped
+  perftest server & perftest client         the two ends in two shells
+  perftest info -d                          devices, transports and their limits
+  perftest instructions                     count instructions instead of time`

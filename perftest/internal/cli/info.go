@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/info"
+	"github.com/gucx/gucx/perftest/internal/layers"
+)
+
+// newInfo prints what there is.
+func newInfo() *cobra.Command {
+	var q info.Query
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "Print devices, transports, their limits and the configuration",
+		Long: `Print devices, transports, their capabilities and limits, and the configuration, by
+the letters of ucx_info. Without letters: version and devices.`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := layers.FromEnv(os.Environ())
+			if err != nil {
+				return &usageError{err}
+			}
+			return info.Write(cmd.Context(), cmd.OutOrStdout(), cfg, q)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVarP(&q.Version, "version", "v", false, "version and build")
+	f.BoolVarP(&q.System, "system", "s", false, "machine")
+	f.BoolVarP(&q.Devices, "devices", "d", false, "devices and transports with capabilities and limits")
+	f.BoolVarP(&q.Config, "config", "c", false, "configuration in force, as environment variables")
+	f.BoolVarP(&q.Full, "full", "f", false, "configuration with its documentation")
+	f.StringVarP(&q.Transport, "transport", "t", "", "only this transport")
+	f.StringVar(&q.Fabric, "fabric", device.Fabrics()[0], "fabric of the software HCA")
+	return cmd
+}

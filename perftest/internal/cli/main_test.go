@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/result"
+)
+
+// asPerftest makes the test binary be perftest itself. A target that a test starts
+// is recognised by its command alone.
+const asPerftest = "PERFTEST_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && os.Args[1] == peerName {
+		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// quick are flags of a run that takes a moment.
+var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", "-s", "8,2k"}
+
+// perftest runs Main in this process; the target is a process of its own.
+func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = Main(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func with(base []string, more ...string) []string {
+	return append(append([]string{}, base...), more...)
+}
+
+// records parses JSON output.
+func records(t *testing.T, text string) (run result.Run, recs []result.Record) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	require.NoError(t, d.Decode(&run))
+	for d.More() {
+		var r result.Record
+		require.NoError(t, d.Decode(&r))
+		recs = append(recs, r)
+	}
+	return run, recs
+}
+
+func TestMain_ComparesTheLayersBetweenTwoProcesses(t *testing.T) {
+	code, out, errs := perftest(t, with(quick, "-o", "json")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Empty(t, errs)
+	run, recs := records(t, out)
+	assert.Equal(t, "softhca0", run.Settings.Device)
+	assert.NotEmpty(t, run.Commit)
+	require.Len(t, recs, 3*2*3, "tests, sizes, layers")
+	for _, r := range recs {
+		assert.Equal(t, "rc", r.Transport)
+		assert.Equal(t, "shm", r.Fabric)
+		assert.Positive(t, r.P50NS, "%+v", r)
+		assert.Positive(t, r.MsgPerS, "%+v", r)
+	}
+}
+
+func TestMain_EveryTestWithTheTargetStopped(t *testing.T) {
+	code, out, errs := perftest(t, with(quick, "-o", "json", "-t", "all", "--stop-peer")...)
+	require.Equal(t, exitOK, code, errs)
+	run, recs := records(t, out)
+	assert.True(t, run.Settings.StopPeer)
+	seen := map[string]int{}
+	for _, r := range recs {
+		seen[r.Test]++
+	}
+	assert.Len(t, seen, len(bench.TestNames()))
+}
+
+func TestMain_LoopFabricAndChosenLayers(t *testing.T) {
+	code, out, errs := perftest(t, with(quick, "-o", "json", "-f", "loop", "--layers", "ucp,verbs", "-t", "put_lat", "-c", "off")...)
+	require.Equal(t, exitOK, code, errs)
+	run, recs := records(t, out)
+	assert.Equal(t, []string{"verbs", "ucp"}, run.Settings.Layers, "in order")
+	assert.Empty(t, run.Settings.CPUs)
+	require.Len(t, recs, 4)
+	assert.Equal(t, "verbs", recs[1].Over)
+}
+
+func TestMain_OtherFormatsAndPlot(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "p.svg")
+	code, out, errs := perftest(t, with(quick, "--plot", plot, "-t", "put_lat")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, "Post p50")
+	assert.FileExists(t, plot)
+
+	code, out, errs = perftest(t, with(quick, "-o", "md", "-t", "get_bw")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, "| --- |")
+
+	code, out, errs = perftest(t, with(quick, "-o", "csv", "-t", "get_bw")...)
+	require.Equal(t, exitOK, code, errs)
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	assert.Len(t, rows, 1+2*3)
+}
+
+func TestMain_WrongUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want string
+	}{
+		{"--bogus", "unknown flag"},
+		{"bogus", `unknown command "bogus"`},
+		{"-t tag_lat", "there are put_lat"},
+		{"-t put_lat,put_lat", "named twice"},
+		{"-s 0", "outside 1.."},
+		{"-s 1k-1", "LOW-HIGH"},
+		{"-s x", `size "x"`},
+		{"-n 0", "at least 1"},
+		{"-W 0", "window"},
+		{"-o xml", "table, md, csv, json"},
+		{"--plot a.pdf", ".svg or .png"},
+		{"--layers ucp,mpi", `unknown layer "mpi"`},
+		{"-f ether", "ether"},
+		{"-d mlx5_0", "there is softhca0"},
+		{"-c 0", "want two"},
+		{"-c 0,9999", "9999"},
+		{"--probe -c off", "two different processors"},
+		{"--stop-peer -f loop", "needs a target process"},
+		{"client -f loop", "does not leave a process"},
+		{"server a b", "at most 1"},
+		{"server -p 65536", "outside 0..65535"},
+		{"info extra", "unknown command"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, out, errs := perftest(t, strings.Fields(c.args)...)
+			assert.Equal(t, exitUsage, code, errs)
+			assert.Contains(t, errs, c.want)
+			assert.Contains(t, errs, "perftest --help")
+			assert.Empty(t, out)
+		})
+	}
+}
+
+func TestMain_UnknownEnvironmentNameIsAnError(t *testing.T) {
+	t.Setenv("GUCX_RC_TX_QUEUE_LN", "3")
+	code, _, errs := perftest(t, quick...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "GUCX_RC_TX_QUEUE_LEN")
+}
+
+func TestMain_TransportThatIsNotThere(t *testing.T) {
+	code, _, errs := perftest(t, with(quick, "-x", "dc")...)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errs, `"dc"`)
+}
+
+func TestMain_PeerIsNoCommandForPeople(t *testing.T) {
+	cmd := rerun(t, nil, peerName)
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	assert.Contains(t, string(out), "not started by perftest")
+}
+
+func TestMain_Info(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"info", []string{"# gucx ", "softhca0", "Transport: rc", "put_short", "atomic fetch 64"}},
+		{"info -d -t ud", []string{"Transport: ud", "am_short"}},
+		{"info -s", []string{"cores"}},
+		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
+		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
+		{"info --fabric loop", []string{"softhca-loop"}},
+		{"--help", []string{"Exit status", "--stop-peer", "instructions"}},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, out, errs := perftest(t, strings.Fields(c.args)...)
+			require.Equal(t, exitOK, code, errs)
+			for _, w := range c.want {
+				assert.Contains(t, out, w)
+			}
+			if c.args == "info -d -t ud" {
+				assert.NotContains(t, out, "Transport: rc")
+			}
+		})
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	assert.Equal(t, 130, exitCode(fmt.Errorf("put_lat: %w", &signalError{syscall.SIGINT})))
+	assert.Equal(t, 143, exitCode(&signalError{syscall.SIGTERM}))
+	assert.Equal(t, exitUsage, exitCode(&usageError{errors.New("x")}))
+	assert.Equal(t, exitData, exitCode(errors.Join(errors.New("x"), bench.ErrData)))
+	assert.Equal(t, exitFailure, exitCode(context.DeadlineExceeded))
+}
+
+func TestParseSizes(t *testing.T) {
+	for in, want := range map[string][]int{
+		"8":         {8},
+		"1k,8,8":    {8, 1024},
+		"1-8":       {1, 2, 4, 8},
+		"1-1k/4":    {1, 4, 16, 64, 256, 1024},
+		"3-10":      {3, 6},
+		"1-2,2-4,1": {1, 2, 4},
+	} {
+		got, err := parseSizes(in)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got, in)
+	}
+	for _, in := range []string{"", "8/2", "1-8/1", "8-1", "-", "1-", "inf", "auto", "1t", "1,,2", "0-8"} {
+		_, err := parseSizes(in)
+		assert.Error(t, err, in)
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "127.0.0.1:13337"},
+		{[]string{"host"}, "host:13337"},
+		{[]string{"host:1"}, "host:1"},
+		{[]string{":1"}, ":1"},
+		{[]string{"::1"}, "[::1]:13337"},
+		{[]string{"[::1]:2"}, "[::1]:2"},
+	} {
+		got, err := address(c.args, defaultPort)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got)
+	}
+}

@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/perftest/internal/affinity"
+	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/launch"
+	"github.com/gucx/gucx/perftest/internal/machine"
+	"github.com/gucx/gucx/perftest/internal/meter"
+	"github.com/gucx/gucx/perftest/internal/report"
+	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/session"
+	"github.com/gucx/gucx/perftest/internal/target"
+	"github.com/gucx/gucx/perftest/internal/tick"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+const loopFabric = string(softhca.FabricLoop)
+
+// exitNotice is how long a failed run waits for the news that the target process
+// died: the better explanation.
+const exitNotice = 300 * time.Millisecond
+
+// runLocal measures against a target that it starts itself.
+func (s *settings) runLocal(cmd *cobra.Command) error {
+	j, err := s.job()
+	if err != nil {
+		return err
+	}
+	if err := j.check(); err != nil {
+		return err
+	}
+	if j.plan.Fabric == loopFabric {
+		return j.runInProcess(cmd)
+	}
+	return j.runWithChild(cmd)
+}
+
+// runInProcess serves the target from a goroutine.
+func (j *job) runInProcess(cmd *cobra.Command) error {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	here, there := net.Pipe()
+	served := make(chan error, 1)
+	set := j.config.Set()
+	go func() { served <- target.Serve(ctx, there, set, 0) }()
+	s, err := session.New(ctx, here, set)
+	if err == nil {
+		err = errors.Join(j.measure(ctx, cmd, s, nil), s.Close())
+	}
+	cancel(nil)
+	if serveErr := <-served; err == nil && !errors.Is(serveErr, context.Canceled) {
+		err = serveErr
+	}
+	return err
+}
+
+// runWithChild serves the target from a child process.
+func (j *job) runWithChild(cmd *cobra.Command) (err error) {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	child, err := launch.Start(j.peerArgs(), func(err error) { cancel(err) })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, child.Close()) }()
+	s, err := session.New(ctx, child.Conn, j.config.Set())
+	if err != nil {
+		return explain(err, child)
+	}
+	var freezer bench.Freezer
+	if j.settings.stopPeer {
+		freezer = child
+	}
+	err = j.measure(ctx, cmd, s, freezer)
+	if err != nil {
+		err = explain(err, child)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// explain prefers the death of the target over what it caused.
+func explain(err error, child *launch.Child) error {
+	if errors.Is(err, launch.ErrExited) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), exitNotice)
+	defer cancel()
+	if exit := child.Exited(ctx); exit != nil {
+		return fmt.Errorf("%w (%w)", exit, err)
+	}
+	return err
+}
+
+// peerArgs start a target with the same settings.
+func (j *job) peerArgs() []string {
+	args := []string{peerName}
+	if len(j.cpus) == 2 {
+		args = append(args, "--cpu", strconv.Itoa(j.cpus[1]))
+	}
+	return args
+}
+
+// measure runs the plan over a session and writes the results.
+func (j *job) measure(ctx context.Context, cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
+	clock, err := tick.Calibrate()
+	if err != nil {
+		return err
+	}
+	run := j.describe(machine.Describe(), machine.Commit(ctx), clock)
+	if j.settings.probe {
+		if run.Machine.ProbeNS, err = machine.Probe(clock, j.cpus[0], j.cpus[1]); err != nil {
+			return err
+		}
+	}
+	progress := meter.New(os.Stderr, j.plan.Cells()*j.plan.Rounds, j.settings.quiet)
+	defer progress.Close()
+	r := &bench.Runner{Plan: j.plan, Session: s, Clock: clock, Freezer: freezer, Step: progress.Step}
+	records, err := j.pinned(ctx, r)
+	progress.Close()
+	if err != nil {
+		return err
+	}
+	return j.write(cmd.OutOrStdout(), run, records)
+}
+
+// pinned runs r on a thread bound to the initiator's processor, with all other
+// threads of this process kept off it where there is another.
+func (j *job) pinned(ctx context.Context, r *bench.Runner) ([]result.Record, error) {
+	if len(j.cpus) == 0 {
+		return r.Run(ctx)
+	}
+	allowed, err := affinity.Allowed()
+	if err != nil {
+		return nil, err
+	}
+	rest := slices.DeleteFunc(slices.Clone(allowed), func(c int) bool { return c == j.cpus[0] })
+	if len(rest) == 0 {
+		rest = allowed
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := affinity.Process(rest); err != nil {
+		return nil, err
+	}
+	undo, err := affinity.Thread(j.cpus[0])
+	if err != nil {
+		return nil, err
+	}
+	defer undo()
+	return r.Run(ctx)
+}
+
+func (j *job) write(w io.Writer, run result.Run, records []result.Record) error {
+	if err := report.Write(w, j.settings.output, run, records); err != nil {
+		return err
+	}
+	if j.settings.plot == "" {
+		return nil
+	}
+	return chart.Save(j.settings.plot, records)
+}

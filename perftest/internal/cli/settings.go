@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/affinity"
+	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/report"
+	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/tick"
+)
+
+// Defaults of the flags.
+const (
+	defaultSizes      = "1-1m"
+	defaultIterations = 100_000
+	defaultWarmup     = 2_000
+	defaultRounds     = 20
+	defaultWindow     = 256 // as in the study that the comparison follows
+	defaultTransport  = "rc"
+)
+
+// settings are the flags of a measurement.
+type settings struct {
+	tests      []string
+	sizes      string
+	layers     []string
+	iterations int
+	warmup     int
+	rounds     int
+	window     int
+	transport  string
+	device     string
+	fabric     string
+	cpus       string
+	output     string
+	plot       string
+	probe      bool
+	quiet      bool
+	stopPeer   bool
+}
+
+func (s *settings) bind(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.StringSliceVarP(&s.tests, "test", "t", bench.DefaultTests(), "tests to run, or all: "+strings.Join(bench.TestNames(), " "))
+	f.StringVarP(&s.sizes, "size", "s", defaultSizes, "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them")
+	f.IntVarP(&s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer")
+	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
+	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
+	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests")
+	f.StringSliceVar(&s.layers, "layers", layers.Names(), "layers to compare")
+	f.StringVarP(&s.transport, "transport", "x", defaultTransport, "transport")
+	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1; the first by default")
+	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
+	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
+	f.StringVarP(&s.output, "output", "o", report.Formats()[0], "form of the results: "+strings.Join(report.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+}
+
+// job is what settings come to.
+type job struct {
+	settings *settings
+	plan     bench.Plan
+	config   layers.Config
+	cpus     []int // of initiator and target; empty to pin nothing
+}
+
+// job checks the settings and the environment. Errors are usage errors.
+func (s *settings) job() (*job, error) {
+	j := &job{settings: s}
+	var err error
+	if j.config, err = layers.FromEnv(os.Environ()); err != nil {
+		return nil, &usageError{err}
+	}
+	if j.plan, err = s.plan(); err != nil {
+		return nil, &usageError{err}
+	}
+	if j.cpus, err = s.processors(); err != nil {
+		return nil, &usageError{err}
+	}
+	if err := report.CheckFormat(s.output); err != nil {
+		return nil, &usageError{err}
+	}
+	if s.plot != "" {
+		if err := chart.CheckName(s.plot); err != nil {
+			return nil, &usageError{err}
+		}
+	}
+	return j, nil
+}
+
+func (s *settings) plan() (bench.Plan, error) {
+	p := bench.Plan{
+		Device: s.device, Transport: s.transport, Fabric: s.fabric,
+		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
+	}
+	var err error
+	if p.Sizes, err = parseSizes(s.sizes); err != nil {
+		return p, err
+	}
+	if p.Tests, err = findTests(s.tests); err != nil {
+		return p, err
+	}
+	if p.Layers, err = orderLayers(s.layers); err != nil {
+		return p, err
+	}
+	if _, _, err := device.Find(s.fabric, s.device); err != nil {
+		return p, err
+	}
+	return p, p.Check()
+}
+
+func findTests(names []string) (tests []bench.Test, err error) {
+	if len(names) == 1 && names[0] == "all" {
+		return bench.Tests(), nil
+	}
+	for _, n := range names {
+		t, err := bench.FindTest(n)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(tests, t) {
+			return nil, fmt.Errorf("test %q is named twice", t.Name)
+		}
+		tests = append(tests, t)
+	}
+	return tests, nil
+}
+
+// orderLayers checks names and puts them in order, lowest first.
+func orderLayers(names []string) (ordered []string, err error) {
+	for _, n := range names {
+		if !slices.Contains(layers.Names(), n) {
+			return nil, fmt.Errorf("unknown layer %q; there are %s", n, strings.Join(layers.Names(), ", "))
+		}
+	}
+	for _, n := range layers.Names() {
+		if slices.Contains(names, n) {
+			ordered = append(ordered, n)
+		}
+	}
+	return ordered, nil
+}
+
+// processors chooses where the two sides run. With one processor allowed, auto
+// pins nothing.
+func (s *settings) processors() ([]int, error) {
+	allowed, err := affinity.Allowed()
+	if err != nil {
+		return nil, err
+	}
+	switch s.cpus {
+	case "off":
+		return nil, nil
+	case "auto":
+		if len(allowed) < 2 {
+			return nil, nil
+		}
+		// The first processor takes most interrupts: leave it to the target.
+		return []int{allowed[1], allowed[0]}, nil
+	}
+	cpus, err := affinity.Parse(s.cpus)
+	if err != nil {
+		return nil, err
+	}
+	if len(cpus) != 2 {
+		return nil, fmt.Errorf("processors %q: want two, of initiator and target", s.cpus)
+	}
+	for _, c := range cpus {
+		if !slices.Contains(allowed, c) {
+			return nil, fmt.Errorf("processor %d is not among those allowed: %v", c, allowed)
+		}
+	}
+	return cpus, nil
+}
+
+var errProbe = errors.New("--probe needs two different processors: see -c")
+
+// check refuses combinations that make no sense.
+func (j *job) check() error {
+	if j.settings.probe && (len(j.cpus) < 2 || j.cpus[0] == j.cpus[1]) {
+		return &usageError{errProbe}
+	}
+	if j.settings.stopPeer && j.plan.Fabric == loopFabric {
+		return &usageError{errors.New("--stop-peer needs a target process; on the loop fabric there is none")}
+	}
+	return nil
+}
+
+// describe fills in what is known before the measurement.
+func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) result.Run {
+	var tests []string
+	for _, t := range j.plan.Tests {
+		tests = append(tests, t.Name)
+	}
+	dev, _, err := device.Find(j.plan.Fabric, j.plan.Device)
+	name := j.plan.Device
+	if err == nil {
+		name = cmp.Or(name, dev.Name())
+	}
+	return result.Run{
+		Machine: m,
+		Commit:  commit,
+		Clock: result.Clock{Source: clock.Source, TicksPerNS: clock.PerNS,
+			ResolutionNS: clock.Resolution(), CostNS: clock.Cost},
+		Settings: result.Settings{
+			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
+			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
+			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
+			Window: j.plan.Window, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+		},
+	}
+}

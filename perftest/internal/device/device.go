@@ -1,0 +1,51 @@
+// Package device finds the verbs devices that perftest measures.
+package device
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// Fabrics lists the fabrics of the software HCA.
+func Fabrics() []string {
+	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
+}
+
+// List returns the devices on a fabric; "" means the default one.
+func List(fabric string) ([]*verbs.Device, error) {
+	d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.Fabric(fabric)})
+	if err != nil {
+		return nil, err
+	}
+	return []*verbs.Device{d}, nil
+}
+
+// Find returns the device with that name and the port that it names: "softhca0"
+// or "softhca0:1". An empty name means the first device; without port it is 1.
+func Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
+	devices, err := List(fabric)
+	if err != nil {
+		return nil, 0, err
+	}
+	want, portText, hasPort := strings.Cut(name, ":")
+	port = 1
+	if hasPort {
+		n, err := strconv.ParseUint(portText, 10, 8)
+		if err != nil || n == 0 {
+			return nil, 0, fmt.Errorf("device %q: port %q is not a number in 1..255", name, portText)
+		}
+		port = uint8(n)
+	}
+	var names []string
+	for _, d := range devices {
+		if want == "" || d.Name() == want {
+			return d, port, nil
+		}
+		names = append(names, d.Name())
+	}
+	return nil, 0, fmt.Errorf("no device %q on fabric %q; there is %s", want, fabric, strings.Join(names, ", "))
+}

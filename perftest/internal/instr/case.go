@@ -1,0 +1,133 @@
+package instr
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Op is an operation whose instructions are counted.
+type Op uint8
+
+// Operations. What is counted is the named call alone; the words in brackets are
+// done before or after it.
+const (
+	Put   Op = iota // post a put [then complete it]
+	Get             // post a get [then complete it]
+	Add             // post an atomic add without result [then complete it]
+	FAdd            // post a fetching add [then complete it]
+	Flush           // [one put, then] flush to its remote completion
+	Idle            // progress with nothing to do
+	Busy            // [one put that asks for a completion, then] the progress that handles it
+	opEnd
+)
+
+var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy"}
+
+// String returns the name in tables, flags and files.
+func (o Op) String() string {
+	if o < opEnd {
+		return opNames[o]
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+// ParseOp finds an operation by name.
+func ParseOp(name string) (Op, error) {
+	if i := slices.Index(opNames[:], name); i >= 0 {
+		return Op(i), nil
+	}
+	return 0, fmt.Errorf("unknown operation %q: one of %v", name, opNames)
+}
+
+// sizes are the message lengths at which an operation is counted, out of those
+// asked for: atomics have one, and idle progress has none.
+func (o Op) sizes(asked []int) []int {
+	switch o {
+	case Add, FAdd:
+		return []int{wordLen}
+	case Idle:
+		return []int{0}
+	}
+	return asked
+}
+
+// wordLen is the operand of the atomics, in bytes.
+const wordLen = 8
+
+// maxSize bounds a message: the memory that rigs allocate.
+const maxSize = 64 << 10
+
+// Case is one thing to count: an operation called through the API of a layer.
+type Case struct {
+	Op   Op
+	API  Part // Verbs, UCT or UCP
+	Size int  // bytes; 0 where the operation has no length
+	// Switch is an alternative of the layer, from switches; "" is its default.
+	Switch string
+}
+
+// String names the case, such as "put 8 B, ucp, resolve".
+func (c Case) String() string {
+	s := c.Op.String()
+	if c.Size > 0 {
+		s += fmt.Sprintf(" %d B", c.Size)
+	}
+	s += ", " + c.API.String()
+	if c.Switch != "" {
+		s += ", " + c.Switch
+	}
+	return s
+}
+
+// Plan is which cases to count.
+type Plan struct {
+	Ops   []Op
+	APIs  []Part
+	Sizes []int // bytes, 1..64 KiB
+	// Switches adds the alternatives of the layers to their defaults.
+	Switches bool
+}
+
+// Cases lists the cases in the order of the report: by operation, size and API.
+func (p Plan) Cases() (cases []Case) {
+	for _, op := range p.Ops {
+		for _, size := range op.sizes(p.Sizes) {
+			for _, api := range p.APIs {
+				cases = append(cases, Case{Op: op, API: api, Size: size})
+				if p.Switches {
+					cases = append(cases, switched(op, api, size)...)
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// switched lists the alternatives that change op.
+func switched(op Op, api Part, size int) (cases []Case) {
+	for _, s := range switches {
+		if s.api == api && slices.Contains(s.ops, op) {
+			cases = append(cases, Case{Op: op, API: api, Size: size, Switch: s.name})
+		}
+	}
+	return cases
+}
+
+// Alternatives of ucp that undo what it does better than the UCX of the study
+// (its sections IV and V).
+const (
+	switchResolve     = "resolve" // resolve the remote key at each operation
+	switchPollTx      = "poll-tx" // poll send queues on which nothing is outstanding
+	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
+)
+
+// switches are the alternatives with the operations that they change.
+var switches = []struct {
+	name string
+	api  Part
+	ops  []Op
+}{
+	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}},
+	{switchPollTx, UCP, []Op{Flush, Idle, Busy}},
+	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}},
+}

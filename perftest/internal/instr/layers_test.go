@@ -1,0 +1,97 @@
+package instr
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// allOps are the operations in the order of the report.
+func allOps() (ops []Op) {
+	for op := range opEnd {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// countLayers counts the cases of a plan on the layers as they are.
+func countLayers(t *testing.T, fabric string, p Plan, d Detail) *Measurement {
+	t.Helper()
+	testenv.SkipRace(t, "the detector's own instructions would be counted")
+	m, err := count(t, job{Cases: p.Cases(), Fabric: fabric, Reps: 5, Warmup: warmup}, d)
+	require.NoError(t, err)
+	return m
+}
+
+// tables renders a measurement for a failure message.
+func tables(t *testing.T, m *Measurement) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, writeTables(&b, m, plainText))
+	return "\n" + b.String()
+}
+
+// result finds a case that must have been counted.
+func result(t *testing.T, m *Measurement, c Case) Sample {
+	t.Helper()
+	for _, r := range m.Results {
+		if r.Case == c {
+			require.Empty(t, r.Skip, c)
+			return r.Sample
+		}
+	}
+	t.Fatalf("no result of %v", c)
+	return Sample{}
+}
+
+func TestLayers_EveryCaseCounts(t *testing.T) {
+	for _, fabric := range fabrics {
+		t.Run(fabric, func(t *testing.T) {
+			m := countLayers(t, fabric, Plan{
+				Ops: allOps(), APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}, Switches: true,
+			}, ByPart)
+			for _, r := range m.Results {
+				assert.Empty(t, r.Skip, r.Case)
+				assert.Positive(t, r.Sample.Total(), r.Case)
+				assert.Positive(t, r.Sample.Profile.Part(r.Case.API), r.Case)
+				for part := r.Case.API + 1; part < harness; part++ {
+					assert.Zero(t, r.Sample.Profile.Part(part), "%v: %v is above it", r.Case, part)
+				}
+			}
+			if t.Failed() {
+				t.Log(tables(t, m))
+			}
+		})
+	}
+}
+
+// The budgets: what a layer may add to the one below it, in instructions.
+const (
+	budgetUCPPut  = 40 // UCP over UCT, put of 8 bytes
+	budgetUCTPut  = 60 // uct/ib/rc over verbs, put of 8 bytes
+	budgetIdleUCP = 30 // Worker.Progress with nothing to do, for each active iface
+)
+
+func TestBudget_Put(t *testing.T) {
+	m := countLayers(t, "shm", Plan{Ops: []Op{Put}, APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8}}, ByFunction)
+	total := func(api Part) int { return result(t, m, Case{Op: Put, API: api, Size: 8}).Total() }
+	assert.LessOrEqual(t, total(UCT)-total(Verbs), budgetUCTPut, "what rc adds to verbs")
+	assert.LessOrEqual(t, total(UCP)-total(UCT), budgetUCPPut, "what UCP adds to UCT")
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
+// is connected after the handshake.
+func TestBudget_IdleProgress(t *testing.T) {
+	m := countLayers(t, "shm", Plan{Ops: []Op{Idle}, APIs: []Part{Verbs, UCT, UCP}}, ByFunction)
+	assert.LessOrEqual(t, result(t, m, Case{Op: Idle, API: UCP}).Total(), budgetIdleUCP)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}

@@ -1,0 +1,292 @@
+package instr
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// uctRig counts calls of the uct contract on the rc transport.
+type uctRig struct {
+	iface  uct.Iface
+	ep     uct.EP
+	put    uct.Putter
+	get    uct.Getter
+	atomic uct.Atomics
+	near   uct.Mem
+	far    uct.Mem
+	raddr  uint64
+	key    uct.RKey
+	size   int    // of the case
+	word   uint64 // result of atomics
+	comp   uct.Completion
+	done   bool // comp has fired
+	undo   cleanup.Stack
+}
+
+func openUCT(fabric, _ string) (_ rig, err error) {
+	r := &uctRig{}
+	r.comp.Func = func(*uct.Completion) { r.done = true }
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.undo.Run())
+		}
+	}()
+	mds := make([]uct.MD, ends(fabric))
+	for i := range mds {
+		if mds[i], err = r.openMD(fabric); err != nil {
+			return nil, err
+		}
+	}
+	if r.near, err = r.alloc(mds[0]); err != nil {
+		return nil, err
+	}
+	if r.far, err = r.alloc(mds[len(mds)-1]); err != nil {
+		return nil, err
+	}
+	if err = r.unpack(mds[0]); err != nil {
+		return nil, err
+	}
+	return r, r.connect(mds[0], mds[len(mds)-1])
+}
+
+// openMD opens the memory domain of a new device.
+func (r *uctRig) openMD(fabric string) (uct.MD, error) {
+	dev, err := device(fabric)
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	md, err := ib.New(list, rc.Transport(rc.Config{})).OpenMD(dev.Name())
+	if err != nil {
+		return nil, err
+	}
+	r.undo.Add(md.Close)
+	return md, nil
+}
+
+// alloc takes memory from the domain, which peers reach best.
+func (r *uctRig) alloc(md uct.MD) (uct.Mem, error) {
+	a, ok := md.(uct.Allocator)
+	if !ok {
+		return nil, fmt.Errorf("memory of %s: %w", md.Attr().Name, errors.ErrUnsupported)
+	}
+	mem, err := a.Alloc(maxSize, uct.AccessAll)
+	if err != nil {
+		return nil, err
+	}
+	r.undo.Add(mem.Close)
+	return mem, nil
+}
+
+// unpack makes the key of the far memory.
+func (r *uctRig) unpack(md uct.MD) error {
+	packed, err := r.far.PackRKey(nil)
+	if err != nil {
+		return err
+	}
+	u, ok := md.(uct.RKeyUnpacker)
+	if !ok {
+		return fmt.Errorf("keys of %s: %w", md.Attr().Name, errors.ErrUnsupported)
+	}
+	if r.key, err = u.UnpackRKey(packed); err != nil {
+		return err
+	}
+	r.raddr = r.far.Addr()
+	return nil
+}
+
+// connect opens an iface with an EP at both ends and joins them.
+func (r *uctRig) connect(near, far uct.MD) (err error) {
+	var peer uct.EP
+	var peerIface uct.Iface
+	if r.iface, r.ep, err = r.openEP(near); err != nil {
+		return err
+	}
+	if peerIface, peer, err = r.openEP(far); err != nil {
+		return err
+	}
+	if err := join(r.ep, peerIface, peer); err != nil {
+		return err
+	}
+	if err := join(peer, r.iface, r.ep); err != nil {
+		return err
+	}
+	var ok [3]bool
+	r.put, ok[0] = r.ep.(uct.Putter)
+	r.get, ok[1] = r.ep.(uct.Getter)
+	r.atomic, ok[2] = r.ep.(uct.Atomics)
+	if ok != [3]bool{true, true, true} {
+		return fmt.Errorf("one-sided operations of %s: %w", rc.Name, errors.ErrUnsupported)
+	}
+	return nil
+}
+
+func (r *uctRig) openEP(md uct.MD) (uct.Iface, uct.EP, error) {
+	res, err := md.Resources()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(res) == 0 {
+		return nil, nil, fmt.Errorf("transports of %s: %w", md.Attr().Name, errors.ErrUnsupported)
+	}
+	iface, err := md.OpenIface(uct.IfaceParams{Transport: res[0].Transport, Device: res[0].Device})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.undo.Add(iface.Close)
+	ep, err := iface.NewEP(uct.EPParams{})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.undo.Add(ep.Close)
+	return iface, ep, nil
+}
+
+// join connects ep to peer, an EP of iface.
+func join(ep uct.EP, iface uct.Iface, peer uct.EP) error {
+	c, ok := ep.(uct.EPConnector)
+	p, ok2 := peer.(uct.EPConnector)
+	a, ok3 := iface.(uct.IfaceAddresser)
+	if !ok || !ok2 || !ok3 {
+		return fmt.Errorf("connecting endpoints of %s: %w", rc.Name, errors.ErrUnsupported)
+	}
+	return c.Connect(a.DeviceAddr(nil), p.EPAddr(nil))
+}
+
+// Close implements rig.
+func (r *uctRig) Close() error { return r.undo.Run() }
+
+// steps implements rig. Puts are short or bcopy and gets bcopy, as UCP does them
+// for memory that it knows nothing of.
+func (r *uctRig) steps(c Case) (steps, error) {
+	r.size = c.Size
+	if limit := r.iface.Attr(); c.Size > limit.Put.MaxBcopy || c.Size > limit.Get.MaxBcopy {
+		return steps{}, fmt.Errorf("longer than a bcopy: %w", unsupported(c))
+	}
+	switch c.Op {
+	case Put:
+		return steps{before: r.change, op: r.putter(), after: r.verifyPut}, nil
+	case Get:
+		return steps{before: r.change, op: r.postGet, after: r.verifyGet}, nil
+	case Add:
+		return steps{op: func() error {
+			return r.atomic.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)
+		}, after: r.flush}, nil
+	case FAdd:
+		return steps{before: r.arm, op: r.postFetchAdd, after: r.wait}, nil
+	case Flush:
+		return steps{before: r.putter(), op: r.flush}, nil
+	case Idle:
+		return steps{op: func() error { return want(r.iface.Progress(), 0) }}, nil
+	case Busy:
+		return steps{before: r.putAndArm(r.putter()), op: r.progressOnce, after: r.wait}, nil
+	}
+	return steps{}, unsupported(c)
+}
+
+// putter is the put of the case's size.
+func (r *uctRig) putter() func() error {
+	if r.size <= r.iface.Attr().Put.MaxShort {
+		buf := r.near.Bytes()[:r.size]
+		return func() error { return r.put.PutShort(buf, r.raddr, r.key) }
+	}
+	return func() error {
+		_, err := r.put.PutBcopy(r, r.raddr, r.key)
+		return err
+	}
+}
+
+// Pack implements uct.Packer.
+func (r *uctRig) Pack(dst []byte) int { return copy(dst, r.near.Bytes()[:r.size]) }
+
+// Unpack implements uct.Unpacker.
+func (r *uctRig) Unpack(src []byte) { copy(r.near.Bytes(), src) }
+
+func (r *uctRig) change() error {
+	change(r.near.Bytes(), r.far.Bytes())
+	return r.arm()
+}
+
+// arm makes comp ready for one operation.
+func (r *uctRig) arm() error {
+	r.done, r.comp.Count, r.comp.Status = false, 1, 0
+	return nil
+}
+
+func (r *uctRig) postGet() error {
+	pending, err := r.get.GetBcopy(r, r.size, r.raddr, r.key, &r.comp)
+	r.done = !pending
+	return err
+}
+
+func (r *uctRig) postFetchAdd() error {
+	pending, err := r.atomic.AtomicFetch(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key, &r.comp)
+	r.done = !pending
+	return err
+}
+
+// flush waits for the remote completion of everything posted.
+func (r *uctRig) flush() error {
+	if err := r.arm(); err != nil {
+		return err
+	}
+	pending, err := r.ep.Flush(&r.comp)
+	if err != nil || !pending {
+		return err
+	}
+	return r.wait()
+}
+
+// wait progresses until comp has fired.
+func (r *uctRig) wait() error {
+	for range pollLimit {
+		if r.done {
+			return r.comp.Status.Err()
+		}
+		if r.iface.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+	return errStuck
+}
+
+// putAndArm posts a put and a flush, whose completion is then waiting.
+func (r *uctRig) putAndArm(put func() error) func() error {
+	return func() error {
+		if err := errors.Join(put(), r.arm()); err != nil {
+			return err
+		}
+		pending, err := r.ep.Flush(&r.comp)
+		if err == nil && !pending {
+			return errIdle
+		}
+		return err
+	}
+}
+
+func (r *uctRig) progressOnce() error {
+	r.iface.Progress()
+	if !r.done {
+		return errVoid
+	}
+	return nil
+}
+
+func (r *uctRig) verifyPut() error { return errors.Join(r.flush(), r.compare()) }
+
+func (r *uctRig) verifyGet() error { return errors.Join(r.wait(), r.compare()) }
+
+func (r *uctRig) compare() error {
+	if !bytes.Equal(r.near.Bytes()[:r.size], r.far.Bytes()[:r.size]) {
+		return errCorrupt
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+// Package ucplayer measures ucp as an application calls it: allocated memory, a key
+// unpacked once, operations with the memory handle of the local buffer, blocking
+// flushes.
+package ucplayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Name of the layer.
+const Name = "ucp"
+
+// closeTimeout bounds the good-bye to a peer.
+const closeTimeout = time.Second
+
+// Layer opens connections over ucp.
+type Layer struct {
+	cfg      ucp.Config
+	tuning   all.Config
+	contexts layer.Share[*ucp.Context]
+}
+
+// New makes the layer with cfg over all transports with tuning. The transport and
+// the device that are asked for replace those of cfg; the devices of the fabric
+// those of tuning.
+func New(cfg ucp.Config, tuning all.Config) *Layer { return &Layer{cfg: cfg, tuning: tuning} }
+
+// conn is one end: a worker and two buffers; with a peer, an EP and its key.
+type conn struct {
+	cfg    layer.Config
+	ctx    *ucp.Context
+	worker *ucp.Worker
+	memory *ucp.Mem
+	local  *ucp.Mem
+	ep     *ucp.EP
+	key    *ucp.RKey
+	undo   cleanup.Stack
+}
+
+// Open implements layer.Opener.
+func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
+	c := &conn{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.undo.Run())
+		}
+	}()
+	key := strings.Join([]string{cfg.Fabric, cfg.Transport, cfg.Device}, " ")
+	ctx, release, err := l.contexts.Get(key, func() (*ucp.Context, func() error, error) {
+		ctx, err := l.newContext(cfg)
+		if err != nil {
+			return nil, nil, err
+		}
+		return ctx, ctx.Close, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.ctx = ctx
+	c.undo.Add(release)
+	if c.memory, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	if c.local, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	if c.worker, err = c.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
+		return nil, err
+	}
+	c.undo.Add(c.worker.Close)
+	return c, nil
+}
+
+func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
+	tuning := l.tuning
+	tuning.Devices = func() ([]*verbs.Device, error) { return device.List(cfg.Fabric) }
+	user := l.cfg
+	user.TLS = config.Allow(cfg.Transport)
+	if cfg.Device != "" {
+		name := cfg.Device
+		if !strings.Contains(name, ":") {
+			name += ":1"
+		}
+		user.NetDevices = config.Allow(name)
+	}
+	return ucp.NewContext(user, tuning.Components()...)
+}
+
+func (c *conn) alloc() (*ucp.Mem, error) {
+	m, err := c.ctx.MemAlloc(c.cfg.MemLen)
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(m.Close)
+	return m, nil
+}
+
+// Address has two parts: worker address and packed key.
+func (c *conn) Address() ([]byte, error) {
+	return layer.AppendBlobs(nil, c.worker.Address(), c.memory.Pack())
+}
+
+// Connect makes an EP, which sends nothing yet: the first operation connects it.
+func (c *conn) Connect(peer []byte) (err error) {
+	var addr, packed []byte
+	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
+		return err
+	}
+	if c.ep, err = c.worker.NewEP(addr, ucp.EPConfig{}); err != nil {
+		return err
+	}
+	c.undo.Add(c.closeEP)
+	if c.key, err = c.ep.Unpack(packed); err != nil {
+		return err
+	}
+	c.undo.Add(func() error { c.key.Close(); return nil })
+	if c.key.Len() < uint64(c.cfg.MemLen) {
+		return fmt.Errorf("%w: the target's memory has %d bytes, need %d", layer.ErrAddress, c.key.Len(), c.cfg.MemLen)
+	}
+	return nil
+}
+
+// closeEP says good-bye. A peer that does not take it in time is not waited for:
+// the worker's Close ends everything.
+func (c *conn) closeEP() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := c.ep.CloseWait(ctx, ucp.CloseForce); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+func (c *conn) Memory() []byte { return c.memory.Bytes() }
+func (c *conn) Local() []byte  { return c.local.Bytes() }
+
+// Progress also yields, so that a target in the initiator's process can be driven
+// beside it.
+func (c *conn) Progress() int {
+	n := c.worker.Progress()
+	if n == 0 {
+		runtime.Gosched()
+	}
+	return n
+}
+
+func (c *conn) Transport() string { return c.cfg.Transport }
+func (c *conn) Close() error      { return c.undo.Run() }

@@ -1,0 +1,72 @@
+package ucplayer
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct"
+)
+
+// op repeats one operation.
+type op struct {
+	*conn
+	kind   layer.Kind
+	buf    []byte
+	params ucp.OpParams
+	raddr  uint64
+	count  uint64 // compare value of the next compare-and-swap
+	word   uint64 // old value of the last fetch
+}
+
+var errNotConnected = errors.New("not connected")
+
+func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+	if err := s.Check(c.cfg.MemLen); err != nil {
+		return nil, err
+	}
+	if c.key == nil {
+		return nil, errNotConnected
+	}
+	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size],
+		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
+}
+
+// Post starts the operation. A request that is returned is let go: the operation
+// goes on, and Flush covers it.
+func (o *op) Post() error {
+	r, err := o.start()
+	if r != nil {
+		r.Release()
+	}
+	return err
+}
+
+func (o *op) start() (*ucp.Request, error) {
+	switch o.kind {
+	case layer.Put:
+		return o.ep.Put(o.buf, o.raddr, o.key, &o.params)
+	case layer.Get:
+		return o.ep.Get(o.buf, o.raddr, o.key, &o.params)
+	case layer.Add:
+		return nil, o.ep.AtomicPost(uct.AtomicAdd, layer.WordLen, 1, o.raddr, o.key)
+	case layer.FAdd:
+		return o.ep.AtomicFetch(uct.AtomicAdd, layer.WordLen, 1, &o.word, o.raddr, o.key)
+	case layer.CSwap:
+		o.count++
+		return o.ep.AtomicCSwap(layer.WordLen, o.count-1, o.count, &o.word, o.raddr, o.key)
+	}
+	return nil, nil
+}
+
+func (o *op) Flush() error {
+	err := o.ep.FlushWait(o.cfg.Context)
+	if err != nil && o.cfg.Context.Err() != nil {
+		return context.Cause(o.cfg.Context)
+	}
+	return err
+}
+
+// Result implements layer.Op.
+func (o *op) Result() uint64 { return o.word }

@@ -1,0 +1,230 @@
+// Package uctlayer measures a transport through the uct contract: short operations
+// up to the transport's limit, zero-copy of registered memory beyond, which is what
+// the verbs layer does too.
+package uctlayer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Name of the layer.
+const Name = "uct"
+
+// Layer opens connections over uct.
+type Layer struct {
+	tuning all.Config
+	mds    layer.Share[uct.MD]
+}
+
+// New makes the layer over all transports with tuning; its Devices are replaced by
+// those of the fabric that is asked for.
+func New(tuning all.Config) *Layer { return &Layer{tuning: tuning} }
+
+// conn is one end: an iface with one EP and two buffers.
+type conn struct {
+	cfg    layer.Config
+	res    uct.Resource
+	md     uct.MD
+	iface  uct.Iface
+	ep     uct.EP // nil before Connect on a transport that connects ifaces
+	memory uct.Mem
+	local  uct.Mem
+	key    uct.RKey
+	raddr  uint64
+	joined bool
+	failed error // what the transport said of the EP
+	undo   cleanup.Stack
+}
+
+// Open implements layer.Opener.
+func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
+	c := &conn{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.undo.Run())
+		}
+	}()
+	if err := l.openMD(c); err != nil {
+		return nil, err
+	}
+	if c.memory, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	if c.local, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	return c, c.openIface()
+}
+
+// openMD opens the first memory domain that has the transport on the device.
+func (l *Layer) openMD(c *conn) error {
+	tuning := l.tuning
+	tuning.Devices = func() ([]*verbs.Device, error) { return device.List(c.cfg.Fabric) }
+	var seen []string
+	for _, comp := range tuning.Components() {
+		found, err := comp.MDs()
+		if err != nil {
+			return err
+		}
+		for _, m := range found {
+			ok, offers, err := l.tryMD(c, comp, m.Name)
+			if ok || err != nil {
+				return err
+			}
+			seen = append(seen, offers...)
+		}
+	}
+	return fmt.Errorf("no transport %q on device %q; there are %s", c.cfg.Transport, c.cfg.Device, strings.Join(seen, ", "))
+}
+
+// tryMD opens a domain and keeps it if it has what c wants.
+func (l *Layer) tryMD(c *conn, comp uct.Component, name string) (ok bool, offers []string, err error) {
+	key := strings.Join([]string{c.cfg.Fabric, comp.Name(), name}, " ")
+	md, release, err := l.mds.Get(key, func() (uct.MD, func() error, error) {
+		md, err := comp.OpenMD(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		return md, md.Close, nil
+	})
+	if err != nil {
+		return false, nil, err
+	}
+	resources, err := md.Resources()
+	if err != nil {
+		return false, nil, errors.Join(err, release())
+	}
+	i := slices.IndexFunc(resources, func(r uct.Resource) bool { return wanted(c.cfg, r) })
+	if i < 0 {
+		for _, r := range resources {
+			offers = append(offers, r.Transport+"/"+r.Device)
+		}
+		return false, offers, release()
+	}
+	c.md, c.res = md, resources[i]
+	c.undo.Add(release)
+	return true, nil, nil
+}
+
+// wanted reports whether r is the transport, and the device with or without port.
+func wanted(cfg layer.Config, r uct.Resource) bool {
+	base, _, _ := strings.Cut(r.Device, ":")
+	return r.Transport == cfg.Transport && (cfg.Device == "" || cfg.Device == r.Device || cfg.Device == base)
+}
+
+func (c *conn) alloc() (uct.Mem, error) {
+	a, ok := c.md.(uct.Allocator)
+	if !ok {
+		return nil, fmt.Errorf("memory domain %s allocates no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
+	}
+	m, err := a.Alloc(c.cfg.MemLen, uct.AccessAll)
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(m.Close)
+	return m, nil
+}
+
+func (c *conn) openIface() (err error) {
+	c.iface, err = c.md.OpenIface(uct.IfaceParams{Transport: c.res.Transport, Device: c.res.Device,
+		OnError: func(_ uct.EP, err error) { c.failed = err }})
+	if err != nil {
+		return err
+	}
+	c.undo.Add(c.iface.Close)
+	switch caps := c.iface.Attr().Caps; {
+	case caps.Has(uct.CapConnectEP):
+		return c.newEP(uct.EPParams{})
+	case caps.Has(uct.CapConnectIface):
+		return nil
+	}
+	return fmt.Errorf("transport %s connects neither endpoints nor ifaces: %w", c.res.Transport, errors.ErrUnsupported)
+}
+
+func (c *conn) newEP(p uct.EPParams) (err error) {
+	if c.ep, err = c.iface.NewEP(p); err != nil {
+		return err
+	}
+	c.undo.Add(c.ep.Close)
+	return nil
+}
+
+// Address has four parts: device address, EP or iface address, rkey, region.
+func (c *conn) Address() ([]byte, error) {
+	rkey, err := c.memory.PackRKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	var dev, end []byte
+	if a, ok := c.iface.(uct.IfaceAddresser); ok {
+		dev = a.DeviceAddr(nil)
+		if c.ep == nil {
+			end = a.IfaceAddr(nil)
+		}
+	}
+	if e, ok := c.ep.(uct.EPConnector); ok {
+		end = e.EPAddr(nil)
+	}
+	region := layer.Region{Addr: c.memory.Addr(), Len: uint64(len(c.memory.Bytes()))}
+	return layer.AppendBlobs(nil, dev, end, rkey, region.Append(nil))
+}
+
+func (c *conn) Connect(peer []byte) error {
+	var dev, end, rkey, regionBytes []byte
+	if err := layer.CutBlobs(peer, &dev, &end, &rkey, &regionBytes); err != nil {
+		return err
+	}
+	region, err := layer.ParseRegion(regionBytes, c.cfg.MemLen)
+	if err != nil {
+		return err
+	}
+	if err := c.unpackKey(rkey); err != nil {
+		return err
+	}
+	if err := c.join(dev, end); err != nil {
+		return err
+	}
+	c.raddr, c.joined = region.Addr, true
+	return nil
+}
+
+func (c *conn) unpackKey(rkey []byte) (err error) {
+	u, ok := c.md.(uct.RKeyUnpacker)
+	if !ok {
+		return nil // memory of this domain needs no key
+	}
+	if c.key, err = u.UnpackRKey(rkey); err != nil {
+		return err
+	}
+	if release := c.key.Release; release != nil {
+		c.undo.Add(func() error { release(); return nil })
+	}
+	return nil
+}
+
+func (c *conn) join(dev, end []byte) error {
+	if c.ep == nil {
+		return c.newEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: end})
+	}
+	e, ok := c.ep.(uct.EPConnector)
+	if !ok {
+		return fmt.Errorf("endpoint of %s cannot be connected: %w", c.res.Transport, errors.ErrUnsupported)
+	}
+	return e.Connect(dev, end)
+}
+
+func (c *conn) Memory() []byte    { return c.memory.Bytes() }
+func (c *conn) Local() []byte     { return c.local.Bytes() }
+func (c *conn) Progress() int     { return c.iface.Progress() }
+func (c *conn) Transport() string { return c.res.Transport }
+func (c *conn) Close() error      { return c.undo.Run() }

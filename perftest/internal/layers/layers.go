@@ -1,0 +1,43 @@
+// Package layers is the list of layers that perftest measures, configured from the
+// environment as any program that uses gucx is.
+package layers
+
+import (
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/layer/ucplayer"
+	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
+	"github.com/gucx/gucx/perftest/internal/layer/verbslayer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// Config is what the environment can set.
+type Config struct {
+	UCP ucp.Config
+	UCT all.Config
+}
+
+// Tables are the parts of c for config.FromEnv and config.Print.
+func (c *Config) Tables() []config.Table {
+	return append([]config.Table{c.UCP.Table()}, c.UCT.Tables()...)
+}
+
+// FromEnv reads GUCX_ variables, such as os.Environ.
+func FromEnv(environ []string) (Config, error) {
+	var c Config
+	err := config.FromEnv(environ, c.Tables()...)
+	return c, err
+}
+
+// Names lists the layers from the lowest up.
+func Names() []string { return []string{verbslayer.Name, uctlayer.Name, ucplayer.Name} }
+
+// Set makes the layers.
+func (c Config) Set() layer.Set {
+	return layer.Set{Names: Names(), Open: map[string]layer.Opener{
+		verbslayer.Name: verbslayer.New(c.UCT.RC).Open,
+		uctlayer.Name:   uctlayer.New(c.UCT).Open,
+		ucplayer.Name:   ucplayer.New(c.UCP, c.UCT).Open,
+	}}
+}

@@ -1,0 +1,171 @@
+package oob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair returns both ends of a session over a connection in memory.
+func pair(t *testing.T) (initiator, target *Conn) {
+	a, b := net.Pipe()
+	initiator, target = NewConn(a), NewConn(b)
+	t.Cleanup(func() {
+		initiator.Close()
+		target.Close()
+	})
+	return initiator, target
+}
+
+// answer serves one request with f in a goroutine of its own.
+func answer(t *testing.T, c *Conn, f func(Request) (Reply, error)) {
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		r, err := c.Receive(0)
+		if assert.NoError(t, err) {
+			reply, failure := f(r)
+			assert.NoError(t, c.Answer(reply, failure))
+		}
+	}()
+}
+
+func TestCall_CarriesEveryField(t *testing.T) {
+	initiator, target := pair(t)
+	want := Request{Verb: Open, Layer: "uct", Params: &Params{Transport: "rc", Device: "softhca0", Fabric: "shm", MemLen: 4096},
+		Address: []byte{1, 2}, Seed: 1 << 63, Len: 7, Value: ^uint64(0)}
+	answer(t, target, func(r Request) (Reply, error) {
+		assert.Equal(t, want, r)
+		return Reply{Address: []byte{9}, Value: 5}, nil
+	})
+	got, err := initiator.Call(t.Context(), want)
+	require.NoError(t, err)
+	assert.Equal(t, Reply{Address: []byte{9}, Value: 5}, got)
+}
+
+func TestCall_ReportsFailureOfTheTarget(t *testing.T) {
+	initiator, target := pair(t)
+	answer(t, target, func(Request) (Reply, error) { return Reply{Value: 3}, errors.New("no such device") })
+	got, err := initiator.Call(t.Context(), Request{Verb: Close, Layer: "ucp"})
+	var remote *RemoteError
+	require.ErrorAs(t, err, &remote)
+	assert.EqualError(t, err, "target: ucp close: no such device")
+	assert.Zero(t, got)
+}
+
+func TestCall_EndsWithTheReasonOfTheContext(t *testing.T) {
+	initiator, target := pair(t)
+	why := errors.New("peer process exited")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		_, err := target.Receive(0)
+		assert.NoError(t, err)
+		cancel(why)
+	}()
+	_, err := initiator.Call(ctx, Request{Verb: Hello})
+	assert.ErrorIs(t, err, why)
+	<-received
+}
+
+func TestCall_PeerGone(t *testing.T) {
+	initiator, target := pair(t)
+	target.Close()
+	_, err := initiator.Call(t.Context(), Request{Verb: Hello})
+	assert.ErrorIs(t, err, io.ErrClosedPipe)
+}
+
+func TestReceive_TimesOutWithoutRequest(t *testing.T) {
+	_, target := pair(t)
+	_, err := target.Receive(time.Millisecond)
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	assert.True(t, timeout.Timeout())
+}
+
+func TestReceive_RefusesMalformedBytes(t *testing.T) {
+	frame := func(change func([]byte)) []byte {
+		b, err := appendFrame(nil, kindRequest, []byte(`{"verb":"hello"}`))
+		require.NoError(t, err)
+		change(b)
+		return b
+	}
+	for _, c := range []struct {
+		name string
+		in   []byte
+		want error
+	}{
+		{"nothing", nil, io.EOF},
+		{"half a header", frame(func([]byte) {})[:5], io.ErrUnexpectedEOF},
+		{"half a payload", frame(func([]byte) {})[:headerLen+3], io.ErrUnexpectedEOF},
+		{"magic", frame(func(b []byte) { b[headMagic]++ }), ErrMagic},
+		{"http", []byte("GET / HTTP/1.1\r\n\r\n"), ErrMagic},
+		{"version", frame(func(b []byte) { b[headVersion]++ }), ErrVersion},
+		{"a reply", frame(func(b []byte) { b[headKind] = byte(kindReply) }), ErrFrame},
+		{"reserved", frame(func(b []byte) { b[headZero+1] = 1 }), ErrFrame},
+		{"length", frame(func(b []byte) { b[headLen] = 1 }), ErrTooLong},
+		{"not json", frame(func(b []byte) { b[headerLen] = 'x' }), ErrFrame},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, b := net.Pipe()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = a.Write(c.in) // fails when the reader has seen enough
+				a.Close()
+			}()
+			_, err := NewConn(b).Receive(time.Second)
+			assert.ErrorIs(t, err, c.want)
+			b.Close()
+			<-done
+		})
+	}
+}
+
+func TestSend_RefusesWhatThePeerWouldRefuse(t *testing.T) {
+	initiator, _ := pair(t)
+	_, err := initiator.Call(t.Context(), Request{Verb: Connect, Layer: "ucp", Address: make([]byte, MaxPayload)})
+	assert.ErrorIs(t, err, ErrTooLong)
+}
+
+func TestRequest_Check(t *testing.T) {
+	params := func(n int) *Params { return &Params{MemLen: n} }
+	for _, c := range []struct {
+		name string
+		in   Request
+		ok   bool
+	}{
+		{"hello", Request{Verb: Hello}, true},
+		{"open", Request{Verb: Open, Layer: "uct", Params: params(1)}, true},
+		{"largest memory", Request{Verb: Open, Layer: "uct", Params: params(MaxMemLen)}, true},
+		{"check", Request{Verb: Check, Layer: "uct", Len: MaxMemLen}, true},
+		{"empty", Request{}, false},
+		{"unknown verb", Request{Verb: "exec", Layer: "uct"}, false},
+		{"hello with layer", Request{Verb: Hello, Layer: "uct"}, false},
+		{"fill without layer", Request{Verb: Fill}, false},
+		{"open without params", Request{Verb: Open, Layer: "uct"}, false},
+		{"params elsewhere", Request{Verb: Fill, Layer: "uct", Params: params(1)}, false},
+		{"no memory", Request{Verb: Open, Layer: "uct", Params: params(0)}, false},
+		{"too much memory", Request{Verb: Open, Layer: "uct", Params: params(MaxMemLen + 1)}, false},
+		{"negative length", Request{Verb: Fill, Layer: "uct", Len: -1}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.in.check()
+			assert.Equal(t, c.ok, err == nil, "%v", err)
+			if !c.ok {
+				assert.ErrorIs(t, err, ErrFrame)
+			}
+		})
+	}
+}

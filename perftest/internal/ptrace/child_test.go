@@ -1,0 +1,133 @@
+package ptrace
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// childEnv names the scenario that this test binary runs as a traced child.
+const childEnv = "GUCX_PTRACE_TEST_CHILD"
+
+// scenarios are what the traced child does.
+var scenarios = map[string]func(){
+	"empty":     func() { marked(5, 0, func() {}) },
+	"known":     func() { marked(5, 0, Known) },
+	"work":      func() { marked(20, 3, func() { sink = triangle(17) }) },
+	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },
+	"long":      func() { marked(4, 0, func() { sink = triangle(500) }) },
+	"syscall":   func() { marked(3, 0, func() { unix.Getppid() }) },
+	"wait":      waitForThread,
+	"spawn":     spawnInWindow,
+	"signal":    signalInWindow,
+	"drop":      func() { Begin(1); Drop(); marked(2, 7, Known) },
+	"fault":     func() { marked(1, 0, func() { sink = *nowhere }) },
+	"exit":      func() { os.Exit(3) },
+	"loose end": func() { marked(1, 0, func() {}); End() },
+	"nested":    func() { marked(1, 0, func() { Begin(1) }) },
+	"work hard": func() { marked(1, 0, func() { sink = triangle(1 << 40) }) },
+	"endless": func() {
+		marked(1, 0, func() {
+			for !never {
+				sink++
+			}
+		})
+	},
+	"hang":    func() { time.Sleep(time.Hour) },
+	"stopped": func() { marked(1, 0, func() { os.Exit(4) }) },
+}
+
+var (
+	sink    int
+	nowhere *int
+	never   bool
+)
+
+func TestMain(m *testing.M) {
+	name := os.Getenv(childEnv)
+	if name == "" {
+		// The race detector sleeps a second at exit, and a test makes many children.
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0"); err != nil {
+			panic(err)
+		}
+		os.Exit(m.Run())
+	}
+	if !Traced() {
+		fmt.Fprintln(os.Stderr, "the child is not traced")
+		os.Exit(2)
+	}
+	runtime.LockOSThread()
+	scenarios[name]()
+}
+
+// marked runs op n times between marks.
+func marked(n int, tag uint64, op func()) {
+	for range n {
+		Begin(tag)
+		op()
+		End()
+	}
+}
+
+//go:noinline
+func triangle(n int) (sum int) {
+	for i := range n {
+		sum += i
+	}
+	return sum
+}
+
+// chatter keeps the scheduler and other threads busy.
+func chatter() {
+	c := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		for range c {
+		}
+	}()
+	for i := 0; ; i++ {
+		c <- i
+	}
+}
+
+// waitForThread blocks in a window until a goroutine on another thread answers.
+func waitForThread() {
+	ask, answer := make(chan int), make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		for v := range ask {
+			answer <- v + 1
+		}
+	}()
+	ask <- 1 // the other goroutine has its thread
+	<-answer
+	marked(2, 0, func() { ask <- 1; sink = <-answer })
+}
+
+// spawnInWindow makes a new thread within the window.
+func spawnInWindow() {
+	marked(2, 0, func() {
+		done := make(chan bool)
+		go func() {
+			runtime.LockOSThread() // unlocked by its end: the thread ends too
+			close(done)
+		}()
+		<-done
+	})
+}
+
+// signalInWindow sends this process a signal whose handler must not be counted.
+func signalInWindow() {
+	got := make(chan os.Signal, 16)
+	signal.Notify(got, unix.SIGUSR1)
+	marked(3, 0, func() {
+		_ = unix.Tgkill(unix.Getpid(), unix.Gettid(), unix.SIGUSR1)
+		sink = triangle(17)
+	})
+	<-got // each was delivered in the end, or the parent's test runs into its deadline
+}

@@ -1,0 +1,37 @@
+package ptrace
+
+import "golang.org/x/sys/unix"
+
+// supported says that this architecture has the marks and the registers below.
+const supported = true
+
+// trapLen is the length of BRK.
+const trapLen = 4
+
+// ntPrStatus selects the general registers for PTRACE_GETREGSET (linux/elf.h).
+const ntPrStatus = 1
+
+// kernelEntry is SVC #0, little endian.
+var kernelEntry = []byte{0x01, 0x00, 0x00, 0xd4}
+
+// registers are the general registers of a stopped thread.
+type registers struct{ unix.PtraceRegsArm64 }
+
+func (r *registers) load(tid int) error {
+	return unix.PtraceGetRegSetArm64(tid, ntPrStatus, &r.PtraceRegsArm64)
+}
+
+func (r *registers) store(tid int) error {
+	return unix.PtraceSetRegSetArm64(tid, ntPrStatus, &r.PtraceRegsArm64)
+}
+
+func (r *registers) pc() uint64      { return r.Pc }
+func (r *registers) sp() uint64      { return r.Sp }
+func (r *registers) setPC(pc uint64) { r.Pc = pc }
+
+// marks are the two words that trap passes.
+func (r *registers) marks() (code, base uint64) { return r.Regs[0], r.Regs[1] }
+
+// trapPC is the address of the trap instruction that stopped the thread: BRK
+// reports its own address.
+func (r *registers) trapPC() uint64 { return r.Pc }

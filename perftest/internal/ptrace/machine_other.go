@@ -1,0 +1,27 @@
+//go:build !amd64 && !arm64
+
+package ptrace
+
+import "errors"
+
+// supported says that this architecture has no marks: Run refuses.
+const supported = false
+
+const trapLen = 1
+
+var kernelEntry = []byte{0}
+
+// registers stands for those of an architecture that Run does not know.
+type registers struct{}
+
+func (*registers) load(int) error       { return errors.ErrUnsupported }
+func (*registers) store(int) error      { return errors.ErrUnsupported }
+func (*registers) pc() uint64           { return 0 }
+func (*registers) sp() uint64           { return 0 }
+func (*registers) setPC(uint64)         {}
+func (*registers) marks() (_, _ uint64) { return endMark, 0 }
+func (*registers) trapPC() uint64       { return 0 }
+
+func trap(_, _ uint64) {}
+
+func known() {}

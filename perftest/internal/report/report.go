@@ -1,0 +1,59 @@
+// Package report writes results as a table, Markdown, CSV or JSON, and draws them.
+//
+// JSON is one object per line: first result.Run, then each result.Record with layer,
+// transport, fabric, test, size (bytes), p50_ns, p99_ns, post_ns, flush_ns, msg_per_s and
+// mib_per_s (2^20 bytes). Beyond those it has window, ops, max_ns, post_p99_ns,
+// flush_p99_ns and loop_ns; and over, over_ns and over_pct where they are not empty.
+// CSV has a column of the same name for each of them.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/result"
+)
+
+// writers by name of the format.
+var writers = map[string]func(io.Writer, result.Run, []result.Record) error{
+	"table": writeTable,
+	"md":    writeMarkdown,
+	"csv":   writeCSV,
+	"json":  writeJSON,
+}
+
+// Formats lists the names that Write takes; the first is the default.
+func Formats() []string { return []string{"table", "md", "csv", "json"} }
+
+// CheckFormat refuses a name that Write does not take.
+func CheckFormat(name string) error {
+	if !slices.Contains(Formats(), name) {
+		return fmt.Errorf("unknown output format %q; there are %s", name, strings.Join(Formats(), ", "))
+	}
+	return nil
+}
+
+// Write writes the results in a format.
+func Write(w io.Writer, format string, run result.Run, records []result.Record) error {
+	if err := CheckFormat(format); err != nil {
+		return err
+	}
+	return writers[format](w, run, records)
+}
+
+// writeJSON writes one object on each line: the run, then the records.
+func writeJSON(w io.Writer, run result.Run, records []result.Record) error {
+	e := json.NewEncoder(w)
+	if err := e.Encode(run); err != nil {
+		return err
+	}
+	for _, r := range records {
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

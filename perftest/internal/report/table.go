@@ -1,0 +1,271 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/gucx/gucx/perftest/internal/result"
+)
+
+// maxColumns is how many columns a table gets before the next test starts a new
+// one: the default tests fit into one.
+const maxColumns = 18
+
+// writeTable draws the results for a terminal.
+func writeTable(w io.Writer, run result.Run, records []result.Record) error {
+	return writeGrids(w, run, records, func(g grid) string {
+		t := g.build()
+		style := table.StyleLight
+		style.Format.Header = text.FormatDefault
+		style.Options.SeparateColumns = false
+		style.Options.DrawBorder = false
+		t.SetStyle(style)
+		return t.Render()
+	})
+}
+
+// writeMarkdown writes the results for a document. Markdown has one header line, so
+// the test goes into the names of its columns.
+func writeMarkdown(w io.Writer, run result.Run, records []result.Record) error {
+	return writeGrids(w, run, records, func(g grid) string {
+		g.oneHeader = true
+		return g.build().RenderMarkdown()
+	})
+}
+
+func writeGrids(w io.Writer, run result.Run, records []result.Record, draw func(grid) string) error {
+	if _, err := fmt.Fprintln(w, heading(run)); err != nil {
+		return err
+	}
+	for _, g := range grids(records) {
+		if _, err := fmt.Fprintf(w, "\n%s\n", draw(g)); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", legend)
+	return err
+}
+
+// heading tells under which conditions the numbers were taken.
+func heading(run result.Run) string {
+	m, c, s := run.Machine, run.Clock, run.Settings
+	lines := []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d, GOGC %s", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS, m.GOGC),
+		fmt.Sprintf("gucx %s; device %s, transport %s, fabric %s, processors %s", run.Commit, s.Device, s.Transport, s.Fabric, processors(s.CPUs)),
+		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (taken off)",
+			s.Iterations, s.Rounds, s.Warmup, s.Window, c.Source, c.ResolutionNS, c.CostNS),
+	}
+	if m.ProbeNS > 0 {
+		lines = append(lines, fmt.Sprintf("a cache line goes from one processor to the other in %.0f ns", m.ProbeNS))
+	}
+	if s.StopPeer {
+		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func processors(cpus []int) string {
+	if len(cpus) == 0 {
+		return "not pinned"
+	}
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(cpus), "[]")), ",")
+}
+
+const legend = "Times in ns for one operation; MiB = 2^20 bytes. Total = Post + Flush = until complete at the target.\n" +
+	"Mean: a loop without clock readings in it, median over rounds; +ns and +%: what the layer adds to that of the layer above it in the table."
+
+// grid is one table: rows are sizes and layers, columns are tests.
+type grid struct {
+	tests     []string
+	records   []result.Record
+	oneHeader bool
+}
+
+// column is a figure of a record.
+type column struct {
+	name  string
+	value func(result.Record) string
+}
+
+var latencyColumns = []column{
+	{"Post p50", func(r result.Record) string { return ns(r.PostNS) }},
+	{"Post p99", func(r result.Record) string { return ns(r.PostP99NS) }},
+	{"Flush p50", func(r result.Record) string { return ns(r.FlushNS) }},
+	{"Flush p99", func(r result.Record) string { return ns(r.FlushP99NS) }},
+	{"Total p50", func(r result.Record) string { return ns(r.P50NS) }},
+	{"Total p99", func(r result.Record) string { return ns(r.P99NS) }},
+	{"Mean", func(r result.Record) string { return ns(r.LoopNS) }},
+	{"+ns", overNS},
+	{"+%", overPct},
+}
+
+var rateColumns = []column{
+	{"M msg/s", func(r result.Record) string { return fmt.Sprintf("%.2f", r.MsgPerS/1e6) }},
+	{"MiB/s", func(r result.Record) string { return fmt.Sprintf("%.0f", r.MiBPerS) }},
+	{"+ns", overNS},
+	{"+%", overPct},
+}
+
+// columns are the figures of a test.
+func columns(latency bool) []column {
+	if latency {
+		return latencyColumns
+	}
+	return rateColumns
+}
+
+func overNS(r result.Record) string {
+	if r.Over == "" {
+		return ""
+	}
+	return fmt.Sprintf("%+.1f", r.OverNS)
+}
+
+func overPct(r result.Record) string {
+	if r.Over == "" {
+		return ""
+	}
+	return fmt.Sprintf("%+.1f", r.OverPct)
+}
+
+// ns prints a time with as many digits as it deserves.
+func ns(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// grids packs the tests of records, in their order, into as few tables as the
+// width allows.
+func grids(records []result.Record) (all []grid) {
+	width := 0
+	for _, t := range testsOf(records) {
+		n := len(columns(isLatency(t, records)))
+		if len(all) == 0 || width+n > maxColumns {
+			all = append(all, grid{records: records})
+			width = 0
+		}
+		g := &all[len(all)-1]
+		g.tests = append(g.tests, t)
+		width += n
+	}
+	return all
+}
+
+func testsOf(records []result.Record) (tests []string) {
+	for _, r := range records {
+		if !slices.Contains(tests, r.Test) {
+			tests = append(tests, r.Test)
+		}
+	}
+	return tests
+}
+
+func isLatency(test string, records []result.Record) bool {
+	i := slices.IndexFunc(records, func(r result.Record) bool { return r.Test == test })
+	return (&records[i]).Latency()
+}
+
+// build makes the table.
+func (g grid) build() table.Writer {
+	t := table.NewWriter()
+	top, names := table.Row{"", ""}, table.Row{"Size", "Layer"}
+	configs := []table.ColumnConfig{{Number: 1, Align: text.AlignRight}}
+	for _, test := range g.tests {
+		for _, c := range columns(isLatency(test, g.records)) {
+			top = append(top, test)
+			names = append(names, g.columnName(test, c))
+			configs = append(configs, table.ColumnConfig{Number: len(names), Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	if !g.oneHeader {
+		t.AppendHeader(top, table.RowConfig{AutoMerge: true, AutoMergeAlign: text.AlignCenter})
+	}
+	t.AppendHeader(names)
+	t.SetColumnConfigs(configs)
+	g.rows(t)
+	return t
+}
+
+// columnName is c's name under a header of its test, where the percentile to the left
+// says of what a p99 is; or, in the only header line, the whole of it.
+func (g grid) columnName(test string, c column) string {
+	if g.oneHeader {
+		return test + " " + c.name
+	}
+	if strings.HasSuffix(c.name, "p99") {
+		return "p99"
+	}
+	return c.name
+}
+
+// rows appends a row for each size and layer, with a line between sizes.
+func (g grid) rows(t table.Writer) {
+	last := -1
+	for _, k := range g.keys() {
+		size := sizeText(k.size)
+		if k.size == last {
+			size = ""
+		} else if last >= 0 && !g.oneHeader {
+			t.AppendSeparator()
+		}
+		last = k.size
+		row := table.Row{size, k.layer}
+		for _, test := range g.tests {
+			row = append(row, g.cells(k, test)...)
+		}
+		t.AppendRow(row)
+	}
+}
+
+// key names a row.
+type key struct {
+	size  int
+	layer string
+}
+
+// keys lists the rows of the grid's tests: sizes ascending, layers as they come.
+func (g grid) keys() (keys []key) {
+	for _, r := range g.records {
+		k := key{r.Size, r.Layer}
+		if slices.Contains(g.tests, r.Test) && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b key) int { return a.size - b.size })
+	return keys
+}
+
+// cells are the figures of one row and test; empty where there is no record.
+func (g grid) cells(k key, test string) (cells []any) {
+	i := slices.IndexFunc(g.records, func(r result.Record) bool {
+		return r.Test == test && r.Size == k.size && r.Layer == k.layer
+	})
+	for _, c := range columns(isLatency(test, g.records)) {
+		if i < 0 {
+			cells = append(cells, "")
+			continue
+		}
+		cells = append(cells, c.value(g.records[i]))
+	}
+	return cells
+}
+
+// sizeText prints a size in the largest binary unit that divides it.
+func sizeText(n int) string {
+	switch {
+	case n == 0:
+		return "-"
+	case n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,110 @@
+// Package stat turns raw samples into the figures of a result.
+package stat
+
+import (
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+	gstat "gonum.org/v1/gonum/stat"
+)
+
+// digits is the precision of a histogram: values below 2048 ticks are exact, others
+// within 0.1 percent.
+const digits = 3
+
+// Digest holds the distribution of samples in ticks.
+type Digest struct {
+	h    *hdrhistogram.Histogram
+	step float64
+}
+
+// NewDigest counts samples, which it does not keep. step is by how many ticks the
+// clock goes on at a time, at least 1.
+func NewDigest(samples []uint64, step float64) *Digest {
+	top := uint64(2)
+	if len(samples) > 0 {
+		top = max(top, slices.Max(samples))
+	}
+	h := hdrhistogram.New(1, int64(top), digits)
+	for _, s := range samples {
+		// Within range by construction, so that it cannot fail.
+		_ = h.RecordValue(int64(s))
+	}
+	return &Digest{h: h, step: step}
+}
+
+// coarse is how many steps of the clock a value has at least for which they no
+// longer matter.
+const coarse = 200
+
+// Percentile returns the value that p percent (0..100) of the samples do not
+// exceed; 0 without samples.
+//
+// A sample is the difference of two readings of a clock that goes in steps, so an
+// interval of 2.3 steps gives 2 or 3 of them, in a proportion that tells the
+// fraction. Small values are therefore interpolated as the percentile of grouped
+// data, in a group one step wide around the sample.
+func (d *Digest) Percentile(p float64) float64 {
+	v := float64(d.h.ValueAtQuantile(p))
+	if d.step <= 1 || v > coarse*d.step || d.Count() == 0 {
+		return v
+	}
+	lo, hi := v-d.step/2, v+d.step/2
+	below, inside := d.count(lo, hi)
+	rank := p / 100 * float64(d.Count())
+	return max(0, lo+d.step*min(1, max(0, (rank-below)/inside)))
+}
+
+// count returns how many samples are below lo and how many from there up to hi.
+func (d *Digest) count(lo, hi float64) (below, inside float64) {
+	for _, bar := range d.h.Distribution() {
+		switch v := float64(bar.From); {
+		case v < lo:
+			below += float64(bar.Count)
+		case v <= hi:
+			inside += float64(bar.Count)
+		default:
+			return below, inside
+		}
+	}
+	return below, inside
+}
+
+// Max returns the largest sample; 0 without samples.
+func (d *Digest) Max() float64 { return float64(d.h.Max()) }
+
+// Count is the number of samples.
+func (d *Digest) Count() int64 { return d.h.TotalCount() }
+
+// Median returns the median of values, interpolated between the middle two; 0
+// without values. It does not change the slice.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	if n%2 == 1 {
+		return gstat.Quantile(0.5, gstat.Empirical, sorted, nil)
+	}
+	return gstat.Mean(sorted[n/2-1:n/2+1], nil)
+}
+
+// Paired returns the median over rounds of upper[i]-lower[i], and that as a percentage of
+// the median of lower. Rounds that lie next to each other in time see the same
+// state of the machine, so what the machine does to both cancels in the
+// difference. The slices have equal length; without rounds both results are 0.
+func Paired(upper, lower []float64) (diff, percent float64) {
+	if len(upper) == 0 {
+		return 0, 0
+	}
+	diffs := make([]float64, len(upper))
+	for i := range upper {
+		diffs[i] = upper[i] - lower[i]
+	}
+	diff = Median(diffs)
+	if base := Median(lower); base > 0 {
+		percent = 100 * diff / base
+	}
+	return diff, percent
+}

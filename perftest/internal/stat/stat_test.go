@@ -1,0 +1,95 @@
+package stat
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestDigest_KnownDistribution(t *testing.T) {
+	samples := make([]uint64, 0, 1000)
+	for i := range uint64(1000) {
+		samples = append(samples, 1000-i) // 1..1000, in falling order
+	}
+	d := NewDigest(samples, 1)
+	assert.InDelta(t, 500, d.Percentile(50), 0)
+	assert.InDelta(t, 990, d.Percentile(99), 0)
+	assert.InDelta(t, 1000, d.Percentile(100), 0)
+	assert.InDelta(t, 1000, d.Max(), 0)
+	assert.Equal(t, int64(1000), d.Count())
+}
+
+func TestDigest_EdgeCases(t *testing.T) {
+	assert.Zero(t, NewDigest(nil, 1).Percentile(50))
+	assert.Zero(t, NewDigest(nil, 1).Count())
+	assert.Zero(t, NewDigest([]uint64{0, 0}, 1).Percentile(99))
+	assert.Equal(t, int64(2), NewDigest([]uint64{0, 0}, 1).Count())
+	assert.InDelta(t, 1, NewDigest([]uint64{1}, 1).Percentile(50), 0)
+	assert.InEpsilon(t, 5e12, NewDigest([]uint64{3, 5e12}, 1).Max(), 1e-3)
+}
+
+func TestDigest_PercentilesWithinPrecision(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		samples := rapid.SliceOfN(rapid.Uint64Range(1, 1<<40), 1, 300).Draw(t, "samples")
+		p := rapid.SampledFrom([]float64{50, 90, 99, 100}).Draw(t, "p")
+		got := NewDigest(samples, 1).Percentile(p)
+
+		sorted := slices.Sorted(slices.Values(samples))
+		rank := min(int(p/100*float64(len(sorted))+0.5), len(sorted))
+		want := float64(sorted[max(rank, 1)-1])
+		require.InEpsilon(t, want, got, 2e-3)
+	})
+}
+
+// TestDigest_LooksBetweenTheStepsOfTheClock measures intervals of a known length
+// with a clock that goes in steps.
+func TestDigest_LooksBetweenTheStepsOfTheClock(t *testing.T) {
+	const step = 26
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for length := 20.0; length < 120; length += 3.7 {
+		samples := make([]uint64, 10000)
+		at := 0.0
+		for i := range samples {
+			from := math.Floor(at / step)
+			at += length
+			samples[i] = uint64(step * (math.Floor(at/step) - from))
+			at += 7.3 + 5*rnd.Float64() // what the loop does between intervals
+		}
+		got := NewDigest(samples, step).Percentile(50)
+		assert.InDelta(t, length, got, step/8.0, "interval of %v ticks", length)
+	}
+}
+
+func TestDigest_LongValuesAreNotInterpolated(t *testing.T) {
+	d := NewDigest([]uint64{10000, 10000, 10010}, 26)
+	assert.InDelta(t, 10000, d.Percentile(50), 10)
+	assert.Zero(t, NewDigest(nil, 26).Percentile(50))
+	assert.GreaterOrEqual(t, NewDigest([]uint64{0, 0, 0}, 26).Percentile(1), 0.0)
+}
+
+func TestMedian(t *testing.T) {
+	assert.Zero(t, Median(nil))
+	assert.InDelta(t, 2, Median([]float64{9, 1, 2}), 0)
+	assert.InDelta(t, 2.5, Median([]float64{1, 2, 3, 9}), 0)
+	in := []float64{3, 1, 2}
+	Median(in)
+	assert.Equal(t, []float64{3, 1, 2}, in)
+}
+
+func TestPaired_CancelsWhatBothSee(t *testing.T) {
+	// The machine triples everything in the second half; the layers stay 5 apart.
+	lower := []float64{100, 101, 100, 300, 302, 301}
+	upper := []float64{105, 106, 105, 305, 307, 306}
+	diff, percent := Paired(upper, lower)
+	assert.InDelta(t, 5, diff, 1e-9)
+	assert.InDelta(t, 100*5/200.5, percent, 1e-9)
+
+	diff, percent = Paired(nil, nil)
+	assert.Zero(t, diff)
+	assert.Zero(t, percent)
+}

@@ -1,0 +1,39 @@
+package tick
+
+// rdtsc reads the time-stamp counter.
+//
+//go:noescape
+func rdtsc() uint64
+
+// cpuid executes CPUID with leaf in EAX and 0 in ECX.
+//
+//go:noescape
+func cpuid(leaf uint32) (eax, ebx, ecx, edx uint32)
+
+var useTSC = invariantTSC() && kernelTrustsTSC()
+
+// Now returns the counter. Differences are meaningful, also between cores.
+func Now() uint64 {
+	if useTSC {
+		return rdtsc()
+	}
+	return monotonic()
+}
+
+func source() string {
+	if useTSC {
+		return "tsc"
+	}
+	return "monotonic"
+}
+
+// invariantTSC reports CPUID.80000007H:EDX[8]: the counter runs at a constant
+// rate in all power states (Intel SDM volume 3B, 19.17.1; AMD APM volume 3, E.4.8).
+func invariantTSC() bool {
+	const powerLeaf = 0x80000007
+	if top, _, _, _ := cpuid(0x80000000); top < powerLeaf {
+		return false
+	}
+	_, _, _, edx := cpuid(powerLeaf)
+	return edx&(1<<8) != 0
+}
