@@ -1,0 +1,160 @@
+// Package archtest holds the import directions and the file rules of the
+// repository. The directions are one text, [Rules]; the rest is in check.go. The
+// test of this package applies both to the whole tree, with all build tags, and
+// needs neither a network nor other tools.
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Rules are the import directions: what each group of folders may import of this
+// module, and after the bar what its tests may import besides. A folder belongs to
+// the group with the longest name that it is in; within a group everything may be
+// imported. The line of a module, which has a dot in its first part, says in which
+// groups it may be imported: in all (*), in none but these, and in tests.
+const Rules = `
+# services: know no transports
+internal              ucs
+ucs                   internal
+
+# the InfiniBand stack below the transports
+uct/ib/verbs          ucs internal                                   | uct/ib/verbs/mlx5 uct/ib/verbs/softhca
+uct/ib/verbs/mlx5     uct/ib/verbs ucs internal                      | uct/ib/verbs/softhca
+uct/ib/verbs/softhca  uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+
+# the contract, what helps to keep it, and who tells whether it is kept
+uct                   ucs                                            | internal
+uct/base              uct ucs internal
+uct/internal          uct uct/base ucs internal
+uct/ucttest           uct uct/base ucs internal
+
+# transports: never sideways
+uct/self              uct uct/base uct/internal ucs internal         | uct/ucttest
+uct/sm                uct uct/base uct/internal ucs internal         | uct/ucttest
+uct/tcp               uct uct/base uct/internal ucs internal         | uct/ucttest
+uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
+uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal
+uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
+uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
+uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/verbs/softhca
+
+# the one list of transports
+uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs uct/ib/verbs/softhca ucs internal
+
+# above the contract: no concrete transport but in tests
+wireup                uct ucs internal                               | uct/base
+ucp                   wireup uct ucs internal                        | uct/all uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+
+# programs
+perftest              *
+examples              ucp uct/all ucs
+
+# modules                     in programs and helpers of tests        | in all tests
+golang.org/x/sys              *
+go.uber.org/atomic            *
+github.com/stretchr/testify   uct/ucttest perftest                   | *
+pgregory.net/rapid            uct/ucttest                            | *
+github.com/anishathalye/porcupine uct/ucttest                        | *
+go.uber.org/goleak            internal/testenv uct/ucttest           | *
+github.com/cilium/ebpf        ucs/probe
+github.com/spf13/cobra        perftest
+github.com/spf13/pflag        perftest
+github.com/jedib0t/go-pretty  perftest
+github.com/vbauerster/mpb     perftest
+github.com/HdrHistogram/hdrhistogram-go perftest
+gonum.org/v1                  perftest
+`
+
+// everywhere in a list permits all.
+const everywhere = "*"
+
+// permit is one line: lists of groups for the code, and besides for its tests.
+type permit struct {
+	code, tests []string
+}
+
+// allows says whether name is permitted in a file.
+func (p permit) allows(name string, inTest bool) bool {
+	in := func(list []string) bool { return slices.Contains(list, name) || slices.Contains(list, everywhere) }
+	return in(p.code) || inTest && in(p.tests)
+}
+
+// directions are the parsed rules.
+type directions struct {
+	groups  map[string]permit // folder: groups it may import
+	modules map[string]permit // module: folders that may import it
+}
+
+// parseRules reads a text like Rules.
+func parseRules(text string) (directions, error) {
+	d := directions{groups: map[string]permit{}, modules: map[string]permit{}}
+	for n, line := range strings.Split(text, "\n") {
+		code, tests, _ := strings.Cut(line, "|")
+		words := strings.Fields(code)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		into := d.groups
+		if isModule(words[0]) {
+			into = d.modules
+		}
+		if _, twice := into[words[0]]; twice {
+			return directions{}, fmt.Errorf("line %d: %s is there twice", n+1, words[0])
+		}
+		into[words[0]] = permit{code: words[1:], tests: strings.Fields(tests)}
+	}
+	return d, d.checkNames()
+}
+
+// checkNames finds groups that are permitted but do not exist: a misspelt name
+// would permit nothing, silently.
+func (d directions) checkNames() error {
+	for _, group := range sorted(d.groups) {
+		for _, name := range slices.Concat(d.groups[group].code, d.groups[group].tests) {
+			if _, known := d.groups[name]; !known && name != everywhere {
+				return fmt.Errorf("%s may import %s, which is no group", group, name)
+			}
+		}
+	}
+	return nil
+}
+
+// groupOf is the longest group that the folder is in; empty if there is none.
+func (d directions) groupOf(folder string) string { return longest(d.groups, folder) }
+
+// moduleOf is the longest module that the import path is in; empty if there is none.
+func (d directions) moduleOf(path string) string { return longest(d.modules, path) }
+
+// longest is the longest key that is path or a folder above it.
+func longest[V any](keys map[string]V, path string) string {
+	for {
+		if _, ok := keys[path]; ok {
+			return path
+		}
+		i := strings.LastIndexByte(path, '/')
+		if i < 0 {
+			return ""
+		}
+		path = path[:i]
+	}
+}
+
+// isModule says whether an import path is that of a module and not of the standard
+// library or a folder here: its first part is a host name.
+func isModule(path string) bool {
+	host, _, _ := strings.Cut(path, "/")
+	return strings.Contains(host, ".")
+}
+
+// sorted returns the keys in order.
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
