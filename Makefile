@@ -3,7 +3,7 @@
 
 GO      ?= go
 PKGS    ?= ./...
-FUZZ    ?= 5s
+FUZZ    ?= 5000x
 GOFILES  = $(shell git ls-files '*.go')
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -46,7 +46,7 @@ cross: ## builds for other machines: arm64, and s390x for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)
 	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(PKGS)
 
-fuzz-short: ## every fuzz target for FUZZ (5s)
+fuzz-short: ## every fuzz target for FUZZ inputs or time (5000x; 60s)
 	.ci/fuzz $(FUZZ)
 
 bench: ## all benchmarks
