@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,6 +104,36 @@ func Parse(list string) (cpus []int, err error) {
 		}
 		for c := a; c <= b; c++ {
 			cpus = append(cpus, c)
+		}
+	}
+	return cpus, nil
+}
+
+// Pair chooses the processors of initiator and target: "1,0" takes these two, "auto"
+// two different ones, "off" none. Both must be allowed. With one processor allowed,
+// auto is off. The result has two members or none.
+func Pair(list string) ([]int, error) {
+	allowed, err := Allowed()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case list == "off", list == "auto" && len(allowed) < 2:
+		return nil, nil
+	case list == "auto":
+		// The first processor takes most interrupts: leave it to the target.
+		return []int{allowed[1], allowed[0]}, nil
+	}
+	cpus, err := Parse(list)
+	if err != nil {
+		return nil, err
+	}
+	if len(cpus) != 2 {
+		return nil, fmt.Errorf("processors %q: want two, of initiator and target", list)
+	}
+	for _, c := range cpus {
+		if !slices.Contains(allowed, c) {
+			return nil, fmt.Errorf("processor %d is not among those allowed: %v", c, allowed)
 		}
 	}
 	return cpus, nil

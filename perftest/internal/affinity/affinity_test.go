@@ -1,6 +1,7 @@
 package affinity
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -78,4 +79,39 @@ func TestProcess_BindsEveryThread(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, Process(cpus))
 	assert.Error(t, Process([]int{-1}))
+}
+
+func TestPair(t *testing.T) {
+	allowed, err := Allowed()
+	require.NoError(t, err)
+	for _, c := range []struct {
+		list string
+		want []int
+	}{
+		{"off", nil},
+		{fmt.Sprintf("%d,%d", allowed[0], allowed[0]), []int{allowed[0], allowed[0]}},
+	} {
+		t.Run(c.list, func(t *testing.T) {
+			got, err := Pair(c.list)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+	for _, bad := range []string{"", "x", fmt.Sprint(allowed[0]), "0,1,2", fmt.Sprintf("%d,%d", allowed[0], maxCPU)} {
+		_, err := Pair(bad)
+		assert.Error(t, err, bad)
+	}
+}
+
+func TestPair_AutoTakesTwoThatDiffer(t *testing.T) {
+	allowed, err := Allowed()
+	require.NoError(t, err)
+	got, err := Pair("auto")
+	require.NoError(t, err)
+	if len(allowed) < 2 {
+		assert.Empty(t, got)
+		return
+	}
+	require.Len(t, got, 2)
+	assert.NotEqual(t, got[0], got[1])
 }

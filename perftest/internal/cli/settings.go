@@ -87,7 +87,7 @@ func (s *settings) job() (*job, error) {
 	if j.plan, err = s.plan(); err != nil {
 		return nil, &usageError{err}
 	}
-	if j.cpus, err = s.processors(); err != nil {
+	if j.cpus, err = affinity.Pair(s.cpus); err != nil {
 		return nil, &usageError{err}
 	}
 	if err := report.CheckFormat(s.output); err != nil {
@@ -152,38 +152,6 @@ func orderLayers(names []string) (ordered []string, err error) {
 		}
 	}
 	return ordered, nil
-}
-
-// processors chooses where the two sides run. With one processor allowed, auto
-// pins nothing.
-func (s *settings) processors() ([]int, error) {
-	allowed, err := affinity.Allowed()
-	if err != nil {
-		return nil, err
-	}
-	switch s.cpus {
-	case "off":
-		return nil, nil
-	case "auto":
-		if len(allowed) < 2 {
-			return nil, nil
-		}
-		// The first processor takes most interrupts: leave it to the target.
-		return []int{allowed[1], allowed[0]}, nil
-	}
-	cpus, err := affinity.Parse(s.cpus)
-	if err != nil {
-		return nil, err
-	}
-	if len(cpus) != 2 {
-		return nil, fmt.Errorf("processors %q: want two, of initiator and target", s.cpus)
-	}
-	for _, c := range cpus {
-		if !slices.Contains(allowed, c) {
-			return nil, fmt.Errorf("processor %d is not among those allowed: %v", c, allowed)
-		}
-	}
-	return cpus, nil
 }
 
 var errProbe = errors.New("--probe needs two different processors: see -c")
