@@ -3,17 +3,32 @@ package verbs
 // Resources counts what a context has allocated: the currency of the study of
 // scalable endpoints (Zambre, Chandramowlishwaran, Balaji 2018).
 type Resources struct {
+	Contexts           int
 	PDs, MRs, AHs, TDs int
 	CQs, SRQs, QPs     int
 	// UARPages are mapped, with two micro-UARs each. A micro-UAR is used when at
 	// least one QP or thread domain has it, and wasted otherwise.
 	UARPages, UUARs, UUARsUsed, UUARsWasted int
-	// QueueBytes is the memory of queues, doorbell records and UAR pages.
-	QueueBytes int64
+	Bytes                                   ResourceBytes
+}
+
+// ResourceBytes is the memory of all objects of a kind: their queues and what the
+// library and the provider keep of them. What a device keeps is not in it.
+type ResourceBytes struct {
+	// Contexts includes the pages that doorbell records are in.
+	Contexts, PDs, MRs, AHs, TDs int64
+	CQs, SRQs, QPs               int64
+	UARs                         int64 // address space, on hardware
+}
+
+// Total is the sum.
+func (b ResourceBytes) Total() int64 {
+	return b.Contexts + b.PDs + b.MRs + b.AHs + b.TDs + b.CQs + b.SRQs + b.QPs + b.UARs
 }
 
 // Add adds the resources of another context.
 func (r *Resources) Add(o Resources) {
+	r.Contexts += o.Contexts
 	r.PDs += o.PDs
 	r.MRs += o.MRs
 	r.AHs += o.AHs
@@ -25,7 +40,19 @@ func (r *Resources) Add(o Resources) {
 	r.UUARs += o.UUARs
 	r.UUARsUsed += o.UUARsUsed
 	r.UUARsWasted += o.UUARsWasted
-	r.QueueBytes += o.QueueBytes
+	r.Bytes.add(o.Bytes)
+}
+
+func (b *ResourceBytes) add(o ResourceBytes) {
+	b.Contexts += o.Contexts
+	b.PDs += o.PDs
+	b.MRs += o.MRs
+	b.AHs += o.AHs
+	b.TDs += o.TDs
+	b.CQs += o.CQs
+	b.SRQs += o.SRQs
+	b.QPs += o.QPs
+	b.UARs += o.UARs
 }
 
 // ResourceCounter is implemented by providers that count.
@@ -33,12 +60,56 @@ type ResourceCounter interface {
 	Resources() Resources
 }
 
-// Resources returns what the context has allocated; false if its provider does
-// not count.
+// Resources returns what the context has allocated, at any time and from any
+// goroutine; false if its provider does not count.
 func (c *Context) Resources() (Resources, bool) {
 	rc, ok := c.p.(ResourceCounter)
 	if !ok {
 		return Resources{}, false
 	}
 	return rc.Resources(), true
+}
+
+// Register is where a QP rings its doorbell, and which locks it takes on the way.
+type Register struct {
+	UARPage   uint32 // number of the page in its context
+	UUAR      uint32 // 0 or 1: the micro-UAR of the page
+	BlueFlame bool   // short work requests may be copied to it
+	// RegisterLock is taken for the store to the register, because QPs share it;
+	// QueueLock for the whole of a post.
+	RegisterLock, QueueLock bool
+}
+
+// SendCounts is what has been posted to a QP since it was made.
+type SendCounts struct {
+	WQEs       uint64
+	Doorbells  uint64 // rung, by BlueFlame or not
+	BlueFlames uint64 // of them with the work request in the register
+}
+
+// DoorbellReporter is implemented by QPProviders that ring doorbells in micro-UARs.
+type DoorbellReporter interface {
+	Register() Register
+	// SendCounts is called by the goroutine that posts, or when none does.
+	SendCounts() SendCounts
+}
+
+// Register says where the QP rings its doorbell; false if its provider has no
+// such registers.
+func (qp *QP) Register() (Register, bool) {
+	r, ok := qp.p.(DoorbellReporter)
+	if !ok {
+		return Register{}, false
+	}
+	return r.Register(), true
+}
+
+// SendCounts tells what has been posted; false if the provider does not count. Call
+// it from the goroutine that posts, or when none does.
+func (qp *QP) SendCounts() (SendCounts, bool) {
+	r, ok := qp.p.(DoorbellReporter)
+	if !ok {
+		return SendCounts{}, false
+	}
+	return r.SendCounts(), true
 }

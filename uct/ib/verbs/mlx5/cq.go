@@ -78,7 +78,7 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 		return nil, opError("create CQ", err)
 	}
 	p.events.addCQ(c)
-	p.count(func(r *verbs.Resources) { r.CQs++; r.QueueBytes += int64(c.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.CQs++; r.Bytes.CQs += c.footprint() })
 	return c, nil
 }
 
@@ -350,6 +350,6 @@ func (c *compQueue) Close() error {
 		c.channel.forget(c)
 	}
 	p.dbrecs.give(c.dbrec)
-	p.count(func(r *verbs.Resources) { r.CQs--; r.QueueBytes -= int64(c.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.CQs--; r.Bytes.CQs -= c.footprint() })
 	return c.mem.free()
 }

@@ -68,7 +68,9 @@ func (p *Provider) Resources() verbs.Resources {
 	defer p.mu.Unlock()
 	r := p.counts
 	p.pages.count(&r)
-	r.QueueBytes += p.dbrecs.bytes() + int64(r.UARPages)*UARPageLen
+	r.Contexts = 1
+	r.Bytes.Contexts = contextLen + p.dbrecs.bytes()
+	r.Bytes.UARs = int64(r.UARPages) * uarLen
 	return r
 }
 
@@ -121,7 +123,7 @@ func (p *Provider) AllocPD(*verbs.PD) (verbs.PDProvider, error) {
 	if err != nil {
 		return nil, opError("allocate PD", err)
 	}
-	p.count(func(r *verbs.Resources) { r.PDs++ })
+	p.count(func(r *verbs.Resources) { r.PDs++; r.Bytes.PDs += pdLen })
 	return &protectionDomain{prov: p, pdn: n}, nil
 }
 
@@ -130,7 +132,7 @@ func (d *protectionDomain) Close() error {
 	if err := d.prov.hw.DeallocPD(d.pdn); err != nil {
 		return opError("free PD", err)
 	}
-	d.prov.count(func(r *verbs.Resources) { r.PDs-- })
+	d.prov.count(func(r *verbs.Resources) { r.PDs--; r.Bytes.PDs -= pdLen })
 	return nil
 }
 
@@ -147,7 +149,7 @@ func (p *Provider) RegMR(pd *verbs.PD, buf []byte, access verbs.Access) (verbs.M
 	if m.lkey, m.rkey, err = p.hw.RegMR(pdn(pd), buf, access); err != nil {
 		return nil, opError("register memory", err)
 	}
-	p.count(func(r *verbs.Resources) { r.MRs++ })
+	p.count(func(r *verbs.Resources) { r.MRs++; r.Bytes.MRs += mrLen })
 	return m, nil
 }
 
@@ -162,7 +164,7 @@ func (m *memoryRegion) Close() error {
 	if err := m.prov.hw.DeregMR(m.lkey); err != nil {
 		return opError("deregister memory", err)
 	}
-	m.prov.count(func(r *verbs.Resources) { r.MRs-- })
+	m.prov.count(func(r *verbs.Resources) { r.MRs--; r.Bytes.MRs -= mrLen })
 	return nil
 }
 
@@ -178,13 +180,13 @@ func (p *Provider) CreateAH(pd *verbs.PD, attr verbs.AHAttr) (verbs.AHProvider, 
 	if err != nil {
 		return nil, opError("create AH", err)
 	}
-	p.count(func(r *verbs.Resources) { r.AHs++ })
+	p.count(func(r *verbs.Resources) { r.AHs++; r.Bytes.AHs += ahLen })
 	return &addressHandle{prov: p, av: av}, nil
 }
 
 // Close implements verbs.AHProvider.
 func (a *addressHandle) Close() error {
-	a.prov.count(func(r *verbs.Resources) { r.AHs-- })
+	a.prov.count(func(r *verbs.Resources) { r.AHs--; r.Bytes.AHs -= ahLen })
 	return nil
 }
 
@@ -193,6 +195,7 @@ type threadDomain struct {
 	prov    *Provider
 	uuar    *uuar
 	sharing int
+	poster  poster
 }
 
 // AllocTD implements verbs.Provider.
@@ -204,6 +207,7 @@ func (p *Provider) AllocTD(attr verbs.TDInitAttr) (verbs.TDProvider, error) {
 		return nil, opError("allocate TD", err)
 	}
 	p.counts.TDs++
+	p.counts.Bytes.TDs += tdLen
 	return &threadDomain{prov: p, uuar: u, sharing: attr.Sharing}, nil
 }
 
@@ -213,5 +217,6 @@ func (t *threadDomain) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.counts.TDs--
+	p.counts.Bytes.TDs -= tdLen
 	return p.tds.give(t.uuar, t.sharing)
 }

@@ -2,7 +2,9 @@ package mlx5
 
 import (
 	"errors"
+
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -56,7 +58,7 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 		return nil, verbs.QPCap{}, opError("create QP", err)
 	}
 	p.events.addQP(q.qpn, v)
-	p.count(func(r *verbs.Resources) { r.QPs++; r.QueueBytes += int64(q.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.QPs++; r.Bytes.QPs += q.footprint() })
 	return q, verbs.QPCap{
 		MaxSendWR: int(sq.maxPost), MaxSendSGE: int(sq.maxSGE), MaxInline: int(sq.maxInline),
 		MaxRecvWR: int(rq.count), MaxRecvSGE: rq.maxSGE,
@@ -154,7 +156,22 @@ func (q *queuePair) giveUUAR() {
 func (q *queuePair) Number() uint32 { return q.qpn }
 
 // PostSend implements verbs.QPProvider.
-func (q *queuePair) PostSend(wr []verbs.SendWR) (n int, err error) { return q.sq.post(wr) }
+func (q *queuePair) PostSend(wr []verbs.SendWR) (n int, err error) {
+	if race.Enabled {
+		return q.postAlone(wr)
+	}
+	return q.sq.post(wr)
+}
+
+// Register implements verbs.DoorbellReporter.
+func (q *queuePair) Register() verbs.Register {
+	u := q.sq.uuar
+	return verbs.Register{UARPage: u.uar.Index, UUAR: (u.base - UUAR0) / BFRegLen, BlueFlame: u.blueFlame,
+		RegisterLock: u.locked, QueueLock: q.sq.locked}
+}
+
+// SendCounts implements verbs.DoorbellReporter.
+func (q *queuePair) SendCounts() verbs.SendCounts { return q.sq.sent }
 
 // PostRecv implements verbs.QPProvider.
 func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
@@ -214,6 +231,6 @@ func (q *queuePair) Close() error {
 	p.users.remove(q.uidx)
 	q.giveUUAR()
 	p.dbrecs.give(q.sq.dbrec)
-	p.count(func(r *verbs.Resources) { r.QPs--; r.QueueBytes -= int64(q.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.QPs--; r.Bytes.QPs -= q.footprint() })
 	return q.mem.free()
 }

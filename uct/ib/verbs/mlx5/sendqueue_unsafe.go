@@ -36,6 +36,7 @@ type sendQueue struct {
 	uuar      *uuar
 	doorbell  Doorbell // nil on hardware
 	slotMem   []sendSlot
+	sent      verbs.SendCounts
 
 	_    cpu.CacheLinePad
 	tail uint32 // retire stores, postable loads
@@ -114,6 +115,8 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 		}
 		return 0, err
 	}
+	q.sent.WQEs += uint64(n)
+	q.sent.Doorbells++
 	q.dbrec.StoreSend(uint16(q.pi))
 	off := q.ring(word, first, bf && n == 1)
 	if q.locked {
@@ -139,6 +142,7 @@ func (q *sendQueue) ring(word uint64, first uint32, bf bool) uint32 {
 	reg := unsafe.Add(u.uar.Page, off)
 	ds := uint32(word) & dsMask
 	if bf && u.blueFlame && ds > 1 && ds*SegLen <= BFBufLen {
+		q.sent.BlueFlames++
 		for i := uint32(0); i*SegsPerBB < ds; i++ {
 			mmio.Copy64(unsafe.Add(reg, i*BBLen), unsafe.Pointer(q.view.BB(first+i)))
 		}

@@ -74,7 +74,7 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	if err = s.Modify(verbs.SRQAttr{Limit: attr.Limit}, verbs.SRQMaskLimit); err != nil {
 		return nil, err
 	}
-	p.count(func(r *verbs.Resources) { r.SRQs++; r.QueueBytes += int64(s.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.SRQs++; r.Bytes.SRQs += s.footprint() })
 	return s, nil
 }
 
@@ -166,6 +166,6 @@ func (s *sharedRecv) Close() error {
 	p.events.removeSRQ(s.srqn, s.v)
 	p.users.remove(s.uidx)
 	p.dbrecs.give(s.dbrec)
-	p.count(func(r *verbs.Resources) { r.SRQs--; r.QueueBytes -= int64(s.mem.len()) })
+	p.count(func(r *verbs.Resources) { r.SRQs--; r.Bytes.SRQs -= s.footprint() })
 	return s.mem.free()
 }

@@ -219,7 +219,8 @@ func TestResources_ScalableEndpoints(t *testing.T) {
 				assert.Equal(t, c.ctxs*c.qps, sum.QPs)
 				assert.Equal(t, c.ctxs*c.tds, sum.TDs)
 				assert.Equal(t, sum.UUARs, sum.UUARsUsed+sum.UUARsWasted)
-				assert.Positive(t, sum.QueueBytes)
+				assert.Positive(t, sum.Bytes.QPs)
+				assert.Equal(t, int64(sum.UARPages)*uarLen, sum.Bytes.UARs)
 			})
 		}
 	}

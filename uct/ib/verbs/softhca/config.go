@@ -41,6 +41,9 @@ type Config struct {
 	// NoCMA makes the device behave as if the kernel refused cross-memory
 	// attach: memory outside the arena is reached through the peer.
 	NoCMA bool
+	// UARPages is how many UAR pages the contexts of the device in this process can
+	// have together. 0 means 8168: those of a ConnectX-4 without the kernel's.
+	UARPages int
 	// Queues tunes the driver of the queues: the policy for UAR pages, BlueFlame.
 	Queues mlx5.Config
 }
@@ -65,8 +68,8 @@ func (c Config) withDefaults() (Config, error) {
 			c.Name = "softhca-loop"
 		}
 	}
-	if c.ArenaLen < 0 || c.InlineBudget < 0 || c.EngineTick < 0 || c.DialTimeout < 0 {
-		return c, fmt.Errorf("softhca %s: negative size or duration in configuration", c.Name)
+	if c.ArenaLen < 0 || c.InlineBudget < 0 || c.EngineTick < 0 || c.DialTimeout < 0 || c.UARPages < 0 || c.UARPages > deviceUARs {
+		return c, fmt.Errorf("softhca %s: size, duration or number out of range in configuration", c.Name)
 	}
 	if c.ArenaLen == 0 {
 		c.ArenaLen = defaultArenaLen
@@ -77,6 +80,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.EngineTick == 0 {
 		c.EngineTick = defaultEngineTick
+	}
+	if c.UARPages == 0 {
+		c.UARPages = deviceUARs - reservedUARs
 	}
 	if c.DialTimeout == 0 {
 		c.DialTimeout = defaultDialTimeout

@@ -12,8 +12,9 @@ func NewDevice(cfg Config) (*verbs.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	uars := &uarPool{limit: uint32(cfg.UARPages)}
 	return verbs.NewDevice(cfg.Name, func() (verbs.Provider, error) {
-		h, err := open(cfg)
+		h, err := open(cfg, uars)
 		if err != nil {
 			return nil, err
 		}

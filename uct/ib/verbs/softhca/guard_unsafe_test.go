@@ -15,7 +15,7 @@ import (
 
 func openTest(t testing.TB) *hca {
 	t.Helper()
-	h, err := open(Config{ArenaLen: 1 << 20})
+	h, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return h
@@ -37,7 +37,7 @@ func linked(t testing.TB, a, b *hca) *outLink {
 // touch is not handed out again before it is gone.
 func TestDereg_PeerStoppedInside(t *testing.T) {
 	target := openTest(t)
-	peer, err := open(Config{ArenaLen: 1 << 20})
+	peer, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
 	require.NoError(t, err)
 	l := linked(t, peer, target)
 	slot, ok := l.takeGuard()
@@ -110,7 +110,7 @@ func FuzzPackets(f *testing.F) {
 	for op := range uint8(pktAtomicOK + 1) {
 		f.Add(op, uint8(flagFirst|flagLast), uint32(0), uint64(0), uint32(0), uint32(8), []byte("12345678"))
 	}
-	h, err := open(Config{Fabric: FabricLoop})
+	h, err := open(Config{Fabric: FabricLoop}, &uarPool{})
 	require.NoError(f, err)
 	f.Cleanup(func() { _ = h.Close() })
 	l, err := h.linkTo(h.gid)

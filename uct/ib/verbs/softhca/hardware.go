@@ -9,7 +9,6 @@ import (
 
 // Limits of the device. Where the tables set none, they are those of a ConnectX-4.
 const (
-	maxUAR      = 8192 // pages
 	maxQueueWR  = 1 << 15
 	maxCQE      = 1<<22 - 1
 	maxRDAtomic = 16
@@ -54,18 +53,17 @@ func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 
 // AllocUAR implements mlx5.Hardware.
 func (h *hca) AllocUAR() (mlx5.UAR, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.uars >= maxUAR {
-		return mlx5.UAR{}, ucs.ErrNoMemory
-	}
-	block, err := offheap.Alloc(mlx5.UARPageLen)
+	index, err := h.uars.take()
 	if err != nil {
 		return mlx5.UAR{}, err
 	}
-	h.uars++
+	block, err := offheap.Alloc(mlx5.UARPageLen)
+	if err != nil {
+		h.uars.give(index)
+		return mlx5.UAR{}, err
+	}
 	u := &uarPage{hca: h, block: block}
-	return mlx5.UAR{Index: uint32(h.uars), Page: u.base(), Doorbell: u}, nil
+	return mlx5.UAR{Index: index, Page: u.base(), Doorbell: u}, nil
 }
 
 // FreeUAR implements mlx5.Hardware.
@@ -74,10 +72,9 @@ func (h *hca) FreeUAR(u mlx5.UAR) error {
 	if !ok || p.hca != h {
 		return ucs.ErrInvalidParam
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.uars--
-	return p.block.Free()
+	err := p.block.Free()
+	h.uars.give(u.Index)
+	return err
 }
 
 // Ring implements mlx5.Doorbell.

@@ -50,7 +50,7 @@ type hca struct {
 	pds   objTable[uint32]
 	qpIDs idPool
 	mrIDs idPool
-	uars  int
+	uars  *uarPool
 
 	linkMu   sync.Mutex
 	links    []*outLink
@@ -73,13 +73,13 @@ type hca struct {
 	engineDone chan struct{}
 }
 
-// open opens a device and starts its engine.
-func open(cfg Config) (_ *hca, err error) {
+// open opens a context of the device that has the UAR pages, and starts its engine.
+func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 	cfg, err = cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	h := &hca{cfg: cfg, engineDone: make(chan struct{}),
+	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}),
 		qpIDs: idPool{limit: maxQP, variant: map[uint32]uint8{}},
 		mrIDs: idPool{limit: maxMR, variant: map[uint32]uint8{}}}
 	h.setInbound(nil)

@@ -1,0 +1,46 @@
+package softhca
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// uarPool numbers the UAR pages of a device, which all its contexts in this process
+// share. Any goroutine.
+type uarPool struct {
+	limit uint32
+
+	mu   sync.Mutex
+	next uint32   // numbers below have been handed out before
+	free []uint32 // of them, those that came back
+}
+
+// UAR pages of a ConnectX-4. The kernel keeps some of them to itself: what is left is
+// 16336 micro-UARs.
+const (
+	deviceUARs   = 8192
+	reservedUARs = 24
+)
+
+func (p *uarPool) take() (uint32, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 {
+		page := p.free[n-1]
+		p.free = p.free[:n-1]
+		return page, nil
+	}
+	if p.next == p.limit {
+		return 0, fmt.Errorf("all %d UAR pages of the device are in use: %w", p.limit, ucs.ErrNoMemory)
+	}
+	p.next++
+	return p.next - 1, nil
+}
+
+func (p *uarPool) give(page uint32) {
+	p.mu.Lock()
+	p.free = append(p.free, page)
+	p.mu.Unlock()
+}
