@@ -77,18 +77,32 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 	if err = c.create(); err != nil {
 		return nil, opError("create CQ", err)
 	}
+	c.followQueue()
 	p.events.addCQ(c)
 	p.count(func(r *verbs.Resources) { r.CQs++; r.Bytes.CQs += c.footprint() })
 	return c, nil
 }
 
 func (c *compQueue) create() (err error) {
-	params := CQParams{Buf: c.mem.base, Count: c.view.Count(), DBRec: c.dbrec.p, UAR: c.uar}
+	params := CQParams{Buf: c.mem.base, Count: c.view.Count(), DBRec: c.dbrec.p, UAR: c.uar, Locked: c.locked}
 	if c.channel != nil {
 		params.Sink = c
 	}
 	c.cqn, err = c.prov.hw.CreateCQ(params)
 	return err
+}
+
+// followQueue has polls of this queue drive the queue rather than the device, where
+// the device wants that.
+func (c *compQueue) followQueue() {
+	d, ok := c.prov.hw.(QueuePollable)
+	if !ok {
+		return
+	}
+	if q := d.Poller(c.cqn); q != nil {
+		c.drive, c.attention = q, q.Attention()
+		c.watch.Attention = c.attention
+	}
 }
 
 // Depth implements verbs.CQProvider.

@@ -87,6 +87,15 @@ type Pollable interface {
 	Drive()
 }
 
+// QueuePollable is implemented by Hardware that wants to know which queue is
+// polled: the software HCA under a model of time.
+type QueuePollable interface {
+	// Poller stands for the device in polls of the CQ, as Pollable does in those
+	// of other hardware: Drive is called before the driver takes the lock of the
+	// queue. nil if the CQ does not exist.
+	Poller(cqn uint32) Pollable
+}
+
 // AsyncSink receives asynchronous events by object number.
 type AsyncSink interface {
 	AsyncEvent(t verbs.EventType, number uint32)
@@ -105,6 +114,7 @@ type CQParams struct {
 	UAR     UAR            // where the arm doorbell is written
 	Sink    CQSink         // nil if the CQ has no channel
 	UserCQN uint32
+	Locked  bool // the driver takes a lock for each poll
 }
 
 // SRQParams makes an SRQ.
@@ -136,4 +146,7 @@ type QPParams struct {
 	DBRec     unsafe.Pointer // 8 bytes: [0] receive, [1] send counter
 	UAR       UAR
 	UserIndex uint32 // returned in CQE.srqn_uidx
+	// QueueLocked and RegisterLocked say which locks the driver takes for a post:
+	// of the queue, and of the micro-UAR. Devices execute the same either way.
+	QueueLocked, RegisterLocked bool
 }

@@ -104,6 +104,7 @@ func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) QPParam
 	params := QPParams{
 		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn, RecvCQN: q.recvCQ.cqn,
 		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.p, UAR: s.uuar.uar, UserIndex: q.uidx,
+		QueueLocked: locked, RegisterLocked: s.uuar.locked,
 	}
 	if q.srq != nil {
 		params.SRQN = q.srq.srqn
