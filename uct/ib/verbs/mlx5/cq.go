@@ -23,6 +23,7 @@ type compQueue struct {
 	dbrec     dbrecSlot
 	locked    bool
 	hardware  bool
+	raw       bool // somebody else polls: see RawCQOf
 	mu        spinLock
 	overrun   atomic.Bool
 
@@ -293,8 +294,11 @@ func (c *compQueue) takeRecv(s *CQESlot, t Tail, wc *verbs.WC) (ok bool) {
 
 // clean removes the CQEs of a QP that is destroyed or reset, so that nobody sees
 // them after its numbers have been given to another. Receives that it took from
-// an SRQ go back there.
+// an SRQ go back there. Of a raw queue the poller takes care.
 func (c *compQueue) clean(qp *queuePair) {
+	if c.raw {
+		return
+	}
 	if c.locked {
 		c.mu.lock()
 	}

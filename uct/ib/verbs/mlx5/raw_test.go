@@ -1,0 +1,142 @@
+package mlx5
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+func TestRaw_IsWhatTheDeviceGot(t *testing.T) {
+	r := newRig(t, Config{})
+	ch := r.channel()
+	cq := r.cq(verbs.CQInitAttr{Depth: 64, Channel: ch, SingleThreaded: true})
+	srq := r.srq(verbs.SRQInitAttr{MaxWR: 7, MaxSGE: 1})
+	td, err := r.ctx.AllocTD(verbs.TDInitAttr{})
+	require.NoError(t, err)
+	qp := r.closedQP(verbs.QPInitAttr{SendCQ: cq, SRQ: srq, TD: td,
+		Cap: verbs.QPCap{MaxSendWR: 16, MaxSendSGE: 2}})
+
+	q, err := RawQPOf(qp)
+	require.NoError(t, err)
+	dev := r.fake(qp)
+	assert.Equal(t, qp.Number(), q.QPN)
+	assert.Equal(t, dev.sq.base, q.SQ.Buf)
+	assert.Equal(t, dev.sq.Count(), q.SQ.Count)
+	assert.EqualValues(t, BBLen, q.SQ.Stride)
+	assert.Equal(t, dev.dbrec, q.DBRec)
+	assert.Zero(t, q.RQ.Count)
+	assert.Equal(t, qp.Provider().(*queuePair).sq.uuar.uar.Page, q.UAR.Page)
+	assert.EqualValues(t, UUAR0, q.UAR.Off)
+	assert.EqualValues(t, BFBufLen, q.UAR.BFLen)
+	assert.NotNil(t, q.UAR.Doorbell)
+
+	c, err := RawCQOf(cq)
+	require.NoError(t, err)
+	assert.EqualValues(t, 64, c.CQEs.Count)
+	assert.Equal(t, r.hw.cqs[c.CQN].view.base, c.CQEs.Buf)
+	assert.EqualValues(t, CQArm, c.UAR.Off)
+	assert.NotNil(t, c.Device)
+	assert.Zero(t, c.Events.Load())
+
+	s, err := RawSRQOf(srq)
+	require.NoError(t, err)
+	assert.Equal(t, srq.Number(), s.SRQN)
+	assert.EqualValues(t, 8, s.Entries.Count)
+	assert.EqualValues(t, 32, s.Entries.Stride)
+	assert.EqualValues(t, 7, s.Tail)
+
+	post(t, qp, inlineWrite(1, 8))
+	require.NoError(t, qp.Close())
+	require.NoError(t, td.Close())
+	assert.Zero(t, c.DBRec.CI(), "closing a QP leaves the queue to its poller")
+}
+
+func TestRaw_OwnReceiveQueueAndAV(t *testing.T) {
+	r := newRig(t, Config{})
+	td, err := r.ctx.AllocTD(verbs.TDInitAttr{})
+	require.NoError(t, err)
+	qp := r.closedQP(verbs.QPInitAttr{Type: verbs.QPTypeUD, TD: td})
+	q, err := RawQPOf(qp)
+	require.NoError(t, err)
+	assert.Equal(t, r.fake(qp).rq.view.base, q.RQ.Buf)
+	assert.EqualValues(t, 16, q.RQ.Count)
+	assert.EqualValues(t, 32, q.RQ.Stride)
+	av, err := RawAV(r.ah())
+	require.NoError(t, err)
+	var parsed AV
+	PutAVDest(&av, 1, 2)
+	require.True(t, parsed.Load(&av))
+	assert.EqualValues(t, 2, parsed.QPN)
+	require.NoError(t, qp.Close())
+	require.NoError(t, td.Close())
+}
+
+func TestRaw_SharedRegister(t *testing.T) {
+	r := newRig(t, Config{TotalUUARs: 4, LowLatUUARs: 1})
+	r.qp(verbs.QPInitAttr{}) // takes the register that is nobody else's
+	_, err := RawQPOf(r.qp(verbs.QPInitAttr{}))
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// stranger is a provider without mlx5 queues.
+type stranger struct {
+	verbs.Provider
+	inner *Provider
+}
+
+type strangeQP struct{ verbs.QPProvider }
+type strangeCQ struct{ verbs.CQProvider }
+type strangeSRQ struct{ verbs.SRQProvider }
+type strangeAH struct{ verbs.AHProvider }
+
+func (s stranger) CreateCQ(cq *verbs.CQ, a verbs.CQInitAttr) (verbs.CQProvider, error) {
+	p, err := s.inner.CreateCQ(cq, a)
+	return strangeCQ{p}, err
+}
+
+func (s stranger) CreateSRQ(srq *verbs.SRQ, a verbs.SRQInitAttr) (verbs.SRQProvider, error) {
+	p, err := s.inner.CreateSRQ(srq, a)
+	return strangeSRQ{p}, err
+}
+
+func (s stranger) CreateAH(pd *verbs.PD, a verbs.AHAttr) (verbs.AHProvider, error) {
+	p, err := s.inner.CreateAH(pd, a)
+	return strangeAH{p}, err
+}
+
+func (s stranger) CreateQP(*verbs.QP, verbs.QPInitAttr) (verbs.QPProvider, verbs.QPCap, error) {
+	return strangeQP{}, verbs.QPCap{}, nil
+}
+
+func TestRaw_OtherProvider(t *testing.T) {
+	p, err := NewProvider(newFakeHW(), Config{})
+	require.NoError(t, err)
+	ctx, err := verbs.NewDevice("other0", func() (verbs.Provider, error) { return stranger{p, p}, nil }).Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ctx.Close()) }()
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pd.Close()) }()
+	cq, err := ctx.CreateCQ(verbs.CQInitAttr{Depth: 4})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cq.Close()) }()
+	srq, err := pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, srq.Close()) }()
+	ah, err := pd.CreateAH(verbs.AHAttr{Port: 1, Global: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ah.Close()) }()
+
+	_, errCQ := RawCQOf(cq)
+	_, errSRQ := RawSRQOf(srq)
+	_, errAH := RawAV(ah)
+	for _, err := range []error{errCQ, errSRQ, errAH, notOurs("QP", strangeQP{})} {
+		assert.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.ErrorContains(t, err, "provider mlx5 has no", "named by its package, which is this one here")
+	}
+}

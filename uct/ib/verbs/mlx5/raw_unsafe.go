@@ -1,0 +1,146 @@
+package mlx5
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// The raw queues below are what a verbs object consists of in memory, with the
+// fields of mlx5dv_qp, mlx5dv_cq and mlx5dv_srq (infiniband/mlx5dv.h). Whoever asks
+// for them owns the data path of the object from then on: producer and consumer
+// indexes, and which BlueFlame buffer is next. PostSend, PostRecv, Poll and Arm of
+// the verbs object must not be called any more; its control path goes on as before.
+// The memory stays mapped until the object is closed.
+
+// RawRing is a ring of Count entries, a power of two, Stride bytes apart.
+type RawRing struct {
+	Buf    unsafe.Pointer
+	Count  uint32
+	Stride uint32
+}
+
+// RawUAR is where a queue rings.
+type RawUAR struct {
+	Page unsafe.Pointer
+	// Off is the page offset of the register.
+	Off uint32
+	// BFLen is the length of each of its two BlueFlame buffers; 0: the register
+	// takes doorbells of 8 bytes only, and there is one.
+	BFLen uint32
+	// Doorbell is told of each store to the page; nil on hardware.
+	Doorbell Doorbell
+}
+
+// RawQP is a QP in memory.
+type RawQP struct {
+	QPN   uint32
+	DBRec DBRec
+	SQ    RawRing // of basic blocks
+	RQ    RawRing // Count is 0 with an SRQ
+	UAR   RawUAR
+}
+
+// RawCQ is a CQ in memory.
+type RawCQ struct {
+	CQN   uint32
+	DBRec DBRec
+	CQEs  RawRing
+	UAR   RawUAR // for CQArm
+	// Events counts the completion events that were taken from the channel: the
+	// serial number of the next arm.
+	Events *atomic.Uint32
+	// Overrun is set when the device reports that the queue has overrun.
+	Overrun *atomic.Bool
+	// Device must be driven by whoever polls; nil on hardware.
+	Device Pollable
+}
+
+// RawSRQ is an SRQ in memory: a list of free entries from Head to Tail, which is
+// never posted.
+type RawSRQ struct {
+	SRQN       uint32
+	DBRec      DBRec
+	Entries    RawRing
+	Head, Tail uint16
+}
+
+// RawQPOf returns the queues of a QP to which nothing has been posted.
+// ErrUnsupported, with the provider's name, if they are not mlx5's;
+// ErrInvalidParam if the QP shares its register with others, as those outside
+// thread domains may.
+func RawQPOf(qp *verbs.QP) (RawQP, error) {
+	q, ok := qp.Provider().(*queuePair)
+	if !ok {
+		return RawQP{}, notOurs("QP", qp.Provider())
+	}
+	if q.sq.uuar.locked {
+		return RawQP{}, opError("expose QP", fmt.Errorf("its register is shared: make it in a thread domain: %w", ucs.ErrInvalidParam))
+	}
+	r := RawQP{
+		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar),
+		SQ: RawRing{Buf: q.sq.view.base, Count: q.sq.view.Count(), Stride: BBLen},
+	}
+	if q.rq.view.base != nil {
+		r.RQ = rawEntries(&q.rq.view)
+	}
+	return r, nil
+}
+
+func rawUUAR(u *uuar) RawUAR {
+	r := RawUAR{Page: u.uar.Page, Off: u.base, Doorbell: u.uar.Doorbell}
+	if u.blueFlame {
+		r.BFLen = BFBufLen
+	}
+	return r
+}
+
+func rawEntries(v *RQView) RawRing {
+	return RawRing{Buf: v.base, Count: v.Count(), Stride: 1 << v.stride}
+}
+
+// RawCQOf returns the queue of a CQ that nobody has polled, which its creator
+// polls from one goroutine. Errors as RawQPOf. Closing a QP does not remove its
+// completions from the queue any more.
+func RawCQOf(cq *verbs.CQ) (RawCQ, error) {
+	c, ok := cq.Provider().(*compQueue)
+	if !ok {
+		return RawCQ{}, notOurs("CQ", cq.Provider())
+	}
+	c.raw = true
+	return RawCQ{
+		CQN: c.cqn, DBRec: c.dbrec.DBRec, UAR: RawUAR{Page: c.uar.Page, Off: CQArm, Doorbell: c.uar.Doorbell},
+		CQEs:   RawRing{Buf: c.view.base, Count: c.view.Count(), Stride: CQELen},
+		Events: &c.armSN, Overrun: &c.overrun, Device: c.drive,
+	}, nil
+}
+
+// RawSRQOf returns the queue of an SRQ to which nothing has been posted.
+// Completions that use it must go to CQs that are raw as well. Errors as RawQPOf.
+func RawSRQOf(srq *verbs.SRQ) (RawSRQ, error) {
+	s, ok := srq.Provider().(*sharedRecv)
+	if !ok {
+		return RawSRQ{}, notOurs("SRQ", srq.Provider())
+	}
+	return RawSRQ{SRQN: s.srqn, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.view), Head: s.head, Tail: s.tail}, nil
+}
+
+// RawAV returns the datagram segment of an address handle; PutAVDest completes it.
+// Errors as RawQPOf.
+func RawAV(ah *verbs.AH) ([AVLen]byte, error) {
+	a, ok := ah.Provider().(*addressHandle)
+	if !ok {
+		return [AVLen]byte{}, notOurs("AH", ah.Provider())
+	}
+	return a.av, nil
+}
+
+// notOurs names the provider, which is a package, by the type of its object.
+func notOurs(what string, object any) error {
+	provider, _, _ := strings.Cut(strings.TrimLeft(fmt.Sprintf("%T", object), "*"), ".")
+	return opError("expose "+what, fmt.Errorf("provider %s has no mlx5 queues: %w", provider, ucs.ErrUnsupported))
+}
