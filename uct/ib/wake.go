@@ -94,9 +94,15 @@ func (w *Wake) Lower() {
 	}
 }
 
+// Armer asks for an event at the next completion: a verbs.CQ, or what drives the
+// queue of one.
+type Armer interface {
+	Arm(solicitedOnly bool) error
+}
+
 // Arm asks for an event at the next completion of cq, and after d if d > 0.
 // ErrBusy means that there may be something to do already.
-func (w *Wake) Arm(cq *verbs.CQ, d time.Duration) error {
+func (w *Wake) Arm(cq Armer, d time.Duration) error {
 	if w.raised() {
 		return uct.ErrBusy
 	}

@@ -1,7 +1,6 @@
 package rc
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rctest"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest"
@@ -24,10 +24,13 @@ func openMD(fabric softhca.Fabric) (uct.MD, error) {
 	return ib.New(list, Transport(Config{})).OpenMD("dev")
 }
 
-// tiny is the configuration of the suite: queues of a few messages.
 // shortTimeout is that of one of eight attempts to reach a QP that is gone.
 const shortTimeout = 100 * time.Millisecond
 
+// minRxDepth is the least that the configuration takes.
+const minRxDepth = 4
+
+// tiny is the configuration of the suite: queues of a few messages.
 func tiny(o ucttest.Options) any {
 	c := Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth, SegSize: config.MemSize(1 << 10), Timeout: shortTimeout}
 	if o.RxDepth > 0 {
@@ -52,12 +55,12 @@ func shmHarness() ucttest.Harness {
 	return h
 }
 
+func peerHarness() rctest.Harness {
+	return rctest.Harness{OpenMD: shmHarness().OpenMD, Transport: Name, Device: "dev:1"}
+}
+
 func TestMain(m *testing.M) {
-	if os.Getenv(targetEnv) != "" {
-		if err := targetMain(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+	if rctest.TargetMain(peerHarness()) {
 		return
 	}
 	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": shmHarness()})
@@ -67,3 +70,5 @@ func TestMain(m *testing.M) {
 func TestConformance_Loop(t *testing.T) { ucttest.Test(t, harness(softhca.FabricLoop)) }
 
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, shmHarness()) }
+
+func TestPeer(t *testing.T) { rctest.Test(t, peerHarness()) }

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import "github.com/gucx/gucx/uct"
 
@@ -13,7 +13,7 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 	if err := e.it.arb.Add(&e.pending, r); err != nil {
 		return err
 	}
-	e.room = 0
+	e.Room = 0
 	e.it.raise(attnPending)
 	return nil
 }

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"fmt"
@@ -18,6 +18,7 @@ type Config struct {
 	TxMaxInline config.MemSize `env:"TX_MAX_INLINE" default:"128" doc:"Longest short operation."`
 	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Pieces of memory in one send work request, including the header of a zero-copy message."`
 	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"At most so many work requests of a busy endpoint go without completion."`
+	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Completions that one progress takes."`
 	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Receive buffers, shared by all endpoints."`
 	SegSize     config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Bounce and receive buffers: longest bcopy operation and active message. Peers must agree."`
 	FCWindow    int            `env:"FC_WND_SIZE" default:"128" doc:"Credits: active messages that a peer may send before it hears back. Not more than half the receive queue is granted."`
@@ -36,6 +37,7 @@ const (
 	defaultTxMaxInline = 128
 	defaultTxMaxSGE    = 5
 	defaultModeration  = 64
+	defaultMaxPoll     = 16 // as in UCX
 	defaultRxDepth     = 1024
 	defaultSegSize     = 8 << 10
 	defaultFCWindow    = 128
@@ -62,6 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1 << 20},
 		{"TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE},
 		{"TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1 << 15},
+		{"MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1 << 10},
 		{"RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, minRxDepth, 1 << 15},
 		{"FC_WND_SIZE", &c.FCWindow, defaultFCWindow, 1, rcwire.MaxCredits},
 		{"RETRY_COUNT", &c.RetryCount, defaultRetryCount, 1, 7},

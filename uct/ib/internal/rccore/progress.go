@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"errors"
@@ -14,17 +14,21 @@ import (
 // Progress implements uct.Iface. Nothing to do, and one send that has succeeded,
 // take the short way.
 func (it *Iface) Progress() int {
-	n := it.cq.Poll(it.wc[:])
-	if it.attn.Load() == 0 {
+	calm := it.Attn.Load() == 0
+	if calm && it.watch.Idle() {
+		return 0
+	}
+	n := it.cq.Poll(it.wc)
+	if calm {
 		if n == 0 {
 			return 0
 		}
 		wc := &it.wc[0]
 		e := it.recent[uint8(wc.QPN)]
-		if n == 1 && wc.QPN == e.qpn && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
-			e.ci = wc.ID
-			if wc.ID >= e.nextOp {
-				e.retire(ucs.StatusOK)
+		if n == 1 && wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
+			e.CI = wc.ID
+			if wc.ID >= e.NextOp {
+				e.Retire(ucs.StatusOK)
 			}
 			return 1
 		}
@@ -34,6 +38,12 @@ func (it *Iface) Progress() int {
 
 // Watch implements uct.Watcher: one queue has all completions and arrivals.
 func (it *Iface) Watch() *ucs.Watch { return it.cq.Watch() }
+
+// restless is the watch of a queue that has none.
+func restless() *ucs.Watch {
+	word := new(uint32)
+	return &ucs.Watch{Word: word, Quiet: 1, Attention: word}
+}
 
 // progress handles n completions, and what attn says.
 func (it *Iface) progress(n int) int {
@@ -47,16 +57,16 @@ func (it *Iface) progress(n int) int {
 			it.notSent(wc)
 			continue
 		}
-		if wc.QPN != e.qpn {
+		if wc.QPN != e.QPN {
 			e = it.eps.find(wc.QPN)
 			it.recent[uint8(wc.QPN)] = e
 		}
-		e.ci = wc.ID
-		if wc.ID >= e.nextOp {
-			e.retire(ucs.StatusOK)
+		e.CI = wc.ID
+		if wc.ID >= e.NextOp {
+			e.Retire(ucs.StatusOK)
 		}
 	}
-	if it.attn.Load() != 0 {
+	if it.Attn.Load() != 0 {
 		it.finish()
 	}
 	return n
@@ -79,13 +89,13 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 		return
 	}
 	st := ib.Status(wc.Status)
-	if wc.ID > e.ci+1 { // what was not signaled before it has succeeded
-		e.ci = wc.ID - 1
-		e.retire(ucs.StatusOK)
+	if wc.ID > e.CI+1 { // what was not signaled before it has succeeded
+		e.CI = wc.ID - 1
+		e.Retire(ucs.StatusOK)
 	}
 	it.fail(e, st, wc.Status.Err())
-	e.ci = wc.ID
-	e.retire(st)
+	e.CI = wc.ID
+	e.Retire(st)
 }
 
 // fail ends an EP: posts return an error from now on, and OnError is told once.
@@ -94,8 +104,8 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	if e.state == stateFailed || e.state == stateClosed {
 		return
 	}
-	e.state, e.room, e.cause = stateFailed, 0, st
-	e.err = it.opError(fmt.Sprintf("qp %#x", e.qpn), errors.Join(uct.ErrEPFailed, st.Err(), cause))
+	e.state, e.Room, e.cause = stateFailed, 0, st
+	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), errors.Join(uct.ErrEPFailed, st.Err(), cause))
 	it.dropOwing(e)
 	if err := e.toERR(); err != nil {
 		e.err = errors.Join(e.err, err)
@@ -103,7 +113,7 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	e.settle()
 	it.raise(attnBacklog) // pending requests are to see the failure
 	if it.onError != nil {
-		it.onError(e, e.err)
+		it.onError(e.outer, e.err)
 	}
 }
 
@@ -113,7 +123,7 @@ func (it *Iface) finish() {
 	if it.owing != nil {
 		it.payDebts()
 	}
-	it.attn.And(^uint32(attnBacklog | attnPending))
+	it.Attn.And(^uint32(attnBacklog | attnPending))
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		it.closing.All()[i].settle()
 	}
@@ -136,11 +146,11 @@ func (it *Iface) progressRare(n int) int {
 		}
 		n = 0
 	}
-	attn := it.attn.Load()
+	attn := it.Attn.Load()
 	if attn&ib.Raised != 0 {
 		n += it.takeEvents()
 	}
-	if it.attn.Load()&attnBacklog != 0 {
+	if it.Attn.Load()&attnBacklog != 0 {
 		it.finish()
 	}
 	return n

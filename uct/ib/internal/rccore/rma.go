@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"github.com/gucx/gucx/uct"
@@ -11,26 +11,26 @@ import (
 // It is signal and post written out: each call would cost a quarter of it.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	it := e.it
-	pi := e.pi
-	used := pi - e.ci
-	if len(buf) > it.maxInline || used >= e.room {
+	pi := e.PI
+	used := pi - e.CI
+	if len(buf) > it.MaxInline || used >= e.Room {
 		return e.putShortSlow(buf, raddr, key)
 	}
 	flags := verbs.SendInline
-	if used == 0 || pi-e.sig >= it.moderation {
+	if used == 0 || pi-e.Sig >= it.Moderation {
 		flags = verbs.SendInline | verbs.SendSignaled
-		e.sig = pi + 1
+		e.Sig = pi + 1
 	}
 	pi++
-	e.pi = pi
+	e.PI = pi
 	wr := &it.put[0]
 	wr.ID = pi
 	wr.Flags = flags
 	wr.Inline = buf
 	wr.RemoteAddr = raddr
 	wr.RKey = uint32(key.Handle)
-	if _, err := e.qp.PostSend(it.put[:]); err != nil {
-		return e.postFailed(err)
+	if _, err := e.send.PostSend(it.put[:]); err != nil {
+		return e.PostFailed(err)
 	}
 	return nil
 }
@@ -40,10 +40,10 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 //go:noinline
 func (e *EP) putShortSlow(buf []byte, raddr uint64, key uct.RKey) error {
 	it := e.it
-	if len(buf) > it.maxInline {
+	if len(buf) > it.MaxInline {
 		return uct.ErrTooLong
 	}
-	flags, err := e.admit()
+	flags, err := e.Admit()
 	if err != nil {
 		return err
 	}
@@ -100,8 +100,8 @@ func (e *EP) postFetch(opcode verbs.Opcode, flags verbs.SendFlags, raddr uint64,
 	wr.Flags = flags | verbs.SendSignaled
 	wr.RemoteAddr = raddr
 	wr.RKey = uint32(key.Handle)
-	e.sig = e.pi + 1
-	e.reads = e.pi + 1
+	e.Sig = e.PI + 1
+	e.reads = e.PI + 1
 	if err := e.post(&e.it.fetch); err != nil {
 		e.dropOp(o)
 		return false, err
@@ -147,9 +147,9 @@ func (e *EP) zcopy(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct.RKe
 func (e *EP) postOp(read bool, buf uint32, c *uct.Completion) (pending bool, err error) {
 	o := e.it.ops.get()
 	o.kind, o.buf, o.comp = opSend, buf, c
-	e.sig = e.pi + 1
+	e.Sig = e.PI + 1
 	if read {
-		e.reads = e.pi + 1
+		e.reads = e.PI + 1
 	}
 	if err = e.post(&e.it.full); err != nil {
 		e.dropOp(o)
@@ -172,8 +172,8 @@ func (e *EP) dropOp(o *op) {
 
 // admitOp is admission for an operation that needs an op.
 func (e *EP) admitOp() (flags verbs.SendFlags, err error) {
-	if e.pi-e.ci >= e.room {
-		if flags, err = e.admit(); err != nil {
+	if e.PI-e.CI >= e.Room {
+		if flags, err = e.Admit(); err != nil {
 			return 0, err
 		}
 	}
@@ -200,7 +200,7 @@ func (e *EP) admitBuffer() (buf uint32, flags verbs.SendFlags, err error) {
 // refence takes admission back: the fence that it gave away is due again.
 func (e *EP) refence(flags verbs.SendFlags) {
 	if flags&verbs.SendFence != 0 {
-		e.fenced, e.room = true, 0
+		e.fenced, e.Room = true, 0
 	}
 }
 
@@ -210,7 +210,7 @@ func (e *EP) postBuffer(buf uint32, n int) error {
 	it := e.it
 	wr := &it.full[0]
 	wr.Flags |= e.signal()
-	if n <= it.maxInline {
+	if n <= it.MaxInline {
 		wr.Flags |= verbs.SendInline
 		wr.Inline = it.tx.Bytes(buf)[:n]
 		err := e.post(&it.full)
@@ -219,7 +219,7 @@ func (e *EP) postBuffer(buf uint32, n int) error {
 	}
 	if wr.Flags&verbs.SendSignaled == 0 && it.tx.Free() < it.cfg.TxBuffers/2 {
 		wr.Flags |= verbs.SendSignaled
-		e.sig = e.pi + 1
+		e.Sig = e.PI + 1
 	}
 	it.sges = append(it.sges[:0], it.tx.SGE(buf, 0, n))
 	wr.SGList = it.sges

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"github.com/gucx/gucx/uct"

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"encoding/binary"
@@ -33,10 +33,10 @@ type op struct {
 	result *uint64
 }
 
-const (
-	noBuffer = math.MaxUint32
-	noOp     = ib.RecvID // EP.nextOp without ops: above the IDs of sends, below those of receives
-)
+const noBuffer = math.MaxUint32
+
+// NoOp is EP.NextOp without ops: above the IDs of sends, below those of receives.
+const NoOp = ib.RecvID
 
 // opPool is a free list of ops. It grows when an EP is made.
 type opPool struct {
@@ -74,28 +74,28 @@ func (p *opPool) put(o *op) {
 
 // queue puts o, for the last posted work request, at the end of e's ops.
 func (e *EP) queue(o *op) {
-	o.sn = e.pi
+	o.sn = e.PI
 	if e.opTail == nil {
-		e.opHead, e.nextOp = o, o.sn
+		e.opHead, e.NextOp = o, o.sn
 	} else {
 		e.opTail.next = o
 	}
 	e.opTail = o
 }
 
-// retire ends the ops of work requests up to ci with st. Completions run; they
+// Retire ends the ops of work requests up to ci with st. Completions run; they
 // may post on e and close it.
-func (e *EP) retire(st ucs.Status) {
-	for o := e.opHead; o != nil && o.sn <= e.ci; o = e.opHead {
+func (e *EP) Retire(st ucs.Status) {
+	for o := e.opHead; o != nil && o.sn <= e.CI; o = e.opHead {
 		e.opHead = o.next
 		if o.next == nil {
 			e.opTail = nil
 		}
 		e.finishOp(o, st)
 	}
-	e.nextOp = noOp
+	e.NextOp = NoOp
 	if o := e.opHead; o != nil {
-		e.nextOp = o.sn
+		e.NextOp = o.sn
 	}
 	if e.state >= stateFailed {
 		e.settle()

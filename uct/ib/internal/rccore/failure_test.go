@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"errors"
@@ -205,7 +205,7 @@ func TestReachable_OtherDevices(t *testing.T) {
 		for range 2 {
 			md, err := openMD(tc.fabric)
 			require.NoError(t, err)
-			it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "dev:1"})
+			it, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1"})
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, errors.Join(it.Close(), md.Close())) })
 			ifaces = append(ifaces, it.(uct.IfaceAddresser))
@@ -219,6 +219,6 @@ func TestErrors_SayWho(t *testing.T) {
 	a, b, ab, _ := pair(t, Config{})
 	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
 	until(t, func() bool { return len(a.errs) == 1 }, a)
-	assert.Contains(t, a.errs[0].Error(), fmt.Sprintf("rc dev:1: qp %#x: ", ab.qpn))
+	assert.Contains(t, a.errs[0].Error(), fmt.Sprintf("core dev:1: qp %#x: ", ab.QPN))
 	assert.Contains(t, a.errs[0].Error(), "remote access error")
 }

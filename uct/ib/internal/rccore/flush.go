@@ -1,13 +1,13 @@
-package rc
+package rccore
 
 import "github.com/gucx/gucx/uct"
 
 // Flush implements uct.EP.
 func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
-	if e.state == stateReady && e.pi == e.ci {
+	if e.state == stateReady && e.PI == e.CI {
 		return false, nil
 	}
-	if e.state != stateReady || e.sig != e.pi || c == nil {
+	if e.state != stateReady || e.Sig != e.PI || c == nil {
 		if pending, err = e.flushStart(); !pending || err != nil || c == nil {
 			return pending, err
 		}
@@ -27,10 +27,10 @@ func (e *EP) flushStart() (pending bool, err error) {
 	if e.state == stateFailed || e.state == stateClosed {
 		return false, e.err
 	}
-	if e.pi == e.ci {
+	if e.PI == e.CI {
 		return false, nil
 	}
-	if e.sig != e.pi {
+	if e.Sig != e.PI {
 		if err := e.postNop(); err != nil {
 			return false, err
 		}
@@ -45,8 +45,8 @@ func (e *EP) Fence() error {
 	if e.state == stateFailed || e.state == stateClosed {
 		return e.err
 	}
-	if e.reads > e.ci {
-		e.fenced, e.room = true, 0
+	if e.reads > e.CI {
+		e.fenced, e.Room = true, 0
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 	}
 	busy := 0
 	for _, e := range it.open.All() {
-		if e.state != stateFailed && e.pi != e.ci {
+		if e.state != stateFailed && e.PI != e.CI {
 			busy++
 		}
 	}
@@ -82,7 +82,7 @@ func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 	}
 	all := it.groups.Get(c, busy)
 	for _, e := range it.open.All() {
-		if e.state != stateFailed && e.pi != e.ci {
+		if e.state != stateFailed && e.PI != e.CI {
 			o := it.ops.get()
 			o.kind, o.comp = opFlush, all
 			e.queue(o)

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"io"
@@ -25,7 +25,7 @@ func TestConfig_Refuses(t *testing.T) {
 		"retry":          Config{RetryCount: 8},
 		"type":           42,
 	} {
-		_, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "dev:1", Config: c})
+		_, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1", Config: c})
 		assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
 	}
 }
@@ -104,7 +104,7 @@ func TestHeadroomAndKeptBuffers(t *testing.T) {
 	a := newSide(t, md, Config{})
 	b := &side{md: md}
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: Name, Device: "dev:1", Config: Config{RxDepth: 8}, RxHeadroom: 24,
+		Transport: testName, Device: "dev:1", Config: Config{RxDepth: 8}, RxHeadroom: 24,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, it.Close()) })

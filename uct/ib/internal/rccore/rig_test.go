@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"encoding/binary"
@@ -10,8 +10,35 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
+
+// testName is the transport of this package's own tests: the core over verbs.
+const testName = "core"
+
+type transport struct{}
+
+func (transport) Name() string { return testName }
+
+func (transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	it := new(Iface)
+	err := Open(it, md, Params{Name: testName, Port: port, Driver: Verbs{}, Self: it}, p)
+	if err != nil {
+		return nil, err
+	}
+	return it, nil
+}
+
+// openMD opens an MD on a software device of its own on the given fabric.
+func openMD(fabric softhca.Fabric) (uct.MD, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	return ib.New(list, transport{}).OpenMD("dev")
+}
 
 // side is an iface of a rig with memory that its peers reach.
 type side struct {
@@ -37,7 +64,7 @@ func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{md: md}
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: Name, Device: "dev:1", Config: &cfg,
+		Transport: testName, Device: "dev:1", Config: &cfg,
 		OnError: func(ep uct.EP, err error) { s.failed, s.errs = append(s.failed, ep), append(s.errs, err) },
 	})
 	require.NoError(t, err)

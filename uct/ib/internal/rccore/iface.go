@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"errors"
@@ -16,25 +16,23 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// pollBatch is how many completions one Progress takes, as in UCX.
-const pollBatch = 16
-
-// Iface is an open rc transport. It implements uct.Iface, uct.IfaceAddresser,
-// uct.Waker and uct.EventPender.
+// Iface is an open transport. It implements uct.Iface, uct.IfaceAddresser,
+// uct.Waker, uct.Watcher and uct.EventPender. Open makes it.
 type Iface struct {
 	// What every post and Progress touches.
-	cq       *verbs.CQ
-	attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
+	cq       CompQueue
+	watch    *ucs.Watch      // of cq
+	Attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
 	put      [1]verbs.SendWR // RDMA write, inline
 	am       [1]verbs.SendWR // send with immediate, inline
 	fetch    [1]verbs.SendWR // read or atomic into one piece, fetchSGE
 	full     [1]verbs.SendWR // anything else
 	fetchSGE [1]verbs.SGE
-	wc       [pollBatch]verbs.WC
+	wc       []verbs.WC
 	recent   [256]*EP // by the last byte of the QPN: EPs, or &eps.vacant
 
-	maxInline  int
-	moderation uint64 // work requests of one EP without completion
+	MaxInline  int    // longest short operation
+	Moderation uint64 // work requests of one EP without completion
 
 	eps      epTable
 	wake     *ib.Wake
@@ -51,6 +49,11 @@ type Iface struct {
 	sges     []verbs.SGE
 	scratch  [maxScratch]byte // a short message while it is posted
 
+	name    string
+	self    uct.Iface // what the user has: this, or what embeds it
+	driver  Driver
+	cost    time.Duration // declared overhead of a post
+	verbsCQ *verbs.CQ
 	md      *ib.MD
 	port    *ib.Port
 	cfg     Config
@@ -75,8 +78,8 @@ const (
 )
 
 func (it *Iface) raise(bit uint32) {
-	if it.attn.Load()&bit == 0 {
-		it.attn.Or(bit)
+	if it.Attn.Load()&bit == 0 {
+		it.Attn.Or(bit)
 	}
 }
 
@@ -94,9 +97,10 @@ const maxScratch = 1 << 10
 
 // prepare fills the parts of work requests that never change.
 func (it *Iface) prepare() {
-	it.maxInline = min(int(it.cfg.TxMaxInline), maxScratch)
-	it.moderation = uint64(it.cfg.Moderation)
+	it.MaxInline = min(int(it.cfg.TxMaxInline), maxScratch)
+	it.Moderation = uint64(it.cfg.Moderation)
 	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
+	it.wc = make([]verbs.WC, it.cfg.MaxPoll)
 	it.put[0].Opcode = verbs.OpRDMAWrite
 	it.am[0].Opcode = verbs.OpSendWithImm
 	it.am[0].Inline = it.scratch[:]
@@ -108,13 +112,13 @@ func (it *Iface) fillAttr() {
 	msg := int(it.md.DeviceAttr().MaxMsgSize)
 	sge := it.cfg.TxMaxSGE
 	it.attr = uct.IfaceAttr{
-		Resource: uct.Resource{Transport: Name, Device: it.port.Name, Kind: uct.DeviceNet},
+		Resource: uct.Resource{Transport: it.name, Device: it.port.Name, Kind: uct.DeviceNet},
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic64 |
 			uct.CapPending | uct.CapConnectEP | uct.CapErrPeer | uct.CapErrRemoteMem |
 			uct.CapEventFD | uct.CapInterNode,
-		AM: uct.OpLimits{MaxShort: it.maxInline, MaxBcopy: seg, MaxZcopy: seg,
+		AM: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: seg,
 			MaxIOV: sge - 1, MaxHeader: min(seg, maxHeader)},
-		Put: uct.OpLimits{MaxShort: it.maxInline, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
+		Put: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
 		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
 		Atomic: uct.AtomicAttr{
 			Post64:  uct.Ops(uct.AtomicAdd),
@@ -123,7 +127,7 @@ func (it *Iface) fillAttr() {
 		},
 		DeviceAddrLen: ib.DeviceAddrLen,
 		EPAddrLen:     rcwire.EPAddrLen,
-		Perf:          it.port.Perf(postOverhead),
+		Perf:          it.port.Perf(it.cost),
 		MaxEPs:        maxEPs,
 	}
 	it.attr.Perf.LatencyPerEP = perEPLatency
@@ -137,7 +141,6 @@ func (it *Iface) fillAttr() {
 const (
 	maxHeader    = 256
 	maxEPs       = 256
-	postOverhead = 75 * time.Nanosecond
 	perEPLatency = time.Nanosecond
 )
 
@@ -227,7 +230,7 @@ func (it *Iface) Close() error {
 		errs = errors.Join(errs, err)
 	}
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
-		return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: "close iface", Err: errs}
+		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
 	return nil
 }
@@ -242,7 +245,7 @@ func (it *Iface) drain() error {
 		return nil
 	}
 	for deadline := time.Now().Add(drainTimeout); it.closing.Len() > 0; {
-		if it.Progress() == 0 {
+		if it.self.Progress() == 0 {
 			if time.Now().After(deadline) {
 				return uct.Status(ucs.StatusTimedOut).Err()
 			}

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"testing"
@@ -78,8 +78,8 @@ func TestCredits_TravelWithMessages(t *testing.T) {
 		until(t, func() bool { return got.n == i+1 }, a, b)
 	}
 	settle(a, b)
-	assert.EqualValues(t, 100, ab.pi, "no message was sent only for credits")
-	assert.EqualValues(t, 100, ba.pi)
+	assert.EqualValues(t, 100, ab.PI, "no message was sent only for credits")
+	assert.EqualValues(t, 100, ba.PI)
 }
 
 // post sends a work request around the transport, as a broken peer would.

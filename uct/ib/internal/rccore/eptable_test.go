@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"testing"
@@ -19,7 +19,7 @@ func TestEPTable_LikeAMap(t *testing.T) {
 			qpn := qpns.Draw(t, "qpn")
 			switch e := model[qpn]; {
 			case e == nil:
-				e = &EP{qpn: qpn}
+				e = &EP{QPN: qpn}
 				model[qpn] = e
 				table.add(e)
 			case rapid.Bool().Draw(t, "remove"):

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import "math/bits"
 
@@ -17,8 +17,8 @@ const (
 )
 
 func (t *epTable) init() {
-	t.vacant.qpn = noQPN
-	t.vacant.nextOp = noOp
+	t.vacant.QPN = noQPN
+	t.vacant.NextOp = NoOp
 	t.slots = t.empty(minTable)
 }
 
@@ -33,7 +33,7 @@ func (t *epTable) empty(n int) []*EP {
 // find returns the EP whose QP is qpn, or &t.vacant.
 func (t *epTable) find(qpn uint32) *EP {
 	s := t.slots
-	if e := s[uint(qpn)&uint(len(s)-1)]; e.qpn == qpn {
+	if e := s[uint(qpn)&uint(len(s)-1)]; e.QPN == qpn {
 		return e
 	}
 	return t.probe(qpn)
@@ -42,7 +42,7 @@ func (t *epTable) find(qpn uint32) *EP {
 func (t *epTable) probe(qpn uint32) *EP {
 	mask := uint32(len(t.slots) - 1)
 	for i := qpn & mask; ; i = (i + 1) & mask {
-		if e := t.slots[i]; e.qpn == qpn || e == &t.vacant {
+		if e := t.slots[i]; e.QPN == qpn || e == &t.vacant {
 			return e
 		}
 	}
@@ -58,7 +58,7 @@ func (t *epTable) add(e *EP) {
 
 func (t *epTable) put(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := e.qpn & mask
+	i := e.QPN & mask
 	for t.slots[i] != &t.vacant {
 		i = (i + 1) & mask
 	}
@@ -69,7 +69,7 @@ func (t *epTable) put(e *EP) {
 // early.
 func (t *epTable) remove(e *EP) {
 	mask := uint32(len(t.slots) - 1)
-	i := e.qpn & mask
+	i := e.QPN & mask
 	for t.slots[i] != e {
 		if t.slots[i] == &t.vacant {
 			return

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"encoding/binary"
@@ -14,12 +14,12 @@ const amHeaderLen = 8
 // AMShort implements uct.AMSender: an inline send.
 func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	it := e.it
-	if len(payload) > it.maxInline-amHeaderLen {
+	if len(payload) > it.MaxInline-amHeaderLen {
 		return uct.ErrTooLong
 	}
 	flags := verbs.SendInline
-	if e.credits <= 0 || e.pi-e.ci >= e.room || id > uct.MaxAMID {
-		extra, err := e.admitAM(id)
+	if e.credits <= 0 || e.PI-e.CI >= e.Room || id > uct.MaxAMID {
+		extra, err := e.AdmitAM(id)
 		if err != nil {
 			return err
 		}
@@ -30,27 +30,27 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	wr := &it.am[0]
 	wr.Inline = wr.Inline[:n]
 	wr.Flags = flags | e.signal()
-	wr.Imm = e.imm(id)
+	wr.Imm = e.Imm(id)
 	return e.post(&it.am)
 }
 
-// admitAM is admit for active messages.
-func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
+// AdmitAM is Admit for active messages.
+func (e *EP) AdmitAM(id uint8) (verbs.SendFlags, error) {
 	if id > uct.MaxAMID {
 		return 0, uct.ErrInvalidParam
 	}
 	if e.state == stateReady && e.credits <= 0 {
 		return 0, uct.ErrNoResource
 	}
-	if e.pi-e.ci >= e.room {
-		return e.admit()
+	if e.PI-e.CI >= e.Room {
+		return e.Admit()
 	}
 	return 0, nil
 }
 
-// imm spends a credit and is the immediate of a message that is about to be
+// Imm spends a credit and is the immediate of a message that is about to be
 // posted: it takes along what we owe.
-func (e *EP) imm(id uint8) uint32 {
+func (e *EP) Imm(id uint8) uint32 {
 	e.credits--
 	imm := rcwire.AM(id, e.debt)
 	e.debt = 0
@@ -71,7 +71,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
 	}
 	n = p.Pack(e.it.tx.Bytes(buf))
 	wr := e.it.fullWR(verbs.OpSendWithImm, flags)
-	wr.Imm = e.imm(id)
+	wr.Imm = e.Imm(id)
 	return n, e.postBuffer(buf, n)
 }
 
@@ -100,6 +100,6 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 		sges = sges[1:]
 	}
 	wr := it.fullWR(verbs.OpSendWithImm, flags|verbs.SendSignaled)
-	wr.SGList, wr.Imm = sges, e.imm(id)
+	wr.SGList, wr.Imm = sges, e.Imm(id)
 	return e.postOp(false, buf, c)
 }

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"errors"
@@ -14,30 +14,33 @@ import (
 )
 
 // EP is one connection over one QP. It implements uct.EP, uct.EPConnector,
-// uct.AMSender, uct.Putter, uct.Getter and uct.Atomics.
+// uct.AMSender, uct.Putter, uct.Getter and uct.Atomics. A transport embeds it to
+// write some work requests itself; the exported fields are for that.
 type EP struct {
 	base.NoGetShort
 
-	qpn    uint32
+	QPN    uint32
 	state  state
 	fenced bool // the next work request waits for reads and atomics before it
 	owes   bool // in it.owing
 
 	it      *Iface
-	qp      *verbs.QP
-	pi      uint64 // work requests posted
-	ci      uint64 // work requests known to be complete
-	sig     uint64 // pi of the last signaled one
-	room    uint64 // posts pass while pi-ci < room; 0 makes every post ask admit
-	nextOp  uint64 // sn of opHead; noOp without
+	send    SendQueue
+	PI      uint64 // work requests posted
+	CI      uint64 // work requests known to be complete
+	Sig     uint64 // PI of the last signaled one
+	Room    uint64 // posts pass while PI-CI < Room; 0 makes every post ask Admit
+	NextOp  uint64 // sn of opHead; NoOp without
 	credits int32  // messages that the peer still takes in
 	debt    uint32 // credits to give back to the peer
 
 	lease  uint64 // CQ slots held
-	reads  uint64 // pi of the last read or atomic
+	reads  uint64 // PI of the last read or atomic
 	opHead *op
 	opTail *op
 
+	qp        *verbs.QP
+	outer     uct.EP // what the user has: e, or what embeds it
 	pending   base.PendingQueue
 	owingNext *EP
 	base.Slot
@@ -83,13 +86,27 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err := it.initQP(qp); err != nil {
 		return nil, errors.Join(err, qp.Close())
 	}
-	e := &EP{it: it, qp: qp, qpn: qp.Number(), nextOp: noOp, err: ucs.ErrInvalidState,
-		psn: rand.Uint32() & 0xffffff, window: uint32(it.cfg.FCWindow)}
+	e, err := it.makeEP(qp)
+	if err != nil {
+		return nil, errors.Join(it.opError("new ep", err), qp.Close())
+	}
 	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth)
 	it.eps.add(e)
-	it.recent[uint8(e.qpn)] = e
+	it.recent[uint8(e.QPN)] = e
 	it.open.Add(e)
 	it.setModeration()
+	return e.outer, nil
+}
+
+// makeEP has the transport make the EP, and fills it in.
+func (it *Iface) makeEP(qp *verbs.QP) (*EP, error) {
+	outer, e, send, err := it.driver.NewEP(qp)
+	if err != nil {
+		return nil, err
+	}
+	e.it, e.qp, e.send, e.outer, e.QPN = it, qp, send, outer, qp.Number()
+	e.NextOp, e.err = NoOp, ucs.ErrInvalidState
+	e.psn, e.window = rand.Uint32()&0xffffff, uint32(it.cfg.FCWindow)
 	return e, nil
 }
 
@@ -98,12 +115,12 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 // work requests do not starve the rest.
 func (it *Iface) setModeration() {
 	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
-	it.moderation = uint64(min(it.cfg.Moderation, share))
+	it.Moderation = uint64(min(it.cfg.Moderation, share))
 }
 
 func (it *Iface) initQP(qp *verbs.QP) error {
 	got := qp.Cap()
-	if got.MaxInline < it.maxInline || got.MaxSendWR < it.cfg.TxDepth {
+	if got.MaxInline < it.MaxInline || got.MaxSendWR < it.cfg.TxDepth {
 		return it.opError("create qp", fmt.Errorf("%w: the device gave inline %d, depth %d",
 			uct.ErrNoMemory, got.MaxInline, got.MaxSendWR))
 	}
@@ -124,7 +141,7 @@ func (e *EP) EPAddr(b []byte) []byte {
 	return rcwire.EPAddr{
 		MTU:     e.it.port.Attr.ActiveMTU,
 		Reads:   uint8(e.it.cfg.MaxRDAtomic),
-		QPN:     e.qpn,
+		QPN:     e.QPN,
 		PSN:     e.psn,
 		SegLen:  uint32(e.it.cfg.SegSize),
 		Credits: uint16(e.window),
@@ -172,7 +189,7 @@ func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
 	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to RTR", e.qpn), err)
+		return e.it.opError(fmt.Sprintf("modify qp %#x to RTR", e.QPN), err)
 	}
 	err = e.qp.Modify(verbs.QPAttr{
 		State:       verbs.QPStateRTS,
@@ -184,7 +201,7 @@ func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to RTS", e.qpn), err)
+		return e.it.opError(fmt.Sprintf("modify qp %#x to RTS", e.QPN), err)
 	}
 	return nil
 }
@@ -201,11 +218,11 @@ func (e *EP) Close() error {
 	}
 	it := e.it
 	connected := e.state != stateInit
-	e.state, e.room, e.err = stateClosed, 0, it.opError("post", uct.ErrClosed)
+	e.state, e.Room, e.err = stateClosed, 0, it.opError("post", uct.ErrClosed)
 	it.open.Remove(e)
 	it.dropOwing(e)
 	var err error
-	if connected && e.pi != e.ci {
+	if connected && e.PI != e.CI {
 		err = e.toERR()
 	}
 	it.closing.Add(e)
@@ -219,7 +236,7 @@ func (e *EP) toERR() error {
 	}
 	err := e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
 	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to ERR", e.qpn), err)
+		return e.it.opError(fmt.Sprintf("modify qp %#x to ERR", e.QPN), err)
 	}
 	return nil
 }
@@ -228,7 +245,7 @@ func (e *EP) toERR() error {
 // are complete: the CQ slots, and the QP if it is closed.
 func (e *EP) settle() {
 	it := e.it
-	if e.pi != e.ci || e.opHead != nil {
+	if e.PI != e.CI || e.opHead != nil {
 		e.flushTail()
 		return
 	}
@@ -246,9 +263,9 @@ func (e *EP) settle() {
 // one goes behind it, which the device flushes.
 func (e *EP) flushTail() {
 	if e.state >= stateFailed {
-		e.nextOp = 0 // every completion settles
+		e.NextOp = 0 // every completion settles
 	}
-	if e.sig <= e.ci && e.postNop() == uct.ErrNoResource {
+	if e.Sig <= e.CI && e.postNop() == uct.ErrNoResource {
 		e.it.raise(attnBacklog) // no slot in the CQ: finish tries again
 	}
 }
@@ -256,12 +273,13 @@ func (e *EP) flushTail() {
 // forget takes a closed EP out of the tables.
 func (it *Iface) forget(e *EP) {
 	it.eps.remove(e)
-	if slot := &it.recent[uint8(e.qpn)]; *slot == e {
+	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.eps.vacant
 	}
+	it.driver.Forget(e)
 	it.setModeration()
 }
 
 func (it *Iface) opError(op string, err error) error {
-	return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: op, Err: err}
+	return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: op, Err: err}
 }

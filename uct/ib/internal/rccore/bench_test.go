@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"testing"
@@ -13,18 +13,18 @@ func BenchmarkPut8(b *testing.B) {
 	const burst = 256
 	x, y, ep, _ := pair(b, Config{TxDepth: 512})
 	buf, raddr := make([]byte, 8), y.mem.Addr()
-	b.Run("rc/each", func(b *testing.B) {
+	b.Run("core/each", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if ep.PutShort(buf, raddr, y.key) != nil {
 				b.Fatal("put refused")
 			}
-			for ep.ci != ep.pi {
+			for ep.CI != ep.PI {
 				x.it.Progress()
 			}
 		}
 	})
-	b.Run("rc/burst256", func(b *testing.B) {
+	b.Run("core/burst256", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			for range burst {
@@ -41,7 +41,7 @@ func BenchmarkPut8(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/burst, "ns/msg")
 	})
-	var wc [pollBatch]verbs.WC
+	var wc [defaultMaxPoll]verbs.WC
 	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: buf, RemoteAddr: raddr, RKey: uint32(y.key.Handle)}}
 	post := func(flags verbs.SendFlags) {
 		wr[0].Flags = verbs.SendInline | flags

@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ func TestModeration(t *testing.T) {
 	a, b, ab, _ := pair(t, Config{Moderation: 8, TxDepth: 64})
 	put := func() bool {
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-		return ab.sig == ab.pi
+		return ab.Sig == ab.PI
 	}
 	var signaled []int
 	for i := range 20 {
@@ -25,12 +25,12 @@ func TestModeration(t *testing.T) {
 	}
 	assert.Equal(t, []int{0, 9, 18}, signaled, "the first of an idle queue, and the one after eight")
 	settle(a)
-	assert.EqualValues(t, 19, ab.ci, "the rest is not known to be complete")
+	assert.EqualValues(t, 19, ab.CI, "the rest is not known to be complete")
 	flush(t, ab, a)
-	assert.EqualValues(t, 21, ab.pi, "flush has posted one of no bytes")
+	assert.EqualValues(t, 21, ab.PI, "flush has posted one of no bytes")
 	assert.True(t, put(), "the queue is idle again")
 	flush(t, ab, a)
-	assert.EqualValues(t, 22, ab.pi, "the put was signaled, so flush posted nothing")
+	assert.EqualValues(t, 22, ab.PI, "the put was signaled, so flush posted nothing")
 	pending, err := ab.Flush(nil)
 	assert.False(t, pending)
 	assert.NoError(t, err)
@@ -46,7 +46,7 @@ func TestFlush_PollPostsOnce(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, pending)
 	}
-	assert.EqualValues(t, 4, ab.pi)
+	assert.EqualValues(t, 4, ab.PI)
 	settle(a)
 	pending, err := ab.Flush(nil)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestFlush_WithoutCreditsAndRoom(t *testing.T) {
 	flush(t, ab, a)
 	for ab.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
 	}
-	assert.EqualValues(t, 4, ab.pi-ab.ci, "the queue is full")
+	assert.EqualValues(t, 4, ab.PI-ab.CI, "the queue is full")
 	_, err := ab.Flush(nil)
 	assert.Equal(t, uct.ErrNoResource, err, "the last is not signaled, and there is no room for one that is")
 	settle(a)
@@ -85,9 +85,9 @@ func TestFlush_Iface(t *testing.T) {
 		require.True(t, pending)
 		until(t, func() bool { return fired > 0 }, a)
 		assert.Equal(t, 1, fired)
-		assert.Equal(t, ab.pi, ab.ci)
-		assert.Equal(t, ab2.pi, ab2.ci)
-		assert.Zero(t, idle.pi)
+		assert.Equal(t, ab.PI, ab.CI)
+		assert.Equal(t, ab2.PI, ab2.CI)
+		assert.Zero(t, idle.PI)
 		pending, err = a.it.Flush(nil)
 		assert.False(t, pending)
 		assert.NoError(t, err)
@@ -136,7 +136,7 @@ func TestLeases(t *testing.T) {
 	assert.Zero(t, a.it.cqFree)
 	flush(t, one, a)
 	fillUp(two)
-	assert.EqualValues(t, 16, two.pi-two.ci, "with what the idle one holds")
+	assert.EqualValues(t, 16, two.PI-two.CI, "with what the idle one holds")
 	assert.Less(t, one.lease, uint64(16))
 	settle(a)
 	require.NoError(t, one.Close())
@@ -150,7 +150,7 @@ func TestBcopy_PoolRunsDry(t *testing.T) {
 	for range 50 {
 		_, err := ab.PutBcopy(&fill{1 << 10}, b.mem.Addr(), b.key)
 		if err == uct.ErrNoResource {
-			require.Positive(t, a.it.tx.Free()+int(ab.sig-ab.ci), "some completion must be on its way")
+			require.Positive(t, a.it.tx.Free()+int(ab.Sig-ab.CI), "some completion must be on its way")
 			until(t, func() bool { return a.it.tx.Free() > 0 }, a)
 			continue
 		}

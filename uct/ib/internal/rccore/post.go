@@ -1,4 +1,4 @@
-package rc
+package rccore
 
 import (
 	"github.com/gucx/gucx/ucs"
@@ -9,10 +9,10 @@ import (
 // leaseStep is how many CQ slots an EP takes at a time.
 const leaseStep = 16
 
-// admit is asked when a post finds no room: it says why the EP cannot post, or
+// Admit is asked when a post finds no room: it says why the EP cannot post, or
 // makes room, and returns flags for the work request. Posts that only wait for
 // room are on the fast path again after it.
-func (e *EP) admit() (verbs.SendFlags, error) {
+func (e *EP) Admit() (verbs.SendFlags, error) {
 	if e.state != stateReady {
 		return 0, e.err
 	}
@@ -25,7 +25,7 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 		flags = verbs.SendFence
 	}
 	if e.pending.Empty() {
-		e.room = e.lease
+		e.Room = e.lease
 	}
 	return flags, nil
 }
@@ -33,7 +33,7 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 // slot reports whether one more work request can be posted, leasing CQ slots if
 // it must.
 func (e *EP) slot() bool {
-	used := e.pi - e.ci
+	used := e.PI - e.CI
 	if used < e.lease {
 		return true
 	}
@@ -54,17 +54,17 @@ func (e *EP) slot() bool {
 // reclaim takes back the CQ slots that EPs hold without using them.
 func (it *Iface) reclaim() {
 	for _, e := range it.open.All() {
-		idle := e.lease - (e.pi - e.ci)
+		idle := e.lease - (e.PI - e.CI)
 		it.cqFree += int(idle)
 		e.lease -= idle
-		e.room = min(e.room, e.lease)
+		e.Room = min(e.Room, e.lease)
 	}
 }
 
 // signal returns the flag for the next work request, which is about to be counted.
 func (e *EP) signal() verbs.SendFlags {
-	if e.pi == e.ci || e.pi-e.sig >= e.it.moderation {
-		e.sig = e.pi + 1
+	if e.PI == e.CI || e.PI-e.Sig >= e.it.Moderation {
+		e.Sig = e.PI + 1
 		return verbs.SendSignaled
 	}
 	return 0
@@ -72,22 +72,22 @@ func (e *EP) signal() verbs.SendFlags {
 
 // post posts wr, which has everything but the number.
 func (e *EP) post(wr *[1]verbs.SendWR) error {
-	e.pi++
-	wr[0].ID = e.pi
-	if _, err := e.qp.PostSend(wr[:]); err != nil {
-		return e.postFailed(err)
+	e.PI++
+	wr[0].ID = e.PI
+	if _, err := e.send.PostSend(wr[:]); err != nil {
+		return e.PostFailed(err)
 	}
 	return nil
 }
 
-// postFailed handles a refused post: queues and states are tracked here, so the
+// PostFailed handles a refused post: queues and states are tracked here, so the
 // device and the EP disagree, and the EP cannot go on. The device never completes
 // the work request, so it is not counted as posted.
 //
 //go:noinline
-func (e *EP) postFailed(err error) error {
-	e.pi--
-	e.sig = min(e.sig, e.pi)
+func (e *EP) PostFailed(err error) error {
+	e.PI--
+	e.Sig = min(e.Sig, e.PI)
 	e.it.fail(e, ucs.StatusInternal, err)
 	return e.err
 }
@@ -106,6 +106,6 @@ func (e *EP) postNop() error {
 		return uct.ErrNoResource
 	}
 	e.it.fullWR(verbs.OpRDMAWrite, verbs.SendSignaled)
-	e.sig = e.pi + 1
+	e.Sig = e.PI + 1
 	return e.post(&e.it.full)
 }

@@ -1,0 +1,42 @@
+// Package rccore is what the reliable-connected transports share: everything but how
+// a work request reaches its queue and how completions are read, which a Driver adds.
+//
+//	Iface   one CQ for both directions, one SRQ, one thread domain
+//	  EP    one RC QP; connected by CapConnectEP
+//
+// # Sending
+//
+// Every post takes one work request. An EP numbers its work requests: PI is how
+// many were posted, CI how many are known to be complete, and the number travels
+// in the work request's ID, so that one signaled completion retires all before
+// it. A work request is signaled when nothing of its EP is in flight, when
+// Config.Moderation of them were not, and when bounce buffers run low. Short
+// operations leave nothing behind but these numbers; others leave an op, queued
+// on the EP in order, that holds the completion and the bounce buffer.
+//
+// Flush completes when CI reaches the PI of the call. If the last work request
+// was not signaled it posts a signaled RDMA write of no bytes.
+//
+// The completions of all EPs must fit into the CQ, also when a failing QP flushes
+// each work request. An EP therefore leases CQ slots from the iface as it goes; an
+// iface that has none left takes back those that idle EPs hold.
+//
+// # Receiving
+//
+// Receives are shared by all EPs. The header of an active message is the 32-bit
+// immediate (package rcwire, docs/wire.md), so payloads keep their alignment. A
+// sender has credits for the messages that its peer will take in; they come back
+// in the immediate of messages that go the other way, or, when half of them are
+// owed, in a message of their own. The windows of many EPs may add up to more than
+// the receive queue: then receiver-not-ready retries, which never give up, hold
+// the senders.
+//
+// # Failure
+//
+// The first failed completion of a QP fails its EP: the operation gets the status
+// of the cause, and so does a flush; other operations behind it get
+// StatusCanceled, or the cause if that was the connection (timeout, no receive
+// buffer). A bad remote key, range or right is such a failure, on the initiator's
+// EP and, by an asynchronous event, on the target's. A peer that dies is told by
+// the device. Other EPs of the iface go on.
+package rccore

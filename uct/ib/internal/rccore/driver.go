@@ -1,0 +1,57 @@
+package rccore
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// SendQueue takes the work requests of one EP: a verbs.QP, or what writes to the
+// queue of one itself. There is always room in it for as many work requests as the
+// QP was made for; an error means that the device and the EP disagree.
+type SendQueue interface {
+	// PostSend is that of verbs.QP.
+	PostSend(wr []verbs.SendWR) (n int, err error)
+}
+
+// CompQueue is the completion queue of an iface: a verbs.CQ, or what reads its
+// memory itself. Methods are those of verbs.CQ.
+type CompQueue interface {
+	Poll(wc []verbs.WC) int
+	Arm(solicitedOnly bool) error
+	Watch() *ucs.Watch
+}
+
+// Driver is how a transport posts and polls. Nothing else differs between the
+// transports over this package.
+type Driver interface {
+	// Attach is called once, with the queues that all EPs share, before anything is
+	// posted to them. It returns how completions are read and receives are posted.
+	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
+	// NewEP makes an EP over a QP in INIT: what the user gets, the EP in it, which
+	// the caller fills in, and its send queue.
+	NewEP(qp *verbs.QP) (outer uct.EP, e *EP, send SendQueue, err error)
+	// Forget is called when an EP is gone, before its QP is closed. Messages that
+	// have arrived for the QP may still wait in the completion queue.
+	Forget(e *EP)
+}
+
+// Verbs is the Driver that leaves both to verbs.
+type Verbs struct{}
+
+var _ Driver = Verbs{}
+
+// Attach implements Driver.
+func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
+	return cq, srq, nil
+}
+
+// NewEP implements Driver.
+func (Verbs) NewEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
+	e := new(EP)
+	return e, e, qp, nil
+}
+
+// Forget implements Driver: closing a QP removes its completions.
+func (Verbs) Forget(*EP) {}

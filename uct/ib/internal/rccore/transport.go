@@ -1,0 +1,185 @@
+package rccore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Params says what Open opens.
+type Params struct {
+	// Name of the transport in uct.Resource.
+	Name string
+	Port uint8
+	// Config is for ifaces that are opened without one.
+	Config Config
+	// Overhead is the declared cost of a post.
+	Overhead time.Duration
+	Driver   Driver
+	// Self is what the user gets: the Iface, or what embeds it.
+	Self uct.Iface
+}
+
+// Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
+// error nothing is open.
+func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
+	cfg, err := pick(own.Config, p.Config)
+	if err == nil {
+		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
+		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr())
+		err = it.openOn(own.Port, p.RxHeadroom)
+	}
+	if err != nil {
+		return &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	return nil
+}
+
+// pick returns the configuration that was given, or the other, with defaults.
+func pick(other Config, given any) (Config, error) {
+	switch c := given.(type) {
+	case nil:
+	case Config:
+		other = c
+	case *Config:
+		other = *c
+	default:
+		return other, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, given)
+	}
+	return other.withDefaults()
+}
+
+// openOn makes everything that the iface consists of.
+func (it *Iface) openOn(portNum uint8, headroom int) (err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	md := it.md
+	if err = md.Hold(); err != nil {
+		return err
+	}
+	undo.Add(func() error { md.Drop(); return nil })
+	if it.port, err = md.OpenPort(portNum, it.cfg.IB); err != nil {
+		return err
+	}
+	it.eps.init()
+	for i := range it.recent {
+		it.recent[i] = &it.eps.vacant
+	}
+	if err = it.openQueues(&undo); err != nil {
+		return err
+	}
+	if err = it.openBuffers(&undo, headroom); err != nil {
+		return err
+	}
+	it.prepare()
+	it.fillAttr()
+	md.Subscribe(it)
+	it.undo = undo.Release()
+	return nil
+}
+
+// openBuffers makes the pools and fills the receive queue.
+func (it *Iface) openBuffers(undo *cleanup.Stack, headroom int) (err error) {
+	md := it.md
+	var poster ib.RecvPoster
+	if it.cq, poster, err = it.driver.Attach(it.verbsCQ, it.srq); err != nil {
+		return err
+	}
+	if it.watch = it.cq.Watch(); it.watch == nil {
+		it.watch = restless()
+	}
+	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
+		return err
+	}
+	undo.Add(it.tx.Close)
+	if it.words, err = md.NewPool(it.cfg.TxCQDepth, 8); err != nil {
+		return err
+	}
+	undo.Add(it.words.Close)
+	it.rx, err = md.NewRecvQueue(poster, ib.RecvParams{
+		Count: it.cfg.RxDepth, Payload: int(it.cfg.SegSize), Headroom: headroom,
+	})
+	if err != nil {
+		return err
+	}
+	undo.Add(it.rx.Close)
+	return it.rx.Posted()
+}
+
+// fit lowers what the device cannot do.
+func fit(c Config, dev verbs.DeviceAttr) Config {
+	limit := func(v *int, n int) {
+		if n > 0 {
+			*v = min(*v, n)
+		}
+	}
+	limit(&c.TxDepth, dev.MaxQPWR)
+	limit(&c.TxMaxSGE, dev.MaxSGE)
+	limit(&c.RxDepth, dev.MaxSRQWR)
+	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth)
+	limit(&c.MaxRDAtomic, min(dev.MaxRDAtomic, dev.MaxInitRD))
+	c.TxMaxInline = min(c.TxMaxInline, config.MemSize(dev.MaxInline))
+	c.Moderation = min(c.Moderation, c.TxDepth/4) // 0: all are signaled
+	c.FCWindow = min(c.FCWindow, c.RxDepth/2)
+	return c
+}
+
+// openQueues makes the objects that EPs share.
+func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
+	ctx := it.md.Context()
+	if it.channel, err = ctx.CreateCompChannel(); err != nil {
+		return fmt.Errorf("create completion channel: %w", err)
+	}
+	undo.Add(it.channel.Close)
+	if it.wake, err = ib.NewWake(it.channel, &it.Attn); err != nil {
+		return err
+	}
+	undo.Add(it.wake.Close)
+	if it.td, err = ctx.AllocTD(verbs.TDInitAttr{}); err != nil {
+		return fmt.Errorf("alloc thread domain: %w", err)
+	}
+	undo.Add(it.td.Close)
+	it.verbsCQ, err = ctx.CreateCQ(verbs.CQInitAttr{
+		Depth:          it.cfg.TxCQDepth + it.cfg.RxDepth,
+		Channel:        it.channel,
+		SingleThreaded: true,
+	})
+	if err != nil {
+		return fmt.Errorf("create cq: %w", err)
+	}
+	undo.Add(it.verbsCQ.Close)
+	it.srq, err = it.md.PD().CreateSRQ(verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.td})
+	if err != nil {
+		return fmt.Errorf("create srq: %w", err)
+	}
+	undo.Add(it.srq.Close)
+	it.cqFree = it.cfg.TxCQDepth
+	return nil
+}
+
+// createQP makes the QP of an EP.
+func (it *Iface) createQP() (*verbs.QP, error) {
+	return it.md.PD().CreateQP(verbs.QPInitAttr{
+		Type:   verbs.QPTypeRC,
+		SendCQ: it.verbsCQ,
+		RecvCQ: it.verbsCQ,
+		SRQ:    it.srq,
+		TD:     it.td,
+		Cap: verbs.QPCap{
+			MaxSendWR:  it.cfg.TxDepth,
+			MaxSendSGE: it.cfg.TxMaxSGE,
+			MaxInline:  int(it.cfg.TxMaxInline),
+		},
+	})
+}
