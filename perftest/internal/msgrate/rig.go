@@ -1,0 +1,178 @@
+package msgrate
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// Rig is where senders run: in real time, or in the virtual time of a model.
+type Rig interface {
+	// Device makes a device for one measurement, with its queues tuned.
+	Device(queues mlx5.Config) (*verbs.Device, error)
+	// Target opens where the messages go; nil if QPs are connected to themselves.
+	Target() (Target, error)
+	// Run does all steps of all senders and says how fast they were.
+	Run(ctx context.Context, s *Senders) (Rates, error)
+}
+
+// Rates is what a run came to.
+type Rates struct {
+	PerThread []float64     // messages in a second of the rig's time
+	Elapsed   time.Duration // from the first step of any thread to the last of all
+	Total     float64       // messages of all threads in a second of Elapsed
+}
+
+// NewRates makes rates from when each thread began and ended.
+func NewRates(messages []int64, begin, end []time.Duration) Rates {
+	r := Rates{PerThread: make([]float64, len(messages))}
+	first, last, sum := begin[0], end[0], int64(0)
+	for t, n := range messages {
+		r.PerThread[t] = perSecond(n, end[t]-begin[t])
+		first, last = min(first, begin[t]), max(last, end[t])
+		sum += n
+	}
+	r.Elapsed = last - first
+	r.Total = perSecond(sum, r.Elapsed)
+	return r
+}
+
+// perSecond treats a time below the clock's resolution as one nanosecond.
+func perSecond(n int64, d time.Duration) float64 {
+	return float64(n) / max(d, time.Nanosecond).Seconds()
+}
+
+// Outcome is a measurement of one configuration.
+type Outcome struct {
+	Config    Config // with its defaults
+	Rates     Rates
+	Resources verbs.Resources // of the senders
+	Counts    Counts          // of the run
+}
+
+// Measure opens senders on the rig, runs them for a part of the messages to warm up
+// and then for all, and verifies what arrived.
+func Measure(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (o Outcome, err error) {
+	dev, err := rig.Device(queues)
+	if err != nil {
+		return o, err
+	}
+	target, err := rig.Target()
+	if err != nil {
+		return o, err
+	}
+	if target != nil {
+		defer func() { err = errors.Join(err, target.Close()) }()
+	}
+	s, err := Open(dev, target, cfg)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	o.Config = s.Config
+	o.Resources, _ = s.Resources()
+	if err = s.runRound(ctx, rig, s.Config.Messages/warmupShare, &o); err != nil {
+		return o, err
+	}
+	return o, s.runRound(ctx, rig, s.Config.Messages, &o)
+}
+
+// warmupShare of the messages is sent before those that are measured.
+const warmupShare = 10
+
+// runRound runs n messages and sets the rates and the counts in o.
+func (s *Senders) runRound(ctx context.Context, rig Rig, n int, o *Outcome) (err error) {
+	before, _ := s.Counts()
+	s.Restart(n)
+	if o.Rates, err = rig.Run(ctx, s); err != nil {
+		return err
+	}
+	after, _ := s.Counts()
+	o.Counts = after.since(before)
+	return s.Verify()
+}
+
+// RealTime runs each sender on a goroutine of its own.
+type RealTime struct {
+	// Fabric of the software HCA. On loop, QPs are connected to themselves; on shm
+	// the target is a device of this process, unless Remote opens another.
+	Fabric softhca.Fabric
+	Remote func() (Target, error)
+}
+
+// Device implements Rig.
+func (r *RealTime) Device(queues mlx5.Config) (*verbs.Device, error) {
+	return softhca.NewDevice(softhca.Config{Fabric: r.Fabric, Queues: queues})
+}
+
+// Target implements Rig.
+func (r *RealTime) Target() (Target, error) {
+	switch {
+	case r.Fabric == softhca.FabricLoop:
+		return nil, nil
+	case r.Remote != nil:
+		return r.Remote()
+	}
+	dev, err := r.Device(mlx5.Config{})
+	if err != nil {
+		return nil, err
+	}
+	return NewTarget(dev)
+}
+
+// Run implements Rig. A thread that finds nothing to do lets the others run: there
+// may be more of them than processors. It ends early with the cause of ctx.
+func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
+	n := len(s.Threads)
+	var (
+		stop       atomic.Bool
+		start      = make(chan struct{})
+		wait       sync.WaitGroup
+		errs       = make([]error, n)
+		messages   = make([]int64, n)
+		begin, end = make([]time.Duration, n), make([]time.Duration, n)
+		zero       = time.Now()
+	)
+	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
+	for t, th := range s.Threads {
+		messages[t] = th.total
+		wait.Go(func() {
+			<-start
+			begin[t] = time.Since(zero)
+			if errs[t] = th.run(&stop); errs[t] != nil {
+				stop.Store(true)
+			}
+			end[t] = time.Since(zero)
+		})
+	}
+	close(start)
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return Rates{}, err
+	}
+	if ctx.Err() != nil {
+		return Rates{}, context.Cause(ctx)
+	}
+	return NewRates(messages, begin, end), nil
+}
+
+// run does steps until there are no more, or stop.
+func (s *Sender) run(stop *atomic.Bool) error {
+	for !stop.Load() {
+		more, err := s.Step()
+		if err != nil || !more {
+			return err
+		}
+		if s.idle {
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
