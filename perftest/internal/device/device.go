@@ -3,10 +3,12 @@ package device
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -15,9 +17,14 @@ func Fabrics() []string {
 	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
 }
 
-// List returns the devices on a fabric; "" means the default one.
+// List returns the devices on a fabric; "" means the default one. The environment
+// variables of libmlx5 tune their queues.
 func List(fabric string) ([]*verbs.Device, error) {
-	d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.Fabric(fabric)})
+	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	d, err := softhca.NewDevice(softhca.Config{Fabric: softhca.Fabric(fabric), Queues: queues})
 	if err != nil {
 		return nil, err
 	}

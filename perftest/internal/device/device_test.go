@@ -45,3 +45,20 @@ func TestFabrics_AreAllThere(t *testing.T) {
 		assert.NotEmpty(t, devices)
 	}
 }
+
+// The variables of libmlx5 reach the queues.
+func TestList_Environment(t *testing.T) {
+	t.Setenv("MLX5_TOTAL_UUARS", "4")
+	devices, err := List("loop")
+	require.NoError(t, err)
+	ctx, err := devices[0].Open()
+	require.NoError(t, err)
+	r, ok := ctx.Resources()
+	require.True(t, ok)
+	assert.Equal(t, 4, r.UUARs)
+	require.NoError(t, ctx.Close())
+
+	t.Setenv("MLX5_TOTAL_UUARS", "4k")
+	_, err = List("loop")
+	assert.ErrorContains(t, err, "MLX5_TOTAL_UUARS")
+}

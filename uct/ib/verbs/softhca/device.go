@@ -1,6 +1,8 @@
 package softhca
 
 import (
+	"os"
+
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
@@ -28,9 +30,13 @@ func NewDevice(cfg Config) (*verbs.Device, error) {
 }
 
 // Devices lists the devices that a program has without asking: one on the shm
-// fabric.
+// fabric, its queues tuned by the environment variables of libmlx5.
 func Devices() ([]*verbs.Device, error) {
-	d, err := NewDevice(Config{})
+	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	d, err := NewDevice(Config{Queues: queues})
 	if err != nil {
 		return nil, err
 	}

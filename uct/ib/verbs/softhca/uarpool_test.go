@@ -1,0 +1,80 @@
+package softhca
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// pagesOnly is a context of a device that has UAR pages and nothing else.
+type pagesOnly struct {
+	mlx5.Hardware // what is not implemented panics
+	pool          *uarPool
+}
+
+func (h *pagesOnly) AllocUAR() (mlx5.UAR, error) {
+	index, err := h.pool.take()
+	return mlx5.UAR{Index: index}, err
+}
+
+func (h *pagesOnly) FreeUAR(u mlx5.UAR) error      { h.pool.give(u.Index); return nil }
+func (h *pagesOnly) QueryDevice() verbs.DeviceAttr { return verbs.DeviceAttr{} }
+func (h *pagesOnly) SetAsyncSink(_ mlx5.AsyncSink) {}
+func (h *pagesOnly) Close() error                  { return nil }
+
+// Contexts with one thread domain each, as the endpoints study counts them on a
+// ConnectX-4: 907 fit on a device, each with 18 micro-UARs of which one is used.
+func TestUARPool_NaiveContexts(t *testing.T) {
+	cfg, err := Config{}.withDefaults()
+	require.NoError(t, err)
+	pool := &uarPool{limit: uint32(cfg.UARPages)}
+	dev := verbs.NewDevice("pages", func() (verbs.Provider, error) {
+		return mlx5.NewProvider(&pagesOnly{pool: pool}, cfg.Queues)
+	})
+	var sum verbs.Resources
+	for err == nil {
+		var ctx *verbs.Context
+		if ctx, err = dev.Open(); err != nil {
+			break
+		}
+		var td *verbs.TD
+		if td, err = ctx.AllocTD(verbs.TDInitAttr{Sharing: 1}); err != nil {
+			require.NoError(t, ctx.Close())
+			break
+		}
+		r, ok := ctx.Resources()
+		require.True(t, ok)
+		sum.Add(r)
+		t.Cleanup(func() {
+			require.NoError(t, td.Close())
+			require.NoError(t, ctx.Close())
+		})
+	}
+	require.ErrorIs(t, err, ucs.ErrNoMemory)
+	assert.ErrorContains(t, err, "all 8168 UAR pages of the device are in use")
+	assert.Equal(t, 907, sum.Contexts)
+	assert.Equal(t, 907*18, sum.UUARs)
+	assert.Equal(t, 907, sum.UUARsUsed)
+	assert.InDelta(t, 0.94, float64(sum.UUARsWasted)/float64(sum.UUARs), 0.005)
+}
+
+// A page that came back is handed out again, and no number is there twice.
+func TestUARPool_Numbers(t *testing.T) {
+	p := &uarPool{limit: 3}
+	for want := range uint32(3) {
+		got, err := p.take()
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	_, err := p.take()
+	require.ErrorIs(t, err, ucs.ErrNoMemory)
+	p.give(1)
+	got, err := p.take()
+	require.NoError(t, err)
+	assert.Equal(t, uint32(1), got)
+}
