@@ -76,11 +76,10 @@ type askQueue struct {
 	first, end uint
 }
 
-// piece is a segment that is under way; lent as soon as it is back.
+// piece is a segment that is under way with n bytes.
 type piece struct {
-	seg  uint32
-	lent uint32
-	n    int
+	seg uint8
+	n   int
 }
 
 func (q *askQueue) open(segs int) {
@@ -106,8 +105,7 @@ func (e *EP) answerWaits() bool {
 	if e.tx.slots == nil || q.first == q.end {
 		return false
 	}
-	p := q.pieces[q.first%uint(len(q.pieces))]
-	return e.tx.hdr.returned[p.seg].Load() == p.lent
+	return e.tx.loans.isBack(q.pieces[q.first%uint(len(q.pieces))].seg)
 }
 
 // canAskNow reports whether a short operation can go out at once.
@@ -170,14 +168,11 @@ func (e *EP) issuePiece(a *ask) bool {
 		gatherFrom(buf[:n], a.iov[:a.pieces], a.issued)
 	}
 	r := a.request
-	r.seg, r.n, r.raddr = e.tx.nextSeg, uint32(n), a.raddr+uint64(a.issued)
+	r.seg, r.n, r.raddr = uint32(e.tx.top), uint32(n), a.raddr+uint64(a.issued)
 	*(*request)(unsafe.Pointer(&s.data)) = r
-	// The segment comes back with one, and is free with the other, when the answer
-	// has been read.
-	e.tx.lent[r.seg] += 2
-	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: r.seg, lent: e.tx.lent[r.seg] - 1, n: n}
+	e.tx.loans.lend(e.tx.top)
+	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: e.tx.top, n: n}
 	q.end++
-	e.tx.advance()
 	e.tx.publish(s, 0, kindAsk, requestLen)
 	e.told()
 	a.issued += n
@@ -191,14 +186,14 @@ func (e *EP) collectAsks() (n int) {
 	q := &e.asks
 	for e.tx.slots != nil && q.first != q.end {
 		p := q.pieces[q.first%uint(len(q.pieces))]
-		if e.tx.hdr.returned[p.seg].Load() != p.lent {
+		if !e.tx.loans.isBack(p.seg) {
 			break
 		}
 		race.Acquire(unsafe.Pointer(&order))
 		q.first++
 		e.skipFlushes(&n)
 		e.answered(q.at(q.head), p)
-		e.tx.lent[p.seg]--
+		e.tx.loans.put(p.seg)
 		e.finishFirst(&n)
 	}
 	if e.tx.slots != nil {
@@ -216,7 +211,7 @@ func (e *EP) answered(a *ask, p piece) {
 		a.status = ucs.StatusRemoteAccess
 		return
 	}
-	data := bytesOf(e.tx.segs, uintptr(p.seg)*uintptr(e.tx.segLen), p.n)
+	data := e.tx.segAt(p.seg, p.n)
 	switch {
 	case a.unpack != nil:
 		a.unpack.Unpack(data)

@@ -167,12 +167,11 @@ func (e *EP) adopt(out *attach.Outbound) error {
 	arena, seg := out.Arena.Bytes(), out.Seg.Bytes()
 	hdr := headerOf(seg)
 	e.ctl = controlAt(arena, hdr.acceptorControl)
+	e.attn = attentionAt(e.ctl, hdr.attention)
 	e.table = newTable(out.Table.Bytes())
-	if e.ctl == nil || hdr.attention >= maxPeers || len(out.Table.Bytes()) < tableLen ||
-		e.table.header().version.Load() != layoutVersion {
+	if e.attn == nil || len(out.Table.Bytes()) < tableLen || e.table.header().version.Load() != layoutVersion {
 		return fmt.Errorf("%w: segments of the peer", uct.ErrInvalidAddr)
 	}
-	e.attn = &e.ctl.attention[hdr.attention]
 	e.arena, e.arenaLen = unsafe.Pointer(unsafe.SliceData(arena)), uint64(len(arena))
 	e.wakeFD, e.out, e.pid = out.WakeFD, out, out.PeerPID
 	fenced := !it.md.expedited || e.table.header().expedited.Load() == 0

@@ -110,6 +110,39 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
+// TestDrain_Ends: a ring that fills while it is emptied, by somebody who has it mapped
+// after its owner is gone, does not hold Progress up.
+func TestDrain_Ends(t *testing.T) {
+	h := openHostile(t)
+	const depth = 64
+	h.hdr.depth, h.hdr.segs, h.hdr.segLen = depth, 1, 64
+	h.hdr.ready.Store(1)
+	publish := func(i uint64) {
+		s := (*slot)(unsafe.Pointer(&h.seg[slotsOff+i%depth*slotLen]))
+		s.word.Store(uint64(uint32(i+1)) | 8<<shiftLen)
+	}
+	got := uint64(0)
+	require.NoError(t, h.s.iface.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		got++
+		publish(got)
+		return false
+	})))
+	publish(0)
+	n := h.link.drain()
+	assert.EqualValues(t, got, n)
+	assert.GreaterOrEqual(t, n, depth, "what had been sent")
+	assert.Less(t, n, depth+2*pollBatch)
+}
+
+// TestAttentionAt_RefusesLies: an acceptor may claim any word.
+func TestAttentionAt_RefusesLies(t *testing.T) {
+	var c control
+	assert.Same(t, &c.attention[maxPeers-1], attentionAt(&c, maxPeers-1))
+	assert.Nil(t, attentionAt(&c, maxPeers))
+	assert.Nil(t, attentionAt(&c, 1<<32-1))
+	assert.Nil(t, attentionAt(nil, 0))
+}
+
 // FuzzTable lets the owner of a table lie: what it says never leads outside the
 // mapping of its arena.
 func FuzzTable(f *testing.F) {

@@ -139,15 +139,22 @@ func (it *Iface) bury() (n int) {
 		if !l.down.Load() && !l.bad {
 			continue
 		}
-		for l.rx.waiting() {
-			n += l.poll()
-		}
+		n += l.drain()
 		it.forget(l)
 		buried = true
 	}
 	if buried {
 		it.in = slices.DeleteFunc(it.in, func(l *inLink) bool { return l.in == nil })
 		it.chooseAttention()
+	}
+	return n
+}
+
+// drain delivers what the peer had sent before it went: a ring full at most, as the
+// segment may still be mapped by somebody who goes on writing.
+func (l *inLink) drain() (n int) {
+	for l.rx.waiting() && (!l.rx.begun || uint64(n) <= l.rx.mask) {
+		n += l.poll()
 	}
 	return n
 }

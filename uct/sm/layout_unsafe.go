@@ -126,6 +126,15 @@ func controlAt(arena []byte, i uint32) *control {
 	return (*control)(unsafe.Pointer(&arena[i*controlBlock]))
 }
 
+// attentionAt is attention word i of a control block; nil if there is none. The
+// peer may change what i was read from: nobody reads it again.
+func attentionAt(c *control, i uint32) *atomic.Uint32 {
+	if c == nil || i >= maxPeers {
+		return nil
+	}
+	return &c.attention[i]
+}
+
 // headerOf is the header of a link segment of linkLen bytes.
 func headerOf(seg []byte) *linkHeader { return (*linkHeader)(unsafe.Pointer(unsafe.SliceData(seg))) }
 

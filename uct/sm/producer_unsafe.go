@@ -22,18 +22,18 @@ type producer struct {
 	fenced bool // publish with a full barrier
 	broken bool // the consumer wrote nonsense
 
-	hdr     *linkHeader
-	segs    unsafe.Pointer
-	segLen  int
-	nextSeg uint32
-	lent    []uint32 // how often each segment went out
+	hdr    *linkHeader
+	segs   unsafe.Pointer
+	segLen int
+	top    uint8 // segment that seg returned
+	loans  *loans
 }
 
 func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
-	base := unsafe.Pointer(unsafe.SliceData(seg))
+	base, hdr := unsafe.Pointer(unsafe.SliceData(seg)), headerOf(seg)
 	return producer{
-		slots: unsafe.Add(base, slotsOff), segs: unsafe.Add(base, segsOff), hdr: headerOf(seg),
-		depth: uint64(depth), limit: uint64(depth), segLen: segLen, lent: make([]uint32, segs), fenced: fenced,
+		slots: unsafe.Add(base, slotsOff), segs: unsafe.Add(base, segsOff), hdr: hdr,
+		depth: uint64(depth), limit: uint64(depth), segLen: segLen, loans: newLoans(&hdr.returned, segs), fenced: fenced,
 	}
 }
 
@@ -85,22 +85,19 @@ func (p *producer) short(id uint8, hdr uint64, payload []byte) bool {
 	return true
 }
 
-// seg returns a segment that is free, or nil. It stays free until lend.
+// seg returns a segment that is free, or nil. It stays free until it is lent.
 func (p *producer) seg() []byte {
-	for range p.lent {
-		i := p.nextSeg
-		if p.hdr.returned[i].Load() == p.lent[i] {
-			return bytesOf(p.segs, uintptr(i)*uintptr(p.segLen), p.segLen)
-		}
-		p.advance()
+	i, ok := p.loans.next()
+	if !ok {
+		return nil
 	}
-	return nil
+	p.top = i
+	return p.segAt(i, p.segLen)
 }
 
-func (p *producer) advance() {
-	if p.nextSeg++; int(p.nextSeg) == len(p.lent) {
-		p.nextSeg = 0
-	}
+// segAt is the first n bytes of segment i.
+func (p *producer) segAt(i uint8, n int) []byte {
+	return bytesOf(p.segs, uintptr(i)*uintptr(p.segLen), n)
 }
 
 // room reports whether any message can go out now.
@@ -115,9 +112,8 @@ func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
 		return
 	}
 	ref := (*segRef)(unsafe.Pointer(&s.data))
-	*ref = segRef{seg: p.nextSeg, len: uint32(n)}
-	p.lent[p.nextSeg]++
-	p.advance()
+	*ref = segRef{seg: uint32(p.top), len: uint32(n)}
+	p.loans.send(p.top)
 	p.publish(s, id, kindSeg, uint64(unsafe.Sizeof(segRef{})))
 }
 

@@ -1,0 +1,66 @@
+package sm
+
+import "sync/atomic"
+
+// loans keeps account of the segments of a link, on the sending side. Those that
+// are here go out again last in, first out: the lines of the one that came back last
+// are still in this core's cache.
+type loans struct {
+	returned *[maxSegs]atomic.Uint32 // by the consumer: how often each came back
+	lent     [maxSegs]uint32         // how often each went out
+	free     [maxSegs]uint8          // stack
+	flight   [maxSegs]uint8          // ring of those lent with messages, which come back in order
+	count    int                     // of free
+	first    uint8                   // of flight
+	away     int                     // length of flight
+}
+
+func newLoans(returned *[maxSegs]atomic.Uint32, segs int) *loans {
+	l := &loans{returned: returned, count: segs}
+	for i := range segs {
+		l.free[i] = uint8(segs - 1 - i)
+	}
+	return l
+}
+
+// isBack reports whether the consumer has done with segment i.
+func (l *loans) isBack(i uint8) bool { return l.returned[i].Load() == l.lent[i] }
+
+// next is the segment that is lent next, if one is here.
+func (l *loans) next() (i uint8, ok bool) {
+	if l.away > 0 && l.isBack(l.flight[l.first]) {
+		l.collect()
+	}
+	if l.count == 0 {
+		return 0, false
+	}
+	return l.free[uint8(l.count-1)], true
+}
+
+// collect takes all that came back.
+func (l *loans) collect() {
+	for l.away > 0 && l.isBack(l.flight[l.first]) {
+		l.put(l.flight[l.first])
+		l.first++
+		l.away--
+	}
+}
+
+// lend takes the segment that next returned out, for an answer.
+func (l *loans) lend(i uint8) {
+	l.count--
+	l.lent[i]++
+}
+
+// send is lend for a message: the segment is here again when it is back.
+func (l *loans) send(i uint8) {
+	l.lend(i)
+	l.flight[l.first+uint8(l.away)] = i
+	l.away++
+}
+
+// put makes a segment that is back one that is here.
+func (l *loans) put(i uint8) {
+	l.free[uint8(l.count)] = i
+	l.count++
+}
