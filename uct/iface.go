@@ -6,7 +6,7 @@ import "github.com/gucx/gucx/ucs"
 // by the goroutine that owns the iface, one at a time; the owner may change if
 // the hand-over synchronises. Nothing blocks or allocates after set-up.
 //
-// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher].
+// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher], [Explainer].
 type Iface interface {
 	Attr() *IfaceAttr // immutable after open; never nil; any goroutine
 	// NewEP makes an endpoint. How it connects depends on the caps and on p.
@@ -82,6 +82,14 @@ type EventPender interface {
 	// an event asked for by Arm has come. It stays true until Progress and Arm
 	// have taken the event.
 	EventPending() bool
+}
+
+// Explainer is implemented by an iface or EP whose way of working depends on what
+// the system permits.
+type Explainer interface {
+	// Explain says for people how it works and why not better, in one line. By the
+	// owner; it may make system calls.
+	Explain() string
 }
 
 // Watcher is implemented by an iface that shows, in memory, whether there is

@@ -186,6 +186,9 @@ func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	p.item("connection", connection(a.Caps))
 	p.item("address lengths", fmt.Sprintf("device %d, iface %d, ep %d", a.DeviceAddrLen, a.IfaceAddrLen, a.EPAddrLen))
 	p.item("capabilities", a.Caps)
+	if e, ok := iface.(uct.Explainer); ok {
+		p.item("by the system", e.Explain())
+	}
 	return nil
 }
 
