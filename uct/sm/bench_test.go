@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -90,7 +91,10 @@ func BenchmarkCross(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("put_bw/zcopy/%dB", size), func(b *testing.B) { benchPutZcopy(b, newPair(b, Config{}), size) })
 	}
-	b.Run("get/short/8B", func(b *testing.B) { benchGet(b, newPair(b, Config{})) })
+	b.Run("get/short/8B", func(b *testing.B) { benchGet(b, newPair(b, Config{CMA: config.Yes})) })
+	for _, size := range []int{8, 8 << 10} {
+		b.Run(fmt.Sprintf("get/bcopy/%dB", size), func(b *testing.B) { benchGetBcopy(b, newPair(b, Config{}), size) })
+	}
 	b.Run("add_mr/8B", func(b *testing.B) { benchAdd(b, newPair(b, Config{})) })
 }
 
@@ -200,6 +204,22 @@ func benchGet(b *testing.B, p *pair) {
 	})
 }
 
+// basin keeps a copy of what it gets.
+type basin struct{ buf []byte }
+
+func (u *basin) Unpack(src []byte) { copy(u.buf, src) }
+
+func benchGetBcopy(b *testing.B, p *pair, size int) {
+	u := &basin{make([]byte, size)}
+	measure(b, 1, 4<<20/max(size, 16), func(n int) {
+		for range n {
+			if _, err := p.e.GetBcopy(u, size, p.c.Raddr+8192, p.key, nil); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func benchAdd(b *testing.B, p *pair) {
 	measure(b, 1, 500000, func(n int) {
 		for range n {
@@ -222,7 +242,10 @@ func BenchmarkLocal(b *testing.B) {
 			return err
 		}},
 		{"put short", func(w *two, buf []byte) error { return w.ab.PutShort(buf, w.b.mem.Addr(), w.key) }},
-		{"get short", func(w *two, buf []byte) error { return w.ab.GetShort(buf, w.b.mem.Addr(), w.key) }},
+		{"get bcopy", func(w *two, buf []byte) error {
+			_, err := w.ab.GetBcopy(forget, len(buf), w.b.mem.Addr(), w.key, nil)
+			return err
+		}},
 		{"idle progress", func(w *two, buf []byte) error { w.b.iface.Progress(); return nil }},
 	} {
 		b.Run(tc.name, func(b *testing.B) {

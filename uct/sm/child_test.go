@@ -135,6 +135,8 @@ func runChild(role string) {
 		serveEcho(s, m, in)
 	case roleStorm:
 		storm(s, m)
+	case roleDenied:
+		workDenied(s, m)
 	}
 	s.close(t)
 }

@@ -16,7 +16,7 @@ type Config struct {
 	SegSize    config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
 	Segs       int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
 	MaxPeers   int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
-	CMA        config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress."`
+	CMA        config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
 	ArenaSize  config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
 	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Transparent huge pages for allocated memory; y: an error where the system does not give them."`
 	FirstTouch config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`

@@ -43,3 +43,40 @@ func TestMain(m *testing.M) {
 }
 
 func TestConformance(t *testing.T) { ucttest.Test(t, harness()) }
+
+// registeredMD is the domain without its allocator: the suite then works on memory
+// of the heap, which peers cannot map.
+type registeredMD struct {
+	uct.MD
+	uct.Registrar
+	uct.RKeyUnpacker
+}
+
+// TestConformance_Registered goes the other ways to memory.
+func TestConformance_Registered(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cma  config.Ternary
+	}{{"attached", config.Auto}, {"attached, short gets", config.Yes}, {"asked", config.No}} {
+		t.Run(tc.name, func(t *testing.T) {
+			if tc.cma != config.No {
+				needCMA(t)
+			}
+			h := harness()
+			h.OneSided, h.StartPeer = tc.cma != config.No, nil
+			h.OpenMD = func() (uct.MD, error) {
+				md, err := openTestMD()
+				if err != nil {
+					return nil, err
+				}
+				return registeredMD{md, md.(uct.Registrar), md.(uct.RKeyUnpacker)}, nil
+			}
+			h.Config = func(o ucttest.Options) any {
+				cfg := tiny(o).(*Config)
+				cfg.CMA = tc.cma
+				return cfg
+			}
+			ucttest.Test(t, h)
+		})
+	}
+}

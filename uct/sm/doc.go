@@ -32,7 +32,9 @@
 // its pages, and only those, until it goes on or dies.
 //
 // Memory from MD.Reg is reached by cross-memory attach. Where the kernel forbids
-// that, and for atomics, the target does it in its Progress.
+// that, and for atomics, the target does it in its Progress, and Explain says why.
+// GetShort cannot wait for that: it is claimed with CMA=y only, which refuses peers
+// that cannot be attached to.
 //
 // # Failure and sleep
 //

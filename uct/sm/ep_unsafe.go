@@ -25,7 +25,8 @@ type EP struct {
 	table    table
 	arena    unsafe.Pointer
 	arenaLen uint64
-	maxShort int            // bytes of a short put or get
+	maxShort int            // bytes of a short put
+	maxGet   int            // bytes of a short get; negative: there is none
 	hold     atomic.Uint32  // nonzero: nothing may be posted now; hold bits
 	attn     *atomic.Uint32 // the own attention word at the peer
 	wakeFD   int            // the peer's
@@ -34,6 +35,7 @@ type EP struct {
 	state   epState
 	gid     [ifaceAddrLen]byte
 	out     *attach.Outbound
+	cause   error // why lost was called; nil: the peer is gone
 	reason  error // of the failure
 	asks    askQueue
 	cmaErr  error // why cross-memory attach is not used; nil: it is
@@ -47,6 +49,7 @@ type EP struct {
 const (
 	holdDown  = 1 << iota // the peer is gone: Progress will fail the EP; by any goroutine
 	holdFence             // a fence waits for asks
+	holdLent              // an unpacker has the peer's memory
 )
 
 // holdFenced sets or clears holdFence.
@@ -83,11 +86,12 @@ type dialed struct {
 }
 
 var (
-	_ uct.EP       = (*EP)(nil)
-	_ uct.AMSender = (*EP)(nil)
-	_ uct.Putter   = (*EP)(nil)
-	_ uct.Getter   = (*EP)(nil)
-	_ uct.Atomics  = (*EP)(nil)
+	_ uct.EP        = (*EP)(nil)
+	_ uct.AMSender  = (*EP)(nil)
+	_ uct.Putter    = (*EP)(nil)
+	_ uct.Getter    = (*EP)(nil)
+	_ uct.Atomics   = (*EP)(nil)
+	_ uct.Explainer = (*EP)(nil)
 )
 
 // NewEP implements uct.Iface. It connects at the first post. Errors: ErrInvalidAddr,
@@ -103,7 +107,10 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
 	}
-	e := &EP{iface: it, gid: gid, maxShort: int(it.cfg.SegSize)}
+	e := &EP{iface: it, gid: gid, maxShort: it.attr.Put.MaxShort, maxGet: -1}
+	if it.attr.Caps.Has(uct.CapGetShort) {
+		e.maxGet = it.attr.Get.MaxShort
+	}
 	it.open.Add(e)
 	return e, nil
 }
@@ -177,37 +184,15 @@ func (e *EP) adopt(out *attach.Outbound) error {
 	fenced := !it.md.expedited || e.table.header().expedited.Load() == 0
 	e.guard = guard{word: &hdr.guard, fenced: fenced}
 	segLen := (int(it.cfg.SegSize) + 63) &^ 63
-	e.probe()
+	if e.probe(); e.cmaErr != nil && it.cfg.CMA == config.Yes {
+		return fmt.Errorf("registered memory, with CMA=y: %w", e.cmaErr)
+	}
 	e.tx = newProducer(seg, it.cfg.FIFOSize, it.cfg.Segs, segLen, fenced)
 	e.asks.open(it.cfg.Segs)
 	hdr.depth, hdr.segs, hdr.segLen, hdr.dialerControl = uint32(it.cfg.FIFOSize), uint32(it.cfg.Segs), uint32(segLen), it.ctlIndex
 	race.Release(unsafe.Pointer(&order))
 	hdr.ready.Store(1)
 	return nil
-}
-
-// probe finds out, by doing it, whether this process may reach the peer's private
-// memory.
-func (e *EP) probe() {
-	if e.iface.cfg.CMA == config.No {
-		e.cmaErr = errCMAOff
-		return
-	}
-	h := e.table.header()
-	e.cmaErr = e.vec.Probe(e.pid, h.cookieAddr.Load(), h.cookie.Load())
-}
-
-var errCMAOff = fmt.Errorf("%w by configuration", cma.ErrForbidden)
-
-// Explain says how memory of the peer that is registered, not allocated, is reached.
-func (e *EP) Explain() string {
-	switch {
-	case e.state != epUp:
-		return "not connected"
-	case e.cmaErr != nil:
-		return fmt.Sprintf("registered memory: the peer helps in its progress: %v", e.cmaErr)
-	}
-	return "registered memory: cross-memory attach"
 }
 
 // fail makes the EP refuse work.

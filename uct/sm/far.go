@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/internal/cma"
@@ -33,7 +34,10 @@ func (e *EP) putFar(buf []byte, raddr, key uint64) error {
 	return nil
 }
 
-// getFar is GetShort for what mapped refused.
+// errAsk says that only the peer can reach the memory.
+var errAsk = errors.New("the peer has to be asked")
+
+// getFar reads what load did not. errAsk: it cannot.
 func (e *EP) getFar(buf []byte, raddr, key uint64) error {
 	if len(buf) == 0 {
 		return nil
@@ -46,7 +50,7 @@ func (e *EP) getFar(buf []byte, raddr, key uint64) error {
 			return err
 		}
 	}
-	return uct.ErrUnsupported
+	return errAsk
 }
 
 // vectorFar is PutZcopy and GetZcopy for what mapped refused.

@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -15,13 +16,14 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Iface is an open sm transport. It implements uct.IfaceAddresser, uct.Waker and
-// uct.EventPender.
+// Iface is an open sm transport. It implements uct.IfaceAddresser, uct.Waker,
+// uct.EventPender and uct.Explainer.
 type Iface struct {
 	in        []*inLink // peers, polled in turn
 	ctl       *control
@@ -60,6 +62,7 @@ var (
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
 	_ uct.EventPender    = (*Iface)(nil)
+	_ uct.Explainer      = (*Iface)(nil)
 )
 
 const (
@@ -81,6 +84,9 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	cfg, err := md.ifaceConfig(p)
 	if err != nil {
 		return nil, err
+	}
+	if err := md.attachable(cfg.CMA); err != nil && cfg.CMA == config.Yes {
+		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
 	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers)}
 	defer func() {
@@ -142,13 +148,13 @@ func (md *MD) ifaceConfig(p uct.IfaceParams) (Config, error) {
 
 func attrOf(cfg *Config) uct.IfaceAttr {
 	seg := int(cfg.SegSize)
-	return uct.IfaceAttr{
+	attr := uct.IfaceAttr{
 		Resource: resource,
-		Caps: uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
-			uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
+		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
+			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
 		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeadroom)},
 		Put: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
-		Get: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
+		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,
 			Fetch32: memop.FetchOps, Fetch64: memop.FetchOps, Domain: uct.AtomicCPU},
 		DeviceAddrLen: deviceAddrLen,
@@ -156,6 +162,11 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 		Perf:          perf,
 		MaxEPs:        cfg.MaxPeers,
 	}
+	if cfg.CMA == config.Yes { // then whatever a key allows can be read at once
+		attr.Caps |= uct.CapGetShort
+		attr.Get.MaxShort = seg
+	}
+	return attr
 }
 
 // perf is what docs/perf-sm.md has for one pair of processes.
@@ -213,7 +224,7 @@ func (it *Iface) failDown() (n int) {
 	for i := 0; i < it.open.Len(); {
 		e := it.open.All()[i]
 		if e.hold.Load()&holdDown != 0 && e.state == epUp {
-			e.fail(ucs.StatusConnReset.Err())
+			e.fail(cmp.Or(e.cause, ucs.StatusConnReset.Err()))
 			n++
 			i = 0 // OnError may have closed any EP
 			continue

@@ -3,6 +3,7 @@ package sm
 import (
 	"bytes"
 	"math"
+	"os"
 	"runtime"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -99,6 +101,65 @@ func (w *two) settled(c *completion, pending bool, err error) {
 	}
 }
 
+// needCMA skips where this process may not even attach to itself.
+func needCMA(t testing.TB) {
+	t.Helper()
+	if err := cmaHere(); err != nil {
+		t.Skipf("cross-memory attach: %v", err)
+	}
+}
+
+func cmaHere() error {
+	word := new(uint64)
+	*word = 77
+	return new(cma.Vec).Probe(os.Getpid(), addrOf(word), *word)
+}
+
+// TestCMA_Insisted: with CMA=y, a peer that cannot be attached to is not connected
+// to; and when the kernel changes its mind the EP fails with the reason.
+func TestCMA_Insisted(t *testing.T) {
+	needCMA(t)
+	w := openTwo(t, Config{CMA: config.Yes})
+	mem, key := w.register(4096, uct.AccessAll)
+	w.b.md.(*MD).table.header().cookie.Store(1) // as if another process had the pid
+	var why error
+	it := w.a.open(t, func(_ uct.EP, err error) { why = err })
+	ep, err := it.NewEP(uct.EPParams{DeviceAddr: w.b.iface.DeviceAddr(nil), IfaceAddr: w.b.iface.IfaceAddr(nil)})
+	require.NoError(t, err)
+	assert.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(idSink, 1, nil))
+	testenv.ProgressWithin(t, watchdog, func() bool { it.Progress(); return why != nil })
+	assert.ErrorIs(t, why, cma.ErrOtherProcess)
+	require.NoError(t, it.Close())
+
+	w.ab.cmaErr = cma.ErrForbidden
+	assert.Equal(t, uct.ErrNoResource, w.ab.GetShort(make([]byte, 8), mem.Addr(), key))
+	w.a.iface.Progress()
+	assert.ErrorIs(t, w.ab.GetShort(make([]byte, 8), mem.Addr(), key), uct.ErrEPFailed)
+	assert.ErrorIs(t, w.ab.reason, cma.ErrForbidden)
+	require.NoError(t, mem.Close())
+}
+
+// meddler does something with its EP while it has the data.
+type meddler struct{ do func() }
+
+func (u *meddler) Unpack([]byte) { u.do() }
+
+// TestGetBcopy_UnpackerMeddles: who has the peer's memory itself can neither post,
+// which would let the guard down, nor do harm by closing.
+func TestGetBcopy_UnpackerMeddles(t *testing.T) {
+	w := openTwo(t, Config{})
+	base, posts := w.b.mem.Addr(), []error{}
+	_, err := w.ab.GetBcopy(&meddler{func() {
+		posts = append(posts, w.ab.PutShort([]byte{1}, base, w.key), w.ab.AMShort(idSink, 1, nil))
+	}}, lendMin, base, w.key, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []error{uct.ErrNoResource, uct.ErrNoResource}, posts)
+	assert.NoError(t, w.ab.PutShort([]byte{1}, base, w.key), "afterwards it can")
+	_, err = w.ab.GetBcopy(&meddler{func() { require.NoError(t, w.ab.Close()) }}, lendMin, base, w.key, nil)
+	require.NoError(t, err)
+	assert.Equal(t, uct.ErrClosed, w.ab.PutShort([]byte{1}, base, w.key))
+}
+
 // TestRMA_EveryWayToMemory does everything on allocated memory, on registered
 // memory by the kernel, and on registered memory by the peer.
 func TestRMA_EveryWayToMemory(t *testing.T) {
@@ -110,14 +171,16 @@ func TestRMA_EveryWayToMemory(t *testing.T) {
 		asks       bool
 	}{
 		{"mapped", config.Auto, false, false},
+		{"mapped, short gets", config.Yes, false, false},
 		{"attached", config.Auto, true, false},
+		{"attached, short gets", config.Yes, true, false},
 		{"asked", config.No, true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := openTwo(t, Config{CMA: tc.cma})
-			if tc.registered && !tc.asks && w.ab.cmaErr != nil {
-				t.Skipf("cross-memory attach: %v", w.ab.cmaErr)
+			if !tc.asks {
+				needCMA(t)
 			}
+			w := openTwo(t, Config{CMA: tc.cma})
 			mem, key := w.b.mem, w.key
 			if tc.registered {
 				mem, key = w.register(size, uct.AccessAll)
@@ -165,24 +228,25 @@ func (w *two) checkPuts(mem uct.Mem, key uct.RKey) {
 func (w *two) checkGets(mem uct.Mem, key uct.RKey, asks bool) {
 	t := w.t
 	copy(mem.Bytes(), pattern(9, 100<<10))
-	buf := make([]byte, 4000)
-	err := w.ab.GetShort(buf, mem.Addr()+5, key)
-	if asks {
-		assert.Equal(t, uct.ErrUnsupported, err, "nothing can be read before the call returns")
-	} else {
-		require.NoError(t, err)
+	if w.a.iface.Attr().Caps.Has(uct.CapGetShort) {
+		buf := make([]byte, 4000)
+		require.NoError(t, w.ab.GetShort(buf, mem.Addr()+5, key))
 		assert.True(t, bytes.Equal(mem.Bytes()[5:4005], buf), "short")
+	} else {
+		assert.Equal(t, uct.ErrUnsupported, w.ab.GetShort(nil, mem.Addr()+5, key))
 	}
-	c, u := newCompletion(), &unpacker{}
-	pending, err := w.ab.GetBcopy(u, 8<<10, mem.Addr()+5, key, &c.Completion)
-	assert.Equal(t, asks, pending)
-	w.settled(c, pending, err)
-	assert.True(t, bytes.Equal(mem.Bytes()[5:5+8<<10], u.got), "bcopy")
+	for _, n := range []int{0, 8, lendMin - 1, lendMin, 8 << 10} {
+		c, u := newCompletion(), &unpacker{}
+		pending, err := w.ab.GetBcopy(u, n, mem.Addr()+5, key, &c.Completion)
+		assert.Equal(t, asks && n > 0, pending)
+		w.settled(c, pending, err)
+		assert.True(t, bytes.Equal(mem.Bytes()[5:5+n], u.got), "bcopy %d", n)
+	}
 
 	got := make([]byte, 90<<10)
-	c = newCompletion()
+	c := newCompletion()
 	iov := []uct.IOV{{Buf: got[:10000]}, {Buf: got[10000:10001]}, {Buf: got[10001:]}}
-	pending, err = w.ab.GetZcopy(iov, mem.Addr()+7, key, &c.Completion)
+	pending, err := w.ab.GetZcopy(iov, mem.Addr()+7, key, &c.Completion)
 	w.settled(c, pending, err)
 	assert.True(t, bytes.Equal(mem.Bytes()[7:7+len(got)], got), "zcopy")
 }
@@ -285,7 +349,6 @@ func TestKeys_Refused(t *testing.T) {
 			assert.Equal(t, ucs.ErrRemoteAccess, err)
 			assert.Equal(t, ucs.ErrRemoteAccess, w.ab.AtomicPost(uct.AtomicAdd, 8, 1, tc.raddr&^7, uct.RKey{Handle: tc.key.Handle ^ 1<<40}))
 			if tc.key.Handle != ro.Handle {
-				assert.Equal(t, ucs.ErrRemoteAccess, w.ab.GetShort(buf, tc.raddr, tc.key))
 				_, err = w.ab.GetBcopy(&unpacker{}, 8, tc.raddr, tc.key, nil)
 				assert.Equal(t, ucs.ErrRemoteAccess, err)
 			}
@@ -322,10 +385,15 @@ func TestStoppedTarget(t *testing.T) {
 	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP))
 	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil))
 
-	data, got, old := pattern(1, 8), make([]byte, 8), new(uint64)
+	data, u, old := pattern(1, 8), &unpacker{}, new(uint64)
+	read := func(raddr uint64) []byte {
+		pending, err := e.GetBcopy(u, 8, raddr, key, nil)
+		require.NoError(t, err)
+		require.False(t, pending)
+		return u.got
+	}
 	require.NoError(t, e.PutShort(data, c.Raddr+8192, key))
-	require.NoError(t, e.GetShort(got, c.Raddr+8192, key))
-	assert.Equal(t, data, got)
+	assert.Equal(t, data, read(c.Raddr+8192))
 	require.NoError(t, e.AtomicPost(uct.AtomicAdd, 8, 3, c.Raddr+16384, key))
 	_, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, old, c.Raddr+16384, key, nil)
 	require.NoError(t, err)
@@ -342,7 +410,7 @@ func TestStoppedTarget(t *testing.T) {
 	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGCONT))
 	testenv.ProgressWithin(t, watchdog, func() bool {
 		s.iface.Progress()
-		require.NoError(t, e.GetShort(got, c.Raddr+4096, key))
+		got := read(c.Raddr + 4096)
 		return got[0] == byte(sent) && got[1] == byte(sent>>8)
 	})
 	require.NoError(t, e.Close())

@@ -116,25 +116,50 @@ func checkIOV(iov []uct.IOV) (int, error) {
 	return n, nil
 }
 
-// GetShort implements uct.Getter. Memory that only the peer can reach (see Explain)
-// cannot be read before the call returns: ErrUnsupported; use GetBcopy.
+// GetShort implements uct.Getter. It is claimed with CMA=y only: what only the peer
+// can reach cannot be read before the call returns.
 func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
-	if len(buf) > e.maxShort {
-		return uct.ErrTooLong
+	if len(buf) > e.maxGet {
+		return e.noGetShort()
 	}
 	if !e.ready() {
 		return e.refused()
 	}
-	e.guard.enter()
-	p := e.mapped(key.Handle, raddr, uint64(len(buf)), uct.AccessRemoteRead)
-	if p == nil {
-		e.guard.leave()
-		return e.getFar(buf, raddr, key.Handle)
+	if e.load(buf, raddr, key.Handle) {
+		return nil
 	}
-	memop.Load(buf, p)
-	e.guard.leave()
-	return nil
+	if err := e.getFar(buf, raddr, key.Handle); err != errAsk {
+		return err
+	}
+	e.cause = e.cmaErr // the kernel has changed its mind
+	e.lost()
+	return uct.ErrNoResource
 }
+
+// noGetShort says why GetShort does not take so many bytes.
+//
+//go:noinline
+func (e *EP) noGetShort() error {
+	if e.maxGet < 0 {
+		return uct.ErrUnsupported
+	}
+	return uct.ErrTooLong
+}
+
+// load fills buf from memory that is mapped; false if it is not.
+func (e *EP) load(buf []byte, raddr, key uint64) bool {
+	e.guard.enter()
+	p := e.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
+	if p != nil {
+		memop.Load(buf, p)
+	}
+	e.guard.leave()
+	return p != nil
+}
+
+// lendMin is from how many bytes on GetBcopy lends the peer's memory itself. A copy
+// of fewer takes less time than holding posts back while the unpacker runs.
+const lendMin = 1 << 10
 
 // GetBcopy implements uct.Getter.
 func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
@@ -144,16 +169,38 @@ func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.
 	if !e.ready() {
 		return false, e.refused()
 	}
-	buf := e.bounce()[:n]
-	err := e.GetShort(buf, raddr, key)
-	if err == uct.ErrUnsupported {
-		return e.askGet(u, n, raddr, key.Handle, c)
+	if n >= lendMin && e.lendMapped(u, n, raddr, key.Handle) {
+		return false, nil
 	}
-	if err != nil {
-		return false, err
+	buf := e.bounce()[:n]
+	if !e.load(buf, raddr, key.Handle) {
+		err := e.getFar(buf, raddr, key.Handle)
+		if err == errAsk {
+			return e.askGet(u, n, raddr, key.Handle, c)
+		}
+		if err != nil {
+			return false, err
+		}
 	}
 	u.Unpack(buf)
 	return false, nil
+}
+
+// lendMapped lends memory that is mapped to u; false if it is not. The guard is up
+// meanwhile, so that u cannot post.
+func (e *EP) lendMapped(u uct.Unpacker, n int, raddr, key uint64) bool {
+	e.guard.enter()
+	p := e.mapped(key, raddr, uint64(n), uct.AccessRemoteRead)
+	if p != nil {
+		e.hold.Or(holdLent)
+		u.Unpack(bytesOf(p, 0, n))
+		e.hold.And(^uint32(holdLent))
+		if e.out == nil { // u has closed the EP, and the guard is gone
+			return true
+		}
+	}
+	e.guard.leave()
+	return p != nil
 }
 
 // GetZcopy implements uct.Getter.

@@ -1,0 +1,110 @@
+package sm
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// roleDenied is a process in a sandbox as containers have it: the kernel refuses
+// cross-memory attach.
+const roleDenied = "denied"
+
+// Parts of a classic BPF program over seccomp's data; uapi headers linux/bpf_common.h
+// and linux/seccomp.h.
+const (
+	loadNumber  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // at offset 0: the call's number
+	jumpEqual   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+	giveVerdict = unix.BPF_RET | unix.BPF_K
+
+	verdictAllow = 0x7fff0000
+	verdictErrno = 0x00050000
+)
+
+// forbidAttach makes the kernel refuse process_vm_readv and process_vm_writev to all
+// threads of this process.
+func forbidAttach() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	filter := []unix.SockFilter{
+		{Code: loadNumber},
+		{Code: jumpEqual, K: unix.SYS_PROCESS_VM_READV, Jt: 2},
+		{Code: jumpEqual, K: unix.SYS_PROCESS_VM_WRITEV, Jt: 1},
+		{Code: giveVerdict, K: verdictAllow},
+		{Code: giveVerdict, K: verdictErrno | uint32(unix.EPERM)},
+	}
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	// The kernel reads prog and filter during the call (unsafe.Pointer rule 4).
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// workDenied writes to and reads from memory that the peer registered, and finds the
+// reason for the way it takes.
+func workDenied(s *station, m meeting) {
+	t := failNow{}
+	require.NoError(t, forbidAttach())
+	fmt.Println("ready")
+	e, key := s.connect(t, m), s.key(t, m)
+	require.ErrorIs(t, e.cmaErr, cma.ErrForbidden)
+	require.Contains(t, e.Explain(), cma.ErrForbidden.Error())
+	require.Contains(t, s.iface.Explain(), cma.ErrForbidden.Error())
+	require.NoError(t, e.PutShort(pattern(3, 100), m.Raddr+5, key))
+	u, c := &unpacker{}, newCompletion()
+	pending, err := e.GetBcopy(u, 100, m.Raddr+5, key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	for c.fired == 0 {
+		s.iface.Progress()
+		runtime.Gosched()
+	}
+	require.Equal(t, ucs.StatusOK, c.Status)
+	require.Equal(t, pattern(3, 100), u.got)
+	require.NoError(t, e.Close())
+	_, err = s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{CMA: config.Yes}})
+	require.ErrorIs(t, err, cma.ErrForbidden)
+}
+
+// TestCMA_Denied: where the kernel refuses, the peer helps and Explain says why; and
+// who insists gets no iface.
+func TestCMA_Denied(t *testing.T) {
+	s := openStation(t, Config{})
+	require.NoError(t, s.mem.Close())
+	mem, err := s.md.(uct.Registrar).Reg(make([]byte, 4096), uct.AccessAll)
+	require.NoError(t, err)
+	s.mem = mem
+	c := start(t, roleDenied, s, "")
+	ended := make(chan error, 1)
+	go func() { ended <- c.cmd.Wait() }()
+	testenv.ProgressWithin(t, watchdog, func() bool {
+		s.iface.Progress()
+		select {
+		case err := <-ended:
+			assert.NoError(t, err)
+			return true
+		default:
+			return false
+		}
+	})
+	assert.Equal(t, pattern(3, 100), mem.Bytes()[5:105])
+	require.NoError(t, c.in.Close())
+	s.close(t)
+}
