@@ -11,13 +11,20 @@ import (
 // componentName is what Component.Name returns and errors name.
 const componentName = "ib"
 
-// Transport is one transport over verbs: package rc or ud.
+// Transport is one transport over verbs: packages rc, ud and dv.
 type Transport interface {
 	// Name is the transport's name in uct.Resource.
 	Name() string
 	// OpenIface opens the transport on a port of md. It calls md.Hold once, and
 	// md.Drop when the iface is closed.
 	OpenIface(md *MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
+}
+
+// Chooser is implemented by a Transport that not every device can carry.
+type Chooser interface {
+	// Supports returns why dev cannot: the transport is not listed there, and opening
+	// it gives the same reason.
+	Supports(dev *verbs.Context) error
 }
 
 // New makes the component over the devices that devices lists, with transports

@@ -76,7 +76,7 @@ func (md *MD) PD() *verbs.PD { return md.pd }
 // DeviceAttr are the limits of the device.
 func (md *MD) DeviceAttr() verbs.DeviceAttr { return md.dev }
 
-// Resources lists every transport on every active port.
+// Resources lists every transport that the device can carry on every active port.
 func (md *MD) Resources() ([]uct.Resource, error) {
 	var out []uct.Resource
 	for port := uint8(1); port <= md.dev.PortCount; port++ {
@@ -88,6 +88,9 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 			continue
 		}
 		for _, tl := range md.tls {
+			if c, ok := tl.(Chooser); ok && c.Supports(md.ctx) != nil {
+				continue
+			}
 			out = append(out, uct.Resource{
 				Transport: tl.Name(), Device: md.PortName(port), Kind: uct.DeviceNet,
 			})

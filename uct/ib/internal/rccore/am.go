@@ -18,8 +18,8 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 		return uct.ErrTooLong
 	}
 	flags := verbs.SendInline
-	if e.credits <= 0 || e.PI-e.CI >= e.Room || id > uct.MaxAMID {
-		extra, err := e.AdmitAM(id)
+	if e.Credits <= 0 || e.PI-e.CI >= e.Room || id > uct.MaxAMID {
+		extra, err := e.admitAM(id)
 		if err != nil {
 			return err
 		}
@@ -34,16 +34,16 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	return e.post(&it.am)
 }
 
-// AdmitAM is Admit for active messages.
-func (e *EP) AdmitAM(id uint8) (verbs.SendFlags, error) {
+// admitAM is admit for active messages.
+func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
 	if id > uct.MaxAMID {
 		return 0, uct.ErrInvalidParam
 	}
-	if e.state == stateReady && e.credits <= 0 {
+	if e.state == stateReady && e.Credits <= 0 {
 		return 0, uct.ErrNoResource
 	}
 	if e.PI-e.CI >= e.Room {
-		return e.Admit()
+		return e.admit()
 	}
 	return 0, nil
 }
@@ -51,7 +51,7 @@ func (e *EP) AdmitAM(id uint8) (verbs.SendFlags, error) {
 // Imm spends a credit and is the immediate of a message that is about to be
 // posted: it takes along what we owe.
 func (e *EP) Imm(id uint8) uint32 {
-	e.credits--
+	e.Credits--
 	imm := rcwire.AM(id, e.debt)
 	e.debt = 0
 	return uint32(imm)
@@ -62,7 +62,7 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (n int, err error) {
 	if id > uct.MaxAMID {
 		return 0, uct.ErrInvalidParam
 	}
-	if e.state == stateReady && e.credits <= 0 {
+	if e.state == stateReady && e.Credits <= 0 {
 		return 0, uct.ErrNoResource
 	}
 	buf, flags, err := e.admitBuffer()
@@ -84,7 +84,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	if l := &it.attr.AM; len(hdr) > l.MaxHeader || len(iov) > l.MaxIOV || len(hdr)+uct.IOVLen(iov) > l.MaxZcopy {
 		return false, uct.ErrTooLong
 	}
-	if e.state == stateReady && e.credits <= 0 {
+	if e.state == stateReady && e.Credits <= 0 {
 		return false, uct.ErrNoResource
 	}
 	sges, ok := it.md.SGEs(it.sges[:1], iov)

@@ -52,7 +52,7 @@ func BenchmarkPut8(b *testing.B) {
 	b.Run("verbs/each", func(b *testing.B) {
 		for b.Loop() {
 			post(verbs.SendSignaled)
-			for x.it.cq.Poll(wc[:]) == 0 {
+			for x.it.poller.Poll(wc[:]) == 0 {
 			}
 		}
 	})
@@ -66,7 +66,7 @@ func BenchmarkPut8(b *testing.B) {
 				post(flags)
 			}
 			for left := 5; left > 0; {
-				left -= x.it.cq.Poll(wc[:])
+				left -= x.it.poller.Poll(wc[:])
 			}
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/burst, "ns/msg")

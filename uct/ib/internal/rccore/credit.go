@@ -8,10 +8,10 @@ import (
 // credited takes in credits that the peer returned; false if they are more than
 // it has taken from us.
 func (e *EP) credited(n uint32) bool {
-	if uint32(e.peerGrant-e.credits) < n {
+	if uint32(e.peerGrant-e.Credits) < n {
 		return false
 	}
-	e.credits += int32(n)
+	e.Credits += int32(n)
 	return true
 }
 

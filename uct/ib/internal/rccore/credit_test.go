@@ -61,7 +61,7 @@ func TestCredits_OneWay(t *testing.T) {
 	}, a, b)
 	settle(a, b)
 	assert.Zero(t, ab.debt)
-	assert.EqualValues(t, 4, ab.credits+int32(ba.debt), "no credit is lost")
+	assert.EqualValues(t, 4, ab.Credits+int32(ba.debt), "no credit is lost")
 	assert.Empty(t, a.errs)
 }
 

@@ -18,9 +18,14 @@ type SendQueue interface {
 // CompQueue is the completion queue of an iface: a verbs.CQ, or what reads its
 // memory itself. Methods are those of verbs.CQ.
 type CompQueue interface {
-	Poll(wc []verbs.WC) int
 	Arm(solicitedOnly bool) error
 	Watch() *ucs.Watch
+}
+
+// Poller is a CompQueue that Iface.Progress polls. Without it, what embeds the
+// Iface has a Progress of its own, which calls EP.Retire, NotSent and Polled.
+type Poller interface {
+	Poll(wc []verbs.WC) int
 }
 
 // Driver is how a transport posts and polls. Nothing else differs between the
@@ -29,9 +34,9 @@ type Driver interface {
 	// Attach is called once, with the queues that all EPs share, before anything is
 	// posted to them. It returns how completions are read and receives are posted.
 	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
-	// NewEP makes an EP over a QP in INIT: what the user gets, the EP in it, which
+	// MakeEP makes an EP over a QP in INIT: what the user gets, the EP in it, which
 	// the caller fills in, and its send queue.
-	NewEP(qp *verbs.QP) (outer uct.EP, e *EP, send SendQueue, err error)
+	MakeEP(qp *verbs.QP) (outer uct.EP, e *EP, send SendQueue, err error)
 	// Forget is called when an EP is gone, before its QP is closed. Messages that
 	// have arrived for the QP may still wait in the completion queue.
 	Forget(e *EP)
@@ -47,8 +52,8 @@ func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, err
 	return cq, srq, nil
 }
 
-// NewEP implements Driver.
-func (Verbs) NewEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
+// MakeEP implements Driver.
+func (Verbs) MakeEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
 	e := new(EP)
 	return e, e, qp, nil
 }

@@ -29,9 +29,9 @@ type EP struct {
 	PI      uint64 // work requests posted
 	CI      uint64 // work requests known to be complete
 	Sig     uint64 // PI of the last signaled one
-	Room    uint64 // posts pass while PI-CI < Room; 0 makes every post ask Admit
+	Room    uint64 // posts pass while PI-CI < Room; 0 makes every post ask admit
 	NextOp  uint64 // sn of opHead; NoOp without
-	credits int32  // messages that the peer still takes in
+	Credits int32  // messages that the peer still takes in
 	debt    uint32 // credits to give back to the peer
 
 	lease  uint64 // CQ slots held
@@ -100,7 +100,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 
 // makeEP has the transport make the EP, and fills it in.
 func (it *Iface) makeEP(qp *verbs.QP) (*EP, error) {
-	outer, e, send, err := it.driver.NewEP(qp)
+	outer, e, send, err := it.driver.MakeEP(qp)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	}
 	e.state, e.err = stateReady, nil
 	e.peerGrant = int32(peer.Credits)
-	e.credits = e.peerGrant
+	e.Credits = e.peerGrant
 	return nil
 }
 

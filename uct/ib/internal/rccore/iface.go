@@ -20,6 +20,7 @@ import (
 // uct.Waker, uct.Watcher and uct.EventPender. Open makes it.
 type Iface struct {
 	// What every post and Progress touches.
+	poller   Poller
 	cq       CompQueue
 	watch    *ucs.Watch      // of cq
 	Attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
@@ -143,6 +144,12 @@ const (
 	maxEPs       = 256
 	perEPLatency = time.Nanosecond
 )
+
+// Config is the configuration in effect.
+func (it *Iface) Config() *Config { return &it.cfg }
+
+// Find returns the EP whose QP has the number, or nil.
+func (it *Iface) Find(qpn uint32) uct.EP { return it.eps.find(qpn).outer }
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }

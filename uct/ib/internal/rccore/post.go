@@ -9,10 +9,10 @@ import (
 // leaseStep is how many CQ slots an EP takes at a time.
 const leaseStep = 16
 
-// Admit is asked when a post finds no room: it says why the EP cannot post, or
+// admit is asked when a post finds no room: it says why the EP cannot post, or
 // makes room, and returns flags for the work request. Posts that only wait for
 // room are on the fast path again after it.
-func (e *EP) Admit() (verbs.SendFlags, error) {
+func (e *EP) admit() (verbs.SendFlags, error) {
 	if e.state != stateReady {
 		return 0, e.err
 	}
@@ -75,17 +75,17 @@ func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++
 	wr[0].ID = e.PI
 	if _, err := e.send.PostSend(wr[:]); err != nil {
-		return e.PostFailed(err)
+		return e.postFailed(err)
 	}
 	return nil
 }
 
-// PostFailed handles a refused post: queues and states are tracked here, so the
+// postFailed handles a refused post: queues and states are tracked here, so the
 // device and the EP disagree, and the EP cannot go on. The device never completes
 // the work request, so it is not counted as posted.
 //
 //go:noinline
-func (e *EP) PostFailed(err error) error {
+func (e *EP) postFailed(err error) error {
 	e.PI--
 	e.Sig = min(e.Sig, e.PI)
 	e.it.fail(e, ucs.StatusInternal, err)

@@ -18,7 +18,7 @@ func (it *Iface) Progress() int {
 	if calm && it.watch.Idle() {
 		return 0
 	}
-	n := it.cq.Poll(it.wc)
+	n := it.poller.Poll(it.wc)
 	if calm {
 		if n == 0 {
 			return 0
@@ -47,14 +47,11 @@ func restless() *ucs.Watch {
 
 // progress handles n completions, and what attn says.
 func (it *Iface) progress(n int) int {
-	if n <= 0 {
-		return it.progressRare(n)
-	}
-	for i := range it.wc[:n] {
+	for i := range it.wc[:max(n, 0)] {
 		wc := &it.wc[i]
 		e := it.recent[uint8(wc.QPN)]
 		if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
-			it.notSent(wc)
+			it.NotSent(wc)
 			continue
 		}
 		if wc.QPN != e.QPN {
@@ -66,15 +63,24 @@ func (it *Iface) progress(n int) int {
 			e.Retire(ucs.StatusOK)
 		}
 	}
+	return it.Polled(n)
+}
+
+// Polled ends a Progress that has handled n completions: it does what Attn says. n
+// is negative when the queue has overrun.
+func (it *Iface) Polled(n int) int {
+	if n <= 0 {
+		return it.progressRare(n)
+	}
 	if it.Attn.Load() != 0 {
 		it.finish()
 	}
 	return n
 }
 
-// notSent handles what is not the success of a send. The opcode of a failed
+// NotSent handles what is not the success of a send. The opcode of a failed
 // completion is not valid: receives are told by the range of their ID.
-func (it *Iface) notSent(wc *verbs.WC) {
+func (it *Iface) NotSent(wc *verbs.WC) {
 	if wc.ID >= ib.RecvID {
 		it.receive(wc)
 		return

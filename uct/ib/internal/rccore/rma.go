@@ -30,7 +30,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	wr.RemoteAddr = raddr
 	wr.RKey = uint32(key.Handle)
 	if _, err := e.send.PostSend(it.put[:]); err != nil {
-		return e.PostFailed(err)
+		return e.postFailed(err)
 	}
 	return nil
 }
@@ -43,7 +43,7 @@ func (e *EP) putShortSlow(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > it.MaxInline {
 		return uct.ErrTooLong
 	}
-	flags, err := e.Admit()
+	flags, err := e.admit()
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (e *EP) dropOp(o *op) {
 // admitOp is admission for an operation that needs an op.
 func (e *EP) admitOp() (flags verbs.SendFlags, err error) {
 	if e.PI-e.CI >= e.Room {
-		if flags, err = e.Admit(); err != nil {
+		if flags, err = e.admit(); err != nil {
 			return 0, err
 		}
 	}

@@ -96,6 +96,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack, headroom int) (err error) {
 	if it.cq, poster, err = it.driver.Attach(it.verbsCQ, it.srq); err != nil {
 		return err
 	}
+	it.poller, _ = it.cq.(Poller)
 	if it.watch = it.cq.Watch(); it.watch == nil {
 		it.watch = restless()
 	}
@@ -127,7 +128,7 @@ func fit(c Config, dev verbs.DeviceAttr) Config {
 	limit(&c.TxDepth, dev.MaxQPWR)
 	limit(&c.TxMaxSGE, dev.MaxSGE)
 	limit(&c.RxDepth, dev.MaxSRQWR)
-	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth)
+	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth-c.MaxPoll)
 	limit(&c.MaxRDAtomic, min(dev.MaxRDAtomic, dev.MaxInitRD))
 	c.TxMaxInline = min(c.TxMaxInline, config.MemSize(dev.MaxInline))
 	c.Moderation = min(c.Moderation, c.TxDepth/4) // 0: all are signaled
@@ -151,7 +152,8 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 	}
 	undo.Add(it.td.Close)
 	it.verbsCQ, err = ctx.CreateCQ(verbs.CQInitAttr{
-		Depth:          it.cfg.TxCQDepth + it.cfg.RxDepth,
+		// A Progress may give its entries back at its end.
+		Depth:          it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll,
 		Channel:        it.channel,
 		SingleThreaded: true,
 	})

@@ -69,6 +69,15 @@ type RawSRQ struct {
 	Head, Tail uint16
 }
 
+// RawSupported returns ErrUnsupported, with the provider's name, for a device whose
+// queues are not mlx5's.
+func RawSupported(dev *verbs.Context) error {
+	if _, ok := dev.Provider().(*Provider); !ok {
+		return notOurs("queues", dev.Provider())
+	}
+	return nil
+}
+
 // RawQPOf returns the queues of a QP to which nothing has been posted.
 // ErrUnsupported, with the provider's name, if they are not mlx5's;
 // ErrInvalidParam if the QP shares its register with others, as those outside

@@ -1,0 +1,147 @@
+package dv
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// compQueue is the consumer of a completion queue.
+type compQueue struct {
+	view      mlx5.CQView
+	ci        uint32
+	watch     ucs.Watch // on the entry at ci
+	dbr       mlx5.DBRec
+	hardware  bool
+	attention *uint32
+	device    mlx5.Pollable // nil on hardware
+
+	cqn     uint32
+	uar     mlx5.RawUAR
+	events  *atomic.Uint32
+	overrun *atomic.Bool
+}
+
+// calm is the attention word of a device that needs no driving.
+var calm uint32
+
+// neverWord is a last word that no CQE has: opcode 15, which is that of an entry
+// never written, with everything else set.
+const neverWord = 1<<32 - 1
+
+// open takes over the memory of a CQ.
+func (c *compQueue) open(cq *verbs.CQ) error {
+	raw, err := mlx5.RawCQOf(cq)
+	if err != nil {
+		return err
+	}
+	if c.view, err = mlx5.NewCQView(raw.CQEs.Buf, raw.CQEs.Count); err != nil {
+		return err
+	}
+	c.dbr, c.cqn, c.uar, c.events, c.overrun = raw.DBRec, raw.CQN, raw.UAR, raw.Events, raw.Overrun
+	c.hardware, c.attention, c.device = raw.UAR.Doorbell == nil, &calm, raw.Device
+	if c.device != nil {
+		c.attention = c.device.Attention()
+	}
+	c.watch = ucs.Watch{Word: tailWord(c.view.Slot(0)), Quiet: neverWord, Attention: c.attention}
+	return nil
+}
+
+// tailWord is the last word of an entry, which passes ownership.
+func tailWord(s *mlx5.CQESlot) *uint32 {
+	return (*uint32)(unsafe.Pointer(&s[mlx5.CQELen-4]))
+}
+
+// drive lets a software device advance if it wants to.
+func (c *compQueue) drive() {
+	if atomic.LoadUint32(c.attention) != 0 {
+		c.device.Drive()
+	}
+}
+
+// next takes the entry at ci if it is software's: its fields stay valid until give.
+// Otherwise the watch is idle until the entry changes.
+func (c *compQueue) next() (s *mlx5.CQESlot, t mlx5.Tail, ok bool) {
+	ci := c.ci
+	s = c.view.Slot(ci)
+	word := tailWord(s)
+	raw := atomic.LoadUint32(word)
+	t = mlx5.Tail(host32(raw))
+	if !t.Owned(c.view.Owner(ci)) {
+		c.watch.Word, c.watch.Quiet = word, raw
+		return nil, 0, false
+	}
+	if c.hardware {
+		mmio.FromDevice()
+	}
+	c.ci = ci + 1
+	return s, t, true
+}
+
+// host32 turns a big-endian word that was loaded as it lies in memory to host order.
+func host32(raw uint32) uint32 {
+	if cpu.IsBigEndian {
+		return raw
+	}
+	return bits.ReverseBytes32(raw)
+}
+
+// lookAgain has the next Progress look at the entry at ci, whatever the watch says.
+func (c *compQueue) lookAgain() { c.watch.Quiet = neverWord }
+
+// give gives the entries before ci back to the device.
+func (c *compQueue) give() { c.dbr.StoreCI(c.ci) }
+
+// Watch implements rccore.CompQueue.
+func (c *compQueue) Watch() *ucs.Watch { return &c.watch }
+
+// Arm asks for an event at the next completion after ci.
+func (c *compQueue) Arm(solicitedOnly bool) error {
+	word := mlx5.ArmWord(c.events.Load(), solicitedOnly, c.ci)
+	c.dbr.StoreArm(word)
+	first := uint64(word)<<32 | uint64(c.cqn)
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], first)
+	if c.hardware {
+		mmio.ToDevice() // the doorbell record before the register
+	}
+	mmio.Doorbell64(unsafe.Add(c.uar.Page, c.uar.Off), binary.NativeEndian.Uint64(b[:]))
+	if c.hardware {
+		mmio.FlushWC()
+	}
+	if c.uar.Doorbell != nil {
+		c.uar.Doorbell.Ring(c.uar.Off, first)
+	}
+	return nil
+}
+
+// nobody is a QPN that no QP has: that of multicast (IBTA volume 1, 9.6).
+const nobody = 1<<24 - 1
+
+// disown makes the completions that wait for a QP those of nobody: it is gone, and
+// another one may get its number. What they took from the shared receive queue is
+// given back when they are read.
+func (c *compQueue) disown(qpn uint32) {
+	for i := c.ci; i-c.ci < c.view.Count(); i++ {
+		s := c.view.Slot(i)
+		if !s.Tail().Owned(c.view.Owner(i)) {
+			return
+		}
+		if s.QPN() == qpn {
+			s[57], s[58], s[59] = nobody>>16, nobody>>8&0xff, nobody&0xff
+		}
+	}
+}
+
+// failure fills in what went wrong.
+func failure(s *mlx5.CQESlot, wc *verbs.WC) {
+	wc.Status, wc.VendorErr = s.Syndrome().Status(), s.VendorErr()
+}

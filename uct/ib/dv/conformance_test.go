@@ -1,0 +1,74 @@
+package dv
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rctest"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// openMD opens an MD on a software device of its own on the given fabric.
+func openMD(fabric softhca.Fabric) (uct.MD, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	return ib.New(list, RC(RCConfig{})).OpenMD("dev")
+}
+
+// shortTimeout is that of one of eight attempts to reach a QP that is gone.
+const shortTimeout = 100 * time.Millisecond
+
+// minRxDepth is the least that the configuration takes.
+const minRxDepth = 4
+
+// tinyRC is the configuration of the suite: queues of a few messages.
+func tinyRC(o ucttest.Options) any {
+	c := RCConfig{TxDepth: o.TxDepth, RxDepth: o.RxDepth, SegSize: config.MemSize(1 << 10), Timeout: shortTimeout}
+	if o.RxDepth > 0 {
+		c.RxDepth = max(o.RxDepth, minRxDepth)
+	}
+	return c
+}
+
+func rcHarness(fabric softhca.Fabric) ucttest.Harness {
+	return ucttest.Harness{
+		OpenMD:    func() (uct.MD, error) { return openMD(fabric) },
+		SharedMD:  fabric == softhca.FabricLoop,
+		Transport: RCName,
+		Config:    tinyRC,
+	}
+}
+
+func rcShmHarness() ucttest.Harness {
+	h := rcHarness(softhca.FabricShm)
+	h.StartPeer = ucttest.ExecPeer("rc-shm")
+	h.OneSided = true
+	return h
+}
+
+func peerHarness() rctest.Harness {
+	return rctest.Harness{OpenMD: rcShmHarness().OpenMD, Transport: RCName, Device: "dev:1"}
+}
+
+func TestMain(m *testing.M) {
+	if rctest.TargetMain(peerHarness()) {
+		return
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": rcShmHarness()})
+	os.Exit(m.Run())
+}
+
+func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcHarness(softhca.FabricLoop)) }
+
+func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcShmHarness()) }
+
+func TestPeerRC(t *testing.T) { rctest.Test(t, peerHarness()) }

@@ -1,0 +1,32 @@
+// Package dv has the transports that drive mlx5 queues directly: rc_mlx5 and
+// ud_mlx5. They speak what rc and ud speak, from the same cores (rccore, udcore), and
+// differ in posting and polling only: no post or poll of verbs is called. What
+// verbs does per call, to serve every opcode, number of work requests, QP state and
+// thread, is not needed here: the core knows that there is room, that the QP can
+// send and that one goroutine owns it.
+//
+//	EP       sendQueue: writes WQEs, the doorbell record and the register
+//	Iface    compQueue: reads CQEs; sharedQueue or recvQueue: posts receives
+//	         register: which BlueFlame buffer of the thread domain is next
+//
+// # Posting
+//
+//	WQE into the ring | producer index into the doorbell record | register
+//
+// A single WQE of up to 256 bytes goes to the register whole (BlueFlame), another
+// one or a list by its first 8 bytes. On hardware each step has its fence; the
+// software HCA is told instead, by [mlx5.Doorbell].
+//
+// # Polling
+//
+// A completion names its QP and the first basic block of its WQE; the queue
+// remembers the number of the work request that begins there. One Progress takes
+// Config.MaxPoll entries and gives them back to the device with one store. A
+// software HCA is driven when its attention word is up.
+//
+// # Devices
+//
+// The queues of other providers are not exposed (mlx5.RawSupported): there the
+// transports are not listed, and opening one gives errors.ErrUnsupported with the
+// provider's name.
+package dv

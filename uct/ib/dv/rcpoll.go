@@ -1,0 +1,101 @@
+package dv
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// Progress implements uct.Iface.
+func (it *rcIface) Progress() int {
+	c := &it.cq
+	if c.watch.Idle() && it.Attn.Load() == 0 {
+		return 0
+	}
+	c.drive()
+	n := 0
+	for {
+		s, t, ok := c.next()
+		if !ok {
+			break
+		}
+		n++
+		e := it.recent[uint8(s.QPN())]
+		if t.Opcode() == mlx5.CQEReq && e.QPN == s.QPN() {
+			it.sent(e, t)
+		} else {
+			it.other(s, t)
+		}
+		if n == it.batch {
+			c.lookAgain()
+			break
+		}
+	}
+	return it.polled(n)
+}
+
+// sent handles the success of a send.
+func (it *rcIface) sent(e *rcEP, t mlx5.Tail) {
+	id := *e.sq.id(uint32(t.WQECounter()))
+	e.CI = id
+	if id >= e.NextOp {
+		e.Retire(ucs.StatusOK)
+	}
+}
+
+// polled ends a Progress that has handled n entries.
+func (it *rcIface) polled(n int) int {
+	if n != 0 {
+		it.cq.give()
+		if it.Attn.Load() == 0 {
+			return n
+		}
+	} else if it.cq.overrun.Load() {
+		it.cq.lookAgain()
+		n = -1
+	}
+	return it.Polled(n)
+}
+
+// other handles what is not the success of a send of an EP that was seen lately. A
+// CQE of a QP that is gone, or with nonsense in it, stands for nothing of ours; the
+// receive that it took is given back.
+func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
+	wc := verbs.WC{QPN: s.QPN()}
+	switch t.Opcode() {
+	case mlx5.CQEReq:
+		if e := it.find(wc.QPN); e != nil {
+			it.sent(e, t)
+		}
+		return
+	case mlx5.CQEReqErr:
+		e := it.find(wc.QPN)
+		if e == nil {
+			return
+		}
+		wc.ID = *e.sq.id(uint32(t.WQECounter()))
+		failure(s, &wc)
+	case mlx5.CQERespSendImm:
+		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
+		wc.Imm, wc.Flags = s.Imm(), verbs.WCWithImm
+	case mlx5.CQERespSend, mlx5.CQERespWrImm:
+		// A message that is not ours: without immediate, or a write with one.
+		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
+	case mlx5.CQERespErr:
+		wc.ID = it.srq.take(t.WQECounter())
+		failure(s, &wc)
+	default:
+		return
+	}
+	it.NotSent(&wc)
+}
+
+// find returns the EP of a QP, or nil, and remembers it.
+func (it *rcIface) find(qpn uint32) *rcEP {
+	e, ok := it.Find(qpn).(*rcEP)
+	if !ok {
+		return nil
+	}
+	it.recent[uint8(qpn)] = e
+	return e
+}

@@ -1,0 +1,41 @@
+package dv
+
+import (
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// RCName is the name of the reliable-connected transport in uct.Resource.
+const RCName = "rc_mlx5"
+
+// RCConfig tunes rc_mlx5. The zero value is ready to use.
+type RCConfig = rccore.Config
+
+// RC makes the reliable-connected transport for ib.New. defaults are used by ifaces
+// that are opened without a Config.
+func RC(defaults RCConfig) ib.Transport {
+	return transport{RCName, func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+		return openRC(md, port, p, defaults)
+	}}
+}
+
+// transport implements ib.Transport and ib.Chooser.
+type transport struct {
+	name string
+	open func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
+}
+
+// Name implements ib.Transport.
+func (t transport) Name() string { return t.name }
+
+// OpenIface implements ib.Transport. p.Config is nil, a configuration of the
+// transport or a pointer to one.
+func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	return t.open(md, port, p)
+}
+
+// Supports implements ib.Chooser.
+func (t transport) Supports(dev *verbs.Context) error { return mlx5.RawSupported(dev) }
