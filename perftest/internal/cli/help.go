@@ -27,7 +27,7 @@ the readings themselves cost is measured and taken off. While the clock runs the
 is no garbage collection and nothing allocates. -n counts operations of up to 8 KiB;
 of longer ones there are as many as move the same number of bytes.
 
-Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 128+n signal n.
+Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 77 skipped, 128+n signal n.
 docs/perftest.md explains method and columns.`
 
 const examples = `  perftest                                  the comparison
@@ -37,4 +37,5 @@ const examples = `  perftest                                  the comparison
   perftest --stop-peer -s 8                 with the target process stopped
   perftest server & perftest client         the two ends in two shells
   perftest info -d                          devices, transports and their limits
-  perftest instructions                     count instructions instead of time`
+  perftest instructions                     count instructions instead of time
+  perftest compare-ucx                      the transports beside ucx_perftest`

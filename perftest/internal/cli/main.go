@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/compare"
 	"github.com/gucx/gucx/perftest/internal/instr"
 )
 
@@ -22,6 +23,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitData    = 3   // an operation did not do what it should have
+	exitSkipped = 77  // the skip status of automake
 	exitSignal  = 128 // plus the signal
 )
 
@@ -66,6 +68,8 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, bench.ErrData):
 		return exitData
+	case errors.Is(err, compare.ErrMissing):
+		return exitSkipped
 	}
 	return exitFailure
 }
@@ -109,7 +113,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	s.bind(root.Flags())
 	root.Flags().BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
-	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command())
+	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command(), compare.Command())
 	return root
 }
 

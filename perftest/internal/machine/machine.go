@@ -124,3 +124,9 @@ func stamp(settings []debug.BuildSetting) string {
 	}
 	return rev
 }
+
+// IsTerminal reports whether somebody may be looking at what is written to f.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

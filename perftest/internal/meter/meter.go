@@ -12,7 +12,8 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/perftest/internal/machine"
 )
 
 const (
@@ -44,7 +45,7 @@ func New(f *os.File, total int, quiet bool) *Meter {
 	switch {
 	case quiet || total == 0:
 		return newMeter(total)
-	case isTerminal(f):
+	case machine.IsTerminal(f):
 		return newBar(f, total)
 	}
 	return newLines(f, total, lineInterval)
@@ -122,9 +123,4 @@ func newBar(w io.Writer, total int) *Meter {
 		p.Wait()
 	}
 	return m
-}
-
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
 }

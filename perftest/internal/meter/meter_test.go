@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/perftest/internal/machine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -66,5 +68,5 @@ func TestIsTerminal_NotAPipe(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	defer w.Close()
-	assert.False(t, isTerminal(w))
+	assert.False(t, machine.IsTerminal(w))
 }

@@ -1,0 +1,81 @@
+package compare
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+)
+
+// freePort returns a TCP port that nobody listens on at the moment. Another process may take it
+// before it is used, which the caller sees as a run that fails.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+// lookInterval is the time between two looks at whether a server listens.
+const lookInterval = 5 * time.Millisecond
+
+// socketTables list the TCP sockets of this network namespace (proc(5)).
+var socketTables = []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}
+
+// awaitListener waits until somebody listens on the port. Connecting would tell too,
+// but ucx_perftest accepts one connection only.
+func awaitListener(ctx context.Context, port int) error {
+	t := time.NewTicker(lookInterval)
+	defer t.Stop()
+	for {
+		if up, err := listens(port); up || err != nil {
+			return err
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return fmt.Errorf("port %d: %w", port, context.Cause(ctx))
+		}
+	}
+}
+
+// listens reports whether a TCP socket listens on the port.
+func listens(port int) (bool, error) {
+	for _, name := range socketTables {
+		f, err := os.Open(name)
+		if os.IsNotExist(err) {
+			continue // without IPv6
+		}
+		if err != nil {
+			return false, err
+		}
+		up := listensIn(f, port)
+		f.Close()
+		if up {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// stateListen is TCP_LISTEN of the kernel's tcp_states.h as the tables print it.
+const stateListen = "0A"
+
+// listensIn looks for a listener in a socket table: its fields are the number of the
+// line, local address:port, remote address:port, state, and more, in hexadecimal.
+func listensIn(table io.Reader, port int) bool {
+	suffix := fmt.Sprintf(":%04X", port)
+	for lines := bufio.NewScanner(table); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		if len(f) > 3 && f[3] == stateListen && strings.HasSuffix(f[1], suffix) {
+			return true
+		}
+	}
+	return false
+}

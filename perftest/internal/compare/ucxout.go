@@ -1,0 +1,97 @@
+package compare
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Columns of ucx_perftest -v that are read: the time of one operation in
+// microseconds with three decimals, and messages in a second as a whole number. Both
+// are means over all iterations; in tests in one direction the messages are one more
+// than those, which tells the target that it is over.
+const (
+	opsColumn   = "iterations"
+	overallTime = "overall_lat"
+	overallRate = "overall_mr"
+	usecDigit   = 0.001 // of overallTime
+	perSecond   = 1e9   // nanoseconds
+	perUsec     = 1e3   // nanoseconds
+	rounding    = 0.51  // of the last digit: half of it, and what float32 adds
+)
+
+var errNoFigures = errors.New("no line of figures in the output")
+
+// parseUCX reads the output of ucx_perftest -f -v, and returns nanoseconds for one of
+// ops operations: for ping-pongs one way. Columns are found by their names in the
+// header line; what UCX says before it, and lines of its progress, are ignored.
+func parseUCX(out string, ops int) (ns float64, err error) {
+	header, last, ok := csvLines(out)
+	if !ok {
+		return 0, fmt.Errorf("%w: %s", errNoFigures, tail(out))
+	}
+	usec, err := column(header, last, overallTime)
+	if err != nil {
+		return 0, err
+	}
+	rate, err := column(header, last, overallRate)
+	if err != nil {
+		return 0, err
+	}
+	n, err := column(header, last, opsColumn)
+	if err != nil {
+		return 0, err
+	}
+	if rate <= 0 || n < float64(ops) {
+		return 0, fmt.Errorf("%s is %v, %s %v of %d", overallRate, rate, opsColumn, n, ops)
+	}
+	// The two say the same. If not, they are not what their names say.
+	byRate, byTime := perSecond/rate, usec*perUsec
+	slack := rounding*(usecDigit*perUsec+byRate/rate) + byRate/n
+	if math.Abs(byRate-byTime) > slack {
+		return 0, fmt.Errorf("%s %v us and %s %v contradict each other", overallTime, usec, overallRate, rate)
+	}
+	if byTime >= perUsec {
+		return byTime, nil // four digits or more; the rate may have three
+	}
+	return byRate, nil
+}
+
+// csvLines returns the fields of the header and of the last line after it that has
+// as many and begins with a number, which lines of progress do not.
+func csvLines(out string) (header, last []string, ok bool) {
+	for _, line := range strings.Split(out, "\n") {
+		f := strings.Split(strings.TrimSpace(line), ",")
+		switch {
+		case f[0] == opsColumn:
+			header, last = f, nil
+		case header != nil && len(f) == len(header) && isNumber(f[0]):
+			last = f
+		}
+	}
+	return header, last, last != nil
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
+}
+
+// column returns the number in the column of that name.
+func column(header, line []string, name string) (float64, error) {
+	i := slices.Index(header, name)
+	if i < 0 {
+		return 0, fmt.Errorf("no column %s among %s", name, strings.Join(header, ","))
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(line[i]), 64)
+	if err == nil && (math.IsNaN(v) || math.IsInf(v, 0)) {
+		err = errNoFigures
+	}
+	if err != nil {
+		return 0, fmt.Errorf("column %s: %w", name, err)
+	}
+	return v, nil
+}
