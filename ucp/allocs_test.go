@@ -25,7 +25,7 @@ func (p *pair) mustEnd(r *Request, err error) {
 // TestAllocs: nothing on the data path allocates once the pools are warm, from ucp
 // down to the device.
 func TestAllocs(t *testing.T) {
-	p := newPair(t, real(), Config{}).connect().warm()
+	p := newPair(t, real("ib", "rc", "ud"), Config{}).connect().warm()
 	ep, key, addr, local := p.a.ep, p.a.key, p.b.mem.Addr(), p.a.mem.Bytes()
 	params, result := &OpParams{Mem: p.a.mem}, new(uint64)
 	for _, tc := range []struct {
@@ -88,7 +88,7 @@ func TestAllocs_ByTheTarget(t *testing.T) {
 func BenchmarkPut(b *testing.B) {
 	for _, n := range []int{8, 1024, 65536} {
 		b.Run(fmt.Sprintf("ib/%dB", n), func(b *testing.B) {
-			p := newPair(b, real(), Config{}).connect().warm()
+			p := newPair(b, real("ib", "rc", "ud"), Config{}).connect().warm()
 			local, params := p.a.mem.Bytes()[:min(n, memLen)], &OpParams{Mem: p.a.mem}
 			b.ReportAllocs()
 			b.SetBytes(int64(n))
@@ -106,13 +106,13 @@ func BenchmarkPut(b *testing.B) {
 
 func BenchmarkProgress(b *testing.B) {
 	b.Run("nothing connected", func(b *testing.B) {
-		p := newPair(b, real(), Config{})
+		p := newPair(b, real("ib", "rc", "ud"), Config{})
 		for b.Loop() {
 			p.a.w.Progress()
 		}
 	})
 	b.Run("one connection", func(b *testing.B) {
-		p := newPair(b, real(), Config{}).connect().warm()
+		p := newPair(b, real("ib", "rc", "ud"), Config{}).connect().warm()
 		p.idle()
 		for b.Loop() {
 			p.a.w.Progress()

@@ -36,6 +36,7 @@ type fakeKind struct {
 	depth   int // operations in flight on an iface
 	latency time.Duration
 	device  string // fakes on different devices do not reach each other
+	mute    bool   // events show in the descriptor only
 }
 
 const (
@@ -185,7 +186,17 @@ func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 		Perf: uct.Perf{Latency: k.latency, Bandwidth: 1e9},
 	}
 	m.f.ifaces = append(m.f.ifaces, it)
+	if k.mute {
+		return muteIface{it, it, it}, nil
+	}
 	return it, nil
+}
+
+// muteIface hides EventPending.
+type muteIface struct {
+	uct.Iface
+	uct.Waker
+	uct.IfaceAddresser
 }
 
 // fakeIface executes what was posted on it in Progress.
@@ -255,12 +266,13 @@ func (i *fakeIface) Reachable(dev, _ []byte) (bool, string) {
 func (i *fakeIface) Arm(uct.Events) error {
 	i.f.mu.Lock()
 	defer i.f.mu.Unlock()
-	if len(i.rx) > 0 || len(i.posted) > 0 {
-		return uct.ErrBusy
-	}
 	var b [8]byte
 	_, _ = unix.Read(i.efd, b[:])
 	i.armed, i.raised = true, false
+	if len(i.rx) > 0 || len(i.posted) > 0 {
+		i.armed = false
+		return uct.ErrBusy
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -33,10 +34,15 @@ type transports struct {
 	// open returns the components of two processes that reach each other. Both
 	// may be the same.
 	open func(t testing.TB) (a, b []uct.Component)
+	// tls selects among them; the zero value is all of them.
+	tls config.List
+	// oneself: the transports reach the own worker only, so that both ends of a
+	// pair are one.
+	oneself bool
 }
 
 func fakes(name string, kinds ...fakeKind) transports {
-	return transports{name, func(testing.TB) (a, b []uct.Component) {
+	return transports{name: name, open: func(testing.TB) (a, b []uct.Component) {
 		c := []uct.Component{newFabric(kinds...)}
 		return c, c
 	}}
@@ -44,13 +50,12 @@ func fakes(name string, kinds ...fakeKind) transports {
 
 // transportSets are those that every test of the suite runs over.
 func transportSets() []transports {
-	return []transports{
-		fakes("rc+ud", likeRC(), likeUD()),
-		fakes("sm", likeSM()),
-		fakes("tcp", likeTCP()), // atomics by the target
-		fakes("sm+rc+ud", likeSM(), likeRC(), likeUD()),
-		real(),
-	}
+	return append([]transports{
+		fakes("like rc+ud", likeRC(), likeUD()),
+		fakes("like sm", likeSM()),
+		fakes("like tcp", likeTCP()), // atomics by the target
+		fakes("like sm+rc+ud", likeSM(), likeRC(), likeUD()),
+	}, realSets()...)
 }
 
 // overAll runs a test over every transport set.
@@ -80,11 +85,22 @@ const memLen = 64 << 10
 func newPair(t testing.TB, set transports, cfg Config) *pair {
 	t.Helper()
 	ca, cb := set.open(t)
+	if cfg.TLS.Names() == nil {
+		cfg.TLS = set.tls
+	}
 	p := &pair{t: t}
 	p.a.open(t, cfg, ca)
-	p.b.open(t, cfg, cb)
+	if set.oneself {
+		p.b.ctx, p.b.w = p.a.ctx, p.a.w
+		p.b.alloc(t)
+	} else {
+		p.b.open(t, cfg, cb)
+	}
 	return p
 }
+
+// oneself reports that both ends are one worker.
+func (p *pair) oneself() bool { return p.a.w == p.b.w }
 
 func (x *end) open(t testing.TB, cfg Config, comps []uct.Component) {
 	t.Helper()
@@ -93,14 +109,21 @@ func (x *end) open(t testing.TB, cfg Config, comps []uct.Component) {
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	x.mem, err = x.ctx.MemAlloc(memLen)
-	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.ctx.Close()) })
+	x.alloc(t)
 	t.Cleanup(func() {
 		require.NoError(t, x.w.Close())
 		require.Zero(t, x.w.inUse, "requests that never came back")
-		require.NoError(t, x.mem.Close())
-		require.NoError(t, x.ctx.Close())
 	})
+}
+
+// alloc gives x memory, which is closed after its worker unless that is shared.
+func (x *end) alloc(t testing.TB) {
+	t.Helper()
+	var err error
+	x.mem, err = x.ctx.MemAlloc(memLen)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.mem.Close()) })
 }
 
 // connect gives a an EP to b and the key of b's memory.
@@ -186,4 +209,10 @@ func requireBytes(t testing.TB, want, got []byte) {
 			require.Equal(t, want[i], got[i], "at byte %d of %d", i, len(want))
 		}
 	}
+}
+
+func requireZero(t testing.TB, b []byte, msg string) {
+	t.Helper()
+	i := bytes.IndexFunc(b, func(r rune) bool { return r != 0 })
+	require.Negative(t, i, msg)
 }

@@ -122,9 +122,13 @@ func (w *Worker) sleep(ctx context.Context, done func() bool) error {
 		if i.waker == nil || !i.polled && i.users == 0 && !i.hears() {
 			continue
 		}
-		if err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); err == uct.ErrBusy {
+		switch err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); {
+		case err == uct.ErrBusy:
+			if !i.polled { // what came before it was armed raises no flag
+				i.rouse()
+			}
 			return nil
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 	}

@@ -81,12 +81,7 @@ func (w *Worker) progressAll() (n int) {
 	if w.polled > 0 && !w.slow {
 		w.ticks = idleTicks
 	}
-	for _, p := range w.idle {
-		if p.EventPending() {
-			return n + w.roused(p) // the list may have changed
-		}
-	}
-	return n
+	return n + w.lookAtIdle()
 }
 
 // raise has the next Progress look at everything.

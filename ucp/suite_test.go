@@ -31,9 +31,7 @@ func TestPutGet_Sizes(t *testing.T) {
 					require.NoError(t, p.finish(p.a.ep.Put(local, p.b.mem.Addr(), p.a.key, params)))
 					require.NoError(t, p.flush())
 					requireBytes(t, want, p.b.mem.Bytes()[:n])
-					for _, b := range p.b.mem.Bytes()[n:] {
-						require.Zero(t, b, "written past the end")
-					}
+					requireZero(t, p.b.mem.Bytes()[n:], "written past the end")
 					clear(local)
 					require.NoError(t, p.finish(p.a.ep.Get(local, p.b.mem.Addr(), p.a.key, params)))
 					requireBytes(t, want, local)

@@ -13,8 +13,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// serve has a goroutine of its own drive b until the test ends.
+// serve has a goroutine of its own drive b until the test ends. Where b is a, that
+// drives itself.
 func (p *pair) serve() {
+	if p.oneself() {
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = p.b.w.Serve(ctx) })

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -29,9 +31,12 @@ type Worker struct {
 	watch *ucs.Watch   // on hot
 	more  []progresser // the others
 
-	slow   bool              // there is more to do than to poll; see raise
-	polled int               // ifaces that are polled
-	idle   []uct.EventPender // ifaces that are not: nothing is connected
+	slow   bool          // there is more to do than to poll; see raise
+	polled int           // ifaces that are polled
+	idle   []*iface      // ifaces that rest and have a flag
+	mute   []*iface      // ifaces that rest and have none
+	ears   []unix.PollFd // their descriptors
+	looks  uint          // calls of lookAtIdle
 
 	ctx    *Context
 	cfg    WorkerConfig
@@ -167,6 +172,7 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	}
 	undo.Add(u.Close)
 	i := &iface{Iface: u, w: w, attr: u.Attr(), md: o.md, index: n}
+	i.linger.i = i
 	i.waker, _ = u.(uct.Waker)
 	i.pender, _ = u.(uct.EventPender)
 	res := wireup.NewResource(i.attr, o.md)
@@ -222,7 +228,7 @@ func (w *Worker) Close() error {
 	for _, i := range slices.Backward(w.ifaces) {
 		errs = append(errs, i.Close())
 	}
-	w.hot, w.watch, w.more, w.idle = nothing{}, quiet, nil, nil
+	w.hot, w.watch, w.more, w.idle, w.mute = nothing{}, quiet, nil, nil, nil
 	if w.park != nil {
 		errs = append(errs, w.park.close())
 	}

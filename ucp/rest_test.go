@@ -1,0 +1,74 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// ifaceOf is the fake of worker x's i-th transport.
+func (f *fabric) ifaceOf(x *end, i int) *fakeIface {
+	if m, ok := x.w.ifaces[i].Iface.(muteIface); ok {
+		return m.Iface.(*fakeIface)
+	}
+	return x.w.ifaces[i].Iface.(*fakeIface)
+}
+
+// deliver has a message arrive; with an event if one was asked for.
+func (i *fakeIface) deliver(data []byte, event bool) {
+	i.f.mu.Lock()
+	defer i.f.mu.Unlock()
+	i.rx = append(i.rx, fakeMsg{amWireup, data})
+	if event {
+		i.event()
+	}
+}
+
+// TestRest_RousedByAnEvent: a resting iface is not polled, an event makes it linger,
+// and it rests again when nothing happens.
+func TestRest_RousedByAnEvent(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		kind := likeUD()
+		kind.mute = mute
+		p, f := fakePair(t, Config{}, likeRC(), kind)
+		p.connect().warm()
+		p.idle()
+		require.Equal(t, 1, p.b.w.polled)
+		ud := f.ifaceOf(&p.b, 1)
+		before := ud.polls
+		for range 10 * idleTicks * looksPerPoll {
+			p.b.w.Progress()
+		}
+		require.Equal(t, before, ud.polls, "it rests")
+
+		ud.deliver([]byte("nonsense"), true)
+		for range 2 * idleTicks * looksPerPoll {
+			p.b.w.Progress()
+		}
+		assert.Equal(t, uint64(1), p.b.w.stats.badMessages, "mute=%v", mute)
+		assert.Equal(t, 2, p.b.w.polled, "it lingers")
+		for range 2 * lingerPolls {
+			p.b.w.Progress()
+		}
+		assert.Equal(t, 1, p.b.w.polled, "it rests again")
+	}
+}
+
+// TestSleep_ServesWhatCameBeforeArm: a message that is there when a sleeper arms a
+// resting iface raises no flag, and must not be left lying.
+func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
+	for _, mute := range []bool{false, true} {
+		kind := likeUD()
+		kind.mute = mute
+		p, f := fakePair(t, Config{}, likeRC(), kind)
+		p.connect().warm()
+		p.idle()
+		f.ifaceOf(&p.b, 1).deliver([]byte("nonsense"), false)
+		p.b.w.cfg.SpinPolls = yieldPolls
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		require.NoError(t, p.b.w.until(ctx, func() bool { return p.b.w.stats.badMessages == 1 }))
+	}
+}
