@@ -10,35 +10,50 @@ import (
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/self"
+	"github.com/gucx/gucx/uct/sm"
+	"github.com/gucx/gucx/uct/tcp"
 )
 
 // Config has the configuration of every transport. The zero value is the default.
 type Config struct {
-	RC rc.Config
-	UD ud.Config
+	SM   sm.Config
+	RC   rc.Config
+	UD   ud.Config
+	Self self.Config
+	TCP  tcp.Config
 	// Devices lists the verbs devices; nil means softhca.Devices.
 	Devices func() ([]*verbs.Device, error)
 }
 
 // Tables are the parts of c that the environment can set, for config.FromEnv:
-// GUCX_RC_* and GUCX_UD_*.
+// GUCX_SM_*, GUCX_RC_* and so on.
 func (c *Config) Tables() []config.Table {
 	return []config.Table{
+		{Prefix: "SM", Doc: "Memory shared between processes of a host (sm).", Config: &c.SM},
 		{Prefix: "RC", Doc: "Reliable connections over InfiniBand verbs (rc).", Config: &c.RC},
 		{Prefix: "UD", Doc: "Unreliable datagrams over InfiniBand verbs (ud).", Config: &c.UD},
+		{Prefix: "SELF", Doc: "Loopback within a worker (self).", Config: &c.Self},
+		{Prefix: "TCP", Doc: "Sockets (tcp).", Config: &c.TCP},
 	}
 }
 
 // Components makes every component with its default configuration.
 func Components() []uct.Component { return Config{}.Components() }
 
-// Components makes every component, configured by c.
+// Components makes every component, configured by c. The order is the tie-break,
+// and the first that can allocate gives ucp its memory: what sm allocated is
+// reached by every process of the host without the target's help, and may be
+// registered with a device besides.
 func (c Config) Components() []uct.Component {
 	devices := c.Devices
 	if devices == nil {
 		devices = softhca.Devices
 	}
 	return []uct.Component{
+		sm.New(c.SM),
 		ib.New(devices, rc.Transport(c.RC), ud.Transport(c.UD)),
+		self.New(c.Self),
+		tcp.New(c.TCP),
 	}
 }

@@ -2,7 +2,6 @@ package ib_test
 
 import (
 	"errors"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,9 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -228,32 +225,4 @@ func TestFlushGroups(t *testing.T) {
 		all.Complete(0)
 		assert.Equal(t, 1, fired)
 	}
-}
-
-func TestAll(t *testing.T) {
-	var c all.Config
-	require.NoError(t, config.FromEnv([]string{"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "HOME=/"}, c.Tables()...))
-	assert.EqualValues(t, 2048, c.RC.SegSize)
-	assert.Equal(t, 7, c.UD.Window)
-	err := config.FromEnv([]string{"GUCX_RC_SEG_SIZ=2k"}, c.Tables()...)
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "SEG_SIZE", "the nearest name")
-
-	c.Devices = loop
-	comps := c.Components()
-	require.Len(t, comps, 1)
-	md, err := comps[0].OpenMD("loop0")
-	require.NoError(t, err)
-	list, err := md.Resources()
-	require.NoError(t, err)
-	var names []string
-	for _, r := range list {
-		names = append(names, r.Transport)
-		iface, err := md.OpenIface(uct.IfaceParams{Transport: r.Transport, Device: r.Device})
-		require.NoError(t, err)
-		require.NoError(t, iface.Close())
-	}
-	assert.Equal(t, "rc,ud", strings.Join(names, ","))
-	require.NoError(t, md.Close())
-	assert.Len(t, all.Components(), 1)
 }

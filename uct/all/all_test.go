@@ -1,0 +1,72 @@
+package all_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestTables(t *testing.T) {
+	var c all.Config
+	require.NoError(t, config.FromEnv([]string{
+		"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "GUCX_SM_SEGS=9", "GUCX_SELF_FIFO_SIZE=8", "GUCX_TCP_JOIN=4k", "HOME=/",
+	}, c.Tables()...))
+	assert.EqualValues(t, 2048, c.RC.SegSize)
+	assert.Equal(t, 7, c.UD.Window)
+	assert.Equal(t, 9, c.SM.Segs)
+	assert.Equal(t, 8, c.Self.FIFOSize)
+	assert.EqualValues(t, 4096, c.TCP.Join)
+	err := config.FromEnv([]string{"GUCX_RC_SEG_SIZ=2k"}, c.Tables()...)
+	assert.ErrorContains(t, err, "SEG_SIZE", "the nearest name")
+	for _, bad := range []string{"GUCX_SM_SEGS=-1", "GUCX_SELF_FIFO_SIZE=1", "GUCX_TCP_SEG_SIZE=1"} {
+		var c all.Config
+		assert.Error(t, config.FromEnv([]string{bad}, c.Tables()...), bad)
+	}
+}
+
+// TestComponents: the order is the tie-break and says where memory comes from, and
+// everything that is listed can be opened.
+func TestComponents(t *testing.T) {
+	c := all.Config{Devices: func() ([]*verbs.Device, error) {
+		d, err := softhca.NewDevice(softhca.Config{Name: "loop0", Fabric: softhca.FabricLoop})
+		return []*verbs.Device{d}, err
+	}}
+	var comps, offers []string
+	for _, comp := range c.Components() {
+		comps = append(comps, comp.Name())
+		found, err := comp.MDs()
+		require.NoError(t, err)
+		for _, m := range found {
+			offers = append(offers, open(t, comp, m.Name)...)
+		}
+	}
+	assert.Equal(t, []string{"sm", "ib", "self", "tcp"}, comps)
+	assert.Equal(t, []string{"sm/memory", "rc/loop0:1", "ud/loop0:1", "self/memory", "tcp/lo"}, offers)
+	assert.Len(t, all.Components(), 4)
+}
+
+// open opens every transport of a domain and closes all again.
+func open(t *testing.T, comp uct.Component, name string) (offers []string) {
+	md, err := comp.OpenMD(name)
+	require.NoError(t, err)
+	list, err := md.Resources()
+	require.NoError(t, err)
+	for _, r := range list {
+		iface, err := md.OpenIface(uct.IfaceParams{Transport: r.Transport, Device: r.Device})
+		require.NoError(t, err)
+		offers = append(offers, r.Transport+"/"+r.Device)
+		require.NoError(t, iface.Close())
+	}
+	require.NoError(t, md.Close())
+	return offers
+}
