@@ -1,0 +1,149 @@
+package endpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// Row is one category with one number of threads.
+type Row struct {
+	Threads  int               `json:"threads"`
+	Category endpoint.Category `json:"category"`
+	Rate     float64           `json:"msg_per_s"`
+	// Relative is the rate divided by that of MPI-everywhere with as many threads;
+	// 0 if that was not measured.
+	Relative float64 `json:"relative"`
+	Contexts int     `json:"contexts"`
+	TDs      int     `json:"tds"`
+	QPs      int     `json:"qps"`
+	CQs      int     `json:"cqs"`
+	UARPages int     `json:"uar_pages"`
+	UUARs    int     `json:"uuars"`
+	// Share is the micro-UARs divided by those of MPI-everywhere, as Relative.
+	Share float64 `json:"uuars_relative"`
+	// Wasted micro-UARs are those that no thread rings.
+	Wasted int `json:"uuars_wasted"`
+	// Memory of all objects in bytes, without the UAR pages, which lie in the NIC.
+	Memory int64 `json:"memory"`
+}
+
+// Study is what to compare.
+type Study struct {
+	Base       msgrate.Config // messages, size, depth, postlist, unsignaled, inline
+	Queues     mlx5.Config
+	Categories []endpoint.Category
+	Threads    []int
+	CQ         int // threads that share a CQ, where they do not share more anyway
+	Rounds     int
+}
+
+// Cases lists the rows without their figures, and how to measure them.
+func (s *Study) Cases() (rows []Row, cases []msgrate.Case) {
+	for _, n := range s.Threads {
+		for _, c := range s.Categories {
+			cfg := s.Base
+			cfg.Threads, cfg.Plan = n, plan(c, n, s.CQ)
+			cfg.Buf, cfg.MR = 1, 1
+			rows = append(rows, Row{Threads: n, Category: c})
+			cases = append(cases, msgrate.Case{Label: fmt.Sprintf("%v, %d threads", c, n), Config: cfg, Queues: s.Queues})
+		}
+	}
+	return rows, cases
+}
+
+// plan is the category for n threads with k of them on a CQ, where a context has as
+// many.
+func plan(c endpoint.Category, n, k int) endpoint.Plan {
+	p := c.Plan(n)
+	if p.Context%max(k, 1) == 0 {
+		p = p.WithCQ(k)
+	}
+	return p
+}
+
+// Run measures all rows. step is told of each measurement; nil is allowed.
+func (s *Study) Run(ctx context.Context, rig msgrate.Rig, step func(label string)) ([]Row, error) {
+	rows, cases := s.Cases()
+	figures, err := msgrate.MeasureAll(ctx, rig, cases, s.Rounds, step)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		rows[i].Rate = figures[i].Rate
+		rows[i].count(figures[i].Resources)
+	}
+	relate(rows)
+	return rows, nil
+}
+
+// Resources counts what the categories take on dev, without measuring: the columns of
+// Run without rates.
+func (s *Study) Resources(dev *verbs.Device) ([]Row, error) {
+	rows, cases := s.Cases()
+	for i := range rows {
+		cfg := endpoint.Config{Plan: cases[i].Config.Plan}
+		set, err := endpoint.Open(dev, rows[i].Threads, cfg)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", cases[i].Label, err)
+		}
+		r, _ := set.Resources()
+		if err := set.Close(); err != nil {
+			return nil, err
+		}
+		rows[i].count(r)
+	}
+	relate(rows)
+	return rows, nil
+}
+
+func (r *Row) count(res verbs.Resources) {
+	r.Contexts, r.TDs, r.QPs, r.CQs = res.Contexts, res.TDs, res.QPs, res.CQs
+	r.UARPages, r.UUARs, r.Wasted = res.UARPages, res.UUARs, res.UUARsWasted
+	r.Memory = res.Bytes.Total() - res.Bytes.UARs
+}
+
+// relate sets what rows are relative to MPI-everywhere.
+func relate(rows []Row) {
+	for i := range rows {
+		r := &rows[i]
+		b := slices.IndexFunc(rows, func(o Row) bool {
+			return o.Threads == r.Threads && o.Category == endpoint.MPIEverywhere
+		})
+		if b < 0 {
+			continue
+		}
+		if rows[b].Rate > 0 {
+			r.Relative = r.Rate / rows[b].Rate
+		}
+		if rows[b].UUARs > 0 {
+			r.Share = float64(r.UUARs) / float64(rows[b].UUARs)
+		}
+	}
+}
+
+// ObjectSizes is the memory of one object of each kind, in bytes: the QP has the
+// depth of the study's benchmark, 64, and the CQ is as deep.
+func ObjectSizes(dev *verbs.Device) (_ verbs.ResourceBytes, err error) {
+	set, err := endpoint.Open(dev, 1, endpoint.Config{Plan: endpoint.Dynamic.Plan(1)})
+	if err != nil {
+		return verbs.ResourceBytes{}, err
+	}
+	defer func() { err = errors.Join(err, set.Close()) }()
+	mr, err := set.Endpoints[0].PD.RegMR(make([]byte, 1), 0)
+	if err != nil {
+		return verbs.ResourceBytes{}, err
+	}
+	r, _ := set.Resources()
+	if err := mr.Close(); err != nil {
+		return verbs.ResourceBytes{}, err
+	}
+	r.Bytes.UARs /= int64(max(r.UARPages, 1))
+	return r.Bytes, nil
+}

@@ -1,0 +1,39 @@
+package endpoints
+
+import (
+	"strconv"
+
+	"github.com/gucx/gucx/perftest/internal/sheet"
+)
+
+const legend = "Relative: to MPI-everywhere with as many threads. Wasted: micro-UARs that no thread rings.\n" +
+	"Memory: of all objects, without UAR pages, which lie in the NIC."
+
+// Sheet is rows to write; without rates if nothing was measured.
+func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {
+	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
+		Group: func(r Row) string { return strconv.Itoa(r.Threads) }}
+	s.Columns = []sheet.Column[Row]{
+		{Name: "threads", Title: "Threads", Value: func(r Row) any { return r.Threads }},
+		{Name: "category", Title: "Category", Value: func(r Row) any { return r.Category.String() }},
+	}
+	if measured {
+		s.Columns = append(s.Columns,
+			sheet.Column[Row]{Name: "msg_per_s", Title: "M msg/s", Value: func(r Row) any { return r.Rate }, Text: sheet.Millions},
+			sheet.Column[Row]{Name: "relative", Title: "Relative", Value: func(r Row) any { return r.Relative }, Text: sheet.Percent})
+	}
+	s.Columns = append(s.Columns, resourceColumns...)
+	return s
+}
+
+var resourceColumns = []sheet.Column[Row]{
+	{Name: "uuars", Title: "uUARs", Value: func(r Row) any { return r.UUARs }},
+	{Name: "uuars_relative", Title: "Relative", Value: func(r Row) any { return r.Share }, Text: sheet.Percent},
+	{Name: "uuars_wasted", Title: "Wasted", Value: func(r Row) any { return r.Wasted }},
+	{Name: "uar_pages", Title: "UARs", Value: func(r Row) any { return r.UARPages }},
+	{Name: "contexts", Title: "Contexts", Value: func(r Row) any { return r.Contexts }},
+	{Name: "tds", Title: "TDs", Value: func(r Row) any { return r.TDs }},
+	{Name: "qps", Title: "QPs", Value: func(r Row) any { return r.QPs }},
+	{Name: "cqs", Title: "CQs", Value: func(r Row) any { return r.CQs }},
+	{Name: "memory", Title: "Memory", Value: func(r Row) any { return r.Memory }, Text: sheet.KiB},
+}

@@ -1,0 +1,31 @@
+package msgrate
+
+import "github.com/gucx/gucx/perftest/internal/sheet"
+
+const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same\n" +
+	"object and features. Doorbells, BlueFlame copies and CQEs are for each message."
+
+// Sheet is points to write.
+func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
+	return &sheet.Sheet[Point]{Head: head, Lines: lines, Legend: legend, Columns: columns, Rows: points,
+		Group: func(p Point) string { return string(p.Share) + p.Features }}
+}
+
+var columns = []sheet.Column[Point]{
+	{Name: "share", Title: "Shared", Value: func(p Point) any { return string(p.Share) }},
+	{Name: "features", Title: "Features", Value: func(p Point) any { return p.Features }},
+	{Name: "threads", Title: "Threads", Value: func(p Point) any { return p.Threads }},
+	{Name: "ways", Title: "Ways", Value: func(p Point) any { return p.Ways }},
+	{Name: "msg_per_s", Title: "M msg/s", Value: func(p Point) any { return p.Rate }, Text: sheet.Millions},
+	{Name: "relative", Title: "Relative", Value: func(p Point) any { return p.Relative }, Text: sheet.Percent},
+	{Name: "contexts", Title: "Contexts", Value: func(p Point) any { return p.Contexts }},
+	{Name: "qps", Title: "QPs", Value: func(p Point) any { return p.QPs }},
+	{Name: "cqs", Title: "CQs", Value: func(p Point) any { return p.CQs }},
+	{Name: "uar_pages", Title: "UARs", Value: func(p Point) any { return p.UARPages }},
+	{Name: "uuars", Title: "uUARs", Value: func(p Point) any { return p.UUARs }},
+	{Name: "uuars_used", Title: "Used", Value: func(p Point) any { return p.Used }},
+	{Name: "memory", Title: "Memory", Value: func(p Point) any { return p.Memory }, Text: sheet.KiB},
+	{Name: "doorbells_per_msg", Title: "Doorbells", Value: func(p Point) any { return p.Doorbells }, Text: sheet.Short},
+	{Name: "blueflames_per_msg", Title: "BlueFlame", Value: func(p Point) any { return p.BlueFlames }, Text: sheet.Short},
+	{Name: "cqes_per_msg", Title: "CQEs", Value: func(p Point) any { return p.CQEs }, Text: sheet.Short},
+}

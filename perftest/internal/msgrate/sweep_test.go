@@ -1,0 +1,180 @@
+package msgrate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// Each feature that is turned off changes what the device is told, as it should and
+// in nothing else. Counted for each message; the payload is fetched where no inline
+// segment carries it, which the rate of the device's reads would show.
+func TestFeatures_WorkRequests(t *testing.T) {
+	for _, c := range []struct {
+		features              string
+		doorbells, bfs, cqes  float64
+		inline, blueFlameable bool
+	}{
+		{"all", 1. / 32, 0, 1. / 64, true, true},
+		{"w/o postlist", 1, 1, 1. / 64, true, true},
+		{"w/o unsignaled", 1. / 32, 0, 1, true, true},
+		{"w/o inline", 1. / 32, 0, 1. / 64, false, true},
+		{"w/o blueflame", 1. / 32, 0, 1. / 64, true, false},
+		{"w/o postlist blueflame", 1, 0, 1. / 64, true, false},
+		{"postlist+unsignaled+inline", 1, 1, 1, false, true},
+	} {
+		t.Run(c.features, func(t *testing.T) {
+			f, err := ParseFeatures(c.features)
+			require.NoError(t, err)
+			cfg, queues := f.Apply(Config{Threads: 2, Messages: 640}, mlx5.Config{})
+			o := measure(t, softhca.FabricLoop, queues, cfg)
+			n := float64(o.Counts.WQEs)
+			assert.Equal(t, []float64{c.doorbells, c.bfs, c.cqes},
+				[]float64{float64(o.Counts.Doorbells) / n, float64(o.Counts.BlueFlames) / n, float64(o.Counts.CQEs) / n})
+
+			s := openLoop(t, queues, cfg)
+			assert.Equal(t, c.inline, s.Threads[0].list[0].Inline != nil)
+			assert.Equal(t, !c.inline, s.Threads[0].list[0].SGList != nil)
+			reg, ok := s.Threads[0].qp.Register()
+			require.True(t, ok)
+			assert.Equal(t, c.blueFlameable, reg.BlueFlame)
+		})
+	}
+}
+
+func openLoop(t *testing.T, queues mlx5.Config, cfg Config) *Senders {
+	t.Helper()
+	dev, err := (&RealTime{Fabric: softhca.FabricLoop}).Device(queues)
+	require.NoError(t, err)
+	s, err := Open(dev, nil, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// What sharing x ways takes for sixteen threads: contexts, PDs, MRs, CQs, QPs, UAR
+// pages, and distinct payloads.
+func TestShares_Resources(t *testing.T) {
+	type row [7]int
+	for share, want := range map[Share]map[int]row{
+		ShareNone:   {1: {16, 16, 16, 16, 16, 144, 16}},
+		ShareBuf:    {1: {16, 16, 16, 16, 16, 144, 16}, 4: {16, 16, 16, 16, 16, 144, 4}, 16: {16, 16, 16, 16, 16, 144, 1}},
+		ShareCtx:    {2: {8, 16, 16, 16, 16, 80, 16}, 16: {1, 16, 16, 16, 16, 24, 16}},
+		ShareCtx2x:  {16: {1, 16, 16, 32, 32, 40, 16}},
+		ShareCtxUAR: {8: {2, 16, 16, 16, 16, 24, 16}, 16: {1, 16, 16, 16, 16, 16, 16}},
+		SharePD:     {1: {1, 16, 16, 16, 16, 24, 16}, 16: {1, 1, 16, 16, 16, 24, 16}},
+		ShareMR:     {1: {1, 1, 16, 16, 16, 24, 16}, 8: {1, 1, 2, 16, 16, 24, 16}},
+		ShareCQ:     {1: {1, 1, 16, 16, 16, 24, 16}, 4: {1, 1, 16, 4, 16, 24, 16}, 16: {1, 1, 16, 1, 16, 24, 16}},
+		ShareQP:     {1: {1, 1, 16, 16, 16, 8, 16}, 16: {1, 1, 16, 1, 1, 8, 16}},
+	} {
+		for x, w := range want {
+			t.Run(fmt.Sprintf("%s/%d", share, x), func(t *testing.T) {
+				cfg, err := share.Apply(Config{Threads: 16, Messages: 64, Postlist: 1, Unsignaled: 4}, x)
+				require.NoError(t, err)
+				s := openLoop(t, mlx5.Config{}, cfg)
+				r, ok := s.Resources()
+				require.True(t, ok)
+				payloads := map[uint64]bool{}
+				for _, th := range s.Threads {
+					payloads[th.list[0].SGList[0].Addr] = true
+				}
+				assert.Equal(t, w, row{r.Contexts, r.PDs, r.MRs, r.CQs, r.QPs, r.UARPages, len(payloads)})
+			})
+		}
+	}
+}
+
+// All kinds of sharing move the data, in threads that run at the same time.
+func TestSweep_Run(t *testing.T) {
+	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
+		t.Run(string(fabric), func(t *testing.T) {
+			sweep := &Sweep{Base: Config{Threads: 4, Messages: 256}, Shares: Shares(), Ways: []int{1, 4},
+				Features: []Features{{}, {NoPostlist: true, NoUnsignaled: true, NoInline: true}}, Rounds: 1}
+			steps := 0
+			points, err := sweep.Run(t.Context(), &RealTime{Fabric: fabric}, func(string) { steps++ })
+			require.NoError(t, err)
+			assert.Equal(t, len(points), steps)
+			require.Len(t, points, 2*2*len(Shares()))
+			for _, p := range points {
+				assert.Positive(t, p.Rate, p)
+				assert.Positive(t, p.Relative, p)
+				assert.Positive(t, p.Used, p)
+				assert.Positive(t, p.CQEs, p)
+			}
+			assert.Equal(t, []int{1, 4}, []int{points[0].Threads, points[1].Threads}, "none: a curve over threads")
+		})
+	}
+}
+
+// Payloads with cache lines of their own, packed, and shared.
+func TestLayout(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		want []int
+	}{
+		{Config{}, []int{0, 64, 128, 192}},
+		{Config{Packed: true}, []int{0, 2, 4, 6}},
+		{Config{Buf: 2}, []int{0, 0, 64, 64}},
+		{Config{Buf: 3, Packed: true}, []int{0, 0, 0, 2}},
+		{Config{Size: 65}, []int{0, 128, 256, 384}},
+	} {
+		c.cfg.Threads = 4
+		cfg, err := c.cfg.withDefaults()
+		require.NoError(t, err)
+		m := layout(cfg)
+		var got []int
+		for i := range 4 {
+			got = append(got, m.payload(i))
+		}
+		assert.Equal(t, c.want, got, c.cfg)
+		assert.GreaterOrEqual(t, m.landing, m.payload(3)+cfg.Size)
+	}
+}
+
+func TestConfig_Refused(t *testing.T) {
+	for text, cfg := range map[string]Config{
+		"one must divide the other": {Postlist: 3, Unsignaled: 4, Depth: 12},
+		"must be a multiple":        {Depth: 65},
+		"is negative":               {Size: -1},
+		"cannot lie within the PD":  {MR: 2},
+	} {
+		_, err := cfg.withDefaults()
+		assert.ErrorContains(t, err, text)
+	}
+	_, err := ParseFeatures("w/o postlists")
+	assert.ErrorContains(t, err, "postlist, unsignaled, inline, blueflame")
+	_, err = ParseShare("td")
+	assert.ErrorContains(t, err, "ctx-2xqps")
+	_, err = ShareCtx.Apply(Config{}, 0)
+	assert.ErrorContains(t, err, "0-way")
+}
+
+func TestFeatures_Text(t *testing.T) {
+	for _, f := range AllButEach() {
+		back, err := ParseFeatures(f.String())
+		require.NoError(t, err)
+		assert.Equal(t, f, back)
+	}
+	assert.Equal(t, "all w/o postlist inline", Features{NoPostlist: true, NoInline: true}.String())
+}
+
+// A payload that did not arrive, and a byte beside it, are found.
+func TestVerify(t *testing.T) {
+	s := openLoop(t, mlx5.Config{}, Config{Threads: 2, Messages: 64})
+	require.ErrorIs(t, s.Verify(), ErrData)
+	for _, th := range s.Threads {
+		for more := true; more; {
+			var err error
+			more, err = th.Step()
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, s.Verify())
+	s.memory.all[s.memory.landing+2] ^= 1
+	require.ErrorIs(t, s.Verify(), ErrData)
+}
