@@ -46,6 +46,13 @@ type Config struct {
 	// connect and may be connected to. It means trust: see the package comment.
 	AllowUIDs []uint32
 
+	// SocketDir, if not empty, is where the port's socket is a file, instead of an
+	// abstract name: for processes in different network namespaces that have the
+	// directory mounted, possibly at different paths. The file's mode is 0600, or
+	// 0666 with AllowUIDs; Close removes it, and Listen removes what killed processes
+	// of this user left there. Both sides need it.
+	SocketDir string
+
 	// MaxLinks bounds the inbound links that are not closed yet. 0 means 1024.
 	MaxLinks int
 
@@ -122,6 +129,9 @@ func (c Config) check() error {
 	}
 	if c.ControlLen > len(c.Arena.Bytes()) {
 		return fmt.Errorf("control of %d bytes in an arena of %d", c.ControlLen, len(c.Arena.Bytes()))
+	}
+	if err := checkSocketDir(c.SocketDir, c.Service); err != nil {
+		return err
 	}
 	return checkEventFD(c.WakeFD)
 }

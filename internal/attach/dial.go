@@ -91,16 +91,6 @@ func (p *Port) connect(ctx context.Context, gid [16]byte) (*net.UnixConn, peer, 
 	return conn, who, nil
 }
 
-func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, error) {
-	for _, uid := range p.cfg.AllowUIDs {
-		conn, err := connectOne(ctx, socketAddr(p.cfg.Service, uid, gid))
-		if !errors.Is(err, unix.ECONNREFUSED) {
-			return conn, err
-		}
-	}
-	return nil, fmt.Errorf("%w: no process listens", ucs.ErrUnreachable)
-}
-
 // connectOne waits for room in the listener's backlog, as a blocking connect does.
 func connectOne(ctx context.Context, addr *net.UnixAddr) (*net.UnixConn, error) {
 	var d net.Dialer

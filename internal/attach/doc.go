@@ -1,7 +1,7 @@
 // Package attach lets processes on one host find each other and share memory.
 //
 // A Port listens on an abstract unix socket whose name is made of the service, the
-// user and the GID. A link goes one way: the dialer will reach the acceptor's memory.
+// user and the GID, or on a socket file in Config.SocketDir. A link goes one way: the dialer will reach the acceptor's memory.
 //
 //	dialer                                              acceptor
 //	connect ------------------------------------------> accept
@@ -26,7 +26,8 @@
 // # Who is trusted with what
 //
 // Processes of other users are turned away before they can say anything, on both
-// sides: abstract names have no owner, so anybody may sit on one. A process of an
+// sides: abstract names have no owner, so anybody may sit on one, and a directory may
+// be somebody else's. A process of an
 // allowed user can:
 //   - overwrite the arena and the link segment at any time, as remote writes do;
 //   - refuse service: use up MaxLinks, sit on a GID's name, take wake-ups out of the

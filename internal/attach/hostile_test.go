@@ -22,7 +22,7 @@ type raw struct{ *net.UnixConn }
 
 func (s *station) connect(t testing.TB) raw {
 	t.Helper()
-	conn, err := net.DialUnix("unixpacket", nil, socketAddr(testService, uint32(os.Geteuid()), s.gid))
+	conn, err := net.DialUnix("unixpacket", nil, socketAddr("", testService, uint32(os.Geteuid()), s.gid))
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(watchdog)))
 	t.Cleanup(func() { _ = conn.Close() })
@@ -185,7 +185,7 @@ func TestHostile_GarbageLeavesNothing(t *testing.T) {
 // squat listens on a name and answers the first hello by what reply says.
 func squat(t *testing.T, gid [16]byte, reply func(conn *net.UnixConn, hello frame)) {
 	t.Helper()
-	l, err := net.ListenUnix("unixpacket", socketAddr(testService, uint32(os.Geteuid()), gid))
+	l, err := net.ListenUnix("unixpacket", socketAddr("", testService, uint32(os.Geteuid()), gid))
 	require.NoError(t, err)
 	done := make(chan struct{})
 	t.Cleanup(func() { _ = l.Close(); <-done })
@@ -302,7 +302,7 @@ func TestDial_FullBacklog(t *testing.T) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()
-	name := socketAddr(testService, uint32(os.Geteuid()), gid).Name
+	name := socketAddr("", testService, uint32(os.Geteuid()), gid).Name
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: name}))
 	require.NoError(t, unix.Listen(fd, 0))
 	for { // until it is full

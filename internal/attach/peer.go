@@ -1,22 +1,11 @@
 package attach
 
 import (
-	"encoding/hex"
-	"fmt"
 	"net"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
-
-// socketAddr is the abstract name of a user's port. Abstract names live in the
-// network namespace and vanish with the socket. "@" stands for the leading zero byte.
-func socketAddr(service string, uid uint32, gid [16]byte) *net.UnixAddr {
-	return &net.UnixAddr{
-		Name: fmt.Sprintf("@gucx-%s/%d/%s", service, uid, hex.EncodeToString(gid[:])),
-		Net:  "unixpacket", // SOCK_SEQPACKET: a read returns one message
-	}
-}
 
 // peer is what the kernel says about the process at the other end: for an accepted
 // connection who connected, for a dialed one who listened.

@@ -50,7 +50,7 @@ func Listen(cfg Config) (*Port, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unixpacket", socketAddr(cfg.Service, cfg.AllowUIDs[0], cfg.GID))
+	l, err := cfg.listen()
 	if err != nil {
 		return nil, listenError(cfg.Service, err)
 	}

@@ -102,7 +102,7 @@ func TestProcess_SquatterOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	a := newStation(t, nil)
 	gid := [16]byte{0xab, 1}
-	c := start(t, roleSquatter, socketAddr(testService, uint32(os.Geteuid()), gid).Name, nobody)
+	c := start(t, roleSquatter, socketAddr("", testService, uint32(os.Geteuid()), gid).Name, nobody)
 	require.Equal(t, "ready", c.line(t))
 	_, err := a.Dial(context.Background(), gid)
 	assert.ErrorIs(t, err, ErrForeignUser)
@@ -111,7 +111,7 @@ func TestProcess_SquatterOfAnotherUser(t *testing.T) {
 func TestProcess_StrangerOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	a := newStation(t, nil)
-	c := start(t, roleStranger, socketAddr(testService, uint32(os.Geteuid()), a.gid).Name, nobody)
+	c := start(t, roleStranger, socketAddr("", testService, uint32(os.Geteuid()), a.gid).Name, nobody)
 	assert.Equal(t, "true", c.line(t), "hung up on")
 	assert.Equal(t, Stats{Foreign: 1}, a.Stats())
 }

@@ -1,0 +1,132 @@
+package attach
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// network is SOCK_SEQPACKET: a read returns one message.
+const network = "unixpacket"
+
+// socketAddr is the abstract name of a user's port, or the file of a port if there is
+// a directory. Abstract names live in the network namespace and vanish with the
+// socket. "@" stands for the leading zero byte.
+func socketAddr(dir, service string, uid uint32, gid [16]byte) *net.UnixAddr {
+	if dir != "" {
+		return &net.UnixAddr{Name: filepath.Join(dir, filePrefix(service)+hex.EncodeToString(gid[:])), Net: network}
+	}
+	return &net.UnixAddr{Name: fmt.Sprintf("@gucx-%s/%d/%s", service, uid, hex.EncodeToString(gid[:])), Net: network}
+}
+
+func filePrefix(service string) string { return "gucx-" + service + "-" }
+
+// maxPath is how long the path of a socket may be: sun_path of the uapi header
+// linux/un.h without its zero byte.
+const maxPath = 107
+
+func checkSocketDir(dir, service string) error {
+	if dir == "" {
+		return nil
+	}
+	if n := len(socketAddr(dir, service, 0, [16]byte{}).Name); n > maxPath {
+		return fmt.Errorf("socket directory %q: the path of a socket has %d bytes, at most %d are possible", dir, n, maxPath)
+	}
+	st, err := os.Stat(dir)
+	if err == nil && !st.IsDir() {
+		err = unix.ENOTDIR
+	}
+	if err != nil {
+		return fmt.Errorf("socket directory: %w", err)
+	}
+	return nil
+}
+
+// listen opens the port's socket. As a file it is for this user alone from the first
+// moment on: fchmod of a socket that has no name yet sets the mode that bind uses. Only
+// with AllowUIDs others may try, and are asked who they are.
+func (c *Config) listen() (*net.UnixListener, error) {
+	addr := socketAddr(c.SocketDir, c.Service, c.AllowUIDs[0], c.GID)
+	if c.SocketDir == "" {
+		return net.ListenUnix(network, addr)
+	}
+	reclaim(c.SocketDir, c.Service)
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var modeErr error
+		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, modeErr)
+	}}
+	l, err := cfg.Listen(context.Background(), network, addr.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(c.AllowUIDs) > 1 {
+		if err := os.Chmod(addr.Name, 0o666); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+	}
+	return l.(*net.UnixListener), nil
+}
+
+// reclaimAge is how old a socket file is at least that may be removed: one that is
+// just being made has no socket behind it for a moment.
+const reclaimAge = 10 * time.Second
+
+// reclaim removes the files that processes of this user left in dir when they were
+// killed. What cannot be removed is left: it is in nobody's way.
+func reclaim(dir, service string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.HasPrefix(e.Name(), filePrefix(service)) && e.Type() == os.ModeSocket && abandoned(path) {
+			_ = os.Remove(path)
+		}
+	}
+}
+
+// abandoned reports whether a socket file is this user's, not new, and without a
+// socket. A connection of another type than the port's tells without reaching it:
+// EPROTOTYPE if there is one.
+func abandoned(path string) bool {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil || int(st.Uid) != os.Geteuid() || time.Since(time.Unix(st.Mtim.Unix())) < reclaimAge {
+		return false
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
+}
+
+// connectAny tries the names that the port of an allowed user may have.
+func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, error) {
+	last := ""
+	for _, uid := range p.cfg.AllowUIDs {
+		addr := socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid)
+		if addr.Name == last {
+			break // a file has one name, whoever's it is
+		}
+		last = addr.Name
+		conn, err := connectOne(ctx, addr)
+		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
+			return conn, err
+		}
+	}
+	return nil, fmt.Errorf("%w: no process listens", ucs.ErrUnreachable)
+}
