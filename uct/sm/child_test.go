@@ -22,6 +22,9 @@ const roleEnv = "GUCX_SM_TEST_ROLE"
 // coreEnv pins that process to a processor.
 const coreEnv = "GUCX_SM_TEST_CORE"
 
+// dirEnv is that process's SocketDir.
+const dirEnv = "GUCX_SM_TEST_DIR"
+
 // meeting is what two processes tell each other.
 type meeting struct {
 	Device, Iface []byte
@@ -125,7 +128,7 @@ func (failNow) FailNow()                          { os.Exit(3) }
 // runChild is main of a second process.
 func runChild(role string) {
 	t := failNow{}
-	s := openStation(t, Config{})
+	s := openStation(t, Config{SocketDir: os.Getenv(dirEnv)})
 	require.NoError(t, writeMeeting(os.Stdout, s.meeting()))
 	in := bufio.NewReader(os.Stdin)
 	m, err := readMeeting(in)
@@ -151,9 +154,19 @@ type child struct {
 // start runs a role and exchanges meetings with it.
 func start(t testing.TB, role string, s *station, core string) *child {
 	t.Helper()
+	return run(t, command(role, core), s)
+}
+
+func command(role, core string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, coreEnv+"="+core, "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
+	return cmd
+}
+
+// run is start for a command.
+func run(t testing.TB, cmd *exec.Cmd, s *station) *child {
+	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	cmd.Stdin = r

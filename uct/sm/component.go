@@ -47,7 +47,6 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 type MD struct {
 	cfg       Config
 	attr      uct.MDAttr
-	device    []byte // address
 	tableSeg  *memfd.Segment
 	arenaSeg  *memfd.Segment
 	table     table
@@ -82,9 +81,6 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 	}
 	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64}
-	if md.device, err = deviceAddr(); err != nil {
-		return nil, err
-	}
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

@@ -3,6 +3,8 @@ package sm
 import (
 	"fmt"
 	"math/bits"
+	"strconv"
+	"strings"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -20,10 +22,39 @@ type Config struct {
 	ArenaSize  config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
 	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Transparent huge pages for allocated memory; y: an error where the system does not give them."`
 	FirstTouch config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
+	SocketDir  string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes meet that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
+	AllowUIDs  UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
+}
 
-	// AllowUIDs are users, beside this process's, whose processes may connect and be
-	// connected to. They can then read and write all allocated memory.
-	AllowUIDs []uint32
+// UIDs are numbers of users.
+type UIDs []uint32
+
+// Grammar implements config.Value.
+func (UIDs) Grammar() string { return "numbers of users, separated by commas" }
+
+// MarshalText lists the numbers.
+func (u UIDs) MarshalText() (text []byte, err error) {
+	for i, uid := range u {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(uid), 10)
+	}
+	return text, nil
+}
+
+// UnmarshalText reads what Grammar says.
+func (u *UIDs) UnmarshalText(text []byte) error {
+	var list UIDs
+	for field := range strings.SplitSeq(string(text), ",") {
+		uid, err := strconv.ParseUint(strings.TrimSpace(field), 10, 32)
+		if err != nil {
+			return fmt.Errorf("%w: user %q", uct.ErrInvalidParam, field)
+		}
+		list = append(list, uint32(uid))
+	}
+	*u = list
+	return nil
 }
 
 // Defaults and limits.

@@ -10,9 +10,11 @@
 //	+-----------+     unix socket: hang-up only  +-----------+
 //
 // An iface listens on an abstract unix socket (package internal/attach: same user,
-// or one of Config.AllowUIDs). The first post on an EP dials it in the background;
+// or one of Config.AllowUIDs), or on a socket file, by which processes meet that share
+// Config.SocketDir but no network namespace. The first post on an EP dials it in the background;
 // until it has answered, posts return ErrNoResource. All memory is in memfds that
-// travel over the socket: there is no file, so nothing is left behind.
+// travel over the socket: there is no file, so nothing is left behind, but for the
+// socket file of a process that was killed, which the next iface removes.
 //
 // # Active messages
 //

@@ -97,7 +97,7 @@ var (
 // NewEP implements uct.Iface. It connects at the first post. Errors: ErrInvalidAddr,
 // ErrUnreachable.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
-	gid, err := peerGID(it.md.device, p.DeviceAddr, p.IfaceAddr)
+	gid, err := peerGID(it.device, p.DeviceAddr, p.IfaceAddr)
 	if err == nil && p.IfaceAddr == nil {
 		err = uct.ErrInvalidAddr
 	}

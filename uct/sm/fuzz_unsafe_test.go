@@ -15,9 +15,12 @@ import (
 )
 
 func FuzzPeerGID(f *testing.F) {
-	own, err := deviceAddr()
+	own, err := deviceAddr("")
+	require.NoError(f, err)
+	dir, err := deviceAddr(f.TempDir())
 	require.NoError(f, err)
 	f.Add(own, make([]byte, ifaceAddrLen))
+	f.Add(dir, append(make([]byte, ifaceAddrLen-1), 1))
 	f.Add(own, append(make([]byte, ifaceAddrLen-1), 1))
 	f.Add([]byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, device, iface []byte) {

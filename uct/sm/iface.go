@@ -40,6 +40,7 @@ type Iface struct {
 	cfg       Config
 	attr      uct.IfaceAttr
 	onError   func(uct.EP, error)
+	device    []byte // address
 	gid       [ifaceAddrLen]byte
 	ctlIndex  uint32
 	wakeFD    int
@@ -94,6 +95,9 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 			err = errors.Join(err, it.undo.Run())
 		}
 	}()
+	if it.device, err = deviceAddr(cfg.SocketDir); err != nil {
+		return nil, err
+	}
 	if it.ctlIndex, err = md.takeControl(); err != nil {
 		return nil, err
 	}
@@ -120,7 +124,7 @@ func (it *Iface) listen() (err error) {
 	it.port, err = attach.Listen(attach.Config{
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
 		ControlLen: controlLen, LinkLen: linkLen, WakeFD: it.wakeFD, AllowUIDs: it.cfg.AllowUIDs,
-		MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
+		SocketDir: it.cfg.SocketDir, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
 	})
 	return err
 }
@@ -247,14 +251,14 @@ func (it *Iface) Fence() error {
 }
 
 // DeviceAddr implements uct.IfaceAddresser.
-func (it *Iface) DeviceAddr(b []byte) []byte { return append(b, it.md.device...) }
+func (it *Iface) DeviceAddr(b []byte) []byte { return append(b, it.device...) }
 
 // IfaceAddr implements uct.IfaceAddresser.
 func (it *Iface) IfaceAddr(b []byte) []byte { return append(b, it.gid[:]...) }
 
 // Reachable implements uct.IfaceAddresser.
 func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
-	if _, err := peerGID(it.md.device, deviceAddr, ifaceAddr); err != nil {
+	if _, err := peerGID(it.device, deviceAddr, ifaceAddr); err != nil {
 		return false, err.Error()
 	}
 	return true, ""
