@@ -34,8 +34,17 @@ type Plan struct {
 	Warmup int
 	// Rounds is in how many turns the layers share the iterations.
 	Rounds int
-	// Window is how many operations bandwidth tests post for each flush.
+	// Window is how many operations bandwidth tests post for each flush; of active
+	// messages how many may be unacknowledged.
 	Window int
+	// Variant of uct to use where an operation has variants.
+	Variant layer.Variant
+	// Strict makes what a transport cannot do an error. Else such cells are left out
+	// and reported as Skips.
+	Strict bool
+	// Missing says that layers which do not have an operation at all are left out
+	// without a word, as long as another has it.
+	Missing bool
 }
 
 // SmallSize is the largest size in bytes that gets all iterations of a plan.
@@ -105,18 +114,31 @@ type Runner struct {
 	// Step is told after each round of a cell; it must not take long.
 	Step func(test string, size int)
 
-	lanes []*lane
-	costs map[int]cost // of the loop, by window
+	lanes  []*lane
+	costs  map[int]cost // of the loop, by window
+	driven *lane        // the one that the target progresses
+	skips  []Skip
 }
 
 // lane is one layer of the run.
 type lane struct {
-	name string
-	conn layer.Conn
-	op   layer.Op
-	s    *samples
-	done uint64 // operations of op so far
+	name   string
+	conn   layer.Conn
+	op     layer.Op
+	s      *samples
+	done   uint64 // operations of op so far
+	driven bool   // the target makes progress meanwhile
 }
+
+// Skip is a row that was left out.
+type Skip struct {
+	Layer, Test string
+	Size        int
+	Why         error
+}
+
+// Skips lists the rows that Run left out.
+func (r *Runner) Skips() []Skip { return r.skips }
 
 // Run measures everything and returns one record for each test, size and layer,
 // layers within sizes within tests. It locks the calling goroutine to its thread
@@ -147,6 +169,9 @@ func (r *Runner) run(ctx context.Context) ([]result.Record, error) {
 			records = append(records, recs...)
 		}
 	}
+	if len(records) == 0 {
+		return nil, fmt.Errorf("nothing could be measured: %w", r.skips[0].Why)
+	}
 	return records, nil
 }
 
@@ -166,32 +191,83 @@ func (r *Runner) open(ctx context.Context) error {
 	return nil
 }
 
-// cell measures one test at one size through every layer.
+// cell measures one test at one size through every layer that can do it.
 func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, error) {
-	window := t.Window(r.Plan.Window)
-	windows := r.Plan.windows(size, window)
-	for _, l := range r.lanes {
-		if err := r.prepare(ctx, l, t, size); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.name, err)
-		}
-		l.s = newSamples(windows*r.Plan.Rounds, r.Plan.Rounds)
-	}
-	c := r.cost(window)
-	if err := r.frozen(func() error { return r.rounds(ctx, t, size, windows, window) }); err != nil {
+	lanes, err := r.ready(ctx, t, size)
+	if err != nil {
 		return nil, err
 	}
-	for _, l := range r.lanes {
+	if len(lanes) == 0 {
+		for range r.Plan.Rounds {
+			r.Step(t.Name, size)
+		}
+		return nil, nil
+	}
+	p := r.Plan.pace(t, size)
+	for _, l := range lanes {
+		l.s = newSamples(p.windows*r.Plan.Rounds, r.Plan.Rounds)
+	}
+	r.cost(p.window)
+	if err := r.frozen(lanes, func() error { return r.rounds(ctx, lanes, t, size, p) }); err != nil {
+		return nil, err
+	}
+	records := r.records(t, size, p, lanes)
+	for _, l := range lanes {
 		if err := r.verify(ctx, l, t, size); err != nil {
 			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
 	}
-	return r.records(t, size, windows, window, c), nil
+	return records, nil
+}
+
+// pace is that of a test at a size.
+func (p *Plan) pace(t Test, size int) pace {
+	window := t.Window(p.Window)
+	windows := p.windows(size, window)
+	every := 1
+	if t.Stream() {
+		every = windows
+	}
+	return pace{windows: windows, window: window, every: every}
+}
+
+// ready prepares the lanes that can do the test at the size and returns them. Those
+// that cannot become an error or skips, as the plan says.
+func (r *Runner) ready(ctx context.Context, t Test, size int) (lanes []*lane, err error) {
+	var missing []Skip
+	for _, l := range r.lanes {
+		err := r.prepare(ctx, l, t, size)
+		skip := Skip{l.name, t.Name, size, err}
+		switch {
+		case err == nil:
+			lanes = append(lanes, l)
+		case r.Plan.Missing && errors.Is(err, layer.ErrNoSuchOp):
+			missing = append(missing, skip)
+		case !r.Plan.Strict && errors.Is(err, errors.ErrUnsupported):
+			r.skips = append(r.skips, skip)
+		default:
+			return nil, fmt.Errorf("%s: %w", l.name, err)
+		}
+	}
+	switch {
+	case len(lanes) > 0 || len(missing) < len(r.lanes):
+		return lanes, nil
+	case r.Plan.Strict:
+		return nil, fmt.Errorf("%s: %w", missing[0].Layer, missing[0].Why)
+	}
+	r.skips = append(r.skips, missing...)
+	return nil, nil
 }
 
 // frozen runs f while the target is stopped, if it is to be.
-func (r *Runner) frozen(f func() error) error {
+func (r *Runner) frozen(lanes []*lane, f func() error) error {
 	if r.Freezer == nil {
 		return f()
+	}
+	for _, l := range lanes {
+		if l.driven {
+			return fmt.Errorf("%s: the target has to take part and cannot be stopped", l.name)
+		}
 	}
 	if err := r.Freezer.Freeze(); err != nil {
 		return err
@@ -201,27 +277,60 @@ func (r *Runner) frozen(f func() error) error {
 
 // rounds warms every layer up and lets them take turns, without garbage
 // collection.
-func (r *Runner) rounds(ctx context.Context, t Test, size, windows, window int) error {
+func (r *Runner) rounds(ctx context.Context, lanes []*lane, t Test, size int, p pace) error {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	for _, l := range r.lanes {
-		n, err := warmUp(l.op, r.Plan.Warmup, window, minWarmUp)
-		l.done += uint64(n)
-		if err != nil {
+	for _, l := range lanes {
+		if err := r.warm(ctx, l, p); err != nil {
 			return fmt.Errorf("%s: warm-up: %w", l.name, err)
 		}
 	}
 	for range r.Plan.Rounds {
-		for _, l := range r.lanes {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if err := l.s.batch(l.op, windows, window); err != nil {
+		for _, l := range lanes {
+			if err := r.turn(ctx, l, p); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
-			l.done += 2 * uint64(windows) * uint64(window)
 		}
 		r.Step(t.Name, size)
 	}
+	return r.drive(ctx, nil)
+}
+
+func (r *Runner) warm(ctx context.Context, l *lane, p pace) error {
+	if err := r.drive(ctx, l); err != nil {
+		return err
+	}
+	n, err := warmUp(l.op, r.Plan.Warmup, p.window, minWarmUp)
+	l.done += uint64(n)
+	return err
+}
+
+// turn runs one batch of a lane.
+func (r *Runner) turn(ctx context.Context, l *lane, p pace) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := r.drive(ctx, l); err != nil {
+		return err
+	}
+	if err := l.s.batch(l.op, p); err != nil {
+		return err
+	}
+	l.done += 2 * uint64(p.ops())
 	return nil
+}
+
+// drive has the target do what l needs, and nothing for nil.
+func (r *Runner) drive(ctx context.Context, l *lane) error {
+	if l != nil && !l.driven {
+		l = nil
+	}
+	if l == r.driven {
+		return nil
+	}
+	r.driven = l
+	if l == nil {
+		return r.Session.Rest(ctx)
+	}
+	return r.Session.Drive(ctx, l.name)
 }

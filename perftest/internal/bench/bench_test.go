@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/layer/layertest"
+	"github.com/gucx/gucx/perftest/internal/oob"
 	"github.com/gucx/gucx/perftest/internal/session"
 	"github.com/gucx/gucx/perftest/internal/target"
 	"github.com/gucx/gucx/perftest/internal/tick"
@@ -32,10 +32,13 @@ var clock = func() *tick.Clock {
 
 // newRunner returns a runner of plan whose target is a goroutine.
 func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *Runner {
-	a, b := net.Pipe()
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
 	served := make(chan error, 1)
-	go func() { served <- target.Serve(context.Background(), b, layers, time.Minute) }()
-	s, err := session.New(ctx, a, layers)
+	go func() {
+		served <- target.Serve(context.Background(), b, layers, target.Options{HelloTimeout: time.Minute, Beside: true})
+	}()
+	s, err := session.New(ctx, a, layers, session.Options{Beside: true})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		assert.NoError(t, s.Close())
@@ -49,7 +52,7 @@ func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *
 }
 
 func smallPlan(t *testing.T, testNames ...string) Plan {
-	p := Plan{Sizes: []int{1, 8, 4096}, Layers: []string{"verbs", "uct", "ucp"}, Fabric: "none",
+	p := Plan{Sizes: []int{1, 8, 4096}, Layers: []string{"verbs", "uct", "ucp"}, Fabric: "none", Strict: true,
 		Iterations: 60, Warmup: 10, Rounds: 3, Window: 16}
 	for _, n := range testNames {
 		test, err := FindTest(n)
@@ -182,7 +185,7 @@ func TestStamped_DoesNotAllocate(t *testing.T) {
 	var op nothing
 	assert.Zero(t, testing.AllocsPerRun(10, func() {
 		s.post, s.flush, s.whole = s.post[:0], s.flush[:0], s.whole[:0]
-		assert.NoError(t, s.batch(&op, 1000, 4))
+		assert.NoError(t, s.batch(&op, pace{windows: 1000, window: 4, every: 1}))
 	}))
 	assert.Len(t, s.post, 1000)
 	assert.Len(t, s.whole, 1)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/result"
 	"github.com/gucx/gucx/perftest/internal/stat"
 )
@@ -29,7 +30,7 @@ func (r *Runner) cost(window int) cost {
 	whole := make([]float64, costRounds)
 	for i := range whole {
 		// The operation does nothing and so cannot fail.
-		_ = s.batch(&op, windows, window)
+		_ = s.batch(&op, pace{windows: windows, window: window, every: 1})
 		whole[i] = float64(s.whole[i]) / float64(windows)
 	}
 	step := r.Clock.Step
@@ -43,22 +44,22 @@ func (r *Runner) cost(window int) cost {
 	return c
 }
 
-// records turns the samples of a cell into records, one for each layer.
-func (r *Runner) records(t Test, size, windows, window int, c cost) []result.Record {
+// records turns the samples of a cell into records, one for each lane.
+func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Record {
 	var records []result.Record
 	var below []float64
-	for i, l := range r.lanes {
-		rec := r.record(l, window, c)
-		rec.Test, rec.Size = t.Name, size
-		rec.Ops = windows * window * r.Plan.Rounds
-		loops := r.loops(l.s.whole, windows, window, c)
+	c := r.cost(p.window)
+	for i, l := range lanes {
+		rec := r.record(l, t, p, c)
+		rec.Size = size
+		loops := r.loops(l.s.whole, t, p, c)
 		rec.LoopNS = stat.Median(loops)
 		if rec.LoopNS > 0 {
 			rec.MsgPerS = 1e9 / rec.LoopNS
 			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB
 		}
 		if i > 0 {
-			rec.Over = r.lanes[i-1].name
+			rec.Over = lanes[i-1].name
 			rec.OverNS, rec.OverPct = stat.Paired(loops, below)
 		}
 		below = loops
@@ -67,35 +68,42 @@ func (r *Runner) records(t Test, size, windows, window int, c cost) []result.Rec
 	return records
 }
 
-// record fills in the percentiles.
-func (r *Runner) record(l *lane, window int, c cost) result.Record {
+// record fills in what was measured and the percentiles.
+func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 	ns := func(ticks, cost float64) float64 {
-		return max(0, ticks-cost) / r.Clock.PerNS / float64(window)
+		return max(0, ticks-cost) / r.Clock.PerNS / float64(p.window)
 	}
+	share := t.share()
 	step := r.Clock.Step
 	post, flush := stat.NewDigest(l.s.post, step), stat.NewDigest(l.s.flush, step)
 	total := stat.NewDigest(l.s.total(), step)
-	return result.Record{
+	rec := result.Record{
 		Layer:      l.name,
 		Transport:  l.conn.Transport(),
 		Fabric:     r.Plan.Fabric,
-		Window:     window,
-		P50NS:      ns(total.Percentile(50), c.total),
-		P99NS:      ns(total.Percentile(99), c.total),
-		MaxNS:      ns(total.Max(), c.total),
+		Test:       t.Name,
+		Window:     p.window,
+		Ops:        p.ops() * r.Plan.Rounds,
+		P50NS:      share * ns(total.Percentile(50), c.total),
+		P99NS:      share * ns(total.Percentile(99), c.total),
+		MaxNS:      share * ns(total.Max(), c.total),
 		PostNS:     ns(post.Percentile(50), c.post),
 		PostP99NS:  ns(post.Percentile(99), c.post),
 		FlushNS:    ns(flush.Percentile(50), c.flush),
 		FlushP99NS: ns(flush.Percentile(99), c.flush),
 	}
+	if v, ok := l.op.(layer.Varied); ok {
+		rec.Variant = v.Variant().String()
+	}
+	return rec
 }
 
 // loops returns nanoseconds for one operation of each round's plain loop.
-func (r *Runner) loops(whole []uint64, windows, window int, c cost) []float64 {
+func (r *Runner) loops(whole []uint64, t Test, p pace, c cost) []float64 {
 	ns := make([]float64, len(whole))
 	for i, ticks := range whole {
-		perWindow := float64(ticks)/float64(windows) - c.whole
-		ns[i] = max(0, perWindow) / r.Clock.PerNS / float64(window)
+		perWindow := float64(ticks)/float64(p.windows) - c.whole
+		ns[i] = t.share() * max(0, perWindow) / r.Clock.PerNS / float64(p.window)
 	}
 	return ns
 }

@@ -23,14 +23,14 @@ func TestRecords_SubtractTheLoopAndCompareRoundByRound(t *testing.T) {
 	r := &Runner{
 		Plan:  Plan{Rounds: 2, Fabric: "shm"},
 		Clock: &tick.Clock{PerNS: 2, Step: 1},
+		costs: map[int]cost{4: {post: 10, flush: 10, total: 20, whole: 4}},
 		lanes: []*lane{
 			// Two rounds of two windows of four operations.
 			laneWith(t, "verbs", []uint64{110, 110, 110, 510}, []uint64{50, 50, 50, 90}, []uint64{328, 968}),
 			laneWith(t, "uct", []uint64{126, 126, 126, 526}, []uint64{50, 50, 50, 90}, []uint64{392, 1032}),
 		},
 	}
-	c := cost{post: 10, flush: 10, total: 20, whole: 4}
-	recs := r.records(Test{Name: "put_bw"}, 1<<20, 2, 4, c)
+	recs := r.records(Test{Name: "put_bw"}, 1<<20, pace{windows: 2, window: 4, every: 1}, r.lanes)
 	require.Len(t, recs, 2)
 
 	low := recs[0]
@@ -56,8 +56,9 @@ func TestRecords_SubtractTheLoopAndCompareRoundByRound(t *testing.T) {
 
 func TestRecords_NeverNegative(t *testing.T) {
 	r := &Runner{Plan: Plan{Rounds: 1}, Clock: &tick.Clock{PerNS: 1, Step: 1},
+		costs: map[int]cost{1: {post: 9, flush: 9, total: 18, whole: 9}},
 		lanes: []*lane{laneWith(t, "verbs", []uint64{1}, []uint64{0}, []uint64{1})}}
-	rec := r.records(Test{Name: "flush"}, 0, 1, 1, cost{post: 9, flush: 9, total: 18, whole: 9})[0]
+	rec := r.records(Test{Name: "flush"}, 0, pace{windows: 1, window: 1, every: 1}, r.lanes)[0]
 	assert.Zero(t, rec.P50NS)
 	assert.Zero(t, rec.FlushNS)
 	assert.Zero(t, rec.LoopNS)

@@ -32,34 +32,49 @@ func (s *samples) total() []uint64 {
 	return t
 }
 
-// stamped runs windows of window operations each and appends the ticks of posting
-// and flushing each window. There must be room in s.
-func (s *samples) stamped(op layer.Op, windows, window int) error {
+// pace is how posts and flushes alternate in a batch.
+type pace struct {
+	windows int // in a batch
+	window  int // posts in each
+	every   int // windows for each flush; divides windows
+}
+
+// ops is the number of operations in a batch.
+func (p pace) ops() int { return p.windows * p.window }
+
+// stamped runs a batch and appends the ticks of posting each window and of the flush
+// after it, if there is one. There must be room in s.
+func (s *samples) stamped(op layer.Op, p pace) error {
 	n := len(s.post)
-	post, flush := s.post[n:n+windows], s.flush[n:n+windows]
+	post, flush := s.post[n:n+p.windows], s.flush[n:n+p.windows]
+	left := p.every
 	for i := range post {
 		t0 := tick.Now()
-		for range window {
+		for range p.window {
 			if err := op.Post(); err != nil {
 				return err
 			}
 		}
 		t1 := tick.Now()
-		if err := op.Flush(); err != nil {
-			return err
+		if left--; left == 0 {
+			left = p.every
+			if err := op.Flush(); err != nil {
+				return err
+			}
 		}
 		t2 := tick.Now()
 		post[i], flush[i] = t1-t0, t2-t1
 	}
-	s.post, s.flush = s.post[:n+windows], s.flush[:n+windows]
+	s.post, s.flush = s.post[:n+p.windows], s.flush[:n+p.windows]
 	return nil
 }
 
-// plain runs windows of window operations each and returns the ticks of all.
-func plain(op layer.Op, windows, window int) (ticks uint64, err error) {
+// plain runs a batch and returns the ticks of all.
+func plain(op layer.Op, p pace) (ticks uint64, err error) {
+	n := p.window * p.every
 	t0 := tick.Now()
-	for range windows {
-		for range window {
+	for range p.windows / p.every {
+		for range n {
 			if err := op.Post(); err != nil {
 				return 0, err
 			}
@@ -71,13 +86,13 @@ func plain(op layer.Op, windows, window int) (ticks uint64, err error) {
 	return tick.Now() - t0, nil
 }
 
-// batch measures windows of window operations twice: with readings inside for the
-// distribution, and without for the mean, which comparisons rest on.
-func (s *samples) batch(op layer.Op, windows, window int) error {
-	if err := s.stamped(op, windows, window); err != nil {
+// batch measures a batch twice: with readings inside for the distribution, and
+// without for the mean, which comparisons rest on.
+func (s *samples) batch(op layer.Op, p pace) error {
+	if err := s.stamped(op, p); err != nil {
 		return err
 	}
-	whole, err := plain(op, windows, window)
+	whole, err := plain(op, p)
 	if err != nil {
 		return err
 	}
@@ -85,10 +100,10 @@ func (s *samples) batch(op layer.Op, windows, window int) error {
 	return nil
 }
 
-// run repeats windows until ops operations and atLeast have gone by.
+// warmUp repeats windows until ops operations and atLeast have gone by.
 func warmUp(op layer.Op, ops, window int, atLeast time.Duration) (done int, err error) {
 	for start := time.Now(); done < ops || time.Since(start) < atLeast; done += window {
-		if _, err := plain(op, 1, window); err != nil {
+		if _, err := plain(op, pace{windows: 1, window: window, every: 1}); err != nil {
 			return done, err
 		}
 	}
@@ -101,4 +116,5 @@ type nothing struct{ n uint64 }
 
 func (o *nothing) Post() error    { o.n++; return nil }
 func (o *nothing) Flush() error   { return nil }
+func (o *nothing) Poll() error    { return nil }
 func (o *nothing) Result() uint64 { return o.n }

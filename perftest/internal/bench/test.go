@@ -19,6 +19,8 @@ const (
 	Bandwidth
 	// Rate is Bandwidth of which the number of messages is of interest.
 	Rate
+	// PingPong waits for an answer to each operation; half of that is reported.
+	PingPong
 )
 
 // Test is one thing to measure.
@@ -44,6 +46,10 @@ var tests = []Test{
 	{"cswap_lat", layer.CSwap, Latency, "atomic compare-and-swap of 8 bytes"},
 	{"cswap_mr", layer.CSwap, Rate, "rate of the same"},
 	{"flush", layer.Flush, Latency, "flush with nothing outstanding"},
+	{"am_lat", layer.AMPing, PingPong, "ping-pong of active messages, half the round trip"},
+	{"am_bw", layer.AM, Bandwidth, "active messages, at most a window of them unacknowledged"},
+	{"am_mr", layer.AM, Rate, "the same, as a message rate"},
+	{"put_pp", layer.PutPing, PingPong, "ping-pong of puts, each side watches its memory, half the round trip"},
 }
 
 // aliases are names of ucx_perftest that mean one of ours.
@@ -58,6 +64,9 @@ func Tests() []Test { return slices.Clone(tests) }
 
 // DefaultTests is what runs without a choice: the main comparison.
 func DefaultTests() []string { return []string{"put_lat", "put_bw", "get_bw"} }
+
+// MessageTests is what runs without a choice on a transport that has messages only.
+func MessageTests() []string { return []string{"am_lat", "am_bw"} }
 
 // FindTest returns the test of that name.
 func FindTest(name string) (Test, error) {
@@ -95,8 +104,21 @@ func (t Test) Sizes(all []int) []int {
 // Window is how many operations the test posts for each flush in a run with that
 // window.
 func (t Test) Window(window int) int {
-	if t.Mode == Latency {
+	if t.Mode == Latency || t.Mode == PingPong {
 		return 1
 	}
 	return window
+}
+
+// Stream reports whether the operations of a batch follow each other without a flush
+// but at the end: where a window bounds what is on its way.
+func (t Test) Stream() bool { return t.Kind == layer.AM }
+
+// share is the part of the time between post and end of flush that counts for the
+// operation.
+func (t Test) share() float64 {
+	if t.Mode == PingPong {
+		return 0.5
+	}
+	return 1
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/oob"
 	"github.com/gucx/gucx/perftest/internal/pattern"
+	"github.com/gucx/gucx/perftest/internal/target"
 )
 
 // ErrData says that an operation did not do what it should have.
-var ErrData = errors.New("data verification failed")
+var ErrData = layer.ErrData
 
 // Seeds of the patterns: what memory holds before, what the timed operations
 // move, and what one last operation moves, which cannot be left over.
@@ -21,25 +23,50 @@ const (
 	seedGuard
 )
 
-// prepare makes the operation and fills memory on both sides.
+// prepare makes the operation and fills memory on both sides. Errors:
+// errors.ErrUnsupported if the layer or its transport cannot do it.
 func (r *Runner) prepare(ctx context.Context, l *lane, t Test, size int) (err error) {
 	l.done = 0
+	l.driven = !r.Session.Loopback() && (t.Kind.TwoSided() || r.Session.NeedsTarget(l.name))
+	if err := r.fill(ctx, l, t, size); err != nil {
+		return err
+	}
+	return r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed})
+}
+
+// begin makes the operation, and the target's part in it.
+func (r *Runner) begin(ctx context.Context, l *lane, s layer.Spec) (err error) {
+	if s.Kind.Varied() {
+		s.Variant = r.Plan.Variant
+	}
+	if l.op, err = l.conn.Op(s); err != nil || !s.Kind.TwoSided() {
+		return err
+	}
+	return r.Session.Prepare(ctx, l.name, s)
+}
+
+// fill fills the memory that a test works on.
+func (r *Runner) fill(ctx context.Context, l *lane, t Test, size int) error {
 	switch {
 	case t.Kind == layer.Put:
 		pattern.Fill(l.conn.Local()[:size], seedTimed)
-		err = r.Session.Fill(ctx, l.name, seedBefore, size)
+		return r.Session.Fill(ctx, l.name, seedBefore, size)
 	case t.Kind == layer.Get:
 		pattern.Fill(l.conn.Local()[:size], seedBefore)
 		pattern.Fill(guard(l.conn, size), seedGuard)
-		err = r.Session.Fill(ctx, l.name, seedTimed, size)
+		return r.Session.Fill(ctx, l.name, seedTimed, size)
+	case t.Kind == layer.PutPing:
+		pattern.Fill(l.conn.Local()[:size], seedTimed)
+		if _, err := target.Memory(l.conn.Memory(), oob.Request{Verb: oob.Fill, Seed: seedBefore, Len: size}); err != nil {
+			return err
+		}
+		return r.Session.Fill(ctx, l.name, seedBefore, size)
+	case t.Kind.TwoSided():
+		pattern.Fill(l.conn.Local()[:size], seedTimed)
 	case t.Kind.Atomic():
-		err = r.Session.SetWord(ctx, l.name, 0)
+		return r.Session.SetWord(ctx, l.name, 0)
 	}
-	if err != nil {
-		return err
-	}
-	l.op, err = l.conn.Op(layer.Spec{Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window)})
-	return err
+	return nil
 }
 
 // guard is the part of the local buffer that a get of n bytes must leave alone.
@@ -54,28 +81,45 @@ func (r *Runner) verify(ctx context.Context, l *lane, t Test, size int) error {
 		return r.verifyGet(ctx, l, size)
 	case t.Kind.Atomic():
 		return r.verifyAtomic(ctx, l, t.Kind)
+	case t.Kind == layer.PutPing:
+		return r.verifyPing(ctx, l, size)
+	case t.Kind.TwoSided():
+		return r.verifyMessages(ctx, l, t, size)
 	}
 	return nil
 }
 
 // once runs one more operation.
-func (l *lane) once() error {
-	if err := l.op.Post(); err != nil {
+func (r *Runner) once(ctx context.Context, l *lane) error {
+	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	l.done++
+	if err := l.more(1); err != nil {
+		return err
+	}
+	return r.drive(ctx, nil)
+}
+
+// more runs n more operations and a flush.
+func (l *lane) more(n int) error {
+	for range n {
+		if err := l.op.Post(); err != nil {
+			return err
+		}
+		l.done++
+	}
 	return l.op.Flush()
 }
 
 func (r *Runner) verifyPut(ctx context.Context, l *lane, size int) error {
-	if err := r.Session.Check(ctx, l.name, seedTimed, size); err != nil {
+	if err := r.Session.Check(ctx, l.name, seedTimed, size, nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrData, err)
 	}
 	pattern.Fill(l.conn.Local()[:size], seedLast)
-	if err := l.once(); err != nil {
+	if err := r.once(ctx, l); err != nil {
 		return err
 	}
-	if err := r.Session.Check(ctx, l.name, seedLast, size); err != nil {
+	if err := r.Session.Check(ctx, l.name, seedLast, size, nil); err != nil {
 		return fmt.Errorf("%w: %w", ErrData, err)
 	}
 	return nil
@@ -88,7 +132,7 @@ func (r *Runner) verifyGet(ctx context.Context, l *lane, size int) error {
 	if err := r.Session.Fill(ctx, l.name, seedLast, size); err != nil {
 		return err
 	}
-	if err := l.once(); err != nil {
+	if err := r.once(ctx, l); err != nil {
 		return err
 	}
 	return checkLocal(l.conn, seedLast, size)
@@ -122,3 +166,77 @@ func (r *Runner) verifyAtomic(ctx context.Context, l *lane, k layer.Kind) error 
 	}
 	return nil
 }
+
+// finish ends the target's part, which must have seen all operations, none of them
+// wrong. A loopback has seen them itself.
+func (r *Runner) finish(ctx context.Context, l *lane) error {
+	if r.Session.Loopback() {
+		return nil
+	}
+	n, err := r.Session.Finish(ctx, l.name)
+	var wrong *oob.RemoteError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("%w: %w", ErrData, err)
+	}
+	if err != nil {
+		return err
+	}
+	if n != l.done {
+		return fmt.Errorf("%w: %d operations were posted and %d have come", ErrData, l.done, n)
+	}
+	return nil
+}
+
+// verifyPing looks at the memory of both sides: the number of the last operation in
+// its first and last byte, the pattern between.
+func (r *Runner) verifyPing(ctx context.Context, l *lane, size int) error {
+	if err := r.finish(ctx, l); err != nil {
+		return err
+	}
+	stamp := byte(l.done)
+	if err := r.Session.Check(ctx, l.name, seedTimed, size, &stamp); err != nil {
+		return fmt.Errorf("%w: %w", ErrData, err)
+	}
+	if r.Session.Loopback() {
+		return nil // the same memory
+	}
+	_, err := target.Memory(l.conn.Memory(), oob.Request{Verb: oob.Check, Seed: seedTimed, Len: size, Stamp: &stamp})
+	if err != nil {
+		return fmt.Errorf("%w: answer: %w", ErrData, err)
+	}
+	return nil
+}
+
+// thoroughOps is how many messages are looked at byte by byte: several times what
+// send queues and slots of our transports hold.
+const thoroughOps = 1000
+
+// verifyMessages sends more of them, with another pattern, of which every byte is
+// checked where they arrive.
+func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) error {
+	if err := r.finish(ctx, l); err != nil {
+		return err
+	}
+	pattern.Fill(l.conn.Local()[:size], seedLast)
+	window := t.Window(r.Plan.Window)
+	err := r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: window, Seed: seedLast, Thorough: true})
+	if err != nil {
+		return err
+	}
+	l.done = 0
+	if err := r.drive(ctx, l); err != nil {
+		return err
+	}
+	for n := max(min(thoroughOps, thoroughLen/size), 1); n > 0; n -= window {
+		if err := l.more(min(n, window)); err != nil {
+			return err
+		}
+	}
+	if err := r.drive(ctx, nil); err != nil {
+		return err
+	}
+	return r.finish(ctx, l)
+}
+
+// thoroughLen bounds the bytes that are looked at.
+const thoroughLen = 1 << 20

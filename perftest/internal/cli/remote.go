@@ -48,7 +48,7 @@ func newPeer() *cobra.Command {
 					return errors.Join(err, conn.Close())
 				}
 			}
-			return target.Serve(cmd.Context(), conn, cfg.Set(), oob.HelloTimeout)
+			return target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{HelloTimeout: oob.HelloTimeout})
 		},
 	}
 	cmd.Flags().IntVar(&cpu, "cpu", -1, "processor to run on")
@@ -120,7 +120,7 @@ func serve(cmd *cobra.Command, addr string, once bool) error {
 			}
 			return err
 		}
-		err = target.Serve(ctx, conn, cfg.Set(), oob.HelloTimeout)
+		err = target.Serve(ctx, conn, cfg.Set(), target.Options{HelloTimeout: oob.HelloTimeout})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -163,15 +163,15 @@ func (s *settings) runClient(cmd *cobra.Command, addr string) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	if j.plan.Fabric == loopFabric {
-		return &usageError{errors.New("the loop fabric does not leave a process: run perftest without a subcommand")}
+	if j.plan.Fabric == loopFabric || j.loopback() {
+		return &usageError{errors.New("the loop fabric, like self, does not leave a process: run perftest without a subcommand")}
 	}
 	dialer := net.Dialer{Timeout: oob.HelloTimeout}
 	conn, err := dialer.DialContext(cmd.Context(), "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%w; is perftest server running there?", err)
 	}
-	sess, err := session.New(cmd.Context(), conn, j.config.Set())
+	sess, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{})
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,8 +18,10 @@ import (
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/chart"
 	"github.com/gucx/gucx/perftest/internal/launch"
+	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/machine"
 	"github.com/gucx/gucx/perftest/internal/meter"
+	"github.com/gucx/gucx/perftest/internal/oob"
 	"github.com/gucx/gucx/perftest/internal/report"
 	"github.com/gucx/gucx/perftest/internal/result"
 	"github.com/gucx/gucx/perftest/internal/session"
@@ -43,21 +45,33 @@ func (s *settings) runLocal(cmd *cobra.Command) error {
 	if err := j.check(); err != nil {
 		return err
 	}
-	if j.plan.Fabric == loopFabric {
+	switch {
+	case j.loopback():
+		return j.runLoopback(cmd)
+	case j.plan.Fabric == loopFabric:
 		return j.runInProcess(cmd)
 	}
 	return j.runWithChild(cmd)
+}
+
+// runLoopback has every layer be its own target.
+func (j *job) runLoopback(cmd *cobra.Command) error {
+	s := session.NewLoopback(cmd.Context(), j.config.Set())
+	return errors.Join(j.measure(cmd.Context(), cmd, s, nil), s.Close())
 }
 
 // runInProcess serves the target from a goroutine.
 func (j *job) runInProcess(cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
-	here, there := net.Pipe()
+	here, there, err := oob.Pipe()
+	if err != nil {
+		return err
+	}
 	served := make(chan error, 1)
 	set := j.config.Set()
-	go func() { served <- target.Serve(ctx, there, set, 0) }()
-	s, err := session.New(ctx, here, set)
+	go func() { served <- target.Serve(ctx, there, set, target.Options{Beside: true}) }()
+	s, err := session.New(ctx, here, set, session.Options{Beside: true})
 	if err == nil {
 		err = errors.Join(j.measure(ctx, cmd, s, nil), s.Close())
 	}
@@ -77,7 +91,7 @@ func (j *job) runWithChild(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, child.Close()) }()
-	s, err := session.New(ctx, child.Conn, j.config.Set())
+	s, err := session.New(ctx, child.Conn, j.config.Set(), session.Options{})
 	if err != nil {
 		return explain(err, child)
 	}
@@ -134,7 +148,31 @@ func (j *job) measure(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 	if err != nil {
 		return err
 	}
-	return j.write(cmd.OutOrStdout(), run, records)
+	if err := j.write(cmd.OutOrStdout(), run, records); err != nil {
+		return err
+	}
+	if line := leftOut(r.Skips()); line != "" {
+		cmd.PrintErrln("perftest: " + line)
+	}
+	return nil
+}
+
+// leftOut counts rows that could not be measured, and says why; empty for none.
+func leftOut(skips []bench.Skip) string {
+	if len(skips) == 0 {
+		return ""
+	}
+	var why []string
+	for _, s := range skips {
+		text := s.Test + ", " + s.Layer
+		if limit := new(layer.LimitError); errors.As(s.Why, &limit) {
+			text += ": " + limit.Limit
+		}
+		if !slices.Contains(why, text) {
+			why = append(why, text)
+		}
+	}
+	return fmt.Sprintf("%d rows left out (%s)", len(skips), strings.Join(why, "; "))
 }
 
 // pinned runs r on a thread bound to the initiator's processor, with all other

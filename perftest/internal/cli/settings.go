@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -14,10 +13,13 @@ import (
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/chart"
 	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/report"
 	"github.com/gucx/gucx/perftest/internal/result"
 	"github.com/gucx/gucx/perftest/internal/tick"
+	"github.com/gucx/gucx/uct"
 )
 
 // Defaults of the flags.
@@ -40,6 +42,7 @@ type settings struct {
 	rounds     int
 	window     int
 	transport  string
+	variant    string
 	device     string
 	fabric     string
 	cpus       string
@@ -52,14 +55,15 @@ type settings struct {
 
 func (s *settings) bind(f *pflag.FlagSet) {
 	f.SortFlags = false
-	f.StringSliceVarP(&s.tests, "test", "t", bench.DefaultTests(), "tests to run, or all: "+strings.Join(bench.TestNames(), " "))
+	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests to run, or all: "+strings.Join(bench.TestNames(), " ")+" (default "+strings.Join(bench.DefaultTests(), ",")+")")
 	f.StringVarP(&s.sizes, "size", "s", defaultSizes, "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them")
 	f.IntVarP(&s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer")
 	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
-	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests")
-	f.StringSliceVar(&s.layers, "layers", layers.Names(), "layers to compare")
-	f.StringVarP(&s.transport, "transport", "x", defaultTransport, "transport")
+	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; active messages that may be unacknowledged")
+	f.StringVarP(&s.transport, "transport", "x", defaultTransport, "transport, of those that perftest info -d lists")
+	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
+	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D uct)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1; the first by default")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
@@ -71,10 +75,11 @@ func (s *settings) bind(f *pflag.FlagSet) {
 
 // job is what settings come to.
 type job struct {
-	settings *settings
-	plan     bench.Plan
-	config   layers.Config
-	cpus     []int // of initiator and target; empty to pin nothing
+	settings  *settings
+	plan      bench.Plan
+	config    layers.Config
+	transport device.Transport
+	cpus      []int // of initiator and target; empty to pin nothing
 }
 
 // job checks the settings and the environment. Errors are usage errors.
@@ -84,7 +89,7 @@ func (s *settings) job() (*job, error) {
 	if j.config, err = layers.FromEnv(os.Environ()); err != nil {
 		return nil, &usageError{err}
 	}
-	if j.plan, err = s.plan(); err != nil {
+	if err := j.makePlan(); err != nil {
 		return nil, &usageError{err}
 	}
 	if j.cpus, err = affinity.Pair(s.cpus); err != nil {
@@ -101,31 +106,74 @@ func (s *settings) job() (*job, error) {
 	return j, nil
 }
 
-func (s *settings) plan() (bench.Plan, error) {
-	p := bench.Plan{
-		Device: s.device, Transport: s.transport, Fabric: s.fabric,
+// makePlan fills in the plan and the transport.
+func (j *job) makePlan() (err error) {
+	s, p := j.settings, &j.plan
+	*p = bench.Plan{
+		Device: s.device, Transport: s.transport,
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
 	}
-	var err error
+	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
+		return err
+	}
 	if p.Sizes, err = parseSizes(s.sizes); err != nil {
-		return p, err
+		return err
 	}
-	if p.Tests, err = findTests(s.tests); err != nil {
-		return p, err
+	j.transport, err = device.FindTransport(device.Components(j.config.UCT, s.fabric), s.transport, s.device)
+	if err != nil {
+		return err
 	}
-	if p.Layers, err = orderLayers(s.layers); err != nil {
-		return p, err
+	if j.transport.OverVerbs() {
+		p.Fabric = s.fabric
 	}
-	if _, _, err := device.Find(s.fabric, s.device); err != nil {
-		return p, err
+	caps, err := j.transport.Caps()
+	if err != nil {
+		return err
 	}
-	return p, p.Check()
+	if p.Tests, err = j.findTests(caps); err != nil {
+		return err
+	}
+	if p.Layers, err = j.findLayers(caps); err != nil {
+		return err
+	}
+	// Who asks for one thing wants that or an error; of a range, what there is.
+	p.Strict = len(p.Sizes) == 1 && !isAll(s.tests)
+	p.Missing = len(s.layers) == 0
+	return p.Check()
+}
+
+// findTests are those asked for; by default the main comparison, or active messages
+// where there is nothing else.
+func (j *job) findTests(caps uct.Caps) ([]bench.Test, error) {
+	s := j.settings
+	switch {
+	case len(s.tests) == 0 && caps&uct.CapPut != 0:
+		return findTests(bench.DefaultTests())
+	case len(s.tests) == 0:
+		return findTests(bench.MessageTests())
+	case isAll(s.tests) && s.stopPeer:
+		return slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return t.Kind.TwoSided() }), nil
+	case isAll(s.tests):
+		return bench.Tests(), nil
+	}
+	return findTests(s.tests)
+}
+
+func isAll(tests []string) bool { return len(tests) == 1 && tests[0] == "all" }
+
+// findLayers are those asked for; by default those of the transport, of which only
+// uct has variants.
+func (j *job) findLayers(caps uct.Caps) ([]string, error) {
+	switch {
+	case len(j.settings.layers) > 0:
+		return orderLayers(j.settings.layers)
+	case j.plan.Variant != layer.Auto:
+		return []string{uctlayer.Name}, nil
+	}
+	return layers.Of(&j.transport, caps), nil
 }
 
 func findTests(names []string) (tests []bench.Test, err error) {
-	if len(names) == 1 && names[0] == "all" {
-		return bench.Tests(), nil
-	}
 	for _, n := range names {
 		t, err := bench.FindTest(n)
 		if err != nil {
@@ -161,11 +209,23 @@ func (j *job) check() error {
 	if j.settings.probe && (len(j.cpus) < 2 || j.cpus[0] == j.cpus[1]) {
 		return &usageError{errProbe}
 	}
-	if j.settings.stopPeer && j.plan.Fabric == loopFabric {
-		return &usageError{errors.New("--stop-peer needs a target process; on the loop fabric there is none")}
+	if !j.settings.stopPeer {
+		return nil
+	}
+	if j.plan.Fabric == loopFabric || j.loopback() {
+		return &usageError{errors.New("--stop-peer needs a target process; on the loop fabric and on self there is none")}
+	}
+	for _, t := range j.plan.Tests {
+		if t.Kind.TwoSided() {
+			return &usageError{fmt.Errorf("--stop-peer: in %s the target has to take part", t.Name)}
+		}
 	}
 	return nil
 }
+
+// loopback reports whether the transport does not leave its worker, so that it is
+// its own target.
+func (j *job) loopback() bool { return j.transport.Kind == uct.DeviceSelf }
 
 // describe fills in what is known before the measurement.
 func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) result.Run {
@@ -173,10 +233,9 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 	for _, t := range j.plan.Tests {
 		tests = append(tests, t.Name)
 	}
-	dev, _, err := device.Find(j.plan.Fabric, j.plan.Device)
 	name := j.plan.Device
-	if err == nil {
-		name = cmp.Or(name, dev.Name())
+	if name == "" {
+		name, _, _ = strings.Cut(j.transport.Device, ":")
 	}
 	return result.Run{
 		Machine: m,
@@ -187,7 +246,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+			Window: j.plan.Window, Variant: j.plan.Variant.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer,
 		},
 	}
 }

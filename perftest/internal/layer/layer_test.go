@@ -14,15 +14,16 @@ func TestSpec_Check(t *testing.T) {
 		in   Spec
 		want string
 	}{
-		{"smallest put", Spec{Put, 1, 1}, ""},
-		{"largest get", Spec{Get, 64, 256}, ""},
-		{"atomic", Spec{FAdd, WordLen, 1}, ""},
-		{"flush ignores the size", Spec{Flush, 0, 1}, ""},
-		{"empty put", Spec{Put, 0, 1}, "1..64"},
-		{"put beyond the memory", Spec{Put, 65, 1}, "1..64"},
-		{"atomic on 4 bytes", Spec{Add, 4, 1}, "atomics work on 8"},
-		{"no window", Spec{Put, 1, 0}, "at least 1"},
-		{"unknown kind", Spec{kindEnd, 1, 1}, "unknown operation"},
+		{"smallest put", Spec{Kind: Put, Size: 1, Window: 1}, ""},
+		{"largest get", Spec{Kind: Get, Size: 64, Window: 256}, ""},
+		{"atomic", Spec{Kind: FAdd, Size: WordLen, Window: 1}, ""},
+		{"flush ignores the size", Spec{Kind: Flush, Size: 0, Window: 1}, ""},
+		{"empty put", Spec{Kind: Put, Size: 0, Window: 1}, "1..64"},
+		{"put beyond the memory", Spec{Kind: Put, Size: 65, Window: 1}, "1..64"},
+		{"atomic on 4 bytes", Spec{Kind: Add, Size: 4, Window: 1}, "atomics work on 8"},
+		{"no window", Spec{Kind: Put, Size: 1, Window: 0}, "at least 1"},
+		{"unknown variant", Spec{Kind: Put, Size: 1, Window: 1, Variant: variantEnd}, "unknown variant"},
+		{"unknown kind", Spec{Kind: kindEnd, Size: 1, Window: 1}, "unknown operation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := c.in.Check(64)
@@ -37,7 +38,7 @@ func TestSpec_Check(t *testing.T) {
 
 func TestKind_String(t *testing.T) {
 	assert.Equal(t, "cswap", CSwap.String())
-	assert.Equal(t, "Kind(6)", kindEnd.String())
+	assert.Equal(t, "Kind(9)", kindEnd.String())
 }
 
 func TestIdle_SeesTheEndOfTheContext(t *testing.T) {

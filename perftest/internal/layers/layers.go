@@ -3,12 +3,14 @@
 package layers
 
 import (
+	"github.com/gucx/gucx/perftest/internal/device"
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/layer/ucplayer"
 	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
 	"github.com/gucx/gucx/perftest/internal/layer/verbslayer"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -32,6 +34,21 @@ func FromEnv(environ []string) (Config, error) {
 
 // Names lists the layers from the lowest up.
 func Names() []string { return []string{verbslayer.Name, uctlayer.Name, ucplayer.Name} }
+
+// Of lists the layers that a transport with caps can be measured through: verbs where
+// there is a verbs device under it that does more than messages, ucp where it has
+// operations that ucp offers.
+func Of(t *device.Transport, caps uct.Caps) (names []string) {
+	oneSided := caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0
+	if t.OverVerbs() && oneSided {
+		names = append(names, verbslayer.Name)
+	}
+	names = append(names, uctlayer.Name)
+	if oneSided {
+		names = append(names, ucplayer.Name)
+	}
+	return names
+}
 
 // Set makes the layers.
 func (c Config) Set() layer.Set {

@@ -20,13 +20,14 @@ const (
 
 // Conn carries requests one way and replies the other. One goroutine at a time.
 type Conn struct {
-	c net.Conn
+	c    net.Conn
+	look *look // nil for a connection that is no socket
 	// broken is why a Call left the stream in the middle of a frame, or nil.
 	broken error
 }
 
 // NewConn wraps a stream connection, which Close closes.
-func NewConn(c net.Conn) *Conn { return &Conn{c: c} }
+func NewConn(c net.Conn) *Conn { return &Conn{c: c, look: newLook(c)} }
 
 // Close closes the connection; a blocked Call or Receive returns.
 func (c *Conn) Close() error { return c.c.Close() }

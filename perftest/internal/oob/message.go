@@ -18,13 +18,23 @@ const (
 	Open Verb = "open"
 	// Connect joins Layer to the initiator's Address.
 	Connect Verb = "connect"
-	// Drive makes the target progress Layer until the next request.
+	// Prepare readies the target's part of an operation of Layer by Spec, and fills
+	// the buffer that it sends from.
+	Prepare Verb = "prepare"
+	// Drive makes the target progress Layer, or its part there, until the next
+	// request; it begins Value nanoseconds after the answer.
 	Drive Verb = "drive"
+	// Rest does nothing: it ends a Drive.
+	Rest Verb = "rest"
+	// Finish ends the part of Layer; the reply's Value is how many operations have
+	// come. It fails if one of them was wrong.
+	Finish Verb = "finish"
 	// Fill writes the pattern of Seed over the first Len bytes of Layer's memory
 	// and a guard pattern behind them.
 	Fill Verb = "fill"
 	// Check fails unless Layer's memory is as Fill with Seed and Len makes it,
-	// with the guard.
+	// with the guard; but for the first and last byte, which are Stamp if that is
+	// there.
 	Check Verb = "check"
 	// SetWord stores Value in the first 8 bytes of Layer's memory.
 	SetWord Verb = "set-word"
@@ -45,7 +55,22 @@ type Request struct {
 	Seed    uint64  `json:"seed,omitempty"`
 	Len     int     `json:"len,omitempty"`
 	Value   uint64  `json:"value,omitempty"`
+	Spec    *Spec   `json:"spec,omitempty"`
+	Stamp   *byte   `json:"stamp,omitempty"`
 }
+
+// Spec is layer.Spec.
+type Spec struct {
+	Kind     uint8  `json:"kind"`
+	Size     int    `json:"size"`
+	Window   int    `json:"window"`
+	Variant  uint8  `json:"variant"`
+	Seed     uint64 `json:"seed"`
+	Thorough bool   `json:"thorough"`
+}
+
+// maxDelay bounds in nanoseconds how long a Drive may be put off.
+const maxDelay = 1e9
 
 // Params tells the target how to open its end.
 type Params struct {
@@ -70,6 +95,7 @@ type Reply struct {
 // layered are the verbs that need Layer.
 var layered = map[Verb]bool{
 	Hello: false, Bye: false,
+	Rest: false, Prepare: true, Finish: true,
 	Open: true, Connect: true, Drive: true, Fill: true, Check: true,
 	SetWord: true, Word: true, Close: true,
 }
@@ -84,6 +110,12 @@ func (r *Request) check() error {
 		return fmt.Errorf("%w: %s with layer %q", ErrFrame, r.Verb, r.Layer)
 	case (r.Verb == Open) != (r.Params != nil):
 		return fmt.Errorf("%w: params belong to open alone", ErrFrame)
+	case (r.Verb == Prepare) != (r.Spec != nil):
+		return fmt.Errorf("%w: a spec belongs to prepare alone", ErrFrame)
+	case r.Spec != nil && (r.Spec.Size < 0 || r.Spec.Size > MaxMemLen):
+		return fmt.Errorf("%w: operation of %d bytes, want 0..%d", ErrFrame, r.Spec.Size, MaxMemLen)
+	case r.Verb == Drive && r.Value > maxDelay:
+		return fmt.Errorf("%w: a delay of %d ns, at most %d", ErrFrame, r.Value, int64(maxDelay))
 	case r.Params != nil && (r.Params.MemLen < 1 || r.Params.MemLen > MaxMemLen):
 		return fmt.Errorf("%w: memory of %d bytes, want 1..%d", ErrFrame, r.Params.MemLen, MaxMemLen)
 	case r.Len < 0 || r.Len > MaxMemLen:

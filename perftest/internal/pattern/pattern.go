@@ -17,6 +17,13 @@ func Fill(b []byte, seed uint64) {
 	}
 }
 
+// Byte is the one that Fill writes at an offset.
+func Byte(seed uint64, offset int) byte {
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], at(seed, offset&^7))
+	return word[offset&7]
+}
+
 // Mismatch says where memory differs from a pattern.
 type Mismatch struct {
 	Offset    int

@@ -53,6 +53,7 @@ type line struct {
 	MsgPerS   *float64 `json:"msg_per_s"`
 	MiBPerS   *float64 `json:"mib_per_s"`
 
+	Variant    *string  `json:"variant"`
 	Window     *int     `json:"window"`
 	Ops        *int     `json:"ops"`
 	MaxNS      *float64 `json:"max_ns"`
@@ -68,7 +69,7 @@ type line struct {
 // required are those of a line that every record has.
 func (l line) required() []any {
 	return []any{l.Layer, l.Transport, l.Fabric, l.Test, l.Size, l.P50NS, l.P99NS, l.PostNS, l.FlushNS,
-		l.MsgPerS, l.MiBPerS, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS}
+		l.MsgPerS, l.MiBPerS, l.Variant, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS}
 }
 
 func strict(line []byte, v any) error {

@@ -43,6 +43,7 @@ type Settings struct {
 	Warmup     int      `json:"warmup"`
 	Rounds     int      `json:"rounds"`
 	Window     int      `json:"window"`
+	Variant    string   `json:"variant,omitempty"` // asked for
 	CPUs       []int    `json:"cpus"`
 	StopPeer   bool     `json:"stop_peer"`
 }
@@ -56,7 +57,10 @@ type Record struct {
 	Fabric    string `json:"fabric"`
 	Test      string `json:"test"`
 	Size      int    `json:"size"`
-	Window    int    `json:"window"`
+	// Variant of uct that moved the bytes: short, bcopy or zcopy; empty where there
+	// is none, or the layer does not say.
+	Variant string `json:"variant"`
+	Window  int    `json:"window"`
 	// Ops is how many operations were timed.
 	Ops int `json:"ops"`
 

@@ -21,50 +21,83 @@ const (
 	byeTimeout = time.Second
 )
 
+// caller is the way to the target: a connection, or a loopback.
+type caller interface {
+	Call(context.Context, oob.Request) (oob.Reply, error)
+	Close() error
+}
+
 // Session is a target that answers. One goroutine at a time.
 type Session struct {
-	conn   *oob.Conn
-	layers layer.Set
-	open   map[string]layer.Conn
-	ctx    context.Context // ends the waits of the layers
-	pid    int
+	peer     caller
+	layers   layer.Set
+	open     map[string]*end
+	ctx      context.Context // ends the waits of the layers
+	pid      int
+	beside   bool
+	loopback bool
+}
+
+// end is the initiator's side of one layer.
+type end struct {
+	conn layer.Conn
+	// needsTarget is set if not even one-sided operations end without the target's
+	// progress.
+	needsTarget bool
+}
+
+// Options are what New is told of the target. The zero value is for one in another
+// process.
+type Options struct {
+	// Beside says that the target is a goroutine of this process.
+	Beside bool
 }
 
 // New says hello over c, which the Session closes. The end of ctx also ends waits
 // in layers that are opened later.
-func New(ctx context.Context, c net.Conn, layers layer.Set) (*Session, error) {
-	s := &Session{conn: oob.NewConn(c), layers: layers, open: map[string]layer.Conn{}, ctx: ctx}
+func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session, error) {
+	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*end{}, ctx: ctx, beside: o.Beside}
 	reply, err := s.call(ctx, oob.Request{Verb: oob.Hello})
 	if err != nil {
-		return nil, errors.Join(err, s.conn.Close())
+		return nil, errors.Join(err, s.peer.Close())
 	}
 	s.pid = int(reply.Value)
 	return s, nil
 }
 
-// PID is the process id of the target, on its host.
+// PID is the process id of the target, on its host; 0 for a loopback.
 func (s *Session) PID() int { return s.pid }
+
+// Loopback reports whether every layer is its own target.
+func (s *Session) Loopback() bool { return s.loopback }
+
+// NeedsTarget reports whether operations of an open layer, also one-sided ones, wait
+// for the target's progress: it must be driven meanwhile.
+func (s *Session) NeedsTarget(name string) bool {
+	e := s.open[name]
+	return e != nil && e.needsTarget
+}
 
 func (s *Session) call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout,
 		fmt.Errorf("no answer within %v", callTimeout))
 	defer cancel()
-	return s.conn.Call(ctx, r)
+	return s.peer.Call(ctx, r)
 }
 
-// Open opens the named layer on both sides, connects it and completes one
-// operation of it, so that nothing is set up while the clock runs.
+// Open opens the named layer on both sides, connects it and completes an operation
+// of it, so that nothing is set up while the clock runs.
 func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.Conn, err error) {
 	open, known := s.layers.Open[name]
 	if !known {
 		return nil, fmt.Errorf("unknown layer %q; there are %v", name, s.layers.Names)
 	}
 	c, err := open(layer.Config{Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: p.MemLen, Context: s.ctx})
+		MemLen: p.MemLen, Context: s.ctx, Beside: s.beside, Loopback: s.loopback})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
-	s.open[name] = c
+	s.open[name] = &end{conn: c}
 	if err := s.join(ctx, name, c, p); err != nil {
 		return nil, fmt.Errorf("connect %s: %w", name, err)
 	}
@@ -87,28 +120,34 @@ func (s *Session) join(ctx context.Context, name string, c layer.Conn, p oob.Par
 	if err := c.Connect(remote.Address); err != nil {
 		return err
 	}
-	return s.firstPut(ctx, name, c)
+	return s.try(ctx, name)
 }
 
-// firstPut writes one byte while the target drives its end: some layers connect
-// at the first operation.
-func (s *Session) firstPut(ctx context.Context, name string, c layer.Conn) error {
-	op, err := c.Op(layer.Spec{Kind: layer.Put, Size: 1, Window: 1})
-	if err != nil {
-		return err
-	}
-	if _, err := s.call(ctx, oob.Request{Verb: oob.Drive, Layer: name}); err != nil {
-		return err
-	}
-	if err := op.Post(); err != nil {
-		return fmt.Errorf("first put: %w", err)
-	}
-	if err := op.Flush(); err != nil {
-		return fmt.Errorf("flush of the first put: %w", err)
-	}
-	// Any request ends the driving.
-	_, err = s.call(ctx, oob.Request{Verb: oob.Fill, Layer: name})
+// Drive has the target progress a layer, or its part there, until the next request.
+func (s *Session) Drive(ctx context.Context, name string) error {
+	_, err := s.call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
 	return err
+}
+
+// Rest has the target do nothing any more.
+func (s *Session) Rest(ctx context.Context) error {
+	_, err := s.call(ctx, oob.Request{Verb: oob.Rest})
+	return err
+}
+
+// Prepare readies the target's part of an operation.
+func (s *Session) Prepare(ctx context.Context, name string, o layer.Spec) error {
+	_, err := s.call(ctx, oob.Request{Verb: oob.Prepare, Layer: name, Spec: &oob.Spec{
+		Kind: uint8(o.Kind), Size: o.Size, Window: o.Window, Variant: uint8(o.Variant), Seed: o.Seed, Thorough: o.Thorough,
+	}})
+	return err
+}
+
+// Finish ends the target's part and returns how many operations have come there. An
+// *oob.RemoteError says that one of them was wrong.
+func (s *Session) Finish(ctx context.Context, name string) (uint64, error) {
+	r, err := s.call(ctx, oob.Request{Verb: oob.Finish, Layer: name})
+	return r.Value, err
 }
 
 // Fill has the target write a pattern over the first n bytes of its memory.
@@ -117,9 +156,10 @@ func (s *Session) Fill(ctx context.Context, name string, seed uint64, n int) err
 	return err
 }
 
-// Check has the target compare the first n bytes of its memory with a pattern.
-func (s *Session) Check(ctx context.Context, name string, seed uint64, n int) error {
-	_, err := s.call(ctx, oob.Request{Verb: oob.Check, Layer: name, Seed: seed, Len: n})
+// Check has the target compare the first n bytes of its memory with a pattern. stamp,
+// if not nil, is what the first and the last byte must be instead.
+func (s *Session) Check(ctx context.Context, name string, seed uint64, n int, stamp *byte) error {
+	_, err := s.call(ctx, oob.Request{Verb: oob.Check, Layer: name, Seed: seed, Len: n, Stamp: stamp})
 	return err
 }
 
@@ -142,15 +182,15 @@ func (s *Session) Close() error {
 	defer cancel()
 	var errs []error
 	for _, name := range s.layers.Names {
-		c, ok := s.open[name]
+		e, ok := s.open[name]
 		if !ok {
 			continue
 		}
 		delete(s.open, name)
 		// A target that is gone already needs no good-bye; closing must go on.
-		_, _ = s.conn.Call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
-		errs = append(errs, c.Close())
+		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
+		errs = append(errs, e.conn.Close())
 	}
-	_, _ = s.conn.Call(ctx, oob.Request{Verb: oob.Bye})
-	return errors.Join(append(errs, s.conn.Close())...)
+	_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Bye})
+	return errors.Join(append(errs, s.peer.Close())...)
 }

@@ -1,6 +1,8 @@
 // Package target is the passive side of a measurement: it opens what the
-// initiator asks for, keeps the memory, and says what is in it. Between requests
-// it is blocked in a read, so whatever completes meanwhile is one-sided.
+// initiator asks for, keeps the memory, and says what is in it. Between requests it
+// is blocked in a read, so that what completes meanwhile is one-sided; or, where the
+// operation or the transport needs it, it does its part and looks for a request when
+// there is nothing else to do.
 package target
 
 import (
@@ -14,6 +16,8 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/oob"
 	"github.com/gucx/gucx/perftest/internal/pattern"
@@ -22,14 +26,21 @@ import (
 // maxLayers bounds how many layers one session keeps open.
 const maxLayers = 16
 
+// Options are how a target serves. The zero value is for a process of its own.
+type Options struct {
+	// HelloTimeout bounds the wait for the first message; 0 means no limit.
+	HelloTimeout time.Duration
+	// Beside says that the initiator is in this process.
+	Beside bool
+}
+
 // Serve answers one initiator until it says bye, hangs up, or ctx ends; it closes
-// c. A hang-up without bye is io.ErrUnexpectedEOF. helloTimeout bounds the wait
-// for the first message; 0 means no limit.
-func Serve(ctx context.Context, c net.Conn, layers layer.Set, helloTimeout time.Duration) error {
-	s := &session{conn: oob.NewConn(c), layers: layers, open: map[string]layer.Conn{}, ctx: ctx}
+// c, which must be a socket. A hang-up without bye is io.ErrUnexpectedEOF.
+func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
+	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
 	defer stop()
-	err := s.run(helloTimeout)
+	err := s.run(o.HelloTimeout)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -40,14 +51,9 @@ func Serve(ctx context.Context, c net.Conn, layers layer.Set, helloTimeout time.
 type session struct {
 	conn   *oob.Conn
 	layers layer.Set
-	open   map[string]layer.Conn
+	ends   map[string]*end
 	ctx    context.Context // ends the session
-}
-
-// arrival is what the reader hands over: a request, or why there are no more.
-type arrival struct {
-	req oob.Request
-	err error
+	beside bool
 }
 
 func (s *session) run(helloTimeout time.Duration) error {
@@ -67,57 +73,56 @@ func (s *session) run(helloTimeout time.Duration) error {
 // serve answers requests one by one; between a drive and the next request it
 // progresses the driven layer.
 func (s *session) serve() error {
-	requests, answered := make(chan arrival), make(chan struct{})
-	defer close(answered)
-	go s.read(requests, answered)
-	var driven layer.Conn
 	for {
-		a := wait(requests, driven)
-		driven = nil
-		if a.err != nil {
-			return lastWord(a.err)
+		req, err := s.conn.Receive(0)
+		if err != nil {
+			return lastWord(err)
 		}
-		reply, failure := s.handle(a.req)
+		reply, failure := s.handle(req)
 		if err := s.conn.Answer(reply, failure); err != nil {
+			return lastWord(err)
+		}
+		switch {
+		case req.Verb == oob.Bye:
+			return nil
+		case req.Verb == oob.Drive && failure == nil:
+			time.Sleep(time.Duration(req.Value))
+			if err := s.drive(s.ends[req.Layer]); err != nil {
+				return fmt.Errorf("%s: %w", req.Layer, err)
+			}
+		}
+	}
+}
+
+const (
+	// lookIdle is how many idle polls in a row go by between two looks for a request:
+	// more than a message takes, so that no look falls into a ping-pong.
+	lookIdle = 256
+	// lookBusy is the same where every poll finds something.
+	lookBusy = 1 << 20
+	// yieldIdle is how many idle polls go by until an initiator in this process gets
+	// the processor.
+	yieldIdle = 64
+)
+
+// drive makes progress until a request has come.
+func (s *session) drive(e *end) error {
+	for idle, polls := 0, 0; ; polls++ {
+		n, err := e.progress()
+		if err != nil {
 			return err
 		}
-		if a.req.Verb == oob.Bye {
-			return nil
+		idle++
+		if n > 0 {
+			idle = 0
 		}
-		if a.req.Verb == oob.Drive && failure == nil {
-			driven = s.open[a.req.Layer]
+		if s.beside && idle%yieldIdle == yieldIdle-1 {
+			runtime.Gosched()
 		}
-		answered <- struct{}{}
-	}
-}
-
-// read receives requests, the next one only when the last is answered.
-func (s *session) read(requests chan<- arrival, answered <-chan struct{}) {
-	for ok := true; ok; _, ok = <-answered {
-		r, err := s.conn.Receive(0)
-		select {
-		case requests <- arrival{r, err}:
-		case <-answered:
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// wait blocks for the next request, progressing driven meanwhile if there is one.
-func wait(requests <-chan arrival, driven layer.Conn) arrival {
-	if driven == nil {
-		return <-requests
-	}
-	for {
-		select {
-		case a := <-requests:
-			return a
-		default:
-			if driven.Progress() == 0 {
-				runtime.Gosched()
+		if idle%lookIdle == lookIdle-1 || polls%lookBusy == lookBusy-1 {
+			layer.YieldThread()
+			if s.conn.Ready() {
+				return nil
 			}
 		}
 	}
@@ -125,7 +130,7 @@ func wait(requests <-chan arrival, driven layer.Conn) arrival {
 
 // lastWord is why a session ended without bye.
 func lastWord(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return io.ErrUnexpectedEOF
 	}
 	return err
@@ -135,37 +140,83 @@ func (s *session) handle(r oob.Request) (oob.Reply, error) {
 	switch r.Verb {
 	case oob.Hello:
 		return oob.Reply{}, errors.New("already said hello")
-	case oob.Bye:
+	case oob.Bye, oob.Rest:
 		return oob.Reply{}, nil
 	case oob.Open:
 		return s.openLayer(r.Layer, *r.Params)
 	}
-	c, ok := s.open[r.Layer]
+	e, ok := s.ends[r.Layer]
 	if !ok {
 		return oob.Reply{}, errors.New("layer is not open")
 	}
-	return s.handleOpen(c, r)
+	if r.Verb == oob.Close {
+		delete(s.ends, r.Layer)
+		return oob.Reply{}, e.conn.Close()
+	}
+	return e.handle(r)
 }
 
-// handleOpen serves the requests about an open layer.
-func (s *session) handleOpen(c layer.Conn, r oob.Request) (oob.Reply, error) {
+// end is the target's side of one layer.
+type end struct {
+	conn layer.Conn
+	part layer.Part // in the operation that was prepared; nil for none
+}
+
+// progress does what the layer wants done while the initiator measures.
+func (e *end) progress() (int, error) {
+	if e.part != nil {
+		return e.part.Progress()
+	}
+	return e.conn.Progress(), nil
+}
+
+// handle serves the requests about an open layer.
+func (e *end) handle(r oob.Request) (oob.Reply, error) {
 	switch r.Verb {
 	case oob.Connect:
-		return oob.Reply{}, c.Connect(r.Address)
+		return oob.Reply{}, e.conn.Connect(r.Address)
+	case oob.Prepare:
+		return oob.Reply{}, e.prepare(r.Spec)
+	case oob.Finish:
+		return e.finish()
 	case oob.Drive:
 		return oob.Reply{}, nil
+	}
+	return Memory(e.conn.Memory(), r)
+}
+
+func (e *end) prepare(s *oob.Spec) (err error) {
+	local := e.conn.Local()
+	if s.Size > len(local) {
+		return fmt.Errorf("%d bytes of a memory of %d", s.Size, len(local))
+	}
+	pattern.Fill(local[:s.Size], s.Seed)
+	e.part, err = e.conn.Part(layer.Spec{Kind: layer.Kind(s.Kind), Size: s.Size, Window: s.Window,
+		Variant: layer.Variant(s.Variant), Seed: s.Seed, Thorough: s.Thorough})
+	return err
+}
+
+func (e *end) finish() (oob.Reply, error) {
+	if e.part == nil {
+		return oob.Reply{}, errors.New("nothing was prepared")
+	}
+	n, err := e.part.Finish()
+	e.part = nil
+	return oob.Reply{Value: n}, err
+}
+
+// Memory serves the requests about memory alone: Fill, Check, SetWord and Word.
+func Memory(mem []byte, r oob.Request) (oob.Reply, error) {
+	switch r.Verb {
 	case oob.Fill:
-		return oob.Reply{}, fill(c.Memory(), r.Seed, r.Len)
+		return oob.Reply{}, fill(mem, r.Seed, r.Len)
 	case oob.Check:
-		return oob.Reply{}, check(c.Memory(), r.Seed, r.Len)
+		return oob.Reply{}, check(mem, r.Seed, r.Len, r.Stamp)
 	case oob.SetWord:
-		binary.NativeEndian.PutUint64(c.Memory(), r.Value)
+		binary.NativeEndian.PutUint64(mem, r.Value)
 		return oob.Reply{}, nil
 	case oob.Word:
-		return oob.Reply{Value: binary.NativeEndian.Uint64(c.Memory())}, nil
-	case oob.Close:
-		delete(s.open, r.Layer)
-		return oob.Reply{}, c.Close()
+		return oob.Reply{Value: binary.NativeEndian.Uint64(mem)}, nil
 	}
 	return oob.Reply{}, fmt.Errorf("unknown verb %q", r.Verb)
 }
@@ -175,14 +226,14 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	switch {
 	case !known:
 		return oob.Reply{}, fmt.Errorf("unknown layer; there are %v", s.layers.Names)
-	case s.open[name] != nil:
+	case s.ends[name] != nil:
 		return oob.Reply{}, errors.New("layer is open already")
-	case len(s.open) == maxLayers:
+	case len(s.ends) == maxLayers:
 		return oob.Reply{}, fmt.Errorf("at most %d layers", maxLayers)
 	}
 	c, err := open(layer.Config{
 		Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: max(p.MemLen, layer.WordLen), Context: s.ctx,
+		MemLen: max(p.MemLen, layer.WordLen), Context: s.ctx, Beside: s.beside,
 	})
 	if err != nil {
 		return oob.Reply{}, err
@@ -191,7 +242,7 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	if err != nil {
 		return oob.Reply{}, errors.Join(err, c.Close())
 	}
-	s.open[name] = c
+	s.ends[name] = &end{conn: c}
 	return oob.Reply{Address: addr}, nil
 }
 
@@ -213,9 +264,16 @@ func fill(mem []byte, seed uint64, n int) error {
 	return nil
 }
 
-func check(mem []byte, seed uint64, n int) error {
+// check also puts the pattern in the place of stamps, once they are found right.
+func check(mem []byte, seed uint64, n int, stamp *byte) error {
 	if n > len(mem) {
 		return fmt.Errorf("%d bytes of a memory of %d", n, len(mem))
+	}
+	if stamp != nil && n > 0 {
+		if err := layer.CheckStamp(mem[:n], *stamp); err != nil {
+			return fmt.Errorf("data arrived wrong: %w", err)
+		}
+		mem[0], mem[n-1] = pattern.Byte(seed, 0), pattern.Byte(seed, n-1)
 	}
 	if err := pattern.Check(mem[:n], seed); err != nil {
 		return fmt.Errorf("data arrived wrong: %w", err)
@@ -230,8 +288,8 @@ func check(mem []byte, seed uint64, n int) error {
 // not share objects.
 func (s *session) close() error {
 	errs := []error{s.conn.Close()}
-	for _, c := range s.open {
-		errs = append(errs, c.Close())
+	for _, e := range s.ends {
+		errs = append(errs, e.conn.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -22,11 +21,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve runs a target for one test and returns the initiator's end and how the
 // target ended.
 func serve(ctx context.Context, t *testing.T, fault layertest.Fault) (c *oob.Conn, ended chan error) {
-	a, b := net.Pipe()
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
 	layers := layertest.Set("verbs", "uct")
 	layers.Open["uct"] = layertest.Opener(fault)
 	ended = make(chan error, 1)
-	go func() { ended <- Serve(ctx, b, layers, time.Minute) }()
+	go func() { ended <- Serve(ctx, b, layers, Options{HelloTimeout: time.Minute, Beside: true}) }()
 	c = oob.NewConn(a)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, ended
@@ -111,8 +111,9 @@ func TestServe_EndsWithItsContext(t *testing.T) {
 }
 
 func TestServe_GivesUpOnASilentStranger(t *testing.T) {
-	a, b := net.Pipe()
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
 	defer a.Close()
-	err := Serve(t.Context(), b, layertest.Set("uct"), time.Millisecond)
+	err = Serve(t.Context(), b, layertest.Set("uct"), Options{HelloTimeout: time.Millisecond})
 	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gucx/gucx/perftest/internal/layer"
 )
@@ -24,6 +25,8 @@ const (
 	HangFlush        // Flush waits for ever, unless it is stopped
 	RefuseOpen       // opening fails
 	RefuseOp         // no operation is supported
+	NeedDrive        // Flush waits for the target's progress
+	FailPart         // the target's part fails
 )
 
 // faultFrom is the operation at which Drop and FailPost begin.
@@ -72,6 +75,9 @@ type end struct {
 	fault      Fault
 	mem, local []byte
 	peer       *end
+	driven     atomic.Uint64
+	got        uint64 // operations that have come from the peer
+	wrong      error  // what was wrong with them
 }
 
 func (e *end) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
@@ -92,8 +98,13 @@ func (e *end) Connect(peer []byte) error {
 
 func (e *end) Memory() []byte    { return e.mem }
 func (e *end) Local() []byte     { return e.local }
-func (e *end) Progress() int     { return 0 }
 func (e *end) Transport() string { return "copy" }
+
+// Progress counts, so that a peer can wait for it.
+func (e *end) Progress() int {
+	e.driven.Add(1)
+	return 0
+}
 
 func (e *end) Close() error {
 	e.registry.mu.Lock()
@@ -109,8 +120,29 @@ func (e *end) Op(s layer.Spec) (layer.Op, error) {
 	if e.fault == RefuseOp {
 		return nil, errors.ErrUnsupported
 	}
-	return &op{end: e, spec: s, idle: layer.Idle{Context: e.cfg.Context}}, nil
+	return &op{end: e, spec: s, idle: layer.NewIdle(e.cfg)}, nil
 }
+
+// Part has nothing to do: operations of the peer do it.
+func (e *end) Part(s layer.Spec) (layer.Part, error) {
+	if err := s.Check(len(e.mem)); err != nil || !s.Kind.TwoSided() {
+		return nil, err
+	}
+	e.got, e.wrong = 0, nil
+	return part{e}, nil
+}
+
+// part counts what the peer did.
+type part struct{ end *end }
+
+func (p part) Progress() (int, error) {
+	if p.end.fault == FailPart {
+		return 0, errors.New("target has failed")
+	}
+	return 0, nil
+}
+
+func (p part) Finish() (uint64, error) { return p.end.got, p.end.wrong }
 
 type op struct {
 	*end
@@ -122,8 +154,12 @@ type op struct {
 
 func (o *op) Result() uint64 { return o.result }
 
+// Poll implements layer.Op.
+func (o *op) Poll() error { return o.idle.Poll() }
+
 func (o *op) Flush() error {
-	for o.fault == HangFlush {
+	driven := o.peer.driven.Load()
+	for o.fault == HangFlush || o.fault == FailPart && o.spec.Kind.TwoSided() || o.fault == NeedDrive && o.peer.driven.Load() == driven {
 		if err := o.idle.Poll(); err != nil {
 			return err
 		}
@@ -146,8 +182,28 @@ func (o *op) Post() error {
 		o.transfer(o.local, o.peer.mem)
 	case o.spec.Kind.Atomic():
 		o.atomic()
+	case o.spec.Kind == layer.PutPing:
+		o.ping()
+	case o.spec.Kind.TwoSided():
+		o.message()
 	}
 	return nil
+}
+
+// ping writes to the peer, and what the peer would write back.
+func (o *op) ping() {
+	layer.Stamp(o.local[:o.spec.Size], byte(o.posted))
+	layer.Stamp(o.peer.local[:o.spec.Size], byte(o.posted))
+	o.transfer(o.peer.mem, o.local)
+	o.transfer(o.mem, o.peer.local)
+	o.peer.got++
+}
+
+func (o *op) message() {
+	o.peer.got++
+	if o.fault == Corrupt {
+		o.peer.wrong = layer.ErrData
+	}
 }
 
 func (o *op) transfer(dst, src []byte) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
-	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
 // Name of the layer.
@@ -47,6 +46,7 @@ type conn struct {
 	local  *ucp.Mem
 	ep     *ucp.EP
 	key    *ucp.RKey
+	failed error // what ucp said of the EP
 	undo   cleanup.Stack
 }
 
@@ -84,19 +84,25 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, nil
 }
 
+// newContext restricts ucp to the transport and the device under test.
 func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
-	tuning := l.tuning
-	tuning.Devices = func() ([]*verbs.Device, error) { return device.List(cfg.Fabric) }
-	user := l.cfg
-	user.TLS = config.Allow(cfg.Transport)
-	if cfg.Device != "" {
-		name := cfg.Device
-		if !strings.Contains(name, ":") {
-			name += ":1"
-		}
-		user.NetDevices = config.Allow(name)
+	components := device.Components(l.tuning, cfg.Fabric)
+	t, err := device.FindTransport(components, cfg.Transport, cfg.Device)
+	if err != nil {
+		return nil, err
 	}
-	return ucp.NewContext(user, tuning.Components()...)
+	user := l.cfg
+	user.TLS = config.Allow(t.Resource.Transport)
+	only := config.Allow(t.Device)
+	switch t.Kind {
+	case uct.DeviceNet:
+		user.NetDevices = only
+	case uct.DeviceShm:
+		user.ShmDevices = only
+	case uct.DeviceSelf:
+		user.SelfDevices = only
+	}
+	return ucp.NewContext(user, components...)
 }
 
 func (c *conn) alloc() (*ucp.Mem, error) {
@@ -119,7 +125,7 @@ func (c *conn) Connect(peer []byte) (err error) {
 	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
 		return err
 	}
-	if c.ep, err = c.worker.NewEP(addr, ucp.EPConfig{}); err != nil {
+	if c.ep, err = c.worker.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { c.failed = err }}); err != nil {
 		return err
 	}
 	c.undo.Add(c.closeEP)
@@ -147,15 +153,7 @@ func (c *conn) closeEP() error {
 func (c *conn) Memory() []byte { return c.memory.Bytes() }
 func (c *conn) Local() []byte  { return c.local.Bytes() }
 
-// Progress also yields, so that a target in the initiator's process can be driven
-// beside it.
-func (c *conn) Progress() int {
-	n := c.worker.Progress()
-	if n == 0 {
-		runtime.Gosched()
-	}
-	return n
-}
+func (c *conn) Progress() int { return c.worker.Progress() }
 
 func (c *conn) Transport() string { return c.cfg.Transport }
 func (c *conn) Close() error      { return c.undo.Run() }

@@ -15,6 +15,7 @@ type op struct {
 	kind   layer.Kind
 	buf    []byte
 	params ucp.OpParams
+	idle   layer.Idle
 	raddr  uint64
 	count  uint64 // compare value of the next compare-and-swap
 	word   uint64 // old value of the last fetch
@@ -29,8 +30,41 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if c.key == nil {
 		return nil, errNotConnected
 	}
-	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size],
+	switch s.Kind {
+	case layer.AM, layer.AMPing:
+		return nil, layer.ErrNoSuchOp
+	case layer.PutPing:
+		put, err := c.Op(layer.PingPut(s))
+		if err != nil {
+			return nil, err
+		}
+		return layer.NewPing(c, put, s)
+	}
+	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
+}
+
+// Part implements layer.Conn.
+func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+	if s.Kind != layer.PutPing {
+		return nil, layer.NoPart(s.Kind)
+	}
+	put, err := c.Op(layer.PingPut(s))
+	if err != nil {
+		return nil, err
+	}
+	return layer.NewPong(c, put, s)
+}
+
+// Poll implements layer.Op.
+func (o *op) Poll() error {
+	if o.worker.Progress() > 0 {
+		return nil
+	}
+	if o.failed != nil {
+		return o.failed
+	}
+	return o.idle.Poll()
 }
 
 // Post starts the operation. A request that is returned is let go: the operation

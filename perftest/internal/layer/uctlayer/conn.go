@@ -6,7 +6,6 @@ package uctlayer
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/gucx/gucx/internal/cleanup"
@@ -14,7 +13,6 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
-	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
 // Name of the layer.
@@ -66,60 +64,26 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, c.openIface()
 }
 
-// openMD opens the first memory domain that has the transport on the device.
+// openMD opens the memory domain that has the transport on the device.
 func (l *Layer) openMD(c *conn) error {
-	tuning := l.tuning
-	tuning.Devices = func() ([]*verbs.Device, error) { return device.List(c.cfg.Fabric) }
-	var seen []string
-	for _, comp := range tuning.Components() {
-		found, err := comp.MDs()
-		if err != nil {
-			return err
-		}
-		for _, m := range found {
-			ok, offers, err := l.tryMD(c, comp, m.Name)
-			if ok || err != nil {
-				return err
-			}
-			seen = append(seen, offers...)
-		}
+	t, err := device.FindTransport(device.Components(l.tuning, c.cfg.Fabric), c.cfg.Transport, c.cfg.Device)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("no transport %q on device %q; there are %s", c.cfg.Transport, c.cfg.Device, strings.Join(seen, ", "))
-}
-
-// tryMD opens a domain and keeps it if it has what c wants.
-func (l *Layer) tryMD(c *conn, comp uct.Component, name string) (ok bool, offers []string, err error) {
-	key := strings.Join([]string{c.cfg.Fabric, comp.Name(), name}, " ")
+	key := strings.Join([]string{c.cfg.Fabric, t.Component.Name(), t.MD}, " ")
 	md, release, err := l.mds.Get(key, func() (uct.MD, func() error, error) {
-		md, err := comp.OpenMD(name)
+		md, err := t.Component.OpenMD(t.MD)
 		if err != nil {
 			return nil, nil, err
 		}
 		return md, md.Close, nil
 	})
 	if err != nil {
-		return false, nil, err
+		return err
 	}
-	resources, err := md.Resources()
-	if err != nil {
-		return false, nil, errors.Join(err, release())
-	}
-	i := slices.IndexFunc(resources, func(r uct.Resource) bool { return wanted(c.cfg, r) })
-	if i < 0 {
-		for _, r := range resources {
-			offers = append(offers, r.Transport+"/"+r.Device)
-		}
-		return false, offers, release()
-	}
-	c.md, c.res = md, resources[i]
 	c.undo.Add(release)
-	return true, nil, nil
-}
-
-// wanted reports whether r is the transport, and the device with or without port.
-func wanted(cfg layer.Config, r uct.Resource) bool {
-	base, _, _ := strings.Cut(r.Device, ":")
-	return r.Transport == cfg.Transport && (cfg.Device == "" || cfg.Device == r.Device || cfg.Device == base)
+	c.md, c.res = md, t.Resource
+	return nil
 }
 
 func (c *conn) alloc() (uct.Mem, error) {

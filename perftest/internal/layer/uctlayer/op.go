@@ -2,7 +2,6 @@ package uctlayer
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/uct"
@@ -11,14 +10,15 @@ import (
 // op repeats one operation; each kind posts in its own way.
 type op struct {
 	*conn
-	post  func() error
-	idle  layer.Idle
-	buf   []byte
-	iov   [1]uct.IOV
-	comp  uct.Completion // counts zero-copy operations and fetches in flight
-	count uint64         // compare value of the next compare-and-swap
-	word  uint64         // old value of the last fetch
-	fetch bool
+	post    func() error
+	variant layer.Variant
+	idle    layer.Idle
+	buf     []byte
+	iov     [1]uct.IOV
+	comp    uct.Completion // counts zero-copy operations and fetches in flight
+	count   uint64         // compare value of the next compare-and-swap
+	word    uint64         // old value of the last fetch
+	fetch   bool
 
 	put    uct.Putter
 	get    uct.Getter
@@ -28,75 +28,83 @@ type op struct {
 var errNotConnected = errors.New("not connected")
 
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Kind {
+	case layer.AM:
+		return newStream(o, s)
+	case layer.AMPing:
+		return newVolley(o, s)
+	case layer.PutPing:
+		put, err := c.Op(layer.PingPut(s))
+		if err != nil {
+			return nil, err
+		}
+		return layer.NewPing(c, put, s)
+	}
+	return o, o.choose(s)
+}
+
+// newOp makes what all operations have in common.
+func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
 	if !c.joined {
 		return nil, errNotConnected
 	}
-	o := &op{conn: c, idle: layer.Idle{Context: c.cfg.Context}, buf: c.local.Bytes()[:s.Size]}
+	o := &op{conn: c, idle: layer.NewIdle(c.cfg), buf: c.local.Bytes()[:s.Size]}
 	o.comp.Func = func(*uct.Completion) {}
 	o.iov[0] = uct.IOV{Buf: o.buf, Mem: c.local}
 	o.put, _ = c.ep.(uct.Putter)
 	o.get, _ = c.ep.(uct.Getter)
 	o.atomic, _ = c.ep.(uct.Atomics)
-	if o.post = o.poster(s); o.post == nil {
-		return nil, fmt.Errorf("%v of %d bytes over %s: %w", s.Kind, s.Size, c.res.Transport, errors.ErrUnsupported)
-	}
 	return o, nil
 }
 
-// poster is how the transport does the operation, or nil if it cannot.
-func (o *op) poster(s layer.Spec) func() error {
+// choose sets how the operation is posted.
+func (o *op) choose(s layer.Spec) error {
 	attr := o.iface.Attr()
 	switch s.Kind {
-	case layer.Put:
-		return o.putter(s.Size, attr)
-	case layer.Get:
-		return o.getter(s.Size, attr)
 	case layer.Flush:
-		return func() error { return nil }
+		o.post = func() error { return nil }
+		return nil
+	case layer.Put:
+		l := &attr.Put
+		return o.pick(s, []way{
+			{layer.Short, uct.CapPutShort, 0, l.MaxShort, o.putShort},
+			{layer.Zcopy, uct.CapPutZcopy, l.MinZcopy, l.MaxZcopy, o.putZcopy},
+			{layer.Bcopy, uct.CapPutBcopy, 0, l.MaxBcopy, o.putBcopy},
+		})
+	case layer.Get:
+		l := &attr.Get
+		return o.pick(s, []way{
+			{layer.Short, uct.CapGetShort, 0, l.MaxShort, o.getShort},
+			{layer.Zcopy, uct.CapGetZcopy, l.MinZcopy, l.MaxZcopy, o.getZcopy},
+			{layer.Bcopy, uct.CapGetBcopy, 0, l.MaxBcopy, o.getBcopy},
+		})
+	}
+	return o.chooseAtomic(s, &attr.Atomic)
+}
+
+func (o *op) chooseAtomic(s layer.Spec, a *uct.AtomicAttr) error {
+	var has bool
+	switch s.Kind {
 	case layer.Add:
-		if attr.Atomic.Post64.Has(uct.AtomicAdd) {
-			return o.add
-		}
+		has, o.post = a.Post64.Has(uct.AtomicAdd), o.add
 	case layer.FAdd:
-		if o.fetch = attr.Atomic.Fetch64.Has(uct.AtomicAdd); o.fetch {
-			return o.fetchAdd
-		}
+		has, o.post = a.Fetch64.Has(uct.AtomicAdd), o.fetchAdd
 	case layer.CSwap:
-		if o.fetch = attr.Atomic.Fetch64.Has(uct.AtomicCSwap); o.fetch {
-			return o.cswap
-		}
+		has, o.post = a.Fetch64.Has(uct.AtomicCSwap), o.cswap
 	}
+	if !has {
+		return &layer.LimitError{Transport: o.res.Transport, Spec: s, Limit: "the transport has no such operation"}
+	}
+	o.fetch = s.Kind != layer.Add
 	return nil
 }
-
-func (o *op) putter(n int, attr *uct.IfaceAttr) func() error {
-	switch {
-	case attr.Caps.Has(uct.CapPutShort) && n <= attr.Put.MaxShort:
-		return o.putShort
-	case attr.Caps.Has(uct.CapPutZcopy) && zcopyFits(n, &attr.Put):
-		return o.putZcopy
-	case attr.Caps.Has(uct.CapPutBcopy) && n <= attr.Put.MaxBcopy:
-		return o.putBcopy
-	}
-	return nil
-}
-
-func (o *op) getter(n int, attr *uct.IfaceAttr) func() error {
-	switch {
-	case attr.Caps.Has(uct.CapGetShort) && n <= attr.Get.MaxShort:
-		return o.getShort
-	case attr.Caps.Has(uct.CapGetZcopy) && zcopyFits(n, &attr.Get):
-		return o.getZcopy
-	case attr.Caps.Has(uct.CapGetBcopy) && n <= attr.Get.MaxBcopy:
-		return o.getBcopy
-	}
-	return nil
-}
-
-func zcopyFits(n int, l *uct.OpLimits) bool { return n >= l.MinZcopy && n <= l.MaxZcopy }
 
 // Post repeats the operation until the transport has room for it.
 func (o *op) Post() error {
@@ -131,8 +139,17 @@ func (o *op) progress() error {
 	if o.iface.Progress() > 0 {
 		return nil
 	}
+	if o.failed != nil {
+		return o.failed
+	}
 	return o.idle.Poll()
 }
+
+// Poll implements layer.Op.
+func (o *op) Poll() error { return o.progress() }
+
+// Variant implements layer.Varied.
+func (o *op) Variant() layer.Variant { return o.variant }
 
 // why adds what OnError was told.
 //
@@ -151,7 +168,7 @@ func (o *op) Result() uint64 {
 	return o.word
 }
 
-// count accounts for an operation with o.comp, which was counted before it.
+// counted accounts for an operation with o.comp, which was counted before it.
 func (o *op) counted(pending bool, err error) error {
 	if !pending {
 		o.comp.Count--

@@ -7,7 +7,6 @@ package verbslayer
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/gucx/gucx/internal/cleanup"
@@ -74,9 +73,6 @@ const pollBatch = 16
 
 // Open implements layer.Opener.
 func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
-	if cfg.Transport != rc.Name {
-		return nil, fmt.Errorf("transport %q: the verbs layer measures %q", cfg.Transport, rc.Name)
-	}
 	dev, port, err := device.Find(cfg.Fabric, cfg.Device)
 	if err != nil {
 		return nil, err
@@ -205,7 +201,7 @@ func (c *conn) Connect(b []byte) error {
 
 func (c *conn) Memory() []byte    { return c.memory.Bytes() }
 func (c *conn) Local() []byte     { return c.local.Bytes() }
-func (c *conn) Transport() string { return rc.Name }
+func (c *conn) Transport() string { return c.cfg.Transport }
 
 // Progress polls: whoever polls drives a software device.
 func (c *conn) Progress() int { return c.cq.Poll(c.wc[:]) }

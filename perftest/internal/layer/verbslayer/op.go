@@ -34,8 +34,18 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if c.peer == nil {
 		return nil, errNotConnected
 	}
+	switch s.Kind {
+	case layer.AM, layer.AMPing:
+		return nil, layer.ErrNoSuchOp
+	case layer.PutPing:
+		put, err := c.Op(layer.PingPut(s))
+		if err != nil {
+			return nil, err
+		}
+		return layer.NewPing(c, put, s)
+	}
 	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
-		idle: layer.Idle{Context: c.cfg.Context}, signaled: c.posted,
+		idle: layer.NewIdle(c.cfg), signaled: c.posted,
 		depth: uint64(c.layer.depth), moderation: uint64(c.layer.moderation)}
 	remote := verbs.SendWR{RemoteAddr: c.peer.Memory.Addr, RKey: c.peer.RKey}
 	o.nop[0] = remote
@@ -43,6 +53,18 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	o.wr[0] = remote
 	o.fill(&o.wr[0], s)
 	return o, nil
+}
+
+// Part implements layer.Conn.
+func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+	if s.Kind != layer.PutPing {
+		return nil, layer.NoPart(s.Kind)
+	}
+	put, err := c.Op(layer.PingPut(s))
+	if err != nil {
+		return nil, err
+	}
+	return layer.NewPong(c, put, s)
 }
 
 // fill completes wr for the operation.
@@ -129,6 +151,9 @@ func (o *op) postNop() error {
 	_, err := o.qp.PostSend(o.nop[:])
 	return err
 }
+
+// Poll implements layer.Op.
+func (o *op) Poll() error { return o.poll() }
 
 // poll takes what completions there are.
 func (o *op) poll() error {

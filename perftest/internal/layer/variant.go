@@ -1,0 +1,76 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Variant is how uct moves the bytes of an operation; see package uct.
+type Variant uint8
+
+// Variants. With Auto the layer chooses by size.
+const (
+	Auto Variant = iota
+	Short
+	Bcopy
+	Zcopy
+	variantEnd
+)
+
+var variantNames = [variantEnd]string{"", "short", "bcopy", "zcopy"}
+
+// String returns UCX's name; empty for Auto.
+func (v Variant) String() string {
+	if v < variantEnd {
+		return variantNames[v]
+	}
+	return fmt.Sprintf("Variant(%d)", uint8(v))
+}
+
+// Variants lists the names that ParseVariant takes, but the empty one.
+func Variants() []string { return append([]string{}, variantNames[1:]...) }
+
+// ParseVariant reads a name; an empty one is Auto.
+func ParseVariant(name string) (Variant, error) {
+	for v, n := range variantNames {
+		if n == name {
+			return Variant(v), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown variant %q; there are %s", name, strings.Join(Variants(), ", "))
+}
+
+// ErrNoSuchOp says that a layer has no operation of a kind, whatever the transport.
+var ErrNoSuchOp = fmt.Errorf("the layer has no such operation: %w", errors.ErrUnsupported)
+
+// NoPart is what a layer without active messages answers when asked for its Part in
+// an operation that is no ping-pong of puts: nothing, if it is one-sided.
+func NoPart(k Kind) error {
+	if k.TwoSided() {
+		return ErrNoSuchOp
+	}
+	return nil
+}
+
+// LimitError says which limit of a transport keeps an operation from being done.
+type LimitError struct {
+	Transport string
+	Spec      Spec
+	Limit     string // such as "at most 8192 bytes"
+}
+
+// Error returns transport, operation and limit.
+func (e *LimitError) Error() string {
+	op := e.Spec.Kind.String()
+	if e.Spec.Variant != Auto {
+		op += " " + e.Spec.Variant.String()
+	}
+	return fmt.Sprintf("%s: %s of %d bytes: %s", e.Transport, op, e.Spec.Size, e.Limit)
+}
+
+// Unwrap makes errors.Is(e, errors.ErrUnsupported) true.
+func (e *LimitError) Unwrap() error { return errors.ErrUnsupported }
+
+// ErrData says that an operation did not do what it should have.
+var ErrData = errors.New("data verification failed")

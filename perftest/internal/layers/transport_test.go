@@ -1,0 +1,145 @@
+package layers
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/oob"
+	"github.com/gucx/gucx/perftest/internal/pattern"
+	"github.com/gucx/gucx/perftest/internal/session"
+	"github.com/gucx/gucx/uct"
+)
+
+// everyTransport runs f for each transport that there is.
+func everyTransport(t *testing.T, f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
+	list, err := device.Transports(device.Components(Config{}.UCT, "shm"))
+	require.NoError(t, err)
+	require.NotEmpty(t, list)
+	for _, tr := range list {
+		t.Run(tr.Resource.Transport, func(t *testing.T) {
+			caps, err := tr.Caps()
+			require.NoError(t, err)
+			f(t, tr, caps)
+		})
+	}
+}
+
+// sessionFor is a session with a goroutine, or with itself.
+func sessionFor(t *testing.T, tr device.Transport) *session.Session {
+	if tr.Kind != uct.DeviceSelf {
+		return newSession(t, Config{}.Set())
+	}
+	s := session.NewLoopback(t.Context(), Config{}.Set())
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// claims is the capability that a variant of a kind needs.
+func claims(k layer.Kind, v layer.Variant) uct.Caps {
+	first := map[layer.Kind]uct.Caps{
+		layer.AM: uct.CapAMShort, layer.AMPing: uct.CapAMShort,
+		layer.Put: uct.CapPutShort, layer.PutPing: uct.CapPutShort, layer.Get: uct.CapGetShort,
+	}[k]
+	return first << (v - layer.Short)
+}
+
+func TestClaims(t *testing.T) {
+	assert.Equal(t, uct.CapAMZcopy, claims(layer.AM, layer.Zcopy))
+	assert.Equal(t, uct.CapPutBcopy, claims(layer.PutPing, layer.Bcopy))
+	assert.Equal(t, uct.CapGetShort, claims(layer.Get, layer.Short))
+}
+
+func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
+	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+		for _, v := range variants {
+			plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{3, 8, 100, 3000}, Layers: []string{"uct"},
+				Transport: tr.Resource.Transport, Variant: v,
+				Iterations: 40, Warmup: 4, Rounds: 2, Window: 8}
+			records, skips := measure(t, plan, sessionFor(t, tr))
+			assert.Equal(t, plan.Cells(), len(records)+len(skips))
+			for _, test := range bench.Tests() {
+				done := false
+				for _, r := range records {
+					done = done || r.Test == test.Name && (!test.Kind.Varied() || r.Variant == v.String())
+				}
+				switch {
+				case test.Kind.Varied():
+					assert.Equal(t, caps.Has(claims(test.Kind, v)), done, "%s %v", test.Name, v)
+				case test.Kind.Atomic():
+					assert.Equal(t, caps.Has(uct.CapAtomic64), done, test.Name)
+				}
+			}
+			for _, k := range skips {
+				assert.ErrorAs(t, k.Why, new(*layer.LimitError), "%+v", k)
+			}
+		}
+	})
+}
+
+func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
+	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+		names := Of(&tr, caps)
+		plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{8, 64 << 10}, Layers: names, Missing: true,
+			Transport: tr.Resource.Transport, Iterations: 40, Warmup: 4, Rounds: 2, Window: 8}
+		records, skips := measure(t, plan, sessionFor(t, tr))
+		seen := map[string]bool{}
+		for _, r := range records {
+			seen[r.Layer] = true
+			assert.Equal(t, tr.Resource.Transport, r.Transport)
+		}
+		for _, name := range names {
+			assert.True(t, seen[name], name)
+		}
+		for _, k := range skips {
+			assert.ErrorIs(t, k.Why, errors.ErrUnsupported)
+		}
+	})
+}
+
+var variants = []layer.Variant{layer.Short, layer.Bcopy, layer.Zcopy}
+
+// TestEveryTransport_DoesNotAllocate counts allocations of both sides: the target is
+// a goroutine of this process.
+func TestEveryTransport_DoesNotAllocate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+		s := sessionFor(t, tr)
+		c, err := s.Open(t.Context(), "uct", oob.Params{Transport: tr.Resource.Transport, Fabric: "shm", MemLen: 1 << 16})
+		require.NoError(t, err)
+		for _, kind := range []layer.Kind{layer.AM, layer.AMPing, layer.PutPing, layer.Put, layer.Get} {
+			for _, v := range variants {
+				if caps.Has(claims(kind, v)) {
+					pinAllocs(t, s, c, layer.Spec{Kind: kind, Size: 100, Window: 16, Variant: v})
+				}
+			}
+		}
+	})
+}
+
+// pinAllocs pins posts and flushes of an operation at zero allocations.
+func pinAllocs(t *testing.T, s *session.Session, c layer.Conn, spec layer.Spec) {
+	pattern.Fill(c.Local()[:spec.Size], spec.Seed)
+	op, err := c.Op(spec)
+	require.NoError(t, err)
+	require.NoError(t, s.Prepare(t.Context(), "uct", spec))
+	require.NoError(t, s.Drive(t.Context(), "uct"))
+	var failed error
+	window := func() {
+		for range 20 {
+			failed = errors.Join(failed, op.Post(), op.Flush())
+		}
+	}
+	window()
+	assert.Zero(t, testing.AllocsPerRun(10, window), "%v %v", spec.Kind, spec.Variant)
+	require.NoError(t, failed)
+	require.NoError(t, s.Rest(t.Context()))
+}
