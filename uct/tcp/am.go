@@ -99,10 +99,12 @@ func (e *EP) extend(frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completi
 	c.sent++
 	e.sent = c.sent
 	q.posts++
-	written := c.sendv(frame, iov)
-	if written == len(frame)+uct.IOVLen(iov) {
-		c.streakOn()
-		if kind == opAM {
+	written := 0
+	if q.streak < streamStreak {
+		written = c.sendv(frame, iov)
+		q.streak++
+		if written == len(frame)+uct.IOVLen(iov) && kind == opAM {
+			c.markDirty()
 			return nil
 		}
 	}
@@ -118,13 +120,12 @@ func (e *EP) extend(frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completi
 	if o.left > 0 {
 		q.addExtent(extent{op: o})
 	}
+	if written == 0 && !q.blocked && !q.joins(&e.it.cfg) {
+		q.streak++
+		c.flush()
+	}
 	c.markDirty()
 	return o
-}
-
-func (c *conn) streakOn() {
-	c.tx.streak++
-	c.markDirty()
 }
 
 // covers reports whether the memory handles that iov has are of md and fit.

@@ -16,7 +16,8 @@ type Config struct {
 	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
 	RxBuf        config.MemSize `env:"RX_BUF" default:"256k" doc:"Receive buffer of a connection; at least a segment is taken."`
 	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
-	Join         config.MemSize `env:"JOIN" default:"16k" doc:"So many bytes of small messages are joined before they are written."`
+	Join         config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
+	JoinV        config.MemSize `env:"JOINV" default:"256k" doc:"So many bytes of zero-copy sends that follow one another are written together."`
 	SendvThresh  config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy operations of up to this length are copied."`
 	Congestion   string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
 	SndBuf       config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
@@ -39,7 +40,8 @@ const (
 	defaultSegSize      = 64 << 10
 	defaultBuf          = 256 << 10
 	defaultTxOps        = 1024
-	defaultJoin         = 16 << 10
+	defaultJoin         = 64 << 10
+	defaultJoinV        = 256 << 10
 	defaultSendv        = 2 << 10
 	defaultConnTimeout  = 10 * time.Second
 	defaultHelloTimeout = 2 * time.Second
@@ -89,6 +91,7 @@ func (c *Config) sizes() error {
 		{"TX_BUF", &c.TxBuf, defaultBuf, 1, maxBuf},
 		{"RX_BUF", &c.RxBuf, defaultBuf, 1, maxBuf},
 		{"JOIN", &c.Join, defaultJoin, 1, maxBuf},
+		{"JOINV", &c.JoinV, defaultJoinV, 1, maxBuf},
 		{"SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize},
 	} {
 		if *f.v == 0 || *f.v == config.MemAuto {

@@ -71,6 +71,11 @@ func (c *conn) receive() int {
 	return max(k, 1)
 }
 
+// afterSink is how much is read into the buffer behind the data of a long frame:
+// the next header and short frames. More would be data of the next long frame,
+// which would be copied once more.
+const afterSink = 4 << 10
+
 // readSome makes one system call: into the sink, and what is more into the
 // buffer, which then is empty.
 func (c *conn) readSome() (int, syscall.Errno) {
@@ -93,7 +98,7 @@ func (c *conn) readSome() (int, syscall.Errno) {
 	default:
 		return it.io.recv(c.fd, r.buf[:min(s.left, len(r.buf))])
 	}
-	v.add(r.buf)
+	v.add(r.buf[:min(afterSink, len(r.buf))])
 	n, errno := it.io.recvv(c.fd, it.iov[:v.n])
 	clear(it.iov[:v.n])
 	if s.mem != nil {

@@ -23,6 +23,7 @@ type txQueue struct {
 
 	ext          []extent // ring of a power of two
 	first, after uint     // of ext; free-running
+	outside      int      // bytes that the extents have left
 
 	joining bool // the next small message is not written at once
 	blocked bool // the socket's buffer is full
@@ -67,6 +68,12 @@ func (q *txQueue) empty() bool { return q.head == q.tail && q.first == q.after }
 
 // queued is the number of bytes in the buffer.
 func (q *txQueue) queued() int { return q.tail - q.head }
+
+// joins reports whether what is queued may wait for more: up to join bytes of
+// frames, and up to joinv bytes with those of extents.
+func (q *txQueue) joins(cfg *Config) bool {
+	return q.queued() < int(cfg.Join) && q.queued()+q.outside < int(cfg.JoinV)
+}
 
 // take returns n bytes at the end of the buffer for a request, or nil. They
 // become part of the queue when tail is moved over them.
@@ -117,6 +124,7 @@ func (q *txQueue) addExtent(x extent) bool {
 	x.at = q.base + uint64(q.tail)
 	q.ext[q.after%extentRing] = x
 	q.after++
+	q.outside += x.left()
 	return true
 }
 
@@ -126,6 +134,7 @@ func (q *txQueue) popUnsent() *op {
 	for q.first != q.after {
 		x := &q.ext[q.first%extentRing]
 		o := x.op
+		q.outside -= x.left()
 		*x = extent{}
 		q.first++
 		if o != nil {
@@ -157,7 +166,7 @@ func (c *conn) posted(n int) {
 	q := &c.tx
 	q.tail += n
 	q.posts++
-	if q.joining && q.queued() < int(c.it.cfg.Join) || q.blocked || c.state != connOpen {
+	if q.joining && q.joins(&c.it.cfg) || q.blocked || c.state != connOpen {
 		c.markDirty()
 		return
 	}
@@ -186,7 +195,7 @@ func (c *conn) settle() bool {
 	}
 	more := q.posts != q.seen
 	q.seen = q.posts
-	if more && q.streak >= streamStreak && q.queued() < int(c.it.cfg.Join) && q.held < maxHeld {
+	if more && q.streak >= streamStreak && q.joins(&c.it.cfg) && q.held < maxHeld {
 		q.held++
 		q.joining = true
 		return true
@@ -387,6 +396,7 @@ func (c *conn) consume(n int) {
 
 // consumeExtent drops n bytes of x and reports whether it is written.
 func (c *conn) consumeExtent(x *extent, n int) bool {
+	c.tx.outside -= n
 	if x.op == nil {
 		x.off += n
 		x.n -= n
