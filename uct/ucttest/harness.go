@@ -32,6 +32,10 @@ type Harness struct {
 	// driven by the same goroutine; the check that sends from another is then
 	// skipped. Atomics are tried by many goroutines all the same.
 	OneGoroutine bool
+	// Engine is set when goroutines outside the transport's control move the bytes,
+	// such as those of crypto/tls, which allocate. The check of allocations, which
+	// counts those of the whole process, is then skipped.
+	Engine bool
 	// Budget is the number of idle rounds of Progress after which the suite says
 	// that nothing will happen any more. Events that wait for a timer or the kernel
 	// (a peer's death) get 64 times as many. 0 means 1<<20, and not before 10 s
