@@ -88,11 +88,13 @@ type ifaceAddr struct {
 	port4, port6 uint16 // 0 where it does not listen
 	id           uint64
 	seg          uint32 // longest active message that it takes
+	tls          bool   // connections are made through TLS
 }
 
 // Offsets in a packed iface address.
 const (
-	offIfaceVer = 0 // u8, then a byte of 0
+	offIfaceVer = 0 // u8
+	offIfaceTLS = 1 // u8: 0, or 1 if tls
 	offPort4    = 2
 	offPort6    = 4
 	offIfaceID  = 6
@@ -101,7 +103,11 @@ const (
 )
 
 func (a *ifaceAddr) append(b []byte) []byte {
-	b = append(b, addrVersion, 0)
+	secure := byte(0)
+	if a.tls {
+		secure = 1
+	}
+	b = append(b, addrVersion, secure)
 	b = binary.LittleEndian.AppendUint16(b, a.port4)
 	b = binary.LittleEndian.AppendUint16(b, a.port6)
 	b = binary.LittleEndian.AppendUint64(b, a.id)
@@ -110,7 +116,7 @@ func (a *ifaceAddr) append(b []byte) []byte {
 
 // parseIfaceAddr decodes an address that may come from a stranger.
 func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
-	if len(b) != ifaceLen || binary.LittleEndian.Uint16(b) != addrVersion {
+	if len(b) != ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceTLS] > 1 {
 		return a, fmt.Errorf("%w: no tcp iface address", uct.ErrInvalidAddr)
 	}
 	a = ifaceAddr{
@@ -118,6 +124,7 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 		port6: binary.LittleEndian.Uint16(b[offPort6:]),
 		id:    binary.LittleEndian.Uint64(b[offIfaceID:]),
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
+		tls:   b[offIfaceTLS] == 1,
 	}
 	if a.id == 0 || a.port4|a.port6 == 0 {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)

@@ -60,9 +60,8 @@ func sendHello(io netIO, fd int, h *hello) error {
 
 // attempt is our side of a handshake that we began.
 type attempt struct {
-	c         *conn
-	slot      int32
-	fd        int
+	c *conn
+	link
 	id        uint64
 	connected bool
 	answer    message
@@ -72,25 +71,36 @@ type attempt struct {
 func (c *conn) dial() {
 	it := c.it
 	c.tries++
-	fd, err := dial(c.path, &it.cfg)
+	l, err := it.dialLink(c.path)
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrUnreachable, err))
 		return
 	}
-	t := &attempt{c: c, fd: fd, id: randomWord()}
-	if t.slot, err = it.poll.watch(fd, unix.EPOLLOUT, t); err == nil {
+	t := &attempt{c: c, link: l, id: randomWord()}
+	if err = t.watch(&it.poll, unix.EPOLLOUT, t); err == nil {
 		err = it.poll.tick(true)
 	}
 	if err != nil {
-		c.fail(errors.Join(err, unix.Close(fd)))
+		t.drop()
+		c.fail(err)
 		return
 	}
 	c.try, c.state = t, connDialing
 	it.lookSoon()
 }
 
+// dialLink begins to connect along p.
+func (it *Iface) dialLink(p path) (l link, err error) {
+	if it.secret != nil {
+		l.tun, l.fd, err = it.dialTunnel(p)
+		return l, err
+	}
+	l.fd, err = dial(p, &it.cfg)
+	return l, err
+}
+
 // drop gives the attempt up.
-func (t *attempt) drop() { _ = t.c.it.poll.forget(t.slot) }
+func (t *attempt) drop() { t.link.close(&t.c.it.poll) }
 
 // ready implements watcher.
 func (t *attempt) ready(uint32) int {
@@ -138,6 +148,9 @@ func (t *attempt) introduce() error {
 // answered acts on the peer's verdict.
 func (t *attempt) answered() error {
 	h, ok := parseHello(&t.answer.buf, msgAnswer)
+	if ok && h.code == codeTLS {
+		return fmt.Errorf("%w: the peer demands TLS, which is off here", ucs.ErrRejected)
+	}
 	if !ok || h.from != t.c.peer || h.to != t.c.it.addr.id {
 		return fmt.Errorf("%w: not an answer of the peer", ucs.ErrRejected)
 	}
@@ -149,7 +162,7 @@ func (t *attempt) answered() error {
 		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers {
 			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
 		}
-		c.open(t.fd, t.slot, t.id)
+		c.open(t.link, t.id)
 		return nil
 	case codeYield:
 		t.drop()
@@ -176,6 +189,7 @@ func (c *conn) again(err error) error {
 // again.
 func (t *attempt) failed(err error) {
 	c := t.c
+	err = t.tun.because(err)
 	if c.try == t {
 		t.drop()
 		c.try = nil

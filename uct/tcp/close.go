@@ -32,7 +32,12 @@ func (it *Iface) Close() error {
 		c.bury(ucs.StatusCanceled)
 	}
 	it.broken = nil
-	return it.undo.Run()
+	for len(it.strangers) > 0 {
+		it.strangers[0].leave()
+	}
+	err := it.undo.Run()
+	it.tunnels.running.Wait()
+	return err
 }
 
 // conns are the connections of which the iface knows: those in the table, and
@@ -101,6 +106,9 @@ func (c *conn) parted() bool {
 		if errno != 0 {
 			break
 		}
+	}
+	if c.tun != nil {
+		return c.tun.delivered()
 	}
 	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
 	return err != nil || unsent == 0

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"crypto/tls"
 	"fmt"
 	"slices"
 	"time"
@@ -30,6 +31,16 @@ type Config struct {
 	KeepInterval time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
 	UserTimeout  time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which unacknowledged data or probes end a connection (TCP_USER_TIMEOUT)."`
 	Linger       time.Duration  `env:"LINGER" default:"1s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+
+	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused; with none of them, none does."`
+	TLSKey  string `env:"TLS_KEY" doc:"File with the private key of TLS_CERT (PEM)."`
+	TLSCA   string `env:"TLS_CA" doc:"File with the authorities that certificates of peers must come from (PEM)."`
+	TLSName string `env:"TLS_NAME" doc:"Name that certificates of all peers must carry; empty for the IP address that a peer is reached by, which only the side that connects checks."`
+
+	// TLS is used in place of the files. It needs certificates for both roles,
+	// RootCAs and ClientCAs; versions below 1.3, resumption and clients without
+	// certificates are turned off whatever it says.
+	TLS *tls.Config
 
 	// sys replaces the system calls on connected sockets, for tests of faults.
 	sys netIO

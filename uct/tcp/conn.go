@@ -1,7 +1,10 @@
 package tcp
 
 import (
+	"errors"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/base"
@@ -29,8 +32,7 @@ type conn struct {
 	eps   base.List[*EP]
 	err   error // why it broke
 
-	fd    int   // open only
-	slot  int32 // in the poller, open only
+	link  // open only
 	try   *attempt
 	tries int
 	lost  uint64    // connection that the next attempt replaces
@@ -66,16 +68,51 @@ func (c *conn) start() {
 	c.dial()
 }
 
-// open attaches a socket that has been through the handshake.
-func (c *conn) open(fd int, slot int32, id uint64) {
+// link is a connected socket, or the near end of a tunnel, and its place in the
+// poller.
+type link struct {
+	fd   int // -1: none
+	slot int32
+	tun  *tunnel // nil for a socket
+}
+
+// watch begins to report events to w; after an error the link is closed.
+func (l *link) watch(p *poller, events uint32, w watcher) error {
+	slot, err := p.watch(l.fd, events, w)
+	if err == nil {
+		l.slot = slot
+		return nil
+	}
+	err = errors.Join(err, unix.Close(l.fd))
+	l.fd = -1
+	if l.tun != nil {
+		l.tun.leave()
+	}
+	return err
+}
+
+// close closes the descriptor, if there is one.
+func (l *link) close(p *poller) {
+	if l.fd < 0 {
+		return
+	}
+	_ = p.forget(l.slot)
+	l.fd = -1
+	if l.tun != nil {
+		l.tun.leave()
+	}
+}
+
+// open attaches a link that has been through the handshake.
+func (c *conn) open(l link, id uint64) {
 	it := c.it
 	it.dropPending(c)
-	c.fd, c.slot, c.id, c.state, c.try = fd, slot, id, connOpen, nil
+	c.link, c.id, c.state, c.try = l, id, connOpen, nil
 	c.tx.grow(it)
 	if c.rx.buf == nil {
 		c.rx.buf = make([]byte, int(it.cfg.RxBuf))
 	}
-	it.poll.rewatch(slot, c)
+	it.poll.rewatch(l.slot, c)
 	it.opened++
 	it.warm(c)
 	it.freed = true
@@ -105,7 +142,7 @@ func (c *conn) fail(err error) {
 		c.try = nil
 	}
 	c.it.dropPending(c)
-	c.err, c.state = err, connBroken
+	c.err, c.state = c.tun.because(err), connBroken
 	if c.it.table[c.peer] == c {
 		delete(c.it.table, c.peer)
 	}
@@ -117,7 +154,7 @@ func (c *conn) fail(err error) {
 func (c *conn) bury(st ucs.Status) (n int) {
 	it := c.it
 	it.cool(c)
-	c.closeSocket()
+	c.link.close(&it.poll)
 	for o := c.tx.popUnsent(); o != nil; o = c.tx.popUnsent() {
 		if o.kind == opAM {
 			it.complete(o, st)
@@ -137,14 +174,6 @@ func (c *conn) bury(st ucs.Status) (n int) {
 		e.fail(c.err, st)
 	}
 	return n
-}
-
-// closeSocket closes the descriptor, if there is one.
-func (c *conn) closeSocket() {
-	if c.fd >= 0 {
-		_ = c.it.poll.forget(c.slot)
-		c.fd = -1
-	}
 }
 
 func (c *conn) markDirty() {

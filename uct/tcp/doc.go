@@ -20,4 +20,11 @@
 // A message is written at once when nothing was posted since the last Progress;
 // those that follow are joined, and written by Progress or when they are many.
 // Progress does all the work; there are no goroutines. Formats: docs/wire.md.
+//
+// With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines, which
+// move its bytes between a pair of unix sockets, where a plain connection has its
+// socket, and crypto/tls. An iface with TLS and one without refuse each other.
+// Polling alone does not drive the goroutines: where Progress is called without
+// end on the only processor (GOMAXPROCS=1), they get a look at their sockets each
+// 10 ms. Wait by EventFD there.
 package tcp

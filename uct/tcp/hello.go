@@ -41,6 +41,7 @@ const (
 	codeOpen               // there is a connection between the two already
 	codeVersion            // the version is not spoken here
 	codeRefused            // too many connections, or limits that do not fit
+	codeTLS                // TLS is demanded here; the only answer that does not name its receiver
 	codeEnd
 )
 

@@ -21,7 +21,8 @@ type Iface struct {
 	addr    ifaceAddr
 	onError func(uct.EP, error)
 	io      netIO
-	maxAM   int // bytes of the longest active message, with header
+	secret  *secrecy // nil: plain connections
+	maxAM   int      // bytes of the longest active message, with header
 
 	// Progress.
 	tick   uint    // calls of Progress
@@ -51,6 +52,8 @@ type Iface struct {
 	listeners    []*listener
 	strangers    []*stranger // oldest first
 	deaf         bool        // not listening, until the next tick
+	tunnels      tunnels
+	refused      refusals
 
 	dropped   uint64 // strangers that were sent away
 	malformed uint64 // connections that ended by what the peer sent
@@ -80,14 +83,19 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		return nil, err
 	}
 	undo.Add(func() error { md.drop(); return nil })
+	secret, err := cfg.secrecy()
+	if err != nil {
+		return nil, err
+	}
 	cfg.chooseCongestion(&dev)
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
-		maxAM: int(cfg.SegSize) + maxAMHeader,
-		ops:   newOps(cfg.TxOps),
-		table: map[uint64]*conn{},
-		hot:   make([]*conn, 0, maxHot),
-		addr:  ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize)},
+		maxAM:  int(cfg.SegSize) + maxAMHeader,
+		ops:    newOps(cfg.TxOps),
+		table:  map[uint64]*conn{},
+		hot:    make([]*conn, 0, maxHot),
+		addr:   ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: secret != nil},
+		secret: secret,
 	}
 	if it.io == nil {
 		it.io = kernel{}
@@ -165,7 +173,7 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg} // without an address, any would do
+	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg, tls: it.addr.tls} // without an address, any would do
 	if iface != nil {
 		if a, err = parseIfaceAddr(iface); err != nil {
 			return false, err.Error()
@@ -179,6 +187,12 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, string) {
 	if a.seg != it.addr.seg {
 		return path{}, fmt.Sprintf("SEG_SIZE of the peer is %d, here %d", a.seg, it.addr.seg)
+	}
+	switch {
+	case a.tls && !it.addr.tls:
+		return path{}, "the peer demands TLS, which is off here"
+	case !a.tls && it.addr.tls:
+		return path{}, "TLS is demanded here, and off at the peer"
 	}
 	return it.dev.pathTo(d, a)
 }
@@ -203,7 +217,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 			return nil, it.opError("new ep", fmt.Errorf("%w: %s", uct.ErrUnreachable, why))
 		}
 		if c == nil {
-			c = &conn{it: it, peer: a.id, fd: -1}
+			c = &conn{it: it, peer: a.id, link: link{fd: -1}}
 			it.table[a.id] = c
 		}
 		c.path = route

@@ -133,8 +133,7 @@ func dial(p path, cfg *Config) (fd int, err error) {
 		}
 	}()
 	undo.Add(func() error { return unix.Close(fd) })
-	// Without this, bind would take a port that no connection to anyone else can use.
-	if err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1)); err != nil {
+	if err = shareLocalPorts(fd); err != nil {
 		return -1, err
 	}
 	if err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.local, 0)))); err != nil {
@@ -147,6 +146,12 @@ func dial(p path, cfg *Config) (fd int, err error) {
 		return -1, os.NewSyscallError("connect", err)
 	}
 	return fd, nil
+}
+
+// shareLocalPorts makes bind leave the port to connect: it would take one that no
+// connection to anyone else can use.
+func shareLocalPorts(fd int) error {
+	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_BIND_ADDRESS_NO_PORT, 1))
 }
 
 // connected returns how a dial ended.

@@ -172,10 +172,10 @@ func FuzzFrames(f *testing.F) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		defer unix.Close(fds[1])
-		c := &conn{it: e.it, peer: 99, fd: -1}
-		slot, err := e.it.poll.watch(fds[0], unix.EPOLLIN, c)
-		require.NoError(t, err)
-		c.open(fds[0], slot, 1)
+		c := &conn{it: e.it, peer: 99, link: link{fd: -1}}
+		l := link{fd: fds[0]}
+		require.NoError(t, l.watch(&e.it.poll, unix.EPOLLIN, c))
+		c.open(l, 1)
 		for len(stream) > 0 {
 			n := min(len(stream), int(cut)+1)
 			k, err := unix.Write(fds[1], stream[:n])

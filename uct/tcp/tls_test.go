@@ -1,0 +1,386 @@
+package tcp
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// authority signs certificates of a test.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	a := &authority{t: t, key: newKey(t)}
+	der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, nil, a.key)
+	var err error
+	a.cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+// sign signs template for key; by itself without a parent.
+func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	a.t.Helper()
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	require.NoError(a.t, err)
+	return der
+}
+
+// issue makes a certificate for loopback and for a name, which ends after left.
+func (a *authority) issue(name string, left time.Duration) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		NotBefore:   time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(left),
+	}, a.cert, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// config trusts a and shows cert.
+func (a *authority) config(cert tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: a.pool(), ClientCAs: a.pool()}
+}
+
+// good is a configuration that its own kind accepts.
+func (a *authority) good() Config { return Config{TLS: a.config(a.issue("worker", time.Hour))} }
+
+func TestConformance_TLS(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("with one processor a suite that polls leaves the goroutines of TLS a look at their sockets each 10 ms")
+	}
+	a := newAuthority(t)
+	secret := a.config(a.issue("worker", time.Hour))
+	h := harness()
+	h.StartPeer, h.Engine = nil, true
+	h.Watchdog = 5 * time.Minute // each hop waits for a processor where others compute
+	h.Config = func(o ucttest.Options) any {
+		cfg := tiny(o).(Config)
+		cfg.TLS = secret
+		return cfg
+	}
+	ucttest.Test(t, h)
+}
+
+// TestTLS_Refused: who cannot prove who it is gets no connection, and both sides
+// can tell why.
+func TestTLS_Refused(t *testing.T) {
+	a, other := newAuthority(t), newAuthority(t)
+	fine := a.issue("worker", time.Hour)
+	named := func(c Config, name string) Config { c.TLSName = name; return c }
+	for _, tc := range []struct {
+		name             string
+		dials, accepts   Config
+		dialer, accepter string // part of what each side says
+	}{
+		{"unknown authority of the client", Config{TLS: &tls.Config{Certificates: []tls.Certificate{other.issue("worker", time.Hour)}, RootCAs: a.pool(), ClientCAs: a.pool()}},
+			a.good(), "unknown certificate authority", "signed by unknown authority"},
+		{"unknown authority of the server", a.good(), Config{TLS: &tls.Config{Certificates: []tls.Certificate{other.issue("worker", time.Hour)}, RootCAs: a.pool(), ClientCAs: a.pool()}},
+			"signed by unknown authority", "bad certificate"},
+		{"expired client", Config{TLS: a.config(a.issue("worker", -time.Hour))}, a.good(), "expired certificate", "expired"},
+		{"expired server", a.good(), Config{TLS: a.config(a.issue("worker", -time.Hour))}, "expired", "bad certificate"},
+		{"name of the client", named(Config{TLS: a.config(a.issue("guest", time.Hour))}, "worker"), named(Config{TLS: a.config(fine)}, "worker"),
+			"bad certificate", "valid for guest"},
+		{"name of the server", named(Config{TLS: a.config(fine)}, "worker"), named(Config{TLS: a.config(a.issue("guest", time.Hour))}, "worker"),
+			"valid for guest", "bad certificate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := newEnd(t, tc.dials), newEnd(t, tc.accepts)
+			ep := d.to(s)
+			require.NoError(t, ep.AMShort(msgID, 0, nil))
+			until(t, func() bool { return len(d.errs) == 1 && s.it.dropped > 0 }, d, s)
+			assert.ErrorIs(t, d.errs[0], ucs.ErrRejected)
+			assert.ErrorContains(t, d.errs[0], tc.dialer)
+			assert.ErrorContains(t, s.it.refused.last, tc.accepter)
+			assert.Empty(t, s.got)
+			assert.Zero(t, s.it.opened)
+		})
+	}
+}
+
+// dialTLS runs a TLS client against e and returns how it ended: at the handshake
+// or, as a client of TLS 1.3 learns late what the server thinks, at the first read.
+func dialTLS(t *testing.T, e *end, cfg *tls.Config) error {
+	t.Helper()
+	sock := client(t, e)
+	done := make(chan error, 1)
+	go func() {
+		conn := tls.Client(sock, cfg)
+		err := conn.Handshake()
+		if err == nil {
+			_, err = conn.Read(make([]byte, 1))
+		}
+		done <- err
+	}()
+	var err error
+	until(t, func() bool {
+		select {
+		case err = <-done:
+			return true
+		default:
+			return false
+		}
+	}, e)
+	return err
+}
+
+// TestTLS_Strangers: clients of other kinds are refused with a word that they
+// understand.
+func TestTLS_Strangers(t *testing.T) {
+	a := newAuthority(t)
+	cert := a.issue("worker", time.Hour)
+	client := func(change func(*tls.Config)) *tls.Config {
+		c := &tls.Config{RootCAs: a.pool(), ServerName: "127.0.0.1", NextProtos: []string{tlsProtocol}, Certificates: []tls.Certificate{cert}}
+		change(c)
+		return c
+	}
+	for _, tc := range []struct {
+		name        string
+		cfg         *tls.Config
+		hears, says string
+	}{
+		{"no certificate", client(func(c *tls.Config) { c.Certificates = nil }), "certificate required", "didn't provide a certificate"},
+		{"TLS 1.2", client(func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }), "protocol version", "unsupported versions"},
+		{"another protocol", client(func(c *tls.Config) { c.NextProtos = []string{"h2"} }), "no application protocol", "unsupported application protocols"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := newEnd(t, a.good())
+			assert.ErrorContains(t, dialTLS(t, e, tc.cfg), tc.hears)
+			until(t, func() bool { return e.it.refused.last != nil }, e)
+			assert.ErrorContains(t, e.it.refused.last, tc.says)
+		})
+	}
+}
+
+// TestTLS_Downgrade: an end with TLS and one without refuse each other, by their
+// addresses, and on the wire if somebody changed those.
+func TestTLS_Downgrade(t *testing.T) {
+	a := newAuthority(t)
+	for _, tc := range []struct {
+		name                   string
+		dials, accepts         Config
+		why, dialer, accepting string
+	}{
+		{"plain to TLS", Config{}, a.good(), "the peer demands TLS", "the peer demands TLS", "first record does not look like a TLS handshake"},
+		{"TLS to plain", a.good(), Config{}, "TLS is demanded here", "no application protocol", "it speaks TLS, which is off here"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d, s := newEnd(t, tc.dials), newEnd(t, tc.accepts)
+			ok, why := d.it.Reachable(s.it.DeviceAddr(nil), s.it.IfaceAddr(nil))
+			assert.False(t, ok)
+			assert.Contains(t, why, tc.why)
+			_, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: s.it.IfaceAddr(nil)})
+			require.ErrorIs(t, err, uct.ErrUnreachable)
+
+			forged := s.it.addr
+			forged.tls = d.it.addr.tls
+			ep, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: forged.append(nil)})
+			require.NoError(t, err)
+			defer ep.Close()
+			require.NoError(t, ep.(*EP).AMShort(msgID, 0, nil))
+			until(t, func() bool { return len(d.errs) == 1 && s.it.refused.last != nil }, d, s)
+			assert.ErrorIs(t, d.errs[0], ucs.ErrRejected)
+			assert.ErrorContains(t, d.errs[0], tc.dialer)
+			assert.ErrorContains(t, s.it.refused.last, tc.accepting)
+		})
+	}
+}
+
+// TestTLS_Hidden: what is sent does not show on the wire, and arrives whole.
+func TestTLS_Hidden(t *testing.T) {
+	a := newAuthority(t)
+	d, s := newEnd(t, a.good()), newEnd(t, a.good())
+	tap := newTap(t, s)
+	addr := s.it.addr
+	addr.port4 = tap.port
+	got, err := d.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
+	require.NoError(t, err)
+	ep := got.(*EP)
+	d.eps = append(d.eps, ep)
+	key := d.keyOf(s)
+	want := fill(make([]byte, endMem), 1)
+	c := newCounter(1)
+	push(t, func() error {
+		_, err := ep.PutZcopy([]uct.IOV{{Buf: want}}, s.mem.addr, key, &c.Completion)
+		return err
+	}, d, s)
+	until(t, func() bool { return c.fired == 1 }, d, s)
+	assert.Equal(t, ucs.StatusOK, c.Status)
+	assert.True(t, bytes.Equal(want, s.mem.buf))
+	seen := tap.seen()
+	assert.Greater(t, len(seen), endMem)
+	assert.NotContains(t, string(seen), string(want[:16]))
+	assert.NotContains(t, string(seen), "GXCP")
+}
+
+// tap forwards one connection and keeps what the client sends.
+type tap struct {
+	port  uint16
+	bytes chan []byte
+	conns chan net.Conn // to close
+}
+
+func newTap(t *testing.T, to *end) *tap {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &tap{port: uint16(l.Addr().(*net.TCPAddr).Port), bytes: make(chan []byte, 1), conns: make(chan net.Conn, 2)}
+	go func() {
+		defer l.Close()
+		in, err := l.Accept()
+		if err != nil {
+			return
+		}
+		out, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(to.it.addr.port4)})
+		if err != nil {
+			in.Close()
+			return
+		}
+		p.conns <- in
+		p.conns <- out
+		go io.Copy(onlyWriter{in}, onlyReader{out})
+		var seen bytes.Buffer
+		_, _ = io.Copy(onlyWriter{out}, io.TeeReader(in, &seen))
+		p.bytes <- seen.Bytes()
+	}()
+	return p
+}
+
+// seen ends the connection and returns what passed.
+func (p *tap) seen() []byte {
+	(<-p.conns).Close()
+	seen := <-p.bytes
+	(<-p.conns).Close()
+	return seen
+}
+
+// TestTLS_Cut: a connection that ends without a word fails the endpoints.
+func TestTLS_Cut(t *testing.T) {
+	a := newAuthority(t)
+	d, s := newEnd(t, a.good()), newEnd(t, a.good())
+	ep := d.to(s)
+	send(t, ep, 1, 64, d, s)
+	flush(t, ep, d, s)
+	tun := ep.conn.tun
+	tun.mu.Lock()
+	require.NoError(t, tun.sock.CloseWrite())
+	tun.mu.Unlock()
+	back := s.to(d)
+	until(t, func() bool { return len(s.errs) == 1 }, d, s)
+	assert.ErrorIs(t, s.errs[0], ucs.ErrConnReset)
+	assert.Same(t, uct.EP(back), s.failed[0])
+}
+
+// TestTLS_CloseLosesNothing: what was posted before a close arrives.
+func TestTLS_CloseLosesNothing(t *testing.T) {
+	a := newAuthority(t)
+	d, s := newEnd(t, a.good()), newEnd(t, a.good())
+	ep := d.to(s)
+	send(t, ep, 0, 64, d, s)
+	flush(t, ep, d, s)
+	const count = 500
+	for i := 1; i <= count; i++ {
+		require.NoError(t, ep.AMShort(msgID, uint64(i), make([]byte, 100)))
+	}
+	d.close()
+	until(t, func() bool { return len(s.got) == count+1 }, s)
+	for i, m := range s.got {
+		require.EqualValues(t, i, binary.LittleEndian.Uint64(m))
+	}
+}
+
+// TestTLS_Files: certificates come from files, all of them or none.
+func TestTLS_Files(t *testing.T) {
+	a := newAuthority(t)
+	cert := a.issue("worker", time.Hour)
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		return path
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	require.NoError(t, err)
+	whole := Config{
+		TLSCert: write("cert.pem", "CERTIFICATE", cert.Certificate[0]),
+		TLSKey:  write("key.pem", "PRIVATE KEY", der),
+		TLSCA:   write("ca.pem", "CERTIFICATE", a.cert.Raw),
+	}
+	d, s := newEnd(t, whole), newEnd(t, a.good())
+	ep := d.to(s)
+	send(t, ep, 1, 64, d, s)
+	flush(t, ep, d, s)
+	assert.Len(t, s.got, 1)
+
+	bare := func() *tls.Config { return a.config(cert) }
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		want   string
+	}{
+		{"no key", func(c *Config) { c.TLSKey = "" }, "TLS_CERT, TLS_KEY and TLS_CA"},
+		{"only a name", func(c *Config) { *c = Config{TLSName: "x"} }, "TLS_CERT, TLS_KEY and TLS_CA"},
+		{"no such file", func(c *Config) { c.TLSCert += "x" }, "no such file"},
+		{"authority without certificate", func(c *Config) { c.TLSCA = c.TLSKey }, "no certificate in"},
+		{"both ways", func(c *Config) { c.TLS = bare() }, "by files and by a tls.Config"},
+		{"insecure", func(c *Config) { *c = Config{TLS: bare()}; c.TLS.InsecureSkipVerify = true }, "InsecureSkipVerify"},
+		{"old", func(c *Config) { *c = Config{TLS: bare()}; c.TLS.MaxVersion = tls.VersionTLS12 }, "below TLS 1.3"},
+		{"no authority", func(c *Config) { *c = Config{TLS: bare()}; c.TLS.ClientCAs = nil }, "ClientCAs"},
+		{"no certificate", func(c *Config) { *c = Config{TLS: bare()}; c.TLS.Certificates = nil }, "no certificate"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cfg := whole
+			tc.change(&cfg)
+			_, err := d.md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg})
+			require.ErrorIs(t, err, uct.ErrInvalidParam)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
