@@ -29,6 +29,7 @@ const (
 type options struct {
 	only, cpus, output string
 	plan               plan
+	near               float64
 	limit              time.Duration
 	list, quiet        bool
 }
@@ -37,9 +38,10 @@ const longHelp = `Compare with UCX: run ucx_perftest (package ` + ucxPackage + `
 turns, on the same two processors, for the same test, size and data layout.
 
 Each pair of runs is measured with a probe before, between and after: how long a
-cache line takes from one processor to the other. Pairs count where no probe
-exceeds --near and both runs lie within 1.35 times the best one of their side; pairs
-are run until --rounds of them count, at most three times as many. Figures are
+cache line takes from one processor to the other. Pairs count where no probe is
+longer than 1.5 times the best one seen, and both runs lie within 1.35 times the
+best one of their side; pairs are run until --rounds of them count, at most three
+times as many. Figures are
 medians with their range. The ratio is ours over UCX's: of times, one way for
 ping-pongs, it should be small, of rates and bandwidths large.
 
@@ -64,7 +66,7 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.list, "list", false, "list the comparisons and their goals, and run nothing")
 	f.IntVar(&o.plan.Rounds, "rounds", defaultRounds, "pairs of runs that must count")
 	f.DurationVar(&o.plan.Time, "time", defaultTime, "length of one run")
-	f.Float64Var(&o.plan.NearNS, "near", defaultNearNS, "largest probe of a pair that counts, in ns")
+	f.Float64Var(&o.near, "near", 0, "largest probe of a pair that counts, in ns; 0 for 1.5 times the best one seen")
 	f.DurationVar(&o.limit, "limit", defaultLimit, "time after which a run is given up")
 	f.StringVarP(&o.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones")
 	f.StringVarP(&o.output, "output", "o", report.Formats()[0], "form of the results: "+strings.Join(report.Formats(), ", "))
@@ -109,12 +111,12 @@ func (o *options) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx := cmd.Context()
-	conditions := Conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), UCX: ucxVersion(ctx),
-		CPUs: cpus, Rounds: o.plan.Rounds, RunNS: o.plan.Time.Nanoseconds(), NearNS: o.plan.NearNS, Spread: spread}
 	results, err := o.spinning(ctx, cmd, r, cases, cpus)
 	if len(results) == 0 {
 		return err
 	}
+	conditions := Conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), UCX: ucxVersion(ctx),
+		CPUs: cpus, Rounds: o.plan.Rounds, RunNS: o.plan.Time.Nanoseconds(), NearNS: r.phase.near(), Spread: spread}
 	return errors.Join(err, write(cmd.OutOrStdout(), o.output, conditions, results), failures(results))
 }
 
@@ -133,7 +135,7 @@ func (o *options) comparer(cpus []int) (*comparer, error) {
 		return nil, err
 	}
 	return &comparer{plan: o.plan, ucx: theirs, ours: own,
-		probe: func() (float64, error) { return machine.Probe(clock, cpus[0], cpus[1]) }}, nil
+		phase: &phase{limit: o.near, probe: func() (float64, error) { return machine.Probe(clock, cpus[0], cpus[1]) }}}, nil
 }
 
 // spinning runs the cases while spinners keep the processors awake. When the
@@ -151,6 +153,9 @@ func (o *options) spinning(ctx context.Context, cmd *cobra.Command, r *comparer,
 	line := newLine(os.Stderr, o.quiet, o.plan.Rounds)
 	defer line.clear()
 	r.step = line.show
+	if err := r.phase.learn(ctx); err != nil {
+		return nil, err
+	}
 	var results []Summary
 	for _, c := range cases {
 		s, err := r.compare(ctx, c)

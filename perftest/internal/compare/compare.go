@@ -17,7 +17,6 @@ type side interface {
 type plan struct {
 	Rounds int           // pairs that must count
 	Time   time.Duration // of one run
-	NearNS float64       // largest probe of a near pair
 }
 
 // triesPerRound bounds how many pairs are run for each that must count.
@@ -27,7 +26,7 @@ const triesPerRound = 3
 type comparer struct {
 	plan      plan
 	ucx, ours side
-	probe     prober
+	phase     *phase
 	// step is told of each run that is over.
 	step func(c Case, kept int, p Pair)
 }
@@ -39,7 +38,7 @@ func (r *comparer) compare(ctx context.Context, c Case) (Summary, error) {
 	if cause := context.Cause(ctx); cause != nil {
 		return Summary{}, cause
 	}
-	return summarize(c, pairs, r.plan.NearNS, err), nil
+	return summarize(c, pairs, r.phase.near(), err), nil
 }
 
 func (r *comparer) pairs(ctx context.Context, c Case) (all []Pair, err error) {
@@ -57,7 +56,7 @@ func (r *comparer) pairs(ctx context.Context, c Case) (all []Pair, err error) {
 			return all, err
 		}
 		all = append(all, p)
-		kept, _, _ := keep(all, r.plan.NearNS)
+		kept, _, _ := keep(all, r.phase.near())
 		r.step(c, len(kept), p)
 		if len(kept) == r.plan.Rounds {
 			break
@@ -91,11 +90,11 @@ func (r *comparer) ops(ctx context.Context, s side, c Case) (int, error) {
 func (r *comparer) pair(ctx context.Context, c Case, ucxOps, oursOps int, ucxFirst bool) (p Pair, err error) {
 	probe := func() error { return nil }
 	if !c.UCX.Loop {
-		if p.ProbeNS, err = awaitNear(ctx, r.probe, r.plan.NearNS); err != nil {
+		if p.ProbeNS, err = r.phase.await(ctx); err != nil {
 			return p, err
 		}
 		probe = func() error {
-			ns, err := r.probe()
+			ns, err := r.phase.look()
 			p.ProbeNS = max(p.ProbeNS, ns)
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -38,12 +37,12 @@ func (s *script) run(_ context.Context, _ Case, ops int) (float64, error) {
 func newComparer(ucx, ours side, probes ...float64) *comparer {
 	n := 0
 	return &comparer{
-		plan: plan{Rounds: 3, Time: time.Millisecond, NearNS: 100},
+		plan: plan{Rounds: 3, Time: time.Millisecond},
 		ucx:  ucx, ours: ours,
-		probe: func() (float64, error) {
+		phase: &phase{limit: 100, probe: func() (float64, error) {
 			n++
 			return probes[min(n, len(probes))-1], nil
-		},
+		}},
 		step: func(Case, int, Pair) {},
 	}
 }
@@ -55,7 +54,7 @@ func TestCompare_TakesTurnsWithProbesBetween(t *testing.T) {
 	ucx := &script{ns: []float64{100}, log: &log, name: "ucx"}
 	ours := &script{ns: []float64{50}, log: &log, name: "ours"}
 	r := newComparer(ucx, ours)
-	r.probe = func() (float64, error) { log = append(log, "probe"); return 50, nil }
+	r.phase.probe = func() (float64, error) { log = append(log, "probe"); return 50, nil }
 	s, err := r.compare(t.Context(), twoSided)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"ucx", "ours", // to find out how many operations
@@ -70,7 +69,7 @@ func TestCompare_TakesTurnsWithProbesBetween(t *testing.T) {
 
 func TestCompare_LoopbackIsNotProbed(t *testing.T) {
 	r := newComparer(&script{ns: []float64{10}}, &script{ns: []float64{10}})
-	r.probe = func() (float64, error) { return 0, errors.New("probed") }
+	r.phase.probe = func() (float64, error) { return 0, errors.New("probed") }
 	c := twoSided
 	c.UCX.Loop = true
 	s, err := r.compare(t.Context(), c)
@@ -136,37 +135,4 @@ func TestOps_Limits(t *testing.T) {
 		assert.Equal(t, c.want, got)
 		assert.Equal(t, []int{c.trial}, s.ops)
 	}
-}
-
-func TestAwaitNear(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		looks := 0
-		ns, err := awaitNear(t.Context(), func() (float64, error) {
-			if looks++; looks > 2 {
-				return 60, nil
-			}
-			return 300, nil
-		}, 100)
-		require.NoError(t, err)
-		assert.InDelta(t, 60, ns, 0)
-		assert.Equal(t, 3, looks)
-
-		looks = 0
-		ns, err = awaitNear(t.Context(), func() (float64, error) { looks++; return 300, nil }, 100)
-		require.NoError(t, err, "the pair is dropped later")
-		assert.InDelta(t, 300, ns, 0)
-		assert.Equal(t, nearLooks, looks)
-	})
-}
-
-func TestAwaitNear_Fails(t *testing.T) {
-	broken := errors.New("probe")
-	_, err := awaitNear(t.Context(), func() (float64, error) { return 0, broken }, 100)
-	require.ErrorIs(t, err, broken)
-
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("enough")
-	cancel(why)
-	_, err = awaitNear(ctx, func() (float64, error) { return 300, nil }, 100)
-	assert.ErrorIs(t, err, why)
 }

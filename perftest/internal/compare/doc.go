@@ -4,11 +4,12 @@
 // Method. A pair is one run of each program, 0.15 s by the clock, in an order that
 // changes from pair to pair. Before, between and after the two a cache line is
 // handed from one processor to the other: on virtual machines the host moves
-// processors, and the same binary is three to seven times slower while they are far apart. A
-// pair is near if none of its three probes exceeds a threshold. Of the near pairs
-// those count whose runs both lie within [spread] of the best run of their side: the
-// same rule for both sides. Pairs are repeated until enough count. Idle-class
-// spinners keep the processors from halting in the meantime.
+// processors, and the same binary is three to seven times slower while they are far
+// apart. A pair is near if none of its three probes is longer than [nearFactor] times
+// the best one seen. Of the near pairs those count whose runs both lie within
+// [spread] of the best run of their side: the same rule for both sides. Pairs are
+// repeated until enough count. Idle-class spinners keep the processors from halting
+// in the meantime.
 //
 // Figures of both sides are brought to nanoseconds for one operation:
 //

@@ -52,7 +52,7 @@ func write(w io.Writer, format string, c Conditions, results []Summary) error {
 func heading(c Conditions) string {
 	m := c.Machine
 	return fmt.Sprintf("%s, %d cores, Linux %s, %s %s; gucx %s, UCX %s; processors %v\n"+
-		"medians [min..max] of %d pairs of runs of %.0f ms, probe at most %.0f ns, runs within %.2fx of the best",
+		"medians [min..max] of %d pairs of runs of %.0f ms, probes at most %.0f ns, runs within %.2fx of the best",
 		m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, c.Commit, c.UCX, c.CPUs,
 		c.Rounds, float64(c.RunNS)/1e6, c.NearNS, c.Spread)
 }
