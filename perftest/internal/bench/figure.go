@@ -91,6 +91,7 @@ func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
 		PostP99NS:  ns(post.Percentile(99), c.post),
 		FlushNS:    ns(flush.Percentile(50), c.flush),
 		FlushP99NS: ns(flush.Percentile(99), c.flush),
+		LoopCostNS: share * c.whole / r.Clock.PerNS / float64(p.window),
 	}
 	if v, ok := l.op.(layer.Varied); ok {
 		rec.Variant = v.Variant().String()

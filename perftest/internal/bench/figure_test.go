@@ -44,6 +44,7 @@ func TestRecords_SubtractTheLoopAndCompareRoundByRound(t *testing.T) {
 	assert.InDelta(t, (600-20)/2.0/4, low.MaxNS, 1e-9)
 	// Round 1: 328/2-4 = 160 ticks a window = 20 ns an operation; round 2: 60 ns.
 	assert.InDelta(t, 40, low.LoopNS, 1e-9)
+	assert.InDelta(t, 4/2.0/4, low.LoopCostNS, 1e-9, "4 ticks a window")
 	assert.InDelta(t, 25e6, low.MsgPerS, 1e-3)
 	assert.InDelta(t, 25e6, low.MiBPerS, 1e-3, "1 MiB each")
 	assert.Empty(t, low.Over)

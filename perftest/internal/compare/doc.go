@@ -17,7 +17,8 @@
 //     counted in each direction, so that it is one way, half the round trip. MB of
 //     UCX are 2^20 bytes and are not used; bandwidth here is in 10^9 bytes.
 //   - this perftest: the mean of the loop without clock readings. It has the cost
-//     of the empty loop taken off, which UCX's figures contain.
+//     of the empty loop taken off; that is added again, because UCX's figures
+//     contain that of theirs.
 //
 // A ping-pong in loopback is one message to itself for each iteration, of which
 // both programs report half.

@@ -86,5 +86,5 @@ func parseOurs(out string, c Case) (ns float64, err error) {
 	if r.LoopNS <= 0 {
 		return 0, fmt.Errorf("%v ns for one operation", r.LoopNS)
 	}
-	return r.LoopNS, nil
+	return r.LoopNS + r.LoopCostNS, nil
 }

@@ -32,7 +32,7 @@ func output(t *testing.T, records ...result.Record) string {
 
 func TestParseOurs(t *testing.T) {
 	c := Case{Name: "cma", Test: "put_bw", Size: 8}
-	good := result.Record{Layer: "uct", Transport: "sm", Test: "put_bw", Size: 8, LoopNS: 5}
+	good := result.Record{Layer: "uct", Transport: "sm", Test: "put_bw", Size: 8, LoopNS: 4, LoopCostNS: 1}
 	ns, err := parseOurs(output(t, good), c)
 	require.NoError(t, err)
 	assert.InDelta(t, 5, ns, 0)

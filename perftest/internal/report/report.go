@@ -3,7 +3,7 @@
 // JSON is one object per line: first result.Run, then each result.Record with layer,
 // transport, fabric, test, size (bytes), p50_ns, p99_ns, post_ns, flush_ns, msg_per_s and
 // mib_per_s (2^20 bytes). Beyond those it has variant, window, ops, max_ns, post_p99_ns,
-// flush_p99_ns and loop_ns; and over, over_ns and over_pct where they are not empty.
+// flush_p99_ns, loop_ns and loop_cost_ns; and over, over_ns and over_pct where they are not empty.
 // CSV has a column of the same name for each of them.
 package report
 

@@ -60,6 +60,7 @@ type line struct {
 	PostP99NS  *float64 `json:"post_p99_ns"`
 	FlushP99NS *float64 `json:"flush_p99_ns"`
 	LoopNS     *float64 `json:"loop_ns"`
+	LoopCostNS *float64 `json:"loop_cost_ns"`
 
 	Over    string  `json:"over"`
 	OverNS  float64 `json:"over_ns"`
@@ -69,7 +70,7 @@ type line struct {
 // required are those of a line that every record has.
 func (l line) required() []any {
 	return []any{l.Layer, l.Transport, l.Fabric, l.Test, l.Size, l.P50NS, l.P99NS, l.PostNS, l.FlushNS,
-		l.MsgPerS, l.MiBPerS, l.Variant, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS}
+		l.MsgPerS, l.MiBPerS, l.Variant, l.Window, l.Ops, l.MaxNS, l.PostP99NS, l.FlushP99NS, l.LoopNS, l.LoopCostNS}
 }
 
 func strict(line []byte, v any) error {

@@ -78,6 +78,9 @@ type Record struct {
 	// LoopNS is the mean of a loop without clock readings in it: the median over
 	// rounds.
 	LoopNS float64 `json:"loop_ns"`
+	// LoopCostNS is what the empty loop takes for an operation: it was taken off
+	// LoopNS. Programs that do not do so measure the sum.
+	LoopCostNS float64 `json:"loop_cost_ns"`
 
 	MsgPerS float64 `json:"msg_per_s"`
 	MiBPerS float64 `json:"mib_per_s"` // 2^20 bytes
