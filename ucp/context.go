@@ -39,10 +39,24 @@ type domain struct {
 // offer is a transport on a device, and whether the configuration selects it.
 type offer struct {
 	uct.Resource
-	md       int // index of the domain
+	md       int      // index of the domain
+	names    []string // by which TLS may call it
 	selected bool
 	auxOnly  bool   // opened for handshakes, though not selected
 	why      string // the criterion that excluded it
+}
+
+// aliasShm is what TLS may call every transport over shared memory, as in UCX.
+const aliasShm = "shm"
+
+// newOffer gives a transport its names: its own, that of its component, which is
+// what UCX's alias "ib" stands for, and aliasShm.
+func newOffer(r uct.Resource, md int, component string) offer {
+	o := offer{Resource: r, md: md, names: []string{r.Transport, component}}
+	if r.Kind == uct.DeviceShm {
+		o.names = append(o.names, aliasShm)
+	}
+	return o
 }
 
 // NewContext opens the memory domains of the components whose transports cfg
@@ -103,7 +117,7 @@ func (c *Context) addDomain(md uct.MD) error {
 	d.keys, _ = md.(uct.RKeyUnpacker)
 	c.mds = append(c.mds, d)
 	for _, r := range resources {
-		c.offers = append(c.offers, offer{Resource: r, md: len(c.mds) - 1})
+		c.offers = append(c.offers, newOffer(r, len(c.mds)-1, d.attr.Component))
 	}
 	return err
 }
@@ -117,7 +131,7 @@ func (c *Context) choose(failures []error) error {
 		o := &c.offers[i]
 		devices, list := c.cfg.devices(o.Kind)
 		switch {
-		case !c.cfg.TLS.Allows(o.Transport):
+		case !c.cfg.TLS.Allows(o.names...):
 			o.why = "TLS=" + c.cfg.TLS.String() + " excludes it"
 		case !devices.Allows(o.Device):
 			o.why = list + "=" + devices.String() + " excludes " + o.Device
@@ -133,13 +147,14 @@ func (c *Context) choose(failures []error) error {
 
 // checkNames refuses names of transports and devices that nothing has.
 func (c *Context) checkNames(failures []error) error {
-	var tls []string
+	var tls, names []string
 	devs := map[uct.DeviceKind][]string{}
 	for i := range c.offers {
 		tls = append(tls, c.offers[i].Transport)
+		names = append(names, c.offers[i].names...)
 		devs[c.offers[i].Kind] = append(devs[c.offers[i].Kind], c.offers[i].Device)
 	}
-	if unknown := c.cfg.TLS.Unknown(tls); len(unknown) > 0 {
+	if unknown := c.cfg.TLS.Unknown(names); len(unknown) > 0 {
 		return missing("transport", unknown, tls, failures)
 	}
 	for _, kind := range []uct.DeviceKind{uct.DeviceNet, uct.DeviceShm, uct.DeviceSelf} {
@@ -170,7 +185,7 @@ func (c *Context) checkAsked() error {
 		asked = nil
 	}
 	for _, name := range asked {
-		if !slices.ContainsFunc(c.offers, func(o offer) bool { return o.Transport == name && o.selected }) {
+		if !slices.ContainsFunc(c.offers, func(o offer) bool { return o.selected && slices.Contains(o.names, name) }) {
 			return fmt.Errorf("ucp: transport %s: %s: %w", name, c.excluded(name), ucs.ErrUnreachable)
 		}
 	}
@@ -180,11 +195,11 @@ func (c *Context) checkAsked() error {
 	return nil
 }
 
-// excluded lists why offers of a transport (all with "") are not used.
-func (c *Context) excluded(transport string) string {
+// excluded lists why offers of that name (all with "") are not used.
+func (c *Context) excluded(name string) string {
 	var why []string
 	for i := range c.offers {
-		if o := &c.offers[i]; !o.selected && (transport == "" || o.Transport == transport) {
+		if o := &c.offers[i]; !o.selected && (name == "" || slices.Contains(o.names, name)) {
 			why = append(why, o.Transport+"/"+o.Device+": "+o.why)
 		}
 	}

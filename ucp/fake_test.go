@@ -36,7 +36,8 @@ type fakeKind struct {
 	depth   int // operations in flight on an iface
 	latency time.Duration
 	device  string // fakes on different devices do not reach each other
-	mute    bool   // events show in the descriptor only
+	class   uct.DeviceKind
+	mute    bool // events show in the descriptor only
 }
 
 const (
@@ -69,7 +70,7 @@ func likeUD() fakeKind {
 // likeSM has everything and connects to an iface.
 func likeSM() fakeKind {
 	all := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
-	k := fakeKind{name: "fsm", caps: fakeAll | uct.CapGetShort | uct.CapAtomic | uct.CapConnectIface, depth: 8}
+	k := fakeKind{name: "fsm", class: uct.DeviceShm, caps: fakeAll | uct.CapGetShort | uct.CapAtomic | uct.CapConnectIface, depth: 8}
 	fetch := all | uct.Ops(uct.AtomicCSwap)
 	k.atomic = uct.AtomicAttr{Post32: all, Post64: all, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicCPU}
 	return k
@@ -78,7 +79,7 @@ func likeSM() fakeKind {
 // likeTCP has put and get and no atomics.
 func likeTCP() fakeKind {
 	k := likeSM()
-	k.name, k.caps, k.atomic = "ftcp", k.caps&^(uct.CapAtomic|uct.CapPutShort|uct.CapGetShort), uct.AtomicAttr{}
+	k.name, k.class, k.caps, k.atomic = "ftcp", uct.DeviceNet, k.caps&^(uct.CapAtomic|uct.CapPutShort|uct.CapGetShort), uct.AtomicAttr{}
 	return k
 }
 
@@ -110,7 +111,7 @@ func (m *fakeMD) Attr() *uct.MDAttr {
 func (m *fakeMD) Resources() ([]uct.Resource, error) {
 	var out []uct.Resource
 	for _, k := range m.f.kinds {
-		out = append(out, uct.Resource{Transport: k.name, Device: "fake0:1", Kind: uct.DeviceNet})
+		out = append(out, uct.Resource{Transport: k.name, Device: "fake0:1", Kind: k.class})
 	}
 	return out, nil
 }

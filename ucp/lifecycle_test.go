@@ -421,6 +421,9 @@ func TestNewContext_Selection(t *testing.T) {
 		{"one that needs nothing", Config{TLS: config.Allow("fsm")}, "fsm"},
 		{"one that needs a handshake", Config{TLS: config.Allow("frc")}, "frc fud:aux"},
 		{"all but one", Config{TLS: config.Deny("fud")}, "frc fsm"},
+		{"all of a component", Config{TLS: config.Allow("fake")}, "frc fud fsm"},
+		{"shared memory", Config{TLS: config.Allow("shm")}, "fsm"},
+		{"no shared memory", Config{TLS: config.Deny("shm")}, "frc fud"},
 		{"by device", Config{NetDevices: config.Allow("fake0:1")}, "frc fud fsm"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -434,8 +437,10 @@ func TestNewContext_Selection(t *testing.T) {
 	}{
 		{"unknown transport", Config{TLS: config.Allow("rc", "fsm")}, "transport rc is not there (there is: frc, fsm, fud)"},
 		{"unknown device", Config{NetDevices: config.Allow("mlx5_0:1")}, "net device mlx5_0:1 is not there (there is: fake0:1)"},
-		{"unknown shm device", Config{ShmDevices: config.Allow("memory")}, "shm device memory is not there (there is: nothing)"},
+		{"unknown shm device", Config{ShmDevices: config.Allow("memory")}, "shm device memory is not there (there is: fake0:1)"},
 		{"excluded by device", Config{TLS: config.Allow("frc"), NetDevices: config.Deny("fake0:1")}, "transport frc: frc/fake0:1: NET_DEVICES=^fake0:1 excludes fake0:1"},
+		{"unknown self device", Config{SelfDevices: config.Allow("memory")}, "self device memory is not there (there is: nothing)"},
+		{"alias excluded by device", Config{TLS: config.Allow("shm", "frc"), ShmDevices: config.Deny("fake0:1")}, "transport shm: fsm/fake0:1: SHM_DEVICES=^fake0:1 excludes fake0:1"},
 		{"nothing left", Config{TLS: config.Deny("frc", "fud", "fsm")}, "no transport is left"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,8 +1,14 @@
 package ucp
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -35,4 +41,60 @@ func realSets() []transports {
 		real("sm+self+tcp", "sm", "self", "tcp"),
 		real("all"),
 	}
+}
+
+// TestSelection_RealTransports: GUCX_TLS and the device lists as users write them.
+func TestSelection_RealTransports(t *testing.T) {
+	for _, tc := range []struct{ env, want string }{
+		{"TLS=all", "sm rc ud self tcp"},
+		{"TLS=ib", "rc ud"},
+		{"TLS=rc", "rc ud:aux"},
+		{"TLS=shm", "sm"},
+		{"TLS=sm,self", "sm self"},
+		{"TLS=tcp", "tcp"},
+		{"TLS=^tcp", "sm rc ud self"},
+		{"TLS=^ib,shm", "self tcp"},
+		{"NET_DEVICES=lo", "sm self tcp"},
+		{"NET_DEVICES=^lo", "sm rc ud self"},
+		{"SHM_DEVICES=^memory", "rc ud self tcp"},
+	} {
+		t.Run(tc.env, func(t *testing.T) {
+			assert.Equal(t, strings.Fields(tc.want), opened(t, tc.env))
+		})
+	}
+	for _, tc := range []struct{ env, want string }{
+		{"TLS=dc", "transport dc is not there (there is: rc, self, sm, tcp, ud)"},
+		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
+		{"NET_DEVICES=eth7", "net device eth7 is not there (there is: lo, softhca0:1)"},
+	} {
+		t.Run(tc.env, func(t *testing.T) {
+			_, err := NewContext(fromEnv(t, tc.env), all.Components()...)
+			assert.ErrorIs(t, err, ucs.ErrUnreachable)
+			assert.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+func fromEnv(t *testing.T, line string) (cfg Config) {
+	t.Helper()
+	require.NoError(t, config.FromEnv([]string{"GUCX_" + line}, cfg.Table()))
+	return cfg
+}
+
+// opened are the transports that a worker opens with that line in the environment.
+func opened(t *testing.T, line string) (names []string) {
+	t.Helper()
+	c, err := NewContext(fromEnv(t, line), all.Components()...)
+	require.NoError(t, err)
+	w, err := c.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	for _, r := range w.addr.Resources {
+		name := r.Transport
+		if r.AuxOnly {
+			name += ":aux"
+		}
+		names = append(names, name)
+	}
+	require.NoError(t, errors.Join(w.Close(), c.Close()))
+	return names
 }

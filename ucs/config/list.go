@@ -25,12 +25,14 @@ func Allow(names ...string) List {
 // Deny returns a list of all names but these.
 func Deny(names ...string) List { return List{names: slices.Clone(names), negate: true} }
 
-// Allows says whether the list selects name. It compares exactly.
-func (l List) Allows(name string) bool {
+// Allows says whether the list selects what goes by these names: whether it
+// mentions one of them. It compares exactly.
+func (l List) Allows(names ...string) bool {
 	if l.names == nil {
 		return true
 	}
-	return slices.Contains(l.names, name) != l.negate
+	mentioned := slices.ContainsFunc(l.names, func(name string) bool { return slices.Contains(names, name) })
+	return mentioned != l.negate
 }
 
 // Names are those that the list mentions, in order: the selected ones, or with
