@@ -15,8 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		if err := serveAsChild(); err != nil {
+	if tls := os.Getenv(childEnv); tls != "" {
+		if err := serveAsChild(tls); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -21,7 +21,8 @@ import (
 	"github.com/gucx/gucx/uct/all"
 )
 
-// childEnv makes this test binary a target that only serves.
+// childEnv makes this test binary a target that only serves, over the transports
+// that it lists as GUCX_TLS does.
 const childEnv = "GUCX_TEST_UCP_TARGET"
 
 // target is another process whose memory is reached.
@@ -33,8 +34,12 @@ type target struct {
 }
 
 // serveAsChild hands out an address and a key, and serves until the parent goes.
-func serveAsChild() error {
-	c, err := NewContext(Config{}, all.Components()...)
+func serveAsChild(tls string) error {
+	var cfg Config
+	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
+		return err
+	}
+	c, err := NewContext(cfg, all.Components()...)
 	if err != nil {
 		return err
 	}
@@ -56,12 +61,12 @@ func serveAsChild() error {
 	return nil
 }
 
-func startTarget(t *testing.T) *target {
+func startTarget(t *testing.T, tls string) *target {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	x := &target{cmd: exec.Command(exe)}
-	x.cmd.Env = append(os.Environ(), childEnv+"=1")
+	x.cmd.Env = append(os.Environ(), childEnv+"="+tls)
 	x.cmd.Stderr = os.Stderr
 	x.in, err = x.cmd.StdinPipe()
 	require.NoError(t, err)
@@ -97,41 +102,151 @@ func (x *target) signal(t *testing.T, sig syscall.Signal) {
 	require.True(t, ws.Stopped())
 }
 
-// TestProcesses_TargetStopped: put, get, atomics and flush complete while the target
-// process is stopped, and its death fails the EP.
-func TestProcesses_TargetStopped(t *testing.T) {
-	x := startTarget(t)
-	c, err := NewContext(Config{}, all.Components()...)
-	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{})
-	require.NoError(t, err)
-	defer func() {
-		assert.NoError(t, w.Close())
-		assert.NoError(t, c.Close())
-	}()
-	ep, err := w.NewEP(x.addr, EPConfig{})
-	require.NoError(t, err)
-	key, err := ep.Unpack(x.key)
-	require.NoError(t, err)
-	defer key.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	exercise(ctx, t, ep, key, 1) // connects
+// initiator is a worker with an EP to a target process.
+type initiator struct {
+	w   *Worker
+	ep  *EP
+	key *RKey
+	ctx context.Context // ends when nothing will happen any more
+	// failures is how often OnError was called.
+	failures int
+}
 
-	x.signal(t, syscall.SIGSTOP)
-	exercise(ctx, t, ep, key, 2)
-	x.signal(t, syscall.SIGCONT)
-	exercise(ctx, t, ep, key, 3)
+// reach connects to a target over some transports.
+func (x *target) reach(t *testing.T, tls string) *initiator {
+	t.Helper()
+	c, err := NewContext(fromEnv(t, "TLS="+tls), all.Components()...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close()) })
+	in := &initiator{}
+	in.w, err = c.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, in.w.Close())
+		assert.Zero(t, in.w.inUse, "requests that never came back")
+	})
+	in.ep, err = in.w.NewEP(x.addr, EPConfig{OnError: func(*EP, error) { in.failures++ }})
+	require.NoError(t, err)
+	in.key, err = in.ep.Unpack(x.key)
+	require.NoError(t, err)
+	t.Cleanup(in.key.Close)
+	var cancel context.CancelFunc
+	in.ctx, cancel = context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return in
+}
 
-	require.NoError(t, x.cmd.Process.Kill())
-	for ep.Err() == nil && ctx.Err() == nil {
-		_ = ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil) // until the death is seen
-		_ = ep.FlushWait(ctx)
+// processSets are the transports between two processes.
+var processSets = []string{"sm", "rc", "rc,tcp", "tcp", "all"}
+
+// oneSided are those that need nothing of the target once they are connected.
+var oneSided = []string{"sm", "rc", "ib", "all"}
+
+func TestProcesses(t *testing.T) {
+	for _, tls := range processSets {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			in := x.reach(t, tls)
+			for seed := range 3 {
+				exercise(in.ctx, t, in.ep, in.key, seed)
+			}
+			require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
+		})
 	}
-	require.ErrorIs(t, ep.Err(), ucs.ErrEPFailed)
-	_, err = ep.Put([]byte{1}, key.Addr(), key, nil)
+}
+
+// TestProcesses_TargetStopped: put, get, atomics and flush complete while the target
+// process is stopped.
+func TestProcesses_TargetStopped(t *testing.T) {
+	for _, tls := range oneSided {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			in := x.reach(t, tls)
+			exercise(in.ctx, t, in.ep, in.key, 1) // connects
+			x.signal(t, syscall.SIGSTOP)
+			exercise(in.ctx, t, in.ep, in.key, 2)
+			x.signal(t, syscall.SIGCONT)
+			exercise(in.ctx, t, in.ep, in.key, 3)
+		})
+	}
+}
+
+// TestProcesses_TargetStoppedAndServing: where the target takes part, operations wait
+// for it and then complete.
+func TestProcesses_TargetStoppedAndServing(t *testing.T) {
+	x := startTarget(t, "tcp")
+	in := x.reach(t, "tcp")
+	exercise(in.ctx, t, in.ep, in.key, 1)
+	x.signal(t, syscall.SIGSTOP)
+	got := make([]byte, 1000)
+	r, err := in.ep.Get(got, in.key.Addr()+64, in.key, nil)
+	require.NoError(t, err)
+	for range 1000 {
+		in.w.Progress()
+	}
+	require.False(t, r.Done())
+	x.signal(t, syscall.SIGCONT)
+	require.NoError(t, r.Wait(in.ctx))
+	exercise(in.ctx, t, in.ep, in.key, 2)
+}
+
+// TestProcesses_TargetKilled: whatever is under way or waiting when the target is
+// killed ends exactly once, as done or with the reason why the EP failed.
+func TestProcesses_TargetKilled(t *testing.T) {
+	for _, tls := range processSets {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			in := x.reach(t, tls)
+			exercise(in.ctx, t, in.ep, in.key, 1)
+			x.signal(t, syscall.SIGSTOP)
+			reqs := in.flood(t, 40)
+			require.NoError(t, x.cmd.Process.Kill())
+			require.NoError(t, in.w.until(in.ctx, func() bool { return in.ep.Err() != nil }))
+			require.ErrorIs(t, in.ep.Err(), ucs.ErrEPFailed)
+			require.ErrorIs(t, in.ep.Err(), ucs.ErrConnReset)
+			for _, r := range reqs {
+				require.True(t, r.Done(), "no request outlives its EP")
+				if r.Status() != ucs.StatusOK {
+					assert.Equal(t, ucs.StatusConnReset, r.Status())
+				}
+				r.Release()
+			}
+			in.refused(t)
+			assert.Equal(t, 1, in.failures)
+		})
+	}
+}
+
+// flood issues many operations of every kind and returns those that have not ended.
+func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
+	t.Helper()
+	keep := func(r *Request, err error) {
+		require.NoError(t, err)
+		if r != nil {
+			reqs = append(reqs, r)
+		}
+	}
+	for i := range n {
+		keep(in.ep.Put(pattern(20000, i), in.key.Addr()+64, in.key, nil))
+		keep(in.ep.Get(make([]byte, 9000), in.key.Addr()+64, in.key, nil))
+		keep(in.ep.AtomicFetch(uct.AtomicOr, 4, 1, new(uint64), in.key.Addr(), in.key))
+		keep(nil, in.ep.AtomicPost(uct.AtomicAdd, 8, 1, in.key.Addr(), in.key))
+		keep(nil, in.ep.Fence())
+	}
+	keep(in.ep.Flush())
+	keep(in.w.Flush())
+	return reqs
+}
+
+// refused: an EP that has failed takes nothing any more.
+func (in *initiator) refused(t *testing.T) {
+	t.Helper()
+	_, err := in.ep.Put([]byte{1}, in.key.Addr(), in.key, nil)
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
-	_, err = ep.Flush()
+	_, err = in.ep.Get([]byte{1}, in.key.Addr(), in.key, nil)
+	assert.ErrorIs(t, err, ucs.ErrEPFailed)
+	assert.ErrorIs(t, in.ep.AtomicPost(uct.AtomicAdd, 8, 1, in.key.Addr(), in.key), ucs.ErrEPFailed)
+	_, err = in.ep.Flush()
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 }
 
@@ -154,28 +269,19 @@ func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 	require.Equal(t, (before+3)^5, after)
 }
 
-// TestProcesses_DeathIsSeenInTime: a peer that dies fails its EP without traffic.
+// TestProcesses_DeathIsSeenInTime: a peer that dies fails its EP without traffic, also
+// when the worker sleeps.
 func TestProcesses_DeathIsSeenInTime(t *testing.T) {
-	x := startTarget(t)
-	c, err := NewContext(Config{}, all.Components()...)
-	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{})
-	require.NoError(t, err)
-	defer func() {
-		assert.NoError(t, w.Close())
-		assert.NoError(t, c.Close())
-	}()
-	ep, err := w.NewEP(x.addr, EPConfig{})
-	require.NoError(t, err)
-	key, err := ep.Unpack(x.key)
-	require.NoError(t, err)
-	defer key.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	exercise(ctx, t, ep, key, 1)
-	start := time.Now()
-	require.NoError(t, x.cmd.Process.Kill())
-	require.ErrorIs(t, w.until(ctx, func() bool { return ep.Err() != nil }), nil)
-	t.Logf("%v after the kill: %v", time.Since(start), ep.Err())
-	assert.ErrorIs(t, ep.Err(), ucs.ErrEPFailed)
+	for _, tls := range processSets {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			in := x.reach(t, tls)
+			exercise(in.ctx, t, in.ep, in.key, 1)
+			start := time.Now()
+			require.NoError(t, x.cmd.Process.Kill())
+			require.NoError(t, in.w.until(in.ctx, func() bool { return in.ep.Err() != nil }))
+			t.Logf("%v after the kill: %v", time.Since(start), in.ep.Err())
+			assert.ErrorIs(t, in.ep.Err(), ucs.ErrConnReset)
+		})
+	}
 }

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/wireup"
 )
 
 // real are transports that gucx has, selected by name; ib is over the software HCA.
@@ -97,4 +99,38 @@ func opened(t *testing.T, line string) (names []string) {
 	}
 	require.NoError(t, errors.Join(w.Close(), c.Close()))
 	return names
+}
+
+// TestSelection_Lanes: which transports operations take, to the own worker and to
+// another one of this host, and that Explain says so with the reason.
+func TestSelection_Lanes(t *testing.T) {
+	purposes := []wireup.Purpose{wireup.RMA, wireup.AMO, wireup.AM, wireup.Aux}
+	for _, tc := range []struct {
+		tls         string
+		self, other string // by purpose
+	}{
+		{"all", "self self self self", "sm sm sm sm"},
+		{"^self", "sm sm sm sm", "sm sm sm sm"},
+		{"ib,tcp", "rc rc rc ud", "rc rc rc ud"},
+		{"rc,tcp", "rc rc rc tcp", "rc rc rc tcp"},
+		{"self,tcp", "self self self self", "tcp tcp tcp tcp"},
+	} {
+		t.Run(tc.tls, func(t *testing.T) {
+			p := newPair(t, real("all"), fromEnv(t, "TLS="+tc.tls))
+			for _, to := range []*end{&p.a, &p.b} {
+				want := tc.self
+				if to == &p.b {
+					want = tc.other
+				}
+				p.a.dial(t, to)
+				why := strings.Split(p.a.ep.Explain(), "\n")
+				for k, transport := range strings.Fields(want) {
+					best := p.a.ep.peer.best[purposes[k]]
+					assert.Equal(t, transport, p.a.w.ifaces[best.local].kind(), "%v", purposes[k])
+					at := slices.Index(why, purposes[k].String()+":")
+					assert.Regexp(t, `^\* `+transport+`/.* score \d+ +latency `, why[at+1])
+				}
+			}
+		})
+	}
 }

@@ -2,12 +2,14 @@ package wireup
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
 
 // Explain lists, for each purpose, the candidates with their scores (per second,
-// higher is better) or the criterion that failed. The first usable one is chosen.
+// higher is better) and what these are made of, or the criterion that failed. The
+// first usable one is chosen.
 func Explain(local, remote *Address, reach Reacher) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID, remote.UUID)
@@ -27,7 +29,7 @@ func explainPurpose(b *strings.Builder, p Purpose, local, remote *Address, reach
 	for i, c := range cands {
 		mark, verdict := " ", c.Why
 		if c.Why == "" {
-			verdict = fmt.Sprintf("score %.0f", c.Score)
+			verdict = fmt.Sprintf("score %.0f\t%v", c.Score, CostOf(p, &local.Resources[c.Local], &remote.Resources[c.Remote]))
 			if i == 0 {
 				mark = "*"
 			}
@@ -35,6 +37,16 @@ func explainPurpose(b *strings.Builder, p Purpose, local, remote *Address, reach
 		fmt.Fprintf(t, "%s %s\t%s\t%s\n", mark, resourceName(local, c.Local), resourceName(remote, c.Remote), verdict)
 	}
 	t.Flush() // a strings.Builder does not fail
+}
+
+// String lists the terms, in nanoseconds.
+func (c Cost) String() string {
+	ns := func(ps uint64) string { return strconv.FormatFloat(float64(ps)/1000, 'f', -1, 64) + " ns" }
+	s := "latency " + ns(c.Latency) + " + overhead " + ns(c.Overhead)
+	if c.Transfer > 0 {
+		s += fmt.Sprintf(" + %d bytes %s", rmaSize, ns(c.Transfer))
+	}
+	return s
 }
 
 func resourceName(a *Address, i int) string {

@@ -37,26 +37,36 @@ var needs = [purposeEnd]uct.Caps{
 // lane, and the address of a worker with a handful of resources.
 const minAuxBcopy = 512
 
-// Score is the figure of merit of a pair for a purpose, in 1/s:
-//
-//	rma       1 / (latency + overhead + 4096 B / bandwidth)
-//	amo       1 / (latency + overhead)
-//	am, aux   1 / (latency + overhead of both sides)
-//
-// with latency and overhead the mean of both sides and bandwidth the smaller one,
-// so that the score does not depend on who computes it. The sum is made of whole
-// picoseconds: floating point may be rounded differently on another architecture.
-func Score(p Purpose, l, r *Resource) float64 {
-	latency := (uint64(l.Latency) + uint64(r.Latency)) * 500
-	overhead := (uint64(l.Overhead) + uint64(r.Overhead)) * 500
-	ps := latency + overhead
+// Cost is what a pair of resources costs for a purpose, in picoseconds: the terms
+// of its score.
+type Cost struct {
+	Latency  uint64 // one way; the mean of both sides
+	Overhead uint64 // of the CPU: the mean of both sides for rma and amo, the sum for am and aux
+	Transfer uint64 // of rmaSize bytes at the smaller bandwidth; 0 but for rma
+}
+
+// CostOf is the cost of a pair for a purpose. It does not depend on who computes
+// it. It is made of whole picoseconds: floating point may be rounded differently on
+// another architecture.
+func CostOf(p Purpose, l, r *Resource) Cost {
+	c := Cost{
+		Latency:  (uint64(l.Latency) + uint64(r.Latency)) * 500,
+		Overhead: (uint64(l.Overhead) + uint64(r.Overhead)) * 500,
+	}
 	switch p {
 	case RMA:
-		ps += rmaSize * 1e12 / max(1, min(l.Bandwidth, r.Bandwidth))
+		c.Transfer = rmaSize * 1e12 / max(1, min(l.Bandwidth, r.Bandwidth))
 	case AM, Aux:
-		ps += overhead
+		c.Overhead *= 2
 	}
-	return 1e12 / float64(max(ps, 1))
+	return c
+}
+
+// Score is the figure of merit of a pair for a purpose, in 1/s: the inverse of the
+// sum of its cost.
+func Score(p Purpose, l, r *Resource) float64 {
+	c := CostOf(p, l, r)
+	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
 }
 
 // Rank lists the candidates for p, best first, then those that cannot be used

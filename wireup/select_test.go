@@ -109,19 +109,19 @@ func TestExplain(t *testing.T) {
 	a, b := address(t, 1, "rc", "ud", "sm"), address(t, 2, "rc", "ud")
 	want := `worker 0x1 to worker 0x2
 rma:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1008743
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1008743  latency 600 ns + overhead 50 ns + 4096 bytes 341.333 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_bcopy|get_bcopy
 amo:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1538462
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1538462  latency 600 ns + overhead 50 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no atomic64
 am:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1428571
-  ud/hca0:1[1]  ud/hca0:1[1]  score 1162791
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1428571  latency 600 ns + overhead 100 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 1162791  latency 700 ns + overhead 160 ns
   sm/memory[2]  -             the peer does not have this transport
 aux:
-* ud/hca0:1[1]  ud/hca0:1[1]  score 1162791
+* ud/hca0:1[1]  ud/hca0:1[1]  score 1162791  latency 700 ns + overhead 160 ns
   rc/hca0:1[0]  rc/hca0:1[0]  no connect_to_iface
   sm/memory[2]  -             the peer does not have this transport
 `
