@@ -60,6 +60,26 @@ func TestFailure_BadKey(t *testing.T) {
 	assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
 }
 
+// TestFailure_FlushedBeforeTheEvent: what is posted to a QP that the device has moved
+// to ERR is flushed before the event tells why; that is no cancelation.
+func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
+	a, b, ab, ba := pair(t, Config{})
+	var c comps
+	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
+	_, err := ab.Flush(c.get())
+	require.NoError(t, err)
+	until(t, func() bool { return len(c.ended) == 1 }, a) // and b's QP is in ERR
+	iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
+	for range 2 {
+		_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
+		require.NoError(t, err)
+	}
+	until(t, func() bool { return len(c.ended) == 3 }, b)
+	assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended[1:])
+	require.Len(t, b.errs, 1)
+	assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+}
+
 func TestFailure_ShortPut(t *testing.T) {
 	a, b, ab, _ := pair(t, Config{})
 	var c comps

@@ -94,12 +94,15 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	st := ib.Status(wc.Status)
+	st, cause := ib.Status(wc.Status), wc.Status.Err()
+	if wc.Status == verbs.WCWRFlushErr && e.state != stateFailed && e.state != stateClosed {
+		st, cause = ucs.StatusConnReset, errFault // the event that says so is still on its way
+	}
 	if wc.ID > e.CI+1 { // what was not signaled before it has succeeded
 		e.CI = wc.ID - 1
 		e.Retire(ucs.StatusOK)
 	}
-	it.fail(e, st, wc.Status.Err())
+	it.fail(e, st, cause)
 	e.CI = wc.ID
 	e.Retire(st)
 }
@@ -162,6 +165,9 @@ func (it *Iface) progressRare(n int) int {
 	return n
 }
 
+// errFault is the cause where the device has moved a QP to ERR by itself.
+var errFault = errors.New("the device reported a fault of the connection")
+
 // takeEvents fails the EPs whose QPs the device has moved to ERR without a
 // completion to tell it by. An EP whose work requests fail gets its status from
 // them, which are in the CQ by now.
@@ -173,7 +179,7 @@ func (it *Iface) takeEvents() (n int) {
 	it.asyncMu.Unlock()
 	for _, qpn := range it.handed {
 		if e := it.eps.find(qpn); e != &it.eps.vacant && e.state != stateClosed {
-			it.fail(e, ucs.StatusConnReset, errors.New("the device reported a fault of the connection"))
+			it.fail(e, ucs.StatusConnReset, errFault)
 			n++
 		}
 	}
