@@ -69,9 +69,9 @@ func plan(c endpoint.Category, n, k int) endpoint.Plan {
 }
 
 // Run measures all rows. step is told of each measurement; nil is allowed.
-func (s *Study) Run(ctx context.Context, rig msgrate.Rig, step func(label string)) ([]Row, error) {
+func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label string)) ([]Row, error) {
 	rows, cases := s.Cases()
-	figures, err := msgrate.MeasureAll(ctx, rig, cases, s.Rounds, step)
+	figures, err := msgrate.MeasureAll(ctx, m, cases, s.Rounds, step)
 	if err != nil {
 		return nil, err
 	}

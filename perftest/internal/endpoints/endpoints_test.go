@@ -52,7 +52,7 @@ func TestRun(t *testing.T) {
 	s := Study{Base: msgrate.Config{Messages: 200, Postlist: 1, Unsignaled: 1, Inline: true},
 		Categories: endpoint.Categories(), Threads: []int{1, 2, 4}, Rounds: 1}
 	steps := 0
-	rows, err := s.Run(t.Context(), &msgrate.RealTime{Fabric: softhca.FabricLoop}, func(string) { steps++ })
+	rows, err := s.Run(t.Context(), msgrate.On{Rig: &msgrate.RealTime{Fabric: softhca.FabricLoop}}, func(string) { steps++ })
 	require.NoError(t, err)
 	require.Len(t, rows, 18)
 	assert.Equal(t, 18, steps)

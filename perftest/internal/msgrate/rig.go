@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type Rig interface {
 
 // Rates is what a run came to.
 type Rates struct {
+	Begin     time.Time     // of the first step; zero in virtual time
 	PerThread []float64     // messages in a second of the rig's time
 	Elapsed   time.Duration // from the first step of any thread to the last of all
 	Total     float64       // messages of all threads in a second of Elapsed
@@ -47,56 +49,6 @@ func NewRates(messages []int64, begin, end []time.Duration) Rates {
 // perSecond treats a time below the clock's resolution as one nanosecond.
 func perSecond(n int64, d time.Duration) float64 {
 	return float64(n) / max(d, time.Nanosecond).Seconds()
-}
-
-// Outcome is a measurement of one configuration.
-type Outcome struct {
-	Config    Config // with its defaults
-	Rates     Rates
-	Resources verbs.Resources // of the senders
-	Counts    Counts          // of the run
-}
-
-// Measure opens senders on the rig, runs them for a part of the messages to warm up
-// and then for all, and verifies what arrived.
-func Measure(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (o Outcome, err error) {
-	dev, err := rig.Device(queues)
-	if err != nil {
-		return o, err
-	}
-	target, err := rig.Target()
-	if err != nil {
-		return o, err
-	}
-	if target != nil {
-		defer func() { err = errors.Join(err, target.Close()) }()
-	}
-	s, err := Open(dev, target, cfg)
-	if err != nil {
-		return o, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	o.Config = s.Config
-	o.Resources, _ = s.Resources()
-	if err = s.runRound(ctx, rig, s.Config.Messages/warmupShare, &o); err != nil {
-		return o, err
-	}
-	return o, s.runRound(ctx, rig, s.Config.Messages, &o)
-}
-
-// warmupShare of the messages is sent before those that are measured.
-const warmupShare = 10
-
-// runRound runs n messages and sets the rates and the counts in o.
-func (s *Senders) runRound(ctx context.Context, rig Rig, n int, o *Outcome) (err error) {
-	before, _ := s.Counts()
-	s.Restart(n)
-	if o.Rates, err = rig.Run(ctx, s); err != nil {
-		return err
-	}
-	after, _ := s.Counts()
-	o.Counts = after.since(before)
-	return s.Verify()
 }
 
 // RealTime runs each sender on a goroutine of its own.
@@ -160,7 +112,9 @@ func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
 	if ctx.Err() != nil {
 		return Rates{}, context.Cause(ctx)
 	}
-	return NewRates(messages, begin, end), nil
+	rates := NewRates(messages, begin, end)
+	rates.Begin = zero.Add(slices.Min(begin))
+	return rates, nil
 }
 
 // run does steps until there are no more, or stop.

@@ -220,6 +220,13 @@ type Counts struct {
 	CQEs uint64
 }
 
+func (c *Counts) add(o Counts) {
+	c.WQEs += o.WQEs
+	c.Doorbells += o.Doorbells
+	c.BlueFlames += o.BlueFlames
+	c.CQEs += o.CQEs
+}
+
 // since is what has come to c after before.
 func (c Counts) since(before Counts) Counts {
 	c.WQEs -= before.WQEs
@@ -243,9 +250,7 @@ func (s *Senders) Counts() (sum Counts, ok bool) {
 		if !ok {
 			return sum, false
 		}
-		sum.WQEs += c.WQEs
-		sum.Doorbells += c.Doorbells
-		sum.BlueFlames += c.BlueFlames
+		sum.add(Counts{SendCounts: c})
 	}
 	return sum, true
 }

@@ -26,12 +26,12 @@ type Figure struct {
 
 // MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
 // does so for all of them. step is told of each measurement; nil is allowed.
-func MeasureAll(ctx context.Context, rig Rig, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
+func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
 	figures := make([]Figure, len(cases))
 	rates := make([][]float64, len(cases))
 	for range max(rounds, 1) {
 		for i, c := range cases {
-			o, err := Measure(ctx, rig, c.Queues, c.Config)
+			o, err := m.Measure(ctx, c.Queues, c.Config)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Label, err)
 			}
@@ -105,12 +105,12 @@ func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
 }
 
 // Run measures all points.
-func (s *Sweep) Run(ctx context.Context, rig Rig, step func(label string)) ([]Point, error) {
+func (s *Sweep) Run(ctx context.Context, m Measurer, step func(label string)) ([]Point, error) {
 	points, cases, err := s.Cases()
 	if err != nil {
 		return nil, err
 	}
-	figures, err := MeasureAll(ctx, rig, cases, s.Rounds, step)
+	figures, err := MeasureAll(ctx, m, cases, s.Rounds, step)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func TestSweep_Run(t *testing.T) {
 			sweep := &Sweep{Base: Config{Threads: 4, Messages: 256}, Shares: Shares(), Ways: []int{1, 4},
 				Features: []Features{{}, {NoPostlist: true, NoUnsignaled: true, NoInline: true}}, Rounds: 1}
 			steps := 0
-			points, err := sweep.Run(t.Context(), &RealTime{Fabric: fabric}, func(string) { steps++ })
+			points, err := sweep.Run(t.Context(), On{&RealTime{Fabric: fabric}}, func(string) { steps++ })
 			require.NoError(t, err)
 			assert.Equal(t, len(points), steps)
 			require.Len(t, points, 2*2*len(Shares()))

@@ -91,6 +91,11 @@ func (t *local) memory(pd *verbs.PD, n int) error {
 	return err
 }
 
-func (t *local) Memory() ([]byte, error) { return t.mr.Bytes(), nil }
+func (t *local) Memory() ([]byte, error) {
+	if t.mr == nil {
+		return nil, errors.New("target has no memory yet")
+	}
+	return t.mr.Bytes(), nil
+}
 
 func (t *local) Close() error { return t.undo.Run() }

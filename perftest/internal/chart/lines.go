@@ -1,0 +1,89 @@
+package chart
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+)
+
+// Lines is a panel with a line for each series, over a few numbers that double.
+type Lines struct {
+	Title, X, Y string
+	Series      []Series
+}
+
+// Series is one line.
+type Series struct {
+	Name string
+	X, Y []float64 // as many of each
+}
+
+// SaveLines draws panels below each other into a file, whose name must pass
+// CheckName.
+func SaveLines(file string, panels []Lines) (err error) {
+	if err := CheckName(file); err != nil {
+		return err
+	}
+	if len(panels) == 0 {
+		return errors.New("nothing to draw")
+	}
+	var plots []*plot.Plot
+	for _, l := range panels {
+		p, err := l.plot()
+		if err != nil {
+			return fmt.Errorf("plot %s: %w", l.Title, err)
+		}
+		plots = append(plots, p)
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return render(f, strings.EqualFold(filepath.Ext(file), ".svg"), plots)
+}
+
+func (l *Lines) plot() (*plot.Plot, error) {
+	out := plot.New()
+	out.Title.Text, out.X.Label.Text, out.Y.Label.Text = l.Title, l.X, l.Y
+	out.X.Scale, out.X.Tick.Marker = plot.LogScale{}, doublings{}
+	out.Y.Min = 0
+	out.Legend.Top = true
+	out.Add(plotter.NewGrid())
+	for i, s := range l.Series {
+		points := make(plotter.XYs, len(s.X))
+		for j := range points {
+			points[j] = plotter.XY{X: s.X[j], Y: s.Y[j]}
+		}
+		line, marks, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+		out.Add(line, marks)
+		out.Legend.Add(s.Name, line, marks)
+	}
+	// A logarithm needs a range, and room for the marks.
+	out.X.Min, out.X.Max = out.X.Min*0.9, out.X.Max*1.1
+	return out, nil
+}
+
+// doublings marks powers of two.
+type doublings struct{}
+
+// Ticks implements plot.Ticker.
+func (doublings) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	for n := 1; float64(n) <= hi; n *= 2 {
+		if float64(n) >= lo {
+			ticks = append(ticks, plot.Tick{Value: float64(n), Label: strconv.Itoa(n)})
+		}
+	}
+	return ticks
+}

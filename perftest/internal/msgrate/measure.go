@@ -1,0 +1,102 @@
+package msgrate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// Outcome is a measurement of one configuration.
+type Outcome struct {
+	Config    Config // with its defaults
+	Rates     Rates
+	Resources verbs.Resources // of the senders
+	Counts    Counts          // of the run
+}
+
+// Measurer measures one configuration.
+type Measurer interface {
+	Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error)
+}
+
+// On measures on a rig, in this process.
+type On struct{ Rig Rig }
+
+// Measure implements Measurer.
+func (o On) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error) {
+	return Measure(ctx, o.Rig, queues, cfg)
+}
+
+// Measure opens senders on the rig, runs them for a part of the messages to warm up
+// and then for all, and verifies what arrived.
+func Measure(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (o Outcome, err error) {
+	p, err := Prepare(ctx, rig, queues, cfg)
+	if err != nil {
+		return o, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	return p.Run(ctx)
+}
+
+// Prepared is senders that are warm.
+type Prepared struct {
+	rig     Rig
+	senders *Senders
+	undo    cleanup.Stack
+}
+
+// warmupShare of the messages is sent before those that are measured.
+const warmupShare = 10
+
+// Prepare opens senders on the rig and warms them up.
+func Prepare(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (_ *Prepared, err error) {
+	p := &Prepared{rig: rig}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.undo.Run())
+		}
+	}()
+	dev, err := rig.Device(queues)
+	if err != nil {
+		return nil, err
+	}
+	target, err := rig.Target()
+	if err != nil {
+		return nil, err
+	}
+	if target != nil {
+		p.undo.Add(target.Close)
+	}
+	if p.senders, err = Open(dev, target, cfg); err != nil {
+		return nil, err
+	}
+	p.undo.Add(p.senders.Close)
+	_, err = p.round(ctx, p.senders.Config.Messages/warmupShare)
+	return p, err
+}
+
+// Run measures all messages.
+func (p *Prepared) Run(ctx context.Context) (Outcome, error) {
+	return p.round(ctx, p.senders.Config.Messages)
+}
+
+// round runs n messages.
+func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
+	s := p.senders
+	o.Config = s.Config
+	o.Resources, _ = s.Resources()
+	before, _ := s.Counts()
+	s.Restart(n)
+	if o.Rates, err = p.rig.Run(ctx, s); err != nil {
+		return o, err
+	}
+	after, _ := s.Counts()
+	o.Counts = after.since(before)
+	return o, s.Verify()
+}
+
+// Close closes the senders and their target.
+func (p *Prepared) Close() error { return p.undo.Run() }
