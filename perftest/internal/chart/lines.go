@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,17 @@ type Lines struct {
 type Series struct {
 	Name string
 	X, Y []float64 // as many of each
+}
+
+// Add adds a point to the line of that name.
+func (l *Lines) Add(name string, x, y float64) {
+	i := slices.IndexFunc(l.Series, func(s Series) bool { return s.Name == name })
+	if i < 0 {
+		i = len(l.Series)
+		l.Series = append(l.Series, Series{Name: name})
+	}
+	s := &l.Series[i]
+	s.X, s.Y = append(s.X, x), append(s.Y, y)
 }
 
 // SaveLines draws panels below each other into a file, whose name must pass

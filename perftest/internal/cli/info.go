@@ -34,6 +34,7 @@ the letters of ucx_info. Without letters: version and devices.`,
 	f.BoolVarP(&q.Devices, "devices", "d", false, "devices and transports with capabilities and limits")
 	f.BoolVarP(&q.Config, "config", "c", false, "configuration in force, as environment variables")
 	f.BoolVarP(&q.Full, "full", "f", false, "configuration with its documentation")
+	f.BoolVar(&q.Resources, "resources", false, "what verbs objects take of a device: by object, and for 16 threads by category of endpoints")
 	f.StringVarP(&q.Transport, "transport", "t", "", "only this transport")
 	f.StringVar(&q.Fabric, "fabric", device.Fabrics()[0], "fabric of the software HCA")
 	return cmd

@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/compare"
 	"github.com/gucx/gucx/perftest/internal/instr"
+	"github.com/gucx/gucx/perftest/internal/msgrate"
 )
 
 // Exit codes.
@@ -66,7 +67,7 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData):
 		return exitData
 	case errors.Is(err, compare.ErrMissing):
 		return exitSkipped
@@ -113,6 +114,8 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	s.bind(root.Flags())
 	root.Flags().BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
+	root.AddCommand(newEndpoints(), newMsgrate())
+	root.AddCommand(newSharingPeers()...)
 	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command(), compare.Command())
 	return root
 }

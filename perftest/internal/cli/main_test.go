@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +27,7 @@ import (
 const asPerftest = "PERFTEST_TEST_MAIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && os.Args[1] == peerName {
+	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && slices.Contains([]string{peerName, targetName, workerName}, os.Args[1]) {
 		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
@@ -190,6 +191,8 @@ func TestMain_Info(t *testing.T) {
 		{"info -s", []string{"cores"}},
 		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
 		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
+		{"info --resources", []string{"QP, depth 64", "bytes", "MPI-everywhere", "256", "MPI+threads"}},
+		{"info --resources --fabric loop", []string{"softhca-loop", "SharedDynamic"}},
 		{"info --fabric loop", []string{"softhca-loop"}},
 		{"--help", []string{"Exit status", "--stop-peer", "instructions"}},
 	} {

@@ -22,6 +22,8 @@ type Query struct {
 	Version, System, Devices, Config bool
 	// Full prints the configuration with its documentation.
 	Full bool
+	// Resources prints what verbs objects take of each device.
+	Resources bool
 	// Transport limits devices to one transport; empty means all.
 	Transport string
 	Fabric    string
@@ -29,7 +31,7 @@ type Query struct {
 
 // Write prints what q asks for. It opens the devices for a moment.
 func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
-	if !q.Version && !q.System && !q.Devices && !q.Config && !q.Full {
+	if !q.Version && !q.System && !q.Devices && !q.Config && !q.Full && !q.Resources {
 		q.Version, q.Devices = true, true
 	}
 	out := bufio.NewWriter(w)
@@ -42,6 +44,11 @@ func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 	}
 	if q.Devices {
 		if err := p.devices(cfg, q); err != nil {
+			return err
+		}
+	}
+	if q.Resources {
+		if err := p.resources(q.Fabric); err != nil {
 			return err
 		}
 	}

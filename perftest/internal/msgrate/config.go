@@ -74,6 +74,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// Check says what is wrong with the configuration, but for its plan.
+func (c Config) Check() error {
+	_, err := c.withDefaults()
+	return err
+}
+
 // window is how many messages a thread posts at once: it ends in a signaled one. A
 // QP that threads share never has a message that nobody's completion follows.
 func (c Config) window() int { return max(c.Postlist, c.Unsignaled) }

@@ -96,6 +96,9 @@ func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
 				if cfg, err = share.Apply(cfg, p.Ways); err != nil {
 					return nil, nil, err
 				}
+				if err = cfg.Check(); err != nil {
+					return nil, nil, err
+				}
 				points = append(points, p)
 				cases = append(cases, Case{fmt.Sprintf("%s %d-way, %s", share, x, f), cfg, queues})
 			}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/endpoints"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+)
+
+// endpointsFlags are the flags of perftest endpoints.
+type endpointsFlags struct {
+	sharing
+	threads    []int
+	categories []string
+	cq         int
+	noInline   bool
+}
+
+func newEndpoints() *cobra.Command {
+	var e endpointsFlags
+	cmd := &cobra.Command{
+		Use:   "endpoints",
+		Short: "Compare the six categories of endpoints for threads: rate and resources",
+		Long: `Compare the six categories of endpoints for threads: rate and resources.
+
+Each thread writes small messages by RDMA, one work request in a call and with a
+completion for each, inline and by BlueFlame, as the study of scalable endpoints has
+it for applications; -p and --unsignaled change that. Arrivals are verified. On a
+machine with fewer processors than threads rates show what locks and calls cost, not
+what a NIC does; --model predicts that. Resources do not depend on the machine.
+
+Categories: ` + strings.Join(categoryNames(), " ") + `.`,
+		Example: `  perftest endpoints                        all categories, 1 to 16 threads
+  perftest endpoints -t 16 --cq 4 -o md     sixteen threads, a CQ for four`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd) },
+	}
+	f := cmd.Flags()
+	e.bind(f)
+	f.IntSliceVarP(&e.threads, "threads", "t", []int{1, 2, 4, 8, 16}, "numbers of threads")
+	f.StringSliceVar(&e.categories, "categories", categoryNames(), "categories to compare")
+	f.IntVar(&e.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
+	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
+	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")
+	f.BoolVar(&e.noInline, "no-inline", false, "have the device fetch payloads")
+	return cmd
+}
+
+func categoryNames() (names []string) {
+	for _, c := range endpoint.Categories() {
+		names = append(names, c.String())
+	}
+	return names
+}
+
+// study checks the flags.
+func (e *endpointsFlags) study() (*endpoints.Study, error) {
+	queues, err := e.check()
+	if err != nil {
+		return nil, err
+	}
+	s := &endpoints.Study{Base: e.base, Queues: queues, Threads: e.threads, CQ: e.cq, Rounds: e.rounds}
+	s.Base.Inline = !e.noInline
+	for _, name := range e.categories {
+		c, err := endpoint.ParseCategory(name)
+		if err != nil {
+			return nil, err
+		}
+		s.Categories = append(s.Categories, c)
+	}
+	return s, s.Base.Check()
+}
+
+func (e *endpointsFlags) run(cmd *cobra.Command) error {
+	study, err := e.study()
+	if err != nil {
+		return &usageError{err}
+	}
+	where, err := e.measurer()
+	if err != nil {
+		return err
+	}
+	_, cases := study.Cases()
+	step, done := e.progress(len(cases))
+	rows, err := study.Run(cmd.Context(), where, step)
+	done()
+	if err != nil {
+		return err
+	}
+	c := e.conditions(cmd.Context())
+	if err := endpoints.Sheet(c, c.lines(), rows, true).Write(cmd.OutOrStdout(), e.output); err != nil {
+		return err
+	}
+	if e.plot == "" {
+		return nil
+	}
+	return chart.SaveLines(e.plot, endpointsPanels(rows))
+}
+
+// endpointsPanels draws rates and micro-UARs over threads, a line for each category.
+func endpointsPanels(rows []endpoints.Row) []chart.Lines {
+	rate := chart.Lines{Title: "message rate", X: "threads", Y: "M msg/s"}
+	uuars := chart.Lines{Title: "micro-UARs", X: "threads", Y: "uUARs"}
+	for _, r := range rows {
+		rate.Add(r.Category.String(), float64(r.Threads), r.Rate/1e6)
+		uuars.Add(r.Category.String(), float64(r.Threads), float64(r.UUARs))
+	}
+	return []chart.Lines{rate, uuars}
+}

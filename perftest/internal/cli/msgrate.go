@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/msgrate"
+)
+
+// msgrateFlags are the flags of perftest msgrate.
+type msgrateFlags struct {
+	sharing
+	share, features []string
+	ways            []int
+}
+
+func newMsgrate() *cobra.Command {
+	var m msgrateFlags
+	cmd := &cobra.Command{
+		Use:   "msgrate",
+		Short: "Measure the message rate of threads that share verbs objects",
+		Long: `Measure the message rate of threads that share verbs objects.
+
+Each thread writes small messages by RDMA in lists of p work requests (postlist), of
+which each q-th asks for a completion (unsignaled), inline and by BlueFlame where
+the rules of mlx5 allow. Each feature can be turned off, and each kind of object
+shared by x threads, as in the study of scalable endpoints. Arrivals are
+verified. On a machine with fewer processors than threads rates show what locks and
+calls cost, not what a NIC does; --model predicts that.
+
+Kinds of objects: ` + strings.Join(shareNames(), " ") + `. "none" gives each
+thread a context of its own and takes --ways as numbers of threads.`,
+		Example: `  perftest msgrate                                   sixteen threads, each kind of object
+  perftest msgrate --share cq,qp --features all,postlist
+  perftest msgrate --share ctx -o csv --plot ctx.svg`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return m.run(cmd) },
+	}
+	f := cmd.Flags()
+	m.bind(f)
+	f.IntVarP(&m.base.Threads, "threads", "t", 16, "threads")
+	f.StringSliceVar(&m.share, "share", shareNames(), "kinds of objects to share")
+	f.IntSliceVar(&m.ways, "ways", []int{1, 2, 4, 8, 16}, "how many threads share one")
+	f.StringSliceVar(&m.features, "features", []string{"all", "postlist"}, `features: all; or names of those to turn off, as in postlist+inline; or each, for all and then each turned off: `+strings.Join(msgrate.FeatureNames(), ", "))
+	f.IntVarP(&m.base.Postlist, "postlist", "p", 32, "work requests in a call")
+	f.IntVar(&m.base.Unsignaled, "unsignaled", 64, "work requests for a completion")
+	f.BoolVar(&m.base.Packed, "packed", false, "payloads side by side, not on cache lines of their own")
+	return cmd
+}
+
+func shareNames() (names []string) {
+	for _, s := range msgrate.Shares() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// sweep checks the flags.
+func (m *msgrateFlags) sweep() (*msgrate.Sweep, error) {
+	queues, err := m.check()
+	if err != nil {
+		return nil, err
+	}
+	s := &msgrate.Sweep{Base: m.base, Queues: queues, Ways: m.ways, Rounds: m.rounds}
+	for _, name := range m.share {
+		share, err := msgrate.ParseShare(name)
+		if err != nil {
+			return nil, err
+		}
+		s.Shares = append(s.Shares, share)
+	}
+	for _, name := range m.features {
+		if name == "each" {
+			s.Features = append(s.Features, msgrate.AllButEach()...)
+			continue
+		}
+		f, err := msgrate.ParseFeatures(name)
+		if err != nil {
+			return nil, err
+		}
+		s.Features = append(s.Features, f)
+	}
+	return s, nil
+}
+
+func (m *msgrateFlags) run(cmd *cobra.Command) error {
+	sweep, err := m.sweep()
+	if err != nil {
+		return &usageError{err}
+	}
+	_, cases, err := sweep.Cases()
+	if err != nil {
+		return &usageError{err}
+	}
+	where, err := m.measurer()
+	if err != nil {
+		return err
+	}
+	step, done := m.progress(len(cases))
+	points, err := sweep.Run(cmd.Context(), where, step)
+	done()
+	if err != nil {
+		return err
+	}
+	c := m.conditions(cmd.Context())
+	if err := msgrate.Sheet(c, c.lines(), points).Write(cmd.OutOrStdout(), m.output); err != nil {
+		return err
+	}
+	if m.plot == "" {
+		return nil
+	}
+	return chart.SaveLines(m.plot, msgratePanels(points))
+}
+
+// msgratePanels draws a panel for each kind of object, with a line for each choice of
+// features.
+func msgratePanels(points []msgrate.Point) (panels []chart.Lines) {
+	for i, p := range points {
+		if i == 0 || p.Share != points[i-1].Share {
+			panels = append(panels, chart.Lines{Title: fmt.Sprintf("shared: %s", p.Share), X: "ways", Y: "M msg/s"})
+		}
+		panel := &panels[len(panels)-1]
+		x := float64(p.Ways)
+		if p.Share == msgrate.ShareNone {
+			panel.X, x = "threads", float64(p.Threads)
+		}
+		panel.Add(p.Features, x, p.Rate/1e6)
+	}
+	return panels
+}

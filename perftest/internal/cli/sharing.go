@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/launch"
+	"github.com/gucx/gucx/perftest/internal/machine"
+	"github.com/gucx/gucx/perftest/internal/meter"
+	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/sheet"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// Hidden commands that processes of a measurement run.
+const (
+	targetName = "msgrate-target"
+	workerName = "msgrate-worker"
+)
+
+// sharing are the flags that msgrate and endpoints have in common.
+type sharing struct {
+	base      msgrate.Config
+	rounds    int
+	processes int
+	fabric    string
+	uarPolicy string
+	model     string
+	output    string
+	plot      string
+	quiet     bool
+}
+
+// uarPolicies by name; the first is the default.
+var uarPolicies = map[string]mlx5.UARPolicy{"static": mlx5.UARStatic, "lazy": mlx5.UARLazy}
+
+func (s *sharing) bind(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.IntVarP(&s.base.Messages, "iters", "n", 100_000, "messages of each thread")
+	f.IntVarP(&s.base.Size, "size", "s", 2, "message size in bytes")
+	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
+	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
+	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
+	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on shm the target is a process of its own, on loop queue pairs are connected to themselves")
+	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as the study has it, or lazy, as today's libmlx5")
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", "))
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+}
+
+// check finds mistakes that all would make.
+func (s *sharing) check() (mlx5.Config, error) {
+	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return queues, err
+	}
+	policy, known := uarPolicies[s.uarPolicy]
+	switch {
+	case !known:
+		return queues, fmt.Errorf("UAR policy %q: there are static, lazy", s.uarPolicy)
+	case !slices.Contains(device.Fabrics(), s.fabric):
+		return queues, fmt.Errorf("fabric %q: there are %s", s.fabric, strings.Join(device.Fabrics(), ", "))
+	case s.rounds < 1:
+		return queues, fmt.Errorf("%d rounds", s.rounds)
+	case s.model != "" && s.processes > 1:
+		return queues, fmt.Errorf("a model runs in one process, not %d", s.processes)
+	}
+	if s.plot != "" {
+		if err := chart.CheckName(s.plot); err != nil {
+			return queues, err
+		}
+	}
+	queues.UARPolicy = policy
+	return queues, sheet.CheckFormat(s.output)
+}
+
+// models make rigs that run in virtual time, by name.
+var models = map[string]func() (msgrate.Rig, error){}
+
+func modelNames() (names []string) {
+	for name := range models {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if names == nil {
+		names = []string{"there is none"}
+	}
+	return names
+}
+
+// measurer is where senders run.
+func (s *sharing) measurer() (msgrate.Measurer, error) {
+	if s.model != "" {
+		open, known := models[s.model]
+		if !known {
+			return nil, &usageError{fmt.Errorf("model %q: %s", s.model, strings.Join(modelNames(), ", "))}
+		}
+		rig, err := open()
+		return msgrate.On{Rig: rig}, err
+	}
+	if s.processes > 1 {
+		return &msgrate.Processes{Count: s.processes, Fabric: softhca.Fabric(s.fabric), Start: startWorker}, nil
+	}
+	return msgrate.On{Rig: realTime(softhca.Fabric(s.fabric))}, nil
+}
+
+// realTime has its target in a process of its own on the shm fabric.
+func realTime(fabric softhca.Fabric) msgrate.Rig {
+	return &msgrate.RealTime{Fabric: fabric, Remote: func() (msgrate.Target, error) {
+		child, err := launch.Start([]string{targetName}, func(error) {})
+		if err != nil {
+			return nil, err
+		}
+		return msgrate.NewRemote(child.Conn, child), nil
+	}}
+}
+
+func startWorker() (net.Conn, io.Closer, error) {
+	child, err := launch.Start([]string{workerName}, func(error) {})
+	if err != nil {
+		return nil, nil, err
+	}
+	return child.Conn, child, nil
+}
+
+// newSharingPeers makes the hidden commands.
+func newSharingPeers() []*cobra.Command {
+	serve := func(name string, f func(context.Context, net.Conn) error) *cobra.Command {
+		return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+			conn, err := launch.Accept()
+			if err != nil {
+				return err
+			}
+			return f(cmd.Context(), conn)
+		}}
+	}
+	return []*cobra.Command{
+		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
+		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
+	}
+}
+
+// conditions is the first object of JSON output, and what tables begin with.
+type conditions struct {
+	Machine    result.Machine `json:"machine"`
+	Commit     string         `json:"commit"`
+	Fabric     string         `json:"fabric,omitempty"`
+	Model      string         `json:"model,omitempty"`
+	UARPolicy  string         `json:"uar_policy"`
+	Processes  int            `json:"processes"`
+	Messages   int            `json:"messages"`
+	Size       int            `json:"size"`
+	Depth      int            `json:"depth"`
+	Postlist   int            `json:"postlist"`
+	Unsignaled int            `json:"unsignaled"`
+	Rounds     int            `json:"rounds"`
+}
+
+func (s *sharing) conditions(ctx context.Context) conditions {
+	c := conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model,
+		UARPolicy: s.uarPolicy, Processes: s.processes, Messages: s.base.Messages, Size: s.base.Size, Depth: s.base.Depth,
+		Postlist: s.base.Postlist, Unsignaled: s.base.Unsignaled, Rounds: s.rounds}
+	if s.model != "" {
+		c.Fabric = ""
+	}
+	return c
+}
+
+func (c conditions) lines() []string {
+	where := fmt.Sprintf("fabric %s, real time", c.Fabric)
+	if c.Model != "" {
+		where = fmt.Sprintf("model %s, virtual time", c.Model)
+	}
+	m := c.Machine
+	return []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("gucx %s; %s; UAR policy %s; processes %d", c.Commit, where, c.UARPolicy, c.Processes),
+		fmt.Sprintf("%d messages of %d bytes a thread, depth %d, postlist %d, unsignaled %d; median of %d rounds",
+			c.Messages, c.Size, c.Depth, c.Postlist, c.Unsignaled, c.Rounds),
+	}
+}
+
+// progress shows steps of total on the standard error.
+func (s *sharing) progress(total int) (step func(string), done func()) {
+	m := meter.New(os.Stderr, total*s.rounds, s.quiet)
+	return func(label string) { m.Step(label, s.base.Size) }, m.Close
+}

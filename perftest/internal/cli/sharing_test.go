@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/endpoints"
+	"github.com/gucx/gucx/perftest/internal/msgrate"
+)
+
+func TestEndpoints_Output(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "a.svg")
+	code, out, errs := perftest(t, strings.Fields("endpoints -q -n 64 --rounds 1 -t 1,2 -o json --plot "+plot)...)
+	require.Equal(t, exitOK, code, errs)
+	d := json.NewDecoder(strings.NewReader(out))
+	d.DisallowUnknownFields()
+	var c conditions
+	require.NoError(t, d.Decode(&c))
+	assert.Equal(t, []int{64, 1, 1}, []int{c.Messages, c.Postlist, c.Unsignaled})
+	n := 0
+	for ; d.More(); n++ {
+		var r endpoints.Row
+		require.NoError(t, d.Decode(&r))
+		assert.Positive(t, r.Rate)
+	}
+	assert.Equal(t, 12, n)
+	svg, err := os.ReadFile(plot)
+	require.NoError(t, err)
+	assert.Contains(t, string(svg), "2xDynamic")
+}
+
+func TestMsgrate_Output(t *testing.T) {
+	for _, fabric := range []string{"loop", "shm"} {
+		code, out, errs := perftest(t, strings.Fields("msgrate -q -n 64 --rounds 1 -t 2 --ways 1,2 --share cq,qp,none --features each -o csv -f "+fabric)...)
+		require.Equal(t, exitOK, code, errs)
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		require.NoError(t, err)
+		assert.Len(t, rows, 1+3*5*2, fabric)
+		assert.Equal(t, "share", rows[0][0])
+		assert.Equal(t, []string{"cq", "all w/o postlist", "2", "2"}, rows[4][:4])
+	}
+}
+
+// Processes of their own are senders, with targets of their own.
+func TestMsgrate_Processes(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields("msgrate -q -n 64 --rounds 1 -t 4 --processes 2 --ways 1,2 --share ctx --features all -o json --plot "+
+		filepath.Join(t.TempDir(), "a.png"))...)
+	require.Equal(t, exitOK, code, errs)
+	var p msgrate.Point
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 3)
+	require.NoError(t, json.Unmarshal([]byte(lines[2]), &p))
+	assert.Equal(t, []int{2, 4}, []int{p.Contexts, p.QPs})
+}
+
+func TestSharing_WrongUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"msgrate --share td":                 "ctx-2xqps",
+		"msgrate --features bluefire":        "blueflame",
+		"msgrate --ways 0":                   "0-way",
+		"msgrate -f ether":                   "ether",
+		"msgrate -o xml":                     "table, md, csv, json",
+		"msgrate --plot a.pdf":               ".svg or .png",
+		"msgrate --uar-policy eager":         "static, lazy",
+		"msgrate --rounds 0":                 "0 rounds",
+		"msgrate --model connectx9":          "connectx9",
+		"endpoints --model x --processes 2":  "one process",
+		"endpoints --categories MPI-nowhere": "MPI-everywhere, 2xDynamic",
+		"endpoints x":                        "unknown command",
+		"msgrate --depth 65":                 "must be a multiple",
+		"endpoints -p 3 --unsignaled 2":      "one must divide the other",
+	} {
+		code, _, errs := perftest(t, strings.Fields(args)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}
