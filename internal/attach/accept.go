@@ -143,7 +143,7 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	if in.Seg, err = l.own(memfd.Adopt(fds.take(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
 		return ReasonSegments
 	}
-	in.Control, err = l.own(memfd.AdoptPrefix(fds.take(1), memfd.ReadWrite, p.cfg.ControlLen, p.cfg.MaxArenaLen))
+	in.Control, err = l.own(memfd.AdoptPrefix(fds.take(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen))
 	if err != nil || l.takeWake(fds, 2) != nil {
 		return ReasonSegments
 	}

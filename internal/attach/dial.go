@@ -152,7 +152,7 @@ func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
 	if out.Table, err = out.own(memfd.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen)); err != nil {
 		return fmt.Errorf("table: %w", err)
 	}
-	if out.Arena, err = out.own(memfd.Adopt(fds.take(1), memfd.ReadWrite, arenaLen, arenaLen)); err != nil {
+	if out.Arena, err = out.own(memfd.Adopt(fds.take(1), out.arenaAccess(), arenaLen, arenaLen)); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
 	if err := out.takeWake(fds, 2); err != nil {

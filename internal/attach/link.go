@@ -46,6 +46,15 @@ func (l *Link) own(s *memfd.Segment, err error) (*memfd.Segment, error) {
 	return s, err
 }
 
+// arenaAccess is how a peer's arena is mapped. Huge pages are taken from this user's
+// processes only: see memfd.HugePages.
+func (l *Link) arenaAccess() memfd.Access {
+	if l.PeerUID == uint32(os.Geteuid()) {
+		return memfd.ReadWrite | memfd.HugePages
+	}
+	return memfd.ReadWrite
+}
+
 // takeWake checks the peer's eventfd and makes it one that Close closes.
 func (l *Link) takeWake(fds rights, i int) error {
 	if err := checkEventFD(fds[i]); err != nil {

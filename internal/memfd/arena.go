@@ -15,7 +15,8 @@ import (
 var ErrFull = errors.New("arena is full")
 
 // Arena hands out whole pages of a sparse segment, first fit, and gives pages that
-// come back to the system, so that they read as zeroes when they go out again.
+// come back to the system, so that they read as zeroes when they go out again. Huge
+// pages it keeps, and hands out in pieces of base pages.
 // Methods may be called from any goroutine.
 type Arena struct {
 	seg *Segment
@@ -74,8 +75,9 @@ func (a *Arena) take(n int) (off int, ok bool) {
 // Free takes back what Alloc(n) returned. Nobody may use it any more.
 func (a *Arena) Free(off, n int) {
 	n = pages(n)
+	// A huge page that was given back would be anybody's, and maybe missing next time.
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
-	if unix.Fallocate(a.seg.FD(), punch, int64(off), int64(n)) != nil {
+	if a.seg.huge || unix.Fallocate(a.seg.FD(), punch, int64(off), int64(n)) != nil {
 		clear(a.seg.Bytes()[off : off+n])
 	}
 	a.mu.Lock()
@@ -119,9 +121,6 @@ const shmemHuge = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 // AdviseHuge asks the kernel to back the segment with transparent huge pages. The
 // error matches errors.ErrUnsupported where the system's setting forbids it.
-//
-// Memory files on hugetlbfs are not an alternative for a sparse segment: a page
-// that the pool has not got is a SIGBUS for whoever touches it.
 func (s *Segment) AdviseHuge() error {
 	mode, err := os.ReadFile(shmemHuge)
 	if err != nil || !hugeEnabled(string(mode)) {

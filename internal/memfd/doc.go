@@ -21,6 +21,10 @@
 // of a writable descriptor may punch holes, which reads as zeros: no worse than
 // writing zeros.
 //
+// CreateHuge takes pages of the machine's pool of huge pages and reserves them at
+// once, since one that is missing at a touch is a SIGBUS. For the same reason Adopt
+// takes such files only with HugePages.
+//
 // Segments are left out of core dumps: a dump would touch, and so allocate,
 // every page of a sparse one.
 package memfd

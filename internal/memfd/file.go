@@ -11,10 +11,11 @@ import (
 // fixedLen are the seals that keep a file's length as it is.
 const fixedLen = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// newFile makes an empty memory file. MFD_NOEXEC_SEAL (Linux 6.3) is asked for
-// first, since vm.memfd_noexec may demand it; older kernels do not know it.
-func newFile(name string) (int, error) {
-	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+// newFile makes an empty memory file; extra is 0 or MFD_HUGETLB. MFD_NOEXEC_SEAL
+// (Linux 6.3) is asked for first, since vm.memfd_noexec may demand it; older kernels do
+// not know it.
+func newFile(name string, extra int) (int, error) {
+	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING | extra
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
 		fd, err = unix.MemfdCreate(name, flags)
@@ -26,6 +27,21 @@ func newFile(name string) (int, error) {
 		return -1, os.NewSyscallError("memfd_create", err)
 	}
 	return fd, nil
+}
+
+// pageOf returns the page size of the file system of a memory file.
+func pageOf(fd int) (page int, huge bool, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return 0, false, os.NewSyscallError("fstatfs", err)
+	}
+	switch int64(fs.Type) {
+	case unix.TMPFS_MAGIC:
+		return os.Getpagesize(), false, nil
+	case unix.HUGETLBFS_MAGIC:
+		return int(fs.Bsize), true, nil
+	}
+	return 0, false, fmt.Errorf("%w: file system %#x", ErrKind, fs.Type)
 }
 
 // sealFile fixes the length and, for PeersRead, bars new writable mappings. The
@@ -57,45 +73,57 @@ func reopenReadOnly(fd int) (int, error) {
 	return ro, nil
 }
 
-// inspect returns the length of a file from another process after making sure
-// that it is a memory file whose length is fixed. Memory files on hugetlbfs are
-// refused: a missing huge page would be a SIGBUS.
-func inspect(fd int) (int64, error) {
+// found is what inspect knows of a file.
+type found struct {
+	size int64
+	page int
+	huge bool
+}
+
+// inspect looks at a file from another process, and makes sure that it is a memory
+// file whose length is fixed.
+func inspect(fd int) (f found, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, os.NewSyscallError("fstat", err)
+		return f, os.NewSyscallError("fstat", err)
 	}
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return 0, os.NewSyscallError("fstatfs", err)
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return f, fmt.Errorf("%w: mode %#o", ErrKind, st.Mode)
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || int64(fs.Type) != unix.TMPFS_MAGIC {
-		return 0, fmt.Errorf("%w: mode %#o, file system %#x", ErrKind, st.Mode, fs.Type)
+	f.size = st.Size
+	if f.page, f.huge, err = pageOf(fd); err != nil {
+		return f, err
 	}
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrKind, os.NewSyscallError("fcntl F_GET_SEALS", err))
+		return f, fmt.Errorf("%w: %w", ErrKind, os.NewSyscallError("fcntl F_GET_SEALS", err))
 	}
 	if seals&fixedLen != fixedLen {
-		return 0, fmt.Errorf("%w: seals %#x", ErrUnsealed, seals)
+		return f, fmt.Errorf("%w: seals %#x", ErrUnsealed, seals)
 	}
-	return st.Size, nil
+	return f, nil
 }
 
-// mapFile maps the whole file, reserving no swap for it.
-func mapFile(fd, size int, access Access) ([]byte, error) {
-	prot := unix.PROT_READ
-	if access == ReadWrite {
+// mapFile maps size bytes of a file, a multiple of its page size. It reserves no swap
+// for them, but huge pages: then none is missing later.
+func mapFile(fd, size int, access Access, huge bool) ([]byte, error) {
+	prot, flags := unix.PROT_READ, unix.MAP_SHARED
+	if access&ReadWrite != 0 {
 		prot |= unix.PROT_WRITE
 	}
-	mem, err := unix.Mmap(fd, 0, size, prot, unix.MAP_SHARED|unix.MAP_NORESERVE)
-	if errors.Is(err, unix.ENOMEM) {
+	if !huge {
+		flags |= unix.MAP_NORESERVE
+	}
+	mem, err := unix.Mmap(fd, 0, size, prot, flags)
+	switch {
+	case err == nil:
+		_ = unix.Madvise(mem, unix.MADV_DONTDUMP) // a core dump that is too large is no reason to fail
+		return mem, nil
+	case errors.Is(err, unix.ENOMEM) && huge:
+		return nil, fmt.Errorf("%w: %d bytes, see %s", ErrNoHugePages, size, hugePool)
+	case errors.Is(err, unix.ENOMEM):
 		return nil, fmt.Errorf("map %d bytes: no room in the address space (RLIMIT_AS, vm.max_map_count): %w",
 			size, os.NewSyscallError("mmap", err))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes: %w", size, os.NewSyscallError("mmap", err))
-	}
-	_ = unix.Madvise(mem, unix.MADV_DONTDUMP) // a core dump that is too large is no reason to fail
-	return mem, nil
+	return nil, fmt.Errorf("map %d bytes: %w", size, os.NewSyscallError("mmap", err))
 }

@@ -40,12 +40,17 @@ const (
 	ReadOnly Access = iota
 	// ReadWrite maps for reading and writing.
 	ReadWrite
+	// HugePages, added to one of the others, takes files of CreateHuge too. The kernel
+	// lets whoever can write to such a file take pages away again, after which a
+	// touch is a SIGBUS: for peers only that could end this process anyway.
+	HugePages
 )
 
 // Segment is one mapping of a memory file. Methods may be called from any
 // goroutine; what Close unmaps must not be in use by then.
 type Segment struct {
-	mem []byte
+	mem  []byte
+	huge bool
 
 	mu       sync.Mutex
 	fd       int // -1: none
@@ -59,12 +64,27 @@ type Segment struct {
 //
 // Errors: ErrSize, errors.ErrUnsupported, system call errors; a mapping that does
 // not fit the address space (RLIMIT_AS) says so.
-func Create(name string, size int, sharing Sharing) (_ *Segment, err error) {
-	size, err = roundUp(size)
-	if err != nil {
-		return nil, err
-	}
-	fd, err := newFile(name)
+func Create(name string, size int, sharing Sharing) (*Segment, error) {
+	return newSegment(name, size, sharing, 0)
+}
+
+// hugePool is where the machine's huge pages are set.
+const hugePool = "vm.nr_hugepages"
+
+// ErrNoHugePages: the pool of huge pages has not enough that nobody has reserved. It
+// matches errors.ErrUnsupported.
+var ErrNoHugePages = fmt.Errorf("%w: not enough free huge pages", errors.ErrUnsupported)
+
+// CreateHuge is Create with huge pages of the default size, all of which are reserved
+// now: the segment is not sparse.
+//
+// Errors: those of Create, and ErrNoHugePages.
+func CreateHuge(name string, size int, sharing Sharing) (*Segment, error) {
+	return newSegment(name, size, sharing, unix.MFD_HUGETLB)
+}
+
+func newSegment(name string, size int, sharing Sharing, extra int) (_ *Segment, err error) {
+	fd, err := newFile(name, extra)
 	if err != nil {
 		return nil, err
 	}
@@ -74,19 +94,28 @@ func Create(name string, size int, sharing Sharing) (_ *Segment, err error) {
 			_ = s.Close()
 		}
 	}()
+	page, huge, err := pageOf(fd)
+	if err != nil {
+		return nil, err
+	}
+	s.huge = huge
+	if size, err = roundUp(size, page); err != nil {
+		return nil, err
+	}
 	if err := unix.Ftruncate(fd, int64(size)); err != nil {
 		return nil, fmt.Errorf("memory file of %d bytes: %w", size, os.NewSyscallError("ftruncate", err))
 	}
-	if s.mem, err = mapFile(fd, size, ReadWrite); err != nil {
+	if s.mem, err = mapFile(fd, size, ReadWrite, huge); err != nil {
 		return nil, err
 	}
 	if err := sealFile(fd, sharing); err != nil {
 		return nil, err
 	}
 	if sharing == PeersRead {
-		if err := s.narrow(); err != nil {
-			return nil, err
-		}
+		err = s.narrow()
+	}
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -100,30 +129,34 @@ func Adopt(fd int, access Access, minLen, maxLen int) (*Segment, error) {
 	return adopt(fd, access, minLen, maxLen, maxLen)
 }
 
-// AdoptPrefix is Adopt, but maps the first mapLen bytes only; the file must be at
-// least that long and at most maxLen.
+// AdoptPrefix is Adopt, but maps the first mapLen bytes only, rounded up to whole
+// pages; the file must be at least that long and at most maxLen.
 func AdoptPrefix(fd int, access Access, mapLen, maxLen int) (*Segment, error) {
 	return adopt(fd, access, mapLen, maxLen, mapLen)
 }
 
 func adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segment, error) {
 	defer func() { _ = unix.Close(fd) }()
-	size, err := inspect(fd)
+	f, err := inspect(fd)
 	if err != nil {
 		return nil, err
 	}
-	if size < int64(minLen) || size > int64(maxLen) || size == 0 {
-		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrSize, size, minLen, maxLen)
+	if f.huge && access&HugePages == 0 {
+		return nil, fmt.Errorf("%w: huge pages are not taken from there", ErrKind)
 	}
-	mem, err := mapFile(fd, min(int(size), mapLen), access)
+	if f.size < int64(minLen) || f.size > int64(maxLen) || f.size == 0 {
+		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrSize, f.size, minLen, maxLen)
+	}
+	mapLen = (mapLen + f.page - 1) / f.page * f.page
+	mem, err := mapFile(fd, min(int(f.size), mapLen), access, f.huge)
 	if err != nil {
 		return nil, err
 	}
-	return &Segment{mem: mem, fd: -1}, nil
+	return &Segment{mem: mem, fd: -1, huge: f.huge}, nil
 }
 
 // Bytes is the mapped memory, page aligned, valid until Close. Its length is the
-// length of the file, or what AdoptPrefix was asked for.
+// length of the file, or that of the pages that AdoptPrefix was asked for.
 func (s *Segment) Bytes() []byte { return s.mem }
 
 // FD is the descriptor to hand to other processes, -1 when there is none (adopted
@@ -176,10 +209,12 @@ func (s *Segment) narrow() error {
 	return err
 }
 
+// Huge reports whether the segment has huge pages of its own.
+func (s *Segment) Huge() bool { return s.huge }
+
 // roundUp returns size in whole pages. A file beyond RLIMIT_FSIZE is refused here,
 // because the kernel would answer it with SIGXFSZ, which ends a Go program.
-func roundUp(size int) (int, error) {
-	page := os.Getpagesize()
+func roundUp(size, page int) (int, error) {
 	if size <= 0 || size > math.MaxInt-page {
 		return 0, fmt.Errorf("%w: %d bytes", ErrSize, size)
 	}

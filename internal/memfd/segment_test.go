@@ -199,7 +199,7 @@ func TestAdopt_Refuses(t *testing.T) {
 		{"memfd that cannot have seals", unsealed(0), ErrUnsealed},
 		{"only shrink sealed", partly(unix.F_SEAL_SHRINK), ErrUnsealed},
 		{"only grow sealed", partly(unix.F_SEAL_GROW), ErrUnsealed},
-		{"huge pages", unsealed(unix.MFD_HUGETLB), ErrKind},
+		{"huge pages", unsealed(unix.MFD_HUGETLB), ErrUnsealed},
 		{"file", func(t *testing.T) int { return tempFile(t, t.TempDir(), size) }, nil},
 		{"file on tmpfs", func(t *testing.T) int { return tempFile(t, "/dev/shm", size) }, ErrUnsealed},
 		{"eventfd", func(t *testing.T) int { return must(unix.Eventfd(0, unix.EFD_CLOEXEC))(t) }, ErrKind},
