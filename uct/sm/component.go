@@ -8,12 +8,9 @@ import (
 	"math"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -49,6 +46,7 @@ type MD struct {
 	attr      uct.MDAttr
 	tableSeg  *memfd.Segment
 	arenaSeg  *memfd.Segment
+	pages     string // of the arena, for people
 	table     table
 	arena     *memfd.Arena
 	expedited bool
@@ -91,15 +89,16 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 		return nil, err
 	}
 	undo.Add(md.tableSeg.Close)
-	if md.arenaSeg, err = memfd.Create("gucx-sm-arena", arenaLen(cfg.ArenaSize), memfd.PeersWrite); err != nil {
+	if md.arenaSeg, md.pages, err = createArena(&cfg); err != nil {
 		return nil, err
 	}
 	undo.Add(md.arenaSeg.Close)
-	return md, md.format()
+	md.format()
+	return md, nil
 }
 
-// format fills the table and asks for huge pages.
-func (md *MD) format() error {
+// format fills the table.
+func (md *MD) format() {
 	md.arena = memfd.NewArena(md.arenaSeg, controlLen)
 	md.table = newTable(md.tableSeg.Bytes())
 	var b [8]byte
@@ -112,31 +111,7 @@ func (md *MD) format() error {
 	if md.expedited {
 		h.expedited.Store(1)
 	}
-	if md.cfg.HugeTLB == config.Yes || md.cfg.HugeTLB == config.Try {
-		if err := md.arenaSeg.AdviseHuge(); err != nil && md.cfg.HugeTLB == config.Yes {
-			return err
-		}
-	}
-	return nil
 }
-
-// arenaLen is the address space of the arena: as much as the machine has memory,
-// since allocating more could only end in swapping.
-func arenaLen(size config.MemSize) int {
-	if size != config.MemAuto {
-		return int(size)
-	}
-	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) != nil {
-		return fallbackArena
-	}
-	return int(min(max(uint64(info.Totalram)*uint64(info.Unit), minArena), maxArena))
-}
-
-const (
-	fallbackArena = 16 << 30
-	maxArena      = 1 << 40 // what package attach maps at most
-)
 
 // Attr implements uct.MD.
 func (md *MD) Attr() *uct.MDAttr { return &md.attr }

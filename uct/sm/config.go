@@ -11,8 +11,8 @@ import (
 )
 
 // Config tunes the transport. The zero value is ready to use. ArenaSize, HugeTLB,
-// FirstTouch belong to the memory domain, the rest to an iface. Peers need not
-// agree.
+// FirstTouch and NUMANode belong to the memory domain, the rest to an iface. Peers need
+// not agree, but on SocketDir.
 type Config struct {
 	FIFOSize   int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
 	SegSize    config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
@@ -20,8 +20,9 @@ type Config struct {
 	MaxPeers   int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
 	CMA        config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
 	ArenaSize  config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
-	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Transparent huge pages for allocated memory; y: an error where the system does not give them."`
+	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Huge pages for allocated memory. They are of the machine's pool and reserved for all of ARENA_SIZE, which must then be given; y: an error where there are not enough; try: transparent ones instead if the system has them, else base pages."`
 	FirstTouch config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
+	NUMANode   string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of whoever touches it first."`
 	SocketDir  string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes meet that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
 	AllowUIDs  UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
 }
@@ -97,8 +98,26 @@ func (c Config) withDefaults() (Config, error) {
 	if c.ArenaSize != config.MemAuto && (c.ArenaSize < minArena || c.ArenaSize > maxArena) {
 		return c, fmt.Errorf("%w: ARENA_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.ArenaSize, minArena, maxArena)
 	}
+	if c.HugeTLB == config.Yes && c.ArenaSize == config.MemAuto {
+		return c, fmt.Errorf("%w: HUGETLB=y without ARENA_SIZE", uct.ErrInvalidParam)
+	}
+	if _, _, err := c.node(); err != nil {
+		return c, err
+	}
 	c.FIFOSize = 1 << bits.Len(uint(c.FIFOSize-1))
 	return c, nil
+}
+
+// node is the NUMA node that was asked for, if one was.
+func (c *Config) node() (n int, ok bool, err error) {
+	if c.NUMANode == "" || c.NUMANode == "auto" {
+		return 0, false, nil
+	}
+	n, err = strconv.Atoi(c.NUMANode)
+	if err != nil || n < 0 {
+		return 0, false, fmt.Errorf("%w: NUMA_NODE %q is not auto or a number", uct.ErrInvalidParam, c.NUMANode)
+	}
+	return n, true, nil
 }
 
 // Validate checks the ranges, for config.FromEnv.

@@ -27,14 +27,22 @@ func (e *EP) probe() {
 	}
 }
 
-// Explain implements uct.Explainer: how peers meet, and how registered memory is
-// reached as far as that does not depend on the peer.
+// Explain implements uct.Explainer: how peers meet, of what allocated memory is, and
+// how registered memory is reached as far as that does not depend on the peer.
 func (it *Iface) Explain() string {
 	way := "cross-memory attach where the peer can be attached to"
 	if err := it.md.attachable(it.cfg.CMA); err != nil {
 		way = "the peer helps in its progress: " + err.Error()
 	}
-	return "registered memory: " + way
+	return fmt.Sprintf("sockets: %s; allocated memory: %s; registered memory: %s", it.place(), it.md.pages, way)
+}
+
+// place is where the socket is.
+func (it *Iface) place() string {
+	if it.cfg.SocketDir != "" {
+		return "files in " + it.cfg.SocketDir
+	}
+	return "abstract, in the network namespace"
 }
 
 // attachable reports why this process may not even attach to itself, if so.

@@ -1,0 +1,74 @@
+package sm
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+const arenaName = "gucx-sm-arena"
+
+// createArena makes the arena of a domain, of the pages and on the node that were
+// asked for, and says for people what became of that.
+func createArena(cfg *Config) (seg *memfd.Segment, pages string, err error) {
+	if seg, pages, err = createPages(cfg); err != nil {
+		return nil, "", err
+	}
+	n, ok, err := cfg.node()
+	if ok && err == nil {
+		err = seg.PreferNode(n)
+		pages += fmt.Sprintf(" of NUMA node %d", n)
+	}
+	if errors.Is(err, memfd.ErrNode) {
+		err = fmt.Errorf("%w: NUMA_NODE: %w", uct.ErrInvalidParam, err)
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, seg.Close())
+	}
+	return seg, pages, nil
+}
+
+// createPages makes an arena of huge pages of the pool, of transparent ones, or of
+// base pages.
+func createPages(cfg *Config) (*memfd.Segment, string, error) {
+	size, try := arenaLen(cfg.ArenaSize), cfg.HugeTLB == config.Try
+	why := ""
+	if cfg.ArenaSize != config.MemAuto && (try || cfg.HugeTLB == config.Yes) {
+		seg, err := memfd.CreateHuge(arenaName, size, memfd.PeersWrite)
+		if err == nil || !try {
+			return seg, "huge pages", err
+		}
+		why = fmt.Sprintf(" (%v)", err)
+	}
+	seg, err := memfd.Create(arenaName, size, memfd.PeersWrite)
+	if err != nil || !try {
+		return seg, "base pages", err
+	}
+	if err := seg.AdviseHuge(); err != nil {
+		return seg, fmt.Sprintf("base pages%s (%v)", why, err), nil
+	}
+	return seg, "transparent huge pages" + why, nil
+}
+
+// arenaLen is the address space of the arena: as much as the machine has memory,
+// since allocating more could only end in swapping.
+func arenaLen(size config.MemSize) int {
+	if size != config.MemAuto {
+		return int(size)
+	}
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) != nil {
+		return fallbackArena
+	}
+	return int(min(max(uint64(info.Totalram)*uint64(info.Unit), minArena), maxArena))
+}
+
+const (
+	fallbackArena = 16 << 30
+	maxArena      = 1 << 40 // what package attach maps at most
+)

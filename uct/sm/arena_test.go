@@ -1,0 +1,84 @@
+package sm
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// explain is what perftest info shows of a configuration.
+func explain(t testing.TB, cfg Config) string {
+	t.Helper()
+	s := openStation(t, cfg)
+	defer s.close(t)
+	return s.iface.Explain()
+}
+
+// TestHugeTLB_Reached does everything on memory of huge pages.
+func TestHugeTLB_Reached(t *testing.T) {
+	cfg := Config{HugeTLB: config.Yes, ArenaSize: 16 << 20}
+	md, err := New(cfg).OpenMD(Name)
+	if errors.Is(err, memfd.ErrNoHugePages) {
+		t.Skipf("the test needs vm.nr_hugepages of 16 or more: %v", err)
+	}
+	require.NoError(t, err)
+	require.NoError(t, md.Close())
+	assert.Contains(t, explain(t, cfg), "allocated memory: huge pages;")
+	w := openTwo(t, cfg)
+	assert.True(t, w.b.md.(*MD).arenaSeg.Huge())
+	w.checkPuts(w.b.mem, w.key)
+	w.checkGets(w.b.mem, w.key, false)
+	w.checkAtomics(w.b.mem, w.key)
+
+	c := start(t, roleEcho, w.a, "") // a process that maps them
+	e := w.a.connect(t, c.meeting)
+	require.NoError(t, e.Close())
+	c.stop(t)
+}
+
+func TestHugeTLB_OtherwiseAsConfigured(t *testing.T) {
+	const tooMuch = 1 << 40
+	_, err := New(Config{HugeTLB: config.Yes, ArenaSize: tooMuch}).OpenMD(Name)
+	assert.ErrorIs(t, err, memfd.ErrNoHugePages)
+	_, err = New(Config{HugeTLB: config.Yes}).OpenMD(Name)
+	assert.ErrorIs(t, err, uct.ErrInvalidParam, "what to reserve is not said")
+	assert.Contains(t, explain(t, Config{HugeTLB: config.Try, ArenaSize: tooMuch}), "not enough free huge pages")
+	assert.Contains(t, explain(t, Config{}), "allocated memory: base pages;")
+}
+
+func TestNUMANode(t *testing.T) {
+	for _, tc := range []struct {
+		node string
+		want string
+		err  error
+	}{
+		{"", "base pages;", nil},
+		{"auto", "base pages;", nil},
+		{"0", "base pages of NUMA node 0;", nil},
+		{"1023", "", uct.ErrInvalidParam},
+		{"2000", "", uct.ErrInvalidParam},
+		{"-1", "", uct.ErrInvalidParam},
+		{"near", "", uct.ErrInvalidParam},
+	} {
+		t.Run(tc.node, func(t *testing.T) {
+			cfg := Config{NUMANode: tc.node, ArenaSize: testArena}
+			md, err := New(cfg).OpenMD(Name)
+			if errors.Is(err, errors.ErrUnsupported) {
+				t.Skip(err)
+			}
+			if tc.err != nil {
+				require.ErrorIs(t, err, tc.err)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, md.Close())
+			assert.Contains(t, explain(t, cfg), tc.want)
+		})
+	}
+}
