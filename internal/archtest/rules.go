@@ -39,7 +39,7 @@ uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all u
 uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/verbs/softhca
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
-uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/verbs/softhca
+uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
 uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs uct/ib/verbs/softhca ucs internal

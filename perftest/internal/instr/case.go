@@ -3,6 +3,9 @@ package instr
 import (
 	"fmt"
 	"slices"
+
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
 )
 
 // Op is an operation whose instructions are counted.
@@ -62,7 +65,8 @@ type Case struct {
 	Op   Op
 	API  Part // Verbs, UCT or UCP
 	Size int  // bytes; 0 where the operation has no length
-	// Switch is an alternative of the layer, from switches; "" is its default.
+	// Switch is an alternative of the layer: one of switches, or a transport of UCT;
+	// "" is its default.
 	Switch string
 }
 
@@ -84,21 +88,41 @@ type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
+	// Transports are those to count UCT over; none means rc.
+	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
 	Switches bool
 }
+
+// transports are what UCT can be counted over; the first is the default.
+var transports = []string{rc.Name, dv.RCName}
 
 // Cases lists the cases in the order of the report: by operation, size and API.
 func (p Plan) Cases() (cases []Case) {
 	for _, op := range p.Ops {
 		for _, size := range op.sizes(p.Sizes) {
 			for _, api := range p.APIs {
-				cases = append(cases, Case{Op: op, API: api, Size: size})
+				cases = append(cases, p.defaults(op, api, size)...)
 				if p.Switches {
 					cases = append(cases, switched(op, api, size)...)
 				}
 			}
 		}
+	}
+	return cases
+}
+
+// defaults lists op without alternatives: once, or over each transport.
+func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
+	if api != UCT || len(p.Transports) == 0 {
+		return []Case{{Op: op, API: api, Size: size}}
+	}
+	for _, tl := range p.Transports {
+		c := Case{Op: op, API: api, Size: size}
+		if tl != transports[0] {
+			c.Switch = tl
+		}
+		cases = append(cases, c)
 	}
 	return cases
 }

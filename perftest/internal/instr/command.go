@@ -26,6 +26,7 @@ const childName = "child"
 // options are the flags of the command.
 type options struct {
 	ops, layers      []string
+	transports       []string
 	sizes            []int
 	reps             int
 	fabric, output   string
@@ -63,6 +64,7 @@ UCT and UCP.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.ops, "ops", opNames[:], "operations to count")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
+	f.StringSliceVarP(&o.transports, "transport", "x", transports[:1], "transports to count UCT over: "+strings.Join(transports, ","))
 	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
 	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
 	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))
@@ -131,6 +133,12 @@ func (o options) plan() (p Plan, err error) {
 		p.APIs = append(p.APIs, Part(i))
 	}
 	slices.Sort(p.APIs)
+	for _, name := range o.transports {
+		if !slices.Contains(transports, name) {
+			return Plan{}, fmt.Errorf("unknown transport %q: one of %v", name, transports)
+		}
+		p.Transports = append(p.Transports, name)
+	}
 	for _, n := range o.sizes {
 		if n < 1 || n > maxSize {
 			return Plan{}, fmt.Errorf("size %d: must be 1..%d bytes", n, maxSize)

@@ -21,7 +21,10 @@ func TestPlan_Cases(t *testing.T) {
 		{Op: FAdd, API: Verbs, Size: 8}, {Op: FAdd, API: UCP, Size: 8},
 		{Op: Idle, API: Verbs}, {Op: Idle, API: UCP},
 	}, p.Cases())
-	p.Switches = true
+	p.APIs, p.Transports = []Part{UCT}, []string{"rc", "rc_mlx5"}
+	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCT, Size: 8})
+	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCT, Size: 8, Switch: "rc_mlx5"})
+	p.APIs, p.Switches = []Part{Verbs, UCP}, true
 	assert.Contains(t, p.Cases(), Case{Op: Put, API: UCP, Size: 8, Switch: "resolve"})
 	assert.Contains(t, p.Cases(), Case{Op: Idle, API: UCP, Switch: "idle-ud"})
 }
@@ -41,6 +44,7 @@ func TestCommand_BadFlags(t *testing.T) {
 		{"operation", []string{"--ops", "put,push"}, `unknown operation "push"`},
 		{"layer", []string{"--layers", "tcp"}, `unknown layer "tcp"`},
 		{"device is no API", []string{"--layers", "device"}, `unknown layer "device"`},
+		{"transport", []string{"-x", "ud"}, `unknown transport "ud"`},
 		{"size 0", []string{"-s", "0"}, "1..65536"},
 		{"size beyond", []string{"-s", "65537"}, "1..65536"},
 		{"repetitions", []string{"-n", "0"}, "at least 1"},

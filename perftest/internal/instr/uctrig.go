@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// uctRig counts calls of the uct contract on the rc transport.
+// uctRig counts calls of the uct contract on one transport.
 type uctRig struct {
+	tl     string
 	iface  uct.Iface
 	ep     uct.EP
 	put    uct.Putter
@@ -31,8 +34,12 @@ type uctRig struct {
 	undo   cleanup.Stack
 }
 
-func openUCT(fabric, _ string) (_ rig, err error) {
-	r := &uctRig{}
+// openUCT opens the rig over a transport; "" is the default one.
+func openUCT(fabric, tl string) (_ rig, err error) {
+	if tl == "" {
+		tl = transports[0]
+	}
+	r := &uctRig{tl: tl}
 	r.comp.Func = func(*uct.Completion) { r.done = true }
 	defer func() {
 		if err != nil {
@@ -64,7 +71,7 @@ func (r *uctRig) openMD(fabric string) (uct.MD, error) {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	md, err := ib.New(list, rc.Transport(rc.Config{})).OpenMD(dev.Name())
+	md, err := ib.New(list, rc.Transport(rc.Config{}), dv.RC(dv.RCConfig{})).OpenMD(dev.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +131,7 @@ func (r *uctRig) connect(near, far uct.MD) (err error) {
 	r.get, ok[1] = r.ep.(uct.Getter)
 	r.atomic, ok[2] = r.ep.(uct.Atomics)
 	if ok != [3]bool{true, true, true} {
-		return fmt.Errorf("one-sided operations of %s: %w", rc.Name, errors.ErrUnsupported)
+		return fmt.Errorf("one-sided operations of %s: %w", r.tl, errors.ErrUnsupported)
 	}
 	return nil
 }
@@ -134,10 +141,11 @@ func (r *uctRig) openEP(md uct.MD) (uct.Iface, uct.EP, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(res) == 0 {
-		return nil, nil, fmt.Errorf("transports of %s: %w", md.Attr().Name, errors.ErrUnsupported)
+	i := slices.IndexFunc(res, func(u uct.Resource) bool { return u.Transport == r.tl })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("transport %s on %s: %w", r.tl, md.Attr().Name, errors.ErrUnsupported)
 	}
-	iface, err := md.OpenIface(uct.IfaceParams{Transport: res[0].Transport, Device: res[0].Device})
+	iface, err := md.OpenIface(uct.IfaceParams{Transport: res[i].Transport, Device: res[i].Device})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +164,7 @@ func join(ep uct.EP, iface uct.Iface, peer uct.EP) error {
 	p, ok2 := peer.(uct.EPConnector)
 	a, ok3 := iface.(uct.IfaceAddresser)
 	if !ok || !ok2 || !ok3 {
-		return fmt.Errorf("connecting endpoints of %s: %w", rc.Name, errors.ErrUnsupported)
+		return fmt.Errorf("connecting endpoints of %s: %w", iface.Attr().Resource.Transport, errors.ErrUnsupported)
 	}
 	return c.Connect(a.DeviceAddr(nil), p.EPAddr(nil))
 }

@@ -20,6 +20,7 @@ type compQueue struct {
 	ci        uint32
 	watch     ucs.Watch // on the entry at ci
 	dbr       mlx5.DBRec
+	passLog2  uint8
 	hardware  bool
 	attention *uint32
 	device    mlx5.Pollable // nil on hardware
@@ -46,6 +47,7 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	if c.view, err = mlx5.NewCQView(raw.CQEs.Buf, raw.CQEs.Count); err != nil {
 		return err
 	}
+	c.passLog2 = uint8(bits.TrailingZeros32(raw.CQEs.Count))
 	c.dbr, c.cqn, c.uar, c.events, c.overrun = raw.DBRec, raw.CQN, raw.UAR, raw.Events, raw.Overrun
 	c.hardware, c.attention, c.device = raw.UAR.Doorbell == nil, &calm, raw.Device
 	if c.device != nil {
@@ -67,26 +69,42 @@ func (c *compQueue) drive() {
 	}
 }
 
-// next takes the entry at ci if it is software's: its fields stay valid until give.
-// Otherwise the watch is idle until the entry changes.
-func (c *compQueue) next() (s *mlx5.CQESlot, t mlx5.Tail, ok bool) {
-	ci := c.ci
-	s = c.view.Slot(ci)
-	word := tailWord(s)
-	raw := atomic.LoadUint32(word)
-	t = mlx5.Tail(host32(raw))
-	if !t.Owned(c.view.Owner(ci)) {
-		c.watch.Word, c.watch.Quiet = word, raw
-		return nil, 0, false
-	}
+// peek returns the entry at ci with its last word, which says whose it is.
+func (c *compQueue) peek() (*mlx5.CQESlot, mlx5.Tail) {
+	s := c.view.Slot(c.ci)
+	return s, mlx5.Tail(host32(atomic.LoadUint32(tailWord(s))))
+}
+
+// sent reports whether t is of an entry at ci that is software's, and is the success
+// of a send: opcode 0, and the owner bit of this pass, which is bit passLog2 of ci.
+func (c *compQueue) sent(t mlx5.Tail) bool {
+	return (uint32(t)^c.ci>>(c.passLog2&31)&1)&(opcodeBits|ownerBit) == 0
+}
+
+const (
+	opcodeBits = 0xf0
+	ownerBit   = 0x01
+)
+
+// owned reports whether t is of an entry at ci that is software's.
+func (c *compQueue) owned(t mlx5.Tail) bool { return t.Owned(c.view.Owner(c.ci)) }
+
+// take takes the entry at ci, which is software's: the rest of it can be read, until
+// give.
+func (c *compQueue) take() {
 	if c.hardware {
 		mmio.FromDevice()
 	}
-	c.ci = ci + 1
-	return s, t, true
+	c.ci++
 }
 
-// host32 turns a big-endian word that was loaded as it lies in memory to host order.
+// wait makes the watch idle until the entry at ci, whose last word was t, changes.
+func (c *compQueue) wait(s *mlx5.CQESlot, t mlx5.Tail) {
+	c.watch.Word, c.watch.Quiet = tailWord(s), host32(uint32(t))
+}
+
+// host32 turns a big-endian word that was loaded as it lies in memory to host order,
+// and back.
 func host32(raw uint32) uint32 {
 	if cpu.IsBigEndian {
 		return raw

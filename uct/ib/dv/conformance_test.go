@@ -15,13 +15,13 @@ import (
 )
 
 // openMD opens an MD on a software device of its own on the given fabric.
-func openMD(fabric softhca.Fabric) (uct.MD, error) {
+func openMD(fabric softhca.Fabric, more ...ib.Transport) (uct.MD, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
 	if err != nil {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, RC(RCConfig{})).OpenMD("dev")
+	return ib.New(list, append(more, RC(RCConfig{}))...).OpenMD("dev")
 }
 
 // shortTimeout is that of one of eight attempts to reach a QP that is gone.

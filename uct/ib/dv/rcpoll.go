@@ -14,33 +14,33 @@ func (it *rcIface) Progress() int {
 	}
 	c.drive()
 	n := 0
-	for {
-		s, t, ok := c.next()
-		if !ok {
-			break
-		}
-		n++
-		e := it.recent[uint8(s.QPN())]
-		if t.Opcode() == mlx5.CQEReq && e.QPN == s.QPN() {
-			it.sent(e, t)
-		} else {
+	for n < it.batch {
+		s, t := c.peek()
+		if !c.sent(t) {
+			if !c.owned(t) {
+				c.wait(s, t)
+				return it.polled(n)
+			}
+			c.take()
+			n++
 			it.other(s, t)
+			continue
 		}
-		if n == it.batch {
-			c.lookAgain()
-			break
+		c.take()
+		n++
+		e := it.recent[s[59]]
+		if e.QPN != s.QPN() {
+			it.other(s, t)
+			continue
+		}
+		id := *e.sq.id(uint32(t.WQECounter()))
+		e.CI = id
+		if id >= e.NextOp {
+			e.Retire(ucs.StatusOK)
 		}
 	}
+	c.lookAgain()
 	return it.polled(n)
-}
-
-// sent handles the success of a send.
-func (it *rcIface) sent(e *rcEP, t mlx5.Tail) {
-	id := *e.sq.id(uint32(t.WQECounter()))
-	e.CI = id
-	if id >= e.NextOp {
-		e.Retire(ucs.StatusOK)
-	}
 }
 
 // polled ends a Progress that has handled n entries.
@@ -65,7 +65,10 @@ func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
 	switch t.Opcode() {
 	case mlx5.CQEReq:
 		if e := it.find(wc.QPN); e != nil {
-			it.sent(e, t)
+			e.CI = *e.sq.id(uint32(t.WQECounter()))
+			if e.CI >= e.NextOp {
+				e.Retire(ucs.StatusOK)
+			}
 		}
 		return
 	case mlx5.CQEReqErr:

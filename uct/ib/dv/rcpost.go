@@ -2,6 +2,7 @@ package dv
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -28,36 +29,45 @@ func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	}
 	flags := uint64(0)
 	if used == 0 || pi-e.Sig >= it.Moderation {
-		flags = uint64(mlx5.CtrlCQUpdate) << 32
+		flags = signaled
 		e.Sig = pi + 1
 	}
 	pi++
 	e.PI = pi
 	q := &e.sq
-	i := q.pi
-	b := q.bb(i)
+	b := q.bb(q.pi)
 	word := q.word(mlx5.OpRDMAWrite, putSegs(n))
 	be.PutUint64(b[0:8], word)
-	be.PutUint64(b[8:16], flags)
+	le.PutUint64(b[8:16], flags)
 	be.PutUint64(b[16:24], raddr)
-	be.PutUint64(b[24:32], key.Handle<<32)
-	be.PutUint32(b[32:36], uint32(n)|inlineBit)
+	le.PutUint64(b[24:32], uint64(bits.ReverseBytes32(uint32(key.Handle))))
 	if n == 8 {
-		native.PutUint64(b[putData:putData+8], native.Uint64(buf))
+		v := le.Uint64(buf)
+		le.PutUint64(b[32:40], v<<32|inline8)
+		le.PutUint64(b[40:48], v>>32)
 	} else {
+		be.PutUint32(b[32:36], uint32(n)|inlineBit)
 		copy(b[putData:], buf)
 	}
-	q.ringBB(word, b, i, pi)
+	q.ringBB(word, b, pi)
 	return nil
 }
 
+// signaled is the second half of a control segment without immediate that asks for
+// a completion, as a little-endian number: a store of it needs no swap.
+const signaled = uint64(mlx5.CtrlCQUpdate) << 24
+
 var (
-	be     = binary.BigEndian
-	native = binary.NativeEndian
+	be = binary.BigEndian
+	le = binary.LittleEndian
 )
 
-// inlineBit marks the length of an inline segment.
-const inlineBit = 1 << 31
+// inlineBit marks the length of an inline segment; inline8 is that of 8 bytes as it
+// lies in memory, read as a little-endian number.
+const (
+	inlineBit = 1 << 31
+	inline8   = 8<<24 | inlineBit>>24
+)
 
 // putSegs is the length in units of the WQE of a put of n bytes, 1 to maxPutBB.
 func putSegs(n int) uint32 {
@@ -76,20 +86,19 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	}
 	flags := uint64(0)
 	if used == 0 || pi-e.Sig >= it.Moderation {
-		flags = uint64(mlx5.CtrlCQUpdate) << 32
+		flags = signaled
 		e.Sig = pi + 1
 	}
 	pi++
 	e.PI = pi
 	q := &e.sq
-	i := q.pi
-	b := q.bb(i)
+	b := q.bb(q.pi)
 	word := q.word(mlx5.OpSendImm, uint32(amData+n+mlx5.SegLen-1)/mlx5.SegLen)
 	be.PutUint64(b[0:8], word)
-	be.PutUint64(b[8:16], flags|uint64(e.Imm(id)))
+	le.PutUint64(b[8:16], flags|uint64(bits.ReverseBytes32(e.Imm(id)))<<32)
 	be.PutUint32(b[16:20], uint32(amWordLen+n)|inlineBit)
-	binary.LittleEndian.PutUint64(b[20:28], hdr)
+	le.PutUint64(b[20:28], hdr)
 	copy(b[amData:], payload)
-	q.ringBB(word, b, i, pi)
+	q.ringBB(word, b, pi)
 	return nil
 }

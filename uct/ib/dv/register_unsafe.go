@@ -16,10 +16,13 @@ type register struct {
 	step     uint32         // BlueFlame buffer length, or 0 without BlueFlame
 	hardware bool           // a device that needs fences
 	doorbell mlx5.Doorbell  // nil on hardware
+	// plain: BlueFlame of a software device, whose page is memory like any other.
+	plain bool
 }
 
 func newRegister(u mlx5.RawUAR) *register {
-	return &register{page: u.Page, off: u.Off, step: u.BFLen, hardware: u.Doorbell == nil, doorbell: u.Doorbell}
+	return &register{page: u.Page, off: u.Off, step: u.BFLen, doorbell: u.Doorbell,
+		hardware: u.Doorbell == nil, plain: u.Doorbell != nil && u.BFLen != 0}
 }
 
 // is reports whether u is this register.
@@ -32,17 +35,6 @@ func (r *register) ringBB(word uint64, b *mlx5.BB) {
 	off := r.off
 	r.off = off ^ r.step
 	reg := unsafe.Add(r.page, off)
-	if r.doorbell != nil && r.step != 0 {
-		mmio.Copy64(reg, unsafe.Pointer(b))
-		r.doorbell.Ring(off, word)
-		return
-	}
-	r.store(reg, b)
-	r.told(off, word)
-}
-
-// store is ringBB for hardware, and for registers without BlueFlame.
-func (r *register) store(reg unsafe.Pointer, b *mlx5.BB) {
 	if r.hardware {
 		mmio.ToDevice() // the doorbell record before the register
 	}
@@ -54,6 +46,20 @@ func (r *register) store(reg unsafe.Pointer, b *mlx5.BB) {
 	if r.hardware {
 		mmio.FlushWC()
 	}
+	r.told(off, word)
+}
+
+// copyBB is ringBB for a plain register.
+func (r *register) copyBB(word uint64, b *mlx5.BB) {
+	off := r.off
+	r.off = off ^ r.step
+	// Sound: off is that of a BlueFlame buffer of 256 bytes in the page, aligned to
+	// them. Words, because those have just been stored to b: a wider load would wait
+	// for the stores to leave the core.
+	d, s := (*[8]uint64)(unsafe.Add(r.page, off)), (*[8]uint64)(unsafe.Pointer(b))
+	d[0], d[1], d[2], d[3] = s[0], s[1], s[2], s[3]
+	d[4], d[5], d[6], d[7] = s[4], s[5], s[6], s[7]
+	r.doorbell.Ring(off, word)
 }
 
 // ringList stores the first 8 bytes of the last WQE of a list, at BB first of q; or

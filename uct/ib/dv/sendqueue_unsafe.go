@@ -60,13 +60,18 @@ func (q *sendQueue) id(i uint32) *uint64 {
 	return (*uint64)(unsafe.Add(q.ids, uintptr(i&q.mask)*8))
 }
 
-// ringBB ends the post of work request number, whose WQE is b, the basic block i.
-func (q *sendQueue) ringBB(word uint64, b *mlx5.BB, i uint32, number uint64) {
+// ringBB ends the post of a work request whose WQE is b, the basic block at pi.
+func (q *sendQueue) ringBB(word uint64, b *mlx5.BB, number uint64) {
+	i := q.pi
 	*q.id(i) = number
 	i++
 	q.pi = i
 	q.dbr.StoreSend(uint16(i))
-	q.reg.ringBB(word, b)
+	if r := q.reg; r.plain {
+		r.copyBB(word, b)
+	} else {
+		r.ringBB(word, b)
+	}
 }
 
 // bytes copies data to byte off of the ring, counted from the start of time; what

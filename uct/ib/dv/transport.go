@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -34,6 +35,9 @@ func (t transport) Name() string { return t.name }
 // OpenIface implements ib.Transport. p.Config is nil, a configuration of the
 // transport or a pointer to one.
 func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	if err := t.Supports(md.Context()); err != nil {
+		return nil, &ucs.OpError{TL: t.name, Dev: p.Device, Op: "open iface", Err: err}
+	}
 	return t.open(md, port, p)
 }
 

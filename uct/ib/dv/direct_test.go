@@ -1,0 +1,108 @@
+package dv
+
+import (
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// TestDirect_NoPostOrPollOfVerbs: nothing in this package calls what posts or polls
+// in verbs, nor anything of that name. The cores post through what a Driver hands
+// them, which is of this package.
+func TestDirect_NoPostOrPollOfVerbs(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	set := token.NewFileSet()
+	calls := 0
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(set, name, nil, 0)
+		require.NoError(t, err)
+		ast.Inspect(f, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			calls++
+			if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+				switch s.Sel.Name {
+				case "PostSend", "PostRecv", "Poll":
+					t.Errorf("%v: calls %s", set.Position(call.Pos()), s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	assert.Greater(t, calls, 100, "the files were read")
+}
+
+// otherProvider is a provider of another kind.
+type otherProvider struct{ *mlx5.Provider }
+
+func TestDirect_OtherDevice(t *testing.T) {
+	soft, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop})
+	require.NoError(t, err)
+	other := verbs.NewDevice("dev", func() (verbs.Provider, error) {
+		ctx, err := soft.Open()
+		if err != nil {
+			return nil, err
+		}
+		return otherProvider{ctx.Provider().(*mlx5.Provider)}, nil
+	})
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{other}, nil }
+	md, err := ib.New(list, RC(RCConfig{}), rc.Transport(rc.Config{})).OpenMD("dev")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, md.Close()) }()
+	res, err := md.Resources()
+	require.NoError(t, err)
+	require.Len(t, res, 1, "only what the device can carry")
+	assert.Equal(t, rc.Name, res[0].Transport)
+	_, err = md.OpenIface(uct.IfaceParams{Transport: RCName, Device: "dev:1"})
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "named by its package, which is this one here")
+}
+
+// TestDisown: what waits for a QP that is gone reaches no other QP of its number.
+func TestDisown(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+	var c compQueue
+	require.NoError(t, c.open(b.cq))
+	var qpns []uint32
+	for i := range uint32(100) { // round the queue
+		e := mlx5.CQE{Opcode: mlx5.CQERespSend, QPN: 0x100 + i%2, WQECounter: uint16(i), SendOp: mlx5.OpSend}
+		c.view.Slot(i).Write(&e, c.view.Owner(i))
+		if i%3 == 2 {
+			c.disown(0x101)
+			for range 3 {
+				s, tail := c.peek()
+				require.True(t, c.owned(tail))
+				require.False(t, c.sent(tail))
+				qpns = append(qpns, s.QPN())
+				assert.Equal(t, uint16(c.ci), tail.WQECounter())
+				c.take()
+			}
+			_, tail := c.peek()
+			require.False(t, c.owned(tail))
+		}
+	}
+	require.Len(t, qpns, 99)
+	for i, qpn := range qpns {
+		assert.Equal(t, []uint32{0x100, nobody}[i%2], qpn)
+	}
+}

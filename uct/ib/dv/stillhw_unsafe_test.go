@@ -1,0 +1,214 @@
+package dv
+
+import (
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// stillHW is a device that executes nothing: what is written to its queues stays as
+// it is, and it remembers what it was told.
+type stillHW struct {
+	mlx5.Hardware // what is not implemented panics
+
+	next  uint32 // object number
+	state verbs.QPState
+	pages []*offheap.Block
+	rings []ring
+	qps   map[uint32]mlx5.QPParams
+	cqs   map[uint32]mlx5.CQParams
+	srqs  map[uint32]mlx5.SRQParams
+}
+
+// ring is a store to a UAR page that the device was told of.
+type ring struct {
+	off    uint32
+	first8 uint64
+	page   [mlx5.BFBufLen]byte // what lies there
+}
+
+// firstNumber is that of the golden vectors.
+const firstNumber = 0x100
+
+func (h *stillHW) number() uint32 { h.next++; return h.next - 1 }
+
+func (h *stillHW) QueryDevice() verbs.DeviceAttr {
+	return verbs.DeviceAttr{MaxQPWR: 1 << 15, MaxSGE: 30, MaxInline: 900, MaxCQE: 1 << 20, MaxSRQWR: 1 << 14, MaxSRQSGE: 8, PortCount: 1}
+}
+
+func (h *stillHW) QueryPort(uint8) (verbs.PortAttr, error) {
+	return verbs.PortAttr{State: verbs.PortActive, Ethernet: true, GIDs: 4}, nil
+}
+
+type stillDoorbell struct {
+	hw   *stillHW
+	page unsafe.Pointer
+}
+
+func (d stillDoorbell) Ring(off uint32, first8 uint64) {
+	r := ring{off: off, first8: first8}
+	copy(r.page[:], unsafe.Slice((*byte)(unsafe.Add(d.page, off)), len(r.page)))
+	d.hw.rings = append(d.hw.rings, r)
+}
+
+func (h *stillHW) AllocUAR() (mlx5.UAR, error) {
+	b, err := offheap.Alloc(mlx5.UARPageLen)
+	if err != nil {
+		return mlx5.UAR{}, err
+	}
+	h.pages = append(h.pages, b)
+	page := unsafe.Pointer(unsafe.SliceData(b.Bytes()))
+	return mlx5.UAR{Page: page, Doorbell: stillDoorbell{h, page}}, nil
+}
+
+func (h *stillHW) FreeUAR(mlx5.UAR) error                { return nil }
+func (h *stillHW) AllocPD() (uint32, error)              { return 1, nil }
+func (h *stillHW) DeallocPD(uint32) error                { return nil }
+func (h *stillHW) SetAsyncSink(mlx5.AsyncSink)           {}
+func (h *stillHW) DestroyQP(uint32) error                { return nil }
+func (h *stillHW) DestroyCQ(uint32) error                { return nil }
+func (h *stillHW) DestroySRQ(uint32) error               { return nil }
+func (h *stillHW) ArmSRQ(uint32, int) error              { return nil }
+func (h *stillHW) Attention() *uint32                    { return &calm }
+func (h *stillHW) Drive()                                {}
+func (h *stillHW) QueryQP(uint32) (verbs.QPState, error) { return h.state, nil }
+
+func (h *stillHW) ModifyQP(_ uint32, a *verbs.QPAttr, _ verbs.QPAttrMask) error {
+	h.state = a.State
+	return nil
+}
+
+func (h *stillHW) CreateCQ(p mlx5.CQParams) (uint32, error) {
+	n := h.number()
+	h.cqs[n] = p
+	return n, nil
+}
+
+func (h *stillHW) CreateSRQ(p mlx5.SRQParams) (uint32, error) {
+	n := h.number()
+	h.srqs[n] = p
+	return n, nil
+}
+
+func (h *stillHW) CreateQP(p mlx5.QPParams) (uint32, error) {
+	n := h.number()
+	h.qps[n] = p
+	return n, nil
+}
+
+// CreateAH fills the AV of the golden vectors: RoCE, sgid 1, hop limit 64.
+func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (b [mlx5.AVLen]byte, err error) {
+	av := mlx5.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
+	av.Put(&b)
+	return b, nil
+}
+
+func (h *stillHW) Close() (err error) {
+	for _, b := range h.pages {
+		err = b.Free()
+	}
+	return err
+}
+
+// bench is a device with one of each queue.
+type bench struct {
+	hw  *stillHW
+	pd  *verbs.PD
+	td  *verbs.TD
+	cq  *verbs.CQ
+	srq *verbs.SRQ
+	qp  *verbs.QP
+	raw mlx5.RawQP
+}
+
+// newBench makes a QP with the number of the golden vectors.
+func newBench(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap) *bench {
+	b := &bench{hw: &stillHW{qps: map[uint32]mlx5.QPParams{}, cqs: map[uint32]mlx5.CQParams{}, srqs: map[uint32]mlx5.SRQParams{}}}
+	b.hw.next = firstNumber - 3
+	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return mlx5.NewProvider(b.hw, mlx5.Config{}) })
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	b.pd, err = ctx.AllocPD()
+	require.NoError(t, err)
+	b.td, err = ctx.AllocTD(verbs.TDInitAttr{})
+	require.NoError(t, err)
+	channel, err := ctx.CreateCompChannel()
+	require.NoError(t, err)
+	b.cq, err = ctx.CreateCQ(verbs.CQInitAttr{Depth: 64, SingleThreaded: true, Channel: channel})
+	require.NoError(t, err)
+	b.srq, err = b.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 7, MaxSGE: 2, TD: b.td})
+	require.NoError(t, err)
+	attr := verbs.QPInitAttr{Type: typ, SendCQ: b.cq, RecvCQ: b.cq, TD: b.td, Cap: limits}
+	if typ == verbs.QPTypeUD {
+		b.hw.next = firstNumber + 1
+		attr.Cap.MaxRecvWR, attr.Cap.MaxRecvSGE = 16, 2
+	} else {
+		b.hw.next = firstNumber
+		attr.SRQ = b.srq
+	}
+	b.qp, err = b.pd.CreateQP(attr)
+	require.NoError(t, err)
+	b.raw, err = mlx5.RawQPOf(b.qp)
+	require.NoError(t, err)
+	b.toRTS(t)
+	cleanup(func() {
+		for _, c := range []verbs.Closer{b.qp, b.srq, b.cq, channel, b.td, b.pd, ctx} {
+			require.NoError(t, c.Close())
+		}
+	})
+	return b
+}
+
+func (b *bench) toRTS(t require.TestingT) {
+	const st = verbs.QPMaskState
+	if b.qp.Type() == verbs.QPTypeUD {
+		require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, st|verbs.QPMaskPort|verbs.QPMaskPKeyIndex|verbs.QPMaskQKey))
+		require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, st))
+		require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS}, st|verbs.QPMaskSQPSN))
+		return
+	}
+	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, st|verbs.QPMaskPort|verbs.QPMaskPKeyIndex|verbs.QPMaskAccessFlags))
+	require.NoError(t, b.qp.Modify(
+		verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: 0x77, AH: verbs.AHAttr{Port: 1, Global: true}},
+		st|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
+	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS},
+		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
+}
+
+// bytesOf is a ring as it lies in memory.
+func bytesOf(r mlx5.RawRing) []byte {
+	return unsafe.Slice((*byte)(r.Buf), r.Count*r.Stride)
+}
+
+// queue takes over the send queue.
+func (b *bench) queue() *sendQueue {
+	q := &sendQueue{}
+	q.open(b.qp, b.raw, newRegister(b.raw.UAR))
+	return q
+}
+
+// complete makes the verbs side retire everything posted: a completion of the WQE
+// that begins at BB first.
+func (b *bench) complete(t require.TestingT, n, first uint32) {
+	p := b.hw.cqs[firstNumber-3]
+	view, err := mlx5.NewCQView(p.Buf, p.Count)
+	require.NoError(t, err)
+	e := mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(), WQECounter: uint16(first), SendOp: mlx5.OpSend}
+	view.Slot(n).Write(&e, view.Owner(n))
+	var wc [2]verbs.WC
+	require.Equal(t, 1, b.cq.Poll(wc[:]))
+}
+
+// newRawEP is an EP of a bench that is connected as far as posting goes.
+func newRawEP(b *bench) *rcEP {
+	it := &rcIface{putMax: maxPutBB, amMax: maxAMBB}
+	it.MaxInline, it.Moderation = 128, 0
+	e := &rcEP{it: it}
+	e.Room, e.Credits = 1<<62, 1<<30
+	e.sq.open(b.qp, b.raw, newRegister(b.raw.UAR))
+	return e
+}
