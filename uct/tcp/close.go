@@ -44,9 +44,7 @@ func (it *Iface) Close() error {
 // those that are read but have no place there.
 func (it *Iface) conns() []*conn {
 	var all []*conn
-	for _, c := range it.table {
-		all = append(all, c)
-	}
+	all = append(all, it.known.All()...)
 	for i := range it.poll.slots {
 		if c, ok := it.poll.slots[i].w.(*conn); ok && it.table[c.peer] != c {
 			all = append(all, c)

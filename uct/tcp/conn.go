@@ -24,13 +24,14 @@ const (
 // conn is the connection to one peer iface. It exists, with what was posted, also
 // before and without a socket.
 type conn struct {
-	it    *Iface
-	state connState
-	peer  uint64 // id of the peer's iface
-	id    uint64 // of the open connection or of our attempt
-	path  path   // how to dial; not for a peer that no EP names
-	eps   base.List[*EP]
-	err   error // why it broke
+	base.Slot // in Iface.known
+	it        *Iface
+	state     connState
+	peer      uint64 // id of the peer's iface
+	id        uint64 // of the open connection or of our attempt
+	path      path   // how to dial; not for a peer that no EP names
+	eps       base.List[*EP]
+	err       error // why it broke
 
 	link  // open only
 	try   *attempt
@@ -143,9 +144,7 @@ func (c *conn) fail(err error) {
 	}
 	c.it.dropPending(c)
 	c.err, c.state = c.tun.because(err), connBroken
-	if c.it.table[c.peer] == c {
-		delete(c.it.table, c.peer)
-	}
+	c.it.forget(c)
 	c.it.broken = append(c.it.broken, c)
 }
 
@@ -174,6 +173,19 @@ func (c *conn) bury(st ucs.Status) (n int) {
 		e.fail(c.err, st)
 	}
 	return n
+}
+
+// know enters c as the connection to its peer.
+func (it *Iface) know(c *conn) {
+	it.table[c.peer] = c
+	it.known.Add(c)
+}
+
+// forget takes c out; nothing happens if it is not the connection to its peer.
+func (it *Iface) forget(c *conn) {
+	if it.known.Remove(c) {
+		delete(it.table, c.peer)
+	}
 }
 
 func (c *conn) markDirty() {

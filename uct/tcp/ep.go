@@ -130,8 +130,8 @@ func (e *EP) Close() error {
 	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
 	c.eps.Remove(e)
 	it.detach(c, e)
-	if c.state == connIdle && c.eps.Len() == 0 && it.table[c.peer] == c {
-		delete(it.table, c.peer)
+	if c.state == connIdle && c.eps.Len() == 0 {
+		it.forget(c)
 		c.state = connGone
 	}
 	return nil

@@ -48,7 +48,7 @@ func (c *conn) flushAsk(e *EP, comp *uct.Completion) error {
 // Flush implements uct.Iface.
 func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 	busy := 0
-	for _, k := range it.table {
+	for _, k := range it.known.All() {
 		if k.sent > k.acked {
 			busy++
 		}
@@ -64,7 +64,7 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) {
 
 // flushPoll sees to it that every connection will hear of everything sent.
 func (it *Iface) flushPoll() error {
-	for _, k := range it.table {
+	for _, k := range it.known.All() {
 		last := k.awaits.last
 		if k.sent == k.acked || last != nil && last.kind == opFlush && last.seq == k.sent {
 			continue
@@ -81,13 +81,13 @@ func (it *Iface) flushAll(c *uct.Completion, busy int) (bool, error) {
 	if it.ops.left < busy {
 		return false, uct.ErrNoResource
 	}
-	for _, k := range it.table {
+	for _, k := range it.known.All() {
 		if k.sent > k.acked && (k.awaits.n >= maxAnswers || k.room(frameLen+flushLen) == nil) {
 			return false, uct.ErrNoResource
 		}
 	}
 	g := it.groups.get(c, busy)
-	for _, k := range it.table {
+	for _, k := range it.known.All() {
 		if k.sent > k.acked {
 			// It has been made sure that there is room.
 			if err := k.flushAsk(nil, &g.Completion); err != nil {
@@ -100,7 +100,7 @@ func (it *Iface) flushAll(c *uct.Completion, busy int) (bool, error) {
 
 // Fence implements uct.Iface.
 func (it *Iface) Fence() error {
-	for _, k := range it.table {
+	for _, k := range it.known.All() {
 		for _, e := range k.eps.All() {
 			if e.state == epReady {
 				e.fence = k.gets

@@ -203,7 +203,7 @@ func TestHello_PeerInsists(t *testing.T) {
 	stale := b.it.table[a.it.addr.id]
 	// a forgets the connection without b noticing: its descriptor stays open.
 	kept := ep.conn
-	delete(a.it.table, kept.peer)
+	a.it.forget(kept)
 	next := a.to(b)
 	send(t, next, 2, 8, a, b)
 	flush(t, next, a, b)

@@ -47,6 +47,7 @@ type Iface struct {
 	// Connections.
 	poll         poller
 	table        map[uint64]*conn // by peer; those that are not broken
+	known        base.List[*conn] // the same
 	pendingConns []*conn          // dialing or waiting
 	opened       int
 	listeners    []*listener
@@ -218,7 +219,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		}
 		if c == nil {
 			c = &conn{it: it, peer: a.id, link: link{fd: -1}}
-			it.table[a.id] = c
+			it.know(c)
 		}
 		c.path = route
 	}

@@ -219,7 +219,7 @@ func (it *Iface) judge(s *stranger, h *hello) {
 	if c == nil {
 		c = &conn{it: it, peer: h.from, link: link{fd: -1}}
 		if h.from != it.addr.id { // the other end of a connection to ourselves is in the table
-			it.table[h.from] = c
+			it.know(c)
 		}
 	}
 	if c.try != nil {

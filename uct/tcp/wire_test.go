@@ -167,7 +167,8 @@ func FuzzFrames(f *testing.F) {
 	f.Add(frame(framePut, 1, make([]byte, targetLen+9)...), uint16(5))
 	f.Add(frame(frameNak, 11, make([]byte, tagLen)...), uint16(0))
 	f.Add(frame(frameData, 0, 1, 2), uint16(0))
-	e := newEnd(f, Config{SegSize: minSegSize})
+	e := newEnd(f, Config{SegSize: minSegSize, RxBuf: 1, TxBuf: 1})
+	untouched := make([]byte, 64<<10) // comparing all of it would take most of the time
 	f.Fuzz(func(t *testing.T, stream []byte, cut uint16) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
@@ -188,8 +189,8 @@ func FuzzFrames(f *testing.F) {
 		c.fail(errClosedByPeer)
 		e.it.Progress()
 		require.Equal(t, connGone, c.state)
-		for i, v := range e.mem.buf[:4096] {
-			require.Zero(t, v, "byte %d was written without a key", i)
+		if !bytes.Equal(untouched, e.mem.buf[:len(untouched)]) {
+			t.Fatal("memory was written without a key")
 		}
 		require.Equal(t, e.it.cfg.TxOps, e.it.ops.left)
 	})
