@@ -35,6 +35,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(benchEnv) != "" {
 		serveBench()
 	}
+	if device := os.Getenv(farEnv); device != "" {
+		serveFar(device)
+	}
 	ucttest.PeerMain(map[string]ucttest.Harness{"tcp": harness(), "tcp-default": defaultHarness()})
 	testenv.Main(m)
 }

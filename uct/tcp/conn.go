@@ -109,7 +109,6 @@ func (c *conn) open(l link, id uint64) {
 	it := c.it
 	it.dropPending(c)
 	c.link, c.id, c.state, c.try = l, id, connOpen, nil
-	c.tx.grow(it)
 	if c.rx.buf == nil {
 		c.rx.buf = make([]byte, int(it.cfg.RxBuf))
 	}

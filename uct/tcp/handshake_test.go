@@ -134,14 +134,16 @@ func TestHello_Verdicts(t *testing.T) {
 		change func(*hello)
 		want   answerCode
 		silent bool
+
+		refusal error // what this side says
 	}{
-		{"good", func(*hello) {}, codeOK, false},
-		{"version", func(h *hello) { h.version = 9 }, codeVersion, false},
-		{"segment", func(h *hello) { h.seg++ }, codeRefused, false},
-		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false},
-		{"another iface", func(h *hello) { h.to++ }, 0, true},
-		{"no sender", func(h *hello) { h.from = 0 }, 0, true},
-		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true},
+		{"good", func(*hello) {}, codeOK, false, nil},
+		{"version", func(h *hello) { h.version = 9 }, codeVersion, false, errVersion},
+		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
+		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false, errLimits},
+		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongDoor},
+		{"no sender", func(h *hello) { h.from = 0 }, 0, true, errGarbage},
+		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true, errGarbage},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEnd(t, Config{})
@@ -149,9 +151,12 @@ func TestHello_Verdicts(t *testing.T) {
 			tc.change(&h)
 			say(t, conn, h)
 			got, err := hear(t, conn, e)
+			if tc.refusal != nil {
+				assert.ErrorIs(t, e.it.refused.last, tc.refusal)
+				assert.EqualValues(t, 1, e.it.dropped)
+			}
 			if tc.silent {
 				require.Error(t, err)
-				assert.EqualValues(t, 1, e.it.dropped)
 				return
 			}
 			require.NoError(t, err)

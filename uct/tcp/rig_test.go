@@ -29,10 +29,15 @@ const endMem = 1 << 20
 
 func newEnd(t testing.TB, cfg Config) *end {
 	t.Helper()
+	return newEndOn(t, "lo", cfg)
+}
+
+func newEndOn(t testing.TB, device string, cfg Config) *end {
+	t.Helper()
 	md, err := New(Config{Devices: []string{allDevices}}).OpenMD(Name)
 	require.NoError(t, err)
 	e := &end{t: t, md: md.(*MD)}
-	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg,
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg,
 		OnError: func(ep uct.EP, err error) { e.failed, e.errs = append(e.failed, ep), append(e.errs, err) }})
 	require.NoError(t, err)
 	e.it = it.(*Iface)

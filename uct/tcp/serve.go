@@ -41,7 +41,7 @@ func (c *conn) answerPut(st ucs.Status, ack bool, tag uint32) {
 // answer queues a frame with a body of 0 or 8 bytes; false if there is no room,
 // which a peer that keeps to the limits cannot bring about.
 func (c *conn) answer(kind, id uint8, body []byte) bool {
-	b := c.tx.takeAnswer(frameLen + len(body))
+	b := c.tx.takeAnswer(c.it, frameLen+len(body))
 	if b == nil {
 		return false
 	}
@@ -80,7 +80,7 @@ func (c *conn) serveGet(t target, length uint64) error {
 	if n <= inlineGet && c.inlineData(mem, off, n) {
 		return nil
 	}
-	b := c.tx.takeAnswer(frameLen)
+	b := c.tx.takeAnswer(c.it, frameLen)
 	if b == nil {
 		return errFlooded
 	}

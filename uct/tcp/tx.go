@@ -56,7 +56,8 @@ const (
 	extentRing     = maxSendExtents + maxAnswers
 )
 
-// grow makes the buffers if they are not there.
+// grow makes the buffers if they are not there: with the first request or answer,
+// so that a peer that only sends costs the receive buffer alone.
 func (q *txQueue) grow(it *Iface) {
 	if q.buf == nil {
 		q.buf = make([]byte, int(it.cfg.TxBuf)+answerRoom)
@@ -85,8 +86,9 @@ func (q *txQueue) take(n int) []byte {
 }
 
 // takeAnswer is take for an answer, which may use all of the buffer.
-func (q *txQueue) takeAnswer(n int) []byte {
+func (q *txQueue) takeAnswer(it *Iface, n int) []byte {
 	if q.tail+n > len(q.buf) {
+		q.grow(it)
 		q.compact()
 		if q.tail+n > len(q.buf) {
 			return nil
@@ -148,6 +150,7 @@ func (q *txQueue) popUnsent() *op {
 // and returns it; nil if there is none.
 func (c *conn) room(n int) []byte {
 	q := &c.tx
+	q.grow(c.it)
 	if c.state == connOpen && !q.blocked {
 		c.flush()
 		if b := q.take(n); b != nil {

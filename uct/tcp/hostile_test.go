@@ -1,0 +1,155 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// TestAccept_NoDescriptors: an iface that can accept no more goes on serving its
+// connections, does not spin, and accepts again when there are descriptors.
+func TestAccept_NoDescriptors(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	waiting := client(t, b)
+
+	exhaust(t, func() {
+		until(t, func() bool { return b.it.deaf }, b)
+		looks, events := 0, 0
+		for ; looks < 1000; looks++ {
+			if b.it.poll.readable() {
+				events++
+			}
+		}
+		assert.Less(t, events, looks, "the accept queue is not reported again and again")
+		send(t, ep, 2, 64, a, b)
+		flush(t, ep, a, b)
+		assert.Len(t, b.got, 2)
+		assert.Empty(t, b.it.strangers)
+	})
+
+	say(t, waiting, good(b))
+	h, err := hear(t, waiting, b)
+	require.NoError(t, err)
+	assert.Equal(t, codeOK, h.code)
+}
+
+// exhaust calls f while the process can open no descriptor.
+func exhaust(t *testing.T, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	low := was
+	low.Cur = 3
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }()
+	_, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.ErrorIs(t, err, unix.EMFILE)
+	f()
+}
+
+// TestConnection_Ends: a peer that resets, half closes or sends rubbish after a
+// good HELLO costs its own connection, with a reason, and no other.
+func TestConnection_Ends(t *testing.T) {
+	frame := func(kind, id uint8, n uint32) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, n)
+		return append(b, kind, id, 0, 0)
+	}
+	for _, tc := range []struct {
+		name string
+		end  func(*net.TCPConn) error
+		want string
+	}{
+		{"reset", func(c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, "reset"},
+		{"half close", (*net.TCPConn).CloseWrite, errClosedByPeer.Error()},
+		{"half a frame", func(c *net.TCPConn) error { _, _ = c.Write(frame(frameAM, 1, 100)[:5]); return c.CloseWrite() }, errClosedByPeer.Error()},
+		{"unknown frame", func(c *net.TCPConn) error { _, err := c.Write(frame(200, 0, 0)); return err }, errMalformed.Error()},
+		{"huge message", func(c *net.TCPConn) error { _, err := c.Write(frame(frameAM, 1, 0xffffffff)); return err }, errMalformed.Error()},
+		{"huge put", func(c *net.TCPConn) error { _, err := c.Write(frame(framePut, 0, 0xffffffff)); return err }, errMalformed.Error()},
+		{"answer to nothing", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnasked.Error()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := newEnd(t, Config{}), newEnd(t, Config{})
+			ep := a.to(b)
+			send(t, ep, 1, 64, a, b)
+			flush(t, ep, a, b)
+			stranger := client(t, b)
+			h := good(b)
+			say(t, stranger, h)
+			answer, err := hear(t, stranger, b)
+			require.NoError(t, err)
+			require.Equal(t, codeOK, answer.code)
+			back, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil),
+				IfaceAddr: (&ifaceAddr{port4: 1, id: h.from, seg: b.it.addr.seg}).append(nil)})
+			require.NoError(t, err)
+			b.eps = append(b.eps, back.(*EP))
+
+			require.NoError(t, tc.end(stranger.(*net.TCPConn)))
+			until(t, func() bool { return len(b.errs) == 1 }, b)
+			assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+			assert.ErrorContains(t, b.errs[0], tc.want)
+			assert.Same(t, back, b.failed[0])
+			send(t, ep, 2, 64, a, b)
+			flush(t, ep, a, b)
+			assert.Len(t, b.got, 2)
+			assert.Len(t, b.errs, 1)
+		})
+	}
+}
+
+// TestConnection_Options: both ends of a connection are probed and time out, also
+// where TLS has taken over the socket.
+func TestConnection_Options(t *testing.T) {
+	times := Config{KeepIdle: 7 * time.Second, KeepInterval: 3 * time.Second, UserTimeout: 11 * time.Second}
+	secure := newAuthority(t).good()
+	secure.KeepIdle, secure.KeepInterval, secure.UserTimeout = times.KeepIdle, times.KeepInterval, times.UserTimeout
+	for name, cfg := range map[string]Config{"plain": times, "TLS": secure} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newEnd(t, cfg), newEnd(t, cfg)
+			ep := a.to(b)
+			send(t, ep, 1, 64, a, b)
+			flush(t, ep, a, b)
+			for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.id]} {
+				for _, o := range []sockOpt{
+					{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+					{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+					{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7},
+					{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 3},
+					{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 11000},
+				} {
+					got, err := c.option(o.level, o.name)
+					require.NoError(t, err)
+					assert.Equal(t, o.value, got, "option %d of level %d", o.name, o.level)
+				}
+			}
+		})
+	}
+}
+
+// option reads an option of the TCP socket.
+func (c *conn) option(level, name int) (value int, err error) {
+	if c.tun == nil {
+		return unix.GetsockoptInt(c.fd, level, name)
+	}
+	c.tun.mu.Lock()
+	defer c.tun.mu.Unlock()
+	raw, err := c.tun.sock.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if ctl := raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }); ctl != nil {
+		return 0, ctl
+	}
+	return value, err
+}

@@ -1,0 +1,161 @@
+package tcp
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// farEnv has the device of the process in another network namespace.
+const farEnv = "TCP_FAR_DEVICE"
+
+// serveFar is that process: it opens the device, tells its address, and answers
+// until its standard input ends.
+func serveFar(device string) {
+	err := func() error {
+		md, err := New(Config{}).OpenMD(Name)
+		if err != nil {
+			return err
+		}
+		it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device})
+		if err != nil {
+			return err
+		}
+		a := it.(uct.IfaceAddresser)
+		fmt.Println(hex.EncodeToString(a.IfaceAddr(a.DeviceAddr(nil))))
+		_ = unix.SetNonblock(0, true)
+		for b := make([]byte, 1); ; it.Progress() {
+			if n, err := unix.Read(0, b); n == 0 && err == nil {
+				return nil
+			}
+		}
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// ip runs ip(8).
+func ip(t *testing.T, args ...string) error {
+	t.Helper()
+	out, err := exec.Command("ip", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip %v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// cable is a pair of devices, one of them in a network namespace of its own.
+type cable struct{ ns, near, far string }
+
+var cables int // laid so far: the kernel takes time to remove one
+
+// newCable lays a cable; it skips the test where that is not permitted.
+func newCable(t *testing.T) *cable {
+	t.Helper()
+	if _, err := exec.LookPath("ip"); err != nil {
+		t.Skip("needs ip(8): ", err)
+	}
+	cables++
+	n := fmt.Sprintf("%d-%d", os.Getpid(), cables)
+	c := &cable{ns: "gucx" + n, near: "ga" + n, far: "gb" + n}
+	if err := ip(t, "netns", "add", c.ns); err != nil {
+		t.Skip("needs the right to make network namespaces: ", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, ip(t, "netns", "del", c.ns)) })
+	if err := ip(t, "link", "add", c.near, "type", "veth", "peer", "name", c.far, "netns", c.ns); err != nil {
+		t.Skip("needs veth devices: ", err)
+	}
+	t.Cleanup(func() { assert.NoError(t, ip(t, "link", "del", c.near)) })
+	// A network for tests, RFC 2544.
+	require.NoError(t, ip(t, "addr", "add", "198.18.211.1/30", "dev", c.near))
+	require.NoError(t, ip(t, "link", "set", c.near, "up"))
+	require.NoError(t, ip(t, "-n", c.ns, "addr", "add", "198.18.211.2/30", "dev", c.far))
+	require.NoError(t, ip(t, "-n", c.ns, "link", "set", "lo", "up"))
+	require.NoError(t, ip(t, "-n", c.ns, "link", "set", c.far, "up"))
+	return c
+}
+
+// cut makes the far host vanish: its packets and those for it are lost, and
+// nobody says so.
+func (c *cable) cut(t *testing.T) {
+	require.NoError(t, ip(t, "-n", c.ns, "addr", "flush", "dev", c.far))
+	require.NoError(t, ip(t, "-n", c.ns, "link", "set", c.far, "arp", "off"))
+	require.NoError(t, ip(t, "neigh", "replace", "198.18.211.2", "lladdr", "02:00:00:00:00:01", "dev", c.near, "nud", "permanent"))
+}
+
+// startFar starts the process at the far end and returns its addresses.
+func (c *cable) startFar(t *testing.T) (dev, iface []byte) {
+	t.Helper()
+	cmd := exec.Command("ip", "netns", "exec", c.ns, os.Args[0])
+	cmd.Env = append(os.Environ(), farEnv+"="+c.far)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		assert.NoError(t, cmd.Wait())
+	})
+	line := make([]byte, 2*(deviceLen+ifaceLen))
+	_, err = io.ReadFull(out, line)
+	require.NoError(t, err)
+	addr, err := hex.DecodeString(string(line))
+	require.NoError(t, err)
+	return addr[:deviceLen], addr[deviceLen:]
+}
+
+// TestVanishedHost: a host that is gone without a word is noticed, whether
+// something is under way to it or not.
+func TestVanishedHost(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		busy bool
+	}{{"with data under way", true}, {"in silence", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			cable := newCable(t)
+			dev, iface := cable.startFar(t)
+			e := newEndOn(t, cable.near, Config{
+				KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: 1500 * time.Millisecond,
+			})
+			require.NotZero(t, e.it.Attr().Caps&uct.CapInterNode)
+			got, err := e.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
+			require.NoError(t, err)
+			ep := got.(*EP)
+			e.eps = append(e.eps, ep)
+			require.NoError(t, ep.AMShort(msgID, 0, nil))
+			flush(t, ep, e)
+			cable.cut(t)
+			c := newCounter(1)
+			if tc.busy {
+				pending, err := ep.Flush(&c.Completion)
+				require.NoError(t, err)
+				require.False(t, pending)
+				require.NoError(t, ep.AMShort(msgID, 0, nil))
+				_, err = ep.Flush(&c.Completion)
+				require.NoError(t, err)
+			}
+			until(t, func() bool { return len(e.errs) == 1 }, e)
+			assert.ErrorIs(t, e.errs[0], ucs.ErrTimedOut)
+			if tc.busy {
+				assert.Equal(t, 1, c.fired)
+				assert.Equal(t, ucs.StatusTimedOut, c.Status)
+			}
+		})
+	}
+}
