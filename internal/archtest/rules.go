@@ -23,7 +23,8 @@ ucs                   internal
 # the InfiniBand stack below the transports
 uct/ib/verbs          ucs internal                                   | uct/ib/verbs/mlx5 uct/ib/verbs/softhca
 uct/ib/verbs/mlx5     uct/ib/verbs ucs internal                      | uct/ib/verbs/softhca
-uct/ib/verbs/softhca  uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+uct/ib/verbs/softhca/timing ucs
 
 # the contract, what helps to keep it, and who tells whether it is kept
 uct                   ucs                                            | internal

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Fabric is what connects a software HCA to others.
@@ -46,6 +47,11 @@ type Config struct {
 	UARPages int
 	// Queues tunes the driver of the queues: the policy for UAR pages, BlueFlame.
 	Queues mlx5.Config
+	// Timing puts the device under a model of time, of a machine on which any number
+	// of devices can be open: completions come when the model says, and nothing runs
+	// in the background. Only on the loop fabric, which is then the default, and
+	// for one goroutine. See package timing.
+	Timing *timing.Model
 }
 
 const (
@@ -56,11 +62,17 @@ const (
 )
 
 func (c Config) withDefaults() (Config, error) {
+	if c.Fabric == "" && c.Timing != nil {
+		c.Fabric = FabricLoop
+	}
 	if c.Fabric == "" {
 		c.Fabric = FabricShm
 	}
 	if c.Fabric != FabricLoop && c.Fabric != FabricShm {
 		return c, fmt.Errorf("softhca: unknown fabric %q: want %q or %q", c.Fabric, FabricLoop, FabricShm)
+	}
+	if c.Timing != nil && c.Fabric != FabricLoop {
+		return c, fmt.Errorf("softhca: a model of time on fabric %q: want %q", c.Fabric, FabricLoop)
 	}
 	if c.Name == "" {
 		c.Name = "softhca0"

@@ -20,6 +20,8 @@ type compQueue struct {
 	ciSeen  uint32 // consumer index when it was last read
 	armed   armKind
 	overrun bool
+
+	timed *timedCQ // nil without a model of time
 }
 
 // armKind is what the next event waits for.
@@ -41,6 +43,9 @@ func (h *hca) CreateCQ(p mlx5.CQParams) (uint32, error) {
 		return 0, ucs.ErrInvalidParam
 	}
 	cq := &compQueue{hca: h, view: view, dbrec: mlx5.NewDBRec(p.DBRec), sink: p.Sink}
+	if h.cfg.Timing != nil {
+		cq.timed = newTimedCQ(cq, p.Locked)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	cq.cqn, err = h.cqs.add(cq)

@@ -40,4 +40,10 @@
 // looks again until the local ACK timeout, times the retries, is over. Memory that
 // is deregistered while a stopped peer is in the middle of touching it is kept
 // until the peer goes.
+//
+// # Virtual time
+//
+// With Config.Timing the device runs under a model of the path between processor and
+// NIC (package timing): bytes move as always, completions are held back until the
+// model says that a core could see them.
 package softhca

@@ -13,6 +13,9 @@ func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
 		return
 	}
 	qp.setState(verbs.QPStateErr)
+	if qp.timed != nil {
+		qp.timed.fail()
+	}
 	r := &qp.req
 	r.fault = told
 	r.opened = false

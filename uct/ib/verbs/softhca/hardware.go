@@ -63,18 +63,33 @@ func (h *hca) AllocUAR() (mlx5.UAR, error) {
 		return mlx5.UAR{}, err
 	}
 	u := &uarPage{hca: h, block: block}
-	return mlx5.UAR{Index: index, Page: u.base(), Doorbell: u}, nil
+	uar := mlx5.UAR{Index: index, Page: u.base(), Doorbell: u}
+	if t := h.cfg.Timing; t != nil {
+		uar.Doorbell = &timedPage{uarPage: u, page: t.NewPage()}
+	}
+	return uar, nil
 }
 
 // FreeUAR implements mlx5.Hardware.
 func (h *hca) FreeUAR(u mlx5.UAR) error {
-	p, ok := u.Doorbell.(*uarPage)
-	if !ok || p.hca != h {
+	p := pageOf(u.Doorbell)
+	if p == nil || p.hca != h {
 		return ucs.ErrInvalidParam
 	}
 	err := p.block.Free()
 	h.uars.give(u.Index)
 	return err
+}
+
+// pageOf is the page behind a doorbell; nil if it is not ours.
+func pageOf(d mlx5.Doorbell) *uarPage {
+	switch p := d.(type) {
+	case *uarPage:
+		return p
+	case *timedPage:
+		return p.uarPage
+	}
+	return nil
 }
 
 // Ring implements mlx5.Doorbell.

@@ -105,6 +105,10 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 			return nil, err
 		}
 	}
+	if cfg.Timing != nil {
+		close(h.engineDone) // whoever rings does all of it
+		return h, nil
+	}
 	go h.engine()
 	return h, nil
 }

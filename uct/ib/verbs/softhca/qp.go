@@ -35,6 +35,8 @@ type queuePair struct {
 	resp   responder
 	queued atomic.Bool  // on hca.runList or a wait list
 	wakeAt atomic.Int64 // when a wait on hca.timed ends
+
+	timed *timedQP // nil without a model of time
 }
 
 // CreateQP implements mlx5.Hardware.
@@ -55,7 +57,11 @@ func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
 	qpn := uint32(variant)<<16 | idx
 	qp := &queuePair{hca: h, qpn: qpn, uidx: p.UserIndex, pdn: p.PDN, service: p.Type,
 		dbrec: mlx5.NewDBRec(p.DBRec), sendCQ: send, recvCQ: recv, entry: h.table.qp(qpn)}
-	if err := qp.attachQueues(h, p); err != nil {
+	err := qp.attachModel(p)
+	if err == nil {
+		err = qp.attachQueues(h, p)
+	}
+	if err != nil {
 		h.qpIDs.give(idx)
 		return 0, err
 	}
@@ -211,6 +217,9 @@ func (qp *queuePair) reset() {
 	qp.req = requester{}
 	qp.resp = responder{}
 	qp.attr = verbs.QPAttr{}
+	if qp.timed != nil {
+		qp.timed.reset()
+	}
 	if !qp.rq.shared() {
 		qp.rq.consumed = 0
 	}

@@ -187,6 +187,9 @@ func (qp *queuePair) finish(w *mlx5.WQE, read uint32) verdict {
 func (qp *queuePair) complete(w *mlx5.WQE, read uint32) bool {
 	e := mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: qp.uidx, WQECounter: w.Index,
 		SendOp: w.Op, QPN: qp.qpn, ByteCount: read}
+	if qp.timed != nil {
+		return qp.timed.hold(&e)
+	}
 	if qp.sendCQ.push(&e) {
 		return true
 	}

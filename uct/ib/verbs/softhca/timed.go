@@ -1,0 +1,207 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// Under a model of time a device executes work requests as always, when the doorbell
+// rings, and tells the model what it saw there: the register, whether a work request
+// came with the store, the work requests in the queue. It holds the completions back
+// until the model releases them. One goroutine uses the device, so nothing
+// here is locked.
+
+// timedPage is the doorbell of a UAR page under a model.
+type timedPage struct {
+	*uarPage
+	page *timing.Page
+}
+
+// Ring implements mlx5.Doorbell. It returns when the thread that rang is done with the
+// post, in virtual time; other threads may run before that.
+func (u *timedPage) Ring(off uint32, first8 uint64) {
+	_, qpn := mlx5.SplitCtrlWord(first8)
+	qp := u.hca.qps.find(qpn)
+	if off == mlx5.CQArm || qp == nil {
+		u.uarPage.Ring(off, first8)
+		return
+	}
+	wqes := qp.timed.posted()
+	blueFlame := u.takeRegister(off)
+	u.uarPage.Ring(off, first8)
+	u.hca.runDown()
+	if len(wqes) > 0 {
+		qp.timed.model.Post(off&^(mlx5.BFRegLen-1), blueFlame, wqes)
+	}
+}
+
+// takeRegister empties the buffer at an offset of the page, as the NIC does, and
+// reports whether more than a doorbell was in it. No work request is zero all over
+// after its first eight bytes: it has an address or a length there.
+func (u *timedPage) takeRegister(off uint32) (blueFlame bool) {
+	buf := u.block.Bytes()[off : off+mlx5.BFBufLen]
+	for _, b := range buf[8:] {
+		if b != 0 {
+			blueFlame = true
+			break
+		}
+	}
+	clear(buf)
+	return blueFlame
+}
+
+// runDown executes everything that can be executed now: there is no engine.
+func (h *hca) runDown() {
+	for h.ctl.attention.Load()&attnWork != 0 {
+		h.Drive()
+	}
+}
+
+// timedQP is what a QP under a model knows besides.
+type timedQP struct {
+	qp     *queuePair
+	model  *timing.QP
+	seen   uint16     // producer index up to which the model knows the queue
+	wqe    mlx5.WQE   // scratch
+	held   []mlx5.CQE // executed, not released yet
+	due    []uint16   // released, not executed yet: they wait for the other side
+	failed bool       // in ERR: completions come at once
+}
+
+// attachModel puts the QP under the model of the device, if there is one.
+func (qp *queuePair) attachModel(p mlx5.QPParams) error {
+	m := qp.hca.cfg.Timing
+	if m == nil {
+		return nil
+	}
+	page, ok := p.UAR.Doorbell.(*timedPage)
+	if !ok {
+		return ucs.ErrInvalidParam
+	}
+	t := &timedQP{qp: qp}
+	t.model = m.NewQP(timing.QPConfig{Page: page.page, Sink: t,
+		QueueLocked: p.QueueLocked, RegisterLocked: p.RegisterLocked})
+	qp.timed = t
+	return nil
+}
+
+// reset forgets what the QP forgets.
+func (t *timedQP) reset() { t.seen, t.held, t.due, t.failed = 0, nil, nil, false }
+
+// posted is the work requests that have come into the queue. Those behind one that
+// cannot be decoded will be flushed, which takes no time.
+func (t *timedQP) posted() (list []timing.WQE) {
+	pi := t.qp.dbrec.Send()
+	ok := t.qp.is(verbs.QPStateRTS)
+	for ok && t.seen != pi {
+		bbs, syn := mlx5.DecodeWQE(&t.qp.sq, t.seen, pi, &t.wqe)
+		if ok = syn == mlx5.SyndromeOK; ok {
+			list = append(list, t.describe(bbs))
+			t.seen += uint16(bbs)
+		}
+	}
+	t.seen = pi
+	return list
+}
+
+// describe says what the model has to know of the work request in t.wqe.
+func (t *timedQP) describe(bbs int) timing.WQE {
+	w := &t.wqe
+	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len}
+	if localNeed(w.Op) != 0 {
+		d.Kind = timing.Fetch
+		return d
+	}
+	for _, s := range w.SGEs() {
+		d.Payload = append(d.Payload, timing.Span{Addr: s.Addr, Len: s.Length})
+	}
+	return d
+}
+
+// hold keeps a completion until it is released. False when the CQ is lost.
+func (t *timedQP) hold(e *mlx5.CQE) bool {
+	if len(t.due) > 0 && t.due[0] == e.WQECounter {
+		t.due = t.due[1:]
+		return t.push(e)
+	}
+	if t.failed {
+		return t.push(e)
+	}
+	t.held = append(t.held, *e)
+	return true
+}
+
+// Complete implements timing.Sink.
+func (t *timedQP) Complete(index uint16) {
+	switch {
+	case t.failed:
+	case len(t.held) > 0 && t.held[0].WQECounter == index:
+		e := t.held[0]
+		t.held = t.held[1:]
+		t.push(&e)
+	default:
+		t.due = append(t.due, index)
+	}
+}
+
+// fail releases everything: what comes after is of work requests that failed.
+func (t *timedQP) fail() {
+	t.failed = true
+	for i := range t.held {
+		t.push(&t.held[i])
+	}
+	t.held, t.due = nil, nil
+}
+
+func (t *timedQP) push(e *mlx5.CQE) bool {
+	if t.qp.sendCQ.push(e) {
+		return true
+	}
+	t.qp.lost()
+	return false
+}
+
+// timedCQ stands for the device in polls of one CQ.
+type timedCQ struct {
+	cq        *compQueue
+	model     *timing.CQ
+	attention uint32 // never 0: the model sees each poll
+	ci, total uint32
+}
+
+func newTimedCQ(cq *compQueue, locked bool) *timedCQ {
+	t := &timedCQ{cq: cq, attention: 1}
+	t.model = cq.hca.cfg.Timing.NewCQ(locked, t.consumed)
+	return t
+}
+
+// consumed is how many completions the driver has taken.
+func (t *timedCQ) consumed() uint32 {
+	ci := t.cq.dbrec.CI()
+	t.total += (ci - t.ci) & ciMask
+	t.ci = ci
+	return t.total
+}
+
+// Attention implements mlx5.Pollable.
+func (t *timedCQ) Attention() *uint32 { return &t.attention }
+
+// Drive implements mlx5.Pollable: a poll begins.
+func (t *timedCQ) Drive() {
+	t.cq.hca.runDown()
+	t.model.Poll()
+}
+
+// Poller implements mlx5.QueuePollable.
+func (h *hca) Poller(cqn uint32) mlx5.Pollable {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cq := h.cqs.get(cqn); cq != nil && cq.timed != nil {
+		return cq.timed
+	}
+	return nil
+}
+
+var _ mlx5.QueuePollable = (*hca)(nil)

@@ -1,0 +1,51 @@
+package timing
+
+// Model is one machine: cores, one NIC, and the objects of all contexts that are open
+// on it. It is used by one goroutine at a time.
+type Model struct {
+	agenda
+	params  Params
+	nic     nic
+	stats   Stats
+	current *Thread // whose step runs
+
+	inFlight int    // work requests
+	marks    uint64 // posts, and polls that found something
+	barren   int    // steps in a row that did nothing
+	err      error
+}
+
+// New makes a machine. ErrInvalidParam for costs that cannot be.
+func New(p Params) (*Model, error) {
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	m := &Model{params: p}
+	m.nic = m.newNIC()
+	return m, nil
+}
+
+// Now is the virtual time: 0 when the model is made.
+func (m *Model) Now() Time { return m.now }
+
+// Stats is what has happened so far, and what threads and messages have waited for.
+type Stats struct {
+	Messages, Doorbells, BlueFlames uint64
+	Polls, Completions              uint64
+	Reads                           uint64 // DMA reads by the NIC
+
+	// Waits, summed over threads, or over messages.
+	QueueLockWait, RegisterLockWait, CQLockWait Time
+	PageWait                                    Time // for another register of the UAR page
+	RailWait                                    Time // for a translation engine
+
+	// Busy times.
+	Pipeline, FromHost, ToHost Time
+}
+
+// Stats returns the counters.
+func (m *Model) Stats() Stats {
+	s := m.stats
+	s.Pipeline, s.FromHost, s.ToHost = m.nic.pipeline.busy, m.nic.fromHost.busy, m.nic.toHost.busy
+	return s
+}

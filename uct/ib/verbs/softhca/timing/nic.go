@@ -1,0 +1,98 @@
+package timing
+
+// nic is the device: PCIe in both directions, translation, message pipeline, wire.
+type nic struct {
+	m        *Model
+	toHost   link // posted writes of the NIC, and its read requests
+	fromHost link // posted writes of cores, and what reads bring
+	tags     int
+	waiting  []dmaRead // for a tag
+	rails    []server
+	lines    map[uint64]int // cache line: its place in the order of first use
+	pipeline server
+	wireOut  link
+	wireIn   link
+}
+
+type dmaRead struct {
+	len  int64
+	done func()
+}
+
+func (m *Model) newNIC() nic {
+	p := &m.params
+	pcie := link{bandwidth: p.PCIeBandwidth, header: p.TLPHeader, payload: p.TLPPayload}
+	wire := link{bandwidth: p.LinkBandwidth, header: p.PacketHeader, payload: p.PacketPayload}
+	return nic{m: m, toHost: pcie, fromHost: pcie, tags: p.ReadTags, rails: make([]server, p.Rails),
+		lines: map[uint64]int{}, wireOut: wire, wireIn: wire}
+}
+
+// read fetches n bytes of host memory and then calls done.
+func (n *nic) read(length int64, done func()) {
+	if n.tags == 0 {
+		n.waiting = append(n.waiting, dmaRead{length, done})
+		return
+	}
+	n.tags--
+	m := n.m
+	m.stats.Reads++
+	asked := n.toHost.send(m.now, 0)
+	m.at(asked+m.params.PCIeRead, func() {
+		m.at(n.fromHost.send(m.now, length), func() { n.arrived(done) })
+	})
+}
+
+// arrived ends a read and begins one that waits.
+func (n *nic) arrived(done func()) {
+	n.tags++
+	if len(n.waiting) > 0 {
+		next := n.waiting[0]
+		n.waiting = n.waiting[1:]
+		n.read(next.len, next.done)
+	}
+	done()
+}
+
+// cacheLine is log2 of the bytes of a cache line.
+const cacheLine = 6
+
+// rail is which translation engine serves an address. A hash of the cache line that
+// spreads lines evenly is modelled by their order of first use, which unlike their
+// addresses is the same in each run.
+func (n *nic) rail(addr uint64) *server {
+	line := addr >> cacheLine
+	i, known := n.lines[line]
+	if !known {
+		i = len(n.lines)
+		n.lines[line] = i
+	}
+	return &n.rails[i%len(n.rails)]
+}
+
+// gather translates the address of a piece of a payload and reads it.
+func (n *nic) gather(s Span, done func()) {
+	m := n.m
+	r := n.rail(s.Addr)
+	m.stats.RailWait += max(0, r.free-m.now)
+	m.at(r.book(m.now, m.params.RailLookup), func() { n.read(int64(s.Len), done) })
+}
+
+// transmit sends a message and then calls acked.
+func (n *nic) transmit(w *WQE, acked func()) {
+	m := n.m
+	out := int64(w.Len)
+	if w.Kind != Write {
+		out = 0 // a request; what it brings comes back
+	}
+	sent := n.wireOut.send(n.pipeline.book(m.now, m.params.MessageGap), out)
+	ack := sent + m.params.AckRoundTrip
+	if w.Kind == Write {
+		m.at(ack, acked)
+		return
+	}
+	m.at(ack+m.params.PCIeRead, func() { // the other side reads its memory
+		m.at(n.wireIn.send(m.now, int64(w.Len)), func() {
+			m.at(n.toHost.send(m.now, int64(w.Len)), acked)
+		})
+	})
+}

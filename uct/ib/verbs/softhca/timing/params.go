@@ -1,0 +1,141 @@
+package timing
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Params are the costs that the model knows. ConnectX4 fills them in; a study
+// changes one and looks what happens.
+type Params struct {
+	// PostCall is what a post call costs beside its work requests, and a step of a
+	// thread that neither posts nor polls.
+	PostCall Time
+	// WQEBuild is what writing a basic block of a work request costs.
+	WQEBuild Time
+	// DoorbellRecord is the store of the doorbell record with the barriers around
+	// it, once a post.
+	DoorbellRecord Time
+	// RegisterWrite is how long the core is busy with one write of up to 64 bytes to
+	// a UAR page: the store to the write-combining buffer and its flush. A doorbell
+	// takes one, BlueFlame one for each basic block.
+	RegisterWrite Time
+	// PollCall is what a poll costs that finds nothing; CQERead is added for each
+	// completion.
+	PollCall, CQERead Time
+	// Atomic is a locked instruction on a line that the core owns: what a lock costs
+	// that nobody contends for.
+	Atomic Time
+	// LineTransfer is what it takes to get a cache line that another core has
+	// modified.
+	LineTransfer Time
+	// QPLines and CQLines are how many cache lines with state of a queue change
+	// hands when another thread uses it than the last time, beside its lock: indexes
+	// and doorbell record.
+	QPLines, CQLines int
+
+	// PCIeOneWay is how long a posted write takes from the core to the NIC.
+	PCIeOneWay Time
+	// PCIeRead is the round trip of a DMA read of one cache line.
+	PCIeRead Time
+	// CQEWrite is how long it takes from the NIC until a core can see a completion.
+	CQEWrite Time
+	// PCIeBandwidth is that of one direction in bytes a second, with headers;
+	// TLPHeader is the bytes that a packet of at most TLPPayload has beside its
+	// payload.
+	PCIeBandwidth, TLPHeader, TLPPayload int64
+	// ReadTags is how many DMA reads can be outstanding.
+	ReadTags int
+	// WQERead is the longest DMA read for work requests in bytes. A queue has one
+	// outstanding.
+	WQERead int64
+
+	// MessageGap is the time between two messages of the whole NIC.
+	MessageGap Time
+	// Rails is how many address translations the NIC does at a time, each for a
+	// cache line of its own; RailLookup is how long one takes.
+	Rails      int
+	RailLookup Time
+
+	// AckRoundTrip is the time from the last bit of a message to its
+	// acknowledgement, with both ways through the switch.
+	AckRoundTrip Time
+	// LinkBandwidth is that of the wire in bytes a second; PacketHeader is what a
+	// packet of at most PacketPayload has beside its payload.
+	LinkBandwidth, PacketHeader, PacketPayload int64
+}
+
+// ConnectX4 is a ConnectX-4 EDR adapter beside a 16-core Haswell processor at a fixed
+// 2.5 GHz, the machine of the endpoints paper ("Scalable Communication Endpoints for
+// MPI+Threads Applications", Zambre et al., ICPADS 2018). No value comes from a case
+// in which something is shared.
+//
+//	[B]  Zambre et al., "Breaking Band: A Breakdown of High-Performance Communication",
+//	     ICPP 2019: a ConnectX-4 beside a ThunderX2 at 2 GHz, by hardware counters and a
+//	     PCIe analyzer. The processor is another one: see docs/papers/endpoints.md.
+//	[H]  Molka et al., "Cache Coherence Protocol and Memory Performance of the Intel
+//	     Haswell-EP Architecture", ICPP 2015.
+//	[P]  Neugebauer et al., "Understanding PCIe Performance for End Host Networking",
+//	     SIGCOMM 2018.
+//	[E]  the endpoints paper itself, where it cites the data sheet.
+//	[S]  PCI Express 3.0 and InfiniBand specifications: arithmetic.
+//	[A]  assumed: no public figure is known.
+func ConnectX4() Params {
+	return Params{
+		PostCall:       ns(14.99),         // [B] "other" of the post
+		WQEBuild:       ns(27.78),         // [B] preparation of a message descriptor
+		DoorbellRecord: ns(17.33 + 21.07), // [B] both barriers
+		RegisterWrite:  ns(94.25),         // [B] PIO copy of 64 bytes
+		PollCall:       ns(20.54),         // [A] a third of [B] 61.63, progress with one completion
+		CQERead:        ns(41.09),         // [A] the rest of it
+		Atomic:         ns(8),             // [A] 20 cycles, as instruction tables for Haswell have LOCK XADD
+		LineTransfer:   ns(53),            // [H] a line modified by another core of the socket
+		QPLines:        2,                 // producer index, doorbell record: layout of libmlx5
+		CQLines:        2,                 // consumer index, doorbell record
+
+		PCIeOneWay:    ns(137.49),          // [B]
+		PCIeRead:      ns(547),             // [P] median of 64 bytes, Xeon E5 v3; [B] sums to 516
+		CQEWrite:      ns(137.49 + 240.96), // [B] PCIe, then root complex to memory
+		PCIeBandwidth: 15_753_846_153,      // [S] generation 3, 16 lanes, 128b/130b
+		TLPHeader:     24,                  // [S] with framing, sequence number and CRC
+		TLPPayload:    256,                 // [P] usual maximum payload
+		ReadTags:      256,                 // [S] extended tags, 8 bits
+		WQERead:       512,                 // [S] default maximum read request
+
+		MessageGap: Second / 150_000_000, // [E] 150 million messages a second
+		Rails:      8,                    // [A]
+		RailLookup: ns(20),               // [A] about one read of the last-level cache [H]
+
+		AckRoundTrip:  2 * ns(274.81+108), // [B] wire, switch
+		LinkBandwidth: 12_500_000_000,     // [S] EDR, 100 Gb/s
+		PacketHeader:  42,                 // [S] LRH, BTH, RETH, ICRC, VCRC
+		PacketPayload: 4096,               // [S] MTU
+	}
+}
+
+// validate refuses what the model cannot run with.
+func (p *Params) validate() error {
+	for _, c := range []struct {
+		name string
+		v    int64
+	}{
+		// What must take time, so that clocks go on, and what is divided by.
+		{"PostCall", int64(p.PostCall)}, {"PollCall", int64(p.PollCall)},
+		{"PCIeBandwidth", p.PCIeBandwidth}, {"TLPPayload", p.TLPPayload}, {"ReadTags", int64(p.ReadTags)},
+		{"WQERead", p.WQERead}, {"Rails", int64(p.Rails)},
+		{"LinkBandwidth", p.LinkBandwidth}, {"PacketPayload", p.PacketPayload},
+	} {
+		if c.v < 1 {
+			return fmt.Errorf("timing: %s %d: want at least 1: %w", c.name, c.v, ucs.ErrInvalidParam)
+		}
+	}
+	for _, v := range []Time{p.WQEBuild, p.DoorbellRecord, p.RegisterWrite, p.CQERead, p.Atomic, p.LineTransfer,
+		Time(p.QPLines), Time(p.CQLines), p.PCIeOneWay, p.PCIeRead, p.CQEWrite, Time(p.TLPHeader),
+		p.MessageGap, p.RailLookup, p.AckRoundTrip, Time(p.PacketHeader)} {
+		if v < 0 {
+			return fmt.Errorf("timing: a negative cost, %d: %w", v, ucs.ErrInvalidParam)
+		}
+	}
+	return nil
+}

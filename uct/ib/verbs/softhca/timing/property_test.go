@@ -1,0 +1,224 @@
+package timing
+
+import (
+	"go/parser"
+	"go/token"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// traffic has threads post windows of messages and poll for them.
+type traffic struct {
+	threads, messages, list int
+	shared                  bool // one page, one QP lock for all
+	gather                  bool
+}
+
+func (c traffic) run(t testing.TB, p Params, seed uint64) ([]Ran, Stats) {
+	t.Helper()
+	m := newModel(t, p)
+	page := m.NewPage()
+	var steps []Step
+	for i := range c.threads {
+		if !c.shared {
+			page = m.NewPage()
+		}
+		port := newPort(t, m, page)
+		steps = append(steps, c.sender(port, uint32(even+i%2*512), uint64(i*64)))
+	}
+	ran, err := m.Run(seed, steps)
+	require.NoError(t, err)
+	return ran, m.Stats()
+}
+
+func (c traffic) sender(p *port, register uint32, addr uint64) Step {
+	left := c.messages
+	return func() (bool, error) {
+		if left > 0 && int(p.next)-int(p.consumed) <= 32 {
+			list := make([]WQE, min(c.list, left))
+			for i := range list {
+				list[i] = p.write(2)
+				if c.gather {
+					list[i] = p.gather(Span{addr, 2})
+					p.next--
+				}
+			}
+			left -= len(list)
+			p.qp.Post(register, len(list) == 1, list)
+			return false, nil
+		}
+		p.poll()
+		return left == 0 && p.consumed == uint32(p.next), nil
+	}
+}
+
+func lastEnd(ran []Ran) (end Time) {
+	for _, r := range ran {
+		end = max(end, r.End)
+	}
+	return end
+}
+
+// The same inputs and the same seed give the same run, to the picosecond; another
+// seed another start.
+func TestRun_Deterministic(t *testing.T) {
+	c := traffic{threads: 16, messages: 200, list: 4, shared: true}
+	ran, stats := c.run(t, ConnectX4(), 42)
+	for range 3 {
+		again, stats2 := c.run(t, ConnectX4(), 42)
+		assert.Equal(t, ran, again)
+		assert.Equal(t, stats, stats2)
+	}
+	other, _ := c.run(t, ConnectX4(), 43)
+	assert.NotEqual(t, ran, other)
+}
+
+// No message is sent faster than the pipeline allows; when threads enough keep it
+// busy it is never idle for long.
+func TestPipeline_WorkConserving(t *testing.T) {
+	p := round()
+	p.MessageGap = 100 * Nanosecond // slower than anything else
+	c := traffic{threads: 16, messages: 320, list: 8}
+	ran, stats := c.run(t, p, 1)
+	n := Time(c.threads * c.messages)
+	assert.Equal(t, n*p.MessageGap, stats.Pipeline)
+	total := lastEnd(ran)
+	assert.Greater(t, total, stats.Pipeline)
+	// Beyond its work: the start, the first message's way there and the last one's back.
+	assert.Less(t, total, stats.Pipeline+startSpread+8*Microsecond)
+}
+
+// costs are the fields of Params that are times.
+func costs(p *Params) map[string]*Time {
+	list := map[string]*Time{}
+	v := reflect.ValueOf(p).Elem()
+	for i := range v.NumField() {
+		if f, ok := v.Field(i).Addr().Interface().(*Time); ok {
+			list[v.Type().Field(i).Name] = f
+		}
+	}
+	return list
+}
+
+// Nothing is faster when something costs more. That holds as long as requests come to
+// each resource in the same order whatever they cost: one thread, messages of one
+// kind. (Mixed ones may overtake each other, as on any machine.)
+func TestCost_Monotone(t *testing.T) {
+	kinds := map[string]func(p *port) (bool, []WQE){
+		"BlueFlame": func(p *port) (bool, []WQE) { return true, []WQE{p.write(2)} },
+		"gathered":  func(p *port) (bool, []WQE) { return true, []WQE{p.gather(Span{0x1000, 2})} },
+		"list":      func(p *port) (bool, []WQE) { return false, []WQE{p.write(2), p.write(2), p.write(2)} },
+		"long":      func(p *port) (bool, []WQE) { return true, []WQE{p.gather(Span{0x1000, 9000})} },
+	}
+	dice := rand.New(rand.NewPCG(9, 9))
+	base := round()
+	for kind, next := range kinds {
+		finish := func(p Params) Time {
+			m := newModel(t, p)
+			port := newPort(t, m, m.NewPage())
+			left := 30
+			_, err := m.Run(1, []Step{func() (bool, error) {
+				blueFlame, list := next(port)
+				port.qp.Post(even, blueFlame, list)
+				left--
+				return left == 0, nil
+			}})
+			require.NoError(t, err)
+			return m.Now() // of the last completion
+		}
+		for name := range costs(&base) {
+			for range 5 {
+				p := base
+				before := finish(p)
+				*costs(&p)[name] += Time(1 + dice.IntN(int(Microsecond)))
+				assert.GreaterOrEqual(t, finish(p), before, "%s, %s", kind, name)
+			}
+		}
+	}
+}
+
+// What threads share can only cost them time.
+func TestSharing_CostsTime(t *testing.T) {
+	for _, list := range []int{1, 8} {
+		alone, _ := traffic{threads: 8, messages: 160, list: list}.run(t, ConnectX4(), 1)
+		together, stats := traffic{threads: 8, messages: 160, list: list, shared: true}.run(t, ConnectX4(), 1)
+		assert.Greater(t, lastEnd(together), lastEnd(alone))
+		assert.Positive(t, stats.PageWait)
+	}
+}
+
+// More threads on one machine are never faster, each for itself.
+func TestThreads_ShareTheNIC(t *testing.T) {
+	var last Time
+	for _, n := range []int{1, 4, 16, 64} {
+		ran, _ := traffic{threads: n, messages: 320, list: 16}.run(t, ConnectX4(), 1)
+		mean := Time(0)
+		for _, r := range ran {
+			mean += (r.End - r.Begin) / Time(n)
+		}
+		// Polls look on a grid; which point of it finds a completion is chance.
+		assert.GreaterOrEqual(t, mean, last-last/50, "%d threads", n)
+		last = mean
+	}
+}
+
+// The package has no way to look at a clock, or at the scheduler.
+func TestImports_NoClock(t *testing.T) {
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.Name(), nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, imp := range parsed.Imports {
+			assert.NotContains(t, []string{`"time"`, `"runtime"`, `"os"`, `"golang.org/x/sys/unix"`}, imp.Path.Value, f.Name())
+		}
+	}
+}
+
+// Every parameter has an effect: one that has none is a mistake in the model.
+func TestParams_AllMatter(t *testing.T) {
+	run := func(p Params) ([]Ran, Stats) {
+		m := newModel(t, p)
+		page := m.NewPage()
+		port := &port{t: t, m: m}
+		port.qp = m.NewQP(QPConfig{Page: page, Sink: port, QueueLocked: true, RegisterLocked: true})
+		port.cq = m.NewCQ(true, func() uint32 { return port.consumed })
+		left := 40
+		step := func() (bool, error) {
+			if left > 0 {
+				left--
+				list := []WQE{port.gather(Span{0x1000, 9000}), port.gather(Span{uint64(left) * 64, 2}), port.write(5000)}
+				for range 9 {
+					list = append(list, port.write(2))
+				}
+				port.qp.Post(even, false, list)
+				return false, nil
+			}
+			port.poll()
+			return int(port.consumed) == int(port.next), nil
+		}
+		ran, err := m.Run(1, []Step{step, step})
+		require.NoError(t, err)
+		return ran, m.Stats()
+	}
+	base := round()
+	base.ReadTags = 4
+	want, stats := run(base)
+	v := reflect.ValueOf(base)
+	for i := range v.NumField() {
+		p := base
+		f := reflect.ValueOf(&p).Elem().Field(i)
+		f.SetInt(f.Int() * 2)
+		ran, stats2 := run(p)
+		assert.False(t, reflect.DeepEqual(want, ran) && stats == stats2, "%s changes nothing", v.Type().Field(i).Name)
+	}
+}

@@ -1,0 +1,247 @@
+package timing
+
+// Kind is what the model distinguishes of operations.
+type Kind uint8
+
+// Kinds.
+const (
+	Write Kind = iota // bytes go out, an acknowledgement comes back
+	Fetch             // a request goes out, bytes come back: reads and atomics
+)
+
+// Span is a piece of memory.
+type Span struct {
+	Addr uint64
+	Len  uint32
+}
+
+// WQE is a work request as the NIC sees it.
+type WQE struct {
+	Index    uint16 // of its first basic block
+	Blocks   int    // basic blocks of 64 bytes
+	Kind     Kind
+	Signaled bool
+	Len      uint64 // bytes of the message
+	// Payload is what the NIC reads by DMA: nothing if the bytes are inline, or if
+	// they come from the other side.
+	Payload []Span
+}
+
+// Sink is told that the completion of a signaled work request is in its queue now.
+type Sink interface {
+	Complete(index uint16)
+}
+
+// QPConfig describes a queue pair by what its driver does for a post.
+type QPConfig struct {
+	Page *Page
+	// QueueLocked, RegisterLocked: a post takes the lock of the queue, and that of the
+	// register, which QPs share.
+	QueueLocked, RegisterLocked bool
+	Sink                        Sink
+}
+
+// QP is a queue pair.
+type QP struct {
+	m     *Model
+	cfg   QPConfig
+	lock  *lock
+	state shared
+
+	posted   []*job // not all executing yet, in order
+	started  int    // of posted: have begun to execute
+	fetching bool   // a DMA read for work requests is outstanding
+	flying   []*job // sent, in order
+}
+
+// job is a WQE on its way through the NIC.
+type job struct {
+	WQE
+	known   bool // the NIC has the work request
+	missing int  // pieces of the payload
+	started bool
+	acked   bool
+}
+
+// NewQP makes a queue pair.
+func (m *Model) NewQP(cfg QPConfig) *QP {
+	return &QP{m: m, cfg: cfg, lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
+		state: shared{m: m, n: m.params.QPLines}}
+}
+
+// Post accounts for a post of the running thread: work requests that are in the queue
+// now, and a store to the register at an offset of the page. blueFlame says that the
+// store was of the (only) work request, and not a doorbell. It returns when the
+// thread goes on; the completions follow by themselves. Outside of a step everything
+// completes at once.
+func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
+	m := q.m
+	th := m.current
+	if th == nil || th.stopped {
+		q.completeAll(wqes)
+		return
+	}
+	th.settle()
+	p := &m.params
+	blocks := 0
+	for i := range wqes {
+		blocks += wqes[i].Blocks
+	}
+	m.marks++
+	m.inFlight += len(wqes)
+	m.stats.Messages += uint64(len(wqes))
+	m.stats.Doorbells++
+	th.spend(p.PostCall)
+	q.lock.acquire(th)
+	q.state.use(th)
+	th.spend(Time(blocks)*p.WQEBuild + p.DoorbellRecord)
+	writes := 1
+	if blueFlame {
+		m.stats.BlueFlames++
+		writes = blocks
+	}
+	l := q.registerLock(register)
+	l.acquire(th)
+	arrive := q.cfg.Page.write(th, register, writes)
+	l.release(th)
+	q.lock.release(th)
+	m.at(max(arrive, m.now), func() { q.rung(writes, blueFlame, wqes) })
+}
+
+// registerLock is the lock of the register, which QPs share.
+func (q *QP) registerLock(register uint32) *lock {
+	if !q.cfg.RegisterLocked {
+		return nil
+	}
+	return q.cfg.Page.lockOf(register)
+}
+
+// completeAll is a post outside of virtual time.
+func (q *QP) completeAll(wqes []WQE) {
+	for i := range wqes {
+		if wqes[i].Signaled {
+			q.cfg.Sink.Complete(wqes[i].Index)
+		}
+	}
+}
+
+// rung is the arrival of a register write at the NIC.
+func (q *QP) rung(writes int, blueFlame bool, wqes []WQE) {
+	n := int64(doorbellLen)
+	if blueFlame {
+		n = int64(writes) * blockLen
+	}
+	q.m.at(q.m.nic.fromHost.send(q.m.now, n), func() {
+		for i := range wqes {
+			q.posted = append(q.posted, &job{WQE: wqes[i], known: blueFlame, missing: len(wqes[i].Payload)})
+		}
+		q.start()
+	})
+}
+
+const (
+	doorbellLen = 8
+	blockLen    = 64
+)
+
+// start executes the work requests that the NIC knows, in order, and fetches those
+// that it does not.
+func (q *QP) start() {
+	for q.started < len(q.posted) && q.posted[q.started].known {
+		j := q.posted[q.started]
+		q.started++
+		j.started = true
+		for _, s := range j.Payload {
+			q.m.nic.gather(s, func() { j.missing--; q.send() })
+		}
+	}
+	q.send()
+	if q.started < len(q.posted) && !q.fetching {
+		q.fetch()
+	}
+}
+
+// fetch reads as many of the next work requests as one DMA read brings.
+func (q *QP) fetch() {
+	var n int64
+	var batch []*job
+	for _, j := range q.posted[q.started:] {
+		size := int64(j.Blocks) * blockLen
+		if j.known || len(batch) > 0 && n+size > q.m.params.WQERead {
+			break
+		}
+		n += size
+		batch = append(batch, j)
+	}
+	q.fetching = true
+	q.m.nic.read(n, func() {
+		q.fetching = false
+		for _, j := range batch {
+			j.known = true
+		}
+		q.start()
+	})
+}
+
+// send transmits the messages whose payload is there, in order.
+func (q *QP) send() {
+	for len(q.posted) > 0 {
+		j := q.posted[0]
+		if !j.started || j.missing > 0 {
+			return
+		}
+		q.posted = q.posted[1:]
+		q.started--
+		q.flying = append(q.flying, j)
+		q.m.nic.transmit(&j.WQE, func() { j.acked = true; q.complete() })
+	}
+}
+
+// complete ends the messages that have been acknowledged, in order.
+func (q *QP) complete() {
+	m := q.m
+	for len(q.flying) > 0 && q.flying[0].acked {
+		j := q.flying[0]
+		q.flying = q.flying[1:]
+		if !j.Signaled {
+			m.inFlight--
+			continue
+		}
+		written := m.nic.toHost.send(m.now, blockLen) + m.params.CQEWrite
+		m.at(written, func() {
+			m.inFlight--
+			q.cfg.Sink.Complete(j.Index)
+		})
+	}
+}
+
+// CQ is a completion queue.
+type CQ struct {
+	m        *Model
+	lock     *lock
+	state    shared
+	consumer func() uint32
+}
+
+// NewCQ makes a completion queue. locked: its driver takes a lock for a poll. consumer
+// returns the consumer index as the device sees it.
+func (m *Model) NewCQ(locked bool, consumer func() uint32) *CQ {
+	return &CQ{m: m, lock: m.newLock(locked, &m.stats.CQLockWait), consumer: consumer,
+		state: shared{m: m, n: m.params.CQLines}}
+}
+
+// Poll begins a poll by the running thread, and returns when the driver may look at
+// the queue. What it takes is accounted for when the thread does something else, or
+// its step ends. Outside of a step it does nothing.
+func (c *CQ) Poll() {
+	m := c.m
+	th := m.current
+	if th == nil || th.stopped {
+		return
+	}
+	th.settle()
+	m.stats.Polls++
+	th.spend(m.params.PollCall)
+	c.lock.acquire(th)
+	th.polling, th.ci = c, c.consumer()
+}

@@ -1,0 +1,158 @@
+package timing
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+)
+
+// Step is what a thread does between two looks at the clock: one call of post or of
+// poll. done ends the thread.
+type Step func() (done bool, err error)
+
+// ErrStalled is returned by Run when the threads poll for completions of which none
+// can come.
+var ErrStalled = errors.New("timing: nothing is posted, nothing is in flight, and threads go on")
+
+const (
+	// startSpread is the time within which threads start, so that they do not
+	// march in step.
+	startSpread = Microsecond
+	// stallSteps is how many steps in a row may do nothing while nothing is in flight:
+	// far more than any protocol of threads takes to agree on what comes next.
+	stallSteps = 1 << 16
+)
+
+// Thread is one thread of the run, on a core of its own.
+type Thread struct {
+	m       *Model
+	id      int
+	step    Step
+	yield   func(struct{}) bool
+	resume  func() (struct{}, bool)
+	stop    func()
+	stopped bool // the run is over: go through everything without time
+
+	polling *CQ    // of which the poll is not accounted for yet
+	ci      uint32 // its consumer index before
+	ran     Ran
+}
+
+// Ran is when a thread began and ended.
+type Ran struct{ Begin, End Time }
+
+// Run runs one thread for each of steps, all on the caller's goroutine, and returns
+// when each ran. A thread begins at a moment within a microsecond that seed decides. The steps may use objects of the model's
+// devices; a post or poll inside of a step returns when the thread's clock has reached its
+// end. Work that is in flight when the last thread ends is completed.
+//
+// The first error of a step ends the run, as does ErrStalled; the model is not to be
+// used after that.
+func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
+	if m.current != nil {
+		return nil, errors.New("timing: Run inside of a step")
+	}
+	dice := rand.New(rand.NewPCG(seed, 0))
+	threads := make([]*Thread, len(steps))
+	for i, step := range steps {
+		th := &Thread{m: m, id: i, step: step}
+		th.resume, th.stop = iter.Pull(th.life)
+		threads[i] = th
+		th.ran.Begin = m.now + Time(dice.Int64N(int64(startSpread)))
+		m.at(th.ran.Begin, th.run)
+	}
+	for m.err == nil && m.next() {
+	}
+	ran := make([]Ran, len(threads))
+	for i, th := range threads {
+		th.stop()
+		ran[i] = th.ran
+	}
+	return ran, m.err
+}
+
+// life is the thread: steps until it is done.
+func (th *Thread) life(yield func(struct{}) bool) {
+	th.yield = yield
+	m := th.m
+	for !th.stopped && m.err == nil {
+		before, marks := m.now, m.marks
+		done, err := th.step()
+		th.settle()
+		if m.now == before && !th.stopped {
+			th.spend(m.params.PostCall)
+		}
+		if err != nil && m.err == nil {
+			m.err = fmt.Errorf("thread %d: %w", th.id, err)
+		}
+		if done || err != nil {
+			break
+		}
+		m.watchStall(marks)
+	}
+	th.ran.End = m.now
+}
+
+// watchStall ends the run after too many steps that did nothing; marks is how much
+// had been done before the last one.
+func (m *Model) watchStall(marks uint64) {
+	if m.marks != marks || m.inFlight > 0 {
+		m.barren = 0
+		return
+	}
+	if m.barren++; m.barren == stallSteps && m.err == nil {
+		m.err = ErrStalled
+	}
+}
+
+// run lets the thread go on until it waits.
+func (th *Thread) run() {
+	th.m.current = th
+	th.resume()
+	th.m.current = nil
+}
+
+// pause gives the processor to the others. Whoever wants the thread to go on
+// schedules run.
+func (th *Thread) pause() {
+	if th.stopped {
+		return
+	}
+	if !th.yield(struct{}{}) {
+		th.stopped = true
+	}
+}
+
+// until waits until time t.
+func (th *Thread) until(t Time) {
+	m := th.m
+	switch {
+	case th.stopped || t <= m.now:
+	case m.quietUntil(t): // nobody would run before it
+		m.now = t
+	default:
+		m.at(t, th.run)
+		th.pause()
+	}
+}
+
+// spend lets d of the thread's time pass.
+func (th *Thread) spend(d Time) { th.until(th.m.now + d) }
+
+// settle accounts for a poll once the driver has taken its completions: the device
+// sees the consumer index move.
+func (th *Thread) settle() {
+	c := th.polling
+	if c == nil {
+		return
+	}
+	th.polling = nil
+	if n := c.consumer() - th.ci; n > 0 {
+		th.m.marks++
+		th.m.stats.Completions += uint64(n)
+		c.state.use(th)
+		th.spend(Time(n) * th.m.params.CQERead)
+	}
+	c.lock.release(th)
+}
