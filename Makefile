@@ -7,7 +7,7 @@ FUZZ    ?= 5000x
 GOFILES  = $(shell git ls-files '*.go')
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help check fmt vet lint build test race cpus invariants checkptr cross fuzz-short bench bench-smoke
+.PHONY: help check fmt vet lint build test race cpus invariants checkptr cross fuzz-short storm bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ cross: ## builds for other machines: arm64, and s390x for byte order
 
 fuzz-short: ## every fuzz target for FUZZ inputs or time (5000x; 60s)
 	.ci/fuzz $(FUZZ)
+
+storm: ## kill -9 of 1,000 senders over shared memory; about a minute
+	GUCX_SM_STORM=1000 $(GO) test -run '^TestStorm$$' -count 1 -v ./uct/sm
 
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

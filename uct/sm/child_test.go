@@ -138,6 +138,8 @@ func runChild(role string) {
 		serveEcho(s, m, in)
 	case roleStorm:
 		storm(s, m)
+	case roleBusy:
+		workBusy(s, m)
 	case roleDenied:
 		workDenied(s, m)
 	}

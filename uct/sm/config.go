@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -14,17 +15,18 @@ import (
 // FirstTouch and NUMANode belong to the memory domain, the rest to an iface. Peers need
 // not agree, but on SocketDir.
 type Config struct {
-	FIFOSize   int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
-	SegSize    config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
-	Segs       int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
-	MaxPeers   int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
-	CMA        config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
-	ArenaSize  config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
-	HugeTLB    config.Ternary `env:"HUGETLB" default:"n" doc:"Huge pages for allocated memory. They are of the machine's pool and reserved for all of ARENA_SIZE, which must then be given; y: an error where there are not enough; try: transparent ones instead if the system has them, else base pages."`
-	FirstTouch config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
-	NUMANode   string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of whoever touches it first."`
-	SocketDir  string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes meet that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
-	AllowUIDs  UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
+	FIFOSize       int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
+	SegSize        config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
+	Segs           int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
+	MaxPeers       int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
+	CMA            config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
+	ArenaSize      config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory."`
+	HugeTLB        config.Ternary `env:"HUGETLB" default:"n" doc:"Huge pages for allocated memory. They are of the machine's pool and reserved for all of ARENA_SIZE, which must then be given; y: an error where there are not enough; try: transparent ones instead if the system has them, else base pages."`
+	FirstTouch     config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
+	NUMANode       string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of whoever touches it first."`
+	ConnectTimeout time.Duration  `env:"CONNECT_TIMEOUT" default:"10s" doc:"How long connecting to a peer may take, on either side."`
+	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes meet that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
+	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
 }
 
 // UIDs are numbers of users.
@@ -65,6 +67,10 @@ const (
 	defaultSegs     = 64
 	defaultMaxPeers = 1024
 
+	// A peer whose machine runs many times more than it has processors for may take
+	// seconds to answer.
+	defaultConnectTimeout = 10 * time.Second
+
 	minFIFOSize = 2
 	minSegSize  = 256
 	minArena    = controlLen + 1<<20
@@ -97,6 +103,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.ArenaSize != config.MemAuto && (c.ArenaSize < minArena || c.ArenaSize > maxArena) {
 		return c, fmt.Errorf("%w: ARENA_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.ArenaSize, minArena, maxArena)
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = defaultConnectTimeout
+	}
+	if c.ConnectTimeout < 0 {
+		return c, fmt.Errorf("%w: CONNECT_TIMEOUT %v", uct.ErrInvalidParam, c.ConnectTimeout)
 	}
 	if c.HugeTLB == config.Yes && c.ArenaSize == config.MemAuto {
 		return c, fmt.Errorf("%w: HUGETLB=y without ARENA_SIZE", uct.ErrInvalidParam)

@@ -76,12 +76,13 @@ func serveEcho(s *station, m meeting, in *bufio.Reader) {
 	require.NoError(t, e.Close())
 }
 
-// storm sends numbered messages and puts its count until it is killed.
+// storm sends numbered messages until it is killed. After each it puts their number to
+// word 0 of the peer's memory: so many were acknowledged.
 func storm(s *station, m meeting) {
 	t := failNow{}
-	e := s.connect(t, m)
+	e, key := s.connect(t, m), s.key(t, m)
 	fmt.Println("ready")
-	payload := make([]byte, 8)
+	payload, count := make([]byte, 8), make([]byte, 8)
 	for i := uint64(0); ; {
 		n := 8 + int(i%3)*8
 		if i%17 == 0 {
@@ -95,6 +96,9 @@ func storm(s *station, m meeting) {
 		}
 		if err == nil {
 			i++
+			binary.LittleEndian.PutUint64(count, i)
+			require.NoError(t, e.Fence())
+			require.NoError(t, e.PutShort(count, m.Raddr, key))
 			continue
 		}
 		require.Equal(t, uct.ErrNoResource, err)

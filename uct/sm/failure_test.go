@@ -2,6 +2,7 @@ package sm
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -61,6 +62,38 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 	s.close(t)
 }
 
+// TestPeerKilled_WakesASleeper: the hang-up is an event. Nobody polls, and no timer
+// runs; how long it takes is printed, and bounded by far more than a busy machine needs.
+func TestPeerKilled_WakesASleeper(t *testing.T) {
+	s := openStation(t, Config{})
+	var failure error
+	other := &station{md: s.md, iface: s.open(t, func(_ uct.EP, err error) { failure = err }), mem: s.mem}
+	c := start(t, roleEcho, other, "")
+	e := other.connect(t, c.meeting)
+	for other.iface.Arm(uct.EventRecv|uct.EventSendComp) == uct.ErrBusy {
+		other.iface.Progress()
+	}
+	require.False(t, other.iface.EventPending())
+	from := time.Now()
+	require.NoError(t, c.cmd.Process.Kill())
+	sleep(t, other.iface)
+	took := time.Since(from)
+	for failure == nil { // the link from there may have ended first
+		other.iface.Progress()
+		if failure == nil && other.iface.Arm(uct.EventRecv) == nil {
+			sleep(t, other.iface)
+		}
+	}
+	assert.ErrorIs(t, failure, ucs.ErrConnReset)
+	assert.Less(t, took, 5*time.Second)
+	t.Logf("woken %v after the kill", took)
+	_ = c.cmd.Wait() // "signal: killed"
+	require.NoError(t, c.in.Close())
+	require.NoError(t, e.Close())
+	require.NoError(t, other.iface.Close())
+	s.close(t)
+}
+
 func TestNobodyListens(t *testing.T) {
 	s := openStation(t, Config{})
 	var failures []error
@@ -77,17 +110,19 @@ func TestNobodyListens(t *testing.T) {
 	s.close(t)
 }
 
-// whole checks that messages are not torn, and counts them.
+// whole checks that messages are in order and not torn, and counts them.
 type whole struct {
-	t   testing.TB
-	sum *uint64
+	t    testing.TB
+	next uint64
 }
 
 func (o *whole) HandleAM(data []byte, _ uct.Desc) bool {
-	*o.sum++
+	i := binary.LittleEndian.Uint64(data)
+	require.Equal(o.t, o.next, i, "in order")
+	o.next++
 	for _, b := range data[min(8, len(data)):] {
-		if len(data) > inlineLen && b != byte(binary.LittleEndian.Uint64(data)) {
-			o.t.Errorf("message %d is torn", binary.LittleEndian.Uint64(data))
+		if len(data) > inlineLen && b != byte(i) {
+			o.t.Errorf("message %d is torn", i)
 			return false
 		}
 	}
@@ -107,23 +142,17 @@ func stormKills(t *testing.T) int {
 	return 50
 }
 
-// TestStorm kills senders at random points. Another sender goes on all the time
-// and loses nothing; whatever was published by the dead arrives whole; and in the
-// end nothing is left.
+// TestStorm kills senders at random points. Another sender goes on all the time and
+// loses nothing; what was acknowledged to the dead has arrived, whole and in order; and
+// in the end nothing is left of them: no file, no socket, no descriptor.
 func TestStorm(t *testing.T) {
 	kills := stormKills(t)
-	before := shmFiles(t)
+	files := shmFiles(t)
 	s := openStation(t, Config{})
-	received := uint64(0)
-	require.NoError(t, s.iface.SetAMHandler(idSink, &whole{t: t, sum: &received}))
 	steady := openStation(t, Config{})
 	const idSteady = 3
-	next := uint64(0)
-	require.NoError(t, s.iface.SetAMHandler(idSteady, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
-		require.Equal(t, next, binary.LittleEndian.Uint64(data))
-		next++
-		return false
-	})))
+	got := &whole{t: t}
+	require.NoError(t, s.iface.SetAMHandler(idSteady, got))
 	e := steady.connect(t, s.meeting())
 	sent := uint64(0)
 	round := func() {
@@ -133,21 +162,45 @@ func TestStorm(t *testing.T) {
 		steady.iface.Progress()
 		s.iface.Progress()
 	}
+	testenv.ProgressWithin(t, watchdog, func() bool { round(); return len(s.iface.in) == 1 })
 	rng := rand.New(rand.NewPCG(1, 2))
+	acknowledged, descriptors := wordAt(s.mem, 0), openFDs(t)
+	var dead []string
+	total := uint64(0)
 	for range kills {
+		from := &whole{t: t}
+		require.NoError(t, s.iface.SetAMHandler(idSink, from))
+		acknowledged.Store(0)
 		c := start(t, roleStorm, s, "")
-		target := received + uint64(rng.IntN(2000))
-		testenv.ProgressWithin(t, watchdog, func() bool { round(); return received >= target })
+		target := uint64(rng.IntN(2000))
+		testenv.ProgressWithin(t, watchdog, func() bool { round(); return from.next >= target })
 		c.kill(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { round(); return len(s.iface.in) == 1 })
+		require.GreaterOrEqual(t, from.next, acknowledged.Load(), "acknowledged and lost")
+		require.LessOrEqual(t, from.next, acknowledged.Load()+1)
+		dead = append(dead, hex.EncodeToString(c.Iface))
+		total += from.next
 	}
-	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return next == sent })
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got.next == sent })
 	assert.Zero(t, s.iface.malformed)
-	assert.Positive(t, received)
+	assert.Equal(t, descriptors, openFDs(t), "descriptors")
+	assert.Equal(t, files, shmFiles(t), "/dev/shm")
+	sockets, err := os.ReadFile("/proc/net/unix")
+	require.NoError(t, err)
+	for _, gid := range dead {
+		assert.NotContains(t, string(sockets), gid, "a socket of the dead")
+	}
+	t.Logf("%d senders killed after %d messages; %d of the other one", kills, total, sent)
 	require.NoError(t, e.Close())
 	steady.close(t)
 	s.close(t)
-	assert.Equal(t, before, shmFiles(t), "/dev/shm")
+}
+
+func openFDs(t testing.TB) int {
+	t.Helper()
+	all, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(all)
 }
 
 func shmFiles(t testing.TB) []string {

@@ -125,6 +125,7 @@ func (it *Iface) listen() (err error) {
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
 		ControlLen: controlLen, LinkLen: linkLen, WakeFD: it.wakeFD, AllowUIDs: it.cfg.AllowUIDs,
 		SocketDir: it.cfg.SocketDir, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
+		HandshakeTimeout: it.cfg.ConnectTimeout,
 	})
 	return err
 }

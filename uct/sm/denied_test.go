@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,47 +20,12 @@ import (
 // cross-memory attach.
 const roleDenied = "denied"
 
-// Parts of a classic BPF program over seccomp's data; uapi headers linux/bpf_common.h
-// and linux/seccomp.h.
-const (
-	loadNumber  = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS // at offset 0: the call's number
-	jumpEqual   = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	giveVerdict = unix.BPF_RET | unix.BPF_K
-
-	verdictAllow = 0x7fff0000
-	verdictErrno = 0x00050000
-)
-
-// forbidAttach makes the kernel refuse process_vm_readv and process_vm_writev to all
-// threads of this process.
-func forbidAttach() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	filter := []unix.SockFilter{
-		{Code: loadNumber},
-		{Code: jumpEqual, K: unix.SYS_PROCESS_VM_READV, Jt: 2},
-		{Code: jumpEqual, K: unix.SYS_PROCESS_VM_WRITEV, Jt: 1},
-		{Code: giveVerdict, K: verdictAllow},
-		{Code: giveVerdict, K: verdictErrno | uint32(unix.EPERM)},
-	}
-	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	// The kernel reads prog and filter during the call (unsafe.Pointer rule 4).
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
 // workDenied writes to and reads from memory that the peer registered, and finds the
 // reason for the way it takes.
 func workDenied(s *station, m meeting) {
 	t := failNow{}
-	require.NoError(t, forbidAttach())
+	require.NoError(t, forbid(verdictErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
+		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV))
 	fmt.Println("ready")
 	e, key := s.connect(t, m), s.key(t, m)
 	require.ErrorIs(t, e.cmaErr, cma.ErrForbidden)
