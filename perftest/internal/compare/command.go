@@ -111,12 +111,13 @@ func (o *options) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx := cmd.Context()
+	conditions := Conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), UCX: ucxVersion(ctx),
+		CPUs: cpus, Rounds: o.plan.Rounds, RunNS: o.plan.Time.Nanoseconds(), Spread: spread}
 	results, err := o.spinning(ctx, cmd, r, cases, cpus)
 	if len(results) == 0 {
 		return err
 	}
-	conditions := Conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), UCX: ucxVersion(ctx),
-		CPUs: cpus, Rounds: o.plan.Rounds, RunNS: o.plan.Time.Nanoseconds(), NearNS: r.phase.near(), Spread: spread}
+	conditions.NearNS = r.phase.near()
 	return errors.Join(err, write(cmd.OutOrStdout(), o.output, conditions, results), failures(results))
 }
 

@@ -38,9 +38,21 @@ const layerName = "uct"
 func (o *ours) args(c Case, ops int) []string {
 	args := []string{"-q", "-o", "json", "--layers", layerName, "--rounds", "1",
 		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size), "-D", c.Layout,
-		"-n", strconv.Itoa(iterations(ops, c.Size)), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
+		"-n", strconv.Itoa(iterations(min(ops, c.maxOps()), c.Size)), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
 		"-c", fmt.Sprintf("%d,%d", o.client, o.server)}
 	return args
+}
+
+// maxSamples bounds the operations of a run that keeps a sample of each: sorting
+// more of them takes longer than the run.
+const maxSamples = 1 << 20
+
+// maxOps is how many operations a run of ours may have.
+func (c Case) maxOps() int {
+	if t, err := bench.FindTest(c.Test); err == nil && t.Window(2) == 1 {
+		return maxSamples
+	}
+	return maxOps
 }
 
 // iterations are those of small messages that move as many bytes: what -n counts.

@@ -19,6 +19,12 @@ func TestOurs_Args(t *testing.T) {
 		"-x sm -t put_bw -s 1048576 -D zcopy -n 12800", "-n counts operations of 8 KiB")
 }
 
+func TestMaxOps_FewWhereEachIsSampled(t *testing.T) {
+	assert.Equal(t, maxSamples, Case{Test: "am_lat"}.maxOps())
+	assert.Equal(t, maxSamples, Case{Test: "put_pp"}.maxOps())
+	assert.Equal(t, maxOps, Case{Test: "put_mr"}.maxOps())
+}
+
 // output is what perftest -o json prints.
 func output(t *testing.T, records ...result.Record) string {
 	var b strings.Builder
