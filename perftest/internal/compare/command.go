@@ -45,8 +45,8 @@ times as many. Figures are
 medians with their range. The ratio is ours over UCX's: of times, one way for
 ping-pongs, it should be small, of rates and bandwidths large.
 
-On a machine that others use, run it with a high priority (nice -n -20): both sides
-inherit it.
+On a machine that others use, run it with a real-time priority (chrt -r 1): both
+sides inherit it.
 
 Exit status: 0 well, also where a goal is missed; 1 failed; 77 ucx_perftest is missing.`
 

@@ -43,7 +43,7 @@ const maxUCXWarmup = 10_000
 // args are the arguments that client and server have in common. One in ten
 // operations more is for warming up.
 func (u *ucx) args(c Case, ops int) []string {
-	return []string{"-t", c.UCX.Test, "-x", c.UCX.Transport, "-d", c.UCX.Device, "-D", c.Layout,
+	return []string{"-t", c.UCX.Test, "-x", c.UCX.Transport, "-d", c.UCX.Device, "-D", c.ucxLayout(),
 		"-s", strconv.Itoa(c.Size), "-n", strconv.Itoa(ops), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
 		"-f", "-v"} // the final figures only, as CSV
 }

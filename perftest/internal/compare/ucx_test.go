@@ -95,6 +95,8 @@ func TestUCX_Args(t *testing.T) {
 	c := Case{Layout: "zcopy", Size: 65536, UCX: cma.on("put_bw")}
 	assert.Equal(t, "-t put_bw -x cma -d memory -D zcopy -s 65536 -n 5000 -w 501 -f -v",
 		strings.Join((&ucx{}).args(c, 5000), " "))
+	c.UCX = c.UCX.as("short")
+	assert.Contains(t, (&ucx{}).args(c, 5000), "short")
 	assert.Contains(t, (&ucx{}).args(c, 1<<20), "10000", "warm-up is limited")
 }
 
