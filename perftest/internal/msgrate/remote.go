@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/gucx/gucx/perftest/internal/rclink"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -35,7 +36,7 @@ const (
 // ServeTarget serves a target on the shm fabric until conn ends, and closes it.
 func ServeTarget(conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	dev, err := softhca.NewDevice(softhca.Config{})
+	dev, err := newDevice(softhca.FabricShm, mlx5.Config{})
 	if err != nil {
 		return err
 	}

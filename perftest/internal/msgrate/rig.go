@@ -2,13 +2,10 @@ package msgrate
 
 import (
 	"context"
-	"errors"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/gucx/gucx/perftest/internal/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -61,7 +58,15 @@ type RealTime struct {
 
 // Device implements Rig.
 func (r *RealTime) Device(queues mlx5.Config) (*verbs.Device, error) {
-	return softhca.NewDevice(softhca.Config{Fabric: r.Fabric, Queues: queues})
+	return newDevice(r.Fabric, queues)
+}
+
+// dialTimeout is how long a peer may take to answer: threads that compete for few
+// processors can keep it waiting.
+const dialTimeout = 30 * time.Second
+
+func newDevice(fabric softhca.Fabric, queues mlx5.Config) (*verbs.Device, error) {
+	return softhca.NewDevice(softhca.Config{Fabric: fabric, Queues: queues, DialTimeout: dialTimeout})
 }
 
 // Target implements Rig.
@@ -79,54 +84,17 @@ func (r *RealTime) Target() (Target, error) {
 	return NewTarget(dev)
 }
 
-// Run implements Rig. A thread that finds nothing to do lets the others run: there
-// may be more of them than processors. It ends early with the cause of ctx.
+// Run implements Rig.
 func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
-	n := len(s.Threads)
-	var (
-		stop       atomic.Bool
-		start      = make(chan struct{})
-		wait       sync.WaitGroup
-		errs       = make([]error, n)
-		messages   = make([]int64, n)
-		begin, end = make([]time.Duration, n), make([]time.Duration, n)
-		zero       = time.Now()
-	)
-	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
-	for t, th := range s.Threads {
-		messages[t] = th.total
-		wait.Go(func() {
-			<-start
-			begin[t] = time.Since(zero)
-			if errs[t] = th.run(&stop); errs[t] != nil {
-				stop.Store(true)
-			}
-			end[t] = time.Since(zero)
-		})
-	}
-	close(start)
-	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
+	times, err := steps.Run(ctx, s.Threads)
+	if err != nil {
 		return Rates{}, err
 	}
-	if ctx.Err() != nil {
-		return Rates{}, context.Cause(ctx)
+	messages := make([]int64, len(s.Threads))
+	for t, th := range s.Threads {
+		messages[t] = th.total
 	}
-	rates := NewRates(messages, begin, end)
-	rates.Begin = zero.Add(slices.Min(begin))
+	rates := NewRates(messages, times.Begin, times.End)
+	rates.Begin = times.Zero.Add(slices.Min(times.Begin))
 	return rates, nil
-}
-
-// run does steps until there are no more, or stop.
-func (s *Sender) run(stop *atomic.Bool) error {
-	for !stop.Load() {
-		more, err := s.Step()
-		if err != nil || !more {
-			return err
-		}
-		if s.idle {
-			runtime.Gosched()
-		}
-	}
-	return nil
 }

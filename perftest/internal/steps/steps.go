@@ -1,0 +1,69 @@
+// Package steps runs the threads of a benchmark, each of which is a step function: one
+// call of it is one call of post or of poll. In real time each thread has a goroutine.
+package steps
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stepper is a thread. One goroutine at a time calls its methods.
+type Stepper interface {
+	// Step goes on; more is false when there is nothing left to do.
+	Step() (more bool, err error)
+	// Idle says that the last step found nothing to do yet.
+	Idle() bool
+}
+
+// Times is when each thread began and ended, from the same moment.
+type Times struct {
+	Zero       time.Time
+	Begin, End []time.Duration
+}
+
+// Run does all steps of all threads. A thread that is idle lets the others run: there
+// may be more of them than processors. The first error ends all; so does the end of
+// ctx, with its cause.
+func Run[S Stepper](ctx context.Context, threads []S) (Times, error) {
+	var (
+		stop  atomic.Bool
+		start = make(chan struct{})
+		wait  sync.WaitGroup
+		errs  = make([]error, len(threads))
+		times = Times{Zero: time.Now(), Begin: make([]time.Duration, len(threads)), End: make([]time.Duration, len(threads))}
+	)
+	defer context.AfterFunc(ctx, func() { stop.Store(true) })()
+	for t, th := range threads {
+		wait.Go(func() {
+			<-start
+			times.Begin[t] = time.Since(times.Zero)
+			if errs[t] = loop(th, &stop); errs[t] != nil {
+				stop.Store(true)
+			}
+			times.End[t] = time.Since(times.Zero)
+		})
+	}
+	close(start)
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return times, err
+	}
+	return times, context.Cause(ctx)
+}
+
+func loop[S Stepper](th S, stop *atomic.Bool) error {
+	for !stop.Load() {
+		more, err := th.Step()
+		if err != nil || !more {
+			return err
+		}
+		if th.Idle() {
+			runtime.Gosched()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package steps
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// counter counts to its limit; at fail it fails, and with limit 0 it never ends.
+type counter struct {
+	n, limit, fail int
+	began          *atomic.Int32
+}
+
+var errBroken = errors.New("broken")
+
+func (c *counter) Step() (bool, error) {
+	c.n++
+	if c.n == 1 && c.began != nil {
+		c.began.Add(1)
+	}
+	if c.n == c.fail {
+		return true, errBroken
+	}
+	return c.n != c.limit, nil
+}
+
+func (c *counter) Idle() bool { return c.n%2 == 0 }
+
+func TestRun(t *testing.T) {
+	threads := []*counter{{limit: 1}, {limit: 10}, {limit: 1000}}
+	times, err := Run(t.Context(), threads)
+	require.NoError(t, err)
+	for i, c := range threads {
+		assert.Equal(t, c.limit, c.n)
+		assert.LessOrEqual(t, times.Begin[i], times.End[i])
+	}
+}
+
+func TestRun_FirstErrorEndsAll(t *testing.T) {
+	_, err := Run(t.Context(), []*counter{{}, {fail: 5}, {}})
+	require.ErrorIs(t, err, errBroken)
+}
+
+func TestRun_ContextEnds(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var began atomic.Int32
+	done := make(chan error)
+	go func() {
+		_, err := Run(ctx, []*counter{{began: &began}, {began: &began}})
+		done <- err
+	}()
+	for began.Load() < 2 {
+		runtime.Gosched()
+	}
+	cancel(why)
+	require.ErrorIs(t, <-done, why)
+}
