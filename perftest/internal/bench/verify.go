@@ -207,9 +207,15 @@ func (r *Runner) verifyPing(ctx context.Context, l *lane, size int) error {
 	return nil
 }
 
-// thoroughOps is how many messages are looked at byte by byte: several times what
-// send queues and slots of our transports hold.
-const thoroughOps = 1000
+const (
+	// thoroughStream is how many messages of a stream are looked at byte by byte:
+	// several times what send queues and slots of our transports hold.
+	thoroughStream = 1000
+	// thoroughPings is the same for a ping-pong, in which one is on its way.
+	thoroughPings = 32
+	// thoroughLen bounds the bytes that are looked at.
+	thoroughLen = 1 << 20
+)
 
 // verifyMessages sends more of them, with another pattern, of which every byte is
 // checked where they arrive.
@@ -218,8 +224,7 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 		return err
 	}
 	pattern.Fill(l.conn.Local()[:size], seedLast)
-	window := t.Window(r.Plan.Window)
-	err := r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: window, Seed: seedLast, Thorough: true})
+	err := r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedLast, Thorough: true})
 	if err != nil {
 		return err
 	}
@@ -227,10 +232,8 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	for n := max(min(thoroughOps, thoroughLen/size), 1); n > 0; n -= window {
-		if err := l.more(min(n, window)); err != nil {
-			return err
-		}
+	if err := l.thorough(t, size); err != nil {
+		return err
 	}
 	if err := r.drive(ctx, nil); err != nil {
 		return err
@@ -238,5 +241,16 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	return r.finish(ctx, l)
 }
 
-// thoroughLen bounds the bytes that are looked at.
-const thoroughLen = 1 << 20
+// thorough runs the operations that are looked at byte by byte.
+func (l *lane) thorough(t Test, size int) error {
+	most := max(thoroughLen/size, 1)
+	if t.Stream() {
+		return l.more(min(thoroughStream, most))
+	}
+	for range min(thoroughPings, most) {
+		if err := l.more(1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

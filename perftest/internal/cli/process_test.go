@@ -41,12 +41,17 @@ type running struct {
 	target int // pid of its child
 }
 
-// endless starts a measurement and returns once the clock runs.
+// endless starts a measurement of a put and returns once the clock runs.
 func endless(t *testing.T, args ...string) *running {
+	return endlessTest(t, "put_lat", args...)
+}
+
+// endlessTest starts a measurement and returns once the clock runs.
+func endlessTest(t *testing.T, test string, args ...string) *running {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
-	cmd := rerun(t, w, append([]string{"-n", "2000000000", "--rounds", "1000000", "-s", "8", "-t", "put_lat"}, args...)...)
+	cmd := rerun(t, w, append([]string{"-n", "200000000", "--rounds", "20000000", "-w", "1", "-W", "8", "-s", "8", "-t", test}, args...)...)
 	require.NoError(t, cmd.Start())
 	require.NoError(t, w.Close())
 	p := &running{Cmd: cmd, stderr: bufio.NewReader(r)}
@@ -57,7 +62,7 @@ func endless(t *testing.T, args ...string) *running {
 	for {
 		line, err := p.stderr.ReadString('\n')
 		require.NoError(t, err, "perftest ended: %s", line)
-		if strings.Contains(line, "put_lat") {
+		if strings.Contains(line, test) {
 			break
 		}
 	}
@@ -109,6 +114,22 @@ func TestProcess_KilledTargetEndsTheRunWithTheReason(t *testing.T) {
 	assert.Equal(t, exitFailure, code, stderr)
 	assert.Contains(t, stderr, "peer process exited: signal: killed")
 	assert.Less(t, time.Since(start), patience/2)
+}
+
+func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
+	for _, c := range []struct{ transport, test string }{
+		{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"},
+	} {
+		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
+			p := endlessTest(t, c.test, "-x", c.transport)
+			require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
+			start := time.Now()
+			code, stderr := p.end(t)
+			assert.Equal(t, exitFailure, code, stderr)
+			assert.Contains(t, stderr, "peer process exited: signal: killed")
+			assert.Less(t, time.Since(start), patience/2)
+		})
+	}
 }
 
 func TestProcess_InterruptEndsBoth(t *testing.T) {

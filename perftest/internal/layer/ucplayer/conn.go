@@ -139,12 +139,15 @@ func (c *conn) Connect(peer []byte) (err error) {
 	return nil
 }
 
-// closeEP says good-bye. A peer that does not take it in time is not waited for:
-// the worker's Close ends everything.
+// closeEP says good-bye. A peer that does not take it in time is not waited for, nor
+// one that is gone: the worker's Close ends everything.
 func (c *conn) closeEP() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	if err := c.ep.CloseWait(ctx, ucp.CloseForce); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if c.failed != nil || c.cfg.Context.Err() != nil {
+		cancel()
+	}
+	if err := c.ep.CloseWait(ctx, ucp.CloseForce); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil

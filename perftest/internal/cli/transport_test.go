@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/layers"
+)
+
+// transports are the names of all that there are.
+func transports(t *testing.T) (names []string) {
+	list, err := device.Transports(device.Components(layers.Config{}.UCT, "shm"))
+	require.NoError(t, err)
+	for _, tr := range list {
+		names = append(names, tr.Resource.Transport)
+	}
+	return names
+}
+
+// short are flags of a run of many tests, each of which takes a moment.
+var short = []string{"-q", "-n", "32", "-w", "4", "--rounds", "2", "-W", "8", "-o", "json"}
+
+// TestMain_EveryTransportDoesEveryTest is with two processes; package layers has the
+// variants of uct too.
+func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
+	for _, x := range transports(t) {
+		t.Run(x, func(t *testing.T) {
+			code, out, errs := perftest(t, with(short, "-x", x, "-t", "all", "-s", "8,2k")...)
+			require.Equal(t, exitOK, code, errs)
+			run, recs := records(t, out)
+			assert.Equal(t, x, run.Settings.Transport)
+			seen := map[string]bool{}
+			for _, r := range recs {
+				seen[r.Test] = true
+				assert.Equal(t, x, r.Transport)
+				assert.GreaterOrEqual(t, r.P99NS, r.P50NS)
+			}
+			for _, test := range bench.MessageTests() {
+				assert.True(t, seen[test], test)
+			}
+		})
+	}
+}
+
+func TestMain_Variant(t *testing.T) {
+	for _, d := range layer.Variants() {
+		code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,put_pp,put_mr,fadd_lat", "-s", "64", "-D", d)...)
+		require.Equal(t, exitOK, code, errs)
+		run, recs := records(t, out)
+		assert.Equal(t, d, run.Settings.Variant)
+		require.Len(t, recs, 4, "uct alone")
+		for _, r := range recs[:3] {
+			assert.Equal(t, d, r.Variant, r.Test)
+		}
+		assert.Empty(t, recs[3].Variant, "atomics have none")
+	}
+}
+
+func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4k"}, "short takes at most 120 bytes"},
+		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4"}, "short takes at least 8 bytes"},
+		{[]string{"-x", "sm", "-t", "am_bw", "-s", "64k"}, "takes at most 8192 bytes"},
+		{[]string{"-x", "tcp", "-t", "get_lat", "-D", "short", "-s", "8"}, "the transport has only zcopy, bcopy"},
+		{[]string{"-x", "ud", "-t", "put_bw", "-s", "8"}, "the transport has no such operation"},
+		{[]string{"-x", "self", "-t", "am_bw", "-D", "bcopy", "-s", "1m"}, "bcopy takes at most 8192 bytes"},
+		{[]string{"-x", "sm", "-t", "am_bw", "--layers", "ucp", "-s", "8"}, "the layer has no such operation"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			code, out, errs := perftest(t, with(short, c.args...)...)
+			assert.Equal(t, exitFailure, code)
+			assert.Contains(t, errs, c.want)
+			assert.Empty(t, out)
+		})
+	}
+}
+
+func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
+	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,am_bw", "-s", "2k-64k")...)
+	require.Equal(t, exitOK, code, errs)
+	_, recs := records(t, out)
+	assert.Len(t, recs, 2*3, "2, 4 and 8 KiB")
+	assert.Contains(t, errs, "6 rows left out")
+	assert.Contains(t, errs, "takes at most 8192 bytes")
+
+	code, out, errs = perftest(t, with(short, "-x", "sm", "-t", "am_lat", "-s", "16k-64k")...)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errs, "nothing could be measured")
+	assert.Empty(t, out)
+}
+
+func TestMain_ATransportWithMessagesOnlyIsMeasuredByThem(t *testing.T) {
+	code, out, errs := perftest(t, with(short, "-x", "ud", "-s", "8")...)
+	require.Equal(t, exitOK, code, errs)
+	_, recs := records(t, out)
+	require.Len(t, recs, 2)
+	assert.Equal(t, "am_lat", recs[0].Test)
+	assert.Equal(t, "am_bw", recs[1].Test)
+}
+
+func TestMain_TargetThatIsNeededCannotBeStopped(t *testing.T) {
+	code, _, errs := perftest(t, with(short, "-x", "tcp", "-t", "put_lat", "-s", "8", "--stop-peer")...)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errs, "the target has to take part and cannot be stopped")
+}
+
+func TestMain_StoppedTargetOfSharedMemory(t *testing.T) {
+	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "all", "-s", "8", "--stop-peer")...)
+	require.Equal(t, exitOK, code, errs)
+	_, recs := records(t, out)
+	assert.NotEmpty(t, recs)
+}
