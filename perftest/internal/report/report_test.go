@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -116,20 +117,54 @@ func TestWrite_ReportsAFailedWriter(t *testing.T) {
 
 func TestGrids_PackTestsByWidth(t *testing.T) {
 	var many []result.Record
-	for _, name := range []string{"put_lat", "get_lat", "flush"} {
-		r := latency("verbs", 8, 10, "")
+	for _, name := range []string{"put_lat", "put_bw", "get_mr", "flush"} {
+		r := rate("verbs", 8, "")
 		r.Test = name
+		if name == "put_lat" || name == "flush" {
+			r.Window = 1
+		}
 		many = append(many, r)
 	}
-	gs := grids(many)
+	gs := grids(nil, many)
 	require.Len(t, gs, 2)
-	assert.Equal(t, []string{"put_lat", "get_lat"}, gs[0].tests)
+	assert.Equal(t, []string{"put_lat", "put_bw", "get_mr"}, gs[0].tests)
 	assert.Equal(t, []string{"flush"}, gs[1].tests)
-	assert.Empty(t, grids(nil))
+	assert.Empty(t, grids(nil, nil))
+}
+
+func TestWrite_TheDefaultTableIsNarrow(t *testing.T) {
+	var all []result.Record
+	for _, name := range []string{"put_lat", "put_bw", "get_bw"} {
+		for _, size := range []int{1, 512 << 10, 1 << 20} {
+			for _, layer := range []string{"verbs", "uct", "ucp"} {
+				r := rate(layer, size, "uct")
+				if name == "put_lat" {
+					r = latency(layer, size, 104_000, "uct")
+				}
+				r.Test, r.OverNS, r.OverPct = name, -23_456.7, -23.45
+				all = append(all, r)
+			}
+		}
+	}
+	var b bytes.Buffer
+	require.NoError(t, Write(&b, "table", run, all))
+	_, tables, _ := strings.Cut(b.String(), "\n\n")
+	tables, _, one := strings.Cut(tables, "\n\n")
+	require.True(t, one)
+	assert.Contains(t, tables, "get_bw", "one table")
+	for _, line := range strings.Split(tables, "\n") {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), 110, line)
+	}
+}
+
+func TestGrid_RowsOfALayerThatComesLate(t *testing.T) {
+	mr := rate("uct", 8, "")
+	g := grids([]string{"verbs", "uct"}, []result.Record{mr, latency("verbs", 8, 1, "")})[0]
+	assert.Equal(t, []key{{8, "verbs"}, {8, "uct"}}, g.keys())
 }
 
 func TestGrid_RowWithoutRecordIsBlank(t *testing.T) {
-	g := grids(records)[0]
+	g := grids(nil, records)[0]
 	cells := g.cells(key{1 << 20, "verbs"}, "put_bw")
 	assert.Len(t, cells, len(rateColumns))
 	for _, c := range cells {

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -13,8 +14,8 @@ import (
 )
 
 // maxColumns is how many columns a table gets before the next test starts a new
-// one: the default tests fit into one.
-const maxColumns = 18
+// one: the default tests fit into one, of less than 110 characters.
+const maxColumns = 13
 
 // writeTable draws the results for a terminal.
 func writeTable(w io.Writer, run result.Run, records []result.Record) error {
@@ -24,6 +25,7 @@ func writeTable(w io.Writer, run result.Run, records []result.Record) error {
 		style.Format.Header = text.FormatDefault
 		style.Options.SeparateColumns = false
 		style.Options.DrawBorder = false
+		style.Box.PaddingRight = ""
 		t.SetStyle(style)
 		return t.Render()
 	})
@@ -42,7 +44,7 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, draw func(
 	if _, err := fmt.Fprintln(w, heading(run)); err != nil {
 		return err
 	}
-	for _, g := range grids(records) {
+	for _, g := range grids(run.Settings.Layers, records) {
 		if _, err := fmt.Fprintf(w, "\n%s\n", draw(g)); err != nil {
 			return err
 		}
@@ -56,7 +58,8 @@ func heading(run result.Run) string {
 	m, c, s := run.Machine, run.Clock, run.Settings
 	lines := []string{
 		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d, GOGC %s", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS, m.GOGC),
-		fmt.Sprintf("gucx %s; device %s, transport %s, fabric %s, processors %s", run.Commit, s.Device, s.Transport, s.Fabric, processors(s.CPUs)),
+		fmt.Sprintf("gucx %s; device %s, transport %s%s%s, processors %s", run.Commit, s.Device, s.Transport,
+			optional(", fabric ", s.Fabric), optional(", variant ", s.Variant), processors(s.CPUs)),
 		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (taken off)",
 			s.Iterations, s.Rounds, s.Warmup, s.Window, c.Source, c.ResolutionNS, c.CostNS),
 	}
@@ -69,6 +72,14 @@ func heading(run result.Run) string {
 	return strings.Join(lines, "\n")
 }
 
+// optional is name and value; nothing without a value.
+func optional(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + value
+}
+
 func processors(cpus []int) string {
 	if len(cpus) == 0 {
 		return "not pinned"
@@ -76,11 +87,14 @@ func processors(cpus []int) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(cpus), "[]")), ",")
 }
 
-const legend = "Times in ns for one operation; MiB = 2^20 bytes. Total = Post + Flush = until complete at the target.\n" +
-	"Mean: a loop without clock readings in it, median over rounds; +ns and +%: what the layer adds to that of the layer above it in the table."
+const legend = "Times in ns for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
+	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
+	"Mean: a loop without clock readings in it, median over rounds.\n" +
+	"+ns and +%: what the layer adds to the Mean of the layer above it in the table."
 
 // grid is one table: rows are sizes and layers, columns are tests.
 type grid struct {
+	layers    []string // in the order of rows
 	tests     []string
 	records   []result.Record
 	oneHeader bool
@@ -92,23 +106,21 @@ type column struct {
 	value func(result.Record) string
 }
 
+// The tables have what is read first; csv and json have everything.
 var latencyColumns = []column{
-	{"Post p50", func(r result.Record) string { return ns(r.PostNS) }},
-	{"Post p99", func(r result.Record) string { return ns(r.PostP99NS) }},
-	{"Flush p50", func(r result.Record) string { return ns(r.FlushNS) }},
-	{"Flush p99", func(r result.Record) string { return ns(r.FlushP99NS) }},
-	{"Total p50", func(r result.Record) string { return ns(r.P50NS) }},
-	{"Total p99", func(r result.Record) string { return ns(r.P99NS) }},
+	{"Post", func(r result.Record) string { return ns(r.PostNS) }},
+	{"Flush", func(r result.Record) string { return ns(r.FlushNS) }},
+	{"Total", func(r result.Record) string { return ns(r.P50NS) }},
+	{"p99", func(r result.Record) string { return ns(r.P99NS) }},
 	{"Mean", func(r result.Record) string { return ns(r.LoopNS) }},
-	{"+ns", overNS},
-	{"+%", overPct},
+	{"+ns", func(r result.Record) string { return over(r, r.OverNS) }},
+	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
 }
 
 var rateColumns = []column{
 	{"M msg/s", func(r result.Record) string { return fmt.Sprintf("%.2f", r.MsgPerS/1e6) }},
 	{"MiB/s", func(r result.Record) string { return fmt.Sprintf("%.0f", r.MiBPerS) }},
-	{"+ns", overNS},
-	{"+%", overPct},
+	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
 }
 
 // columns are the figures of a test.
@@ -119,18 +131,15 @@ func columns(latency bool) []column {
 	return rateColumns
 }
 
-func overNS(r result.Record) string {
-	if r.Over == "" {
+// over prints what a layer adds to the one below, if there is one.
+func over(r result.Record, v float64) string {
+	switch {
+	case r.Over == "":
 		return ""
+	case v > -100 && v < 100:
+		return fmt.Sprintf("%+.1f", v)
 	}
-	return fmt.Sprintf("%+.1f", r.OverNS)
-}
-
-func overPct(r result.Record) string {
-	if r.Over == "" {
-		return ""
-	}
-	return fmt.Sprintf("%+.1f", r.OverPct)
+	return fmt.Sprintf("%+.0f", v)
 }
 
 // ns prints a time with as many digits as it deserves.
@@ -143,12 +152,12 @@ func ns(v float64) string {
 
 // grids packs the tests of records, in their order, into as few tables as the
 // width allows.
-func grids(records []result.Record) (all []grid) {
+func grids(layers []string, records []result.Record) (all []grid) {
 	width := 0
 	for _, t := range testsOf(records) {
 		n := len(columns(isLatency(t, records)))
 		if len(all) == 0 || width+n > maxColumns {
-			all = append(all, grid{records: records})
+			all = append(all, grid{layers: layers, records: records})
 			width = 0
 		}
 		g := &all[len(all)-1]
@@ -193,14 +202,11 @@ func (g grid) build() table.Writer {
 	return t
 }
 
-// columnName is c's name under a header of its test, where the percentile to the left
-// says of what a p99 is; or, in the only header line, the whole of it.
+// columnName is c's name under a header of its test; or, in the only header line, the
+// whole of it.
 func (g grid) columnName(test string, c column) string {
 	if g.oneHeader {
 		return test + " " + c.name
-	}
-	if strings.HasSuffix(c.name, "p99") {
-		return "p99"
 	}
 	return c.name
 }
@@ -230,7 +236,7 @@ type key struct {
 	layer string
 }
 
-// keys lists the rows of the grid's tests: sizes ascending, layers as they come.
+// keys lists the rows of the grid's tests: sizes ascending, layers from the lowest.
 func (g grid) keys() (keys []key) {
 	for _, r := range g.records {
 		k := key{r.Size, r.Layer}
@@ -238,7 +244,9 @@ func (g grid) keys() (keys []key) {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortStableFunc(keys, func(a, b key) int { return a.size - b.size })
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Or(a.size-b.size, slices.Index(g.layers, a.layer)-slices.Index(g.layers, b.layer))
+	})
 	return keys
 }
 
