@@ -113,7 +113,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	s.bind(root.Flags())
-	root.Flags().BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
+	s.bindLocal(root.Flags())
 	root.AddCommand(newEndpoints(), newMsgrate())
 	root.AddCommand(newSharingPeers()...)
 	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command(), compare.Command())

@@ -253,3 +253,39 @@ func TestAddress(t *testing.T) {
 		assert.Equal(t, c.want, got)
 	}
 }
+
+func TestMain_BatchFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "batch")
+	require.NoError(t, os.WriteFile(file, []byte("# title and flags\n\nself_am -x self -t am_lat -s 8\nself_put -x self -t put_pp,put_lat -D short -s 16,32\n"), 0o600))
+	code, out, errs := perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-t", "flush", "-b", file, "-o", "csv")
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, 2+1+2*2, strings.Count(strings.TrimSpace(out), "\n")+1, out)
+	assert.NotContains(t, out, "flush,", "a line's own tests take the place of those of the command line")
+
+	code, out, errs = perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-b", file)
+	require.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, "# self_am\n")
+	assert.Contains(t, out, "# self_put\n")
+}
+
+func TestMain_BatchFileThatIsWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "no line with a test",
+		"a -x self\nb -q 8":        `line 2 (b): "8" is no flag`,
+		"a -t nothing":             `line 1 (a): unknown test "nothing"`,
+		"a --bogus":                "unknown flag: --bogus",
+		"a -b other":               "cannot name another",
+		"a -x self --stop-peer":    "needs a target process",
+		"a -t am_lat -s 8 -x dc -": `"-" is no flag`,
+	} {
+		file := filepath.Join(t.TempDir(), "batch")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		code, out, errs := perftest(t, "-b", file)
+		assert.Equal(t, exitUsage, code, errs)
+		assert.Contains(t, errs, want)
+		assert.Empty(t, out)
+	}
+	code, _, errs := perftest(t, "-b", "/does/not/exist")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "no such file")
+}

@@ -38,13 +38,27 @@ const exitNotice = 300 * time.Millisecond
 
 // runLocal measures against a target that it starts itself.
 func (s *settings) runLocal(cmd *cobra.Command) error {
-	j, err := s.job()
+	if s.batch != "" {
+		return s.runBatch(cmd)
+	}
+	j, err := s.readyJob()
 	if err != nil {
 		return err
 	}
-	if err := j.check(); err != nil {
-		return err
+	return j.run(cmd)
+}
+
+// readyJob is a job that has passed all checks.
+func (s *settings) readyJob() (*job, error) {
+	j, err := s.job()
+	if err != nil {
+		return nil, err
 	}
+	return j, j.check()
+}
+
+// run measures, with the kind of target that the transport and the fabric need.
+func (j *job) run(cmd *cobra.Command) error {
 	switch {
 	case j.loopback():
 		return j.runLoopback(cmd)

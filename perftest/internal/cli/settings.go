@@ -51,6 +51,7 @@ type settings struct {
 	probe      bool
 	quiet      bool
 	stopPeer   bool
+	batch      string // file
 }
 
 func (s *settings) bind(f *pflag.FlagSet) {
@@ -71,6 +72,12 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
 	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+}
+
+// bindLocal adds the flags of a run with a target of its own.
+func (s *settings) bindLocal(f *pflag.FlagSet) {
+	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
+	f.StringVarP(&s.batch, "batch", "b", "", "run each line of this file: a title, and flags that are added to those here")
 }
 
 // job is what settings come to.

@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// batchLine is one line of a batch file: a title and flags.
+type batchLine struct {
+	number int
+	title  string
+	args   []string
+}
+
+// wrong tells of a line that cannot be run.
+func (l *batchLine) wrong(err error) error {
+	return fmt.Errorf("batch file, line %d (%s): %w", l.number, l.title, err)
+}
+
+// parseBatch reads a batch file of ucx_perftest: on every line the title of a run and
+// its flags, separated by blanks. Empty lines, and those that begin with #, are
+// nothing.
+func parseBatch(r io.Reader) (lines []batchLine, err error) {
+	in := bufio.NewScanner(r)
+	for n := 1; in.Scan(); n++ {
+		words := strings.Fields(in.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		lines = append(lines, batchLine{n, words[0], words[1:]})
+	}
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, errors.New("batch file: no line with a test")
+	}
+	return lines, nil
+}
+
+// readBatch opens and parses a batch file.
+func readBatch(name string) ([]batchLine, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := parseBatch(f)
+	return lines, errors.Join(err, f.Close())
+}
+
+// settings are those of the command line with the flags of the line over them.
+func (l *batchLine) settings(cmd *cobra.Command) (*settings, error) {
+	s := &settings{}
+	f := pflag.NewFlagSet(l.title, pflag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	s.bind(f)
+	s.bindLocal(f)
+	var failed error
+	cmd.Flags().Visit(func(given *pflag.Flag) {
+		if to := f.Lookup(given.Name); to != nil && failed == nil {
+			failed = copyFlag(to, given)
+		}
+	})
+	if failed == nil {
+		failed = f.Parse(l.args)
+	}
+	switch {
+	case failed != nil:
+	case f.NArg() > 0:
+		failed = fmt.Errorf("%q is no flag", f.Arg(0))
+	case s.batch != "" && s.batch != cmd.Flag("batch").Value.String():
+		failed = errors.New("a batch file cannot name another")
+	}
+	if failed != nil {
+		return nil, l.wrong(failed)
+	}
+	s.batch = ""
+	return s, nil
+}
+
+// copyFlag gives to the value of from. The next value that is set replaces it, also
+// where values of one command line are added up.
+func copyFlag(to, from *pflag.Flag) error {
+	list, ok := to.Value.(pflag.SliceValue)
+	if !ok {
+		return to.Value.Set(from.Value.String())
+	}
+	given, _ := from.Value.(pflag.SliceValue)
+	return list.Replace(given.GetSlice())
+}
+
+// runBatch runs the lines of the batch file, each like a command of its own. All of
+// them are parsed before the first one runs.
+func (s *settings) runBatch(cmd *cobra.Command) error {
+	lines, err := readBatch(s.batch)
+	if err != nil {
+		return &usageError{err}
+	}
+	runs := make([]*job, len(lines))
+	for i := range lines {
+		one, err := lines[i].settings(cmd)
+		if err != nil {
+			return &usageError{err}
+		}
+		if runs[i], err = one.readyJob(); err != nil {
+			return lines[i].wrong(err)
+		}
+	}
+	for i, j := range runs {
+		if j.settings.output == "table" || j.settings.output == "md" {
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "# %s\n", lines[i].title); err != nil {
+				return err
+			}
+		}
+		if err := j.run(cmd); err != nil {
+			return lines[i].wrong(err)
+		}
+	}
+	return nil
+}
