@@ -1,9 +1,9 @@
 // Package base holds what most transports need and the contract of package uct
 // does not force: pending queues with a fair arbiter, the active-message table, a
-// list of endpoints, and refusals to embed.
+// list of endpoints, the checks of OpenIface, and refusals to embed.
 //
 // Nothing here locks: all of it belongs to the goroutine that owns the iface.
-// Nothing allocates except [List.Add].
+// Nothing allocates except [List.Add] and [OpenParams].
 //
 // An iface holds one [Arbiter] and each EP one [PendingQueue]:
 //

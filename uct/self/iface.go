@@ -44,10 +44,10 @@ var (
 )
 
 const (
-	addrLen     = 8
-	maxHeadroom = 256     // as uct.IfaceParams says
-	maxZcopy    = 1 << 30 // far above what makes sense, so that nobody has to split
-	maxIOV      = 16
+	addrLen   = 8
+	maxHeader = 256     // of AMZcopy
+	maxZcopy  = 1 << 30 // far above what makes sense, so that nobody has to split
+	maxIOV    = 16
 )
 
 // OpenIface implements uct.MD.
@@ -60,24 +60,14 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 }
 
 func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
-	cfg := md.cfg
-	switch c := p.Config.(type) {
-	case nil:
-	case Config:
-		cfg = c
-	case *Config:
-		cfg = *c
-	default:
-		return nil, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
-	}
-	if p.Transport != Name || p.Device != DeviceName {
-		return nil, fmt.Errorf("%w: no transport %q on device %q", uct.ErrInvalidParam, p.Transport, p.Device)
-	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
-		return nil, fmt.Errorf("%w: headroom of %d bytes", uct.ErrInvalidParam, p.RxHeadroom)
-	}
-	cfg, err := cfg.withDefaults()
+	cfg, err := base.OpenParams(&p, Name, md.cfg)
 	if err != nil {
+		return nil, err
+	}
+	if p.Device != DeviceName {
+		return nil, fmt.Errorf("%w: no device %q", uct.ErrInvalidParam, p.Device)
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
 	if err := md.hold(); err != nil {
@@ -118,7 +108,7 @@ func attrOf(segSize int) uct.IfaceAttr {
 		Resource: resource,
 		Caps: uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
 			uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
-		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeadroom)},
+		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeader)},
 		Put: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Get: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,

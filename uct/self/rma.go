@@ -59,25 +59,16 @@ func (it *Iface) bounce() []byte {
 
 // PutZcopy implements uct.Putter.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
-	if err := checkIOV(iov); err != nil {
+	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
+	if err != nil {
 		return false, err
 	}
-	dst, err := e.at(key, raddr, uct.IOVLen(iov), uct.AccessRemoteWrite)
+	dst, err := e.at(key, raddr, n, uct.AccessRemoteWrite)
 	if err != nil {
 		return false, err
 	}
 	memop.Gather(dst, iov)
 	return false, nil
-}
-
-func checkIOV(iov []uct.IOV) error {
-	if len(iov) > maxIOV || uct.IOVLen(iov) > maxZcopy {
-		return uct.ErrTooLong
-	}
-	if !memop.Covers(iov) {
-		return uct.ErrInvalidParam
-	}
-	return nil
 }
 
 // GetShort implements uct.Getter.
@@ -108,10 +99,11 @@ func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, _ *uct.
 
 // GetZcopy implements uct.Getter.
 func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
-	if err := checkIOV(iov); err != nil {
+	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
+	if err != nil {
 		return false, err
 	}
-	src, err := e.at(key, raddr, uct.IOVLen(iov), uct.AccessRemoteRead)
+	src, err := e.at(key, raddr, n, uct.AccessRemoteRead)
 	if err != nil {
 		return false, err
 	}

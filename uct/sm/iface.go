@@ -67,9 +67,9 @@ var (
 )
 
 const (
-	maxHeadroom = 256     // as uct.IfaceParams says
-	maxZcopy    = 1 << 30 // a copy by the CPU of about 50 ms
-	maxIOV      = 16
+	maxHeader = 256     // of AMZcopy
+	maxZcopy  = 1 << 30 // a copy by the CPU of about 50 ms
+	maxIOV    = 16
 )
 
 // OpenIface implements uct.MD.
@@ -132,21 +132,12 @@ func (it *Iface) listen() (err error) {
 
 // ifaceConfig checks the parameters of OpenIface.
 func (md *MD) ifaceConfig(p uct.IfaceParams) (Config, error) {
-	cfg := md.cfg
-	switch c := p.Config.(type) {
-	case nil:
-	case Config:
-		cfg = c
-	case *Config:
-		cfg = *c
-	default:
-		return cfg, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
+	cfg, err := base.OpenParams(&p, Name, md.cfg)
+	if err != nil {
+		return cfg, err
 	}
-	if p.Transport != Name || p.Device != DeviceName {
-		return cfg, fmt.Errorf("%w: no transport %q on device %q", uct.ErrInvalidParam, p.Transport, p.Device)
-	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > maxHeadroom {
-		return cfg, fmt.Errorf("%w: headroom of %d bytes", uct.ErrInvalidParam, p.RxHeadroom)
+	if p.Device != DeviceName {
+		return cfg, fmt.Errorf("%w: no device %q", uct.ErrInvalidParam, p.Device)
 	}
 	return cfg.withDefaults()
 }
@@ -157,7 +148,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 		Resource: resource,
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
 			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
-		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeadroom)},
+		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeader)},
 		Put: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,

@@ -86,7 +86,17 @@ func (e *EP) bounce() []byte {
 // PutZcopy implements uct.Putter. Into memory that is mapped or can be attached to,
 // it is complete on return.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	n, err := checkIOV(iov)
+	return e.vector(askPut, iov, raddr, key.Handle, c)
+}
+
+// GetZcopy implements uct.Getter.
+func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	return e.vector(askGet, iov, raddr, key.Handle, c)
+}
+
+// vector is a put or get of the bytes of iov.
+func (e *EP) vector(kind askKind, iov []uct.IOV, raddr, key uint64, c *uct.Completion) (bool, error) {
+	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
 	if err != nil {
 		return false, err
 	}
@@ -94,26 +104,19 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 		return false, e.refused()
 	}
 	e.guard.enter()
-	p := e.mapped(key.Handle, raddr, uint64(n), uct.AccessRemoteWrite)
-	if p != nil {
+	p := e.mapped(key, raddr, uint64(n), kind.need())
+	switch {
+	case p == nil:
+	case kind == askPut:
 		memop.Gather(bytesOf(p, 0, n), iov)
+	default:
+		memop.Scatter(iov, bytesOf(p, 0, n))
 	}
 	e.guard.leave()
 	if p != nil {
 		return false, nil
 	}
-	return e.vectorFar(askPut, iov, n, raddr, key.Handle, c)
-}
-
-func checkIOV(iov []uct.IOV) (int, error) {
-	n := uct.IOVLen(iov)
-	if len(iov) > maxIOV || n > maxZcopy {
-		return 0, uct.ErrTooLong
-	}
-	if !memop.Covers(iov) {
-		return 0, uct.ErrInvalidParam
-	}
-	return n, nil
+	return e.vectorFar(kind, iov, n, raddr, key, c)
 }
 
 // GetShort implements uct.Getter. It is claimed with CMA=y only: what only the peer
@@ -201,27 +204,6 @@ func (e *EP) lendMapped(u uct.Unpacker, n int, raddr, key uint64) bool {
 	}
 	e.guard.leave()
 	return p != nil
-}
-
-// GetZcopy implements uct.Getter.
-func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	n, err := checkIOV(iov)
-	if err != nil {
-		return false, err
-	}
-	if !e.ready() {
-		return false, e.refused()
-	}
-	e.guard.enter()
-	p := e.mapped(key.Handle, raddr, uint64(n), uct.AccessRemoteRead)
-	if p != nil {
-		memop.Scatter(iov, bytesOf(p, 0, n))
-	}
-	e.guard.leave()
-	if p != nil {
-		return false, nil
-	}
-	return e.vectorFar(askGet, iov, n, raddr, key.Handle, c)
 }
 
 // word returns the word of an atomic if it is mapped. The guard is up.

@@ -33,3 +33,16 @@ func Covers(iov []uct.IOV) bool {
 	}
 	return true
 }
+
+// CheckIOV holds iov against the limits of a zero-copy operation and returns its length.
+// Errors: ErrTooLong, ErrInvalidParam (a piece outside its memory handle).
+func CheckIOV(iov []uct.IOV, maxIOV, maxLen int) (int, error) {
+	n := uct.IOVLen(iov)
+	if len(iov) > maxIOV || n > maxLen {
+		return 0, uct.ErrTooLong
+	}
+	if !Covers(iov) {
+		return 0, uct.ErrInvalidParam
+	}
+	return n, nil
+}

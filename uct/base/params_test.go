@@ -1,0 +1,39 @@
+package base
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/uct"
+)
+
+func TestOpenParams(t *testing.T) {
+	type config struct{ n int }
+	for _, tc := range []struct {
+		name string
+		p    uct.IfaceParams
+		want int
+		err  string
+	}{
+		{"default", uct.IfaceParams{Transport: "x"}, 1, ""},
+		{"value", uct.IfaceParams{Transport: "x", Config: config{2}}, 2, ""},
+		{"pointer", uct.IfaceParams{Transport: "x", Config: &config{3}}, 3, ""},
+		{"other type", uct.IfaceParams{Transport: "x", Config: 4}, 1, "type int"},
+		{"other transport", uct.IfaceParams{Transport: "y"}, 1, `transport "y"`},
+		{"most headroom", uct.IfaceParams{Transport: "x", RxHeadroom: MaxHeadroom}, 1, ""},
+		{"too much headroom", uct.IfaceParams{Transport: "x", RxHeadroom: MaxHeadroom + 1}, 1, "RxHeadroom"},
+		{"negative headroom", uct.IfaceParams{Transport: "x", RxHeadroom: -1}, 1, "RxHeadroom"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := OpenParams(&tc.p, "x", config{1})
+			assert.Equal(t, tc.want, got.n)
+			if tc.err == "" {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorIs(t, err, uct.ErrInvalidParam)
+			assert.ErrorContains(t, err, tc.err)
+		})
+	}
+}
