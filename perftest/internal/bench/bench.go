@@ -39,6 +39,8 @@ type Plan struct {
 	Window int
 	// Variant of uct to use where an operation has variants.
 	Variant layer.Variant
+	// Registered measures on memory of the process; only uct can.
+	Registered bool
 	// Strict makes what a transport cannot do an error. Else such cells are left out
 	// and reported as Skips.
 	Strict bool
@@ -182,7 +184,7 @@ func (r *Runner) open(ctx context.Context) error {
 	}
 	for _, name := range r.Plan.Layers {
 		c, err := r.Session.Open(ctx, name, oob.Params{Transport: r.Plan.Transport,
-			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen})
+			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen, Registered: r.Plan.Registered})
 		if err != nil {
 			return err
 		}

@@ -140,6 +140,7 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-c 0", "want two"},
 		{"-c 0,9999", "9999"},
 		{"-D inline", "there are short, bcopy, zcopy"},
+		{"--registered --layers uct,ucp", "uct layer"},
 		{"-t am_lat --stop-peer", "the target has to take part"},
 		{"-x self --stop-peer", "needs a target process"},
 		{"client -x self", "does not leave a process"},

@@ -50,6 +50,7 @@ type settings struct {
 	plot       string
 	probe      bool
 	quiet      bool
+	registered bool
 	stopPeer   bool
 	batch      string // file
 }
@@ -64,6 +65,7 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; active messages that may be unacknowledged")
 	f.StringVarP(&s.transport, "transport", "x", defaultTransport, "transport, of those that perftest info -d lists")
 	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
+	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D uct)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1; the first by default")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
@@ -118,7 +120,7 @@ func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
 		Device: s.device, Transport: s.transport,
-		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
+		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window, Registered: s.registered,
 	}
 	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
 		return err
@@ -168,14 +170,19 @@ func (j *job) findTests(caps uct.Caps) ([]bench.Test, error) {
 
 func isAll(tests []string) bool { return len(tests) == 1 && tests[0] == "all" }
 
+var errRegistered = errors.New("--registered is for the uct layer")
+
 // findLayers are those asked for; by default those of the transport, of which only
-// uct has variants.
+// uct has variants and can register memory of the process.
 func (j *job) findLayers(caps uct.Caps) ([]string, error) {
+	uctOnly := []string{uctlayer.Name}
 	switch {
+	case j.plan.Registered && len(j.settings.layers) > 0 && !slices.Equal(j.settings.layers, uctOnly):
+		return nil, errRegistered
 	case len(j.settings.layers) > 0:
 		return orderLayers(j.settings.layers)
-	case j.plan.Variant != layer.Auto:
-		return []string{uctlayer.Name}, nil
+	case j.plan.Variant != layer.Auto || j.plan.Registered:
+		return uctOnly, nil
 	}
 	return layers.Of(&j.transport, caps), nil
 }
@@ -253,7 +260,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, Variant: j.plan.Variant.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+			Window: j.plan.Window, Variant: j.plan.Variant.String(), Registered: j.plan.Registered, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
 		},
 	}
 }

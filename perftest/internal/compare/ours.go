@@ -40,6 +40,9 @@ func (o *ours) args(c Case, ops int) []string {
 		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size), "-D", c.Layout,
 		"-n", strconv.Itoa(iterations(min(ops, c.maxOps()), c.Size)), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
 		"-c", fmt.Sprintf("%d,%d", o.client, o.server)}
+	if c.Name == cmaGroup {
+		args = append(args, "--registered")
+	}
 	return args
 }
 

@@ -66,6 +66,9 @@ func heading(run result.Run) string {
 	if m.ProbeNS > 0 {
 		lines = append(lines, fmt.Sprintf("a cache line goes from one processor to the other in %.0f ns", m.ProbeNS))
 	}
+	if s.Registered {
+		lines = append(lines, "memory of the process, registered with the transport")
+	}
 	if s.StopPeer {
 		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
 	}

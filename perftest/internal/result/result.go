@@ -45,6 +45,7 @@ type Settings struct {
 	Window     int      `json:"window"`
 	Variant    string   `json:"variant,omitempty"` // asked for
 	CPUs       []int    `json:"cpus"`
+	Registered bool     `json:"registered,omitempty"` // memory of the process
 	StopPeer   bool     `json:"stop_peer"`
 }
 

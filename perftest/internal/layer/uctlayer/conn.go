@@ -86,17 +86,33 @@ func (l *Layer) openMD(c *conn) error {
 	return nil
 }
 
-func (c *conn) alloc() (uct.Mem, error) {
-	a, ok := c.md.(uct.Allocator)
-	if !ok {
-		return nil, fmt.Errorf("memory domain %s allocates no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
+func (c *conn) alloc() (m uct.Mem, err error) {
+	if c.cfg.Registered {
+		m, err = c.register()
+	} else {
+		m, err = c.allocate()
 	}
-	m, err := a.Alloc(c.cfg.MemLen, uct.AccessAll)
 	if err != nil {
 		return nil, err
 	}
 	c.undo.Add(m.Close)
 	return m, nil
+}
+
+func (c *conn) allocate() (uct.Mem, error) {
+	a, ok := c.md.(uct.Allocator)
+	if !ok {
+		return nil, fmt.Errorf("memory domain %s allocates no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
+	}
+	return a.Alloc(c.cfg.MemLen, uct.AccessAll)
+}
+
+func (c *conn) register() (uct.Mem, error) {
+	r, ok := c.md.(uct.Registrar)
+	if !ok {
+		return nil, fmt.Errorf("memory domain %s registers no memory: %w", c.md.Attr().Name, errors.ErrUnsupported)
+	}
+	return r.Reg(make([]byte, c.cfg.MemLen), uct.AccessAll)
 }
 
 func (c *conn) openIface() (err error) {

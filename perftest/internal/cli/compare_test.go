@@ -1,0 +1,98 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/affinity"
+	"github.com/gucx/gucx/perftest/internal/compare"
+)
+
+// TestCompareUCX_RunsBothPrograms is short: it shows that they can be run, not how
+// they compare.
+func TestCompareUCX_RunsBothPrograms(t *testing.T) {
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		t.Skip(compare.ErrMissing)
+	}
+	cpus, err := affinity.Allowed()
+	require.NoError(t, err)
+	if len(cpus) < 2 {
+		t.Skip("needs two processors")
+	}
+	t.Setenv(asPerftest, "1")
+	code, out, errs := perftest(t, "compare-ucx", "-q", "--only", "^(self/put_pp|sm/am_lat|cma/get)", "--rounds", "1",
+		"--time", "100us", "--near", "1e9", "-o", "json")
+	require.Equal(t, exitOK, code, errs)
+	d := json.NewDecoder(strings.NewReader(out))
+	var conditions compare.Conditions
+	require.NoError(t, d.Decode(&conditions))
+	assert.NotEqual(t, "unknown", conditions.UCX)
+	var names []string
+	for d.More() {
+		var r struct {
+			Name  string
+			Kept  int
+			Pairs []compare.Pair
+		}
+		require.NoError(t, d.Decode(&r))
+		names = append(names, r.Name)
+		assert.Equal(t, 1, r.Kept)
+		for _, p := range r.Pairs {
+			assert.Positive(t, p.UCXNS)
+			assert.Positive(t, p.OursNS)
+		}
+	}
+	assert.Equal(t, []string{"sm", "cma", "self"}, names)
+}
+
+func TestCompareUCX_MissingIsSkipped(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	code, _, errs := perftest(t, "compare-ucx", "-q")
+	if code == exitFailure && strings.Contains(errs, "two different processors") {
+		t.Skip(errs)
+	}
+	assert.Equal(t, exitSkipped, code, errs)
+	assert.Contains(t, errs, "ucx-utils")
+}
+
+// TestCompareUCX_ScriptSkips gives the script a PATH without UCX.
+func TestCompareUCX_ScriptSkips(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("the script is for bash")
+	}
+	dir := t.TempDir()
+	for _, tool := range []string{"dirname", "readlink"} {
+		path, err := exec.LookPath(tool)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(path, filepath.Join(dir, tool)))
+	}
+	cmd := exec.CommandContext(t.Context(), bash, "../../compare-ucx")
+	cmd.Env = []string{"PATH=" + dir}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	assert.Equal(t, exitSkipped, exit.ExitCode())
+	assert.Contains(t, string(out), "ucx-utils")
+}
+
+func TestMain_RegisteredMemory(t *testing.T) {
+	for _, transport := range []string{"sm", "rc", "tcp", "self"} {
+		code, out, errs := perftest(t, with(quick, "-o", "json", "-x", transport, "--registered", "-t", "put_lat,get_lat")...)
+		require.Equal(t, exitOK, code, errs)
+		run, recs := records(t, out)
+		assert.True(t, run.Settings.Registered)
+		require.Len(t, recs, 4, "two tests and sizes")
+		for _, r := range recs {
+			assert.Equal(t, "uct", r.Layer)
+		}
+	}
+}
