@@ -21,7 +21,7 @@ func openMD(fabric softhca.Fabric, more ...ib.Transport) (uct.MD, error) {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, append(more, RC(RCConfig{}))...).OpenMD("dev")
+	return ib.New(list, append(more, RC(RCConfig{}), UD(UDConfig{}))...).OpenMD("dev")
 }
 
 // shortTimeout is that of one of eight attempts to reach a QP that is gone.
@@ -55,6 +55,31 @@ func rcShmHarness() ucttest.Harness {
 	return h
 }
 
+// udTimeout is when a killed peer is given up: long for a busy machine, and not as
+// long as a test.
+const udTimeout = 5 * time.Second
+
+// tinyUD is tinyRC for datagrams.
+func tinyUD(o ucttest.Options) any {
+	c := UDConfig{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: o.RxDepth, Timeout: udTimeout}
+	if o.RxDepth > 0 {
+		c.RxDepth = max(o.RxDepth, minRxDepth)
+	}
+	return c
+}
+
+func udHarness(fabric softhca.Fabric) ucttest.Harness {
+	h := rcHarness(fabric)
+	h.Transport, h.Config = UDName, tinyUD
+	return h
+}
+
+func udShmHarness() ucttest.Harness {
+	h := udHarness(softhca.FabricShm)
+	h.StartPeer = ucttest.ExecPeer("ud-shm")
+	return h
+}
+
 func peerHarness() rctest.Harness {
 	return rctest.Harness{OpenMD: rcShmHarness().OpenMD, Transport: RCName, Device: "dev:1"}
 }
@@ -63,12 +88,16 @@ func TestMain(m *testing.M) {
 	if rctest.TargetMain(peerHarness()) {
 		return
 	}
-	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": rcShmHarness()})
+	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": rcShmHarness(), "ud-shm": udShmHarness()})
 	os.Exit(m.Run())
 }
 
 func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcHarness(softhca.FabricLoop)) }
 
 func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcShmHarness()) }
+
+func TestConformanceUD_Loop(t *testing.T) { ucttest.Test(t, udHarness(softhca.FabricLoop)) }
+
+func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udShmHarness()) }
 
 func TestPeerRC(t *testing.T) { rctest.Test(t, peerHarness()) }

@@ -66,16 +66,18 @@ func TestDirect_OtherDevice(t *testing.T) {
 		return otherProvider{ctx.Provider().(*mlx5.Provider)}, nil
 	})
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{other}, nil }
-	md, err := ib.New(list, RC(RCConfig{}), rc.Transport(rc.Config{})).OpenMD("dev")
+	md, err := ib.New(list, RC(RCConfig{}), UD(UDConfig{}), rc.Transport(rc.Config{})).OpenMD("dev")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, md.Close()) }()
 	res, err := md.Resources()
 	require.NoError(t, err)
 	require.Len(t, res, 1, "only what the device can carry")
 	assert.Equal(t, rc.Name, res[0].Transport)
-	_, err = md.OpenIface(uct.IfaceParams{Transport: RCName, Device: "dev:1"})
-	assert.ErrorIs(t, err, errors.ErrUnsupported)
-	assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "named by its package, which is this one here")
+	for _, tl := range []string{RCName, UDName} {
+		_, err = md.OpenIface(uct.IfaceParams{Transport: tl, Device: "dev:1"})
+		assert.ErrorIs(t, err, errors.ErrUnsupported)
+		assert.ErrorContains(t, err, "provider dv has no mlx5 queues", "named by its package, which is this one here")
+	}
 }
 
 // TestDisown: what waits for a QP that is gone reaches no other QP of its number.

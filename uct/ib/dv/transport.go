@@ -5,12 +5,16 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// RCName is the name of the reliable-connected transport in uct.Resource.
-const RCName = "rc_mlx5"
+// Names of the transports in uct.Resource.
+const (
+	RCName = "rc_mlx5"
+	UDName = "ud_mlx5"
+)
 
 // RCConfig tunes rc_mlx5. The zero value is ready to use.
 type RCConfig = rccore.Config
@@ -20,6 +24,17 @@ type RCConfig = rccore.Config
 func RC(defaults RCConfig) ib.Transport {
 	return transport{RCName, func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
 		return openRC(md, port, p, defaults)
+	}}
+}
+
+// UDConfig tunes ud_mlx5. The zero value is ready to use.
+type UDConfig = udcore.Config
+
+// UD makes the datagram transport for ib.New. defaults are used by ifaces that are
+// opened without a Config.
+func UD(defaults UDConfig) ib.Transport {
+	return transport{UDName, func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+		return openUD(md, port, p, defaults)
 	}}
 }
 

@@ -1,20 +1,21 @@
 package ud
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
-	"github.com/gucx/gucx/uct/ib/internal/dgram"
-	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/internal/udcore"
 )
 
 // Name is the name of the transport in uct.Resource.
 const Name = "ud"
+
+// postOverhead is what UCX declares for its ud over verbs.
+const postOverhead = 105 * time.Nanosecond
+
+// Config tunes the transport. The zero value is ready to use.
+type Config = udcore.Config
 
 // Transport makes the transport for ib.New. defaults are used by ifaces that are
 // opened without a Config.
@@ -22,153 +23,16 @@ func Transport(defaults Config) ib.Transport { return transport{defaults} }
 
 type transport struct{ defaults Config }
 
+// Name implements ib.Transport.
 func (transport) Name() string { return Name }
 
-// OpenIface opens an iface. p.Config is nil, a Config or a *Config.
-func (t transport) OpenIface(md *ib.MD, portNum uint8, p uct.IfaceParams) (uct.Iface, error) {
-	cfg := t.defaults
-	switch c := p.Config.(type) {
-	case nil:
-	case Config:
-		cfg = c
-	case *Config:
-		cfg = *c
-	default:
-		return nil, fmt.Errorf("%w: ud configuration of type %T", uct.ErrInvalidParam, p.Config)
-	}
-	cfg, err := cfg.withDefaults()
-	if err == nil {
-		cfg, err = cfg.fit(md.DeviceAttr())
-	}
+// OpenIface implements ib.Transport. p.Config is nil, a Config or a *Config.
+func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	it, err := udcore.Open(md, udcore.Params{
+		Name: Name, Port: port, Config: t.defaults, Overhead: postOverhead, Driver: udcore.Verbs,
+	}, p)
 	if err != nil {
-		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
-	}
-	it, err := open(md, portNum, p, cfg)
-	if err != nil {
-		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
+		return nil, err
 	}
 	return it, nil
-}
-
-func open(md *ib.MD, portNum uint8, p uct.IfaceParams, cfg Config) (_ *Iface, err error) {
-	var undo cleanup.Stack
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo.Run())
-		}
-	}()
-	if err = md.Hold(); err != nil {
-		return nil, err
-	}
-	undo.Add(func() error { md.Drop(); return nil })
-	port, err := md.OpenPort(portNum, cfg.IB)
-	if err != nil {
-		return nil, err
-	}
-	it := &Iface{md: md, port: port, cfg: cfg, onError: p.OnError, peers: map[peerKey]*peer{}}
-	it.mtu = port.Attr.ActiveMTU.Bytes()
-	it.params = dgram.Params{
-		Window: cfg.Window, Timeout: cfg.RTO, MaxTimeout: cfg.MaxRTO, PeerTimeout: cfg.Timeout,
-	}
-	if it.pool, err = md.NewPool(cfg.TxBuffers, it.mtu); err != nil {
-		return nil, err
-	}
-	undo.Add(it.pool.Close)
-	if err = it.openQueues(&undo); err != nil {
-		return nil, err
-	}
-	undo.Add(it.closePeers)
-	it.rx, err = md.NewRecvQueue(it.qp, ib.RecvParams{
-		Count: cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen, Headroom: p.RxHeadroom,
-	})
-	if err != nil {
-		return nil, err
-	}
-	// The device fills the buffers until the QP is gone.
-	undo.Add(func() error { return errors.Join(it.closeQP(), it.rx.Close()) })
-	if err = it.rx.Posted(); err != nil {
-		return nil, err
-	}
-	start := time.Now()
-	it.now = func() time.Duration { return time.Since(start) }
-	it.prepare()
-	it.fillAttr()
-	md.Subscribe(it)
-	it.undo = undo.Release()
-	return it, nil
-}
-
-// rxPrefix is what lies in front of the payload of a datagram: the area of the
-// global routing header (IBTA volume 1, 11.4.1.2) and ours.
-const (
-	grhLen   = 40
-	rxPrefix = grhLen + dgram.HeaderLen
-)
-
-// queueKey is the Q_Key of all gucx datagram QPs. A QP drops datagrams with
-// another one; the top bit is clear, which marks unprivileged keys (IBTA volume 1,
-// 10.2.5).
-const queueKey = 0x67756378
-
-func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	ctx := it.md.Context()
-	if it.channel, err = ctx.CreateCompChannel(); err != nil {
-		return fmt.Errorf("create completion channel: %w", err)
-	}
-	undo.Add(it.channel.Close)
-	if it.wake, err = ib.NewWake(it.channel, &it.attn); err != nil {
-		return err
-	}
-	undo.Add(it.wake.Close)
-	td, err := ctx.AllocTD(verbs.TDInitAttr{})
-	if err != nil {
-		return fmt.Errorf("alloc thread domain: %w", err)
-	}
-	undo.Add(td.Close)
-	it.cq, err = ctx.CreateCQ(verbs.CQInitAttr{
-		Depth: it.cfg.TxDepth + it.cfg.RxDepth, Channel: it.channel, SingleThreaded: true,
-	})
-	if err != nil {
-		return fmt.Errorf("create cq: %w", err)
-	}
-	undo.Add(it.cq.Close)
-	it.qp, err = it.md.PD().CreateQP(verbs.QPInitAttr{
-		Type: verbs.QPTypeUD, SendCQ: it.cq, RecvCQ: it.cq, TD: td,
-		Cap: verbs.QPCap{
-			MaxSendWR: it.cfg.TxDepth, MaxSendSGE: it.cfg.TxMaxSGE, MaxInline: int(it.cfg.TxMaxInline),
-			MaxRecvWR: it.cfg.RxDepth, MaxRecvSGE: 1,
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("create qp: %w", err)
-	}
-	undo.Add(it.closeQP)
-	return it.qpToRTS()
-}
-
-func (it *Iface) qpToRTS() error {
-	for _, step := range []struct {
-		attr verbs.QPAttr
-		mask verbs.QPAttrMask
-	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, Port: it.port.Num, QKey: queueKey},
-			verbs.QPMaskState | verbs.QPMaskPKeyIndex | verbs.QPMaskPort | verbs.QPMaskQKey},
-		{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPMaskState},
-		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState | verbs.QPMaskSQPSN},
-	} {
-		if err := it.qp.Modify(step.attr, step.mask); err != nil {
-			return fmt.Errorf("modify qp %#x to %v: %w", it.qp.Number(), step.attr.State, err)
-		}
-	}
-	return nil
-}
-
-// closeQP destroys the QP, once.
-func (it *Iface) closeQP() error {
-	if it.qp == nil {
-		return nil
-	}
-	qp := it.qp
-	it.qp = nil
-	return qp.Close()
 }

@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ const (
 
 // Progress implements uct.Iface.
 func (it *Iface) Progress() int {
-	n := it.cq.Poll(it.wc[:])
+	n := it.comp.Poll(it.wc)
 	if n <= 0 {
 		if n == 0 && it.acks == nil && it.active.Len() == 0 && !it.backlog && it.attn.Load() == 0 {
 			return 0

@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"fmt"
@@ -19,6 +19,7 @@ type Config struct {
 	TxMaxSGE    int            `env:"TX_MAX_SGE" default:"5" doc:"Pieces of memory in one datagram, including the header."`
 	Moderation  int            `env:"TX_CQ_MODERATION" default:"64" doc:"At most so many inline datagrams go without completion."`
 	Window      int            `env:"WINDOW" default:"256" doc:"Datagrams of one endpoint that are not acknowledged."`
+	MaxPoll     int            `env:"MAX_POLL" default:"16" doc:"Completions that one progress takes."`
 	RxDepth     int            `env:"RX_QUEUE_LEN" default:"1024" doc:"Receive buffers."`
 	Timeout     time.Duration  `env:"TIMEOUT" default:"30s" doc:"A peer that acknowledges nothing for so long is dead."`
 	RTO         time.Duration  `env:"TIMER_RTO" default:"10ms" doc:"Time after which a datagram is sent again; doubles with each attempt."`
@@ -35,6 +36,7 @@ const (
 	defaultTxMaxSGE    = 5
 	defaultModeration  = 64
 	defaultWindow      = 256
+	defaultMaxPoll     = 16
 	defaultRxDepth     = 1024
 	defaultTimeout     = 30 * time.Second
 	defaultRTO         = 10 * time.Millisecond
@@ -60,6 +62,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE},
 		{"TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1 << 15},
 		{"WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow},
+		{"MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1 << 10},
 		{"RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1 << 15},
 		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns},
 	} {

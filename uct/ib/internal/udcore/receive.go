@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"testing"
@@ -311,7 +311,7 @@ func TestConfig_Refuses(t *testing.T) {
 		"type":       &struct{}{},
 		"connection": Config{MaxConns: 1 << 20},
 	} {
-		_, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "dev:1", Config: c})
+		_, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1", Config: c})
 		assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
 	}
 }

@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"encoding/binary"
@@ -10,8 +10,34 @@ import (
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
+
+// testName is the transport of this package's own tests: the core over verbs.
+const testName = "core"
+
+type transport struct{}
+
+func (transport) Name() string { return testName }
+
+func (transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	it, err := Open(md, Params{Name: testName, Port: port, Driver: Verbs}, p)
+	if err != nil {
+		return nil, err
+	}
+	return it, nil
+}
+
+// openMD opens an MD on a software device of its own on the given fabric.
+func openMD(fabric softhca.Fabric) (uct.MD, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	return ib.New(list, transport{}).OpenMD("dev")
+}
 
 // side is an iface of a rig, with a clock that the test moves.
 type side struct {
@@ -36,7 +62,7 @@ func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{t: t, md: md}
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: Name, Device: "dev:1", Config: cfg,
+		Transport: testName, Device: "dev:1", Config: cfg,
 		OnError: func(_ uct.EP, err error) { s.errs = append(s.errs, err) },
 	})
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
@@ -35,7 +35,7 @@ func (it *Iface) transmit(c *conn) {
 		}
 		p := c.unsent
 		c.unsent = p.next
-		it.send(c, p)
+		it.sendPacket(c, p)
 	}
 }
 
@@ -62,9 +62,9 @@ func (it *Iface) resume() {
 	}
 }
 
-// send posts p, which is the next packet of c. Datagrams that the device reads
+// sendPacket posts p, which is the next packet of c. Datagrams that the device reads
 // from memory are signaled, so that the memory becomes free.
-func (it *Iface) send(c *conn, p *packet) {
+func (it *Iface) sendPacket(c *conn, p *packet) {
 	buf := it.pool.Bytes(p.buf)
 	c.proto.Header(p.amID).Put(buf)
 	wr := it.address(c)
@@ -99,7 +99,7 @@ func (it *Iface) post(*conn) {
 	if it.pi == it.ci || it.pi-it.sig >= uint64(it.cfg.Moderation) || it.closed {
 		it.wr[0].Flags |= verbs.SendSignaled
 	}
-	if _, err := it.qp.PostSend(it.setID()); err != nil {
+	if _, err := it.send.PostSend(it.setID()); err != nil {
 		it.pi--
 		it.sig = min(it.sig, it.pi)
 		it.fault.Store(true)

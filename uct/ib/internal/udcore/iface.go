@@ -1,4 +1,4 @@
-package ud
+package udcore
 
 import (
 	"errors"
@@ -15,13 +15,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// pollBatch is how many completions one Progress takes.
-const pollBatch = 16
-
-// Iface is an open ud transport. It implements uct.Iface, uct.IfaceAddresser,
+// Iface is an open transport. It implements uct.Iface, uct.IfaceAddresser,
 // uct.Waker and uct.EventPender.
 type Iface struct {
-	cq       *verbs.CQ
+	comp     CompQueue
+	send     SendQueue
 	attn     atomic.Uint32 // ib.Raised
 	qp       *verbs.QP     // nil once destroyed
 	wake     *ib.Wake
@@ -38,7 +36,7 @@ type Iface struct {
 	wr      [1]verbs.SendWR
 	sges    []verbs.SGE
 	scratch [minInline]byte // a control packet while it is posted
-	wc      [pollBatch]verbs.WC
+	wc      []verbs.WC
 
 	arb      base.Arbiter
 	handlers base.AMTable
@@ -56,12 +54,15 @@ type Iface struct {
 	mtu      int    // longest datagram, in bytes
 	strays   uint64 // datagrams that were dropped as not ours
 
+	name    string
+	cost    time.Duration // declared overhead of a post
 	md      *ib.MD
 	port    *ib.Port
 	cfg     Config
 	attr    uct.IfaceAttr
 	onError func(uct.EP, error)
 	channel *verbs.CompChannel
+	cq      *verbs.CQ
 	undo    cleanup.Stack
 	open    base.List[*EP]
 	closed  bool
@@ -82,6 +83,7 @@ func (it *Iface) prepare() {
 	for i := range it.packets {
 		it.packets[i].buf = uint32(i)
 	}
+	it.wc = make([]verbs.WC, it.cfg.MaxPoll)
 	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
 	it.zops.grow(it.cfg.TxBuffers)
 	it.flushes.grow(it.cfg.TxBuffers)
@@ -90,7 +92,7 @@ func (it *Iface) prepare() {
 func (it *Iface) fillAttr() {
 	payload := it.mtu - dgram.HeaderLen
 	it.attr = uct.IfaceAttr{
-		Resource: uct.Resource{Transport: Name, Device: it.port.Name, Kind: uct.DeviceNet},
+		Resource: uct.Resource{Transport: it.name, Device: it.port.Name, Kind: uct.DeviceNet},
 		Caps: uct.CapAM | uct.CapPending | uct.CapConnectIface | uct.CapErrPeer |
 			uct.CapEventFD | uct.CapInterNode,
 		AM: uct.OpLimits{
@@ -100,16 +102,12 @@ func (it *Iface) fillAttr() {
 		},
 		DeviceAddrLen: ib.DeviceAddrLen,
 		IfaceAddrLen:  dgram.IfaceAddrLen,
-		Perf:          it.port.Perf(postOverhead),
+		Perf:          it.port.Perf(it.cost),
 	}
 }
 
-// Declared limits and costs; the overhead is the figure that UCX declares for its
-// ud over verbs.
-const (
-	maxHeader    = 256
-	postOverhead = 105 * time.Nanosecond
-)
+// maxHeader is the declared limit of the header of a zero-copy message.
+const maxHeader = 256
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
@@ -161,7 +159,7 @@ func (it *Iface) Arm(uct.Events) error {
 		}
 	}
 	it.polls = tickPolls // the clock is read by the first Progress after a sleep
-	return it.wake.Arm(it.cq, patience)
+	return it.wake.Arm(it.comp, patience)
 }
 
 // AsyncEvent leaves word of a fault of the QP; called on the goroutine of the MD.
@@ -226,7 +224,7 @@ func (it *Iface) Close() error {
 	})
 	errs = errors.Join(errs, it.drain())
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
-		return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: "close iface", Err: errs}
+		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
 	return nil
 }
@@ -249,5 +247,5 @@ func (it *Iface) drain() error {
 }
 
 func (it *Iface) opError(op string, err error) error {
-	return &ucs.OpError{TL: Name, Dev: it.port.Name, Op: op, Err: err}
+	return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: op, Err: err}
 }

@@ -1,0 +1,207 @@
+package udcore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// SendQueue takes the datagrams of an iface: a verbs.QP, or what writes to the queue
+// of one itself.
+type SendQueue interface {
+	// PostSend is that of verbs.QP. The iface keeps count of the room.
+	PostSend(wr []verbs.SendWR) (n int, err error)
+}
+
+// CompQueue is the completion queue of an iface: a verbs.CQ, or what reads its
+// memory itself. Methods are those of verbs.CQ.
+type CompQueue interface {
+	Poll(wc []verbs.WC) int
+	Arm(solicitedOnly bool) error
+}
+
+// Driver makes, of a QP in RTS to which nothing has been posted and its CQ, how
+// datagrams are posted, receives are posted and completions are read. Nothing else
+// differs between the transports over this package.
+type Driver func(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error)
+
+// Verbs is the Driver that leaves all to verbs.
+func Verbs(qp *verbs.QP, cq *verbs.CQ) (SendQueue, ib.RecvPoster, CompQueue, error) {
+	return qp, qp, cq, nil
+}
+
+// Params says what Open opens.
+type Params struct {
+	// Name of the transport in uct.Resource.
+	Name string
+	Port uint8
+	// Config is for ifaces that are opened without one.
+	Config Config
+	// Overhead is the declared cost of a post.
+	Overhead time.Duration
+	Driver   Driver
+}
+
+// Open opens an iface on a port of md. p.Config is nil, a Config or a *Config.
+func Open(md *ib.MD, own Params, p uct.IfaceParams) (*Iface, error) {
+	cfg, err := pick(own.Config, p.Config)
+	if err == nil {
+		cfg, err = cfg.fit(md.DeviceAttr())
+	}
+	var it *Iface
+	if err == nil {
+		it, err = open(md, own, p, cfg)
+	}
+	if err != nil {
+		return nil, &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	return it, nil
+}
+
+// pick returns the configuration that was given, or the other, with defaults.
+func pick(other Config, given any) (Config, error) {
+	switch c := given.(type) {
+	case nil:
+	case Config:
+		other = c
+	case *Config:
+		other = *c
+	default:
+		return other, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, given)
+	}
+	return other.withDefaults()
+}
+
+func open(md *ib.MD, own Params, p uct.IfaceParams, cfg Config) (_ *Iface, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	if err = md.Hold(); err != nil {
+		return nil, err
+	}
+	undo.Add(func() error { md.Drop(); return nil })
+	port, err := md.OpenPort(own.Port, cfg.IB)
+	if err != nil {
+		return nil, err
+	}
+	it := &Iface{name: own.Name, cost: own.Overhead, md: md, port: port, cfg: cfg, onError: p.OnError, peers: map[peerKey]*peer{}}
+	it.mtu = port.Attr.ActiveMTU.Bytes()
+	it.params = dgram.Params{
+		Window: cfg.Window, Timeout: cfg.RTO, MaxTimeout: cfg.MaxRTO, PeerTimeout: cfg.Timeout,
+	}
+	if it.pool, err = md.NewPool(cfg.TxBuffers, it.mtu); err != nil {
+		return nil, err
+	}
+	undo.Add(it.pool.Close)
+	if err = it.openQueues(&undo); err != nil {
+		return nil, err
+	}
+	undo.Add(it.closePeers)
+	var receives ib.RecvPoster
+	if it.send, receives, it.comp, err = own.Driver(it.qp, it.cq); err != nil {
+		return nil, err
+	}
+	it.rx, err = md.NewRecvQueue(receives, ib.RecvParams{
+		Count: cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen, Headroom: p.RxHeadroom,
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The device fills the buffers until the QP is gone.
+	undo.Add(func() error { return errors.Join(it.closeQP(), it.rx.Close()) })
+	if err = it.rx.Posted(); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	it.now = func() time.Duration { return time.Since(start) }
+	it.prepare()
+	it.fillAttr()
+	md.Subscribe(it)
+	it.undo = undo.Release()
+	return it, nil
+}
+
+// rxPrefix is what lies in front of the payload of a datagram: the area of the
+// global routing header (IBTA volume 1, 11.4.1.2) and ours.
+const (
+	grhLen   = 40
+	rxPrefix = grhLen + dgram.HeaderLen
+)
+
+// queueKey is the Q_Key of all gucx datagram QPs. A QP drops datagrams with
+// another one; the top bit is clear, which marks unprivileged keys (IBTA volume 1,
+// 10.2.5).
+const queueKey = 0x67756378
+
+func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
+	ctx := it.md.Context()
+	if it.channel, err = ctx.CreateCompChannel(); err != nil {
+		return fmt.Errorf("create completion channel: %w", err)
+	}
+	undo.Add(it.channel.Close)
+	if it.wake, err = ib.NewWake(it.channel, &it.attn); err != nil {
+		return err
+	}
+	undo.Add(it.wake.Close)
+	td, err := ctx.AllocTD(verbs.TDInitAttr{})
+	if err != nil {
+		return fmt.Errorf("alloc thread domain: %w", err)
+	}
+	undo.Add(td.Close)
+	it.cq, err = ctx.CreateCQ(verbs.CQInitAttr{
+		Depth: it.cfg.TxDepth + it.cfg.RxDepth, Channel: it.channel, SingleThreaded: true,
+	})
+	if err != nil {
+		return fmt.Errorf("create cq: %w", err)
+	}
+	undo.Add(it.cq.Close)
+	it.qp, err = it.md.PD().CreateQP(verbs.QPInitAttr{
+		Type: verbs.QPTypeUD, SendCQ: it.cq, RecvCQ: it.cq, TD: td,
+		Cap: verbs.QPCap{
+			MaxSendWR: it.cfg.TxDepth, MaxSendSGE: it.cfg.TxMaxSGE, MaxInline: int(it.cfg.TxMaxInline),
+			MaxRecvWR: it.cfg.RxDepth, MaxRecvSGE: 1,
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("create qp: %w", err)
+	}
+	undo.Add(it.closeQP)
+	return it.qpToRTS()
+}
+
+func (it *Iface) qpToRTS() error {
+	for _, step := range []struct {
+		attr verbs.QPAttr
+		mask verbs.QPAttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, Port: it.port.Num, QKey: queueKey},
+			verbs.QPMaskState | verbs.QPMaskPKeyIndex | verbs.QPMaskPort | verbs.QPMaskQKey},
+		{verbs.QPAttr{State: verbs.QPStateRTR}, verbs.QPMaskState},
+		{verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState | verbs.QPMaskSQPSN},
+	} {
+		if err := it.qp.Modify(step.attr, step.mask); err != nil {
+			return fmt.Errorf("modify qp %#x to %v: %w", it.qp.Number(), step.attr.State, err)
+		}
+	}
+	return nil
+}
+
+// closeQP destroys the QP, once.
+func (it *Iface) closeQP() error {
+	if it.qp == nil {
+		return nil
+	}
+	qp := it.qp
+	it.qp = nil
+	return qp.Close()
+}
