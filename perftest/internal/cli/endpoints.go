@@ -64,14 +64,21 @@ func (e *endpointsFlags) study() (*endpoints.Study, error) {
 	}
 	s := &endpoints.Study{Base: e.base, Queues: queues, Threads: e.threads, CQ: e.cq, Rounds: e.rounds}
 	s.Base.Inline = !e.noInline
-	for _, name := range e.categories {
+	if s.Categories, err = parseCategories(e.categories); err != nil {
+		return nil, err
+	}
+	return s, s.Base.Check()
+}
+
+func parseCategories(names []string) (list []endpoint.Category, err error) {
+	for _, name := range names {
 		c, err := endpoint.ParseCategory(name)
 		if err != nil {
 			return nil, err
 		}
-		s.Categories = append(s.Categories, c)
+		list = append(list, c)
 	}
-	return s, s.Base.Check()
+	return list, nil
 }
 
 func (e *endpointsFlags) run(cmd *cobra.Command) error {
@@ -90,14 +97,18 @@ func (e *endpointsFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	c := e.conditions(cmd.Context())
-	if err := endpoints.Sheet(c, c.lines(), rows, true).Write(cmd.OutOrStdout(), e.output); err != nil {
+	return e.writeRows(cmd, e.conditions(cmd.Context()), rows)
+}
+
+// writeRows writes what categories came to, and draws it.
+func (s *sharing) writeRows(cmd *cobra.Command, c conditions, rows []endpoints.Row) error {
+	if err := endpoints.Sheet(c, c.lines(), rows, true).Write(cmd.OutOrStdout(), s.output); err != nil {
 		return err
 	}
-	if e.plot == "" {
+	if s.plot == "" {
 		return nil
 	}
-	return chart.SaveLines(e.plot, endpointsPanels(rows))
+	return chart.SaveLines(s.plot, endpointsPanels(rows))
 }
 
 // endpointsPanels draws rates and micro-UARs over threads, a line for each category.

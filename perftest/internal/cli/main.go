@@ -114,8 +114,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	s.bind(root.Flags())
 	s.bindLocal(root.Flags())
-	root.AddCommand(newEndpoints(), newMsgrate())
-	root.AddCommand(newSharingPeers()...)
+	root.AddCommand(newSharing()...)
 	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command(), compare.Command())
 	return root
 }

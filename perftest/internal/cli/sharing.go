@@ -46,16 +46,22 @@ type sharing struct {
 // uarPolicies by name; the first is the default.
 var uarPolicies = map[string]mlx5.UARPolicy{"static": mlx5.UARStatic, "lazy": mlx5.UARLazy}
 
+// bind binds the flags of benchmarks that send messages.
 func (s *sharing) bind(f *pflag.FlagSet) {
-	f.SortFlags = false
 	f.IntVarP(&s.base.Messages, "iters", "n", 100_000, "messages of each thread")
 	f.IntVarP(&s.base.Size, "size", "s", 2, "message size in bytes")
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
-	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
+	s.bindCommon(f)
 	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", "))
+}
+
+// bindCommon binds those of applications too.
+func (s *sharing) bindCommon(f *pflag.FlagSet) {
+	f.SortFlags = false
+	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on shm the target is a process of its own, on loop queue pairs are connected to themselves")
 	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as the study has it, or lazy, as today's libmlx5")
-	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", "))
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
@@ -114,11 +120,14 @@ func (s *sharing) measurer() (msgrate.Measurer, error) {
 	if s.processes > 1 {
 		return &msgrate.Processes{Count: s.processes, Fabric: softhca.Fabric(s.fabric), Start: startWorker}, nil
 	}
-	return msgrate.On{Rig: realTime(softhca.Fabric(s.fabric))}, nil
+	return msgrate.On{Rig: newRealTime(softhca.Fabric(s.fabric))}, nil
 }
 
-// realTime has its target in a process of its own on the shm fabric.
-func realTime(fabric softhca.Fabric) msgrate.Rig {
+// realTime is newRealTime for a worker.
+func realTime(fabric softhca.Fabric) msgrate.Rig { return newRealTime(fabric) }
+
+// newRealTime has its target in a process of its own on the shm fabric.
+func newRealTime(fabric softhca.Fabric) *msgrate.RealTime {
 	return &msgrate.RealTime{Fabric: fabric, Remote: func() (msgrate.Target, error) {
 		child, err := launch.Start([]string{targetName}, func(error) {})
 		if err != nil {
@@ -136,8 +145,9 @@ func startWorker() (net.Conn, io.Closer, error) {
 	return child.Conn, child, nil
 }
 
-// newSharingPeers makes the hidden commands.
-func newSharingPeers() []*cobra.Command {
+// newSharing makes the commands about threads that share, and those that their
+// processes run.
+func newSharing() []*cobra.Command {
 	serve := func(name string, f func(context.Context, net.Conn) error) *cobra.Command {
 		return &cobra.Command{Use: name, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
 			conn, err := launch.Accept()
@@ -148,6 +158,7 @@ func newSharingPeers() []*cobra.Command {
 		}}
 	}
 	return []*cobra.Command{
+		newEndpoints(), newMsgrate(), newDgemm(),
 		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
 		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
 	}
@@ -160,13 +171,14 @@ type conditions struct {
 	Fabric     string         `json:"fabric,omitempty"`
 	Model      string         `json:"model,omitempty"`
 	UARPolicy  string         `json:"uar_policy"`
-	Processes  int            `json:"processes"`
-	Messages   int            `json:"messages"`
-	Size       int            `json:"size"`
-	Depth      int            `json:"depth"`
-	Postlist   int            `json:"postlist"`
-	Unsignaled int            `json:"unsignaled"`
+	Processes  int            `json:"processes,omitempty"`
+	Messages   int            `json:"messages,omitempty"`
+	Size       int            `json:"size,omitempty"`
+	Depth      int            `json:"depth,omitempty"`
+	Postlist   int            `json:"postlist,omitempty"`
+	Unsignaled int            `json:"unsignaled,omitempty"`
 	Rounds     int            `json:"rounds"`
+	Problem    string         `json:"problem,omitempty"` // of an application
 }
 
 func (s *sharing) conditions(ctx context.Context) conditions {
@@ -185,11 +197,15 @@ func (c conditions) lines() []string {
 		where = fmt.Sprintf("model %s, virtual time", c.Model)
 	}
 	m := c.Machine
+	what := fmt.Sprintf("%d messages of %d bytes a thread, depth %d, postlist %d, unsignaled %d",
+		c.Messages, c.Size, c.Depth, c.Postlist, c.Unsignaled)
+	if c.Problem != "" {
+		what = c.Problem
+	}
 	return []string{
 		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
-		fmt.Sprintf("gucx %s; %s; UAR policy %s; processes %d", c.Commit, where, c.UARPolicy, c.Processes),
-		fmt.Sprintf("%d messages of %d bytes a thread, depth %d, postlist %d, unsignaled %d; median of %d rounds",
-			c.Messages, c.Size, c.Depth, c.Postlist, c.Unsignaled, c.Rounds),
+		fmt.Sprintf("gucx %s; %s; UAR policy %s; processes %d", c.Commit, where, c.UARPolicy, max(c.Processes, 1)),
+		fmt.Sprintf("%s; median of %d rounds", what, c.Rounds),
 	}
 }
 

@@ -82,3 +82,15 @@ func TestSharing_WrongUsage(t *testing.T) {
 		assert.Contains(t, errs, want, args)
 	}
 }
+
+func TestDgemm_Output(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields("dgemm -q -N 8 --tile 4 --rounds 1 -t 1,3 -o csv")...)
+	require.Equal(t, exitOK, code, errs)
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	assert.Len(t, rows, 1+12)
+	assert.Equal(t, []string{"3", "MPI+threads"}, rows[12][:2])
+	code, _, errs = perftest(t, "dgemm", "-N", "9", "--tile", "2")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "a divisor")
+}

@@ -71,53 +71,18 @@ func (s *Senders) register() error {
 	return nil
 }
 
-// destination is where a thread writes.
-type destination struct {
-	addr uint64
-	rkey uint32
+// connect connects every QP and returns the destination of each thread.
+func (s *Senders) connect() ([]Destination, error) {
+	land, err := Connect(s.set, s.target, s.memory.landingLen(), func(t int) Destination {
+		return Destination{s.mrs[t].Addr() + uint64(s.memory.landing), s.mrs[t].RKey()}
+	})
+	for t := range land {
+		land[t].Addr += uint64(s.memory.slot(t))
+	}
+	return land, err
 }
 
-// connect connects every QP once and returns the destination of each thread.
-func (s *Senders) connect() (land []destination, err error) {
-	var qps []*verbs.QP
-	var addrs []rclink.Addr
-	for _, e := range s.set.Endpoints {
-		if e.SharedBy.QP < len(qps) {
-			continue
-		}
-		addr, err := rclink.Local(e.QPs[0])
-		if err != nil {
-			return nil, err
-		}
-		qps, addrs = append(qps, e.QPs[0]), append(addrs, addr)
-	}
-	peers := addrs
-	var there Landing
-	if s.target != nil {
-		if there, err = s.target.Accept(addrs, s.memory.landingLen()); err != nil {
-			return nil, fmt.Errorf("target: %w", err)
-		}
-		if peers = there.QPs; len(peers) != len(qps) {
-			return nil, fmt.Errorf("target: %d QPs, want %d", len(peers), len(qps))
-		}
-	}
-	for i, qp := range qps {
-		if err := rclink.Connect(qp, peers[i]); err != nil {
-			return nil, err
-		}
-	}
-	for t := range s.set.Endpoints {
-		d := destination{there.Addr, there.RKey}
-		if s.target == nil {
-			d = destination{s.mrs[t].Addr() + uint64(s.memory.landing), s.mrs[t].RKey()}
-		}
-		d.addr += uint64(s.memory.slot(t))
-		land = append(land, d)
-	}
-	return land, nil
-}
-
-func (s *Senders) makeThreads(land []destination) {
+func (s *Senders) makeThreads(land []Destination) {
 	cfg := s.Config
 	free := map[int]*places{} // by number of the QP
 	for t, e := range s.set.Endpoints {
@@ -144,12 +109,12 @@ func (s *Senders) makeThreads(land []destination) {
 
 // workRequests makes a list for one call; the last one of a window ends in a
 // signaled work request whatever Unsignaled is.
-func (s *Senders) workRequests(t int, to destination, last bool) []verbs.SendWR {
+func (s *Senders) workRequests(t int, to Destination, last bool) []verbs.SendWR {
 	cfg := s.Config
 	list := make([]verbs.SendWR, cfg.Postlist)
 	for i := range list {
 		wr := &list[i]
-		*wr = verbs.SendWR{ID: uint64(t), Opcode: verbs.OpRDMAWrite, RemoteAddr: to.addr, RKey: to.rkey}
+		*wr = verbs.SendWR{ID: uint64(t), Opcode: verbs.OpRDMAWrite, RemoteAddr: to.Addr, RKey: to.RKey}
 		off := s.memory.payload(t)
 		if cfg.Inline {
 			wr.Flags, wr.Inline = verbs.SendInline, s.memory.all[off:off+cfg.Size]
