@@ -107,6 +107,11 @@ func TestRun_NoticesWhatALayerDoesWrong(t *testing.T) {
 		{"get corrupts the last byte", layertest.Corrupt, "get_lat", "byte 0 of 1", true},
 		{"put writes too much", layertest.Overrun, "put_lat", "bytes after the data", true},
 		{"get writes too much", layertest.Overrun, "get_lat", "bytes after the data", true},
+		{"messages are lost", layertest.Drop, "am_mr", "have come", true},
+		{"messages are spoilt", layertest.Corrupt, "am_lat", "data verification failed", true},
+		{"ping is lost", layertest.Drop, "put_pp", "have come", true},
+		{"ping is spoilt", layertest.Corrupt, "put_pp", "a sequence number", true},
+		{"ping writes too much", layertest.Overrun, "put_pp", "bytes after the data", true},
 		{"post fails", layertest.FailPost, "put_bw", "endpoint has failed", false},
 		{"operation is missing", layertest.RefuseOp, "put_lat", "unsupported", false},
 		{"open fails", layertest.RefuseOpen, "put_lat", "no such device", false},
@@ -122,6 +127,83 @@ func TestRun_NoticesWhatALayerDoesWrong(t *testing.T) {
 		})
 	}
 }
+
+func TestRun_LeavesOutWhatALayerCannotDo(t *testing.T) {
+	layers := layertest.Set("verbs", "uct", "ucp")
+	layers.Open["uct"] = layertest.Opener(layertest.RefuseOp)
+	plan := smallPlan(t, "put_lat", "am_bw")
+	plan.Strict = false
+	r := newRunner(t.Context(), t, plan, layers)
+	steps := 0
+	r.Step = func(string, int) { steps++ }
+	records, err := r.Run(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, records, 2*plan.Cells())
+	assert.Len(t, r.Skips(), plan.Cells())
+	assert.Equal(t, plan.Rounds*plan.Cells(), steps)
+	for _, k := range r.Skips() {
+		assert.Equal(t, "uct", k.Layer)
+	}
+	for _, rec := range records {
+		assert.Contains(t, []string{"", "verbs"}, rec.Over, "ucp is compared with what was measured below it")
+	}
+}
+
+func TestRun_NothingLeftIsAnError(t *testing.T) {
+	layers := layertest.Set("uct")
+	layers.Open["uct"] = layertest.Opener(layertest.RefuseOp)
+	plan := smallPlan(t, "put_lat")
+	plan.Strict, plan.Layers = false, []string{"uct"}
+	_, err := newRunner(t.Context(), t, plan, layers).Run(t.Context())
+	assert.ErrorContains(t, err, "nothing could be measured: unsupported")
+}
+
+func TestRun_DrivesATargetThatIsNeeded(t *testing.T) {
+	layers := layertest.Set("verbs", "uct", "ucp")
+	layers.Open["uct"] = layertest.Opener(layertest.NeedDrive)
+	plan := smallPlan(t, "put_lat", "flush")
+	plan.Iterations, plan.Sizes = 6, []int{8}
+	records, err := newRunner(t.Context(), t, plan, layers).Run(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, records, 3*plan.Cells())
+
+	r := newRunner(t.Context(), t, plan, layers)
+	r.Freezer = &freezeLog{}
+	_, err = r.Run(t.Context())
+	assert.ErrorContains(t, err, "uct: the target has to take part and cannot be stopped")
+}
+
+func TestRecords_OfAPingPongAreHalves(t *testing.T) {
+	l := laneWith(t, "uct", []uint64{20, 20}, []uint64{80, 80}, []uint64{200})
+	r := &Runner{Plan: Plan{Rounds: 1}, Clock: &tick.Clock{PerNS: 1, Step: 1}, costs: map[int]cost{1: {}}}
+	rec := r.records(Test{Name: "am_lat", Mode: PingPong}, 8, pace{windows: 2, window: 1, every: 1}, []*lane{l})[0]
+	assert.InDelta(t, 50, rec.P50NS, 1)
+	assert.InDelta(t, 50, rec.LoopNS, 1e-9)
+	assert.InDelta(t, 20, rec.PostNS, 1, "the call is whole")
+	assert.InDelta(t, 80, rec.FlushNS, 1, "and so is the wait")
+}
+
+func TestStamped_StreamIsFlushedAtItsEnd(t *testing.T) {
+	for _, c := range []struct{ every, want int }{{1, 6}, {6, 1}, {3, 2}} {
+		s := newSamples(6, 1)
+		op := &flushes{}
+		require.NoError(t, s.stamped(op, pace{windows: 6, window: 4, every: c.every}))
+		assert.Equal(t, c.want, op.flushed)
+		assert.Equal(t, uint64(24), op.Result())
+		_, err := plain(op, pace{windows: 6, window: 4, every: c.every})
+		require.NoError(t, err)
+		assert.Equal(t, 2*c.want, op.flushed)
+		assert.Equal(t, uint64(48), op.Result())
+	}
+}
+
+// flushes counts.
+type flushes struct {
+	nothing
+	flushed int
+}
+
+func (f *flushes) Flush() error { f.flushed++; return nil }
 
 func TestRun_EndsWithTheContextThoughALayerHangs(t *testing.T) {
 	why := errors.New("interrupted")

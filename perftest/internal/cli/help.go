@@ -21,6 +21,11 @@ rounds of the difference. Each layer is called as a careful user would call it:
   ucp    memory and key from ucp, the memory handle given with each operation,
          blocking flush
 
+-x measures any transport that perftest info -d lists, through the layers that it has.
+In am_lat, am_bw, am_mr and put_pp the target takes part, in a polling loop of its own;
+in the other tests only if the transport needs it. -D picks the variant of UCT. What a
+transport cannot do is an error when one size is asked for, and left out of a range.
+
 Queue lengths are the same in all layers and come from the GUCX_RC_* variables; see
 perftest info -c. Times are read from the processor's counter; what the loop and
 the readings themselves cost is measured and taken off. While the clock runs there
@@ -35,6 +40,9 @@ const examples = `  perftest                                  the comparison
   perftest -s 1-64k -o csv > a.csv          powers of two from 1 B to 64 KiB
   perftest --plot put.svg                   curves beside the table
   perftest --stop-peer -s 8                 with the target process stopped
+  perftest -x sm -t am_lat,am_mr -s 8       active messages over shared memory
+  perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
+  perftest -b FILE                          a line of flags after the other
   perftest server & perftest client         the two ends in two shells
   perftest info -d                          devices, transports and their limits
   perftest instructions                     count instructions instead of time

@@ -187,6 +187,8 @@ func (s *Session) Close() error {
 			continue
 		}
 		delete(s.open, name)
+		// A part that was left unfinished would take the end for a failure.
+		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Finish, Layer: name})
 		// A target that is gone already needs no good-bye; closing must go on.
 		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Drive, Layer: name})
 		errs = append(errs, e.conn.Close())

@@ -1,0 +1,133 @@
+package layer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// sideConn is an end whose puts copy to the other end's memory.
+type sideConn struct {
+	Conn
+	memory, local []byte
+}
+
+func (c *sideConn) Memory() []byte { return c.memory }
+func (c *sideConn) Local() []byte  { return c.local }
+
+// copyOp puts n bytes to dst; each Poll lets the other side work.
+type copyOp struct {
+	dst, src []byte
+	polled   func() error
+}
+
+func (o *copyOp) Post() error      { copy(o.dst, o.src); return nil }
+func (o *copyOp) Flush() error     { return nil }
+func (o *copyOp) Poll() error      { return o.polled() }
+func (o *copyOp) Result() uint64   { return 0 }
+func (o *copyOp) Variant() Variant { return Bcopy }
+
+// pingPair joins two ends; the target works whenever the initiator polls.
+func pingPair(t *testing.T, n int) (Op, Part, *sideConn, *sideConn) {
+	a := &sideConn{memory: make([]byte, 64), local: make([]byte, 64)}
+	b := &sideConn{memory: make([]byte, 64), local: make([]byte, 64)}
+	var part Part
+	spec := Spec{Kind: PutPing, Size: n}
+	op, err := NewPing(a, &copyOp{b.memory, a.local[:n], func() error { _, err := part.Progress(); return err }}, spec)
+	require.NoError(t, err)
+	part, err = NewPong(b, &copyOp{a.memory, b.local[:n], func() error { return nil }}, spec)
+	require.NoError(t, err)
+	return op, part, a, b
+}
+
+func TestPing_NumbersGoThereAndBack(t *testing.T) {
+	for _, n := range []int{1, 2, 7, 8, 9, 64} {
+		op, part, a, b := pingPair(t, n)
+		for range 600 { // numbers wrap around
+			require.NoError(t, op.Post())
+			require.NoError(t, op.Flush())
+		}
+		count, err := part.Finish()
+		require.NoError(t, err)
+		assert.Equal(t, uint64(600), count)
+		assert.NoError(t, CheckStamp(a.memory[:n], 600%256))
+		assert.NoError(t, CheckStamp(b.memory[:n], 600%256))
+		assert.Error(t, CheckStamp(b.memory[:n], 1))
+		assert.Equal(t, Bcopy, op.(Varied).Variant())
+	}
+}
+
+func TestPing_LeftoversAreNoAnswer(t *testing.T) {
+	a := &sideConn{memory: make([]byte, 16), local: make([]byte, 16)}
+	Stamp(a.memory[:9], 1)
+	gone := errors.New("gone")
+	op, err := NewPing(a, &copyOp{make([]byte, 16), a.local[:9], func() error { return gone }}, Spec{Size: 9})
+	require.NoError(t, err)
+	require.NoError(t, op.Post())
+	assert.ErrorIs(t, op.Flush(), gone, "it waits, and hears what Poll says")
+}
+
+func TestWatch_WantsBothBytes(t *testing.T) {
+	mem := make([]byte, 64)
+	for _, n := range []int{2, 8, 9, 33} {
+		w, err := newWatch(mem, n)
+		require.NoError(t, err)
+		mem[0] = 5
+		assert.False(t, w.shows(5), "first alone, of %d", n)
+		mem[n-1] = 5
+		assert.True(t, w.shows(5), "both, of %d", n)
+		mem[0] = 4
+		assert.False(t, w.shows(5), "last alone, of %d", n)
+	}
+}
+
+func TestWatch_RefusesWhatItCannotLookAt(t *testing.T) {
+	for _, c := range []struct {
+		mem  []byte
+		n    int
+		want string
+	}{
+		{make([]byte, 64), 0, "cannot be watched"},
+		{make([]byte, 64), 65, "cannot be watched"},
+		{make([]byte, 68), 66, "cannot be watched"},
+		{make([]byte, 64)[1:], 8, "not aligned"},
+	} {
+		_, err := newWatch(c.mem, c.n)
+		assert.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestPing_DoesNotAllocate(t *testing.T) {
+	op, _, _, _ := pingPair(t, 8)
+	var failed error
+	assert.Zero(t, testing.AllocsPerRun(100, func() { failed = errors.Join(failed, op.Post(), op.Flush()) }))
+	assert.NoError(t, failed)
+}
+
+func TestVariant(t *testing.T) {
+	for _, name := range append(Variants(), "") {
+		v, err := ParseVariant(name)
+		require.NoError(t, err)
+		assert.Equal(t, name, v.String())
+	}
+	_, err := ParseVariant("inline")
+	assert.ErrorContains(t, err, "short, bcopy, zcopy")
+	assert.Equal(t, "Variant(4)", variantEnd.String())
+}
+
+func TestNoPart(t *testing.T) {
+	assert.NoError(t, NoPart(Get))
+	assert.ErrorIs(t, NoPart(AM), errors.ErrUnsupported)
+}
+
+func TestIdle_GoesOnWhileTheContextDoes(t *testing.T) {
+	for _, beside := range []bool{false, true} {
+		i := NewIdle(Config{Context: context.Background(), Beside: beside})
+		for range 2 * lookInterval {
+			require.NoError(t, i.Poll())
+		}
+	}
+}
