@@ -48,24 +48,24 @@ func realSets() []transports {
 // TestSelection_RealTransports: GUCX_TLS and the device lists as users write them.
 func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
-		{"TLS=all", "sm rc ud self tcp"},
-		{"TLS=ib", "rc ud"},
+		{"TLS=all", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
+		{"TLS=ib", "rc ud rc_mlx5 ud_mlx5"},
 		{"TLS=rc", "rc ud:aux"},
 		{"TLS=shm", "sm"},
 		{"TLS=sm,self", "sm self"},
 		{"TLS=tcp", "tcp"},
-		{"TLS=^tcp", "sm rc ud self"},
+		{"TLS=^tcp", "sm rc ud rc_mlx5 ud_mlx5 self"},
 		{"TLS=^ib,shm", "self tcp"},
 		{"NET_DEVICES=lo", "sm self tcp"},
-		{"NET_DEVICES=^lo", "sm rc ud self"},
-		{"SHM_DEVICES=^memory", "rc ud self tcp"},
+		{"NET_DEVICES=^lo", "sm rc ud rc_mlx5 ud_mlx5 self"},
+		{"SHM_DEVICES=^memory", "rc ud rc_mlx5 ud_mlx5 self tcp"},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
 			assert.Equal(t, strings.Fields(tc.want), opened(t, tc.env))
 		})
 	}
 	for _, tc := range []struct{ env, want string }{
-		{"TLS=dc", "transport dc is not there (there is: rc, self, sm, tcp, ud)"},
+		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5)"},
 		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
 		{"NET_DEVICES=eth7", "net device eth7 is not there (there is: lo, softhca0:1)"},
 	} {
@@ -111,7 +111,7 @@ func TestSelection_Lanes(t *testing.T) {
 	}{
 		{"all", "self self self self", "sm sm sm sm"},
 		{"^self", "sm sm sm sm", "sm sm sm sm"},
-		{"ib,tcp", "rc rc rc ud", "rc rc rc ud"},
+		{"ib,tcp", "rc_mlx5 rc_mlx5 rc_mlx5 ud_mlx5", "rc_mlx5 rc_mlx5 rc_mlx5 ud_mlx5"},
 		{"rc,tcp", "rc rc rc tcp", "rc rc rc tcp"},
 		{"self,tcp", "self self self self", "tcp tcp tcp tcp"},
 	} {

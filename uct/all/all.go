@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -17,9 +18,13 @@ import (
 
 // Config has the configuration of every transport. The zero value is the default.
 type Config struct {
-	SM   sm.Config
-	RC   rc.Config
-	UD   ud.Config
+	SM sm.Config
+	RC rc.Config
+	UD ud.Config
+	// RCMLX5 and UDMLX5 are for the same over queues that are driven directly.
+	RCMLX5 dv.RCConfig
+	UDMLX5 dv.UDConfig
+
 	Self self.Config
 	TCP  tcp.Config
 	// Devices lists the verbs devices; nil means softhca.Devices.
@@ -33,6 +38,8 @@ func (c *Config) Tables() []config.Table {
 		{Prefix: "SM", Doc: "Memory shared between processes of a host (sm).", Config: &c.SM},
 		{Prefix: "RC", Doc: "Reliable connections over InfiniBand verbs (rc).", Config: &c.RC},
 		{Prefix: "UD", Doc: "Unreliable datagrams over InfiniBand verbs (ud).", Config: &c.UD},
+		{Prefix: "RC_MLX5", Doc: "Reliable connections over mlx5 queues, without verbs (rc_mlx5).", Config: &c.RCMLX5},
+		{Prefix: "UD_MLX5", Doc: "Unreliable datagrams over mlx5 queues, without verbs (ud_mlx5).", Config: &c.UDMLX5},
 		{Prefix: "SELF", Doc: "Loopback within a worker (self).", Config: &c.Self},
 		{Prefix: "TCP", Doc: "Sockets (tcp).", Config: &c.TCP},
 	}
@@ -52,7 +59,7 @@ func (c Config) Components() []uct.Component {
 	}
 	return []uct.Component{
 		sm.New(c.SM),
-		ib.New(devices, rc.Transport(c.RC), ud.Transport(c.UD)),
+		ib.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5)),
 		self.New(c.Self),
 		tcp.New(c.TCP),
 	}
