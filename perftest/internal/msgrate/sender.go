@@ -34,6 +34,7 @@ type Sender struct {
 	sharedCQ bool
 	idle     bool
 	cqes     uint64
+	meter    Counter // of done; nil in real time, or if nobody else changes it
 
 	_    cpu.CacheLinePad
 	done int64 // messages completed; whoever polls adds, if the CQ is shared atomically
@@ -42,17 +43,37 @@ type Sender struct {
 
 // places counts the free places of a shared QP.
 type places struct {
-	n atomic.Int64
-	_ cpu.CacheLinePad
+	n     atomic.Int64
+	meter Counter // nil in real time
+	_     cpu.CacheLinePad
 }
 
-// take takes k places; false if there are not as many.
+// take takes k places; false if there are not as many. It looks first: threads that
+// took places to give them back again could keep each other from finding any.
 func (p *places) take(k int64) bool {
-	if p.n.Add(-k) >= 0 {
+	if p.load() < k {
+		return false
+	}
+	if p.add(-k) >= 0 {
 		return true
 	}
-	p.n.Add(k)
+	p.add(k)
 	return false
+}
+
+func (p *places) load() int64 {
+	if p.meter != nil {
+		p.meter.Load()
+	}
+	return p.n.Load()
+}
+
+func (p *places) add(k int64) int64 {
+	n := p.n.Add(k)
+	if p.meter != nil {
+		p.meter.Add()
+	}
+	return n
 }
 
 var errOverrun = errors.New("completion queue overrun")
@@ -84,6 +105,9 @@ func (s *Sender) hasRoom() bool {
 
 func (s *Sender) completed() int64 {
 	if s.sharedCQ {
+		if s.meter != nil {
+			s.meter.Load()
+		}
 		return atomic.LoadInt64(&s.done)
 	}
 	return s.done
@@ -124,8 +148,11 @@ func (s *Sender) complete() {
 		return
 	}
 	atomic.AddInt64(&s.done, s.each)
+	if s.meter != nil {
+		s.meter.Add()
+	}
 	if s.free != nil {
-		s.free.n.Add(s.each)
+		s.free.add(s.each)
 	}
 }
 
