@@ -82,6 +82,7 @@ func parseCategories(names []string) (list []endpoint.Category, err error) {
 }
 
 func (e *endpointsFlags) run(cmd *cobra.Command) error {
+	e.modelDefaults(cmd.Flags())
 	study, err := e.study()
 	if err != nil {
 		return &usageError{err}

@@ -87,6 +87,7 @@ func (m *msgrateFlags) sweep() (*msgrate.Sweep, error) {
 }
 
 func (m *msgrateFlags) run(cmd *cobra.Command) error {
+	m.modelDefaults(cmd.Flags())
 	sweep, err := m.sweep()
 	if err != nil {
 		return &usageError{err}

@@ -20,6 +20,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/msgrate"
 	"github.com/gucx/gucx/perftest/internal/result"
 	"github.com/gucx/gucx/perftest/internal/sheet"
+	"github.com/gucx/gucx/perftest/internal/virtual"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -53,7 +54,8 @@ func (s *sharing) bind(f *pflag.FlagSet) {
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
 	s.bindCommon(f)
 	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
-	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", "))
+	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+fmt.Sprintf("; then the defaults are -n %d, --rounds 1 and --lock-cq, as in the study", modelMessages))
 }
 
 // bindCommon binds those of applications too.
@@ -65,6 +67,26 @@ func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+}
+
+// modelMessages of each thread are enough in virtual time, in which nothing disturbs a
+// run.
+const modelMessages = 3200
+
+// modelDefaults sets what the command line does not, for a run in virtual time.
+func (s *sharing) modelDefaults(f *pflag.FlagSet) {
+	if s.model == "" {
+		return
+	}
+	for name, set := range map[string]func(){
+		"iters":   func() { s.base.Messages = modelMessages },
+		"rounds":  func() { s.rounds = 1 },
+		"lock-cq": func() { s.base.LockCQ = true },
+	} {
+		if !f.Changed(name) {
+			set()
+		}
+	}
 }
 
 // check finds mistakes that all would make.
@@ -94,16 +116,15 @@ func (s *sharing) check() (mlx5.Config, error) {
 }
 
 // models make rigs that run in virtual time, by name.
-var models = map[string]func() (msgrate.Rig, error){}
+var models = map[string]func() (msgrate.Rig, error){
+	"connectx4": func() (msgrate.Rig, error) { return virtual.ConnectX4(), nil },
+}
 
 func modelNames() (names []string) {
 	for name := range models {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	if names == nil {
-		names = []string{"there is none"}
-	}
 	return names
 }
 

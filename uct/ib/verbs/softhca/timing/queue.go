@@ -1,5 +1,7 @@
 package timing
 
+import "slices"
+
 // Kind is what the model distinguishes of operations.
 type Kind uint8
 
@@ -48,10 +50,11 @@ type QP struct {
 	lock  *lock
 	state shared
 
-	posted   []*job // not all executing yet, in order
-	started  int    // of posted: have begun to execute
-	fetching bool   // a DMA read for work requests is outstanding
-	flying   []*job // sent, in order
+	posted  []*job // not all executing yet, in order
+	started int    // of posted: have begun to execute
+	asked   int    // of posted: known to the NIC, or being fetched
+	fetches int    // DMA reads for work requests that are outstanding
+	flying  []*job // sent, in order
 }
 
 // job is a WQE on its way through the NIC.
@@ -150,13 +153,14 @@ func (q *QP) start() {
 	for q.started < len(q.posted) && q.posted[q.started].known {
 		j := q.posted[q.started]
 		q.started++
+		q.asked = max(q.asked, q.started)
 		j.started = true
 		for _, s := range j.Payload {
 			q.m.nic.gather(s, func() { j.missing--; q.send() })
 		}
 	}
 	q.send()
-	if q.started < len(q.posted) && !q.fetching {
+	for q.asked < len(q.posted) && q.fetches < q.m.params.WQEReads {
 		q.fetch()
 	}
 }
@@ -164,18 +168,23 @@ func (q *QP) start() {
 // fetch reads as many of the next work requests as one DMA read brings.
 func (q *QP) fetch() {
 	var n int64
-	var batch []*job
-	for _, j := range q.posted[q.started:] {
+	first := q.asked
+	for ; q.asked < len(q.posted); q.asked++ {
+		j := q.posted[q.asked]
 		size := int64(j.Blocks) * blockLen
-		if j.known || len(batch) > 0 && n+size > q.m.params.WQERead {
+		if j.known || n > 0 && n+size > q.m.params.WQERead {
 			break
 		}
 		n += size
-		batch = append(batch, j)
 	}
-	q.fetching = true
+	batch := slices.Clone(q.posted[first:q.asked])
+	if len(batch) == 0 {
+		q.asked++ // it came with the doorbell
+		return
+	}
+	q.fetches++
 	q.m.nic.read(n, func() {
-		q.fetching = false
+		q.fetches--
 		for _, j := range batch {
 			j.known = true
 		}
@@ -192,6 +201,7 @@ func (q *QP) send() {
 		}
 		q.posted = q.posted[1:]
 		q.started--
+		q.asked--
 		q.flying = append(q.flying, j)
 		q.m.nic.transmit(&j.WQE, func() { j.acked = true; q.complete() })
 	}

@@ -76,6 +76,26 @@ func TestPost_List(t *testing.T) {
 	assert.Equal(t, []uint64{12, 1, 0, 2}, []uint64{s.Messages, s.Doorbells, s.BlueFlames, s.Reads})
 }
 
+// With two reads outstanding the second part of a list is asked for at once.
+func TestPost_ListInTwoReads(t *testing.T) {
+	params := round()
+	params.WQEReads = 2
+	m := newModel(t, params)
+	p := newPort(t, m, m.NewPage())
+	list := make([]WQE, 12)
+	for i := range list {
+		list[i] = p.write(2)
+		list[i].Signaled = i == 11
+	}
+	ran := each(t, m, func() { p.qp.Post(even, false, list) })
+	const (
+		known = 200 + 24 + 16 + 1000 + 512 + 2*16 + 256 + 16 // one behind the other on the link
+		last  = known + 8 + 4*34                             // the first eight went out meanwhile
+	)
+	require.Len(t, p.visible, 1)
+	assert.Equal(t, (last+2000+80+300)*Nanosecond, p.visible[0]-ran[0].End)
+}
+
 // A work request that came by BlueFlame does not overtake one that is fetched.
 func TestPost_OrderOfDoorbellAndBlueFlame(t *testing.T) {
 	m := newModel(t, round())

@@ -14,7 +14,7 @@ func round() Params {
 		PollCall: 5 * Nanosecond, CQERead: 7 * Nanosecond, Atomic: 3 * Nanosecond, LineTransfer: 50 * Nanosecond,
 		QPLines: 2, CQLines: 1,
 		PCIeOneWay: 200 * Nanosecond, PCIeRead: 1000 * Nanosecond, CQEWrite: 300 * Nanosecond,
-		PCIeBandwidth: 1e9, TLPHeader: 16, TLPPayload: 256, ReadTags: 64, WQERead: 512,
+		PCIeBandwidth: 1e9, TLPHeader: 16, TLPPayload: 256, ReadTags: 64, WQERead: 512, WQEReads: 1,
 		MessageGap: 8 * Nanosecond, Rails: 2, RailLookup: 40 * Nanosecond,
 		AckRoundTrip: 2000 * Nanosecond, LinkBandwidth: 1e9, PacketHeader: 32, PacketPayload: 4096,
 	}

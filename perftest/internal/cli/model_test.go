@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A prediction is the same each time, to the last digit.
+func TestModel_SameOutput(t *testing.T) {
+	for _, args := range []string{
+		"endpoints -q --model connectx4 -n 64 -t 4 -o csv",
+		"msgrate -q --model connectx4 -n 128 -t 4 --ways 1,4 --share cq,qp,buf --features each -o csv",
+	} {
+		code, first, errs := perftest(t, strings.Fields(args)...)
+		require.Equal(t, exitOK, code, errs)
+		code, second, errs := perftest(t, strings.Fields(args)...)
+		require.Equal(t, exitOK, code, errs)
+		assert.Equal(t, first, second, args)
+	}
+}
+
+// In virtual time the command line still has the last word.
+func TestModel_Defaults(t *testing.T) {
+	for args, want := range map[string]string{
+		"endpoints -q --model connectx4 -t 1 --categories Static":                  "3200 messages of 2 bytes a thread, depth 64, postlist 1, unsignaled 1; median of 1 rounds",
+		"endpoints -q --model connectx4 -t 1 -n 64 --rounds 2 --categories Static": "64 messages of 2 bytes a thread, depth 64, postlist 1, unsignaled 1; median of 2 rounds",
+	} {
+		code, out, errs := perftest(t, strings.Fields(args)...)
+		require.Equal(t, exitOK, code, errs)
+		assert.Contains(t, out, want)
+		assert.Contains(t, out, "model connectx4, virtual time")
+	}
+}
