@@ -179,7 +179,7 @@ func newSharing() []*cobra.Command {
 		}}
 	}
 	return []*cobra.Command{
-		newEndpoints(), newMsgrate(), newDgemm(),
+		newEndpoints(), newMsgrate(), newDgemm(), newStencil(),
 		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
 		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
 	}

@@ -94,3 +94,25 @@ func TestDgemm_Output(t *testing.T) {
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "a divisor")
 }
+
+func TestStencil_Output(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields("stencil -q --rows 8 --cols 8 -n 3 --rounds 1 --hybrid 2.1,1.2 -o csv")...)
+	require.Equal(t, exitOK, code, errs)
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	assert.Len(t, rows, 1+12)
+	assert.Equal(t, []string{"ranks", "threads", "category"}, rows[0][:3])
+	assert.Equal(t, []string{"1", "2", "MPI+threads"}, rows[12][:3])
+	for args, want := range map[string]string{
+		"stencil --hybrid 4":              "ranks.threads",
+		"stencil --hybrid 0.4":            "ranks.threads",
+		"stencil --rows 9 --hybrid 1.1":   "9 rows",
+		"stencil -f loop":                 "does not connect ranks",
+		"stencil --cols 9 --hybrid 1.2":   "9 columns",
+		"stencil --categories everything": "MPI-everywhere",
+	} {
+		code, _, errs := perftest(t, strings.Fields(args)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}

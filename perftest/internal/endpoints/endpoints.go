@@ -14,6 +14,7 @@ import (
 
 // Row is one category with one number of threads.
 type Row struct {
+	Ranks    int               `json:"ranks,omitempty"` // of a node, that have as many threads each; 0: not said
 	Threads  int               `json:"threads"`
 	Category endpoint.Category `json:"category"`
 	Rate     float64           `json:"msg_per_s"`
@@ -40,6 +41,7 @@ type Study struct {
 	Queues     mlx5.Config
 	Categories []endpoint.Category
 	Threads    []int
+	Ranks      int // for Row.Ranks; who measures knows
 	CQ         int // threads that share a CQ, where they do not share more anyway
 	Rounds     int
 }
@@ -51,11 +53,18 @@ func (s *Study) Cases() (rows []Row, cases []msgrate.Case) {
 			cfg := s.Base
 			cfg.Threads, cfg.Plan = n, plan(c, n, s.CQ)
 			cfg.Buf, cfg.MR = 1, 1
-			rows = append(rows, Row{Threads: n, Category: c})
-			cases = append(cases, msgrate.Case{Label: fmt.Sprintf("%v, %d threads", c, n), Config: cfg, Queues: s.Queues})
+			rows = append(rows, Row{Ranks: s.Ranks, Threads: n, Category: c})
+			cases = append(cases, msgrate.Case{Label: s.label(c, n), Config: cfg, Queues: s.Queues})
 		}
 	}
 	return rows, cases
+}
+
+func (s *Study) label(c endpoint.Category, n int) string {
+	if s.Ranks > 0 {
+		return fmt.Sprintf("%v, %d.%d", c, s.Ranks, n)
+	}
+	return fmt.Sprintf("%v, %d threads", c, n)
 }
 
 // plan is the category for n threads with k of them on a CQ, where a context has as

@@ -12,11 +12,14 @@ const legend = "Relative: to MPI-everywhere with as many threads. Wasted: micro-
 // Sheet is rows to write; without rates if nothing was measured.
 func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {
 	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
-		Group: func(r Row) string { return strconv.Itoa(r.Threads) }}
-	s.Columns = []sheet.Column[Row]{
+		Group: func(r Row) string { return strconv.Itoa(r.Ranks) + "." + strconv.Itoa(r.Threads) }}
+	if len(rows) > 0 && rows[0].Ranks > 0 {
+		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "ranks", Title: "Ranks", Value: func(r Row) any { return r.Ranks }})
+	}
+	s.Columns = append(s.Columns, []sheet.Column[Row]{
 		{Name: "threads", Title: "Threads", Value: func(r Row) any { return r.Threads }},
 		{Name: "category", Title: "Category", Value: func(r Row) any { return r.Category.String() }},
-	}
+	}...)
 	if measured {
 		s.Columns = append(s.Columns,
 			sheet.Column[Row]{Name: "msg_per_s", Title: "M msg/s", Value: func(r Row) any { return r.Rate }, Text: sheet.Millions},
