@@ -227,9 +227,7 @@ func (i *Idle) look() error {
 	if i.polls%lookInterval != 0 {
 		return nil
 	}
-	if !i.Beside {
-		YieldThread()
-	}
+	YieldThread()
 	if i.Context.Err() != nil {
 		return context.Cause(i.Context)
 	}

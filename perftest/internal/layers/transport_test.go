@@ -2,12 +2,13 @@ package layers
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/device"
 	"github.com/gucx/gucx/perftest/internal/layer"
@@ -108,9 +109,6 @@ var variants = []layer.Variant{layer.Short, layer.Bcopy, layer.Zcopy}
 // TestEveryTransport_DoesNotAllocate counts allocations of both sides: the target is
 // a goroutine of this process.
 func TestEveryTransport_DoesNotAllocate(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates")
-	}
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		s := sessionFor(t, tr)
 		for _, name := range Of(&tr, caps) {
@@ -147,13 +145,11 @@ func pinAllocs(t *testing.T, s *session.Session, name string, c layer.Conn, spec
 	require.NoError(t, s.Prepare(t.Context(), name, spec))
 	require.NoError(t, s.Drive(t.Context(), name))
 	var failed error
-	window := func() {
-		for range 20 {
-			failed = errors.Join(failed, op.Post(), op.Flush())
-		}
+	once := func() { failed = errors.Join(failed, op.Post(), op.Flush()) }
+	for range 2 * spec.Window {
+		once()
 	}
-	window()
-	assert.Zero(t, testing.AllocsPerRun(10, window), "%s %v %v", name, spec.Kind, spec.Variant)
+	testenv.NoAllocs(t, fmt.Sprintf("%s %v %v", name, spec.Kind, spec.Variant), once)
 	require.NoError(t, failed)
 	require.NoError(t, s.Rest(t.Context()))
 }
