@@ -15,11 +15,10 @@ type rank struct {
 	threads []*thread
 }
 
-// openRank makes rank number r of a grid.
-func openRank(dev *verbs.Device, b *Bench, r int, ends endpoint.Config, inline bool, all *barrier, undo *cleanup.Stack) (_ *rank, err error) {
+// openRank makes a rank of a grid.
+func openRank(dev *verbs.Device, b *Bench, ends endpoint.Config, inline bool, all *barrier, undo *cleanup.Stack) (_ *rank, err error) {
 	rows := b.Rows / (nodes * b.Ranks)
 	k := &rank{grid: [2]band{newBand(rows, b.Cols), newBand(rows, b.Cols)}}
-	k.grid[0].fill(r * rows)
 	if k.set, err = endpoint.Open(dev, b.Threads, ends); err != nil {
 		return nil, err
 	}
@@ -28,7 +27,7 @@ func openRank(dev *verbs.Device, b *Bench, r int, ends endpoint.Config, inline b
 	width := b.Cols / b.Threads
 	for t, e := range k.set.Endpoints {
 		th := &thread{id: t, grid: &k.grid, lo: t * width, hi: (t + 1) * width,
-			credit: &steps.Credit{}, inline: inline, all: all, total: b.Iterations}
+			credit: &steps.Credit{}, inline: inline, all: all}
 		th.poller.CQ = e.CQ
 		if err := th.memory(e, undo); err != nil {
 			return nil, err
