@@ -39,7 +39,7 @@ turns, on the same two processors, for the same test, size and data layout.
 
 Each pair of runs is measured with a probe before, between and after: how long a
 cache line takes from one processor to the other. Pairs count where no probe is
-longer than 1.5 times the best one seen, and both runs lie within 1.35 times the
+longer than twice the best one seen, and both runs lie within 1.35 times the
 best one of their side; pairs are run until --rounds of them count, at most three
 times as many. Figures are
 medians with their range. The ratio is ours over UCX's: of times, one way for
@@ -66,7 +66,7 @@ func Command() *cobra.Command {
 	f.BoolVar(&o.list, "list", false, "list the comparisons and their goals, and run nothing")
 	f.IntVar(&o.plan.Rounds, "rounds", defaultRounds, "pairs of runs that must count")
 	f.DurationVar(&o.plan.Time, "time", defaultTime, "length of one run")
-	f.Float64Var(&o.near, "near", 0, "largest probe of a pair that counts, in ns; 0 for 1.5 times the best one seen")
+	f.Float64Var(&o.near, "near", 0, "largest probe of a pair that counts, in ns; 0 for twice the best one seen")
 	f.DurationVar(&o.limit, "limit", defaultLimit, "time after which a run is given up")
 	f.StringVarP(&o.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones")
 	f.StringVarP(&o.output, "output", "o", report.Formats()[0], "form of the results: "+strings.Join(report.Formats(), ", "))

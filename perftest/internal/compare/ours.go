@@ -33,6 +33,10 @@ func findOurs(client, server int, limit time.Duration) (*ours, error) {
 // layerName is the layer that UCX's tests of UCT are compared with.
 const layerName = "uct"
 
+// amWindow is how many messages may be unacknowledged: the default of UCX's -W. Puts
+// have no such window in UCX; here they are flushed once in a window.
+const amWindow = "127"
+
 // args are the arguments of a run. In one round the mean is over all operations, as
 // UCX's is.
 func (o *ours) args(c Case, ops int) []string {
@@ -42,6 +46,9 @@ func (o *ours) args(c Case, ops int) []string {
 		"-c", fmt.Sprintf("%d,%d", o.client, o.server)}
 	if c.Name == cmaGroup {
 		args = append(args, "--registered")
+	}
+	if strings.HasPrefix(c.Test, "am_") {
+		args = append(args, "-W", amWindow)
 	}
 	return args
 }

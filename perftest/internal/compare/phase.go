@@ -21,7 +21,7 @@ const (
 	// nearFactor separates placements: processors that share a third-level cache
 	// were seen at 48 to 60 ns and others from 165 ns on (AMD EPYC, family 26), or at 127
 	// to 185 ns and from 400 ns on (Intel Xeon, model 143).
-	nearFactor = 1.5
+	nearFactor = 2
 
 	nearLooks = 20 // before a pair that is then dropped
 	nearPause = 50 * time.Millisecond

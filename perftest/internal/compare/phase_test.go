@@ -42,7 +42,7 @@ func TestPhase_LearnsWhatIsNear(t *testing.T) {
 		p := phase{probe: probes(&looks, 130, 400, 50, 60)}
 		assert.Greater(t, p.near(), 1e9, "nothing is known")
 		require.NoError(t, p.learn(t.Context()))
-		assert.InDelta(t, 75, p.near(), 1e-9)
+		assert.InDelta(t, 100, p.near(), 1e-9)
 		assert.Equal(t, nearLooks, looks)
 		p.limit = 100
 		assert.InDelta(t, 100, p.near(), 0, "a limit that was given")
