@@ -19,8 +19,8 @@ type phase struct {
 
 const (
 	// nearFactor separates placements: processors that share a third-level cache
-	// were seen at 48 to 60 ns and others from 165 ns on (AMD EPYC, family 26), or at 127
-	// to 185 ns and from 400 ns on (Intel Xeon, model 143).
+	// were seen at 48 to 60 ns and others from 165 ns on (AMD EPYC, family 26); on an
+	// Intel Xeon (model 143) near ones are at 55 to 95 ns.
 	nearFactor = 2
 
 	nearLooks = 20 // before a pair that is then dropped
