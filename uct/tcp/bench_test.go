@@ -23,6 +23,10 @@ import (
 
 const benchEnv = "TCP_BENCH_PEER"
 
+// benchRT, if set, gives both threads that move messages real-time priority, which
+// keeps other work on a shared machine out of the figures. Needs CAP_SYS_NICE.
+const benchRT = "TCP_BENCH_RT"
+
 // Active messages of the benchmark.
 const (
 	benchHello  = 1 // address of the other side
@@ -52,6 +56,14 @@ func pin(cpu int) {
 	var set unix.CPUSet
 	set.Set(cpu)
 	_ = unix.SchedSetaffinity(0, &set)
+	if os.Getenv(benchRT) == "" {
+		return
+	}
+	const priority = 40
+	rt := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Flags: unix.SCHED_FLAG_RESET_ON_FORK, Priority: priority}
+	if err := unix.SchedSetAttr(0, &rt, 0); err != nil {
+		panic(err)
+	}
 }
 
 func openBencher() (*bencher, error) {

@@ -15,7 +15,7 @@ type Config struct {
 	Devices      []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. Peers on other hosts can connect only if their device is listed."`
 	SegSize      config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
 	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
-	RxBuf        config.MemSize `env:"RX_BUF" default:"256k" doc:"Receive buffer of a connection; at least a segment is taken."`
+	RxBuf        config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
 	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
 	Join         config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
 	JoinV        config.MemSize `env:"JOINV" default:"256k" doc:"So many bytes of zero-copy sends that follow one another are written together."`
@@ -49,7 +49,8 @@ type Config struct {
 // Defaults and limits.
 const (
 	defaultSegSize      = 64 << 10
-	defaultBuf          = 256 << 10
+	defaultTxBuf        = 256 << 10
+	defaultRxBuf        = 64 << 10 // stays in the second-level cache, see docs/perf-tcp.md
 	defaultTxOps        = 1024
 	defaultJoin         = 64 << 10
 	defaultJoinV        = 256 << 10
@@ -99,8 +100,8 @@ func (c *Config) sizes() error {
 		min, max config.MemSize
 	}{
 		{"SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize},
-		{"TX_BUF", &c.TxBuf, defaultBuf, 1, maxBuf},
-		{"RX_BUF", &c.RxBuf, defaultBuf, 1, maxBuf},
+		{"TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf},
+		{"RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf},
 		{"JOIN", &c.Join, defaultJoin, 1, maxBuf},
 		{"JOINV", &c.JoinV, defaultJoinV, 1, maxBuf},
 		{"SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize},
@@ -115,6 +116,7 @@ func (c *Config) sizes() error {
 	c.TxBuf = max(c.TxBuf, 2*(c.SegSize+perFrame))
 	c.RxBuf = max(c.RxBuf, c.SegSize+2*perFrame)
 	c.SendvThresh = min(c.SendvThresh, c.SegSize)
+	c.JoinV = max(c.JoinV, c.Join)
 	return nil
 }
 

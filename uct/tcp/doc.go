@@ -19,6 +19,12 @@
 //
 // A message is written at once when nothing was posted since the last Progress;
 // those that follow are joined, and written by Progress or when they are many.
+// A connection stays open as long as both ifaces are: closing one that is idle needs
+// the consent of the other side, which may be about to send. What it costs is a
+// socket, RX_BUF, and TX_BUF once this side has sent. Handlers of active messages
+// cannot keep the data: it lies between other messages, without room for headroom,
+// and a buffer for each would cost the copy that keeping saves.
+//
 // Progress does all the work; there are no goroutines. Formats: docs/wire.md.
 //
 // With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines, which
