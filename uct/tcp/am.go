@@ -78,7 +78,7 @@ func (e *EP) amVector(id uint8, hdr []byte, iov []uct.IOV, n int, c *uct.Complet
 	}
 	putHeader(b, frameAM, id, n)
 	copy(b[frameLen:], hdr)
-	return e.extend(b, iov, opAM, c) != nil, nil
+	return e.conn.extend(e, b, iov, opAM, c) != nil, nil
 }
 
 // gather copies the bytes of iov to b.
@@ -91,13 +91,15 @@ func gather(b []byte, iov []uct.IOV) {
 // canExtend reports whether a request with bytes of the caller's can be taken.
 func (e *EP) canExtend() bool { return e.it.ops.left > 0 && e.conn.tx.extentRoom() }
 
-// extend posts a request of frame, which take has returned, and the bytes of iov.
+// extend posts a request of e: frame, which take has returned, and the bytes of iov.
 // It returns the operation that stands for it; nil for an opAM that is written.
 // canExtend has been true.
-func (e *EP) extend(frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
-	c, q := e.conn, &e.conn.tx
+func (c *conn) extend(e *EP, frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completion) *op {
+	q := &c.tx
 	c.sent++
-	e.sent = c.sent
+	if c == e.conn {
+		e.sent = c.sent
+	}
 	q.posts++
 	written := 0
 	if q.streak < streamStreak {
@@ -108,7 +110,7 @@ func (e *EP) extend(frame []byte, iov []uct.IOV, kind opKind, comp *uct.Completi
 			return nil
 		}
 	}
-	o := e.it.ops.get()
+	o := c.it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, comp, kind, c.sent
 	o.fill(iov, max(written-len(frame), 0))
 	if written < len(frame) {

@@ -141,7 +141,7 @@ func (t *attempt) introduce() error {
 	it := t.c.it
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.id, to: t.c.peer,
-		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers,
+		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail,
 	})
 }
 
@@ -159,7 +159,7 @@ func (t *attempt) answered() error {
 	}
 	switch c := t.c; h.code {
 	case codeOK:
-		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers {
+		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers || h.rail != c.rail {
 			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
 		}
 		c.open(t.link, t.id)

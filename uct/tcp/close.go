@@ -46,7 +46,7 @@ func (it *Iface) conns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
 	for i := range it.poll.slots {
-		if c, ok := it.poll.slots[i].w.(*conn); ok && it.table[c.peer] != c {
+		if c, ok := it.poll.slots[i].w.(*conn); ok && c.main == nil && it.table[c.peer] != c {
 			all = append(all, c)
 		}
 	}

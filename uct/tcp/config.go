@@ -27,6 +27,8 @@ type Config struct {
 	HelloTimeout time.Duration  `env:"HELLO_TIMEOUT" default:"2s" doc:"Time in which a stranger must have introduced itself."`
 	Strangers    int            `env:"MAX_STRANGERS" default:"64" doc:"Accepted connections that have not introduced themselves yet; one more and the oldest is dropped."`
 	MaxConns     int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface; further peers are refused."`
+	ConnsPerPeer int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Connections to a peer, at most 16: long puts are striped over them. More than one pays where one flow does not fill the link, not on loopback. The smaller number of the two sides counts."`
+	StripeThresh config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Zero-copy puts of at least this length are striped, if there are connections to stripe over."`
 	KeepIdle     time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
 	KeepInterval time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
 	UserTimeout  time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which unacknowledged data or probes end a connection (TCP_USER_TIMEOUT)."`
@@ -59,6 +61,8 @@ const (
 	defaultHelloTimeout = 2 * time.Second
 	defaultStrangers    = 64
 	defaultMaxConns     = 4096
+	defaultPerPeer      = 1
+	defaultStripe       = 1 << 20
 	defaultKeepIdle     = 10 * time.Second
 	defaultKeepInterval = 2 * time.Second
 	defaultUserTimeout  = 20 * time.Second
@@ -68,6 +72,7 @@ const (
 	maxSegSize = 16 << 20
 	maxBuf     = 256 << 20
 	maxShort   = 8 << 10
+	maxPerPeer = 16
 )
 
 // allDevices in Config.Devices selects every usable device.
@@ -104,6 +109,7 @@ func (c *Config) sizes() error {
 		{"RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf},
 		{"JOIN", &c.Join, defaultJoin, 1, maxBuf},
 		{"JOINV", &c.JoinV, defaultJoinV, 1, maxBuf},
+		{"STRIPE_THRESH", &c.StripeThresh, defaultStripe, 1, maxRMA},
 		{"SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize},
 	} {
 		if *f.v == 0 || *f.v == config.MemAuto {
@@ -128,6 +134,7 @@ func (c *Config) counts() error {
 	}{
 		{"TX_OPS", &c.TxOps, defaultTxOps, 1 << 20},
 		{"MAX_STRANGERS", &c.Strangers, defaultStrangers, 1 << 16},
+		{"MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, maxPerPeer},
 		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1 << 20},
 	} {
 		if *f.v == 0 {

@@ -33,6 +33,11 @@ type conn struct {
 	eps       base.List[*EP]
 	err       error // why it broke
 
+	rail   uint32  // number of this connection to the peer, 0 for the first
+	main   *conn   // of a rail: the first
+	rails  []*conn // of the first: the others, nil where there is none
+	railed bool    // the rails were dialed
+
 	link  // open only
 	try   *attempt
 	tries int
@@ -142,9 +147,18 @@ func (c *conn) fail(err error) {
 		c.try = nil
 	}
 	c.it.dropPending(c)
+	open := c.state == connOpen
 	c.err, c.state = c.tun.because(err), connBroken
 	c.it.forget(c)
 	c.it.broken = append(c.it.broken, c)
+	if c.main != nil {
+		c.main.railFailed(c, open)
+	}
+	for _, r := range c.rails {
+		if r != nil {
+			r.fail(c.err)
+		}
+	}
 }
 
 // bury ends what was in flight on a broken connection and tells the EPs. It
@@ -174,15 +188,17 @@ func (c *conn) bury(st ucs.Status) (n int) {
 	return n
 }
 
-// know enters c as the connection to its peer.
+// know enters c as the connection to its peer, or as a rail of that.
 func (it *Iface) know(c *conn) {
-	it.table[c.peer] = c
+	if c.main == nil {
+		it.table[c.peer] = c
+	}
 	it.known.Add(c)
 }
 
-// forget takes c out; nothing happens if it is not the connection to its peer.
+// forget takes c out; nothing happens if it is not in.
 func (it *Iface) forget(c *conn) {
-	if it.known.Remove(c) {
+	if it.known.Remove(c) && c.main == nil {
 		delete(it.table, c.peer)
 	}
 }

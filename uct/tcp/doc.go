@@ -3,7 +3,8 @@
 //
 // An Iface listens on the addresses of one network device and keeps one
 // connection to each peer iface, whichever side opened it. All EPs to that peer
-// share it. Nothing is sent before the first operation.
+// share it. Nothing is sent before the first operation. Further connections, over
+// which long puts are striped, are an option.
 //
 //	EP  EP     EP            operations: frames in the transmit buffer, zero-copy
 //	 \  /      |             pieces beside it, an entry for each answer to come

@@ -24,6 +24,7 @@ type EP struct {
 	state     epState
 	tag       uint32
 	sent      uint64 // value of conn.sent after the last request of this EP
+	stripes   int    // parts of striped puts in flight
 	fence     uint64 // requests that must be known as executed before the next is posted
 	pending   base.PendingQueue
 	err       error // what operations return once it has failed or is closed
@@ -106,12 +107,13 @@ func (e *EP) fail(reason error, st ucs.Status) {
 func (e *EP) refusedByPeer(st ucs.Status) { e.fail(st.Err(), st) }
 
 // Fence implements uct.EP. The peer executes requests in order, but may read the
-// data of a get later: what follows a fence is not posted before gets are over.
+// data of a get later, and parts of a striped put come on other connections: what
+// follows a fence is not posted before those are over.
 func (e *EP) Fence() error {
 	if e.state != epReady {
 		return e.err
 	}
-	e.fence = e.conn.gets
+	e.raiseFence()
 	return nil
 }
 
@@ -130,6 +132,11 @@ func (e *EP) Close() error {
 	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
 	c.eps.Remove(e)
 	it.detach(c, e)
+	for _, r := range c.rails {
+		if r != nil {
+			it.detach(r, e)
+		}
+	}
 	if c.state == connIdle && c.eps.Len() == 0 {
 		it.forget(c)
 		c.state = connGone

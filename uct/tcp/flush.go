@@ -11,6 +11,9 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	if e.state != epReady {
 		return false, e.err
 	}
+	if e.stripes > 0 {
+		return e.flushStriped(c)
+	}
 	if e.sent <= e.conn.acked {
 		return false, nil
 	}
@@ -47,19 +50,26 @@ func (c *conn) flushAsk(e *EP, comp *uct.Completion) error {
 
 // Flush implements uct.Iface.
 func (it *Iface) Flush(c *uct.Completion) (bool, error) {
-	busy := 0
-	for _, k := range it.known.All() {
-		if k.sent > k.acked {
-			busy++
-		}
-	}
+	all := it.known.All()
+	busy := countBusy(all)
 	if busy == 0 {
 		return false, nil
 	}
 	if c == nil {
 		return true, it.flushPoll()
 	}
-	return it.flushAll(c, busy)
+	return it.flushAll(all, nil, c, busy)
+}
+
+// countBusy is the number of connections with requests of which it is not known
+// that they were executed.
+func countBusy(all []*conn) (n int) {
+	for _, k := range all {
+		if k.sent > k.acked {
+			n++
+		}
+	}
+	return n
 }
 
 // flushPoll sees to it that every connection will hear of everything sent.
@@ -76,21 +86,22 @@ func (it *Iface) flushPoll() error {
 	return nil
 }
 
-// flushAll asks on every busy connection, or on none.
-func (it *Iface) flushAll(c *uct.Completion, busy int) (bool, error) {
+// flushAll asks on every busy connection of all, or on none, for e, which may be
+// nil.
+func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion, busy int) (bool, error) {
 	if it.ops.left < busy {
 		return false, uct.ErrNoResource
 	}
-	for _, k := range it.known.All() {
+	for _, k := range all {
 		if k.sent > k.acked && (k.awaits.n >= maxAnswers || k.room(frameLen+flushLen) == nil) {
 			return false, uct.ErrNoResource
 		}
 	}
 	g := it.groups.get(c, busy)
-	for _, k := range it.known.All() {
+	for _, k := range all {
 		if k.sent > k.acked {
 			// It has been made sure that there is room.
-			if err := k.flushAsk(nil, &g.Completion); err != nil {
+			if err := k.flushAsk(e, &g.Completion); err != nil {
 				g.Completion.Count--
 			}
 		}
@@ -103,7 +114,7 @@ func (it *Iface) Fence() error {
 	for _, k := range it.known.All() {
 		for _, e := range k.eps.All() {
 			if e.state == epReady {
-				e.fence = k.gets
+				e.raiseFence()
 			}
 		}
 	}

@@ -23,7 +23,8 @@ const (
 	offOther    = 32 // u64: hello: the connection it replaces; answer codeOpen: the one that is open
 	offSeg      = 40 // u32: longest active message that the sender takes
 	offAnswers  = 44 // u32: maxAnswers
-	helloUnused = 48 // 0 to the end
+	offRail     = 48 // u32: 0 for the connection of a peer, 1 and up for its rails
+	helloUnused = 52 // 0 to the end
 )
 
 // Kinds of handshake message.
@@ -55,6 +56,7 @@ type hello struct {
 	other    uint64
 	seg      uint32
 	answers  uint32
+	rail     uint32
 }
 
 // put encodes h into b.
@@ -69,6 +71,7 @@ func (h *hello) put(b *[helloLen]byte) {
 	binary.LittleEndian.PutUint64(b[offOther:], h.other)
 	binary.LittleEndian.PutUint32(b[offSeg:], h.seg)
 	binary.LittleEndian.PutUint32(b[offAnswers:], h.answers)
+	binary.LittleEndian.PutUint32(b[offRail:], h.rail)
 }
 
 // parseHello decodes b. ok is false if this is not a handshake message of the
@@ -85,6 +88,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		other:   binary.LittleEndian.Uint64(b[offOther:]),
 		seg:     binary.LittleEndian.Uint32(b[offSeg:]),
 		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
+		rail:    binary.LittleEndian.Uint32(b[offRail:]),
 	}
 	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from == 0 {
 		return h, false

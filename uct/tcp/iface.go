@@ -22,6 +22,7 @@ type Iface struct {
 	onError func(uct.EP, error)
 	io      netIO
 	secret  *secrecy // nil: plain connections
+	stripes int      // bytes from which on puts are striped; more than any has: never
 	maxAM   int      // bytes of the longest active message, with header
 
 	// Progress.
@@ -42,6 +43,8 @@ type Iface struct {
 	tags    tagTable
 	iov     [maxVector]unix.Iovec
 	held    [maxVector]*Mem
+	lanes   [maxPerPeer]*conn
+	cut     [maxIOV]uct.IOV
 	scratch [wordLen]byte
 
 	// Connections.
@@ -115,6 +118,10 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		return nil, fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, dev.name)
 	}
 	it.fillAttr()
+	it.stripes = maxRMA + 1
+	if cfg.ConnsPerPeer > 1 {
+		it.stripes = max(int(cfg.StripeThresh), int(cfg.SendvThresh)+1)
+	}
 	it.undo = undo.Release()
 	return it, nil
 }
@@ -222,6 +229,9 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 			it.know(c)
 		}
 		c.path = route
+	}
+	if it.cfg.ConnsPerPeer > 1 && !c.path.remote.IsValid() { // rails are dialed also where the peer has dialed c
+		c.path, _ = it.reach(&d, &a)
 	}
 	e := &EP{it: it, conn: c}
 	e.tag = it.tags.add(e)

@@ -28,6 +28,7 @@ type op struct {
 	comp   *uct.Completion
 	kind   opKind
 	status ucs.Status
+	stripe bool   // part of a striped put
 	got    bool   // get: the data has come
 	size   int    // atomic: bytes of the word; get: bytes wanted
 	left   int    // bytes to write, or for a get to come
@@ -111,6 +112,7 @@ func (p *ops) get() *op {
 func (p *ops) put(o *op) {
 	clear(o.pieces[:o.count])
 	o.ep, o.comp, o.result, o.unpack = nil, nil, nil, nil
+	o.stripe = false
 	o.status, o.got, o.count, o.cur, o.left = ucs.StatusOK, false, 0, 0, 0
 	o.next = p.free
 	p.free = o
@@ -155,6 +157,9 @@ func (it *Iface) complete(o *op, st ucs.Status) {
 	}
 	if st == ucs.StatusOK && o.ep != nil && o.ep.state == epFailed {
 		st = o.ep.status
+	}
+	if o.stripe && o.ep != nil {
+		o.ep.stripeEnded()
 	}
 	comp := o.comp
 	it.ops.put(o)

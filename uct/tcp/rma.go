@@ -74,6 +74,11 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	if n == 0 {
 		return false, e.ready()
 	}
+	if n >= e.it.stripes {
+		if lanes := e.openLanes(); len(lanes) > 1 {
+			return e.putStriped(lanes, iov, n, raddr, key, c)
+		}
+	}
 	if n <= int(e.it.cfg.SendvThresh) {
 		return e.putCopied(iov, n, raddr, key, c)
 	}
@@ -82,7 +87,7 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 		return false, err
 	}
 	putHeader(b, framePut, putAck, targetLen+n)
-	e.conn.awaits.push(e.extend(b, iov, opPut, c))
+	e.conn.awaits.push(e.conn.extend(e, b, iov, opPut, c))
 	return true, nil
 }
 

@@ -163,6 +163,7 @@ var (
 	errCrowd     = errors.New("too many others have come since (MAX_STRANGERS)")
 	errWantsTLS  = errors.New("it speaks TLS, which is off here")
 	errVersion   = errors.New("it speaks another version of this protocol")
+	errRail      = errors.New("it wants more connections than MAX_CONN_PER_PEER")
 	errFull      = errors.New("there are MAX_CONNS connections")
 	errLimits    = errors.New("its SEG_SIZE or limits differ")
 )
@@ -206,7 +207,7 @@ func (it *Iface) judge(s *stranger, h *hello) {
 	c, answer, why := it.verdict(h)
 	answer.version, answer.msg = helloVersion, msgAnswer
 	answer.from, answer.to, answer.conn = it.addr.id, h.from, h.conn
-	answer.seg, answer.answers = it.addr.seg, maxAnswers
+	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
 	err := sendHello(it.io, s.fd, &answer)
 	if answer.code != codeOK || err != nil {
 		s.leave()
@@ -216,6 +217,9 @@ func (it *Iface) judge(s *stranger, h *hello) {
 		return
 	}
 	it.forgetStranger(s)
+	if c == nil && h.rail > 0 {
+		c = it.table[h.from].newRail(h.rail)
+	}
 	if c == nil {
 		c = &conn{it: it, peer: h.from, link: link{fd: -1}}
 		if h.from != it.addr.id { // the other end of a connection to ourselves is in the table
@@ -244,6 +248,12 @@ func (it *Iface) verdict(h *hello) (c *conn, answer hello, why error) {
 	}
 	if h.from != it.addr.id {
 		c = it.table[h.from]
+	}
+	if h.rail > 0 {
+		if c == nil || c.state != connOpen || h.rail >= uint32(it.cfg.ConnsPerPeer) {
+			return nil, hello{code: codeRefused}, errRail
+		}
+		c = c.railAt(h.rail)
 	}
 	if c != nil && c.state == connOpen {
 		if h.other != c.id {

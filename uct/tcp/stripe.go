@@ -1,0 +1,182 @@
+package tcp
+
+import (
+	"errors"
+	"math"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Rails are further connections to a peer. Only parts of long puts go over them,
+// each with an answer; everything whose order matters stays on the first. They are
+// dialed with the first long put, by whichever side has one, and used as far as
+// they are open.
+
+// newRail makes the rail with a number, in its place.
+func (c *conn) newRail(number uint32) *conn {
+	if c.rails == nil {
+		c.rails = make([]*conn, c.it.cfg.ConnsPerPeer-1)
+	}
+	r := &conn{it: c.it, peer: c.peer, path: c.path, rail: number, main: c, link: link{fd: -1}}
+	c.rails[number-1] = r
+	c.it.know(r)
+	return r
+}
+
+// railAt is the rail with a number below ConnsPerPeer, nil if there is none.
+func (c *conn) railAt(number uint32) *conn {
+	if c.rails == nil {
+		return nil
+	}
+	return c.rails[number-1]
+}
+
+// dialRails begins to open all rails; once, as a peer that refuses them has its
+// reasons. A connection to oneself has none.
+func (c *conn) dialRails() {
+	if c.railed || c.peer == c.it.addr.id || !c.path.remote.IsValid() {
+		return
+	}
+	c.railed = true
+	for i := 1; i < c.it.cfg.ConnsPerPeer; i++ {
+		r := c.railAt(uint32(i))
+		if r == nil {
+			r = c.newRail(uint32(i))
+		}
+		r.start()
+	}
+}
+
+var errRailLost = errors.New("a rail has failed")
+
+// railFailed drops a rail. If something of this side is under way on it, all of
+// the connection fails.
+func (c *conn) railFailed(r *conn, open bool) {
+	if c.railAt(r.rail) == r {
+		c.rails[r.rail-1] = nil
+	}
+	if open && r.awaits.n > 0 {
+		c.fail(errors.Join(r.err, errRailLost))
+	}
+}
+
+// openLanes is the connections that a long put is striped over now: the first,
+// and the rails that are open and have resources. It is valid until the next call.
+func (e *EP) openLanes() []*conn {
+	c := e.conn
+	if c.state != connOpen {
+		return nil
+	}
+	c.dialRails()
+	lanes := append(e.it.lanes[:0], c)
+	for _, r := range c.rails {
+		if r != nil && len(lanes) < e.it.ops.left && r.canTakePart() {
+			lanes = append(lanes, r)
+		}
+	}
+	return lanes
+}
+
+// canTakePart reports whether a rail has resources for a part of a put.
+func (c *conn) canTakePart() bool {
+	return c.state == connOpen && c.awaits.n < maxAnswers && c.tx.extentRoom() &&
+		c.room(frameLen+targetLen) != nil && c.state == connOpen // making room may show that it is broken
+}
+
+// stripeAlign is what the parts of a put but the last are multiples of: a cache
+// line.
+const stripeAlign = 64
+
+// putStriped posts a put in parts, one on each of lanes, or nothing. The first lane
+// is the EP's connection, whose other resources are there.
+func (e *EP) putStriped(lanes []*conn, iov []uct.IOV, n int, raddr uint64, key uct.RKey, comp *uct.Completion) (bool, error) {
+	t, ok := e.target(raddr, key)
+	if !ok {
+		return false, ucs.ErrRemoteAccess
+	}
+	if err := e.ready(); err != nil {
+		return false, err
+	}
+	part := (n/len(lanes) + stripeAlign) &^ (stripeAlign - 1)
+	lanes = lanes[:(n+part-1)/part]
+	if e.conn.room(frameLen+targetLen) == nil {
+		return false, uct.ErrNoResource
+	}
+	if comp != nil {
+		comp = &e.it.groups.get(comp, len(lanes)).Completion
+	}
+	for i, k := range lanes {
+		off := i * part
+		at := t
+		at.addr += uint64(off)
+		e.putPart(k, iov, off, min(part, n-off), at, comp)
+	}
+	return true, nil
+}
+
+// putPart posts n bytes of iov from off as a put on k, which has the resources.
+func (e *EP) putPart(k *conn, iov []uct.IOV, off, n int, t target, comp *uct.Completion) {
+	b := k.tx.take(frameLen + targetLen)
+	putHeader(b, framePut, putAck, targetLen+n)
+	putTarget(b[frameLen:], t)
+	count := cutIOV(&e.it.cut, iov, off, n)
+	o := k.extend(e, b, e.it.cut[:count], opPut, comp)
+	clear(e.it.cut[:count])
+	o.stripe = true
+	e.stripes++
+	k.awaits.push(o)
+}
+
+// cutIOV fills dst with n bytes of iov from off and returns the number of pieces.
+func cutIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
+	for i := range iov {
+		b := iov[i].Buf
+		if off >= len(b) {
+			off -= len(b)
+			continue
+		}
+		b = b[off:]
+		b = b[:min(len(b), n)]
+		off, n = 0, n-len(b)
+		if len(b) == 0 {
+			break
+		}
+		dst[count] = uct.IOV{Buf: b, Mem: iov[i].Mem}
+		count++
+	}
+	return count
+}
+
+// fenceStripes is the value of EP.fence that waits for the striped puts.
+const fenceStripes = math.MaxUint64
+
+// raiseFence makes what is posted later wait for what takes effect out of order.
+func (e *EP) raiseFence() {
+	e.fence = e.conn.gets
+	if e.stripes > 0 {
+		e.fence = fenceStripes
+	}
+}
+
+// stripeEnded books the end of a part.
+func (e *EP) stripeEnded() {
+	e.stripes--
+	if e.stripes == 0 && e.fence == fenceStripes {
+		e.fence = e.conn.gets
+	}
+}
+
+// flushStriped is Flush while parts of puts are in flight.
+func (e *EP) flushStriped(c *uct.Completion) (bool, error) {
+	if c == nil {
+		return true, nil // the parts are answered; then Flush looks at the rest
+	}
+	lanes := append(e.it.lanes[:0], e.conn)
+	for _, r := range e.conn.rails {
+		if r != nil {
+			lanes = append(lanes, r)
+		}
+	}
+	return e.it.flushAll(lanes, e, c, countBusy(lanes))
+}

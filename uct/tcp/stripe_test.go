@@ -1,0 +1,226 @@
+package tcp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+func TestConformance_Rails(t *testing.T) {
+	h := harness()
+	h.StartPeer = nil
+	h.Config = func(o ucttest.Options) any {
+		cfg := tiny(o).(Config)
+		cfg.ConnsPerPeer, cfg.StripeThresh = 3, 128
+		return cfg
+	}
+	ucttest.Test(t, h)
+}
+
+// railed opens a pair with so many connections to a peer, and an EP whose rails are
+// open as far as the other side lets them.
+func railed(t *testing.T, mine, theirs Config) (a, b *end, ep *EP, key uct.RKey) {
+	t.Helper()
+	a, b = newEnd(t, mine), newEnd(t, theirs)
+	ep, key = a.to(b), a.keyOf(b)
+	send(t, ep, 0, 64, a, b)
+	flush(t, ep, a, b)
+	putLong(t, a, b, ep, key, make([]byte, 4<<10))
+	until(t, func() bool { return len(a.it.pendingConns) == 0 }, a, b)
+	return a, b, ep, key
+}
+
+// putLong puts data to the start of b's memory and waits for the completion.
+func putLong(t *testing.T, a, b *end, ep *EP, key uct.RKey, data []byte) ucs.Status {
+	t.Helper()
+	c := newCounter(1)
+	half := len(data) / 3
+	push(t, func() error {
+		_, err := ep.PutZcopy([]uct.IOV{{Buf: data[:half]}, {}, {Buf: data[half:]}}, b.mem.addr, key, &c.Completion)
+		return err
+	}, a, b)
+	until(t, func() bool { return c.fired == 1 }, a, b)
+	return c.Status
+}
+
+func (c *conn) openRails() (open []*conn) {
+	for _, r := range c.rails {
+		if r != nil && r.state == connOpen {
+			open = append(open, r)
+		}
+	}
+	return open
+}
+
+var threeRails = Config{ConnsPerPeer: 4, StripeThresh: 4 << 10}
+
+// TestRails_Stripe: long puts go over all connections, whole, and in both
+// directions over the same ones.
+func TestRails_Stripe(t *testing.T) {
+	a, b, ep, key := railed(t, threeRails, threeRails)
+	require.Len(t, ep.conn.openRails(), 3)
+	for _, n := range []int{4 << 10, 4<<10 + 1, 4<<10 + 4*64 - 1, 100_003, endMem} {
+		data := fill(make([]byte, n), n)
+		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, data))
+		require.True(t, bytes.Equal(data, b.mem.buf[:n]), "%d bytes", n)
+	}
+	for _, r := range ep.conn.openRails() {
+		assert.EqualValues(t, 5, r.sent)
+		assert.Equal(t, r.sent, r.acked)
+	}
+	back, keyA := b.to(a), b.keyOf(a)
+	data := fill(make([]byte, endMem), 9)
+	require.Equal(t, ucs.StatusOK, putLong(t, b, a, back, keyA, data))
+	assert.True(t, bytes.Equal(data, a.mem.buf))
+	assert.Len(t, back.conn.openRails(), 3)
+	assert.Equal(t, 4, a.it.opened)
+	assert.Equal(t, 4, b.it.opened)
+	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
+}
+
+// TestRails_Refused: with a peer that allows fewer connections long puts go over
+// those that it allows.
+func TestRails_Refused(t *testing.T) {
+	for _, tc := range []struct{ theirs, open int }{{1, 0}, {2, 1}, {16, 3}} {
+		a, b, ep, key := railed(t, threeRails, Config{ConnsPerPeer: tc.theirs})
+		assert.Len(t, ep.conn.openRails(), tc.open)
+		data := fill(make([]byte, endMem), tc.theirs)
+		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, data))
+		assert.True(t, bytes.Equal(data, b.mem.buf))
+		assert.Empty(t, a.errs)
+	}
+}
+
+// TestRails_Together: both sides dial the rails at the same time.
+func TestRails_Together(t *testing.T) {
+	a, b := newEnd(t, threeRails), newEnd(t, threeRails)
+	ab, ba := a.to(b), b.to(a)
+	keyB, keyA := a.keyOf(b), b.keyOf(a)
+	send(t, ab, 0, 64, a, b)
+	flush(t, ab, a, b)
+	data := fill(make([]byte, endMem), 1)
+	c := newCounter(2)
+	for _, post := range []func() (bool, error){
+		func() (bool, error) { return ab.PutZcopy([]uct.IOV{{Buf: data}}, b.mem.addr, keyB, &c.Completion) },
+		func() (bool, error) { return ba.PutZcopy([]uct.IOV{{Buf: data}}, a.mem.addr, keyA, &c.Completion) },
+	} {
+		push(t, func() error { _, err := post(); return err }, a, b)
+	}
+	until(t, func() bool { return c.fired == 1 && len(a.it.pendingConns)+len(b.it.pendingConns) == 0 }, a, b)
+	assert.Equal(t, ucs.StatusOK, c.Status)
+	require.Len(t, ab.conn.openRails(), 3)
+	require.Len(t, ba.conn.openRails(), 3)
+	for i := range ab.conn.rails {
+		assert.Equal(t, ab.conn.rails[i].id, ba.conn.rails[i].id)
+	}
+	assert.Equal(t, 4, a.it.opened)
+	assert.Equal(t, 4, b.it.opened)
+}
+
+// TestRails_Order: what follows a fence comes behind all parts of a put, and flush
+// waits for all of them.
+func TestRails_Order(t *testing.T) {
+	slow := threeRails
+	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
+	a, b, ep, key := railed(t, slow, slow)
+	whole := false
+	require.NoError(t, b.it.SetAMHandler(msgID+1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		whole = bytes.Equal(a.mem.buf, b.mem.buf)
+		return false
+	})))
+	fill(a.mem.buf, 3)
+	c, f := newCounter(1), newCounter(1)
+	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	require.Equal(t, 4, ep.stripes)
+	require.NoError(t, ep.Fence())
+	require.ErrorIs(t, ep.AMShort(msgID+1, 0, nil), uct.ErrNoResource)
+	busy, err := ep.Flush(&f.Completion)
+	require.NoError(t, err)
+	require.True(t, busy)
+	f.Func = func(*uct.Completion) { f.fired++; assert.Equal(t, 1, c.fired, "flush before the put") }
+	push(t, func() error { return ep.AMShort(msgID+1, 0, nil) }, a, b)
+	flush(t, ep, a, b)
+	assert.True(t, whole)
+	assert.Equal(t, 1, f.fired)
+}
+
+// TestRails_Close: closing the EP ends a put once; the buffer is the caller's.
+func TestRails_Close(t *testing.T) {
+	slow := threeRails
+	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
+	a, b, ep, key := railed(t, slow, slow)
+	other := a.to(b)
+	c := newCounter(1)
+	data := fill(make([]byte, endMem), 1)
+	want := bytes.Clone(data)
+	pending, err := ep.PutZcopy([]uct.IOV{{Buf: data}}, b.mem.addr, key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	require.NoError(t, ep.Close())
+	assert.Equal(t, 1, c.fired)
+	assert.Equal(t, ucs.StatusCanceled, c.Status)
+	clear(data)
+	until(t, func() bool { return a.it.ops.left == a.it.cfg.TxOps }, a, b)
+	flush(t, other, a, b)
+	assert.True(t, bytes.Equal(want, b.mem.buf))
+}
+
+// TestRails_Broken: a rail that breaks under a put fails the EP, once; one that
+// breaks in silence is done without.
+func TestRails_Broken(t *testing.T) {
+	slow := threeRails
+	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
+	a, b, ep, key := railed(t, slow, slow)
+	b.it.table[a.it.addr.id].rails[1].fail(errMalformed)
+	until(t, func() bool { return len(ep.conn.openRails()) == 2 }, a, b)
+	require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fill(make([]byte, endMem), 5)))
+	require.Empty(t, a.errs)
+
+	c := newCounter(1)
+	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	b.it.table[a.it.addr.id].rails[0].fail(errMalformed)
+	until(t, func() bool { return c.fired == 1 && len(a.errs) == 1 }, a, b)
+	assert.Equal(t, ucs.StatusConnReset, c.Status)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+	assert.ErrorContains(t, a.errs[0], errRailLost.Error())
+	until(t, func() bool { return a.it.opened+b.it.opened == 0 }, a, b)
+	assert.Empty(t, a.it.known.All())
+	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
+}
+
+// TestRails_NoAllocation pins striped puts.
+func TestRails_NoAllocation(t *testing.T) {
+	if testenv.RaceEnabled {
+		t.Skip("allocation counts differ under the race detector")
+	}
+	a, b, ep, key := railed(t, threeRails, threeRails)
+	c := newCounter(0)
+	iov := []uct.IOV{{Buf: a.mem.buf[:64<<10]}}
+	put := func() {
+		c.Count, c.fired = 1, 0
+		_, err := ep.PutZcopy(iov, b.mem.addr, key, &c.Completion)
+		for err != nil || c.fired == 0 {
+			a.it.Progress()
+			b.it.Progress()
+			if err != nil {
+				_, err = ep.PutZcopy(iov, b.mem.addr, key, &c.Completion)
+			}
+		}
+	}
+	for range 100 {
+		put()
+	}
+	assert.Zero(t, testing.AllocsPerRun(100, put))
+	assert.Greater(t, ep.conn.openRails()[2].sent, uint64(200))
+}
