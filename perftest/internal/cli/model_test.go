@@ -34,3 +34,20 @@ func TestModel_Defaults(t *testing.T) {
 		assert.Contains(t, out, "model connectx4, virtual time")
 	}
 }
+
+func TestModel_Parameters(t *testing.T) {
+	for args, want := range map[string]string{
+		"connectx4,Speed=1":         "RegisterWrite",
+		"connectx4,Rails=0":         "at least 1",
+		"connectx4,":                "",
+		"connectx9,RegisterWrite=1": "connectx4",
+	} {
+		code, _, errs := perftest(t, "endpoints", "-q", "-n", "64", "-t", "1", "--model", args)
+		if want == "" {
+			assert.Equal(t, exitOK, code, args)
+			continue
+		}
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}

@@ -55,7 +55,7 @@ func (s *sharing) bind(f *pflag.FlagSet) {
 	s.bindCommon(f)
 	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
 	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
-	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+fmt.Sprintf("; then the defaults are -n %d, --rounds 1 and --lock-cq, as in the study", modelMessages))
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+fmt.Sprintf(", or with parameters changed: connectx4,RegisterWrite=50; then the defaults are -n %d, --rounds 1 and --lock-cq, as in the study", modelMessages))
 }
 
 // bindCommon binds those of applications too.
@@ -116,9 +116,7 @@ func (s *sharing) check() (mlx5.Config, error) {
 }
 
 // models make rigs that run in virtual time, by name.
-var models = map[string]func() (msgrate.Rig, error){
-	"connectx4": func() (msgrate.Rig, error) { return virtual.ConnectX4(), nil },
-}
+var models = map[string]func() *virtual.Rig{"connectx4": virtual.ConnectX4}
 
 func modelNames() (names []string) {
 	for name := range models {
@@ -128,14 +126,24 @@ func modelNames() (names []string) {
 	return names
 }
 
+// openModel takes the name of a model, and parameters to change after commas.
+func openModel(text string) (*virtual.Rig, error) {
+	name, changes, _ := strings.Cut(text, ",")
+	open, known := models[name]
+	if !known {
+		return nil, &usageError{fmt.Errorf("model %q: there are %s", name, strings.Join(modelNames(), ", "))}
+	}
+	rig := open()
+	if err := rig.Change(changes); err != nil {
+		return nil, &usageError{err}
+	}
+	return rig, nil
+}
+
 // measurer is where senders run.
 func (s *sharing) measurer() (msgrate.Measurer, error) {
 	if s.model != "" {
-		open, known := models[s.model]
-		if !known {
-			return nil, &usageError{fmt.Errorf("model %q: %s", s.model, strings.Join(modelNames(), ", "))}
-		}
-		rig, err := open()
+		rig, err := openModel(s.model)
 		return msgrate.On{Rig: rig}, err
 	}
 	if s.processes > 1 {

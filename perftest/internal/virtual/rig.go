@@ -3,6 +3,8 @@ package virtual
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gucx/gucx/perftest/internal/msgrate"
@@ -27,6 +29,29 @@ type Rig struct {
 
 // ConnectX4 is a rig on the machine of the study.
 func ConnectX4() *Rig { return &Rig{Params: timing.ConnectX4()} }
+
+// Change sets parameters of the machine by a list of name=value, separated by commas;
+// see timing.Params.Set. An empty list changes nothing.
+func (r *Rig) Change(list string) error {
+	if list == "" {
+		return nil
+	}
+	p := r.Params
+	for item := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok {
+			return fmt.Errorf("parameter %q: want name=value", item)
+		}
+		if err := p.Set(name, value); err != nil {
+			return err
+		}
+	}
+	if _, err := timing.New(p); err != nil {
+		return err
+	}
+	r.Params = p
+	return nil
+}
 
 // Device implements msgrate.Rig: a new machine.
 func (r *Rig) Device(queues mlx5.Config) (_ *verbs.Device, err error) {

@@ -95,3 +95,20 @@ func TestDevice_BadParams(t *testing.T) {
 	_, err := (&Rig{}).Device(mlx5.Config{})
 	require.ErrorContains(t, err, "PostCall")
 }
+
+func TestChange(t *testing.T) {
+	r := ConnectX4()
+	require.NoError(t, r.Change(""))
+	assert.Equal(t, timing.ConnectX4(), r.Params)
+	for list, want := range map[string]string{
+		"Rails":           "name=value",
+		"Rails=1,Speed=2": "Speed",
+		"Rails=0":         "at least 1",
+	} {
+		assert.ErrorContains(t, r.Change(list), want, list)
+	}
+	assert.Equal(t, timing.ConnectX4(), r.Params, "what is wrong changes nothing")
+	require.NoError(t, r.Change("Rails=2,CQERead=7"))
+	assert.Equal(t, 2, r.Params.Rails)
+	assert.Equal(t, 7*timing.Nanosecond, r.Params.CQERead)
+}
