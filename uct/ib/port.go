@@ -10,17 +10,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// PathConfig says how packets leave a port. The zero value is ready to use.
+// PathConfig says how packets leave a port, and the process. The zero value is ready to use.
 type PathConfig struct {
 	GIDIndex     uint8 `env:"GID_INDEX" doc:"entry of the port's GID table to send from"`
 	SL           uint8 `env:"SL" doc:"InfiniBand service level, 0..15"`
 	TrafficClass uint8 `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
+	// Endpoints is how ifaces share the doorbell registers of the device.
+	Endpoints Endpoints `env:"ENDPOINTS" doc:"How the workers of a context share doorbell registers: a UAR page each (Dynamic), two (2xDynamic), one for two (SharedDynamic), or those of the context (Static)."`
 }
 
 // Validate checks the ranges.
 func (c *PathConfig) Validate() error {
 	if c.SL > 15 {
 		return fmt.Errorf("%w: SL %d not in [0, 15]", uct.ErrInvalidParam, c.SL)
+	}
+	if int(c.Endpoints) >= len(endpointCategories) {
+		return fmt.Errorf("%w: %v", uct.ErrInvalidParam, c.Endpoints)
 	}
 	return nil
 }

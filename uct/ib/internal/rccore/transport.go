@@ -147,10 +147,9 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(it.wake.Close)
-	if it.td, err = ctx.AllocTD(verbs.TDInitAttr{}); err != nil {
-		return fmt.Errorf("alloc thread domain: %w", err)
+	if it.td, err = it.md.AllocDomain(it.cfg.IB.Endpoints, undo); err != nil {
+		return err
 	}
-	undo.Add(it.td.Close)
 	it.verbsCQ, err = ctx.CreateCQ(verbs.CQInitAttr{
 		// A Progress may give its entries back at its end.
 		Depth:          it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll,

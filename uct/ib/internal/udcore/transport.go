@@ -153,11 +153,10 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(it.wake.Close)
-	td, err := ctx.AllocTD(verbs.TDInitAttr{})
+	td, err := it.md.AllocDomain(it.cfg.IB.Endpoints, undo)
 	if err != nil {
-		return fmt.Errorf("alloc thread domain: %w", err)
+		return err
 	}
-	undo.Add(td.Close)
 	it.cq, err = ctx.CreateCQ(verbs.CQInitAttr{
 		Depth: it.cfg.TxDepth + it.cfg.RxDepth, Channel: it.channel, SingleThreaded: true,
 	})
