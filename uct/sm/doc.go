@@ -22,8 +22,15 @@
 // no compare-and-swap, and a sender that is killed at any point leaves at worst a
 // message that was never published. A slot is 128 bytes; one store of its first
 // word publishes it. Longer messages lie in segments of the link that come back when
-// the handler has returned. The receiver polls the rings of a few peers one by one;
+// the handler has returned; the one that came back last is used first, while its lines
+// are in the sender's cache. The receiver polls the rings of a few peers one by one;
 // beyond that, senders also mark a word in its control block (see attention.go).
+//
+// Handlers get no descriptor to keep a message by. Its segment is one of the few that
+// this sender has: the more are kept, the sooner it stands still, maybe for the very
+// message that the keeper waits for. And it is memory that the peer still writes to,
+// and that goes with the link. A copy of 8 KiB costs less than what would prevent all
+// that for every message.
 //
 // # Put, get, atomics
 //
