@@ -37,3 +37,10 @@ func FromDevice()
 // Pause tells the core that the caller polls. On amd64 it takes about 24 ns and
 // keeps a polling loop from stealing the cache line that it waits for.
 func Pause()
+
+// PrefetchW asks for the cache line at p, which the caller is about to store to: the
+// line leaves another core that has it while this one still does something else. It
+// touches nothing; any p will do.
+//
+//go:noescape
+func PrefetchW(p unsafe.Pointer)

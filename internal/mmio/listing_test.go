@@ -98,6 +98,7 @@ func checkListingAMD64(t *testing.T, binary string) {
 	assert.Equal(t, []string{"SFENCE", "RET"}, disassemble(t, binary, "mmio.FlushWC.abi0"))
 	assert.Equal(t, []string{"LFENCE", "RET"}, disassemble(t, binary, "mmio.FromDevice.abi0"))
 	assert.Equal(t, []string{"PAUSE", "RET"}, disassemble(t, binary, "mmio.Pause.abi0"))
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.PrefetchW.abi0"), `^PREFETCHW 0\(AX\)`), 1)
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.Copy64.abi0"), `^MOVQ \w+, 0(x\w+)?\(DI\)`), 8)
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.Doorbell64.abi0"), `^MOVQ AX, 0\(DI\)`), 1)
 }
@@ -108,5 +109,6 @@ func checkListingARM64(t *testing.T, binary string) {
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.ToDevice.abi0"), `^DMB`), 1)
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.FlushWC.abi0"), `^DSB`), 1)
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.FromDevice.abi0"), `^DMB`), 1)
+	assert.Len(t, indexes(disassemble(t, binary, "mmio.PrefetchW.abi0"), `^PRFM`), 1)
 	assert.Len(t, indexes(disassemble(t, binary, "mmio.Copy64.abi0"), `^STP`), 4)
 }

@@ -47,3 +47,9 @@ TEXT ·FromDevice(SB), NOSPLIT, $0-0
 TEXT ·Pause(SB), NOSPLIT, $0-0
 	YIELD
 	RET
+
+// func PrefetchW(p unsafe.Pointer)
+TEXT ·PrefetchW(SB), NOSPLIT, $0-8
+	MOVD p+0(FP), R0
+	PRFM (R0), PSTL1KEEP
+	RET

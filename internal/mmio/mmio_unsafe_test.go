@@ -88,6 +88,7 @@ func TestFences_ReturnAndKeepMemory(t *testing.T) {
 		FlushWC()
 		FromDevice()
 		Pause()
+		PrefetchW(nil)
 	}
 	assert.Equal(t, uint64(0x0123456789abcdef), word)
 }

@@ -36,3 +36,6 @@ func FromDevice() { fence.Add(1) }
 
 // Pause yields the processor, as there is no instruction for it in Go.
 func Pause() { runtime.Gosched() }
+
+// PrefetchW does nothing, as there is no instruction for it in Go.
+func PrefetchW(unsafe.Pointer) {}
