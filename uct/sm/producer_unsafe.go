@@ -42,7 +42,12 @@ func (p *producer) next() *slot {
 	if p.tail == p.limit && !p.reload() {
 		return nil
 	}
-	return (*slot)(unsafe.Add(p.slots, uintptr(p.tail&(p.depth-1))*slotLen))
+	return (*slot)(p.slotAt(p.tail))
+}
+
+// slotAt is where message i goes.
+func (p *producer) slotAt(i uint64) unsafe.Pointer {
+	return unsafe.Add(p.slots, uintptr(i&(p.depth-1))*slotLen)
 }
 
 // reload looks at the consumer's word, and reports whether there is room.
@@ -82,8 +87,12 @@ func (p *producer) short(id uint8, hdr uint64, payload []byte) bool {
 		copy(s.data[8:], payload)
 	}
 	p.publish(s, id, kindInline, uint64(8+len(payload)))
+	mmio.PrefetchW(p.slotAt(p.tail + prefetch))
 	return true
 }
+
+// prefetch is how many slots ahead the line is fetched that the receiver had last.
+const prefetch = 12
 
 // seg returns a segment that is free, or nil. It stays free until it is lent.
 func (p *producer) seg() []byte {

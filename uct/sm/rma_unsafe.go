@@ -198,7 +198,7 @@ func (e *EP) lendMapped(u uct.Unpacker, n int, raddr, key uint64) bool {
 		e.hold.Or(holdLent)
 		u.Unpack(bytesOf(p, 0, n))
 		e.hold.And(^uint32(holdLent))
-		if e.out == nil { // u has closed the EP, and the guard is gone
+		if e.tx.slots == nil { // u has closed the EP, and the guard is gone
 			return true
 		}
 	}
