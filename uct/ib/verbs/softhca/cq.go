@@ -74,7 +74,7 @@ func (cq *compQueue) push(e *mlx5.CQE) bool {
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
 		first := !cq.overrun
 		cq.overrun = true
-		cq.mu.unlock()
+		cq.mu.release()
 		if first {
 			cq.hca.raise(verbs.EventCQErr, cq.cqn)
 		}
@@ -86,7 +86,7 @@ func (cq *compQueue) push(e *mlx5.CQE) bool {
 	if fire {
 		cq.armed = armNone
 	}
-	cq.mu.unlock()
+	cq.mu.release()
 	if fire && cq.sink != nil {
 		cq.sink.CompletionEvent()
 	}
@@ -113,7 +113,7 @@ func (cq *compQueue) arm(word uint32) {
 	if fire {
 		cq.armed = armNone
 	}
-	cq.mu.unlock()
+	cq.mu.release()
 	if fire && cq.sink != nil {
 		cq.sink.CompletionEvent()
 	}

@@ -39,7 +39,7 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn mlx5.Syndrome) {
 	q.mu.lock()
 	left := q.dbrec.Recv() - q.consumed
 	if left == 0 {
-		q.mu.unlock()
+		q.mu.release()
 		return false, mlx5.SyndromeOK
 	}
 	e.index = q.consumed
@@ -57,7 +57,7 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn mlx5.Syndrome) {
 	if hit {
 		q.limit = 0
 	}
-	q.mu.unlock()
+	q.mu.release()
 	if hit {
 		q.hca.raise(verbs.EventSRQLimitReached, q.srqn)
 	}
@@ -92,7 +92,7 @@ func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 	if hit {
 		q.limit = 0
 	}
-	q.mu.unlock()
+	q.mu.release()
 	if hit {
 		h.raise(verbs.EventSRQLimitReached, srqn)
 	}
