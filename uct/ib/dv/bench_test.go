@@ -22,6 +22,8 @@ type sender struct {
 	put   uct.Putter
 	raddr uint64
 	key   uct.RKey
+	reqs  []uct.PendingReq
+	left  int // of them, not posted
 }
 
 // open opens an iface with an EP that lives as long as the test.
@@ -71,6 +73,31 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 	require.NoError(t, errors.Join(connect(s.ep, peerIface, peer), connect(peer, s.it, s.ep)))
 	s.put = s.ep.(uct.Putter)
 	return s
+}
+
+// wait queues n puts of buf as pending requests and progresses until they are posted.
+func (s *sender) wait(b *testing.B, buf []byte, n int) {
+	if s.reqs == nil {
+		s.reqs = make([]uct.PendingReq, n)
+		for i := range s.reqs {
+			s.reqs[i].Func = func(*uct.PendingReq) error {
+				err := s.put.PutShort(buf, s.raddr, s.key)
+				if err == nil {
+					s.left--
+				}
+				return err
+			}
+		}
+	}
+	s.left = n
+	for i := range n {
+		if err := s.ep.AddPending(&s.reqs[i]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for s.left > 0 {
+		s.it.Progress()
+	}
 }
 
 // flush waits until everything posted is complete.
@@ -125,39 +152,69 @@ func BenchmarkPut8(b *testing.B) {
 }
 
 // BenchmarkPut8_Paired lets the transports take turns, window by window, so that
-// both see the same noise of the machine, and reports medians.
+// both see the same noise of the machine, and reports medians: of puts that are each
+// polled, of windows with a flush at the end, most of whose puts have no completion,
+// and of such windows over a queue of a quarter of them, in which the rest is pending.
 func BenchmarkPut8_Paired(b *testing.B) {
 	const window = 128
-	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
-		b.Run(string(fabric), func(b *testing.B) {
-			var s [2]*sender
-			var took [2][]float64
-			for i, tl := range []string{rc.Name, RCName} {
-				s[i] = newSender(b, fabric, tl, RCConfig{})
-			}
-			buf := make([]byte, 8)
-			each := func(s *sender) float64 {
-				start := time.Now()
-				for range window {
-					if err := s.put.PutShort(buf, s.raddr, s.key); err != nil {
-						b.Fatal(err)
-					}
-					for s.it.Progress() == 0 {
-					}
-				}
-				return float64(time.Since(start).Nanoseconds()) / window
-			}
-			for b.Loop() {
-				for i := range s {
-					took[i] = append(took[i], each(s[i]))
-				}
-			}
-			median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
-			over, direct := median(took[0]), median(took[1])
-			b.ReportMetric(over, "rc-ns/put")
-			b.ReportMetric(direct, "rc_mlx5-ns/put")
-			b.ReportMetric(direct/over, "ratio")
-			b.ReportMetric(0, "ns/op")
-		})
+	buf := make([]byte, 8)
+	put := func(b *testing.B, s *sender) {
+		if err := s.put.PutShort(buf, s.raddr, s.key); err != nil {
+			b.Fatal(err)
+		}
 	}
+	for name, run := range map[string]func(b *testing.B, s *sender){
+		"each": func(b *testing.B, s *sender) {
+			for range window {
+				put(b, s)
+				for s.it.Progress() == 0 {
+				}
+			}
+		},
+		"flush": func(b *testing.B, s *sender) {
+			for range window {
+				put(b, s)
+			}
+			s.flush(b)
+		},
+		"pending": func(b *testing.B, s *sender) {
+			for i := range window {
+				if s.put.PutShort(buf, s.raddr, s.key) != nil {
+					s.wait(b, buf, window-i)
+					break
+				}
+			}
+			s.flush(b)
+		},
+	} {
+		for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
+			depth := 2 * window
+			if name == "pending" {
+				depth = window / 4
+			}
+			b.Run(string(fabric)+"/"+name, func(b *testing.B) { paired(b, fabric, depth, window, run) })
+		}
+	}
+}
+
+// paired runs windows of n puts on both transports in turns.
+func paired(b *testing.B, fabric softhca.Fabric, depth int, n float64, run func(b *testing.B, s *sender)) {
+	var s [2]*sender
+	var took [2][]float64
+	for i, tl := range []string{rc.Name, RCName} {
+		s[i] = newSender(b, fabric, tl, RCConfig{TxDepth: depth})
+	}
+	for b.Loop() {
+		for i := range s {
+			start := time.Now()
+			run(b, s[i])
+			took[i] = append(took[i], float64(time.Since(start).Nanoseconds())/n)
+		}
+	}
+	median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
+	over, direct := median(took[0]), median(took[1])
+	b.ReportMetric(over, "rc-ns/put")
+	b.ReportMetric(direct, "rc_mlx5-ns/put")
+	b.ReportMetric(direct/over, "ratio")
+	b.ReportMetric(0, "ns/op")
 }

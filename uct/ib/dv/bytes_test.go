@@ -312,3 +312,40 @@ func TestGolden_SRQAndArm(t *testing.T) {
 	assert.EqualValues(t, 0x20, b.hw.rings[0].off)
 	assert.Equal(t, words(t, "00000003 000000fd"), b.hw.rings[0].page[:8])
 }
+
+// TestHold: what is posted while the register holds goes out with one doorbell for
+// each queue, or as BlueFlame if it is a single WQE; what is forgotten does not.
+func TestHold(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+	e := newRawEP(b)
+	r := e.sq.reg
+	require.True(t, r.plain)
+	put := func() { require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey{Handle: 7})) }
+
+	r.hold()
+	put()
+	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}, {Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(100)}})
+	require.NoError(t, err)
+	put()
+	assert.Empty(t, b.hw.rings)
+	r.release()
+	require.Len(t, b.hw.rings, 1)
+	assert.Equal(t, words(t, "00000508 00010003"), b.hw.rings[0].page[:8], "the last WQE, after 1, 1 and 3 blocks")
+	assert.Equal(t, make([]byte, 56), b.hw.rings[0].page[8:64], "only its first 8 bytes")
+	assert.EqualValues(t, 6, b.raw.DBRec.Send())
+
+	r.hold()
+	put()
+	r.release()
+	require.Len(t, b.hw.rings, 2)
+	assert.Equal(t, bytesOf(b.raw.SQ)[6*64:6*64+48], b.hw.rings[1].page[:48], "BlueFlame")
+
+	r.hold()
+	put()
+	r.forget(&e.sq)
+	r.release()
+	r.hold()
+	r.release()
+	assert.Len(t, b.hw.rings, 2)
+	assert.True(t, r.plain)
+}

@@ -57,7 +57,7 @@ func rcShmHarness() ucttest.Harness {
 
 // udTimeout is when a killed peer is given up: long for a busy machine, and not as
 // long as a test.
-const udTimeout = 5 * time.Second
+const udTimeout = 10 * time.Second
 
 // tinyUD is tinyRC for datagrams.
 func tinyUD(o ucttest.Options) any {

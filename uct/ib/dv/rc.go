@@ -85,9 +85,11 @@ func (it *rcIface) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, e
 }
 
 // Forget implements rccore.Driver.
-func (it *rcIface) Forget(e *rccore.EP) {
+func (it *rcIface) Forget(outer uct.EP) {
+	e := outer.(*rcEP)
 	it.cq.disown(e.QPN)
-	if slot := &it.recent[uint8(e.QPN)]; (*slot).QPN == e.QPN {
+	it.reg.forget(&e.sq)
+	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.none
 	}
 }

@@ -54,7 +54,19 @@ func (it *rcIface) polled(n int) int {
 		it.cq.lookAgain()
 		n = -1
 	}
-	return it.Polled(n)
+	return it.finish(n)
+}
+
+// finish does what may wait until the end of a Progress: credits go out and pending
+// requests are dispatched, with one doorbell for each EP.
+func (it *rcIface) finish(n int) int {
+	if it.reg == nil { // no EP yet
+		return it.Polled(n)
+	}
+	it.reg.hold()
+	n = it.Polled(n)
+	it.reg.release()
+	return n
 }
 
 // other handles what is not the success of a send of an EP that was seen lately. A

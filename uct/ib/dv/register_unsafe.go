@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/mmio"
@@ -16,8 +17,42 @@ type register struct {
 	step     uint32         // BlueFlame buffer length, or 0 without BlueFlame
 	hardware bool           // a device that needs fences
 	doorbell mlx5.Doorbell  // nil on hardware
-	// plain: BlueFlame of a software device, whose page is memory like any other.
+	// plain: BlueFlame of a software device, whose page is memory like any other, and
+	// nothing is held.
 	plain bool
+	// holding: queues that are posted to are gathered in held, and rung by release.
+	holding bool
+	held    []*sendQueue
+}
+
+// hold makes posts gather, until release: one doorbell then serves all WQEs of a
+// queue.
+func (r *register) hold() { r.holding, r.plain = true, false }
+
+// release rings for what was gathered.
+func (r *register) release() {
+	r.holding, r.plain = false, r.doorbell != nil && r.step != 0
+	for i, q := range r.held {
+		r.held[i] = nil
+		n := q.gathered
+		q.gathered = 0
+		r.ringList(q.lastWord, q, q.last, n == 1)
+	}
+	r.held = r.held[:0]
+}
+
+// gather notes a post to q while holding: its last WQE begins at BB first.
+func (r *register) gather(q *sendQueue, word uint64, first uint32, n int) {
+	if q.gathered == 0 {
+		r.held = append(r.held, q)
+	}
+	q.gathered += n
+	q.last, q.lastWord = first, word
+}
+
+// forget drops what was gathered for a queue that is going away.
+func (r *register) forget(q *sendQueue) {
+	r.held = slices.DeleteFunc(r.held, func(h *sendQueue) bool { return h == q })
 }
 
 func newRegister(u mlx5.RawUAR) *register {

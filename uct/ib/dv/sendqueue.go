@@ -27,7 +27,11 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	}
 	if n > 0 {
 		q.dbr.StoreSend(uint16(q.pi))
-		q.reg.ringList(word, q, first, n == 1)
+		if q.reg.holding {
+			q.reg.gather(q, word, first, n)
+		} else {
+			q.reg.ringList(word, q, first, n == 1)
+		}
 	}
 	return n, err
 }

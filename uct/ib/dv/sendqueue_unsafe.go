@@ -26,6 +26,11 @@ type sendQueue struct {
 	reg  *register
 	dbr  mlx5.DBRec
 
+	// What register.gather notes: WQEs, the first BB and the control word of the last.
+	gathered int
+	last     uint32
+	lastWord uint64
+
 	datagram  bool
 	maxInline int
 	maxSGE    int
@@ -67,9 +72,12 @@ func (q *sendQueue) ringBB(word uint64, b *mlx5.BB, number uint64) {
 	i++
 	q.pi = i
 	q.dbr.StoreSend(uint16(i))
-	if r := q.reg; r.plain {
+	switch r := q.reg; {
+	case r.plain:
 		r.copyBB(word, b)
-	} else {
+	case r.holding:
+		r.gather(q, word, i-1, 1)
+	default:
 		r.ringBB(word, b)
 	}
 }

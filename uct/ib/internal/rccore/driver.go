@@ -39,7 +39,7 @@ type Driver interface {
 	MakeEP(qp *verbs.QP) (outer uct.EP, e *EP, send SendQueue, err error)
 	// Forget is called when an EP is gone, before its QP is closed. Messages that
 	// have arrived for the QP may still wait in the completion queue.
-	Forget(e *EP)
+	Forget(outer uct.EP)
 }
 
 // Verbs is the Driver that leaves both to verbs.
@@ -59,4 +59,4 @@ func (Verbs) MakeEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
 }
 
 // Forget implements Driver: closing a QP removes its completions.
-func (Verbs) Forget(*EP) {}
+func (Verbs) Forget(uct.EP) {}

@@ -276,7 +276,7 @@ func (it *Iface) forget(e *EP) {
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.eps.vacant
 	}
-	it.driver.Forget(e)
+	it.driver.Forget(e.outer)
 	it.setModeration()
 }
 
