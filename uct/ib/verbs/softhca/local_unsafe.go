@@ -67,7 +67,10 @@ func (k *walk) gather(dst unsafe.Pointer, off, n uint64) bool {
 		if src == nil {
 			return false
 		}
-		m = min(m, n)
+		if m >= n { // the end: dst must not point behind its allocation
+			move(dst, src, n)
+			return true
+		}
 		move(dst, src, m)
 		dst = unsafe.Add(dst, m)
 		off += m
@@ -83,7 +86,10 @@ func (k *walk) scatter(src unsafe.Pointer, off, n uint64) bool {
 		if dst == nil {
 			return false
 		}
-		m = min(m, n)
+		if m >= n { // the end: src must not point behind its allocation
+			move(dst, src, n)
+			return true
+		}
 		move(dst, src, m)
 		src = unsafe.Add(src, m)
 		off += m
