@@ -50,7 +50,7 @@ func (e Endpoints) MarshalText() ([]byte, error) { return []byte(e.String()), ni
 func (e *Endpoints) UnmarshalText(text []byte) error {
 	c, err := endpoint.ParseCategory(string(text))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: no category of endpoints", uct.ErrInvalidParam)
 	}
 	for i, have := range endpointCategories {
 		if have == c {
