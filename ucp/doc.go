@@ -62,6 +62,9 @@
 // its error is returned at once. When a lane breaks, because the peer died or an
 // access was refused at the target, the EP fails: every request of it ends with the
 // reason, [EP.Err] tells it, and what remains is to close the EP. Other EPs work on.
+// The reason is ErrConnReset if the peer closed its EP or its process ended, also
+// by a kill, and ErrTimedOut if the transport found out by getting no answer. What
+// was complete stays complete: some requests may end with StatusOK.
 //
 // # Goroutines
 //

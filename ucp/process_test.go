@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -202,12 +203,11 @@ func TestProcesses_TargetKilled(t *testing.T) {
 			reqs := in.flood(t, 40)
 			require.NoError(t, x.cmd.Process.Kill())
 			require.NoError(t, in.w.until(in.ctx, func() bool { return in.ep.Err() != nil }))
-			require.ErrorIs(t, in.ep.Err(), ucs.ErrEPFailed)
-			require.ErrorIs(t, in.ep.Err(), ucs.ErrConnReset)
+			reason := in.ended(t, strings.Contains(tls, "rc"))
 			for _, r := range reqs {
-				require.True(t, r.Done(), "no request outlives its EP")
+				assert.True(t, r.Done(), "no request outlives its EP")
 				if r.Status() != ucs.StatusOK {
-					assert.Equal(t, ucs.StatusConnReset, r.Status())
+					assert.Equal(t, reason, r.Status())
 				}
 				r.Release()
 			}
@@ -236,6 +236,18 @@ func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
 	keep(in.ep.Flush())
 	keep(in.w.Flush())
 	return reqs
+}
+
+// ended checks why the EP of a dead peer failed. A device with work in flight may find
+// out by itself that nobody answers.
+func (in *initiator) ended(t *testing.T, device bool) ucs.Status {
+	t.Helper()
+	require.ErrorIs(t, in.ep.Err(), ucs.ErrEPFailed)
+	if device && errors.Is(in.ep.Err(), ucs.ErrTimedOut) {
+		return ucs.StatusTimedOut
+	}
+	require.ErrorIs(t, in.ep.Err(), ucs.ErrConnReset)
+	return ucs.StatusConnReset
 }
 
 // refused: an EP that has failed takes nothing any more.
