@@ -138,10 +138,10 @@ func (x *target) reach(t *testing.T, tls string) *initiator {
 }
 
 // processSets are the transports between two processes.
-var processSets = []string{"sm", "rc", "rc,tcp", "tcp", "all"}
+var processSets = []string{"sm", "rc", "rc_mlx5", "rc,tcp", "tcp", "all"}
 
 // oneSided are those that need nothing of the target once they are connected.
-var oneSided = []string{"sm", "rc", "ib", "all"}
+var oneSided = []string{"sm", "rc", "rc_mlx5", "all"}
 
 func TestProcesses(t *testing.T) {
 	for _, tls := range processSets {

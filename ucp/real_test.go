@@ -38,6 +38,7 @@ func realSets() []transports {
 		real("sm", "sm"),
 		real("tcp", "tcp"),
 		real("rc", "rc"), // ud carries the handshakes
+		real("rc_mlx5", "rc_mlx5"),
 		real("rc+ud", "rc", "ud"),
 		real("rc+tcp", "rc", "tcp"),
 		real("sm+self+tcp", "sm", "self", "tcp"),

@@ -60,7 +60,7 @@ type Config struct {
 	// wait in the listen backlog. 0 means 64.
 	MaxHandshakes int
 
-	// HandshakeTimeout bounds a handshake, on either side. 0 means 1 s.
+	// HandshakeTimeout bounds a handshake, on either side. 0 means 5 s.
 	HandshakeTimeout time.Duration
 
 	// MaxTableLen and MaxArenaLen bound what a peer may offer, in bytes. 0 means
@@ -78,8 +78,8 @@ type Config struct {
 
 const (
 	defaultMaxLinks         = 1024
-	defaultMaxHandshakes    = 64 // as many as take a thread each without harm
-	defaultHandshakeTimeout = time.Second
+	defaultMaxHandshakes    = 64              // as many as take a thread each without harm
+	defaultHandshakeTimeout = 5 * time.Second // a live process on an overloaded machine took more than 1 s
 	defaultMaxTableLen      = 1 << 30
 	defaultMaxArenaLen      = 1 << 40 // 1/128 of the address space of amd64
 

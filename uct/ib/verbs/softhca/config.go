@@ -35,7 +35,7 @@ type Config struct {
 	// EngineTick is how often the engine looks whether anybody still polls. 0
 	// means 1 ms.
 	EngineTick time.Duration
-	// DialTimeout bounds how long a peer may take to answer. 0 means 1 s.
+	// DialTimeout bounds how long a peer may take to answer. 0 means 5 s.
 	DialTimeout time.Duration
 	// AllowUIDs lists users, beside the own one, whose processes may connect.
 	AllowUIDs []uint32
@@ -58,7 +58,7 @@ const (
 	defaultArenaLen     = 16 << 30
 	defaultInlineBudget = 256 << 10 // a copy of about 10 us
 	defaultEngineTick   = time.Millisecond
-	defaultDialTimeout  = time.Second
+	defaultDialTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
 )
 
 func (c Config) withDefaults() (Config, error) {

@@ -30,11 +30,23 @@ func (h *hca) engine() {
 // looked once and went away must not hold up arrivals for a whole tick.
 const firstTick = 50 * time.Microsecond
 
-// watch stays away as long as somebody polls, and looks in less and less often.
+// watch stays away as long as somebody polls, and looks in less and less often. It
+// ends at once when somebody announces that the polling ends.
 func (h *hca) watch() {
-	for tick := firstTick; h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
+	for tick := firstTick; !h.farewell.Swap(false) && h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
 		h.ctl.attention.Or(attnProbe)
 		h.wait(min(tick, h.cfg.EngineTick))
+	}
+}
+
+// relieve has the engine take over from a caller that is about to sleep: it has
+// armed a CQ. Otherwise the engine would take its last looks for those of somebody
+// who polls, and what arrives next would lie until the tick is over: 1 ms at least,
+// as the runtime rounds up shorter sleeps of an idle process.
+func (h *hca) relieve() {
+	h.farewell.Store(true)
+	if h.ctl.sleeping.Load() == 0 {
+		wake(h.wakeFD)
 	}
 }
 

@@ -114,6 +114,7 @@ func (h *hca) armCQ(first8 uint64) {
 	h.mu.Unlock()
 	if cq != nil {
 		cq.arm(uint32(first8 >> 32))
+		h.relieve()
 	}
 }
 

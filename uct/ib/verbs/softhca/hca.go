@@ -70,6 +70,7 @@ type hca struct {
 	kept   []func() error // memory that a stopped peer may still touch
 
 	closing    atomic.Bool
+	farewell   atomic.Bool // whoever polled is about to sleep
 	engineDone chan struct{}
 }
 

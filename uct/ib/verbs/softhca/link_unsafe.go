@@ -80,6 +80,7 @@ type outLink struct {
 	state   atomic.Uint32
 	refs    int   // QPs; under hca.linkMu
 	started int64 // when dialing began
+	late    bool  // down because the peer did not answer in time: it may still live
 
 	self      bool // the loop fabric: memory is found by address
 	table     table

@@ -71,6 +71,7 @@ func (h *hca) dial(l *outLink) {
 		if !errors.Is(err, ucs.ErrClosed) {
 			logger.Info("peer not reached", "device", h.cfg.Name, "peer", l.gid, "reason", err)
 		}
+		l.late = errors.Is(err, ucs.ErrTimedOut)
 		h.dropLink(l)
 		return
 	}

@@ -243,14 +243,21 @@ func (qp *queuePair) detach() {
 }
 
 // udLink is the link to the port of a datagram. A port that is gone stays gone: the
-// next process that opens a device has another GID.
+// next process that opens a device has another GID. One that only did not answer is
+// dialed again.
 func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	r := &qp.req
 	for i, l := range r.udLinks {
-		if l.gid == gid {
-			r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
+		if l.gid != gid {
+			continue
+		}
+		r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
+		if l.state.Load() != linkDown || !l.late {
 			return l, nil
 		}
+		r.udLinks = r.udLinks[1:]
+		qp.hca.unlink(l)
+		break
 	}
 	l, err := qp.hca.linkTo(gid)
 	if err != nil {
