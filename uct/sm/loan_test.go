@@ -56,7 +56,7 @@ func TestLoans_LastBackGoesFirst(t *testing.T) {
 	for range 1000 {
 		i, ok := l.next()
 		assert.True(t, ok)
-		assert.Zero(t, i)
+		assert.Less(t, i, uint8(collectEvery))
 		l.send(i)
 		returned[i].Add(1)
 	}
