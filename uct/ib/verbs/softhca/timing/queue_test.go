@@ -125,7 +125,7 @@ func TestComplete_ReadBeforeWrite(t *testing.T) {
 // left in flight.
 func TestComplete_InOrder(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 3))
-	for range 200 {
+	for range 60 {
 		m := newModel(t, round())
 		page := m.NewPage()
 		ports := []*port{newPort(t, m, page), newPort(t, m, page), newPort(t, m, m.NewPage())}
