@@ -21,9 +21,10 @@ import (
 type faults struct {
 	kernel
 	rng     *rand.Rand
-	chunk   int // at most so many bytes in one call; 0: no limit
-	refuse  int // one call in so many does nothing; 0: none
-	resetAt int // bytes in both directions until the connection is reset; 0: never
+	chunk   int  // at most so many bytes in one call; 0: no limit
+	refuse  int  // one call in so many does nothing, but no two sends in a row: they would mean a full socket; 0: none
+	refused bool // the last send
+	resetAt int  // bytes in both directions until the connection is reset; 0: never
 	moved   int
 	resets  int
 	iov     [maxVector]unix.Iovec
@@ -31,12 +32,17 @@ type faults struct {
 
 func newFaults(seed uint64) *faults { return &faults{rng: rand.New(rand.NewPCG(seed, 1))} }
 
-func (f *faults) before() syscall.Errno {
+func (f *faults) before(sending bool) syscall.Errno {
 	if f.resetAt > 0 && f.moved >= f.resetAt && f.resets == 0 {
 		f.resets++
 		return unix.ECONNRESET
 	}
-	if f.refuse > 0 && f.rng.IntN(f.refuse) == 0 {
+	again := sending && f.refused
+	if sending {
+		f.refused = false
+	}
+	if f.refuse > 0 && f.rng.IntN(f.refuse) == 0 && !again {
+		f.refused = f.refused || sending
 		if f.rng.IntN(2) == 0 {
 			return unix.EINTR
 		}
@@ -62,28 +68,28 @@ func (f *faults) send(fd int, b []byte) (int, syscall.Errno) {
 	if len(b) == helloLen && b[0] == 'G' && b[1] == 'X' { // a handshake is written while the socket is empty
 		return f.kernel.send(fd, b)
 	}
-	if errno := f.before(); errno != 0 {
+	if errno := f.before(true); errno != 0 {
 		return 0, errno
 	}
 	return f.after(f.kernel.send(fd, b[:f.part(len(b))]))
 }
 
 func (f *faults) recv(fd int, b []byte) (int, syscall.Errno) {
-	if errno := f.before(); errno != 0 {
+	if errno := f.before(false); errno != 0 {
 		return 0, errno
 	}
 	return f.after(f.kernel.recv(fd, b[:f.part(len(b))]))
 }
 
 func (f *faults) sendv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
-	if errno := f.before(); errno != 0 {
+	if errno := f.before(true); errno != 0 {
 		return 0, errno
 	}
 	return f.after(f.kernel.sendv(fd, f.cut(iov)))
 }
 
 func (f *faults) recvv(fd int, iov []unix.Iovec) (int, syscall.Errno) {
-	if errno := f.before(); errno != 0 {
+	if errno := f.before(false); errno != 0 {
 		return 0, errno
 	}
 	return f.after(f.kernel.recvv(fd, f.cut(iov)))

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
@@ -96,6 +97,9 @@ func (a *authority) good() Config { return Config{TLS: a.config(a.issue("worker"
 func TestConformance_TLS(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("with one processor a suite that polls leaves the goroutines of TLS a look at their sockets each 10 ms")
+	}
+	if testenv.RaceEnabled {
+		t.Skip("takes minutes on a busy machine, as each message wakes four goroutines; the other tests of TLS run")
 	}
 	a := newAuthority(t)
 	secret := a.config(a.issue("worker", time.Hour))

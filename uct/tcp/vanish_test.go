@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,7 +88,24 @@ func newCable(t *testing.T) *cable {
 	require.NoError(t, ip(t, "-n", c.ns, "addr", "add", "198.18.211.2/30", "dev", c.far))
 	require.NoError(t, ip(t, "-n", c.ns, "link", "set", "lo", "up"))
 	require.NoError(t, ip(t, "-n", c.ns, "link", "set", c.far, "up"))
+	c.waitUp(t)
 	return c
+}
+
+// waitUp waits until both ends are said to be running, which the kernel does a
+// little later.
+func (c *cable) waitUp(t *testing.T) {
+	t.Helper()
+	for start := time.Now(); ; {
+		near, err := net.InterfaceByName(c.near)
+		require.NoError(t, err)
+		far, err := exec.Command("ip", "-n", c.ns, "link", "show", c.far).CombinedOutput()
+		require.NoError(t, err)
+		if near.Flags&net.FlagRunning != 0 && strings.Contains(string(far), "state UP") {
+			return
+		}
+		require.Less(t, time.Since(start), limit, "link down: %s", far)
+	}
 }
 
 // cut makes the far host vanish: its packets and those for it are lost, and
