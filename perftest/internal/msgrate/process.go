@@ -51,19 +51,33 @@ func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric)
 	if err != nil {
 		return out.Encode(jobReply{Error: err.Error()})
 	}
-	defer func() { err = errors.Join(err, p.Close()) }()
-	if err := out.Encode(jobReply{}); err != nil {
+	reply, err := runWhenTold(ctx, p, in, out)
+	// Closed before the reply: its receiver does not wait long for the process to end.
+	if closeErr := p.Close(); closeErr != nil && reply.Error == "" {
+		reply.Error = closeErr.Error()
+	}
+	if err != nil {
 		return err
+	}
+	return out.Encode(reply)
+}
+
+// runWhenTold says that p is ready and runs it when the other end says so. An error is
+// one of the connection.
+func runWhenTold(ctx context.Context, p *Prepared, in *json.Decoder, out *json.Encoder) (reply jobReply, err error) {
+	if err := out.Encode(jobReply{}); err != nil {
+		return reply, err
 	}
 	var goOn struct{}
 	if err := in.Decode(&goOn); err != nil {
-		return err
+		return reply, err
 	}
-	reply := jobReply{}
-	if reply.Outcome, err = p.Run(ctx); err != nil {
+	outcome, err := p.Run(ctx)
+	reply.Outcome = outcome
+	if err != nil {
 		reply.Error = err.Error()
 	}
-	return out.Encode(reply)
+	return reply, nil
 }
 
 // worker is the parent's end of a process.

@@ -15,8 +15,9 @@ import (
 // A target in another process answers one request after the other, each a line of
 // JSON, until the connection ends.
 
-// targetRequest is Accept if it has peers, and Memory otherwise.
+// targetRequest is Close if it says so, Accept if it has peers, and Memory otherwise.
 type targetRequest struct {
+	Close bool
 	Peers []rclink.Addr
 	Len   int
 }
@@ -54,7 +55,7 @@ func ServeTarget(conn net.Conn) (err error) {
 			}
 			return err
 		}
-		if err := out.Encode(serve(t, req)); err != nil {
+		if err := out.Encode(serve(t, req)); err != nil || req.Close {
 			return err
 		}
 	}
@@ -63,6 +64,8 @@ func ServeTarget(conn net.Conn) (err error) {
 func serve(t Target, req targetRequest) (r targetReply) {
 	var err error
 	switch {
+	case req.Close:
+		err = t.Close()
 	case len(req.Peers) > maxPeers || req.Len > maxLanding:
 		err = fmt.Errorf("%d peers and %d bytes are too many", len(req.Peers), req.Len)
 	case len(req.Peers) > 0:
@@ -112,4 +115,8 @@ func (r *remote) Memory() ([]byte, error) {
 	return reply.Memory, err
 }
 
-func (r *remote) Close() error { return r.conn.Close() }
+// Close has the target closed before it waits for the process to end.
+func (r *remote) Close() error {
+	_, err := r.call(targetRequest{Close: true})
+	return errors.Join(err, r.conn.Close())
+}
