@@ -86,6 +86,18 @@ func TestBudget_Put(t *testing.T) {
 	}
 }
 
+// TestBudget_DirectPut: rc_mlx5, which writes the queue itself, executes at most half
+// of the instructions of rc outside the device.
+func TestBudget_DirectPut(t *testing.T) {
+	m := countLayers(t, "shm", Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: transports}, ByFunction)
+	over := result(t, m, Case{Op: Put, API: UCT, Size: 8}).Total()
+	direct := result(t, m, Case{Op: Put, API: UCT, Size: 8, Switch: transports[1]}).Total()
+	assert.LessOrEqual(t, 2*direct, over)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
 // is connected after the handshake.
 func TestBudget_IdleProgress(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 )
 
 // PostSend writes the WQEs of a list of work requests and rings once. It is how the
-// core posts what has no short way of its own. n is how many were posted; err is
-// why wr[n] was not.
+// core posts what has no short way of its own: nearly always one, of one basic block.
+// n is how many were posted; err is why wr[n] was not.
 func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	var word uint64
 	var first uint32
@@ -19,6 +19,10 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 		if w == 0 {
 			err = q.explain(&wr[n])
 			break
+		}
+		if len(wr) == 1 && fitsBB(w) {
+			q.ringBB(w, q.bb(q.pi), wr[0].ID)
+			return 1, nil
 		}
 		word, first = w, q.pi
 		*q.id(first) = wr[n].ID
@@ -35,6 +39,10 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 	}
 	return n, err
 }
+
+// fitsBB reports whether a control word is of a WQE that goes to the register as one
+// basic block: one of two to four units. Shorter ones are doorbells.
+func fitsBB(word uint64) bool { return uint32(word)&dsMask-2 <= mlx5.SegsPerBB-2 }
 
 // opcodes is indexed by verbs.Opcode; 0 is none that is posted here.
 var opcodes = [256]mlx5.Opcode{
