@@ -211,7 +211,7 @@ func TestParams_AllMatter(t *testing.T) {
 		return ran, m.Stats()
 	}
 	base := round()
-	base.ReadTags = 2
+	base.ReadTags, base.LinkBandwidth = 2, 1e10 // so that reads are what it waits for
 	want, stats := run(base)
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
