@@ -56,7 +56,11 @@ func deviceAddr(dir string) ([]byte, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+		err = &os.PathError{Op: "stat", Path: path, Err: err}
+		if dir != "" {
+			err = fmt.Errorf("%w: SOCKET_DIR: %w", uct.ErrInvalidParam, err)
+		}
+		return nil, err
 	}
 	if dir == "" {
 		binary.LittleEndian.PutUint64(b[offPlace:], st.Ino)

@@ -87,6 +87,15 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	assert.NoFileExists(t, file)
 }
 
+func TestSocketDir_Missing(t *testing.T) {
+	md, err := openTestMD()
+	require.NoError(t, err)
+	_, err = md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{SocketDir: t.TempDir() + "/none"}})
+	assert.ErrorIs(t, err, uct.ErrInvalidParam)
+	assert.ErrorContains(t, err, "SOCKET_DIR")
+	require.NoError(t, md.Close())
+}
+
 func TestConfig_FromEnv(t *testing.T) {
 	for _, tc := range []struct {
 		name, env string
