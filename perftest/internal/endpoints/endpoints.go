@@ -21,6 +21,8 @@ type Row struct {
 	// Relative is the rate divided by that of MPI-everywhere with as many threads;
 	// 0 if that was not measured.
 	Relative float64 `json:"relative"`
+	// CPU is what the process used for a message; 0 where it is not taken.
+	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
 	TDs      int     `json:"tds"`
 	QPs      int     `json:"qps"`
@@ -85,7 +87,7 @@ func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label str
 		return nil, err
 	}
 	for i := range rows {
-		rows[i].Rate = figures[i].Rate
+		rows[i].Rate, rows[i].CPU = figures[i].Rate, figures[i].CPU
 		rows[i].count(figures[i].Resources)
 	}
 	relate(rows)

@@ -173,6 +173,7 @@ func together(outcomes []Outcome) (sum Outcome) {
 	for _, o := range outcomes[1:] {
 		sum.Config.Threads += o.Config.Threads
 		sum.Resources.Add(o.Resources)
+		sum.Rates.CPU += o.Rates.CPU
 		sum.Counts.add(o.Counts)
 		sum.Rates.PerThread = append(sum.Rates.PerThread, o.Rates.PerThread...)
 		if o.Rates.Begin.Before(sum.Rates.Begin) {

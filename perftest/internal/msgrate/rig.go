@@ -9,6 +9,8 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+
+	"golang.org/x/sys/unix"
 )
 
 // Rig is where senders run: in real time, or in the virtual time of a model.
@@ -26,6 +28,7 @@ type Rates struct {
 	Begin     time.Time     // of the first step; zero in virtual time
 	PerThread []float64     // messages in a second of the rig's time
 	Elapsed   time.Duration // from the first step of any thread to the last of all
+	CPU       time.Duration // that the process used meanwhile; 0 in virtual time
 	Total     float64       // messages of all threads in a second of Elapsed
 }
 
@@ -86,7 +89,9 @@ func (r *RealTime) Target() (Target, error) {
 
 // Run implements Rig.
 func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
+	before := cpuTime()
 	times, err := steps.Run(ctx, s.Threads)
+	cpu := cpuTime() - before
 	if err != nil {
 		return Rates{}, err
 	}
@@ -95,6 +100,17 @@ func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
 		messages[t] = th.total
 	}
 	rates := NewRates(messages, times.Begin, times.End)
+	rates.CPU = cpu
 	rates.Begin = times.Zero.Add(slices.Min(times.Begin))
 	return rates, nil
+}
+
+// cpuTime is what all threads of this process have used. Unlike the time that passes
+// it does not depend on what else the machine does.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0 // it does not fail with these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -3,7 +3,8 @@ package msgrate
 import "github.com/gucx/gucx/perftest/internal/sheet"
 
 const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same\n" +
-	"object and features. Doorbells, BlueFlame copies and CQEs are for each message."
+	"object and features. CPU ns: processor time of the senders for a message, which does not depend on what\n" +
+	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies and CQEs are for each message."
 
 // Sheet is points to write.
 func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
@@ -18,6 +19,7 @@ var columns = []sheet.Column[Point]{
 	{Name: "ways", Title: "Ways", Value: func(p Point) any { return p.Ways }},
 	{Name: "msg_per_s", Title: "M msg/s", Value: func(p Point) any { return p.Rate }, Text: sheet.Millions},
 	{Name: "relative", Title: "Relative", Value: func(p Point) any { return p.Relative }, Text: sheet.Percent},
+	{Name: "cpu_ns", Title: "CPU ns", Value: func(p Point) any { return p.CPU }, Text: sheet.Short},
 	{Name: "contexts", Title: "Contexts", Value: func(p Point) any { return p.Contexts }},
 	{Name: "qps", Title: "QPs", Value: func(p Point) any { return p.QPs }},
 	{Name: "cqs", Title: "CQs", Value: func(p Point) any { return p.CQs }},

@@ -20,6 +20,7 @@ type Case struct {
 // Figure is what a case came to: the medians over rounds.
 type Figure struct {
 	Rate      float64 // messages of all threads in a second
+	CPU       float64 // nanoseconds of the process for each message; 0 in virtual time
 	Resources verbs.Resources
 	Counts    Counts // of the last round
 }
@@ -28,7 +29,7 @@ type Figure struct {
 // does so for all of them. step is told of each measurement; nil is allowed.
 func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
 	figures := make([]Figure, len(cases))
-	rates := make([][]float64, len(cases))
+	rates, cpu := make([][]float64, len(cases)), make([][]float64, len(cases))
 	for range max(rounds, 1) {
 		for i, c := range cases {
 			o, err := m.Measure(ctx, c.Queues, c.Config)
@@ -36,6 +37,7 @@ func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step 
 				return nil, fmt.Errorf("%s: %w", c.Label, err)
 			}
 			rates[i] = append(rates[i], o.Rates.Total)
+			cpu[i] = append(cpu[i], float64(o.Rates.CPU)/max(o.Rates.Total*o.Rates.Elapsed.Seconds(), 1))
 			figures[i].Resources, figures[i].Counts = o.Resources, o.Counts
 			if step != nil {
 				step(c.Label)
@@ -43,7 +45,7 @@ func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step 
 		}
 	}
 	for i := range figures {
-		figures[i].Rate = stat.Median(rates[i])
+		figures[i].Rate, figures[i].CPU = stat.Median(rates[i]), stat.Median(cpu[i])
 	}
 	return figures, nil
 }
@@ -69,6 +71,8 @@ type Point struct {
 	// Relative is the rate divided by that of the smallest degree of the same kind
 	// and features.
 	Relative float64 `json:"relative"`
+	// CPU is what the process used for a message; 0 in virtual time.
+	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
 	QPs      int     `json:"qps"`
 	CQs      int     `json:"cqs"`
@@ -135,6 +139,7 @@ func base(points []Point, i int) int {
 
 func (p *Point) fill(f Figure) {
 	r := f.Resources
+	p.CPU = f.CPU
 	p.Rate, p.Contexts, p.QPs, p.CQs = f.Rate, r.Contexts, r.QPs, r.CQs
 	p.UARPages, p.UUARs, p.Used, p.Memory = r.UARPages, r.UUARs, r.UUARsUsed, r.Bytes.Total()-r.Bytes.UARs
 	n := max(float64(f.Counts.WQEs), 1)

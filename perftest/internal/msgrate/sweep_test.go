@@ -105,6 +105,7 @@ func TestSweep_Run(t *testing.T) {
 				assert.Positive(t, p.Relative, p)
 				assert.Positive(t, p.Used, p)
 				assert.Positive(t, p.CQEs, p)
+				assert.GreaterOrEqual(t, p.CPU, 0., p)
 			}
 			assert.Equal(t, []int{1, 4}, []int{points[0].Threads, points[1].Threads}, "none: a curve over threads")
 		})
