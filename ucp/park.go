@@ -13,9 +13,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// parkLimit bounds one sleep: transports may have timers that only progress looks
-// at, such as a resend.
-const parkLimit = 50 * time.Millisecond
+// parkLimit bounds one sleep. Transports have their timers in their descriptors; it
+// is for one that has not, and costs nothing that shows.
+const parkLimit = time.Second
 
 // parker lets the owner of a worker sleep until a transport has an event or Signal
 // is called. It is made by the first sleep.
@@ -55,9 +55,9 @@ func newParker(fds []int) (_ *parker, err error) {
 	return p, err
 }
 
-// wait sleeps until a descriptor is readable, ctx ends or parkLimit has passed.
-func (p *parker) wait(ctx context.Context) error {
-	limit := time.Now().Add(parkLimit)
+// wait sleeps until a descriptor is readable, ctx ends or atMost has passed.
+func (p *parker) wait(ctx context.Context, atMost time.Duration) error {
+	limit := time.Now().Add(atMost)
 	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
 		limit = d
 	}
@@ -135,7 +135,7 @@ func (w *Worker) sleep(ctx context.Context, done func() bool) error {
 	if w.Progress() > 0 || w.slow || done() {
 		return nil
 	}
-	return w.park.wait(ctx)
+	return w.park.wait(ctx, w.parkLimit)
 }
 
 func (w *Worker) makeParker() error {

@@ -140,3 +140,30 @@ func TestRequest_TestAndCancel(t *testing.T) {
 	require.NoError(t, p.flush())
 	assert.Zero(t, p.b.mem.Bytes()[1900], "the last one was not posted")
 }
+
+// TestWait_NoWakeUpIsLost: both sides sleep at every step and for as long as nothing
+// wakes them.
+func TestWait_NoWakeUpIsLost(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		for _, w := range []*Worker{p.a.w, p.b.w} {
+			w.cfg.SpinPolls, w.parkLimit = yieldPolls, time.Hour
+		}
+		p.connect()
+		p.serve()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+		for i := range 30 {
+			want := pattern(3000*(1+i%5), i)
+			require.NoError(t, ep.PutWait(ctx, want, addr+64, key, nil))
+			require.NoError(t, ep.FlushWait(ctx))
+			got := make([]byte, len(want))
+			require.NoError(t, ep.GetWait(ctx, got, addr+64, key, nil))
+			requireBytes(t, want, got)
+			old, err := ep.AtomicFetchWait(ctx, uct.AtomicAdd, 4, 1, addr, key)
+			require.NoError(t, err)
+			assert.Equal(t, uint64(i), old)
+		}
+		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -65,11 +66,12 @@ type Worker struct {
 
 	scratch uint64 // result of a blocking atomic
 
-	parkMu sync.Mutex // Signal reads park from any goroutine
-	park   *parker    // nil until the first sleep
-	closed bool
-	errs   []error // of closing transport endpoints, for Close
-	stats  workerStats
+	parkMu    sync.Mutex // Signal reads park from any goroutine
+	park      *parker    // nil until the first sleep
+	parkLimit time.Duration
+	closed    bool
+	errs      []error // of closing transport endpoints, for Close
+	stats     workerStats
 }
 
 // brokenLane is a transport endpoint that failed.
@@ -90,7 +92,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, cfg: cfg, hot: nothing{}, watch: quiet,
+		ctx: c, cfg: cfg, hot: nothing{}, watch: quiet, parkLimit: parkLimit,
 		addr:  &wireup.Address{UUID: randomID()},
 		peers: map[string]*peer{}, seqs: map[uint64]uint32{},
 		bySeq: map[connSeq]*EP{}, byPeer: map[remoteEP]*EP{}, byLane: map[uct.EP]*EP{},
