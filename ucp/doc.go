@@ -22,7 +22,8 @@
 // The blocking forms (PutWait and so on) make progress themselves and obey their
 // context. A target takes no part in put and get, and none in atomics that the
 // transport can do; but its worker must make progress to be connected to, and for
-// what the transport cannot do by itself. [Worker.Serve] does that in a goroutine.
+// what the transport cannot do by itself, which over tcp is everything.
+// [Worker.Serve] does that in a goroutine.
 //
 // # Atomics
 //
