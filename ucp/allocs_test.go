@@ -25,7 +25,15 @@ func (p *pair) mustEnd(r *Request, err error) {
 // TestAllocs: nothing on the data path allocates once the pools are warm, from ucp
 // down to the device.
 func TestAllocs(t *testing.T) {
-	p := newPair(t, real("ib", "rc", "ud"), Config{}).connect().warm()
+	self := real("self", "self")
+	self.oneself = true
+	for _, set := range []transports{self, real("sm", "sm"), real("ib", "rc", "ud"), real("all")} {
+		t.Run(set.name, func(t *testing.T) { checkAllocs(t, set) })
+	}
+}
+
+func checkAllocs(t *testing.T, set transports) {
+	p := newPair(t, set, Config{}).connect().warm()
 	ep, key, addr, local := p.a.ep, p.a.key, p.b.mem.Addr(), p.a.mem.Bytes()
 	params, result := &OpParams{Mem: p.a.mem}, new(uint64)
 	for _, tc := range []struct {
