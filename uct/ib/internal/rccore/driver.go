@@ -47,9 +47,10 @@ type Verbs struct{}
 
 var _ Driver = Verbs{}
 
-// Attach implements Driver.
+// Attach implements Driver. The provider's half of the CQ has the methods of the CQ,
+// which do nothing but call it.
 func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
-	return cq, srq, nil
+	return cq.Provider(), srq, nil
 }
 
 // MakeEP implements Driver.

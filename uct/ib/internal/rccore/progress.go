@@ -14,18 +14,17 @@ import (
 // Progress implements uct.Iface. Nothing to do, and one send that has succeeded,
 // take the short way.
 func (it *Iface) Progress() int {
-	calm := it.Attn.Load() == 0
-	if calm && it.watch.Idle() {
+	if it.Attn.Load() != 0 {
+		return it.progress(it.poller.Poll(it.wc))
+	}
+	if it.watch.Idle() {
 		return 0
 	}
 	n := it.poller.Poll(it.wc)
-	if calm {
-		if n == 0 {
-			return 0
-		}
+	if n == 1 {
 		wc := &it.wc[0]
 		e := it.recent[uint8(wc.QPN)]
-		if n == 1 && wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
+		if wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
 			e.CI = wc.ID
 			if wc.ID >= e.NextOp {
 				e.Retire(ucs.StatusOK)
