@@ -29,8 +29,11 @@ func (h *hca) Drive() {
 	bits := h.ctl.attention.Swap(0)
 	again := h.drive(bits)
 	h.driving.unlock()
-	if again != 0 {
-		h.ctl.attention.Or(again)
+	switch {
+	case again&attnWork != 0:
+		h.call(again) // the engine may have gone to sleep since the bits were taken
+	case again != 0:
+		h.ctl.attention.Or(again) // the engine looks at the timers before it sleeps
 	}
 }
 

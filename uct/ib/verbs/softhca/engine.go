@@ -54,7 +54,8 @@ func (h *hca) relieve() {
 // was raised.
 func (h *hca) polled() bool { return h.ctl.attention.Load()&attnProbe == 0 }
 
-// park sleeps until a peer or a thread of this process calls, or a timer is due.
+// park sleeps until a peer or a thread of this process calls, or a timer is due. It
+// leaves the timers alone: what a timer sets going is for Drive to run.
 func (h *hca) park() {
 	h.ctl.attention.Or(attnProbe)
 	h.ctl.sleeping.Store(1)
@@ -67,7 +68,7 @@ func (h *hca) park() {
 
 // untilTimer is how long the engine may sleep; 0 means forever.
 func (h *hca) untilTimer() time.Duration {
-	next := h.fireTimers()
+	next := h.nextTimer()
 	if next == 0 {
 		return 0
 	}

@@ -45,9 +45,10 @@ func (qp *queuePair) awaitLink(l *outLink) verdict {
 	return stepWait
 }
 
-// awaitRoom waits for room in the request ring of l. l.txLock is held.
+// awaitRoom waits for room in the request ring of l. l.txLock is held. Nobody makes
+// room on a link that is down, and those who waited have been let go: see dropLink.
 func (qp *queuePair) awaitRoom(l *outLink) verdict {
-	if l.req.awaitRoom() {
+	if l.req.awaitRoom() || l.state.Load() == linkDown {
 		return stepAgain
 	}
 	if !qp.queued.Swap(true) {
@@ -111,6 +112,19 @@ func (h *hca) fireTimers() (next int64) {
 	}
 	clear(h.timed[len(rest):])
 	h.timed = rest
+	return next
+}
+
+// nextTimer reports when the next timer is due, which may be in the past; 0 if there
+// is none.
+func (h *hca) nextTimer() (next int64) {
+	h.runLock.lock()
+	defer h.runLock.unlock()
+	for _, qp := range h.timed {
+		if at := qp.wakeAt.Load(); next == 0 || at < next {
+			next = at
+		}
+	}
 	return next
 }
 
