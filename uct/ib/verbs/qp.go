@@ -228,7 +228,8 @@ func (qp *QP) refuse(op string) error {
 func (qp *QP) Provider() QPProvider { return qp.p }
 
 // Close destroys the QP. Its outstanding work requests get no completions, and
-// those that wait in a CQ are removed. Nobody may post meanwhile. Idempotent.
+// those that wait in a CQ are removed; receives of an SRQ among them are posted
+// again. Nobody may post meanwhile. Idempotent.
 func (qp *QP) Close() error {
 	return qp.life.close("close QP", func() error {
 		qp.sendOK.Store(false)

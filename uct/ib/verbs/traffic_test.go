@@ -153,6 +153,29 @@ func TestSRQ_OrderAndLimit(t *testing.T) {
 	assert.Equal(t, uint64(4), await(t, cq, 1)[0].ID)
 }
 
+// A QP that is closed with arrivals that nobody polled takes no receives along.
+func TestSRQ_OutlivesItsQPs(t *testing.T) {
+	d := openDevice(t)
+	srq := d.srq(verbs.SRQInitAttr{MaxWR: 4, MaxSGE: 1})
+	cq := d.cq(verbs.CQInitAttr{})
+	mr := d.mr(d.pd, anyone)
+	for i := range 2 {
+		_, err := srq.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGList: []verbs.SGE{mr.SGE(i*64, 64)}}})
+		require.NoError(t, err)
+	}
+	for i := range 20 { // a receive that is lost would be missing soon
+		to, from := d.side(verbs.QPInitAttr{SRQ: srq, SendCQ: cq}), d.side(verbs.QPInitAttr{})
+		to.join(from.qp.Number(), plain)
+		from.join(to.qp.Number(), plain)
+		from.mr.Bytes()[0] = byte(i)
+		from.post(send(1, from, 8))
+		require.Equal(t, verbs.WCSuccess, from.one().Status)
+		require.Equal(t, byte(i), mr.Bytes()[i%2*64], "the receives take turns")
+		require.NoError(t, to.qp.Close())
+		require.Zero(t, cq.Poll(make([]verbs.WC, 1)))
+	}
+}
+
 // The keys of a receive are those of the SRQ's domain, not of the QP's.
 func TestSRQ_OfAnotherDomain(t *testing.T) {
 	d := openDevice(t)

@@ -294,7 +294,8 @@ func (c *compQueue) takeRecv(s *CQESlot, t Tail, wc *verbs.WC) (ok bool) {
 
 // clean removes the CQEs of a QP that is destroyed or reset, so that nobody sees
 // them after its numbers have been given to another. Receives that it took from
-// an SRQ go back there. Of a raw queue the poller takes care.
+// an SRQ are posted there again: nobody else knows which they were. Of a raw queue
+// the poller takes care.
 func (c *compQueue) clean(qp *queuePair) {
 	if c.raw {
 		return
@@ -327,7 +328,7 @@ func (c *compQueue) clean(qp *queuePair) {
 	}
 }
 
-// isOf reports whether the CQE is of the QP; it gives an SRQ entry back.
+// isOf reports whether the CQE is of the QP; it posts an SRQ entry again.
 func (c *compQueue) isOf(s *CQESlot, qp *queuePair) bool {
 	i := s.UserIndex()
 	if i == qp.uidx {
@@ -336,7 +337,7 @@ func (c *compQueue) isOf(s *CQESlot, qp *queuePair) bool {
 	if qp.srq == nil || i != qp.srq.uidx || s.QPN() != qp.qpn {
 		return false
 	}
-	qp.srq.take(s.Tail().WQECounter())
+	qp.srq.repost(s.Tail().WQECounter())
 	return true
 }
 

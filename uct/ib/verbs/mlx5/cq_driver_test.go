@@ -271,21 +271,43 @@ func TestSRQ_SharedByQPs(t *testing.T) {
 	}
 }
 
-// Receives that a destroyed QP had taken, and nobody polled, go back.
-func TestSRQ_CloseGivesBack(t *testing.T) {
+// Receives that a destroyed QP had taken, and nobody polled, are posted again, with
+// their IDs and memory, behind what was posted before.
+func TestSRQ_ClosePostsAgain(t *testing.T) {
 	r := newRig(t, Config{})
 	srq := r.srq(verbs.SRQInitAttr{MaxWR: 3, MaxSGE: 1})
 	cq := r.cq(verbs.CQInitAttr{})
-	a, b := r.closedQP(verbs.QPInitAttr{SendCQ: cq, SRQ: srq}), r.qp(verbs.QPInitAttr{SendCQ: cq, SRQ: srq})
-	_, err := srq.PostRecv(make([]verbs.RecvWR, 3))
-	require.NoError(t, err)
-	r.hw.arrive(t, r.fake(a), CQE{Opcode: CQERespSend})
-	r.hw.arrive(t, r.fake(b), CQE{Opcode: CQERespSend})
-	require.NoError(t, a.Close())
-	assert.Len(t, poll(t, cq, 4), 1, "of the other")
-	n, err := srq.PostRecv(make([]verbs.RecvWR, 3))
-	assert.Equal(t, 2, n)
-	assert.True(t, err == ucs.ErrNoResource)
+	b := r.qp(verbs.QPInitAttr{SendCQ: cq, SRQ: srq})
+	memory := func(id uint64) verbs.SGE { return verbs.SGE{Addr: 0x1000 * (id + 1), Length: 64, LKey: 7} }
+	for id := range uint64(3) {
+		_, err := srq.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{memory(id)}}})
+		require.NoError(t, err)
+	}
+	want := []uint64{0, 1, 2} // in the order posted
+	for range 50 {
+		a := r.closedQP(verbs.QPInitAttr{SendCQ: cq, SRQ: srq})
+		r.hw.arrive(t, r.fake(a), CQE{Opcode: CQERespSend})
+		r.hw.arrive(t, r.fake(b), CQE{Opcode: CQERespSend})
+		require.NoError(t, a.Close())
+		wcs := poll(t, cq, 4)
+		require.Len(t, wcs, 1, "of the other")
+		require.Equal(t, want[1], wcs[0].ID)
+		n, err := srq.PostRecv([]verbs.RecvWR{{ID: wcs[0].ID, SGList: []verbs.SGE{memory(wcs[0].ID)}}, {ID: 99}})
+		require.Equal(t, 1, n, "all but that one are posted")
+		require.True(t, err == ucs.ErrNoResource)
+		want = []uint64{want[2], want[0], want[1]}
+		require.Equal(t, memory(want[0]), firstSGE(t, r.hw.srqs[srq.Number()]))
+	}
+}
+
+// firstSGE is the memory of the receive that the next arrival takes.
+func firstSGE(t *testing.T, q *fakeRQ) verbs.SGE {
+	t.Helper()
+	var list SGList
+	n, _, syn := DecodeRecv(q.view.Entry(uint32(q.next))[1:], &list)
+	require.Equal(t, SyndromeOK, syn)
+	require.Equal(t, 1, n)
+	return list[0]
 }
 
 func TestSRQ_ModifyAndLimit(t *testing.T) {

@@ -123,12 +123,36 @@ func (s *sharedRecv) take(entry uint16) uint64 {
 	}
 	entry &= uint16(s.view.mask)
 	id := s.ids[entry]
-	PutSRQNext(&s.view.Entry(uint32(s.tail))[0], entry)
-	s.tail = entry
+	s.free(entry)
 	if s.locked {
 		s.mu.unlock()
 	}
 	return id
+}
+
+// free puts an entry at the end of the list. The lock is held.
+func (s *sharedRecv) free(entry uint16) {
+	PutSRQNext(&s.view.Entry(uint32(s.tail))[0], entry)
+	s.tail = entry
+}
+
+// repost posts the receive in the given entry again, which the device has taken, with
+// its ID and its memory, behind the others that are posted.
+func (s *sharedRecv) repost(entry uint16) {
+	if s.locked {
+		s.mu.lock()
+	}
+	entry &= uint16(s.view.mask)
+	s.free(entry) // so the list is not empty, and its head is another entry
+	to := s.view.Entry(uint32(s.head))
+	copy(to[1:], s.view.Entry(uint32(entry))[1:])
+	s.ids[s.head] = s.ids[entry]
+	s.head = SRQNext(&to[0]) & uint16(s.view.mask)
+	s.counter++
+	s.dbrec.StoreRecv(s.counter)
+	if s.locked {
+		s.mu.unlock()
+	}
 }
 
 // Modify implements verbs.SRQProvider. Resizing is not supported.
