@@ -19,6 +19,8 @@ import (
 type sender struct {
 	it    uct.Iface
 	ep    uct.EP
+	far   uct.Iface // of the peer
+	back  uct.EP    // to ep
 	put   uct.Putter
 	raddr uint64
 	key   uct.RKey
@@ -71,7 +73,7 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 		return ep.(uct.EPConnector).Connect(it.(uct.IfaceAddresser).DeviceAddr(nil), to.(uct.EPConnector).EPAddr(nil))
 	}
 	require.NoError(t, errors.Join(connect(s.ep, peerIface, peer), connect(peer, s.it, s.ep)))
-	s.put = s.ep.(uct.Putter)
+	s.far, s.back, s.put = peerIface, peer, s.ep.(uct.Putter)
 	return s
 }
 
@@ -122,7 +124,7 @@ func BenchmarkPut8(b *testing.B) {
 	const burst = 256
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
 		for _, tl := range []string{rc.Name, RCName} {
-			s := newSender(b, fabric, tl, RCConfig{TxDepth: 2 * burst, Moderation: 64})
+			s := newSender(b, fabric, tl, rc.Config{TxDepth: 2 * burst, Moderation: 64})
 			buf := make([]byte, 8)
 			put := func() {
 				if err := s.put.PutShort(buf, s.raddr, s.key); err != nil {
@@ -202,7 +204,7 @@ func paired(b *testing.B, fabric softhca.Fabric, depth int, n float64, run func(
 	var s [2]*sender
 	var took [2][]float64
 	for i, tl := range []string{rc.Name, RCName} {
-		s[i] = newSender(b, fabric, tl, RCConfig{TxDepth: depth})
+		s[i] = newSender(b, fabric, tl, rc.Config{TxDepth: depth})
 	}
 	for b.Loop() {
 		for i := range s {

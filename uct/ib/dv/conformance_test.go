@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
+	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest"
@@ -16,12 +17,16 @@ import (
 
 // openMD opens an MD on a software device of its own on the given fabric.
 func openMD(fabric softhca.Fabric, more ...ib.Transport) (uct.MD, error) {
+	return openMDWith(fabric, append(more, RC(RCConfig{}), UD(UDConfig{}))...)
+}
+
+func openMDWith(fabric softhca.Fabric, transports ...ib.Transport) (uct.MD, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
 	if err != nil {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, append(more, RC(RCConfig{}), UD(UDConfig{}))...).OpenMD("dev")
+	return ib.New(list, transports...).OpenMD("dev")
 }
 
 // shortTimeout is that of one of eight attempts to reach a QP that is gone.
@@ -32,7 +37,7 @@ const minRxDepth = 4
 
 // tinyRC is the configuration of the suite: queues of a few messages.
 func tinyRC(o ucttest.Options) any {
-	c := RCConfig{TxDepth: o.TxDepth, RxDepth: o.RxDepth, SegSize: config.MemSize(1 << 10), Timeout: shortTimeout}
+	c := rc.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth, SegSize: config.MemSize(1 << 10), Timeout: shortTimeout}
 	if o.RxDepth > 0 {
 		c.RxDepth = max(o.RxDepth, minRxDepth)
 	}
@@ -52,6 +57,25 @@ func rcShmHarness() ucttest.Harness {
 	h := rcHarness(softhca.FabricShm)
 	h.StartPeer = ucttest.ExecPeer("rc-shm")
 	h.OneSided = true
+	return h
+}
+
+// postlist is longer than most queues of the suite, so that most posts wait for
+// what else makes a doorbell ring.
+const postlist = 32
+
+// listHarness is h with posts in lists.
+func listHarness(h ucttest.Harness) ucttest.Harness {
+	plain := h.Config
+	h.Config = func(o ucttest.Options) any {
+		return &RCConfig{Config: plain(o).(rc.Config), TxPostlist: postlist}
+	}
+	return h
+}
+
+func listShmHarness() ucttest.Harness {
+	h := listHarness(rcShmHarness())
+	h.StartPeer = ucttest.ExecPeer("list-shm")
 	return h
 }
 
@@ -84,11 +108,19 @@ func peerHarness() rctest.Harness {
 	return rctest.Harness{OpenMD: rcShmHarness().OpenMD, Transport: RCName, Device: "dev:1"}
 }
 
+func listPeerHarness() rctest.Harness {
+	h := peerHarness()
+	h.OpenMD = func() (uct.MD, error) {
+		return openMDWith(softhca.FabricShm, RC(RCConfig{TxPostlist: postlist}))
+	}
+	return h
+}
+
 func TestMain(m *testing.M) {
 	if rctest.TargetMain(peerHarness()) {
 		return
 	}
-	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": rcShmHarness(), "ud-shm": udShmHarness()})
+	ucttest.PeerMain(map[string]ucttest.Harness{"rc-shm": rcShmHarness(), "list-shm": listShmHarness(), "ud-shm": udShmHarness()})
 	os.Exit(m.Run())
 }
 
@@ -96,8 +128,16 @@ func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcHarness(softhca.Fa
 
 func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcShmHarness()) }
 
+func TestConformanceRC_ListLoop(t *testing.T) {
+	ucttest.Test(t, listHarness(rcHarness(softhca.FabricLoop)))
+}
+
+func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, listShmHarness()) }
+
 func TestConformanceUD_Loop(t *testing.T) { ucttest.Test(t, udHarness(softhca.FabricLoop)) }
 
 func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udShmHarness()) }
 
 func TestPeerRC(t *testing.T) { rctest.Test(t, peerHarness()) }
+
+func TestPeerRC_List(t *testing.T) { rctest.Test(t, listPeerHarness()) }

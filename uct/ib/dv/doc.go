@@ -17,6 +17,15 @@
 // one or a list by its first 8 bytes. On hardware each step has its fence; the
 // software HCA is told instead, by [mlx5.Doorbell].
 //
+// What a Progress posts at its end gathers: one doorbell for each EP. With
+// RCConfig.TxPostlist above 1, so does what is posted outside Progress, and lists of
+// that length share the doorbell record and the register. A shorter list waits for
+// the next Progress, Flush, Fence, Arm or Close, of its EP or of the iface, and reaches
+// the peer of nobody who calls none of them. A post that finds the queue full gets
+// ErrNoResource as ever; the Progress that makes room rings. A QP whose register is
+// not that of the iface's first one (category Static) rings at once. ud_mlx5 has
+// no such lists.
+//
 // # Polling
 //
 // A completion names its QP and the first basic block of its WQE; the queue

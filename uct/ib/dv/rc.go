@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -22,6 +23,7 @@ type rcIface struct {
 	amMax  int  // longest payload of a short message that does
 	srq    sharedQueue
 	reg    *register
+	list   int // WQEs of an EP that a doorbell waits for
 }
 
 // rcEP is an EP of rc_mlx5: the core's, with its send queue.
@@ -42,21 +44,30 @@ var (
 const rcOverhead = 40 * time.Nanosecond
 
 func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, error) {
+	cfg, p.Config = pick(cfg, p.Config)
+	if err := cfg.Validate(); err != nil {
+		return nil, &ucs.OpError{TL: RCName, Dev: p.Device, Op: "open iface", Err: err}
+	}
 	it := &rcIface{}
+	self := uct.Iface(it)
+	if cfg.TxPostlist > 1 {
+		self = listIface{it}
+	}
 	it.none.QPN = nobody
 	for i := range it.recent {
 		it.recent[i] = &it.none
 	}
 	err := rccore.Open(&it.Iface, md, rccore.Params{
-		Name: RCName, Port: port, Config: cfg, Overhead: rcOverhead, Driver: it, Self: it,
+		Name: RCName, Port: port, Config: cfg.Config, Overhead: rcOverhead, Driver: it, Self: self,
 	}, p)
 	if err != nil {
 		return nil, err
 	}
 	it.batch = it.Config().MaxPoll
+	it.list = min(cfg.TxPostlist, it.Config().TxDepth)
 	it.putMax = uint(min(maxPutBB, it.MaxInline))
 	it.amMax = min(maxAMBB, it.MaxInline-amWordLen)
-	return it, nil
+	return self, nil
 }
 
 // Attach implements rccore.Driver.
@@ -76,19 +87,53 @@ func (it *rcIface) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, e
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if it.reg == nil || !it.reg.is(raw.UAR) {
-		it.reg = newRegister(raw.UAR)
+	e, outer := it.newEP()
+	e.sq.open(qp, raw, it.registerAt(raw.UAR))
+	return outer, &e.EP, &e.sq, nil
+}
+
+// newEP makes an EP and what the user gets.
+func (it *rcIface) newEP() (*rcEP, uct.EP) {
+	if it.list > 1 {
+		l := &listEP{rcEP{it: it}}
+		return &l.rcEP, l
 	}
 	e := &rcEP{it: it}
-	e.sq.open(qp, raw, it.reg)
-	return e, &e.EP, &e.sq, nil
+	return e, e
+}
+
+// direct is the EP in what the user has; nil if that is nil.
+func direct(outer uct.EP) *rcEP {
+	switch e := outer.(type) {
+	case *rcEP:
+		return e
+	case *listEP:
+		return &e.rcEP
+	}
+	return nil
+}
+
+// registerAt is the register of a QP: that of the iface, which is of the first QP.
+// QPs outside a thread domain may have one each; then those of the others gather
+// nothing.
+func (it *rcIface) registerAt(u mlx5.RawUAR) *register {
+	if it.reg == nil {
+		it.reg = newRegister(u)
+		if it.list > 1 {
+			it.reg.list(it.list, &it.cq.watch)
+		}
+	}
+	if !it.reg.is(u) {
+		return newRegister(u)
+	}
+	return it.reg
 }
 
 // Forget implements rccore.Driver.
 func (it *rcIface) Forget(outer uct.EP) {
-	e := outer.(*rcEP)
+	e := direct(outer)
 	it.cq.disown(e.QPN)
-	it.reg.forget(&e.sq)
+	e.sq.reg.forget(&e.sq)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.none
 	}

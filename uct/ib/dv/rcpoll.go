@@ -107,10 +107,9 @@ func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
 
 // find returns the EP of a QP, or nil, and remembers it.
 func (it *rcIface) find(qpn uint32) *rcEP {
-	e, ok := it.Find(qpn).(*rcEP)
-	if !ok {
-		return nil
+	e := direct(it.Find(qpn))
+	if e != nil {
+		it.recent[uint8(qpn)] = e
 	}
-	it.recent[uint8(qpn)] = e
 	return e
 }

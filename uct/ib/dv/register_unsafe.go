@@ -1,10 +1,12 @@
 package dv
 
 import (
+	"math"
 	"slices"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
@@ -20,9 +22,16 @@ type register struct {
 	// plain: BlueFlame of a software device, whose page is memory like any other, and
 	// nothing is held.
 	plain bool
-	// holding: queues that are posted to are gathered in held, and rung by release.
+	// holding: queues that are posted to are gathered in held, and rung by ring, or
+	// when limit WQEs are there.
 	holding bool
-	held    []*sendQueue
+	limit   int
+	held    []*sendQueue // has room for all queues
+	queues  int
+	// What plain and holding are between release and hold.
+	restPlain, restHolding bool
+	// watch is made restless by what is gathered; nil if that is only in a Progress.
+	watch *ucs.Watch
 }
 
 // hold makes posts gather, until release: one doorbell then serves all WQEs of a
@@ -31,33 +40,72 @@ func (r *register) hold() { r.holding, r.plain = true, false }
 
 // release rings for what was gathered.
 func (r *register) release() {
-	r.holding, r.plain = false, r.doorbell != nil && r.step != 0
+	r.holding, r.plain = r.restHolding, r.restPlain
+	if len(r.held) != 0 {
+		r.ring()
+	}
+}
+
+// list makes posts gather always, up to n WQEs of a queue. w is then restless
+// until the next poll, so that the next Progress comes to ring.
+func (r *register) list(n int, w *ucs.Watch) {
+	r.limit, r.watch = n, w
+	r.restHolding, r.restPlain = true, false
+	r.holding, r.plain = true, false
+}
+
+// ring rings for what was gathered.
+func (r *register) ring() {
 	for i, q := range r.held {
-		r.held[i] = nil
-		n := q.gathered
-		q.gathered = 0
-		r.ringList(q.lastWord, q, q.last, n == 1)
+		r.held[i], q.held = nil, false
+		r.ringHeld(q)
 	}
 	r.held = r.held[:0]
 }
 
+// ringHeld rings for what was gathered of q, which stays in held.
+func (r *register) ringHeld(q *sendQueue) {
+	n := q.gathered
+	if n == 0 {
+		return
+	}
+	q.gathered = 0
+	q.dbr.StoreSend(uint16(q.pi))
+	r.ringList(q.lastWord, q, q.last, n == 1)
+}
+
 // gather notes a post to q while holding: its last WQE begins at BB first.
 func (r *register) gather(q *sendQueue, word uint64, first uint32, n int) {
-	if q.gathered == 0 {
+	if !q.held {
+		q.held = true
 		r.held = append(r.held, q)
+		if r.watch != nil {
+			r.watch.Quiet = neverWord
+		}
 	}
 	q.gathered += n
 	q.last, q.lastWord = first, word
+	if q.gathered >= r.limit {
+		r.ringHeld(q)
+	}
 }
 
-// forget drops what was gathered for a queue that is going away.
+// join makes room for one more queue in held.
+func (r *register) join() {
+	r.queues++
+	r.held = slices.Grow(r.held, r.queues-len(r.held))
+}
+
+// forget drops a queue that is going away, with what was gathered for it.
 func (r *register) forget(q *sendQueue) {
+	r.queues--
 	r.held = slices.DeleteFunc(r.held, func(h *sendQueue) bool { return h == q })
 }
 
 func newRegister(u mlx5.RawUAR) *register {
+	plain := u.Doorbell != nil && u.BFLen != 0
 	return &register{page: u.Page, off: u.Off, step: u.BFLen, doorbell: u.Doorbell,
-		hardware: u.Doorbell == nil, plain: u.Doorbell != nil && u.BFLen != 0}
+		hardware: u.Doorbell == nil, plain: plain, restPlain: plain, limit: math.MaxInt}
 }
 
 // is reports whether u is this register.

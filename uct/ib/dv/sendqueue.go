@@ -30,10 +30,10 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 		n++
 	}
 	if n > 0 {
-		q.dbr.StoreSend(uint16(q.pi))
 		if q.reg.holding {
 			q.reg.gather(q, word, first, n)
 		} else {
+			q.dbr.StoreSend(uint16(q.pi))
 			q.reg.ringList(word, q, first, n == 1)
 		}
 	}

@@ -27,6 +27,7 @@ type sendQueue struct {
 	dbr  mlx5.DBRec
 
 	// What register.gather notes: WQEs, the first BB and the control word of the last.
+	held     bool // in register.held
 	gathered int
 	last     uint32
 	lastWord uint64
@@ -47,6 +48,7 @@ func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) {
 	q.reg, q.dbr = reg, raw.DBRec
 	q.datagram = qp.Type() == verbs.QPTypeUD
 	q.maxInline, q.maxSGE = limits.MaxInline, limits.MaxSendSGE
+	reg.join()
 }
 
 // bb is basic block i, counted from the start of time.
@@ -71,13 +73,14 @@ func (q *sendQueue) ringBB(word uint64, b *mlx5.BB, number uint64) {
 	*q.id(i) = number
 	i++
 	q.pi = i
-	q.dbr.StoreSend(uint16(i))
 	switch r := q.reg; {
 	case r.plain:
+		q.dbr.StoreSend(uint16(i))
 		r.copyBB(word, b)
 	case r.holding:
 		r.gather(q, word, i-1, 1)
 	default:
+		q.dbr.StoreSend(uint16(i))
 		r.ringBB(word, b)
 	}
 }

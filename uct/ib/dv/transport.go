@@ -1,6 +1,8 @@
 package dv
 
 import (
+	"fmt"
+
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -16,8 +18,39 @@ const (
 	UDName = "ud_mlx5"
 )
 
-// RCConfig tunes rc_mlx5. The zero value is ready to use.
-type RCConfig = rccore.Config
+// RCConfig tunes rc_mlx5: what rc has, and how it posts. The zero value is ready to
+// use.
+type RCConfig struct {
+	rccore.Config
+	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Work requests of an endpoint that one doorbell waits for; 1 rings at once. With more, what was posted may stay in the queue until as many are there or until the next progress, flush, fence, arm or close: call one of them after the last post. Not more than TX_QUEUE_LEN."`
+}
+
+// maxPostlist is the longest send queue.
+const maxPostlist = 1 << 15
+
+// Validate checks the range of what rc does not have, for config.FromEnv, and
+// replaces zero.
+func (c *RCConfig) Validate() error {
+	if c.TxPostlist == 0 {
+		c.TxPostlist = 1
+	}
+	if c.TxPostlist < 1 || c.TxPostlist > maxPostlist {
+		return fmt.Errorf("%w: TX_POSTLIST %d not in [1, %d]", uct.ErrInvalidParam, c.TxPostlist, maxPostlist)
+	}
+	return nil
+}
+
+// pick returns the configuration of an iface, and what is left for the core to
+// look at.
+func pick(defaults RCConfig, given any) (c RCConfig, rest any) {
+	switch c := given.(type) {
+	case RCConfig:
+		return c, nil
+	case *RCConfig:
+		return *c, nil
+	}
+	return defaults, given
+}
 
 // RC makes the reliable-connected transport for ib.New. defaults are used by ifaces
 // that are opened without a Config.

@@ -1,0 +1,77 @@
+package dv
+
+import "github.com/gucx/gucx/uct"
+
+// listIface is an rc_mlx5 iface with TX_POSTLIST: posts gather, and one doorbell
+// serves a list. Without it there is nothing to ring for, and no method looks.
+type listIface struct{ *rcIface }
+
+// listEP is an EP of a listIface.
+type listEP struct{ rcEP }
+
+// ring rings for what has gathered on all EPs.
+func (it listIface) ring() {
+	if it.reg != nil { // an EP has been made
+		it.reg.ring()
+	}
+}
+
+// Progress implements uct.Iface. It rings first, for what was posted before, and
+// last, for what handlers have posted.
+func (it listIface) Progress() int {
+	it.ring()
+	n := it.rcIface.Progress()
+	it.ring()
+	return n
+}
+
+// Flush implements uct.Iface.
+func (it listIface) Flush(c *uct.Completion) (pending bool, err error) {
+	pending, err = it.rcIface.Flush(c)
+	it.ring()
+	return pending, err
+}
+
+// Fence implements uct.Iface.
+func (it listIface) Fence() error {
+	err := it.rcIface.Fence()
+	it.ring()
+	return err
+}
+
+// Arm implements uct.Waker: who sleeps calls nothing that would ring.
+func (it listIface) Arm(e uct.Events) error {
+	it.ring()
+	return it.rcIface.Arm(e)
+}
+
+// Close implements uct.Iface.
+func (it listIface) Close() error {
+	it.ring()
+	return it.rcIface.Close()
+}
+
+// ring rings for what has gathered on the EP.
+func (e *listEP) ring() { e.sq.reg.ringHeld(&e.sq) }
+
+// Flush implements uct.EP.
+func (e *listEP) Flush(c *uct.Completion) (pending bool, err error) {
+	pending, err = e.rcEP.Flush(c)
+	e.ring()
+	return pending, err
+}
+
+// Fence implements uct.EP.
+func (e *listEP) Fence() error {
+	e.ring()
+	return e.rcEP.Fence()
+}
+
+// Close implements uct.EP. It rings for what was posted before the QP goes to ERR,
+// and then for the work request that shows that all are flushed.
+func (e *listEP) Close() error {
+	e.ring()
+	err := e.rcEP.Close()
+	e.ring()
+	return err
+}

@@ -1,0 +1,193 @@
+package dv
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// TestList_OneDoorbell: the doorbell record and the register are written once for a
+// list, and the register gets the first 8 bytes of the last WQE.
+func TestList_OneDoorbell(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+	e := newRawEP(b)
+	r := e.sq.reg
+	var watch ucs.Watch
+	r.list(4, &watch)
+	put := func(n int) {
+		for range n {
+			require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey{Handle: 7}))
+		}
+	}
+	put(3)
+	assert.Empty(t, b.hw.rings)
+	assert.Zero(t, b.raw.DBRec.Send(), "the device sees nothing of the list")
+	assert.EqualValues(t, neverWord, watch.Quiet)
+	put(1)
+	require.Len(t, b.hw.rings, 1)
+	assert.EqualValues(t, 4, b.raw.DBRec.Send())
+	assert.Equal(t, words(t, "00000308 00010003"), b.hw.rings[0].page[:8])
+	assert.Equal(t, make([]byte, 56), b.hw.rings[0].page[8:64])
+
+	put(6)
+	require.Len(t, b.hw.rings, 2)
+	assert.EqualValues(t, 8, b.raw.DBRec.Send())
+	r.ring()
+	require.Len(t, b.hw.rings, 3)
+	assert.EqualValues(t, 10, b.raw.DBRec.Send())
+	r.ring()
+	assert.Len(t, b.hw.rings, 3, "once")
+
+	put(1)
+	r.hold()
+	put(1)
+	r.release()
+	require.Len(t, b.hw.rings, 4, "what was there before is rung for with the rest")
+	put(1)
+	assert.Len(t, b.hw.rings, 4, "still gathering")
+	r.forget(&e.sq)
+	r.ring()
+	assert.Len(t, b.hw.rings, 4)
+}
+
+// listConfig gathers lists of 8 in a queue of 16.
+var listConfig = RCConfig{Config: rc.Config{TxDepth: 16}, TxPostlist: 8}
+
+// posts posts n puts of 8 bytes.
+func (s *sender) posts(t testing.TB, n int) {
+	for range n {
+		if err := s.put.PutShort(make([]byte, 8), s.raddr, s.key); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestList_Rings: what was posted outside Progress waits for each of these.
+func TestList_Rings(t *testing.T) {
+	flush := func(pending bool, err error) error {
+		if !pending {
+			err = errors.Join(err, errors.New("nothing to wait for"))
+		}
+		return err
+	}
+	for name, ring := range map[string]func(s *sender) error{
+		"progress":    func(s *sender) error { s.it.Progress(); return nil },
+		"ep flush":    func(s *sender) error { return flush(s.ep.Flush(nil)) },
+		"iface flush": func(s *sender) error { return flush(s.it.Flush(nil)) },
+		"ep fence":    func(s *sender) error { return s.ep.Fence() },
+		"iface fence": func(s *sender) error { return s.it.Fence() },
+		"arm": func(s *sender) error {
+			if err := s.it.(uct.Waker).Arm(uct.EventSendComp); !errors.Is(err, uct.ErrBusy) {
+				return err
+			}
+			return nil
+		},
+		"ep close":    func(s *sender) error { return s.ep.Close() },
+		"iface close": func(s *sender) error { return s.it.Close() },
+		"full list":   func(s *sender) error { return s.put.PutShort(make([]byte, 8), s.raddr, s.key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSender(t, softhca.FabricLoop, RCName, listConfig)
+			q := &direct(s.ep).sq
+			s.posts(t, 7)
+			require.Equal(t, 7, q.gathered)
+			require.Zero(t, q.dbr.Send())
+			require.NoError(t, ring(s))
+			assert.Zero(t, q.gathered)
+		})
+	}
+}
+
+// TestList_Watch: a watch is restless while posts wait, since Progress rings.
+func TestList_Watch(t *testing.T) {
+	s := newSender(t, softhca.FabricLoop, RCName, &listConfig)
+	w := s.it.(uct.Watcher).Watch()
+	for range 20 {
+		s.posts(t, 1)
+		require.False(t, w.Idle())
+		s.flush(t)
+		for s.it.Progress() != 0 {
+		}
+		require.True(t, w.Idle())
+	}
+}
+
+// HandleAM posts a put from an active message.
+func (s *sender) HandleAM([]byte, uct.Desc) bool {
+	s.left++
+	if s.put.PutShort(make([]byte, 8), s.raddr, s.key) != nil {
+		s.left = -1 << 20
+	}
+	return false
+}
+
+// TestList_Handler: what a handler posts does not wait for the next Progress.
+func TestList_Handler(t *testing.T) {
+	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
+	require.NoError(t, s.it.SetAMHandler(1, s))
+	for i := range 40 {
+		require.NoError(t, s.back.(uct.AMSender).AMShort(1, 0, nil))
+		s.far.Progress()
+		for s.left <= i {
+			s.it.Progress()
+		}
+		require.Equal(t, i+1, s.left)
+		require.Zero(t, direct(s.ep).sq.gathered)
+		s.flush(t)
+	}
+}
+
+func TestList_NoAllocs(t *testing.T) {
+	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
+	buf, am := make([]byte, 8), s.ep.(uct.AMSender)
+	testenv.NoAllocs(t, "lists", func() {
+		for range 11 {
+			if s.put.PutShort(buf, s.raddr, s.key) != nil || am.AMShort(1, 0, buf) == uct.ErrEPFailed {
+				t.Error("post failed")
+			}
+			for pending := true; pending && s.it.Progress() == 0; pending, _ = s.ep.Flush(nil) {
+			}
+		}
+	})
+}
+
+func TestList_Config(t *testing.T) {
+	for _, c := range []struct {
+		set, depth, want int
+		ok               bool
+	}{
+		{0, 16, 1, true}, {1, 16, 1, true}, {8, 16, 8, true}, {99, 16, 16, true},
+		{maxPostlist, 0, 256, true}, {-1, 16, 0, false}, {maxPostlist + 1, 16, 0, false},
+	} {
+		md := openFabric(t, softhca.FabricLoop)
+		it, err := md.OpenIface(uct.IfaceParams{Transport: RCName, Device: "dev:1",
+			Config: RCConfig{Config: rc.Config{TxDepth: c.depth}, TxPostlist: c.set}})
+		if !c.ok {
+			assert.ErrorIs(t, err, uct.ErrInvalidParam)
+			assert.ErrorContains(t, err, "TX_POSTLIST")
+			continue
+		}
+		require.NoError(t, err)
+		inner, lists := it.(listIface)
+		assert.Equal(t, c.want > 1, lists, "without lists nothing looks for them")
+		if lists {
+			assert.Equal(t, c.want, inner.list)
+		}
+		assert.NoError(t, it.Close())
+	}
+	var c RCConfig
+	require.NoError(t, config.FromEnv([]string{"GUCX_X_TX_POSTLIST=32", "GUCX_X_TX_QUEUE_LEN=64"},
+		config.Table{Prefix: "X", Config: &c}))
+	assert.Equal(t, []int{32, 64}, []int{c.TxPostlist, c.TxDepth})
+	assert.Error(t, config.FromEnv([]string{"GUCX_X_TX_POSTLIST=-2"}, config.Table{Prefix: "X", Config: &c}))
+}
