@@ -6,28 +6,48 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// MaxHeadroom is the limit of uct.IfaceParams.RxHeadroom.
+// MaxHeadroom is the limit of uct.IfaceParams.RxHeadroom, in bytes.
 const MaxHeadroom = 256
 
 // OpenParams checks what no OpenIface takes: another transport, a configuration that is
 // not a C or a *C, a headroom out of range. It returns the configuration to use, def if
-// p has none. Error: ErrInvalidParam, with the reason.
+// p has none or a nil *C. Error: ErrInvalidParam, with the reason.
 func OpenParams[C any](p *uct.IfaceParams, transport string, def C) (C, error) {
-	cfg := def
-	switch c := p.Config.(type) {
-	case nil:
-	case C:
-		cfg = c
-	case *C:
-		cfg = *c
-	default:
-		return def, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
+	cfg, err := PickConfig(p.Config, def)
+	if err != nil {
+		return def, err
 	}
 	if p.Transport != transport {
 		return def, fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport)
 	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > MaxHeadroom {
-		return def, fmt.Errorf("%w: RxHeadroom %d not in [0, %d]", uct.ErrInvalidParam, p.RxHeadroom, MaxHeadroom)
+	if err := CheckHeadroom(p.RxHeadroom); err != nil {
+		return def, err
 	}
 	return cfg, nil
+}
+
+// PickConfig is the configuration that a caller gave as a C or a *C, and def if it gave
+// none or a nil *C. Error: ErrInvalidParam for another type.
+func PickConfig[C any](given any, def C) (C, error) {
+	switch c := given.(type) {
+	case nil:
+	case C:
+		return c, nil
+	case *C:
+		if c != nil {
+			return *c, nil
+		}
+	default:
+		return def, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
+	}
+	return def, nil
+}
+
+// CheckHeadroom refuses what no transport can leave free in front of a message.
+// Error: ErrInvalidParam, with the limit.
+func CheckHeadroom(n int) error {
+	if n < 0 || n > MaxHeadroom {
+		return fmt.Errorf("%w: RxHeadroom %d not in [0, %d]", uct.ErrInvalidParam, n, MaxHeadroom)
+	}
+	return nil
 }

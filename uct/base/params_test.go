@@ -19,6 +19,7 @@ func TestOpenParams(t *testing.T) {
 		{"default", uct.IfaceParams{Transport: "x"}, 1, ""},
 		{"value", uct.IfaceParams{Transport: "x", Config: config{2}}, 2, ""},
 		{"pointer", uct.IfaceParams{Transport: "x", Config: &config{3}}, 3, ""},
+		{"nil pointer", uct.IfaceParams{Transport: "x", Config: (*config)(nil)}, 1, ""},
 		{"other type", uct.IfaceParams{Transport: "x", Config: 4}, 1, "type int"},
 		{"other transport", uct.IfaceParams{Transport: "y"}, 1, `transport "y"`},
 		{"most headroom", uct.IfaceParams{Transport: "x", RxHeadroom: MaxHeadroom}, 1, ""},

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -24,9 +24,7 @@ type MD struct {
 	tls    []Transport
 	events *eventLoop
 
-	mu     sync.Mutex
-	users  int // open ifaces and memory handles
-	closed bool
+	users base.Users
 }
 
 var (
@@ -111,9 +109,8 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	if err != nil {
 		return nil, md.opError("open iface", err)
 	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > MaxRxHeadroom {
-		return nil, md.opError("open iface", fmt.Errorf("%w: RxHeadroom %d not in [0, %d]",
-			uct.ErrInvalidParam, p.RxHeadroom, MaxRxHeadroom))
+	if err := base.CheckHeadroom(p.RxHeadroom); err != nil {
+		return nil, md.opError("open iface", err)
 	}
 	for _, tl := range md.tls {
 		if tl.Name() == p.Transport {
@@ -122,9 +119,6 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	}
 	return nil, md.opError("open iface", fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport))
 }
-
-// MaxRxHeadroom bounds uct.IfaceParams.RxHeadroom, in bytes.
-const MaxRxHeadroom = 256
 
 func (md *MD) parsePort(device string) (uint8, error) {
 	s, ok := strings.CutPrefix(device, md.attr.Name+":")
@@ -137,39 +131,30 @@ func (md *MD) parsePort(device string) (uint8, error) {
 
 // Hold counts an iface that uses the MD. ErrClosed after Close.
 func (md *MD) Hold() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.closed {
-		return md.opError("use md", uct.ErrClosed)
+	if err := md.users.Hold(); err != nil {
+		return md.opError("use md", err)
 	}
-	md.users++
 	return nil
 }
 
 // Drop takes back one Hold.
-func (md *MD) Drop() {
-	md.mu.Lock()
-	md.users--
-	md.mu.Unlock()
-}
+func (md *MD) Drop() { md.users.Drop() }
 
 // Close closes the device. ErrBusy while an iface or a Mem of it is open.
 // Idempotent.
 func (md *MD) Close() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.closed {
-		return nil
+	if err := md.users.Close(md.release); err != nil {
+		return md.opError("close md", err)
 	}
-	if md.users != 0 {
-		return md.opError(fmt.Sprintf("close md with %d open objects", md.users), uct.ErrBusy)
-	}
+	return nil
+}
+
+func (md *MD) release() error {
 	if err := md.pd.Close(); err != nil {
-		return md.opError("close pd", err)
+		return err
 	}
-	md.closed = true
 	if err := md.ctx.Close(); err != nil {
-		return md.opError("close device", err)
+		return err
 	}
 	md.events.wait()
 	return nil

@@ -83,10 +83,10 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 			err = errors.Join(err, undo.Run())
 		}
 	}()
-	if err = md.hold(); err != nil {
+	if err = md.users.Hold(); err != nil {
 		return nil, err
 	}
-	undo.Add(func() error { md.drop(); return nil })
+	undo.Add(func() error { md.users.Drop(); return nil })
 	secret, err := cfg.secrecy()
 	if err != nil {
 		return nil, err

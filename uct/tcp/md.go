@@ -4,17 +4,14 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"sync"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 )
 
 // Name is the name of the component, of its MD and of its transport.
 const Name = "tcp"
-
-// maxRxHeadroom bounds uct.IfaceParams.RxHeadroom, in bytes.
-const maxRxHeadroom = 256
 
 // New makes the component. defaults are used by ifaces that are opened without a
 // Config; its Devices also decide what is offered.
@@ -47,9 +44,7 @@ type MD struct {
 	mems     memTable
 	keys     keyring
 
-	mu     sync.Mutex
-	users  int // open ifaces and memory handles
-	closed bool
+	users base.Users
 }
 
 var (
@@ -100,24 +95,11 @@ func (md *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 }
 
 func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
-	if p.Transport != Name {
-		return nil, fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport)
-	}
-	if p.RxHeadroom < 0 || p.RxHeadroom > maxRxHeadroom {
-		return nil, fmt.Errorf("%w: RxHeadroom %d not in [0, %d]", uct.ErrInvalidParam, p.RxHeadroom, maxRxHeadroom)
-	}
-	cfg := md.defaults
-	switch c := p.Config.(type) {
-	case nil:
-	case Config:
-		cfg = c
-	case *Config:
-		cfg = *c
-	default:
-		return nil, fmt.Errorf("%w: tcp configuration of type %T", uct.ErrInvalidParam, p.Config)
-	}
-	cfg, err := cfg.withDefaults()
+	cfg, err := base.OpenParams(&p, Name, md.defaults)
 	if err != nil {
+		return nil, err
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
 	dev, err := findDevice(p.Device)
@@ -127,32 +109,11 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 	return openIface(md, dev, cfg, p)
 }
 
-// hold counts an object that uses the MD. ErrClosed after Close.
-func (md *MD) hold() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.closed {
-		return md.opError("use md", uct.ErrClosed)
-	}
-	md.users++
-	return nil
-}
-
-// drop takes back one hold.
-func (md *MD) drop() {
-	md.mu.Lock()
-	md.users--
-	md.mu.Unlock()
-}
-
 // Close implements uct.MD. ErrBusy while an iface or a Mem is open. Idempotent.
 func (md *MD) Close() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.users != 0 {
-		return md.opError(fmt.Sprintf("close md with %d open objects", md.users), uct.ErrBusy)
+	if err := md.users.Close(func() error { return nil }); err != nil {
+		return md.opError("close md", err)
 	}
-	md.closed = true
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (m *Mem) Close() error {
 		if m.block != nil {
 			m.err = m.block.Free()
 		}
-		m.md.drop()
+		m.md.users.Drop()
 	})
 	return m.err
 }
@@ -199,8 +199,8 @@ func (md *MD) register(buf []byte, access uct.Access, block *offheap.Block) (*Me
 	if access&^uct.AccessAll != 0 {
 		return nil, md.opError("register memory", fmt.Errorf("%w: access %#x", uct.ErrInvalidParam, uint8(access)))
 	}
-	if err := md.hold(); err != nil {
-		return nil, err
+	if err := md.users.Hold(); err != nil {
+		return nil, md.opError("register memory", err)
 	}
 	m := &Mem{md: md, buf: buf, addr: addrOf(buf), access: access, block: block}
 	md.mems.add(m, randomWord())

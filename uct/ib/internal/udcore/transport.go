@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -67,16 +68,11 @@ func Open(md *ib.MD, own Params, p uct.IfaceParams) (*Iface, error) {
 
 // pick returns the configuration that was given, or the other, with defaults.
 func pick(other Config, given any) (Config, error) {
-	switch c := given.(type) {
-	case nil:
-	case Config:
-		other = c
-	case *Config:
-		other = *c
-	default:
-		return other, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, given)
+	cfg, err := base.PickConfig(given, other)
+	if err != nil {
+		return cfg, err
 	}
-	return other.withDefaults()
+	return cfg.withDefaults()
 }
 
 func open(md *ib.MD, own Params, p uct.IfaceParams, cfg Config) (_ *Iface, err error) {
