@@ -156,7 +156,8 @@ func BenchmarkPut8(b *testing.B) {
 // BenchmarkPut8_Paired lets the transports take turns, window by window, so that
 // both see the same noise of the machine, and reports medians: of puts that are each
 // polled, of windows with a flush at the end, most of whose puts have no completion,
-// and of such windows over a queue of a quarter of them, in which the rest is pending.
+// of such windows over a queue of a quarter of them, in which the rest is pending, and
+// of such windows in lists of a quarter of them, which rc does not have.
 func BenchmarkPut8_Paired(b *testing.B) {
 	const window = 128
 	buf := make([]byte, 8)
@@ -164,6 +165,12 @@ func BenchmarkPut8_Paired(b *testing.B) {
 		if err := s.put.PutShort(buf, s.raddr, s.key); err != nil {
 			b.Fatal(err)
 		}
+	}
+	flushed := func(b *testing.B, s *sender) {
+		for range window {
+			put(b, s)
+		}
+		s.flush(b)
 	}
 	for name, run := range map[string]func(b *testing.B, s *sender){
 		"each": func(b *testing.B, s *sender) {
@@ -173,12 +180,8 @@ func BenchmarkPut8_Paired(b *testing.B) {
 				}
 			}
 		},
-		"flush": func(b *testing.B, s *sender) {
-			for range window {
-				put(b, s)
-			}
-			s.flush(b)
-		},
+		"flush": flushed,
+		"lists": flushed,
 		"pending": func(b *testing.B, s *sender) {
 			for i := range window {
 				if s.put.PutShort(buf, s.raddr, s.key) != nil {
@@ -190,22 +193,22 @@ func BenchmarkPut8_Paired(b *testing.B) {
 		},
 	} {
 		for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
-			depth := 2 * window
-			if name == "pending" {
-				depth = window / 4
+			cfg := RCConfig{Config: rc.Config{TxDepth: 2 * window}}
+			switch name {
+			case "pending":
+				cfg.TxDepth = window / 4
+			case "lists":
+				cfg.TxPostlist = window / 4
 			}
-			b.Run(string(fabric)+"/"+name, func(b *testing.B) { paired(b, fabric, depth, window, run) })
+			b.Run(string(fabric)+"/"+name, func(b *testing.B) { paired(b, fabric, cfg, window, run) })
 		}
 	}
 }
 
 // paired runs windows of n puts on both transports in turns.
-func paired(b *testing.B, fabric softhca.Fabric, depth int, n float64, run func(b *testing.B, s *sender)) {
-	var s [2]*sender
+func paired(b *testing.B, fabric softhca.Fabric, cfg RCConfig, n float64, run func(b *testing.B, s *sender)) {
+	s := [2]*sender{newSender(b, fabric, rc.Name, cfg.Config), newSender(b, fabric, RCName, cfg)}
 	var took [2][]float64
-	for i, tl := range []string{rc.Name, RCName} {
-		s[i] = newSender(b, fabric, tl, rc.Config{TxDepth: depth})
-	}
 	for b.Loop() {
 		for i := range s {
 			start := time.Now()
