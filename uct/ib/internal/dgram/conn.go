@@ -18,7 +18,9 @@ type Params struct {
 	// further one waits twice as long, up to MaxTimeout.
 	Timeout, MaxTimeout time.Duration
 	// PeerTimeout is how long nothing may be acknowledged until the peer counts
-	// as dead.
+	// as dead. Of the time between two Ticks no more counts than the attempt under
+	// way waits: a sender that was held up has not heard what came meanwhile, and
+	// has not asked again.
 	PeerTimeout time.Duration
 }
 
@@ -52,9 +54,10 @@ type Conn struct {
 	gap     bool    // a NAK for expect has gone out
 	nakDue  bool
 	p       *Params
-	timing  bool // stamp and start are set
-	stamp   time.Duration
-	start   time.Duration
+	timing  bool          // the next three are set
+	stamp   time.Duration // of the last attempt
+	last    time.Duration // of the last Tick
+	silent  time.Duration // how long the peer has been silent
 	retries uint8
 }
 
@@ -226,11 +229,13 @@ func (c *Conn) Tick(now time.Duration) Action {
 		return ActNone
 	}
 	if !c.timing {
-		c.timing, c.stamp, c.start = true, now, now
+		c.timing, c.stamp, c.last, c.silent = true, now, now, 0
 		return ActNone
 	}
+	c.silent += min(now-c.last, c.timeout())
+	c.last = now
 	switch {
-	case now-c.start >= c.p.PeerTimeout:
+	case c.silent >= c.p.PeerTimeout:
 		return ActFail
 	case now-c.stamp < c.timeout():
 		return ActNone

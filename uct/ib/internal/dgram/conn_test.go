@@ -97,6 +97,26 @@ func TestConn_PeerTimeout(t *testing.T) {
 	assert.Equal(t, 3+(1000-70)/80, resent)
 }
 
+// A sender that was held up itself asks again before it gives the peer up.
+func TestConn_HeldUpIsNotPeerTimeout(t *testing.T) {
+	c := connected(4, 0)
+	push(c, 1)
+	sendAll(c)
+	require.Equal(t, ActNone, c.Tick(0))
+	waited, now := time.Duration(0), time.Duration(0)
+	for {
+		waited += c.Patience()
+		now += time.Minute
+		act := c.Tick(now)
+		if waited >= time.Second {
+			require.Equal(t, ActFail, act, "after as many attempts as without")
+			return
+		}
+		require.Equal(t, ActResend, act)
+		sendAll(c)
+	}
+}
+
 func TestConn_WindowOfOne(t *testing.T) {
 	c := connected(1, 65535)
 	push(c, 1)
