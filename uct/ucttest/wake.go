@@ -55,6 +55,21 @@ func readable(fd, timeout int) bool {
 	}
 }
 
+// wakes reports whether the event of s comes while only other progresses: what was
+// lost on the way has to be sent again.
+func (p *Pair) wakes(s, other *Side) bool {
+	fd := s.Iface.(uct.Waker).EventFD()
+	for range p.h.eventTimeout() {
+		for range idleRounds {
+			other.Iface.Progress()
+		}
+		if readable(fd, 1) {
+			return true
+		}
+	}
+	return false
+}
+
 // arm arms s, progressing it while it is busy.
 func (p *Pair) arm(t T, s *Side, ev uct.Events) {
 	t.Helper()
@@ -80,16 +95,13 @@ func (p *Pair) pushFrom(t T, s *Side, post func() error) {
 
 func checkWakeReceive(t T, p *Pair) {
 	in := newInbox(t, p.B, 3)
-	w := p.B.Iface.(uct.Waker)
 	for i := range 50 {
 		p.flush(t, p.AB)
 		p.settle()
 		p.arm(t, p.B, uct.EventRecv)
 		require.Equal(t, i, len(in.msgs))
 		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
-		p.A.Iface.Progress()
-		p.A.Iface.Progress()
-		require.True(t, readable(w.EventFD(), p.h.eventTimeout()), "round %d: a message came and the descriptor is not readable", i)
+		require.True(t, p.wakes(p.B, p.A), "round %d: a message came and the descriptor is not readable", i)
 		p.until(t, "woken without a message", func() bool { return len(in.msgs) == i+1 })
 	}
 }
@@ -105,7 +117,7 @@ func checkWakeBusy(t T, p *Pair) {
 		err := w.Arm(uct.EventRecv)
 		if err != uct.ErrBusy {
 			require.NoError(t, err)
-			require.True(t, readable(w.EventFD(), p.h.eventTimeout()), "round %d: neither busy nor an event", i)
+			require.True(t, p.wakes(p.B, p.A), "round %d: neither busy nor an event", i)
 		}
 		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
 	}
@@ -238,14 +250,7 @@ func (p *Pair) sleepUnless(t T, s, other *Side) {
 	w := s.Iface.(uct.Waker)
 	if err := w.Arm(uct.EventSendComp | uct.EventRecv); err != uct.ErrBusy {
 		require.NoError(t, err, "arm")
-		woken := false
-		for ms := 0; !woken && ms < p.h.eventTimeout(); ms++ {
-			for range idleRounds {
-				other.Iface.Progress()
-			}
-			woken = readable(w.EventFD(), 1)
-		}
-		require.True(t, woken, "an operation is under way and no event came")
+		require.True(t, p.wakes(s, other), "an operation is under way and no event came")
 	}
 	s.Iface.Progress()
 }
