@@ -98,7 +98,7 @@ func TestConformance_TLS(t *testing.T) {
 	if runtime.GOMAXPROCS(0) == 1 {
 		t.Skip("with one processor a suite that polls leaves the goroutines of TLS a look at their sockets each 10 ms")
 	}
-	if testenv.RaceEnabled {
+	if testing.Short() || testenv.RaceEnabled {
 		t.Skip("takes minutes on a busy machine, as each message wakes four goroutines; the other tests of TLS run")
 	}
 	a := newAuthority(t)

@@ -34,7 +34,8 @@ type Harness struct {
 	OneGoroutine bool
 	// Engine is set when goroutines outside the transport's control move the bytes,
 	// such as those of crypto/tls, which allocate. The check of allocations, which
-	// counts those of the whole process, is then skipped.
+	// counts those of the whole process, is then skipped, and the longest loops are
+	// cut, since each operation waits for several goroutines.
 	Engine bool
 	// Budget is the number of idle rounds of Progress after which the suite says
 	// that nothing will happen any more. Events that wait for a timer or the kernel
@@ -82,6 +83,14 @@ func (h *Harness) eventTimeout() int {
 		return int(h.EventTimeout.Milliseconds())
 	}
 	return int(defaultEvent.Milliseconds())
+}
+
+// rounds is how many rounds of n a loop over many operations makes.
+func (h *Harness) rounds(n int) int {
+	if h.Engine {
+		return n / 10
+	}
+	return n
 }
 
 // patienceTime is the least time that idle rounds are given.

@@ -116,7 +116,8 @@ func (s *sender) flush() bool {
 }
 
 func checkAtomicSenders(t T, p *Pair) {
-	const count, each = 4, 200
+	const count = 4
+	each := p.h.rounds(200)
 	all := p.senders(t, count)
 	mem := p.B.Mem.Bytes()
 	for _, size := range []int{4, 8} {
