@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	uatomic "go.uber.org/atomic"
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
@@ -36,9 +38,9 @@ type tunnel struct {
 	mu   sync.Mutex
 	sock *net.TCPConn // nil until it is connected
 	gone bool         // the iface has closed its end
-	why  error        // the first reason why the tunnel ended
 
-	flushed atomic.Bool // everything was handed to the kernel, and the end announced
+	why     uatomic.Error // the first reason why the tunnel ended
+	flushed atomic.Bool   // everything was handed to the kernel, and the end announced
 }
 
 // tunnels are those of an iface.
@@ -241,11 +243,7 @@ type (
 // end notes why the tunnel ends, and tells the iface by closing its way in. Only
 // the first reason counts.
 func (t *tunnel) end(err error) {
-	t.mu.Lock()
-	if t.why == nil {
-		t.why = err
-	}
-	t.mu.Unlock()
+	t.why.CompareAndSwap(nil, err)
 	_ = t.inner.Close()
 	t.cancel()
 }
@@ -289,19 +287,17 @@ func (t *tunnel) because(err error) error {
 	if t == nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.why == nil {
-		return err
-	}
-	return t.why
+	return cmp.Or(t.why.Load(), err)
 }
 
 // delivered reports whether the peer's host has everything.
 func (t *tunnel) delivered() bool {
+	if t.why.Load() != nil {
+		return true
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.why != nil || t.flushed.Load() && t.unsent() == 0
+	return t.flushed.Load() && t.unsent() == 0
 }
 
 // unsent is the number of bytes that the peer's host has not taken yet; 0 also
