@@ -100,6 +100,17 @@ func (s *CQESlot) Write(c *CQE, owner uint8) {
 	s.storeTail(uint32(c.WQECounter)<<16 | opOwn)
 }
 
+// WriteSent is Write for the success of a send work request, the CQE of which has few
+// fields: its opcode and the index of its WQE, its QP by number and by user index, and
+// the bytes that it has read.
+func (s *CQESlot) WriteSent(op Opcode, index uint16, qpn, userIndex, n uint32, owner uint8) {
+	*(*[56]byte)(s[:]) = [56]byte{}
+	be.PutUint32(s[32:36], userIndex)
+	be.PutUint32(s[44:48], n)
+	be.PutUint32(s[56:60], uint32(op)<<24|qpn)
+	s.storeTail(uint32(index)<<16 | uint32(CQEReq)<<cqeOpcodeShift | uint32(owner)&cqeOwnerBit)
+}
+
 // Init marks the entry as never written.
 func (s *CQESlot) Init() { s.storeTail(uint32(CQEInitOpOwn)) }
 

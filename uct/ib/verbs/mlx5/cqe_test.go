@@ -41,6 +41,23 @@ func TestCQE_Golden(t *testing.T) {
 	}
 }
 
+// The short form writes the same bytes.
+func TestCQE_WriteSent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := CQE{Opcode: CQEReq, SendOp: Opcode(rapid.Byte().Draw(t, "op")), WQECounter: rapid.Uint16().Draw(t, "index"),
+			QPN: rapid.Uint32Range(0, qpnMask).Draw(t, "qpn"), UserIndex: rapid.Uint32Range(0, qpnMask).Draw(t, "uidx"),
+			ByteCount: rapid.Uint32().Draw(t, "n")}
+		owner := rapid.ByteRange(0, 1).Draw(t, "owner")
+		var want, got CQESlot
+		for i := range got {
+			got[i] = 0xee // of an earlier round
+		}
+		want.Write(&c, owner)
+		got.WriteSent(c.SendOp, c.WQECounter, c.QPN, c.UserIndex, c.ByteCount, owner)
+		require.Equal(t, want, got)
+	})
+}
+
 func TestCQE_Ownership(t *testing.T) {
 	cq, mem := newCQ(t, 2)
 	for i := range cq.Count() {

@@ -54,16 +54,6 @@ func DecodeWQE(v *SQView, ci, pi uint16, w *WQE) (bbs int, syn Syndrome) {
 	if word&^ctrlOpDSMask != v.want|uint64(ci)<<40 || ci == pi {
 		return wqeSpan(word, ci, pi), SyndromeLocalQPOp
 	}
-	// An inline RDMA write in one BB, by far the most frequent one in a put.
-	if w.Op == OpRDMAWrite && word&dsMask <= SegsPerBB && v.typ == verbs.QPTypeRC {
-		n := be.Uint32(b[32:36]) ^ inlineBit
-		if n-1 < BBLen-36 && int(word&dsMask) == 2+InlineSegs(int(n)) {
-			w.RAddr, w.RKey = be.Uint64(b[16:24]), be.Uint32(b[24:28])
-			w.NumSGE, w.InlineLen, w.Len = 0, n, uint64(n)
-			w.InlineOff = (uint32(ci)&v.mask)*BBLen + 36
-			return 1, SyndromeOK
-		}
-	}
 	return decodeAny(v, word, ci, pi, w)
 }
 

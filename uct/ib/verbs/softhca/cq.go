@@ -70,19 +70,45 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 // push writes a completion. It reports false when the queue is full: the CQ is
 // then lost, and the QP that produced goes to ERR.
 func (cq *compQueue) push(e *mlx5.CQE) bool {
-	cq.mu.lock()
-	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
-		first := !cq.overrun
-		cq.overrun = true
-		cq.mu.release()
-		if first {
-			cq.hca.raise(verbs.EventCQErr, cq.cqn)
-		}
+	if !cq.reserve() {
 		return false
 	}
 	cq.view.Slot(cq.pi).Write(e, cq.view.Owner(cq.pi))
+	cq.publish(e.Solicited || e.IsError())
+	return true
+}
+
+// pushSent is push for the success of a work request of qp, which has read n bytes.
+func (cq *compQueue) pushSent(qp *queuePair, op mlx5.Opcode, index uint16, n uint32) bool {
+	if !cq.reserve() {
+		return false
+	}
+	cq.view.Slot(cq.pi).WriteSent(op, index, qp.qpn, qp.uidx, n, cq.view.Owner(cq.pi))
+	cq.publish(false)
+	return true
+}
+
+// reserve takes the lock for an entry, which publish gives back; false if there is no
+// room.
+func (cq *compQueue) reserve() bool {
+	cq.mu.lock()
+	if cq.pi-cq.ciSeen < cq.view.Count() || cq.hasRoom() {
+		return true
+	}
+	first := !cq.overrun
+	cq.overrun = true
+	cq.mu.release()
+	if first {
+		cq.hca.raise(verbs.EventCQErr, cq.cqn)
+	}
+	return false
+}
+
+// publish ends an entry that has been written, and raises an event if one was asked
+// for.
+func (cq *compQueue) publish(solicited bool) {
 	cq.pi++
-	fire := cq.armed != armNone && (cq.armed == armAny || e.Solicited || e.IsError())
+	fire := cq.armed != armNone && (cq.armed == armAny || solicited)
 	if fire {
 		cq.armed = armNone
 	}
@@ -90,7 +116,6 @@ func (cq *compQueue) push(e *mlx5.CQE) bool {
 	if fire && cq.sink != nil {
 		cq.sink.CompletionEvent()
 	}
-	return true
 }
 
 // hasRoom reads the consumer index anew.

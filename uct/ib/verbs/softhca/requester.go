@@ -110,6 +110,12 @@ func (qp *queuePair) run() verdict {
 	}
 	budget := qp.hca.cfg.InlineBudget
 	for pi := qp.dbrec.Send(); r.next != pi; {
+		if !qp.shortWrites(pi) {
+			return stepFail
+		}
+		if r.next == pi {
+			break
+		}
 		if v := qp.step(pi, &budget); v != stepDone {
 			return v
 		}
@@ -177,20 +183,20 @@ func (qp *queuePair) finish(w *mlx5.WQE, read uint32) verdict {
 	r.deadline = 0
 	r.next += r.bbs
 	r.acked = r.next
-	if w.Flags.Signaled() && !qp.complete(w, read) {
+	if w.Flags.Signaled() && !qp.complete(w.Op, w.Index, read) {
 		return stepFail
 	}
 	return stepDone
 }
 
-// complete writes the CQE of a send work request. False when the CQ is lost.
-func (qp *queuePair) complete(w *mlx5.WQE, read uint32) bool {
-	e := mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: qp.uidx, WQECounter: w.Index,
-		SendOp: w.Op, QPN: qp.qpn, ByteCount: read}
+// complete writes the CQE of a send work request, which has read n bytes. False when
+// the CQ is lost.
+func (qp *queuePair) complete(op mlx5.Opcode, index uint16, n uint32) bool {
 	if qp.timed != nil {
-		return qp.timed.hold(&e)
+		return qp.timed.hold(&mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: qp.uidx, WQECounter: index,
+			SendOp: op, QPN: qp.qpn, ByteCount: n})
 	}
-	if qp.sendCQ.push(&e) {
+	if qp.sendCQ.pushSent(qp, op, index, n) {
 		return true
 	}
 	qp.lost()

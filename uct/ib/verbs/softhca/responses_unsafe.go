@@ -78,7 +78,7 @@ func (qp *queuePair) retire(n uint32) bool {
 		r.acked += uint16(mlx5.SkipWQE(&qp.sq, r.acked, r.next))
 		r.inFlight--
 		qp.progressed()
-		if w.Flags.Signaled() && !qp.complete(w, 0) {
+		if w.Flags.Signaled() && !qp.complete(w.Op, w.Index, 0) {
 			return false
 		}
 	}
@@ -145,7 +145,7 @@ func (qp *queuePair) takeData(pkt *packet, body unsafe.Pointer) {
 	r.inFlight--
 	qp.progressed()
 	if w.Flags.Signaled() {
-		qp.complete(w, uint32(w.Len))
+		qp.complete(w.Op, w.Index, uint32(w.Len))
 	}
 }
 
