@@ -111,6 +111,8 @@ func TestUDLink_DialsAgainWhatWasLate(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, late, l != first)
 		assert.Len(t, qp.req.udLinks, 1)
+		qp.halt()
 		qp.detach()
+		qp.resume()
 	}
 }
