@@ -33,7 +33,8 @@ type Row struct {
 	Share float64 `json:"uuars_relative"`
 	// Wasted micro-UARs are those that no thread rings.
 	Wasted int `json:"uuars_wasted"`
-	// Memory of all objects in bytes, without the UAR pages, which lie in the NIC.
+	// Memory of all objects in bytes, with what a device in software keeps of them, and
+	// without the UAR pages, which lie in the NIC.
 	Memory int64 `json:"memory"`
 }
 

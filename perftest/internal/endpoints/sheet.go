@@ -7,7 +7,8 @@ import (
 )
 
 const legend = "Relative: to MPI-everywhere with as many threads. Wasted: micro-UARs that no thread rings.\n" +
-	"CPU ns: processor time of the senders for a message; 0 where it is not taken. Memory: of all objects, without UAR pages, which lie in the NIC."
+	"CPU ns: processor time of the senders for a message; 0 where it is not taken. Memory: of all objects, with what a\n" +
+	"device in software keeps of them, without UAR pages, which lie in the NIC."
 
 // Sheet is rows to write; without rates if nothing was measured.
 func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {

@@ -37,6 +37,7 @@ func (p *printer) deviceResources(d *verbs.Device) error {
 	}{
 		{"context", b.Contexts}, {"PD", b.PDs}, {"MR", b.MRs}, {"thread domain", b.TDs},
 		{"QP, depth 64", b.QPs}, {"CQ, depth 64", b.CQs}, {"UAR page", b.UARs},
+		{"reserved by a context", b.Reserved},
 	} {
 		p.line("#   %22s: %d bytes", o.name, o.bytes)
 	}

@@ -12,13 +12,17 @@ type Resources struct {
 	Bytes                                   ResourceBytes
 }
 
-// ResourceBytes is the memory of all objects of a kind: their queues and what the
-// library and the provider keep of them. What a device keeps is not in it.
+// ResourceBytes is the memory of all objects of a kind: their queues, what the
+// library and the provider keep of them, and what the device does if it lives in this
+// process. What hardware and the kernel keep is not in it, nor are stacks.
 type ResourceBytes struct {
 	// Contexts includes the pages that doorbell records are in.
 	Contexts, PDs, MRs, AHs, TDs int64
 	CQs, SRQs, QPs               int64
 	UARs                         int64 // address space, on hardware
+	// Reserved is address space of which pages are taken when they are needed, and
+	// counted above then. It is not in Total.
+	Reserved int64
 }
 
 // Total is the sum.
@@ -40,10 +44,11 @@ func (r *Resources) Add(o Resources) {
 	r.UUARs += o.UUARs
 	r.UUARsUsed += o.UUARsUsed
 	r.UUARsWasted += o.UUARsWasted
-	r.Bytes.add(o.Bytes)
+	r.Bytes.Add(o.Bytes)
 }
 
-func (b *ResourceBytes) add(o ResourceBytes) {
+// Add adds the memory of other objects.
+func (b *ResourceBytes) Add(o ResourceBytes) {
 	b.Contexts += o.Contexts
 	b.PDs += o.PDs
 	b.MRs += o.MRs
@@ -53,6 +58,7 @@ func (b *ResourceBytes) add(o ResourceBytes) {
 	b.SRQs += o.SRQs
 	b.QPs += o.QPs
 	b.UARs += o.UARs
+	b.Reserved += o.Reserved
 }
 
 // ResourceCounter is implemented by providers that count.

@@ -100,6 +100,22 @@ func lockedCQs(set *endpoint.Set) int {
 	return len(seen)
 }
 
+// Contexts are what is dear: who has one for each thread takes most memory, and who
+// shares everything least.
+func TestCategories_Memory(t *testing.T) {
+	var last int64
+	for i, c := range table {
+		set := open(t, device(t, softhca.Config{}), 16, endpoint.Config{Plan: c.category.Plan(16)})
+		r, ok := set.Resources()
+		require.True(t, ok)
+		if i > 0 {
+			assert.LessOrEqual(t, r.Bytes.Total(), last, "%v", c.category)
+		}
+		last = r.Bytes.Total()
+		assert.Positive(t, r.Bytes.Reserved)
+	}
+}
+
 func TestCategories_LazyPolicy(t *testing.T) {
 	for _, c := range table {
 		t.Run(c.category.String(), func(t *testing.T) {

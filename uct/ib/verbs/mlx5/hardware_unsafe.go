@@ -96,6 +96,14 @@ type QueuePollable interface {
 	Poller(cqn uint32) Pollable
 }
 
+// Accountant is implemented by Hardware that lives in memory of this process: the
+// software HCA.
+type Accountant interface {
+	// Footprint is the memory that the hardware keeps of each kind of object, without
+	// the queues, which the driver counts. Any goroutine.
+	Footprint() verbs.ResourceBytes
+}
+
 // AsyncSink receives asynchronous events by object number.
 type AsyncSink interface {
 	AsyncEvent(t verbs.EventType, number uint32)

@@ -64,6 +64,15 @@ func (p *Provider) count(change func(*verbs.Resources)) {
 
 // Resources implements verbs.ResourceCounter.
 func (p *Provider) Resources() verbs.Resources {
+	r := p.counted()
+	if hw, ok := p.hw.(Accountant); ok {
+		r.Bytes.Add(hw.Footprint())
+	}
+	return r
+}
+
+// counted is what the driver takes.
+func (p *Provider) counted() verbs.Resources {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.counts

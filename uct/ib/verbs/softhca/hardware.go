@@ -62,6 +62,7 @@ func (h *hca) AllocUAR() (mlx5.UAR, error) {
 		h.uars.give(index)
 		return mlx5.UAR{}, err
 	}
+	h.countUARs(1)
 	u := &uarPage{hca: h, block: block}
 	uar := mlx5.UAR{Index: index, Page: u.base(), Doorbell: u}
 	if t := h.cfg.Timing; t != nil {
@@ -78,7 +79,14 @@ func (h *hca) FreeUAR(u mlx5.UAR) error {
 	}
 	err := p.block.Free()
 	h.uars.give(u.Index)
+	h.countUARs(-1)
 	return err
+}
+
+func (h *hca) countUARs(n int64) {
+	h.mu.Lock()
+	h.uarPages += n
+	h.mu.Unlock()
 }
 
 // pageOf is the page behind a doorbell; nil if it is not ours.

@@ -52,6 +52,9 @@ type hca struct {
 	mrIDs idPool
 	uars  *uarPool
 
+	withSRQ  int   // QPs that have no receive queue of their own; under mu
+	uarPages int64 // under mu
+
 	linkMu   sync.Mutex
 	links    []*outLink
 	outbound atomic.Pointer[[]*outLink] // those that are up, or were
@@ -81,8 +84,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		return nil, err
 	}
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}),
-		qpIDs: idPool{limit: maxQP, variant: map[uint32]uint8{}},
-		mrIDs: idPool{limit: maxMR, variant: map[uint32]uint8{}}}
+		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}}
 	h.setInbound(nil)
 	h.setOutbound(nil)
 	defer func() {

@@ -115,22 +115,26 @@ type idPool struct {
 	limit   uint32
 	next    uint32
 	free    []uint32
-	variant map[uint32]uint8
+	variant []uint8 // by index - 1
 }
 
 func (p *idPool) take() (idx uint32, variant uint8, ok bool) {
 	if p.next+1 < p.limit {
 		p.next++
 		idx = p.next
+		p.variant = append(p.variant, 0)
 	} else if len(p.free) > 0 {
 		idx = p.free[0]
 		p.free = p.free[1:]
 	} else {
 		return 0, 0, false
 	}
-	v := p.variant[idx] + 1
-	p.variant[idx] = v
-	return idx, v, true
+	v := &p.variant[idx-1]
+	*v++
+	return idx, *v, true
 }
 
 func (p *idPool) give(idx uint32) { p.free = append(p.free, idx) }
+
+// live is how many indexes are handed out.
+func (p *idPool) live() int { return int(p.next) - len(p.free) }

@@ -72,6 +72,9 @@ func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
 	qp.entry.service.Store(uint32(p.Type))
 	qp.entry.state.Store(uint32(verbs.QPStateReset))
 	h.qps.slot[qpn%maxQP].Store(qp)
+	if qp.rq.shared() {
+		h.withSRQ++
+	}
 	return qpn, nil
 }
 
@@ -287,6 +290,7 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	qp.recvCQ.users--
 	if qp.rq.shared() {
 		qp.rq.users--
+		h.withSRQ--
 	}
 	h.qpIDs.give(qpn % maxQP)
 	return nil

@@ -1,0 +1,122 @@
+package softhca
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// inUse is what the process has allocated, on the Go heap and off it.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // finishes the sweep of the first
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) + offheap.InUse()
+}
+
+// many is how many objects are compared at a time, so that what the test itself
+// allocates does not matter; a context has no more thread domains.
+const many = 512
+
+// What is counted for an object is what the process allocates for it.
+func TestFootprint_IsWhatIsAllocated(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the detector has the off-heap memory on the heap")
+	}
+	dev, err := NewDevice(Config{Fabric: FabricLoop})
+	require.NoError(t, err)
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := ctx.CreateCQ(verbs.CQInitAttr{Depth: 64})
+	require.NoError(t, err)
+	srq, err := pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 16, MaxSGE: 1})
+	require.NoError(t, err)
+	buf := make([]byte, many)
+	qp := func(srq *verbs.SRQ) func() (verbs.Closer, error) {
+		return func() (verbs.Closer, error) {
+			return pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: cq, RecvCQ: cq, SRQ: srq,
+				Cap: verbs.QPCap{MaxSendWR: 64, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1}})
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		open  func() (verbs.Closer, error)
+		bytes func(*verbs.ResourceBytes) int64
+	}{
+		{"PD", func() (verbs.Closer, error) { return ctx.AllocPD() },
+			func(b *verbs.ResourceBytes) int64 { return b.PDs }},
+		{"MR", func() (verbs.Closer, error) { return pd.RegMR(buf, 0) },
+			func(b *verbs.ResourceBytes) int64 { return b.MRs }},
+		{"TD", func() (verbs.Closer, error) { return ctx.AllocTD(verbs.TDInitAttr{}) },
+			func(b *verbs.ResourceBytes) int64 { return b.TDs + b.UARs }},
+		{"CQ", func() (verbs.Closer, error) { return ctx.CreateCQ(verbs.CQInitAttr{Depth: 64}) },
+			func(b *verbs.ResourceBytes) int64 { return b.CQs }},
+		{"SRQ", func() (verbs.Closer, error) {
+			return pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 16, MaxSGE: 1})
+		}, func(b *verbs.ResourceBytes) int64 { return b.SRQs }},
+		{"QP", qp(nil), func(b *verbs.ResourceBytes) int64 { return b.QPs }},
+		{"QP with SRQ", qp(srq), func(b *verbs.ResourceBytes) int64 { return b.QPs }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := make([]verbs.Closer, many)
+			used, r := inUse(), resources(t, ctx)
+			for i := range objects {
+				var err error
+				objects[i], err = c.open()
+				require.NoError(t, err)
+			}
+			used, after := inUse()-used, resources(t, ctx)
+			counted := c.bytes(&after.Bytes) - c.bytes(&r.Bytes)
+			assert.InEpsilon(t, used, counted, tolerance, "%d counted, %d allocated", counted/many, used/many)
+			for _, o := range objects {
+				require.NoError(t, o.Close())
+			}
+		})
+	}
+	for _, o := range []verbs.Closer{srq, cq, pd, ctx} {
+		require.NoError(t, o.Close())
+	}
+}
+
+// tolerance is for size classes of the allocator, and tables that grow by doubling.
+const tolerance = 0.1
+
+func resources(t *testing.T, ctx *verbs.Context) verbs.Resources {
+	t.Helper()
+	r, ok := ctx.Resources()
+	require.True(t, ok)
+	return r
+}
+
+// A context takes what is counted, and the address space that is reserved.
+func TestFootprint_Context(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the detector has the off-heap memory on the heap")
+	}
+	const contexts = 8
+	dev, err := NewDevice(Config{Fabric: FabricLoop})
+	require.NoError(t, err)
+	used := inUse()
+	var sum verbs.Resources
+	var open []*verbs.Context
+	for range contexts {
+		ctx, err := dev.Open()
+		require.NoError(t, err)
+		open = append(open, ctx)
+		sum.Add(resources(t, ctx))
+	}
+	assert.InEpsilon(t, inUse()-used, sum.Bytes.Total()+sum.Bytes.Reserved, tolerance)
+	assert.Greater(t, sum.Bytes.Contexts, contexts*hcaLen)
+	for _, ctx := range open {
+		require.NoError(t, ctx.Close())
+	}
+}
