@@ -60,7 +60,7 @@ github.com/stretchr/testify   uct/ucttest uct/ib/internal/rctest perftest | *
 pgregory.net/rapid            uct/ucttest                            | *
 github.com/anishathalye/porcupine uct/ucttest                        | *
 go.uber.org/goleak            internal/testenv uct/ucttest           | *
-github.com/cilium/ebpf        ucs/probe
+github.com/cilium/ebpf        perftest/internal/bpfcount
 github.com/spf13/cobra        perftest
 github.com/spf13/pflag        perftest
 github.com/jedib0t/go-pretty  perftest

@@ -1,0 +1,285 @@
+package bpfcount
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// childEnv makes this test binary a process that is counted.
+const childEnv = "GUCX_BPFCOUNT_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childEnv) != "" {
+		obey(os.Stdin, os.Stdout)
+		return
+	}
+	testenv.Main(m)
+}
+
+// childCalls is how often the child asks for its parent at each line it reads.
+const childCalls = 777
+
+// obey does that until its input ends, and answers with a line.
+func obey(in io.Reader, out io.Writer) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		for range childCalls {
+			unix.Getppid()
+		}
+		fmt.Fprintln(out, "done")
+	}
+}
+
+// child is a process that makes childCalls system calls when told to.
+type child struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func newChild(t *testing.T) *child {
+	c := &child{Cmd: exec.Command(os.Args[0])}
+	c.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
+	out, err := c.StdoutPipe()
+	require.NoError(t, err)
+	c.out = bufio.NewReader(out)
+	c.in, err = c.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		assert.NoError(t, c.in.Close())
+		assert.NoError(t, c.Wait())
+	})
+	return c
+}
+
+func (c *child) work(t *testing.T) {
+	_, err := fmt.Fprintln(c.in)
+	require.NoError(t, err)
+	_, err = c.out.ReadString('\n')
+	require.NoError(t, err)
+}
+
+// open opens a probe; without the rights for it the test is skipped.
+func open(t *testing.T) *Probe {
+	t.Helper()
+	p, err := Open()
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, ebpf.ErrNotSupported) {
+		t.Skipf("no eBPF here: %v", err)
+	}
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.Close()) })
+	return p
+}
+
+// counted returns what p counts while f runs on a thread of its own.
+func counted(t *testing.T, p *Probe, w Watch, f func()) [Groups]Counts {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before, err := p.Read()
+	require.NoError(t, err)
+	if w.Thread < 0 {
+		w.Thread = unix.Gettid()
+	}
+	p.Start(w)
+	f()
+	p.Stop()
+	after, err := p.Read()
+	require.NoError(t, err)
+	for g := range after {
+		for i := range stride {
+			*after[g].at(i) -= *before[g].at(i)
+		}
+	}
+	return after
+}
+
+// ownThread stands for the thread that the test runs on.
+const ownThread = -1
+
+// pipePairs writes a byte to a pipe and reads it back, n times.
+func pipePairs(t *testing.T, n int) func() {
+	var fds [2]int
+	require.NoError(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
+	t.Cleanup(func() { _, _ = unix.Close(fds[0]), unix.Close(fds[1]) })
+	b := make([]byte, 1)
+	return func() {
+		for range n {
+			if _, err := unix.Write(fds[1], b); err != nil {
+				panic(err)
+			}
+			if _, err := unix.Read(fds[0], b); err != nil {
+				panic(err)
+			}
+		}
+	}
+}
+
+// scheduling are calls that the runtime makes when it interrupts a goroutine.
+var scheduling = []int{unix.SYS_RT_SIGRETURN, unix.SYS_RT_SIGPROCMASK, unix.SYS_FUTEX, unix.SYS_TGKILL,
+	unix.SYS_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_EPOLL_PWAIT, unix.SYS_MADVISE}
+
+// calls are the system calls that were made, by number, without those of scheduling.
+func (c *Counts) calls() map[int]uint64 {
+	made := map[int]uint64{}
+	for n, v := range c.Calls {
+		if v != 0 && !slices.Contains(scheduling, n) {
+			made[n] = v
+		}
+	}
+	return made
+}
+
+func TestProbe_CountsSystemCallsExactly(t *testing.T) {
+	p := open(t)
+	const n = 1000
+	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, pipePairs(t, n))
+	assert.Equal(t, map[int]uint64{unix.SYS_READ: n, unix.SYS_WRITE: n}, all[Caller].calls())
+	assert.Zero(t, all[Peer])
+}
+
+func TestProbe_NothingIsCountedWhereNothingHappens(t *testing.T) {
+	p := open(t)
+	sum := 0
+	all := counted(t, p, Watch{Thread: ownThread}, func() {
+		for i := range 10_000 {
+			sum += i
+		}
+	})
+	assert.Empty(t, all[Caller].calls())
+	assert.Zero(t, all[Rest], "nobody was asked for")
+	assert.Zero(t, all[Peer])
+}
+
+func TestProbe_TheThreadIsNotTheRestOfItsProcess(t *testing.T) {
+	p := open(t)
+	ask, answer := make(chan bool), make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for range ask {
+			for range 300 {
+				unix.Getppid()
+			}
+			answer <- true
+		}
+		close(answer)
+	}()
+	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, func() {
+		ask <- true
+		<-answer
+		unix.Getppid()
+	})
+	close(ask)
+	<-answer
+	assert.Equal(t, uint64(1), all[Caller].Calls[unix.SYS_GETPPID])
+	assert.Equal(t, uint64(300), all[Rest].Calls[unix.SYS_GETPPID])
+}
+
+func TestProbe_OtherProcessesAreLeftOut(t *testing.T) {
+	p := open(t)
+	c := newChild(t)
+	c.work(t) // started up
+	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, func() { c.work(t) })
+	for g := range all {
+		assert.Zero(t, all[g].Calls[unix.SYS_GETPPID], "group %d", g)
+	}
+	all = counted(t, p, Watch{Thread: ownThread, Peer: c.Process.Pid}, func() { c.work(t) })
+	assert.Zero(t, all[Caller].Calls[unix.SYS_GETPPID])
+	assert.Equal(t, uint64(childCalls), all[Peer].Calls[unix.SYS_GETPPID])
+	assert.Equal(t, uint64(1), all[Peer].Calls[unix.SYS_WRITE], "the answer")
+}
+
+func TestProbe_ContextSwitches(t *testing.T) {
+	p := open(t)
+	all := counted(t, p, Watch{Thread: ownThread}, func() {
+		for range 5 {
+			_, _ = unix.Poll(nil, 1) // the kernel puts the thread to sleep for 1 ms
+		}
+	})
+	assert.Positive(t, all[Caller].Events[Switches])
+}
+
+func TestProbe_PageFaults(t *testing.T) {
+	p := open(t)
+	if !p.Has(Faults) {
+		t.Skip("the kernel has no tracepoint of page faults")
+	}
+	const pages = 64
+	mem, err := unix.Mmap(-1, 0, pages*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, unix.Munmap(mem)) }()
+	require.NoError(t, unix.Madvise(mem, unix.MADV_NOHUGEPAGE))
+	touch := func() {
+		for i := 0; i < len(mem); i += os.Getpagesize() {
+			mem[i]++
+		}
+	}
+	all := counted(t, p, Watch{Thread: ownThread}, touch)
+	assert.GreaterOrEqual(t, all[Caller].Events[Faults], uint64(pages))
+}
+
+func TestProbe_Packets(t *testing.T) {
+	p := open(t)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	self, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	const n = 100
+	var failed error
+	all := counted(t, p, Watch{Thread: ownThread}, func() {
+		for range n {
+			failed = errors.Join(failed, unix.Sendto(fd, []byte("x"), 0, self))
+		}
+	})
+	require.NoError(t, failed)
+	assert.Equal(t, uint64(n), all[Caller].Calls[unix.SYS_SENDTO])
+	assert.GreaterOrEqual(t, all[Caller].Events[Transmits], uint64(n))
+}
+
+// TestProbe_CloseLeavesNothing looks for descriptors and mappings, as nothing else
+// keeps a program or a map: none is pinned.
+func TestProbe_CloseLeavesNothing(t *testing.T) {
+	p := open(t)
+	require.NotEmpty(t, bpfObjects(t), "this test looks in the right place")
+	p.Start(Watch{Process: os.Getpid()})
+	require.NoError(t, p.Close())
+	require.NoError(t, p.Close(), "a second time")
+	assert.Empty(t, bpfObjects(t))
+}
+
+// bpfObjects lists what the process has of BPF.
+func bpfObjects(t *testing.T) (found []string) {
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, e := range fds {
+		if what, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.Contains(what, "bpf-") {
+			found = append(found, what)
+		}
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if strings.Contains(line, "bpf-") {
+			found = append(found, line)
+		}
+	}
+	return found
+}
