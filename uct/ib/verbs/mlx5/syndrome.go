@@ -24,12 +24,11 @@ const (
 	SyndromeRemoteAborted    Syndrome = 0x22
 )
 
-// Status is the work completion status that the syndrome becomes; WCGeneralErr
-// for one that is not known.
+// Status is the work completion status that the syndrome of an error CQE becomes;
+// WCGeneralErr for one that is not known, and for SyndromeOK, which such a CQE cannot
+// have.
 func (s Syndrome) Status() verbs.WCStatus {
 	switch s {
-	case SyndromeOK:
-		return verbs.WCSuccess
 	case SyndromeLocalLength:
 		return verbs.WCLocLenErr
 	case SyndromeLocalQPOp:
