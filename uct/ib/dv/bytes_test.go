@@ -252,9 +252,6 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 		require.NoError(t, q.open(direct.srq))
 		rawOver, err := mlx5.RawSRQOf(over.srq)
 		require.NoError(t, err)
-		p := over.hw.cqs[firstNumber-3]
-		view, err := mlx5.NewCQView(p.Buf, p.Count)
-		require.NoError(t, err)
 		var posted []uint16 // entries
 		var cqes uint32
 		id := uint64(0)
@@ -263,8 +260,7 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 				i := rapid.IntRange(0, len(posted)-1).Draw(t, "which")
 				entry := posted[i]
 				posted = append(posted[:i], posted[i+1:]...)
-				e := mlx5.CQE{Opcode: mlx5.CQERespSend, UserIndex: over.hw.srqs[firstNumber-2].UserIndex, WQECounter: entry}
-				view.Slot(cqes).Write(&e, view.Owner(cqes))
+				over.cqe(t, cqes, &mlx5.CQE{Opcode: mlx5.CQERespSend, UserIndex: over.hw.srqs[firstNumber-2].UserIndex, WQECounter: entry})
 				cqes++
 				var wc [1]verbs.WC
 				require.Equal(t, 1, over.cq.Poll(wc[:]))

@@ -40,6 +40,9 @@ var (
 	_ uct.Putter       = (*rcEP)(nil)
 )
 
+// noQPN is no QPN, which have 24 bits: not even that of nobody.
+const noQPN = 1<<32 - 1
+
 // rcOverhead is what UCX declares for its rc_mlx5.
 const rcOverhead = 40 * time.Nanosecond
 
@@ -53,10 +56,7 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if cfg.TxPostlist > 1 {
 		self = listIface{it}
 	}
-	it.none.QPN = nobody
-	for i := range it.recent {
-		it.recent[i] = &it.none
-	}
+	it.forgetAll()
 	err := rccore.Open(&it.Iface, md, rccore.Params{
 		Name: RCName, Port: port, Config: cfg.Config, Overhead: rcOverhead, Driver: it, Self: self,
 	}, p)
@@ -127,6 +127,14 @@ func (it *rcIface) registerAt(u mlx5.RawUAR) *register {
 		return newRegister(u)
 	}
 	return it.reg
+}
+
+// forgetAll makes every recent EP none.
+func (it *rcIface) forgetAll() {
+	it.none.QPN = noQPN
+	for i := range it.recent {
+		it.recent[i] = &it.none
+	}
 }
 
 // Forget implements rccore.Driver.

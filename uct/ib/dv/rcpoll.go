@@ -69,27 +69,36 @@ func (it *rcIface) finish(n int) int {
 	return n
 }
 
-// other handles what is not the success of a send of an EP that was seen lately. A
-// CQE of a QP that is gone, or with nonsense in it, stands for nothing of ours; the
-// receive that it took is given back.
+// other handles what is not the success of a send of an EP that was seen lately.
 func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
-	wc := verbs.WC{QPN: s.QPN()}
-	switch t.Opcode() {
-	case mlx5.CQEReq:
-		if e := it.find(wc.QPN); e != nil {
+	if t.Opcode() == mlx5.CQEReq {
+		if e := it.find(s.QPN()); e != nil {
 			e.CI = *e.sq.id(uint32(t.WQECounter()))
 			if e.CI >= e.NextOp {
 				e.Retire(ucs.StatusOK)
 			}
 		}
 		return
+	}
+	var wc verbs.WC
+	if it.parse(s, t, &wc) {
+		it.NotSent(&wc)
+	}
+}
+
+// parse turns an entry that is not the success of a send into a completion. It
+// reports false for one of a QP that is gone, or with nonsense in it: that stands for
+// nothing of ours. The receive that an entry took is given back.
+func (it *rcIface) parse(s *mlx5.CQESlot, t mlx5.Tail, wc *verbs.WC) bool {
+	wc.QPN = s.QPN()
+	switch t.Opcode() {
 	case mlx5.CQEReqErr:
 		e := it.find(wc.QPN)
 		if e == nil {
-			return
+			return false
 		}
 		wc.ID = *e.sq.id(uint32(t.WQECounter()))
-		failure(s, &wc)
+		failure(s, wc)
 	case mlx5.CQERespSendImm:
 		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
 		wc.Imm, wc.Flags = s.Imm(), verbs.WCWithImm
@@ -98,18 +107,22 @@ func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
 		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
 	case mlx5.CQERespErr:
 		wc.ID = it.srq.take(t.WQECounter())
-		failure(s, &wc)
+		failure(s, wc)
 	default:
-		return
+		return false
 	}
-	it.NotSent(&wc)
+	return true
 }
 
 // find returns the EP of a QP, or nil, and remembers it.
 func (it *rcIface) find(qpn uint32) *rcEP {
+	slot := &it.recent[uint8(qpn)]
+	if (*slot).QPN == qpn {
+		return *slot
+	}
 	e := direct(it.Find(qpn))
 	if e != nil {
-		it.recent[uint8(qpn)] = e
+		*slot = e
 	}
 	return e
 }

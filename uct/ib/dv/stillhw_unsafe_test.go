@@ -191,14 +191,25 @@ func (b *bench) queue() *sendQueue {
 	return q
 }
 
-// complete makes the verbs side retire everything posted: a completion of the WQE
-// that begins at BB first.
-func (b *bench) complete(t require.TestingT, n, first uint32) {
+// cqes is the completion queue as the device writes it.
+func (b *bench) cqes(t require.TestingT) mlx5.CQView {
 	p := b.hw.cqs[firstNumber-3]
 	view, err := mlx5.NewCQView(p.Buf, p.Count)
 	require.NoError(t, err)
-	e := mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(), WQECounter: uint16(first), SendOp: mlx5.OpSend}
-	view.Slot(n).Write(&e, view.Owner(n))
+	return view
+}
+
+// cqe writes entry n.
+func (b *bench) cqe(t require.TestingT, n uint32, e *mlx5.CQE) {
+	view := b.cqes(t)
+	view.Slot(n).Write(e, view.Owner(n))
+}
+
+// complete makes the verbs side retire everything posted: a completion of the WQE
+// that begins at BB first.
+func (b *bench) complete(t require.TestingT, n, first uint32) {
+	b.cqe(t, n, &mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(),
+		WQECounter: uint16(first), SendOp: mlx5.OpSend})
 	var wc [2]verbs.WC
 	require.Equal(t, 1, b.cq.Poll(wc[:]))
 }

@@ -1,0 +1,318 @@
+package dv
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// twins are a bench whose queues verbs reads and one whose queues are read here. Both
+// have the same numbers, so the same bytes are completions of both.
+type twins struct{ over, direct *bench }
+
+func newTwins(t require.TestingT, cleanup func(func()), typ verbs.QPType) twins {
+	w := twins{over: newBench(t, cleanup, typ, rcLimits), direct: newBench(t, cleanup, typ, rcLimits)}
+	require.Equal(t, w.over.qp.Number(), w.direct.qp.Number())
+	require.Equal(t, w.over.hw.qps[w.over.qp.Number()].UserIndex, w.direct.hw.qps[w.direct.qp.Number()].UserIndex)
+	return w
+}
+
+// cqe writes an entry to both, as a device does.
+func (w twins) cqe(t require.TestingT, i uint32, body []byte) {
+	for _, b := range []*bench{w.over, w.direct} {
+		view := b.cqes(t)
+		s := view.Slot(i)
+		copy(s[:], body)
+		s[63] = s[63]&^1 | view.Owner(i)
+	}
+}
+
+// qpIndex and srqIndex are what an entry has in its user index.
+func (w twins) qpIndex() uint32  { return w.over.hw.qps[w.over.qp.Number()].UserIndex }
+func (w twins) srqIndex() uint32 { return w.over.hw.srqs[firstNumber-2].UserIndex }
+
+// same requires that a completion read here has what verbs says, as far as the cores
+// look: of a failed one, ID and status; of a send, the ID; of a message, also the length, and
+// over RC the immediate, over UD the sender.
+func same(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
+	require.Equal(t, over.ID, direct.ID)
+	require.Equal(t, over.QPN, direct.QPN)
+	require.Equal(t, over.Status, direct.Status)
+	require.Equal(t, over.VendorErr, direct.VendorErr)
+	if over.Status != verbs.WCSuccess || over.Opcode < verbs.WCRecv {
+		return
+	}
+	require.Equal(t, over.ByteLen, direct.ByteLen)
+	if typ == verbs.QPTypeUD {
+		require.Equal(t, over.SrcQP, direct.SrcQP)
+		return
+	}
+	if over.Opcode == verbs.WCRecv { // a write with immediate is not ours
+		require.Equal(t, over.Flags&verbs.WCWithImm, direct.Flags)
+		require.Equal(t, over.Imm, direct.Imm)
+	}
+}
+
+// newRawIface is an rc_mlx5 iface over a bench as far as polling goes, with one EP.
+func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
+	e := newRawEP(b)
+	it := e.it
+	require.NoError(t, it.cq.open(b.cq))
+	require.NoError(t, it.srq.open(b.srq))
+	it.forgetAll()
+	e.QPN = b.qp.Number()
+	it.recent[uint8(e.QPN)] = e
+	return it, e
+}
+
+// next reads an entry as Progress does. ok is false if it stands for nothing.
+func (it *rcIface) next(t require.TestingT) (wc verbs.WC, ok bool) {
+	s, tail := it.cq.peek()
+	require.True(t, it.cq.owned(tail))
+	it.cq.take()
+	if !it.cq.sent(tail) && tail.Opcode() != mlx5.CQEReq {
+		return wc, it.parse(s, tail, &wc)
+	}
+	e := it.find(s.QPN())
+	require.NotNil(t, e)
+	return verbs.WC{QPN: s.QPN(), ID: *e.sq.id(uint32(tail.WQECounter()))}, true
+}
+
+// TestGolden_CQE: the bytes of three completions mean the same here, in verbs, and in
+// libmlx5, and the consumer index goes back as it does there.
+func TestGolden_CQE(t *testing.T) {
+	w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
+	it, e := newRawIface(t, w.direct)
+	write := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(8)}
+	for id := uint64(40); id < 42; id++ {
+		write.ID = id
+		for _, post := range []func([]verbs.SendWR) (int, error){w.over.qp.PostSend, e.sq.PostSend} {
+			_, err := post([]verbs.SendWR{write})
+			require.NoError(t, err)
+		}
+	}
+	receive := []verbs.RecvWR{{ID: 50, SGList: []verbs.SGE{{Addr: 1, Length: 100, LKey: 1}}}}
+	for _, post := range []func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, it.srq.PostRecv} {
+		_, err := post(receive)
+		require.NoError(t, err)
+	}
+	for i, g := range []struct {
+		words string
+		index uint32
+		want  verbs.WC
+	}{
+		{"0 0 0 0 · 0 0 0 0 · 0 0 0 0 · 0 0 08000100 00000000", w.qpIndex(),
+			verbs.WC{ID: 40, QPN: 0x100}},
+		{"0 0 0 0 · 0 0 10000077 0 · 0 deadbeef 0 0000004d · 0 0 00000100 00000032", w.srqIndex(),
+			verbs.WC{ID: 50, QPN: 0x100, ByteLen: 77, Imm: 0xdeadbeef, Flags: verbs.WCWithImm}},
+		{"0 0 0 0 · 0 0 0 0 · 0 0 0 0 · 0 00008115 08000100 000100d0", w.qpIndex(),
+			verbs.WC{ID: 41, QPN: 0x100, Status: verbs.WCRetryExcErr, VendorErr: 0x81}},
+	} {
+		body := words(t, g.words)
+		binary.BigEndian.PutUint32(body[32:], g.index)
+		w.cqe(t, uint32(i), body)
+		got, ok := it.next(t)
+		require.True(t, ok)
+		assert.Equal(t, g.want, got)
+		var over [2]verbs.WC
+		require.Equal(t, 1, w.over.cq.Poll(over[:]))
+		same(t, verbs.QPTypeRC, over[0], got)
+	}
+	it.cq.give()
+	raw, err := mlx5.RawCQOf(w.over.cq)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, raw.DBRec.CI())
+	assert.EqualValues(t, 3, it.cq.dbr.CI())
+}
+
+// drawCQE draws an entry of each kind, or of a kind that nobody asked for, round the
+// whole of what a device writes.
+func drawCQE(t *rapid.T, qpn uint32, recvIndex, sendIndex uint32, recvCounter uint16) *mlx5.CQESlot {
+	e := mlx5.CQE{
+		Opcode:    mlx5.CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "opcode")),
+		Solicited: rapid.Bool().Draw(t, "solicited"),
+		QPN:       qpn, UserIndex: sendIndex, WQECounter: rapid.Uint16().Draw(t, "counter"),
+		SendOp:    rapid.SampledFrom([]mlx5.Opcode{mlx5.OpRDMAWrite, mlx5.OpSend, mlx5.OpSendImm, mlx5.OpRDMARead, mlx5.OpAtomicFA}).Draw(t, "sent"),
+		ByteCount: rapid.Uint32().Draw(t, "bytes"), Imm: rapid.Uint32().Draw(t, "imm"),
+		SrcQP: rapid.Uint32Range(0, 1<<24-1).Draw(t, "src"), SL: rapid.ByteRange(0, 15).Draw(t, "sl"), GRH: rapid.ByteRange(0, 3).Draw(t, "grh"),
+		Syndrome: mlx5.Syndrome(rapid.Byte().Draw(t, "syndrome")), VendorErr: rapid.Byte().Draw(t, "vendor"),
+	}
+	switch e.Opcode {
+	case mlx5.CQEReq, mlx5.CQEReqErr:
+	default:
+		e.UserIndex, e.WQECounter = recvIndex, recvCounter
+	}
+	s := &mlx5.CQESlot{}
+	s.Write(&e, 0)
+	return s
+}
+
+// recvIDs is what the numbers of receives in these tests begin with.
+const recvIDs = 1 << 32
+
+// receives posts receives to verbs and here, and knows which wait.
+type receives struct {
+	post    [2]func([]verbs.RecvWR) (int, error)
+	waiting []uint16 // entries, oldest first
+}
+
+// one posts a receive, if there is room, to the given entry.
+func (r *receives) one(t require.TestingT, id uint64, entry uint16) {
+	wr := []verbs.RecvWR{{ID: recvIDs + id, SGList: []verbs.SGE{{Addr: 1, Length: 8, LKey: 1}}}}
+	n, errOver := r.post[0](wr)
+	got, err := r.post[1](wr)
+	require.Equal(t, n, got)
+	require.Equal(t, errOver, err)
+	if n == 1 {
+		r.waiting = append(r.waiting, entry)
+	}
+}
+
+// sends posts a write of one basic block to each of the ring, in both, and has verbs
+// retire them.
+func (w twins) sends(t require.TestingT, q *sendQueue, op verbs.Opcode, ah [2]*verbs.AH) (cqes uint32) {
+	for q.pi < q.mask+1 {
+		wr := []verbs.SendWR{{ID: uint64(q.pi), Opcode: op, Flags: verbs.SendInline, Inline: count(8), AH: ah[0]}}
+		_, err := w.over.qp.PostSend(wr)
+		require.NoError(t, err)
+		wr[0].AH = ah[1]
+		start := q.pi
+		_, err = q.PostSend(wr)
+		require.NoError(t, err)
+		w.over.complete(t, cqes, start)
+		cqes++
+	}
+	return cqes
+}
+
+// TestParseRC_LikeVerbs reads the same entries as verbs, several times round the
+// queue: what is behind each one was there a round ago and is the device's.
+func TestParseRC_LikeVerbs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
+		it, e := newRawIface(t, w.direct)
+		i := w.sends(t, &e.sq, verbs.OpRDMAWrite, [2]*verbs.AH{})
+		it.cq.ci = i
+		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, it.srq.PostRecv}}
+		for range rapid.IntRange(1, 200).Draw(t, "entries") {
+			r.one(t, uint64(i), it.srq.head)
+			s := drawCQE(t, w.over.qp.Number(), w.srqIndex(), w.qpIndex(), r.waiting[0])
+			w.cqe(t, i, s[:])
+			i++
+			var over [2]verbs.WC
+			n := w.over.cq.Poll(over[:])
+			got, ok := it.next(t)
+			require.Equal(t, n == 1, ok)
+			if ok {
+				same(t, verbs.QPTypeRC, over[0], got)
+				if got.ID >= recvIDs {
+					r.waiting = r.waiting[1:]
+				}
+			}
+			_, tail := it.cq.peek()
+			require.False(t, it.cq.owned(tail) || it.cq.sent(tail))
+		}
+	})
+}
+
+// TestPollUD_LikeVerbs is the same for ud_mlx5, many entries a poll.
+func TestPollUD_LikeVerbs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwins(t, t.Cleanup, verbs.QPTypeUD)
+		var ahs [2]*verbs.AH
+		for i, b := range []*bench{w.over, w.direct} {
+			var err error
+			ahs[i], err = b.pd.CreateAH(verbs.AHAttr{Port: 1, Global: true, SGIDIndex: 1, HopLimit: 64})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, ahs[i].Close()) })
+		}
+		send, recv, comp, err := driveUD(w.direct.qp, w.direct.cq)
+		require.NoError(t, err)
+		q := comp.(*udQueues)
+		i := w.sends(t, send.(*sendQueue), verbs.OpSend, ahs)
+		q.ci = i
+		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.qp.PostRecv, recv.PostRecv}}
+		for range rapid.IntRange(1, 40).Draw(t, "polls") {
+			for range rapid.IntRange(0, 9).Draw(t, "entries") {
+				r.one(t, uint64(i), 0)
+				s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), w.qpIndex(), 0)
+				if s.Tail().Opcode() == mlx5.CQERespWrImm {
+					continue // datagrams have no RDMA
+				}
+				w.cqe(t, i, s[:])
+				i++
+			}
+			for n := -1; n != 0; {
+				batch := rapid.IntRange(1, 9).Draw(t, "batch")
+				over, direct := make([]verbs.WC, batch), make([]verbs.WC, batch)
+				n = w.over.cq.Poll(over)
+				require.Equal(t, n, q.Poll(direct))
+				for k := range over[:n] {
+					same(t, verbs.QPTypeUD, over[k], direct[k])
+				}
+			}
+			raw, err := mlx5.RawCQOf(w.over.cq)
+			require.NoError(t, err)
+			require.Equal(t, raw.DBRec.CI(), q.dbr.CI())
+		}
+	})
+}
+
+// TestPoll_NobodysQP: an entry of a QP that is gone finds no EP, not even the one
+// that stands for none.
+func TestPoll_NobodysQP(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+	it, e := newRawIface(t, b)
+	require.NotEqual(t, uint8(nobody&0xff), uint8(e.QPN))
+	for _, entry := range it.recent {
+		require.NotEqual(t, uint32(nobody), entry.QPN)
+	}
+}
+
+// TestRecvQueue_LikeVerbs posts and completes receives in both, several times round
+// the ring and the counter of the doorbell record.
+func TestRecvQueue_LikeVerbs(t *testing.T) {
+	w := newTwins(t, t.Cleanup, verbs.QPTypeUD)
+	var q recvQueue
+	require.NoError(t, q.open(w.direct.raw))
+	rq := w.over.raw.RQ
+	id := uint64(0)
+	post := func(n int) {
+		wr := make([]verbs.RecvWR, n)
+		for i := range wr {
+			wr[i] = verbs.RecvWR{ID: id, SGList: []verbs.SGE{{Addr: 0x7f0000001000 + id, Length: 0x80, LKey: 0x1000}}[:min(id, 1)]}
+			id++
+		}
+		got, errOver := w.over.qp.PostRecv(wr)
+		n, err := q.PostRecv(wr)
+		require.Equal(t, got, n)
+		require.Equal(t, errOver, err)
+		id -= uint64(len(wr) - n)
+		require.Equal(t, bytesOf(rq), bytesOf(w.direct.raw.RQ))
+		require.Equal(t, w.over.raw.DBRec.Recv(), q.dbr.Recv())
+	}
+	id = 1
+	post(1)
+	require.Equal(t, words(t, "00000080 00001000 00007f00 00001001 · 0 00000100 0 0"), bytesOf(w.direct.raw.RQ)[:32])
+	require.EqualValues(t, 1, q.dbr.Recv())
+	cqes := uint32(0)
+	for id < 1<<16+100 {
+		post(int(id%16) + 1)
+		for range id % 19 {
+			if q.head == q.tail {
+				break
+			}
+			w.over.cqe(t, cqes, &mlx5.CQE{Opcode: mlx5.CQERespSend, UserIndex: w.qpIndex()})
+			cqes++
+			var wc [1]verbs.WC
+			require.Equal(t, 1, w.over.cq.Poll(wc[:]))
+			require.Equal(t, wc[0].ID, q.take())
+		}
+	}
+}
