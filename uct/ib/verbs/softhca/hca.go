@@ -284,7 +284,7 @@ func (h *hca) settle() {
 	for i := range n + 1 {
 		if qp := h.qps.slot[i].Load(); qp != nil {
 			qp.exec.lock()
-			qp.release()
+			qp.exec.release()
 		}
 	}
 }

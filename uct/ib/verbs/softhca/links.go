@@ -131,7 +131,7 @@ func (qp *queuePair) peerGone(l *outLink) {
 	if qp.req.link == l && (qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD)) {
 		qp.enterError(mlx5.SyndromeRetryExceeded, mlx5.SyndromeOK)
 	}
-	qp.release()
+	qp.exec.release()
 }
 
 // accept takes over an inbound link.

@@ -30,7 +30,6 @@ type queuePair struct {
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
 
 	exec   spinLock
-	missed atomic.Bool // somebody found exec taken
 	req    requester
 	resp   responder
 	queued atomic.Bool  // on hca.runList or a wait list
@@ -144,7 +143,7 @@ func (qp *queuePair) halt() {
 }
 
 func (qp *queuePair) resume() {
-	qp.release()
+	qp.exec.release()
 	qp.hca.driving.unlock()
 }
 

@@ -48,52 +48,18 @@ const (
 	stepFail                 // the QP is in ERR
 )
 
-// kick executes what has been posted, as far as it goes. It returns at once when
-// another thread is at it: that thread looks again before it leaves.
+// kick executes what has been posted, as far as it goes. Where another thread is at
+// it, which may have seen an older doorbell record, whoever drives looks again.
 func (qp *queuePair) kick() {
-	for qp.claim() {
-		v := qp.run()
-		next := qp.req.next
-		qp.exec.unlock()
-		if v == stepAgain {
-			qp.hca.schedule(qp)
-			return
-		}
-		if qp.missed.Load() {
-			continue
-		}
-		if v == stepWait || qp.dbrec.Send() == next || !qp.runnable() {
-			return
-		}
-	}
-}
-
-// claim takes exec, or leaves word with who has it.
-func (qp *queuePair) claim() bool {
 	if !qp.exec.held.CompareAndSwap(0, 1) {
-		qp.missed.Store(true)
-		if !qp.exec.held.CompareAndSwap(0, 1) {
-			return false
-		}
+		qp.hca.schedule(qp)
+		return
 	}
-	if qp.missed.Load() {
-		qp.missed.Store(false)
-	}
-	return true
-}
-
-// release gives exec back after something other than kick, and has the QP run if
-// somebody wanted to meanwhile.
-func (qp *queuePair) release() {
-	qp.exec.unlock()
-	if qp.missed.Load() {
+	v := qp.run()
+	qp.exec.release()
+	if v == stepAgain {
 		qp.hca.schedule(qp)
 	}
-}
-
-// runnable reports whether the state lets the send queue do anything.
-func (qp *queuePair) runnable() bool {
-	return qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateErr)
 }
 
 // run executes work requests in order. exec is held.

@@ -190,7 +190,7 @@ func (qp *queuePair) receiveFailed(here, there mlx5.Syndrome) mlx5.Syndrome {
 func (qp *queuePair) stop() {
 	qp.exec.lock()
 	qp.enterError(mlx5.SyndromeWRFlush, mlx5.SyndromeOK)
-	qp.release()
+	qp.exec.release()
 }
 
 // peerFault is the notice that the peer was refused by this QP.

@@ -26,7 +26,7 @@ func (l *outLink) drainResponses() (more bool) {
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
 				qp.answer(&pkt, body)
 			}
-			qp.release()
+			qp.exec.release()
 		}
 		l.resp.release()
 	}
