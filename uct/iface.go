@@ -35,6 +35,10 @@ type IfaceParams struct {
 	// Config is the transport's own configuration struct, or nil for its
 	// defaults from the environment. ErrInvalidParam if it is of another type.
 	Config any
+	// Endpoints is how the iface shares the device with others; EndpointsAuto leaves
+	// that to Config. Only ifaces of an MD with MDAttr.Endpoints look at it. ErrBusy
+	// when a category with one owner meets another iface of the transport.
+	Endpoints Endpoints
 	// PollIdleTx has Progress look at the send queue also when nothing on it is
 	// outstanding, as UCX does; for measurements. A transport without a send queue
 	// of its own ignores it.

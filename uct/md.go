@@ -24,6 +24,8 @@ type MDAttr struct {
 	RKeyLen int
 	// NeedMemH is set when zcopy buffers need a memory handle in IOV.Mem.
 	NeedMemH bool
+	// Endpoints is set when ifaces take IfaceParams.Endpoints.
+	Endpoints bool
 	// MaxReg is the largest region in bytes that can be registered; 0 means
 	// that the MD registers nothing.
 	MaxReg uint64

@@ -23,6 +23,7 @@ type MD struct {
 	attr   uct.MDAttr
 	tls    []Transport
 	events *eventLoop
+	owners owners
 
 	users base.Users
 }
@@ -57,6 +58,7 @@ func openMD(d *verbs.Device, tls []Transport) (_ *MD, err error) {
 		RKeyLen:   rkeyLen,
 		NeedMemH:  true,
 		MaxReg:    md.dev.MaxMRSize,
+		Endpoints: true,
 	}
 	md.events = startEventLoop(ctx)
 	return md, nil

@@ -15,8 +15,8 @@ type PathConfig struct {
 	GIDIndex     uint8 `env:"GID_INDEX" doc:"entry of the port's GID table to send from"`
 	SL           uint8 `env:"SL" doc:"InfiniBand service level, 0..15"`
 	TrafficClass uint8 `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
-	// Endpoints is how ifaces share the doorbell registers of the device.
-	Endpoints Endpoints `env:"ENDPOINTS" doc:"How the workers of a context share doorbell registers: a UAR page each (Dynamic), two (2xDynamic), one for two (SharedDynamic), or those of the context (Static)."`
+	// Endpoints is how ifaces share the device; uct.EndpointsAuto is Dynamic.
+	Endpoints uct.Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic, which auto is), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
 }
 
 // Validate checks the ranges.
@@ -24,10 +24,18 @@ func (c *PathConfig) Validate() error {
 	if c.SL > 15 {
 		return fmt.Errorf("%w: SL %d not in [0, 15]", uct.ErrInvalidParam, c.SL)
 	}
-	if int(c.Endpoints) >= len(endpointCategories) {
+	if !c.Endpoints.Valid() {
 		return fmt.Errorf("%w: %v", uct.ErrInvalidParam, c.Endpoints)
 	}
 	return nil
+}
+
+// With is c with the endpoints that the parameters of an iface ask for.
+func (c PathConfig) With(e uct.Endpoints) PathConfig {
+	if e != uct.EndpointsAuto {
+		c.Endpoints = e
+	}
+	return c
 }
 
 // Port is a port that an iface is open on.

@@ -188,9 +188,12 @@ func checkOpenParams(t T, p *Pair) {
 	}
 	params := p.A.params(t, p.h, p.opts)
 	params.RxHeadroom = 256
-	iface, err := p.A.MD.OpenIface(params)
+	md, err := p.h.OpenMD() // that of the pair may have room for one iface only
+	require.NoError(t, err)
+	iface, err := md.OpenIface(params)
 	require.NoError(t, err, "headroom of 256")
 	assert.NoError(t, iface.Close())
+	assert.NoError(t, md.Close())
 }
 
 func checkMDCloseInUse(t T, p *Pair) {

@@ -141,3 +141,36 @@ func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udShmHarness()) }
 func TestPeerRC(t *testing.T) { rctest.Test(t, peerHarness()) }
 
 func TestPeerRC_List(t *testing.T) { rctest.Test(t, listPeerHarness()) }
+
+// Each side has a memory domain of its own, as categories with one owner want.
+func TestConformance_Categories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a suite for each category")
+	}
+	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
+		if e == uct.EndpointsDynamic {
+			continue // the default
+		}
+		t.Run(e.String(), func(t *testing.T) {
+			for _, h := range []ucttest.Harness{rcHarness(softhca.FabricShm), udHarness(softhca.FabricShm)} {
+				t.Run(h.Transport, func(t *testing.T) {
+					plain := h.Config
+					h.Config = func(o ucttest.Options) any { return inCategory(plain(o), e) }
+					ucttest.Test(t, h)
+				})
+			}
+		})
+	}
+}
+
+func inCategory(config any, e uct.Endpoints) any {
+	switch c := config.(type) {
+	case rc.Config:
+		c.IB.Endpoints = e
+		return c
+	case UDConfig:
+		c.IB.Endpoints = e
+		return c
+	}
+	return config
+}

@@ -23,8 +23,11 @@
 // the next Progress, Flush, Fence, Arm or Close, of its EP or of the iface, and reaches
 // the peer of nobody who calls none of them. A post that finds the queue full gets
 // ErrNoResource as ever; the Progress that makes room rings. A QP whose register is
-// not that of the iface's first one (category Static) rings at once. ud_mlx5 has
-// no such lists.
+// not that of the iface's first one rings at once; outside thread domains there are
+// such. ud_mlx5 has no such lists.
+//
+// Outside thread domains a register may also be shared with queues of other ifaces.
+// Then each store to it takes its lock, the one that posts of verbs take.
 //
 // # Polling
 //

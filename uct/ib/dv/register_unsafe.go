@@ -19,6 +19,8 @@ type register struct {
 	step     uint32         // BlueFlame buffer length, or 0 without BlueFlame
 	hardware bool           // a device that needs fences
 	doorbell mlx5.Doorbell  // nil on hardware
+	// shared: others ring there too, and it is known there which buffer is next.
+	shared *mlx5.SharedRegister
 	// plain: BlueFlame of a software device, whose page is memory like any other, and
 	// nothing is held.
 	plain bool
@@ -103,8 +105,8 @@ func (r *register) forget(q *sendQueue) {
 }
 
 func newRegister(u mlx5.RawUAR) *register {
-	plain := u.Doorbell != nil && u.BFLen != 0
-	return &register{page: u.Page, off: u.Off, step: u.BFLen, doorbell: u.Doorbell,
+	plain := u.Doorbell != nil && u.BFLen != 0 && u.Shared == nil
+	return &register{page: u.Page, off: u.Off, step: u.BFLen, doorbell: u.Doorbell, shared: u.Shared,
 		hardware: u.Doorbell == nil, plain: plain, restPlain: plain, limit: math.MaxInt}
 }
 
@@ -113,10 +115,32 @@ func (r *register) is(u mlx5.RawUAR) bool {
 	return r.page == u.Page && r.off&^r.step == u.Off&^u.BFLen
 }
 
-// ringBB stores the WQE of one basic block, whose control word is word.
-func (r *register) ringBB(word uint64, b *mlx5.BB) {
+// take is the page offset to store to.
+func (r *register) take() uint32 {
+	if r.shared != nil {
+		return r.shared.Take()
+	}
 	off := r.off
 	r.off = off ^ r.step
+	return off
+}
+
+// stored ends a store and tells a software device of it.
+func (r *register) stored(off uint32, word uint64) {
+	if r.hardware {
+		mmio.FlushWC()
+	}
+	if r.shared != nil {
+		r.shared.Give()
+	}
+	if r.doorbell != nil {
+		r.doorbell.Ring(off, word)
+	}
+}
+
+// ringBB stores the WQE of one basic block, whose control word is word.
+func (r *register) ringBB(word uint64, b *mlx5.BB) {
+	off := r.take()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
 		mmio.ToDevice() // the doorbell record before the register
@@ -126,10 +150,7 @@ func (r *register) ringBB(word uint64, b *mlx5.BB) {
 	} else {
 		mmio.Doorbell64(reg, first8(b))
 	}
-	if r.hardware {
-		mmio.FlushWC()
-	}
-	r.told(off, word)
+	r.stored(off, word)
 }
 
 // copyBB is ringBB for a plain register.
@@ -148,8 +169,7 @@ func (r *register) copyBB(word uint64, b *mlx5.BB) {
 // ringList stores the first 8 bytes of the last WQE of a list, at BB first of q; or
 // all of it, if it is the only one and short.
 func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) {
-	off := r.off
-	r.off = off ^ r.step
+	off := r.take()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
 		mmio.ToDevice()
@@ -162,17 +182,7 @@ func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) 
 	} else {
 		mmio.Doorbell64(reg, first8(q.bb(first)))
 	}
-	if r.hardware {
-		mmio.FlushWC()
-	}
-	r.told(off, word)
-}
-
-// told tells a software device of the store.
-func (r *register) told(off uint32, word uint64) {
-	if r.doorbell != nil {
-		r.doorbell.Ring(off, word)
-	}
+	r.stored(off, word)
 }
 
 // first8 is the first 8 bytes as they lie in memory. A BB is aligned to 64 bytes.

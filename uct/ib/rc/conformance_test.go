@@ -71,4 +71,25 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, harness(softhca.Fabric
 
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, shmHarness()) }
 
+// Each side has a memory domain of its own, as categories with one owner want.
+func TestConformance_Categories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a suite for each category")
+	}
+	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
+		if e == uct.EndpointsDynamic {
+			continue // the default
+		}
+		t.Run(e.String(), func(t *testing.T) {
+			h := harness(softhca.FabricShm)
+			h.Config = func(o ucttest.Options) any {
+				c := tiny(o).(Config)
+				c.IB.Endpoints = e
+				return c
+			}
+			ucttest.Test(t, h)
+		})
+	}
+}
+
 func TestPeer(t *testing.T) { rctest.Test(t, peerHarness()) }

@@ -84,11 +84,11 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return nil, it.opError("create qp", err)
 	}
 	if err := it.initQP(qp); err != nil {
-		return nil, errors.Join(err, qp.Close())
+		return nil, errors.Join(err, it.sharing.CloseQP(qp))
 	}
 	e, err := it.makeEP(qp)
 	if err != nil {
-		return nil, errors.Join(it.opError("new ep", err), qp.Close())
+		return nil, errors.Join(it.opError("new ep", err), it.sharing.CloseQP(qp))
 	}
 	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth)
 	it.eps.add(e)
@@ -254,7 +254,7 @@ func (e *EP) settle() {
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.forget(e)
 		// Nothing is left to report to: the QP is gone for us either way.
-		_ = e.qp.Close()
+		_ = it.sharing.CloseQP(e.qp)
 	}
 }
 

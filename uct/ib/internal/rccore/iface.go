@@ -60,7 +60,7 @@ type Iface struct {
 	cfg     Config
 	attr    uct.IfaceAttr
 	onError func(uct.EP, error)
-	td      *verbs.TD
+	sharing *ib.Sharing
 	srq     *verbs.SRQ
 	channel *verbs.CompChannel
 	undo    cleanup.Stack

@@ -31,7 +31,7 @@ type Params struct {
 // Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
 // error nothing is open.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
-	cfg, err := pick(own.Config, p.Config)
+	cfg, err := pick(own.Config, p)
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
 		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr())
@@ -44,11 +44,12 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 }
 
 // pick returns the configuration that was given, or the other, with defaults.
-func pick(other Config, given any) (Config, error) {
-	cfg, err := base.PickConfig(given, other)
+func pick(other Config, p uct.IfaceParams) (Config, error) {
+	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
 		return cfg, err
 	}
+	cfg.IB = cfg.IB.With(p.Endpoints)
 	return cfg.withDefaults()
 }
 
@@ -143,20 +144,15 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(it.wake.Close)
-	if it.td, err = it.md.AllocDomain(it.cfg.IB.Endpoints, undo); err != nil {
+	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
 		return err
 	}
-	it.verbsCQ, err = ctx.CreateCQ(verbs.CQInitAttr{
-		// A Progress may give its entries back at its end.
-		Depth:          it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll,
-		Channel:        it.channel,
-		SingleThreaded: true,
-	})
-	if err != nil {
-		return fmt.Errorf("create cq: %w", err)
+	// A Progress may give its entries back at its end.
+	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll
+	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.channel}, undo); err != nil {
+		return err
 	}
-	undo.Add(it.verbsCQ.Close)
-	it.srq, err = it.md.PD().CreateSRQ(verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.td})
+	it.srq, err = it.md.PD().CreateSRQ(verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.sharing.TD()})
 	if err != nil {
 		return fmt.Errorf("create srq: %w", err)
 	}
@@ -167,12 +163,9 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 
 // createQP makes the QP of an EP.
 func (it *Iface) createQP() (*verbs.QP, error) {
-	return it.md.PD().CreateQP(verbs.QPInitAttr{
-		Type:   verbs.QPTypeRC,
-		SendCQ: it.verbsCQ,
-		RecvCQ: it.verbsCQ,
-		SRQ:    it.srq,
-		TD:     it.td,
+	return it.sharing.CreateQP(verbs.QPInitAttr{
+		Type: verbs.QPTypeRC,
+		SRQ:  it.srq,
 		Cap: verbs.QPCap{
 			MaxSendWR:  it.cfg.TxDepth,
 			MaxSendSGE: it.cfg.TxMaxSGE,

@@ -63,6 +63,7 @@ type Iface struct {
 	onError func(uct.EP, error)
 	channel *verbs.CompChannel
 	cq      *verbs.CQ
+	sharing *ib.Sharing
 	undo    cleanup.Stack
 	open    base.List[*EP]
 	closed  bool

@@ -52,7 +52,7 @@ type Params struct {
 
 // Open opens an iface on a port of md. p.Config is nil, a Config or a *Config.
 func Open(md *ib.MD, own Params, p uct.IfaceParams) (*Iface, error) {
-	cfg, err := pick(own.Config, p.Config)
+	cfg, err := pick(own.Config, p)
 	if err == nil {
 		cfg, err = cfg.fit(md.DeviceAttr())
 	}
@@ -67,11 +67,12 @@ func Open(md *ib.MD, own Params, p uct.IfaceParams) (*Iface, error) {
 }
 
 // pick returns the configuration that was given, or the other, with defaults.
-func pick(other Config, given any) (Config, error) {
-	cfg, err := base.PickConfig(given, other)
+func pick(other Config, p uct.IfaceParams) (Config, error) {
+	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
 		return cfg, err
 	}
+	cfg.IB = cfg.IB.With(p.Endpoints)
 	return cfg.withDefaults()
 }
 
@@ -149,19 +150,15 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(it.wake.Close)
-	td, err := it.md.AllocDomain(it.cfg.IB.Endpoints, undo)
-	if err != nil {
+	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
 		return err
 	}
-	it.cq, err = ctx.CreateCQ(verbs.CQInitAttr{
-		Depth: it.cfg.TxDepth + it.cfg.RxDepth, Channel: it.channel, SingleThreaded: true,
-	})
-	if err != nil {
-		return fmt.Errorf("create cq: %w", err)
+	depth := it.cfg.TxDepth + it.cfg.RxDepth
+	if it.cq, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.channel}, undo); err != nil {
+		return err
 	}
-	undo.Add(it.cq.Close)
-	it.qp, err = it.md.PD().CreateQP(verbs.QPInitAttr{
-		Type: verbs.QPTypeUD, SendCQ: it.cq, RecvCQ: it.cq, TD: td,
+	it.qp, err = it.sharing.CreateQP(verbs.QPInitAttr{
+		Type: verbs.QPTypeUD,
 		Cap: verbs.QPCap{
 			MaxSendWR: it.cfg.TxDepth, MaxSendSGE: it.cfg.TxMaxSGE, MaxInline: int(it.cfg.TxMaxInline),
 			MaxRecvWR: it.cfg.RxDepth, MaxRecvSGE: 1,
@@ -198,5 +195,5 @@ func (it *Iface) closeQP() error {
 	}
 	qp := it.qp
 	it.qp = nil
-	return qp.Close()
+	return it.sharing.CloseQP(qp)
 }

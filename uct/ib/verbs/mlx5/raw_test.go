@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -78,9 +77,27 @@ func TestRaw_OwnReceiveQueueAndAV(t *testing.T) {
 
 func TestRaw_SharedRegister(t *testing.T) {
 	r := newRig(t, Config{TotalUUARs: 4, LowLatUUARs: 1})
-	r.qp(verbs.QPInitAttr{}) // takes the register that is nobody else's
-	_, err := RawQPOf(r.qp(verbs.QPInitAttr{}))
-	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	own, err := RawQPOf(r.qp(verbs.QPInitAttr{})) // takes the register that is nobody else's
+	require.NoError(t, err)
+	assert.Nil(t, own.UAR.Shared)
+	var raws [2]RawQP
+	for i := range raws {
+		qp := r.qp(verbs.QPInitAttr{})
+		raws[i], err = RawQPOf(qp)
+		require.NoError(t, err)
+		require.NotNil(t, raws[i].UAR.Shared)
+	}
+	u := raws[0].UAR
+	for range 2 { // the buffers take turns, whoever stores
+		assert.Equal(t, u.Off, u.Shared.Take())
+		u.Shared.Give()
+		other := raws[1].UAR.Shared
+		if raws[1].UAR.Off != u.Off {
+			other = u.Shared // the policy found it another one
+		}
+		assert.Equal(t, u.Off+u.BFLen, other.Take())
+		other.Give()
+	}
 }
 
 // stranger is a provider without mlx5 queues.

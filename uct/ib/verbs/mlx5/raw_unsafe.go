@@ -34,6 +34,26 @@ type RawUAR struct {
 	BFLen uint32
 	// Doorbell is told of each store to the page; nil on hardware.
 	Doorbell Doorbell
+	// Shared is set if others ring there too: each store is between its Take and
+	// Give.
+	Shared *SharedRegister
+}
+
+// SharedRegister is a register in which the queues of several goroutines ring, under
+// a lock. Whoever has it has which BlueFlame buffer is next.
+type SharedRegister struct{ u *uuar }
+
+// Take waits for the register and returns the page offset to store to. It spins.
+func (s *SharedRegister) Take() uint32 {
+	s.u.mu.lock()
+	return s.u.base + s.u.toggle
+}
+
+// Give lets others have the register, after the store. A software device is told
+// after it.
+func (s *SharedRegister) Give() {
+	s.u.toggle ^= s.u.step
+	s.u.mu.unlock()
 }
 
 // RawQP is a QP in memory.
@@ -79,16 +99,11 @@ func RawSupported(dev *verbs.Context) error {
 }
 
 // RawQPOf returns the queues of a QP to which nothing has been posted.
-// ErrUnsupported, with the provider's name, if they are not mlx5's;
-// ErrInvalidParam if the QP shares its register with others, as those outside
-// thread domains may.
+// ErrUnsupported, with the provider's name, if they are not mlx5's.
 func RawQPOf(qp *verbs.QP) (RawQP, error) {
 	q, ok := qp.Provider().(*queuePair)
 	if !ok {
 		return RawQP{}, notOurs("QP", qp.Provider())
-	}
-	if q.sq.uuar.locked {
-		return RawQP{}, opError("expose QP", fmt.Errorf("its register is shared: make it in a thread domain: %w", ucs.ErrInvalidParam))
 	}
 	r := RawQP{
 		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar),
@@ -104,6 +119,9 @@ func rawUUAR(u *uuar) RawUAR {
 	r := RawUAR{Page: u.uar.Page, Off: u.base, Doorbell: u.uar.Doorbell}
 	if u.blueFlame {
 		r.BFLen = BFBufLen
+	}
+	if u.locked {
+		r.Shared = &SharedRegister{u}
 	}
 	return r
 }

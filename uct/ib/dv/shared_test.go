@@ -1,0 +1,107 @@
+package dv
+
+import (
+	"encoding/binary"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// crowd opens a device of four registers, of which the first takes doorbells only, and
+// the last is for one queue: all QPs but one of category Static share the two between.
+func crowd(t *testing.T) uct.MD {
+	t.Helper()
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop,
+		Queues: mlx5.Config{TotalUUARs: 4, LowLatUUARs: 1}})
+	require.NoError(t, err)
+	var c RCConfig
+	c.IB.Endpoints = uct.EndpointsStatic
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	md, err := ib.New(list, RC(c)).OpenMD("dev")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, md.Close()) })
+	return md
+}
+
+// Ifaces of several goroutines ring in the same registers, by BlueFlame and by
+// doorbell.
+func TestStatic_SharedRegisters(t *testing.T) {
+	const threads, puts = 4, 5000
+	md := crowd(t)
+	mem, err := md.(uct.Allocator).Alloc(4096, uct.AccessAll)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mem.Close()) })
+	packed, err := mem.PackRKey(nil)
+	require.NoError(t, err)
+	key, err := md.(uct.RKeyUnpacker).UnpackRKey(packed)
+	require.NoError(t, err)
+
+	far, _ := open(t, md, RCName, nil)
+	var its [threads]uct.Iface
+	var eps [threads]uct.EP
+	for i := range its {
+		its[i], eps[i] = open(t, md, RCName, nil)
+		peer, err := far.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(join(eps[i], far, peer), join(peer, its[i], eps[i])))
+	}
+	shared := 0
+	for _, it := range its {
+		if it.(*rcIface).reg.shared != nil {
+			shared++
+		}
+	}
+	require.Equal(t, threads, shared)
+
+	var wg sync.WaitGroup
+	for i := range its {
+		wg.Go(func() { putUpTo(t, its[i], eps[i].(uct.Putter), mem.Addr()+uint64(i)*8, key, puts) })
+	}
+	wg.Wait()
+	for i := range threads {
+		assert.EqualValues(t, puts, binary.LittleEndian.Uint64(mem.Bytes()[i*8:]))
+	}
+}
+
+func join(ep uct.EP, it uct.Iface, to uct.EP) error {
+	return ep.(uct.EPConnector).Connect(it.(uct.IfaceAddresser).DeviceAddr(nil), to.(uct.EPConnector).EPAddr(nil))
+}
+
+// putUpTo puts 1, 2 and so on up to n to one word and waits until they are there.
+func putUpTo(t *testing.T, it uct.Iface, put uct.Putter, addr uint64, key uct.RKey, n uint64) {
+	var word [8]byte
+	for i := uint64(1); i <= n; {
+		binary.LittleEndian.PutUint64(word[:], i)
+		switch err := put.PutShort(word[:], addr, key); err {
+		case nil:
+			i++
+		case uct.ErrNoResource:
+			if it.Progress() == 0 {
+				runtime.Gosched()
+			}
+		default:
+			t.Error(err)
+			return
+		}
+	}
+	for {
+		pending, err := it.Flush(nil)
+		if err != nil || !pending {
+			assert.NoError(t, err)
+			return
+		}
+		if it.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+)
+
+// categories are what the library of endpoints calls the values of uct.Endpoints.
+var categories = [...]endpoint.Category{
+	uct.EndpointsAuto:          endpoint.Dynamic,
+	uct.EndpointsMPIEverywhere: endpoint.MPIEverywhere,
+	uct.Endpoints2xDynamic:     endpoint.TwoXDynamic,
+	uct.EndpointsDynamic:       endpoint.Dynamic,
+	uct.EndpointsSharedDynamic: endpoint.SharedDynamic,
+	uct.EndpointsStatic:        endpoint.Static,
+	uct.EndpointsMPIThreads:    endpoint.MPIThreads,
+}
+
+// Sharing makes the queues of one iface as its category of endpoints has them. It
+// belongs to the owner of the iface.
+type Sharing struct {
+	md   *MD
+	plan endpoint.Plan
+	lock bool // completion queues take their lock
+
+	used, spare queues
+	spares      map[*verbs.QP]*verbs.QP // spare of each QP
+}
+
+// queues are what a category with spares has twice.
+type queues struct {
+	td *verbs.TD // nil outside thread domains
+	cq *verbs.CQ
+}
+
+// OpenSharing begins the queues of an iface of transport on port; what it makes
+// is closed by undo. ErrBusy if the MD has an iface of the transport there and one of
+// the two does not share it.
+func (md *MD) OpenSharing(transport string, port uint8, e uct.Endpoints, undo *cleanup.Stack) (*Sharing, error) {
+	if err := md.owners.join(tenant{transport, port}, e); err != nil {
+		return nil, md.opError("open "+transport, err)
+	}
+	undo.Add(func() error { md.owners.leave(tenant{transport, port}); return nil })
+	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == uct.EndpointsMPIThreads,
+		spares: map[*verbs.QP]*verbs.QP{}}
+	for _, q := range s.sets() {
+		if err := s.allocDomain(q, undo); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// sets are the queues to make, the ones that are used first.
+func (s *Sharing) sets() []*queues {
+	if s.plan.Spare {
+		return []*queues{&s.used, &s.spare}
+	}
+	return []*queues{&s.used}
+}
+
+func (s *Sharing) allocDomain(q *queues, undo *cleanup.Stack) (err error) {
+	if s.plan.Domain == 0 {
+		return nil
+	}
+	if q.td, err = s.md.ctx.AllocTD(verbs.TDInitAttr{Sharing: s.plan.Domain}); err != nil {
+		return s.md.opError("alloc thread domain", err)
+	}
+	undo.Add(q.td.Close)
+	return nil
+}
+
+// TD is the thread domain of the iface; nil if its queues take locks.
+func (s *Sharing) TD() *verbs.TD { return s.used.td }
+
+// CreateCQ makes the completion queue of the iface, closed by undo.
+func (s *Sharing) CreateCQ(attr verbs.CQInitAttr, undo *cleanup.Stack) (_ *verbs.CQ, err error) {
+	attr.SingleThreaded = !s.lock
+	for _, q := range s.sets() {
+		if q.cq, err = s.md.ctx.CreateCQ(attr); err != nil {
+			return nil, fmt.Errorf("create cq: %w", err)
+		}
+		undo.Add(q.cq.Close)
+		attr.Channel = nil // no completion comes to the spare one
+	}
+	return s.used.cq, nil
+}
+
+// CreateQP makes a QP on the completion queue and in the thread domain of the
+// iface. Close it with CloseQP.
+func (s *Sharing) CreateQP(attr verbs.QPInitAttr) (*verbs.QP, error) {
+	qp, err := s.createQP(attr, &s.used)
+	if err != nil || !s.plan.Spare {
+		return qp, err
+	}
+	spare, err := s.createQP(attr, &s.spare)
+	if err != nil {
+		return nil, errors.Join(err, qp.Close())
+	}
+	s.spares[qp] = spare
+	return qp, nil
+}
+
+func (s *Sharing) createQP(attr verbs.QPInitAttr, q *queues) (*verbs.QP, error) {
+	attr.SendCQ, attr.RecvCQ, attr.TD = q.cq, q.cq, q.td
+	return s.md.pd.CreateQP(attr)
+}
+
+// CloseQP closes a QP from CreateQP.
+func (s *Sharing) CloseQP(qp *verbs.QP) error {
+	err := qp.Close()
+	if spare := s.spares[qp]; spare != nil {
+		delete(s.spares, qp)
+		err = errors.Join(err, spare.Close())
+	}
+	return err
+}
