@@ -25,6 +25,7 @@ type compQueue struct {
 	attention *uint32
 	device    mlx5.Pollable // nil on hardware
 
+	guard   *mlx5.Guard // of the polls
 	cqn     uint32
 	uar     mlx5.RawUAR
 	events  *atomic.Uint32
@@ -49,6 +50,7 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	}
 	c.passLog2 = uint8(bits.TrailingZeros32(raw.CQEs.Count))
 	c.dbr, c.cqn, c.uar, c.events, c.overrun = raw.DBRec, raw.CQN, raw.UAR, raw.Events, raw.Overrun
+	c.guard = raw.Guard
 	c.hardware, c.attention, c.device = raw.UAR.Doorbell == nil, &calm, raw.Device
 	if c.device != nil {
 		c.attention = c.device.Attention()

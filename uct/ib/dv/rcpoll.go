@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -9,6 +10,12 @@ import (
 // Progress implements uct.Iface.
 func (it *rcIface) Progress() int {
 	c := &it.cq
+	if race.Enabled {
+		if !c.guard.EnterPoll(c.cqn) {
+			return 0
+		}
+		defer c.guard.Leave()
+	}
 	if c.watch.Idle() && it.Attn.Load() == 0 {
 		return 0
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
@@ -26,6 +27,12 @@ func (e *rcEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	n := len(buf)
 	if uint(n-1) >= it.putMax || used >= e.Room {
 		return e.EP.PutShort(buf, raddr, key)
+	}
+	if race.Enabled {
+		if err := e.sq.enter(); err != nil {
+			return err
+		}
+		defer e.sq.guard.Leave()
 	}
 	flags := uint64(0)
 	if used == 0 || pi-e.Sig >= it.Moderation {
@@ -83,6 +90,12 @@ func (e *rcEP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	n := len(payload)
 	if n > it.amMax || used >= e.Room || e.Credits <= 0 || id > uct.MaxAMID {
 		return e.EP.AMShort(id, hdr, payload)
+	}
+	if race.Enabled {
+		if err := e.sq.enter(); err != nil {
+			return err
+		}
+		defer e.sq.guard.Leave()
 	}
 	flags := uint64(0)
 	if used == 0 || pi-e.Sig >= it.Moderation {

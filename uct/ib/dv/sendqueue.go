@@ -3,6 +3,7 @@ package dv
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -12,6 +13,12 @@ import (
 // core posts what has no short way of its own: nearly always one, of one basic block.
 // n is how many were posted; err is why wr[n] was not.
 func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
+	if race.Enabled {
+		if err = q.enter(); err != nil {
+			return 0, err
+		}
+		defer q.guard.Leave()
+	}
 	var word uint64
 	var first uint32
 	for n < len(wr) {
@@ -38,6 +45,15 @@ func (q *sendQueue) PostSend(wr []verbs.SendWR) (n int, err error) {
 		}
 	}
 	return n, err
+}
+
+// enter is for builds that notice when goroutines meet in a thread domain, as verbs does
+// in its posts; guard.Leave follows unless there is an error.
+func (q *sendQueue) enter() error {
+	if q.guard.Enter() {
+		return nil
+	}
+	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: fmt.Errorf("qp %#x: %w", q.qpn, mlx5.ErrMet)}
 }
 
 // fitsBB reports whether a control word is of a WQE that goes to the register as one

@@ -32,6 +32,8 @@ type sendQueue struct {
 	last     uint32
 	lastWord uint64
 
+	qpn       uint32
+	guard     *mlx5.Guard // of the thread domain
 	datagram  bool
 	maxInline int
 	maxSGE    int
@@ -45,7 +47,7 @@ func (q *sendQueue) open(qp *verbs.QP, raw mlx5.RawQP, reg *register) {
 	q.idMem = make([]uint64, raw.SQ.Count)
 	q.ids = unsafe.Pointer(unsafe.SliceData(q.idMem))
 	q.want = mlx5.CtrlWord(0, 0, raw.QPN, 0)
-	q.reg, q.dbr = reg, raw.DBRec
+	q.reg, q.dbr, q.qpn, q.guard = reg, raw.DBRec, raw.QPN, raw.Guard
 	q.datagram = qp.Type() == verbs.QPTypeUD
 	q.maxInline, q.maxSGE = limits.MaxInline, limits.MaxSendSGE
 	reg.join()

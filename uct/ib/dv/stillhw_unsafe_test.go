@@ -19,6 +19,9 @@ type stillHW struct {
 	state verbs.QPState
 	pages []*offheap.Block
 	rings []ring
+	told  func() // if not nil, called at each store
+	drive func() // if not nil, called by Drive
+	busy  uint32 // the attention word
 	qps   map[uint32]mlx5.QPParams
 	cqs   map[uint32]mlx5.CQParams
 	srqs  map[uint32]mlx5.SRQParams
@@ -53,6 +56,9 @@ func (d stillDoorbell) Ring(off uint32, first8 uint64) {
 	r := ring{off: off, first8: first8}
 	copy(r.page[:], unsafe.Slice((*byte)(unsafe.Add(d.page, off)), len(r.page)))
 	d.hw.rings = append(d.hw.rings, r)
+	if d.hw.told != nil {
+		d.hw.told()
+	}
 }
 
 func (h *stillHW) AllocUAR() (mlx5.UAR, error) {
@@ -73,9 +79,14 @@ func (h *stillHW) DestroyQP(uint32) error                { return nil }
 func (h *stillHW) DestroyCQ(uint32) error                { return nil }
 func (h *stillHW) DestroySRQ(uint32) error               { return nil }
 func (h *stillHW) ArmSRQ(uint32, int) error              { return nil }
-func (h *stillHW) Attention() *uint32                    { return &calm }
-func (h *stillHW) Drive()                                {}
+func (h *stillHW) Attention() *uint32                    { return &h.busy }
 func (h *stillHW) QueryQP(uint32) (verbs.QPState, error) { return h.state, nil }
+
+func (h *stillHW) Drive() {
+	if h.drive != nil {
+		h.drive()
+	}
+}
 
 func (h *stillHW) ModifyQP(_ uint32, a *verbs.QPAttr, _ verbs.QPAttrMask) error {
 	h.state = a.State

@@ -3,6 +3,7 @@ package dv
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -56,6 +57,12 @@ func driveUD(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.RecvPoster, udcor
 
 // Poll is that of verbs.CQ.
 func (q *udQueues) Poll(wc []verbs.WC) int {
+	if race.Enabled {
+		if !q.guard.EnterPoll(q.cqn) {
+			return 0
+		}
+		defer q.guard.Leave()
+	}
 	if q.watch.Idle() {
 		return 0
 	}

@@ -35,6 +35,7 @@ type fakeHW struct {
 	fail      func(w *WQE) Syndrome
 	attention atomic.Uint32
 	drives    int
+	driving   func() // if not nil, called by Drive
 	attrs     []verbs.QPAttrMask
 	refuse    error // of the next Create call
 }
@@ -123,7 +124,6 @@ func (h *fakeHW) DestroyQP(n uint32) error  { delete(h.qps, n); return nil }
 func (h *fakeHW) DestroyCQ(n uint32) error  { delete(h.cqs, n); return nil }
 func (h *fakeHW) DestroySRQ(n uint32) error { delete(h.srqs, n); return nil }
 func (h *fakeHW) Attention() *uint32        { return (*uint32)(unsafe.Pointer(&h.attention)) }
-func (h *fakeHW) Drive()                    { h.attention.Store(0); h.drives++ }
 func (h *fakeHW) ArmSRQ(n uint32, limit int) error {
 	h.srqs[n].limit = limit
 	return nil
@@ -289,3 +289,11 @@ func (r *ring) bytes(n int) []byte { return r.page[:n] }
 
 // argument is the doorbell's argument as bytes.
 func (r *ring) argument() []byte { return binary.BigEndian.AppendUint64(nil, r.first8) }
+
+func (h *fakeHW) Drive() {
+	h.attention.Store(0)
+	h.drives++
+	if h.driving != nil {
+		h.driving()
+	}
+}

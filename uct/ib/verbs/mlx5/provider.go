@@ -204,7 +204,7 @@ type threadDomain struct {
 	prov    *Provider
 	uuar    *uuar
 	sharing int
-	poster  poster
+	guard   Guard // of the posts to its QPs
 }
 
 // AllocTD implements verbs.Provider.

@@ -63,6 +63,8 @@ type RawQP struct {
 	SQ    RawRing // of basic blocks
 	RQ    RawRing // Count is 0 with an SRQ
 	UAR   RawUAR
+	// Guard is that of the thread domain, for builds that notice when goroutines meet.
+	Guard *Guard
 }
 
 // RawCQ is a CQ in memory.
@@ -78,6 +80,8 @@ type RawCQ struct {
 	Overrun *atomic.Bool
 	// Device must be driven by whoever polls; nil on hardware.
 	Device Pollable
+	// Guard is for builds that notice when goroutines meet in a poll.
+	Guard *Guard
 }
 
 // RawSRQ is an SRQ in memory: a list of free entries from Head to Tail, which is
@@ -106,11 +110,14 @@ func RawQPOf(qp *verbs.QP) (RawQP, error) {
 		return RawQP{}, notOurs("QP", qp.Provider())
 	}
 	r := RawQP{
-		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar),
+		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar), Guard: &Guard{},
 		SQ: RawRing{Buf: q.sq.view.base, Count: q.sq.view.Count(), Stride: BBLen},
 	}
 	if q.rq.view.base != nil {
 		r.RQ = rawEntries(&q.rq.view)
+	}
+	if q.td != nil {
+		r.Guard = &q.td.guard
 	}
 	return r, nil
 }
@@ -142,7 +149,7 @@ func RawCQOf(cq *verbs.CQ) (RawCQ, error) {
 	return RawCQ{
 		CQN: c.cqn, DBRec: c.dbrec.DBRec, UAR: RawUAR{Page: c.uar.Page, Off: CQArm, Doorbell: c.uar.Doorbell},
 		CQEs:   RawRing{Buf: c.view.base, Count: c.view.Count(), Stride: CQELen},
-		Events: &c.armSN, Overrun: &c.overrun, Device: c.drive,
+		Events: &c.armSN, Overrun: &c.overrun, Device: c.drive, Guard: &c.guard,
 	}, nil
 }
 

@@ -1,6 +1,8 @@
 package mlx5
 
 import (
+	"bytes"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -45,12 +48,47 @@ func TestPostSend_TwoGoroutinesInADomain(t *testing.T) {
 		n, err := qp.PostSend([]verbs.SendWR{inlineWrite(2, 8)})
 		assert.Zero(t, n, name)
 		assert.ErrorIs(t, err, ucs.ErrBusy, name)
+		assert.ErrorIs(t, err, ErrMet, name)
 		assert.ErrorContains(t, err, "another goroutine posts in its thread domain", name)
 	}
 	post(t, free, inlineWrite(3, 8))
 	close(goOn)
 	require.NoError(t, <-done)
 	post(t, second, inlineWrite(4, 8))
+}
+
+// A goroutine that polls while another is in the middle of a poll of a queue without
+// lock takes nothing, and the log says why.
+func TestPoll_TwoGoroutines(t *testing.T) {
+	if !race.Enabled {
+		t.Skip("only builds with the race detector look")
+	}
+	var lines bytes.Buffer
+	log.Use(log.NewLineHandler(&lines))
+	t.Cleanup(func() { log.Use(log.NewLineHandler(os.Stderr)) })
+	r := newRig(t, Config{})
+	alone, locked := r.cq(verbs.CQInitAttr{SingleThreaded: true}), r.cq(verbs.CQInitAttr{})
+	qp := r.qp(verbs.QPInitAttr{SendCQ: alone})
+	post(t, qp, inlineWrite(1, 8))
+
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	r.hw.driving = func() { close(inside); <-goOn }
+	r.hw.attention.Store(1)
+	done := make(chan int)
+	go func() {
+		var wc [1]verbs.WC
+		done <- alone.Poll(wc[:])
+	}()
+	<-inside
+	assert.Empty(t, poll(t, alone, 1))
+	assert.Contains(t, lines.String(), "mlx5: another goroutine polls a single-threaded completion queue")
+	lines.Reset()
+	assert.Empty(t, poll(t, locked, 1))
+	close(goOn)
+	assert.Equal(t, 1, <-done)
+	post(t, qp, inlineWrite(2, 8))
+	assert.Len(t, poll(t, alone, 1), 1)
+	assert.Empty(t, lines.String())
 }
 
 // Registers and locks of QPs in and outside of thread domains.

@@ -1,0 +1,51 @@
+package mlx5
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/log"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+var logger = log.For("mlx5")
+
+// ErrMet is that of a post that meets another one in a thread domain, in builds that
+// notice: goroutines that use queues without locks must not do so at the same time.
+// It wraps ErrBusy.
+var ErrMet = fmt.Errorf("another goroutine posts in its thread domain: %w", ucs.ErrBusy)
+
+// postAlone is post for a QP that may be in a thread domain, in builds that notice
+// when goroutines meet there.
+func (q *queuePair) postAlone(wr []verbs.SendWR) (n int, err error) {
+	if q.td == nil {
+		return q.sq.post(wr)
+	}
+	if !q.td.guard.Enter() {
+		return 0, opError("post send", fmt.Errorf("qp %#x: %w", q.qpn, ErrMet))
+	}
+	defer q.td.guard.Leave()
+	return q.sq.post(wr)
+}
+
+// pollAlone is Poll for a single-threaded queue, in builds that notice.
+func (c *compQueue) pollAlone(wc []verbs.WC) int {
+	if !c.guard.EnterPoll(c.cqn) {
+		return 0
+	}
+	defer c.guard.Leave()
+	if c.watch.Idle() {
+		return 0
+	}
+	return c.poll(wc)
+}
+
+// EnterPoll is Enter for whoever polls a completion queue, and says so in the log when
+// goroutines meet there: a poll has no error.
+func (g *Guard) EnterPoll(cqn uint32) bool {
+	if g.Enter() {
+		return true
+	}
+	logger.Error("another goroutine polls a single-threaded completion queue: nothing is taken", "cqn", log.Hex(cqn))
+	return false
+}
