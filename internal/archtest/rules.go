@@ -37,7 +37,7 @@ uct/self              uct uct/base uct/internal ucs internal         | uct/uctte
 uct/sm                uct uct/base uct/internal ucs internal         | uct/ucttest
 uct/tcp               uct uct/base uct/internal ucs internal         | uct/ucttest
 uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
-uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/verbs/softhca
+uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
 uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca

@@ -11,7 +11,7 @@ import (
 // with a flush, moderated alike.
 func BenchmarkPut8(b *testing.B) {
 	const burst = 256
-	x, y, ep, _ := pair(b, Config{TxDepth: 512})
+	x, y, ep, _ := Posters[0].pair(b, Config{TxDepth: 512})
 	buf, raddr := make([]byte, 8), y.mem.Addr()
 	b.Run("core/each", func(b *testing.B) {
 		b.ReportAllocs()
@@ -19,7 +19,7 @@ func BenchmarkPut8(b *testing.B) {
 			if ep.PutShort(buf, raddr, y.key) != nil {
 				b.Fatal("put refused")
 			}
-			for ep.CI != ep.PI {
+			for ep.core.CI != ep.core.PI {
 				x.it.Progress()
 			}
 		}
@@ -45,14 +45,14 @@ func BenchmarkPut8(b *testing.B) {
 	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: buf, RemoteAddr: raddr, RKey: uint32(y.key.Handle)}}
 	post := func(flags verbs.SendFlags) {
 		wr[0].Flags = verbs.SendInline | flags
-		if _, err := ep.qp.PostSend(wr); err != nil {
+		if _, err := ep.core.qp.PostSend(wr); err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.Run("verbs/each", func(b *testing.B) {
 		for b.Loop() {
 			post(verbs.SendSignaled)
-			for x.it.poller.Poll(wc[:]) == 0 {
+			for x.it.core.poller.Poll(wc[:]) == 0 {
 			}
 		}
 	})
@@ -66,7 +66,7 @@ func BenchmarkPut8(b *testing.B) {
 				post(flags)
 			}
 			for left := 5; left > 0; {
-				left -= x.it.poller.Poll(wc[:])
+				left -= x.it.core.poller.Poll(wc[:])
 			}
 		}
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/burst, "ns/msg")

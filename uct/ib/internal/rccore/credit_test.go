@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,106 +17,143 @@ import (
 func narrow(w int) Config { return Config{FCWindow: w, RxDepth: 64} }
 
 func TestCredits_Exhausted(t *testing.T) {
-	const window = 5
-	a, b, ab, _ := pair(t, narrow(window))
-	got := &counter{t: t}
-	require.NoError(t, b.it.SetAMHandler(1, got))
-	for i := range uint64(window) {
-		require.NoError(t, ab.AMShort(1, i, nil))
-	}
-	assert.Equal(t, uct.ErrNoResource, ab.AMShort(1, window, nil))
-	_, err := ab.AMBcopy(1, &fill{8})
-	assert.Equal(t, uct.ErrNoResource, err)
-	_, err = ab.AMZcopy(1, make([]byte, 8), nil, nil)
-	assert.Equal(t, uct.ErrNoResource, err)
-	settle(a)
-	assert.Equal(t, uct.ErrNoResource, ab.AMShort(1, window, nil), "completions are not credits")
-	assert.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), "puts need none")
+	each(t, func(t *testing.T, over Poster) {
+		const window = 5
+		a, b, ab, _ := over.pair(t, narrow(window))
+		got := &counter{t: t}
+		require.NoError(t, b.it.SetAMHandler(1, got))
+		for i := range uint64(window) {
+			require.NoError(t, ab.AMShort(1, i, nil))
+		}
+		assert.Equal(t, uct.ErrNoResource, ab.AMShort(1, window, nil))
+		_, err := ab.AMBcopy(1, &fill{8})
+		assert.Equal(t, uct.ErrNoResource, err)
+		_, err = ab.AMZcopy(1, make([]byte, 8), nil, nil)
+		assert.Equal(t, uct.ErrNoResource, err)
+		settle(a)
+		assert.Equal(t, uct.ErrNoResource, ab.AMShort(1, window, nil), "completions are not credits")
+		assert.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), "puts need none")
 
-	tried := 0
-	r := &uct.PendingReq{Func: func(*uct.PendingReq) error {
-		tried++
-		return ab.AMShort(1, window, nil)
-	}}
-	flush(t, ab, a)
-	require.NoError(t, ab.AddPending(r))
-	assert.Equal(t, uct.ErrNoResource, ab.PutShort(nil, b.mem.Addr(), b.key), "nothing overtakes")
-	until(t, func() bool { return got.n == window+1 }, a, b)
-	assert.Positive(t, tried)
-	assert.Nil(t, r.Next)
-	assert.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), "the fast path is open again")
-	flush(t, ab, a, b)
+		tried := 0
+		r := &uct.PendingReq{Func: func(*uct.PendingReq) error {
+			tried++
+			return ab.AMShort(1, window, nil)
+		}}
+		flush(t, ab, a)
+		require.NoError(t, ab.AddPending(r))
+		assert.Equal(t, uct.ErrNoResource, ab.PutShort(nil, b.mem.Addr(), b.key), "nothing overtakes")
+		until(t, func() bool { return got.n == window+1 }, a, b)
+		assert.Positive(t, tried)
+		assert.Nil(t, r.Next)
+		assert.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), "the fast path is open again")
+		flush(t, ab, a, b)
+	})
 }
 
 func TestCredits_OneWay(t *testing.T) {
-	a, b, ab, ba := pair(t, narrow(4))
-	got := &counter{t: t}
-	require.NoError(t, b.it.SetAMHandler(0, got))
-	const total = 1000
-	sent := uint64(0)
-	until(t, func() bool {
-		for sent < total && ab.AMShort(0, sent, nil) == nil {
-			sent++
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, ba := over.pair(t, narrow(4))
+		got := &counter{t: t}
+		require.NoError(t, b.it.SetAMHandler(0, got))
+		const total = 1000
+		sent := uint64(0)
+		until(t, func() bool {
+			for sent < total && ab.AMShort(0, sent, nil) == nil {
+				sent++
+			}
+			return got.n == total
+		}, a, b)
+		settle(a, b)
+		assert.Zero(t, ab.core.debt)
+		assert.EqualValues(t, 4, ab.core.Credits+int32(ba.core.debt), "no credit is lost")
+		assert.Empty(t, a.errs)
+	})
+}
+
+// TestCredits_BothWays: two sides that each send as fast as the other takes it, with
+// windows of a few messages, lose neither order nor credits.
+func TestCredits_BothWays(t *testing.T) {
+	each(t, func(t *testing.T, over Poster) {
+		const window, total = 4, 2000
+		a, b, ab, ba := over.pair(t, narrow(window))
+		var got, sent [2]uint64
+		for i, s := range []*side{a, b} {
+			require.NoError(t, s.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+				require.Equal(t, got[i], binary.LittleEndian.Uint64(data))
+				got[i]++
+				return false
+			})))
 		}
-		return got.n == total
-	}, a, b)
-	settle(a, b)
-	assert.Zero(t, ab.debt)
-	assert.EqualValues(t, 4, ab.Credits+int32(ba.debt), "no credit is lost")
-	assert.Empty(t, a.errs)
+		until(t, func() bool {
+			for i, e := range []*endpoint{ab, ba} {
+				for sent[i] < total && e.AMShort(0, sent[i], nil) == nil {
+					sent[i]++
+				}
+			}
+			return got == [2]uint64{total, total}
+		}, a, b)
+		settle(a, b)
+		assert.EqualValues(t, window, ab.core.Credits+int32(ba.core.debt), "no credit is lost")
+		assert.EqualValues(t, window, ba.core.Credits+int32(ab.core.debt))
+		assert.Empty(t, append(a.errs, b.errs...))
+	})
 }
 
 func TestCredits_TravelWithMessages(t *testing.T) {
-	a, b, ab, ba := pair(t, narrow(4))
-	got := &counter{t: t}
-	require.NoError(t, a.it.SetAMHandler(0, got))
-	require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
-		require.NoError(t, ba.AMShort(0, uint64(data[0]), nil))
-		return false
-	})))
-	for i := range uint64(100) {
-		require.NoError(t, ab.AMShort(0, i, nil))
-		until(t, func() bool { return got.n == i+1 }, a, b)
-	}
-	settle(a, b)
-	assert.EqualValues(t, 100, ab.PI, "no message was sent only for credits")
-	assert.EqualValues(t, 100, ba.PI)
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, ba := over.pair(t, narrow(4))
+		got := &counter{t: t}
+		require.NoError(t, a.it.SetAMHandler(0, got))
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+			require.NoError(t, ba.AMShort(0, uint64(data[0]), nil))
+			return false
+		})))
+		for i := range uint64(100) {
+			require.NoError(t, ab.AMShort(0, i, nil))
+			until(t, func() bool { return got.n == i+1 }, a, b)
+		}
+		settle(a, b)
+		assert.EqualValues(t, 100, ab.core.PI, "no message was sent only for credits")
+		assert.EqualValues(t, 100, ba.core.PI)
+	})
 }
 
 // post sends a work request around the transport, as a broken peer would.
-func post(t *testing.T, e *EP, wr verbs.SendWR) {
+func post(t *testing.T, e *endpoint, wr verbs.SendWR) {
 	t.Helper()
 	wr.ID = ^uint64(0) >> 1
-	_, err := e.qp.PostSend([]verbs.SendWR{wr})
+	_, err := e.core.qp.PostSend([]verbs.SendWR{wr})
 	require.NoError(t, err)
 }
 
 func TestReceive_BrokenPeer(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		wr   verbs.SendWR
-	}{
-		{"credits never taken", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.Credits(1))}},
-		{"credits with a message", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.AM(0, 9))}},
-		{"reserved bits", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: 1 << 8}},
-		{"no immediate", verbs.SendWR{Opcode: verbs.OpSend}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			a, b, ab, ba := pair(t, narrow(4))
-			ab2, ba2 := join(t, a, b)
-			post(t, ba, tc.wr)
-			until(t, func() bool { return len(a.errs) > 0 }, a)
-			assert.ErrorIs(t, a.errs[0], uct.ErrEPFailed)
-			assert.ErrorIs(t, a.errs[0], ucs.ErrRemoteInvalid)
-			assert.ErrorIs(t, ab.AMShort(0, 0, nil), uct.ErrEPFailed)
+	each(t, func(t *testing.T, over Poster) {
+		for _, tc := range []struct {
+			name string
+			wr   verbs.SendWR
+		}{
+			{"credits never taken", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.Credits(1))}},
+			{"credits with a message", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.AM(0, 9))}},
+			{"reserved bits", verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: 1 << 8}},
+			{"no immediate", verbs.SendWR{Opcode: verbs.OpSend}},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				a, b, ab, ba := over.pair(t, narrow(4))
+				ab2, ba2 := join(t, a, b)
+				post(t, ba, tc.wr)
+				until(t, func() bool { return len(a.errs) > 0 }, a)
+				assert.ErrorIs(t, a.errs[0], uct.ErrEPFailed)
+				assert.ErrorIs(t, a.errs[0], ucs.ErrRemoteInvalid)
+				assert.ErrorIs(t, ab.AMShort(0, 0, nil), uct.ErrEPFailed)
 
-			got := &counter{t: t}
-			require.NoError(t, a.it.SetAMHandler(0, got))
-			require.NoError(t, ba2.AMShort(0, 0, nil))
-			until(t, func() bool { return got.n == 1 }, a, b)
-			assert.NoError(t, ab2.PutShort([]byte{1}, b.mem.Addr(), b.key), "other endpoints go on")
-			flush(t, ab2, a, b)
-			assert.Len(t, a.errs, 1)
-		})
-	}
+				got := &counter{t: t}
+				require.NoError(t, a.it.SetAMHandler(0, got))
+				require.NoError(t, ba2.AMShort(0, 0, nil))
+				until(t, func() bool { return got.n == 1 }, a, b)
+				assert.NoError(t, ab2.PutShort([]byte{1}, b.mem.Addr(), b.key), "other endpoints go on")
+				flush(t, ab2, a, b)
+				assert.Len(t, a.errs, 1)
+			})
+		}
+	})
 }

@@ -21,133 +21,143 @@ func (c *comps) get() *uct.Completion {
 }
 
 func TestFailure_BadKey(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	other, _ := join(t, a, b)
-	bad := uct.RKey{Handle: b.key.Handle ^ 0xff00}
-	iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
-	var c comps
-	for _, key := range []uct.RKey{b.key, bad, b.key} {
-		pending, err := ab.PutZcopy(iov, b.mem.Addr(), key, c.get())
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		other, _ := join(t, a, b)
+		bad := uct.RKey{Handle: b.key.Handle ^ 0xff00}
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
+		var c comps
+		for _, key := range []uct.RKey{b.key, bad, b.key} {
+			pending, err := ab.PutZcopy(iov, b.mem.Addr(), key, c.get())
+			require.NoError(t, err)
+			require.True(t, pending)
+		}
+		pending, err := ab.Flush(c.get())
 		require.NoError(t, err)
 		require.True(t, pending)
-	}
-	pending, err := ab.Flush(c.get())
-	require.NoError(t, err)
-	require.True(t, pending)
-	until(t, func() bool { return len(c.ended) == 4 }, a, b)
-	assert.Equal(t, []uct.Status{
-		ucs.StatusOK,           // before the fault
-		ucs.StatusRemoteAccess, // the fault
-		ucs.StatusCanceled,     // behind it
-		ucs.StatusRemoteAccess, // a flush speaks for all
-	}, c.ended)
+		until(t, func() bool { return len(c.ended) == 4 }, a, b)
+		assert.Equal(t, []uct.Status{
+			ucs.StatusOK,           // before the fault
+			ucs.StatusRemoteAccess, // the fault
+			ucs.StatusCanceled,     // behind it
+			ucs.StatusRemoteAccess, // a flush speaks for all
+		}, c.ended)
 
-	require.Len(t, a.errs, 1)
-	assert.Equal(t, []uct.EP{ab}, a.failed)
-	assert.ErrorIs(t, a.errs[0], uct.ErrEPFailed)
-	assert.ErrorIs(t, a.errs[0], ucs.ErrRemoteAccess)
-	assert.ErrorIs(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), uct.ErrEPFailed)
-	_, err = ab.Flush(nil)
-	assert.ErrorIs(t, err, uct.ErrEPFailed)
-	assert.ErrorIs(t, ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), uct.ErrEPFailed)
-	assert.ErrorIs(t, ab.Fence(), uct.ErrEPFailed)
+		require.Len(t, a.errs, 1)
+		assert.Equal(t, []uct.EP{ab.EP}, a.failed)
+		assert.ErrorIs(t, a.errs[0], uct.ErrEPFailed)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrRemoteAccess)
+		assert.ErrorIs(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), uct.ErrEPFailed)
+		_, err = ab.Flush(nil)
+		assert.ErrorIs(t, err, uct.ErrEPFailed)
+		assert.ErrorIs(t, ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), uct.ErrEPFailed)
+		assert.ErrorIs(t, ab.Fence(), uct.ErrEPFailed)
 
-	require.NoError(t, other.PutShort([]byte{7}, b.mem.Addr(), b.key))
-	flush(t, other, a)
-	assert.Equal(t, byte(7), b.mem.Bytes()[0], "other endpoints go on")
+		require.NoError(t, other.PutShort([]byte{7}, b.mem.Addr(), b.key))
+		flush(t, other, a)
+		assert.Equal(t, byte(7), b.mem.Bytes()[0], "other endpoints go on")
 
-	until(t, func() bool { return len(b.errs) == 1 }, b) // by an asynchronous event
-	assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+		until(t, func() bool { return len(b.errs) == 1 }, b) // by an asynchronous event
+		assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+	})
 }
 
 // TestFailure_FlushedBeforeTheEvent: what is posted to a QP that the device has moved
 // to ERR is flushed before the event tells why; that is no cancelation.
 func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
-	a, b, ab, ba := pair(t, Config{})
-	var c comps
-	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
-	_, err := ab.Flush(c.get())
-	require.NoError(t, err)
-	until(t, func() bool { return len(c.ended) == 1 }, a) // and b's QP is in ERR
-	iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
-	for range 2 {
-		_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, ba := over.pair(t, Config{})
+		var c comps
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
+		_, err := ab.Flush(c.get())
 		require.NoError(t, err)
-	}
-	until(t, func() bool { return len(c.ended) == 3 }, b)
-	assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended[1:])
-	require.Len(t, b.errs, 1)
-	assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+		until(t, func() bool { return len(c.ended) == 1 }, a) // and b's QP is in ERR
+		iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
+		for range 2 {
+			_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
+			require.NoError(t, err)
+		}
+		until(t, func() bool { return len(c.ended) == 3 }, b)
+		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended[1:])
+		require.Len(t, b.errs, 1)
+		assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+	})
 }
 
 func TestFailure_ShortPut(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	var c comps
-	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
-	pending, err := ab.Flush(c.get())
-	require.NoError(t, err)
-	require.True(t, pending)
-	until(t, func() bool { return len(c.ended) == 1 }, a)
-	assert.Equal(t, ucs.StatusRemoteAccess, c.ended[0], "the put has no completion to tell it by")
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		var c comps
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
+		pending, err := ab.Flush(c.get())
+		require.NoError(t, err)
+		require.True(t, pending)
+		until(t, func() bool { return len(c.ended) == 1 }, a)
+		assert.Equal(t, ucs.StatusRemoteAccess, c.ended[0], "the put has no completion to tell it by")
+	})
 }
 
 func TestFailure_PendingLearnsOfIt(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{FCWindow: 2, RxDepth: 64})
-	for ab.AMShort(0, 0, nil) == nil {
-	}
-	var got []error
-	for range 3 {
-		require.NoError(t, ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
-			err := ab.AMShort(0, 0, nil)
-			got = append(got, err)
-			return err
-		}}))
-	}
-	a.it.fail(ab, ucs.StatusConnReset, errors.New("test"))
-	until(t, func() bool { return len(got) == 3 }, a, b)
-	for _, err := range got {
-		assert.ErrorIs(t, err, uct.ErrEPFailed)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{FCWindow: 2, RxDepth: 64})
+		for ab.AMShort(0, 0, nil) == nil {
+		}
+		var got []error
+		for range 3 {
+			require.NoError(t, ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+				err := ab.AMShort(0, 0, nil)
+				got = append(got, err)
+				return err
+			}}))
+		}
+		a.it.core.fail(ab.core, ucs.StatusConnReset, errors.New("test"))
+		until(t, func() bool { return len(got) == 3 }, a, b)
+		for _, err := range got {
+			assert.ErrorIs(t, err, uct.ErrEPFailed)
+		}
+	})
 }
 
 // TestClose_InFlight: a peer that has not connected answers nothing.
 func TestClose_InFlight(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, ba := a.newEP(t), b.newEP(t)
-	require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
-	iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
-	var c comps
-	var result uint64
-	got := &captured{}
-	post := func(f func() (bool, error)) {
-		pending, err := f()
-		require.NoError(t, err)
-		require.True(t, pending)
-	}
-	post(func() (bool, error) { return ab.PutZcopy(iov, b.mem.Addr(), b.key, c.get()) })
-	post(func() (bool, error) { return ab.GetBcopy(got, 8, b.mem.Addr(), b.key, c.get()) })
-	post(func() (bool, error) {
-		return ab.AtomicFetch(uct.AtomicAdd, 8, 1, &result, b.mem.Addr(), b.key, c.get())
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
+		ab, ba := a.newEP(t), b.newEP(t)
+		require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
+		var c comps
+		var result uint64
+		got := &captured{}
+		post := func(f func() (bool, error)) {
+			pending, err := f()
+			require.NoError(t, err)
+			require.True(t, pending)
+		}
+		post(func() (bool, error) { return ab.PutZcopy(iov, b.mem.Addr(), b.key, c.get()) })
+		post(func() (bool, error) { return ab.GetBcopy(got, 8, b.mem.Addr(), b.key, c.get()) })
+		post(func() (bool, error) {
+			return ab.AtomicFetch(uct.AtomicAdd, 8, 1, &result, b.mem.Addr(), b.key, c.get())
+		})
+		for range 100 { // more work behind it, most without completion
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+		}
+		post(func() (bool, error) { return ab.Flush(c.get()) })
+		require.NoError(t, ab.Close())
+		require.NoError(t, ab.Close(), "idempotent")
+		assert.ErrorIs(t, ab.PutShort(nil, 0, b.key), uct.ErrClosed)
+		until(t, func() bool { return len(c.ended) == 4 }, a)
+		for i, st := range c.ended {
+			assert.Equal(t, ucs.StatusCanceled, st, "%d", i)
+		}
+		assert.Zero(t, got.n)
+		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a)
+		assert.Empty(t, a.errs, "a closed endpoint does not fail")
+		assert.Equal(t, defaultTxCQDepth, a.it.core.cqFree)
+		assert.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+		assert.Equal(t, defaultTxBuffers, a.it.core.tx.Free())
+		assert.Zero(t, a.it.core.eps.n)
 	})
-	for range 100 { // more work behind it, most without completion
-		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-	}
-	post(func() (bool, error) { return ab.Flush(c.get()) })
-	require.NoError(t, ab.Close())
-	require.NoError(t, ab.Close(), "idempotent")
-	assert.ErrorIs(t, ab.PutShort(nil, 0, b.key), uct.ErrClosed)
-	until(t, func() bool { return len(c.ended) == 4 }, a)
-	for i, st := range c.ended {
-		assert.Equal(t, ucs.StatusCanceled, st, "%d", i)
-	}
-	assert.Zero(t, got.n)
-	until(t, func() bool { return a.it.closing.Len() == 0 }, a)
-	assert.Empty(t, a.errs, "a closed endpoint does not fail")
-	assert.Equal(t, defaultTxCQDepth, a.it.cqFree)
-	assert.Equal(t, a.it.ops.total, a.it.ops.left)
-	assert.Equal(t, defaultTxBuffers, a.it.tx.Free())
-	assert.Zero(t, a.it.eps.n)
 }
 
 type captured struct{ n int }
@@ -155,90 +165,102 @@ type captured struct{ n int }
 func (c *captured) Unpack([]byte) { c.n++ }
 
 func TestClose_InCompletion(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	iov := []uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}}
-	fired := 0
-	for range 4 {
-		c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { fired++; require.NoError(t, ab.Close()) }}
-		_, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, c)
-		require.NoError(t, err)
-	}
-	until(t, func() bool { return fired == 4 && a.it.closing.Len() == 0 }, a)
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}}
+		fired := 0
+		for range 4 {
+			c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { fired++; require.NoError(t, ab.Close()) }}
+			_, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, c)
+			require.NoError(t, err)
+		}
+		until(t, func() bool { return fired == 4 && a.it.core.closing.Len() == 0 }, a)
+	})
 }
 
 func TestClose_IfaceEndsEverything(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, ba := a.newEP(t), b.newEP(t)
-	require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
-	var c comps
-	iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
-	_, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, c.get())
-	require.NoError(t, err)
-	require.NoError(t, a.it.Close())
-	assert.Equal(t, []uct.Status{ucs.StatusCanceled}, c.ended)
-	_, err = a.it.NewEP(uct.EPParams{})
-	assert.ErrorIs(t, err, uct.ErrClosed)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
+		ab, ba := a.newEP(t), b.newEP(t)
+		require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
+		var c comps
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
+		_, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, c.get())
+		require.NoError(t, err)
+		require.NoError(t, a.it.Close())
+		assert.Equal(t, []uct.Status{ucs.StatusCanceled}, c.ended)
+		_, err = a.it.NewEP(uct.EPParams{})
+		assert.ErrorIs(t, err, uct.ErrClosed)
+	})
 }
 
 func TestConnect_Refuses(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ep, peer := a.newEP(t), b.newEP(t)
-	dev, addr := b.it.DeviceAddr(nil), peer.EPAddr(nil)
-	assert.ErrorIs(t, ep.Connect(dev[:3], addr), uct.ErrInvalidAddr)
-	assert.ErrorIs(t, ep.Connect(dev, addr[:3]), uct.ErrInvalidAddr)
-	far := append([]byte(nil), dev...)
-	far[1], far[3] = 1, 1 // InfiniBand, LID 1
-	assert.ErrorIs(t, ep.Connect(far, addr), uct.ErrUnreachable)
-	small := newSide(t, md, Config{SegSize: 1 << 10})
-	assert.ErrorIs(t, ep.Connect(dev, small.newEP(t).EPAddr(nil)), uct.ErrInvalidParam)
-	assert.ErrorIs(t, ep.PutShort(nil, 0, b.key), ucs.ErrInvalidState, "not connected")
-	assert.ErrorIs(t, ep.AMShort(0, 0, nil), ucs.ErrInvalidState)
-	require.NoError(t, ep.Connect(dev, addr))
-	assert.ErrorIs(t, ep.Connect(dev, addr), ucs.ErrInvalidState)
-	_, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev})
-	assert.ErrorIs(t, err, uct.ErrUnsupported)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
+		ep, peer := a.newEP(t), b.newEP(t)
+		dev, addr := b.it.DeviceAddr(nil), peer.EPAddr(nil)
+		assert.ErrorIs(t, ep.Connect(dev[:3], addr), uct.ErrInvalidAddr)
+		assert.ErrorIs(t, ep.Connect(dev, addr[:3]), uct.ErrInvalidAddr)
+		far := append([]byte(nil), dev...)
+		far[1], far[3] = 1, 1 // InfiniBand, LID 1
+		assert.ErrorIs(t, ep.Connect(far, addr), uct.ErrUnreachable)
+		small := over.newSide(t, md, Config{SegSize: 1 << 10})
+		assert.ErrorIs(t, ep.Connect(dev, small.newEP(t).EPAddr(nil)), uct.ErrInvalidParam)
+		assert.ErrorIs(t, ep.PutShort(nil, 0, b.key), ucs.ErrInvalidState, "not connected")
+		assert.ErrorIs(t, ep.AMShort(0, 0, nil), ucs.ErrInvalidState)
+		require.NoError(t, ep.Connect(dev, addr))
+		assert.ErrorIs(t, ep.Connect(dev, addr), ucs.ErrInvalidState)
+		_, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev})
+		assert.ErrorIs(t, err, uct.ErrUnsupported)
+	})
 }
 
 func TestReachable(t *testing.T) {
-	a, b, _, _ := pair(t, Config{})
-	dev := b.it.DeviceAddr(nil)
-	ok, why := a.it.Reachable(dev, nil)
-	assert.True(t, ok, why)
-	for _, tc := range []struct{ dev, iface []byte }{
-		{nil, nil}, {dev[:5], nil}, {dev, []byte{1}}, {append(dev, 1), nil},
-	} {
-		ok, why := a.it.Reachable(tc.dev, tc.iface)
-		assert.False(t, ok)
-		assert.NotEmpty(t, why)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		a, b, _, _ := over.pair(t, Config{})
+		dev := b.it.DeviceAddr(nil)
+		ok, why := a.it.Reachable(dev, nil)
+		assert.True(t, ok, why)
+		for _, tc := range []struct{ dev, iface []byte }{
+			{nil, nil}, {dev[:5], nil}, {dev, []byte{1}}, {append(dev, 1), nil},
+		} {
+			ok, why := a.it.Reachable(tc.dev, tc.iface)
+			assert.False(t, ok)
+			assert.NotEmpty(t, why)
+		}
+	})
 }
 
 // TestReachable_OtherDevices: loop stays inside a device, shm reaches the host.
 func TestReachable_OtherDevices(t *testing.T) {
-	for _, tc := range []struct {
-		fabric softhca.Fabric
-		want   bool
-	}{{softhca.FabricLoop, false}, {softhca.FabricShm, true}} {
-		var ifaces []uct.IfaceAddresser
-		for range 2 {
-			md, err := openMD(tc.fabric)
-			require.NoError(t, err)
-			it, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1"})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, errors.Join(it.Close(), md.Close())) })
-			ifaces = append(ifaces, it.(uct.IfaceAddresser))
+	each(t, func(t *testing.T, over Poster) {
+		for _, tc := range []struct {
+			fabric softhca.Fabric
+			want   bool
+		}{{softhca.FabricLoop, false}, {softhca.FabricShm, true}} {
+			var ifaces []uct.IfaceAddresser
+			for range 2 {
+				md, err := over.openMD(tc.fabric)
+				require.NoError(t, err)
+				it, err := md.OpenIface(uct.IfaceParams{Transport: over.Name(), Device: "dev:1"})
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, errors.Join(it.Close(), md.Close())) })
+				ifaces = append(ifaces, it.(uct.IfaceAddresser))
+			}
+			ok, why := ifaces[0].Reachable(ifaces[1].DeviceAddr(nil), nil)
+			assert.Equal(t, tc.want, ok, why)
 		}
-		ok, why := ifaces[0].Reachable(ifaces[1].DeviceAddr(nil), nil)
-		assert.Equal(t, tc.want, ok, why)
-	}
+	})
 }
 
 func TestErrors_SayWho(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
-	until(t, func() bool { return len(a.errs) == 1 }, a)
-	assert.Contains(t, a.errs[0].Error(), fmt.Sprintf("core dev:1: qp %#x: ", ab.QPN))
-	assert.Contains(t, a.errs[0].Error(), "remote access error")
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
+		until(t, func() bool { return len(a.errs) == 1 }, a)
+		assert.Contains(t, a.errs[0].Error(), fmt.Sprintf("%s dev:1: qp %#x: ", over.Name(), ab.core.QPN))
+		assert.Contains(t, a.errs[0].Error(), "remote access error")
+	})
 }

@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"encoding/binary"
 	"io"
 	"testing"
 
@@ -14,20 +15,22 @@ import (
 )
 
 func TestConfig_Refuses(t *testing.T) {
-	md := newMD(t)
-	for name, c := range map[string]any{
-		"depth":          Config{TxDepth: -1},
-		"depth too long": Config{TxDepth: 1 << 20},
-		"rx":             Config{RxDepth: 1},
-		"inline":         Config{TxMaxInline: 4},
-		"inline > seg":   Config{TxMaxInline: 4096, SegSize: 1024},
-		"seg":            &Config{SegSize: 1 << 30},
-		"retry":          Config{RetryCount: 8},
-		"type":           42,
-	} {
-		_, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1", Config: c})
-		assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		for name, c := range map[string]any{
+			"depth":          Config{TxDepth: -1},
+			"depth too long": Config{TxDepth: 1 << 20},
+			"rx":             Config{RxDepth: 1},
+			"inline":         Config{TxMaxInline: 4},
+			"inline > seg":   Config{TxMaxInline: 4096, SegSize: 1024},
+			"seg":            &Config{SegSize: 1 << 30},
+			"retry":          Config{RetryCount: 8},
+			"type":           42,
+		} {
+			_, err := md.OpenIface(uct.IfaceParams{Transport: over.Name(), Device: "dev:1", Config: c})
+			assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
+		}
+	})
 }
 
 func TestConfig_FromEnvironment(t *testing.T) {
@@ -62,155 +65,213 @@ func arm(t *testing.T, s *side) {
 }
 
 func TestWaker(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	got := &counter{t: t}
-	require.NoError(t, b.it.SetAMHandler(0, got))
-	for i := range uint64(20) {
-		arm(t, b)
-		assert.False(t, b.it.EventPending())
-		assert.False(t, readable(t, b.it.EventFD()))
-		require.NoError(t, ab.AMShort(0, i, nil))
-		until(t, b.it.EventPending, a)
-		assert.True(t, readable(t, b.it.EventFD()))
-		until(t, func() bool { return got.n == i+1 }, b)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		got := &counter{t: t}
+		require.NoError(t, b.it.SetAMHandler(0, got))
+		for i := range uint64(20) {
+			arm(t, b)
+			assert.False(t, b.it.EventPending())
+			assert.False(t, readable(t, b.it.EventFD()))
+			require.NoError(t, ab.AMShort(0, i, nil))
+			until(t, b.it.EventPending, a)
+			assert.True(t, readable(t, b.it.EventFD()))
+			until(t, func() bool { return got.n == i+1 }, b)
+		}
+	})
 }
 
 func TestWaker_ArmSeesWhatIsThere(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	arm(t, b)
-	require.NoError(t, ab.AMShort(0, 0, nil))
-	until(t, b.it.EventPending, a)
-	settle(a, b)
-	require.NoError(t, ab.AMShort(0, 0, nil))
-	flush(t, ab, a) // it has arrived
-	assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv), "a message came after the last Progress")
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		arm(t, b)
+		require.NoError(t, ab.AMShort(0, 0, nil))
+		until(t, b.it.EventPending, a)
+		settle(a, b)
+		require.NoError(t, ab.AMShort(0, 0, nil))
+		flush(t, ab, a) // it has arrived
+		assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv), "a message came after the last Progress")
+	})
 }
 
 func TestWaker_FailureWakes(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	arm(t, b)
-	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
-	until(t, func() bool { return readable(t, b.it.EventFD()) }, a)
-	assert.True(t, b.it.EventPending())
-	assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv))
-	until(t, func() bool { return len(b.errs) == 1 }, b)
-	arm(t, b)
-	assert.False(t, readable(t, b.it.EventFD()))
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		arm(t, b)
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
+		until(t, func() bool { return readable(t, b.it.EventFD()) }, a)
+		assert.True(t, b.it.EventPending())
+		assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv))
+		until(t, func() bool { return len(b.errs) == 1 }, b)
+		arm(t, b)
+		assert.False(t, readable(t, b.it.EventFD()))
+	})
 }
 
 func TestHeadroomAndKeptBuffers(t *testing.T) {
-	md := newMD(t)
-	a := newSide(t, md, Config{})
-	b := &side{md: md}
-	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: testName, Device: "dev:1", Config: Config{RxDepth: 8}, RxHeadroom: 24,
-	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, it.Close()) })
-	b.it = it.(*Iface)
-	ab, _ := join(t, a, b)
-	var kept []uct.Desc
-	var data [][]byte
-	require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(d []byte, desc uct.Desc) bool {
-		kept, data = append(kept, desc), append(data, d)
-		return true
-	})))
-	for round := range byte(5) {
-		for i := range byte(4) {
-			require.NoError(t, ab.AMShort(0, uint64(round)<<8|uint64(i), []byte{i}))
-		}
-		until(t, func() bool { return len(kept) == 4 }, a, b)
-		for i, d := range kept {
-			assert.Equal(t, []byte{byte(i), round, 0, 0, 0, 0, 0, 0, byte(i)}, data[i])
-			head := d.Headroom()
-			require.Len(t, head, 24)
-			assert.Zero(t, address(data[i])%64, "the payload is on a cache line")
-			for j := range head {
-				head[j] = 0xee
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a := over.newSide(t, md, Config{})
+		b := &side{md: md}
+		it, err := md.OpenIface(uct.IfaceParams{
+			Transport: over.Name(), Device: "dev:1", Config: Config{RxDepth: 8}, RxHeadroom: 24,
+		})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, it.Close()) })
+		b.it = asIface(it)
+		ab, _ := join(t, a, b)
+		var kept []uct.Desc
+		var data [][]byte
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(d []byte, desc uct.Desc) bool {
+			kept, data = append(kept, desc), append(data, d)
+			return true
+		})))
+		for round := range byte(5) {
+			for i := range byte(4) {
+				require.NoError(t, ab.AMShort(0, uint64(round)<<8|uint64(i), []byte{i}))
 			}
-			assert.Equal(t, byte(i), data[i][0], "the headroom is in front of the data")
-			d.Release()
+			until(t, func() bool { return len(kept) == 4 }, a, b)
+			for i, d := range kept {
+				assert.Equal(t, []byte{byte(i), round, 0, 0, 0, 0, 0, 0, byte(i)}, data[i])
+				head := d.Headroom()
+				require.Len(t, head, 24)
+				assert.Zero(t, address(data[i])%64, "the payload is on a cache line")
+				for j := range head {
+					head[j] = 0xee
+				}
+				assert.Equal(t, byte(i), data[i][0], "the headroom is in front of the data")
+				d.Release()
+			}
+			kept, data = nil, nil
+			settle(a, b)
 		}
-		kept, data = nil, nil
-		settle(a, b)
-	}
+	})
+}
+
+// TestRefill_Wraps: buffers that come back in another order than they were filled in
+// leave the receive queue whole, past the wrap of its 16-bit counter.
+func TestRefill_Wraps(t *testing.T) {
+	each(t, func(t *testing.T, over Poster) {
+		const total, depth = 1<<16 + 1000, 32
+		a, b, ab, _ := over.pair(t, Config{RxDepth: depth, FCWindow: depth / 2})
+		type buffer struct {
+			data []byte
+			desc uct.Desc
+			n    uint64
+		}
+		var kept []buffer
+		got := uint64(0)
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func(data []byte, desc uct.Desc) bool {
+			if binary.LittleEndian.Uint64(data) != got || len(data) != 8+int(got%5) {
+				t.Errorf("message %d is %x", got, data)
+			}
+			got++
+			if got%3 != 0 {
+				return false
+			}
+			kept = append(kept, buffer{data, desc, got - 1})
+			return true
+		})))
+		release := func(i int) {
+			assert.Equal(t, kept[i].n, binary.LittleEndian.Uint64(kept[i].data), "not written while kept")
+			kept[i].desc.Release()
+			kept = append(kept[:i], kept[i+1:]...)
+		}
+		sent, payload := uint64(0), make([]byte, 5)
+		until(t, func() bool {
+			for sent < total && ab.AMShort(0, sent, payload[:sent%5]) == nil {
+				sent++
+			}
+			for len(kept) > depth/4 {
+				release(int(got*7) % len(kept))
+			}
+			return got == total
+		}, a, b)
+		for len(kept) > 0 {
+			release(0)
+		}
+		assert.Empty(t, append(a.errs, b.errs...))
+	})
 }
 
 func TestAllocs(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates")
-	}
-	a, b, ab, _ := pair(t, Config{})
-	require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
-	buf := make([]byte, 8)
-	pack := &fill{100}
-	iov := []uct.IOV{{Buf: a.mem.Bytes()[:512], Mem: a.mem}}
-	var result uint64
-	c := &uct.Completion{Func: func(*uct.Completion) {}}
-	raddr := b.mem.Addr()
-	for _, tc := range []struct {
-		name string
-		f    func() error
-	}{
-		{"put short", func() error { return ab.PutShort(buf, raddr, b.key) }},
-		{"put bcopy", func() error { _, err := ab.PutBcopy(pack, raddr, b.key); return err }},
-		{"put zcopy", func() error { _, err := ab.PutZcopy(iov, raddr, b.key, c); return err }},
-		{"get bcopy", func() error { _, err := ab.GetBcopy(discard{}, 8, raddr, b.key, c); return err }},
-		{"get zcopy", func() error { _, err := ab.GetZcopy(iov, raddr, b.key, c); return err }},
-		{"add", func() error { return ab.AtomicPost(uct.AtomicAdd, 8, 1, raddr, b.key) }},
-		{"fetch add", func() error {
-			_, err := ab.AtomicFetch(uct.AtomicAdd, 8, 1, &result, raddr, b.key, c)
-			return err
-		}},
-		{"compare and swap", func() error {
-			_, err := ab.AtomicCSwap(8, 1, 2, &result, raddr, b.key, c)
-			return err
-		}},
-		{"am short", func() error { return ab.AMShort(0, 1, buf) }},
-		{"am bcopy", func() error { _, err := ab.AMBcopy(0, pack); return err }},
-		{"am zcopy", func() error { _, err := ab.AMZcopy(0, buf, iov, c); return err }},
-		{"flush", func() error { _, err := ab.Flush(c); return err }},
-		{"flush iface", func() error { _, err := a.it.Flush(c); return err }},
-	} {
-		run := func() {
-			c.Count = 1
-			if err := tc.f(); err != nil && err != uct.ErrNoResource {
-				t.Error(tc.name, err)
-			}
-			for range 4 {
-				a.it.Progress()
-				b.it.Progress()
-			}
+	each(t, func(t *testing.T, over Poster) {
+		if race.Enabled {
+			t.Skip("the race detector allocates")
 		}
-		run()
-		assert.Zero(t, testing.AllocsPerRun(300, run), tc.name)
-	}
-	settle(a, b)
-	assert.Empty(t, a.errs)
+		a, b, ab, _ := over.pair(t, Config{})
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
+		buf := make([]byte, 8)
+		pack := &fill{100}
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:512], Mem: a.mem}}
+		var result uint64
+		c := &uct.Completion{Func: func(*uct.Completion) {}}
+		raddr := b.mem.Addr()
+		for _, tc := range []struct {
+			name string
+			f    func() error
+		}{
+			{"put short", func() error { return ab.PutShort(buf, raddr, b.key) }},
+			{"put bcopy", func() error { _, err := ab.PutBcopy(pack, raddr, b.key); return err }},
+			{"put zcopy", func() error { _, err := ab.PutZcopy(iov, raddr, b.key, c); return err }},
+			{"get bcopy", func() error { _, err := ab.GetBcopy(discard{}, 8, raddr, b.key, c); return err }},
+			{"get zcopy", func() error { _, err := ab.GetZcopy(iov, raddr, b.key, c); return err }},
+			{"add", func() error { return ab.AtomicPost(uct.AtomicAdd, 8, 1, raddr, b.key) }},
+			{"fetch add", func() error {
+				_, err := ab.AtomicFetch(uct.AtomicAdd, 8, 1, &result, raddr, b.key, c)
+				return err
+			}},
+			{"compare and swap", func() error {
+				_, err := ab.AtomicCSwap(8, 1, 2, &result, raddr, b.key, c)
+				return err
+			}},
+			{"am short", func() error { return ab.AMShort(0, 1, buf) }},
+			{"am bcopy", func() error { _, err := ab.AMBcopy(0, pack); return err }},
+			{"am zcopy", func() error { _, err := ab.AMZcopy(0, buf, iov, c); return err }},
+			{"flush", func() error { _, err := ab.Flush(c); return err }},
+			{"flush iface", func() error { _, err := a.it.Flush(c); return err }},
+		} {
+			run := func() {
+				c.Count = 1
+				if err := tc.f(); err != nil && err != uct.ErrNoResource {
+					t.Error(tc.name, err)
+				}
+				for range 4 {
+					a.it.Progress()
+					b.it.Progress()
+				}
+			}
+			run()
+			assert.Zero(t, testing.AllocsPerRun(300, run), tc.name)
+		}
+		settle(a, b)
+		assert.Empty(t, a.errs)
+	})
 }
 
 func TestAtomic_WhatIsThere(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	var r uint64
-	addr := b.mem.Addr()
-	second := func(_ bool, err error) error { return err }
-	assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 4, 1, addr, b.key), uct.ErrUnsupported)
-	assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAnd, 8, 1, addr, b.key), uct.ErrUnsupported)
-	assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 8, 1, addr+4, b.key), uct.ErrInvalidParam)
-	assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 2, 1, addr, b.key), uct.ErrInvalidParam)
-	assert.ErrorIs(t, second(ab.AtomicFetch(uct.AtomicSwap, 8, 1, &r, addr, b.key, nil)), uct.ErrUnsupported)
-	assert.ErrorIs(t, second(ab.AtomicCSwap(4, 0, 1, &r, addr, b.key, nil)), uct.ErrUnsupported)
-	for range 3 {
-		require.NoError(t, ab.AtomicPost(uct.AtomicAdd, 8, 5, addr, b.key))
-	}
-	_, err := ab.AtomicFetch(uct.AtomicAdd, 8, 1, &r, addr, b.key, nil)
-	require.NoError(t, err)
-	flush(t, ab, a)
-	assert.EqualValues(t, 15, r)
-	_, err = ab.AtomicCSwap(8, 16, 99, &r, addr, b.key, nil)
-	require.NoError(t, err)
-	flush(t, ab, a)
-	assert.EqualValues(t, 16, r)
-	assert.EqualValues(t, 99, b.mem.Bytes()[0])
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		var r uint64
+		addr := b.mem.Addr()
+		second := func(_ bool, err error) error { return err }
+		assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 4, 1, addr, b.key), uct.ErrUnsupported)
+		assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAnd, 8, 1, addr, b.key), uct.ErrUnsupported)
+		assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 8, 1, addr+4, b.key), uct.ErrInvalidParam)
+		assert.ErrorIs(t, ab.AtomicPost(uct.AtomicAdd, 2, 1, addr, b.key), uct.ErrInvalidParam)
+		assert.ErrorIs(t, second(ab.AtomicFetch(uct.AtomicSwap, 8, 1, &r, addr, b.key, nil)), uct.ErrUnsupported)
+		assert.ErrorIs(t, second(ab.AtomicCSwap(4, 0, 1, &r, addr, b.key, nil)), uct.ErrUnsupported)
+		for range 3 {
+			require.NoError(t, ab.AtomicPost(uct.AtomicAdd, 8, 5, addr, b.key))
+		}
+		_, err := ab.AtomicFetch(uct.AtomicAdd, 8, 1, &r, addr, b.key, nil)
+		require.NoError(t, err)
+		flush(t, ab, a)
+		assert.EqualValues(t, 15, r)
+		_, err = ab.AtomicCSwap(8, 16, 99, &r, addr, b.key, nil)
+		require.NoError(t, err)
+		flush(t, ab, a)
+		assert.EqualValues(t, 16, r)
+		assert.EqualValues(t, 99, b.mem.Bytes()[0])
+	})
 }

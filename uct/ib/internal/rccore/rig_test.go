@@ -14,35 +14,72 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// testName is the transport of this package's own tests: the core over verbs.
-const testName = "core"
+// Posters are the transports over this package, each of which posts and polls in its
+// own way. The test that fills this in may import them.
+var Posters []Poster
 
-type transport struct{}
+// Poster is a transport, with what tests call it.
+type Poster struct {
+	Label string
+	ib.Transport
+}
 
-func (transport) Name() string { return testName }
-
-func (transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
-	it := new(Iface)
-	err := Open(it, md, Params{Name: testName, Port: port, Driver: Verbs{}, Self: it}, p)
-	if err != nil {
-		return nil, err
+// each runs a test over all posters.
+func each(t *testing.T, f func(t *testing.T, over Poster)) {
+	require.NotEmpty(t, Posters)
+	for _, p := range Posters {
+		t.Run(p.Label, func(t *testing.T) { f(t, p) })
 	}
-	return it, nil
+}
+
+// Core is the part of an iface that is of this package.
+func (it *Iface) Core() *Iface { return it }
+
+// Core is the part of an EP that is of this package.
+func (e *EP) Core() *EP { return e }
+
+// iface is what the user of a transport has, and the core in it.
+type iface struct {
+	uct.Iface
+	uct.IfaceAddresser
+	uct.Waker
+	uct.EventPender
+	core *Iface
+}
+
+func asIface(it uct.Iface) *iface {
+	return &iface{it, it.(uct.IfaceAddresser), it.(uct.Waker), it.(uct.EventPender), it.(interface{ Core() *Iface }).Core()}
+}
+
+// endpoint is likewise.
+type endpoint struct {
+	uct.EP
+	uct.EPConnector
+	uct.AMSender
+	uct.Putter
+	uct.Getter
+	uct.Atomics
+	core *EP
+}
+
+func asEndpoint(e uct.EP) *endpoint {
+	return &endpoint{e, e.(uct.EPConnector), e.(uct.AMSender), e.(uct.Putter), e.(uct.Getter), e.(uct.Atomics),
+		e.(interface{ Core() *EP }).Core()}
 }
 
 // openMD opens an MD on a software device of its own on the given fabric.
-func openMD(fabric softhca.Fabric) (uct.MD, error) {
+func (p Poster) openMD(fabric softhca.Fabric) (uct.MD, error) {
 	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
 	if err != nil {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, transport{}).OpenMD("dev")
+	return ib.New(list, p.Transport).OpenMD("dev")
 }
 
 // side is an iface of a rig with memory that its peers reach.
 type side struct {
-	it     *Iface
+	it     *iface
 	md     *ib.MD
 	mem    uct.Mem
 	key    uct.RKey
@@ -51,25 +88,25 @@ type side struct {
 }
 
 // newMD opens an MD on a loop device, closed with the test.
-func newMD(t testing.TB) *ib.MD {
+func (p Poster) newMD(t testing.TB) *ib.MD {
 	t.Helper()
-	md, err := openMD(softhca.FabricLoop)
+	md, err := p.openMD(softhca.FabricLoop)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, md.Close()) })
 	return md.(*ib.MD)
 }
 
 // newSide opens an iface on md with 64 KiB of memory.
-func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
+func (p Poster) newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{md: md}
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: testName, Device: "dev:1", Config: &cfg,
+		Transport: p.Name(), Device: "dev:1", Config: &cfg,
 		OnError: func(ep uct.EP, err error) { s.failed, s.errs = append(s.failed, ep), append(s.errs, err) },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, it.Close()) })
-	s.it = it.(*Iface)
+	s.it = asIface(it)
 	s.mem, err = md.Alloc(64<<10, uct.AccessAll)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.mem.Close()) })
@@ -81,15 +118,15 @@ func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 }
 
 // newEP makes an EP that is not connected.
-func (s *side) newEP(t testing.TB) *EP {
+func (s *side) newEP(t testing.TB) *endpoint {
 	t.Helper()
 	ep, err := s.it.NewEP(uct.EPParams{})
 	require.NoError(t, err)
-	return ep.(*EP)
+	return asEndpoint(ep)
 }
 
 // join connects an EP of a with one of b.
-func join(t testing.TB, a, b *side) (ab, ba *EP) {
+func join(t testing.TB, a, b *side) (ab, ba *endpoint) {
 	t.Helper()
 	ab, ba = a.newEP(t), b.newEP(t)
 	require.NoError(t, ab.Connect(b.it.DeviceAddr(nil), ba.EPAddr(nil)))
@@ -98,10 +135,10 @@ func join(t testing.TB, a, b *side) (ab, ba *EP) {
 }
 
 // pair is two ifaces on one loop device with an EP each way.
-func pair(t testing.TB, cfg Config) (a, b *side, ab, ba *EP) {
+func (p Poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
 	t.Helper()
-	md := newMD(t)
-	a, b = newSide(t, md, cfg), newSide(t, md, cfg)
+	md := p.newMD(t)
+	a, b = p.newSide(t, md, cfg), p.newSide(t, md, cfg)
 	ab, ba = join(t, a, b)
 	return a, b, ab, ba
 }
@@ -141,12 +178,12 @@ func settle(sides ...*side) {
 }
 
 // flush flushes e and expects success.
-func flush(t testing.TB, e *EP, sides ...*side) {
+func flush(t testing.TB, e *endpoint, sides ...*side) {
 	t.Helper()
 	require.Equal(t, ucs.StatusOK, flushStatus(t, e, sides...))
 }
 
-func flushStatus(t testing.TB, e *EP, sides ...*side) (st uct.Status) {
+func flushStatus(t testing.TB, e *endpoint, sides ...*side) (st uct.Status) {
 	t.Helper()
 	done := false
 	c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { done, st = true, c.Status }}

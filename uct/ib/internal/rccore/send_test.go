@@ -12,106 +12,117 @@ import (
 )
 
 func TestModeration(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{Moderation: 8, TxDepth: 64})
-	put := func() bool {
-		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-		return ab.Sig == ab.PI
-	}
-	var signaled []int
-	for i := range 20 {
-		if put() {
-			signaled = append(signaled, i)
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{Moderation: 8, TxDepth: 64})
+		put := func() bool {
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+			return ab.core.Sig == ab.core.PI
 		}
-	}
-	assert.Equal(t, []int{0, 9, 18}, signaled, "the first of an idle queue, and the one after eight")
-	settle(a)
-	assert.EqualValues(t, 19, ab.CI, "the rest is not known to be complete")
-	flush(t, ab, a)
-	assert.EqualValues(t, 21, ab.PI, "flush has posted one of no bytes")
-	assert.True(t, put(), "the queue is idle again")
-	flush(t, ab, a)
-	assert.EqualValues(t, 22, ab.PI, "the put was signaled, so flush posted nothing")
-	pending, err := ab.Flush(nil)
-	assert.False(t, pending)
-	assert.NoError(t, err)
+		var signaled []int
+		for i := range 20 {
+			if put() {
+				signaled = append(signaled, i)
+			}
+		}
+		assert.Equal(t, []int{0, 9, 18}, signaled, "the first of an idle queue, and the one after eight")
+		settle(a)
+		assert.EqualValues(t, 19, ab.core.CI, "the rest is not known to be complete")
+		flush(t, ab, a)
+		assert.EqualValues(t, 21, ab.core.PI, "flush has posted one of no bytes")
+		assert.True(t, put(), "the queue is idle again")
+		flush(t, ab, a)
+		assert.EqualValues(t, 22, ab.core.PI, "the put was signaled, so flush posted nothing")
+		pending, err := ab.Flush(nil)
+		assert.False(t, pending)
+		assert.NoError(t, err)
+	})
 }
 
 func TestFlush_PollPostsOnce(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{Moderation: 8})
-	for range 3 {
-		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-	}
-	for range 5 {
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{Moderation: 8})
+		for range 3 {
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+		}
+		for range 5 {
+			pending, err := ab.Flush(nil)
+			require.NoError(t, err)
+			assert.True(t, pending)
+		}
+		assert.EqualValues(t, 4, ab.core.PI)
+		settle(a)
 		pending, err := ab.Flush(nil)
 		require.NoError(t, err)
-		assert.True(t, pending)
-	}
-	assert.EqualValues(t, 4, ab.PI)
-	settle(a)
-	pending, err := ab.Flush(nil)
-	require.NoError(t, err)
-	assert.False(t, pending)
+		assert.False(t, pending)
+	})
 }
 
 func TestFlush_WithoutCreditsAndRoom(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{FCWindow: 3, TxDepth: 4, RxDepth: 64})
-	for range 3 {
-		require.NoError(t, ab.AMShort(0, 0, nil))
-	}
-	require.Equal(t, uct.ErrNoResource, ab.AMShort(0, 0, nil))
-	flush(t, ab, a)
-	for ab.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
-	}
-	assert.EqualValues(t, 4, ab.PI-ab.CI, "the queue is full")
-	_, err := ab.Flush(nil)
-	assert.Equal(t, uct.ErrNoResource, err, "the last is not signaled, and there is no room for one that is")
-	settle(a)
-	flush(t, ab, a)
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{FCWindow: 3, TxDepth: 4, RxDepth: 64})
+		for range 3 {
+			require.NoError(t, ab.AMShort(0, 0, nil))
+		}
+		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, 0, nil))
+		flush(t, ab, a)
+		for ab.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
+		}
+		assert.EqualValues(t, 4, ab.core.PI-ab.core.CI, "the queue is full")
+		_, err := ab.Flush(nil)
+		assert.Equal(t, uct.ErrNoResource, err, "the last is not signaled, and there is no room for one that is")
+		settle(a)
+		flush(t, ab, a)
+	})
 }
 
 func TestFlush_Iface(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	ab2, _ := join(t, a, b)
-	idle, _ := join(t, a, b)
-	for range 2 {
-		for range 3 {
-			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-			require.NoError(t, ab2.PutShort([]byte{1}, b.mem.Addr(), b.key))
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		ab2, _ := join(t, a, b)
+		idle, _ := join(t, a, b)
+		for range 2 {
+			for range 3 {
+				require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+				require.NoError(t, ab2.PutShort([]byte{1}, b.mem.Addr(), b.key))
+			}
+			fired := 0
+			c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { fired++; assert.Zero(t, c.Status) }}
+			pending, err := a.it.Flush(c)
+			require.NoError(t, err)
+			require.True(t, pending)
+			until(t, func() bool { return fired > 0 }, a)
+			assert.Equal(t, 1, fired)
+			assert.Equal(t, ab.core.PI, ab.core.CI)
+			assert.Equal(t, ab2.core.PI, ab2.core.CI)
+			assert.Zero(t, idle.core.PI)
+			pending, err = a.it.Flush(nil)
+			assert.False(t, pending)
+			assert.NoError(t, err)
 		}
-		fired := 0
-		c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { fired++; assert.Zero(t, c.Status) }}
-		pending, err := a.it.Flush(c)
-		require.NoError(t, err)
-		require.True(t, pending)
-		until(t, func() bool { return fired > 0 }, a)
-		assert.Equal(t, 1, fired)
-		assert.Equal(t, ab.PI, ab.CI)
-		assert.Equal(t, ab2.PI, ab2.CI)
-		assert.Zero(t, idle.PI)
-		pending, err = a.it.Flush(nil)
-		assert.False(t, pending)
-		assert.NoError(t, err)
-	}
+	})
 }
 
 func TestFence_AfterReadsOnly(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{})
-	put := func() bool {
-		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
-		return a.it.put[0].Flags&verbs.SendFence != 0
-	}
-	require.NoError(t, ab.Fence())
-	assert.False(t, put(), "an RC queue is in order by itself")
-	require.NoError(t, ab.Fence())
-	assert.False(t, put(), "also behind writes")
-	_, err := ab.GetBcopy(discard{}, 8, b.mem.Addr(), b.key, nil)
-	require.NoError(t, err)
-	require.NoError(t, a.it.Fence())
-	assert.True(t, put(), "behind a read that may be under way")
-	assert.False(t, put(), "once")
-	flush(t, ab, a)
-	require.NoError(t, ab.Fence())
-	assert.False(t, put(), "the read is complete")
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		put := func() bool {
+			a.it.core.put[0].Flags = 0 // a put that passes the core by has no fence
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+			return a.it.core.put[0].Flags&verbs.SendFence != 0
+		}
+		require.NoError(t, ab.Fence())
+		assert.False(t, put(), "an RC queue is in order by itself")
+		require.NoError(t, ab.Fence())
+		assert.False(t, put(), "also behind writes")
+		_, err := ab.GetBcopy(discard{}, 8, b.mem.Addr(), b.key, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.it.Fence())
+		assert.True(t, put(), "behind a read that may be under way")
+		assert.False(t, put(), "once")
+		flush(t, ab, a)
+		require.NoError(t, ab.Fence())
+		assert.False(t, put(), "the read is complete")
+	})
 }
 
 type discard struct{}
@@ -120,45 +131,49 @@ func (discard) Unpack([]byte) {}
 
 // TestLeases: the slots of the completion queue go where they are used.
 func TestLeases(t *testing.T) {
-	md := newMD(t)
-	cfg := Config{TxDepth: 16, TxCQDepth: 24}
-	a, b := newSide(t, md, cfg), newSide(t, md, Config{})
-	one, _ := join(t, a, b)
-	two, _ := join(t, a, b)
-	fillUp := func(e *EP) (n int) {
-		for e.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
-			n++
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		cfg := Config{TxDepth: 16, TxCQDepth: 24}
+		a, b := over.newSide(t, md, cfg), over.newSide(t, md, Config{})
+		one, _ := join(t, a, b)
+		two, _ := join(t, a, b)
+		fillUp := func(e *endpoint) (n int) {
+			for e.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
+				n++
+			}
+			return n
 		}
-		return n
-	}
-	assert.Equal(t, 16, fillUp(one), "its whole queue")
-	assert.Equal(t, 8, fillUp(two), "the rest")
-	assert.Zero(t, a.it.cqFree)
-	flush(t, one, a)
-	fillUp(two)
-	assert.EqualValues(t, 16, two.PI-two.CI, "with what the idle one holds")
-	assert.Less(t, one.lease, uint64(16))
-	settle(a)
-	require.NoError(t, one.Close())
-	require.NoError(t, two.Close())
-	until(t, func() bool { return a.it.cqFree == 24 }, a)
+		assert.Equal(t, 16, fillUp(one), "its whole queue")
+		assert.Equal(t, 8, fillUp(two), "the rest")
+		assert.Zero(t, a.it.core.cqFree)
+		flush(t, one, a)
+		fillUp(two)
+		assert.EqualValues(t, 16, two.core.PI-two.core.CI, "with what the idle one holds")
+		assert.Less(t, one.core.lease, uint64(16))
+		settle(a)
+		require.NoError(t, one.Close())
+		require.NoError(t, two.Close())
+		until(t, func() bool { return a.it.core.cqFree == 24 }, a)
+	})
 }
 
 // TestBcopy_PoolRunsDry: buffers behind work requests without completion come back.
 func TestBcopy_PoolRunsDry(t *testing.T) {
-	a, b, ab, _ := pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
-	for range 50 {
-		_, err := ab.PutBcopy(&fill{1 << 10}, b.mem.Addr(), b.key)
-		if err == uct.ErrNoResource {
-			require.Positive(t, a.it.tx.Free()+int(ab.Sig-ab.CI), "some completion must be on its way")
-			until(t, func() bool { return a.it.tx.Free() > 0 }, a)
-			continue
+	each(t, func(t *testing.T, over Poster) {
+		a, b, ab, _ := over.pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
+		for range 50 {
+			_, err := ab.PutBcopy(&fill{1 << 10}, b.mem.Addr(), b.key)
+			if err == uct.ErrNoResource {
+				require.Positive(t, a.it.core.tx.Free()+int(ab.core.Sig-ab.core.CI), "some completion must be on its way")
+				until(t, func() bool { return a.it.core.tx.Free() > 0 }, a)
+				continue
+			}
+			require.NoError(t, err)
 		}
-		require.NoError(t, err)
-	}
-	flush(t, ab, a)
-	assert.Equal(t, 4, a.it.tx.Free())
-	want := make([]byte, 1<<10)
-	(&fill{1 << 10}).Pack(want)
-	assert.True(t, bytes.Equal(want, b.mem.Bytes()[:1<<10]))
+		flush(t, ab, a)
+		assert.Equal(t, 4, a.it.core.tx.Free())
+		want := make([]byte, 1<<10)
+		(&fill{1 << 10}).Pack(want)
+		assert.True(t, bytes.Equal(want, b.mem.Bytes()[:1<<10]))
+	})
 }
