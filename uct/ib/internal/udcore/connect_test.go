@@ -15,93 +15,103 @@ import (
 )
 
 func TestConnect_AtTheFirstMessage(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	settle(a, b)
-	assert.Zero(t, a.it.pi, "an endpoint that was only made sends nothing")
-	assert.Zero(t, b.it.conns.n)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		settle(a, b)
+		assert.Zero(t, a.it.pi, "an endpoint that was only made sends nothing")
+		assert.Zero(t, b.it.conns.n)
 
-	ab.send(t, 0)
-	ab.send(t, 1)
-	until(t, func() bool { return len(b.got) == 2 }, a, b)
-	assert.Equal(t, upTo(2), b.got)
-	assert.Equal(t, 1, b.it.conns.n, "made by the request")
+		ab.send(t, 0)
+		ab.send(t, 1)
+		until(t, func() bool { return len(b.got) == 2 }, a, b)
+		assert.Equal(t, upTo(2), b.got)
+		assert.Equal(t, 1, b.it.conns.n, "made by the request")
 
-	ba := b.epTo(a)
-	assert.Equal(t, 1, b.it.conns.n, "the endpoint takes it up")
-	assert.Equal(t, dgram.Connected, ba.c.proto.State())
-	ba.send(t, 0)
-	until(t, func() bool { return len(a.got) == 1 }, a, b)
+		ba := b.epTo(a)
+		assert.Equal(t, 1, b.it.conns.n, "the endpoint takes it up")
+		assert.Equal(t, dgram.Connected, ba.c.proto.State())
+		ba.send(t, 0)
+		until(t, func() bool { return len(a.got) == 1 }, a, b)
 
-	again := a.epTo(b)
-	again.send(t, 2)
-	until(t, func() bool { return len(b.got) == 3 }, a, b)
-	assert.Equal(t, 2, b.it.conns.n, "a second endpoint is a second connection")
+		again := a.epTo(b)
+		again.send(t, 2)
+		until(t, func() bool { return len(b.got) == 3 }, a, b)
+		assert.Equal(t, 2, b.it.conns.n, "a second endpoint is a second connection")
+	})
 }
 
 func TestConnect_BothAtOnce(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, ba := a.epTo(b), b.epTo(a)
-	for i := range uint64(5) {
-		ab.send(t, i)
-		ba.send(t, i)
-	}
-	until(t, func() bool { return len(a.got) == 5 && len(b.got) == 5 }, a, b)
-	assert.Equal(t, 1, a.it.conns.n)
-	assert.Equal(t, 1, b.it.conns.n)
-	assert.Equal(t, ab.c.id, ba.c.proto.Remote())
-	assert.Equal(t, ba.c.id, ab.c.proto.Remote())
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		for i := range uint64(5) {
+			ab.send(t, i)
+			ba.send(t, i)
+		}
+		until(t, func() bool { return len(a.got) == 5 && len(b.got) == 5 }, a, b)
+		assert.Equal(t, 1, a.it.conns.n)
+		assert.Equal(t, 1, b.it.conns.n)
+		assert.Equal(t, ab.c.id, ba.c.proto.Remote())
+		assert.Equal(t, ba.c.id, ab.c.proto.Remote())
+	})
 }
 
 func TestConnect_ToItself(t *testing.T) {
-	a := newSide(t, newMD(t), Config{})
-	ep, second := a.epTo(a), a.epTo(a)
-	for i := range uint64(40) {
-		ep.send(t, i)
-	}
-	until(t, func() bool { return len(a.got) == 40 }, a)
-	assert.Equal(t, upTo(40), a.got)
-	second.send(t, 40)
-	until(t, func() bool { return len(a.got) == 41 }, a)
-	assert.Equal(t, 2, a.it.conns.n)
+	each(t, func(t *testing.T, over Poster) {
+		a := newSide(t, over.newMD(t), Config{})
+		ep, second := a.epTo(a), a.epTo(a)
+		for i := range uint64(40) {
+			ep.send(t, i)
+		}
+		until(t, func() bool { return len(a.got) == 40 }, a)
+		assert.Equal(t, upTo(40), a.got)
+		second.send(t, 40)
+		until(t, func() bool { return len(a.got) == 41 }, a)
+		assert.Equal(t, 2, a.it.conns.n)
+	})
 }
 
 func TestConnect_AgainAfterClose(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	for i := range uint64(5) {
-		ep := a.epTo(b)
-		ep.send(t, i)
-		require.NoError(t, ep.Close(), "what was posted is still delivered")
-		require.NoError(t, ep.Close())
-		assert.ErrorIs(t, ep.AMShort(0, 0, nil), uct.ErrClosed)
-		until(t, func() bool { return len(b.got) == int(i)+1 }, a, b)
-	}
-	assert.Equal(t, upTo(5), b.got)
-	assert.Equal(t, 1, a.it.conns.n)
-	unused := a.epTo(newSide(t, md, Config{}))
-	require.NoError(t, unused.Close())
-	assert.Equal(t, 1, a.it.conns.n, "a connection that never was is forgotten")
-	assert.Len(t, a.it.peers, 1)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		for i := range uint64(5) {
+			ep := a.epTo(b)
+			ep.send(t, i)
+			require.NoError(t, ep.Close(), "what was posted is still delivered")
+			require.NoError(t, ep.Close())
+			assert.ErrorIs(t, ep.AMShort(0, 0, nil), uct.ErrClosed)
+			until(t, func() bool { return len(b.got) == int(i)+1 }, a, b)
+		}
+		assert.Equal(t, upTo(5), b.got)
+		assert.Equal(t, 1, a.it.conns.n)
+		unused := a.epTo(newSide(t, md, Config{}))
+		require.NoError(t, unused.Close())
+		assert.Equal(t, 1, a.it.conns.n, "a connection that never was is forgotten")
+		assert.Len(t, a.it.peers, 1)
+	})
 }
 
 func TestConnect_PeerForgot(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, ba := a.epTo(b), b.epTo(a)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 }, a, b)
-	settle(a, b)
-	b.it.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
-	require.NoError(t, func() error { ba.c.ep = nil; return nil }())
-	b.epTo(a).send(t, 9)
-	until(t, func() bool { return len(a.got) == 1 && len(a.errs) == 1 }, a, b)
-	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
-	assert.ErrorIs(t, ab.AMShort(0, 0, nil), uct.ErrEPFailed)
-	a.epTo(b).send(t, 7)
-	until(t, func() bool { return len(b.got) == 2 }, a, b)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
+		settle(a, b)
+		b.it.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
+		require.NoError(t, func() error { ba.c.ep = nil; return nil }())
+		b.epTo(a).send(t, 9)
+		until(t, func() bool { return len(a.got) == 1 && len(a.errs) == 1 }, a, b)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+		assert.ErrorIs(t, ab.AMShort(0, 0, nil), uct.ErrEPFailed)
+		a.epTo(b).send(t, 7)
+		until(t, func() bool { return len(b.got) == 2 }, a, b)
+	})
 }
 
 // nobody is the address of an iface that does not exist.
@@ -111,105 +121,117 @@ func nobody(s *side) uct.EPParams {
 }
 
 func TestConnect_NobodyThere(t *testing.T) {
-	a := newSide(t, newMD(t), Config{Timeout: time.Second, Window: 4})
-	uep, err := a.it.NewEP(nobody(a))
-	require.NoError(t, err)
-	ep := uep.(*EP)
-	for i := range uint64(4) {
-		ep.send(t, i)
-	}
-	assert.Equal(t, uct.ErrNoResource, ep.AMShort(0, 4, nil))
-	var pendingErr error
-	require.NoError(t, ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
-		pendingErr = ep.AMShort(0, 4, nil)
-		return pendingErr
-	}}))
-	var st []uct.Status
-	pending, err := ep.Flush(&uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }})
-	require.NoError(t, err)
-	require.True(t, pending)
-	until(t, func() bool { return pendingErr != nil && pendingErr != uct.ErrNoResource }, a)
-	assert.ErrorIs(t, pendingErr, uct.ErrEPFailed)
-	assert.Equal(t, []uct.Status{ucs.StatusTimedOut}, st)
-	require.Len(t, a.errs, 1)
-	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
-	assert.GreaterOrEqual(t, a.clock, time.Second)
-	assert.Zero(t, a.it.conns.n)
-	assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
-	require.NoError(t, ep.Close())
+	each(t, func(t *testing.T, over Poster) {
+		a := newSide(t, over.newMD(t), Config{Timeout: time.Second, Window: 4})
+		uep, err := a.it.NewEP(nobody(a))
+		require.NoError(t, err)
+		ep := uep.(*EP)
+		for i := range uint64(4) {
+			ep.send(t, i)
+		}
+		assert.Equal(t, uct.ErrNoResource, ep.AMShort(0, 4, nil))
+		var pendingErr error
+		require.NoError(t, ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+			pendingErr = ep.AMShort(0, 4, nil)
+			return pendingErr
+		}}))
+		var st []uct.Status
+		pending, err := ep.Flush(&uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }})
+		require.NoError(t, err)
+		require.True(t, pending)
+		until(t, func() bool { return pendingErr != nil && pendingErr != uct.ErrNoResource }, a)
+		assert.ErrorIs(t, pendingErr, uct.ErrEPFailed)
+		assert.Equal(t, []uct.Status{ucs.StatusTimedOut}, st)
+		require.Len(t, a.errs, 1)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
+		assert.GreaterOrEqual(t, a.clock, time.Second)
+		assert.Zero(t, a.it.conns.n)
+		assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
+		require.NoError(t, ep.Close())
+	})
 }
 
 func TestNewEP_Refuses(t *testing.T) {
-	a := newSide(t, newMD(t), Config{})
-	dev, addr := a.it.DeviceAddr(nil), a.it.IfaceAddr(nil)
-	smaller := dgram.IfaceAddr{MTU: verbs.MTU256, QPN: 1}.Append(nil)
-	for _, tc := range []struct {
-		name       string
-		dev, iface []byte
-		want       error
-	}{
-		{"nothing", nil, nil, uct.ErrInvalidAddr},
-		{"no iface", dev, nil, uct.ErrInvalidAddr},
-		{"short device", dev[:4], addr, uct.ErrInvalidAddr},
-		{"smaller MTU", dev, smaller, uct.ErrUnreachable},
-	} {
-		_, err := a.it.NewEP(uct.EPParams{DeviceAddr: tc.dev, IfaceAddr: tc.iface})
-		assert.ErrorIs(t, err, tc.want, tc.name)
-		ok, why := a.it.Reachable(tc.dev, tc.iface)
-		assert.Equal(t, tc.name == "no iface", ok, "%s: the iface address may be absent", tc.name)
-		assert.Equal(t, ok, why == "")
-	}
-	assert.Empty(t, a.it.peers)
+	each(t, func(t *testing.T, over Poster) {
+		a := newSide(t, over.newMD(t), Config{})
+		dev, addr := a.it.DeviceAddr(nil), a.it.IfaceAddr(nil)
+		smaller := dgram.IfaceAddr{MTU: verbs.MTU256, QPN: 1}.Append(nil)
+		for _, tc := range []struct {
+			name       string
+			dev, iface []byte
+			want       error
+		}{
+			{"nothing", nil, nil, uct.ErrInvalidAddr},
+			{"no iface", dev, nil, uct.ErrInvalidAddr},
+			{"short device", dev[:4], addr, uct.ErrInvalidAddr},
+			{"smaller MTU", dev, smaller, uct.ErrUnreachable},
+		} {
+			_, err := a.it.NewEP(uct.EPParams{DeviceAddr: tc.dev, IfaceAddr: tc.iface})
+			assert.ErrorIs(t, err, tc.want, tc.name)
+			ok, why := a.it.Reachable(tc.dev, tc.iface)
+			assert.Equal(t, tc.name == "no iface", ok, "%s: the iface address may be absent", tc.name)
+			assert.Equal(t, ok, why == "")
+		}
+		assert.Empty(t, a.it.peers)
+	})
 }
 
 func TestPeerCloses_InFlight(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-	ab.send(t, 1)
-	require.NoError(t, b.it.Close())
-	until(t, func() bool { return len(a.errs) == 1 }, a)
-	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
-	assert.Zero(t, a.clock, "told by the peer, not by the clock")
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		ab.send(t, 1)
+		require.NoError(t, b.it.Close())
+		until(t, func() bool { return len(a.errs) == 1 }, a)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+		assert.Zero(t, a.clock, "told by the peer, not by the clock")
+	})
 }
 
 func TestPeerCloses_Idle(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-	require.NoError(t, b.it.Close())
-	settle(a)
-	assert.Empty(t, a.errs, "nobody waits for the peer")
-	assert.ErrorIs(t, ab.AMShort(0, 1, nil), uct.ErrEPFailed)
-	assert.Len(t, a.errs, 1)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		require.NoError(t, b.it.Close())
+		settle(a)
+		assert.Empty(t, a.errs, "nobody waits for the peer")
+		assert.ErrorIs(t, ab.AMShort(0, 1, nil), uct.ErrEPFailed)
+		assert.Len(t, a.errs, 1)
+	})
 }
 
 func TestPeerCloses_PassiveConnection(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 }, a, b)
-	require.NoError(t, a.it.Close())
-	until(t, func() bool { return b.it.conns.n == 0 }, b)
-	assert.Empty(t, b.it.peers)
-	assert.Empty(t, b.errs)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
+		require.NoError(t, a.it.Close())
+		until(t, func() bool { return b.it.conns.n == 0 }, b)
+		assert.Empty(t, b.it.peers)
+		assert.Empty(t, b.errs)
+	})
 }
 
 func TestMaxConns(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{MaxConns: 2})
-	for range 3 {
-		a.epTo(b).send(t, 0)
-	}
-	settle(a, b)
-	assert.Equal(t, 2, b.it.conns.n, "strangers cannot take more")
-	_, err := b.it.NewEP(nobody(b))
-	assert.ErrorIs(t, err, uct.ErrNoMemory)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{MaxConns: 2})
+		for range 3 {
+			a.epTo(b).send(t, 0)
+		}
+		settle(a, b)
+		assert.Equal(t, 2, b.it.conns.n, "strangers cannot take more")
+		_, err := b.it.NewEP(nobody(b))
+		assert.ErrorIs(t, err, uct.ErrNoMemory)
+	})
 }
 
 func TestConnTable(t *testing.T) {

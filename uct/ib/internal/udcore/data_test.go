@@ -18,136 +18,146 @@ import (
 // TestLoss_NoReceiveBuffer: datagrams that find no buffer are lost by the device;
 // all arrive in the end, in order, whatever the window.
 func TestLoss_NoReceiveBuffer(t *testing.T) {
-	for _, window := range []int{1, 2, 16, 200} {
-		md := newMD(t)
-		a := newSide(t, md, Config{Window: window})
-		b := newSide(t, md, Config{RxDepth: 4})
-		ab := a.epTo(b)
-		const total = 400
-		sent, rounds := uint64(0), 0
-		until(t, func() bool {
-			for sent < total && ab.AMShort(0, sent, nil) == nil {
-				sent++
-			}
-			rounds++
-			if rounds%4 == 0 { // the receiver is slow
-				b.it.Progress()
-			}
-			return len(b.got) == total
-		}, a)
-		assert.Equal(t, upTo(total), b.got)
-		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
-		assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
-		assert.Zero(t, a.it.active.Len())
-		assert.Empty(t, a.errs)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		for _, window := range []int{1, 2, 16, 200} {
+			md := over.newMD(t)
+			a := newSide(t, md, Config{Window: window})
+			b := newSide(t, md, Config{RxDepth: 4})
+			ab := a.epTo(b)
+			const total = 400
+			sent, rounds := uint64(0), 0
+			until(t, func() bool {
+				for sent < total && ab.AMShort(0, sent, nil) == nil {
+					sent++
+				}
+				rounds++
+				if rounds%4 == 0 { // the receiver is slow
+					b.it.Progress()
+				}
+				return len(b.got) == total
+			}, a)
+			assert.Equal(t, upTo(total), b.got)
+			until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
+			assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
+			assert.Zero(t, a.it.active.Len())
+			assert.Empty(t, a.errs)
+		}
+	})
 }
 
 func TestAcks_TravelWithMessages(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, ba := a.epTo(b), b.epTo(a)
-	require.NoError(t, b.it.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
-		ba.send(t, 0)
-		return false
-	})))
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-	settle(a, b)
-	sentByB := b.it.pi
-	for i := range 50 {
-		require.NoError(t, ab.AMShort(1, 0, nil))
-		for len(a.got) <= i {
-			if a.it.Progress()+b.it.Progress() == 0 {
-				require.Fail(t, "no answer")
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		require.NoError(t, b.it.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+			ba.send(t, 0)
+			return false
+		})))
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		settle(a, b)
+		sentByB := b.it.pi
+		for i := range 50 {
+			require.NoError(t, ab.AMShort(1, 0, nil))
+			for len(a.got) <= i {
+				if a.it.Progress()+b.it.Progress() == 0 {
+					require.Fail(t, "no answer")
+				}
 			}
 		}
-	}
-	assert.EqualValues(t, 50, b.it.pi-sentByB, "answers, and no acknowledgements beside them")
+		assert.EqualValues(t, 50, b.it.pi-sentByB, "answers, and no acknowledgements beside them")
+	})
 }
 
 func TestFlush(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab, idle := a.epTo(b), a.epTo(b)
-	pending, err := ab.Flush(nil)
-	require.NoError(t, err)
-	assert.False(t, pending)
-	var st []uct.Status
-	c := func() *uct.Completion {
-		return &uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }}
-	}
-	for i := range uint64(3) {
-		ab.send(t, i)
-	}
-	for _, flush := range []func(*uct.Completion) (bool, error){ab.Flush, a.it.Flush, idle.Flush} {
-		pending, err := flush(c())
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, idle := a.epTo(b), a.epTo(b)
+		pending, err := ab.Flush(nil)
 		require.NoError(t, err)
-		assert.Equal(t, len(st) == 0 && idle.c.proto.Unacked() == 0, true)
-		_ = pending
-	}
-	settle(a)
-	assert.Empty(t, st, "the peer has not looked")
-	until(t, func() bool { return len(st) == 2 }, a, b)
-	assert.Equal(t, []uct.Status{ucs.StatusOK, ucs.StatusOK}, st)
-	assert.Equal(t, upTo(3), b.got)
-	assert.NoError(t, ab.Fence())
-	assert.NoError(t, a.it.Fence())
+		assert.False(t, pending)
+		var st []uct.Status
+		c := func() *uct.Completion {
+			return &uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }}
+		}
+		for i := range uint64(3) {
+			ab.send(t, i)
+		}
+		for _, flush := range []func(*uct.Completion) (bool, error){ab.Flush, a.it.Flush, idle.Flush} {
+			pending, err := flush(c())
+			require.NoError(t, err)
+			assert.Equal(t, len(st) == 0 && idle.c.proto.Unacked() == 0, true)
+			_ = pending
+		}
+		settle(a)
+		assert.Empty(t, st, "the peer has not looked")
+		until(t, func() bool { return len(st) == 2 }, a, b)
+		assert.Equal(t, []uct.Status{ucs.StatusOK, ucs.StatusOK}, st)
+		assert.Equal(t, upTo(3), b.got)
+		assert.NoError(t, ab.Fence())
+		assert.NoError(t, a.it.Fence())
+	})
 }
 
 func TestZcopy_CloseDetaches(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-	require.NoError(t, err)
-	ab := a.epTo(b)
-	for i := range mem.Bytes() {
-		mem.Bytes()[i] = 0x5a
-	}
-	var got []byte
-	require.NoError(t, b.it.SetAMHandler(2, uct.AMHandlerFunc(func(d []byte, _ uct.Desc) bool {
-		got = append(got, d...)
-		return false
-	})))
-	var st []uct.Status
-	c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }}
-	iov := []uct.IOV{{Buf: mem.Bytes()[:100], Mem: mem}, {}, {Buf: mem.Bytes()[200:300], Mem: mem}}
-	pending, err := ab.AMZcopy(2, []byte("head"), iov, c)
-	require.NoError(t, err)
-	require.True(t, pending)
-	require.NoError(t, ab.Close())
-	assert.Equal(t, []uct.Status{ucs.StatusCanceled}, st, "not even sent: the memory is free at once")
-	clear(mem.Bytes())
-	require.NoError(t, mem.Close())
-	until(t, func() bool { return len(got) == 204 }, a, b)
-	assert.Equal(t, "head", string(got[:4]))
-	for _, x := range got[4:] {
-		require.Equal(t, byte(0x5a), x, "the packet had its own copy")
-	}
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		ab := a.epTo(b)
+		for i := range mem.Bytes() {
+			mem.Bytes()[i] = 0x5a
+		}
+		var got []byte
+		require.NoError(t, b.it.SetAMHandler(2, uct.AMHandlerFunc(func(d []byte, _ uct.Desc) bool {
+			got = append(got, d...)
+			return false
+		})))
+		var st []uct.Status
+		c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { st = append(st, c.Status) }}
+		iov := []uct.IOV{{Buf: mem.Bytes()[:100], Mem: mem}, {}, {Buf: mem.Bytes()[200:300], Mem: mem}}
+		pending, err := ab.AMZcopy(2, []byte("head"), iov, c)
+		require.NoError(t, err)
+		require.True(t, pending)
+		require.NoError(t, ab.Close())
+		assert.Equal(t, []uct.Status{ucs.StatusCanceled}, st, "not even sent: the memory is free at once")
+		clear(mem.Bytes())
+		require.NoError(t, mem.Close())
+		until(t, func() bool { return len(got) == 204 }, a, b)
+		assert.Equal(t, "head", string(got[:4]))
+		for _, x := range got[4:] {
+			require.Equal(t, byte(0x5a), x, "the packet had its own copy")
+		}
+	})
 }
 
 func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, mem.Close()) })
-	ab := a.epTo(b)
-	done := 0
-	for range 20 {
-		c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { assert.Zero(t, c.Status); done++ }}
-		_, err := ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, c)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
 		require.NoError(t, err)
-	}
-	settle(a)
-	assert.Zero(t, done)
-	until(t, func() bool { return done == 20 }, a, b)
-	assert.Len(t, b.got, 20)
-	foreign, err := newMD(t).Alloc(64, uct.AccessLocalWrite)
-	require.NoError(t, err)
-	_, err = ab.AMZcopy(0, nil, []uct.IOV{{Buf: foreign.Bytes(), Mem: foreign}}, nil)
-	assert.ErrorIs(t, err, uct.ErrInvalidParam)
-	require.NoError(t, foreign.Close())
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		ab := a.epTo(b)
+		done := 0
+		for range 20 {
+			c := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { assert.Zero(t, c.Status); done++ }}
+			_, err := ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, c)
+			require.NoError(t, err)
+		}
+		settle(a)
+		assert.Zero(t, done)
+		until(t, func() bool { return done == 20 }, a, b)
+		assert.Len(t, b.got, 20)
+		foreign, err := over.newMD(t).Alloc(64, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		_, err = ab.AMZcopy(0, nil, []uct.IOV{{Buf: foreign.Bytes(), Mem: foreign}}, nil)
+		assert.ErrorIs(t, err, uct.ErrInvalidParam)
+		require.NoError(t, foreign.Close())
+	})
 }
 
 // raw sends a datagram around the protocol, as a stranger would.
@@ -165,42 +175,44 @@ func (s *side) raw(t testing.TB, to *side, b []byte) {
 }
 
 func TestReceive_Strangers(t *testing.T) {
-	md := newMD(t)
-	a, b, evil := newSide(t, md, Config{}), newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-	victim := ab.c.proto.Remote()
-	head := func(h dgram.Header) []byte {
-		b := make([]byte, dgram.HeaderLen)
-		h.Put(b)
-		return b
-	}
-	lie := dgram.Creq{Iface: a.it.ifaceAddr(), Device: a.it.port.Addr, ID: 5, Number: 0}
-	for name, d := range map[string][]byte{
-		"empty":                          {},
-		"short":                          {1, 2, 3},
-		"message for another":            head(dgram.Header{Dest: victim, AM: true, PSN: 1}),
-		"ack for another":                head(dgram.Header{Dest: victim, ID: dgram.CtlAck, Ack: 7}),
-		"fin for another":                head(dgram.Header{Dest: victim, ID: dgram.CtlFin}),
-		"nobody":                         head(dgram.Header{Dest: dgram.MaxID, AM: true}),
-		"request in the name of another": lie.Append(head(dgram.Header{ID: dgram.CtlCreq})),
-		"request without body":           head(dgram.Header{ID: dgram.CtlCreq}),
-		"reply that nobody asked for":    dgram.AppendCrep(head(dgram.Header{Dest: victim, ID: dgram.CtlCrep}), 9),
-	} {
-		before := b.it.strays
-		evil.raw(t, b, d)
-		until(t, func() bool { return b.it.strays == before+1 }, b, evil)
-		assert.Len(t, b.got, 1, name)
-	}
-	ab.send(t, 1)
-	until(t, func() bool { return len(b.got) == 2 }, a, b)
-	assert.Empty(t, a.errs)
-	assert.Empty(t, b.errs)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b, evil := newSide(t, md, Config{}), newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		victim := ab.c.proto.Remote()
+		head := func(h dgram.Header) []byte {
+			b := make([]byte, dgram.HeaderLen)
+			h.Put(b)
+			return b
+		}
+		lie := dgram.Creq{Iface: a.it.ifaceAddr(), Device: a.it.port.Addr, ID: 5, Number: 0}
+		for name, d := range map[string][]byte{
+			"empty":                          {},
+			"short":                          {1, 2, 3},
+			"message for another":            head(dgram.Header{Dest: victim, AM: true, PSN: 1}),
+			"ack for another":                head(dgram.Header{Dest: victim, ID: dgram.CtlAck, Ack: 7}),
+			"fin for another":                head(dgram.Header{Dest: victim, ID: dgram.CtlFin}),
+			"nobody":                         head(dgram.Header{Dest: dgram.MaxID, AM: true}),
+			"request in the name of another": lie.Append(head(dgram.Header{ID: dgram.CtlCreq})),
+			"request without body":           head(dgram.Header{ID: dgram.CtlCreq}),
+			"reply that nobody asked for":    dgram.AppendCrep(head(dgram.Header{Dest: victim, ID: dgram.CtlCrep}), 9),
+		} {
+			before := b.it.strays
+			evil.raw(t, b, d)
+			until(t, func() bool { return b.it.strays == before+1 }, b, evil)
+			assert.Len(t, b.got, 1, name)
+		}
+		ab.send(t, 1)
+		until(t, func() bool { return len(b.got) == 2 }, a, b)
+		assert.Empty(t, a.errs)
+		assert.Empty(t, b.errs)
+	})
 }
 
 func FuzzReceive(f *testing.F) {
-	md := newMD(f)
+	md := Posters[0].newMD(f)
 	a, b := newSide(f, md, Config{}), newSide(f, md, Config{MaxConns: 8})
 	ab := a.epTo(b)
 	ab.send(f, 0)
@@ -221,97 +233,105 @@ func FuzzReceive(f *testing.F) {
 }
 
 func TestWaker_TimerAndMessages(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
-	poll := func(fd int, ms int) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
-		require.NoError(t, err)
-		return n == 1
-	}
-	arm := func(s *side) {
-		for s.it.Arm(uct.EventRecv) != nil {
-			s.it.Progress()
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
+		poll := func(fd int, ms int) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
+			require.NoError(t, err)
+			return n == 1
 		}
-	}
-	arm(b)
-	assert.False(t, b.it.EventPending())
-	assert.False(t, poll(b.it.EventFD(), 0))
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, b.it.EventPending, a)
-	assert.True(t, poll(b.it.EventFD(), 0))
+		arm := func(s *side) {
+			for s.it.Arm(uct.EventRecv) != nil {
+				s.it.Progress()
+			}
+		}
+		arm(b)
+		assert.False(t, b.it.EventPending())
+		assert.False(t, poll(b.it.EventFD(), 0))
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, b.it.EventPending, a)
+		assert.True(t, poll(b.it.EventFD(), 0))
 
-	arm(a) // its request is not answered yet
-	assert.True(t, poll(a.it.EventFD(), 5000), "time to send it again")
-	until(t, func() bool { return len(b.got) == 1 }, a, b)
-	until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
-	arm(a)
-	assert.False(t, poll(a.it.EventFD(), 0), "nothing to wait for")
+		arm(a) // its request is not answered yet
+		assert.True(t, poll(a.it.EventFD(), 5000), "time to send it again")
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
+		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
+		arm(a)
+		assert.False(t, poll(a.it.EventFD(), 0), "nothing to wait for")
+	})
 }
 
 // TestArm_PaysAcks: one that goes to sleep leaves nobody waiting.
 func TestArm_PaysAcks(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	for len(b.got) == 0 {
-		a.it.Progress()
-		b.it.Progress()
-	}
-	for b.it.Arm(uct.EventRecv) != nil {
-		b.it.Progress()
-	}
-	settle(a)
-	assert.Zero(t, ab.c.proto.Unacked())
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		for len(b.got) == 0 {
+			a.it.Progress()
+			b.it.Progress()
+		}
+		for b.it.Arm(uct.EventRecv) != nil {
+			b.it.Progress()
+		}
+		settle(a)
+		assert.Zero(t, ab.c.proto.Unacked())
+	})
 }
 
 func TestAllocs(t *testing.T) {
-	if race.Enabled {
-		t.Skip("the race detector allocates")
-	}
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, mem.Close()) })
-	require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
-	ab := a.epTo(b)
-	buf, pack := make([]byte, 8), &fill{0, 300}
-	iov := []uct.IOV{{Buf: mem.Bytes()[:512], Mem: mem}}
-	c := &uct.Completion{Func: func(*uct.Completion) {}}
-	for name, f := range map[string]func() error{
-		"short": func() error { return ab.AMShort(0, 1, buf) },
-		"bcopy": func() error { _, err := ab.AMBcopy(0, pack); return err },
-		"zcopy": func() error { _, err := ab.AMZcopy(0, buf, iov, c); return err },
-		"flush": func() error { _, err := ab.Flush(c); return err },
-	} {
-		run := func() {
-			c.Count = 1
-			if err := f(); err != nil && err != uct.ErrNoResource {
-				t.Error(name, err)
-			}
-			for range 4 {
-				a.it.Progress()
-				b.it.Progress()
-			}
+	each(t, func(t *testing.T, over Poster) {
+		if race.Enabled {
+			t.Skip("the race detector allocates")
 		}
-		run()
-		assert.Zero(t, testing.AllocsPerRun(300, run), name)
-	}
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
+		ab := a.epTo(b)
+		buf, pack := make([]byte, 8), &fill{0, 300}
+		iov := []uct.IOV{{Buf: mem.Bytes()[:512], Mem: mem}}
+		c := &uct.Completion{Func: func(*uct.Completion) {}}
+		for name, f := range map[string]func() error{
+			"short": func() error { return ab.AMShort(0, 1, buf) },
+			"bcopy": func() error { _, err := ab.AMBcopy(0, pack); return err },
+			"zcopy": func() error { _, err := ab.AMZcopy(0, buf, iov, c); return err },
+			"flush": func() error { _, err := ab.Flush(c); return err },
+		} {
+			run := func() {
+				c.Count = 1
+				if err := f(); err != nil && err != uct.ErrNoResource {
+					t.Error(name, err)
+				}
+				for range 4 {
+					a.it.Progress()
+					b.it.Progress()
+				}
+			}
+			run()
+			assert.Zero(t, testing.AllocsPerRun(300, run), name)
+		}
+	})
 }
 
 func TestConfig_Refuses(t *testing.T) {
-	md := newMD(t)
-	for name, c := range map[string]any{
-		"window":     Config{Window: dgram.MaxWindow + 1},
-		"inline":     Config{TxMaxInline: 8},
-		"rx":         Config{RxDepth: 1},
-		"timers":     Config{RTO: time.Second, MaxRTO: time.Millisecond},
-		"type":       &struct{}{},
-		"connection": Config{MaxConns: 1 << 20},
-	} {
-		_, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: "dev:1", Config: c})
-		assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
-	}
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		for name, c := range map[string]any{
+			"window":     Config{Window: dgram.MaxWindow + 1},
+			"inline":     Config{TxMaxInline: 8},
+			"rx":         Config{RxDepth: 1},
+			"timers":     Config{RTO: time.Second, MaxRTO: time.Millisecond},
+			"type":       &struct{}{},
+			"connection": Config{MaxConns: 1 << 20},
+		} {
+			_, err := md.OpenIface(uct.IfaceParams{Transport: over.Name(), Device: "dev:1", Config: c})
+			assert.ErrorIs(t, err, uct.ErrInvalidParam, name)
+		}
+	})
 }

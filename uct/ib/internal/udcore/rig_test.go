@@ -14,29 +14,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// testName is the transport of this package's own tests: the core over verbs.
-const testName = "core"
+// Posters are the transports over this package, each of which posts and polls in its
+// own way. The test that fills this in may import them.
+var Posters []Poster
 
-type transport struct{}
-
-func (transport) Name() string { return testName }
-
-func (transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
-	it, err := Open(md, Params{Name: testName, Port: port, Driver: Verbs}, p)
-	if err != nil {
-		return nil, err
-	}
-	return it, nil
+// Poster is a transport, with what tests call it.
+type Poster struct {
+	Label string
+	ib.Transport
 }
 
-// openMD opens an MD on a software device of its own on the given fabric.
-func openMD(fabric softhca.Fabric) (uct.MD, error) {
-	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
-	if err != nil {
-		return nil, err
+// each runs a test over all posters.
+func each(t *testing.T, f func(t *testing.T, over Poster)) {
+	require.NotEmpty(t, Posters)
+	for _, p := range Posters {
+		t.Run(p.Label, func(t *testing.T) { f(t, p) })
 	}
-	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, transport{}).OpenMD("dev")
 }
 
 // side is an iface of a rig, with a clock that the test moves.
@@ -49,9 +42,13 @@ type side struct {
 	got   []uint64
 }
 
-func newMD(t testing.TB) *ib.MD {
+// newMD opens an MD on a loop device, closed with the test.
+func (p Poster) newMD(t testing.TB) *ib.MD {
 	t.Helper()
-	md, err := openMD(softhca.FabricLoop)
+	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop})
+	require.NoError(t, err)
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	md, err := ib.New(list, p.Transport).OpenMD("dev")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, md.Close()) })
 	return md.(*ib.MD)
@@ -61,8 +58,10 @@ func newMD(t testing.TB) *ib.MD {
 func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{t: t, md: md}
+	res, err := md.Resources()
+	require.NoError(t, err)
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: testName, Device: "dev:1", Config: cfg,
+		Transport: res[0].Transport, Device: res[0].Device, Config: cfg,
 		OnError: func(_ uct.EP, err error) { s.errs = append(s.errs, err) },
 	})
 	require.NoError(t, err)
