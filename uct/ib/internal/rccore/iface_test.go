@@ -74,8 +74,8 @@ func TestWaker(t *testing.T) {
 			assert.False(t, b.it.EventPending())
 			assert.False(t, readable(t, b.it.EventFD()))
 			require.NoError(t, ab.AMShort(0, i, nil))
-			until(t, b.it.EventPending, a)
-			assert.True(t, readable(t, b.it.EventFD()))
+			until(t, func() bool { return readable(t, b.it.EventFD()) }, a)
+			assert.True(t, b.it.EventPending())
 			until(t, func() bool { return got.n == i+1 }, b)
 		}
 	})
