@@ -1,6 +1,8 @@
 package wireup
 
 import (
+	"time"
+
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -41,6 +43,9 @@ type ConnParams struct {
 	LocalEP uint64
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
+	// Timeout is how long this side waits for an answer of a peer before it fails
+	// with StatusTimedOut; 0 means for ever.
+	Timeout time.Duration
 }
 
 // Conn is the handshake of one connection: events in, actions out. The zero value
@@ -58,6 +63,8 @@ type Conn struct {
 	over     bool             // failed or closed
 	lastErr  ucs.Status       // why the latest pair was excluded
 	ignored  int
+	now      time.Duration // of the latest event
+	timer    timer
 	acts     []Action
 }
 
@@ -128,6 +135,8 @@ func (c *Conn) Handle(ev Event) []Action {
 	if c.over {
 		return nil
 	}
+	c.now = max(c.now, ev.Now)
+	before := c.states()
 	switch ev.Kind {
 	case NeedLane:
 		c.wanted |= Set(ev.Purpose)
@@ -142,12 +151,17 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.laneFailed(ev.Lane, ev.Status)
 	case Closed:
 		c.close()
+	case TimePassed:
+		c.timePassed()
+	case SendingFailed:
+		c.repeat()
 	}
 	if !c.over {
 		c.confirm()
 		c.propose()
 		c.reply()
 	}
+	c.wind(ev.Kind == MsgReceived && c.states() != before)
 	return c.acts
 }
 

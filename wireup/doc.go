@@ -29,5 +29,15 @@
 // active at once and without a message, except for active messages, whose
 // receiver must know the connection.
 //
+// # Silence and loss
+//
+// A side that waits says again what was not answered, after one second, two, four
+// and so on; a REQUEST or a REPLY that was seen before is answered as the first one
+// was. So a handshake survives messages that are lost, as when a worker has no room
+// for them or a transport breaks. A side that needs a lane fails, with StatusTimedOut,
+// when the peer has not moved the handshake on for [ConnParams.Timeout]; a side that
+// needs none waits. A Conn reads no clock: every event says when it is, and
+// [Conn.Deadline] when TimePassed is due.
+//
 // A Conn is used by the goroutine that owns the worker.
 package wireup

@@ -1,6 +1,10 @@
 package wireup
 
-import "github.com/gucx/gucx/ucs"
+import (
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+)
 
 // EventKind is what happened to a connection.
 type EventKind uint8
@@ -13,6 +17,8 @@ const (
 	LaneConnected                  // Lane is connected to the peer's EP
 	LaneFailed                     // Lane could not be opened or connected, or broke
 	Closed                         // the user closed the connection
+	TimePassed                     // Conn.Deadline has come
+	SendingFailed                  // messages that were sent may not arrive
 )
 
 // Event is what package ucp tells a [Conn].
@@ -23,6 +29,8 @@ type Event struct {
 	EPAddr  []byte     // LaneOpened; nil for a lane that connects to an iface
 	Status  ucs.Status // LaneFailed: why
 	Msg     *Msg       // MsgReceived
+	// Now is the time since any fixed moment. It does not go back.
+	Now time.Duration
 }
 
 // ActionKind is what package ucp must do.
@@ -49,6 +57,7 @@ type Action struct {
 	EPAddr   []byte // ConnectLane
 	Purposes Purposes
 	Msg      *Msg
+	Again    bool       // SendMsg: it repeats what was not answered
 	Status   ucs.Status // FailEP
 	Why      string     // FailEP: for people
 }

@@ -121,6 +121,10 @@ func (c *Conn) consider(e *MsgLane) {
 		return
 	}
 	l := &c.lanes[i]
+	if l.state == laneAccepted { // our REPLY may be lost
+		c.answers = append(c.answers, l.entry(ucs.StatusOK))
+		return
+	}
 	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID < c.p.Remote.UUID) {
 		c.ignored++ // a repetition; or our own proposal stands
 		return
@@ -229,7 +233,7 @@ func (c *Conn) replied(m *Msg) {
 		e := &m.Lanes[k]
 		i := c.find(int(e.Dst), int(e.Src))
 		if i < 0 || c.lanes[i].state != laneProposed || c.over {
-			c.ignored++
+			c.repliedAgain(i, e)
 			continue
 		}
 		if e.Status != ucs.StatusOK {
@@ -238,6 +242,21 @@ func (c *Conn) replied(m *Msg) {
 		}
 		c.lanes[i].peerAddr = e.EPAddr
 		c.connect(i)
+	}
+}
+
+// repliedAgain answers a REPLY that was seen before: the ACK to it may be lost.
+// Lane i is that of the entry; -1 if there is none.
+func (c *Conn) repliedAgain(i int, e *MsgLane) {
+	switch {
+	case c.over || e.Status != ucs.StatusOK:
+		c.ignored++
+	case i >= 0 && c.lanes[i].state == laneActive && c.lanes[i].initiator:
+		c.confirms = append(c.confirms, c.lanes[i].entry(ucs.StatusOK))
+	case i < 0 && c.isExcluded(int(e.Dst), int(e.Src)):
+		c.confirms = append(c.confirms, MsgLane{Src: e.Dst, Dst: e.Src, Purposes: e.Purposes, Status: c.lastErr})
+	default:
+		c.ignored++
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	repeat a                                a gets its oldest message and keeps it
 //	failnext a open|connect rc              the next such action fails
 //	break a lane                            an established lane fails
+//	wait 3s                                 time goes by for both
+//	lost a                                  what a has sent may not arrive
 //	close a                                 the user closes the connection
 //	state                                   prints both sides
 func TestScripts(t *testing.T) {
@@ -83,13 +86,22 @@ func (s *script) command(f []string) {
 	switch f[0] {
 	case "worker":
 		s.worker(f)
+	case "wait":
+		d, err := time.ParseDuration(f[1])
+		require.NoError(s.t, err)
+		pass(s.a, s.b, d)
+		s.flushLogs()
 	case "state":
 		s.out = append(s.out, s.a.state(), s.b.state())
 	default:
 		s.act(s.side(f[1]), f)
-		s.out = append(append(s.out, s.a.log...), s.b.log...)
-		s.a.log, s.b.log = nil, nil
+		s.flushLogs()
 	}
+}
+
+func (s *script) flushLogs() {
+	s.out = append(append(s.out, s.a.log...), s.b.log...)
+	s.a.log, s.b.log = nil, nil
 }
 
 func (s *script) side(name string) *side {
@@ -138,6 +150,8 @@ func (s *script) act(x *side, f []string) {
 		lane, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
 		x.handle(Event{Kind: LaneFailed, Lane: lane, Status: ucs.StatusConnReset})
+	case "lost":
+		x.handle(Event{Kind: SendingFailed})
 	case "close":
 		x.handle(Event{Kind: Closed})
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -87,6 +88,7 @@ type side struct {
 	lanes [MaxLanes]simLane
 	err   ucs.Status
 	next  int
+	now   time.Duration
 }
 
 type simLane struct {
@@ -94,6 +96,9 @@ type simLane struct {
 	transport, addr, peer string
 	uses                  Purposes
 }
+
+// simTimeout is how long sides wait for each other.
+const simTimeout = 20 * time.Second
 
 // link makes two connections that do not know of each other.
 func link(t testing.TB, a, b *Address) (*side, *side) {
@@ -103,6 +108,7 @@ func link(t testing.TB, a, b *Address) (*side, *side) {
 		require.NoError(t, err)
 		return &side{name: name, fails: map[string]bool{}, conn: NewConn(ConnParams{
 			Local: local, Remote: remote, Reach: reach(local, remote), PackedLocal: packed, LocalEP: ep,
+			Timeout: simTimeout,
 		})}
 	}
 	x, y := mk("a", a, b, 100), mk("b", b, a, 200)
@@ -119,6 +125,7 @@ func (s *side) handle(ev Event) {
 	events := []Event{ev}
 	for len(events) > 0 {
 		ev, events = events[0], events[1:]
+		ev.Now = s.now
 		for _, act := range append([]Action(nil), s.conn.Handle(ev)...) {
 			if next, ok := s.carryOut(act); ok {
 				events = append(events, next)
@@ -131,7 +138,11 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	l := &s.lanes[act.Lane]
 	switch act.Kind {
 	case SendMsg:
-		s.logf("send %s", describe(act.Msg))
+		again := ""
+		if act.Again {
+			again = " again"
+		}
+		s.logf("send%s %s", again, describe(act.Msg))
 		s.peer.inbox = append(s.peer.inbox, act.Msg)
 	case OpenLane:
 		return s.openLane(act)
@@ -176,6 +187,30 @@ func (s *side) failing(what, tl string) bool {
 	f := s.fails[key]
 	delete(s.fails, key)
 	return f
+}
+
+// pass lets the time of both sides go by, with the events that are due in it.
+func pass(a, b *side, d time.Duration) {
+	end := a.now + d
+	for {
+		next := end
+		for _, s := range []*side{a, b} {
+			if at, ok := s.conn.Deadline(); ok {
+				next = min(next, at)
+			}
+		}
+		a.now, b.now = next, next
+		due := false
+		for _, s := range []*side{a, b} {
+			if at, ok := s.conn.Deadline(); ok && at <= next {
+				due = true
+				s.handle(Event{Kind: TimePassed})
+			}
+		}
+		if next == end && !due {
+			return
+		}
+	}
 }
 
 // deliver hands over the oldest message, through its packed form.
