@@ -35,8 +35,12 @@ const (
 // idle reports that nothing is to be sent, and all that was sent has arrived.
 func (a *auxLane) idle() bool { return a.ep == nil && len(a.out) == 0 }
 
-// send queues a message; it leaves now or when there are resources.
-func (a *auxLane) send(m *wireup.Msg) {
+// send queues a message; it leaves now or when there are resources. What is said
+// again is dropped while something has not left yet.
+func (a *auxLane) send(m *wireup.Msg, again bool) {
+	if again && len(a.out) > 0 {
+		return
+	}
 	a.out = append(a.out, m)
 	a.state = auxDirty
 	a.l.e.w.addChore(a.l.e)

@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -21,6 +22,11 @@ type Config struct {
 	// memory without a copy, when OpParams.Mem is given. 0 means from one byte
 	// more than fits a bcopy fragment.
 	ZcopyThresh int `env:"ZCOPY_THRESH" default:"0" doc:"Length from which put and get with registered memory are not copied; 0 means more than one bcopy fragment."`
+
+	// WireupTimeout is how long an operation waits for the peer to go on with the
+	// handshake before the EP fails with ErrTimedOut. 0 means one minute, and
+	// config.Infinite for ever.
+	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long; inf waits for ever."`
 
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
@@ -64,10 +70,28 @@ func (c *Config) Validate() error {
 	default:
 		return fmt.Errorf("key resolution %q: %w", c.KeyResolve, ucs.ErrInvalidParam)
 	}
+	if c.WireupTimeout < 0 {
+		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
+	}
 	if c.ZcopyThresh < 0 || c.ZcopyThresh > math.MaxInt32 {
 		return fmt.Errorf("zcopy threshold %d: %w", c.ZcopyThresh, ucs.ErrInvalidParam)
 	}
 	return nil
+}
+
+// defaultWireupTimeout is twice the 30 s after which ud gives up a peer that is
+// silent, so that a handshake can go on over another transport.
+const defaultWireupTimeout = time.Minute
+
+// wireupTimeout is WireupTimeout as wireup takes it: 0 waits for ever.
+func (c *Config) wireupTimeout() time.Duration {
+	switch c.WireupTimeout {
+	case 0:
+		return defaultWireupTimeout
+	case config.Infinite:
+		return 0
+	}
+	return c.WireupTimeout
 }
 
 // devices returns the list that selects devices of a kind, and its name.

@@ -64,8 +64,10 @@
 // access was refused at the target, the EP fails: every request of it ends with the
 // reason, [EP.Err] tells it, and what remains is to close the EP. Other EPs work on.
 // The reason is ErrConnReset if the peer closed its EP or its process ended, also
-// by a kill, and ErrTimedOut if the transport found out by getting no answer. What
-// was complete stays complete: some requests may end with StatusOK.
+// by a kill, and ErrTimedOut if the transport found out by getting no answer, or if
+// an operation needs a lane and the peer did not go on with the handshake for
+// Config.WireupTimeout. What was complete stays complete: some requests may end with
+// StatusOK.
 //
 // # Goroutines
 //

@@ -298,7 +298,8 @@ const (
 
 // Close ends the connection and tells the peer, whose EP then fails with
 // ErrConnReset. The EP takes no more operations from now on. The request ends when
-// the notice is on its way; the peer need not take it. A nil request says
+// the notice is on its way, or the peer has taken nothing for Config.WireupTimeout;
+// the peer need not take it. A nil request says
 // that it is closed already. Closing an EP that has failed always succeeds, and
 // closing twice is ErrClosed.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
@@ -343,6 +344,10 @@ func (e *EP) end() {
 		return
 	}
 	e.w.addChore(e)
+	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
+		e.link.farewell = e.w.alarm.now() + limit
+		e.w.alarm.set(e.w, e.link.farewell)
+	}
 }
 
 // depart tells the peer that the EP is closed, if it knows of it.

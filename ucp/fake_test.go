@@ -218,6 +218,7 @@ type fakeIface struct {
 	armed   bool
 	raised  bool
 	dead    bool
+	stuck   bool // has no resources
 	polls   int
 }
 

@@ -66,7 +66,7 @@ func (e *fakeEP) ready() error {
 	switch {
 	case e.status != 0 || e.closed:
 		return uct.ErrEPFailed
-	case e.q.Blocks() || e.inflightOfIface() >= e.i.kind.depth || e.fenced && e.inflight > 0:
+	case e.i.stuck || e.q.Blocks() || e.inflightOfIface() >= e.i.kind.depth || e.fenced && e.inflight > 0:
 		return uct.ErrNoResource
 	}
 	e.fenced = false

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -16,6 +17,8 @@ type link struct {
 	lanes  [wireup.MaxLanes]lane
 	single *lane // the active lane, if there is just one
 	aux    auxLane
+
+	farewell time.Duration // when an EP that ends no longer waits for the peer; 0 if never
 }
 
 // lane is one transport endpoint of an EP, with the operation classes that it has.
@@ -34,16 +37,21 @@ type lane struct {
 func (e *EP) handle(ev wireup.Event) {
 	l := e.link
 	var more []wireup.Event
+	now := e.w.alarm.now()
 	for {
+		ev.Now = now
 		for _, act := range l.conn.Handle(ev) {
 			if next, ok := l.carryOut(act); ok {
 				more = append(more, next)
 			}
 		}
 		if len(more) == 0 || e.state >= epFailed {
-			return
+			break
 		}
 		ev, more = more[0], more[1:]
+	}
+	if at, ok := l.conn.Deadline(); ok {
+		e.w.alarm.set(e.w, at)
 	}
 }
 
@@ -51,7 +59,7 @@ func (e *EP) handle(ev wireup.Event) {
 func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	switch act.Kind {
 	case wireup.SendMsg:
-		l.aux.send(act.Msg)
+		l.aux.send(act.Msg, act.Again)
 	case wireup.OpenLane:
 		return l.open(act), true
 	case wireup.ConnectLane:

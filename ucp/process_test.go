@@ -116,7 +116,12 @@ type initiator struct {
 // reach connects to a target over some transports.
 func (x *target) reach(t *testing.T, tls string) *initiator {
 	t.Helper()
-	c, err := NewContext(fromEnv(t, "TLS="+tls), all.Components()...)
+	return x.reachWith(t, fromEnv(t, "TLS="+tls))
+}
+
+func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
+	t.Helper()
+	c, err := NewContext(cfg, all.Components()...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	in := &initiator{}
@@ -168,6 +173,26 @@ func TestProcesses_TargetStopped(t *testing.T) {
 			exercise(in.ctx, t, in.ep, in.key, 2)
 			x.signal(t, syscall.SIGCONT)
 			exercise(in.ctx, t, in.ep, in.key, 3)
+		})
+	}
+}
+
+// TestProcesses_StoppedBeforeTheHandshake: a target that exists, and whose device
+// takes the message, but that never answers it. The waiter sleeps meanwhile.
+func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
+	for _, tls := range []string{"rc", "rc_mlx5"} {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			x.signal(t, syscall.SIGSTOP)
+			cfg := fromEnv(t, "TLS="+tls)
+			cfg.WireupTimeout = 50 * time.Millisecond
+			in := x.reachWith(t, cfg)
+			in.w.parkLimit = time.Hour // the alarm must wake it
+			err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
+			assert.ErrorIs(t, err, ucs.ErrTimedOut)
+			assert.ErrorContains(t, in.ep.Err(), "no answer to the handshake")
+			in.refused(t)
+			require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
 		})
 	}
 }

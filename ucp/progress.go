@@ -74,6 +74,9 @@ const idleTicks = 64
 //
 //go:noinline
 func (w *Worker) progressAll() (n int) {
+	if w.alarm.due.Load() {
+		w.onAlarm()
+	}
 	if w.slow {
 		n = w.progressSlow()
 	}
@@ -174,7 +177,7 @@ func (e *EP) connect() {
 func (e *EP) makeLink() {
 	e.link = &link{e: e, conn: wireup.NewConn(wireup.ConnParams{
 		Local: e.w.addr, Remote: e.peer.addr, Reach: e.w.reacher(e.peer.addr),
-		PackedLocal: e.w.packed, LocalEP: e.id, Seq: e.seq,
+		PackedLocal: e.w.packed, LocalEP: e.id, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 	})}
 	e.link.aux.l = e.link
 }

@@ -65,6 +65,7 @@ type Worker struct {
 	pack      slicePacker
 
 	scratch uint64 // result of a blocking atomic
+	alarm   alarm
 
 	parkMu    sync.Mutex // Signal reads park from any goroutine
 	park      *parker    // nil until the first sleep
@@ -230,6 +231,7 @@ func (w *Worker) Close() error {
 	for _, i := range slices.Backward(w.ifaces) {
 		errs = append(errs, i.Close())
 	}
+	w.alarm.stop()
 	w.hot, w.watch, w.more, w.idle, w.mute = nothing{}, quiet, nil, nil, nil
 	if w.park != nil {
 		errs = append(errs, w.park.close())

@@ -1,0 +1,282 @@
+package ucp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// firstPause is after how long wireup repeats a message.
+const firstPause = time.Second
+
+// spin has one side make progress without the other.
+func (x *end) spin() {
+	for range 4 * idleTicks {
+		x.w.Progress()
+	}
+}
+
+// sleepAlone lets virtual time go by while a polls and b does nothing.
+func (p *pair) sleepAlone(d time.Duration) { sleepWith(d, &p.a) }
+
+// sleepWith lets virtual time go by while some poll.
+func sleepWith(d time.Duration, ends ...*end) {
+	for d > 0 {
+		step := min(d, alarmLate)
+		d -= step
+		time.Sleep(step)
+		synctest.Wait()
+		for _, x := range ends {
+			x.spin()
+		}
+	}
+}
+
+// ended returns how an operation ended that must have.
+func ended(t *testing.T, r *Request) error {
+	t.Helper()
+	require.True(t, r.Done())
+	err := r.err()
+	r.Release()
+	return err
+}
+
+// everyKind starts one operation of every kind on a's EP.
+func (p *pair) everyKind() (reqs []*Request) {
+	p.t.Helper()
+	add := func(r *Request, err error) {
+		require.NoError(p.t, err)
+		require.NotNil(p.t, r)
+		reqs = append(reqs, r)
+	}
+	e, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+	add(e.Put([]byte{1}, addr, key, nil))
+	add(e.Get(make([]byte, 500), addr, key, nil))
+	add(e.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), addr, key))
+	require.NoError(p.t, e.AtomicPost(uct.AtomicXor, 4, 1, addr, key))
+	require.NoError(p.t, e.Fence())
+	add(e.Put([]byte{2}, addr, key, nil))
+	add(e.Flush())
+	add(p.a.w.Flush())
+	return reqs
+}
+
+// TestWireupTimeout_EndsEveryOperation: a peer that takes the REQUEST and never
+// answers fails the EP at the configured time, not before, and every operation ends
+// once, with that reason.
+func TestWireupTimeout_EndsEveryOperation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 7 * time.Second
+		p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
+		failures := 0
+		p.connect()
+		p.a.ep.onError = func(*EP, error) { failures++ }
+		reqs := p.everyKind()
+		p.a.spin()
+		p.sleepAlone(limit - time.Millisecond)
+		for _, r := range reqs {
+			assert.False(t, r.Done(), "too early")
+		}
+		p.sleepAlone(time.Millisecond)
+		for _, r := range reqs {
+			require.True(t, r.Done())
+			if r.ep != nil { // the worker's flush passes over EPs that failed
+				assert.ErrorIs(t, r.err(), ucs.ErrTimedOut)
+			}
+			r.Release()
+		}
+		assert.Equal(t, 1, failures)
+		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
+		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)
+		assert.ErrorContains(t, p.a.ep.Err(), "no answer to the handshake for 7s")
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.idle()
+		assert.Zero(t, p.a.w.eps.len())
+		assert.Zero(t, p.b.w.eps.len(), "the peer was told in the end")
+	})
+}
+
+// TestWireupTimeout_OtherEPsWorkOn: only the EP of the silent peer fails.
+func TestWireupTimeout_OtherEPsWorkOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFabric(likeRC(), likeUD())
+		set := transports{open: func(testing.TB) (a, b []uct.Component) { return []uct.Component{f}, []uct.Component{f} }}
+		p := newPair(t, set, Config{WireupTimeout: 5 * time.Second}).connect().warm()
+		q := newPair(t, set, Config{})
+		p.a.spin()
+		silent, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		key, err := silent.Unpack(q.b.mem.Pack())
+		require.NoError(t, err)
+		defer key.Close()
+		r, err := silent.Put([]byte{1}, q.b.mem.Addr(), key, nil)
+		require.NoError(t, err)
+		p.a.spin()
+		p.sleepAlone(5 * time.Second)
+		assert.ErrorIs(t, ended(t, r), ucs.ErrTimedOut)
+		require.NoError(t, p.a.ep.Err())
+		require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
+		require.NoError(t, p.flush())
+	})
+}
+
+// TestWireupTimeout_SlowPeer: a peer that answers late but in time is connected to,
+// and a responder that needs nothing itself waits for a slow initiator.
+func TestWireupTimeout_SlowPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
+		p.connect()
+		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		p.a.spin()
+		p.sleepAlone(9 * time.Second)
+		p.b.spin()
+		for range 100 { // a does not look at the answer
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			p.b.spin()
+		}
+		require.Equal(t, 1, p.b.w.eps.len(), "the responder has not given up")
+		p.a.spin()
+		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.flush())
+	})
+}
+
+// TestWireupTimeout_SeldomProgress: a worker that is slow itself still finds out.
+func TestWireupTimeout_SeldomProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := fakePair(t, Config{WireupTimeout: 10 * time.Second}, likeRC(), likeUD())
+		p.connect()
+		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		for range 3 * idleTicks { // which looks at the alarm every idleTicks calls
+			p.a.w.Progress()
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		assert.ErrorIs(t, ended(t, r), ucs.ErrTimedOut)
+	})
+}
+
+// TestWireupTimeout_Never: with inf an operation waits as long as it takes.
+func TestWireupTimeout_Never(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := fakePair(t, Config{WireupTimeout: config.Infinite}, likeRC(), likeUD())
+		p.connect()
+		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		p.a.spin()
+		for range 100 {
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			p.a.spin()
+		}
+		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.flush())
+		assert.Equal(t, byte(5), p.b.mem.Bytes()[0])
+	})
+}
+
+// TestWireup_MessageLost: a handshake message for which the peer had no room is
+// repeated.
+func TestWireup_MessageLost(t *testing.T) {
+	for _, lose := range []string{"request", "reply", "ack"} {
+		t.Run(lose, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, f := fakePair(t, Config{}, likeRC(), likeUD())
+				p.connect()
+				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+				require.NoError(t, err)
+				turns := []*end{&p.a, &p.b, &p.a}
+				for k, name := range []string{"request", "reply", "ack"} {
+					turns[k].spin()
+					if name == lose {
+						f.dropArrivals()
+					}
+				}
+				sleepWith(2*firstPause, &p.a, &p.b)
+				require.NoError(t, ended(t, r))
+				require.NoError(t, p.flush())
+				assert.Equal(t, byte(5), p.b.mem.Bytes()[0])
+				p.idle()
+				for _, e := range p.b.w.eps.all() {
+					assert.True(t, e.link.conn.Quiet(), "the responder has its ACK")
+				}
+			})
+		})
+	}
+}
+
+// dropArrivals loses the messages that nobody has taken yet.
+func (f *fabric) dropArrivals() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range f.ifaces {
+		i.rx = nil
+	}
+}
+
+// TestClose_FarewellOfAStoppedPeer: a Close whose notice cannot leave, because the
+// peer takes nothing, ends in time, and so does its EP.
+func TestClose_FarewellOfAStoppedPeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := fakePair(t, Config{WireupTimeout: 5 * time.Second}, likeRC(), likeUD())
+		p.connect().warm()
+		p.idle()
+		ud := f.ifaceOf(&p.a, 1)
+		ud.stuck = true
+		r, err := p.a.ep.Close(CloseFlush)
+		require.NoError(t, err)
+		require.NotNil(t, r)
+		p.a.spin()
+		p.sleepAlone(5*time.Second - time.Millisecond)
+		assert.False(t, r.Done())
+		p.sleepAlone(time.Millisecond)
+		assert.NoError(t, ended(t, r))
+		assert.Zero(t, p.a.w.eps.len())
+		ud.stuck = false
+	})
+}
+
+// TestAlarm_RestsWithoutHandshake: no timer runs on behalf of what is connected.
+func TestAlarm_RestsWithoutHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p.connect().warm()
+		p.idle()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.True(t, p.a.w.alarm.due.Load(), "what was set for the handshake goes off once")
+		p.a.spin()
+		p.sleepAlone(alarmGrace)
+		assert.False(t, p.a.w.alarm.armed)
+		_, ok := p.a.ep.deadline()
+		assert.False(t, ok)
+	})
+}
+
+// TestWireupTimeout_OfTheEnvironment: UCX's grammar for times.
+func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
+	for _, tc := range []struct {
+		in   string
+		want time.Duration // 0: for ever
+	}{
+		{"5", 5 * time.Second}, {"250ms", 250 * time.Millisecond}, {"2m", 2 * time.Minute},
+		{"auto", defaultWireupTimeout}, {"inf", 0},
+	} {
+		cfg := fromEnv(t, "WIREUP_TIMEOUT="+tc.in)
+		require.NoError(t, cfg.Validate())
+		assert.Equal(t, tc.want, cfg.wireupTimeout(), tc.in)
+	}
+	var zero Config
+	assert.Equal(t, defaultWireupTimeout, zero.wireupTimeout())
+	assert.ErrorIs(t, (&Config{WireupTimeout: -1}).Validate(), ucs.ErrInvalidParam)
+}
