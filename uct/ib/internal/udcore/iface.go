@@ -2,9 +2,12 @@ package udcore
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"sync/atomic"
 	"time"
+
+	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
@@ -67,7 +70,7 @@ type Iface struct {
 	undo    cleanup.Stack
 	open    base.List[*EP]
 	closed  bool
-	fault   atomic.Bool // the device reported a fault of the QP
+	fault   uatomic.Error // why the QP is of no use any more: what was noticed first
 }
 
 var (
@@ -171,9 +174,15 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 		return
 	}
 	if ev.QP == nil || ev.QP == it.qp {
-		it.fault.Store(true)
-		it.wake.Raise()
+		it.noteFault("device", fmt.Errorf("asynchronous event %d", ev.Type))
 	}
+}
+
+// noteFault has the next Progress fail all connections. Only the first reason counts.
+// Any goroutine.
+func (it *Iface) noteFault(of string, why error) {
+	it.fault.CompareAndSwap(nil, fmt.Errorf("%s: %w", of, why))
+	it.wake.Raise()
 }
 
 // Flush implements uct.Iface.

@@ -36,8 +36,7 @@ func (it *Iface) Progress() int {
 		}
 		it.ci = wc.ID
 		if wc.Status != verbs.WCSuccess {
-			it.fault.Store(true)
-			it.wake.Raise()
+			it.noteFault("completion", wc.Status.Err())
 		}
 	}
 	it.finish()
@@ -48,9 +47,9 @@ func (it *Iface) Progress() int {
 // progressIdle is Progress without completions: acknowledgements that found no
 // data to travel with, time, word from other goroutines.
 func (it *Iface) progressIdle(n int) int {
-	if n < 0 || it.fault.Load() {
+	if why := it.broken(n); why != nil {
 		it.wake.Lower()
-		it.failAll()
+		it.failAll(why)
 		n = 0
 	}
 	if it.acks != nil {
@@ -115,9 +114,18 @@ func (it *Iface) tick(now time.Duration) {
 	}
 }
 
-// failAll ends every connection after a fault of the QP.
-func (it *Iface) failAll() {
-	it.conns.each(func(c *conn) {
-		it.fail(c, ucs.StatusIOError, errors.New("the device reported a fault"))
-	})
+// errPoll stands for a completion queue that cannot be polled.
+var errPoll = errors.New("the completion queue cannot be polled")
+
+// broken says why nothing goes on, after a poll that returned n; nil if it does.
+func (it *Iface) broken(n int) error {
+	if n < 0 {
+		return errPoll
+	}
+	return it.fault.Load()
+}
+
+// failAll ends every connection after a fault.
+func (it *Iface) failAll(why error) {
+	it.conns.each(func(c *conn) { it.fail(c, ucs.StatusIOError, why) })
 }

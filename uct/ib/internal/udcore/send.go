@@ -102,8 +102,7 @@ func (it *Iface) post(*conn) {
 	if _, err := it.send.PostSend(it.setID()); err != nil {
 		it.pi--
 		it.sig = min(it.sig, it.pi)
-		it.fault.Store(true)
-		it.wake.Raise()
+		it.noteFault("post", err)
 	}
 }
 
