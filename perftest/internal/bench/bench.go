@@ -149,11 +149,16 @@ func (r *Runner) Run(ctx context.Context) ([]result.Record, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	records, err := r.run(ctx)
+	return records, blame(ctx, err)
+}
+
+// blame puts the end of ctx before an error: whatever went wrong, it did because the
+// run was ended.
+func blame(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		// Whatever went wrong, it did because the run was ended.
-		err = fmt.Errorf("%w (%w)", cause, err)
+		return fmt.Errorf("%w (%w)", cause, err)
 	}
-	return records, err
+	return err
 }
 
 func (r *Runner) run(ctx context.Context) ([]result.Record, error) {

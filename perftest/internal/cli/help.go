@@ -32,6 +32,11 @@ the readings themselves cost is measured and taken off. While the clock runs the
 is no garbage collection and nothing allocates. -n counts operations of up to 8 KiB;
 of longer ones there are as many as move the same number of bytes.
 
+--counters runs the operations once more and tells for each row how many system calls,
+context switches, page faults and packets one operation takes, on both sides. With root
+or CAP_BPF it counts by eBPF programs, else by the kernel's software counters or
+getrusage, and says which and why.
+
 Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 77 skipped, 128+n signal n.
 docs/perftest.md explains method and columns.`
 
@@ -42,6 +47,7 @@ const examples = `  perftest                                  the comparison
   perftest --stop-peer -s 8                 with the target process stopped
   perftest -x sm -t am_lat,am_mr -s 8       active messages over shared memory
   perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
+  perftest -x tcp -t am_lat -s 8 --counters system calls and context switches as well
   perftest -b FILE                          a line of flags after the other
   perftest server & perftest client         the two ends in two shells
   perftest info -d                          devices, transports and their limits

@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/affinity"
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/counters"
 	"github.com/gucx/gucx/perftest/internal/launch"
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/machine"
@@ -157,7 +158,14 @@ func (j *job) measure(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 	progress := meter.New(os.Stderr, j.plan.Cells()*j.plan.Rounds, j.settings.quiet)
 	defer progress.Close()
 	r := &bench.Runner{Plan: j.plan, Session: s, Clock: clock, Freezer: freezer, Step: progress.Step}
-	records, err := j.pinned(ctx, r)
+	var records []result.Record
+	err = j.pinned(func() (err error) {
+		records, err = r.Run(ctx)
+		if err == nil && j.settings.counters != "" {
+			run.Counters, err = j.count(ctx, r, records)
+		}
+		return err
+	})
 	progress.Close()
 	if err != nil {
 		return err
@@ -189,15 +197,31 @@ func leftOut(skips []bench.Skip) string {
 	return fmt.Sprintf("%d rows left out (%s)", len(skips), strings.Join(why, "; "))
 }
 
-// pinned runs r on a thread bound to the initiator's processor, with all other
+// count opens a source of counters, now that nothing is timed any more, and fills in
+// those of records.
+func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Record) (_ *result.CounterSource, err error) {
+	peer := r.Session.PID()
+	if peer == os.Getpid() {
+		peer = 0 // the target is in this process
+	}
+	c, err := counters.Open(j.settings.counters, peer)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	about := c.Source()
+	return &about, r.Count(ctx, c, records)
+}
+
+// pinned runs f on a thread bound to the initiator's processor, with all other
 // threads of this process kept off it where there is another.
-func (j *job) pinned(ctx context.Context, r *bench.Runner) ([]result.Record, error) {
+func (j *job) pinned(f func() error) error {
 	if len(j.cpus) == 0 {
-		return r.Run(ctx)
+		return f()
 	}
 	allowed, err := affinity.Allowed()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rest := slices.DeleteFunc(slices.Clone(allowed), func(c int) bool { return c == j.cpus[0] })
 	if len(rest) == 0 {
@@ -206,14 +230,14 @@ func (j *job) pinned(ctx context.Context, r *bench.Runner) ([]result.Record, err
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := affinity.Process(rest); err != nil {
-		return nil, err
+		return err
 	}
 	undo, err := affinity.Thread(j.cpus[0])
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer undo()
-	return r.Run(ctx)
+	return f()
 }
 
 func (j *job) write(w io.Writer, run result.Run, records []result.Record) error {

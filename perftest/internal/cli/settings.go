@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/affinity"
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/counters"
 	"github.com/gucx/gucx/perftest/internal/device"
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
@@ -52,6 +53,7 @@ type settings struct {
 	quiet      bool
 	registered bool
 	stopPeer   bool
+	counters   string // a choice of package counters; empty for none
 	batch      string // file
 }
 
@@ -79,6 +81,8 @@ func (s *settings) bind(f *pflag.FlagSet) {
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
 	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
+	f.StringVar(&s.counters, "counters", "", "count in a pass of its own, after the timed one, what operations ask of the kernel: system calls, context switches, page faults, packets; =SOURCE of "+strings.Join(counters.Choices(), ", "))
+	f.Lookup("counters").NoOptDefVal = counters.Auto
 	f.StringVarP(&s.batch, "batch", "b", "", "run each line of this file: a title, and flags that are added to those here")
 }
 
@@ -109,6 +113,11 @@ func (s *settings) job() (*job, error) {
 	}
 	if s.plot != "" {
 		if err := chart.CheckName(s.plot); err != nil {
+			return nil, &usageError{err}
+		}
+	}
+	if s.counters != "" {
+		if err := counters.Check(s.counters); err != nil {
 			return nil, &usageError{err}
 		}
 	}

@@ -4,7 +4,9 @@
 // transport, fabric, test, size (bytes), p50_ns, p99_ns, post_ns, flush_ns, msg_per_s and
 // mib_per_s (2^20 bytes). Beyond those it has variant, window, ops, max_ns, post_p99_ns,
 // flush_p99_ns, loop_ns and loop_cost_ns; and over, over_ns and over_pct where they are not empty.
-// CSV has a column of the same name for each of them.
+// CSV has a column of the same name for each of them. With counters the run and the
+// records have one field more, counters, and CSV a column for each thread group and
+// event: caller_syscalls.
 package report
 
 import (

@@ -19,7 +19,7 @@ const maxColumns = 13
 
 // writeTable draws the results for a terminal.
 func writeTable(w io.Writer, run result.Run, records []result.Record) error {
-	return writeGrids(w, run, records, func(g grid) string {
+	return writeGrids(w, "table", run, records, func(g grid) string {
 		t := g.build()
 		style := table.StyleLight
 		style.Format.Header = text.FormatDefault
@@ -34,13 +34,13 @@ func writeTable(w io.Writer, run result.Run, records []result.Record) error {
 // writeMarkdown writes the results for a document. Markdown has one header line, so
 // the test goes into the names of its columns.
 func writeMarkdown(w io.Writer, run result.Run, records []result.Record) error {
-	return writeGrids(w, run, records, func(g grid) string {
+	return writeGrids(w, "md", run, records, func(g grid) string {
 		g.oneHeader = true
 		return g.build().RenderMarkdown()
 	})
 }
 
-func writeGrids(w io.Writer, run result.Run, records []result.Record, draw func(grid) string) error {
+func writeGrids(w io.Writer, format string, run result.Run, records []result.Record, draw func(grid) string) error {
 	if _, err := fmt.Fprintln(w, heading(run)); err != nil {
 		return err
 	}
@@ -50,7 +50,10 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, draw func(
 		}
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", legend)
-	return err
+	if err != nil || run.Counters == nil {
+		return err
+	}
+	return writeCounters(w, format, run, records)
 }
 
 // heading tells under which conditions the numbers were taken.

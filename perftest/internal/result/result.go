@@ -7,6 +7,8 @@ type Run struct {
 	Commit   string   `json:"commit"`
 	Clock    Clock    `json:"clock"`
 	Settings Settings `json:"settings"`
+	// Counters tells where those of the records are from; nil if they have none.
+	Counters *CounterSource `json:"counters,omitempty"`
 }
 
 // Machine is the computer and the runtime.
@@ -92,6 +94,10 @@ type Record struct {
 	Over    string  `json:"over,omitempty"`
 	OverNS  float64 `json:"over_ns,omitempty"`
 	OverPct float64 `json:"over_pct,omitempty"`
+
+	// Counters is what one operation asked of the kernel, in a pass of its own; nil
+	// if that was not wanted.
+	Counters *Counters `json:"counters,omitempty"`
 }
 
 // MiB is the unit of bandwidth, as in ucx_perftest.

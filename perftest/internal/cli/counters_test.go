@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/result"
+)
+
+// counting runs perftest with counters from a source; without the rights for it the
+// test is skipped.
+func counting(t *testing.T, source string, args ...string) (result.Run, []result.Record) {
+	code, out, errs := perftest(t, with(short, append(args, "--counters="+source)...)...)
+	if source != "rusage" && (strings.Contains(errs, "permi") || strings.Contains(errs, "not supported")) {
+		t.Skipf("no %s here: %s", source, errs)
+	}
+	require.Equal(t, exitOK, code, errs)
+	return records(t, out)
+}
+
+func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
+	process := []string{"-x", "sm", "-t", "put_lat,fadd_mr,flush"}
+	for _, c := range []struct {
+		source, name string
+		target       bool // it has a process of its own
+		args         []string
+	}{
+		{"rusage", "process", true, process},
+		{"perf", "process", true, process},
+		{"bpf", "process", true, process},
+		{"bpf", "itself", false, []string{"-x", "self", "-t", "put_lat,add_mr"}},
+		{"bpf", "goroutine", false, []string{"-f", "loop", "-t", "put_lat,add_mr"}},
+		{"bpf", "stopped", true, []string{"--stop-peer", "-t", "put_lat,add_mr"}},
+		{"bpf", "not pinned", true, []string{"-x", "ud", "-t", "am_lat", "-c", "off"}},
+	} {
+		t.Run(c.source+"/"+c.name, func(t *testing.T) {
+			run, recs := counting(t, c.source, append(c.args, "-s", "8")...)
+			require.NotNil(t, run.Counters)
+			assert.Equal(t, c.source, run.Counters.Name)
+			require.NotEmpty(t, recs)
+			for _, r := range recs {
+				require.NotNil(t, r.Counters, r.Test)
+				assert.Equal(t, r.Ops, r.Counters.Ops, "as many as were timed")
+				assert.Contains(t, r.Counters.Caller.Events, result.Switches)
+				assert.Equal(t, c.target, r.Counters.Target != nil)
+			}
+		})
+	}
+}
+
+// inputOutput are system calls with which a transport would move data or wait for it.
+var inputOutput = []string{"read", "write", "readv", "writev", "sendto", "recvfrom", "sendmsg", "recvmsg", "sendmmsg", "recvmmsg",
+	"poll", "ppoll", "epoll_wait", "process_vm_readv", "process_vm_writev", "ioctl"}
+
+func TestCounters_BusyPathsOverMemoryMakeNoSystemCalls(t *testing.T) {
+	for _, x := range []string{"self", "sm", "rc", "rc_mlx5"} {
+		t.Run(x, func(t *testing.T) {
+			_, recs := counting(t, "bpf", "-x", x, "-t", "put_lat,put_mr,get_lat,fadd_lat", "-s", "8", "-n", "2000")
+			for _, r := range recs {
+				for _, call := range inputOutput {
+					// The runtime may call now and then; a path that does, does so each 64th time at least.
+					assert.Less(t, r.Counters.Caller.Calls[call], 1.0/64, "%s: %s %s", call, r.Test, r.Layer)
+				}
+			}
+		})
+	}
+}
+
+func TestCounters_AMessageOverSocketsIsOneSendOnEachSide(t *testing.T) {
+	_, recs := counting(t, "bpf", "-x", "tcp", "-t", "am_lat", "-s", "8", "-n", "500")
+	require.NotEmpty(t, recs)
+	for _, r := range recs {
+		c := r.Counters
+		assert.InDelta(t, 1, c.Caller.Calls["sendto"], 0.02)
+		assert.InDelta(t, 1, c.Target.Calls["sendto"], 0.02)
+		assert.GreaterOrEqual(t, c.Caller.Calls["recvfrom"], 0.98)
+	}
+}
+
+func TestCounters_InEveryFormat(t *testing.T) {
+	args := []string{"-q", "-n", "32", "-w", "4", "--rounds", "2", "-x", "self", "-t", "put_lat", "-s", "8", "--counters=rusage"}
+	for format, want := range map[string]string{"table": "counters by rusage", "md": "| put_lat |", "csv": "caller_switches"} {
+		code, out, errs := perftest(t, with(args, "-o", format)...)
+		require.Equal(t, exitOK, code, errs)
+		assert.Contains(t, out, want)
+	}
+}
+
+func TestCounters_Usage(t *testing.T) {
+	code, _, errs := perftest(t, with(short, "--counters=dtrace")...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "auto, bpf, perf, rusage")
+	code, _, errs = perftest(t, "client", "--counters")
+	assert.Equal(t, exitUsage, code, "the server may be on another host")
+	assert.Contains(t, errs, "unknown flag")
+}
