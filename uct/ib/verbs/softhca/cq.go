@@ -70,31 +70,34 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 // push writes a completion. It reports false when the queue is full: the CQ is
 // then lost, and the QP that produced goes to ERR.
 func (cq *compQueue) push(e *mlx5.CQE) bool {
-	if !cq.reserve() {
-		return false
+	cq.mu.lock()
+	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
+		return cq.refuse()
 	}
 	cq.view.Slot(cq.pi).Write(e, cq.view.Owner(cq.pi))
-	cq.publish(e.Solicited || e.IsError())
+	cq.pi++
+	cq.announce(e.Solicited || e.IsError())
 	return true
 }
 
 // pushSent is push for the success of a work request of qp, which has read n bytes.
 func (cq *compQueue) pushSent(qp *queuePair, op mlx5.Opcode, index uint16, n uint32) bool {
-	if !cq.reserve() {
-		return false
+	cq.mu.lock()
+	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
+		return cq.refuse()
 	}
 	cq.view.Slot(cq.pi).WriteSent(op, index, qp.qpn, qp.uidx, n, cq.view.Owner(cq.pi))
-	cq.publish(false)
+	cq.pi++
+	if cq.armed != armNone {
+		cq.announce(false)
+		return true
+	}
+	cq.mu.release()
 	return true
 }
 
-// reserve takes the lock for an entry, which publish gives back; false if there is no
-// room.
-func (cq *compQueue) reserve() bool {
-	cq.mu.lock()
-	if cq.pi-cq.ciSeen < cq.view.Count() || cq.hasRoom() {
-		return true
-	}
+// refuse is for a completion that finds no room. It gives the lock back.
+func (cq *compQueue) refuse() bool {
 	first := !cq.overrun
 	cq.overrun = true
 	cq.mu.release()
@@ -104,11 +107,9 @@ func (cq *compQueue) reserve() bool {
 	return false
 }
 
-// publish ends an entry that has been written, and raises an event if one was asked
-// for.
-func (cq *compQueue) publish(solicited bool) {
-	cq.pi++
-	fire := cq.armed != armNone && (cq.armed == armAny || solicited)
+// announce gives the lock back, and raises an event if one was asked for.
+func (cq *compQueue) announce(solicited bool) {
+	fire := cq.armed == armAny || cq.armed == armSolicited && solicited
 	if fire {
 		cq.armed = armNone
 	}

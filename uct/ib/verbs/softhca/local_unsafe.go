@@ -1,6 +1,7 @@
 package softhca
 
 import (
+	"encoding/binary"
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -98,7 +99,13 @@ func (k *walk) scatter(src unsafe.Pointer, off, n uint64) bool {
 	return true
 }
 
-// move copies n bytes. The runtime's copy moves aligned words whole.
+// move copies n bytes, an aligned word whole: the runtime's copy does, and so does the
+// store of one word.
 func move(dst, src unsafe.Pointer, n uint64) {
-	copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+	d, s := unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n)
+	if n == 8 {
+		binary.NativeEndian.PutUint64(d, binary.NativeEndian.Uint64(s))
+		return
+	}
+	copy(d, s)
 }

@@ -96,6 +96,7 @@ func (h *hca) deregister(key uint32) error {
 	}
 	h.table.mr(key).key.Store(0)
 	h.regions.slot[idx].Store(nil)
+	h.table.generation().Add(1)
 	h.mu.Unlock()
 
 	return h.reclaim(func() error {

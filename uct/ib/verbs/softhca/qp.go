@@ -150,6 +150,7 @@ func (qp *queuePair) resume() {
 func (qp *queuePair) setState(s verbs.QPState) {
 	qp.state.Store(uint32(s))
 	qp.entry.state.Store(uint32(s))
+	qp.hca.table.generation().Add(1)
 }
 
 func (qp *queuePair) is(s verbs.QPState) bool { return qp.state.Load() == uint32(s) }
@@ -161,6 +162,7 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	if has(verbs.QPMaskAccessFlags) {
 		d.AccessFlags = a.AccessFlags
 		qp.entry.access.Store(uint32(a.AccessFlags))
+		qp.hca.table.generation().Add(1)
 	}
 	if has(verbs.QPMaskQKey) {
 		d.QKey = a.QKey
@@ -232,7 +234,7 @@ func (qp *queuePair) detach() {
 	r := &qp.req
 	if r.guard != nil {
 		r.link.giveGuard(r.guardSlot)
-		r.guard = nil
+		r.guard, r.grant = nil, grant{}
 	}
 	if r.link != nil {
 		qp.hca.unlink(r.link)

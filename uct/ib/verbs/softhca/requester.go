@@ -25,6 +25,7 @@ type requester struct {
 	link      *outLink
 	guard     *atomic.Uint32
 	guardSlot uint32
+	grant     grant
 
 	vec     cma.Vec
 	udLinks []*outLink // UD: every port sent to, the last one first

@@ -1,12 +1,18 @@
 package softhca_test
 
 import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // short is an inline RDMA write of n bytes to offset off of b's memory.
@@ -91,4 +97,95 @@ func TestShortWrites_Refused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was granted for one region is not taken for another, nor for what lies beside it.
+func TestShortWrites_ManyRegions(t *testing.T) {
+	fabrics(t, plain, func(t *testing.T, a, b *node) {
+		clear(b.buf.Bytes()[:256])
+		var mr [2]*verbs.MR
+		for i := range mr {
+			var err error
+			mr[i], err = b.pd.RegMR(b.buf.Bytes()[128*i:][:128], anyone)
+			require.NoError(t, err)
+		}
+		for i := range 16 {
+			wr := short(b, uint64(i), 128*(i%2)+8*(i/2), 8, verbs.SendSignaled)
+			wr.RKey = mr[i%2].RKey()
+			a.send(wr)
+			a.succeed(uint64(i))
+			assert.Equal(t, wr.Inline, b.buf.Bytes()[128*(i%2)+8*(i/2):][:8])
+		}
+		wrong := short(b, 20, 128, 8, verbs.SendSignaled)
+		wrong.RKey = mr[0].RKey()
+		before := bytes.Clone(b.buf.Bytes()[:256])
+		a.send(wrong)
+		a.fail(20, verbs.WCRemAccessErr)
+		assert.Equal(t, before, b.buf.Bytes()[:256])
+		require.NoError(t, errors.Join(mr[0].Close(), mr[1].Close()))
+	})
+}
+
+// A peer's QP that has left RTS takes no more writes, though it took some before.
+func TestShortWrites_PeerStops(t *testing.T) {
+	l := plain
+	l.timeout, l.retry = 1, 0 // 8 us
+	fabrics(t, l, func(t *testing.T, a, b *node) {
+		for i := range uint64(3) {
+			a.send(short(b, i, 0, 8, verbs.SendSignaled))
+			a.succeed(i)
+		}
+		clear(b.buf.Bytes()[:8])
+		require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
+		a.send(short(b, 3, 0, 8, verbs.SendSignaled))
+		a.fail(3, verbs.WCRetryExcErr)
+		assert.Equal(t, make([]byte, 8), b.buf.Bytes()[:8])
+	})
+}
+
+// Once a region is closed nothing is written to it any more, by a peer that has been
+// writing all the time.
+func TestShortWrites_UntilDereg(t *testing.T) {
+	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
+	for range 20 {
+		connect(a, b, plain)
+		mr, err := b.pd.RegMR(b.buf.Bytes()[:8], anyone)
+		require.NoError(t, err)
+		begun, ended := make(chan struct{}), make(chan verbs.WCStatus)
+		go func() { ended <- a.writeOn(mr, begun) }()
+		<-begun
+		require.NoError(t, mr.Close())
+		last := bytes.Clone(b.buf.Bytes()[:8])
+		require.Equal(t, verbs.WCRemAccessErr, <-ended)
+		require.Equal(t, last, b.buf.Bytes()[:8], "written after the region was closed")
+		for _, n := range []*node{a, b} {
+			require.NoError(t, n.qp.Close())
+			n.qp = n.newQP()
+		}
+	}
+}
+
+// writeOn writes to a region as long as it may, a new value each time, and returns what
+// stopped it; nothing did if that is success. begun is closed when some writes are done.
+func (n *node) writeOn(mr *verbs.MR, begun chan struct{}) verbs.WCStatus {
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline | verbs.SendSignaled,
+		Inline: make([]byte, 8), RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+	var wc [1]verbs.WC
+	end := time.Now().Add(patience)
+	for i := uint64(1); time.Now().Before(end); i++ {
+		binary.NativeEndian.PutUint64(wr.Inline, i)
+		if k, _ := n.qp.PostSend([]verbs.SendWR{wr}); k != 1 {
+			return verbs.WCFatalErr
+		}
+		for n.cq.Poll(wc[:]) == 0 {
+			runtime.Gosched()
+		}
+		if i == 100 {
+			close(begun)
+		}
+		if wc[0].Status != verbs.WCSuccess {
+			break
+		}
+	}
+	return wc[0].Status
 }

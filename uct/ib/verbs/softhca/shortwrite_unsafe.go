@@ -13,7 +13,7 @@ import (
 // ERR. exec is held, the QP is in RTS and holds nothing back.
 func (qp *queuePair) shortWrites(pi uint16) bool {
 	r := &qp.req
-	if r.guard == nil || r.opened || r.inFlight != 0 || r.link.state.Load() != linkUp {
+	if r.guard == nil || r.opened || r.inFlight != 0 {
 		return true
 	}
 	for r.next != pi {
@@ -43,16 +43,22 @@ const guardedWrites = 64
 // to one that is signaled, the only one that gets a CQE. It returns how many.
 func (qp *queuePair) storeShort(w mlx5.ShortWrite, pi uint16) (n uint16, signaled bool) {
 	r := &qp.req
-	l := r.link
 	r.guard.Store(1) // a full barrier: pairs with the invalidation before guardsDown
-	e := l.table.qp(qp.attr.DestQPN)
-	ok := e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) &&
-		verbs.Access(e.access.Load())&verbs.AccessRemoteWrite != 0
-	pdn := e.pdn.Load()
-	for ok && l.storeShort(w, pdn) {
+	gen := r.link.table.generation().Load()
+	for ok := true; ok && n < guardedWrites && !signaled; {
+		raddr, rkey := w.Target()
+		b := w.Data()
+		p := r.grant.at(gen, rkey, raddr, uint64(len(b)))
+		if p == nil {
+			qp.ask(gen, rkey)
+			if p = r.grant.at(gen, rkey, raddr, uint64(len(b))); p == nil {
+				break
+			}
+		}
+		move(p, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)))
 		signaled = w.Signaled()
 		n++
-		if signaled || r.next+n == pi || n == guardedWrites {
+		if r.next+n == pi {
 			break
 		}
 		w, ok = qp.sq.ShortWrite(r.next + n)
@@ -61,14 +67,42 @@ func (qp *queuePair) storeShort(w mlx5.ShortWrite, pi uint16) (n uint16, signale
 	return n, signaled
 }
 
-// storeShort stores the bytes of a write, if it may and they go to mapped memory.
-func (l *outLink) storeShort(w mlx5.ShortWrite, pdn uint32) bool {
-	raddr, rkey := w.Target()
-	b := w.Data()
-	m, ok := l.memory(rkey, raddr, uint64(len(b)), pdn, verbs.AccessRemoteWrite)
-	if !ok || m.private {
-		return false
+// grant is a right to write to a region that the peer maps, as the peer's table had it at
+// one of its generations. It stands as long as the table has that generation, which is
+// to be loaded with the guard up.
+type grant struct {
+	gen  uint64 // 0: nothing is granted
+	addr uint64 // of ptr, as work requests name it
+	len  uint64
+	ptr  unsafe.Pointer
+	key  uint32
+}
+
+// at is the memory for n bytes at raddr; nil if they are not granted.
+func (g *grant) at(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
+	off := raddr - g.addr
+	if g.gen != gen || g.key != key || off > g.len || n > g.len-off {
+		return nil
 	}
-	move(m.ptr, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)))
-	return true
+	return unsafe.Add(g.ptr, off)
+}
+
+// ask looks up what the QP may write to with a key. The guard is up, and gen was the
+// table's generation since then. It leaves no grant where the answer is no, or the
+// memory is not mapped.
+//
+//go:noinline
+func (qp *queuePair) ask(gen uint64, key uint32) {
+	r := &qp.req
+	r.grant = grant{}
+	const need = verbs.AccessRemoteWrite
+	e := r.link.table.qp(qp.attr.DestQPN)
+	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || verbs.Access(e.access.Load())&need == 0 {
+		return
+	}
+	m := r.link.table.mr(key)
+	addr, n := m.addr.Load(), m.length.Load()
+	if to, ok := r.link.memory(key, addr, n, e.pdn.Load(), need); ok && !to.private {
+		r.grant = grant{gen: gen, addr: addr, len: n, ptr: to.ptr, key: key}
+	}
 }

@@ -10,12 +10,12 @@ import (
 // The table segment tells peers what they may do. Its owner writes it, peers map
 // it read-only. Little endian, as both sides run on one machine.
 //
-//	0            header: magic, version
+//	0            header: magic, version; cookie (8 to 23); generation (24)
 //	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
 //	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 1
+	tableVersion = 2
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
@@ -76,7 +76,14 @@ func newTable(mem []byte) (table, bool) {
 
 func (t table) header() *[2]atomic.Uint32 { return (*[2]atomic.Uint32)(t.base) }
 
+// generation counts what the owner has taken back: it is raised after each change of an
+// entry that denies what the entry allowed, and before the owner waits for guards. Who
+// has raised its guard and finds the generation of a check that it made before need
+// not check again.
+func (t table) generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(t.base, 24)) }
+
 func (t table) format() {
+	t.generation().Store(1)
 	t.header()[1].Store(tableVersion)
 	t.header()[0].Store(tableMagic)
 }
