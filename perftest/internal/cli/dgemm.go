@@ -1,23 +1,19 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/dgemm"
-	"github.com/gucx/gucx/perftest/internal/endpoints"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // dgemmFlags are the flags of perftest dgemm.
 type dgemmFlags struct {
-	sharing
-	threads    []int
-	categories []string
-	cq         int
-	bench      dgemm.Bench
+	application
+	threads []int
+	bench   dgemm.Bench
 }
 
 func newDgemm() *cobra.Command {
@@ -27,46 +23,55 @@ func newDgemm() *cobra.Command {
 		Short: "Multiply matrices on a server by get and put, over each category of endpoints",
 		Long: `Multiply matrices on a server by get and put, over each category of endpoints.
 
-The matrices A, B and C lie on the server in tiles. Each thread gets tiles of A and B,
-multiplies them, and puts tiles of C: one work request in a call, with a completion
-for each, inline where a tile is short enough. The product is compared with a serial
-one. Rates are gets and puts of all threads.`,
-		Example: `  perftest dgemm                       64 x 64 elements in tiles of 2 x 2
-  perftest dgemm -N 256 --tile 16 -t 2`,
+The matrices A, B and C lie on the server, by rows. Each thread gets a tile of A and one
+of B, multiplies them, and puts the tile of C as far as its sum has come, and so on: a
+message for each row of a tile, one work request in a call, with a completion for each,
+inline where a row is short enough. The product is compared with a serial one. M msg/s
+is gets and puts of all threads; "gets" and "puts" are those in the time that a thread
+spends on them, from the first post of a tile to its last completion, added up over threads.
+On a machine with fewer processors than threads rates show what locks and calls cost,
+not what a NIC does; --model predicts that.`,
+		Example: `  perftest dgemm                       64 x 64 elements in tiles of 4 x 4
+  perftest dgemm -N 256 --tile 16 -t 2
+  perftest dgemm --model connectx4     the study's figure`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.IntVarP(&d.bench.N, "dimension", "N", 64, "rows and columns of the matrices")
-	f.IntVar(&d.bench.Tile, "tile", 2, "rows and columns of a tile, a divisor of the dimension")
-	d.bindCommon(f)
+	f.IntVar(&d.bench.Tile, "tile", 4, "columns of a tile, and rows of one of B; a divisor of the dimension")
+	f.IntVar(&d.bench.Rows, "tile-rows", 0, "rows of a tile of A and C, a divisor of the dimension; 0: as many as columns")
+	d.bind(f)
 	f.IntSliceVarP(&d.threads, "threads", "t", []int{16}, "numbers of threads")
-	f.StringSliceVar(&d.categories, "categories", categoryNames(), "categories to compare")
-	f.IntVar(&d.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
 	return cmd
 }
 
 func (d *dgemmFlags) run(cmd *cobra.Command) error {
+	d.modelDefaults(cmd.Flags(), nil, 0)
+	p, err := d.part()
+	if err != nil {
+		return &usageError{err}
+	}
+	return d.measure(cmd, []part{p}, fmt.Sprintf("A*B=C of %d x %d elements in tiles of %d x %d",
+		d.bench.N, d.bench.N, cmp.Or(d.bench.Rows, d.bench.Tile), d.bench.Tile))
+}
+
+// part checks the flags.
+func (d *dgemmFlags) part() (p part, err error) {
 	queues, err := d.check()
 	if err != nil {
-		return &usageError{err}
+		return p, err
 	}
 	if err := d.bench.Check(); err != nil {
-		return &usageError{err}
+		return p, err
 	}
-	study := &endpoints.Study{Base: msgrate.Config{Inline: true}, Queues: queues, Threads: d.threads, CQ: d.cq, Rounds: d.rounds}
-	if study.Categories, err = parseCategories(d.categories); err != nil {
-		return &usageError{err}
+	if p.study, err = d.study(queues); err != nil {
+		return p, err
 	}
-	d.bench.Rig = newRealTime(softhca.Fabric(d.fabric))
-	_, cases := study.Cases()
-	step, done := d.progress(len(cases))
-	rows, err := study.Run(cmd.Context(), &d.bench, step)
-	done()
-	if err != nil {
-		return err
+	p.study.Threads, p.bench = d.threads, &d.bench
+	if err := p.study.Check(); err != nil {
+		return p, err
 	}
-	c := d.conditions(cmd.Context())
-	c.Problem = fmt.Sprintf("A*B=C of %d x %d elements in tiles of %d x %d", d.bench.N, d.bench.N, d.bench.Tile, d.bench.Tile)
-	return d.writeRows(cmd, c, rows)
+	d.bench.Rig, err = d.rig()
+	return p, err
 }

@@ -1,22 +1,21 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/chart"
 	"github.com/gucx/gucx/perftest/internal/endpoints"
-	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
 // endpointsFlags are the flags of perftest endpoints.
 type endpointsFlags struct {
 	sharing
-	threads    []int
-	categories []string
-	cq         int
-	noInline   bool
+	categories
+	threads  []int
+	noInline bool
 }
 
 func newEndpoints() *cobra.Command {
@@ -39,21 +38,13 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd) },
 	}
 	f := cmd.Flags()
-	e.bind(f)
+	e.sharing.bind(f)
 	f.IntSliceVarP(&e.threads, "threads", "t", []int{1, 2, 4, 8, 16}, "numbers of threads")
-	f.StringSliceVar(&e.categories, "categories", categoryNames(), "categories to compare")
-	f.IntVar(&e.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
+	e.categories.bind(f)
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
 	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")
 	f.BoolVar(&e.noInline, "no-inline", false, "have the device fetch payloads")
 	return cmd
-}
-
-func categoryNames() (names []string) {
-	for _, c := range endpoint.Categories() {
-		names = append(names, c.String())
-	}
-	return names
 }
 
 // study checks the flags.
@@ -64,25 +55,15 @@ func (e *endpointsFlags) study() (*endpoints.Study, error) {
 	}
 	s := &endpoints.Study{Base: e.base, Queues: queues, Threads: e.threads, CQ: e.cq, Rounds: e.rounds}
 	s.Base.Inline = !e.noInline
-	if s.Categories, err = parseCategories(e.categories); err != nil {
+	if s.Categories, err = e.parse(); err != nil {
 		return nil, err
 	}
-	return s, s.Base.Check()
-}
-
-func parseCategories(names []string) (list []endpoint.Category, err error) {
-	for _, name := range names {
-		c, err := endpoint.ParseCategory(name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, c)
-	}
-	return list, nil
+	_, cases := s.Cases()
+	return s, errors.Join(s.Check(), s.Base.Check(), e.checkMessages(cases))
 }
 
 func (e *endpointsFlags) run(cmd *cobra.Command) error {
-	e.modelDefaults(cmd.Flags())
+	e.modelDefaults(cmd.Flags(), &e.base.Messages, modelMessages)
 	study, err := e.study()
 	if err != nil {
 		return &usageError{err}

@@ -13,6 +13,8 @@ func TestModel_SameOutput(t *testing.T) {
 	for _, args := range []string{
 		"endpoints -q --model connectx4 -n 64 -t 4 -o csv",
 		"msgrate -q --model connectx4 -n 128 -t 4 --ways 1,4 --share cq,qp,buf --features each -o csv",
+		"dgemm -q --model connectx4 -N 16 -t 4 -o csv",
+		"stencil -q --model connectx4 --rows 8 --cols 16 --hybrid 4.1,1.4 -o csv",
 	} {
 		code, first, errs := perftest(t, strings.Fields(args)...)
 		require.Equal(t, exitOK, code, errs)
@@ -26,6 +28,8 @@ func TestModel_SameOutput(t *testing.T) {
 func TestModel_Defaults(t *testing.T) {
 	for args, want := range map[string]string{
 		"endpoints -q --model connectx4 -t 1 --categories Static":                  "3200 messages of 2 bytes a thread, depth 64, postlist 1, unsignaled 1; median of 1 rounds",
+		"dgemm -q --model connectx4 -N 8 -t 1 --categories Static":                 "A*B=C of 8 x 8 elements in tiles of 4 x 4; median of 1 rounds",
+		"stencil -q --model connectx4 --cols 8 --hybrid 1.1 --categories Static":   "5-point stencil of 64 x 8 points, 1 in a message, 5 iterations; median of 1 rounds",
 		"endpoints -q --model connectx4 -t 1 -n 64 --rounds 2 --categories Static": "64 messages of 2 bytes a thread, depth 64, postlist 1, unsignaled 1; median of 2 rounds",
 	} {
 		code, out, errs := perftest(t, strings.Fields(args)...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -83,17 +84,20 @@ func (m *msgrateFlags) sweep() (*msgrate.Sweep, error) {
 		}
 		s.Features = append(s.Features, f)
 	}
+	if m.base.Threads < 1 {
+		return nil, fmt.Errorf("--threads %d: want one or more", m.base.Threads)
+	}
 	return s, nil
 }
 
 func (m *msgrateFlags) run(cmd *cobra.Command) error {
-	m.modelDefaults(cmd.Flags())
+	m.modelDefaults(cmd.Flags(), &m.base.Messages, modelMessages)
 	sweep, err := m.sweep()
 	if err != nil {
 		return &usageError{err}
 	}
 	_, cases, err := sweep.Cases()
-	if err != nil {
+	if err = errors.Join(err, m.checkMessages(cases)); err != nil {
 		return &usageError{err}
 	}
 	where, err := m.measurer()

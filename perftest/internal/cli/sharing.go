@@ -54,8 +54,6 @@ func (s *sharing) bind(f *pflag.FlagSet) {
 	f.IntVar(&s.base.Depth, "depth", 64, "messages outstanding on a queue pair")
 	s.bindCommon(f)
 	f.IntVar(&s.processes, "processes", 1, "processes that the threads are in, as many in each")
-	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
-	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+fmt.Sprintf(", or with parameters changed: connectx4,RegisterWrite=50; then the defaults are -n %d, --rounds 1 and --lock-cq, as in the study", modelMessages))
 }
 
 // bindCommon binds those of applications too.
@@ -63,6 +61,8 @@ func (s *sharing) bindCommon(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.IntVar(&s.rounds, "rounds", 3, "turns in which all are measured; the median counts")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on shm the target is a process of its own, on loop queue pairs are connected to themselves")
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(modelNames(), ", ")+", or with parameters changed: connectx4,RegisterWrite=50; the defaults are a shorter run then, --rounds 1, and --lock-cq, as in the study")
+	f.BoolVar(&s.base.LockCQ, "lock-cq", false, "have each completion queue take its lock, as those of ibv_create_cq do, also where one thread polls it")
 	f.StringVar(&s.uarPolicy, "uar-policy", "static", "how queue pairs get micro-UARs: static, as the study has it, or lazy, as today's libmlx5")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
@@ -73,19 +73,20 @@ func (s *sharing) bindCommon(f *pflag.FlagSet) {
 // run.
 const modelMessages = 3200
 
-// modelDefaults sets what the command line does not, for a run in virtual time.
-func (s *sharing) modelDefaults(f *pflag.FlagSet) {
+// modelDefaults sets what the command line does not, for a run in virtual time: to n what
+// --iters sets, if anything.
+func (s *sharing) modelDefaults(f *pflag.FlagSet, iters *int, n int) {
 	if s.model == "" {
 		return
 	}
-	for name, set := range map[string]func(){
-		"iters":   func() { s.base.Messages = modelMessages },
-		"rounds":  func() { s.rounds = 1 },
-		"lock-cq": func() { s.base.LockCQ = true },
-	} {
-		if !f.Changed(name) {
-			set()
-		}
+	if iters != nil && !f.Changed("iters") {
+		*iters = n
+	}
+	if !f.Changed("rounds") {
+		s.rounds = 1
+	}
+	if !f.Changed("lock-cq") {
+		s.base.LockCQ = true
 	}
 }
 
@@ -103,8 +104,6 @@ func (s *sharing) check() (mlx5.Config, error) {
 		return queues, fmt.Errorf("fabric %q: there are %s", s.fabric, strings.Join(device.Fabrics(), ", "))
 	case s.rounds < 1:
 		return queues, fmt.Errorf("%d rounds", s.rounds)
-	case s.model != "" && s.processes > 1:
-		return queues, fmt.Errorf("a model runs in one process, not %d", s.processes)
 	}
 	if s.plot != "" {
 		if err := chart.CheckName(s.plot); err != nil {
@@ -113,6 +112,30 @@ func (s *sharing) check() (mlx5.Config, error) {
 	}
 	queues.UARPolicy = policy
 	return queues, sheet.CheckFormat(s.output)
+}
+
+// checkMessages finds mistakes of benchmarks that send messages. cases is what they would
+// measure.
+func (s *sharing) checkMessages(cases []msgrate.Case) error {
+	b := &s.base
+	for _, n := range []struct {
+		flag string
+		n    int
+	}{{"iters", b.Messages}, {"size", b.Size}, {"depth", b.Depth}, {"postlist", b.Postlist},
+		{"unsignaled", b.Unsignaled}, {"processes", s.processes}} {
+		if n.n < 1 {
+			return fmt.Errorf("--%s %d: want one or more", n.flag, n.n)
+		}
+	}
+	if s.model != "" && s.processes > 1 {
+		return fmt.Errorf("a model runs in one process, not %d", s.processes)
+	}
+	for _, c := range cases {
+		if c.Config.Threads%s.processes != 0 {
+			return fmt.Errorf("%s: %d threads in %d processes: not as many in each", c.Label, c.Config.Threads, s.processes)
+		}
+	}
+	return nil
 }
 
 // models make rigs that run in virtual time, by name.

@@ -73,6 +73,11 @@ func TestSharing_WrongUsage(t *testing.T) {
 		"msgrate --model connectx9":          "connectx9",
 		"endpoints --model x --processes 2":  "one process",
 		"endpoints --categories MPI-nowhere": "MPI-everywhere, 2xDynamic",
+		"msgrate -t 0":                       "--threads 0",
+		"msgrate --processes 0":              "--processes 0",
+		"msgrate --processes 3":              "not as many in each",
+		"endpoints -s 0":                     "--size 0",
+		"endpoints -p 0":                     "--postlist 0",
 		"endpoints x":                        "unknown command",
 		"msgrate --depth 65":                 "must be a multiple",
 		"endpoints -p 3 --unsignaled 2":      "one must divide the other",
@@ -90,9 +95,13 @@ func TestDgemm_Output(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, rows, 1+12)
 	assert.Equal(t, []string{"3", "MPI+threads"}, rows[12][:2])
+	assert.Equal(t, []string{"gets_per_s", "gets_relative", "puts_per_s", "puts_relative"}, rows[0][4:8])
+	for _, v := range rows[12][4:8] {
+		assert.NotEqual(t, "0", v)
+	}
 	code, _, errs = perftest(t, "dgemm", "-N", "9", "--tile", "2")
 	assert.Equal(t, exitUsage, code)
-	assert.Contains(t, errs, "a divisor")
+	assert.Contains(t, errs, "divisors of it")
 }
 
 func TestStencil_Output(t *testing.T) {
@@ -107,7 +116,13 @@ func TestStencil_Output(t *testing.T) {
 		"stencil --hybrid 4":              "ranks.threads",
 		"stencil --hybrid 0.4":            "ranks.threads",
 		"stencil --rows 9 --hybrid 1.1":   "9 rows",
-		"stencil -f loop":                 "does not connect ranks",
+		"stencil --points 3":              "want a divisor",
+		"stencil --model connectx5":       "connectx4",
+		"dgemm --model connectx4,Rails=0": "at least 1",
+		"dgemm --categories none":         "MPI-everywhere",
+		"dgemm -t 0":                      "0 threads",
+		"endpoints -t 4,-1":               "-1 threads",
+		"stencil --cq -1":                 "-1 threads share",
 		"stencil --cols 9 --hybrid 1.2":   "9 columns",
 		"stencil --categories everything": "MPI-everywhere",
 	} {

@@ -1,11 +1,11 @@
 package dgemm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/msgrate"
@@ -16,12 +16,13 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
 
-// Bench multiplies on a rig, in real time. It implements msgrate.Measurer: of a
-// configuration it takes threads, plan and inlining, and rates are gets and puts.
+// Bench multiplies on a rig. It implements msgrate.Measurer: of a configuration it takes
+// threads, plan, inlining and whether CQs take their lock.
 type Bench struct {
-	Rig  *msgrate.RealTime
+	Rig  msgrate.Rig
 	N    int // rows and columns of the matrices
-	Tile int // of a tile; divides N
+	Tile int // columns of a tile, and rows of one of B; divides N
+	Rows int // of a tile of A and C; divides N; 0 means Tile
 }
 
 // maxN keeps the check of the result, which is serial, to about a second.
@@ -29,18 +30,18 @@ const maxN = 1024
 
 // Check says what is wrong with the sizes.
 func (b *Bench) Check() error {
-	if b.N < 1 || b.N > maxN || b.Tile < 1 || b.N%b.Tile != 0 {
-		return fmt.Errorf("matrices of %d rows in tiles of %d: want at most %d, and a divisor of it", b.N, b.Tile, maxN)
+	l := b.layout()
+	if l.n < 1 || l.n > maxN || l.tile < 1 || l.rows < 1 || l.n%l.tile != 0 || l.n%l.rows != 0 {
+		return fmt.Errorf("matrices of %d rows in tiles of %d x %d: want at most %d, and divisors of it", l.n, l.rows, l.tile, maxN)
 	}
 	return nil
 }
 
-// outstanding is how many work requests a thread has posted at most.
-const outstanding = 2
+func (b *Bench) layout() layout { return layout{n: b.N, rows: cmp.Or(b.Rows, b.Tile), tile: b.Tile} }
 
-// inlineLimit is up to which length tiles are put inline, where that is asked for: what
-// mlx5 copies to a BlueFlame register beside the header.
-const inlineLimit = 200
+// depth is how many work requests can be outstanding on a QP, as in the study's
+// message-rate benchmark.
+const depth = 64
 
 // run is one multiplication.
 type run struct {
@@ -57,28 +58,40 @@ func (b *Bench) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate.Con
 	if err := b.Check(); err != nil {
 		return o, err
 	}
-	r := &run{layout: layout{b.N, b.Tile}}
+	r := &run{layout: b.layout()}
 	defer func() { err = errors.Join(err, r.undo.Run()) }()
 	if err := r.open(b.Rig, queues, cfg); err != nil {
 		return o, err
 	}
 	o.Config = cfg
 	o.Resources, _ = r.set.Resources()
-	times, err := steps.Run(ctx, r.threads)
+	var threads []steps.Stepper
+	for _, t := range r.threads {
+		threads = append(threads, t)
+	}
+	times, err := b.Rig.Run(ctx, threads)
 	if err != nil {
 		return o, err
 	}
-	var messages []int64
-	for _, t := range r.threads {
-		messages = append(messages, t.gets+t.puts)
-	}
-	o.Rates = msgrate.NewRates(messages, times.Begin, times.End)
-	o.Rates.Begin = times.Zero.Add(slices.Min(times.Begin))
+	o.Rates = r.rates(times)
 	return o, r.verify()
 }
 
-func (r *run) open(rig *msgrate.RealTime, queues mlx5.Config, cfg msgrate.Config) (err error) {
-	dev, err := rig.Device(queues)
+func (r *run) rates(times steps.Times) msgrate.Rates {
+	var messages []int64
+	var gets, puts float64
+	for _, t := range r.threads {
+		messages = append(messages, t.gets.messages+t.puts.messages)
+		gets += t.gets.rate()
+		puts += t.puts.rate()
+	}
+	rates := msgrate.NewRates(messages, times)
+	rates.Gets, rates.Puts = gets, puts
+	return rates
+}
+
+func (r *run) open(rig msgrate.Rig, queues mlx5.Config, cfg msgrate.Config) (err error) {
+	devs, err := rig.Devices(1, queues)
 	if err != nil {
 		return err
 	}
@@ -88,18 +101,17 @@ func (r *run) open(rig *msgrate.RealTime, queues mlx5.Config, cfg msgrate.Config
 	if r.target != nil {
 		r.undo.Add(r.target.Close)
 	}
-	threads := max(cfg.Threads, 1)
-	inline := cfg.Inline && r.layout.tileLen() <= inlineLimit
-	ends := endpoint.Config{Plan: cfg.Plan, LockCQ: cfg.LockCQ, CQDepth: outstanding}
-	ends.Cap.MaxSendWR = outstanding * max(cfg.Plan.QP, 1)
+	inline := cfg.Inline && r.layout.rowLen() <= steps.InlineLimit
+	ends := endpoint.Config{Plan: cfg.Plan, LockCQ: cfg.LockCQ}
+	ends.Cap.MaxSendWR = depth
 	if inline {
-		ends.Cap.MaxInline = r.layout.tileLen()
+		ends.Cap.MaxInline = r.layout.rowLen()
 	}
-	if r.set, err = endpoint.Open(dev, threads, ends); err != nil {
+	if r.set, err = endpoint.Open(devs[0], max(cfg.Threads, 1), ends); err != nil {
 		return err
 	}
 	r.undo.Add(r.set.Close)
-	if err := r.makeThreads(inline); err != nil {
+	if err := r.makeThreads(rig, inline); err != nil {
 		return err
 	}
 	if err := r.load(); err != nil {
@@ -108,18 +120,19 @@ func (r *run) open(rig *msgrate.RealTime, queues mlx5.Config, cfg msgrate.Config
 	return r.warm()
 }
 
-func (r *run) makeThreads(inline bool) error {
+func (r *run) makeThreads(rig msgrate.Rig, inline bool) error {
 	n := matrices * r.layout.matrixLen()
 	if r.target == nil {
 		r.global = make([]byte, n)
 	}
+	lanes := steps.NewLanes(r.set, depth)
+	lanes.Meter(rig.Counter)
 	self := make([]msgrate.Destination, len(r.set.Endpoints))
 	for t, e := range r.set.Endpoints {
-		th := &thread{layout: r.layout, id: t, every: len(r.set.Endpoints), tile: t, qp: e.QPs[0], inline: inline,
-			credit: &steps.Credit{}, acc: make([]float64, r.layout.tile*r.layout.tile)}
-		th.poller.CQ = e.CQ
+		th := &thread{layout: r.layout, every: len(r.set.Endpoints), tile: t, track: lanes.Tracks[t][0], poller: lanes.Pollers[t],
+			inline: inline, now: rig.Now, acc: make([]float64, r.layout.rows*r.layout.tile)}
 		for m := range th.mr {
-			mr, err := r.register(e.PD, make([]byte, r.layout.tileLen()))
+			mr, err := r.register(e.PD, make([]byte, r.layout.tileLen(m)))
 			if err != nil {
 				return err
 			}
@@ -135,18 +148,10 @@ func (r *run) makeThreads(inline bool) error {
 		r.threads = append(r.threads, th)
 	}
 	land, err := msgrate.Connect(r.set, r.target, n, func(t int) msgrate.Destination { return self[t] })
-	if err != nil {
-		return err
+	for t := range land {
+		r.threads[t].there = land[t]
 	}
-	var credits []*steps.Credit
-	for t, th := range r.threads {
-		th.there = land[t]
-		credits = append(credits, th.credit)
-	}
-	for _, th := range r.threads {
-		th.poller.Credits = credits
-	}
-	return nil
+	return err
 }
 
 func (r *run) register(pd *verbs.PD, mem []byte) (*verbs.MR, error) {
@@ -173,7 +178,7 @@ func (r *run) load() (err error) {
 // warm has each thread get a tile, so that nothing is set up while the clock runs.
 func (r *run) warm() error {
 	for _, th := range r.threads {
-		sge := th.mr[matrixA].SGE(0, r.layout.tileLen())
+		sge := th.mr[matrixA].SGE(0, r.layout.tileLen(matrixA))
 		if err := th.complete(verbs.SendWR{Opcode: verbs.OpRDMARead, SGList: []verbs.SGE{sge}}); err != nil {
 			return err
 		}
@@ -183,10 +188,11 @@ func (r *run) warm() error {
 
 // complete posts wr for the start of the server's memory and waits for it.
 func (t *thread) complete(wr verbs.SendWR) error {
-	if err := t.post(wr, 0); err != nil {
+	wr.RemoteAddr, wr.RKey = t.there.Addr, t.there.RKey
+	if _, err := t.track.Post(wr); err != nil {
 		return err
 	}
-	for t.credit.Outstanding() > 0 {
+	for t.track.Outstanding() > 0 {
 		n, err := t.poller.Poll()
 		if err != nil {
 			return err

@@ -18,10 +18,14 @@ func TestMeasure(t *testing.T) {
 	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
 		for _, c := range endpoint.Categories() {
 			t.Run(string(fabric)+"/"+c.String(), func(t *testing.T) {
-				b := &Bench{Rig: &msgrate.RealTime{Fabric: fabric}, N: 12, Tile: 4}
+				b := &Bench{Rig: &msgrate.RealTime{Fabric: fabric}, N: 12, Tile: 4, Rows: 2}
 				o, err := b.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Threads: 4, Plan: c.Plan(4), Inline: true})
 				require.NoError(t, err)
 				assert.Positive(t, o.Rates.Total)
+				// 6 x 3 tiles of C, 3 products each: 2 rows of A, 4 of B, 2 of C.
+				assert.Equal(t, int64(18*3*(2+4+2)), o.Rates.Messages)
+				assert.Greater(t, o.Rates.Gets, o.Rates.Total/4)
+				assert.Greater(t, o.Rates.Puts, o.Rates.Total/4)
 				assert.Len(t, o.Rates.PerThread, 4)
 				assert.Positive(t, o.Resources.UUARs)
 			})
@@ -30,7 +34,7 @@ func TestMeasure(t *testing.T) {
 }
 
 func TestVerify_FindsAWrongElement(t *testing.T) {
-	r := &run{layout: layout{4, 2}, global: make([]byte, 3*4*4*8)}
+	r := &run{layout: layout{4, 2, 2}, global: make([]byte, 3*4*4*8)}
 	require.ErrorIs(t, r.verify(), msgrate.ErrData)
 	for row := range 4 {
 		for col := range 4 {
@@ -44,7 +48,7 @@ func TestVerify_FindsAWrongElement(t *testing.T) {
 
 // The layout gives each element a place of its own.
 func TestLayout(t *testing.T) {
-	l := layout{6, 3}
+	l := layout{6, 2, 3}
 	seen := map[int]bool{}
 	for m := range matrices {
 		for r := range 6 {
@@ -60,8 +64,9 @@ func TestLayout(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for _, b := range []Bench{{}, {N: 10, Tile: 3}, {N: 2048, Tile: 2}, {N: 4, Tile: -2}} {
+	for _, b := range []Bench{{}, {N: 10, Tile: 3}, {N: 2048, Tile: 2}, {N: 4, Tile: -2}, {N: 4, Tile: 2, Rows: 3}} {
 		assert.Error(t, b.Check(), b)
 	}
 	assert.NoError(t, (&Bench{N: 10, Tile: 5}).Check())
+	assert.NoError(t, (&Bench{N: 10, Tile: 5, Rows: 2}).Check())
 }

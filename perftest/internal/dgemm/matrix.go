@@ -8,10 +8,12 @@ import (
 // element is a float64 in memory, in the byte order of the machine.
 const element = 8
 
-// layout is where tiles lie in the server's memory: matrix after matrix, tile after
-// tile, so that a tile is one piece.
+// layout is where elements lie in the server's memory: matrix after matrix, by rows, so
+// that a tile is as many pieces as it has rows.
 type layout struct {
-	n, tile int // rows of a matrix, and of a tile
+	n    int // rows of a matrix
+	rows int // of a tile of A and C
+	tile int // columns of all tiles, and rows of one of B
 }
 
 // Matrices in the server's memory.
@@ -22,19 +24,26 @@ const (
 	matrices
 )
 
-func (l layout) tileLen() int   { return l.tile * l.tile * element }
 func (l layout) matrixLen() int { return l.n * l.n * element }
-func (l layout) perRow() int    { return l.n / l.tile }
 
-// at is the offset of the tile in row i and column j of a matrix.
-func (l layout) at(matrix, i, j int) int {
-	return matrix*l.matrixLen() + (i*l.perRow()+j)*l.tileLen()
+// rowsOf is how many rows a tile of a matrix has, and tileLen how many bytes.
+func (l layout) rowsOf(matrix int) int {
+	if matrix == matrixB {
+		return l.tile
+	}
+	return l.rows
 }
+
+func (l layout) tileLen(matrix int) int { return l.rowsOf(matrix) * l.rowLen() }
+func (l layout) rowLen() int            { return l.tile * element } // of a tile
+
+// across is how many tiles lie side by side, and tiles how many C has.
+func (l layout) across() int { return l.n / l.tile }
+func (l layout) tiles() int  { return l.n / l.rows * l.across() }
 
 // index is the offset of an element of a matrix, by row and column.
 func (l layout) index(matrix, row, col int) int {
-	t := l.tile
-	return l.at(matrix, row/t, col/t) + (row%t*t+col%t)*element
+	return matrix*l.matrixLen() + (row*l.n+col)*element
 }
 
 func load(b []byte) float64     { return math.Float64frombits(binary.NativeEndian.Uint64(b)) }
@@ -64,10 +73,11 @@ func (l layout) product(row, col int) (sum float64) {
 	return sum
 }
 
-// multiply adds the product of tiles a and b to acc, which has the elements of a tile
-// by rows.
-func multiply(acc []float64, a, b []byte, t int) {
-	for i := range t {
+// multiply adds the product of tiles a and b to acc, which has the elements of a tile of
+// C by rows.
+func (l layout) multiply(acc []float64, a, b []byte) {
+	t := l.tile
+	for i := range l.rows {
 		for k := range t {
 			x := load(a[(i*t+k)*element:])
 			for j := range t {

@@ -21,6 +21,12 @@ type Row struct {
 	// Relative is the rate divided by that of MPI-everywhere with as many threads;
 	// 0 if that was not measured.
 	Relative float64 `json:"relative"`
+	// Gets and Puts are what an application does in the time that its threads spend on
+	// them, and what that is relative to MPI-everywhere; 0 where they are not told apart.
+	Gets         float64 `json:"gets_per_s,omitempty"`
+	GetsRelative float64 `json:"gets_relative,omitempty"`
+	Puts         float64 `json:"puts_per_s,omitempty"`
+	PutsRelative float64 `json:"puts_relative,omitempty"`
 	// CPU is what the process used for a message; 0 where it is not taken.
 	CPU      float64 `json:"cpu_ns,omitempty"`
 	Contexts int     `json:"contexts"`
@@ -47,6 +53,19 @@ type Study struct {
 	Ranks      int // for Row.Ranks; who measures knows
 	CQ         int // threads that share a CQ, where they do not share more anyway
 	Rounds     int
+}
+
+// Check says what is wrong with the numbers of threads.
+func (s *Study) Check() error {
+	for _, n := range s.Threads {
+		if n < 1 {
+			return fmt.Errorf("%d threads: want one or more", n)
+		}
+	}
+	if s.CQ < 0 {
+		return fmt.Errorf("%d threads share a completion queue", s.CQ)
+	}
+	return nil
 }
 
 // Cases lists the rows without their figures, and how to measure them.
@@ -89,6 +108,7 @@ func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label str
 	}
 	for i := range rows {
 		rows[i].Rate, rows[i].CPU = figures[i].Rate, figures[i].CPU
+		rows[i].Gets, rows[i].Puts = figures[i].Gets, figures[i].Puts
 		rows[i].count(figures[i].Resources)
 	}
 	relate(rows)
@@ -131,13 +151,18 @@ func relate(rows []Row) {
 		if b < 0 {
 			continue
 		}
-		if rows[b].Rate > 0 {
-			r.Relative = r.Rate / rows[b].Rate
-		}
-		if rows[b].UUARs > 0 {
-			r.Share = float64(r.UUARs) / float64(rows[b].UUARs)
-		}
+		r.Relative = ratio(r.Rate, rows[b].Rate)
+		r.GetsRelative, r.PutsRelative = ratio(r.Gets, rows[b].Gets), ratio(r.Puts, rows[b].Puts)
+		r.Share = ratio(float64(r.UUARs), float64(rows[b].UUARs))
 	}
+}
+
+// ratio is 0 if there is nothing to compare with.
+func ratio(v, base float64) float64 {
+	if base <= 0 {
+		return 0
+	}
+	return v / base
 }
 
 // ObjectSizes is the memory of one object of each kind, in bytes: the QP has the

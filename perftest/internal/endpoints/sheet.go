@@ -24,11 +24,22 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 	if measured {
 		s.Columns = append(s.Columns,
 			sheet.Column[Row]{Name: "msg_per_s", Title: "M msg/s", Value: func(r Row) any { return r.Rate }, Text: sheet.Millions},
-			sheet.Column[Row]{Name: "relative", Title: "Relative", Value: func(r Row) any { return r.Relative }, Text: sheet.Percent},
-			sheet.Column[Row]{Name: "cpu_ns", Title: "CPU ns", Value: func(r Row) any { return r.CPU }, Text: sheet.Short})
+			sheet.Column[Row]{Name: "relative", Title: "Relative", Value: func(r Row) any { return r.Relative }, Text: sheet.Percent})
+		if len(rows) > 0 && rows[0].Puts > 0 {
+			s.Columns = append(s.Columns, kindColumns...)
+		}
+		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "cpu_ns", Title: "CPU ns", Value: func(r Row) any { return r.CPU }, Text: sheet.Short})
 	}
 	s.Columns = append(s.Columns, resourceColumns...)
 	return s
+}
+
+// kindColumns tell gets and puts apart.
+var kindColumns = []sheet.Column[Row]{
+	{Name: "gets_per_s", Title: "M gets/s", Value: func(r Row) any { return r.Gets }, Text: sheet.Millions},
+	{Name: "gets_relative", Title: "Relative", Value: func(r Row) any { return r.GetsRelative }, Text: sheet.Percent},
+	{Name: "puts_per_s", Title: "M puts/s", Value: func(r Row) any { return r.Puts }, Text: sheet.Millions},
+	{Name: "puts_relative", Title: "Relative", Value: func(r Row) any { return r.PutsRelative }, Text: sheet.Percent},
 }
 
 var resourceColumns = []sheet.Column[Row]{

@@ -57,7 +57,7 @@ func newMeter(total int) *Meter {
 	return m
 }
 
-// Step says that one more step is done.
+// Step says that one more step is done; size 0 is not shown.
 func (m *Meter) Step(test string, size int) {
 	if p := m.at.Load(); p.test != test || p.size != size {
 		m.at.Store(&place{test, size})
@@ -83,7 +83,11 @@ func (m *Meter) String() string {
 	if p.test == "" {
 		return "connecting"
 	}
-	return fmt.Sprintf("%3d%% %s %d B", 100*m.done.Load()/m.total, p.test, p.size)
+	text := fmt.Sprintf("%3d%% %s", 100*m.done.Load()/m.total, p.test)
+	if p.size == 0 { // of an application
+		return text
+	}
+	return fmt.Sprintf("%s %d B", text, p.size)
 }
 
 // every calls f at an interval until Close.

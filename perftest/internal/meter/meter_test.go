@@ -57,6 +57,12 @@ func TestBar_EndsBeforeAllSteps(t *testing.T) {
 	m.Close()
 }
 
+func TestString_WithoutASize(t *testing.T) {
+	m := newMeter(4)
+	m.Step("Static, 4 threads", 0)
+	assert.Equal(t, " 25% Static, 4 threads", m.String())
+}
+
 func TestStep_DoesNotAllocateWhileThePlaceStays(t *testing.T) {
 	m := newMeter(10)
 	m.Step("put_lat", 8)

@@ -59,7 +59,7 @@ func Prepare(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (_ *P
 			err = errors.Join(err, p.undo.Run())
 		}
 	}()
-	dev, err := rig.Device(queues)
+	devs, err := rig.Devices(1, queues)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Prepare(ctx context.Context, rig Rig, queues mlx5.Config, cfg Config) (_ *P
 	if target != nil {
 		p.undo.Add(target.Close)
 	}
-	if p.senders, err = Open(dev, target, cfg); err != nil {
+	if p.senders, err = Open(devs[0], target, cfg); err != nil {
 		return nil, err
 	}
 	p.undo.Add(p.senders.Close)
@@ -90,9 +90,12 @@ func (p *Prepared) round(ctx context.Context, n int) (o Outcome, err error) {
 	o.Resources, _ = s.Resources()
 	before, _ := s.Counts()
 	s.Restart(n)
-	if o.Rates, err = p.rig.Run(ctx, s); err != nil {
+	s.Meter(p.rig.Counter)
+	times, err := p.rig.Run(ctx, s.Steppers())
+	if err != nil {
 		return o, err
 	}
+	o.Rates = NewRates(s.Messages(), times)
 	after, _ := s.Counts()
 	o.Counts = after.since(before)
 	return o, s.Verify()

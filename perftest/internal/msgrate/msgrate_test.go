@@ -40,9 +40,9 @@ func TestMeasure_Shm(t *testing.T) {
 // One goroutine can drive all senders, whoever is next: a scheduler of virtual time
 // does. Threads that share a QP and a CQ never wait for each other for good.
 func TestStep_AnyOrder(t *testing.T) {
-	dev, err := (&RealTime{Fabric: softhca.FabricLoop}).Device(mlx5.Config{})
+	devs, err := (&RealTime{Fabric: softhca.FabricLoop}).Devices(1, mlx5.Config{})
 	require.NoError(t, err)
-	s, err := Open(dev, nil, Config{Threads: 8, Messages: 640, Plan: endpoint.MPIThreads.Plan(8)})
+	s, err := Open(devs[0], nil, Config{Threads: 8, Messages: 640, Plan: endpoint.MPIThreads.Plan(8)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -55,7 +55,7 @@ func TestStep_AnyOrder(t *testing.T) {
 			left = slices.Delete(left, i, i+1)
 		}
 	}
-	assert.Equal(t, int64(8*640), s.Messages())
+	assert.Equal(t, slices.Repeat([]int64{640}, 8), s.Messages())
 	require.NoError(t, s.Verify())
 }
 
@@ -66,10 +66,10 @@ func TestStep_NoAllocation(t *testing.T) {
 		"shared":   {Threads: 2, Plan: endpoint.MPIThreads.Plan(2)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dev, err := (&RealTime{Fabric: softhca.FabricLoop}).Device(mlx5.Config{})
+			devs, err := (&RealTime{Fabric: softhca.FabricLoop}).Devices(1, mlx5.Config{})
 			require.NoError(t, err)
 			cfg.Messages = 1 << 30
-			s, err := Open(dev, nil, cfg)
+			s, err := Open(devs[0], nil, cfg)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, s.Close()) }()
 			testenv.NoAllocs(t, "step", func() {

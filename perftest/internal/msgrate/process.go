@@ -174,6 +174,7 @@ func together(outcomes []Outcome) (sum Outcome) {
 		sum.Config.Threads += o.Config.Threads
 		sum.Resources.Add(o.Resources)
 		sum.Rates.CPU += o.Rates.CPU
+		sum.Rates.Messages += o.Rates.Messages
 		sum.Counts.add(o.Counts)
 		sum.Rates.PerThread = append(sum.Rates.PerThread, o.Rates.PerThread...)
 		if o.Rates.Begin.Before(sum.Rates.Begin) {
@@ -184,6 +185,6 @@ func together(outcomes []Outcome) (sum Outcome) {
 		}
 	}
 	sum.Rates.Elapsed = max(end.Sub(sum.Rates.Begin), time.Nanosecond)
-	sum.Rates.Total = perSecond(int64(sum.Config.Threads)*int64(sum.Config.Messages), sum.Rates.Elapsed)
+	sum.Rates.Total = perSecond(sum.Rates.Messages, sum.Rates.Elapsed)
 	return sum
 }

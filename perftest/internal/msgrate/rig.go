@@ -9,18 +9,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
-
-	"golang.org/x/sys/unix"
 )
 
-// Rig is where senders run: in real time, or in the virtual time of a model.
+// Rig is where threads run: in real time, or in the virtual time of a model.
 type Rig interface {
-	// Device makes a device for one measurement, with its queues tuned.
-	Device(queues mlx5.Config) (*verbs.Device, error)
+	// Devices makes the devices of n nodes for one measurement, with their queues tuned.
+	Devices(n int, queues mlx5.Config) ([]*verbs.Device, error)
+	// Loops says that QPs reach their own context only.
+	Loops() bool
 	// Target opens where the messages go; nil if QPs are connected to themselves.
 	Target() (Target, error)
-	// Run does all steps of all senders and says how fast they were.
-	Run(ctx context.Context, s *Senders) (Rates, error)
+	// Run does all steps of all threads and says when they ran.
+	Run(ctx context.Context, threads []steps.Stepper) (steps.Times, error)
+	// Now is the time of the rig, from some moment.
+	Now() time.Duration
+	// Counter makes one for a counter that threads share; nil in real time.
+	Counter() steps.Counter
 }
 
 // Rates is what a run came to.
@@ -30,19 +34,25 @@ type Rates struct {
 	Elapsed   time.Duration // from the first step of any thread to the last of all
 	CPU       time.Duration // that the process used meanwhile; 0 in virtual time
 	Total     float64       // messages of all threads in a second of Elapsed
+	Messages  int64         // of all threads
+	// Gets and Puts are what an application's threads did in a second of the time that
+	// each of them spent on gets, or on puts, added up; 0 where they are not told apart.
+	Gets, Puts float64
 }
 
-// NewRates makes rates from when each thread began and ended.
-func NewRates(messages []int64, begin, end []time.Duration) Rates {
-	r := Rates{PerThread: make([]float64, len(messages))}
-	first, last, sum := begin[0], end[0], int64(0)
+// NewRates makes rates from how much each thread did and when.
+func NewRates(messages []int64, times steps.Times) Rates {
+	r := Rates{PerThread: make([]float64, len(messages)), CPU: times.CPU}
 	for t, n := range messages {
-		r.PerThread[t] = perSecond(n, end[t]-begin[t])
-		first, last = min(first, begin[t]), max(last, end[t])
-		sum += n
+		r.PerThread[t] = perSecond(n, times.End[t]-times.Begin[t])
+		r.Messages += n
 	}
-	r.Elapsed = last - first
-	r.Total = perSecond(sum, r.Elapsed)
+	first := slices.Min(times.Begin)
+	r.Elapsed = slices.Max(times.End) - first
+	r.Total = perSecond(r.Messages, r.Elapsed)
+	if !times.Zero.IsZero() {
+		r.Begin = times.Zero.Add(first)
+	}
 	return r
 }
 
@@ -59,10 +69,14 @@ type RealTime struct {
 	Remote func() (Target, error)
 }
 
-// Device implements Rig.
-func (r *RealTime) Device(queues mlx5.Config) (*verbs.Device, error) {
-	return newDevice(r.Fabric, queues)
+// Devices implements Rig: the nodes share one device.
+func (r *RealTime) Devices(n int, queues mlx5.Config) ([]*verbs.Device, error) {
+	dev, err := newDevice(r.Fabric, queues)
+	return slices.Repeat([]*verbs.Device{dev}, n), err
 }
+
+// Loops implements Rig.
+func (r *RealTime) Loops() bool { return r.Fabric == softhca.FabricLoop }
 
 // dialTimeout is how long a peer may take to answer: threads that compete for few
 // processors can keep it waiting.
@@ -75,12 +89,12 @@ func newDevice(fabric softhca.Fabric, queues mlx5.Config) (*verbs.Device, error)
 // Target implements Rig.
 func (r *RealTime) Target() (Target, error) {
 	switch {
-	case r.Fabric == softhca.FabricLoop:
+	case r.Loops():
 		return nil, nil
 	case r.Remote != nil:
 		return r.Remote()
 	}
-	dev, err := r.Device(mlx5.Config{})
+	dev, err := newDevice(r.Fabric, mlx5.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -88,29 +102,15 @@ func (r *RealTime) Target() (Target, error) {
 }
 
 // Run implements Rig.
-func (r *RealTime) Run(ctx context.Context, s *Senders) (Rates, error) {
-	before := cpuTime()
-	times, err := steps.Run(ctx, s.Threads)
-	cpu := cpuTime() - before
-	if err != nil {
-		return Rates{}, err
-	}
-	messages := make([]int64, len(s.Threads))
-	for t, th := range s.Threads {
-		messages[t] = th.total
-	}
-	rates := NewRates(messages, times.Begin, times.End)
-	rates.CPU = cpu
-	rates.Begin = times.Zero.Add(slices.Min(times.Begin))
-	return rates, nil
+func (r *RealTime) Run(ctx context.Context, threads []steps.Stepper) (steps.Times, error) {
+	return steps.Run(ctx, threads)
 }
 
-// cpuTime is what all threads of this process have used. Unlike the time that passes
-// it does not depend on what else the machine does.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
-		return 0 // it does not fail with these arguments
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
+// zero is what the time of rigs counts from.
+var zero = time.Now()
+
+// Now implements Rig.
+func (r *RealTime) Now() time.Duration { return time.Since(zero) }
+
+// Counter implements Rig.
+func (r *RealTime) Counter() steps.Counter { return nil }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/cpu"
 
+	"github.com/gucx/gucx/perftest/internal/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -21,8 +22,8 @@ type Sender struct {
 	// and that one.
 	list, last []verbs.SendWR
 	wc         []verbs.WC
-	others     []*Sender // by thread: whose completions may be in the CQ
-	free       *places   // of a QP that others post to too; nil otherwise
+	others     []*Sender     // by thread: whose completions may be in the CQ
+	free       *steps.Shared // of a QP that others post to too; nil otherwise
 
 	depth    int64 // messages that may be outstanding
 	unit     int64 // messages of a window
@@ -34,46 +35,11 @@ type Sender struct {
 	sharedCQ bool
 	idle     bool
 	cqes     uint64
-	meter    Counter // of done; nil in real time, or if nobody else changes it
+	meter    steps.Counter // of done; nil in real time, or if nobody else changes it
 
 	_    cpu.CacheLinePad
 	done int64 // messages completed; whoever polls adds, if the CQ is shared atomically
 	_    cpu.CacheLinePad
-}
-
-// places counts the free places of a shared QP.
-type places struct {
-	n     atomic.Int64
-	meter Counter // nil in real time
-	_     cpu.CacheLinePad
-}
-
-// take takes k places; false if there are not as many. It looks first: threads that
-// took places to give them back again could keep each other from finding any.
-func (p *places) take(k int64) bool {
-	if p.load() < k {
-		return false
-	}
-	if p.add(-k) >= 0 {
-		return true
-	}
-	p.add(k)
-	return false
-}
-
-func (p *places) load() int64 {
-	if p.meter != nil {
-		p.meter.Load()
-	}
-	return p.n.Load()
-}
-
-func (p *places) add(k int64) int64 {
-	n := p.n.Add(k)
-	if p.meter != nil {
-		p.meter.Add()
-	}
-	return n
 }
 
 var errOverrun = errors.New("completion queue overrun")
@@ -98,7 +64,7 @@ func (s *Sender) Idle() bool { return s.idle }
 // hasRoom takes room for a window.
 func (s *Sender) hasRoom() bool {
 	if s.free != nil {
-		return s.free.take(s.unit)
+		return s.free.Take(s.unit)
 	}
 	return s.posted-s.completed()+s.unit <= s.depth
 }
@@ -152,7 +118,7 @@ func (s *Sender) complete() {
 		s.meter.Add()
 	}
 	if s.free != nil {
-		s.free.add(s.each)
+		s.free.Add(s.each)
 	}
 }
 

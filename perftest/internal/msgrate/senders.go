@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/pattern"
 	"github.com/gucx/gucx/perftest/internal/rclink"
+	"github.com/gucx/gucx/perftest/internal/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
@@ -84,7 +85,7 @@ func (s *Senders) connect() ([]Destination, error) {
 
 func (s *Senders) makeThreads(land []Destination) {
 	cfg := s.Config
-	free := map[int]*places{} // by number of the QP
+	free := map[int]*steps.Shared{} // by number of the QP
 	for t, e := range s.set.Endpoints {
 		n := cfg.Depth / cfg.Unsignaled
 		th := &Sender{
@@ -93,8 +94,8 @@ func (s *Senders) makeThreads(land []Destination) {
 		}
 		if e.SharedBy.QPUsers > 1 {
 			if free[e.SharedBy.QP] == nil {
-				free[e.SharedBy.QP] = &places{}
-				free[e.SharedBy.QP].n.Store(int64(cfg.Depth))
+				free[e.SharedBy.QP] = &steps.Shared{}
+				free[e.SharedBy.QP].Set(int64(cfg.Depth))
 			}
 			th.free = free[e.SharedBy.QP]
 		}
@@ -140,12 +141,36 @@ func (s *Senders) Restart(n int) {
 	}
 }
 
-// Messages is how many all threads together complete until they are done.
-func (s *Senders) Messages() (n int64) {
+// Messages is how many each thread completes until it is done.
+func (s *Senders) Messages() (n []int64) {
 	for _, t := range s.Threads {
-		n += t.total
+		n = append(n, t.total)
 	}
 	return n
+}
+
+// Steppers is the threads.
+func (s *Senders) Steppers() (list []steps.Stepper) {
+	for _, t := range s.Threads {
+		list = append(list, t)
+	}
+	return list
+}
+
+// Meter has each counter that threads share told to one that make returns: the
+// completions of threads with a CQ in common, the free places of a QP. No thread is in a
+// step.
+func (s *Senders) Meter(make func() steps.Counter) {
+	metered := map[*steps.Shared]bool{}
+	for _, t := range s.Threads {
+		if t.sharedCQ {
+			t.meter = make()
+		}
+		if t.free != nil && !metered[t.free] {
+			metered[t.free] = true
+			t.free.Meter(make())
+		}
+	}
 }
 
 // ErrData says that a message did not arrive as it should have.

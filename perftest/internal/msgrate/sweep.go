@@ -19,25 +19,25 @@ type Case struct {
 
 // Figure is what a case came to: the medians over rounds.
 type Figure struct {
-	Rate      float64 // messages of all threads in a second
-	CPU       float64 // nanoseconds of the process for each message; 0 in virtual time
-	Resources verbs.Resources
-	Counts    Counts // of the last round
+	Rate       float64 // messages of all threads in a second
+	CPU        float64 // nanoseconds of the process for each message; 0 in virtual time
+	Gets, Puts float64 // of Rates
+	Resources  verbs.Resources
+	Counts     Counts // of the last round
 }
 
 // MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
 // does so for all of them. step is told of each measurement; nil is allowed.
 func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
 	figures := make([]Figure, len(cases))
-	rates, cpu := make([][]float64, len(cases)), make([][]float64, len(cases))
+	measured := make([][]Rates, len(cases))
 	for range max(rounds, 1) {
 		for i, c := range cases {
 			o, err := m.Measure(ctx, c.Queues, c.Config)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Label, err)
 			}
-			rates[i] = append(rates[i], o.Rates.Total)
-			cpu[i] = append(cpu[i], float64(o.Rates.CPU)/max(o.Rates.Total*o.Rates.Elapsed.Seconds(), 1))
+			measured[i] = append(measured[i], o.Rates)
 			figures[i].Resources, figures[i].Counts = o.Resources, o.Counts
 			if step != nil {
 				step(c.Label)
@@ -45,9 +45,22 @@ func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step 
 		}
 	}
 	for i := range figures {
-		figures[i].Rate, figures[i].CPU = stat.Median(rates[i]), stat.Median(cpu[i])
+		f := &figures[i]
+		f.Rate = median(measured[i], func(r Rates) float64 { return r.Total })
+		f.CPU = median(measured[i], func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) })
+		f.Gets = median(measured[i], func(r Rates) float64 { return r.Gets })
+		f.Puts = median(measured[i], func(r Rates) float64 { return r.Puts })
 	}
 	return figures, nil
+}
+
+// median is that of a figure over rounds.
+func median(rounds []Rates, figure func(Rates) float64) float64 {
+	var v []float64
+	for _, r := range rounds {
+		v = append(v, figure(r))
+	}
+	return stat.Median(v)
 }
 
 // Sweep is a set of cases: each kind of sharing, with each degree and each choice of

@@ -49,9 +49,9 @@ func TestFeatures_WorkRequests(t *testing.T) {
 
 func openLoop(t *testing.T, queues mlx5.Config, cfg Config) *Senders {
 	t.Helper()
-	dev, err := (&RealTime{Fabric: softhca.FabricLoop}).Device(queues)
+	devs, err := (&RealTime{Fabric: softhca.FabricLoop}).Devices(1, queues)
 	require.NoError(t, err)
-	s, err := Open(dev, nil, cfg)
+	s, err := Open(devs[0], nil, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/msgrate"
 	"github.com/gucx/gucx/perftest/internal/steps"
-	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 )
@@ -17,14 +15,27 @@ import (
 // nodes are two, as in the study.
 const nodes = 2
 
-// Bench runs the stencil on a rig with the shm fabric, in real time. It implements
-// msgrate.Measurer: of a configuration it takes plan and inlining, and rates are puts
-// of all threads of both nodes. Resources are those of one node.
+// Bench runs the stencil on a rig, all ranks in this process. It implements
+// msgrate.Measurer: of a configuration it takes plan, inlining and whether CQs take their
+// lock, and rates are puts of all threads of both nodes. Resources are those of one node.
 type Bench struct {
-	Rig            *msgrate.RealTime
+	Rig msgrate.Rig
+	Problem
+}
+
+// Problem is what there is to compute, and how it is split.
+type Problem struct {
 	Rows, Cols     int // of the grid
 	Iterations     int
+	Points         int // in a put
 	Ranks, Threads int // of a node, and of a rank
+}
+
+// settings are what ranks take of a configuration and of the rig.
+type settings struct {
+	Plan           endpoint.Plan
+	Inline, LockCQ bool
+	Counter        func() steps.Counter
 }
 
 // Limits of the grid keep its serial run, which checks the result, to a second or two.
@@ -34,29 +45,25 @@ const (
 )
 
 // Check says what is wrong with the sizes.
-func (b *Bench) Check() error {
+func (b *Problem) Check() error {
 	switch {
-	case b.Rows < 1 || b.Cols < 1 || b.Iterations < 1 || b.Ranks < 1 || b.Threads < 1:
-		return errors.New("stencil: rows, columns, iterations, ranks and threads must be positive")
+	case b.Rows < 1 || b.Cols < 1 || b.Iterations < 1 || b.Points < 1 || b.Ranks < 1 || b.Threads < 1:
+		return errors.New("stencil: rows, columns, iterations, points of a put, ranks and threads must be positive")
 	case b.Rows > maxPoints/b.Cols || b.Iterations > maxWork/(b.Rows*b.Cols):
 		return fmt.Errorf("stencil: %d x %d points and %d iterations are too many", b.Rows, b.Cols, b.Iterations)
 	case b.Rows%(nodes*b.Ranks) != 0:
 		return fmt.Errorf("stencil: %d rows for %d ranks: not as many for each", b.Rows, nodes*b.Ranks)
 	case b.Cols%b.Threads != 0:
 		return fmt.Errorf("stencil: %d columns for %d threads: not as many for each", b.Cols, b.Threads)
+	case b.Cols/b.Threads%b.Points != 0:
+		return fmt.Errorf("stencil: %d columns of a thread in puts of %d points: want a divisor", b.Cols/b.Threads, b.Points)
 	}
 	return nil
 }
 
-// inlineLimit is up to which length halos are put inline: what mlx5 copies to a
-// BlueFlame register beside the header.
-const inlineLimit = 200
-
 // run is one run of a stencil.
 type run struct {
-	bench *Bench
 	ranks []*rank
-	all   barrier
 	undo  cleanup.Stack
 }
 
@@ -65,13 +72,9 @@ func (b *Bench) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate.Con
 	if err := b.Check(); err != nil {
 		return o, err
 	}
-	r := &run{bench: b}
+	r := &run{}
 	defer func() { err = errors.Join(err, r.undo.Run()) }()
-	dev, err := b.Rig.Device(queues)
-	if err != nil {
-		return o, err
-	}
-	if err := r.open(dev, cfg); err != nil {
+	if err := r.open(b, queues, cfg); err != nil {
 		return o, err
 	}
 	o.Config = cfg
@@ -79,47 +82,35 @@ func (b *Bench) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate.Con
 		res, _ := k.set.Resources()
 		o.Resources.Add(res)
 	}
-	var threads []*thread
-	for _, k := range r.ranks {
-		threads = append(threads, k.threads...)
-	}
 	// Connections are made by the first puts, before the clock runs.
-	r.restart(warmup)
-	if _, err := steps.Run(ctx, threads); err != nil {
+	if _, err := iterate(ctx, b.Rig, r.ranks, warmup); err != nil {
 		return o, err
 	}
-	r.restart(b.Iterations)
-	times, err := steps.Run(ctx, threads)
-	if err != nil {
+	if o.Rates, err = iterate(ctx, b.Rig, r.ranks, b.Iterations); err != nil {
 		return o, err
 	}
-	var messages []int64
-	for _, t := range threads {
-		messages = append(messages, t.puts)
+	var bands []band
+	for _, k := range r.ranks {
+		bands = append(bands, k.grid[b.Iterations%2])
 	}
-	o.Rates = msgrate.NewRates(messages, times.Begin, times.End)
-	o.Rates.Begin = times.Zero.Add(slices.Min(times.Begin))
-	return o, r.verify()
+	return o, b.verify(bands)
 }
 
-func (r *run) open(dev *verbs.Device, cfg msgrate.Config) error {
-	b := r.bench
-	r.all.threads = int64(nodes * b.Ranks * b.Threads)
-	length := b.Cols / b.Threads * element
-	inline := cfg.Inline && length <= inlineLimit
-	ends := endpoint.Config{Plan: cfg.Plan, LockCQ: cfg.LockCQ, QPs: sides, CQDepth: sides}
-	ends.Cap.MaxSendWR = max(cfg.Plan.QP, 1) // one of each thread on a QP
-	if inline {
-		ends.Cap.MaxInline = length
+// open makes the ranks: the first half on one node, the others on the other.
+func (r *run) open(b *Bench, queues mlx5.Config, cfg msgrate.Config) error {
+	devs, err := b.Rig.Devices(nodes, queues)
+	if err != nil {
+		return err
 	}
+	s := settings{cfg.Plan, cfg.Inline, cfg.LockCQ, b.Rig.Counter}
 	for i := range nodes * b.Ranks {
-		k, err := openRank(dev, b, ends, inline, &r.all, &r.undo)
+		k, err := b.openRank(devs[i/b.Ranks], i, s, &r.undo)
 		if err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
 		r.ranks = append(r.ranks, k)
 		if i > 0 {
-			if err := join(r.ranks[i-1], k); err != nil {
+			if err := join(r.ranks[i-1], k, b.Rig.Loops()); err != nil {
 				return fmt.Errorf("rank %d: %w", i, err)
 			}
 		}
@@ -127,35 +118,46 @@ func (r *run) open(dev *verbs.Device, cfg msgrate.Config) error {
 	return nil
 }
 
+// iterate runs n iterations of ranks from the initial grid.
+func iterate(ctx context.Context, rig msgrate.Rig, ranks []*rank, n int) (msgrate.Rates, error) {
+	var threads []steps.Stepper
+	for _, k := range ranks {
+		k.restart(n)
+		for _, t := range k.threads {
+			threads = append(threads, t)
+		}
+	}
+	times, err := rig.Run(ctx, threads)
+	if err != nil {
+		return msgrate.Rates{}, err
+	}
+	var messages []int64
+	for _, k := range ranks {
+		for _, t := range k.threads {
+			messages = append(messages, t.puts)
+		}
+	}
+	return msgrate.NewRates(messages, times), nil
+}
+
 // warmup is the iterations before those that are measured: one for each parity.
 const warmup = 2
 
-// restart sets the initial grid, for a run of n iterations.
-func (r *run) restart(n int) {
-	row := 0
-	for _, k := range r.ranks {
-		k.grid[0].fill(row)
-		row += k.grid[0].rows
-		for _, t := range k.threads {
-			t.phase, t.n, t.total, t.puts = putAbove, 0, n, 0
-		}
-	}
-}
-
 // verify compares the ranks' bands with a serial run: the operations at each point are
 // the same, so results are equal to the last bit.
-func (r *run) verify() error {
-	b := r.bench
+func (b *Problem) verify(bands []band) error {
 	want := serial(b.Rows, b.Cols, b.Iterations)
 	row := 0
-	for _, k := range r.ranks {
-		got := k.grid[b.Iterations%2]
+	for _, got := range bands {
 		for i := range got.rows {
 			if j := firstDifference(got.row(i), want.row(row)); j >= 0 {
 				return fmt.Errorf("%w: point %d, %d is %v, want %v", msgrate.ErrData, row, j, got.row(i)[j], want.row(row)[j])
 			}
 			row++
 		}
+	}
+	if row != b.Rows {
+		return fmt.Errorf("%w: %d rows, want %d", msgrate.ErrData, row, b.Rows)
 	}
 	return nil
 }

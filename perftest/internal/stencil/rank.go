@@ -1,6 +1,8 @@
 package stencil
 
 import (
+	"errors"
+
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/rclink"
 	"github.com/gucx/gucx/perftest/internal/steps"
@@ -11,99 +13,166 @@ import (
 // rank is a band of the grid with its threads.
 type rank struct {
 	set     *endpoint.Set
+	first   int     // row of the grid
 	grid    [2]band // by parity of the iteration
+	crew    barrier
 	threads []*thread
+	undo    *cleanup.Stack
 }
 
-// openRank makes a rank of a grid.
-func openRank(dev *verbs.Device, b *Bench, ends endpoint.Config, inline bool, all *barrier, undo *cleanup.Stack) (_ *rank, err error) {
+// depth is how many work requests can be outstanding on a QP, as in the study's
+// message-rate benchmark.
+const depth = 64
+
+// openRank makes rank i of all, unconnected.
+func (b *Problem) openRank(dev *verbs.Device, i int, cfg settings, undo *cleanup.Stack) (_ *rank, err error) {
 	rows := b.Rows / (nodes * b.Ranks)
-	k := &rank{grid: [2]band{newBand(rows, b.Cols), newBand(rows, b.Cols)}}
+	k := &rank{first: i * rows, grid: [2]band{newBand(rows, b.Cols), newBand(rows, b.Cols)}, undo: undo}
+	k.crew.threads = int64(b.Threads)
+	inline := cfg.Inline && b.Points*element <= steps.InlineLimit
+	ends := endpoint.Config{Plan: cfg.Plan, LockCQ: cfg.LockCQ, QPs: sides}
+	ends.Cap.MaxSendWR = depth
+	if inline {
+		ends.Cap.MaxInline = b.Points * element
+	}
 	if k.set, err = endpoint.Open(dev, b.Threads, ends); err != nil {
 		return nil, err
 	}
 	undo.Add(k.set.Close)
-	var credits []*steps.Credit
+	lanes := steps.NewLanes(k.set, depth)
+	lanes.Meter(cfg.Counter)
+	k.crew.arrived.Meter(cfg.Counter())
+	k.crew.generation.Meter(cfg.Counter())
 	width := b.Cols / b.Threads
 	for t, e := range k.set.Endpoints {
-		th := &thread{id: t, grid: &k.grid, lo: t * width, hi: (t + 1) * width,
-			credit: &steps.Credit{}, inline: inline, all: all}
-		th.poller.CQ = e.CQ
-		if err := th.memory(e, undo); err != nil {
+		th := &thread{grid: &k.grid, lo: t * width, hi: (t + 1) * width, points: b.Points, inline: inline,
+			poller: lanes.Pollers[t], crew: &k.crew}
+		if th.memory, err = newMemory(e, width, undo); err != nil {
 			return nil, err
 		}
-		credits = append(credits, th.credit)
+		for side := range sides {
+			th.beside[side].track = lanes.Tracks[t][side]
+			th.rows[side] = make([]float64, width)
+		}
 		k.threads = append(k.threads, th)
-	}
-	for _, th := range k.threads {
-		th.poller.Credits = credits
 	}
 	return k, nil
 }
 
-// memory is a buffer with halos by parity and side, and then what is sent.
-func (t *thread) memory(e endpoint.Endpoint, undo *cleanup.Stack) error {
-	n := (t.hi - t.lo) * element
-	buf, err := e.Context.AllocBuffer((2*sides + sides) * n)
-	if err != nil {
-		return err
+// restart sets the initial grid, for a run of n iterations.
+func (k *rank) restart(n int) {
+	k.grid[0].fill(k.first)
+	for _, t := range k.threads {
+		t.restart(n)
 	}
-	undo.Add(buf.Close)
-	if t.mr, err = e.PD.RegMR(buf.Bytes(), rclink.AllAccess); err != nil {
-		return err
-	}
-	undo.Add(t.mr.Close)
-	for side := range sides {
-		for parity := range 2 {
-			t.halo[parity][side] = buf.Bytes()[haloAt(parity, side)*n:][:n]
-		}
-		t.sendAt[side] = (2*sides + side) * n
-		t.send[side] = buf.Bytes()[t.sendAt[side]:][:n]
-		t.rows[side] = make([]float64, t.hi-t.lo)
-	}
-	return nil
 }
 
-// haloAt is the place of a halo, in halos.
-func haloAt(parity, side int) int { return parity*sides + side }
+// Door is where a thread lets the neighbor on one of its sides in.
+type Door struct {
+	QP   rclink.Addr
+	Halo [2]uint64 // by parity of the exchange
+	Word uint64    // for how many exchanges the neighbor has completed
+	RKey uint32
+}
 
-// join connects rank a with b, which is below it.
-func join(a, b *rank) error {
+// doors are those of all threads on a side.
+func (k *rank) doors(side int) (list []Door, err error) {
+	for _, t := range k.threads {
+		d := t.memory.door(t.memory.mr, side)
+		if d.QP, err = rclink.Local(t.beside[side].track.QP); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+// door is the places of a side, reached through a registration of the memory.
+func (m *memory) door(mr *verbs.MR, side int) Door {
+	d := Door{RKey: mr.RKey(), Word: mr.Addr() + uint64(m.word[side])}
+	for parity := range d.Halo {
+		d.Halo[parity] = mr.Addr() + uint64(m.haloAt(parity, side))
+	}
+	return d
+}
+
+var errDoors = errors.New("neighbors have other threads")
+
+// connect leads the QPs of a side to the neighbors' doors.
+func (k *rank) connect(side int, doors []Door) error {
+	if len(doors) != len(k.threads) {
+		return errDoors
+	}
 	joined := map[*verbs.QP]bool{} // shared ones meet again
-	for t := range a.threads {
-		down, up := a.set.Endpoints[t].QPs[below], b.set.Endpoints[t].QPs[above]
-		if !joined[down] {
-			joined[down] = true
-			if err := connect(down, up); err != nil {
+	for i, t := range k.threads {
+		to := &t.beside[side]
+		if !joined[to.track.QP] {
+			joined[to.track.QP] = true
+			if err := rclink.Connect(to.track.QP, doors[i].QP); err != nil {
 				return err
 			}
 		}
-		a.threads[t].beside[below] = b.threads[t].neighbor(down, above)
-		b.threads[t].beside[above] = a.threads[t].neighbor(up, below)
+		to.there, to.halo, to.rkey = true, doors[i].Halo, doors[i].RKey
 	}
 	return nil
 }
 
-// neighbor is how t is reached through qp, from its given side.
-func (t *thread) neighbor(qp *verbs.QP, side int) neighbor {
-	n := neighbor{qp: qp, rkey: t.mr.RKey()}
-	for parity := range 2 {
-		n.addr[parity] = t.mr.Addr() + uint64(haloAt(parity, side)*len(t.send[side]))
+// connectFar is connect for neighbors in another process, which say by a put how far they
+// are.
+func (k *rank) connectFar(side int, doors []Door) error {
+	if err := k.connect(side, doors); err != nil {
+		return err
 	}
-	return n
+	for i, t := range k.threads {
+		t.beside[side].word = doors[i].Word
+		t.beside[side].sent = t.memory.told(side)
+	}
+	return nil
 }
 
-func connect(a, b *verbs.QP) error {
-	addrA, err := rclink.Local(a)
-	if err != nil {
+// join connects rank a with b, which is below it, in this process. If QPs reach their own
+// context only, each is connected to itself, and puts to the memory of the neighbor, which
+// is registered there too.
+func join(a, b *rank, loops bool) error {
+	if err := a.lead(below, b, loops); err != nil {
 		return err
 	}
-	addrB, err := rclink.Local(b)
-	if err != nil {
-		return err
-	}
-	if err := rclink.Connect(a, addrB); err != nil {
-		return err
-	}
-	return rclink.Connect(b, addrA)
+	return b.lead(above, a, loops)
 }
+
+// lead connects the QPs of a side with the rank there.
+func (k *rank) lead(side int, to *rank, loops bool) error {
+	doors, err := to.doors(opposite(side))
+	if err != nil {
+		return err
+	}
+	if loops {
+		if doors, err = k.loop(side, to); err != nil {
+			return err
+		}
+	}
+	for i, t := range k.threads {
+		t.beside[side].sent = &to.threads[i].sent
+	}
+	return k.connect(side, doors)
+}
+
+// loop makes doors to the memory of another rank that lead through the own QPs.
+func (k *rank) loop(side int, to *rank) (list []Door, err error) {
+	for i, e := range k.set.Endpoints {
+		m := &to.threads[i].memory
+		mr, err := e.PD.RegMR(m.bytes(), rclink.AllAccess)
+		if err != nil {
+			return nil, err
+		}
+		k.undo.Add(mr.Close)
+		d := m.door(mr, opposite(side))
+		if d.QP, err = rclink.Local(k.threads[i].beside[side].track.QP); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	return list, nil
+}
+
+func opposite(side int) int { return sides - 1 - side }

@@ -14,19 +14,26 @@ import (
 )
 
 func bench(ranks, threads int) *Bench {
-	return &Bench{Rig: &msgrate.RealTime{Fabric: softhca.FabricShm}, Rows: 8, Cols: 16, Iterations: 7, Ranks: ranks, Threads: threads}
+	return &Bench{Rig: &msgrate.RealTime{Fabric: softhca.FabricShm},
+		Problem: Problem{Rows: 8, Cols: 16, Iterations: 7, Points: 2, Ranks: ranks, Threads: threads}}
 }
 
 // Every category and split of four threads gives the grid of the serial run.
 func TestMeasure(t *testing.T) {
-	for _, h := range [][2]int{{4, 1}, {2, 2}, {1, 4}} {
+	for _, h := range []struct {
+		ranks, threads int
+		fabric         softhca.Fabric
+	}{{4, 1, softhca.FabricShm}, {2, 2, softhca.FabricShm}, {1, 4, softhca.FabricShm}, {2, 2, softhca.FabricLoop}} {
 		for _, c := range endpoint.Categories() {
-			t.Run(fmt.Sprintf("%d.%d/%v", h[0], h[1], c), func(t *testing.T) {
-				b := bench(h[0], h[1])
-				o, err := b.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Plan: c.Plan(h[1]), Inline: c != endpoint.Static})
+			t.Run(fmt.Sprintf("%d.%d/%v/%v", h.ranks, h.threads, h.fabric, c), func(t *testing.T) {
+				b := bench(h.ranks, h.threads)
+				b.Rig = &msgrate.RealTime{Fabric: h.fabric}
+				o, err := b.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Plan: c.Plan(h.threads), Inline: c != endpoint.Static})
 				require.NoError(t, err)
 				assert.Positive(t, o.Rates.Total)
 				assert.Len(t, o.Rates.PerThread, 8)
+				// Eight exchanges over all inner borders, sixteen columns in pairs, both ways.
+				assert.Equal(t, int64(8*(2*h.ranks-1)*8*2), o.Rates.Messages)
 			})
 		}
 	}
@@ -54,17 +61,13 @@ func TestMeasure_Resources(t *testing.T) {
 
 func TestVerify_FindsAWrongPoint(t *testing.T) {
 	b := bench(1, 1)
-	r := &run{bench: b}
 	want := serial(b.Rows, b.Cols, b.Iterations)
-	for i := range 2 {
-		k := &rank{}
-		k.grid[1] = band{4, 16, want.v[i*64 : (i+1)*64]}
-		r.ranks = append(r.ranks, k)
-	}
-	require.NoError(t, r.verify())
-	r.ranks[1].grid[1] = newBand(4, 16)
-	require.ErrorIs(t, r.verify(), msgrate.ErrData)
-	require.ErrorContains(t, r.verify(), "point 4, 0")
+	bands := []band{{4, 16, want.v[:64]}, {4, 16, want.v[64:]}}
+	require.NoError(t, b.verify(bands))
+	require.ErrorContains(t, b.verify(bands[:1]), "4 rows, want 8")
+	bands[1] = newBand(4, 16)
+	require.ErrorIs(t, b.verify(bands), msgrate.ErrData)
+	require.ErrorContains(t, b.verify(bands), "point 4, 0")
 }
 
 // An iteration on a grid small enough to compute by hand.
@@ -77,12 +80,13 @@ func TestSerial(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for text, b := range map[string]*Bench{
+	for text, b := range map[string]*Problem{
 		"must be positive":     {},
-		"8 rows for 6 ranks":   bench(3, 1),
-		"16 columns for 3":     bench(1, 3),
-		"iterations are too m": {Rows: 2, Cols: 1, Iterations: 1 << 28, Ranks: 1, Threads: 1},
-		"points and 1 it":      {Rows: 1 << 13, Cols: 1 << 13, Iterations: 1, Ranks: 1, Threads: 1},
+		"8 rows for 6 ranks":   &bench(3, 1).Problem,
+		"16 columns for 3":     &bench(1, 3).Problem,
+		"1 columns of a thr":   &bench(1, 16).Problem,
+		"iterations are too m": {Rows: 2, Cols: 1, Iterations: 1 << 28, Points: 1, Ranks: 1, Threads: 1},
+		"points and 1 it":      {Rows: 1 << 13, Cols: 1 << 13, Iterations: 1, Points: 1, Ranks: 1, Threads: 1},
 	} {
 		assert.ErrorContains(t, b.Check(), text)
 	}

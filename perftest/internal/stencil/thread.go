@@ -14,64 +14,48 @@ const (
 	sides
 )
 
-// barrier lets threads go on when all have arrived. Any goroutine.
-type barrier struct {
-	threads    int64
-	arrived    atomic.Int64
-	generation atomic.Int64
-}
-
-// arrive returns the generation to wait for the end of.
-func (b *barrier) arrive() int64 {
-	g := b.generation.Load()
-	if b.arrived.Add(1) == b.threads {
-		b.arrived.Store(0)
-		b.generation.Add(1)
-	}
-	return g
-}
-
-func (b *barrier) passed(g int64) bool { return b.generation.Load() != g }
-
 // phase is what a thread does next.
 type phase uint8
 
 const (
-	putAbove phase = iota // sides, in their order
-	putBelow
-	wait
+	put  phase = iota // the pieces of both sides
+	wait              // for them
+	tell              // neighbors in other processes that they are there
+	told              // wait for that
 	meet
 )
 
-// neighbor is where the halo of a thread beside this one is: by parity of the
-// iteration, and nil rows without a neighbor.
+// neighbor is the thread with the same columns in the rank above or below.
 type neighbor struct {
-	qp   *verbs.QP // nil at the border of the grid
-	addr [2]uint64
-	rkey uint32
+	track *steps.Track
+	there bool      // false at the border of the grid
+	halo  [2]uint64 // addresses, by parity of the exchange
+	rkey  uint32
+
+	// How many of its exchanges are complete: in this process, or where it puts that.
+	sent *atomic.Uint64
+	word uint64 // where it is told the same of this thread, in another process; 0 in this one
 }
 
 // thread has columns [lo, hi) of a rank's band. It implements steps.Stepper.
 type thread struct {
-	id     int // in the rank
 	grid   *[2]band
 	lo, hi int
-
-	poller steps.Poller
-	credit *steps.Credit
-	beside [sides]neighbor
-	halo   [2][sides][]byte // by parity: where neighbors put
-	send   [sides][]byte
-	mr     *verbs.MR
+	points int // of a put
 	inline bool
-	all    *barrier
-	wr     [1]verbs.SendWR
+
+	poller *steps.Poller
+	beside [sides]neighbor
+	memory memory
+	crew   *barrier // of the rank
 	sge    [1]verbs.SGE
-	sendAt [sides]int // offsets of send in mr
 	rows   [sides][]float64
 
 	phase      phase
-	n, total   int   // iterations
+	side, at   int    // of the next put: its side and first point
+	n, total   int    // iterations
+	exchanges  uint64 // complete, since the thread was made
+	sent       atomic.Uint64
 	generation int64 // of the barrier
 	idle       bool
 	puts       int64
@@ -80,25 +64,23 @@ type thread struct {
 // Idle implements steps.Stepper.
 func (t *thread) Idle() bool { return t.idle }
 
-// Step implements steps.Stepper: one call of post or of poll, or a look at the barrier.
+// Step implements steps.Stepper: one call of post or of poll, or a look at what the others
+// have done.
 func (t *thread) Step() (more bool, err error) {
 	t.idle = false
 	switch t.phase {
-	case putAbove, putBelow:
-		side := int(t.phase)
-		t.phase++
-		return true, t.put(side)
-	case wait:
-		if t.credit.Outstanding() > 0 {
-			n, err := t.poller.Poll()
-			t.idle = n == 0
-			return true, err
+	case put:
+		return true, t.put()
+	case tell:
+		return true, t.tell()
+	case wait, told:
+		if t.outstanding() > 0 {
+			return true, t.poll()
 		}
-		t.generation = t.all.arrive()
-		t.phase = meet
+		t.waited()
 		return true, nil
 	}
-	if !t.all.passed(t.generation) {
+	if !t.met() {
 		t.idle = true
 		return true, nil
 	}
@@ -109,43 +91,137 @@ func (t *thread) Step() (more bool, err error) {
 	return true, nil
 }
 
-// iterate does an iteration with the halos of the last exchange, and has the result
-// exchanged. The last result is exchanged too, and not used.
-func (t *thread) iterate() {
-	cur, next := t.n%2, (t.n+1)%2
+func (t *thread) outstanding() int64 {
+	return t.beside[above].track.Outstanding() + t.beside[below].track.Outstanding()
+}
+
+func (t *thread) poll() error {
+	n, err := t.poller.Poll()
+	t.idle = n == 0
+	return err
+}
+
+// put puts the next piece of this thread's part of the first or last row into the halo of
+// the neighbor there, or polls if there is no room.
+func (t *thread) put() error {
+	to := &t.beside[t.side]
+	if !to.there {
+		t.next()
+		return nil
+	}
+	if t.at == 0 {
+		t.encode()
+	}
+	off, n := t.at*element, t.points*element
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.halo[t.exchanges%2] + uint64(off), RKey: to.rkey}
+	t.carry(&wr, t.memory.send[t.side]+off, n)
+	posted, err := to.track.Post(wr)
+	if err != nil {
+		return err
+	}
+	if !posted {
+		return t.poll()
+	}
+	t.puts++
+	if t.at += t.points; t.at == t.hi-t.lo {
+		t.next()
+	}
+	return nil
+}
+
+// next turns to the other side, or to waiting.
+func (t *thread) next() {
+	t.at = 0
+	if t.side++; t.side == sides {
+		t.side, t.phase = 0, wait
+	}
+}
+
+// carry gives wr n bytes of the thread's memory to put.
+func (t *thread) carry(wr *verbs.SendWR, off, n int) {
+	if t.inline {
+		wr.Flags, wr.Inline = verbs.SendInline, t.memory.bytes()[off:off+n]
+		return
+	}
+	t.sge[0] = t.memory.mr.SGE(off, n)
+	wr.SGList = t.sge[:]
+}
+
+// encode writes what a side sends.
+func (t *thread) encode() {
+	band := t.grid[t.n%2]
+	row := band.row(0)
+	if t.side == below {
+		row = band.row(band.rows - 1)
+	}
+	encode(t.memory.bytes()[t.memory.send[t.side]:], row[t.lo:t.hi])
+}
+
+// waited goes on after everything posted is complete.
+func (t *thread) waited() {
+	if t.phase == wait {
+		t.exchanges++
+		t.phase = tell
+		return
+	}
+	t.sent.Store(t.exchanges) // pairs with Load in met: what was put is there
+	t.generation = t.crew.arrive()
+	t.phase = meet
+}
+
+// tell puts the number of exchanges to the next neighbor that is in another process.
+func (t *thread) tell() error {
+	for ; t.side < sides; t.side++ {
+		to := &t.beside[t.side]
+		if !to.there || to.word == 0 {
+			continue
+		}
+		t.memory.count().Store(t.exchanges)
+		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.word, RKey: to.rkey}
+		t.carry(&wr, t.memory.own, element)
+		posted, err := to.track.Post(wr)
+		if err != nil {
+			return err
+		}
+		if !posted {
+			return t.poll()
+		}
+		t.side++
+		return nil
+	}
+	t.side, t.phase = 0, told
+	return nil
+}
+
+// met reports whether the rank's threads have come as far as this one, and whether what
+// its neighbors put in this exchange is there.
+func (t *thread) met() bool {
+	if !t.crew.passed(t.generation) {
+		return false
+	}
 	for side := range sides {
-		decode(t.rows[side], t.halo[cur][side])
+		if b := &t.beside[side]; b.there && b.sent.Load() < t.exchanges {
+			return false
+		}
+	}
+	return true
+}
+
+// iterate does an iteration with the halos of the last exchange, and has the result
+// exchanged. The last result is exchanged too, and not used. A neighbor puts into the same
+// halo again two exchanges later, for which it needs the next one of this thread.
+func (t *thread) iterate() {
+	cur, next, parity := t.n%2, (t.n+1)%2, int((t.exchanges-1)%2)
+	for side := range sides {
+		decode(t.rows[side], t.memory.halo(parity, side))
 	}
 	t.grid[cur].update(t.grid[next], t.lo, t.hi, t.rows[above], t.rows[below])
 	t.n++
-	t.phase = putAbove
+	t.phase = put
 }
 
-// put puts this thread's part of the first or last row into the halo of the neighbor.
-func (t *thread) put(side int) error {
-	to := &t.beside[side]
-	if to.qp == nil {
-		return nil
-	}
-	parity := t.n % 2
-	band := t.grid[parity]
-	row := band.row(0)
-	if side == below {
-		row = band.row(band.rows - 1)
-	}
-	encode(t.send[side], row[t.lo:t.hi])
-	wr := &t.wr[0]
-	*wr = verbs.SendWR{ID: uint64(t.id), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
-		RemoteAddr: to.addr[parity], RKey: to.rkey}
-	if t.inline {
-		wr.Flags |= verbs.SendInline
-		wr.Inline = t.send[side]
-	} else {
-		t.sge[0] = t.mr.SGE(t.sendAt[side], len(t.send[side]))
-		wr.SGList = t.sge[:]
-	}
-	t.credit.Post()
-	t.puts++
-	_, err := to.qp.PostSend(t.wr[:])
-	return err
+// restart begins a run of n iterations. All earlier steps have been done.
+func (t *thread) restart(n int) {
+	t.phase, t.side, t.at = put, 0, 0
+	t.n, t.total, t.puts = 0, n, 0
 }

@@ -1,5 +1,6 @@
 // Package steps runs the threads of a benchmark, each of which is a step function: one
-// call of it is one call of post or of poll. In real time each thread has a goroutine.
+// call of it is one call of post or of poll. In real time each thread has a goroutine;
+// a model of time does one step of one thread after the other.
 package steps
 
 import (
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Stepper is a thread. One goroutine at a time calls its methods.
@@ -21,14 +24,15 @@ type Stepper interface {
 
 // Times is when each thread began and ended, from the same moment.
 type Times struct {
-	Zero       time.Time
+	Zero       time.Time // that moment; the zero Time in virtual time
 	Begin, End []time.Duration
+	CPU        time.Duration // that the process used meanwhile; 0 in virtual time
 }
 
-// Run does all steps of all threads. A thread that is idle lets the others run: there
-// may be more of them than processors. The first error ends all; so does the end of
-// ctx, with its cause.
-func Run[S Stepper](ctx context.Context, threads []S) (Times, error) {
+// Run does all steps of all threads in real time. A thread that is idle lets the others
+// run: there may be more of them than processors. The first error ends all; so does the
+// end of ctx, with its cause.
+func Run(ctx context.Context, threads []Stepper) (Times, error) {
 	var (
 		stop  atomic.Bool
 		start = make(chan struct{})
@@ -47,15 +51,17 @@ func Run[S Stepper](ctx context.Context, threads []S) (Times, error) {
 			times.End[t] = time.Since(times.Zero)
 		})
 	}
+	before := cpuTime()
 	close(start)
 	wait.Wait()
+	times.CPU = cpuTime() - before
 	if err := errors.Join(errs...); err != nil {
 		return times, err
 	}
 	return times, context.Cause(ctx)
 }
 
-func loop[S Stepper](th S, stop *atomic.Bool) error {
+func loop(th Stepper, stop *atomic.Bool) error {
 	for !stop.Load() {
 		more, err := th.Step()
 		if err != nil || !more {
@@ -66,4 +72,14 @@ func loop[S Stepper](th S, stop *atomic.Bool) error {
 		}
 	}
 	return nil
+}
+
+// cpuTime is what all threads of this process have used. Unlike the time that passes
+// it does not depend on what else the machine does.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0 // it does not fail with these arguments
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

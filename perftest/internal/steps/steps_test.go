@@ -33,17 +33,17 @@ func (c *counter) Step() (bool, error) {
 func (c *counter) Idle() bool { return c.n%2 == 0 }
 
 func TestRun(t *testing.T) {
-	threads := []*counter{{limit: 1}, {limit: 10}, {limit: 1000}}
-	times, err := Run(t.Context(), threads)
+	counters := []*counter{{limit: 1}, {limit: 10}, {limit: 1000}}
+	times, err := Run(t.Context(), []Stepper{counters[0], counters[1], counters[2]})
 	require.NoError(t, err)
-	for i, c := range threads {
+	for i, c := range counters {
 		assert.Equal(t, c.limit, c.n)
 		assert.LessOrEqual(t, times.Begin[i], times.End[i])
 	}
 }
 
 func TestRun_FirstErrorEndsAll(t *testing.T) {
-	_, err := Run(t.Context(), []*counter{{}, {fail: 5}, {}})
+	_, err := Run(t.Context(), []Stepper{&counter{}, &counter{fail: 5}, &counter{}})
 	require.ErrorIs(t, err, errBroken)
 }
 
@@ -53,7 +53,7 @@ func TestRun_ContextEnds(t *testing.T) {
 	var began atomic.Int32
 	done := make(chan error)
 	go func() {
-		_, err := Run(ctx, []*counter{{began: &began}, {began: &began}})
+		_, err := Run(ctx, []Stepper{&counter{began: &began}, &counter{began: &began}})
 		done <- err
 	}()
 	for began.Load() < 2 {

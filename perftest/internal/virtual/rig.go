@@ -1,4 +1,4 @@
-// Package virtual runs message-rate senders in the virtual time of a model.
+// Package virtual runs the threads of benchmarks in the virtual time of a model.
 package virtual
 
 import (
@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/perftest/internal/steps"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
-// Rig is a msgrate.Rig: all senders on one goroutine, on a machine that is a model.
+// Rig is a msgrate.Rig: all threads on one goroutine, on machines that are a model.
 // QPs are connected to themselves; the model has the acknowledgement come from a peer.
 // It serves one measurement at a time. The results depend on its fields only, and on
 // how many measurements came before.
@@ -53,24 +54,37 @@ func (r *Rig) Change(list string) error {
 	return nil
 }
 
-// Device implements msgrate.Rig: a new machine.
-func (r *Rig) Device(queues mlx5.Config) (_ *verbs.Device, err error) {
+// Devices implements msgrate.Rig: new machines, with a NIC each.
+func (r *Rig) Devices(n int, queues mlx5.Config) (devs []*verbs.Device, err error) {
 	r.Seed++
 	if r.model, err = timing.New(r.Params); err != nil {
 		return nil, err
 	}
-	return softhca.NewDevice(softhca.Config{Timing: r.model, Queues: queues})
+	for i := range n {
+		cfg := softhca.Config{Timing: r.model, Queues: queues}
+		if i > 0 {
+			cfg.NIC = r.model.NewNIC()
+		}
+		dev, err := softhca.NewDevice(cfg)
+		if err != nil {
+			return nil, err
+		}
+		devs = append(devs, dev)
+	}
+	return devs, nil
 }
+
+// Loops implements msgrate.Rig.
+func (r *Rig) Loops() bool { return true }
 
 // Target implements msgrate.Rig.
 func (r *Rig) Target() (msgrate.Target, error) { return nil, nil }
 
 // Run implements msgrate.Rig. It ends early with the cause of ctx.
-func (r *Rig) Run(ctx context.Context, s *msgrate.Senders) (msgrate.Rates, error) {
-	s.Meter(func() msgrate.Counter { return r.model.NewWord() })
-	threads := make([]timing.Step, len(s.Threads))
-	for i, th := range s.Threads {
-		threads[i] = func() (done bool, err error) {
+func (r *Rig) Run(ctx context.Context, threads []steps.Stepper) (times steps.Times, err error) {
+	functions := make([]timing.Step, len(threads))
+	for i, th := range threads {
+		functions[i] = func() (done bool, err error) {
 			if ctx.Err() != nil {
 				return true, context.Cause(ctx)
 			}
@@ -78,21 +92,21 @@ func (r *Rig) Run(ctx context.Context, s *msgrate.Senders) (msgrate.Rates, error
 			return !more, err
 		}
 	}
-	ran, err := r.model.Run(r.Seed, threads)
-	if err != nil {
-		return msgrate.Rates{}, err
+	ran, err := r.model.Run(r.Seed, functions)
+	for _, t := range ran {
+		times.Begin, times.End = append(times.Begin, duration(t.Begin)), append(times.End, duration(t.End))
 	}
-	n := len(ran)
-	messages, begin, end := make([]int64, n), make([]time.Duration, n), make([]time.Duration, n)
-	for i, t := range ran {
-		messages[i] = s.Messages() / int64(n) // the same for all
-		begin[i], end[i] = nanoseconds(t.Begin), nanoseconds(t.End)
-	}
-	return msgrate.NewRates(messages, begin, end), nil
+	return times, err
 }
 
-// nanoseconds rounds down, which rates of many messages do not notice.
-func nanoseconds(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
+// Now implements msgrate.Rig.
+func (r *Rig) Now() time.Duration { return duration(r.model.Now()) }
+
+// Counter implements msgrate.Rig.
+func (r *Rig) Counter() steps.Counter { return r.model.NewWord() }
+
+// duration rounds down to a nanosecond, which rates of many messages do not notice.
+func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
 
 // Stats is what has happened on the machine since Device.
 func (r *Rig) Stats() timing.Stats { return r.model.Stats() }

@@ -92,7 +92,7 @@ func TestMeasure_Canceled(t *testing.T) {
 }
 
 func TestDevice_BadParams(t *testing.T) {
-	_, err := (&Rig{}).Device(mlx5.Config{})
+	_, err := (&Rig{}).Devices(1, mlx5.Config{})
 	require.ErrorContains(t, err, "PostCall")
 }
 

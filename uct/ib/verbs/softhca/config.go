@@ -52,6 +52,8 @@ type Config struct {
 	// in the background. Only on the loop fabric, which is then the default, and
 	// for one goroutine. See package timing.
 	Timing *timing.Model
+	// NIC of Timing is the one that the device is; nil means its first.
+	NIC *timing.NIC
 }
 
 const (

@@ -1,11 +1,12 @@
 package timing
 
 // Model is one machine: cores, one NIC, and the objects of all contexts that are open
-// on it. It is used by one goroutine at a time.
+// on it; or several such machines side by side, with a NIC each. It is used by one
+// goroutine at a time.
 type Model struct {
 	agenda
 	params  Params
-	nic     nic
+	nics    []*NIC
 	stats   Stats
 	current *Thread // whose step runs
 
@@ -21,7 +22,7 @@ func New(p Params) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{params: p}
-	m.nic = m.newNIC()
+	m.NewNIC()
 	return m, nil
 }
 
@@ -39,13 +40,17 @@ type Stats struct {
 	PageWait                                    Time // for another register of the UAR page
 	RailWait                                    Time // for a translation engine
 
-	// Busy times.
+	// Busy times, of all NICs.
 	Pipeline, FromHost, ToHost Time
 }
 
 // Stats returns the counters.
 func (m *Model) Stats() Stats {
 	s := m.stats
-	s.Pipeline, s.FromHost, s.ToHost = m.nic.pipeline.busy, m.nic.fromHost.busy, m.nic.toHost.busy
+	for _, n := range m.nics {
+		s.Pipeline += n.pipeline.busy
+		s.FromHost += n.fromHost.busy
+		s.ToHost += n.toHost.busy
+	}
 	return s
 }

@@ -1,7 +1,7 @@
 package timing
 
-// nic is the device: PCIe in both directions, translation, message pipeline, wire.
-type nic struct {
+// NIC is an adapter: PCIe in both directions, translation, message pipeline, wire.
+type NIC struct {
 	m        *Model
 	toHost   link // posted writes of the NIC, and its read requests
 	fromHost link // posted writes of cores, and what reads bring
@@ -19,16 +19,19 @@ type dmaRead struct {
 	done func()
 }
 
-func (m *Model) newNIC() nic {
+// NewNIC adds an adapter in a machine of its own, whose cores are as those of the first.
+func (m *Model) NewNIC() *NIC {
 	p := &m.params
 	pcie := link{bandwidth: p.PCIeBandwidth, header: p.TLPHeader, payload: p.TLPPayload}
 	wire := link{bandwidth: p.LinkBandwidth, header: p.PacketHeader, payload: p.PacketPayload}
-	return nic{m: m, toHost: pcie, fromHost: pcie, tags: p.ReadTags, rails: make([]server, p.Rails),
+	n := &NIC{m: m, toHost: pcie, fromHost: pcie, tags: p.ReadTags, rails: make([]server, p.Rails),
 		lines: map[uint64]int{}, wireOut: wire, wireIn: wire}
+	m.nics = append(m.nics, n)
+	return n
 }
 
 // read fetches n bytes of host memory and then calls done.
-func (n *nic) read(length int64, done func()) {
+func (n *NIC) read(length int64, done func()) {
 	if n.tags == 0 {
 		n.waiting = append(n.waiting, dmaRead{length, done})
 		return
@@ -43,7 +46,7 @@ func (n *nic) read(length int64, done func()) {
 }
 
 // arrived ends a read and begins one that waits.
-func (n *nic) arrived(done func()) {
+func (n *NIC) arrived(done func()) {
 	n.tags++
 	if len(n.waiting) > 0 {
 		next := n.waiting[0]
@@ -59,7 +62,7 @@ const cacheLine = 6
 // rail is which translation engine serves an address. A hash of the cache line that
 // spreads lines evenly is modelled by their order of first use, which unlike their
 // addresses is the same in each run.
-func (n *nic) rail(addr uint64) *server {
+func (n *NIC) rail(addr uint64) *server {
 	line := addr >> cacheLine
 	i, known := n.lines[line]
 	if !known {
@@ -70,7 +73,7 @@ func (n *nic) rail(addr uint64) *server {
 }
 
 // gather translates the address of a piece of a payload and reads it.
-func (n *nic) gather(s Span, done func()) {
+func (n *NIC) gather(s Span, done func()) {
 	m := n.m
 	r := n.rail(s.Addr)
 	m.stats.RailWait += max(0, r.free-m.now)
@@ -78,7 +81,7 @@ func (n *nic) gather(s Span, done func()) {
 }
 
 // transmit sends a message and then calls acked.
-func (n *nic) transmit(w *WQE, acked func()) {
+func (n *NIC) transmit(w *WQE, acked func()) {
 	m := n.m
 	out := int64(w.Len)
 	if w.Kind != Write {

@@ -36,6 +36,7 @@ type Sink interface {
 
 // QPConfig describes a queue pair by what its driver does for a post.
 type QPConfig struct {
+	NIC  *NIC // nil is the first one
 	Page *Page
 	// QueueLocked, RegisterLocked: a post takes the lock of the queue, and that of the
 	// register, which QPs share.
@@ -68,6 +69,9 @@ type job struct {
 
 // NewQP makes a queue pair.
 func (m *Model) NewQP(cfg QPConfig) *QP {
+	if cfg.NIC == nil {
+		cfg.NIC = m.nics[0]
+	}
 	return &QP{m: m, cfg: cfg, lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
 		state: shared{m: m, n: m.params.QPLines}}
 }
@@ -134,7 +138,7 @@ func (q *QP) rung(writes int, blueFlame bool, wqes []WQE) {
 	if blueFlame {
 		n = int64(writes) * blockLen
 	}
-	q.m.at(q.m.nic.fromHost.send(q.m.now, n), func() {
+	q.m.at(q.cfg.NIC.fromHost.send(q.m.now, n), func() {
 		for i := range wqes {
 			q.posted = append(q.posted, &job{WQE: wqes[i], known: blueFlame, missing: len(wqes[i].Payload)})
 		}
@@ -156,7 +160,7 @@ func (q *QP) start() {
 		q.asked = max(q.asked, q.started)
 		j.started = true
 		for _, s := range j.Payload {
-			q.m.nic.gather(s, func() { j.missing--; q.send() })
+			q.cfg.NIC.gather(s, func() { j.missing--; q.send() })
 		}
 	}
 	q.send()
@@ -183,7 +187,7 @@ func (q *QP) fetch() {
 		return
 	}
 	q.fetches++
-	q.m.nic.read(n, func() {
+	q.cfg.NIC.read(n, func() {
 		q.fetches--
 		for _, j := range batch {
 			j.known = true
@@ -203,7 +207,7 @@ func (q *QP) send() {
 		q.started--
 		q.asked--
 		q.flying = append(q.flying, j)
-		q.m.nic.transmit(&j.WQE, func() { j.acked = true; q.complete() })
+		q.cfg.NIC.transmit(&j.WQE, func() { j.acked = true; q.complete() })
 	}
 }
 
@@ -217,7 +221,7 @@ func (q *QP) complete() {
 			m.inFlight--
 			continue
 		}
-		written := m.nic.toHost.send(m.now, blockLen) + m.params.CQEWrite
+		written := q.cfg.NIC.toHost.send(m.now, blockLen) + m.params.CQEWrite
 		m.at(written, func() {
 			m.inFlight--
 			q.cfg.Sink.Complete(j.Index)

@@ -171,12 +171,12 @@ func TestPage_WriteKeepsTheCoreBusy(t *testing.T) {
 
 func TestRail_ByCacheLine(t *testing.T) {
 	m := newModel(t, round())
-	a := m.nic.rail(0x1000)
-	assert.Same(t, a, m.nic.rail(0x103f), "the same line")
-	b := m.nic.rail(0x1040)
+	a := m.nics[0].rail(0x1000)
+	assert.Same(t, a, m.nics[0].rail(0x103f), "the same line")
+	b := m.nics[0].rail(0x1040)
 	assert.NotSame(t, a, b, "the next line")
-	assert.Same(t, a, m.nic.rail(0x77000), "two rails only")
-	assert.Same(t, b, m.nic.rail(0x1041), "and it stays so")
+	assert.Same(t, a, m.nics[0].rail(0x77000), "two rails only")
+	assert.Same(t, b, m.nics[0].rail(0x1041), "and it stays so")
 }
 
 // Lookups on one rail wait for each other, those on two do not.
@@ -194,7 +194,7 @@ func TestGather_Rails(t *testing.T) {
 			m := newModel(t, p)
 			var end Time
 			for _, a := range c.addrs {
-				m.nic.gather(Span{a, 2}, func() { end = m.now })
+				m.nics[0].gather(Span{a, 2}, func() { end = m.now })
 			}
 			for m.next() {
 			}
@@ -209,12 +209,12 @@ func TestRead_Tags(t *testing.T) {
 	m := newModel(t, p)
 	var done []Time
 	for range 5 {
-		m.nic.read(64, func() { done = append(done, m.now) })
+		m.nics[0].read(64, func() { done = append(done, m.now) })
 	}
 	for m.next() {
 	}
 	require.Len(t, done, 5)
 	// Two at a time; a request takes 16 bytes one way, the answer 80 the other.
 	assert.Equal(t, []Time{1096 * Nanosecond, 1176 * Nanosecond, 2192 * Nanosecond, 2272 * Nanosecond, 3288 * Nanosecond}, done)
-	assert.Equal(t, 2, m.nic.tags)
+	assert.Equal(t, 2, m.nics[0].tags)
 }

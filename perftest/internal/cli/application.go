@@ -1,0 +1,96 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/endpoints"
+	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// categories are the flags of commands that compare categories.
+type categories struct {
+	names []string
+	cq    int
+}
+
+func (c *categories) bind(f *pflag.FlagSet) {
+	f.StringSliceVar(&c.names, "categories", categoryNames(), "categories to compare")
+	f.IntVar(&c.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
+}
+
+func categoryNames() (names []string) {
+	for _, c := range endpoint.Categories() {
+		names = append(names, c.String())
+	}
+	return names
+}
+
+func (c *categories) parse() (list []endpoint.Category, err error) {
+	for _, name := range c.names {
+		c, err := endpoint.ParseCategory(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// application are the flags that dgemm and stencil have in common.
+type application struct {
+	sharing
+	categories
+}
+
+func (a *application) bind(f *pflag.FlagSet) {
+	a.bindCommon(f)
+	a.categories.bind(f)
+}
+
+// study is what the flags say, but for threads and ranks.
+func (a *application) study(queues mlx5.Config) (s endpoints.Study, err error) {
+	s = endpoints.Study{Base: msgrate.Config{Inline: true, LockCQ: a.base.LockCQ}, Queues: queues, CQ: a.cq, Rounds: a.rounds}
+	s.Categories, err = a.parse()
+	return s, err
+}
+
+// rig is where the threads run.
+func (a *application) rig() (msgrate.Rig, error) {
+	if a.model != "" {
+		return openModel(a.model)
+	}
+	return newRealTime(softhca.Fabric(a.fabric)), nil
+}
+
+// part is one study of an application, and what measures it.
+type part struct {
+	study endpoints.Study
+	bench msgrate.Measurer
+}
+
+// measure measures all parts and writes what they came to.
+func (a *application) measure(cmd *cobra.Command, parts []part, problem string) error {
+	total := 0
+	for i := range parts {
+		_, cases := parts[i].study.Cases()
+		total += len(cases)
+	}
+	step, done := a.progress(total)
+	defer done()
+	var rows []endpoints.Row
+	for i := range parts {
+		more, err := parts[i].study.Run(cmd.Context(), parts[i].bench, step)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, more...)
+	}
+	done()
+	c := a.conditions(cmd.Context())
+	c.Problem = problem
+	return a.writeRows(cmd, c, rows)
+}
