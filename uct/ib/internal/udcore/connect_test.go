@@ -275,28 +275,30 @@ func TestConnTable(t *testing.T) {
 }
 
 func TestFault_TheFirstReasonIsTold(t *testing.T) {
-	md := newMD(t)
-	a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-	ab := a.epTo(b)
-	ab.send(t, 0)
-	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	each(t, func(t *testing.T, over Poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
 
-	a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached})
-	a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: b.it.qp})
-	settle(a, b)
-	assert.Empty(t, a.errs, "no fault of this QP")
+		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached})
+		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: b.it.qp})
+		settle(a, b)
+		assert.Empty(t, a.errs, "no fault of this QP")
 
-	told := make(chan bool)
-	go func() { // as the MD's goroutine does
-		defer close(told)
-		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: a.it.qp})
-		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})
-	}()
-	<-told
-	a.it.noteFault("completion", verbs.WCWRFlushErr.Err())
-	until(t, func() bool { return len(a.errs) > 0 }, a)
-	require.Len(t, a.errs, 1)
-	assert.ErrorIs(t, a.errs[0], ucs.StatusIOError.Err())
-	assert.ErrorContains(t, a.errs[0], "device: asynchronous event 3")
-	assert.NotContains(t, a.errs[0].Error(), "completion")
+		told := make(chan bool)
+		go func() { // as the MD's goroutine does
+			defer close(told)
+			a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: a.it.qp})
+			a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})
+		}()
+		<-told
+		a.it.noteFault("completion", verbs.WCWRFlushErr.Err())
+		until(t, func() bool { return len(a.errs) > 0 }, a)
+		require.Len(t, a.errs, 1)
+		assert.ErrorIs(t, a.errs[0], ucs.StatusIOError.Err())
+		assert.ErrorContains(t, a.errs[0], "device: asynchronous event 3")
+		assert.NotContains(t, a.errs[0].Error(), "completion")
+	})
 }
