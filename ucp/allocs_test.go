@@ -27,7 +27,7 @@ func (p *pair) mustEnd(r *Request, err error) {
 func TestAllocs(t *testing.T) {
 	self := real("self", "self")
 	self.oneself = true
-	for _, set := range []transports{self, real("sm", "sm"), real("ib", "rc", "ud"), real("all")} {
+	for _, set := range []transports{self, real("sm", "sm"), real("ib", `\rc`, `\ud`), real("all")} {
 		t.Run(set.name, func(t *testing.T) { checkAllocs(t, set) })
 	}
 }
@@ -96,7 +96,7 @@ func TestAllocs_ByTheTarget(t *testing.T) {
 func BenchmarkPut(b *testing.B) {
 	for _, n := range []int{8, 1024, 65536} {
 		b.Run(fmt.Sprintf("ib/%dB", n), func(b *testing.B) {
-			p := newPair(b, real("ib", "rc", "ud"), Config{}).connect().warm()
+			p := newPair(b, real("ib", `\rc`, `\ud`), Config{}).connect().warm()
 			local, params := p.a.mem.Bytes()[:min(n, memLen)], &OpParams{Mem: p.a.mem}
 			b.ReportAllocs()
 			b.SetBytes(int64(n))
@@ -114,13 +114,13 @@ func BenchmarkPut(b *testing.B) {
 
 func BenchmarkProgress(b *testing.B) {
 	b.Run("nothing connected", func(b *testing.B) {
-		p := newPair(b, real("ib", "rc", "ud"), Config{})
+		p := newPair(b, real("ib", `\rc`, `\ud`), Config{})
 		for b.Loop() {
 			p.a.w.Progress()
 		}
 	})
 	b.Run("one connection", func(b *testing.B) {
-		p := newPair(b, real("ib", "rc", "ud"), Config{}).connect().warm()
+		p := newPair(b, real("ib", `\rc`, `\ud`), Config{}).connect().warm()
 		p.idle()
 		for b.Loop() {
 			p.a.w.Progress()

@@ -18,7 +18,8 @@ import (
 type Context struct {
 	cfg     Config
 	mds     []*domain
-	offers  []offer
+	offers  []offer // on open domains
+	found   []offer // all that there were; for Explain
 	regions regionTable
 
 	mu      sync.Mutex
@@ -46,19 +47,6 @@ type offer struct {
 	why      string // the criterion that excluded it
 }
 
-// aliasShm is what TLS may call every transport over shared memory, as in UCX.
-const aliasShm = "shm"
-
-// newOffer gives a transport its names: its own, that of its component, which is
-// what UCX's alias "ib" stands for, and aliasShm.
-func newOffer(r uct.Resource, md int, component string) offer {
-	o := offer{Resource: r, md: md, names: []string{r.Transport, component}}
-	if r.Kind == uct.DeviceShm {
-		o.names = append(o.names, aliasShm)
-	}
-	return o
-}
-
 // NewContext opens the memory domains of the components whose transports cfg
 // selects. Blocking: devices are opened. With nothing to use, or a transport or
 // device in cfg that is not there, it returns an error that says what there is and
@@ -84,6 +72,7 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 	if err := c.choose(failures); err != nil {
 		return nil, err
 	}
+	c.found = slices.Clone(c.offers)
 	return c, c.closeUnused()
 }
 
@@ -117,7 +106,7 @@ func (c *Context) addDomain(md uct.MD) error {
 	d.keys, _ = md.(uct.RKeyUnpacker)
 	c.mds = append(c.mds, d)
 	for _, r := range resources {
-		c.offers = append(c.offers, newOffer(r, len(c.mds)-1, d.attr.Component))
+		c.offers = append(c.offers, offer{Resource: r, md: len(c.mds) - 1, names: namesOf(&r, d.attr.Component)})
 	}
 	return err
 }

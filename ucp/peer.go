@@ -84,18 +84,19 @@ func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
 }
 
 func (w *Worker) explain(p *peer) string {
-	return wireup.Explain(w.addr, p.addr, w.reacher(p.addr))
+	return w.explainChoice() + wireup.Explain(w.addr, p.addr, w.reacher(p.addr))
 }
 
-// Explain tells which lanes would be chosen to the worker with that address, and
-// why not the others. ErrInvalidAddr.
+// Explain tells which transports the configuration selects, which lanes would be
+// chosen to the worker with that address, and why not the others. ErrInvalidAddr.
 func (w *Worker) Explain(addr []byte) (string, error) {
 	a, err := wireup.UnpackAddress(addr)
 	if err != nil {
 		return "", err
 	}
-	return wireup.Explain(w.addr, a, w.reacher(a)), nil
+	return w.explainChoice() + wireup.Explain(w.addr, a, w.reacher(a)), nil
 }
 
-// Explain tells which lanes the EP uses or would use, and why not the others.
+// Explain tells which transports the configuration selects, which lanes the EP uses
+// or would use, and why not the others.
 func (e *EP) Explain() string { return e.w.explain(e.peer) }

@@ -143,10 +143,10 @@ func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 }
 
 // processSets are the transports between two processes.
-var processSets = []string{"sm", "rc", "rc_mlx5", "rc,tcp", "tcp", "all"}
+var processSets = []string{"sm", `\rc`, "rc_mlx5", `\rc,tcp`, "tcp", "all"}
 
 // oneSided are those that need nothing of the target once they are connected.
-var oneSided = []string{"sm", "rc", "rc_mlx5", "all"}
+var oneSided = []string{"sm", `\rc`, "rc_mlx5", "all"}
 
 func TestProcesses(t *testing.T) {
 	for _, tls := range processSets {
@@ -180,7 +180,7 @@ func TestProcesses_TargetStopped(t *testing.T) {
 // TestProcesses_StoppedBeforeTheHandshake: a target that exists, and whose device
 // takes the message, but that never answers it. The waiter sleeps meanwhile.
 func TestProcesses_StoppedBeforeTheHandshake(t *testing.T) {
-	for _, tls := range []string{"rc", "rc_mlx5"} {
+	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			x.signal(t, syscall.SIGSTOP)

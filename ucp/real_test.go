@@ -37,10 +37,10 @@ func realSets() []transports {
 		self,
 		real("sm", "sm"),
 		real("tcp", "tcp"),
-		real("rc", "rc"), // ud carries the handshakes
+		real("rc", `\rc`), // ud carries the handshakes
 		real("rc_mlx5", "rc_mlx5"),
-		real("rc+ud", "rc", "ud"),
-		real("rc+tcp", "rc", "tcp"),
+		real("rc+ud", `\rc`, `\ud`),
+		real("rc+tcp", `\rc`, "tcp"),
 		real("sm+self+tcp", "sm", "self", "tcp"),
 		real("all"),
 	}
@@ -51,8 +51,22 @@ func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
 		{"TLS=all", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
 		{"TLS=ib", "rc ud rc_mlx5 ud_mlx5"},
-		{"TLS=rc", "rc ud:aux"},
+		{"TLS=rc", "rc rc_mlx5 ud:aux"},
+		{"TLS=rc_v", "rc ud:aux"},
+		{"TLS=rc_verbs", "rc ud:aux"},
+		{`TLS=\rc`, "rc ud:aux"},
+		{"TLS=rc_x", "rc_mlx5 ud:aux"},
+		{"TLS=rc_mlx5", "rc_mlx5 ud:aux"},
+		{`TLS=\rc_mlx5`, "rc_mlx5 ud:aux"},
+		{"TLS=ud", "ud ud_mlx5"},
+		{"TLS=ud_v", "ud"},
+		{"TLS=ud_x", "ud_mlx5"},
+		{`TLS=rc_x,\ud`, "ud rc_mlx5"},
+		{"TLS=^rc", "sm ud ud_mlx5 self tcp"},
+		{"TLS=^rc_v,ud_v", "sm rc_mlx5 ud_mlx5 self tcp"},
+		{`TLS=^\rc`, "sm ud rc_mlx5 ud_mlx5 self tcp"},
 		{"TLS=shm", "sm"},
+		{"TLS=sm", "sm"},
 		{"TLS=sm,self", "sm self"},
 		{"TLS=tcp", "tcp"},
 		{"TLS=^tcp", "sm rc ud rc_mlx5 ud_mlx5 self"},
@@ -68,6 +82,8 @@ func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
 		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5)"},
 		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
+		{`TLS=\ib`, `transport \ib is not there`},
+		{`TLS=\rc_x`, `transport \rc_x is not there`},
 		{"NET_DEVICES=eth7", "net device eth7 is not there (there is: lo, softhca0:1)"},
 	} {
 		t.Run(tc.env, func(t *testing.T) {
@@ -113,7 +129,9 @@ func TestSelection_Lanes(t *testing.T) {
 		{"all", "self self self self", "sm sm sm sm"},
 		{"^self", "sm sm sm sm", "sm sm sm sm"},
 		{"ib,tcp", "rc_mlx5 rc_mlx5 rc_mlx5 ud_mlx5", "rc_mlx5 rc_mlx5 rc_mlx5 ud_mlx5"},
-		{"rc,tcp", "rc rc rc tcp", "rc rc rc tcp"},
+		{"rc,tcp", "rc_mlx5 rc_mlx5 rc_mlx5 tcp", "rc_mlx5 rc_mlx5 rc_mlx5 tcp"},
+		{`\rc,tcp`, "rc rc rc tcp", "rc rc rc tcp"},
+		{"rc_v,tcp", "rc rc rc tcp", "rc rc rc tcp"},
 		{"self,tcp", "self self self self", "tcp tcp tcp tcp"},
 	} {
 		t.Run(tc.tls, func(t *testing.T) {
@@ -131,6 +149,39 @@ func TestSelection_Lanes(t *testing.T) {
 					at := slices.Index(why, purposes[k].String()+":")
 					assert.Regexp(t, `^\* `+transport+`/.* score \d+ +latency `, why[at+1])
 				}
+			}
+		})
+	}
+}
+
+// TestExplain_TheChoice: which name of the list selects a transport, and why others
+// are not used.
+func TestExplain_TheChoice(t *testing.T) {
+	for _, tc := range []struct {
+		env  string
+		want []string
+	}{
+		{"TLS=rc", []string{
+			"sm/memory TLS=rc excludes it",
+			"rc/softhca0:1 TLS=rc",
+			"ud/softhca0:1 TLS=rc excludes it, open for handshakes only",
+			"rc_mlx5/softhca0:1 TLS=rc",
+			"ud_mlx5/softhca0:1 TLS=rc excludes it",
+		}},
+		{"TLS=sm,rc_x", []string{"sm/memory TLS=sm", "rc/softhca0:1 TLS=sm,rc_x excludes it", "rc_mlx5/softhca0:1 TLS=rc_x"}},
+		{"TLS=^tcp", []string{"rc/softhca0:1 TLS=^tcp", "tcp/lo TLS=^tcp excludes it"}},
+		{"NET_DEVICES=lo", []string{"rc/softhca0:1 NET_DEVICES=lo excludes softhca0:1", "tcp/lo TLS=all"}},
+	} {
+		t.Run(tc.env, func(t *testing.T) {
+			p := newPair(t, real("all"), fromEnv(t, tc.env))
+			why, err := p.a.w.Explain(p.b.w.Address())
+			require.NoError(t, err)
+			var lines []string
+			for line := range strings.Lines(why) {
+				lines = append(lines, strings.Join(strings.Fields(line), " "))
+			}
+			for _, want := range tc.want {
+				assert.Contains(t, lines, want)
 			}
 		})
 	}

@@ -154,7 +154,7 @@ func (w *Worker) lacksAux(md int) bool {
 	need := false
 	for _, i := range w.ifaces {
 		caps := i.attr.Caps
-		if caps.Has(uct.CapAMBcopy | uct.CapConnectIface) {
+		if caps.Has(capsAux) {
 			return false
 		}
 		need = need || i.md == md && caps.Has(uct.CapConnectEP)
@@ -162,6 +162,11 @@ func (w *Worker) lacksAux(md int) bool {
 	return need
 }
 
+// capsAux are what carries handshakes.
+const capsAux = uct.CapAMBcopy | uct.CapConnectIface
+
+// openIface opens a transport. One that is for handshakes only, and cannot carry
+// them, is closed again.
 func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	n := len(w.ifaces)
 	u, err := w.ctx.mds[o.md].md.OpenIface(uct.IfaceParams{
@@ -172,6 +177,9 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	})
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
+	}
+	if o.auxOnly && !u.Attr().Caps.Has(capsAux) {
+		return u.Close()
 	}
 	undo.Add(u.Close)
 	i := &iface{Iface: u, w: w, attr: u.Attr(), md: o.md, index: n}

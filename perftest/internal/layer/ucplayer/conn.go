@@ -92,7 +92,7 @@ func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
 		return nil, err
 	}
 	user := l.cfg
-	user.TLS = config.Allow(t.Resource.Transport)
+	user.TLS = config.Allow(ucp.Exact(t.Resource.Transport))
 	only := config.Allow(t.Device)
 	switch t.Kind {
 	case uct.DeviceNet:
