@@ -59,6 +59,8 @@ func (p *Plan) Check() error {
 		return errors.New("nothing to measure: tests, layers and sizes must not be empty")
 	case p.Iterations < 1 || p.Rounds < 1 || p.Warmup < 0:
 		return errors.New("iterations and rounds must be at least 1, warm-up at least 0")
+	case p.Rounds > maxRounds:
+		return fmt.Errorf("%d rounds, at most %d", p.Rounds, maxRounds)
 	case p.Window < 1 || p.Window > maxWindow:
 		return fmt.Errorf("window %d is outside 1..%d", p.Window, maxWindow)
 	}
@@ -73,6 +75,8 @@ func (p *Plan) Check() error {
 const (
 	// maxWindow keeps the sample arrays and a batch within reason.
 	maxWindow = 1 << 20
+	// maxRounds leaves each of them a sample: see maxSamples.
+	maxRounds = maxSamples
 	// MaxSize is the largest size in bytes that can be measured.
 	MaxSize = oob.MaxMemLen - guardLen
 	// guardLen bytes after the data are checked for being left alone.
@@ -212,7 +216,7 @@ func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, e
 	}
 	p := r.Plan.pace(t, size)
 	for _, l := range lanes {
-		l.s = newSamples(p.windows*r.Plan.Rounds, r.Plan.Rounds)
+		l.s = newSamples(p.samples*r.Plan.Rounds, r.Plan.Rounds)
 	}
 	r.cost(p.window)
 	if err := r.frozen(lanes, func() error { return r.rounds(ctx, lanes, t, size, p) }); err != nil {
@@ -235,7 +239,7 @@ func (p *Plan) pace(t Test, size int) pace {
 	if t.Stream() {
 		every = windows
 	}
-	return pace{windows: windows, window: window, every: every}
+	return pace{windows: windows, window: window, every: every, samples: min(windows, max(maxSamples/p.Rounds, 1))}
 }
 
 // ready prepares the lanes that can do the test at the size and returns them. Those
@@ -323,7 +327,7 @@ func (r *Runner) turn(ctx context.Context, l *lane, p pace) error {
 	if err := l.s.batch(l.op, p); err != nil {
 		return err
 	}
-	l.done += 2 * uint64(p.ops())
+	l.done += uint64(p.all())
 	return nil
 }
 

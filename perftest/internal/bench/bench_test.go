@@ -267,7 +267,7 @@ func TestStamped_DoesNotAllocate(t *testing.T) {
 	var op nothing
 	assert.Zero(t, testing.AllocsPerRun(10, func() {
 		s.post, s.flush, s.whole = s.post[:0], s.flush[:0], s.whole[:0]
-		assert.NoError(t, s.batch(&op, pace{windows: 1000, window: 4, every: 1}))
+		assert.NoError(t, s.batch(&op, pace{windows: 1000, window: 4, every: 1, samples: 1000}))
 	}))
 	assert.Len(t, s.post, 1000)
 	assert.Len(t, s.whole, 1)
@@ -294,6 +294,7 @@ func TestPlan_Check(t *testing.T) {
 		{"size 0", func(p *Plan) { p.Sizes = []int{8, 0} }, "size 0"},
 		{"size too large", func(p *Plan) { p.Sizes = []int{MaxSize + 1} }, "outside 1.."},
 		{"no iterations", func(p *Plan) { p.Iterations = 0 }, "at least 1"},
+		{"too many rounds", func(p *Plan) { p.Rounds = maxRounds + 1 }, "rounds, at most"},
 		{"no rounds", func(p *Plan) { p.Rounds = 0 }, "at least 1"},
 		{"negative warm-up", func(p *Plan) { p.Warmup = -1 }, "at least 0"},
 		{"no window", func(p *Plan) { p.Window = 0 }, "window 0"},
@@ -320,6 +321,37 @@ func TestPlan_Windows(t *testing.T) {
 	assert.Equal(t, 1, p.windows(1<<30, 1))
 	assert.Equal(t, 1, p.windows(8, 256))
 	assert.Equal(t, 7, p.windows(8, 16))
+}
+
+// TestPlan_MemoryOfSamplesHasALimit: whatever the number of operations, all of which
+// still count for the mean.
+func TestPlan_MemoryOfSamplesHasALimit(t *testing.T) {
+	for _, c := range []struct{ iterations, rounds, samples int }{
+		{100_000, 20, 5000},
+		{maxSamples, 1, maxSamples},
+		{4 * maxSamples, 4, maxSamples / 4},
+		{1 << 40, 20, maxSamples / 20},
+		{1 << 40, maxRounds, 1},
+	} {
+		plan := Plan{Iterations: c.iterations, Rounds: c.rounds}
+		p := plan.pace(Test{Mode: Latency}, 8)
+		assert.Equal(t, c.samples, p.samples, "%+v", c)
+		assert.LessOrEqual(t, p.samples*c.rounds, maxSamples, "%+v", c)
+		assert.GreaterOrEqual(t, p.ops()*c.rounds, c.iterations, "%+v", c)
+	}
+}
+
+func TestBatch_KeepsSamplesOfAPart(t *testing.T) {
+	for _, c := range []struct{ every, flushed int }{{1, 2 + 6}, {6, 1 + 1}} {
+		s := newSamples(2, 1)
+		op := &flushes{}
+		p := pace{windows: 6, window: 4, every: c.every, samples: 2}
+		require.NoError(t, s.batch(op, p))
+		assert.Len(t, s.post, 2)
+		assert.Len(t, s.whole, 1)
+		assert.Equal(t, c.flushed, op.flushed, "a stream is flushed at the end of each loop")
+		assert.EqualValues(t, p.all(), op.Result())
+	}
 }
 
 func TestFindTest(t *testing.T) {

@@ -30,7 +30,7 @@ func (r *Runner) cost(window int) cost {
 	whole := make([]float64, costRounds)
 	for i := range whole {
 		// The operation does nothing and so cannot fail.
-		_ = s.batch(&op, pace{windows: windows, window: window, every: 1})
+		_ = s.batch(&op, pace{windows: windows, window: window, every: 1, samples: windows})
 		whole[i] = float64(s.whole[i]) / float64(windows)
 	}
 	step := r.Clock.Step

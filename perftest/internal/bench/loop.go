@@ -37,10 +37,27 @@ type pace struct {
 	windows int // in a batch
 	window  int // posts in each
 	every   int // windows for each flush; divides windows
+	samples int // windows in the loop with readings inside; at most windows
 }
 
-// ops is the number of operations in a batch.
+// maxSamples bounds how many windows of a layer in a cell are kept one by one: 16 MiB
+// of readings, which are enough for any percentile. Pages of the memory for more
+// would have to be cleared before the clock runs and freed at the end, by the
+// kernel: seconds of a busy machine for each gigabyte.
+const maxSamples = 1 << 20
+
+// ops is the number of operations in a batch without readings inside.
 func (p pace) ops() int { return p.windows * p.window }
+
+// all is the number of operations in both loops of a turn.
+func (p pace) all() int { return p.ops() + p.samples*p.window }
+
+// sampled is the pace of the loop with readings inside.
+func (p pace) sampled() pace {
+	p.windows = p.samples
+	p.every = min(p.every, p.samples)
+	return p
+}
 
 // stamped runs a batch and appends the ticks of posting each window and of the flush
 // after it, if there is one. There must be room in s.
@@ -89,7 +106,7 @@ func plain(op layer.Op, p pace) (ticks uint64, err error) {
 // batch measures a batch twice: with readings inside for the distribution, and
 // without for the mean, which comparisons rest on.
 func (s *samples) batch(op layer.Op, p pace) error {
-	if err := s.stamped(op, p); err != nil {
+	if err := s.stamped(op, p.sampled()); err != nil {
 		return err
 	}
 	whole, err := plain(op, p)
