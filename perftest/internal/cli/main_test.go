@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gucx/gucx/perftest/internal/affinity"
 	"github.com/gucx/gucx/perftest/internal/bench"
 	"github.com/gucx/gucx/perftest/internal/result"
 )
@@ -74,6 +75,17 @@ func TestMain_ComparesTheLayersBetweenTwoProcesses(t *testing.T) {
 		assert.Positive(t, r.P50NS, "%+v", r)
 		assert.Positive(t, r.MsgPerS, "%+v", r)
 	}
+}
+
+// TestMain_GivesProcessorsBack: one line of a batch must not take them from the next.
+func TestMain_GivesProcessorsBack(t *testing.T) {
+	before, err := affinity.Allowed()
+	require.NoError(t, err)
+	code, _, errs := perftest(t, with(quick, "-t", "put_lat")...)
+	require.Equal(t, exitOK, code, errs)
+	after, err := affinity.Allowed()
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
 }
 
 func TestMain_EveryTestWithTheTargetStopped(t *testing.T) {

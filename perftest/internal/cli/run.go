@@ -229,6 +229,9 @@ func (j *job) pinned(f func() error) error {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// The next line of a batch has all processors again. Best effort: they were
+	// allowed before.
+	defer func() { _ = affinity.Process(allowed) }()
 	if err := affinity.Process(rest); err != nil {
 		return err
 	}
