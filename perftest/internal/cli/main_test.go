@@ -188,7 +188,7 @@ func TestMain_TransportThatIsNotThere(t *testing.T) {
 }
 
 func TestMain_PeerIsNoCommandForPeople(t *testing.T) {
-	cmd := rerun(t, nil, peerName)
+	cmd := rerun(nil, peerName)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
 	assert.Contains(t, string(out), "not started by perftest")

@@ -10,36 +10,59 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds what must happen soon: a hang is a failure.
-const patience = time.Minute
-
-// rerun prepares perftest as a process of its own, which is killed when the test
-// ends or hangs.
-func rerun(t *testing.T, stderr io.Writer, args ...string) *exec.Cmd {
+// rerun prepares perftest as a process of its own, which the kernel ends with this one:
+// a test that hangs is ended by go test's own limit.
+func rerun(stderr io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asPerftest+"=1")
 	cmd.Stderr = stderr
-	killer := time.AfterFunc(patience, func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-		}
-	})
-	t.Cleanup(func() { killer.Stop() })
+	// Pdeathsig follows the thread that forks. The runtime ends a thread only with
+	// a goroutine that is locked to it, and those here unlock first.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
 
-// running is a perftest that measures for longer than any test takes.
+// running is a perftest that has been started.
 type running struct {
 	*exec.Cmd
 	stderr *bufio.Reader
-	target int // pid of its child
+	target int // pid of its child, if it has one
 }
+
+// start starts perftest; it is killed when the test ends.
+func start(t *testing.T, args ...string) *running {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	p := &running{Cmd: rerun(w, args...), stderr: bufio.NewReader(r)}
+	require.NoError(t, p.Start())
+	require.NoError(t, w.Close())
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait() // already collected by most tests
+	})
+	return p
+}
+
+// line waits for a line with text and returns it.
+func (p *running) line(t *testing.T, text string) string {
+	for {
+		line, err := p.stderr.ReadString('\n')
+		require.NoError(t, err, "perftest ended: %s", line)
+		if strings.Contains(line, text) {
+			return line
+		}
+	}
+}
+
+// hours are flags of a measurement that takes longer than any test, in rounds of
+// a thousand operations.
+var hours = []string{"-n", "1000000000", "--rounds", "1000000", "-w", "1", "-W", "8", "-s", "8"}
 
 // endless starts a measurement of a put and returns once the clock runs.
 func endless(t *testing.T, args ...string) *running {
@@ -48,26 +71,24 @@ func endless(t *testing.T, args ...string) *running {
 
 // endlessTest starts a measurement and returns once the clock runs.
 func endlessTest(t *testing.T, test string, args ...string) *running {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	t.Cleanup(func() { r.Close() })
-	cmd := rerun(t, w, append([]string{"-n", "200000000", "--rounds", "20000000", "-w", "1", "-W", "8", "-s", "8", "-t", test}, args...)...)
-	require.NoError(t, cmd.Start())
-	require.NoError(t, w.Close())
-	p := &running{Cmd: cmd, stderr: bufio.NewReader(r)}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // already collected by most tests
-	})
-	for {
-		line, err := p.stderr.ReadString('\n')
-		require.NoError(t, err, "perftest ended: %s", line)
-		if strings.Contains(line, test) {
-			break
-		}
-	}
-	p.target = onlyChild(t, cmd.Process.Pid)
+	p := measuring(t, test, args...)
+	p.target = onlyChild(t, p.Process.Pid)
 	return p
+}
+
+// measuring starts a measurement, by the subcommand that args begin with, and returns
+// once the clock runs.
+func measuring(t *testing.T, test string, args ...string) *running {
+	p := start(t, append(with(args, hours...), "-t", test)...)
+	p.line(t, test)
+	return p
+}
+
+// serving starts a server and returns it with its address.
+func serving(t *testing.T, args ...string) (p *running, addr string) {
+	p = start(t, append([]string{"server", "-p", "0"}, args...)...)
+	words := strings.Fields(p.line(t, "waiting for clients"))
+	return p, words[len(words)-1]
 }
 
 // onlyChild finds the child of a process.
@@ -103,31 +124,19 @@ func gone(t *testing.T, pid int) {
 	require.NoError(t, err)
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()
-	require.NoError(t, waitReadable(fd, patience))
-}
-
-func TestProcess_KilledTargetEndsTheRunWithTheReason(t *testing.T) {
-	p := endless(t)
-	require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
-	start := time.Now()
-	code, stderr := p.end(t)
-	assert.Equal(t, exitFailure, code, stderr)
-	assert.Contains(t, stderr, "peer process exited: signal: killed")
-	assert.Less(t, time.Since(start), patience/2)
+	require.NoError(t, waitReadable(fd))
 }
 
 func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 	for _, c := range []struct{ transport, test string }{
-		{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"},
+		{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
 	} {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
 			p := endlessTest(t, c.test, "-x", c.transport)
 			require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
-			start := time.Now()
 			code, stderr := p.end(t)
 			assert.Equal(t, exitFailure, code, stderr)
 			assert.Contains(t, stderr, "peer process exited: signal: killed")
-			assert.Less(t, time.Since(start), patience/2)
 		})
 	}
 }
@@ -159,17 +168,7 @@ func TestProcess_KilledInitiatorLeavesNoTarget(t *testing.T) {
 }
 
 func TestProcess_ServerAndClient(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	server := rerun(t, w, "server", "-p", "0")
-	require.NoError(t, server.Start())
-	require.NoError(t, w.Close())
-	lines := bufio.NewReader(r)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	addr := strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:])
-
+	server, addr := serving(t)
 	for range 2 { // one client after the other
 		code, out, errs := perftest(t, append([]string{"client", addr, "-o", "json"}, quick...)...)
 		require.Equal(t, exitOK, code, errs)
@@ -178,10 +177,8 @@ func TestProcess_ServerAndClient(t *testing.T) {
 	}
 
 	require.NoError(t, server.Process.Signal(syscall.SIGTERM))
-	rest, err := io.ReadAll(lines)
-	require.NoError(t, err)
-	_ = server.Wait() // the code tells
-	assert.Equal(t, 143, server.ProcessState.ExitCode(), string(rest))
+	code, stderr := server.end(t)
+	assert.Equal(t, 143, code, stderr)
 
 	code, _, errs := perftest(t, append([]string{"client", addr}, quick...)...)
 	assert.Equal(t, exitFailure, code)
@@ -189,24 +186,10 @@ func TestProcess_ServerAndClient(t *testing.T) {
 }
 
 func TestProcess_ServerSurvivesStrangers(t *testing.T) {
-	r, w, err := os.Pipe()
-	require.NoError(t, err)
-	defer r.Close()
-	server := rerun(t, w, "server", "-p", "0")
-	require.NoError(t, server.Start())
-	require.NoError(t, w.Close())
-	lines := bufio.NewReader(r)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	addr := strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' ')+1:])
-
+	server, addr := serving(t)
 	sendBytes(t, addr, "GET / HTTP/1.1\r\n\r\n")
-	line, err = lines.ReadString('\n')
-	require.NoError(t, err)
-	assert.Contains(t, line, "not a perftest message")
+	server.line(t, "not a perftest message")
 
 	code, _, errs := perftest(t, append([]string{"client", addr, "-t", "put_lat"}, quick...)...)
 	assert.Equal(t, exitOK, code, errs)
-	require.NoError(t, server.Process.Kill())
-	_ = server.Wait() // killed
 }

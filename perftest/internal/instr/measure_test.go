@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,19 +12,12 @@ import (
 	"github.com/gucx/gucx/perftest/internal/ptrace"
 )
 
-// deadline ends a child that hangs.
-func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // count runs a job in a child that is this test binary, and skips the test where
 // ptrace is forbidden.
 func count(t *testing.T, j job, d Detail) (*Measurement, error) {
 	t.Helper()
 	m := measurer{args: []string{childName}, detail: d}
-	res, err := m.measure(deadline(t), j)
+	res, err := m.measure(t.Context(), j)
 	if errors.Is(err, ptrace.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}

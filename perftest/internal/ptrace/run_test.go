@@ -16,27 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchdog ends a child that does not come to an end by itself.
-const watchdog = time.Minute
-
 // trace runs a scenario and returns copies of its windows. It skips the test where
 // ptrace is forbidden.
 func trace(t *testing.T, scenario string, maxSteps int) ([]Window, error) {
 	t.Helper()
 	var windows []Window
-	err := Run(deadline(t), program(scenario, maxSteps), func(w Window) error {
+	err := Run(t.Context(), program(scenario, maxSteps), func(w Window) error {
 		w.Steps = slices.Clone(w.Steps)
 		windows = append(windows, w)
 		return nil
 	})
 	skipForbidden(t, err)
 	return windows, err
-}
-
-func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), watchdog)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func program(scenario string, maxSteps int) Program {
@@ -180,14 +171,14 @@ func TestRun_ChildFails(t *testing.T) {
 
 func TestRun_CallbackError(t *testing.T) {
 	stop := errors.New("enough")
-	err := Run(deadline(t), program("work", 0), func(Window) error { return stop })
+	err := Run(t.Context(), program("work", 0), func(Window) error { return stop })
 	skipForbidden(t, err)
 	assert.ErrorIs(t, err, stop)
 	assertNoChild(t)
 }
 
 func TestRun_Canceled(t *testing.T) {
-	ctx, cancel := context.WithCancel(deadline(t))
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := Run(ctx, program("hang", 0), func(Window) error { return nil })
 	skipForbidden(t, err)
@@ -200,7 +191,7 @@ func TestRun_Canceled(t *testing.T) {
 func TestRun_KilledInStep(t *testing.T) {
 	for _, scenario := range []string{"work hard", "endless"} {
 		t.Run(scenario, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(deadline(t), 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			p := program(scenario, math.MaxInt)
 			err := Run(ctx, p, func(Window) error { return nil })
@@ -221,7 +212,7 @@ func assertNoChild(t *testing.T) {
 func TestRun_NoProgram(t *testing.T) {
 	p := program("work", 0)
 	p.Path = "/nonexistent/program"
-	err := Run(deadline(t), p, func(Window) error { return nil })
+	err := Run(t.Context(), p, func(Window) error { return nil })
 	skipForbidden(t, err)
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
