@@ -39,12 +39,8 @@ cpus: ## tests with 1, 2 and 4 processors; one processor finds spinning that doe
 invariants: ## tests with the checks of broken invariants built in
 	$(GO) test -short -tags invariants $(PKGS)
 
-# What the checks themselves upset: a count of instructions, which has them in it, and
-# the time that perftest takes to end, for a reason that is not understood yet.
-CHECKPTR_SKIP = ^(TestBudget_DirectPut|TestProcess_KilledTargetEndsEveryKindOfTest)$$
-
 checkptr: ## tests with pointer arithmetic checked
-	$(GO) test -short -gcflags=all=-d=checkptr -skip '$(CHECKPTR_SKIP)' $(PKGS)
+	$(GO) test -short -gcflags=all=-d=checkptr $(PKGS)
 
 cross: ## builds for other machines: arm64, and s390x for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)

@@ -3,6 +3,9 @@ package testenv
 import (
 	"os"
 	"os/exec"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -54,6 +57,22 @@ func SkipRace(t testing.TB, why string) {
 	if RaceEnabled {
 		t.Skipf("not under the race detector: %s", why)
 	}
+}
+
+// SkipCheckptr skips the test in a build with -gcflags=all=-d=checkptr, with the reason
+// why it cannot run there.
+func SkipCheckptr(t testing.TB, why string) {
+	t.Helper()
+	if info, ok := debug.ReadBuildInfo(); ok && checksPointers(info.Settings) {
+		t.Skipf("not with checkptr: %s", why)
+	}
+}
+
+// checksPointers reports whether a build with settings has the checks.
+func checksPointers(settings []debug.BuildSetting) bool {
+	return slices.ContainsFunc(settings, func(s debug.BuildSetting) bool {
+		return s.Key == "-gcflags" && strings.Contains(s.Value, "checkptr")
+	})
 }
 
 // SkipShort skips the test under -short, with the reason why it takes long.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -111,6 +112,15 @@ func TestRDMA(t *testing.T) {
 func TestCommand(t *testing.T) {
 	assert.True(t, judge(t, func(tb testing.TB) { Command(tb, "no-such-program-anywhere") }).skipped)
 	assert.NotEmpty(t, Command(t, "sh"))
+}
+
+func TestChecksPointers(t *testing.T) {
+	flags := func(value string) []debug.BuildSetting {
+		return []debug.BuildSetting{{Key: "-compiler", Value: "gc"}, {Key: "-gcflags", Value: value}}
+	}
+	assert.True(t, checksPointers(flags("all=-d=checkptr")))
+	assert.False(t, checksPointers(flags("-m")))
+	assert.False(t, checksPointers(nil))
 }
 
 func TestInventory_FindsDescriptors(t *testing.T) {
