@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/ucs"
@@ -9,7 +10,8 @@ import (
 )
 
 // auxLane carries handshake messages. It is opened by the first one and closed
-// when the handshake is over, so that its iface need not be polled.
+// when the handshake is over, so that its iface need not be polled. When its transport
+// fails, the next best takes over.
 type auxLane struct {
 	l      *link
 	ep     uct.EP // nil while closed
@@ -20,7 +22,9 @@ type auxLane struct {
 	comp   uct.Completion // of the flush before closing
 	queued bool
 	state  auxState
-	err    error // the lane broke
+	err    error   // the lane broke
+	at     int     // in peer.aux
+	failed []error // of the transports before that
 }
 
 // auxState is what became of the messages that were sent.
@@ -44,13 +48,14 @@ func (a *auxLane) send(m *wireup.Msg, again bool) {
 	a.out = append(a.out, m)
 	a.state = auxDirty
 	a.l.e.w.addChore(a.l.e)
-	if !a.queued && a.err == nil {
-		a.push()
-	}
+	a.push()
 }
 
 // push sends what it can.
 func (a *auxLane) push() {
+	if a.queued || a.err != nil || len(a.out) == 0 {
+		return
+	}
 	if a.ep == nil {
 		if a.err = a.open(); a.err != nil {
 			return
@@ -87,10 +92,10 @@ func (a *auxLane) sendOne(m *wireup.Msg) error {
 }
 
 func (a *auxLane) open() error {
-	best := a.l.e.peer.best[wireup.Aux]
-	if !best.ok {
+	if a.at >= len(a.l.e.peer.aux) {
 		return fmt.Errorf("no transport can carry the handshake: %w", ucs.ErrUnreachable)
 	}
+	best := a.l.e.peer.aux[a.at]
 	remote := &a.l.e.peer.addr.Resources[best.remote]
 	i := a.l.e.w.ifaces[best.local]
 	ep, err := i.NewEP(uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr})
@@ -156,8 +161,28 @@ func (a *auxLane) flushed() {
 	a.l.e.w.addChore(a.l.e)
 }
 
+// takeOver goes on with the next best transport after one has failed. What was not
+// sent yet goes that way; what was sent is the connection's to repeat. It reports false
+// if there is none, and if the reason is that the peer is gone: no transport helps then.
+func (a *auxLane) takeOver(err error) bool {
+	a.failed = append(a.failed, err)
+	if errors.Is(err, ucs.ErrConnReset) || a.at+1 >= len(a.l.e.peer.aux) {
+		return false
+	}
+	a.at++
+	a.shut()
+	a.err = nil
+	return true
+}
+
 func (a *auxLane) close() {
-	a.out, a.state = nil, auxDirty
+	a.out, a.err, a.at, a.failed = nil, nil, 0, nil
+	a.shut()
+}
+
+// shut closes the transport endpoint.
+func (a *auxLane) shut() {
+	a.state = auxDirty
 	if a.ep == nil {
 		return
 	}

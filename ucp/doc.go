@@ -46,8 +46,9 @@
 // NewEP sends nothing and opens nothing. The first operation that needs a lane
 // (a transport endpoint for put and get, for atomics, or for active messages) has
 // the next Progress connect it; until then operations wait. Package wireup chooses
-// the lanes, [EP.Explain] tells why. When the handshake is over, the transport that
-// carried it is no longer polled.
+// the lanes, [EP.Explain] tells why. A transport that cannot carry the handshake is
+// replaced by the next best. When the handshake is over, the transport that carried it
+// is no longer polled.
 //
 // # Keys
 //

@@ -11,6 +11,7 @@ type peer struct {
 	addr   *wireup.Address
 	refs   int
 	best   [wireup.Aux + 1]choice
+	aux    []choice // all that can carry handshakes, best first
 }
 
 // choice is the best pair of resources for a purpose.
@@ -53,6 +54,11 @@ func (w *Worker) findPeer(packed []byte) (*peer, error) {
 		cands := wireup.Rank(wireup.Purpose(purpose), w.addr, addr, reach)
 		if len(cands) > 0 && cands[0].Why == "" {
 			p.best[purpose] = choice{true, cands[0].Local, cands[0].Remote}
+		}
+	}
+	for _, cand := range wireup.Rank(wireup.Aux, w.addr, addr, reach) {
+		if cand.Why == "" {
+			p.aux = append(p.aux, choice{true, cand.Local, cand.Remote})
 		}
 	}
 	w.peers[p.packed] = p

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/ucs"
@@ -182,14 +183,22 @@ func (e *EP) makeLink() {
 	e.link.aux.l = e.link
 }
 
-// auxFailed ends an EP that cannot talk to its peer, if it has something to say
-// or to hear; otherwise only the auxiliary lane is given up.
+// auxFailed has the next transport carry the handshake. Without one it ends an EP that
+// cannot talk to its peer, if it has something to say or to hear; otherwise only the
+// auxiliary lane is given up.
 func (e *EP) auxFailed(err error) {
-	waits := !e.link.conn.Quiet() && !e.link.conn.Over()
-	e.link.aux.close()
-	e.link.aux.err = nil
+	aux, conn := &e.link.aux, e.link.conn
+	waits := !conn.Quiet() && !conn.Over()
+	if (waits || !aux.posted()) && aux.takeOver(err) {
+		e.handle(wireup.Event{Kind: wireup.SendingFailed})
+		aux.push()
+		e.w.addChore(e)
+		return
+	}
+	failed := errors.Join(aux.failed...)
+	aux.close()
 	if waits {
-		e.fail(statusOf(err), fmt.Errorf("handshake: %w", err))
+		e.fail(statusOf(failed), fmt.Errorf("handshake: %w", failed))
 	}
 }
 

@@ -1,0 +1,130 @@
+package ucp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// auxPair has two transports that carry handshakes, of which fud is the better one.
+func auxPair(t *testing.T) (*pair, *fabric) {
+	slow := likeTCP()
+	slow.latency = 10 * likeUD().latency
+	p, f := fakePair(t, Config{WireupTimeout: time.Minute}, likeRC(), likeUD(), slow)
+	return p.connect(), f
+}
+
+// breakAux fails the auxiliary endpoints of an end.
+func (x *end) breakAux(st ucs.Status) {
+	for _, e := range x.w.eps.all() {
+		if e.link != nil && e.link.aux.ep != nil {
+			e.link.aux.ep.(*fakeEP).fail(st)
+		}
+	}
+}
+
+// checkConnects: the put r, and one after it, arrive over the best transport.
+func (p *pair) checkConnects(t *testing.T, r *Request) {
+	t.Helper()
+	sleepWith(2*firstPause, &p.a, &p.b)
+	require.NoError(t, ended(t, r))
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{6}, p.b.mem.Addr()+1, p.a.key, nil)))
+	require.NoError(t, p.flush())
+	assert.Equal(t, []byte{5, 6}, p.b.mem.Bytes()[:2])
+	assert.Equal(t, "frc", p.a.ep.lane(0).iface.kind())
+	for _, x := range []*end{&p.a, &p.b} {
+		for _, e := range x.w.eps.all() {
+			assert.NoError(t, e.Err())
+			assert.True(t, e.link.conn.Quiet())
+			assert.True(t, e.link.aux.idle(), "closed when it is over")
+		}
+	}
+}
+
+// TestAux_OpensTheNext: a transport that makes no endpoint is passed over, on either
+// side.
+func TestAux_OpensTheNext(t *testing.T) {
+	for _, who := range []string{"initiator", "responder"} {
+		t.Run(who, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, f := auxPair(t)
+				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+				require.NoError(t, err)
+				if who == "responder" {
+					p.a.spin()
+				}
+				f.failNext("new ep fud", ucs.ErrNoMemory)
+				p.checkConnects(t, r)
+				assert.Empty(t, f.fail, "it was tried")
+			})
+		})
+	}
+}
+
+// TestAux_BreaksAtAnyStep: a transport that breaks after it took a message, which then
+// does not arrive, is replaced, and the message repeated.
+func TestAux_BreaksAtAnyStep(t *testing.T) {
+	for at, name := range []string{"request", "reply", "ack"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, f := auxPair(t)
+				r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+				require.NoError(t, err)
+				turns := []*end{&p.a, &p.b, &p.a}
+				for k := range at + 1 {
+					turns[k].spin()
+				}
+				f.dropArrivals()
+				turns[at].breakAux(ucs.StatusTimedOut)
+				p.checkConnects(t, r)
+			})
+		})
+	}
+}
+
+// TestAux_NoneLeft: when all have failed the EP fails with their reasons; when the
+// peer is gone, at once.
+func TestAux_NoneLeft(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		breaks []ucs.Status
+	}{
+		{"each", []ucs.Status{ucs.StatusTimedOut, ucs.StatusIOError}},
+		{"the peer is gone", []ucs.Status{ucs.StatusConnReset}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, _ := auxPair(t)
+			r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+			require.NoError(t, err)
+			for _, st := range tc.breaks {
+				p.a.spin()
+				require.NoError(t, p.a.ep.Err())
+				p.a.breakAux(st)
+			}
+			p.a.spin()
+			for _, st := range tc.breaks {
+				assert.ErrorIs(t, p.a.ep.Err(), st.Err())
+			}
+			assert.ErrorIs(t, ended(t, r), tc.breaks[0].Err())
+			require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		})
+	}
+}
+
+// TestAux_StartsWithTheBestAgain: a failure is not remembered beyond the handshake.
+func TestAux_StartsWithTheBestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := auxPair(t)
+		r, err := p.a.ep.Put([]byte{5}, p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		f.failNext("new ep fud", ucs.ErrNoMemory)
+		p.checkConnects(t, r)
+		assert.Zero(t, p.a.ep.link.aux.at)
+		assert.Empty(t, p.a.ep.link.aux.failed)
+	})
+}
