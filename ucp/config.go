@@ -18,6 +18,11 @@ type Config struct {
 	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
 
+	// IBEndpoints is how workers share devices whose memory domains take a category
+	// of endpoints (uct.MDAttr.Endpoints); EndpointsAuto leaves it to the
+	// configuration of each transport. See "Threads" in the package documentation.
+	IBEndpoints uct.Endpoints `env:"IB_ENDPOINTS" doc:"How workers share an InfiniBand device, for all transports over it: a device context for each worker (MPI-everywhere), one context with registers for each (2xDynamic, Dynamic), for two (SharedDynamic) or for all under locks (Static), or one worker that threads share (MPI+threads); auto is what RC_IB_ENDPOINTS and so on say."`
+
 	// ZcopyThresh is the length in bytes from which put and get move registered
 	// memory without a copy, when OpParams.Mem is given. 0 means from one byte
 	// more than fits a bcopy fragment.
@@ -72,6 +77,9 @@ func (c *Config) Validate() error {
 	}
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
+	}
+	if !c.IBEndpoints.Valid() {
+		return fmt.Errorf("%v: %w", c.IBEndpoints, ucs.ErrInvalidParam)
 	}
 	if c.ZcopyThresh < 0 || c.ZcopyThresh > math.MaxInt32 {
 		return fmt.Errorf("zcopy threshold %d: %w", c.ZcopyThresh, ucs.ErrInvalidParam)

@@ -17,24 +17,21 @@ import (
 // registered memory. Methods may be called by any goroutine.
 type Context struct {
 	cfg     Config
-	mds     []*domain
 	offers  []offer // on open domains
 	found   []offer // all that there were; for Explain
 	regions regionTable
+
+	// growth is held for writing while mds and the parts of memory grow with a new
+	// worker, and for reading while memory is made or released.
+	growth sync.RWMutex
+	mds    []*domain
+	opened int // of mds, those that the components list; offers name them
+	limit  int // how many mds may become
 
 	mu      sync.Mutex
 	workers int
 	mems    int
 	closed  bool
-}
-
-// domain is an open memory domain.
-type domain struct {
-	md    uct.MD
-	attr  *uct.MDAttr
-	reg   uct.Registrar    // nil if it registers nothing
-	alloc uct.Allocator    // nil if it allocates nothing
-	keys  uct.RKeyUnpacker // nil if it has no keys
 }
 
 // offer is a transport on a device, and whether the configuration selects it.
@@ -91,19 +88,16 @@ func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 			continue
 		}
 		undo.Add(md.Close)
-		if err := c.addDomain(md); err != nil {
+		if err := c.addDomain(comp, md); err != nil {
 			errs = append(errs, fmt.Errorf("%s %s: %w", comp.Name(), res.Name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Context) addDomain(md uct.MD) error {
+func (c *Context) addDomain(comp uct.Component, md uct.MD) error {
 	resources, err := md.Resources()
-	d := &domain{md: md, attr: md.Attr()}
-	d.reg, _ = md.(uct.Registrar)
-	d.alloc, _ = md.(uct.Allocator)
-	d.keys, _ = md.(uct.RKeyUnpacker)
+	d := newDomain(comp, md)
 	c.mds = append(c.mds, d)
 	for _, r := range resources {
 		c.offers = append(c.offers, offer{Resource: r, md: len(c.mds) - 1, names: namesOf(&r, d.attr.Component)})
@@ -213,7 +207,7 @@ func (c *Context) closeUnused() error {
 	var errs []error
 	for i, d := range c.mds {
 		if used[i] {
-			renumber[i] = len(kept)
+			renumber[i], d.first = len(kept), len(kept)
 			kept = append(kept, d)
 			continue
 		}
@@ -223,7 +217,8 @@ func (c *Context) closeUnused() error {
 	for i := range c.offers {
 		c.offers[i].md = renumber[c.offers[i].md]
 	}
-	c.mds = kept
+	c.mds, c.opened = kept, len(kept)
+	c.limit = c.maxDomains()
 	if len(kept) > wireup.MaxMDs {
 		errs = append(errs, fmt.Errorf("ucp: %d memory domains: %w", len(kept), ucs.ErrTooLong))
 	}

@@ -74,5 +74,27 @@
 //
 // One goroutine at a time owns a worker with everything made from it; nothing is
 // locked. Only Worker.Address and Worker.Signal may be called by any goroutine.
-// Callbacks run inside Progress and must not call it.
+// Callbacks run inside Progress and must not call it. [SharedWorker] lets several
+// goroutines take turns.
+//
+// # Threads
+//
+// What the workers of a context have in common of a device, and so what a thread costs
+// there, is Config.IBEndpoints (GUCX_IB_ENDPOINTS), one of six categories:
+//
+//	MPI-everywhere   a device context for each worker
+//	2xDynamic        one context; a UAR page and queues for each, and as much unused
+//	Dynamic          one context; a UAR page for each
+//	SharedDynamic    one context; a UAR page for two interfaces
+//	Static           one context; its registers for all, under locks
+//	MPI+threads      one worker in the context, for all threads: Worker.Share
+//
+// The default, auto, leaves it to the configuration of each transport, which is
+// Dynamic. Transports without a device to share do not care.
+//
+// With MPI-everywhere memory of the context is registered with the device context of
+// every worker, so operations and keys work as ever, with one rule: Mem.Pack a key
+// after the workers were made in which it is to be used; an EP to a later one refuses
+// it. There are at most 32 memory domains in a context, one for each worker and one for each
+// other component. With MPI+threads a second worker is refused with ErrBusy.
 package ucp

@@ -72,7 +72,7 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	}
 	if !p.reachable() {
 		w.unusedPeer(p)
-		return nil, fmt.Errorf("ucp: new endpoint: %w\n%s", ucs.ErrUnreachable, w.explain(p))
+		return nil, fmt.Errorf("ucp: new endpoint: %w\n%s", ucs.ErrUnreachable, w.explain(p.addr))
 	}
 	e := w.adopt(p)
 	if e == nil {

@@ -15,7 +15,8 @@ type iface struct {
 	uct.Iface
 	w      *Worker
 	attr   *uct.IfaceAttr
-	md     int // index of the domain
+	domain *domain
+	md     int // number of the domain in the context
 	index  int // in Worker.ifaces, and of the resource in the worker address
 	users  int // transport endpoints that are open
 	polled bool

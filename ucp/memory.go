@@ -17,10 +17,10 @@ type Mem struct {
 	addr   uint64
 	access uct.Access
 	id     uint64    // names the region in atomics that the target executes; random
-	parts  []uct.Mem // by domain; nil where the domain does not have it
-	packed []byte
+	parts  []uct.Mem // by domain, as many as there may be; nil where the domain does not have it
 
 	mu     sync.RWMutex // held for reading while an atomic is executed by software
+	packed []byte
 	closed bool
 }
 
@@ -101,11 +101,20 @@ func (c *Context) newMem(access uct.Access, fill func(parts []uct.Mem) error) (*
 	if err := c.hold(&c.mems); err != nil {
 		return nil, err
 	}
-	m := &Mem{ctx: c, access: access, parts: make([]uct.Mem, len(c.mds))}
+	m := &Mem{ctx: c, access: access, parts: make([]uct.Mem, c.limit)}
+	if err := m.make(fill); err != nil {
+		return nil, errors.Join(fmt.Errorf("ucp: register memory: %w", err), m.Close())
+	}
+	return m, nil
+}
+
+// make fills in what newMem has begun.
+func (m *Mem) make(fill func(parts []uct.Mem) error) (err error) {
+	c := m.ctx
+	c.growth.RLock()
+	defer c.growth.RUnlock()
 	if err := fill(m.parts); err != nil {
-		err = errors.Join(err, m.release())
-		c.unhold(&c.mems)
-		return nil, fmt.Errorf("ucp: register memory: %w", err)
+		return err
 	}
 	for _, p := range m.parts {
 		if p != nil && m.bytes == nil {
@@ -113,12 +122,27 @@ func (c *Context) newMem(access uct.Access, fill func(parts []uct.Mem) error) (*
 		}
 	}
 	m.id = c.regions.add(m)
-	packed, err := m.pack()
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("ucp: pack key: %w", err), m.Close())
+	m.packed, err = m.pack()
+	return err
+}
+
+// join registers the memory with domain d, whose number will be n. growth is held.
+func (m *Mem) join(d *domain, n int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed || d.reg == nil {
+		return nil
 	}
-	m.packed = packed
-	return m, nil
+	part, err := d.reg.Reg(m.bytes, m.access)
+	if err != nil {
+		return fmt.Errorf("register memory: %w", err)
+	}
+	if part.Addr() != m.addr {
+		return part.Close() // peers would have to address it differently: they do without
+	}
+	m.parts[n] = part
+	m.packed, err = m.pack()
+	return err
 }
 
 // Bytes is the memory.
@@ -128,8 +152,13 @@ func (m *Mem) Bytes() []byte { return m.bytes }
 func (m *Mem) Addr() uint64 { return m.addr }
 
 // Pack returns the remote key: bytes to hand to a peer, for EP.Unpack. They are
-// the caller's. After Close the key is refused.
-func (m *Mem) Pack() []byte { return append([]byte(nil), m.packed...) }
+// the caller's. After Close the key is refused. With IB_ENDPOINTS=MPI-everywhere it
+// opens the memory to EPs of workers that were there when it was packed.
+func (m *Mem) Pack() []byte {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return append([]byte(nil), m.packed...)
+}
 
 // Close deregisters the memory and, after MemAlloc, frees it. Requests that use it
 // as a local buffer must have ended. Idempotent.
@@ -148,6 +177,8 @@ func (m *Mem) Close() error {
 
 // release closes the parts, registrations before the allocation that they cover.
 func (m *Mem) release() error {
+	m.ctx.growth.RLock()
+	defer m.ctx.growth.RUnlock()
 	var errs []error
 	var owner uct.Mem
 	for i, p := range m.parts {
@@ -189,6 +220,16 @@ func (t *regionTable) add(m *Mem) uint64 {
 			return id
 		}
 	}
+}
+
+// all lists what is there, in no order.
+func (t *regionTable) all() (list []*Mem) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, m := range t.byID {
+		list = append(list, m)
+	}
+	return list
 }
 
 func (t *regionTable) remove(id uint64) {

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"fmt"
+
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -89,8 +91,23 @@ func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
 	}
 }
 
-func (w *Worker) explain(p *peer) string {
-	return w.explainChoice() + wireup.Explain(w.addr, p.addr, w.reacher(p.addr))
+func (w *Worker) explain(addr *wireup.Address) string {
+	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr)) + w.explainEndpoints()
+}
+
+// explainEndpoints says how the worker shares devices, where that was asked for.
+func (w *Worker) explainEndpoints() (text string) {
+	category := w.ctx.cfg.IBEndpoints
+	if category == uct.EndpointsAuto {
+		return ""
+	}
+	for _, i := range w.ifaces {
+		if i.domain.attr.Endpoints {
+			text += fmt.Sprintf("endpoints of %s/%s: %v, memory domain %d of %d\n",
+				i.attr.Resource.Transport, i.attr.Resource.Device, category, i.md, len(w.addr.MDs))
+		}
+	}
+	return text
 }
 
 // Explain tells which transports the configuration selects, which lanes would be
@@ -100,9 +117,9 @@ func (w *Worker) Explain(addr []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return w.explainChoice() + wireup.Explain(w.addr, a, w.reacher(a)), nil
+	return w.explain(a), nil
 }
 
 // Explain tells which transports the configuration selects, which lanes the EP uses
 // or would use, and why not the others.
-func (e *EP) Explain() string { return e.w.explain(e.peer) }
+func (e *EP) Explain() string { return e.w.explain(e.peer.addr) }

@@ -79,12 +79,12 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 			return p.key, nil
 		}
 	}
-	d := e.w.ctx.mds[lmd]
+	d := e.w.ifaces[local].domain
 	var key uct.RKey
 	if d.keys != nil {
 		part := k.packed.find(rmd)
 		if part == nil {
-			return key, badKey("the memory is not registered with the domain of %s", e.w.ifaces[local].attr.Resource.Transport)
+			return key, badKey("the memory was not registered with the domain of %s of that worker when the key was packed", e.w.ifaces[local].attr.Resource.Transport)
 		}
 		var err error
 		if key, err = d.keys.UnpackRKey(part); err != nil {

@@ -167,7 +167,7 @@ func (r *Request) move() error {
 // to be copied.
 func (r *Request) zcopyLen(l *lane, limits *uct.OpLimits, can bool) int {
 	rest := len(r.buf) - r.off
-	needMem := l.iface.w.ctx.mds[l.iface.md].attr.NeedMemH
+	needMem := l.iface.domain.attr.NeedMemH
 	thresh := l.iface.w.ctx.zcopyThresh(limits)
 	if !can || rest < limits.MinZcopy || len(r.buf) < thresh || needMem && (r.mem == nil || r.mem.parts[l.iface.md] == nil) {
 		return 0

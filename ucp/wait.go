@@ -58,14 +58,19 @@ func finish(ctx context.Context, r *Request, err error) error {
 		return err
 	}
 	if err := r.worker.until(ctx, r.Done); err != nil {
-		r.Cancel()
-		r.flags |= reqDropData
-		r.Release()
+		r.giveUp()
 		return err
 	}
 	err = r.err()
 	r.Release()
 	return err
+}
+
+// giveUp cancels what was not posted and forgets the rest.
+func (r *Request) giveUp() {
+	r.Cancel()
+	r.flags |= reqDropData
+	r.Release()
 }
 
 // PutWait is Put that returns when buf is the caller's again. If ctx ends first,

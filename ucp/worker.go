@@ -40,6 +40,7 @@ type Worker struct {
 	looks  uint          // calls of lookAtIdle
 
 	ctx    *Context
+	seat   *seat
 	cfg    WorkerConfig
 	ifaces []*iface
 	addr   *wireup.Address
@@ -108,6 +109,10 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 			err = errors.Join(fmt.Errorf("ucp: new worker: %w", err), undo.Run())
 		}
 	}()
+	if w.seat, err = c.takeSeat(); err != nil {
+		return nil, err
+	}
+	undo.Add(func() error { c.giveSeat(w.seat); return nil })
 	if err := w.open(&undo); err != nil {
 		return nil, err
 	}
@@ -120,8 +125,8 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 // open opens the selected transports and, if none of them can carry handshakes
 // though some need one, others of the same domains for that purpose only.
 func (w *Worker) open(undo *cleanup.Stack) error {
-	for i := range w.ctx.mds {
-		w.addr.MDs = append(w.addr.MDs, wireup.MD{Component: w.ctx.mds[i].attr.Component})
+	for _, name := range w.seat.names {
+		w.addr.MDs = append(w.addr.MDs, wireup.MD{Component: name})
 	}
 	for i := range w.ctx.offers {
 		if w.ctx.offers[i].selected {
@@ -157,7 +162,7 @@ func (w *Worker) lacksAux(md int) bool {
 		if caps.Has(capsAux) {
 			return false
 		}
-		need = need || i.md == md && caps.Has(uct.CapConnectEP)
+		need = need || i.md == w.seat.number[md] && caps.Has(uct.CapConnectEP)
 	}
 	return need
 }
@@ -169,9 +174,11 @@ const capsAux = uct.CapAMBcopy | uct.CapConnectIface
 // them, is closed again.
 func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	n := len(w.ifaces)
-	u, err := w.ctx.mds[o.md].md.OpenIface(uct.IfaceParams{
+	md := w.seat.number[o.md]
+	u, err := w.seat.domains[o.md].md.OpenIface(uct.IfaceParams{
 		Transport:  o.Transport,
 		Device:     o.Device,
+		Endpoints:  w.ctx.cfg.IBEndpoints,
 		PollIdleTx: w.ctx.cfg.PollIdleTx,
 		OnError:    w.laneBroke,
 	})
@@ -182,11 +189,11 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		return u.Close()
 	}
 	undo.Add(u.Close)
-	i := &iface{Iface: u, w: w, attr: u.Attr(), md: o.md, index: n}
+	i := &iface{Iface: u, w: w, attr: u.Attr(), domain: w.seat.domains[o.md], md: md, index: n}
 	i.linger.i = i
 	i.waker, _ = u.(uct.Waker)
 	i.pender, _ = u.(uct.EventPender)
-	res := wireup.NewResource(i.attr, o.md)
+	res := wireup.NewResource(i.attr, md)
 	res.AuxOnly = o.auxOnly
 	if a, ok := u.(uct.IfaceAddresser); ok {
 		res.DeviceAddr = a.DeviceAddr(nil)
@@ -244,6 +251,7 @@ func (w *Worker) Close() error {
 	if w.park != nil {
 		errs = append(errs, w.park.close())
 	}
+	w.ctx.giveSeat(w.seat)
 	w.ctx.unhold(&w.ctx.workers)
 	return errors.Join(errs...)
 }

@@ -51,7 +51,7 @@ ucp                   wireup uct ucs internal                        | uct/all u
 
 # programs
 perftest              *
-examples              ucp uct/all ucs
+examples              ucp uct uct/all ucs
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *

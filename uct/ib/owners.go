@@ -59,9 +59,9 @@ func (o *owners) leave(t tenant) {
 
 // refusal says what to do instead.
 func refusal(t tenant, e uct.Endpoints) error {
-	advice := "open a memory domain for each thread"
+	advice := "open a memory domain for each thread, as ucp does with IB_ENDPOINTS"
 	if e == uct.EndpointsMPIThreads {
-		advice = "let the threads take turns with that one"
+		advice = "let the threads take turns with that one, as with ucp.Worker.Share"
 	}
 	return fmt.Errorf("%w: with endpoints of category %v a memory domain has one iface of %s on a port, and one is open: %s",
 		uct.ErrBusy, e, t.transport, advice)

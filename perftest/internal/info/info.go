@@ -159,6 +159,9 @@ func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	p.item("register", upTo(a.MaxReg))
 	p.item("remote key", size(uint64(a.RKeyLen)))
 	p.item("local memory handle", yesNo(a.NeedMemH, "required for zcopy", "not needed"))
+	if a.Endpoints {
+		p.item("endpoints", uct.EndpointsAuto.Grammar())
+	}
 	resources, err := md.Resources()
 	if err != nil {
 		return err
