@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -205,6 +206,99 @@ func BenchmarkPut8_Paired(b *testing.B) {
 	}
 }
 
+// datagrams are an iface that sends and one that receives, of a process that drives both.
+type datagrams struct {
+	it, far uct.Iface
+	am      uct.AMSender
+	got     int
+}
+
+// HandleAM implements uct.AMHandler.
+func (d *datagrams) HandleAM([]byte, uct.Desc) bool { d.got++; return false }
+
+func newDatagrams(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *datagrams {
+	md := func() uct.MD {
+		md, err := openMD(fabric, ud.Transport(ud.Config{}))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, md.Close()) })
+		return md
+	}
+	near := md()
+	far := near
+	if fabric != softhca.FabricLoop {
+		far = md()
+	}
+	d := &datagrams{}
+	for i, md := range []uct.MD{near, far} {
+		it, err := md.OpenIface(uct.IfaceParams{Transport: tl, Device: "dev:1", Config: cfg})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, it.Close()) })
+		*[]*uct.Iface{&d.it, &d.far}[i] = it
+	}
+	require.NoError(t, d.far.SetAMHandler(1, d))
+	addr := d.far.(uct.IfaceAddresser)
+	ep, err := d.it.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)})
+	require.NoError(t, err)
+	d.am = ep.(uct.AMSender)
+	d.send(t, 1)
+	return d
+}
+
+// send sends n messages, as many as fit at a time, and waits until they are there.
+func (d *datagrams) send(t testing.TB, n int) {
+	buf := make([]byte, 8)
+	d.got = 0
+	for sent := 0; d.got < n; {
+		for sent < n {
+			err := d.am.AMShort(1, 0, buf)
+			if err == uct.ErrNoResource {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent++
+		}
+		d.it.Progress()
+		d.far.Progress()
+	}
+}
+
+// BenchmarkAM8_Paired compares ud, ud_mlx5 and ud_mlx5 with lists as BenchmarkPut8_Paired
+// does puts: one goroutine sends messages of 8 bytes and receives them, one at a time
+// and by windows.
+func BenchmarkAM8_Paired(b *testing.B) {
+	const total = 128
+	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
+		for _, window := range []int{1, total} {
+			b.Run(fmt.Sprintf("%s/%d", fabric, window), func(b *testing.B) {
+				cfg := ud.Config{MaxPoll: 64}
+				rigs := []*datagrams{newDatagrams(b, fabric, ud.Name, cfg), newDatagrams(b, fabric, UDName, cfg),
+					newDatagrams(b, fabric, UDName, UDConfig{Config: cfg, TxPostlist: 32})}
+				took := make([][]float64, len(rigs))
+				for b.Loop() {
+					for i, d := range rigs {
+						start := time.Now()
+						for range total / window {
+							d.send(b, window)
+						}
+						took[i] = append(took[i], float64(time.Since(start).Nanoseconds())/total)
+					}
+				}
+				base := median(took[0])
+				b.ReportMetric(base, "ud-ns/msg")
+				for i, name := range []string{"ud_mlx5", "lists"} {
+					b.ReportMetric(median(took[i+1]), name+"-ns/msg")
+					b.ReportMetric(median(took[i+1])/base, name+"-ratio")
+				}
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
+func median(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
+
 // paired runs windows of n puts on both transports in turns.
 func paired(b *testing.B, fabric softhca.Fabric, cfg RCConfig, n float64, run func(b *testing.B, s *sender)) {
 	s := [2]*sender{newSender(b, fabric, rc.Name, cfg.Config), newSender(b, fabric, RCName, cfg)}
@@ -216,7 +310,6 @@ func paired(b *testing.B, fabric softhca.Fabric, cfg RCConfig, n float64, run fu
 			took[i] = append(took[i], float64(time.Since(start).Nanoseconds())/n)
 		}
 	}
-	median := func(v []float64) float64 { slices.Sort(v); return v[len(v)/2] }
 	over, direct := median(took[0]), median(took[1])
 	b.ReportMetric(over, "rc-ns/put")
 	b.ReportMetric(direct, "rc_mlx5-ns/put")

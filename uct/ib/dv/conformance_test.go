@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
 	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest"
@@ -68,6 +69,9 @@ const postlist = 32
 func listHarness(h ucttest.Harness) ucttest.Harness {
 	plain := h.Config
 	h.Config = func(o ucttest.Options) any {
+		if c, ok := plain(o).(ud.Config); ok {
+			return UDConfig{Config: c, TxPostlist: postlist}
+		}
 		return &RCConfig{Config: plain(o).(rc.Config), TxPostlist: postlist}
 	}
 	return h
@@ -85,7 +89,7 @@ const udTimeout = 10 * time.Second
 
 // tinyUD is tinyRC for datagrams.
 func tinyUD(o ucttest.Options) any {
-	c := UDConfig{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: o.RxDepth, Timeout: udTimeout}
+	c := ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: o.RxDepth, Timeout: udTimeout}
 	if o.RxDepth > 0 {
 		c.RxDepth = max(o.RxDepth, minRxDepth)
 	}
@@ -136,6 +140,10 @@ func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, listShmHarness())
 
 func TestConformanceUD_Loop(t *testing.T) { ucttest.Test(t, udHarness(softhca.FabricLoop)) }
 
+func TestConformanceUD_ListLoop(t *testing.T) {
+	ucttest.Test(t, listHarness(udHarness(softhca.FabricLoop)))
+}
+
 func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udShmHarness()) }
 
 func TestPeerRC(t *testing.T) { rctest.Test(t, peerHarness()) }
@@ -168,7 +176,7 @@ func inCategory(config any, e uct.Endpoints) any {
 	case rc.Config:
 		c.IB.Endpoints = e
 		return c
-	case UDConfig:
+	case ud.Config:
 		c.IB.Endpoints = e
 		return c
 	}

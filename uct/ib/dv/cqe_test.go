@@ -232,9 +232,9 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, ahs[i].Close()) })
 		}
-		send, recv, comp, err := driveUD(w.direct.qp, w.direct.cq)
+		q := &udQueues{}
+		send, recv, _, err := q.attach(w.direct.qp, w.direct.cq)
 		require.NoError(t, err)
-		q := comp.(*udQueues)
 		i := w.sends(t, send.(*sendQueue), verbs.OpSend, ahs)
 		q.ci = i
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.qp.PostRecv, recv.PostRecv}}

@@ -17,14 +17,14 @@
 // one or a list by its first 8 bytes. On hardware each step has its fence; the
 // software HCA is told instead, by [mlx5.Doorbell].
 //
-// What a Progress posts at its end gathers: one doorbell for each EP. With
-// RCConfig.TxPostlist above 1, so does what is posted outside Progress, and lists of
-// that length share the doorbell record and the register. A shorter list waits for
-// the next Progress, Flush, Fence, Arm or Close, of its EP or of the iface, and reaches
-// the peer of nobody who calls none of them. A post that finds the queue full gets
-// ErrNoResource as ever; the Progress that makes room rings. A QP whose register is
-// not that of the iface's first one rings at once; outside thread domains there are
-// such. ud_mlx5 has no such lists.
+// What a Progress posts (of rc_mlx5, what it posts at its end) gathers: one doorbell
+// for each queue. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, so does what
+// is posted outside Progress, and lists of that length share the doorbell record and
+// the register. A shorter list waits for the next Progress, Flush, Arm or Close of the
+// iface, with RC also for Fence and for those of its EP, and reaches the peer of nobody
+// who calls none of them. A post that finds the queue full gets ErrNoResource as ever;
+// the Progress that makes room rings. A QP whose register is not that of the iface's
+// first one rings at once; outside thread domains there are such.
 //
 // Outside thread domains a register may also be shared with queues of other ifaces.
 // Then each store to it takes its lock, the one that posts of verbs take.

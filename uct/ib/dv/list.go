@@ -75,3 +75,38 @@ func (e *listEP) Close() error {
 	e.ring()
 	return err
 }
+
+// udList is a ud_mlx5 iface with TX_POSTLIST. Its EPs need nothing of their own: all post
+// to one queue, and who waits for one of them calls Progress.
+type udList struct{ *udIface }
+
+// ring rings for what has gathered.
+func (it udList) ring() { it.q.send.reg.ring() }
+
+// Progress implements uct.Iface. It rings first, for what was posted before, so that
+// what a loop fabric delivers at once is seen.
+func (it udList) Progress() int {
+	it.ring()
+	return it.udIface.Progress()
+}
+
+// Flush implements uct.Iface.
+func (it udList) Flush(c *uct.Completion) (pending bool, err error) {
+	pending, err = it.udIface.Flush(c)
+	it.ring()
+	return pending, err
+}
+
+// Close implements uct.Iface. It rings for what was posted before; the core waits for
+// what it posts itself.
+func (it udList) Close() error {
+	it.ring()
+	return it.udIface.Close()
+}
+
+// Arm implements uct.Waker: who sleeps calls nothing that would ring.
+func (it udList) Arm(e uct.Events) error {
+	err := it.udIface.Arm(e)
+	it.ring()
+	return err
+}

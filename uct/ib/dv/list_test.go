@@ -147,6 +147,64 @@ func TestList_Handler(t *testing.T) {
 	}
 }
 
+// TestListUD_Rings: what was posted to ud_mlx5 outside Progress waits for each of these.
+func TestListUD_Rings(t *testing.T) {
+	for name, ring := range map[string]func(d *datagrams) error{
+		"progress": func(d *datagrams) error { d.it.Progress(); return nil },
+		"flush":    func(d *datagrams) error { _, err := d.it.Flush(nil); return err },
+		"arm": func(d *datagrams) error {
+			if err := d.it.(uct.Waker).Arm(uct.EventRecv); !errors.Is(err, uct.ErrBusy) {
+				return err
+			}
+			return nil
+		},
+		"close":     func(d *datagrams) error { return d.it.Close() },
+		"full list": func(d *datagrams) error { return d.am.AMShort(1, 0, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDatagrams(t, softhca.FabricLoop, UDName, &UDConfig{TxPostlist: 8})
+			q := &d.it.(udList).q.send
+			d.it.Progress()
+			before := q.dbr.Send()
+			for range 7 {
+				require.NoError(t, d.am.AMShort(1, 0, nil))
+			}
+			require.Equal(t, 7, q.gathered)
+			require.Equal(t, before, q.dbr.Send())
+			require.NoError(t, ring(d))
+			assert.Zero(t, q.gathered)
+			assert.NotEqual(t, before, q.dbr.Send())
+		})
+	}
+}
+
+// TestProgressUD_OneDoorbell: what a Progress posts goes out at its end: here the
+// messages that the handler sends.
+func TestProgressUD_OneDoorbell(t *testing.T) {
+	d := newDatagrams(t, softhca.FabricLoop, UDName, nil)
+	d.send(t, 1)
+	back, err := d.far.NewEP(uct.EPParams{DeviceAddr: d.it.(uct.IfaceAddresser).DeviceAddr(nil),
+		IfaceAddr: d.it.(uct.IfaceAddresser).IfaceAddr(nil)})
+	require.NoError(t, err)
+	q := &d.far.(*udIface).q.send
+	answers, most := 0, 0
+	require.NoError(t, d.far.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		require.NoError(t, back.(uct.AMSender).AMShort(2, 0, nil))
+		answers++
+		most = max(most, q.gathered)
+		return false
+	})))
+	for range 5 {
+		require.NoError(t, d.am.AMShort(1, 0, nil))
+	}
+	for answers < 5 {
+		d.it.Progress()
+		d.far.Progress()
+		require.Zero(t, q.gathered)
+	}
+	assert.GreaterOrEqual(t, most, 5, "the messages were there together")
+}
+
 func TestList_NoAllocs(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
 	buf, am := make([]byte, 8), s.ep.(uct.AMSender)
@@ -190,4 +248,9 @@ func TestList_Config(t *testing.T) {
 		config.Table{Prefix: "X", Config: &c}))
 	assert.Equal(t, []int{32, 64}, []int{c.TxPostlist, c.TxDepth})
 	assert.Error(t, config.FromEnv([]string{"GUCX_X_TX_POSTLIST=-2"}, config.Table{Prefix: "X", Config: &c}))
+	var datagrams UDConfig
+	require.NoError(t, config.FromEnv([]string{"GUCX_X_TX_POSTLIST=32", "GUCX_X_WINDOW=64"},
+		config.Table{Prefix: "X", Config: &datagrams}))
+	assert.Equal(t, []int{32, 64}, []int{datagrams.TxPostlist, datagrams.Window})
+	assert.Error(t, config.FromEnv([]string{"GUCX_X_TX_POSTLIST=-2"}, config.Table{Prefix: "X", Config: &datagrams}))
 }

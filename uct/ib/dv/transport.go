@@ -30,23 +30,26 @@ const maxPostlist = 1 << 15
 
 // Validate checks the range of what rc does not have, for config.FromEnv, and
 // replaces zero.
-func (c *RCConfig) Validate() error {
-	if c.TxPostlist == 0 {
-		c.TxPostlist = 1
+func (c *RCConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
+
+// checkPostlist checks the range of TX_POSTLIST and replaces zero.
+func checkPostlist(n *int) error {
+	if *n == 0 {
+		*n = 1
 	}
-	if c.TxPostlist < 1 || c.TxPostlist > maxPostlist {
-		return fmt.Errorf("%w: TX_POSTLIST %d not in [1, %d]", uct.ErrInvalidParam, c.TxPostlist, maxPostlist)
+	if *n < 1 || *n > maxPostlist {
+		return fmt.Errorf("%w: TX_POSTLIST %d not in [1, %d]", uct.ErrInvalidParam, *n, maxPostlist)
 	}
 	return nil
 }
 
 // pick returns the configuration of an iface, and what is left for the core to
 // look at.
-func pick(defaults RCConfig, given any) (c RCConfig, rest any) {
+func pick[C any](defaults C, given any) (c C, rest any) {
 	switch c := given.(type) {
-	case RCConfig:
+	case C:
 		return c, nil
-	case *RCConfig:
+	case *C:
 		return *c, nil
 	}
 	return defaults, given
@@ -60,8 +63,16 @@ func RC(defaults RCConfig) ib.Transport {
 	}}
 }
 
-// UDConfig tunes ud_mlx5. The zero value is ready to use.
-type UDConfig = udcore.Config
+// UDConfig tunes ud_mlx5: what ud has, and how it posts. The zero value is ready to
+// use.
+type UDConfig struct {
+	udcore.Config
+	TxPostlist int `env:"TX_POSTLIST" default:"1" doc:"Datagrams that one doorbell waits for; 1 rings at once. With more, what was posted may stay in the queue until as many are there or until the next progress, flush of the interface, arm or close: call one of them after the last post."`
+}
+
+// Validate checks the range of what ud does not have, for config.FromEnv, and
+// replaces zero.
+func (c *UDConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 
 // UD makes the datagram transport for ib.New. defaults are used by ifaces that are
 // opened without a Config.

@@ -28,23 +28,50 @@ var (
 	_ ib.RecvPoster    = (*recvQueue)(nil)
 )
 
+// udIface is an iface of ud_mlx5: the core with queues of its own.
+type udIface struct {
+	udcore.Iface
+	q udQueues
+}
+
 func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, error) {
-	it, err := udcore.Open(md, udcore.Params{
-		Name: UDName, Port: port, Config: cfg, Overhead: udOverhead, Driver: driveUD,
+	cfg, p.Config = pick(cfg, p.Config)
+	if err := cfg.Validate(); err != nil {
+		return nil, &ucs.OpError{TL: UDName, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	it := &udIface{}
+	self := uct.Iface(it)
+	if cfg.TxPostlist > 1 {
+		self = udList{it}
+	}
+	err := udcore.Open(&it.Iface, md, udcore.Params{
+		Name: UDName, Port: port, Config: cfg.Config, Overhead: udOverhead, Driver: it.q.attach, Self: self,
 	}, p)
 	if err != nil {
 		return nil, err
 	}
-	return it, nil
+	if cfg.TxPostlist > 1 {
+		it.q.send.reg.list(cfg.TxPostlist, nil)
+	}
+	return self, nil
 }
 
-// driveUD is the udcore.Driver.
-func driveUD(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.RecvPoster, udcore.CompQueue, error) {
+// Progress implements uct.Iface. One doorbell serves what it posts: acknowledgements,
+// what had found the queue full, what is sent again, and what handlers post.
+func (it *udIface) Progress() int {
+	r := it.q.send.reg
+	r.hold()
+	n := it.Iface.Progress()
+	r.release()
+	return n
+}
+
+// attach is the udcore.Driver.
+func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.RecvPoster, udcore.CompQueue, error) {
 	raw, err := mlx5.RawQPOf(qp)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	q := &udQueues{}
 	if err := q.open(cq); err != nil {
 		return nil, nil, nil, err
 	}

@@ -28,8 +28,9 @@ func (transport) Name() string { return Name }
 
 // OpenIface implements ib.Transport. p.Config is nil, a Config or a *Config.
 func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
-	it, err := udcore.Open(md, udcore.Params{
-		Name: Name, Port: port, Config: t.defaults, Overhead: postOverhead, Driver: udcore.Verbs,
+	it := new(udcore.Iface)
+	err := udcore.Open(it, md, udcore.Params{
+		Name: Name, Port: port, Config: t.defaults, Overhead: postOverhead, Driver: udcore.Verbs, Self: it,
 	}, p)
 	if err != nil {
 		return nil, err

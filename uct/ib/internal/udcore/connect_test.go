@@ -20,17 +20,17 @@ func TestConnect_AtTheFirstMessage(t *testing.T) {
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
 		settle(a, b)
-		assert.Zero(t, a.it.pi, "an endpoint that was only made sends nothing")
-		assert.Zero(t, b.it.conns.n)
+		assert.Zero(t, a.it.core.pi, "an endpoint that was only made sends nothing")
+		assert.Zero(t, b.it.core.conns.n)
 
 		ab.send(t, 0)
 		ab.send(t, 1)
 		until(t, func() bool { return len(b.got) == 2 }, a, b)
 		assert.Equal(t, upTo(2), b.got)
-		assert.Equal(t, 1, b.it.conns.n, "made by the request")
+		assert.Equal(t, 1, b.it.core.conns.n, "made by the request")
 
 		ba := b.epTo(a)
-		assert.Equal(t, 1, b.it.conns.n, "the endpoint takes it up")
+		assert.Equal(t, 1, b.it.core.conns.n, "the endpoint takes it up")
 		assert.Equal(t, dgram.Connected, ba.c.proto.State())
 		ba.send(t, 0)
 		until(t, func() bool { return len(a.got) == 1 }, a, b)
@@ -38,7 +38,7 @@ func TestConnect_AtTheFirstMessage(t *testing.T) {
 		again := a.epTo(b)
 		again.send(t, 2)
 		until(t, func() bool { return len(b.got) == 3 }, a, b)
-		assert.Equal(t, 2, b.it.conns.n, "a second endpoint is a second connection")
+		assert.Equal(t, 2, b.it.core.conns.n, "a second endpoint is a second connection")
 	})
 }
 
@@ -52,8 +52,8 @@ func TestConnect_BothAtOnce(t *testing.T) {
 			ba.send(t, i)
 		}
 		until(t, func() bool { return len(a.got) == 5 && len(b.got) == 5 }, a, b)
-		assert.Equal(t, 1, a.it.conns.n)
-		assert.Equal(t, 1, b.it.conns.n)
+		assert.Equal(t, 1, a.it.core.conns.n)
+		assert.Equal(t, 1, b.it.core.conns.n)
 		assert.Equal(t, ab.c.id, ba.c.proto.Remote())
 		assert.Equal(t, ba.c.id, ab.c.proto.Remote())
 	})
@@ -70,7 +70,7 @@ func TestConnect_ToItself(t *testing.T) {
 		assert.Equal(t, upTo(40), a.got)
 		second.send(t, 40)
 		until(t, func() bool { return len(a.got) == 41 }, a)
-		assert.Equal(t, 2, a.it.conns.n)
+		assert.Equal(t, 2, a.it.core.conns.n)
 	})
 }
 
@@ -87,11 +87,11 @@ func TestConnect_AgainAfterClose(t *testing.T) {
 			until(t, func() bool { return len(b.got) == int(i)+1 }, a, b)
 		}
 		assert.Equal(t, upTo(5), b.got)
-		assert.Equal(t, 1, a.it.conns.n)
+		assert.Equal(t, 1, a.it.core.conns.n)
 		unused := a.epTo(newSide(t, md, Config{}))
 		require.NoError(t, unused.Close())
-		assert.Equal(t, 1, a.it.conns.n, "a connection that never was is forgotten")
-		assert.Len(t, a.it.peers, 1)
+		assert.Equal(t, 1, a.it.core.conns.n, "a connection that never was is forgotten")
+		assert.Len(t, a.it.core.peers, 1)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestConnect_PeerForgot(t *testing.T) {
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		settle(a, b)
-		b.it.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
+		b.it.core.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
 		require.NoError(t, func() error { ba.c.ep = nil; return nil }())
 		b.epTo(a).send(t, 9)
 		until(t, func() bool { return len(a.got) == 1 && len(a.errs) == 1 }, a, b)
@@ -145,8 +145,8 @@ func TestConnect_NobodyThere(t *testing.T) {
 		require.Len(t, a.errs, 1)
 		assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 		assert.GreaterOrEqual(t, a.clock, time.Second)
-		assert.Zero(t, a.it.conns.n)
-		assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
+		assert.Zero(t, a.it.core.conns.n)
+		assert.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.pool.Free())
 		require.NoError(t, ep.Close())
 	})
 }
@@ -172,7 +172,7 @@ func TestNewEP_Refuses(t *testing.T) {
 			assert.Equal(t, tc.name == "no iface", ok, "%s: the iface address may be absent", tc.name)
 			assert.Equal(t, ok, why == "")
 		}
-		assert.Empty(t, a.it.peers)
+		assert.Empty(t, a.it.core.peers)
 	})
 }
 
@@ -214,8 +214,8 @@ func TestPeerCloses_PassiveConnection(t *testing.T) {
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		require.NoError(t, a.it.Close())
-		until(t, func() bool { return b.it.conns.n == 0 }, b)
-		assert.Empty(t, b.it.peers)
+		until(t, func() bool { return b.it.core.conns.n == 0 }, b)
+		assert.Empty(t, b.it.core.peers)
 		assert.Empty(t, b.errs)
 	})
 }
@@ -228,7 +228,7 @@ func TestMaxConns(t *testing.T) {
 			a.epTo(b).send(t, 0)
 		}
 		settle(a, b)
-		assert.Equal(t, 2, b.it.conns.n, "strangers cannot take more")
+		assert.Equal(t, 2, b.it.core.conns.n, "strangers cannot take more")
 		_, err := b.it.NewEP(nobody(b))
 		assert.ErrorIs(t, err, uct.ErrNoMemory)
 	})
@@ -282,19 +282,19 @@ func TestFault_TheFirstReasonIsTold(t *testing.T) {
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 
-		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached})
-		a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: b.it.qp})
+		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventSRQLimitReached})
+		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: b.it.core.qp})
 		settle(a, b)
 		assert.Empty(t, a.errs, "no fault of this QP")
 
 		told := make(chan bool)
 		go func() { // as the MD's goroutine does
 			defer close(told)
-			a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: a.it.qp})
-			a.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})
+			a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPAccessErr, QP: a.it.core.qp})
+			a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventDeviceFatal})
 		}()
 		<-told
-		a.it.noteFault("completion", verbs.WCWRFlushErr.Err())
+		a.it.core.noteFault("completion", verbs.WCWRFlushErr.Err())
 		until(t, func() bool { return len(a.errs) > 0 }, a)
 		require.Len(t, a.errs, 1)
 		assert.ErrorIs(t, a.errs[0], ucs.StatusIOError.Err())

@@ -38,8 +38,8 @@ func TestLoss_NoReceiveBuffer(t *testing.T) {
 			}, a)
 			assert.Equal(t, upTo(total), b.got)
 			until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
-			assert.Equal(t, a.it.cfg.TxBuffers, a.it.pool.Free())
-			assert.Zero(t, a.it.active.Len())
+			assert.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.pool.Free())
+			assert.Zero(t, a.it.core.active.Len())
 			assert.Empty(t, a.errs)
 		}
 	})
@@ -57,7 +57,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
 		settle(a, b)
-		sentByB := b.it.pi
+		sentByB := b.it.core.pi
 		for i := range 50 {
 			require.NoError(t, ab.AMShort(1, 0, nil))
 			for len(a.got) <= i {
@@ -66,7 +66,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 				}
 			}
 		}
-		assert.EqualValues(t, 50, b.it.pi-sentByB, "answers, and no acknowledgements beside them")
+		assert.EqualValues(t, 50, b.it.core.pi-sentByB, "answers, and no acknowledgements beside them")
 	})
 }
 
@@ -163,15 +163,15 @@ func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 // raw sends a datagram around the protocol, as a stranger would.
 func (s *side) raw(t testing.TB, to *side, b []byte) {
 	t.Helper()
-	p, err := s.it.findPeer(peerKey{to.it.port.Addr, to.it.qp.Number()})
+	p, err := s.it.core.findPeer(peerKey{to.it.core.port.Addr, to.it.core.qp.Number()})
 	require.NoError(t, err)
-	until(t, s.it.hasSlot, s)
+	until(t, s.it.core.hasSlot, s)
 	wr := verbs.SendWR{
 		Opcode: verbs.OpSend, Flags: verbs.SendInline | verbs.SendSignaled, Inline: b,
 		AH: p.ah, RemoteQPN: p.key.qpn, RemoteQKey: queueKey,
 	}
-	s.it.wr[0] = wr
-	s.it.post(nil)
+	s.it.core.wr[0] = wr
+	s.it.core.post(nil)
 }
 
 func TestReceive_Strangers(t *testing.T) {
@@ -187,7 +187,7 @@ func TestReceive_Strangers(t *testing.T) {
 			h.Put(b)
 			return b
 		}
-		lie := dgram.Creq{Iface: a.it.ifaceAddr(), Device: a.it.port.Addr, ID: 5, Number: 0}
+		lie := dgram.Creq{Iface: a.it.core.ifaceAddr(), Device: a.it.core.port.Addr, ID: 5, Number: 0}
 		for name, d := range map[string][]byte{
 			"empty":                          {},
 			"short":                          {1, 2, 3},
@@ -199,9 +199,9 @@ func TestReceive_Strangers(t *testing.T) {
 			"request without body":           head(dgram.Header{ID: dgram.CtlCreq}),
 			"reply that nobody asked for":    dgram.AppendCrep(head(dgram.Header{Dest: victim, ID: dgram.CtlCrep}), 9),
 		} {
-			before := b.it.strays
+			before := b.it.core.strays
 			evil.raw(t, b, d)
-			until(t, func() bool { return b.it.strays == before+1 }, b, evil)
+			until(t, func() bool { return b.it.core.strays == before+1 }, b, evil)
 			assert.Len(t, b.got, 1, name)
 		}
 		ab.send(t, 1)
@@ -221,7 +221,7 @@ func FuzzReceive(f *testing.F) {
 	d := make([]byte, 8)
 	h.Put(d)
 	f.Add(append(d, "01234567"...))
-	f.Add(dgram.Creq{Iface: a.it.ifaceAddr(), Device: a.it.port.Addr, ID: 5, Number: 1}.Append([]byte{0, 0, 0, 3, 0, 0, 0, 0}))
+	f.Add(dgram.Creq{Iface: a.it.core.ifaceAddr(), Device: a.it.core.port.Addr, ID: 5, Number: 1}.Append([]byte{0, 0, 0, 3, 0, 0, 0, 0}))
 	require.NoError(f, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
 	f.Fuzz(func(t *testing.T, d []byte) {
 		if len(d) > 64 {

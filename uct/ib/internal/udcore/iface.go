@@ -58,6 +58,7 @@ type Iface struct {
 	strays   uint64 // datagrams that were dropped as not ours
 
 	name    string
+	self    uct.Iface     // what the user has: this, or what embeds it
 	cost    time.Duration // declared overhead of a post
 	md      *ib.MD
 	port    *ib.Port
@@ -83,6 +84,12 @@ var (
 
 // prepare makes what the data path uses.
 func (it *Iface) prepare() {
+	start := time.Now()
+	it.now = func() time.Duration { return time.Since(start) }
+	it.peers = map[peerKey]*peer{}
+	it.params = dgram.Params{
+		Window: it.cfg.Window, Timeout: it.cfg.RTO, MaxTimeout: it.cfg.MaxRTO, PeerTimeout: it.cfg.Timeout,
+	}
 	it.packets = make([]packet, it.cfg.TxBuffers)
 	for i := range it.packets {
 		it.packets[i].buf = uint32(i)
@@ -246,7 +253,7 @@ const drainTimeout = 5 * time.Second
 // not depend on peers. Those behind the last signaled one went inline.
 func (it *Iface) drain() error {
 	for deadline := time.Now().Add(drainTimeout); it.ci < it.sig; {
-		if it.Progress() == 0 {
+		if it.self.Progress() == 0 {
 			if time.Now().After(deadline) {
 				return ucs.ErrTimedOut
 			}

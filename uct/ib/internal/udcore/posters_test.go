@@ -6,10 +6,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/ud"
 )
 
-// The tests of the core run over verbs and over mlx5 queues.
+// The tests of the core run over verbs over mlx5 queues, and over those with
+// lists that are longer than most of what the tests post.
 func init() {
 	udcore.Posters = []udcore.Poster{
 		{Label: "verbs", Transport: ud.Transport(ud.Config{})},
 		{Label: "mlx5", Transport: dv.UD(dv.UDConfig{})},
+		{Label: "mlx5 lists", Transport: dv.UD(dv.UDConfig{TxPostlist: 32})},
 	}
 }

@@ -32,10 +32,26 @@ func each(t *testing.T, f func(t *testing.T, over Poster)) {
 	}
 }
 
+// Core is the part of an iface that is of this package.
+func (it *Iface) Core() *Iface { return it }
+
+// iface is what the user of a transport has, and the core in it.
+type iface struct {
+	uct.Iface
+	uct.IfaceAddresser
+	uct.Waker
+	uct.EventPender
+	core *Iface
+}
+
+func asIface(it uct.Iface) *iface {
+	return &iface{it, it.(uct.IfaceAddresser), it.(uct.Waker), it.(uct.EventPender), it.(interface{ Core() *Iface }).Core()}
+}
+
 // side is an iface of a rig, with a clock that the test moves.
 type side struct {
 	t     testing.TB
-	it    *Iface
+	it    *iface
 	md    *ib.MD
 	clock time.Duration
 	errs  []error // what OnError was told
@@ -66,8 +82,8 @@ func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, it.Close()) })
-	s.it = it.(*Iface)
-	s.it.now = func() time.Duration { return s.clock }
+	s.it = asIface(it)
+	s.it.core.now = func() time.Duration { return s.clock }
 	require.NoError(t, it.SetAMHandler(0, s))
 	return s
 }
@@ -95,7 +111,7 @@ func (e *EP) send(t testing.TB, i uint64) {
 // later moves the clock, and makes the next Progress look at it.
 func (s *side) later(d time.Duration) {
 	s.clock += d
-	s.it.polls = tickPolls
+	s.it.core.polls = tickPolls
 }
 
 const budget = 1 << 20

@@ -48,22 +48,25 @@ type Params struct {
 	// Overhead is the declared cost of a post.
 	Overhead time.Duration
 	Driver   Driver
+	// Self is what the user gets: the Iface, or what embeds it.
+	Self uct.Iface
 }
 
-// Open opens an iface on a port of md. p.Config is nil, a Config or a *Config.
-func Open(md *ib.MD, own Params, p uct.IfaceParams) (*Iface, error) {
+// Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
+// error nothing is open.
+func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	cfg, err := pick(own.Config, p)
 	if err == nil {
 		cfg, err = cfg.fit(md.DeviceAttr())
 	}
-	var it *Iface
 	if err == nil {
-		it, err = open(md, own, p, cfg)
+		it.name, it.self, it.cost, it.md, it.onError, it.cfg = own.Name, own.Self, own.Overhead, md, p.OnError, cfg
+		err = it.openOn(own, p.RxHeadroom)
 	}
 	if err != nil {
-		return nil, &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
+		return &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
 	}
-	return it, nil
+	return nil
 }
 
 // pick returns the configuration that was given, or the other, with defaults.
@@ -76,56 +79,56 @@ func pick(other Config, p uct.IfaceParams) (Config, error) {
 	return cfg.withDefaults()
 }
 
-func open(md *ib.MD, own Params, p uct.IfaceParams, cfg Config) (_ *Iface, err error) {
+// openOn makes everything that the iface consists of.
+func (it *Iface) openOn(own Params, headroom int) (err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, undo.Run())
 		}
 	}()
+	md := it.md
 	if err = md.Hold(); err != nil {
-		return nil, err
+		return err
 	}
 	undo.Add(func() error { md.Drop(); return nil })
-	port, err := md.OpenPort(own.Port, cfg.IB)
-	if err != nil {
-		return nil, err
+	if it.port, err = md.OpenPort(own.Port, it.cfg.IB); err != nil {
+		return err
 	}
-	it := &Iface{name: own.Name, cost: own.Overhead, md: md, port: port, cfg: cfg, onError: p.OnError, peers: map[peerKey]*peer{}}
-	it.mtu = port.Attr.ActiveMTU.Bytes()
-	it.params = dgram.Params{
-		Window: cfg.Window, Timeout: cfg.RTO, MaxTimeout: cfg.MaxRTO, PeerTimeout: cfg.Timeout,
-	}
-	if it.pool, err = md.NewPool(cfg.TxBuffers, it.mtu); err != nil {
-		return nil, err
+	it.mtu = it.port.Attr.ActiveMTU.Bytes()
+	if it.pool, err = md.NewPool(it.cfg.TxBuffers, it.mtu); err != nil {
+		return err
 	}
 	undo.Add(it.pool.Close)
 	if err = it.openQueues(&undo); err != nil {
-		return nil, err
+		return err
 	}
 	undo.Add(it.closePeers)
-	var receives ib.RecvPoster
-	if it.send, receives, it.comp, err = own.Driver(it.qp, it.cq); err != nil {
-		return nil, err
+	if err = it.openReceives(own.Driver, headroom, &undo); err != nil {
+		return err
 	}
-	it.rx, err = md.NewRecvQueue(receives, ib.RecvParams{
-		Count: cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen, Headroom: p.RxHeadroom,
-	})
-	if err != nil {
-		return nil, err
-	}
-	// The device fills the buffers until the QP is gone.
-	undo.Add(func() error { return errors.Join(it.closeQP(), it.rx.Close()) })
-	if err = it.rx.Posted(); err != nil {
-		return nil, err
-	}
-	start := time.Now()
-	it.now = func() time.Duration { return time.Since(start) }
 	it.prepare()
 	it.fillAttr()
 	md.Subscribe(it)
 	it.undo = undo.Release()
-	return it, nil
+	return nil
+}
+
+// openReceives takes over the queues and fills the receive queue.
+func (it *Iface) openReceives(drive Driver, headroom int, undo *cleanup.Stack) (err error) {
+	var poster ib.RecvPoster
+	if it.send, poster, it.comp, err = drive(it.qp, it.cq); err != nil {
+		return err
+	}
+	it.rx, err = it.md.NewRecvQueue(poster, ib.RecvParams{
+		Count: it.cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen, Headroom: headroom,
+	})
+	if err != nil {
+		return err
+	}
+	// The device fills the buffers until the QP is gone.
+	undo.Add(func() error { return errors.Join(it.closeQP(), it.rx.Close()) })
+	return it.rx.Posted()
 }
 
 // rxPrefix is what lies in front of the payload of a datagram: the area of the
