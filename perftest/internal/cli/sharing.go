@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gucx/gucx/perftest/internal/chart"
+	"github.com/gucx/gucx/perftest/internal/crew"
 	"github.com/gucx/gucx/perftest/internal/device"
 	"github.com/gucx/gucx/perftest/internal/launch"
 	"github.com/gucx/gucx/perftest/internal/machine"
@@ -20,6 +21,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/msgrate"
 	"github.com/gucx/gucx/perftest/internal/result"
 	"github.com/gucx/gucx/perftest/internal/sheet"
+	"github.com/gucx/gucx/perftest/internal/stencil"
 	"github.com/gucx/gucx/perftest/internal/virtual"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -29,6 +31,7 @@ import (
 const (
 	targetName = "msgrate-target"
 	workerName = "msgrate-worker"
+	rankName   = "stencil-rank"
 )
 
 // sharing are the flags that msgrate and endpoints have in common.
@@ -170,7 +173,7 @@ func (s *sharing) measurer() (msgrate.Measurer, error) {
 		return msgrate.On{Rig: rig}, err
 	}
 	if s.processes > 1 {
-		return &msgrate.Processes{Count: s.processes, Fabric: softhca.Fabric(s.fabric), Start: startWorker}, nil
+		return &msgrate.Processes{Count: s.processes, Fabric: softhca.Fabric(s.fabric), Start: starter(workerName)}, nil
 	}
 	return msgrate.On{Rig: newRealTime(softhca.Fabric(s.fabric))}, nil
 }
@@ -189,12 +192,15 @@ func newRealTime(fabric softhca.Fabric) *msgrate.RealTime {
 	}}
 }
 
-func startWorker() (net.Conn, io.Closer, error) {
-	child, err := launch.Start([]string{workerName}, func(error) {})
-	if err != nil {
-		return nil, nil, err
+// starter starts processes that run a hidden command.
+func starter(name string) crew.Start {
+	return func() (net.Conn, io.Closer, error) {
+		child, err := launch.Start([]string{name}, func(error) {})
+		if err != nil {
+			return nil, nil, err
+		}
+		return child.Conn, child, nil
 	}
-	return child.Conn, child, nil
 }
 
 // newSharing makes the commands about threads that share, and those that their
@@ -213,6 +219,7 @@ func newSharing() []*cobra.Command {
 		newEndpoints(), newMsgrate(), newDgemm(), newStencil(),
 		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
 		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
+		serve(rankName, stencil.ServeRank),
 	}
 }
 

@@ -112,7 +112,11 @@ func TestStencil_Output(t *testing.T) {
 	assert.Len(t, rows, 1+12)
 	assert.Equal(t, []string{"ranks", "threads", "category"}, rows[0][:3])
 	assert.Equal(t, []string{"1", "2", "MPI+threads"}, rows[12][:3])
+	code, out, errs = perftest(t, strings.Fields("stencil -q --rows 8 --cols 8 -n 3 --rounds 1 --hybrid 2.2 --categories Dynamic,MPI+threads --processes -o csv")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, 3, strings.Count(out, "\n"), out)
 	for args, want := range map[string]string{
+		"stencil --processes -f loop":     "shm fabric",
 		"stencil --hybrid 4":              "ranks.threads",
 		"stencil --hybrid 0.4":            "ranks.threads",
 		"stencil --rows 9 --hybrid 1.1":   "9 rows",

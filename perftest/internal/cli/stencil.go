@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,13 +9,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/stencil"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // stencilFlags are the flags of perftest stencil.
 type stencilFlags struct {
 	application
-	hybrids []string
-	problem stencil.Problem
+	hybrids   []string
+	problem   stencil.Problem
+	processes bool
 }
 
 func newStencil() *cobra.Command {
@@ -30,10 +33,11 @@ above and below, and puts its part of the halo there in each iteration: a messag
 each point, one work request in a call, with a completion for each. It goes on when the other threads
 of its rank and its two neighbors have done the same. The grid is compared with a serial run.
 Rates are puts of both nodes, resources those of one. Ranks are contexts of one
-process. On a machine with fewer processors than threads rates show what locks and calls
+process, or with --processes each is one of its own. On a machine with fewer processors than threads rates show what locks and calls
 cost, not what a NIC does; --model predicts that.`,
 		Example: `  perftest stencil                         sixteen threads as 16.1, 8.2, 4.4, 2.8 and 1.16
   perftest stencil --hybrid 4.4 --rows 1024 --cols 1024
+  perftest stencil --processes --hybrid 2.2
   perftest stencil --model connectx4       the study's figure`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
@@ -44,6 +48,7 @@ cost, not what a NIC does; --model predicts that.`,
 	f.IntVar(&s.problem.Points, "points", 1, "points of a halo in a message")
 	f.IntVarP(&s.problem.Iterations, "iters", "n", 10, "iterations")
 	f.StringSliceVar(&s.hybrids, "hybrid", []string{"16.1", "8.2", "4.4", "2.8", "1.16"}, "ranks.threads of a node")
+	f.BoolVar(&s.processes, "processes", false, "each rank is a process of its own, on the shm fabric")
 	s.bind(f)
 	return cmd
 }
@@ -65,23 +70,29 @@ func (s *stencilFlags) parts() (parts []part, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.processes && (s.model != "" || s.fabric != string(softhca.FabricShm)) {
+		return nil, errors.New("--processes needs the shm fabric, and no model")
+	}
 	rig, err := s.rig()
 	if err != nil {
 		return nil, err
 	}
 	for _, h := range s.hybrids {
-		bench := &stencil.Bench{Rig: rig, Problem: s.problem}
-		p := part{bench: bench}
+		problem := s.problem
+		if problem.Ranks, problem.Threads, err = parseHybrid(h); err != nil {
+			return nil, err
+		}
+		if err := problem.Check(); err != nil {
+			return nil, err
+		}
+		p := part{bench: &stencil.Bench{Rig: rig, Problem: problem}}
+		if s.processes {
+			p.bench = &stencil.Processes{Problem: problem, Start: starter(rankName)}
+		}
 		if p.study, err = s.study(queues); err != nil {
 			return nil, err
 		}
-		if bench.Ranks, bench.Threads, err = parseHybrid(h); err != nil {
-			return nil, err
-		}
-		if err := bench.Check(); err != nil {
-			return nil, err
-		}
-		p.study.Ranks, p.study.Threads = bench.Ranks, []int{bench.Threads}
+		p.study.Ranks, p.study.Threads = problem.Ranks, []int{problem.Threads}
 		if err := p.study.Check(); err != nil {
 			return nil, err
 		}

@@ -2,14 +2,13 @@ package msgrate
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/crew"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -19,9 +18,7 @@ import (
 type Processes struct {
 	Count  int
 	Fabric softhca.Fabric
-	// Start starts a process that calls ServeWorker with the other end of the
-	// connection. Closing the process closes the connection.
-	Start func() (net.Conn, io.Closer, error)
+	Start  crew.Start // a process that calls ServeWorker with its end
 }
 
 // job is what a process is to do.
@@ -31,71 +28,41 @@ type job struct {
 	Fabric softhca.Fabric
 }
 
-// jobReply is sent when the process is warm, and when it has run.
-type jobReply struct {
-	Outcome Outcome
-	Error   string
-}
-
 // ServeWorker takes a job from conn, warms up, waits for the word to go on, and tells
 // the outcome. rigFor makes the rig for a fabric. An error of the measurement is
 // told, not returned. It closes conn.
 func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric) Rig) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	line := crew.NewLine(conn)
 	var j job
-	if err := in.Decode(&j); err != nil {
+	if err := line.Receive(&j); err != nil {
 		return err
 	}
 	p, err := Prepare(ctx, rigFor(j.Fabric), j.Queues, j.Config)
 	if err != nil {
-		return out.Encode(jobReply{Error: err.Error()})
+		return line.Reply(nil, err)
 	}
-	reply, err := runWhenTold(ctx, p, in, out)
+	outcome, failed, err := runWhenTold(ctx, p, line)
 	// Closed before the reply: its receiver does not wait long for the process to end.
-	if closeErr := p.Close(); closeErr != nil && reply.Error == "" {
-		reply.Error = closeErr.Error()
-	}
+	failed = errors.Join(failed, p.Close())
 	if err != nil {
 		return err
 	}
-	return out.Encode(reply)
+	return line.Reply(outcome, failed)
 }
 
-// runWhenTold says that p is ready and runs it when the other end says so. An error is
-// one of the connection.
-func runWhenTold(ctx context.Context, p *Prepared, in *json.Decoder, out *json.Encoder) (reply jobReply, err error) {
-	if err := out.Encode(jobReply{}); err != nil {
-		return reply, err
+// runWhenTold says that p is ready and runs it when the other end says so. err is one of
+// the connection.
+func runWhenTold(ctx context.Context, p *Prepared, line *crew.Line) (o Outcome, failed, err error) {
+	if err := line.Reply(nil, nil); err != nil {
+		return o, nil, err
 	}
 	var goOn struct{}
-	if err := in.Decode(&goOn); err != nil {
-		return reply, err
+	if err := line.Receive(&goOn); err != nil {
+		return o, nil, err
 	}
-	outcome, err := p.Run(ctx)
-	reply.Outcome = outcome
-	if err != nil {
-		reply.Error = err.Error()
-	}
-	return reply, nil
-}
-
-// worker is the parent's end of a process.
-type worker struct {
-	conn net.Conn
-	in   *json.Decoder
-	out  *json.Encoder
-}
-
-func (w *worker) receive() (Outcome, error) {
-	var r jobReply
-	if err := w.in.Decode(&r); err != nil {
-		return r.Outcome, err
-	}
-	if r.Error != "" {
-		return r.Outcome, errors.New(r.Error)
-	}
-	return r.Outcome, nil
+	o, failed = p.Run(ctx)
+	return o, failed, nil
 }
 
 // Measure implements Measurer.
@@ -107,67 +74,30 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 	cfg.Threads = threads / p.Count
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	workers, err := p.start(&undo)
+	workers, err := crew.Muster(ctx, p.Count, p.Start, &undo)
 	if err != nil {
 		return o, err
 	}
-	stop := context.AfterFunc(ctx, func() {
-		for _, w := range workers {
-			_ = w.conn.Close() // ends the waits below
-		}
-	})
-	defer stop()
-	outcomes, err := run(workers, job{Config: cfg, Queues: queues, Fabric: p.Fabric})
+	outcomes, err := runAll(workers, job{Config: cfg, Queues: queues, Fabric: p.Fabric})
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
 	if err != nil {
 		return o, err
 	}
-	return together(outcomes), nil
+	return Together(outcomes), nil
 }
 
-func (p *Processes) start(undo *cleanup.Stack) (workers []*worker, err error) {
-	for range p.Count {
-		conn, proc, err := p.Start()
-		if err != nil {
-			return nil, err
-		}
-		undo.Add(proc.Close)
-		workers = append(workers, &worker{conn, json.NewDecoder(conn), json.NewEncoder(conn)})
+// runAll has all workers warm before the first one runs.
+func runAll(workers crew.Crew, j job) ([]Outcome, error) {
+	if _, err := crew.Ask[struct{}](workers, func(int) any { return j }); err != nil {
+		return nil, err
 	}
-	return workers, nil
+	return crew.Ask[Outcome](workers, crew.Go)
 }
 
-// run has all workers warm before the first one runs.
-func run(workers []*worker, j job) (outcomes []Outcome, err error) {
-	for _, w := range workers {
-		if err := w.out.Encode(j); err != nil {
-			return nil, err
-		}
-	}
-	for i, w := range workers {
-		if _, err := w.receive(); err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
-	}
-	for _, w := range workers {
-		if err := w.out.Encode(struct{}{}); err != nil {
-			return nil, err
-		}
-	}
-	for i, w := range workers {
-		o, err := w.receive()
-		if err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
-		outcomes = append(outcomes, o)
-	}
-	return outcomes, nil
-}
-
-// together adds up what processes of one machine measured at the same time.
-func together(outcomes []Outcome) (sum Outcome) {
+// Together adds up what processes of one machine measured at the same time.
+func Together(outcomes []Outcome) (sum Outcome) {
 	sum = outcomes[0]
 	end := sum.Rates.Begin.Add(sum.Rates.Elapsed)
 	for _, o := range outcomes[1:] {

@@ -30,7 +30,7 @@ type Times struct {
 }
 
 // Run does all steps of all threads in real time. A thread that is idle lets the others
-// run: there may be more of them than processors. The first error ends all; so does the
+// run, and other processes: there may be more of them than processors. The first error ends all; so does the
 // end of ctx, with its cause.
 func Run(ctx context.Context, threads []Stepper) (Times, error) {
 	var (
@@ -61,14 +61,23 @@ func Run(ctx context.Context, threads []Stepper) (Times, error) {
 	return times, context.Cause(ctx)
 }
 
+// patience is after how many idle steps in a row a thread lets other processes run too:
+// about as long as a round trip through the device takes.
+const patience = 64
+
 func loop(th Stepper, stop *atomic.Bool) error {
-	for !stop.Load() {
+	for idle := 0; !stop.Load(); {
 		more, err := th.Step()
 		if err != nil || !more {
 			return err
 		}
-		if th.Idle() {
-			runtime.Gosched()
+		if !th.Idle() {
+			idle = 0
+			continue
+		}
+		runtime.Gosched()
+		if idle++; idle%patience == 0 {
+			_, _, _ = unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it does not fail
 		}
 	}
 	return nil
