@@ -42,6 +42,10 @@ type Row struct {
 	// Memory of all objects in bytes, with what a device in software keeps of them, and
 	// without the UAR pages, which lie in the NIC.
 	Memory int64 `json:"memory"`
+	// Of it: contexts, QPs, CQs.
+	ContextMemory int64 `json:"memory_contexts"`
+	QPMemory      int64 `json:"memory_qps"`
+	CQMemory      int64 `json:"memory_cqs"`
 }
 
 // Study is what to compare.
@@ -139,6 +143,7 @@ func (r *Row) count(res verbs.Resources) {
 	r.Contexts, r.TDs, r.QPs, r.CQs = res.Contexts, res.TDs, res.QPs, res.CQs
 	r.UARPages, r.UUARs, r.Wasted = res.UARPages, res.UUARs, res.UUARsWasted
 	r.Memory = res.Bytes.Total() - res.Bytes.UARs
+	r.ContextMemory, r.QPMemory, r.CQMemory = res.Bytes.Contexts, res.Bytes.QPs, res.Bytes.CQs
 }
 
 // relate sets what rows are relative to MPI-everywhere.

@@ -31,6 +31,9 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "cpu_ns", Title: "CPU ns", Value: func(r Row) any { return r.CPU }, Text: sheet.Short})
 	}
 	s.Columns = append(s.Columns, resourceColumns...)
+	if !measured { // there is room
+		s.Columns = append(s.Columns, memoryColumns...)
+	}
 	return s
 }
 
@@ -52,4 +55,10 @@ var resourceColumns = []sheet.Column[Row]{
 	{Name: "qps", Title: "QPs", Value: func(r Row) any { return r.QPs }},
 	{Name: "cqs", Title: "CQs", Value: func(r Row) any { return r.CQs }},
 	{Name: "memory", Title: "Memory", Value: func(r Row) any { return r.Memory }, Text: sheet.KiB},
+}
+
+var memoryColumns = []sheet.Column[Row]{
+	{Name: "memory_contexts", Title: "of Contexts", Value: func(r Row) any { return r.ContextMemory }, Text: sheet.KiB},
+	{Name: "memory_qps", Title: "of QPs", Value: func(r Row) any { return r.QPMemory }, Text: sheet.KiB},
+	{Name: "memory_cqs", Title: "of CQs", Value: func(r Row) any { return r.CQMemory }, Text: sheet.KiB},
 }
