@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -151,4 +152,33 @@ func TestSharing_Config(t *testing.T) {
 	assert.Error(t, (&ib.PathConfig{Endpoints: 9}).Validate())
 	assert.Equal(t, uct.EndpointsStatic, ib.PathConfig{Endpoints: uct.EndpointsStatic}.With(uct.EndpointsAuto).Endpoints)
 	assert.Equal(t, uct.EndpointsDynamic, ib.PathConfig{Endpoints: uct.EndpointsStatic}.With(uct.EndpointsDynamic).Endpoints)
+}
+
+// Which locks the queues of an iface take.
+func TestSharing_Locks(t *testing.T) {
+	for e, want := range map[uct.Endpoints]struct{ qp, cq bool }{
+		uct.EndpointsMPIEverywhere: {qp: true},
+		uct.Endpoints2xDynamic:     {},
+		uct.EndpointsDynamic:       {},
+		uct.EndpointsSharedDynamic: {},
+		uct.EndpointsStatic:        {qp: true},
+		uct.EndpointsMPIThreads:    {qp: true, cq: true},
+	} {
+		t.Run(e.String(), func(t *testing.T) {
+			var undo cleanup.Stack
+			s, err := openSharing(t, e).OpenSharing("rc", 1, e, &undo)
+			require.NoError(t, err)
+			cq, err := s.CreateCQ(verbs.CQInitAttr{Depth: 1}, &undo)
+			require.NoError(t, err)
+			qp, err := s.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, Cap: verbs.QPCap{MaxSendWR: 1, MaxSendSGE: 1}})
+			require.NoError(t, err)
+			r, ok := qp.Register()
+			require.True(t, ok)
+			assert.Equal(t, want.qp, r.QueueLock)
+			assert.False(t, r.RegisterLock, "the first has one to itself")
+			assert.Equal(t, want.cq, cq.Watch() == nil, "a queue with a lock cannot be watched")
+			require.NoError(t, s.CloseQP(qp))
+			require.NoError(t, undo.Run())
+		})
+	}
 }
