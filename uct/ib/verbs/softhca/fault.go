@@ -6,7 +6,8 @@ import (
 )
 
 // enterError moves the QP to ERR: the oldest unfinished send work request gets
-// syn, if any is posted and syn is not a flush, and everything else is flushed.
+// syn, if any is posted and syn is not a flush, and everything else is flushed;
+// receives when the device is driven next.
 // told is what the peer's QP is told, or SyndromeOK. exec is held.
 func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
 	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) {
@@ -25,16 +26,34 @@ func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
 		qp.retireWithError(syn)
 		silent = false
 	}
-	if !qp.sendFault() {
-		qp.hca.schedule(qp)
-	}
+	qp.sendFault() // or runStopped does
 	qp.flushSends()
-	qp.flushRecvs()
 	if silent { // no completion tells of the fault
 		qp.hca.raise(verbs.EventQPFatal, qp.qpn)
 	}
-	if qp.rq.shared() {
+	qp.hca.schedule(qp) // for endReceives
+}
+
+// endReceives completes the receives of a QP in ERR as flushed: the one that a message
+// has begun to fill, then those that are posted. driving is held, so nothing fills
+// the one any more.
+func (qp *queuePair) endReceives() {
+	s := &qp.resp
+	qp.abandon()
+	qp.flushRecvs()
+	if qp.rq.shared() && !s.over {
+		s.over = true
 		qp.hca.raise(verbs.EventQPLastWQEReached, qp.qpn)
+	}
+}
+
+// abandon completes the receive that a message has begun to fill as flushed. It has
+// left its queue, so that nothing else would give it back. driving is held.
+func (qp *queuePair) abandon() {
+	s := &qp.resp
+	if s.filling {
+		s.filling, s.inside = false, false
+		qp.recvError(&s.entry, mlx5.SyndromeWRFlush)
 	}
 }
 
@@ -91,6 +110,7 @@ func (qp *queuePair) lost() {
 	}
 	qp.setState(verbs.QPStateErr)
 	qp.hca.raise(verbs.EventQPFatal, qp.qpn)
+	qp.hca.schedule(qp) // for endReceives
 }
 
 // raise reports an asynchronous event.

@@ -129,7 +129,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 		}
 	case verbs.QPStateErr:
 		qp.enterError(mlx5.SyndromeWRFlush, mlx5.SyndromeOK)
-		qp.flushRecvs() // also what was posted in ERR
+		qp.endReceives() // also what was posted in ERR
 		return nil
 	}
 	qp.setState(attr.State)
@@ -213,9 +213,13 @@ func (qp *queuePair) connect() error {
 	return nil
 }
 
-// reset forgets all work, without completions.
+// reset forgets all work, without completions but for a receive of an SRQ that a message
+// has begun to fill: the driver posts it again when it empties the CQ.
 func (qp *queuePair) reset() {
 	qp.setState(verbs.QPStateReset)
+	if qp.rq.shared() {
+		qp.abandon()
+	}
 	qp.hca.quiesce()
 	qp.detach()
 	qp.req = requester{}
@@ -279,6 +283,9 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	}
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
+	if qp.rq.shared() {
+		qp.abandon() // see reset
+	}
 	qp.entry.qpn.Store(0)
 	h.qps.slot[qpn%maxQP].Store(nil)
 	qp.detach()

@@ -102,7 +102,6 @@ func (qp *queuePair) runStopped() verdict {
 		return stepAgain
 	}
 	qp.flushSends()
-	qp.flushRecvs()
 	return stepDone
 }
 

@@ -13,6 +13,8 @@ type responder struct {
 	inside  bool   // packets of it have come
 	refused bool   // an RNR NAK was sent: what comes before its retry is stale
 	got     uint64 // bytes of it
+	filling bool   // entry has been consumed for it, and has no completion yet
+	over    bool   // in ERR: the last receive of an SRQ has been completed
 	entry   recvEntry
 }
 
@@ -145,6 +147,9 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.S
 // to come back.
 func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn mlx5.Syndrome) {
 	s := &qp.resp
+	if s.filling { // the message begins again: a requester that was reset in the middle
+		return true, mlx5.SyndromeOK
+	}
 	ok, syn = qp.rq.take(&s.entry)
 	if !ok {
 		s.inside, s.refused = false, true
@@ -154,6 +159,7 @@ func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn mlx5.Syndrome
 	if syn != mlx5.SyndromeOK {
 		return false, qp.receiveFailed(syn, mlx5.SyndromeRemoteOp)
 	}
+	s.filling = true
 	return true, mlx5.SyndromeOK
 }
 
@@ -161,6 +167,7 @@ func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn mlx5.Syndrome
 func (l *inLink) delivered(qp *queuePair, pkt *packet, op mlx5.CQEOpcode, n uint32) {
 	e := mlx5.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.rq.uidx,
 		WQECounter: qp.resp.entry.index, QPN: qp.qpn, ByteCount: n, Imm: pkt.imm, SrcQP: pkt.srcQPN}
+	qp.resp.filling = false
 	if !qp.recvCQ.push(&e) {
 		qp.lost()
 	}
@@ -181,6 +188,7 @@ func (l *inLink) accepted(qp *queuePair, pkt *packet) {
 // receiveFailed ends a receive with an error here, and stops the QP. It returns
 // what the requester is told.
 func (qp *queuePair) receiveFailed(here, there mlx5.Syndrome) mlx5.Syndrome {
+	qp.resp.filling = false
 	qp.recvError(&qp.resp.entry, here)
 	qp.stop()
 	return there

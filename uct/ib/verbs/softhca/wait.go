@@ -129,7 +129,7 @@ func (h *hca) nextTimer() (next int64) {
 }
 
 // runScheduled runs what is on the run list now, and reports whether there is
-// more.
+// more. driving is held.
 func (h *hca) runScheduled() bool {
 	h.runLock.lock()
 	list := h.runList
@@ -138,6 +138,9 @@ func (h *hca) runScheduled() bool {
 	for i, qp := range list {
 		list[i] = nil
 		qp.queued.Store(false)
+		if qp.is(verbs.QPStateErr) {
+			qp.endReceives()
+		}
 		qp.kick()
 	}
 	h.spare = list[:0]

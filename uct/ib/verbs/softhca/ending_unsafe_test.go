@@ -1,0 +1,177 @@
+package softhca
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// srqRig is an RC QP connected to itself, whose receives come from an SRQ of two
+// entries.
+type srqRig struct {
+	h   *hca
+	l   *outLink
+	qp  *queuePair
+	own *recvQueue // which the SRQ has replaced
+	sge verbs.SGE
+}
+
+const (
+	srqEntries = 2
+	srqUser    = 77 // user index
+	srqStride  = 5  // log2: a next segment and a data segment
+)
+
+// newSRQRig makes one on a loop device.
+func newSRQRig(t *testing.T) *srqRig {
+	t.Helper()
+	h, err := open(Config{Fabric: FabricLoop}, &uarPool{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	r := &srqRig{h: h, qp: newTestQP(t, h)}
+	for i := range r.qp.recvCQ.view.Count() {
+		r.qp.recvCQ.view.Slot(i).Init()
+	}
+	r.l, err = h.linkTo(h.gid)
+	require.NoError(t, err)
+	buf := make([]byte, 64)
+	_, key, err := h.RegMR(1, buf, verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	r.sge = verbs.SGE{Addr: uint64(uintptr(unsafe.Pointer(&buf[0]))), Length: 64, LKey: key}
+	mem, rec := make([]mlx5.BB, 2), new(uint64)
+	base := unsafe.Add(unsafe.Pointer(&mem[0]), -uintptr(unsafe.Pointer(&mem[0]))&(mlx5.BBLen-1))
+	srqn, err := h.CreateSRQ(mlx5.SRQParams{PDN: 1, Buf: base, Count: srqEntries, Stride: srqStride,
+		DBRec: unsafe.Pointer(rec), MaxSGE: 1, UserIndex: srqUser})
+	require.NoError(t, err)
+	q := h.srqs.get(srqn)
+	for i := range uint32(srqEntries) {
+		segs := q.view.Entry(i)
+		mlx5.PutSRQNext(&segs[0], uint16(i+1)%srqEntries)
+		mlx5.PutData(&segs[1], r.sge)
+	}
+	q.dbrec.StoreRecv(srqEntries)
+	r.own = r.qp.rq
+	r.take(q)
+	return r
+}
+
+// take has the QP receive from q.
+func (r *srqRig) take(q *recvQueue) {
+	r.h.driving.lock()
+	defer r.h.driving.unlock()
+	r.qp.rq = q
+}
+
+// packet sends the QP a packet of a send.
+func (r *srqRig) packet(flags uint8) {
+	r.l.txLock.lock()
+	pkt := r.l.req.reserve(8)
+	pkt.op, pkt.flags, pkt.msn, pkt.dmaLen = pktSend, flags, 0, 16
+	pkt.srcQPN, pkt.dstQPN = r.qp.qpn, r.qp.qpn
+	r.l.req.publish(pkt)
+	r.l.txLock.unlock()
+	r.h.call(attnRequest)
+}
+
+// begun waits until the first packet of a message has taken an entry.
+func (r *srqRig) begun(t *testing.T) {
+	t.Helper()
+	testenv.ProgressWithin(t, testPatience, func() bool {
+		r.h.Drive()
+		q := r.qp.rq
+		q.mu.lock()
+		defer q.mu.unlock()
+		return q.consumed == 1
+	})
+}
+
+// A message ends with its QP: the entry of the SRQ that it has begun to fill completes
+// as flushed, so that it can be posted again; entries that are posted stay.
+func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
+	for name, end := range map[string]func(r *srqRig) error{
+		"ERR": func(r *srqRig) error {
+			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
+		},
+		"RESET": func(r *srqRig) error {
+			return r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
+		},
+		"destroyed": func(r *srqRig) error { return r.h.DestroyQP(r.qp.qpn) },
+		"peer gone": func(r *srqRig) error { r.qp.peerGone(r.qp.req.link); return nil },
+		"peer's fault": func(r *srqRig) error {
+			r.h.driving.lock()
+			defer r.h.driving.unlock()
+			r.qp.peerFault(mlx5.SyndromeRemoteAccess)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newSRQRig(t)
+			q, cq := r.qp.rq, r.qp.recvCQ
+			r.packet(flagFirst)
+			r.begun(t)
+			assert.False(t, cq.completed(0))
+			require.NoError(t, end(r))
+			testenv.ProgressWithin(t, testPatience, func() bool {
+				r.h.Drive()
+				return cq.completed(0)
+			})
+			var e mlx5.CQE
+			require.True(t, cq.view.Slot(0).Read(&e, 0))
+			assert.Equal(t, mlx5.CQE{Opcode: mlx5.CQERespErr, Syndrome: mlx5.SyndromeWRFlush, QPN: r.qp.qpn,
+				UserIndex: srqUser, WQECounter: 0}, e)
+			r.packet(flagLast)
+			for range 10 {
+				r.h.Drive()
+			}
+			assert.False(t, cq.completed(1), "one completion for one entry")
+			assert.EqualValues(t, 1, q.consumed, "the other entry stays")
+		})
+	}
+}
+
+// A message that begins again, as its requester was reset, fills the entry that it has.
+func TestSRQ_MessageBeginsAgain(t *testing.T) {
+	r := newSRQRig(t)
+	r.packet(flagFirst)
+	r.begun(t)
+	r.packet(flagFirst)
+	r.packet(flagLast)
+	testenv.ProgressWithin(t, testPatience, func() bool {
+		r.h.Drive()
+		return r.qp.recvCQ.completed(0)
+	})
+	var e mlx5.CQE
+	require.True(t, r.qp.recvCQ.view.Slot(0).Read(&e, 0))
+	assert.Equal(t, mlx5.CQERespSend, e.Opcode)
+	assert.EqualValues(t, 16, e.ByteCount)
+	assert.EqualValues(t, 1, r.qp.rq.consumed)
+	assert.False(t, r.qp.recvCQ.completed(1))
+}
+
+// Receives of the QP itself are flushed in order, the one that is being filled first.
+func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
+	r := newSRQRig(t)
+	q := r.own
+	q.maxSGE = 1
+	for i := range uint32(2) {
+		mlx5.PutData(&q.view.Entry(i)[0], r.sge)
+	}
+	q.dbrec.StoreRecv(2)
+	r.take(q)
+	r.packet(flagFirst)
+	r.begun(t)
+	require.NoError(t, r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
+	for i := range uint32(2) {
+		var e mlx5.CQE
+		require.True(t, r.qp.recvCQ.view.Slot(i).Read(&e, 0))
+		assert.Equal(t, mlx5.SyndromeWRFlush, e.Syndrome)
+		assert.EqualValues(t, i, e.WQECounter)
+	}
+	assert.False(t, r.qp.recvCQ.completed(2))
+}
