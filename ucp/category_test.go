@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,7 +15,10 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/wireup"
 )
 
 // categoryThreads is how many goroutines use a context in the tests of categories.
@@ -341,4 +345,90 @@ func TestCategories_OtherTransports(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
+}
+
+// oneDevice is the component of a loop device, with ud only.
+func oneDevice(t *testing.T) uct.Component {
+	t.Helper()
+	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
+	require.NoError(t, err)
+	return ib.New(func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }, ud.Transport(ud.Config{}))
+}
+
+func TestMPIEverywhere_TooManyWorkers(t *testing.T) {
+	c, err := NewContext(Config{IBEndpoints: uct.EndpointsMPIEverywhere}, oneDevice(t))
+	require.NoError(t, err)
+	var workers []*Worker
+	for range wireup.MaxMDs {
+		w, err := c.NewWorker(WorkerConfig{})
+		require.NoError(t, err)
+		workers = append(workers, w)
+	}
+	_, err = c.NewWorker(WorkerConfig{})
+	require.ErrorIs(t, err, ucs.ErrTooLong)
+	assert.ErrorContains(t, err, "another category or several contexts")
+	for _, w := range workers {
+		require.NoError(t, w.Close())
+	}
+	require.NoError(t, c.Close())
+}
+
+// reluctant opens domains of which only the first registers memory more than once.
+type reluctant struct {
+	uct.Component
+	opened int
+}
+
+func (r *reluctant) OpenMD(name string) (uct.MD, error) {
+	md, err := r.Component.OpenMD(name)
+	if r.opened++; r.opened == 1 || err != nil {
+		return md, err
+	}
+	return &onceMD{MD: md.(*ib.MD)}, nil
+}
+
+type onceMD struct {
+	*ib.MD
+	done bool
+}
+
+var errOnce = errors.New("no more memory")
+
+func (m *onceMD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
+	if m.done {
+		return nil, errOnce
+	}
+	m.done = true
+	return m.MD.Reg(buf, access)
+}
+
+// A worker whose domain does not take all memory of the context is not made, and
+// leaves nothing behind.
+func TestMPIEverywhere_RefusedMemory(t *testing.T) {
+	c, err := NewContext(Config{IBEndpoints: uct.EndpointsMPIEverywhere}, &reluctant{Component: oneDevice(t)})
+	require.NoError(t, err)
+	first, err := c.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	var mems []*Mem
+	var keys [][]byte
+	for range 2 {
+		m, err := c.MemAlloc(64)
+		require.NoError(t, err)
+		mems = append(mems, m)
+		keys = append(keys, m.Pack())
+	}
+	_, err = c.NewWorker(WorkerConfig{})
+	require.ErrorIs(t, err, errOnce)
+	assert.Len(t, c.mds, 1)
+	for i, m := range mems {
+		assert.Equal(t, keys[i], m.Pack())
+	}
+	require.NoError(t, mems[0].Close())
+	second, err := c.NewWorker(WorkerConfig{})
+	require.NoError(t, err, "one registration is possible")
+	assert.Equal(t, []int{1}, second.seat.number)
+	require.NoError(t, mems[1].Close())
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+	require.NoError(t, c.Close())
 }

@@ -114,10 +114,7 @@ func (c *Context) openAnother(i int) (int, error) {
 func (c *Context) withdraw(n int) error {
 	var errs []error
 	for _, m := range c.regions.all() {
-		if p := m.parts[n]; p != nil {
-			m.parts[n] = nil
-			errs = append(errs, p.Close())
-		}
+		errs = append(errs, m.leave(n))
 	}
 	return errors.Join(errs...)
 }

@@ -145,6 +145,19 @@ func (m *Mem) join(d *domain, n int) error {
 	return err
 }
 
+// leave undoes join. growth is held.
+func (m *Mem) leave(n int) (err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	part := m.parts[n]
+	if part == nil {
+		return nil
+	}
+	m.parts[n] = nil
+	m.packed, err = m.pack()
+	return errors.Join(err, part.Close())
+}
+
 // Bytes is the memory.
 func (m *Mem) Bytes() []byte { return m.bytes }
 
