@@ -40,7 +40,7 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.Contexts += touched + int64(cap(h.qpIDs.variant)+cap(h.mrIDs.variant))
 	b.Reserved += tableLen - touched
 	if h.arena != nil {
-		b.Reserved += int64(len(h.arena.mem)) - pageLen
+		b.Reserved += int64(len(h.arenaSeg.Bytes())) - pageLen
 	}
 	b.PDs = int64(h.pds.live)*pdLen + int64(cap(h.pds.slot))*pointerLen
 	b.CQs = int64(h.cqs.live)*cqLen + int64(cap(h.cqs.slot))*pointerLen

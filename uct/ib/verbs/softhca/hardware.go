@@ -144,38 +144,6 @@ func (h *hca) DeallocPD(pdn uint32) error {
 	return nil
 }
 
-// AllocBuffer implements mlx5.Hardware.
-func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {
-	if n <= 0 {
-		return nil, ucs.ErrInvalidParam
-	}
-	if h.arena == nil {
-		block, err := offheap.Alloc(n)
-		if err != nil {
-			return nil, err
-		}
-		return &heapBuffer{hca: h, block: block}, nil
-	}
-	size := (n + pageLen - 1) &^ (pageLen - 1)
-	off, err := h.arena.alloc(size)
-	if err != nil {
-		return nil, err
-	}
-	return &buffer{hca: h, mem: h.arena.slice(off, n), off: off, len: size}, nil
-}
-
-// heapBuffer is memory from AllocBuffer on the loop fabric.
-type heapBuffer struct {
-	hca   *hca
-	block *offheap.Block
-}
-
-// Bytes is the memory.
-func (b *heapBuffer) Bytes() []byte { return b.block.Bytes() }
-
-// Close frees the memory.
-func (b *heapBuffer) Close() error { return b.hca.reclaim(b.block.Free) }
-
 // RegMR implements mlx5.Hardware.
 func (h *hca) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
 	if len(buf) == 0 {

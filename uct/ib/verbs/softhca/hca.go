@@ -32,7 +32,7 @@ type hca struct {
 	arenaSeg *memfd.Segment // nil on the loop fabric
 	local    *offheap.Block // table and control page on the loop fabric
 	table    table
-	arena    *arena // nil on the loop fabric
+	arena    *memfd.Arena // nil on the loop fabric
 	ctl      *control
 	cookie   *uint64
 	port     *attach.Port // nil on the loop fabric
@@ -153,7 +153,7 @@ func (h *hca) makeSegments() (err error) {
 	if h.arenaSeg, err = memfd.Create("gucx-arena", int(h.cfg.ArenaLen), memfd.PeersWrite); err != nil {
 		return err
 	}
-	h.arena = newArena(h.arenaSeg.Bytes(), h.arenaSeg.FD())
+	h.arena = newArena(h.arenaSeg)
 	h.ctl = controlOf(h.arenaSeg.Bytes())
 	return nil
 }

@@ -76,8 +76,8 @@ func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 	if h.arena == nil {
 		return 0, false
 	}
-	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(h.arena.mem))))
-	size := uint64(len(h.arena.mem))
+	mem := h.arenaSeg.Bytes()
+	start, size := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), uint64(len(mem))
 	if addr < start || addr-start > size || n > size-(addr-start) {
 		return 0, false
 	}

@@ -107,6 +107,3 @@ func wordOf(v *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(v)) }
 
 // controlOf is the control page at the start of an arena.
 func controlOf(mem []byte) *control { return (*control)(unsafe.Pointer(unsafe.SliceData(mem))) }
-
-// arenaSlice is part of the arena.
-func (a *arena) slice(off, n int) []byte { return a.mem[off : off+n : off+n] }

@@ -1,0 +1,74 @@
+package softhca
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// pageLen is the length of the control page, with which an arena begins: the page size
+// of amd64. Where pages are longer the rest of the first one is not used.
+const pageLen = 4096
+
+// newArena makes the arena of a segment.
+func newArena(seg *memfd.Segment) *memfd.Arena { return memfd.NewArena(seg, os.Getpagesize()) }
+
+// AllocBuffer implements mlx5.Hardware. ErrNoMemory if the arena is full.
+func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {
+	if n <= 0 {
+		return nil, ucs.ErrInvalidParam
+	}
+	if h.arena == nil {
+		block, err := offheap.Alloc(n)
+		if err != nil {
+			return nil, err
+		}
+		return &heapBuffer{hca: h, block: block}, nil
+	}
+	off, err := h.arena.Alloc(n, false)
+	if errors.Is(err, memfd.ErrFull) {
+		err = fmt.Errorf("%w: %w", ucs.ErrNoMemory, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &buffer{hca: h, mem: h.arenaSeg.Bytes()[off : off+n : off+n], off: off, len: n}, nil
+}
+
+// buffer is memory from AllocBuffer in the arena.
+type buffer struct {
+	hca *hca
+	mem []byte
+	off int
+	len int // as it was asked for
+}
+
+// Bytes is the memory.
+func (b *buffer) Bytes() []byte { return b.mem }
+
+// Close frees the memory, unless a peer that does not run may still write to it:
+// then it is kept until that peer is gone.
+func (b *buffer) Close() error {
+	if b.mem == nil {
+		return nil
+	}
+	b.mem = nil
+	return b.hca.reclaim(func() error { b.hca.arena.Free(b.off, b.len); return nil })
+}
+
+// heapBuffer is memory from AllocBuffer on the loop fabric.
+type heapBuffer struct {
+	hca   *hca
+	block *offheap.Block
+}
+
+// Bytes is the memory.
+func (b *heapBuffer) Bytes() []byte { return b.block.Bytes() }
+
+// Close frees the memory.
+func (b *heapBuffer) Close() error { return b.hca.reclaim(b.block.Free) }
