@@ -80,7 +80,7 @@ type outLink struct {
 	state   atomic.Uint32
 	refs    int   // QPs; under hca.linkMu
 	started int64 // when dialing began
-	late    bool  // down because the peer did not answer in time: it may still live
+	again   int64 // down, but can be dialed anew from this time on; 0: never
 
 	self      bool // the loop fabric: memory is found by address
 	table     table

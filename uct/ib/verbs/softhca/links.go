@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/ucs"
@@ -71,7 +72,9 @@ func (h *hca) dial(l *outLink) {
 		if !errors.Is(err, ucs.ErrClosed) {
 			logger.Info("peer not reached", "device", h.cfg.Name, "peer", l.gid, "reason", err)
 		}
-		l.late = errors.Is(err, ucs.ErrTimedOut)
+		if !gone(err) {
+			l.again = nanotime() + redialPause.Nanoseconds()
+		}
 		h.dropLink(l)
 		return
 	}
@@ -80,6 +83,26 @@ func (h *hca) dial(l *outLink) {
 		logger.Info("peer is gone", "device", h.cfg.Name, "peer", l.gid, "pid", l.pid)
 		h.dropLink(l)
 	})
+}
+
+// redialPause is how long a port that could not be dialed is left alone: one that hangs up
+// at once would otherwise be dialed for each datagram. Little beside the time that
+// protocols over datagrams give a peer.
+const redialPause = 100 * time.Millisecond
+
+// gone reports whether a dial that ended with err shows that later ones would too: nobody
+// listens, or not for us. A peer that is too busy, or hung up, may still take us.
+func gone(err error) bool {
+	var refused *attach.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Reason != attach.ReasonLimit
+	}
+	for _, final := range []error{ucs.ErrUnreachable, ucs.ErrInvalidAddr, attach.ErrForeignUser, attach.ErrProtocol} {
+		if errors.Is(err, final) {
+			return true
+		}
+	}
+	return false
 }
 
 var logger = log.For("softhca")

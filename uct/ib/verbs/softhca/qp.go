@@ -251,8 +251,8 @@ func (qp *queuePair) detach() {
 }
 
 // udLink is the link to the port of a datagram. A port that is gone stays gone: the
-// next process that opens a device has another GID. One that only did not answer is
-// dialed again.
+// next process that opens a device has another GID. One that may live is dialed again,
+// after a while.
 func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	r := &qp.req
 	for i, l := range r.udLinks {
@@ -260,7 +260,7 @@ func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 			continue
 		}
 		r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
-		if l.state.Load() != linkDown || !l.late {
+		if l.state.Load() != linkDown || l.again == 0 || nanotime() < l.again {
 			return l, nil
 		}
 		r.udLinks = r.udLinks[1:]

@@ -96,23 +96,3 @@ func TestAwaitRoom_NotOnALinkThatIsDown(t *testing.T) {
 	assert.Equal(t, stepAgain, late.awaitRoom(l))
 	assert.NotContains(t, l.blocked, late)
 }
-
-// TestUDLink_DialsAgainWhatWasLate: a port that did not answer in time may live; one
-// that hung up does not.
-func TestUDLink_DialsAgainWhatWasLate(t *testing.T) {
-	h := openTest(t)
-	for _, late := range []bool{false, true} {
-		qp := newTestQP(t, h)
-		first := linked(t, h, h)
-		first.late = late
-		h.dropLink(first)
-		qp.req.udLinks = []*outLink{first}
-		l, err := qp.udLink(h.gid)
-		require.NoError(t, err)
-		assert.Equal(t, late, l != first)
-		assert.Len(t, qp.req.udLinks, 1)
-		qp.halt()
-		qp.detach()
-		qp.resume()
-	}
-}

@@ -1,0 +1,110 @@
+package softhca
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// hangUps listens in place of a port (the name is package attach's), and hangs up on
+// who dials it. It sends for each.
+func hangUps(t *testing.T, gid verbs.GID) <-chan struct{} {
+	t.Helper()
+	name := fmt.Sprintf("@gucx-softhca/%d/%s", os.Getuid(), hex.EncodeToString(gid[:]))
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: name, Net: "unixpacket"})
+	require.NoError(t, err)
+	done, came := make(chan struct{}), make(chan struct{}, 16)
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+			came <- struct{}{}
+		}
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		<-done
+	})
+	return came
+}
+
+// down waits until the link to a port is down.
+func down(t *testing.T, qp *queuePair, gid verbs.GID) *outLink {
+	t.Helper()
+	l, err := qp.udLink(gid)
+	require.NoError(t, err)
+	testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == linkDown })
+	return l
+}
+
+// A port that hung up during the handshake is dialed again, not at once, but later.
+func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
+	h := openTest(t)
+	qp := newTestQP(t, h)
+	gid := verbs.GID{0: 0xfe, 1: 0x80, 15: 1}
+	came := hangUps(t, gid)
+	first := down(t, qp, gid)
+	<-came
+	assert.NotZero(t, first.again)
+	first.again = nanotime() + time.Hour.Nanoseconds()
+	same, err := qp.udLink(gid)
+	require.NoError(t, err)
+	assert.Same(t, first, same)
+
+	first.again = nanotime()
+	second := down(t, qp, gid)
+	<-came
+	assert.NotSame(t, first, second)
+	assert.Equal(t, []*outLink{second}, qp.req.udLinks)
+}
+
+// A port that was up and hung up is gone, and so is one where nobody listens.
+func TestUDLink_GoneStaysGone(t *testing.T) {
+	h := openTest(t)
+	qp := newTestQP(t, h)
+	for name, port := range map[string]func() verbs.GID{
+		"nobody": func() verbs.GID { return verbs.GID{0: 0xfe, 1: 0x80, 15: 2} },
+		"closed": func() verbs.GID {
+			peer, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
+			require.NoError(t, err)
+			l, err := qp.udLink(peer.gid)
+			require.NoError(t, err)
+			testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == linkUp })
+			require.NoError(t, peer.Close())
+			return peer.gid
+		},
+	} {
+		gid := port()
+		l := down(t, qp, gid)
+		assert.Zero(t, l.again, name)
+		same, err := qp.udLink(gid)
+		require.NoError(t, err)
+		assert.Same(t, l, same, name)
+	}
+}
+
+func TestGone(t *testing.T) {
+	in := func(err error) error { return &ucs.OpError{TL: "softhca", Op: "attach", Err: err} }
+	for _, err := range []error{ucs.ErrUnreachable, ucs.ErrInvalidAddr, attach.ErrForeignUser, attach.ErrProtocol,
+		&attach.RefusedError{Reason: attach.ReasonLayout}, &attach.RefusedError{Reason: attach.ReasonOwner}} {
+		assert.True(t, gone(in(err)), "%v", err)
+	}
+	for _, err := range []error{ucs.ErrTimedOut, ucs.ErrConnReset, ucs.ErrNoMemory, &attach.RefusedError{Reason: attach.ReasonLimit}} {
+		assert.False(t, gone(in(err)), "%v", err)
+	}
+}
