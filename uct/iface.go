@@ -1,12 +1,15 @@
 package uct
 
-import "github.com/gucx/gucx/ucs"
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
+)
 
 // Iface is an open transport instance. Except where said, methods must be called
 // by the goroutine that owns the iface, one at a time; the owner may change if
 // the hand-over synchronises. Nothing blocks or allocates after set-up.
 //
-// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher], [Explainer].
+// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher], [Explainer], [Counted].
 type Iface interface {
 	Attr() *IfaceAttr // immutable after open; never nil; any goroutine
 	// NewEP makes an endpoint. How it connects depends on the caps and on p.
@@ -94,6 +97,15 @@ type Explainer interface {
 	// Explain says for people how it works and why not better, in one line. By the
 	// owner; it may make system calls.
 	Explain() string
+}
+
+// Counted is implemented by an iface that counts what happens to it. Absent: it has no
+// counters.
+type Counted interface {
+	// AddStats adds the counters to a node; no_handler is that of messages without a
+	// handler. The owner of the iface writes them; any
+	// goroutine may read them, also after Close.
+	AddStats(n *stats.Node)
 }
 
 // Watcher is implemented by an iface that shows, in memory, whether there is

@@ -1,11 +1,14 @@
 package base
 
-import "github.com/gucx/gucx/uct"
+import (
+	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
+)
 
 // AMTable holds the active-message handlers of an iface. The zero value has none.
 type AMTable struct {
 	handlers [uct.MaxAMID + 1]uct.AMHandler
-	dropped  uint64
+	dropped  stats.Counter // messages that had no handler
 }
 
 // Set installs h for id; nil removes. ErrInvalidParam if id > MaxAMID.
@@ -22,11 +25,11 @@ func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
 // unchecked from a peer.
 func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
 	if int(id) >= len(t.handlers) || t.handlers[id] == nil {
-		t.dropped++
+		t.dropped.Inc()
 		return false
 	}
 	return t.handlers[id].HandleAM(data, desc)
 }
 
-// Dropped is the number of messages that had no handler.
-func (t *AMTable) Dropped() uint64 { return t.dropped }
+// AddStats adds the number of messages that had no handler.
+func (t *AMTable) AddStats(n *stats.Node) { n.Add("no_handler", &t.dropped) }

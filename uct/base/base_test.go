@@ -27,20 +27,20 @@ func TestAMTable(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.want, table.Set(tc.set, keep))
-			before := table.Dropped()
+			before := table.dropped.Load()
 			kept := table.Handle(tc.set, []byte{tc.set}, nil)
 			assert.Equal(t, tc.want == nil, kept)
 			if tc.want == nil {
 				assert.Equal(t, []byte{tc.set}, got)
-				assert.Equal(t, before, table.Dropped())
+				assert.Equal(t, before, table.dropped.Load())
 			} else {
-				assert.Equal(t, before+1, table.Dropped())
+				assert.Equal(t, before+1, table.dropped.Load())
 			}
 		})
 	}
 	require.NoError(t, table.Set(0, nil))
 	assert.False(t, table.Handle(0, nil, nil))
-	assert.EqualValues(t, 3, table.Dropped())
+	assert.EqualValues(t, 3, table.dropped.Load())
 }
 
 // refuser is an EP without a single variant.

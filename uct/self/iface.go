@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -41,6 +42,7 @@ var (
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
 	_ uct.EventPender    = (*Iface)(nil)
+	_ uct.Counted        = (*Iface)(nil)
 )
 
 const (
@@ -128,6 +130,9 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 
 // Progress implements uct.Iface.
 func (it *Iface) Progress() int {

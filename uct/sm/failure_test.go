@@ -182,7 +182,7 @@ func TestStorm(t *testing.T) {
 		total += from.next
 	}
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got.next == sent })
-	assert.Zero(t, s.iface.malformed)
+	assert.Zero(t, s.iface.malformed.Load())
 	assert.Equal(t, descriptors, openFDs(t), "descriptors")
 	assert.Equal(t, files, shmFiles(t), "/dev/shm")
 	sockets, err := os.ReadFile("/proc/net/unix")

@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -47,7 +48,7 @@ type Iface struct {
 	armed     uint32 // state as of the last Arm
 	port      *attach.Port
 	undo      cleanup.Stack
-	malformed uint64 // links ended because of what the peer wrote
+	malformed stats.Counter // links ended because of what the peer wrote
 	closed    bool
 	dials     sync.WaitGroup
 
@@ -63,6 +64,7 @@ var (
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
 	_ uct.EventPender    = (*Iface)(nil)
+	_ uct.Counted        = (*Iface)(nil)
 	_ uct.Explainer      = (*Iface)(nil)
 )
 
@@ -176,6 +178,12 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) {
+	it.handlers.AddStats(n)
+	n.Add("malformed_links", &it.malformed)
+}
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
 // again at once would take the line away from the peer that is about to write it.

@@ -118,7 +118,7 @@ func (l *inLink) begin() bool {
 func (l *inLink) spoil() {
 	l.bad = true
 	l.rx.stop()
-	l.it.malformed++
+	l.it.malformed.Inc()
 	l.it.post()
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 )
@@ -74,6 +75,7 @@ var (
 	_ uct.Iface          = (*Iface)(nil)
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
+	_ uct.Counted        = (*Iface)(nil)
 )
 
 func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
@@ -159,6 +161,9 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) { it.am.AddStats(n) }
 
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte {

@@ -2,10 +2,12 @@ package ucttest
 
 import (
 	"bytes"
+	"maps"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -32,7 +34,7 @@ var amChecks = []check{
 	},
 	{
 		name: "am/ids",
-		rule: "messages go to the handler of their id; those without a handler are dropped; ids over MaxAMID are ErrInvalidParam",
+		rule: "messages go to the handler of their id; those without a handler are dropped and counted; ids over MaxAMID are ErrInvalidParam",
 		any:  uct.CapAM, run: checkAMIDs,
 	},
 	{
@@ -203,6 +205,12 @@ func checkAMIDs(t T, p *Pair) {
 	require.NoError(t, p.push(t, func() error { return v.send(p, p.AB, 6, pattern(6, 64)) }))
 	p.expect(t, boxes[6], "after unknown ids", pattern(6, 64))
 	assert.Empty(t, boxes[5].msgs, "a removed handler was called")
+	if c, ok := p.B.Iface.(uct.Counted); ok {
+		n := stats.New("iface")
+		c.AddStats(n)
+		counted := maps.Collect(n.Snapshot().All())
+		assert.Equal(t, uint64(3*tinyRxDepth), counted["iface.no_handler"], "counted: %v", counted)
+	}
 }
 
 // echo answers every message with the next, until last.

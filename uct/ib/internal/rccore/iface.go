@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
@@ -89,6 +90,7 @@ var (
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
 	_ uct.EventPender    = (*Iface)(nil)
+	_ uct.Counted        = (*Iface)(nil)
 	_ ib.EventSink       = (*Iface)(nil)
 )
 
@@ -156,6 +158,9 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }

@@ -199,9 +199,9 @@ func TestReceive_Strangers(t *testing.T) {
 			"request without body":           head(dgram.Header{ID: dgram.CtlCreq}),
 			"reply that nobody asked for":    dgram.AppendCrep(head(dgram.Header{Dest: victim, ID: dgram.CtlCrep}), 9),
 		} {
-			before := b.it.core.strays
+			before := b.it.core.strays.Load()
 			evil.raw(t, b, d)
-			until(t, func() bool { return b.it.core.strays == before+1 }, b, evil)
+			until(t, func() bool { return b.it.core.strays.Load() == before+1 }, b, evil)
 			assert.Len(t, b.got, 1, name)
 		}
 		ab.send(t, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
@@ -54,8 +55,9 @@ type Iface struct {
 	conns    connTable
 	peers    map[peerKey]*peer
 	params   dgram.Params
-	mtu      int    // longest datagram, in bytes
-	strays   uint64 // datagrams that were dropped as not ours
+	mtu      int           // longest datagram, in bytes
+	strays   stats.Counter // datagrams that were dropped as not ours
+	resends  stats.Counter // how often unacknowledged datagrams were sent again
 
 	name    string
 	self    uct.Iface     // what the user has: this, or what embeds it
@@ -79,6 +81,7 @@ var (
 	_ uct.IfaceAddresser = (*Iface)(nil)
 	_ uct.Waker          = (*Iface)(nil)
 	_ uct.EventPender    = (*Iface)(nil)
+	_ uct.Counted        = (*Iface)(nil)
 	_ ib.EventSink       = (*Iface)(nil)
 )
 
@@ -125,6 +128,13 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
+
+// AddStats implements uct.Counted.
+func (it *Iface) AddStats(n *stats.Node) {
+	it.handlers.AddStats(n)
+	n.Add("strays", &it.strays)
+	n.Add("resends", &it.resends)
+}
 
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }

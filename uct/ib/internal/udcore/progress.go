@@ -106,6 +106,7 @@ func (it *Iface) tick(now time.Duration) {
 		case dgram.ActConnect:
 			it.sendCreq(c)
 		case dgram.ActResend:
+			it.resends.Inc()
 			c.unsent = c.head
 			it.transmit(c)
 		case dgram.ActFail:

@@ -15,14 +15,14 @@ func (it *Iface) receive(wc *verbs.WC) {
 	n := int(wc.ByteLen)
 	if wc.Status != verbs.WCSuccess || n < rxPrefix || n > b.Len() || it.closed {
 		it.rx.Put(b)
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	data := b.Bytes(n)
 	h, ok := dgram.ParseHeader(data[grhLen:])
 	if !ok {
 		it.rx.Put(b)
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	if !h.AM && h.ID == dgram.CtlCreq {
@@ -33,7 +33,7 @@ func (it *Iface) receive(wc *verbs.WC) {
 	c := it.conns.find(h.Dest)
 	if c == nil || c.peer.key.qpn != wc.SrcQP {
 		it.rx.Put(b)
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	if !h.AM {
@@ -86,6 +86,7 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 	switch h.ID {
 	case dgram.CtlNak:
 		c.proto.Naked()
+		it.resends.Inc()
 		c.unsent = c.head
 		it.transmit(c)
 	case dgram.CtlFin:
@@ -103,12 +104,12 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 func (it *Iface) connectRequest(body []byte, from uint32) {
 	req, err := dgram.ParseCreq(body)
 	if err != nil || req.Iface.QPN != from || it.port.Reach(req.Device) != nil || it.checkMTU(req.Iface) != nil {
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	p, err := it.findPeer(peerKey{req.Device, from})
 	if err != nil {
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	c := p.conns[req.Number]
@@ -116,7 +117,7 @@ func (it *Iface) connectRequest(body []byte, from uint32) {
 		// The peer has lost the connection and makes a new one.
 		it.fail(c, ucs.StatusConnReset, errors.New("the peer connects anew"))
 		if p, err = it.findPeer(p.key); err != nil {
-			it.strays++
+			it.strays.Inc()
 			return
 		}
 		c = nil
@@ -124,7 +125,7 @@ func (it *Iface) connectRequest(body []byte, from uint32) {
 	if c == nil {
 		if c, err = it.newConn(p, req.Number); err != nil {
 			it.dropPeer(p)
-			it.strays++
+			it.strays.Inc()
 			return
 		}
 		c.proto.Accept(req.ID)
@@ -136,7 +137,7 @@ func (it *Iface) connectRequest(body []byte, from uint32) {
 func (it *Iface) connectReply(c *conn, body []byte) {
 	id, ok := dgram.ParseCrep(body)
 	if !ok || !c.proto.Accept(id) {
-		it.strays++
+		it.strays.Inc()
 		return
 	}
 	it.connected(c)
