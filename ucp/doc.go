@@ -58,6 +58,12 @@
 // back, for measurements, what UCX did when it was studied (Papadopoulou and others,
 // CCGrid 2017): KeyResolve, PollIdleTx, ProgressIdle; a fourth is Connect.
 //
+// # Counters
+//
+// [Worker.Stats] is a tree of what was refused, broke or slept, with the counters of
+// each transport below it. It costs operations nothing, any goroutine may read it, and
+// expvar.Publish takes it.
+//
 // # Errors
 //
 // Every operation ends exactly once. An operation that is refused had no effect and

@@ -242,6 +242,7 @@ func (e *EP) fail(st ucs.Status, reason error) {
 	if e.state >= epFailed {
 		return
 	}
+	e.w.stats.failedEPs.Inc()
 	e.cause = st
 	e.err = fmt.Errorf("ucp: %w: %w", ucs.ErrEPFailed, reason)
 	closing := e.state == epClosing

@@ -388,7 +388,7 @@ func TestReceive_GarbageDoesNoHarm(t *testing.T) {
 	p.a.w.handleRequest(make([]byte, requestLen), nil)
 	p.a.w.handleAnswer(make([]byte, answerLen), nil)
 	p.idle()
-	assert.Positive(t, p.a.w.stats.badMessages)
+	assert.Positive(t, p.a.w.stats.badMessages.Load())
 	require.NoError(t, p.finish(p.a.ep.Put([]byte{8}, p.b.mem.Addr(), p.a.key, nil)))
 	require.NoError(t, p.flush())
 }

@@ -135,6 +135,7 @@ func (w *Worker) sleep(ctx context.Context, done func() bool) error {
 	if w.Progress() > 0 || w.slow || done() {
 		return nil
 	}
+	w.stats.sleeps.Inc()
 	return w.park.wait(ctx, w.parkLimit)
 }
 

@@ -204,6 +204,7 @@ func (e *EP) auxFailed(err error) {
 
 // laneBroke is told by transports of an endpoint that failed.
 func (w *Worker) laneBroke(ep uct.EP, err error) {
+	w.stats.brokenLanes.Inc()
 	w.broken = append(w.broken, brokenLane{ep, err})
 	w.raise()
 }

@@ -12,7 +12,7 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 		w.inbox = append(w.inbox, append([]byte(nil), data...))
 		w.raise()
 	} else {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 	}
 	return false
 }
@@ -26,12 +26,12 @@ const maxInbox = 4096
 func (w *Worker) receive(b []byte) {
 	m, err := wireup.UnpackMsg(b)
 	if err != nil || m.DstUUID != w.addr.UUID {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return
 	}
 	e := w.match(m)
 	if e == nil || e.state >= epFailed && m.Type != wireup.Disconnect || e.state == epClosed {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return
 	}
 	if e.link == nil {

@@ -43,12 +43,12 @@ func (r *Request) sendRemote() error {
 func (w *Worker) handleRequest(data []byte, _ uct.Desc) bool {
 	le := binary.LittleEndian
 	if len(data) != requestLen {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return false
 	}
 	e := w.eps.find(le.Uint64(data[8:]))
 	if e == nil || e.state != epOpen || e.link == nil {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return false
 	}
 	a := remoteAtomic{
@@ -113,12 +113,12 @@ func (r *Request) sendAnswer() error {
 func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 	le := binary.LittleEndian
 	if len(data) != answerLen {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return false
 	}
 	r := w.remote.find(le.Uint64(data[16:]))
 	if r == nil || r.ep.id != le.Uint64(data[8:]) || r.flags&reqPosted == 0 {
-		w.stats.badMessages++
+		w.stats.badMessages.Inc()
 		return false
 	}
 	w.remote.take(r.remote)

@@ -47,7 +47,7 @@ func TestRest_RousedByAnEvent(t *testing.T) {
 		for range 2 * idleTicks * looksPerPoll {
 			p.b.w.Progress()
 		}
-		assert.Equal(t, uint64(1), p.b.w.stats.badMessages, "mute=%v", mute)
+		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "mute=%v", mute)
 		assert.Equal(t, 2, p.b.w.polled, "it lingers")
 		for range 2 * lingerPolls {
 			p.b.w.Progress()
@@ -69,6 +69,6 @@ func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
 		p.b.w.cfg.SpinPolls = yieldPolls
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		require.NoError(t, p.b.w.until(ctx, func() bool { return p.b.w.stats.badMessages == 1 }))
+		require.NoError(t, p.b.w.until(ctx, func() bool { return p.b.w.stats.badMessages.Load() == 1 }))
 	}
 }

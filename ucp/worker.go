@@ -82,11 +82,6 @@ type brokenLane struct {
 	err error
 }
 
-// workerStats counts what is refused.
-type workerStats struct {
-	badMessages uint64 // handshake messages and atomics that made no sense or came late
-}
-
 // NewWorker opens the transports that the context's configuration selects.
 // Blocking. Close it before the context.
 func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
@@ -102,6 +97,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	if w.cfg.SpinPolls == 0 {
 		w.cfg.SpinPolls = defaultSpinPolls
 	}
+	w.stats.init()
 	var undo cleanup.Stack
 	undo.Add(func() error { c.unhold(&c.workers); return nil })
 	defer func() {
@@ -202,6 +198,7 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		}
 	}
 	w.ifaces = append(w.ifaces, i)
+	w.stats.addIface(o.Transport, o.Device, u)
 	w.addr.Resources = append(w.addr.Resources, res)
 	return w.setHandlers(i)
 }

@@ -1,0 +1,38 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
+)
+
+// workerStats counts what explains why something is slow or does not come: nothing on
+// the way of an operation.
+type workerStats struct {
+	root *stats.Node
+
+	badMessages stats.Counter // handshake messages and atomics that made no sense or came late
+	brokenLanes stats.Counter // transport endpoints that failed
+	failedEPs   stats.Counter // EPs that failed
+	sleeps      stats.Counter // waits that had the kernel put the goroutine to sleep
+}
+
+// init makes the tree.
+func (s *workerStats) init() {
+	s.root = stats.New("worker")
+	s.root.Add("bad_messages", &s.badMessages)
+	s.root.Add("broken_lanes", &s.brokenLanes)
+	s.root.Add("failed_eps", &s.failedEPs)
+	s.root.Add("sleeps", &s.sleeps)
+}
+
+// addIface adds the counters of a transport that has some.
+func (s *workerStats) addIface(transport, device string, i uct.Iface) {
+	if c, ok := i.(uct.Counted); ok {
+		c.AddStats(s.root.Child(transport + "@" + device))
+	}
+}
+
+// Stats is the root of a tree of counters: those of the worker and, below it, those of
+// its transports, as "worker/sm@memory.malformed_links". Any goroutine may read it, also
+// after Close; expvar.Publish takes it as it is.
+func (w *Worker) Stats() *stats.Node { return w.stats.root }

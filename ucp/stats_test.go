@@ -1,0 +1,80 @@
+package ucp
+
+import (
+	"context"
+	"expvar"
+	"maps"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/stats"
+)
+
+var _ expvar.Var = (*stats.Node)(nil)
+
+// counters are those of a worker, by path.
+func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snapshot().All()) }
+
+func TestStats_CountWhatGoesWrong(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	none := map[string]uint64{"worker.bad_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.sleeps": 0}
+	assert.Equal(t, none, counters(p.a.w), "fakes have no counters")
+
+	p.a.w.handleWireup([]byte("X"), nil)
+	p.idle()
+	assert.Equal(t, uint64(1), counters(p.a.w)["worker.bad_messages"])
+
+	for _, i := range f.ifaces[2:] { // b's
+		i.kill()
+	}
+	p.until(func() bool { return p.a.ep.Err() != nil })
+	after := counters(p.a.w)
+	assert.Positive(t, after["worker.broken_lanes"])
+	assert.Equal(t, uint64(1), after["worker.failed_eps"])
+}
+
+func TestStats_Sleeps(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.a.w.cfg.SpinPolls = yieldPolls
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- p.a.w.Serve(ctx) }()
+	testenv.ProgressWithin(t, patience, func() bool { return counters(p.a.w)["worker.sleeps"] > 0 })
+	cancel()
+	assert.ErrorIs(t, <-served, context.Canceled)
+}
+
+// TestStats_OfTransports: they are below the worker, and any goroutine may read them
+// while the worker works, and after its end.
+func TestStats_OfTransports(t *testing.T) {
+	p := newPair(t, real("all"), Config{})
+	p.connect()
+	var readers sync.WaitGroup
+	ctx, stop := context.WithCancel(context.Background())
+	readers.Go(func() {
+		for ctx.Err() == nil {
+			_ = p.a.w.Stats().String()
+		}
+	})
+	p.warm()
+	stop()
+	readers.Wait()
+	all := counters(p.a.w)
+	for _, name := range []string{"worker/self@memory.no_handler", "worker/sm@memory.malformed_links", "worker/tcp@lo.no_handler",
+		"worker/rc@softhca0:1.no_handler", "worker/ud@softhca0:1.strays", "worker/ud_mlx5@softhca0:1.resends"} {
+		n, there := all[name]
+		assert.True(t, there, "%s in %v", name, all)
+		assert.Zero(t, n, name)
+	}
+	w, err := p.a.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	before := w.Stats().Snapshot()
+	require.NoError(t, w.Close())
+	assert.Equal(t, before, w.Stats().Snapshot())
+	assert.Equal(t, stats.Value{Name: "bad_messages"}, before.Counters[0])
+}
