@@ -42,9 +42,9 @@ type IfaceParams struct {
 	// that to Config. Only ifaces of an MD with MDAttr.Endpoints look at it. ErrBusy
 	// when a category with one owner meets another iface of the transport.
 	Endpoints Endpoints
-	// PollIdleTx has Progress look at the send queue also when nothing on it is
-	// outstanding, as UCX does; for measurements. A transport without a send queue
-	// of its own ignores it.
+	// PollIdleTx has Progress poll for completions also when nothing is outstanding
+	// and the queue shows that it has none, as UCX polls send queues; for
+	// measurements. A transport without a completion queue ignores it.
 	PollIdleTx bool
 	// RxHeadroom bytes are kept free in front of every AM payload whose Desc the
 	// handler keeps. 0..256.

@@ -32,8 +32,9 @@ type compQueue struct {
 	overrun *atomic.Bool
 }
 
-// calm is the attention word of a device that needs no driving.
-var calm uint32
+// calm is the attention word of a device that needs no driving, alarmed that of one
+// that always does.
+var calm, alarmed uint32 = 0, 1
 
 // neverWord is a last word that no CQE has: opcode 15, which is that of an entry
 // never written, with everything else set.
@@ -58,6 +59,9 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	c.watch = ucs.Watch{Word: tailWord(c.view.Slot(0)), Quiet: neverWord, Attention: c.attention}
 	return nil
 }
+
+// pollAlways makes the watch restless for ever.
+func (c *compQueue) pollAlways() { c.watch.Attention = &alarmed }
 
 // tailWord is the last word of an entry, which passes ownership.
 func tailWord(s *mlx5.CQESlot) *uint32 {

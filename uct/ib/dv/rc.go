@@ -63,6 +63,9 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
+	if p.PollIdleTx {
+		it.cq.pollAlways()
+	}
 	it.batch = it.Config().MaxPoll
 	it.list = min(cfg.TxPostlist, it.Config().TxDepth)
 	it.putMax = uint(min(maxPutBB, it.MaxInline))

@@ -36,9 +36,9 @@ func (it *Iface) Progress() int {
 }
 
 // Watch implements uct.Watcher: one queue has all completions and arrivals.
-func (it *Iface) Watch() *ucs.Watch { return it.cq.Watch() }
+func (it *Iface) Watch() *ucs.Watch { return it.watch }
 
-// restless is the watch of a queue that has none.
+// restless is the watch of a queue that has none, or whose watch is not to be used.
 func restless() *ucs.Watch {
 	word := new(uint32)
 	return &ucs.Watch{Word: word, Quiet: 1, Attention: word}

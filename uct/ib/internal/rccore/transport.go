@@ -35,7 +35,7 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
 		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr())
-		err = it.openOn(own.Port, p.RxHeadroom)
+		err = it.openOn(own.Port, p)
 	}
 	if err != nil {
 		return &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -54,7 +54,7 @@ func pick(other Config, p uct.IfaceParams) (Config, error) {
 }
 
 // openOn makes everything that the iface consists of.
-func (it *Iface) openOn(portNum uint8, headroom int) (err error) {
+func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -76,7 +76,7 @@ func (it *Iface) openOn(portNum uint8, headroom int) (err error) {
 	if err = it.openQueues(&undo); err != nil {
 		return err
 	}
-	if err = it.openBuffers(&undo, headroom); err != nil {
+	if err = it.openBuffers(&undo, p.RxHeadroom, p.PollIdleTx); err != nil {
 		return err
 	}
 	it.prepare()
@@ -86,15 +86,16 @@ func (it *Iface) openOn(portNum uint8, headroom int) (err error) {
 	return nil
 }
 
-// openBuffers makes the pools and fills the receive queue.
-func (it *Iface) openBuffers(undo *cleanup.Stack, headroom int) (err error) {
+// openBuffers makes the pools and fills the receive queue. With pollIdle every
+// Progress polls the completion queue.
+func (it *Iface) openBuffers(undo *cleanup.Stack, headroom int, pollIdle bool) (err error) {
 	md := it.md
 	var poster ib.RecvPoster
 	if it.cq, poster, err = it.driver.Attach(it.verbsCQ, it.srq); err != nil {
 		return err
 	}
 	it.poller, _ = it.cq.(Poller)
-	if it.watch = it.cq.Watch(); it.watch == nil {
+	if it.watch = it.cq.Watch(); it.watch == nil || pollIdle {
 		it.watch = restless()
 	}
 	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
