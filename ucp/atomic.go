@@ -30,6 +30,11 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	if op >= uct.AtomicCSwap {
 		return fmt.Errorf("ucp: post %v: %w", op, ucs.ErrInvalidParam)
 	}
+	if e.w.lateKeys && key.bindLate(wireup.AMO) {
+		err := e.AtomicPost(op, size, value, raddr, key)
+		key.unbind()
+		return err
+	}
 	r, err := e.newAtomic(opPost, op, size, raddr, key)
 	if err != nil {
 		return err
@@ -56,6 +61,11 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 	if op >= uct.AtomicCSwap || result == nil {
 		return nil, fmt.Errorf("ucp: fetch and %v: %w", op, ucs.ErrInvalidParam)
 	}
+	if e.w.lateKeys && key.bindLate(wireup.AMO) {
+		r, err := e.AtomicFetch(op, size, value, result, raddr, key)
+		key.unbind()
+		return r, err
+	}
 	r, err := e.newAtomic(opFetch, op, size, raddr, key)
 	if err != nil {
 		return nil, err
@@ -77,6 +87,11 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	}
 	if result == nil {
 		return nil, fmt.Errorf("ucp: compare and swap: %w", ucs.ErrInvalidParam)
+	}
+	if e.w.lateKeys && key.bindLate(wireup.AMO) {
+		r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
+		key.unbind()
+		return r, err
 	}
 	r, err := e.newAtomic(opFetch, uct.AtomicCSwap, size, raddr, key)
 	if err != nil {

@@ -36,7 +36,7 @@ type Config struct {
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
-	PollIdleTx   bool        `env:"POLL_IDLE_TX" default:"n" doc:"Let transports poll send queues on which nothing is outstanding (for measurements)."`
+	PollIdleTx   bool        `env:"POLL_IDLE_TX" default:"n" doc:"Let transports poll completion queues also when nothing is outstanding and they show that they are empty (for measurements)."`
 }
 
 // ConnectMode says when an EP connects its lanes.

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/gucx/gucx/uct"
+import (
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
 // A nil request says that the data is there; otherwise buf is gucx's until the
@@ -12,6 +15,11 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		if r, busy, err := r.direct("get", pending, err); !busy {
 			return r, err
 		}
+	}
+	if e.w.lateKeys && key.bindLate(wireup.RMA) {
+		r, err := e.Get(buf, raddr, key, p)
+		key.unbind()
+		return r, err
 	}
 	r, err := e.transfer(opGet, buf, raddr, key, p)
 	if r == nil || err != nil {

@@ -109,10 +109,39 @@ func TestProgress_IdleSwitch(t *testing.T) {
 func TestKeyResolve_AtOp(t *testing.T) {
 	p, _ := fakePair(t, Config{KeyResolve: ResolveAtOp}, likeRC(), likeUD())
 	p.connect().warm()
-	assert.Equal(t, -1, p.a.key.maxShort)
-	require.NoError(t, p.finish(p.a.ep.Put([]byte{4}, p.b.mem.Addr(), p.a.key, nil)))
+	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+	unbound := func() {
+		t.Helper()
+		assert.False(t, key.bound(), "until the next operation")
+		assert.Equal(t, -1, key.maxShort)
+	}
+	unbound()
+	before := p.a.w.inUse
+	require.NoError(t, p.finish(ep.Put([]byte{4}, addr, key, nil)))
+	assert.Equal(t, before, p.a.w.inUse, "a short put takes no request, however the key is resolved")
+	unbound()
+	require.NoError(t, p.finish(ep.Put(pattern(200, 1), addr, key, nil)))
+	require.NoError(t, p.finish(ep.Put(pattern(5000, 1), addr, key, nil)))
+	unbound()
+	got := make([]byte, 200)
+	require.NoError(t, p.finish(ep.Get(got, addr, key, nil)))
+	requireBytes(t, pattern(200, 1), got)
+	unbound()
+	old, result := p.word(8, 8), new(uint64)
+	require.NoError(t, ep.AtomicPost(uct.AtomicAdd, 8, 1, addr+8, key))
+	require.NoError(t, p.finish(ep.AtomicFetch(uct.AtomicAdd, 8, 1, result, addr+8, key)))
+	assert.Equal(t, old+1, *result)
+	require.NoError(t, p.finish(ep.AtomicCSwap(8, old+2, 7, result, addr+8, key)))
+	assert.Equal(t, old+2, *result)
+	require.NoError(t, p.finish(ep.AtomicFetch(uct.AtomicXor, 4, 1, result, addr+8, key)), "emulated")
+	unbound()
+	require.NoError(t, ep.Fence())
+	require.NoError(t, p.finish(ep.Put([]byte{4}, addr, key, nil)))
 	require.NoError(t, p.flush())
 	assert.Equal(t, byte(4), p.b.mem.Bytes()[0])
+	assert.Equal(t, uint64(6), p.word(8, 8))
+	_, err := ep.Put(make([]byte, 5000), addr+memLen, key, nil)
+	assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
 }
 
 // TestConnect_BothSidesAtOnce: the two EPs become one connection.

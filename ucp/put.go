@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // Put writes buf to raddr at the peer, in the region of key. A nil request says
@@ -57,6 +58,11 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		if err != uct.ErrNoResource {
 			return nil, e.refused("put", err)
 		}
+	}
+	if e.w.lateKeys && key.bindLate(wireup.RMA) {
+		r, err := e.Put(buf, raddr, key, p)
+		key.unbind()
+		return r, err
 	}
 	r, err := e.transfer(opPut, buf, raddr, key, p)
 	if r == nil || err != nil {

@@ -186,3 +186,20 @@ func TestExplain_TheChoice(t *testing.T) {
 		})
 	}
 }
+
+// TestPollIdleTx: what has nothing outstanding and nothing to receive shows that to
+// Progress, unless it is to be polled all the same.
+func TestPollIdleTx(t *testing.T) {
+	for _, tls := range []string{`\rc`, "rc_mlx5"} {
+		for _, always := range []bool{false, true} {
+			p := newPair(t, real(tls, tls), Config{PollIdleTx: always}).connect().warm()
+			require.NoError(t, p.flush())
+			p.idle()
+			require.Equal(t, 1, p.a.w.polled, tls)
+			assert.Equal(t, !always, p.a.w.watch.Idle(), tls)
+			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.b.mem.Addr(), p.a.key, nil)))
+			require.NoError(t, p.flush())
+			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
+		}
+	}
+}

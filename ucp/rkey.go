@@ -95,24 +95,58 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 	return key, nil
 }
 
-// bind points the key at the lanes of its EP; what has none stays unbound.
+// bind points the key at the lanes of its EP; what has none stays unbound. Keys that
+// are resolved at each operation are bound there; see bindLate.
 func (k *RKey) bind() {
 	k.unbind()
 	e := k.ep
-	if e.fences > 0 || e.state != epOpen || e.w.ctx.cfg.KeyResolve == ResolveAtOp {
+	if e.fences > 0 || e.state != epOpen || e.w.lateKeys {
 		return
 	}
 	if l := e.lane(wireup.RMA); l != nil {
 		k.bindRMA(l)
 	}
-	if l := e.lane(wireup.AMO); l != nil && l.amo != nil && k.packed.access&uct.AccessRemoteAtomic != 0 {
-		if key, err := k.resolve(l.iface.index, l.remote); err == nil {
-			k.amo, k.amoKey = l.amo, key
-			a := &l.iface.attr.Atomic
-			k.post = [2]uct.AtomicOps{a.Post32, a.Post64}
-			k.fetch = [2]uct.AtomicOps{a.Fetch32, a.Fetch64}
-		}
+	if l := e.lane(wireup.AMO); l != nil {
+		k.bindAMO(l)
 	}
+}
+
+// bindLate binds the key for one operation, after which the caller unbinds it, where
+// Config.KeyResolve asks for that. It reports false if there is nothing to bind to, or
+// the key is bound and the operation must take the slow way all the same.
+func (k *RKey) bindLate(p wireup.Purpose) bool {
+	e := k.ep
+	if e == nil || e.fences > 0 || e.state != epOpen || k.bound() {
+		return false
+	}
+	l := e.lane(p)
+	if l == nil {
+		return false
+	}
+	if p == wireup.RMA {
+		k.bindRMA(l)
+	} else {
+		k.bindAMO(l)
+	}
+	return k.bound()
+}
+
+// bound reports that some operation is bound to a lane.
+func (k *RKey) bound() bool { return k.put != nil || k.get != nil || k.amo != nil }
+
+// bindAMO points atomics at a lane, if the key permits them.
+func (k *RKey) bindAMO(l *lane) {
+	if l.amo == nil || k.packed.access&uct.AccessRemoteAtomic == 0 {
+		return
+	}
+	key, err := k.resolve(l.iface.index, l.remote)
+	if err != nil {
+		return // told by the operation
+	}
+	k.amo, k.amoKey = l.amo, key
+	a := &l.iface.attr.Atomic
+	k.post = [2]uct.AtomicOps{a.Post32, a.Post64}
+	k.fetch = [2]uct.AtomicOps{a.Fetch32, a.Fetch64}
 }
 
 // bindRMA points put and get at a lane, as far as the key permits them.

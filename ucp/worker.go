@@ -65,8 +65,9 @@ type Worker struct {
 	remote    remoteTable
 	pack      slicePacker
 
-	scratch uint64 // result of a blocking atomic
-	alarm   alarm
+	scratch  uint64 // result of a blocking atomic
+	lateKeys bool   // Config.KeyResolve is ResolveAtOp
+	alarm    alarm
 
 	parkMu    sync.Mutex // Signal reads park from any goroutine
 	park      *parker    // nil until the first sleep
@@ -89,7 +90,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, cfg: cfg, hot: nothing{}, watch: quiet, parkLimit: parkLimit,
+		ctx: c, cfg: cfg, lateKeys: c.cfg.KeyResolve == ResolveAtOp, hot: nothing{}, watch: quiet, parkLimit: parkLimit,
 		addr:  &wireup.Address{UUID: randomID()},
 		peers: map[string]*peer{}, seqs: map[uint64]uint32{},
 		bySeq: map[connSeq]*EP{}, byPeer: map[remoteEP]*EP{}, byLane: map[uct.EP]*EP{},

@@ -114,3 +114,29 @@ func TestBudget_IdleProgress(t *testing.T) {
 		t.Log(tables(t, m))
 	}
 }
+
+// TestSwitches_ShowTheirCost: each alternative of the UCX study costs what it is about
+// where it applies, by the way that operations take otherwise.
+func TestSwitches_ShowTheirCost(t *testing.T) {
+	const (
+		resolveMost = 300 // a request and its queues would be more
+		pollLeast   = 50  // a poll of an empty completion queue
+	)
+	m := countBudget(t, Plan{Ops: allOps(), APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
+	more := func(c Case, by string) int {
+		plain := result(t, m, c).Total()
+		c.Switch = by
+		return result(t, m, c).Total() - plain
+	}
+	for _, c := range []Case{{Op: Put, Size: 8}, {Op: Get, Size: 8}, {Op: Add, Size: 8}, {Op: FAdd, Size: 8}} {
+		c.API = UCP
+		assert.Positive(t, more(c, switchResolve), c)
+		assert.Less(t, more(c, switchResolve), resolveMost, c)
+	}
+	idle := Case{Op: Idle, API: UCP}
+	assert.Greater(t, more(idle, switchPollTx), pollLeast)
+	assert.Greater(t, more(idle, switchProgressAll), pollLeast)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
