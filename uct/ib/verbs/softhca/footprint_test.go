@@ -76,7 +76,7 @@ func TestFootprint_IsWhatIsAllocated(t *testing.T) {
 			}
 			used, after := inUse()-used, resources(t, ctx)
 			counted := c.bytes(&after.Bytes) - c.bytes(&r.Bytes)
-			assert.InEpsilon(t, used, counted, tolerance, "%d counted, %d allocated", counted/many, used/many)
+			assert.InDelta(t, used, counted, tolerance*float64(counted)+noise, "%d counted, %d allocated", counted/many, used/many)
 			for _, o := range objects {
 				require.NoError(t, o.Close())
 			}
@@ -89,6 +89,9 @@ func TestFootprint_IsWhatIsAllocated(t *testing.T) {
 
 // tolerance is for size classes of the allocator, and tables that grow by doubling.
 const tolerance = 0.1
+
+// noise is what the rest of the process allocates or frees meanwhile: 6 KiB have been seen.
+const noise = 8 << 10
 
 func resources(t *testing.T, ctx *verbs.Context) verbs.Resources {
 	t.Helper()
