@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/session"
 )
 
 // rerun prepares perftest as a process of its own, which the kernel ends with this one:
@@ -127,11 +129,16 @@ func gone(t *testing.T, pid int) {
 	require.NoError(t, waitReadable(fd))
 }
 
+// kinds are tests with the target in a poll loop of the test, in one of the transport,
+// and in a read.
+var kinds = []struct{ transport, test string }{
+	{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
+}
+
 func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
-	for _, c := range []struct{ transport, test string }{
-		{"sm", "am_lat"}, {"sm", "put_lat"}, {"tcp", "put_bw"}, {"tcp", "put_pp"}, {"rc", "am_bw"}, {"rc", "put_lat"},
-	} {
+	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
+			t.Parallel()
 			p := endlessTest(t, c.test, "-x", c.transport)
 			require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
 			code, stderr := p.end(t)
@@ -141,7 +148,22 @@ func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 	}
 }
 
+func TestProcess_KilledServerEndsEveryKindOfTest(t *testing.T) {
+	for _, c := range kinds {
+		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
+			t.Parallel()
+			server, addr := serving(t)
+			client := measuring(t, c.test, "client", addr, "-x", c.transport)
+			require.NoError(t, server.Process.Kill())
+			code, stderr := client.end(t)
+			assert.Equal(t, exitFailure, code, stderr)
+			assert.Contains(t, stderr, session.ErrEnded.Error())
+		})
+	}
+}
+
 func TestProcess_InterruptEndsBoth(t *testing.T) {
+	t.Parallel()
 	p := endless(t)
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	code, stderr := p.end(t)
@@ -151,6 +173,7 @@ func TestProcess_InterruptEndsBoth(t *testing.T) {
 }
 
 func TestProcess_InterruptWithTheTargetStopped(t *testing.T) {
+	t.Parallel()
 	p := endless(t, "--stop-peer")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	code, stderr := p.end(t)
@@ -159,11 +182,14 @@ func TestProcess_InterruptWithTheTargetStopped(t *testing.T) {
 }
 
 func TestProcess_KilledInitiatorLeavesNoTarget(t *testing.T) {
-	for _, args := range [][]string{nil, {"--stop-peer"}} {
-		p := endless(t, args...)
-		require.NoError(t, p.Process.Kill())
-		p.end(t)
-		gone(t, p.target)
+	for name, args := range map[string][]string{"running": nil, "stopped": {"--stop-peer"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := endless(t, args...)
+			require.NoError(t, p.Process.Kill())
+			p.end(t)
+			gone(t, p.target)
+		})
 	}
 }
 

@@ -175,5 +175,5 @@ func (s *settings) runClient(cmd *cobra.Command, addr string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(j.measure(cmd.Context(), cmd, sess, nil), sess.Close())
+	return errors.Join(j.measure(cmd, sess, nil), sess.Close())
 }

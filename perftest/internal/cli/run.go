@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,10 +32,6 @@ import (
 )
 
 const loopFabric = string(softhca.FabricLoop)
-
-// exitNotice is how long a failed run waits for the news that the target process
-// died: the better explanation.
-const exitNotice = 300 * time.Millisecond
 
 // runLocal measures against a target that it starts itself.
 func (s *settings) runLocal(cmd *cobra.Command) error {
@@ -72,7 +68,7 @@ func (j *job) run(cmd *cobra.Command) error {
 // runLoopback has every layer be its own target.
 func (j *job) runLoopback(cmd *cobra.Command) error {
 	s := session.NewLoopback(cmd.Context(), j.config.Set())
-	return errors.Join(j.measure(cmd.Context(), cmd, s, nil), s.Close())
+	return errors.Join(j.measure(cmd, s, nil), s.Close())
 }
 
 // runInProcess serves the target from a goroutine.
@@ -83,16 +79,23 @@ func (j *job) runInProcess(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	served := make(chan error, 1)
 	set := j.config.Set()
-	go func() { served <- target.Serve(ctx, there, set, target.Options{Beside: true}) }()
-	s, err := session.New(ctx, here, set, session.Options{Beside: true})
+	served := make(chan struct{})
+	var failed error // valid once served is closed
+	go func() {
+		defer close(served)
+		failed = target.Serve(ctx, there, set, target.Options{Beside: true})
+	}()
+	s, err := session.New(ctx, here, set, session.Options{Beside: true, Why: func() error {
+		<-served
+		return cmp.Or(failed, session.ErrEnded)
+	}})
 	if err == nil {
-		err = errors.Join(j.measure(ctx, cmd, s, nil), s.Close())
+		err = errors.Join(j.measure(cmd, s, nil), s.Close())
 	}
 	cancel(nil)
-	if serveErr := <-served; err == nil && !errors.Is(serveErr, context.Canceled) {
-		err = serveErr
+	if <-served; err == nil && !errors.Is(failed, context.Canceled) {
+		err = failed
 	}
 	return err
 }
@@ -106,32 +109,22 @@ func (j *job) runWithChild(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, child.Close()) }()
-	s, err := session.New(ctx, child.Conn, j.config.Set(), session.Options{})
+	s, err := session.New(ctx, child.Conn, j.config.Set(), session.Options{Why: func() error { return exitOf(child) }})
 	if err != nil {
-		return explain(err, child)
+		return err
 	}
 	var freezer bench.Freezer
 	if j.settings.stopPeer {
 		freezer = child
 	}
-	err = j.measure(ctx, cmd, s, freezer)
-	if err != nil {
-		err = explain(err, child)
-	}
-	return errors.Join(err, s.Close())
+	return errors.Join(j.measure(cmd, s, freezer), s.Close())
 }
 
-// explain prefers the death of the target over what it caused.
-func explain(err error, child *launch.Child) error {
-	if errors.Is(err, launch.ErrExited) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), exitNotice)
+// exitOf says how a target that has hung up ended.
+func exitOf(child *launch.Child) error {
+	ctx, cancel := context.WithTimeout(context.Background(), session.EndNotice)
 	defer cancel()
-	if exit := child.Exited(ctx); exit != nil {
-		return fmt.Errorf("%w (%w)", exit, err)
-	}
-	return err
+	return cmp.Or(child.Exited(ctx), session.ErrEnded)
 }
 
 // peerArgs start a target with the same settings.
@@ -144,7 +137,8 @@ func (j *job) peerArgs() []string {
 }
 
 // measure runs the plan over a session and writes the results.
-func (j *job) measure(ctx context.Context, cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
+func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
+	ctx := s.Context()
 	clock, err := tick.Calibrate()
 	if err != nil {
 		return err
@@ -168,7 +162,7 @@ func (j *job) measure(ctx context.Context, cmd *cobra.Command, s *session.Sessio
 	})
 	progress.Close()
 	if err != nil {
-		return err
+		return s.Explain(err)
 	}
 	if err := j.write(cmd.OutOrStdout(), run, records); err != nil {
 		return err

@@ -29,8 +29,13 @@ type Conn struct {
 // NewConn wraps a stream connection, which Close closes.
 func NewConn(c net.Conn) *Conn { return &Conn{c: c, look: newLook(c)} }
 
-// Close closes the connection; a blocked Call or Receive returns.
-func (c *Conn) Close() error { return c.c.Close() }
+// Close closes the connection; a blocked Call or Receive returns. Idempotent.
+func (c *Conn) Close() error {
+	if err := c.c.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
 
 // RemoteError is a failure that the target reported.
 type RemoteError struct {

@@ -12,7 +12,8 @@ import (
 // NewLoopback makes a session without a target process: every layer is connected to
 // itself. It is for transports that do not leave a worker.
 func NewLoopback(ctx context.Context, layers layer.Set) *Session {
-	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, loopback: true}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, release: cancel, loopback: true}
 	s.peer = loopback{s}
 	return s
 }

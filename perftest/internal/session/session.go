@@ -33,6 +33,7 @@ type Session struct {
 	layers   layer.Set
 	open     map[string]*end
 	ctx      context.Context // ends the waits of the layers
+	release  func()          // of ctx, and of the watch of the target
 	pid      int
 	beside   bool
 	loopback bool
@@ -51,18 +52,73 @@ type end struct {
 type Options struct {
 	// Beside says that the target is a goroutine of this process.
 	Beside bool
+	// Why is asked for the reason once the target has hung up, and may take a moment;
+	// nil for ErrEnded.
+	Why func() error
 }
 
 // New says hello over c, which the Session closes. The end of ctx also ends waits
-// in layers that are opened later.
+// in layers that are opened later, and so does the target's when it hangs up.
 func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session, error) {
-	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*end{}, ctx: ctx, beside: o.Beside}
-	reply, err := s.call(ctx, oob.Request{Verb: oob.Hello})
+	s := &Session{peer: oob.NewConn(c), layers: layers, open: map[string]*end{}, beside: o.Beside}
+	if err := s.watch(ctx, c, o.Why); err != nil {
+		return nil, errors.Join(err, s.peer.Close())
+	}
+	reply, err := s.call(s.ctx, oob.Request{Verb: oob.Hello})
 	if err != nil {
+		err = s.Explain(err)
+		s.release()
 		return nil, errors.Join(err, s.peer.Close())
 	}
 	s.pid = int(reply.Value)
 	return s, nil
+}
+
+// ErrEnded says that the target has closed the connection or is gone.
+var ErrEnded = errors.New("the target has ended or hung up")
+
+// watch makes the Session's context, which ends once the target hangs up.
+func (s *Session) watch(ctx context.Context, c net.Conn, why func() error) error {
+	if why == nil {
+		why = func() error { return ErrEnded }
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop, err := oob.Watch(c, func() { cancel(why()) })
+	if err != nil {
+		cancel(err)
+		return err
+	}
+	s.ctx = ctx
+	s.release = func() {
+		stop()
+		cancel(nil)
+	}
+	return nil
+}
+
+// Context ends with that of New, with the target and with Close.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// EndNotice is how long a failure waits for the news that the target has ended: the
+// better explanation.
+const EndNotice = 300 * time.Millisecond
+
+// Explain prefers the end of the target over err, which it may have caused, and waits
+// a moment for it.
+func (s *Session) Explain(err error) error {
+	if err == nil || s.loopback || innocent(err) {
+		return err
+	}
+	timer := time.NewTimer(EndNotice)
+	defer timer.Stop()
+	select {
+	case <-s.ctx.Done():
+	case <-timer.C:
+	}
+	if cause := context.Cause(s.ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%w (%w)", cause, err)
+	}
+	return err
 }
 
 // PID is the process id of the target, on its host; 0 for a loopback.
@@ -102,6 +158,12 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 		return nil, fmt.Errorf("connect %s: %w", name, err)
 	}
 	return c, nil
+}
+
+// innocent reports whether the end of the target cannot have caused err.
+func innocent(err error) bool {
+	var answer *oob.RemoteError
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, layer.ErrData) || errors.As(err, &answer)
 }
 
 // join opens the target's end and connects both.
@@ -180,6 +242,7 @@ func (s *Session) Word(ctx context.Context, name string) (uint64, error) {
 func (s *Session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), byeTimeout)
 	defer cancel()
+	defer s.release()
 	var errs []error
 	for _, name := range s.layers.Names {
 		e, ok := s.open[name]

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -97,6 +98,43 @@ func TestLoopback_IsItsOwnTarget(t *testing.T) {
 	assert.ErrorAs(t, s.Check(t.Context(), "uct", 5, 100, nil), &wrong)
 	assert.ErrorContains(t, s.Fill(t.Context(), "ucp", 5, 100), "not open")
 	assert.False(t, s.NeedsTarget("uct"))
+}
+
+func TestSession_EndsWithTheTarget(t *testing.T) {
+	why := errors.New("a good reason")
+	for _, c := range []struct {
+		why  func() error
+		want error
+	}{{nil, ErrEnded}, {func() error { return why }, why}} {
+		a, b, err := oob.Pipe()
+		require.NoError(t, err)
+		peer := oob.NewConn(b)
+		go func() {
+			_, _ = peer.Receive(0) // hello
+			_ = peer.Answer(oob.Reply{Value: 1}, nil)
+		}()
+		s, err := New(t.Context(), a, layertest.Set("uct"), Options{Beside: true, Why: c.why})
+		require.NoError(t, err)
+		assert.NoError(t, s.Context().Err())
+		require.NoError(t, peer.Close())
+		<-s.Context().Done()
+		assert.Equal(t, c.want, context.Cause(s.Context()))
+		lost := errors.New("connection reset")
+		err = s.Explain(lost)
+		assert.ErrorIs(t, err, c.want)
+		assert.ErrorIs(t, err, lost)
+		assert.Equal(t, layer.ErrData, s.Explain(layer.ErrData), "the target has no part in it")
+		assert.NoError(t, s.Close())
+		assert.NoError(t, s.Close(), "again")
+	}
+}
+
+func TestNew_TellsWhyTheTargetIsGone(t *testing.T) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	_, err = New(t.Context(), a, layertest.Set("uct"), Options{})
+	assert.ErrorIs(t, err, ErrEnded)
 }
 
 func TestCheck_Stamp(t *testing.T) {
