@@ -37,10 +37,11 @@ uct/self              uct uct/base uct/internal ucs internal         | uct/uctte
 uct/sm                uct uct/base uct/internal ucs internal         | uct/ucttest
 uct/tcp               uct uct/base uct/internal ucs internal         | uct/ucttest
 uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
-uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
-uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
-uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/verbs/softhca
-uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
+uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
+uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/softhca
+uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
+uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
+uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
 uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs uct/ib/verbs/softhca ucs internal
@@ -56,7 +57,7 @@ examples              ucp uct uct/all ucs
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *
 go.uber.org/atomic            *
-github.com/stretchr/testify   uct/ucttest uct/ib/internal/rctest perftest | *
+github.com/stretchr/testify   uct/ucttest uct/ib/internal/rctest uct/ib/internal/ibtest perftest | *
 pgregory.net/rapid            uct/ucttest                            | *
 github.com/anishathalye/porcupine uct/ucttest                        | *
 go.uber.org/goleak            internal/testenv uct/ucttest           | *

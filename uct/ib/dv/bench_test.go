@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -43,10 +44,7 @@ func open(t testing.TB, md uct.MD, tl string, cfg any) (uct.Iface, uct.EP) {
 
 func openFabric(t testing.TB, fabric softhca.Fabric) uct.MD {
 	t.Helper()
-	md, err := openMD(fabric, rc.Transport(rc.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, md.Close()) })
-	return md
+	return ibtest.NewMD(t, fabric, RC(RCConfig{}), UD(UDConfig{}), rc.Transport(rc.Config{}), ud.Transport(ud.Config{}))
 }
 
 // newSender connects two devices of a fabric.
@@ -217,16 +215,10 @@ type datagrams struct {
 func (d *datagrams) HandleAM([]byte, uct.Desc) bool { d.got++; return false }
 
 func newDatagrams(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *datagrams {
-	md := func() uct.MD {
-		md, err := openMD(fabric, ud.Transport(ud.Config{}))
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, md.Close()) })
-		return md
-	}
-	near := md()
+	near := openFabric(t, fabric)
 	far := near
 	if fabric != softhca.FabricLoop {
-		far = md()
+		far = openFabric(t, fabric)
 	}
 	d := &datagrams{}
 	for i, md := range []uct.MD{near, far} {

@@ -11,7 +11,7 @@ import (
 // with a flush, moderated alike.
 func BenchmarkPut8(b *testing.B) {
 	const burst = 256
-	x, y, ep, _ := Posters[0].pair(b, Config{TxDepth: 512})
+	x, y, ep, _ := poster{Posters[0]}.pair(b, Config{TxDepth: 512})
 	buf, raddr := make([]byte, 8), y.mem.Addr()
 	b.Run("core/each", func(b *testing.B) {
 		b.ReportAllocs()

@@ -17,7 +17,7 @@ import (
 func narrow(w int) Config { return Config{FCWindow: w, RxDepth: 64} }
 
 func TestCredits_Exhausted(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		const window = 5
 		a, b, ab, _ := over.pair(t, narrow(window))
 		got := &counter{t: t}
@@ -51,7 +51,7 @@ func TestCredits_Exhausted(t *testing.T) {
 }
 
 func TestCredits_OneWay(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, narrow(4))
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
@@ -73,7 +73,7 @@ func TestCredits_OneWay(t *testing.T) {
 // TestCredits_BothWays: two sides that each send as fast as the other takes it, with
 // windows of a few messages, lose neither order nor credits.
 func TestCredits_BothWays(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		const window, total = 4, 2000
 		a, b, ab, ba := over.pair(t, narrow(window))
 		var got, sent [2]uint64
@@ -100,7 +100,7 @@ func TestCredits_BothWays(t *testing.T) {
 }
 
 func TestCredits_TravelWithMessages(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, narrow(4))
 		got := &counter{t: t}
 		require.NoError(t, a.it.SetAMHandler(0, got))
@@ -127,7 +127,7 @@ func post(t *testing.T, e *endpoint, wr verbs.SendWR) {
 }
 
 func TestReceive_BrokenPeer(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		for _, tc := range []struct {
 			name string
 			wr   verbs.SendWR

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -21,7 +22,7 @@ func (c *comps) get() *uct.Completion {
 }
 
 func TestFailure_BadKey(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		other, _ := join(t, a, b)
 		bad := uct.RKey{Handle: b.key.Handle ^ 0xff00}
@@ -65,7 +66,7 @@ func TestFailure_BadKey(t *testing.T) {
 // TestFailure_FlushedBeforeTheEvent: what is posted to a QP that the device has moved
 // to ERR is flushed before the event tells why; that is no cancelation.
 func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
 		var c comps
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
@@ -85,7 +86,7 @@ func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
 }
 
 func TestFailure_ShortPut(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		var c comps
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{Handle: 1}))
@@ -98,7 +99,7 @@ func TestFailure_ShortPut(t *testing.T) {
 }
 
 func TestFailure_PendingLearnsOfIt(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{FCWindow: 2, RxDepth: 64})
 		for ab.AMShort(0, 0, nil) == nil {
 		}
@@ -120,7 +121,7 @@ func TestFailure_PendingLearnsOfIt(t *testing.T) {
 
 // TestClose_InFlight: a peer that has not connected answers nothing.
 func TestClose_InFlight(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
 		ab, ba := a.newEP(t), b.newEP(t)
@@ -165,7 +166,7 @@ type captured struct{ n int }
 func (c *captured) Unpack([]byte) { c.n++ }
 
 func TestClose_InCompletion(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		iov := []uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}}
 		fired := 0
@@ -179,7 +180,7 @@ func TestClose_InCompletion(t *testing.T) {
 }
 
 func TestClose_IfaceEndsEverything(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
 		ab, ba := a.newEP(t), b.newEP(t)
@@ -196,7 +197,7 @@ func TestClose_IfaceEndsEverything(t *testing.T) {
 }
 
 func TestConnect_Refuses(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{}), over.newSide(t, md, Config{})
 		ep, peer := a.newEP(t), b.newEP(t)
@@ -218,7 +219,7 @@ func TestConnect_Refuses(t *testing.T) {
 }
 
 func TestReachable(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, _, _ := over.pair(t, Config{})
 		dev := b.it.DeviceAddr(nil)
 		ok, why := a.it.Reachable(dev, nil)
@@ -235,14 +236,14 @@ func TestReachable(t *testing.T) {
 
 // TestReachable_OtherDevices: loop stays inside a device, shm reaches the host.
 func TestReachable_OtherDevices(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		for _, tc := range []struct {
 			fabric softhca.Fabric
 			want   bool
 		}{{softhca.FabricLoop, false}, {softhca.FabricShm, true}} {
 			var ifaces []uct.IfaceAddresser
 			for range 2 {
-				md, err := over.openMD(tc.fabric)
+				md, err := ibtest.OpenMD(tc.fabric, over.Transport)
 				require.NoError(t, err)
 				it, err := md.OpenIface(uct.IfaceParams{Transport: over.Name(), Device: "dev:1"})
 				require.NoError(t, err)
@@ -256,7 +257,7 @@ func TestReachable_OtherDevices(t *testing.T) {
 }
 
 func TestErrors_SayWho(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
 		until(t, func() bool { return len(a.errs) == 1 }, a)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestConfig_Refuses(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		for name, c := range map[string]any{
 			"depth":          Config{TxDepth: -1},
@@ -65,7 +65,7 @@ func arm(t *testing.T, s *side) {
 }
 
 func TestWaker(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
@@ -82,7 +82,7 @@ func TestWaker(t *testing.T) {
 }
 
 func TestWaker_ArmSeesWhatIsThere(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		arm(t, b)
 		require.NoError(t, ab.AMShort(0, 0, nil))
@@ -95,7 +95,7 @@ func TestWaker_ArmSeesWhatIsThere(t *testing.T) {
 }
 
 func TestWaker_FailureWakes(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		arm(t, b)
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey{}))
@@ -109,7 +109,7 @@ func TestWaker_FailureWakes(t *testing.T) {
 }
 
 func TestHeadroomAndKeptBuffers(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a := over.newSide(t, md, Config{})
 		b := &side{md: md}
@@ -151,7 +151,7 @@ func TestHeadroomAndKeptBuffers(t *testing.T) {
 // TestRefill_Wraps: buffers that come back in another order than they were filled in
 // leave the receive queue whole, past the wrap of its 16-bit counter.
 func TestRefill_Wraps(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		const total, depth = 1<<16 + 1000, 32
 		a, b, ab, _ := over.pair(t, Config{RxDepth: depth, FCWindow: depth / 2})
 		type buffer struct {
@@ -195,7 +195,7 @@ func TestRefill_Wraps(t *testing.T) {
 }
 
 func TestAllocs(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		if race.Enabled {
 			t.Skip("the race detector allocates")
 		}
@@ -250,7 +250,7 @@ func TestAllocs(t *testing.T) {
 }
 
 func TestAtomic_WhatIsThere(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		var r uint64
 		addr := b.mem.Addr()

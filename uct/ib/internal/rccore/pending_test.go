@@ -14,7 +14,7 @@ import (
 // posted once each, in the order in which they were queued, and nothing overtakes
 // them.
 func TestPending_Order(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		const requests, eps = 200, 3
 		a, b, _, _ := over.pair(t, Config{FCWindow: 3, TxDepth: 4, RxDepth: 64})
 		var sent, got, want [eps]uint64

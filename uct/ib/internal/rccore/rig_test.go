@@ -10,26 +10,20 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
-	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Posters are the transports over this package, each of which posts and polls in its
-// own way. The test that fills this in may import them.
-var Posters []Poster
+// Posters are the transports over this package. The test that fills this in may import
+// them.
+var Posters []ibtest.Poster
 
-// Poster is a transport, with what tests call it.
-type Poster struct {
-	Label string
-	ib.Transport
-}
+// poster adds to one what tests here open.
+type poster struct{ ibtest.Poster }
 
 // each runs a test over all posters.
-func each(t *testing.T, f func(t *testing.T, over Poster)) {
-	require.NotEmpty(t, Posters)
-	for _, p := range Posters {
-		t.Run(p.Label, func(t *testing.T) { f(t, p) })
-	}
+func each(t *testing.T, f func(t *testing.T, over poster)) {
+	ibtest.Each(t, Posters, func(t *testing.T, over ibtest.Poster) { f(t, poster{over}) })
 }
 
 // Core is the part of an iface that is of this package.
@@ -67,16 +61,6 @@ func asEndpoint(e uct.EP) *endpoint {
 		e.(interface{ Core() *EP }).Core()}
 }
 
-// openMD opens an MD on a software device of its own on the given fabric.
-func (p Poster) openMD(fabric softhca.Fabric) (uct.MD, error) {
-	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: fabric})
-	if err != nil {
-		return nil, err
-	}
-	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	return ib.New(list, p.Transport).OpenMD("dev")
-}
-
 // side is an iface of a rig with memory that its peers reach.
 type side struct {
 	it     *iface
@@ -88,20 +72,14 @@ type side struct {
 }
 
 // newMD opens an MD on a loop device, closed with the test.
-func (p Poster) newMD(t testing.TB) *ib.MD {
-	t.Helper()
-	md, err := p.openMD(softhca.FabricLoop)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, md.Close()) })
-	return md.(*ib.MD)
-}
+func (p poster) newMD(t testing.TB) *ib.MD { return ibtest.NewMD(t, softhca.FabricLoop, p.Transport) }
 
 // newSide opens an iface on md with 64 KiB of memory.
-func (p Poster) newSide(t testing.TB, md *ib.MD, cfg Config) *side {
+func (p poster) newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{md: md}
 	it, err := md.OpenIface(uct.IfaceParams{
-		Transport: p.Name(), Device: "dev:1", Config: &cfg,
+		Transport: p.Name(), Device: ibtest.Device, Config: &cfg,
 		OnError: func(ep uct.EP, err error) { s.failed, s.errs = append(s.failed, ep), append(s.errs, err) },
 	})
 	require.NoError(t, err)
@@ -135,7 +113,7 @@ func join(t testing.TB, a, b *side) (ab, ba *endpoint) {
 }
 
 // pair is two ifaces on one loop device with an EP each way.
-func (p Poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
+func (p poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
 	t.Helper()
 	md := p.newMD(t)
 	a, b = p.newSide(t, md, cfg), p.newSide(t, md, cfg)

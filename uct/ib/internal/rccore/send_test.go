@@ -12,7 +12,7 @@ import (
 )
 
 func TestModeration(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{Moderation: 8, TxDepth: 64})
 		put := func() bool {
 			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
@@ -39,7 +39,7 @@ func TestModeration(t *testing.T) {
 }
 
 func TestFlush_PollPostsOnce(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{Moderation: 8})
 		for range 3 {
 			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
@@ -58,7 +58,7 @@ func TestFlush_PollPostsOnce(t *testing.T) {
 }
 
 func TestFlush_WithoutCreditsAndRoom(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{FCWindow: 3, TxDepth: 4, RxDepth: 64})
 		for range 3 {
 			require.NoError(t, ab.AMShort(0, 0, nil))
@@ -76,7 +76,7 @@ func TestFlush_WithoutCreditsAndRoom(t *testing.T) {
 }
 
 func TestFlush_Iface(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		ab2, _ := join(t, a, b)
 		idle, _ := join(t, a, b)
@@ -103,7 +103,7 @@ func TestFlush_Iface(t *testing.T) {
 }
 
 func TestFence_AfterReadsOnly(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
 		put := func() bool {
 			a.it.core.put[0].Flags = 0 // a put that passes the core by has no fence
@@ -131,7 +131,7 @@ func (discard) Unpack([]byte) {}
 
 // TestLeases: the slots of the completion queue go where they are used.
 func TestLeases(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		cfg := Config{TxDepth: 16, TxCQDepth: 24}
 		a, b := over.newSide(t, md, cfg), over.newSide(t, md, Config{})
@@ -159,7 +159,7 @@ func TestLeases(t *testing.T) {
 
 // TestBcopy_PoolRunsDry: buffers behind work requests without completion come back.
 func TestBcopy_PoolRunsDry(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
 		for range 50 {
 			_, err := ab.PutBcopy(&fill{1 << 10}, b.mem.Addr(), b.key)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestConnect_AtTheFirstMessage(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -43,7 +43,7 @@ func TestConnect_AtTheFirstMessage(t *testing.T) {
 }
 
 func TestConnect_BothAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
@@ -60,7 +60,7 @@ func TestConnect_BothAtOnce(t *testing.T) {
 }
 
 func TestConnect_ToItself(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a := newSide(t, over.newMD(t), Config{})
 		ep, second := a.epTo(a), a.epTo(a)
 		for i := range uint64(40) {
@@ -75,7 +75,7 @@ func TestConnect_ToItself(t *testing.T) {
 }
 
 func TestConnect_AgainAfterClose(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		for i := range uint64(5) {
@@ -96,7 +96,7 @@ func TestConnect_AgainAfterClose(t *testing.T) {
 }
 
 func TestConnect_PeerForgot(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
@@ -121,7 +121,7 @@ func nobody(s *side) uct.EPParams {
 }
 
 func TestConnect_NobodyThere(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a := newSide(t, over.newMD(t), Config{Timeout: time.Second, Window: 4})
 		uep, err := a.it.NewEP(nobody(a))
 		require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestConnect_NobodyThere(t *testing.T) {
 }
 
 func TestNewEP_Refuses(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		a := newSide(t, over.newMD(t), Config{})
 		dev, addr := a.it.DeviceAddr(nil), a.it.IfaceAddr(nil)
 		smaller := dgram.IfaceAddr{MTU: verbs.MTU256, QPN: 1}.Append(nil)
@@ -177,7 +177,7 @@ func TestNewEP_Refuses(t *testing.T) {
 }
 
 func TestPeerCloses_InFlight(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -192,7 +192,7 @@ func TestPeerCloses_InFlight(t *testing.T) {
 }
 
 func TestPeerCloses_Idle(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -207,7 +207,7 @@ func TestPeerCloses_Idle(t *testing.T) {
 }
 
 func TestPeerCloses_PassiveConnection(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -221,7 +221,7 @@ func TestPeerCloses_PassiveConnection(t *testing.T) {
 }
 
 func TestMaxConns(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{MaxConns: 2})
 		for range 3 {
@@ -275,7 +275,7 @@ func TestConnTable(t *testing.T) {
 }
 
 func TestFault_TheFirstReasonIsTold(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)

@@ -18,7 +18,7 @@ import (
 // TestLoss_NoReceiveBuffer: datagrams that find no buffer are lost by the device;
 // all arrive in the end, in order, whatever the window.
 func TestLoss_NoReceiveBuffer(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		for _, window := range []int{1, 2, 16, 200} {
 			md := over.newMD(t)
 			a := newSide(t, md, Config{Window: window})
@@ -46,7 +46,7 @@ func TestLoss_NoReceiveBuffer(t *testing.T) {
 }
 
 func TestAcks_TravelWithMessages(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
@@ -71,7 +71,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 }
 
 func TestFlush(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab, idle := a.epTo(b), a.epTo(b)
@@ -102,7 +102,7 @@ func TestFlush(t *testing.T) {
 }
 
 func TestZcopy_CloseDetaches(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
@@ -135,7 +135,7 @@ func TestZcopy_CloseDetaches(t *testing.T) {
 }
 
 func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
@@ -175,7 +175,7 @@ func (s *side) raw(t testing.TB, to *side, b []byte) {
 }
 
 func TestReceive_Strangers(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b, evil := newSide(t, md, Config{}), newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -212,7 +212,7 @@ func TestReceive_Strangers(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	md := Posters[0].newMD(f)
+	md := poster{Posters[0]}.newMD(f)
 	a, b := newSide(f, md, Config{}), newSide(f, md, Config{MaxConns: 8})
 	ab := a.epTo(b)
 	ab.send(f, 0)
@@ -233,7 +233,7 @@ func FuzzReceive(f *testing.F) {
 }
 
 func TestWaker_TimerAndMessages(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
 		poll := func(fd int, ms int) bool {
@@ -265,7 +265,7 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 
 // TestArm_PaysAcks: one that goes to sleep leaves nobody waiting.
 func TestArm_PaysAcks(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
@@ -283,7 +283,7 @@ func TestArm_PaysAcks(t *testing.T) {
 }
 
 func TestAllocs(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		if race.Enabled {
 			t.Skip("the race detector allocates")
 		}
@@ -320,7 +320,7 @@ func TestAllocs(t *testing.T) {
 }
 
 func TestConfig_Refuses(t *testing.T) {
-	each(t, func(t *testing.T, over Poster) {
+	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		for name, c := range map[string]any{
 			"window":     Config{Window: dgram.MaxWindow + 1},

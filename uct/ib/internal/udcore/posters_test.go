@@ -2,6 +2,7 @@ package udcore_test
 
 import (
 	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/ud"
 )
@@ -9,7 +10,7 @@ import (
 // The tests of the core run over verbs over mlx5 queues, and over those with
 // lists that are longer than most of what the tests post.
 func init() {
-	udcore.Posters = []udcore.Poster{
+	udcore.Posters = []ibtest.Poster{
 		{Label: "verbs", Transport: ud.Transport(ud.Config{})},
 		{Label: "mlx5", Transport: dv.UD(dv.UDConfig{})},
 		{Label: "mlx5 lists", Transport: dv.UD(dv.UDConfig{TxPostlist: 32})},

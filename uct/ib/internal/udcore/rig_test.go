@@ -10,26 +10,20 @@ import (
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
-	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
-// Posters are the transports over this package, each of which posts and polls in its
-// own way. The test that fills this in may import them.
-var Posters []Poster
+// Posters are the transports over this package. The test that fills this in may import
+// them.
+var Posters []ibtest.Poster
 
-// Poster is a transport, with what tests call it.
-type Poster struct {
-	Label string
-	ib.Transport
-}
+// poster adds to one what tests here open.
+type poster struct{ ibtest.Poster }
 
 // each runs a test over all posters.
-func each(t *testing.T, f func(t *testing.T, over Poster)) {
-	require.NotEmpty(t, Posters)
-	for _, p := range Posters {
-		t.Run(p.Label, func(t *testing.T) { f(t, p) })
-	}
+func each(t *testing.T, f func(t *testing.T, over poster)) {
+	ibtest.Each(t, Posters, func(t *testing.T, over ibtest.Poster) { f(t, poster{over}) })
 }
 
 // Core is the part of an iface that is of this package.
@@ -59,16 +53,7 @@ type side struct {
 }
 
 // newMD opens an MD on a loop device, closed with the test.
-func (p Poster) newMD(t testing.TB) *ib.MD {
-	t.Helper()
-	dev, err := softhca.NewDevice(softhca.Config{Name: "dev", Fabric: softhca.FabricLoop})
-	require.NoError(t, err)
-	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	md, err := ib.New(list, p.Transport).OpenMD("dev")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, md.Close()) })
-	return md.(*ib.MD)
-}
+func (p poster) newMD(t testing.TB) *ib.MD { return ibtest.NewMD(t, softhca.FabricLoop, p.Transport) }
 
 // newSide opens an iface whose handler of id 0 notes the headers of messages.
 func newSide(t testing.TB, md *ib.MD, cfg Config) *side {

@@ -1,0 +1,113 @@
+// Package ibtest is what the tests of the InfiniBand transports and of their cores share:
+// memory domains on software devices, the harness of package ucttest over them, and
+// a test over each way to post.
+package ibtest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// Device is the device of all ifaces in these tests: the port of the software device.
+const Device = deviceName + ":1"
+
+const deviceName = "dev"
+
+// OpenMD opens an MD on a software device of its own.
+func OpenMD(fabric softhca.Fabric, transports ...ib.Transport) (uct.MD, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Name: deviceName, Fabric: fabric})
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	return ib.New(list, transports...).OpenMD(deviceName)
+}
+
+// NewMD is OpenMD for an MD that is closed with the test.
+func NewMD(t testing.TB, fabric softhca.Fabric, transports ...ib.Transport) *ib.MD {
+	t.Helper()
+	md, err := OpenMD(fabric, transports...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, md.Close()) })
+	return md.(*ib.MD)
+}
+
+// Poster is a transport, which posts and polls in its own way, with what tests call it.
+type Poster struct {
+	Label string
+	ib.Transport
+}
+
+// Each runs a test over all posters.
+func Each(t *testing.T, posters []Poster, f func(t *testing.T, over Poster)) {
+	require.NotEmpty(t, posters)
+	for _, p := range posters {
+		t.Run(p.Label, func(t *testing.T) { f(t, p) })
+	}
+}
+
+// Suite is a transport that package ucttest tests.
+type Suite struct {
+	ib.Transport
+	// Config is the configuration for the queue lengths that the suite wants: short
+	// ones.
+	Config func(o ucttest.Options) any
+	// OneSided: over shm, puts end while the peer is stopped.
+	OneSided bool
+}
+
+// On is the suite over a fabric, within a process.
+func (s Suite) On(fabric softhca.Fabric) ucttest.Harness {
+	return ucttest.Harness{
+		OpenMD:    func() (uct.MD, error) { return OpenMD(fabric, s.Transport) },
+		SharedMD:  fabric == softhca.FabricLoop,
+		Transport: s.Name(),
+		Config:    s.Config,
+	}
+}
+
+// Peers is the suite over shm, with peers that are processes: runs of the test binary
+// in which ucttest.PeerMain knows the name.
+func (s Suite) Peers(name string) ucttest.Harness {
+	h := s.On(softhca.FabricShm)
+	h.StartPeer, h.OneSided = ucttest.ExecPeer(name), s.OneSided
+	return h
+}
+
+// minRxDepth is the least that the configurations of the transports take.
+const minRxDepth = 4
+
+// RxDepth is the length of the receive queue for o; 0, which is the default, if o has
+// none.
+func RxDepth(o ucttest.Options) int {
+	if o.RxDepth == 0 {
+		return 0
+	}
+	return max(o.RxDepth, minRxDepth)
+}
+
+// Categories runs the suite for each category of endpoints but the default. in is the
+// configuration for one. Each side has a memory domain of its own, as categories with
+// one owner want.
+func (s Suite) Categories(t *testing.T, in func(config any, e uct.Endpoints) any) {
+	if testing.Short() {
+		t.Skip("it takes a suite for each category")
+	}
+	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
+		if e == uct.EndpointsDynamic {
+			continue // the default
+		}
+		t.Run(e.String(), func(t *testing.T) {
+			h := s.On(softhca.FabricShm)
+			h.Config = func(o ucttest.Options) any { return in(s.Config(o), e) }
+			ucttest.Test(t, h)
+		})
+	}
+}
