@@ -81,7 +81,7 @@ func (qp *queuePair) attachModel(p mlx5.QPParams) error {
 		return ucs.ErrInvalidParam
 	}
 	t := &timedQP{qp: qp}
-	t.model = m.NewQP(timing.QPConfig{NIC: qp.hca.cfg.NIC, Page: page.page, Sink: t,
+	t.model = m.NewQP(timing.QPConfig{NIC: qp.hca.cfg.NIC, Page: page.page, Sink: t, CQ: qp.sendCQ.timed.model,
 		QueueLocked: p.QueueLocked, RegisterLocked: p.RegisterLocked})
 	qp.timed = t
 	return nil

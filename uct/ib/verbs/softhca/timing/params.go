@@ -34,6 +34,10 @@ type Params struct {
 	// hands when another thread uses it than the last time, beside its lock: indexes
 	// and doorbell record.
 	QPLines, CQLines int
+	// RetireLines is how many cache lines of QPLines whoever polls writes for a completion
+	// of it, and its next post needs: the index of what has been retired. A thread that
+	// polls for another takes them away while it has the lock of the CQ.
+	RetireLines int
 
 	// PCIeOneWay is how long a posted write takes from the core to the NIC.
 	PCIeOneWay Time
@@ -96,6 +100,7 @@ func ConnectX4() Params {
 		LineTransfer:   ns(53),            // [H] a line modified by another core of the socket
 		QPLines:        2,                 // producer index, doorbell record: layout of libmlx5
 		CQLines:        2,                 // consumer index, doorbell record
+		RetireLines:    1,                 // head and tail of a send queue are on one: layout of libmlx5
 
 		PCIeOneWay:    ns(137.49),          // [B]
 		PCIeRead:      ns(547),             // [P] median of 64 bytes, Xeon E5 v3; [B] sums to 516
@@ -135,7 +140,7 @@ func (p *Params) validate() error {
 		}
 	}
 	for _, v := range []Time{p.WQEBuild, p.DoorbellRecord, p.RegisterWrite, p.CQERead, p.Atomic, p.LineTransfer,
-		Time(p.QPLines), Time(p.CQLines), p.PCIeOneWay, p.PCIeRead, p.CQEWrite, Time(p.TLPHeader),
+		Time(p.QPLines), Time(p.CQLines), Time(p.RetireLines), p.PCIeOneWay, p.PCIeRead, p.CQEWrite, Time(p.TLPHeader),
 		p.MessageGap, p.RailLookup, p.AckRoundTrip, Time(p.PacketHeader)} {
 		if v < 0 {
 			return fmt.Errorf("timing: a negative cost, %d: %w", v, ucs.ErrInvalidParam)

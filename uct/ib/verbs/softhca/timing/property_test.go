@@ -190,13 +190,13 @@ func TestParams_AllMatter(t *testing.T) {
 		m := newModel(t, p)
 		page := m.NewPage()
 		port := &port{t: t, m: m}
-		port.qp = m.NewQP(QPConfig{Page: page, Sink: port, QueueLocked: true, RegisterLocked: true})
 		port.cq = m.NewCQ(true, func() uint32 { return port.consumed })
+		port.qp = m.NewQP(QPConfig{Page: page, Sink: port, CQ: port.cq, QueueLocked: true, RegisterLocked: true})
 		left := 24
 		step := func() (bool, error) {
 			if left > 0 {
 				left--
-				list := []WQE{port.gather(Span{0x1000, 9000}), port.gather(Span{uint64(left) * 64, 2}), port.write(5000)}
+				list := []WQE{port.gather(Span{0x1000, 9000}), port.gather(Span{uint64(left) * 64, 2}), port.write(50_000)}
 				for range 9 {
 					list = append(list, port.write(2))
 				}

@@ -42,6 +42,7 @@ type QPConfig struct {
 	// register, which QPs share.
 	QueueLocked, RegisterLocked bool
 	Sink                        Sink
+	CQ                          *CQ // where completions go; nil if nobody polls for another
 }
 
 // QP is a queue pair.
@@ -50,6 +51,10 @@ type QP struct {
 	cfg   QPConfig
 	lock  *lock
 	state shared
+	tail  shared // what has been retired
+
+	read             bool   // by a thread that polled for another:
+	idLine, headLine uint16 // the last lines that it had to fetch
 
 	posted  []*job // not all executing yet, in order
 	started int    // of posted: have begun to execute
@@ -73,7 +78,7 @@ func (m *Model) NewQP(cfg QPConfig) *QP {
 		cfg.NIC = m.nics[0]
 	}
 	return &QP{m: m, cfg: cfg, lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
-		state: shared{m: m, n: m.params.QPLines}}
+		state: shared{m: m, n: m.params.QPLines}, tail: shared{m: m, n: m.params.RetireLines}}
 }
 
 // Post accounts for a post of the running thread: work requests that are in the queue
@@ -100,7 +105,7 @@ func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m.stats.Doorbells++
 	th.spend(p.PostCall)
 	q.lock.acquire(th)
-	q.state.use(th)
+	q.use(th)
 	th.spend(Time(blocks)*p.WQEBuild + p.DoorbellRecord)
 	writes := 1
 	if blueFlame {
@@ -115,6 +120,44 @@ func (q *QP) Post(register uint32, blueFlame bool, wqes []WQE) {
 	m.at(max(arrive, m.now), func() { q.rung(writes, blueFlame, wqes) })
 }
 
+// use brings the state of the queue to the core of the thread that posts. Its tail comes with
+// it from a thread that posted, and by itself from one that polled.
+func (q *QP) use(th *Thread) {
+	if q.state.last == th {
+		q.tail.use(th)
+		return
+	}
+	q.state.use(th)
+	q.tail.last = th
+}
+
+// Layout of libmlx5: arrays of 8 and of 4 bytes for a basic block, written by a post and read
+// for a completion.
+const (
+	idsOnLine   = 64 / 8
+	headsOnLine = 64 / 4
+)
+
+// retire has th, which polls, read what the post of a work request left for its completion,
+// and write the tail of the queue.
+func (q *QP) retire(th *Thread, index uint16) {
+	q.tail.use(th)
+	if th == q.state.last {
+		return
+	}
+	lines := 0
+	if line := index / idsOnLine; !q.read || line != q.idLine {
+		q.idLine = line
+		lines++
+	}
+	if line := index / headsOnLine; !q.read || line != q.headLine {
+		q.headLine = line
+		lines++
+	}
+	q.read = true
+	th.spend(Time(lines) * q.m.params.LineTransfer)
+}
+
 // registerLock is the lock of the register, which QPs share.
 func (q *QP) registerLock(register uint32) *lock {
 	if !q.cfg.RegisterLocked {
@@ -127,7 +170,7 @@ func (q *QP) registerLock(register uint32) *lock {
 func (q *QP) completeAll(wqes []WQE) {
 	for i := range wqes {
 		if wqes[i].Signaled {
-			q.cfg.Sink.Complete(wqes[i].Index)
+			q.signal(wqes[i].Index)
 		}
 	}
 }
@@ -224,9 +267,17 @@ func (q *QP) complete() {
 		written := q.cfg.NIC.toHost.send(m.now, blockLen) + m.params.CQEWrite
 		m.at(written, func() {
 			m.inFlight--
-			q.cfg.Sink.Complete(j.Index)
+			q.signal(j.Index)
 		})
 	}
+}
+
+// signal puts a completion into the CQ.
+func (q *QP) signal(index uint16) {
+	if c := q.cfg.CQ; c != nil {
+		c.from = append(c.from, completion{q, index})
+	}
+	q.cfg.Sink.Complete(index)
 }
 
 // CQ is a completion queue.
@@ -235,6 +286,14 @@ type CQ struct {
 	lock     *lock
 	state    shared
 	consumer func() uint32
+	from     []completion // from index taken on
+	taken    uint32       // how many have been accounted for
+}
+
+// completion is one of a work request at an index of a QP.
+type completion struct {
+	qp    *QP
+	index uint16
 }
 
 // NewCQ makes a completion queue. locked: its driver takes a lock for a poll. consumer
@@ -258,4 +317,17 @@ func (c *CQ) Poll() {
 	th.spend(m.params.PollCall)
 	c.lock.acquire(th)
 	th.polling, th.ci = c, c.consumer()
+}
+
+// take accounts for completions up to index to, of which those from index from on have been
+// taken by th: each is read, and retired from its QP.
+func (c *CQ) take(th *Thread, from, to uint32) {
+	for c.taken != to && len(c.from) > 0 {
+		if int32(c.taken-from) >= 0 {
+			c.from[0].qp.retire(th, c.from[0].index)
+		}
+		c.from = c.from[1:]
+		c.taken++
+	}
+	th.spend(Time(to-from) * c.m.params.CQERead)
 }

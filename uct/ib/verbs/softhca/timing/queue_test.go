@@ -237,6 +237,42 @@ func TestPoll_SharedCQ(t *testing.T) {
 	assert.Equal(t, looked[1]+50*Nanosecond+7*Nanosecond, ran[1].End, "and the state of the queue")
 }
 
+// Who polls for another thread takes the tail of its queue away while it has the lock, and
+// reads two lines that the post wrote; the next post of that thread fetches the tail back.
+func TestPoll_ForAnother(t *testing.T) {
+	for name, c := range map[string]struct {
+		poller     int
+		poll, post Time // beside what they cost always
+	}{"own": {0, 0, 0}, "another": {1, 3 * 50, 50}} {
+		t.Run(name, func(t *testing.T) {
+			m := newModel(t, round())
+			p := newPort(t, m, m.NewPage())
+			var post, poll Time
+			steps := [2]func(){}
+			first := func() { p.qp.Post(even, true, []WQE{p.write(2)}) }
+			look := func() {
+				at(m, 10*Microsecond)
+				require.Equal(t, 1, p.poll())
+				m.current.settle()
+				poll = m.now - 10*Microsecond
+			}
+			again := func() {
+				at(m, 20*Microsecond)
+				p.qp.Post(even, true, []WQE{p.write(2)})
+				post = m.now - 20*Microsecond
+			}
+			if c.poller == 0 {
+				steps = [2]func(){func() { first(); look(); again() }, func() {}}
+			} else {
+				steps = [2]func(){func() { first(); again() }, look}
+			}
+			each(t, m, steps[0], steps[1])
+			assert.Equal(t, (5+7+c.poll)*Nanosecond, poll)
+			assert.Equal(t, (postCPU+c.post)*Nanosecond, post)
+		})
+	}
+}
+
 // QPs that share a register take its lock; those that have one of their own do not.
 func TestPost_Locks(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -12,7 +12,7 @@ func round() Params {
 	return Params{
 		PostCall: 10 * Nanosecond, WQEBuild: 20 * Nanosecond, DoorbellRecord: 30 * Nanosecond, RegisterWrite: 100 * Nanosecond,
 		PollCall: 5 * Nanosecond, CQERead: 7 * Nanosecond, Atomic: 3 * Nanosecond, LineTransfer: 50 * Nanosecond,
-		QPLines: 2, CQLines: 1,
+		QPLines: 2, CQLines: 1, RetireLines: 1,
 		PCIeOneWay: 200 * Nanosecond, PCIeRead: 1000 * Nanosecond, CQEWrite: 300 * Nanosecond,
 		PCIeBandwidth: 1e9, TLPHeader: 16, TLPPayload: 256, ReadTags: 64, WQERead: 512, WQEReads: 1,
 		MessageGap: 8 * Nanosecond, Rails: 2, RailLookup: 40 * Nanosecond,
@@ -49,8 +49,8 @@ func (p *port) Complete(index uint16) {
 func newPort(t testing.TB, m *Model, page *Page) *port {
 	t.Helper()
 	p := &port{t: t, m: m}
-	p.qp = m.NewQP(QPConfig{Page: page, Sink: p})
 	p.cq = m.NewCQ(false, func() uint32 { return p.consumed })
+	p.qp = m.NewQP(QPConfig{Page: page, Sink: p, CQ: p.cq})
 	return p
 }
 

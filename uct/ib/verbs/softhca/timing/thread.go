@@ -148,11 +148,11 @@ func (th *Thread) settle() {
 		return
 	}
 	th.polling = nil
-	if n := c.consumer() - th.ci; n > 0 {
+	if to := c.consumer(); to != th.ci {
 		th.m.marks++
-		th.m.stats.Completions += uint64(n)
+		th.m.stats.Completions += uint64(to - th.ci)
 		c.state.use(th)
-		th.spend(Time(n) * th.m.params.CQERead)
+		c.take(th, th.ci, to)
 	}
 	c.lock.release(th)
 }
