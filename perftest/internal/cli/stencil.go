@@ -27,7 +27,7 @@ func newStencil() *cobra.Command {
 		Short: "Run a 5-point stencil on ranks with threads, over each category of endpoints",
 		Long: `Run a 5-point stencil on ranks with threads, over each category of endpoints.
 
-Two nodes have as many ranks each, in a line; a rank has rows of the grid, and its
+Two nodes have as many ranks each, in a ring; a rank has rows of the grid, and its
 threads divide the columns. A thread has two queue pairs, to the threads with its columns
 above and below, and puts its part of the halo there in each iteration: a message for
 each point, one work request in a call, with a completion for each. It goes on when the other threads

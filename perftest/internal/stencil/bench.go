@@ -109,10 +109,10 @@ func (r *run) open(b *Bench, queues mlx5.Config, cfg msgrate.Config) error {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
 		r.ranks = append(r.ranks, k)
-		if i > 0 {
-			if err := join(r.ranks[i-1], k, b.Rig.Loops()); err != nil {
-				return fmt.Errorf("rank %d: %w", i, err)
-			}
+	}
+	for i, k := range r.ranks {
+		if err := join(k, r.ranks[(i+1)%len(r.ranks)], b.Rig.Loops()); err != nil {
+			return fmt.Errorf("rank %d: %w", i, err)
 		}
 	}
 	return nil

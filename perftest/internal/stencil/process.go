@@ -86,15 +86,9 @@ func runAll(ranks crew.Crew, job func(int) any) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
+	n := len(all)
 	beside := func(i int) any {
-		var d doors
-		if i > 0 {
-			d[above] = all[i-1][below]
-		}
-		if i < len(all)-1 {
-			d[below] = all[i+1][above]
-		}
-		return d
+		return doors{above: all[(i+n-1)%n][below], below: all[(i+1)%n][above]}
 	}
 	if _, err := crew.Ask[struct{}](ranks, beside); err != nil {
 		return nil, err
@@ -160,9 +154,7 @@ func (w *worker) open() error {
 	}
 	var err error
 	for side, there := range d {
-		if there != nil {
-			err = errors.Join(err, w.rank.connectFar(side, there))
-		}
+		err = errors.Join(err, w.rank.connectFar(side, there))
 	}
 	return w.line.Reply(nil, err)
 }

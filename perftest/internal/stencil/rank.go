@@ -112,7 +112,7 @@ func (k *rank) connect(side int, doors []Door) error {
 				return err
 			}
 		}
-		to.there, to.halo, to.rkey = true, doors[i].Halo, doors[i].RKey
+		to.halo, to.rkey = doors[i].Halo, doors[i].RKey
 	}
 	return nil
 }

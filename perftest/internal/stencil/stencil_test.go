@@ -32,8 +32,8 @@ func TestMeasure(t *testing.T) {
 				require.NoError(t, err)
 				assert.Positive(t, o.Rates.Total)
 				assert.Len(t, o.Rates.PerThread, 8)
-				// Eight exchanges over all inner borders, sixteen columns in pairs, both ways.
-				assert.Equal(t, int64(8*(2*h.ranks-1)*8*2), o.Rates.Messages)
+				// Eight exchanges over the borders of all ranks, sixteen columns in pairs, both ways.
+				assert.Equal(t, int64(8*2*h.ranks*8*2), o.Rates.Messages)
 			})
 		}
 	}
@@ -68,6 +68,20 @@ func TestVerify_FindsAWrongPoint(t *testing.T) {
 	bands[1] = newBand(4, 16)
 	require.ErrorIs(t, b.verify(bands), msgrate.ErrData)
 	require.ErrorContains(t, b.verify(bands), "point 4, 0")
+}
+
+// The grid is a ring: moved by some rows, it comes to the same.
+func TestSerial_Ring(t *testing.T) {
+	const rows, cols, n = 6, 4, 5
+	want := serial(rows, cols, n)
+	moved, next := newBand(rows, cols), newBand(rows, cols)
+	moved.fill(0)
+	moved.v = append(moved.v[2*cols:], moved.v[:2*cols]...)
+	for range n {
+		moved.update(next, 0, cols, moved.row(rows-1), moved.row(0))
+		moved, next = next, moved
+	}
+	assert.Equal(t, want.v, append(moved.v[4*cols:], moved.v[:4*cols]...))
 }
 
 // An iteration on a grid small enough to compute by hand.

@@ -28,7 +28,6 @@ const (
 // neighbor is the thread with the same columns in the rank above or below.
 type neighbor struct {
 	track *steps.Track
-	there bool      // false at the border of the grid
 	halo  [2]uint64 // addresses, by parity of the exchange
 	rkey  uint32
 
@@ -105,10 +104,6 @@ func (t *thread) poll() error {
 // the neighbor there, or polls if there is no room.
 func (t *thread) put() error {
 	to := &t.beside[t.side]
-	if !to.there {
-		t.next()
-		return nil
-	}
 	if t.at == 0 {
 		t.encode()
 	}
@@ -173,7 +168,7 @@ func (t *thread) waited() {
 func (t *thread) tell() error {
 	for ; t.side < sides; t.side++ {
 		to := &t.beside[t.side]
-		if !to.there || to.word == 0 {
+		if to.word == 0 {
 			continue
 		}
 		t.memory.count().Store(t.exchanges)
@@ -200,7 +195,7 @@ func (t *thread) met() bool {
 		return false
 	}
 	for side := range sides {
-		if b := &t.beside[side]; b.there && b.sent.Load() < t.exchanges {
+		if t.beside[side].sent.Load() < t.exchanges {
 			return false
 		}
 	}
