@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -170,6 +171,9 @@ func TestPool(t *testing.T) {
 	p.Put(1)
 	assert.Equal(t, 1, p.Free())
 	assert.Equal(t, byte(1), p.Bytes(1)[99])
+	if invariants.Enabled {
+		assert.PanicsWithValue(t, "broken invariant: buffer 1 is not in use", func() { p.Put(1) })
+	}
 }
 
 func readable(t *testing.T, fd, ms int) bool {

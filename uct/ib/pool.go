@@ -1,6 +1,7 @@
 package ib
 
 import (
+	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -18,6 +19,7 @@ type Pool struct {
 	stride int
 	length int
 	free   []uint32
+	lent   []bool // by number; with -tags invariants
 }
 
 // NewPool makes count buffers of n bytes, each on cache lines of its own, for
@@ -29,6 +31,9 @@ func (md *MD) NewPool(count, n int) (*Pool, error) {
 		return nil, err
 	}
 	p.mem = mem
+	if invariants.Enabled {
+		p.lent = make([]bool, count)
+	}
 	for i := range p.free { // the lowest number on top, so that few pages are touched
 		p.free[i] = uint32(count - 1 - i)
 	}
@@ -43,11 +48,21 @@ func (p *Pool) Get() (i uint32, ok bool) {
 	}
 	i = p.free[last]
 	p.free = p.free[:last]
+	if invariants.Enabled {
+		p.lent[i] = true
+	}
 	return i, true
 }
 
-// Put gives buffer i back.
-func (p *Pool) Put(i uint32) { p.free = append(p.free, i) }
+// Put gives buffer i back. A second time is a broken invariant: the buffer would go
+// to two users.
+func (p *Pool) Put(i uint32) {
+	if invariants.Enabled {
+		invariants.Assert(p.lent[i], "buffer %d is not in use", i)
+		p.lent[i] = false
+	}
+	p.free = append(p.free, i)
+}
 
 // Free is the number of buffers that Get can take.
 func (p *Pool) Free() int { return len(p.free) }
