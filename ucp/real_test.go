@@ -203,3 +203,18 @@ func TestPollIdleTx(t *testing.T) {
 		}
 	}
 }
+
+// TestProgress_OnlyWhatIsConnected: of all transports that a worker has open, those
+// that no lane uses are not polled, on either side.
+func TestProgress_OnlyWhatIsConnected(t *testing.T) {
+	for _, set := range realSets() {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect().warm()
+			ifaces := slices.Concat(p.a.w.ifaces, p.b.w.ifaces)
+			p.until(func() bool { // the last word of a connection may come late
+				return !slices.ContainsFunc(ifaces, func(i *iface) bool { return i.polled != (i.users > 0) })
+			})
+			assert.NotZero(t, p.a.w.polled)
+		})
+	}
+}
