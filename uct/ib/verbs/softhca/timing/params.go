@@ -83,6 +83,8 @@ type Params struct {
 //	     Haswell-EP Architecture", ICPP 2015.
 //	[P]  Neugebauer et al., "Understanding PCIe Performance for End Host Networking",
 //	     SIGCOMM 2018.
+//	     Values of [B], [H] and [P] are as noted when this was first written; the figures
+//	     were not within reach to check them again.
 //	[E]  the endpoints paper itself, where it cites the data sheet.
 //	[S]  PCI Express 3.0 and InfiniBand specifications: arithmetic.
 //	[C]  calibrated on the case without sharing: with fewer, sixteen threads would not be
