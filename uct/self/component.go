@@ -1,13 +1,13 @@
 package self
 
 import (
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
@@ -42,12 +42,9 @@ type MD struct {
 
 	cfg    Config
 	attr   uct.MDAttr
+	users  base.Users
 	mu     sync.Mutex
-	ifaces int
-	free   []int // indexes given back
-	next   int   // index last taken for the first time
-	mems   int
-	closed bool
+	places memop.Places // under mu, with the stores to regions
 }
 
 var (
@@ -67,13 +64,9 @@ var resource = uct.Resource{Transport: Name, Device: DeviceName, Kind: uct.Devic
 
 // Close implements uct.MD.
 func (md *MD) Close() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.ifaces > 0 || md.mems > 0 {
-		return &ucs.OpError{TL: Name, Op: "close md",
-			Err: fmt.Errorf("%w: %d ifaces and %d memory handles are open", uct.ErrBusy, md.ifaces, md.mems)}
+	if err := md.users.Close(func() error { return nil }); err != nil {
+		return &ucs.OpError{TL: Name, Op: "close md", Err: err}
 	}
-	md.closed = true
 	return nil
 }
 

@@ -72,12 +72,12 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 	if cfg, err = cfg.withDefaults(); err != nil {
 		return nil, err
 	}
-	if err := md.hold(); err != nil {
+	if err := md.users.Hold(); err != nil {
 		return nil, err
 	}
 	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
-		md.drop()
+		md.users.Drop()
 		return nil, os.NewSyscallError("eventfd2", err)
 	}
 	it := &Iface{md: md, group: cfg.Group, onError: p.OnError, eventFD: fd, peers: map[*EP]bool{},
@@ -87,22 +87,6 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 	}
 	it.addr = it.group.join(it)
 	return it, nil
-}
-
-func (md *MD) hold() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.closed {
-		return uct.ErrClosed
-	}
-	md.ifaces++
-	return nil
-}
-
-func (md *MD) drop() {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	md.ifaces--
 }
 
 func attrOf(segSize int) uct.IfaceAttr {
@@ -243,6 +227,6 @@ func (it *Iface) Close() error {
 		e.fail()
 	}
 	it.group.leave(it.addr)
-	it.md.drop()
+	it.md.users.Drop()
 	return errors.Join(errs, os.NewSyscallError("close eventfd", unix.Close(it.eventFD)))
 }

@@ -81,33 +81,20 @@ func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
 }
 
 func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, error) {
+	if err := md.users.Hold(); err != nil {
+		return nil, err
+	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	if md.closed {
-		return nil, uct.ErrClosed
-	}
-	index, ok := md.takeIndex()
+	index, ok := md.places.Take()
 	if !ok {
+		md.users.Drop()
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrNoMemory}
 	}
 	r := &region{key: memop.NewKey(index), access: access, buf: buf,
 		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))}
 	md.regions[index].Store(r)
-	md.mems++
 	return &Mem{md: md, region: r, pin: pin}, nil
-}
-
-func (md *MD) takeIndex() (int, bool) {
-	if n := len(md.free); n > 0 {
-		i := md.free[n-1]
-		md.free = md.free[:n-1]
-		return i, true
-	}
-	if md.next == memop.KeyIndexMask {
-		return 0, false
-	}
-	md.next++
-	return md.next, true
 }
 
 // Bytes implements uct.Mem.
@@ -126,14 +113,13 @@ func (m *Mem) Close() error {
 	m.once.Do(func() {
 		md := m.md
 		md.mu.Lock()
-		defer md.mu.Unlock()
-		index := int(m.region.key & memop.KeyIndexMask)
-		md.regions[index].Store(nil)
-		md.free = append(md.free, index)
-		md.mems--
+		md.regions[m.region.key&memop.KeyIndexMask].Store(nil)
+		md.places.Give(m.region.key)
+		md.mu.Unlock()
 		if m.pin != nil {
 			m.pin.Unpin()
 		}
+		md.users.Drop()
 	})
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
@@ -52,13 +53,11 @@ type MD struct {
 	expedited bool
 	cookie    *uint64 // what peers read to make sure that they reach this process
 
+	users    base.Users
 	mu       sync.Mutex
-	closed   bool
 	controls [maxControls]bool
-	ifaces   int
 	mems     map[uint64]*Mem // open, by key
-	free     []int           // region indexes given back
-	next     int             // region index last taken for the first time
+	places   memop.Places
 	links    map[*inLink]struct{}
 	parked   []parked
 }
@@ -129,39 +128,33 @@ const keyMagic = 0x6d656d73
 
 // takeControl reserves a control block for a new iface.
 func (md *MD) takeControl() (uint32, error) {
+	if err := md.users.Hold(); err != nil {
+		return 0, err
+	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	if md.closed {
-		return 0, uct.ErrClosed
-	}
 	for i := range md.controls {
 		if !md.controls[i] {
 			md.controls[i] = true
-			md.ifaces++
 			return uint32(i), nil
 		}
 	}
+	md.users.Drop()
 	return 0, fmt.Errorf("%w: %d ifaces are open", uct.ErrNoMemory, maxControls)
 }
 
 func (md *MD) giveControl(i uint32) {
 	md.mu.Lock()
-	defer md.mu.Unlock()
 	md.controls[i] = false
-	md.ifaces--
+	md.mu.Unlock()
+	md.users.Drop()
 }
 
 // Close implements uct.MD.
 func (md *MD) Close() error {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	if md.ifaces > 0 || len(md.mems) > 0 {
-		return &ucs.OpError{TL: Name, Op: "close md",
-			Err: fmt.Errorf("%w: %d ifaces and %d memory handles are open", uct.ErrBusy, md.ifaces, len(md.mems))}
+	err := md.users.Close(func() error { return errors.Join(md.arenaSeg.Close(), md.tableSeg.Close()) })
+	if err != nil {
+		return &ucs.OpError{TL: Name, Op: "close md", Err: err}
 	}
-	if md.closed {
-		return nil
-	}
-	md.closed = true
-	return errors.Join(md.arenaSeg.Close(), md.tableSeg.Close())
+	return nil
 }

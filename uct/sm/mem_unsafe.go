@@ -65,32 +65,20 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 
 // show enters m into the table.
 func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
+	if err := md.users.Hold(); err != nil {
+		return err
+	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	if md.closed {
-		return uct.ErrClosed
-	}
-	index, ok := md.takeIndex()
+	index, ok := md.places.Take()
 	if !ok {
+		md.users.Drop()
 		return uct.ErrNoMemory
 	}
 	m.key = memop.NewKey(index)
 	md.table.entry(m.key).show(m.key, m.access, kind, m.Addr(), uint64(len(m.buf)), offset)
 	md.mems[m.key] = m
 	return nil
-}
-
-func (md *MD) takeIndex() (int, bool) {
-	if n := len(md.free); n > 0 {
-		i := md.free[n-1]
-		md.free = md.free[:n-1]
-		return i, true
-	}
-	if md.next == maxRegions-1 {
-		return 0, false
-	}
-	md.next++
-	return md.next, true
 }
 
 // Bytes implements uct.Mem.
@@ -111,13 +99,14 @@ func (m *Mem) Close() error {
 		delete(m.md.mems, m.key)
 		m.md.mu.Unlock()
 		m.md.retire(m)
+		m.md.users.Drop()
 	})
 	return nil
 }
 
 // reclaim gives back what m had, once nobody is inside. md.mu is held.
 func (md *MD) reclaim(m *Mem) {
-	md.free = append(md.free, int(m.key&memop.KeyIndexMask))
+	md.places.Give(m.key)
 	if m.pin != nil {
 		m.pin.Unpin()
 		return

@@ -30,6 +30,30 @@ func NewKey(index int) uint64 {
 	}
 }
 
+// Places hands out the places of keys: 1 to KeyIndexMask. The zero value has them all.
+// Not safe for concurrent use.
+type Places struct {
+	free []int // given back
+	last int   // taken for the first time
+}
+
+// Take returns a place that is free; false if there is none.
+func (p *Places) Take() (index int, ok bool) {
+	if n := len(p.free); n > 0 {
+		index = p.free[n-1]
+		p.free = p.free[:n-1]
+		return index, true
+	}
+	if p.last == KeyIndexMask {
+		return 0, false
+	}
+	p.last++
+	return p.last, true
+}
+
+// Give takes back the place of a key.
+func (p *Places) Give(key uint64) { p.free = append(p.free, int(key&KeyIndexMask)) }
+
 // PackKey appends the packed form of key.
 func PackKey(b []byte, magic uint32, key uint64) []byte {
 	b = binary.LittleEndian.AppendUint32(b, magic)

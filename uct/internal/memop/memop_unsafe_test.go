@@ -177,3 +177,20 @@ func TestKey_RoundTripAndRefusals(t *testing.T) {
 	}
 	assert.NotEqual(t, NewKey(1), NewKey(1))
 }
+
+func TestPlaces(t *testing.T) {
+	var p Places
+	for want := 1; want <= KeyIndexMask; want++ {
+		got, ok := p.Take()
+		require.True(t, ok)
+		require.Equal(t, want, got, "0 is not used")
+	}
+	_, ok := p.Take()
+	assert.False(t, ok)
+	p.Give(NewKey(77))
+	got, ok := p.Take()
+	assert.True(t, ok)
+	assert.Equal(t, 77, got)
+	_, ok = p.Take()
+	assert.False(t, ok)
+}
