@@ -26,8 +26,9 @@ In am_lat, am_bw, am_mr and put_pp the target takes part, in a polling loop of i
 in the other tests only if the transport needs it. -D picks the variant of UCT. What a
 transport cannot do is an error when one size is asked for, and left out of a range.
 
-Queue lengths are the same in all layers and come from the GUCX_RC_* variables; see
-perftest info -c. Times are read from the processor's counter; what the loop and
+Queue lengths are the same in all layers and come from the variables of the transport,
+such as GUCX_RC_*; see perftest info -c. Without -x, GUCX_TLS and GUCX_NET_DEVICES choose
+the transport. Times are read from the processor's counter; what the loop and
 the readings themselves cost is measured and taken off. While the clock runs there
 is no garbage collection and nothing allocates. -n counts operations of up to 8 KiB;
 of longer ones there are as many as move the same number of bytes.

@@ -138,6 +138,9 @@ func (j *job) peerArgs() []string {
 
 // measure runs the plan over a session and writes the results.
 func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
+	for _, text := range j.remarks {
+		cmd.PrintErrln("perftest: " + text)
+	}
 	ctx := s.Context()
 	clock, err := tick.Calibrate()
 	if err != nil {

@@ -65,11 +65,11 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
 	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; active messages that may be unacknowledged")
-	f.StringVarP(&s.transport, "transport", "x", defaultTransport, "transport, of those that perftest info -d lists")
+	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
 	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
 	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D uct)")
-	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1; the first by default")
+	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
 	f.StringVarP(&s.output, "output", "o", report.Formats()[0], "form of the results: "+strings.Join(report.Formats(), ", "))
@@ -93,6 +93,7 @@ type job struct {
 	config    layers.Config
 	transport device.Transport
 	cpus      []int // of initiator and target; empty to pin nothing
+	remarks   []string
 }
 
 // job checks the settings and the environment. Errors are usage errors.
@@ -128,7 +129,6 @@ func (s *settings) job() (*job, error) {
 func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
-		Device: s.device, Transport: s.transport,
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window, Registered: s.registered,
 	}
 	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
@@ -137,12 +137,14 @@ func (j *job) makePlan() (err error) {
 	if p.Sizes, err = parseSizes(s.sizes); err != nil {
 		return err
 	}
-	j.transport, err = device.FindTransport(device.Components(j.config.UCT, s.fabric), s.transport, s.device)
-	if err != nil {
+	if err := j.chooseTransport(); err != nil {
 		return err
 	}
-	if j.transport.OverVerbs() {
+	switch {
+	case j.transport.OverVerbs():
 		p.Fabric = s.fabric
+	case s.fabric != device.Fabrics()[0]:
+		j.remark("-f %s has no effect on %s, which is not over the software HCA", s.fabric, p.Transport)
 	}
 	caps, err := j.transport.Caps()
 	if err != nil {
@@ -152,6 +154,9 @@ func (j *job) makePlan() (err error) {
 		return err
 	}
 	if p.Layers, err = j.findLayers(caps); err != nil {
+		return err
+	}
+	if err := j.checkVariant(); err != nil {
 		return err
 	}
 	// Who asks for one thing wants that or an error; of a range, what there is.

@@ -12,6 +12,8 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
 )
 
 // Config is what the environment can set.
@@ -50,10 +52,18 @@ func Of(t *device.Transport, caps uct.Caps) (names []string) {
 	return names
 }
 
+// reliable is the configuration of a transport over reliable connections.
+func (c Config) reliable(transport string) rc.Config {
+	if transport == dv.RCName {
+		return c.UCT.RCMLX5.Config
+	}
+	return c.UCT.RC
+}
+
 // Set makes the layers.
 func (c Config) Set() layer.Set {
 	return layer.Set{Names: Names(), Open: map[string]layer.Opener{
-		verbslayer.Name: verbslayer.New(c.UCT.RC).Open,
+		verbslayer.Name: verbslayer.New(c.reliable).Open,
 		uctlayer.Name:   uctlayer.New(c.UCT).Open,
 		ucplayer.Name:   ucplayer.New(c.UCP, c.UCT).Open,
 	}}

@@ -32,15 +32,19 @@ const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.Acces
 
 // Layer opens connections over verbs.
 type Layer struct {
-	depth, inline, moderation, reads int
-
+	tuning   func(transport string) rc.Config
 	contexts layer.Share[*verbs.Context]
 }
 
-// New makes the layer with the queue lengths of tuning, the configuration of the
-// rc transport.
-func New(tuning rc.Config) *Layer {
-	return &Layer{
+// New makes the layer. tuning is the configuration of the transport above verbs that
+// it is compared with, whose queue lengths it takes.
+func New(tuning func(transport string) rc.Config) *Layer { return &Layer{tuning: tuning} }
+
+// queues are lengths and limits of a QP.
+type queues struct{ depth, inline, moderation, reads int }
+
+func queuesOf(tuning rc.Config) queues {
+	return queues{
 		depth:      cmp.Or(tuning.TxDepth, defaultDepth),
 		inline:     cmp.Or(int(tuning.TxMaxInline), defaultInline),
 		moderation: cmp.Or(tuning.Moderation, defaultModeration),
@@ -50,7 +54,7 @@ func New(tuning rc.Config) *Layer {
 
 // conn is one end: a QP and two buffers.
 type conn struct {
-	layer  *Layer
+	queues queues
 	cfg    layer.Config
 	ctx    *verbs.Context
 	port   uint8
@@ -77,7 +81,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{layer: l, cfg: cfg, port: port, psn: rand.Uint32() & maxPSN}
+	c := &conn{queues: queuesOf(l.tuning(cfg.Transport)), cfg: cfg, port: port, psn: rand.Uint32() & maxPSN}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.undo.Run())
@@ -133,13 +137,13 @@ func (c *conn) openQueues() error {
 		return err
 	}
 	c.undo.Add(td.Close)
-	if c.cq, err = c.ctx.CreateCQ(verbs.CQInitAttr{Depth: c.layer.depth, SingleThreaded: true}); err != nil {
+	if c.cq, err = c.ctx.CreateCQ(verbs.CQInitAttr{Depth: c.queues.depth, SingleThreaded: true}); err != nil {
 		return err
 	}
 	c.undo.Add(c.cq.Close)
 	c.qp, err = c.pd.CreateQP(verbs.QPInitAttr{
 		Type: verbs.QPTypeRC, SendCQ: c.cq, RecvCQ: c.cq, TD: td,
-		Cap: verbs.QPCap{MaxSendWR: c.layer.depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: c.layer.inline},
+		Cap: verbs.QPCap{MaxSendWR: c.queues.depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: c.queues.inline},
 	})
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func (c *conn) Connect(b []byte) error {
 	}
 	err = c.qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
-		MaxDestRD: uint8(c.layer.reads), MinRNRTimer: rnrTimerCode,
+		MaxDestRD: uint8(c.queues.reads), MinRNRTimer: rnrTimerCode,
 		AH: verbs.AHAttr{Port: c.port, Global: true, DGID: peer.GID, HopLimit: 1},
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
@@ -189,7 +193,7 @@ func (c *conn) Connect(b []byte) error {
 	}
 	err = c.qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: rnrForever,
-		SQPSN: c.psn, MaxRDAtomic: uint8(c.layer.reads),
+		SQPSN: c.psn, MaxRDAtomic: uint8(c.queues.reads),
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 	if err != nil {

@@ -46,7 +46,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	}
 	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
 		idle: layer.NewIdle(c.cfg), signaled: c.posted,
-		depth: uint64(c.layer.depth), moderation: uint64(c.layer.moderation)}
+		depth: uint64(c.queues.depth), moderation: uint64(c.queues.moderation)}
 	remote := verbs.SendWR{RemoteAddr: c.peer.Memory.Addr, RKey: c.peer.RKey}
 	o.nop[0] = remote
 	o.nop[0].Opcode, o.nop[0].Flags = verbs.OpRDMAWrite, verbs.SendSignaled
@@ -76,7 +76,7 @@ func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
 	switch s.Kind {
 	case layer.Put:
 		wr.Opcode = verbs.OpRDMAWrite
-		if s.Size <= o.layer.inline {
+		if s.Size <= o.queues.inline {
 			wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, o.local.Bytes()[:s.Size]
 		}
 	case layer.Get:

@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/device"
+	"github.com/gucx/gucx/perftest/internal/layer"
+	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// restrictions are the variables of the environment that narrow what ucp may use.
+func restrictions(c *ucp.Config) (vars []string) {
+	for _, v := range []struct {
+		name string
+		list config.List
+	}{
+		{"TLS", c.TLS}, {"NET_DEVICES", c.NetDevices}, {"SHM_DEVICES", c.ShmDevices}, {"SELF_DEVICES", c.SelfDevices},
+	} {
+		if v.list.Names() != nil {
+			vars = append(vars, "GUCX_"+v.name+"="+v.list.String())
+		}
+	}
+	return vars
+}
+
+// allowed lists what the environment leaves to ucp.
+func allowed(c ucp.Config, components []uct.Component) (_ []uct.Resource, err error) {
+	ctx, err := ucp.NewContext(c, components...)
+	if err != nil {
+		return nil, err
+	}
+	return ctx.Resources(), ctx.Close()
+}
+
+// chooseTransport finds the transport under test and its device: those of the flags,
+// else what the environment allows, else the default. It remarks on the environment
+// where that has decided, and where it has not.
+func (j *job) chooseTransport() error {
+	s := j.settings
+	components := device.Components(j.config.UCT, s.fabric)
+	name, dev := s.transport, s.device
+	if vars := strings.Join(restrictions(&j.config.UCP), " "); vars != "" {
+		list, err := allowed(j.config.UCP, components)
+		r, ok := pickResource(list, name, dev)
+		switch {
+		case ok && name == "":
+			j.remark("measuring %s on %s, by %s", r.Transport, r.Device, vars)
+		case name != "" || dev != "":
+			if !ok {
+				j.remark("-x %s takes the place of %s", cmp.Or(name, defaultTransport), vars)
+			}
+		default:
+			return cmp.Or(err, fmt.Errorf("%s leaves nothing to measure", vars))
+		}
+		name, dev = cmp.Or(name, r.Transport), cmp.Or(dev, r.Device)
+	}
+	t, err := device.FindTransport(components, cmp.Or(name, defaultTransport), dev)
+	j.transport, j.plan.Transport, j.plan.Device = t, t.Resource.Transport, dev
+	return err
+}
+
+// pickResource takes the one of list with that transport and device, where they are
+// named: the default transport if it is there, else the first that leaves a worker.
+func pickResource(list []uct.Resource, transport, dev string) (uct.Resource, bool) {
+	list = slices.DeleteFunc(slices.Clone(list), func(r uct.Resource) bool {
+		base, _, _ := strings.Cut(r.Device, ":")
+		return transport != "" && r.Transport != transport || dev != "" && r.Device != dev && base != dev
+	})
+	rank := func(r uct.Resource) int {
+		switch {
+		case r.Transport == defaultTransport:
+			return 0
+		case r.Kind != uct.DeviceSelf:
+			return 1
+		}
+		return 2
+	}
+	if len(list) == 0 {
+		return uct.Resource{}, false
+	}
+	// The first of equals, which is the order of ucp.
+	return slices.MinFunc(list, func(a, b uct.Resource) int { return rank(a) - rank(b) }), true
+}
+
+// remark notes what the user should know and is no error.
+func (j *job) remark(format string, args ...any) {
+	j.remarks = append(j.remarks, fmt.Sprintf(format, args...))
+}
+
+var errVariant = errors.New("-D is for the uct layer; verbs and ucp choose by size")
+
+// checkVariant refuses a variant that nothing would use, and remarks on what will
+// not use it.
+func (j *job) checkVariant() error {
+	v := j.plan.Variant
+	if v == layer.Auto {
+		return nil
+	}
+	if !slices.Contains(j.plan.Layers, uctlayer.Name) {
+		return errVariant
+	}
+	if len(j.plan.Layers) > 1 {
+		j.remark("-D %v is for uct; the other layers choose by size", v)
+	}
+	var without []string
+	for _, t := range j.plan.Tests {
+		if !t.Kind.Varied() {
+			without = append(without, t.Name)
+		}
+	}
+	switch {
+	case len(without) == len(j.plan.Tests):
+		return fmt.Errorf("-D: there are no variants of %s", strings.Join(without, ", "))
+	case len(without) > 0 && !isAll(j.settings.tests):
+		j.remark("-D %v has no effect on %s", v, strings.Join(without, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/all"
+)
+
+func TestContext_Resources(t *testing.T) {
+	for env, want := range map[string][]string{
+		"TLS=tcp,self":   {"self", "tcp"},
+		"TLS=rc_x":       {"rc_mlx5"},
+		"NET_DEVICES=lo": {"sm", "self", "tcp"},
+	} {
+		c, err := NewContext(fromEnv(t, env), all.Components()...)
+		require.NoError(t, err)
+		var got []string
+		for _, r := range c.Resources() {
+			got = append(got, r.Transport)
+		}
+		assert.Equal(t, want, got, env)
+		require.NoError(t, c.Close())
+	}
+}
