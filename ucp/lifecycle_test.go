@@ -522,3 +522,39 @@ func TestWorkerClose_WithoutFlush(t *testing.T) {
 		require.NoError(t, p.a.w.Close())
 	})
 }
+
+// TestLaneBreaks_OneReason: operations that meet the broken lane before the worker has
+// seen why it broke end with that reason, and so does the EP.
+func TestLaneBreaks_OneReason(t *testing.T) {
+	for _, refused := range []bool{false, true} {
+		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p.connect().warm()
+		p.idle()
+		var reqs []*Request
+		for i := range 20 { // more than the lane takes at once
+			r, err := p.a.ep.Put(pattern(200, i), p.b.mem.Addr(), p.a.key, nil)
+			require.NoError(t, err)
+			if r != nil {
+				reqs = append(reqs, r)
+			}
+		}
+		require.NotEmpty(t, reqs)
+		lane := p.a.ep.lane(0).ep.(*fakeEP)
+		lane.fail(ucs.StatusTimedOut)
+		if refused {
+			_, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+			assert.ErrorIs(t, err, ucs.ErrTimedOut)
+		} else {
+			lane.i.Progress() // dispatches what waits
+		}
+		p.until(func() bool { return p.a.ep.Err() != nil })
+		assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrTimedOut)
+		assert.NotErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+		for _, r := range reqs {
+			require.True(t, r.Done())
+			assert.Equal(t, ucs.StatusTimedOut, r.Status())
+			r.Release()
+		}
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	}
+}

@@ -209,6 +209,20 @@ func (w *Worker) laneBroke(ep uct.EP, err error) {
 	w.raise()
 }
 
+// reason is why an operation was refused: what the transport has told of the lane that
+// failed, if it has and the EP does not know yet.
+func (e *EP) reason(err error) error {
+	if !errors.Is(err, uct.ErrEPFailed) {
+		return err
+	}
+	for _, b := range e.w.broken {
+		if e.w.byLane[b.ep] == e && e.link.aux.ep != b.ep {
+			return b.err
+		}
+	}
+	return err
+}
+
 // lose handles a transport endpoint that failed.
 func (w *Worker) lose(b brokenLane) {
 	e := w.byLane[b.ep]

@@ -34,6 +34,7 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 //go:noinline
 func (e *EP) refused(op string, err error) error {
 	if e.state == epOpen && errors.Is(err, uct.ErrEPFailed) {
+		err = e.reason(err)
 		e.fail(statusOf(err), err)
 	}
 	if e.state == epFailed {

@@ -134,7 +134,7 @@ func (r *Request) advance() error {
 		return err
 	}
 	if err != nil {
-		r.fail(statusOf(err))
+		r.fail(statusOf(r.ep.reason(err)))
 	}
 	r.posted()
 	return nil
