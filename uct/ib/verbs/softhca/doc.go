@@ -5,7 +5,8 @@
 // access rights, opcodes and lengths. It completes in order, moves QPs to ERR on a
 // fault, with the syndrome of each side, and flushes them.
 //
-//	doorbell ── Ring ── queuePair.kick ── step
+//	doorbell ── Ring ── queuePair.kick ── shortWrites: inline writes to mapped memory
+//	                                   '── step
 //	                                       |-- write, read, atomic: the peer's memory, here and now
 //	                                       '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
@@ -16,7 +17,8 @@
 // On the loop fabric a device reaches its own QPs only. On the shm fabric
 // processes of one user on one host reach each other; see package attach for how
 // they find each other and what they trust each other with. What an initiator may
-// do is in the target's table, which it reads but cannot write:
+// do is in the target's table, which it reads but cannot write. A generation in it tells
+// an initiator that what it has checked still holds:
 //
 //   - Memory from Context.AllocBuffer lies in the device's arena, which peers map.
 //     RDMA and atomics on it are executed by the initiator alone, also while the
