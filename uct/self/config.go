@@ -1,12 +1,12 @@
 package self
 
 import (
-	"fmt"
+	"cmp"
 	"math/bits"
 	"sync"
 
 	"github.com/gucx/gucx/ucs/config"
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
@@ -31,17 +31,12 @@ const (
 
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
-	if c.FIFOSize == 0 {
-		c.FIFOSize = defaultFIFOSize
-	}
-	if c.SegSize == 0 {
-		c.SegSize = defaultSegSize
-	}
-	if c.FIFOSize < minFIFOSize || c.FIFOSize > maxFIFOSize {
-		return c, fmt.Errorf("%w: FIFO_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.FIFOSize, minFIFOSize, maxFIFOSize)
-	}
-	if c.SegSize < minSegSize || c.SegSize > maxSegSize {
-		return c, fmt.Errorf("%w: SEG_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.SegSize, minSegSize, maxSegSize)
+	err := cmp.Or(
+		base.Settle("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxFIFOSize),
+		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
+	)
+	if err != nil {
+		return c, err
 	}
 	c.FIFOSize = 1 << bits.Len(uint(c.FIFOSize-1))
 	return c, nil

@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 )
 
 // Config tunes the transport. The zero value is ready to use. ArenaSize, HugeTLB,
@@ -78,28 +80,14 @@ const (
 
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def      int
-		min, max int
-	}{
-		{"FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxSlots},
-		{"SEGS", &c.Segs, defaultSegs, 1, maxSegs},
-		{"MAX_PEERS", &c.MaxPeers, defaultMaxPeers, 1, maxPeers},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < f.min || *f.v > f.max {
-			return c, fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
-		}
-	}
-	if c.SegSize == 0 {
-		c.SegSize = defaultSegSize
-	}
-	if c.SegSize < minSegSize || c.SegSize > maxSegLen {
-		return c, fmt.Errorf("%w: SEG_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.SegSize, minSegSize, maxSegLen)
+	err := cmp.Or(
+		base.Settle("FIFO_SIZE", &c.FIFOSize, defaultFIFOSize, minFIFOSize, maxSlots),
+		base.Settle("SEGS", &c.Segs, defaultSegs, 1, maxSegs),
+		base.Settle("MAX_PEERS", &c.MaxPeers, defaultMaxPeers, 1, maxPeers),
+		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegLen),
+	)
+	if err != nil {
+		return c, err
 	}
 	if c.ArenaSize != config.MemAuto && (c.ArenaSize < minArena || c.ArenaSize > maxArena) {
 		return c, fmt.Errorf("%w: ARENA_SIZE %d not in [%d, %d]", uct.ErrInvalidParam, c.ArenaSize, minArena, maxArena)

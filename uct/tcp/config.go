@@ -1,13 +1,13 @@
 package tcp
 
 import (
+	"cmp"
 	"crypto/tls"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gucx/gucx/ucs/config"
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 )
 
 // Config tunes the transport. The zero value is ready to use.
@@ -98,26 +98,17 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 func (c *Config) sizes() error {
-	for _, f := range []struct {
-		name     string
-		v        *config.MemSize
-		def      config.MemSize
-		min, max config.MemSize
-	}{
-		{"SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize},
-		{"TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf},
-		{"RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf},
-		{"JOIN", &c.Join, defaultJoin, 1, maxBuf},
-		{"JOINV", &c.JoinV, defaultJoinV, 1, maxBuf},
-		{"STRIPE_THRESH", &c.StripeThresh, defaultStripe, 1, maxRMA},
-		{"SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize},
-	} {
-		if *f.v == 0 || *f.v == config.MemAuto {
-			*f.v = f.def
-		}
-		if *f.v < f.min || *f.v > f.max {
-			return fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
-		}
+	err := cmp.Or(
+		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minSegSize, maxSegSize),
+		base.Settle("TX_BUF", &c.TxBuf, defaultTxBuf, 1, maxBuf),
+		base.Settle("RX_BUF", &c.RxBuf, defaultRxBuf, 1, maxBuf),
+		base.Settle("JOIN", &c.Join, defaultJoin, 1, maxBuf),
+		base.Settle("JOINV", &c.JoinV, defaultJoinV, 1, maxBuf),
+		base.Settle("STRIPE_THRESH", &c.StripeThresh, defaultStripe, 1, maxRMA),
+		base.Settle("SENDV_THRESH", &c.SendvThresh, defaultSendv, 1, maxSegSize),
+	)
+	if err != nil {
+		return err
 	}
 	c.TxBuf = max(c.TxBuf, 2*(c.SegSize+perFrame))
 	c.RxBuf = max(c.RxBuf, c.SegSize+2*perFrame)
@@ -127,48 +118,24 @@ func (c *Config) sizes() error {
 }
 
 func (c *Config) counts() error {
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def, max int
-	}{
-		{"TX_OPS", &c.TxOps, defaultTxOps, 1 << 20},
-		{"MAX_STRANGERS", &c.Strangers, defaultStrangers, 1 << 16},
-		{"MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, maxPerPeer},
-		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1 << 20},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < 1 || *f.v > f.max {
-			return fmt.Errorf("%w: %s %d not in [1, %d]", uct.ErrInvalidParam, f.name, *f.v, f.max)
-		}
-	}
-	return nil
+	return cmp.Or(
+		base.Settle("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
+		base.Settle("MAX_STRANGERS", &c.Strangers, defaultStrangers, 1, 1<<16),
+		base.Settle("MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, 1, maxPerPeer),
+		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
+	)
 }
 
 func (c *Config) times() error {
 	const longest = time.Hour // fits the kernel's fields in seconds and milliseconds
-	for _, f := range []struct {
-		name string
-		v    *time.Duration
-		def  time.Duration
-	}{
-		{"CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout},
-		{"HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout},
-		{"KEEPIDLE", &c.KeepIdle, defaultKeepIdle},
-		{"KEEPINTVL", &c.KeepInterval, defaultKeepInterval},
-		{"USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout},
-		{"LINGER", &c.Linger, defaultLinger},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < time.Millisecond || *f.v > longest {
-			return fmt.Errorf("%w: %s %v not in [1ms, %v]", uct.ErrInvalidParam, f.name, *f.v, longest)
-		}
-	}
-	return nil
+	return cmp.Or(
+		base.Settle("CONN_TIMEOUT", &c.ConnTimeout, defaultConnTimeout, time.Millisecond, longest),
+		base.Settle("HELLO_TIMEOUT", &c.HelloTimeout, defaultHelloTimeout, time.Millisecond, longest),
+		base.Settle("KEEPIDLE", &c.KeepIdle, defaultKeepIdle, time.Millisecond, longest),
+		base.Settle("KEEPINTVL", &c.KeepInterval, defaultKeepInterval, time.Millisecond, longest),
+		base.Settle("USER_TIMEOUT", &c.UserTimeout, defaultUserTimeout, time.Millisecond, longest),
+		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, longest),
+	)
 }
 
 // Validate checks the ranges, for config.FromEnv.

@@ -1,10 +1,9 @@
 package dv
 
 import (
-	"fmt"
-
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
@@ -34,13 +33,7 @@ func (c *RCConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 
 // checkPostlist checks the range of TX_POSTLIST and replaces zero.
 func checkPostlist(n *int) error {
-	if *n == 0 {
-		*n = 1
-	}
-	if *n < 1 || *n > maxPostlist {
-		return fmt.Errorf("%w: TX_POSTLIST %d not in [1, %d]", uct.ErrInvalidParam, *n, maxPostlist)
-	}
-	return nil
+	return base.Settle("TX_POSTLIST", n, 1, 1, maxPostlist)
 }
 
 // pick returns the configuration of an iface, and what is left for the core to

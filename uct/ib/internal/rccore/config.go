@@ -1,11 +1,13 @@
 package rccore
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 )
@@ -47,45 +49,32 @@ const (
 	defaultMaxRDAtomic = 16
 
 	minRxDepth = 4 // two messages and the credits that each side returns
+	minInline  = 8 // the header of a short message
 	maxSegSize = 1 << 20
 	maxSGE     = 16
 )
 
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def      int
-		min, max int
-	}{
-		{"TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1 << 15},
-		{"TX_CQ_LEN", &c.TxCQDepth, defaultTxCQDepth, 1, 1 << 20},
-		{"TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1 << 20},
-		{"TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE},
-		{"TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1 << 15},
-		{"MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1 << 10},
-		{"RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, minRxDepth, 1 << 15},
-		{"FC_WND_SIZE", &c.FCWindow, defaultFCWindow, 1, rcwire.MaxCredits},
-		{"RETRY_COUNT", &c.RetryCount, defaultRetryCount, 1, 7},
-		{"MAX_RD_ATOMIC", &c.MaxRDAtomic, defaultMaxRDAtomic, 1, 255},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < f.min || *f.v > f.max {
-			return c, fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
-		}
+	err := cmp.Or(
+		base.Settle("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
+		base.Settle("TX_CQ_LEN", &c.TxCQDepth, defaultTxCQDepth, 1, 1<<20),
+		base.Settle("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
+		base.Settle("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
+		base.Settle("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
+		base.Settle("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
+		base.Settle("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, minRxDepth, 1<<15),
+		base.Settle("FC_WND_SIZE", &c.FCWindow, defaultFCWindow, 1, rcwire.MaxCredits),
+		base.Settle("RETRY_COUNT", &c.RetryCount, defaultRetryCount, 1, 7),
+		base.Settle("MAX_RD_ATOMIC", &c.MaxRDAtomic, defaultMaxRDAtomic, 1, 255),
+		base.Settle("SEG_SIZE", &c.SegSize, defaultSegSize, minInline, maxSegSize),
+		base.Settle("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxSegSize),
+	)
+	if err != nil {
+		return c, err
 	}
-	if c.TxMaxInline == 0 {
-		c.TxMaxInline = defaultTxMaxInline
-	}
-	if c.SegSize == 0 {
-		c.SegSize = defaultSegSize
-	}
-	if c.TxMaxInline < 8 || c.TxMaxInline > c.SegSize || c.SegSize > maxSegSize {
-		return c, fmt.Errorf("%w: want 8 <= TX_MAX_INLINE <= SEG_SIZE <= %d; have %d, %d",
-			uct.ErrInvalidParam, maxSegSize, c.TxMaxInline, c.SegSize)
+	if c.TxMaxInline > c.SegSize {
+		return c, fmt.Errorf("%w: TX_MAX_INLINE %v above SEG_SIZE %v", uct.ErrInvalidParam, c.TxMaxInline, c.SegSize)
 	}
 	if c.Timeout == 0 {
 		c.Timeout = defaultTimeout

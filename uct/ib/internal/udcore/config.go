@@ -1,11 +1,14 @@
 package udcore
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -51,45 +54,25 @@ const (
 
 // withDefaults replaces zeros and checks ranges.
 func (c Config) withDefaults() (Config, error) {
-	for _, f := range []struct {
-		name     string
-		v        *int
-		def      int
-		min, max int
-	}{
-		{"TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1 << 15},
-		{"TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1 << 20},
-		{"TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE},
-		{"TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1 << 15},
-		{"WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow},
-		{"MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1 << 10},
-		{"RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1 << 15},
-		{"MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns},
-	} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-		if *f.v < f.min || *f.v > f.max {
-			return c, fmt.Errorf("%w: %s %d not in [%d, %d]", uct.ErrInvalidParam, f.name, *f.v, f.min, f.max)
-		}
+	err := cmp.Or(
+		base.Settle("TX_QUEUE_LEN", &c.TxDepth, defaultTxDepth, 1, 1<<15),
+		base.Settle("TX_BUFS", &c.TxBuffers, defaultTxBuffers, 1, 1<<20),
+		base.Settle("TX_MAX_SGE", &c.TxMaxSGE, defaultTxMaxSGE, 2, maxSGE),
+		base.Settle("TX_CQ_MODERATION", &c.Moderation, defaultModeration, 1, 1<<15),
+		base.Settle("WINDOW", &c.Window, defaultWindow, 1, dgram.MaxWindow),
+		base.Settle("MAX_POLL", &c.MaxPoll, defaultMaxPoll, 1, 1<<10),
+		base.Settle("RX_QUEUE_LEN", &c.RxDepth, defaultRxDepth, 4, 1<<15),
+		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, maxConns),
+		base.Settle("TX_MAX_INLINE", &c.TxMaxInline, defaultTxMaxInline, minInline, maxInline),
+		base.Settle("TIMEOUT", &c.Timeout, defaultTimeout, 1, math.MaxInt64),
+		base.Settle("TIMER_RTO", &c.RTO, defaultRTO, 1, math.MaxInt64),
+		base.Settle("TIMER_MAX_RTO", &c.MaxRTO, defaultMaxRTO, 1, math.MaxInt64),
+	)
+	if err != nil {
+		return c, err
 	}
-	if c.TxMaxInline == 0 {
-		c.TxMaxInline = defaultTxMaxInline
-	}
-	if c.TxMaxInline < minInline || c.TxMaxInline > maxInline {
-		return c, fmt.Errorf("%w: TX_MAX_INLINE %d not in [%d, %d]", uct.ErrInvalidParam, c.TxMaxInline, minInline, maxInline)
-	}
-	for _, f := range []struct {
-		v   *time.Duration
-		def time.Duration
-	}{{&c.Timeout, defaultTimeout}, {&c.RTO, defaultRTO}, {&c.MaxRTO, defaultMaxRTO}} {
-		if *f.v == 0 {
-			*f.v = f.def
-		}
-	}
-	if c.RTO < 0 || c.MaxRTO < c.RTO || c.Timeout < c.RTO {
-		return c, fmt.Errorf("%w: want 0 < TIMER_RTO %v <= TIMER_MAX_RTO %v and <= TIMEOUT %v",
-			uct.ErrInvalidParam, c.RTO, c.MaxRTO, c.Timeout)
+	if c.RTO > min(c.MaxRTO, c.Timeout) {
+		return c, fmt.Errorf("%w: TIMER_RTO %v above TIMER_MAX_RTO %v or TIMEOUT %v", uct.ErrInvalidParam, c.RTO, c.MaxRTO, c.Timeout)
 	}
 	return c, c.IB.Validate()
 }
