@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -184,13 +185,12 @@ func readable(t *testing.T, fd, ms int) bool {
 
 func TestWake(t *testing.T) {
 	md := openMD(t)
-	ch, err := md.Context().CreateCompChannel()
-	require.NoError(t, err)
-	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: ch})
-	require.NoError(t, err)
 	var word atomic.Uint32
 	word.Store(5)
-	w, err := ib.NewWake(ch, &word)
+	var undo cleanup.Stack
+	w, err := md.OpenWake(&word, &undo)
+	require.NoError(t, err)
+	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: w.Channel()})
 	require.NoError(t, err)
 	require.NoError(t, w.Arm(cq, 0))
 	assert.False(t, readable(t, w.FD(), 0))
@@ -211,7 +211,7 @@ func TestWake(t *testing.T) {
 	assert.True(t, readable(t, w.FD(), 5000), "the timer")
 	require.NoError(t, w.Arm(cq, 0))
 	assert.False(t, readable(t, w.FD(), 0), "no timer")
-	require.NoError(t, errors.Join(w.Close(), cq.Close(), ch.Close()))
+	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
 }
 
 func TestFlushGroups(t *testing.T) {

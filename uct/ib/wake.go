@@ -2,7 +2,7 @@ package ib
 
 import (
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -16,27 +16,31 @@ import (
 
 // Wake is what an iface sleeps on: one epoll descriptor over the completion
 // channel, an eventfd for word from other goroutines, and a timer. Raise may be
-// called by any goroutine, the rest by the owner of the iface.
+// called by any goroutine until undo closes them, the rest by the owner of the iface.
 type Wake struct {
 	epoll, event, timer int
 	channel             *verbs.CompChannel
 	word                *atomic.Uint32
 }
 
-// Raised is the bit that Raise sets in the word of NewWake.
+// Raised is the bit that Raise sets in the word of OpenWake.
 const Raised = 1 << 31
 
-// NewWake makes the descriptors for channel, which stays the caller's. Raise sets
-// the bit Raised of word, so that Progress looks at one word of the iface; the
-// other bits are the iface's own.
-func NewWake(channel *verbs.CompChannel, word *atomic.Uint32) (_ *Wake, err error) {
-	var undo cleanup.Stack
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo.Run())
-		}
-	}()
+// OpenWake makes a completion channel and what it is waited for with, closed by undo.
+// Raise sets the bit Raised of word, so that Progress looks at one word of the iface;
+// the other bits are the iface's own.
+func (md *MD) OpenWake(word *atomic.Uint32, undo *cleanup.Stack) (*Wake, error) {
+	channel, err := md.ctx.CreateCompChannel()
+	if err != nil {
+		return nil, fmt.Errorf("create completion channel: %w", err)
+	}
+	undo.Add(channel.Close)
 	w := &Wake{channel: channel, word: word}
+	return w, w.open(undo)
+}
+
+// open makes the descriptors.
+func (w *Wake) open(undo *cleanup.Stack) (err error) {
 	open := func(fd *int, call string, f func() (int, error)) error {
 		n, err := f()
 		if err != nil {
@@ -47,24 +51,27 @@ func NewWake(channel *verbs.CompChannel, word *atomic.Uint32) (_ *Wake, err erro
 		return nil
 	}
 	if err = open(&w.epoll, "epoll_create1", func() (int, error) { return unix.EpollCreate1(unix.EPOLL_CLOEXEC) }); err != nil {
-		return nil, err
+		return err
 	}
 	if err = open(&w.event, "eventfd2", func() (int, error) { return unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC) }); err != nil {
-		return nil, err
+		return err
 	}
 	if err = open(&w.timer, "timerfd_create", func() (int, error) {
 		return unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	}); err != nil {
-		return nil, err
+		return err
 	}
-	for _, fd := range []int{channel.FD(), w.event, w.timer} {
+	for _, fd := range []int{w.channel.FD(), w.event, w.timer} {
 		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 		if err = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-			return nil, os.NewSyscallError("epoll_ctl", err)
+			return os.NewSyscallError("epoll_ctl", err)
 		}
 	}
-	return w, nil
+	return nil
 }
+
+// Channel is for the completion queue that Arm is about.
+func (w *Wake) Channel() *verbs.CompChannel { return w.channel }
 
 // FD is readable when there is something to do.
 func (w *Wake) FD() int { return w.epoll }
@@ -123,9 +130,4 @@ func (w *Wake) Arm(cq Armer, d time.Duration) error {
 func (w *Wake) setTimer(d time.Duration) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(int64(d), 0))}
 	return os.NewSyscallError("timerfd_settime", unix.TimerfdSettime(w.timer, 0, &spec, nil))
-}
-
-// Close closes the descriptors. No Raise may come after it.
-func (w *Wake) Close() error {
-	return errors.Join(unix.Close(w.timer), unix.Close(w.event), unix.Close(w.epoll))
 }

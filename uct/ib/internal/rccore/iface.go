@@ -63,7 +63,6 @@ type Iface struct {
 	onError func(uct.EP, error)
 	sharing *ib.Sharing
 	srq     *verbs.SRQ
-	channel *verbs.CompChannel
 	undo    cleanup.Stack
 	open    base.List[*EP] // EPs that are not closed
 	closing base.List[*EP] // closed EPs whose work requests are in flight

@@ -136,21 +136,15 @@ func fit(c Config, dev verbs.DeviceAttr) Config {
 
 // openQueues makes the objects that EPs share.
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	ctx := it.md.Context()
-	if it.channel, err = ctx.CreateCompChannel(); err != nil {
-		return fmt.Errorf("create completion channel: %w", err)
-	}
-	undo.Add(it.channel.Close)
-	if it.wake, err = ib.NewWake(it.channel, &it.Attn); err != nil {
+	if it.wake, err = it.md.OpenWake(&it.Attn, undo); err != nil {
 		return err
 	}
-	undo.Add(it.wake.Close)
 	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
 		return err
 	}
 	// A Progress may give its entries back at its end.
 	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll
-	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.channel}, undo); err != nil {
+	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
 		return err
 	}
 	it.srq, err = it.md.PD().CreateSRQ(verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.sharing.TD()})

@@ -67,7 +67,6 @@ type Iface struct {
 	cfg     Config
 	attr    uct.IfaceAttr
 	onError func(uct.EP, error)
-	channel *verbs.CompChannel
 	cq      *verbs.CQ
 	sharing *ib.Sharing
 	undo    cleanup.Stack

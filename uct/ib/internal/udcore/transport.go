@@ -144,20 +144,14 @@ const (
 const queueKey = 0x67756378
 
 func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
-	ctx := it.md.Context()
-	if it.channel, err = ctx.CreateCompChannel(); err != nil {
-		return fmt.Errorf("create completion channel: %w", err)
-	}
-	undo.Add(it.channel.Close)
-	if it.wake, err = ib.NewWake(it.channel, &it.attn); err != nil {
+	if it.wake, err = it.md.OpenWake(&it.attn, undo); err != nil {
 		return err
 	}
-	undo.Add(it.wake.Close)
 	if it.sharing, err = it.md.OpenSharing(it.name, it.port.Num, it.cfg.IB.Endpoints, undo); err != nil {
 		return err
 	}
 	depth := it.cfg.TxDepth + it.cfg.RxDepth
-	if it.cq, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.channel}, undo); err != nil {
+	if it.cq, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
 		return err
 	}
 	it.qp, err = it.sharing.CreateQP(verbs.QPInitAttr{
