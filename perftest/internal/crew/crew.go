@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
+	"syscall"
 
 	"github.com/gucx/gucx/internal/cleanup"
 )
@@ -19,18 +21,62 @@ type Start func() (net.Conn, io.Closer, error)
 
 // Line is one end of a connection. One goroutine at a time uses it.
 type Line struct {
-	conn net.Conn
-	in   *json.Decoder
-	out  *json.Encoder
+	conn  net.Conn
+	in    *json.Decoder
+	out   *json.Encoder
+	ahead chan json.RawMessage // nil if nothing is read ahead
 }
 
 // NewLine is the line over conn, which it does not own.
 func NewLine(conn net.Conn) *Line {
-	return &Line{conn, json.NewDecoder(conn), json.NewEncoder(conn)}
+	return &Line{conn: conn, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
 }
 
-// Receive reads into v what the other end sends.
-func (l *Line) Receive(v any) error { return l.in.Decode(v) }
+// ErrGone says that the other end has closed the connection, or has died.
+var ErrGone = errors.New("the process at the other end is gone")
+
+// Receive reads into v what the other end sends. ErrGone if it never will.
+func (l *Line) Receive(v any) error {
+	if l.ahead == nil {
+		return gone(l.in.Decode(v))
+	}
+	m, ok := <-l.ahead
+	if !ok {
+		return ErrGone
+	}
+	return json.Unmarshal(m, v)
+}
+
+func gone(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.ECONNRESET) {
+		return ErrGone
+	}
+	return err
+}
+
+// Follow reads ahead from now on, so that the context that it returns ends with ErrGone
+// when the other end is gone, whatever this one is doing. Call it once. It goes on until conn
+// is closed.
+func (l *Line) Follow(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l.ahead = make(chan json.RawMessage)
+	go func() {
+		defer close(l.ahead)
+		for {
+			var m json.RawMessage
+			if err := l.in.Decode(&m); err != nil {
+				cancel(gone(err))
+				return
+			}
+			select {
+			case l.ahead <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return ctx
+}
 
 // reply is what a process answers: a value, or why there is none.
 type reply struct {
@@ -60,11 +106,7 @@ func Muster(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew,
 		undo.Add(process.Close)
 		c = append(c, NewLine(conn))
 	}
-	stop := context.AfterFunc(ctx, func() {
-		for _, l := range c {
-			_ = l.conn.Close()
-		}
-	})
+	stop := context.AfterFunc(ctx, c.hangUp)
 	undo.Add(func() error {
 		stop()
 		return nil
@@ -72,26 +114,53 @@ func Muster(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew,
 	return c, nil
 }
 
-// Ask sends each process its request before it waits for the first reply. The first error
-// in the order of the processes is returned.
+// hangUp ends all waits, on both sides.
+func (c Crew) hangUp() {
+	for _, l := range c {
+		_ = l.conn.Close() // its process closes it again
+	}
+}
+
+// Ask sends each process its request before it waits for replies. The first error ends
+// the connections of all, for the others may wait for the one that has it, and is
+// returned.
 func Ask[Value any](c Crew, request func(i int) any) ([]Value, error) {
 	for i, l := range c {
 		if err := l.out.Encode(request(i)); err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
+			c.hangUp()
+			return nil, fmt.Errorf("process %d: %w", i, gone(err))
 		}
 	}
-	values := make([]Value, len(c))
+	var (
+		values = make([]Value, len(c))
+		wait   sync.WaitGroup
+		once   sync.Once
+		first  error
+	)
 	for i, l := range c {
-		r := reply{Value: &values[i]}
-		err := l.Receive(&r)
-		if err == nil && r.Error != "" {
-			err = errors.New(r.Error)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("process %d: %w", i, err)
-		}
+		wait.Go(func() {
+			if err := l.answer(&values[i]); err != nil {
+				once.Do(func() {
+					first = fmt.Errorf("process %d: %w", i, err)
+					c.hangUp()
+				})
+			}
+		})
 	}
-	return values, nil
+	wait.Wait()
+	return values, first
+}
+
+// answer reads a reply.
+func (l *Line) answer(v any) error {
+	r := reply{Value: v}
+	if err := l.Receive(&r); err != nil {
+		return err
+	}
+	if r.Error != "" {
+		return errors.New(r.Error)
+	}
+	return nil
 }
 
 // Go is the request that says no more than to go on.

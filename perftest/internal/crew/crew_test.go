@@ -59,10 +59,37 @@ func TestAsk(t *testing.T) {
 	assert.Equal(t, []int{2, 4, 6}, got)
 	_, err = Ask[int](c, func(i int) any { return 1 - i })
 	require.EqualError(t, err, "process 1: nothing to double")
+	_, err = Ask[int](c, func(i int) any { return i })
+	require.ErrorIs(t, err, ErrGone)
 	require.NoError(t, undo.Run())
 	assert.Equal(t, 3, closed)
-	_, err = Ask[int](c, func(i int) any { return i })
-	require.Error(t, err, "they are gone")
+}
+
+// Nobody waits for a process that waits for one that is gone.
+func TestAsk_OneIsGone(t *testing.T) {
+	var undo cleanup.Stack
+	closed, n := 0, 0
+	c, err := Muster(t.Context(), 3, func() (net.Conn, io.Closer, error) {
+		i := n
+		n++
+		return pipes(func(l *Line) {
+			ctx := l.Follow(context.Background())
+			var v int
+			if l.Receive(&struct{}{}) != nil || i == 2 {
+				_ = l.conn.Close()
+				return
+			}
+			<-ctx.Done()
+			assert.Equal(t, ErrGone, context.Cause(ctx))
+			assert.Equal(t, ErrGone, l.Receive(&v))
+		}, &closed)()
+	}, &undo)
+	require.NoError(t, err)
+	_, err = Ask[int](c, Go)
+	require.ErrorContains(t, err, "process 2: ")
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, undo.Run())
+	assert.Equal(t, 3, closed)
 }
 
 // Whoever waits for a process that does not answer waits no longer than the context.

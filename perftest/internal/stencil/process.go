@@ -104,12 +104,22 @@ func runAll(ranks crew.Crew, job func(int) any) ([]result, error) {
 	return results, err
 }
 
-// ServeRank is a rank until conn ends or it has told its result. An error of the
-// measurement is told, not returned. It closes conn.
+// ServeRank is a rank until conn ends, which ends what it does, or it has told its result. An
+// error of the measurement is told, not returned. It closes conn.
 func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	w := &worker{line: crew.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
 	defer func() { err = errors.Join(err, w.undo.Run()) }()
+	ctx = w.line.Follow(ctx)
+	err = w.serve(ctx)
+	if errors.Is(context.Cause(ctx), crew.ErrGone) {
+		return nil // nobody wants to know
+	}
+	return err
+}
+
+// serve goes through the protocol.
+func (w *worker) serve(ctx context.Context) error {
 	if err := w.open(); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // served runs a rank on the other end of a pipe. Its Close closes the connection and
@@ -64,7 +65,7 @@ func TestProcesses_Errors(t *testing.T) {
 	require.ErrorContains(t, err, "8 rows for 6 ranks")
 	p.Problem = bench(1, 2).Problem
 	_, err = p.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Plan: endpoint.Plan{Context: 2, CQ: 3}})
-	require.ErrorContains(t, err, "process 0: rank 0: ")
+	require.ErrorContains(t, err, "3 threads share a CQ")
 	gone := errors.New("gone")
 	p.Start = func() (net.Conn, io.Closer, error) { return nil, nil, gone }
 	_, err = p.Measure(t.Context(), mlx5.Config{}, msgrate.Config{})
@@ -75,3 +76,27 @@ func TestProcesses_Errors(t *testing.T) {
 	_, err = p.Measure(ctx, mlx5.Config{}, msgrate.Config{})
 	require.ErrorIs(t, err, gone)
 }
+
+// When a rank dies the others end, which wait for it, and so does the measurement.
+func TestProcesses_ARankDies(t *testing.T) {
+	p := &Processes{Problem: bench(2, 2).Problem}
+	n := 0
+	p.Start = func() (net.Conn, io.Closer, error) {
+		n++
+		if n != 3 {
+			return start(t.Context())()
+		}
+		here, there := net.Pipe()
+		w := &worker{line: crew.NewLine(there), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
+		done := make(chan error, 1)
+		go func() { done <- errors.Join(w.open(), there.Close()) }()
+		return here, closer(func() error { return errors.Join(here.Close(), <-done, w.undo.Run()) }), nil
+	}
+	_, err := p.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Plan: endpoint.Dynamic.Plan(2)})
+	require.ErrorContains(t, err, "process 2: ")
+	require.ErrorIs(t, err, crew.ErrGone)
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
