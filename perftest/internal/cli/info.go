@@ -24,6 +24,14 @@ the letters of ucx_info. Without letters: version and devices.`,
 			if err != nil {
 				return &usageError{err}
 			}
+			if _, err := device.List(q.Fabric); err != nil {
+				return &usageError{err}
+			}
+			if q.Transport != "" {
+				if _, err := device.FindTransport(device.Components(cfg.UCT, q.Fabric), q.Transport, ""); err != nil {
+					return &usageError{err}
+				}
+			}
 			return info.Write(cmd.Context(), cmd.OutOrStdout(), cfg, q)
 		},
 	}

@@ -36,14 +36,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "perftest: %v\n", err)
 	code := exitCode(err)
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "perftest: see perftest --help")
+		fmt.Fprintf(stderr, "perftest: see %s --help\n", cmd.CommandPath())
 	}
 	return code
 }

@@ -162,12 +162,16 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"server a b", "at most 1"},
 		{"server -p 65536", "outside 0..65535"},
 		{"info extra", "unknown command"},
+		{"info -d -t dc", "there is rc"},
+		{"info --fabric ether", "ether"},
+		{"info --bogus", "see perftest info --help"},
+		{"-s 8x", "want a number of bytes"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := perftest(t, strings.Fields(c.args)...)
 			assert.Equal(t, exitUsage, code, errs)
 			assert.Contains(t, errs, c.want)
-			assert.Contains(t, errs, "perftest --help")
+			assert.Regexp(t, `see perftest (client |server |info )?--help\n$`, errs)
 			assert.Empty(t, out)
 		})
 	}

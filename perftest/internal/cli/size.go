@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,11 +57,13 @@ func parseRange(part string) (sizes []int, err error) {
 	return sizes, nil
 }
 
+var errSize = errors.New("want a number of bytes, with k, m or g")
+
 // parseSize reads one size in the grammar of the environment.
 func parseSize(text string) (int, error) {
 	var m config.MemSize
-	if err := m.UnmarshalText([]byte(text)); err != nil {
-		return 0, err
+	if m.UnmarshalText([]byte(text)) != nil {
+		return 0, errSize
 	}
 	n := m.Bytes(0)
 	if n < 1 || n > bench.MaxSize {
