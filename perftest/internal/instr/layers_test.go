@@ -18,11 +18,17 @@ func allOps() (ops []Op) {
 	return ops
 }
 
-// countLayers counts the cases of a plan on the layers as they are.
+// countLayers counts the cases of a plan on the layers as they are, often enough to
+// see what is usual.
 func countLayers(t *testing.T, fabric string, p Plan, d Detail) *Measurement {
 	t.Helper()
+	return countTimes(t, fabric, 5, p, d)
+}
+
+func countTimes(t *testing.T, fabric string, reps int, p Plan, d Detail) *Measurement {
+	t.Helper()
 	testenv.SkipRace(t, "the detector's own instructions would be counted")
-	m, err := count(t, job{Cases: p.Cases(), Fabric: fabric, Reps: 5, Warmup: warmup}, d)
+	m, err := count(t, job{Cases: p.Cases(), Fabric: fabric, Reps: reps, Warmup: warmup}, d)
 	require.NoError(t, err)
 	return m
 }
@@ -51,7 +57,8 @@ func result(t *testing.T, m *Measurement, c Case) Sample {
 func TestLayers_EveryCaseCounts(t *testing.T) {
 	for _, fabric := range fabrics {
 		t.Run(fabric, func(t *testing.T) {
-			m := countLayers(t, fabric, Plan{
+			t.Parallel()
+			m := countTimes(t, fabric, 2, Plan{
 				Ops: allOps(), APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}, Switches: true,
 			}, ByPart)
 			for _, r := range m.Results {
