@@ -36,6 +36,12 @@
 // Config.MaxPoll entries and gives them back to the device with one store. A
 // software HCA is driven when its attention word is up.
 //
+// # Misuse
+//
+// An iface is one goroutine's. Builds with the race detector tell those that meet: a
+// post in a thread domain in which another one posts gives [mlx5.ErrMet], and a poll
+// beside another one takes nothing and logs why.
+//
 // # Devices
 //
 // The queues of other providers are not exposed (mlx5.RawSupported): there the

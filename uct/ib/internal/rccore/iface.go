@@ -72,7 +72,7 @@ type Iface struct {
 	async   []uint32 // QPNs that the device reported, until Progress looks
 }
 
-// Bits of Iface.attn, beside ib.Raised.
+// Bits of Iface.Attn, beside ib.Raised.
 const (
 	attnBacklog = 1 << iota // finish has something to do
 	attnPending             // requests wait in arb
@@ -164,13 +164,13 @@ func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte { return it.port.Addr.Append(b) }
 
-// IfaceAddr appends nothing: rc connects endpoints.
+// IfaceAddr appends nothing: endpoints connect.
 func (it *Iface) IfaceAddr(b []byte) []byte { return b }
 
 // Reachable implements uct.IfaceAddresser. ifaceAddr must be empty.
 func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
 	if len(ifaceAddr) != 0 {
-		return false, "rc has no iface address"
+		return false, it.name + " has no iface address"
 	}
 	if _, err := it.port.Peer(deviceAddr); err != nil {
 		return false, err.Error()

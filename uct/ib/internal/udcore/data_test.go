@@ -171,7 +171,7 @@ func (s *side) raw(t testing.TB, to *side, b []byte) {
 		AH: p.ah, RemoteQPN: p.key.qpn, RemoteQKey: queueKey,
 	}
 	s.it.core.wr[0] = wr
-	s.it.core.post(nil)
+	s.it.core.post()
 }
 
 func TestReceive_Strangers(t *testing.T) {

@@ -71,7 +71,7 @@ func (it *Iface) sendPacket(c *conn, p *packet) {
 	if p.z == nil && p.n <= int(it.cfg.TxMaxInline) {
 		wr.Flags = verbs.SendInline
 		wr.Inline = buf[:p.n]
-		it.post(c)
+		it.post()
 		return
 	}
 	it.sges = append(it.sges[:0], it.pool.SGE(p.buf, 0, p.n))
@@ -80,7 +80,7 @@ func (it *Iface) sendPacket(c *conn, p *packet) {
 	}
 	wr.Flags = verbs.SendSignaled
 	wr.SGList = it.sges
-	it.post(c)
+	it.post()
 	p.lastSN = it.pi
 }
 
@@ -95,7 +95,7 @@ func (it *Iface) address(c *conn) *verbs.SendWR {
 
 // post posts the work request in it.wr. A refusal is a fault of the QP: Progress
 // ends the connections.
-func (it *Iface) post(*conn) {
+func (it *Iface) post() {
 	if it.pi == it.ci || it.pi-it.sig >= uint64(it.cfg.Moderation) || it.closed {
 		it.wr[0].Flags |= verbs.SendSignaled
 	}
@@ -125,7 +125,7 @@ func (it *Iface) control(c *conn, h dgram.Header, n int) bool {
 	wr := it.address(c)
 	wr.Flags = verbs.SendInline
 	wr.Inline = it.scratch[:dgram.HeaderLen+n]
-	it.post(c)
+	it.post()
 	return true
 }
 
