@@ -227,6 +227,7 @@ func TestMaxConns(t *testing.T) {
 		for range 3 {
 			a.epTo(b).send(t, 0)
 		}
+		until(t, func() bool { return b.it.core.conns.n == 2 }, a, b)
 		settle(a, b)
 		assert.Equal(t, 2, b.it.core.conns.n, "strangers cannot take more")
 		_, err := b.it.NewEP(nobody(b))
