@@ -6,12 +6,6 @@ import "fmt"
 // often a layer that signals completions itself asks for one.
 const pingWindow = 64
 
-// PingPut is the operation that a ping-pong of s is made of.
-func PingPut(s Spec) Spec {
-	s.Kind, s.Window = Put, pingWindow
-	return s
-}
-
 // ping is one side of a ping-pong of puts: it writes to the other's memory and
 // watches its own. First and last byte of each put are its number, so that it is
 // seen whole, whichever end a copy begins with.
@@ -22,10 +16,22 @@ type ping struct {
 	seq uint64
 }
 
-// NewPing makes the initiator's side of put, an Op of c by PingPut.
-func NewPing(c Conn, put Op, s Spec) (Op, error) { return newPing(c, put, s.Size) }
+// NewPing makes the initiator's side of a ping-pong, of puts of c.
+func NewPing(c Conn, s Spec) (Op, error) {
+	p, err := newPing(c, s)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
 
-func newPing(c Conn, put Op, n int) (*ping, error) {
+func newPing(c Conn, s Spec) (*ping, error) {
+	n := s.Size
+	s.Kind, s.Window = Put, pingWindow
+	put, err := c.Op(s)
+	if err != nil {
+		return nil, err
+	}
 	in, err := newWatch(c.Memory(), n)
 	if err != nil {
 		return nil, err
@@ -61,13 +67,25 @@ func (p *ping) Variant() Variant {
 // pong is the target's side.
 type pong struct{ *ping }
 
-// NewPong makes the target's side of put, an Op of c by PingPut.
-func NewPong(c Conn, put Op, s Spec) (Part, error) {
-	p, err := newPing(c, put, s.Size)
+// NewPong makes the target's side of a ping-pong, of puts of c.
+func NewPong(c Conn, s Spec) (Part, error) {
+	p, err := newPing(c, s)
 	if err != nil {
 		return nil, err
 	}
 	return pong{p}, nil
+}
+
+// PartOfPuts answers Conn.Part for a layer without active messages: of what has two
+// sides it does the ping-pong of puts.
+func PartOfPuts(c Conn, s Spec) (Part, error) {
+	switch {
+	case s.Kind == PutPing:
+		return NewPong(c, s)
+	case s.Kind.TwoSided():
+		return nil, ErrNoSuchOp
+	}
+	return nil, nil
 }
 
 // Progress answers the next put if it is there.

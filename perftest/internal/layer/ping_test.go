@@ -13,7 +13,10 @@ import (
 type sideConn struct {
 	Conn
 	memory, local []byte
+	put           *copyOp
 }
+
+func (c *sideConn) Op(Spec) (Op, error) { return c.put, nil }
 
 func (c *sideConn) Memory() []byte { return c.memory }
 func (c *sideConn) Local() []byte  { return c.local }
@@ -36,9 +39,11 @@ func pingPair(t *testing.T, n int) (Op, Part, *sideConn, *sideConn) {
 	b := &sideConn{memory: make([]byte, 64), local: make([]byte, 64)}
 	var part Part
 	spec := Spec{Kind: PutPing, Size: n}
-	op, err := NewPing(a, &copyOp{b.memory, a.local[:n], func() error { _, err := part.Progress(); return err }}, spec)
+	a.put = &copyOp{b.memory, a.local[:n], func() error { _, err := part.Progress(); return err }}
+	b.put = &copyOp{a.memory, b.local[:n], func() error { return nil }}
+	op, err := NewPing(a, spec)
 	require.NoError(t, err)
-	part, err = NewPong(b, &copyOp{a.memory, b.local[:n], func() error { return nil }}, spec)
+	part, err = NewPong(b, spec)
 	require.NoError(t, err)
 	return op, part, a, b
 }
@@ -64,7 +69,8 @@ func TestPing_LeftoversAreNoAnswer(t *testing.T) {
 	a := &sideConn{memory: make([]byte, 16), local: make([]byte, 16)}
 	Stamp(a.memory[:9], 1)
 	gone := errors.New("gone")
-	op, err := NewPing(a, &copyOp{make([]byte, 16), a.local[:9], func() error { return gone }}, Spec{Size: 9})
+	a.put = &copyOp{make([]byte, 16), a.local[:9], func() error { return gone }}
+	op, err := NewPing(a, Spec{Size: 9})
 	require.NoError(t, err)
 	require.NoError(t, op.Post())
 	assert.ErrorIs(t, op.Flush(), gone, "it waits, and hears what Poll says")
@@ -118,9 +124,16 @@ func TestVariant(t *testing.T) {
 	assert.Equal(t, "Variant(4)", variantEnd.String())
 }
 
-func TestNoPart(t *testing.T) {
-	assert.NoError(t, NoPart(Get))
-	assert.ErrorIs(t, NoPart(AM), errors.ErrUnsupported)
+func TestPartOfPuts(t *testing.T) {
+	c := &sideConn{memory: make([]byte, 8), local: make([]byte, 8), put: &copyOp{}}
+	part, err := PartOfPuts(c, Spec{Kind: Get, Size: 8})
+	assert.NoError(t, err)
+	assert.Nil(t, part, "one-sided")
+	_, err = PartOfPuts(c, Spec{Kind: AM, Size: 8})
+	assert.ErrorIs(t, err, errors.ErrUnsupported)
+	part, err = PartOfPuts(c, Spec{Kind: PutPing, Size: 8})
+	assert.NoError(t, err)
+	assert.NotNil(t, part)
 }
 
 func TestIdle_GoesOnWhileTheContextDoes(t *testing.T) {

@@ -44,14 +44,8 @@ func ParseVariant(name string) (Variant, error) {
 // ErrNoSuchOp says that a layer has no operation of a kind, whatever the transport.
 var ErrNoSuchOp = fmt.Errorf("the layer has no such operation: %w", errors.ErrUnsupported)
 
-// NoPart is what a layer without active messages answers when asked for its Part in
-// an operation that is no ping-pong of puts: nothing, if it is one-sided.
-func NoPart(k Kind) error {
-	if k.TwoSided() {
-		return ErrNoSuchOp
-	}
-	return nil
-}
+// ErrNotConnected says that an operation was asked for before Connect.
+var ErrNotConnected = errors.New("not connected")
 
 // LimitError says which limit of a transport keeps an operation from being done.
 type LimitError struct {

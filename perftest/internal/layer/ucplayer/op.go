@@ -2,7 +2,6 @@ package ucplayer
 
 import (
 	"context"
-	"errors"
 
 	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/ucp"
@@ -21,40 +20,25 @@ type op struct {
 	word   uint64 // old value of the last fetch
 }
 
-var errNotConnected = errors.New("not connected")
-
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
 	if c.key == nil {
-		return nil, errNotConnected
+		return nil, layer.ErrNotConnected
 	}
 	switch s.Kind {
 	case layer.AM, layer.AMPing:
 		return nil, layer.ErrNoSuchOp
 	case layer.PutPing:
-		put, err := c.Op(layer.PingPut(s))
-		if err != nil {
-			return nil, err
-		}
-		return layer.NewPing(c, put, s)
+		return layer.NewPing(c, s)
 	}
 	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
 }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) {
-	if s.Kind != layer.PutPing {
-		return nil, layer.NoPart(s.Kind)
-	}
-	put, err := c.Op(layer.PingPut(s))
-	if err != nil {
-		return nil, err
-	}
-	return layer.NewPong(c, put, s)
-}
+func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
 
 // Poll implements layer.Op.
 func (o *op) Poll() error {

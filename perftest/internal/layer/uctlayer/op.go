@@ -25,8 +25,6 @@ type op struct {
 	atomic uct.Atomics
 }
 
-var errNotConnected = errors.New("not connected")
-
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	o, err := c.newOp(s)
 	if err != nil {
@@ -38,11 +36,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	case layer.AMPing:
 		return newVolley(o, s)
 	case layer.PutPing:
-		put, err := c.Op(layer.PingPut(s))
-		if err != nil {
-			return nil, err
-		}
-		return layer.NewPing(c, put, s)
+		return layer.NewPing(c, s)
 	}
 	return o, o.choose(s)
 }
@@ -53,7 +47,7 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 		return nil, err
 	}
 	if !c.joined {
-		return nil, errNotConnected
+		return nil, layer.ErrNotConnected
 	}
 	o := &op{conn: c, idle: layer.NewIdle(c.cfg), buf: c.local.Bytes()[:s.Size]}
 	o.comp.Func = func(*uct.Completion) {}

@@ -87,9 +87,5 @@ func (c *conn) Part(s layer.Spec) (layer.Part, error) {
 	case layer.AMPing:
 		return newEcho(o, s)
 	}
-	put, err := c.Op(layer.PingPut(s))
-	if err != nil {
-		return nil, err
-	}
-	return layer.NewPong(c, put, s)
+	return layer.NewPong(c, s)
 }

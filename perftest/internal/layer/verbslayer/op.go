@@ -25,24 +25,18 @@ type op struct {
 	count      uint64 // compare value of the next compare-and-swap
 }
 
-var errNotConnected = errors.New("not connected")
-
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
 	if c.peer == nil {
-		return nil, errNotConnected
+		return nil, layer.ErrNotConnected
 	}
 	switch s.Kind {
 	case layer.AM, layer.AMPing:
 		return nil, layer.ErrNoSuchOp
 	case layer.PutPing:
-		put, err := c.Op(layer.PingPut(s))
-		if err != nil {
-			return nil, err
-		}
-		return layer.NewPing(c, put, s)
+		return layer.NewPing(c, s)
 	}
 	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
 		idle: layer.NewIdle(c.cfg), signaled: c.posted,
@@ -56,16 +50,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) {
-	if s.Kind != layer.PutPing {
-		return nil, layer.NoPart(s.Kind)
-	}
-	put, err := c.Op(layer.PingPut(s))
-	if err != nil {
-		return nil, err
-	}
-	return layer.NewPong(c, put, s)
-}
+func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
 
 // fill completes wr for the operation.
 func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
@@ -99,8 +84,8 @@ func (o *op) Post() error {
 		o.wr[0].CompareAdd, o.wr[0].Swap = o.count, o.count+1
 		o.count++
 	}
-	for o.posted-o.done >= o.depth {
-		if err := o.poll(); err != nil {
+	if o.posted-o.done >= o.depth { // room is not inlined
+		if err := o.room(); err != nil {
 			return err
 		}
 	}
@@ -118,6 +103,16 @@ func (o *op) Post() error {
 	wr.ID = o.posted
 	_, err := o.qp.PostSend(o.wr[:])
 	return err
+}
+
+// room waits until the send queue has room for a work request.
+func (o *op) room() error {
+	for o.posted-o.done >= o.depth {
+		if err := o.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Flush polls until the last work request is complete. RC completes in order and
@@ -139,10 +134,8 @@ func (o *op) Flush() error {
 // postNop asks for a completion behind unsignaled work requests, in a flush that
 // does not come at the end of a window.
 func (o *op) postNop() error {
-	for o.posted-o.done >= o.depth {
-		if err := o.poll(); err != nil {
-			return err
-		}
+	if err := o.room(); err != nil {
+		return err
 	}
 	o.left = o.window
 	o.posted++
