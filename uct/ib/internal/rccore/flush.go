@@ -4,10 +4,10 @@ import "github.com/gucx/gucx/uct"
 
 // Flush implements uct.EP.
 func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
-	if e.state == stateReady && e.PI == e.CI {
-		return false, nil
+	if e.state == stateReady && (e.PI == e.CI || e.Sig == e.PI && c == nil) {
+		return e.PI != e.CI, nil
 	}
-	if e.state != stateReady || e.Sig != e.PI || c == nil {
+	if e.state != stateReady || e.Sig != e.PI {
 		if pending, err = e.flushStart(); !pending || err != nil || c == nil {
 			return pending, err
 		}
