@@ -213,6 +213,8 @@ func TestProbe_ContextSwitches(t *testing.T) {
 		}
 	})
 	assert.Positive(t, all[Caller].Events[Switches])
+	assert.Zero(t, all[Rest], "the idle task is nobody")
+	assert.Zero(t, all[Peer], "the idle task is nobody")
 }
 
 func TestProbe_PageFaults(t *testing.T) {

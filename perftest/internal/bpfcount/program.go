@@ -80,7 +80,9 @@ func whoRuns(ns namespace) asm.Instructions {
 		asm.FnGetNsCurrentPidTgid.Call(),
 		asm.JNE.Imm(asm.R0, 0, "exit"), // of another namespace
 		asm.LoadMem(asm.R7, asm.RFP, stackIDs, asm.Word),
+		asm.JEq.Imm(asm.R7, 0, "exit"), // the idle task: 0 in the gate is nobody
 		asm.LoadMem(asm.R9, asm.RFP, stackIDs+4, asm.Word),
+		asm.JEq.Imm(asm.R9, 0, "exit"),
 	}
 }
 
