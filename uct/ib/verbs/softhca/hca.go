@@ -214,11 +214,13 @@ func (h *hca) release() error {
 	return errors.Join(errs...)
 }
 
-// stopDriving waits for whoever drives, and leaves nothing to drive, so that links
-// can be closed. It returns the loop fabric's link, which no port closes.
+// stopDriving waits for whoever drives or looks at guards, and leaves no link to them,
+// so that links can be closed. It returns the loop fabric's link, which no port closes.
 func (h *hca) stopDriving() (self *inLink) {
 	h.driving.lock()
 	defer h.driving.unlock()
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
 	if in := *h.inbound.Load(); h.port == nil && len(in) > 0 {
 		self = in[0]
 	}

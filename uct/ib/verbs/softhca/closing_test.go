@@ -1,0 +1,36 @@
+package softhca
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestStopDriving_WaitsForWhoLooksAtGuards: a goroutine that sees a peer off looks at the
+// guards of the other links, with linkMu held. Their memory must not go meanwhile.
+func TestStopDriving_WaitsForWhoLooksAtGuards(t *testing.T) {
+	const looks = 1000 // while the other goroutine could go on, if it did not wait
+	h := new(hca)
+	h.setOutbound(nil)
+	h.setInbound([]*inLink{{hca: h}})
+	there := func() bool { return len(*h.inbound.Load()) > 0 }
+
+	h.linkMu.Lock()
+	stopped := make(chan bool)
+	go func() {
+		h.stopDriving()
+		close(stopped)
+	}()
+	for there() && h.driving.tryLock() {
+		h.driving.unlock()
+		runtime.Gosched()
+	}
+	for range looks {
+		runtime.Gosched()
+	}
+	assert.True(t, there(), "the links of a goroutine that looks at them")
+	h.linkMu.Unlock()
+	<-stopped
+	assert.False(t, there())
+}
