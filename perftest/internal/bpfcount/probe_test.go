@@ -1,12 +1,8 @@
 package bpfcount
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,54 +20,18 @@ import (
 const childEnv = "GUCX_BPFCOUNT_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		obey(os.Stdin, os.Stdout)
-		return
+	if !testenv.ServeChild(childEnv, askForParent) {
+		testenv.Main(m)
 	}
-	testenv.Main(m)
 }
 
-// childCalls is how often the child asks for its parent at each line it reads.
+// childCalls is how often the child asks for its parent each time that it works.
 const childCalls = 777
 
-// obey does that until its input ends, and answers with a line.
-func obey(in io.Reader, out io.Writer) {
-	for lines := bufio.NewScanner(in); lines.Scan(); {
-		for range childCalls {
-			unix.Getppid()
-		}
-		fmt.Fprintln(out, "done")
+func askForParent() {
+	for range childCalls {
+		unix.Getppid()
 	}
-}
-
-// child is a process that makes childCalls system calls when told to.
-type child struct {
-	*exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func newChild(t *testing.T) *child {
-	c := &child{Cmd: exec.Command(os.Args[0])}
-	c.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	out, err := c.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewReader(out)
-	c.in, err = c.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.Start())
-	t.Cleanup(func() {
-		assert.NoError(t, c.in.Close())
-		assert.NoError(t, c.Wait())
-	})
-	return c
-}
-
-func (c *child) work(t *testing.T) {
-	_, err := fmt.Fprintln(c.in)
-	require.NoError(t, err)
-	_, err = c.out.ReadString('\n')
-	require.NoError(t, err)
 }
 
 // open opens a probe; without the rights for it the test is skipped.
@@ -193,13 +153,12 @@ func TestProbe_TheThreadIsNotTheRestOfItsProcess(t *testing.T) {
 
 func TestProbe_OtherProcessesAreLeftOut(t *testing.T) {
 	p := open(t)
-	c := newChild(t)
-	c.work(t) // started up
-	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, func() { c.work(t) })
+	c := testenv.StartChild(t, childEnv)
+	all := counted(t, p, Watch{Thread: ownThread, Process: os.Getpid()}, func() { c.Work(t) })
 	for g := range all {
 		assert.Zero(t, all[g].Calls[unix.SYS_GETPPID], "group %d", g)
 	}
-	all = counted(t, p, Watch{Thread: ownThread, Peer: c.Process.Pid}, func() { c.work(t) })
+	all = counted(t, p, Watch{Thread: ownThread, Peer: c.Process.Pid}, func() { c.Work(t) })
 	assert.Zero(t, all[Caller].Calls[unix.SYS_GETPPID])
 	assert.Equal(t, uint64(childCalls), all[Peer].Calls[unix.SYS_GETPPID])
 	assert.Equal(t, uint64(1), all[Peer].Calls[unix.SYS_WRITE], "the answer")

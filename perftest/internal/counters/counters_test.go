@@ -1,12 +1,8 @@
 package counters
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"testing"
 
@@ -23,14 +19,9 @@ import (
 const childEnv = "GUCX_COUNTERS_TEST_CHILD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			work()
-			fmt.Println("done")
-		}
-		return
+	if !testenv.ServeChild(childEnv, work) {
+		testenv.Main(m)
 	}
-	testenv.Main(m)
 }
 
 // What work does.
@@ -58,37 +49,6 @@ func work() {
 	if err := unix.Munmap(mem); err != nil {
 		panic(err)
 	}
-}
-
-// child is a process that works when told to.
-type child struct {
-	*exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Reader
-}
-
-func newChild(t *testing.T) *child {
-	c := &child{Cmd: exec.Command(os.Args[0])}
-	c.Env = append(os.Environ(), childEnv+"=1", "GORACE=atexit_sleep_ms=0")
-	out, err := c.StdoutPipe()
-	require.NoError(t, err)
-	c.out = bufio.NewReader(out)
-	c.in, err = c.StdinPipe()
-	require.NoError(t, err)
-	require.NoError(t, c.Start())
-	t.Cleanup(func() {
-		assert.NoError(t, c.in.Close())
-		assert.NoError(t, c.Wait())
-	})
-	c.work(t)
-	return c
-}
-
-func (c *child) work(t *testing.T) {
-	_, err := fmt.Fprintln(c.in)
-	require.NoError(t, err)
-	_, err = c.out.ReadString('\n')
-	require.NoError(t, err)
 }
 
 // open opens a source; without the rights for it the test is skipped. All have
@@ -157,8 +117,8 @@ func TestCounter_TheCallingThread(t *testing.T) {
 func TestCounter_TheTarget(t *testing.T) {
 	for _, name := range []string{"bpf", "perf"} {
 		t.Run(name, func(t *testing.T) {
-			peer := newChild(t)
-			r := count(t, open(t, name, peer.Process.Pid), 2, func() { peer.work(t) })
+			peer := testenv.StartChild(t, childEnv)
+			r := count(t, open(t, name, peer.Process.Pid), 2, func() { peer.Work(t) })
 			require.NotNil(t, r.Target)
 			assertFaults(t, name, *r.Target)
 			assert.Positive(t, r.Target.Events[result.Switches])
@@ -172,8 +132,8 @@ func TestCounter_TheTarget(t *testing.T) {
 }
 
 func TestCounter_RusageDoesNotSeeTheTarget(t *testing.T) {
-	peer := newChild(t)
-	r := count(t, open(t, "rusage", peer.Process.Pid), 1, func() { peer.work(t) })
+	peer := testenv.StartChild(t, childEnv)
+	r := count(t, open(t, "rusage", peer.Process.Pid), 1, func() { peer.Work(t) })
 	assert.Equal(t, &result.Usage{}, r.Target)
 }
 
