@@ -4,15 +4,19 @@
 GO      ?= go
 PKGS    ?= ./...
 FUZZ    ?= 5000x
+RACE    ?= -short
 GOFILES  = $(shell git ls-files '*.go')
 STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help check fmt vet lint build test race cpus invariants checkptr cross fuzz-short storm bench bench-smoke
+# vet has a target, so the other runs of the tests leave it out.
+GOTEST   = $(GO) test -vet=off
+
+.PHONY: help check fmt vet lint build test race cpus invariants cross fuzz-short arm64 storm idle soak arrows bench bench-smoke
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: fmt vet lint build cross test race cpus invariants checkptr fuzz-short bench-smoke ## everything that must pass before a commit lands
+check: fmt vet lint build cross test race cpus invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
 
 fmt: ## fail if gofmt would change a file
 	@bad=$$(gofmt -l $(GOFILES)); if [ -n "$$bad" ]; then echo "gofmt would change:"; echo "$$bad"; exit 1; fi
@@ -30,30 +34,41 @@ build: ## the build: no cgo
 test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)
 
-race: ## all tests under the race detector
-	$(GO) test -race $(PKGS)
+race: ## tests under the race detector; all of them with RACE=
+	$(GOTEST) -race $(RACE) $(PKGS)
 
-cpus: ## tests with 1, 2 and 4 processors; one processor finds spinning that does not yield
-	$(GO) test -short -cpu 1,2,4 $(PKGS)
+cpus: ## tests with 1 and 4 processors; one processor finds spinning that does not yield
+	$(GOTEST) -short -cpu 1,4 $(PKGS)
 
-invariants: ## tests with the checks of broken invariants built in
-	$(GO) test -short -tags invariants $(PKGS)
+invariants: ## tests with the checks of broken invariants and of pointer arithmetic built in
+	$(GOTEST) -short -tags invariants -gcflags=all=-d=checkptr $(PKGS)
 
-checkptr: ## tests with pointer arithmetic checked
-	$(GO) test -short -gcflags=all=-d=checkptr $(PKGS)
-
-cross: ## builds for other machines: arm64, and s390x for byte order
+cross: ## builds for other machines: arm64, with its barriers as they were meant, and s390x for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)
+	GUCX_TEST_CROSS=1 $(GOTEST) -run '^TestListing$$' ./internal/mmio
 	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(PKGS)
 
 fuzz-short: ## every fuzz target for FUZZ inputs or time (5000x; 60s)
 	.ci/fuzz $(FUZZ)
 
-storm: ## kill -9 of 1,000 senders over shared memory; about a minute
-	GUCX_SM_STORM=1000 $(GO) test -run '^TestStorm$$' -count 1 -v ./uct/sm
+arrows: ## how many files of ucp and of its internals use others of their folder
+	@$(GO) run ./internal/archtest/arrows ucp ucp/internal/... wireup
+
+arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 16 KiB, where LAB has one
+	.ci/arm64 $(PKGS)
+	.ci/arm64 --16k $(PKGS)
+
+storm: ## peers of a long-lived server are killed, come and go, and lose memory under transfers, 1,000 times; an hour
+	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp
+
+idle: ## processor time of idle workers, over each transport, 10 s each; ten minutes
+	GUCX_TEST_SOAK=1 GUCX_UCP_IDLE=10 $(GO) test -run '^TestIdle$$' -count 1 -timeout 1h -v ./ucp
+
+soak: ## all tests, those that repeat what only chance shows many times; hours
+	GUCX_TEST_SOAK=1 $(GO) test -timeout 6h $(PKGS)
 
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
 
 bench-smoke: ## every benchmark once, so that none rots
-	$(GO) test -run '^$$' -bench . -benchtime 1x $(PKGS) > /dev/null
+	$(GOTEST) -run '^$$' -bench . -benchtime 1x $(sort $(dir $(addprefix ./,$(shell git grep -l '^func Benchmark' -- '*_test.go')))) > /dev/null

@@ -3,10 +3,6 @@
 // without arguments; see --help and docs/perftest.md.
 package main
 
-import (
-	"os"
+import "github.com/gucx/gucx/perftest/perf"
 
-	"github.com/gucx/gucx/perftest/internal/cli"
-)
-
-func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { perf.Main() }

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -36,6 +37,8 @@ func checkAllocs(t *testing.T, set transports) {
 	p := newPair(t, set, Config{}).connect().warm()
 	ep, key, addr, local := p.a.ep, p.a.key, p.b.mem.Addr(), p.a.mem.Bytes()
 	params, result := &OpParams{Mem: p.a.mem}, new(uint64)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	for _, tc := range []struct {
 		name string
 		do   func()
@@ -47,6 +50,10 @@ func checkAllocs(t *testing.T, set transports) {
 		{"get 8", func() { p.mustEnd(ep.Get(local[:8], addr, key, nil)) }},
 		{"get bcopy, fragments", func() { p.mustEnd(ep.Get(local[:40000], addr, key, nil)) }},
 		{"get zcopy", func() { p.mustEnd(ep.Get(local[:40000], addr, key, params)) }},
+		{"put zcopy, implicit", func() { p.mustEnd(nil, ep.PutImplicit(local[:40000], addr, key, params)) }},
+		{"get 8, implicit", func() { p.mustEnd(nil, ep.GetImplicit(local[:8], addr, key, nil)) }},
+		{"get zcopy, implicit", func() { p.mustEnd(nil, ep.GetImplicit(local[:40000], addr, key, params)) }},
+		{"get that may be given up", func() { p.mustEnd(nil, ep.GetWait(ctx, local[:8], addr, key, nil)) }},
 		{"post", func() { p.mustEnd(nil, ep.AtomicPost(uct.AtomicAdd, 8, 1, addr, key)) }},
 		{"fetch", func() { p.mustEnd(ep.AtomicFetch(uct.AtomicAdd, 8, 1, result, addr, key)) }},
 		{"cswap", func() { p.mustEnd(ep.AtomicCSwap(8, 0, 1, result, addr, key)) }},

@@ -13,13 +13,13 @@ import (
 // ErrInvalidParam for a wrong op, size or alignment; otherwise as [EP.Put]. If the
 // operation fails later, flush tells.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key *RKey) error {
-	if key.ep == e && (size == 4 || size == 8) && key.post[size>>3].Has(op) {
+	if key != nil && key.ep == e && uint(size) < uint(len(key.post)) && key.post[size].Has(op) && key.opens(raddr, uint64(size)) {
 		err := key.amo.AtomicPost(op, size, value, raddr, key.amoKey)
 		if err == nil {
 			return nil
 		}
-		if err != uct.ErrNoResource {
-			return e.refused("atomic", err)
+		if err != uct.ErrNoResource && !e.moves(err) {
+			return e.refused(action{&postStage, op, size}, err)
 		}
 	}
 	return e.postSlow(op, size, value, raddr, key)
@@ -27,15 +27,18 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key *RKe
 
 //go:noinline
 func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey) error {
+	if key == nil {
+		return e.refusal(action{&postStage, op, size}, key)
+	}
 	if op >= uct.AtomicCSwap {
-		return fmt.Errorf("ucp: post %v: %w", op, ucs.ErrInvalidParam)
+		return e.wrong(action{&postStage, op, size}, ucs.ErrInvalidParam, "it is not posted")
 	}
 	if e.w.lateKeys && key.bindLate(wireup.AMO) {
 		err := e.AtomicPost(op, size, value, raddr, key)
 		key.unbind()
 		return err
 	}
-	r, err := e.newAtomic(opPost, op, size, raddr, key)
+	r, err := e.newAtomic(&postStage, op, size, raddr, key)
 	if err != nil {
 		return err
 	}
@@ -51,129 +54,180 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 // says that it is there.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
-		r := e.w.newRequest(e, opFetch)
-		r.result = result
+		r := e.w.newDirect()
+		r.ep, r.stage = e, &fetchStage
+		r.result, r.op, r.size = result, op, uint8(size)
 		pending, err := key.amo.AtomicFetch(op, size, value, &r.word, raddr, key.amoKey, &r.comp)
-		if r, busy, err := r.direct("atomic", pending, err); !busy {
+		if pending && err == nil {
+			return r.underway(), nil
+		}
+		if r, busy, err := r.notPending(err); !busy {
 			return r, err
 		}
 	}
-	if op >= uct.AtomicCSwap || result == nil {
-		return nil, fmt.Errorf("ucp: fetch and %v: %w", op, ucs.ErrInvalidParam)
+	if op >= uct.AtomicCSwap {
+		return nil, e.wrong(action{&fetchStage, op, size}, ucs.ErrInvalidParam, "AtomicFetch does not have it")
 	}
-	if e.w.lateKeys && key.bindLate(wireup.AMO) {
-		r, err := e.AtomicFetch(op, size, value, result, raddr, key)
-		key.unbind()
-		return r, err
-	}
-	r, err := e.newAtomic(opFetch, op, size, raddr, key)
-	if err != nil {
-		return nil, err
-	}
-	r.value, r.result = value, result
-	return r.start()
+	return e.fetchSlow(op, size, 0, value, result, raddr, key)
 }
 
 // AtomicCSwap stores swap in the word if it equals compare. The old value goes to
 // *result in both cases, as in [EP.AtomicFetch].
 func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {
-		r := e.w.newRequest(e, opFetch)
-		r.result = result
+		r := e.w.newDirect()
+		r.ep, r.stage = e, &fetchStage
+		r.result, r.op, r.size = result, uct.AtomicCSwap, uint8(size)
 		pending, err := key.amo.AtomicCSwap(size, compare, swap, &r.word, raddr, key.amoKey, &r.comp)
-		if r, busy, err := r.direct("atomic", pending, err); !busy {
+		if pending && err == nil {
+			return r.underway(), nil
+		}
+		if r, busy, err := r.notPending(err); !busy {
 			return r, err
 		}
 	}
+	return e.fetchSlow(uct.AtomicCSwap, size, compare, swap, result, raddr, key)
+}
+
+// fetchSlow does what does not go with one call of the transport.
+//
+//go:noinline
+func (e *EP) fetchSlow(op uct.AtomicOp, size int, compare, value uint64, result *uint64, raddr uint64, key *RKey) (r *Request, err error) {
+	if key == nil {
+		return nil, e.refusal(action{&fetchStage, op, size}, key)
+	}
 	if result == nil {
-		return nil, fmt.Errorf("ucp: compare and swap: %w", ucs.ErrInvalidParam)
+		return nil, e.wrong(action{&fetchStage, op, size}, ucs.ErrInvalidParam, "no place for the result")
 	}
 	if e.w.lateKeys && key.bindLate(wireup.AMO) {
-		r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
+		if op == uct.AtomicCSwap {
+			r, err = e.AtomicCSwap(size, compare, value, result, raddr, key)
+		} else {
+			r, err = e.AtomicFetch(op, size, value, result, raddr, key)
+		}
 		key.unbind()
 		return r, err
 	}
-	r, err := e.newAtomic(opFetch, uct.AtomicCSwap, size, raddr, key)
-	if err != nil {
+	if r, err = e.newAtomic(&fetchStage, op, size, raddr, key); err != nil {
 		return nil, err
 	}
-	r.compare, r.value, r.result = compare, swap, result
+	r.compare, r.value, r.result = compare, value, result
 	return r.start()
 }
 
 // fetches reports that the lane has the fetching operation and that it can be
 // posted at once.
 func (k *RKey) fetches(e *EP, op uct.AtomicOp, size int, raddr uint64) bool {
-	return k.ep == e && (size == 4 || size == 8) && k.fetch[size>>3].Has(op) &&
-		raddr%uint64(size) == 0 && k.packed.holds(raddr, uint64(size))
+	return k != nil && k.ep == e && uint(size) < uint(len(k.fetch)) && k.fetch[size].Has(op) &&
+		raddr&uint64(size-1) == 0 && k.opens(raddr, uint64(size))
 }
 
 // newAtomic checks an atomic and makes its request.
-func (e *EP) newAtomic(kind opKind, op uct.AtomicOp, size int, raddr uint64, key *RKey) (*Request, error) {
-	if err := e.refusal(key); err != nil {
+func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *RKey) (*Request, error) {
+	a := action{s, op, size}
+	if err := e.refusal(a, key); err != nil {
 		return nil, err
 	}
 	if size != 4 && size != 8 || raddr%uint64(size) != 0 {
-		return nil, fmt.Errorf("ucp: atomic on %d bytes at %#x: %w", size, raddr, ucs.ErrInvalidParam)
+		return nil, e.wrong(a, ucs.ErrInvalidParam, fmt.Sprintf("address %#x", raddr))
 	}
-	if !key.packed.holds(raddr, uint64(size)) || key.packed.access&uct.AccessRemoteAtomic == 0 {
-		return nil, fmt.Errorf("ucp: atomic on %d bytes at %#x: %w", size, raddr, ucs.ErrRemoteAccess)
+	if why := key.denies(raddr, size, uct.AccessRemoteAtomic); why != "" {
+		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)
 	}
-	if !e.peer.best[wireup.AMO].ok {
-		if !e.peer.best[wireup.AM].ok {
-			return nil, fmt.Errorf("ucp: atomics: %w\n%s", ucs.ErrUnsupported, e.Explain())
+	if !e.peer.Best[wireup.AMO].OK {
+		if !e.peer.Best[wireup.AM].OK {
+			return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.AMO, e.peer.Addr))
 		}
-		kind = opRemote
+		s = &remoteStage
 	}
-	r := e.w.newRequest(e, kind)
+	r := e.w.newRequest(e, s)
 	r.op, r.size, r.raddr, r.key = op, uint8(size), raddr, key
 	return r, nil
 }
 
-// classify chooses how an atomic is done, once its lane is known.
-func (r *Request) classify() {
-	l := r.ep.lane(wireup.AMO)
-	if l == nil || r.kind != opPost && r.kind != opFetch {
-		return
-	}
-	a := &l.iface.attr.Atomic
-	post, fetch := a.Post64, a.Fetch64
+// The ways of an atomic. It begins as one of the first two, and chooses the way by what
+// its lane has.
+var (
+	postStage   stage // without result, by the transport
+	fetchStage  stage // with result, by the transport
+	swapStage   stage // by compare-and-swap until it succeeds
+	remoteStage stage // by the target
+)
+
+func init() { // they name each other
+	atomic := stage{name: "atomic", sized: true, opped: true, role: wireup.AMO, stop: unposted}
+	postStage, fetchStage, swapStage, remoteStage = atomic, atomic, atomic, atomic
+	postStage.choose, postStage.post = choosePost, (*Request).postAtomic
+	fetchStage.choose, fetchStage.post = chooseFetch, (*Request).fetchAtomic
+	swapStage.post, swapStage.done, swapStage.steps = (*Request).postSwap, (*Request).swapped, true
+	remoteStage.role, remoteStage.post, remoteStage.steps = wireup.AM, (*Request).sendRemote, true
+}
+
+// choosePost chooses the way of an atomic without result.
+func choosePost(r *Request) {
+	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
+	post := a.Post64
 	if r.size == 4 {
-		post, fetch = a.Post32, a.Fetch32
+		post = a.Post32
+	}
+	if !post.Has(r.op) {
+		chooseFetch(r)
+	}
+}
+
+// chooseFetch chooses the way of an atomic whose result is wanted, or comes along.
+func chooseFetch(r *Request) {
+	a := &r.ep.lane(wireup.AMO).Iface.attr.Atomic
+	fetch := a.Fetch64
+	if r.size == 4 {
+		fetch = a.Fetch32
 	}
 	switch {
-	case r.kind == opPost && post.Has(r.op):
 	case fetch.Has(r.op):
-		r.kind = opFetch
+		r.stage = &fetchStage
 	case fetch.Has(uct.AtomicCSwap):
-		r.kind = opLoop
-	case r.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.key.packed.holds(r.raddr&^7, 8):
-		r.kind = opLoop
+		r.stage = &swapStage
+	case r.size == 4 && a.Fetch64.Has(uct.AtomicCSwap) && r.key.packed.Holds(r.raddr&^7, 8):
+		r.stage = &swapStage
 		r.flags |= reqWide
 	default:
-		r.kind = opRemote
+		r.stage = &remoteStage
 	}
 	r.expect = 0
 }
 
-// postAtomic posts an operation that the transport has.
+// atomicLane is the lane of atomics, with the key for it.
+func (r *Request) atomicLane() (*lane, uct.RKey, error) {
+	l := r.ep.link.lanes.Use[wireup.AMO]
+	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	return l, key, err
+}
+
+// postAtomic posts an operation without result that the transport has.
 func (r *Request) postAtomic() error {
-	l := r.ep.link.use[wireup.AMO]
-	key, err := r.key.resolve(l.iface.index, l.remote)
+	l, key, err := r.atomicLane()
 	if err != nil {
 		return err
 	}
-	if r.kind == opPost {
-		return l.amo.AtomicPost(r.op, int(r.size), r.value, r.raddr, key)
+	return l.AMO.AtomicPost(r.op, int(r.size), r.value, r.raddr, key)
+}
+
+// fetchAtomic posts an operation with result that the transport has.
+func (r *Request) fetchAtomic() error {
+	l, key, err := r.atomicLane()
+	if err != nil {
+		return err
 	}
 	r.comp.Count++
-	var pending bool
 	if r.op == uct.AtomicCSwap {
-		pending, err = l.amo.AtomicCSwap(int(r.size), r.compare, r.value, &r.word, r.raddr, key, &r.comp)
-	} else {
-		pending, err = l.amo.AtomicFetch(r.op, int(r.size), r.value, &r.word, r.raddr, key, &r.comp)
+		return r.took(l.AMO.AtomicCSwap(int(r.size), r.compare, r.value, &r.word, r.raddr, key, &r.comp))
 	}
-	if !pending {
+	return r.took(l.AMO.AtomicFetch(r.op, int(r.size), r.value, &r.word, r.raddr, key, &r.comp))
+}
+
+// took notes what came of a post for which comp was counted up.
+func (r *Request) took(pending bool, err error) error {
+	if !pending || err != nil {
 		r.comp.Count--
 	}
 	if err == nil {
@@ -185,8 +239,7 @@ func (r *Request) postAtomic() error {
 // postSwap posts one round of a loop: the first swaps 0 for 0, which reads the
 // word, the others the value that the operation makes of the last one seen.
 func (r *Request) postSwap() error {
-	l := r.ep.link.use[wireup.AMO]
-	key, err := r.key.resolve(l.iface.index, l.remote)
+	l, key, err := r.atomicLane()
 	if err != nil {
 		return err
 	}
@@ -199,21 +252,18 @@ func (r *Request) postSwap() error {
 		addr, size = addr&^7, 8
 	}
 	r.comp.Count++
-	pending, err := l.amo.AtomicCSwap(size, r.expect, swap, &r.word, addr, key, &r.comp)
-	if !pending {
-		r.comp.Count--
-	}
-	if err == nil {
-		r.flags |= reqPosted
-	}
-	return err
+	return r.took(l.AMO.AtomicCSwap(size, r.expect, swap, &r.word, addr, key, &r.comp))
 }
 
-// loopStep looks at what a round found, and ends the loop or goes on.
-func (r *Request) loopStep() {
+// swapped looks at what a round found, and ends the loop or goes on.
+func (r *Request) swapped() {
 	seen := r.word
-	swapped := r.flags&reqRead != 0 && seen == r.expect
-	if swapped || r.applied(seen) == seen { // nothing to change is done by looking
+	done := r.flags&reqRead != 0 && seen == r.expect
+	switch {
+	case r.comp.Status != ucs.StatusOK || r.flags&reqDone != 0:
+		r.settle(r.comp.Status)
+		return
+	case done || r.applied(seen) == seen: // nothing to change is done by looking
 		if r.flags&reqWide != 0 {
 			r.word = uint64(uint32(seen >> r.shift()))
 		}
@@ -223,7 +273,7 @@ func (r *Request) loopStep() {
 	r.flags |= reqRead
 	r.expect = seen
 	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
-	if st := r.ep.aborting; st != ucs.StatusOK {
+	if st := r.stopped(); st != ucs.StatusOK {
 		r.settle(st)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -21,9 +22,12 @@ func auxPair(t *testing.T) (*pair, *fabric) {
 
 // breakAux fails the auxiliary endpoints of an end.
 func (x *end) breakAux(st ucs.Status) {
-	for _, e := range x.w.eps.all() {
-		if e.link != nil && e.link.aux.ep != nil {
-			e.link.aux.ep.(*fakeEP).fail(st)
+	for e := range x.w.eps.All() {
+		if e.link == nil {
+			continue
+		}
+		if ep := e.link.carrier.(*conn.AM).EP(); ep != nil {
+			ep.(*fakeEP).fail(st)
 		}
 	}
 }
@@ -36,12 +40,12 @@ func (p *pair) checkConnects(t *testing.T, r *Request) {
 	require.NoError(t, p.finish(p.a.ep.Put([]byte{6}, p.b.mem.Addr()+1, p.a.key, nil)))
 	require.NoError(t, p.flush())
 	assert.Equal(t, []byte{5, 6}, p.b.mem.Bytes()[:2])
-	assert.Equal(t, "frc", p.a.ep.lane(0).iface.kind())
+	assert.Equal(t, "frc", p.a.ep.lane(0).Iface.kind())
 	for _, x := range []*end{&p.a, &p.b} {
-		for _, e := range x.w.eps.all() {
+		for e := range x.w.eps.All() {
 			assert.NoError(t, e.Err())
 			assert.True(t, e.link.conn.Quiet())
-			assert.True(t, e.link.aux.idle(), "closed when it is over")
+			assert.True(t, e.link.carrier.Idle(), "closed when it is over")
 		}
 	}
 }
@@ -124,7 +128,6 @@ func TestAux_StartsWithTheBestAgain(t *testing.T) {
 		require.NoError(t, err)
 		f.failNext("new ep fud", ucs.ErrNoMemory)
 		p.checkConnects(t, r)
-		assert.Zero(t, p.a.ep.link.aux.at)
-		assert.Empty(t, p.a.ep.link.aux.failed)
+		assert.Zero(t, p.a.ep.link.carrier.(*conn.AM).At())
 	})
 }

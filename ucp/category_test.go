@@ -2,7 +2,6 @@ package ucp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,10 +14,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib"
-	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/softhca"
-	"github.com/gucx/gucx/wireup"
 )
 
 // categoryThreads is how many goroutines use a context in the tests of categories.
@@ -33,11 +29,11 @@ type server struct {
 	serving sync.WaitGroup
 }
 
-func serve(t *testing.T, cfg Config) *server {
+func serve(t *testing.T, cfg Config, comps []uct.Component) *server {
 	t.Helper()
 	s := &server{}
 	var err error
-	s.ctx, err = NewContext(cfg, all.Components()...)
+	s.ctx, err = NewContext(cfg, comps...)
 	require.NoError(t, err)
 	s.w, err = s.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
@@ -76,23 +72,30 @@ func (x traffic) check(t *testing.T, n int) {
 	}
 }
 
-// resourcesOf adds up what the verbs contexts of c have.
-func resourcesOf(t *testing.T, c *Context) (sum verbs.Resources) {
+// resourcesOf adds up what the verbs contexts of all have.
+func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
 	t.Helper()
-	for _, d := range c.mds {
-		if md, is := d.md.(*ib.MD); is {
-			r, ok := md.Context().Resources()
-			require.True(t, ok)
-			sum.Add(r)
+	for _, c := range all {
+		for _, d := range c.memory.Domains {
+			if md, is := d.MD.(*ib.MD); is {
+				r, ok := md.Context().Resources()
+				require.True(t, ok)
+				sum.Add(r)
+			}
 		}
 	}
 	return sum
 }
 
+// inCategory are all transports, with devices in a category of endpoints.
+func inCategory(e ib.Endpoints) []uct.Component {
+	return all.Config{IB: ib.Config{Endpoints: e}}.Components()
+}
+
 // categoryCase is what n workers take in a category, each with one interface that has a
 // QP for its EP, and one with a QP for handshakes.
 type categoryCase struct {
-	category uct.Endpoints
+	category ib.Endpoints
 	contexts int
 	tds      int // of an interface
 	queues   int // QPs and CQs of an interface
@@ -109,28 +112,33 @@ const contextPages = 8
 
 func categoryCases(n int) []categoryCase {
 	return []categoryCase{
-		{uct.EndpointsMPIEverywhere, n, 0, 1, n * contextPages},
-		{uct.Endpoints2xDynamic, 1, 2, 2, contextPages + 4*n},
-		{uct.EndpointsDynamic, 1, 1, 1, contextPages + 2*n},
-		{uct.EndpointsSharedDynamic, 1, 1, 1, contextPages + n},
-		{uct.EndpointsStatic, 1, 0, 1, contextPages},
+		{ib.EndpointsMPIEverywhere, n, 0, 1, n * contextPages},
+		{ib.Endpoints2xDynamic, 1, 2, 2, contextPages + 4*n},
+		{ib.EndpointsDynamic, 1, 1, 1, contextPages + 2*n},
+		{ib.EndpointsSharedDynamic, 1, 1, 1, contextPages + n},
+		{ib.EndpointsStatic, 1, 0, 1, contextPages},
 	}
 }
 
-// Workers of one context, each with its goroutine, in each category: operations work,
-// and what they take is what the category says.
+// Threads with a worker each, in each category: operations work, and what they take is
+// what the category says. With MPI-everywhere each has a context of its own.
 func TestCategories_Workers(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		for _, c := range categoryCases(categoryThreads) {
 			t.Run(tls[0]+"/"+c.category.String(), func(t *testing.T) {
-				cfg := Config{TLS: config.Allow(tls...), IBEndpoints: c.category}
-				s := serve(t, cfg)
-				client, err := NewContext(cfg, all.Components()...)
-				require.NoError(t, err)
+				cfg := Config{TLS: config.Allow(tls...)}
+				s := serve(t, cfg, inCategory(c.category))
+				var clients []*Context
 				var workers [categoryThreads]*Worker
 				var eps [categoryThreads]*EP
 				for i := range workers {
-					workers[i], err = client.NewWorker(WorkerConfig{})
+					if i == 0 || c.category == ib.EndpointsMPIEverywhere {
+						client, err := NewContext(cfg, inCategory(c.category)...)
+						require.NoError(t, err)
+						clients = append(clients, client)
+					}
+					var err error
+					workers[i], err = clients[len(clients)-1].NewWorker(WorkerConfig{})
 					require.NoError(t, err)
 					eps[i], err = workers[i].NewEP(s.w.Address(), EPConfig{})
 					require.NoError(t, err)
@@ -141,14 +149,16 @@ func TestCategories_Workers(t *testing.T) {
 					wg.Go(func() { overEP(t, ep, packed).check(t, i) })
 				}
 				wg.Wait()
-				r := resourcesOf(t, client)
+				r := resourcesOf(t, clients...)
 				const ifaces = 2 * categoryThreads
 				assert.Equal(t, [5]int{c.contexts, ifaces * c.tds, ifaces * c.queues, ifaces * c.queues, c.pages},
 					[5]int{r.Contexts, r.TDs, r.QPs, r.CQs, r.UARPages})
 				for _, w := range workers {
 					require.NoError(t, w.Close())
 				}
-				require.NoError(t, client.Close())
+				for _, client := range clients {
+					require.NoError(t, client.Close())
+				}
 			})
 		}
 	}
@@ -171,9 +181,9 @@ func overEP(t *testing.T, ep *EP, packed []byte) (x traffic) {
 func TestCategories_MPIThreads(t *testing.T) {
 	for _, tls := range categoryTransports() {
 		t.Run(tls[0], func(t *testing.T) {
-			cfg := Config{TLS: config.Allow(tls...), IBEndpoints: uct.EndpointsMPIThreads}
-			s := serve(t, cfg)
-			client, err := NewContext(cfg, all.Components()...)
+			cfg := Config{TLS: config.Allow(tls...)}
+			s := serve(t, cfg, inCategory(ib.EndpointsMPIThreads))
+			client, err := NewContext(cfg, inCategory(ib.EndpointsMPIThreads)...)
 			require.NoError(t, err)
 			w, err := client.NewWorker(WorkerConfig{})
 			require.NoError(t, err)
@@ -225,114 +235,29 @@ func TestSharedWorker_GivesUp(t *testing.T) {
 	s.Do(func(w *Worker) { assert.Same(t, p.a.w, w) })
 }
 
-// With MPI-everywhere every worker reaches, and is reached in, memory of the context,
-// whether it was registered before the worker was made or after.
-func TestMPIEverywhere_Memory(t *testing.T) {
-	cfg := Config{TLS: config.Allow(Exact("rc")), IBEndpoints: uct.EndpointsMPIEverywhere}
-	c, err := NewContext(cfg, all.Components()...)
+// With MPI-everywhere a second worker of a context is refused and told what to do, and
+// leaves nothing behind.
+func TestMPIEverywhere_SecondWorker(t *testing.T) {
+	c, err := NewContext(Config{TLS: config.Allow("ud")}, inCategory(ib.EndpointsMPIEverywhere)...)
 	require.NoError(t, err)
-	buf := make([]byte, memLen)
-	early, err := c.MemMap(buf)
+	w, err := c.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
-	packedEarly := early.Pack()
-	ctx, stop := context.WithCancel(context.Background())
-	var serving sync.WaitGroup
-	var targets [2]*Worker
-	for i := range targets {
-		targets[i], err = c.NewWorker(WorkerConfig{})
-		require.NoError(t, err)
-	}
-	late, err := c.MemAlloc(memLen)
-	require.NoError(t, err)
-	w, err := c.NewWorker(WorkerConfig{}) // the last, and in the same context
-	require.NoError(t, err)
-	assert.Equal(t, 3, resourcesOf(t, c).Contexts)
-	for _, target := range targets {
-		serving.Go(func() { _ = target.Serve(ctx) })
-	}
-	for i, target := range targets {
-		ep, err := w.NewEP(target.Address(), EPConfig{})
-		require.NoError(t, err)
-		for _, m := range []*Mem{early, late} {
-			key, err := ep.Unpack(m.Pack())
-			require.NoError(t, err)
-			// Long enough to go without a copy, from memory that is registered with
-			// the domain of w.
-			local := late
-			if m == late {
-				local = early
-			}
-			const n = 20000
-			want := pattern(n, i)
-			copy(local.Bytes(), want)
-			require.NoError(t, ep.PutWait(ctx, local.Bytes()[:n], key.Addr()+n, key, &OpParams{Mem: local}))
-			require.NoError(t, ep.FlushWait(ctx))
-			requireBytes(t, want, m.Bytes()[n:2*n])
-			key.Close()
-		}
-		_, err = ep.Unpack(packedEarly)
-		if i == 1 { // that worker came after the key
-			assert.ErrorIs(t, err, ucs.ErrInvalidRKey)
-			assert.ErrorContains(t, err, "when the key was packed")
-		}
-		assert.Contains(t, ep.Explain(), "MPI-everywhere")
-	}
-	stop()
-	serving.Wait()
-	for _, x := range []*Worker{w, targets[0], targets[1]} {
-		require.NoError(t, x.Close())
-	}
-	again, err := c.NewWorker(WorkerConfig{})
-	require.NoError(t, err)
-	assert.Equal(t, 3, resourcesOf(t, c).Contexts, "the domain of a closed worker is used again")
-	require.NoError(t, again.Close())
-	require.NoError(t, early.Close())
-	require.NoError(t, late.Close())
+	before := resourcesOf(t, c)
+	_, err = c.NewWorker(WorkerConfig{})
+	require.ErrorIs(t, err, ucs.ErrBusy)
+	assert.ErrorContains(t, err, "a Context for each")
+	assert.Equal(t, before, resourcesOf(t, c))
+	require.NoError(t, w.Close())
+	w, err = c.NewWorker(WorkerConfig{})
+	require.NoError(t, err, "the place of a worker that was closed is free")
+	require.NoError(t, w.Close())
 	require.NoError(t, c.Close())
-}
-
-// Memory is made and closed while workers come and go.
-func TestMPIEverywhere_Concurrent(t *testing.T) {
-	cfg := Config{TLS: config.Allow(Exact("ud")), IBEndpoints: uct.EndpointsMPIEverywhere}
-	c, err := NewContext(cfg, all.Components()...)
-	require.NoError(t, err)
-	var wg sync.WaitGroup
-	for range categoryThreads {
-		wg.Go(func() {
-			for range 10 {
-				w, err := c.NewWorker(WorkerConfig{})
-				if assert.NoError(t, err) {
-					assert.NoError(t, w.Close())
-				}
-			}
-		})
-		wg.Go(func() {
-			for range 50 {
-				m, err := c.MemAlloc(4096)
-				if assert.NoError(t, err) {
-					assert.NotEmpty(t, m.Pack())
-					assert.NoError(t, m.Close())
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, c.Close())
-}
-
-// GUCX_IB_ENDPOINTS, and what it says where it is wrong.
-func TestCategories_Config(t *testing.T) {
-	assert.Equal(t, uct.EndpointsSharedDynamic, fromEnv(t, "IB_ENDPOINTS=shareddynamic").IBEndpoints)
-	var cfg Config
-	err := config.FromEnv([]string{"GUCX_IB_ENDPOINTS=mine"}, cfg.Table())
-	assert.ErrorContains(t, err, "MPI-everywhere, 2xDynamic")
-	assert.ErrorIs(t, (&Config{IBEndpoints: 9}).Validate(), ucs.ErrInvalidParam)
 }
 
 // Transports without a device to share do not look at the category.
 func TestCategories_OtherTransports(t *testing.T) {
-	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
-		c, err := NewContext(Config{TLS: config.Allow("sm", "self", "tcp"), IBEndpoints: e}, all.Components()...)
+	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
+		c, err := NewContext(Config{TLS: config.Allow("sm", "self", "tcp")}, inCategory(e)...)
 		require.NoError(t, err)
 		var workers []*Worker
 		for range 2 {
@@ -345,90 +270,4 @@ func TestCategories_OtherTransports(t *testing.T) {
 		}
 		require.NoError(t, c.Close())
 	}
-}
-
-// oneDevice is the component of a loop device, with ud only.
-func oneDevice(t *testing.T) uct.Component {
-	t.Helper()
-	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
-	require.NoError(t, err)
-	return ib.New(func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }, ud.Transport(ud.Config{}))
-}
-
-func TestMPIEverywhere_TooManyWorkers(t *testing.T) {
-	c, err := NewContext(Config{IBEndpoints: uct.EndpointsMPIEverywhere}, oneDevice(t))
-	require.NoError(t, err)
-	var workers []*Worker
-	for range wireup.MaxMDs {
-		w, err := c.NewWorker(WorkerConfig{})
-		require.NoError(t, err)
-		workers = append(workers, w)
-	}
-	_, err = c.NewWorker(WorkerConfig{})
-	require.ErrorIs(t, err, ucs.ErrTooLong)
-	assert.ErrorContains(t, err, "another category or several contexts")
-	for _, w := range workers {
-		require.NoError(t, w.Close())
-	}
-	require.NoError(t, c.Close())
-}
-
-// reluctant opens domains of which only the first registers memory more than once.
-type reluctant struct {
-	uct.Component
-	opened int
-}
-
-func (r *reluctant) OpenMD(name string) (uct.MD, error) {
-	md, err := r.Component.OpenMD(name)
-	if r.opened++; r.opened == 1 || err != nil {
-		return md, err
-	}
-	return &onceMD{MD: md.(*ib.MD)}, nil
-}
-
-type onceMD struct {
-	*ib.MD
-	done bool
-}
-
-var errOnce = errors.New("no more memory")
-
-func (m *onceMD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
-	if m.done {
-		return nil, errOnce
-	}
-	m.done = true
-	return m.MD.Reg(buf, access)
-}
-
-// A worker whose domain does not take all memory of the context is not made, and
-// leaves nothing behind.
-func TestMPIEverywhere_RefusedMemory(t *testing.T) {
-	c, err := NewContext(Config{IBEndpoints: uct.EndpointsMPIEverywhere}, &reluctant{Component: oneDevice(t)})
-	require.NoError(t, err)
-	first, err := c.NewWorker(WorkerConfig{})
-	require.NoError(t, err)
-	var mems []*Mem
-	var keys [][]byte
-	for range 2 {
-		m, err := c.MemAlloc(64)
-		require.NoError(t, err)
-		mems = append(mems, m)
-		keys = append(keys, m.Pack())
-	}
-	_, err = c.NewWorker(WorkerConfig{})
-	require.ErrorIs(t, err, errOnce)
-	assert.Len(t, c.mds, 1)
-	for i, m := range mems {
-		assert.Equal(t, keys[i], m.Pack())
-	}
-	require.NoError(t, mems[0].Close())
-	second, err := c.NewWorker(WorkerConfig{})
-	require.NoError(t, err, "one registration is possible")
-	assert.Equal(t, []int{1}, second.seat.number)
-	require.NoError(t, mems[1].Close())
-	require.NoError(t, first.Close())
-	require.NoError(t, second.Close())
-	require.NoError(t, c.Close())
 }

@@ -18,25 +18,25 @@ type Config struct {
 	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
 
-	// IBEndpoints is how workers share devices whose memory domains take a category
-	// of endpoints (uct.MDAttr.Endpoints); EndpointsAuto leaves it to the
-	// configuration of each transport. See "Threads" in the package documentation.
-	IBEndpoints uct.Endpoints `env:"IB_ENDPOINTS" doc:"How workers share an InfiniBand device, for all transports over it: a device context for each worker (MPI-everywhere), one context with registers for each (2xDynamic, Dynamic), for two (SharedDynamic) or for all under locks (Static), or one worker that threads share (MPI+threads); auto is what RC_IB_ENDPOINTS and so on say."`
-
 	// ZcopyThresh is the length in bytes from which put and get move registered
-	// memory without a copy, when OpParams.Mem is given. 0 means from one byte
-	// more than fits a bcopy fragment.
-	ZcopyThresh int `env:"ZCOPY_THRESH" default:"0" doc:"Length from which put and get with registered memory are not copied; 0 means more than one bcopy fragment."`
+	// memory without a copy, when OpParams.Mem is given. 0 means from where that is
+	// cheaper, by the costs that the transport declares; EP.Explain tells.
+	ZcopyThresh int `env:"ZCOPY_THRESH" default:"0" doc:"Length from which put and get with registered memory are not copied; 0 means where that is cheaper."`
 
 	// WireupTimeout is how long an operation waits for the peer to go on with the
-	// handshake before the EP fails with ErrTimedOut. 0 means one minute, and
-	// config.Infinite for ever.
-	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long; inf waits for ever."`
+	// handshake before the EP fails with ErrTimedOut, and how long a connection that a
+	// peer asks for may take to come about. 0 means one minute, and config.Infinite for
+	// ever.
+	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long, and a connection that a peer asked for is forgotten that has not come about by then; inf waits for ever."`
+
+	// SpinPolls is how often a blocking call of a worker looks for progress before it
+	// parks; negative means never park. 0 lets each worker learn from its waits how
+	// long that pays, for at most some 100 us.
+	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps."`
 
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
-	PollIdleTx   bool        `env:"POLL_IDLE_TX" default:"n" doc:"Let transports poll completion queues also when nothing is outstanding and they show that they are empty (for measurements)."`
 }
 
 // ConnectMode says when an EP connects its lanes.
@@ -78,9 +78,6 @@ func (c *Config) Validate() error {
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
 	}
-	if !c.IBEndpoints.Valid() {
-		return fmt.Errorf("%v: %w", c.IBEndpoints, ucs.ErrInvalidParam)
-	}
 	if c.ZcopyThresh < 0 || c.ZcopyThresh > math.MaxInt32 {
 		return fmt.Errorf("zcopy threshold %d: %w", c.ZcopyThresh, ucs.ErrInvalidParam)
 	}
@@ -116,13 +113,10 @@ func (c *Config) devices(kind uct.DeviceKind) (config.List, string) {
 
 // WorkerConfig configures a [Worker]. The zero value is the default.
 type WorkerConfig struct {
-	// SpinPolls is how often a blocking call looks for progress before it parks
-	// on the worker's descriptor. 0 means 4096, some 100 us of polling; negative
-	// means never park.
+	// SpinPolls is how often a blocking call looks for progress before it parks on
+	// the worker's descriptor; negative means never park. 0 means Config.SpinPolls.
 	SpinPolls int
 }
-
-const defaultSpinPolls = 4096
 
 // EPConfig configures an [EP]. The zero value is the default.
 type EPConfig struct {
@@ -134,8 +128,8 @@ type EPConfig struct {
 
 // OpParams are the rarely used parameters of an operation; nil means none.
 type OpParams struct {
-	// Mem covers the local buffer. Large transfers then move the buffer without
-	// a copy, and it belongs to gucx until the request has ended. Without it all
+	// Mem covers the local buffer. Transfers then move the buffer without a copy where
+	// that is cheaper, and it belongs to gucx until the request has ended. Without it all
 	// transfers are copied.
 	Mem *Mem
 }

@@ -1,13 +1,13 @@
 package ucp
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -16,28 +16,20 @@ import (
 // Context holds what the workers of a process share: open memory domains and
 // registered memory. Methods may be called by any goroutine.
 type Context struct {
-	cfg     Config
-	offers  []offer // on open domains
-	found   []offer // all that there were; for Explain
-	regions regionTable
-
-	// growth is held for writing while mds and the parts of memory grow with a new
-	// worker, and for reading while memory is made or released.
-	growth sync.RWMutex
-	mds    []*domain
-	opened int // of mds, those that the components list; offers name them
-	limit  int // how many mds may become
+	cfg    Config
+	offers []offer    // on open domains
+	found  []offer    // all that there were; for Explain
+	memory region.Set // its domains never change
 
 	mu      sync.Mutex
 	workers int
-	mems    int
 	closed  bool
 }
 
 // offer is a transport on a device, and whether the configuration selects it.
 type offer struct {
 	uct.Resource
-	md       int      // index of the domain
+	domain   *region.Domain
 	names    []string // by which TLS may call it
 	selected bool
 	auxOnly  bool   // opened for handshakes, though not selected
@@ -57,7 +49,7 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, undo.Run())
+			err = ucs.Join(err, undo.Run())
 		}
 	}()
 	var failures []error
@@ -88,19 +80,18 @@ func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 			continue
 		}
 		undo.Add(md.Close)
-		if err := c.addDomain(comp, md); err != nil {
+		if err := c.addDomain(md); err != nil {
 			errs = append(errs, fmt.Errorf("%s %s: %w", comp.Name(), res.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return ucs.Join(errs...)
 }
 
-func (c *Context) addDomain(comp uct.Component, md uct.MD) error {
+func (c *Context) addDomain(md uct.MD) error {
+	d := c.memory.Add(md)
 	resources, err := md.Resources()
-	d := newDomain(comp, md)
-	c.mds = append(c.mds, d)
 	for _, r := range resources {
-		c.offers = append(c.offers, offer{Resource: r, md: len(c.mds) - 1, names: namesOf(&r, d.attr.Component)})
+		c.offers = append(c.offers, offer{Resource: r, domain: d, names: namesOf(&r, d.Attr.Component)})
 	}
 	return err
 }
@@ -123,7 +114,7 @@ func (c *Context) choose(failures []error) error {
 		}
 	}
 	if err := c.checkAsked(); err != nil {
-		return errors.Join(append([]error{err}, failures...)...)
+		return ucs.Join(append([]error{err}, failures...)...)
 	}
 	return nil
 }
@@ -157,7 +148,7 @@ func missing(what string, unknown, have []string, failures []error) error {
 	}
 	err := fmt.Errorf("ucp: %s %s is not there (there is: %s): %w",
 		what, strings.Join(unknown, ", "), there, ucs.ErrUnreachable)
-	return errors.Join(append([]error{err}, failures...)...)
+	return ucs.Join(append([]error{err}, failures...)...)
 }
 
 // checkAsked refuses a transport that was named but that a device list excludes,
@@ -196,33 +187,16 @@ func (c *Context) excluded(name string) string {
 // domain that stays, which were not selected, may still carry handshakes: a worker
 // opens those that it needs; see Worker.open.
 func (c *Context) closeUnused() error {
-	used := make([]bool, len(c.mds))
+	used := map[*region.Domain]bool{}
 	for i := range c.offers {
-		if c.offers[i].selected {
-			used[c.offers[i].md] = true
-		}
+		used[c.offers[i].domain] = used[c.offers[i].domain] || c.offers[i].selected
 	}
-	renumber := make([]int, len(c.mds))
-	var kept []*domain
-	var errs []error
-	for i, d := range c.mds {
-		if used[i] {
-			renumber[i], d.first = len(kept), len(kept)
-			kept = append(kept, d)
-			continue
-		}
-		errs = append(errs, d.md.Close())
+	err := c.memory.Keep(func(d *region.Domain) bool { return used[d] })
+	c.offers = slices.DeleteFunc(c.offers, func(o offer) bool { return !used[o.domain] })
+	if n := len(c.memory.Domains); n > wireup.MaxMDs {
+		err = ucs.Join(err, fmt.Errorf("ucp: %d memory domains: %w", n, ucs.ErrTooLong))
 	}
-	c.offers = slices.DeleteFunc(c.offers, func(o offer) bool { return !used[o.md] })
-	for i := range c.offers {
-		c.offers[i].md = renumber[c.offers[i].md]
-	}
-	c.mds, c.opened = kept, len(kept)
-	c.limit = c.maxDomains()
-	if len(kept) > wireup.MaxMDs {
-		errs = append(errs, fmt.Errorf("ucp: %d memory domains: %w", len(kept), ucs.ErrTooLong))
-	}
-	return errors.Join(errs...)
+	return err
 }
 
 // Close closes the memory domains. ErrBusy while a worker or memory of the context
@@ -230,33 +204,27 @@ func (c *Context) closeUnused() error {
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return nil
-	}
-	if c.workers > 0 || c.mems > 0 {
+	if c.workers > 0 {
 		return ucs.ErrBusy
 	}
-	c.closed = true
-	var errs []error
-	for _, d := range c.mds {
-		errs = append(errs, d.md.Close())
-	}
-	return errors.Join(errs...)
+	err := c.memory.Close()
+	c.closed = err != ucs.ErrBusy
+	return err
 }
 
-// hold counts an object that must be closed before the context.
-func (c *Context) hold(count *int) error {
+// hold counts a worker, which must be closed before the context.
+func (c *Context) hold() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return ucs.ErrClosed
 	}
-	*count++
+	c.workers++
 	return nil
 }
 
-func (c *Context) unhold(count *int) {
+func (c *Context) unhold() {
 	c.mu.Lock()
-	*count--
+	c.workers--
 	c.mu.Unlock()
 }

@@ -14,7 +14,7 @@ func TestSizes(t *testing.T) {
 		size   uintptr
 		budget uintptr
 	}{
-		{"EP", unsafe.Sizeof(EP{}), 160},
+		{"EP", unsafe.Sizeof(EP{}), 176},
 		{"Request", unsafe.Sizeof(Request{}), 256},
 		{"RKey", unsafe.Sizeof(RKey{}), 192},
 	} {

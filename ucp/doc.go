@@ -20,10 +20,20 @@
 // unless a Fence or a Flush is between them.
 //
 // The blocking forms (PutWait and so on) make progress themselves and obey their
-// context. A target takes no part in put and get, and none in atomics that the
-// transport can do; but its worker must make progress to be connected to, and for
-// what the transport cannot do by itself, which over tcp is everything.
-// [Worker.Serve] does that in a goroutine.
+// context. A call that returns as its context has ended is given up: what was not posted
+// is not posted any more, what was posted takes effect or not, and no transport reads or
+// writes the buffer after the return. A call whose buffer a transport has, that of a get of
+// more than 8 KiB and of what is not copied, therefore waits for the transport, for ucs.RevokeLimit at
+// most; one that has not let go by then has to, as the EP fails with ErrCanceled. A target
+// takes no part in put and get, and none in atomics that the transport can do; but its
+// worker must make progress to be connected to, and for what the transport cannot do by
+// itself, which over tcp is everything. [Worker.Serve] does that in a goroutine.
+//
+// [EP.PutImplicit] and [EP.GetImplicit] make no request: many of them before a flush cost
+// less, and only the flush says that they are done.
+//
+// [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
+// when the data is there; see [Worker.OnNotify].
 //
 // # Atomics
 //
@@ -54,9 +64,10 @@
 //
 // A key is bound when it is unpacked and again when a lane becomes active: the
 // lane's methods, the transport's form of the key, the length up to which a put goes
-// out in one call. Nothing is looked up later. Three switches in [Config] bring
+// out in one call. Nothing is looked up later. Switches bring
 // back, for measurements, what UCX did when it was studied (Papadopoulou and others,
-// CCGrid 2017): KeyResolve, PollIdleTx, ProgressIdle; a fourth is Connect.
+// CCGrid 2017): KeyResolve, ProgressIdle and Connect in [Config], and PollIdleTx in the
+// configuration of uct/ib.
 //
 // # Counters
 //
@@ -66,41 +77,53 @@
 //
 // # Errors
 //
-// Every operation ends exactly once. An operation that is refused had no effect and
-// its error is returned at once. When a lane breaks, because the peer died or an
-// access was refused at the target, the EP fails: every request of it ends with the
-// reason, [EP.Err] tells it, and what remains is to close the EP. Other EPs work on.
-// The reason is ErrConnReset if the peer closed its EP or its process ended, also
-// by a kill, and ErrTimedOut if the transport found out by getting no answer, or if
-// an operation needs a lane and the peer did not go on with the handshake for
-// Config.WireupTimeout. What was complete stays complete: some requests may end with
-// StatusOK.
+// Every operation ends exactly once, when no transport has any part of it any more: one
+// that is cut off, by a failure or by CloseForce, ends a little later than its EP. An
+// operation that is refused had no effect and its error is returned at once. When a lane
+// breaks and another transport of both sides can do its work, that takes over: what had
+// not been posted moves, what had been posted ends with the reason, and the next flush
+// reports it, since puts without a request may be lost. [EP.Explain] tells which transports
+// were given up. With no transport left, and at once when the reason says that the peer is
+// gone, the EP fails: every request of it ends with the reason, [EP.Err] tells it, as a rule
+// before the first of them has ended, and what remains is to close the EP. Other EPs work
+// on. What was complete stays complete: some requests may end with StatusOK. The reason is
+//
+//   - ErrPeerClosed if the peer left in order: it closed its EP or its worker;
+//   - ErrConnReset if its process ended otherwise, also by a kill, or vanished;
+//   - ErrTimedOut if an operation needs a lane and the peer did not go on with the
+//     handshake for Config.WireupTimeout, or if ud, which has no other way to find out,
+//     got no answer;
+//   - ErrRemoteAccess if the target refused an access that the key seemed to permit.
+//
+// An error is an [Error]: one line with the operation, the peer, the transport and the
+// cause, which errors.Is finds, as it finds ErrEPFailed if the EP has failed.
 //
 // # Goroutines
 //
 // One goroutine at a time owns a worker with everything made from it; nothing is
-// locked. Only Worker.Address and Worker.Signal may be called by any goroutine.
-// Callbacks run inside Progress and must not call it. [SharedWorker] lets several
-// goroutines take turns.
+// locked. Only Worker.Address and Worker.Signal may be called by any goroutine, and
+// Worker.Close while the owner is in a blocking call, which then ends with ErrClosed.
+// Callbacks run inside Progress and must not call it. A second blocking call on a worker
+// while one goes on panics. [SharedWorker] lets several goroutines take turns.
+//
+// A blocking call polls, yields, and parks. How long it polls before it parks adapts to
+// how long waits have taken lately, and is less while there are more waiters than
+// processors; Config.SpinPolls (GUCX_SPIN_POLLS) fixes it. A parked worker costs nothing.
 //
 // # Threads
 //
-// What the workers of a context have in common of a device, and so what a thread costs
-// there, is Config.IBEndpoints (GUCX_IB_ENDPOINTS), one of six categories:
+// A thread has a worker of its own. Workers of one Context share its devices and its
+// registered memory; a Context for each thread shares nothing and registers the memory
+// once for each. What workers have in common of an InfiniBand device is its category of
+// endpoints (ib.Config.Endpoints, GUCX_IB_ENDPOINTS):
 //
-//	MPI-everywhere   a device context for each worker
-//	2xDynamic        one context; a UAR page and queues for each, and as much unused
-//	Dynamic          one context; a UAR page for each
-//	SharedDynamic    one context; a UAR page for two interfaces
-//	Static           one context; its registers for all, under locks
-//	MPI+threads      one worker in the context, for all threads: Worker.Share
+//	MPI-everywhere   a device context for each: a Context for each thread
+//	2xDynamic        one device context; a UAR page and queues for each, and as much unused
+//	Dynamic          one device context; a UAR page for each
+//	SharedDynamic    one device context; a UAR page for two interfaces
+//	Static           one device context; its registers for all, under locks
+//	MPI+threads      one worker for all threads: Worker.Share
 //
-// The default, auto, leaves it to the configuration of each transport, which is
-// Dynamic. Transports without a device to share do not care.
-//
-// With MPI-everywhere memory of the context is registered with the device context of
-// every worker, so operations and keys work as ever, with one rule: Mem.Pack a key
-// after the workers were made in which it is to be used; an EP to a later one refuses
-// it. There are at most 32 memory domains in a context, one for each worker and one for each
-// other component. With MPI+threads a second worker is refused with ErrBusy.
+// The default is Dynamic. With the first and the last a Context has one worker, and a
+// second one is refused with ErrBusy. Transports without a device to share do not care.
 package ucp

@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -17,34 +18,39 @@ import (
 // the operation was refused and had no effect.
 type EP struct {
 	w    *Worker
-	peer *peer
+	peer *conn.Peer
 	link *link // nil until an operation needed a lane
 
 	first, last *Request   // operations in progress, in the order of issue
 	waiting     []*Request // those that wait for a lane, or behind a fence
 	keys        *RKey      // keys that are bound to this EP
 
-	id     uint64
-	seq    uint32
-	loose  int // operations that are not posted completely, or take several steps
-	fences int // fences that wait for operations to complete
+	held     []*iface  // where lanes were closed that may still have operations
+	implicit *implicit // nil until there was one
+
+	id       uint64
+	seq      uint32
+	direct   int32 // operations in progress that are not listed; see Request.direct
+	unposted int32 // operations that are not posted completely, or take several steps
+	fences   int32 // fences that wait for operations to complete
+
+	state         epState
+	passive       bool         // made by a peer's REQUEST; no user holds it
+	adopted       bool         // was passive, and its user has not used it yet
+	replaying     bool         // in replay
+	again         bool         // replay has more to do
+	scheduled     bool         // in Worker.deferred
+	ending        bool         // to be destroyed when nothing keeps it
+	disconnecting bool         // the peer is to be told first
+	tellPeer      bool         // that the EP has failed: it is there, and no transport may tell
+	needs         wireup.Roles // lanes to connect at the next progress
+	cause         ucs.Status   // why the EP failed
+	aborting      ucs.Status   // set when operations in progress are to end with it
 
 	barrier *Request // the fence that operations wait behind
-
-	state     epState
-	passive   bool            // made by a peer's REQUEST; no user holds it
-	adopted   bool            // was passive, and its user has not used it yet
-	replaying bool            // in replay
-	again     bool            // replay has more to do
-	choring   bool            // in Worker.chores
-	ending    bool            // to be destroyed when the auxiliary lane is idle
-	departing bool            // the peer is to be told first
-	needs     wireup.Purposes // lanes to connect at the next progress
-	cause     ucs.Status      // why the EP failed
-	aborting  ucs.Status      // set when operations in progress are to end with it
-	closing   *Request        // the request of Close
-	err       error
-	onError   func(*EP, error)
+	closing *Request // the caller's Close
+	err     *Error   // why the EP failed
+	onError func(*EP, error)
 }
 
 // epState is how far an EP has come. It only grows.
@@ -58,31 +64,32 @@ const (
 )
 
 // NewEP makes an endpoint to the worker whose address this is. It copies addr,
-// which may come from a stranger. Nothing is sent and no transport endpoint is
+// which may come from an untrusted peer. Nothing is sent and no transport endpoint is
 // opened before the first operation, unless Config.Connect says eager. Errors:
 // ErrInvalidAddr; ErrUnreachable, with the criteria that failed, if no transport
 // of both sides can carry anything; ErrClosed.
 func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if w.closed {
-		return nil, fmt.Errorf("ucp: new endpoint: %w", ucs.ErrClosed)
+		return nil, &Error{Op: "new endpoint", Err: ucs.ErrClosed}
 	}
-	p, err := w.findPeer(addr)
+	p, err := w.peers.Find(addr)
 	if err != nil {
-		return nil, fmt.Errorf("ucp: new endpoint: %w", err)
+		return nil, &Error{Op: "new endpoint", Err: err}
 	}
-	if !p.reachable() {
-		w.unusedPeer(p)
-		return nil, fmt.Errorf("ucp: new endpoint: %w\n%s", ucs.ErrUnreachable, w.explain(p.addr))
+	if !p.Reachable() {
+		w.peers.Unused(p)
+		err := fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.RMA, p.Addr))
+		return nil, &Error{Op: "new endpoint", Peer: p.Addr.UUID, Err: err}
 	}
 	e := w.adopt(p)
 	if e == nil {
-		e = w.addEP(p, w.takeSeq(p.addr.UUID))
+		e = w.addEP(p, w.names.Take(p.Addr.UUID))
 	}
 	e.onError = cfg.OnError
 	if w.ctx.cfg.Connect == ConnectEager {
-		for purpose := range wireup.Aux {
-			if p.best[purpose].ok {
-				e.need(purpose)
+		for _, role := range []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM} {
+			if p.Best[role].OK {
+				e.need(role)
 			}
 		}
 	}
@@ -90,11 +97,11 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 }
 
 // addEP makes an EP and enters it in the worker's tables.
-func (w *Worker) addEP(p *peer, seq uint32) *EP {
+func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	e := &EP{w: w, peer: p, seq: seq}
-	p.refs++
-	e.id = w.eps.add(e)
-	w.bySeq[connSeq{p.addr.UUID, seq}] = e
+	w.peers.Hold(p)
+	e.id = w.eps.Add(e)
+	w.names.Enter(p.Addr.UUID, seq, e)
 	return e
 }
 
@@ -119,12 +126,12 @@ var errClosed = fmt.Errorf("ucp: endpoint: %w", ucs.ErrClosed)
 // Connected reports whether put and get have a lane. It makes no progress.
 func (e *EP) Connected() bool { return e.lane(wireup.RMA) != nil }
 
-// lane is the lane that is active for a purpose, or nil.
-func (e *EP) lane(p wireup.Purpose) *lane {
+// lane is the lane that is active for a role, or nil.
+func (e *EP) lane(p wireup.Role) *lane {
 	if e.link == nil {
 		return nil
 	}
-	return e.link.use[p]
+	return e.link.lanes.Use[p]
 }
 
 // list enters a request as the latest operation of the EP.
@@ -154,24 +161,49 @@ func (e *EP) unlist(r *Request) {
 		r.next.prev = r.prev
 	}
 	r.next, r.prev = nil, nil
-	if f := e.first; f != nil && f.kind.flushes() {
-		f.flushStart()
+	switch f := e.first; {
+	case f == nil:
+		e.emptied()
+	case f.stage.first != nil:
+		f.stage.first(f)
+	}
+}
+
+// busy reports that operations are in progress.
+func (e *EP) busy() bool { return e.first != nil || e.direct > 0 || e.implicit.underway() }
+
+// emptied is called when there may be no operation left.
+func (e *EP) emptied() {
+	if !e.busy() && (e.held != nil || e.ending) {
+		e.unheld()
+	}
+}
+
+// unheld is called when no operation is left: the ifaces of lanes that were closed
+// have told all there is, and an EP that waited for that can end.
+func (e *EP) unheld() {
+	for _, i := range e.held {
+		i.Release()
+	}
+	e.held = nil
+	if e.ending {
+		e.w.schedule(e)
 	}
 }
 
 // need asks for a lane at the next progress.
-func (e *EP) need(p wireup.Purpose) {
+func (e *EP) need(p wireup.Role) {
 	e.needs |= wireup.Set(p)
-	e.w.addChore(e)
+	e.w.schedule(e)
 }
 
 // wait keeps a request until its lane is active and no fence is in the way.
 func (e *EP) wait(r *Request) {
 	r.flags |= reqWaiting
-	r.loosen()
+	r.trackUnposted()
 	e.waiting = append(e.waiting, r)
-	if p, ok := r.purpose(); ok && e.lane(p) == nil {
-		e.need(p)
+	if r.stage.lacksLane(e) {
+		e.need(r.stage.role)
 	}
 }
 
@@ -209,12 +241,12 @@ func (e *EP) replayOnce() {
 	closed := e.barrier != nil // a fence that is not over: what comes later stays
 	for _, r := range queue {
 		switch {
-		case closed && r.kind != opAnswer:
+		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
 			e.waiting = append(e.waiting, r)
-		case r.kind == opFence && len(e.waiting) > 0: // behind what has no lane yet
+		case r.stage.fence && len(e.waiting) > 0: // behind what has no lane yet
 			closed = true
 			e.waiting = append(e.waiting, r)
-		case r.kind == opFence:
+		case r.stage.fence:
 			closed = true
 			r.flags &^= reqWaiting
 			e.barrier = r
@@ -229,27 +261,45 @@ func (e *EP) replayOnce() {
 // one that is not connected: that the peer has closed its EP is nothing to its user.
 func (e *EP) startOver() {
 	e.w.forget(e)
-	e.abort(ucs.StatusConnReset) // answers to the peer
-	e.link.aux.close()
+	e.abort(ucs.StatusPeerClosed) // answers to the peer
+	e.link.carrier.Close()
 	e.link, e.aborting, e.adopted = nil, ucs.StatusOK, false
-	e.seq = e.w.takeSeq(e.peer.addr.UUID)
-	e.w.bySeq[connSeq{e.peer.addr.UUID, e.seq}] = e
+	e.seq = e.w.names.Take(e.peer.Addr.UUID)
+	e.w.names.Enter(e.peer.Addr.UUID, e.seq, e)
 }
 
-// fail ends the EP for a reason: every operation ends, every lane is closed. What
-// the user holds is then only to be closed; the rest goes by itself.
-func (e *EP) fail(st ucs.Status, reason error) {
-	if e.state >= epFailed {
+// fail ends the EP for a reason, which transport i has told, if any: every lane is closed,
+// every operation ends as soon as its transport lets go. What the user holds is then only
+// to be closed; the rest goes by itself.
+func (e *EP) fail(st ucs.Status, reason error, i *iface) {
+	e.markFailed(st, reason, i)
+	e.closeFailed()
+}
+
+// markFailed has the EP take no more operations, and tell why. It may be called within a
+// transport; closeFailed does the rest, at the next Progress at the latest.
+func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
+	if e.state >= epFailed || e.ending {
 		return
 	}
 	e.w.stats.failedEPs.Inc()
-	e.cause = st
-	e.err = fmt.Errorf("ucp: %w: %w", ucs.ErrEPFailed, reason)
-	closing := e.state == epClosing
-	e.state = epFailed
-	e.abort(st)
+	e.state, e.cause, e.tellPeer = epFailed, st, i != nil && !wireup.PeerGone(st)
+	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID, Via: i.String(), Err: i.cause(reason), failed: true}
+	e.unbindKeys()
 	e.w.forget(e)
-	if e.passive || closing {
+	e.w.schedule(e)
+}
+
+// closeFailed closes the lanes of an EP that has failed, and tells the user.
+func (e *EP) closeFailed() {
+	if e.state != epFailed || e.aborting != ucs.StatusOK {
+		return
+	}
+	if e.tellPeer && e.link != nil {
+		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.cause})
+	}
+	e.abort(e.cause)
+	if e.passive || e.closing != nil {
 		e.end()
 	}
 	if e.onError != nil {
@@ -271,21 +321,29 @@ func (e *EP) abort(st ucs.Status) {
 		e.link.purge()
 		e.link.closeLanes()
 	}
-	if r := e.closing; r != nil && r.flags&reqListed != 0 {
-		e.unlist(r) // it ends with the EP
+	e.endAnswered(st)
+}
+
+// endAnswered ends the atomics that wait for an answer of the peer, which does not come
+// any more over this lane. The others are the transports', or flushes behind them.
+func (e *EP) endAnswered(st ucs.Status) {
+	var waiting []*Request
+	for r := e.first; r != nil; r = r.next {
+		if r.remote != 0 && (r.flags&reqPosted != 0 || e.aborting != ucs.StatusOK) {
+			waiting = append(waiting, r)
+		}
 	}
-	for e.first != nil { // answers that will not come
-		e.first.settle(st)
+	for _, r := range waiting {
+		r.comp.Complete(st)
 	}
 }
 
-// blame turns the status of an operation that ended because its EP did into the
-// reason why.
-func (e *EP) blame(st ucs.Status) ucs.Status {
-	if e.state == epFailed && e.cause != ucs.StatusOK && st == ucs.StatusCanceled {
-		return e.cause
+// laneOf is the lane of a transport endpoint, or nil.
+func (e *EP) laneOf(ep uct.EP) *lane {
+	if e.link == nil {
+		return nil
 	}
-	return st
+	return e.link.lanes.Of(ep)
 }
 
 // CloseMode says what becomes of operations in progress when an EP is closed.
@@ -297,67 +355,98 @@ const (
 	CloseForce                  // they end with StatusCanceled
 )
 
+// closeStage is the caller's Close: it ends with the EP.
+var closeStage = stage{name: "close", role: noRole}
+
 // Close ends the connection and tells the peer, whose EP then fails with
-// ErrConnReset. The EP takes no more operations from now on. The request ends when
-// the notice is on its way, or the peer has taken nothing for Config.WireupTimeout;
-// the peer need not take it. A nil request says
+// ErrPeerClosed. The EP takes no more operations from now on. The request ends when
+// every operation has ended and the notice is on its way, or the peer has taken nothing
+// for Config.WireupTimeout; the peer need not take it. A nil request says
 // that it is closed already. Closing an EP that has failed always succeeds, and
 // closing twice is ErrClosed.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	if e.ending || e.state == epClosing || e.state == epClosed {
 		return nil, errClosed
 	}
-	if e.state == epFailed {
-		e.end()
-		return nil, nil
-	}
-	e.state = epClosing
-	e.w.forget(e)
-	e.unbindKeys()
-	r := e.w.newRequest(e, opClose)
+	r := e.w.newRequest(e, &closeStage)
 	e.closing = r
-	if mode == CloseForce {
-		e.abort(ucs.StatusCanceled)
-		e.closeFlushed()
-		return r.started()
-	}
-	e.list(r)
-	if e.first == r {
-		r.flushStart()
+	switch {
+	case e.state == epFailed:
+		e.closeFailed()
+		if !e.ending {
+			e.end()
+		}
+	case mode == CloseForce:
+		e.cutOff()
+	default:
+		e.stop()
+		e.drain()
 	}
 	return r.started()
 }
 
-// closeFlushed goes on with Close when no operation is left: the peer is told.
-func (e *EP) closeFlushed() {
-	if r := e.closing; r.flags&reqListed != 0 {
-		e.unlist(r)
+// stop has the EP take no more operations.
+func (e *EP) stop() {
+	e.state = epClosing
+	e.w.forget(e)
+	e.unbindKeys()
+}
+
+// drain waits for the operations in progress, then leaves.
+func (e *EP) drain() {
+	r := e.w.newRequest(e, &drainStage)
+	e.list(r)
+	r.Release()
+	if e.first == r {
+		r.flushStart()
 	}
-	e.departing = e.link != nil
+}
+
+// cutOff cancels the operations in progress, and leaves.
+func (e *EP) cutOff() {
+	e.stop()
+	e.abort(ucs.StatusCanceled)
+	e.leave()
+}
+
+// leave tells the peer, if it may know of the connection, and ends the EP.
+func (e *EP) leave() {
+	e.disconnecting = e.link != nil
 	e.end()
 }
 
-// end destroys the EP, at once or when its last message is out.
+// over reports that nothing keeps an EP that ends: no operation, and no message.
+func (e *EP) over() bool {
+	return !e.busy() && !e.disconnecting && (e.link == nil || e.link.carrier.Idle())
+}
+
+// end destroys the EP, at once or when its last operation has ended and its last
+// message is out.
 func (e *EP) end() {
 	e.ending = true
-	if e.link == nil || !e.departing && e.link.aux.idle() {
+	if e.over() {
 		e.destroy()
 		return
 	}
-	e.w.addChore(e)
+	e.implicit.await()
+	e.w.schedule(e)
+	if e.link == nil {
+		return
+	}
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
-		e.link.farewell = e.w.alarm.now() + limit
-		e.w.alarm.set(e.w, e.link.farewell)
+		e.link.disconnectDeadline = e.w.engine.Alarm.Now() + limit
+		e.w.engine.Alarm.Set(e.link.disconnectDeadline)
 	}
 }
 
-// depart tells the peer that the EP is closed, if it knows of it.
-func (e *EP) depart() {
-	e.departing = false
+// disconnect tells the peer that the EP is closed, if it knows of it.
+func (e *EP) disconnect() {
+	e.disconnecting = false
 	e.handle(wireup.Event{Kind: wireup.Closed})
 }
 
-// destroy takes the EP out of the worker and ends the close request.
+// destroy takes the EP out of the worker, and ends the caller's Close if no operation is
+// left; otherwise that ends with the last of them.
 func (e *EP) destroy() {
 	if e.state == epClosed {
 		return
@@ -366,35 +455,24 @@ func (e *EP) destroy() {
 	e.w.forget(e)
 	e.unbindKeys()
 	if e.link != nil {
+		e.link.whole()
 		e.link.closeLanes()
-		e.link.aux.close()
+		e.link.carrier.Close()
 		e.link = nil
 	}
-	e.w.eps.remove(e.id)
-	e.w.dropPeer(e.peer)
+	e.w.eps.Remove(e.id)
+	e.w.peers.Drop(e.peer)
 	e.finishClose()
 }
 
-// finishClose ends the user's Close: the lanes are gone and the peer's notice is on
-// its way. The EP stays in the worker until that has arrived.
+// finishClose ends the caller's Close: the peer's notice is on its way, and the transports
+// have let go of all operations. The EP stays in the worker until the notice has arrived.
 func (e *EP) finishClose() {
 	if e.link != nil {
 		e.link.closeLanes()
 	}
-	if r := e.closing; r != nil {
+	if r := e.closing; r != nil && !e.busy() {
 		e.closing = nil
 		r.settle(ucs.StatusOK)
 	}
-}
-
-// refusal is the error of an operation on an EP that takes none, or with a key
-// that is not this EP's.
-func (e *EP) refusal(key *RKey) error {
-	if e.state != epOpen {
-		return e.Err()
-	}
-	if key != nil && key.ep != e {
-		return fmt.Errorf("ucp: key of another endpoint, or closed: %w", uct.ErrInvalidRKey)
-	}
-	return nil
 }

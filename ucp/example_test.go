@@ -6,16 +6,16 @@ import (
 	"log"
 	"sync"
 
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/all"
 )
 
 // Two workers of one process: the target only serves, the other one writes to its
 // memory and reads it back. Between processes the address and the packed key travel
 // by any means, such as a socket or a file.
 func Example() {
-	c, err := ucp.NewContext(ucp.Config{}, all.Components()...)
+	c, err := gucx.Open() // or NewContext, with transports and configuration of your choice
 	check(err)
 	defer c.Close()
 

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 )
@@ -25,19 +26,22 @@ type fabric struct {
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
+	inside  []int            // processes that are inside the regions
 	fail    map[string]error // by "new ep fud", "connect frc": the next such call fails
 }
 
 // fakeKind is one transport of a fabric.
 type fakeKind struct {
-	name    string
-	caps    uct.Caps
-	atomic  uct.AtomicAttr
-	depth   int // operations in flight on an iface
-	latency time.Duration
-	device  string // fakes on different devices do not reach each other
-	class   uct.DeviceKind
-	mute    bool // events show in the descriptor only
+	name      string
+	caps      uct.Caps
+	atomic    uct.AtomicAttr
+	depth     int // operations in flight on an iface
+	latency   time.Duration
+	device    string // fakes on different devices do not reach each other
+	class     uct.DeviceKind
+	unflagged bool // events show in the descriptor only
+	dials     bool // an endpoint connects at its first post, and takes nothing before that
+	late      bool // operations of a closed endpoint end in Progress, or when the iface closes
 }
 
 const (
@@ -52,9 +56,9 @@ var fakeAll = uct.CapAMBcopy | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | 
 // likeRC has pairs of endpoints and the atomics of InfiniBand.
 func likeRC() fakeKind {
 	return fakeKind{
-		name: "frc", caps: fakeAll | uct.CapAtomic64 | uct.CapConnectEP, depth: 4, latency: time.Microsecond,
+		name: "frc", caps: fakeAll | uct.CapAtomic64 | uct.CapConnectEP, depth: 4, latency: time.Microsecond, late: true,
 		atomic: uct.AtomicAttr{
-			Post64: uct.Ops(uct.AtomicAdd), Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice,
+			Post64: uct.AtomicSet(uct.AtomicAdd), Fetch64: uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice,
 		},
 	}
 }
@@ -69,9 +73,9 @@ func likeUD() fakeKind {
 
 // likeSM has everything and connects to an iface.
 func likeSM() fakeKind {
-	all := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
+	all := uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
 	k := fakeKind{name: "fsm", class: uct.DeviceShm, caps: fakeAll | uct.CapGetShort | uct.CapAtomic | uct.CapConnectIface, depth: 8}
-	fetch := all | uct.Ops(uct.AtomicCSwap)
+	fetch := all | uct.AtomicSet(uct.AtomicCSwap)
 	k.atomic = uct.AtomicAttr{Post32: all, Post64: all, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicCPU}
 	return k
 }
@@ -104,6 +108,8 @@ func (f *fabric) failing(what string) error {
 
 type fakeMD struct{ f *fabric }
 
+func (m *fakeMD) Ext() *uct.MDExt { return &uct.MDExt{Reg: m, Keys: m} }
+
 func (m *fakeMD) Attr() *uct.MDAttr {
 	return &uct.MDAttr{Component: "fake", Name: m.f.mdName, RKeyLen: 8, NeedMemH: true, MaxReg: 1 << 40}
 }
@@ -132,10 +138,12 @@ func (m *fakeMD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 
 func (m *fakeMD) UnpackRKey(b []byte) (uct.RKey, error) {
 	if len(b) != 8 {
-		return uct.RKey{}, uct.ErrInvalidRKey
+		return 0, uct.ErrInvalidRKey
 	}
-	return uct.RKey{Handle: binary.LittleEndian.Uint64(b)}, nil
+	return uct.RKey(binary.LittleEndian.Uint64(b)), nil
 }
+
+func (m *fakeMD) ReleaseRKey(uct.RKey) {}
 
 type fakeMem struct {
 	f         *fabric
@@ -154,12 +162,15 @@ func (m *fakeMem) Close() error {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	delete(m.f.regions, m.key)
+	if len(m.f.inside) > 0 {
+		return &ucs.InUseError{PIDs: m.f.inside}
+	}
 	return nil
 }
 
 // reach returns n bytes at addr if the key opens them.
 func (f *fabric) reach(key uct.RKey, addr uint64, n int, access uct.Access) []byte {
-	m := f.regions[key.Handle]
+	m := f.regions[uint64(key)]
 	if m == nil || m.access&access != access || addr < m.addr || addr-m.addr > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-(addr-m.addr) {
 		return nil
 	}
@@ -181,24 +192,24 @@ func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	it := &fakeIface{f: m.f, kind: k, onError: p.OnError, efd: efd, index: len(m.f.ifaces)}
 	it.attr = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: k.name, Device: "fake0:1"}, Caps: k.caps, Atomic: k.atomic,
-		AM:   uct.OpLimits{MaxBcopy: fakeBcopyM},
-		Put:  uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
-		Get:  uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
-		Perf: uct.Perf{Latency: k.latency, Bandwidth: 1e9},
+		AM:  uct.OpLimits{MaxBcopy: fakeBcopyM},
+		Put: uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
+		Get: uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
+	}
+	for v := range it.attr.Costs {
+		it.attr.Costs[v] = uct.Cost{Latency: k.latency, Bandwidth: 1e9}
 	}
 	m.f.ifaces = append(m.f.ifaces, it)
-	if k.mute {
-		return muteIface{it, it, it}, nil
+	if k.unflagged {
+		return unflaggedIface{it}, nil
 	}
 	return it, nil
 }
 
-// muteIface hides EventPending.
-type muteIface struct {
-	uct.Iface
-	uct.Waker
-	uct.IfaceAddresser
-}
+// unflaggedIface hides EventPending.
+type unflaggedIface struct{ *fakeIface }
+
+func (i unflaggedIface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i} }
 
 // fakeIface executes what was posted on it in Progress.
 type fakeIface struct {
@@ -219,7 +230,9 @@ type fakeIface struct {
 	raised  bool
 	dead    bool
 	stuck   bool // has no resources
+	frozen  bool // executes nothing of open endpoints
 	polls   int
+	hook    func() // called by Progress
 }
 
 type fakeMsg struct {
@@ -227,19 +240,29 @@ type fakeMsg struct {
 	data []byte
 }
 
+// fakeDoes says what a fakeOp does.
+type fakeDoes uint8
+
+const (
+	fakePut fakeDoes = iota
+	fakeGet
+	fakeFetch // any atomic
+	fakeSend
+	fakeFlush
+)
+
 // fakeOp is an operation in flight: what it does, and who is told.
 type fakeOp struct {
 	ep   *fakeEP
-	kind opKind
+	kind fakeDoes
 	comp *uct.Completion
 
-	msg    fakeMsg
-	dst    []byte
-	unpack uct.Unpacker
-	src    []byte
-	n      int
-	addr   uint64
-	key    uct.RKey
+	msg  fakeMsg
+	dst  []byte
+	src  []byte
+	n    int
+	addr uint64
+	key  uct.RKey
 
 	op             uct.AtomicOp
 	size           int
@@ -248,6 +271,7 @@ type fakeOp struct {
 }
 
 func (i *fakeIface) Attr() *uct.IfaceAttr                         { return &i.attr }
+func (i *fakeIface) Ext() *uct.IfaceExt                           { return &uct.IfaceExt{Address: i, Wake: i, Pending: i} }
 func (i *fakeIface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.am.Set(id, h) }
 func (i *fakeIface) Flush(c *uct.Completion) (pending bool, err error) {
 	return false, uct.ErrUnsupported
@@ -284,7 +308,7 @@ func (i *fakeIface) EventPending() bool {
 	return i.raised
 }
 
-// event tells whoever armed the iface; with the lock held.
+// event tells who armed the iface; with the lock held.
 func (i *fakeIface) event() {
 	if i.armed {
 		i.armed, i.raised = false, true
@@ -314,6 +338,14 @@ func (i *fakeIface) Close() error {
 	i.f.mu.Lock()
 	i.dead = true
 	i.f.mu.Unlock()
+	for _, e := range slices.Clone(i.eps) {
+		if err := e.Close(); err != nil {
+			return err
+		}
+	}
+	for len(i.posted) > 0 {
+		i.Progress()
+	}
 	return unix.Close(i.efd)
 }
 
@@ -326,9 +358,17 @@ func (i *fakeIface) kill() {
 
 func (i *fakeIface) Progress() int {
 	i.polls++
+	if i.hook != nil {
+		i.hook()
+	}
 	i.f.mu.Lock()
 	ops, rx := i.posted, i.rx
 	i.posted, i.spare = i.spare[:0], nil
+	if i.frozen {
+		i.posted = append(i.posted, ops...)
+		i.posted = slices.DeleteFunc(i.posted, func(o fakeOp) bool { return o.ep.closed })
+		ops = slices.DeleteFunc(ops, func(o fakeOp) bool { return !o.ep.closed })
+	}
 	i.rx, i.rxSpare = i.rxSpare[:0], nil
 	i.f.mu.Unlock()
 	for k := range ops {
@@ -340,8 +380,9 @@ func (i *fakeIface) Progress() int {
 	clear(ops)
 	i.spare, i.rxSpare = ops, rx
 	n := len(ops) + len(rx)
-	for _, e := range i.eps {
-		n += e.checkPeer()
+	for k := 0; k < len(i.eps); k++ { // a failure may close one
+		e := i.eps[k]
+		n += e.dialed() + e.checkPeer()
 	}
 	return n + i.arb.Dispatch(nil)
 }
@@ -349,13 +390,13 @@ func (i *fakeIface) Progress() int {
 // run executes an operation and tells its completion.
 func (i *fakeIface) run(o *fakeOp) {
 	st := o.ep.status
-	if st == 0 && !o.ep.closed {
+	if st == 0 && o.ep.closed {
+		st = ucs.StatusCanceled
+	}
+	if st == 0 {
 		i.f.mu.Lock()
 		st = o.execute()
 		i.f.mu.Unlock()
-		if o.unpack != nil && st == 0 {
-			o.unpack.Unpack(o.src)
-		}
 	}
 	o.ep.inflight--
 	if st != 0 {

@@ -22,6 +22,8 @@ type fakeEP struct {
 	status   uct.Status // why it failed
 	closed   bool
 	fenced   bool // posts wait until nothing is in flight
+	dialing  bool
+	up       bool
 }
 
 func (e *fakeEP) EPAddr(b []byte) []byte { return append(b, byte(e.i.index), byte(e.id)) }
@@ -61,11 +63,26 @@ func (e *fakeEP) fail(st uct.Status) {
 	}
 }
 
+// dialed ends a dial.
+func (e *fakeEP) dialed() int {
+	if !e.dialing || e.up {
+		return 0
+	}
+	e.dialing, e.up = false, true
+	if err := e.i.f.failing("dial " + e.i.kind.name); err != nil {
+		e.fail(statusOf(err))
+	}
+	return 1
+}
+
 // ready reports whether an operation may be posted.
 func (e *fakeEP) ready() error {
 	switch {
 	case e.status != 0 || e.closed:
 		return uct.ErrEPFailed
+	case e.i.kind.dials && !e.up:
+		e.dialing = true
+		return uct.ErrNoResource
 	case e.i.stuck || e.q.Blocks() || e.inflightOfIface() >= e.i.kind.depth || e.fenced && e.inflight > 0:
 		return uct.ErrNoResource
 	}
@@ -98,11 +115,11 @@ func (o *fakeOp) execute() uct.Status {
 	if o.ep.peer == nil || o.ep.peer.dead {
 		return ucs.StatusConnReset
 	}
-	need := map[opKind]uct.Access{opPut: uct.AccessRemoteWrite, opGet: uct.AccessRemoteRead, opFetch: uct.AccessRemoteAtomic}[o.kind]
-	if o.kind == opFlush {
+	need := map[fakeDoes]uct.Access{fakePut: uct.AccessRemoteWrite, fakeGet: uct.AccessRemoteRead, fakeFetch: uct.AccessRemoteAtomic}[o.kind]
+	if o.kind == fakeFlush {
 		return 0
 	}
-	if o.kind == opAnswer {
+	if o.kind == fakeSend {
 		f.sent++
 		o.ep.peer.rx = append(o.ep.peer.rx, o.msg)
 		o.ep.peer.event()
@@ -113,14 +130,10 @@ func (o *fakeOp) execute() uct.Status {
 		return ucs.StatusRemoteAccess
 	}
 	switch o.kind {
-	case opPut:
+	case fakePut:
 		copy(mem, o.src)
-	case opGet:
-		if o.unpack != nil {
-			o.src = slices.Clone(mem)
-		} else {
-			copy(o.dst, mem)
-		}
+	case fakeGet:
+		copy(o.dst, mem)
 	default:
 		o.atomic(mem)
 	}
@@ -148,7 +161,7 @@ func (e *fakeEP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	}
 	buf := make([]byte, fakeBcopyM)
 	n := p.Pack(buf)
-	return n, e.post(fakeOp{kind: opAnswer, msg: fakeMsg{id, buf[:n]}})
+	return n, e.post(fakeOp{kind: fakeSend, msg: fakeMsg{id, buf[:n]}})
 }
 
 // PutShort executes at once, as transports over memory do.
@@ -156,7 +169,7 @@ func (e *fakeEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if err := e.ready(); err != nil {
 		return err
 	}
-	o := fakeOp{ep: e, kind: opPut, src: buf, n: len(buf), addr: raddr, key: key}
+	o := fakeOp{ep: e, kind: fakePut, src: buf, n: len(buf), addr: raddr, key: key}
 	e.i.f.mu.Lock()
 	st := o.execute()
 	e.i.f.mu.Unlock()
@@ -166,18 +179,16 @@ func (e *fakeEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-func (e *fakeEP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (int, error) {
+func (e *fakeEP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	if err := e.ready(); err != nil {
-		return 0, err
+		return err
 	}
-	buf := make([]byte, fakeBcopy)
-	n := p.Pack(buf)
-	return n, e.post(fakeOp{kind: opPut, src: buf[:n], n: n, addr: raddr, key: key})
+	return e.post(fakeOp{kind: fakePut, src: slices.Clone(buf), n: len(buf), addr: raddr, key: key})
 }
 
 func (e *fakeEP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	b := iov[0].Buf
-	err := e.post(fakeOp{kind: opPut, src: b, n: len(b), addr: raddr, key: key, comp: c})
+	err := e.post(fakeOp{kind: fakePut, src: b, n: len(b), addr: raddr, key: key, comp: c})
 	return err == nil, err
 }
 
@@ -195,18 +206,39 @@ func (e *fakeEP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-func (e *fakeEP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	err := e.post(fakeOp{kind: opGet, unpack: u, n: n, addr: raddr, key: key, comp: c})
+func (e *fakeEP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	err := e.post(fakeOp{kind: fakeGet, dst: buf, n: len(buf), addr: raddr, key: key, comp: c})
 	return err == nil, err
 }
 
 func (e *fakeEP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	b := iov[0].Buf
-	err := e.post(fakeOp{kind: opGet, dst: b, n: len(b), addr: raddr, key: key, comp: c})
+	err := e.post(fakeOp{kind: fakeGet, dst: b, n: len(b), addr: raddr, key: key, comp: c})
 	return err == nil, err
 }
 
-func (e *fakeEP) ops(size int) (post, fetch uct.AtomicOps) {
+// Ops has what the kind claims.
+func (e *fakeEP) Ops() *uct.Ops {
+	caps, ops := e.i.kind.caps, &uct.Ops{}
+	if caps&uct.CapAM != 0 {
+		ops.AM = e
+	}
+	if caps&uct.CapPut != 0 {
+		ops.Put = e
+	}
+	if caps&uct.CapGet != 0 {
+		ops.Get = e
+	}
+	if caps&uct.CapAtomic != 0 {
+		ops.Atomics = e
+	}
+	if caps.Has(uct.CapConnectEP) {
+		ops.Connect = e
+	}
+	return ops
+}
+
+func (e *fakeEP) atomicOps(size int) (post, fetch uct.AtomicOps) {
 	a := &e.i.kind.atomic
 	if size == 4 {
 		return a.Post32, a.Fetch32
@@ -215,25 +247,25 @@ func (e *fakeEP) ops(size int) (post, fetch uct.AtomicOps) {
 }
 
 func (e *fakeEP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
-	if post, _ := e.ops(size); !post.Has(op) {
+	if post, _ := e.atomicOps(size); !post.Has(op) {
 		return uct.ErrUnsupported
 	}
-	return e.post(fakeOp{kind: opFetch, op: op, size: size, n: size, value: value, addr: raddr, key: key})
+	return e.post(fakeOp{kind: fakeFetch, op: op, size: size, n: size, value: value, addr: raddr, key: key})
 }
 
 func (e *fakeEP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if _, fetch := e.ops(size); !fetch.Has(op) {
+	if _, fetch := e.atomicOps(size); !fetch.Has(op) {
 		return false, uct.ErrUnsupported
 	}
-	err := e.post(fakeOp{kind: opFetch, op: op, size: size, n: size, value: value, addr: raddr, key: key, result: result, comp: c})
+	err := e.post(fakeOp{kind: fakeFetch, op: op, size: size, n: size, value: value, addr: raddr, key: key, result: result, comp: c})
 	return err == nil, err
 }
 
 func (e *fakeEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if _, fetch := e.ops(size); !fetch.Has(uct.AtomicCSwap) {
+	if _, fetch := e.atomicOps(size); !fetch.Has(uct.AtomicCSwap) {
 		return false, uct.ErrUnsupported
 	}
-	err := e.post(fakeOp{kind: opFetch, op: uct.AtomicCSwap, size: size, n: size, compare: compare, value: swap, addr: raddr, key: key, result: result, comp: c})
+	err := e.post(fakeOp{kind: fakeFetch, op: uct.AtomicCSwap, size: size, n: size, compare: compare, value: swap, addr: raddr, key: key, result: result, comp: c})
 	return err == nil, err
 }
 
@@ -248,7 +280,7 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 		return true, nil
 	}
 	// Everything in flight ends in the next Progress, so a no-op behind it is a flush.
-	return true, e.post1(fakeOp{kind: opFlush, comp: c})
+	return true, e.post1(fakeOp{kind: fakeFlush, comp: c})
 }
 
 // post1 posts regardless of the depth.
@@ -283,6 +315,10 @@ func (e *fakeEP) Close() error {
 		return nil
 	}
 	e.closed = true
+	e.i.eps = slices.DeleteFunc(e.i.eps, func(x *fakeEP) bool { return x == e })
+	if e.i.kind.late {
+		return nil
+	}
 	e.i.f.mu.Lock()
 	var mine, rest []fakeOp
 	for _, o := range e.i.posted {
@@ -294,7 +330,6 @@ func (e *fakeEP) Close() error {
 	}
 	e.i.posted = rest
 	e.i.f.mu.Unlock()
-	e.i.eps = slices.DeleteFunc(e.i.eps, func(x *fakeEP) bool { return x == e })
 	for _, o := range mine {
 		if o.comp != nil {
 			o.comp.Complete(ucs.StatusCanceled)

@@ -1,37 +1,63 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
+
+// Stages of what waits for the operations before it and then flushes the lanes.
+var (
+	flushStage = stage{
+		name: "flush", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes, tells: true,
+	}
+	fenceStage = stage{
+		name: "fence", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
+		settled: (*Request).unfence, fence: true,
+	}
+	// drainStage has the peer told then that the EP closes.
+	drainStage = stage{
+		name: "close", role: noRole, first: (*Request).flushStart, post: (*Request).flushLanes,
+		done: (*Request).drained,
+	}
+)
+
+// groupStage waits for the requests whose parent it is, which flush an EP each.
+var groupStage = stage{name: "flush", role: noRole}
 
 // Flush asks for the remote completion of all operations issued on the EP before:
 // when the request ends, puts and atomics are visible at the peer and gets are
 // done. A nil request says that they are already. Errors: as [EP.Err]; the request
 // gets the reason if the EP fails meanwhile.
 func (e *EP) Flush() (*Request, error) {
+	if x := e.link.only(); x != nil && e.first == nil && e.state == epOpen {
+		r := e.w.newDirect()
+		r.ep, r.stage = e, &flushStage
+		pending, err := x.EP.Flush(&r.comp)
+		if pending && err == nil {
+			return r.underway(), nil
+		}
+		if r, busy, err := r.notPending(err); !busy {
+			return r, err
+		}
+	}
+	return e.flushSlow()
+}
+
+//go:noinline
+func (e *EP) flushSlow() (*Request, error) {
 	if e.state != epOpen {
-		return nil, e.Err()
+		return nil, e.refusal(action{stage: &flushStage}, nil)
 	}
 	if e.first == nil && e.link == nil {
 		return nil, nil
 	}
-	if x := e.link.only(); x != nil && e.first == nil {
-		r := e.w.newRequest(e, opFlush)
-		pending, err := x.ep.Flush(&r.comp)
-		if pending {
-			r.flags |= reqFlushing
-		}
-		if r, busy, err := r.direct("flush", pending, err); !busy {
-			return r, err
-		}
-	}
-	return e.flush(opFlush, nil)
+	return e.flush(nil)
 }
 
 // flush makes a flush, as a child of parent if there is one.
-func (e *EP) flush(kind opKind, parent *Request) (*Request, error) {
-	r := e.w.newRequest(e, kind)
+func (e *EP) flush(parent *Request) (*Request, error) {
+	r := e.w.newRequest(e, &flushStage)
 	r.parent = parent
 	e.list(r)
 	if e.first == r {
@@ -60,21 +86,33 @@ func (r *Request) flushStart() {
 
 // flushLanes flushes the lanes one after the other, as far as there are resources.
 func (r *Request) flushLanes() error {
-	for l := r.ep.link; int(r.lane) < len(l.lanes); r.lane++ {
-		x := &l.lanes[r.lane]
-		if !x.active {
+	for l := r.ep.link; int(r.lane) < len(l.lanes.All); r.lane++ {
+		x := &l.lanes.All[r.lane]
+		if !x.Active || !x.Proven {
 			continue
 		}
 		r.comp.Count++
-		pending, err := x.ep.Flush(&r.comp)
-		if !pending {
+		pending, err := x.EP.Flush(&r.comp)
+		if !pending || err != nil {
 			r.comp.Count--
 		}
 		if err != nil {
 			return err
 		}
 	}
+	if r.stage.tells && r.ep.link.lanes.Unreported() != ucs.StatusOK {
+		r.fail(r.ep.link.lanes.Unreported())
+	}
 	return nil
+}
+
+// drained goes on with EP.Close when no operation is left.
+func (r *Request) drained() {
+	e := r.ep
+	r.settle(r.comp.Status)
+	if !e.ending {
+		e.leave()
+	}
 }
 
 // Fence orders: operations issued on the EP after it take effect at the peer after
@@ -83,15 +121,15 @@ func (r *Request) flushLanes() error {
 // operations are held back until the earlier ones are complete. Errors: as Err.
 func (e *EP) Fence() error {
 	if e.state != epOpen {
-		return e.Err()
+		return e.refusal(action{stage: &fenceStage}, nil)
 	}
 	if e.first == nil && e.link == nil {
 		return nil
 	}
-	if x := e.link.only(); x != nil && e.loose == 0 && e.fences == 0 {
-		err := x.ep.Fence()
-		if err != nil && err != uct.ErrNoResource {
-			return e.refused("fence", err)
+	if x := e.link.only(); x != nil && e.unposted == 0 && e.fences == 0 {
+		err := x.EP.Fence()
+		if err != nil && err != uct.ErrNoResource && !e.moves(err) {
+			return e.refused(action{stage: &fenceStage}, err)
 		}
 		if err == nil {
 			return nil
@@ -106,7 +144,7 @@ func (l *link) only() *lane {
 	if l == nil {
 		return nil
 	}
-	return l.single
+	return l.lanes.Single
 }
 
 // fenceByFlush holds later operations back until all earlier ones are complete.
@@ -114,7 +152,7 @@ func (l *link) only() *lane {
 func (e *EP) fenceByFlush() {
 	e.fences++
 	e.unbindKeys()
-	r := e.w.newRequest(e, opFence)
+	r := e.w.newRequest(e, &fenceStage)
 	e.list(r)
 	r.Release()
 	if len(e.waiting) > 0 || e.barrier != nil {
@@ -129,7 +167,8 @@ func (e *EP) fenceByFlush() {
 }
 
 // unfence lets the operations go on that were issued after a fence.
-func (e *EP) unfence(r *Request) {
+func (r *Request) unfence() {
+	e := r.ep
 	e.fences--
 	if e.barrier == r {
 		e.barrier = nil
@@ -146,16 +185,15 @@ func (e *EP) unfence(r *Request) {
 // over: their operations have ended.
 func (w *Worker) Flush() (*Request, error) {
 	if w.closed {
-		return nil, errWorkerClosed
+		return nil, engine.ErrClosed
 	}
-	r := w.newRequest(nil, opGroup)
-	for i := range w.eps.slots {
-		e := w.eps.slots[i].ep
-		if e == nil || e.state != epOpen || e.first == nil && e.link == nil {
+	r := w.newRequest(nil, &groupStage)
+	for e := range w.eps.All() {
+		if e.state != epOpen || e.first == nil && e.link == nil {
 			continue
 		}
 		r.comp.Count++
-		if child, err := e.flush(opFlush, r); err == nil && child != nil {
+		if child, err := e.flush(r); err == nil && child != nil {
 			child.Release()
 		}
 	}
@@ -167,10 +205,10 @@ func (w *Worker) Flush() (*Request, error) {
 // over.
 func (w *Worker) Fence() error {
 	if w.closed {
-		return errWorkerClosed
+		return engine.ErrClosed
 	}
-	for i := range w.eps.slots {
-		if e := w.eps.slots[i].ep; e != nil && e.state == epOpen {
+	for e := range w.eps.All() {
+		if e.state == epOpen {
 			if err := e.Fence(); err != nil {
 				return err
 			}

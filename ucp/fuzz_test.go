@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -13,25 +14,29 @@ import (
 func FuzzMessages(f *testing.F) {
 	m := &wireup.Msg{
 		Type: wireup.Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3,
-		Lanes: []wireup.MsgLane{{Purposes: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+		Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
 	}
-	f.Add(uint8(amWireup), m.Append(nil))
+	f.Add(uint8(wire.AMWireup), m.Append(nil))
 	m.Type, m.DstEP = wireup.Reply, 1<<32
-	f.Add(uint8(amWireup), m.Append(nil))
-	f.Add(uint8(amRequest), make([]byte, requestLen))
-	f.Add(uint8(amAnswer), make([]byte, answerLen))
+	f.Add(uint8(wire.AMWireup), m.Append(nil))
+	f.Add(uint8(wire.AMRequest), make([]byte, wire.RequestLen))
+	f.Add(uint8(wire.AMAnswer), make([]byte, wire.AnswerLen))
+	f.Add(uint8(wire.AMNotify), make([]byte, wire.NotifyLen))
 	f.Fuzz(func(t *testing.T, id uint8, b []byte) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD(), likeTCP())
 		p.connect().warm()
 		a := p.a.w
+		a.OnNotify(func(*EP, uint64) {})
 		for _, addressed := range [][]byte{b, toWorker(a, p.a.ep, b)} {
-			switch id % 3 {
-			case amWireup:
+			switch id % 4 {
+			case wire.AMWireup:
 				a.handleWireup(addressed, nil)
-			case amRequest:
+			case wire.AMRequest:
 				a.handleRequest(addressed, nil)
-			case amAnswer:
+			case wire.AMAnswer:
 				a.handleAnswer(addressed, nil)
+			case wire.AMNotify:
+				a.handleNotify(addressed, nil)
 			}
 			p.idle()
 		}
@@ -48,7 +53,7 @@ func toWorker(w *Worker, ep *EP, b []byte) []byte {
 	if err != nil {
 		return b
 	}
-	m.SrcUUID, m.DstUUID = ep.peer.addr.UUID, w.addr.UUID
+	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID, w.addr.UUID
 	m.SrcEP, m.DstEP = ep.link.conn.RemoteEP(), ep.id
 	return m.Append(nil)
 }

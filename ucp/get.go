@@ -1,19 +1,73 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
+
+// getStage gets what is left, piece by piece.
+var getStage = stage{name: "get", sized: true, role: wireup.RMA, post: postGet, stop: unposted, lends: true}
+
+func postGet(r *Request) error { return r.move(getTables, &getCalls) }
+
+func getTables(t *transfers) *[2]proto.Table { return &t.get }
+
+var getCalls = calls{proto.None: noCall, proto.Short: getShort, proto.Bcopy: getBcopy, proto.Zcopy: getZcopy}
+
+func getShort(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Get.GetShort(buf, raddr, key)
+}
+
+func getBcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	r.comp.Count++
+	return r.took(l.Get.GetBcopy(buf, raddr, key, &r.comp))
+}
+
+func getZcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	iov, raddr := r.piece(l, n)
+	r.comp.Count++
+	return r.took(l.Get.GetZcopy(iov, raddr, key, &r.comp))
+}
 
 // Get reads len(buf) bytes from raddr at the peer, in the region of key, into buf.
 // A nil request says that the data is there; otherwise buf is gucx's until the
 // request has ended. Errors as [EP.Put].
 func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && p.permits(buf) {
-		r := e.w.newRequest(e, opGet)
-		pending, err := key.get.GetBcopy(r.newFragment(buf), len(buf), raddr, key.rma, &r.comp)
-		if r, busy, err := r.direct("get", pending, err); !busy {
+	if key != nil && len(buf) <= key.maxGet && key.ep == e && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
+		r := e.w.newDirect()
+		r.ep, r.stage = e, &getStage
+		r.off = len(buf)
+		pending, err := key.get.GetBcopy(buf, raddr, key.rma, &r.comp)
+		if pending && err == nil {
+			return r.underway(), nil
+		}
+		if r, busy, err := r.notPending(err); !busy {
 			return r, err
+		}
+	}
+	return e.getSlow(buf, raddr, key, p)
+}
+
+// getSlow gets what does not go with one get that is copied: by one call without a copy if
+// that will do, and by a request otherwise.
+//
+//go:noinline
+func (e *EP) getSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	if key == nil {
+		return nil, e.refusal(action{stage: &getStage, n: len(buf)}, key)
+	}
+	if m := key.moves; m != nil && key.get != nil {
+		if r := key.newBare(&m.getBare, &getStage, e, buf, raddr, p); r != nil {
+			pending, err := key.get.GetZcopy(r.iov[:], raddr, key.rma, &r.comp)
+			if pending && err == nil {
+				return r.underwayBare(), nil
+			}
+			if r, busy, err := r.notPending(err); !busy {
+				return r, err
+			}
 		}
 	}
 	if e.w.lateKeys && key.bindLate(wireup.RMA) {
@@ -21,37 +75,9 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		key.unbind()
 		return r, err
 	}
-	r, err := e.transfer(opGet, buf, raddr, key, p)
+	r, err := e.transfer(&getStage, uct.AccessRemoteRead, buf, raddr, key, p)
 	if r == nil || err != nil {
 		return nil, err
 	}
 	return r.start()
-}
-
-// getPiece posts the next piece by the variant that suits what is left.
-func (r *Request) getPiece(l *lane, key uct.RKey) (int, error) {
-	rest := r.buf[r.off:]
-	raddr := r.raddr + uint64(r.off)
-	caps, limits := l.iface.attr.Caps, &l.iface.attr.Get
-	if len(rest) <= limits.MaxShort && caps.Has(uct.CapGetShort) {
-		return len(rest), l.get.GetShort(rest, raddr, key)
-	}
-	n := r.zcopyLen(l, limits, caps.Has(uct.CapGetZcopy))
-	var pending bool
-	var err error
-	r.comp.Count++
-	if n > 0 {
-		pending, err = l.get.GetZcopy(r.piece(l, n), raddr, key, &r.comp)
-	} else {
-		n = min(len(rest), limits.MaxBcopy)
-		f := r.newFragment(rest[:n])
-		pending, err = l.get.GetBcopy(f, n, raddr, key, &r.comp)
-		if err != nil {
-			r.dropFragment()
-		}
-	}
-	if !pending {
-		r.comp.Count--
-	}
-	return n, err
 }

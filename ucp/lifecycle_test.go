@@ -5,10 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -25,7 +28,7 @@ func fakePair(t testing.TB, cfg Config, kinds ...fakeKind) (*pair, *fabric) {
 // idle makes progress until nothing happens any more and ifaces without
 // connections rest.
 func (p *pair) idle() {
-	for quiet := 0; quiet < 2*lingerPolls; quiet++ {
+	for quiet := 0; quiet < 2*engine.CooldownPolls; quiet++ {
 		if p.step() > 0 {
 			quiet = 0
 		}
@@ -64,15 +67,15 @@ func TestConnect_Eager(t *testing.T) {
 	assert.Equal(t, 4, f.eps)
 }
 
-// TestProgress_IdleIfacesArePolledByNobody: after the handshake neither side polls
+// TestProgress_IdleIfacesAreNotPolled: after the handshake neither side polls
 // the auxiliary transport, and a message to it is still seen.
-func TestProgress_IdleIfacesArePolledByNobody(t *testing.T) {
+func TestProgress_IdleIfacesAreNotPolled(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
-	assert.Zero(t, p.a.w.polled, "nothing is connected")
+	assert.Zero(t, p.a.w.engine.Polled(), "nothing is connected")
 	p.connect().warm()
 	p.idle()
-	require.Equal(t, 1, p.a.w.polled)
-	require.Equal(t, 1, p.b.w.polled)
+	require.Equal(t, 1, p.a.w.engine.Polled())
+	require.Equal(t, 1, p.b.w.engine.Polled())
 	polls := func() (n int) {
 		for _, i := range f.ifaces {
 			if i.kind.name == "fud" {
@@ -99,11 +102,10 @@ func TestProgress_IdleIfacesArePolledByNobody(t *testing.T) {
 
 func TestProgress_IdleSwitch(t *testing.T) {
 	p, _ := fakePair(t, Config{ProgressIdle: true}, likeRC(), likeUD())
-	assert.Equal(t, 2, p.a.w.polled)
+	assert.Equal(t, 2, p.a.w.engine.Polled())
 	p.connect().warm()
 	p.idle()
-	assert.Equal(t, 2, p.a.w.polled)
-	assert.Empty(t, p.a.w.idle)
+	assert.Equal(t, 2, p.a.w.engine.Polled())
 }
 
 func TestKeyResolve_AtOp(t *testing.T) {
@@ -116,9 +118,9 @@ func TestKeyResolve_AtOp(t *testing.T) {
 		assert.Equal(t, -1, key.maxShort)
 	}
 	unbound()
-	before := p.a.w.inUse
+	before := inUse(p.a.w)
 	require.NoError(t, p.finish(ep.Put([]byte{4}, addr, key, nil)))
-	assert.Equal(t, before, p.a.w.inUse, "a short put takes no request, however the key is resolved")
+	assert.Equal(t, before, inUse(p.a.w), "a short put takes no request, however the key is resolved")
 	unbound()
 	require.NoError(t, p.finish(ep.Put(pattern(200, 1), addr, key, nil)))
 	require.NoError(t, p.finish(ep.Put(pattern(5000, 1), addr, key, nil)))
@@ -156,8 +158,8 @@ func TestConnect_BothSidesAtOnce(t *testing.T) {
 	require.NoError(t, p.finish(rb, nil))
 	p.idle()
 	assert.Equal(t, 4, f.eps, "one rc endpoint on each side, and the auxiliary ones")
-	assert.Equal(t, 1, p.a.w.eps.len())
-	assert.Equal(t, 1, p.b.w.eps.len())
+	assert.Equal(t, 1, p.a.w.eps.Len())
+	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
 // TestNewEP_AdoptsThePeersConnection: an EP to a worker that has connected already
@@ -172,7 +174,7 @@ func TestNewEP_AdoptsThePeersConnection(t *testing.T) {
 	require.NoError(t, p.finish(p.b.ep.Flush()))
 	assert.Equal(t, byte(7), p.a.mem.Bytes()[0])
 	assert.Equal(t, before, f.eps)
-	assert.Equal(t, 1, p.b.w.eps.len())
+	assert.Equal(t, 1, p.b.w.eps.Len())
 }
 
 // TestNewEP_AdoptedAndClosedByThePeer: an EP that took over the peer's connection
@@ -202,7 +204,7 @@ func TestConnect_ToOneself(t *testing.T) {
 		require.NoError(t, p.flush())
 		requireBytes(t, pattern(3000, 1), p.a.mem.Bytes()[:3000])
 		assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-		p.until(func() bool { return p.a.w.eps.len() == 0 })
+		p.until(func() bool { return p.a.w.eps.Len() == 0 })
 	})
 }
 
@@ -229,8 +231,59 @@ func TestConnect_FallsBack(t *testing.T) {
 			require.NoError(t, p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
 			requireBytes(t, pattern(600, 1), p.b.mem.Bytes()[:600])
-			assert.Equal(t, "ftcp", p.a.ep.lane(0).iface.kind())
+			assert.Equal(t, "ftcp", p.a.ep.lane(0).Iface.kind())
 		})
+	}
+}
+
+// TestConnect_FallsBackAfterTheDial: so is one whose transport connects by itself, at the
+// first post, and cannot. The operations that wait for it go on over the next, in order,
+// and everybody is told.
+func TestConnect_FallsBackAfterTheDial(t *testing.T) {
+	dials, next := likeSM(), likeTCP()
+	dials.dials, next.latency = true, time.Millisecond
+	p, f := fakePair(t, Config{}, dials, next)
+	p.connect()
+	f.failNext("dial fsm", ucs.ErrNoMemory)
+	ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
+	got := make([]byte, 600)
+	var reqs []*Request
+	add := func(r *Request, err error) {
+		require.NoError(t, err)
+		reqs = append(reqs, r)
+	}
+	add(ep.Put(pattern(600, 1), addr, key, nil))
+	add(ep.Put(pattern(20, 2), addr+1000, key, nil))
+	require.NoError(t, ep.Fence())
+	add(ep.Get(got, addr, key, nil))
+	require.NoError(t, ep.Fence())
+	add(ep.Put(pattern(600, 3), addr, key, nil))
+	add(ep.Flush())
+	for _, r := range reqs {
+		require.NoError(t, p.finish(r, nil))
+	}
+	requireBytes(t, pattern(600, 1), got)
+	requireBytes(t, pattern(600, 3), p.b.mem.Bytes()[:600])
+	requireBytes(t, pattern(20, 2), p.b.mem.Bytes()[1000:1020])
+	assert.Equal(t, "ftcp", ep.lane(0).Iface.kind())
+	assert.Contains(t, ep.Explain(), "given up: fsm fake0:1: fake: out of memory\n")
+	assert.EqualValues(t, 1, counters(p.a.w)["worker.replaced_lanes"])
+	assert.Zero(t, counters(p.a.w)["worker.failed_eps"])
+}
+
+// TestConnect_DeadPeerIsNotTriedAgain: what says that the peer is gone ends the EP at once.
+func TestConnect_DeadPeerIsNotTriedAgain(t *testing.T) {
+	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed, ucs.ErrUnreachable} {
+		dials, next := likeSM(), likeTCP()
+		dials.dials, next.latency = true, time.Millisecond
+		p, f := fakePair(t, Config{}, dials, next)
+		p.connect()
+		f.failNext("dial fsm", why)
+		err := p.finish(p.a.ep.Put(pattern(600, 1), p.b.mem.Addr(), p.a.key, nil))
+		require.ErrorIs(t, err, why)
+		assert.ErrorIs(t, err, ucs.ErrEPFailed)
+		requireOneLine(t, err, "put 600 bytes to worker 0x")
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	}
 }
 
@@ -253,7 +306,7 @@ func TestConnect_NothingLeft(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrEPFailed)
 	assert.NoError(t, p.finish(ep.Close(CloseFlush)))
 	p.idle()
-	assert.Zero(t, p.b.w.eps.len(), "the peer was told")
+	assert.Zero(t, p.b.w.eps.Len(), "the peer was told")
 }
 
 func TestClose_FlushCompletesOperations(t *testing.T) {
@@ -270,8 +323,8 @@ func TestClose_FlushCompletesOperations(t *testing.T) {
 		require.NoError(t, p.finish(c, nil))
 		require.NoError(t, p.finish(r, nil))
 		requireBytes(t, pattern(9000, 3), p.b.mem.Bytes()[:9000])
-		p.until(func() bool { return p.a.w.eps.len() == 0 && p.b.w.eps.len() == 0 }) // the peer's half is gone too
-		assert.Empty(t, p.a.w.peers)
+		p.until(func() bool { return p.a.w.eps.Len() == 0 && p.b.w.eps.Len() == 0 }) // the peer's half is gone too
+		assert.Zero(t, p.a.w.peers.Len())
 		_, err = p.a.ep.Unpack(p.b.mem.Pack())
 		assert.ErrorIs(t, err, ucs.ErrClosed)
 	})
@@ -299,7 +352,7 @@ func TestClose_PeerIsTold(t *testing.T) {
 	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
 	require.NoError(t, p.finish(p.b.ep.Close(CloseFlush)))
 	p.until(func() bool { return p.a.ep.Err() != nil })
-	assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+	assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrPeerClosed)
 	assert.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 }
 
@@ -401,7 +454,7 @@ func TestNewEP_Refuses(t *testing.T) {
 	_, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 	assert.ErrorContains(t, err, "unreachable: another fabric")
-	assert.Empty(t, p.a.w.peers, "nothing is kept of a stranger")
+	assert.Zero(t, p.a.w.peers.Len(), "nothing is kept of a stranger")
 }
 
 // TestReceive_GarbageDoesNoHarm: no bytes that claim to be a handshake disturb a
@@ -414,8 +467,8 @@ func TestReceive_GarbageDoesNoHarm(t *testing.T) {
 		p.a.w.handleRequest(b, nil)
 		p.a.w.handleAnswer(b, nil)
 	}
-	p.a.w.handleRequest(make([]byte, requestLen), nil)
-	p.a.w.handleAnswer(make([]byte, answerLen), nil)
+	p.a.w.handleRequest(make([]byte, wire.RequestLen), nil)
+	p.a.w.handleAnswer(make([]byte, wire.AnswerLen), nil)
 	p.idle()
 	assert.Positive(t, p.a.w.stats.badMessages.Load())
 	require.NoError(t, p.finish(p.a.ep.Put([]byte{8}, p.b.mem.Addr(), p.a.key, nil)))
@@ -497,11 +550,11 @@ func TestConfig_FromEnvironment(t *testing.T) {
 	var cfg Config
 	require.NoError(t, config.FromEnv([]string{
 		"GUCX_TLS=rc,ud", "GUCX_NET_DEVICES=^eth0", "GUCX_CONNECT=eager", "GUCX_KEY_RESOLVE=op",
-		"GUCX_PROGRESS_IDLE=y", "GUCX_POLL_IDLE_TX=y", "GUCX_ZCOPY_THRESH=100",
+		"GUCX_PROGRESS_IDLE=y", "GUCX_ZCOPY_THRESH=100",
 	}, cfg.Table()))
 	assert.Equal(t, Config{
 		TLS: config.Allow("rc", "ud"), NetDevices: config.Deny("eth0"), Connect: ConnectEager,
-		KeyResolve: ResolveAtOp, ProgressIdle: true, PollIdleTx: true, ZcopyThresh: 100,
+		KeyResolve: ResolveAtOp, ProgressIdle: true, ZcopyThresh: 100,
 	}, cfg)
 	assert.Error(t, config.FromEnv([]string{"GUCX_CONNECT=never"}, cfg.Table()))
 	assert.Error(t, config.FromEnv([]string{"GUCX_ZCOPY_THRESH=-1"}, cfg.Table()))
@@ -539,7 +592,7 @@ func TestLaneBreaks_OneReason(t *testing.T) {
 			}
 		}
 		require.NotEmpty(t, reqs)
-		lane := p.a.ep.lane(0).ep.(*fakeEP)
+		lane := p.a.ep.lane(0).EP.(*fakeEP)
 		lane.fail(ucs.StatusTimedOut)
 		if refused {
 			_, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)

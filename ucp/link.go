@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
+	lanes "github.com/gucx/gucx/ucp/internal/lane"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -11,33 +13,27 @@ import (
 
 // link is the part of an EP that exists once an operation needed a lane.
 type link struct {
-	e      *EP
-	conn   *wireup.Conn
-	use    [wireup.Aux]*lane // active lane of each purpose
-	lanes  [wireup.MaxLanes]lane
-	single *lane // the active lane, if there is just one
-	aux    auxLane
+	e       *EP
+	conn    *wireup.Conn
+	lanes   lanes.Set[*iface]
+	tried   []error      // why transports were given up
+	carrier conn.Carrier // of handshake messages
 
-	farewell time.Duration // when an EP that ends no longer waits for the peer; 0 if never
+	halfOpen           bool          // see passive.go
+	expires            time.Duration // when an EP that is half open goes; 0 if never
+	rerouting          bool          // operations are purged from a lane to go to another one
+	answers            int           // to the peer's atomics, that have not left
+	disconnectDeadline time.Duration // when an EP that ends no longer waits for the peer; 0 if never
 }
 
-// lane is one transport endpoint of an EP, with the operation classes that it has.
-type lane struct {
-	ep     uct.EP // nil if the slot is free
-	iface  *iface
-	remote int // index of the peer's resource
-	active bool
-	put    uct.Putter
-	get    uct.Getter
-	amo    uct.Atomics
-	am     uct.AMSender
-}
+// lane is one transport endpoint of an EP.
+type lane = lanes.Lane[*iface]
 
 // handle feeds an event to the connection and carries out what comes of it.
 func (e *EP) handle(ev wireup.Event) {
 	l := e.link
 	var more []wireup.Event
-	now := e.w.alarm.now()
+	now := e.w.engine.Alarm.Now()
 	for {
 		ev.Now = now
 		for _, act := range l.conn.Handle(ev) {
@@ -51,7 +47,7 @@ func (e *EP) handle(ev wireup.Event) {
 		ev, more = more[0], more[1:]
 	}
 	if at, ok := l.conn.Deadline(); ok {
-		e.w.alarm.set(e.w, at)
+		e.w.engine.Alarm.Set(at)
 	}
 }
 
@@ -59,15 +55,19 @@ func (e *EP) handle(ev wireup.Event) {
 func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	switch act.Kind {
 	case wireup.SendMsg:
-		l.aux.send(act.Msg, act.Again)
+		l.carrier.Send(act.Msg.Append(nil), act.Again)
 	case wireup.OpenLane:
 		return l.open(act), true
 	case wireup.ConnectLane:
 		return l.connect(act), true
 	case wireup.ActivateLane:
-		l.activate(act.Lane, act.Purposes)
+		l.activate(act.Lane, act.Roles)
 	case wireup.CloseLane:
-		l.lanes[act.Lane].close()
+		l.retire(&l.lanes.All[act.Lane], act.Status)
+		l.close(&l.lanes.All[act.Lane])
+		l.lanes.All[act.Lane] = lane{}
+	case wireup.RetireLane:
+		l.retire(&l.lanes.All[act.Lane], act.Status)
 	case wireup.FailEP:
 		l.failed(act.Status, act.Why)
 	}
@@ -75,75 +75,85 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 }
 
 func (l *link) failed(st ucs.Status, why string) {
-	if l.e.adopted && st == ucs.StatusConnReset {
+	if l.e.adopted && st == ucs.StatusPeerClosed {
 		l.e.startOver()
 		return
 	}
-	l.e.fail(st, fmt.Errorf("%s: %w", why, st.Err()))
+	err := st.Err()
+	for i := range l.lanes.All {
+		if x := &l.lanes.All[i]; x.Failed != nil {
+			l.tried = append(l.tried, x.Iface.failure(x.Failed))
+		}
+	}
+	if len(l.tried) > 0 {
+		err = ucs.Because(st, ucs.Join(l.tried...))
+	}
+	if why != "" {
+		err = fmt.Errorf("%s: %w", why, err)
+	}
+	l.e.fail(st, err, nil)
 }
 
 // open makes the transport endpoint of a lane.
 func (l *link) open(act wireup.Action) wireup.Event {
 	i := l.e.w.ifaces[act.Local]
-	remote := &l.e.peer.addr.Resources[act.Remote]
+	remote := &l.e.peer.Addr.Resources[act.Remote]
 	var p uct.EPParams
 	if act.ViaIface {
 		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr}
 	}
 	ep, err := i.NewEP(p)
 	if err != nil {
+		l.lanes.All[act.Lane] = lane{Iface: i, Failed: err}
 		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
 	}
-	x := &l.lanes[act.Lane]
-	*x = lane{ep: ep, iface: i, remote: act.Remote}
-	x.put, _ = ep.(uct.Putter)
-	x.get, _ = ep.(uct.Getter)
-	x.amo, _ = ep.(uct.Atomics)
-	x.am, _ = ep.(uct.AMSender)
-	i.retain()
-	l.e.w.byLane[ep] = l.e
+	x := &l.lanes.All[act.Lane]
+	*x = lanes.New(ep, i, act.Remote)
+	x.Proven = !act.ViaIface
+	i.Retain()
+	l.e.w.byLane[ep] = laneOwner{e: l.e}
 	ev := wireup.Event{Kind: wireup.LaneOpened, Lane: act.Lane}
 	if !act.ViaIface {
-		c, ok := ep.(uct.EPConnector)
-		if !ok {
+		if x.Connect == nil {
 			return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
 		}
-		ev.EPAddr = c.EPAddr(nil)
+		ev.EPAddr = x.Connect.EPAddr(nil)
 	}
 	return ev
 }
 
 func (l *link) connect(act wireup.Action) wireup.Event {
-	x := &l.lanes[act.Lane]
-	c, ok := x.ep.(uct.EPConnector)
-	if !ok {
+	x := &l.lanes.All[act.Lane]
+	if x.Connect == nil {
 		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: ucs.StatusUnsupported}
 	}
-	if err := c.Connect(l.e.peer.addr.Resources[x.remote].DeviceAddr, act.EPAddr); err != nil {
+	if err := x.Connect.Connect(l.e.peer.Addr.Resources[x.Remote].DeviceAddr, act.EPAddr); err != nil {
+		x.Failed = err
 		return wireup.Event{Kind: wireup.LaneFailed, Lane: act.Lane, Status: statusOf(err)}
 	}
 	return wireup.Event{Kind: wireup.LaneConnected, Lane: act.Lane}
 }
 
-// activate gives a lane to its purposes, binds the keys to it and lets waiting
+// prove notes that something was posted over a lane: its transport has connected, and
+// keys may be bound to it.
+func (l *link) prove(x *lane) {
+	l.lanes.Prove(x)
+	l.e.bindKeys()
+}
+
+// activate gives a lane to its roles, binds the keys to it and lets waiting
 // operations go.
-func (l *link) activate(n int, purposes wireup.Purposes) {
-	x := &l.lanes[n]
-	x.active = true
-	l.findSingle()
-	for p := range wireup.Aux {
-		if purposes.Has(p) {
-			l.use[p] = x
-		}
-	}
+func (l *link) activate(n int, roles wireup.Roles) {
+	l.whole()
+	l.lanes.Activate(&l.lanes.All[n], roles)
 	l.e.bindKeys()
 	l.e.replay()
 }
 
 // purge ends the operations that wait for resources; see EP.aborting.
 func (l *link) purge() {
-	for i := range l.lanes {
-		if ep := l.lanes[i].ep; ep != nil {
+	for i := range l.lanes.All {
+		if ep := l.lanes.All[i].EP; ep != nil {
 			ep.PurgePending(runPurged)
 		}
 	}
@@ -152,36 +162,27 @@ func (l *link) purge() {
 // runPurged lets a request see that its EP is aborting.
 func runPurged(p *uct.PendingReq) { _ = p.Func(p) } // it ends, with nothing to tell
 
-// findSingle updates single.
-func (l *link) findSingle() {
-	l.single = nil
-	n := 0
-	for i := range l.lanes {
-		if l.lanes[i].active {
-			l.single = &l.lanes[i]
-			n++
-		}
-	}
-	if n > 1 {
-		l.single = nil
-	}
-}
-
 func (l *link) closeLanes() {
-	l.use, l.single = [wireup.Aux]*lane{}, nil
-	for i := range l.lanes {
-		l.lanes[i].close()
+	l.lanes.Clear()
+	for i := range l.lanes.All {
+		l.close(&l.lanes.All[i])
 	}
 }
 
-// close closes the transport endpoint. Its operations in flight end in this call.
-func (x *lane) close() {
-	if x.ep == nil {
+// close closes the transport endpoint of a lane. Its operations in flight may end later:
+// as long as the EP has some, the iface is polled.
+func (l *link) close(x *lane) {
+	if x.EP == nil {
 		return
 	}
-	ep, i := x.ep, x.iface
+	ep, i := x.EP, x.Iface
 	*x = lane{}
 	delete(i.w.byLane, ep)
 	i.w.keep(ep.Close())
-	i.release()
+	if l.e.busy() {
+		l.e.implicit.await()
+		l.e.held = append(l.e.held, i)
+		return
+	}
+	i.Release()
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -11,101 +13,37 @@ import (
 
 // Progress completes operations, delivers what arrived and goes on with
 // handshakes. It returns how much happened; 0 means idle. It does not block, and
-// callbacks that it runs must not call it. It polls the ifaces on which something
+// callbacks that it runs must not call it: that panics, as do two goroutines at once when
+// they are found. It polls the ifaces on which something
 // is connected; of the others it looks at one flag each.
-func (w *Worker) Progress() int {
-	if w.ticks--; w.ticks < 0 {
-		return w.progressAll()
+func (w *Worker) Progress() int { // as Engine.Progress, which a call would cost
+	e := &w.engine
+	if e.Ticks--; e.Ticks < 0 {
+		return e.RunAll()
 	}
-	if w.watch.Idle() && len(w.more) == 0 {
+	if e.Watch.Idle() && len(e.More) == 0 {
 		return 0
 	}
-	return w.progressPolled()
+	return e.Run()
 }
 
-// progressPolled polls the ifaces that are polled.
-//
-//go:noinline
-func (w *Worker) progressPolled() int {
-	n := w.hot.Progress()
-	if len(w.more) > 0 {
-		n += w.progressMore()
-	}
-	return n
-}
-
-// progresser is the part of an iface that Progress needs.
-type progresser interface{ Progress() int }
-
-// nothing stands for the polled iface where there is none.
-type nothing struct{}
-
-func (nothing) Progress() int { return 0 }
-
-// quiet watches nothing, busy something that is never idle.
-var (
-	quietWord   uint32
-	quiet, busy = &ucs.Watch{Word: &quietWord, Attention: &quietWord},
-		&ucs.Watch{Word: &quietWord, Quiet: 1, Attention: &quietWord}
-)
-
-// watchOf is the watch on an iface.
-func watchOf(i uct.Iface) *ucs.Watch {
-	if u, ok := i.(uct.Watcher); ok {
-		if w := u.Watch(); w != nil {
-			return w
-		}
-	}
-	return busy
-}
-
-//go:noinline
-func (w *Worker) progressMore() (n int) {
-	for _, i := range w.more {
-		n += i.Progress()
-	}
-	return n
-}
-
-// idleTicks is how many calls of Progress go by between two looks at the flags of
-// resting ifaces while others are polled. Only new connections come that way.
-const idleTicks = 64
-
-// progressAll is Progress with all that is not done each time.
-//
-//go:noinline
-func (w *Worker) progressAll() (n int) {
-	if w.alarm.due.Load() {
-		w.onAlarm()
-	}
-	if w.slow {
-		n = w.progressSlow()
-	}
-	n += w.hot.Progress() + w.progressMore()
-	if w.polled > 0 && !w.slow {
-		w.ticks = idleTicks
-	}
-	return n + w.lookAtIdle()
-}
-
-// raise has the next Progress look at everything.
-func (w *Worker) raise() { w.slow, w.ticks = true, 0 }
-
-// addChore has the next Progress look at an EP.
-func (w *Worker) addChore(e *EP) {
-	if !e.choring {
-		e.choring = true
-		w.chores = append(w.chores, e)
-		w.raise()
+// schedule has the next Progress look at an EP.
+func (w *Worker) schedule(e *EP) {
+	if !e.scheduled {
+		e.scheduled = true
+		w.deferred = append(w.deferred, e)
+		w.engine.Raise()
 	}
 }
 
-// progressSlow handles what callbacks have left behind, outside of any of them.
-func (w *Worker) progressSlow() int {
-	w.slow = false
-	n := len(w.inbox) + len(w.broken)
-	inbox := w.inbox
-	w.inbox = nil
+// duties is the worker as its engine sees it.
+type duties struct{ w *Worker }
+
+// Work implements engine.Owner.
+func (d *duties) Work() int {
+	w := d.w
+	inbox := w.inbox.Take()
+	n := len(inbox) + len(w.broken)
 	for _, b := range inbox {
 		w.receive(b)
 	}
@@ -114,49 +52,46 @@ func (w *Worker) progressSlow() int {
 	for _, b := range broken {
 		w.lose(b)
 	}
-	chores := w.chores
-	w.chores = w.spare[:0]
-	for _, e := range chores {
-		e.choring = false
-		e.chore()
+	due := w.deferred
+	w.deferred = w.spare[:0]
+	for _, e := range due {
+		e.scheduled = false
+		e.deferredWork()
 	}
-	clear(chores)
-	w.spare = chores
-	resting := w.resting
-	w.resting = nil
-	for _, i := range resting {
-		i.rest()
-	}
+	clear(due)
+	w.spare = due
 	return n
 }
 
-// chore goes on with what an EP has to do besides operations.
-func (e *EP) chore() {
+// deferredWork goes on with what an EP has to do besides operations.
+func (e *EP) deferredWork() {
 	if e.state == epClosed {
+		e.finishClose()
 		return
 	}
+	e.closeFailed()
 	if e.needs != 0 && e.state < epFailed {
 		e.connect()
 	}
 	if e.link == nil {
-		if e.ending {
+		if e.ending && e.over() {
 			e.destroy()
 		}
 		return
 	}
-	if e.departing {
-		e.depart()
+	if e.disconnecting {
+		e.disconnect()
 	}
-	aux := &e.link.aux
-	if aux.err != nil {
-		e.auxFailed(aux.err)
-	} else if !aux.settleDown() {
-		e.w.addChore(e)
+	l := e.link
+	if l.carrier.Err() != nil {
+		e.carrierFailed()
+	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
+		e.w.schedule(e)
 	}
-	if e.ending && aux.posted() {
+	if e.ending && l.carrier.Posted() {
 		e.finishClose()
 	}
-	if e.ending && aux.idle() {
+	if e.ending && e.over() {
 		e.destroy()
 	}
 }
@@ -170,35 +105,45 @@ func (e *EP) connect() {
 	}
 	for p := range wireup.Aux {
 		if needs.Has(p) && e.state < epFailed {
-			e.handle(wireup.Event{Kind: wireup.NeedLane, Purpose: p})
+			e.handle(wireup.Event{Kind: wireup.NeedLane, Role: p})
 		}
 	}
 }
 
 func (e *EP) makeLink() {
 	e.link = &link{e: e, conn: wireup.NewConn(wireup.ConnParams{
-		Local: e.w.addr, Remote: e.peer.addr, Reach: e.w.reacher(e.peer.addr),
+		Local: e.w.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: e.w.packed, LocalEP: e.id, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 	})}
-	e.link.aux.l = e.link
+	if e.w.carrier != nil {
+		e.link.carrier = e.w.carrier(e)
+	} else {
+		e.link.carrier = conn.NewAM(&carrierHost{e}, e.peer.Aux, wire.AMWireup)
+	}
 }
 
-// auxFailed has the next transport carry the handshake. Without one it ends an EP that
-// cannot talk to its peer, if it has something to say or to hear; otherwise only the
-// auxiliary lane is given up.
-func (e *EP) auxFailed(err error) {
-	aux, conn := &e.link.aux, e.link.conn
-	waits := !conn.Quiet() && !conn.Over()
-	if (waits || !aux.posted()) && aux.takeOver(err) {
-		e.handle(wireup.Event{Kind: wireup.SendingFailed})
-		aux.push()
-		e.w.addChore(e)
-		return
+// carrierFailed has the carrier find another way. Without one it ends an EP that cannot
+// talk to its peer, if it has something to say or waits for an answer; otherwise only the
+// carrier is given up.
+func (e *EP) carrierFailed() {
+	c, state := e.link.carrier, e.link.conn
+	waits := !state.Quiet() && !state.Over()
+	err := c.Err()
+	if waits || !c.Posted() {
+		ok, why := c.Recover()
+		if ok {
+			e.handle(wireup.Event{Kind: wireup.SendingFailed})
+			e.w.schedule(e)
+			if e.link != nil {
+				c.Settle(false)
+			}
+			return
+		}
+		err = why
 	}
-	failed := errors.Join(aux.failed...)
-	aux.close()
+	c.Close()
 	if waits {
-		e.fail(statusOf(failed), fmt.Errorf("handshake: %w", failed))
+		e.fail(statusOf(err), fmt.Errorf("handshake: %w", err), nil)
 	}
 }
 
@@ -206,18 +151,15 @@ func (e *EP) auxFailed(err error) {
 func (w *Worker) laneBroke(ep uct.EP, err error) {
 	w.stats.brokenLanes.Inc()
 	w.broken = append(w.broken, brokenLane{ep, err})
-	w.raise()
+	w.engine.Raise()
 }
 
 // reason is why an operation was refused: what the transport has told of the lane that
 // failed, if it has and the EP does not know yet.
 func (e *EP) reason(err error) error {
-	if !errors.Is(err, uct.ErrEPFailed) {
-		return err
-	}
-	for _, b := range e.w.broken {
-		if e.w.byLane[b.ep] == e && e.link.aux.ep != b.ep {
-			return b.err
+	if errors.Is(err, uct.ErrEPFailed) {
+		if _, why := e.told(); why != nil {
+			return why
 		}
 	}
 	return err
@@ -225,13 +167,21 @@ func (e *EP) reason(err error) error {
 
 // lose handles a transport endpoint that failed.
 func (w *Worker) lose(b brokenLane) {
-	e := w.byLane[b.ep]
+	o := w.byLane[b.ep]
+	if o.carrier != nil {
+		o.carrier.Fail(b.err)
+		return
+	}
+	e := o.e
 	if e == nil || e.link == nil {
 		return
 	}
-	if e.link.aux.ep == b.ep {
-		e.auxFailed(b.err)
-		return
+	x := e.laneOf(b.ep)
+	switch {
+	case x == nil || x.Retired:
+	case e.adopted && statusOf(b.err) == ucs.StatusPeerClosed:
+		e.startOver()
+	default:
+		e.laneBroke(x, b.err)
 	}
-	e.fail(statusOf(b.err), b.err)
 }

@@ -1,63 +1,82 @@
 package ucp
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
 // Put writes buf to raddr at the peer, in the region of key. A nil request says
 // that buf is the caller's again; the data is at the peer after a flush. buf may
-// have any length. Errors: as [EP.Err]; ErrInvalidRKey for a key of another EP;
-// ErrRemoteAccess outside the region or without the right, which refuses the
-// operation, or, if only the target finds out, fails the EP; ErrUnsupported if no
-// transport of both sides can put and get.
+// have any length. Errors: as [EP.Err]; ErrInvalidRKey for no key, a closed one and one
+// of another EP; ErrRemoteAccess for a range outside the region of the key and without
+// the right, which refuses the operation and leaves the EP as it is, and for what only
+// the target finds out (the region was closed, or is not what the key says), which may
+// fail the EP; ErrUnsupported if no transport of both sides can put and get.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if len(buf) <= key.maxShort && key.ep == e {
+	if key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
 		err := key.put.PutShort(buf, raddr, key.rma)
 		if err == nil {
 			return nil, nil
 		}
-		if err != uct.ErrNoResource {
-			return nil, e.refused("put", err)
+		if err != uct.ErrNoResource && !e.moves(err) {
+			return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
 		}
 	}
 	return e.putSlow(buf, raddr, key, p)
 }
 
-// refused is the error of an operation that a transport did not take. If the reason
-// is that the lane is broken, the EP fails now: the caller may not make progress.
-//
-//go:noinline
-func (e *EP) refused(op string, err error) error {
-	if e.state == epOpen && errors.Is(err, uct.ErrEPFailed) {
-		err = e.reason(err)
-		e.fail(statusOf(err), err)
-	}
-	if e.state == epFailed {
-		return e.err
-	}
-	return fmt.Errorf("ucp: %s: %w", op, err)
+// putStage puts what is left, piece by piece.
+var putStage = stage{name: "put", sized: true, role: wireup.RMA, post: postPut, stop: unposted}
+
+func postPut(r *Request) error { return r.move(putTables, &putCalls) }
+
+func putTables(t *transfers) *[2]proto.Table { return &t.put }
+
+var putCalls = calls{proto.None: noCall, proto.Short: putShort, proto.Bcopy: putBcopy, proto.Zcopy: putZcopy}
+
+func putShort(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Put.PutShort(buf, raddr, key)
+}
+
+func putBcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	buf, raddr := r.part(n)
+	return l.Put.PutBcopy(buf, raddr, key)
+}
+
+func putZcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	iov, raddr := r.piece(l, n)
+	r.comp.Count++
+	return r.took(l.Put.PutZcopy(iov, raddr, key, &r.comp))
 }
 
 // putSlow puts what does not go with one short put: by one copy into a buffer of the
-// transport if that will do, and by a request otherwise.
+// transport or one call without a copy if that will do, and by a request otherwise.
 //
 //go:noinline
 func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if len(buf) <= key.maxPut && key.ep == e && p.permits(buf) {
-		k := &e.w.pack
-		k.src = buf
-		_, err := key.put.PutBcopy(k, raddr, key.rma)
-		k.src = nil
+	if key == nil {
+		return nil, e.refusal(action{stage: &putStage, n: len(buf)}, key)
+	}
+	if len(buf) <= key.maxPut && key.ep == e && key.opens(raddr, uint64(len(buf))) && p.copies(buf, key.moves.putBare.min) {
+		err := key.put.PutBcopy(buf, raddr, key.rma)
 		if err == nil {
 			return nil, nil
 		}
-		if err != uct.ErrNoResource {
-			return nil, e.refused("put", err)
+		if err != uct.ErrNoResource && !e.moves(err) {
+			return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
+		}
+	}
+	if m := key.moves; m != nil && key.put != nil {
+		if r := key.newBare(&m.putBare, &putStage, e, buf, raddr, p); r != nil {
+			pending, err := key.put.PutZcopy(r.iov[:], raddr, key.rma, &r.comp)
+			if pending && err == nil {
+				return r.underwayBare(), nil
+			}
+			if r, busy, err := r.notPending(err); !busy {
+				return r, err
+			}
 		}
 	}
 	if e.w.lateKeys && key.bindLate(wireup.RMA) {
@@ -65,67 +84,15 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 		key.unbind()
 		return r, err
 	}
-	r, err := e.transfer(opPut, buf, raddr, key, p)
+	r, err := e.transfer(&putStage, uct.AccessRemoteWrite, buf, raddr, key, p)
 	if r == nil || err != nil {
 		return nil, err
 	}
 	return r.start()
 }
 
-// permits reports that there is nothing to check about the local buffer, or that it
-// is right.
-func (p *OpParams) permits(buf []byte) bool {
-	return p == nil || p.Mem == nil || p.Mem.covers(buf)
+// copies reports that the local buffer is not registered, or shorter than limit, and that
+// there is nothing wrong with it.
+func (p *OpParams) copies(buf []byte, limit int) bool {
+	return p == nil || p.Mem == nil || len(buf) < limit && p.Mem.Covers(buf)
 }
-
-// direct returns what an operation gives to its caller that was posted in one call,
-// or was refused; busy says that it must be queued instead. The request, which was
-// given to the transport, is the operation's.
-func (r *Request) direct(op string, pending bool, err error) (_ *Request, busy bool, _ error) {
-	e := r.ep
-	if err == nil && pending {
-		r.flags |= reqPosted
-		e.list(r)
-		return r, false, nil
-	}
-	r.flags |= reqReleased
-	if err == nil {
-		r.settle(ucs.StatusOK)
-		return nil, false, nil
-	}
-	r.freeFragments()
-	r.worker.recycle(r)
-	if err == uct.ErrNoResource {
-		return nil, true, nil
-	}
-	return nil, false, e.refused(op, err)
-}
-
-// putPiece posts the next piece by the variant that suits what is left.
-func (r *Request) putPiece(l *lane, key uct.RKey) (int, error) {
-	rest := r.buf[r.off:]
-	raddr := r.raddr + uint64(r.off)
-	caps, limits := l.iface.attr.Caps, &l.iface.attr.Put
-	if len(rest) <= limits.MaxShort && caps.Has(uct.CapPutShort) {
-		return len(rest), l.put.PutShort(rest, raddr, key)
-	}
-	if n := r.zcopyLen(l, limits, caps.Has(uct.CapPutZcopy)); n > 0 {
-		r.comp.Count++
-		pending, err := l.put.PutZcopy(r.piece(l, n), raddr, key, &r.comp)
-		if !pending {
-			r.comp.Count--
-		}
-		return n, err
-	}
-	p := &r.worker.pack
-	p.src = rest
-	n, err := l.put.PutBcopy(p, raddr, key)
-	p.src = nil
-	return n, err
-}
-
-// slicePacker packs what fits of a slice.
-type slicePacker struct{ src []byte }
-
-// Pack copies the beginning of the slice.
-func (p *slicePacker) Pack(dst []byte) int { return copy(dst, p.src) }

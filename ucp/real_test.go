@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -94,7 +95,7 @@ func TestSelection_RealTransports(t *testing.T) {
 	}
 }
 
-func fromEnv(t *testing.T, line string) (cfg Config) {
+func fromEnv(t testing.TB, line string) (cfg Config) {
 	t.Helper()
 	require.NoError(t, config.FromEnv([]string{"GUCX_" + line}, cfg.Table()))
 	return cfg
@@ -121,10 +122,10 @@ func opened(t *testing.T, line string) (names []string) {
 // TestSelection_Lanes: which transports operations take, to the own worker and to
 // another one of this host, and that Explain says so with the reason.
 func TestSelection_Lanes(t *testing.T) {
-	purposes := []wireup.Purpose{wireup.RMA, wireup.AMO, wireup.AM, wireup.Aux}
+	roles := []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM, wireup.Aux}
 	for _, tc := range []struct {
 		tls         string
-		self, other string // by purpose
+		self, other string // by role
 	}{
 		{"all", "self self self self", "sm sm sm sm"},
 		{"^self", "sm sm sm sm", "sm sm sm sm"},
@@ -144,9 +145,9 @@ func TestSelection_Lanes(t *testing.T) {
 				p.a.dial(t, to)
 				why := strings.Split(p.a.ep.Explain(), "\n")
 				for k, transport := range strings.Fields(want) {
-					best := p.a.ep.peer.best[purposes[k]]
-					assert.Equal(t, transport, p.a.w.ifaces[best.local].kind(), "%v", purposes[k])
-					at := slices.Index(why, purposes[k].String()+":")
+					best := p.a.ep.peer.Best[roles[k]]
+					assert.Equal(t, transport, p.a.w.ifaces[best.Local].kind(), "%v", roles[k])
+					at := slices.Index(why, roles[k].String()+":")
 					assert.Regexp(t, `^\* `+transport+`/.* score \d+ +latency `, why[at+1])
 				}
 			}
@@ -192,11 +193,20 @@ func TestExplain_TheChoice(t *testing.T) {
 func TestPollIdleTx(t *testing.T) {
 	for _, tls := range []string{`\rc`, "rc_mlx5"} {
 		for _, always := range []bool{false, true} {
-			p := newPair(t, real(tls, tls), Config{PollIdleTx: always}).connect().warm()
+			set := real(tls, tls)
+			set.open = func(testing.TB) (a, b []uct.Component) {
+				c := all.Config{IB: ib.Config{PollIdleTx: always}}
+				return c.Components(), c.Components()
+			}
+			p := newPair(t, set, Config{}).connect().warm()
 			require.NoError(t, p.flush())
 			p.idle()
-			require.Equal(t, 1, p.a.w.polled, tls)
-			assert.Equal(t, !always, p.a.w.watch.Idle(), tls)
+			require.Equal(t, 1, p.a.w.engine.Polled(), tls)
+			if always {
+				assert.False(t, p.a.w.engine.Quiet(), tls)
+			} else { // the device may still be at its last acknowledgement
+				p.until(p.a.w.engine.Quiet)
+			}
 			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.b.mem.Addr(), p.a.key, nil)))
 			require.NoError(t, p.flush())
 			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
@@ -212,9 +222,9 @@ func TestProgress_OnlyWhatIsConnected(t *testing.T) {
 			p := newPair(t, set, Config{}).connect().warm()
 			ifaces := slices.Concat(p.a.w.ifaces, p.b.w.ifaces)
 			p.until(func() bool { // the last word of a connection may come late
-				return !slices.ContainsFunc(ifaces, func(i *iface) bool { return i.polled != (i.users > 0) })
+				return !slices.ContainsFunc(ifaces, func(i *iface) bool { return i.Polled() != (i.Users() > 0) })
 			})
-			assert.NotZero(t, p.a.w.polled)
+			assert.NotZero(t, p.a.w.engine.Polled())
 		})
 	}
 }

@@ -1,25 +1,22 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// handleWireup keeps a handshake message for the next Progress: handling it makes
-// and closes transport endpoints, which a transport's callback must not.
+// handleWireup keeps a handshake message, which is lent, for the next Progress. A handler
+// may make and close transport endpoints as well (package uct, "Calls from inside"); the
+// bound on what is kept also bounds what one poll of an iface has a worker do.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
-	if len(w.inbox) < maxInbox && len(data) <= wireup.MaxMsgLen {
-		w.inbox = append(w.inbox, append([]byte(nil), data...))
-		w.raise()
+	if len(data) <= wireup.MaxMsgLen && w.inbox.Add(data) {
+		w.engine.Raise()
 	} else {
 		w.stats.badMessages.Inc()
 	}
 	return false
 }
-
-// maxInbox bounds the memory that strangers can make a worker keep between two
-// calls of Progress.
-const maxInbox = 4096
 
 // receive hands a handshake message to the connection that it is about, which is
 // made if the message asks for that.
@@ -34,14 +31,18 @@ func (w *Worker) receive(b []byte) {
 		w.stats.badMessages.Inc()
 		return
 	}
-	if e.link == nil {
+	switch {
+	case e.link != nil:
+	case e.passive:
+		e.begin()
+	default:
 		e.makeLink()
 	}
 	e.handle(wireup.Event{Kind: wireup.MsgReceived, Msg: m})
-	if e.link != nil && e.state < epFailed {
-		w.byPeer[remoteEP{m.SrcUUID, m.SrcEP}] = e
+	if e.link != nil && e.state < epFailed && e.link.conn.RemoteEP() == m.SrcEP {
+		w.names.Call(m.SrcUUID, m.SrcEP, e)
 	}
-	w.addChore(e)
+	w.schedule(e)
 }
 
 // match finds the connection of a message. A REQUEST that names none is about the
@@ -49,19 +50,19 @@ func (w *Worker) receive(b []byte) {
 // connects to itself has both ends, so there a REQUEST never finds its sender.
 func (w *Worker) match(m *wireup.Msg) *EP {
 	if m.DstEP != 0 {
-		if e := w.eps.find(m.DstEP); e != nil && e.peer.addr.UUID == m.SrcUUID {
+		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID == m.SrcUUID {
 			return e
 		}
 		return nil
 	}
-	if e := w.byPeer[remoteEP{m.SrcUUID, m.SrcEP}]; e != nil {
+	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil {
 		return e
 	}
 	if m.Type != wireup.Request {
 		return nil
 	}
 	if m.SrcUUID != w.addr.UUID {
-		e := w.bySeq[connSeq{m.SrcUUID, m.Seq}]
+		e := w.names.At(m.SrcUUID, m.Seq)
 		if e != nil && (e.link == nil || e.link.conn.RemoteEP() == 0) {
 			return e
 		}
@@ -74,20 +75,23 @@ func (w *Worker) invite(m *wireup.Msg) *EP {
 	if w.closed {
 		return nil
 	}
-	p, err := w.findPeer(m.Addr)
+	if w.halfOpen >= conn.MaxHalfOpen {
+		w.stats.refusedPeers.Inc()
+		return nil
+	}
+	p, err := w.peers.Find(m.Addr)
 	if err != nil {
 		return nil
 	}
-	if p.addr.UUID != m.SrcUUID || !p.best[wireup.Aux].ok {
-		w.unusedPeer(p)
+	if p.Addr.UUID != m.SrcUUID || len(p.Aux) == 0 {
+		w.peers.Unused(p)
 		return nil
 	}
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true}
-	p.refs++
-	e.id = w.eps.add(e)
-	key := connSeq{m.SrcUUID, m.Seq}
-	if w.bySeq[key] == nil && m.SrcUUID != w.addr.UUID {
-		w.bySeq[key] = e
+	w.peers.Hold(p)
+	e.id = w.eps.Add(e)
+	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID {
+		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}
 	return e
 }

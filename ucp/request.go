@@ -10,9 +10,12 @@ import (
 // Wait, and Test when it reports done, give it back, and it must not be touched
 // after that; Release gives it back at any time. It belongs to the goroutine that
 // owns the worker.
+//
+// It ends once, when no transport has any part of it any more: also when its EP fails
+// or is closed it lasts until the transports have let go.
 type Request struct {
-	// comp counts the transport operations that are under way, and one more while
-	// some are still to be posted.
+	// comp, the first field, counts the transport operations that are under way, and one more while
+	// some are still to be posted. The transports have it until all of them have ended.
 	comp   uct.Completion
 	pend   uct.PendingReq
 	ep     *EP // nil for a request of a worker
@@ -27,89 +30,76 @@ type Request struct {
 	raddr uint64
 	mem   *Mem
 	iov   [1]uct.IOV
-	frags *fragment
 
 	value   uint64  // operand of an atomic
 	compare uint64  // the other one of compare-and-swap
-	expect  uint64  // opLoop: what the word is believed to hold
+	expect  uint64  // compare-and-swap: what the word is believed to hold
 	word    uint64  // where the transport stores the old value
 	result  *uint64 // where the caller wants it
 
 	remote uint64 // name of an atomic that the target executes
 
+	stage  *stage
 	lane   uint8 // the next lane to flush
-	kind   opKind
 	op     uct.AtomicOp
 	size   uint8 // of the atomic; 0 if it is none
 	flags  reqFlags
 	status ucs.Status
 }
 
-// opKind says what a request does.
-type opKind uint8
-
-const (
-	opPut    opKind = iota
-	opGet           // bytes
-	opPost          // atomic without result, by the transport
-	opFetch         // atomic with result, by the transport
-	opLoop          // atomic by compare-and-swap until it succeeds
-	opRemote        // atomic by the target, over active messages
-	opAnswer        // the target's answer to opRemote
-	opFlush         // waits for the operations before it, then flushes the lanes
-	opFence         // opFlush, then operations go on that were held back
-	opClose         // opFlush, then the end of the EP
-	opGroup         // waits for its children
-)
-
 // reqFlags are the places where a request is known, and what was asked of it.
 type reqFlags uint16
 
 const (
-	reqListed   reqFlags = 1 << iota // in EP.ops
-	reqQueued                        // in the pending queue of a lane
-	reqWaiting                       // in EP.waiting
-	reqLoose                         // counted in EP.loose: not all of it is posted
-	reqPosted                        // something of it was posted
-	reqDone                          // ended; status is final
-	reqReleased                      // goes back to the pool when it has ended
-	reqDropData                      // the caller has given up: do not touch its buffer
-	reqFree                          // in the pool
-	reqFlushing                      // all operations before the flush have ended
-	reqAhead                         // no fence holds it back any more
-	reqWide                          // opLoop: a 4-byte word, swapped in the 8 bytes around it
-	reqRead                          // opLoop: the word has been read
+	reqListed    reqFlags = 1 << iota // in EP.ops
+	reqQueued                         // in the pending queue of a lane
+	reqWaiting                        // in EP.waiting
+	reqUnposted                       // counted in EP.unposted: not all of it is posted
+	reqPosted                         // something of it was posted
+	reqDone                           // ended; status is final
+	reqReleased                       // goes back to the pool when it has ended
+	reqGivenUp                        // the caller has: post no more, do not touch its buffer
+	reqZcopy                          // a put: a transport got a piece of the buffer itself
+	reqFree                           // in the pool
+	reqFlushing                       // all operations before the flush have ended
+	reqAhead                          // no fence holds it back any more
+	reqWide                           // compare-and-swap: a 4-byte word, swapped in the 8 bytes around it
+	reqRead                           // compare-and-swap: the word has been read
+	reqAnswerDue                      // an answer: counted in link.answers
+	reqDirect                         // posted in one call: counted in EP.direct, and in no list
 )
-
-// flushes reports that the request waits for the operations before it.
-func (k opKind) flushes() bool { return k == opFlush || k == opFence || k == opClose }
 
 // chunk is how many requests the pool grows by.
 const chunk = 32
 
 // newRequest takes a request from the pool.
-func (w *Worker) newRequest(e *EP, kind opKind) *Request {
+func (w *Worker) newRequest(e *EP, s *stage) *Request {
+	r := w.newDirect()
+	r.ep, r.stage, r.flags = e, s, 0
+	return r
+}
+
+// newDirect is newRequest for an operation that is posted in one call. The caller sets EP
+// and stage.
+func (w *Worker) newDirect() *Request {
 	r := w.free
 	if r == nil {
 		r = w.growPool()
 	}
 	w.free = r.next
-	w.inUse++
-	r.next = nil
-	r.ep, r.kind, r.flags, r.status = e, kind, 0, ucs.StatusOK
-	r.comp.Count, r.comp.Status = 1, ucs.StatusOK
-	r.off, r.lane, r.size, r.remote = 0, 0, 0, 0
 	return r
 }
 
 //go:noinline
 func (w *Worker) growPool() *Request {
 	block := make([]Request, chunk)
+	w.requests += chunk
 	for i := range block {
 		r := &block[i]
 		r.worker = w
 		r.flags = reqFree
-		r.comp.Func = func(*uct.Completion) { r.completed() }
+		r.comp.Count = 1
+		r.comp.Func = completed
 		r.pend.Func = func(*uct.PendingReq) error { return r.dispatched() }
 		r.next = w.free
 		w.free = r
@@ -117,15 +107,23 @@ func (w *Worker) growPool() *Request {
 	return w.free
 }
 
-// recycle puts a request that nobody refers to back into the pool.
+// recycle puts a request that nobody refers to back into the pool, as new.
 func (w *Worker) recycle(r *Request) {
-	r.ep, r.key, r.parent, r.mem, r.result = nil, nil, nil, nil, nil
-	r.buf = nil
-	r.iov[0] = uct.IOV{}
+	r.ep, r.key, r.parent, r.mem = nil, nil, nil, nil
+	r.buf, r.iov[0] = nil, uct.IOV{}
+	r.prev = nil
+	r.lane, r.remote = 0, 0
+	r.status, r.comp.Status = ucs.StatusOK, ucs.StatusOK
+	w.recycleDirect(r)
+}
+
+// recycleDirect is recycle for a request that was posted in one call, of a buffer that is
+// copied, and ended well. It keeps its EP until it is used again.
+func (w *Worker) recycleDirect(r *Request) {
+	r.result, r.off, r.size = nil, 0, 0
+	r.comp.Count = 1
 	r.flags = reqFree
-	r.next, r.prev = w.free, nil
-	w.free = r
-	w.inUse--
+	r.next, w.free = w.free, r
 }
 
 // Done reports whether the operation has ended. It makes no progress.
@@ -142,19 +140,32 @@ func (r *Request) Status() ucs.Status {
 // Test makes progress and reports whether the operation has ended; if so, err says
 // how, and the request is given back.
 func (r *Request) Test() (done bool, err error) {
-	if !r.Done() {
+	if r.flags&reqDone == 0 {
 		r.worker.Progress()
+		if r.flags&reqDone == 0 {
+			return false, nil
+		}
 	}
-	if !r.Done() {
-		return false, nil
+	if r.flags != directDone || r.status != ucs.StatusOK {
+		return true, r.take()
 	}
-	err = r.err()
-	r.Release()
-	return true, err
+	r.worker.recycleDirect(r)
+	return true, nil
 }
 
-// err is how an ended request ended. A failed EP adds its reason.
-func (r *Request) err() error { return r.status.Err() }
+// directDone are the flags of a request that was posted in one call and has ended.
+const directDone = reqPosted | reqDirect | reqDone
+
+// take returns how an ended request ended and gives it back.
+func (r *Request) take() error {
+	if r.flags == directDone && r.status == ucs.StatusOK {
+		r.worker.recycleDirect(r)
+		return nil
+	}
+	err := r.err()
+	r.Release()
+	return err
+}
 
 // Release gives the request back, now or when the operation has ended. The
 // operation goes on and its buffer stays in use until EP.Flush or EP.Close.
@@ -170,7 +181,7 @@ func (r *Request) Release() {
 // reports whether it did. An operation that the transport has begun cannot be
 // canceled, nor can a flush or a close.
 func (r *Request) Cancel() bool {
-	if r.flags&(reqDone|reqPosted) != 0 || r.flags&(reqQueued|reqWaiting) == 0 || r.kind >= opAnswer {
+	if r.Done() || r.stage.stop == nil || !r.stage.stop(r) {
 		return false
 	}
 	if r.flags&reqWaiting != 0 {
@@ -178,6 +189,27 @@ func (r *Request) Cancel() bool {
 	}
 	r.settle(ucs.StatusCanceled)
 	return true
+}
+
+// stopped says why no more of the request is to be posted; StatusOK if it goes on.
+func (r *Request) stopped() ucs.Status {
+	if st := r.ep.aborting; st != ucs.StatusOK {
+		return st
+	}
+	if r.flags&reqGivenUp != 0 {
+		return ucs.StatusCanceled
+	}
+	return ucs.StatusOK
+}
+
+// lent reports that a transport reads or writes the caller's buffer itself: that of a get
+// as long as anything is under way, that of a put which is not copied.
+func (r *Request) lent() bool {
+	under := r.comp.Count
+	if r.flags&reqUnposted != 0 { // a part is still to be posted
+		under--
+	}
+	return (r.stage.lends || r.flags&reqZcopy != 0) && r.flags&reqDone == 0 && under > 0
 }
 
 // collect recycles a request that has ended, was released, and is in no queue.
@@ -195,148 +227,93 @@ func (r *Request) fail(st ucs.Status) {
 	}
 }
 
-// posted says that no more will be posted: the request ends with what is under way.
-func (r *Request) posted() {
-	if r.kind != opLoop && r.kind != opRemote {
-		r.tight()
-	}
-	r.comp.Complete(ucs.StatusOK)
-}
-
-// loosen marks a request of which a part is still to be posted, or that takes
-// several steps: a fence must wait for it.
-func (r *Request) loosen() {
-	if r.flags&reqLoose == 0 && r.ep != nil {
-		r.flags |= reqLoose
-		r.ep.loose++
-	}
-}
-
-func (r *Request) tight() {
-	if r.flags&reqLoose != 0 {
-		r.flags &^= reqLoose
-		r.ep.loose--
-	}
-}
-
-// completed runs when everything that was posted has ended.
-func (r *Request) completed() {
-	if r.kind == opLoop && r.comp.Status == ucs.StatusOK && r.flags&reqDone == 0 {
-		r.loopStep()
-		return
-	}
-	if r.kind == opClose {
-		r.ep.closeFlushed()
-		return
-	}
-	r.settle(r.comp.Status)
-}
-
-// settle ends the request, once.
-func (r *Request) settle(st ucs.Status) {
-	if r.flags&reqDone != 0 {
-		return
-	}
-	r.tight()
-	r.flags |= reqDone
-	r.status = st
-	if st != ucs.StatusOK && r.ep != nil {
-		r.status = r.ep.blame(st)
-	}
-	if r.result != nil && st == ucs.StatusOK && r.flags&reqDropData == 0 {
-		*r.result = r.word
-	}
-	if r.frags != nil {
-		r.freeFragments()
-	}
-	if r.remote != 0 {
-		r.worker.remote.take(r.remote)
-	}
-	if r.flags&reqListed != 0 {
-		r.ep.unlist(r)
-	}
-	if r.kind == opFence {
-		r.ep.unfence(r)
-	}
-	if p := r.parent; p != nil {
-		r.parent = nil
-		p.comp.Complete(r.status)
-	}
-	r.collect()
-}
-
 // started returns what an operation gives to its caller: nothing if it has ended
 // well, its error if it has ended otherwise, or the request.
 func (r *Request) started() (*Request, error) {
 	if r.flags&reqDone == 0 {
 		return r, nil
 	}
-	err := r.err()
-	r.Release()
-	return nil, err
+	return nil, r.take()
 }
 
-// dispatched runs when a lane has resources again.
-func (r *Request) dispatched() error {
-	r.flags &^= reqQueued
-	if r.flags&reqDone != 0 { // canceled meanwhile
-		r.collect()
-		return nil
-	}
-	if st := r.ep.aborting; st != ucs.StatusOK {
-		r.fail(st)
-		r.posted()
-		return nil
-	}
-	if err := r.advance(); err == uct.ErrNoResource {
-		r.flags |= reqQueued
-		return err
-	}
-	return nil
+// underway returns what an operation gives to its caller that was posted in one call and
+// goes on. It is in no list of its EP, which counts it.
+func (r *Request) underway() *Request {
+	r.flags = reqPosted | reqDirect
+	r.ep.direct++
+	return r
 }
 
-// fragment is one piece of a get by bcopy.
-type fragment struct {
-	dst  []byte
-	req  *Request
-	next *fragment
+// underwayBare is underway for an operation that is not copied.
+func (r *Request) underwayBare() *Request {
+	r.flags = reqPosted | reqDirect | reqZcopy
+	r.ep.direct++
+	return r
 }
 
-// Unpack stores the piece.
-func (f *fragment) Unpack(src []byte) {
-	if f.req.flags&reqDropData == 0 {
-		copy(f.dst, src)
+// notPending is underway for an operation that has ended, or was refused; busy says that
+// it must be queued instead. The request, which was given to the transport, is the
+// operation's.
+//
+//go:noinline
+func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
+	r.flags = reqReleased
+	if err == nil {
+		r.settle(ucs.StatusOK)
+		return nil, false, nil
+	}
+	e, a := r.ep, r.action()
+	r.worker.recycle(r)
+	if err == uct.ErrNoResource || e.moves(err) {
+		return nil, true, nil
+	}
+	return nil, false, e.refused(a, err)
+}
+
+// completed runs when everything that was posted has ended.
+func completed(c *uct.Completion) {
+	r := requestOf(c)
+	e := r.ep
+	if r.flags&^reqZcopy != reqPosted|reqDirect || r.comp.Status != ucs.StatusOK || e.held != nil || e.ending {
+		r.ended()
+		return
+	}
+	e.direct--
+	r.flags |= reqDone
+	if r.result != nil {
+		*r.result = r.word
 	}
 }
 
-// newFragment takes a fragment from the pool; it goes back when r ends.
-func (r *Request) newFragment(dst []byte) *fragment {
-	w := r.worker
-	f := w.freeFrags
-	if f == nil {
-		f = &fragment{}
-	} else {
-		w.freeFrags = f.next
+// ended is completed for a request that was not posted in one call, has failed, was
+// released or given up, or may be what its EP waits for.
+//
+//go:noinline
+func (r *Request) ended() {
+	switch e := r.ep; {
+	case r.flags&^reqZcopy == reqPosted|reqDirect|reqReleased && r.comp.Status == ucs.StatusOK && e.held == nil && !e.ending:
+		r.endedAlone()
+	case r.flags&reqDirect != 0:
+		e.direct--
+		r.settle(r.comp.Status)
+		e.emptied()
+	case r.stage.done != nil:
+		r.stage.done(r)
+	default:
+		r.settle(r.comp.Status)
 	}
-	f.dst, f.req, f.next = dst, r, r.frags
-	r.frags = f
-	return f
 }
 
-func (r *Request) freeFragments() {
-	for f := r.frags; f != nil; {
-		next := f.next
-		f.dst, f.req = nil, nil
-		f.next, r.worker.freeFrags = r.worker.freeFrags, f
-		f = next
+// endedAlone is the end of a request that was posted in one call, has ended well and
+// that nobody waits for: the caller has released it, as one does with many before a flush.
+func (r *Request) endedAlone() {
+	r.ep.direct--
+	if r.result != nil {
+		*r.result = r.word
 	}
-	r.frags = nil
-}
-
-// dropFragment gives back the latest fragment, which was not posted.
-func (r *Request) dropFragment() {
-	f := r.frags
-	r.frags = f.next
-	f.dst, f.req = nil, nil
-	f.next, r.worker.freeFrags = r.worker.freeFrags, f
+	if r.flags&reqZcopy != 0 {
+		r.worker.recycle(r)
+		return
+	}
+	r.worker.recycleDirect(r)
 }

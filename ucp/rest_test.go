@@ -6,69 +6,72 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucp/internal/wire"
 )
 
 // ifaceOf is the fake of worker x's i-th transport.
 func (f *fabric) ifaceOf(x *end, i int) *fakeIface {
-	if m, ok := x.w.ifaces[i].Iface.(muteIface); ok {
-		return m.Iface.(*fakeIface)
+	if m, ok := x.w.ifaces[i].Iface.Iface.(unflaggedIface); ok {
+		return m.fakeIface
 	}
-	return x.w.ifaces[i].Iface.(*fakeIface)
+	return x.w.ifaces[i].Iface.Iface.(*fakeIface)
 }
 
 // deliver has a message arrive; with an event if one was asked for.
 func (i *fakeIface) deliver(data []byte, event bool) {
 	i.f.mu.Lock()
 	defer i.f.mu.Unlock()
-	i.rx = append(i.rx, fakeMsg{amWireup, data})
+	i.rx = append(i.rx, fakeMsg{wire.AMWireup, data})
 	if event {
 		i.event()
 	}
 }
 
-// TestRest_RousedByAnEvent: a resting iface is not polled, an event makes it linger,
+// TestRest_ActivatedByAnEvent: a resting iface is not polled, an event makes it linger,
 // and it rests again when nothing happens.
-func TestRest_RousedByAnEvent(t *testing.T) {
-	for _, mute := range []bool{false, true} {
+func TestRest_ActivatedByAnEvent(t *testing.T) {
+	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
-		kind.mute = mute
+		kind.unflagged = unflagged
 		p, f := fakePair(t, Config{}, likeRC(), kind)
 		p.connect().warm()
 		p.idle()
-		require.Equal(t, 1, p.b.w.polled)
+		require.Equal(t, 1, p.b.w.engine.Polled())
 		ud := f.ifaceOf(&p.b, 1)
 		before := ud.polls
-		for range 10 * idleTicks * looksPerPoll {
+		for range 10 * engine.IdleTicks * engine.LooksPerPoll {
 			p.b.w.Progress()
 		}
 		require.Equal(t, before, ud.polls, "it rests")
 
 		ud.deliver([]byte("nonsense"), true)
-		for range 2 * idleTicks * looksPerPoll {
+		for range 2 * engine.IdleTicks * engine.LooksPerPoll {
 			p.b.w.Progress()
 		}
-		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "mute=%v", mute)
-		assert.Equal(t, 2, p.b.w.polled, "it lingers")
-		for range 2 * lingerPolls {
+		assert.Equal(t, uint64(1), p.b.w.stats.badMessages.Load(), "unflagged=%v", unflagged)
+		assert.Equal(t, 2, p.b.w.engine.Polled(), "it lingers")
+		for range 2 * engine.CooldownPolls {
 			p.b.w.Progress()
 		}
-		assert.Equal(t, 1, p.b.w.polled, "it rests again")
+		assert.Equal(t, 1, p.b.w.engine.Polled(), "it rests again")
 	}
 }
 
 // TestSleep_ServesWhatCameBeforeArm: a message that is there when a sleeper arms a
 // resting iface raises no flag, and must not be left lying.
 func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
-	for _, mute := range []bool{false, true} {
+	for _, unflagged := range []bool{false, true} {
 		kind := likeUD()
-		kind.mute = mute
+		kind.unflagged = unflagged
 		p, f := fakePair(t, Config{}, likeRC(), kind)
 		p.connect().warm()
 		p.idle()
 		f.ifaceOf(&p.b, 1).deliver([]byte("nonsense"), false)
-		p.b.w.cfg.SpinPolls = yieldPolls
+		p.b.w.engine.Spin.Fixed = engine.YieldPolls
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		require.NoError(t, p.b.w.until(ctx, func() bool { return p.b.w.stats.badMessages.Load() == 1 }))
+		require.NoError(t, p.b.w.engine.Until(ctx, func() bool { return p.b.w.stats.badMessages.Load() == 1 }))
 	}
 }

@@ -2,7 +2,9 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -14,46 +16,45 @@ import (
 type RKey struct {
 	put      uct.Putter
 	rma      uct.RKey
-	ep       *EP // nil after Close
-	maxShort int // longest put that goes by PutShort; -1 while unbound
+	ep       *EP    // nil after Close
+	maxShort int    // longest put that goes by PutShort; -1 while unbound
+	base     uint64 // address of the region at the target, and its length
+	size     uint64
 
 	maxPut int // longest put that goes by one PutBcopy; -1 while unbound
 	maxGet int // longest get that goes by one GetBcopy; -1 while unbound
 	get    uct.Getter
+	moves  *transfers // of the lane of put and get
 
 	amo    uct.Atomics
 	amoKey uct.RKey
-	post   [2]uct.AtomicOps // that go directly, by size 4 and 8
-	fetch  [2]uct.AtomicOps
+	post   sized // that go directly
+	fetch  sized
 
-	packed     *packedKey
-	parts      []unpackedPart
+	packed     *region.Keys
 	next, prev *RKey // in EP.keys
 }
 
-// unpackedPart is the key of one memory domain of the target, unpacked by one of
-// ours.
-type unpackedPart struct {
-	local, remote int
-	key           uct.RKey
-}
+// sized are atomics by the size of their word: 4 or 8; other places are empty.
+type sized [9]uct.AtomicOps
 
-// Unpack binds a remote key, which may come from a stranger, to the EP. packed is
+// Unpack binds a remote key, which may come from an untrusted peer, to the EP. packed is
 // copied. Close it after the last operation with it has ended. Errors:
 // ErrInvalidRKey; as Err if the EP takes no operations.
 func (e *EP) Unpack(packed []byte) (*RKey, error) {
-	if err := e.refusal(nil); err != nil {
-		return nil, err
+	if e.state != epOpen {
+		return nil, e.Err()
 	}
 	k := &RKey{ep: e}
 	k.unbind()
 	var err error
-	if k.packed, err = unpackKey(packed); err != nil {
+	if k.packed, err = region.Unpack(packed); err != nil {
 		return nil, err
 	}
-	for _, p := range []wireup.Purpose{wireup.RMA, wireup.AMO} {
-		if best := e.peer.best[p]; best.ok {
-			if _, err := k.resolve(best.local, best.remote); err != nil {
+	k.base, k.size = k.packed.Addr, k.packed.Length
+	for _, p := range []wireup.Role{wireup.RMA, wireup.AMO} {
+		if best := e.peer.Best[p]; best.OK {
+			if _, err := k.resolve(best.Local, best.Remote); err != nil {
 				k.release()
 				return nil, err
 			}
@@ -71,27 +72,11 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 
 // resolve returns the key for a pair of resources, unpacking it once.
 func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
-	e := k.ep
-	lmd := e.w.ifaces[local].md
-	rmd := int(e.peer.addr.Resources[remote].MD)
-	for i := range k.parts {
-		if p := &k.parts[i]; p.local == lmd && p.remote == rmd {
-			return p.key, nil
-		}
+	i := k.ep.w.ifaces[local]
+	key, err := k.packed.For(i.domain, int(k.ep.peer.Addr.Resources[remote].MD))
+	if err != nil {
+		return key, &Error{Op: "unpack key", Peer: k.ep.peer.Addr.UUID, Via: i.String(), Err: err}
 	}
-	d := e.w.ifaces[local].domain
-	var key uct.RKey
-	if d.keys != nil {
-		part := k.packed.find(rmd)
-		if part == nil {
-			return key, badKey("the memory was not registered with the domain of %s of that worker when the key was packed", e.w.ifaces[local].attr.Resource.Transport)
-		}
-		var err error
-		if key, err = d.keys.UnpackRKey(part); err != nil {
-			return key, fmt.Errorf("ucp: unpack key: %w", err)
-		}
-	}
-	k.parts = append(k.parts, unpackedPart{lmd, rmd, key})
 	return key, nil
 }
 
@@ -103,10 +88,10 @@ func (k *RKey) bind() {
 	if e.fences > 0 || e.state != epOpen || e.w.lateKeys {
 		return
 	}
-	if l := e.lane(wireup.RMA); l != nil {
+	if l := e.lane(wireup.RMA); l != nil && l.Proven {
 		k.bindRMA(l)
 	}
-	if l := e.lane(wireup.AMO); l != nil {
+	if l := e.lane(wireup.AMO); l != nil && l.Proven {
 		k.bindAMO(l)
 	}
 }
@@ -114,13 +99,13 @@ func (k *RKey) bind() {
 // bindLate binds the key for one operation, after which the caller unbinds it, where
 // Config.KeyResolve asks for that. It reports false if there is nothing to bind to, or
 // the key is bound and the operation must take the slow way all the same.
-func (k *RKey) bindLate(p wireup.Purpose) bool {
+func (k *RKey) bindLate(p wireup.Role) bool {
 	e := k.ep
 	if e == nil || e.fences > 0 || e.state != epOpen || k.bound() {
 		return false
 	}
 	l := e.lane(p)
-	if l == nil {
+	if l == nil || !l.Proven {
 		return false
 	}
 	if p == wireup.RMA {
@@ -131,57 +116,74 @@ func (k *RKey) bindLate(p wireup.Purpose) bool {
 	return k.bound()
 }
 
+// denies says why the key does not open n bytes at raddr for something that needs right;
+// empty if it does.
+func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
+	switch {
+	case !k.packed.Holds(raddr, uint64(n)):
+		return fmt.Sprintf("at %#x, the key opens %d bytes at %#x", raddr, k.size, k.base)
+	case k.packed.Access&right == 0:
+		return "the key does not give the right"
+	}
+	return ""
+}
+
+// opens reports that n bytes at raddr, of which there are not more than size, are in the
+// region. No sum is made that could wrap around.
+func (k *RKey) opens(raddr, n uint64) bool { return raddr-k.base <= k.size-n }
+
 // bound reports that some operation is bound to a lane.
 func (k *RKey) bound() bool { return k.put != nil || k.get != nil || k.amo != nil }
 
 // bindAMO points atomics at a lane, if the key permits them.
 func (k *RKey) bindAMO(l *lane) {
-	if l.amo == nil || k.packed.access&uct.AccessRemoteAtomic == 0 {
+	if l.AMO == nil || k.packed.Access&uct.AccessRemoteAtomic == 0 {
 		return
 	}
-	key, err := k.resolve(l.iface.index, l.remote)
+	key, err := k.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return // told by the operation
 	}
-	k.amo, k.amoKey = l.amo, key
-	a := &l.iface.attr.Atomic
-	k.post = [2]uct.AtomicOps{a.Post32, a.Post64}
-	k.fetch = [2]uct.AtomicOps{a.Fetch32, a.Fetch64}
+	k.amo, k.amoKey = l.AMO, key
+	a := &l.Iface.attr.Atomic
+	if k.size >= 4 {
+		k.post[4], k.fetch[4] = a.Post32, a.Fetch32
+	}
+	if k.size >= 8 {
+		k.post[8], k.fetch[8] = a.Post64, a.Fetch64
+	}
 }
 
 // bindRMA points put and get at a lane, as far as the key permits them.
 func (k *RKey) bindRMA(l *lane) {
-	key, err := k.resolve(l.iface.index, l.remote)
+	key, err := k.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return // told by the operation
 	}
-	a := l.iface.attr
-	longest := func(limits *uct.OpLimits) int { return min(limits.MaxBcopy, l.iface.w.ctx.zcopyThresh(limits)-1) }
-	k.rma = key
-	if l.put != nil && k.packed.access&uct.AccessRemoteWrite != 0 {
-		k.put, k.maxPut = l.put, longest(&a.Put)
-		if a.Caps.Has(uct.CapPutShort) {
-			k.maxShort = a.Put.MaxShort
-		}
+	t := l.Iface.transfers()
+	whole := int(min(k.size, math.MaxInt))
+	k.rma, k.moves = key, t
+	if l.Put != nil && k.packed.Access&uct.AccessRemoteWrite != 0 {
+		k.put, k.maxShort, k.maxPut = l.Put, min(t.shortPut, whole), min(t.copy, whole)
 	}
-	if l.get != nil && k.packed.access&uct.AccessRemoteRead != 0 {
-		k.get, k.maxGet = l.get, longest(&a.Get)
+	if l.Get != nil && k.packed.Access&uct.AccessRemoteRead != 0 {
+		k.get, k.maxGet = l.Get, min(t.copyGet, whole)
 	}
 }
 
 // unbind makes every operation take the slow way.
 func (k *RKey) unbind() {
-	k.put, k.get, k.amo = nil, nil, nil
+	k.put, k.get, k.amo, k.moves = nil, nil, nil, nil
 	k.maxShort, k.maxPut, k.maxGet = -1, -1, -1
-	k.post, k.fetch = [2]uct.AtomicOps{}, [2]uct.AtomicOps{}
+	k.post, k.fetch = sized{}, sized{}
 }
 
 // Len is the length in bytes of the memory that the key opens, and Addr its
 // address at the target.
-func (k *RKey) Len() uint64 { return k.packed.length }
+func (k *RKey) Len() uint64 { return k.packed.Length }
 
 // Addr is the address of the first byte at the target.
-func (k *RKey) Addr() uint64 { return k.packed.addr }
+func (k *RKey) Addr() uint64 { return k.packed.Addr }
 
 // Close gives the key back. Operations with it must have ended. Idempotent.
 func (k *RKey) Close() {
@@ -202,12 +204,8 @@ func (k *RKey) Close() {
 }
 
 func (k *RKey) release() {
-	for i := range k.parts {
-		if f := k.parts[i].key.Release; f != nil {
-			f()
-		}
-	}
-	k.ep, k.parts, k.next, k.prev = nil, nil, nil, nil
+	k.packed.Release()
+	k.ep, k.next, k.prev = nil, nil, nil
 }
 
 // bindKeys binds the keys of the EP to its lanes.

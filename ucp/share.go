@@ -3,82 +3,222 @@ package ucp
 import (
 	"context"
 	"runtime"
+	"slices"
 	"sync"
-	"time"
+
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
 )
 
 // SharedWorker lets several goroutines use one worker, with its EPs, keys and
 // requests: they take turns under a lock. It is what MPI+threads is among the
 // categories of endpoints, and what it costs. Methods may be called by any goroutine,
 // but not from a callback of the worker.
+//
+// Of the goroutines that are blocked in Run and Serve one makes progress for all, spins
+// and parks on the worker's descriptor; the others sleep until it tells them that their
+// operation has ended, or that it is their turn.
 type SharedWorker struct {
 	mu sync.Mutex
 	w  *Worker
+
+	// All below under mu.
+	driven  bool            // a goroutine makes progress
+	parked  bool            // it sleeps, or is about to, and nobody has woken it
+	blocked []*sharedWaiter // those that wait to be told, in the order in which they came
+}
+
+// sharedWaiter is a blocked goroutine that does not make progress itself.
+type sharedWaiter struct {
+	done   func() bool
+	told   chan struct{} // has room for one
+	drives bool          // it is told to make progress; under mu
 }
 
 // Share gives the worker to a SharedWorker, which owns it from then on: use it, and
-// everything made from it, through that only, until nobody does any more and it is
-// closed.
+// everything made from it, through that only, until it is closed.
 func (w *Worker) Share() *SharedWorker { return &SharedWorker{w: w} }
 
 // Do runs f while no other goroutine has the worker. f should not block.
 func (s *SharedWorker) Do(f func(w *Worker)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.release()
 	f(s.w)
 }
 
 // Run starts an operation with start, which may return a request or nothing, and
 // returns when that has ended, and how. Others have the worker while it waits. If ctx
 // ends first, its error is returned, and the operation is given up as by the
-// blocking forms of EP.
+// blocking forms of EP. ErrClosed if the worker is closed meanwhile.
 //
 //	err := shared.Run(ctx, func() (*ucp.Request, error) {
 //		return ep.Put(buf, raddr, key, nil)
 //	})
 func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) error {
 	s.mu.Lock()
+	defer s.release()
 	r, err := start()
 	if r == nil || err != nil {
-		s.mu.Unlock()
 		return err
 	}
-	for idle := 0; !r.Done(); {
-		n := s.w.Progress()
-		if r.Done() {
-			break
-		}
-		s.mu.Unlock()
-		if idle++; n > 0 {
-			idle = 0
-		}
-		err := s.rest(ctx, idle)
-		s.mu.Lock()
-		if err != nil {
-			r.giveUp()
-			s.mu.Unlock()
-			return err
-		}
+	if err := s.wait(ctx, r.Done); err != nil {
+		r.giveUp(s.wait)
+		return err
 	}
-	err = r.err()
+	if err = r.err(); r.Status() == ucs.StatusCanceled && s.w.closed {
+		err = engine.ErrClosed
+	}
 	r.Release()
-	s.mu.Unlock()
 	return err
 }
 
-// restPause is how long a goroutine of a SharedWorker sleeps between two looks once it
-// has looked in vain for WorkerConfig.SpinPolls: it cannot wait for the worker's
-// events, which another goroutine may take.
-const restPause = 50 * time.Microsecond
+// Serve makes progress until ctx ends, and returns its error, or until the worker is
+// closed, and returns an error that wraps ErrClosed. Other goroutines have the worker
+// meanwhile.
+func (s *SharedWorker) Serve(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.release()
+	return s.wait(ctx, never)
+}
 
-// rest lets others have the worker after a number of looks in vain.
-func (s *SharedWorker) rest(ctx context.Context, idle int) error {
+// Close closes the worker. Goroutines that are blocked return with an error that wraps
+// ErrClosed.
+func (s *SharedWorker) Close() error {
+	s.mu.Lock()
+	defer s.release()
+	return s.w.Close()
+}
+
+// wait returns when done reports true, ctx has ended or the worker is closed. mu is held
+// at the begin and at the end.
+func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
+	for range sharedLooks {
+		if done() {
+			return nil
+		}
+		s.w.Progress()
+	}
+	if s.driven {
+		if drive, err := s.block(ctx, done); !drive {
+			return err
+		}
+	}
+	s.driven = true
+	err := s.drive(ctx, done)
+	s.driven = false
+	return err
+}
+
+// sharedLooks is how often a goroutine looks for the end of its operation before it
+// leaves that to the one that makes progress: a software device is done at the first.
+const sharedLooks = 4
+
+// block waits to be told. It reports whether this goroutine is to make progress now;
+// otherwise the wait is over.
+func (s *SharedWorker) block(ctx context.Context, done func() bool) (drive bool, err error) {
+	x := &sharedWaiter{done: done, told: make(chan struct{}, 1)}
+	s.blocked = append(s.blocked, x)
+	s.release()
+	select {
+	case <-x.told:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	if i := slices.Index(s.blocked, x); i >= 0 {
+		s.blocked = slices.Delete(s.blocked, i, i+1)
+	}
+	switch {
+	case x.drives:
+		return true, nil
+	case done():
+		return false, nil
+	case s.w.closed:
+		return false, engine.ErrClosed
+	}
+	return false, ctx.Err()
+}
+
+// drive makes progress for all until done reports true. Others have the worker between
+// any two polls.
+func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
+	var x engine.Stretch
+	for err == nil && !done() {
+		switch {
+		case s.w.closed:
+			err = engine.ErrClosed
+		case s.w.Progress() > 0:
+			s.w.engine.Spin.Found(&x)
+			s.yield()
+		default:
+			if x.Polls++; x.Polls%engine.YieldPolls != 0 {
+				s.yield()
+				continue
+			}
+			err = s.pause(ctx, &x, done)
+		}
+	}
+	s.w.engine.Spin.End(&x, err == nil)
+	return err
+}
+
+// yield lets others have the worker that wait for it.
+func (s *SharedWorker) yield() {
+	s.tell()
+	s.mu.Unlock()
+	s.mu.Lock()
+}
+
+// pause is what the goroutine that makes progress does after a round of polls in vain.
+func (s *SharedWorker) pause(ctx context.Context, x *engine.Stretch, done func() bool) error {
+	s.mu.Unlock()
 	runtime.Gosched()
-	if idle%yieldPolls != 0 {
-		return nil
+	s.mu.Lock()
+	if err := ctx.Err(); err != nil || s.w.closed || s.w.engine.Spin.Again(x) {
+		return err
 	}
-	if spin := s.w.cfg.SpinPolls; spin > 0 && idle >= spin {
-		time.Sleep(restPause)
+	ready, err := s.w.engine.ReadyToSleep(done)
+	s.tell()
+	if !ready || err != nil {
+		return err
 	}
-	return ctx.Err()
+	s.parked = true
+	s.mu.Unlock()
+	err = s.w.engine.Doze(ctx)
+	s.mu.Lock()
+	s.parked = false
+	if s.w.closed {
+		return engine.ErrClosed
+	}
+	return err
+}
+
+// release gives the worker back after a goroutine has had it. Who waited for what it has
+// done is told. Who sleeps until there is something to do is woken if it has left
+// something: what was posted after the transports were armed need not raise an event.
+func (s *SharedWorker) release() {
+	s.tell()
+	if s.parked && s.w.engine.Unsettled() {
+		s.parked = false
+		s.w.Signal()
+	}
+	s.mu.Unlock()
+}
+
+// tell wakes the goroutines whose wait is over and, if nobody makes progress, one that
+// will. mu is held.
+func (s *SharedWorker) tell() {
+	over := s.w.closed
+	s.blocked = slices.DeleteFunc(s.blocked, func(x *sharedWaiter) bool {
+		if !over && !x.done() {
+			return false
+		}
+		x.told <- struct{}{}
+		return true
+	})
+	if !s.driven && len(s.blocked) > 0 {
+		x := s.blocked[0]
+		s.driven, x.drives = true, true
+		s.blocked = slices.Delete(s.blocked, 0, 1)
+		x.told <- struct{}{}
+	}
 }

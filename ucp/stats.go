@@ -10,24 +10,30 @@ import (
 type workerStats struct {
 	root *stats.Node
 
-	badMessages stats.Counter // handshake messages and atomics that made no sense or came late
-	brokenLanes stats.Counter // transport endpoints that failed
-	failedEPs   stats.Counter // EPs that failed
-	sleeps      stats.Counter // waits that had the kernel put the goroutine to sleep
+	badMessages   stats.Counter // handshake messages and atomics that made no sense or came late
+	brokenLanes   stats.Counter // transport endpoints that failed
+	replacedLanes stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
+	failedEPs     stats.Counter // EPs that failed
+	expiredEPs    stats.Counter // connections that a peer asked for and that never came about
+	refusedPeers  stats.Counter // requests for a connection that found too many half open
 }
 
-// init makes the tree.
-func (s *workerStats) init() {
+// init makes the tree. sleeps counts the waits that had the kernel put the goroutine to
+// sleep.
+func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root = stats.New("worker")
 	s.root.Add("bad_messages", &s.badMessages)
 	s.root.Add("broken_lanes", &s.brokenLanes)
+	s.root.Add("replaced_lanes", &s.replacedLanes)
 	s.root.Add("failed_eps", &s.failedEPs)
-	s.root.Add("sleeps", &s.sleeps)
+	s.root.Add("expired_eps", &s.expiredEPs)
+	s.root.Add("refused_peers", &s.refusedPeers)
+	s.root.Add("sleeps", sleeps)
 }
 
 // addIface adds the counters of a transport that has some.
-func (s *workerStats) addIface(transport, device string, i uct.Iface) {
-	if c, ok := i.(uct.Counted); ok {
+func (s *workerStats) addIface(transport, device string, c uct.Counted) {
+	if c != nil {
 		c.AddStats(s.root.Child(transport + "@" + device))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs/stats"
 )
 
@@ -22,7 +23,7 @@ func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snaps
 func TestStats_CountWhatGoesWrong(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
-	none := map[string]uint64{"worker.bad_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.sleeps": 0}
+	none := map[string]uint64{"worker.bad_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.replaced_lanes": 0, "worker.expired_eps": 0, "worker.refused_peers": 0, "worker.sleeps": 0}
 	assert.Equal(t, none, counters(p.a.w), "fakes have no counters")
 
 	p.a.w.handleWireup([]byte("X"), nil)
@@ -40,7 +41,7 @@ func TestStats_CountWhatGoesWrong(t *testing.T) {
 
 func TestStats_Sleeps(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
-	p.a.w.cfg.SpinPolls = yieldPolls
+	p.a.w.engine.Spin.Fixed = engine.YieldPolls
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error)
 	go func() { served <- p.a.w.Serve(ctx) }()

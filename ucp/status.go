@@ -10,7 +10,7 @@ import (
 // error may wrap several reasons.
 var statuses = [...]ucs.Status{
 	ucs.StatusRemoteAccess, ucs.StatusLocalAccess, ucs.StatusRemoteInvalid,
-	ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusRejected,
+	ucs.StatusPeerClosed, ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusRejected,
 	ucs.StatusUnreachable, ucs.StatusInvalidAddr, ucs.StatusNoMemory,
 	ucs.StatusTruncated, ucs.StatusUnsupported, ucs.StatusInvalidParam,
 	ucs.StatusNoResource, ucs.StatusCanceled, ucs.StatusIOError,

@@ -3,158 +3,137 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// transfer checks a put or get and makes its request; both results are nil if
-// there is nothing to move.
-func (e *EP) transfer(kind opKind, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
-	if err := e.refusal(key); err != nil {
+// transfers say how puts and gets over a transport move bytes. All lanes over it share
+// them.
+type transfers struct {
+	put, get      [2]proto.Table // by whether the transport reaches the buffer by itself
+	putBare       bare
+	getBare       bare
+	domain        *region.Domain
+	shortPut      int // longest put by PutShort; -1 if there is none
+	copy, copyGet int // longest put by PutBcopy and get by GetBcopy
+}
+
+// bare are the lengths that one call moves without a copy.
+type bare struct{ min, max int }
+
+// The indexes of transfers.put and get.
+const (
+	unregistered = 0 // the buffer is not registered
+	registered   = 1
+)
+
+// transfers chooses the protocols of a transport, once.
+func (i *iface) transfers() *transfers {
+	if i.moves == nil {
+		i.moves = i.chooseTransfers()
+	}
+	return i.moves
+}
+
+func (i *iface) chooseTransfers() *transfers {
+	caps, cfg := i.attr.Caps, proto.Config{ZcopyThresh: i.w.ctx.cfg.ZcopyThresh}
+	put := &proto.Variants{
+		Short: caps.Has(uct.CapPutShort), Bcopy: caps.Has(uct.CapPutBcopy), Zcopy: caps.Has(uct.CapPutZcopy),
+		Limits: i.attr.Put, Copied: i.attr.Costs[uct.PutBcopy], Bare: i.attr.Costs[uct.PutZcopy],
+	}
+	get := &proto.Variants{
+		Short: caps.Has(uct.CapGetShort), Bcopy: caps.Has(uct.CapGetBcopy), Zcopy: caps.Has(uct.CapGetZcopy),
+		Limits: i.attr.Get, Copied: i.attr.Costs[uct.GetBcopy], Bare: i.attr.Costs[uct.GetZcopy],
+	}
+	t := &transfers{domain: i.domain}
+	for k := range t.put {
+		reached := k == registered || !i.domain.Attr.NeedMemH
+		t.put[k], t.get[k] = proto.Choose(put, reached, cfg), proto.Choose(get, reached, cfg)
+	}
+	t.putBare, t.getBare = bareOf(t.put[registered]), bareOf(t.get[registered])
+	t.shortPut, t.copy = t.put[registered].Longest(proto.Short), t.put[unregistered].Longest(proto.Bcopy)
+	t.copyGet = t.get[unregistered].Longest(proto.Bcopy)
+	return t
+}
+
+func bareOf(t proto.Table) bare { return bare{t.Shortest(proto.Zcopy), t.Longest(proto.Zcopy)} }
+
+// of is the index of the tables for a buffer in mem, which may be nil.
+func (t *transfers) of(mem *Mem) int {
+	if mem != nil && mem.In(t.domain) != nil {
+		return registered
+	}
+	return unregistered
+}
+
+// explain lists the ranges of sizes.
+func (t *transfers) explain(over string) (text string) {
+	for _, op := range []struct {
+		name   string
+		tables *[2]proto.Table
+	}{{"put", &t.put}, {"get", &t.get}} {
+		if t.domain.Attr.NeedMemH {
+			text += fmt.Sprintf("%s over %s, buffer not registered:\n%v", op.name, over, op.tables[unregistered])
+			text += fmt.Sprintf("%s over %s, buffer in OpParams.Mem:\n%v", op.name, over, op.tables[registered])
+		} else {
+			text += fmt.Sprintf("%s over %s:\n%v", op.name, over, op.tables[registered])
+		}
+	}
+	return text
+}
+
+// transfer checks a put or get, which needs a right at the target, and makes its request;
+// both results are nil if there is nothing to move.
+func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	a := action{stage: s, n: len(buf)}
+	if err := e.refusal(a, key); err != nil {
 		return nil, err
 	}
-	if !e.peer.best[wireup.RMA].ok {
-		return nil, fmt.Errorf("ucp: put and get: %w\n%s", ucs.ErrUnsupported, e.Explain())
+	if !e.peer.Best[wireup.RMA].OK {
+		return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.RMA, e.peer.Addr))
 	}
-	right := uct.AccessRemoteWrite
-	if kind == opGet {
-		right = uct.AccessRemoteRead
-	}
-	if !key.packed.holds(raddr, uint64(len(buf))) || key.packed.access&right == 0 {
-		return nil, fmt.Errorf("ucp: %d bytes at %#x: %w", len(buf), raddr, ucs.ErrRemoteAccess)
+	if why := key.denies(raddr, len(buf), right); why != "" {
+		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)
 	}
 	var mem *Mem
 	if p != nil && p.Mem != nil {
 		mem = p.Mem
-		if !mem.covers(buf) {
-			return nil, fmt.Errorf("ucp: the buffer is not in OpParams.Mem: %w", ucs.ErrInvalidParam)
+		if !mem.Covers(buf) {
+			return nil, e.wrong(a, ucs.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 		}
 	}
 	if len(buf) == 0 {
 		return nil, nil
 	}
-	r := e.w.newRequest(e, kind)
+	r := e.w.newRequest(e, s)
 	r.buf, r.raddr, r.key, r.mem = buf, raddr, key, mem
 	return r, nil
 }
 
-// start enters the operation and does what can be done now.
-func (r *Request) start() (*Request, error) {
-	r.ep.list(r)
-	r.launch()
-	return r.started()
-}
+// calls move the next n bytes of a request, by protocol.
+type calls [proto.Zcopy + 1]func(r *Request, l *lane, key uct.RKey, n int) error
 
-// launch posts the operation, or queues it where it has to wait.
-func (r *Request) launch() {
-	e := r.ep
-	if e.aborting != ucs.StatusOK {
-		r.settle(e.aborting)
-		return
-	}
-	if r.size != 0 {
-		r.classify()
-	}
-	p, ok := r.purpose()
-	held := e.fences > 0 && r.flags&reqAhead == 0 && r.kind != opAnswer
-	if ok && (held || e.lane(p) == nil) {
-		e.wait(r)
-		return
-	}
-	r.loosen()
-	r.proceed()
-}
+// noCall is the call of what a transport cannot do.
+func noCall(*Request, *lane, uct.RKey, int) error { return ucs.ErrUnsupported }
 
-// proceed posts, and queues the operation on its lane when that has no resources.
-func (r *Request) proceed() {
-	for range retries {
-		if r.advance() != uct.ErrNoResource {
-			return
-		}
-		err := r.waitsOn().ep.AddPending(&r.pend)
-		if err == nil {
-			r.flags |= reqQueued
-			return
-		}
-		if err != uct.ErrBusy {
-			r.fail(statusOf(err))
-			r.posted()
-			return
-		}
-	}
-	r.fail(ucs.StatusNoResource)
-	r.posted()
-}
-
-// retries bounds a transport that has resources when asked and none when used.
-const retries = 1000
-
-// waitsOn is the lane that has no resources for the operation.
-func (r *Request) waitsOn() *lane {
-	if p, ok := r.purpose(); ok {
-		return r.ep.link.use[p]
-	}
-	return &r.ep.link.lanes[r.lane]
-}
-
-// purpose is the kind of lane that the operation takes; ok is false for those that
-// take all.
-func (r *Request) purpose() (p wireup.Purpose, ok bool) {
-	switch r.kind {
-	case opPut, opGet:
-		return wireup.RMA, true
-	case opPost, opFetch, opLoop:
-		return wireup.AMO, true
-	case opRemote, opAnswer:
-		return wireup.AM, true
-	}
-	return 0, false
-}
-
-// advance posts as much as there are resources for. It returns ErrNoResource if
-// some is left; then the operation must be queued.
-func (r *Request) advance() error {
-	var err error
-	switch r.kind {
-	case opPut, opGet:
-		err = r.move()
-	case opPost, opFetch:
-		err = r.postAtomic()
-	case opLoop:
-		err = r.postSwap()
-	case opRemote:
-		err = r.sendRemote()
-	case opAnswer:
-		err = r.sendAnswer()
-	case opFlush, opFence, opClose:
-		err = r.flushLanes()
-	}
-	if err == uct.ErrNoResource {
-		return err
-	}
-	if err != nil {
-		r.fail(statusOf(r.ep.reason(err)))
-	}
-	r.posted()
-	return nil
-}
-
-// move posts the rest of a put or get.
-func (r *Request) move() error {
-	l := r.ep.link.use[wireup.RMA]
-	key, err := r.key.resolve(l.iface.index, l.remote)
+// move posts the rest of a put or get, one piece after the other.
+func (r *Request) move(tables func(*transfers) *[2]proto.Table, by *calls) error {
+	l := r.ep.link.lanes.Use[wireup.RMA]
+	key, err := r.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return err
 	}
+	t := l.Iface.transfers()
+	way := tables(t)[t.of(r.mem)].Find(len(r.buf))
 	for r.off < len(r.buf) {
-		n, err := 0, error(nil)
-		if r.kind == opPut {
-			n, err = r.putPiece(l, key)
-		} else {
-			n, err = r.getPiece(l, key)
+		n, p := min(len(r.buf)-r.off, way.Piece), way.Protocol
+		if n < way.Least {
+			p = proto.Bcopy
 		}
-		if err != nil {
+		if err := by[p](r, l, key, n); err != nil {
 			return err
 		}
 		r.off += n
@@ -163,31 +142,52 @@ func (r *Request) move() error {
 	return nil
 }
 
-// zcopyLen is the length of the next piece to be moved without a copy; 0 if it is
-// to be copied.
-func (r *Request) zcopyLen(l *lane, limits *uct.OpLimits, can bool) int {
-	rest := len(r.buf) - r.off
-	needMem := l.iface.domain.attr.NeedMemH
-	thresh := l.iface.w.ctx.zcopyThresh(limits)
-	if !can || rest < limits.MinZcopy || len(r.buf) < thresh || needMem && (r.mem == nil || r.mem.parts[l.iface.md] == nil) {
-		return 0
-	}
-	return min(rest, limits.MaxZcopy)
-}
-
-// zcopyThresh is the length from which registered memory is not copied.
-func (c *Context) zcopyThresh(limits *uct.OpLimits) int {
-	if c.cfg.ZcopyThresh > 0 {
-		return c.cfg.ZcopyThresh
-	}
-	return limits.MaxBcopy + 1
+// part is the next n bytes and where they are at the target.
+func (r *Request) part(n int) ([]byte, uint64) {
+	return r.buf[r.off : r.off+n], r.raddr + uint64(r.off)
 }
 
 // piece is the scatter list of the next n bytes; it lives in the request.
-func (r *Request) piece(l *lane, n int) []uct.IOV {
-	r.iov[0].Buf = r.buf[r.off : r.off+n]
-	if r.mem != nil {
-		r.iov[0].Mem = r.mem.parts[l.iface.md]
+func (r *Request) piece(l *lane, n int) ([]uct.IOV, uint64) {
+	buf, raddr := r.part(n)
+	return r.bare(buf, r.mem, l.Iface.domain), raddr
+}
+
+// bare is the scatter list of a buffer that the transport gets itself.
+func (r *Request) bare(buf []byte, mem *Mem, d *region.Domain) []uct.IOV {
+	r.flags |= reqZcopy
+	r.iov[0].Buf = buf
+	if mem != nil {
+		r.iov[0].Mem = mem.In(d)
 	}
 	return r.iov[:]
+}
+
+// newBare takes a request for a put or get that one call does without a copy; nil if it
+// does not. b are the lengths for which it does.
+func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
+	mem, ok := k.fits(b, e, buf, raddr, p)
+	if !ok {
+		return nil
+	}
+	r := e.w.newDirect()
+	r.ep, r.stage, r.off = e, s, len(buf)
+	r.bare(buf, mem, k.moves.domain)
+	return r
+}
+
+// fits reports that one call moves buf without a copy, and in which memory buf is, if it
+// is registered.
+func (k *RKey) fits(b *bare, e *EP, buf []byte, raddr uint64, p *OpParams) (mem *Mem, ok bool) {
+	if n := len(buf); n < b.min || n > b.max || uint64(n) > k.size || k.ep != e || !k.opens(raddr, uint64(n)) {
+		return nil, false
+	}
+	if p != nil {
+		mem = p.Mem
+	}
+	d := k.moves.domain
+	if mem != nil && !mem.Covers(buf) || d.Attr.NeedMemH && (mem == nil || mem.In(d) == nil) {
+		return nil, false
+	}
+	return mem, true
 }

@@ -2,88 +2,64 @@ package ucp
 
 import (
 	"context"
-	"fmt"
-	"runtime"
 
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
-
-// yieldPolls is how many idle polls a waiter does between two yields to other
-// goroutines: often enough for peers of the same process, seldom enough not to cost
-// (a yield is some 100 ns, a poll 5 to 50).
-const yieldPolls = 64
 
 // Wait makes progress until the operation has ended or ctx has, and returns how it
 // ended; the request is then given back. It spins, yields, and then parks. If ctx
 // ends first, its error is returned and the request goes on: wait again, or
-// Release it.
+// Release it. ErrClosed if the worker is closed meanwhile.
 func (r *Request) Wait(ctx context.Context) error {
-	if err := r.worker.until(ctx, r.Done); err != nil {
-		return err
-	}
-	err := r.err()
-	r.Release()
-	return err
-}
-
-// until makes progress until done reports true.
-func (w *Worker) until(ctx context.Context, done func() bool) error {
-	for idle := 0; !done(); {
-		if w.Progress() > 0 {
-			idle = 0
-			continue
-		}
-		if idle++; idle%yieldPolls != 0 {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
+	w := r.worker
+	if !r.Done() {
+		if err := w.engine.Turn.Take(); err != nil {
 			return err
 		}
-		runtime.Gosched()
-		if w.cfg.SpinPolls > 0 && idle >= w.cfg.SpinPolls {
-			if err := w.sleep(ctx, done); err != nil {
-				return err
-			}
-			idle = w.cfg.SpinPolls - yieldPolls // one more round, then park again
+		err := w.engine.Until(ctx, r.Done)
+		w.engine.Turn.Give()
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+	return r.take()
 }
 
-// finish waits for the request of a blocking form. If ctx ends first, what was not
-// posted is canceled, and the data of a get is dropped.
+// finish waits for the request of a blocking form. If ctx ends first, it is given up.
 func finish(ctx context.Context, r *Request, err error) error {
 	if r == nil || err != nil {
 		return err
 	}
-	if err := r.worker.until(ctx, r.Done); err != nil {
-		r.giveUp()
+	w := r.worker
+	if err := w.engine.Turn.Take(); err != nil {
 		return err
 	}
-	err = r.err()
-	r.Release()
+	if err = w.engine.Until(ctx, r.Done); err != nil {
+		r.giveUp(w.engine.Until)
+	} else {
+		err = r.take()
+	}
+	w.engine.Turn.Give()
 	return err
 }
 
-// giveUp cancels what was not posted and forgets the rest.
-func (r *Request) giveUp() {
-	r.Cancel()
-	r.flags |= reqDropData
-	r.Release()
-}
-
-// PutWait is Put that returns when buf is the caller's again. If ctx ends first,
-// its error is returned, and a buffer that moves without a copy stays in use until
-// the EP is flushed or closed.
+// PutWait is Put that returns when buf is the caller's again. If ctx ends first, its
+// error is returned: nothing more of the operation is posted, what was posted takes
+// effect or not, and buf is the caller's then too. If a transport has buf, since it moves
+// without a copy, the call waits until it lets go, for ucs.RevokeLimit at most, after
+// which the EP fails with ErrCanceled.
 func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	r, err := e.Put(buf, raddr, key, p)
 	return finish(ctx, r, err)
 }
 
-// GetWait is Get that returns when the data is there. If ctx ends first: as
-// [EP.PutWait].
+// GetWait is Get that returns when the data is there. If ctx ends first, its error is
+// returned and buf is the caller's; as [EP.PutWait] where buf is longer than 8 KiB or
+// registered, as it is a transport's then until all that was posted has come back.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
+		return e.getStaged(ctx, buf, raddr, key)
+	}
 	r, err := e.Get(buf, raddr, key, p)
 	return finish(ctx, r, err)
 }
@@ -126,7 +102,7 @@ func (e *EP) flushSoon() bool {
 		if x == nil || e.first != nil || e.state != epOpen {
 			return false
 		}
-		if pending, err := x.ep.Flush(nil); err != nil || !pending {
+		if pending, err := x.EP.Flush(nil); err != nil || !pending {
 			return err == nil
 		}
 		e.w.Progress()
@@ -147,15 +123,16 @@ func (w *Worker) FlushWait(ctx context.Context) error {
 	return finish(ctx, r, err)
 }
 
-// Serve makes progress until ctx ends, and returns its error. A worker that is
-// only a target can be served by a goroutine of its own, which then owns it.
+// Serve makes progress until ctx ends, and returns its error, or until the worker is
+// closed, and returns an error that wraps ErrClosed. A worker that is only a target can
+// be served by a goroutine of its own, which then owns it.
 func (w *Worker) Serve(ctx context.Context) error {
-	if w.closed {
-		return errWorkerClosed
+	if err := w.engine.Turn.Take(); err != nil {
+		return err
 	}
-	return w.until(ctx, never)
+	err := w.engine.Until(ctx, never)
+	w.engine.Turn.Give()
+	return err
 }
 
 func never() bool { return false }
-
-var errWorkerClosed = fmt.Errorf("ucp: worker: %w", ucs.ErrClosed)

@@ -1,77 +1,56 @@
 package ucp
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
-)
-
-// Active messages that ucp itself uses.
-const (
-	amWireup  = 0 // handshake
-	amRequest = 1 // an atomic for the target to execute
-	amAnswer  = 2 // its result
 )
 
 // Worker drives communication: it owns the ifaces, and all EPs are made from one.
 // One goroutine at a time owns a worker with all its EPs, keys and requests; the
 // owner may change if the hand-over synchronises. Only Address and Signal may be
-// called by any goroutine.
+// called by any goroutine, and Close while the owner is in a blocking call.
 type Worker struct {
-	ticks int          // calls of Progress until it looks at everything
-	hot   progresser   // the first iface that is polled; never nil
-	watch *ucs.Watch   // on hot
-	more  []progresser // the others
-
-	slow   bool          // there is more to do than to poll; see raise
-	polled int           // ifaces that are polled
-	idle   []*iface      // ifaces that rest and have a flag
-	mute   []*iface      // ifaces that rest and have none
-	ears   []unix.PollFd // their descriptors
-	looks  uint          // calls of lookAtIdle
+	engine engine.Engine
+	duties duties
 
 	ctx    *Context
-	seat   *seat
-	cfg    WorkerConfig
 	ifaces []*iface
 	addr   *wireup.Address
 	packed []byte
 
-	eps    epTable
-	peers  map[string]*peer
-	seqs   map[uint64]uint32 // connections made, by peer
-	bySeq  map[connSeq]*EP
-	byPeer map[remoteEP]*EP
-	byLane map[uct.EP]*EP
+	eps    handle.Table[*EP] // by the names that peers call them
+	peers  conn.Peers
+	names  conn.Names[*EP]
+	byLane map[uct.EP]laneOwner
 
-	inbox     [][]byte // handshake messages that arrived
-	broken    []brokenLane
-	resting   []*iface // lost their last endpoint
-	chores    []*EP
-	spare     []*EP // chores, while it is worked off
-	msg       packedMsg
-	free      *Request
-	inUse     int
-	freeFrags *fragment
-	remote    remoteTable
-	pack      slicePacker
+	halfOpen int // EPs of peers without a lane; see passive.go
+	inbox    conn.Inbox
+	broken   []brokenLane
+	deferred []*EP
+	spare    []*EP // deferred, while it is worked off
+	msg      packedMsg
+	carrier  func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
+	free     *Request
+	requests int                    // that there are, free ones included
+	remote   handle.Table[*Request] // atomics that targets execute for us
 
-	scratch  uint64 // result of a blocking atomic
-	lateKeys bool   // Config.KeyResolve is ResolveAtOp
-	alarm    alarm
-
-	parkMu    sync.Mutex // Signal reads park from any goroutine
-	park      *parker    // nil until the first sleep
-	parkLimit time.Duration
+	scratch   uint64                    // result of a blocking atomic
+	staged    []byte                    // for a get that may be given up; nil while one goes on
+	onNotify  func(ep *EP, word uint64) // may be nil
+	lateKeys  bool                      // Config.KeyResolve is ResolveAtOp
+	lendLimit time.Duration             // how long a call that was given up waits for its buffer
 	closed    bool
 	errs      []error // of closing transport endpoints, for Close
 	stats     workerStats
@@ -84,32 +63,29 @@ type brokenLane struct {
 }
 
 // NewWorker opens the transports that the context's configuration selects.
-// Blocking. Close it before the context.
+// Blocking. Close it before the context. ErrBusy, with what to do instead, if a transport
+// gives its device to one worker and another one has it; see "Threads" in the package
+// documentation.
 func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
-	if err := c.hold(&c.workers); err != nil {
+	if err := c.hold(); err != nil {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w := &Worker{
-		ctx: c, cfg: cfg, lateKeys: c.cfg.KeyResolve == ResolveAtOp, hot: nothing{}, watch: quiet, parkLimit: parkLimit,
-		addr:  &wireup.Address{UUID: randomID()},
-		peers: map[string]*peer{}, seqs: map[uint64]uint32{},
-		bySeq: map[connSeq]*EP{}, byPeer: map[remoteEP]*EP{}, byLane: map[uct.EP]*EP{},
+		ctx: c, lateKeys: c.cfg.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
+		addr: &wireup.Address{UUID: wire.RandomID()}, byLane: map[uct.EP]laneOwner{},
 	}
-	if w.cfg.SpinPolls == 0 {
-		w.cfg.SpinPolls = defaultSpinPolls
-	}
-	w.stats.init()
+	w.peers.Init(w.addr, w.reacher)
+	w.names.Init()
+	w.duties.w = w
+	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
+	w.stats.init(&w.engine.Sleeps)
 	var undo cleanup.Stack
-	undo.Add(func() error { c.unhold(&c.workers); return nil })
+	undo.Add(func() error { c.unhold(); return nil })
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("ucp: new worker: %w", err), undo.Run())
+			err = ucs.Join(fmt.Errorf("ucp: new worker: %w", err), undo.Run())
 		}
 	}()
-	if w.seat, err = c.takeSeat(); err != nil {
-		return nil, err
-	}
-	undo.Add(func() error { c.giveSeat(w.seat); return nil })
 	if err := w.open(&undo); err != nil {
 		return nil, err
 	}
@@ -122,8 +98,8 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 // open opens the selected transports and, if none of them can carry handshakes
 // though some need one, others of the same domains for that purpose only.
 func (w *Worker) open(undo *cleanup.Stack) error {
-	for _, name := range w.seat.names {
-		w.addr.MDs = append(w.addr.MDs, wireup.MD{Component: name})
+	for _, d := range w.ctx.memory.Domains {
+		w.addr.MDs = append(w.addr.MDs, wireup.MD{Component: d.Attr.Component})
 	}
 	for i := range w.ctx.offers {
 		if w.ctx.offers[i].selected {
@@ -133,7 +109,7 @@ func (w *Worker) open(undo *cleanup.Stack) error {
 		}
 	}
 	for i := range w.ctx.offers {
-		if o := &w.ctx.offers[i]; !o.selected && w.lacksAux(o.md) {
+		if o := &w.ctx.offers[i]; !o.selected && w.lacksAux(o.domain) {
 			aux := *o
 			aux.auxOnly = true
 			if err := w.openIface(&aux, undo); err != nil {
@@ -144,22 +120,20 @@ func (w *Worker) open(undo *cleanup.Stack) error {
 	if len(w.ifaces) > wireup.MaxResources {
 		return fmt.Errorf("%d transports: %w", len(w.ifaces), ucs.ErrTooLong)
 	}
-	for _, i := range w.ifaces {
-		i.rest()
-	}
+	w.engine.Start()
 	return nil
 }
 
 // lacksAux reports that transports of a domain need handshakes and none of the
 // open ones carries them.
-func (w *Worker) lacksAux(md int) bool {
+func (w *Worker) lacksAux(d *region.Domain) bool {
 	need := false
 	for _, i := range w.ifaces {
 		caps := i.attr.Caps
 		if caps.Has(capsAux) {
 			return false
 		}
-		need = need || i.md == w.seat.number[md] && caps.Has(uct.CapConnectEP)
+		need = need || i.domain == d && caps.Has(uct.CapConnectEP)
 	}
 	return need
 }
@@ -171,13 +145,10 @@ const capsAux = uct.CapAMBcopy | uct.CapConnectIface
 // them, is closed again.
 func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	n := len(w.ifaces)
-	md := w.seat.number[o.md]
-	u, err := w.seat.domains[o.md].md.OpenIface(uct.IfaceParams{
-		Transport:  o.Transport,
-		Device:     o.Device,
-		Endpoints:  w.ctx.cfg.IBEndpoints,
-		PollIdleTx: w.ctx.cfg.PollIdleTx,
-		OnError:    w.laneBroke,
+	u, err := o.domain.MD.OpenIface(uct.IfaceParams{
+		Transport: o.Transport,
+		Device:    o.Device,
+		OnError:   w.laneBroke,
 	})
 	if err != nil {
 		return fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
@@ -186,20 +157,19 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		return u.Close()
 	}
 	undo.Add(u.Close)
-	i := &iface{Iface: u, w: w, attr: u.Attr(), domain: w.seat.domains[o.md], md: md, index: n}
-	i.linger.i = i
-	i.waker, _ = u.(uct.Waker)
-	i.pender, _ = u.(uct.EventPender)
-	res := wireup.NewResource(i.attr, md)
+	ext := u.Ext()
+	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: n, addr: ext.Address}
+	w.engine.Add(&i.Iface, u)
+	res := wireup.NewResource(i.attr, o.domain.Index)
 	res.AuxOnly = o.auxOnly
-	if a, ok := u.(uct.IfaceAddresser); ok {
-		res.DeviceAddr = a.DeviceAddr(nil)
+	if i.addr != nil {
+		res.DeviceAddr = i.addr.DeviceAddr(nil)
 		if i.attr.Caps.Has(uct.CapConnectIface) {
-			res.IfaceAddr = a.IfaceAddr(nil)
+			res.IfaceAddr = i.addr.IfaceAddr(nil)
 		}
 	}
 	w.ifaces = append(w.ifaces, i)
-	w.stats.addIface(o.Transport, o.Device, u)
+	w.stats.addIface(o.Transport, o.Device, ext.Stats)
 	w.addr.Resources = append(w.addr.Resources, res)
 	return w.setHandlers(i)
 }
@@ -208,10 +178,11 @@ func (w *Worker) setHandlers(i *iface) error {
 	if i.attr.Caps&uct.CapAM == 0 {
 		return nil
 	}
-	return errors.Join(
-		i.SetAMHandler(amWireup, uct.AMHandlerFunc(w.handleWireup)),
-		i.SetAMHandler(amRequest, uct.AMHandlerFunc(w.handleRequest)),
-		i.SetAMHandler(amAnswer, uct.AMHandlerFunc(w.handleAnswer)),
+	return ucs.Join(
+		i.SetAMHandler(wire.AMWireup, uct.AMHandlerFunc(w.handleWireup)),
+		i.SetAMHandler(wire.AMRequest, uct.AMHandlerFunc(w.handleRequest)),
+		i.SetAMHandler(wire.AMAnswer, uct.AMHandlerFunc(w.handleAnswer)),
+		i.SetAMHandler(wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)),
 	)
 }
 
@@ -222,44 +193,51 @@ func (w *Worker) Context() *Context { return w.ctx }
 func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
 
 // Close closes the worker and its EPs. Operations in progress end with
-// StatusCanceled; flush first to avoid that. Peers are told if that needs no
-// waiting, and find out by themselves otherwise. Idempotent.
+// StatusCanceled; flush first to avoid that. Peers are told by each transport that they
+// are connected over, which takes microseconds, or if one does not take the notice some
+// 100 ms; then it finds out by itself. Close memory after the worker: a peer in the middle
+// of an access then has ErrPeerClosed, and not ErrRemoteAccess. Idempotent.
+//
+// Any goroutine may close a worker whose owner is in a blocking call, such as Serve: the
+// call ends with an error that wraps ErrClosed once the worker is closed. Otherwise it is
+// the owner's to call. Never from a callback.
 func (w *Worker) Close() error {
+	w.engine.Vacate()
+	defer w.engine.Left()
 	if w.closed {
 		return nil
 	}
 	w.closed = true
-	for _, e := range w.eps.all() {
-		w.expel(e)
+	for e := range w.eps.All() {
+		w.forceClose(e)
 	}
-	for range farewellPolls {
-		if w.Progress() == 0 && w.eps.len() == 0 {
+	for range disconnectPolls {
+		if w.Progress() == 0 && w.eps.Len() == 0 {
 			break
 		}
 	}
-	for _, e := range w.eps.all() {
+	eps := slices.Collect(w.eps.All())
+	for _, e := range eps {
 		e.destroy()
 	}
-	errs := w.errs
-	for _, i := range slices.Backward(w.ifaces) {
-		errs = append(errs, i.Close())
+	errs := append(w.errs, w.engine.Stop()...)
+	for _, e := range eps {
+		e.finishClose()
 	}
-	w.alarm.stop()
-	w.hot, w.watch, w.more, w.idle, w.mute = nothing{}, quiet, nil, nil, nil
-	if w.park != nil {
-		errs = append(errs, w.park.close())
-	}
-	w.ctx.giveSeat(w.seat)
-	w.ctx.unhold(&w.ctx.workers)
-	return errors.Join(errs...)
+	w.ctx.unhold()
+	return ucs.Join(append(errs, w.engine.Close())...)
 }
 
-// farewellPolls bounds how long Close tries to get its last messages out: some
-// tens of microseconds, enough for a peer that listens.
-const farewellPolls = 1000
+// Signal wakes the goroutine that waits in a blocking call of the worker, which
+// then looks for progress. Any goroutine.
+func (w *Worker) Signal() { w.engine.Signal() }
 
-// expel closes an EP at the end of its worker.
-func (w *Worker) expel(e *EP) {
+// disconnectPolls bounds how long Close tries to get its last messages out: some
+// tens of microseconds, enough for a peer that listens.
+const disconnectPolls = 1000
+
+// forceClose closes an EP at the end of its worker.
+func (w *Worker) forceClose(e *EP) {
 	if e.ending {
 		return
 	}
@@ -268,14 +246,7 @@ func (w *Worker) expel(e *EP) {
 		e.end()
 		return
 	}
-	if e.state == epClosing {
-		e.abort(ucs.StatusCanceled)
-		e.closeFlushed()
-		return
-	}
-	if r, _ := e.Close(CloseForce); r != nil {
-		r.Release()
-	}
+	e.cutOff()
 }
 
 // keep notes an error for Close.
@@ -285,36 +256,30 @@ func (w *Worker) keep(err error) {
 	}
 }
 
-// takeSeq numbers the next connection to a peer.
-func (w *Worker) takeSeq(uuid uint64) uint32 {
-	seq := w.seqs[uuid]
-	w.seqs[uuid] = seq + 1
-	return seq
-}
-
 // adopt hands out a connection that the peer has made already under the number
 // that the next one of ours would have; nil if there is none.
-func (w *Worker) adopt(p *peer) *EP {
-	uuid := p.addr.UUID
+func (w *Worker) adopt(p *conn.Peer) *EP {
+	uuid := p.Addr.UUID
 	if uuid == w.addr.UUID {
 		return nil
 	}
-	e := w.bySeq[connSeq{uuid, w.seqs[uuid]}]
+	e := w.names.Next(uuid)
 	if e == nil || !e.passive || e.state != epOpen {
 		return nil
 	}
-	w.takeSeq(uuid)
+	w.names.Take(uuid)
+	if e.link != nil {
+		e.link.whole()
+	}
 	e.passive, e.adopted = false, true
 	return e
 }
 
 // forget takes an EP out of the tables by which messages find it without naming it.
 func (w *Worker) forget(e *EP) {
-	key := connSeq{e.peer.addr.UUID, e.seq}
-	if w.bySeq[key] == e {
-		delete(w.bySeq, key)
-	}
+	called := uint64(0)
 	if e.link != nil {
-		delete(w.byPeer, remoteEP{e.peer.addr.UUID, e.link.conn.RemoteEP()})
+		called = e.link.conn.RemoteEP()
 	}
+	w.names.Forget(e, e.peer.Addr.UUID, e.seq, called)
 }

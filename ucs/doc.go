@@ -1,4 +1,4 @@
 // Package ucs holds what every layer of gucx speaks: status values and errors.
-// Services with more to them live in packages below it: config, log, mpool,
-// ring, seq, stats. Nothing here knows transports.
+// Services with more to them live in packages below it: config, log, seq, stats.
+// Nothing here knows transports.
 package ucs

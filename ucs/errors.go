@@ -3,6 +3,7 @@ package ucs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -27,7 +28,8 @@ var (
 	ErrRemoteAccess  = errors.New("remote access refused")
 	ErrLocalAccess   = errors.New("local access refused")
 	ErrRemoteInvalid = errors.New("remote refused the request as invalid")
-	ErrConnReset     = errors.New("connection reset by remote peer")
+	ErrConnReset     = errors.New("connection reset by remote peer") // it died or vanished
+	ErrPeerClosed    = errors.New("peer closed the connection")      // it left in order
 	ErrTimedOut      = errors.New("operation timed out")
 	ErrRNR           = errors.New("remote had no receive buffer")
 	ErrRejected      = errors.New("operation rejected by remote peer")
@@ -39,6 +41,51 @@ var (
 	// ErrUnsupported is errors.ErrUnsupported.
 	ErrUnsupported = errors.ErrUnsupported
 )
+
+// EPFailed is err as the error of an EP that takes no more operations for that reason.
+// It is also ErrEPFailed, which its text does not say.
+func EPFailed(err error) error { return &epFailed{err} }
+
+type epFailed struct{ reason error }
+
+func (e *epFailed) Error() string        { return e.reason.Error() }
+func (e *epFailed) Unwrap() error        { return e.reason }
+func (e *epFailed) Is(target error) bool { return target == ErrEPFailed }
+
+// Because is the error of a status with what is known besides, which may be nil.
+func Because(st Status, detail error) error {
+	switch {
+	case detail == nil:
+		return st.Err()
+	case errors.Is(detail, st.Err()):
+		return detail
+	}
+	return fmt.Errorf("%w: %w", st.Err(), detail)
+}
+
+// Join is errors.Join in one line: the texts are separated by "; ".
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return joined(errs)
+}
+
+type joined []error
+
+func (j joined) Unwrap() []error { return j }
+
+func (j joined) Error() string {
+	texts := make([]string, len(j))
+	for i, err := range j {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
 
 // OpError says which operation on which object failed. Text: object, operation,
 // cause: "rc softhca0:1: modify qp 0x1a2 to RTR: operation timed out".

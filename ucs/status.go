@@ -5,29 +5,31 @@ package ucs
 // success stored in an error variable would not be nil. Use Err.
 type Status int8
 
-// Status values; the names and order of UCX's ucs_status_t where it has them.
+// Status values; the names and order of UCX's ucs_status_t where it has them. They
+// travel between processes: a number never changes its meaning.
 const (
-	StatusOK         Status = iota
-	StatusInProgress        // not ended yet
-	StatusNoResource
-	StatusIOError
-	StatusNoMemory
-	StatusInvalidParam
-	StatusUnreachable
-	StatusInvalidAddr
-	StatusNotImplemented
-	StatusTruncated     // the message was longer than the receive buffer
-	StatusCanceled      // canceled, or the EP was closed under it
-	StatusRemoteAccess  // bad key, range or right on the target
-	StatusConnReset     // the peer closed, died or vanished
-	StatusTimedOut      // retries exhausted without an answer
-	StatusRejected      // the peer refused
-	StatusUnsupported   // the operation does not exist here
-	StatusLocalAccess   // bad local key, range or right
-	StatusInternal      // a broken invariant of gucx or of the device
-	StatusRemoteInvalid // the target refused the request as malformed
-	StatusRNR           // the target had no receive buffer, retries exhausted
-	statusEnd
+	StatusOK             Status = 0
+	StatusInProgress     Status = 1 // not ended yet
+	StatusNoResource     Status = 2
+	StatusIOError        Status = 3
+	StatusNoMemory       Status = 4
+	StatusInvalidParam   Status = 5
+	StatusUnreachable    Status = 6
+	StatusInvalidAddr    Status = 7
+	StatusNotImplemented Status = 8
+	StatusTruncated      Status = 9  // the message was longer than the receive buffer
+	StatusCanceled       Status = 10 // canceled, or the EP was closed under it
+	StatusRemoteAccess   Status = 11 // bad key, range or right on the target
+	StatusConnReset      Status = 12 // the peer died or vanished
+	StatusTimedOut       Status = 13 // retries exhausted without an answer
+	StatusRejected       Status = 14 // the peer refused
+	StatusUnsupported    Status = 15 // the operation does not exist here
+	StatusLocalAccess    Status = 16 // bad local key, range or right
+	StatusInternal       Status = 17 // a broken invariant of gucx or of the device
+	StatusRemoteInvalid  Status = 18 // the target refused the request as malformed
+	StatusRNR            Status = 19 // the target had no receive buffer, retries exhausted
+	StatusPeerClosed     Status = 20 // the peer left in order
+	statusEnd            Status = 21
 )
 
 var statusErrs = [statusEnd]error{
@@ -50,6 +52,7 @@ var statusErrs = [statusEnd]error{
 	StatusInternal:       ErrInternal,
 	StatusRemoteInvalid:  ErrRemoteInvalid,
 	StatusRNR:            ErrRNR,
+	StatusPeerClosed:     ErrPeerClosed,
 }
 
 // Err returns nil for StatusOK and the sentinel error of the status otherwise.

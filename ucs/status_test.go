@@ -15,7 +15,7 @@ import (
 )
 
 // lastStatus is the highest one; TestStatus_EveryOneHasAnError notices a new one.
-const lastStatus = ucs.StatusRNR
+const lastStatus = ucs.StatusPeerClosed
 
 // A Status in an error variable would be non-nil for success.
 func TestStatus_IsNoError(t *testing.T) {
@@ -26,6 +26,19 @@ func TestStatus_IsNoError(t *testing.T) {
 	assert.Equal(t, ucs.StatusOK, zero)
 	assert.NoError(t, zero.Err())
 	assert.Equal(t, "ok", zero.String())
+}
+
+// TestStatus_Numbers pins them: they travel between processes.
+func TestStatus_Numbers(t *testing.T) {
+	for i, s := range []ucs.Status{
+		ucs.StatusOK, ucs.StatusInProgress, ucs.StatusNoResource, ucs.StatusIOError, ucs.StatusNoMemory,
+		ucs.StatusInvalidParam, ucs.StatusUnreachable, ucs.StatusInvalidAddr, ucs.StatusNotImplemented, ucs.StatusTruncated,
+		ucs.StatusCanceled, ucs.StatusRemoteAccess, ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusRejected,
+		ucs.StatusUnsupported, ucs.StatusLocalAccess, ucs.StatusInternal, ucs.StatusRemoteInvalid, ucs.StatusRNR,
+		ucs.StatusPeerClosed,
+	} {
+		assert.Equal(t, ucs.Status(i), s, "%v", s)
+	}
 }
 
 func TestStatus_EveryOneHasAnError(t *testing.T) {

@@ -1,7 +1,5 @@
 package uct
 
-import "time"
-
 // IfaceAttr describes an open iface. It does not change after open.
 type IfaceAttr struct {
 	Resource Resource
@@ -18,15 +16,14 @@ type IfaceAttr struct {
 	IfaceAddrLen  int
 	EPAddrLen     int
 
-	Perf Perf
-	// MaxEPs is how many EPs the iface serves well; 0 means no limit.
-	MaxEPs int
+	// Costs are by variant; those of variants that are not claimed are zero.
+	Costs Costs
 	// Priority breaks ties between transports that score alike; higher wins.
 	Priority int
 }
 
-// OpLimits bounds the variants of one operation class, in bytes. A limit of a
-// variant that is not claimed is 0.
+// OpLimits bounds the variants of one operation class, in bytes. The maxima of a
+// variant are positive iff it is claimed.
 type OpLimits struct {
 	MaxShort int
 	MaxBcopy int
@@ -51,11 +48,11 @@ type AtomicAttr struct {
 // AtomicDomain is the coherence domain of a transport's atomics.
 type AtomicDomain uint8
 
-// Coherence domains.
+// Coherence domains. They travel in worker addresses.
 const (
-	AtomicNone   AtomicDomain = iota
-	AtomicDevice              // with atomics of the same device only
-	AtomicCPU                 // with CPU atomics of the target too
+	AtomicNone   AtomicDomain = 0
+	AtomicDevice AtomicDomain = 1 // with atomics of the same device only
+	AtomicCPU    AtomicDomain = 2 // with CPU atomics of the target too
 )
 
 // String returns "none", "device" or "cpu".
@@ -69,21 +66,4 @@ func (d AtomicDomain) String() string {
 		return "cpu"
 	}
 	return "unknown"
-}
-
-// Perf is the cost model by which ucp chooses between transports.
-type Perf struct {
-	// Latency of one small message, one way, on an otherwise idle transport.
-	Latency time.Duration
-	// LatencyPerEP is added for each connected EP.
-	LatencyPerEP time.Duration
-	// Overhead is the CPU time that posting one operation takes.
-	Overhead time.Duration
-	// Bandwidth in bytes per second that one iface reaches alone.
-	Bandwidth float64
-	// SharedBandwidth in bytes per second divides among the processes of the
-	// host; 0 if Bandwidth is not shared.
-	SharedBandwidth float64
-	// Measured is set when the figures were taken at open and not declared.
-	Measured bool
 }

@@ -9,32 +9,33 @@ import (
 // is claimed iff calling it does not return [ErrUnsupported].
 type Caps uint64
 
-// Capability bits.
+// Capability bits. They travel in worker addresses: a bit never changes its meaning.
 const (
-	CapAMShort Caps = 1 << iota
-	CapAMBcopy
-	CapAMZcopy
-	CapPutShort
-	CapPutBcopy
-	CapPutZcopy
-	CapGetShort
-	CapGetBcopy
-	CapGetZcopy
-	CapAtomic32     // atomics on 4-byte words; operations in AtomicAttr
-	CapAtomic64     // atomics on 8-byte words
-	CapPending      // EP.AddPending works
-	CapConnectIface // EPs connect to an iface address, without a handshake
-	CapConnectEP    // EPs connect to an EP address, both sides taking part
-	CapErrPeer      // peer failure is detected and reported
-	CapErrRemoteMem // a bad key, range or access right is detected and reported: see Putter
-	CapEventFD      // Iface implements Waker
-	CapInterNode    // peers may be on another host
-	CapLossy        // messages may be lost below: never claimed by a conforming transport
-
-	capEnd
+	CapAMShort      Caps = 1 << 0
+	CapAMBcopy      Caps = 1 << 1
+	CapAMZcopy      Caps = 1 << 2
+	CapPutShort     Caps = 1 << 3
+	CapPutBcopy     Caps = 1 << 4
+	CapPutZcopy     Caps = 1 << 5
+	CapGetShort     Caps = 1 << 6
+	CapGetBcopy     Caps = 1 << 7
+	CapGetZcopy     Caps = 1 << 8
+	CapAtomic32     Caps = 1 << 9  // atomics on 4-byte words; operations in AtomicAttr
+	CapAtomic64     Caps = 1 << 10 // atomics on 8-byte words
+	CapPending      Caps = 1 << 11 // EP.AddPending works
+	CapConnectIface Caps = 1 << 12 // EPs connect to an iface address, without a handshake
+	CapConnectEP    Caps = 1 << 13 // EPs connect to an EP address, both sides taking part
+	CapErrPeer      Caps = 1 << 14 // peer failure is detected and reported
+	CapErrRemoteMem Caps = 1 << 15 // a bad key, range or access right is detected and reported: see Putter
+	CapEventFD      Caps = 1 << 16 // IfaceExt has a Waker
+	CapInterNode    Caps = 1 << 17 // peers may be on another host
+	CapLossy        Caps = 1 << 18 // messages may be lost below: never claimed by a conforming transport
+	// CapErrPeerIdle: the death of a peer's process is reported also on an EP that does
+	// nothing, without Ops.Check.
+	CapErrPeerIdle Caps = 1 << 19
 )
 
-// Groups of variants; a class interface is implemented iff one of its bits is set.
+// Groups of variants; an EP has a class in its Ops iff one of its bits is set.
 const (
 	CapAM     = CapAMShort | CapAMBcopy | CapAMZcopy
 	CapPut    = CapPutShort | CapPutBcopy | CapPutZcopy
@@ -46,7 +47,7 @@ var capNames = [...]string{
 	"am_short", "am_bcopy", "am_zcopy", "put_short", "put_bcopy", "put_zcopy",
 	"get_short", "get_bcopy", "get_zcopy", "atomic32", "atomic64", "pending",
 	"connect_to_iface", "connect_to_ep", "errhandle_peer_failure",
-	"errhandle_remote_mem", "event_fd", "inter_node", "lossy",
+	"errhandle_remote_mem", "event_fd", "inter_node", "lossy", "errhandle_peer_idle",
 }
 
 // Has reports whether every bit of want is set.

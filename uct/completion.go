@@ -14,7 +14,8 @@ import "github.com/gucx/gucx/ucs"
 // Reuse it once Func has been called: Func itself may set Count and post again.
 type Completion struct {
 	// Func runs when Count reaches 0, from Progress of the iface or from Close of
-	// the EP or iface. It may post and must not call Progress.
+	// the EP or iface, possibly after the EP has been closed. What it may do: see
+	// the package, "Calls from inside".
 	Func func(*Completion)
 	// Count is the number of operations still to end.
 	Count int
@@ -34,18 +35,11 @@ func (c *Completion) Complete(st Status) {
 	}
 }
 
-// Packer fills transport buffers for bcopy sends. Implement it on a pooled
+// Packer fills transport buffers for AMBcopy. Implement it on a pooled
 // pointer type: a closure behind an interface allocates.
 type Packer interface {
 	// Pack writes the message into dst and returns its length (0..len(dst)).
 	Pack(dst []byte) int
-}
-
-// Unpacker receives the data of a bcopy get.
-type Unpacker interface {
-	// Unpack gets the data, lent until it returns. It is not called if the
-	// operation fails.
-	Unpack(src []byte)
 }
 
 // PendingReq is a request that waits for resources; see EP.AddPending. The caller
@@ -56,8 +50,11 @@ type PendingReq struct {
 	// its EP is not held back by the requests behind it. nil: done, the request
 	// leaves the queue (it may have queued itself again, anywhere).
 	// ErrNoResource: it stays first and is called when resources return; not
-	// after queueing itself or closing its EP. Other errors count as done; Func
-	// deals with them. It must not call Progress.
+	// after queueing itself or closing its EP. Only new events make the iface
+	// dispatch again: a completion, an arrival, or resources that are given back; a
+	// Func that refuses for reasons of its own is not called before. Other errors
+	// count as done; Func deals with them. What else it may do: see the package, "Calls
+	// from inside".
 	Func func(*PendingReq) error
 
 	// Next links the queue that holds the request; only that queue touches it.

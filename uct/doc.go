@@ -10,11 +10,15 @@
 //	   |  NewEP
 //	   EP          one connection to a peer iface
 //
+// What an object can do besides the methods of its interface are fields of a struct:
+// [Ops] of an EP, [IfaceExt] of an Iface, [MDExt] of an MD; nil says that it cannot. A
+// wrapper embeds the object, copies the struct and replaces fields.
+//
 // # Operation variants
 //
 // Short copies the caller's bytes with the CPU while the call runs; the buffer
-// is the caller's again on return. Bcopy packs into a buffer of the transport
-// through a [Packer]. Zcopy moves bytes from or to registered memory, which
+// is the caller's again on return. Bcopy copies into or out of a buffer of the
+// transport; an active message packs into it through a [Packer]. Zcopy moves bytes from or to registered memory, which
 // belongs to the transport until the [Completion] fires.
 //
 // # Results
@@ -25,6 +29,17 @@
 // [PendingReq] and wait for its dispatch), or another error when the operation
 // was refused and had no effect. Short calls return only an error: nil means
 // that the transport has accepted the operation and copied its input.
+//
+// # Calls from inside
+//
+// Completions, handlers of active messages, pending requests and OnError are called by
+// Progress of the iface, completions also by Close of an EP or of the iface. One rule
+// holds for all of them: they may post, flush and fence, queue and purge pending requests,
+// and open, connect and close EPs, also the one that the call is about. They must not
+// call Progress, and not close the iface.
+//
+// A completion fires exactly once, possibly after its EP was closed: what it belongs to is
+// the transport's until then, and the caller's again from then on.
 //
 // # Goroutines
 //

@@ -1,10 +1,11 @@
 package uct
 
-// EP is one connection. Data classes are found by type assertion, once, when a
-// lane is set up: [AMSender], [Putter], [Getter], [Atomics]. A class is
-// implemented iff any of its capability bits is set. Methods must be called by
-// the goroutine that owns the iface.
+// EP is one connection. Methods must be called by the goroutine that owns the
+// iface.
 type EP interface {
+	// Ops is what the EP can do besides; never nil. It may allocate: read it once, when
+	// the EP is set up, and keep the fields that are used.
+	Ops() *Ops
 	// Flush asks for the remote completion of everything posted on this EP
 	// before. (false, nil): all of it is complete. (true, nil): c fires once when
 	// it is. c may be nil to poll. ErrNoResource: add a pending request. Queued
@@ -12,7 +13,10 @@ type EP interface {
 	// has failed, and what was in flight has completed with an error.
 	Flush(c *Completion) (pending bool, err error)
 	// Fence orders: operations posted after it take effect on the target after
-	// those posted before it. It waits for nothing.
+	// those posted before it, whatever their variants and lengths, and messages
+	// posted after it are delivered after the puts and atomics before it. It waits for
+	// nothing. Without a fence put, get and atomics of one EP may take effect in any
+	// order; messages keep their order among themselves.
 	Fence() error
 	// AddPending queues r until the EP may have resources again; r.Func then
 	// runs from Progress. Requests of one EP run in order, EPs take turns. While
@@ -24,10 +28,37 @@ type EP interface {
 	// PurgePending removes all queued requests and calls f with each, in order.
 	// f may queue the request elsewhere.
 	PurgePending(f func(*PendingReq))
-	// Close tears the connection down. Operations in flight complete with
-	// StatusCanceled; call Flush first to avoid that. Queued pending requests
-	// must have been purged. Idempotent.
+	// Close tears the connection down. Operations in flight complete, with
+	// StatusCanceled or as they ended, from this call, from Progress of the iface or
+	// from its Close: a completion belongs to its owner again when it has fired, not
+	// when Close has returned. Call Flush first to have them end well. Queued pending
+	// requests must have been purged. Idempotent. The peer's EP, if there is one,
+	// fails with ErrPeerClosed.
 	Close() error
+}
+
+// Ops are the classes of operations of an EP, nil where the EP lacks one. The struct
+// does not change, and its methods follow the rules of the EP. A wrapper copies it
+// and replaces what it changes.
+type Ops struct {
+	AM      AMSender    // iff a bit of CapAM is set
+	Put     Putter      // iff a bit of CapPut is set
+	Get     Getter      // iff a bit of CapGet is set
+	Atomics Atomics     // iff a bit of CapAtomic is set
+	Connect EPConnector // iff CapConnectEP
+	Check   Checker     // nil where asking is not cheap
+	Explain Explainer   // may be nil
+}
+
+// Checker finds out whether the peer is alive, for a caller to whom silence says nothing:
+// see CapErrPeerIdle.
+type Checker interface {
+	// Check costs one small message that nobody at the peer sees, or nothing. (false,
+	// nil): the transport knows that the peer is there. (true, nil): c, which is not
+	// nil, fires with StatusOK when the device or the process of the peer has answered;
+	// with the reason, and the EP fails, if it is gone. ErrNoResource: also while the EP
+	// connects. ErrEPFailed.
+	Check(c *Completion) (pending bool, err error)
 }
 
 // EPParams makes an endpoint. With the addresses set, it is connected to a peer
@@ -38,7 +69,7 @@ type EPParams struct {
 	IfaceAddr  []byte // copied
 }
 
-// EPConnector is implemented by EPs of an iface with CapConnectEP.
+// EPConnector connects an EP of an iface with CapConnectEP.
 type EPConnector interface {
 	// EPAddr appends the address that the peer passes to Connect.
 	EPAddr(b []byte) []byte
@@ -81,8 +112,8 @@ type Putter interface {
 	// PutShort writes buf. Errors: ErrNoResource, ErrTooLong (> Put.MaxShort),
 	// ErrRemoteAccess, ErrEPFailed.
 	PutShort(buf []byte, raddr uint64, key RKey) error
-	// PutBcopy writes what p packs, at most Put.MaxBcopy bytes; p as in AMBcopy.
-	PutBcopy(p Packer, raddr uint64, key RKey) (n int, err error)
+	// PutBcopy writes buf, which is copied. Errors as PutShort, with Put.MaxBcopy.
+	PutBcopy(buf []byte, raddr uint64, key RKey) error
 	// PutZcopy writes the bytes of iov, in order, to one contiguous range; c fires
 	// when iov is the caller's again, which is not remote completion: see Flush.
 	// Errors as AMZcopy, with Put's limits.
@@ -94,10 +125,11 @@ type Getter interface {
 	// GetShort reads into buf before it returns. Errors: ErrNoResource,
 	// ErrTooLong (> Get.MaxShort), ErrRemoteAccess, ErrEPFailed.
 	GetShort(buf []byte, raddr uint64, key RKey) error
-	// GetBcopy reads n bytes; u gets them, lent until it returns, before c
-	// fires; before the call returns if that is (false, nil). ErrTooLong if n >
-	// Get.MaxBcopy; else as GetShort.
-	GetBcopy(u Unpacker, n int, raddr uint64, key RKey, c *Completion) (pending bool, err error)
+	// GetBcopy reads into buf, which need not be registered and is the transport's
+	// until c fires, or until the call returns if that is (false, nil). If the
+	// operation fails, what buf holds is not defined. Errors as GetShort, with
+	// Get.MaxBcopy.
+	GetBcopy(buf []byte, raddr uint64, key RKey, c *Completion) (pending bool, err error)
 	// GetZcopy reads IOVLen(iov) bytes into the pieces of iov, which need local
 	// write access. When c fires the data is there. Errors as AMZcopy, with
 	// Get's limits.
@@ -107,7 +139,8 @@ type Getter interface {
 // Atomics operates on remote words of 4 or 8 bytes, aligned to their size, in the
 // target's byte order. ErrInvalidParam if raddr is not aligned or size is not 4
 // or 8, ErrUnsupported if the operation is not in AtomicAttr. Results of 4-byte
-// operations are zero-extended; the upper half of 4-byte operands is ignored.
+// operations are zero-extended; the upper half of 4-byte operands is ignored. The
+// operations of all EPs on one word are linearizable within AtomicAttr.Domain.
 type Atomics interface {
 	// AtomicPost applies op with value; no result. AtomicCSwap is not posted.
 	AtomicPost(op AtomicOp, size int, value, raddr uint64, key RKey) error
@@ -123,14 +156,14 @@ type Atomics interface {
 // AtomicOp is an operation on a remote word.
 type AtomicOp uint8
 
-// Atomic operations.
+// Atomic operations. They travel in requests to a target that executes them.
 const (
-	AtomicAdd AtomicOp = iota
-	AtomicAnd
-	AtomicOr
-	AtomicXor
-	AtomicSwap
-	AtomicCSwap
+	AtomicAdd   AtomicOp = 0
+	AtomicAnd   AtomicOp = 1
+	AtomicOr    AtomicOp = 2
+	AtomicXor   AtomicOp = 3
+	AtomicSwap  AtomicOp = 4
+	AtomicCSwap AtomicOp = 5
 )
 
 var atomicOpNames = [...]string{"add", "and", "or", "xor", "swap", "cswap"}
@@ -179,8 +212,8 @@ func (s AtomicOps) Has(op AtomicOp) bool { return s&(1<<op) != 0 }
 // String lists the operations of the set, separated by '|'.
 func (s AtomicOps) String() string { return joinNames(uint64(s), atomicOpNames[:]) }
 
-// Ops makes a set.
-func Ops(ops ...AtomicOp) (s AtomicOps) {
+// AtomicSet makes a set.
+func AtomicSet(ops ...AtomicOp) (s AtomicOps) {
 	for _, op := range ops {
 		s |= 1 << op
 	}

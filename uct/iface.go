@@ -7,28 +7,47 @@ import (
 
 // Iface is an open transport instance. Except where said, methods must be called
 // by the goroutine that owns the iface, one at a time; the owner may change if
-// the hand-over synchronises. Nothing blocks or allocates after set-up.
-//
-// Optional: [IfaceAddresser], [Waker], [EventPender], [Watcher], [Explainer], [Counted].
+// the hand-over synchronises. Nothing blocks, allocates or starts goroutines after
+// set-up.
 type Iface interface {
 	Attr() *IfaceAttr // immutable after open; never nil; any goroutine
-	// NewEP makes an endpoint. How it connects depends on the caps and on p.
+	// Ext is what the iface can do besides; never nil. It may allocate: read it once.
+	Ext() *IfaceExt
+	// NewEP makes an endpoint. How it connects depends on the caps and on p, whose
+	// addresses may come from an untrusted peer and are checked: ErrInvalidAddr,
+	// ErrUnreachable. There may be many EPs to one peer, and both sides may connect at
+	// the same time.
 	NewEP(p EPParams) (EP, error)
 	// SetAMHandler installs the handler for id (0..MaxAMID, else ErrInvalidParam);
 	// nil removes it. Messages without a handler are dropped and counted.
 	SetAMHandler(id uint8, h AMHandler) error
 	// Progress completes sends, delivers arrivals and dispatches pending
 	// requests. It returns completions plus arrivals handled; 0 means idle.
-	// Handlers and completions run inside it; they may post, and must not call
-	// Progress.
+	// What handlers and completions may do that run inside it: see the package, "Calls
+	// from inside".
 	Progress() int
 	// Flush is EP.Flush over all EPs of the iface.
 	Flush(c *Completion) (pending bool, err error)
 	// Fence is EP.Fence over all EPs of the iface.
 	Fence() error
 	// Close releases the iface. Every EP is closed first; operations in flight
-	// complete with StatusCanceled.
+	// complete with StatusCanceled. When it returns, every completion has fired, and
+	// no peer touches memory of the iface that the caller can see; what Mem.Close
+	// promises of memory of the MD holds as before. With CapErrPeer, EPs that lead here
+	// fail with ErrPeerClosed, at the latest when they are used.
 	Close() error
+}
+
+// IfaceExt are the abilities of an iface that are optional, nil where it lacks one.
+// The struct does not change, and its methods follow the rules of the Iface. A
+// wrapper copies it and replaces what it changes.
+type IfaceExt struct {
+	Address IfaceAddresser // nil: peers cannot address it
+	Wake    Waker          // iff CapEventFD
+	Pending EventPender    // nil: poll the iface
+	Watch   Watcher        // nil: call Progress
+	Stats   Counted        // nil: it has no counters
+	Explain Explainer      // nil: nothing depends on the system
 }
 
 // IfaceParams opens an iface.
@@ -38,24 +57,22 @@ type IfaceParams struct {
 	// Config is the transport's own configuration struct, or nil for its
 	// defaults from the environment. ErrInvalidParam if it is of another type.
 	Config any
-	// Endpoints is how the iface shares the device with others; EndpointsAuto leaves
-	// that to Config. Only ifaces of an MD with MDAttr.Endpoints look at it. ErrBusy
-	// when a category with one owner meets another iface of the transport.
-	Endpoints Endpoints
-	// PollIdleTx has Progress poll for completions also when nothing is outstanding
-	// and the queue shows that it has none, as UCX polls send queues; for
-	// measurements. A transport without a completion queue ignores it.
-	PollIdleTx bool
-	// RxHeadroom bytes are kept free in front of every AM payload whose Desc the
-	// handler keeps. 0..256.
-	RxHeadroom int
-	// OnError is told of an EP that failed, once for each EP, from Progress. The
-	// EP then refuses work with ErrEPFailed and must still be closed. nil means
-	// that failures show in completions only.
+	// OnError is told of an EP that failed, once for each EP, from Progress, before or
+	// after the completions of what was in flight. The EP then refuses work with
+	// ErrEPFailed and must still be closed, which OnError may do. nil means that
+	// failures show in completions only.
+	//
+	// err is one line that names the transport, and its reason matches one of:
+	// ErrRemoteAccess (see Putter); ErrPeerClosed, the peer left in order;
+	// ucs.ErrConnReset, it died or vanished; ucs.ErrTimedOut, the same where silence is
+	// all there is to notice; ErrUnreachable or ucs.ErrRejected, it was never connected;
+	// any other: a fault of the device or of the protocol.
+	// Completions have the status of the reason. A transport with CapErrPeer reports
+	// the end of a peer at the latest when the EP is used; other EPs work on.
 	OnError func(ep EP, err error)
 }
 
-// IfaceAddresser is implemented by an iface that peers can address.
+// IfaceAddresser gives the addresses of an iface that peers can address.
 type IfaceAddresser interface {
 	// DeviceAddr appends the address of the device: what decides reachability.
 	DeviceAddr(b []byte) []byte
@@ -63,12 +80,13 @@ type IfaceAddresser interface {
 	// CapConnectIface.
 	IfaceAddr(b []byte) []byte
 	// Reachable reports whether an EP can be connected to the peer. It checks
-	// its arguments, which may come from a stranger; why says the criterion
+	// its arguments, which may come from an untrusted peer; why says the criterion
 	// that failed. ifaceAddr may be nil.
 	Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string)
 }
 
-// Waker lets a caller sleep until there is work. Present iff CapEventFD.
+// Waker lets a caller sleep until there is work. Present iff
+// CapEventFD.
 //
 // The order is: Arm; if it returns ErrBusy call Progress and start again;
 // otherwise wait for EventFD to become readable, then call Progress.
@@ -81,9 +99,9 @@ type Waker interface {
 	Arm(ev Events) error
 }
 
-// EventPender is implemented by a Waker that can tell cheaply whether an armed
-// event has come, so that an iface without connected EPs need not be polled: Arm
-// it, and call Progress again when EventPending is true. Absent: poll the iface.
+// EventPender tells cheaply whether an armed event has come, so that an iface without
+// connected EPs need not be polled: Arm it, and call Progress again when EventPending
+// is true. Only with a Waker.
 type EventPender interface {
 	// EventPending reports, by a load or two and without a system call, whether
 	// an event asked for by Arm has come. It stays true until Progress and Arm
@@ -91,16 +109,15 @@ type EventPender interface {
 	EventPending() bool
 }
 
-// Explainer is implemented by an iface or EP whose way of working depends on what
-// the system permits.
+// Explainer explains an iface or EP whose way of working depends on what the system
+// permits.
 type Explainer interface {
 	// Explain says for people how it works and why not better, in one line. By the
 	// owner; it may make system calls.
 	Explain() string
 }
 
-// Counted is implemented by an iface that counts what happens to it. Absent: it has no
-// counters.
+// Counted counts what happens to an iface.
 type Counted interface {
 	// AddStats adds the counters to a node; no_handler is that of messages without a
 	// handler. The owner of the iface writes them; any
@@ -108,8 +125,8 @@ type Counted interface {
 	AddStats(n *stats.Node)
 }
 
-// Watcher is implemented by an iface that shows, in memory, whether there is
-// something to do. Absent, or a nil Watch: call Progress.
+// Watcher shows, in memory, whether an iface has something to do. A nil Watch: call
+// Progress.
 type Watcher interface {
 	// Watch stays the same until Close. While it is idle, Progress would find no
 	// completion and no arrival. Work that waits for something else shows up at
@@ -140,7 +157,9 @@ type AMHandler interface {
 	// HandleAM gets one message. data is lent until HandleAM returns, unless it
 	// returns true: then desc and data are the handler's until it calls
 	// desc.Release. desc is nil when the transport cannot lend: copy, and return
-	// false.
+	// false. What is kept stays as it is until Release, whatever arrives meanwhile.
+	// Buffers that are kept count against the receive queue: senders wait when all are,
+	// and nothing is lost.
 	HandleAM(data []byte, desc Desc) (keep bool)
 }
 
@@ -152,9 +171,6 @@ func (f AMHandlerFunc) HandleAM(data []byte, desc Desc) bool { return f(data, de
 
 // Desc is a receive buffer of the transport that a handler may keep.
 type Desc interface {
-	// Headroom is the RxHeadroom bytes in front of the payload, in one piece with
-	// it. The handler may write them while it has the data.
-	Headroom() []byte
 	// Release gives the buffer back. By the owner of the iface, once. Buffers
 	// held count against the receive queue: do not hold them for long.
 	Release()

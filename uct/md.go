@@ -1,18 +1,29 @@
 package uct
 
+import "time"
+
 // MD is an open memory domain. Methods may be called by any goroutine.
-//
-// Optional: [Registrar] (registers memory of the caller), [Allocator] (allocates
-// memory that every transport of the MD reaches best), [RKeyUnpacker].
 type MD interface {
 	Attr() *MDAttr // immutable after open; never nil
+	// Ext is what the domain can do besides; never nil. It may allocate: read it once.
+	Ext() *MDExt
 	// Resources lists the transports that OpenIface can open.
 	Resources() ([]Resource, error)
-	// OpenIface opens one transport. Blocking: it creates device objects.
+	// OpenIface opens one transport. Blocking: it creates device objects. An error for
+	// a transport or device that does not exist, ErrInvalidParam for a field of p
+	// outside its documented range.
 	OpenIface(p IfaceParams) (Iface, error)
 	// Close releases the domain. It returns an error, and stays open, while an
 	// Iface or a Mem of it is still open.
 	Close() error
+}
+
+// MDExt are the abilities of a memory domain that are optional, nil where it lacks
+// one. The struct does not change. A wrapper copies it and replaces what it changes.
+type MDExt struct {
+	Reg   Registrar    // iff MDAttr.MaxReg > 0
+	Alloc Allocator    // may be nil
+	Keys  RKeyUnpacker // iff MDAttr.RKeyLen > 0
 }
 
 // MDAttr says what a memory domain can do.
@@ -24,22 +35,28 @@ type MDAttr struct {
 	RKeyLen int
 	// NeedMemH is set when zcopy buffers need a memory handle in IOV.Mem.
 	NeedMemH bool
-	// Endpoints is set when ifaces take IfaceParams.Endpoints.
-	Endpoints bool
 	// MaxReg is the largest region in bytes that can be registered; 0 means
 	// that the MD registers nothing.
 	MaxReg uint64
+	// RegCost is what registering takes: Send for the call, Bandwidth for what grows with
+	// the length. Zero if the MD registers nothing.
+	RegCost Cost
+	// AllocReach is how long a peer of this host takes for a put of 8 bytes to memory
+	// from Alloc, if that is less than to memory that was only registered; 0 if there is
+	// no difference. The layer above allocates where it is least.
+	AllocReach time.Duration
 }
 
 // Access are the rights that a registration grants. Local read is implied.
 type Access uint8
 
-// Rights. AccessRemoteWrite and AccessRemoteAtomic imply AccessLocalWrite.
+// Rights, which travel in packed keys. AccessRemoteWrite and AccessRemoteAtomic imply
+// AccessLocalWrite.
 const (
-	AccessLocalWrite Access = 1 << iota
-	AccessRemoteRead
-	AccessRemoteWrite
-	AccessRemoteAtomic
+	AccessLocalWrite   Access = 1 << 0
+	AccessRemoteRead   Access = 1 << 1
+	AccessRemoteWrite  Access = 1 << 2
+	AccessRemoteAtomic Access = 1 << 3
 
 	AccessAll = AccessLocalWrite | AccessRemoteRead | AccessRemoteWrite | AccessRemoteAtomic
 )
@@ -49,16 +66,23 @@ var accessNames = [...]string{"local_write", "remote_read", "remote_write", "rem
 // String lists the rights, separated by '|'.
 func (a Access) String() string { return joinNames(uint64(a), accessNames[:]) }
 
-// Registrar is implemented by an MD that registers memory of the caller.
+// Writes reports whether the rights need memory that this process may write to.
+func (a Access) Writes() bool {
+	return a&(AccessLocalWrite|AccessRemoteWrite|AccessRemoteAtomic) != 0
+}
+
+// Registrar registers memory of the caller.
 type Registrar interface {
 	// Reg registers buf, which must not be empty and not lie on a goroutine's
-	// stack. The MD keeps buf reachable and unmoved until Mem.Close.
+	// stack. The MD keeps buf reachable and unmoved until Mem.Close. ErrInvalidParam
+	// and unix.EFAULT if this process may not read buf, or not write to it where
+	// access says that transports or peers will.
 	Reg(buf []byte, access Access) (Mem, error)
 }
 
-// Allocator is implemented by an MD that can allocate memory. On transports that
-// move bytes themselves (shared memory, the software HCA) such memory is reached
-// by peers without help of this process.
+// Allocator allocates memory that every transport of the MD reaches best. On those
+// that move bytes themselves (shared memory, the software HCA) peers reach such memory
+// without help of this process.
 type Allocator interface {
 	// Alloc returns registered zeroed memory of at least n bytes, aligned to the
 	// page size; Mem.Bytes has exactly n bytes.
@@ -70,27 +94,32 @@ type Mem interface {
 	Bytes() []byte // the registered range; owned by the caller for Reg, by the Mem for Alloc
 	// Addr is the address that peers name in put, get and atomics for Bytes()[0].
 	Addr() uint64
-	// PackRKey appends the remote key to b and returns the extended slice.
+	// PackRKey appends the remote key, MDAttr.RKeyLen bytes that stay the same while
+	// the Mem is open, to b and returns the extended slice.
 	PackRKey(b []byte) ([]byte, error)
-	// Close deregisters and, for Alloc, frees. Idempotent. After it no peer
-	// reaches the memory: a key that was handed out is refused. Operations in
-	// flight that use the Mem as a local buffer must have completed.
+	// Close deregisters and, for Alloc, frees. After it returned nil no peer and no
+	// transport touches the memory, and a key that was handed out is refused. No
+	// access can begin once Close was called; it waits for those that began before.
+	// Memory from Reg: ucs.InUseError if one of them has not ended within
+	// ucs.RevokeLimit; the Mem is then still open, and Close may be called again.
+	// Memory from Alloc: Close does not wait that long, the transport keeps what a
+	// peer is inside of in quarantine, until that access ends or the peer is dead.
+	// Once it has returned nil, further calls do nothing. Operations in flight that
+	// use the Mem as a local buffer must have completed.
 	Close() error
 }
 
-// RKeyUnpacker is implemented by an MD whose peers hand out remote keys.
+// RKeyUnpacker takes the remote keys that peers hand out.
 type RKeyUnpacker interface {
-	// UnpackRKey checks b, which may come from a stranger, and returns the key
-	// in the form that data calls take. ErrInvalidRKey if b is malformed.
+	// UnpackRKey checks b, which may come from an untrusted peer, and returns the number by
+	// which data calls of EPs of the MD name the key. ErrInvalidRKey if b is malformed.
 	UnpackRKey(b []byte) (RKey, error)
+	// ReleaseRKey gives back what UnpackRKey returned, once for each call, after the
+	// last operation with it has completed; a number that is used later may be that of
+	// another key. It does nothing where unpacking takes nothing.
+	ReleaseRKey(RKey)
 }
 
-// RKey is an unpacked remote key: a value that one MD's EPs understand.
-type RKey struct {
-	// Handle is the key as the transport wants it: an InfiniBand rkey, or an
-	// index into a table of the MD.
-	Handle uint64
-	// Release frees what unpacking allocated; nil if nothing. Call it once,
-	// after the last operation with the key has completed.
-	Release func()
-}
+// RKey is a remote key in the form that the EPs of one MD understand: the key itself,
+// or its place in a table of the MD. Where MDAttr.RKeyLen is 0 it is not looked at.
+type RKey uint64

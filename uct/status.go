@@ -29,5 +29,6 @@ var (
 	ErrEPFailed     = ucs.ErrEPFailed     // the EP has failed; its reason is wrapped beside it
 	ErrRemoteAccess = ucs.ErrRemoteAccess // a key, range or right that the target does not grant
 	ErrClosed       = ucs.ErrClosed       // the object was closed
+	ErrPeerClosed   = ucs.ErrPeerClosed   // the peer left in order; ucs.ErrConnReset: it died
 	ErrNoMemory     = ucs.ErrNoMemory     // memory, descriptors or device objects are exhausted
 )

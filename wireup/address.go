@@ -1,38 +1,26 @@
 package wireup
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
-	"time"
+	"slices"
 
 	"github.com/gucx/gucx/uct"
 )
 
-// Limits of an address. They bound what a stranger can make the decoder allocate.
+// Limits of an address. They bound what an untrusted peer can make the decoder allocate.
 const (
 	MaxResources     = 64   // resources in an address
 	MaxMDs           = 32   // memory domains in an address
 	MaxAddrLen       = 8192 // bytes of a packed address
 	MaxTransportName = 10   // bytes, as uct.Resource has it
-	MaxDeviceName    = 32   // bytes, as uct.Resource has it
 	MaxComponentName = 16   // bytes, as uct.Component has it
 )
 
-// The packed form; docs/wire.md, "Worker address".
-const (
-	addrMagic   = 0x41575847 // "GXWA", little endian
-	addrVersion = 1
-	addrHeader  = 16 // magic, version, flags, part count, uuid
-
-	partMD       = 1
-	partResource = 2
-	partHeader   = 3 // kind, length
-
-	flagAuxOnly = 1 << 0
-)
-
-// Address is what one worker tells others about itself.
+// Address is what one worker tells others about itself: what they need to choose
+// transports and to connect.
 type Address struct {
 	// UUID tells workers apart; random, never 0.
 	UUID uint64
@@ -47,58 +35,70 @@ type MD struct {
 	Component string // keys of this MD are understood by MDs of the same component
 }
 
-// Resource is one open transport in an address. Times and rates are kept as they
-// are packed, so that both sides compute with the same numbers.
+// Resource is one open transport in an address. It has nothing that is not packed but
+// the name of the device, so that both sides compute with the same numbers.
 type Resource struct {
 	Transport string
-	Device    string // for people only
+	Device    string // for people of this side; not packed
 	MD        uint8  // index into Address.MDs
 	// AuxOnly marks a transport that was opened for handshakes only.
 	AuxOnly bool
 
-	Caps   uct.Caps
-	Atomic uct.AtomicAttr
+	Caps uct.Caps // those of wireCaps
+	// Fetch64 are the fetching atomics on 8 bytes; 0 without CapAtomic64, as Domain.
+	Fetch64 uct.AtomicOps
+	Domain  uct.AtomicDomain
 
-	Latency   uint32 // ns, one way
-	Overhead  uint32 // ns of CPU to post one operation
-	Bandwidth uint64 // bytes per second
-	Priority  int16
-	AMBcopy   uint32 // longest bcopy active message in bytes
+	// Costs of the classes that Caps has; the others are 0.
+	RMA, AMO, AM Cost
+	Priority     int8
+	AMBcopy      uint8 // longest bcopy active message, a float8; 0 without CapConnectIface
 
-	DeviceAddr []byte // at most 255 bytes
-	IfaceAddr  []byte // at most 255 bytes; nil without CapConnectIface
+	DeviceAddr []byte // at most 254 bytes
+	IfaceAddr  []byte // at most 254 bytes; nil without CapConnectIface
 }
 
 // NewResource describes an open iface. Index md is its place in Address.MDs.
 func NewResource(attr *uct.IfaceAttr, md int) Resource {
-	return Resource{
+	r := Resource{
 		Transport: attr.Resource.Transport,
 		Device:    attr.Resource.Device,
 		MD:        uint8(md),
 		Caps:      attr.Caps,
-		Atomic:    attr.Atomic,
-		Latency:   nanoseconds(attr.Perf.Latency + attr.Perf.LatencyPerEP),
-		Overhead:  nanoseconds(attr.Perf.Overhead),
-		Bandwidth: bytesPerSecond(attr.Perf),
-		Priority:  int16(max(math.MinInt16, min(math.MaxInt16, attr.Priority))),
-		AMBcopy:   uint32(max(0, min(math.MaxInt32, attr.AM.MaxBcopy))),
+		Fetch64:   attr.Atomic.Fetch64,
+		Domain:    attr.Atomic.Domain,
+		RMA:       costOf(attr, rmaVariants...),
+		AMO:       costOf(attr, amoVariants...),
+		AM:        costOf(attr, amVariants...),
+		Priority:  int8(max(math.MinInt8, min(math.MaxInt8, attr.Priority))),
+		AMBcopy:   floor8(uint64(max(0, attr.AM.MaxBcopy))),
+	}
+	r.trim()
+	return r
+}
+
+// trim removes what is not packed.
+func (r *Resource) trim() {
+	r.Caps = capsOf(wireBits(r.Caps))
+	if r.Caps&capsRMA == 0 {
+		r.RMA = Cost{}
+	}
+	if r.Caps&uct.CapAtomic == 0 {
+		r.AMO = Cost{}
+	}
+	r.AMO.Bandwidth = 0
+	if r.Caps&uct.CapAM == 0 {
+		r.AM = Cost{}
+	}
+	if r.Caps&uct.CapAtomic64 == 0 {
+		r.Fetch64, r.Domain = 0, 0
+	}
+	if r.Caps&uct.CapConnectIface == 0 {
+		r.AMBcopy, r.IfaceAddr = 0, nil
 	}
 }
 
-func nanoseconds(d time.Duration) uint32 {
-	return uint32(max(0, min(math.MaxUint32, d.Nanoseconds())))
-}
-
-func bytesPerSecond(p uct.Perf) uint64 {
-	bw := p.Bandwidth
-	if p.SharedBandwidth > 0 && (bw <= 0 || p.SharedBandwidth < bw) {
-		bw = p.SharedBandwidth
-	}
-	if !(bw > 1) { // also a NaN
-		return 1
-	}
-	return uint64(min(bw, 1<<62))
-}
+const capsRMA = uct.CapPut | uct.CapGet
 
 // Check reports what makes the address impossible to pack. ErrInvalidParam.
 func (a *Address) Check() error {
@@ -121,8 +121,82 @@ func (a *Address) Check() error {
 
 func (r *Resource) valid(mds int) bool {
 	return r.Transport != "" && len(r.Transport) <= MaxTransportName && printable(r.Transport) &&
-		len(r.Device) <= MaxDeviceName && printable(r.Device) &&
-		int(r.MD) < mds && len(r.DeviceAddr) <= math.MaxUint8 && len(r.IfaceAddr) <= math.MaxUint8
+		int(r.MD) < mds && r.Domain <= maxDomain && r.Fetch64 <= maxFetch &&
+		len(r.DeviceAddr) < sameAddr && len(r.IfaceAddr) < sameAddr
+}
+
+// The packed form; docs/wire.md, "Worker address".
+const (
+	addrMagic   = 0x57 // 'W'
+	addrVersion = 2
+	addrHeader  = 10 // magic, version, uuid
+
+	domainShift = 6
+	maxFetch    = 1<<domainShift - 1
+	maxDomain   = 1<<(8-domainShift) - 1
+
+	// sameAddr is the length of an iface address that is the device address.
+	sameAddr = math.MaxUint8
+)
+
+// Names that have a number on the wire; 0 stands for the others.
+var (
+	wireComponents = []string{1: "self", 2: "sm", 3: "tcp", 4: "ib"}
+	wireTransports = []string{1: "self", 2: "sm", 3: "tcp", 4: "rc", 5: "ud", 6: "rc_mlx5", 7: "ud_mlx5"}
+)
+
+// wireCaps are the capabilities that choosing looks at, by their bit on the wire.
+var wireCaps = [...]uct.Caps{
+	0: uct.CapAMBcopy, 1: uct.CapAMZcopy,
+	2: uct.CapPutBcopy, 3: uct.CapPutZcopy,
+	4: uct.CapGetBcopy, 5: uct.CapGetZcopy,
+	6: uct.CapAtomic32, 7: uct.CapAtomic64,
+	8: uct.CapPending, 9: uct.CapConnectIface, 10: uct.CapConnectEP, 11: uct.CapLossy,
+}
+
+// Flags beside the capabilities.
+const (
+	bitAuxOnly  = 1 << 12
+	bitPriority = 1 << 13 // the priority is packed; otherwise it is 0
+)
+
+func wireBits(caps uct.Caps) (bits uint16) {
+	for i, c := range wireCaps {
+		if caps.Has(c) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+func capsOf(bits uint16) (caps uct.Caps) {
+	for i, c := range wireCaps {
+		if bits&(1<<i) != 0 {
+			caps |= c
+		}
+	}
+	return caps
+}
+
+// device is a device address that resources share.
+type device struct {
+	md   uint8
+	addr []byte
+}
+
+// devices lists the devices in the order of their memory domains.
+func (a *Address) devices() (devs []device) {
+	for i := range a.Resources {
+		if r := &a.Resources[i]; findDevice(devs, r) < 0 {
+			devs = append(devs, device{r.MD, r.DeviceAddr})
+		}
+	}
+	slices.SortStableFunc(devs, func(x, y device) int { return int(x.md) - int(y.md) })
+	return devs
+}
+
+func findDevice(devs []device, r *Resource) int {
+	return slices.IndexFunc(devs, func(d device) bool { return d.md == r.MD && bytes.Equal(d.addr, r.DeviceAddr) })
 }
 
 // Pack returns the packed address. ErrInvalidParam as [Address.Check];
@@ -131,15 +205,24 @@ func (a *Address) Pack() ([]byte, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	b := binary.LittleEndian.AppendUint32(make([]byte, 0, 256), addrMagic)
-	b = append(b, addrVersion, 0)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(a.MDs)+len(a.Resources)))
+	b := append(make([]byte, 0, 256), addrMagic, addrVersion)
 	b = binary.LittleEndian.AppendUint64(b, a.UUID)
-	for i := range a.MDs {
-		b = appendPart(b, partMD, appendName(nil, a.MDs[i].Component))
+	b = append(b, byte(len(a.MDs)))
+	devs := a.devices()
+	for i, rest := 0, devs; i < len(a.MDs); i++ {
+		n := 0
+		for n < len(rest) && int(rest[n].md) == i {
+			n++
+		}
+		b = appendNamed(b, wireComponents, a.MDs[i].Component, n)
+		for _, d := range rest[:n] {
+			b = appendShort(b, d.addr)
+		}
+		rest = rest[n:]
 	}
+	b = append(b, byte(len(a.Resources)))
 	for i := range a.Resources {
-		b = appendPart(b, partResource, a.Resources[i].pack(nil))
+		b = a.Resources[i].pack(b, devs)
 	}
 	if len(b) > MaxAddrLen {
 		return nil, fmt.Errorf("worker address of %d bytes: %w", len(b), uct.ErrTooLong)
@@ -147,56 +230,84 @@ func (a *Address) Pack() ([]byte, error) {
 	return b, nil
 }
 
-func appendPart(b []byte, kind byte, body []byte) []byte {
-	b = append(b, kind)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(body)))
-	return append(b, body...)
-}
-
-func (r *Resource) pack(b []byte) []byte {
-	le := binary.LittleEndian
-	var flags byte
+func (r *Resource) pack(b []byte, devs []device) []byte {
+	b = appendNamed(b, wireTransports, r.Transport, findDevice(devs, r))
+	flags := wireBits(r.Caps)
 	if r.AuxOnly {
-		flags |= flagAuxOnly
+		flags |= bitAuxOnly
 	}
-	b = append(b, r.MD, flags)
-	b = le.AppendUint64(b, uint64(r.Caps))
-	b = le.AppendUint32(b, r.Latency)
-	b = le.AppendUint32(b, r.Overhead)
-	b = le.AppendUint64(b, r.Bandwidth)
-	b = le.AppendUint16(b, uint16(r.Priority))
-	b = le.AppendUint32(b, r.AMBcopy)
-	b = append(b, byte(r.Atomic.Post32), byte(r.Atomic.Post64), byte(r.Atomic.Fetch32), byte(r.Atomic.Fetch64), byte(r.Atomic.Domain))
-	b = appendName(b, r.Transport)
-	b = appendName(b, r.Device)
-	b = appendShort(b, r.DeviceAddr)
+	if r.Priority != 0 {
+		flags |= bitPriority
+	}
+	b = binary.LittleEndian.AppendUint16(b, flags)
+	if r.Priority != 0 {
+		b = append(b, byte(r.Priority))
+	}
+	if r.Caps&capsRMA != 0 {
+		b = append(b, byte(r.RMA.Overhead), byte(r.RMA.Latency), byte(r.RMA.Bandwidth))
+	}
+	if r.Caps&uct.CapAtomic != 0 {
+		b = append(b, byte(r.AMO.Overhead), byte(r.AMO.Latency))
+	}
+	if r.Caps.Has(uct.CapAtomic64) {
+		b = append(b, byte(r.Domain)<<domainShift|byte(r.Fetch64))
+	}
+	if r.Caps&uct.CapAM != 0 {
+		b = append(b, byte(r.AM.Overhead), byte(r.AM.Latency), byte(r.AM.Bandwidth))
+	}
+	if !r.Caps.Has(uct.CapConnectIface) {
+		return b
+	}
+	b = append(b, r.AMBcopy)
+	if len(r.IfaceAddr) > 0 && bytes.Equal(r.IfaceAddr, r.DeviceAddr) {
+		return append(b, sameAddr)
+	}
 	return appendShort(b, r.IfaceAddr)
 }
 
-// UnpackAddress checks and decodes a packed address, which may come from a
-// stranger. Parts of an unknown kind are skipped. The result shares nothing with
+// appendNamed packs a name, by its number if it has one, and a small number in the byte
+// beside it.
+func appendNamed(b []byte, known []string, name string, n int) []byte {
+	code := max(0, slices.Index(known, name))
+	b = append(b, byte(code)<<4|byte(min(n, 15)))
+	if n >= 15 {
+		b = append(b, byte(n))
+	}
+	if code == 0 {
+		b = appendName(b, name)
+	}
+	return b
+}
+
+// UnpackAddress checks and decodes a packed address, which may come from an untrusted
+// peer. What follows the last resource is skipped. The result shares nothing with
 // b. ErrInvalidAddr.
 func UnpackAddress(b []byte) (*Address, error) {
 	if len(b) < addrHeader || len(b) > MaxAddrLen {
 		return nil, badAddr("length %d", len(b))
 	}
 	c := cursor{b: b}
-	if c.u32() != addrMagic {
+	if c.u8() != addrMagic {
 		return nil, badAddr("not a worker address")
 	}
 	if v := c.u8(); v != addrVersion {
 		return nil, badAddr("version %d, want %d", v, addrVersion)
 	}
-	c.u8() // flags: none defined
-	parts := int(c.u16())
 	a := &Address{UUID: c.u64()}
-	for range parts {
-		if err := a.unpackPart(&c); err != nil {
-			return nil, err
-		}
+	devs, err := a.unpackMDs(&c)
+	if err != nil {
+		return nil, err
 	}
-	if len(c.b) != 0 {
-		return nil, badAddr("%d bytes after the last part", len(c.b))
+	n := int(c.u8())
+	if n > MaxResources {
+		return nil, badAddr("%d resources", n)
+	}
+	for range n {
+		r := unpackResource(&c, devs)
+		if c.bad {
+			return nil, badAddr("malformed resource %d", len(a.Resources))
+		}
+		a.Resources = append(a.Resources, r)
 	}
 	if err := a.Check(); err != nil {
 		return nil, badAddr("%v", err)
@@ -204,47 +315,58 @@ func UnpackAddress(b []byte) (*Address, error) {
 	return a, nil
 }
 
-func (a *Address) unpackPart(c *cursor) error {
-	kind := c.u8()
-	body := cursor{b: c.take(int(c.u16()))}
-	if c.bad {
-		return badAddr("truncated part")
+func (a *Address) unpackMDs(c *cursor) (devs []device, err error) {
+	n := int(c.u8())
+	if n > MaxMDs {
+		return nil, badAddr("%d memory domains", n)
 	}
-	switch kind {
-	case partMD:
-		if len(a.MDs) == MaxMDs {
-			return badAddr("more than %d memory domains", MaxMDs)
+	for md := range n {
+		name, count := c.named(wireComponents, MaxComponentName)
+		for range count {
+			devs = append(devs, device{uint8(md), c.short()})
+			if c.bad || len(devs) > MaxResources {
+				return nil, badAddr("%d devices", len(devs))
+			}
 		}
-		a.MDs = append(a.MDs, MD{Component: body.name(MaxComponentName)})
-	case partResource:
-		if len(a.Resources) == MaxResources {
-			return badAddr("more than %d resources", MaxResources)
-		}
-		a.Resources = append(a.Resources, unpackResource(&body))
+		a.MDs = append(a.MDs, MD{Component: name})
 	}
-	if body.bad {
-		return badAddr("malformed part of kind %d", kind)
-	}
-	return nil
+	return devs, nil
 }
 
-func unpackResource(c *cursor) Resource {
-	r := Resource{MD: c.u8()}
-	r.AuxOnly = c.u8()&flagAuxOnly != 0
-	r.Caps = uct.Caps(c.u64())
-	r.Latency = c.u32()
-	r.Overhead = c.u32()
-	r.Bandwidth = max(1, c.u64())
-	r.Priority = int16(c.u16())
-	r.AMBcopy = c.u32()
-	r.Atomic = uct.AtomicAttr{
-		Post32: uct.AtomicOps(c.u8()), Post64: uct.AtomicOps(c.u8()),
-		Fetch32: uct.AtomicOps(c.u8()), Fetch64: uct.AtomicOps(c.u8()),
-		Domain: uct.AtomicDomain(c.u8()),
+func unpackResource(c *cursor, devs []device) (r Resource) {
+	name, dev := c.named(wireTransports, MaxTransportName)
+	if dev >= len(devs) {
+		c.bad = true
+		return r
 	}
-	r.Transport = c.name(MaxTransportName)
-	r.Device = c.name(MaxDeviceName)
-	r.DeviceAddr = c.short()
+	r.Transport, r.MD, r.DeviceAddr = name, devs[dev].md, bytes.Clone(devs[dev].addr)
+	flags := c.u16()
+	r.Caps, r.AuxOnly = capsOf(flags), flags&bitAuxOnly != 0
+	if flags&bitPriority != 0 {
+		r.Priority = int8(c.u8())
+	}
+	if r.Caps&capsRMA != 0 {
+		r.RMA = Cost{Time(c.u8()), Time(c.u8()), Rate(c.u8())}
+	}
+	if r.Caps&uct.CapAtomic != 0 {
+		r.AMO = Cost{Overhead: Time(c.u8()), Latency: Time(c.u8())}
+	}
+	if r.Caps.Has(uct.CapAtomic64) {
+		v := c.u8()
+		r.Fetch64, r.Domain = uct.AtomicOps(v&maxFetch), uct.AtomicDomain(v>>domainShift)
+	}
+	if r.Caps&uct.CapAM != 0 {
+		r.AM = Cost{Time(c.u8()), Time(c.u8()), Rate(c.u8())}
+	}
+	if !r.Caps.Has(uct.CapConnectIface) {
+		return r
+	}
+	r.AMBcopy = c.u8()
+	if len(c.b) > 0 && c.b[0] == sameAddr {
+		c.u8()
+		r.IfaceAddr = bytes.Clone(r.DeviceAddr)
+		return r
+	}
 	r.IfaceAddr = c.short()
 	return r
 }

@@ -2,7 +2,9 @@ package wireup
 
 import (
 	"bytes"
-	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,38 +24,42 @@ func TestAddress_RoundTrip(t *testing.T) {
 		got, err := UnpackAddress(b)
 		require.NoError(t, err)
 		assert.Equal(t, a, got)
+		assert.NoError(t, got.Check())
 	})
 }
 
 func drawAddress(t *rapid.T) *Address {
-	bytesOf := func(label string) []byte {
-		b := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, label)
-		if len(b) == 0 {
-			return nil
+	addrs := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 40), 1, 4).Draw(t, "addresses")
+	addr := func(label string) []byte { // often the same
+		return append([]byte(nil), rapid.SampledFrom(addrs).Draw(t, label)...)
+	}
+	drawCost := func(label string) Cost {
+		return Cost{
+			Time(rapid.Byte().Draw(t, label+" overhead")), Time(rapid.Byte().Draw(t, label+" latency")),
+			Rate(rapid.Byte().Draw(t, label+" bandwidth")),
 		}
-		return b
 	}
 	a := &Address{UUID: rapid.Uint64Min(1).Draw(t, "uuid")}
-	for range rapid.IntRange(1, 3).Draw(t, "mds") {
-		a.MDs = append(a.MDs, MD{Component: rapid.StringMatching(`[a-z]{1,16}`).Draw(t, "component")})
+	for range rapid.IntRange(1, 20).Draw(t, "mds") {
+		name := rapid.OneOf(rapid.SampledFrom(wireComponents[1:]), rapid.StringMatching(`[a-z]{1,16}`))
+		a.MDs = append(a.MDs, MD{Component: name.Draw(t, "component")})
 	}
-	for range rapid.IntRange(0, 6).Draw(t, "resources") {
-		a.Resources = append(a.Resources, Resource{
-			Transport: rapid.SampledFrom([]string{"rc", "ud", "sm", "tcp"}).Draw(t, "transport"),
-			Device:    rapid.StringMatching(`[a-z0-9:]{0,32}`).Draw(t, "device"),
+	for range rapid.IntRange(0, 20).Draw(t, "resources") {
+		r := Resource{
+			Transport: rapid.OneOf(rapid.SampledFrom(wireTransports[1:]), rapid.StringMatching(`[a-z]{1,10}`)).Draw(t, "transport"),
 			MD:        uint8(rapid.IntRange(0, len(a.MDs)-1).Draw(t, "md")),
 			AuxOnly:   rapid.Bool().Draw(t, "aux only"),
 			Caps:      uct.Caps(rapid.Uint64().Draw(t, "caps")),
-			Atomic:    uct.AtomicAttr{Fetch64: uct.AtomicOps(rapid.Byte().Draw(t, "ops")), Domain: uct.AtomicDomain(rapid.Byte().Draw(t, "domain"))},
-			Latency:   rapid.Uint32().Draw(t, "latency"),
-			Overhead:  rapid.Uint32().Draw(t, "overhead"),
-			Bandwidth: rapid.Uint64Min(1).Draw(t, "bandwidth"),
-			Priority:  rapid.Int16().Draw(t, "priority"),
-			AMBcopy:   rapid.Uint32().Draw(t, "bcopy"),
-
-			DeviceAddr: bytesOf("device address"),
-			IfaceAddr:  bytesOf("iface address"),
-		})
+			Fetch64:   uct.AtomicOps(rapid.IntRange(0, maxFetch).Draw(t, "ops")),
+			Domain:    uct.AtomicDomain(rapid.IntRange(0, maxDomain).Draw(t, "domain")),
+			RMA:       drawCost("rma"), AMO: drawCost("amo"), AM: drawCost("am"),
+			Priority:   rapid.Int8().Draw(t, "priority"),
+			AMBcopy:    rapid.Byte().Draw(t, "bcopy"),
+			DeviceAddr: addr("device address"),
+			IfaceAddr:  addr("iface address"),
+		}
+		r.trim()
+		a.Resources = append(a.Resources, r)
 	}
 	return a
 }
@@ -61,22 +67,34 @@ func drawAddress(t *rapid.T) *Address {
 func TestUnpackAddress_Refuses(t *testing.T) {
 	good, err := address(t, 7, "rc", "ud").Pack()
 	require.NoError(t, err)
-	edit := func(f func(b []byte) []byte) []byte { return f(bytes.Clone(good)) }
+	edit := func(at int, v byte) []byte {
+		b := bytes.Clone(good)
+		b[at] = v
+		return b
+	}
+	md := addrHeader + 1      // the first memory domain
+	res := md + 1 + 1 + 6 + 1 // the first resource, behind a device address of 6 bytes
+	require.Equal(t, byte(4<<4), good[res], "rc on device 0")
 	for _, tc := range []struct {
 		name string
 		in   []byte
 	}{
 		{"nothing", nil},
 		{"a short header", good[:addrHeader-1]},
-		{"another magic", edit(func(b []byte) []byte { b[0]++; return b })},
-		{"another version", edit(func(b []byte) []byte { b[4]++; return b })},
-		{"uuid 0", edit(func(b []byte) []byte { clear(b[8:16]); return b })},
-		{"a part too few", edit(func(b []byte) []byte { b[6]--; return b })},
-		{"a part too many", edit(func(b []byte) []byte { b[6]++; return b })},
-		{"a cut part", good[:len(good)-1]},
-		{"a long part length", edit(func(b []byte) []byte { b[addrHeader+1] = 0xff; return b })},
-		{"a md that is not there", edit(func(b []byte) []byte { b[addrHeader+partHeader+3+partHeader] = 9; return b })},
-		{"an unprintable name", edit(func(b []byte) []byte { b[addrHeader+partHeader+1] = 7; return b })},
+		{"another magic", edit(0, 'X')},
+		{"version 1", edit(1, 1)},
+		{"a later version", edit(1, 3)},
+		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, 8)...), good[addrHeader:]...)},
+		{"too many memory domains", edit(addrHeader, MaxMDs+1)},
+		{"a component number that is not known", edit(md, 15<<4|1)},
+		{"more devices than bytes", edit(md, 4<<4|14)},
+		{"a long device address", edit(md+1, 0xff)},
+		{"too many resources", edit(res-1, MaxResources+1)},
+		{"a resource too many", edit(res-1, 3)},
+		{"a transport number that is not known", edit(res, 9<<4)},
+		{"a device that is not there", edit(res, 4<<4|1)},
+		{"a transport without name", edit(res, 0)},
+		{"a cut resource", good[:len(good)-1]},
 		{"too long", append(bytes.Clone(good), make([]byte, MaxAddrLen)...)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,27 +104,49 @@ func TestUnpackAddress_Refuses(t *testing.T) {
 	}
 }
 
-func TestUnpackAddress_SkipsUnknownParts(t *testing.T) {
+// TestUnpackAddress_SkipsTheRest: a later version may put more behind the resources, and
+// flags beside the known ones.
+func TestUnpackAddress_SkipsTheRest(t *testing.T) {
 	want := address(t, 7, "rc", "ud")
 	b, err := want.Pack()
 	require.NoError(t, err)
-	b = appendPart(b, 200, []byte("of a later version"))
-	binary.LittleEndian.PutUint16(b[6:], binary.LittleEndian.Uint16(b[6:])+1)
-	got, err := UnpackAddress(b)
+	b[addrHeader+1+1+1+6+1+2] |= 0xc0
+	got, err := UnpackAddress(append(b, "of a later version"...))
 	require.NoError(t, err)
-	assert.Equal(t, want, got)
+	assert.Equal(t, packable(want), got)
 }
 
-func TestUnpackAddress_SkipsFieldsAfterTheKnownOnes(t *testing.T) {
-	want := address(t, 7, "rc")
-	b := binary.LittleEndian.AppendUint32(nil, addrMagic)
-	b = append(b, addrVersion, 0, 2, 0)
-	b = binary.LittleEndian.AppendUint64(b, want.UUID)
-	b = appendPart(b, partMD, append(appendName(nil, "ib"), "more"...))
-	b = appendPart(b, partResource, append(want.Resources[0].pack(nil), "more"...))
-	got, err := UnpackAddress(b)
+// packable is a without the names of its devices.
+func packable(a *Address) *Address {
+	c := *a
+	c.Resources = slices.Clone(a.Resources)
+	for i := range c.Resources {
+		c.Resources[i].Device = ""
+	}
+	return &c
+}
+
+// TestAddress_Golden: the packed form does not change unnoticed.
+func TestAddress_Golden(t *testing.T) {
+	a := address(t, 0x0102030405060708, "rc", "ud", "sm")
+	a.MDs = append(a.MDs, MD{Component: "foreign"})
+	a.Resources[2].MD, a.Resources[2].Transport = 1, "other"
+	a.Resources[2].IfaceAddr = a.Resources[2].DeviceAddr
+	a.Resources[1].AuxOnly, a.Resources[1].Priority = true, -2
+	b, err := a.Pack()
 	require.NoError(t, err)
-	assert.Equal(t, want, got)
+	want := strings.Join([]string{
+		"57 02", "08 07 06 05 04 03 02 01",
+		"02",                                  // memory domains
+		"41 06 66 61 62 72 69 63",             // ib with 1 device, "fabric"
+		"01 07 66 6f 72 65 69 67 6e",          // "foreign" with 1 device
+		"06 66 61 62 72 69 63",                //
+		"03",                                  // resources
+		"40 bf 05 35 51 5b 35 51 61 35 51 5b", // rc on device 0
+		"50 01 33 fe 3a 53 59 4f 03 71 70 6e", // ud on device 0, aux only, priority -2
+		"01 05 6f 74 68 65 72 bf 03 22 3a 61 22 3a 61 22 3a 61 58 ff",
+	}, " ")
+	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(b))
 }
 
 func TestAddress_PackRefuses(t *testing.T) {
@@ -121,10 +161,11 @@ func TestAddress_PackRefuses(t *testing.T) {
 		{"no transport name", func(a *Address) { a.Resources[0].Transport = "" }, uct.ErrInvalidParam},
 		{"a long transport name", func(a *Address) { a.Resources[0].Transport = "elevenchars" }, uct.ErrInvalidParam},
 		{"a wrong md", func(a *Address) { a.Resources[0].MD = 1 }, uct.ErrInvalidParam},
-		{"a long iface address", func(a *Address) { a.Resources[0].IfaceAddr = make([]byte, 256) }, uct.ErrInvalidParam},
+		{"a long iface address", func(a *Address) { a.Resources[0].IfaceAddr = make([]byte, 255) }, uct.ErrInvalidParam},
 		{"too many resources", func(a *Address) { a.Resources = make([]Resource, MaxResources+1) }, uct.ErrInvalidParam},
 		{"too long", func(a *Address) {
-			a.Resources[0].IfaceAddr = make([]byte, 255)
+			a.Resources[0].IfaceAddr = make([]byte, 254)
+			a.Resources[0].Caps |= uct.CapConnectIface
 			for len(a.Resources) < MaxResources {
 				a.Resources = append(a.Resources, a.Resources[0])
 			}
@@ -142,21 +183,45 @@ func TestAddress_PackRefuses(t *testing.T) {
 func TestNewResource_Clamps(t *testing.T) {
 	attr := &uct.IfaceAttr{
 		Resource: uct.Resource{Transport: "rc", Device: "d:1"},
-		Perf: uct.Perf{
-			Latency: time.Hour, Overhead: -time.Second,
-			Bandwidth: 10e9, SharedBandwidth: 4e9,
-		},
+		Caps:     uct.CapPut | uct.CapErrPeer,
 		Priority: 1 << 20,
 	}
+	attr.Costs.Set(uct.Cost{Send: -time.Second, Latency: time.Hour, Bandwidth: 10e9, SharedBandwidth: 4e9}, uct.PutShort, uct.PutBcopy, uct.PutZcopy)
 	r := NewResource(attr, 3)
-	assert.Equal(t, uint32(1<<32-1), r.Latency)
-	assert.Equal(t, uint32(0), r.Overhead)
-	assert.Equal(t, uint64(4e9), r.Bandwidth)
-	assert.Equal(t, int16(1<<15-1), r.Priority)
+	assert.Equal(t, Time(255), r.RMA.Latency)
+	assert.Equal(t, Time(0), r.RMA.Overhead)
+	assert.InEpsilon(t, 4e9, float64(r.RMA.Bandwidth.BytesPerSecond()), 1./16)
+	assert.Zero(t, r.AM, "it has no active messages")
+	assert.Equal(t, int8(127), r.Priority)
 	assert.Equal(t, uint8(3), r.MD)
+	assert.Equal(t, uct.CapPutBcopy|uct.CapPutZcopy, r.Caps, "what choosing looks at")
 
-	attr.Perf.Bandwidth, attr.Perf.SharedBandwidth = 0, 0
-	assert.Equal(t, uint64(1), NewResource(attr, 0).Bandwidth, "an unknown bandwidth scores worst")
+	attr.Costs = uct.Costs{}
+	assert.Equal(t, Rate(1), NewResource(attr, 0).RMA.Bandwidth, "an unknown bandwidth scores worst")
+}
+
+// TestFloat8 checks every code, and that rounding is to the nearest one.
+func TestFloat8(t *testing.T) {
+	for c := range 256 {
+		v := unfloat8(uint8(c))
+		assert.Equal(t, uint8(c), float8(v))
+		assert.Equal(t, uint8(c), floor8(v))
+		if c > 0 {
+			assert.Greater(t, v, unfloat8(uint8(c-1)))
+			assert.Equal(t, uint8(c-1), floor8(v-1))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.Uint64().Draw(t, "v")
+		c := float8(v)
+		got := unfloat8(c)
+		if c == 255 {
+			return
+		}
+		assert.LessOrEqual(t, max(got, v)-min(got, v), v/16)
+		assert.LessOrEqual(t, unfloat8(floor8(v)), v)
+	})
+	assert.Equal(t, uint8(255), float8(math.MaxUint64))
 }
 
 func FuzzUnpackAddress(f *testing.F) {

@@ -18,6 +18,7 @@ const (
 	laneConnecting                  // ConnectLane was asked for
 	laneAccepted                    // the responder's: REPLY made, waits for ACK
 	laneActive
+	laneBroken // out of use; its EP stays until the peer knows
 )
 
 // lane is one pair of resources of a connection.
@@ -26,10 +27,12 @@ type lane struct {
 	initiator     bool
 	viaIface      bool // connects to an iface address, not to an EP
 	local, remote uint8
-	purposes      Purposes // wanted of this lane by this side
-	active        Purposes // told to the user of the Conn
-	epAddr        []byte   // ours
-	peerAddr      []byte   // the peer's
+	roles         Roles      // wanted of this lane by this side
+	active        Roles      // told to the user of the Conn
+	told          bool       // laneBroken: DROP was sent
+	reason        ucs.Status // laneBroken
+	epAddr        []byte     // ours
+	peerAddr      []byte     // the peer's
 }
 
 // ConnParams makes a [Conn].
@@ -43,6 +46,8 @@ type ConnParams struct {
 	LocalEP uint64
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
+	// Rails is how many lanes the bandwidth roles may have.
+	Rails Rails
 	// Timeout is how long this side waits for an answer of a peer before it fails
 	// with StatusTimedOut; 0 means for ever.
 	Timeout time.Duration
@@ -54,14 +59,14 @@ type Conn struct {
 	p        ConnParams
 	remoteEP uint64 // 0 until the peer has told
 	lanes    [MaxLanes]lane
-	byUse    [purposeEnd]int8 // lane of each purpose; -1 if none
-	wanted   Purposes         // NeedLane was called for these
-	excluded []pair           // refused or failed, not to be proposed again
-	answers  []MsgLane        // entries of the REPLY that is being made
-	confirms []MsgLane        // entries of the ACK that is being made
-	asked    bool             // a REQUEST went out: the peer may know us
-	over     bool             // failed or closed
-	lastErr  ucs.Status       // why the latest pair was excluded
+	wanted   Roles      // NeedLane was called for these
+	excluded []pair     // refused or failed, not to be proposed again
+	answers  []MsgLane  // entries of the REPLY that is being made
+	confirms []MsgLane  // entries of the ACK that is being made
+	dropped  []MsgLane  // entries of the DROPPED that is being made
+	asked    bool       // a REQUEST went out: the peer may know us
+	over     bool       // failed or closed
+	lastErr  ucs.Status // why the latest pair was excluded
 	ignored  int
 	now      time.Duration // of the latest event
 	timer    timer
@@ -72,11 +77,7 @@ type pair struct{ local, remote uint8 }
 
 // NewConn makes a connection that has done nothing yet.
 func NewConn(p ConnParams) *Conn {
-	c := &Conn{p: p, lastErr: ucs.StatusUnreachable}
-	for i := range c.byUse {
-		c.byUse[i] = -1
-	}
-	return c
+	return &Conn{p: p, lastErr: ucs.StatusUnreachable}
 }
 
 // RemoteEP is the peer's name for the connection; 0 if it is not known yet.
@@ -88,13 +89,54 @@ func (c *Conn) Over() bool { return c.over }
 // Ignored counts messages and entries that came late, twice or made no sense.
 func (c *Conn) Ignored() int { return c.ignored }
 
-// Lane is the lane that is active for p; ok is false if there is none.
-func (c *Conn) Lane(p Purpose) (lane int, ok bool) {
-	i := c.byUse[p]
-	if i < 0 || !c.lanes[i].active.Has(p) {
-		return -1, false
+// Share is one lane of a role and its part of the work.
+type Share struct {
+	Lane   int
+	Weight uint64 // its bandwidth in bytes per second; the same at the peer
+}
+
+// Lanes are the lanes that are active for a role; more than one only for a bandwidth
+// role.
+func (c *Conn) Lanes(role Role) (lanes []Share) {
+	for i := range c.lanes {
+		if l := &c.lanes[i]; l.active.Has(role) {
+			w := bandwidth(role, &c.p.Local.Resources[l.local], &c.p.Remote.Resources[l.remote])
+			lanes = append(lanes, Share{i, w})
+		}
 	}
-	return int(i), true
+	return lanes
+}
+
+// active reports that a role has a lane that can be used.
+func (c *Conn) active(role Role) bool {
+	for i := range c.lanes {
+		if c.lanes[i].active.Has(role) {
+			return true
+		}
+	}
+	return false
+}
+
+// count is how many lanes a role has, in any state.
+func (c *Conn) count(role Role) (n int) {
+	for i := range c.lanes {
+		if c.lanes[i].roles.Has(role) {
+			n++
+		}
+	}
+	return n
+}
+
+// Survives reports that the connection goes on if a lane breaks: each role that this
+// side needs keeps a lane or gets another one.
+func (c *Conn) Survives(lane int) bool {
+	x := &c.lanes[lane]
+	for role := range Aux {
+		if c.wanted.Has(role) && x.roles.Has(role) && c.count(role) == 1 && len(c.plan(role, 1, x)) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Quiet reports that no handshake is under way: nothing will be sent or is
@@ -102,21 +144,22 @@ func (c *Conn) Lane(p Purpose) (lane int, ok bool) {
 func (c *Conn) Quiet() bool {
 	for i := range c.lanes {
 		l := &c.lanes[i]
-		if l.state != laneFree && (l.state != laneActive || l.active != l.purposes) {
+		if l.state != laneFree && (l.state != laneActive || l.active != l.roles) {
 			return false
 		}
 	}
 	return true
 }
 
-// Plan is the pair that would be proposed for p; ok is false if there is none.
-func (c *Conn) Plan(p Purpose) (best Candidate, ok bool) {
-	for _, cand := range Rank(p, c.p.Local, c.p.Remote, c.p.Reach) {
-		if cand.Why == "" && !c.isExcluded(cand.Local, cand.Remote) {
-			return cand, true
-		}
-	}
-	return Candidate{}, false
+// Plan are the pairs that would be proposed for a role, best first.
+func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails.of(role), nil) }
+
+// plan picks at most n pairs; not that of lane but, if there is one.
+func (c *Conn) plan(role Role, n int, but *lane) []Candidate {
+	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
+	return choose(role, c.p.Local, c.p.Remote, ranked, n, func(l, r int) bool {
+		return c.isExcluded(l, r) || but != nil && int(but.local) == l && int(but.remote) == r
+	})
 }
 
 func (c *Conn) isExcluded(l, r int) bool {
@@ -139,8 +182,8 @@ func (c *Conn) Handle(ev Event) []Action {
 	before := c.states()
 	switch ev.Kind {
 	case NeedLane:
-		c.wanted |= Set(ev.Purpose)
-		c.need(ev.Purpose)
+		c.wanted |= Set(ev.Role)
+		c.need(ev.Role)
 	case MsgReceived:
 		c.message(ev.Msg)
 	case LaneOpened:
@@ -150,48 +193,51 @@ func (c *Conn) Handle(ev Event) []Action {
 	case LaneFailed:
 		c.laneFailed(ev.Lane, ev.Status)
 	case Closed:
-		c.close()
+		c.close(ev.Status)
 	case TimePassed:
 		c.timePassed()
 	case SendingFailed:
 		c.repeat()
 	}
 	if !c.over {
+		c.tellBroken()
 		c.confirm()
 		c.propose()
 		c.reply()
 	}
-	c.wind(ev.Kind == MsgReceived && c.states() != before)
+	c.restartTimer(ev.Kind == MsgReceived && c.states() != before)
 	return c.acts
 }
 
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 
-// need gives p a lane: one that exists already for the best pair, or a new one.
-func (c *Conn) need(p Purpose) {
-	if p >= Aux || c.byUse[p] >= 0 {
+// need gives a role its lanes: those that exist already for the best pairs, and new
+// ones.
+func (c *Conn) need(role Role) {
+	limit := c.p.Rails.of(role)
+	if role >= Aux || c.count(role) >= limit {
 		return
 	}
-	best, ok := c.Plan(p)
-	if !ok {
-		c.fail(c.lastErr, "no lane left for "+p.String())
-		return
+	for _, best := range c.Plan(role) {
+		if c.count(role) >= limit {
+			return
+		}
+		i := c.find(best.Local, best.Remote)
+		if i >= 0 {
+			c.lanes[i].roles |= Set(role)
+			c.activate(i)
+			continue
+		}
+		if i = c.open(best.Local, best.Remote, true); i >= 0 {
+			c.lanes[i].roles |= Set(role)
+		} else if c.count(role) == 0 {
+			c.fail(ucs.StatusNoResource, "too many lanes")
+			return
+		}
 	}
-	if i := c.find(best.Local, best.Remote); i >= 0 {
-		c.bind(i, p)
-		c.activate(i)
-		return
+	if c.count(role) == 0 {
+		c.fail(c.lastErr, "no lane left for "+role.String())
 	}
-	if i := c.open(best.Local, best.Remote, true); i >= 0 {
-		c.bind(i, p)
-		return
-	}
-	c.fail(ucs.StatusNoResource, "too many lanes")
-}
-
-func (c *Conn) bind(i int, p Purpose) {
-	c.byUse[p] = int8(i)
-	c.lanes[i].purposes |= Set(p)
 }
 
 // find returns the lane of a pair, or -1.
@@ -221,24 +267,27 @@ func (c *Conn) open(l, r int, initiator bool) int {
 	return -1
 }
 
-// activate tells the purposes of a lane that can be used now. A lane that
+// activate tells the roles of a lane that can be used now. A lane that
 // connects to an iface needs no handshake, except that the receiver of active
 // messages must know the connection.
 func (c *Conn) activate(i int) {
 	l := &c.lanes[i]
-	ready := l.purposes
+	ready := l.roles
 	switch {
 	case l.state == laneActive && (!l.viaIface || c.remoteEP != 0):
-	case l.viaIface && l.state > laneOpening:
-		ready &^= Set(AM)
+	case l.viaIface && l.state > laneOpening && l.state != laneBroken:
+		ready &^= named
 	default:
 		return
 	}
 	if ready &^= l.active; ready != 0 {
 		l.active |= ready
-		c.do(Action{Kind: ActivateLane, Lane: i, Purposes: ready})
+		c.do(Action{Kind: ActivateLane, Lane: i, Roles: ready})
 	}
 }
+
+// named are roles whose receiver must know the connection.
+const named = Roles(1<<AM | 1<<AMBW)
 
 func (c *Conn) opened(i int, epAddr []byte) {
 	if i < 0 || i >= MaxLanes || c.lanes[i].state != laneOpening {
@@ -250,7 +299,7 @@ func (c *Conn) opened(i int, epAddr []byte) {
 	switch {
 	case !l.initiator:
 		c.connect(i)
-	case l.viaIface && (c.remoteEP != 0 || !l.purposes.Has(AM)):
+	case l.viaIface && (c.remoteEP != 0 || l.roles&named == 0):
 		l.state = laneActive
 		c.activate(i)
 	default:
@@ -287,11 +336,10 @@ func (c *Conn) connected(i int) {
 	c.answers = append(c.answers, l.entry(ucs.StatusOK))
 }
 
-// laneFailed drops a lane that was still being set up, with the next best pair as
-// its successor; a lane in use takes the connection with it, since what became of
-// its operations is not known.
+// laneFailed gives up a lane that could not be set up, or broke in use, with the next
+// best pair as its successor. If the reason is that the peer is gone, no other lane helps.
 func (c *Conn) laneFailed(i int, st ucs.Status) {
-	if i < 0 || i >= MaxLanes || c.lanes[i].state == laneFree {
+	if i < 0 || i >= MaxLanes || c.lanes[i].state == laneFree || c.lanes[i].state == laneBroken {
 		c.ignored++
 		return
 	}
@@ -299,10 +347,15 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 		st = ucs.StatusIOError
 	}
 	l := &c.lanes[i]
+	up := l.state == laneActive || l.state == laneAccepted
 	switch {
-	case l.active != 0 || l.state == laneActive || l.state == laneAccepted:
+	case (up || l.active != 0) && PeerGone(st):
 		c.fail(st, "lane failed")
 		return
+	case up && c.remoteEP != 0: // the peer may use it
+		c.retire(i, st)
+		return
+	case l.state == laneActive:
 	case !l.initiator:
 		c.answers = append(c.answers, l.entry(st))
 	case l.state == laneConnecting:
@@ -311,28 +364,55 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	c.drop(i, st)
 }
 
-// drop gives up a lane and asks for successors of the purposes that it had here.
+// PeerGone reports that a status says something about the peer, and not about one lane to
+// it.
+func PeerGone(st ucs.Status) bool {
+	return st == ucs.StatusConnReset || st == ucs.StatusPeerClosed || st == ucs.StatusUnreachable
+}
+
+// retire takes a lane out of use that the peer may use too. Its EP is closed when the
+// peer has stopped: until then the peer would take that for the end of the connection.
+func (c *Conn) retire(i int, st ucs.Status) {
+	l := &c.lanes[i]
+	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st}
+	c.do(Action{Kind: RetireLane, Lane: i, Status: st})
+	c.timer = timer{} // it starts anew
+	c.exclude(int(l.local), int(l.remote), st)
+	c.needAgain()
+}
+
+// drop gives up a lane that is not in use, at least not at the peer.
 func (c *Conn) drop(i int, st ucs.Status) {
 	gone := c.lanes[i]
-	c.lastErr = st
-	c.excluded = append(c.excluded, pair{gone.local, gone.remote})
-	c.do(Action{Kind: CloseLane, Lane: i})
+	c.free(i, st)
+	c.exclude(int(gone.local), int(gone.remote), st)
+	c.needAgain()
+}
+
+func (c *Conn) free(i int, st ucs.Status) {
 	c.lanes[i] = lane{}
-	for p := range Aux {
-		if c.byUse[p] == int8(i) {
-			c.byUse[p] = -1
-		}
+	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
+}
+
+func (c *Conn) exclude(l, r int, st ucs.Status) {
+	c.lastErr = st
+	if !c.isExcluded(l, r) {
+		c.excluded = append(c.excluded, pair{uint8(l), uint8(r)})
 	}
-	for p := range Aux {
-		if c.wanted.Has(p) && !c.over {
-			c.need(p)
+}
+
+// needAgain asks for successors of the lanes that roles have lost.
+func (c *Conn) needAgain() {
+	for role := range Aux {
+		if c.wanted.Has(role) && !c.over {
+			c.need(role)
 		}
 	}
 }
 
 // fail ends the connection for a reason on this side.
 func (c *Conn) fail(st ucs.Status, why string) {
-	c.disconnect()
+	c.disconnect(MsgLane{Status: st})
 	c.end(st, why)
 }
 
@@ -341,15 +421,22 @@ func (c *Conn) end(st ucs.Status, why string) {
 	c.do(Action{Kind: FailEP, Status: st, Why: why})
 }
 
-func (c *Conn) close() {
-	c.disconnect()
+func (c *Conn) close(st ucs.Status) {
+	if st == ucs.StatusOK {
+		c.disconnect()
+	} else {
+		c.disconnect(MsgLane{Status: st})
+	}
 	c.over = true
 }
 
-// disconnect tells the peer, if it may know of the connection.
-func (c *Conn) disconnect() {
+// disconnect tells the peer, if it may know of the connection, and what failed, if
+// something has.
+func (c *Conn) disconnect(failed ...MsgLane) {
 	if c.remoteEP != 0 || c.asked {
-		c.do(Action{Kind: SendMsg, Msg: c.newMsg(Disconnect)})
+		m := c.newMsg(Disconnect)
+		m.Lanes = failed
+		c.do(Action{Kind: SendMsg, Msg: m})
 	}
 }
 

@@ -40,7 +40,7 @@ func TestConn_BothSidesAdoptOneLaneMap(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(rt, "what") {
 			case 0:
-				s.handle(Event{Kind: NeedLane, Purpose: rapid.SampledFrom([]Purpose{RMA, AMO, AM}).Draw(rt, "purpose")})
+				s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]Role{RMA, AMO, AM}).Draw(rt, "role")})
 			case 1:
 				what := rapid.SampledFrom([]string{"open rc", "connect rc", "open sm"}).Draw(rt, "failure")
 				s.fails[what] = true
@@ -75,8 +75,7 @@ func checkAgreement(t *rapid.T, a, b *side) {
 		}
 		for p := range Aux {
 			if s.conn.wanted.Has(p) {
-				_, ok := s.conn.Lane(p)
-				assert.True(t, ok, "%v was needed: %s", p, s.state())
+				assert.NotEmpty(t, s.conn.Lanes(p), "%v was needed: %s", p, s.state())
 			}
 		}
 	}
@@ -94,12 +93,12 @@ func (s *side) laneWith(addr string) int {
 // TestConn_FailureReachesBothSides: after a failure the peer is told.
 func TestConn_FailureReachesBothSides(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
-	a.handle(Event{Kind: NeedLane, Purpose: RMA})
+	a.handle(Event{Kind: NeedLane, Role: RMA})
 	settle(t, a, b)
 	b.handle(Event{Kind: LaneFailed, Lane: 0})
 	settle(t, a, b)
-	assert.Equal(t, ucs.StatusIOError, b.err, "a failure is never OK")
-	assert.Equal(t, ucs.StatusConnReset, a.err)
+	assert.Equal(t, ucs.StatusIOError, a.err, "a failure is never OK; the side that needs the lane has no other")
+	assert.Equal(t, ucs.StatusConnReset, b.err)
 	assert.True(t, a.conn.Over() && b.conn.Over())
 }
 
@@ -110,15 +109,15 @@ func TestConn_GarbageDoesNoHarm(t *testing.T) {
 		a, b := link(t, address(t, 1, "rc", "sm@x", "ud"), address(t, 2, "rc", "sm@y", "ud"))
 		connected := rapid.Bool().Draw(rt, "connected")
 		if connected {
-			a.handle(Event{Kind: NeedLane, Purpose: RMA})
+			a.handle(Event{Kind: NeedLane, Role: RMA})
 			settle(t, a, b)
 		}
 		for range rapid.IntRange(1, 10).Draw(rt, "messages") {
 			a.receive(t, drawGarbage(rt))
 			assert.LessOrEqual(rt, len(a.conn.answers), MaxLanes)
 		}
-		if i, ok := a.conn.Lane(RMA); connected && assert.True(rt, ok) {
-			assert.Equal(rt, "b1", a.lanes[i].peer)
+		if lanes := a.conn.Lanes(RMA); connected && assert.Len(rt, lanes, 1) {
+			assert.Equal(rt, "b1", a.lanes[lanes[0].Lane].peer)
 		}
 	})
 }
@@ -134,9 +133,9 @@ func drawGarbage(t *rapid.T) *Msg {
 	for range rapid.IntRange(1, MaxLanes).Draw(t, "lanes") {
 		m.Lanes = append(m.Lanes, MsgLane{
 			Src: rapid.Uint8Range(0, 4).Draw(t, "src"), Dst: rapid.Uint8Range(0, 4).Draw(t, "dst"),
-			Purposes: Purposes(rapid.IntRange(0, 15).Draw(t, "purposes")),
-			Status:   rapid.SampledFrom([]ucs.Status{0, 0, ucs.StatusNoMemory}).Draw(t, "status"),
-			EPAddr:   []byte("garbage"),
+			Roles:  Roles(rapid.IntRange(0, 15).Draw(t, "roles")),
+			Status: rapid.SampledFrom([]ucs.Status{0, 0, ucs.StatusNoMemory}).Draw(t, "status"),
+			EPAddr: []byte("garbage"),
 		})
 	}
 	return m
@@ -153,13 +152,13 @@ func TestConn_TooManyLanes(t *testing.T) {
 		m.DstEP = 100
 		for i := range MaxLanes / 2 {
 			n := uint8(k*(MaxLanes/2) + i)
-			m.Lanes = append(m.Lanes, MsgLane{Src: n, Dst: n, Purposes: Set(RMA), EPAddr: []byte{n}})
+			m.Lanes = append(m.Lanes, MsgLane{Src: n, Dst: n, Roles: Set(RMA), EPAddr: []byte{n}})
 		}
 		a.receive(t, m)
 	}
 	m := b.conn.newMsg(Request)
 	m.DstEP = 100
-	m.Lanes = []MsgLane{{Src: MaxLanes, Dst: MaxLanes, Purposes: Set(RMA), EPAddr: []byte("x")}}
+	m.Lanes = []MsgLane{{Src: MaxLanes, Dst: MaxLanes, Roles: Set(RMA), EPAddr: []byte("x")}}
 	a.receive(t, m)
 	last := b.inbox[len(b.inbox)-1]
 	require.Equal(t, Reply, last.Type)
@@ -168,7 +167,7 @@ func TestConn_TooManyLanes(t *testing.T) {
 
 func TestStrings(t *testing.T) {
 	assert.Equal(t, "rma|am", Set(RMA, AM).String())
-	assert.Equal(t, "unknown", Purpose(9).String())
+	assert.Equal(t, "unknown", Role(9).String())
 	assert.Equal(t, "DISCONNECT", Disconnect.String())
 	assert.Equal(t, "unknown", MsgType(0).String())
 }

@@ -2,7 +2,7 @@ package wireup
 
 import "encoding/binary"
 
-// cursor reads little-endian fields from bytes of a stranger. After a read past
+// cursor reads little-endian fields from bytes of an untrusted peer. After a read past
 // the end it returns zeros and bad stays set.
 type cursor struct {
 	b   []byte
@@ -66,6 +66,24 @@ func (c *cursor) name(limit int) string {
 		return ""
 	}
 	return string(v)
+}
+
+// named is the inverse of appendNamed; the name has at most limit bytes.
+func (c *cursor) named(known []string, limit int) (name string, n int) {
+	v := c.u8()
+	code, n := int(v>>4), int(v&15)
+	if n == 15 {
+		n = int(c.u8())
+	}
+	switch {
+	case code == 0:
+		name = c.name(limit)
+	case code < len(known):
+		name = known[code]
+	default:
+		c.bad = true
+	}
+	return name, n
 }
 
 func printable(s string) bool {

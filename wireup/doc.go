@@ -4,7 +4,7 @@
 //
 //   - [Address] is what a worker hands out; [Address.Pack] and [UnpackAddress].
 //   - [Rank] scores every pair of a local and a remote resource for one
-//     [Purpose]; the order is the same on both sides. [Explain] prints it.
+//     [Role]; the order is the same on both sides. [Explain] prints it.
 //   - [Msg] is a handshake message.
 //   - [Conn] is the handshake of one connection as a state machine: package ucp
 //     hands it events and carries out the actions that it returns.
@@ -29,10 +29,29 @@
 // active at once and without a message, except for active messages, whose
 // receiver must know the connection.
 //
+// # Roles
+//
+// A [Role] has one lane. The bandwidth roles have up to [Rails] lanes with weights in
+// proportion to bandwidth, over different devices; both sides choose the same ones. One
+// lane may have several roles.
+//
+// # A lane that breaks
+//
+//	side where it breaks                     other side
+//	  LaneFailed
+//	    RetireLane
+//	    DROP {lane, why} ──────────────────►  CloseLane
+//	    CloseLane  ◄─────────────── DROPPED {lane}
+//
+// The lane leaves all its roles, and each role that is needed gets the next best pair.
+// Nobody proposes the pair again. The EP of the broken lane stays until the other side
+// has closed its own, which would take the closing for the end of the connection. When
+// the reason says that the peer is gone, or a role has no pair left, the connection ends.
+//
 // # Silence and loss
 //
-// A side that waits says again what was not answered, after one second, two, four
-// and so on; a REQUEST or a REPLY that was seen before is answered as the first one
+// A side that waits repeats what was not answered, after one second, two, four
+// and so on; a REQUEST, a REPLY or a DROP that was seen before is answered as the first one
 // was. So a handshake survives messages that are lost, as when a worker has no room
 // for them or a transport breaks. A side that needs a lane fails, with StatusTimedOut,
 // when the peer has not moved the handshake on for [ConnParams.Timeout]; a side that

@@ -11,24 +11,24 @@ type EventKind uint8
 
 // Events.
 const (
-	NeedLane      EventKind = iota // an operation needs a lane for Purpose
+	NeedLane      EventKind = iota // an operation needs a lane for Role
 	MsgReceived                    // Msg arrived for this connection
 	LaneOpened                     // Lane has a uct EP, whose address is EPAddr
 	LaneConnected                  // Lane is connected to the peer's EP
 	LaneFailed                     // Lane could not be opened or connected, or broke
-	Closed                         // the user closed the connection
+	Closed                         // the user closed the connection, or it failed for Status
 	TimePassed                     // Conn.Deadline has come
 	SendingFailed                  // messages that were sent may not arrive
 )
 
 // Event is what package ucp tells a [Conn].
 type Event struct {
-	Kind    EventKind
-	Purpose Purpose    // NeedLane
-	Lane    int        // LaneOpened, LaneConnected, LaneFailed
-	EPAddr  []byte     // LaneOpened; nil for a lane that connects to an iface
-	Status  ucs.Status // LaneFailed: why
-	Msg     *Msg       // MsgReceived
+	Kind   EventKind
+	Role   Role       // NeedLane
+	Lane   int        // LaneOpened, LaneConnected, LaneFailed
+	EPAddr []byte     // LaneOpened; nil for a lane that connects to an iface
+	Status ucs.Status // LaneFailed, Closed: why; StatusOK if it was closed in order
+	Msg    *Msg       // MsgReceived
 	// Now is the time since any fixed moment. It does not go back.
 	Now time.Duration
 }
@@ -38,11 +38,12 @@ type ActionKind uint8
 
 // Actions.
 const (
-	SendMsg      ActionKind = iota // send Msg over the auxiliary lane
+	SendMsg      ActionKind = iota // send Msg to the peer
 	OpenLane                       // make the uct EP of Lane, then LaneOpened or LaneFailed
 	ConnectLane                    // connect Lane to the peer's EPAddr, then LaneConnected or LaneFailed
-	ActivateLane                   // Lane is ready for Purposes
-	CloseLane                      // close the uct EP of Lane; its number may be used again
+	ActivateLane                   // Lane is ready for Roles
+	RetireLane                     // Lane broke, for Status: use it no more; CloseLane follows
+	CloseLane                      // close the uct EP of Lane, for Status; its number may be used again
 	FailEP                         // the connection is over, for Status
 )
 
@@ -55,9 +56,9 @@ type Action struct {
 	Remote   int // OpenLane: the remote resource
 	ViaIface bool
 	EPAddr   []byte // ConnectLane
-	Purposes Purposes
+	Roles    Roles
 	Msg      *Msg
 	Again    bool       // SendMsg: it repeats what was not answered
-	Status   ucs.Status // FailEP
+	Status   ucs.Status // FailEP, RetireLane, CloseLane: why
 	Why      string     // FailEP: for people
 }

@@ -2,57 +2,60 @@ package wireup
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
 
-// Explain lists, for each purpose, the candidates with their scores (per second,
-// higher is better) and what these are made of, or the criterion that failed. The
-// first usable one is chosen.
-func Explain(local, remote *Address, reach Reacher) string {
+// Explain lists, for each role, the candidates with their scores (per second,
+// higher is better) and what these are made of, or the criterion that failed. Those that
+// are chosen have a star, and their part of the work where several share it.
+func Explain(local, remote *Address, reach Reacher, rails Rails) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID, remote.UUID)
-	for p := range purposeEnd {
-		explainPurpose(&b, p, local, remote, reach)
+	for role := range Role(roleEnd) {
+		explainRole(&b, role, local, remote, reach, rails)
 	}
 	return b.String()
 }
 
-func explainPurpose(b *strings.Builder, p Purpose, local, remote *Address, reach Reacher) {
-	fmt.Fprintf(b, "%s:\n", p)
-	cands := Rank(p, local, remote, reach)
+func explainRole(b *strings.Builder, role Role, local, remote *Address, reach Reacher, rails Rails) {
+	fmt.Fprintf(b, "%s:\n", role)
+	cands := Rank(role, local, remote, reach)
 	if len(cands) == 0 {
 		b.WriteString("  no transport is open\n")
 	}
+	chosen := choose(role, local, remote, cands, rails.of(role), func(int, int) bool { return false })
+	var sum uint64
+	for _, c := range chosen {
+		sum += bandwidth(role, &local.Resources[c.Local], &remote.Resources[c.Remote])
+	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	for i, c := range cands {
-		mark, verdict := " ", c.Why
+	for _, c := range cands {
+		mark, result := " ", c.Why
 		if c.Why == "" {
-			verdict = fmt.Sprintf("score %.0f\t%v", c.Score, CostOf(p, &local.Resources[c.Local], &remote.Resources[c.Remote]))
-			if i == 0 {
+			l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
+			result = fmt.Sprintf("score %.0f\t%v", c.Score, CostOf(role, l, r))
+			if slices.Contains(chosen, c) {
 				mark = "*"
+				if len(chosen) > 1 {
+					result += fmt.Sprintf(", %d%% of the work", 100*bandwidth(role, l, r)/sum)
+				}
 			}
 		}
-		fmt.Fprintf(t, "%s %s\t%s\t%s\n", mark, resourceName(local, c.Local), resourceName(remote, c.Remote), verdict)
+		fmt.Fprintf(t, "%s %s\t%s\t%s\n", mark, resourceName(local, c.Local), resourceName(remote, c.Remote), result)
 	}
 	t.Flush() // a strings.Builder does not fail
 }
 
-// String lists the terms, in nanoseconds.
-func (c Cost) String() string {
-	ns := func(ps uint64) string { return strconv.FormatFloat(float64(ps)/1000, 'f', -1, 64) + " ns" }
-	s := "latency " + ns(c.Latency) + " + overhead " + ns(c.Overhead)
-	if c.Transfer > 0 {
-		s += fmt.Sprintf(" + %d bytes %s", rmaSize, ns(c.Transfer))
-	}
-	return s
-}
-
+// resourceName names a resource; of a peer's nobody here knows the device.
 func resourceName(a *Address, i int) string {
 	if i < 0 {
 		return "-"
 	}
 	r := &a.Resources[i]
+	if r.Device == "" {
+		return fmt.Sprintf("%s[%d]", r.Transport, i)
+	}
 	return fmt.Sprintf("%s/%s[%d]", r.Transport, r.Device, i)
 }

@@ -21,10 +21,25 @@ func (c *Conn) message(m *Msg) {
 		c.replied(m)
 	case Ack:
 		c.acked(m)
+	case Drop:
+		c.peerDropped(m)
+	case Dropped:
+		c.dropConfirmed(m)
 	case Disconnect:
-		c.end(ucs.StatusConnReset, "closed by the peer")
+		c.disconnected(m)
 	}
 	c.activateAll()
+}
+
+// disconnected ends the connection as the peer has: in order, or for a failure.
+func (c *Conn) disconnected(m *Msg) {
+	for i := range m.Lanes {
+		if st := m.Lanes[i].Status; st != ucs.StatusOK {
+			c.end(ucs.StatusConnReset, "failed at the peer, "+st.String())
+			return
+		}
+	}
+	c.end(ucs.StatusPeerClosed, "")
 }
 
 // ours reports whether the message can be about this connection at all.
@@ -41,7 +56,7 @@ func (c *Conn) ours(m *Msg) bool {
 	return m.DstEP == c.p.LocalEP
 }
 
-// activateAll tells purposes that waited only for the peer's name.
+// activateAll tells roles that waited only for the peer's name.
 func (c *Conn) activateAll() {
 	for i := range c.lanes {
 		if c.lanes[i].state == laneActive && !c.over {
@@ -81,7 +96,7 @@ func (c *Conn) propose() {
 // needsName reports that an active lane waits for the peer to learn of the
 // connection, and nobody has told it.
 func (c *Conn) needsName(l *lane) bool {
-	return l.state == laneActive && l.active != l.purposes && c.remoteEP == 0
+	return l.state == laneActive && l.active != l.roles && c.remoteEP == 0
 }
 
 func (c *Conn) markProposed() {
@@ -94,20 +109,20 @@ func (c *Conn) markProposed() {
 
 // entry describes the lane in a message of ours.
 func (l *lane) entry(st ucs.Status) MsgLane {
-	return MsgLane{Src: l.local, Dst: l.remote, Purposes: l.purposes, Status: st, EPAddr: l.epAddr}
+	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles, Status: st, EPAddr: l.epAddr}
 }
 
 // request decides about each proposed lane.
 func (c *Conn) request(m *Msg) {
 	for i := range m.Lanes {
-		c.consider(&m.Lanes[i])
+		c.evaluate(&m.Lanes[i])
 	}
 }
 
-// consider decides about one proposed lane: a new one, one that we have proposed
+// evaluate decides about one proposed lane: a new one, one that we have proposed
 // ourselves, or one that exists.
-func (c *Conn) consider(e *MsgLane) {
-	if st := c.judge(e); st != ucs.StatusOK {
+func (c *Conn) evaluate(e *MsgLane) {
+	if st := c.validate(e); st != ucs.StatusOK {
 		c.refuse(e, st)
 		return
 	}
@@ -136,17 +151,17 @@ func (c *Conn) consider(e *MsgLane) {
 	}
 }
 
-// judge applies the responder's own criteria to a proposal.
-func (c *Conn) judge(e *MsgLane) ucs.Status {
+// validate applies the responder's own criteria to a proposal.
+func (c *Conn) validate(e *MsgLane) ucs.Status {
 	if int(e.Dst) >= len(c.p.Local.Resources) || int(e.Src) >= len(c.p.Remote.Resources) {
 		return ucs.StatusInvalidParam
 	}
 	l, r := &c.p.Local.Resources[e.Dst], &c.p.Remote.Resources[e.Src]
-	if l.Transport != r.Transport || e.Purposes == 0 || e.Purposes.Has(Aux) {
+	if l.Transport != r.Transport || e.Roles == 0 || e.Roles.Has(Aux) {
 		return ucs.StatusInvalidParam
 	}
 	for p := range Aux {
-		if e.Purposes.Has(p) && unfit(p, l, r) != "" {
+		if e.Roles.Has(p) && unfit(p, l, r) != "" {
 			return ucs.StatusUnsupported
 		}
 	}
@@ -160,28 +175,19 @@ func (c *Conn) judge(e *MsgLane) ucs.Status {
 }
 
 func (c *Conn) refuse(e *MsgLane, st ucs.Status) {
-	c.answers = append(c.answers, MsgLane{Src: e.Dst, Dst: e.Src, Purposes: e.Purposes, Status: st})
+	c.answers = append(c.answers, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: st})
 }
 
-// adopt takes the peer's EP address and uses the lane for the same purposes.
+// adopt takes the peer's EP address and uses the lane for the same roles, as far as they
+// lack lanes here.
 func (c *Conn) adopt(i int, e *MsgLane) {
-	c.lanes[i].peerAddr = e.EPAddr
-	for p := range Aux {
-		if e.Purposes.Has(p) && c.byUse[p] < 0 {
-			c.bind(i, p)
+	l := &c.lanes[i]
+	l.peerAddr = e.EPAddr
+	for role := range Aux {
+		if e.Roles.Has(role) && c.count(role) < c.p.Rails.of(role) {
+			l.roles |= Set(role)
 		}
 	}
-	c.lanes[i].purposes |= e.Purposes & c.usedBy(i)
-}
-
-// usedBy is the set of purposes for which this side has chosen lane i.
-func (c *Conn) usedBy(i int) (s Purposes) {
-	for p := range Aux {
-		if c.byUse[p] == int8(i) {
-			s |= Set(p)
-		}
-	}
-	return s
 }
 
 // reply sends one REPLY with all decisions once no proposed lane is on its way.
@@ -237,7 +243,7 @@ func (c *Conn) replied(m *Msg) {
 			continue
 		}
 		if e.Status != ucs.StatusOK {
-			c.refused(i, e.Status)
+			c.drop(i, e.Status)
 			continue
 		}
 		c.lanes[i].peerAddr = e.EPAddr
@@ -245,29 +251,24 @@ func (c *Conn) replied(m *Msg) {
 	}
 }
 
-// repliedAgain answers a REPLY that was seen before: the ACK to it may be lost.
+// repliedAgain answers a REPLY that was seen before: the ACK to it may be lost. So it
+// does where both sides have accepted a lane to an iface, as requests cross each other.
 // Lane i is that of the entry; -1 if there is none.
 func (c *Conn) repliedAgain(i int, e *MsgLane) {
 	switch {
 	case c.over || e.Status != ucs.StatusOK:
 		c.ignored++
-	case i >= 0 && c.lanes[i].state == laneActive && c.lanes[i].initiator:
+	case i >= 0 && c.lanes[i].state == laneActive && (c.lanes[i].initiator || c.lanes[i].viaIface):
+		c.confirms = append(c.confirms, c.lanes[i].entry(ucs.StatusOK))
+	case i >= 0 && c.lanes[i].state == laneAccepted && c.lanes[i].viaIface:
+		c.lanes[i].state = laneActive
+		c.activate(i)
 		c.confirms = append(c.confirms, c.lanes[i].entry(ucs.StatusOK))
 	case i < 0 && c.isExcluded(int(e.Dst), int(e.Src)):
-		c.confirms = append(c.confirms, MsgLane{Src: e.Dst, Dst: e.Src, Purposes: e.Purposes, Status: c.lastErr})
+		c.confirms = append(c.confirms, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: c.lastErr})
 	default:
 		c.ignored++
 	}
-}
-
-// refused replaces a lane that the peer does not want. One that is in use without
-// the peer's consent (it connects to an iface) takes the connection with it.
-func (c *Conn) refused(i int, st ucs.Status) {
-	if c.lanes[i].active != 0 {
-		c.fail(st, "lane refused by the peer")
-		return
-	}
-	c.drop(i, st)
 }
 
 // acked activates the lanes on which the initiator has connected.
@@ -280,10 +281,61 @@ func (c *Conn) acked(m *Msg) {
 			continue
 		}
 		if e.Status != ucs.StatusOK {
-			c.refused(i, e.Status)
+			c.drop(i, e.Status)
 			continue
 		}
 		c.lanes[i].state = laneActive
 		c.activate(i)
+	}
+}
+
+// tellBroken sends one DROP for the lanes that broke, as soon as the peer can be named.
+func (c *Conn) tellBroken() {
+	var entries []MsgLane
+	for i := range c.lanes {
+		if l := &c.lanes[i]; l.state == laneBroken && !l.told && c.remoteEP != 0 {
+			l.told = true
+			entries = append(entries, l.entry(l.reason))
+		}
+	}
+	c.sendLanes(Drop, entries)
+	c.sendLanes(Dropped, c.dropped)
+	c.dropped = c.dropped[:0]
+}
+
+// peerDropped gives up lanes that broke at the peer, and says so. A pair that has no lane
+// here is not proposed any more: it had one, or the peer has taken its proposal back.
+func (c *Conn) peerDropped(m *Msg) {
+	for k := range m.Lanes {
+		e := &m.Lanes[k]
+		l, r, st := int(e.Dst), int(e.Src), e.Status
+		if l >= len(c.p.Local.Resources) || r >= len(c.p.Remote.Resources) || c.over {
+			c.ignored++
+			continue
+		}
+		if st == ucs.StatusOK {
+			st = ucs.StatusIOError
+		}
+		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
+		switch i := c.find(l, r); {
+		case i < 0:
+			c.exclude(l, r, st)
+		case c.lanes[i].state == laneBroken: // it broke at both sides
+			c.free(i, c.lanes[i].reason)
+		default:
+			c.drop(i, st)
+		}
+	}
+}
+
+// dropConfirmed closes lanes that broke and that the peer has given up too.
+func (c *Conn) dropConfirmed(m *Msg) {
+	for k := range m.Lanes {
+		i := c.find(int(m.Lanes[k].Dst), int(m.Lanes[k].Src))
+		if i < 0 || c.lanes[i].state != laneBroken {
+			c.ignored++
+			continue
+		}
+		c.free(i, c.lanes[i].reason)
 	}
 }

@@ -17,7 +17,7 @@ const (
 // The packed form; docs/wire.md, "Handshake message".
 const (
 	msgMagic      = 0x58 // 'X'
-	msgVersion    = 1
+	msgVersion    = 2
 	msgHeader     = 44
 	msgLaneHeader = 5
 )
@@ -25,19 +25,21 @@ const (
 // MsgType is the kind of a handshake message.
 type MsgType uint8
 
-// Handshake messages.
+// Handshake messages, by their number on the wire.
 const (
-	Request    MsgType = iota + 1 // proposes lanes
-	Reply                         // accepts or refuses each
-	Ack                           // the initiator has connected; or could not
-	Disconnect                    // the sender has closed the connection
+	Request    MsgType = 1 // proposes lanes
+	Reply      MsgType = 2 // accepts or refuses each
+	Ack        MsgType = 3 // the initiator has connected; or could not
+	Disconnect MsgType = 4 // the sender has closed the connection; with a lane: why it failed
+	Drop       MsgType = 5 // lanes broke at the sender, and why
+	Dropped    MsgType = 6 // the sender does not use them any more either
 
-	msgTypeEnd
+	msgTypeEnd = 7
 )
 
 // String returns the name in capitals.
 func (t MsgType) String() string {
-	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT"}
+	names := [...]string{"", "REQUEST", "REPLY", "ACK", "DISCONNECT", "DROP", "DROPPED"}
 	if t > 0 && t < msgTypeEnd {
 		return names[t]
 	}
@@ -65,7 +67,7 @@ type Msg struct {
 // MsgLane is one lane in a message.
 type MsgLane struct {
 	Src, Dst uint8 // resource indices at the sender and at the receiver
-	Purposes Purposes
+	Roles    Roles
 	// Status is StatusOK, or why the lane is refused.
 	Status ucs.Status
 	// EPAddr is the sender's uct EP; empty for a lane that connects to an iface.
@@ -84,13 +86,13 @@ func (m *Msg) Append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(len(m.Addr)))
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
-		b = append(b, l.Src, l.Dst, byte(l.Purposes), byte(l.Status))
+		b = append(b, l.Src, l.Dst, byte(l.Roles), byte(l.Status))
 		b = appendShort(b, l.EPAddr)
 	}
 	return append(b, m.Addr...)
 }
 
-// UnpackMsg checks and decodes a message, which may come from a stranger. The
+// UnpackMsg checks and decodes a message, which may come from an untrusted peer. The
 // result shares nothing with b. ErrInvalidParam.
 func UnpackMsg(b []byte) (*Msg, error) {
 	if len(b) < msgHeader || len(b) > MaxMsgLen {
@@ -132,15 +134,15 @@ func UnpackMsg(b []byte) (*Msg, error) {
 
 func unpackLane(c *cursor) MsgLane {
 	return MsgLane{
-		Src: c.u8(), Dst: c.u8(), Purposes: Purposes(c.u8()),
+		Src: c.u8(), Dst: c.u8(), Roles: Roles(c.u8()),
 		Status: ucs.Status(c.u8()), EPAddr: c.short(),
 	}
 }
 
 func (m *Msg) check() error {
 	for i := range m.Lanes {
-		if m.Lanes[i].Purposes&^allPurposes != 0 {
-			return badMsg("lane purposes %#x", uint8(m.Lanes[i].Purposes))
+		if m.Lanes[i].Roles&^laneRoles != 0 {
+			return badMsg("lane roles %#x", uint8(m.Lanes[i].Roles))
 		}
 		if m.Lanes[i].Status < 0 {
 			return badMsg("lane status %d", m.Lanes[i].Status)

@@ -2,6 +2,8 @@ package wireup
 
 import (
 	"bytes"
+	"encoding/hex"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,9 +24,9 @@ func TestMsg_RoundTrip(t *testing.T) {
 		for range rapid.IntRange(1, MaxLanes).Draw(t, "lanes") {
 			m.Lanes = append(m.Lanes, MsgLane{
 				Src: rapid.Byte().Draw(t, "src"), Dst: rapid.Byte().Draw(t, "dst"),
-				Purposes: Purposes(rapid.IntRange(0, int(allPurposes)).Draw(t, "purposes")),
-				Status:   ucs.Status(rapid.IntRange(0, 19).Draw(t, "status")),
-				EPAddr:   append([]byte(nil), rapid.SliceOfN(rapid.Byte(), 0, 255).Draw(t, "ep address")...),
+				Roles:  Roles(rapid.IntRange(0, int(laneRoles)).Draw(t, "roles")),
+				Status: ucs.Status(rapid.IntRange(0, 19).Draw(t, "status")),
+				EPAddr: append([]byte(nil), rapid.SliceOfN(rapid.Byte(), 0, 255).Draw(t, "ep address")...),
 			})
 		}
 		m.Addr = append([]byte(nil), rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "address")...)
@@ -39,8 +41,18 @@ func TestMsg_RoundTrip(t *testing.T) {
 func sampleMsg() *Msg {
 	return &Msg{
 		Type: Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Addr: []byte("address"),
-		Lanes: []MsgLane{{Src: 1, Dst: 2, Purposes: Set(RMA, AM), EPAddr: []byte("ep")}},
+		Lanes: []MsgLane{{Src: 1, Dst: 2, Roles: Set(RMA, AM), EPAddr: []byte("ep")}},
 	}
+}
+
+// TestMsg_Golden: the packed form does not change unnoticed.
+func TestMsg_Golden(t *testing.T) {
+	m := sampleMsg()
+	m.Type, m.Seq = Drop, 5
+	m.Lanes[0].Roles, m.Lanes[0].Status = Set(RMA, AMO, AM, RMABW, AMBW), ucs.StatusTimedOut
+	want := "58 02 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 07000000" +
+		"01 02 1f 0d 02 6570" + "61646472657373"
+	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(m.Append(nil)))
 }
 
 func TestUnpackMsg_Refuses(t *testing.T) {
@@ -57,7 +69,7 @@ func TestUnpackMsg_Refuses(t *testing.T) {
 		{"nothing", nil},
 		{"a short header", good[:msgHeader-1]},
 		{"another magic", edit(0, 0)},
-		{"another version", edit(1, 2)},
+		{"another version", edit(1, 1)},
 		{"type 0", edit(2, 0)},
 		{"an unknown type", edit(2, byte(msgTypeEnd))},
 		{"no lanes", edit(3, 0)},
@@ -67,7 +79,7 @@ func TestUnpackMsg_Refuses(t *testing.T) {
 		{"source ep 0", edit(24, 0)},
 		{"a long address", edit(40, 100)},
 		{"a huge address", edit(43, 0xff)},
-		{"unknown purposes", edit(msgHeader+2, 0xff)},
+		{"unknown roles", edit(msgHeader+2, 0xff)},
 		{"a negative status", edit(msgHeader+3, 0x80)},
 		{"a long ep address", edit(msgHeader+4, 0xff)},
 		{"a byte too many", append(bytes.Clone(good), 0)},

@@ -22,13 +22,15 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 // what they print, separated by empty lines. Commands:
 //
 //	worker a|b uuid=N res=rc,ud,sm@device   declares a side; both before the rest
-//	need a rma|amo|am                       an operation needs a lane
+//	need a rma|amo|am|rma_bw|am_bw an operation needs a lane
 //	deliver a [n]                           a gets its n oldest messages
 //	drop a                                  a's oldest message is lost
 //	repeat a                                a gets its oldest message and keeps it
 //	failnext a open|connect rc              the next such action fails
-//	break a lane                            an established lane fails
-//	wait 3s                                 time goes by for both
+//	break a lane [reset]                    a lane in use fails; reset: the peer is gone
+//	settle                                  every message is delivered
+//	rails a 2                               how many lanes bandwidth roles may have
+//	wait 3s time goes by for both
 //	lost a                                  what a has sent may not arrive
 //	close a                                 the user closes the connection
 //	state                                   prints both sides
@@ -91,6 +93,9 @@ func (s *script) command(f []string) {
 		require.NoError(s.t, err)
 		pass(s.a, s.b, d)
 		s.flushLogs()
+	case "settle":
+		settle(s.t, s.a, s.b)
+		s.flushLogs()
 	case "state":
 		s.out = append(s.out, s.a.state(), s.b.state())
 	default:
@@ -129,7 +134,7 @@ func (s *script) worker(f []string) {
 func (s *script) act(x *side, f []string) {
 	switch f[0] {
 	case "need":
-		x.handle(Event{Kind: NeedLane, Purpose: purposeNamed(s.t, f[2])})
+		x.handle(Event{Kind: NeedLane, Role: roleNamed(s.t, f[2])})
 	case "deliver":
 		n := 1
 		if len(f) > 2 {
@@ -149,9 +154,17 @@ func (s *script) act(x *side, f []string) {
 	case "break":
 		lane, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
-		x.handle(Event{Kind: LaneFailed, Lane: lane, Status: ucs.StatusConnReset})
+		st := ucs.StatusTimedOut
+		if len(f) > 3 && f[3] == "reset" {
+			st = ucs.StatusConnReset
+		}
+		x.handle(Event{Kind: LaneFailed, Lane: lane, Status: st})
 	case "lost":
 		x.handle(Event{Kind: SendingFailed})
+	case "rails":
+		n, err := strconv.Atoi(f[2])
+		require.NoError(s.t, err)
+		x.conn.p.Rails = Rails{RMA: n, AM: n}
 	case "close":
 		x.handle(Event{Kind: Closed})
 	default:
@@ -159,13 +172,13 @@ func (s *script) act(x *side, f []string) {
 	}
 }
 
-func purposeNamed(t testing.TB, name string) Purpose {
-	for p := range purposeEnd {
+func roleNamed(t testing.TB, name string) Role {
+	for p := range Role(roleEnd) {
 		if p.String() == name {
 			return p
 		}
 	}
-	require.Fail(t, "no purpose "+name)
+	require.Fail(t, "no role "+name)
 	return 0
 }
 

@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 // why names the criterion that failed. It must give the same answer each time.
 type Reacher func(l, r int) (ok bool, why string)
 
-// Candidate is a pair of resources that was considered for a purpose.
+// Candidate is a pair of resources that was considered for a role.
 type Candidate struct {
 	Local  int // index of the local resource
 	Remote int // index of the remote resource; -1 if the peer has none of that transport
@@ -21,66 +22,89 @@ type Candidate struct {
 	Why string
 }
 
-// rmaSize is the message by which put and get lanes are compared, as in UCX: large
-// enough that bandwidth counts and small enough that latency does too.
-const rmaSize = 4096
-
-// needs are the capabilities that both sides must have, by purpose.
-var needs = [purposeEnd]uct.Caps{
-	RMA: uct.CapPutBcopy | uct.CapGetBcopy | uct.CapPending,
-	AMO: uct.CapAtomic64 | uct.CapPending,
-	AM:  uct.CapAMBcopy | uct.CapPending,
-	Aux: uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
+// needs are the capabilities that both sides must have, by role.
+var needs = [roleEnd]uct.Caps{
+	RMA:   uct.CapPutBcopy | uct.CapGetBcopy | uct.CapPending,
+	RMABW: uct.CapPutZcopy | uct.CapGetZcopy | uct.CapPending,
+	AMO:   uct.CapAtomic64 | uct.CapPending,
+	AM:    uct.CapAMBcopy | uct.CapPending,
+	AMBW:  uct.CapAMBcopy | uct.CapPending,
+	Aux:   uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
 }
 
 // minAuxBcopy is the least AM size that carries a handshake message: header, one
 // lane, and the address of a worker with a handful of resources.
 const minAuxBcopy = 512
 
-// Cost is what a pair of resources costs for a purpose, in picoseconds: the terms
-// of its score.
-type Cost struct {
-	Latency  uint64 // one way; the mean of both sides
-	Overhead uint64 // of the CPU: the mean of both sides for rma and amo, the sum for am and aux
-	Transfer uint64 // of rmaSize bytes at the smaller bandwidth; 0 but for rma
+// Rails is how many lanes the bandwidth roles may have; 0 means one.
+type Rails struct {
+	RMA int // of RMABW
+	AM  int // of AMBW
 }
 
-// CostOf is the cost of a pair for a purpose. It does not depend on who computes
-// it. It is made of whole picoseconds: floating point may be rounded differently on
-// another architecture.
-func CostOf(p Purpose, l, r *Resource) Cost {
-	c := Cost{
-		Latency:  (uint64(l.Latency) + uint64(r.Latency)) * 500,
-		Overhead: (uint64(l.Overhead) + uint64(r.Overhead)) * 500,
+// MaxRails bounds them.
+const MaxRails = 4
+
+func (n Rails) of(role Role) int {
+	switch role {
+	case RMABW:
+		return max(1, min(n.RMA, MaxRails))
+	case AMBW:
+		return max(1, min(n.AM, MaxRails))
 	}
-	switch p {
-	case RMA:
-		c.Transfer = rmaSize * 1e12 / max(1, min(l.Bandwidth, r.Bandwidth))
-	case AM, Aux:
-		c.Overhead *= 2
+	return 1
+}
+
+// slowestRail is how many times slower than the best lane of a bandwidth role another
+// one may be: what it would carry is not worth its handshake.
+const slowestRail = 4
+
+// choose picks at most n of ranked candidates for a role, best first; excluded leaves
+// some out. Lanes that share work share no device: that would add nothing. Both sides
+// choose the same ones.
+func choose(role Role, local, remote *Address, ranked []Candidate, n int, excluded func(l, r int) bool) (chosen []Candidate) {
+	for _, c := range ranked {
+		if len(chosen) == n || c.Why != "" {
+			break
+		}
+		if !excluded(c.Local, c.Remote) && adds(role, local, remote, chosen, c) {
+			chosen = append(chosen, c)
+		}
 	}
-	return c
+	return chosen
 }
 
-// Score is the figure of merit of a pair for a purpose, in 1/s: the inverse of the
-// sum of its cost.
-func Score(p Purpose, l, r *Resource) float64 {
-	c := CostOf(p, l, r)
-	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
+// adds reports that a pair has bandwidth which the chosen ones have not.
+func adds(role Role, local, remote *Address, chosen []Candidate, c Candidate) bool {
+	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
+	for i, x := range chosen {
+		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
+		if l.sharesDevice(xl) || r.sharesDevice(xr) {
+			return false
+		}
+		if i == 0 && bandwidth(role, l, r)*slowestRail < bandwidth(role, xl, xr) {
+			return false
+		}
+	}
+	return true
 }
 
-// Rank lists the candidates for p, best first, then those that cannot be used
+func (r *Resource) sharesDevice(x *Resource) bool {
+	return r.MD == x.MD && bytes.Equal(r.DeviceAddr, x.DeviceAddr)
+}
+
+// Rank lists the candidates for role, best first, then those that cannot be used
 // with the criterion that failed. Ties are broken by priority, then by name, then
 // by the indices with those of the worker with the smaller uuid first: both sides
 // get the same order.
-func Rank(p Purpose, local, remote *Address, reach Reacher) []Candidate {
+func Rank(role Role, local, remote *Address, reach Reacher) []Candidate {
 	var cands []Candidate
 	for l := range local.Resources {
 		found := false
 		for r := range remote.Resources {
 			if local.Resources[l].Transport == remote.Resources[r].Transport {
 				found = true
-				cands = append(cands, judge(p, local, remote, l, r, reach))
+				cands = append(cands, evaluate(role, local, remote, l, r, reach))
 			}
 		}
 		if !found {
@@ -91,36 +115,36 @@ func Rank(p Purpose, local, remote *Address, reach Reacher) []Candidate {
 	return cands
 }
 
-// judge applies the criteria in the order of their cost.
-func judge(p Purpose, local, remote *Address, l, r int, reach Reacher) Candidate {
+// evaluate applies the criteria in the order of their cost.
+func evaluate(role Role, local, remote *Address, l, r int, reach Reacher) Candidate {
 	c := Candidate{Local: l, Remote: r}
-	if c.Why = unfit(p, &local.Resources[l], &remote.Resources[r]); c.Why != "" {
+	if c.Why = unfit(role, &local.Resources[l], &remote.Resources[r]); c.Why != "" {
 		return c
 	}
 	if ok, why := reach(l, r); !ok {
 		c.Why = "unreachable: " + why
 		return c
 	}
-	c.Score = Score(p, &local.Resources[l], &remote.Resources[r])
+	c.Score = Score(role, &local.Resources[l], &remote.Resources[r])
 	return c
 }
 
-func unfit(p Purpose, l, r *Resource) string {
+func unfit(role Role, l, r *Resource) string {
 	caps := l.Caps & r.Caps
 	switch {
-	case p != Aux && (l.AuxOnly || r.AuxOnly):
+	case role != Aux && (l.AuxOnly || r.AuxOnly):
 		return "open for handshakes only"
-	case !caps.Has(needs[p]):
-		return "no " + (needs[p] &^ caps).String()
+	case !caps.Has(needs[role]):
+		return "no " + (needs[role] &^ caps).String()
 	case caps&(uct.CapConnectIface|uct.CapConnectEP) == 0:
 		return "no way to connect"
 	case caps&uct.CapLossy != 0:
 		return "loses messages"
-	case p == Aux && min(l.AMBcopy, r.AMBcopy) < minAuxBcopy:
+	case role == Aux && unfloat8(min(l.AMBcopy, r.AMBcopy)) < minAuxBcopy:
 		return "messages too short for a handshake"
-	case p == AMO && l.Atomic.Domain != r.Atomic.Domain:
+	case role == AMO && l.Domain != r.Domain:
 		return "atomic domains differ"
-	case p == AMO && !(l.Atomic.Fetch64 & r.Atomic.Fetch64).Has(uct.AtomicCSwap):
+	case role == AMO && !(l.Fetch64 & r.Fetch64).Has(uct.AtomicCSwap):
 		return "no 64-bit compare-and-swap"
 	}
 	return ""

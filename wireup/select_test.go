@@ -11,19 +11,21 @@ import (
 )
 
 func TestScore_IsTheDocumentedFormula(t *testing.T) {
-	l := &Resource{Latency: 1000, Overhead: 100, Bandwidth: 4_096_000_000}
-	r := &Resource{Latency: 2000, Overhead: 300, Bandwidth: 8_192_000_000}
+	l, r := priced(rcLike(), figures(1024, 128, 4096<<20)), priced(rcLike(), figures(2048, 256, 8192<<20))
+	x, y := &l, &r
 	for _, tc := range []struct {
-		p    Purpose
+		p    Role
 		want float64 // ns
 	}{
-		{RMA, 1500 + 200 + 1000},
-		{AMO, 1500 + 200},
-		{AM, 1500 + 400},
-		{Aux, 1500 + 400},
+		{RMA, 1536 + 192 + 4096e9/(4096<<20)},
+		{RMABW, 1536 + 192 + 1e9/4096},
+		{AMO, 1536 + 192},
+		{AM, 1536 + 384},
+		{AMBW, 1536 + 384 + 1e9/4096},
+		{Aux, 1536 + 384},
 	} {
-		assert.InEpsilon(t, 1e9/tc.want, Score(tc.p, l, r), 1e-12, "%v", tc.p)
-		assert.Equal(t, Score(tc.p, l, r), Score(tc.p, r, l), "%v", tc.p)
+		assert.InEpsilon(t, 1e9/tc.want, Score(tc.p, x, y), 1e-6, "%v", tc.p)
+		assert.Equal(t, Score(tc.p, x, y), Score(tc.p, y, x), "%v", tc.p)
 	}
 	assert.Equal(t, 1e12, Score(AMO, &Resource{}, &Resource{}), "a free resource is bounded")
 }
@@ -31,7 +33,7 @@ func TestScore_IsTheDocumentedFormula(t *testing.T) {
 func TestRank_Criteria(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		p    Purpose
+		p    Role
 		edit func(l, r *Resource)
 		want string
 	}{
@@ -45,10 +47,10 @@ func TestRank_Criteria(t *testing.T) {
 		{"aux too short", Aux, func(l, r *Resource) {
 			l.Caps |= uct.CapConnectIface
 			r.Caps |= uct.CapConnectIface
-			r.AMBcopy = 100
+			r.AMBcopy = floor8(100)
 		}, "messages too short for a handshake"},
-		{"domains", AMO, func(l, r *Resource) { r.Atomic.Domain = uct.AtomicCPU }, "atomic domains differ"},
-		{"no cswap", AMO, func(l, r *Resource) { l.Atomic.Fetch64 = uct.Ops(uct.AtomicAdd) }, "no 64-bit compare-and-swap"},
+		{"domains", AMO, func(l, r *Resource) { r.Domain = uct.AtomicCPU }, "atomic domains differ"},
+		{"no cswap", AMO, func(l, r *Resource) { l.Fetch64 = uct.AtomicSet(uct.AtomicAdd) }, "no 64-bit compare-and-swap"},
 		{"unreachable", RMA, func(l, r *Resource) { r.DeviceAddr = []byte("elsewhere") }, "unreachable: other fabric"},
 		{"no such transport", RMA, func(l, r *Resource) { r.Transport = "ud" }, "the peer does not have this transport"},
 	} {
@@ -61,6 +63,24 @@ func TestRank_Criteria(t *testing.T) {
 			assert.Equal(t, tc.want == "", cands[0].Score > 0)
 		})
 	}
+}
+
+// TestChoose_LeavesOutWhatIsSlow: a lane that is much slower than the best one does not
+// share its work.
+func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
+	a, b := address(t, 1, "rc", "rc@x", "rc@y"), address(t, 2, "rc", "rc@x", "rc@y")
+	for _, x := range []*Address{a, b} {
+		x.Resources[1] = priced(x.Resources[1], figures(600, 50, 5e9))
+		x.Resources[2] = priced(x.Resources[2], figures(600, 50, 1e9))
+	}
+	none := func(int, int) bool { return false }
+	ranked := Rank(RMABW, a, b, reach(a, b))
+	require.Len(t, usable(ranked), 3)
+	chosen := choose(RMABW, a, b, ranked, MaxRails, none)
+	require.Len(t, chosen, 2)
+	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
+	assert.Len(t, choose(RMABW, a, b, ranked, 1, none), 1)
+	assert.Regexp(t, `rma_bw:\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
 }
 
 func TestRank_PriorityBreaksTies(t *testing.T) {
@@ -81,17 +101,35 @@ func TestRank_IsSymmetric(t *testing.T) {
 		}
 		for _, x := range []*Address{a, b} {
 			for i := range x.Resources {
-				x.Resources[i].Latency = rapid.Uint32Range(100, 102).Draw(rt, "latency")
-				x.Resources[i].Priority = rapid.Int16Range(0, 1).Draw(rt, "priority")
+				r := &x.Resources[i]
+				*r = priced(*r, figures(100, 10, rapid.Float64Range(10e9, 13e9).Draw(rt, "bandwidth")))
+				r.Priority = rapid.Int8Range(0, 1).Draw(rt, "priority")
 			}
 		}
-		for p := range purposeEnd {
+		for p := range Role(roleEnd) {
 			var mirrored []Candidate
 			for _, c := range usable(Rank(p, b, a, reach(b, a))) {
 				c.Local, c.Remote = c.Remote, c.Local
 				mirrored = append(mirrored, c)
 			}
 			assert.Equal(rt, usable(Rank(p, a, b, reach(a, b))), mirrored, "%v", p)
+
+			none := func(int, int) bool { return false }
+			var there []Candidate
+			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), MaxRails, none) {
+				c.Local, c.Remote = c.Remote, c.Local
+				there = append(there, c)
+			}
+			here := choose(p, a, b, Rank(p, a, b, reach(a, b)), MaxRails, none)
+			assert.Equal(rt, here, there, "%v", p)
+			if !p.wide() {
+				continue
+			}
+			for i, x := range here {
+				for _, y := range here[:i] {
+					assert.False(rt, a.Resources[x.Local].sharesDevice(&a.Resources[y.Local]), "lanes over one device")
+				}
+			}
 		}
 	})
 }
@@ -109,23 +147,31 @@ func TestExplain(t *testing.T) {
 	a, b := address(t, 1, "rc", "ud", "sm"), address(t, 2, "rc", "ud")
 	want := `worker 0x1 to worker 0x2
 rma:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1008743  latency 600 ns + overhead 50 ns + 4096 bytes 341.333 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  latency 576 ns + overhead 52 ns + 4096 bytes 346.79 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_bcopy|get_bcopy
 amo:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1538462  latency 600 ns + overhead 50 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1592357  latency 576 ns + overhead 52 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no atomic64
 am:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1428571  latency 600 ns + overhead 100 ns
-  ud/hca0:1[1]  ud/hca0:1[1]  score 1162791  latency 700 ns + overhead 160 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1470588  latency 576 ns + overhead 104 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
+  sm/memory[2]  -             the peer does not have this transport
+rma_bw:
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11185  latency 576 ns + overhead 52 ns + 1048576 bytes 88778.409 ns
+  sm/memory[2]  -             the peer does not have this transport
+  ud/hca0:1[1]  ud/hca0:1[1]  no put_zcopy|get_zcopy
+am_bw:
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11178  latency 576 ns + overhead 104 ns + 1048576 bytes 88778.409 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 9143   latency 704 ns + overhead 160 ns + 1048576 bytes 108506.944 ns
   sm/memory[2]  -             the peer does not have this transport
 aux:
-* ud/hca0:1[1]  ud/hca0:1[1]  score 1162791  latency 700 ns + overhead 160 ns
+* ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
   rc/hca0:1[0]  rc/hca0:1[0]  no connect_to_iface
   sm/memory[2]  -             the peer does not have this transport
 `
-	assert.Equal(t, want, Explain(a, b, reach(a, b)))
+	assert.Equal(t, want, Explain(a, b, reach(a, b), Rails{}))
 	none := &Address{UUID: 3}
-	assert.Contains(t, Explain(none, b, reach(none, b)), "no transport is open")
+	assert.Contains(t, Explain(none, b, reach(none, b), Rails{}), "no transport is open")
 }

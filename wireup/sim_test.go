@@ -12,32 +12,42 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
+// figures are what a resource costs, the same for each class.
+func figures(latency, overhead time.Duration, bw float64) Cost {
+	return Cost{Overhead: TimeOf(overhead), Latency: TimeOf(latency), Bandwidth: RateOf(bw)}
+}
+
+// priced has the costs of all classes.
+func priced(r Resource, c Cost) Resource {
+	r.RMA, r.AMO, r.AM = c, c, c
+	r.trim()
+	return r
+}
+
 // rcLike, udLike and ifaceLike are resources as the transports describe them.
 func rcLike() Resource {
-	return Resource{
+	return priced(Resource{
 		Transport: "rc", Device: "hca0:1",
-		Caps:    uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic64 | uct.CapPending | uct.CapConnectEP | uct.CapErrPeer,
-		Atomic:  uct.AtomicAttr{Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice},
-		Latency: 600, Overhead: 50, Bandwidth: 12e9, AMBcopy: 8192, DeviceAddr: []byte("fabric"),
-	}
+		Caps:    uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic64 | uct.CapPending | uct.CapConnectEP,
+		Fetch64: uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap), Domain: uct.AtomicDevice, DeviceAddr: []byte("fabric"),
+	}, figures(600, 50, 12e9))
 }
 
 func udLike() Resource {
-	return Resource{
+	return priced(Resource{
 		Transport: "ud", Device: "hca0:1",
-		Caps:    uct.CapAMShort | uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface | uct.CapErrPeer,
-		Latency: 700, Overhead: 80, Bandwidth: 10e9, AMBcopy: 4000,
+		Caps:       uct.CapAMShort | uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
+		AMBcopy:    floor8(4000),
 		DeviceAddr: []byte("fabric"), IfaceAddr: []byte("qpn"),
-	}
+	}, figures(700, 80, 10e9))
 }
 
 func ifaceLike() Resource {
 	r := rcLike()
 	r.Transport, r.Device = "sm", "memory"
 	r.Caps = r.Caps&^uct.CapConnectEP | uct.CapConnectIface
-	r.Latency, r.Overhead, r.Bandwidth = 80, 10, 20e9
-	r.IfaceAddr = []byte("segment")
-	return r
+	r.AMBcopy, r.IfaceAddr = floor8(8192), []byte("segment")
+	return priced(r, figures(80, 10, 20e9))
 }
 
 // address makes a worker address with one MD out of resource names.
@@ -81,9 +91,11 @@ type side struct {
 	conn  *Conn
 	fails map[string]bool // "open rc" or "connect rc": the next such action fails
 
-	inbox []*Msg
-	peer  *side
-	log   []string
+	inbox  []*Msg
+	peer   *side
+	log    []string
+	silent bool
+	check  func(act *Action) // sees each action first; may be nil
 
 	lanes [MaxLanes]simLane
 	err   ucs.Status
@@ -94,7 +106,8 @@ type side struct {
 type simLane struct {
 	open                  bool
 	transport, addr, peer string
-	uses                  Purposes
+	uses                  Roles
+	retired               bool
 }
 
 // simTimeout is how long sides wait for each other.
@@ -117,7 +130,9 @@ func link(t testing.TB, a, b *Address) (*side, *side) {
 }
 
 func (s *side) logf(format string, args ...any) {
-	s.log = append(s.log, s.name+": "+fmt.Sprintf(format, args...))
+	if !s.silent {
+		s.log = append(s.log, s.name+": "+fmt.Sprintf(format, args...))
+	}
 }
 
 // handle feeds an event and carries out what comes of it.
@@ -127,6 +142,9 @@ func (s *side) handle(ev Event) {
 		ev, events = events[0], events[1:]
 		ev.Now = s.now
 		for _, act := range append([]Action(nil), s.conn.Handle(ev)...) {
+			if s.check != nil {
+				s.check(&act)
+			}
 			if next, ok := s.carryOut(act); ok {
 				events = append(events, next)
 			}
@@ -154,13 +172,16 @@ func (s *side) carryOut(act Action) (Event, bool) {
 		l.peer = string(act.EPAddr)
 		return Event{Kind: LaneConnected, Lane: act.Lane}, true
 	case ActivateLane:
-		s.logf("activate lane %d for %s", act.Lane, act.Purposes)
-		l.uses |= act.Purposes
+		s.logf("activate lane %d for %s", act.Lane, act.Roles)
+		l.uses |= act.Roles
+	case RetireLane:
+		s.logf("retire lane %d: %s", act.Lane, act.Status)
+		l.uses, l.retired = 0, true
 	case CloseLane:
 		s.logf("close lane %d", act.Lane)
 		*l = simLane{}
 	case FailEP:
-		s.logf("fail: %s: %s", act.Why, act.Status)
+		s.logf("fail: %s", strings.TrimPrefix(act.Why+": "+act.Status.String(), ": "))
 		s.err = act.Status
 	}
 	return Event{}, false
@@ -233,7 +254,7 @@ func describe(m *Msg) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d>%d", m.Type, m.SrcEP, m.DstEP)
 	for _, l := range m.Lanes {
-		fmt.Fprintf(&b, " [%d-%d %s", l.Src, l.Dst, l.Purposes)
+		fmt.Fprintf(&b, " [%d-%d %s", l.Src, l.Dst, l.Roles)
 		if l.Status != ucs.StatusOK {
 			fmt.Fprintf(&b, " refused: %s", l.Status)
 		}

@@ -40,9 +40,9 @@ func (c *Conn) Deadline() (at time.Duration, ok bool) {
 	return at, at != never
 }
 
-// wind starts the timer when a handshake begins and when the peer has moved it on,
+// restartTimer starts the timer when a handshake begins and when the peer has moved it on,
 // and stops it at the end.
-func (c *Conn) wind(moved bool) {
+func (c *Conn) restartTimer(moved bool) {
 	switch {
 	case c.over || c.Quiet():
 		c.timer = timer{}
@@ -61,6 +61,7 @@ func (c *Conn) timePassed() {
 		c.repeat()
 		if t.pause *= 2; t.pause > lastPause {
 			t.repeat = never
+			c.forgetBroken()
 		} else {
 			t.repeat = c.now + t.pause
 		}
@@ -73,8 +74,8 @@ func (c *Conn) givesUp() bool {
 	if c.p.Timeout <= 0 {
 		return false
 	}
-	for p := range Aux {
-		if _, ok := c.Lane(p); !ok && c.wanted.Has(p) {
+	for role := range Aux {
+		if c.wanted.Has(role) && !c.active(role) {
 			return true
 		}
 	}
@@ -84,15 +85,16 @@ func (c *Conn) givesUp() bool {
 // repeat says again what the peer has not answered: proposals, and replies without
 // an ACK. An ACK that was lost is sent again when the reply to it is repeated.
 func (c *Conn) repeat() {
-	c.sayAgain(Request, laneProposed)
-	c.sayAgain(Reply, laneAccepted)
+	c.retransmit(Request, laneProposed)
+	c.retransmit(Reply, laneAccepted)
+	c.retransmit(Drop, laneBroken)
 }
 
-func (c *Conn) sayAgain(t MsgType, in laneState) {
+func (c *Conn) retransmit(t MsgType, in laneState) {
 	m := c.newMsg(t)
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == in {
-			m.Lanes = append(m.Lanes, l.entry(ucs.StatusOK))
+			m.Lanes = append(m.Lanes, l.entry(l.reason))
 		}
 	}
 	if len(m.Lanes) == 0 {
@@ -102,6 +104,26 @@ func (c *Conn) sayAgain(t MsgType, in laneState) {
 		m.Addr = c.p.PackedLocal
 	}
 	c.do(Action{Kind: SendMsg, Msg: m, Again: true})
+}
+
+// forgetBroken closes lanes that broke though the peer has not said that it knows. If that
+// leaves none, nobody would ever learn that the peer is gone.
+func (c *Conn) forgetBroken() {
+	last := ucs.StatusOK
+	for i := range c.lanes {
+		if l := &c.lanes[i]; l.state == laneBroken {
+			last = l.reason
+			c.free(i, last)
+		}
+	}
+	for i := range c.lanes {
+		if c.lanes[i].state != laneFree {
+			return
+		}
+	}
+	if last != ucs.StatusOK {
+		c.fail(last, "no lane left, and the peer does not answer")
+	}
 }
 
 // states are those of the lanes, for comparison.

@@ -23,7 +23,7 @@ func lossyPair(t *testing.T, rt *rapid.T) (a, b *side) {
 		}
 		switch what := rapid.IntRange(0, 5).Draw(rt, "what"); {
 		case what == 0:
-			s.handle(Event{Kind: NeedLane, Purpose: rapid.SampledFrom([]Purpose{RMA, AMO, AM}).Draw(rt, "purpose")})
+			s.handle(Event{Kind: NeedLane, Role: rapid.SampledFrom([]Role{RMA, AMO, AM}).Draw(rt, "role")})
 		case what == 1:
 			pass(a, b, simTimeout/60)
 		case what == 2:
@@ -79,20 +79,19 @@ func TestConn_NothingWaitsForEver(t *testing.T) {
 func TestConn_WithoutTimeout(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
 	a.conn.p.Timeout = 0
-	a.handle(Event{Kind: NeedLane, Purpose: RMA})
+	a.handle(Event{Kind: NeedLane, Role: RMA})
 	pass(a, b, 24*time.Hour)
 	assert.Len(t, b.inbox, 8, "one REQUEST and seven repetitions")
 	settle(t, a, b)
 	require.Equal(t, ucs.StatusOK, a.err)
-	_, ok := a.conn.Lane(RMA)
-	assert.True(t, ok)
+	assert.Len(t, a.conn.Lanes(RMA), 1)
 }
 
 // TestConn_AnswersStartTheWaitAnew: the limit is on the peer's silence, not on the
 // handshake, and what does not move it on is silence.
 func TestConn_AnswersStartTheWaitAnew(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "rc", "ud"), address(t, 2, "rc", "ud"))
-	a.handle(Event{Kind: NeedLane, Purpose: RMA})
+	a.handle(Event{Kind: NeedLane, Role: RMA})
 	pass(a, b, simTimeout-time.Second)
 	b.fails["open rc"] = true // a refusal moves it on: a proposes another lane
 	b.deliver(t)

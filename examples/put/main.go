@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/uct/all"
 )
 
 func main() {
 	ctx := context.Background()
-	c := must(ucp.NewContext(ucp.Config{}, all.Components()...))
+	c := must(gucx.Open()) // transports, devices and log as the environment says
 	target := must(c.NewWorker(ucp.WorkerConfig{}))
 	mem := must(c.MemAlloc(4096))
 	go target.Serve(ctx) // answers the connection; one-sided operations need nobody

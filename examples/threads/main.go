@@ -14,10 +14,9 @@ import (
 	"os"
 	"sync"
 
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/ucs/config"
-	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib"
 )
 
 const (
@@ -27,51 +26,50 @@ const (
 
 func main() {
 	ctx := context.Background()
-	var cfg ucp.Config
-	check(config.FromEnv(os.Environ(), cfg.Table()))
-	remote := must(ucp.NewContext(cfg, all.Components()...)) // would be another process
+	cfg := must(gucx.FromEnv(os.Environ(), gucx.Own{}))
+	open := func() *ucp.Context { return must(cfg.Open()) }
+
+	remote := open() // would be another process
 	target := must(remote.NewWorker(ucp.WorkerConfig{}))
 	mem := must(remote.MemAlloc(threads))
 	addr, packed := target.Address(), mem.Pack() // before others have the target
 	go target.Serve(ctx)
 
-	c := must(ucp.NewContext(cfg, all.Components()...))
 	var running sync.WaitGroup
-	for _, s := range seats(c, cfg.IBEndpoints == uct.EndpointsMPIThreads) {
+	for i, worker := range workers(open, cfg.UCT.IB.Endpoints) {
 		running.Go(func() {
 			var ep *ucp.EP
 			var key *ucp.RKey
-			s.worker.Do(func(w *ucp.Worker) {
+			worker.Do(func(w *ucp.Worker) {
 				ep = must(w.NewEP(addr, ucp.EPConfig{}))
 				key = must(ep.Unpack(packed))
 			})
-			for i := range puts {
-				value := []byte{byte(i)}
-				check(s.worker.Run(ctx, func() (*ucp.Request, error) {
-					return ep.Put(value, key.Addr()+uint64(s.thread), key, nil)
+			for n := range puts {
+				value := []byte{byte(n)}
+				check(worker.Run(ctx, func() (*ucp.Request, error) {
+					return ep.Put(value, key.Addr()+uint64(i), key, nil)
 				}))
 			}
-			check(s.worker.Run(ctx, ep.Flush))
+			check(worker.Run(ctx, ep.Flush))
 		})
 	}
 	running.Wait()
-	fmt.Printf("%v: %d threads wrote %d\n", cfg.IBEndpoints, threads, mem.Bytes())
+	fmt.Printf("%v: %d threads wrote %d\n", cfg.UCT.IB.Endpoints, threads, mem.Bytes())
 }
 
-// seat is where a thread sits.
-type seat struct {
-	thread int
-	worker *ucp.SharedWorker
-}
-
-// seats makes a worker for each thread, or one for all.
-func seats(c *ucp.Context, shared bool) (list []seat) {
+// workers are the workers of the threads: of a context each, of one context, or one for
+// all.
+func workers(open func() *ucp.Context, category ib.Endpoints) (list []*ucp.SharedWorker) {
+	var c *ucp.Context
 	var w *ucp.SharedWorker
 	for i := range threads {
-		if i == 0 || !shared {
+		if i == 0 || category == ib.EndpointsMPIEverywhere {
+			c = open()
+		}
+		if i == 0 || category != ib.EndpointsMPIThreads {
 			w = must(c.NewWorker(ucp.WorkerConfig{})).Share()
 		}
-		list = append(list, seat{i, w})
+		list = append(list, w)
 	}
 	return list
 }

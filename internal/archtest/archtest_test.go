@@ -46,7 +46,9 @@ func TestCheck_Imports(t *testing.T) {
 		{"rc to ib", "uct/ib/rc/a.go", ours("uct/ib"), ""},
 		{"all to a transport", "uct/all/a.go", ours("uct/ib/rc"), ""},
 		{"test of ucp on all", "ucp/a_test.go", ours("uct/all"), ""},
-		{"perftest anything", "perftest/internal/x/a.go", ours("uct/ib/verbs/softhca"), ""},
+		{"the commands of perftest anything", "perftest/internal/cli/a.go", ours("uct/ib/verbs/softhca"), ""},
+		{"what measures no layers", "perftest/internal/measure/tick/a.go", ours("perftest/internal/layers/layer"), "perftest/internal/measure may not import perftest/internal/layers"},
+		{"what shows no probes", "perftest/internal/show/report/a.go", ours("perftest/internal/probes/counters"), "perftest/internal/show may not import perftest/internal/probes"},
 		{"up", "uct/a.go", ours("ucp"), "uct may not import ucp"},
 		{"services up", "ucs/log/a.go", ours("uct"), "ucs may not import uct"},
 		{"sideways", "uct/ib/rc/a.go", ours("uct/ib/ud"), "uct/ib/rc may not import uct/ib/ud"},
@@ -58,7 +60,7 @@ func TestCheck_Imports(t *testing.T) {
 		{"wireup to ucp in a test", "wireup/a_test.go", ours("ucp"), "wireup may not import ucp"},
 		{"verbs to its provider", "uct/ib/verbs/a.go", ours("uct/ib/verbs/mlx5"), "uct/ib/verbs may not import uct/ib/verbs/mlx5"},
 		{"to a program", "ucp/a.go", ours("perftest"), "ucp may not import perftest"},
-		{"to the root", "ucp/a.go", `"` + Module + `"`, "ucp may not import "},
+		{"to the root", "ucp/a.go", `"` + Module + `"`, "ucp may not import gucx"},
 		{"similar module", "ucp/a.go", `"` + Module + `x/y"`, "no line permits this module"},
 		{"cgo", "perftest/a.go", `"C"`, "there is no cgo here"},
 		{"unsafe", "ucp/a.go", `"unsafe"`, "only files named *_unsafe.go may"},
@@ -74,10 +76,10 @@ func TestCheck_Imports(t *testing.T) {
 		{"testify in a library", "ucs/a.go", `"github.com/stretchr/testify/assert"`, "not in ucs"},
 		{"goleak in testenv", "internal/testenv/a.go", `"go.uber.org/goleak"`, ""},
 		{"goleak beside testenv", "internal/mmio/a.go", `"go.uber.org/goleak"`, "not in internal/mmio"},
-		{"ebpf in its leaf", "perftest/internal/bpfcount/a.go", `"github.com/cilium/ebpf/link"`, ""},
+		{"ebpf in its leaf", "perftest/internal/probes/bpfcount/a.go", `"github.com/cilium/ebpf/link"`, ""},
 		{"ebpf in a library", "ucp/a.go", `"github.com/cilium/ebpf/link"`, "not in ucp"},
 		{"ebpf in a test elsewhere", "ucs/log/a_test.go", `"github.com/cilium/ebpf/link"`, "not in ucs/log"},
-		{"ebpf beside its leaf", "perftest/internal/counters/a.go", `"github.com/cilium/ebpf"`, "not in perftest/internal/counters"},
+		{"ebpf beside its leaf", "perftest/internal/probes/counters/a.go", `"github.com/cilium/ebpf"`, "not in perftest/internal/probes/counters"},
 		{"cobra in perftest", "perftest/cmd/a.go", `"github.com/spf13/cobra"`, ""},
 		{"cobra in a library", "ucp/a.go", `"github.com/spf13/cobra"`, "not in ucp"},
 		{"new folder", "newthing/a.go", `"fmt"`, "folder newthing is in no group"},
@@ -155,7 +157,7 @@ func TestGroupOf(t *testing.T) {
 	d, err := parseRules(Rules)
 	require.NoError(t, err)
 	for folder, want := range map[string]string{
-		"uct": "uct", "uct/ib": "uct/ib", "uct/ib/verbs/mlx5/x": "uct/ib/verbs/mlx5", "uct/ibx": "uct", "other": "", "": "",
+		"uct": "uct", "uct/ib": "uct/ib", "uct/ib/verbs/mlx5/x": "uct/ib/verbs/mlx5", "uct/ibx": "uct", "other": "", "": "gucx", ".": "gucx",
 	} {
 		assert.Equal(t, want, d.groupOf(folder), folder)
 	}

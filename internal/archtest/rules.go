@@ -22,37 +22,62 @@ ucs                   internal
 
 # the InfiniBand stack below the transports
 uct/ib/verbs          ucs internal                                   | uct/ib/verbs/mlx5 uct/ib/verbs/softhca
-uct/ib/verbs/mlx5     uct/ib/verbs ucs internal                      | uct/ib/verbs/softhca
-uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
+uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal
+uct/ib/verbs/mlx5     uct/ib/verbs/mlx5/prm uct/ib/verbs ucs internal | uct/ib/verbs/softhca
+uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5/prm uct/ib/verbs/mlx5 uct/ib/verbs ucs internal
 uct/ib/verbs/softhca/timing ucs
 
 # the contract, what helps to keep it, and who tells whether it is kept
 uct                   ucs                                            | internal
 uct/base              uct ucs internal
 uct/internal          uct uct/base ucs internal
-uct/ucttest           uct uct/base ucs internal
+uct/targetop          uct uct/internal ucs                           | internal
+uct/wrap              uct uct/base                                    | uct/ucttest uct/self ucs internal
+uct/ucttest           uct uct/base uct/wrap ucs internal
 
 # transports: never sideways
-uct/self              uct uct/base uct/internal ucs internal         | uct/ucttest
-uct/sm                uct uct/base uct/internal ucs internal         | uct/ucttest
-uct/tcp               uct uct/base uct/internal ucs internal         | uct/ucttest
+uct/self              uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
+uct/sm                uct uct/base uct/targetop uct/internal ucs internal         | uct/ucttest
+uct/tcp               uct uct/base uct/targetop uct/internal uct/tcp/internal ucs internal | uct/ucttest
+uct/tcp/internal      ucs internal
 uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
 uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
-uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/softhca
+uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/softhca internal
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
-uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
+uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
 uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs uct/ib/verbs/softhca ucs internal
 
 # above the contract: no concrete transport but in tests
 wireup                uct ucs internal                               | uct/base
-ucp                   wireup uct ucs internal                        | uct/all uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+ucp/internal/wire     wireup uct ucs internal
+ucp/internal/engine   uct ucs internal
+ucp/internal/conn     wireup uct ucs internal
+ucp/internal/lane     wireup uct ucs internal
+ucp/internal/proto    uct
+ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
+ucp                   ucp/internal/conn ucp/internal/lane ucp/internal/engine ucp/internal/proto ucp/internal/region ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+
+# all of it, as the environment says: the package at the root
+gucx                  ucp uct uct/all ucs                            | internal
+
+# perftest: rooms, each above those that it names; bench and info see more than their rooms
+perftest                      perftest/perf
+perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest
+perftest/internal/measure                                                           | internal
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/dv uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
+perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers
+perftest/internal/show        perftest/internal/measure
+perftest/internal/probes      perftest/internal/measure perftest/internal/show ucp uct uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
+perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
+perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies uct uct/ib uct/ib/verbs uct/ib/verbs/mlx5/prm ucs
+perftest/internal/cli         *
 
 # programs
-perftest              *
-examples              ucp uct uct/all ucs
+examples              gucx ucp uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *
@@ -61,7 +86,7 @@ github.com/stretchr/testify   uct/ucttest uct/ib/internal/rctest uct/ib/internal
 pgregory.net/rapid            uct/ucttest                            | *
 github.com/anishathalye/porcupine uct/ucttest                        | *
 go.uber.org/goleak            internal/testenv uct/ucttest           | *
-github.com/cilium/ebpf        perftest/internal/bpfcount
+github.com/cilium/ebpf        perftest/internal/probes/bpfcount
 github.com/spf13/cobra        perftest
 github.com/spf13/pflag        perftest
 github.com/jedib0t/go-pretty  perftest
@@ -125,7 +150,15 @@ func (d directions) checkNames() error {
 }
 
 // groupOf is the longest group that the folder is in; empty if there is none.
-func (d directions) groupOf(folder string) string { return longest(d.groups, folder) }
+func (d directions) groupOf(folder string) string {
+	if folder == "" || folder == "." {
+		folder = rootGroup
+	}
+	return longest(d.groups, folder)
+}
+
+// rootGroup is how Rules calls the root of the tree.
+const rootGroup = "gucx"
 
 // moduleOf is the longest module that the import path is in; empty if there is none.
 func (d directions) moduleOf(path string) string { return longest(d.modules, path) }

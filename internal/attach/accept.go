@@ -66,18 +66,15 @@ func (p *Port) dispatch(conn *net.UnixConn) bool {
 	return p.spawn(func() { p.serve(conn, who) })
 }
 
-// serve answers a connection, and stays with the link if it becomes one.
+// serve answers a connection, and has the link watched if it becomes one.
 func (p *Port) serve(conn *net.UnixConn, who peer) {
-	l := p.answer(conn, who)
+	p.answer(conn, who)
 	<-p.slots
-	if l != nil {
-		l.watch()
-	}
 }
 
-// answer runs the acceptor's side of the handshake. It returns nil, with the
-// connection closed, if no link came out.
-func (p *Port) answer(conn *net.UnixConn, who peer) *Link {
+// answer runs the acceptor's side of the handshake. The connection is closed if no link
+// came out.
+func (p *Port) answer(conn *net.UnixConn, who peer) {
 	_ = conn.SetDeadline(time.Now().Add(p.cfg.HandshakeTimeout))
 	stop := context.AfterFunc(p.ctx, func() { expire(conn) })
 	defer stop()
@@ -89,7 +86,7 @@ func (p *Port) answer(conn *net.UnixConn, who peer) *Link {
 	}
 	if err != nil {
 		p.turnAway(conn, err)
-		return nil
+		return
 	}
 	l := newLink(p, conn, who, hello.from)
 	reason := p.admit(l, &hello, fds)
@@ -97,13 +94,13 @@ func (p *Port) answer(conn *net.UnixConn, who peer) *Link {
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(reason))
 		_ = l.Close()
-		return nil
+		return
 	}
 	p.count.accepted.Add(1)
 	if err := p.welcome(l); err != nil {
 		_ = conn.Close() // watch then tells the owner
 	}
-	return l
+	_ = l.watch()
 }
 
 // expire ends reads and writes under way.
@@ -143,7 +140,7 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	if in.Seg, err = l.own(memfd.Adopt(fds.take(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
 		return ReasonSegments
 	}
-	in.Control, err = l.own(memfd.AdoptPrefix(fds.take(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen))
+	in.Control, err = l.own(p.cfg.Mapper.Adopt(fds.take(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen, p.cfg.ControlLen))
 	if err != nil || l.takeWake(fds, 2) != nil {
 		return ReasonSegments
 	}

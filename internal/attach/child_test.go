@@ -20,9 +20,9 @@ import (
 // Roles of a second process. Each prints one line when it is ready, and ends with
 // its standard input.
 const (
-	roleStation  = "station"  // a port that does what it is told, line by line
-	roleSquatter = "squatter" // listens on a name, as another user
-	roleStranger = "stranger" // connects to a name, as another user; prints how it ended
+	roleStation   = "station"    // a port that does what it is told, line by line
+	roleSquatter  = "squatter"   // listens on a name, as another user
+	roleOtherUser = "other-user" // connects to a name, as another user; prints how it ended
 )
 
 func runChild(role string) error {
@@ -37,7 +37,7 @@ func runChild(role string) error {
 		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return l.Close()
-	case roleStranger:
+	case roleOtherUser:
 		conn, err := net.Dial("unixpacket", os.Getenv(roleEnv+"_NAME"))
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 // Config describes a port. Service, GID, Layout, Table, Arena, WakeFD and LinkLen have no
 // default. What is passed in stays the caller's, and must stay open until Close.
 type Config struct {
-	// Service names the kind of port: ports of different services never meet. It is
+	// Service names the kind of port: ports of different services do not see each other. It is
 	// part of the socket's name and stands in errors. Required; at most 16 bytes.
 	Service string
 
@@ -31,9 +31,17 @@ type Config struct {
 	// that dials gives it to the acceptor too, which maps the first ControlLen bytes.
 	Arena *memfd.Segment
 
-	// ControlLen is how much of the dialer's arena an acceptor maps, in bytes. 0
-	// means one page.
+	// ControlLen is how much of the dialer's arena an acceptor maps at least, in bytes.
+	// 0 means one page.
 	ControlLen int
+
+	// DialLen is how much of the acceptor's arena a dialer maps at least, in bytes, before
+	// it asks for more: see memfd.Segment.Grow. 0 means all.
+	DialLen int
+
+	// Mapper maps tables and arenas of peers. Ports that share one map those of a peer
+	// once. nil means one of the port's own.
+	Mapper *memfd.Mapper
 
 	// LinkLen is the length of the segment that a dialer creates for each link, in
 	// bytes, rounded up to a page. Both sides of a link must have the same.
@@ -100,6 +108,9 @@ func (c Config) withDefaults() (Config, error) {
 	if c.HandshakeTimeout == 0 {
 		c.HandshakeTimeout = defaultHandshakeTimeout
 	}
+	if c.Mapper == nil {
+		c.Mapper = new(memfd.Mapper)
+	}
 	c.AllowUIDs = append([]uint32{uint32(os.Geteuid())}, c.AllowUIDs...)
 	return c, nil
 }
@@ -124,7 +135,7 @@ func (c Config) check() error {
 	if c.LinkLen <= 0 {
 		return fmt.Errorf("link length %d", c.LinkLen)
 	}
-	if min(c.ControlLen, c.MaxLinks, c.MaxHandshakes, c.MaxTableLen, c.MaxArenaLen) < 0 || c.HandshakeTimeout < 0 {
+	if min(c.ControlLen, c.DialLen, c.MaxLinks, c.MaxHandshakes, c.MaxTableLen, c.MaxArenaLen) < 0 || c.HandshakeTimeout < 0 {
 		return fmt.Errorf("negative limit")
 	}
 	if c.ControlLen > len(c.Arena.Bytes()) {

@@ -24,7 +24,8 @@ const dialPause = 5 * time.Millisecond
 // Errors, all within a *ucs.OpError: ucs.ErrUnreachable (nobody listens on gid),
 // ucs.ErrTimedOut (acceptor stopped or too busy), ErrForeignUser, ErrProtocol,
 // *RefusedError, ucs.ErrConnReset (hung up during the handshake), ucs.ErrClosed
-// (the port is closed), the error of ctx, memory errors of memfd.
+// (the port is closed), the error of ctx, ucs.ErrNoMemory (no room in the address space,
+// no descriptors), other errors of memfd.
 func (p *Port) Dial(ctx context.Context, gid [16]byte) (*Outbound, error) {
 	out, err := p.dial(ctx, gid)
 	if err != nil {
@@ -68,10 +69,7 @@ func (p *Port) establish(l *Link) error {
 	if err := p.adopt(l); err != nil {
 		return err
 	}
-	if !p.spawn(l.watch) {
-		return ucs.ErrClosed
-	}
-	return nil
+	return l.watch()
 }
 
 // connect finds the listener of an allowed user and makes sure that it is one.
@@ -149,10 +147,11 @@ func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
 		return fmt.Errorf("%w: table of %d bytes, arena of %d", memfd.ErrSize, reply.len0, reply.arenaLen)
 	}
 	tableLen, arenaLen := int(reply.len0), int(reply.arenaLen)
-	if out.Table, err = out.own(memfd.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen)); err != nil {
+	dialLen := min(orDefault(p.cfg.DialLen, arenaLen), arenaLen)
+	if out.Table, err = out.own(p.cfg.Mapper.Adopt(fds.take(0), memfd.ReadOnly, tableLen, tableLen, tableLen)); err != nil {
 		return fmt.Errorf("table: %w", err)
 	}
-	if out.Arena, err = out.own(memfd.Adopt(fds.take(1), out.arenaAccess(), arenaLen, arenaLen)); err != nil {
+	if out.Arena, err = out.own(p.cfg.Mapper.Adopt(fds.take(1), out.arenaAccess(), arenaLen, arenaLen, dialLen)); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
 	if err := out.takeWake(fds, 2); err != nil {
@@ -176,6 +175,8 @@ func (p *Port) dialError(ctx, bound context.Context, err error) error {
 		return fmt.Errorf("%w: no answer from the peer: %w", ucs.ErrTimedOut, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE):
 		return fmt.Errorf("%w: during the handshake", ucs.ErrConnReset)
+	case errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+		return fmt.Errorf("%w: %w", ucs.ErrNoMemory, err)
 	case errors.Is(err, errMalformed) || errors.Is(err, errVersion):
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}

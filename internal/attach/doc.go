@@ -23,6 +23,10 @@
 // of a process that exits or is killed, after it has taken down its memory map, and
 // the other end sees the hang-up at once. A stopped process stays up.
 //
+// A hang-up also says that this side touches the other's memory no more: nobody closes
+// the socket before. An acceptor that goes away hangs up its half (Link.HangUp), and has
+// the link until the dialer has closed.
+//
 // # Who is trusted with what
 //
 // Processes of other users are turned away before they can say anything, on both

@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gucx/gucx/internal/memfd"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
 )
 
 // Link is what both ends of a link have. It is up until the peer dies or closes,
@@ -33,9 +35,11 @@ type Link struct {
 
 	counted bool // against MaxLinks; under port.mu
 
-	mu     sync.Mutex
-	closed bool
-	hooks  []func()
+	mu      sync.Mutex
+	closed  bool
+	hungUp  bool
+	awaited bool // Port.Close waits for watch
+	hooks   []func()
 }
 
 // own makes a segment one that Close closes, and returns it.
@@ -69,8 +73,8 @@ type Inbound struct {
 	*Link
 	// Seg is the link segment, created by the peer: mapped for writing.
 	Seg *memfd.Segment
-	// Control is the first Config.ControlLen bytes of the peer's arena, mapped for
-	// writing.
+	// Control is the first Config.ControlLen bytes of the peer's arena or more, mapped
+	// for writing.
 	Control *memfd.Segment
 }
 
@@ -79,7 +83,8 @@ type Outbound struct {
 	*Link
 	// Table is the peer's, mapped for reading.
 	Table *memfd.Segment
-	// Arena is the peer's, mapped whole for writing.
+	// Arena is the peer's, of which the first Config.DialLen bytes or more are mapped for
+	// writing.
 	Arena *memfd.Segment
 	// Seg is the link segment, created by this side: mapped for writing.
 	Seg *memfd.Segment
@@ -123,6 +128,31 @@ func (l *Link) isClosed() bool {
 	return l.closed
 }
 
+// HangUp tells the peer that this side goes, and makes the link its owner's alone: the
+// port's Close neither closes it nor waits for it. The peer may be in the middle of an
+// access; segments and the guards in them stay mapped, and functions of AfterDown are
+// called when the peer has hung up too or is dead, and so is inside no more. The owner
+// then calls Close.
+func (l *Link) HangUp() {
+	l.mu.Lock()
+	l.hungUp = true
+	l.mu.Unlock()
+	_ = l.conn.CloseWrite() // ENOTCONN: the peer was first
+	l.port.disown(l)
+	l.leave()
+}
+
+// leave has Port.Close not wait for watch any more.
+func (l *Link) leave() {
+	l.mu.Lock()
+	awaited := l.awaited
+	l.awaited = false
+	l.mu.Unlock()
+	if awaited {
+		l.port.wg.Done()
+	}
+}
+
 // Close hangs up and gives back mappings and descriptors of the link. Nobody may
 // use its segments or WakeFD any more. Idempotent; does not wait for a running
 // AfterDown function, so may be called by one.
@@ -152,15 +182,41 @@ func (l *Link) release() error {
 	return errors.Join(errs...)
 }
 
-// watch returns when the link is down. Nothing is ever sent after the handshake,
-// so whatever a read returns ends the link; descriptors that would come with data
-// are dropped by the kernel, as read has no place for them.
-func (l *Link) watch() {
-	_ = l.conn.SetDeadline(time.Time{})
+// watch has a goroutine wait until the link is down. Nothing is ever sent after the
+// handshake, so whatever a read returns ends the link; descriptors that would come with
+// data are dropped by the kernel, as read has no place for them. The socket stays open
+// until Close: a hang-up tells the peer that this side is inside its memory no more.
+// ErrClosed, and the link is down, when the port is closed.
+func (l *Link) watch() error {
+	entered := l.port.enter()
+	l.mu.Lock()
+	l.awaited = entered
+	alone := l.hungUp
+	l.mu.Unlock()
+	if alone {
+		l.leave()
+	} else if !entered {
+		_ = l.conn.Close()
+		l.goDown()
+		return ucs.ErrClosed
+	}
+	go func() {
+		defer l.leave()
+		l.awaitHangUp()
+		l.goDown()
+	}()
+	return nil
+}
+
+// awaitHangUp reads what never comes. A deadline is what is left of the handshake.
+func (l *Link) awaitHangUp() {
 	var b [1]byte
-	_, _ = l.conn.Read(b[:])
-	_ = l.conn.Close()
-	l.goDown()
+	for {
+		_ = l.conn.SetDeadline(time.Time{})
+		if _, err := l.conn.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+	}
 }
 
 func (l *Link) goDown() {

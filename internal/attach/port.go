@@ -72,8 +72,8 @@ func (p *Port) Stats() Stats {
 }
 
 // Close stops listening, ends dials under way, closes all links and waits for the
-// port's goroutines, so for OnLink and AfterDown functions too. Nobody may use
-// segments of any link any more. Idempotent.
+// port's goroutines, so for OnLink and AfterDown functions too; not links after
+// Link.HangUp. Nobody may use segments of the links that it closes any more. Idempotent.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	first := !p.closed
@@ -136,6 +136,13 @@ func (p *Port) adopt(l *Link) error {
 	}
 	p.links[l] = struct{}{}
 	return nil
+}
+
+// disown makes a link one that Close leaves alone. It still counts against MaxLinks.
+func (p *Port) disown(l *Link) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, l)
 }
 
 func (p *Port) forget(l *Link) {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -27,7 +28,7 @@ const (
 	testLinkLen  = 64 << 10
 	testTableLen = 32 << 10
 	testArenaLen = 1 << 20
-	watchdog     = 20 * time.Second
+	watchdog     = testenv.Watchdog
 )
 
 // station is a port with what it gives away, and the inbound links it got.
@@ -123,7 +124,7 @@ func TestDial_SharesMemoryBothWays(t *testing.T) {
 	assert.Len(t, out.Table.Bytes(), testTableLen)
 	assert.Len(t, out.Arena.Bytes(), testArenaLen)
 	assert.Len(t, in.Seg.Bytes(), testLinkLen)
-	assert.Len(t, in.Control.Bytes(), os.Getpagesize())
+	assert.GreaterOrEqual(t, len(in.Control.Bytes()), os.Getpagesize())
 
 	b.table.Bytes()[5] = 11
 	out.Arena.Bytes()[testArenaLen-1] = 12
@@ -160,7 +161,7 @@ func TestDial_Self(t *testing.T) {
 	assert.EqualValues(t, 1, in.Seg.Bytes()[0])
 }
 
-func TestDial_NobodyThere(t *testing.T) {
+func TestDial_NoPort(t *testing.T) {
 	a := newStation(t, nil)
 	_, err := a.Dial(context.Background(), [16]byte{1})
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)

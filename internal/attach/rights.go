@@ -13,7 +13,7 @@ import (
 // frameFDs is how many descriptors a hello or a welcome carries.
 const frameFDs = 3
 
-// rights are descriptors that came with a message. Whoever holds them closes them,
+// rights are descriptors that came with a message. The holder closes them,
 // or takes them out one by one.
 type rights []int
 

@@ -120,7 +120,7 @@ func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, err
 	for _, uid := range p.cfg.AllowUIDs {
 		addr := socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid)
 		if addr.Name == last {
-			break // a file has one name, whoever's it is
+			break // a file has one name, also another user's
 		}
 		last = addr.Name
 		conn, err := connectOne(ctx, addr)

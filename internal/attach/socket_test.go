@@ -36,7 +36,7 @@ func TestSocketDir(t *testing.T) {
 		name string
 		uids []uint32
 		mode os.FileMode
-	}{{"own user", nil, 0o600}, {"other users too", []uint32{nobody}, 0o666}} {
+	}{{"own user", nil, 0o600}, {"other users too", []uint32{noRights}, 0o666}} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			a, b := newStation(t, inDir(dir, tc.uids...)), newStation(t, inDir(dir, tc.uids...))

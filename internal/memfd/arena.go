@@ -36,7 +36,7 @@ func NewArena(seg *Segment, skip int) *Arena {
 // Alloc returns the offset of n zeroed bytes, rounded up to whole pages; n is at
 // least 1. With touch the pages are made now, by the calling thread and so on its
 // NUMA node, and a machine without memory for them is an error here rather than a
-// signal later; without, at the first access of whoever comes first. Errors:
+// signal later; without, at the first access of all. Errors:
 // ErrFull, errors of the system.
 func (a *Arena) Alloc(n int, touch bool) (int, error) {
 	n = pages(n)

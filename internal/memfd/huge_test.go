@@ -31,9 +31,9 @@ func TestCreateHuge_SharedAndZeroAgain(t *testing.T) {
 
 	peer, err := Adopt(dup(t, s.FD()), ReadWrite|HugePages, 1, len(s.Bytes()))
 	require.NoError(t, err)
-	prefix, err := AdoptPrefix(dup(t, s.FD()), ReadWrite|HugePages, os.Getpagesize(), len(s.Bytes()))
+	prefix, err := new(Mapper).Adopt(dup(t, s.FD()), ReadWrite|HugePages, 1, len(s.Bytes()), os.Getpagesize())
 	require.NoError(t, err)
-	assert.Len(t, prefix.Bytes(), page)
+	assert.Zero(t, len(prefix.Bytes())%page, "whole pages")
 	peer.Bytes()[5] = 7
 	assert.EqualValues(t, 7, s.Bytes()[5])
 	assert.EqualValues(t, 7, prefix.Bytes()[5])
@@ -51,7 +51,7 @@ func TestCreateHuge_SharedAndZeroAgain(t *testing.T) {
 	assert.Equal(t, make([]byte, page), s.Bytes()[off:off+page])
 }
 
-// TestAdopt_HugePagesOnlyWhereAsked: whoever made them could take them away.
+// TestAdopt_HugePagesOnlyWhereAsked: their maker could take them away.
 func TestAdopt_HugePagesOnlyWhereAsked(t *testing.T) {
 	s := createHuge(t, 1)
 	fd := dup(t, s.FD())

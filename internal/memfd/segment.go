@@ -41,7 +41,7 @@ const (
 	// ReadWrite maps for reading and writing.
 	ReadWrite
 	// HugePages, added to one of the others, takes files of CreateHuge too. The kernel
-	// lets whoever can write to such a file take pages away again, after which a
+	// lets a process that can write to such a file take pages away again, after which a
 	// touch is a SIGBUS: for peers only that could end this process anyway.
 	HugePages
 )
@@ -51,6 +51,10 @@ const (
 type Segment struct {
 	mem  []byte
 	huge bool
+
+	mapper *Mapper     // of an adopted one that shares its mapping
+	file   *mappedFile // with mapper
+	view   *view       // with mapper
 
 	mu       sync.Mutex
 	fd       int // -1: none
@@ -126,37 +130,34 @@ func newSegment(name string, size int, sharing Sharing, extra int) (_ *Segment, 
 //
 // Errors: ErrKind, ErrUnsealed, ErrSize, system call errors.
 func Adopt(fd int, access Access, minLen, maxLen int) (*Segment, error) {
-	return adopt(fd, access, minLen, maxLen, maxLen)
-}
-
-// AdoptPrefix is Adopt, but maps the first mapLen bytes only, rounded up to whole
-// pages; the file must be at least that long and at most maxLen.
-func AdoptPrefix(fd int, access Access, mapLen, maxLen int) (*Segment, error) {
-	return adopt(fd, access, mapLen, maxLen, mapLen)
-}
-
-func adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segment, error) {
 	defer func() { _ = unix.Close(fd) }()
-	f, err := inspect(fd)
+	f, err := acceptable(fd, access, minLen, maxLen)
 	if err != nil {
 		return nil, err
 	}
-	if f.huge && access&HugePages == 0 {
-		return nil, fmt.Errorf("%w: huge pages are not taken from there", ErrKind)
-	}
-	if f.size < int64(minLen) || f.size > int64(maxLen) || f.size == 0 {
-		return nil, fmt.Errorf("%w: %d bytes, want %d to %d", ErrSize, f.size, minLen, maxLen)
-	}
-	mapLen = (mapLen + f.page - 1) / f.page * f.page
-	mem, err := mapFile(fd, min(int(f.size), mapLen), access, f.huge)
+	mem, err := mapFile(fd, int(f.size), access, f.huge)
 	if err != nil {
 		return nil, err
 	}
 	return &Segment{mem: mem, fd: -1, huge: f.huge}, nil
 }
 
+// acceptable is inspect, and checks that the file may be mapped and how long it is.
+func acceptable(fd int, access Access, minLen, maxLen int) (found, error) {
+	f, err := inspect(fd)
+	switch {
+	case err != nil:
+		return f, err
+	case f.huge && access&HugePages == 0:
+		return f, fmt.Errorf("%w: huge pages are not taken from there", ErrKind)
+	case f.size < int64(minLen) || f.size > int64(maxLen) || f.size == 0:
+		return f, fmt.Errorf("%w: %d bytes, want %d to %d", ErrSize, f.size, minLen, maxLen)
+	}
+	return f, nil
+}
+
 // Bytes is the mapped memory, page aligned, valid until Close. Its length is the
-// length of the file, or that of the pages that AdoptPrefix was asked for.
+// length of the file; for one that a Mapper adopted maybe less.
 func (s *Segment) Bytes() []byte { return s.mem }
 
 // FD is the descriptor to hand to other processes, -1 when there is none (adopted
@@ -182,10 +183,13 @@ func (s *Segment) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.dropFD()
-	if s.unmapped || s.mem == nil {
+	if s.unmapped || s.mem == nil && s.file == nil {
 		return err
 	}
 	s.unmapped = true
+	if s.file != nil {
+		return s.mapper.release(s)
+	}
 	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(s.mem)))
 }
 

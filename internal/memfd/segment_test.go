@@ -153,21 +153,6 @@ func TestAdopt_SharesMemory(t *testing.T) {
 	require.NoError(t, peer.Close(), "second close")
 }
 
-func TestAdoptPrefix_MapsOnlyThat(t *testing.T) {
-	page := os.Getpagesize()
-	s := create(t, 64<<30, PeersWrite)
-	peer, err := AdoptPrefix(dup(t, s.FD()), ReadWrite, page, 1<<40)
-	require.NoError(t, err)
-	defer func() { assert.NoError(t, peer.Close()) }()
-	require.Len(t, peer.Bytes(), page)
-	peer.Bytes()[page-1] = 3
-	assert.EqualValues(t, 3, s.Bytes()[page-1])
-
-	small := create(t, page, PeersWrite)
-	_, err = AdoptPrefix(dup(t, small.FD()), ReadWrite, 2*page, 1<<40)
-	assert.ErrorIs(t, err, ErrSize)
-}
-
 func TestAdopt_Refuses(t *testing.T) {
 	const size = 8192
 	unsealed := func(flags int) func(t *testing.T) int {

@@ -107,6 +107,10 @@ func TestStoreRelease_StoresOnlyItsWord(t *testing.T) {
 	assert.Equal(t, uint32(0xffffffff), binary.NativeEndian.Uint32(upper))
 	assert.Equal(t, ^uint64(0), mem[3])
 
+	m := new(message)
+	publishRecord(m, 5)
+	assert.Equal(t, message{5, ^uint32(5), 5, 5}, *m)
+
 	pair := new([2]uint64)
 	publishTwice(pair, 7)
 	assert.Equal(t, [2]uint64{7, 7}, *pair)
@@ -153,6 +157,16 @@ func publish(m *message, n uint32) {
 	m.a = n
 	m.b = ^n
 	StoreRelease32(unsafe.Pointer(&m.flag), n)
+	m.pad = n
+}
+
+// publishRecord is what a post to a device does.
+//
+//go:noinline
+func publishRecord(m *message, n uint32) {
+	m.a = n
+	m.b = ^n
+	StoreRecord32(unsafe.Pointer(&m.flag), n)
 	m.pad = n
 }
 

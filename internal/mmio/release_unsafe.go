@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// StoreRelease32 stores v so that whoever sees it by LoadAcquire32 also sees all
+// StoreRelease32 stores v so that a thread that sees it by LoadAcquire32 also sees all
 // that was stored before (STLR on arm64).
 func StoreRelease32(p unsafe.Pointer, v uint32) { atomic.StoreUint32((*uint32)(p), v) }
 

@@ -23,7 +23,7 @@ func InUse() int64 { return inUseBytes.Load() }
 func Blocks() int64 { return inUseBlocks.Load() }
 
 // Block is one piece of memory. Its methods may be called by any goroutine; the
-// memory itself is ordered by whoever shares it.
+// memory itself is ordered by those who share it.
 type Block struct {
 	mem     []byte
 	freed   atomic.Bool

@@ -19,29 +19,29 @@ import (
 
 func TestMain(m *testing.M) { Main(m) }
 
-// verdict is a testing.TB that keeps what was said instead of failing the test.
-type verdict struct {
+// outcome is a testing.TB that keeps what was said instead of failing the test.
+type outcome struct {
 	testing.TB
 	failed, skipped bool
 	text            string
 }
 
-func (v *verdict) Helper() {}
-func (v *verdict) Errorf(format string, args ...any) {
+func (v *outcome) Helper() {}
+func (v *outcome) Errorf(format string, args ...any) {
 	v.failed, v.text = true, fmt.Sprintf(format, args...)
 }
-func (v *verdict) Fatalf(format string, args ...any) {
+func (v *outcome) Fatalf(format string, args ...any) {
 	v.Errorf(format, args...)
 	runtime.Goexit()
 }
-func (v *verdict) Skipf(format string, args ...any) {
+func (v *outcome) Skipf(format string, args ...any) {
 	v.skipped, v.text = true, fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// judge runs fn on a goroutine of its own, as Fatalf and Skipf end it.
-func judge(t *testing.T, fn func(tb testing.TB)) *verdict {
-	v := &verdict{TB: t}
+// outcomeOf runs fn on a goroutine of its own, as Fatalf and Skipf end it.
+func outcomeOf(t *testing.T, fn func(tb testing.TB)) *outcome {
+	v := &outcome{TB: t}
 	var wg sync.WaitGroup
 	wg.Go(func() { fn(v) })
 	wg.Wait()
@@ -54,7 +54,7 @@ func TestProgressUntil(t *testing.T) {
 	assert.Equal(t, 10, calls)
 
 	calls = 0
-	v := judge(t, func(tb testing.TB) {
+	v := outcomeOf(t, func(tb testing.TB) {
 		ProgressUntil(tb, 10, func() bool { calls++; return false })
 	})
 	assert.True(t, v.failed)
@@ -80,10 +80,22 @@ func TestProgressWithin(t *testing.T) {
 	calls := 0
 	ProgressWithin(t, time.Minute, func() bool { calls++; return calls == 500 })
 	assert.Equal(t, 500, calls)
-	v := judge(t, func(tb testing.TB) {
+	v := outcomeOf(t, func(tb testing.TB) {
 		ProgressWithin(tb, time.Nanosecond, func() bool { return false })
 	})
 	assert.True(t, v.failed)
+}
+
+func TestRounds(t *testing.T) {
+	t.Setenv(soakEnv, "")
+	ordinary := 50
+	if testing.Short() {
+		ordinary = 10
+	}
+	assert.Equal(t, ordinary, Rounds(50, 1000))
+	assert.Positive(t, Rounds(1, 10))
+	t.Setenv(soakEnv, "1")
+	assert.Equal(t, 1000, Rounds(50, 1000))
 }
 
 var sink []byte
@@ -92,9 +104,9 @@ func TestNoAllocs(t *testing.T) {
 	if RaceEnabled {
 		t.Skip("nothing is asserted under the race detector")
 	}
-	clean := judge(t, func(tb testing.TB) { NoAllocs(tb, "nothing", func() {}) })
+	clean := outcomeOf(t, func(tb testing.TB) { NoAllocs(tb, "nothing", func() {}) })
 	assert.False(t, clean.failed)
-	dirty := judge(t, func(tb testing.TB) { NoAllocs(tb, "make", func() { sink = make([]byte, 100) }) })
+	dirty := outcomeOf(t, func(tb testing.TB) { NoAllocs(tb, "make", func() { sink = make([]byte, 100) }) })
 	assert.True(t, dirty.failed)
 	assert.Equal(t, "make: 1 allocations per operation, want 0", dirty.text)
 }
@@ -102,15 +114,15 @@ func TestNoAllocs(t *testing.T) {
 func TestRDMA(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(requireRDMA, "")
-	assert.True(t, judge(t, func(tb testing.TB) { rdmaDevices(tb, dir) }).skipped)
+	assert.True(t, outcomeOf(t, func(tb testing.TB) { rdmaDevices(tb, dir) }).skipped)
 	t.Setenv(requireRDMA, "1")
-	assert.True(t, judge(t, func(tb testing.TB) { rdmaDevices(tb, dir+"/none") }).failed)
+	assert.True(t, outcomeOf(t, func(tb testing.TB) { rdmaDevices(tb, dir+"/none") }).failed)
 	require.NoError(t, os.Mkdir(dir+"/mlx5_0", 0o700))
 	assert.Equal(t, []string{"mlx5_0"}, rdmaDevices(t, dir))
 }
 
 func TestCommand(t *testing.T) {
-	assert.True(t, judge(t, func(tb testing.TB) { Command(tb, "no-such-program-anywhere") }).skipped)
+	assert.True(t, outcomeOf(t, func(tb testing.TB) { Command(tb, "no-such-program-anywhere") }).skipped)
 	assert.NotEmpty(t, Command(t, "sh"))
 }
 

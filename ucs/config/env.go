@@ -45,7 +45,8 @@ type slot struct {
 
 // FromEnv reads all names with the prefix GUCX_ from environ (see os.Environ) into
 // the tables; of a name that comes twice the last counts. What no name sets keeps
-// the value it has. It then calls the Validate hooks.
+// the value it has. Names with the prefix GUCX_TEST_ belong to tests and are passed
+// over. It then calls the Validate hooks.
 //
 // The error joins everything that is wrong: each unknown name and each bad value
 // as an [*Error], then what the hooks said. If there is one, no table has changed.
@@ -101,7 +102,7 @@ func prepare(tables []Table) ([]*draft, map[string]slot, error) {
 func assign(environ []string, slots map[string]slot) error {
 	values := map[string]string{}
 	for _, entry := range environ {
-		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, Prefix) {
+		if name, value, ok := strings.Cut(entry, "="); ok && strings.HasPrefix(name, Prefix) && !strings.HasPrefix(name, testPrefix) {
 			values[name] = value
 		}
 	}

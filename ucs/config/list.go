@@ -43,7 +43,7 @@ func (l List) Names() []string { return slices.Clone(l.names) }
 func (l List) Negated() bool { return l.negate }
 
 // Unknown returns the names that the list mentions and that are not among known:
-// a name that selects nothing is an error of whoever wrote the list.
+// a name that selects nothing is an error in the list.
 func (l List) Unknown(known []string) []string {
 	var unknown []string
 	for _, name := range l.names {

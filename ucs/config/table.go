@@ -9,6 +9,9 @@ import (
 // Prefix starts every name in the environment.
 const Prefix = "GUCX_"
 
+// testPrefix begins the names that tests read for themselves.
+const testPrefix = Prefix + "TEST_"
+
 // Table is one configuration struct and where it is in the environment.
 type Table struct {
 	// Prefix is put before the names of the fields, without GUCX_ and without the

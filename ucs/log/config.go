@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/gucx/gucx/ucs/config"
 )
 
 // Config is the part of the environment that package log reads: GUCX_LOG_LEVEL and
@@ -16,12 +18,14 @@ type Config struct {
 	File string `env:"LOG_FILE" doc:"File to append to, %p is the process id and %h the host; empty for standard error."`
 }
 
-// Apply sets level and output of the process. The result closes the file, after
-// having sent the log back to standard error. Errors: those of os.OpenFile; then
-// nothing has changed.
+// Table is the configuration for config.FromEnv.
+func (c *Config) Table() config.Table { return config.Table{Doc: "Log", Config: c} }
+
+// Apply sets the level of the process and, if there is a file, the output; else that
+// stays as it is. The result closes the file, after having sent the log back to standard
+// error. Errors: those of os.OpenFile; then nothing has changed.
 func Apply(c Config) (io.Closer, error) {
 	if c.File == "" {
-		Use(NewLineHandler(os.Stderr))
 		SetLevel(c.Level)
 		return io.NopCloser(nil), nil
 	}

@@ -19,6 +19,7 @@ import (
 // Config has the configuration of every transport. The zero value is the default.
 type Config struct {
 	SM sm.Config
+	IB ib.Config // of RC, UD, RCMLX5 and UDMLX5
 	RC rc.Config
 	UD ud.Config
 	// RCMLX5 and UDMLX5 are for the same over queues that are driven directly.
@@ -36,6 +37,7 @@ type Config struct {
 func (c *Config) Tables() []config.Table {
 	return []config.Table{
 		{Prefix: "SM", Doc: "Memory shared between processes of a host (sm).", Config: &c.SM},
+		{Doc: "All transports over InfiniBand devices", Config: &c.IB},
 		{Prefix: "RC", Doc: "Reliable connections over InfiniBand verbs (rc).", Config: &c.RC},
 		{Prefix: "UD", Doc: "Unreliable datagrams over InfiniBand verbs (ud).", Config: &c.UD},
 		{Prefix: "RC_MLX5", Doc: "Reliable connections over mlx5 queues, without verbs (rc_mlx5).", Config: &c.RCMLX5},
@@ -48,10 +50,8 @@ func (c *Config) Tables() []config.Table {
 // Components makes every component with its default configuration.
 func Components() []uct.Component { return Config{}.Components() }
 
-// Components makes every component, configured by c. The order is the tie-break,
-// and the first that can allocate gives ucp its memory: what sm allocated is
-// reached by every process of the host without the target's help, and may be
-// registered with a device besides.
+// Components makes every component, configured by c. The order breaks ties between
+// transports that cost the same, and decides nothing else.
 func (c Config) Components() []uct.Component {
 	devices := c.Devices
 	if devices == nil {
@@ -59,7 +59,7 @@ func (c Config) Components() []uct.Component {
 	}
 	return []uct.Component{
 		sm.New(c.SM),
-		ib.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5)),
+		c.IB.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5)),
 		self.New(c.Self),
 		tcp.New(c.TCP),
 	}

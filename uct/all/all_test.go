@@ -10,16 +10,26 @@ import (
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
+// loop is all transports, with one device that nobody else reaches.
+func loop() all.Config {
+	return all.Config{Devices: func() ([]*verbs.Device, error) {
+		d, err := softhca.NewDevice(softhca.Config{Name: "loop0", Fabric: softhca.FabricLoop})
+		return []*verbs.Device{d}, err
+	}}
+}
+
 func TestTables(t *testing.T) {
 	var c all.Config
 	require.NoError(t, config.FromEnv([]string{
-		"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "GUCX_SM_SEGS=9", "GUCX_SELF_FIFO_SIZE=8", "GUCX_TCP_JOIN=4k", "GUCX_RC_MLX5_MAX_POLL=3", "GUCX_UD_MLX5_WINDOW=9", "HOME=/",
+		"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "GUCX_SM_SEGS=9", "GUCX_SELF_FIFO_SIZE=8", "GUCX_TCP_JOIN=4k", "GUCX_RC_MLX5_MAX_POLL=3", "GUCX_UD_MLX5_WINDOW=9",
+		"GUCX_IB_ENDPOINTS=shareddynamic", "GUCX_POLL_IDLE_TX=y", "HOME=/",
 	}, c.Tables()...))
 	assert.EqualValues(t, 2048, c.RC.SegSize)
 	assert.Equal(t, 7, c.UD.Window)
@@ -28,21 +38,18 @@ func TestTables(t *testing.T) {
 	assert.Equal(t, 9, c.SM.Segs)
 	assert.Equal(t, 8, c.Self.FIFOSize)
 	assert.EqualValues(t, 4096, c.TCP.Join)
+	assert.Equal(t, ib.Config{Endpoints: ib.EndpointsSharedDynamic, PollIdleTx: true}, c.IB)
 	err := config.FromEnv([]string{"GUCX_RC_SEG_SIZ=2k"}, c.Tables()...)
 	assert.ErrorContains(t, err, "SEG_SIZE", "the nearest name")
-	for _, bad := range []string{"GUCX_SM_SEGS=-1", "GUCX_SELF_FIFO_SIZE=1", "GUCX_TCP_SEG_SIZE=1"} {
+	for _, bad := range []string{"GUCX_SM_SEGS=-1", "GUCX_SELF_FIFO_SIZE=1", "GUCX_TCP_SEG_SIZE=1", "GUCX_IB_ENDPOINTS=mine"} {
 		var c all.Config
 		assert.Error(t, config.FromEnv([]string{bad}, c.Tables()...), bad)
 	}
 }
 
-// TestComponents: the order is the tie-break and says where memory comes from, and
-// everything that is listed can be opened.
+// TestComponents: the order is the tie-break, and everything that is listed can be opened.
 func TestComponents(t *testing.T) {
-	c := all.Config{Devices: func() ([]*verbs.Device, error) {
-		d, err := softhca.NewDevice(softhca.Config{Name: "loop0", Fabric: softhca.FabricLoop})
-		return []*verbs.Device{d}, err
-	}}
+	c := loop()
 	var comps, offers []string
 	for _, comp := range c.Components() {
 		comps = append(comps, comp.Name())

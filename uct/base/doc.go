@@ -1,9 +1,12 @@
 // Package base holds what most transports need and the contract of package uct
 // does not force: pending queues with a fair arbiter, the active-message table, a
-// list of endpoints, the checks of OpenIface, and refusals to embed.
+// list of endpoints, completions of flushes over many endpoints, the checks of
+// OpenIface, refusals to embed, and the memory of a domain over messages.
 //
-// Nothing here locks: all of it belongs to the goroutine that owns the iface.
-// Nothing allocates except [List.Add] and [OpenParams].
+// Nothing here locks, but [Memory] and [Users]: all else belongs to the goroutine that
+// owns the iface.
+// Nothing allocates except [List.Add], [FlushGroups.Get] while there are more groups
+// than ever before, [OpenParams], and what registers memory.
 //
 // An iface holds one [Arbiter] and each EP one [PendingQueue]:
 //

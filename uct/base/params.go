@@ -6,11 +6,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// MaxHeadroom is the limit of uct.IfaceParams.RxHeadroom, in bytes.
-const MaxHeadroom = 256
-
 // OpenParams checks what no OpenIface takes: another transport, a configuration that is
-// not a C or a *C, a headroom out of range. It returns the configuration to use, def if
+// not a C or a *C. It returns the configuration to use, def if
 // p has none or a nil *C. Error: ErrInvalidParam, with the reason.
 func OpenParams[C any](p *uct.IfaceParams, transport string, def C) (C, error) {
 	cfg, err := PickConfig(p.Config, def)
@@ -19,9 +16,6 @@ func OpenParams[C any](p *uct.IfaceParams, transport string, def C) (C, error) {
 	}
 	if p.Transport != transport {
 		return def, fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport)
-	}
-	if err := CheckHeadroom(p.RxHeadroom); err != nil {
-		return def, err
 	}
 	return cfg, nil
 }
@@ -41,13 +35,4 @@ func PickConfig[C any](given any, def C) (C, error) {
 		return def, fmt.Errorf("%w: configuration of type %T", uct.ErrInvalidParam, c)
 	}
 	return def, nil
-}
-
-// CheckHeadroom refuses what no transport can leave free in front of a message.
-// Error: ErrInvalidParam, with the limit.
-func CheckHeadroom(n int) error {
-	if n < 0 || n > MaxHeadroom {
-		return fmt.Errorf("%w: RxHeadroom %d not in [0, %d]", uct.ErrInvalidParam, n, MaxHeadroom)
-	}
-	return nil
 }

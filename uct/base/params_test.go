@@ -22,9 +22,6 @@ func TestOpenParams(t *testing.T) {
 		{"nil pointer", uct.IfaceParams{Transport: "x", Config: (*config)(nil)}, 1, ""},
 		{"other type", uct.IfaceParams{Transport: "x", Config: 4}, 1, "type int"},
 		{"other transport", uct.IfaceParams{Transport: "y"}, 1, `transport "y"`},
-		{"most headroom", uct.IfaceParams{Transport: "x", RxHeadroom: MaxHeadroom}, 1, ""},
-		{"too much headroom", uct.IfaceParams{Transport: "x", RxHeadroom: MaxHeadroom + 1}, 1, "RxHeadroom"},
-		{"negative headroom", uct.IfaceParams{Transport: "x", RxHeadroom: -1}, 1, "RxHeadroom"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := OpenParams(&tc.p, "x", config{1})

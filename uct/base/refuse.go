@@ -36,9 +36,7 @@ func (NoPutShort) PutShort([]byte, uint64, uct.RKey) error { return uct.ErrUnsup
 type NoPutBcopy struct{}
 
 // PutBcopy returns ErrUnsupported.
-func (NoPutBcopy) PutBcopy(uct.Packer, uint64, uct.RKey) (int, error) {
-	return 0, uct.ErrUnsupported
-}
+func (NoPutBcopy) PutBcopy([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
 // NoPutZcopy refuses PutZcopy.
 type NoPutZcopy struct{}
@@ -58,7 +56,7 @@ func (NoGetShort) GetShort([]byte, uint64, uct.RKey) error { return uct.ErrUnsup
 type NoGetBcopy struct{}
 
 // GetBcopy returns ErrUnsupported.
-func (NoGetBcopy) GetBcopy(uct.Unpacker, int, uint64, uct.RKey, *uct.Completion) (bool, error) {
+func (NoGetBcopy) GetBcopy([]byte, uint64, uct.RKey, *uct.Completion) (bool, error) {
 	return false, uct.ErrUnsupported
 }
 

@@ -20,8 +20,8 @@ type Transport interface {
 	OpenIface(md *MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
 }
 
-// Chooser is implemented by a Transport that not every device can carry.
-type Chooser interface {
+// DeviceFilter is implemented by a Transport that not every device can carry.
+type DeviceFilter interface {
 	// Supports returns why dev cannot: the transport is not listed there, and opening
 	// it gives the same reason.
 	Supports(dev *verbs.Context) error
@@ -30,10 +30,11 @@ type Chooser interface {
 // New makes the component over the devices that devices lists, with transports
 // tls. devices is called for each listing and each OpenMD.
 func New(devices func() ([]*verbs.Device, error), tls ...Transport) uct.Component {
-	return &component{devices: devices, tls: tls}
+	return Config{}.New(devices, tls...)
 }
 
 type component struct {
+	cfg     Config
 	devices func() ([]*verbs.Device, error)
 	tls     []Transport
 }
@@ -52,15 +53,19 @@ func (c *component) MDs() ([]uct.MDResource, error) {
 	return out, nil
 }
 
-// OpenMD opens the named device. ErrInvalidParam if there is none of that name.
+// OpenMD opens the named device. ErrInvalidParam if there is none of that name, or for
+// what is wrong with the configuration.
 func (c *component) OpenMD(name string) (uct.MD, error) {
+	if err := c.cfg.Validate(); err != nil {
+		return nil, &ucs.OpError{TL: componentName, Dev: name, Op: "open md", Err: err}
+	}
 	devs, err := c.devices()
 	if err != nil {
 		return nil, &ucs.OpError{TL: componentName, Op: "list devices", Err: err}
 	}
 	for _, d := range devs {
 		if d.Name() == name {
-			return openMD(d, c.tls)
+			return openMD(d, c.cfg, c.tls)
 		}
 	}
 	return nil, &ucs.OpError{TL: componentName, Dev: name, Op: "open md",

@@ -47,7 +47,7 @@ func (a DeviceAddr) Append(b []byte) []byte {
 	return append(b, a.GID[:]...)
 }
 
-// ParseDeviceAddr checks and unpacks b, which may come from a stranger. Errors
+// ParseDeviceAddr checks and unpacks b, which may come from an untrusted peer. Errors
 // wrap ErrInvalidAddr.
 func ParseDeviceAddr(b []byte) (a DeviceAddr, err error) {
 	if len(b) != DeviceAddrLen {

@@ -9,7 +9,7 @@ import (
 // EventSink is told of the asynchronous events of a device.
 type EventSink interface {
 	// AsyncEvent runs on the goroutine of the MD, not on the owner of the iface:
-	// it leaves word and returns.
+	// it posts an event and returns.
 	AsyncEvent(ev verbs.AsyncEvent)
 }
 

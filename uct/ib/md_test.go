@@ -42,6 +42,9 @@ func TestComponent(t *testing.T) {
 	_, err = c.OpenMD("mlx5_0")
 	assert.ErrorIs(t, err, uct.ErrInvalidParam)
 
+	_, err = ib.Config{Endpoints: 9}.New(loop).OpenMD("loop0")
+	assert.ErrorIs(t, err, uct.ErrInvalidParam)
+
 	broken := ib.New(func() ([]*verbs.Device, error) { return nil, unix.EACCES })
 	_, err = broken.MDs()
 	assert.ErrorIs(t, err, unix.EACCES)
@@ -55,7 +58,7 @@ func TestMD_LeavesNothingBehind(t *testing.T) {
 	require.NoError(t, err)
 	iface, err := md.OpenIface(uct.IfaceParams{Transport: "rc", Device: "loop0:1"})
 	require.NoError(t, err)
-	mem, err := md.(uct.Allocator).Alloc(100, uct.AccessAll)
+	mem, err := md.Ext().Alloc.Alloc(100, uct.AccessAll)
 	require.NoError(t, err)
 	assert.ErrorIs(t, md.Close(), uct.ErrBusy)
 	require.NoError(t, iface.Close())
@@ -77,8 +80,7 @@ func TestMD_Resources(t *testing.T) {
 	for _, p := range []uct.IfaceParams{
 		{Transport: "rc", Device: "loop0"}, {Transport: "rc", Device: "loop0:2"},
 		{Transport: "rc", Device: "loop0:0"}, {Transport: "rc", Device: "other:1"},
-		{Transport: "ud", Device: "loop0:1"}, {Transport: "rc", Device: "loop0:1", RxHeadroom: 257},
-		{Transport: "rc", Device: "loop0:1", RxHeadroom: -1},
+		{Transport: "ud", Device: "loop0:1"},
 	} {
 		_, err := md.OpenIface(p)
 		assert.ErrorIs(t, err, uct.ErrInvalidParam, "%+v", p)
@@ -212,21 +214,4 @@ func TestWake(t *testing.T) {
 	require.NoError(t, w.Arm(cq, 0))
 	assert.False(t, readable(t, w.FD(), 0), "no timer")
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
-}
-
-func TestFlushGroups(t *testing.T) {
-	var g ib.FlushGroups
-	for range 3 {
-		fired := 0
-		user := &uct.Completion{Count: 1, Func: func(c *uct.Completion) { fired++; assert.NotZero(t, c.Status) }}
-		all := g.Get(user, 3)
-		other := g.Get(&uct.Completion{Count: 1, Func: func(*uct.Completion) {}}, 1)
-		assert.NotSame(t, all, other)
-		other.Complete(0)
-		all.Complete(0)
-		all.Complete(3)
-		assert.Zero(t, fired)
-		all.Complete(0)
-		assert.Equal(t, 1, fired)
-	}
 }

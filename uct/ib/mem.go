@@ -117,16 +117,20 @@ func (m *Mem) Close() error {
 	if m.closed {
 		return nil
 	}
-	if err := m.mr.Close(); err != nil {
+	if err := m.deregister(); err != nil {
 		return m.md.opError("deregister memory", err)
 	}
 	m.closed = true
-	var err error
-	if m.block != nil {
-		err = m.block.Close()
-	}
 	m.md.Drop()
-	return err
+	return nil
+}
+
+// deregister gives the memory back to who it is from.
+func (m *Mem) deregister() error {
+	if m.block != nil {
+		return m.mr.CloseAndFree(m.block)
+	}
+	return m.mr.Close()
 }
 
 // SGE names b, which lies in the memory, for a work request. ok is false if it
@@ -140,6 +144,9 @@ func (m *Mem) SGE(b []byte) (s verbs.SGE, ok bool) {
 	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true
 }
 
+// Of reports whether m is memory of md. m may be nil.
+func (m *Mem) Of(md *MD) bool { return m != nil && m.md == md }
+
 // SGEs translates iov for a work request of md: it appends an SGE for each piece
 // that is not empty to dst, whose capacity is enough for len(iov) more. ok is
 // false if a Mem is missing, of another MD, or does not cover its Buf.
@@ -149,7 +156,7 @@ func (md *MD) SGEs(dst []verbs.SGE, iov []uct.IOV) (sges []verbs.SGE, ok bool) {
 			continue
 		}
 		m, is := iov[i].Mem.(*Mem)
-		if !is || m == nil || m.md != md {
+		if !is || !m.Of(md) {
 			return dst, false
 		}
 		s, in := m.SGE(iov[i].Buf)

@@ -15,8 +15,8 @@ type PathConfig struct {
 	GIDIndex     uint8 `env:"GID_INDEX" doc:"entry of the port's GID table to send from"`
 	SL           uint8 `env:"SL" doc:"InfiniBand service level, 0..15"`
 	TrafficClass uint8 `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
-	// Endpoints is how ifaces share the device; uct.EndpointsAuto is Dynamic.
-	Endpoints uct.Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic, which auto is), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
+	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic.
+	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic, which auto is), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
 }
 
 // Validate checks the ranges.
@@ -30,9 +30,9 @@ func (c *PathConfig) Validate() error {
 	return nil
 }
 
-// With is c with the endpoints that the parameters of an iface ask for.
-func (c PathConfig) With(e uct.Endpoints) PathConfig {
-	if e != uct.EndpointsAuto {
+// With is c with the endpoints that e says, unless that is EndpointsAuto.
+func (c PathConfig) With(e Endpoints) PathConfig {
+	if e != EndpointsAuto {
 		c.Endpoints = e
 	}
 	return c
@@ -103,20 +103,40 @@ func (p *Port) AH(peer DeviceAddr) verbs.AHAttr {
 	return a
 }
 
-// Perf is the cost model of a port for a transport whose posts take overhead. The
-// latencies are those of an adapter of today; ucp prefers measured ones.
-func (p *Port) Perf(overhead time.Duration) uct.Perf {
+// Costs is the cost model of a port for a transport whose posts take overhead. The
+// latencies are those of an adapter of today. What is not copied has a completion; the
+// result of a get or atomic takes another overhead. The target's CPU takes
+// part in messages only.
+func (p *Port) Costs(overhead time.Duration) (cs uct.Costs) {
 	latency := 600 * time.Nanosecond
 	if p.Attr.Ethernet {
 		latency += 200 * time.Nanosecond
 	}
-	return uct.Perf{
-		Latency:         latency,
-		Overhead:        overhead,
-		Bandwidth:       p.Attr.SpeedGbps * 1e9 / 8,
-		SharedBandwidth: p.Attr.SpeedGbps * 1e9 / 8,
+	link := p.Attr.SpeedGbps * 1e9 / 8
+	short := uct.Cost{Send: overhead, Latency: latency, Bandwidth: uint64(link), SharedBandwidth: uint64(link)}
+	bcopy, zcopy := short, short
+	bcopy.Send += copyOverhead
+	bcopy.Bandwidth = uint64(link * copyRate / (link + copyRate))
+	zcopy.Send += completionOverhead
+	for i, c := range []uct.Cost{short, bcopy, zcopy} {
+		v := uct.Variant(i)
+		cs.Set(c, uct.PutShort+v)
+		c.Recv = overhead
+		cs.Set(c, uct.AMShort+v)
 	}
+	bcopy.Send, bcopy.Latency, zcopy.Latency = bcopy.Send+overhead, 2*latency, 2*latency
+	cs.Set(bcopy, uct.GetBcopy)
+	cs.Set(zcopy, uct.GetZcopy)
+	cs.Set(uct.Cost{Send: 2 * overhead, Latency: 2 * latency}, uct.AtomicPost, uct.AtomicFetch)
+	return cs
 }
+
+// What copying and completions add to a post, from docs/perf.md, "Where put stops copying".
+const (
+	copyOverhead       = 20 * time.Nanosecond
+	copyRate           = 100e9 // bytes per second
+	completionOverhead = 25 * time.Nanosecond
+)
 
 // AckTimeoutCode is the smallest code of verbs.AckTimeout that waits at least d:
 // 1..31. d <= 0 is forever, code 0.

@@ -14,28 +14,23 @@ type RecvPoster interface {
 
 // RecvParams makes a RecvQueue. Lengths in bytes.
 type RecvParams struct {
-	Count    int // buffers
-	Prefix   int // in front of the payload: what the device or the wire header takes
-	Payload  int // longest payload
-	Headroom int // uct.IfaceParams.RxHeadroom
+	Count   int // buffers
+	Prefix  int // in front of the payload: what the device or the wire header takes
+	Payload int // longest payload
 }
 
 // RecvQueue keeps a receive queue filled with registered buffers and lends them
 // to handlers. It belongs to the owner of an iface; nothing allocates after
 // NewRecvQueue.
 //
-//	| pad | prefix | payload |      the payload starts on a cache line; the
-//	   | headroom  |                headroom may cover the prefix, which has
-//	                                been read by then
+//	| pad | prefix | payload |      the payload starts on a cache line
 type RecvQueue struct {
-	poster   RecvPoster
-	pool     *Pool
-	bufs     []RecvBuf
-	start    int // of the prefix in a buffer
-	payload  int // of the payload in a buffer
-	headroom int
-	batch    int
-	repost   []verbs.RecvWR // buffers to post, at most batch
+	poster RecvPoster
+	pool   *Pool
+	bufs   []RecvBuf
+	prefix int
+	batch  int
+	repost []verbs.RecvWR // buffers to post, at most batch
 }
 
 // RecvBuf is one receive buffer: the uct.Desc that handlers may keep.
@@ -44,6 +39,7 @@ type RecvBuf struct {
 	i    uint32
 	lent bool
 	sge  [1]verbs.SGE
+	data []byte // prefix and payload
 }
 
 var _ uct.Desc = (*RecvBuf)(nil)
@@ -57,10 +53,9 @@ const maxRepost = 16
 
 // NewRecvQueue makes the buffers and posts them all to poster.
 func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) {
-	q := &RecvQueue{poster: poster, headroom: p.Headroom}
-	q.payload = AlignLine(max(p.Headroom, p.Prefix))
-	q.start = q.payload - p.Prefix
-	pool, err := md.NewPool(p.Count, q.payload+p.Payload)
+	q := &RecvQueue{poster: poster, prefix: p.Prefix}
+	start := AlignLine(p.Prefix) - p.Prefix
+	pool, err := md.NewPool(p.Count, start+p.Prefix+p.Payload)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +66,8 @@ func (md *MD) NewRecvQueue(poster RecvPoster, p RecvParams) (*RecvQueue, error) 
 	for i := range q.bufs {
 		b := &q.bufs[i]
 		b.q, b.i = q, uint32(i)
-		b.sge[0] = pool.SGE(b.i, q.start, p.Prefix+p.Payload)
+		b.sge[0] = pool.SGE(b.i, start, p.Prefix+p.Payload)
+		b.data = pool.Bytes(b.i)[start:]
 		q.Put(b)
 	}
 	return q, nil
@@ -107,8 +103,7 @@ func (q *RecvQueue) post() error {
 // Deliver gives the payload of b, which follows the prefix and has n bytes, to
 // the handler of id, and takes the buffer back unless the handler keeps it.
 func (q *RecvQueue) Deliver(h AMHandlers, id uint8, b *RecvBuf, n int) {
-	off := q.payload
-	data := q.pool.Bytes(b.i)[off : off+n]
+	data := b.data[q.prefix : q.prefix+n]
 	b.lent = true
 	if !h.Handle(id, data, b) {
 		b.lent = false
@@ -128,15 +123,7 @@ func (q *RecvQueue) Close() error { return q.pool.Close() }
 func (b *RecvBuf) Len() int { return int(b.sge[0].Length) }
 
 // Bytes is the first n bytes that the device filled, n <= Len.
-func (b *RecvBuf) Bytes(n int) []byte {
-	return b.q.pool.Bytes(b.i)[b.q.start : b.q.start+n]
-}
-
-// Headroom implements uct.Desc.
-func (b *RecvBuf) Headroom() []byte {
-	q := b.q
-	return q.pool.Bytes(b.i)[q.payload-q.headroom : q.payload : q.payload]
-}
+func (b *RecvBuf) Bytes(n int) []byte { return b.data[:n] }
 
 // Release implements uct.Desc.
 func (b *RecvBuf) Release() {

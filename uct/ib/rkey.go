@@ -23,15 +23,18 @@ func appendRKey(b []byte, rkey uint32) []byte {
 	return binary.BigEndian.AppendUint32(b, rkey)
 }
 
-// UnpackRKey implements uct.RKeyUnpacker. The handle is the InfiniBand rkey;
-// nothing is allocated, so Release is nil.
+// UnpackRKey implements uct.RKeyUnpacker. The number is the InfiniBand
+// rkey.
 func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 	rkey, err := parseRKey(b)
 	if err != nil {
-		return uct.RKey{}, md.opError("unpack rkey", err)
+		return 0, md.opError("unpack rkey", err)
 	}
-	return uct.RKey{Handle: uint64(rkey)}, nil
+	return uct.RKey(rkey), nil
 }
+
+// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+func (md *MD) ReleaseRKey(uct.RKey) {}
 
 func parseRKey(b []byte) (uint32, error) {
 	if len(b) != rkeyLen {

@@ -5,20 +5,19 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 )
 
-// categories are what the library of endpoints calls the values of uct.Endpoints.
+// categories are what the library of endpoints calls the values of Endpoints.
 var categories = [...]endpoint.Category{
-	uct.EndpointsAuto:          endpoint.Dynamic,
-	uct.EndpointsMPIEverywhere: endpoint.MPIEverywhere,
-	uct.Endpoints2xDynamic:     endpoint.TwoXDynamic,
-	uct.EndpointsDynamic:       endpoint.Dynamic,
-	uct.EndpointsSharedDynamic: endpoint.SharedDynamic,
-	uct.EndpointsStatic:        endpoint.Static,
-	uct.EndpointsMPIThreads:    endpoint.MPIThreads,
+	EndpointsAuto:          endpoint.Dynamic,
+	EndpointsMPIEverywhere: endpoint.MPIEverywhere,
+	Endpoints2xDynamic:     endpoint.TwoXDynamic,
+	EndpointsDynamic:       endpoint.Dynamic,
+	EndpointsSharedDynamic: endpoint.SharedDynamic,
+	EndpointsStatic:        endpoint.Static,
+	EndpointsMPIThreads:    endpoint.MPIThreads,
 }
 
 // Sharing makes the queues of one iface as its category of endpoints has them. It
@@ -41,12 +40,12 @@ type queues struct {
 // OpenSharing begins the queues of an iface of transport on port; what it makes
 // is closed by undo. ErrBusy if the MD has an iface of the transport there and one of
 // the two does not share it.
-func (md *MD) OpenSharing(transport string, port uint8, e uct.Endpoints, undo *cleanup.Stack) (*Sharing, error) {
-	if err := md.owners.join(tenant{transport, port}, e); err != nil {
+func (md *MD) OpenSharing(transport string, port uint8, e Endpoints, undo *cleanup.Stack) (*Sharing, error) {
+	if err := md.owners.join(exclusivePort{transport, port}, e); err != nil {
 		return nil, md.opError("open "+transport, err)
 	}
-	undo.Add(func() error { md.owners.leave(tenant{transport, port}); return nil })
-	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == uct.EndpointsMPIThreads,
+	undo.Add(func() error { md.owners.leave(exclusivePort{transport, port}); return nil })
+	s := &Sharing{md: md, plan: categories[e].Plan(1), lock: e == EndpointsMPIThreads,
 		spares: map[*verbs.QP]*verbs.QP{}}
 	for _, q := range s.sets() {
 		if err := s.allocDomain(q, undo); err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // category names e as the library of endpoints does.
-func category(t *testing.T, e uct.Endpoints) endpoint.Category {
+func category(t *testing.T, e ib.Endpoints) endpoint.Category {
 	t.Helper()
 	c, err := endpoint.ParseCategory(e.String())
 	require.NoError(t, err)
@@ -24,18 +24,17 @@ func category(t *testing.T, e uct.Endpoints) endpoint.Category {
 }
 
 // categories are all that an iface can be told.
-func categories() (list []uct.Endpoints) {
-	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
+func categories() (list []ib.Endpoints) {
+	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
 		list = append(list, e)
 	}
 	return list
 }
 
 // openSharing opens a memory domain of the loop device with ifaces in category e.
-func openSharing(t *testing.T, e uct.Endpoints) *ib.MD {
+func openSharing(t *testing.T, e ib.Endpoints) *ib.MD {
 	t.Helper()
-	path := ib.PathConfig{Endpoints: e}
-	c := ib.New(loop, rc.Transport(rc.Config{IB: path}), ud.Transport(ud.Config{IB: path}))
+	c := ib.Config{Endpoints: e}.New(loop, rc.Transport(rc.Config{}), ud.Transport(ud.Config{}))
 	md, err := c.OpenMD("loop0")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, md.Close()) })
@@ -79,12 +78,12 @@ func objects(r verbs.Resources) [4]int { return [4]int{r.TDs, r.CQs, r.QPs, r.UA
 
 // What three ifaces take of a context, by category: thread domains and UAR pages.
 func TestSharing_Ifaces(t *testing.T) {
-	for e, want := range map[uct.Endpoints][4]int{
-		uct.EndpointsAuto:          {3, 3, 1, 8 + 3},
-		uct.EndpointsDynamic:       {3, 3, 1, 8 + 3},
-		uct.Endpoints2xDynamic:     {6, 6, 2, 8 + 6},
-		uct.EndpointsSharedDynamic: {3, 3, 1, 8 + 2},
-		uct.EndpointsStatic:        {0, 3, 1, 8},
+	for e, want := range map[ib.Endpoints][4]int{
+		ib.EndpointsAuto:          {3, 3, 1, 8 + 3},
+		ib.EndpointsDynamic:       {3, 3, 1, 8 + 3},
+		ib.Endpoints2xDynamic:     {6, 6, 2, 8 + 6},
+		ib.EndpointsSharedDynamic: {3, 3, 1, 8 + 2},
+		ib.EndpointsStatic:        {0, 3, 1, 8},
 	} {
 		t.Run(e.String(), func(t *testing.T) {
 			md := openSharing(t, e)
@@ -100,7 +99,7 @@ func TestSharing_Ifaces(t *testing.T) {
 
 // A closed EP takes its spare QP with it.
 func TestSharing_SpareGoesToo(t *testing.T) {
-	md := openSharing(t, uct.Endpoints2xDynamic)
+	md := openSharing(t, ib.Endpoints2xDynamic)
 	iface := openIface(t, md, "rc")
 	for range 3 {
 		ep, err := iface.NewEP(uct.EPParams{})
@@ -112,24 +111,27 @@ func TestSharing_SpareGoesToo(t *testing.T) {
 	assert.Zero(t, r.QPs)
 }
 
+// in is a configuration of rc in category e.
+func in(e ib.Endpoints) rc.Config { return rc.Config{IB: ib.PathConfig{Endpoints: e}} }
+
 func TestSharing_OneOwner(t *testing.T) {
 	for _, c := range []struct {
-		first, second uct.Endpoints
+		first, second ib.Endpoints
 		advice        string // empty: both open
 	}{
-		{uct.EndpointsMPIEverywhere, uct.EndpointsMPIEverywhere, "a memory domain for each thread"},
-		{uct.EndpointsMPIEverywhere, uct.EndpointsDynamic, "a memory domain for each thread"},
-		{uct.EndpointsStatic, uct.EndpointsMPIEverywhere, "a memory domain for each thread"},
-		{uct.EndpointsMPIThreads, uct.EndpointsMPIThreads, "take turns"},
-		{uct.EndpointsMPIThreads, uct.EndpointsAuto, "take turns"},
-		{uct.EndpointsDynamic, uct.EndpointsStatic, ""},
+		{ib.EndpointsMPIEverywhere, ib.EndpointsMPIEverywhere, "for each thread"},
+		{ib.EndpointsMPIEverywhere, ib.EndpointsDynamic, "for each thread"},
+		{ib.EndpointsStatic, ib.EndpointsMPIEverywhere, "for each thread"},
+		{ib.EndpointsMPIThreads, ib.EndpointsMPIThreads, "take turns"},
+		{ib.EndpointsMPIThreads, ib.EndpointsAuto, "take turns"},
+		{ib.EndpointsDynamic, ib.EndpointsStatic, ""},
 	} {
 		t.Run(c.first.String()+" "+c.second.String(), func(t *testing.T) {
-			md := openSharing(t, uct.EndpointsStatic)
-			p := uct.IfaceParams{Transport: "rc", Device: md.PortName(1), Endpoints: c.first}
+			md := openSharing(t, ib.EndpointsAuto)
+			p := uct.IfaceParams{Transport: "rc", Device: md.PortName(1), Config: in(c.first)}
 			a, err := md.OpenIface(p)
 			require.NoError(t, err)
-			p.Endpoints = c.second
+			p.Config = in(c.second)
 			b, err := md.OpenIface(p)
 			if c.advice == "" {
 				require.NoError(t, err)
@@ -148,21 +150,21 @@ func TestSharing_OneOwner(t *testing.T) {
 }
 
 func TestSharing_Config(t *testing.T) {
-	require.NoError(t, (&ib.PathConfig{Endpoints: uct.EndpointsMPIThreads}).Validate())
+	require.NoError(t, (&ib.PathConfig{Endpoints: ib.EndpointsMPIThreads}).Validate())
 	assert.Error(t, (&ib.PathConfig{Endpoints: 9}).Validate())
-	assert.Equal(t, uct.EndpointsStatic, ib.PathConfig{Endpoints: uct.EndpointsStatic}.With(uct.EndpointsAuto).Endpoints)
-	assert.Equal(t, uct.EndpointsDynamic, ib.PathConfig{Endpoints: uct.EndpointsStatic}.With(uct.EndpointsDynamic).Endpoints)
+	assert.Equal(t, ib.EndpointsStatic, ib.PathConfig{Endpoints: ib.EndpointsStatic}.With(ib.EndpointsAuto).Endpoints)
+	assert.Equal(t, ib.EndpointsDynamic, ib.PathConfig{Endpoints: ib.EndpointsStatic}.With(ib.EndpointsDynamic).Endpoints)
 }
 
 // Which locks the queues of an iface take.
 func TestSharing_Locks(t *testing.T) {
-	for e, want := range map[uct.Endpoints]struct{ qp, cq bool }{
-		uct.EndpointsMPIEverywhere: {qp: true},
-		uct.Endpoints2xDynamic:     {},
-		uct.EndpointsDynamic:       {},
-		uct.EndpointsSharedDynamic: {},
-		uct.EndpointsStatic:        {qp: true},
-		uct.EndpointsMPIThreads:    {qp: true, cq: true},
+	for e, want := range map[ib.Endpoints]struct{ qp, cq bool }{
+		ib.EndpointsMPIEverywhere: {qp: true},
+		ib.Endpoints2xDynamic:     {},
+		ib.EndpointsDynamic:       {},
+		ib.EndpointsSharedDynamic: {},
+		ib.EndpointsStatic:        {qp: true},
+		ib.EndpointsMPIThreads:    {qp: true, cq: true},
 	} {
 		t.Run(e.String(), func(t *testing.T) {
 			var undo cleanup.Stack

@@ -3,52 +3,48 @@ package self
 import (
 	"unsafe"
 
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// wordAt checks an atomic operation and returns its word.
-func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, error) {
+// wordAt checks an atomic operation and returns its word, and what at does.
+func (e *EP) wordAt(set uct.AtomicOps, op uct.AtomicOp, size int, raddr uint64, key uct.RKey) (unsafe.Pointer, uint32, error) {
 	if err := memop.CheckAtomic(set, op, size, raddr); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	if !e.ready() {
-		return nil, e.refused()
-	}
-	p := e.peer.md.word(key.Handle, raddr, size)
-	if p == nil {
-		return nil, ucs.ErrRemoteAccess
-	}
-	return p, nil
+	b, before, err := e.at(key, raddr, size, uct.AccessRemoteAtomic)
+	return unsafe.Pointer(unsafe.SliceData(b)), before, err
 }
 
 // AtomicPost implements uct.Atomics.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
-	p, err := e.wordAt(memop.PostOps, op, size, raddr, key)
+	p, before, err := e.wordAt(memop.PostOps, op, size, raddr, key)
 	if err != nil {
 		return err
 	}
 	memop.Atomic(p, op, size, value)
+	e.peer.guard.leave(before)
 	return nil
 }
 
 // AtomicFetch implements uct.Atomics.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
-	p, err := e.wordAt(memop.PostOps, op, size, raddr, key)
+	p, before, err := e.wordAt(memop.PostOps, op, size, raddr, key)
 	if err != nil {
 		return false, err
 	}
 	*result, _ = memop.Atomic(p, op, size, value)
+	e.peer.guard.leave(before)
 	return false, nil
 }
 
 // AtomicCSwap implements uct.Atomics.
 func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
-	p, err := e.wordAt(memop.FetchOps, uct.AtomicCSwap, size, raddr, key)
+	p, before, err := e.wordAt(memop.FetchOps, uct.AtomicCSwap, size, raddr, key)
 	if err != nil {
 		return false, err
 	}
 	*result = memop.CSwap(p, size, compare, swap)
+	e.peer.guard.leave(before)
 	return false, nil
 }

@@ -1,6 +1,8 @@
 package self
 
 import (
+	"time"
+
 	"math"
 	"sync"
 	"sync/atomic"
@@ -30,13 +32,13 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	if name != Name {
 		return nil, &ucs.OpError{TL: Name, Op: "open md " + name, Err: uct.ErrInvalidParam}
 	}
-	return &MD{cfg: c.cfg, attr: uct.MDAttr{
+	return &MD{cfg: c.cfg, ifaces: map[*Iface]bool{}, attr: uct.MDAttr{
 		Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64,
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}, // whatever the length; docs/perf.md
 	}}, nil
 }
 
-// MD is the memory domain. It implements uct.Registrar, uct.Allocator and
-// uct.RKeyUnpacker.
+// MD is the memory domain.
 type MD struct {
 	regions [memop.KeyIndexMask + 1]atomic.Pointer[region] // by the index in the key; 0 is not used
 
@@ -44,18 +46,17 @@ type MD struct {
 	attr   uct.MDAttr
 	users  base.Users
 	mu     sync.Mutex
-	places memop.Places // under mu, with the stores to regions
+	places memop.Places    // under mu, with the stores to regions
+	ifaces map[*Iface]bool // open ones; under mu
 }
 
-var (
-	_ uct.MD           = (*MD)(nil)
-	_ uct.Registrar    = (*MD)(nil)
-	_ uct.Allocator    = (*MD)(nil)
-	_ uct.RKeyUnpacker = (*MD)(nil)
-)
+var _ uct.MD = (*MD)(nil)
 
 // Attr implements uct.MD.
 func (md *MD) Attr() *uct.MDAttr { return &md.attr }
+
+// Ext implements uct.MD.
+func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
 
 // Resources implements uct.MD.
 func (md *MD) Resources() ([]uct.Resource, error) { return []uct.Resource{resource}, nil }
@@ -72,6 +73,9 @@ func (md *MD) Close() error {
 
 // UnpackRKey implements uct.RKeyUnpacker.
 func (md *MD) UnpackRKey(b []byte) (uct.RKey, error) { return memop.UnpackKey(b, keyMagic) }
+
+// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+func (md *MD) ReleaseRKey(uct.RKey) {}
 
 // keyMagic is "self" in memory.
 const keyMagic = 0x666c6573

@@ -19,15 +19,14 @@ type EP struct {
 	base.Slot
 }
 
-var (
-	_ uct.EP       = (*EP)(nil)
-	_ uct.AMSender = (*EP)(nil)
-	_ uct.Putter   = (*EP)(nil)
-	_ uct.Getter   = (*EP)(nil)
-	_ uct.Atomics  = (*EP)(nil)
-)
+var _ uct.EP = (*EP)(nil)
 
-var errFailed = fmt.Errorf("%w: %w", uct.ErrEPFailed, ucs.ErrConnReset)
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
+
+// errFailed is the only way in which an EP fails: its peer has closed, in order.
+var errFailed error = &ucs.OpError{TL: Name, Dev: DeviceName, Op: "ep",
+	Err: fmt.Errorf("%w: %w", uct.ErrEPFailed, ucs.ErrPeerClosed)}
 
 // NewEP implements uct.Iface. Errors: ErrInvalidAddr, ErrUnreachable.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
@@ -56,6 +55,9 @@ func (e *EP) refused() error {
 	}
 	return nil
 }
+
+// Check implements uct.Checker: the peer lives as long as this process, unless it closes.
+func (e *EP) Check(*uct.Completion) (bool, error) { return false, e.refused() }
 
 // ready is refused in one comparison for the usual case.
 func (e *EP) ready() bool { return e.peer != nil && !e.pending.Blocks() }

@@ -6,12 +6,14 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
+	"github.com/gucx/gucx/uct/targetop"
 )
 
-// region is memory that keys reach. It is immutable; whoever has it may use its
+// region is memory that keys reach. It is immutable; who has it may use its
 // memory, as it keeps it alive.
 type region struct {
 	key    uint64
@@ -26,20 +28,11 @@ func (md *MD) find(key, addr uint64, n int, need uct.Access) []byte {
 	if r == nil || r.key != key || r.access&need == 0 {
 		return nil
 	}
-	off := addr - r.addr
-	if off > uint64(len(r.buf)) || uint64(n) > uint64(len(r.buf))-off {
+	off, ok := targetop.Offset(len(r.buf), r.addr, addr, n)
+	if !ok {
 		return nil
 	}
-	return r.buf[off : off+uint64(n)]
-}
-
-// word is the memory of an atomic, checked; nil if the access is refused.
-func (md *MD) word(key, addr uint64, size int) unsafe.Pointer {
-	b := md.find(key, addr, size, uct.AccessRemoteAtomic)
-	if b == nil {
-		return nil
-	}
-	return unsafe.Pointer(unsafe.SliceData(b))
+	return r.buf[off : off+n]
 }
 
 // Mem is registered memory.
@@ -47,13 +40,18 @@ type Mem struct {
 	md     *MD
 	region *region
 	pin    *runtime.Pinner // nil for allocated memory
-	once   sync.Once
+
+	mu     sync.Mutex
+	closed bool
 }
 
 // Reg implements uct.Registrar.
 func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if len(buf) == 0 || access&^uct.AccessAll != 0 {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrInvalidParam}
+	}
+	if err := memprot.Check(buf, access.Writes()); err != nil {
+		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
 	}
 	pin := new(runtime.Pinner)
 	pin.Pin(unsafe.SliceData(buf))
@@ -106,20 +104,4 @@ func (m *Mem) Addr() uint64 { return m.region.addr }
 // PackRKey implements uct.Mem.
 func (m *Mem) PackRKey(b []byte) ([]byte, error) {
 	return memop.PackKey(b, keyMagic, m.region.key), nil
-}
-
-// Close implements uct.Mem.
-func (m *Mem) Close() error {
-	m.once.Do(func() {
-		md := m.md
-		md.mu.Lock()
-		md.regions[m.region.key&memop.KeyIndexMask].Store(nil)
-		md.places.Give(m.region.key)
-		md.mu.Unlock()
-		if m.pin != nil {
-			m.pin.Unpin()
-		}
-		md.users.Drop()
-	})
-	return nil
 }

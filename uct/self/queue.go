@@ -22,35 +22,31 @@ const noSeg = 1<<16 - 1
 // queue is the messages of an iface, in order of arrival. One goroutine posts and
 // takes, so there is nothing to synchronise.
 type queue struct {
-	slots   []slot
-	tail    uint // next to fill
-	head    uint // next to handle; the slot of a running handler is still in use
-	segs    []segment
-	free    []uint16 // segments, last used first: its lines are still in the cache
-	segLen  int
-	headLen int
+	slots  []slot
+	tail   uint // next to fill
+	head   uint // next to handle; the slot of a running handler is still in use
+	segs   []segment
+	free   []uint16 // segments, last used first: its lines are still in the cache
+	segLen int
 }
 
 // segment is the buffer of a longer message; it implements uct.Desc.
 type segment struct {
 	q     *queue
-	buf   []byte // headroom, payload
+	buf   []byte
 	index uint16
 }
-
-// Headroom implements uct.Desc.
-func (s *segment) Headroom() []byte { return s.buf[:s.q.headLen] }
 
 // Release implements uct.Desc.
 func (s *segment) Release() { s.q.free = append(s.q.free, s.index) }
 
-func newQueue(depth, segLen, headroom int) *queue {
-	q := &queue{slots: make([]slot, depth), segLen: segLen, headLen: headroom,
+func newQueue(depth, segLen int) *queue {
+	q := &queue{slots: make([]slot, depth), segLen: segLen,
 		segs: make([]segment, depth), free: make([]uint16, 0, depth)}
-	stride := (headroom + segLen + 63) &^ 63
+	stride := (segLen + 63) &^ 63
 	mem := make([]byte, depth*stride)
 	for i := range q.segs {
-		q.segs[i] = segment{q: q, buf: mem[i*stride : i*stride+headroom+segLen : i*stride+headroom+segLen], index: uint16(i)}
+		q.segs[i] = segment{q: q, buf: mem[i*stride : i*stride+segLen : i*stride+segLen], index: uint16(i)}
 		q.free = append(q.free, uint16(depth-1-i))
 	}
 	return q
@@ -85,7 +81,7 @@ func (q *queue) take() []byte {
 	if !q.room() {
 		return nil
 	}
-	return q.segs[q.free[len(q.free)-1]].buf[q.headLen:]
+	return q.segs[q.free[len(q.free)-1]].buf
 }
 
 // push makes a message of the n bytes in what take returned.
@@ -107,7 +103,7 @@ func (q *queue) handle(table *base.AMTable) int {
 			continue
 		}
 		g := &q.segs[s.seg]
-		if !table.Handle(s.id, g.buf[q.headLen:q.headLen+int(s.len):q.headLen+int(s.len)], g) {
+		if !table.Handle(s.id, g.buf[:s.len:s.len], g) {
 			g.Release()
 		}
 	}

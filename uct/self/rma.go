@@ -6,16 +6,19 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// at is the target memory of an operation.
-func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) ([]byte, error) {
+// at is the target memory of an operation, which has entered the guard of the peer when
+// there is no error: leave it with before.
+func (e *EP) at(key uct.RKey, raddr uint64, n int, need uct.Access) (b []byte, before uint32, err error) {
 	if !e.ready() {
-		return nil, e.refused()
+		return nil, 0, e.refused()
 	}
-	b := e.peer.md.find(key.Handle, raddr, n, need)
+	before = e.peer.guard.enter()
+	b = e.peer.md.find(uint64(key), raddr, n, need)
 	if b == nil && n != 0 {
-		return nil, ucs.ErrRemoteAccess
+		e.peer.guard.leave(before)
+		return nil, 0, ucs.ErrRemoteAccess
 	}
-	return b, nil
+	return b, before, nil
 }
 
 // PutShort implements uct.Putter.
@@ -23,38 +26,21 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxZcopy {
 		return uct.ErrTooLong
 	}
-	dst, err := e.at(key, raddr, len(buf), uct.AccessRemoteWrite)
+	dst, before, err := e.at(key, raddr, len(buf), uct.AccessRemoteWrite)
 	if err != nil {
 		return err
 	}
 	copy(dst, buf)
+	e.peer.guard.leave(before)
 	return nil
 }
 
-// PutBcopy implements uct.Putter. The length is known only when p has packed, so it
-// packs into a segment.
-func (e *EP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (int, error) {
-	if !e.ready() {
-		return 0, e.refused()
+// PutBcopy implements uct.Putter.
+func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+	if len(buf) > e.iface.attr.Put.MaxBcopy {
+		return uct.ErrTooLong
 	}
-	if e.peer.md.find(key.Handle, raddr, 0, uct.AccessRemoteWrite) == nil {
-		return 0, ucs.ErrRemoteAccess
-	}
-	n := p.Pack(e.iface.bounce())
-	dst, err := e.at(key, raddr, n, uct.AccessRemoteWrite)
-	if err != nil {
-		return 0, err
-	}
-	copy(dst, e.iface.scratch[:n])
-	return n, nil
-}
-
-// bounce is a buffer of MaxBcopy bytes, made at the first use.
-func (it *Iface) bounce() []byte {
-	if it.scratch == nil {
-		it.scratch = make([]byte, it.attr.Put.MaxBcopy)
-	}
-	return it.scratch
+	return e.PutShort(buf, raddr, key)
 }
 
 // PutZcopy implements uct.Putter.
@@ -63,11 +49,12 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 	if err != nil {
 		return false, err
 	}
-	dst, err := e.at(key, raddr, n, uct.AccessRemoteWrite)
+	dst, before, err := e.at(key, raddr, n, uct.AccessRemoteWrite)
 	if err != nil {
 		return false, err
 	}
 	memop.Gather(dst, iov)
+	e.peer.guard.leave(before)
 	return false, nil
 }
 
@@ -76,25 +63,21 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxZcopy {
 		return uct.ErrTooLong
 	}
-	src, err := e.at(key, raddr, len(buf), uct.AccessRemoteRead)
+	src, before, err := e.at(key, raddr, len(buf), uct.AccessRemoteRead)
 	if err != nil {
 		return err
 	}
 	copy(buf, src)
+	e.peer.guard.leave(before)
 	return nil
 }
 
-// GetBcopy implements uct.Getter: u reads the target memory itself.
-func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
-	if n > e.iface.attr.Get.MaxBcopy {
+// GetBcopy implements uct.Getter.
+func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, _ *uct.Completion) (bool, error) {
+	if len(buf) > e.iface.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
-	src, err := e.at(key, raddr, n, uct.AccessRemoteRead)
-	if err != nil {
-		return false, err
-	}
-	u.Unpack(src)
-	return false, nil
+	return false, e.GetShort(buf, raddr, key)
 }
 
 // GetZcopy implements uct.Getter.
@@ -103,10 +86,11 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, _ *uct.Completi
 	if err != nil {
 		return false, err
 	}
-	src, err := e.at(key, raddr, n, uct.AccessRemoteRead)
+	src, before, err := e.at(key, raddr, n, uct.AccessRemoteRead)
 	if err != nil {
 		return false, err
 	}
 	memop.Scatter(iov, src)
+	e.peer.guard.leave(before)
 	return false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"strings"
 
@@ -14,27 +15,27 @@ import (
 
 // A device address says on which host the sockets of an iface are, and where:
 //
-//	 0  u8   version
-//	 1  u8   kind of place
-//	 2  16B  boot id of the kernel
-//	18  u64  inode of the network namespace, or device of the directory
-//	26  u64  0, or inode of the directory
+//	0  u8   version in the high half, kind of place in the low one
+//	1  8B   first half of the boot id of the kernel, which is random
+//	9  u64  inode of the network namespace, or FNV-1a of device and inode of the directory
 //
 // Integers are little endian. A directory has one device and inode wherever it is
 // mounted.
 const (
-	addrVersion   = 2
-	offKind       = 1
-	offBoot       = 2
-	offPlace      = 18
-	deviceAddrLen = 34
+	addrVersion   = 3
+	offBoot       = 1
+	offPlace      = 9
+	deviceAddrLen = 17
 
-	placeNetNS = 0
-	placeDir   = 1
+	placeNetNS = addrVersion << 4
+	placeDir   = addrVersion<<4 | 1
 )
 
-// An iface address is the GID of its port.
-const ifaceAddrLen = 16
+// portGID names the port of an iface. An iface address is the first half of it; the
+// other one is zero.
+type portGID [16]byte
+
+const ifaceAddrLen = 8
 
 // deviceAddr is the address of ifaces that have their sockets in dir, or abstract
 // ones if that is empty.
@@ -44,12 +45,11 @@ func deviceAddr(dir string) ([]byte, error) {
 		return nil, err
 	}
 	b := make([]byte, deviceAddrLen)
-	b[0] = addrVersion
 	id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
-	if err != nil || len(id) != offPlace-offBoot {
+	if err != nil || len(id) < offPlace-offBoot {
 		return nil, fmt.Errorf("%w: boot id %q", uct.ErrUnsupported, text)
 	}
-	copy(b[offBoot:], id)
+	copy(b[offBoot:offPlace], id)
 	path := "/proc/self/ns/net"
 	if dir != "" {
 		path = dir
@@ -63,30 +63,32 @@ func deviceAddr(dir string) ([]byte, error) {
 		return nil, err
 	}
 	if dir == "" {
+		b[0] = placeNetNS
 		binary.LittleEndian.PutUint64(b[offPlace:], st.Ino)
 		return b, nil
 	}
-	b[offKind] = placeDir
-	binary.LittleEndian.PutUint64(b[offPlace:], uint64(st.Dev))
-	binary.LittleEndian.PutUint64(b[offPlace+8:], st.Ino)
+	h := fnv.New64a()
+	_ = binary.Write(h, binary.LittleEndian, [2]uint64{uint64(st.Dev), st.Ino}) // does not fail
+	b[0] = placeDir
+	binary.LittleEndian.PutUint64(b[offPlace:], h.Sum64())
 	return b, nil
 }
 
-// peerGID checks addresses that may come from a stranger. The iface address may be
+// peerGID checks addresses that may come from an untrusted peer. The iface address may be
 // nil, which leaves it out. Errors: ErrInvalidAddr, ErrUnreachable.
-func peerGID(own, device, iface []byte) (gid [ifaceAddrLen]byte, err error) {
-	if len(device) != deviceAddrLen || device[0] != addrVersion {
+func peerGID(own, device, iface []byte) (gid portGID, err error) {
+	if len(device) != deviceAddrLen || device[0]>>4 != addrVersion {
 		return gid, fmt.Errorf("%w: not a device of sm", uct.ErrInvalidAddr)
 	}
-	if iface != nil && (len(iface) != ifaceAddrLen || [ifaceAddrLen]byte(iface) == gid) {
+	if iface != nil && (len(iface) != ifaceAddrLen || [ifaceAddrLen]byte(iface) == [ifaceAddrLen]byte{}) {
 		return gid, fmt.Errorf("%w: not an iface of sm", uct.ErrInvalidAddr)
 	}
 	switch {
 	case string(device[offBoot:offPlace]) != string(own[offBoot:offPlace]):
 		return gid, fmt.Errorf("%w: another host", uct.ErrUnreachable)
-	case device[offKind] != own[offKind]:
+	case device[0] != own[0]:
 		return gid, fmt.Errorf("%w: SOCKET_DIR is set on one side only", uct.ErrUnreachable)
-	case string(device[offPlace:]) != string(own[offPlace:]) && own[offKind] == placeDir:
+	case string(device[offPlace:]) != string(own[offPlace:]) && own[0] == placeDir:
 		return gid, fmt.Errorf("%w: SOCKET_DIR is another directory", uct.ErrUnreachable)
 	case string(device[offPlace:]) != string(own[offPlace:]):
 		return gid, fmt.Errorf("%w: another network namespace; SOCKET_DIR reaches across", uct.ErrUnreachable)

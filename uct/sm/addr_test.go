@@ -41,7 +41,7 @@ func TestReachable(t *testing.T) {
 		{"directory here only", dir, address(""), uct.ErrUnreachable, "one side only"},
 		{"other host", "", edit(offBoot), uct.ErrUnreachable, "another host"},
 		{"other namespace", "", edit(offPlace), uct.ErrUnreachable, "another network namespace"},
-		{"other version", "", edit(0), uct.ErrInvalidAddr, "not a device"},
+		{"other version", "", append([]byte{2 << 4}, address("")[1:]...), uct.ErrInvalidAddr, "not a device"},
 		{"short", "", address("")[1:], uct.ErrInvalidAddr, "not a device"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -81,28 +81,28 @@ func (e *EP) longSlot(id uint8) (*slot, []byte, error) {
 // full says why the ring takes no message.
 //
 //go:noinline
-func (e *EP) full() error {
-	if e.tx.broken {
-		e.lost()
+func (l *outLink) full() error {
+	if l.tx.broken {
+		l.lost()
 	}
 	return uct.ErrNoResource
 }
 
 // told tells the peer of a message if it wants to be told. The look at the state
 // comes after the message was published: see membarrier.go.
-func (e *EP) told() {
-	if e.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
-		e.notify()
+func (l *outLink) told() {
+	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		l.notify()
 	}
 }
 
 // notify marks the attention word and wakes.
 //
 //go:noinline
-func (e *EP) notify() {
-	if e.ctl.state.Load()&stateAttention != 0 {
+func (l *outLink) notify() {
+	if l.ctl.state.Load()&stateAttention != 0 {
 		mmio.ToDevice()
-		e.attn.Store(1)
+		l.attn.Store(1)
 	}
-	wakePeer(e.ctl, stateRecv, e.wakeFD)
+	wakePeer(l.ctl, stateRecv, l.wakeFD)
 }

@@ -72,3 +72,6 @@ const (
 	fallbackArena = 16 << 30
 	maxArena      = 1 << 40 // what package attach maps at most
 )
+
+// touches reports whether allocated pages are made at once.
+func (md *MD) touches() bool { return md.cfg.FirstTouch != config.No }

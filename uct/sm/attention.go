@@ -34,7 +34,7 @@ func (it *Iface) chooseAttention() {
 	}
 	it.armed = it.ctl.state.Load()
 	if it.md.expedited {
-		barrier() // whoever has not seen the bit has published what it had
+		barrier() // a peer that has not seen the bit has published what it had
 	}
 	it.lookAtAll = true
 }

@@ -204,16 +204,11 @@ func benchGet(b *testing.B, p *pair) {
 	})
 }
 
-// basin keeps a copy of what it gets.
-type basin struct{ buf []byte }
-
-func (u *basin) Unpack(src []byte) { copy(u.buf, src) }
-
 func benchGetBcopy(b *testing.B, p *pair, size int) {
-	u := &basin{make([]byte, size)}
+	buf := make([]byte, size)
 	measure(b, 1, 4<<20/max(size, 16), func(n int) {
 		for range n {
-			if _, err := p.e.GetBcopy(u, size, p.c.Raddr+8192, p.key, nil); err != nil {
+			if _, err := p.e.GetBcopy(buf, p.c.Raddr+8192, p.key, nil); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -243,7 +238,7 @@ func BenchmarkLocal(b *testing.B) {
 		}},
 		{"put short", func(w *two, buf []byte) error { return w.ab.PutShort(buf, w.b.mem.Addr(), w.key) }},
 		{"get bcopy", func(w *two, buf []byte) error {
-			_, err := w.ab.GetBcopy(forget, len(buf), w.b.mem.Addr(), w.key, nil)
+			_, err := w.ab.GetBcopy(buf, w.b.mem.Addr(), w.key, nil)
 			return err
 		}},
 		{"idle progress", func(w *two, buf []byte) error { w.b.iface.Progress(); return nil }},

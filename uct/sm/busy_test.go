@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"bufio"
 	"fmt"
 	"os/exec"
 	"runtime"
@@ -29,15 +30,17 @@ var quietly = []uint32{
 
 const busyCount = 2000
 
-// workBusy does many rounds of every operation.
-func workBusy(s *station, m meeting) {
+// workBusy does many rounds of every operation, once it reads a line.
+func workBusy(s *station, m meeting, in *bufio.Reader) {
 	t := failNow{}
 	e, key := s.connect(t, m), s.key(t, m)
 	fmt.Println("ready")
+	_, err := in.ReadString('\n')
+	require.NoError(t, err)
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // and ends with the thread
-		if err := forbid(verdictKill, 0, quietly...); err != nil {
+		if err := forbid(actionKill, 0, quietly...); err != nil {
 			done <- err
 			return
 		}
@@ -48,12 +51,12 @@ func workBusy(s *station, m meeting) {
 }
 
 func busyRounds(s *station, e *EP, m meeting, key uct.RKey) error {
-	k, u, buf, old := &blank{make([]byte, 2000)}, &basin{make([]byte, 4096)}, make([]byte, 64), new(uint64)
+	k, got, buf, old := &blank{make([]byte, 2000)}, make([]byte, 4096), make([]byte, 64), new(uint64)
 	ops := []func() error{
 		func() error { return e.AMShort(idSink, 1, buf) },
 		func() error { _, err := e.AMBcopy(idSink, k); return err },
 		func() error { return e.PutShort(buf, m.Raddr+4096, key) },
-		func() error { _, err := e.GetBcopy(u, 4096, m.Raddr+4096, key, nil); return err },
+		func() error { _, err := e.GetBcopy(got, m.Raddr+4096, key, nil); return err },
 		func() error { return e.AtomicPost(uct.AtomicAdd, 8, 1, m.Raddr+8192, key) },
 		func() error { _, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, old, m.Raddr+8192, key, nil); return err },
 		func() error { _, err := e.Flush(nil); return err },
@@ -73,12 +76,22 @@ func busyRounds(s *station, e *EP, m meeting, key uct.RKey) error {
 	return nil
 }
 
-// startBusy starts the role and tells when it has ended.
-func startBusy(t testing.TB, s *station) (*child, <-chan error) {
+// startBusy starts the role. It is connected, and the iface has taken up its link.
+func startBusy(t testing.TB, s *station) *child {
+	t.Helper()
 	c := start(t, roleBusy, s, "")
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(s.iface.in) == 1 })
+	return c
+}
+
+// work starts the rounds, and tells when the process has ended.
+func (c *child) work(t testing.TB) <-chan error {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in)
+	require.NoError(t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- c.cmd.Wait() }()
-	return c, ended
+	return ended
 }
 
 // TestBusyPath_NoSystemCall: a peer that polls is never woken.
@@ -86,7 +99,8 @@ func TestBusyPath_NoSystemCall(t *testing.T) {
 	s := openStation(t, Config{})
 	got := &pong{}
 	require.NoError(t, s.iface.SetAMHandler(idSink, got))
-	c, ended := startBusy(t, s)
+	c := startBusy(t, s)
+	ended := c.work(t)
 	over := false
 	testenv.ProgressWithin(t, watchdog, func() bool {
 		s.iface.Progress()
@@ -104,13 +118,16 @@ func TestBusyPath_NoSystemCall(t *testing.T) {
 }
 
 // TestBusyPath_SleeperIsWoken shows that the other test would notice: for a receiver
-// that sleeps there is a system call.
+// that sleeps there is a system call. It sleeps after the link was made, which is an
+// event of its own.
 func TestBusyPath_SleeperIsWoken(t *testing.T) {
 	s := openStation(t, Config{})
-	require.NoError(t, s.iface.Arm(uct.EventRecv))
-	c, ended := startBusy(t, s)
+	c := startBusy(t, s)
+	for s.iface.Arm(uct.EventRecv) == uct.ErrBusy {
+		s.iface.Progress()
+	}
 	var exit *exec.ExitError
-	require.ErrorAs(t, <-ended, &exit)
+	require.ErrorAs(t, <-c.work(t), &exit)
 	assert.Equal(t, syscall.SIGSYS, exit.Sys().(syscall.WaitStatus).Signal())
 	require.NoError(t, c.in.Close())
 	s.close(t)

@@ -47,7 +47,7 @@ func openStation(t require.TestingT, cfg Config) *station {
 	require.NoError(t, err)
 	s := &station{md: md}
 	s.iface, s.mem = openIface(t, md, cfg), nil
-	s.mem, err = md.(uct.Allocator).Alloc(4<<20, uct.AccessAll)
+	s.mem, err = md.Ext().Alloc.Alloc(4<<20, uct.AccessAll)
 	require.NoError(t, err)
 	return s
 }
@@ -86,7 +86,7 @@ func (s *station) connect(t require.TestingT, m meeting) *EP {
 }
 
 func (s *station) key(t require.TestingT, m meeting) uct.RKey {
-	k, err := s.md.(uct.RKeyUnpacker).UnpackRKey(m.Key)
+	k, err := s.md.Ext().Keys.UnpackRKey(m.Key)
 	require.NoError(t, err)
 	return k
 }
@@ -95,6 +95,8 @@ func (s *station) key(t require.TestingT, m meeting) uct.RKey {
 const (
 	roleEcho  = "echo"  // answers messages and puts until its input ends
 	roleStorm = "storm" // sends until it is killed
+	roleVisit = "visit" // is inside the peer's memory until it is told to leave
+	roleWrite = "write" // puts into the memory that it is told of until that is refused
 )
 
 // wire is how two processes exchange meetings: a line of base64 of JSON each.
@@ -138,8 +140,14 @@ func runChild(role string) {
 		serveEcho(s, m, in)
 	case roleStorm:
 		storm(s, m)
+	case roleCramped:
+		cramped(s, m, in)
+	case roleVisit:
+		visitPeer(s, m, in)
+	case roleWrite:
+		writePeer(s, m, in)
 	case roleBusy:
-		workBusy(s, m)
+		workBusy(s, m, in)
 	case roleDenied:
 		workDenied(s, m)
 	}
@@ -150,7 +158,8 @@ func runChild(role string) {
 type child struct {
 	cmd *exec.Cmd
 	meeting
-	in *os.File
+	in  *os.File
+	out *bufio.Reader
 }
 
 // start runs a role and exchanges meetings with it.
@@ -176,14 +185,32 @@ func run(t testing.TB, cmd *exec.Cmd, s *station) *child {
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	require.NoError(t, r.Close())
-	c := &child{cmd: cmd, in: w}
-	lines := bufio.NewReader(out)
-	c.meeting, err = readMeeting(lines)
+	c := &child{cmd: cmd, in: w, out: bufio.NewReader(out)}
+	c.meeting, err = readMeeting(c.out)
 	require.NoError(t, err)
 	require.NoError(t, writeMeeting(w, s.meeting()))
-	_, err = lines.ReadString('\n') // it is connected
-	require.NoError(t, err)
+	c.line(t) // it is connected
 	return c
+}
+
+// line is the next line that the process prints.
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	line, err := c.out.ReadString('\n')
+	require.NoError(t, err)
+	return line[:len(line)-1]
+}
+
+// freeze stops the process, and returns when all of its threads stand still.
+func (c *child) freeze(t testing.TB) {
+	t.Helper()
+	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGSTOP))
+	require.NoError(t, unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED, nil))
+}
+
+func (c *child) thaw(t testing.TB) {
+	t.Helper()
+	require.NoError(t, unix.Kill(c.cmd.Process.Pid, unix.SIGCONT))
 }
 
 // stop lets the process end and waits for it.

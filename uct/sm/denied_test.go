@@ -24,7 +24,7 @@ const roleDenied = "denied"
 // reason for the way it takes.
 func workDenied(s *station, m meeting) {
 	t := failNow{}
-	require.NoError(t, forbid(verdictErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
+	require.NoError(t, forbid(actionErrno|uint32(unix.EPERM), unix.SECCOMP_FILTER_FLAG_TSYNC,
 		unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV))
 	fmt.Println("ready")
 	e, key := s.connect(t, m), s.key(t, m)
@@ -32,8 +32,8 @@ func workDenied(s *station, m meeting) {
 	require.Contains(t, e.Explain(), cma.ErrForbidden.Error())
 	require.Contains(t, s.iface.Explain(), cma.ErrForbidden.Error())
 	require.NoError(t, e.PutShort(pattern(3, 100), m.Raddr+5, key))
-	u, c := &unpacker{}, newCompletion()
-	pending, err := e.GetBcopy(u, 100, m.Raddr+5, key, &c.Completion)
+	got, c := make([]byte, 100), newCompletion()
+	pending, err := e.GetBcopy(got, m.Raddr+5, key, &c.Completion)
 	require.NoError(t, err)
 	require.True(t, pending)
 	for c.fired == 0 {
@@ -41,7 +41,7 @@ func workDenied(s *station, m meeting) {
 		runtime.Gosched()
 	}
 	require.Equal(t, ucs.StatusOK, c.Status)
-	require.Equal(t, pattern(3, 100), u.got)
+	require.Equal(t, pattern(3, 100), got)
 	require.NoError(t, e.Close())
 	_, err = s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{CMA: config.Yes}})
 	require.ErrorIs(t, err, cma.ErrForbidden)
@@ -52,7 +52,7 @@ func workDenied(s *station, m meeting) {
 func TestCMA_Denied(t *testing.T) {
 	s := openStation(t, Config{})
 	require.NoError(t, s.mem.Close())
-	mem, err := s.md.(uct.Registrar).Reg(make([]byte, 4096), uct.AccessAll)
+	mem, err := s.md.Ext().Reg.Reg(make([]byte, 4096), uct.AccessAll)
 	require.NoError(t, err)
 	s.mem = mem
 	c := start(t, roleDenied, s, "")

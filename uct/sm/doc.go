@@ -16,6 +16,11 @@
 // travel over the socket: there is no file, so nothing is left behind, but for the
 // socket file of a process that was killed, which the next iface removes.
 //
+// EPs of one iface that lead to the same peer share one link. The ifaces of a domain
+// share what is mapped of a peer's table and arena, and of the arena only what the peer
+// has allocated so far: another operation maps more (outLink.extended). If that finds no
+// room, the EPs fail with ErrNoMemory, when they connect or later.
+//
 // # Active messages
 //
 // Every link has a ring of its own from one sender to one receiver, so no lock and
@@ -36,18 +41,23 @@
 //
 // Memory from MD.Alloc lies in the domain's arena, which peers map: their CPUs do
 // the work, also while the target is stopped. Every operation looks up its key in
-// the target's table, which says what is there now. Mem.Close takes the key away
-// and waits until nobody is inside any more; a peer that was stopped inside keeps
-// its pages, and only those, until it goes on or dies.
+// the target's table, which says what is there now. Mem.Close takes the key away and
+// then waits until no peer is inside that region any more, which takes microseconds,
+// or a copy: see retire.go. What a peer is inside of that was stopped stays in
+// quarantine until it goes on or dies (counters domain_quarantined, of regions, and
+// domain_quarantined_bytes, of what is there now); at most half of the arena may be.
 //
-// Memory from MD.Reg is reached by cross-memory attach. Where the kernel forbids
-// that, and for atomics, the target does it in its Progress, and Explain says why.
-// GetShort cannot wait for that: it is claimed with CMA=y only, which refuses peers
-// that cannot be attached to.
+// Memory from MD.Reg is reached by cross-memory attach. Where the kernel forbids that,
+// and for atomics, the target does it in its Progress, and Explain says why. GetShort
+// cannot wait for that: it is claimed with CMA=y only, which refuses peers that cannot
+// be attached to. As the memory is the caller's, Close fails with ucs.InUseError where
+// a peer stays inside.
 //
 // # Failure and sleep
 //
 // The kernel closes the socket of a process that dies; that fails the EPs that lead
-// there, after everything it had sent was delivered. A receiver that sleeps says so
+// there, after everything it had sent was delivered, with ErrConnReset. An iface that is
+// closed says so in its links before it hangs up: ErrPeerClosed. Its links live on until
+// the peers have hung up too, for the guards in them. A receiver that sleeps says so
 // in its control block, and only then does a sender make a system call.
 package sm

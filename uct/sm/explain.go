@@ -16,14 +16,14 @@ var (
 
 // probe finds out, by doing it, whether this process may reach the peer's private
 // memory.
-func (e *EP) probe() {
-	switch h := e.table.header(); {
-	case e.iface.cfg.CMA == config.No:
-		e.cmaErr = errCMAOff
-	case e.pid == 0:
-		e.cmaErr = errCMAPid
+func (l *outLink) probe() {
+	switch h := l.table.header(); {
+	case l.it.cfg.CMA == config.No:
+		l.cmaErr = errCMAOff
+	case l.pid == 0:
+		l.cmaErr = errCMAPid
 	default:
-		e.cmaErr = e.vec.Probe(e.pid, h.cookieAddr.Load(), h.cookie.Load())
+		l.cmaErr = l.vec.Probe(l.pid, h.cookieAddr.Load(), h.cookie.Load())
 	}
 }
 

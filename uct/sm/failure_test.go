@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
-	"strconv"
 	"testing"
 	"time"
 
@@ -21,10 +20,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// watchdog is far above what anything here takes.
-const watchdog = 30 * time.Second
+const watchdog = testenv.Watchdog
 
-// open opens a second iface on the domain of s, which hears of errors.
+// open opens a second iface on the domain of s, which is told of errors.
 func (s *station) open(t testing.TB, onError func(uct.EP, error)) *Iface {
 	it, err := s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, OnError: onError})
 	require.NoError(t, err)
@@ -53,7 +51,7 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 	require.Len(t, failures, 1)
 	assert.ErrorIs(t, failures[0], ucs.ErrConnReset)
 	assert.ErrorIs(t, e.AMShort(idSink, 0, nil), uct.ErrEPFailed)
-	assert.ErrorIs(t, e.PutShort([]byte{1}, 0, uct.RKey{}), uct.ErrEPFailed)
+	assert.ErrorIs(t, e.PutShort([]byte{1}, 0, 0), uct.ErrEPFailed)
 	assert.ErrorIs(t, e.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), uct.ErrEPFailed)
 	_, err := e.Flush(nil)
 	assert.ErrorIs(t, err, uct.ErrEPFailed)
@@ -63,7 +61,7 @@ func TestPeerKilled_EPFailsOnceAndSoon(t *testing.T) {
 }
 
 // TestPeerKilled_WakesASleeper: the hang-up is an event. Nobody polls, and no timer
-// runs; how long it takes is printed, and bounded by far more than a busy machine needs.
+// runs.
 func TestPeerKilled_WakesASleeper(t *testing.T) {
 	s := openStation(t, Config{})
 	var failure error
@@ -74,10 +72,8 @@ func TestPeerKilled_WakesASleeper(t *testing.T) {
 		other.iface.Progress()
 	}
 	require.False(t, other.iface.EventPending())
-	from := time.Now()
 	require.NoError(t, c.cmd.Process.Kill())
 	sleep(t, other.iface)
-	took := time.Since(from)
 	for failure == nil { // the link from there may have ended first
 		other.iface.Progress()
 		if failure == nil && other.iface.Arm(uct.EventRecv) == nil {
@@ -85,8 +81,6 @@ func TestPeerKilled_WakesASleeper(t *testing.T) {
 		}
 	}
 	assert.ErrorIs(t, failure, ucs.ErrConnReset)
-	assert.Less(t, took, 5*time.Second)
-	t.Logf("woken %v after the kill", took)
 	_ = c.cmd.Wait() // "signal: killed"
 	require.NoError(t, c.in.Close())
 	require.NoError(t, e.Close())
@@ -94,7 +88,7 @@ func TestPeerKilled_WakesASleeper(t *testing.T) {
 	s.close(t)
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	s := openStation(t, Config{})
 	var failures []error
 	it := s.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })
@@ -129,24 +123,11 @@ func (o *whole) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// stormKills is how many senders die; 1,000 with GUCX_SM_STORM=1000.
-func stormKills(t *testing.T) int {
-	if v := os.Getenv("GUCX_SM_STORM"); v != "" {
-		n, err := strconv.Atoi(v)
-		require.NoError(t, err)
-		return n
-	}
-	if testing.Short() {
-		return 10
-	}
-	return 50
-}
-
 // TestStorm kills senders at random points. Another sender goes on all the time and
 // loses nothing; what was acknowledged to the dead has arrived, whole and in order; and
 // in the end nothing is left of them: no file, no socket, no descriptor.
 func TestStorm(t *testing.T) {
-	kills := stormKills(t)
+	kills := testenv.Rounds(50, 1000)
 	files := shmFiles(t)
 	s := openStation(t, Config{})
 	steady := openStation(t, Config{})
@@ -285,7 +266,7 @@ func sleep(t testing.TB, it *Iface) {
 // that is lost shows as a sleep without end.
 func TestWake_NothingIsLost(t *testing.T) {
 	w := openTwo(t, Config{})
-	const rounds = 2000
+	rounds := testenv.Rounds(500, 20_000)
 	got := 0
 	require.NoError(t, w.b.iface.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { got++; return false })))
 	go1, done := make(chan int, 1), make(chan error, 1)
@@ -351,7 +332,7 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 	w := openTwo(t, cfg)
 	require.NoError(t, w.b.iface.SetAMHandler(idSink, &pong{}))
 	payload, word := make([]byte, 8), new(uint64)
-	k, u, c := &blank{make([]byte, 500)}, forget, &uct.Completion{}
+	k, buf, c := &blank{make([]byte, 500)}, make([]byte, 500), &uct.Completion{}
 	raddr := w.b.mem.Addr()
 	iov := []uct.IOV{{Buf: make([]byte, 300)}}
 	for name, op := range map[string]func() error{
@@ -359,7 +340,7 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 		"am bcopy":  func() error { _, err := w.ab.AMBcopy(idSink, k); return err },
 		"am zcopy":  func() error { _, err := w.ab.AMZcopy(idSink, payload, iov, c); return err },
 		"put short": func() error { return w.ab.PutShort(payload, raddr, w.key) },
-		"put bcopy": func() error { _, err := w.ab.PutBcopy(k, raddr, w.key); return err },
+		"put bcopy": func() error { return w.ab.PutBcopy(buf, raddr, w.key) },
 		"put zcopy": func() error { _, err := w.ab.PutZcopy(iov, raddr, w.key, c); return err },
 		"get short": func() error {
 			if cfg.CMA != config.Yes {
@@ -367,8 +348,7 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 			}
 			return w.ab.GetShort(payload, raddr, w.key)
 		},
-		"get bcopy": func() error { _, err := w.ab.GetBcopy(u, 100, raddr, w.key, c); return err },
-		"get lent":  func() error { _, err := w.ab.GetBcopy(u, lendMin, raddr, w.key, c); return err },
+		"get bcopy": func() error { _, err := w.ab.GetBcopy(buf, raddr, w.key, c); return err },
 		"atomic":    func() error { return w.ab.AtomicPost(uct.AtomicXor, 8, 1, raddr, w.key) },
 		"fetch": func() error {
 			_, err := w.ab.AtomicFetch(uct.AtomicAdd, 4, 1, word, raddr, w.key, c)
@@ -383,10 +363,3 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 		})
 	}
 }
-
-// sponge forgets what it gets.
-type sponge struct{}
-
-var forget = &sponge{}
-
-func (*sponge) Unpack([]byte) {}

@@ -10,67 +10,76 @@ import (
 )
 
 // Far memory is registered memory of the peer, which is not mapped here. The kernel
-// copies from and to it; where it refuses to, the peer is asked.
+// copies from and to it; where it refuses to, the peer does it.
 
 // putFar is PutShort for what mapped refused.
 func (e *EP) putFar(buf []byte, raddr, key uint64) error {
 	if len(buf) == 0 {
 		return nil
 	}
+	if e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite) {
+		return e.PutShort(buf, raddr, uct.RKey(key))
+	}
 	if !e.private(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite) {
-		return ucs.ErrRemoteAccess
+		return e.denied()
 	}
 	if e.cmaErr == nil {
 		if err := e.attach(buf, raddr, key, uct.AccessRemoteWrite); e.cmaErr == nil {
 			return err
 		}
 	}
-	if !e.canAskNow() {
+	if !e.canPostOp() {
 		return uct.ErrNoResource
 	}
-	a := e.asks.add(askPut, raddr, key, len(buf), nil)
+	a := e.add(opPut, raddr, key, len(buf), nil)
 	a.iov[0], a.pieces = uct.IOV{Buf: buf}, 1
 	e.issue() // all of it, as there is room: buf is the caller's again
 	return nil
 }
 
-// errAsk says that only the peer can reach the memory.
-var errAsk = errors.New("the peer has to be asked")
+// errTarget says that only the peer can reach the memory.
+var errTarget = errors.New("the peer has to do it")
 
-// getFar reads what load did not. errAsk: it cannot.
+// getFar reads what load did not. errTarget: it cannot.
 func (e *EP) getFar(buf []byte, raddr, key uint64) error {
 	if len(buf) == 0 {
 		return nil
 	}
+	if e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) && e.load(buf, raddr, key) {
+		return nil
+	}
 	if !e.private(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) {
-		return ucs.ErrRemoteAccess
+		return e.denied()
 	}
 	if e.cmaErr == nil {
 		if err := e.attach(buf, raddr, key, uct.AccessRemoteRead); e.cmaErr == nil {
 			return err
 		}
 	}
-	return errAsk
+	return errTarget
 }
 
 // vectorFar is PutZcopy and GetZcopy for what mapped refused.
-func (e *EP) vectorFar(kind askKind, iov []uct.IOV, n int, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *EP) vectorFar(kind opKind, iov []uct.IOV, n int, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if n == 0 {
 		return false, nil
 	}
 	need := kind.need()
+	if e.extended(key, raddr, uint64(n), need) {
+		return e.vector(kind, iov, raddr, key, c)
+	}
 	if !e.private(key, raddr, uint64(n), need) {
-		return false, ucs.ErrRemoteAccess
+		return false, e.denied()
 	}
 	if e.cmaErr == nil {
 		if err := e.attachAll(iov, raddr, key, need); e.cmaErr == nil {
 			return false, err
 		}
 	}
-	if !e.asks.room() {
+	if !e.ops.room() {
 		return false, uct.ErrNoResource
 	}
-	a := e.asks.add(kind, raddr, key, n, c)
+	a := e.add(kind, raddr, key, n, c)
 	a.pieces = copy(a.iov[:], iov)
 	e.issue()
 	return true, nil
@@ -90,13 +99,23 @@ func (e *EP) attachAll(iov []uct.IOV, raddr, key uint64, need uct.Access) error 
 	return nil
 }
 
-// attach moves bytes by cross-memory attach. If the kernel does not let us any more,
-// it sets cmaErr.
+// attach moves bytes by cross-memory attach, in visits of visitMax. If the kernel does not
+// let us any more, it sets cmaErr.
 func (e *EP) attach(buf []byte, raddr, key uint64, need uct.Access) error {
-	e.guard.enter()
-	defer e.guard.leave() // a system call: what defer costs does not show
+	for len(buf) > visitMax {
+		if err := e.attachPiece(buf[:visitMax], raddr, key, need); err != nil {
+			return err
+		}
+		buf, raddr = buf[visitMax:], raddr+visitMax
+	}
+	return e.attachPiece(buf, raddr, key, need)
+}
+
+func (e *EP) attachPiece(buf []byte, raddr, key uint64, need uct.Access) error {
+	e.guard.enter(key) // the kernel copies inside the system call, so until it returns
+	defer e.guard.leave()
 	if !e.private(key, raddr, uint64(len(buf)), need) {
-		return ucs.ErrRemoteAccess
+		return e.denied()
 	}
 	var err error
 	if need == uct.AccessRemoteRead {
@@ -114,7 +133,7 @@ func (e *EP) attach(buf []byte, raddr, key uint64, need uct.Access) error {
 		e.lost()
 		return fmt.Errorf("%w: %w", uct.ErrEPFailed, ucs.ErrConnReset)
 	case cma.ErrBadRange:
-		return ucs.ErrRemoteAccess
+		return e.denied()
 	}
 	return err
 }

@@ -7,24 +7,27 @@ import (
 )
 
 // What a call has accepted is in the peer's memory or in the ring, from where it is
-// delivered even if this process dies: flushing waits for asks only.
+// delivered even if this process dies: flushing waits for targetOps only.
 
 // Flush implements uct.EP.
 func (e *EP) Flush(c *uct.Completion) (bool, error) {
-	if e.state == epFailed {
+	switch e.state {
+	case epFailed:
 		return false, e.reason
+	case epClosed:
+		return false, uct.ErrClosed
 	}
-	if e.asks.empty() {
+	if e.ops.empty() {
 		barrierBefore()
 		return false, nil
 	}
 	if c == nil {
 		return true, nil
 	}
-	if !e.asks.room() {
+	if !e.ops.room() {
 		return false, uct.ErrNoResource
 	}
-	e.asks.add(askFlush, 0, 0, 0, c)
+	e.add(opFlush, 0, 0, 0, c)
 	e.issue()
 	return true, nil
 }
@@ -35,57 +38,47 @@ var fence atomic.Uint32
 // barrierBefore makes all stores visible to every CPU before it returns.
 func barrierBefore() { fence.Add(1) }
 
-// flushGroup completes when the flushes of several EPs have.
-type flushGroup struct {
-	uct.Completion
-	user *uct.Completion
-}
-
 // flushAll is Iface.Flush.
 func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
-	if !it.asking {
+	if !it.opsWait {
 		barrierBefore()
 		return false, nil
 	}
-	var g *flushGroup
+	busy := 0
 	for _, e := range it.open.All() {
-		if e.asks.empty() {
+		switch {
+		case e.ops.empty():
 			continue
-		}
-		if c == nil {
-			return true, nil
-		}
-		if !e.asks.room() {
+		case c != nil && !e.ops.room():
 			return false, uct.ErrNoResource
 		}
+		busy++
 	}
+	if busy == 0 || c == nil {
+		return busy > 0, nil
+	}
+	g := it.groups.Get(c, busy)
 	for _, e := range it.open.All() {
-		if e.asks.empty() {
-			continue
+		if !e.ops.empty() {
+			e.add(opFlush, 0, 0, 0, g)
+			e.issue()
 		}
-		if g == nil {
-			g = &flushGroup{user: c}
-			g.Func = func(d *uct.Completion) { g.user.Complete(d.Status) }
-		}
-		g.Count++
-		e.asks.add(askFlush, 0, 0, 0, &g.Completion)
-		e.issue()
 	}
-	return g != nil, nil
+	return true, nil
 }
 
-// collect takes answers on all EPs.
+// collect takes answers on all EPs. Completions may close EPs, whose places in the
+// list those at its end take: it goes backwards, so that none is missed. What
+// completions post sets opsWait.
 func (it *Iface) collect() (n int) {
-	it.asking = false
-	list := it.open.All()
-	for i := 0; i < len(list); i++ {
-		e := list[i]
-		if e.asks.empty() {
+	it.opsWait = false
+	for i := it.open.Len() - 1; i >= 0; i-- {
+		if i >= it.open.Len() {
 			continue
 		}
-		n += e.collectAsks()
-		list = it.open.All() // completions may have closed EPs
-		it.asking = it.asking || !e.asks.empty()
+		e := it.open.All()[i]
+		n += e.collectOps()
+		it.opsWait = it.opsWait || !e.ops.empty()
 	}
 	return n
 }

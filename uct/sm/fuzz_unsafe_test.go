@@ -29,7 +29,7 @@ func FuzzPeerGID(f *testing.F) {
 			return
 		}
 		assert.Equal(t, own, device)
-		assert.Equal(t, iface, gid[:])
+		assert.Equal(t, iface, gid[:ifaceAddrLen])
 		assert.NotZero(t, gid)
 	})
 }
@@ -43,7 +43,7 @@ func FuzzUnpackRKey(f *testing.F) {
 			assert.ErrorIs(t, err, uct.ErrInvalidRKey)
 			return
 		}
-		assert.Equal(t, b, memop.PackKey(nil, keyMagic, key.Handle))
+		assert.Equal(t, b, memop.PackKey(nil, keyMagic, uint64(key)))
 	})
 }
 
@@ -76,7 +76,7 @@ func openHostile(t testing.TB) *hostile {
 // not change.
 func FuzzLink(f *testing.F) {
 	h := openHostile(f)
-	canary, err := h.s.md.(uct.Allocator).Alloc(4096, 0)
+	canary, err := h.s.md.Ext().Alloc.Alloc(4096, 0)
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, canary.Close()) })
 	lo := uintptr(unsafe.Pointer(unsafe.SliceData(h.seg)))
@@ -90,8 +90,8 @@ func FuzzLink(f *testing.F) {
 		})))
 	}
 	real := h.s.mem.(*Mem)
-	ask := request{kind: askPut, seg: 0, n: 8, raddr: real.Addr(), key: real.key}
-	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(kindAsk)<<shiftKind|requestLen<<shiftLen, (*[requestLen]byte)(unsafe.Pointer(&ask))[:])
+	req := request{kind: opPut, seg: 0, n: 8, raddr: real.Addr(), key: real.key}
+	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(kindOp)<<shiftKind|requestLen<<shiftLen, (*[requestLen]byte)(unsafe.Pointer(&req))[:])
 	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(kindSeg)<<shiftKind|8<<shiftLen, []byte{1, 0, 0, 0, 64, 0, 0, 0})
 	f.Add(uint32(4), uint32(2), uint32(64), uint32(0), uint64(3)<<shiftID|120<<shiftLen, []byte("hello"))
 	f.Add(uint32(0), uint32(1<<31), uint32(1<<31), uint32(999), uint64(1<<63), []byte{})
@@ -158,7 +158,7 @@ func FuzzTable(f *testing.F) {
 		require.NoError(f, tbl.Close())
 	})
 	base := unsafe.Pointer(unsafe.SliceData(arena.Bytes()))
-	e := &EP{arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}
+	e := &EP{outLink: &outLink{arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}}
 	f.Add(uint64(1<<20), uint64(4096), uint64(controlLen), uint64(1<<20), uint64(8))
 	f.Add(uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), uint64(1))
 	f.Add(^uint64(0), ^uint64(0), uint64(1), uint64(0), ^uint64(0))

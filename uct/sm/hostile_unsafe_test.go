@@ -46,25 +46,25 @@ func (a *acceptor) connect(t testing.TB) (*EP, error) {
 	ep, err := a.s.iface.NewEP(uct.EPParams{DeviceAddr: a.s.iface.DeviceAddr(nil), IfaceAddr: a.s.iface.IfaceAddr(nil)})
 	require.NoError(t, err)
 	e := ep.(*EP)
-	err = e.adopt(a.out)
-	e.out = nil // the segments are the test's
-	if err != nil {
+	l := e.outLink
+	if l.adopt(a.out) != nil {
 		return nil, e.Close()
 	}
-	e.state = epUp
+	l.out = nil // the segments are the test's
+	l.setState(epUp)
 	return e, nil
 }
 
 // postAll posts everything; what comes of it does not matter.
 func (a *acceptor) postAll(e *EP, raddr uint64, mem []byte) {
-	key, old := uct.RKey{Handle: hostileKey}, new(uint64)
+	key, old := uct.RKey(hostileKey), new(uint64)
 	c := &uct.Completion{Count: 1 << 20, Func: func(*uct.Completion) {}}
 	iov := []uct.IOV{{Buf: mem[64:164]}, {Buf: mem[164:1064]}}
 	_ = e.AMShort(1, 2, mem[64:72])
 	_, _ = e.AMBcopy(1, &blank{mem[64:264]})
 	_ = e.PutShort(mem[64:80], raddr, key)
 	_, _ = e.PutZcopy(iov, raddr, key, c)
-	_, _ = e.GetBcopy(forget, 256, raddr, key, c)
+	_, _ = e.GetBcopy(mem[64:320], raddr, key, c)
 	_, _ = e.GetZcopy(iov, raddr, key, c)
 	_, _ = e.AtomicFetch(uct.AtomicAdd, 8, 1, old, raddr&^7, key, c)
 }

@@ -1,14 +1,12 @@
 package sm
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,26 +21,27 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// Iface is an open sm transport. It implements uct.IfaceAddresser, uct.Waker,
-// uct.EventPender and uct.Explainer.
+// Iface is an open sm transport.
 type Iface struct {
 	in        []*inLink // peers, polled in turn
 	ctl       *control
 	events    atomic.Uint32 // nonzero: other goroutines have left word
 	marked    bool          // peers mark their attention words
 	lookAtAll bool
-	asking    bool // some EP may have asks
+	opsWait   bool // some EP may have targetOps
 	byIndex   []*inLink
 	arb       base.Arbiter
 	handlers  base.AMTable
 	open      base.List[*EP]
+	groups    base.FlushGroups
+	links     map[portGID]*outLink // by peer; dialed or up
 
 	md        *MD
 	cfg       Config
 	attr      uct.IfaceAttr
 	onError   func(uct.EP, error)
 	device    []byte // address
-	gid       [ifaceAddrLen]byte
+	gid       portGID
 	ctlIndex  uint32
 	wakeFD    int
 	armed     uint32 // state as of the last Arm
@@ -59,14 +58,7 @@ type Iface struct {
 	closing  bool
 }
 
-var (
-	_ uct.Iface          = (*Iface)(nil)
-	_ uct.IfaceAddresser = (*Iface)(nil)
-	_ uct.Waker          = (*Iface)(nil)
-	_ uct.EventPender    = (*Iface)(nil)
-	_ uct.Counted        = (*Iface)(nil)
-	_ uct.Explainer      = (*Iface)(nil)
-)
+var _ uct.Iface = (*Iface)(nil)
 
 const (
 	maxHeader = 256     // of AMZcopy
@@ -91,7 +83,8 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	if err := md.attachable(cfg.CMA); err != nil && cfg.CMA == config.Yes {
 		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
-	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers)}
+	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
+		links: map[portGID]*outLink{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, it.undo.Run())
@@ -122,10 +115,10 @@ func (it *Iface) resetControl() {
 }
 
 func (it *Iface) listen() (err error) {
-	_, _ = rand.Read(it.gid[:]) // does not fail
+	_, _ = rand.Read(it.gid[:ifaceAddrLen]) // does not fail
 	it.port, err = attach.Listen(attach.Config{
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
-		ControlLen: controlLen, LinkLen: linkLen, WakeFD: it.wakeFD, AllowUIDs: it.cfg.AllowUIDs,
+		ControlLen: controlLen, DialLen: controlLen, Mapper: &it.md.mapper, LinkLen: linkLen, WakeFD: it.wakeFD, AllowUIDs: it.cfg.AllowUIDs,
 		SocketDir: it.cfg.SocketDir, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
 		HandshakeTimeout: it.cfg.ConnectTimeout,
 	})
@@ -149,7 +142,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 	attr := uct.IfaceAttr{
 		Resource: resource,
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
-			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
+			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD,
 		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeader)},
 		Put: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
@@ -157,24 +150,35 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 			Fetch32: memop.FetchOps, Fetch64: memop.FetchOps, Domain: uct.AtomicCPU},
 		DeviceAddrLen: deviceAddrLen,
 		IfaceAddrLen:  ifaceAddrLen,
-		Perf:          perf,
-		MaxEPs:        cfg.MaxPeers,
 	}
 	if cfg.CMA == config.Yes { // then whatever a key allows can be read at once
 		attr.Caps |= uct.CapGetShort
 		attr.Get.MaxShort = seg
 	}
+	attr.Declare(costs())
 	return attr
 }
 
-// perf is what docs/perf-sm.md has for one pair of processes.
-var perf = uct.Perf{
-	Latency: 50 * time.Nanosecond, Overhead: 8 * time.Nanosecond,
-	Bandwidth: 50e9, SharedBandwidth: 50e9,
+// costs are what docs/perf-sm.md has for two processes whose processors share a cache. A
+// message of which the copy counts is copied twice.
+func costs() (cs uct.Costs) {
+	const bw = 50e9
+	cs.Set(uct.Cost{Send: 8, Recv: 8, Latency: 48, Bandwidth: bw, SharedBandwidth: bw}, uct.AMShort)
+	cs.Set(uct.Cost{Send: 20, Recv: 12, Latency: 60, Bandwidth: bw / 2, SharedBandwidth: bw / 2}, uct.AMBcopy, uct.AMZcopy)
+	cs.Set(uct.Cost{Send: 5, Latency: 38, Bandwidth: bw, SharedBandwidth: bw}, uct.PutShort)
+	cs.Set(uct.Cost{Send: 7, Latency: 38, Bandwidth: bw, SharedBandwidth: bw}, uct.PutBcopy, uct.PutZcopy)
+	cs.Set(uct.Cost{Send: 9, Latency: 38, Bandwidth: bw, SharedBandwidth: bw}, uct.GetShort, uct.GetBcopy, uct.GetZcopy)
+	cs.Set(uct.Cost{Send: 12, Latency: 38}, uct.AtomicPost, uct.AtomicFetch)
+	return cs
 }
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface.
+func (it *Iface) Ext() *uct.IfaceExt {
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it}
+}
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
@@ -183,6 +187,8 @@ func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handl
 func (it *Iface) AddStats(n *stats.Node) {
 	it.handlers.AddStats(n)
 	n.Add("malformed_links", &it.malformed)
+	n.Add("domain_quarantined", &it.md.quarantine.regions)
+	n.Add("domain_quarantined_bytes", &it.md.quarantine.detained)
 }
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
@@ -196,7 +202,7 @@ func (it *Iface) Progress() (n int) {
 	if it.events.Load() != 0 {
 		n += it.handleEvents()
 	}
-	if it.asking {
+	if it.opsWait {
 		n += it.collect()
 	}
 	if it.arb.Len() > 0 {
@@ -218,24 +224,9 @@ func (it *Iface) handleEvents() int {
 	it.dialed = nil
 	it.mu.Unlock()
 	for _, d := range list {
-		n += d.ep.connected(d.out, d.err)
+		n += d.link.connected(d.out, d.err)
 	}
-	return n + it.failDown()
-}
-
-// failDown fails the EPs whose peers are gone.
-func (it *Iface) failDown() (n int) {
-	for i := 0; i < it.open.Len(); {
-		e := it.open.All()[i]
-		if e.hold.Load()&holdDown != 0 && e.state == epUp {
-			e.fail(cmp.Or(e.cause, ucs.StatusConnReset.Err()))
-			n++
-			i = 0 // OnError may have closed any EP
-			continue
-		}
-		i++
-	}
-	return n
+	return n + it.failLost()
 }
 
 // Flush implements uct.Iface.
@@ -244,7 +235,7 @@ func (it *Iface) Flush(c *uct.Completion) (bool, error) { return it.flushAll(c) 
 // Fence implements uct.Iface.
 func (it *Iface) Fence() error {
 	for _, e := range it.open.All() {
-		e.holdFenced(!e.asks.empty())
+		e.fenced = !e.ops.empty()
 	}
 	mmio.ToDevice()
 	return nil
@@ -254,7 +245,7 @@ func (it *Iface) Fence() error {
 func (it *Iface) DeviceAddr(b []byte) []byte { return append(b, it.device...) }
 
 // IfaceAddr implements uct.IfaceAddresser.
-func (it *Iface) IfaceAddr(b []byte) []byte { return append(b, it.gid[:]...) }
+func (it *Iface) IfaceAddr(b []byte) []byte { return append(b, it.gid[:ifaceAddrLen]...) }
 
 // Reachable implements uct.IfaceAddresser.
 func (it *Iface) Reachable(deviceAddr, ifaceAddr []byte) (ok bool, why string) {
@@ -278,13 +269,14 @@ func (it *Iface) Close() error {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
 	for _, l := range append(it.in, it.fresh...) {
+		l.rx.hdr.left.Store(1) // pairs with the load in EP.whyGone, after the hang-up
 		it.forget(l)
 	}
 	it.in, it.fresh = nil, nil
 	errs = errors.Join(errs, it.port.Close())
 	it.dials.Wait()
 	for _, d := range it.dialed {
-		d.ep.connected(d.out, d.err)
+		d.link.connected(d.out, d.err)
 	}
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: Name, Dev: DeviceName, Op: "close iface", Err: errs}

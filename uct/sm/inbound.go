@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -17,12 +19,18 @@ type inLink struct {
 	wakeFD  int      // the peer's
 	attnIdx int
 	in      *attach.Inbound
-	down    atomic.Bool // the peer has closed or died
+	down    atomic.Bool // the peer has hung up or is dead
 	bad     bool        // it wrote nonsense
+	left    bool        // the iface has let go of it; with md.mu
 }
 
-// guard is odd while the peer is inside memory of this domain.
-func (l *inLink) guard() uint32 { return l.rx.hdr.guard.Load() }
+// visit is the peer's guard, 0 if the peer is gone.
+func (l *inLink) visit() uint32 {
+	if l.down.Load() {
+		return 0
+	}
+	return l.rx.hdr.guard.Load() // pairs with guard.leave
+}
 
 // accept takes a new link over. It runs on a goroutine of the port, before the peer
 // learns that it is connected.
@@ -45,10 +53,7 @@ func (it *Iface) accept(in *attach.Inbound) error {
 	it.md.addLink(l)
 	it.fresh = append(it.fresh, l)
 	it.post()
-	in.AfterDown(func() {
-		l.down.Store(true)
-		it.post()
-	})
+	in.AfterDown(func() { it.md.peerGone(l) })
 	return nil
 }
 
@@ -58,10 +63,53 @@ func (md *MD) addLink(l *inLink) {
 	md.links[l] = struct{}{}
 }
 
-func (md *MD) dropLink(l *inLink) {
+// peerGone runs on a goroutine of the link when the peer has hung up or is dead, and so
+// is inside nothing. The iface delivers what it had sent, if it still has the link.
+func (md *MD) peerGone(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
+	l.down.Store(true)
+	if l.left {
+		md.dispose(l)
+		return
+	}
+	md.emptyQuarantine()
+	l.it.post()
+}
+
+// leave lets go of a link. While the peer has not hung up it may be inside memory of the
+// domain, whatever it was told: its guard stays mapped until then.
+func (md *MD) leave(l *inLink) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	l.left = true
+	md.controls[l.it.ctlIndex]++
+	if l.down.Load() {
+		md.dispose(l)
+		return
+	}
+	l.in.HangUp()
+}
+
+// dispose closes a link that was left and whose peer is gone. md.mu is held.
+func (md *MD) dispose(l *inLink) {
 	delete(md.links, l)
+	md.controls[l.it.ctlIndex]--
+	_ = l.in.Close() // unmapping what is mapped does not fail
+	md.emptyQuarantine()
+}
+
+// closeLinks closes the links that outlived their ifaces.
+func (md *MD) closeLinks() (errs error) {
+	md.mu.Lock()
+	left := slices.Collect(maps.Keys(md.links))
+	clear(md.links)
+	md.mu.Unlock()
+	for _, l := range left {
+		errs = errors.Join(errs, l.in.Close())
+		<-l.in.Done()
+	}
+	return errs
 }
 
 // poll delivers up to pollBatch messages and returns how many. There is something
@@ -97,7 +145,7 @@ func (l *inLink) poll() (n int) {
 // deliver gives a message to its handler, or does what is asked; false if it is
 // neither.
 func (l *inLink) deliver(s *slot, word uint64) bool {
-	if uint8(word>>shiftKind) == kindAsk {
+	if uint8(word>>shiftKind) == kindOp {
 		return l.serve(s)
 	}
 	return l.rx.deliver(s, word, &l.it.handlers)
@@ -122,7 +170,8 @@ func (l *inLink) spoil() {
 	l.it.post()
 }
 
-// adopt puts new links into the list that is polled.
+// adopt puts new links into the list that is polled. Their peers may have marked
+// their words before, when that led to no link: each is looked at once.
 func (it *Iface) adopt() {
 	it.mu.Lock()
 	fresh := it.fresh
@@ -130,21 +179,26 @@ func (it *Iface) adopt() {
 	it.mu.Unlock()
 	it.in = append(it.in, fresh...)
 	it.chooseAttention()
+	for _, l := range fresh {
+		it.ctl.attention[l.attnIdx].Store(1)
+	}
 }
 
-// bury closes the links whose peers are gone, after everything that they had sent.
+// bury lets go of the links whose peers are gone, after everything that they had sent,
+// and of those that cannot be read.
 func (it *Iface) bury() (n int) {
-	buried := false
+	left := it.in[:0]
 	for _, l := range it.in {
 		if !l.down.Load() && !l.bad {
+			left = append(left, l)
 			continue
 		}
 		n += l.drain()
 		it.forget(l)
-		buried = true
 	}
-	if buried {
-		it.in = slices.DeleteFunc(it.in, func(l *inLink) bool { return l.in == nil })
+	if len(left) < len(it.in) {
+		clear(it.in[len(left):])
+		it.in = left
 		it.chooseAttention()
 	}
 	return n
@@ -159,11 +213,9 @@ func (l *inLink) drain() (n int) {
 	return n
 }
 
-// forget closes a link and makes its in nil.
+// forget lets go of a link and of its attention word.
 func (it *Iface) forget(l *inLink) {
-	it.md.dropLink(l)
-	_ = l.in.Close() // unmapping what is mapped does not fail
-	l.in = nil
+	it.md.leave(l)
 	it.mu.Lock()
 	it.attnUsed[l.attnIdx] = false
 	it.mu.Unlock()

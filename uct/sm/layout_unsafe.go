@@ -6,7 +6,7 @@ import (
 )
 
 // layoutVersion is of everything in the segments; peers with another one refuse.
-const layoutVersion = 1
+const layoutVersion = 2
 
 // Words of several processes never share 128 bytes: two lines of amd64, which
 // prefetches in pairs, one line of some arm64.
@@ -38,7 +38,9 @@ type linkHeader struct {
 	// By the acceptor, before the dialer is welcome.
 	acceptorControl uint32 // number of its control block
 	attention       uint32 // index in it
-	_               [linePair - 8]byte
+	// By the acceptor before it hangs up: 1 if it leaves in order.
+	left atomic.Uint32
+	_    [linePair - 12]byte
 
 	// By the dialer, published by ready.
 	ready         atomic.Uint64
@@ -52,13 +54,13 @@ type linkHeader struct {
 	head atomic.Uint64 // slots taken
 	_    [linePair - 8]byte
 
-	// By the dialer: odd while it touches the acceptor's memory.
+	// By the dialer: which of the acceptor's regions it touches, see guard.
 	guard atomic.Uint32
 	_     [linePair - 4]byte
 
 	// By the consumer: how often each segment came back.
 	returned [maxSegs]atomic.Uint32
-	// By the consumer: how the ask that lent a segment ended.
+	// By the consumer: how the request with a segment ended.
 	answer [maxSegs]answer
 }
 
@@ -100,9 +102,9 @@ const (
 
 // Kinds of slots.
 const (
-	kindInline = iota // the message is in the slot
-	kindSeg           // data is a segRef
-	kindAsk           // data is an ask: help with memory that cannot be mapped
+	kindInline = 0 // the message is in the slot
+	kindSeg    = 1 // data is a segRef
+	kindOp     = 2 // data is a request: help with memory that cannot be mapped
 )
 
 // segRef says where a long message is.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -18,7 +19,9 @@ type Mem struct {
 	access uct.Access
 	off    int             // in the arena; -1 for registered memory
 	pin    *runtime.Pinner // of registered memory
-	once   sync.Once
+
+	closing sync.Mutex // held by Close
+	closed  bool
 }
 
 func addrOf(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
@@ -27,6 +30,9 @@ func addrOf(p *uint64) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if len(buf) == 0 || access&^uct.AccessAll != 0 {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: uct.ErrInvalidParam}
+	}
+	if err := memprot.Check(buf, access.Writes()); err != nil {
+		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
 	}
 	m := &Mem{md: md, buf: buf, access: access, off: -1, pin: new(runtime.Pinner)}
 	m.pin.Pin(unsafe.SliceData(buf))
@@ -50,10 +56,9 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 	if n <= 0 || n > len(md.arenaSeg.Bytes()) || access&^uct.AccessAll != 0 {
 		return nil, uct.ErrInvalidParam
 	}
-	md.unpark()
-	off, err := md.arena.Alloc(n, md.touches())
+	off, err := md.place(n)
 	if err != nil {
-		return nil, outOfMemory(err)
+		return nil, err
 	}
 	m := &Mem{md: md, buf: md.arenaSeg.Bytes()[off : off+n : off+n], access: access, off: off}
 	if err := md.show(m, memArena, uint64(off)); err != nil {
@@ -78,6 +83,9 @@ func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
 	m.key = memop.NewKey(index)
 	md.table.entry(m.key).show(m.key, m.access, kind, m.Addr(), uint64(len(m.buf)), offset)
 	md.mems[m.key] = m
+	if used := &md.table.header().arenaUsed; kind == memArena {
+		used.Store(max(used.Load(), offset+uint64(len(m.buf))))
+	}
 	return nil
 }
 
@@ -90,18 +98,29 @@ func (m *Mem) Addr() uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceD
 // PackRKey implements uct.Mem.
 func (m *Mem) PackRKey(b []byte) ([]byte, error) { return memop.PackKey(b, keyMagic, m.key), nil }
 
-// Close implements uct.Mem. It waits for peers that are in the memory at this
-// moment, a copy at most; the memory of one that does not get on is kept.
+// Close implements uct.Mem; see retire.go for what it waits for. Any goroutine may call
+// it.
 func (m *Mem) Close() error {
-	m.once.Do(func() {
-		m.md.table.entry(m.key).key.Store(0)
-		m.md.mu.Lock()
-		delete(m.md.mems, m.key)
-		m.md.mu.Unlock()
-		m.md.retire(m)
-		m.md.users.Drop()
-	})
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.md.hide(m)
+	if err := m.md.revoke(m); err != nil {
+		return &ucs.OpError{TL: Name, Op: "deregister memory", Err: err}
+	}
+	m.closed = true
+	m.md.users.Drop()
 	return nil
+}
+
+// hide takes m out of the table, and from those that peers may ask for. Idempotent.
+func (md *MD) hide(m *Mem) {
+	md.mu.Lock()
+	defer md.mu.Unlock()
+	md.table.entry(m.key).key.Store(0) // pairs with entry.covers
+	delete(md.mems, m.key)
 }
 
 // reclaim gives back what m had, once nobody is inside. md.mu is held.

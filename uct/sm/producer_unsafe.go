@@ -2,7 +2,6 @@ package sm
 
 import (
 	"encoding/binary"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/mmio"
@@ -26,14 +25,14 @@ type producer struct {
 	segs   unsafe.Pointer
 	segLen int
 	top    uint8 // segment that seg returned
-	loans  *loans
+	pool   *segments
 }
 
 func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
 	base, hdr := unsafe.Pointer(unsafe.SliceData(seg)), headerOf(seg)
 	return producer{
 		slots: unsafe.Add(base, slotsOff), segs: unsafe.Add(base, segsOff), hdr: hdr,
-		depth: uint64(depth), limit: uint64(depth), segLen: segLen, loans: newLoans(&hdr.returned, segs), fenced: fenced,
+		depth: uint64(depth), limit: uint64(depth), segLen: segLen, pool: newSegments(&hdr.returned, segs), fenced: fenced,
 	}
 }
 
@@ -94,9 +93,9 @@ func (p *producer) short(id uint8, hdr uint64, payload []byte) bool {
 // prefetch is how many slots ahead the line is fetched that the receiver had last.
 const prefetch = 12
 
-// seg returns a segment that is free, or nil. It stays free until it is lent.
+// seg returns a segment that is free, or nil. It stays free until it is taken.
 func (p *producer) seg() []byte {
-	i, ok := p.loans.next()
+	i, ok := p.pool.next()
 	if !ok {
 		return nil
 	}
@@ -122,29 +121,6 @@ func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
 	}
 	ref := (*segRef)(unsafe.Pointer(&s.data))
 	*ref = segRef{seg: uint32(p.top), len: uint32(n)}
-	p.loans.send(p.top)
+	p.pool.send(p.top)
 	p.publish(s, id, kindSeg, uint64(unsafe.Sizeof(segRef{})))
-}
-
-// guard marks the time in which this side touches the peer's memory.
-type guard struct {
-	word   *atomic.Uint32
-	seq    uint32
-	fenced bool
-}
-
-// enter precedes the look at the key; pairs with the barrier in MD.drain.
-func (g *guard) enter() {
-	g.seq++
-	if g.fenced {
-		g.word.Store(g.seq)
-		return
-	}
-	mmio.StoreRelease32(unsafe.Pointer(g.word), g.seq)
-}
-
-// leave follows the last access.
-func (g *guard) leave() {
-	g.seq++
-	mmio.StoreRelease32(unsafe.Pointer(g.word), g.seq)
 }

@@ -1,108 +1,124 @@
 package sm
 
 import (
-	"errors"
-	"fmt"
 	"runtime"
+	"slices"
+	"time"
 
-	"github.com/gucx/gucx/internal/memfd"
-	"github.com/gucx/gucx/ucs/config"
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// parked is closed memory with peers inside that do not run.
-type parked struct {
-	mem    *Mem
-	inside []visit
-}
+// Closing memory takes its key out of the table and then waits for the peers that are
+// inside. Every way of a peer to touch memory is a visit, which its guard shows for as
+// long as it takes: loads and stores of mapped memory, and the system calls of
+// cross-memory attach, in which the kernel copies until they return. What this side does
+// for peers that ask, it does with MD.mu held. A guard names the region and the visit,
+// so that a closing region waits neither for visits elsewhere nor for later ones.
+//
+// A visit is over when the guard shows something else, or when the peer has hung up.
+// A living peer hangs up when it has closed its EP, which it does outside of visits. For
+// one that is killed the kernel closes the socket when the last of its threads gives up
+// its descriptors, in exit_files, on its own way out: it has left user mode for good and
+// has returned from process_vm_writev by then, so nothing of it copies any more.
 
-// visit is a peer that was inside: as long as its guard has this value.
+// visit is a peer that is inside a region: as long as its guard has this value.
 type visit struct {
 	link *inLink
-	seq  uint32
+	word uint32
 }
 
-// retirePatience is how often a closing Mem looks at guards that are up before it
-// leaves its memory to later. A copy of 1 MiB takes 15 us, a yield 0.1 us or more.
-const retirePatience = 1000
+// Waiting for visits: a copy of 1 MiB takes 15 us, a yield 0.1 us or more.
+const (
+	visitYields   = 100
+	visitPauseMin = 20 * time.Microsecond
+	visitPauseMax = time.Millisecond
 
-// retire reclaims the memory of m, whose key is gone from the table, now or later.
-func (md *MD) retire(m *Mem) {
-	inside := md.visits()
-	for range retirePatience {
-		if len(inside) == 0 {
-			break
-		}
-		runtime.Gosched()
-		inside = md.still(inside)
+	// allocPatience is how long closing allocated memory waits before it leaves the
+	// memory in quarantine.
+	allocPatience = 200 * time.Microsecond
+)
+
+// revoke gives back what m has, whose key is gone from the table, when no peer is inside.
+// Registered memory: InUseError if that takes too long. Allocated memory goes into
+// quarantine then.
+func (md *MD) revoke(m *Mem) error {
+	limit := allocPatience
+	if m.pin != nil {
+		limit = ucs.RevokeLimit
+	}
+	inside := md.await(md.visitors(m), limit)
+	if len(inside) > 0 && m.pin != nil {
+		return &ucs.InUseError{PIDs: pidsOf(inside)}
 	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	if len(inside) > 0 {
-		md.parked = append(md.parked, parked{m, inside})
-		return
+		md.quarantine.add(m, inside)
+	} else {
+		md.reclaim(m)
 	}
-	md.reclaim(m)
+	md.emptyQuarantine()
+	return nil
 }
 
-// visits lists the peers that are inside memory of this domain. Whoever raises its
-// guard later sees that the key is gone: the barrier pairs with guard.enter.
-func (md *MD) visits() []visit {
+// visitors lists the peers that are inside m. A peer that raises its guard later sees that
+// the key is gone: the barrier pairs with guard.enter.
+func (md *MD) visitors(m *Mem) (in []visit) {
 	if md.expedited {
 		barrier()
 	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	var in []visit
 	for l := range md.links {
-		if seq := l.guard(); seq&1 != 0 {
-			in = append(in, visit{l, seq})
+		if word := l.visit(); uint64(word)&regionMask == m.key&memop.KeyIndexMask {
+			in = append(in, visit{l, word})
 		}
 	}
 	return in
 }
 
-// still leaves those of the visits that go on.
-func (md *MD) still(in []visit) []visit {
-	md.mu.Lock()
-	defer md.mu.Unlock()
-	return md.ongoing(in)
+// await waits until the visits are over, or for limit, and returns those that go on.
+func (md *MD) await(in []visit, limit time.Duration) []visit {
+	for range visitYields {
+		if in = md.ongoing(in); len(in) == 0 {
+			return nil
+		}
+		runtime.Gosched()
+	}
+	deadline := time.Now().Add(limit)
+	for pause := visitPauseMin; len(in) > 0 && time.Now().Before(deadline); pause = min(2*pause, visitPauseMax) {
+		time.Sleep(pause)
+		in = md.ongoing(in)
+	}
+	return in
 }
 
-// ongoing is still with md.mu held. A link that is gone visits nobody.
+// ongoing leaves those of the visits that go on.
 func (md *MD) ongoing(in []visit) []visit {
-	left := in[:0]
-	for _, v := range in {
-		if _, open := md.links[v.link]; open && v.link.guard() == v.seq {
-			left = append(left, v)
-		}
+	if len(in) == 0 {
+		return nil
 	}
-	return left
-}
-
-// unpark reclaims what was parked and is free by now.
-func (md *MD) unpark() {
 	md.mu.Lock()
 	defer md.mu.Unlock()
-	left := md.parked[:0]
-	for _, p := range md.parked {
-		if p.inside = md.ongoing(p.inside); len(p.inside) > 0 {
-			left = append(left, p)
-			continue
-		}
-		md.reclaim(p.mem)
-	}
-	clear(md.parked[len(left):])
-	md.parked = left
+	return slices.DeleteFunc(in, md.isOver)
 }
 
-// touches reports whether allocated pages are made at once.
-func (md *MD) touches() bool { return md.cfg.FirstTouch != config.No }
+// isOver reports whether a visit is over. md.mu is held, so that a link of md.links stays
+// mapped.
+func (md *MD) isOver(v visit) bool {
+	_, open := md.links[v.link]
+	return !open || v.link.visit() != v.word
+}
 
-// outOfMemory makes the error of an arena one of the contract.
-func outOfMemory(err error) error {
-	if errors.Is(err, memfd.ErrFull) {
-		return fmt.Errorf("%w: %w", uct.ErrNoMemory, err)
+// pidsOf lists the processes of visits, in order, those that are visible in this pid
+// namespace.
+func pidsOf(in []visit) (pids []int) {
+	for _, v := range in {
+		if pid := v.link.in.PeerPID; pid != 0 {
+			pids = append(pids, pid)
+		}
 	}
-	return err
+	slices.Sort(pids)
+	return slices.Compact(pids)
 }

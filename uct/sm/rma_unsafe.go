@@ -10,24 +10,39 @@ import (
 
 // mapped returns where n bytes at raddr are mapped here, or nil if the key does not
 // allow the access or its memory is not mapped. The guard is up.
-func (e *EP) mapped(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
-	t := e.table.entry(key)
+func (l *outLink) mapped(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
+	t := l.table.entry(key)
 	off, ok := t.covers(key, raddr, n, need)
 	if !ok || t.kind.Load() != memArena {
 		return nil
 	}
 	at := t.offset.Load() + off
-	if at < controlLen || at > e.arenaLen || n > e.arenaLen-at { // the peer may lie
+	if at < controlLen || at > l.arenaLen || n > l.arenaLen-at { // the peer may lie
 		return nil
 	}
-	return unsafe.Add(e.arena, at)
+	return unsafe.Add(l.arena, at)
 }
 
 // private reports whether the key allows the access to memory that is not mapped.
-func (e *EP) private(key, raddr, n uint64, need uct.Access) bool {
-	t := e.table.entry(key)
+func (l *outLink) private(key, raddr, n uint64, need uct.Access) bool {
+	t := l.table.entry(key)
 	_, ok := t.covers(key, raddr, n, need)
 	return ok && t.kind.Load() == memPrivate
+}
+
+// denied says why a key does not allow an access: there is no such key, right or range.
+// If the peer has left in order, and its keys with it, or its memory could not be mapped,
+// Progress fails the EP instead.
+//
+//go:noinline
+func (l *outLink) denied() error {
+	if l.tx.hdr.left.Load() != 0 {
+		l.lost()
+	}
+	if l.hold.Load()&holdDown != 0 {
+		return uct.ErrNoResource
+	}
+	return ucs.ErrRemoteAccess
 }
 
 // PutShort implements uct.Putter.
@@ -38,64 +53,36 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if !e.ready() {
 		return e.refused()
 	}
-	e.guard.enter()
-	p := e.mapped(key.Handle, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
+	l := e.outLink
+	l.guard.enter(uint64(key))
+	p := l.mapped(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p == nil {
-		e.guard.leave()
-		return e.putFar(buf, raddr, key.Handle)
+		l.guard.leave()
+		return e.putFar(buf, raddr, uint64(key))
 	}
 	memop.Store(p, buf)
-	e.guard.leave()
+	l.guard.leave()
 	return nil
 }
 
 // PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(k uct.Packer, raddr uint64, key uct.RKey) (int, error) {
-	if !e.ready() {
-		return 0, e.refused()
-	}
-	if err := e.mayPut(raddr, key.Handle); err != nil {
-		return 0, err
-	}
-	buf := e.bounce()
-	n := k.Pack(buf)
-	return n, e.PutShort(buf[:n], raddr, key)
-}
-
-// mayPut refuses, before anything is packed, what would be refused for any length,
-// and what would find no resources.
-func (e *EP) mayPut(raddr, key uint64) error {
-	t := e.table.entry(key)
-	if _, ok := t.covers(key, raddr, 0, uct.AccessRemoteWrite); !ok {
-		return ucs.ErrRemoteAccess
-	}
-	if t.kind.Load() == memPrivate && e.cmaErr != nil && !e.canAskNow() {
-		return uct.ErrNoResource
-	}
-	return nil
-}
-
-// bounce is a buffer of MaxBcopy bytes, made at the first use.
-func (e *EP) bounce() []byte {
-	if e.scratch == nil {
-		e.scratch = make([]byte, e.iface.cfg.SegSize)
-	}
-	return e.scratch
+func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+	return e.PutShort(buf, raddr, key)
 }
 
 // PutZcopy implements uct.Putter. Into memory that is mapped or can be attached to,
 // it is complete on return.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	return e.vector(askPut, iov, raddr, key.Handle, c)
+	return e.vector(opPut, iov, raddr, uint64(key), c)
 }
 
 // GetZcopy implements uct.Getter.
 func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	return e.vector(askGet, iov, raddr, key.Handle, c)
+	return e.vector(opGet, iov, raddr, uint64(key), c)
 }
 
 // vector is a put or get of the bytes of iov.
-func (e *EP) vector(kind askKind, iov []uct.IOV, raddr, key uint64, c *uct.Completion) (bool, error) {
+func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Completion) (bool, error) {
 	n, err := memop.CheckIOV(iov, maxIOV, maxZcopy)
 	if err != nil {
 		return false, err
@@ -103,11 +90,14 @@ func (e *EP) vector(kind askKind, iov []uct.IOV, raddr, key uint64, c *uct.Compl
 	if !e.ready() {
 		return false, e.refused()
 	}
-	e.guard.enter()
+	if n > visitMax && e.table.entry(key).kind.Load() == memArena {
+		return false, e.vectorInVisits(kind, iov, raddr, key)
+	}
+	e.guard.enter(key)
 	p := e.mapped(key, raddr, uint64(n), kind.need())
 	switch {
 	case p == nil:
-	case kind == askPut:
+	case kind == opPut:
 		memop.Gather(bytesOf(p, 0, n), iov)
 	default:
 		memop.Scatter(iov, bytesOf(p, 0, n))
@@ -119,6 +109,24 @@ func (e *EP) vector(kind askKind, iov []uct.IOV, raddr, key uint64, c *uct.Compl
 	return e.vectorFar(kind, iov, n, raddr, key, c)
 }
 
+// vectorInVisits is vector for more than visitMax bytes of mapped memory. If the key goes
+// in the middle, the rest is refused.
+func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error {
+	for i := range iov {
+		for buf := iov[i].Buf; len(buf) > 0; {
+			n := min(len(buf), visitMax)
+			e.visit[0].Buf = buf[:n]
+			_, err := e.vector(kind, e.visit[:], raddr, key, nil)
+			e.visit[0].Buf = nil
+			if err != nil {
+				return err
+			}
+			buf, raddr = buf[n:], raddr+uint64(n)
+		}
+	}
+	return nil
+}
+
 // GetShort implements uct.Getter. It is claimed with CMA=y only: what only the peer
 // can reach cannot be read before the call returns.
 func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
@@ -128,10 +136,10 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if !e.ready() {
 		return e.refused()
 	}
-	if e.load(buf, raddr, key.Handle) {
+	if e.load(buf, raddr, uint64(key)) {
 		return nil
 	}
-	if err := e.getFar(buf, raddr, key.Handle); err != errAsk {
+	if err := e.getFar(buf, raddr, uint64(key)); err != errTarget {
 		return err
 	}
 	e.cause = e.cmaErr // the kernel has changed its mind
@@ -151,64 +159,37 @@ func (e *EP) noGetShort() error {
 
 // load fills buf from memory that is mapped; false if it is not.
 func (e *EP) load(buf []byte, raddr, key uint64) bool {
-	e.guard.enter()
-	p := e.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
+	l := e.outLink
+	l.guard.enter(key)
+	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
 	if p != nil {
 		memop.Load(buf, p)
 	}
-	e.guard.leave()
+	l.guard.leave()
 	return p != nil
 }
 
-// lendMin is from how many bytes on GetBcopy lends the peer's memory itself. A copy
-// of fewer takes less time than holding posts back while the unpacker runs.
-const lendMin = 1 << 10
-
 // GetBcopy implements uct.Getter.
-func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if n > e.iface.attr.Get.MaxBcopy {
+func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	if len(buf) > e.iface.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
 	if !e.ready() {
 		return false, e.refused()
 	}
-	if n >= lendMin && e.lendMapped(u, n, raddr, key.Handle) {
+	if e.load(buf, raddr, uint64(key)) {
 		return false, nil
 	}
-	buf := e.bounce()[:n]
-	if !e.load(buf, raddr, key.Handle) {
-		err := e.getFar(buf, raddr, key.Handle)
-		if err == errAsk {
-			return e.askGet(u, n, raddr, key.Handle, c)
-		}
-		if err != nil {
-			return false, err
-		}
+	err := e.getFar(buf, raddr, uint64(key))
+	if err == errTarget {
+		return e.targetGet(buf, raddr, uint64(key), c)
 	}
-	u.Unpack(buf)
-	return false, nil
-}
-
-// lendMapped lends memory that is mapped to u; false if it is not. The guard is up
-// meanwhile, so that u cannot post.
-func (e *EP) lendMapped(u uct.Unpacker, n int, raddr, key uint64) bool {
-	e.guard.enter()
-	p := e.mapped(key, raddr, uint64(n), uct.AccessRemoteRead)
-	if p != nil {
-		e.hold.Or(holdLent)
-		u.Unpack(bytesOf(p, 0, n))
-		e.hold.And(^uint32(holdLent))
-		if e.tx.slots == nil { // u has closed the EP, and the guard is gone
-			return true
-		}
-	}
-	e.guard.leave()
-	return p != nil
+	return false, err
 }
 
 // word returns the word of an atomic if it is mapped. The guard is up.
-func (e *EP) word(key, raddr uint64, size int) unsafe.Pointer {
-	p := e.mapped(key, raddr, uint64(size), uct.AccessRemoteAtomic)
+func (l *outLink) word(key, raddr uint64, size int) unsafe.Pointer {
+	p := l.mapped(key, raddr, uint64(size), uct.AccessRemoteAtomic)
 	if uintptr(p)&uintptr(size-1) != 0 { // a table that lies
 		return nil
 	}
@@ -217,13 +198,13 @@ func (e *EP) word(key, raddr uint64, size int) unsafe.Pointer {
 
 // AtomicPost implements uct.Atomics.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
-	_, err := e.atomic(memop.PostOps, op, size, value, nil, raddr, key.Handle, nil)
+	_, err := e.atomic(memop.PostOps, op, size, value, nil, raddr, uint64(key), nil)
 	return err
 }
 
 // AtomicFetch implements uct.Atomics.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	return e.atomic(memop.PostOps, op, size, value, result, raddr, key.Handle, c)
+	return e.atomic(memop.PostOps, op, size, value, result, raddr, uint64(key), c)
 }
 
 func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, result *uint64, raddr, key uint64, c *uct.Completion) (bool, error) {
@@ -233,14 +214,15 @@ func (e *EP) atomic(set uct.AtomicOps, op uct.AtomicOp, size int, value uint64, 
 	if !e.ready() {
 		return false, e.refused()
 	}
-	e.guard.enter()
-	p := e.word(key, raddr, size)
+	l := e.outLink
+	l.guard.enter(key)
+	p := l.word(key, raddr, size)
 	if p == nil {
-		e.guard.leave()
-		return e.askAtomic(op, size, 0, value, result, raddr, key, c)
+		l.guard.leave()
+		return e.targetAtomic(op, size, 0, value, result, raddr, key, c)
 	}
 	old, _ := memop.Atomic(p, op, size, value)
-	e.guard.leave()
+	l.guard.leave()
 	if result != nil {
 		*result = old
 	}
@@ -255,13 +237,14 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	if !e.ready() {
 		return false, e.refused()
 	}
-	e.guard.enter()
-	p := e.word(key.Handle, raddr, size)
+	l := e.outLink
+	l.guard.enter(uint64(key))
+	p := l.word(uint64(key), raddr, size)
 	if p == nil {
-		e.guard.leave()
-		return e.askAtomic(uct.AtomicCSwap, size, compare, swap, result, raddr, key.Handle, c)
+		l.guard.leave()
+		return e.targetAtomic(uct.AtomicCSwap, size, compare, swap, result, raddr, uint64(key), c)
 	}
 	*result = memop.CSwap(p, size, compare, swap)
-	e.guard.leave()
+	l.guard.leave()
 	return false, nil
 }

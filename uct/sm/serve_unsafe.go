@@ -4,8 +4,10 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
+	"github.com/gucx/gucx/uct/targetop"
 )
 
 // serve does what a peer asks for; false if that is malformed. The peer has looked
@@ -28,43 +30,32 @@ func (l *inLink) serve(s *slot) bool {
 // execute performs r on memory of this process, with data from or for it. It holds
 // the lock of the domain, so that the memory is not closed meanwhile.
 func (md *MD) execute(r *request, data []byte, old *uint64) bool {
-	n := len(data)
-	if r.kind == askAtomic {
-		if memop.CheckAtomic(memop.FetchOps, r.op, int(r.size), r.raddr) != nil {
-			return false
-		}
-		n = int(r.size)
-	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	m := md.mems[r.key]
 	if m == nil || m.access&r.kind.need() == 0 {
 		return false
 	}
-	off := r.raddr - m.Addr()
-	if off > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-off {
+	if r.kind == opAtomic {
+		a := targetop.Atomic{Op: r.op, Size: int(r.size), Raddr: r.raddr, Value: r.value, Compare: r.compare}
+		v, st := a.Do(m.buf, m.Addr())
+		*old = v
+		return st == ucs.StatusOK
+	}
+	off, ok := targetop.Offset(len(m.buf), m.Addr(), r.raddr, len(data))
+	if !ok {
 		return false
 	}
-	target := m.buf[off : off+uint64(n)]
+	target := m.buf[off : off+len(data)]
 	switch r.kind {
-	case askPut:
+	case opPut:
 		memop.Copy(target, data)
-	case askGet:
+	case opGet:
 		memop.Copy(data, target)
-	case askAtomic:
-		*old = atomicOn(unsafe.Pointer(unsafe.SliceData(target)), r)
 	default:
 		return false
 	}
 	return true
-}
-
-func atomicOn(p unsafe.Pointer, r *request) (old uint64) {
-	if r.op == uct.AtomicCSwap {
-		return memop.CSwap(p, int(r.size), r.compare, r.value)
-	}
-	old, _ = memop.Atomic(p, r.op, int(r.size), r.value)
-	return old
 }
 
 // gatherFrom fills dst with the bytes of iov from offset skip on.

@@ -20,6 +20,7 @@ type tableHeader struct {
 	expedited  atomic.Uint32
 	cookieAddr atomic.Uint64 // for cma.Vec.Probe
 	cookie     atomic.Uint64
+	arenaUsed  atomic.Uint64 // bytes, from the start, that were ever allocated
 }
 
 // entry is a region. key is stored last when it appears, and cleared first when it

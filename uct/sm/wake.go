@@ -52,7 +52,7 @@ func (it *Iface) Arm(ev uct.Events) error {
 	if ev&uct.EventRecv != 0 {
 		bits |= stateRecv
 	}
-	if ev&uct.EventSendComp != 0 || it.arb.Len() > 0 || it.asking {
+	if ev&uct.EventSendComp != 0 || it.arb.Len() > 0 || it.opsWait {
 		bits |= stateSend
 	}
 	for {
@@ -79,13 +79,8 @@ func (it *Iface) disarm() {
 
 // busy reports whether there is something that Progress would do.
 func (it *Iface) busy() bool {
-	if it.events.Load() != 0 {
+	if it.events.Load() != 0 || it.arrived() {
 		return true
-	}
-	for _, l := range it.in {
-		if l.rx.waiting() {
-			return true
-		}
 	}
 	for _, e := range it.open.All() {
 		if e.answerWaits() || !e.pending.Empty() && e.room() {
@@ -95,7 +90,19 @@ func (it *Iface) busy() bool {
 	return false
 }
 
-// post leaves word for Progress. Any goroutine may call it.
+// arrived reports whether a link has something to look at, and has Progress look,
+// also if the peer has not marked its word.
+func (it *Iface) arrived() (any bool) {
+	for _, l := range it.in {
+		if l.rx.waiting() {
+			it.ctl.attention[l.attnIdx].Store(1)
+			any = true
+		}
+	}
+	return any
+}
+
+// post sets a word for Progress. Any goroutine may call it.
 func (it *Iface) post() {
 	it.events.Store(1)
 	_ = attach.Wake(it.wakeFD) // the own descriptor is open as long as somebody posts

@@ -18,62 +18,68 @@ type deviceAddr struct {
 	v4, v6   netip.Addr // the zero Addr where there is none
 }
 
-// Offsets in a packed device address.
+// A packed device address is a byte with version and flags, the host, and the addresses
+// that the flags name. Loopback addresses that every host has are not packed.
 const (
-	addrVersion = 1
+	deviceVersion = 2
+	deviceLeast   = 9 // bytes without addresses
 
-	offAddrVer   = 0 // u8
-	offAddrFlags = 1 // u8
-	offHost      = 2 // u64
-	offV4        = 10
-	offV6        = 14
-	deviceLen    = 30
+	offFlags = 0 // u8: version in the high half
+	offHost  = 1 // u64
 )
 
 // Flags of a device address.
 const (
-	flagLoopback = 1 << iota
+	flagLoopback = 1 << iota // the addresses are usualV4 and usualV6, or follow if flagOther is set
 	flagV4
 	flagV6
-	flagsKnown = flagLoopback | flagV4 | flagV6
+	flagOther
 )
 
+var usualV4, usualV6 = netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
+
 func (a *deviceAddr) append(b []byte) []byte {
-	var p [deviceLen]byte
-	p[offAddrVer] = addrVersion
-	if a.loopback {
-		p[offAddrFlags] |= flagLoopback
-	}
-	binary.LittleEndian.PutUint64(p[offHost:], a.host)
+	flags := byte(deviceVersion << 4)
 	if a.v4.IsValid() {
-		p[offAddrFlags] |= flagV4
-		ip := a.v4.As4()
-		copy(p[offV4:], ip[:])
+		flags |= flagV4
 	}
 	if a.v6.IsValid() {
-		p[offAddrFlags] |= flagV6
-		ip := a.v6.As16()
-		copy(p[offV6:], ip[:])
+		flags |= flagV6
 	}
-	return append(b, p[:]...)
+	usual := a.loopback && (!a.v4.IsValid() || a.v4 == usualV4) && (!a.v6.IsValid() || a.v6 == usualV6)
+	if a.loopback {
+		flags |= flagLoopback
+		if !usual {
+			flags |= flagOther
+		}
+	}
+	b = binary.LittleEndian.AppendUint64(append(b, flags), a.host)
+	if usual {
+		return b
+	}
+	return append(append(b, a.v4.AsSlice()...), a.v6.AsSlice()...)
 }
 
-// parseDeviceAddr decodes an address that may come from a stranger.
+// parseDeviceAddr decodes an address that may come from an untrusted peer.
 func parseDeviceAddr(b []byte) (a deviceAddr, err error) {
-	if len(b) != deviceLen || b[offAddrVer] != addrVersion {
+	if len(b) < deviceLeast || b[offFlags]>>4 != deviceVersion {
 		return a, fmt.Errorf("%w: no tcp device address", uct.ErrInvalidAddr)
 	}
-	flags := b[offAddrFlags]
-	if flags&^flagsKnown != 0 || flags&(flagV4|flagV6) == 0 {
-		return a, fmt.Errorf("%w: tcp device address with flags %#x", uct.ErrInvalidAddr, flags)
-	}
+	flags, rest := b[offFlags]&15, b[deviceLeast:]
 	a.loopback = flags&flagLoopback != 0
 	a.host = binary.LittleEndian.Uint64(b[offHost:])
+	usual := flags&(flagLoopback|flagOther) == flagLoopback
+	bad := flags&(flagV4|flagV6) == 0 || flags&(flagLoopback|flagOther) == flagOther
 	if flags&flagV4 != 0 {
-		a.v4 = netip.AddrFrom4([4]byte(b[offV4:offV6]))
+		a.v4, rest = takeIP(rest, usual, usualV4)
+		bad = bad || !a.v4.IsValid()
 	}
 	if flags&flagV6 != 0 {
-		a.v6 = netip.AddrFrom16([16]byte(b[offV6:deviceLen]))
+		a.v6, rest = takeIP(rest, usual, usualV6)
+		bad = bad || !a.v6.IsValid()
+	}
+	if bad || len(rest) > 0 {
+		return a, fmt.Errorf("%w: tcp device address of %d bytes with flags %#x", uct.ErrInvalidAddr, len(b), flags)
 	}
 	for _, ip := range []netip.Addr{a.v4, a.v6} {
 		if ip.IsValid() && (ip.IsUnspecified() || ip.IsMulticast() || ip.Is4In6()) {
@@ -81,6 +87,20 @@ func parseDeviceAddr(b []byte) (a deviceAddr, err error) {
 		}
 	}
 	return a, nil
+}
+
+// takeIP takes an address of the family of like from b; like itself if it is not packed.
+// Without enough bytes the result is not valid.
+func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
+	n := like.BitLen() / 8
+	switch {
+	case usual:
+		return like, b
+	case len(b) < n:
+		return netip.Addr{}, b
+	}
+	ip, _ := netip.AddrFromSlice(b[:n])
+	return ip, b[n:]
 }
 
 // ifaceAddr is the address of an iface on its device.
@@ -93,6 +113,8 @@ type ifaceAddr struct {
 
 // Offsets in a packed iface address.
 const (
+	addrVersion = 1
+
 	offIfaceVer = 0 // u8
 	offIfaceTLS = 1 // u8: 0, or 1 if tls
 	offPort4    = 2
@@ -114,7 +136,7 @@ func (a *ifaceAddr) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, a.seg)
 }
 
-// parseIfaceAddr decodes an address that may come from a stranger.
+// parseIfaceAddr decodes an address that may come from an untrusted peer.
 func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 	if len(b) != ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceTLS] > 1 {
 		return a, fmt.Errorf("%w: no tcp iface address", uct.ErrInvalidAddr)
@@ -130,6 +152,14 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)
 	}
 	return a, nil
+}
+
+// at is an address by which the iface can be reached, for people.
+func (a *ifaceAddr) at(d *deviceAddr) netip.AddrPort {
+	if d.v4.IsValid() && a.port4 != 0 {
+		return netip.AddrPortFrom(d.v4, a.port4)
+	}
+	return netip.AddrPortFrom(d.v6, a.port6)
 }
 
 // hostID tells whether two processes see the same loopback device: it comes from

@@ -44,7 +44,7 @@ func (e *EP) fetch(a operands, result *uint64, raddr uint64, key uct.RKey, c *uc
 	if err := e.postAtomic(a, raddr, key); err != nil {
 		return false, err
 	}
-	o := e.ask(opAtomic, c)
+	o := e.awaitAnswer(opAtomic, c)
 	o.size, o.result = a.size, result
 	return true, nil
 }

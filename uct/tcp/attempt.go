@@ -78,7 +78,7 @@ func (c *conn) dial() {
 	}
 	t := &attempt{c: c, link: l, id: randomWord()}
 	if err = t.watch(&it.poll, unix.EPOLLOUT, t); err == nil {
-		err = it.poll.tick(true)
+		err = it.poll.Tick(true)
 	}
 	if err != nil {
 		t.drop()
@@ -91,8 +91,8 @@ func (c *conn) dial() {
 
 // dialLink begins to connect along p.
 func (it *Iface) dialLink(p path) (l link, err error) {
-	if it.secret != nil {
-		l.tun, l.fd, err = it.dialTunnel(p)
+	if it.tunnels != nil {
+		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, it.cfg.ConnTimeout)
 		return l, err
 	}
 	l.fd, err = dial(p, &it.cfg)
@@ -102,8 +102,8 @@ func (it *Iface) dialLink(p path) (l link, err error) {
 // drop gives the attempt up.
 func (t *attempt) drop() { t.link.close(&t.c.it.poll) }
 
-// ready implements watcher.
-func (t *attempt) ready(uint32) int {
+// Ready implements epoll.Watcher.
+func (t *attempt) Ready(uint32) int {
 	if err := t.step(); err != nil {
 		t.failed(err)
 	}
@@ -116,11 +116,11 @@ func (t *attempt) step() error {
 		if err := connected(t.fd); err != nil {
 			return fmt.Errorf("%w: %w", dialCause(err), err)
 		}
-		if err := t.introduce(); err != nil {
+		if err := t.sendHello(); err != nil {
 			return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
 		}
 		t.connected = true
-		it.poll.change(t.slot, unix.EPOLLIN)
+		it.poll.Change(t.slot, unix.EPOLLIN)
 	}
 	done, err := t.answer.read(it.io, t.fd)
 	if err != nil || !done {
@@ -137,7 +137,7 @@ func dialCause(err error) error {
 	return ucs.ErrUnreachable
 }
 
-func (t *attempt) introduce() error {
+func (t *attempt) sendHello() error {
 	it := t.c.it
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.id, to: t.c.peer,
@@ -145,7 +145,7 @@ func (t *attempt) introduce() error {
 	})
 }
 
-// answered acts on the peer's verdict.
+// answered acts on the peer's answer.
 func (t *attempt) answered() error {
 	h, ok := parseHello(&t.answer.buf, msgAnswer)
 	if ok && h.code == codeTLS {
@@ -189,7 +189,7 @@ func (c *conn) again(err error) error {
 // again.
 func (t *attempt) failed(err error) {
 	c := t.c
-	err = t.tun.because(err)
+	err = t.tun.Because(err)
 	if c.try == t {
 		t.drop()
 		c.try = nil
@@ -199,7 +199,7 @@ func (t *attempt) failed(err error) {
 			return
 		}
 	}
-	c.fail(fmt.Errorf("connect to %v: %w", c.path.remote, err))
+	c.fail(fmt.Errorf("connect: %w", err))
 }
 
 // dropPending takes c from the connections that are to open.
@@ -215,20 +215,20 @@ func (it *Iface) dropPending(c *conn) {
 	}
 }
 
-// ready implements watcher for the timer: it looks at all deadlines.
-func (tk *ticker) ready(uint32) int {
+// Ready implements epoll.Watcher for the timer: it looks at all deadlines.
+func (tk *ticker) Ready(uint32) int {
 	it := tk.it
-	it.poll.ticked()
+	it.poll.Ticked()
 	now := time.Now()
-	it.expireStrangers(now)
+	it.expireIncoming(now)
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
 		if c := it.pendingConns[i]; now.After(c.limit) {
-			c.fail(fmt.Errorf("connect to %v: %w", c.path.remote, ucs.ErrTimedOut))
+			c.fail(fmt.Errorf("connect: %w", ucs.ErrTimedOut))
 		}
 	}
-	it.listenAgain()
-	if len(it.pendingConns) == 0 && len(it.strangers) == 0 && !it.deaf {
-		_ = it.poll.tick(false)
+	it.resumeAccept()
+	if len(it.pendingConns) == 0 && len(it.incoming) == 0 && !it.acceptPaused {
+		_ = it.poll.Tick(false)
 	}
 	return 0
 }

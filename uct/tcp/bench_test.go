@@ -1,12 +1,13 @@
 package tcp
 
 import (
+	"bufio"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ type bencher struct {
 	am    uct.AMSender
 
 	counted, answers int
-	owed             bool // a report that could not be sent yet
+	reportDue        bool // a report that could not be sent yet
 	bye              bool
 }
 
@@ -79,7 +80,7 @@ func openBencher() (*bencher, error) {
 	if b.iface, err = b.md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo"}); err != nil {
 		return nil, err
 	}
-	if b.mem, err = b.md.(uct.Allocator).Alloc(benchMem, uct.AccessAll); err != nil {
+	if b.mem, err = b.md.Ext().Alloc.Alloc(benchMem, uct.AccessAll); err != nil {
 		return nil, err
 	}
 	return b, b.handlers()
@@ -103,16 +104,17 @@ func (b *bencher) handlers() error {
 
 // address is what the other side needs: device, iface, key, address of memory.
 func (b *bencher) address() []byte {
-	a := b.iface.(uct.IfaceAddresser)
+	a := b.iface.Ext().Address
 	out := a.IfaceAddr(a.DeviceAddr(nil))
 	out, _ = b.mem.PackRKey(out)
 	return fmt.Appendf(out, "%016x", b.mem.Addr())
 }
 
 func (b *bencher) connect(addr []byte) {
-	ep, err := b.iface.NewEP(uct.EPParams{DeviceAddr: addr[:deviceLen], IfaceAddr: addr[deviceLen : deviceLen+ifaceLen]})
+	n := b.iface.Attr().DeviceAddrLen // both are on the same device
+	ep, err := b.iface.NewEP(uct.EPParams{DeviceAddr: addr[:n], IfaceAddr: addr[n : n+ifaceLen]})
 	if err == nil {
-		b.ep, b.am = ep, ep.(uct.AMSender)
+		b.ep, b.am = ep, ep.Ops().AM
 	}
 }
 
@@ -124,7 +126,7 @@ func (b *bencher) echo(d []byte) {
 
 func (b *bencher) report() {
 	if serving {
-		b.owed = b.am.AMShort(benchReport, 0, nil) != nil
+		b.reportDue = b.am.AMShort(benchReport, 0, nil) != nil
 	}
 }
 
@@ -144,7 +146,7 @@ func serveBench() {
 		if b.iface.Progress() > 0 {
 			idle = 0
 		}
-		if b.owed {
+		if b.reportDue {
 			b.report()
 		}
 	}
@@ -160,17 +162,17 @@ func startBench(t testing.TB) (b *bencher, put uct.Putter, raddr uint64, key uct
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	line := make([]byte, 2*(deviceLen+ifaceLen+keyLen+16))
-	_, err = io.ReadFull(out, line)
+	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	addr, err := hex.DecodeString(string(line))
+	addr, err := hex.DecodeString(strings.TrimSpace(line))
 	require.NoError(t, err)
 	b, err = openBencher()
 	require.NoError(t, err)
 	b.connect(addr)
-	_, err = fmt.Sscanf(string(addr[deviceLen+ifaceLen+keyLen:]), "%016x", &raddr)
+	rest := addr[b.iface.Attr().DeviceAddrLen+ifaceLen:]
+	_, err = fmt.Sscanf(string(rest[keyLen:]), "%016x", &raddr)
 	require.NoError(t, err)
-	key, err = b.md.(uct.RKeyUnpacker).UnpackRKey(addr[deviceLen+ifaceLen : deviceLen+ifaceLen+keyLen])
+	key, err = b.md.Ext().Keys.UnpackRKey(rest[:keyLen])
 	require.NoError(t, err)
 	hello := &packed{b.address()}
 	_, err = b.am.AMBcopy(benchHello, hello)
@@ -185,7 +187,7 @@ func startBench(t testing.TB) (b *bencher, put uct.Putter, raddr uint64, key uct
 		require.NoError(t, b.md.Close())
 		_ = cmd.Wait()
 	})
-	return b, b.ep.(uct.Putter), raddr, key
+	return b, b.ep.Ops().Put, raddr, key
 }
 
 func (b *bencher) until(t testing.TB, f func() bool) {

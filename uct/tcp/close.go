@@ -18,11 +18,9 @@ func (it *Iface) Close() error {
 	}
 	it.closed = true
 	it.linger()
-	for _, e := range it.tags.eps {
-		if e != nil {
-			e.PurgePending(func(*uct.PendingReq) {})
-			_ = e.Close() // never fails
-		}
+	for e := range it.tags.All() {
+		e.PurgePending(func(*uct.PendingReq) {})
+		_ = e.Close() // never fails
 	}
 	it.finish()
 	for _, c := range it.conns() {
@@ -32,11 +30,13 @@ func (it *Iface) Close() error {
 		c.bury(ucs.StatusCanceled)
 	}
 	it.broken = nil
-	for len(it.strangers) > 0 {
-		it.strangers[0].leave()
+	for len(it.incoming) > 0 {
+		it.incoming[0].leave()
 	}
 	err := it.undo.Run()
-	it.tunnels.running.Wait()
+	if it.tunnels != nil {
+		it.tunnels.Wait()
+	}
 	return err
 }
 
@@ -45,8 +45,8 @@ func (it *Iface) Close() error {
 func (it *Iface) conns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
-	for i := range it.poll.slots {
-		if c, ok := it.poll.slots[i].w.(*conn); ok && c.main == nil && it.table[c.peer] != c {
+	for _, w := range it.poll.All() {
+		if c, ok := w.(*conn); ok && c.main == nil && it.table[c.peer] != c {
 			all = append(all, c)
 		}
 	}
@@ -82,6 +82,19 @@ func (it *Iface) linger() {
 	}
 }
 
+// sayBye queues the last frame behind everything else, and writes it if it can.
+func (c *conn) sayBye() {
+	if c.bye || !c.tx.empty() {
+		return
+	}
+	if b := c.room(frameLen); b != nil {
+		c.bye = true
+		putHeader(b, frameBye, 0, 0)
+		c.tx.tail += frameLen
+		c.flush()
+	}
+}
+
 // parted writes, half closes and reports whether nothing of the connection is
 // under way any more. Bytes that arrive are dropped.
 func (c *conn) parted() bool {
@@ -89,10 +102,10 @@ func (c *conn) parted() bool {
 		return true
 	}
 	c.flush()
-	if c.state != connOpen {
+	if c.state != connOpen || c.tx.cut != 0 {
 		return true
 	}
-	if !c.tx.empty() {
+	if c.sayBye(); !c.tx.empty() {
 		return false
 	}
 	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
@@ -106,7 +119,7 @@ func (c *conn) parted() bool {
 		}
 	}
 	if c.tun != nil {
-		return c.tun.delivered()
+		return c.tun.Delivered()
 	}
 	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
 	return err != nil || unsent == 0

@@ -12,27 +12,27 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	Devices      []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. Peers on other hosts can connect only if their device is listed."`
-	SegSize      config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
-	TxBuf        config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
-	RxBuf        config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
-	TxOps        int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
-	Join         config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
-	JoinV        config.MemSize `env:"JOINV" default:"256k" doc:"So many bytes of zero-copy sends that follow one another are written together."`
-	SendvThresh  config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy operations of up to this length are copied."`
-	Congestion   string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
-	SndBuf       config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
-	RcvBuf       config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
-	ConnTimeout  time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
-	HelloTimeout time.Duration  `env:"HELLO_TIMEOUT" default:"2s" doc:"Time in which a stranger must have introduced itself."`
-	Strangers    int            `env:"MAX_STRANGERS" default:"64" doc:"Accepted connections that have not introduced themselves yet; one more and the oldest is dropped."`
-	MaxConns     int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface; further peers are refused."`
-	ConnsPerPeer int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Connections to a peer, at most 16: long puts are striped over them. More than one pays where one flow does not fill the link, not on loopback. The smaller number of the two sides counts."`
-	StripeThresh config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Zero-copy puts of at least this length are striped, if there are connections to stripe over."`
-	KeepIdle     time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
-	KeepInterval time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
-	UserTimeout  time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which unacknowledged data or probes end a connection (TCP_USER_TIMEOUT)."`
-	Linger       time.Duration  `env:"LINGER" default:"1s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+	Devices       []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. Peers on other hosts can connect only if their device is listed."`
+	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
+	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
+	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
+	TxOps         int            `env:"TX_OPS" default:"1024" doc:"Operations in flight with a completion or an answer, on all connections together."`
+	Join          config.MemSize `env:"JOIN" default:"64k" doc:"So many bytes of small messages are joined before they are written."`
+	JoinV         config.MemSize `env:"JOINV" default:"256k" doc:"So many bytes of zero-copy sends that follow one another are written together."`
+	SendvThresh   config.MemSize `env:"SENDV_THRESH" default:"2k" doc:"Zero-copy operations of up to this length are copied."`
+	Congestion    string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
+	SndBuf        config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
+	RcvBuf        config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
+	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
+	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"2s" doc:"Time in which the handshake of an accepted connection must have ended."`
+	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"64" doc:"Accepted connections whose handshake has not ended; one more and the oldest is dropped."`
+	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface; further peers are refused."`
+	ConnsPerPeer  int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Connections to a peer, at most 16: long puts are striped over them. More than one pays where one flow does not fill the link, not on loopback. The smaller number of the two sides counts."`
+	StripeThresh  config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Zero-copy puts of at least this length are striped, if there are connections to stripe over."`
+	KeepIdle      time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
+	KeepInterval  time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
+	UserTimeout   time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which unacknowledged data or probes end a connection (TCP_USER_TIMEOUT)."`
+	Linger        time.Duration  `env:"LINGER" default:"1s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
 
 	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused; with none of them, none does."`
 	TLSKey  string `env:"TLS_KEY" doc:"File with the private key of TLS_CERT (PEM)."`
@@ -59,7 +59,7 @@ const (
 	defaultSendv        = 2 << 10
 	defaultConnTimeout  = 10 * time.Second
 	defaultHelloTimeout = 2 * time.Second
-	defaultStrangers    = 64
+	defaultHandshakes   = 64
 	defaultMaxConns     = 4096
 	defaultPerPeer      = 1
 	defaultStripe       = 1 << 20
@@ -120,7 +120,7 @@ func (c *Config) sizes() error {
 func (c *Config) counts() error {
 	return cmp.Or(
 		base.Settle("TX_OPS", &c.TxOps, defaultTxOps, 1, 1<<20),
-		base.Settle("MAX_STRANGERS", &c.Strangers, defaultStrangers, 1, 1<<16),
+		base.Settle("MAX_HANDSHAKES", &c.MaxHandshakes, defaultHandshakes, 1, 1<<16),
 		base.Settle("MAX_CONN_PER_PEER", &c.ConnsPerPeer, defaultPerPeer, 1, maxPerPeer),
 		base.Settle("MAX_CONNS", &c.MaxConns, defaultMaxConns, 1, 1<<20),
 	)

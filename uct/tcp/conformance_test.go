@@ -31,6 +31,13 @@ func defaultHarness() ucttest.Harness {
 	return h
 }
 
+// localPeers gives h peers that are goroutines, for a configuration that no process
+// serves. Their sockets are reset when they are killed.
+func localPeers(h ucttest.Harness) ucttest.Harness {
+	h.StartPeer = ucttest.LocalPeer(h, func(_ uct.MD, it uct.Iface) error { return vanish(it.(*Iface), true) })
+	return h
+}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(benchEnv) != "" {
 		serveBench()

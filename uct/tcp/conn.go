@@ -2,12 +2,15 @@ package tcp
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 type connState uint8
@@ -27,9 +30,10 @@ type conn struct {
 	base.Slot // in Iface.known
 	it        *Iface
 	state     connState
-	peer      uint64 // id of the peer's iface
-	id        uint64 // of the open connection or of our attempt
-	path      path   // how to dial; not for a peer that no EP names
+	peer      uint64         // id of the peer's iface
+	id        uint64         // of the open connection or of our attempt
+	path      path           // how to dial; not for a peer that no EP names
+	addr      netip.AddrPort // of the peer, for people; once an EP names it
 	eps       base.List[*EP]
 	err       error // why it broke
 
@@ -51,6 +55,8 @@ type conn struct {
 	sent  uint64 // requests sent
 	acked uint64 // of those, known to have been executed
 	taken uint64 // requests of the peer executed
+	left  bool   // the peer has said that it closes in order
+	bye   bool   // this side has
 	gets  uint64 // value of sent at the last get: see EP.Fence
 
 	hot     bool // polled by each Progress
@@ -78,35 +84,31 @@ func (c *conn) start() {
 // poller.
 type link struct {
 	fd   int // -1: none
-	slot int32
-	tun  *tunnel // nil for a socket
+	slot epoll.Watch
+	tun  *tunnel.Tunnel // nil for a socket
 }
 
 // watch begins to report events to w; after an error the link is closed.
-func (l *link) watch(p *poller, events uint32, w watcher) error {
-	slot, err := p.watch(l.fd, events, w)
+func (l *link) watch(p *epoll.Poller, events uint32, w epoll.Watcher) error {
+	slot, err := p.Watch(l.fd, events, w)
 	if err == nil {
 		l.slot = slot
 		return nil
 	}
 	err = errors.Join(err, unix.Close(l.fd))
 	l.fd = -1
-	if l.tun != nil {
-		l.tun.leave()
-	}
+	l.tun.Leave()
 	return err
 }
 
 // close closes the descriptor, if there is one.
-func (l *link) close(p *poller) {
+func (l *link) close(p *epoll.Poller) {
 	if l.fd < 0 {
 		return
 	}
-	_ = p.forget(l.slot)
+	_ = p.Forget(l.slot)
 	l.fd = -1
-	if l.tun != nil {
-		l.tun.leave()
-	}
+	l.tun.Leave()
 }
 
 // open attaches a link that has been through the handshake.
@@ -117,15 +119,15 @@ func (c *conn) open(l link, id uint64) {
 	if c.rx.buf == nil {
 		c.rx.buf = make([]byte, int(it.cfg.RxBuf))
 	}
-	it.poll.rewatch(l.slot, c)
+	it.poll.Rewatch(l.slot, c)
 	it.opened++
 	it.warm(c)
 	it.freed = true
 	c.markDirty()
 }
 
-// ready implements watcher.
-func (c *conn) ready(events uint32) int {
+// Ready implements epoll.Watcher.
+func (c *conn) Ready(events uint32) int {
 	c.it.warm(c)
 	if c.tx.blocked {
 		c.unblock()
@@ -134,10 +136,13 @@ func (c *conn) ready(events uint32) int {
 }
 
 // fail breaks the connection; Progress tells the EPs and cleans up. Only the
-// first reason counts.
+// first reason counts, and that of a peer that has said that it leaves before any.
 func (c *conn) fail(err error) {
 	if c.state >= connBroken {
 		return
+	}
+	if err = c.tun.Because(err); c.left {
+		err = ucs.ErrPeerClosed
 	}
 	if c.state == connOpen {
 		c.it.opened--
@@ -148,7 +153,7 @@ func (c *conn) fail(err error) {
 	}
 	c.it.dropPending(c)
 	open := c.state == connOpen
-	c.err, c.state = c.tun.because(err), connBroken
+	c.err, c.state = err, connBroken
 	c.it.forget(c)
 	c.it.broken = append(c.it.broken, c)
 	if c.main != nil {

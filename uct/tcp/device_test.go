@@ -36,9 +36,8 @@ func TestLinkSpeed(t *testing.T) {
 		assert.Equal(t, tc.want, linkSpeed(sys, name), name)
 	}
 	assert.Zero(t, linkSpeed(sys, "missing"))
-	p := (&device{mbits: 100_000}).perf()
-	assert.InDelta(t, 11.75e9, p.Bandwidth, 1e6)
-	assert.InDelta(t, 1.175e9, (&device{}).perf().Bandwidth, 1e6)
+	assert.InDelta(t, 11.75e9, (&device{mbits: 100_000}).costs()[uct.PutZcopy].Bandwidth, 1e6)
+	assert.InDelta(t, 1.175e9, (&device{}).costs()[uct.AMBcopy].Bandwidth, 1e6)
 }
 
 func TestInsideBridge(t *testing.T) {
@@ -195,7 +194,7 @@ func TestConfig_Ranges(t *testing.T) {
 		{"segment of 16 MiB", Config{SegSize: 16 << 20}, true},
 		{"segment too long", Config{SegSize: 17 << 20}, false},
 		{"no operations", Config{TxOps: -1}, false},
-		{"too many strangers", Config{Strangers: 1 << 20}, false},
+		{"too many handshakes", Config{MaxHandshakes: 1 << 20}, false},
 		{"time too long", Config{Linger: 2 * time.Hour}, false},
 		{"time too short", Config{ConnTimeout: 1}, false},
 		{"endless buffer", Config{TxBuf: config.MemInf}, false},

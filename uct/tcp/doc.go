@@ -21,16 +21,17 @@
 // A message is written at once when nothing was posted since the last Progress;
 // those that follow are joined, and written by Progress or when they are many.
 // A connection stays open as long as both ifaces are: closing one that is idle needs
-// the consent of the other side, which may be about to send. What it costs is a
-// socket, RX_BUF, and TX_BUF once this side has sent. Handlers of active messages
-// cannot keep the data: it lies between other messages, without room for headroom,
-// and a buffer for each would cost the copy that keeping saves.
+// the consent of the other side, which may be about to send. An iface that closes says
+// so in its last frame, by which the peer tells that from the end of a process. What a
+// connection costs is a socket, RX_BUF, and TX_BUF once this side has sent. Handlers of
+// active messages cannot keep the data: it lies between other messages, and a buffer
+// for each would cost the copy that keeping saves.
 //
 // Progress does all the work; there are no goroutines. Formats: docs/wire.md.
 //
-// With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines, which
-// move its bytes between a pair of unix sockets, where a plain connection has its
-// socket, and crypto/tls. An iface with TLS and one without refuse each other.
+// With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines
+// (internal/tunnel), which move its bytes between a pair of unix sockets, where a plain
+// connection has its socket, and crypto/tls. An iface with TLS and one without refuse each other.
 // Polling alone does not drive the goroutines: where Progress is called without
 // end on the only processor (GOMAXPROCS=1), they get a look at their sockets each
 // 10 ms. Wait by EventFD there.

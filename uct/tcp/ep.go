@@ -25,7 +25,8 @@ type EP struct {
 	tag       uint32
 	sent      uint64 // value of conn.sent after the last request of this EP
 	stripes   int    // parts of striped puts in flight
-	fence     uint64 // requests that must be known as executed before the next is posted
+	fence     uint64 // requests that must be known as executed before the next is posted,
+	fenced    uint64 // and before one is posted on another connection
 	pending   base.PendingQueue
 	err       error // what operations return once it has failed or is closed
 	status    ucs.Status
@@ -33,13 +34,10 @@ type EP struct {
 	_ uint8 // keeps the empty struct from padding the end
 }
 
-var (
-	_ uct.EP       = (*EP)(nil)
-	_ uct.AMSender = (*EP)(nil)
-	_ uct.Putter   = (*EP)(nil)
-	_ uct.Getter   = (*EP)(nil)
-	_ uct.Atomics  = (*EP)(nil)
-)
+var _ uct.EP = (*EP)(nil)
+
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
 
 // ready returns nil if a request may be posted now as far as the EP is concerned.
 func (e *EP) ready() error {
@@ -96,7 +94,7 @@ func (e *EP) fail(reason error, st ucs.Status) {
 		return
 	}
 	e.state, e.status = epFailed, st
-	e.err = e.it.opError("ep", fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
+	e.err = e.it.opError("ep to "+e.conn.addr.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
 	e.it.freed = true
 	if e.it.onError != nil {
 		e.it.onError(e, e.err)
@@ -108,7 +106,8 @@ func (e *EP) refusedByPeer(st ucs.Status) { e.fail(st.Err(), st) }
 
 // Fence implements uct.EP. The peer executes requests in order, but may read the
 // data of a get later, and parts of a striped put come on other connections: what
-// follows a fence is not posted before those are over.
+// follows a fence is not posted before those are over, and a put is not striped
+// before everything that the fence covers is executed.
 func (e *EP) Fence() error {
 	if e.state != epReady {
 		return e.err
@@ -128,7 +127,7 @@ func (e *EP) Close() error {
 		e.err = it.opError("ep", uct.ErrClosed)
 	}
 	e.state = epClosed
-	it.tags.remove(e.tag)
+	it.tags.Remove(uint64(e.tag))
 	it.arb.Purge(&e.pending, func(*uct.PendingReq) {})
 	c.eps.Remove(e)
 	it.detach(c, e)
@@ -174,9 +173,6 @@ func (it *Iface) detach(c *conn, e *EP) {
 func (o *op) detach() *uct.Completion {
 	comp := o.comp
 	o.ep, o.comp, o.result = nil, nil, nil
-	if o.unpack != nil {
-		o.unpack = nowhere{}
-	}
 	for i := o.cur; i < o.count; i++ {
 		if o.kind == opGet {
 			o.pieces[i] = make([]byte, len(o.pieces[i]))
@@ -187,46 +183,6 @@ func (o *op) detach() *uct.Completion {
 	return comp
 }
 
-// nowhere drops the data of a get whose EP is closed.
-type nowhere struct{}
-
-func (nowhere) Unpack([]byte) {}
-
-// tagTable numbers the EPs of an iface for peers. A number is a place and how
-// often it was used before.
-type tagTable struct {
-	eps  []*EP
-	gen  []uint32
-	free []uint32
-}
-
+// tagPlaceBits are the bits of the place in an EP's tag, the number that peers know
+// it by.
 const tagPlaceBits = 20
-
-func (t *tagTable) add(e *EP) uint32 {
-	var i uint32
-	if last := len(t.free) - 1; last >= 0 {
-		i = t.free[last]
-		t.free = t.free[:last]
-	} else {
-		i = uint32(len(t.eps))
-		t.eps, t.gen = append(t.eps, nil), append(t.gen, 0)
-	}
-	t.eps[i] = e
-	return t.gen[i]<<tagPlaceBits | i
-}
-
-func (t *tagTable) remove(tag uint32) {
-	i := tag & (1<<tagPlaceBits - 1)
-	t.eps[i] = nil
-	t.gen[i] = (t.gen[i] + 1) & (1<<(32-tagPlaceBits) - 1)
-	t.free = append(t.free, i)
-}
-
-// find returns the EP with a number that came from a peer, or nil.
-func (t *tagTable) find(tag uint32) *EP {
-	i := tag & (1<<tagPlaceBits - 1)
-	if int(i) >= len(t.eps) || t.gen[i] != tag>>tagPlaceBits {
-		return nil
-	}
-	return t.eps[i]
-}

@@ -22,12 +22,25 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 			return true, nil
 		}
 	}
-	return true, e.conn.flushAsk(e, c)
+	err := e.conn.requestFlush(e, c)
+	return err == nil, err
 }
 
-// flushAsk asks the peer to tell when everything sent so far is executed. e may
+// Check implements uct.Checker: the peer's process answers a flush of nothing.
+func (e *EP) Check(c *uct.Completion) (bool, error) {
+	if e.state != epReady || e.stripes > 0 || e.sent > e.conn.acked {
+		return e.Flush(c)
+	}
+	if e.conn.state == connIdle {
+		e.conn.start()
+	}
+	err := e.conn.requestFlush(e, c)
+	return err == nil, err
+}
+
+// requestFlush has the peer tell when everything sent so far is executed. e may
 // be nil.
-func (c *conn) flushAsk(e *EP, comp *uct.Completion) error {
+func (c *conn) requestFlush(e *EP, comp *uct.Completion) error {
 	const whole = frameLen + flushLen
 	it := c.it
 	if it.ops.left == 0 || c.awaits.n >= maxAnswers {
@@ -50,15 +63,19 @@ func (c *conn) flushAsk(e *EP, comp *uct.Completion) error {
 
 // Flush implements uct.Iface.
 func (it *Iface) Flush(c *uct.Completion) (bool, error) {
-	all := it.known.All()
-	busy := countBusy(all)
-	if busy == 0 {
-		return false, nil
+	// What is written here may show that a connection is broken, which takes it out of
+	// known.
+	it.flushing = append(it.flushing[:0], it.known.All()...)
+	all := it.flushing
+	pending, err := countBusy(all) > 0, error(nil)
+	switch {
+	case pending && c == nil:
+		err = flushPoll(all)
+	case pending:
+		pending, err = it.flushAll(all, nil, c)
 	}
-	if c == nil {
-		return true, it.flushPoll()
-	}
-	return it.flushAll(all, nil, c, busy)
+	clear(all)
+	return pending, err
 }
 
 // countBusy is the number of connections with requests of which it is not known
@@ -72,14 +89,14 @@ func countBusy(all []*conn) (n int) {
 	return n
 }
 
-// flushPoll sees to it that every connection will hear of everything sent.
-func (it *Iface) flushPoll() error {
-	for _, k := range it.known.All() {
+// flushPoll sees to it that every connection is told when everything sent is executed.
+func flushPoll(all []*conn) error {
+	for _, k := range all {
 		last := k.awaits.last
 		if k.sent == k.acked || last != nil && last.kind == opFlush && last.seq == k.sent {
 			continue
 		}
-		if err := k.flushAsk(nil, nil); err != nil {
+		if err := k.requestFlush(nil, nil); err != nil {
 			return err
 		}
 	}
@@ -88,7 +105,8 @@ func (it *Iface) flushPoll() error {
 
 // flushAll asks on every busy connection of all, or on none, for e, which may be
 // nil.
-func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion, busy int) (bool, error) {
+func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion) (bool, error) {
+	busy := countBusy(all)
 	if it.ops.left < busy {
 		return false, uct.ErrNoResource
 	}
@@ -97,13 +115,10 @@ func (it *Iface) flushAll(all []*conn, e *EP, c *uct.Completion, busy int) (bool
 			return false, uct.ErrNoResource
 		}
 	}
-	g := it.groups.get(c, busy)
+	g := it.groups.Get(c, busy)
 	for _, k := range all {
 		if k.sent > k.acked {
-			// It has been made sure that there is room.
-			if err := k.flushAsk(e, &g.Completion); err != nil {
-				g.Completion.Count--
-			}
+			_ = k.requestFlush(e, g) // it has been made sure that there is room
 		}
 	}
 	return true, nil
@@ -119,35 +134,4 @@ func (it *Iface) Fence() error {
 		}
 	}
 	return nil
-}
-
-// flushGroup completes a caller's completion when several flushes have ended.
-type flushGroup struct {
-	uct.Completion
-	user  *uct.Completion
-	owner *flushGroups
-}
-
-// flushGroups keeps those that are free, so that flushing does not allocate once
-// it has.
-type flushGroups struct{ free []*flushGroup }
-
-func (l *flushGroups) get(user *uct.Completion, count int) *flushGroup {
-	var g *flushGroup
-	if last := len(l.free) - 1; last >= 0 {
-		g = l.free[last]
-		l.free = l.free[:last]
-	} else {
-		g = &flushGroup{owner: l}
-		g.Func = g.ended
-	}
-	g.user, g.Count, g.Status = user, count, 0
-	return g
-}
-
-func (g *flushGroup) ended(*uct.Completion) {
-	user, st := g.user, g.Status
-	g.user = nil
-	g.owner.free = append(g.owner.free, g)
-	user.Complete(st)
 }

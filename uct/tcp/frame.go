@@ -15,6 +15,7 @@ const (
 	frameData   = 6 // data: what a get read
 	frameDone   = 7 // id: status; body: a value, or nothing
 	frameNak    = 8 // id: status; body: tag of the EP whose request was refused
+	frameBye    = 9 // the last one: the sender closes in order
 )
 
 // Offsets in a frame header.
@@ -112,6 +113,8 @@ func parseHeader(b []byte, longest int) (h header, ok bool) {
 		return h, h.n == 0 || h.n == wordLen
 	case frameNak:
 		return h, h.n == tagLen
+	case frameBye:
+		return h, h.n == 0 && h.id == 0
 	}
 	return h, false
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -97,8 +98,8 @@ func say(t testing.TB, conn net.Conn, h hello) {
 	require.NoError(t, err)
 }
 
-// hear reads the answer, progressing e until it is there.
-func hear(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
+// readAnswer reads it, progressing e until it is there.
+func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 	t.Helper()
 	done := make(chan struct{})
 	var b [helloLen]byte
@@ -128,7 +129,7 @@ func good(e *end) hello {
 	return hello{version: helloVersion, msg: msgHello, from: 77, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
 }
 
-func TestHello_Verdicts(t *testing.T) {
+func TestHello_Answers(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*hello)
@@ -141,7 +142,7 @@ func TestHello_Verdicts(t *testing.T) {
 		{"version", func(h *hello) { h.version = 9 }, codeVersion, false, errVersion},
 		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
 		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false, errLimits},
-		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongDoor},
+		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongIface},
 		{"no sender", func(h *hello) { h.from = 0 }, 0, true, errGarbage},
 		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true, errGarbage},
 	} {
@@ -150,7 +151,7 @@ func TestHello_Verdicts(t *testing.T) {
 			conn, h := client(t, e), good(e)
 			tc.change(&h)
 			say(t, conn, h)
-			got, err := hear(t, conn, e)
+			got, err := readAnswer(t, conn, e)
 			if tc.refusal != nil {
 				assert.ErrorIs(t, e.it.refused.last, tc.refusal)
 				assert.EqualValues(t, 1, e.it.dropped)
@@ -174,7 +175,7 @@ func TestHello_LostConnection(t *testing.T) {
 	e := newEnd(t, Config{})
 	first := client(t, e)
 	say(t, first, good(e))
-	got, err := hear(t, first, e)
+	got, err := readAnswer(t, first, e)
 	require.NoError(t, err)
 	require.Equal(t, codeOK, got.code)
 
@@ -182,7 +183,7 @@ func TestHello_LostConnection(t *testing.T) {
 	h := good(e)
 	h.conn = 6
 	say(t, second, h)
-	got, err = hear(t, second, e)
+	got, err = readAnswer(t, second, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOpen, got.code)
 	assert.EqualValues(t, 5, got.other, "the connection that is open")
@@ -190,7 +191,7 @@ func TestHello_LostConnection(t *testing.T) {
 	third := client(t, e)
 	h.other = got.other
 	say(t, third, h)
-	got, err = hear(t, third, e)
+	got, err = readAnswer(t, third, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, got.code)
 	assert.EqualValues(t, 6, e.it.table[77].id)
@@ -223,7 +224,7 @@ func TestConnect_Refused(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	ep := a.to(b)
 	for _, l := range b.it.listeners {
-		require.NoError(t, b.it.poll.forget(l.slot))
+		require.NoError(t, b.it.poll.Forget(l.slot))
 	}
 	c := newCounter(1)
 	_, err := ep.AMZcopy(msgID, nil, []uct.IOV{{Buf: make([]byte, 8<<10)}}, &c.Completion)
@@ -263,10 +264,10 @@ func TestConnect_Version(t *testing.T) {
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	require.NoError(t, <-done)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrRejected)
-	assert.ErrorContains(t, a.errs[0], "version 2, this side 1")
+	assert.ErrorContains(t, a.errs[0], fmt.Sprintf("version %d, this side %d", helloVersion+1, helloVersion))
 }
 
-// answerVersion accepts one connection and claims version 2.
+// answerVersion accepts one connection and claims another version.
 func answerVersion(l net.Listener, id uint64) error {
 	conn, err := l.Accept()
 	if err != nil {
@@ -278,7 +279,7 @@ func answerVersion(l net.Listener, id uint64) error {
 		return err
 	}
 	h, _ := parseHello(&b, msgHello)
-	answer := hello{version: 2, msg: msgAnswer, code: codeVersion, from: id, to: h.from, conn: h.conn}
+	answer := hello{version: helloVersion + 1, msg: msgAnswer, code: codeVersion, from: id, to: h.from, conn: h.conn}
 	answer.put(&b)
 	_, err = conn.Write(b[:])
 	return err

@@ -7,7 +7,7 @@ import "encoding/binary"
 
 const (
 	helloMagic   = 0x50435847 // "GXCP"
-	helloVersion = 1
+	helloVersion = 2
 	helloLen     = 64
 )
 
@@ -33,17 +33,17 @@ const (
 	msgAnswer = 2
 )
 
-// answerCode is the verdict on a HELLO.
+// answerCode is what a HELLO leads to.
 type answerCode uint8
 
 const (
-	codeOK      answerCode = iota
-	codeYield              // the other side's own attempt goes on: wait for it
-	codeOpen               // there is a connection between the two already
-	codeVersion            // the version is not spoken here
-	codeRefused            // too many connections, or limits that do not fit
-	codeTLS                // TLS is demanded here; the only answer that does not name its receiver
-	codeEnd
+	codeOK      answerCode = 0
+	codeYield   answerCode = 1 // the other side's own attempt goes on: wait for it
+	codeOpen    answerCode = 2 // there is a connection between the two already
+	codeVersion answerCode = 3 // the version is not spoken here
+	codeRefused answerCode = 4 // too many connections, or limits that do not fit
+	codeTLS     answerCode = 5 // TLS is demanded here; the only answer that does not name its receiver
+	codeEnd     answerCode = 6
 )
 
 // hello is a decoded handshake message.
@@ -97,7 +97,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 }
 
 // looksRight reports whether the first 4 bytes of a message are right, so that
-// who says something else need not be heard out.
+// who says something else is refused at once.
 func looksRight(b *[helloLen]byte) bool {
 	return binary.LittleEndian.Uint32(b[offMagic:]) == helloMagic
 }

@@ -2,8 +2,10 @@ package tcp
 
 import (
 	"encoding/binary"
+	"errors"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -25,10 +28,10 @@ func TestAccept_NoDescriptors(t *testing.T) {
 	waiting := client(t, b)
 
 	exhaust(t, func() {
-		until(t, func() bool { return b.it.deaf }, b)
+		until(t, func() bool { return b.it.acceptPaused }, b)
 		looks, events := 0, 0
 		for ; looks < 1000; looks++ {
-			if b.it.poll.readable() {
+			if b.it.poll.Readable() {
 				events++
 			}
 		}
@@ -36,11 +39,11 @@ func TestAccept_NoDescriptors(t *testing.T) {
 		send(t, ep, 2, 64, a, b)
 		flush(t, ep, a, b)
 		assert.Len(t, b.got, 2)
-		assert.Empty(t, b.it.strangers)
+		assert.Empty(t, b.it.incoming)
 	})
 
 	say(t, waiting, good(b))
-	h, err := hear(t, waiting, b)
+	h, err := readAnswer(t, waiting, b)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, h.code)
 }
@@ -72,9 +75,13 @@ func TestConnection_Ends(t *testing.T) {
 		want string
 	}{
 		{"reset", func(c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }, "reset"},
-		{"half close", (*net.TCPConn).CloseWrite, errClosedByPeer.Error()},
-		{"half a frame", func(c *net.TCPConn) error { _, _ = c.Write(frame(frameAM, 1, 100)[:5]); return c.CloseWrite() }, errClosedByPeer.Error()},
+		{"half close", (*net.TCPConn).CloseWrite, errCut.Error()},
+		{"half a frame", func(c *net.TCPConn) error { _, _ = c.Write(frame(frameAM, 1, 100)[:5]); return c.CloseWrite() }, errCut.Error()},
 		{"unknown frame", func(c *net.TCPConn) error { _, err := c.Write(frame(200, 0, 0)); return err }, errMalformed.Error()},
+		{"after the last frame", func(c *net.TCPConn) error {
+			_, err := c.Write(append(frame(frameBye, 0, 0), frame(frameBye, 0, 0)...))
+			return err
+		}, errAfterBye.Error()},
 		{"huge message", func(c *net.TCPConn) error { _, err := c.Write(frame(frameAM, 1, 0xffffffff)); return err }, errMalformed.Error()},
 		{"huge put", func(c *net.TCPConn) error { _, err := c.Write(frame(framePut, 0, 0xffffffff)); return err }, errMalformed.Error()},
 		{"answer to nothing", func(c *net.TCPConn) error { _, err := c.Write(frame(frameDone, 0, 0)); return err }, errUnasked.Error()},
@@ -84,10 +91,10 @@ func TestConnection_Ends(t *testing.T) {
 			ep := a.to(b)
 			send(t, ep, 1, 64, a, b)
 			flush(t, ep, a, b)
-			stranger := client(t, b)
+			conn := client(t, b)
 			h := good(b)
-			say(t, stranger, h)
-			answer, err := hear(t, stranger, b)
+			say(t, conn, h)
+			answer, err := readAnswer(t, conn, b)
 			require.NoError(t, err)
 			require.Equal(t, codeOK, answer.code)
 			back, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil),
@@ -95,7 +102,7 @@ func TestConnection_Ends(t *testing.T) {
 			require.NoError(t, err)
 			b.eps = append(b.eps, back.(*EP))
 
-			require.NoError(t, tc.end(stranger.(*net.TCPConn)))
+			require.NoError(t, tc.end(conn.(*net.TCPConn)))
 			until(t, func() bool { return len(b.errs) == 1 }, b)
 			assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
 			assert.ErrorContains(t, b.errs[0], tc.want)
@@ -112,7 +119,7 @@ func TestConnection_Ends(t *testing.T) {
 // where TLS has taken over the socket.
 func TestConnection_Options(t *testing.T) {
 	times := Config{KeepIdle: 7 * time.Second, KeepInterval: 3 * time.Second, UserTimeout: 11 * time.Second}
-	secure := newAuthority(t).good()
+	secure := trusting(testenv.NewAuthority(t))
 	secure.KeepIdle, secure.KeepInterval, secure.UserTimeout = times.KeepIdle, times.KeepInterval, times.UserTimeout
 	for name, cfg := range map[string]Config{"plain": times, "TLS": secure} {
 		t.Run(name, func(t *testing.T) {
@@ -142,14 +149,11 @@ func (c *conn) option(level, name int) (value int, err error) {
 	if c.tun == nil {
 		return unix.GetsockoptInt(c.fd, level, name)
 	}
-	c.tun.mu.Lock()
-	defer c.tun.mu.Unlock()
-	raw, err := c.tun.sock.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	if ctl := raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }); ctl != nil {
-		return 0, ctl
-	}
+	c.tun.Socket(func(sock *net.TCPConn) {
+		var raw syscall.RawConn
+		if raw, err = sock.SyscallConn(); err == nil {
+			err = errors.Join(err, raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }))
+		}
+	})
 	return value, err
 }

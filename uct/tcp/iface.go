@@ -8,9 +8,12 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 // Iface is an open device: listeners, connections and what they share.
@@ -22,9 +25,8 @@ type Iface struct {
 	addr    ifaceAddr
 	onError func(uct.EP, error)
 	io      netIO
-	secret  *secrecy // nil: plain connections
-	stripes int      // bytes from which on puts are striped; more than any has: never
-	maxAM   int      // bytes of the longest active message, with header
+	stripes int // bytes from which on puts are striped; more than any has: never
+	maxAM   int // bytes of the longest active message, with header
 
 	// Progress.
 	tick   uint    // calls of Progress
@@ -37,30 +39,31 @@ type Iface struct {
 	done   opList // written active messages
 	freed  bool   // resources have returned since pending requests were dispatched
 
-	am      base.AMTable
-	arb     base.Arbiter
-	ops     ops
-	groups  flushGroups
-	tags    tagTable
-	iov     [maxVector]unix.Iovec
-	held    [maxVector]*Mem
-	lanes   [maxPerPeer]*conn
-	cut     [maxIOV]uct.IOV
-	scratch [wordLen]byte
+	am       base.AMTable
+	arb      base.Arbiter
+	ops      ops
+	groups   base.FlushGroups
+	tags     handle.Table[*EP]
+	iov      [maxVector]unix.Iovec
+	held     [maxVector]*Mem
+	lanes    [maxPerPeer]*conn
+	cut      [maxIOV]uct.IOV
+	scratch  [wordLen]byte
+	flushing []*conn // during Flush
 
 	// Connections.
-	poll         poller
+	poll         epoll.Poller
 	table        map[uint64]*conn // by peer; those that are not broken
 	known        base.List[*conn] // the same
 	pendingConns []*conn          // dialing or waiting
 	opened       int
 	listeners    []*listener
-	strangers    []*stranger // oldest first
-	deaf         bool        // not listening, until the next tick
-	tunnels      tunnels
+	incoming     []*incoming   // oldest first
+	acceptPaused bool          // until the next tick
+	tunnels      *tunnel.Group // nil: plain connections
 	refused      refusals
 
-	dropped   uint64 // strangers that were sent away
+	dropped   uint64 // connections refused in the handshake
 	malformed uint64 // connections that ended by what the peer sent
 
 	undo   cleanup.Stack
@@ -71,12 +74,7 @@ type Iface struct {
 // operations need.
 const maxVector = 32
 
-var (
-	_ uct.Iface          = (*Iface)(nil)
-	_ uct.IfaceAddresser = (*Iface)(nil)
-	_ uct.Waker          = (*Iface)(nil)
-	_ uct.Counted        = (*Iface)(nil)
-)
+var _ uct.Iface = (*Iface)(nil)
 
 func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err error) {
 	var undo cleanup.Stack
@@ -89,27 +87,30 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		return nil, err
 	}
 	undo.Add(func() error { md.users.Drop(); return nil })
-	secret, err := cfg.secrecy()
+	policy, err := cfg.policy()
 	if err != nil {
 		return nil, err
 	}
 	cfg.chooseCongestion(&dev)
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
-		maxAM:  int(cfg.SegSize) + maxAMHeader,
-		ops:    newOps(cfg.TxOps),
-		table:  map[uint64]*conn{},
-		hot:    make([]*conn, 0, maxHot),
-		addr:   ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: secret != nil},
-		secret: secret,
+		maxAM: int(cfg.SegSize) + maxAMHeader,
+		ops:   newOps(cfg.TxOps),
+		tags:  handle.Make[*EP](tagPlaceBits, 32),
+		table: map[uint64]*conn{},
+		hot:   make([]*conn, 0, maxHot),
+		addr:  ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: policy != nil},
+	}
+	if policy != nil {
+		it.tunnels = it.newTunnels(policy)
 	}
 	if it.io == nil {
 		it.io = kernel{}
 	}
-	if err = it.poll.open(&ticker{it}, &undo); err != nil {
+	if err = it.poll.Open(&ticker{it}, &undo); err != nil {
 		return nil, err
 	}
-	undo.Add(it.poll.closeAll)
+	undo.Add(it.poll.CloseAll)
 	if it.addr.port4, err = it.listen(listenV4); err != nil {
 		return nil, err
 	}
@@ -149,7 +150,7 @@ func (it *Iface) listen(f listenFamily) (port uint16, err error) {
 		return 0, err
 	}
 	l := &listener{it: it, fd: fd}
-	if l.slot, err = it.poll.watch(fd, unix.EPOLLIN, l); err != nil {
+	if l.slot, err = it.poll.Watch(fd, unix.EPOLLIN, l); err != nil {
 		return 0, errors.Join(err, unix.Close(fd))
 	}
 	it.listeners = append(it.listeners, l)
@@ -158,6 +159,11 @@ func (it *Iface) listen(f listenFamily) (port uint16, err error) {
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface.
+func (it *Iface) Ext() *uct.IfaceExt {
+	return &uct.IfaceExt{Address: it, Wake: it, Stats: it}
+}
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
@@ -238,8 +244,13 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if it.cfg.ConnsPerPeer > 1 && !c.path.remote.IsValid() { // rails are dialed also where the peer has dialed c
 		c.path, _ = it.reach(&d, &a)
 	}
+	if !c.addr.IsValid() {
+		c.addr = a.at(&d)
+	}
 	e := &EP{it: it, conn: c}
-	e.tag = it.tags.add(e)
+	if e.tag = uint32(it.tags.Add(e)); e.tag == 0 {
+		return nil, it.opError("new ep", fmt.Errorf("%w: %d endpoints", uct.ErrNoMemory, it.tags.Len()))
+	}
 	c.eps.Add(e)
 	return e, nil
 }

@@ -2,8 +2,6 @@ package tcp
 
 import (
 	"encoding/binary"
-	"sync"
-	"sync/atomic"
 
 	"github.com/gucx/gucx/uct"
 )
@@ -15,6 +13,9 @@ type wireKey struct {
 	variant uint32
 	nonce   uint64
 }
+
+// handle is the place and its use in one number.
+func (k wireKey) handle() uint64 { return uint64(k.variant)<<32 | uint64(k.index) }
 
 // Packed form of a remote key.
 const (
@@ -42,54 +43,4 @@ func parseKey(b []byte) (k wireKey, err error) {
 		variant: binary.LittleEndian.Uint32(b[offKeyVar:]),
 		nonce:   binary.LittleEndian.Uint64(b[offKeyRand:]),
 	}, nil
-}
-
-// keyring holds the unpacked keys of peers; uct.RKey.Handle is a place in it. Any
-// goroutine may add and remove; readers take no lock: a place is written before
-// its number is handed out, and the slice is replaced when it grows.
-type keyring struct {
-	slots atomic.Pointer[[]wireKey]
-
-	mu   sync.Mutex
-	used int
-	free []uint32
-}
-
-func (r *keyring) add(k wireKey) uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if last := len(r.free) - 1; last >= 0 {
-		i := r.free[last]
-		r.free = r.free[:last]
-		(*r.slots.Load())[i] = k
-		return uint64(i)
-	}
-	var slots []wireKey
-	if p := r.slots.Load(); p != nil {
-		slots = *p
-	}
-	if r.used == len(slots) {
-		grown := make([]wireKey, max(64, 2*len(slots)))
-		copy(grown, slots)
-		slots = grown
-		r.slots.Store(&grown)
-	}
-	slots[r.used] = k
-	r.used++
-	return uint64(r.used - 1)
-}
-
-func (r *keyring) remove(i uint64) {
-	r.mu.Lock()
-	r.free = append(r.free, uint32(i))
-	r.mu.Unlock()
-}
-
-// get returns the key of a handle; ok is false for a number that was never one.
-func (r *keyring) get(i uint64) (k wireKey, ok bool) {
-	p := r.slots.Load()
-	if p == nil || i >= uint64(len(*p)) {
-		return k, false
-	}
-	return (*p)[i], true
 }

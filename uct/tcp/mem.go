@@ -9,9 +9,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/targetop"
 )
 
 // Mem is registered memory: the uct.Mem of this component.
@@ -80,11 +83,7 @@ func (m *Mem) exit() { m.users.Add(-1) }
 // offset is where [addr, addr+n) starts in the memory; ok is false if the range
 // is not inside.
 func (m *Mem) offset(addr uint64, n int) (off int, ok bool) {
-	o := addr - m.addr
-	if addr < m.addr || o > uint64(len(m.buf)) || uint64(n) > uint64(len(m.buf))-o {
-		return 0, false
-	}
-	return int(o), true
+	return targetop.Offset(len(m.buf), m.addr, addr, n)
 }
 
 // covers reports whether b lies in the memory.
@@ -93,65 +92,25 @@ func (m *Mem) covers(b []byte) bool {
 	return ok || len(b) == 0
 }
 
-// memTable is what peers can name. Any goroutine adds and removes; lookups take
-// no lock.
-type memTable struct {
-	slots atomic.Pointer[[]atomic.Pointer[Mem]]
+// memTable is what peers can name. Any goroutine adds and removes; lookups take no lock.
+type memTable struct{ mems handle.Shared[Mem] }
 
-	mu      sync.Mutex
-	free    []uint32
-	variant []uint32 // of each place: how often it was used
-}
-
-// add gives m a key.
+// add gives m a key. Its random part is there before any peer can find m.
 func (t *memTable) add(m *Mem, nonce uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.free) == 0 {
-		t.grow()
-	}
-	last := len(t.free) - 1
-	i := t.free[last]
-	t.free = t.free[:last]
-	t.variant[i]++
-	m.key = wireKey{index: i, variant: t.variant[i], nonce: nonce}
-	(*t.slots.Load())[i].Store(m)
-}
-
-func (t *memTable) grow() {
-	var old []atomic.Pointer[Mem]
-	if p := t.slots.Load(); p != nil {
-		old = *p
-	}
-	grown := make([]atomic.Pointer[Mem], max(16, 2*len(old)))
-	for i := range old {
-		grown[i].Store(old[i].Load())
-	}
-	for i := len(grown) - 1; i >= len(old); i-- {
-		t.free = append(t.free, uint32(i))
-	}
-	t.variant = append(t.variant, make([]uint32, len(grown)-len(old))...)
-	t.slots.Store(&grown)
+	m.key.nonce = nonce
+	h := t.mems.Add(m)
+	m.key.index, m.key.variant = uint32(h), uint32(h>>32)
 }
 
 // remove takes m out: its key is refused from now on.
-func (t *memTable) remove(m *Mem) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	(*t.slots.Load())[m.key.index].Store(nil)
-	t.free = append(t.free, m.key.index)
-}
+func (t *memTable) remove(m *Mem) { t.mems.Remove(m.key.handle()) }
 
 // find returns the memory that a peer names with key, and where [addr, addr+n)
 // starts in it, if want is granted; nil otherwise. The time it takes does not
 // tell how much of a guessed key is right.
 func (t *memTable) find(key wireKey, addr uint64, n int, want uct.Access) (*Mem, int) {
-	p := t.slots.Load()
-	if p == nil || uint64(key.index) >= uint64(len(*p)) {
-		return nil, 0
-	}
-	m := (*p)[key.index].Load()
-	if m == nil || m.key.variant != key.variant || m.access&want != want {
+	m := t.mems.Find(key.handle())
+	if m == nil || m.access&want != want {
 		return nil, 0
 	}
 	var a, b [8]byte
@@ -183,7 +142,7 @@ func (md *MD) Alloc(n int, access uct.Access) (uct.Mem, error) {
 	}
 	block, err := offheap.Alloc(n)
 	if err != nil {
-		return nil, md.opError(fmt.Sprintf("allocate %d bytes", n), errors.Join(ucs.ErrNoMemory, err))
+		return nil, md.opError(fmt.Sprintf("allocate %d bytes", n), fmt.Errorf("%w: %w", ucs.ErrNoMemory, err))
 	}
 	m, err := md.register(block.Bytes(), access, block)
 	if err != nil {
@@ -198,6 +157,9 @@ func (md *MD) register(buf []byte, access uct.Access, block *offheap.Block) (*Me
 	}
 	if access&^uct.AccessAll != 0 {
 		return nil, md.opError("register memory", fmt.Errorf("%w: access %#x", uct.ErrInvalidParam, uint8(access)))
+	}
+	if err := memprot.Check(buf, access.Writes()); err != nil {
+		return nil, md.opError("register memory", err)
 	}
 	if err := md.users.Hold(); err != nil {
 		return nil, md.opError("register memory", err)

@@ -14,7 +14,7 @@ type opKind uint8
 const (
 	opAM     opKind = iota // zero-copy send, until it is written
 	opPut                  // zero-copy put, until it is answered
-	opGet                  // get into unpack or pieces
+	opGet                  // get into pieces
 	opAtomic               // fetching atomic
 	opFlush
 )
@@ -34,7 +34,6 @@ type op struct {
 	left   int    // bytes to write, or for a get to come
 	seq    uint64 // requests sent on the connection up to this one
 	result *uint64
-	unpack uct.Unpacker
 
 	pieces [maxIOV][]byte
 	count  int
@@ -111,7 +110,7 @@ func (p *ops) get() *op {
 
 func (p *ops) put(o *op) {
 	clear(o.pieces[:o.count])
-	o.ep, o.comp, o.result, o.unpack = nil, nil, nil, nil
+	o.ep, o.comp, o.result = nil, nil, nil
 	o.stripe = false
 	o.status, o.got, o.count, o.cur, o.left = ucs.StatusOK, false, 0, 0, 0
 	o.next = p.free

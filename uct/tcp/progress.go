@@ -62,7 +62,7 @@ func (c *conn) glance() int {
 
 // look asks epoll, and decides when to do so again.
 func (it *Iface) look() int {
-	n, any := it.poll.look()
+	n, any := it.poll.Look()
 	if any {
 		it.quiet = 0
 	} else {
@@ -151,6 +151,7 @@ func statusOf(err error) ucs.Status {
 		err error
 		st  ucs.Status
 	}{
+		{ucs.ErrPeerClosed, ucs.StatusPeerClosed},
 		{ucs.ErrTimedOut, ucs.StatusTimedOut},
 		{ucs.ErrUnreachable, ucs.StatusUnreachable},
 		{ucs.ErrRejected, ucs.StatusRejected},

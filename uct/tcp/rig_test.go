@@ -1,12 +1,16 @@
 package tcp
 
 import (
+	"errors"
+	"net"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -77,12 +81,12 @@ func (e *end) keyOf(peer *end) uct.RKey {
 	require.NoError(e.t, err)
 	key, err := e.md.UnpackRKey(b)
 	require.NoError(e.t, err)
-	e.t.Cleanup(key.Release)
+	e.t.Cleanup(func() { e.md.ReleaseRKey(key) })
 	return key
 }
 
 // limit is when a test gives up.
-const limit = 20 * time.Second
+const limit = testenv.Watchdog
 
 // until progresses the ends until cond holds.
 func until(t testing.TB, cond func() bool, ends ...*end) {
@@ -153,6 +157,28 @@ func fill(b []byte, seed int) []byte {
 	return b
 }
 
-type bytesSink struct{ got []byte }
-
-func (s *bytesSink) Unpack(b []byte) { s.got = append(s.got[:0], b...) }
+// vanish closes every socket of an iface as the end of its process does: in the middle
+// of what it was doing, and without a word. The iface can still be closed.
+func vanish(it *Iface, reset bool) error {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	var errs []error
+	for fd, w := range it.poll.All() {
+		if c, ok := w.(*conn); ok && c.tun != nil {
+			c.tun.Socket(func(sock *net.TCPConn) {
+				if reset {
+					_ = sock.SetLinger(0)
+				}
+				_ = sock.Close()
+			})
+		}
+		if reset {
+			_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
+		errs = append(errs, unix.Dup3(null, fd, unix.O_CLOEXEC))
+	}
+	return errors.Join(errs...)
+}

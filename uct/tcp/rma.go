@@ -9,8 +9,11 @@ import (
 
 // target makes the description of where to access; false for a key that is none.
 func (e *EP) target(raddr uint64, key uct.RKey) (target, bool) {
-	k, ok := e.it.md.keys.get(key.Handle)
-	return target{addr: raddr, key: k, tag: e.tag}, ok
+	k := e.it.md.keys.Find(uint64(key))
+	if k == nil {
+		return target{}, false
+	}
+	return target{addr: raddr, key: *k, tag: e.tag}, true
 }
 
 // PutShort implements uct.Putter.
@@ -18,6 +21,18 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > e.it.attr.Put.MaxShort {
 		return uct.ErrTooLong
 	}
+	return e.putCopy(buf, raddr, key)
+}
+
+// PutBcopy implements uct.Putter.
+func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+	if len(buf) > e.it.attr.Put.MaxBcopy {
+		return uct.ErrTooLong
+	}
+	return e.putCopy(buf, raddr, key)
+}
+
+func (e *EP) putCopy(buf []byte, raddr uint64, key uct.RKey) error {
 	b, err := e.takePut(len(buf), 0, raddr, key)
 	if err != nil || len(buf) == 0 {
 		return err
@@ -40,22 +55,6 @@ func (e *EP) takePut(n int, flags uint8, raddr uint64, key uct.RKey) ([]byte, er
 	putHeader(b, framePut, flags, targetLen+n)
 	putTarget(b[frameLen:], t)
 	return b, nil
-}
-
-// PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (int, error) {
-	const start = frameLen + targetLen
-	room := e.it.attr.Put.MaxBcopy
-	b, err := e.takePut(room, 0, raddr, key)
-	if err != nil {
-		return 0, err
-	}
-	n := p.Pack(b[start : start+room : start+room])
-	if n > 0 {
-		putHeader(b, framePut, 0, targetLen+n)
-		e.posted(start + n)
-	}
-	return n, nil
 }
 
 // PutZcopy implements uct.Putter. Its completion means that the peer has executed
@@ -99,7 +98,7 @@ func (e *EP) putCopied(iov []uct.IOV, n int, raddr uint64, key uct.RKey, c *uct.
 	}
 	gather(b[frameLen+targetLen:], iov)
 	e.posted(len(b))
-	e.ask(opPut, c)
+	e.awaitAnswer(opPut, c)
 	return true, nil
 }
 
@@ -114,8 +113,8 @@ func (e *EP) noResource() error {
 	return uct.ErrNoResource
 }
 
-// ask notes that the request posted last will be answered. canAsk has been true.
-func (e *EP) ask(kind opKind, c *uct.Completion) *op {
+// awaitAnswer notes that the request posted last will be answered. canAsk has been true.
+func (e *EP) awaitAnswer(kind opKind, c *uct.Completion) *op {
 	o := e.it.ops.get()
 	o.ep, o.comp, o.kind, o.seq = e, c, kind, e.conn.sent
 	e.conn.awaits.push(o)
@@ -123,22 +122,16 @@ func (e *EP) ask(kind opKind, c *uct.Completion) *op {
 }
 
 // GetBcopy implements uct.Getter.
-func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if n < 0 {
-		return false, uct.ErrInvalidParam
-	}
-	if n > e.it.attr.Get.MaxBcopy {
+func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	if len(buf) > e.it.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
-	if err := e.postGet(n, raddr, key); err != nil {
+	if err := e.postGet(len(buf), raddr, key); err != nil || len(buf) == 0 {
 		return false, err
 	}
-	if n == 0 {
-		u.Unpack(nil)
-		return false, nil
-	}
-	o := e.ask(opGet, c)
-	o.size, o.unpack = n, u
+	o := e.awaitAnswer(opGet, c)
+	o.size, o.left, o.count = len(buf), len(buf), 1
+	o.pieces[0] = buf
 	return true, nil
 }
 
@@ -154,7 +147,7 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	if err := e.postGet(n, raddr, key); err != nil || n == 0 {
 		return false, err
 	}
-	o := e.ask(opGet, c)
+	o := e.awaitAnswer(opGet, c)
 	o.size = n
 	o.fill(iov, 0)
 	return true, nil

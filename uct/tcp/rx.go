@@ -33,10 +33,11 @@ type sink struct {
 }
 
 var (
-	errClosedByPeer = fmt.Errorf("%w: closed by the peer", ucs.ErrConnReset)
-	errMalformed    = errors.New("malformed frame")
-	errUnasked      = errors.New("answer to nothing that was asked")
-	errFlooded      = errors.New("more requests than may be outstanding")
+	errCut       = fmt.Errorf("%w: closed without a word", ucs.ErrConnReset)
+	errMalformed = errors.New("malformed frame")
+	errUnasked   = errors.New("answer to nothing that was asked")
+	errAfterBye  = errors.New("frame after the last one")
+	errFlooded   = errors.New("more requests than may be outstanding")
 )
 
 // receive reads what there is, once, and handles it. It returns the number of
@@ -55,7 +56,11 @@ func (c *conn) receive() int {
 		c.misses++
 		return 0
 	case n == 0:
-		c.fail(errClosedByPeer)
+		c.fail(errCut)
+		return 0
+	}
+	if c.left {
+		c.malformed(errAfterBye)
 		return 0
 	}
 	c.misses = 0
@@ -212,9 +217,6 @@ func (c *conn) wanted(h *header) int {
 	case framePut:
 		return frameLen + targetLen
 	case frameData:
-		if o := c.awaits.first; o != nil && o.kind == opGet && o.unpack != nil && o.size == h.n {
-			return frameLen + h.n + frameLen // its DONE too: it may say that the data is void
-		}
 		return frameLen
 	}
 	return frameLen + h.n
@@ -223,6 +225,7 @@ func (c *conn) wanted(h *header) int {
 // malformed breaks the connection because of what the peer sent.
 func (c *conn) malformed(err error) {
 	c.it.malformed++
+	c.left = false
 	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
 }
 
@@ -237,7 +240,7 @@ func (c *conn) handle(h *header) error {
 		c.servePut(h, parseTarget(body))
 		return nil
 	case frameData:
-		return c.takeData(h, body)
+		return c.takeData(h)
 	}
 	r.head += frameLen + h.n
 	switch h.kind {
@@ -251,30 +254,30 @@ func (c *conn) handle(h *header) error {
 		return c.serveFlush(binary.LittleEndian.Uint64(body))
 	case frameDone:
 		return c.takeDone(h, body)
+	case frameBye:
+		return c.takeBye()
 	}
 	return c.takeNak(h, body)
 }
 
+// takeBye notes that the peer closes in order. Nothing comes after that.
+func (c *conn) takeBye() error {
+	if c.left || c.rx.head < c.rx.tail {
+		return errAfterBye
+	}
+	c.left = true
+	return nil
+}
+
 // takeData takes the data of the get that is next to be answered.
-func (c *conn) takeData(h *header, body []byte) error {
+func (c *conn) takeData(h *header) error {
 	o := c.awaits.first
 	if o == nil || o.kind != opGet || o.got || h.n != o.size || h.id != 0 {
 		return errUnasked
 	}
 	o.got = true
-	if o.unpack == nil {
-		c.rx.head += frameLen
-		c.pour(sink{left: h.n, op: o})
-		return nil
-	}
-	c.rx.head += frameLen + h.n
-	next, ok := parseHeader(body[h.n:], c.it.maxAM)
-	if !ok || next.kind != frameDone {
-		return errMalformed
-	}
-	if next.id == uint8(ucs.StatusOK) {
-		o.unpack.Unpack(body[:h.n:h.n])
-	}
+	c.rx.head += frameLen
+	c.pour(sink{left: h.n, op: o})
 	return nil
 }
 
@@ -329,7 +332,7 @@ func (c *conn) takeNak(h *header, body []byte) error {
 	if st := ucs.Status(h.id); st != ucs.StatusRemoteAccess {
 		return errMalformed
 	}
-	if e := c.it.tags.find(binary.LittleEndian.Uint32(body)); e != nil && e.conn == c {
+	if e := c.it.tags.Find(uint64(binary.LittleEndian.Uint32(body))); e != nil && e.conn == c {
 		e.refusedByPeer(ucs.StatusRemoteAccess)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/targetop"
 )
 
 // This file executes what peers ask for. Whatever they name is checked against
@@ -120,16 +121,15 @@ func (c *conn) inlineData(mem *Mem, off, n int) bool {
 
 // serveAtomic executes an atomic operation and answers if it fetches.
 func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
-	t := parseTarget(body)
-	size, fetch := int(body[offSize]), body[offFetch]
-	value := binary.LittleEndian.Uint64(body[offValue:])
-	compare := binary.LittleEndian.Uint64(body[offCompare:])
-	switch {
-	case op > uct.AtomicCSwap, size != 4 && size != 8, fetch > 1,
-		t.addr%uint64(max(size, 1)) != 0, fetch == 0 && op == uct.AtomicCSwap:
+	t, fetch := parseTarget(body), body[offFetch]
+	a := targetop.Atomic{
+		Op: op, Size: int(body[offSize]), Raddr: t.addr,
+		Value: binary.LittleEndian.Uint64(body[offValue:]), Compare: binary.LittleEndian.Uint64(body[offCompare:]),
+	}
+	if !a.Valid() || fetch > 1 || fetch == 0 && op == uct.AtomicCSwap {
 		return errMalformed
 	}
-	old, st := c.it.md.apply(t, op, size, compare, value)
+	old, st := c.it.md.apply(t, &a)
 	switch {
 	case fetch == 1 && st == ucs.StatusOK:
 		return flooded(c.answer(frameDone, uint8(st), c.it.word(old)))
@@ -142,14 +142,14 @@ func (c *conn) serveAtomic(op uct.AtomicOp, body []byte) error {
 }
 
 // apply executes an atomic operation on registered memory.
-func (md *MD) apply(t target, op uct.AtomicOp, size int, compare, value uint64) (old uint64, st ucs.Status) {
-	mem, off := md.mems.find(t.key, t.addr, size, uct.AccessRemoteAtomic)
+func (md *MD) apply(t target, a *targetop.Atomic) (old uint64, st ucs.Status) {
+	mem, _ := md.mems.find(t.key, t.addr, a.Size, uct.AccessRemoteAtomic)
 	if mem == nil || !mem.enter() {
 		return 0, ucs.StatusRemoteAccess
 	}
-	old = applyAtomic(mem.buf[off:off+size], op, size, compare, value)
+	old, st = a.Do(mem.buf, mem.addr)
 	mem.exit()
-	return old, ucs.StatusOK
+	return old, st
 }
 
 // serveFlush answers that everything before was executed.

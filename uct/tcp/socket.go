@@ -143,7 +143,7 @@ func dial(p path, cfg *Config) (fd int, err error) {
 		err = nil
 	}
 	if err != nil {
-		return -1, os.NewSyscallError("connect", err)
+		return -1, err // of an attempt that says that it was to connect
 	}
 	return fd, nil
 }
@@ -161,7 +161,7 @@ func connected(fd int) error {
 		return os.NewSyscallError("getsockopt", err)
 	}
 	if v != 0 {
-		return os.NewSyscallError("connect", unix.Errno(v))
+		return unix.Errno(v)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/gucx/gucx/ucs"
@@ -57,15 +58,17 @@ func (c *conn) railFailed(r *conn, open bool) {
 		c.rails[r.rail-1] = nil
 	}
 	if open && r.awaits.n > 0 {
-		c.fail(errors.Join(r.err, errRailLost))
+		c.fail(fmt.Errorf("%w: %w", errRailLost, r.err))
 	}
 }
 
 // openLanes is the connections that a long put is striped over now: the first,
 // and the rails that are open and have resources. It is valid until the next call.
+// Parts may overtake what is under way on the first: until that is executed as far
+// as a fence covers it, there is no other lane.
 func (e *EP) openLanes() []*conn {
 	c := e.conn
-	if c.state != connOpen {
+	if c.state != connOpen || e.fenced > c.acked {
 		return nil
 	}
 	c.dialRails()
@@ -104,7 +107,7 @@ func (e *EP) putStriped(lanes []*conn, iov []uct.IOV, n int, raddr uint64, key u
 		return false, uct.ErrNoResource
 	}
 	if comp != nil {
-		comp = &e.it.groups.get(comp, len(lanes)).Completion
+		comp = e.it.groups.Get(comp, len(lanes))
 	}
 	for i, k := range lanes {
 		off := i * part
@@ -151,8 +154,10 @@ func cutIOV(dst *[maxIOV]uct.IOV, iov []uct.IOV, off, n int) (count int) {
 // fenceStripes is the value of EP.fence that waits for the striped puts.
 const fenceStripes = math.MaxUint64
 
-// raiseFence makes what is posted later wait for what takes effect out of order.
+// raiseFence makes what is posted later wait for what takes effect out of order, and
+// keeps it on the first connection until everything posted before has taken effect.
 func (e *EP) raiseFence() {
+	e.fenced = e.sent
 	e.fence = e.conn.gets
 	if e.stripes > 0 {
 		e.fence = fenceStripes
@@ -178,5 +183,5 @@ func (e *EP) flushStriped(c *uct.Completion) (bool, error) {
 			lanes = append(lanes, r)
 		}
 	}
-	return e.it.flushAll(lanes, e, c, countBusy(lanes))
+	return e.it.flushAll(lanes, e, c)
 }

@@ -15,13 +15,12 @@ import (
 
 func TestConformance_Rails(t *testing.T) {
 	h := harness()
-	h.StartPeer = nil
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)
 		cfg.ConnsPerPeer, cfg.StripeThresh = 3, 128
 		return cfg
 	}
-	ucttest.Test(t, h)
+	ucttest.Test(t, localPeers(h))
 }
 
 // railed opens a pair with so many connections to a peer, and an EP whose rails are
@@ -151,6 +150,29 @@ func TestRails_Order(t *testing.T) {
 	flush(t, ep, a, b)
 	assert.True(t, whole)
 	assert.Equal(t, 1, f.fired)
+}
+
+// TestRails_FenceBeforeStripes: a long put behind a fence does not overtake, on the
+// other connections, short puts that were not answered yet.
+func TestRails_FenceBeforeStripes(t *testing.T) {
+	a, b, ep, key := railed(t, threeRails, threeRails)
+	require.Len(t, ep.conn.openRails(), 3)
+	const n = 8000
+	last := b.mem.addr + endMem - n // the last part covers it
+	old, fresh := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, endMem)
+	for round := range 20 {
+		for err := error(nil); err != uct.ErrNoResource; err = ep.PutShort(old, last, key) {
+			require.NoError(t, err)
+		}
+		require.NoError(t, ep.Fence())
+		require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fresh))
+		flush(t, ep, a, b)
+		require.Equal(t, -1, bytes.IndexByte(b.mem.buf, 1), "round %d: a put of before the fence came last", round)
+	}
+	before := ep.conn.openRails()[0].sent
+	require.NoError(t, ep.Fence())
+	require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fresh))
+	assert.Greater(t, ep.conn.openRails()[0].sent, before, "striped, as everything before the fence is executed")
 }
 
 // TestRails_Close: closing the EP ends a put once; the buffer is the caller's.

@@ -78,13 +78,3 @@ func setIovec(v *unix.Iovec, b []byte) {
 	v.Base = unsafe.SliceData(b)
 	v.SetLen(len(b))
 }
-
-// pollNow asks the epoll descriptor what is ready, without waiting.
-func pollNow(epfd int, ev []unix.EpollEvent) int {
-	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd),
-		uintptr(unsafe.Pointer(unsafe.SliceData(ev))), uintptr(len(ev)), 0, 0, 0)
-	if errno != 0 {
-		return 0
-	}
-	return int(n)
-}

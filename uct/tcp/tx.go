@@ -25,13 +25,14 @@ type txQueue struct {
 	first, after uint     // of ext; free-running
 	outside      int      // bytes that the extents have left
 
-	joining bool // the next small message is not written at once
-	blocked bool // the socket's buffer is full
-	streak  int  // writes for new messages since the peer was last heard
-	posts   uint // frames taken
-	seen    uint // value of posts at the last Progress
-	held    int  // times that Progress left joined messages for more to come
-	refused int  // times in a row that the socket took nothing
+	joining bool          // the next small message is not written at once
+	blocked bool          // the socket's buffer is full
+	cut     syscall.Errno // why the socket takes nothing any more; what it still has is read first
+	streak  int           // writes for new messages since a message of the peer
+	posts   uint          // frames taken
+	seen    uint          // value of posts at the last Progress
+	held    int           // times that Progress left joined messages for more to come
+	refused int           // times in a row that the socket took nothing
 }
 
 // extent is bytes that go before stream position at.
@@ -196,6 +197,10 @@ func (c *conn) settle() bool {
 	if c.state != connOpen {
 		return false // open marks it dirty
 	}
+	if q.cut != 0 {
+		c.readRest()
+		return false
+	}
 	more := q.posts != q.seen
 	q.seen = q.posts
 	if more && q.streak >= streamStreak && q.joins(&c.it.cfg) && q.held < maxHeld {
@@ -235,7 +240,7 @@ func (c *conn) watchOut(on bool) {
 	if on {
 		events |= unix.EPOLLOUT
 	}
-	c.it.poll.change(c.slot, events)
+	c.it.poll.Change(c.slot, events)
 }
 
 // unblock notes that the socket may have room again.
@@ -273,8 +278,23 @@ func (c *conn) wrote(n int, errno syscall.Errno) bool {
 		q.refused++
 		return false
 	}
+	if errno == unix.EPIPE || errno == unix.ECONNRESET {
+		q.blocked, q.cut = true, errno
+		c.markDirty()
+		return false
+	}
 	c.failIO("send", errno)
 	return false
+}
+
+// readRest reads what is left of a connection that the peer has cut: it may have said
+// that it closes. It ends the connection.
+func (c *conn) readRest() {
+	for c.state == connOpen && c.receive() > 0 {
+	}
+	if c.state == connOpen {
+		c.failIO("send", c.tx.cut)
+	}
 }
 
 // failIO breaks the connection after a system call has failed.

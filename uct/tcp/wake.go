@@ -3,7 +3,7 @@ package tcp
 import "github.com/gucx/gucx/uct"
 
 // EventFD implements uct.Waker: the epoll descriptor.
-func (it *Iface) EventFD() int { return it.poll.fd }
+func (it *Iface) EventFD() int { return it.poll.FD() }
 
 // Arm implements uct.Waker. Descriptors stay readable until Progress has read
 // them, so arming takes nothing but a look; sends that wait for their socket are
@@ -24,7 +24,7 @@ func (it *Iface) Arm(ev uct.Events) error {
 			c.watchOut(true)
 		}
 	}
-	if it.poll.readable() {
+	if it.poll.Readable() {
 		return uct.ErrBusy
 	}
 	return nil

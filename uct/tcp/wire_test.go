@@ -55,7 +55,9 @@ func TestFrame_Limits(t *testing.T) {
 		{"nak", frameNak, 11, tagLen, true},
 		{"nak without tag", frameNak, 11, 0, false},
 		{"no type", 0, 0, 0, false},
-		{"unknown type", frameNak + 1, 0, 0, false},
+		{"bye", frameBye, 0, 0, true},
+		{"bye with something", frameBye, 0, 8, false},
+		{"unknown type", frameBye + 1, 0, 0, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var b [frameLen]byte
@@ -130,11 +132,40 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
+func TestDeviceAddr_Golden(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fd00::2")
+	for _, tc := range []struct {
+		name string
+		a    deviceAddr
+		want string
+	}{
+		{"lo", deviceAddr{loopback: true, host: 7, v4: usualV4, v6: usualV6}, "270700000000000000"},
+		{"lo without IPv6", deviceAddr{loopback: true, host: 7, v4: usualV4}, "230700000000000000"},
+		{"lo with another address", deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.9")}, "2b07000000000000007f000009"},
+		{"both", deviceAddr{host: 7, v4: v4, v6: v6}, "260700000000000000c0000201fd000000000000000000000000000002"},
+		{"IPv6", deviceAddr{host: 7, v6: v6}, "240700000000000000fd000000000000000000000000000002"},
+	} {
+		b := tc.a.append(nil)
+		assert.Equal(t, tc.want, hex.EncodeToString(b), tc.name)
+		got, err := parseDeviceAddr(b)
+		require.NoError(t, err, tc.name)
+		assert.Equal(t, tc.a, got, tc.name)
+		for _, bad := range [][]byte{b[:len(b)-1], append(bytes.Clone(b), 0), append([]byte{b[0] ^ 0x10}, b[1:]...)} {
+			_, err := parseDeviceAddr(bad)
+			assert.ErrorIs(t, err, uct.ErrInvalidAddr, "%s: %x", tc.name, bad)
+		}
+	}
+}
+
 func FuzzAddresses(f *testing.F) {
 	d := deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.1"), v6: netip.IPv6Loopback()}
 	i := ifaceAddr{port4: 1, port6: 2, id: 3, seg: 4}
 	f.Add(d.append(nil), i.append(nil))
 	f.Add([]byte{}, []byte{1})
+	d.v4 = netip.MustParseAddr("127.0.0.9")
+	f.Add(d.append(nil), i.append(nil))
+	d.loopback, d.v6 = false, netip.Addr{}
+	f.Add(d.append(nil), i.append(nil))
 	f.Fuzz(func(t *testing.T, dev, iface []byte) {
 		if d, err := parseDeviceAddr(dev); err == nil {
 			again := d.append(nil)
@@ -187,7 +218,7 @@ func FuzzFrames(f *testing.F) {
 			stream = stream[k:]
 			e.it.Progress()
 		}
-		c.fail(errClosedByPeer)
+		c.fail(errCut)
 		e.it.Progress()
 		require.Equal(t, connGone, c.state)
 		if !bytes.Equal(untouched, e.mem.buf[:len(untouched)]) {

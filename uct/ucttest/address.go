@@ -18,7 +18,7 @@ var addressChecks = []check{
 	},
 	{
 		name: "addr/garbage",
-		rule: "addresses may come from a stranger: cut, longer, random or changed ones are refused or at least harmless",
+		rule: "addresses may come from an untrusted peer: cut, longer, random or changed ones are refused or at least harmless",
 		run:  checkGarbageAddress,
 	},
 	{
@@ -43,12 +43,12 @@ func checkReachable(t T, p *Pair) {
 		from, to := way[0], way[1]
 		self := from == to
 		device, iface := to.addresses(t)
-		ok, why := from.Iface.(uct.IfaceAddresser).Reachable(device, iface)
+		ok, why := from.Iface.Ext().Address.Reachable(device, iface)
 		assert.True(t, ok || self, "%s to %s: %s", from.Name, to.Name, why)
-		ok, why = from.Iface.(uct.IfaceAddresser).Reachable(device, nil)
+		ok, why = from.Iface.Ext().Address.Reachable(device, nil)
 		assert.True(t, ok || self, "%s to %s by device: %s", from.Name, to.Name, why)
 	}
-	a := p.A.Iface.(uct.IfaceAddresser)
+	a := p.A.Iface.Ext().Address
 	prefix := []byte("prefix")
 	assert.Equal(t, append(prefix[:6:6], a.DeviceAddr(nil)...), a.DeviceAddr(prefix[:6:6]), "DeviceAddr appends")
 	if p.A.Iface.Attr().Caps.Has(uct.CapConnectIface) {
@@ -86,7 +86,7 @@ func flipped(b []byte) [][]byte {
 }
 
 func checkGarbageAddress(t T, p *Pair) {
-	a := p.A.Iface.(uct.IfaceAddresser)
+	a := p.A.Iface.Ext().Address
 	device, iface := p.B.addresses(t)
 	for _, bad := range damaged(device) {
 		if len(device) == 0 {
@@ -129,13 +129,13 @@ func checkConnectGarbage(t T, p *Pair) {
 	require.NoError(t, err)
 	theirs, err := p.B.Iface.NewEP(uct.EPParams{})
 	require.NoError(t, err)
-	ep := theirs.(uct.EPConnector).EPAddr(nil)
+	ep := theirs.Ops().Connect.EPAddr(nil)
 	for _, bad := range damaged(device) {
-		assert.Error(t, mine.(uct.EPConnector).Connect(bad, ep), "device address % x", bad)
+		assert.Error(t, mine.Ops().Connect.Connect(bad, ep), "device address % x", bad)
 	}
 	for _, bad := range damaged(ep) {
 		if len(bad) != len(ep) {
-			assert.Error(t, mine.(uct.EPConnector).Connect(device, bad), "ep address % x", bad)
+			assert.Error(t, mine.Ops().Connect.Connect(device, bad), "ep address % x", bad)
 		}
 	}
 	assert.NoError(t, mine.Close())
@@ -200,7 +200,7 @@ func FuzzAddress(f *testing.F, h Harness) {
 	var p *Pair
 	r.isolate(func() { p = openPair(r, &h, Options{TxDepth: tinyTxDepth, RxDepth: tinyRxDepth}) })
 	if r.Failed() {
-		f.Fatal(r.verdict.Log)
+		f.Fatal(r.result.Log)
 	}
 	f.Cleanup(func() {
 		for i := len(r.cleanup) - 1; i >= 0; i-- {
@@ -215,8 +215,8 @@ func FuzzAddress(f *testing.F, h Harness) {
 		f.Add(odd, peer)
 	}
 	f.Fuzz(func(t *testing.T, device, peer []byte) {
-		p.A.Iface.(uct.IfaceAddresser).Reachable(device, peer)
-		p.A.Iface.(uct.IfaceAddresser).Reachable(device, nil)
+		p.A.Iface.Ext().Address.Reachable(device, peer)
+		p.A.Iface.Ext().Address.Reachable(device, nil)
 		params := uct.EPParams{}
 		if p.A.Iface.Attr().Caps.Has(uct.CapConnectIface) {
 			params = uct.EPParams{DeviceAddr: device, IfaceAddr: peer}
@@ -225,7 +225,7 @@ func FuzzAddress(f *testing.F, h Harness) {
 		if err != nil {
 			return
 		}
-		if c, ok := ep.(uct.EPConnector); ok {
+		if c := ep.Ops().Connect; c != nil {
 			_ = c.Connect(device, peer) // refused or not: it must not break
 		}
 		require.NoError(t, ep.Close())

@@ -205,7 +205,7 @@ func checkAMIDs(t T, p *Pair) {
 	require.NoError(t, p.push(t, func() error { return v.send(p, p.AB, 6, pattern(6, 64)) }))
 	p.expect(t, boxes[6], "after unknown ids", pattern(6, 64))
 	assert.Empty(t, boxes[5].msgs, "a removed handler was called")
-	if c, ok := p.B.Iface.(uct.Counted); ok {
+	if c := p.B.Iface.Ext().Stats; c != nil {
 		n := stats.New("iface")
 		c.AddStats(n)
 		counted := maps.Collect(n.Snapshot().All())

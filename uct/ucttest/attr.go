@@ -18,8 +18,13 @@ var attrChecks = []check{
 	},
 	{
 		name: "attr/classes",
-		rule: "a class interface is implemented iff one of its capability bits is set",
+		rule: "Ops, Ext of the iface and Ext of the domain do not change; a class is in Ops iff one of its capability bits is set, an ability in Ext iff the attributes claim it",
 		run:  checkClasses,
+	},
+	{
+		name: "attr/costs",
+		rule: "a claimed variant has a cost, which grows with the length or not at all; one that is not claimed has none, nor has registering where there is none",
+		run:  checkCosts,
 	},
 	{
 		name: "attr/variants",
@@ -28,7 +33,7 @@ var attrChecks = []check{
 	},
 	{
 		name: "attr/params",
-		rule: "OpenIface refuses a Config of another type, an unknown transport or device, and a headroom outside 0..256",
+		rule: "OpenIface refuses a Config of another type, and an unknown transport or device",
 		run:  checkOpenParams,
 	},
 	{
@@ -52,13 +57,9 @@ func checkAttrSane(t T, p *Pair) {
 			assert.GreaterOrEqual(t, a.AM.MaxShort, 8, "am short carries an 8-byte header")
 		}
 		checkAtomicAttr(t, a)
-		checkPerf(t, &a.Perf)
 		assert.False(t, a.Caps.Has(uct.CapLossy), "a conforming transport is not lossy")
 		assert.NotZero(t, a.Caps&(uct.CapConnectIface|uct.CapConnectEP), "no way to connect")
 		checkAddrLens(t, p, s, a)
-		_, wakes := s.Iface.(uct.Waker)
-		assert.Equal(t, a.Caps.Has(uct.CapEventFD), wakes, "Waker iff CapEventFD")
-		assert.GreaterOrEqual(t, a.MaxEPs, 0)
 		p.settle()
 		assert.Equal(t, before, *s.Iface.Attr(), "attributes changed")
 		md := s.MD.Attr()
@@ -66,8 +67,6 @@ func checkAttrSane(t T, p *Pair) {
 		assert.NotEmpty(t, md.Component)
 		assert.NotEmpty(t, md.Name)
 		assert.GreaterOrEqual(t, md.RKeyLen, 0)
-		_, registers := s.MD.(uct.Registrar)
-		assert.Equal(t, registers, md.MaxReg > 0, "Registrar iff MaxReg > 0")
 	}
 }
 
@@ -91,44 +90,79 @@ func checkAtomicAttr(t T, a *uct.IfaceAttr) {
 	assert.Equal(t, a.Caps.Has(uct.CapAtomic64), m.Post64|m.Fetch64 != 0, "atomic64 and its operations")
 	assert.Equal(t, a.Caps&uct.CapAtomic != 0, m.Domain != uct.AtomicNone, "atomic domain")
 	assert.False(t, (m.Post32 | m.Post64).Has(uct.AtomicCSwap), "compare-and-swap is not posted")
-	known := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap, uct.AtomicCSwap)
+	known := uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap, uct.AtomicCSwap)
 	assert.Zero(t, (m.Post32|m.Post64|m.Fetch32|m.Fetch64)&^known, "unknown operations")
 }
 
-func checkPerf(t T, f *uct.Perf) {
-	assert.Positive(t, f.Latency)
-	assert.GreaterOrEqual(t, f.LatencyPerEP, time.Duration(0))
-	assert.Positive(t, f.Overhead)
-	assert.Positive(t, f.Bandwidth)
-	assert.GreaterOrEqual(t, f.SharedBandwidth, 0.0)
-}
-
 func checkAddrLens(t T, p *Pair, s *Side, a *uct.IfaceAttr) {
-	if addr, ok := s.Iface.(uct.IfaceAddresser); ok {
+	if addr := s.Iface.Ext().Address; addr != nil {
 		assert.Len(t, addr.DeviceAddr(nil), a.DeviceAddrLen, "device address")
 		if a.Caps.Has(uct.CapConnectIface) {
 			assert.Len(t, addr.IfaceAddr(nil), a.IfaceAddrLen, "iface address")
 		}
 	}
 	if a.Caps.Has(uct.CapConnectEP) && !a.Caps.Has(uct.CapConnectIface) {
-		assert.Len(t, p.AB.EP.(uct.EPConnector).EPAddr(nil), a.EPAddrLen, "ep address")
+		assert.Len(t, p.AB.EP.Ops().Connect.EPAddr(nil), a.EPAddrLen, "ep address")
 	}
 }
 
 func checkClasses(t T, p *Pair) {
 	for _, l := range []*Link{p.AB, p.BA} {
 		caps := l.From.Iface.Attr().Caps
-		assert.Equal(t, caps&uct.CapAM != 0, l.AM != nil, "AMSender")
-		assert.Equal(t, caps&uct.CapPut != 0, l.Put != nil, "Putter")
-		assert.Equal(t, caps&uct.CapGet != 0, l.Get != nil, "Getter")
-		assert.Equal(t, caps&uct.CapAtomic != 0, l.Atomics != nil, "Atomics")
-		_, connects := l.EP.(uct.EPConnector)
-		if caps.Has(uct.CapConnectEP) {
-			assert.True(t, connects, "CapConnectEP without EPConnector")
+		ops := l.EP.Ops()
+		assert.Equal(t, caps&uct.CapAM != 0, ops.AM != nil, "AM and CapAM")
+		assert.Equal(t, caps&uct.CapPut != 0, ops.Put != nil, "Put and CapPut")
+		assert.Equal(t, caps&uct.CapGet != 0, ops.Get != nil, "Get and CapGet")
+		assert.Equal(t, caps&uct.CapAtomic != 0, ops.Atomics != nil, "Atomics and CapAtomic")
+		assert.Equal(t, caps.Has(uct.CapConnectEP), ops.Connect != nil, "Connect and CapConnectEP")
+		assert.Equal(t, *ops, *l.EP.Ops(), "Ops changed")
+	}
+	for _, s := range []*Side{p.A, p.B} {
+		ext := s.Iface.Ext()
+		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapEventFD), ext.Wake != nil, "Wake and CapEventFD")
+		assert.False(t, ext.Pending != nil && ext.Wake == nil, "Pending without Wake")
+		assert.Equal(t, *ext, *s.Iface.Ext(), "Ext of the iface changed")
+		attr, md := s.MD.Attr(), s.MD.Ext()
+		assert.Equal(t, attr.MaxReg > 0, md.Reg != nil, "Reg and MaxReg")
+		assert.Equal(t, attr.RKeyLen > 0, md.Keys != nil, "Keys and RKeyLen")
+		assert.Equal(t, *md, *s.MD.Ext(), "Ext of the domain changed")
+	}
+}
+
+func checkCosts(t T, p *Pair) {
+	for _, s := range []*Side{p.A, p.B} {
+		a := s.Iface.Attr()
+		for v := range uct.Variant(uct.NumVariants) {
+			c := a.Costs[v]
+			if !v.Claimed(a) {
+				assert.Zero(t, c, "%v is not claimed", v)
+				continue
+			}
+			checkCost(t, v.String(), c)
+			if v < uct.AtomicPost {
+				assert.Positive(t, c.Bandwidth, "%v: bandwidth", v)
+			}
+		}
+		if md := s.MD.Attr(); md.MaxReg == 0 {
+			assert.Zero(t, md.RegCost, "registering is not possible")
 		} else {
-			assert.False(t, connects, "EPConnector without CapConnectEP")
+			checkCost(t, "registering", md.RegCost)
 		}
 	}
+}
+
+func checkCost(t T, what string, c uct.Cost) {
+	t.Helper()
+	assert.Positive(t, c.Send, "%s: time of the sender", what)
+	assert.GreaterOrEqual(t, c.Recv, time.Duration(0), "%s: time of the target", what)
+	assert.GreaterOrEqual(t, c.Latency, time.Duration(0), "%s: latency", what)
+	last := uint64(0)
+	for n := uint64(1); n > 0; n <<= 1 {
+		took := c.Time(n)
+		assert.GreaterOrEqual(t, took, last, "%s: time for %d bytes", what, n)
+		last = took
+	}
+	assert.Less(t, c.Time(8), uint64(time.Second)*1000, "%s: picoseconds for 8 bytes", what)
 }
 
 // checkVariants calls every variant of every implemented class.
@@ -169,8 +203,6 @@ func checkOpenParams(t T, p *Pair) {
 		want   error // nil: any
 	}{
 		{"config of another type", func(q *uct.IfaceParams) { q.Config = foreign{} }, uct.ErrInvalidParam},
-		{"negative headroom", func(q *uct.IfaceParams) { q.RxHeadroom = -1 }, uct.ErrInvalidParam},
-		{"headroom of 257", func(q *uct.IfaceParams) { q.RxHeadroom = 257 }, uct.ErrInvalidParam},
 		{"unknown transport", func(q *uct.IfaceParams) { q.Transport = "nosuch" }, nil},
 		{"unknown device", func(q *uct.IfaceParams) { q.Device = "nosuch:9" }, nil},
 	} {
@@ -186,21 +218,13 @@ func checkOpenParams(t T, p *Pair) {
 			assert.ErrorIs(t, err, tc.want, tc.name)
 		}
 	}
-	params := p.A.params(t, p.h, p.opts)
-	params.RxHeadroom = 256
-	md, err := p.h.OpenMD() // that of the pair may have room for one iface only
-	require.NoError(t, err)
-	iface, err := md.OpenIface(params)
-	require.NoError(t, err, "headroom of 256")
-	assert.NoError(t, iface.Close())
-	assert.NoError(t, md.Close())
 }
 
 func checkMDCloseInUse(t T, p *Pair) {
 	assert.Error(t, p.A.MD.Close(), "an iface is open")
 	md, err := p.h.OpenMD()
 	require.NoError(t, err)
-	if alloc, ok := md.(uct.Allocator); ok {
+	if alloc := md.Ext().Alloc; alloc != nil {
 		mem, err := alloc.Alloc(1, uct.AccessAll)
 		require.NoError(t, err)
 		assert.Error(t, md.Close(), "memory is open")

@@ -3,6 +3,8 @@ package ucttest
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // Kind is a rule that [Broken] makes a transport break.
@@ -22,8 +24,10 @@ const (
 	LoseCompletion               // forgets a completion
 	DoubleCompletion             // fires a completion twice
 	LoseCancel                   // forgets completions when an EP is closed
+	LoseNested                   // forgets completions when one of them closes the EP
 	FlushEarly                   // says that a flush is complete while it is not
 	FenceNothing                 // keeps a put back behind a fence
+	FenceLong                    // lets a zero-copy put overtake a short one across a fence
 	IgnoreKey                    // takes any key for the region that raddr lies in
 	HideFault                    // drops an access that is not allowed, without a word
 	SilentFailure                // does not call OnError
@@ -39,18 +43,29 @@ const (
 	TrustAddress                 // says that every address is reachable
 	TrustKey                     // unpacks any bytes as a key
 	CloseInUse                   // lets a domain be closed while an iface is open
+	KeepMem                      // says that memory is closed while peers still reach it
+	ForgetMem                    // the same once an iface has closed
+	KeepLocal                    // writes the buffer of a get after its completion
 	Allocate                     // allocates for each operation
 	SpawnGoroutine               // starts a goroutine for each operation
+	LieClass                     // has a class of operations that it does not claim
+	LieCost                      // declares no cost for a variant that it claims
+	ReleaseAll                   // gives back every unpacked form of a key with one
+	CompleteEarly                // fires a completion before the posting call has returned
+	BlindCheck                   // finds every peer alive
+	LoseCheck                    // forgets the completion of a check
+	KeepCopied                   // writes the buffer of a copied get after its completion
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{
 	"drop", "duplicate", "reorder", "corrupt", "keep-buffer", "truncate", "wrong-id", "lie-claimed",
-	"lie-unclaimed", "lose-completion", "double-completion", "lose-cancel", "flush-early",
-	"fence-nothing", "ignore-key", "hide-fault", "silent-failure", "repeat-failure",
+	"lie-unclaimed", "lose-completion", "double-completion", "lose-cancel", "lose-nested", "flush-early",
+	"fence-nothing", "fence-long", "ignore-key", "hide-fault", "silent-failure", "repeat-failure",
 	"round-atomics", "tear-atomics", "leak-descriptor", "unfair-pending", "pending-lifo",
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
-	"allocate", "spawn-goroutine",
+	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
+	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
 }
 
 // String returns the name of the kind.
@@ -78,44 +93,60 @@ func Broken(h Harness, k Kind) Harness {
 }
 
 // breaking returns the wrapping that breaks one rule.
-func breaking(k Kind, known *regions) *wrapping {
+func breaking(k Kind, known *regions) wrap.Hooks {
 	switch k {
 	case Drop, Duplicate, Reorder, Corrupt, KeepBuffer, Truncate, WrongID:
-		return &wrapping{iface: retrying, ep: func(e *epParts) { e.am = newBadAM(k, e) }}
+		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.AM = newBadAM(k, e) }}
 	case LieClaimed:
-		return &wrapping{ep: func(e *epParts) { e.put = &refusingPut{e.put} }}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &refusingPut{e.Has.Put} }}
 	case LieUnclaimed:
-		return &wrapping{iface: func(i *ifaceParts) { i.Iface = &modestIface{i.Iface, modest(i.Iface)} }}
-	case LoseCompletion, DoubleCompletion, LoseCancel:
-		return &wrapping{ep: func(e *epParts) { newBadCompletions(k, e) }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, modest(i.Iface)} }}
+	case LoseCompletion, DoubleCompletion, LoseCancel, LoseNested:
+		return wrap.Hooks{EP: func(e *wrap.EP) { newBadCompletions(k, e) }}
 	case FlushEarly:
-		return &wrapping{ep: func(e *epParts) { e.EP = &hastyEP{e.EP} }}
-	case FenceNothing:
-		return &wrapping{ep: newLazyPut}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.EP = &hastyEP{e.EP} }}
+	case FenceNothing, FenceLong:
+		return wrap.Hooks{EP: func(e *wrap.EP) { newLazyPut(k, e) }}
 	case IgnoreKey, HideFault:
-		return &wrapping{md: known.watch, ep: func(e *epParts) { known.guard(k, e) }}
+		return wrap.Hooks{MD: known.watch, EP: func(e *wrap.EP) { known.guard(k, e) }}
 	case SilentFailure, RepeatFailure:
-		return &wrapping{iface: func(i *ifaceParts) { i.onError = badTeller(k, i.onError) }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.OnError = badTeller(k, i.OnError) }}
 	case RoundAtomics:
-		return &wrapping{ep: func(e *epParts) { e.atomics = &roundingAtomics{e.atomics} }}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Atomics = &roundingAtomics{e.Has.Atomics} }}
 	case TearAtomics:
-		return &wrapping{iface: retrying, ep: func(e *epParts) { e.atomics = &tearingAtomics{Atomics: e.atomics, e: e} }}
+		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.Atomics = &tearingAtomics{Atomics: e.Has.Atomics, e: e} }}
 	case LeakDescriptor:
-		return &wrapping{iface: func(i *ifaceParts) { i.Iface = &leakingIface{i.Iface} }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &leakingIface{i.Iface} }}
 	case UnfairPending, PendingLIFO, PendingTwice, Overtake:
 		return breakingPending(k)
 	case LoseWakeup:
-		return &wrapping{iface: func(i *ifaceParts) { i.wake = &sleepyWaker{Waker: i.wake} }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Wake = &sleepyWaker{Waker: i.Has.Wake} }}
 	case TrustAddress:
-		return &wrapping{iface: func(i *ifaceParts) { i.addr = &trustingAddresser{i.addr} }}
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Address = &trustingAddresser{i.Has.Address} }}
 	case TrustKey:
-		return &wrapping{md: func(m *mdParts) { m.unpack = &trustingUnpacker{m.unpack} }}
+		return wrap.Hooks{MD: func(m *wrap.MD) { m.Has.Keys = &trustingUnpacker{m.Has.Keys} }}
 	case CloseInUse:
-		return &wrapping{md: func(m *mdParts) { m.MD = &carelessMD{m.MD} }}
+		return wrap.Hooks{MD: func(m *wrap.MD) { m.MD = &carelessMD{m.MD} }}
+	case KeepMem, ForgetMem:
+		return keepingMem(k)
+	case KeepLocal:
+		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.Get = &keepingGet{e.Has.Get, e} }}
 	case Allocate:
-		return &wrapping{ep: func(e *epParts) { e.eachPost(func(string) { garbage.Store(new([64]byte)) }) }}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(beforeEach(func() { garbage.Store(new([64]byte)) })) }}
+	case LieClass:
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, withoutAtomics(i.Iface)} }}
+	case LieCost:
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, withoutCost(i.Iface)} }}
+	case ReleaseAll:
+		return releasingAll()
+	case CompleteEarly:
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &hastyPut{e.Has.Put} }}
+	case BlindCheck, LoseCheck:
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Check = &badChecker{e.Has.Check, k} }}
+	case KeepCopied:
+		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.Get = &keepingCopy{e.Has.Get, e} }}
 	case SpawnGoroutine:
-		return &wrapping{ep: spawning}
+		return wrap.Hooks{EP: spawning}
 	}
 	panic("ucttest: " + k.String())
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // held is work that a broken transport does later, from Progress.
@@ -27,11 +28,11 @@ func (i *retryingIface) Progress() int {
 	return i.Iface.Progress()
 }
 
-func retrying(i *ifaceParts) { i.Iface = &retryingIface{Iface: i.Iface} }
+func retrying(i *wrap.Iface) { i.Iface, i.Has.Watch = &retryingIface{Iface: i.Iface}, nil }
 
 // later queues a job on the iface of e.
-func (e *epParts) later(job func() error) {
-	h := &e.iface.Iface.(*retryingIface).held
+func later(e *wrap.EP, job func() error) {
+	h := &e.On.Iface.(*retryingIface).held
 	h.jobs = append(h.jobs, job)
 }
 
@@ -42,11 +43,11 @@ const badEvery = 13
 type badAM struct {
 	uct.AMSender
 	kind Kind
-	e    *epParts
+	e    *wrap.EP
 	n    int
 }
 
-func newBadAM(k Kind, e *epParts) *badAM { return &badAM{AMSender: e.am, kind: k, e: e} }
+func newBadAM(k Kind, e *wrap.EP) *badAM { return &badAM{AMSender: e.Has.AM, kind: k, e: e} }
 
 func (a *badAM) AMShort(id uint8, hdr uint64, payload []byte) error {
 	a.n++
@@ -54,13 +55,13 @@ func (a *badAM) AMShort(id uint8, hdr uint64, payload []byte) error {
 	send := a.AMSender.AMShort
 	switch {
 	case a.kind == Truncate:
-		if limit := a.e.iface.Attr().AM.MaxShort - 8; len(payload) > limit {
+		if limit := a.e.On.Attr().AM.MaxShort - 8; len(payload) > limit {
 			payload = payload[:limit]
 		}
 	case a.kind == WrongID && bad && id <= uct.MaxAMID:
 		id ^= 1
 	case a.kind == KeepBuffer:
-		a.e.later(func() error { return send(id, hdr, payload) })
+		later(a.e, func() error { return send(id, hdr, payload) })
 		return nil
 	case a.kind == Drop && bad:
 		return nil
@@ -70,7 +71,7 @@ func (a *badAM) AMShort(id uint8, hdr uint64, payload []byte) error {
 		}
 	case a.kind == Reorder && bad:
 		data := append([]byte{}, payload...)
-		a.e.later(func() error { return send(id, hdr, data) })
+		later(a.e, func() error { return send(id, hdr, data) })
 		return nil
 	}
 	return send(id, hdr, payload)
@@ -98,12 +99,13 @@ func (k *corruptPacker) Pack(dst []byte) int {
 type lazyPut struct {
 	uct.Putter
 	uct.EP
+	kind Kind
 	send func() error
 }
 
-func newLazyPut(e *epParts) {
-	p := &lazyPut{Putter: e.put, EP: e.EP}
-	e.put, e.EP = lazyPutter{p}, lazyEP{p}
+func newLazyPut(k Kind, e *wrap.EP) {
+	p := &lazyPut{Putter: e.Has.Put, EP: e.EP, kind: k}
+	e.Has.Put, e.EP = lazyPutter{p}, lazyEP{p}
 }
 
 type (
@@ -132,14 +134,17 @@ func (p lazyPutter) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return nil
 }
 
-func (p lazyPutter) PutBcopy(k uct.Packer, raddr uint64, key uct.RKey) (int, error) {
+func (p lazyPutter) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
 	if err := p.let(); err != nil {
-		return 0, err
+		return err
 	}
-	return p.Putter.PutBcopy(k, raddr, key)
+	return p.Putter.PutBcopy(buf, raddr, key)
 }
 
 func (p lazyPutter) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	if p.kind == FenceLong { // what was kept back follows with the next operation
+		return p.Putter.PutZcopy(iov, raddr, key, c)
+	}
 	if err := p.let(); err != nil {
 		return false, err
 	}
@@ -156,7 +161,7 @@ func (p lazyEP) Flush(c *uct.Completion) (bool, error) {
 // tearingAtomics makes a fetching addition of a read and a write.
 type tearingAtomics struct {
 	uct.Atomics
-	e *epParts
+	e *wrap.EP
 }
 
 func (a *tearingAtomics) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
@@ -166,8 +171,8 @@ func (a *tearingAtomics) AtomicFetch(op uct.AtomicOp, size int, value uint64, re
 	write := func(h *hook) {
 		var b [8]byte
 		setWord(b[:], size, op.Apply(size, *result, 0, value))
-		a.e.later(func() error {
-			err := a.e.put.PutShort(b[:size], raddr, key)
+		later(a.e, func() error {
+			err := a.e.Has.Put.PutShort(b[:size], raddr, key)
 			if err != uct.ErrNoResource {
 				h.fire()
 			}
@@ -190,9 +195,7 @@ func (a *roundingAtomics) AtomicPost(op uct.AtomicOp, size int, value, raddr uin
 // refusingPut claims bcopy and refuses it.
 type refusingPut struct{ uct.Putter }
 
-func (refusingPut) PutBcopy(uct.Packer, uint64, uct.RKey) (int, error) {
-	return 0, uct.ErrUnsupported
-}
+func (refusingPut) PutBcopy([]byte, uint64, uct.RKey) error { return uct.ErrUnsupported }
 
 // modestIface does not claim get short, which its EPs have.
 type modestIface struct {
@@ -239,7 +242,7 @@ type trustingUnpacker struct{ uct.RKeyUnpacker }
 func (u *trustingUnpacker) UnpackRKey(b []byte) (uct.RKey, error) {
 	key, err := u.RKeyUnpacker.UnpackRKey(b)
 	if err != nil && len(b) >= 8 {
-		return uct.RKey{Handle: binary.LittleEndian.Uint64(b)}, nil
+		return uct.RKey(binary.LittleEndian.Uint64(b)), nil
 	}
 	return key, err
 }

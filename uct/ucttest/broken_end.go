@@ -4,18 +4,21 @@ import (
 	"sync"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // badCompletions spoils completions of zcopy puts and sends.
 type badCompletions struct {
 	kind   Kind
 	n      int
+	firing int // completions that run
 	closed bool
+	nested bool // closed by a completion
 }
 
-func newBadCompletions(k Kind, e *epParts) {
+func newBadCompletions(k Kind, e *wrap.EP) {
 	b := &badCompletions{kind: k}
-	e.am, e.put, e.EP = &badAMEnd{e.am, b}, &badPutEnd{e.put, b}, &badClose{e.EP, b}
+	e.Has.AM, e.Has.Put, e.EP = &badAMEnd{e.Has.AM, b}, &badPutEnd{e.Has.Put, b}, &badClose{e.EP, b}
 }
 
 // spoil replaces the completion of an operation.
@@ -24,14 +27,16 @@ func (b *badCompletions) spoil(c *uct.Completion) *uct.Completion {
 	bad := b.n%badEvery == 0
 	return hooked(c, func(h *hook) {
 		switch {
-		case b.kind == LoseCompletion && bad, b.kind == LoseCancel && b.closed:
+		case b.kind == LoseCompletion && bad, b.kind == LoseCancel && b.closed, b.kind == LoseNested && b.nested:
 			return
 		case b.kind == DoubleCompletion && bad:
 			h.user.Count++
 			h.fire()
 			h.user.Func(h.user)
 		}
+		b.firing++
 		h.fire()
+		b.firing--
 	})
 }
 
@@ -60,6 +65,7 @@ type badClose struct {
 
 func (e *badClose) Close() error {
 	e.b.closed = true
+	e.b.nested = e.b.firing > 0
 	return e.EP.Close()
 }
 
@@ -89,9 +95,9 @@ type regions struct {
 }
 
 // watch makes the domain tell of its memory.
-func (r *regions) watch(m *mdParts) {
-	if m.alloc != nil {
-		m.alloc = &watchedAllocator{m.alloc, m.unpack, r}
+func (r *regions) watch(m *wrap.MD) {
+	if m.Has.Alloc != nil {
+		m.Has.Alloc = &watchedAllocator{m.Has.Alloc, m.Has.Keys, r}
 	}
 }
 
@@ -133,7 +139,7 @@ func (r *regions) find(raddr uint64, n int) (key uct.RKey, ok bool) {
 		key, err = r.md[mem].UnpackRKey(packed)
 		return key, err == nil
 	}
-	return uct.RKey{}, false
+	return 0, false
 }
 
 // guardedPut breaks the rules of remote access for short puts.
@@ -143,7 +149,7 @@ type guardedPut struct {
 	r    *regions
 }
 
-func (r *regions) guard(k Kind, e *epParts) { e.put = &guardedPut{e.put, k, r} }
+func (r *regions) guard(k Kind, e *wrap.EP) { e.Has.Put = &guardedPut{e.Has.Put, k, r} }
 
 func (g *guardedPut) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	right, ok := g.r.find(raddr, len(buf))
@@ -163,10 +169,10 @@ type spawningEP struct {
 	end  chan struct{}
 }
 
-func spawning(e *epParts) {
+func spawning(e *wrap.EP) {
 	s := &spawningEP{EP: e.EP, end: make(chan struct{})}
 	e.EP = s
-	e.eachPost(func(string) { go func() { <-s.end }() })
+	e.Intercept(beforeEach(func() { go func() { <-s.end }() }))
 }
 
 func (e *spawningEP) Close() error {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
 )
 
 // badIface dispatches pending requests of its own, badly.
@@ -21,15 +22,15 @@ type badPending struct {
 	running bool
 }
 
-func breakingPending(k Kind) *wrapping {
-	return &wrapping{
-		iface: func(i *ifaceParts) { i.Iface = &badIface{Iface: i.Iface, kind: k} },
-		ep: func(e *epParts) {
-			q := &badPending{EP: e.EP, iface: e.iface.Iface.(*badIface)}
+func breakingPending(k Kind) wrap.Hooks {
+	return wrap.Hooks{
+		Iface: func(i *wrap.Iface) { i.Iface, i.Has.Watch = &badIface{Iface: i.Iface, kind: k}, nil },
+		EP: func(e *wrap.EP) {
+			q := &badPending{EP: e.EP, iface: e.On.Iface.(*badIface)}
 			q.iface.eps = append(q.iface.eps, q)
 			e.EP = q
-			if e.am != nil {
-				e.am = &queuedAM{e.am, q}
+			if e.Has.AM != nil {
+				e.Has.AM = &queuedAM{e.Has.AM, q}
 			}
 		},
 	}

@@ -1,6 +1,9 @@
 package ucttest
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -20,13 +23,8 @@ var closeChecks = []check{
 		need: uct.CapPending, run: checkCloseFull,
 	},
 	{
-		name: "close/in-handler",
-		rule: "handlers run inside Progress; one of them may close another EP",
-		any:  uct.CapAM, run: checkCloseInHandler,
-	},
-	{
 		name: "close/peer",
-		rule: "when the peer closes, operations end, once each: done or with an error",
+		rule: "when the peer's iface closes, operations to it end, once each: done or with StatusPeerClosed; the EP fails with ErrPeerClosed, at the latest when it is used",
 		need: uct.CapErrPeer, any: uct.CapAM, run: checkPeerCloses,
 	},
 }
@@ -113,21 +111,6 @@ func checkCloseFull(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkCloseInHandler(t T, p *Pair) {
-	victim, back := p.connect(t, p.B, p.A)
-	back.mayFail = true
-	closed := 0
-	require.NoError(t, p.B.Iface.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
-		p.closeLink(t, victim)
-		closed++
-		return false
-	})))
-	require.NoError(t, p.push(t, func() error { return p.post(p.AB, 1) }))
-	p.until(t, "no message", func() bool { return closed == 1 })
-	p.settle()
-	p.works(t, p.BA, "another ep")
-}
-
 // checkPeerCloses closes the iface C, to which A is connected.
 func checkPeerCloses(t T, p *Pair) {
 	c := p.open(t, "C", p.B)
@@ -147,6 +130,31 @@ func checkPeerCloses(t T, p *Pair) {
 		fl.expect = 0
 	}
 	p.eventually(t, "an operation to a peer that has closed did not end", func() bool { return fl.fired == fl.expect })
+	assert.Contains(t, []uct.Status{ucs.StatusOK, ucs.StatusPeerClosed}, fl.Status, "flush to a peer that has closed: %v", fl.Status.Err())
+	var err error
+	p.eventually(t, "an ep to a peer that has closed takes work", func() bool {
+		err = p.post(l, 1)
+		return err != nil && err != uct.ErrNoResource
+	})
+	assert.ErrorIs(t, err, uct.ErrEPFailed, "a post to a peer that has closed")
+	assert.ErrorIs(t, err, uct.ErrPeerClosed, "a post to a peer that has closed")
+	p.eventually(t, "OnError was not called", func() bool { return p.told(l) > 0 })
+	p.oneFailure(t, l, uct.ErrPeerClosed)
 	p.closeLink(t, l)
 	p.works(t, p.AB, "another ep")
+}
+
+// oneFailure checks that OnError was told once of the failure of l, why, in one line.
+func (p *Pair) oneFailure(t T, l *Link, reasons ...error) {
+	t.Helper()
+	p.settle()
+	require.Equal(t, 1, p.told(l), "calls of OnError")
+	for _, e := range l.From.Errors {
+		if e.EP != l.EP {
+			continue
+		}
+		is := func(reason error) bool { return errors.Is(e.Err, reason) }
+		assert.True(t, slices.ContainsFunc(reasons, is), "OnError: %v; want one of %v", e.Err, reasons)
+		assert.NotContains(t, e.Err.Error(), "\n", "an error is one line")
+	}
 }

@@ -40,9 +40,6 @@ type loop struct {
 // Pack copies the data.
 func (o *loop) Pack(dst []byte) int { return copy(dst, o.data) }
 
-// Unpack takes nothing: the data was compared elsewhere.
-func (o *loop) Unpack([]byte) {}
-
 // once posts and waits until the operation and its consequences are over.
 func (o *loop) once(p *Pair) {
 	for {
@@ -89,14 +86,14 @@ func (p *Pair) loops(l *Link) []*loop {
 	})
 	add(uct.CapAMBcopy, "am bcopy", min(64, a.AM.MaxBcopy), func(o *loop) (bool, error) { return sized(o.l.AM.AMBcopy(3, o)) })
 	add(uct.CapPutShort, "put short", 8, func(o *loop) (bool, error) { return done(o.l.Put.PutShort(o.data, o.l.Raddr, o.l.Key)) })
-	add(uct.CapPutBcopy, "put bcopy", min(64, a.Put.MaxBcopy), func(o *loop) (bool, error) { return sized(o.l.Put.PutBcopy(o, o.l.Raddr, o.l.Key)) })
+	add(uct.CapPutBcopy, "put bcopy", min(64, a.Put.MaxBcopy), func(o *loop) (bool, error) { return done(o.l.Put.PutBcopy(o.data, o.l.Raddr, o.l.Key)) })
 	add(uct.CapAMZcopy, "am zcopy", max(64, a.AM.MinZcopy), func(o *loop) (bool, error) { return o.l.AM.AMZcopy(3, nil, o.iov, &o.c) })
 	add(uct.CapPutZcopy, "put zcopy", max(64, a.Put.MinZcopy), func(o *loop) (bool, error) {
 		return o.l.Put.PutZcopy(o.iov, o.l.Raddr, o.l.Key, &o.c)
 	})
 	add(uct.CapGetShort, "get short", 8, func(o *loop) (bool, error) { return done(o.l.Get.GetShort(o.data, o.l.Raddr, o.l.Key)) })
 	add(uct.CapGetBcopy, "get bcopy", min(64, a.Get.MaxBcopy), func(o *loop) (bool, error) {
-		return o.l.Get.GetBcopy(o, len(o.data), o.l.Raddr, o.l.Key, &o.c)
+		return o.l.Get.GetBcopy(o.data, o.l.Raddr, o.l.Key, &o.c)
 	})
 	add(uct.CapGetZcopy, "get zcopy", max(64, a.Get.MinZcopy), func(o *loop) (bool, error) {
 		return o.l.Get.GetZcopy(o.iov, o.l.Raddr, o.l.Key, &o.c)
@@ -108,6 +105,9 @@ func (p *Pair) loops(l *Link) []*loop {
 			}
 			return v.call(o.l, o.l.Raddr, o.l.Key, 0, 1, &o.word, &o.c)
 		})
+	}
+	if k := l.EP.Ops().Check; k != nil {
+		add(0, "check", 8, func(o *loop) (bool, error) { return k.Check(&o.c) })
 	}
 	add(0, "flush", 8, func(o *loop) (bool, error) { return o.l.EP.Flush(&o.c) })
 	add(0, "iface flush", 8, func(o *loop) (bool, error) { return o.l.From.Iface.Flush(&o.c) })
@@ -127,7 +127,7 @@ func checkAllocations(t T, p *Pair) {
 	if p.h.Engine {
 		t.Skipf("goroutines outside the transport move the bytes, and allocate")
 	}
-	const warm, runs = 300, 200
+	warm, runs := p.h.rounds(300), p.h.rounds(200)
 	if p.AB.AM != nil {
 		require.NoError(t, p.B.Iface.SetAMHandler(3, &count{}))
 	}

@@ -24,9 +24,12 @@
 // work, flushes, and closes everything in order. Checks ask for capabilities and
 // are skipped where these are not claimed; everything that is claimed is tried.
 // Nothing sleeps: the suite calls Progress, yields, and gives up after a budget
-// of idle rounds.
+// of idle rounds. A check that does not end is abandoned and fails alone. One that
+// fails says so in one message, with the rule of the contract that it stands for.
 //
-// [Verdicts] runs the suite outside package testing. [Broken] wraps a transport
-// so that it breaks one rule, to show that the suite notices. [Trace] and [Delay]
-// wrap a transport for other tests.
+// Checks of the death of a peer need one that can die: a process (ExecPeer), or
+// [LocalPeer] where none can serve.
+//
+// [Results] runs the suite outside package testing. [Broken] wraps a transport
+// so that it breaks one rule, to show that the suite notices.
 package ucttest

@@ -22,7 +22,7 @@ func Example() {
 		Budget: 1 << 12,
 	}
 	for _, h := range []ucttest.Harness{harness, ucttest.Broken(harness, ucttest.Drop)} {
-		for _, v := range ucttest.Verdicts(h, "am/sizes", "am/both-ways") {
+		for _, v := range ucttest.Results(h, "am/sizes", "am/both-ways") {
 			fmt.Println(v.Check, "failed:", v.Failed)
 		}
 	}

@@ -21,6 +21,9 @@ func (p *Pair) comp(n int) *comp {
 	c.Count = n
 	c.Func = func(*uct.Completion) {
 		c.fired++
+		if p.posting {
+			p.complain("a completion fired before the posting call had returned")
+		}
 		if c.onFire != nil {
 			c.onFire()
 		}
@@ -44,6 +47,12 @@ func (p *Pair) finish(t T) {
 	for _, c := range p.comps {
 		if c.fired != c.expect {
 			t.Errorf("a completion fired %d times, want %d", c.fired, c.expect)
+		}
+	}
+	for _, buf := range p.gone {
+		if !untouched(buf) {
+			t.Errorf("the buffer of a bcopy get was written after its completion")
+			break
 		}
 	}
 }
@@ -94,9 +103,7 @@ func (p *Pair) close(t T) {
 		}
 	}
 	for _, k := range p.keys {
-		if k.Release != nil {
-			k.Release()
-		}
+		k.md.Ext().Keys.ReleaseRKey(k.key)
 	}
 	for _, m := range p.mems {
 		assert.NoError(t, m.Close(), "close memory")

@@ -1,8 +1,11 @@
 package ucttest
 
 import (
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -37,15 +40,21 @@ type Harness struct {
 	// counts those of the whole process, is then skipped, and the longest loops are
 	// cut, since each operation waits for several goroutines.
 	Engine bool
+	// Except names checks, or groups of them ("revoke"), that are left out, for a run of the suite that adds to
+	// another one over the same transport.
+	Except []string
 	// Budget is the number of idle rounds of Progress after which the suite says
 	// that nothing will happen any more. Events that wait for a timer or the kernel
-	// (a peer's death) get 64 times as many. 0 means 1<<20, and not before 10 s
+	// (a peer's death) get 64 times as many. 0 means 1<<20, and not before a minute
 	// have passed, since other threads may be at work on a busy machine.
 	Budget int
-	// EventTimeout is how long an armed event may take to show; 0 means 5 s.
+	// EventTimeout is how long an armed event may take to show; 0 means a minute, which only a lost one takes.
 	EventTimeout time.Duration
-	// Watchdog ends the test binary when a check takes longer; 0 means 60 s.
+	// Watchdog is when a check that has not ended fails, alone: it is abandoned, and the
+	// next one runs. 0 means testenv.Watchdog.
 	Watchdog time.Duration
+
+	short bool // go test -short
 }
 
 // Options are the properties of an iface that checks vary.
@@ -54,12 +63,13 @@ type Options struct {
 	// messages. The suite asks for tiny ones; a transport rounds up to what it
 	// can do. 0 means the transport's default.
 	TxDepth, RxDepth int
-	// RxHeadroom goes to IfaceParams.
-	RxHeadroom int
+	// PeerDies: the check kills its peer and waits until the transport finds out. One
+	// that only time tells may take a short time for this check, and a long one for the
+	// others, whose peers live and may be slow.
+	PeerDies bool
 }
 
-// T is the part of testing.TB that checks use. *testing.T implements it; so does
-// the recorder of [Verdicts].
+// T is the part of testing.TB that checks use.
 type T interface {
 	Helper()
 	Logf(format string, args ...any)
@@ -73,9 +83,17 @@ type T interface {
 const (
 	defaultBudget   = 1 << 20
 	timerBudget     = 64 // times Budget, for events of timers and of the kernel
-	defaultWatchdog = 60 * time.Second
-	defaultEvent    = 5 * time.Second
+	defaultWatchdog = testenv.Watchdog
+	defaultEvent    = time.Minute
 )
+
+// watchdog is how long a check may take.
+func (h *Harness) watchdog() time.Duration {
+	if h.Watchdog > 0 {
+		return h.Watchdog
+	}
+	return defaultWatchdog
+}
 
 // eventTimeout in milliseconds, as poll takes it.
 func (h *Harness) eventTimeout() int {
@@ -85,16 +103,22 @@ func (h *Harness) eventTimeout() int {
 	return int(defaultEvent.Milliseconds())
 }
 
+// leavesOut reports whether a check is left out.
+func (h *Harness) leavesOut(name string) bool {
+	group, _, _ := strings.Cut(name, "/")
+	return slices.Contains(h.Except, name) || slices.Contains(h.Except, group)
+}
+
 // rounds is how many rounds of n a loop over many operations makes.
 func (h *Harness) rounds(n int) int {
 	if h.Engine {
-		return n / 10
+		n /= 10
 	}
-	return n
+	return testenv.Rounds(n, 10*n)
 }
 
 // patienceTime is the least time that idle rounds are given.
-const patienceTime = 10 * time.Second
+const patienceTime = time.Minute
 
 // patience counts idle rounds.
 type patience struct {

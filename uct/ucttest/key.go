@@ -27,14 +27,19 @@ var keyChecks = []check{
 	},
 	{
 		name: "key/garbage",
-		rule: "UnpackRKey checks bytes that come from a stranger: ErrInvalidRKey if they are malformed",
+		rule: "UnpackRKey checks bytes that come from an untrusted peer: ErrInvalidRKey if they are malformed",
 		any:  uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkKeyGarbage,
+	},
+	{
+		name: "key/release",
+		rule: "ReleaseRKey gives back one UnpackRKey: the same key unpacked once more, and keys unpacked later, open their own memory",
+		any:  uct.CapPut | uct.CapGet, run: checkKeyRelease,
 	},
 }
 
 func checkAlloc(t T, p *Pair) {
-	alloc, ok := p.A.MD.(uct.Allocator)
-	if !ok {
+	alloc := p.A.MD.Ext().Alloc
+	if alloc == nil {
 		t.Skipf("the md does not allocate")
 	}
 	for _, n := range []int{1, 8, 4095, 4096, 4097, 100000} {
@@ -56,8 +61,8 @@ func checkAlloc(t T, p *Pair) {
 }
 
 func checkReg(t T, p *Pair) {
-	reg, ok := p.B.MD.(uct.Registrar)
-	if !ok {
+	reg := p.B.MD.Ext().Reg
+	if reg == nil {
 		t.Skipf("the md registers nothing")
 	}
 	_, err := reg.Reg(nil, uct.AccessAll)
@@ -91,43 +96,74 @@ func checkKeyRoundTrip(t T, p *Pair) {
 	again, err := p.B.Mem.PackRKey(nil)
 	require.NoError(t, err)
 	assert.Equal(t, packed[6:], again, "a key does not change")
-	u, ok := p.A.MD.(uct.RKeyUnpacker)
-	require.Equal(t, p.A.MD.Attr().RKeyLen > 0, ok, "RKeyUnpacker iff RKeyLen > 0")
-	if !ok {
+	u := p.A.MD.Ext().Keys
+	if u == nil {
 		return
 	}
 	key, err := u.UnpackRKey(again)
 	require.NoError(t, err)
-	if key.Release != nil {
-		key.Release()
+	u.ReleaseRKey(key)
+}
+
+func checkKeyRelease(t T, p *Pair) {
+	u := p.A.MD.Ext().Keys
+	if u == nil {
+		t.Skipf("memory needs no key")
+	}
+	a, l := p.A.Iface.Attr(), *p.AB
+	first, second := p.memory(t, p.B, 4096, uct.AccessAll), p.memory(t, p.B, 4096, uct.AccessAll)
+	reaches := func(what string, mem uct.Mem, key uct.RKey) {
+		l.Key, l.Raddr = key, mem.Addr()
+		for _, v := range claimedPut(a) {
+			data := pattern(3, v.clamp(16))
+			scribble(mem.Bytes())
+			p.put(t, &l, &v, 8, data)
+			assert.Equal(t, data, mem.Bytes()[8:8+len(data)], "%s: put %s", what, v.name)
+		}
+		for _, v := range claimedGet(a) {
+			n := v.clamp(16)
+			copy(mem.Bytes()[8:], pattern(4, n))
+			assert.Equal(t, pattern(4, n), p.get(t, &l, &v, 8, n), "%s: get %s", what, v.name)
+		}
+	}
+	for range 3 {
+		kept := p.unpack(t, p.A, first)
+		packed, err := first.PackRKey(nil)
+		require.NoError(t, err)
+		gone, err := u.UnpackRKey(packed)
+		require.NoError(t, err)
+		reaches("unpacked twice", first, gone)
+		u.ReleaseRKey(gone)
+		reaches("the same key was released", first, kept)
+		reaches("after a release", second, p.unpack(t, p.A, second))
+		reaches("after another key was unpacked", first, kept)
 	}
 }
 
 func checkKeyGarbage(t T, p *Pair) {
-	u, ok := p.A.MD.(uct.RKeyUnpacker)
-	if !ok {
+	u := p.A.MD.Ext().Keys
+	if u == nil {
 		t.Skipf("memory needs no key")
 	}
 	packed, err := p.B.Mem.PackRKey(nil)
 	require.NoError(t, err)
 	for _, bad := range damaged(packed) {
-		key, err := u.UnpackRKey(bad)
-		if len(bad) == len(packed) { // a key of random bits may be well formed
-			release(key, err)
-			continue
+		if err := take(u, bad); len(bad) != len(packed) { // else random bits, which may be well formed
+			assert.ErrorIs(t, err, uct.ErrInvalidRKey, "% x", bad)
 		}
-		assert.ErrorIs(t, err, uct.ErrInvalidRKey, "% x", bad)
-		release(key, err)
 	}
 	for _, odd := range flipped(packed) {
-		release(u.UnpackRKey(odd))
+		_ = take(u, odd)
 	}
 }
 
-func release(key uct.RKey, err error) {
-	if err == nil && key.Release != nil {
-		key.Release()
+// take unpacks bytes, and gives the key back if they are one.
+func take(u uct.RKeyUnpacker, b []byte) error {
+	key, err := u.UnpackRKey(b)
+	if err == nil {
+		u.ReleaseRKey(key)
 	}
+	return err
 }
 
 // FuzzRKey feeds UnpackRKey with strange bytes. f is the fuzz target of the
@@ -142,11 +178,11 @@ func FuzzRKey(f *testing.F, h Harness) {
 			f.Error(err)
 		}
 	})
-	u, ok := md.(uct.RKeyUnpacker)
-	if !ok {
+	u := md.Ext().Keys
+	if u == nil {
 		f.Skip("memory needs no key")
 	}
-	if alloc, ok := md.(uct.Allocator); ok {
+	if alloc := md.Ext().Alloc; alloc != nil {
 		mem, err := alloc.Alloc(4096, uct.AccessAll)
 		if err != nil {
 			f.Fatal(err)
@@ -160,10 +196,8 @@ func FuzzRKey(f *testing.F, h Harness) {
 	}
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		key, err := u.UnpackRKey(b)
-		if err != nil {
+		if err := take(u, b); err != nil {
 			assert.ErrorIs(t, err, uct.ErrInvalidRKey)
 		}
-		release(key, err)
 	})
 }

@@ -69,11 +69,6 @@ var descChecks = []check{
 		any:  uct.CapAM, run: checkKept,
 	},
 	{
-		name: "desc/headroom",
-		rule: "RxHeadroom bytes are free in front of a payload that is kept, in one piece with it",
-		any:  uct.CapAM, opts: Options{RxHeadroom: 40}, run: checkHeadroom,
-	},
-	{
 		name: "desc/all-kept",
 		rule: "buffers held count against the receive queue: senders wait, and nothing is lost",
 		any:  uct.CapAM, run: checkAllKept,
@@ -106,7 +101,6 @@ func (k *keeper) HandleAM(data []byte, desc uct.Desc) bool {
 func (k *keeper) release() {
 	for i := len(k.descs) - 1; i >= 0; i-- {
 		scribble(k.data[i])
-		scribble(k.descs[i].Headroom())
 		k.descs[i].Release()
 	}
 	k.data, k.descs = nil, nil
@@ -128,28 +122,6 @@ func checkKept(t T, p *Pair) {
 		if k.none > 0 {
 			t.Skipf("the transport does not lend buffers")
 		}
-		k.release()
-	}
-}
-
-func checkHeadroom(t T, p *Pair) {
-	k := &keeper{limit: 2}
-	require.NoError(t, p.B.Iface.SetAMHandler(3, k))
-	for _, v := range claimedAM(p.A.Iface.Attr()) {
-		n := v.clamp(100)
-		seen := k.seen
-		require.NoError(t, p.push(t, func() error { return v.send(p, p.AB, 3, pattern(n, n)) }))
-		p.until(t, "no message", func() bool { return k.seen > seen })
-		if k.none > 0 {
-			t.Skipf("the transport does not lend buffers")
-		}
-		require.Len(t, k.descs, 1)
-		head, data := k.descs[0].Headroom(), k.data[0]
-		if assert.Len(t, head, p.opts.RxHeadroom, "am %s", v.name) && n > 0 {
-			assert.True(t, adjacent(head, data), "am %s: the headroom does not end where the payload starts", v.name)
-		}
-		scribble(head)
-		assert.Equal(t, pattern(n, n), data, "am %s: headroom and payload overlap", v.name)
 		k.release()
 	}
 }

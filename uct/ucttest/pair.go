@@ -24,7 +24,8 @@ type Side struct {
 	// Errors is what OnError was told.
 	Errors []EPError
 
-	ownsMD bool
+	onError func(uct.EP, error) // told too; may be nil
+	ownsMD  bool
 }
 
 // EPError is one call of OnError.
@@ -60,9 +61,18 @@ type Pair struct {
 	sides []*Side
 	links []*Link
 	mems  []uct.Mem
-	keys  []uct.RKey
+	keys  []unpacked
 	comps []*comp
-	shut  bool
+	// posting is set while a posting call runs, in which no completion may fire.
+	posting bool
+	gone    [][]byte // buffers of gets that have completed, scribbled over
+	shut    bool
+}
+
+// unpacked is a key to be released.
+type unpacked struct {
+	md  uct.MD
+	key uct.RKey
 }
 
 func openPair(t T, h *Harness, o Options) *Pair {
@@ -98,8 +108,16 @@ func (p *Pair) open(t T, name string, near *Side) *Side {
 
 func (s *Side) params(t T, h *Harness, o Options) uct.IfaceParams {
 	return uct.IfaceParams{
-		Transport: h.Transport, Device: s.device(t, h), Config: h.config(o), RxHeadroom: o.RxHeadroom,
-		OnError: func(ep uct.EP, err error) { s.Errors = append(s.Errors, EPError{ep, err}) },
+		Transport: h.Transport, Device: s.device(t, h), Config: h.config(o),
+		OnError: s.failed,
+	}
+}
+
+// failed is the OnError of the iface.
+func (s *Side) failed(ep uct.EP, err error) {
+	s.Errors = append(s.Errors, EPError{ep, err})
+	if s.onError != nil {
+		s.onError(ep, err)
 	}
 }
 
@@ -124,13 +142,13 @@ func (p *Pair) memory(t T, s *Side, n int, access uct.Access) uct.Mem {
 	t.Helper()
 	var mem uct.Mem
 	var err error
-	switch md := s.MD.(type) {
-	case uct.Allocator:
-		mem, err = md.Alloc(n, access)
-	case uct.Registrar:
-		mem, err = md.Reg(make([]byte, n), access)
+	switch ext := s.MD.Ext(); {
+	case ext.Alloc != nil:
+		mem, err = ext.Alloc.Alloc(n, access)
+	case ext.Reg != nil:
+		mem, err = ext.Reg.Reg(make([]byte, n), access)
 	default:
-		require.Fail(t, "no memory", "md %s neither allocates nor registers", md.Attr().Name)
+		require.Fail(t, "no memory", "md %s neither allocates nor registers", s.MD.Attr().Name)
 	}
 	require.NoError(t, err, "%s: memory of %d bytes", s.Name, n)
 	p.mems = append(p.mems, mem)
@@ -142,13 +160,13 @@ func (p *Pair) unpack(t T, from *Side, mem uct.Mem) uct.RKey {
 	t.Helper()
 	packed, err := mem.PackRKey(nil)
 	require.NoError(t, err, "pack rkey")
-	u, ok := from.MD.(uct.RKeyUnpacker)
-	if !ok {
-		return uct.RKey{}
+	u := from.MD.Ext().Keys
+	if u == nil {
+		return 0
 	}
 	key, err := u.UnpackRKey(packed)
 	require.NoError(t, err, "unpack rkey")
-	p.keys = append(p.keys, key)
+	p.keys = append(p.keys, unpacked{from.MD, key})
 	return key
 }
 
@@ -177,10 +195,8 @@ func (p *Pair) half(t T, from, to *Side) *Link {
 
 func (p *Pair) link(t T, ep uct.EP, from, to *Side) *Link {
 	l := &Link{EP: ep, From: from, To: to}
-	l.AM, _ = ep.(uct.AMSender)
-	l.Put, _ = ep.(uct.Putter)
-	l.Get, _ = ep.(uct.Getter)
-	l.Atomics, _ = ep.(uct.Atomics)
+	ops := ep.Ops()
+	l.AM, l.Put, l.Get, l.Atomics = ops.AM, ops.Put, ops.Get, ops.Atomics
 	if to != nil && to.Mem != nil {
 		l.Key, l.Raddr = p.unpack(t, from, to.Mem), to.Mem.Addr()
 	}
@@ -190,17 +206,17 @@ func (p *Pair) link(t T, ep uct.EP, from, to *Side) *Link {
 
 func (p *Pair) join(t T, l *Link, to *Side, peer uct.EP) {
 	t.Helper()
-	mine, ok := l.EP.(uct.EPConnector)
-	require.True(t, ok, "CapConnectEP without EPConnector")
+	mine := l.EP.Ops().Connect
+	require.NotNil(t, mine, "CapConnectEP without EPConnector")
 	device, _ := to.addresses(t)
-	require.NoError(t, mine.Connect(device, peer.(uct.EPConnector).EPAddr(nil)), "%s: connect", l.From.Name)
+	require.NoError(t, mine.Connect(device, peer.Ops().Connect.EPAddr(nil)), "%s: connect", l.From.Name)
 }
 
 // addresses returns copies of the addresses of the side.
 func (s *Side) addresses(t T) (device, iface []byte) {
 	t.Helper()
-	a, ok := s.Iface.(uct.IfaceAddresser)
-	require.True(t, ok, "%s: the iface has no addresses", s.Name)
+	a := s.Iface.Ext().Address
+	require.NotNil(t, a, "%s: the iface has no addresses", s.Name)
 	device = a.DeviceAddr(nil)
 	if s.Iface.Attr().Caps.Has(uct.CapConnectIface) {
 		iface = a.IfaceAddr(nil)
@@ -258,10 +274,16 @@ func (p *Pair) within(t T, w patience, what string, cond func() bool) {
 // push repeats a post until it is not short of resources.
 func (p *Pair) push(t T, post func() error) error {
 	t.Helper()
-	err := post()
+	try := func() error {
+		p.posting = true
+		err := post()
+		p.posting = false
+		return err
+	}
+	err := try()
 	if err == uct.ErrNoResource {
 		p.until(t, "resources never returned", func() bool {
-			err = post()
+			err = try()
 			return err != uct.ErrNoResource
 		})
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // peerEnv names the harness that a child process serves.
@@ -129,10 +131,6 @@ type process struct {
 	killed bool
 }
 
-// endDelay is how long a peer may take to close everything after its request
-// stream has ended.
-const endDelay = 10 * time.Second
-
 func (c *process) Kill() error {
 	c.killed = true
 	return c.cmd.Process.Kill()
@@ -142,7 +140,7 @@ func (c *process) Stop() error     { return c.cmd.Process.Signal(syscall.SIGSTOP
 func (c *process) Continue() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (c *process) Wait() error {
-	late := time.AfterFunc(endDelay, func() { _ = c.cmd.Process.Kill() })
+	late := time.AfterFunc(testenv.Watchdog, func() { _ = c.cmd.Process.Kill() })
 	defer late.Stop()
 	err := c.cmd.Wait()
 	if c.killed {

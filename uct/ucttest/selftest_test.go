@@ -3,11 +3,14 @@ package ucttest_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
 	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
@@ -25,12 +28,14 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.LieUnclaimed:     {"attr/variants"},
 	ucttest.LoseCompletion:   {"am/post-in-completion", "put/many"},
 	ucttest.DoubleCompletion: {"put/many", "order/variants"},
-	ucttest.LoseCancel:       {"close/in-flight"},
+	ucttest.LoseCancel:       {"close/in-flight", "reenter/completion"},
+	ucttest.LoseNested:       {"reenter/completion"},
 	ucttest.FlushEarly:       {"flush/put", "put/sizes"},
-	ucttest.FenceNothing:     {"fence/put-am", "fence/put-atomic"},
+	ucttest.FenceNothing:     {"fence/matrix", "fence/message"},
+	ucttest.FenceLong:        {"fence/matrix"},
 	ucttest.IgnoreKey:        {"fault/key", "fault/stale-key"},
 	ucttest.HideFault:        {"fault/bounds"},
-	ucttest.SilentFailure:    {"fault/bounds", "fault/rights", "peer/killed"},
+	ucttest.SilentFailure:    {"fault/bounds", "fault/rights", "peer/killed", "peer/idle"},
 	ucttest.RepeatFailure:    {"fault/bounds", "peer/killed"},
 	ucttest.RoundAtomics:     {"fault/misaligned"},
 	ucttest.TearAtomics:      {"atomic/senders"},
@@ -43,8 +48,18 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.TrustAddress:     {"addr/garbage"},
 	ucttest.TrustKey:         {"key/garbage"},
 	ucttest.CloseInUse:       {"md/close-in-use"},
+	ucttest.KeepMem:          {"revoke/registered", "revoke/allocated", "peer/revoke", "fault/stale-key"},
+	ucttest.ForgetMem:        {"revoke/iface"},
+	ucttest.KeepLocal:        {"revoke/local"},
 	ucttest.Allocate:         {"cost/allocations"},
 	ucttest.SpawnGoroutine:   {"cost/goroutines"},
+	ucttest.LieClass:         {"attr/classes"},
+	ucttest.LieCost:          {"attr/costs"},
+	ucttest.ReleaseAll:       {"key/release"},
+	ucttest.CompleteEarly:    {"put/sizes", "put/many"},
+	ucttest.KeepCopied:       {"get/sizes"},
+	ucttest.BlindCheck:       {"peer/check"},
+	ucttest.LoseCheck:        {"check/alive"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {
@@ -52,25 +67,28 @@ func TestBroken_EachKindIsCaught(t *testing.T) {
 		t.Run(k.String(), func(t *testing.T) {
 			checks := caughtBy[k]
 			require.NotEmpty(t, checks, "no check is named for this kind")
+			if testenv.RaceEnabled && (k == ucttest.KeepMem || k == ucttest.ForgetMem) {
+				t.Skip("the race detector notices first")
+			}
 			h := memHarness(nil)
 			h.Budget = 1 << 14
 			h.EventTimeout = 200 * time.Millisecond
-			for _, v := range ucttest.Verdicts(ucttest.Broken(h, k), checks...) {
-				if v.Skipped && strings.Contains(strings.Join(v.Log, "\n"), "race detector") {
+			for _, v := range ucttest.Results(ucttest.Broken(h, k), checks...) {
+				if v.Skipped && strings.Contains(v.String(), "race detector") {
 					t.Skip("allocations are not counted under the race detector")
 				}
-				assert.True(t, v.Failed, "%s did not notice; log: %q", v.Check, v.Log)
+				assert.True(t, v.Failed, "not noticed: %v", v)
 				assert.False(t, v.Skipped, v.Check)
-				assert.Contains(t, strings.Join(v.Log, "\n"), "rule: "+v.Rule)
+				assert.Equal(t, 1, strings.Count(v.String(), "rule: "+v.Rule), "its rule, once")
 			}
 		})
 	}
 }
 
-func TestVerdicts_AllOfTheReferencePass(t *testing.T) {
+func TestResults_AllOfTheReferencePass(t *testing.T) {
 	seen := map[string]bool{}
-	for _, v := range ucttest.Verdicts(memHarness(nil)) {
-		assert.False(t, v.Failed, "%s: %q", v.Check, v.Log)
+	for _, v := range ucttest.Results(memHarness(nil)) {
+		assert.False(t, v.Failed, "%v", v)
 		assert.NotEmpty(t, v.Rule)
 		assert.False(t, seen[v.Check], "two checks are named %s", v.Check)
 		seen[v.Check] = true
@@ -82,38 +100,77 @@ func TestVerdicts_AllOfTheReferencePass(t *testing.T) {
 	}
 }
 
-// TestWrappers_KeepTheContract shows that wrapping by itself breaks nothing.
-func TestWrappers_KeepTheContract(t *testing.T) {
-	full := memHarness(nil)
-	lines := 0
-	for _, tc := range []struct {
-		name string
-		open func(ucttest.Harness) ucttest.Harness
-	}{
-		{"delay", func(h ucttest.Harness) ucttest.Harness { h.OpenMD = ucttest.Delay(h.OpenMD, 5); return h }},
-		{"trace", func(h ucttest.Harness) ucttest.Harness {
-			h.OpenMD = ucttest.Trace(h.OpenMD, func(string) { lines++ })
-			return h
-		}},
-	} {
-		for _, shape := range []struct {
-			name string
-			h    ucttest.Harness
-		}{
-			{"full", full},
-			{"ep", memHarness(func(c *memtp.Config) { c.ConnectEP = true })},
-			{"am only", memHarness(func(c *memtp.Config) { c.AMOnly = true })},
-		} {
-			t.Run(tc.name+"/"+shape.name, func(t *testing.T) {
-				for _, v := range ucttest.Verdicts(tc.open(shape.h),
-					"attr/classes", "attr/variants", "am/sizes", "am/both-ways", "order/variants", "put/sizes",
-					"get/sizes", "atomic/operations", "fault/bounds", "pending/fair", "flush/put", "close/in-flight", "desc/kept") {
-					assert.False(t, v.Failed, "%s: %q", v.Check, v.Log)
-				}
-			})
+// standing is a transport whose Progress does not return while the gate is shut.
+func standing(open func() (uct.MD, error), gate <-chan struct{}) func() (uct.MD, error) {
+	return func() (uct.MD, error) {
+		md, err := open()
+		return &standingMD{md.(*memtp.MD), gate}, err
+	}
+}
+
+type standingMD struct {
+	*memtp.MD
+	gate <-chan struct{}
+}
+
+func (m *standingMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	i, err := m.MD.OpenIface(p)
+	if err != nil {
+		return nil, err
+	}
+	return &standingIface{i.(*memtp.Iface), m}, nil
+}
+
+type standingIface struct {
+	*memtp.Iface
+	m *standingMD
+}
+
+func (i *standingIface) Progress() int {
+	<-i.m.gate
+	return i.Iface.Progress()
+}
+
+// TestResults_AHangFailsAlone: a check that does not end fails with its rule and the
+// place where it stands, and the others have their results; after a few the suite
+// gives up.
+func TestResults_AHangFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		h := memHarness(func(c *memtp.Config) { c.ConnectEP = true })
+		h.OpenMD = standing(h.OpenMD, gate)
+		all := ucttest.Results(h, "attr/classes", "attr/sane", "attr/params", "am/sizes", "am/iov", "md/close-in-use")
+		close(gate) // those that hang go on, and clean up
+		hung := 0
+		for _, v := range all {
+			if v.Hung {
+				hung++
+				assert.True(t, v.Failed)
+				assert.Contains(t, v.String(), "rule: "+v.Rule)
+				assert.Contains(t, v.Fault, "standingIface", "where it hangs")
+			}
+		}
+		assert.Equal(t, 3, hung)
+		last := all[len(all)-1]
+		assert.True(t, last.Skipped && !last.Failed, "%v", last)
+		assert.Contains(t, last.String(), "3 checks hang")
+	})
+}
+
+// TestResults_NothingOpens: what makes every check fail is said once.
+func TestResults_NothingOpens(t *testing.T) {
+	h := memHarness(nil)
+	h.Device = "nosuch"
+	failed := 0
+	for _, v := range ucttest.Results(h) {
+		if v.Failed {
+			failed++
+			assert.Equal(t, "open", v.Check)
+		} else {
+			assert.True(t, v.Skipped, v.Check)
 		}
 	}
-	assert.Positive(t, lines)
+	assert.Equal(t, 1, failed)
 }
 
 func TestKind_String(t *testing.T) {

@@ -15,8 +15,9 @@ type request struct {
 	Device []byte // opConnect: addresses of the asker
 	Iface  []byte
 	EP     []byte
-	Key    []byte // opConnect: memory of the asker
+	Key    []byte // opFlood: memory of the asker
 	Raddr  uint64
+	Kind   string // opFlood: name of a floodKind
 	Off    int    // opRead, opWrite: range of the peer's memory
 	Len    int    // opRead: bytes; opSend: bytes of each message
 	Data   []byte // opWrite
@@ -33,6 +34,9 @@ type reply struct {
 	Raddr    uint64
 	Data     []byte // opRead
 	Received int    // opReceived: messages that arrived whole and in order
+	Posted   int    // opFlooded: operations that were accepted
+	Steps    int    // and attempts
+	Foreign  int    // and bytes that only their owner may have seen
 }
 
 const (
@@ -42,6 +46,8 @@ const (
 	opWrite    = "write"
 	opSend     = "send"
 	opReceived = "received"
+	opFlood    = "flood"
+	opFlooded  = "flooded"
 )
 
 // peerAMID is the active-message id of messages to and from a peer: message i has
@@ -55,6 +61,9 @@ type server struct {
 	side *Side
 	link *Link
 	in   *inbox
+
+	asker uct.EPParams // of the iface that the peer is connected to
+	flood *flood       // nil: it is idle
 }
 
 // ServePeer is a peer: it opens the transport and serves requests until they end.
@@ -79,7 +88,7 @@ func ServePeer(h Harness, requests io.Reader, replies io.Writer) error {
 	for range queue {
 	}
 	if s.t.Failed() {
-		return fmt.Errorf("%s", strings.Join(s.t.verdict.Log, "; "))
+		return fmt.Errorf("%s", strings.Join(s.t.result.Log, "; "))
 	}
 	return nil
 }
@@ -97,9 +106,34 @@ func (s *server) serve(queue <-chan request, enc *json.Encoder) {
 				return
 			}
 		default:
-			s.pair.round()
+			s.turn()
 		}
 	}
+}
+
+// turn does what the peer does all the time.
+func (s *server) turn() {
+	if s.flood == nil {
+		s.pair.round()
+		return
+	}
+	if s.flood.ended.Load() && s.asker.IfaceAddr != nil && s.flood.open == 0 {
+		s.again()
+	}
+	s.flood.step()
+}
+
+// again connects once more after the EP has failed, as a peer with a key would that was
+// taken from it.
+func (s *server) again() {
+	s.pair.closeLink(s.t, s.link)
+	ep, err := s.side.Iface.NewEP(s.asker)
+	if err != nil {
+		return
+	}
+	s.link = s.pair.link(s.t, ep, s.side, nil)
+	s.flood.l = s.link
+	s.flood.ended.Store(false)
 }
 
 func (s *server) answer(r *request) (m reply) {
@@ -117,6 +151,11 @@ func (s *server) answer(r *request) (m reply) {
 		err = s.send(r.Count, r.Len)
 	case opReceived:
 		m.Received = len(s.in.msgs)
+	case opFlood:
+		err = s.startFlood(r)
+	case opFlooded:
+		m.Posted, m.Steps = int(s.flood.posted.Load()), int(s.flood.steps.Load())
+		m.Foreign = countByte(s.flood.iov[0].Buf, ownByte)
 	default:
 		err = fmt.Errorf("unknown request %q", r.Op)
 	}
@@ -142,20 +181,40 @@ func (s *server) hello() (m reply, err error) {
 		return m, err
 	}
 	s.link = s.pair.link(s.t, ep, s.side, nil)
-	m.EP = ep.(uct.EPConnector).EPAddr(nil)
+	m.EP = ep.Ops().Connect.EPAddr(nil)
 	return m, nil
 }
 
 func (s *server) connect(r *request) error {
 	if s.link != nil {
-		return s.link.EP.(uct.EPConnector).Connect(r.Device, r.EP)
+		return s.link.EP.Ops().Connect.Connect(r.Device, r.EP)
 	}
-	ep, err := s.side.Iface.NewEP(uct.EPParams{DeviceAddr: r.Device, IfaceAddr: r.Iface})
+	s.asker = uct.EPParams{DeviceAddr: r.Device, IfaceAddr: r.Iface}
+	ep, err := s.side.Iface.NewEP(s.asker)
 	if err != nil {
 		return err
 	}
 	s.link = s.pair.link(s.t, ep, s.side, nil)
 	return nil
+}
+
+// startFlood begins to access memory of the asker.
+func (s *server) startFlood(r *request) error {
+	var key uct.RKey
+	if u := s.side.MD.Ext().Keys; u != nil {
+		var err error
+		if key, err = u.UnpackRKey(r.Key); err != nil {
+			return err
+		}
+		s.pair.keys = append(s.pair.keys, unpacked{s.side.MD, key})
+	}
+	for _, k := range floodKinds(s.side.Iface.Attr()) {
+		if k.name == r.Kind {
+			s.flood = s.pair.newFlood(s.t, &k, s.link, r.Raddr, key)
+			return nil
+		}
+	}
+	return fmt.Errorf("no operation %q", r.Kind)
 }
 
 func (s *server) send(count, n int) error {

@@ -160,12 +160,9 @@ func putShort(_ *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
 }
 
 func putBcopy(_ *Pair, l *Link, raddr uint64, key uct.RKey, data []byte) error {
-	k := &bytesPacker{data: append([]byte{}, data...)}
-	n, err := l.Put.PutBcopy(k, raddr, key)
-	scribble(k.data)
-	if err == nil && n != len(data) {
-		return fmt.Errorf("PutBcopy returned %d for %d bytes", n, len(data))
-	}
+	buf := append([]byte{}, data...)
+	err := l.Put.PutBcopy(buf, raddr, key)
+	scribble(buf)
 	return err
 }
 
@@ -192,9 +189,6 @@ type getOp struct {
 	done bool
 }
 
-// Unpack takes the data of a bcopy get.
-func (g *getOp) Unpack(src []byte) { g.data = append([]byte{}, src...) }
-
 func claimedGet(a *uct.IfaceAttr) []getVariant {
 	m := &a.Get
 	all := []getVariant{
@@ -220,9 +214,19 @@ func getShort(_ *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
 }
 
 func getBcopy(p *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
+	buf := make([]byte, op.n)
+	scribble(buf)
+	end := func() {
+		op.data, op.done = append([]byte{}, buf...), true
+		scribble(buf)
+		p.gone = append(p.gone, buf)
+	}
 	op.comp = p.comp(1)
-	op.comp.onFire = func() { op.done = true }
-	pending, err := l.Get.GetBcopy(op, op.n, raddr, key, &op.comp.Completion)
+	op.comp.onFire = end
+	pending, err := l.Get.GetBcopy(buf, raddr, key, &op.comp.Completion)
+	if err == nil && !pending {
+		end()
+	}
 	op.settled(pending, err)
 	return err
 }

@@ -58,7 +58,7 @@ func readable(fd, timeout int) bool {
 // wakes reports whether the event of s comes while only other progresses: what was
 // lost on the way has to be sent again.
 func (p *Pair) wakes(s, other *Side) bool {
-	fd := s.Iface.(uct.Waker).EventFD()
+	fd := s.Iface.Ext().Wake.EventFD()
 	for range p.h.eventTimeout() {
 		for range idleRounds {
 			other.Iface.Progress()
@@ -73,7 +73,7 @@ func (p *Pair) wakes(s, other *Side) bool {
 // arm arms s, progressing it while it is busy.
 func (p *Pair) arm(t T, s *Side, ev uct.Events) {
 	t.Helper()
-	w := s.Iface.(uct.Waker)
+	w := s.Iface.Ext().Wake
 	p.until(t, "Arm is always busy", func() bool {
 		err := w.Arm(ev)
 		if err != nil && err != uct.ErrBusy {
@@ -108,7 +108,7 @@ func checkWakeReceive(t T, p *Pair) {
 
 func checkWakeBusy(t T, p *Pair) {
 	in := newInbox(t, p.B, 3)
-	w := p.B.Iface.(uct.Waker)
+	w := p.B.Iface.Ext().Wake
 	for i := range 20 {
 		p.settle()
 		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
@@ -129,7 +129,7 @@ func checkWakeRace(t T, p *Pair) {
 	if p.h.OneGoroutine {
 		t.Skipf("the ifaces share a goroutine")
 	}
-	const count = 300
+	count := p.h.rounds(300)
 	seen := 0
 	var taken atomic.Int64
 	require.NoError(t, p.B.Iface.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
@@ -140,7 +140,7 @@ func checkWakeRace(t T, p *Pair) {
 	s := &sender{l: p.AB, h: p.h}
 	failed := make(chan error, 1)
 	go func() { failed <- s.trickle(p, count, &taken) }()
-	w := p.B.Iface.(uct.Waker)
+	w := p.B.Iface.Ext().Wake
 	for seen < count {
 		if p.B.Iface.Progress() > 0 {
 			taken.Store(int64(seen))
@@ -156,7 +156,7 @@ func checkWakeRace(t T, p *Pair) {
 			break
 		}
 	}
-	taken.Store(count) // the sender goes on also after a failure
+	taken.Store(int64(count)) // the sender goes on also after a failure
 	for ended := false; !ended; {
 		select {
 		case err := <-failed:
@@ -195,8 +195,8 @@ func (s *sender) trickle(p *Pair, count int, taken *atomic.Int64) error {
 }
 
 func checkEventPending(t T, p *Pair) {
-	e, ok := p.B.Iface.(uct.EventPender)
-	if !ok {
+	e := p.B.Iface.Ext().Pending
+	if e == nil {
 		t.Skipf("the iface is no EventPender")
 	}
 	in := newInbox(t, p.B, 3)
@@ -247,7 +247,7 @@ func checkWakeSend(t T, p *Pair) {
 // s if it is busy.
 func (p *Pair) sleepUnless(t T, s, other *Side) {
 	t.Helper()
-	w := s.Iface.(uct.Waker)
+	w := s.Iface.Ext().Wake
 	if err := w.Arm(uct.EventSendComp | uct.EventRecv); err != uct.ErrBusy {
 		require.NoError(t, err, "arm")
 		require.True(t, p.wakes(s, other), "an operation is under way and no event came")
@@ -258,8 +258,8 @@ func (p *Pair) sleepUnless(t T, s, other *Side) {
 // checkWatch looks at the watch of B with nothing under way and after a message.
 func checkWatch(t T, p *Pair) {
 	const rounds = 50
-	wb, ok := p.B.Iface.(uct.Watcher)
-	if !ok || wb.Watch() == nil {
+	wb := p.B.Iface.Ext().Watch
+	if wb == nil || wb.Watch() == nil {
 		t.Skipf("the iface has no watch")
 	}
 	watch := wb.Watch()

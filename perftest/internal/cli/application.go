@@ -4,8 +4,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gucx/gucx/perftest/internal/endpoints"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx"
 )
 
 // batchLine is one line of a batch file: a title and flags.
@@ -56,8 +58,8 @@ func readBatch(name string) ([]batchLine, error) {
 }
 
 // settings are those of the command line with the flags of the line over them.
-func (l *batchLine) settings(cmd *cobra.Command) (*settings, error) {
-	s := &settings{}
+func (l *batchLine) settings(cmd *cobra.Command, own gucx.Own) (*settings, error) {
+	s := &settings{own: own}
 	f := pflag.NewFlagSet(l.title, pflag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	s.bind(f)
@@ -105,7 +107,7 @@ func (s *settings) runBatch(cmd *cobra.Command) error {
 	}
 	runs := make([]*job, len(lines))
 	for i := range lines {
-		one, err := lines[i].settings(cmd)
+		one, err := lines[i].settings(cmd, s.own)
 		if err != nil {
 			return &usageError{err}
 		}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -44,7 +44,7 @@ func allowed(c ucp.Config, components []uct.Component) (_ []uct.Resource, err er
 // where that has decided, and where it has not.
 func (j *job) chooseTransport() error {
 	s := j.settings
-	components := device.Components(j.config.UCT, s.fabric)
+	components := j.config.Components(s.fabric)
 	name, dev := s.transport, s.device
 	if vars := strings.Join(restrictions(&j.config.UCP), " "); vars != "" {
 		list, err := allowed(j.config.UCP, components)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
 // counting runs perftest with counters from a source; without the rights for it the
@@ -22,7 +22,7 @@ func counting(t *testing.T, source string, args ...string) (result.Run, []result
 }
 
 func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
-	process := []string{"-x", "sm", "-t", "put_lat,fadd_mr,flush"}
+	process := []string{"-x", "sm", "-t", "put_lat,fadd_mr,flush", "--layers", "uct"}
 	for _, c := range []struct {
 		source, name string
 		target       bool // it has a process of its own
@@ -32,8 +32,8 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 		{"perf", "process", true, process},
 		{"bpf", "process", true, process},
 		{"bpf", "itself", false, []string{"-x", "self", "-t", "put_lat,add_mr"}},
-		{"bpf", "goroutine", false, []string{"-f", "loop", "-t", "put_lat,add_mr"}},
-		{"bpf", "stopped", true, []string{"--stop-peer", "-t", "put_lat,add_mr"}},
+		{"bpf", "goroutine", false, []string{"-f", "loop", "-t", "put_lat,add_mr", "--layers", "uct"}},
+		{"bpf", "stopped", true, []string{"--stop-peer", "-t", "put_lat,add_mr", "--layers", "uct"}},
 		{"bpf", "not pinned", true, []string{"-x", "ud", "-t", "am_lat", "-c", "off"}},
 	} {
 		t.Run(c.source+"/"+c.name, func(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/dgemm"
+	"github.com/gucx/gucx/perftest/internal/studies/dgemm"
 )
 
 // dgemmFlags are the flags of perftest dgemm.
@@ -43,6 +43,8 @@ not what a NIC does; --model predicts that.`,
 	f.IntVar(&d.bench.Rows, "tile-rows", 0, "rows of a tile of A and C, a divisor of the dimension; 0: as many as columns")
 	d.bind(f)
 	f.IntSliceVarP(&d.threads, "threads", "t", []int{16}, "numbers of threads")
+	completeSharing(cmd)
+	completeCategories(cmd)
 	return cmd
 }
 

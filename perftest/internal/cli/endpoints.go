@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/chart"
-	"github.com/gucx/gucx/perftest/internal/endpoints"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
 )
 
 // endpointsFlags are the flags of perftest endpoints.
@@ -44,6 +44,8 @@ Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 	f.IntVarP(&e.base.Postlist, "postlist", "p", 1, "work requests in a call")
 	f.IntVar(&e.base.Unsignaled, "unsignaled", 1, "work requests for a completion")
 	f.BoolVar(&e.noInline, "no-inline", false, "have the device fetch payloads")
+	completeSharing(cmd)
+	completeCategories(cmd)
 	return cmd
 }
 

@@ -1,17 +1,15 @@
 package cli
 
 import (
-	"os"
-
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/info"
-	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/info"
 )
 
 // newInfo prints what there is.
-func newInfo() *cobra.Command {
+func (p Program) newInfo() *cobra.Command {
 	var q info.Query
 	cmd := &cobra.Command{
 		Use:   "info",
@@ -20,7 +18,7 @@ func newInfo() *cobra.Command {
 the letters of ucx_info. Without letters: version and devices.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := layers.FromEnv(os.Environ())
+			cfg, err := p.config()
 			if err != nil {
 				return &usageError{err}
 			}
@@ -28,7 +26,7 @@ the letters of ucx_info. Without letters: version and devices.`,
 				return &usageError{err}
 			}
 			if q.Transport != "" {
-				if _, err := device.FindTransport(device.Components(cfg.UCT, q.Fabric), q.Transport, ""); err != nil {
+				if _, err := device.FindTransport(cfg.Components(q.Fabric), q.Transport, ""); err != nil {
 					return &usageError{err}
 				}
 			}
@@ -45,5 +43,9 @@ the letters of ucx_info. Without letters: version and devices.`,
 	f.BoolVar(&q.Resources, "resources", false, "what verbs objects take of a device: by object, and for 16 threads by category of endpoints")
 	f.StringVarP(&q.Transport, "transport", "t", "", "only this transport")
 	f.StringVar(&q.Fabric, "fabric", device.Fabrics()[0], "fabric of the software HCA")
+	complete.One(cmd, "transport", func() []string {
+		return installed(p.Own, func(t *device.Transport) string { return t.Resource.Transport })
+	})
+	complete.One(cmd, "fabric", device.Fabrics)
 	return cmd
 }

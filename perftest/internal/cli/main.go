@@ -2,20 +2,25 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/compare"
-	"github.com/gucx/gucx/perftest/internal/instr"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/probes/instr"
+	"github.com/gucx/gucx/perftest/internal/studies/compare"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
 // Exit codes.
@@ -28,11 +33,28 @@ const (
 	exitSignal  = 128 // plus the signal
 )
 
-// Main runs the program with its arguments and returns the exit code.
-func Main(args []string, stdout, stderr io.Writer) int {
+// Program is perftest, perhaps with more transports. The zero value is perftest itself.
+type Program struct {
+	// Name in help and messages; "" means perftest.
+	Name string
+	Own  gucx.Own
+}
+
+// defaultName is what help texts call the program.
+const defaultName = "perftest"
+
+// Run runs the program with its arguments and returns the exit code.
+func (p Program) Run(args []string, stdout, stderr io.Writer) int {
+	p.Name = cmp.Or(p.Name, defaultName)
 	ctx, release := withSignals(context.Background())
 	defer release()
-	root := newRoot()
+	logged, err := startLog(os.Environ())
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+		return exitCode(err)
+	}
+	defer logged.Close()
+	root := p.newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -40,10 +62,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "perftest: %v\n", err)
+	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
 	code := exitCode(err)
 	if code == exitUsage {
-		fmt.Fprintf(stderr, "perftest: see %s --help\n", cmd.CommandPath())
+		fmt.Fprintf(stderr, "%s: see %s --help\n", p.Name, cmd.CommandPath())
 	}
 	return code
 }
@@ -99,10 +121,10 @@ func withSignals(ctx context.Context) (context.Context, func()) {
 }
 
 // newRoot makes the command tree; without a subcommand it does the main job.
-func newRoot() *cobra.Command {
-	var s settings
+func (p Program) newRoot() *cobra.Command {
+	s := settings{own: p.Own}
 	root := &cobra.Command{
-		Use:           "perftest",
+		Use:           p.Name,
 		Short:         "Measure what each layer of gucx costs",
 		Long:          longHelp,
 		Example:       examples,
@@ -114,10 +136,34 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	s.bind(root.Flags())
 	s.bindLocal(root.Flags())
+	s.complete(root)
+	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(newServer(), newClient(), newPeer(), newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	p.rename(root)
 	return root
 }
+
+// nameInText is the name as a word: neither that of a file nor that of ucx_perftest.
+var nameInText = regexp.MustCompile(`(?m)\b` + defaultName + `( |$)`)
+
+// rename puts the program's name into the help texts of cmd and those below it.
+func (p Program) rename(cmd *cobra.Command) {
+	if p.Name == defaultName {
+		return
+	}
+	change := func(text *string) { *text = nameInText.ReplaceAllString(*text, p.Name+"$1") }
+	change(&cmd.Short)
+	change(&cmd.Long)
+	change(&cmd.Example)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { change(&f.Usage) })
+	for _, c := range cmd.Commands() {
+		p.rename(c)
+	}
+}
+
+// config is what the environment says.
+func (p Program) config() (layers.Config, error) { return layers.FromEnv(os.Environ(), p.Own) }
 
 // usage makes errors of an argument check usage errors.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {

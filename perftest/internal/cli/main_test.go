@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/gucx/gucx/perftest/internal/affinity"
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/result"
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
 // asPerftest makes the test binary be perftest itself. A target that a test starts
@@ -29,7 +29,7 @@ const asPerftest = "PERFTEST_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && slices.Contains([]string{peerName, targetName, workerName, rankName}, os.Args[1]) {
-		os.Exit(Main(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(Program{}.Run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -37,10 +37,10 @@ func TestMain(m *testing.M) {
 // quick are flags of a run that takes a moment.
 var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", "-s", "8,2k"}
 
-// perftest runs Main in this process; the target is a process of its own.
+// perftest runs Program in this process; the target is a process of its own.
 func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = Main(args, &out, &errs)
+	code = Program{}.Run(args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -130,6 +130,15 @@ func TestMain_OtherFormatsAndPlot(t *testing.T) {
 	assert.Len(t, rows, 1+2*3)
 }
 
+func TestMain_TransportsBesideEachOther(t *testing.T) {
+	code, out, errs := perftest(t, with(quick, "-x", "sm,self,rc", "-t", "put_lat")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, 1, strings.Count(out, "put_lat"), "one table")
+	assert.Regexp(t, `(?s) 8 B .*sm uct.*sm ucp.*self uct.*self ucp.*rc verbs.*rc uct.*rc ucp.* 2 KiB .*sm uct`, out)
+	assert.Contains(t, out, "transport sm,self,rc")
+	assert.Contains(t, out, "\nrc: UCP ")
+}
+
 func TestMain_WrongUsage(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -138,6 +147,8 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"--bogus", "unknown flag"},
 		{"bogus", `unknown command "bogus"`},
 		{"-t tag_lat", "there are put_lat"},
+		{"-x sm,nothing", `no transport "nothing"`},
+		{"-x sm,tcp --counters", "take one"},
 		{"-t put_lat,put_lat", "named twice"},
 		{"-s 0", "outside 1.."},
 		{"-s 1k-1", "LOW-HIGH"},
@@ -146,6 +157,9 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"-W 0", "window"},
 		{"-o xml", "table, md, csv, json"},
 		{"--plot a.pdf", ".svg or .png"},
+		{"--plot no/such/directory/a.svg", "no such file or directory"},
+		{"--plot a.svg -s 8", "two sizes or more"},
+		{"--full -s 8", "only one of them"},
 		{"--layers ucp,mpi", `unknown layer "mpi"`},
 		{"-f ether", "ether"},
 		{"-d mlx5_0", "there is softhca0"},
@@ -205,6 +219,7 @@ func TestMain_Info(t *testing.T) {
 	}{
 		{"info", []string{"# gucx ", "softhca0", "Transport: rc", "put_short", "atomic fetch 64"}},
 		{"info -d -t ud", []string{"Transport: ud", "am_short"}},
+		{"info -d -t sm", []string{"Memory domain: sm", "Transport: sm"}},
 		{"info -s", []string{"cores"}},
 		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
 		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
@@ -222,8 +237,23 @@ func TestMain_Info(t *testing.T) {
 			if c.args == "info -d -t ud" {
 				assert.NotContains(t, out, "Transport: rc")
 			}
+			if c.args == "info -d -t sm" {
+				assert.NotContains(t, out, "softhca")
+			}
 		})
 	}
+}
+
+// TestMain_DefaultAndFullSizes: the default is a choice of what --full measures.
+func TestMain_DefaultAndFullSizes(t *testing.T) {
+	short, err := jobOf(t, "-x self")
+	require.NoError(t, err)
+	full, err := jobOf(t, "-x self --full")
+	require.NoError(t, err)
+	assert.Len(t, full.plan.Sizes, 21)
+	assert.Less(t, len(short.plan.Sizes), 8)
+	assert.Subset(t, full.plan.Sizes, short.plan.Sizes)
+	assert.Contains(t, short.plan.Sizes, 8, "the size of the last lines")
 }
 
 func TestExitCode(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/chart"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
 // msgrateFlags are the flags of perftest msgrate.
@@ -49,6 +50,9 @@ thread a context of its own and takes --ways as numbers of threads.`,
 	f.IntVarP(&m.base.Postlist, "postlist", "p", 32, "work requests in a call")
 	f.IntVar(&m.base.Unsignaled, "unsignaled", 64, "work requests for a completion")
 	f.BoolVar(&m.base.Packed, "packed", false, "payloads side by side, not on cache lines of their own")
+	completeSharing(cmd)
+	complete.List(cmd, "share", shareNames)
+	complete.List(cmd, "features", featureChoices)
 	return cmd
 }
 

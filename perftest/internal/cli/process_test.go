@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/session"
+	"github.com/gucx/gucx/perftest/internal/peers/session"
 )
 
 // rerun prepares perftest as a process of its own, which the kernel ends with this one:
@@ -64,7 +64,7 @@ func (p *running) line(t *testing.T, text string) string {
 
 // hours are flags of a measurement that takes longer than any test, in rounds of
 // a thousand operations.
-var hours = []string{"-n", "1000000000", "--rounds", "1000000", "-w", "1", "-W", "8", "-s", "8"}
+var hours = []string{"--layers", "uct", "-n", "1000000000", "--rounds", "1000000", "-w", "1", "-W", "8", "-s", "8"}
 
 // endless starts a measurement of a put and returns once the clock runs.
 func endless(t *testing.T, args ...string) *running {
@@ -211,7 +211,7 @@ func TestProcess_ServerAndClient(t *testing.T) {
 	assert.Contains(t, errs, "is perftest server running there?")
 }
 
-func TestProcess_ServerSurvivesStrangers(t *testing.T) {
+func TestProcess_ServerSurvivesUntrustedPeers(t *testing.T) {
 	server, addr := serving(t)
 	sendBytes(t, addr, "GET / HTTP/1.1\r\n\r\n")
 	server.line(t, "not a perftest message")

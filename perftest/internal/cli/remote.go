@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/affinity"
-	"github.com/gucx/gucx/perftest/internal/launch"
-	"github.com/gucx/gucx/perftest/internal/layers"
-	"github.com/gucx/gucx/perftest/internal/oob"
-	"github.com/gucx/gucx/perftest/internal/session"
-	"github.com/gucx/gucx/perftest/internal/target"
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+	"github.com/gucx/gucx/perftest/internal/peers/launch"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/perftest/internal/peers/session"
+	"github.com/gucx/gucx/perftest/internal/peers/target"
 )
 
 const (
@@ -24,10 +23,14 @@ const (
 	defaultHost = "127.0.0.1"
 
 	peerName = "peer"
+
+	// serverPatience bounds the wait for an answer of a server, which may be busy
+	// with another client, or on a host that is gone.
+	serverPatience = time.Minute
 )
 
 // newPeer is the hidden command that a child process runs.
-func newPeer() *cobra.Command {
+func (p Program) newPeer() *cobra.Command {
 	cpu := -1
 	cmd := &cobra.Command{
 		Use:    peerName,
@@ -35,7 +38,7 @@ func newPeer() *cobra.Command {
 		Hidden: true,
 		Args:   usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := layers.FromEnv(os.Environ())
+			cfg, err := p.config()
 			if err != nil {
 				return err
 			}
@@ -48,7 +51,7 @@ func newPeer() *cobra.Command {
 					return errors.Join(err, conn.Close())
 				}
 			}
-			return target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{HelloTimeout: oob.HelloTimeout})
+			return target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{})
 		},
 	}
 	cmd.Flags().IntVar(&cpu, "cpu", -1, "processor to run on")
@@ -56,7 +59,7 @@ func newPeer() *cobra.Command {
 }
 
 // newServer is the target for initiators in other shells.
-func newServer() *cobra.Command {
+func (p Program) newServer() *cobra.Command {
 	var port int
 	var once bool
 	cmd := &cobra.Command{
@@ -74,7 +77,7 @@ device decides which hosts can be reached; the fabric shm needs both sides on on
 			if err != nil {
 				return err
 			}
-			return serve(cmd, addr, once)
+			return p.serve(cmd, addr, once)
 		},
 	}
 	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, where ADDRESS has none")
@@ -97,8 +100,8 @@ func address(args []string, port int) (string, error) {
 	return net.JoinHostPort(host, strconv.Itoa(port)), nil
 }
 
-func serve(cmd *cobra.Command, addr string, once bool) error {
-	cfg, err := layers.FromEnv(os.Environ())
+func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
+	cfg, err := p.config()
 	if err != nil {
 		return &usageError{err}
 	}
@@ -111,7 +114,7 @@ func serve(cmd *cobra.Command, addr string, once bool) error {
 	defer l.Close()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 	defer stop()
-	cmd.PrintErrf("perftest: waiting for clients at %s\n", l.Addr())
+	cmd.PrintErrf("%s: waiting for clients at %s\n", p.Name, l.Addr())
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -128,14 +131,14 @@ func serve(cmd *cobra.Command, addr string, once bool) error {
 			return err
 		}
 		if err != nil {
-			cmd.PrintErrf("perftest: client %s: %v\n", conn.RemoteAddr(), err)
+			cmd.PrintErrf("%s: client %s: %v\n", p.Name, conn.RemoteAddr(), err)
 		}
 	}
 }
 
 // newClient measures against a server.
-func newClient() *cobra.Command {
-	var s settings
+func (p Program) newClient() *cobra.Command {
+	s := settings{own: p.Own}
 	var port int
 	cmd := &cobra.Command{
 		Use:   "client [ADDRESS]",
@@ -147,22 +150,16 @@ func newClient() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.runClient(cmd, addr)
+			return s.runEach(cmd, func(j *job) error { return j.runClient(cmd, addr) })
 		},
 	}
 	s.bind(cmd.Flags())
+	s.complete(cmd)
 	cmd.Flags().IntVarP(&port, "port", "p", defaultPort, "port, where ADDRESS has none")
 	return cmd
 }
 
-func (s *settings) runClient(cmd *cobra.Command, addr string) error {
-	j, err := s.job()
-	if err != nil {
-		return err
-	}
-	if err := j.check(); err != nil {
-		return err
-	}
+func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	if j.plan.Fabric == loopFabric || j.loopback() {
 		return &usageError{errors.New("the loop fabric, like self, does not leave a process: run perftest without a subcommand")}
 	}
@@ -171,7 +168,7 @@ func (s *settings) runClient(cmd *cobra.Command, addr string) error {
 	if err != nil {
 		return fmt.Errorf("%w; is perftest server running there?", err)
 	}
-	sess, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{})
+	sess, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{Patience: serverPatience})
 	if err != nil {
 		return err
 	}

@@ -14,20 +14,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/affinity"
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/chart"
-	"github.com/gucx/gucx/perftest/internal/counters"
-	"github.com/gucx/gucx/perftest/internal/launch"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/machine"
-	"github.com/gucx/gucx/perftest/internal/meter"
-	"github.com/gucx/gucx/perftest/internal/oob"
-	"github.com/gucx/gucx/perftest/internal/report"
-	"github.com/gucx/gucx/perftest/internal/result"
-	"github.com/gucx/gucx/perftest/internal/session"
-	"github.com/gucx/gucx/perftest/internal/target"
-	"github.com/gucx/gucx/perftest/internal/tick"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/measure/tick"
+	"github.com/gucx/gucx/perftest/internal/peers/launch"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/perftest/internal/peers/session"
+	"github.com/gucx/gucx/perftest/internal/peers/target"
+	"github.com/gucx/gucx/perftest/internal/probes/counters"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/report"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -38,11 +38,7 @@ func (s *settings) runLocal(cmd *cobra.Command) error {
 	if s.batch != "" {
 		return s.runBatch(cmd)
 	}
-	j, err := s.readyJob()
-	if err != nil {
-		return err
-	}
-	return j.run(cmd)
+	return s.runEach(cmd, func(j *job) error { return j.run(cmd) })
 }
 
 // readyJob is a job that has passed all checks.
@@ -120,9 +116,9 @@ func (j *job) runWithChild(cmd *cobra.Command) (err error) {
 	return errors.Join(j.measure(cmd, s, freezer), s.Close())
 }
 
-// exitOf says how a target that has hung up ended.
+// exitOf waits for the exit of a target that has closed the connection, and says how it ended.
 func exitOf(child *launch.Child) error {
-	ctx, cancel := context.WithTimeout(context.Background(), session.EndNotice)
+	ctx, cancel := context.WithTimeout(context.Background(), launch.ExitTimeout)
 	defer cancel()
 	return cmp.Or(child.Exited(ctx), session.ErrEnded)
 }
@@ -139,7 +135,7 @@ func (j *job) peerArgs() []string {
 // measure runs the plan over a session and writes the results.
 func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
 	for _, text := range j.remarks {
-		cmd.PrintErrln("perftest: " + text)
+		cmd.PrintErrln(cmd.Root().Name() + ": " + text)
 	}
 	ctx := s.Context()
 	clock, err := tick.Calibrate()
@@ -167,11 +163,15 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	if err != nil {
 		return s.Explain(err)
 	}
-	if err := j.write(cmd.OutOrStdout(), run, records); err != nil {
+	write := j.write
+	if j.emit != nil {
+		write = j.emit
+	}
+	if err := write(cmd.OutOrStdout(), run, records); err != nil {
 		return err
 	}
 	if line := leftOut(r.Skips()); line != "" {
-		cmd.PrintErrln("perftest: " + line)
+		cmd.PrintErrln(cmd.Root().Name() + ": " + line)
 	}
 	return nil
 }

@@ -1,31 +1,36 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
-	"github.com/gucx/gucx/perftest/internal/affinity"
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/chart"
-	"github.com/gucx/gucx/perftest/internal/counters"
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
-	"github.com/gucx/gucx/perftest/internal/report"
-	"github.com/gucx/gucx/perftest/internal/result"
-	"github.com/gucx/gucx/perftest/internal/tick"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/measure/tick"
+	"github.com/gucx/gucx/perftest/internal/probes/counters"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/uct"
 )
 
 // Defaults of the flags.
 const (
-	defaultSizes      = "1-1m"
+	// defaultSizes end before the limit of inline data, of bcopy, and of caches.
+	defaultSizes      = "8,64,512,4k,32k,256k,1m"
+	fullSizes         = "1-1m"
 	defaultIterations = 100_000
 	defaultWarmup     = 2_000
 	defaultRounds     = 20
@@ -35,8 +40,10 @@ const (
 
 // settings are the flags of a measurement.
 type settings struct {
+	own        gucx.Own // what the program adds
 	tests      []string
 	sizes      string
+	full       bool
 	layers     []string
 	iterations int
 	warmup     int
@@ -60,19 +67,20 @@ type settings struct {
 func (s *settings) bind(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests to run, or all: "+strings.Join(bench.TestNames(), " ")+" (default "+strings.Join(bench.DefaultTests(), ",")+")")
-	f.StringVarP(&s.sizes, "size", "s", defaultSizes, "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them")
+	f.StringVarP(&s.sizes, "size", "s", "", "message sizes in bytes: 8,1k,64k; 1-1m for powers of two; 1-1m/4 for every second of them (default "+defaultSizes+")")
+	f.BoolVar(&s.full, "full", false, "all powers of two from 1 B to 1 MiB: -s "+fullSizes)
 	f.IntVarP(&s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer")
 	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
 	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; active messages that may be unacknowledged")
-	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
+	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
 	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
 	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D uct)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
-	f.StringVarP(&s.output, "output", "o", report.Formats()[0], "form of the results: "+strings.Join(report.Formats(), ", "))
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
 	f.BoolVar(&s.probe, "probe", false, "measure first how long a cache line takes between the two processors")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
@@ -94,13 +102,15 @@ type job struct {
 	transport device.Transport
 	cpus      []int // of initiator and target; empty to pin nothing
 	remarks   []string
+	// emit takes the results in the place of write; nil for none.
+	emit func(w io.Writer, run result.Run, records []result.Record) error
 }
 
 // job checks the settings and the environment. Errors are usage errors.
 func (s *settings) job() (*job, error) {
 	j := &job{settings: s}
 	var err error
-	if j.config, err = layers.FromEnv(os.Environ()); err != nil {
+	if j.config, err = layers.FromEnv(os.Environ(), s.own); err != nil {
 		return nil, &usageError{err}
 	}
 	if err := j.makePlan(); err != nil {
@@ -109,13 +119,11 @@ func (s *settings) job() (*job, error) {
 	if j.cpus, err = affinity.Pair(s.cpus); err != nil {
 		return nil, &usageError{err}
 	}
-	if err := report.CheckFormat(s.output); err != nil {
+	if err := sheet.CheckFormat(s.output); err != nil {
 		return nil, &usageError{err}
 	}
-	if s.plot != "" {
-		if err := chart.CheckName(s.plot); err != nil {
-			return nil, &usageError{err}
-		}
+	if err := j.checkPlot(); err != nil {
+		return nil, &usageError{err}
 	}
 	if s.counters != "" {
 		if err := counters.Check(s.counters); err != nil {
@@ -123,6 +131,32 @@ func (s *settings) job() (*job, error) {
 		}
 	}
 	return j, nil
+}
+
+var errNoCurve = errors.New("--plot: no test has two sizes or more: see -s")
+
+// checkPlot refuses a file that cannot be written, and results that are no curves.
+func (j *job) checkPlot() error {
+	if j.settings.plot == "" {
+		return nil
+	}
+	if !slices.ContainsFunc(j.plan.Tests, func(t bench.Test) bool { return len(t.Sizes(j.plan.Sizes)) > 1 }) {
+		return errNoCurve
+	}
+	return chart.Check(j.settings.plot)
+}
+
+var errFull = errors.New("--full and -s: only one of them")
+
+// chosenSizes are those of the flags, or the default.
+func (s *settings) chosenSizes() ([]int, error) {
+	switch {
+	case s.full && s.sizes != "":
+		return nil, errFull
+	case s.full:
+		return parseSizes(fullSizes)
+	}
+	return parseSizes(cmp.Or(s.sizes, defaultSizes))
 }
 
 // makePlan fills in the plan and the transport.
@@ -134,7 +168,7 @@ func (j *job) makePlan() (err error) {
 	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
 		return err
 	}
-	if p.Sizes, err = parseSizes(s.sizes); err != nil {
+	if p.Sizes, err = s.chosenSizes(); err != nil {
 		return err
 	}
 	if err := j.chooseTransport(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -12,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gucx/gucx/perftest/internal/chart"
-	"github.com/gucx/gucx/perftest/internal/crew"
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/launch"
-	"github.com/gucx/gucx/perftest/internal/machine"
-	"github.com/gucx/gucx/perftest/internal/meter"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
-	"github.com/gucx/gucx/perftest/internal/result"
-	"github.com/gucx/gucx/perftest/internal/sheet"
-	"github.com/gucx/gucx/perftest/internal/stencil"
-	"github.com/gucx/gucx/perftest/internal/virtual"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/launch"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/stencil"
+	"github.com/gucx/gucx/perftest/internal/studies/virtual"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -49,6 +50,9 @@ type sharing struct {
 
 // uarPolicies by name; the first is the default.
 var uarPolicies = map[string]mlx5.UARPolicy{"static": mlx5.UARStatic, "lazy": mlx5.UARLazy}
+
+// policyNames are the values of --uar-policy.
+func policyNames() []string { return slices.Sorted(maps.Keys(uarPolicies)) }
 
 // bind binds the flags of benchmarks that send messages.
 func (s *sharing) bind(f *pflag.FlagSet) {
@@ -102,14 +106,14 @@ func (s *sharing) check() (mlx5.Config, error) {
 	policy, known := uarPolicies[s.uarPolicy]
 	switch {
 	case !known:
-		return queues, fmt.Errorf("UAR policy %q: there are static, lazy", s.uarPolicy)
+		return queues, fmt.Errorf("UAR policy %q: there are %s", s.uarPolicy, strings.Join(policyNames(), ", "))
 	case !slices.Contains(device.Fabrics(), s.fabric):
 		return queues, fmt.Errorf("fabric %q: there are %s", s.fabric, strings.Join(device.Fabrics(), ", "))
 	case s.rounds < 1:
 		return queues, fmt.Errorf("%d rounds", s.rounds)
 	}
 	if s.plot != "" {
-		if err := chart.CheckName(s.plot); err != nil {
+		if err := chart.Check(s.plot); err != nil {
 			return queues, err
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/endpoints"
-	"github.com/gucx/gucx/perftest/internal/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
+	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
 func TestEndpoints_Output(t *testing.T) {
@@ -68,7 +68,8 @@ func TestSharing_WrongUsage(t *testing.T) {
 		"msgrate -f ether":                   "ether",
 		"msgrate -o xml":                     "table, md, csv, json",
 		"msgrate --plot a.pdf":               ".svg or .png",
-		"msgrate --uar-policy eager":         "static, lazy",
+		"endpoints --plot no/such/a.png":     "no such file or directory",
+		"msgrate --uar-policy eager":         "lazy, static",
 		"msgrate --rounds 0":                 "0 rounds",
 		"msgrate --model connectx9":          "connectx9",
 		"endpoints --model x --processes 2":  "one process",

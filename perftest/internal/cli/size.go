@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gucx/gucx/perftest/internal/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/ucs/config"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gucx/gucx/perftest/internal/stencil"
+	"github.com/gucx/gucx/perftest/internal/studies/stencil"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -50,6 +50,8 @@ cost, not what a NIC does; --model predicts that.`,
 	f.StringSliceVar(&s.hybrids, "hybrid", []string{"16.1", "8.2", "4.4", "2.8", "1.16"}, "ranks.threads of a node")
 	f.BoolVar(&s.processes, "processes", false, "each rank is a process of its own, on the shm fabric")
 	s.bind(f)
+	completeSharing(cmd)
+	completeCategories(cmd)
 	return cmd
 }
 

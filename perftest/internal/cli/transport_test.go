@@ -6,15 +6,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
 	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
 // transports are the names of all that there are.
 func transports(t *testing.T) (names []string) {
-	list, err := device.Transports(device.Components(layers.Config{}.UCT, "shm"))
+	list, err := device.Transports(layers.Config{}.Components("shm"))
 	require.NoError(t, err)
 	for _, tr := range list {
 		names = append(names, tr.Resource.Transport)

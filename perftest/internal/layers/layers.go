@@ -3,35 +3,32 @@
 package layers
 
 import (
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/layer/ucplayer"
-	"github.com/gucx/gucx/perftest/internal/layer/uctlayer"
-	"github.com/gucx/gucx/perftest/internal/layer/verbslayer"
-	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
+	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
+	"github.com/gucx/gucx/perftest/internal/layers/verbslayer"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
 // Config is what the environment can set.
-type Config struct {
-	UCP ucp.Config
-	UCT all.Config
-}
+type Config struct{ gucx.Config }
 
-// Tables are the parts of c for config.FromEnv and config.Print.
-func (c *Config) Tables() []config.Table {
-	return append([]config.Table{c.UCP.Table()}, c.UCT.Tables()...)
+// Components makes the components, with the verbs devices of a fabric. Those of the
+// program come last.
+func (c Config) Components(fabric string) []uct.Component {
+	c.UCT.Devices = func() ([]*verbs.Device, error) { return device.List(fabric) }
+	return c.Config.Components()
 }
 
 // FromEnv reads GUCX_ variables, such as os.Environ.
-func FromEnv(environ []string) (Config, error) {
-	var c Config
-	err := config.FromEnv(environ, c.Tables()...)
-	return c, err
+func FromEnv(environ []string, own gucx.Own) (Config, error) {
+	c, err := gucx.FromEnv(environ, own)
+	return Config{c}, err
 }
 
 // Names lists the layers from the lowest up.
@@ -64,7 +61,7 @@ func (c Config) reliable(transport string) rc.Config {
 func (c Config) Set() layer.Set {
 	return layer.Set{Names: Names(), Open: map[string]layer.Opener{
 		verbslayer.Name: verbslayer.New(c.reliable).Open,
-		uctlayer.Name:   uctlayer.New(c.UCT).Open,
-		ucplayer.Name:   ucplayer.New(c.UCP, c.UCT).Open,
+		uctlayer.Name:   uctlayer.New(c.Components).Open,
+		ucplayer.Name:   ucplayer.New(c.UCP, c.Components).Open,
 	}}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/race"
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/oob"
-	"github.com/gucx/gucx/perftest/internal/result"
-	"github.com/gucx/gucx/perftest/internal/session"
-	"github.com/gucx/gucx/perftest/internal/target"
-	"github.com/gucx/gucx/perftest/internal/tick"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/measure/tick"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/perftest/internal/peers/session"
+	"github.com/gucx/gucx/perftest/internal/peers/target"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -111,7 +112,7 @@ func TestEveryLayer_DoesNotAllocate(t *testing.T) {
 	}
 }
 
-func TestEveryLayer_RefusesAddressesOfStrangers(t *testing.T) {
+func TestEveryLayer_RefusesAddressesOfUntrustedPeers(t *testing.T) {
 	set := Config{}.Set()
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -148,9 +149,9 @@ func TestEveryLayer_SaysWhatThereIs(t *testing.T) {
 }
 
 func TestFromEnv(t *testing.T) {
-	c, err := FromEnv([]string{"GUCX_RC_TX_QUEUE_LEN=64", "HOME=/"})
+	c, err := FromEnv([]string{"GUCX_RC_TX_QUEUE_LEN=64", "HOME=/"}, gucx.Own{})
 	require.NoError(t, err)
 	assert.Equal(t, 64, c.UCT.RC.TxDepth)
-	_, err = FromEnv([]string{"GUCX_RC_TX_QUEUE_LN=64"})
+	_, err = FromEnv([]string{"GUCX_RC_TX_QUEUE_LN=64"}, gucx.Own{})
 	assert.ErrorContains(t, err, "TX_QUEUE_LEN")
 }

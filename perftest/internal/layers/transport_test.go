@@ -9,18 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/perftest/internal/bench"
-	"github.com/gucx/gucx/perftest/internal/device"
-	"github.com/gucx/gucx/perftest/internal/layer"
-	"github.com/gucx/gucx/perftest/internal/oob"
-	"github.com/gucx/gucx/perftest/internal/pattern"
-	"github.com/gucx/gucx/perftest/internal/session"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/perftest/internal/peers/session"
 	"github.com/gucx/gucx/uct"
 )
 
 // everyTransport runs f for each transport that there is.
 func everyTransport(t *testing.T, f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
-	list, err := device.Transports(device.Components(Config{}.UCT, "shm"))
+	list, err := device.Transports(Config{}.Components("shm"))
 	require.NoError(t, err)
 	require.NotEmpty(t, list)
 	for _, tr := range list {

@@ -56,12 +56,12 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 		far = openFabric(t, fabric)
 	}
 	s := &sender{}
-	mem, err := far.(uct.Allocator).Alloc(4096, uct.AccessAll)
+	mem, err := far.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mem.Close()) })
 	packed, err := mem.PackRKey(nil)
 	require.NoError(t, err)
-	s.key, err = near.(uct.RKeyUnpacker).UnpackRKey(packed)
+	s.key, err = near.Ext().Keys.UnpackRKey(packed)
 	require.NoError(t, err)
 	s.raddr = mem.Addr()
 	var peer uct.EP
@@ -69,10 +69,10 @@ func newSender(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *sender 
 	s.it, s.ep = open(t, near, tl, cfg)
 	peerIface, peer = open(t, far, tl, cfg)
 	connect := func(ep uct.EP, it uct.Iface, to uct.EP) error {
-		return ep.(uct.EPConnector).Connect(it.(uct.IfaceAddresser).DeviceAddr(nil), to.(uct.EPConnector).EPAddr(nil))
+		return ep.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), to.Ops().Connect.EPAddr(nil))
 	}
 	require.NoError(t, errors.Join(connect(s.ep, peerIface, peer), connect(peer, s.it, s.ep)))
-	s.far, s.back, s.put = peerIface, peer, s.ep.(uct.Putter)
+	s.far, s.back, s.put = peerIface, peer, s.ep.Ops().Put
 	return s
 }
 
@@ -228,10 +228,10 @@ func newDatagrams(t testing.TB, fabric softhca.Fabric, tl string, cfg any) *data
 		*[]*uct.Iface{&d.it, &d.far}[i] = it
 	}
 	require.NoError(t, d.far.SetAMHandler(1, d))
-	addr := d.far.(uct.IfaceAddresser)
+	addr := d.far.Ext().Address
 	ep, err := d.it.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)})
 	require.NoError(t, err)
-	d.am = ep.(uct.AMSender)
+	d.am = ep.Ops().AM
 	d.send(t, 1)
 	return d
 }

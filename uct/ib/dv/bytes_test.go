@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // words parses the notation of the vectors: 32-bit words in memory order, 0 short
@@ -45,9 +46,9 @@ func TestGolden_RC(t *testing.T) {
 	ring := bytesOf(b.raw.SQ)
 	const a, c = 0x7f0000001000, 0x7f0000003000
 
-	require.NoError(t, e.PutShort(count(8), 0x1122334455667788, uct.RKey{Handle: 0xabcdef01}))
+	require.NoError(t, e.PutShort(count(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
 	want := words(t, "00000008 00010003 00000008 00000000 · 11223344 55667788 abcdef01 00000000 · 80000008 00070e15 1c232a31 00000000")
-	assert.Equal(t, want, ring[:48])
+	assert.Equal(t, want[:44], ring[:44], "without the padding")
 	assert.EqualValues(t, 1, b.raw.DBRec.Send())
 	require.Len(t, b.hw.rings, 1)
 	assert.Equal(t, b.raw.UAR.Off, b.hw.rings[0].off)
@@ -68,8 +69,42 @@ func TestGolden_RC(t *testing.T) {
 	assert.Equal(t, words(t, "00000311 00010004 00000088 0 · 0 00002000 00000033 0 · 0 00002222 0 00001111 · 00000008 00001000 00007f00 00003000"), ring[192:256])
 	assert.EqualValues(t, 4, b.raw.DBRec.Send())
 	require.Len(t, b.hw.rings, 2, "a list rings once")
-	assert.Equal(t, b.raw.UAR.Off+mlx5.BFBufLen, b.hw.rings[1].off, "buffers alternate")
+	assert.Equal(t, b.raw.UAR.Off+prm.BFBufLen, b.hw.rings[1].off, "buffers alternate")
 	assert.Equal(t, words(t, "00000311 00010004"), b.hw.rings[1].page[:8])
+}
+
+// The data segment of an atomic says 8, whatever the SGE does.
+func TestGolden_AtomicSays8(t *testing.T) {
+	for _, n := range []uint32{1, 4, 8, 100, prm.MaxSGELen} {
+		b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+		wr := verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, RemoteAddr: 0x2000, RKey: 0x33, CompareAdd: 7,
+			SGList: []verbs.SGE{{Addr: 0x7f0000003000, Length: n, LKey: 0x1000}}}
+		_, err := b.queue().PostSend([]verbs.SendWR{wr})
+		require.NoError(t, err)
+		want := words(t, "00000012 00010004 0 0 · 0 00002000 00000033 0 · 0 00000007 0 0 · 00000008 00001000 00007f00 00003000")
+		assert.Equal(t, want, bytesOf(b.raw.SQ)[:64], "an SGE of %d bytes", n)
+	}
+	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
+	_, err := b.queue().PostSend([]verbs.SendWR{{Opcode: verbs.OpAtomicCmpSwap, SGList: make([]verbs.SGE, 2)}})
+	assert.ErrorContains(t, err, "atomic with 2 SGEs, want 1")
+}
+
+// Without BlueFlame a register takes doorbells of 8 bytes, in its two buffers by turns.
+func TestGolden_ShutUpBFAlternates(t *testing.T) {
+	b := newBenchOf(t, t.Cleanup, verbs.QPTypeRC, rcLimits, mlx5.Config{ShutUpBF: true})
+	e := newRawEP(b)
+	for i := range uint32(4) {
+		if i%2 == 0 {
+			require.NoError(t, e.PutShort(count(8), 0x1122334455667788, uct.RKey(0xabcdef01)))
+		} else {
+			_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpSend}})
+			require.NoError(t, err)
+		}
+		got := b.hw.rings[i]
+		assert.Equal(t, b.raw.UAR.Off+i%2*prm.BFBufLen, got.off)
+		assert.Equal(t, bytesOf(b.raw.SQ)[i*64:][:8], got.page[:8])
+		assert.Equal(t, make([]byte, 56), got.page[8:64], "eight bytes")
+	}
 }
 
 func TestGolden_UD(t *testing.T) {
@@ -94,7 +129,7 @@ func TestGolden_InlineWraps(t *testing.T) {
 	require.EqualValues(t, 8, b.raw.SQ.Count)
 	e := newRawEP(b)
 	for range 7 {
-		require.NoError(t, e.PutShort(count(8), 0, uct.RKey{}))
+		require.NoError(t, e.PutShort(count(8), 0, 0))
 	}
 	_, err := e.sq.PostSend([]verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline, Inline: count(60)}})
 	require.NoError(t, err)
@@ -120,7 +155,7 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 		RKey:       rapid.Uint32().Draw(t, "rkey"),
 		CompareAdd: rapid.Uint64().Draw(t, "compare"),
 		Swap:       rapid.Uint64().Draw(t, "swap"),
-		AH:         ah, RemoteQPN: rapid.Uint32Range(0, nobody).Draw(t, "qpn"), RemoteQKey: rapid.Uint32().Draw(t, "qkey"),
+		AH:         ah, RemoteQPN: rapid.Uint32Range(0, invalidQPN).Draw(t, "qpn"), RemoteQKey: rapid.Uint32().Draw(t, "qkey"),
 	}
 	sge := func(length uint32) verbs.SGE {
 		return verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Length: length, LKey: rapid.Uint32().Draw(t, "lkey")}
@@ -128,12 +163,12 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 	switch {
 	case wr.Opcode >= verbs.OpAtomicCmpSwap:
 		wr.SGList = []verbs.SGE{sge(8)}
-	case canInline(wr.Opcode) && rapid.Bool().Draw(t, "inline"):
+	case wr.Opcode <= verbs.OpSendWithImm && rapid.Bool().Draw(t, "inline"):
 		wr.Flags |= verbs.SendInline
 		wr.Inline = count(rapid.IntRange(0, rcLimits.MaxInline).Draw(t, "bytes"))
 	default:
 		for range rapid.IntRange(0, rcLimits.MaxSendSGE).Draw(t, "sges") {
-			wr.SGList = append(wr.SGList, sge(rapid.SampledFrom([]uint32{0, 1, 4096, maxSGELen}).Draw(t, "length")))
+			wr.SGList = append(wr.SGList, sge(rapid.SampledFrom([]uint32{0, 1, 4096, prm.MaxSGELen}).Draw(t, "length")))
 		}
 	}
 	return wr
@@ -196,7 +231,7 @@ func TestShort_LikeVerbs(t *testing.T) {
 		_, err := over.qp.PostSend([]verbs.SendWR{wr})
 		require.NoError(t, err)
 		over.complete(t, at, at)
-		i := at % over.raw.SQ.Count * mlx5.BBLen
+		i := at % over.raw.SQ.Count * prm.BBLen
 		want, got := bytesOf(over.raw.SQ)[i:], bytesOf(direct.raw.SQ)[i:]
 		require.Equal(t, want[:used], got[:used])
 		require.Equal(t, over.raw.DBRec.Send(), direct.raw.DBRec.Send())
@@ -209,14 +244,15 @@ func TestShort_LikeVerbs(t *testing.T) {
 	}
 	for round := range 5 {
 		for n := 1; n <= maxPutBB; n++ {
-			require.NoError(t, e.PutShort(count(n), 0x1122334455667788, uct.RKey{Handle: 0xabcdef01 + uint64(n)}))
-			check(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: count(n), RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01 + uint32(n)}, putData+n)
+			require.NoError(t, e.PutShort(count(n), 0x1122334455667788, uct.RKey(0xabcdef01+uint64(n))))
+			check(verbs.SendWR{Opcode: verbs.OpRDMAWrite, Inline: count(n), RemoteAddr: 0x1122334455667788, RKey: 0xabcdef01 + uint32(n)},
+				prm.BBLen-maxPutBB+n)
 		}
 		for n := 0; n <= maxAMBB; n++ {
 			id := uint8(n % (uct.MaxAMID + 1))
 			require.NoError(t, e.AMShort(id, 0x0807060504030201, count(n)))
 			check(verbs.SendWR{Opcode: verbs.OpSendWithImm, Imm: uint32(rcwire.AM(id, 0)),
-				Inline: append([]byte{1, 2, 3, 4, 5, 6, 7, 8}, count(n)...)}, amData+n)
+				Inline: append([]byte{1, 2, 3, 4, 5, 6, 7, 8}, count(n)...)}, prm.BBLen-maxAMBB+n)
 		}
 		if round%2 == 0 {
 			e.CI = e.PI
@@ -232,13 +268,13 @@ func TestPostSend_Refuses(t *testing.T) {
 		"inline too long": {Opcode: verbs.OpSend, Flags: verbs.SendInline, Inline: count(b.qp.Cap().MaxInline + 1)},
 		"inline read":     {Opcode: verbs.OpRDMARead, Flags: verbs.SendInline, Inline: count(8)},
 		"too many pieces": {Opcode: verbs.OpSend, SGList: make([]verbs.SGE, b.qp.Cap().MaxSendSGE+1)},
-		"2 GiB":           {Opcode: verbs.OpSend, SGList: []verbs.SGE{{Length: maxSGELen + 1}}},
+		"2 GiB":           {Opcode: verbs.OpSend, SGList: []verbs.SGE{{Length: prm.MaxSGELen + 1}}},
 		"no such opcode":  {Opcode: 77},
 	} {
 		pi := q.pi
 		n, err := q.PostSend([]verbs.SendWR{good, bad, good})
 		assert.Equal(t, 1, n, name)
-		assert.ErrorContains(t, err, "write wqe", name)
+		assert.ErrorContains(t, err, "post send", name)
 		assert.Equal(t, pi+1, q.pi, "%s: what was before it is posted", name)
 	}
 }
@@ -248,9 +284,11 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		over := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 		direct := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
-		var q sharedQueue
-		require.NoError(t, q.open(direct.srq))
+		var q prm.RecvList
+		require.NoError(t, openList(&q, direct.srq))
 		rawOver, err := mlx5.RawSRQOf(over.srq)
+		require.NoError(t, err)
+		rawDirect, err := mlx5.RawSRQOf(direct.srq)
 		require.NoError(t, err)
 		var posted []uint16 // entries
 		var cqes uint32
@@ -260,15 +298,15 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 				i := rapid.IntRange(0, len(posted)-1).Draw(t, "which")
 				entry := posted[i]
 				posted = append(posted[:i], posted[i+1:]...)
-				over.cqe(t, cqes, &mlx5.CQE{Opcode: mlx5.CQERespSend, UserIndex: over.hw.srqs[firstNumber-2].UserIndex, WQECounter: entry})
+				over.cqe(t, cqes, &prm.CQE{Opcode: prm.CQERespSend, UserIndex: over.hw.qps[over.qp.Number()].UserIndex, WQECounter: entry})
 				cqes++
 				var wc [1]verbs.WC
 				require.Equal(t, 1, over.cq.Poll(wc[:]))
-				require.Equal(t, wc[0].ID, q.take(entry))
+				require.Equal(t, wc[0].ID, q.Take(entry))
 			} else {
 				wr := []verbs.RecvWR{{ID: id, SGList: []verbs.SGE{{Addr: id, Length: 100, LKey: 9}}}}
 				id++
-				head := q.head
+				head, _ := q.Ends()
 				n, errOver := over.srq.PostRecv(wr)
 				got, err := q.PostRecv(wr)
 				require.Equal(t, n, got)
@@ -277,33 +315,37 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 					posted = append(posted, head)
 				}
 			}
-			require.Equal(t, bytesOf(rawOver.Entries), bytesOf(mlx5.RawRing{Buf: direct.hw.srqs[firstNumber-2].Buf, Count: 8, Stride: rawOver.Entries.Stride}))
-			require.Equal(t, rawOver.DBRec.Recv(), q.dbr.Recv())
+			require.Equal(t, bytesOf(rawOver.Entries), bytesOf(rawDirect.Entries))
+			require.Equal(t, rawOver.DBRec.Recv(), rawDirect.DBRec.Recv())
 		}
 	})
 }
 
 func TestGolden_SRQAndArm(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
-	var q sharedQueue
-	require.NoError(t, q.open(b.srq))
+	var q prm.RecvList
+	require.NoError(t, openList(&q, b.srq))
 	_, err := q.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{{Addr: 0x7f0000001000, Length: 0x80, LKey: 0x1000}}}})
 	require.NoError(t, err)
 	raw, err := mlx5.RawSRQOf(b.srq)
 	require.NoError(t, err)
 	assert.Equal(t, words(t, "00000001 0 0 0 · 00000080 00001000 00007f00 00001000 · 0 00000100 0 0"), bytesOf(raw.Entries)[:48])
-	assert.EqualValues(t, 1, q.dbr.Recv())
+	assert.EqualValues(t, 1, raw.DBRec.Recv())
 	_, err = q.PostRecv([]verbs.RecvWR{{SGList: make([]verbs.SGE, 4)}})
 	assert.ErrorContains(t, err, "4 SGEs, limit 3")
 
 	var c compQueue
 	require.NoError(t, c.open(b.cq))
-	c.ci = 3
-	c.give()
-	assert.EqualValues(t, 3, c.dbr.CI())
+	rawCQ, err := mlx5.RawCQOf(b.cq)
+	require.NoError(t, err)
+	for range 3 {
+		c.Take()
+	}
+	c.Give()
+	assert.EqualValues(t, 3, rawCQ.DBRec.CI())
 	b.hw.rings = nil
 	require.NoError(t, c.Arm(false))
-	assert.EqualValues(t, 3, c.dbr.Arm())
+	assert.EqualValues(t, 3, rawCQ.DBRec.Arm())
 	require.Len(t, b.hw.rings, 1)
 	assert.EqualValues(t, 0x20, b.hw.rings[0].off)
 	assert.Equal(t, words(t, "00000003 000000fd"), b.hw.rings[0].page[:8])
@@ -315,8 +357,8 @@ func TestHold(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
 	r := e.sq.reg
-	require.True(t, r.plain)
-	put := func() { require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey{Handle: 7})) }
+	require.True(t, r.direct)
+	put := func() { require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey(7))) }
 
 	r.hold()
 	put()
@@ -343,5 +385,5 @@ func TestHold(t *testing.T) {
 	r.hold()
 	r.release()
 	assert.Len(t, b.hw.rings, 2)
-	assert.True(t, r.plain)
+	assert.True(t, r.direct)
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -17,9 +17,6 @@ import (
 const (
 	// rcTimeout is that of one of eight attempts to reach a QP that is gone.
 	rcTimeout = 100 * time.Millisecond
-	// udTimeout is when a killed peer is given up: long for a busy machine, and not as
-	// long as a test.
-	udTimeout = 10 * time.Second
 	// postlist is longer than most queues of the suite, so that most posts wait for
 	// what else makes a doorbell ring.
 	postlist = 32
@@ -30,7 +27,7 @@ func tinyRC(o ucttest.Options) rc.Config {
 }
 
 func tinyUD(o ucttest.Options) ud.Config {
-	return ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: ibtest.RxDepth(o), Timeout: udTimeout}
+	return ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: ibtest.RxDepth(o), Timeout: ibtest.UDTimeout(o)}
 }
 
 // The suites have queues of a few messages.
@@ -63,10 +60,10 @@ const (
 )
 
 var (
-	peers     = rctest.Harness{OpenMD: rcSuite.On(softhca.FabricShm).OpenMD, Transport: RCName, Device: ibtest.Device}
-	listPeers = rctest.Harness{Transport: RCName, Device: ibtest.Device, OpenMD: func() (uct.MD, error) {
-		return ibtest.OpenMD(softhca.FabricShm, RC(RCConfig{TxPostlist: postlist}))
-	}}
+	peers = rctest.Harness{OpenMD: rcSuite.On(softhca.FabricShm).OpenMD, Transport: RCName, Device: ibtest.Device,
+		Config: rc.Config{Timeout: time.Hour}}
+	listPeers = rctest.Harness{OpenMD: rcSuite.On(softhca.FabricShm).OpenMD, Transport: RCName, Device: ibtest.Device,
+		Config: &RCConfig{Config: rc.Config{Timeout: time.Hour}, TxPostlist: postlist}}
 )
 
 func TestMain(m *testing.M) {
@@ -88,7 +85,7 @@ func TestConformanceRC_ListLoop(t *testing.T) { ucttest.Test(t, rcListSuite.On(s
 func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, rcListSuite.Peers(rcListPeer)) }
 
 func TestConformanceRC_Categories(t *testing.T) {
-	rcSuite.Categories(t, func(config any, e uct.Endpoints) any {
+	rcSuite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(rc.Config)
 		c.IB.Endpoints = e
 		return c
@@ -102,7 +99,7 @@ func TestConformanceUD_ListLoop(t *testing.T) { ucttest.Test(t, udListSuite.On(s
 func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udSuite.Peers(udPeer)) }
 
 func TestConformanceUD_Categories(t *testing.T) {
-	udSuite.Categories(t, func(config any, e uct.Endpoints) any {
+	udSuite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(ud.Config)
 		c.IB.Endpoints = e
 		return c

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // twins are a bench whose queues verbs reads and one whose queues are read here. Both
@@ -27,15 +28,14 @@ func newTwins(t require.TestingT, cleanup func(func()), typ verbs.QPType) twins 
 func (w twins) cqe(t require.TestingT, i uint32, body []byte) {
 	for _, b := range []*bench{w.over, w.direct} {
 		view := b.cqes(t)
-		s := view.Slot(i)
-		copy(s[:], body)
+		s := slotBytes(view.Slot(i))
+		copy(s, body)
 		s[63] = s[63]&^1 | view.Owner(i)
 	}
 }
 
-// qpIndex and srqIndex are what an entry has in its user index.
-func (w twins) qpIndex() uint32  { return w.over.hw.qps[w.over.qp.Number()].UserIndex }
-func (w twins) srqIndex() uint32 { return w.over.hw.srqs[firstNumber-2].UserIndex }
+// qpIndex is what an entry has in its user index, also if it took a receive from the SRQ.
+func (w twins) qpIndex() uint32 { return w.over.hw.qps[w.over.qp.Number()].UserIndex }
 
 // same requires that a completion read here has what verbs says, as far as the cores
 // look: of a failed one, ID and status; of a send, the ID; of a message, also the length, and
@@ -64,7 +64,7 @@ func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 	e := newRawEP(b)
 	it := e.it
 	require.NoError(t, it.cq.open(b.cq))
-	require.NoError(t, it.srq.open(b.srq))
+	require.NoError(t, openList(&it.srq, b.srq))
 	it.forgetAll()
 	e.QPN = b.qp.Number()
 	it.recent[uint8(e.QPN)] = e
@@ -73,10 +73,10 @@ func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 
 // next reads an entry as Progress does. ok is false if it stands for nothing.
 func (it *rcIface) next(t require.TestingT) (wc verbs.WC, ok bool) {
-	s, tail := it.cq.peek()
-	require.True(t, it.cq.owned(tail))
-	it.cq.take()
-	if !it.cq.sent(tail) && tail.Opcode() != mlx5.CQEReq {
+	s, tail := it.cq.Peek()
+	require.True(t, it.cq.Owned(tail))
+	it.cq.Take()
+	if !it.cq.Sent(tail) && tail.Opcode() != prm.CQEReq {
 		return wc, it.parse(s, tail, &wc)
 	}
 	e := it.find(s.QPN())
@@ -109,7 +109,7 @@ func TestGolden_CQE(t *testing.T) {
 	}{
 		{"0 0 0 0 · 0 0 0 0 · 0 0 0 0 · 0 0 08000100 00000000", w.qpIndex(),
 			verbs.WC{ID: 40, QPN: 0x100}},
-		{"0 0 0 0 · 0 0 10000077 0 · 0 deadbeef 0 0000004d · 0 0 00000100 00000032", w.srqIndex(),
+		{"0 0 0 0 · 0 0 10000077 0 · 0 deadbeef 0 0000004d · 0 0 00000100 00000032", w.qpIndex(),
 			verbs.WC{ID: 50, QPN: 0x100, ByteLen: 77, Imm: 0xdeadbeef, Flags: verbs.WCWithImm}},
 		{"0 0 0 0 · 0 0 0 0 · 0 0 0 0 · 0 00008115 08000100 000100d0", w.qpIndex(),
 			verbs.WC{ID: 41, QPN: 0x100, Status: verbs.WCRetryExcErr, VendorErr: 0x81}},
@@ -124,31 +124,33 @@ func TestGolden_CQE(t *testing.T) {
 		require.Equal(t, 1, w.over.cq.Poll(over[:]))
 		same(t, verbs.QPTypeRC, over[0], got)
 	}
-	it.cq.give()
+	it.cq.Give()
 	raw, err := mlx5.RawCQOf(w.over.cq)
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, raw.DBRec.CI())
-	assert.EqualValues(t, 3, it.cq.dbr.CI())
+	direct, err := mlx5.RawCQOf(w.direct.cq)
+	require.NoError(t, err)
+	assert.EqualValues(t, 3, direct.DBRec.CI())
 }
 
 // drawCQE draws an entry of each kind, or of a kind that nobody asked for, round the
 // whole of what a device writes.
-func drawCQE(t *rapid.T, qpn uint32, recvIndex, sendIndex uint32, recvCounter uint16) *mlx5.CQESlot {
-	e := mlx5.CQE{
-		Opcode:    mlx5.CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "opcode")),
+func drawCQE(t *rapid.T, qpn, index uint32, recvCounter uint16) *prm.CQESlot {
+	e := prm.CQE{
+		Opcode:    prm.CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "opcode")),
 		Solicited: rapid.Bool().Draw(t, "solicited"),
-		QPN:       qpn, UserIndex: sendIndex, WQECounter: rapid.Uint16().Draw(t, "counter"),
-		SendOp:    rapid.SampledFrom([]mlx5.Opcode{mlx5.OpRDMAWrite, mlx5.OpSend, mlx5.OpSendImm, mlx5.OpRDMARead, mlx5.OpAtomicFA}).Draw(t, "sent"),
+		QPN:       qpn, UserIndex: index, WQECounter: rapid.Uint16().Draw(t, "counter"),
+		SendOp:    rapid.SampledFrom([]prm.Opcode{prm.OpRDMAWrite, prm.OpSend, prm.OpSendImm, prm.OpRDMARead, prm.OpAtomicFA}).Draw(t, "sent"),
 		ByteCount: rapid.Uint32().Draw(t, "bytes"), Imm: rapid.Uint32().Draw(t, "imm"),
 		SrcQP: rapid.Uint32Range(0, 1<<24-1).Draw(t, "src"), SL: rapid.ByteRange(0, 15).Draw(t, "sl"), GRH: rapid.ByteRange(0, 3).Draw(t, "grh"),
-		Syndrome: mlx5.Syndrome(rapid.Byte().Draw(t, "syndrome")), VendorErr: rapid.Byte().Draw(t, "vendor"),
+		Syndrome: prm.Syndrome(rapid.Byte().Draw(t, "syndrome")), VendorErr: rapid.Byte().Draw(t, "vendor"),
 	}
 	switch e.Opcode {
-	case mlx5.CQEReq, mlx5.CQEReqErr:
+	case prm.CQEReq, prm.CQEReqErr:
 	default:
-		e.UserIndex, e.WQECounter = recvIndex, recvCounter
+		e.WQECounter = recvCounter
 	}
-	s := &mlx5.CQESlot{}
+	s := &prm.CQESlot{}
 	s.Write(&e, 0)
 	return s
 }
@@ -198,12 +200,15 @@ func TestParseRC_LikeVerbs(t *testing.T) {
 		w := newTwins(t, t.Cleanup, verbs.QPTypeRC)
 		it, e := newRawIface(t, w.direct)
 		i := w.sends(t, &e.sq, verbs.OpRDMAWrite, [2]*verbs.AH{})
-		it.cq.ci = i
+		for range i {
+			it.cq.Take()
+		}
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, it.srq.PostRecv}}
 		for range rapid.IntRange(1, 200).Draw(t, "entries") {
-			r.one(t, uint64(i), it.srq.head)
-			s := drawCQE(t, w.over.qp.Number(), w.srqIndex(), w.qpIndex(), r.waiting[0])
-			w.cqe(t, i, s[:])
+			head, _ := it.srq.Ends()
+			r.one(t, uint64(i), head)
+			s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), r.waiting[0])
+			w.cqe(t, i, slotBytes(s))
 			i++
 			var over [2]verbs.WC
 			n := w.over.cq.Poll(over[:])
@@ -215,8 +220,8 @@ func TestParseRC_LikeVerbs(t *testing.T) {
 					r.waiting = r.waiting[1:]
 				}
 			}
-			_, tail := it.cq.peek()
-			require.False(t, it.cq.owned(tail) || it.cq.sent(tail))
+			_, tail := it.cq.Peek()
+			require.False(t, it.cq.Owned(tail) || it.cq.Sent(tail))
 		}
 	})
 }
@@ -236,16 +241,20 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 		send, recv, _, err := q.attach(w.direct.qp, w.direct.cq)
 		require.NoError(t, err)
 		i := w.sends(t, send.(*sendQueue), verbs.OpSend, ahs)
-		q.ci = i
+		for range i {
+			q.Take()
+		}
+		rawDirect, err := mlx5.RawCQOf(w.direct.cq)
+		require.NoError(t, err)
 		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.qp.PostRecv, recv.PostRecv}}
 		for range rapid.IntRange(1, 40).Draw(t, "polls") {
 			for range rapid.IntRange(0, 9).Draw(t, "entries") {
 				r.one(t, uint64(i), 0)
-				s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), w.qpIndex(), 0)
-				if s.Tail().Opcode() == mlx5.CQERespWrImm {
+				s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), 0)
+				if s.Tail().Opcode() == prm.CQERespWrImm {
 					continue // datagrams have no RDMA
 				}
-				w.cqe(t, i, s[:])
+				w.cqe(t, i, slotBytes(s))
 				i++
 			}
 			for n := -1; n != 0; {
@@ -259,7 +268,7 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 			}
 			raw, err := mlx5.RawCQOf(w.over.cq)
 			require.NoError(t, err)
-			require.Equal(t, raw.DBRec.CI(), q.dbr.CI())
+			require.Equal(t, raw.DBRec.CI(), rawDirect.DBRec.CI())
 		}
 	})
 }
@@ -269,9 +278,9 @@ func TestPollUD_LikeVerbs(t *testing.T) {
 func TestPoll_NobodysQP(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	it, e := newRawIface(t, b)
-	require.NotEqual(t, uint8(nobody&0xff), uint8(e.QPN))
+	require.NotEqual(t, uint8(invalidQPN&0xff), uint8(e.QPN))
 	for _, entry := range it.recent {
-		require.NotEqual(t, uint32(nobody), entry.QPN)
+		require.NotEqual(t, uint32(invalidQPN), entry.QPN)
 	}
 }
 
@@ -279,8 +288,8 @@ func TestPoll_NobodysQP(t *testing.T) {
 // the ring and the counter of the doorbell record.
 func TestRecvQueue_LikeVerbs(t *testing.T) {
 	w := newTwins(t, t.Cleanup, verbs.QPTypeUD)
-	var q recvQueue
-	require.NoError(t, q.open(w.direct.raw))
+	var q prm.RecvRing
+	require.NoError(t, openRing(&q, w.direct.raw))
 	rq := w.over.raw.RQ
 	id := uint64(0)
 	post := func(n int) {
@@ -295,24 +304,27 @@ func TestRecvQueue_LikeVerbs(t *testing.T) {
 		require.Equal(t, errOver, err)
 		id -= uint64(len(wr) - n)
 		require.Equal(t, bytesOf(rq), bytesOf(w.direct.raw.RQ))
-		require.Equal(t, w.over.raw.DBRec.Recv(), q.dbr.Recv())
+		require.Equal(t, w.over.raw.DBRec.Recv(), w.direct.raw.DBRec.Recv())
 	}
 	id = 1
 	post(1)
 	require.Equal(t, words(t, "00000080 00001000 00007f00 00001001 · 0 00000100 0 0"), bytesOf(w.direct.raw.RQ)[:32])
-	require.EqualValues(t, 1, q.dbr.Recv())
-	cqes := uint32(0)
+	require.EqualValues(t, 1, w.direct.raw.DBRec.Recv())
+	cqes, completed := uint32(0), uint64(0)
 	for id < 1<<16+100 {
 		post(int(id%16) + 1)
 		for range id % 19 {
-			if q.head == q.tail {
+			if completed == id-1 {
 				break
 			}
-			w.over.cqe(t, cqes, &mlx5.CQE{Opcode: mlx5.CQERespSend, UserIndex: w.qpIndex()})
+			completed++
+			w.over.cqe(t, cqes, &prm.CQE{Opcode: prm.CQERespSend, UserIndex: w.qpIndex()})
 			cqes++
 			var wc [1]verbs.WC
 			require.Equal(t, 1, w.over.cq.Poll(wc[:]))
-			require.Equal(t, wc[0].ID, q.take())
+			got, ok := q.Take()
+			require.True(t, ok)
+			require.Equal(t, wc[0].ID, got)
 		}
 	}
 }

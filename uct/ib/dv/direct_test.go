@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -87,24 +88,24 @@ func TestDisown(t *testing.T) {
 	require.NoError(t, c.open(b.cq))
 	var qpns []uint32
 	for i := range uint32(100) { // round the queue
-		e := mlx5.CQE{Opcode: mlx5.CQERespSend, QPN: 0x100 + i%2, WQECounter: uint16(i), SendOp: mlx5.OpSend}
-		c.view.Slot(i).Write(&e, c.view.Owner(i))
+		e := prm.CQE{Opcode: prm.CQERespSend, QPN: 0x100 + i%2, WQECounter: uint16(i), SendOp: prm.OpSend}
+		c.Slot(i).Write(&e, c.Owner(i))
 		if i%3 == 2 {
 			c.disown(0x101)
 			for range 3 {
-				s, tail := c.peek()
-				require.True(t, c.owned(tail))
-				require.False(t, c.sent(tail))
+				s, tail := c.Peek()
+				require.True(t, c.Owned(tail))
+				require.False(t, c.Sent(tail))
 				qpns = append(qpns, s.QPN())
-				assert.Equal(t, uint16(c.ci), tail.WQECounter())
-				c.take()
+				assert.Equal(t, uint16(c.CI()), tail.WQECounter())
+				c.Take()
 			}
-			_, tail := c.peek()
-			require.False(t, c.owned(tail))
+			_, tail := c.Peek()
+			require.False(t, c.Owned(tail))
 		}
 	}
 	require.Len(t, qpns, 99)
 	for i, qpn := range qpns {
-		assert.Equal(t, []uint32{0x100, nobody}[i%2], qpn)
+		assert.Equal(t, []uint32{0x100, invalidQPN}[i%2], qpn)
 	}
 }

@@ -5,8 +5,8 @@
 // thread, is not needed here: the core knows that there is room, that the QP can
 // send and that one goroutine owns it.
 //
-//	EP       sendQueue: writes WQEs, the doorbell record and the register
-//	Iface    compQueue: reads CQEs; sharedQueue or recvQueue: posts receives
+//	EP       sendQueue: has WQEs written by a prm.SendRing; the doorbell record, the register
+//	Iface    compQueue: reads CQEs; prm.RecvList or prm.RecvRing: posts receives
 //	         register: which BlueFlame buffer of the thread domain is next
 //
 // # Posting
@@ -15,9 +15,9 @@
 //
 // A single WQE of up to 256 bytes goes to the register whole (BlueFlame), another
 // one or a list by its first 8 bytes. On hardware each step has its fence; the
-// software HCA is told instead, by [mlx5.Doorbell].
+// software HCA is told instead, by [prm.Doorbell].
 //
-// What a Progress posts (of rc_mlx5, what it posts at its end) gathers: one doorbell
+// What a Progress posts (of rc_mlx5, what it posts at its end) is batched: one doorbell
 // for each queue. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, so does what
 // is posted outside Progress, and lists of that length share the doorbell record and
 // the register. A shorter list waits for the next Progress, Flush, Arm or Close of the

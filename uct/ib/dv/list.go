@@ -2,18 +2,25 @@ package dv
 
 import "github.com/gucx/gucx/uct"
 
-// listIface is an rc_mlx5 iface with TX_POSTLIST: posts gather, and one doorbell
+// listIface is an rc_mlx5 iface with TX_POSTLIST: posts are batched, and one doorbell
 // serves a list. Without it there is nothing to ring for, and no method looks.
 type listIface struct{ *rcIface }
 
 // listEP is an EP of a listIface.
 type listEP struct{ rcEP }
 
-// ring rings for what has gathered on all EPs.
+// ring rings for what is batched on all EPs.
 func (it listIface) ring() {
 	if it.reg != nil { // an EP has been made
 		it.reg.ring()
 	}
+}
+
+// Ext implements uct.Iface.
+func (it listIface) Ext() *uct.IfaceExt {
+	ext := it.rcIface.Ext()
+	ext.Wake = it
+	return ext
 }
 
 // Progress implements uct.Iface. It rings first, for what was posted before, and
@@ -51,7 +58,7 @@ func (it listIface) Close() error {
 	return it.rcIface.Close()
 }
 
-// ring rings for what has gathered on the EP.
+// ring rings for what is batched on the EP.
 func (e *listEP) ring() { e.sq.reg.ringHeld(&e.sq) }
 
 // Flush implements uct.EP.
@@ -80,8 +87,15 @@ func (e *listEP) Close() error {
 // to one queue, and who waits for one of them calls Progress.
 type udList struct{ *udIface }
 
-// ring rings for what has gathered.
+// ring rings for what is batched.
 func (it udList) ring() { it.q.send.reg.ring() }
+
+// Ext implements uct.Iface.
+func (it udList) Ext() *uct.IfaceExt {
+	ext := it.udIface.Ext()
+	ext.Wake = it
+	return ext
+}
 
 // Progress implements uct.Iface. It rings first, for what was posted before, so that
 // what a loop fabric delivers at once is seen.

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -22,17 +21,20 @@ func TestList_OneDoorbell(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	e := newRawEP(b)
 	r := e.sq.reg
-	var watch ucs.Watch
-	r.list(4, &watch)
+	var comps compQueue
+	require.NoError(t, comps.open(b.cq))
+	comps.Wait(comps.Peek())
+	require.True(t, comps.Idle())
+	r.list(4, &comps.CompRing)
 	put := func(n int) {
 		for range n {
-			require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey{Handle: 7}))
+			require.NoError(t, e.PutShort(count(8), 0x1000, uct.RKey(7)))
 		}
 	}
 	put(3)
 	assert.Empty(t, b.hw.rings)
 	assert.Zero(t, b.raw.DBRec.Send(), "the device sees nothing of the list")
-	assert.EqualValues(t, neverWord, watch.Quiet)
+	assert.False(t, comps.Idle())
 	put(1)
 	require.Len(t, b.hw.rings, 1)
 	assert.EqualValues(t, 4, b.raw.DBRec.Send())
@@ -54,13 +56,13 @@ func TestList_OneDoorbell(t *testing.T) {
 	r.release()
 	require.Len(t, b.hw.rings, 4, "what was there before is rung for with the rest")
 	put(1)
-	assert.Len(t, b.hw.rings, 4, "still gathering")
+	assert.Len(t, b.hw.rings, 4, "still batching")
 	r.forget(&e.sq)
 	r.ring()
 	assert.Len(t, b.hw.rings, 4)
 }
 
-// listConfig gathers lists of 8 in a queue of 16.
+// listConfig batches lists of 8 in a queue of 16.
 var listConfig = RCConfig{Config: rc.Config{TxDepth: 16}, TxPostlist: 8}
 
 // posts posts n puts of 8 bytes.
@@ -87,7 +89,7 @@ func TestList_Rings(t *testing.T) {
 		"ep fence":    func(s *sender) error { return s.ep.Fence() },
 		"iface fence": func(s *sender) error { return s.it.Fence() },
 		"arm": func(s *sender) error {
-			if err := s.it.(uct.Waker).Arm(uct.EventSendComp); !errors.Is(err, uct.ErrBusy) {
+			if err := s.it.Ext().Wake.Arm(uct.EventSendComp); !errors.Is(err, uct.ErrBusy) {
 				return err
 			}
 			return nil
@@ -100,10 +102,10 @@ func TestList_Rings(t *testing.T) {
 			s := newSender(t, softhca.FabricLoop, RCName, listConfig)
 			q := &direct(s.ep).sq
 			s.posts(t, 7)
-			require.Equal(t, 7, q.gathered)
+			require.Equal(t, 7, q.batched)
 			require.Zero(t, q.dbr.Send())
 			require.NoError(t, ring(s))
-			assert.Zero(t, q.gathered)
+			assert.Zero(t, q.batched)
 		})
 	}
 }
@@ -111,7 +113,7 @@ func TestList_Rings(t *testing.T) {
 // TestList_Watch: a watch is restless while posts wait, since Progress rings.
 func TestList_Watch(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, &listConfig)
-	w := s.it.(uct.Watcher).Watch()
+	w := s.it.Ext().Watch.Watch()
 	for range 20 {
 		s.posts(t, 1)
 		require.False(t, w.Idle())
@@ -136,13 +138,13 @@ func TestList_Handler(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
 	require.NoError(t, s.it.SetAMHandler(1, s))
 	for i := range 40 {
-		require.NoError(t, s.back.(uct.AMSender).AMShort(1, 0, nil))
+		require.NoError(t, s.back.Ops().AM.AMShort(1, 0, nil))
 		s.far.Progress()
 		for s.left <= i {
 			s.it.Progress()
 		}
 		require.Equal(t, i+1, s.left)
-		require.Zero(t, direct(s.ep).sq.gathered)
+		require.Zero(t, direct(s.ep).sq.batched)
 		s.flush(t)
 	}
 }
@@ -153,7 +155,7 @@ func TestListUD_Rings(t *testing.T) {
 		"progress": func(d *datagrams) error { d.it.Progress(); return nil },
 		"flush":    func(d *datagrams) error { _, err := d.it.Flush(nil); return err },
 		"arm": func(d *datagrams) error {
-			if err := d.it.(uct.Waker).Arm(uct.EventRecv); !errors.Is(err, uct.ErrBusy) {
+			if err := d.it.Ext().Wake.Arm(uct.EventRecv); !errors.Is(err, uct.ErrBusy) {
 				return err
 			}
 			return nil
@@ -169,10 +171,10 @@ func TestListUD_Rings(t *testing.T) {
 			for range 7 {
 				require.NoError(t, d.am.AMShort(1, 0, nil))
 			}
-			require.Equal(t, 7, q.gathered)
+			require.Equal(t, 7, q.batched)
 			require.Equal(t, before, q.dbr.Send())
 			require.NoError(t, ring(d))
-			assert.Zero(t, q.gathered)
+			assert.Zero(t, q.batched)
 			assert.NotEqual(t, before, q.dbr.Send())
 		})
 	}
@@ -183,15 +185,15 @@ func TestListUD_Rings(t *testing.T) {
 func TestProgressUD_OneDoorbell(t *testing.T) {
 	d := newDatagrams(t, softhca.FabricLoop, UDName, nil)
 	d.send(t, 1)
-	back, err := d.far.NewEP(uct.EPParams{DeviceAddr: d.it.(uct.IfaceAddresser).DeviceAddr(nil),
-		IfaceAddr: d.it.(uct.IfaceAddresser).IfaceAddr(nil)})
+	back, err := d.far.NewEP(uct.EPParams{DeviceAddr: d.it.Ext().Address.DeviceAddr(nil),
+		IfaceAddr: d.it.Ext().Address.IfaceAddr(nil)})
 	require.NoError(t, err)
 	q := &d.far.(*udIface).q.send
 	answers, most := 0, 0
 	require.NoError(t, d.far.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
-		require.NoError(t, back.(uct.AMSender).AMShort(2, 0, nil))
+		require.NoError(t, back.Ops().AM.AMShort(2, 0, nil))
 		answers++
-		most = max(most, q.gathered)
+		most = max(most, q.batched)
 		return false
 	})))
 	for range 5 {
@@ -200,14 +202,14 @@ func TestProgressUD_OneDoorbell(t *testing.T) {
 	for answers < 5 {
 		d.it.Progress()
 		d.far.Progress()
-		require.Zero(t, q.gathered)
+		require.Zero(t, q.batched)
 	}
 	assert.GreaterOrEqual(t, most, 5, "the messages were there together")
 }
 
 func TestList_NoAllocs(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, listConfig)
-	buf, am := make([]byte, 8), s.ep.(uct.AMSender)
+	buf, am := make([]byte, 8), s.ep.Ops().AM
 	testenv.NoAllocs(t, "lists", func() {
 		for range 11 {
 			if s.put.PutShort(buf, s.raddr, s.key) != nil || am.AMShort(1, 0, buf) == uct.ErrEPFailed {

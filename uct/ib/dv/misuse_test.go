@@ -41,7 +41,7 @@ func TestMisuse_TwoPost(t *testing.T) {
 	release, ended := held(&b.hw.told, func() error { _, err := e.sq.PostSend(wr); return err })
 	_, listed := e.sq.PostSend(wr)
 	for name, err := range map[string]error{
-		"put":  e.PutShort(count(8), 0, uct.RKey{}),
+		"put":  e.PutShort(count(8), 0, 0),
 		"am":   e.AMShort(1, 0, count(8)),
 		"list": listed,
 	} {
@@ -51,7 +51,7 @@ func TestMisuse_TwoPost(t *testing.T) {
 	assert.Zero(t, e.PI, "nothing was posted")
 	release()
 	require.NoError(t, <-ended)
-	assert.NoError(t, e.PutShort(count(8), 0, uct.RKey{}))
+	assert.NoError(t, e.PutShort(count(8), 0, 0))
 }
 
 // TestMisuse_TwoPoll: likewise for polls, of which the log tells.

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // rcIface is an iface of rc_mlx5: the core with queues of its own. It implements
@@ -21,7 +22,7 @@ type rcIface struct {
 	none   rcEP // an EP that no QPN matches
 	putMax uint // longest put that fits in one basic block, inline
 	amMax  int  // longest payload of a short message that does
-	srq    sharedQueue
+	srq    prm.RecvList
 	reg    *register
 	list   int // WQEs of an EP that a doorbell waits for
 }
@@ -36,11 +37,16 @@ type rcEP struct {
 var (
 	_ rccore.Driver    = (*rcIface)(nil)
 	_ rccore.CompQueue = (*compQueue)(nil)
-	_ uct.AMSender     = (*rcEP)(nil)
-	_ uct.Putter       = (*rcEP)(nil)
 )
 
-// noQPN is no QPN, which have 24 bits: not even that of nobody.
+// Ops implements uct.EP: short puts and messages are written here.
+func (e *rcEP) Ops() *uct.Ops {
+	ops := e.EP.Ops()
+	ops.AM, ops.Put = e, e
+	return ops
+}
+
+// noQPN is no QPN, which have 24 bits: not even invalidQPN.
 const noQPN = 1<<32 - 1
 
 // rcOverhead is what UCX declares for its rc_mlx5.
@@ -63,7 +69,7 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
-	if p.PollIdleTx {
+	if md.Config().PollIdleTx {
 		it.cq.pollAlways()
 	}
 	it.batch = it.Config().MaxPoll
@@ -78,7 +84,7 @@ func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.Re
 	if err := it.cq.open(cq); err != nil {
 		return nil, nil, err
 	}
-	if err := it.srq.open(srq); err != nil {
+	if err := openList(&it.srq, srq); err != nil {
 		return nil, nil, err
 	}
 	return &it.cq, &it.srq, nil
@@ -91,7 +97,9 @@ func (it *rcIface) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, e
 		return nil, nil, nil, err
 	}
 	e, outer := it.newEP()
-	e.sq.open(qp, raw, it.registerAt(raw.UAR))
+	if err := e.sq.open(qp, raw, it.registerAt(raw.UAR)); err != nil {
+		return nil, nil, nil, err
+	}
 	return outer, &e.EP, &e.sq, nil
 }
 
@@ -117,13 +125,13 @@ func direct(outer uct.EP) *rcEP {
 }
 
 // registerAt is the register of a QP: that of the iface, which is of the first QP.
-// QPs outside a thread domain may have one each; then those of the others gather
+// QPs outside a thread domain may have one each; then those of the others batch
 // nothing.
 func (it *rcIface) registerAt(u mlx5.RawUAR) *register {
 	if it.reg == nil {
 		it.reg = newRegister(u)
 		if it.list > 1 {
-			it.reg.list(it.list, &it.cq.watch)
+			it.reg.list(it.list, &it.cq.CompRing)
 		}
 	}
 	if !it.reg.is(u) {

@@ -4,7 +4,7 @@ import (
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Progress implements uct.Iface.
@@ -16,26 +16,26 @@ func (it *rcIface) Progress() int {
 		}
 		defer c.guard.Leave()
 	}
-	if c.watch.Idle() && it.Attn.Load() == 0 {
+	if c.Idle() && it.Attn.Load() == 0 {
 		return 0
 	}
-	c.drive()
+	c.Drive()
 	n := 0
 	for n < it.batch {
-		s, t := c.peek()
-		if !c.sent(t) {
-			if !c.owned(t) {
-				c.wait(s, t)
+		s, t := c.Peek()
+		if !c.Sent(t) {
+			if !c.Owned(t) {
+				c.Wait(s, t)
 				return it.polled(n)
 			}
-			c.take()
+			c.Take()
 			n++
 			it.other(s, t)
 			continue
 		}
-		c.take()
+		c.Take()
 		n++
-		e := it.recent[s[59]]
+		e := it.recent[s.QPNLow()]
 		if e.QPN != s.QPN() {
 			it.other(s, t)
 			continue
@@ -46,19 +46,19 @@ func (it *rcIface) Progress() int {
 			e.Retire(ucs.StatusOK)
 		}
 	}
-	c.lookAgain()
+	c.LookAgain()
 	return it.polled(n)
 }
 
 // polled ends a Progress that has handled n entries.
 func (it *rcIface) polled(n int) int {
 	if n != 0 {
-		it.cq.give()
+		it.cq.Give()
 		if it.Attn.Load() == 0 {
 			return n
 		}
 	} else if it.cq.overrun.Load() {
-		it.cq.lookAgain()
+		it.cq.LookAgain()
 		n = -1
 	}
 	return it.finish(n)
@@ -77,8 +77,8 @@ func (it *rcIface) finish(n int) int {
 }
 
 // other handles what is not the success of a send of an EP that was seen lately.
-func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
-	if t.Opcode() == mlx5.CQEReq {
+func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
+	if t.Opcode() == prm.CQEReq {
 		if e := it.find(s.QPN()); e != nil {
 			e.CI = *e.sq.id(uint32(t.WQECounter()))
 			if e.CI >= e.NextOp {
@@ -96,24 +96,24 @@ func (it *rcIface) other(s *mlx5.CQESlot, t mlx5.Tail) {
 // parse turns an entry that is not the success of a send into a completion. It
 // reports false for one of a QP that is gone, or with nonsense in it: that stands for
 // nothing of ours. The receive that an entry took is given back.
-func (it *rcIface) parse(s *mlx5.CQESlot, t mlx5.Tail, wc *verbs.WC) bool {
+func (it *rcIface) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	wc.QPN = s.QPN()
 	switch t.Opcode() {
-	case mlx5.CQEReqErr:
+	case prm.CQEReqErr:
 		e := it.find(wc.QPN)
 		if e == nil {
 			return false
 		}
 		wc.ID = *e.sq.id(uint32(t.WQECounter()))
 		failure(s, wc)
-	case mlx5.CQERespSendImm:
-		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
+	case prm.CQERespSendImm:
+		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
 		wc.Imm, wc.Flags = s.Imm(), verbs.WCWithImm
-	case mlx5.CQERespSend, mlx5.CQERespWrImm:
+	case prm.CQERespSend, prm.CQERespWrImm:
 		// A message that is not ours: without immediate, or a write with one.
-		wc.ID, wc.ByteLen = it.srq.take(t.WQECounter()), s.ByteCount()
-	case mlx5.CQERespErr:
-		wc.ID = it.srq.take(t.WQECounter())
+		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
+	case prm.CQERespErr:
+		wc.ID = it.srq.Take(t.WQECounter())
 		failure(s, wc)
 	default:
 		return false

@@ -1,13 +1,14 @@
 package dv
 
 import (
+	"encoding/binary"
 	"math"
 	"slices"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/mmio"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // register is the doorbell register of a thread domain. All QPs in it share it, and
@@ -16,47 +17,48 @@ import (
 type register struct {
 	page     unsafe.Pointer // mapped as long as the thread domain lives
 	off      uint32         // page offset of the buffer to use next
-	step     uint32         // BlueFlame buffer length, or 0 without BlueFlame
+	step     uint32         // how far the other buffer is, or 0 if there is one place
+	bfLen    uint32         // BlueFlame buffer length, or 0 without BlueFlame
 	hardware bool           // a device that needs fences
-	doorbell mlx5.Doorbell  // nil on hardware
+	doorbell prm.Doorbell   // nil on hardware
 	// shared: others ring there too, and it is known there which buffer is next.
 	shared *mlx5.SharedRegister
-	// plain: BlueFlame of a software device, whose page is memory like any other, and
+	// direct: BlueFlame of a software device, whose page is memory like any other, and
 	// nothing is held.
-	plain bool
-	// holding: queues that are posted to are gathered in held, and rung by ring, or
+	direct bool
+	// holding: queues that are posted to are batched in held, and rung by ring, or
 	// when limit WQEs are there.
 	holding bool
 	limit   int
 	held    []*sendQueue // has room for all queues
 	queues  int
-	// What plain and holding are between release and hold.
-	restPlain, restHolding bool
-	// watch is made restless by what is gathered; nil if that is only in a Progress.
-	watch *ucs.Watch
+	// What direct and holding are between release and hold.
+	restDirect, restHolding bool
+	// comps is made restless by what is batched; nil if that is only in a Progress.
+	comps *prm.CompRing
 }
 
-// hold makes posts gather, until release: one doorbell then serves all WQEs of a
+// hold batches posts, until release: one doorbell then serves all WQEs of a
 // queue.
-func (r *register) hold() { r.holding, r.plain = true, false }
+func (r *register) hold() { r.holding, r.direct = true, false }
 
-// release rings for what was gathered.
+// release rings for what was batched.
 func (r *register) release() {
-	r.holding, r.plain = r.restHolding, r.restPlain
+	r.holding, r.direct = r.restHolding, r.restDirect
 	if len(r.held) != 0 {
 		r.ring()
 	}
 }
 
-// list makes posts gather always, up to n WQEs of a queue. w is then restless
+// list batches posts always, up to n WQEs of a queue. The watch of c is then restless
 // until the next poll, so that the next Progress comes to ring.
-func (r *register) list(n int, w *ucs.Watch) {
-	r.limit, r.watch = n, w
-	r.restHolding, r.restPlain = true, false
-	r.holding, r.plain = true, false
+func (r *register) list(n int, c *prm.CompRing) {
+	r.limit, r.comps = n, c
+	r.restHolding, r.restDirect = true, false
+	r.holding, r.direct = true, false
 }
 
-// ring rings for what was gathered.
+// ring rings for what was batched.
 func (r *register) ring() {
 	for i, q := range r.held {
 		r.held[i], q.held = nil, false
@@ -65,29 +67,29 @@ func (r *register) ring() {
 	r.held = r.held[:0]
 }
 
-// ringHeld rings for what was gathered of q, which stays in held.
+// ringHeld rings for what was batched of q, which stays in held.
 func (r *register) ringHeld(q *sendQueue) {
-	n := q.gathered
+	n := q.batched
 	if n == 0 {
 		return
 	}
-	q.gathered = 0
+	q.batched = 0
 	q.dbr.StoreSend(uint16(q.pi))
 	r.ringList(q.lastWord, q, q.last, n == 1)
 }
 
-// gather notes a post to q while holding: its last WQE begins at BB first.
-func (r *register) gather(q *sendQueue, word uint64, first uint32, n int) {
+// batch notes a post to q while holding: its last WQE begins at BB first.
+func (r *register) batch(q *sendQueue, word uint64, first uint32, n int) {
 	if !q.held {
 		q.held = true
 		r.held = append(r.held, q)
-		if r.watch != nil {
-			r.watch.Quiet = neverWord
+		if r.comps != nil {
+			r.comps.LookAgain()
 		}
 	}
-	q.gathered += n
+	q.batched += n
 	q.last, q.lastWord = first, word
-	if q.gathered >= r.limit {
+	if q.batched >= r.limit {
 		r.ringHeld(q)
 	}
 }
@@ -98,21 +100,21 @@ func (r *register) join() {
 	r.held = slices.Grow(r.held, r.queues-len(r.held))
 }
 
-// forget drops a queue that is going away, with what was gathered for it.
+// forget drops a queue that is going away, with what was batched for it.
 func (r *register) forget(q *sendQueue) {
 	r.queues--
 	r.held = slices.DeleteFunc(r.held, func(h *sendQueue) bool { return h == q })
 }
 
 func newRegister(u mlx5.RawUAR) *register {
-	plain := u.Doorbell != nil && u.BFLen != 0 && u.Shared == nil
-	return &register{page: u.Page, off: u.Off, step: u.BFLen, doorbell: u.Doorbell, shared: u.Shared,
-		hardware: u.Doorbell == nil, plain: plain, restPlain: plain, limit: math.MaxInt}
+	direct := u.Doorbell != nil && u.BFLen != 0 && u.Shared == nil
+	return &register{page: u.Page, off: u.Off, step: u.Step, bfLen: u.BFLen, doorbell: u.Doorbell, shared: u.Shared,
+		hardware: u.Doorbell == nil, direct: direct, restDirect: direct, limit: math.MaxInt}
 }
 
 // is reports whether u is this register.
 func (r *register) is(u mlx5.RawUAR) bool {
-	return r.page == u.Page && r.off&^r.step == u.Off&^u.BFLen
+	return r.page == u.Page && r.off&^r.step == u.Off&^u.Step
 }
 
 // take is the page offset to store to.
@@ -139,13 +141,13 @@ func (r *register) stored(off uint32, word uint64) {
 }
 
 // ringBB stores the WQE of one basic block, whose control word is word.
-func (r *register) ringBB(word uint64, b *mlx5.BB) {
+func (r *register) ringBB(word uint64, b *prm.BB) {
 	off := r.take()
 	reg := unsafe.Add(r.page, off)
 	if r.hardware {
 		mmio.ToDevice() // the doorbell record before the register
 	}
-	if r.step != 0 {
+	if r.bfLen != 0 {
 		mmio.Copy64(reg, unsafe.Pointer(b))
 	} else {
 		mmio.Doorbell64(reg, first8(b))
@@ -153,8 +155,8 @@ func (r *register) ringBB(word uint64, b *mlx5.BB) {
 	r.stored(off, word)
 }
 
-// copyBB is ringBB for a plain register.
-func (r *register) copyBB(word uint64, b *mlx5.BB) {
+// copyBB is ringBB for a direct register.
+func (r *register) copyBB(word uint64, b *prm.BB) {
 	off := r.off
 	r.off = off ^ r.step
 	// Sound: off is that of a BlueFlame buffer of 256 bytes in the page, aligned to
@@ -174,16 +176,16 @@ func (r *register) ringList(word uint64, q *sendQueue, first uint32, only bool) 
 	if r.hardware {
 		mmio.ToDevice()
 	}
-	ds := uint32(word) & dsMask
-	if only && ds > 1 && ds*mlx5.SegLen <= r.step {
-		for i := uint32(0); i*mlx5.SegsPerBB < ds; i++ {
-			mmio.Copy64(unsafe.Add(reg, i*mlx5.BBLen), unsafe.Pointer(q.bb(first+i)))
+	ds := prm.WordDS(word)
+	if only && ds > 1 && ds*prm.SegLen <= r.bfLen {
+		for i := uint32(0); i*prm.SegsPerBB < ds; i++ {
+			mmio.Copy64(unsafe.Add(reg, i*prm.BBLen), unsafe.Pointer(q.BB(first+i)))
 		}
 	} else {
-		mmio.Doorbell64(reg, first8(q.bb(first)))
+		mmio.Doorbell64(reg, first8(q.BB(first)))
 	}
 	r.stored(off, word)
 }
 
-// first8 is the first 8 bytes as they lie in memory. A BB is aligned to 64 bytes.
-func first8(b *mlx5.BB) uint64 { return *(*uint64)(unsafe.Pointer(b)) }
+// first8 is the first 8 bytes as they lie in memory.
+func first8(b *prm.BB) uint64 { return binary.NativeEndian.Uint64(b[:8]) }

@@ -25,7 +25,7 @@ func crowd(t *testing.T) uct.MD {
 		Queues: mlx5.Config{TotalUUARs: 4, LowLatUUARs: 1}})
 	require.NoError(t, err)
 	var c RCConfig
-	c.IB.Endpoints = uct.EndpointsStatic
+	c.IB.Endpoints = ib.EndpointsStatic
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
 	md, err := ib.New(list, RC(c)).OpenMD("dev")
 	require.NoError(t, err)
@@ -38,12 +38,12 @@ func crowd(t *testing.T) uct.MD {
 func TestStatic_SharedRegisters(t *testing.T) {
 	const threads, puts = 4, 5000
 	md := crowd(t)
-	mem, err := md.(uct.Allocator).Alloc(4096, uct.AccessAll)
+	mem, err := md.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, mem.Close()) })
 	packed, err := mem.PackRKey(nil)
 	require.NoError(t, err)
-	key, err := md.(uct.RKeyUnpacker).UnpackRKey(packed)
+	key, err := md.Ext().Keys.UnpackRKey(packed)
 	require.NoError(t, err)
 
 	far, _ := open(t, md, RCName, nil)
@@ -65,7 +65,7 @@ func TestStatic_SharedRegisters(t *testing.T) {
 
 	var wg sync.WaitGroup
 	for i := range its {
-		wg.Go(func() { putUpTo(t, its[i], eps[i].(uct.Putter), mem.Addr()+uint64(i)*8, key, puts) })
+		wg.Go(func() { putUpTo(t, its[i], eps[i].Ops().Put, mem.Addr()+uint64(i)*8, key, puts) })
 	}
 	wg.Wait()
 	for i := range threads {
@@ -74,7 +74,7 @@ func TestStatic_SharedRegisters(t *testing.T) {
 }
 
 func join(ep uct.EP, it uct.Iface, to uct.EP) error {
-	return ep.(uct.EPConnector).Connect(it.(uct.IfaceAddresser).DeviceAddr(nil), to.(uct.EPConnector).EPAddr(nil))
+	return ep.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), to.Ops().Connect.EPAddr(nil))
 }
 
 // putUpTo puts 1, 2 and so on up to n to one word and waits until they are there.

@@ -8,12 +8,13 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // stillHW is a device that executes nothing: what is written to its queues stays as
 // it is, and it remembers what it was told.
 type stillHW struct {
-	mlx5.Hardware // what is not implemented panics
+	prm.Hardware // what is not implemented panics
 
 	next  uint32 // object number
 	state verbs.QPState
@@ -22,16 +23,16 @@ type stillHW struct {
 	told  func() // if not nil, called at each store
 	drive func() // if not nil, called by Drive
 	busy  uint32 // the attention word
-	qps   map[uint32]mlx5.QPParams
-	cqs   map[uint32]mlx5.CQParams
-	srqs  map[uint32]mlx5.SRQParams
+	qps   map[uint32]prm.QPParams
+	cqs   map[uint32]prm.CQParams
+	srqs  map[uint32]prm.SRQParams
 }
 
 // ring is a store to a UAR page that the device was told of.
 type ring struct {
 	off    uint32
 	first8 uint64
-	page   [mlx5.BFBufLen]byte // what lies there
+	page   [prm.BFBufLen]byte // what lies there
 }
 
 // firstNumber is that of the golden vectors.
@@ -61,20 +62,20 @@ func (d stillDoorbell) Ring(off uint32, first8 uint64) {
 	}
 }
 
-func (h *stillHW) AllocUAR() (mlx5.UAR, error) {
-	b, err := offheap.Alloc(mlx5.UARPageLen)
+func (h *stillHW) AllocUAR() (prm.UAR, error) {
+	b, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
-		return mlx5.UAR{}, err
+		return prm.UAR{}, err
 	}
 	h.pages = append(h.pages, b)
 	page := unsafe.Pointer(unsafe.SliceData(b.Bytes()))
-	return mlx5.UAR{Page: page, Doorbell: stillDoorbell{h, page}}, nil
+	return prm.UAR{Page: page, Doorbell: stillDoorbell{h, page}}, nil
 }
 
-func (h *stillHW) FreeUAR(mlx5.UAR) error                { return nil }
+func (h *stillHW) FreeUAR(prm.UAR) error                 { return nil }
 func (h *stillHW) AllocPD() (uint32, error)              { return 1, nil }
 func (h *stillHW) DeallocPD(uint32) error                { return nil }
-func (h *stillHW) SetAsyncSink(mlx5.AsyncSink)           {}
+func (h *stillHW) SetAsyncSink(prm.AsyncSink)            {}
 func (h *stillHW) DestroyQP(uint32) error                { return nil }
 func (h *stillHW) DestroyCQ(uint32) error                { return nil }
 func (h *stillHW) DestroySRQ(uint32) error               { return nil }
@@ -93,27 +94,27 @@ func (h *stillHW) ModifyQP(_ uint32, a *verbs.QPAttr, _ verbs.QPAttrMask) error 
 	return nil
 }
 
-func (h *stillHW) CreateCQ(p mlx5.CQParams) (uint32, error) {
+func (h *stillHW) CreateCQ(p prm.CQParams) (uint32, error) {
 	n := h.number()
 	h.cqs[n] = p
 	return n, nil
 }
 
-func (h *stillHW) CreateSRQ(p mlx5.SRQParams) (uint32, error) {
+func (h *stillHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
 	n := h.number()
 	h.srqs[n] = p
 	return n, nil
 }
 
-func (h *stillHW) CreateQP(p mlx5.QPParams) (uint32, error) {
+func (h *stillHW) CreateQP(p prm.QPParams) (uint32, error) {
 	n := h.number()
 	h.qps[n] = p
 	return n, nil
 }
 
 // CreateAH fills the AV of the golden vectors: RoCE, sgid 1, hop limit 64.
-func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (b [mlx5.AVLen]byte, err error) {
-	av := mlx5.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
+func (h *stillHW) CreateAH(_ uint32, a verbs.AHAttr) (b [prm.AVLen]byte, err error) {
+	av := prm.AV{DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: a.HopLimit, SGIDIndex: a.SGIDIndex, DGID: a.DGID}
 	av.Put(&b)
 	return b, nil
 }
@@ -138,9 +139,14 @@ type bench struct {
 
 // newBench makes a QP with the number of the golden vectors.
 func newBench(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap) *bench {
-	b := &bench{hw: &stillHW{qps: map[uint32]mlx5.QPParams{}, cqs: map[uint32]mlx5.CQParams{}, srqs: map[uint32]mlx5.SRQParams{}}}
+	return newBenchOf(t, cleanup, typ, limits, mlx5.Config{})
+}
+
+// newBenchOf is newBench with a driver that is configured.
+func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limits verbs.QPCap, cfg mlx5.Config) *bench {
+	b := &bench{hw: &stillHW{qps: map[uint32]prm.QPParams{}, cqs: map[uint32]prm.CQParams{}, srqs: map[uint32]prm.SRQParams{}}}
 	b.hw.next = firstNumber - 3
-	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return mlx5.NewProvider(b.hw, mlx5.Config{}) })
+	dev := verbs.NewDevice("still0", func() (verbs.Provider, error) { return mlx5.NewProvider(b.hw, cfg) })
 	ctx, err := dev.Open()
 	require.NoError(t, err)
 	b.pd, err = ctx.AllocPD()
@@ -195,23 +201,30 @@ func bytesOf(r mlx5.RawRing) []byte {
 	return unsafe.Slice((*byte)(r.Buf), r.Count*r.Stride)
 }
 
+// slotBytes is an entry of a completion queue as it lies in memory.
+func slotBytes(s *prm.CQESlot) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(s)), prm.CQELen)
+}
+
 // queue takes over the send queue.
 func (b *bench) queue() *sendQueue {
 	q := &sendQueue{}
-	q.open(b.qp, b.raw, newRegister(b.raw.UAR))
+	if err := q.open(b.qp, b.raw, newRegister(b.raw.UAR)); err != nil {
+		panic(err)
+	}
 	return q
 }
 
 // cqes is the completion queue as the device writes it.
-func (b *bench) cqes(t require.TestingT) mlx5.CQView {
+func (b *bench) cqes(t require.TestingT) prm.CQView {
 	p := b.hw.cqs[firstNumber-3]
-	view, err := mlx5.NewCQView(p.Buf, p.Count)
+	view, err := prm.NewCQView(p.Buf, p.Count)
 	require.NoError(t, err)
 	return view
 }
 
 // cqe writes entry n.
-func (b *bench) cqe(t require.TestingT, n uint32, e *mlx5.CQE) {
+func (b *bench) cqe(t require.TestingT, n uint32, e *prm.CQE) {
 	view := b.cqes(t)
 	view.Slot(n).Write(e, view.Owner(n))
 }
@@ -219,8 +232,8 @@ func (b *bench) cqe(t require.TestingT, n uint32, e *mlx5.CQE) {
 // complete makes the verbs side retire everything posted: a completion of the WQE
 // that begins at BB first.
 func (b *bench) complete(t require.TestingT, n, first uint32) {
-	b.cqe(t, n, &mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(),
-		WQECounter: uint16(first), SendOp: mlx5.OpSend})
+	b.cqe(t, n, &prm.CQE{Opcode: prm.CQEReq, UserIndex: b.hw.qps[b.qp.Number()].UserIndex, QPN: b.qp.Number(),
+		WQECounter: uint16(first), SendOp: prm.OpSend})
 	var wc [2]verbs.WC
 	require.Equal(t, 1, b.cq.Poll(wc[:]))
 }
@@ -231,6 +244,6 @@ func newRawEP(b *bench) *rcEP {
 	it.MaxInline, it.Moderation = 128, 0
 	e := &rcEP{it: it}
 	e.Room, e.Credits = 1<<62, 1<<30
-	e.sq.open(b.qp, b.raw, newRegister(b.raw.UAR))
+	e.sq = *b.queue()
 	return e
 }

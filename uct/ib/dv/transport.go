@@ -75,7 +75,7 @@ func UD(defaults UDConfig) ib.Transport {
 	}}
 }
 
-// transport implements ib.Transport and ib.Chooser.
+// transport implements ib.Transport and ib.DeviceFilter.
 type transport struct {
 	name string
 	open func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
@@ -93,5 +93,5 @@ func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Ifac
 	return t.open(md, port, p)
 }
 
-// Supports implements ib.Chooser.
+// Supports implements ib.DeviceFilter.
 func (t transport) Supports(dev *verbs.Context) error { return mlx5.RawSupported(dev) }

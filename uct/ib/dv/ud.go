@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // udOverhead is what UCX declares for its ud_mlx5.
@@ -19,13 +20,13 @@ const udOverhead = 80 * time.Nanosecond
 type udQueues struct {
 	compQueue
 	send sendQueue
-	recv recvQueue
+	recv prm.RecvRing
 }
 
 var (
 	_ udcore.CompQueue = (*udQueues)(nil)
 	_ udcore.SendQueue = (*sendQueue)(nil)
-	_ ib.RecvPoster    = (*recvQueue)(nil)
+	_ ib.RecvPoster    = (*prm.RecvRing)(nil)
 )
 
 // udIface is an iface of ud_mlx5: the core with queues of its own.
@@ -50,7 +51,7 @@ func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, 
 	if err != nil {
 		return nil, err
 	}
-	if p.PollIdleTx {
+	if md.Config().PollIdleTx {
 		it.q.pollAlways()
 	}
 	if cfg.TxPostlist > 1 {
@@ -78,10 +79,12 @@ func (q *udQueues) attach(qp *verbs.QP, cq *verbs.CQ) (udcore.SendQueue, ib.Recv
 	if err := q.open(cq); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := q.recv.open(raw); err != nil {
+	if err := openRing(&q.recv, raw); err != nil {
 		return nil, nil, nil, err
 	}
-	q.send.open(qp, raw, newRegister(raw.UAR))
+	if err := q.send.open(qp, raw, newRegister(raw.UAR)); err != nil {
+		return nil, nil, nil, err
+	}
 	return &q.send, &q.recv, q, nil
 }
 
@@ -93,31 +96,31 @@ func (q *udQueues) Poll(wc []verbs.WC) int {
 		}
 		defer q.guard.Leave()
 	}
-	if q.watch.Idle() {
+	if q.Idle() {
 		return 0
 	}
-	q.drive()
+	q.Drive()
 	n := 0
 	for n < len(wc) {
-		s, t := q.peek()
-		if !q.owned(t) {
-			q.wait(s, t)
+		s, t := q.Peek()
+		if !q.Owned(t) {
+			q.Wait(s, t)
 			return q.polled(n)
 		}
-		q.take()
+		q.Take()
 		if q.parse(s, t, &wc[n]) {
 			n++
 		}
 	}
-	q.lookAgain()
+	q.LookAgain()
 	return q.polled(n)
 }
 
 // polled ends a poll that has found n completions.
 func (q *udQueues) polled(n int) int {
-	q.give()
+	q.Give()
 	if q.overrun.Load() {
-		q.lookAgain()
+		q.LookAgain()
 		if n == 0 {
 			return -1
 		}
@@ -126,70 +129,23 @@ func (q *udQueues) polled(n int) int {
 }
 
 // parse turns an entry into a completion; false for nonsense.
-func (q *udQueues) parse(s *mlx5.CQESlot, t mlx5.Tail, wc *verbs.WC) bool {
+func (q *udQueues) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{QPN: s.QPN()}
 	switch t.Opcode() {
-	case mlx5.CQEReq:
+	case prm.CQEReq:
 		wc.ID = *q.send.id(uint32(t.WQECounter()))
-	case mlx5.CQEReqErr:
+	case prm.CQEReqErr:
 		wc.ID = *q.send.id(uint32(t.WQECounter()))
 		failure(s, wc)
-	case mlx5.CQERespSend, mlx5.CQERespSendImm:
-		wc.ID = q.recv.take()
+	case prm.CQERespSend, prm.CQERespSendImm:
+		wc.ID, _ = q.recv.Take()
 		wc.ByteLen = s.ByteCount()
 		_, _, wc.SrcQP = s.RemoteQP()
-	case mlx5.CQERespErr:
-		wc.ID = q.recv.take()
+	case prm.CQERespErr:
+		wc.ID, _ = q.recv.Take()
 		failure(s, wc)
 	default:
 		return false
 	}
 	return true
-}
-
-// recvQueue posts receives to the receive queue of a QP: a ring that is consumed in
-// order.
-type recvQueue struct {
-	view mlx5.RQView
-	dbr  mlx5.DBRec
-	ids  []uint64 // by entry
-	head uint32   // receives posted
-	tail uint32   // receives completed
-}
-
-func (q *recvQueue) open(raw mlx5.RawQP) (err error) {
-	if q.view, err = entries(raw.RQ); err != nil {
-		return err
-	}
-	q.dbr, q.ids = raw.DBRec, make([]uint64, raw.RQ.Count)
-	return nil
-}
-
-// PostRecv is that of verbs.QP.
-func (q *recvQueue) PostRecv(wr []verbs.RecvWR) (n int, err error) {
-	for n < len(wr) {
-		if q.head-q.tail == q.view.Count() {
-			err = ucs.ErrNoResource
-			break
-		}
-		e := q.view.Entry(q.head)
-		if err = checkReceive(&wr[n], len(e)); err != nil {
-			break
-		}
-		mlx5.EncodeRecv(e, wr[n].SGList)
-		q.ids[q.head&(q.view.Count()-1)] = wr[n].ID
-		q.head++
-		n++
-	}
-	if n > 0 {
-		q.dbr.StoreRecv(uint16(q.head))
-	}
-	return n, err
-}
-
-// take retires the oldest receive and returns its ID.
-func (q *recvQueue) take() uint64 {
-	id := q.ids[q.tail&(q.view.Count()-1)]
-	q.tail++
-	return id
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -26,7 +26,8 @@ var suite = ibtest.Suite{
 
 const shmPeer = "rc-shm"
 
-var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: Name, Device: ibtest.Device}
+var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: Name, Device: ibtest.Device,
+	Config: Config{Timeout: time.Hour}}
 
 func TestMain(m *testing.M) {
 	if rctest.TargetMain(peers) {
@@ -41,7 +42,7 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.Fabri
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
 func TestConformance_Categories(t *testing.T) {
-	suite.Categories(t, func(config any, e uct.Endpoints) any {
+	suite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e
 		return c

@@ -3,23 +3,18 @@ package ud
 import (
 	"os"
 	"testing"
-	"time"
 
-	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// shortTimeout is when a killed peer is given up: long for a busy machine, and not
-// as long as a test.
-const shortTimeout = 5 * time.Second
-
 // suite has windows and queues of a few messages.
 var suite = ibtest.Suite{
 	Transport: Transport(Config{}),
 	Config: func(o ucttest.Options) any {
-		return Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: ibtest.RxDepth(o), Timeout: shortTimeout}
+		return Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: ibtest.RxDepth(o), Timeout: ibtest.UDTimeout(o)}
 	},
 }
 
@@ -35,7 +30,7 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.Fabri
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
 func TestConformance_Categories(t *testing.T) {
-	suite.Categories(t, func(config any, e uct.Endpoints) any {
+	suite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e
 		return c

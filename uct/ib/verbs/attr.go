@@ -267,7 +267,8 @@ type TDInitAttr struct {
 	Sharing int
 }
 
-// EventType is the kind of an asynchronous event, by enum ibv_event_type.
+// EventType is the kind of an asynchronous event, by enum ibv_event_type; those from 128
+// on are not in it.
 type EventType uint8
 
 // Asynchronous events.
@@ -281,6 +282,16 @@ const (
 	EventSRQErr           EventType = 14
 	EventSRQLimitReached  EventType = 15
 	EventQPLastWQEReached EventType = 16
+
+	// EventUnreachable: nobody is at a port. A datagram of a UD QP to it was dropped, as
+	// ICMP tells of UDP; or the peer that was there has gone, after all that it sent was
+	// delivered, and the QP may have had to do with it. The software HCA knows; most
+	// devices do not.
+	EventUnreachable EventType = 128
+	// EventPeerClosed is EventQPFatal of an RC QP whose peer has closed its device, or
+	// destroyed its QP: the software HCA knows, and says so if no completion does, which
+	// has VendorPeerClosed then.
+	EventPeerClosed EventType = 129
 )
 
 // AsyncEvent is an asynchronous event; the object that it concerns is set.
@@ -289,6 +300,7 @@ type AsyncEvent struct {
 	QP   *QP
 	CQ   *CQ
 	SRQ  *SRQ
+	GID  GID // of EventUnreachable: the port
 }
 
 // AckTimeout is the local ACK timeout that code n stands for; 0 means forever.

@@ -2,7 +2,6 @@ package verbs_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -14,7 +13,7 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // patience bounds waits that end at once unless something hangs.
-const patience = 20 * time.Second
+const patience = testenv.Watchdog
 
 const (
 	bufLen = 64 << 10
@@ -117,7 +116,7 @@ type path struct {
 	rnr    uint8
 }
 
-var plain = path{access: anyone, rnr: 7}
+var defaultPath = path{access: anyone, rnr: 7}
 
 func (s *side) initialise(access verbs.Access) {
 	s.t.Helper()

@@ -49,7 +49,7 @@ func TestPost_WrongState(t *testing.T) {
 	a.recv(64, 1)
 	a.readyToReceive(b.qp.Number())
 	refused("RTR")
-	b.join(a.qp.Number(), plain)
+	b.join(a.qp.Number(), defaultPath)
 	b.post(send(1, b, 8))
 	b.one()
 	assert.Equal(t, uint64(1), a.one().ID, "RTR receives")
@@ -95,7 +95,7 @@ func TestModify_Refused(t *testing.T) {
 }
 
 func TestQuery(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	q := a.qp.Query()
 	assert.Equal(t, verbs.QPStateRTS, q.State)
 	assert.Equal(t, b.qp.Number(), q.DestQPN)

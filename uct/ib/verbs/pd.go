@@ -59,7 +59,9 @@ const accessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | Acce
 // RegMR registers buf with the given rights. buf must not be empty and not lie on
 // a goroutine's stack; the MR keeps it reachable and unmoved until Close.
 // ErrInvalidParam for an empty buf, an unknown right, or RemoteWrite or
-// RemoteAtomic without LocalWrite; ErrTooLong beyond DeviceAttr.MaxMRSize.
+// RemoteAtomic without LocalWrite; ErrInvalidParam with unix.EFAULT if this process
+// may not read buf, or not write to it with LocalWrite; ErrTooLong beyond
+// DeviceAttr.MaxMRSize.
 func (pd *PD) RegMR(buf []byte, access Access) (*MR, error) {
 	const op = "register memory"
 	if len(buf) == 0 {
@@ -101,10 +103,20 @@ func (mr *MR) Access() Access { return mr.access }
 // PD is the protection domain of the region.
 func (mr *MR) PD() *PD { return mr.pd }
 
-// Close deregisters. On return no peer reaches the memory. Idempotent.
-func (mr *MR) Close() error {
+// Close deregisters. No access begins once it was called, and after it returned nil none
+// is under way. It waits for peers that are in the middle of one: *ucs.InUseError if
+// some are not done within ucs.RevokeLimit. The memory is then still registered, though
+// its keys are refused, and Close may be called again. Idempotent.
+func (mr *MR) Close() error { return mr.close(nil) }
+
+// CloseAndFree is Close for a region of buf, from AllocBuffer, and closes buf too. It
+// does not wait for peers: the device keeps buf until those that are in the middle of an
+// access are done or dead, which ResourceBytes.Kept counts.
+func (mr *MR) CloseAndFree(buf Buffer) error { return mr.close(buf) }
+
+func (mr *MR) close(free Buffer) error {
 	return mr.life.close("deregister memory", func() error {
-		if err := mr.p.Close(); err != nil {
+		if err := mr.p.Close(free); err != nil {
 			return err
 		}
 		mr.pd.life.release()

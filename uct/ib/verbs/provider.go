@@ -55,7 +55,8 @@ type Buffer interface {
 type MRProvider interface {
 	LKey() uint32
 	RKey() uint32
-	Close() error
+	// Close is MR.Close with a nil buffer, and MR.CloseAndFree otherwise.
+	Close(free Buffer) error
 }
 
 // CompChannelProvider delivers completion events.

@@ -20,6 +20,9 @@ type ResourceBytes struct {
 	Contexts, PDs, MRs, AHs, TDs int64
 	CQs, SRQs, QPs               int64
 	UARs                         int64 // address space, on hardware
+	// Kept was freed and is not used again yet, as a peer is in the middle of an access
+	// to it. It is not in Total.
+	Kept int64
 	// Reserved is address space of which pages are taken when they are needed, and
 	// counted above then. It is not in Total.
 	Reserved int64
@@ -58,6 +61,7 @@ func (b *ResourceBytes) Add(o ResourceBytes) {
 	b.SRQs += o.SRQs
 	b.QPs += o.QPs
 	b.UARs += o.UARs
+	b.Kept += o.Kept
 	b.Reserved += o.Reserved
 }
 

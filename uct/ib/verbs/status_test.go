@@ -21,34 +21,34 @@ func TestStatus_Causes(t *testing.T) {
 		requester verbs.WCStatus
 		receiver  verbs.WCStatus
 	}{
-		{name: "success", path: plain, requester: verbs.WCSuccess, receiver: none,
+		{name: "success", path: defaultPath, requester: verbs.WCSuccess, receiver: none,
 			wr: func(a, b *side) verbs.SendWR { return write(1, a, b, 8) }},
-		{name: "atomic of 4 bytes", path: plain, requester: verbs.WCLocLenErr, receiver: none,
+		{name: "atomic of 4 bytes, which are 8", path: defaultPath, requester: verbs.WCSuccess, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
-				return verbs.SendWR{ID: 1, Opcode: verbs.OpAtomicFetchAdd, SGList: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+				return verbs.SendWR{ID: 1, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 4)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
 			}},
-		{name: "receive too small", path: plain, requester: verbs.WCRemInvReqErr, receiver: verbs.WCLocLenErr,
+		{name: "receive too small", path: defaultPath, requester: verbs.WCRemInvReqErr, receiver: verbs.WCLocLenErr,
 			prepare: func(_, b *side) { b.recv(16, 7) },
 			wr:      func(a, _ *side) verbs.SendWR { return send(1, a, 17) }},
-		{name: "unknown local key", path: plain, requester: verbs.WCLocProtErr, receiver: none,
+		{name: "unknown local key", path: defaultPath, requester: verbs.WCLocProtErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.SGList[0].LKey ^= 0x5500
 				return wr
 			}},
-		{name: "local range", path: plain, requester: verbs.WCLocProtErr, receiver: none,
+		{name: "local range", path: defaultPath, requester: verbs.WCLocProtErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.SGList[0].Length = bufLen + 1
 				return wr
 			}},
-		{name: "local region of another domain", path: plain, requester: verbs.WCLocProtErr, receiver: none,
+		{name: "local region of another domain", path: defaultPath, requester: verbs.WCLocProtErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.SGList[0] = a.device.mr(a.otherPD(), anyone).SGE(0, 8)
 				return wr
 			}},
-		{name: "read into a region without local write", path: plain, requester: verbs.WCLocProtErr, receiver: none,
+		{name: "read into a region without local write", path: defaultPath, requester: verbs.WCLocProtErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.Opcode = verbs.OpRDMARead
@@ -57,42 +57,42 @@ func TestStatus_Causes(t *testing.T) {
 			}},
 		{name: "QP without the right to be written", path: path{access: verbs.AccessRemoteRead, rnr: 7}, requester: verbs.WCRemInvReqErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR { return write(1, a, b, 8) }},
-		{name: "unknown remote key", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "unknown remote key", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.RKey ^= 0x5500
 				return wr
 			}},
-		{name: "closed remote region", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "closed remote region", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			prepare: func(_, b *side) { require.NoError(b.t, b.mr.Close()) },
 			wr:      func(a, b *side) verbs.SendWR { return write(1, a, b, 8) }},
-		{name: "remote range", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "remote range", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.RemoteAddr += bufLen - 7
 				return wr
 			}},
-		{name: "remote range wraps", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "remote range wraps", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				wr.RemoteAddr = 1<<64 - 4
 				return wr
 			}},
-		{name: "remote region without write", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "remote region without write", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				ro := b.device.mr(b.pd, verbs.AccessLocalWrite|verbs.AccessRemoteRead)
 				wr.RemoteAddr, wr.RKey = ro.Addr(), ro.RKey()
 				return wr
 			}},
-		{name: "remote region of another domain", path: plain, requester: verbs.WCRemAccessErr, receiver: none,
+		{name: "remote region of another domain", path: defaultPath, requester: verbs.WCRemAccessErr, receiver: none,
 			wr: func(a, b *side) verbs.SendWR {
 				wr := write(1, a, b, 8)
 				mr := b.device.mr(b.otherPD(), anyone)
 				wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
 				return wr
 			}},
-		{name: "receive with a bad key", path: plain, requester: verbs.WCRemOpErr, receiver: verbs.WCLocProtErr,
+		{name: "receive with a bad key", path: defaultPath, requester: verbs.WCRemOpErr, receiver: verbs.WCLocProtErr,
 			prepare: func(_, b *side) {
 				_, err := b.qp.PostRecv([]verbs.RecvWR{{ID: 7, SGList: []verbs.SGE{{Addr: b.mr.Addr(), Length: 64, LKey: b.mr.LKey() ^ 0x5500}}}})
 				require.NoError(b.t, err)
@@ -100,7 +100,7 @@ func TestStatus_Causes(t *testing.T) {
 			wr: func(a, _ *side) verbs.SendWR { return send(1, a, 8) }},
 		{name: "no receive", path: path{access: anyone, rnr: 1}, requester: verbs.WCRNRRetryExcErr, receiver: none,
 			wr: func(a, _ *side) verbs.SendWR { return send(1, a, 8) }},
-		{name: "peer was reset", path: plain, requester: verbs.WCRetryExcErr, receiver: none,
+		{name: "peer was reset", path: defaultPath, requester: verbs.WCRetryExcErr, receiver: none,
 			prepare: func(_, b *side) {
 				require.NoError(b.t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 			},
@@ -134,7 +134,7 @@ func TestStatus_Causes(t *testing.T) {
 // After an error the QP flushes what was posted behind it and what is posted
 // later, signaled or not, and its receives.
 func TestStatus_FlushOnError(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	a.recv(64, 11, 12)
 	bad := write(1, a, b, 8)
 	bad.RKey ^= 0x5500
@@ -174,7 +174,7 @@ func keep(in []uint64, f func(uint64) bool) (out []uint64) {
 
 // A move to ERR flushes; through RESET the QP works again, with nothing left.
 func TestStatus_ErrAndReset(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	b.recv(64, 1, 2)
 	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	for i, wc := range b.await(2) {
@@ -185,8 +185,8 @@ func TestStatus_ErrAndReset(t *testing.T) {
 		require.NoError(t, s.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 		assert.Equal(t, verbs.QPStateReset, s.qp.State())
 	}
-	a.join(b.qp.Number(), plain)
-	b.join(a.qp.Number(), plain)
+	a.join(b.qp.Number(), defaultPath)
+	b.join(a.qp.Number(), defaultPath)
 	b.recv(64, 3)
 	a.post(send(4, a, 10))
 	assert.Equal(t, verbs.WCSuccess, a.one().Status)
@@ -196,7 +196,7 @@ func TestStatus_ErrAndReset(t *testing.T) {
 
 // The victim of a bad access goes to ERR as well, and its context is told.
 func TestStatus_VictimIsTold(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	bad := write(1, a, b, 8)
 	bad.RKey ^= 0x5500
 	a.post(bad)

@@ -17,7 +17,7 @@ import (
 
 // A list is executed in order, and its signaled members complete in order.
 func TestPostSend_List(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	list := make([]verbs.SendWR, 20)
 	for i := range list {
 		list[i] = verbs.SendWR{ID: uint64(i), Opcode: verbs.OpRDMAWrite, Flags: verbs.SendInline,
@@ -37,7 +37,7 @@ func TestPostSend_List(t *testing.T) {
 }
 
 func TestPostSend_TooMuchInline(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	wr := write(1, a, b, 8)
 	wr.Flags |= verbs.SendInline
 	wr.Inline = make([]byte, a.qp.Cap().MaxInline)
@@ -51,7 +51,7 @@ func TestPostSend_TooMuchInline(t *testing.T) {
 
 // A queue that nobody polls fills up; polling makes room.
 func TestPostSend_Full(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	depth := a.qp.Cap().MaxSendWR
 	list := make([]verbs.SendWR, depth+1)
 	for i := range list {
@@ -67,7 +67,7 @@ func TestPostSend_Full(t *testing.T) {
 
 // A fenced send goes out after the read before it has brought its data.
 func TestPostSend_Fence(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	for i := range 50 {
 		binary.NativeEndian.PutUint64(b.mr.Bytes(), uint64(i+1))
 		b.recv(64, uint64(i))
@@ -84,7 +84,7 @@ func TestPostSend_Fence(t *testing.T) {
 }
 
 func TestAtomics_ReturnOldValue(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	word := b.mr.Bytes()[8:16]
 	binary.NativeEndian.PutUint64(word, 40)
 	atomic := verbs.SendWR{Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr() + 8, RKey: b.mr.RKey()}
@@ -118,8 +118,8 @@ func TestSRQ_OrderAndLimit(t *testing.T) {
 	var to, from [2]*side
 	for i := range to {
 		to[i], from[i] = d.side(verbs.QPInitAttr{SRQ: srq, SendCQ: cq}), d.side(verbs.QPInitAttr{})
-		to[i].join(from[i].qp.Number(), plain)
-		from[i].join(to[i].qp.Number(), plain)
+		to[i].join(from[i].qp.Number(), defaultPath)
+		from[i].join(to[i].qp.Number(), defaultPath)
 	}
 	_, err := to[0].qp.PostRecv([]verbs.RecvWR{{}})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam, "receives are posted to the SRQ")
@@ -165,8 +165,8 @@ func TestSRQ_OutlivesItsQPs(t *testing.T) {
 	}
 	for i := range 20 { // a receive that is lost would be missing soon
 		to, from := d.side(verbs.QPInitAttr{SRQ: srq, SendCQ: cq}), d.side(verbs.QPInitAttr{})
-		to.join(from.qp.Number(), plain)
-		from.join(to.qp.Number(), plain)
+		to.join(from.qp.Number(), defaultPath)
+		from.join(to.qp.Number(), defaultPath)
 		from.mr.Bytes()[0] = byte(i)
 		from.post(send(1, from, 8))
 		require.Equal(t, verbs.WCSuccess, from.one().Status)
@@ -185,8 +185,8 @@ func TestSRQ_OfAnotherDomain(t *testing.T) {
 	d.closeLater(srq.Close)
 	mr := d.mr(pd, anyone)
 	a, b := d.side(verbs.QPInitAttr{}), d.side(verbs.QPInitAttr{SRQ: srq})
-	a.join(b.qp.Number(), plain)
-	b.join(a.qp.Number(), plain)
+	a.join(b.qp.Number(), defaultPath)
+	b.join(a.qp.Number(), defaultPath)
 	_, err = srq.PostRecv([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{mr.SGE(0, 64)}}, {ID: 2, SGList: []verbs.SGE{b.mr.SGE(0, 64)}}})
 	require.NoError(t, err)
 	a.post(send(1, a, 8))
@@ -208,7 +208,7 @@ func TestUD(t *testing.T) {
 		Inline: []byte("datagram"), AH: ah, RemoteQPN: b.qp.Number(), RemoteQKey: udKey}
 	b.recv(256, 7)
 	a.post(wr)
-	assert.Equal(t, verbs.WC{ID: 5, QPN: a.qp.Number()}, a.one())
+	assert.Equal(t, verbs.WC{ID: 5, QPN: a.qp.Number(), Flags: verbs.WCWithImm}, a.one())
 	wc := b.one()
 	assert.Equal(t, verbs.WC{ID: 7, Opcode: verbs.WCRecv, ByteLen: grh + 8, Imm: 0xcafe, Flags: verbs.WCGRH | verbs.WCWithImm,
 		QPN: b.qp.Number(), SrcQP: a.qp.Number()}, wc)
@@ -216,11 +216,11 @@ func TestUD(t *testing.T) {
 	assert.Equal(t, d.gid[:], b.mr.Bytes()[8:24], "source GID in the GRH")
 
 	// What nobody wants is lost, and the sender does not learn of it.
-	wrongKey, nobody := wr, wr
+	wrongKey, noQP := wr, wr
 	wrongKey.RemoteQKey++
-	nobody.RemoteQPN = 0xfffffe
+	noQP.RemoteQPN = 0xfffffe
 	b.recv(256, 8)
-	a.post(wrongKey, nobody, wr)
+	a.post(wrongKey, noQP, wr)
 	a.await(3)
 	assert.Equal(t, uint64(8), b.one().ID)
 	b.quiet()
@@ -237,11 +237,11 @@ func TestThreadDomain(t *testing.T) {
 		require.NoError(t, err)
 		d.closeLater(td.Close)
 		a := d.side(verbs.QPInitAttr{TD: td, SendCQ: d.cq(verbs.CQInitAttr{SingleThreaded: true})})
-		a.join(b.qp.Number(), plain)
+		a.join(b.qp.Number(), defaultPath)
 		if b.qp.State() != verbs.QPStateReset {
 			require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 		}
-		b.join(a.qp.Number(), plain)
+		b.join(a.qp.Number(), defaultPath)
 		a.post(write(1, a, b, 100))
 		assert.Equal(t, verbs.WCSuccess, a.one().Status)
 	}
@@ -261,8 +261,8 @@ func TestEvent_Solicited(t *testing.T) {
 	d := openDevice(t)
 	ch := channel(d)
 	a, b := d.side(verbs.QPInitAttr{}), d.side(verbs.QPInitAttr{SendCQ: d.cq(verbs.CQInitAttr{Channel: ch})})
-	a.join(b.qp.Number(), plain)
-	b.join(a.qp.Number(), plain)
+	a.join(b.qp.Number(), defaultPath)
+	b.join(a.qp.Number(), defaultPath)
 	b.recv(64, 1, 2, 3)
 	require.NoError(t, b.cq.Arm(true))
 	a.post(send(1, a, 8))
@@ -289,8 +289,8 @@ func TestEvent_ArmRace(t *testing.T) {
 	d := openDevice(t)
 	ch := channel(d)
 	a, b := d.side(verbs.QPInitAttr{}), d.side(verbs.QPInitAttr{SendCQ: d.cq(verbs.CQInitAttr{Channel: ch})})
-	a.join(b.qp.Number(), plain)
-	b.join(a.qp.Number(), plain)
+	a.join(b.qp.Number(), defaultPath)
+	b.join(a.qp.Number(), defaultPath)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var wc [8]verbs.WC
@@ -338,7 +338,7 @@ func TestEvent_ArmRace(t *testing.T) {
 // Several goroutines share a QP and its CQ; all that was posted completes once.
 func TestConcurrent_SharedQP(t *testing.T) {
 	const posters, each = 4, 300
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	var mu sync.Mutex
 	seen := map[uint64]int{}
 	var wg sync.WaitGroup
@@ -375,7 +375,7 @@ func TestConcurrent_SharedQP(t *testing.T) {
 }
 
 func TestDataPath_DoesNotAllocate(t *testing.T) {
-	a, b := pair(t, plain)
+	a, b := pair(t, defaultPath)
 	wc := make([]verbs.WC, 4)
 	run := func(wr verbs.SendWR) func() {
 		list := []verbs.SendWR{wr}

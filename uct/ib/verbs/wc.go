@@ -16,6 +16,13 @@ type WC struct {
 	SrcQP     uint32 // UD: the sender's QP
 }
 
+// Values of VendorErr with which the software HCA says more about WCRetryExcErr. They
+// are none of mlx5.
+const (
+	VendorPeerClosed uint8 = 0xc1 // the peer has closed its device or destroyed its QP
+	VendorPeerGone   uint8 = 0xc2 // the peer has died or was never there
+)
+
 // WCOpcode is what completed, by the values of enum ibv_wc_opcode.
 type WCOpcode uint8
 
@@ -49,7 +56,7 @@ type WCStatus uint8
 const (
 	WCSuccess WCStatus = 0
 	// WCLocLenErr: at the requester, a message longer than DeviceAttr.MaxMsgSize, a
-	// UD message longer than the path MTU, or an atomic of other than 8 bytes; at
+	// UD message longer than the path MTU, or an atomic to an SGE of length 0; at
 	// the responder, a message longer than the posted receive.
 	WCLocLenErr WCStatus = 1
 	// WCLocQPOpErr: the device found the work request malformed. PostSend refuses

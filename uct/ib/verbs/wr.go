@@ -11,7 +11,8 @@ type SendWR struct {
 	// big endian.
 	Imm uint32
 	// SGList is the local memory, gathered (send, write) or scattered (read,
-	// atomics) in order. Elements of length 0 are skipped.
+	// atomics) in order. Elements of length 0 are skipped. That of an atomic takes 8
+	// bytes whatever its length is.
 	SGList []SGE
 	// Inline is the payload when Flags has SendInline; SGList is then ignored.
 	// Its bytes are copied by PostSend. At most QPCap.MaxInline.

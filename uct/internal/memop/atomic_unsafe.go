@@ -9,8 +9,8 @@ import (
 
 // PostOps and FetchOps are what Atomic and CSwap can do.
 var (
-	PostOps  = uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
-	FetchOps = PostOps | uct.Ops(uct.AtomicCSwap)
+	PostOps  = uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap)
+	FetchOps = PostOps | uct.AtomicSet(uct.AtomicCSwap)
 )
 
 // Atomic applies op, one of PostOps, to the word of size bytes (4 or 8) at p, which

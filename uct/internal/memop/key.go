@@ -63,11 +63,11 @@ func PackKey(b []byte, magic uint32, key uint64) []byte {
 // UnpackKey takes exactly what PackKey makes. ErrInvalidRKey otherwise.
 func UnpackKey(b []byte, magic uint32) (uct.RKey, error) {
 	if len(b) != KeyLen || binary.LittleEndian.Uint32(b) != magic {
-		return uct.RKey{}, uct.ErrInvalidRKey
+		return 0, uct.ErrInvalidRKey
 	}
 	key := binary.LittleEndian.Uint64(b[4:])
 	if key>>KeyIndexBits == 0 {
-		return uct.RKey{}, uct.ErrInvalidRKey
+		return 0, uct.ErrInvalidRKey
 	}
-	return uct.RKey{Handle: key}, nil
+	return uct.RKey(key), nil
 }

@@ -166,7 +166,7 @@ func TestKey_RoundTripAndRefusals(t *testing.T) {
 		require.Len(t, packed, KeyLen)
 		got, err := UnpackKey(packed, magic)
 		require.NoError(t, err)
-		assert.Equal(t, key, got.Handle)
+		assert.Equal(t, key, uint64(got))
 		for name, b := range map[string][]byte{
 			"short": packed[1:], "long": append(packed, 0), "none": nil, "zero": PackKey(nil, magic, uint64(index)),
 			"other magic": PackKey(nil, magic+1, key),

@@ -9,35 +9,32 @@ import (
 	"github.com/gucx/gucx/uct/base"
 )
 
-// EP is a connection to an iface of the same world. It sends active messages;
-// NewEP wraps it where more is claimed.
+// EP is a connection to an iface of the same world.
 type EP struct {
 	base.Slot
 	iface   *Iface
 	id      uint64
 	conn    bool   // connects to an EP
-	self    uct.EP // what NewEP returned
 	peer    *Iface // nil: not connected yet; under world.mu
 	mate    uint64 // id of the EP at the other end; under world.mu
 	tx      tx
 	pending base.PendingQueue
 	failure ucs.Status
+	refusal error // of what is posted after the failure
 	closed  bool
 }
 
-// Endpoints that connect to an EP, without and with memory operations. With EP and
-// rmaEP that is one type for each set of classes: a class must be implemented iff
-// it is claimed.
-type (
-	connEP struct {
-		*EP
-		connector
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops {
+	ops := &uct.Ops{AM: e, Check: e}
+	if !e.iface.conf.AMOnly {
+		ops.Put, ops.Get, ops.Atomics = e, e, e
 	}
-	connRMAEP struct {
-		*rmaEP
-		connector
+	if e.conn {
+		ops.Connect = e
 	}
-)
+	return ops
+}
 
 // NewEP implements uct.Iface.
 func (i *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
@@ -53,36 +50,19 @@ func (i *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		e.peer = peer
 	}
 	e.tx.init(i.conf.TxDepth)
-	e.self = e.shape()
 	i.world.mu.Lock()
 	e.id = i.world.newID()
 	i.world.eps[e.id] = e
 	i.world.mu.Unlock()
 	i.eps.Add(e)
-	return e.self, nil
+	return e, nil
 }
-
-func (e *EP) shape() uct.EP {
-	switch full := !e.iface.conf.AMOnly; {
-	case full && e.conn:
-		return &connRMAEP{&rmaEP{e}, connector{e}}
-	case full:
-		return &rmaEP{e}
-	case e.conn:
-		return &connEP{e, connector{e}}
-	}
-	return e
-}
-
-// connector is the part of an EP that connects to another.
-type connector struct{ e *EP }
 
 // EPAddr implements uct.EPConnector.
-func (c connector) EPAddr(b []byte) []byte { return appendID(b, kindEP, c.e.id) }
+func (e *EP) EPAddr(b []byte) []byte { return appendID(b, kindEP, e.id) }
 
 // Connect implements uct.EPConnector.
-func (c connector) Connect(deviceAddr, epAddr []byte) error {
-	e := c.e
+func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	device, ok1 := parseID(deviceAddr, kindDevice)
 	id, ok2 := parseID(epAddr, kindEP)
 	if !ok1 || !ok2 {
@@ -111,23 +91,27 @@ func (e *EP) met() bool {
 // watches reports whether the EP looks for the death of its peer.
 func (e *EP) watches() bool { return e.peer != nil }
 
-// lost reports whether the peer has died or gone. With world.mu held.
-func (e *EP) lost() bool {
-	if e.peer == nil || e.failure != ucs.StatusOK {
-		return false
-	}
-	if e.peer.md.dead {
-		return true
+// lost says whether the peer has died (StatusConnReset), which shows by itself, or has
+// closed (StatusPeerClosed), which shows when something is posted. With world.mu held.
+func (e *EP) lost() ucs.Status {
+	switch {
+	case e.peer == nil, e.failure != ucs.StatusOK:
+		return ucs.StatusOK
+	case e.peer.md.dead:
+		return ucs.StatusConnReset
 	}
 	gone := e.iface.world.ifaces[e.peer.id] == nil || e.conn && e.iface.world.eps[e.mate] == nil
-	return gone && e.tx.n > 0
+	if gone && e.tx.n > 0 {
+		return ucs.StatusPeerClosed
+	}
+	return ucs.StatusOK
 }
 
 // free says why an operation cannot be posted now, or nil.
 func (e *EP) free() error {
 	switch {
 	case e.failure != ucs.StatusOK:
-		return uct.ErrEPFailed
+		return e.refusal
 	case e.closed:
 		return uct.ErrClosed
 	case e.pending.Blocks() || e.tx.full():
@@ -140,7 +124,7 @@ func (e *EP) free() error {
 func (e *EP) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.failure != ucs.StatusOK:
-		return uct.ErrEPFailed
+		return e.refusal
 	case r.Next != nil:
 		return uct.ErrInvalidParam
 	case !e.tx.full() && e.pending.Empty():
@@ -159,7 +143,7 @@ func (e *EP) Fence() error { return nil }
 func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	switch {
 	case e.failure != ucs.StatusOK:
-		return false, uct.ErrEPFailed
+		return false, e.refusal
 	case e.tx.n == 0:
 		return false, nil
 	case c == nil:
@@ -168,6 +152,15 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 		return false, uct.ErrNoResource
 	}
 	e.tx.push(opFlush, c)
+	return true, nil
+}
+
+// Check implements uct.Checker by a put of no bytes.
+func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
+	if err := e.free(); err != nil {
+		return false, err
+	}
+	e.tx.push(opPut, c).n = 0
 	return true, nil
 }
 

@@ -2,7 +2,6 @@ package memtp
 
 import (
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,6 @@ type Config struct {
 const (
 	defaultTxDepth = 16
 	defaultRxDepth = 64
-	maxHeadroom    = 256 // uct.IfaceParams
 )
 
 // Iface is the transport opened on an MD.
@@ -55,8 +53,7 @@ type Iface struct {
 func (m *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	conf, ok := p.Config.(*Config)
 	switch {
-	case p.Config != nil && !ok, p.RxHeadroom < 0, p.RxHeadroom > maxHeadroom,
-		p.Transport != Transport, p.Device != Device:
+	case p.Config != nil && !ok, p.Transport != Transport, p.Device != Device:
 		return nil, m.fail("open iface", uct.ErrInvalidParam)
 	case conf == nil:
 		conf = &Config{}
@@ -73,7 +70,7 @@ func (m *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 		i.conf.RxDepth = defaultRxDepth
 	}
 	i.setAttr()
-	i.rx.init(i, i.conf.RxDepth, p.RxHeadroom)
+	i.rx.init(i, i.conf.RxDepth)
 	m.world.mu.Lock()
 	defer m.world.mu.Unlock()
 	i.id = m.world.newID()
@@ -94,13 +91,12 @@ const (
 )
 
 func (i *Iface) setAttr() {
-	caps := uct.CapAM | uct.CapPending | uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD
+	caps := uct.CapAM | uct.CapPending | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD
 	a := &i.attr
 	*a = uct.IfaceAttr{
 		Resource:      uct.Resource{Transport: Transport, Device: Device, Kind: uct.DeviceShm},
 		AM:            uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxAM, MaxIOV: maxIOV, MaxHeader: maxHeader},
 		DeviceAddrLen: idLen,
-		Perf:          uct.Perf{Latency: time.Microsecond, Overhead: 100 * time.Nanosecond, Bandwidth: 1e9},
 	}
 	if i.conf.ConnectEP {
 		caps |= uct.CapConnectEP
@@ -114,15 +110,23 @@ func (i *Iface) setAttr() {
 		rma := uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxRMA, MaxIOV: maxIOV}
 		a.Put, a.Get = rma, rma
 		a.Put.MinZcopy = minPutZcopy
-		post := uct.Ops(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor)
-		fetch := post | uct.Ops(uct.AtomicSwap, uct.AtomicCSwap)
+		post := uct.AtomicSet(uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor)
+		fetch := post | uct.AtomicSet(uct.AtomicSwap, uct.AtomicCSwap)
 		a.Atomic = uct.AtomicAttr{Post32: post, Post64: post, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicDevice}
 	}
 	a.Caps = caps
+	var costs uct.Costs
+	for v := range costs {
+		costs[v] = uct.Cost{Send: 100, Recv: 100, Latency: 1000, Bandwidth: 1e9}
+	}
+	a.Declare(costs)
 }
 
 // Attr implements uct.Iface.
 func (i *Iface) Attr() *uct.IfaceAttr { return &i.attr }
+
+// Ext implements uct.Iface.
+func (i *Iface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i, Pending: i} }
 
 // SetAMHandler implements uct.Iface.
 func (i *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.ams.Set(id, h) }

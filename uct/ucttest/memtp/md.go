@@ -37,14 +37,11 @@ type region struct {
 	closed bool
 }
 
-var (
-	_ uct.Registrar    = (*MD)(nil)
-	_ uct.Allocator    = (*MD)(nil)
-	_ uct.RKeyUnpacker = (*MD)(nil)
-)
-
 // Attr implements uct.MD.
 func (m *MD) Attr() *uct.MDAttr { return &m.attr }
+
+// Ext implements uct.MD.
+func (m *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: m, Alloc: m, Keys: m} }
 
 // Resources implements uct.MD.
 func (m *MD) Resources() ([]uct.Resource, error) {
@@ -130,15 +127,18 @@ func (r *region) covers(b []byte) bool {
 func (m *MD) UnpackRKey(b []byte) (uct.RKey, error) {
 	id, ok := parseID(b, kindKey)
 	if !ok {
-		return uct.RKey{}, m.fail("unpack rkey", uct.ErrInvalidRKey)
+		return 0, m.fail("unpack rkey", uct.ErrInvalidRKey)
 	}
-	return uct.RKey{Handle: id}, nil
+	return uct.RKey(id), nil
 }
+
+// ReleaseRKey implements uct.RKeyUnpacker: unpacking takes nothing.
+func (m *MD) ReleaseRKey(uct.RKey) {}
 
 // reach returns the n bytes at raddr of the region that key names, or nil if they
 // may not be accessed so. With w.mu held.
 func (w *World) reach(key uct.RKey, raddr uint64, n int, need uct.Access) []byte {
-	r := w.regions[key.Handle]
+	r := w.regions[uint64(key)]
 	if r == nil || r.access&need != need {
 		return nil
 	}

@@ -4,11 +4,8 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// rmaEP is an EP with put, get and atomics.
-type rmaEP struct{ *EP }
-
 // PutShort implements uct.Putter.
-func (e *rmaEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxShort {
 		return uct.ErrTooLong
 	}
@@ -21,17 +18,20 @@ func (e *rmaEP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // PutBcopy implements uct.Putter.
-func (e *rmaEP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (n int, err error) {
+func (e *EP) PutBcopy(buf []byte, raddr uint64, key uct.RKey) error {
+	if len(buf) > maxBcopy {
+		return uct.ErrTooLong
+	}
 	if err := e.free(); err != nil {
-		return 0, err
+		return err
 	}
 	o := e.tx.push(opPut, nil)
-	o.n, o.raddr, o.key = p.Pack(o.buf), raddr, key
-	return o.n, nil
+	o.n, o.raddr, o.key = copy(o.buf, buf), raddr, key
+	return nil
 }
 
 // PutZcopy implements uct.Putter.
-func (e *rmaEP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	if uct.IOVLen(iov) > maxRMA {
 		return false, uct.ErrTooLong
 	}
@@ -45,7 +45,7 @@ func (e *rmaEP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Compl
 }
 
 // GetShort implements uct.Getter. It waits behind posted operations.
-func (e *rmaEP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
+func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if len(buf) > maxShort {
 		return uct.ErrTooLong
 	}
@@ -70,20 +70,20 @@ func (e *rmaEP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 }
 
 // GetBcopy implements uct.Getter.
-func (e *rmaEP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if n > maxBcopy {
+func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+	if len(buf) > maxBcopy {
 		return false, uct.ErrTooLong
 	}
 	if err := e.free(); err != nil {
 		return false, err
 	}
 	o := e.tx.push(opGet, c)
-	o.n, o.unpack, o.raddr, o.key = n, u, raddr, key
+	o.iov[0], o.pieces, o.raddr, o.key = uct.IOV{Buf: buf}, 1, raddr, key
 	return true, nil
 }
 
 // GetZcopy implements uct.Getter.
-func (e *rmaEP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	if uct.IOVLen(iov) > maxRMA {
 		return false, uct.ErrTooLong
 	}
@@ -97,7 +97,7 @@ func (e *rmaEP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Compl
 }
 
 // AtomicPost implements uct.Atomics.
-func (e *rmaEP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
+func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
 	a := &e.iface.attr.Atomic
 	o, err := e.pushAtomic(op, size, raddr, a.Post32, a.Post64)
 	if err != nil {
@@ -108,7 +108,7 @@ func (e *rmaEP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key u
 }
 
 // AtomicFetch implements uct.Atomics.
-func (e *rmaEP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	if op == uct.AtomicCSwap {
 		return false, uct.ErrUnsupported
 	}
@@ -122,7 +122,7 @@ func (e *rmaEP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uin
 }
 
 // AtomicCSwap implements uct.Atomics.
-func (e *rmaEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	a := &e.iface.attr.Atomic
 	o, err := e.pushAtomic(uct.AtomicCSwap, size, raddr, a.Fetch32, a.Fetch64)
 	if err != nil {
@@ -133,7 +133,7 @@ func (e *rmaEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, radd
 }
 
 // pushAtomic checks an atomic operation and takes a slot for it.
-func (e *rmaEP) pushAtomic(kind uct.AtomicOp, size int, raddr uint64, ops32, ops64 uct.AtomicOps) (*op, error) {
+func (e *EP) pushAtomic(kind uct.AtomicOp, size int, raddr uint64, ops32, ops64 uct.AtomicOps) (*op, error) {
 	have := ops64
 	if size == 4 {
 		have = ops32

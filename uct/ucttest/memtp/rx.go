@@ -4,13 +4,12 @@ import "github.com/gucx/gucx/uct"
 
 // desc is a receive buffer.
 type desc struct {
-	iface    *Iface
-	headroom int
-	buf      []byte // headroom, then room for maxAM bytes
-	n        int    // bytes of the message
-	id       uint8
-	kept     bool
-	next     *desc
+	iface *Iface
+	buf   []byte // maxAM bytes
+	n     int    // bytes of the message
+	id    uint8
+	kept  bool
+	next  *desc
 }
 
 // descList is a queue of buffers.
@@ -46,9 +45,9 @@ type rx struct {
 	filled descList
 }
 
-func (r *rx) init(i *Iface, depth, headroom int) {
+func (r *rx) init(i *Iface, depth int) {
 	for range depth {
-		r.free.push(&desc{iface: i, headroom: headroom, buf: make([]byte, headroom+maxAM)})
+		r.free.push(&desc{iface: i, buf: make([]byte, maxAM)})
 	}
 }
 
@@ -74,13 +73,7 @@ func (i *Iface) deliver() int {
 	return count
 }
 
-func (d *desc) data() []byte {
-	end := d.headroom + d.n
-	return d.buf[d.headroom:end:end]
-}
-
-// Headroom implements uct.Desc.
-func (d *desc) Headroom() []byte { return d.buf[:d.headroom:d.headroom] }
+func (d *desc) data() []byte { return d.buf[:d.n:d.n] }
 
 // Release implements uct.Desc.
 func (d *desc) Release() {

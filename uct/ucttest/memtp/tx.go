@@ -2,6 +2,7 @@ package memtp
 
 import (
 	"encoding/binary"
+	"fmt"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -19,7 +20,7 @@ const (
 )
 
 // op is one posted operation. The data of a send is buf[:n], then iov; a get goes
-// to unpack or iov.
+// to iov.
 type op struct {
 	kind   opKind
 	id     uint8
@@ -30,7 +31,6 @@ type op struct {
 	pieces int
 	raddr  uint64
 	key    uct.RKey
-	unpack uct.Unpacker
 
 	atomic         uct.AtomicOp
 	size           int
@@ -103,9 +103,9 @@ func (e *EP) progress() int {
 	n := 0
 	for n < perRound && e.failure == ucs.StatusOK && (e.tx.n > 0 || e.watches()) {
 		e.iface.world.mu.Lock()
-		if e.lost() {
+		if st := e.lost(); st != ucs.StatusOK {
 			e.iface.world.mu.Unlock()
-			e.fail(ucs.StatusConnReset)
+			e.fail(st)
 			return n + 1
 		}
 		if e.tx.n == 0 || !e.ready(e.tx.head()) {
@@ -173,7 +173,6 @@ func (e *EP) get(o *op) ucs.Status {
 	if src == nil {
 		return ucs.StatusRemoteAccess
 	}
-	copy(o.buf[:o.n], src)
 	o.scatter(src)
 	return ucs.StatusOK
 }
@@ -199,25 +198,20 @@ func (e *EP) atomic(o *op) ucs.Status {
 
 // finish ends the head of the ring with success.
 func (e *EP) finish() {
-	o := e.tx.head()
-	if o.unpack != nil {
-		o.unpack.Unpack(o.buf[:o.n])
-	}
 	if c := e.tx.pop(); c != nil {
 		c.Complete(ucs.StatusOK)
 	}
 }
 
-// fail ends the connection: the head of the ring gets st, the rest is canceled.
+// fail ends the connection, and what is in the ring with st.
 func (e *EP) fail(st ucs.Status) {
-	e.failure = st
+	e.failure, e.refusal = st, fmt.Errorf("%w: %w", uct.ErrEPFailed, st.Err())
 	for e.tx.n > 0 {
 		if c := e.tx.pop(); c != nil {
 			c.Complete(st)
 		}
-		st = ucs.StatusCanceled
 	}
 	if e.iface.onError != nil {
-		e.iface.onError(e.self, e.failure.Err())
+		e.iface.onError(e, e.failure.Err())
 	}
 }

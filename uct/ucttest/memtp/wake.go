@@ -3,6 +3,7 @@ package memtp
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -22,7 +23,7 @@ func (i *Iface) Arm(ev uct.Events) error {
 		return uct.ErrBusy
 	}
 	for _, e := range i.eps.All() {
-		if e.tx.n > 0 && e.ready(e.tx.head()) || e.lost() {
+		if e.tx.n > 0 && e.ready(e.tx.head()) || e.lost() != ucs.StatusOK {
 			return uct.ErrBusy
 		}
 	}

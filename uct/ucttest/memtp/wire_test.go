@@ -32,9 +32,9 @@ func TestReach_Bounds(t *testing.T) {
 	w := NewWorld()
 	md, err := w.OpenMD()
 	require.NoError(t, err)
-	mem, err := md.(uct.Allocator).Alloc(100, uct.AccessRemoteRead)
+	mem, err := md.Ext().Alloc.Alloc(100, uct.AccessRemoteRead)
 	require.NoError(t, err)
-	key, start := uct.RKey{Handle: mem.(*region).id}, mem.Addr()
+	key, start := uct.RKey(mem.(*region).id), mem.Addr()
 	for _, tc := range []struct {
 		name  string
 		raddr uint64

@@ -26,7 +26,7 @@ func (w *World) OpenMD() (uct.MD, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m := &MD{world: w, attr: uct.MDAttr{
-		Component: "memtp", Name: "mem0", RKeyLen: keyLen, NeedMemH: true, MaxReg: maxRegion,
+		Component: "memtp", Name: "mem0", RKeyLen: keyLen, NeedMemH: true, MaxReg: maxRegion, RegCost: uct.Cost{Send: 1000},
 	}}
 	m.id = w.newID()
 	return m, nil

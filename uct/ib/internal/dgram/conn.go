@@ -19,7 +19,7 @@ type Params struct {
 	Timeout, MaxTimeout time.Duration
 	// PeerTimeout is how long nothing may be acknowledged until the peer counts
 	// as dead. Of the time between two Ticks no more counts than the attempt under
-	// way waits: a sender that was held up has not heard what came meanwhile, and
+	// way waits: a sender that was held up has not been told what came meanwhile, and
 	// has not asked again.
 	PeerTimeout time.Duration
 }
@@ -49,7 +49,7 @@ type Conn struct {
 	window         int     // packets that may be in flight, 1..p.Window
 
 	expect  seq.U16 // the next PSN to take in
-	owed    int     // data packets taken in since an acknowledgement went out
+	due     int     // data packets taken in since an acknowledgement went out
 	urgent  bool    // acknowledge at the end of this round
 	gap     bool    // a NAK for expect has gone out
 	nakDue  bool
@@ -132,7 +132,7 @@ func (c *Conn) Control(kind Control, ackReq bool) Header {
 }
 
 func (c *Conn) takeAck() seq.U16 {
-	c.owed, c.urgent, c.nakDue = 0, false, false
+	c.due, c.urgent, c.nakDue = 0, false, false
 	return c.expect.Add(-1)
 }
 
@@ -165,9 +165,9 @@ func (c *Conn) Arrived(psn seq.U16, ackReq bool) bool {
 	switch d := psn.Diff(c.expect); {
 	case d == 0:
 		c.expect = c.expect.Next()
-		c.owed++
+		c.due++
 		c.gap = false
-		c.urgent = c.urgent || ackReq || c.owed >= max(c.p.Window/4, 1)
+		c.urgent = c.urgent || ackReq || c.due >= max(c.p.Window/4, 1)
 		return true
 	case d < 0:
 		c.urgent = true // our acknowledgement was lost
@@ -194,11 +194,11 @@ func (c *Conn) missing() {
 	}
 }
 
-// AckKind says which control packet is owed to the peer: CtlAck, CtlNak or 0.
+// AckKind says which control packet is due to the peer: CtlAck, CtlNak or 0.
 // urgent: it should not wait for data to travel with.
 func (c *Conn) AckKind() (kind Control, urgent bool) {
 	switch {
-	case c.state != Connected || c.owed == 0 && !c.urgent:
+	case c.state != Connected || c.due == 0 && !c.urgent:
 		return 0, false
 	case c.nakDue:
 		return CtlNak, true
@@ -261,10 +261,10 @@ func (c *Conn) Patience() time.Duration { return c.timeout() }
 // Last is the PSN of the last data packet. Only if there has been one.
 func (c *Conn) Last() seq.U16 { return c.next.Add(-1) }
 
-// Ask reports whether a control packet should ask the peer for an acknowledgement
+// RequestAck reports whether a control packet should ask the peer for an acknowledgement
 // of everything sent, and remembers that it did: once for each last packet. While
 // packets wait to be sent there is nothing to ask.
-func (c *Conn) Ask() bool {
+func (c *Conn) RequestAck() bool {
 	if c.state != Connected || c.snd != c.next || c.asked == c.next {
 		return false
 	}

@@ -201,7 +201,7 @@ func TestConn_SlowStart(t *testing.T) {
 func TestConn_Receive(t *testing.T) {
 	c := connected(64, 65535)
 	kind, _ := c.AckKind()
-	assert.Zero(t, kind, "nothing owed")
+	assert.Zero(t, kind, "nothing due")
 
 	assert.True(t, c.Arrived(65535, false))
 	kind, urgent := c.AckKind()
@@ -233,7 +233,7 @@ func TestConn_Receive(t *testing.T) {
 	assert.True(t, urgent, "the peer asked")
 }
 
-func TestConn_ManyOwedAreUrgent(t *testing.T) {
+func TestConn_ManyDueAreUrgent(t *testing.T) {
 	c := connected(64, 0)
 	for i := range 16 {
 		_, urgent := c.AckKind()
@@ -263,18 +263,18 @@ func TestConn_AskedFindsALostTail(t *testing.T) {
 func TestConn_AskOnce(t *testing.T) {
 	c := connected(2, 5)
 	push(c, 2)
-	assert.False(t, c.Ask(), "not while packets are to be sent: the last will ask")
+	assert.False(t, c.RequestAck(), "not while packets are to be sent: the last will ask")
 	sendAll(c)
-	assert.True(t, c.Ask())
-	assert.False(t, c.Ask())
+	assert.True(t, c.RequestAck())
+	assert.False(t, c.RequestAck())
 	assert.Equal(t, seq.U16(6), c.Last())
 	c.Acked(6)
 	push(c, 1)
 	sendAll(c)
-	assert.True(t, c.Ask(), "another last packet")
+	assert.True(t, c.RequestAck(), "another last packet")
 }
 
-func TestConn_OwesNothingBeforeItIsConnected(t *testing.T) {
+func TestConn_NothingDueBeforeItIsConnected(t *testing.T) {
 	var c Conn
 	c.Init(params(4))
 	c.Start()
@@ -349,7 +349,7 @@ func (e *endpoint) step(t *rapid.T, now time.Duration, want int) {
 	if kind, urgent := e.conn.AckKind(); kind != 0 && (urgent || rapid.Bool().Draw(t, "idle")) {
 		e.out.send(e.conn.Control(kind, false))
 	}
-	if e.conn.Ask() {
+	if e.conn.RequestAck() {
 		e.out.send(e.conn.Control(CtlAck, true))
 	}
 	if act := e.conn.Tick(now); act == ActFail {

@@ -10,45 +10,41 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-const version = 1
+const version = 2
 
 // IfaceAddr is the address of a datagram iface on its device. Packed, big endian:
 //
-//	0  u8   version, 1
-//	1  u8   MTU, code of verbs.MTU: the longest datagram that it takes in
-//	2  u16  zero
-//	4  u32  QPN, 24 bits
+//	0  u8   version 2 in the high half; in the low one MTU, code of verbs.MTU: the
+//	        longest datagram that it takes in
+//	1  u24  QPN
 type IfaceAddr struct {
 	MTU verbs.MTU
 	QPN uint32
 }
 
 // IfaceAddrLen is the packed length in bytes.
-const IfaceAddrLen = 8
+const IfaceAddrLen = 4
 
 // Append packs a.
 func (a IfaceAddr) Append(b []byte) []byte {
-	b = append(b, version, byte(a.MTU), 0, 0)
-	return binary.BigEndian.AppendUint32(b, a.QPN)
+	return binary.BigEndian.AppendUint32(b, uint32(version<<4|a.MTU)<<24|a.QPN)
 }
 
-// ParseIfaceAddr checks and unpacks b, which may come from a stranger. Errors
+// ParseIfaceAddr checks and unpacks b, which may come from an untrusted peer. Errors
 // wrap ErrInvalidAddr.
 func ParseIfaceAddr(b []byte) (IfaceAddr, error) {
 	if len(b) != IfaceAddrLen {
 		return IfaceAddr{}, fmt.Errorf("%w: iface address of %d bytes, want %d", uct.ErrInvalidAddr, len(b), IfaceAddrLen)
 	}
-	a := IfaceAddr{MTU: verbs.MTU(b[1]), QPN: binary.BigEndian.Uint32(b[4:])}
+	a := IfaceAddr{MTU: verbs.MTU(b[0] & 15), QPN: binary.BigEndian.Uint32(b) & MaxID}
 	var err error
 	switch {
-	case b[0] != version:
-		err = fmt.Errorf("version %d, want %d", b[0], version)
-	case b[2]|b[3] != 0:
-		err = errors.New("reserved bytes set")
+	case b[0]>>4 != version:
+		err = fmt.Errorf("version %d, want %d", b[0]>>4, version)
 	case a.MTU.Bytes() == 0:
 		err = fmt.Errorf("MTU code %d", a.MTU)
-	case a.QPN == 0 || a.QPN > MaxID:
-		err = fmt.Errorf("QPN %#x", a.QPN)
+	case a.QPN == 0:
+		err = errors.New("QPN 0")
 	}
 	if err != nil {
 		return IfaceAddr{}, fmt.Errorf("%w: iface address: %w", uct.ErrInvalidAddr, err)
@@ -59,9 +55,9 @@ func ParseIfaceAddr(b []byte) (IfaceAddr, error) {
 // Creq asks an iface to connect. Packed after the header, big endian:
 //
 //	 0  IfaceAddr of the sender
-//	 8  device address of the sender (package ib)
-//	28  u32  connection id of the sender, 24 bits
-//	32  u32  number of the connection among those between the two ifaces
+//	 4  device address of the sender (package ib)
+//	24  u32  connection id of the sender, 24 bits
+//	28  u32  number of the connection among those between the two ifaces
 //
 // Both ifaces count their endpoints to the other from 0, so that two requests that
 // cross each other mean the same connection.
@@ -82,7 +78,7 @@ func (c Creq) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, c.Number)
 }
 
-// ParseCreq checks and unpacks b, which may come from a stranger. Errors wrap
+// ParseCreq checks and unpacks b, which may come from an untrusted peer. Errors wrap
 // ErrInvalidAddr.
 func ParseCreq(b []byte) (c Creq, err error) {
 	if len(b) != CreqLen {

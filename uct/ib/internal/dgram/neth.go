@@ -35,12 +35,12 @@ type Control = uint8
 
 // Control packets.
 const (
-	CtlAck  Control = 1 + iota // the header says it all
-	CtlNak                     // a packet is missing after Ack
-	CtlCreq                    // connect request: Creq follows
-	CtlCrep                    // connect reply: Crep follows
-	CtlFin                     // the iface of the sender closes
-	ctlEnd
+	CtlAck  Control = 1 // the header says it all
+	CtlNak  Control = 2 // a packet is missing after Ack
+	CtlCreq Control = 3 // connect request: Creq follows
+	CtlCrep Control = 4 // connect reply: Crep follows
+	CtlFin  Control = 5 // the iface of the sender closes
+	ctlEnd  Control = 6
 )
 
 const (
@@ -66,7 +66,7 @@ func (h Header) Put(b []byte) {
 	binary.BigEndian.PutUint16(b[6:], uint16(h.Ack))
 }
 
-// ParseHeader reads the header of a datagram from a stranger; false if it is too
+// ParseHeader reads the header of a datagram from an untrusted peer; false if it is too
 // short or no header of this version.
 func ParseHeader(b []byte) (h Header, ok bool) {
 	if len(b) < HeaderLen {

@@ -62,7 +62,7 @@ func TestCreq_Golden(t *testing.T) {
 		Iface:  IfaceAddr{MTU: verbs.MTU4096, QPN: 0x012345},
 		Device: device(), ID: 0x040001, Number: 3,
 	}
-	want := "0105000000012345" + "01020000" + "fe800000000000000000000000000007" + "00040001" + "00000003"
+	want := "25012345" + "01020000" + "fe800000000000000000000000000007" + "00040001" + "00000003"
 	b := c.Append(nil)
 	assert.Equal(t, want, hex.EncodeToString(b))
 	got, err := ParseCreq(b)
@@ -77,9 +77,9 @@ func TestParseCreq_Refuses(t *testing.T) {
 		at   int
 		to   byte
 	}{
-		{"iface version", 0, 2}, {"MTU 0", 1, 0}, {"MTU 6", 1, 6}, {"reserved", 3, 1},
-		{"QPN over 24 bits", 4, 1}, {"QPN 0", 7, 0}, {"device version", 8, 9},
-		{"connection id over 24 bits", 28, 1}, {"connection id 0", 31, 0},
+		{"iface version", 0, 0x13}, {"MTU 0", 0, 0x20}, {"MTU 6", 0, 0x26},
+		{"QPN 0", 3, 0}, {"device version", 4, 9},
+		{"connection id over 24 bits", 24, 1}, {"connection id 0", 27, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := append([]byte(nil), good...)

@@ -4,10 +4,13 @@
 package ibtest
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -93,20 +96,48 @@ func RxDepth(o ucttest.Options) int {
 	return max(o.RxDepth, minRxDepth)
 }
 
-// Categories runs the suite for each category of endpoints but the default. in is the
-// configuration for one. Each side has a memory domain of its own, as categories with
-// one owner want.
-func (s Suite) Categories(t *testing.T, in func(config any, e uct.Endpoints) any) {
-	if testing.Short() {
-		t.Skip("it takes a suite for each category")
+// dyingTimeout is when a transport that learns by time alone gives up a peer that was
+// killed: twenty times what a busy machine lets a process wait for a processor.
+const dyingTimeout = 2 * time.Second
+
+// UDTimeout is the timeout of an unreliable transport for o; 0, which is the default, if
+// the peer lives.
+func UDTimeout(o ucttest.Options) time.Duration {
+	if o.PeerDies {
+		return dyingTimeout
 	}
-	for e := uct.EndpointsMPIEverywhere; e.Valid(); e++ {
-		if e == uct.EndpointsDynamic {
+	return 0
+}
+
+// likeDynamic are the checks that take long for what no category changes: a timer of the
+// device, 300 sleeps, and memory that is revoked.
+var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface"}
+
+// sharing are the categories in which ifaces share something. The others, like the
+// default, share nothing.
+var sharing = []ib.Endpoints{ib.EndpointsStatic, ib.EndpointsSharedDynamic, ib.EndpointsMPIThreads}
+
+// Categories runs the suite for each category of endpoints of sharing, without
+// likeDynamic; for all but the default, with all checks, if testenv.Soak; for the first
+// with -short. in is the configuration for one. Each side has a memory domain of its own,
+// as categories with one owner want.
+func (s Suite) Categories(t *testing.T, in func(config any, e ib.Endpoints) any) {
+	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
+		if e == ib.EndpointsDynamic {
 			continue // the default
 		}
 		t.Run(e.String(), func(t *testing.T) {
+			if e != sharing[0] {
+				testenv.SkipShort(t, "a suite for each category; the one whose ifaces share registers stands for them")
+			}
+			if !slices.Contains(sharing, e) && !testenv.Soak() {
+				t.Skip("only with GUCX_TEST_SOAK=1: it shares nothing, as the default")
+			}
 			h := s.On(softhca.FabricShm)
 			h.Config = func(o ucttest.Options) any { return in(s.Config(o), e) }
+			if !testenv.Soak() {
+				h.Except = likeDynamic
+			}
 			ucttest.Test(t, h)
 		})
 	}

@@ -49,11 +49,11 @@ func (e *EP) admitAM(id uint8) (verbs.SendFlags, error) {
 }
 
 // Imm spends a credit and is the immediate of a message that is about to be
-// posted: it takes along what we owe.
+// posted: it takes along the credits that are due.
 func (e *EP) Imm(id uint8) uint32 {
 	e.Credits--
-	imm := rcwire.AM(id, e.debt)
-	e.debt = 0
+	imm := rcwire.AM(id, e.creditsDue)
+	e.creditsDue = 0
 	return uint32(imm)
 }
 
@@ -99,7 +99,14 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	if len(hdr) == 0 {
 		sges = sges[1:]
 	}
-	wr := it.fullWR(verbs.OpSendWithImm, flags|verbs.SendSignaled)
+	wr := it.fullWR(verbs.OpSendWithImm, flags|e.opSignal())
 	wr.SGList, wr.Imm = sges, e.Imm(id)
-	return e.postOp(false, buf, c)
+	o := it.ops.get()
+	o.kind, o.buf, o.comp = opSend, buf, c
+	if err = e.post(&it.full); err != nil {
+		e.dropOp(o)
+		return false, err
+	}
+	e.queue(o)
+	return true, nil
 }

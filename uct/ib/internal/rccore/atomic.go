@@ -19,47 +19,75 @@ func checkAtomic(ok bool, size int, raddr uint64) error {
 	return nil
 }
 
-// AtomicPost implements uct.Atomics. The old value is thrown away.
+// AtomicPost implements uct.Atomics. The old value is thrown away, and nothing is left to
+// be done at the end.
 func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.RKey) error {
-	if err := checkAtomic(op == uct.AtomicAdd, size, raddr); err != nil {
-		return err
+	if op != uct.AtomicAdd || size != 8 || raddr&7 != 0 {
+		return checkAtomic(op == uct.AtomicAdd, size, raddr)
 	}
-	_, err := e.atomic(verbs.OpAtomicFetchAdd, value, 0, nil, raddr, key, nil)
-	return err
+	var flags verbs.SendFlags
+	if e.PI-e.CI >= e.Room {
+		var err error
+		if flags, err = e.admit(); err != nil {
+			return err
+		}
+	}
+	it := e.it
+	it.fetchSGE[0] = it.nowhere
+	wr := &it.fetch[0]
+	wr.Opcode, wr.Flags, wr.CompareAdd = verbs.OpAtomicFetchAdd, flags|e.signal(), value
+	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
+	e.reads = e.PI + 1
+	return e.post(&it.fetch)
 }
 
-// AtomicFetch implements uct.Atomics.
+// AtomicFetch implements uct.Atomics. The old value lands in a slot and goes to *result, if
+// any, at the end.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if err := checkAtomic(op == uct.AtomicAdd, size, raddr); err != nil {
-		return false, err
+	if op != uct.AtomicAdd || size != 8 || raddr&7 != 0 {
+		return false, checkAtomic(op == uct.AtomicAdd, size, raddr)
 	}
-	return e.atomic(verbs.OpAtomicFetchAdd, value, 0, result, raddr, key, c)
+	it := e.it
+	wr := &it.fetch[0]
+	wr.Opcode, wr.CompareAdd = verbs.OpAtomicFetchAdd, value
+	return e.fetch(result, raddr, key, c)
 }
 
 // AtomicCSwap implements uct.Atomics.
 func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if err := checkAtomic(true, size, raddr); err != nil {
-		return false, err
-	}
-	return e.atomic(verbs.OpAtomicCmpSwap, compare, swap, result, raddr, key, c)
-}
-
-// atomic posts an atomic. The old value lands in a registered word and goes to
-// *result, if any, when the op ends.
-func (e *EP) atomic(opcode verbs.Opcode, compareAdd, swap uint64, result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	flags, err := e.admitOp()
-	if err != nil {
-		return false, err
+	if size != 8 || raddr&7 != 0 {
+		return false, checkAtomic(true, size, raddr)
 	}
 	it := e.it
-	word, ok := it.words.Get()
-	if !ok {
-		e.refence(flags)
-		return false, uct.ErrNoResource
+	wr := &it.fetch[0]
+	wr.Opcode, wr.CompareAdd, wr.Swap = verbs.OpAtomicCmpSwap, compare, swap
+	return e.fetch(result, raddr, key, c)
+}
+
+// fetch posts the atomic that is in it.fetch. If nothing else is waited for, it needs no op.
+func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+	it, w := e.it, &e.waiter
+	var flags verbs.SendFlags
+	if e.PI-e.CI >= e.Room || it.ops.free == nil {
+		if flags, err = e.admitOp(); err != nil {
+			return false, err
+		}
 	}
-	it.fetchSGE[0] = it.words.SGE(word, 0, 8)
-	it.fetch[0].CompareAdd, it.fetch[0].Swap = compareAdd, swap
-	o := it.ops.get()
-	o.kind, o.word, o.result, o.comp = opAtomic, word, result, c
-	return e.postFetch(opcode, flags, raddr, key, o)
+	if c == nil || w.comp != nil || w.addr == 0 {
+		o := it.ops.get()
+		o.kind, o.result, o.comp = opAtomic, result, c
+		it.fetchSGE[0].Addr, it.fetchSGE[0].Length = o.addr, 8
+		return e.postFetch(flags, raddr, key, o)
+	}
+	it.fetchSGE[0].Addr, it.fetchSGE[0].Length = w.addr, 8
+	wr := &it.fetch[0]
+	wr.Flags, wr.RemoteAddr, wr.RKey = flags|e.opSignal(), raddr, uint32(key)
+	pi := e.PI + 1
+	e.PI, e.reads, wr.ID = pi, pi, pi
+	if _, err = e.send.PostSend(it.fetch[:]); err != nil {
+		return false, e.postFailed(err)
+	}
+	w.comp, w.result, w.sn, w.n, w.kind = c, result, pi, 1, opAtomic
+	e.NextOp = min(e.NextOp, e.Sig)
+	return true, nil
 }

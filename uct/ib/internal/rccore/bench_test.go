@@ -42,7 +42,7 @@ func BenchmarkPut8(b *testing.B) {
 		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/burst, "ns/msg")
 	})
 	var wc [defaultMaxPoll]verbs.WC
-	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: buf, RemoteAddr: raddr, RKey: uint32(y.key.Handle)}}
+	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: buf, RemoteAddr: raddr, RKey: uint32(y.key)}}
 	post := func(flags verbs.SendFlags) {
 		wr[0].Flags = verbs.SendInline | flags
 		if _, err := ep.core.qp.PostSend(wr); err != nil {

@@ -15,51 +15,51 @@ func (e *EP) credited(n uint32) bool {
 	return true
 }
 
-// owe counts a message taken in. When half of the window is owed, the EP is due
-// for a message that returns credits, unless an active message takes them along
+// creditDue counts a message taken in. When credits for half of the window are due, the
+// EP is listed for a message that returns credits, unless an active message takes them along
 // before the end of this Progress.
-func (e *EP) owe() {
-	e.debt++
-	if 2*e.debt >= e.window && !e.owes {
-		e.owes = true
-		e.owingNext, e.it.owing = e.it.owing, e
+func (e *EP) creditDue() {
+	e.creditsDue++
+	if 2*e.creditsDue >= e.window && !e.dueListed {
+		e.dueListed = true
+		e.nextDue, e.it.due = e.it.due, e
 		e.it.raise(attnBacklog)
 	}
 }
 
-// payDebts returns credits for the EPs that are due. Those that cannot post stay.
-func (it *Iface) payDebts() {
-	due := it.owing
-	it.owing = nil
+// returnCredits returns credits for the EPs that are listed. Those that cannot post stay.
+func (it *Iface) returnCredits() {
+	due := it.due
+	it.due = nil
 	for e := due; e != nil; {
-		next := e.owingNext
-		e.owingNext, e.owes = nil, false
-		if 2*e.debt >= e.window && e.state == stateReady && !e.pay() {
-			e.owes = true
-			e.owingNext, it.owing = it.owing, e
+		next := e.nextDue
+		e.nextDue, e.dueListed = nil, false
+		if 2*e.creditsDue >= e.window && e.state == stateReady && !e.sendCredits() {
+			e.dueListed = true
+			e.nextDue, it.due = it.due, e
 		}
 		e = next
 	}
 }
 
-// pay sends the credits that are owed, past pending requests; false without room.
-func (e *EP) pay() bool {
+// sendCredits sends the credits that are due, past pending requests; false without room.
+func (e *EP) sendCredits() bool {
 	if !e.slot() {
 		return false
 	}
 	wr := e.it.fullWR(verbs.OpSendWithImm, 0)
 	wr.Flags = e.signal()
-	wr.Imm = uint32(rcwire.Credits(e.debt))
-	e.debt = 0
+	wr.Imm = uint32(rcwire.Credits(e.creditsDue))
+	e.creditsDue = 0
 	return e.post(&e.it.full) == nil
 }
 
-// dropOwing takes a closed EP off the list.
-func (it *Iface) dropOwing(e *EP) {
-	for p := &it.owing; *p != nil; p = &(*p).owingNext {
+// unlistCredits takes a closed EP off the list.
+func (it *Iface) unlistCredits(e *EP) {
+	for p := &it.due; *p != nil; p = &(*p).nextDue {
 		if *p == e {
-			*p = e.owingNext
-			e.owingNext, e.owes = nil, false
+			*p = e.nextDue
+			e.nextDue, e.dueListed = nil, false
 			return
 		}
 	}

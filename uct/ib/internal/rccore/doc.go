@@ -12,10 +12,16 @@
 // it. A work request is signaled when nothing of its EP is in flight, when
 // Config.Moderation of them were not, and when bounce buffers run low. Short
 // operations leave nothing behind but these numbers; others leave an op, queued
-// on the EP in order, that holds the completion and the bounce buffer.
+// on the EP in order, that holds the completion, and the bounce buffer or a short
+// result.
+//
+// Somebody waits for such an operation, who may post nothing else. It is signaled also
+// when no completion is on its way. Behind one that is, it is not; when that one has
+// arrived and nothing signaled has followed, Retire posts a signaled RDMA write of no
+// bytes.
 //
 // Flush completes when CI reaches the PI of the call. If the last work request
-// was not signaled it posts a signaled RDMA write of no bytes.
+// was not signaled it posts such a write too.
 //
 // The completions of all EPs must fit into the CQ, also when a failing QP flushes
 // each work request. An EP therefore leases CQ slots from the iface as it goes; an
@@ -27,7 +33,7 @@
 // immediate (package rcwire, docs/wire.md), so payloads keep their alignment. A
 // sender has credits for the messages that its peer will take in; they come back
 // in the immediate of messages that go the other way, or, when half of them are
-// owed, in a message of their own. The windows of many EPs may add up to more than
+// due, in a message of their own. The windows of many EPs may add up to more than
 // the receive queue: then receiver-not-ready retries, which never give up, hold
 // the senders.
 //
@@ -35,8 +41,9 @@
 //
 // The first failed completion of a QP fails its EP: the operation gets the status
 // of the cause, and so does a flush; other operations behind it get
-// StatusCanceled, or the cause if that was the connection (timeout, no receive
+// StatusCanceled, or the cause if that was the connection (reset, no receive
 // buffer). A bad remote key, range or right is such a failure, on the initiator's
-// EP and, by an asynchronous event, on the target's. A peer that dies is told by
-// the device. Other EPs of the iface go on.
+// EP and, by an asynchronous event, ErrIO on the target's. A peer that dies is told by
+// the device, or by nobody answering: that is ErrConnReset. A peer that closes its EP
+// sends a control message first: that is ErrPeerClosed. Other EPs of the iface go on.
 package rccore

@@ -47,16 +47,16 @@ type Verbs struct{}
 
 var _ Driver = Verbs{}
 
-// Attach implements Driver. The provider's half of the CQ has the methods of the CQ,
-// which do nothing but call it.
+// Attach implements Driver. The provider's half of an object has its methods: those of
+// the object add a look at its state, which the EP knows.
 func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error) {
-	return cq.Provider(), srq, nil
+	return cq.Provider(), srq.Provider(), nil
 }
 
 // MakeEP implements Driver.
 func (Verbs) MakeEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
 	e := new(EP)
-	return e, e, qp, nil
+	return e, e, qp.Provider(), nil
 }
 
 // Forget implements Driver: closing a QP removes its completions.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -13,42 +14,45 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// EP is one connection over one QP. It implements uct.EP, uct.EPConnector,
-// uct.AMSender, uct.Putter, uct.Getter and uct.Atomics. A transport embeds it to
-// write some work requests itself; the exported fields are for that.
+// EP is one connection over one QP. A transport embeds it to write some work requests
+// itself; the exported fields are for that.
 type EP struct {
 	base.NoGetShort
 
-	QPN    uint32
-	state  state
-	fenced bool // the next work request waits for reads and atomics before it
-	owes   bool // in it.owing
+	QPN       uint32
+	state     state
+	fenced    bool // the next work request waits for reads and atomics before it
+	dueListed bool // in it.due
 
-	it      *Iface
-	send    SendQueue
-	PI      uint64 // work requests posted
-	CI      uint64 // work requests known to be complete
-	Sig     uint64 // PI of the last signaled one
-	Room    uint64 // posts pass while PI-CI < Room; 0 makes every post ask admit
-	NextOp  uint64 // sn of opHead; NoOp without
-	Credits int32  // messages that the peer still takes in
-	debt    uint32 // credits to give back to the peer
+	it         *Iface
+	send       SendQueue
+	PI         uint64 // work requests posted
+	CI         uint64 // work requests known to be complete
+	Sig        uint64 // PI of the last signaled one
+	Room       uint64 // posts pass while PI-CI < Room; 0 makes every post ask admit
+	NextOp     uint64 // the first completion that Retire is to look at; NoOp without
+	Credits    int32  // messages that the peer still takes in
+	creditsDue uint32 // credits to give back to the peer
 
-	lease  uint64 // CQ slots held
 	reads  uint64 // PI of the last read or atomic
+	wanted uint64 // PI of the last op that somebody waits for
 	opHead *op
-	opTail *op
+	opTail *op // the last one; meaningless without opHead
+	waiter waiter
+	lease  uint64 // CQ slots held
 
-	qp        *verbs.QP
-	outer     uct.EP // what the user has: e, or what embeds it
-	pending   base.PendingQueue
-	owingNext *EP
+	qp      *verbs.QP
+	outer   uct.EP // what the user has: e, or what embeds it
+	pending base.PendingQueue
+	nextDue *EP
 	base.Slot
 	psn       uint32 // first PSN that we send
 	window    uint32 // credits that the peer started with
+	ownSlot   uint32 // number of the waiter's, if it has one
 	peerGrant int32  // credits that we started with
 	cause     ucs.Status
-	err       error // what posts return after a failure or Close
+	err       error     // what posts return after a failure or Close
+	leaveBy   time.Time // when a closed EP no longer waits for its peer to take notice
 }
 
 // state of an EP.
@@ -58,17 +62,15 @@ const (
 	stateInit   state = iota // Connect has not been called
 	stateReady               // RTS
 	stateFailed              // QP in ERR; OnError was called
-	stateClosed              // QP in ERR until its work requests are flushed, then gone
+	stateClosed              // until its work requests are complete, then gone; see disconnect
 )
 
-var (
-	_ uct.EP          = (*EP)(nil)
-	_ uct.EPConnector = (*EP)(nil)
-	_ uct.AMSender    = (*EP)(nil)
-	_ uct.Putter      = (*EP)(nil)
-	_ uct.Getter      = (*EP)(nil)
-	_ uct.Atomics     = (*EP)(nil)
-)
+var _ uct.EP = (*EP)(nil)
+
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops {
+	return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Connect: e, Check: e}
+}
 
 // NewEP implements uct.Iface: it makes a QP in INIT, to be connected by Connect.
 // p must be empty.
@@ -90,7 +92,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, errors.Join(it.opError("new ep", err), it.sharing.CloseQP(qp))
 	}
-	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth)
+	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth, it.slots)
 	it.eps.add(e)
 	it.recent[uint8(e.QPN)] = e
 	it.open.Add(e)
@@ -106,6 +108,11 @@ func (it *Iface) makeEP(qp *verbs.QP) (*EP, error) {
 	}
 	e.it, e.qp, e.send, e.outer, e.QPN = it, qp, send, outer, qp.Number()
 	e.NextOp, e.err = NoOp, ucs.ErrInvalidState
+	if it.slots.Free() > it.cfg.TxCQDepth-it.ops.total { // what is left is for ops
+		at, _ := it.slots.Get()
+		e.ownSlot = at
+		e.waiter.slot, e.waiter.addr = (*[slotLen]byte)(it.slots.Bytes(at)), it.slots.SGE(at, 0, slotLen).Addr
+	}
 	e.psn, e.window = rand.Uint32()&0xffffff, uint32(it.cfg.FCWindow)
 	return e, nil
 }
@@ -210,22 +217,23 @@ func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 const rnrForever = 7
 
 // Close implements uct.EP. Operations in flight complete from a later Progress or
-// from the iface's Close, with StatusCanceled unless the device had already ended
-// them; the memory of zero-copy operations is the device's until then.
+// from the iface's Close, as they end, or with StatusCanceled if that takes longer than
+// disconnectLimit; the memory of zero-copy operations is the device's until then.
 func (e *EP) Close() error {
 	if e.state == stateClosed {
 		return nil
 	}
-	it := e.it
-	connected := e.state != stateInit
+	it, was := e.it, e.state
 	e.state, e.Room, e.err = stateClosed, 0, it.opError("post", uct.ErrClosed)
 	it.open.Remove(e)
-	it.dropOwing(e)
+	it.unlistCredits(e)
+	it.closing.Add(e)
 	var err error
-	if connected && e.PI != e.CI {
+	if was == stateReady {
+		err = e.disconnect()
+	} else if was == stateFailed && e.PI != e.CI {
 		err = e.toERR()
 	}
-	it.closing.Add(e)
 	e.settle()
 	return err
 }
@@ -245,7 +253,8 @@ func (e *EP) toERR() error {
 // are complete: the CQ slots, and the QP if it is closed.
 func (e *EP) settle() {
 	it := e.it
-	if e.PI != e.CI || e.opHead != nil {
+	if e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
+		e.leaveInTime()
 		e.flushTail()
 		return
 	}
@@ -275,6 +284,9 @@ func (it *Iface) forget(e *EP) {
 	it.eps.remove(e)
 	if slot := &it.recent[uint8(e.QPN)]; *slot == e {
 		*slot = &it.eps.vacant
+	}
+	if e.waiter.addr != 0 {
+		it.slots.Put(e.ownSlot)
 	}
 	it.driver.Forget(e.outer)
 	it.setModeration()

@@ -4,14 +4,29 @@ import "github.com/gucx/gucx/uct"
 
 // Flush implements uct.EP.
 func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
-	if e.state == stateReady && (e.PI == e.CI || e.Sig == e.PI && c == nil) {
-		return e.PI != e.CI, nil
-	}
-	if e.state != stateReady || e.Sig != e.PI {
-		if pending, err = e.flushStart(); !pending || err != nil || c == nil {
+	pi := e.PI
+	if e.state != stateReady || e.Sig != pi {
+		if pending, err = e.flushStart(); !pending || err != nil {
 			return pending, err
 		}
+		pi = e.PI
+	} else if pi == e.CI {
+		return false, nil
 	}
+	switch {
+	case c == nil:
+	case e.waiter.comp == nil && (e.opHead == nil || e.opTail.kind != opFlush):
+		w := &e.waiter
+		w.comp, w.sn, w.n, w.kind = c, pi, 1, opFlush
+		e.NextOp = min(e.NextOp, pi)
+	default:
+		return e.flushOp(c)
+	}
+	return true, nil
+}
+
+// flushOp has an op complete c with the last work request, which is signaled.
+func (e *EP) flushOp(c *uct.Completion) (pending bool, err error) {
 	o := e.it.ops.get()
 	if o == nil {
 		return false, uct.ErrNoResource
@@ -83,9 +98,7 @@ func (it *Iface) flushAll(c *uct.Completion) (pending bool, err error) {
 	all := it.groups.Get(c, busy)
 	for _, e := range it.open.All() {
 		if e.state != stateFailed && e.PI != e.CI {
-			o := it.ops.get()
-			o.kind, o.comp = opFlush, all
-			e.queue(o)
+			_, _ = e.flushOp(all) // there are enough ops
 		}
 	}
 	return true, nil

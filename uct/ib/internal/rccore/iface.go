@@ -17,8 +17,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Iface is an open transport. It implements uct.Iface, uct.IfaceAddresser,
-// uct.Waker, uct.Watcher and uct.EventPender. Open makes it.
+// Iface is an open transport. A transport embeds it or is it. Open makes it.
 type Iface struct {
 	// What every post and Progress touches.
 	poller   Poller
@@ -27,26 +26,33 @@ type Iface struct {
 	Attn     atomic.Uint32   // why Progress cannot take the short way: attn bits, ib.Raised
 	put      [1]verbs.SendWR // RDMA write, inline
 	am       [1]verbs.SendWR // send with immediate, inline
-	fetch    [1]verbs.SendWR // read or atomic into one piece, fetchSGE
+	fetch    [1]verbs.SendWR // read or atomic into a slot, fetchSGE
+	write    [1]verbs.SendWR // write of one piece, oneSGE
+	read     [1]verbs.SendWR // read likewise
+	oneSGE   [1]verbs.SGE
+	long     [1]verbs.SendWR // write or read with a gather list
 	full     [1]verbs.SendWR // anything else
 	fetchSGE [1]verbs.SGE
+	nowhere  verbs.SGE // where atomics return what nobody wants
 	wc       []verbs.WC
 	recent   [256]*EP // by the last byte of the QPN: EPs, or &eps.vacant
 
 	MaxInline  int    // longest short operation
+	maxZcopy   int    // longest zero-copy write or read
 	Moderation uint64 // work requests of one EP without completion
 
 	eps      epTable
 	wake     *ib.Wake
 	arb      base.Arbiter
 	handlers base.AMTable
-	handed   []uint32 // QPNs of asynchronous events, being looked at
-	tx       *ib.Pool // bounce buffers
-	words    *ib.Pool // 8-byte words that atomics return into
+	handed   []qpFault // of async, being looked at
+	tx       *ib.Pool  // bounce buffers
+	slots    *ib.Pool  // of ops and EPs, and one for results that nobody wants
 	ops      opPool
-	groups   ib.FlushGroups
+	untold   bool // an EP waits for a completion that nobody has asked for
+	groups   base.FlushGroups
 	rx       *ib.RecvQueue
-	owing    *EP // EPs that owe their peer credits, linked by owingNext
+	due      *EP // EPs that are to return credits, linked by nextDue
 	cqFree   int // CQ slots that no EP leases
 	sges     []verbs.SGE
 	scratch  [maxScratch]byte // a short message while it is posted
@@ -69,7 +75,7 @@ type Iface struct {
 	closed  bool
 
 	asyncMu sync.Mutex
-	async   []uint32 // QPNs that the device reported, until Progress looks
+	async   []qpFault // what the device reported, until Progress looks
 }
 
 // Bits of Iface.Attn, beside ib.Raised.
@@ -85,12 +91,8 @@ func (it *Iface) raise(bit uint32) {
 }
 
 var (
-	_ uct.Iface          = (*Iface)(nil)
-	_ uct.IfaceAddresser = (*Iface)(nil)
-	_ uct.Waker          = (*Iface)(nil)
-	_ uct.EventPender    = (*Iface)(nil)
-	_ uct.Counted        = (*Iface)(nil)
-	_ ib.EventSink       = (*Iface)(nil)
+	_ uct.Iface    = (*Iface)(nil)
+	_ ib.EventSink = (*Iface)(nil)
 )
 
 // maxScratch bounds TX_MAX_INLINE in effect: longer copies belong in bounce
@@ -107,12 +109,18 @@ func (it *Iface) prepare() {
 	it.am[0].Opcode = verbs.OpSendWithImm
 	it.am[0].Inline = it.scratch[:]
 	it.fetch[0].SGList = it.fetchSGE[:]
+	it.write[0].Opcode, it.write[0].SGList = verbs.OpRDMAWrite, it.oneSGE[:]
+	it.read[0].Opcode, it.read[0].SGList = verbs.OpRDMARead, it.oneSGE[:]
+	nowhere, _ := it.slots.Get()
+	it.nowhere = it.slots.SGE(nowhere, 0, 8)
+	it.fetchSGE[0] = it.nowhere
 }
 
 func (it *Iface) fillAttr() {
 	seg := int(it.cfg.SegSize)
 	msg := int(it.md.DeviceAttr().MaxMsgSize)
 	sge := it.cfg.TxMaxSGE
+	it.maxZcopy = msg
 	it.attr = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: it.name, Device: it.port.Name, Kind: uct.DeviceNet},
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic64 |
@@ -123,28 +131,20 @@ func (it *Iface) fillAttr() {
 		Put: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
 		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
 		Atomic: uct.AtomicAttr{
-			Post64:  uct.Ops(uct.AtomicAdd),
-			Fetch64: uct.Ops(uct.AtomicAdd, uct.AtomicCSwap),
+			Post64:  uct.AtomicSet(uct.AtomicAdd),
+			Fetch64: uct.AtomicSet(uct.AtomicAdd, uct.AtomicCSwap),
 			Domain:  uct.AtomicDevice,
 		},
 		DeviceAddrLen: ib.DeviceAddrLen,
 		EPAddrLen:     rcwire.EPAddrLen,
-		Perf:          it.port.Perf(it.cost),
-		MaxEPs:        maxEPs,
 	}
-	it.attr.Perf.LatencyPerEP = perEPLatency
 	if it.md.DeviceAttr().AtomicCap == verbs.AtomicGlob {
 		it.attr.Atomic.Domain = uct.AtomicCPU
 	}
+	it.attr.Declare(it.port.Costs(it.cost))
 }
 
-// The declared cost model, with the figures that UCX declares for its rc over
-// verbs: an adapter's cache of QP contexts makes many EPs slower.
-const (
-	maxHeader    = 256
-	maxEPs       = 256
-	perEPLatency = time.Nanosecond
-)
+const maxHeader = 256
 
 // Config is the configuration in effect.
 func (it *Iface) Config() *Config { return &it.cfg }
@@ -154,6 +154,11 @@ func (it *Iface) Find(qpn uint32) uct.EP { return it.eps.find(qpn).outer }
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface.
+func (it *Iface) Ext() *uct.IfaceExt {
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Watch: it, Stats: it}
+}
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
@@ -186,21 +191,32 @@ func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
 // Arm implements uct.Waker. Completions of sends and receives share one CQ, so an
 // event of either kind wakes.
-func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, 0) }
+func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()) }
 
-// AsyncEvent leaves word of an event that concerns a QP; called on the goroutine
+// qpFault is an event of the device about a QP.
+type qpFault struct {
+	qpn    uint32
+	status ucs.Status
+}
+
+// AsyncEvent notes an event that concerns a QP; called on the goroutine
 // of the MD.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	if ev.QP == nil {
 		return
 	}
+	fault := qpFault{ev.QP.Number(), ucs.StatusConnReset}
 	switch ev.Type {
-	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr:
+	case verbs.EventQPFatal:
+	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the peer asked for what is not allowed: it is there
+		fault.status = ucs.StatusIOError
+	case verbs.EventPeerClosed:
+		fault.status = ucs.StatusPeerClosed
 	default:
 		return
 	}
 	it.asyncMu.Lock()
-	it.async = append(it.async, ev.QP.Number())
+	it.async = append(it.async, fault)
 	it.asyncMu.Unlock()
 	it.wake.Raise()
 }

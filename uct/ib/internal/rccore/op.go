@@ -15,23 +15,30 @@ type opKind uint8
 const (
 	opBuffer opKind = iota // give the bounce buffer back
 	opSend                 // the same, and complete
-	opGet                  // unpack the bounce buffer first
+	opGet                  // copy from the bounce buffer or the slot first
 	opAtomic               // store the returned word first
 	opFlush                // complete
 )
 
-// op is what is to be done when the work request sn of an EP is complete.
+// op is what is to be done when the work request sn of an EP is complete. It owns a
+// slot, registered memory that a short read or an atomic returns into.
 type op struct {
 	next   *op
 	sn     uint64
-	kind   opKind
-	buf    uint32 // bounce buffer, or noBuffer
-	word   uint32 // of opAtomic, or noBuffer
-	n      int    // bytes of opGet
 	comp   *uct.Completion
-	unpack uct.Unpacker
-	result *uint64
+	addr   uint64 // of slot
+	slot   *[slotLen]byte
+	kind   opKind
+	buf    uint32  // bounce buffer, or noBuffer
+	dst    []byte  // of opGet
+	result *uint64 // of opAtomic, or nil
 }
+
+// slotLen is the length of a slot: one cache line.
+const slotLen = 64
+
+// epSlots is how many EPs have a slot of their own. Atomics of others are always ops.
+const epSlots = 64
 
 const noBuffer = math.MaxUint32
 
@@ -45,88 +52,201 @@ type opPool struct {
 	total int
 }
 
-// grow adds n ops, up to limit in all.
-func (p *opPool) grow(n, limit int) {
+// grow adds n ops, up to limit in all, for which slots has room.
+func (p *opPool) grow(n, limit int, slots *ib.Pool) {
 	chunk := make([]op, max(min(n, limit-p.total), 0))
 	for i := range chunk {
-		p.put(&chunk[i])
+		o := &chunk[i]
+		at, _ := slots.Get() // there are enough
+		o.slot, o.buf, o.addr = (*[slotLen]byte)(slots.Bytes(at)), noBuffer, slots.SGE(at, 0, slotLen).Addr
+		p.put(o)
 	}
 	p.total += len(chunk)
 }
 
-// get takes an op that has no buffer and no word; nil if none is free.
+// get takes an op that has no buffer; nil if none is free.
 func (p *opPool) get() *op {
 	o := p.free
-	if o == nil {
-		return nil
+	if o != nil {
+		p.free = o.next
+		p.left--
 	}
-	p.free = o.next
-	p.left--
-	o.next = nil
 	return o
 }
 
+// put takes an op back that holds nothing.
 func (p *opPool) put(o *op) {
-	*o = op{next: p.free, buf: noBuffer, word: noBuffer}
+	o.next = p.free
 	p.free = o
 	p.left++
 }
 
-// queue puts o, for the last posted work request, at the end of e's ops.
+// queue puts o, for the last posted work request, at the end of e's ops. If it is the
+// first one, the completion that is on its way looks at it, even if it is not its own:
+// it may be the last on its way.
 func (e *EP) queue(o *op) {
 	o.sn = e.PI
-	if e.opTail == nil {
-		e.opHead, e.NextOp = o, o.sn
+	if e.opHead == nil {
+		e.opHead, e.NextOp = o, min(e.NextOp, e.Sig)
 	} else {
 		e.opTail.next = o
 	}
 	e.opTail = o
 }
 
-// Retire ends the ops of work requests up to ci with st. Completions run; they
-// may post on e and close it.
-func (e *EP) Retire(st ucs.Status) {
-	for o := e.opHead; o != nil && o.sn <= e.CI; o = e.opHead {
-		e.opHead = o.next
-		if o.next == nil {
-			e.opTail = nil
-		}
-		e.finishOp(o, st)
+// waiter is one completion that needs no op: of a flush, of an atomic, or of zero-copy
+// operations that were posted one after the other with the same completion. An EP has one,
+// for the first that comes; others are ops.
+type waiter struct {
+	comp   *uct.Completion // nil: free
+	result *uint64         // of opAtomic, or nil; nil if free
+	slot   *[slotLen]byte  // where an atomic of the waiter returns into
+	addr   uint64          // of slot; 0: there is none
+	sn     uint64          // of the last operation, or what the flush waits for
+	n      uint32          // operations; 1 but for opSend
+	kind   opKind          // opFlush, opAtomic or opSend
+}
+
+// first is the first work request that the waiter waits for.
+func (w *waiter) first() uint64 { return w.sn - uint64(w.n) + 1 }
+
+// joins reports whether the waiter can take in an operation that is posted next, with c.
+// It does not without c, which is nothing to wait for.
+func (e *EP) joins(c *uct.Completion) bool {
+	w := &e.waiter
+	return c != nil && (w.comp == nil || w.comp == c && w.sn == e.PI && w.kind == opSend && e.opHead == nil)
+}
+
+// join takes in the operation pi, which has been posted last, and for which joins said so.
+func (e *EP) join(c *uct.Completion, pi uint64) {
+	w := &e.waiter
+	w.sn = pi
+	if w.comp != nil {
+		w.n++
+		return
 	}
-	e.NextOp = NoOp
-	if o := e.opHead; o != nil {
-		e.NextOp = o.sn
+	w.comp, w.n, w.kind = c, 1, opSend
+	e.NextOp = min(e.NextOp, e.Sig)
+}
+
+// Retire ends what waits for work requests up to CI with st, in the order in which it was
+// posted. Completions run; they may post on e and close it.
+func (e *EP) Retire(st ucs.Status) {
+	w := &e.waiter
+	if c := w.comp; e.opHead == nil && c != nil && w.sn <= e.CI && st == ucs.StatusOK && e.state == stateReady {
+		w.comp, e.NextOp = nil, NoOp // it is alone, as it is mostly
+		if w.kind == opAtomic {
+			w.take()
+		}
+		if c.Count -= int(w.n); c.Count == 0 {
+			c.Func(c)
+		}
+		return
+	}
+	for {
+		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.first())) {
+			if e.opHead = o.next; o == e.opTail {
+				e.opHead = nil
+			}
+			e.finishOp(o, st)
+		} else if w.comp != nil && w.first() <= e.CI {
+			e.endWaiter(st)
+		} else {
+			break
+		}
+	}
+	if e.NextOp = NoOp; e.opHead != nil || w.comp != nil {
+		e.more()
 	}
 	if e.state >= stateFailed {
 		e.settle()
 	}
 }
 
+// endWaiter ends the first operation of the waiter, or the flush that it is.
+func (e *EP) endWaiter(st ucs.Status) {
+	w := &e.waiter
+	c := w.comp
+	if w.n--; w.n == 0 {
+		w.comp = nil
+	}
+	if st != ucs.StatusOK {
+		w.result = nil
+		st = e.opStatus(w.kind, st)
+	} else if w.kind == opAtomic {
+		w.take()
+	}
+	c.Complete(st)
+}
+
+// take gives the user what an atomic has brought.
+func (w *waiter) take() {
+	if r := w.result; r != nil {
+		*r = binary.NativeEndian.Uint64(w.slot[:8])
+		w.result = nil
+	}
+}
+
+// precedes reports whether o ends before a waiter whose first work request is sn. A flush
+// that is an op was asked for after it.
+func (o *op) precedes(sn uint64) bool { return o.sn < sn || o.sn == sn && o.kind != opFlush }
+
+// more says which completion is to be looked at next, and has one come if somebody waits
+// for what is behind the last one on its way.
+func (e *EP) more() {
+	if e.Sig <= e.CI && e.wanted > e.CI && e.state == stateReady && e.postNop() == uct.ErrNoResource {
+		e.it.untold = true // no slot in the CQ: finish tries again
+		e.it.raise(attnBacklog)
+	}
+	if e.opHead != nil {
+		e.NextOp = min(e.opHead.sn, e.Sig)
+	}
+	if e.waiter.comp != nil {
+		e.NextOp = min(e.NextOp, e.waiter.first(), e.Sig)
+	}
+}
+
 // finishOp ends o and gives back what it holds before the completion runs.
 func (e *EP) finishOp(o *op, st ucs.Status) {
-	it := e.it
+	it, c := e.it, o.comp
+	o.comp = nil
 	if st == ucs.StatusOK {
-		switch o.kind {
-		case opGet:
-			o.unpack.Unpack(it.tx.Bytes(o.buf)[:o.n])
-		case opAtomic:
-			if o.result != nil {
-				*o.result = binary.NativeEndian.Uint64(it.words.Bytes(o.word))
-			}
-		}
+		e.take(o)
 	} else {
 		st = e.opStatus(o.kind, st)
+		o.dst, o.result = nil, nil
 	}
 	if o.buf != noBuffer {
 		it.tx.Put(o.buf)
+		o.buf = noBuffer
 	}
-	if o.word != noBuffer {
-		it.words.Put(o.word)
-	}
-	c := o.comp
 	it.ops.put(o)
-	if c != nil {
+	switch {
+	case c == nil:
+	case st != ucs.StatusOK:
 		c.Complete(st)
+	default: // Complete, written out
+		if c.Count--; c.Count == 0 {
+			c.Func(c)
+		}
+	}
+}
+
+// take gives the user what a read or an atomic has brought.
+func (e *EP) take(o *op) {
+	switch {
+	case o.kind == opAtomic:
+		if r := o.result; r != nil {
+			*r = binary.NativeEndian.Uint64(o.slot[:8])
+			o.result = nil
+		}
+	case o.kind != opGet:
+	case o.buf == noBuffer:
+		copy(o.dst, o.slot[:])
+		o.dst = nil
+	default:
+		copy(o.dst, e.it.tx.Bytes(o.buf))
+		o.dst = nil
 	}
 }
 
@@ -138,7 +258,7 @@ func (e *EP) opStatus(kind opKind, st ucs.Status) ucs.Status {
 		return st
 	}
 	switch e.cause {
-	case ucs.StatusTimedOut, ucs.StatusConnReset, ucs.StatusRNR:
+	case ucs.StatusConnReset, ucs.StatusPeerClosed, ucs.StatusRNR:
 		return e.cause
 	}
 	if kind == opFlush {

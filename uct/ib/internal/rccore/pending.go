@@ -21,7 +21,7 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // hasResources reports whether every kind of operation could be posted now.
 func (e *EP) hasResources() bool {
 	it := e.it
-	return e.Credits > 0 && it.tx.Free() > 0 && it.ops.left > 0 && it.words.Free() > 0 && e.slot()
+	return e.Credits > 0 && it.tx.Free() > 0 && it.ops.left > 0 && e.slot()
 }
 
 // PurgePending implements uct.EP.

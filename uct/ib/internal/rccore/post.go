@@ -70,6 +70,18 @@ func (e *EP) signal() verbs.SendFlags {
 	return 0
 }
 
+// opSignal is signal for a work request whose end somebody waits for: it also asks for a
+// completion when none is on its way. Behind one that is, none is asked for; when that
+// one arrives, Retire sees to it that another follows.
+func (e *EP) opSignal() verbs.SendFlags {
+	e.wanted = e.PI + 1
+	if e.Sig <= e.CI || e.PI-e.Sig >= e.it.Moderation {
+		e.Sig = e.PI + 1
+		return verbs.SendSignaled
+	}
+	return 0
+}
+
 // post posts wr, which has everything but the number.
 func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++

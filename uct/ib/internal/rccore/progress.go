@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -93,7 +92,7 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	st, cause := ib.Status(wc.Status), wc.Status.Err()
+	st, cause := ib.CompletionStatus(wc), wc.Status.Err()
 	if wc.Status == verbs.WCWRFlushErr && e.state != stateFailed && e.state != stateClosed {
 		st, cause = ucs.StatusConnReset, errFault // the event that says so is still on its way
 	}
@@ -113,10 +112,10 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 		return
 	}
 	e.state, e.Room, e.cause = stateFailed, 0, st
-	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), errors.Join(uct.ErrEPFailed, st.Err(), cause))
-	it.dropOwing(e)
+	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), ucs.EPFailed(ucs.Because(st, cause)))
+	it.unlistCredits(e)
 	if err := e.toERR(); err != nil {
-		e.err = errors.Join(e.err, err)
+		e.err = ucs.Join(e.err, err)
 	}
 	e.settle()
 	it.raise(attnBacklog) // pending requests are to see the failure
@@ -128,19 +127,32 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 // finish does what may wait until the completions are handled: credits go out and
 // pending requests are dispatched.
 func (it *Iface) finish() {
-	if it.owing != nil {
-		it.payDebts()
+	if it.due != nil {
+		it.returnCredits()
 	}
 	it.Attn.And(^uint32(attnBacklog | attnPending))
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		it.closing.All()[i].settle()
 	}
+	if it.untold {
+		it.tell()
+	}
 	it.arb.Dispatch(nil)
-	if it.owing != nil {
+	if it.due != nil {
 		it.raise(attnBacklog)
 	}
 	if it.arb.Len() != 0 {
 		it.raise(attnPending)
+	}
+}
+
+// tell asks for completions that somebody waits for and for which there was no slot.
+func (it *Iface) tell() {
+	it.untold = false
+	for _, e := range it.open.All() {
+		if e.opHead != nil || e.waiter.comp != nil {
+			e.more()
+		}
 	}
 }
 
@@ -176,9 +188,9 @@ func (it *Iface) takeEvents() (n int) {
 	it.handed = append(it.handed[:0], it.async...)
 	it.async = it.async[:0]
 	it.asyncMu.Unlock()
-	for _, qpn := range it.handed {
-		if e := it.eps.find(qpn); e != &it.eps.vacant && e.state != stateClosed {
-			it.fail(e, ucs.StatusConnReset, errFault)
+	for _, f := range it.handed {
+		if e := it.eps.find(f.qpn); e != &it.eps.vacant && e.state != stateClosed {
+			it.fail(e, f.status, errFault)
 			n++
 		}
 	}

@@ -27,9 +27,12 @@ func (it *Iface) receive(wc *verbs.WC) {
 	}
 	if imm.Control() || it.closed {
 		it.rx.Put(b)
+		if imm.Disconnects() {
+			it.peerClosed(e)
+		}
 		return
 	}
-	e.owe()
+	e.creditDue()
 	it.rx.Deliver(&it.handlers, imm.ID(), b, int(wc.ByteLen))
 }
 

@@ -42,7 +42,7 @@ type iface struct {
 }
 
 func asIface(it uct.Iface) *iface {
-	return &iface{it, it.(uct.IfaceAddresser), it.(uct.Waker), it.(uct.EventPender), it.(interface{ Core() *Iface }).Core()}
+	return &iface{it, it.Ext().Address, it.Ext().Wake, it.Ext().Pending, it.(interface{ Core() *Iface }).Core()}
 }
 
 // endpoint is likewise.
@@ -57,7 +57,7 @@ type endpoint struct {
 }
 
 func asEndpoint(e uct.EP) *endpoint {
-	return &endpoint{e, e.(uct.EPConnector), e.(uct.AMSender), e.(uct.Putter), e.(uct.Getter), e.(uct.Atomics),
+	return &endpoint{e, e.Ops().Connect, e.Ops().AM, e.Ops().Put, e.Ops().Get, e.Ops().Atomics,
 		e.(interface{ Core() *EP }).Core()}
 }
 
@@ -143,7 +143,9 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 	require.Fail(t, "nothing happens any more")
 }
 
-// settle progresses until all are idle for some rounds.
+// settle progresses until all are idle for some rounds. It is for what must not happen:
+// the device's goroutine may be slower than that, so what must happen is waited for by
+// until.
 func settle(sides ...*side) {
 	for idle := 0; idle < 64; idle++ {
 		for _, s := range sides {

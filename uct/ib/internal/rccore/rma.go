@@ -2,6 +2,7 @@ package rccore
 
 import (
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -28,7 +29,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	wr.Flags = flags
 	wr.Inline = buf
 	wr.RemoteAddr = raddr
-	wr.RKey = uint32(key.Handle)
+	wr.RKey = uint32(key)
 	if _, err := e.send.PostSend(it.put[:]); err != nil {
 		return e.postFailed(err)
 	}
@@ -49,60 +50,108 @@ func (e *EP) putShortSlow(buf []byte, raddr uint64, key uct.RKey) error {
 	}
 	wr := &it.put[0]
 	wr.Flags = flags | verbs.SendInline | e.signal()
-	wr.Inline, wr.RemoteAddr, wr.RKey = buf, raddr, uint32(key.Handle)
+	wr.Inline, wr.RemoteAddr, wr.RKey = buf, raddr, uint32(key)
 	return e.post(&it.put)
 }
 
 // PutBcopy implements uct.Putter.
-func (e *EP) PutBcopy(p uct.Packer, raddr uint64, key uct.RKey) (n int, err error) {
+func (e *EP) PutBcopy(src []byte, raddr uint64, key uct.RKey) error {
+	if len(src) > e.it.attr.Put.MaxBcopy {
+		return uct.ErrTooLong
+	}
 	buf, flags, err := e.admitBuffer()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	n = p.Pack(e.it.tx.Bytes(buf))
+	n := copy(e.it.tx.Bytes(buf), src)
 	wr := e.it.fullWR(verbs.OpRDMAWrite, flags)
-	wr.RemoteAddr, wr.RKey = raddr, uint32(key.Handle)
-	return n, e.postBuffer(buf, n)
+	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
+	return e.postBuffer(buf, n)
 }
 
-// PutZcopy implements uct.Putter.
+// PutZcopy implements uct.Putter. One piece of memory, with room and a waiter that takes it
+// in, is written out here and in GetZcopy; the rest takes the way of lists.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if err := checkIOV(iov, &e.it.attr.Put); err != nil {
-		return false, err
+	it, pi := e.it, e.PI
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c) || len(iov[0].Buf) > it.maxZcopy {
+		return e.zcopyList(verbs.OpRDMAWrite, iov, raddr, key, c)
 	}
-	return e.zcopy(verbs.OpRDMAWrite, iov, raddr, key, c)
+	m, ours := iov[0].Mem.(*ib.Mem)
+	if !ours || !m.Of(it.md) {
+		return false, uct.ErrInvalidParam
+	}
+	sge, in := m.SGE(iov[0].Buf)
+	if !in {
+		return false, uct.ErrInvalidParam
+	}
+	it.oneSGE[0] = sge
+	wr := &it.write[0]
+	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
+	pi++
+	e.PI, wr.ID = pi, pi
+	if _, err = e.send.PostSend(it.write[:]); err != nil {
+		return false, e.postFailed(err)
+	}
+	e.join(c, pi)
+	return true, nil
 }
 
-// GetBcopy implements uct.Getter.
-func (e *EP) GetBcopy(u uct.Unpacker, n int, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if n < 0 || n > e.it.attr.Get.MaxBcopy {
+// GetBcopy implements uct.Getter. A short one goes through the slot of its op.
+func (e *EP) GetBcopy(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+	it, n := e.it, len(dst)
+	if uint(n-1) >= slotLen {
+		return e.getLong(dst, raddr, key, c)
+	}
+	var flags verbs.SendFlags
+	if e.PI-e.CI >= e.Room || it.ops.free == nil {
+		if flags, err = e.admitOp(); err != nil {
+			return false, err
+		}
+	}
+	o := it.ops.get()
+	o.kind, o.dst, o.comp = opGet, dst, c
+	it.fetch[0].Opcode = verbs.OpRDMARead
+	it.fetchSGE[0].Addr, it.fetchSGE[0].Length = o.addr, uint32(n)
+	return e.postFetch(flags, raddr, key, o)
+}
+
+// postFetch posts the read or atomic into the slot of o.
+func (e *EP) postFetch(flags verbs.SendFlags, raddr uint64, key uct.RKey, o *op) (pending bool, err error) {
+	wr := &e.it.fetch[0]
+	wr.Flags = flags | e.opSignal()
+	wr.RemoteAddr = raddr
+	wr.RKey = uint32(key)
+	pi := e.PI + 1
+	e.PI, e.reads, wr.ID = pi, pi, pi
+	if _, err := e.send.PostSend(e.it.fetch[:]); err != nil {
+		e.dropOp(o)
+		return false, e.postFailed(err)
+	}
+	e.queue(o)
+	return true, nil
+}
+
+// getLong is GetBcopy for what does not fit in a slot.
+func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+	it, n := e.it, len(dst)
+	if n > it.attr.Get.MaxBcopy {
 		return false, uct.ErrTooLong
 	}
 	if n == 0 {
-		u.Unpack(nil)
-		return false, nil
+		return false, e.err
 	}
 	buf, flags, err := e.admitBuffer()
 	if err != nil {
 		return false, err
 	}
-	it := e.it
-	it.fetchSGE[0] = it.tx.SGE(buf, 0, n)
+	it.sges = append(it.sges[:0], it.tx.SGE(buf, 0, n))
 	o := it.ops.get()
-	o.kind, o.buf, o.n, o.unpack, o.comp = opGet, buf, n, u, c
-	return e.postFetch(verbs.OpRDMARead, flags, raddr, key, o)
-}
-
-// postFetch posts the read or atomic into it.fetchSGE, whose op is o.
-func (e *EP) postFetch(opcode verbs.Opcode, flags verbs.SendFlags, raddr uint64, key uct.RKey, o *op) (pending bool, err error) {
-	wr := &e.it.fetch[0]
-	wr.Opcode = opcode
-	wr.Flags = flags | verbs.SendSignaled
-	wr.RemoteAddr = raddr
-	wr.RKey = uint32(key.Handle)
-	e.Sig = e.PI + 1
+	o.kind, o.buf, o.dst, o.comp = opGet, buf, dst, c
+	wr := &it.long[0]
+	wr.Opcode, wr.Flags, wr.SGList = verbs.OpRDMARead, flags|e.opSignal(), it.sges
+	wr.RemoteAddr, wr.RKey = raddr, uint32(key)
 	e.reads = e.PI + 1
-	if err := e.post(&e.it.fetch); err != nil {
+	if err = e.post(&it.long); err != nil {
 		e.dropOp(o)
 		return false, err
 	}
@@ -112,23 +161,39 @@ func (e *EP) postFetch(opcode verbs.Opcode, flags verbs.SendFlags, raddr uint64,
 
 // GetZcopy implements uct.Getter.
 func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
-	if err := checkIOV(iov, &e.it.attr.Get); err != nil {
-		return false, err
+	it, pi := e.it, e.PI
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c) || len(iov[0].Buf) > it.maxZcopy {
+		return e.zcopyList(verbs.OpRDMARead, iov, raddr, key, c)
 	}
-	return e.zcopy(verbs.OpRDMARead, iov, raddr, key, c)
+	m, ours := iov[0].Mem.(*ib.Mem)
+	if !ours || !m.Of(it.md) {
+		return false, uct.ErrInvalidParam
+	}
+	sge, in := m.SGE(iov[0].Buf)
+	if !in {
+		return false, uct.ErrInvalidParam
+	}
+	it.oneSGE[0] = sge
+	wr := &it.read[0]
+	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
+	pi++
+	e.PI, e.reads, wr.ID = pi, pi, pi
+	if _, err = e.send.PostSend(it.read[:]); err != nil {
+		return false, e.postFailed(err)
+	}
+	e.join(c, pi)
+	return true, nil
 }
 
-// checkIOV holds iov against the limits of a zero-copy operation.
-func checkIOV(iov []uct.IOV, l *uct.OpLimits) error {
-	if len(iov) > l.MaxIOV || uct.IOVLen(iov) > l.MaxZcopy {
-		return uct.ErrTooLong
-	}
-	return nil
-}
-
-// zcopy posts a write or read of the user's memory.
-func (e *EP) zcopy(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
+// zcopyList posts a write or read of any list of pieces, without room, and with or without
+// completion.
+//
+//go:noinline
+func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it := e.it
+	if len(iov) > it.attr.Put.MaxIOV || uct.IOVLen(iov) > it.maxZcopy {
+		return false, uct.ErrTooLong
+	}
 	sges, ok := it.md.SGEs(it.sges[:0], iov)
 	if !ok {
 		return false, uct.ErrInvalidParam
@@ -137,21 +202,20 @@ func (e *EP) zcopy(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct.RKe
 	if err != nil {
 		return false, err
 	}
-	wr := it.fullWR(opcode, flags|verbs.SendSignaled)
-	wr.RemoteAddr, wr.RKey, wr.SGList = raddr, uint32(key.Handle), sges
-	return e.postOp(opcode != verbs.OpRDMAWrite, noBuffer, c)
-}
-
-// postOp posts the signaled work request in it.full, whose op completes c and
-// then frees buf.
-func (e *EP) postOp(read bool, buf uint32, c *uct.Completion) (pending bool, err error) {
-	o := e.it.ops.get()
-	o.kind, o.buf, o.comp = opSend, buf, c
-	e.Sig = e.PI + 1
-	if read {
+	wr := &it.long[0]
+	wr.Opcode, wr.RemoteAddr, wr.RKey, wr.SGList = opcode, raddr, uint32(key), sges
+	if opcode == verbs.OpRDMARead {
 		e.reads = e.PI + 1
 	}
-	if err = e.post(&e.it.full); err != nil {
+	if c == nil {
+		wr.Flags = flags | e.signal()
+		err = e.post(&it.long)
+		return err == nil, err
+	}
+	wr.Flags = flags | e.opSignal()
+	o := it.ops.get()
+	o.kind, o.comp = opSend, c
+	if err = e.post(&it.long); err != nil {
 		e.dropOp(o)
 		return false, err
 	}
@@ -164,9 +228,7 @@ func (e *EP) dropOp(o *op) {
 	if o.buf != noBuffer {
 		e.it.tx.Put(o.buf)
 	}
-	if o.word != noBuffer {
-		e.it.words.Put(o.word)
-	}
+	o.comp, o.dst, o.result, o.buf = nil, nil, nil, noBuffer
 	e.it.ops.put(o)
 }
 

@@ -25,6 +25,7 @@ func TestModeration(t *testing.T) {
 			}
 		}
 		assert.Equal(t, []int{0, 9, 18}, signaled, "the first of an idle queue, and the one after eight")
+		until(t, func() bool { return ab.core.CI >= 19 }, a)
 		settle(a)
 		assert.EqualValues(t, 19, ab.core.CI, "the rest is not known to be complete")
 		flush(t, ab, a)
@@ -50,7 +51,7 @@ func TestFlush_PollPostsOnce(t *testing.T) {
 			assert.True(t, pending)
 		}
 		assert.EqualValues(t, 4, ab.core.PI)
-		settle(a)
+		until(t, func() bool { return ab.core.CI == ab.core.PI }, a)
 		pending, err := ab.Flush(nil)
 		require.NoError(t, err)
 		assert.False(t, pending)
@@ -70,7 +71,7 @@ func TestFlush_WithoutCreditsAndRoom(t *testing.T) {
 		assert.EqualValues(t, 4, ab.core.PI-ab.core.CI, "the queue is full")
 		_, err := ab.Flush(nil)
 		assert.Equal(t, uct.ErrNoResource, err, "the last is not signaled, and there is no room for one that is")
-		settle(a)
+		until(t, func() bool { return ab.core.PI-ab.core.CI < 4 }, a)
 		flush(t, ab, a)
 	})
 }
@@ -114,7 +115,7 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 		assert.False(t, put(), "an RC queue is in order by itself")
 		require.NoError(t, ab.Fence())
 		assert.False(t, put(), "also behind writes")
-		_, err := ab.GetBcopy(discard{}, 8, b.mem.Addr(), b.key, nil)
+		_, err := ab.GetBcopy(make([]byte, 8), b.mem.Addr(), b.key, nil)
 		require.NoError(t, err)
 		require.NoError(t, a.it.Fence())
 		assert.True(t, put(), "behind a read that may be under way")
@@ -124,10 +125,6 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 		assert.False(t, put(), "the read is complete")
 	})
 }
-
-type discard struct{}
-
-func (discard) Unpack([]byte) {}
 
 // TestLeases: the slots of the completion queue go where they are used.
 func TestLeases(t *testing.T) {
@@ -161,8 +158,10 @@ func TestLeases(t *testing.T) {
 func TestBcopy_PoolRunsDry(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{TxBuffers: 4, Moderation: 64, SegSize: 1 << 10})
+		want := make([]byte, 1<<10)
+		(&fill{1 << 10}).Pack(want)
 		for range 50 {
-			_, err := ab.PutBcopy(&fill{1 << 10}, b.mem.Addr(), b.key)
+			err := ab.PutBcopy(want, b.mem.Addr(), b.key)
 			if err == uct.ErrNoResource {
 				require.Positive(t, a.it.core.tx.Free()+int(ab.core.Sig-ab.core.CI), "some completion must be on its way")
 				until(t, func() bool { return a.it.core.tx.Free() > 0 }, a)
@@ -172,8 +171,6 @@ func TestBcopy_PoolRunsDry(t *testing.T) {
 		}
 		flush(t, ab, a)
 		assert.Equal(t, 4, a.it.core.tx.Free())
-		want := make([]byte, 1<<10)
-		(&fill{1 << 10}).Pack(want)
 		assert.True(t, bytes.Equal(want, b.mem.Bytes()[:1<<10]))
 	})
 }

@@ -31,7 +31,7 @@ type Params struct {
 // Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
 // error nothing is open.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
-	cfg, err := pick(own.Config, p)
+	cfg, err := pick(own.Config, md, p)
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
 		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr())
@@ -44,12 +44,12 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 }
 
 // pick returns the configuration that was given, or the other, with defaults.
-func pick(other Config, p uct.IfaceParams) (Config, error) {
+func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.IB = cfg.IB.With(p.Endpoints)
+	cfg.IB = cfg.IB.With(md.Config().Endpoints)
 	return cfg.withDefaults()
 }
 
@@ -76,7 +76,7 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	if err = it.openQueues(&undo); err != nil {
 		return err
 	}
-	if err = it.openBuffers(&undo, p.RxHeadroom, p.PollIdleTx); err != nil {
+	if err = it.openBuffers(&undo); err != nil {
 		return err
 	}
 	it.prepare()
@@ -86,28 +86,28 @@ func (it *Iface) openOn(portNum uint8, p uct.IfaceParams) (err error) {
 	return nil
 }
 
-// openBuffers makes the pools and fills the receive queue. With pollIdle every
-// Progress polls the completion queue.
-func (it *Iface) openBuffers(undo *cleanup.Stack, headroom int, pollIdle bool) (err error) {
+// openBuffers makes the pools and fills the receive queue. With
+// ib.Config.PollIdleTx every Progress polls the completion queue.
+func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	md := it.md
 	var poster ib.RecvPoster
 	if it.cq, poster, err = it.driver.Attach(it.verbsCQ, it.srq); err != nil {
 		return err
 	}
 	it.poller, _ = it.cq.(Poller)
-	if it.watch = it.cq.Watch(); it.watch == nil || pollIdle {
+	if it.watch = it.cq.Watch(); it.watch == nil || md.Config().PollIdleTx {
 		it.watch = restless()
 	}
 	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
 		return err
 	}
 	undo.Add(it.tx.Close)
-	if it.words, err = md.NewPool(it.cfg.TxCQDepth, 8); err != nil {
+	if it.slots, err = md.NewPool(it.cfg.TxCQDepth+epSlots+1, slotLen); err != nil {
 		return err
 	}
-	undo.Add(it.words.Close)
+	undo.Add(it.slots.Close)
 	it.rx, err = md.NewRecvQueue(poster, ib.RecvParams{
-		Count: it.cfg.RxDepth, Payload: int(it.cfg.SegSize), Headroom: headroom,
+		Count: it.cfg.RxDepth, Payload: int(it.cfg.SegSize),
 	})
 	if err != nil {
 		return err

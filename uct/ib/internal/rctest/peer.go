@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,6 +28,9 @@ type Harness struct {
 	// OpenMD opens a memory domain that other processes of the host reach.
 	OpenMD            func() (uct.MD, error)
 	Transport, Device string
+	// Config is a configuration whose own timeout takes longer than a test: what is told
+	// of a dead peer then comes from the device.
+	Config any
 }
 
 // targetEnv makes a test binary a target: another process with an endpoint.
@@ -61,12 +63,12 @@ func (h Harness) open() (s *side, err error) {
 	if s.md, err = h.OpenMD(); err != nil {
 		return nil, err
 	}
-	s.it, err = s.md.OpenIface(uct.IfaceParams{Transport: h.Transport, Device: h.Device,
+	s.it, err = s.md.OpenIface(uct.IfaceParams{Transport: h.Transport, Device: h.Device, Config: h.Config,
 		OnError: func(ep uct.EP, err error) { s.lost, s.errs = append(s.lost, ep), append(s.errs, err) }})
 	if err != nil {
 		return nil, err
 	}
-	s.mem, err = s.md.(uct.Allocator).Alloc(4096, uct.AccessAll)
+	s.mem, err = s.md.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	return s, err
 }
 
@@ -74,7 +76,7 @@ func (s *side) close() error { return errors.Join(s.it.Close(), s.mem.Close(), s
 
 // addr is the device address and that of ep, in hexadecimal.
 func (s *side) addr(ep uct.EP) string {
-	return fmt.Sprintf("%x %x", s.it.(uct.IfaceAddresser).DeviceAddr(nil), ep.(uct.EPConnector).EPAddr(nil))
+	return fmt.Sprintf("%x %x", s.it.Ext().Address.DeviceAddr(nil), ep.Ops().Connect.EPAddr(nil))
 }
 
 // serve offers memory and an endpoint: it prints addresses, key and memory address,
@@ -98,7 +100,7 @@ func (h Harness) serve(input io.Reader, output io.Writer) error {
 	if _, err := fmt.Fscanf(in, "%x %x\n", &dev, &addr); err != nil {
 		return err
 	}
-	if err := ep.(uct.EPConnector).Connect(dev, addr); err != nil {
+	if err := ep.Ops().Connect.Connect(dev, addr); err != nil {
 		return err
 	}
 	fmt.Fprintln(output, "connected")
@@ -158,14 +160,14 @@ func startTarget(t *testing.T, s *side) *target {
 		require.NoError(t, err)
 		return b
 	}
-	tg.key, err = s.md.(uct.RKeyUnpacker).UnpackRKey(unhex(f[2]))
+	tg.key, err = s.md.Ext().Keys.UnpackRKey(unhex(f[2]))
 	require.NoError(t, err)
 	_, err = fmt.Sscan(f[3], &tg.raddr)
 	require.NoError(t, err)
 	ep, err := s.it.NewEP(uct.EPParams{})
 	require.NoError(t, err)
 	tg.ep = ep.(endpoint)
-	require.NoError(t, ep.(uct.EPConnector).Connect(unhex(f[0]), unhex(f[1])))
+	require.NoError(t, ep.Ops().Connect.Connect(unhex(f[0]), unhex(f[1])))
 	_, err = fmt.Fprintln(stdin, s.addr(ep))
 	require.NoError(t, err)
 	line, err = out.ReadString('\n')
@@ -224,26 +226,22 @@ func (h Harness) testStopped(t *testing.T) {
 	s.flush(t, tg.ep)
 	require.NoError(t, tg.cmd.Process.Signal(syscall.SIGSTOP))
 	var old uint64
-	got := &keep{}
+	got := make([]byte, 8)
 	for i := range uint64(100) {
 		_, err := tg.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, tg.raddr, tg.key, nil)
 		require.NoError(t, err)
 		s.flush(t, tg.ep)
 		assert.Equal(t, 1+i, old)
 	}
-	_, err := tg.ep.GetBcopy(got, 8, tg.raddr, tg.key, nil)
+	_, err := tg.ep.GetBcopy(got, tg.raddr, tg.key, nil)
 	require.NoError(t, err)
 	s.flush(t, tg.ep)
-	assert.Equal(t, []byte{101, 0, 0, 0, 0, 0, 0, 0}, got.b)
+	assert.Equal(t, []byte{101, 0, 0, 0, 0, 0, 0, 0}, got)
 	assert.Empty(t, s.errs)
 }
 
-type keep struct{ b []byte }
-
-func (k *keep) Unpack(b []byte) { k.b = append(k.b[:0], b...) }
-
-// testKilled: an endpoint learns that its peer is dead, and soon, and the others
-// go on.
+// testKilled: an endpoint learns from the device that its peer is dead, and the others go
+// on.
 func (h Harness) testKilled(t *testing.T, busy bool) {
 	s := h.initiator(t)
 	tg, other := startTarget(t, s), startTarget(t, s)
@@ -251,12 +249,10 @@ func (h Harness) testKilled(t *testing.T, busy bool) {
 	s.flush(t, tg.ep)
 	require.NoError(t, tg.cmd.Process.Kill())
 	_ = tg.cmd.Wait()
-	start := time.Now()
 	if busy {
 		h.sendToDead(t, s, tg)
 	}
 	s.until(t, func() bool { return len(s.errs) == 1 })
-	assert.Less(t, time.Since(start), 2*time.Second, "the device tells within 100 ms; the machine may be busy")
 	assert.Equal(t, []uct.EP{tg.ep}, s.lost)
 	assert.ErrorIs(t, tg.ep.PutShort([]byte{1}, tg.raddr, tg.key), uct.ErrEPFailed)
 

@@ -47,7 +47,7 @@ func (a EPAddr) Append(b []byte) []byte {
 	return append(b, 0, 0)
 }
 
-// ParseEPAddr checks and unpacks b, which may come from a stranger. Errors wrap
+// ParseEPAddr checks and unpacks b, which may come from an untrusted peer. Errors wrap
 // ErrInvalidAddr.
 func ParseEPAddr(b []byte) (EPAddr, error) {
 	if len(b) != EPAddrLen {

@@ -9,14 +9,17 @@ package rcwire
 //	31..16  credits: how many messages the sender of this one has taken in from
 //	        its receiver since it last told
 //	15..6   zero
-//	5       control: no active message, only credits
-//	4..0    active message id; zero with control
+//	5       control: no active message
+//	4..0    active message id; with control 0, or 1, and no credits, from a sender
+//	        that disconnects
 type Imm uint32
 
 const (
 	immID       = 1<<5 - 1
 	immControl  = 1 << 5
 	immReserved = 1<<16 - 1<<6
+
+	idDisconnect = 1
 
 	// MaxCredits is the largest number of credits in one immediate.
 	MaxCredits = 1<<16 - 1
@@ -29,13 +32,20 @@ func AM(id uint8, credits uint32) Imm { return Imm(credits<<16 | uint32(id)) }
 // Credits is the immediate of a message that only returns credits.
 func Credits(credits uint32) Imm { return Imm(credits<<16 | immControl) }
 
-// Valid reports whether a value that came from a peer has no reserved bit.
+// Disconnect is the immediate of the last message of an endpoint that closes.
+func Disconnect() Imm { return immControl | idDisconnect }
+
+// Valid reports whether a value that came from a peer has no reserved bit and is no
+// control message that there is not.
 func (i Imm) Valid() bool {
-	return i&immReserved == 0 && (i&immControl == 0 || i&immID == 0)
+	return i&immReserved == 0 && (i&immControl == 0 || i&immID == 0) || i == Disconnect()
 }
 
 // Control reports whether there is no active message.
 func (i Imm) Control() bool { return i&immControl != 0 }
+
+// Disconnects reports that the sender has closed its endpoint.
+func (i Imm) Disconnects() bool { return i&(immControl|immID) == immControl|idDisconnect }
 
 // ID is the active message id.
 func (i Imm) ID() uint8 { return uint8(i & immID) }

@@ -23,11 +23,13 @@ func TestImm_Golden(t *testing.T) {
 		{"am", AM(31, 0), 0x0000001f, false, 31, 0},
 		{"am with credits", AM(3, 0x1234), 0x12340003, false, 3, 0x1234},
 		{"credits", Credits(MaxCredits), 0xffff0020, true, 0, MaxCredits},
+		{"disconnect", Disconnect(), 0x00000021, true, 1, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.want, uint32(tc.imm))
 			assert.True(t, tc.imm.Valid())
 			assert.Equal(t, tc.control, tc.imm.Control())
+			assert.Equal(t, tc.name == "disconnect", tc.imm.Disconnects())
 			assert.Equal(t, tc.id, tc.imm.ID())
 			assert.Equal(t, tc.credits, tc.imm.Credits())
 		})
@@ -38,7 +40,7 @@ func TestImm_Invalid(t *testing.T) {
 	for bit := 6; bit < 16; bit++ {
 		assert.False(t, Imm(1<<bit).Valid(), "reserved bit %d", bit)
 	}
-	assert.False(t, (Credits(1) | 1).Valid(), "credits with a message id")
+	assert.False(t, (Credits(1) | 2).Valid(), "an unknown control message")
 }
 
 func addr() EPAddr {
@@ -83,6 +85,8 @@ func TestParseEPAddr_Refuses(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(addr().Append(nil), uint32(AM(1, 2)))
 	f.Add([]byte{}, uint32(Credits(9)))
+	f.Add([]byte{}, uint32(Disconnect()))
+	f.Add([]byte{}, uint32(Disconnect())|9<<16) // with credits, which it has not
 	f.Fuzz(func(t *testing.T, b []byte, v uint32) {
 		if a, err := ParseEPAddr(b); err == nil {
 			assert.Equal(t, b, a.Append(nil))
@@ -91,9 +95,12 @@ func FuzzParse(f *testing.F) {
 		if !imm.Valid() {
 			return
 		}
-		if imm.Control() {
+		switch {
+		case imm.Disconnects():
+			assert.Equal(t, imm, Disconnect())
+		case imm.Control():
 			assert.Equal(t, imm, Credits(imm.Credits()))
-		} else {
+		default:
 			assert.Equal(t, imm, AM(imm.ID(), imm.Credits()))
 		}
 	})

@@ -25,10 +25,10 @@ type conn struct {
 	unsent  *packet // first packet to be sent (again); nil if none
 	flushes flushQueue
 
-	owing   bool // in it.acks
-	waiting bool // in it.stalled
-	nextAck *conn
-	nextTx  *conn
+	ackListed bool // in it.acks
+	waiting   bool // in it.stalled
+	nextAck   *conn
+	nextTx    *conn
 	base.Slot
 }
 
@@ -78,19 +78,19 @@ func (it *Iface) closePeers() (errs error) {
 
 // newConn makes the connection with the given number. ErrNoMemory at the limit.
 func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
-	if it.conns.n >= it.cfg.MaxConns {
-		return nil, fmt.Errorf("%w: %d connections", uct.ErrNoMemory, it.conns.n)
+	if it.conns.Len() >= it.cfg.MaxConns {
+		return nil, fmt.Errorf("%w: %d connections", uct.ErrNoMemory, it.conns.Len())
 	}
 	c := &conn{peer: p, number: number}
 	c.proto.Init(&it.params)
-	it.conns.add(c)
+	c.id = uint32(it.conns.Add(c))
 	p.conns[number] = c
 	return c, nil
 }
 
 // drop ends a connection: what it holds ends with st.
 func (it *Iface) drop(c *conn, st ucs.Status) {
-	it.conns.remove(c)
+	it.conns.Remove(uint64(c.id))
 	if c.peer.conns[c.number] == c {
 		delete(c.peer.conns, c.number)
 	}
@@ -112,7 +112,7 @@ func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	e := c.ep
 	c.ep = nil
 	if e != nil {
-		e.err = it.opError(fmt.Sprintf("connection %#x", c.id), errors.Join(uct.ErrEPFailed, st.Err(), cause))
+		e.err = it.opError(fmt.Sprintf("connection %#x", c.id), ucs.EPFailed(ucs.Because(st, cause)))
 		it.backlog = true // pending requests are to see the failure
 	}
 	it.drop(c, st)
@@ -121,66 +121,9 @@ func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	}
 }
 
-// connTable finds connections by id: the lower bits are a place in the table, the
-// upper ones change each time the place is taken, so that packets for a connection
-// that has ended do not reach the next one.
-type connTable struct {
-	slots []*conn // place 0 is never taken: id 0 is nobody's
-	uses  []uint8
-	free  []uint32
-	n     int
-}
-
+// Bits of a connection's id, and of the place in it.
 const (
+	idBits    = 24
 	placeBits = 18
 	maxConns  = 1<<placeBits - 1
-	useBits   = 24 - placeBits
 )
-
-func (t *connTable) add(c *conn) {
-	if t.slots == nil {
-		t.slots, t.uses = make([]*conn, 1), make([]uint8, 1)
-	}
-	var place uint32
-	if last := len(t.free) - 1; last >= 0 {
-		place, t.free = t.free[last], t.free[:last]
-	} else {
-		place = uint32(len(t.slots))
-		t.slots, t.uses = append(t.slots, nil), append(t.uses, 0)
-	}
-	t.slots[place] = c
-	c.id = uint32(t.uses[place])<<placeBits | place
-	t.n++
-}
-
-// find returns the connection with an id that a stranger may have made up, or nil.
-func (t *connTable) find(id uint32) *conn {
-	place := id & maxConns
-	if place >= uint32(len(t.slots)) {
-		return nil
-	}
-	if c := t.slots[place]; c != nil && c.id == id {
-		return c
-	}
-	return nil
-}
-
-func (t *connTable) remove(c *conn) {
-	if t.find(c.id) != c {
-		return
-	}
-	place := c.id & maxConns
-	t.slots[place] = nil
-	t.uses[place] = (t.uses[place] + 1) % (1 << useBits)
-	t.free = append(t.free, place)
-	t.n--
-}
-
-// each calls f with every connection; f may remove it.
-func (t *connTable) each(f func(*conn)) {
-	for _, c := range t.slots {
-		if c != nil {
-			f(c)
-		}
-	}
-}

@@ -9,7 +9,8 @@
 // Nothing is sent until the first message of an EP asks its peer to connect; what
 // is posted until the reply comes waits in the window. A conn outlives its EP: the
 // peer may still send over it, and an EP made later to the same iface takes it up
-// again. It ends when either iface closes or the peer does not answer.
+// again. It ends when either iface closes, the peer does not answer, or the device says
+// that nobody is at the peer's port any more.
 //
 // The protocol is in package dgram, without verbs; this package gives it arrivals
 // and time, and sends what it says. Packets are in bounce buffers (zero-copy ones:
@@ -19,8 +20,8 @@
 //
 // Acknowledgements travel with data that goes the other way. Without, they are
 // sent by the first Progress that finds nothing, or at the end of a Progress if the
-// peer asked or many are owed.
+// peer asked or many are due.
 //
-// The clock is read by one Progress in tickPolls, and only while some peer owes an
+// The clock is read by one Progress in tickPolls, and only while some peer has to send an
 // acknowledgement. Loss recovery is go-back-N with a fixed timeout that doubles.
 package udcore

@@ -10,7 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 )
 
-// EP is the user's side of a connection. It implements uct.EP and uct.AMSender.
+// EP is the user's side of a connection.
 type EP struct {
 	it      *Iface
 	c       *conn
@@ -20,10 +20,10 @@ type EP struct {
 	closed bool
 }
 
-var (
-	_ uct.EP       = (*EP)(nil)
-	_ uct.AMSender = (*EP)(nil)
-)
+var _ uct.EP = (*EP)(nil)
+
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e} }
 
 // NewEP implements uct.Iface. Nothing is sent until the first message. Errors:
 // ErrInvalidAddr, ErrUnreachable, ErrNoMemory.
@@ -150,7 +150,7 @@ func (e *EP) admit(id uint8) (*packet, error) {
 		return nil, e.err
 	}
 	if e.c.gone {
-		e.it.fail(e.c, ucs.StatusConnReset, nil)
+		e.it.fail(e.c, ucs.StatusPeerClosed, nil)
 		return nil, e.err
 	}
 	if e.pending.Blocks() || e.c.proto.Full() {
@@ -187,7 +187,7 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 // queues c, if any.
 func (e *EP) flush(c *uct.Completion) {
 	it, conn := e.it, e.c
-	if conn.proto.Ask() && it.hasSlot() {
+	if conn.proto.RequestAck() && it.hasSlot() {
 		it.control(conn, conn.proto.Control(dgram.CtlAck, true), 0)
 	}
 	if c != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -19,15 +20,14 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// Iface is an open transport. It implements uct.Iface, uct.IfaceAddresser,
-// uct.Waker and uct.EventPender.
+// Iface is an open transport. A transport embeds it or is it.
 type Iface struct {
 	comp     CompQueue
 	send     SendQueue
 	attn     atomic.Uint32 // ib.Raised
 	qp       *verbs.QP     // nil once destroyed
 	wake     *ib.Wake
-	acks     *conn            // conns that owe acknowledgements, linked by nextAck
+	acks     *conn            // conns of which acknowledgements may be due, linked by nextAck
 	active   base.List[*conn] // conns that wait for their peer
 	stalled  *conn            // conns with packets that found the send queue full
 	backlog  bool             // finish has something to do
@@ -50,9 +50,9 @@ type Iface struct {
 	zlimbo   *zop    // of closed EPs, likewise
 	zops     zopPool
 	flushes  flushPool
-	groups   ib.FlushGroups
+	groups   base.FlushGroups
 	rx       *ib.RecvQueue
-	conns    connTable
+	conns    handle.Table[*conn] // by the ids in packets, which a peer may have made up
 	peers    map[peerKey]*peer
 	params   dgram.Params
 	mtu      int           // longest datagram, in bytes
@@ -72,23 +72,20 @@ type Iface struct {
 	undo    cleanup.Stack
 	open    base.List[*EP]
 	closed  bool
+	lost    lostPorts
 	fault   uatomic.Error // why the QP is of no use any more: what was noticed first
 }
 
 var (
-	_ uct.Iface          = (*Iface)(nil)
-	_ uct.IfaceAddresser = (*Iface)(nil)
-	_ uct.Waker          = (*Iface)(nil)
-	_ uct.EventPender    = (*Iface)(nil)
-	_ uct.Counted        = (*Iface)(nil)
-	_ ib.EventSink       = (*Iface)(nil)
+	_ uct.Iface    = (*Iface)(nil)
+	_ ib.EventSink = (*Iface)(nil)
 )
 
 // prepare makes what the data path uses.
 func (it *Iface) prepare() {
 	start := time.Now()
 	it.now = func() time.Duration { return time.Since(start) }
-	it.peers = map[peerKey]*peer{}
+	it.peers, it.conns = map[peerKey]*peer{}, handle.Make[*conn](placeBits, idBits)
 	it.params = dgram.Params{
 		Window: it.cfg.Window, Timeout: it.cfg.RTO, MaxTimeout: it.cfg.MaxRTO, PeerTimeout: it.cfg.Timeout,
 	}
@@ -115,8 +112,8 @@ func (it *Iface) fillAttr() {
 		},
 		DeviceAddrLen: ib.DeviceAddrLen,
 		IfaceAddrLen:  dgram.IfaceAddrLen,
-		Perf:          it.port.Perf(it.cost),
 	}
+	it.attr.Declare(it.port.Costs(it.cost))
 }
 
 // maxHeader is the declared limit of the header of a zero-copy message.
@@ -124,6 +121,11 @@ const maxHeader = 256
 
 // Attr implements uct.Iface.
 func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface.
+func (it *Iface) Ext() *uct.IfaceExt {
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it}
+}
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handlers.Set(id, h) }
@@ -164,11 +166,11 @@ func (it *Iface) EventFD() int { return it.wake.FD() }
 // EventPending implements uct.EventPender.
 func (it *Iface) EventPending() bool { return it.wake.Pending() }
 
-// Arm implements uct.Waker. Acknowledgements that are owed go out first. While a
-// peer owes some, the descriptor also becomes readable when packets are to be sent
+// Arm implements uct.Waker. Acknowledgements that are due go out first. While a
+// peer has some to send, the descriptor also becomes readable when packets are to be sent
 // again.
 func (it *Iface) Arm(uct.Events) error {
-	it.payAcks(true)
+	it.sendAcks(true)
 	if it.acks != nil || it.backlog {
 		return uct.ErrBusy
 	}
@@ -182,9 +184,15 @@ func (it *Iface) Arm(uct.Events) error {
 	return it.wake.Arm(it.comp, patience)
 }
 
-// AsyncEvent leaves word of a fault of the QP; called on the goroutine of the MD.
+// AsyncEvent notes a fault of the QP, or of a port where nobody is; called on the
+// goroutine of the MD.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	switch ev.Type {
+	case verbs.EventUnreachable:
+		if ev.QP == it.qp {
+			it.noteUnreachable(ev.GID)
+		}
+		return
 	case verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventDeviceFatal:
 	default:
 		return
@@ -242,12 +250,12 @@ func (it *Iface) Close() error {
 	for it.open.Len() > 0 {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
-	it.conns.each(func(c *conn) {
+	for c := range it.conns.All() {
 		if c.proto.State() == dgram.Connected {
 			it.control(c, c.proto.Control(dgram.CtlFin, false), 0)
 		}
 		it.drop(c, ucs.StatusCanceled)
-	})
+	}
 	errs = errors.Join(errs, it.drain())
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}

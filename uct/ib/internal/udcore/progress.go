@@ -12,7 +12,7 @@ import (
 
 const (
 	// tickPolls is how many Progress calls pass between looks at the clock, each
-	// about 20 ns, while a peer owes an acknowledgement.
+	// about 20 ns, while a peer has to send an acknowledgement.
 	tickPolls = 64
 	// tickShare of the first timeout is how often connections are looked at.
 	tickShare = 8
@@ -47,13 +47,16 @@ func (it *Iface) Progress() int {
 // progressIdle is Progress without completions: acknowledgements that found no
 // data to travel with, time, word from other goroutines.
 func (it *Iface) progressIdle(n int) int {
+	if it.attn.Load() != 0 {
+		it.failUnreachable()
+	}
 	if why := it.broken(n); why != nil {
 		it.wake.Lower()
 		it.failAll(why)
 		n = 0
 	}
 	if it.acks != nil {
-		it.payAcks(true)
+		it.sendAcks(true)
 	}
 	it.passTime()
 	if it.backlog {
@@ -73,7 +76,7 @@ func (it *Iface) finish() {
 	it.arb.Dispatch(nil)
 	if it.backlog {
 		it.backlog = false
-		it.payAcks(false)
+		it.sendAcks(false)
 	}
 }
 
@@ -128,5 +131,7 @@ func (it *Iface) broken(n int) error {
 
 // failAll ends every connection after a fault.
 func (it *Iface) failAll(why error) {
-	it.conns.each(func(c *conn) { it.fail(c, ucs.StatusIOError, why) })
+	for c := range it.conns.All() {
+		it.fail(c, ucs.StatusIOError, why)
+	}
 }

@@ -26,12 +26,12 @@ func (it *Iface) receive(wc *verbs.WC) {
 		return
 	}
 	if !h.AM && h.ID == dgram.CtlCreq {
-		it.connectRequest(data[rxPrefix:], wc.SrcQP)
+		it.connectRequest(data, wc.SrcQP)
 		it.rx.Put(b)
 		return
 	}
-	c := it.conns.find(h.Dest)
-	if c == nil || c.peer.key.qpn != wc.SrcQP {
+	c := it.conns.Find(uint64(h.Dest))
+	if c == nil || !c.peer.sent(data, wc.SrcQP) {
 		it.rx.Put(b)
 		it.strays.Inc()
 		return
@@ -43,7 +43,7 @@ func (it *Iface) receive(wc *verbs.WC) {
 	}
 	it.acknowledged(c, h)
 	deliver := c.proto.State() != dgram.Idle && c.proto.Arrived(h.PSN, h.AckReq)
-	it.owe(c)
+	it.ackMayBeDue(c)
 	if !deliver {
 		it.rx.Put(b)
 		return
@@ -96,14 +96,15 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 	if h.AckReq {
 		c.proto.Asked(h.PSN)
 	}
-	it.owe(c)
+	it.ackMayBeDue(c)
 }
 
-// connectRequest takes in a CREQ from a QP: it finds or makes the connection that
-// is meant, and answers.
-func (it *Iface) connectRequest(body []byte, from uint32) {
-	req, err := dgram.ParseCreq(body)
-	if err != nil || req.Iface.QPN != from || it.port.Reach(req.Device) != nil || it.checkMTU(req.Iface) != nil {
+// connectRequest takes in a datagram with a CREQ from a QP: it finds or makes the
+// connection that is meant, and answers.
+func (it *Iface) connectRequest(data []byte, from uint32) {
+	req, err := dgram.ParseCreq(data[rxPrefix:])
+	if err != nil || req.Iface.QPN != from || req.Device.Ethernet && req.Device.GID != source(data) ||
+		it.port.Reach(req.Device) != nil || it.checkMTU(req.Iface) != nil {
 		it.strays.Inc()
 		return
 	}
@@ -146,7 +147,7 @@ func (it *Iface) connectReply(c *conn, body []byte) {
 // connected sends what waited for the connection.
 func (it *Iface) connected(c *conn) {
 	it.transmit(c)
-	it.owe(c)
+	it.ackMayBeDue(c)
 	if !c.proto.Waiting() {
 		it.active.Remove(c)
 	}
@@ -157,9 +158,9 @@ func (it *Iface) connected(c *conn) {
 func (it *Iface) peerClosed(c *conn) {
 	switch {
 	case c.ep == nil:
-		it.drop(c, ucs.StatusConnReset)
+		it.drop(c, ucs.StatusPeerClosed)
 	case c.proto.Unacked() > 0 || !c.ep.pending.Empty():
-		it.fail(c, ucs.StatusConnReset, errors.New("the peer has closed its iface"))
+		it.fail(c, ucs.StatusPeerClosed, nil)
 	default:
 		c.gone = true
 	}

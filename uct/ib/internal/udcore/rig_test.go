@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
@@ -39,7 +40,7 @@ type iface struct {
 }
 
 func asIface(it uct.Iface) *iface {
-	return &iface{it, it.(uct.IfaceAddresser), it.(uct.Waker), it.(uct.EventPender), it.(interface{ Core() *Iface }).Core()}
+	return &iface{it, it.Ext().Address, it.Ext().Wake, it.Ext().Pending, it.(interface{ Core() *Iface }).Core()}
 }
 
 // side is an iface of a rig, with a clock that the test moves.
@@ -59,18 +60,24 @@ func (p poster) newMD(t testing.TB) *ib.MD { return ibtest.NewMD(t, softhca.Fabr
 func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{t: t, md: md}
-	res, err := md.Resources()
-	require.NoError(t, err)
-	it, err := md.OpenIface(uct.IfaceParams{
+	s.open(cfg)
+	t.Cleanup(func() { require.NoError(t, s.it.Close()) })
+	return s
+}
+
+// open opens the iface.
+func (s *side) open(cfg Config) {
+	s.t.Helper()
+	res, err := s.md.Resources()
+	require.NoError(s.t, err)
+	it, err := s.md.OpenIface(uct.IfaceParams{
 		Transport: res[0].Transport, Device: res[0].Device, Config: cfg,
 		OnError: func(_ uct.EP, err error) { s.errs = append(s.errs, err) },
 	})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, it.Close()) })
+	require.NoError(s.t, err)
 	s.it = asIface(it)
 	s.it.core.now = func() time.Duration { return s.clock }
-	require.NoError(t, it.SetAMHandler(0, s))
-	return s
+	require.NoError(s.t, it.SetAMHandler(0, s))
 }
 
 // HandleAM notes a message.
@@ -122,7 +129,20 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 	require.Fail(t, "nothing happens any more")
 }
 
-// settle progresses until all are idle for some rounds. Time stands still.
+// arrive is until with time standing still.
+func arrive(t testing.TB, cond func() bool, sides ...*side) {
+	t.Helper()
+	testenv.ProgressUntil(t, budget, func() bool {
+		for _, s := range sides {
+			s.it.Progress()
+		}
+		return cond()
+	})
+}
+
+// settle progresses until all are idle for some rounds. Time stands still. It is for
+// what must not happen: the device's goroutine may be slower than that, so what must
+// happen is waited for by arrive or until.
 func settle(sides ...*side) {
 	for idle := 0; idle < 64; idle++ {
 		for _, s := range sides {

@@ -148,30 +148,30 @@ func (it *Iface) sendCrep(c *conn) {
 	it.control(c, c.proto.Control(dgram.CtlCrep, false), len(b))
 }
 
-// owe remembers that c may owe an acknowledgement.
-func (it *Iface) owe(c *conn) {
+// ackMayBeDue remembers that an acknowledgement of c may be due.
+func (it *Iface) ackMayBeDue(c *conn) {
 	kind, urgent := c.proto.AckKind()
 	if kind == 0 {
 		return
 	}
 	it.backlog = it.backlog || urgent
-	if !c.owing {
-		c.owing = true
+	if !c.ackListed {
+		c.ackListed = true
 		c.nextAck, it.acks = it.acks, c
 	}
 }
 
-// payAcks sends the acknowledgements that are owed, or only the urgent ones.
-// Those that data has carried along meanwhile are not owed any more.
-func (it *Iface) payAcks(all bool) {
+// sendAcks sends the acknowledgements that are due, or only the urgent ones.
+// Those that data has carried along meanwhile are not due any more.
+func (it *Iface) sendAcks(all bool) {
 	list := it.acks
 	it.acks = nil
 	for c := list; c != nil; {
 		next := c.nextAck
-		c.nextAck, c.owing = nil, false
+		c.nextAck, c.ackListed = nil, false
 		kind, urgent := c.proto.AckKind()
 		if kind != 0 && (!all && !urgent || !it.sendAck(c, kind)) {
-			c.owing = true
+			c.ackListed = true
 			c.nextAck, it.acks = it.acks, c
 		}
 		c = next
@@ -179,7 +179,7 @@ func (it *Iface) payAcks(all bool) {
 }
 
 // sendAck sends an acknowledgement; false if the send queue is full, and then it
-// is still owed.
+// is still due.
 func (it *Iface) sendAck(c *conn, kind dgram.Control) bool {
 	return it.hasSlot() && it.control(c, c.proto.Control(kind, false), 0)
 }

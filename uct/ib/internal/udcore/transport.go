@@ -55,13 +55,13 @@ type Params struct {
 // Open opens it on a port of md. p.Config is nil, a Config or a *Config. After an
 // error nothing is open.
 func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
-	cfg, err := pick(own.Config, p)
+	cfg, err := pick(own.Config, md, p)
 	if err == nil {
 		cfg, err = cfg.fit(md.DeviceAttr())
 	}
 	if err == nil {
 		it.name, it.self, it.cost, it.md, it.onError, it.cfg = own.Name, own.Self, own.Overhead, md, p.OnError, cfg
-		err = it.openOn(own, p.RxHeadroom)
+		err = it.openOn(own)
 	}
 	if err != nil {
 		return &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
@@ -70,17 +70,17 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 }
 
 // pick returns the configuration that was given, or the other, with defaults.
-func pick(other Config, p uct.IfaceParams) (Config, error) {
+func pick(other Config, md *ib.MD, p uct.IfaceParams) (Config, error) {
 	cfg, err := base.PickConfig(p.Config, other)
 	if err != nil {
 		return cfg, err
 	}
-	cfg.IB = cfg.IB.With(p.Endpoints)
+	cfg.IB = cfg.IB.With(md.Config().Endpoints)
 	return cfg.withDefaults()
 }
 
 // openOn makes everything that the iface consists of.
-func (it *Iface) openOn(own Params, headroom int) (err error) {
+func (it *Iface) openOn(own Params) (err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -104,7 +104,7 @@ func (it *Iface) openOn(own Params, headroom int) (err error) {
 		return err
 	}
 	undo.Add(it.closePeers)
-	if err = it.openReceives(own.Driver, headroom, &undo); err != nil {
+	if err = it.openReceives(own.Driver, &undo); err != nil {
 		return err
 	}
 	it.prepare()
@@ -115,13 +115,13 @@ func (it *Iface) openOn(own Params, headroom int) (err error) {
 }
 
 // openReceives takes over the queues and fills the receive queue.
-func (it *Iface) openReceives(drive Driver, headroom int, undo *cleanup.Stack) (err error) {
+func (it *Iface) openReceives(drive Driver, undo *cleanup.Stack) (err error) {
 	var poster ib.RecvPoster
 	if it.send, poster, it.comp, err = drive(it.qp, it.cq); err != nil {
 		return err
 	}
 	it.rx, err = it.md.NewRecvQueue(poster, ib.RecvParams{
-		Count: it.cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen, Headroom: headroom,
+		Count: it.cfg.RxDepth, Prefix: rxPrefix, Payload: it.mtu - dgram.HeaderLen,
 	})
 	if err != nil {
 		return err

@@ -203,7 +203,7 @@ func TestOpen_Groups(t *testing.T) {
 	a, _ := e[0].QPs[0].Register()
 	b, _ := e[0].QPs[1].Register()
 	assert.Equal(t, a, b, "both are in the thread's domain")
-	assert.Equal(t, 8, e[0].CQ.Depth())
+	assert.Equal(t, 15, e[0].CQ.Depth())
 }
 
 func TestConfig_LockCQ(t *testing.T) {

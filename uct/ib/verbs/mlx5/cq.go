@@ -5,25 +5,20 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // compQueue is the consumer of a CQ.
 type compQueue struct {
-	view      CQView
-	ci        uint32
+	cqes      prm.CompRing
 	lastIndex uint32 // user index of last
-	last      owner
-	watch     ucs.Watch // on the entry at ci; for a single-threaded poller
-	attention *uint32
-	drive     Pollable // nil on hardware
+	last      *queuePair
 	users     *ownerTable
 	dbrec     dbrecSlot
 	locked    bool
-	hardware  bool
 	raw       bool  // somebody else polls: see RawCQOf
 	guard     Guard // of the polls, if single-threaded
 	mu        spinLock
@@ -32,19 +27,16 @@ type compQueue struct {
 	prov    *Provider
 	v       *verbs.CQ
 	cqn     uint32
-	uar     UAR
+	uar     prm.UAR
 	mem     queueMemory
 	channel *compChannel
 	armSN   atomic.Uint32 // events taken
 }
 
-// calm is the attention word of a device that needs no driving.
-var calm uint32
-
 // CreateCQ implements verbs.Provider.
 func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
-	if attr.Depth < 1 || attr.Depth > maxCQLen {
-		return nil, opError("create CQ", fmt.Errorf("depth %d, want 1 to %d: %w", attr.Depth, maxCQLen, ucs.ErrInvalidParam))
+	if attr.Depth < 1 || attr.Depth >= prm.MaxCQLen {
+		return nil, opError("create CQ", fmt.Errorf("depth %d, want 1 to %d: %w", attr.Depth, prm.MaxCQLen-1, ucs.ErrInvalidParam))
 	}
 	var undo cleanup.Stack
 	defer func() {
@@ -52,17 +44,13 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 			_ = undo.Run()
 		}
 	}()
-	count := pow2(attr.Depth)
-	c := &compQueue{prov: p, v: v, users: &p.users, uar: p.uuars.cqPage(), attention: &calm,
+	count := sizeCQ(attr.Depth)
+	c := &compQueue{prov: p, v: v, users: &p.users, uar: p.uuars.cqPage(),
 		locked: !attr.SingleThreaded && !p.cfg.SingleThreaded}
-	c.hardware = c.uar.Doorbell == nil
-	if d, ok := p.hw.(Pollable); ok {
-		c.drive, c.attention = d, d.Attention()
-	}
 	if attr.Channel != nil {
 		c.channel, _ = attr.Channel.Provider().(*compChannel)
 	}
-	if c.mem, err = allocQueue(count * CQELen); err != nil {
+	if c.mem, err = allocQueue(count * prm.CQELen); err != nil {
 		return nil, err
 	}
 	undo.Add(c.mem.free)
@@ -70,13 +58,15 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 		return nil, err
 	}
 	undo.Add(func() error { p.dbrecs.give(c.dbrec); return nil })
-	if c.view, err = NewCQView(c.mem.base, uint32(count)); err != nil {
+	view, err := prm.NewCQView(c.mem.base, uint32(count))
+	if err != nil {
 		return nil, opError("create CQ", err)
 	}
-	for i := range c.view.Count() {
-		c.view.Slot(i).Init()
+	for i := range view.Count() {
+		view.Slot(i).Init()
 	}
-	c.watch = ucs.Watch{Word: c.view.Slot(0).word(), Quiet: neverTail, Attention: c.attention}
+	device, _ := p.hw.(prm.Pollable)
+	c.cqes = prm.NewCompRing(view, c.dbrec.DBRec, c.uar.Doorbell == nil, device)
 	if err = c.create(); err != nil {
 		return nil, opError("create CQ", err)
 	}
@@ -87,7 +77,7 @@ func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvi
 }
 
 func (c *compQueue) create() (err error) {
-	params := CQParams{Buf: c.mem.base, Count: c.view.Count(), DBRec: c.dbrec.p, UAR: c.uar, Locked: c.locked}
+	params := prm.CQParams{Buf: c.mem.base, Count: c.cqes.Count(), DBRec: c.dbrec.DBRec, UAR: c.uar, Locked: c.locked}
 	if c.channel != nil {
 		params.Sink = c
 	}
@@ -98,18 +88,17 @@ func (c *compQueue) create() (err error) {
 // followQueue has polls of this queue drive the queue rather than the device, where
 // the device wants that.
 func (c *compQueue) followQueue() {
-	d, ok := c.prov.hw.(QueuePollable)
+	d, ok := c.prov.hw.(prm.QueuePollable)
 	if !ok {
 		return
 	}
 	if q := d.Poller(c.cqn); q != nil {
-		c.drive, c.attention = q, q.Attention()
-		c.watch.Attention = c.attention
+		c.cqes.Follow(q)
 	}
 }
 
-// Depth implements verbs.CQProvider.
-func (c *compQueue) Depth() int { return int(c.view.Count()) }
+// Depth implements verbs.CQProvider. One entry is kept back, as libmlx5 does.
+func (c *compQueue) Depth() int { return int(c.cqes.Count()) - 1 }
 
 // CompletionEvent implements CQSink.
 func (c *compQueue) CompletionEvent() { c.channel.push(c) }
@@ -121,14 +110,12 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 		if race.Enabled {
 			return c.pollAlone(wc)
 		}
-		if c.watch.Idle() {
+		if c.cqes.Idle() {
 			return 0
 		}
 		return c.poll(wc)
 	}
-	if atomic.LoadUint32(c.attention) != 0 {
-		c.drive.Drive()
-	}
+	c.cqes.Drive()
 	c.mu.lock()
 	n := c.take(wc)
 	c.mu.unlock()
@@ -137,40 +124,35 @@ func (c *compQueue) Poll(wc []verbs.WC) int {
 
 // poll is Poll for a single-threaded queue in which there may be something.
 func (c *compQueue) poll(wc []verbs.WC) int {
-	if atomic.LoadUint32(c.attention) != 0 {
-		c.drive.Drive()
-	}
+	c.cqes.Drive()
 	return c.take(wc)
 }
 
 // take moves completions to wc, and sets the watch on the entry that is next.
 func (c *compQueue) take(wc []verbs.WC) int {
-	n, ci := 0, c.ci
+	n, r := 0, &c.cqes
+	from := r.CI()
 	for n < len(wc) {
-		s := c.view.Slot(ci)
-		t := s.Tail()
-		if !t.Owned(c.view.Owner(ci)) {
-			return c.drained(n, ci, s, t)
+		s, t := r.Peek()
+		if !r.Owned(t) {
+			r.Wait(s, t)
+			return c.drained(n, from)
 		}
-		if c.hardware {
-			mmio.FromDevice()
-		}
-		ci++
+		r.Take()
 		if c.parse(s, t, &wc[n]) {
 			n++
 		}
 	}
-	c.consumed(ci)
-	c.lookAgain()
+	c.consumed(from)
+	r.LookAgain()
 	return n
 }
 
-// drained ends a poll that found the entry at ci not written yet.
-func (c *compQueue) drained(n int, ci uint32, s *CQESlot, t Tail) int {
-	c.consumed(ci)
-	c.watch.Word, c.watch.Quiet = s.word(), t.raw()
+// drained ends a poll that began at index from and found an entry not written yet.
+func (c *compQueue) drained(n int, from uint32) int {
+	c.consumed(from)
 	if c.overrun.Load() {
-		c.lookAgain() // and be told again
+		c.cqes.LookAgain() // and be told again
 		if n == 0 {
 			return -1
 		}
@@ -178,80 +160,74 @@ func (c *compQueue) drained(n int, ci uint32, s *CQESlot, t Tail) int {
 	return n
 }
 
-// consumed gives the entries up to ci back to the device.
-func (c *compQueue) consumed(ci uint32) {
-	if ci != c.ci {
-		c.ci = ci
-		c.dbrec.StoreCI(ci)
+// consumed gives what has been taken since index from back to the device.
+func (c *compQueue) consumed(from uint32) {
+	if c.cqes.CI() != from {
+		c.cqes.Give()
 	}
 }
-
-// neverTail is a last word that no CQE ever has: opcode 15 with the owner bit set.
-const neverTail = 1<<32 - 1
-
-// lookAgain has the next poll look at the entries.
-func (c *compQueue) lookAgain() { c.watch.Quiet = neverTail }
 
 // Watch implements verbs.CQProvider.
 func (c *compQueue) Watch() *ucs.Watch {
 	if c.locked {
 		return nil
 	}
-	return &c.watch
+	return c.cqes.Watch()
 }
 
-// wcOfSend is the completion of a send opcode; length says that ByteLen is set.
+// wcOfSend is the completion of a send opcode.
 var wcOfSend = [256]struct {
 	op    verbs.WCOpcode
 	flags verbs.WCFlags
 	mask  uint32 // of the CQE's byte count
 	fixed uint32
 }{
-	OpRDMAWrite:    {op: verbs.WCRDMAWrite},
-	OpRDMAWriteImm: {op: verbs.WCRDMAWrite},
-	OpSend:         {op: verbs.WCSend},
-	OpSendImm:      {op: verbs.WCSend},
-	OpRDMARead:     {op: verbs.WCRDMARead, mask: 1<<32 - 1},
-	OpAtomicCS:     {op: verbs.WCCompSwap, fixed: AtomicOperandLen},
-	OpAtomicFA:     {op: verbs.WCFetchAdd, fixed: AtomicOperandLen},
+	prm.OpRDMAWrite:    {op: verbs.WCRDMAWrite},
+	prm.OpRDMAWriteImm: {op: verbs.WCRDMAWrite, flags: verbs.WCWithImm},
+	prm.OpSend:         {op: verbs.WCSend},
+	prm.OpSendImm:      {op: verbs.WCSend, flags: verbs.WCWithImm},
+	prm.OpRDMARead:     {op: verbs.WCRDMARead, mask: 1<<32 - 1},
+	prm.OpAtomicCS:     {op: verbs.WCCompSwap, fixed: prm.AtomicOperandLen},
+	prm.OpAtomicFA:     {op: verbs.WCFetchAdd, fixed: prm.AtomicOperandLen},
 }
 
 // parse turns a CQE into a work completion. It reports false for one that stands
 // for no work request of ours: its owner is gone, or the device wrote nonsense.
-func (c *compQueue) parse(s *CQESlot, t Tail, wc *verbs.WC) bool {
+func (c *compQueue) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	if i := s.UserIndex(); i != c.lastIndex {
 		c.last, c.lastIndex = c.users.get(i), i
 	}
-	if t.Opcode() != CQEReq {
+	if t.Opcode() != prm.CQEReq {
 		return c.parseOther(s, t, wc)
 	}
-	qp := c.last.qp
+	qp := c.last
 	if qp == nil {
 		return false
 	}
 	slot := qp.sq.slot(uint32(t.WQECounter()))
 	k := &wcOfSend[s.SendOp()]
 	*wc = verbs.WC{ID: slot.id, Opcode: k.op, QPN: qp.qpn, ByteLen: s.ByteCount()&k.mask | k.fixed}
+	wc.Flags = k.flags
 	qp.sq.retire(slot)
 	return true
 }
 
 // parseOther is parse for receives and errors.
-func (c *compQueue) parseOther(s *CQESlot, t Tail, wc *verbs.WC) bool {
+func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	switch t.Opcode() {
-	case CQERespSend, CQERespSendImm, CQERespWrImm:
+	case prm.CQERespSend, prm.CQERespSendImm, prm.CQERespWrImm:
 		return c.parseRecv(s, t, wc)
-	case CQEReqErr:
-		qp := c.last.qp
+	case prm.CQEReqErr:
+		qp := c.last
 		if qp == nil {
 			return false
 		}
 		slot := qp.sq.slot(uint32(t.WQECounter()))
 		*wc = verbs.WC{ID: slot.id, QPN: qp.qpn, Opcode: wcOfSend[s.SendOp()].op}
 		qp.sq.retire(slot)
-	case CQERespErr:
+	case prm.CQERespErr:
 		*wc = verbs.WC{Opcode: verbs.WCRecv}
-		if !c.takeRecv(s, t, wc) {
+		if !c.takeRecv(t, wc) {
 			return false
 		}
 	default:
@@ -262,15 +238,15 @@ func (c *compQueue) parseOther(s *CQESlot, t Tail, wc *verbs.WC) bool {
 }
 
 // parseRecv is parse for an arrival.
-func (c *compQueue) parseRecv(s *CQESlot, t Tail, wc *verbs.WC) bool {
+func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{Opcode: verbs.WCRecv, ByteLen: s.ByteCount()}
-	if !c.takeRecv(s, t, wc) {
+	if !c.takeRecv(t, wc) {
 		return false
 	}
-	if t.Opcode() == CQERespWrImm {
+	if t.Opcode() == prm.CQERespWrImm {
 		wc.Opcode = verbs.WCRecvRDMAWithImm
 	}
-	if t.Opcode() != CQERespSend {
+	if t.Opcode() != prm.CQERespSend {
 		wc.Imm = s.Imm()
 		wc.Flags = verbs.WCWithImm
 	}
@@ -283,17 +259,17 @@ func (c *compQueue) parseRecv(s *CQESlot, t Tail, wc *verbs.WC) bool {
 }
 
 // takeRecv retires the receive that the CQE is of.
-func (c *compQueue) takeRecv(s *CQESlot, t Tail, wc *verbs.WC) (ok bool) {
-	if srq := c.last.srq; srq != nil {
-		wc.ID, wc.QPN = srq.take(t.WQECounter()), s.QPN()
-		return true
-	}
-	qp := c.last.qp
+func (c *compQueue) takeRecv(t prm.Tail, wc *verbs.WC) (ok bool) {
+	qp := c.last
 	if qp == nil {
 		return false
 	}
 	wc.QPN = qp.qpn
-	wc.ID, ok = qp.rq.take()
+	if qp.srq != nil {
+		wc.ID = qp.srq.take(t.WQECounter())
+		return true
+	}
+	wc.ID, ok = qp.rq.Take()
 	return ok
 }
 
@@ -308,41 +284,21 @@ func (c *compQueue) clean(qp *queuePair) {
 	if c.locked {
 		c.mu.lock()
 	}
-	end := c.ci
-	for c.view.Slot(end).Tail().Owned(c.view.Owner(end)) && end-c.ci < c.view.Count() {
-		end++
-	}
-	freed := uint32(0)
-	for i := end; i != c.ci; {
-		i--
-		s := c.view.Slot(i)
-		if c.isOf(s, qp) {
-			freed++
-		} else if freed > 0 {
-			s.moveTo(c.view.Slot(i+freed), c.view.Owner(i+freed))
-		}
-	}
-	if freed > 0 {
-		c.ci += freed
-		c.dbrec.StoreCI(c.ci)
-	}
-	c.lastIndex, c.last = 0, owner{}
-	c.lookAgain()
+	c.cqes.Remove(func(s *prm.CQESlot) bool { return c.isOf(s, qp) })
+	c.lastIndex, c.last = 0, nil
 	if c.locked {
 		c.mu.unlock()
 	}
 }
 
 // isOf reports whether the CQE is of the QP; it posts an SRQ entry again.
-func (c *compQueue) isOf(s *CQESlot, qp *queuePair) bool {
-	i := s.UserIndex()
-	if i == qp.uidx {
-		return true
-	}
-	if qp.srq == nil || i != qp.srq.uidx || s.QPN() != qp.qpn {
+func (c *compQueue) isOf(s *prm.CQESlot, qp *queuePair) bool {
+	if s.UserIndex() != qp.uidx {
 		return false
 	}
-	qp.srq.repost(s.Tail().WQECounter())
+	if t := s.Tail(); qp.srq != nil && t.OfReceive() {
+		qp.srq.repost(t.WQECounter())
+	}
 	return true
 }
 
@@ -354,12 +310,11 @@ func (c *compQueue) Arm(solicitedOnly bool) error {
 	if c.locked {
 		c.mu.lock()
 	}
-	w := ArmWord(c.armSN.Load(), solicitedOnly, c.ci)
-	c.dbrec.StoreArm(w)
+	w := c.cqes.ArmRecord(c.armSN.Load(), solicitedOnly)
 	if c.locked {
 		c.mu.unlock()
 	}
-	c.ringArm(w)
+	prm.RingArm(c.uar, c.cqn, w)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -40,11 +42,11 @@ func TestPoll_EverySyndrome(t *testing.T) {
 		if s == 0 {
 			continue
 		}
-		r.hw.fail = func(*WQE) Syndrome { return Syndrome(s) }
+		r.hw.fail = func(*prm.WQE) prm.Syndrome { return prm.Syndrome(s) }
 		post(t, qp, verbs.SendWR{ID: uint64(s), Opcode: verbs.OpSend}) // errors complete also when unsignaled
 		wc := poll(t, qp.SendCQ(), 2)
 		require.Len(t, wc, 1)
-		assert.Equal(t, verbs.WC{ID: uint64(s), Status: Syndrome(s).Status(), VendorErr: 0x77, QPN: qp.Number()}, wc[0])
+		assert.Equal(t, verbs.WC{ID: uint64(s), Status: prm.Syndrome(s).Status(), VendorErr: 0x77, QPN: qp.Number()}, wc[0])
 	}
 }
 
@@ -54,13 +56,13 @@ func TestPoll_ForeignCQE(t *testing.T) {
 	cq := r.cq(verbs.CQInitAttr{Depth: 8})
 	qp := r.qp(verbs.QPInitAttr{SendCQ: cq, Cap: verbs.QPCap{MaxSendWR: 4}})
 	f := r.fake(qp)
-	for _, e := range []CQE{
-		{Opcode: CQEReq, UserIndex: 0xabcdef},
-		{Opcode: CQEReqErr, UserIndex: 0xabcdef},
-		{Opcode: CQERespSend, UserIndex: 0xabcdef},
-		{Opcode: CQERespErr, UserIndex: f.uidx}, // a QP without receive queue
-		{Opcode: CQERespSend, UserIndex: f.uidx},
-		{Opcode: CQEResize, UserIndex: f.uidx},
+	for _, e := range []prm.CQE{
+		{Opcode: prm.CQEReq, UserIndex: 0xabcdef},
+		{Opcode: prm.CQEReqErr, UserIndex: 0xabcdef},
+		{Opcode: prm.CQERespSend, UserIndex: 0xabcdef},
+		{Opcode: prm.CQERespErr, UserIndex: f.uidx}, // a QP without receive queue
+		{Opcode: prm.CQERespSend, UserIndex: f.uidx},
+		{Opcode: prm.CQEResize, UserIndex: f.uidx},
 	} {
 		f.send.push(&e)
 		assert.Empty(t, poll(t, cq, 2), "%+v", e)
@@ -80,13 +82,13 @@ func TestPoll_AnyCQE(t *testing.T) {
 	f, f2 := r.fake(qp), r.fake(qp2)
 	c := cq.Provider().(*compQueue)
 	rapid.Check(t, func(t *rapid.T) {
-		e := CQE{Opcode: CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "op")), WQECounter: rapid.Uint16().Draw(t, "counter"),
-			UserIndex: rapid.SampledFrom([]uint32{f.uidx, f2.uidx, f2.rq.uidx, 0, qpnMask}).Draw(t, "uidx"),
-			SendOp:    Opcode(rapid.Byte().Draw(t, "sop")), QPN: rapid.Uint32Range(0, qpnMask).Draw(t, "qpn")}
+		e := prm.CQE{Opcode: prm.CQEOpcode(rapid.ByteRange(0, 14).Draw(t, "op")), WQECounter: rapid.Uint16().Draw(t, "counter"),
+			UserIndex: rapid.SampledFrom([]uint32{f.uidx, f2.uidx, 0, uint32(1<<24 - 1)}).Draw(t, "uidx"),
+			SendOp:    prm.Opcode(rapid.Byte().Draw(t, "sop")), QPN: rapid.Uint32Range(0, 1<<24-1).Draw(t, "qpn")}
 		f.send.push(&e)
 		var wc [2]verbs.WC
 		require.GreaterOrEqual(t, cq.Poll(wc[:]), 0)
-		require.Equal(t, f.send.pi, c.ci, "consumed")
+		require.Equal(t, f.send.pi, c.cqes.CI(), "consumed")
 	})
 }
 
@@ -187,10 +189,10 @@ func TestRecv_OrderAndFields(t *testing.T) {
 	require.Equal(t, 4, n)
 	assert.Equal(t, uint16(4), f.dbrec.Recv())
 
-	r.hw.arrive(t, f, CQE{Opcode: CQERespSend, ByteCount: 10})
-	r.hw.arrive(t, f, CQE{Opcode: CQERespSendImm, ByteCount: 77, Imm: 0xdeadbeef, SrcQP: 0x77, GRH: 1})
-	r.hw.arrive(t, f, CQE{Opcode: CQERespWrImm, ByteCount: 5, Imm: 6})
-	r.hw.arrive(t, f, CQE{Opcode: CQERespErr, Syndrome: SyndromeLocalLength, VendorErr: 3})
+	r.hw.arrive(t, f, prm.CQE{Opcode: prm.CQERespSend, ByteCount: 10})
+	r.hw.arrive(t, f, prm.CQE{Opcode: prm.CQERespSendImm, ByteCount: 77, Imm: 0xdeadbeef, SrcQP: 0x77, GRH: 1})
+	r.hw.arrive(t, f, prm.CQE{Opcode: prm.CQERespWrImm, ByteCount: 5, Imm: 6})
+	r.hw.arrive(t, f, prm.CQE{Opcode: prm.CQERespErr, Syndrome: prm.SyndromeLocalLength, VendorErr: 3})
 	assert.Equal(t, []verbs.WC{
 		{ID: 1, Opcode: verbs.WCRecv, ByteLen: 10, QPN: qp.Number()},
 		{ID: 2, Opcode: verbs.WCRecv, ByteLen: 77, Imm: 0xdeadbeef, Flags: verbs.WCWithImm | verbs.WCGRH, SrcQP: 0x77, QPN: qp.Number()},
@@ -205,7 +207,7 @@ func TestPostRecv_FullAndRefused(t *testing.T) {
 	n, err := qp.PostRecv(make([]verbs.RecvWR, 6))
 	assert.Equal(t, 4, n)
 	assert.True(t, err == ucs.ErrNoResource)
-	r.hw.arrive(t, r.fake(qp), CQE{Opcode: CQERespSend})
+	r.hw.arrive(t, r.fake(qp), prm.CQE{Opcode: prm.CQERespSend})
 	poll(t, qp.RecvCQ(), 1)
 
 	n, err = qp.PostRecv([]verbs.RecvWR{{ID: 1, SGList: make([]verbs.SGE, 3)}})
@@ -233,9 +235,46 @@ func TestSRQ_Golden(t *testing.T) {
 	_, err := srq.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{{Addr: 0x7f0000001000, Length: 128, LKey: 0x1000}}}})
 	require.NoError(t, err)
 	s := srq.Provider().(*sharedRecv)
-	e := s.view.Entry(0)
+	e := s.list.Entry(0)
 	assert.Equal(t, segs(words(t, "00000001 0 0 0 · 00000080 00001000 00007f00 00001000 · 0 00000100 0 0")), e[:3])
 	assert.Equal(t, uint16(1), s.dbrec.Recv())
+}
+
+// Golden: what consumes an entry of a basic SRQ has the user index of its QP, through
+// which the SRQ is found; the entry, which may be any, comes back at the end of the list.
+func TestSRQ_CompletionHasUserIndexOfQP(t *testing.T) {
+	r := newRig(t, Config{})
+	srq := r.srq(verbs.SRQInitAttr{MaxWR: 3, MaxSGE: 1})
+	cq := r.cq(verbs.CQInitAttr{})
+	r.qp(verbs.QPInitAttr{SendCQ: cq})
+	qp := r.qp(verbs.QPInitAttr{SendCQ: cq, SRQ: srq})
+	for id := range uint64(3) {
+		_, err := srq.PostRecv([]verbs.RecvWR{{ID: 50 + id}})
+		require.NoError(t, err)
+	}
+	c, s := cq.Provider().(*compQueue), srq.Provider().(*sharedRecv)
+	index := r.fake(qp).uidx
+	for i, g := range []struct {
+		words string
+		want  verbs.WC
+	}{
+		{"0 0 0 0 · 0 0 10000077 0 · 0 deadbeef 0 0000004d · 0 0 00000101 00010030", verbs.WC{ID: 51,
+			Opcode: verbs.WCRecv, ByteLen: 77, Imm: 0xdeadbeef, SrcQP: 0x77, Flags: verbs.WCWithImm | verbs.WCGRH}},
+		{"0 0 0 0 · 0 0 0 0 · 0 0 0 0 · 0 00008105 00000101 000000e0", verbs.WC{ID: 50,
+			Opcode: verbs.WCRecv, Status: verbs.WCWRFlushErr, VendorErr: 0x81}},
+	} {
+		b := words(t, g.words)
+		binary.BigEndian.PutUint32(b[32:36], index)
+		copy(slotBytes(c.cqes.Slot(uint32(i))), b)
+		got := poll(t, cq, 2)
+		require.Len(t, got, 1)
+		g.want.QPN = qp.Number()
+		assert.Equal(t, g.want, got[0])
+	}
+	_, tail := s.list.Ends()
+	assert.EqualValues(t, 0, tail)
+	assert.EqualValues(t, 1, prm.SRQNext(&s.list.Entry(3)[0]), "3, 1, 0")
+	assert.EqualValues(t, 0, prm.SRQNext(&s.list.Entry(1)[0]))
 }
 
 // Two QPs take from one SRQ in arrival order; entries come back in completion
@@ -256,8 +295,8 @@ func TestSRQ_SharedByQPs(t *testing.T) {
 	next = 3
 	for round := range 200 {
 		// The later arrival is polled first.
-		r.hw.arrive(t, r.fake(qps[round%2]), CQE{Opcode: CQERespSend})
-		r.hw.arrive(t, r.fake(qps[(round+1)%2]), CQE{Opcode: CQERespSend})
+		r.hw.arrive(t, r.fake(qps[round%2]), prm.CQE{Opcode: prm.CQERespSend})
+		r.hw.arrive(t, r.fake(qps[(round+1)%2]), prm.CQE{Opcode: prm.CQERespSend})
 		late, early := poll(t, cqs[(round+1)%2], 4), poll(t, cqs[round%2], 4)
 		require.Len(t, late, 1)
 		require.Len(t, early, 1)
@@ -286,8 +325,8 @@ func TestSRQ_ClosePostsAgain(t *testing.T) {
 	want := []uint64{0, 1, 2} // in the order posted
 	for range 50 {
 		a := r.closedQP(verbs.QPInitAttr{SendCQ: cq, SRQ: srq})
-		r.hw.arrive(t, r.fake(a), CQE{Opcode: CQERespSend})
-		r.hw.arrive(t, r.fake(b), CQE{Opcode: CQERespSend})
+		r.hw.arrive(t, r.fake(a), prm.CQE{Opcode: prm.CQERespSend})
+		r.hw.arrive(t, r.fake(b), prm.CQE{Opcode: prm.CQERespSend})
 		require.NoError(t, a.Close())
 		wcs := poll(t, cq, 4)
 		require.Len(t, wcs, 1, "of the other")
@@ -303,9 +342,9 @@ func TestSRQ_ClosePostsAgain(t *testing.T) {
 // firstSGE is the memory of the receive that the next arrival takes.
 func firstSGE(t *testing.T, q *fakeRQ) verbs.SGE {
 	t.Helper()
-	var list SGList
-	n, _, syn := DecodeRecv(q.view.Entry(uint32(q.next))[1:], &list)
-	require.Equal(t, SyndromeOK, syn)
+	var list prm.SGList
+	n, _, syn := prm.DecodeRecv(q.view.Entry(uint32(q.next))[1:], &list)
+	require.Equal(t, prm.SyndromeOK, syn)
 	require.Equal(t, 1, n)
 	return list[0]
 }
@@ -361,7 +400,7 @@ func TestArm_Golden(t *testing.T) {
 	require.NoError(t, cq.Arm(false))
 	assert.Equal(t, uint32(3), c.dbrec.Arm())
 	require.Len(t, r.hw.rings, 1)
-	assert.Equal(t, uint32(CQArm), r.hw.rings[0].off)
+	assert.Equal(t, uint32(prm.CQArm), r.hw.rings[0].off)
 	assert.Equal(t, words(t, "00000003 00000400"), r.hw.rings[0].bytes(8))
 	assert.Equal(t, words(t, "00000003 00000400"), r.hw.rings[0].argument())
 	require.NoError(t, cq.Arm(true))
@@ -382,7 +421,7 @@ func TestArm_EventOnceAndSerial(t *testing.T) {
 
 	for round := range uint32(6) {
 		require.NoError(t, cq.Arm(false))
-		sn, _, _ := SplitArmWord(c.dbrec.Arm())
+		sn, _, _ := prm.SplitArmWord(c.dbrec.Arm())
 		assert.Equal(t, round&3, sn, "counts events taken")
 		assert.False(t, readable(t, ch.FD()))
 		post(t, qp, inlineWrite(1, 8), inlineWrite(2, 8))
@@ -444,6 +483,23 @@ func TestEvents_ByObject(t *testing.T) {
 	assert.Empty(t, r.prov.events.queue)
 }
 
+// One event tells of a destination, however many datagrams go there.
+func TestEvents_UnreachableOnce(t *testing.T) {
+	r := newRig(t, Config{})
+	qp := r.qp(verbs.QPInitAttr{})
+	far, other := verbs.GID{15: 1}, verbs.GID{15: 2}
+	for _, gid := range []verbs.GID{far, far, other, far} {
+		r.hw.sink.Unreachable(qp.Number(), gid)
+	}
+	r.hw.sink.Unreachable(qp.Number()+1, far) // of no QP
+	for _, gid := range []verbs.GID{far, other} {
+		ev, err := r.ctx.NextAsyncEvent()
+		require.NoError(t, err)
+		assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: qp, GID: gid}, ev)
+	}
+	assert.Empty(t, r.prov.events.queue)
+}
+
 func TestEvents_CloseWakes(t *testing.T) {
 	hw := newFakeHW()
 	p, err := NewProvider(hw, Config{})
@@ -482,12 +538,12 @@ func TestDataPath_DoesNotAllocate(t *testing.T) {
 	testenv.NoAllocs(t, "UD", func() { _, _ = ud.PostSend(dgram); cq.Poll(wc) })
 	testenv.NoAllocs(t, "receive", func() {
 		_, _ = qp.PostRecv(recv)
-		r.hw.arrive(t, r.fake(qp), CQE{Opcode: CQERespSend})
+		r.hw.arrive(t, r.fake(qp), prm.CQE{Opcode: prm.CQERespSend})
 		cq.Poll(wc)
 	})
 	testenv.NoAllocs(t, "SRQ", func() {
 		_, _ = srq.PostRecv(recv)
-		r.hw.arrive(t, r.fake(sqp), CQE{Opcode: CQERespSend})
+		r.hw.arrive(t, r.fake(sqp), prm.CQE{Opcode: prm.CQERespSend})
 		cq.Poll(wc)
 	})
 	testenv.NoAllocs(t, "event", arm)

@@ -1,6 +1,7 @@
 package mlx5
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/gucx/gucx/ucs"
@@ -45,7 +46,24 @@ func (e *eventQueue) AsyncEvent(t verbs.EventType, number uint32) {
 	default:
 		ev.QP, ok = e.qps[number]
 	}
-	if ok && !e.closed {
+	if ok {
+		e.add(ev)
+	}
+}
+
+// Unreachable implements AsyncSink. One event waits for each QP and destination.
+func (e *eventQueue) Unreachable(qpn uint32, gid verbs.GID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ev := verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: e.qps[qpn], GID: gid}
+	if ev.QP != nil && !slices.Contains(e.queue, ev) {
+		e.add(ev)
+	}
+}
+
+// add queues an event. mu is held.
+func (e *eventQueue) add(ev verbs.AsyncEvent) {
+	if !e.closed {
 		e.queue = append(e.queue, ev)
 		e.more.Signal()
 	}

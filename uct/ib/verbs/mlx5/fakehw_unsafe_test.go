@@ -11,13 +11,14 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // fakeHW is a device that executes at the doorbell, in the caller: it decodes the
 // WQEs and completes them, moving no data. A test looks at what it saw, makes
 // work requests fail, stalls it, and makes messages arrive.
 type fakeHW struct {
-	Hardware // what is not implemented panics
+	prm.Hardware // what is not implemented panics
 
 	uars     int
 	uarLimit int
@@ -25,14 +26,14 @@ type fakeHW struct {
 	cqs      map[uint32]*fakeCQ
 	qps      map[uint32]*fakeQP
 	srqs     map[uint32]*fakeRQ
-	sink     AsyncSink
+	sink     prm.AsyncSink
 	closed   bool
 	pages    []*offheap.Block
 
 	rings     []ring // doorbells seen, if record
 	record    bool
 	stalled   bool // doorbells execute nothing
-	fail      func(w *WQE) Syndrome
+	fail      func(w *prm.WQE) prm.Syndrome
 	attention atomic.Uint32
 	drives    int
 	driving   func() // if not nil, called by Drive
@@ -43,37 +44,36 @@ type fakeHW struct {
 type ring struct {
 	off    uint32
 	first8 uint64
-	page   [BFBufLen]byte // what lies at off
+	page   [prm.BFBufLen]byte // what lies at off
 }
 
 type fakeCQ struct {
-	view  CQView
-	dbrec DBRec
+	view  prm.CQView
+	dbrec prm.DBRec
 	pi    uint32
-	sink  CQSink
+	sink  prm.CQSink
 	armed uint32
 }
 
 type fakeQP struct {
 	qpn, uidx uint32
-	sq        SQView
-	dbrec     DBRec
+	sq        prm.SQView
+	dbrec     prm.DBRec
 	ci        uint16
 	send, rcv *fakeCQ
 	rq        *fakeRQ
 	srq       bool
 	state     verbs.QPState
-	wqe       WQE
-	seen      []WQE
+	wqe       prm.WQE
+	seen      []prm.WQE
 }
 
 type fakeRQ struct {
-	view     RQView
-	dbrec    DBRec
+	view     prm.RQView
+	dbrec    prm.DBRec
 	consumed uint16
 	next     uint16
 	maxSGE   int
-	uidx     uint32
 	limit    int
 }
 
@@ -101,29 +101,29 @@ func (h *fakeHW) QueryPort(port uint8) (verbs.PortAttr, error) {
 	return verbs.PortAttr{State: verbs.PortActive, GIDs: 4, Ethernet: true}, nil
 }
 
-func (h *fakeHW) AllocUAR() (UAR, error) {
+func (h *fakeHW) AllocUAR() (prm.UAR, error) {
 	if h.uars == h.uarLimit {
-		return UAR{}, ucs.ErrNoMemory
+		return prm.UAR{}, ucs.ErrNoMemory
 	}
-	b, err := offheap.Alloc(UARPageLen)
+	b, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
-		return UAR{}, err
+		return prm.UAR{}, err
 	}
 	h.pages = append(h.pages, b)
 	h.uars++
 	u := &fakeDoorbell{hw: h, page: unsafe.Pointer(unsafe.SliceData(b.Bytes()))}
-	return UAR{Index: uint32(len(h.pages)), Page: u.page, Doorbell: u}, nil
+	return prm.UAR{Index: uint32(len(h.pages)), Page: u.page, Doorbell: u}, nil
 }
 
-func (h *fakeHW) FreeUAR(UAR) error         { h.uars--; return nil }
-func (h *fakeHW) AllocPD() (uint32, error)  { return h.number(), h.refused() }
-func (h *fakeHW) DeallocPD(uint32) error    { return nil }
-func (h *fakeHW) SetAsyncSink(s AsyncSink)  { h.sink = s }
-func (h *fakeHW) DeregMR(uint32) error      { return nil }
-func (h *fakeHW) DestroyQP(n uint32) error  { delete(h.qps, n); return nil }
-func (h *fakeHW) DestroyCQ(n uint32) error  { delete(h.cqs, n); return nil }
-func (h *fakeHW) DestroySRQ(n uint32) error { delete(h.srqs, n); return nil }
-func (h *fakeHW) Attention() *uint32        { return (*uint32)(unsafe.Pointer(&h.attention)) }
+func (h *fakeHW) FreeUAR(prm.UAR) error              { h.uars--; return nil }
+func (h *fakeHW) AllocPD() (uint32, error)           { return h.number(), h.refused() }
+func (h *fakeHW) DeallocPD(uint32) error             { return nil }
+func (h *fakeHW) SetAsyncSink(s prm.AsyncSink)       { h.sink = s }
+func (h *fakeHW) DeregMR(uint32, verbs.Buffer) error { return nil }
+func (h *fakeHW) DestroyQP(n uint32) error           { delete(h.qps, n); return nil }
+func (h *fakeHW) DestroyCQ(n uint32) error           { delete(h.cqs, n); return nil }
+func (h *fakeHW) DestroySRQ(n uint32) error          { delete(h.srqs, n); return nil }
+func (h *fakeHW) Attention() *uint32                 { return (*uint32)(unsafe.Pointer(&h.attention)) }
 func (h *fakeHW) ArmSRQ(n uint32, limit int) error {
 	h.srqs[n].limit = limit
 	return nil
@@ -134,8 +134,8 @@ func (h *fakeHW) RegMR(uint32, []byte, verbs.Access) (lkey, rkey uint32, err err
 	return n, n, h.refused()
 }
 
-func (h *fakeHW) CreateAH(_ uint32, attr verbs.AHAttr) (b [AVLen]byte, err error) {
-	av := AV{DGID: attr.DGID, HopLimit: attr.HopLimit, SGIDIndex: attr.SGIDIndex, DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}}
+func (h *fakeHW) CreateAH(_ uint32, attr verbs.AHAttr) (b [prm.AVLen]byte, err error) {
+	av := prm.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, SGIDIndex: attr.SGIDIndex, DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}}
 	av.Put(&b)
 	return b, h.refused()
 }
@@ -148,38 +148,38 @@ func (h *fakeHW) Close() error {
 	return nil
 }
 
-func (h *fakeHW) CreateCQ(p CQParams) (uint32, error) {
-	view, err := NewCQView(p.Buf, p.Count)
+func (h *fakeHW) CreateCQ(p prm.CQParams) (uint32, error) {
+	view, err := prm.NewCQView(p.Buf, p.Count)
 	if err != nil {
 		return 0, err
 	}
 	n := h.number()
-	h.cqs[n] = &fakeCQ{view: view, dbrec: NewDBRec(p.DBRec), sink: p.Sink}
+	h.cqs[n] = &fakeCQ{view: view, dbrec: p.DBRec, sink: p.Sink}
 	return n, h.refused()
 }
 
-func (h *fakeHW) CreateSRQ(p SRQParams) (uint32, error) {
-	view, err := NewRQView(p.Buf, p.Count, p.Stride)
+func (h *fakeHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
+	view, err := prm.NewRQView(p.Buf, p.Count, p.Stride)
 	if err != nil {
 		return 0, err
 	}
 	n := h.number()
-	h.srqs[n] = &fakeRQ{view: view, dbrec: NewDBRec(p.DBRec), maxSGE: p.MaxSGE, uidx: p.UserIndex}
+	h.srqs[n] = &fakeRQ{view: view, dbrec: p.DBRec, maxSGE: p.MaxSGE}
 	return n, h.refused()
 }
 
-func (h *fakeHW) CreateQP(p QPParams) (uint32, error) {
+func (h *fakeHW) CreateQP(p prm.QPParams) (uint32, error) {
 	n := h.number()
-	q := &fakeQP{qpn: n, uidx: p.UserIndex, dbrec: NewDBRec(p.DBRec), send: h.cqs[p.SendCQN], rcv: h.cqs[p.RecvCQN]}
+	q := &fakeQP{qpn: n, uidx: p.UserIndex, dbrec: p.DBRec, send: h.cqs[p.SendCQN], rcv: h.cqs[p.RecvCQN]}
 	var err error
-	if q.sq, err = NewSQView(p.SQ, p.SQCount, n, p.Type); err != nil {
+	if q.sq, err = prm.NewSQView(p.SQ, p.SQCount, n, p.Type); err != nil {
 		return 0, err
 	}
 	if p.SRQN != 0 {
 		q.rq, q.srq = h.srqs[p.SRQN], true
 	} else if p.RQ != nil {
 		q.rq = &fakeRQ{dbrec: q.dbrec, maxSGE: p.RQMaxSGE}
-		if q.rq.view, err = NewRQView(p.RQ, p.RQCount, p.RQStride); err != nil {
+		if q.rq.view, err = prm.NewRQView(p.RQ, p.RQCount, p.RQStride); err != nil {
 			return 0, err
 		}
 	}
@@ -218,14 +218,14 @@ func (d *fakeDoorbell) Ring(off uint32, first8 uint64) {
 	h := d.hw
 	if h.record {
 		r := ring{off: off, first8: first8}
-		copy(r.page[:], unsafe.Slice((*byte)(unsafe.Add(d.page, off)), BFBufLen))
+		copy(r.page[:], unsafe.Slice((*byte)(unsafe.Add(d.page, off)), prm.BFBufLen))
 		h.rings = append(h.rings, r)
 	}
-	if off == CQArm {
+	if off == prm.CQArm {
 		h.arm(uint32(first8>>32), uint32(first8))
 		return
 	}
-	if _, qpn := SplitCtrlWord(first8); !h.stalled {
+	if _, qpn := prm.SplitCtrlWord(first8); !h.stalled {
 		h.run(h.qps[qpn])
 	}
 }
@@ -233,37 +233,37 @@ func (d *fakeDoorbell) Ring(off uint32, first8 uint64) {
 // run executes what is posted.
 func (h *fakeHW) run(q *fakeQP) {
 	for pi := q.dbrec.Send(); q.ci != pi; {
-		bbs, syn := DecodeWQE(&q.sq, q.ci, pi, &q.wqe)
-		if h.fail != nil && syn == SyndromeOK {
+		bbs, syn := prm.DecodeWQE(&q.sq, q.ci, pi, &q.wqe)
+		if h.fail != nil && syn == prm.SyndromeOK {
 			syn = h.fail(&q.wqe)
 		}
 		if h.record {
 			q.seen = append(q.seen, q.wqe)
 		}
 		q.ci += uint16(bbs)
-		if syn != SyndromeOK {
-			q.send.push(&CQE{Opcode: CQEReqErr, UserIndex: q.uidx, WQECounter: q.wqe.Index, QPN: q.qpn, SendOp: q.wqe.Op, Syndrome: syn, VendorErr: 0x77})
+		if syn != prm.SyndromeOK {
+			q.send.push(&prm.CQE{Opcode: prm.CQEReqErr, UserIndex: q.uidx, WQECounter: q.wqe.Index, QPN: q.qpn, SendOp: q.wqe.Op, Syndrome: syn, VendorErr: 0x77})
 		} else if q.wqe.Flags.Signaled() {
-			q.send.push(&CQE{Opcode: CQEReq, UserIndex: q.uidx, WQECounter: q.wqe.Index, QPN: q.qpn, SendOp: q.wqe.Op, ByteCount: uint32(q.wqe.Len)})
+			q.send.push(&prm.CQE{Opcode: prm.CQEReq, UserIndex: q.uidx, WQECounter: q.wqe.Index, QPN: q.qpn, SendOp: q.wqe.Op, ByteCount: uint32(q.wqe.Len)})
 		}
 	}
 }
 
 // arrive completes a receive of the QP with what e says of the message.
-func (h *fakeHW) arrive(t testing.TB, q *fakeQP, e CQE) {
+func (h *fakeHW) arrive(t testing.TB, q *fakeQP, e prm.CQE) {
 	t.Helper()
 	rq := q.rq
 	require.NotEqual(t, rq.dbrec.Recv(), rq.consumed, "no receive is posted")
 	e.UserIndex, e.QPN, e.WQECounter = q.uidx, q.qpn, rq.consumed
 	if q.srq {
-		e.UserIndex, e.WQECounter = rq.uidx, rq.next
-		rq.next = SRQNext(&rq.view.Entry(uint32(rq.next))[0])
+		e.WQECounter = rq.next
+		rq.next = prm.SRQNext(&rq.view.Entry(uint32(rq.next))[0])
 	}
 	rq.consumed++
 	q.rcv.push(&e)
 }
 
-func (c *fakeCQ) push(e *CQE) {
+func (c *fakeCQ) push(e *prm.CQE) {
 	c.view.Slot(c.pi).Write(e, c.view.Owner(c.pi))
 	c.pi++
 	if c.armed != 0 && (c.armed == 1 || e.Solicited || e.IsError()) {
@@ -274,11 +274,11 @@ func (c *fakeCQ) push(e *CQE) {
 
 func (h *fakeHW) arm(word, cqn uint32) {
 	c := h.cqs[cqn]
-	_, solicited, ci := SplitArmWord(word)
+	_, solicited, ci := prm.SplitArmWord(word)
 	c.armed = 1
 	if solicited {
 		c.armed = 2
-	} else if ci != c.pi&ciMask {
+	} else if ci != c.pi&(1<<24-1) {
 		c.armed = 0
 		c.sink.CompletionEvent()
 	}
@@ -296,4 +296,9 @@ func (h *fakeHW) Drive() {
 	if h.driving != nil {
 		h.driving()
 	}
+}
+
+// slotBytes is an entry of a completion queue as it lies in memory.
+func slotBytes(s *prm.CQESlot) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(s)), prm.CQELen)
 }

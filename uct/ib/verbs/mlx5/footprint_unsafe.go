@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // What an object takes beside its queues: the structs of package verbs and of this
@@ -14,7 +15,7 @@ const (
 	mrLen      = int64(unsafe.Sizeof(verbs.MR{}) + unsafe.Sizeof(memoryRegion{}))
 	ahLen      = int64(unsafe.Sizeof(verbs.AH{}) + unsafe.Sizeof(addressHandle{}))
 	tdLen      = int64(unsafe.Sizeof(verbs.TD{}) + unsafe.Sizeof(threadDomain{}))
-	uarLen     = int64(UARPageLen + unsafe.Sizeof(uarPage{}))
+	uarLen     = int64(prm.UARPageLen + unsafe.Sizeof(uarPage{}))
 )
 
 // footprint is the memory of the CQ.
@@ -24,13 +25,11 @@ func (c *compQueue) footprint() int64 {
 
 // footprint is the memory of the SRQ.
 func (s *sharedRecv) footprint() int64 {
-	ids := uintptr(len(s.ids)) * unsafe.Sizeof(s.ids[0])
-	return int64(s.mem.len()) + int64(unsafe.Sizeof(verbs.SRQ{})+unsafe.Sizeof(*s)+ids)
+	return int64(s.mem.len()) + int64(unsafe.Sizeof(verbs.SRQ{})+unsafe.Sizeof(*s)) + s.list.Footprint()
 }
 
 // footprint is the memory of the QP.
 func (q *queuePair) footprint() int64 {
 	slots := uintptr(len(q.sq.slotMem)) * unsafe.Sizeof(sendSlot{})
-	ids := uintptr(len(q.rq.ids)) * unsafe.Sizeof(uint64(0))
-	return int64(q.mem.len()) + int64(unsafe.Sizeof(verbs.QP{})+unsafe.Sizeof(*q)+slots+ids)
+	return int64(q.mem.len()) + int64(unsafe.Sizeof(verbs.QP{})+unsafe.Sizeof(*q)+slots) + q.rq.Footprint()
 }

@@ -34,13 +34,13 @@ func (c *compQueue) pollAlone(wc []verbs.WC) int {
 		return 0
 	}
 	defer c.guard.Leave()
-	if c.watch.Idle() {
+	if c.cqes.Idle() {
 		return 0
 	}
 	return c.poll(wc)
 }
 
-// EnterPoll is Enter for whoever polls a completion queue, and says so in the log when
+// EnterPoll is Enter for a poll of a completion queue, and says so in the log when
 // goroutines meet there: a poll has no error.
 func (g *Guard) EnterPoll(cqn uint32) bool {
 	if g.Enter() {

@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // A goroutine that posts while another is in the middle of a post to the same
@@ -30,13 +31,13 @@ func TestPostSend_TwoGoroutinesInADomain(t *testing.T) {
 
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	entered := false
-	r.hw.fail = func(*WQE) Syndrome {
+	r.hw.fail = func(*prm.WQE) prm.Syndrome {
 		if !entered {
 			entered = true
 			close(inside)
 			<-goOn
 		}
-		return SyndromeOK
+		return prm.SyndromeOK
 	}
 	done := make(chan error)
 	go func() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queueMemory is the ring of one object.
@@ -52,7 +53,7 @@ type dbrecPage struct {
 
 // dbrecSlot is a record in use.
 type dbrecSlot struct {
-	DBRec
+	prm.DBRec
 	page *dbrecPage
 	line int
 }
@@ -67,9 +68,9 @@ func (p *dbrecPool) take() (dbrecSlot, error) {
 	}
 	line := bits.TrailingZeros64(^pg.used)
 	pg.used |= 1 << line
-	s := dbrecSlot{DBRec: NewDBRec(pg.mem.at(line * dbrecLine)), page: pg, line: line}
-	s.store(0, 0)
-	s.store(1, 0)
+	s := dbrecSlot{DBRec: prm.NewDBRec(pg.mem.at(line * dbrecLine)), page: pg, line: line}
+	s.StoreRecv(0)
+	s.StoreSend(0)
 	return s, nil
 }
 

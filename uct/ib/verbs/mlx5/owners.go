@@ -5,44 +5,40 @@ import (
 	"sync/atomic"
 )
 
-// owner is what a user index in a CQE stands for: a QP, or an SRQ.
-type owner struct {
-	qp  *queuePair
-	srq *sharedRecv
-}
-
-// ownerTable finds owners by user index. Pollers read it without a lock; changes
-// replace it.
+// ownerTable finds QPs by the user index in a CQE. A basic SRQ has none: what consumes
+// one of its entries carries the index of the QP, through which the SRQ is found. (An
+// XRC SRQ would have an index of its own, as its completions carry that.) Pollers read
+// the table without a lock; changes replace it.
 type ownerTable struct {
 	mu   sync.Mutex
-	list atomic.Pointer[[]owner]
+	list atomic.Pointer[[]*queuePair]
 }
 
 // firstUserIndex leaves 0 out, which a device might write by mistake.
 const firstUserIndex = 1
 
-func (t *ownerTable) add(o owner) uint32 {
+func (t *ownerTable) add(q *queuePair) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := t.copy()
 	for i := firstUserIndex; i < len(list); i++ {
-		if list[i] == (owner{}) {
-			list[i] = o
+		if list[i] == nil {
+			list[i] = q
 			t.list.Store(&list)
 			return uint32(i)
 		}
 	}
 	for len(list) < firstUserIndex {
-		list = append(list, owner{})
+		list = append(list, nil)
 	}
-	list = append(list, o)
+	list = append(list, q)
 	t.list.Store(&list)
 	return uint32(len(list) - 1)
 }
 
-func (t *ownerTable) copy() []owner {
+func (t *ownerTable) copy() []*queuePair {
 	if p := t.list.Load(); p != nil {
-		return append([]owner(nil), *p...)
+		return append([]*queuePair(nil), *p...)
 	}
 	return nil
 }
@@ -51,14 +47,14 @@ func (t *ownerTable) remove(i uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := t.copy()
-	list[i] = owner{}
+	list[i] = nil
 	t.list.Store(&list)
 }
 
-// get returns the owner of index i; the zero one if there is none.
-func (t *ownerTable) get(i uint32) owner {
+// get returns the QP of index i; nil if there is none.
+func (t *ownerTable) get(i uint32) *queuePair {
 	if p := t.list.Load(); p != nil && int(i) < len(*p) {
 		return (*p)[i]
 	}
-	return owner{}
+	return nil
 }

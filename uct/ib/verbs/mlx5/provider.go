@@ -6,12 +6,13 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Provider implements verbs.Provider with mlx5 queues on a Hardware. Control
 // methods may be called by any goroutine.
 type Provider struct {
-	hw     Hardware
+	hw     prm.Hardware
 	cfg    Config
 	dbrecs dbrecPool
 	users  ownerTable
@@ -33,7 +34,7 @@ var (
 // NewProvider makes a provider that owns hw: Close closes it. After an error hw is
 // the caller's again: ErrInvalidParam for a bad configuration, or what hw returned
 // when it had no UAR page.
-func NewProvider(hw Hardware, cfg Config) (*Provider, error) {
+func NewProvider(hw prm.Hardware, cfg Config) (*Provider, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, opError("configure", err)
@@ -49,7 +50,7 @@ func NewProvider(hw Hardware, cfg Config) (*Provider, error) {
 }
 
 // Hardware is what the provider drives.
-func (p *Provider) Hardware() Hardware { return p.hw }
+func (p *Provider) Hardware() prm.Hardware { return p.hw }
 
 func opError(op string, err error) error {
 	return &ucs.OpError{TL: "mlx5", Op: op, Err: err}
@@ -65,7 +66,7 @@ func (p *Provider) count(change func(*verbs.Resources)) {
 // Resources implements verbs.ResourceCounter.
 func (p *Provider) Resources() verbs.Resources {
 	r := p.counted()
-	if hw, ok := p.hw.(Accountant); ok {
+	if hw, ok := p.hw.(prm.Accountant); ok {
 		r.Bytes.Add(hw.Footprint())
 	}
 	return r
@@ -169,8 +170,8 @@ func (m *memoryRegion) LKey() uint32 { return m.lkey }
 func (m *memoryRegion) RKey() uint32 { return m.rkey }
 
 // Close implements verbs.MRProvider.
-func (m *memoryRegion) Close() error {
-	if err := m.prov.hw.DeregMR(m.lkey); err != nil {
+func (m *memoryRegion) Close(free verbs.Buffer) error {
+	if err := m.prov.hw.DeregMR(m.lkey, free); err != nil {
 		return opError("deregister memory", err)
 	}
 	m.prov.count(func(r *verbs.Resources) { r.MRs--; r.Bytes.MRs -= mrLen })
@@ -180,7 +181,7 @@ func (m *memoryRegion) Close() error {
 // addressHandle is an AH: an AV without its destination QP.
 type addressHandle struct {
 	prov *Provider
-	av   [AVLen]byte
+	av   [prm.AVLen]byte
 }
 
 // CreateAH implements verbs.Provider.

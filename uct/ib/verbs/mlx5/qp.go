@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queuePair is a QP: the receive ring, then the send ring in one piece of memory,
@@ -38,7 +39,7 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 	if err != nil {
 		return nil, verbs.QPCap{}, opError("create QP", err)
 	}
-	if q.mem, err = allocQueue(rq.bytes() + int(sq.count)*BBLen); err != nil {
+	if q.mem, err = allocQueue(rq.bytes() + int(sq.count)*prm.BBLen); err != nil {
 		return nil, verbs.QPCap{}, err
 	}
 	undo.Add(q.mem.free)
@@ -48,21 +49,20 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 	undo.Add(func() error { p.dbrecs.give(q.sq.dbrec); return nil })
 	q.takeUUAR()
 	undo.Add(func() error { q.giveUUAR(); return nil })
-	q.uidx = p.users.add(owner{qp: q})
+	q.uidx = p.users.add(q)
 	undo.Add(func() error { p.users.remove(q.uidx); return nil })
 	if q.qpn, err = p.hw.CreateQP(q.params(&attr, sq, rq)); err != nil {
 		return nil, verbs.QPCap{}, opError("create QP", err)
 	}
 	undo.Add(func() error { return p.hw.DestroyQP(q.qpn) })
-	if err = q.openQueues(attr.Type, sq, rq); err != nil {
+	if err = q.openQueues(&attr, sq, rq); err != nil {
 		return nil, verbs.QPCap{}, opError("create QP", err)
 	}
 	p.events.addQP(q.qpn, v)
 	p.count(func(r *verbs.Resources) { r.QPs++; r.Bytes.QPs += q.footprint() })
-	return q, verbs.QPCap{
-		MaxSendWR: int(sq.maxPost), MaxSendSGE: int(sq.maxSGE), MaxInline: int(sq.maxInline),
-		MaxRecvWR: int(rq.count), MaxRecvSGE: rq.maxSGE,
-	}, nil
+	limits := sq.cap()
+	limits.MaxRecvWR, limits.MaxRecvSGE = int(rq.count), rq.maxSGE
+	return q, limits, nil
 }
 
 // prepareQP collects the parents and computes the sizes.
@@ -88,22 +88,16 @@ func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair,
 }
 
 // params describes the QP to the hardware.
-func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) QPParams {
+func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) prm.QPParams {
 	locked := q.td == nil && !q.prov.cfg.SingleThreaded
 	s := &q.sq
 	s.locked, q.rq.locked = locked, locked
-	s.rc, s.ops = attr.Type == verbs.QPTypeRC, &rcOps
-	if !s.rc {
-		s.ops = &udOps
-	}
-	if attr.SigAll {
-		s.always = CtrlCQUpdate
-	}
+	s.rc = attr.Type == verbs.QPTypeRC
 	s.bfPlain = !q.prov.cfg.InlineBF
 	s.doorbell, s.hardware = s.uuar.uar.Doorbell, s.uuar.uar.Doorbell == nil
-	params := QPParams{
+	params := prm.QPParams{
 		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn, RecvCQN: q.recvCQ.cqn,
-		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.p, UAR: s.uuar.uar, UserIndex: q.uidx,
+		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.DBRec, UAR: s.uuar.uar, UserIndex: q.uidx,
 		QueueLocked: locked, RegisterLocked: s.uuar.locked,
 	}
 	if q.srq != nil {
@@ -116,21 +110,20 @@ func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) QPParam
 }
 
 // openQueues makes the producers' views of the rings, now that the QPN is known.
-func (q *queuePair) openQueues(typ verbs.QPType, sq sqSize, rq rqSize) error {
-	view, err := NewSQView(q.mem.at(rq.bytes()), sq.count, q.qpn, typ)
+func (q *queuePair) openQueues(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) error {
+	view, err := prm.NewSQView(q.mem.at(rq.bytes()), sq.count, q.qpn, attr.Type)
 	if err != nil {
 		return err
 	}
-	q.sq.init(view, sq)
-	q.rq.dbrec = q.sq.dbrec
+	q.sq.init(prm.NewSendRing(view, sq.cap(), attr.SigAll), sq)
 	if rq.count == 0 {
 		return nil
 	}
-	rview, err := NewRQView(q.mem.at(0), rq.count, rq.stride)
+	rview, err := prm.NewRQView(q.mem.at(0), rq.count, rq.stride)
 	if err != nil {
 		return err
 	}
-	q.rq.init(rview, rq)
+	q.rq.Open(rview, q.sq.dbrec.DBRec, false)
 	return nil
 }
 
@@ -167,7 +160,7 @@ func (q *queuePair) PostSend(wr []verbs.SendWR) (n int, err error) {
 // Register implements verbs.DoorbellReporter.
 func (q *queuePair) Register() verbs.Register {
 	u := q.sq.uuar
-	return verbs.Register{UARPage: u.uar.Index, UUAR: (u.base - UUAR0) / BFRegLen, BlueFlame: u.blueFlame,
+	return verbs.Register{UARPage: u.uar.Index, UUAR: (u.base - prm.UUAR0) / prm.BFRegLen, BlueFlame: u.blueFlame,
 		RegisterLock: u.locked, QueueLock: q.sq.locked}
 }
 
@@ -180,7 +173,11 @@ func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 		return 0, opError("post receive", ucs.ErrInvalidParam)
 	}
 	n, err = q.rq.post(wr)
-	if q.sq.doorbell != nil && n > 0 && q.State() == verbs.QPStateErr {
+	if q.sq.doorbell == nil || n == 0 {
+		return n, err
+	}
+	q.rq.settle()
+	if q.State() == verbs.QPStateErr {
 		err = errors.Join(err, q.flushRecvs())
 	}
 	return n, err
@@ -200,7 +197,7 @@ func (q *queuePair) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
 		q.cleanCQs()
 		q.sq.reset()
-		q.rq.reset()
+		q.rq.Reset()
 	}
 	return nil
 }

@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // watchedHW is a fakeHW that wants to know which queue is polled, and remembers
 // what the driver said of its locks.
 type watchedHW struct {
 	*fakeHW
-	cqs   map[uint32]CQParams
-	qps   map[uint32]QPParams
+	cqs   map[uint32]prm.CQParams
+	qps   map[uint32]prm.QPParams
 	polls map[uint32]*pollCount
 }
 
@@ -27,19 +28,19 @@ type pollCount struct {
 func (p *pollCount) Attention() *uint32 { return &p.word }
 func (p *pollCount) Drive()             { p.n++ }
 
-func (h *watchedHW) CreateCQ(p CQParams) (uint32, error) {
+func (h *watchedHW) CreateCQ(p prm.CQParams) (uint32, error) {
 	n, err := h.fakeHW.CreateCQ(p)
 	h.cqs[n] = p
 	return n, err
 }
 
-func (h *watchedHW) CreateQP(p QPParams) (uint32, error) {
+func (h *watchedHW) CreateQP(p prm.QPParams) (uint32, error) {
 	n, err := h.fakeHW.CreateQP(p)
 	h.qps[n] = p
 	return n, err
 }
 
-func (h *watchedHW) Poller(cqn uint32) Pollable {
+func (h *watchedHW) Poller(cqn uint32) prm.Pollable {
 	if p := h.polls[cqn]; p != nil {
 		return p
 	}
@@ -49,7 +50,7 @@ func (h *watchedHW) Poller(cqn uint32) Pollable {
 
 func openWatched(t *testing.T) (*watchedHW, *verbs.Context, *verbs.PD) {
 	t.Helper()
-	hw := &watchedHW{fakeHW: newFakeHW(), cqs: map[uint32]CQParams{}, qps: map[uint32]QPParams{}, polls: map[uint32]*pollCount{}}
+	hw := &watchedHW{fakeHW: newFakeHW(), cqs: map[uint32]prm.CQParams{}, qps: map[uint32]prm.QPParams{}, polls: map[uint32]*pollCount{}}
 	dev := verbs.NewDevice("watched0", func() (verbs.Provider, error) { return NewProvider(hw, Config{}) })
 	ctx, err := dev.Open()
 	require.NoError(t, err)

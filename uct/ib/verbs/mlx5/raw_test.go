@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 func TestRaw_IsWhatTheDeviceGot(t *testing.T) {
@@ -24,21 +25,22 @@ func TestRaw_IsWhatTheDeviceGot(t *testing.T) {
 	require.NoError(t, err)
 	dev := r.fake(qp)
 	assert.Equal(t, qp.Number(), q.QPN)
-	assert.Equal(t, dev.sq.base, q.SQ.Buf)
+	assert.Equal(t, dev.sq.Base(), q.SQ.Buf)
 	assert.Equal(t, dev.sq.Count(), q.SQ.Count)
-	assert.EqualValues(t, BBLen, q.SQ.Stride)
+	assert.EqualValues(t, prm.BBLen, q.SQ.Stride)
 	assert.Equal(t, dev.dbrec, q.DBRec)
 	assert.Zero(t, q.RQ.Count)
 	assert.Equal(t, qp.Provider().(*queuePair).sq.uuar.uar.Page, q.UAR.Page)
-	assert.EqualValues(t, UUAR0, q.UAR.Off)
-	assert.EqualValues(t, BFBufLen, q.UAR.BFLen)
+	assert.EqualValues(t, prm.UUAR0, q.UAR.Off)
+	assert.EqualValues(t, prm.BFBufLen, q.UAR.BFLen)
+	assert.EqualValues(t, prm.BFBufLen, q.UAR.Step)
 	assert.NotNil(t, q.UAR.Doorbell)
 
 	c, err := RawCQOf(cq)
 	require.NoError(t, err)
-	assert.EqualValues(t, 64, c.CQEs.Count)
-	assert.Equal(t, r.hw.cqs[c.CQN].view.base, c.CQEs.Buf)
-	assert.EqualValues(t, CQArm, c.UAR.Off)
+	assert.EqualValues(t, 128, c.CQEs.Count)
+	assert.Equal(t, r.hw.cqs[c.CQN].view.Base(), c.CQEs.Buf)
+	assert.EqualValues(t, prm.CQArm, c.UAR.Off)
 	assert.NotNil(t, c.Device)
 	assert.Zero(t, c.Events.Load())
 
@@ -62,14 +64,15 @@ func TestRaw_OwnReceiveQueueAndAV(t *testing.T) {
 	qp := r.closedQP(verbs.QPInitAttr{Type: verbs.QPTypeUD, TD: td})
 	q, err := RawQPOf(qp)
 	require.NoError(t, err)
-	assert.Equal(t, r.fake(qp).rq.view.base, q.RQ.Buf)
+	assert.Equal(t, r.fake(qp).rq.view.Base(), q.RQ.Buf)
 	assert.EqualValues(t, 16, q.RQ.Count)
 	assert.EqualValues(t, 32, q.RQ.Stride)
 	av, err := RawAV(r.ah())
 	require.NoError(t, err)
-	var parsed AV
-	PutAVDest(&av, 1, 2)
-	require.True(t, parsed.Load(&av))
+	var parsed prm.AV
+	dest := *av
+	prm.PutAVDest(&dest, 1, 2)
+	require.True(t, parsed.Load(&dest))
 	assert.EqualValues(t, 2, parsed.QPN)
 	require.NoError(t, qp.Close())
 	require.NoError(t, td.Close())
@@ -88,7 +91,7 @@ func TestRaw_SharedRegister(t *testing.T) {
 		require.NotNil(t, raws[i].UAR.Shared)
 	}
 	u := raws[0].UAR
-	for range 2 { // the buffers take turns, whoever stores
+	for range 2 { // the buffers take turns, in whichever queue
 		assert.Equal(t, u.Off, u.Shared.Take())
 		u.Shared.Give()
 		other := raws[1].UAR.Shared
@@ -100,8 +103,8 @@ func TestRaw_SharedRegister(t *testing.T) {
 	}
 }
 
-// stranger is a provider without mlx5 queues.
-type stranger struct {
+// foreign is a provider without mlx5 queues.
+type foreign struct {
 	verbs.Provider
 	inner *Provider
 }
@@ -111,29 +114,29 @@ type strangeCQ struct{ verbs.CQProvider }
 type strangeSRQ struct{ verbs.SRQProvider }
 type strangeAH struct{ verbs.AHProvider }
 
-func (s stranger) CreateCQ(cq *verbs.CQ, a verbs.CQInitAttr) (verbs.CQProvider, error) {
+func (s foreign) CreateCQ(cq *verbs.CQ, a verbs.CQInitAttr) (verbs.CQProvider, error) {
 	p, err := s.inner.CreateCQ(cq, a)
 	return strangeCQ{p}, err
 }
 
-func (s stranger) CreateSRQ(srq *verbs.SRQ, a verbs.SRQInitAttr) (verbs.SRQProvider, error) {
+func (s foreign) CreateSRQ(srq *verbs.SRQ, a verbs.SRQInitAttr) (verbs.SRQProvider, error) {
 	p, err := s.inner.CreateSRQ(srq, a)
 	return strangeSRQ{p}, err
 }
 
-func (s stranger) CreateAH(pd *verbs.PD, a verbs.AHAttr) (verbs.AHProvider, error) {
+func (s foreign) CreateAH(pd *verbs.PD, a verbs.AHAttr) (verbs.AHProvider, error) {
 	p, err := s.inner.CreateAH(pd, a)
 	return strangeAH{p}, err
 }
 
-func (s stranger) CreateQP(*verbs.QP, verbs.QPInitAttr) (verbs.QPProvider, verbs.QPCap, error) {
+func (s foreign) CreateQP(*verbs.QP, verbs.QPInitAttr) (verbs.QPProvider, verbs.QPCap, error) {
 	return strangeQP{}, verbs.QPCap{}, nil
 }
 
 func TestRaw_OtherProvider(t *testing.T) {
 	p, err := NewProvider(newFakeHW(), Config{})
 	require.NoError(t, err)
-	ctx, err := verbs.NewDevice("other0", func() (verbs.Provider, error) { return stranger{p, p}, nil }).Open()
+	ctx, err := verbs.NewDevice("other0", func() (verbs.Provider, error) { return foreign{p, p}, nil }).Open()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, ctx.Close()) }()
 	pd, err := ctx.AllocPD()

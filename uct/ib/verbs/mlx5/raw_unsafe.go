@@ -8,10 +8,11 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // The raw queues below are what a verbs object consists of in memory, with the
-// fields of mlx5dv_qp, mlx5dv_cq and mlx5dv_srq (infiniband/mlx5dv.h). Whoever asks
+// fields of mlx5dv_qp, mlx5dv_cq and mlx5dv_srq (infiniband/mlx5dv.h). Who asks
 // for them owns the data path of the object from then on: producer and consumer
 // indexes, and which BlueFlame buffer is next. PostSend, PostRecv, Poll and Arm of
 // the verbs object must not be called any more; its control path goes on as before.
@@ -30,17 +31,20 @@ type RawUAR struct {
 	// Off is the page offset of the register.
 	Off uint32
 	// BFLen is the length of each of its two BlueFlame buffers; 0: the register
-	// takes doorbells of 8 bytes only, and there is one.
+	// takes doorbells of 8 bytes only.
 	BFLen uint32
+	// Step is how far from Off every other store goes, to the other buffer; 0: there
+	// is one place.
+	Step uint32
 	// Doorbell is told of each store to the page; nil on hardware.
-	Doorbell Doorbell
+	Doorbell prm.Doorbell
 	// Shared is set if others ring there too: each store is between its Take and
 	// Give.
 	Shared *SharedRegister
 }
 
 // SharedRegister is a register in which the queues of several goroutines ring, under
-// a lock. Whoever has it has which BlueFlame buffer is next.
+// a lock. Its holder knows which BlueFlame buffer is next.
 type SharedRegister struct{ u *uuar }
 
 // Take waits for the register and returns the page offset to store to. It spins.
@@ -59,7 +63,7 @@ func (s *SharedRegister) Give() {
 // RawQP is a QP in memory.
 type RawQP struct {
 	QPN   uint32
-	DBRec DBRec
+	DBRec prm.DBRec
 	SQ    RawRing // of basic blocks
 	RQ    RawRing // Count is 0 with an SRQ
 	UAR   RawUAR
@@ -70,7 +74,7 @@ type RawQP struct {
 // RawCQ is a CQ in memory.
 type RawCQ struct {
 	CQN   uint32
-	DBRec DBRec
+	DBRec prm.DBRec
 	CQEs  RawRing
 	UAR   RawUAR // for CQArm
 	// Events counts the completion events that were taken from the channel: the
@@ -78,8 +82,8 @@ type RawCQ struct {
 	Events *atomic.Uint32
 	// Overrun is set when the device reports that the queue has overrun.
 	Overrun *atomic.Bool
-	// Device must be driven by whoever polls; nil on hardware.
-	Device Pollable
+	// Device must be driven by the thread that polls; nil on hardware.
+	Device prm.Pollable
 	// Guard is for builds that notice when goroutines meet in a poll.
 	Guard *Guard
 }
@@ -88,7 +92,7 @@ type RawCQ struct {
 // never posted.
 type RawSRQ struct {
 	SRQN       uint32
-	DBRec      DBRec
+	DBRec      prm.DBRec
 	Entries    RawRing
 	Head, Tail uint16
 }
@@ -111,10 +115,10 @@ func RawQPOf(qp *verbs.QP) (RawQP, error) {
 	}
 	r := RawQP{
 		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar), Guard: &Guard{},
-		SQ: RawRing{Buf: q.sq.view.base, Count: q.sq.view.Count(), Stride: BBLen},
+		SQ: RawRing{Buf: q.sq.wqes.Base(), Count: q.sq.wqes.Count(), Stride: prm.BBLen},
 	}
-	if q.rq.view.base != nil {
-		r.RQ = rawEntries(&q.rq.view)
+	if q.rq.Base() != nil {
+		r.RQ = rawEntries(&q.rq.RQView)
 	}
 	if q.td != nil {
 		r.Guard = &q.td.guard
@@ -123,9 +127,9 @@ func RawQPOf(qp *verbs.QP) (RawQP, error) {
 }
 
 func rawUUAR(u *uuar) RawUAR {
-	r := RawUAR{Page: u.uar.Page, Off: u.base, Doorbell: u.uar.Doorbell}
+	r := RawUAR{Page: u.uar.Page, Off: u.base, Step: u.step, Doorbell: u.uar.Doorbell}
 	if u.blueFlame {
-		r.BFLen = BFBufLen
+		r.BFLen = prm.BFBufLen
 	}
 	if u.locked {
 		r.Shared = &SharedRegister{u}
@@ -133,8 +137,8 @@ func rawUUAR(u *uuar) RawUAR {
 	return r
 }
 
-func rawEntries(v *RQView) RawRing {
-	return RawRing{Buf: v.base, Count: v.Count(), Stride: 1 << v.stride}
+func rawEntries(v *prm.RQView) RawRing {
+	return RawRing{Buf: v.Base(), Count: v.Count(), Stride: v.Stride()}
 }
 
 // RawCQOf returns the queue of a CQ that nobody has polled, which its creator
@@ -147,9 +151,9 @@ func RawCQOf(cq *verbs.CQ) (RawCQ, error) {
 	}
 	c.raw = true
 	return RawCQ{
-		CQN: c.cqn, DBRec: c.dbrec.DBRec, UAR: RawUAR{Page: c.uar.Page, Off: CQArm, Doorbell: c.uar.Doorbell},
-		CQEs:   RawRing{Buf: c.view.base, Count: c.view.Count(), Stride: CQELen},
-		Events: &c.armSN, Overrun: &c.overrun, Device: c.drive, Guard: &c.guard,
+		CQN: c.cqn, DBRec: c.dbrec.DBRec, UAR: RawUAR{Page: c.uar.Page, Off: prm.CQArm, Doorbell: c.uar.Doorbell},
+		CQEs:   RawRing{Buf: c.cqes.Base(), Count: c.cqes.Count(), Stride: prm.CQELen},
+		Events: &c.armSN, Overrun: &c.overrun, Device: c.cqes.Device(), Guard: &c.guard,
 	}, nil
 }
 
@@ -160,17 +164,19 @@ func RawSRQOf(srq *verbs.SRQ) (RawSRQ, error) {
 	if !ok {
 		return RawSRQ{}, notOurs("SRQ", srq.Provider())
 	}
-	return RawSRQ{SRQN: s.srqn, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.view), Head: s.head, Tail: s.tail}, nil
+	head, tail := s.list.Ends()
+	return RawSRQ{SRQN: s.srqn, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.list.RQView), Head: head, Tail: tail}, nil
 }
 
-// RawAV returns the datagram segment of an address handle; PutAVDest completes it.
+// RawAV returns the datagram segment of an address handle, which must not be changed;
+// prm.PutAVDest completes it.
 // Errors as RawQPOf.
-func RawAV(ah *verbs.AH) ([AVLen]byte, error) {
+func RawAV(ah *verbs.AH) (*[prm.AVLen]byte, error) {
 	a, ok := ah.Provider().(*addressHandle)
 	if !ok {
-		return [AVLen]byte{}, notOurs("AH", ah.Provider())
+		return nil, notOurs("AH", ah.Provider())
 	}
-	return a.av, nil
+	return &a.av, nil
 }
 
 // notOurs names the provider, which is a package, by the type of its object.

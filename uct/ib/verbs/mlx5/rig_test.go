@@ -1,11 +1,15 @@
 package mlx5
 
 import (
+	"encoding/binary"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // rig is an open context on a fakeHW.
@@ -127,4 +131,33 @@ func poll(t testing.TB, cq *verbs.CQ, n int) []verbs.WC {
 	got := cq.Poll(wc)
 	require.GreaterOrEqual(t, got, 0)
 	return wc[:got]
+}
+
+// pattern is n bytes that tell places apart.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(7 * i)
+	}
+	return b
+}
+
+// words parses 32-bit words in hex, in memory order; dots are for the reader.
+func words(t testing.TB, s string) (out []byte) {
+	t.Helper()
+	for f := range strings.FieldsSeq(strings.ReplaceAll(s, "·", "")) {
+		w, err := strconv.ParseUint(f, 16, 32)
+		require.NoError(t, err, f)
+		out = binary.BigEndian.AppendUint32(out, uint32(w))
+	}
+	return out
+}
+
+// segs are the units that b consists of.
+func segs(b []byte) []prm.Seg {
+	var out []prm.Seg
+	for ; len(b) > 0; b = b[prm.SegLen:] {
+		out = append(out, prm.Seg(b))
+	}
+	return out
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // sendQueue is the producer of a send ring. Fields of the poster come first, what
@@ -17,26 +18,22 @@ import (
 //	tail ........ head           work requests: retired, posted
 //	     slots[index of the first BB] says which work request is at a BB
 type sendQueue struct {
-	view      SQView
-	slots     unsafe.Pointer // *sendSlot, one for each BB; kept alive by slotMem
-	ops       *[256]sendOp
-	pi        uint32 // producer index in BBs
-	head      uint32
-	tailSeen  uint32 // tail when the poster last looked
-	maxPost   uint32
-	maxInline uint32
-	maxSGE    uint32
-	always    CtrlFlags // CtrlCQUpdate if all work requests are signaled
-	rc        bool
-	locked    bool
-	bfPlain   bool // BlueFlame for work requests that are not inline, too
-	hardware  bool // a device that needs fences
-	mu        spinLock
-	dbrec     dbrecSlot
-	uuar      *uuar
-	doorbell  Doorbell // nil on hardware
-	slotMem   []sendSlot
-	sent      verbs.SendCounts
+	wqes     prm.SendRing
+	slots    unsafe.Pointer // *sendSlot, one for each BB; kept alive by slotMem
+	pi       uint32         // producer index in BBs
+	head     uint32
+	tailSeen uint32 // tail when the poster last looked
+	maxPost  uint32
+	rc       bool
+	locked   bool
+	bfPlain  bool // BlueFlame for work requests that are not inline, too
+	hardware bool // a device that needs fences
+	mu       spinLock
+	dbrec    dbrecSlot
+	uuar     *uuar
+	doorbell prm.Doorbell // nil on hardware
+	slotMem  []sendSlot
+	sent     verbs.SendCounts
 
 	_    cpu.CacheLinePad
 	tail uint32 // retire stores, postable loads
@@ -51,15 +48,15 @@ type sendSlot struct {
 
 // slot of the BB with the given index, which is masked.
 func (q *sendQueue) slot(bb uint32) *sendSlot {
-	return (*sendSlot)(unsafe.Add(q.slots, uintptr(bb&q.view.mask)*unsafe.Sizeof(sendSlot{})))
+	return (*sendSlot)(unsafe.Add(q.slots, uintptr(bb&(q.wqes.Count()-1))*unsafe.Sizeof(sendSlot{})))
 }
 
 // init makes the queue empty, as after a move to RESET.
-func (q *sendQueue) init(view SQView, size sqSize) {
-	q.view = view
+func (q *sendQueue) init(wqes prm.SendRing, size sqSize) {
+	q.wqes = wqes
 	q.slotMem = make([]sendSlot, size.count)
 	q.slots = unsafe.Pointer(unsafe.SliceData(q.slotMem))
-	q.maxPost, q.maxInline, q.maxSGE = size.maxPost, size.maxInline, size.maxSGE
+	q.maxPost = size.maxPost
 }
 
 // reset forgets all work requests.
@@ -70,12 +67,13 @@ func (q *sendQueue) reset() {
 }
 
 // retire says that all work requests up to the one in the slot have ended. Only
-// the poller of the QP's send CQ calls it.
+// the poller of the QP's send CQ calls it. The store releases what it has read of the
+// slot, for the load in postable: post writes there only then.
 func (q *sendQueue) retire(s *sendSlot) {
 	mmio.StoreRelease32(unsafe.Pointer(&q.tail), s.head+1)
 }
 
-// postable looks again how far the pollers are.
+// postable looks again how far the pollers are; pairs with retire.
 func (q *sendQueue) postable() bool {
 	q.tailSeen = mmio.LoadAcquire32(unsafe.Pointer(&q.tail))
 	return q.head-q.tailSeen < q.maxPost
@@ -96,7 +94,7 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 			break
 		}
 		r := &wr[i]
-		w := q.encode(r)
+		w := q.wqes.Encode(q.pi, r, q.av(r))
 		if w == 0 {
 			err = q.explain(r)
 			break
@@ -106,7 +104,7 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 		s := q.slot(first)
 		s.id, s.head = r.ID, q.head
 		q.head++
-		q.pi += (uint32(w)&dsMask + SegsPerBB - 1) / SegsPerBB
+		q.pi += prm.WordBBs(w)
 		n = i + 1
 	}
 	if n == 0 {
@@ -140,14 +138,14 @@ func (q *sendQueue) ring(word uint64, first uint32, bf bool) uint32 {
 	}
 	off := u.base + u.toggle
 	reg := unsafe.Add(u.uar.Page, off)
-	ds := uint32(word) & dsMask
-	if bf && u.blueFlame && ds > 1 && ds*SegLen <= BFBufLen {
+	ds := prm.WordDS(word)
+	if bf && u.blueFlame && ds > 1 && ds*prm.SegLen <= prm.BFBufLen {
 		q.sent.BlueFlames++
-		for i := uint32(0); i*SegsPerBB < ds; i++ {
-			mmio.Copy64(unsafe.Add(reg, i*BBLen), unsafe.Pointer(q.view.BB(first+i)))
+		for i := uint32(0); i*prm.SegsPerBB < ds; i++ {
+			mmio.Copy64(unsafe.Add(reg, i*prm.BBLen), unsafe.Pointer(q.wqes.BB(first+i)))
 		}
 	} else {
-		mmio.Doorbell64(reg, *(*uint64)(unsafe.Pointer(q.view.BB(first))))
+		mmio.Doorbell64(reg, binary.NativeEndian.Uint64(q.wqes.BB(first)[:8]))
 	}
 	if q.hardware {
 		mmio.FlushWC()
@@ -159,60 +157,4 @@ func (q *sendQueue) ring(word uint64, first uint32, bf bool) uint32 {
 		u.mu.unlock()
 	}
 	return off
-}
-
-// ctrlFlags is indexed by SendFlags.
-var ctrlFlags = [16]CtrlFlags{
-	verbs.SendFence:                                            CtrlFence,
-	verbs.SendSignaled:                                         CtrlCQUpdate,
-	verbs.SendSolicited:                                        CtrlSolicited,
-	verbs.SendFence | verbs.SendSignaled:                       CtrlFence | CtrlCQUpdate,
-	verbs.SendFence | verbs.SendSolicited:                      CtrlFence | CtrlSolicited,
-	verbs.SendSignaled | verbs.SendSolicited:                   CtrlCQUpdate | CtrlSolicited,
-	verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited: CtrlFence | CtrlCQUpdate | CtrlSolicited,
-
-	verbs.SendInline | verbs.SendFence:                                            CtrlFence,
-	verbs.SendInline | verbs.SendSignaled:                                         CtrlCQUpdate,
-	verbs.SendInline | verbs.SendSolicited:                                        CtrlSolicited,
-	verbs.SendInline | verbs.SendFence | verbs.SendSignaled:                       CtrlFence | CtrlCQUpdate,
-	verbs.SendInline | verbs.SendFence | verbs.SendSolicited:                      CtrlFence | CtrlSolicited,
-	verbs.SendInline | verbs.SendSignaled | verbs.SendSolicited:                   CtrlCQUpdate | CtrlSolicited,
-	verbs.SendInline | verbs.SendFence | verbs.SendSignaled | verbs.SendSolicited: CtrlFence | CtrlCQUpdate | CtrlSolicited,
-}
-
-// encode writes the WQE of wr at the producer index and returns its control word,
-// or 0 if wr is not valid; explain says why. A control word is never 0, because
-// it has a length.
-func (q *sendQueue) encode(wr *verbs.SendWR) uint64 {
-	if wr.Opcode == verbs.OpRDMAWrite && q.rc && wr.Flags&verbs.SendInline != 0 {
-		// A short inline RDMA write: one BB, every offset a constant.
-		if n := len(wr.Inline); uint(n-1) < BBLen-36 {
-			b := q.view.BB(q.pi)
-			word := q.view.want | uint64(uint16(q.pi))<<40 | uint64(OpRDMAWrite)<<32 |
-				uint64(2+(uint32(n)+InlineHdrLen+SegLen-1)/SegLen)
-			be.PutUint64(b[0:8], word)
-			be.PutUint64(b[8:16], uint64(ctrlFlags[wr.Flags&15]|q.always)<<32)
-			be.PutUint64(b[16:24], wr.RemoteAddr)
-			be.PutUint64(b[24:32], uint64(wr.RKey)<<32)
-			be.PutUint32(b[32:36], uint32(n)|inlineBit)
-			if n == 8 {
-				binary.NativeEndian.PutUint64(b[36:44], binary.NativeEndian.Uint64(wr.Inline))
-			} else {
-				copy(b[36:64], wr.Inline)
-			}
-			return word
-		}
-	}
-	return q.encodeAny(wr)
-}
-
-// inlineAt copies the payload of an inline segment to ring offset off, in bytes
-// from the start of time.
-func (q *sendQueue) inlineAt(off uint32, data []byte) {
-	size := q.view.Count() * BBLen
-	at := off & (size - 1)
-	n := copy(unsafe.Slice((*byte)(unsafe.Add(q.view.base, uintptr(at))), size-at), data)
-	if n < len(data) {
-		copy(unsafe.Slice((*byte)(q.view.base), at), data[n:])
-	}
 }

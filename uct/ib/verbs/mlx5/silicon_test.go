@@ -1,22 +1,24 @@
 package mlx5
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // silicon is a fakeHW that looks like hardware: nobody tells it of stores to UAR
 // pages, and pollers need not drive it.
 type silicon struct {
-	Hardware
+	prm.Hardware
 	fake *fakeHW
 }
 
-func (s silicon) AllocUAR() (UAR, error) {
+func (s silicon) AllocUAR() (prm.UAR, error) {
 	u, err := s.fake.AllocUAR()
 	u.Doorbell = nil
 	return u, err
@@ -37,18 +39,18 @@ func TestHardware_StoresOnly(t *testing.T) {
 		require.NoError(t, ctx.Close())
 	})
 	assert.Same(t, ctx.Provider(), verbs.Provider(p))
-	assert.Equal(t, Hardware(silicon{Hardware: hw, fake: hw}), p.Hardware())
+	assert.Equal(t, prm.Hardware(silicon{Hardware: hw, fake: hw}), p.Hardware())
 
 	ch := r.channel()
 	cq := r.cq(verbs.CQInitAttr{Channel: ch, Depth: 5})
-	assert.Equal(t, 8, cq.Depth())
+	assert.Equal(t, 7, cq.Depth())
 	qp := r.qp(verbs.QPInitAttr{SendCQ: cq})
 	q := qp.Provider().(*queuePair)
 	look := func() ring { // at what lies in the register, as the device would
 		d := &fakeDoorbell{hw: hw, page: q.sq.uuar.uar.Page}
 		hw.record, hw.rings = true, nil
-		w := be.Uint64(ringBytes(qp, q.sq.pi-1, 8))
-		d.Ring(q.sq.uuar.base+q.sq.uuar.toggle^BFBufLen, w)
+		w := binary.BigEndian.Uint64(ringBytes(qp, q.sq.pi-1, 8))
+		d.Ring(q.sq.uuar.base+q.sq.uuar.toggle^prm.BFBufLen, w)
 		return hw.rings[0]
 	}
 	post(t, qp, inlineWrite(3, 8))

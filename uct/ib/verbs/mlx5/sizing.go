@@ -6,18 +6,19 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Overhead of a WQE before its payload. libmlx5 adds room for a UMR, which this
 // driver never posts; so one SGE, or 28 bytes inline, fit in one basic block.
 const (
-	rdmaOverhead   = CtrlLen + RaddrLen
-	atomicWQELen   = rdmaOverhead + AtomicLen + DataLen
-	udOverhead     = CtrlLen + AVLen
-	maxSendWQELen  = MaxDS * SegLen
+	rdmaOverhead   = prm.CtrlLen + prm.RaddrLen
+	atomicWQELen   = rdmaOverhead + prm.AtomicLen + prm.DataLen
+	udOverhead     = prm.CtrlLen + prm.AVLen
+	maxSendWQELen  = prm.MaxDS * prm.SegLen
 	maxRecvStride  = 512
-	maxRecvSGE     = maxRecvStride / SegLen
-	maxSendWQEBBs  = maxQueueLen
+	maxRecvSGE     = maxRecvStride / prm.SegLen
+	maxSendWQEBBs  = prm.MaxQueueLen
 	minRecvRingLen = 64
 )
 
@@ -27,6 +28,11 @@ type sqSize struct {
 	maxPost   uint32 // work requests
 	maxInline uint32
 	maxSGE    uint32
+}
+
+// cap is the limits of a work request.
+func (s sqSize) cap() verbs.QPCap {
+	return verbs.QPCap{MaxSendWR: int(s.maxPost), MaxSendSGE: int(s.maxSGE), MaxInline: int(s.maxInline)}
 }
 
 // overhead is what precedes the payload of the longest header of the service.
@@ -48,9 +54,9 @@ func sizeSQ(typ verbs.QPType, c verbs.QPCap) (sqSize, error) {
 		return sqSize{}, fmt.Errorf("negative send queue capability: %w", ucs.ErrInvalidParam)
 	}
 	head := overhead(typ)
-	wqe := head + DataLen*max(c.MaxSendSGE, 1)
+	wqe := head + prm.DataLen*max(c.MaxSendSGE, 1)
 	if c.MaxInline > 0 {
-		wqe = max(wqe, head+align(InlineHdrLen+c.MaxInline, SegLen))
+		wqe = max(wqe, head+align(prm.InlineHdrLen+c.MaxInline, prm.SegLen))
 	}
 	if typ == verbs.QPTypeRC {
 		wqe = max(wqe, atomicWQELen)
@@ -59,17 +65,17 @@ func sizeSQ(typ verbs.QPType, c verbs.QPCap) (sqSize, error) {
 		return sqSize{}, fmt.Errorf("max_send_sge %d, max_inline %d: a work request of %d bytes, limit %d: %w",
 			c.MaxSendSGE, c.MaxInline, wqe, maxSendWQELen, ucs.ErrTooLong)
 	}
-	wqe = align(wqe, BBLen)
+	wqe = align(wqe, prm.BBLen)
 	payload := min(wqe, maxSendWQELen) - head
 	ring := pow2(max(c.MaxSendWR, 1) * wqe)
-	if ring/BBLen > maxSendWQEBBs {
+	if ring/prm.BBLen > maxSendWQEBBs {
 		return sqSize{}, fmt.Errorf("max_send_wr %d: %d basic blocks, limit %d: %w",
-			c.MaxSendWR, ring/BBLen, maxSendWQEBBs, ucs.ErrTooLong)
+			c.MaxSendWR, ring/prm.BBLen, maxSendWQEBBs, ucs.ErrTooLong)
 	}
 	return sqSize{
-		count: uint32(ring / BBLen), maxPost: uint32(ring / wqe),
-		maxInline: uint32(payload - InlineHdrLen),
-		maxSGE:    uint32(payload / DataLen),
+		count: uint32(ring / prm.BBLen), maxPost: uint32(ring / wqe),
+		maxInline: uint32(payload - prm.InlineHdrLen),
+		maxSGE:    uint32(payload / prm.DataLen),
 	}, nil
 }
 
@@ -90,9 +96,9 @@ func sizeRQ(wr, sge int) (rqSize, error) {
 	if wr == 0 {
 		return rqSize{}, nil
 	}
-	stride := pow2(SegLen * max(sge, 1))
+	stride := pow2(prm.SegLen * max(sge, 1))
 	count := max(pow2(wr), minRecvRingLen/stride)
-	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride / SegLen}, nil
+	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride / prm.SegLen}, nil
 }
 
 // sizeSRQ is sizeRQ with the next segment in each entry, and one entry that is
@@ -101,20 +107,24 @@ func sizeSRQ(wr, sge int) (rqSize, error) {
 	if err := checkRecv(wr, sge+1); err != nil {
 		return rqSize{}, err
 	}
-	stride := pow2(max(2*SegLen, SRQNextLen+SegLen*sge))
+	stride := pow2(max(2*prm.SegLen, prm.SRQNextLen+prm.SegLen*sge))
 	count := pow2(max(wr, 1) + 1)
-	if count > maxQueueLen {
-		return rqSize{}, fmt.Errorf("max_wr %d: limit %d: %w", wr, maxQueueLen-1, ucs.ErrTooLong)
+	if count > prm.MaxQueueLen {
+		return rqSize{}, fmt.Errorf("max_wr %d: limit %d: %w", wr, prm.MaxQueueLen-1, ucs.ErrTooLong)
 	}
-	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride/SegLen - 1}, nil
+	return rqSize{count: uint32(count), stride: uint8(bits.TrailingZeros(uint(stride))), maxSGE: stride/prm.SegLen - 1}, nil
 }
+
+// sizeCQ is the number of entries of a queue for n completions: libmlx5 keeps one back,
+// so that 64 need 128.
+func sizeCQ(n int) int { return pow2(n + 1) }
 
 func checkRecv(wr, sge int) error {
 	if wr < 0 || sge < 0 {
 		return fmt.Errorf("negative receive queue capability: %w", ucs.ErrInvalidParam)
 	}
-	if wr > maxQueueLen || sge > maxRecvSGE {
-		return fmt.Errorf("max_recv_wr %d, max_recv_sge %d: limits %d, %d: %w", wr, sge, maxQueueLen, maxRecvSGE, ucs.ErrTooLong)
+	if wr > prm.MaxQueueLen || sge > maxRecvSGE {
+		return fmt.Errorf("max_recv_wr %d, max_recv_sge %d: limits %d, %d: %w", wr, sge, prm.MaxQueueLen, maxRecvSGE, ucs.ErrTooLong)
 	}
 	return nil
 }

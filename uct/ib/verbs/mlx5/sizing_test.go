@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 func TestSizeSQ(t *testing.T) {
@@ -48,7 +49,7 @@ func TestSizes_Refused(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
 	_, err = sizeRQ(1, -1)
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
-	_, err = sizeSRQ(maxQueueLen, 1)
+	_, err = sizeSRQ(prm.MaxQueueLen, 1)
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
 	_, err = sizeSRQ(1, 32)
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
@@ -84,16 +85,16 @@ func TestSizeSQ_ReportedFits(t *testing.T) {
 		require.GreaterOrEqual(t, int(got.maxPost), ask.MaxSendWR)
 		require.GreaterOrEqual(t, int(got.maxSGE), ask.MaxSendSGE)
 		require.GreaterOrEqual(t, int(got.maxInline), ask.MaxInline)
-		units := overhead(typ)/SegLen + max(int(got.maxSGE), InlineSegs(int(got.maxInline)))
-		require.LessOrEqual(t, units, MaxDS)
-		require.LessOrEqual(t, BBs(units)*int(got.maxPost), int(got.count))
+		units := overhead(typ)/prm.SegLen + max(int(got.maxSGE), prm.InlineSegs(int(got.maxInline)))
+		require.LessOrEqual(t, units, prm.MaxDS)
+		require.LessOrEqual(t, prm.BBs(units)*int(got.maxPost), int(got.count))
 	})
 }
 
 func TestDBRecPool(t *testing.T) {
 	var p dbrecPool
 	var taken []dbrecSlot
-	seen := map[DBRec]bool{}
+	seen := map[prm.DBRec]bool{}
 	for range 2*dbrecsPerPage + 1 {
 		s, err := p.take()
 		require.NoError(t, err)
@@ -111,17 +112,30 @@ func TestDBRecPool(t *testing.T) {
 	require.NoError(t, p.free())
 }
 
+// libmlx5 keeps an entry back, and rounds up.
+func TestSizeCQ(t *testing.T) {
+	for n, want := range map[int]int{1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 63: 64, 64: 128, 127: 128, 1 << 20: 1 << 21, prm.MaxCQLen - 1: prm.MaxCQLen} {
+		assert.Equal(t, want, sizeCQ(n), "for %d completions", n)
+	}
+	r := newRig(t, Config{})
+	cq := r.cq(verbs.CQInitAttr{Depth: 64})
+	assert.Equal(t, 127, cq.Depth())
+	assert.EqualValues(t, 128, r.hw.cqs[cq.Provider().(*compQueue).cqn].view.Count())
+	_, err := r.prov.CreateCQ(nil, verbs.CQInitAttr{Depth: prm.MaxCQLen})
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
 func TestOwnerTable(t *testing.T) {
 	var o ownerTable
-	a, b := &queuePair{}, &sharedRecv{}
-	ia, ib := o.add(owner{qp: a}), o.add(owner{srq: b})
+	a, b := &queuePair{}, &queuePair{}
+	ia, ib := o.add(a), o.add(b)
 	assert.NotZero(t, ia)
 	assert.NotEqual(t, ia, ib)
-	assert.Same(t, a, o.get(ia).qp)
-	assert.Same(t, b, o.get(ib).srq)
+	assert.Same(t, a, o.get(ia))
+	assert.Same(t, b, o.get(ib))
 	o.remove(ia)
-	assert.Equal(t, owner{}, o.get(ia))
-	assert.Equal(t, ia, o.add(owner{qp: a}), "numbers are used again")
-	assert.Equal(t, owner{}, o.get(0))
-	assert.Equal(t, owner{}, o.get(1<<24-1))
+	assert.Nil(t, o.get(ia))
+	assert.Equal(t, ia, o.add(a), "numbers are used again")
+	assert.Nil(t, o.get(0))
+	assert.Nil(t, o.get(1<<24-1))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // maxDynamicPages is how many UAR pages the thread domains of a context may have
@@ -13,10 +14,10 @@ const maxDynamicPages = 512
 
 // uuar is a micro-UAR: a doorbell register, with two BlueFlame buffers or none.
 type uuar struct {
-	uar       UAR
+	uar       prm.UAR
 	base      uint32 // page offset of the register
 	toggle    uint32 // 0 or BFBufLen: the buffer to use next
-	step      uint32 // BFBufLen, or 0 without BlueFlame
+	step      uint32 // BFBufLen, or 0 where there is one place for doorbells only
 	blueFlame bool
 	locked    bool // several QPs share it
 	users     int  // QPs and thread domains
@@ -26,18 +27,27 @@ type uuar struct {
 
 // uarPage is a UAR page and its two micro-UARs.
 type uarPage struct {
-	uar  UAR
-	half [UUARsPerPage]uuar
+	uar  prm.UAR
+	half [prm.UUARsPerPage]uuar
 }
 
 // uarPages allocates the pages of a context.
 type uarPages struct {
-	alloc func() (UAR, error)
-	free  func(UAR) error
+	alloc func() (prm.UAR, error)
+	free  func(prm.UAR) error
 	pages map[*uarPage]struct{}
 }
 
+// take allocates a page for QPs. Its registers alternate between their two buffers,
+// also for doorbells when there is no BlueFlame.
 func (p *uarPages) take(blueFlame, locked bool) (*uarPage, error) {
+	return p.takeStep(prm.BFBufLen, blueFlame, locked)
+}
+
+// takePlain allocates a page whose registers take doorbells only, in one place.
+func (p *uarPages) takePlain() (*uarPage, error) { return p.takeStep(0, false, false) }
+
+func (p *uarPages) takeStep(step uint32, blueFlame, locked bool) (*uarPage, error) {
 	uar, err := p.alloc()
 	if err != nil {
 		return nil, &ucs.OpError{TL: "mlx5", Op: "allocate UAR page", Err: err}
@@ -45,10 +55,7 @@ func (p *uarPages) take(blueFlame, locked bool) (*uarPage, error) {
 	pg := &uarPage{uar: uar}
 	for i := range pg.half {
 		u := &pg.half[i]
-		*u = uuar{uar: uar, base: UUAROffset(i), blueFlame: blueFlame, locked: locked, page: pg}
-		if blueFlame {
-			u.step = BFBufLen
-		}
+		*u = uuar{uar: uar, base: prm.UUAROffset(i), step: step, blueFlame: blueFlame, locked: locked, page: pg}
 	}
 	if p.pages == nil {
 		p.pages = make(map[*uarPage]struct{})
@@ -77,7 +84,7 @@ func (p *uarPages) giveAll() error {
 func (p *uarPages) count(r *verbs.Resources) {
 	for pg := range p.pages {
 		r.UARPages++
-		r.UUARs += UUARsPerPage
+		r.UUARs += prm.UUARsPerPage
 		for i := range pg.half {
 			if pg.half[i].users > 0 {
 				r.UUARsUsed++
@@ -94,7 +101,7 @@ type uuarPolicy interface {
 	take() *uuar
 	give(*uuar)
 	// cqPage is where CQs are armed.
-	cqPage() UAR
+	cqPage() prm.UAR
 }
 
 func newUUARPolicy(cfg Config, pages *uarPages) (uuarPolicy, error) {
@@ -116,7 +123,7 @@ type staticUUARs struct {
 
 func newStaticUUARs(cfg Config, pages *uarPages) (*staticUUARs, error) {
 	s := &staticUUARs{lowLat: cfg.TotalUUARs - cfg.LowLatUUARs}
-	for n := 0; n < cfg.TotalUUARs; n += UUARsPerPage {
+	for n := 0; n < cfg.TotalUUARs; n += prm.UUARsPerPage {
 		pg, err := pages.take(!cfg.ShutUpBF, false)
 		if err != nil {
 			return nil, err
@@ -150,7 +157,7 @@ func (s *staticUUARs) pick() *uuar {
 
 func (s *staticUUARs) give(u *uuar) { u.users-- }
 
-func (s *staticUUARs) cqPage() UAR { return s.all[0].uar }
+func (s *staticUUARs) cqPage() prm.UAR { return s.all[0].uar }
 
 // leastUsed is the one with the fewest users, the first of them.
 func leastUsed(list []*uuar) *uuar {
@@ -180,7 +187,7 @@ type lazyUUARs struct {
 }
 
 func newLazyUUARs(cfg Config, pages *uarPages) (*lazyUUARs, error) {
-	plain, err := pages.take(false, false)
+	plain, err := pages.takePlain()
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +224,7 @@ func (l *lazyUUARs) pick() *uuar {
 func (l *lazyUUARs) takeDedicated() *uuar {
 	if len(l.free) == 0 && l.dedicated < l.maxLowLat {
 		if pg, err := l.pages.take(true, false); err == nil {
-			l.dedicated += UUARsPerPage
+			l.dedicated += prm.UUARsPerPage
 			l.free = append(l.free, &pg.half[1], &pg.half[0])
 		}
 	}
@@ -245,7 +252,7 @@ func (l *lazyUUARs) isShared(u *uuar) bool {
 	return false
 }
 
-func (l *lazyUUARs) cqPage() UAR { return l.plain.uar }
+func (l *lazyUUARs) cqPage() prm.UAR { return l.plain.uar }
 
 // tdUUARs hands out the micro-UARs of thread domains: pages of their own, or with
 // sharing level 2 one page to an even and an odd domain.

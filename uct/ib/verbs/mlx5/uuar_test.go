@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // pageCounter allocates UAR pages that are only numbers.
@@ -17,15 +18,15 @@ type pageCounter struct{ made, live, limit int }
 
 func (c *pageCounter) pages() *uarPages {
 	return &uarPages{
-		alloc: func() (UAR, error) {
+		alloc: func() (prm.UAR, error) {
 			if c.limit > 0 && c.live == c.limit {
-				return UAR{}, ucs.ErrNoMemory
+				return prm.UAR{}, ucs.ErrNoMemory
 			}
 			c.made++
 			c.live++
-			return UAR{Index: uint32(c.made - 1)}, nil
+			return prm.UAR{Index: uint32(c.made - 1)}, nil
 		},
-		free: func(UAR) error { c.live--; return nil },
+		free: func(prm.UAR) error { c.live--; return nil },
 	}
 }
 
@@ -37,7 +38,9 @@ func mustConfig(t *testing.T, c Config) Config {
 }
 
 // number of a micro-UAR as the static policy counts them.
-func number(u *uuar) int { return int(u.uar.Index)*UUARsPerPage + int(u.base-UUAR0)/BFRegLen }
+func number(u *uuar) int {
+	return int(u.uar.Index)*prm.UUARsPerPage + int(u.base-prm.UUAR0)/prm.BFRegLen
+}
 
 // 16 QPs get the four low-latency ones, then the medium ones in turn.
 func TestStaticUUARs_Order(t *testing.T) {
@@ -142,7 +145,7 @@ func TestTDUUARs_Sharing(t *testing.T) {
 	b, err := td.take(0)
 	require.NoError(t, err)
 	assert.NotEqual(t, a.uar.Index, b.uar.Index, "a page each")
-	assert.Equal(t, []uint32{UUAR0, UUAR0}, []uint32{a.base, b.base})
+	assert.Equal(t, []uint32{prm.UUAR0, prm.UUAR0}, []uint32{a.base, b.base})
 
 	var pair [4]*uuar
 	for i := range pair {
@@ -151,7 +154,7 @@ func TestTDUUARs_Sharing(t *testing.T) {
 	}
 	assert.Same(t, pair[0].page, pair[1].page, "an even and an odd one")
 	assert.Same(t, pair[2].page, pair[3].page)
-	assert.Equal(t, []uint32{UUAR0, UUAR1}, []uint32{pair[0].base, pair[1].base})
+	assert.Equal(t, []uint32{prm.UUAR0, prm.UUAR1}, []uint32{pair[0].base, pair[1].base})
 	assert.Equal(t, 4, c.live)
 
 	require.NoError(t, td.give(pair[0], 2))
@@ -253,9 +256,14 @@ func TestConfig_Defaults(t *testing.T) {
 		{in: Config{}, want: Config{TotalUUARs: 16, LowLatUUARs: 4}},
 		{in: Config{TotalUUARs: 32}, want: Config{TotalUUARs: 32, LowLatUUARs: 20}},
 		{in: Config{TotalUUARs: 4, LowLatUUARs: 9}, want: Config{TotalUUARs: 4, LowLatUUARs: 3}},
-		{in: Config{TotalUUARs: 15}, err: ucs.ErrInvalidParam},
-		{in: Config{TotalUUARs: 514}, err: ucs.ErrInvalidParam},
-		{in: Config{LowLatUUARs: -1}, err: ucs.ErrInvalidParam},
+		{in: Config{TotalUUARs: 1}, want: Config{TotalUUARs: 2, LowLatUUARs: 1}},
+		{in: Config{TotalUUARs: 15}, want: Config{TotalUUARs: 16, LowLatUUARs: 4}},
+		{in: Config{TotalUUARs: 511}, want: Config{TotalUUARs: 512, LowLatUUARs: 500}},
+		{in: Config{TotalUUARs: 8, LowLatUUARs: NoLowLatUUARs}, want: Config{TotalUUARs: 8}},
+		{in: Config{LowLatUUARs: NoLowLatUUARs}, want: Config{TotalUUARs: 16, LowLatUUARs: 4}},
+		{in: Config{TotalUUARs: 513}, err: ucs.ErrInvalidParam},
+		{in: Config{TotalUUARs: -1}, err: ucs.ErrInvalidParam},
+		{in: Config{LowLatUUARs: -2}, err: ucs.ErrInvalidParam},
 		{in: Config{UARPolicy: 7}, err: ucs.ErrInvalidParam},
 	}
 	for _, c := range cases {
@@ -282,15 +290,53 @@ func TestConfigFromEnv(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Config{}, got)
 
-	for _, v := range []string{"x", "0", "-4", ""} {
+	for _, v := range []string{"x", "0", "-4", "", "x8"} {
 		_, err = ConfigFromEnv(env(map[string]string{"MLX5_TOTAL_UUARS": v}))
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 		assert.ErrorContains(t, err, "MLX5_TOTAL_UUARS")
 	}
+	_, err = ConfigFromEnv(env(map[string]string{"MLX5_NUM_LOW_LAT_UUARS": "-1"}))
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	assert.ErrorContains(t, err, "MLX5_NUM_LOW_LAT_UUARS")
+}
+
+// Each variable by itself, as libmlx5 takes its value.
+func TestConfigFromEnv_Values(t *testing.T) {
+	const shutUp, prefer, single = "MLX5_SHUT_UP_BF", "MLX5_POST_SEND_PREFER_BF", "MLX5_SINGLE_THREADED"
+	const total, lowLat = "MLX5_TOTAL_UUARS", "MLX5_NUM_LOW_LAT_UUARS"
+	for _, c := range []struct {
+		name, value string
+		want        Config
+	}{
+		{shutUp, "0", Config{}},
+		{shutUp, "1", Config{ShutUpBF: true}},
+		{shutUp, "", Config{ShutUpBF: true}},
+		{shutUp, "00", Config{ShutUpBF: true}},
+		{shutUp, "no", Config{ShutUpBF: true}},
+		{prefer, "0", Config{InlineBF: true}},
+		{prefer, "1", Config{}},
+		{prefer, "", Config{}},
+		{prefer, "no", Config{}},
+		{single, "1", Config{SingleThreaded: true}},
+		{single, "0", Config{}},
+		{single, "yes", Config{}},
+		{single, "", Config{}},
+		{total, "7", Config{TotalUUARs: 7}}, // NewProvider makes 8 of it
+		{total, " +12uuars", Config{TotalUUARs: 12}},
+		{total, "99999999999", Config{TotalUUARs: 1<<31 - 1}},
+		{lowLat, "0", Config{LowLatUUARs: NoLowLatUUARs}},
+		{lowLat, "none", Config{LowLatUUARs: NoLowLatUUARs}},
+		{lowLat, "", Config{LowLatUUARs: NoLowLatUUARs}},
+		{lowLat, "3", Config{LowLatUUARs: 3}},
+	} {
+		got, err := ConfigFromEnv(func(name string) (string, bool) { return c.value, name == c.name })
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "%s=%q", c.name, c.value)
+	}
 }
 
 func TestNewProvider_Refused(t *testing.T) {
-	_, err := NewProvider(newFakeHW(), Config{TotalUUARs: 3})
+	_, err := NewProvider(newFakeHW(), Config{TotalUUARs: 513})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 
 	hw := newFakeHW()

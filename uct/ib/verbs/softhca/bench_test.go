@@ -31,12 +31,12 @@ func BenchmarkWriteInline8(b *testing.B) {
 	b.Run("loop", func(b *testing.B) {
 		x := openNode(b, softhca.Config{Fabric: softhca.FabricLoop})
 		y := x.sibling()
-		connect(x, y, plain)
+		connect(x, y, defaultLink)
 		benchPut(b, x, y)
 	})
 	b.Run("shm", func(b *testing.B) {
 		x, y := openNode(b, softhca.Config{}), openNode(b, softhca.Config{})
-		connect(x, y, plain)
+		connect(x, y, defaultLink)
 		benchPut(b, x, y)
 	})
 }
@@ -52,7 +52,7 @@ func benchPut(b *testing.B, x, y *node) {
 
 // The data path allocates nothing.
 func TestWrite_NoAllocation(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		put := putter(a, b)
 		put(t)
 		testenv.NoAllocs(t, "write and poll", func() { put(t) })

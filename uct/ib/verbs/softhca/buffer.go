@@ -18,11 +18,12 @@ const pageLen = 4096
 // newArena makes the arena of a segment.
 func newArena(seg *memfd.Segment) *memfd.Arena { return memfd.NewArena(seg, os.Getpagesize()) }
 
-// AllocBuffer implements mlx5.Hardware. ErrNoMemory if the arena is full.
+// AllocBuffer implements prm.Hardware. ErrNoMemory if the arena is full.
 func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {
 	if n <= 0 {
 		return nil, ucs.ErrInvalidParam
 	}
+	h.quarantine.release()
 	if h.arena == nil {
 		block, err := offheap.Alloc(n)
 		if err != nil {
@@ -51,14 +52,17 @@ type buffer struct {
 // Bytes is the memory.
 func (b *buffer) Bytes() []byte { return b.mem }
 
-// Close frees the memory, unless a peer that does not run may still write to it:
-// then it is kept until that peer is gone.
+// Close frees the memory. Its regions are deregistered, so that nobody accesses it.
 func (b *buffer) Close() error {
-	if b.mem == nil {
-		return nil
+	if b.mem != nil {
+		b.free()
 	}
+	return nil
+}
+
+func (b *buffer) free() {
 	b.mem = nil
-	return b.hca.reclaim(func() error { b.hca.arena.Free(b.off, b.len); return nil })
+	b.hca.arena.Free(b.off, b.len)
 }
 
 // heapBuffer is memory from AllocBuffer on the loop fabric.
@@ -71,4 +75,12 @@ type heapBuffer struct {
 func (b *heapBuffer) Bytes() []byte { return b.block.Bytes() }
 
 // Close frees the memory.
-func (b *heapBuffer) Close() error { return b.hca.reclaim(b.block.Free) }
+func (b *heapBuffer) Close() error { return b.block.Free() }
+
+func (b *heapBuffer) free() { _ = b.block.Free() }
+
+// freer is what AllocBuffer returns: it can be freed by the device, later.
+type freer interface {
+	verbs.Buffer
+	free()
+}

@@ -3,16 +3,16 @@ package softhca
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // compQueue is the device's side of a CQ: it produces.
 type compQueue struct {
 	hca   *hca
 	cqn   uint32
-	view  mlx5.CQView
-	dbrec mlx5.DBRec
-	sink  mlx5.CQSink
+	view  prm.CQView
+	dbrec prm.DBRec
+	sink  prm.CQSink
 	users int // QPs; under hca.mu
 
 	mu      spinLock
@@ -36,13 +36,13 @@ const (
 // ciMask is the width of a consumer index.
 const ciMask = 1<<24 - 1
 
-// CreateCQ implements mlx5.Hardware.
-func (h *hca) CreateCQ(p mlx5.CQParams) (uint32, error) {
-	view, err := mlx5.NewCQView(p.Buf, p.Count)
-	if err != nil || p.DBRec == nil {
+// CreateCQ implements prm.Hardware.
+func (h *hca) CreateCQ(p prm.CQParams) (uint32, error) {
+	view, err := prm.NewCQView(p.Buf, p.Count)
+	if err != nil || p.DBRec == (prm.DBRec{}) {
 		return 0, ucs.ErrInvalidParam
 	}
-	cq := &compQueue{hca: h, view: view, dbrec: mlx5.NewDBRec(p.DBRec), sink: p.Sink}
+	cq := &compQueue{hca: h, view: view, dbrec: p.DBRec, sink: p.Sink}
 	if h.cfg.Timing != nil {
 		cq.timed = newTimedCQ(cq, p.Locked)
 	}
@@ -52,7 +52,7 @@ func (h *hca) CreateCQ(p mlx5.CQParams) (uint32, error) {
 	return cq.cqn, err
 }
 
-// DestroyCQ implements mlx5.Hardware.
+// DestroyCQ implements prm.Hardware.
 func (h *hca) DestroyCQ(cqn uint32) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 
 // push writes a completion. It reports false when the queue is full: the CQ is
 // then lost, and the QP that produced goes to ERR.
-func (cq *compQueue) push(e *mlx5.CQE) bool {
+func (cq *compQueue) push(e *prm.CQE) bool {
 	cq.mu.lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
 		return cq.refuse()
@@ -81,7 +81,7 @@ func (cq *compQueue) push(e *mlx5.CQE) bool {
 }
 
 // pushSent is push for the success of a work request of qp, which has read n bytes.
-func (cq *compQueue) pushSent(qp *queuePair, op mlx5.Opcode, index uint16, n uint32) bool {
+func (cq *compQueue) pushSent(qp *queuePair, op prm.Opcode, index uint16, n uint32) bool {
 	cq.mu.lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
 		return cq.refuse()
@@ -119,7 +119,8 @@ func (cq *compQueue) announce(solicited bool) {
 	}
 }
 
-// hasRoom reads the consumer index anew.
+// hasRoom reads the consumer index anew. The load acquires: the driver has read the
+// entries that it gives back.
 func (cq *compQueue) hasRoom() bool {
 	cq.ciSeen = cq.pi - (cq.pi-cq.dbrec.CI())&ciMask
 	return cq.pi-cq.ciSeen < cq.view.Count()
@@ -128,7 +129,7 @@ func (cq *compQueue) hasRoom() bool {
 // arm takes the word of a CQ doorbell: the next completion, or one that came at
 // or after the consumer index in it, raises an event.
 func (cq *compQueue) arm(word uint32) {
-	_, solicitedOnly, ci := mlx5.SplitArmWord(word)
+	_, solicitedOnly, ci := prm.SplitArmWord(word)
 	kind := armAny
 	if solicitedOnly {
 		kind = armSolicited
@@ -151,7 +152,7 @@ func (cq *compQueue) waiting(ci uint32, kind armKind) bool {
 	if kind == armAny || n > cq.view.Count() {
 		return n > 0
 	}
-	var e mlx5.CQE
+	var e prm.CQE
 	for i := cq.pi - n; i != cq.pi; i++ {
 		if cq.view.Slot(i).Read(&e, cq.view.Owner(i)) && (e.Solicited || e.IsError()) {
 			return true

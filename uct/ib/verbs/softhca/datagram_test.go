@@ -58,7 +58,7 @@ func (n *node) datagram(id uint64, ah *verbs.AH, qpn, qkey uint32, length int) {
 
 // What a datagram brings, and what is dropped in silence.
 func TestDatagram(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		ua, ub := a.datagrams(), b.datagrams()
 		to := ua.address(b.gid)
 		roundTrip(a, b)
@@ -91,7 +91,7 @@ func TestDatagram(t *testing.T) {
 // A peer that does not run holds datagrams to others up for a moment only.
 func TestDatagram_StoppedPeer(t *testing.T) {
 	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
-	connect(a, b, plain)
+	connect(a, b, defaultLink)
 	roundTrip(a, b)
 	c := startChild(t, openNode(t, softhca.Config{}), "idle")
 	c.stop(t)
@@ -102,4 +102,19 @@ func TestDatagram_StoppedPeer(t *testing.T) {
 	ua.succeed(1) // dropped, as on a wire
 	ua.succeed(2)
 	assert.EqualValues(t, 2, ub.succeed(10).Imm)
+}
+
+// A datagram to a port where nobody is succeeds, as any that is lost, and an event tells;
+// one is enough for many.
+func TestDatagram_NoPort(t *testing.T) {
+	u := openNode(t, softhca.Config{}).datagrams()
+	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 9}
+	ah := u.address(unusedGID)
+	for id := range uint64(3) {
+		u.datagram(id, ah, 1, testQKey, 8)
+		u.succeed(id)
+	}
+	ev, err := u.ctx.NextAsyncEvent()
+	require.NoError(t, err)
+	assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: u.qp, GID: unusedGID}, ev)
 }

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // grhLen is the area before a datagram's payload (IBTA volume 1, 11.4.1.2).
@@ -17,30 +17,30 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer
 	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.qkey != qp.attr.QKey {
 		return
 	}
-	s := &qp.resp
-	ok, syn := qp.rq.take(&s.entry)
+	entry := &qp.resp.open.entry
+	ok, syn := qp.rq.take(entry)
 	if !ok {
 		return
 	}
 	n := uint64(pkt.payload)
-	if syn == mlx5.SyndromeOK && n+grhLen > s.entry.total {
-		syn = mlx5.SyndromeLocalLength
+	if syn == prm.SyndromeOK && n+grhLen > entry.total {
+		syn = prm.SyndromeLocalLength
 	}
-	k := walk{qp: qp, sges: s.entry.sge[:s.entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
+	k := walk{qp: qp, sges: entry.sge[:entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
 	grh := l.grh(n)
-	if syn == mlx5.SyndromeOK && !(k.scatter(unsafe.Pointer(&grh), 0, grhLen) && k.scatter(body, grhLen, n)) {
-		syn = mlx5.SyndromeLocalProt
+	if syn == prm.SyndromeOK && !(k.scatter(unsafe.Pointer(&grh), 0, grhLen) && k.scatter(body, grhLen, n)) {
+		syn = prm.SyndromeLocalProt
 	}
-	if syn != mlx5.SyndromeOK {
-		qp.receiveFailed(syn, mlx5.SyndromeOK)
+	if syn != prm.SyndromeOK {
+		qp.receiveFailed(syn, prm.SyndromeOK)
 		return
 	}
-	op := mlx5.CQERespSend
+	op := prm.CQERespSend
 	if pkt.flags&flagImm != 0 {
-		op = mlx5.CQERespSendImm
+		op = prm.CQERespSendImm
 	}
-	e := mlx5.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.rq.uidx,
-		WQECounter: s.entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.imm,
+	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.uidx,
+		WQECounter: entry.index, QPN: qp.qpn, ByteCount: uint32(n + grhLen), Imm: pkt.imm,
 		SrcQP: pkt.srcQPN, GRH: 1}
 	if !qp.recvCQ.push(&e) {
 		qp.lost()

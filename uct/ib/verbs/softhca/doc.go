@@ -38,10 +38,32 @@
 // # Faults
 //
 // A peer that dies hangs up its socket: every QP connected to it goes to ERR with
-// RETRY_EXC on its oldest work request. A QP posted to before its peer is ready
-// looks again until the local ACK timeout, times the retries, is over. Memory that
-// is deregistered while a stopped peer is in the middle of touching it is kept
-// until the peer goes.
+// RETRY_EXC on its oldest work request. So does one that closes its device; the vendor
+// error of the completion, or an event if nothing was posted, tells the two apart. A QP
+// posted to before its peer is ready looks again until the local ACK timeout, times the
+// retries, is over; if the peer's QP was destroyed, RETRY_EXC comes at once. Datagrams to
+// a port where nobody is raise EventUnreachable; so does the end of the last link with a
+// port, in either direction, on every UD QP of the device.
+//
+// # Taking memory back
+//
+// Each QP of a peer has a guard, which names the region that the QP is accessing.
+// Deregistering makes the key invalid and then waits for the guards that are up for that
+// key, each until its sequence number has moved on: for as long as a copy of
+// Config.InlineBudget takes, whatever else peers do. A peer that has stopped in the
+// middle is waited for up to ucs.RevokeLimit if the memory is the caller's. Memory of the
+// device is not waited for: it is in quarantine until that peer is out or dead.
+//
+// # Peers that are not trusted
+//
+// A peer may write anything to the rings that it shares with the device, at any time.
+// Headers are copied and checked before they are used. A request must go on with the
+// message that is open, or begin one: kind, place, number, sum of lengths; else the QP
+// goes to ERR, with EventQPReqErr, and the requester is told REM_INV_REQ. An answer must
+// be one that the oldest request can have; else that request ends with BAD_RESP. So
+// nothing is written but to receives, reads and atomics that have been posted and have
+// not completed, and to regions that grant it. A ring with malformed records takes its
+// link down.
 //
 // # Virtual time
 //

@@ -8,7 +8,7 @@ const (
 	attnResponse             // a peer has answered, or made room
 	attnRun                  // a QP can go on
 	attnTimer                // QPs wait for a time; stays up while they do
-	attnProbe                // set by the engine, cleared by whoever drives
+	attnProbe                // set by the engine, cleared by the thread that drives
 
 	attnWork = attnRequest | attnResponse | attnRun
 )
@@ -18,15 +18,15 @@ var epoch = time.Now()
 // nanotime is the monotonic clock in nanoseconds; never 0 once a device is open.
 func nanotime() int64 { return int64(time.Since(epoch)) + 1 }
 
-// Attention implements mlx5.Pollable.
+// Attention implements prm.Pollable.
 func (h *hca) Attention() *uint32 { return wordOf(&h.ctl.attention) }
 
-// Drive implements mlx5.Pollable.
+// Drive implements prm.Pollable.
 func (h *hca) Drive() {
 	if !h.driving.tryLock() {
 		return
 	}
-	bits := h.ctl.attention.Swap(0)
+	bits := h.ctl.attention.Swap(0) // before the looks at rings and lists; pairs with call
 	again := h.drive(bits)
 	h.driving.unlock()
 	switch {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // srqRig is an RC QP connected to itself, whose receives come from an SRQ of two
@@ -24,8 +24,7 @@ type srqRig struct {
 
 const (
 	srqEntries = 2
-	srqUser    = 77 // user index
-	srqStride  = 5  // log2: a next segment and a data segment
+	srqStride  = 5 // log2: a next segment and a data segment
 )
 
 // newSRQRig makes one on a loop device.
@@ -44,16 +43,16 @@ func newSRQRig(t *testing.T) *srqRig {
 	_, key, err := h.RegMR(1, buf, verbs.AccessLocalWrite)
 	require.NoError(t, err)
 	r.sge = verbs.SGE{Addr: uint64(uintptr(unsafe.Pointer(&buf[0]))), Length: 64, LKey: key}
-	mem, rec := make([]mlx5.BB, 2), new(uint64)
-	base := unsafe.Add(unsafe.Pointer(&mem[0]), -uintptr(unsafe.Pointer(&mem[0]))&(mlx5.BBLen-1))
-	srqn, err := h.CreateSRQ(mlx5.SRQParams{PDN: 1, Buf: base, Count: srqEntries, Stride: srqStride,
-		DBRec: unsafe.Pointer(rec), MaxSGE: 1, UserIndex: srqUser})
+	mem, rec := make([]prm.BB, 2), new(uint64)
+	base := unsafe.Add(unsafe.Pointer(&mem[0]), -uintptr(unsafe.Pointer(&mem[0]))&(prm.BBLen-1))
+	srqn, err := h.CreateSRQ(prm.SRQParams{PDN: 1, Buf: base, Count: srqEntries, Stride: srqStride,
+		DBRec: prm.NewDBRec(unsafe.Pointer(rec)), MaxSGE: 1})
 	require.NoError(t, err)
 	q := h.srqs.get(srqn)
 	for i := range uint32(srqEntries) {
 		segs := q.view.Entry(i)
-		mlx5.PutSRQNext(&segs[0], uint16(i+1)%srqEntries)
-		mlx5.PutData(&segs[1], r.sge)
+		prm.PutSRQNext(&segs[0], uint16(i+1)%srqEntries)
+		prm.PutData(&segs[1], r.sge)
 	}
 	q.dbrec.StoreRecv(srqEntries)
 	r.own = r.qp.rq
@@ -106,7 +105,7 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 		"peer's fault": func(r *srqRig) error {
 			r.h.driving.lock()
 			defer r.h.driving.unlock()
-			r.qp.peerFault(mlx5.SyndromeRemoteAccess)
+			r.qp.peerFault(prm.SyndromeRemoteAccess)
 			return nil
 		},
 	} {
@@ -121,10 +120,10 @@ func TestSRQ_QPEndsInsideAMessage(t *testing.T) {
 				r.h.Drive()
 				return cq.completed(0)
 			})
-			var e mlx5.CQE
+			var e prm.CQE
 			require.True(t, cq.view.Slot(0).Read(&e, 0))
-			assert.Equal(t, mlx5.CQE{Opcode: mlx5.CQERespErr, Syndrome: mlx5.SyndromeWRFlush, QPN: r.qp.qpn,
-				UserIndex: srqUser, WQECounter: 0}, e)
+			assert.Equal(t, prm.CQE{Opcode: prm.CQERespErr, Syndrome: prm.SyndromeWRFlush, QPN: r.qp.qpn,
+				UserIndex: testUserIndex, WQECounter: 0}, e)
 			r.packet(flagLast)
 			for range 10 {
 				r.h.Drive()
@@ -146,9 +145,9 @@ func TestSRQ_MessageBeginsAgain(t *testing.T) {
 		r.h.Drive()
 		return r.qp.recvCQ.completed(0)
 	})
-	var e mlx5.CQE
+	var e prm.CQE
 	require.True(t, r.qp.recvCQ.view.Slot(0).Read(&e, 0))
-	assert.Equal(t, mlx5.CQERespSend, e.Opcode)
+	assert.Equal(t, prm.CQERespSend, e.Opcode)
 	assert.EqualValues(t, 16, e.ByteCount)
 	assert.EqualValues(t, 1, r.qp.rq.consumed)
 	assert.False(t, r.qp.recvCQ.completed(1))
@@ -160,7 +159,7 @@ func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
 	q := r.own
 	q.maxSGE = 1
 	for i := range uint32(2) {
-		mlx5.PutData(&q.view.Entry(i)[0], r.sge)
+		prm.PutData(&q.view.Entry(i)[0], r.sge)
 	}
 	q.dbrec.StoreRecv(2)
 	r.take(q)
@@ -168,9 +167,9 @@ func TestErr_ReceiveInsideAMessageIsFlushed(t *testing.T) {
 	r.begun(t)
 	require.NoError(t, r.h.ModifyQP(r.qp.qpn, &verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	for i := range uint32(2) {
-		var e mlx5.CQE
+		var e prm.CQE
 		require.True(t, r.qp.recvCQ.view.Slot(i).Read(&e, 0))
-		assert.Equal(t, mlx5.SyndromeWRFlush, e.Syndrome)
+		assert.Equal(t, prm.SyndromeWRFlush, e.Syndrome)
 		assert.EqualValues(t, i, e.WQECounter)
 	}
 	assert.False(t, r.qp.recvCQ.completed(2))

@@ -8,10 +8,10 @@ import (
 
 // The engine is the goroutine that drives the device when nobody polls.
 //
-//	parked   sleeping=1: whoever raises attention writes the eventfd
+//	parked   sleeping=1: who raises attention writes the eventfd
 //	watching sleeping=0: somebody polls; look again every tick
 //
-// It tells one from the other by the probe bit, which it raises and whoever drives
+// It tells one from the other by the probe bit, which it raises and who drives
 // the device clears.
 func (h *hca) engine() {
 	defer close(h.engineDone)
@@ -33,18 +33,18 @@ const firstTick = 50 * time.Microsecond
 // watch stays away as long as somebody polls, and looks in less and less often. It
 // ends at once when somebody announces that the polling ends.
 func (h *hca) watch() {
-	for tick := firstTick; !h.farewell.Swap(false) && h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
+	for tick := firstTick; !h.pollerLeft.Swap(false) && h.polled() && !h.closing.Load(); tick = min(2*tick, h.cfg.EngineTick) {
 		h.ctl.attention.Or(attnProbe)
 		h.wait(min(tick, h.cfg.EngineTick))
 	}
 }
 
-// relieve has the engine take over from a caller that is about to sleep: it has
+// pollerLeaving has the engine take over from a caller that is about to sleep: it has
 // armed a CQ. Otherwise the engine would take its last looks for those of somebody
 // who polls, and what arrives next would lie until the tick is over: 1 ms at least,
 // as the runtime rounds up shorter sleeps of an idle process.
-func (h *hca) relieve() {
-	h.farewell.Store(true)
+func (h *hca) pollerLeaving() {
+	h.pollerLeft.Store(true)
 	if h.ctl.sleeping.Load() == 0 {
 		wake(h.wakeFD)
 	}

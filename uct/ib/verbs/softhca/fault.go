@@ -2,14 +2,14 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // enterError moves the QP to ERR: the oldest unfinished send work request gets
 // syn, if any is posted and syn is not a flush, and everything else is flushed;
 // receives when the device is driven next.
 // told is what the peer's QP is told, or SyndromeOK. exec is held.
-func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
+func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) {
 		return
 	}
@@ -20,8 +20,8 @@ func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
 	r := &qp.req
 	r.fault = told
 	r.opened = false
-	r.next, r.inFlight = r.acked, 0
-	silent := syn != mlx5.SyndromeWRFlush
+	r.next, r.inFlight, r.read = r.acked, 0, 0
+	silent := syn != prm.SyndromeWRFlush
 	if silent && r.next != qp.dbrec.Send() {
 		qp.retireWithError(syn)
 		silent = false
@@ -29,9 +29,36 @@ func (qp *queuePair) enterError(syn, told mlx5.Syndrome) {
 	qp.sendFault() // or runStopped does
 	qp.flushSends()
 	if silent { // no completion tells of the fault
-		qp.hca.raise(verbs.EventQPFatal, qp.qpn)
+		qp.hca.raise(qp.faultEvent(syn), qp.qpn)
 	}
 	qp.hca.schedule(qp) // for endReceives
+}
+
+// faultEvent is the event for a fault with a syndrome.
+func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
+	if syn == prm.SyndromeRetryExceeded && qp.absence() == verbs.VendorPeerClosed {
+		return verbs.EventPeerClosed
+	}
+	return verbs.EventQPFatal
+}
+
+// absence is what the device knows of a peer that does not answer: a vendor error, or 0.
+// exec is held.
+func (qp *queuePair) absence() uint8 {
+	l := qp.req.link
+	if l == nil {
+		return 0
+	}
+	switch linkEnd(l.end.Load()) {
+	case endClosed:
+		return verbs.VendorPeerClosed
+	case endGone:
+		return verbs.VendorPeerGone
+	}
+	if l.state.Load() == linkUp && l.table.qp(qp.attr.DestQPN).destroyed(qp.attr.DestQPN) {
+		return verbs.VendorPeerClosed
+	}
+	return 0
 }
 
 // endReceives completes the receives of a QP in ERR as flushed: the one that a message
@@ -47,23 +74,28 @@ func (qp *queuePair) endReceives() {
 	}
 }
 
-// abandon completes the receive that a message has begun to fill as flushed. It has
-// left its queue, so that nothing else would give it back. driving is held.
+// abandon ends the message that is open. The receive that a send has begun to fill
+// completes as flushed: it has left its queue, so that nothing else would give it back.
+// driving is held.
 func (qp *queuePair) abandon() {
-	s := &qp.resp
-	if s.filling {
-		s.filling, s.inside = false, false
-		qp.recvError(&s.entry, mlx5.SyndromeWRFlush)
+	m := &qp.resp.open
+	send := m.kind == pktSend
+	m.close()
+	if send {
+		qp.recvError(&m.entry, prm.SyndromeWRFlush)
 	}
 }
 
 // retireWithError writes an error CQE for the work request at next and steps over
 // it.
-func (qp *queuePair) retireWithError(syn mlx5.Syndrome) {
+func (qp *queuePair) retireWithError(syn prm.Syndrome) {
 	r := &qp.req
-	e := mlx5.CQE{Opcode: mlx5.CQEReqErr, UserIndex: qp.uidx, QPN: qp.qpn,
-		WQECounter: r.next, SendOp: mlx5.Opcode(qp.sq.BB(uint32(r.next))[3]), Syndrome: syn}
-	bbs := mlx5.SkipWQE(&qp.sq, r.next, qp.dbrec.Send())
+	e := prm.CQE{Opcode: prm.CQEReqErr, UserIndex: qp.uidx, QPN: qp.qpn,
+		WQECounter: r.next, SendOp: prm.Opcode(qp.sq.BB(uint32(r.next))[3]), Syndrome: syn}
+	if syn == prm.SyndromeRetryExceeded {
+		e.VendorErr = qp.absence()
+	}
+	bbs := prm.SkipWQE(&qp.sq, r.next, qp.dbrec.Send())
 	r.next += uint16(bbs)
 	r.acked = r.next
 	if !qp.sendCQ.push(&e) {
@@ -74,7 +106,7 @@ func (qp *queuePair) retireWithError(syn mlx5.Syndrome) {
 // flushSends completes all posted send work requests as flushed.
 func (qp *queuePair) flushSends() {
 	for qp.req.next != qp.dbrec.Send() {
-		qp.retireWithError(mlx5.SyndromeWRFlush)
+		qp.retireWithError(prm.SyndromeWRFlush)
 	}
 }
 
@@ -89,13 +121,13 @@ func (qp *queuePair) flushRecvs() {
 		if !ok {
 			return
 		}
-		qp.recvError(&entry, mlx5.SyndromeWRFlush)
+		qp.recvError(&entry, prm.SyndromeWRFlush)
 	}
 }
 
 // recvError writes an error CQE for a receive.
-func (qp *queuePair) recvError(entry *recvEntry, syn mlx5.Syndrome) {
-	e := mlx5.CQE{Opcode: mlx5.CQERespErr, UserIndex: qp.rq.uidx, QPN: qp.qpn,
+func (qp *queuePair) recvError(entry *recvEntry, syn prm.Syndrome) {
+	e := prm.CQE{Opcode: prm.CQERespErr, UserIndex: qp.uidx, QPN: qp.qpn,
 		WQECounter: entry.index, Syndrome: syn}
 	if !qp.recvCQ.push(&e) {
 		qp.lost()

@@ -6,10 +6,10 @@ import (
 
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-var _ mlx5.Accountant = (*hca)(nil)
+var _ prm.Accountant = (*hca)(nil)
 
 // What the device keeps of an object. unsafe.Sizeof only, of constants at compile
 // time.
@@ -30,10 +30,11 @@ const (
 // pinnedLen is what a runtime.Pinner points to: pinnerSize in runtime/pinner.go.
 const pinnedLen = 64
 
-// Footprint implements mlx5.Accountant.
+// Footprint implements prm.Accountant.
 func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.Contexts = hcaLen + pageLen // the control page
 	h.addLinks(&b)
+	b.Kept = h.quarantine.bytes.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	touched := h.tableTouched()

@@ -4,7 +4,7 @@ import (
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // Limits of the device. Where the tables set none, they are those of a ConnectX-4.
@@ -15,7 +15,7 @@ const (
 	maxInline   = 928 // what 63 units leave beside control and datagram segments
 )
 
-// QueryDevice implements mlx5.Hardware.
+// QueryDevice implements prm.Hardware.
 func (h *hca) QueryDevice() verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		FWVer: "1.0", NodeGUID: h.guid(), MaxMRSize: 1 << 47,
@@ -34,7 +34,7 @@ func (h *hca) guid() (id uint64) {
 	return id
 }
 
-// QueryPort implements mlx5.Hardware.
+// QueryPort implements prm.Hardware.
 func (h *hca) QueryPort(port uint8) (verbs.PortAttr, error) {
 	if port != 1 {
 		return verbs.PortAttr{}, errNoPort
@@ -43,7 +43,7 @@ func (h *hca) QueryPort(port uint8) (verbs.PortAttr, error) {
 		GIDs: 1, Ethernet: true, SpeedGbps: 100}, nil
 }
 
-// QueryGID implements mlx5.Hardware.
+// QueryGID implements prm.Hardware.
 func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 	if port != 1 || index != 0 {
 		return verbs.GID{}, errNoPort
@@ -51,28 +51,28 @@ func (h *hca) QueryGID(port uint8, index int) (verbs.GID, error) {
 	return h.gid, nil
 }
 
-// AllocUAR implements mlx5.Hardware.
-func (h *hca) AllocUAR() (mlx5.UAR, error) {
+// AllocUAR implements prm.Hardware.
+func (h *hca) AllocUAR() (prm.UAR, error) {
 	index, err := h.uars.take()
 	if err != nil {
-		return mlx5.UAR{}, err
+		return prm.UAR{}, err
 	}
-	block, err := offheap.Alloc(mlx5.UARPageLen)
+	block, err := offheap.Alloc(prm.UARPageLen)
 	if err != nil {
 		h.uars.give(index)
-		return mlx5.UAR{}, err
+		return prm.UAR{}, err
 	}
 	h.countUARs(1)
 	u := &uarPage{hca: h, block: block}
-	uar := mlx5.UAR{Index: index, Page: u.base(), Doorbell: u}
+	uar := prm.UAR{Index: index, Page: u.base(), Doorbell: u}
 	if t := h.cfg.Timing; t != nil {
 		uar.Doorbell = &timedPage{uarPage: u, page: t.NewPage()}
 	}
 	return uar, nil
 }
 
-// FreeUAR implements mlx5.Hardware.
-func (h *hca) FreeUAR(u mlx5.UAR) error {
+// FreeUAR implements prm.Hardware.
+func (h *hca) FreeUAR(u prm.UAR) error {
 	p := pageOf(u.Doorbell)
 	if p == nil || p.hca != h {
 		return ucs.ErrInvalidParam
@@ -90,7 +90,7 @@ func (h *hca) countUARs(n int64) {
 }
 
 // pageOf is the page behind a doorbell; nil if it is not ours.
-func pageOf(d mlx5.Doorbell) *uarPage {
+func pageOf(d prm.Doorbell) *uarPage {
 	switch p := d.(type) {
 	case *uarPage:
 		return p
@@ -100,13 +100,13 @@ func pageOf(d mlx5.Doorbell) *uarPage {
 	return nil
 }
 
-// Ring implements mlx5.Doorbell.
+// Ring implements prm.Doorbell.
 func (u *uarPage) Ring(off uint32, first8 uint64) {
-	if off == mlx5.CQArm {
+	if off == prm.CQArm {
 		u.hca.armCQ(first8)
 		return
 	}
-	_, qpn := mlx5.SplitCtrlWord(first8)
+	_, qpn := prm.SplitCtrlWord(first8)
 	if qp := u.hca.qps.find(qpn); qp != nil {
 		qp.kick()
 	}
@@ -122,18 +122,18 @@ func (h *hca) armCQ(first8 uint64) {
 	h.mu.Unlock()
 	if cq != nil {
 		cq.arm(uint32(first8 >> 32))
-		h.relieve()
+		h.pollerLeaving()
 	}
 }
 
-// AllocPD implements mlx5.Hardware.
+// AllocPD implements prm.Hardware.
 func (h *hca) AllocPD() (uint32, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.pds.add(new(uint32))
 }
 
-// DeallocPD implements mlx5.Hardware.
+// DeallocPD implements prm.Hardware.
 func (h *hca) DeallocPD(pdn uint32) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -144,7 +144,7 @@ func (h *hca) DeallocPD(pdn uint32) error {
 	return nil
 }
 
-// RegMR implements mlx5.Hardware.
+// RegMR implements prm.Hardware.
 func (h *hca) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uint32, err error) {
 	if len(buf) == 0 {
 		return 0, 0, ucs.ErrInvalidParam
@@ -153,19 +153,28 @@ func (h *hca) RegMR(pdn uint32, buf []byte, access verbs.Access) (lkey, rkey uin
 	return key, key, err
 }
 
-// DeregMR implements mlx5.Hardware.
-func (h *hca) DeregMR(lkey uint32) error { return h.deregister(lkey) }
+// DeregMR implements prm.Hardware.
+func (h *hca) DeregMR(lkey uint32, free verbs.Buffer) error {
+	if free == nil {
+		return h.deregister(lkey, nil)
+	}
+	b, ok := free.(freer)
+	if !ok {
+		return ucs.ErrInvalidParam
+	}
+	return h.deregister(lkey, b)
+}
 
-// CreateAH implements mlx5.Hardware.
-func (h *hca) CreateAH(_ uint32, attr verbs.AHAttr) (raw [mlx5.AVLen]byte, err error) {
+// CreateAH implements prm.Hardware.
+func (h *hca) CreateAH(_ uint32, attr verbs.AHAttr) (raw [prm.AVLen]byte, err error) {
 	if !attr.Global || attr.Port != 1 || attr.SGIDIndex != 0 {
 		return raw, ucs.ErrInvalidParam
 	}
-	av := mlx5.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, TrafficClass: attr.TrafficClass,
+	av := prm.AV{DGID: attr.DGID, HopLimit: attr.HopLimit, TrafficClass: attr.TrafficClass,
 		FlowLabel: attr.FlowLabel, RateSL: attr.SL & 7 << 1}
 	av.Put(&raw)
 	return raw, nil
 }
 
-// SetAsyncSink implements mlx5.Hardware.
-func (h *hca) SetAsyncSink(s mlx5.AsyncSink) { h.sink.Store(&s) }
+// SetAsyncSink implements prm.Hardware.
+func (h *hca) SetAsyncSink(s prm.AsyncSink) { h.sink.Store(&s) }

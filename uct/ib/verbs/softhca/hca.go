@@ -8,21 +8,20 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"golang.org/x/sys/unix"
 )
 
-// hca is one open device. It implements mlx5.Hardware and mlx5.Pollable.
+// hca is one open device. It implements prm.Hardware and prm.Pollable.
 //
-// Locks, outermost first: driving, queuePair.exec, linkMu, mu, then the spin locks
-// of links, queues and runList, which are held for a few instructions.
+// Locks, outermost first: driving, queuePair.exec, quarantine.mu, linkMu, mu, then the
+// spin locks of links, queues and runList, which are held for a few instructions.
 type hca struct {
 	cfg      Config
 	gid      verbs.GID
@@ -40,7 +39,7 @@ type hca struct {
 	wakeFD   int
 	wakeFile *os.File
 
-	sink    atomic.Pointer[mlx5.AsyncSink]
+	sink    atomic.Pointer[prm.AsyncSink]
 	regions regions
 	qps     qpTable
 
@@ -61,19 +60,19 @@ type hca struct {
 	inbound  atomic.Pointer[[]*inLink]
 	dials    sync.WaitGroup
 
-	driving spinLock
-	scratch mlx5.WQE // under driving
+	driving section
+	scratch prm.WQE // under driving
 
 	runLock spinLock
 	runList []*queuePair
 	spare   []*queuePair // under driving
 	timed   []*queuePair
 
-	keptMu sync.Mutex
-	kept   []func() error // memory that a stopped peer may still touch
+	revoked    map[uint32]*region // keys that are closed and in use; under mu
+	quarantine quarantine
 
 	closing    atomic.Bool
-	farewell   atomic.Bool // whoever polled is about to sleep
+	pollerLeft atomic.Bool // the caller that polled is about to sleep
 	engineDone chan struct{}
 }
 
@@ -83,8 +82,9 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}),
+	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
 		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}}
+	h.quarantine.h = h
 	h.setInbound(nil)
 	h.setOutbound(nil)
 	defer func() {
@@ -109,7 +109,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		}
 	}
 	if cfg.Timing != nil {
-		close(h.engineDone) // whoever rings does all of it
+		close(h.engineDone) // the thread that rings does all of it
 		return h, nil
 	}
 	go h.engine()
@@ -176,7 +176,7 @@ func (h *hca) listen() (err error) {
 	return err
 }
 
-// Close implements mlx5.Hardware. The driver has destroyed all objects.
+// Close implements prm.Hardware. The driver has destroyed all objects.
 func (h *hca) Close() error {
 	if h.closing.Swap(true) {
 		return nil
@@ -189,14 +189,17 @@ func (h *hca) Close() error {
 // release undoes open, as far as it got.
 func (h *hca) release() error {
 	h.closing.Store(true)
-	self := h.stopDriving()
+	own := h.stopDriving()
+	if h.table.base != nil {
+		h.table.closed().Store(1) // before peers see the hang-up
+	}
 	var errs []error
 	if h.port != nil {
 		errs = append(errs, h.port.Close())
 	}
 	h.dials.Wait()
-	if self != nil {
-		errs = append(errs, self.closeFunc())
+	for _, l := range own {
+		errs = append(errs, l.closeFunc())
 	}
 	h.unpinAll()
 	if h.wakeFile != nil {
@@ -214,107 +217,37 @@ func (h *hca) release() error {
 	return errors.Join(errs...)
 }
 
-// stopDriving waits for whoever drives or looks at guards, and leaves no link to them,
-// so that links can be closed. It returns the loop fabric's link, which no port closes.
-func (h *hca) stopDriving() (self *inLink) {
+// stopDriving waits for threads that drive or look at guards, and leaves no link to them,
+// so that links can be closed. It returns those that no port closes: the loop fabric's,
+// and those that were rejected.
+func (h *hca) stopDriving() (own []*inLink) {
 	h.driving.lock()
 	defer h.driving.unlock()
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
-	if in := *h.inbound.Load(); h.port == nil && len(in) > 0 {
-		self = in[0]
+	for _, l := range *h.inbound.Load() {
+		if h.port == nil || l.rejected {
+			own = append(own, l)
+		}
 	}
 	h.setInbound(nil)
 	h.setOutbound(nil)
-	return self
+	return own
 }
 
-// unpinAll lets go of memory whose registrations were not closed, or were kept.
+// unpinAll lets go of memory whose registrations were not closed.
 func (h *hca) unpinAll() {
-	h.keptMu.Lock()
-	kept := h.kept
-	h.kept = nil
-	h.keptMu.Unlock()
-	for _, free := range kept {
-		_ = free() // the device goes; there is nobody to tell
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.mrIDs.next + 1 {
-		if r := h.regions.slot[i].Swap(nil); r != nil && r.pin != nil {
-			r.pin.Unpin()
+		if r := h.regions.slot[i].Swap(nil); r != nil {
+			r.unpin()
 		}
 	}
-}
-
-// quiesceLimit is how long invalidating waits for a peer that is touching memory
-// before the memory is set aside: far more than any copy takes, and less than a
-// person notices.
-const quiesceLimit = 100 * time.Millisecond
-
-// quiesce waits until no peer is in the middle of an operation that it began before
-// the call. False when one seems to have stopped there.
-func (h *hca) quiesce() bool {
-	for start := nanotime(); !h.guardsDown(); {
-		if nanotime()-start > quiesceLimit.Nanoseconds() {
-			return false
-		}
-		runtime.Gosched()
+	for _, r := range h.revoked {
+		r.unpin()
 	}
-	return true
-}
-
-func (h *hca) guardsDown() bool {
-	h.linkMu.Lock()
-	defer h.linkMu.Unlock()
-	for _, l := range *h.inbound.Load() {
-		if l.gid != h.gidWords && l.state.Load() == linkUp && !l.mem.guardsDown() {
-			return false
-		}
-	}
-	return true
-}
-
-// settle waits until no thread of this process is in the middle of an operation
-// that it began before the call.
-func (h *hca) settle() {
-	h.driving.lock()
-	h.driving.unlock() //nolint:staticcheck // empty on purpose: it waits for the holder
-	h.mu.Lock()
-	n := h.qpIDs.next
-	h.mu.Unlock()
-	for i := range n + 1 {
-		if qp := h.qps.slot[i].Load(); qp != nil {
-			qp.exec.lock()
-			qp.exec.release()
-		}
-	}
-}
-
-// reclaim runs free when nobody can be using what it frees: usually now.
-func (h *hca) reclaim(free func() error) error {
-	h.settle()
-	if h.quiesce() {
-		return free()
-	}
-	h.keptMu.Lock()
-	h.kept = append(h.kept, free)
-	h.keptMu.Unlock()
-	return nil
-}
-
-// reclaimKept frees what was kept, if it can be freed now.
-func (h *hca) reclaimKept() {
-	if !h.guardsDown() {
-		return
-	}
-	h.keptMu.Lock()
-	list := h.kept
-	h.kept = nil
-	h.keptMu.Unlock()
-	for _, free := range list {
-		_ = free() // nobody is left to tell
-	}
+	clear(h.revoked)
 }
 
 func yield() { runtime.Gosched() }

@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // nop posts a signaled work request that does nothing, without a doorbell.
 func (qp *queuePair) nop(index uint16) {
-	mlx5.PutCtrl(qp.sq.BB(uint32(index)), mlx5.CtrlWord(mlx5.OpNOP, index, qp.qpn, 1), mlx5.CtrlCQUpdate, 0)
+	prm.PutCtrl(qp.sq.BB(uint32(index)), prm.CtrlWord(prm.OpNOP, index, qp.qpn, 1), prm.CtrlCQUpdate, 0)
 	qp.dbrec.StoreSend(index + 1)
 }
 
@@ -21,7 +21,7 @@ func (cq *compQueue) completed(i uint32) bool {
 }
 
 // TestKick_WhileAnotherThreadHasTheQP: who has the QP may have read the doorbell record
-// before. Whoever drives executes what was posted, though nobody rings again.
+// before. The thread that drives executes what was posted, though nobody rings again.
 func TestKick_WhileAnotherThreadHasTheQP(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)

@@ -12,7 +12,7 @@ import (
 //	0             linkHeader
 //	linkReq       ringCtl and data: dialer to acceptor
 //	linkResp      ringCtl and data: acceptor to dialer
-//	linkGuards    maxGuards words of 64 bytes: the dialer is touching memory
+//	linkGuards    maxGuards guards: the dialer is accessing memory
 const (
 	linkReq    = 4096
 	linkResp   = linkReq + ringSpan
@@ -42,8 +42,8 @@ type linkMem struct{ base unsafe.Pointer }
 
 func (m linkMem) header() *linkHeader { return (*linkHeader)(m.base) }
 
-func (m linkMem) guard(slot uint32) *atomic.Uint32 {
-	return (*atomic.Uint32)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
+func (m linkMem) guard(slot uint32) *guard {
+	return (*guard)(unsafe.Add(m.base, linkGuards+uintptr(slot%maxGuards)*guardLen))
 }
 
 func (m linkMem) producer(at uintptr) producer {
@@ -54,16 +54,8 @@ func (m linkMem) consumer(at uintptr) consumer {
 	return consumer{ctl: (*ringCtl)(unsafe.Add(m.base, at)), data: unsafe.Add(m.base, at+4096)}
 }
 
-// guardsDown reports whether no operation of the dialer is touching memory.
-func (m linkMem) guardsDown() bool {
-	n := min(m.header().guardsUsed.Load(), maxGuards)
-	for i := range n {
-		if m.guard(i).Load() != 0 {
-			return false
-		}
-	}
-	return true
-}
+// guards is how many guards may be in use.
+func (m linkMem) guards() uint32 { return min(m.header().guardsUsed.Load(), maxGuards) }
 
 // Link states.
 const (
@@ -72,15 +64,26 @@ const (
 	linkDown
 )
 
+// linkEnd is why a link is down.
+type linkEnd uint32
+
+const (
+	endNone   linkEnd = iota // it is not
+	endBusy                  // the peer did not take it, but may live
+	endGone                  // nobody is there, or the peer has hung up
+	endClosed                // the peer has closed its device in order
+)
+
 // outLink reaches one peer. Its fields are set before state becomes linkUp and
-// do not change after.
+// do not change after. When state is linkDown, the memory that it points to is unmapped
+// as soon as nobody uses it: see dropLink. QPs may keep the link itself.
 type outLink struct {
 	hca     *hca
 	gid     verbs.GID
 	state   atomic.Uint32
-	refs    int   // QPs; under hca.linkMu
-	started int64 // when dialing began
-	again   int64 // down, but can be dialed anew from this time on; 0: never
+	end     atomic.Uint32 // linkEnd; stored before state becomes linkDown
+	started int64         // when dialing began
+	again   atomic.Int64  // down: when it can be dialed anew
 
 	self      bool // the loop fabric: memory is found by address
 	table     table
@@ -161,6 +164,7 @@ func (l *outLink) giveGuard(g uint32) {
 type inLink struct {
 	hca    *hca
 	gid    [2]uint64
+	pid    int
 	state  atomic.Uint32
 	ctl    *control // the peer's
 	wakeFD int
@@ -168,15 +172,19 @@ type inLink struct {
 	req    consumer // under hca.driving
 	resp   producer // under hca.driving
 
-	ackOwed bool   // ack is to be sent; it covers what is older
+	ackDue  bool   // ack is to be sent; it covers what is older
 	ack     packet // dstQPN and msn
 	reading readback
 
+	rejected  bool   // the peer breaks the rules: nothing is taken any more
+	hangUp    func() // tells the peer that it is
 	closeFunc func() error
 }
 
 // call raises bits of a peer's attention word, and wakes its engine if nobody
-// looks at it. It follows a publish, whose store is a full barrier.
+// looks at it. It follows a publish or the like, whose atomic store comes before these
+// looks: a thread that drives takes the bits and then looks at the rings (see Drive), one
+// that parks says so and then looks at the bits (see park), so that nothing is left lying.
 func call(ctl *control, wakeFD int, bits uint32) {
 	if ctl.attention.Load()&bits != bits {
 		ctl.attention.Or(bits)

@@ -10,11 +10,10 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// linkTo returns the link to a port, which it starts to dial if there is none, and
-// counts one more user of it.
+// linkTo returns the link to a port, which it starts to dial if there is none that is up.
 func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
@@ -23,38 +22,37 @@ func (h *hca) linkTo(gid verbs.GID) (*outLink, error) {
 	}
 	for _, l := range h.links {
 		if l.gid == gid && l.state.Load() != linkDown {
-			l.refs++
 			return l, nil
 		}
 	}
-	l := &outLink{hca: h, gid: gid, refs: 1, started: nanotime(), closeFunc: func() error { return nil }}
+	l := &outLink{hca: h, gid: gid, started: nanotime(), closeFunc: func() error { return nil }}
 	h.links = append(h.links, l)
 	switch {
 	case h.port == nil && gid == h.gid:
 		l.connectSelf()
-	case h.port == nil:
-		l.state.Store(linkDown) // the loop fabric has nobody else
+	case h.port == nil: // the loop fabric has nobody else
+		l.goDown(endGone)
+		h.links = h.links[:len(h.links)-1]
 	default:
 		h.dials.Go(func() { h.dial(l) })
 	}
 	return l, nil
 }
 
-// unlink counts one user less, and closes a dead link that nobody uses.
-func (h *hca) unlink(l *outLink) {
-	h.linkMu.Lock()
-	defer h.linkMu.Unlock()
-	l.refs--
-	if l.refs == 0 && l.state.Load() == linkDown {
-		h.dispose(l)
-	}
-}
-
-// dispose forgets a link. linkMu is held; nobody uses the link's memory.
+// dispose forgets a link that is down and unmaps what the peer gave. No QP uses it any
+// more, and here nobody drives it. driving is not held.
 func (h *hca) dispose(l *outLink) {
-	h.links = slices.DeleteFunc(h.links, func(x *outLink) bool { return x == l })
-	h.setOutbound(slices.DeleteFunc(slices.Clone(*h.outbound.Load()), func(x *outLink) bool { return x == l }))
-	_ = l.closeFunc()
+	isIt := func(x *outLink) bool { return x == l }
+	h.driving.lock()
+	h.linkMu.Lock()
+	h.links = slices.DeleteFunc(h.links, isIt)
+	h.setOutbound(slices.DeleteFunc(slices.Clone(*h.outbound.Load()), isIt))
+	h.linkMu.Unlock()
+	h.driving.unlock()
+	_ = l.closeFunc() // unmapping what is mapped does not fail
+	if linkEnd(l.end.Load()) != endBusy {
+		h.tellIfGone(gidWords(l.gid))
+	}
 }
 
 func (h *hca) setOutbound(list []*outLink) { h.outbound.Store(&list) }
@@ -72,21 +70,33 @@ func (h *hca) dial(l *outLink) {
 		if !errors.Is(err, ucs.ErrClosed) {
 			logger.Info("peer not reached", "device", h.cfg.Name, "peer", l.gid, "reason", err)
 		}
-		if !gone(err) {
-			l.again = nanotime() + redialPause.Nanoseconds()
+		end := endBusy
+		if gone(err) {
+			end = endGone
 		}
-		h.dropLink(l)
+		h.dropLink(l, end)
 		return
 	}
 	l.releaseWaiters()
 	out.AfterDown(func() {
 		logger.Info("peer is gone", "device", h.cfg.Name, "peer", l.gid, "pid", l.pid)
-		h.dropLink(l)
+		h.dropLink(l, h.departure(l))
 	})
 }
 
-// redialPause is how long a port that could not be dialed is left alone: one that hangs up
-// at once would otherwise be dialed for each datagram. Little beside the time that
+// departure tells how a peer went that has hung up: by what its table says, as long as it
+// is mapped.
+func (h *hca) departure(l *outLink) linkEnd {
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
+	if slices.Contains(*h.outbound.Load(), l) && l.table.closed().Load() != 0 {
+		return endClosed
+	}
+	return endGone
+}
+
+// redialPause is how long a port that is not reached is left alone: it would otherwise be
+// dialed for each datagram. Little beside the time that
 // protocols over datagrams give a peer.
 const redialPause = 100 * time.Millisecond
 
@@ -134,25 +144,46 @@ func (l *outLink) releaseWaiters() {
 	l.hca.call(attnRun)
 }
 
-// dropLink marks a link as down and fails the QPs that use it.
-func (h *hca) dropLink(l *outLink) {
-	if l.state.Swap(linkDown) == linkDown {
-		return
+// goDown ends a link; false if it has ended before. Nobody begins to use it.
+func (l *outLink) goDown(end linkEnd) bool {
+	if !l.end.CompareAndSwap(uint32(endNone), uint32(end)) {
+		return false
 	}
+	l.again.Store(nanotime() + redialPause.Nanoseconds())
+	l.state.Store(linkDown)
+	return true
+}
+
+// dropLink ends a link, fails the QPs that use it and gives its memory back. driving is
+// not held.
+func (h *hca) dropLink(l *outLink, end linkEnd) {
+	if l.goDown(end) {
+		h.failUsers(l)
+		h.dispose(l)
+	}
+}
+
+// failUsers fails the QPs that use a link that has gone down. On return no QP uses it.
+func (h *hca) failUsers(l *outLink) {
 	l.releaseWaiters()
-	for i := range h.qps.slot {
-		if qp := h.qps.slot[i].Load(); qp != nil && qp.service == verbs.QPTypeRC {
-			qp.peerGone(l)
-		}
-	}
+	h.eachQP(func(qp *queuePair) { qp.peerGone(l) })
 	l.unblock()
 }
 
-// peerGone fails a QP that is connected over l.
+// reject ends a link on which the peer has answered what is no packet. driving is held.
+func (l *outLink) reject() {
+	if l.goDown(endGone) {
+		l.hca.failUsers(l)
+		l.hca.dials.Go(func() { l.hca.dispose(l) })
+	}
+}
+
+// peerGone fails a QP that is connected over l. On return the QP, also one that sends
+// datagrams, does not use l.
 func (qp *queuePair) peerGone(l *outLink) {
 	qp.exec.lock()
 	if qp.req.link == l && (qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD)) {
-		qp.enterError(mlx5.SyndromeRetryExceeded, mlx5.SyndromeOK)
+		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 	qp.exec.release()
 }
@@ -174,7 +205,8 @@ func (h *hca) accept(in *attach.Inbound) error {
 	return nil
 }
 
-// dropInbound forgets a peer that reached us, after what it had sent completely.
+// dropInbound forgets a peer that has hung up, after what it had sent completely: it is
+// dead, or does not access our memory any more.
 func (h *hca) dropInbound(l *inLink) {
 	if l.state.Swap(linkDown) == linkDown {
 		return
@@ -182,9 +214,17 @@ func (h *hca) dropInbound(l *inLink) {
 	h.dials.Go(func() {
 		if h.delist(l) {
 			_ = l.closeFunc()
-			h.reclaimKept()
+			h.quarantine.release()
+			h.tellIfGone(l.gid)
 		}
 	})
+}
+
+// reject ends a link on which the peer has sent what is no packet. The peer may be in the
+// middle of an access: its guards are watched until it hangs up too. driving is held.
+func (l *inLink) reject() {
+	l.rejected = true
+	l.hangUp()
 }
 
 // delist stops driving an inbound link, after what had come completely. False when
@@ -195,9 +235,7 @@ func (h *hca) delist(l *inLink) bool {
 	if h.closing.Load() {
 		return false
 	}
-	for l.reading.qp == nil && l.drainRequests() {
-		yield()
-	}
+	l.drainRest()
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(x *inLink) bool { return x == l }))

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // A walk goes over the local bytes of a work request, piece by piece.
@@ -18,15 +18,14 @@ type walk struct {
 	head, tail []byte
 }
 
-// walkSend is over the payload of a send work request.
-func (qp *queuePair) walkSend(w *mlx5.WQE, need verbs.Access) walk {
-	k := walk{qp: qp, pdn: qp.pdn, need: need}
+// begin makes k, which is zero, go over the payload of a send work request of qp.
+func (k *walk) begin(qp *queuePair, w *prm.WQE, need verbs.Access) {
+	k.qp, k.pdn, k.need = qp, qp.pdn, need
 	if w.InlineLen > 0 {
 		k.head, k.tail = qp.sq.Inline(w)
-		return k
+		return
 	}
 	k.sges = w.SGEs()
-	return k
 }
 
 // valid reports whether every piece may be accessed.

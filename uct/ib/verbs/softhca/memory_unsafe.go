@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/memprot"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -38,8 +39,16 @@ func (rs *regions) find(lkey uint32, addr uint64, n uint64, pdn uint32, need ver
 	return unsafe.Add(r.base, off)
 }
 
-// register makes a region and shows it to peers.
+// register makes a region and shows it to peers. ErrNoMemory; the errors of memprot.
 func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, error) {
+	base := unsafe.Pointer(unsafe.SliceData(buf))
+	off, inArena := h.arenaOffset(uint64(uintptr(base)), uint64(len(buf)))
+	if !inArena {
+		if err := memprot.Check(buf, access&verbs.AccessLocalWrite != 0); err != nil {
+			return 0, err
+		}
+	}
+	h.quarantine.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	idx, variant, ok := h.mrIDs.take()
@@ -47,10 +56,8 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 		return 0, ucs.ErrNoMemory
 	}
 	key := idx<<8 | uint32(variant)
-	base := unsafe.Pointer(unsafe.SliceData(buf))
 	r := &region{key: key, pdn: pdn, access: access, base: base,
 		addr: uint64(uintptr(base)), len: uint64(len(buf))}
-	off, inArena := h.arenaOffset(r.addr, r.len)
 	if !inArena {
 		r.pin = new(runtime.Pinner)
 		r.pin.Pin(base)
@@ -84,30 +91,63 @@ func (h *hca) arenaOffset(addr, n uint64) (uint64, bool) {
 	return addr - start, true
 }
 
-// deregister hides the region and returns when nobody is using it any more. The
-// memory of a peer that stopped in the middle is kept until the peer is gone.
-func (h *hca) deregister(key uint32) error {
-	h.mu.Lock()
-	idx := key >> 8 % maxMR
-	r := h.regions.slot[idx].Load()
-	if r == nil || r.key != key {
-		h.mu.Unlock()
+// deregister takes a key back, and returns when nobody is accessing the region, or an
+// *ucs.InUseError: then the region can be deregistered again. With free, which is what
+// AllocBuffer returned, it does not wait for peers that are inside: the memory is freed
+// when they are out.
+func (h *hca) deregister(key uint32, free freer) error {
+	h.quarantine.release()
+	r := h.revoke(key)
+	if r == nil {
 		return ucs.ErrInvalidParam
 	}
-	h.table.mr(key).key.Store(0)
-	h.regions.slot[idx].Store(nil)
-	h.table.generation().Add(1)
-	h.mu.Unlock()
-
-	return h.reclaim(func() error {
-		if r.pin != nil {
-			r.pin.Unpin()
+	h.grace()
+	inside := h.visits(key)
+	if free == nil {
+		if inside = h.await(inside, ucs.RevokeLimit); len(inside) > 0 {
+			return inUseError(inside)
 		}
-		h.mu.Lock()
-		h.mrIDs.give(idx)
-		h.mu.Unlock()
-		return nil
-	})
+	}
+	h.mu.Lock()
+	delete(h.revoked, key)
+	h.mu.Unlock()
+	h.quarantine.put(inside, int64(r.len), func() { h.forget(r, free) })
+	return nil
+}
+
+// revoke hides a region: no access begins any more. It returns the region; nil if there
+// is none, so that the first caller deregisters it.
+func (h *hca) revoke(key uint32) *region {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	slot := &h.regions.slot[key>>8%maxMR]
+	r := slot.Load()
+	if r == nil || r.key != key {
+		return h.revoked[key]
+	}
+	h.revoked[key] = r
+	h.table.mr(key).key.Store(0)
+	slot.Store(nil)
+	h.table.generation().Add(1)
+	return r
+}
+
+// forget ends what register began: nobody accesses the region.
+func (h *hca) forget(r *region, free freer) {
+	r.unpin()
+	if free != nil {
+		free.free()
+	}
+	h.mu.Lock()
+	h.mrIDs.give(r.key >> 8 % maxMR)
+	h.mu.Unlock()
+}
+
+// unpin lets go of memory of the caller.
+func (r *region) unpin() {
+	if r.pin != nil {
+		r.pin.Unpin()
+	}
 }
 
 // idPool hands out table indexes from 1, oldest free first, with a variant byte

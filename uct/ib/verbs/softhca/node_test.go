@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -101,7 +102,7 @@ type link struct {
 	minRNR  uint8
 }
 
-var plain = link{access: anyone, timeout: 14, retry: 7, rnr: 7, minRNR: 1}
+var defaultLink = link{access: anyone, timeout: 14, retry: 7, rnr: 7, minRNR: 1}
 
 func initQP(t testing.TB, qp *verbs.QP, access verbs.Access) {
 	t.Helper()
@@ -160,7 +161,7 @@ func (n *node) recv(id uint64, off, length int) {
 
 // patience bounds the waits of tests that are about something else: it is over
 // only when something hangs.
-const patience = 20 * time.Second
+const patience = testenv.Watchdog
 
 // completion polls for one completion.
 func (n *node) completion() verbs.WC {

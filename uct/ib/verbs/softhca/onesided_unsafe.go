@@ -5,14 +5,13 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/cma"
-	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // remoteMemory executes an RDMA write, read or atomic on the peer's memory,
 // without the peer.
-func (qp *queuePair) remoteMemory(w *mlx5.WQE, budget *int) verdict {
+func (qp *queuePair) remoteMemory(w *prm.WQE, budget *int) stepResult {
 	r := &qp.req
 	if r.packed {
 		return qp.message(w)
@@ -21,18 +20,20 @@ func (qp *queuePair) remoteMemory(w *mlx5.WQE, budget *int) verdict {
 		return v
 	}
 	if w.Len > maxMessage {
-		return qp.failNext(mlx5.SyndromeLocalLength)
+		return qp.failNext(prm.SyndromeLocalLength)
 	}
-	k := qp.walkSend(w, localNeed(w.Op))
+	var k walk
+	k.begin(qp, w, localNeed(w.Op))
 	if r.moved == 0 && !k.valid() {
-		return qp.failNext(mlx5.SyndromeLocalProt)
+		return qp.failNext(prm.SyndromeLocalProt)
 	}
 	n := min(w.Len-r.moved, uint64(*budget))
-	r.guard.Store(1) // a full barrier: pairs with the invalidation before guardsDown
+	qp.exec.quiescent() // entering is the barrier
+	seq := r.guard.enter(w.RKey)
 	v, syn := qp.transfer(w, &k, n)
-	mmio.StoreRelease32(unsafe.Pointer(r.guard), 0)
+	r.guard.leave(seq)
 	switch {
-	case syn != mlx5.SyndromeOK:
+	case syn != prm.SyndromeOK:
 		return qp.refused(syn)
 	case v == stepWait:
 		return qp.awaitPeer()
@@ -44,7 +45,7 @@ func (qp *queuePair) remoteMemory(w *mlx5.WQE, budget *int) verdict {
 	if r.moved < w.Len {
 		return stepAgain
 	}
-	if w.Op == mlx5.OpRDMAWriteImm {
+	if w.Op == prm.OpRDMAWriteImm {
 		return qp.message(w)
 	}
 	return qp.finish(w, uint32(w.Len))
@@ -53,19 +54,19 @@ func (qp *queuePair) remoteMemory(w *mlx5.WQE, budget *int) verdict {
 // maxMessage is the longest message (IBTA volume 1, 9.7.6).
 const maxMessage = 1 << 31
 
-func localNeed(op mlx5.Opcode) verbs.Access {
+func localNeed(op prm.Opcode) verbs.Access {
 	switch op {
-	case mlx5.OpRDMARead, mlx5.OpAtomicFA, mlx5.OpAtomicCS:
+	case prm.OpRDMARead, prm.OpAtomicFA, prm.OpAtomicCS:
 		return verbs.AccessLocalWrite
 	}
 	return 0
 }
 
-func remoteNeed(op mlx5.Opcode) verbs.Access {
+func remoteNeed(op prm.Opcode) verbs.Access {
 	switch op {
-	case mlx5.OpRDMARead:
+	case prm.OpRDMARead:
 		return verbs.AccessRemoteRead
-	case mlx5.OpAtomicFA, mlx5.OpAtomicCS:
+	case prm.OpAtomicFA, prm.OpAtomicCS:
 		return verbs.AccessRemoteAtomic
 	}
 	return verbs.AccessRemoteWrite
@@ -73,26 +74,26 @@ func remoteNeed(op mlx5.Opcode) verbs.Access {
 
 // transfer checks the target and moves n bytes. The guard is up. stepWait says
 // that the target QP is not ready.
-func (qp *queuePair) transfer(w *mlx5.WQE, k *walk, n uint64) (verdict, mlx5.Syndrome) {
+func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Syndrome) {
 	r := &qp.req
 	l := r.link
 	e := l.table.qp(qp.attr.DestQPN)
 	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
-		return stepWait, mlx5.SyndromeOK
+		return stepWait, prm.SyndromeOK
 	}
 	need := remoteNeed(w.Op)
 	if verbs.Access(e.access.Load())&need != need {
-		return stepFail, mlx5.SyndromeRemoteInvalidReq
+		return stepFail, prm.SyndromeRemoteInvalidReq
 	}
 	if w.Len == 0 {
-		return stepDone, mlx5.SyndromeOK
+		return stepDone, prm.SyndromeOK
 	}
-	if need == verbs.AccessRemoteAtomic && w.RAddr%mlx5.AtomicOperandLen != 0 {
-		return stepFail, mlx5.SyndromeRemoteInvalidReq
+	if need == verbs.AccessRemoteAtomic && w.RAddr%prm.AtomicOperandLen != 0 {
+		return stepFail, prm.SyndromeRemoteInvalidReq
 	}
 	m, ok := l.memory(w.RKey, w.RAddr, w.Len, e.pdn.Load(), need)
 	if !ok {
-		return stepFail, mlx5.SyndromeRemoteAccess
+		return stepFail, prm.SyndromeRemoteAccess
 	}
 	if m.private {
 		return qp.transferPrivate(w, k, n)
@@ -101,28 +102,28 @@ func (qp *queuePair) transfer(w *mlx5.WQE, k *walk, n uint64) (verdict, mlx5.Syn
 }
 
 // transferMapped moves bytes from or to mapped memory.
-func (qp *queuePair) transferMapped(w *mlx5.WQE, k *walk, p unsafe.Pointer, n uint64) mlx5.Syndrome {
+func (qp *queuePair) transferMapped(w *prm.WQE, k *walk, p unsafe.Pointer, n uint64) prm.Syndrome {
 	ok := true
 	switch w.Op {
-	case mlx5.OpRDMARead:
+	case prm.OpRDMARead:
 		ok = k.scatter(p, qp.req.moved, n)
-	case mlx5.OpAtomicFA, mlx5.OpAtomicCS:
+	case prm.OpAtomicFA, prm.OpAtomicCS:
 		old := applyAtomic(p, w.Op, w.SwapOrAdd, w.Compare)
-		ok = k.scatter(unsafe.Pointer(&old), 0, mlx5.AtomicOperandLen)
+		ok = k.scatter(unsafe.Pointer(&old), 0, prm.AtomicOperandLen)
 	default:
 		ok = k.gather(p, qp.req.moved, n)
 	}
 	if !ok {
-		return mlx5.SyndromeLocalProt
+		return prm.SyndromeLocalProt
 	}
-	return mlx5.SyndromeOK
+	return prm.SyndromeOK
 }
 
 // applyAtomic works on an aligned word with CPU atomics, so all QPs of all
 // processes agree, and so does the target's CPU.
-func applyAtomic(p unsafe.Pointer, op mlx5.Opcode, swapAdd, compare uint64) (old uint64) {
+func applyAtomic(p unsafe.Pointer, op prm.Opcode, swapAdd, compare uint64) (old uint64) {
 	word := (*atomic.Uint64)(p)
-	if op == mlx5.OpAtomicFA {
+	if op == prm.OpAtomicFA {
 		return word.Add(swapAdd) - swapAdd
 	}
 	for {
@@ -135,7 +136,7 @@ func applyAtomic(p unsafe.Pointer, op mlx5.Opcode, swapAdd, compare uint64) (old
 
 // transferPrivate moves bytes from or to memory that is not mapped here. Where the
 // kernel does not allow that, and for atomics, the request goes through the ring.
-func (qp *queuePair) transferPrivate(w *mlx5.WQE, k *walk, n uint64) (verdict, mlx5.Syndrome) {
+func (qp *queuePair) transferPrivate(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Syndrome) {
 	r := &qp.req
 	if !r.link.cma || remoteNeed(w.Op) == verbs.AccessRemoteAtomic {
 		return qp.viaRing()
@@ -143,7 +144,7 @@ func (qp *queuePair) transferPrivate(w *mlx5.WQE, k *walk, n uint64) (verdict, m
 	for off := r.moved; off < r.moved+n; {
 		p, m := k.at(off)
 		if p == nil {
-			return stepFail, mlx5.SyndromeLocalProt
+			return stepFail, prm.SyndromeLocalProt
 		}
 		b := unsafe.Slice((*byte)(p), min(m, r.moved+n-off))
 		if err := qp.attachCopy(w.Op, b, w.RAddr+off); err != nil {
@@ -151,32 +152,32 @@ func (qp *queuePair) transferPrivate(w *mlx5.WQE, k *walk, n uint64) (verdict, m
 		}
 		off += uint64(len(b))
 	}
-	return stepDone, mlx5.SyndromeOK
+	return stepDone, prm.SyndromeOK
 }
 
-func (qp *queuePair) attachCopy(op mlx5.Opcode, b []byte, raddr uint64) error {
+func (qp *queuePair) attachCopy(op prm.Opcode, b []byte, raddr uint64) error {
 	l := qp.req.link
-	if op == mlx5.OpRDMARead {
+	if op == prm.OpRDMARead {
 		return qp.req.vec.Read(l.pid, b, raddr)
 	}
 	return qp.req.vec.Write(l.pid, b, raddr)
 }
 
 // attachFailed says what a refused cross-memory attach means.
-func (qp *queuePair) attachFailed(err error) (verdict, mlx5.Syndrome) {
+func (qp *queuePair) attachFailed(err error) (stepResult, prm.Syndrome) {
 	switch err {
 	case cma.ErrForbidden, cma.ErrUnsupported:
 		return qp.viaRing()
 	case cma.ErrGone:
-		return stepFail, mlx5.SyndromeRetryExceeded
+		return stepFail, prm.SyndromeRetryExceeded
 	case cma.ErrBadRange:
-		return stepFail, mlx5.SyndromeRemoteAccess
+		return stepFail, prm.SyndromeRemoteAccess
 	}
-	return stepFail, mlx5.SyndromeRemoteOp
+	return stepFail, prm.SyndromeRemoteOp
 }
 
 // viaRing makes the work request one that the peer executes, from its beginning.
-func (qp *queuePair) viaRing() (verdict, mlx5.Syndrome) {
+func (qp *queuePair) viaRing() (stepResult, prm.Syndrome) {
 	qp.req.packed, qp.req.moved = true, 0
-	return stepDone, mlx5.SyndromeOK
+	return stepDone, prm.SyndromeOK
 }

@@ -2,6 +2,7 @@ package softhca
 
 import (
 	"fmt"
+	"os"
 	"sync/atomic"
 	"unsafe"
 
@@ -49,8 +50,8 @@ func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
 		return nil, ucs.ErrInvalidParam
 	}
 	mem := linkMem{unsafe.Pointer(unsafe.SliceData(seg))}
-	l := &inLink{hca: h, gid: gidWords(in.PeerGID), ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
-		wakeFD: in.WakeFD, mem: mem, closeFunc: in.Close}
+	l := &inLink{hca: h, gid: gidWords(in.PeerGID), pid: in.PeerPID, ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
+		wakeFD: in.WakeFD, mem: mem, hangUp: in.HangUp, closeFunc: in.Close}
 	l.req = mem.consumer(linkReq)
 	l.resp = mem.producer(linkResp)
 	l.state.Store(linkUp)
@@ -62,7 +63,7 @@ func (l *outLink) connectSelf() {
 	h := l.hca
 	block, err := offheap.Alloc(linkLen)
 	if err != nil {
-		l.state.Store(linkDown)
+		l.goDown(endBusy)
 		return
 	}
 	l.self = true
@@ -71,15 +72,14 @@ func (l *outLink) connectSelf() {
 	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(block.Bytes()))}
 	l.req = l.mem.producer(linkReq)
 	l.resp = l.mem.consumer(linkResp)
-	in := &inLink{hca: h, gid: h.gidWords, ctl: h.ctl, wakeFD: h.wakeFD, mem: l.mem,
-		closeFunc: block.Free}
+	in := &inLink{hca: h, gid: h.gidWords, pid: os.Getpid(), ctl: h.ctl, wakeFD: h.wakeFD, mem: l.mem,
+		hangUp: func() {}, closeFunc: block.Free}
 	in.req = l.mem.consumer(linkReq)
 	in.resp = l.mem.producer(linkResp)
 	in.state.Store(linkUp)
 	h.setInbound(append(*h.inbound.Load(), in))
 	h.setOutbound(append(*h.outbound.Load(), l))
 	l.state.Store(linkUp)
-	l.refs++ // the device's own: the link stays until Close
 }
 
 // uarPage is a UAR page as the software sees it.

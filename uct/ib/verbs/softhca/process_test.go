@@ -37,9 +37,10 @@ type introduction struct {
 	RKey    uint32
 	Private uint64 // memory outside the arena
 	PrivKey uint32
+	UDQPN   uint32 // the child sends it a datagram, and is not connected; or 0
 }
 
-// child is the other process, connected to n.
+// child is the other process.
 type child struct {
 	introduction
 	cmd *exec.Cmd
@@ -47,7 +48,26 @@ type child struct {
 	out *json.Decoder
 }
 
+// startChild starts a child that is connected to n.
 func startChild(t *testing.T, n *node, role string) *child {
+	t.Helper()
+	c := newChild(t, role)
+	n.join(c.GID, c.QPN, defaultLink)
+	c.reach(t, introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey()})
+	return c
+}
+
+// startSender starts a child that sends a datagram to u on n's device, which does not dial
+// it.
+func startSender(t *testing.T, n, u *node, role string) *child {
+	t.Helper()
+	c := newChild(t, role)
+	c.reach(t, introduction{GID: n.gid, QPN: n.qp.Number(), UDQPN: u.qp.Number()})
+	return c
+}
+
+// newChild starts a child, which has introduced itself.
+func newChild(t *testing.T, role string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childEnv+"="+role)
@@ -65,11 +85,15 @@ func startChild(t *testing.T, n *node, role string) *child {
 		_ = cmd.Wait()
 	})
 	require.NoError(t, c.out.Decode(&c.introduction))
-	n.join(c.GID, c.QPN, plain)
-	require.NoError(t, json.NewEncoder(in).Encode(introduction{GID: n.gid, QPN: n.qp.Number(), Addr: n.mr.Addr(), RKey: n.mr.RKey()}))
+	return c
+}
+
+// reach tells the child whom it is to reach, and waits until it has begun to.
+func (c *child) reach(t *testing.T, parent introduction) {
+	t.Helper()
+	require.NoError(t, json.NewEncoder(c.in).Encode(parent))
 	var ready bool
 	require.NoError(t, c.out.Decode(&ready))
-	return c
 }
 
 // stop stops the child and returns when it does not run any more.
@@ -94,13 +118,42 @@ func runChild(role string) int {
 		Private: mr.Addr(), PrivKey: mr.RKey()}))
 	var peer introduction
 	require.NoError(f, dec.Decode(&peer))
-	n.join(peer.GID, peer.QPN, plain)
+	depart := n.close
+	if peer.UDQPN != 0 {
+		depart = n.sendTo(peer)
+	} else {
+		n.join(peer.GID, peer.QPN, defaultLink)
+	}
 	require.NoError(f, enc.Encode(true))
-	if role == "hammer" {
+	switch role {
+	case "hammer":
 		n.hammer(peer)
+	case "intruder":
+		n.intrude(enc, dec)
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent lets go
+	if role == "leaver" {
+		require.NoError(f, mr.Close())
+		depart()
+	}
 	return 0
+}
+
+// sendTo sends a datagram to the parent, over a link that is up. It returns what closes
+// the device.
+func (n *node) sendTo(peer introduction) (depart func()) {
+	n.join(peer.GID, peer.QPN, link{access: anyone, timeout: 1})
+	n.send(verbs.SendWR{Opcode: verbs.OpSend, SGList: []verbs.SGE{n.mr.SGE(0, 1)}})
+	n.fail(0, verbs.WCRetryExcErr) // the parent's QP is not connected, but was looked at
+	u := n.datagrams()
+	ah := u.address(peer.GID)
+	u.datagram(1, ah, peer.UDQPN, testQKey, 8)
+	u.succeed(1)
+	return func() {
+		require.NoError(n.t, ah.Close())
+		require.NoError(n.t, u.qp.Close())
+		n.close()
+	}
 }
 
 // hammer writes to the parent's first half and sends, without an end.
@@ -181,7 +234,7 @@ func TestKilledInitiator(t *testing.T) {
 	a := openNode(t, softhca.Config{})
 	peer := openNode(t, softhca.Config{})
 	survivor := a.sibling()
-	connect(survivor, peer, plain)
+	connect(survivor, peer, defaultLink)
 	fill(a.buf.Bytes()[bufLen/2:], 77)
 	want := append([]byte(nil), a.buf.Bytes()[bufLen/2:]...)
 	for i := range kills {

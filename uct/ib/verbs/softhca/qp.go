@@ -1,11 +1,13 @@
 package softhca
 
 import (
+	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // queuePair is the device's side of a QP.
@@ -19,8 +21,8 @@ type queuePair struct {
 	uidx    uint32
 	pdn     uint32
 	service verbs.QPType
-	sq      mlx5.SQView
-	dbrec   mlx5.DBRec
+	sq      prm.SQView
+	dbrec   prm.DBRec
 	sendCQ  *compQueue
 	recvCQ  *compQueue
 	rq      *recvQueue
@@ -29,7 +31,7 @@ type queuePair struct {
 	state atomic.Uint32 // verbs.QPState
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
 
-	exec   spinLock
+	exec   section
 	req    requester
 	resp   responder
 	queued atomic.Bool  // on hca.runList or a wait list
@@ -38,15 +40,16 @@ type queuePair struct {
 	timed *timedQP // nil without a model of time
 }
 
-// CreateQP implements mlx5.Hardware.
-func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
+// CreateQP implements prm.Hardware.
+func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 	if p.Type != verbs.QPTypeRC && p.Type != verbs.QPTypeUD {
 		return 0, ucs.ErrUnsupported
 	}
+	h.quarantine.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	send, recv := h.cqs.get(p.SendCQN), h.cqs.get(p.RecvCQN)
-	if send == nil || recv == nil || p.DBRec == nil {
+	if send == nil || recv == nil || p.DBRec == (prm.DBRec{}) {
 		return 0, ucs.ErrInvalidParam
 	}
 	idx, variant, ok := h.qpIDs.take()
@@ -55,7 +58,7 @@ func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
 	}
 	qpn := uint32(variant)<<16 | idx
 	qp := &queuePair{hca: h, qpn: qpn, uidx: p.UserIndex, pdn: p.PDN, service: p.Type,
-		dbrec: mlx5.NewDBRec(p.DBRec), sendCQ: send, recvCQ: recv, entry: h.table.qp(qpn)}
+		dbrec: p.DBRec, sendCQ: send, recvCQ: recv, entry: h.table.qp(qpn)}
 	err := qp.attachModel(p)
 	if err == nil {
 		err = qp.attachQueues(h, p)
@@ -69,6 +72,7 @@ func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
 	qp.entry.qpn.Store(qpn)
 	qp.entry.pdn.Store(p.PDN)
 	qp.entry.service.Store(uint32(p.Type))
+	qp.entry.setDestGID(verbs.GID{})
 	qp.entry.state.Store(uint32(verbs.QPStateReset))
 	h.qps.slot[qpn%maxQP].Store(qp)
 	if qp.rq.shared() {
@@ -77,8 +81,8 @@ func (h *hca) CreateQP(p mlx5.QPParams) (uint32, error) {
 	return qpn, nil
 }
 
-func (qp *queuePair) attachQueues(h *hca, p mlx5.QPParams) (err error) {
-	if qp.sq, err = mlx5.NewSQView(p.SQ, p.SQCount, qp.qpn, p.Type); err != nil {
+func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
+	if qp.sq, err = prm.NewSQView(p.SQ, p.SQCount, qp.qpn, p.Type); err != nil {
 		return err
 	}
 	if p.SRQN != 0 {
@@ -88,11 +92,11 @@ func (qp *queuePair) attachQueues(h *hca, p mlx5.QPParams) (err error) {
 		qp.rq.users++
 		return nil
 	}
-	qp.rq = &recvQueue{hca: h, pdn: p.PDN, uidx: p.UserIndex, maxSGE: p.RQMaxSGE, dbrec: qp.dbrec}
+	qp.rq = &recvQueue{hca: h, pdn: p.PDN, maxSGE: p.RQMaxSGE, dbrec: qp.dbrec}
 	if p.RQ == nil {
 		return nil
 	}
-	qp.rq.view, err = mlx5.NewRQView(p.RQ, p.RQCount, p.RQStride)
+	qp.rq.view, err = prm.NewRQView(p.RQ, p.RQCount, p.RQStride)
 	return err
 }
 
@@ -108,12 +112,44 @@ func (t *qpTable) find(qpn uint32) *queuePair {
 	return nil
 }
 
-// ModifyQP implements mlx5.Hardware.
+// eachQP calls f with every QP that was there at the call. h.mu is not held.
+func (h *hca) eachQP(f func(*queuePair)) {
+	h.mu.Lock()
+	n := h.qpIDs.next
+	h.mu.Unlock()
+	for i := range n + 1 {
+		if qp := h.qps.slot[i].Load(); qp != nil {
+			f(qp)
+		}
+	}
+}
+
+// ModifyQP implements prm.Hardware.
 func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp := h.qps.find(qpn)
 	if qp == nil {
 		return ucs.ErrInvalidParam
 	}
+	peer := qp.peer()
+	err := qp.modify(attr, mask)
+	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
+		h.await(h.visitsFrom(peer), qpPatience)
+	}
+	return err
+}
+
+// qpPatience is how long a QP that ends waits for its peer, which may be in the middle of
+// an access: far more than any takes. A peer that does not run ends that later, unless
+// the memory is deregistered, which waits longer and tells.
+const qpPatience = 100 * time.Millisecond
+
+// peer is the device that an RC QP is connected to.
+func (qp *queuePair) peer() [2]uint64 {
+	return [2]uint64{qp.entry.destGID[0].Load(), qp.entry.destGID[1].Load()}
+}
+
+// modify is ModifyQP with nobody else executing the QP.
+func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.halt()
 	defer qp.resume()
 	qp.merge(attr, mask)
@@ -128,7 +164,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 			return qp.connect()
 		}
 	case verbs.QPStateErr:
-		qp.enterError(mlx5.SyndromeWRFlush, mlx5.SyndromeOK)
+		qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
 		qp.endReceives() // also what was posted in ERR
 		return nil
 	}
@@ -220,7 +256,6 @@ func (qp *queuePair) reset() {
 	if qp.rq.shared() {
 		qp.abandon()
 	}
-	qp.hca.quiesce()
 	qp.detach()
 	qp.req = requester{}
 	qp.resp = responder{}
@@ -240,33 +275,25 @@ func (qp *queuePair) detach() {
 		r.link.giveGuard(r.guardSlot)
 		r.guard, r.grant = nil, grant{}
 	}
-	if r.link != nil {
-		qp.hca.unlink(r.link)
-		r.link = nil
-	}
-	for _, l := range r.udLinks {
-		qp.hca.unlink(l)
-	}
+	r.link = nil
 	r.udLinks = nil
 }
 
-// udLink is the link to the port of a datagram. A port that is gone stays gone: the
-// next process that opens a device has another GID. One that may live is dialed again,
-// after a while.
+// udLink is the link to the port of a datagram. A port that is not reached is dialed
+// again after a while, and forgotten when a new one comes.
 func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	r := &qp.req
 	for i, l := range r.udLinks {
 		if l.gid != gid {
 			continue
 		}
-		r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
-		if l.state.Load() != linkDown || l.again == 0 || nanotime() < l.again {
-			return l, nil
+		if l.expired() {
+			break
 		}
-		r.udLinks = r.udLinks[1:]
-		qp.hca.unlink(l)
-		break
+		r.udLinks[0], r.udLinks[i] = l, r.udLinks[0]
+		return l, nil
 	}
+	r.udLinks = slices.DeleteFunc(r.udLinks, (*outLink).expired)
 	l, err := qp.hca.linkTo(gid)
 	if err != nil {
 		return nil, err
@@ -275,7 +302,12 @@ func (qp *queuePair) udLink(gid verbs.GID) (*outLink, error) {
 	return l, nil
 }
 
-// DestroyQP implements mlx5.Hardware.
+// expired reports whether the link is down and may be dialed anew.
+func (l *outLink) expired() bool {
+	return l.state.Load() == linkDown && nanotime() >= l.again.Load()
+}
+
+// DestroyQP implements prm.Hardware.
 func (h *hca) DestroyQP(qpn uint32) error {
 	qp := h.qps.find(qpn)
 	if qp == nil {
@@ -290,21 +322,25 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	h.qps.slot[qpn%maxQP].Store(nil)
 	qp.detach()
 	qp.resume()
-	h.quiesce()
+	inside := h.await(h.visitsFrom(qp.peer()), qpPatience)
 
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	qp.sendCQ.users--
 	qp.recvCQ.users--
 	if qp.rq.shared() {
 		qp.rq.users--
 		h.withSRQ--
 	}
-	h.qpIDs.give(qpn % maxQP)
+	h.mu.Unlock()
+	h.quarantine.put(inside, 0, func() {
+		h.mu.Lock()
+		h.qpIDs.give(qpn % maxQP)
+		h.mu.Unlock()
+	})
 	return nil
 }
 
-// QueryQP implements mlx5.Hardware.
+// QueryQP implements prm.Hardware.
 func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
 	qp := h.qps.find(qpn)
 	if qp == nil {

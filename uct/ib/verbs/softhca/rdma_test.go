@@ -1,6 +1,7 @@
 package softhca_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 var rdmaSizes = []int{0, 1, 7, 8, 64, 4095, 4096, 4097, 300000, bufLen}
 
 func TestWriteAndRead_Sizes(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		for i, n := range rdmaSizes {
 			fill(a.buf.Bytes(), byte(i))
 			clear(b.buf.Bytes())
@@ -36,7 +37,7 @@ func TestWriteAndRead_Sizes(t *testing.T) {
 }
 
 func TestAtomics(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		word := b.buf.Bytes()[8:16]
 		binary.NativeEndian.PutUint64(word, 40)
 		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, CompareAdd: 2,
@@ -52,7 +53,7 @@ func TestAtomics(t *testing.T) {
 }
 
 func TestSend_Sizes(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		for i, n := range rdmaSizes {
 			fill(a.buf.Bytes(), byte(i))
 			clear(b.buf.Bytes())
@@ -71,7 +72,7 @@ func TestSend_Sizes(t *testing.T) {
 }
 
 func TestWriteWithImm(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		fill(a.buf.Bytes(), 3)
 		b.recv(9, 0, 0)
 		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWriteWithImm, Imm: 5, Flags: verbs.SendSignaled,
@@ -88,7 +89,7 @@ func TestWriteWithImm(t *testing.T) {
 // A write behind a send that is not acknowledged waits for it, and completes after
 // it.
 func TestOrder_WriteBehindSend(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		fill(a.buf.Bytes(), 1)
 		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 10)}},
 			verbs.SendWR{ID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
@@ -112,7 +113,7 @@ func TestPrivateMemory(t *testing.T) {
 		name := map[bool]string{false: "cma", true: "ring"}[noCMA]
 		t.Run(name, func(t *testing.T) {
 			a, b := openNode(t, softhca.Config{NoCMA: noCMA}), openNode(t, softhca.Config{})
-			connect(a, b, plain)
+			connect(a, b, defaultLink)
 			heap := make([]byte, 100000)
 			mr, err := b.pd.RegMR(heap, anyone)
 			require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestPrivateMemory(t *testing.T) {
 
 // Receives posted to a QP in ERR are flushed too.
 func TestErr_LaterReceivesAreFlushed(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		b.recv(1, 0, 64)
 		require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 		b.fail(1, verbs.WCWRFlushErr)
@@ -156,7 +157,7 @@ func TestErr_LaterReceivesAreFlushed(t *testing.T) {
 // race detector check.
 func TestWriteAndRead_EndOfTheHeapsMemory(t *testing.T) {
 	a := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
-	a.join(a.gid, a.qp.Number(), plain)
+	a.join(a.gid, a.qp.Number(), defaultLink)
 	mem := make([]byte, 4096)
 	mr, err := a.pd.RegMR(mem, anyone)
 	require.NoError(t, err)
@@ -170,4 +171,25 @@ func TestWriteAndRead_EndOfTheHeapsMemory(t *testing.T) {
 	a.succeed(2)
 	assert.Equal(t, mem[4080:], a.buf.Bytes()[64:80])
 	require.NoError(t, mr.Close())
+}
+
+// A send that is longer than what is on its way at once, and finds no receive, is sent
+// when there is one.
+func TestSend_LongWithoutReceive(t *testing.T) {
+	const length = bufLen
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
+		fill(a.buf.Bytes(), 3)
+		long := a.mr.SGE(0, length)
+		a.send(verbs.SendWR{ID: 1, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{long, long}})
+		for range 100 {
+			require.Zero(t, a.cq.Poll(a.wcs[:]))
+			require.Zero(t, b.cq.Poll(b.wcs[:]))
+		}
+		half := b.mr.SGE(0, length)
+		_, err := b.qp.PostRecv([]verbs.RecvWR{{ID: 2, SGList: []verbs.SGE{half, half}}})
+		require.NoError(t, err)
+		a.succeed(1)
+		b.succeed(2)
+		require.True(t, bytes.Equal(a.buf.Bytes(), b.buf.Bytes()))
+	})
 }

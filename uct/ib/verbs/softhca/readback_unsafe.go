@@ -2,7 +2,7 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // readback is a read that the responder is answering, a packet at a time as the
@@ -14,21 +14,32 @@ type readback struct {
 }
 
 // read starts to answer a read of memory that the requester does not map.
-func (l *inLink) read(qp *queuePair, pkt *packet) mlx5.Syndrome {
+func (l *inLink) read(qp *queuePair, pkt *packet) prm.Syndrome {
 	if pkt.dmaLen > 0 {
-		if _, syn := qp.target(pkt, 0, uint64(pkt.dmaLen), verbs.AccessRemoteRead); syn != mlx5.SyndromeOK {
+		if _, syn := qp.target(pkt, 0, uint64(pkt.dmaLen), verbs.AccessRemoteRead); syn != prm.SyndromeOK {
 			return syn
 		}
 	}
 	l.flushAck()
+	qp.resp.open.kind = pktRead
 	l.reading = readback{qp: qp, pkt: *pkt}
-	return mlx5.SyndromeOK
+	return prm.SyndromeOK
+}
+
+// wanted reports whether the QP still answers: it has not been stopped, reset or
+// destroyed, and connected to another peer, since the read began.
+func (b *readback) wanted(l *inLink) bool {
+	return b.qp.resp.open.kind == pktRead && b.qp.entry.accepts(b.pkt.dstQPN, b.pkt.srcQPN, &l.gid)
 }
 
 // finishRead sends what it can of the read under way. False when the ring is full.
 func (l *inLink) finishRead() bool {
 	b := &l.reading
 	for b.qp != nil {
+		if !b.wanted(l) {
+			b.qp = nil
+			break
+		}
 		n := min(uint64(b.pkt.dmaLen)-b.sent, uint64(b.qp.mtu()))
 		a := l.resp.reserve(int(n))
 		if a == nil {
@@ -37,19 +48,19 @@ func (l *inLink) finishRead() bool {
 		a.op, a.dstQPN, a.msn, a.raddr = pktReadData, b.pkt.srcQPN, b.pkt.msn, b.sent
 		if n > 0 {
 			p, syn := b.qp.target(&b.pkt, b.sent, n, verbs.AccessRemoteRead)
-			if syn != mlx5.SyndromeOK { // the region went meanwhile
+			if syn != prm.SyndromeOK { // the region went meanwhile
 				a.op, a.status, a.payload = pktNak, uint8(syn), 0
 				b.qp = nil
 				l.reply(a)
 				return true
 			}
 			move(a.body(), p, n)
+			l.hca.driving.quiescent() // publishing is the barrier
 		}
 		b.sent += n
 		if b.sent == uint64(b.pkt.dmaLen) {
 			a.flags |= flagLast
-			b.qp.resp.inside = false
-			b.qp.resp.msn = (b.pkt.msn + 1) & mlx5PSNMask
+			b.qp.resp.done()
 			b.qp = nil
 		}
 		l.reply(a)

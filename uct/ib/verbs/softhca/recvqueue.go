@@ -3,7 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // recvQueue is the device's side of a receive queue, of one QP or shared.
@@ -11,10 +11,9 @@ type recvQueue struct {
 	hca    *hca
 	srqn   uint32 // 0 for the queue of one QP
 	pdn    uint32
-	uidx   uint32 // in CQEs: of the SRQ, or of the QP
-	view   mlx5.RQView
+	view   prm.RQView
 	maxSGE int
-	dbrec  mlx5.DBRec
+	dbrec  prm.DBRec
 	users  int // QPs of an SRQ; under hca.mu
 
 	mu       spinLock
@@ -28,19 +27,19 @@ type recvEntry struct {
 	index uint16 // of the entry
 	nsge  int
 	total uint64
-	sge   mlx5.SGList
+	sge   prm.SGList
 }
 
 func (q *recvQueue) shared() bool { return q.srqn != 0 }
 
 // take consumes the next entry; false when none is posted. syn tells of an entry
 // that is malformed.
-func (q *recvQueue) take(e *recvEntry) (ok bool, syn mlx5.Syndrome) {
+func (q *recvQueue) take(e *recvEntry) (ok bool, syn prm.Syndrome) {
 	q.mu.lock()
 	left := q.dbrec.Recv() - q.consumed
 	if left == 0 {
 		q.mu.release()
-		return false, mlx5.SyndromeOK
+		return false, prm.SyndromeOK
 	}
 	e.index = q.consumed
 	if q.shared() {
@@ -48,10 +47,10 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn mlx5.Syndrome) {
 	}
 	segs := q.view.Entry(uint32(e.index))
 	if q.shared() {
-		q.next = mlx5.SRQNext(&segs[0])
+		q.next = prm.SRQNext(&segs[0])
 		segs = segs[1:]
 	}
-	e.nsge, e.total, syn = mlx5.DecodeRecv(segs[:min(q.maxSGE, len(segs))], &e.sge)
+	e.nsge, e.total, syn = prm.DecodeRecv(segs[:min(q.maxSGE, len(segs))], &e.sge)
 	q.consumed++
 	hit := int(left)-1 < q.limit
 	if hit {
@@ -64,21 +63,21 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn mlx5.Syndrome) {
 	return true, syn
 }
 
-// CreateSRQ implements mlx5.Hardware.
-func (h *hca) CreateSRQ(p mlx5.SRQParams) (uint32, error) {
-	view, err := mlx5.NewRQView(p.Buf, p.Count, p.Stride)
-	if err != nil || p.DBRec == nil || p.MaxSGE < 1 {
+// CreateSRQ implements prm.Hardware.
+func (h *hca) CreateSRQ(p prm.SRQParams) (uint32, error) {
+	view, err := prm.NewRQView(p.Buf, p.Count, p.Stride)
+	if err != nil || p.DBRec == (prm.DBRec{}) || p.MaxSGE < 1 {
 		return 0, ucs.ErrInvalidParam
 	}
-	q := &recvQueue{hca: h, pdn: p.PDN, uidx: p.UserIndex, view: view,
-		maxSGE: p.MaxSGE, dbrec: mlx5.NewDBRec(p.DBRec)}
+	q := &recvQueue{hca: h, pdn: p.PDN, view: view,
+		maxSGE: p.MaxSGE, dbrec: p.DBRec}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q.srqn, err = h.srqs.add(q)
 	return q.srqn, err
 }
 
-// ArmSRQ implements mlx5.Hardware.
+// ArmSRQ implements prm.Hardware.
 func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 	h.mu.Lock()
 	q := h.srqs.get(srqn)
@@ -99,7 +98,7 @@ func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 	return nil
 }
 
-// DestroySRQ implements mlx5.Hardware.
+// DestroySRQ implements prm.Hardware.
 func (h *hca) DestroySRQ(srqn uint32) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

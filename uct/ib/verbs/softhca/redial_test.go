@@ -60,26 +60,27 @@ func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
 	came := hangUps(t, gid)
 	first := down(t, qp, gid)
 	<-came
-	assert.NotZero(t, first.again)
-	first.again = nanotime() + time.Hour.Nanoseconds()
+	first.again.Store(nanotime() + time.Hour.Nanoseconds())
 	same, err := qp.udLink(gid)
 	require.NoError(t, err)
 	assert.Same(t, first, same)
 
-	first.again = nanotime()
+	first.again.Store(nanotime())
 	second := down(t, qp, gid)
 	<-came
 	assert.NotSame(t, first, second)
 	assert.Equal(t, []*outLink{second}, qp.req.udLinks)
 }
 
-// A port that was up and hung up is gone, and so is one where nobody listens.
-func TestUDLink_GoneStaysGone(t *testing.T) {
+// A port that was up and hung up is left alone for a while, and so is one where nobody
+// listens; the QP forgets it then.
+func TestUDLink_GoneIsForgotten(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
-	for name, port := range map[string]func() verbs.GID{
-		"nobody": func() verbs.GID { return verbs.GID{0: 0xfe, 1: 0x80, 15: 2} },
-		"closed": func() verbs.GID {
+	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 2}
+	for end, port := range map[linkEnd]func() verbs.GID{
+		endGone: func() verbs.GID { return unusedGID },
+		endClosed: func() verbs.GID {
 			peer, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
 			require.NoError(t, err)
 			l, err := qp.udLink(peer.gid)
@@ -91,11 +92,16 @@ func TestUDLink_GoneStaysGone(t *testing.T) {
 	} {
 		gid := port()
 		l := down(t, qp, gid)
-		assert.Zero(t, l.again, name)
+		assert.EqualValues(t, end, l.end.Load())
+		l.again.Store(nanotime() + time.Hour.Nanoseconds())
 		same, err := qp.udLink(gid)
 		require.NoError(t, err)
-		assert.Same(t, l, same, name)
+		assert.Same(t, l, same, "%d", end)
+		l.again.Store(0)
 	}
+	next, err := qp.udLink(verbs.GID{0: 0xfe, 1: 0x80, 15: 3})
+	require.NoError(t, err)
+	assert.Equal(t, []*outLink{next}, qp.req.udLinks)
 }
 
 func TestGone(t *testing.T) {

@@ -1,11 +1,9 @@
 package softhca
 
 import (
-	"sync/atomic"
-
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // requester executes the send queue. Indexes count basic blocks.
@@ -20,10 +18,10 @@ type requester struct {
 	packed bool   // it goes through the ring although it is one-sided
 	bbs    uint16 // its length
 	moved  uint64 // bytes of it that are done
-	wqe    mlx5.WQE
+	wqe    prm.WQE
 
 	link      *outLink
-	guard     *atomic.Uint32
+	guard     *guard
 	guardSlot uint32
 	grant     grant
 
@@ -32,25 +30,26 @@ type requester struct {
 
 	msn      uint32 // message number of the next two-sided message
 	inFlight uint32 // messages sent and not acknowledged
+	read     uint64 // bytes of the oldest of them, a read, that have come
 
 	rnrLeft  uint8
 	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
 	hold     int64 // nothing is sent before this time: an RNR delay; 0: none
-	fault    mlx5.Syndrome
+	fault    prm.Syndrome
 }
 
-// verdict is what became of a step.
-type verdict uint8
+// stepResult is what became of a step.
+type stepResult uint8
 
 const (
-	stepDone  verdict = iota // go on with the next work request
-	stepAgain                // budget spent: run again soon
-	stepWait                 // something will schedule the QP: an answer, room, a link, a timer
-	stepFail                 // the QP is in ERR
+	stepDone  stepResult = iota // go on with the next work request
+	stepAgain                   // budget spent: run again soon
+	stepWait                    // something will schedule the QP: an answer, room, a link, a timer
+	stepFail                    // the QP is in ERR
 )
 
 // kick executes what has been posted, as far as it goes. Where another thread is at
-// it, which may have seen an older doorbell record, whoever drives looks again.
+// it, which may have seen an older doorbell record, the thread that drives looks again.
 func (qp *queuePair) kick() {
 	if !qp.exec.held.CompareAndSwap(0, 1) {
 		qp.hca.schedule(qp)
@@ -64,7 +63,7 @@ func (qp *queuePair) kick() {
 }
 
 // run executes work requests in order. exec is held.
-func (qp *queuePair) run() verdict {
+func (qp *queuePair) run() stepResult {
 	r := &qp.req
 	if !qp.is(verbs.QPStateRTS) {
 		return qp.runStopped()
@@ -94,7 +93,7 @@ func (qp *queuePair) run() verdict {
 }
 
 // runStopped is run in the other states: work posted in ERR is flushed.
-func (qp *queuePair) runStopped() verdict {
+func (qp *queuePair) runStopped() stepResult {
 	if !qp.is(verbs.QPStateErr) {
 		return stepDone
 	}
@@ -106,12 +105,12 @@ func (qp *queuePair) runStopped() verdict {
 }
 
 // step executes the work request at next.
-func (qp *queuePair) step(pi uint16, budget *int) verdict {
+func (qp *queuePair) step(pi uint16, budget *int) stepResult {
 	r := &qp.req
 	if !r.opened {
-		bbs, syn := mlx5.DecodeWQE(&qp.sq, r.next, pi, &r.wqe)
+		bbs, syn := prm.DecodeWQE(&qp.sq, r.next, pi, &r.wqe)
 		r.bbs = uint16(bbs)
-		if syn != mlx5.SyndromeOK {
+		if syn != prm.SyndromeOK {
 			return qp.failNext(syn)
 		}
 		r.opened, r.packed, r.moved = true, false, 0
@@ -124,18 +123,18 @@ func (qp *queuePair) step(pi uint16, budget *int) verdict {
 		return stepWait
 	}
 	switch w.Op {
-	case mlx5.OpRDMAWrite, mlx5.OpRDMARead, mlx5.OpAtomicFA, mlx5.OpAtomicCS, mlx5.OpRDMAWriteImm:
+	case prm.OpRDMAWrite, prm.OpRDMARead, prm.OpAtomicFA, prm.OpAtomicCS, prm.OpRDMAWriteImm:
 		return qp.remoteMemory(w, budget)
-	case mlx5.OpNOP:
+	case prm.OpNOP:
 		return qp.finish(w, 0)
 	}
 	return qp.message(w)
 }
 
 // oneSided reports whether the initiator executes the operation alone.
-func oneSided(op mlx5.Opcode) bool {
+func oneSided(op prm.Opcode) bool {
 	switch op {
-	case mlx5.OpSend, mlx5.OpSendImm:
+	case prm.OpSend, prm.OpSendImm:
 		return false
 	}
 	return true
@@ -143,7 +142,7 @@ func oneSided(op mlx5.Opcode) bool {
 
 // finish completes the work request at next, and goes on. read is how many bytes
 // it brought.
-func (qp *queuePair) finish(w *mlx5.WQE, read uint32) verdict {
+func (qp *queuePair) finish(w *prm.WQE, read uint32) stepResult {
 	r := &qp.req
 	r.opened = false
 	r.deadline = 0
@@ -157,9 +156,9 @@ func (qp *queuePair) finish(w *mlx5.WQE, read uint32) verdict {
 
 // complete writes the CQE of a send work request, which has read n bytes. False when
 // the CQ is lost.
-func (qp *queuePair) complete(op mlx5.Opcode, index uint16, n uint32) bool {
+func (qp *queuePair) complete(op prm.Opcode, index uint16, n uint32) bool {
 	if qp.timed != nil {
-		return qp.timed.hold(&mlx5.CQE{Opcode: mlx5.CQEReq, UserIndex: qp.uidx, WQECounter: index,
+		return qp.timed.hold(&prm.CQE{Opcode: prm.CQEReq, UserIndex: qp.uidx, WQECounter: index,
 			SendOp: op, QPN: qp.qpn, ByteCount: n})
 	}
 	if qp.sendCQ.pushSent(qp, op, index, n) {
@@ -170,19 +169,19 @@ func (qp *queuePair) complete(op mlx5.Opcode, index uint16, n uint32) bool {
 }
 
 // ready makes sure that the peer's QP can be reached now.
-func (qp *queuePair) ready() (v verdict, ok bool) {
+func (qp *queuePair) ready() (v stepResult, ok bool) {
 	l := qp.req.link
 	switch l.state.Load() {
 	case linkUp:
 	case linkDialing:
 		return qp.awaitLink(l), false
 	default:
-		return qp.failNext(mlx5.SyndromeRetryExceeded), false
+		return qp.failNext(prm.SyndromeRetryExceeded), false
 	}
 	if qp.req.guard == nil {
 		slot, ok := l.takeGuard()
 		if !ok {
-			return qp.failNext(mlx5.SyndromeLocalQPOp), false
+			return qp.failNext(prm.SyndromeLocalQPOp), false
 		}
 		qp.req.guardSlot, qp.req.guard = slot, l.mem.guard(slot)
 	}
@@ -190,21 +189,25 @@ func (qp *queuePair) ready() (v verdict, ok bool) {
 }
 
 // failNext ends the work request at next with an error and stops the QP.
-func (qp *queuePair) failNext(syn mlx5.Syndrome) verdict {
+func (qp *queuePair) failNext(syn prm.Syndrome) stepResult {
 	r := &qp.req
 	if r.inFlight > 0 {
 		// What is before it may still fail for a reason of its own.
 		return stepWait
 	}
-	qp.enterError(syn, mlx5.SyndromeOK)
+	qp.enterError(syn, prm.SyndromeOK)
 	return stepFail
 }
 
 // refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
-func (qp *queuePair) refused(syn mlx5.Syndrome) verdict {
+func (qp *queuePair) refused(syn prm.Syndrome) stepResult {
 	qp.enterError(syn, syn)
 	return stepFail
 }
+
+// partlySent reports whether the message that comes after those in flight is in the
+// ring up to some packet: it can be refused before it has been sent.
+func (r *requester) partlySent() bool { return r.opened && r.moved > 0 }
 
 // answered reports how many messages in flight are older than msn, and whether msn
 // is one that could be answered.

@@ -4,23 +4,59 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // responder is the receiving half of an RC QP. hca.driving protects it.
 type responder struct {
-	msn     uint32 // the message that must come next
-	inside  bool   // packets of it have come
+	msn     uint32 // the message that must come next, or is open
 	refused bool   // an RNR NAK was sent: what comes before its retry is stale
-	got     uint64 // bytes of it
-	filling bool   // entry has been consumed for it, and has no completion yet
 	over    bool   // in ERR: the last receive of an SRQ has been completed
-	entry   recvEntry
+	open    openMessage
+}
+
+// openMessage is a message of which packets have come, but not all.
+type openMessage struct {
+	kind  uint8     // pktSend, pktWrite or pktRead; pktFiller: none is open
+	len   uint64    // as its first packet said
+	got   uint64    // bytes of it that have come
+	entry recvEntry // of a send: the receive that it fills, consumed and not completed
+}
+
+// begun reports whether a message is open.
+func (m *openMessage) begun() bool { return m.kind != pktFiller }
+
+// close ends the message.
+func (m *openMessage) close() { m.kind = pktFiller }
+
+// fits reports whether a packet is the next one of the message, or begins one, and has
+// what its kind must have (IBTA volume 1, 9.7.4.1.2). A message may begin again from
+// its first packet, as long as it is the same.
+func (m *openMessage) fits(pkt *packet) bool {
+	first, last := pkt.flags&flagFirst != 0, pkt.flags&flagLast != 0
+	n, length := uint64(pkt.payload), uint64(pkt.dmaLen)
+	if m.begun() && (m.kind != pkt.op || m.len != length) {
+		return false
+	}
+	switch pkt.op {
+	case pktSend, pktWrite:
+		got := uint64(0)
+		if !first {
+			got = m.got
+		}
+		return length <= maxMessage && n <= length-got && last == (got+n == length) && (last || n > 0)
+	case pktRead, pktWriteImm, pktAtomicFA, pktAtomicCS:
+		return !m.begun() && first && last && n == 0 && length <= maxMessage
+	}
+	return false
 }
 
 // drainRequests handles what peers have sent on a link, a bounded number of
 // packets. hca.driving is held. It reports whether there may be more.
 func (l *inLink) drainRequests() (more bool) {
+	if l.rejected {
+		return false
+	}
 	var pkt packet
 	for range drainBatch {
 		if !l.finishRead() || !l.resp.room(maxAnswers*maxRecord) {
@@ -29,7 +65,7 @@ func (l *inLink) drainRequests() (more bool) {
 		}
 		body, ok, broken := l.req.next(&pkt)
 		if broken {
-			l.hca.dropInbound(l)
+			l.reject()
 			return false
 		}
 		if !ok {
@@ -37,10 +73,22 @@ func (l *inLink) drainRequests() (more bool) {
 			return false
 		}
 		l.handle(&pkt, body)
+		l.hca.driving.quiescent() // releasing is the barrier
 		l.req.release()
 	}
 	l.endDrain()
 	return true
+}
+
+// drainRest handles what a peer that is gone has left in the ring: no more than it
+// holds, as somebody may still write to it. hca.driving is held.
+func (l *inLink) drainRest() {
+	for range ringLen / recordAlign / drainBatch {
+		if l.reading.qp != nil || !l.drainRequests() {
+			return
+		}
+		yield()
+	}
 }
 
 // maxAnswers is how many packets one request makes at the most, apart from read
@@ -67,40 +115,46 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 	}
 	if qp == nil || qp.service != verbs.QPTypeRC || !qp.entry.accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
 		if pkt.op != pktFault {
-			l.answer(pkt, pktNak, uint8(mlx5.SyndromeRetryExceeded))
+			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return
 	}
 	if pkt.op == pktFault {
-		qp.peerFault(mlx5.Syndrome(pkt.status))
+		qp.peerFault(prm.Syndrome(pkt.status))
 		return
 	}
 	if !l.inOrder(qp, pkt) {
 		return
 	}
-	if syn := l.execute(qp, pkt, body); syn != mlx5.SyndromeOK {
+	if syn := l.execute(qp, pkt, body); syn != prm.SyndromeOK {
 		l.answer(pkt, pktNak, uint8(syn))
 	}
 }
 
-// inOrder checks a packet's place in its QP's order.
+// inOrder checks that a packet is of the message that must come next, and its first or
+// not.
 func (l *inLink) inOrder(qp *queuePair, pkt *packet) bool {
 	s := &qp.resp
 	first := pkt.flags&flagFirst != 0
-	if pkt.msn != s.msn || (!first && !s.inside) {
+	if pkt.msn != s.msn || !first && !s.open.begun() {
 		if !s.refused {
-			l.answer(pkt, pktNak, uint8(mlx5.SyndromeRetryExceeded))
+			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return false
 	}
-	if first {
-		s.inside, s.refused, s.got = true, false, 0
-	}
+	s.refused = false
 	return true
 }
 
 // execute does what a packet asks. The syndrome is what the requester is told.
-func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.Syndrome {
+func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+	m := &qp.resp.open
+	if !m.fits(pkt) {
+		return qp.invalidRequest()
+	}
+	if pkt.flags&flagFirst != 0 {
+		m.len, m.got = uint64(pkt.dmaLen), 0
+	}
 	switch pkt.op {
 	case pktSend:
 		return l.receive(qp, pkt, body)
@@ -113,61 +167,65 @@ func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.S
 	case pktAtomicFA, pktAtomicCS:
 		return l.atomic(qp, pkt)
 	}
-	return mlx5.SyndromeRemoteInvalidReq
+	return qp.invalidRequest()
 }
 
-// receive places a packet of a send into the receive buffer.
-func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.Syndrome {
-	s := &qp.resp
-	if pkt.flags&flagFirst != 0 {
+// invalidRequest stops the QP for a request that no well-behaved peer sends.
+func (qp *queuePair) invalidRequest() prm.Syndrome {
+	qp.peerFault(prm.SyndromeRemoteInvalidReq)
+	return prm.SyndromeRemoteInvalidReq
+}
+
+// receive places a packet of a send into the receive that the message has consumed.
+func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+	m := &qp.resp.open
+	if !m.begun() {
 		if ok, syn := l.consume(qp, pkt); !ok {
 			return syn
 		}
+		m.kind = pktSend
 	}
 	n := uint64(pkt.payload)
-	if s.got+n > s.entry.total {
-		return qp.receiveFailed(mlx5.SyndromeLocalLength, mlx5.SyndromeRemoteInvalidReq)
+	if m.got+n > m.entry.total {
+		return qp.receiveFailed(prm.SyndromeLocalLength, prm.SyndromeRemoteInvalidReq)
 	}
-	k := walk{qp: qp, sges: s.entry.sge[:s.entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
-	if !k.scatter(body, s.got, n) {
-		return qp.receiveFailed(mlx5.SyndromeLocalProt, mlx5.SyndromeRemoteOp)
+	k := walk{qp: qp, sges: m.entry.sge[:m.entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
+	if !k.scatter(body, m.got, n) {
+		return qp.receiveFailed(prm.SyndromeLocalProt, prm.SyndromeRemoteOp)
 	}
-	s.got += n
+	m.got += n
 	if pkt.flags&flagLast != 0 {
-		op := mlx5.CQERespSend
+		op := prm.CQERespSend
 		if pkt.flags&flagImm != 0 {
-			op = mlx5.CQERespSendImm
+			op = prm.CQERespSendImm
 		}
-		l.delivered(qp, pkt, op, uint32(s.got))
+		l.delivered(qp, pkt, op)
 	}
-	return mlx5.SyndromeOK
+	return prm.SyndromeOK
 }
 
-// consume takes a receive for the message that pkt begins, or asks the requester
-// to come back.
-func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn mlx5.Syndrome) {
+// consume takes a receive for the message that pkt is of, or asks the requester to
+// come back.
+func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome) {
 	s := &qp.resp
-	if s.filling { // the message begins again: a requester that was reset in the middle
-		return true, mlx5.SyndromeOK
-	}
-	ok, syn = qp.rq.take(&s.entry)
+	ok, syn = qp.rq.take(&s.open.entry)
 	if !ok {
-		s.inside, s.refused = false, true
+		s.open.close()
+		s.refused = true
 		l.answer(pkt, pktRNR, qp.attr.MinRNRTimer)
-		return false, mlx5.SyndromeOK
+		return false, prm.SyndromeOK
 	}
-	if syn != mlx5.SyndromeOK {
-		return false, qp.receiveFailed(syn, mlx5.SyndromeRemoteOp)
+	if syn != prm.SyndromeOK {
+		return false, qp.receiveFailed(syn, prm.SyndromeRemoteOp)
 	}
-	s.filling = true
-	return true, mlx5.SyndromeOK
+	return true, prm.SyndromeOK
 }
 
-// delivered completes a receive and acknowledges the message.
-func (l *inLink) delivered(qp *queuePair, pkt *packet, op mlx5.CQEOpcode, n uint32) {
-	e := mlx5.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.rq.uidx,
-		WQECounter: qp.resp.entry.index, QPN: qp.qpn, ByteCount: n, Imm: pkt.imm, SrcQP: pkt.srcQPN}
-	qp.resp.filling = false
+// delivered completes the receive that was consumed and acknowledges the message.
+func (l *inLink) delivered(qp *queuePair, pkt *packet, op prm.CQEOpcode) {
+	m := &qp.resp.open
+	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.uidx,
+		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.imm, SrcQP: pkt.srcQPN}
 	if !qp.recvCQ.push(&e) {
 		qp.lost()
 	}
@@ -176,20 +234,25 @@ func (l *inLink) delivered(qp *queuePair, pkt *packet, op mlx5.CQEOpcode, n uint
 
 // accepted ends a message and acknowledges it, soon.
 func (l *inLink) accepted(qp *queuePair, pkt *packet) {
-	qp.resp.inside = false
-	qp.resp.msn = (pkt.msn + 1) & mlx5PSNMask
-	if l.ackOwed && l.ack.dstQPN != pkt.srcQPN {
+	qp.resp.done()
+	if l.ackDue && l.ack.dstQPN != pkt.srcQPN {
 		l.flushAck()
 	}
-	l.ackOwed = true
+	l.ackDue = true
 	l.ack = packet{dstQPN: pkt.srcQPN, msn: pkt.msn}
+}
+
+// done ends the message that had to come.
+func (s *responder) done() {
+	s.open.close()
+	s.msn = (s.msn + 1) & mlx5PSNMask
 }
 
 // receiveFailed ends a receive with an error here, and stops the QP. It returns
 // what the requester is told.
-func (qp *queuePair) receiveFailed(here, there mlx5.Syndrome) mlx5.Syndrome {
-	qp.resp.filling = false
-	qp.recvError(&qp.resp.entry, here)
+func (qp *queuePair) receiveFailed(here, there prm.Syndrome) prm.Syndrome {
+	qp.resp.open.close()
+	qp.recvError(&qp.resp.open.entry, here)
 	qp.stop()
 	return there
 }
@@ -197,17 +260,17 @@ func (qp *queuePair) receiveFailed(here, there mlx5.Syndrome) mlx5.Syndrome {
 // stop moves the QP to ERR for a fault of its responder.
 func (qp *queuePair) stop() {
 	qp.exec.lock()
-	qp.enterError(mlx5.SyndromeWRFlush, mlx5.SyndromeOK)
+	qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
 	qp.exec.release()
 }
 
 // peerFault is the notice that the peer was refused by this QP.
-func (qp *queuePair) peerFault(syn mlx5.Syndrome) {
+func (qp *queuePair) peerFault(syn prm.Syndrome) {
 	qp.stop()
 	switch syn {
-	case mlx5.SyndromeRemoteAccess:
+	case prm.SyndromeRemoteAccess:
 		qp.hca.raise(verbs.EventQPAccessErr, qp.qpn)
-	case mlx5.SyndromeRemoteInvalidReq:
+	case prm.SyndromeRemoteInvalidReq:
 		qp.hca.raise(verbs.EventQPReqErr, qp.qpn)
 	default:
 		qp.hca.raise(verbs.EventQPFatal, qp.qpn)
@@ -215,29 +278,29 @@ func (qp *queuePair) peerFault(syn mlx5.Syndrome) {
 }
 
 // target checks an access that the requester could not make itself.
-func (qp *queuePair) target(pkt *packet, off, n uint64, need verbs.Access) (unsafe.Pointer, mlx5.Syndrome) {
+func (qp *queuePair) target(pkt *packet, off, n uint64, need verbs.Access) (unsafe.Pointer, prm.Syndrome) {
 	if qp.attr.AccessFlags&need != need {
-		qp.peerFault(mlx5.SyndromeRemoteInvalidReq)
-		return nil, mlx5.SyndromeRemoteInvalidReq
+		return nil, qp.invalidRequest()
 	}
 	p := qp.hca.regions.find(pkt.rkey, pkt.raddr+off, n, qp.pdn, need)
 	if p == nil || pkt.raddr+off < off {
-		qp.peerFault(mlx5.SyndromeRemoteAccess)
-		return nil, mlx5.SyndromeRemoteAccess
+		qp.peerFault(prm.SyndromeRemoteAccess)
+		return nil, prm.SyndromeRemoteAccess
 	}
-	return p, mlx5.SyndromeOK
+	return p, prm.SyndromeOK
 }
 
 // write stores a packet of an RDMA write.
-func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.Syndrome {
-	s := &qp.resp
+func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
+	m := &qp.resp.open
+	m.kind = pktWrite
 	if n := uint64(pkt.payload); n > 0 {
-		p, syn := qp.target(pkt, s.got, n, verbs.AccessRemoteWrite)
-		if syn != mlx5.SyndromeOK {
+		p, syn := qp.target(pkt, m.got, n, verbs.AccessRemoteWrite)
+		if syn != prm.SyndromeOK {
 			return syn
 		}
 		move(p, body, n)
-		s.got += n
+		m.got += n
 	}
 	switch {
 	case pkt.flags&flagLast == 0:
@@ -246,41 +309,39 @@ func (l *inLink) write(qp *queuePair, pkt *packet, body unsafe.Pointer) mlx5.Syn
 	default:
 		l.accepted(qp, pkt)
 	}
-	return mlx5.SyndromeOK
+	return prm.SyndromeOK
 }
 
 // immediate delivers the immediate of an RDMA write, which consumes a receive.
-func (l *inLink) immediate(qp *queuePair, pkt *packet) mlx5.Syndrome {
+func (l *inLink) immediate(qp *queuePair, pkt *packet) prm.Syndrome {
 	if ok, syn := l.consume(qp, pkt); !ok {
 		return syn
 	}
-	l.delivered(qp, pkt, mlx5.CQERespWrImm, pkt.dmaLen)
-	return mlx5.SyndromeOK
+	l.delivered(qp, pkt, prm.CQERespWrImm)
+	return prm.SyndromeOK
 }
 
 // atomic applies an atomic to memory that the requester does not map.
-func (l *inLink) atomic(qp *queuePair, pkt *packet) mlx5.Syndrome {
-	if pkt.raddr%mlx5.AtomicOperandLen != 0 {
-		qp.peerFault(mlx5.SyndromeRemoteInvalidReq)
-		return mlx5.SyndromeRemoteInvalidReq
+func (l *inLink) atomic(qp *queuePair, pkt *packet) prm.Syndrome {
+	if pkt.raddr%prm.AtomicOperandLen != 0 {
+		return qp.invalidRequest()
 	}
-	p, syn := qp.target(pkt, 0, mlx5.AtomicOperandLen, verbs.AccessRemoteAtomic)
-	if syn != mlx5.SyndromeOK {
+	p, syn := qp.target(pkt, 0, prm.AtomicOperandLen, verbs.AccessRemoteAtomic)
+	if syn != prm.SyndromeOK {
 		return syn
 	}
-	op := mlx5.OpAtomicFA
+	op := prm.OpAtomicFA
 	if pkt.op == pktAtomicCS {
-		op = mlx5.OpAtomicCS
+		op = prm.OpAtomicCS
 	}
 	old := applyAtomic(p, op, pkt.swapAdd, pkt.compare)
 	l.flushAck()
-	qp.resp.inside = false
-	qp.resp.msn = (pkt.msn + 1) & mlx5PSNMask
+	qp.resp.done()
 	if a := l.resp.reserve(0); a != nil {
 		a.op, a.flags, a.dstQPN, a.msn, a.swapAdd = pktAtomicOK, flagLast, pkt.srcQPN, pkt.msn, old
 		l.reply(a)
 	}
-	return mlx5.SyndromeOK
+	return prm.SyndromeOK
 }
 
 // answer sends a refusal, after the acknowledgements that precede it.
@@ -292,12 +353,12 @@ func (l *inLink) answer(pkt *packet, op, status uint8) {
 	}
 }
 
-// flushAck sends the acknowledgement that is owed.
+// flushAck sends the acknowledgement that is due.
 func (l *inLink) flushAck() {
-	if !l.ackOwed {
+	if !l.ackDue {
 		return
 	}
-	l.ackOwed = false
+	l.ackDue = false
 	if a := l.resp.reserve(0); a != nil {
 		a.op, a.dstQPN, a.msn = pktAck, l.ack.dstQPN, l.ack.msn
 		l.reply(a)

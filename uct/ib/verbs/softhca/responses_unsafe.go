@@ -4,7 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // drainResponses handles what has come back on a link, a bounded number of
@@ -14,7 +14,7 @@ func (l *outLink) drainResponses() (more bool) {
 	for range drainBatch {
 		body, ok, broken := l.resp.next(&pkt)
 		if broken {
-			l.hca.dropLink(l)
+			l.reject()
 			return false
 		}
 		if !ok {
@@ -22,6 +22,7 @@ func (l *outLink) drainResponses() (more bool) {
 			return false
 		}
 		if qp := l.hca.qps.find(pkt.dstQPN); qp != nil {
+			l.hca.driving.quiescent() // locking is the barrier
 			qp.exec.lock()
 			if qp.req.link == l && qp.is(verbs.QPStateRTS) {
 				qp.answer(&pkt, body)
@@ -46,50 +47,99 @@ func (l *outLink) afterDrain() {
 	l.unblock()
 }
 
-// answer handles one response. exec is held.
+// answer handles one response. It must be one that the request can have (IBTA volume 1,
+// 9.7.5), else the QP stops: the peer is not to be trusted. exec is held.
 func (qp *queuePair) answer(pkt *packet, body unsafe.Pointer) {
 	r := &qp.req
 	n, ok := r.answered(pkt.msn)
-	if !ok || n == r.inFlight {
+	if !ok || n == r.inFlight && !r.partlySent() {
 		return // not in flight: an answer to what was given up
 	}
 	if !qp.retire(n) {
 		return
 	}
-	switch pkt.op {
-	case pktAck:
-		qp.retire(1)
-	case pktRNR:
+	if r.inFlight > 0 {
+		qp.answerTo(qp.oldest(), pkt, body)
+	} else {
+		qp.answerTo(&r.wqe, pkt, body)
+	}
+}
+
+// answerTo handles the response to w: the oldest in flight, or if none is, what is
+// partly sent.
+func (qp *queuePair) answerTo(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
+	sent := qp.req.inFlight > 0
+	switch {
+	case pkt.op == pktNak:
+		qp.enterError(refusal(pkt.status), prm.SyndromeOK)
+	case pkt.op == pktRNR && consumesReceive(w.Op):
 		qp.notReady(pkt.status)
 		return
-	case pktNak:
-		qp.enterError(mlx5.Syndrome(pkt.status), mlx5.SyndromeOK)
-	case pktReadData, pktAtomicOK:
-		qp.takeData(pkt, body)
+	case pkt.op == pktAck && sent:
+		qp.retire(1)
+	case pkt.op == pktReadData && sent && w.Op == prm.OpRDMARead:
+		qp.takeRead(w, pkt, body)
+	case pkt.op == pktAtomicOK && sent && isAtomic(w.Op):
+		qp.takeAtomic(w, pkt)
+	default:
+		qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
 	}
 	qp.hca.schedule(qp)
 }
 
-// retire completes the n oldest messages in flight. False when the QP stopped.
+// refusal is the syndrome that a peer gives as its reason: one that a responder can
+// have.
+func refusal(status uint8) prm.Syndrome {
+	switch s := prm.Syndrome(status); s {
+	case prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteAccess, prm.SyndromeRemoteOp, prm.SyndromeRetryExceeded:
+		return s
+	}
+	return prm.SyndromeBadResp
+}
+
+func isAtomic(op prm.Opcode) bool { return op == prm.OpAtomicFA || op == prm.OpAtomicCS }
+
+// bringsData reports whether the answer to an operation is data, and not an
+// acknowledgement.
+func bringsData(op prm.Opcode) bool { return op == prm.OpRDMARead || isAtomic(op) }
+
+// consumesReceive reports whether an operation needs a receive at the peer.
+func consumesReceive(op prm.Opcode) bool {
+	return op == prm.OpSend || op == prm.OpSendImm || op == prm.OpRDMAWriteImm
+}
+
+// retire completes the n oldest messages in flight, which have been acknowledged. False
+// when the QP stopped: also for one that is not done before its data has come.
 func (qp *queuePair) retire(n uint32) bool {
-	r := &qp.req
 	for range n {
 		w := qp.oldest()
-		r.acked += uint16(mlx5.SkipWQE(&qp.sq, r.acked, r.next))
-		r.inFlight--
-		qp.progressed()
-		if w.Flags.Signaled() && !qp.complete(w.Op, w.Index, 0) {
+		if bringsData(w.Op) {
+			qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
+			return false
+		}
+		if !qp.retireOldest(w, 0) {
 			return false
 		}
 	}
 	return true
 }
 
+// retireOldest completes w, the oldest message in flight, which has read n bytes. False
+// when the QP stopped.
+func (qp *queuePair) retireOldest(w *prm.WQE, n uint32) bool {
+	r := &qp.req
+	r.acked += uint16(prm.SkipWQE(&qp.sq, r.acked, r.next))
+	r.inFlight--
+	r.read = 0
+	qp.progressed()
+	return !w.Flags.Signaled() || qp.complete(w.Op, w.Index, n)
+}
+
 // oldest decodes the oldest work request in flight, into scratch space of the
 // device, which driving protects. It was decoded well before.
-func (qp *queuePair) oldest() *mlx5.WQE {
+func (qp *queuePair) oldest() *prm.WQE {
 	w := &qp.hca.scratch
-	mlx5.DecodeWQE(&qp.sq, qp.req.acked, qp.req.next, w)
+	prm.DecodeWQE(&qp.sq, qp.req.acked, qp.req.next, w)
 	return w
 }
 
@@ -106,47 +156,55 @@ const rnrForever = 7
 func (qp *queuePair) notReady(timer uint8) {
 	r := &qp.req
 	if r.rnrLeft == 0 {
-		qp.enterError(mlx5.SyndromeRNRExceeded, mlx5.SyndromeOK)
+		qp.enterError(prm.SyndromeRNRExceeded, prm.SyndromeOK)
 		return
 	}
 	if r.rnrLeft != rnrForever {
 		r.rnrLeft--
 	}
 	r.msn = (r.msn - r.inFlight) & mlx5PSNMask
-	r.inFlight = 0
+	r.inFlight, r.read = 0, 0
 	r.next = r.acked
 	r.opened = false
 	r.hold = nanotime() + rnrDelay(timer)
 	qp.sleepUntil(r.hold)
 }
 
-// takeData stores what a read or an atomic through the ring brought.
-func (qp *queuePair) takeData(pkt *packet, body unsafe.Pointer) {
-	w := qp.oldest()
-	k := qp.walkSend(w, verbs.AccessLocalWrite)
-	off, n := pkt.raddr, uint64(pkt.payload)
-	src := body
-	if pkt.op == pktAtomicOK {
-		off, n, src = 0, mlx5.AtomicOperandLen, unsafe.Pointer(&pkt.swapAdd)
-	}
-	if off > w.Len || n > w.Len-off {
-		qp.enterError(mlx5.SyndromeBadResp, mlx5.SyndromeOK)
-		return
-	}
-	if !k.scatter(src, off, n) {
-		qp.enterError(mlx5.SyndromeLocalProt, mlx5.SyndromeLocalProt)
-		return
-	}
-	if pkt.flags&flagLast == 0 {
-		return
-	}
+// takeRead stores a packet of what a read through the ring brings: the bytes that come
+// next, with the last of them in the last packet.
+func (qp *queuePair) takeRead(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
 	r := &qp.req
-	r.acked += uint16(mlx5.SkipWQE(&qp.sq, r.acked, r.next))
-	r.inFlight--
-	qp.progressed()
-	if w.Flags.Signaled() {
-		qp.complete(w.Op, w.Index, uint32(w.Len))
+	n := uint64(pkt.payload)
+	last := pkt.flags&flagLast != 0
+	if pkt.raddr != r.read || n > w.Len-r.read || last != (n == w.Len-r.read) || n == 0 && !last {
+		qp.enterError(prm.SyndromeBadResp, prm.SyndromeOK)
+		return
 	}
+	if qp.store(w, body, r.read, n) {
+		r.read += n
+		if last {
+			qp.retireOldest(w, uint32(w.Len))
+		}
+	}
+}
+
+// takeAtomic stores what an atomic through the ring brings.
+func (qp *queuePair) takeAtomic(w *prm.WQE, pkt *packet) {
+	if qp.store(w, unsafe.Pointer(&pkt.swapAdd), 0, prm.AtomicOperandLen) {
+		qp.retireOldest(w, uint32(w.Len))
+	}
+}
+
+// store places n bytes at offset off of what w reads. False when the QP stopped, as they
+// have nowhere to go.
+func (qp *queuePair) store(w *prm.WQE, src unsafe.Pointer, off, n uint64) bool {
+	var k walk
+	k.begin(qp, w, verbs.AccessLocalWrite)
+	if k.scatter(src, off, n) {
+		return true
+	}
+	qp.enterError(prm.SyndromeLocalProt, prm.SyndromeLocalProt)
+	return false
 }
 
 // rnrMicros is the delay for each code of the RNR NAK timer (IBTA volume 1,

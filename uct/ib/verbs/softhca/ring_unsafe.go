@@ -73,6 +73,7 @@ type producer struct {
 	data unsafe.Pointer
 	tail uint64
 	head uint64 // last seen
+	size uint64 // of the last reserved record: the peer may write to its header
 }
 
 // reserve returns room for a record with n payload bytes, or nil when the ring is
@@ -96,6 +97,7 @@ func (p *producer) reserve(n int) *packet {
 	}
 	pkt := (*packet)(unsafe.Add(p.data, p.tail%ringLen))
 	*pkt = packet{length: uint32(need), payload: uint32(n)}
+	p.size = need
 	return pkt
 }
 
@@ -112,17 +114,18 @@ func (p *producer) room(n int) bool {
 // body is the payload of a reserved or received record.
 func (pkt *packet) body() unsafe.Pointer { return unsafe.Add(unsafe.Pointer(pkt), packetLen) }
 
-// publish makes the last reserved record visible; pairs with the load in next.
-// The store is a full barrier, which the caller's look at the peer's attention
-// and sleeping words relies on.
-func (p *producer) publish(pkt *packet) {
-	p.tail += uint64(pkt.length)
+// publish makes visible the record that reserve returned last. The store releases what
+// was written to it, for the load in next; and it comes before the caller's look at the
+// peer's attention and sleeping words: see call, and "A store, then a load" in mmio.
+func (p *producer) publish(*packet) {
+	p.tail += p.size
 	race.Release(unsafe.Pointer(&order))
 	p.ctl.tail.Store(p.tail)
 }
 
 // awaitRoom says that the producer waits, and reports whether there is room after
-// all, in which case it need not.
+// all, in which case it need not. The consumer stores head and then looks at waiting, in
+// release and roomMade: one sees the other.
 func (p *producer) awaitRoom() bool {
 	p.ctl.waiting.Store(1)
 	return p.tail-p.ctl.head.Load() <= ringLen/2
@@ -139,9 +142,11 @@ type consumer struct {
 }
 
 // next copies the next header to pkt and returns its payload; false when there is
-// none. A malformed record breaks the ring: broken is set and nothing more comes.
+// none. A malformed record breaks the ring: broken is set and nothing more comes. So
+// does more filler than the ring can hold: a peer that writes it all the time would
+// never let go.
 func (c *consumer) next(pkt *packet) (body unsafe.Pointer, ok, broken bool) {
-	for {
+	for start := c.head; c.head-start <= ringLen; {
 		avail := c.ctl.tail.Load() - c.head
 		if avail == 0 {
 			return nil, false, false
@@ -163,15 +168,18 @@ func (c *consumer) next(pkt *packet) (body unsafe.Pointer, ok, broken bool) {
 		}
 		c.release()
 	}
+	return nil, false, true
 }
 
-// release gives the current record back to the producer.
+// release gives the current record back to the producer. The store releases what was
+// read of it, for the loads of head in reserve and room: nothing is written over it
+// before.
 func (c *consumer) release() {
 	c.head += c.size
 	c.ctl.head.Store(c.head)
 }
 
-// roomMade reports, once, that the producer was waiting for room.
+// roomMade reports, once, that the producer was waiting for room; see awaitRoom.
 func (c *consumer) roomMade() bool {
 	return c.ctl.waiting.Load() != 0 && c.ctl.waiting.Swap(0) != 0
 }

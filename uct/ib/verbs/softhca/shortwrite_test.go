@@ -27,7 +27,7 @@ func short(b *node, id uint64, off, n int, flags verbs.SendFlags) verbs.SendWR {
 // nothing beside it.
 func TestShortWrites_Sizes(t *testing.T) {
 	const step = 32
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		want := make([]byte, depth*step)
 		list := make([]verbs.SendWR, 0, depth)
 		for n := range depth / 2 {
@@ -48,7 +48,7 @@ func TestShortWrites_Sizes(t *testing.T) {
 // Short writes take effect in the order of the list, among work requests that go the
 // general way.
 func TestShortWrites_OrderAmongOthers(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		clear(a.buf.Bytes()[:64])
 		read := verbs.SendWR{ID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
 			SGList: []verbs.SGE{a.mr.SGE(0, 8)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
@@ -77,7 +77,7 @@ func TestShortWrites_Refused(t *testing.T) {
 		"QP's right":   {verbs.AccessRemoteRead, func(*node, *verbs.SendWR) {}, verbs.WCRemInvReqErr},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := plain
+			l := defaultLink
 			l.access = c.access
 			fabrics(t, l, func(t *testing.T, a, b *node) {
 				clear(b.buf.Bytes()[:64])
@@ -101,7 +101,7 @@ func TestShortWrites_Refused(t *testing.T) {
 
 // What was granted for one region is not taken for another, nor for what lies beside it.
 func TestShortWrites_ManyRegions(t *testing.T) {
-	fabrics(t, plain, func(t *testing.T, a, b *node) {
+	fabrics(t, defaultLink, func(t *testing.T, a, b *node) {
 		clear(b.buf.Bytes()[:256])
 		var mr [2]*verbs.MR
 		for i := range mr {
@@ -128,7 +128,7 @@ func TestShortWrites_ManyRegions(t *testing.T) {
 
 // A peer's QP that has left RTS takes no more writes, though it took some before.
 func TestShortWrites_PeerStops(t *testing.T) {
-	l := plain
+	l := defaultLink
 	l.timeout, l.retry = 1, 0 // 8 us
 	fabrics(t, l, func(t *testing.T, a, b *node) {
 		for i := range uint64(3) {
@@ -148,7 +148,7 @@ func TestShortWrites_PeerStops(t *testing.T) {
 func TestShortWrites_UntilDereg(t *testing.T) {
 	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
 	for range 20 {
-		connect(a, b, plain)
+		connect(a, b, defaultLink)
 		mr, err := b.pd.RegMR(b.buf.Bytes()[:8], anyone)
 		require.NoError(t, err)
 		begun, ended := make(chan struct{}), make(chan verbs.WCStatus)

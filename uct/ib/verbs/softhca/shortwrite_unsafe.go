@@ -3,9 +3,8 @@ package softhca
 import (
 	"unsafe"
 
-	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // shortWrites executes the short writes to mapped memory at next, up to producer
@@ -28,7 +27,7 @@ func (qp *queuePair) shortWrites(pi uint16) bool {
 		r.next += n
 		r.acked = r.next
 		r.deadline = 0
-		if signaled && !qp.complete(mlx5.OpRDMAWrite, r.next-1, 0) {
+		if signaled && !qp.complete(prm.OpRDMAWrite, r.next-1, 0) {
 			return false
 		}
 	}
@@ -39,18 +38,19 @@ func (qp *queuePair) shortWrites(pi uint16) bool {
 // make it cheap, few enough that nobody waits long for it.
 const guardedWrites = 64
 
-// storeShort checks and stores w, the short write at next, and those that follow it up
-// to one that is signaled, the only one that gets a CQE. It returns how many.
-func (qp *queuePair) storeShort(w mlx5.ShortWrite, pi uint16) (n uint16, signaled bool) {
+// storeShort checks and stores w, the short write at next, and those to the same region
+// that follow it, up to one that is signaled, the only one that gets a CQE. It returns
+// how many.
+func (qp *queuePair) storeShort(w prm.ShortWrite, pi uint16) (n uint16, signaled bool) {
 	r := &qp.req
-	r.guard.Store(1) // a full barrier: pairs with the invalidation before guardsDown
+	raddr, rkey := w.Target()
+	seq := r.guard.enter(rkey)
 	gen := r.link.table.generation().Load()
-	for ok := true; ok && n < guardedWrites && !signaled; {
-		raddr, rkey := w.Target()
+	for {
 		b := w.Data()
 		p := r.grant.at(gen, rkey, raddr, uint64(len(b)))
 		if p == nil {
-			qp.ask(gen, rkey)
+			qp.requestGrant(gen, rkey)
 			if p = r.grant.at(gen, rkey, raddr, uint64(len(b))); p == nil {
 				break
 			}
@@ -58,12 +58,19 @@ func (qp *queuePair) storeShort(w mlx5.ShortWrite, pi uint16) (n uint16, signale
 		move(p, unsafe.Pointer(unsafe.SliceData(b)), uint64(len(b)))
 		signaled = w.Signaled()
 		n++
-		if r.next+n == pi {
+		if signaled || n == guardedWrites || r.next+n == pi {
 			break
 		}
-		w, ok = qp.sq.ShortWrite(r.next + n)
+		var ok bool
+		if w, ok = qp.sq.ShortWrite(r.next + n); !ok {
+			break
+		}
+		key := rkey
+		if raddr, rkey = w.Target(); rkey != key {
+			break // the guard names one region
+		}
 	}
-	mmio.StoreRelease32(unsafe.Pointer(r.guard), 0)
+	r.guard.leave(seq)
 	return n, signaled
 }
 
@@ -87,12 +94,12 @@ func (g *grant) at(gen uint64, key uint32, raddr, n uint64) unsafe.Pointer {
 	return unsafe.Add(g.ptr, off)
 }
 
-// ask looks up what the QP may write to with a key. The guard is up, and gen was the
+// requestGrant looks up what the QP may write to with a key. The guard is up, and gen was the
 // table's generation since then. It leaves no grant where the answer is no, or the
 // memory is not mapped.
 //
 //go:noinline
-func (qp *queuePair) ask(gen uint64, key uint32) {
+func (qp *queuePair) requestGrant(gen uint64, key uint32) {
 	r := &qp.req
 	r.grant = grant{}
 	const need = verbs.AccessRemoteWrite

@@ -10,12 +10,12 @@ import (
 // The table segment tells peers what they may do. Its owner writes it, peers map
 // it read-only. Little endian, as both sides run on one machine.
 //
-//	0            header: magic, version; cookie (8 to 23); generation (24)
+//	0            header: magic, version; cookie (8 to 23); generation (24); closed (32)
 //	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
 //	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 2
+	tableVersion = 3
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
@@ -82,6 +82,10 @@ func (t table) header() *[2]atomic.Uint32 { return (*[2]atomic.Uint32)(t.base) }
 // not check again.
 func (t table) generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(t.base, 24)) }
 
+// closed is not 0 when the owner has closed the device in order: a peer whose link goes
+// down tells that from a death by it.
+func (t table) closed() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(t.base, 32)) }
+
 func (t table) format() {
 	t.generation().Store(1)
 	t.header()[1].Store(tableVersion)
@@ -109,13 +113,16 @@ func (e *qpEntry) setDestGID(g verbs.GID) {
 }
 
 // accepts reports whether the entry is QP qpn, ready to receive from the QP
-// srcQPN at the port src.
+// srcQPN at the port src. state is loaded first, as it is stored last.
 func (e *qpEntry) accepts(qpn, srcQPN uint32, src *[2]uint64) bool {
 	s := verbs.QPState(e.state.Load())
 	return (s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD) &&
 		e.qpn.Load() == qpn && e.destQPN.Load() == srcQPN &&
 		e.destGID[0].Load() == src[0] && e.destGID[1].Load() == src[1]
 }
+
+// destroyed reports whether the entry was of QP qpn, which has existed, and is not any more.
+func (e *qpEntry) destroyed(qpn uint32) bool { return e.qpn.Load() != qpn }
 
 // gidWords is a GID as two words in memory order, for comparing.
 func gidWords(g verbs.GID) [2]uint64 { return *(*[2]uint64)(unsafe.Pointer(&g)) }

@@ -3,7 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
@@ -19,12 +19,12 @@ type timedPage struct {
 	page *timing.Page
 }
 
-// Ring implements mlx5.Doorbell. It returns when the thread that rang is done with the
+// Ring implements prm.Doorbell. It returns when the thread that rang is done with the
 // post, in virtual time; other threads may run before that.
 func (u *timedPage) Ring(off uint32, first8 uint64) {
-	_, qpn := mlx5.SplitCtrlWord(first8)
+	_, qpn := prm.SplitCtrlWord(first8)
 	qp := u.hca.qps.find(qpn)
-	if off == mlx5.CQArm || qp == nil {
+	if off == prm.CQArm || qp == nil {
 		u.uarPage.Ring(off, first8)
 		return
 	}
@@ -33,7 +33,7 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 	u.uarPage.Ring(off, first8)
 	u.hca.runDown()
 	if len(wqes) > 0 {
-		qp.timed.model.Post(off&^(mlx5.BFRegLen-1), blueFlame, wqes)
+		qp.timed.model.Post(off&^(prm.BFRegLen-1), blueFlame, wqes)
 	}
 }
 
@@ -41,7 +41,7 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 // reports whether more than a doorbell was in it. No work request is zero all over
 // after its first eight bytes: it has an address or a length there.
 func (u *timedPage) takeRegister(off uint32) (blueFlame bool) {
-	buf := u.block.Bytes()[off : off+mlx5.BFBufLen]
+	buf := u.block.Bytes()[off : off+prm.BFBufLen]
 	for _, b := range buf[8:] {
 		if b != 0 {
 			blueFlame = true
@@ -63,15 +63,15 @@ func (h *hca) runDown() {
 type timedQP struct {
 	qp     *queuePair
 	model  *timing.QP
-	seen   uint16     // producer index up to which the model knows the queue
-	wqe    mlx5.WQE   // scratch
-	held   []mlx5.CQE // executed, not released yet
-	due    []uint16   // released, not executed yet: they wait for the other side
-	failed bool       // in ERR: completions come at once
+	seen   uint16    // producer index up to which the model knows the queue
+	wqe    prm.WQE   // scratch
+	held   []prm.CQE // executed, not released yet
+	due    []uint16  // released, not executed yet: they wait for the other side
+	failed bool      // in ERR: completions come at once
 }
 
 // attachModel puts the QP under the model of the device, if there is one.
-func (qp *queuePair) attachModel(p mlx5.QPParams) error {
+func (qp *queuePair) attachModel(p prm.QPParams) error {
 	m := qp.hca.cfg.Timing
 	if m == nil {
 		return nil
@@ -96,8 +96,8 @@ func (t *timedQP) posted() (list []timing.WQE) {
 	pi := t.qp.dbrec.Send()
 	ok := t.qp.is(verbs.QPStateRTS)
 	for ok && t.seen != pi {
-		bbs, syn := mlx5.DecodeWQE(&t.qp.sq, t.seen, pi, &t.wqe)
-		if ok = syn == mlx5.SyndromeOK; ok {
+		bbs, syn := prm.DecodeWQE(&t.qp.sq, t.seen, pi, &t.wqe)
+		if ok = syn == prm.SyndromeOK; ok {
 			list = append(list, t.describe(bbs))
 			t.seen += uint16(bbs)
 		}
@@ -121,7 +121,7 @@ func (t *timedQP) describe(bbs int) timing.WQE {
 }
 
 // hold keeps a completion until it is released. False when the CQ is lost.
-func (t *timedQP) hold(e *mlx5.CQE) bool {
+func (t *timedQP) hold(e *prm.CQE) bool {
 	if len(t.due) > 0 && t.due[0] == e.WQECounter {
 		t.due = t.due[1:]
 		return t.push(e)
@@ -155,7 +155,7 @@ func (t *timedQP) fail() {
 	t.held, t.due = nil, nil
 }
 
-func (t *timedQP) push(e *mlx5.CQE) bool {
+func (t *timedQP) push(e *prm.CQE) bool {
 	if t.qp.sendCQ.push(e) {
 		return true
 	}
@@ -185,17 +185,17 @@ func (t *timedCQ) consumed() uint32 {
 	return t.total
 }
 
-// Attention implements mlx5.Pollable.
+// Attention implements prm.Pollable.
 func (t *timedCQ) Attention() *uint32 { return &t.attention }
 
-// Drive implements mlx5.Pollable: a poll begins.
+// Drive implements prm.Pollable: a poll begins.
 func (t *timedCQ) Drive() {
 	t.cq.hca.runDown()
 	t.model.Poll()
 }
 
-// Poller implements mlx5.QueuePollable.
-func (h *hca) Poller(cqn uint32) mlx5.Pollable {
+// Poller implements prm.QueuePollable.
+func (h *hca) Poller(cqn uint32) prm.Pollable {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if cq := h.cqs.get(cqn); cq != nil && cq.timed != nil {
@@ -204,4 +204,4 @@ func (h *hca) Poller(cqn uint32) mlx5.Pollable {
 	return nil
 }
 
-var _ mlx5.QueuePollable = (*hca)(nil)
+var _ prm.QueuePollable = (*hca)(nil)

@@ -24,7 +24,7 @@ func timedPair(t *testing.T) (m *timing.Model, a, b *node) {
 	m = newTiming(t)
 	a = openNode(t, softhca.Config{Timing: m})
 	b = a.sibling()
-	connect(a, b, plain)
+	connect(a, b, defaultLink)
 	return m, a, b
 }
 
@@ -148,7 +148,7 @@ func TestTimed_Fault(t *testing.T) {
 	require.Equal(t, verbs.QPStateErr, a.qp.State())
 	require.NoError(t, a.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
 	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
-	connect(a, b, plain)
+	connect(a, b, defaultLink)
 	steps(t, m, a.posted(inlineTo(b, 4, "again")), a.polled(4, verbs.WCSuccess))
 	assert.Equal(t, "again", string(b.buf.Bytes()[:5]))
 }
@@ -174,7 +174,7 @@ func TestTimed_DevicesShareTheMachine(t *testing.T) {
 		for range devices {
 			a := openNode(t, softhca.Config{Timing: m})
 			b := a.sibling()
-			connect(a, b, plain)
+			connect(a, b, defaultLink)
 			left, out := messages, 0
 			threads = append(threads, func() (bool, error) {
 				if left > 0 && out < depth {

@@ -3,12 +3,12 @@ package softhca
 import (
 	"time"
 
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // message sends the work request at next through the request ring, a packet at a
 // time. It is done, for now, when the last packet is in the ring.
-func (qp *queuePair) message(w *mlx5.WQE) verdict {
+func (qp *queuePair) message(w *prm.WQE) stepResult {
 	r := &qp.req
 	if v, ok := qp.ready(); !ok {
 		return v
@@ -17,13 +17,14 @@ func (qp *queuePair) message(w *mlx5.WQE) verdict {
 	if !l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return qp.awaitPeer()
 	}
-	k := qp.walkSend(w, localNeed(w.Op))
+	var k walk
+	k.begin(qp, w, localNeed(w.Op))
 	if r.moved == 0 {
 		if w.Len > maxMessage {
-			return qp.failNext(mlx5.SyndromeLocalLength)
+			return qp.failNext(prm.SyndromeLocalLength)
 		}
 		if !k.valid() {
-			return qp.failNext(mlx5.SyndromeLocalProt)
+			return qp.failNext(prm.SyndromeLocalProt)
 		}
 	}
 	f := form(w.Op, r.packed)
@@ -51,19 +52,19 @@ type packetForm struct {
 	payload bool // the message's bytes travel in it
 }
 
-func form(op mlx5.Opcode, packed bool) packetForm {
+func form(op prm.Opcode, packed bool) packetForm {
 	switch op {
-	case mlx5.OpSend:
+	case prm.OpSend:
 		return packetForm{op: pktSend, payload: true}
-	case mlx5.OpSendImm:
+	case prm.OpSendImm:
 		return packetForm{op: pktSend, flags: flagImm, payload: true}
-	case mlx5.OpRDMARead:
+	case prm.OpRDMARead:
 		return packetForm{op: pktRead}
-	case mlx5.OpAtomicFA:
+	case prm.OpAtomicFA:
 		return packetForm{op: pktAtomicFA}
-	case mlx5.OpAtomicCS:
+	case prm.OpAtomicCS:
 		return packetForm{op: pktAtomicCS}
-	case mlx5.OpRDMAWriteImm:
+	case prm.OpRDMAWriteImm:
 		if !packed {
 			return packetForm{op: pktWriteImm, flags: flagImm}
 		}
@@ -73,7 +74,7 @@ func form(op mlx5.Opcode, packed bool) packetForm {
 }
 
 // sendPacket puts the next packet of a message into the ring.
-func (qp *queuePair) sendPacket(w *mlx5.WQE, k *walk, f packetForm) (last bool, v verdict) {
+func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v stepResult) {
 	r := &qp.req
 	l := r.link
 	n := uint64(0)
@@ -83,6 +84,7 @@ func (qp *queuePair) sendPacket(w *mlx5.WQE, k *walk, f packetForm) (last bool, 
 		n = min(w.Len-r.moved, uint64(qp.mtu()))
 		last = r.moved+n == w.Len
 	}
+	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
 	pkt := l.req.reserve(int(n))
 	if pkt == nil {
@@ -107,7 +109,7 @@ func (qp *queuePair) sendPacket(w *mlx5.WQE, k *walk, f packetForm) (last bool, 
 		pkt.op, pkt.payload = pktFiller, 0 // the region went while it was sent
 		l.req.publish(pkt)
 		l.txLock.unlock()
-		return false, qp.refused(mlx5.SyndromeLocalProt)
+		return false, qp.refused(prm.SyndromeLocalProt)
 	}
 	l.req.publish(pkt)
 	l.txLock.unlock()
@@ -125,19 +127,20 @@ func (qp *queuePair) mtu() int {
 
 // datagram sends a UD work request. It is complete when it is in the ring, and
 // also when there is nobody to receive it.
-func (qp *queuePair) datagram(w *mlx5.WQE) verdict {
-	if w.Op != mlx5.OpSend && w.Op != mlx5.OpSendImm {
-		if w.Op == mlx5.OpNOP {
+func (qp *queuePair) datagram(w *prm.WQE) stepResult {
+	if w.Op != prm.OpSend && w.Op != prm.OpSendImm {
+		if w.Op == prm.OpNOP {
 			return qp.finish(w, 0)
 		}
-		return qp.failNext(mlx5.SyndromeLocalQPOp)
+		return qp.failNext(prm.SyndromeLocalQPOp)
 	}
 	if w.Len > maxPayload {
-		return qp.failNext(mlx5.SyndromeLocalLength)
+		return qp.failNext(prm.SyndromeLocalLength)
 	}
-	k := qp.walkSend(w, 0)
+	var k walk
+	k.begin(qp, w, 0)
 	if !k.valid() {
-		return qp.failNext(mlx5.SyndromeLocalProt)
+		return qp.failNext(prm.SyndromeLocalProt)
 	}
 	l, err := qp.udLink(w.AV.DGID)
 	if err != nil {
@@ -150,6 +153,7 @@ func (qp *queuePair) datagram(w *mlx5.WQE) verdict {
 		}
 		return qp.finish(w, 0)
 	case linkDown:
+		qp.undelivered(l)
 		return qp.finish(w, 0)
 	}
 	if v := qp.sendDatagram(w, &k, l); v != stepDone {
@@ -158,12 +162,20 @@ func (qp *queuePair) datagram(w *mlx5.WQE) verdict {
 	return qp.finish(w, 0)
 }
 
+// undelivered tells that nobody is where a datagram goes, if so.
+func (qp *queuePair) undelivered(l *outLink) {
+	if s := qp.hca.sink.Load(); s != nil && linkEnd(l.end.Load()) != endBusy {
+		(*s).Unreachable(qp.qpn, l.gid)
+	}
+}
+
 // udPatience is how long datagrams wait for a link that is being dialed, before they
 // are dropped: many times what a peer that runs takes to answer, also on a busy
 // machine, and little enough that one that does not run harms the others little.
 const udPatience = 100 * time.Millisecond
 
-func (qp *queuePair) sendDatagram(w *mlx5.WQE, k *walk, l *outLink) verdict {
+func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
+	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
 	pkt := l.req.reserve(int(w.Len))
 	if pkt == nil {
@@ -173,7 +185,7 @@ func (qp *queuePair) sendDatagram(w *mlx5.WQE, k *walk, l *outLink) verdict {
 	}
 	pkt.op, pkt.flags, pkt.srcQPN, pkt.dstQPN = pktDatagram, flagFirst|flagLast, qp.qpn, w.AV.QPN
 	pkt.qkey, pkt.dmaLen = qp.wireQKey(w.AV.QKey), uint32(w.Len)
-	if w.Op == mlx5.OpSendImm {
+	if w.Op == prm.OpSendImm {
 		pkt.flags |= flagImm
 		pkt.imm = w.Imm
 	}
@@ -203,8 +215,8 @@ func (qp *queuePair) wireQKey(q uint32) uint32 {
 func (qp *queuePair) sendFault() bool {
 	r := &qp.req
 	l := r.link
-	if r.fault == mlx5.SyndromeOK || l == nil || l.state.Load() != linkUp {
-		r.fault = mlx5.SyndromeOK
+	if r.fault == prm.SyndromeOK || l == nil || l.state.Load() != linkUp {
+		r.fault = prm.SyndromeOK
 		return true
 	}
 	l.txLock.lock()
@@ -218,7 +230,7 @@ func (qp *queuePair) sendFault() bool {
 	if pkt == nil {
 		return false
 	}
-	r.fault = mlx5.SyndromeOK
+	r.fault = prm.SyndromeOK
 	call(l.ctl, l.wakeFD, attnRequest)
 	return true
 }

@@ -9,22 +9,23 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // pagesOnly is a context of a device that has UAR pages and nothing else.
 type pagesOnly struct {
-	mlx5.Hardware // what is not implemented panics
-	pool          *uarPool
+	prm.Hardware // what is not implemented panics
+	pool         *uarPool
 }
 
-func (h *pagesOnly) AllocUAR() (mlx5.UAR, error) {
+func (h *pagesOnly) AllocUAR() (prm.UAR, error) {
 	index, err := h.pool.take()
-	return mlx5.UAR{Index: index}, err
+	return prm.UAR{Index: index}, err
 }
 
-func (h *pagesOnly) FreeUAR(u mlx5.UAR) error      { h.pool.give(u.Index); return nil }
+func (h *pagesOnly) FreeUAR(u prm.UAR) error       { h.pool.give(u.Index); return nil }
 func (h *pagesOnly) QueryDevice() verbs.DeviceAttr { return verbs.DeviceAttr{} }
-func (h *pagesOnly) SetAsyncSink(_ mlx5.AsyncSink) {}
+func (h *pagesOnly) SetAsyncSink(_ prm.AsyncSink)  {}
 func (h *pagesOnly) Close() error                  { return nil }
 
 // Contexts with one thread domain each, as the endpoints study counts them on a

@@ -2,10 +2,10 @@ package softhca
 
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// A QP that cannot go on waits in one of these places, with queued set; whoever
+// A QP that cannot go on waits in one of these places, with queued set; what
 // ends the wait calls schedule.
 //
 //	hca.runList     it can go on
@@ -29,7 +29,7 @@ func (h *hca) enqueue(qp *queuePair) {
 }
 
 // awaitLink waits for the end of dialing.
-func (qp *queuePair) awaitLink(l *outLink) verdict {
+func (qp *queuePair) awaitLink(l *outLink) stepResult {
 	if qp.queued.Swap(true) {
 		return stepWait
 	}
@@ -47,7 +47,7 @@ func (qp *queuePair) awaitLink(l *outLink) verdict {
 
 // awaitRoom waits for room in the request ring of l. l.txLock is held. Nobody makes
 // room on a link that is down, and those who waited have been let go: see dropLink.
-func (qp *queuePair) awaitRoom(l *outLink) verdict {
+func (qp *queuePair) awaitRoom(l *outLink) stepResult {
 	if l.req.awaitRoom() || l.state.Load() == linkDown {
 		return stepAgain
 	}
@@ -58,9 +58,13 @@ func (qp *queuePair) awaitRoom(l *outLink) verdict {
 }
 
 // awaitPeer waits for the peer's QP to become ready to receive, for as long as a
-// lost packet would be resent: (RetryCnt+1) times the local ACK timeout.
-func (qp *queuePair) awaitPeer() verdict {
+// lost packet would be resent: (RetryCnt+1) times the local ACK timeout; not at all for
+// one that is no more.
+func (qp *queuePair) awaitPeer() stepResult {
 	r := &qp.req
+	if r.link.table.qp(qp.attr.DestQPN).destroyed(qp.attr.DestQPN) {
+		return qp.failNext(prm.SyndromeRetryExceeded)
+	}
 	now := nanotime()
 	limit := verbs.AckTimeout(qp.attr.Timeout).Nanoseconds() * int64(qp.attr.RetryCnt+1)
 	switch {
@@ -68,7 +72,7 @@ func (qp *queuePair) awaitPeer() verdict {
 		r.deadline = now + limit
 	case limit > 0 && now >= r.deadline:
 		r.deadline = 0
-		return qp.failNext(mlx5.SyndromeRetryExceeded)
+		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
 	return qp.sleepUntil(now + peerLook)
 }
@@ -77,7 +81,7 @@ func (qp *queuePair) awaitPeer() verdict {
 const peerLook = 20_000
 
 // sleepUntil waits for a time.
-func (qp *queuePair) sleepUntil(t int64) verdict {
+func (qp *queuePair) sleepUntil(t int64) stepResult {
 	h := qp.hca
 	qp.wakeAt.Store(t)
 	if qp.queued.Swap(true) {

@@ -62,7 +62,7 @@ func (p *Params) handOff(others int) Time {
 	return p.LineTransfer + Time(others)*p.LineTransfer/2
 }
 
-// shared is state in n cache lines that whoever uses it writes.
+// shared is state in n cache lines that its users write.
 type shared struct {
 	m    *Model
 	n    int

@@ -34,7 +34,7 @@ type Params struct {
 	// hands when another thread uses it than the last time, beside its lock: indexes
 	// and doorbell record.
 	QPLines, CQLines int
-	// RetireLines is how many cache lines of QPLines whoever polls writes for a completion
+	// RetireLines is how many cache lines of QPLines a poll writes for a completion
 	// of it, and its next post needs: the index of what has been retired. A thread that
 	// polls for another takes them away while it has the lock of the CQ.
 	RetireLines int
@@ -112,7 +112,7 @@ func ConnectX4() Params {
 		TLPPayload:    256,                 // [P] usual maximum payload
 		ReadTags:      256,                 // [S] extended tags, 8 bits
 		WQERead:       512,                 // [S] default maximum read request
-		WQEReads:      2,                   // [C] the fewest
+		WQEReads:      2,                   // [C] the fewest, with queues of depth 64; one does with 128
 
 		MessageGap: Second / 150_000_000, // [E] 150 million messages a second
 		Rails:      8,                    // [A]

@@ -113,8 +113,8 @@ func (th *Thread) run() {
 	th.m.current = nil
 }
 
-// pause gives the processor to the others. Whoever wants the thread to go on
-// schedules run.
+// pause gives the processor to the others. To go on with the thread,
+// schedule run.
 func (th *Thread) pause() {
 	if th.stopped {
 		return

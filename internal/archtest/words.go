@@ -1,0 +1,163 @@
+package archtest
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Words are words that say nothing to a reader who knows the field, each with what is
+// written instead. A line is: words; after the first bar what to write; after the second
+// one, if it is there, the folders to which the line is confined. Words with a star are
+// refused in names only, as prose may need them; the others in names, comments and
+// documents. Names are looked at part by part: judgeAll has "judge".
+const Words = `
+stranger strangers            | untrusted peer
+whoever                       | the caller, or who it is
+meet*                    | handshake
+deaf ears* mute* hears*       | acceptPaused, eventFDs, unflagged, canReceive
+rouse roused rouses lingering calm* nobody* | activate, cooldown, noAttention, invalidQPN
+chore chores choring          | deferred work
+consider* judge judged judges | evaluate, validate
+farewell departing expel expelled settledown* | disconnectDeadline, disconnecting, forceClose, closeWhenIdle
+blame* verdict verdicts relieve | failureStatus, stepResult, pollerLeaving
+loosen tight* owe owes owed owing debt debts | trackUnposted, untrack, creditsDue
+wind* tenant tenants chooser choosers | restartTimer, exclusivePort, DeviceFilter
+ask* asks* loan loans         | targetOp, segments                 | uct/sm
+gather* gathered* gathers*    | batch                              | uct/ib/dv
+plain*                        | direct                             | uct/ib/dv
+`
+
+// phrases are refused in comments and documents.
+var phrases = map[string]string{
+	"leaves word":            "posts an event, or sets a word",
+	"leave word":             "post an event, or set a word",
+	"from the start of time": "a running index",
+	"wrong door":             "wrong iface",
+}
+
+// word is one of Words.
+type word struct {
+	instead   string
+	namesOnly bool
+	folders   []string // nil: everywhere
+}
+
+// in says whether the word is refused in a folder.
+func (w word) in(folder string) bool {
+	return w.folders == nil || slices.ContainsFunc(w.folders, func(f string) bool {
+		return folder == f || strings.HasPrefix(folder, f+"/")
+	})
+}
+
+// parseWords reads a text like Words.
+func parseWords(text string) map[string]word {
+	words := map[string]word{}
+	for line := range strings.Lines(text) {
+		parts := strings.Split(line, "|")
+		if len(parts) < 2 {
+			continue
+		}
+		w := word{instead: strings.TrimSpace(parts[1])}
+		if len(parts) > 2 {
+			w.folders = strings.Fields(parts[2])
+		}
+		for _, name := range strings.Fields(parts[0]) {
+			name, w.namesOnly = strings.CutSuffix(name, "*")
+			words[name] = w
+		}
+	}
+	return words
+}
+
+// wordOfText finds the words of prose.
+var wordOfText = regexp.MustCompile(`[A-Za-z]+`)
+
+// partOfName finds the parts of a name, once a space is before each capital that follows
+// a small letter or comes before one.
+var partOfName = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// partsOf returns the parts of a name in small letters: of newQPTable new, qp and table.
+func partsOf(name string) []string {
+	return wordOfText.FindAllString(strings.ToLower(partOfName.ReplaceAllString(name, "$1$3 $2$4")), -1)
+}
+
+// CheckWords reads all Go files and documents of a tree and returns where they use one of
+// words, sorted. This package may name them.
+func CheckWords(tree fs.FS, text string) ([]string, error) {
+	words := parseWords(text)
+	var broken []string
+	err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir() && name != "." && (base == "testdata" || strings.HasPrefix(base, ".") || name == "internal/archtest"):
+			return fs.SkipDir
+		case e.IsDir():
+			return nil
+		}
+		source, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		switch path.Ext(base) {
+		case ".go":
+			broken = append(broken, goWords(name, source, words)...)
+		case ".md":
+			for i, line := range strings.Split(string(source), "\n") {
+				broken = append(broken, proseWords(name, i+1, line, words)...)
+			}
+		}
+		return nil
+	})
+	slices.Sort(broken)
+	return broken, err
+}
+
+// goWords looks at the names and comments of a file.
+func goWords(name string, source []byte, words map[string]word) (broken []string) {
+	files := token.NewFileSet()
+	file := files.AddFile(name, -1, len(source))
+	var s scanner.Scanner
+	s.Init(file, source, nil, scanner.ScanComments)
+	for {
+		pos, tok, text := s.Scan()
+		line := file.Line(pos)
+		switch tok {
+		case token.EOF:
+			return broken
+		case token.COMMENT:
+			for i, l := range strings.Split(text, "\n") {
+				broken = append(broken, proseWords(name, line+i, l, words)...)
+			}
+		case token.IDENT:
+			for _, part := range partsOf(text) {
+				if w, bad := words[part]; bad && w.in(path.Dir(name)) {
+					broken = append(broken, fmt.Sprintf("%s:%d: %s: write %s", name, line, text, w.instead))
+				}
+			}
+		}
+	}
+}
+
+// proseWords looks at a line of text.
+func proseWords(name string, line int, text string, words map[string]word) (broken []string) {
+	lower := strings.ToLower(text)
+	for _, found := range wordOfText.FindAllString(lower, -1) {
+		if w, bad := words[found]; bad && !w.namesOnly && w.in(path.Dir(name)) {
+			broken = append(broken, fmt.Sprintf("%s:%d: %q: write %s", name, line, found, w.instead))
+		}
+	}
+	for phrase, instead := range phrases {
+		if strings.Contains(lower, phrase) {
+			broken = append(broken, fmt.Sprintf("%s:%d: %q: write %s", name, line, phrase, instead))
+		}
+	}
+	return broken
+}

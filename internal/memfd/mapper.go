@@ -1,0 +1,175 @@
+package memfd
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Mapper maps memory files of other processes, each once for all who adopt it, and as
+// much of each as somebody has asked for: address space is limited, and files are sparse.
+// The zero value is ready. Methods may be called from any goroutine.
+type Mapper struct {
+	mu    sync.Mutex
+	files map[fileID]*mappedFile
+}
+
+// fileID tells memory files apart that are open or mapped somewhere.
+type fileID struct {
+	dev, ino uint64
+	access   Access
+}
+
+// mappedFile is a file that somebody has adopted.
+type mappedFile struct {
+	id    fileID
+	found       // size, page, huge
+	fd    int   // -1: all of it is mapped
+	users int   // segments
+	view  *view // the longest
+}
+
+// view is one mapping, from the start of the file.
+type view struct {
+	mem   []byte
+	users int // segments, and the file
+}
+
+// Adopt is Adopt, but the segment has the first mapLen bytes at least, and Grow gives it
+// more. The length of the file must be within [minLen, maxLen].
+func (m *Mapper) Adopt(fd int, access Access, minLen, maxLen, mapLen int) (*Segment, error) {
+	f, err := m.file(fd, access, minLen, maxLen)
+	if err != nil {
+		return nil, err
+	}
+	s := &Segment{fd: -1, mapper: m, file: f, huge: f.huge}
+	if err := s.Grow(mapLen); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// file is the file behind fd, with one more user. It takes fd over.
+func (m *Mapper) file(fd int, access Access, minLen, maxLen int) (*mappedFile, error) {
+	found, id, err := identify(fd, access, minLen, maxLen)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f := m.files[id]
+	if f != nil {
+		_ = unix.Close(fd)
+	} else {
+		f = &mappedFile{id: id, found: found, fd: fd}
+		if m.files == nil {
+			m.files = map[fileID]*mappedFile{}
+		}
+		m.files[id] = f
+	}
+	f.users++
+	return f, nil
+}
+
+func identify(fd int, access Access, minLen, maxLen int) (found, fileID, error) {
+	f, err := acceptable(fd, access, minLen, maxLen)
+	if err != nil {
+		return f, fileID{}, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return f, fileID{}, os.NewSyscallError("fstat", err)
+	}
+	return f, fileID{uint64(st.Dev), st.Ino, access &^ HugePages}, nil
+}
+
+// FileLen is the length of the file behind an adopted segment, of which Bytes may have
+// only a part.
+func (s *Segment) FileLen() int {
+	if s.file == nil {
+		return len(s.mem)
+	}
+	return int(s.file.size)
+}
+
+// Grow maps n bytes at least. Bytes is another slice afterwards, and nobody may use the
+// one from before; on error all is as it was. Only for segments from a Mapper; by the
+// owner of the segment. ErrSize beyond FileLen, system call errors.
+func (s *Segment) Grow(n int) error {
+	if n <= len(s.mem) {
+		return nil
+	}
+	if n > s.FileLen() {
+		return fmt.Errorf("%w: %d bytes, the file has %d", ErrSize, n, s.FileLen())
+	}
+	s.mapper.mu.Lock()
+	defer s.mapper.mu.Unlock()
+	if err := s.file.stretch(n); err != nil {
+		return err
+	}
+	old := s.view
+	s.view = s.file.view
+	s.view.users++
+	s.mem = s.view.mem
+	return old.drop()
+}
+
+// stretch has the view be n bytes long at least. The mapper is locked.
+func (f *mappedFile) stretch(n int) error {
+	if f.view != nil && n <= len(f.view.mem) {
+		return nil
+	}
+	mem, err := mapFile(f.fd, f.step(n), f.id.access, f.huge)
+	if err != nil {
+		return err
+	}
+	old := f.view
+	f.view = &view{mem: mem, users: 1}
+	if len(mem) == int(f.size) {
+		err = os.NewSyscallError("close", unix.Close(f.fd))
+		f.fd = -1
+	}
+	return errors.Join(err, old.drop())
+}
+
+// minStep is the least that is mapped of a file.
+const minStep = 2 << 20
+
+// step is how much to map when n bytes are needed: a quarter more at most, so that a file
+// whose use grows is mapped a few times only, each time anew.
+func (f *mappedFile) step(n int) int {
+	unit := max(minStep, 1<<bits.Len(uint(n))>>3, f.page)
+	return min((n+unit-1)/unit*unit, int(f.size))
+}
+
+// drop counts one user less. v may be nil.
+func (v *view) drop() error {
+	if v == nil {
+		return nil
+	}
+	if v.users--; v.users > 0 {
+		return nil
+	}
+	return os.NewSyscallError("munmap", unix.Munmap(v.mem))
+}
+
+// release is Close of a segment from a Mapper.
+func (m *Mapper) release(s *Segment) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := s.view.drop()
+	if s.file.users--; s.file.users > 0 {
+		return err
+	}
+	delete(m.files, s.file.id)
+	err = errors.Join(err, s.file.view.drop())
+	if s.file.fd >= 0 {
+		err = errors.Join(err, os.NewSyscallError("close", unix.Close(s.file.fd)))
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package testenv
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// Authority signs certificates of a test.
+type Authority struct {
+	Cert *x509.Certificate
+
+	t   testing.TB
+	key *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority that is good for an hour.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, key: newKey(t)}
+	der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}, a.key)
+	var err error
+	if a.Cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// sign signs template for key; by itself before it has a certificate.
+func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	a.t.Helper()
+	parent := a.Cert
+	if parent == nil {
+		parent = template
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return der
+}
+
+// Issue makes a certificate for loopback and for a name, which ends after left.
+func (a *Authority) Issue(name string, left time.Duration) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		NotBefore:   time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(left),
+	}, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// Pool trusts a alone.
+func (a *Authority) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.Cert)
+	return p
+}
+
+// Config trusts a in both roles and shows cert.
+func (a *Authority) Config(cert tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: a.Pool(), ClientCAs: a.Pool()}
+}
+
+// Good shows a certificate for the name "worker".
+func (a *Authority) Good() *tls.Config { return a.Config(a.Issue("worker", time.Hour)) }

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/ucs/log"
+)
+
+// logPrefix begins the variables of package log.
+const logPrefix = config.Prefix + "LOG_"
+
+// startLog sets level and file of the log by the environment, whatever the command is.
+// The result gives them up.
+func startLog(environ []string) (io.Closer, error) {
+	var c log.Config
+	mine := slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return !strings.HasPrefix(v, logPrefix) })
+	if err := config.FromEnv(mine, c.Table()); err != nil {
+		return nil, &usageError{err}
+	}
+	return log.Apply(c)
+}

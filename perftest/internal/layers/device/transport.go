@@ -1,0 +1,92 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Source makes the components, with the verbs devices of a fabric.
+type Source func(fabric string) []uct.Component
+
+// Transport is one that there is on a device, and where.
+type Transport struct {
+	uct.Resource
+	Component uct.Component
+	MD        string
+}
+
+// OverVerbs reports whether there is a verbs device under the transport.
+func (t *Transport) OverVerbs() bool { return t.Component.Name() == "ib" }
+
+// Caps opens the transport for a moment and returns what it can do.
+func (t *Transport) Caps() (caps uct.Caps, err error) {
+	md, err := t.Component.OpenMD(t.MD)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, md.Close()) }()
+	iface, err := md.OpenIface(uct.IfaceParams{Transport: t.Resource.Transport, Device: t.Device})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, iface.Close()) }()
+	return iface.Attr().Caps, nil
+}
+
+// Transports lists what components have. An error does not keep it from returning
+// what the others have.
+func Transports(components []uct.Component) (list []Transport, err error) {
+	var failures []error
+	for _, c := range components {
+		mds, err := c.MDs()
+		failures = append(failures, err)
+		for _, m := range mds {
+			resources, err := resources(c, m.Name)
+			failures = append(failures, err)
+			for _, r := range resources {
+				list = append(list, Transport{Resource: r, Component: c, MD: m.Name})
+			}
+		}
+	}
+	return list, errors.Join(failures...)
+}
+
+func resources(c uct.Component, name string) (_ []uct.Resource, err error) {
+	md, err := c.OpenMD(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, md.Close()) }()
+	return md.Resources()
+}
+
+// FindTransport returns the transport of that name on the device, with or without
+// its port; an empty device means the first. The error lists what there is.
+func FindTransport(components []uct.Component, name, device string) (Transport, error) {
+	list, failed := Transports(components)
+	var names, devices []string
+	for _, t := range list {
+		base, _, _ := strings.Cut(t.Device, ":")
+		switch {
+		case t.Resource.Transport != name:
+		case device == "" || device == t.Device || device == base:
+			return t, nil
+		default:
+			devices = append(devices, t.Device)
+		}
+		names = append(names, t.Resource.Transport)
+	}
+	if len(devices) > 0 {
+		return Transport{}, fmt.Errorf("no device %q with transport %s; there is %s", device, name, strings.Join(devices, ", "))
+	}
+	slices.Sort(names)
+	err := fmt.Errorf("no transport %q; there is %s", name, strings.Join(slices.Compact(names), ", "))
+	if failed != nil {
+		err = fmt.Errorf("%w (%w)", err, failed)
+	}
+	return Transport{}, err
+}

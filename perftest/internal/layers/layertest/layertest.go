@@ -1,0 +1,236 @@
+// Package layertest is a layer for tests: its connections join two ends of one
+// process by plain memory. It also breaks in known ways, to prove that perftest
+// notices.
+package layertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+)
+
+// Fault is how a connection misbehaves.
+type Fault int
+
+// Faults.
+const (
+	None       Fault = iota
+	Drop             // every operation after the first few is lost
+	Corrupt          // the last byte of a transfer is wrong
+	Overrun          // one byte too many is written
+	FailPost         // Post fails after the first few
+	HangFlush        // Flush waits for ever, unless it is stopped; see Hanging
+	RefuseOpen       // opening fails
+	RefuseOp         // no operation is supported
+	NeedDrive        // Flush waits for the target's progress
+	FailPart         // the target's part fails
+)
+
+// faultFrom is the operation at which Drop and FailPost begin.
+const faultFrom = 5
+
+// Set returns one faultless layer for each name.
+func Set(names ...string) layer.Set {
+	s := layer.Set{Names: names, Open: map[string]layer.Opener{}}
+	for _, n := range names {
+		s.Open[n] = Opener(None)
+	}
+	return s
+}
+
+// Opener returns an opener of ends that can connect to each other and have fault.
+func Opener(fault Fault) layer.Opener {
+	r := &registry{ends: map[uint64]*end{}}
+	return func(cfg layer.Config) (layer.Conn, error) {
+		if fault == RefuseOpen {
+			return nil, errors.New("no such device")
+		}
+		return r.add(cfg, fault), nil
+	}
+}
+
+// Hanging is Opener(HangFlush) that calls began whenever a Flush begins to hang.
+func Hanging(began func()) layer.Opener {
+	r := &registry{ends: map[uint64]*end{}, began: began}
+	return func(cfg layer.Config) (layer.Conn, error) { return r.add(cfg, HangFlush), nil }
+}
+
+type registry struct {
+	mu    sync.Mutex
+	ends  map[uint64]*end
+	last  uint64
+	began func() // of HangFlush; may be nil
+}
+
+func (r *registry) add(cfg layer.Config, fault Fault) *end {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	e := &end{registry: r, id: r.last, cfg: cfg, fault: fault,
+		mem: make([]byte, cfg.MemLen), local: make([]byte, cfg.MemLen)}
+	r.ends[e.id] = e
+	return e
+}
+
+type end struct {
+	registry   *registry
+	id         uint64
+	cfg        layer.Config
+	fault      Fault
+	mem, local []byte
+	peer       *end
+	driven     atomic.Uint64
+	got        uint64 // operations that have come from the peer
+	wrong      error  // what was wrong with them
+}
+
+func (e *end) Address() ([]byte, error) { return binary.BigEndian.AppendUint64(nil, e.id), nil }
+
+func (e *end) Connect(peer []byte) error {
+	if len(peer) != 8 {
+		return errors.New("address not valid")
+	}
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	p, ok := e.registry.ends[binary.BigEndian.Uint64(peer)]
+	if !ok {
+		return errors.New("destination is unreachable")
+	}
+	e.peer = p
+	return nil
+}
+
+func (e *end) Memory() []byte    { return e.mem }
+func (e *end) Local() []byte     { return e.local }
+func (e *end) Transport() string { return "copy" }
+
+// Progress counts, so that a peer can wait for it.
+func (e *end) Progress() int {
+	e.driven.Add(1)
+	return 0
+}
+
+func (e *end) Close() error {
+	e.registry.mu.Lock()
+	defer e.registry.mu.Unlock()
+	delete(e.registry.ends, e.id)
+	return nil
+}
+
+func (e *end) Op(s layer.Spec) (layer.Op, error) {
+	if err := s.Check(len(e.mem)); err != nil {
+		return nil, err
+	}
+	if e.fault == RefuseOp {
+		return nil, errors.ErrUnsupported
+	}
+	return &op{end: e, spec: s, idle: layer.NewIdle(e.cfg)}, nil
+}
+
+// Part has nothing to do: operations of the peer do it.
+func (e *end) Part(s layer.Spec) (layer.Part, error) {
+	if err := s.Check(len(e.mem)); err != nil || !s.Kind.TwoSided() {
+		return nil, err
+	}
+	e.got, e.wrong = 0, nil
+	return part{e}, nil
+}
+
+// part counts what the peer did.
+type part struct{ end *end }
+
+func (p part) Progress() (int, error) {
+	if p.end.fault == FailPart {
+		return 0, errors.New("target has failed")
+	}
+	return 0, nil
+}
+
+func (p part) Finish() (uint64, error) { return p.end.got, p.end.wrong }
+
+type op struct {
+	*end
+	spec   layer.Spec
+	posted uint64
+	result uint64
+	idle   layer.Idle
+}
+
+func (o *op) Result() uint64 { return o.result }
+
+// Poll implements layer.Op.
+func (o *op) Poll() error { return o.idle.Poll() }
+
+func (o *op) Flush() error {
+	driven := o.peer.driven.Load()
+	if began := o.registry.began; began != nil {
+		began()
+	}
+	for o.fault == HangFlush || o.fault == FailPart && o.spec.Kind.TwoSided() || o.fault == NeedDrive && o.peer.driven.Load() == driven {
+		if err := o.idle.Poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *op) Post() error {
+	o.posted++
+	if o.posted > faultFrom && o.fault == FailPost {
+		return errors.New("endpoint has failed")
+	}
+	if o.posted > faultFrom && o.fault == Drop {
+		return nil
+	}
+	switch {
+	case o.spec.Kind == layer.Put:
+		o.transfer(o.peer.mem, o.local)
+	case o.spec.Kind == layer.Get:
+		o.transfer(o.local, o.peer.mem)
+	case o.spec.Kind.Atomic():
+		o.atomic()
+	case o.spec.Kind == layer.PutPing:
+		o.ping()
+	case o.spec.Kind.TwoSided():
+		o.message()
+	}
+	return nil
+}
+
+// ping writes to the peer, and what the peer would write back.
+func (o *op) ping() {
+	layer.Stamp(o.local[:o.spec.Size], byte(o.posted))
+	layer.Stamp(o.peer.local[:o.spec.Size], byte(o.posted))
+	o.transfer(o.peer.mem, o.local)
+	o.transfer(o.mem, o.peer.local)
+	o.peer.got++
+}
+
+func (o *op) message() {
+	o.peer.got++
+	if o.fault == Corrupt {
+		o.peer.wrong = layer.ErrData
+	}
+}
+
+func (o *op) transfer(dst, src []byte) {
+	n := o.spec.Size
+	copy(dst[:n], src[:n])
+	if o.fault == Corrupt {
+		dst[n-1]++
+	}
+	if o.fault == Overrun {
+		dst[n]++
+	}
+}
+
+func (o *op) atomic() {
+	word := binary.NativeEndian.Uint64(o.peer.mem)
+	binary.NativeEndian.PutUint64(o.peer.mem, word+1)
+	if o.spec.Kind != layer.Add {
+		o.result = word
+	}
+}

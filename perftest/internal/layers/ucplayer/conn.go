@@ -1,0 +1,156 @@
+// Package ucplayer measures ucp as an application calls it: allocated memory, a key
+// unpacked once, operations with the memory handle of the local buffer, blocking
+// flushes.
+package ucplayer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// Name of the layer.
+const Name = "ucp"
+
+// closeTimeout bounds the wait for a peer at the end.
+const closeTimeout = time.Second
+
+// Layer opens connections over ucp.
+type Layer struct {
+	cfg        ucp.Config
+	components device.Source
+	contexts   layer.Share[*ucp.Context]
+}
+
+// New makes the layer with cfg over the transports of components. The transport and
+// the device that are asked for replace those of cfg.
+func New(cfg ucp.Config, components device.Source) *Layer {
+	return &Layer{cfg: cfg, components: components}
+}
+
+// conn is one end: a worker and two buffers; with a peer, an EP and its key.
+type conn struct {
+	cfg    layer.Config
+	ctx    *ucp.Context
+	worker *ucp.Worker
+	memory *ucp.Mem
+	local  *ucp.Mem
+	ep     *ucp.EP
+	key    *ucp.RKey
+	failed error // what ucp said of the EP
+	undo   cleanup.Stack
+}
+
+// Open implements layer.Opener.
+func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
+	c := &conn{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.undo.Run())
+		}
+	}()
+	key := strings.Join([]string{cfg.Fabric, cfg.Transport, cfg.Device}, " ")
+	ctx, release, err := l.contexts.Get(key, func() (*ucp.Context, error) { return l.newContext(cfg) })
+	if err != nil {
+		return nil, err
+	}
+	c.ctx = ctx
+	c.undo.Add(release)
+	if c.memory, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	if c.local, err = c.alloc(); err != nil {
+		return nil, err
+	}
+	if c.worker, err = c.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
+		return nil, err
+	}
+	c.undo.Add(c.worker.Close)
+	return c, nil
+}
+
+// newContext restricts ucp to the transport and the device under test.
+func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
+	components := l.components(cfg.Fabric)
+	t, err := device.FindTransport(components, cfg.Transport, cfg.Device)
+	if err != nil {
+		return nil, err
+	}
+	user := l.cfg
+	user.TLS = config.Allow(ucp.Exact(t.Resource.Transport))
+	only := config.Allow(t.Device)
+	switch t.Kind {
+	case uct.DeviceNet:
+		user.NetDevices = only
+	case uct.DeviceShm:
+		user.ShmDevices = only
+	case uct.DeviceSelf:
+		user.SelfDevices = only
+	}
+	return ucp.NewContext(user, components...)
+}
+
+func (c *conn) alloc() (*ucp.Mem, error) {
+	m, err := c.ctx.MemAlloc(c.cfg.MemLen)
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(m.Close)
+	return m, nil
+}
+
+// Address has two parts: worker address and packed key.
+func (c *conn) Address() ([]byte, error) {
+	return layer.AppendBlobs(nil, c.worker.Address(), c.memory.Pack())
+}
+
+// Connect makes an EP, which sends nothing yet: the first operation connects it.
+func (c *conn) Connect(peer []byte) (err error) {
+	var addr, packed []byte
+	if err := layer.CutBlobs(peer, &addr, &packed); err != nil {
+		return err
+	}
+	if c.ep, err = c.worker.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { c.failed = err }}); err != nil {
+		return err
+	}
+	c.undo.Add(c.closeEP)
+	if c.key, err = c.ep.Unpack(packed); err != nil {
+		return err
+	}
+	c.undo.Add(func() error { c.key.Close(); return nil })
+	if c.key.Len() < uint64(c.cfg.MemLen) {
+		return fmt.Errorf("%w: the target's memory has %d bytes, need %d", layer.ErrAddress, c.key.Len(), c.cfg.MemLen)
+	}
+	return nil
+}
+
+// closeEP disconnects. A peer that does not take that in time is not waited for, nor
+// one that is gone: the worker's Close ends everything.
+func (c *conn) closeEP() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if c.failed != nil || c.cfg.Context.Err() != nil {
+		cancel()
+	}
+	if err := c.ep.CloseWait(ctx, ucp.CloseForce); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (c *conn) Memory() []byte { return c.memory.Bytes() }
+func (c *conn) Local() []byte  { return c.local.Bytes() }
+
+func (c *conn) Progress() int { return c.worker.Progress() }
+
+func (c *conn) Transport() string { return c.cfg.Transport }
+func (c *conn) Close() error      { return c.undo.Run() }

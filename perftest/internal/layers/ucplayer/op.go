@@ -1,0 +1,81 @@
+package ucplayer
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct"
+)
+
+// op repeats one operation.
+type op struct {
+	*conn
+	kind   layer.Kind
+	buf    []byte
+	params ucp.OpParams
+	idle   layer.Idle
+	raddr  uint64
+	count  uint64 // compare value of the next compare-and-swap
+	word   uint64 // old value of the last fetch
+}
+
+func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+	if o, err := layer.OneSidedOp(c, s, c.key != nil); o != nil || err != nil {
+		return o, err
+	}
+	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
+		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
+}
+
+// Part implements layer.Conn.
+func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
+
+// Poll implements layer.Op.
+func (o *op) Poll() error {
+	if o.worker.Progress() > 0 {
+		return nil
+	}
+	if o.failed != nil {
+		return o.failed
+	}
+	return o.idle.Poll()
+}
+
+// Post starts the operation. A request that is returned is let go: the operation
+// goes on, and Flush covers it.
+func (o *op) Post() error {
+	r, err := o.start()
+	if r != nil {
+		r.Release()
+	}
+	return err
+}
+
+func (o *op) start() (*ucp.Request, error) {
+	switch o.kind {
+	case layer.Put:
+		return nil, o.ep.PutImplicit(o.buf, o.raddr, o.key, &o.params)
+	case layer.Get:
+		return nil, o.ep.GetImplicit(o.buf, o.raddr, o.key, &o.params)
+	case layer.Add:
+		return nil, o.ep.AtomicPost(uct.AtomicAdd, layer.WordLen, 1, o.raddr, o.key)
+	case layer.FAdd:
+		return o.ep.AtomicFetch(uct.AtomicAdd, layer.WordLen, 1, &o.word, o.raddr, o.key)
+	case layer.CSwap:
+		o.count++
+		return o.ep.AtomicCSwap(layer.WordLen, o.count-1, o.count, &o.word, o.raddr, o.key)
+	}
+	return nil, nil
+}
+
+func (o *op) Flush() error {
+	err := o.ep.FlushWait(o.cfg.Context)
+	if err != nil && o.cfg.Context.Err() != nil {
+		return context.Cause(o.cfg.Context)
+	}
+	return err
+}
+
+// Result implements layer.Op.
+func (o *op) Result() uint64 { return o.word }

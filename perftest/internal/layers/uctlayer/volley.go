@@ -1,0 +1,91 @@
+package uctlayer
+
+import (
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/uct"
+)
+
+// volley is the initiator of a ping-pong of messages. A loopback gets its own
+// messages back, which is the round trip then, as in ucx_perftest.
+type volley struct {
+	*mail
+	in *inbox
+}
+
+func newVolley(o *op, s layer.Spec) (layer.Op, error) {
+	id := uint8(idData)
+	if o.cfg.Loopback {
+		id = idEcho
+	}
+	m, err := newMail(o, s, id)
+	if err != nil {
+		return nil, err
+	}
+	v := &volley{mail: m, in: newInbox(s)}
+	return v, o.iface.SetAMHandler(idEcho, v.in)
+}
+
+// Post implements layer.Op.
+func (v *volley) Post() error { return v.push() }
+
+// Flush waits for the answer.
+func (v *volley) Flush() error {
+	for v.in.count != v.sent {
+		if err := v.progress(); err != nil {
+			return err
+		}
+	}
+	return v.in.err
+}
+
+// echo is the target of a ping-pong.
+type echo struct {
+	*mail
+	in *inbox
+}
+
+func newEcho(o *op, s layer.Spec) (layer.Part, error) {
+	m, err := newMail(o, s, idEcho)
+	if err != nil {
+		return nil, err
+	}
+	e := &echo{mail: m, in: newInbox(s)}
+	return e, o.iface.SetAMHandler(idData, e.in)
+}
+
+// Progress implements layer.Part.
+func (e *echo) Progress() (int, error) {
+	n := e.iface.Progress()
+	for e.sent != e.in.count {
+		if err := e.try(); err == uct.ErrNoResource {
+			return n, nil
+		} else if err != nil {
+			return n, err
+		}
+	}
+	if n == 0 && e.failed != nil {
+		return 0, e.failed
+	}
+	return n, nil
+}
+
+// Finish implements layer.Part.
+func (e *echo) Finish() (uint64, error) { return e.in.count, e.in.err }
+
+// Part implements layer.Conn.
+func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+	if !s.Kind.TwoSided() {
+		return nil, nil
+	}
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Kind {
+	case layer.AM:
+		return newSink(o, s)
+	case layer.AMPing:
+		return newEcho(o, s)
+	}
+	return layer.NewPong(c, s)
+}

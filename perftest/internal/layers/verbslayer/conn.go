@@ -1,0 +1,207 @@
+// Package verbslayer measures the verbs API as a careful user would call it: one RC
+// queue pair in a thread domain with a single-threaded CQ, so that neither takes a
+// lock; writes inline up to the same limit as uct/ib/rc; a completion only where
+// one is needed. The queue lengths are those of uct/ib/rc.
+package verbslayer
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Name of the layer.
+const Name = "verbs"
+
+// Defaults of uct/ib/rc, taken where its configuration says nothing.
+const (
+	defaultDepth      = 256
+	defaultInline     = 128
+	defaultModeration = 64
+	defaultReads      = 16
+)
+
+// allAccess is every right that a peer can have.
+const allAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// Layer opens connections over verbs.
+type Layer struct {
+	tuning   func(transport string) rc.Config
+	contexts layer.Share[*verbs.Context]
+}
+
+// New makes the layer. tuning is the configuration of the transport above verbs that
+// it is compared with, whose queue lengths it takes.
+func New(tuning func(transport string) rc.Config) *Layer { return &Layer{tuning: tuning} }
+
+// queues are lengths and limits of a QP.
+type queues struct{ depth, inline, moderation, reads int }
+
+func queuesOf(tuning rc.Config) queues {
+	return queues{
+		depth:      cmp.Or(tuning.TxDepth, defaultDepth),
+		inline:     cmp.Or(int(tuning.TxMaxInline), defaultInline),
+		moderation: cmp.Or(tuning.Moderation, defaultModeration),
+		reads:      cmp.Or(tuning.MaxRDAtomic, defaultReads),
+	}
+}
+
+// conn is one end: a QP and two buffers.
+type conn struct {
+	queues queues
+	cfg    layer.Config
+	ctx    *verbs.Context
+	port   uint8
+	pd     *verbs.PD
+	cq     *verbs.CQ
+	qp     *verbs.QP
+	memory *verbs.MR
+	local  *verbs.MR
+	psn    uint32
+	peer   *address
+	undo   cleanup.Stack
+
+	// posted and done count work requests; done is the ID of the last completion.
+	posted, done uint64
+	wc           [pollBatch]verbs.WC
+}
+
+// pollBatch is how many completions one poll takes.
+const pollBatch = 16
+
+// Open implements layer.Opener.
+func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
+	dev, port, err := device.Find(cfg.Fabric, cfg.Device)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{queues: queuesOf(l.tuning(cfg.Transport)), cfg: cfg, port: port, psn: rand.Uint32() & maxPSN}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.undo.Run())
+		}
+	}()
+	ctx, release, err := l.contexts.Get(cfg.Fabric+" "+dev.Name(), dev.Open)
+	if err != nil {
+		return nil, err
+	}
+	c.ctx = ctx
+	c.undo.Add(release)
+	if err := c.openMemory(); err != nil {
+		return nil, err
+	}
+	return c, c.openQueues()
+}
+
+func (c *conn) openMemory() (err error) {
+	if c.pd, err = c.ctx.AllocPD(); err != nil {
+		return err
+	}
+	c.undo.Add(c.pd.Close)
+	if c.memory, err = c.alloc(); err != nil {
+		return err
+	}
+	c.local, err = c.alloc()
+	return err
+}
+
+func (c *conn) alloc() (*verbs.MR, error) {
+	buf, err := c.ctx.AllocBuffer(c.cfg.MemLen)
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(buf.Close)
+	mr, err := c.pd.RegMR(buf.Bytes(), allAccess)
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(mr.Close)
+	return mr, nil
+}
+
+func (c *conn) openQueues() error {
+	td, err := c.ctx.AllocTD(verbs.TDInitAttr{})
+	if err != nil {
+		return err
+	}
+	c.undo.Add(td.Close)
+	if c.cq, err = c.ctx.CreateCQ(verbs.CQInitAttr{Depth: c.queues.depth, SingleThreaded: true}); err != nil {
+		return err
+	}
+	c.undo.Add(c.cq.Close)
+	c.qp, err = c.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.QPTypeRC, SendCQ: c.cq, RecvCQ: c.cq, TD: td,
+		Cap: verbs.QPCap{MaxSendWR: c.queues.depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: c.queues.inline},
+	})
+	if err != nil {
+		return err
+	}
+	c.undo.Add(c.qp.Close)
+	return c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: c.port, AccessFlags: allAccess},
+		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
+}
+
+func (c *conn) Address() ([]byte, error) {
+	gid, err := c.ctx.QueryGID(c.port, 0)
+	if err != nil {
+		return nil, err
+	}
+	return address{
+		GID: gid, QPN: c.qp.Number(), PSN: c.psn, RKey: c.memory.RKey(),
+		Memory: layer.Region{Addr: c.memory.Addr(), Len: uint64(len(c.memory.Bytes()))},
+	}.append(nil), nil
+}
+
+// Retry settings of uct/ib/rc: a lost peer is noticed within seconds where the
+// device does not say so itself.
+const (
+	ackTimeoutCode = 18 // about 1 s: 4.096us * 2^18 (IBTA volume 1, Local ACK Timeout)
+	retryCount     = 7
+	rnrForever     = 7
+	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
+)
+
+func (c *conn) Connect(b []byte) error {
+	peer, err := parseAddress(b, c.cfg.MemLen)
+	if err != nil {
+		return err
+	}
+	port, err := c.ctx.QueryPort(c.port)
+	if err != nil {
+		return err
+	}
+	err = c.qp.Modify(verbs.QPAttr{
+		State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
+		MaxDestRD: uint8(c.queues.reads), MinRNRTimer: rnrTimerCode,
+		AH: verbs.AHAttr{Port: c.port, Global: true, DGID: peer.GID, HopLimit: 1},
+	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
+		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
+	if err != nil {
+		return err
+	}
+	err = c.qp.Modify(verbs.QPAttr{
+		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: rnrForever,
+		SQPSN: c.psn, MaxRDAtomic: uint8(c.queues.reads),
+	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
+		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
+	if err != nil {
+		return err
+	}
+	c.peer = &peer
+	return nil
+}
+
+func (c *conn) Memory() []byte    { return c.memory.Bytes() }
+func (c *conn) Local() []byte     { return c.local.Bytes() }
+func (c *conn) Transport() string { return c.cfg.Transport }
+
+// Progress polls, and so drives a software device.
+func (c *conn) Progress() int { return c.cq.Poll(c.wc[:]) }
+
+func (c *conn) Close() error { return c.undo.Run() }

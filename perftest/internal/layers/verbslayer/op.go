@@ -1,0 +1,173 @@
+package verbslayer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// op repeats one work request.
+type op struct {
+	*conn
+	wr   [1]verbs.SendWR
+	nop  [1]verbs.SendWR // a signaled write of no bytes
+	idle layer.Idle
+
+	kind       layer.Kind
+	window     int
+	left       int    // posts until the end of the window
+	signaled   uint64 // ID of the last signaled work request
+	depth      uint64
+	moderation uint64
+	count      uint64 // compare value of the next compare-and-swap
+}
+
+func (c *conn) Op(s layer.Spec) (layer.Op, error) {
+	if o, err := layer.OneSidedOp(c, s, c.peer != nil); o != nil || err != nil {
+		return o, err
+	}
+	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
+		idle: layer.NewIdle(c.cfg), signaled: c.posted,
+		depth: uint64(c.queues.depth), moderation: uint64(c.queues.moderation)}
+	remote := verbs.SendWR{RemoteAddr: c.peer.Memory.Addr, RKey: c.peer.RKey}
+	o.nop[0] = remote
+	o.nop[0].Opcode, o.nop[0].Flags = verbs.OpRDMAWrite, verbs.SendSignaled
+	o.wr[0] = remote
+	o.fill(&o.wr[0], s)
+	return o, nil
+}
+
+// Part implements layer.Conn.
+func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
+
+// fill completes wr for the operation.
+func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
+	if s.Kind == layer.Flush {
+		return
+	}
+	wr.SGList = []verbs.SGE{o.local.SGE(0, s.Size)}
+	switch s.Kind {
+	case layer.Put:
+		wr.Opcode = verbs.OpRDMAWrite
+		if s.Size <= o.queues.inline {
+			wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, o.local.Bytes()[:s.Size]
+		}
+	case layer.Get:
+		wr.Opcode = verbs.OpRDMARead
+	case layer.Add, layer.FAdd:
+		// There is no add without result in verbs: it is fetched and ignored.
+		wr.Opcode, wr.CompareAdd = verbs.OpAtomicFetchAdd, 1
+	case layer.CSwap:
+		wr.Opcode = verbs.OpAtomicCmpSwap
+	}
+}
+
+// Post posts the work request, signaled at the end of a window and often enough in
+// between that the queue does not fill up.
+func (o *op) Post() error {
+	switch o.kind {
+	case layer.Flush:
+		return nil
+	case layer.CSwap:
+		o.wr[0].CompareAdd, o.wr[0].Swap = o.count, o.count+1
+		o.count++
+	}
+	if o.posted-o.done >= o.depth { // room is not inlined
+		if err := o.room(); err != nil {
+			return err
+		}
+	}
+	wr := &o.wr[0]
+	wr.Flags &^= verbs.SendSignaled
+	o.left--
+	if o.left == 0 || o.posted-o.signaled >= o.moderation {
+		wr.Flags |= verbs.SendSignaled
+		o.signaled = o.posted + 1
+		if o.left == 0 {
+			o.left = o.window
+		}
+	}
+	o.posted++
+	wr.ID = o.posted
+	_, err := o.qp.PostSend(o.wr[:])
+	return err
+}
+
+// room waits until the send queue has room for a work request.
+func (o *op) room() error {
+	for o.posted-o.done >= o.depth {
+		if err := o.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Flush polls until the last work request is complete. RC completes in order and
+// an RDMA write completes when it is in the target's memory, or acknowledged by it.
+func (o *op) Flush() error {
+	if o.signaled != o.posted {
+		if err := o.postNop(); err != nil {
+			return err
+		}
+	}
+	for o.done != o.posted {
+		if err := o.poll(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postNop asks for a completion behind unsignaled work requests, in a flush that
+// does not come at the end of a window.
+func (o *op) postNop() error {
+	if err := o.room(); err != nil {
+		return err
+	}
+	o.left = o.window
+	o.posted++
+	o.signaled = o.posted
+	o.nop[0].ID = o.posted
+	_, err := o.qp.PostSend(o.nop[:])
+	return err
+}
+
+// Poll implements layer.Op.
+func (o *op) Poll() error { return o.poll() }
+
+// poll takes what completions there are.
+func (o *op) poll() error {
+	n := o.cq.Poll(o.wc[:])
+	if n == 0 {
+		return o.idle.Poll()
+	}
+	if n < 0 {
+		return errOverrun
+	}
+	for i := range o.wc[:n] {
+		if o.wc[i].Status != verbs.WCSuccess {
+			return o.failed(&o.wc[i])
+		}
+	}
+	o.done = o.wc[n-1].ID
+	return nil
+}
+
+var errOverrun = errors.New("completion queue overrun")
+
+//go:noinline
+func (o *op) failed(wc *verbs.WC) error {
+	return fmt.Errorf("work request %d of qp %#x: %w", wc.ID, wc.QPN, wc.Status.Err())
+}
+
+// Result is what the last fetching atomic scattered to the local buffer.
+func (o *op) Result() uint64 {
+	if o.kind != layer.FAdd && o.kind != layer.CSwap {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(o.local.Bytes())
+}

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+)
+
+// Counter counts events in the kernel for the calling thread, its process and the
+// target, between Start and Stop.
+type Counter interface {
+	Start() error
+	// Stop returns what there was for each of ops operations.
+	Stop(ops int) (*result.Counters, error)
+}
+
+// Count runs the operations of each record once more, with c counting, and adds to the
+// record what it found. Call it after Run, whose times nothing disturbs in this way.
+func (r *Runner) Count(ctx context.Context, c Counter, records []result.Record) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := range records {
+		rec := &records[i]
+		if err := r.countRecord(ctx, c, rec); err != nil {
+			return withCause(ctx, fmt.Errorf("counters: %s of %d bytes: %s: %w", rec.Test, rec.Size, rec.Layer, err))
+		}
+	}
+	return nil
+}
+
+// countRecord prepares, counts and verifies the operations of one record.
+func (r *Runner) countRecord(ctx context.Context, c Counter, rec *result.Record) error {
+	t, err := FindTest(rec.Test)
+	if err != nil {
+		return err
+	}
+	l := r.lane(rec.Layer)
+	if err := r.prepare(ctx, l, t, rec.Size); err != nil {
+		return err
+	}
+	p := r.Plan.pace(t, rec.Size)
+	if err := r.frozen([]*lane{l}, func() error { return r.countBatches(ctx, c, rec, l, p) }); err != nil {
+		return err
+	}
+	return r.verify(ctx, l, t, rec.Size)
+}
+
+// lane is the open one of a layer.
+func (r *Runner) lane(name string) *lane {
+	for _, l := range r.lanes {
+		if l.name == name {
+			return l
+		}
+	}
+	return nil
+}
+
+// countBatches runs as many batches as were timed, after a warm-up, with nothing else
+// to do for this process.
+func (r *Runner) countBatches(ctx context.Context, c Counter, rec *result.Record, l *lane, p pace) error {
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	if err := r.warm(ctx, l, p); err != nil {
+		return fmt.Errorf("warm-up: %w", err)
+	}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	done, err := r.batches(ctx, l, p)
+	counters, stopErr := c.Stop(max(done, 1))
+	if err == nil {
+		err = stopErr
+	}
+	if err != nil {
+		return err
+	}
+	rec.Counters = counters
+	return r.drive(ctx, nil)
+}
+
+// batches runs a batch for each round and returns the number of operations.
+func (r *Runner) batches(ctx context.Context, l *lane, p pace) (done int, err error) {
+	for range r.Plan.Rounds {
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx)
+		}
+		if _, err := plain(l.op, p); err != nil {
+			return done, err
+		}
+		l.done += uint64(p.ops())
+		done += p.ops()
+	}
+	return done, nil
+}

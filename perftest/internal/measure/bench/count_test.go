@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layertest"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+)
+
+// tally is a Counter that notes what it is told.
+type tally struct {
+	running    bool
+	stops      int
+	start, end error
+	onStart    func()
+}
+
+func (c *tally) Start() error {
+	if c.onStart != nil {
+		c.onStart()
+	}
+	c.running = true
+	return c.start
+}
+
+func (c *tally) Stop(ops int) (*result.Counters, error) {
+	c.running = false
+	c.stops++
+	return &result.Counters{Ops: ops}, c.end
+}
+
+func TestCount_EveryTest(t *testing.T) {
+	r := newRunner(t.Context(), t, smallPlan(t, TestNames()...), layertest.Set("verbs", "uct", "ucp"))
+	records, err := r.Run(t.Context())
+	require.NoError(t, err)
+	c := &tally{}
+	require.NoError(t, r.Count(t.Context(), c, records))
+	assert.Equal(t, len(records), c.stops)
+	for _, rec := range records {
+		require.NotNil(t, rec.Counters, rec.Test)
+		assert.Equal(t, rec.Ops, rec.Counters.Ops, rec.Test)
+	}
+}
+
+func TestCount_Errors(t *testing.T) {
+	broken := errors.New("counter is broken")
+	for name, c := range map[string]*tally{"start": {start: broken}, "stop": {end: broken}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("uct", "verbs", "ucp"))
+			records, err := r.Run(t.Context())
+			require.NoError(t, err)
+			err = r.Count(t.Context(), c, records)
+			require.ErrorIs(t, err, broken)
+			assert.ErrorContains(t, err, "put_lat of 1 bytes: verbs")
+		})
+	}
+}
+
+func TestCount_EndsWithItsContext(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r := newRunner(ctx, t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
+	records, err := r.Run(ctx)
+	require.NoError(t, err)
+	c := &tally{onStart: func() { cancel(why) }}
+	require.ErrorIs(t, r.Count(ctx, c, records), why)
+	assert.False(t, c.running, "it was stopped")
+}
+
+// TestCount_VerifiesData has an operation that goes wrong after it was timed.
+func TestCount_VerifiesData(t *testing.T) {
+	r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("verbs", "uct", "ucp"))
+	records, err := r.Run(t.Context())
+	require.NoError(t, err)
+	c := &tally{}
+	c.onStart = func() { r.lanes[0].conn.Local()[0]++ }
+	assert.ErrorIs(t, r.Count(t.Context(), c, records), ErrData)
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/measure/stat"
+)
+
+// cost is what the measuring loop itself takes, in ticks.
+type cost struct {
+	post, flush, total float64 // medians of a window
+	whole              float64 // of one window of a plain loop
+}
+
+// costOps is over how many operations the loop is measured in a round: with one in
+// each window they take half a millisecond.
+const (
+	costOps    = 8192
+	costRounds = 5
+)
+
+// cost measures the loop with an operation that does nothing, once for a window.
+func (r *Runner) cost(window int) cost {
+	if c, ok := r.costs[window]; ok {
+		return c
+	}
+	windows := max(costOps/window, 10)
+	s := newSamples(windows*costRounds, costRounds)
+	var op nothing
+	whole := make([]float64, costRounds)
+	for i := range whole {
+		// The operation does nothing and so cannot fail.
+		_ = s.batch(&op, pace{windows: windows, window: window, every: 1, samples: windows})
+		whole[i] = float64(s.whole[i]) / float64(windows)
+	}
+	step := r.Clock.Step
+	c := cost{
+		post:  stat.NewDigest(s.post, step).Percentile(50),
+		flush: stat.NewDigest(s.flush, step).Percentile(50),
+		total: stat.NewDigest(s.total(), step).Percentile(50),
+		whole: stat.Median(whole),
+	}
+	r.costs[window] = c
+	return c
+}
+
+// records turns the samples of a cell into records, one for each lane.
+func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Record {
+	var records []result.Record
+	var below []float64
+	c := r.cost(p.window)
+	for i, l := range lanes {
+		rec := r.record(l, t, p, c)
+		rec.Size = size
+		loops := r.loops(l.s.whole, t, p, c)
+		rec.LoopNS = stat.Median(loops)
+		if rec.LoopNS > 0 {
+			rec.MsgPerS = 1e9 / rec.LoopNS
+			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB
+		}
+		if i > 0 {
+			rec.Over = lanes[i-1].name
+			rec.OverNS, rec.OverPct = stat.Paired(loops, below)
+		}
+		below = loops
+		records = append(records, rec)
+	}
+	return records
+}
+
+// record fills in what was measured and the percentiles.
+func (r *Runner) record(l *lane, t Test, p pace, c cost) result.Record {
+	ns := func(ticks, cost float64) float64 {
+		return max(0, ticks-cost) / r.Clock.PerNS / float64(p.window)
+	}
+	share := t.share()
+	step := r.Clock.Step
+	post, flush := stat.NewDigest(l.s.post, step), stat.NewDigest(l.s.flush, step)
+	total := stat.NewDigest(l.s.total(), step)
+	rec := result.Record{
+		Layer:      l.name,
+		Transport:  l.conn.Transport(),
+		Fabric:     r.Plan.Fabric,
+		Test:       t.Name,
+		Window:     p.window,
+		Ops:        p.ops() * r.Plan.Rounds,
+		P50NS:      share * ns(total.Percentile(50), c.total),
+		P99NS:      share * ns(total.Percentile(99), c.total),
+		MaxNS:      share * ns(total.Max(), c.total),
+		PostNS:     ns(post.Percentile(50), c.post),
+		PostP99NS:  ns(post.Percentile(99), c.post),
+		FlushNS:    ns(flush.Percentile(50), c.flush),
+		FlushP99NS: ns(flush.Percentile(99), c.flush),
+		LoopCostNS: share * c.whole / r.Clock.PerNS / float64(p.window),
+	}
+	if v, ok := l.op.(layer.Varied); ok {
+		rec.Variant = v.Variant().String()
+	}
+	return rec
+}
+
+// loops returns nanoseconds for one operation of each round's plain loop.
+func (r *Runner) loops(whole []uint64, t Test, p pace, c cost) []float64 {
+	ns := make([]float64, len(whole))
+	for i, ticks := range whole {
+		perWindow := float64(ticks)/float64(p.windows) - c.whole
+		ns[i] = t.share() * max(0, perWindow) / r.Clock.PerNS / float64(p.window)
+	}
+	return ns
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+)
+
+// Mode is how operations and flushes alternate.
+type Mode uint8
+
+// Modes.
+const (
+	// Latency flushes each operation before the next.
+	Latency Mode = iota
+	// Bandwidth posts a window of operations for each flush.
+	Bandwidth
+	// Rate is Bandwidth of which the number of messages is of interest.
+	Rate
+	// PingPong waits for an answer to each operation; half of that is reported.
+	PingPong
+)
+
+// Test is one thing to measure.
+type Test struct {
+	Name string
+	Kind layer.Kind
+	Mode Mode
+	// Help is one line.
+	Help string
+}
+
+var tests = []Test{
+	{"put_lat", layer.Put, Latency, "put with remote completion, split into Put and Flush"},
+	{"put_bw", layer.Put, Bandwidth, "puts, a window of them for each flush"},
+	{"put_mr", layer.Put, Rate, "the same, as a message rate"},
+	{"get_lat", layer.Get, Latency, "get with completion"},
+	{"get_bw", layer.Get, Bandwidth, "gets, a window of them for each flush"},
+	{"get_mr", layer.Get, Rate, "the same, as a message rate"},
+	{"add_lat", layer.Add, Latency, "atomic add of 8 bytes without result"},
+	{"add_mr", layer.Add, Rate, "rate of the same"},
+	{"fadd_lat", layer.FAdd, Latency, "atomic fetch-and-add of 8 bytes"},
+	{"fadd_mr", layer.FAdd, Rate, "rate of the same"},
+	{"cswap_lat", layer.CSwap, Latency, "atomic compare-and-swap of 8 bytes"},
+	{"cswap_mr", layer.CSwap, Rate, "rate of the same"},
+	{"flush", layer.Flush, Latency, "flush with nothing outstanding"},
+	{"am_lat", layer.AMPing, PingPong, "ping-pong of active messages, half the round trip"},
+	{"am_bw", layer.AM, Bandwidth, "active messages, at most a window of them unacknowledged"},
+	{"am_mr", layer.AM, Rate, "the same, as a message rate"},
+	{"put_pp", layer.PutPing, PingPong, "ping-pong of puts, each side watches its memory, half the round trip"},
+}
+
+// aliases are names of ucx_perftest that mean one of ours.
+var aliases = map[string]string{
+	"get": "get_lat", "fadd": "fadd_lat", "cswap": "cswap_lat",
+	"ucp_put_lat": "put_lat", "ucp_put_bw": "put_bw", "ucp_get": "get_lat",
+	"ucp_add": "add_lat", "ucp_fadd": "fadd_lat", "ucp_cswap": "cswap_lat",
+}
+
+// Tests lists all tests.
+func Tests() []Test { return slices.Clone(tests) }
+
+// DefaultTests is what runs without a choice: the main comparison.
+func DefaultTests() []string { return []string{"put_lat", "put_bw", "get_bw"} }
+
+// MessageTests is what runs without a choice on a transport that has messages only.
+func MessageTests() []string { return []string{"am_lat", "am_bw"} }
+
+// FindTest returns the test of that name.
+func FindTest(name string) (Test, error) {
+	if to, ok := aliases[name]; ok {
+		name = to
+	}
+	for _, t := range tests {
+		if t.Name == name {
+			return t, nil
+		}
+	}
+	return Test{}, fmt.Errorf("unknown test %q; there are %s", name, strings.Join(TestNames(), ", "))
+}
+
+// TestNames lists the names of all tests.
+func TestNames() []string {
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Sizes narrows the sizes of a run to those that make sense for the test.
+func (t Test) Sizes(all []int) []int {
+	switch {
+	case t.Kind == layer.Flush:
+		return []int{0}
+	case t.Kind.Atomic():
+		return []int{layer.WordLen}
+	}
+	return all
+}
+
+// Window is how many operations the test posts for each flush in a run with that
+// window.
+func (t Test) Window(window int) int {
+	if t.Mode == Latency || t.Mode == PingPong {
+		return 1
+	}
+	return window
+}
+
+// Stream reports whether the operations of a batch follow each other without a flush
+// but at the end: where a window bounds what is on its way.
+func (t Test) Stream() bool { return t.Kind == layer.AM }
+
+// share is the part of the time between post and end of flush that counts for the
+// operation.
+func (t Test) share() float64 {
+	if t.Mode == PingPong {
+		return 0.5
+	}
+	return 1
+}

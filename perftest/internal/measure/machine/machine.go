@@ -1,0 +1,148 @@
+// Package machine describes the computer, the runtime and the build that numbers
+// come from.
+package machine
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+)
+
+// Describe returns what can be known without measuring.
+func Describe() result.Machine {
+	return result.Machine{
+		CPU:        cpuModel(),
+		Cores:      runtime.NumCPU(),
+		Kernel:     kernel(),
+		Arch:       runtime.GOARCH,
+		Go:         runtime.Version(),
+		GOMAXPROCS: runtime.GOMAXPROCS(0),
+		GOGC:       gogc(os.Getenv("GOGC")),
+	}
+}
+
+const unknown = "unknown"
+
+func cpuModel() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return unknown
+	}
+	defer f.Close()
+	return modelIn(f)
+}
+
+// modelIn finds the name of the processor in the format of /proc/cpuinfo: x86 calls
+// it "model name"; arm64 has numbers only, of which the implementer and the part
+// name the core.
+func modelIn(r io.Reader) string {
+	fields := map[string]string{}
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		name, value, ok := strings.Cut(lines.Text(), ":")
+		if name = strings.TrimSpace(name); ok && fields[name] == "" {
+			fields[name] = strings.TrimSpace(value)
+		}
+	}
+	if m := fields["model name"]; m != "" {
+		return m
+	}
+	if part := fields["CPU part"]; part != "" {
+		return "implementer " + fields["CPU implementer"] + " part " + part
+	}
+	return unknown
+}
+
+func kernel() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return unknown
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// gogc is the setting in force, which the runtime takes from the environment.
+func gogc(env string) string {
+	if env == "" {
+		return "100"
+	}
+	return env
+}
+
+// gitTimeout bounds the look into a repository.
+const gitTimeout = 2 * time.Second
+
+// Commit names the source of this build: the stamp that the go command left, or
+// else what git says of the current directory, which is asked once in a process. A
+// trailing "+" marks changes that are not committed.
+func Commit(ctx context.Context) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if c := stamp(info.Settings); c != "" {
+			return c
+		}
+	}
+	asked.mu.Lock()
+	defer asked.mu.Unlock()
+	if asked.commit == "" {
+		asked.commit = gitCommit(ctx)
+	}
+	return asked.commit
+}
+
+// asked is what git has said.
+var asked struct {
+	mu     sync.Mutex
+	commit string
+}
+
+func gitCommit(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	head, err := git(ctx, "rev-parse", "--short=12", "HEAD")
+	if err != nil {
+		return unknown
+	}
+	if changes, err := git(ctx, "status", "--porcelain", "--untracked-files=no"); err != nil || changes != "" {
+		head += "+"
+	}
+	return head
+}
+
+func git(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "git", args...).Output()
+	return string(bytes.TrimSpace(out)), err
+}
+
+// stamp reads the version control stamp of a build; "" without.
+func stamp(settings []debug.BuildSetting) string {
+	values := map[string]string{}
+	for _, s := range settings {
+		values[s.Key] = s.Value
+	}
+	rev := values["vcs.revision"]
+	if rev == "" {
+		return ""
+	}
+	rev = rev[:min(len(rev), 12)]
+	if values["vcs.modified"] == "true" {
+		rev += "+"
+	}
+	return rev
+}
+
+// IsTerminal reports whether somebody may be looking at what is written to f.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,65 @@
+package machine
+
+import (
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/measure/affinity"
+	"github.com/gucx/gucx/perftest/internal/measure/tick"
+)
+
+func TestDescribe(t *testing.T) {
+	m := Describe()
+	assert.NotEmpty(t, m.CPU)
+	assert.Equal(t, runtime.NumCPU(), m.Cores)
+	assert.Equal(t, runtime.GOARCH, m.Arch)
+	assert.Regexp(t, `^\d+\.\d+`, m.Kernel)
+	assert.True(t, strings.HasPrefix(m.Go, "go") || strings.HasPrefix(m.Go, "devel"), m.Go)
+}
+
+func TestModelIn(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"x86", "processor\t: 0\nmodel name\t: Some CPU @ 3 GHz\nflags\t\t: a b\n\nprocessor\t: 1\nmodel name\t: other\n", "Some CPU @ 3 GHz"},
+		{"arm64", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n", "implementer 0x41 part 0xd0c"},
+		{"neither", "hart : 0\n", "unknown"},
+		{"empty", "", "unknown"},
+	} {
+		t.Run(c.name, func(t *testing.T) { assert.Equal(t, c.want, modelIn(strings.NewReader(c.in))) })
+	}
+}
+
+func TestStamp(t *testing.T) {
+	rev := debug.BuildSetting{Key: "vcs.revision", Value: "0123456789abcdef0123"}
+	dirty := debug.BuildSetting{Key: "vcs.modified", Value: "true"}
+	assert.Equal(t, "0123456789ab", stamp([]debug.BuildSetting{rev}))
+	assert.Equal(t, "0123456789ab+", stamp([]debug.BuildSetting{dirty, rev}))
+	assert.Empty(t, stamp([]debug.BuildSetting{dirty}))
+	assert.Empty(t, stamp(nil))
+}
+
+func TestCommit_NeverEmpty(t *testing.T) {
+	assert.NotEmpty(t, Commit(t.Context()))
+}
+
+func TestGOGC(t *testing.T) {
+	assert.Equal(t, "100", gogc(""))
+	assert.Equal(t, "off", gogc("off"))
+}
+
+func TestProbe(t *testing.T) {
+	cpus, err := affinity.Allowed()
+	require.NoError(t, err)
+	if len(cpus) < 2 || runtime.GOMAXPROCS(0) < 2 {
+		t.Skip("needs two processors")
+	}
+	clock, err := tick.Calibrate()
+	require.NoError(t, err)
+	ns, err := Probe(clock, cpus[0], cpus[1])
+	require.NoError(t, err)
+	assert.Greater(t, ns, 1.0, "faster than a cache")
+}

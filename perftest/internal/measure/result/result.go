@@ -1,0 +1,134 @@
+// Package result holds what a run of perftest found out, for any form of output.
+package result
+
+import "slices"
+
+// Run describes under which conditions records were taken.
+type Run struct {
+	Machine  Machine  `json:"machine"`
+	Commit   string   `json:"commit"`
+	Clock    Clock    `json:"clock"`
+	Settings Settings `json:"settings"`
+	// Counters tells where those of the records are from; nil if they have none.
+	Counters *CounterSource `json:"counters,omitempty"`
+}
+
+// Machine is the computer and the runtime.
+type Machine struct {
+	CPU        string `json:"cpu"`
+	Cores      int    `json:"cores"`
+	Kernel     string `json:"kernel"`
+	Arch       string `json:"arch"`
+	Go         string `json:"go"`
+	GOMAXPROCS int    `json:"gomaxprocs"`
+	GOGC       string `json:"gogc"`
+	// ProbeNS is what one hand-over of a cache line between the two processors
+	// took, one way; 0 when not probed.
+	ProbeNS float64 `json:"probe_ns,omitempty"`
+}
+
+// Clock says what intervals were measured with.
+type Clock struct {
+	Source       string  `json:"source"`
+	TicksPerNS   float64 `json:"ticks_per_ns"`
+	ResolutionNS float64 `json:"resolution_ns"`
+	CostNS       float64 `json:"cost_ns"`
+}
+
+// Settings are the choices of the user.
+type Settings struct {
+	Device     string   `json:"device"`
+	Transport  string   `json:"transport"`
+	Fabric     string   `json:"fabric"`
+	Layers     []string `json:"layers"`
+	Tests      []string `json:"tests"`
+	Sizes      []int    `json:"sizes"`
+	Iterations int      `json:"iterations"`
+	Warmup     int      `json:"warmup"`
+	Rounds     int      `json:"rounds"`
+	Window     int      `json:"window"`
+	Variant    string   `json:"variant,omitempty"` // asked for
+	CPUs       []int    `json:"cpus"`
+	Registered bool     `json:"registered,omitempty"` // memory of the process
+	StopPeer   bool     `json:"stop_peer"`
+}
+
+// Record is the result of one test of one layer at one size. All times are
+// nanoseconds for one operation, without the cost of the measuring loop itself;
+// with a window they are those of a window divided by its operations.
+type Record struct {
+	Layer     string `json:"layer"`
+	Transport string `json:"transport"`
+	Fabric    string `json:"fabric"`
+	Test      string `json:"test"`
+	Size      int    `json:"size"`
+	// Variant of uct that moved the bytes: short, bcopy or zcopy; empty where there
+	// is none, or the layer does not say.
+	Variant string `json:"variant"`
+	Window  int    `json:"window"`
+	// Ops is how many operations were timed.
+	Ops int `json:"ops"`
+
+	// P50NS, P99NS and MaxNS are percentiles of post and flush together.
+	P50NS float64 `json:"p50_ns"`
+	P99NS float64 `json:"p99_ns"`
+	MaxNS float64 `json:"max_ns"`
+	// PostNS and PostP99NS are percentiles of the time in the posting call.
+	PostNS    float64 `json:"post_ns"`
+	PostP99NS float64 `json:"post_p99_ns"`
+	// FlushNS and FlushP99NS are percentiles of the time until remote completion
+	// after that.
+	FlushNS    float64 `json:"flush_ns"`
+	FlushP99NS float64 `json:"flush_p99_ns"`
+	// LoopNS is the mean of a loop without clock readings in it: the median over
+	// rounds.
+	LoopNS float64 `json:"loop_ns"`
+	// LoopCostNS is what the empty loop takes for an operation: it was taken off
+	// LoopNS. Programs that do not do so measure the sum.
+	LoopCostNS float64 `json:"loop_cost_ns"`
+
+	MsgPerS float64 `json:"msg_per_s"`
+	MiBPerS float64 `json:"mib_per_s"` // 2^20 bytes
+
+	// Over names the layer below, and OverNS and OverPct what this one adds to
+	// it: the median over rounds of the difference of LoopNS. Empty and 0 for the
+	// lowest layer measured.
+	Over    string  `json:"over,omitempty"`
+	OverNS  float64 `json:"over_ns,omitempty"`
+	OverPct float64 `json:"over_pct,omitempty"`
+
+	// Counters is what one operation asked of the kernel, in a pass of its own; nil
+	// if that was not wanted.
+	Counters *Counters `json:"counters,omitempty"`
+}
+
+// MiB is the unit of bandwidth, as in ucx_perftest.
+const MiB = 1 << 20
+
+// Latency reports whether each operation was flushed by itself, so that the split
+// into posting and flushing means something.
+func (r *Record) Latency() bool { return r.Window == 1 }
+
+// Tests, Transports and Layers list those of records, in their order, each once.
+func Tests(records []Record) []string {
+	return distinct(records, func(r *Record) string { return r.Test })
+}
+
+// Transports: see Tests.
+func Transports(records []Record) []string {
+	return distinct(records, func(r *Record) string { return r.Transport })
+}
+
+// Layers: see Tests.
+func Layers(records []Record) []string {
+	return distinct(records, func(r *Record) string { return r.Layer })
+}
+
+func distinct(records []Record, name func(*Record) string) (all []string) {
+	for i := range records {
+		if n := name(&records[i]); !slices.Contains(all, n) {
+			all = append(all, n)
+		}
+	}
+	return all
+}

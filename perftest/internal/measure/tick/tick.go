@@ -1,0 +1,221 @@
+// Package tick is a clock for intervals of tens of nanoseconds.
+//
+// Now reads the processor's constant-rate counter: RDTSC on amd64 (Intel SDM
+// volume 2B), CNTVCT_EL0 on arm64 (Arm ARM, D19.12). Where that counter is not
+// known to be invariant, Now falls back to the monotonic clock of the operating
+// system. Calibrate measures the rate against that clock.
+//
+//	c, err := tick.Calibrate()
+//	a := tick.Now()
+//	work()
+//	ns := c.NS(tick.Now() - a)
+//
+// The counter is not fenced: the processor may read it while earlier instructions
+// are still in flight, as with every such benchmark (UCX reads it so too). That
+// blurs one interval by a few nanoseconds and cancels over a loop.
+package tick
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Clock converts ticks to time. Make one with Calibrate.
+type Clock struct {
+	// Source is "tsc", "cntvct" or "monotonic".
+	Source string
+	// PerNS is ticks per nanosecond.
+	PerNS float64
+	// Step is by how many ticks the counter goes on at a time, 1 unless readings
+	// show otherwise. Some processors and virtual machines go in steps of 10 ns.
+	Step float64
+	// Cost is the median time between two readings with nothing in between, in
+	// nanoseconds: what every measured interval contains of the clock itself.
+	Cost float64
+}
+
+// ErrUnsteady says that two calibrations in a row disagreed on the rate.
+var ErrUnsteady = errors.New("tick counter and monotonic clock drift apart")
+
+const (
+	calibrateSpan = 20 * time.Millisecond
+	// tolerance is the relative difference between two calibrations that is
+	// accepted: 0.1 percent is below what any result is printed with.
+	tolerance = 1e-3
+	attempts  = 5
+)
+
+// calibrated is the clock of this process, once it is known.
+var calibrated struct {
+	mu    sync.Mutex
+	clock *Clock
+}
+
+// Calibrate measures the rate of the counter and the cost of reading it, once in a
+// process: later calls return the same clock. It takes about 40 ms and longer on a
+// machine so busy that readings are torn apart.
+func Calibrate() (*Clock, error) {
+	calibrated.mu.Lock()
+	defer calibrated.mu.Unlock()
+	if calibrated.clock != nil {
+		return calibrated.clock, nil
+	}
+	c, err := calibrate()
+	if err == nil {
+		calibrated.clock = c
+	}
+	return c, err
+}
+
+func calibrate() (*Clock, error) {
+	last := rate(calibrateSpan)
+	for range attempts {
+		next := rate(calibrateSpan)
+		if within(last, next, tolerance) {
+			c := &Clock{Source: source(), PerNS: (last + next) / 2}
+			c.measureReading()
+			return c, nil
+		}
+		last = next
+	}
+	return nil, fmt.Errorf("calibrate %s: %w", source(), ErrUnsteady)
+}
+
+// NS converts an interval in ticks to nanoseconds.
+func (c *Clock) NS(ticks uint64) float64 { return float64(ticks) / c.PerNS }
+
+func within(a, b, tol float64) bool {
+	d := a - b
+	if d < 0 {
+		d = -d
+	}
+	return d <= tol*max(a, b)
+}
+
+// rate returns ticks per nanosecond over about span.
+func rate(span time.Duration) float64 {
+	start := time.Now()
+	t0, m0 := pair(start)
+	time.Sleep(span)
+	t1, m1 := pair(start)
+	return float64(t1-t0) / float64(m1-m0)
+}
+
+// pair reads both clocks at nearly one moment: of several tries, the one whose two
+// counter readings lie closest together around the clock reading.
+func pair(start time.Time) (ticks uint64, mono time.Duration) {
+	best := ^uint64(0)
+	for range 16 {
+		a := Now()
+		m := time.Since(start)
+		b := Now()
+		if b-a < best {
+			best, ticks, mono = b-a, a+(b-a)/2, m
+		}
+	}
+	return ticks, mono
+}
+
+// Resolution is Step in nanoseconds: intervals cannot be told apart more finely.
+func (c *Clock) Resolution() float64 { return c.Step / c.PerNS }
+
+const (
+	readings = 1 << 16
+	// spins is the longest delay between two readings, in dependent
+	// multiplications: some ten steps of 10 ns.
+	spins = 64
+)
+
+// measureReading sets Step and Cost.
+func (c *Clock) measureReading() {
+	diffs := make([]uint64, readings)
+	last := Now()
+	for i := range diffs {
+		t := Now()
+		diffs[i] = t - last
+		last = t
+	}
+	slices.Sort(diffs)
+	usual := diffs[:len(diffs)*9/10] // the longest are interrupts
+	sum := uint64(0)
+	for _, d := range usual {
+		sum += d
+	}
+	c.Cost = float64(sum) / float64(len(usual)) / c.PerNS
+	c.Step = step(delayed(diffs))
+}
+
+// delayed fills diffs with differences of readings with all kinds of delays between
+// them, and returns it sorted.
+func delayed(diffs []uint64) []uint64 {
+	for i := range diffs {
+		a := Now()
+		runtime.KeepAlive(spin(i % spins))
+		diffs[i] = Now() - a
+	}
+	slices.Sort(diffs)
+	return diffs
+}
+
+// spin takes a time that grows with n in steps of a few clock cycles.
+//
+//go:noinline
+func spin(n int) (x uint64) {
+	x = uint64(n)
+	for range n {
+		x *= 0x9e3779b97f4a7c15
+	}
+	return x
+}
+
+const (
+	// jitter is by how many ticks one and the same difference varies when the
+	// counter is scaled.
+	jitter = 2
+	// rare is the share of samples below which a value is an accident.
+	rare = 1e-3
+	// minClusters is how many different values it takes to see steps in them.
+	minClusters = 3
+)
+
+// step is the usual distance between neighbours among values that occur often:
+// delays of all kinds hit every tick of a counter that goes in ones, and only
+// multiples of the step otherwise.
+func step(sorted []uint64) float64 {
+	centers := clusters(sorted)
+	if len(centers) < minClusters {
+		return 1
+	}
+	gaps := make([]float64, len(centers)-1)
+	for i := range gaps {
+		gaps[i] = centers[i+1] - centers[i]
+	}
+	slices.Sort(gaps)
+	return max(1, gaps[len(gaps)/2])
+}
+
+// clusters returns the middle of each group of frequent values that lie within
+// jitter of each other.
+func clusters(sorted []uint64) (centers []float64) {
+	var first, last uint64
+	for i := 0; i < len(sorted); {
+		v := sorted[i]
+		n, _ := slices.BinarySearch(sorted[i:], v+1)
+		i += n
+		if float64(n) < rare*float64(len(sorted)) {
+			continue
+		}
+		if len(centers) > 0 && v-last <= jitter {
+			last = v
+			centers[len(centers)-1] = float64(first+last) / 2
+			continue
+		}
+		first, last = v, v
+		centers = append(centers, float64(v))
+	}
+	return centers
+}

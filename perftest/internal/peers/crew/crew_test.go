@@ -1,0 +1,128 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/cleanup"
+)
+
+// pipes starts members that f serves, and counts those that were closed.
+func pipes(f func(*Line), closed *int) Start {
+	return func() (net.Conn, io.Closer, error) {
+		here, there := net.Pipe()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			f(NewLine(there))
+		}()
+		return here, closer(func() error {
+			err := here.Close()
+			<-done
+			*closed++
+			return err
+		}), nil
+	}
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
+
+// twice answers numbers with their double, and an error to 0.
+func twice(l *Line) {
+	var n int
+	for l.Receive(&n) == nil {
+		var err error
+		if n == 0 {
+			err = errors.New("nothing to double")
+		}
+		if l.Reply(2*n, err) != nil {
+			return
+		}
+	}
+}
+
+func TestAsk(t *testing.T) {
+	var undo cleanup.Stack
+	closed := 0
+	c, err := Muster(t.Context(), 3, pipes(twice, &closed), &undo)
+	require.NoError(t, err)
+	got, err := Ask[int](c, func(i int) any { return i + 1 })
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 4, 6}, got)
+	_, err = Ask[int](c, func(i int) any { return 1 - i })
+	require.EqualError(t, err, "process 1: nothing to double")
+	_, err = Ask[int](c, func(i int) any { return i })
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, undo.Run())
+	assert.Equal(t, 3, closed)
+}
+
+// Nobody waits for a process that waits for one that is gone.
+func TestAsk_OneIsGone(t *testing.T) {
+	var undo cleanup.Stack
+	closed, n := 0, 0
+	c, err := Muster(t.Context(), 3, func() (net.Conn, io.Closer, error) {
+		i := n
+		n++
+		return pipes(func(l *Line) {
+			ctx := l.Follow(context.Background())
+			var v int
+			if l.Receive(&struct{}{}) != nil || i == 2 {
+				_ = l.conn.Close()
+				return
+			}
+			<-ctx.Done()
+			assert.Equal(t, ErrGone, context.Cause(ctx))
+			assert.Equal(t, ErrGone, l.Receive(&v))
+		}, &closed)()
+	}, &undo)
+	require.NoError(t, err)
+	_, err = Ask[int](c, Go)
+	require.ErrorContains(t, err, "process 2: ")
+	require.ErrorIs(t, err, ErrGone)
+	require.NoError(t, undo.Run())
+	assert.Equal(t, 3, closed)
+}
+
+// A wait for a process that does not answer lasts no longer than the context.
+func TestMuster_ContextEnds(t *testing.T) {
+	var undo cleanup.Stack
+	ctx, cancel := context.WithCancel(t.Context())
+	closed := 0
+	c, err := Muster(ctx, 1, pipes(func(l *Line) {
+		var n int
+		_ = l.Receive(&n)
+		cancel()
+		_ = l.Receive(&n) // until the other end closes
+	}, &closed), &undo)
+	require.NoError(t, err)
+	_, err = Ask[int](c, func(int) any { return 1 })
+	require.Error(t, err)
+	require.NoError(t, undo.Run())
+	assert.Equal(t, 1, closed)
+}
+
+func TestMuster_NoProcess(t *testing.T) {
+	var undo cleanup.Stack
+	closed := 0
+	gone := errors.New("gone")
+	begin := pipes(twice, &closed)
+	n := 0
+	_, err := Muster(t.Context(), 3, func() (net.Conn, io.Closer, error) {
+		if n++; n == 3 {
+			return nil, nil, gone
+		}
+		return begin()
+	}, &undo)
+	require.ErrorIs(t, err, gone)
+	require.NoError(t, undo.Run())
+	assert.Equal(t, 2, closed)
+}

@@ -1,0 +1,140 @@
+package oob
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Verb is what a Request asks for.
+type Verb string
+
+// Verbs.
+const (
+	// Hello opens a session; the reply's Value is the process id of the target.
+	Hello Verb = "hello"
+	// Open opens Layer with Params; the reply has the target's Address.
+	Open Verb = "open"
+	// Connect joins Layer to the initiator's Address.
+	Connect Verb = "connect"
+	// Prepare readies the target's part of an operation of Layer by Spec, and fills
+	// the buffer that it sends from.
+	Prepare Verb = "prepare"
+	// Drive makes the target progress Layer, or its part there, until the next
+	// request. It begins Value nanoseconds after the answer, if no request comes before.
+	Drive Verb = "drive"
+	// Rest does nothing: it ends a Drive. The reply's Value is 1 if that had begun.
+	Rest Verb = "rest"
+	// Finish ends the part of Layer; the reply's Value is how many operations have
+	// come. It fails if one of them was wrong.
+	Finish Verb = "finish"
+	// Fill writes the pattern of Seed over the first Len bytes of Layer's memory
+	// and a guard pattern behind them.
+	Fill Verb = "fill"
+	// Check fails unless Layer's memory is as Fill with Seed and Len makes it,
+	// with the guard; but for the first and last byte, which are Stamp if that is
+	// there.
+	Check Verb = "check"
+	// SetWord stores Value in the first 8 bytes of Layer's memory.
+	SetWord Verb = "set-word"
+	// Word returns the first 8 bytes of Layer's memory as Value.
+	Word Verb = "word"
+	// Close closes Layer.
+	Close Verb = "close"
+	// Bye ends the session.
+	Bye Verb = "bye"
+)
+
+// Request is sent by the initiator.
+type Request struct {
+	Verb    Verb    `json:"verb"`
+	Layer   string  `json:"layer,omitempty"`
+	Params  *Params `json:"params,omitempty"`
+	Address []byte  `json:"address,omitempty"`
+	Seed    uint64  `json:"seed,omitempty"`
+	Len     int     `json:"len,omitempty"`
+	Value   uint64  `json:"value,omitempty"`
+	Spec    *Spec   `json:"spec,omitempty"`
+	Stamp   *byte   `json:"stamp,omitempty"`
+}
+
+// Spec is layer.Spec.
+type Spec struct {
+	Kind     uint8  `json:"kind"`
+	Size     int    `json:"size"`
+	Window   int    `json:"window"`
+	Variant  uint8  `json:"variant"`
+	Seed     uint64 `json:"seed"`
+	Thorough bool   `json:"thorough"`
+}
+
+// maxDelay bounds in nanoseconds how long a Drive may be put off.
+const maxDelay = 1e9
+
+// Params tells the target how to open its end.
+type Params struct {
+	Transport string `json:"transport"`
+	Device    string `json:"device"`
+	Fabric    string `json:"fabric"`
+	MemLen    int    `json:"mem_len"`
+	// Registered is layer.Config.Registered.
+	Registered bool `json:"registered,omitempty"`
+}
+
+// MaxMemLen bounds the memory in bytes that a peer may ask a target to allocate
+// for one layer.
+const MaxMemLen = 1 << 30
+
+// Reply is sent by the target for each Request.
+type Reply struct {
+	// Error is the text of a failure; the other fields are then zero.
+	Error   string `json:"error,omitempty"`
+	Address []byte `json:"address,omitempty"`
+	Value   uint64 `json:"value,omitempty"`
+}
+
+// layered are the verbs that need Layer.
+var layered = map[Verb]bool{
+	Hello: false, Bye: false,
+	Rest: false, Prepare: true, Finish: true,
+	Open: true, Connect: true, Drive: true, Fill: true, Check: true,
+	SetWord: true, Word: true, Close: true,
+}
+
+// check validates a request that came from a peer.
+func (r *Request) check() error {
+	needsLayer, known := layered[r.Verb]
+	switch {
+	case !known:
+		return fmt.Errorf("%w: unknown verb %q", ErrFrame, r.Verb)
+	case needsLayer != (r.Layer != ""):
+		return fmt.Errorf("%w: %s with layer %q", ErrFrame, r.Verb, r.Layer)
+	case (r.Verb == Open) != (r.Params != nil):
+		return fmt.Errorf("%w: params belong to open alone", ErrFrame)
+	case (r.Verb == Prepare) != (r.Spec != nil):
+		return fmt.Errorf("%w: a spec belongs to prepare alone", ErrFrame)
+	case r.Spec != nil && (r.Spec.Size < 0 || r.Spec.Size > MaxMemLen):
+		return fmt.Errorf("%w: operation of %d bytes, want 0..%d", ErrFrame, r.Spec.Size, MaxMemLen)
+	case r.Verb == Drive && r.Value > maxDelay:
+		return fmt.Errorf("%w: a delay of %d ns, at most %d", ErrFrame, r.Value, int64(maxDelay))
+	case r.Params != nil && (r.Params.MemLen < 1 || r.Params.MemLen > MaxMemLen):
+		return fmt.Errorf("%w: memory of %d bytes, want 1..%d", ErrFrame, r.Params.MemLen, MaxMemLen)
+	case r.Len < 0 || r.Len > MaxMemLen:
+		return fmt.Errorf("%w: length %d, want 0..%d", ErrFrame, r.Len, MaxMemLen)
+	}
+	return nil
+}
+
+// decode reads exactly one JSON value without unknown fields.
+func decode(payload []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%w: bytes after the message", ErrFrame)
+	}
+	return nil
+}

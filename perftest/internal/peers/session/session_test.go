@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/layertest"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+	"github.com/gucx/gucx/perftest/internal/peers/target"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newSession returns a session whose target is a goroutine, with one layer.
+func newSession(t *testing.T, fault layertest.Fault) *Session {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	layers := layertest.Set("uct")
+	layers.Open["uct"] = layertest.Opener(fault)
+	served := make(chan error, 1)
+	go func() { served <- target.Serve(context.Background(), b, layers, target.Options{Beside: true}) }()
+	s, err := New(t.Context(), a, layers, Options{Beside: true})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, s.Close())
+		assert.NoError(t, <-served)
+	})
+	return s
+}
+
+var params = oob.Params{Transport: "copy", MemLen: 8192}
+
+func TestOpen_FindsOutWhetherTheTargetIsNeeded(t *testing.T) {
+	for _, c := range []struct {
+		fault layertest.Fault
+		want  bool
+	}{{layertest.None, false}, {layertest.NeedDrive, true}, {layertest.RefuseOp, false}} {
+		s := newSession(t, c.fault)
+		assert.False(t, s.NeedsTarget("uct"), "not open yet")
+		_, err := s.Open(t.Context(), "uct", params)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, s.NeedsTarget("uct"))
+	}
+}
+
+func TestSession_ThePartOfTheTarget(t *testing.T) {
+	s := newSession(t, layertest.None)
+	c, err := s.Open(t.Context(), "uct", params)
+	require.NoError(t, err)
+	_, err = s.Finish(t.Context(), "uct")
+	assert.ErrorContains(t, err, "nothing was prepared")
+	spec := layer.Spec{Kind: layer.AM, Size: 8, Window: 4}
+	require.NoError(t, s.Prepare(t.Context(), "uct", spec))
+	require.NoError(t, s.Drive(t.Context(), "uct"))
+	op, err := c.Op(spec)
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, op.Post())
+	}
+	require.NoError(t, s.Rest(t.Context()))
+	n, err := s.Finish(t.Context(), "uct")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), n)
+
+	spec.Size = 1 << 20
+	assert.ErrorContains(t, s.Prepare(t.Context(), "uct", spec), "1048576 bytes of a memory of 8192")
+}
+
+func TestLoopback_IsItsOwnTarget(t *testing.T) {
+	s := NewLoopback(t.Context(), layertest.Set("uct"))
+	defer func() { assert.NoError(t, s.Close()) }()
+	assert.True(t, s.Loopback())
+	assert.Zero(t, s.PID())
+	c, err := s.Open(t.Context(), "uct", params)
+	require.NoError(t, err)
+	require.NoError(t, s.SetWord(t.Context(), "uct", 41))
+	op, err := c.Op(layer.Spec{Kind: layer.FAdd, Size: layer.WordLen, Window: 1})
+	require.NoError(t, err)
+	require.NoError(t, op.Post())
+	w, err := s.Word(t.Context(), "uct")
+	require.NoError(t, err)
+	assert.Equal(t, uint64(42), w)
+	require.NoError(t, s.Fill(t.Context(), "uct", 5, 100))
+	require.NoError(t, s.Check(t.Context(), "uct", 5, 100, nil))
+	c.Memory()[7]++
+	var wrong *oob.RemoteError
+	assert.ErrorAs(t, s.Check(t.Context(), "uct", 5, 100, nil), &wrong)
+	assert.ErrorContains(t, s.Fill(t.Context(), "ucp", 5, 100), "not open")
+	assert.False(t, s.NeedsTarget("uct"))
+}
+
+func TestSession_EndsWithTheTarget(t *testing.T) {
+	why := errors.New("a good reason")
+	for _, c := range []struct {
+		why  func() error
+		want error
+	}{{nil, ErrEnded}, {func() error { return why }, why}} {
+		a, b, err := oob.Pipe()
+		require.NoError(t, err)
+		peer := oob.NewConn(b)
+		go func() {
+			_, _ = peer.Receive(0) // hello
+			_ = peer.Answer(oob.Reply{Value: 1}, nil)
+		}()
+		s, err := New(t.Context(), a, layertest.Set("uct"), Options{Beside: true, Why: c.why})
+		require.NoError(t, err)
+		assert.NoError(t, s.Context().Err())
+		require.NoError(t, peer.Close())
+		<-s.Context().Done()
+		assert.Equal(t, c.want, context.Cause(s.Context()))
+		lost := errors.New("connection reset")
+		err = s.Explain(lost)
+		assert.ErrorIs(t, err, c.want)
+		assert.ErrorIs(t, err, lost)
+		assert.Equal(t, layer.ErrData, s.Explain(layer.ErrData), "the target has no part in it")
+		assert.NoError(t, s.Close())
+		assert.NoError(t, s.Close(), "again")
+	}
+}
+
+func TestNew_TellsWhyTheTargetIsGone(t *testing.T) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
+	_, err = New(t.Context(), a, layertest.Set("uct"), Options{})
+	assert.ErrorIs(t, err, ErrEnded)
+}
+
+func TestCheck_Stamp(t *testing.T) {
+	s := newSession(t, layertest.None)
+	_, err := s.Open(t.Context(), "uct", params)
+	require.NoError(t, err)
+	stamp := byte(9)
+	require.NoError(t, s.Fill(t.Context(), "uct", 5, 100))
+	assert.ErrorContains(t, s.Check(t.Context(), "uct", 5, 100, &stamp), "a sequence number")
+}
+
+// TestExplain_AsksATargetThatIsThere waits for no time to pass: the target answers.
+func TestExplain_AsksATargetThatIsThere(t *testing.T) {
+	s := newSession(t, layertest.None)
+	own := errors.New("no such thing")
+	assert.Equal(t, own, s.Explain(own))
+	assert.NoError(t, s.Rest(t.Context()), "it is still of use")
+}
+
+// A target that has not answered yet may just wait for a processor.
+func TestCall_WaitsForATargetOnThisHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		peer := oob.NewConn(b)
+		go func() {
+			for {
+				if _, err := peer.Receive(0); err != nil {
+					return
+				}
+				time.Sleep(time.Hour)
+				_ = peer.Answer(oob.Reply{}, nil)
+			}
+		}()
+		s, err := New(t.Context(), a, layertest.Set("uct"), Options{})
+		require.NoError(t, err)
+		require.NoError(t, s.Rest(t.Context()))
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestCall_GivesUpOnAServerInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		defer b.Close()
+		go func() { _, _ = io.Copy(io.Discard, b) }()
+		_, err := New(t.Context(), a, layertest.Set("uct"), Options{Patience: time.Minute})
+		assert.ErrorContains(t, err, "no answer within 1m0s")
+	})
+}

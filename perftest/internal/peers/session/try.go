@@ -1,0 +1,90 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+)
+
+// oneSided are the kinds with which a new connection is tried: the first that there
+// is.
+var oneSided = []layer.Kind{layer.Put, layer.Get, layer.FAdd}
+
+// try completes an operation while the target drives its end, since some layers
+// connect at the first one, and finds out whether the target is needed later. A
+// transport without one-sided operations is tried by the warm-up of its tests.
+func (s *Session) try(ctx context.Context, name string) error {
+	c := s.open[name].conn
+	for _, kind := range oneSided {
+		spec := layer.Spec{Kind: kind, Size: 1, Window: 1}
+		if kind.Atomic() {
+			spec.Size = layer.WordLen
+		}
+		op, err := c.Op(spec)
+		if errors.Is(err, errors.ErrUnsupported) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.first(ctx, name, op); err != nil {
+			return fmt.Errorf("first %v: %w", kind, err)
+		}
+		s.open[name].needsTarget, err = s.needsTarget(ctx, name, op)
+		return err
+	}
+	return nil
+}
+
+// first completes op while the target drives its end.
+func (s *Session) first(ctx context.Context, name string, op layer.Op) error {
+	if err := s.Drive(ctx, name); err != nil {
+		return err
+	}
+	if err := once(op); err != nil {
+		return err
+	}
+	return s.Rest(ctx)
+}
+
+func once(op layer.Op) error {
+	if err := op.Post(); err != nil {
+		return err
+	}
+	return op.Flush()
+}
+
+// aloneFor is how long the target leaves an operation alone that is to show whether
+// it needs the target: a thousand times what it takes, and then more, since on a
+// busy machine the initiator may be off its processor meanwhile.
+var aloneFor = [...]time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond}
+
+// needsTarget reports whether op ends only once the target makes progress. An
+// operation that has ended before the target began to needs no help; the target
+// tells whether it has begun.
+func (s *Session) needsTarget(ctx context.Context, name string, op layer.Op) (bool, error) {
+	if s.loopback {
+		return false, nil
+	}
+	for _, alone := range aloneFor {
+		_, err := s.call(ctx, oob.Request{Verb: oob.Drive, Layer: name, Value: uint64(alone)})
+		if err != nil {
+			return false, err
+		}
+		if err := once(op); err != nil {
+			return false, err
+		}
+		r, err := s.call(ctx, oob.Request{Verb: oob.Rest})
+		if err != nil {
+			return false, err
+		}
+		if r.Value == 0 {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,311 @@
+// Package target is the passive side of a measurement: it opens what the
+// initiator asks for, keeps the memory, and says what is in it. Between requests it
+// is blocked in a read, so that what completes meanwhile is one-sided; or, where the
+// operation or the transport needs it, it does its part and looks for a request when
+// there is nothing else to do.
+package target
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+)
+
+// maxLayers bounds how many layers one session keeps open.
+const maxLayers = 16
+
+// Options are how a target serves. The zero value is for a process of its own.
+type Options struct {
+	// HelloTimeout bounds the wait for the first message; 0 means no limit.
+	HelloTimeout time.Duration
+	// Beside says that the initiator is in this process.
+	Beside bool
+}
+
+// Serve answers one initiator until it says bye, hangs up, or ctx ends; it closes
+// c, which must be a socket. A hang-up without bye is io.ErrUnexpectedEOF.
+func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
+	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
+	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
+	defer stop()
+	err := s.run(o.HelloTimeout)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return errors.Join(err, s.close())
+}
+
+// session is the state of one initiator.
+type session struct {
+	conn   *oob.Conn
+	layers layer.Set
+	ends   map[string]*end
+	ctx    context.Context // ends the session
+	beside bool
+	driven bool // since the last Drive was asked for, layers made progress
+}
+
+func (s *session) run(helloTimeout time.Duration) error {
+	first, err := s.conn.Receive(helloTimeout)
+	if err != nil {
+		return lastWord(err)
+	}
+	if first.Verb != oob.Hello {
+		return fmt.Errorf("%w: %s before hello", oob.ErrFrame, first.Verb)
+	}
+	if err := s.conn.Answer(oob.Reply{Value: uint64(os.Getpid())}, nil); err != nil {
+		return err
+	}
+	return s.serve()
+}
+
+// serve answers requests one by one; between a drive and the next request it
+// progresses the driven layer.
+func (s *session) serve() error {
+	for {
+		req, err := s.conn.Receive(0)
+		if err != nil {
+			return lastWord(err)
+		}
+		reply, failure := s.handle(req)
+		s.driven = false
+		if err := s.conn.Answer(reply, failure); err != nil {
+			return lastWord(err)
+		}
+		switch {
+		case req.Verb == oob.Bye:
+			return nil
+		case req.Verb == oob.Drive && failure == nil:
+			if err := s.drive(s.ends[req.Layer], time.Duration(req.Value)); err != nil {
+				return fmt.Errorf("%s: %w", req.Layer, err)
+			}
+		}
+	}
+}
+
+const (
+	// lookIdle is how many idle polls in a row go by between two looks for a request:
+	// more than a message takes, so that no look falls into a ping-pong.
+	lookIdle = 256
+	// lookBusy is the same where every poll finds something.
+	lookBusy = 1 << 20
+	// yieldIdle is how many idle polls go by until an initiator in this process gets
+	// the processor.
+	yieldIdle = 64
+)
+
+// drive makes progress until a request has come; none at all if one comes within the
+// delay.
+func (s *session) drive(e *end, delay time.Duration) error {
+	if delay > 0 && s.conn.Await(delay) {
+		return nil
+	}
+	s.driven = true
+	for idle, polls := 0, 0; ; polls++ {
+		n, err := e.progress()
+		if err != nil {
+			return err
+		}
+		idle++
+		if n > 0 {
+			idle = 0
+		}
+		if s.beside && idle%yieldIdle == yieldIdle-1 {
+			runtime.Gosched()
+		}
+		if idle%lookIdle == lookIdle-1 || polls%lookBusy == lookBusy-1 {
+			layer.YieldThread()
+			if s.conn.Ready() {
+				return nil
+			}
+		}
+	}
+}
+
+// lastWord is why a session ended without bye.
+func lastWord(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (s *session) handle(r oob.Request) (oob.Reply, error) {
+	switch r.Verb {
+	case oob.Hello:
+		return oob.Reply{}, errors.New("already said hello")
+	case oob.Bye:
+		return oob.Reply{}, nil
+	case oob.Rest:
+		return oob.Reply{Value: one(s.driven)}, nil
+	case oob.Open:
+		return s.openLayer(r.Layer, *r.Params)
+	}
+	e, ok := s.ends[r.Layer]
+	if !ok {
+		return oob.Reply{}, errors.New("layer is not open")
+	}
+	if r.Verb == oob.Close {
+		delete(s.ends, r.Layer)
+		return oob.Reply{}, e.conn.Close()
+	}
+	return e.handle(r)
+}
+
+// one is 1 for true.
+func one(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// end is the target's side of one layer.
+type end struct {
+	conn layer.Conn
+	part layer.Part // in the operation that was prepared; nil for none
+}
+
+// progress does what the layer wants done while the initiator measures.
+func (e *end) progress() (int, error) {
+	if e.part != nil {
+		return e.part.Progress()
+	}
+	return e.conn.Progress(), nil
+}
+
+// handle serves the requests about an open layer.
+func (e *end) handle(r oob.Request) (oob.Reply, error) {
+	switch r.Verb {
+	case oob.Connect:
+		return oob.Reply{}, e.conn.Connect(r.Address)
+	case oob.Prepare:
+		return oob.Reply{}, e.prepare(r.Spec)
+	case oob.Finish:
+		return e.finish()
+	case oob.Drive:
+		return oob.Reply{}, nil
+	}
+	return Memory(e.conn.Memory(), r)
+}
+
+func (e *end) prepare(s *oob.Spec) (err error) {
+	local := e.conn.Local()
+	if s.Size > len(local) {
+		return fmt.Errorf("%d bytes of a memory of %d", s.Size, len(local))
+	}
+	pattern.Fill(local[:s.Size], s.Seed)
+	e.part, err = e.conn.Part(layer.Spec{Kind: layer.Kind(s.Kind), Size: s.Size, Window: s.Window,
+		Variant: layer.Variant(s.Variant), Seed: s.Seed, Thorough: s.Thorough})
+	return err
+}
+
+func (e *end) finish() (oob.Reply, error) {
+	if e.part == nil {
+		return oob.Reply{}, errors.New("nothing was prepared")
+	}
+	n, err := e.part.Finish()
+	e.part = nil
+	return oob.Reply{Value: n}, err
+}
+
+// Memory serves the requests about memory alone: Fill, Check, SetWord and Word.
+func Memory(mem []byte, r oob.Request) (oob.Reply, error) {
+	switch r.Verb {
+	case oob.Fill:
+		return oob.Reply{}, fill(mem, r.Seed, r.Len)
+	case oob.Check:
+		return oob.Reply{}, check(mem, r.Seed, r.Len, r.Stamp)
+	case oob.SetWord:
+		binary.NativeEndian.PutUint64(mem, r.Value)
+		return oob.Reply{}, nil
+	case oob.Word:
+		return oob.Reply{Value: binary.NativeEndian.Uint64(mem)}, nil
+	}
+	return oob.Reply{}, fmt.Errorf("unknown verb %q", r.Verb)
+}
+
+func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
+	open, known := s.layers.Open[name]
+	switch {
+	case !known:
+		return oob.Reply{}, fmt.Errorf("unknown layer; there are %v", s.layers.Names)
+	case s.ends[name] != nil:
+		return oob.Reply{}, errors.New("layer is open already")
+	case len(s.ends) == maxLayers:
+		return oob.Reply{}, fmt.Errorf("at most %d layers", maxLayers)
+	}
+	c, err := open(layer.Config{
+		Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
+		MemLen: max(p.MemLen, layer.WordLen), Registered: p.Registered, Context: s.ctx, Beside: s.beside,
+	})
+	if err != nil {
+		return oob.Reply{}, err
+	}
+	addr, err := c.Address()
+	if err != nil {
+		return oob.Reply{}, errors.Join(err, c.Close())
+	}
+	s.ends[name] = &end{conn: c}
+	return oob.Reply{Address: addr}, nil
+}
+
+// guardLen bytes after the first n are filled and checked too, with a pattern of
+// their own, so that an operation that writes too much is seen.
+const (
+	guardLen  = 4096
+	guardSeed = 0x6775617264
+)
+
+func guard(mem []byte, n int) []byte { return mem[n:min(n+guardLen, len(mem))] }
+
+func fill(mem []byte, seed uint64, n int) error {
+	if n > len(mem) {
+		return fmt.Errorf("%d bytes of a memory of %d", n, len(mem))
+	}
+	pattern.Fill(mem[:n], seed)
+	pattern.Fill(guard(mem, n), guardSeed)
+	return nil
+}
+
+// check also puts the pattern in the place of stamps, once they are found right.
+func check(mem []byte, seed uint64, n int, stamp *byte) error {
+	if n > len(mem) {
+		return fmt.Errorf("%d bytes of a memory of %d", n, len(mem))
+	}
+	if stamp != nil && n > 0 {
+		if err := layer.CheckStamp(mem[:n], *stamp); err != nil {
+			return fmt.Errorf("data arrived wrong: %w", err)
+		}
+		mem[0], mem[n-1] = pattern.Byte(seed, 0), pattern.Byte(seed, n-1)
+	}
+	if err := pattern.Check(mem[:n], seed); err != nil {
+		return fmt.Errorf("data arrived wrong: %w", err)
+	}
+	if err := pattern.Check(guard(mem, n), guardSeed); err != nil {
+		return fmt.Errorf("bytes after the data were changed: %w", err)
+	}
+	return nil
+}
+
+// close closes what the initiator left open, in no order that matters: layers do
+// not share objects.
+func (s *session) close() error {
+	errs := []error{s.conn.Close()}
+	for _, e := range s.ends {
+		errs = append(errs, e.conn.Close())
+	}
+	return errors.Join(errs...)
+}

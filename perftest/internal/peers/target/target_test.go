@@ -1,0 +1,140 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layertest"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// serve runs a target for one test and returns the initiator's end and how the
+// target ended.
+func serve(ctx context.Context, t *testing.T, fault layertest.Fault) (c *oob.Conn, ended chan error) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	layers := layertest.Set("verbs", "uct")
+	layers.Open["uct"] = layertest.Opener(fault)
+	ended = make(chan error, 1)
+	go func() { ended <- Serve(ctx, b, layers, Options{HelloTimeout: time.Minute, Beside: true}) }()
+	c = oob.NewConn(a)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, ended
+}
+
+// exchange is one request and what must come back.
+type exchange struct {
+	req  oob.Request
+	want string // part of the error; empty for success
+}
+
+func open(layer string, memLen int) oob.Request {
+	return oob.Request{Verb: oob.Open, Layer: layer, Params: &oob.Params{MemLen: memLen}}
+}
+
+func TestServe_RefusesWhatMakesNoSense(t *testing.T) {
+	c, ended := serve(t.Context(), t, layertest.RefuseOpen)
+	for _, x := range []exchange{
+		{oob.Request{Verb: oob.Hello}, ""},
+		{oob.Request{Verb: oob.Hello}, "already"},
+		{oob.Request{Verb: oob.Fill, Layer: "verbs"}, "not open"},
+		{open("tag", 64), "unknown layer"},
+		{open("uct", 64), "no such device"},
+		{open("verbs", 64), ""},
+		{open("verbs", 64), "open already"},
+		{oob.Request{Verb: oob.Connect, Layer: "verbs", Address: []byte{1}}, "address not valid"},
+		{oob.Request{Verb: oob.Drive, Layer: "verbs"}, ""},
+		{oob.Request{Verb: oob.Fill, Layer: "verbs", Seed: 5, Len: 65}, "65 bytes of a memory of 64"},
+		{oob.Request{Verb: oob.Check, Layer: "verbs", Seed: 5, Len: 65}, "65 bytes of a memory of 64"},
+		{oob.Request{Verb: oob.Fill, Layer: "verbs", Seed: 5, Len: 60}, ""},
+		{oob.Request{Verb: oob.Check, Layer: "verbs", Seed: 5, Len: 60}, ""},
+		{oob.Request{Verb: oob.Check, Layer: "verbs", Seed: 6, Len: 60}, "data arrived wrong: byte 0 of 60"},
+		{oob.Request{Verb: oob.Check, Layer: "verbs", Seed: 5, Len: 56}, "bytes after the data"},
+		{oob.Request{Verb: oob.Close, Layer: "verbs"}, ""},
+		{oob.Request{Verb: oob.Close, Layer: "verbs"}, "not open"},
+		{open("verbs", 1), ""},
+		{oob.Request{Verb: oob.SetWord, Layer: "verbs", Value: 7}, ""},
+		{oob.Request{Verb: oob.Bye}, ""},
+	} {
+		_, err := c.Call(t.Context(), x.req)
+		if x.want == "" {
+			require.NoError(t, err, "%+v", x.req)
+			continue
+		}
+		require.ErrorContains(t, err, x.want, "%+v", x.req)
+	}
+	assert.NoError(t, <-ended)
+}
+
+func TestServe_AnswersWithValues(t *testing.T) {
+	c, ended := serve(t.Context(), t, layertest.None)
+	hello, err := c.Call(t.Context(), oob.Request{Verb: oob.Hello})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(os.Getpid()), hello.Value)
+	opened, err := c.Call(t.Context(), open("uct", 64))
+	require.NoError(t, err)
+	assert.NotEmpty(t, opened.Address)
+	_, err = c.Call(t.Context(), oob.Request{Verb: oob.SetWord, Layer: "uct", Value: 1 << 60})
+	require.NoError(t, err)
+	word, err := c.Call(t.Context(), oob.Request{Verb: oob.Word, Layer: "uct"})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(1<<60), word.Value)
+	require.NoError(t, c.Close())
+	assert.ErrorIs(t, <-ended, io.ErrUnexpectedEOF, "a hang-up without bye")
+}
+
+func TestServe_WantsHelloFirst(t *testing.T) {
+	c, ended := serve(t.Context(), t, layertest.None)
+	_, err := c.Call(t.Context(), oob.Request{Verb: oob.Bye})
+	assert.Error(t, err, "the connection is closed")
+	assert.ErrorIs(t, <-ended, oob.ErrFrame)
+}
+
+func TestServe_EndsWithItsContext(t *testing.T) {
+	why := errors.New("signal")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	c, ended := serve(ctx, t, layertest.None)
+	_, err := c.Call(t.Context(), oob.Request{Verb: oob.Hello})
+	require.NoError(t, err)
+	cancel(why)
+	assert.ErrorIs(t, <-ended, why)
+}
+
+func TestServe_GivesUpOnASilentPeer(t *testing.T) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	defer a.Close()
+	err = Serve(t.Context(), b, layertest.Set("uct"), Options{HelloTimeout: time.Millisecond})
+	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// A request that comes within the delay ends it, and the layer is left alone: the
+// answer to Rest tells.
+func TestServe_DrivesAfterTheDelay(t *testing.T) {
+	c, ended := serve(t.Context(), t, layertest.None)
+	call := func(r oob.Request) uint64 {
+		t.Helper()
+		reply, err := c.Call(t.Context(), r)
+		require.NoError(t, err)
+		return reply.Value
+	}
+	call(oob.Request{Verb: oob.Hello})
+	call(open("uct", 64))
+	call(oob.Request{Verb: oob.Drive, Layer: "uct", Value: uint64(time.Second)})
+	assert.Zero(t, call(oob.Request{Verb: oob.Rest}), "it came before the delay was over")
+	call(oob.Request{Verb: oob.Drive, Layer: "uct"})
+	assert.Equal(t, uint64(1), call(oob.Request{Verb: oob.Rest}))
+	assert.Zero(t, call(oob.Request{Verb: oob.Rest}), "not since the last one")
+	require.NoError(t, c.Close())
+	<-ended
+}

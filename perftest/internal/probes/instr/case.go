@@ -1,0 +1,182 @@
+package instr
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/sm"
+)
+
+// Op is an operation whose instructions are counted.
+type Op uint8
+
+// Operations. What is counted is the named call alone; the words in brackets are
+// done before or after it.
+const (
+	Put   Op = iota // post a put [then complete it]
+	Get             // post a get [then complete it]
+	Add             // post an atomic add without result [then complete it]
+	FAdd            // post a fetching add [then complete it]
+	Flush           // [one put, then] flush to its remote completion
+	Idle            // progress with nothing to do
+	Busy            // [one put that asks for a completion, then] the progress that handles it
+
+	// Active messages, of UCT: what the sender does and what the receiver does.
+	AMShort     // send by AMShort [then deliver it]
+	AMShortRecv // [one such message, then] the progress that hands it to the handler
+	AMBcopy     // send by AMBcopy [then deliver it]
+	AMBcopyRecv // [one such message, then] the progress that hands it to the handler
+	opEnd
+)
+
+var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy",
+	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv"}
+
+// String returns the name in tables, flags and files.
+func (o Op) String() string {
+	if o < opEnd {
+		return opNames[o]
+	}
+	return fmt.Sprintf("Op(%d)", uint8(o))
+}
+
+// ParseOp finds an operation by name.
+func ParseOp(name string) (Op, error) {
+	if i := slices.Index(opNames[:], name); i >= 0 {
+		return Op(i), nil
+	}
+	return 0, fmt.Errorf("unknown operation %q: one of %v", name, opNames)
+}
+
+// sizes are the message lengths at which an operation is counted, out of those
+// asked for: atomics have one, and idle progress has none.
+func (o Op) sizes(asked []int) []int {
+	switch o {
+	case Add, FAdd:
+		return []int{wordLen}
+	case Idle:
+		return []int{0}
+	case AMShort, AMShortRecv:
+		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > maxAMShort })
+	}
+	return asked
+}
+
+// message reports whether op is one of active messages.
+func (o Op) message() bool { return o >= AMShort }
+
+// maxAMShort is the longest message in bytes, with its header, that AMShort is
+// counted with: every transport here takes it.
+const maxAMShort = 64
+
+// wordLen is the operand of the atomics, in bytes.
+const wordLen = 8
+
+// maxSize bounds a message: the memory that rigs allocate.
+const maxSize = 64 << 10
+
+// Case is one thing to count: an operation called through the API of a layer.
+type Case struct {
+	Op   Op
+	API  Part // Verbs, UCT or UCP
+	Size int  // bytes; 0 where the operation has no length
+	// Switch is an alternative of the layer: one of switches, or a transport of UCT;
+	// "" is its default.
+	Switch string
+}
+
+// String names the case, such as "put 8 B, ucp, resolve".
+func (c Case) String() string {
+	s := c.Op.String()
+	if c.Size > 0 {
+		s += fmt.Sprintf(" %d B", c.Size)
+	}
+	s += ", " + c.API.String()
+	if c.Switch != "" {
+		s += ", " + c.Switch
+	}
+	return s
+}
+
+// Plan is which cases to count.
+type Plan struct {
+	Ops   []Op
+	APIs  []Part
+	Sizes []int // bytes, 1..64 KiB
+	// Transports are those to count UCT over; none means rc, and for active messages all.
+	Transports []string
+	// Switches adds the alternatives of the layers to their defaults.
+	Switches bool
+}
+
+// transports are what UCT can be counted over; the first is the default. Those of
+// datagrams have messages only.
+var transports = []string{rc.Name, dv.RCName, sm.Name, ud.Name, dv.UDName}
+
+// Cases lists the cases in the order of the report: by operation, size and API.
+func (p Plan) Cases() (cases []Case) {
+	for _, op := range p.Ops {
+		for _, size := range op.sizes(p.Sizes) {
+			for _, api := range p.APIs {
+				cases = append(cases, p.defaults(op, api, size)...)
+				if p.Switches {
+					cases = append(cases, switched(op, api, size)...)
+				}
+			}
+		}
+	}
+	return cases
+}
+
+// defaults lists op without alternatives: once, or over each transport.
+func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
+	over := p.Transports
+	switch {
+	case op.message() && api != UCT:
+		return nil // verbs are measured by one-sided operations, ucp has no messages yet
+	case op.message() && len(over) == 0:
+		over = transports
+	case api != UCT || len(over) == 0:
+		return []Case{{Op: op, API: api, Size: size}}
+	}
+	for _, tl := range over {
+		c := Case{Op: op, API: api, Size: size}
+		if tl != transports[0] {
+			c.Switch = tl
+		}
+		cases = append(cases, c)
+	}
+	return cases
+}
+
+// switched lists the alternatives that change op.
+func switched(op Op, api Part, size int) (cases []Case) {
+	for _, s := range switches {
+		if s.api == api && slices.Contains(s.ops, op) {
+			cases = append(cases, Case{Op: op, API: api, Size: size, Switch: s.name})
+		}
+	}
+	return cases
+}
+
+// Alternatives of ucp that undo what it does better than the UCX of the study
+// (its sections IV and V).
+const (
+	switchResolve     = "resolve" // resolve the remote key at each operation
+	switchPollTx      = "poll-tx" // poll send queues on which nothing is outstanding
+	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
+)
+
+// switches are the alternatives with the operations that they change.
+var switches = []struct {
+	name string
+	api  Part
+	ops  []Op
+}{
+	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}},
+	{switchPollTx, UCP, []Op{Flush, Idle, Busy}},
+	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}},
+}

@@ -1,0 +1,189 @@
+package instr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/perftest/internal/show/complete"
+)
+
+// Defaults of the command.
+const (
+	defaultReps = 20
+	// warmup lets pools fill and periodic work of the layers, such as the
+	// moderation of completions, settle.
+	warmup = 130
+)
+
+// childName is the hidden command that the traced child runs.
+const childName = "child"
+
+// options are the flags of the command.
+type options struct {
+	ops, layers      []string
+	transports       []string
+	sizes            []int
+	reps             int
+	fabric, output   string
+	verbose          int
+	withAlternatives bool
+}
+
+// Command returns "perftest instructions", which counts the instructions of single
+// operations by single-stepping a child process. The hidden command below it is what
+// that child runs.
+func Command() *cobra.Command { return newCommand(openers) }
+
+func newCommand(openers map[Part]opener) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "instructions",
+		Short: "Count the instructions of one operation, by layer and function",
+		Long: `Count the instructions of one operation, by layer and function.
+
+A child process runs each operation over verbs, UCT and UCP on the software HCA
+while this one single-steps it with ptrace. That needs no performance counters and
+no privilege, and the counts are exact: they compare layers on a noisy machine.
+
+Rows are where instructions were executed, columns the API that was called. The
+caller's own instructions are not counted; those in the standard library count for
+the layer that called it; everything between a doorbell and its return is the
+software HCA's and not part of the total, because hardware does it elsewhere. A put of
+1 KiB is posted from registered memory in verbs, and copied into a transport buffer by
+UCT and UCP. Active messages are counted on both sides: am_short and am_bcopy are the
+sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to the
+handler's return, over every transport that -x knows, of which ud and ud_mlx5 have
+nothing else. Sizes have the 8 bytes of the header in them.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: false,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.ops, "ops", opNames[:], "operations to count")
+	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
+	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for active messages all)")
+	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
+	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
+	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))
+	f.StringVarP(&o.output, "output", "o", "table", "format: table|md|csv|json")
+	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
+	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study")
+	complete.List(cmd, "ops", complete.Values(opNames[:]...))
+	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))
+	complete.List(cmd, "transport", complete.Values(transports...))
+	complete.One(cmd, "fabric", complete.Values(fabrics...))
+	complete.One(cmd, "output", complete.Values("table", "md", "csv", "json"))
+	cmd.AddCommand(&cobra.Command{
+		Use:    childName,
+		Short:  "Run the operations to be counted; started by its parent command",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		// A usage text on the child's standard error would hide the error.
+		SilenceUsage: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runChild(cmd.InOrStdin(), cmd.OutOrStdout(), openers)
+		},
+	})
+	return cmd
+}
+
+// fabrics are the values of the flag; the first is the default.
+var fabrics = []string{"loop", "shm"}
+
+// run counts and prints.
+func (o options) run(cmd *cobra.Command) error {
+	p, err := o.plan()
+	if err != nil {
+		return err
+	}
+	write, err := o.writer()
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	m := measurer{args: childArgs(cmd), detail: Detail(min(o.verbose, int(ByLine)))}
+	res, err := m.measure(ctx, job{Cases: p.Cases(), Fabric: o.fabric, Reps: o.reps, Warmup: warmup})
+	if err != nil {
+		return err
+	}
+	return write(cmd.OutOrStdout(), res)
+}
+
+// childArgs are the words that reach the hidden command from the top of the program.
+func childArgs(cmd *cobra.Command) []string {
+	return append(strings.Fields(cmd.CommandPath())[1:], childName)
+}
+
+// plan checks the flags.
+func (o options) plan() (p Plan, err error) {
+	p.Sizes, p.Switches = o.sizes, o.withAlternatives
+	for _, name := range o.ops {
+		op, err := ParseOp(name)
+		if err != nil {
+			return Plan{}, err
+		}
+		p.Ops = append(p.Ops, op)
+	}
+	for _, name := range o.layers {
+		i := slices.Index(partNames[:harness], name)
+		if i <= int(Device) {
+			return Plan{}, fmt.Errorf("unknown layer %q: verbs, uct or ucp", name)
+		}
+		p.APIs = append(p.APIs, Part(i))
+	}
+	slices.Sort(p.APIs)
+	for _, name := range o.transports {
+		if !slices.Contains(transports, name) {
+			return Plan{}, fmt.Errorf("unknown transport %q: one of %v", name, transports)
+		}
+		p.Transports = append(p.Transports, name)
+	}
+	for _, n := range o.sizes {
+		if n < 1 || n > maxSize {
+			return Plan{}, fmt.Errorf("size %d: must be 1..%d bytes", n, maxSize)
+		}
+	}
+	switch {
+	case o.reps < 1:
+		return Plan{}, fmt.Errorf("%d repetitions: at least 1", o.reps)
+	case !slices.Contains(fabrics, o.fabric):
+		return Plan{}, fmt.Errorf("unknown fabric %q: %s", o.fabric, strings.Join(fabrics, " or "))
+	case len(p.Cases()) == 0:
+		return Plan{}, errors.New("nothing to count: no operation, layer or size")
+	}
+	return p, nil
+}
+
+// writer picks the output format.
+func (o options) writer() (func(io.Writer, *Measurement) error, error) {
+	switch o.output {
+	case "table":
+		return func(w io.Writer, m *Measurement) error { return writeTables(w, m, plainText) }, nil
+	case "md":
+		return func(w io.Writer, m *Measurement) error { return writeTables(w, m, markdown) }, nil
+	case "csv":
+		return writeCSV, nil
+	case "json":
+		return func(w io.Writer, m *Measurement) error { return writeJSON(w, m, about(m)) }, nil
+	}
+	return nil, fmt.Errorf("unknown format %q: table, md, csv or json", o.output)
+}
+
+// about is the first object of the JSON output.
+func about(m *Measurement) map[string]any {
+	return map[string]any{
+		"program": "perftest instructions", "go": runtime.Version(), "arch": runtime.GOARCH,
+		"fabric": m.Fabric, "reps": m.Reps,
+	}
+}

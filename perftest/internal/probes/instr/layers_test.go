@@ -1,0 +1,216 @@
+package instr
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/sm"
+)
+
+// allOps are the operations in the order of the report.
+func allOps() (ops []Op) {
+	for op := range opEnd {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// countLayers counts the cases of a plan on the layers as they are, often enough to
+// see what is usual.
+func countLayers(t *testing.T, fabric string, p Plan, d Detail) *Measurement {
+	t.Helper()
+	return countTimes(t, fabric, 5, p, d)
+}
+
+func countTimes(t *testing.T, fabric string, reps int, p Plan, d Detail) *Measurement {
+	t.Helper()
+	testenv.SkipRace(t, "the detector's own instructions would be counted")
+	m, err := count(t, job{Cases: p.Cases(), Fabric: fabric, Reps: reps, Warmup: warmup}, d)
+	require.NoError(t, err)
+	return m
+}
+
+// tables renders a measurement for a failure message.
+func tables(t *testing.T, m *Measurement) string {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, writeTables(&b, m, plainText))
+	return "\n" + b.String()
+}
+
+// result finds a case that must have been counted.
+func result(t *testing.T, m *Measurement, c Case) Sample {
+	t.Helper()
+	for _, r := range m.Results {
+		if r.Case == c {
+			require.Empty(t, r.Skip, c)
+			return r.Sample
+		}
+	}
+	t.Fatalf("no result of %v", c)
+	return Sample{}
+}
+
+// TestLayers_EveryCaseCounts leaves out sizes and switches with -short, and on the other
+// fabric without GUCX_TEST_SOAK=1: each instruction is two system calls, and takes a
+// hundred times as long in emulation.
+func TestLayers_EveryCaseCounts(t *testing.T) {
+	for _, fabric := range fabrics {
+		plan := Plan{Ops: allOps(), APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}, Switches: true}
+		if testing.Short() || fabric != "shm" && !testenv.Soak() {
+			plan.Sizes, plan.Switches = []int{8}, false
+		}
+		t.Run(fabric, func(t *testing.T) {
+			t.Parallel()
+			m := countTimes(t, fabric, 2, plan, ByPart)
+			for _, r := range m.Results {
+				assert.Empty(t, r.Skip, r.Case)
+				assert.Positive(t, r.Sample.Total(), r.Case)
+				assert.Positive(t, r.Sample.Profile.Part(r.Case.API), r.Case)
+				for part := r.Case.API + 1; part < harness; part++ {
+					assert.Zero(t, r.Sample.Profile.Part(part), "%v: %v is above it", r.Case, part)
+				}
+			}
+			if t.Failed() {
+				t.Log(tables(t, m))
+			}
+		})
+	}
+}
+
+// The budgets: what a layer may add to the one below it, in instructions.
+const (
+	budgetUCPPut  = 42 // UCP over UCT, put of 8 bytes; eight of them refuse ranges outside the region
+	budgetIdleUCP = 30 // Worker.Progress with nothing to do, for each active iface
+)
+
+// countBudget counts what a budget is set for.
+func countBudget(t *testing.T, p Plan) *Measurement {
+	t.Helper()
+	testenv.SkipCheckptr(t, "its own instructions would be counted")
+	return countLayers(t, "shm", p, ByFunction)
+}
+
+func TestBudget_Put(t *testing.T) {
+	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCT, UCP}, Sizes: []int{8}})
+	total := func(api Part) int { return result(t, m, Case{Op: Put, API: api, Size: 8}).Total() }
+	assert.LessOrEqual(t, total(UCP)-total(UCT), budgetUCPPut, "what UCP adds to UCT")
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// TestBudget_RC: what uct/ib/rc adds to verbs.
+func TestBudget_RC(t *testing.T) {
+	budget := map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 110, Flush: 120}
+	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(budget)), APIs: []Part{Verbs, UCT}, Sizes: []int{8}})
+	for op, most := range budget {
+		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8}).Total() }
+		assert.LessOrEqual(t, total(UCT)-total(Verbs), most, op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// TestBudget_DirectPut: rc_mlx5, which writes the queue itself, executes at most half
+// of the instructions of rc outside the device.
+func TestBudget_DirectPut(t *testing.T) {
+	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: transports[:2]})
+	over := result(t, m, Case{Op: Put, API: UCT, Size: 8}).Total()
+	direct := result(t, m, Case{Op: Put, API: UCT, Size: 8, Switch: transports[1]}).Total()
+	assert.LessOrEqual(t, 2*direct, over)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// messageBudgets are what a message of 8 bytes, which are its header, may take outside the
+// device, by transport: the sender's AMShort and AMBcopy, and the receiver's progress. They
+// are what was counted, and a few percent.
+var messageBudgets = map[string]map[Op]int{
+	rc.Name:   {AMShort: 440, AMBcopy: 570, AMShortRecv: 625},
+	dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
+	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
+	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
+	sm.Name:   {AMShort: 112, AMBcopy: 228, AMShortRecv: 176},
+}
+
+func TestBudget_Messages(t *testing.T) {
+	m := countBudget(t, Plan{Ops: []Op{AMShort, AMBcopy, AMShortRecv}, APIs: []Part{UCT}, Sizes: []int{8}})
+	for _, c := range m.Results {
+		tl := cmp.Or(c.Case.Switch, transports[0])
+		require.Contains(t, messageBudgets, tl)
+		assert.LessOrEqual(t, result(t, m, c.Case).Total(), messageBudgets[tl][c.Case.Op], c.Case)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// Both sides of a message run what they must: the device on the sender's and the
+// receiver's where there is one, and no other layer than uct over shared memory.
+func TestLayers_MessagesOnBothSides(t *testing.T) {
+	ops := []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv}
+	m := countTimes(t, "shm", 2, Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}, ByPart)
+	for _, op := range ops {
+		for i, tl := range transports {
+			c := Case{Op: op, API: UCT, Size: 8}
+			if i > 0 {
+				c.Switch = tl
+			}
+			s := result(t, m, c)
+			assert.Positive(t, s.Profile.Part(UCT), c)
+			assert.Equal(t, tl != sm.Name, s.Profile.Part(Device) > 0, c)
+		}
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
+// is connected after the handshake.
+func TestBudget_IdleProgress(t *testing.T) {
+	m := countBudget(t, Plan{Ops: []Op{Idle}, APIs: []Part{Verbs, UCT, UCP}})
+	assert.LessOrEqual(t, result(t, m, Case{Op: Idle, API: UCP}).Total(), budgetIdleUCP)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// TestSwitches_ShowTheirCost: each alternative of the UCX study costs what it is about
+// where it applies, by the way that operations take otherwise.
+func TestSwitches_ShowTheirCost(t *testing.T) {
+	const (
+		resolveMost = 300 // a request and its queues would be more
+		pollLeast   = 50  // a poll of an empty completion queue
+	)
+	m := countBudget(t, Plan{Ops: allOps(), APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
+	more := func(c Case, by string) int {
+		plain := result(t, m, c).Total()
+		c.Switch = by
+		return result(t, m, c).Total() - plain
+	}
+	for _, c := range []Case{{Op: Put, Size: 8}, {Op: Get, Size: 8}, {Op: Add, Size: 8}, {Op: FAdd, Size: 8}} {
+		c.API = UCP
+		assert.Positive(t, more(c, switchResolve), c)
+		assert.Less(t, more(c, switchResolve), resolveMost, c)
+	}
+	idle := Case{Op: Idle, API: UCP}
+	assert.Greater(t, more(idle, switchPollTx), pollLeast)
+	assert.Greater(t, more(idle, switchProgressAll), pollLeast)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}

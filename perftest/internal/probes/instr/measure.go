@@ -1,0 +1,225 @@
+package instr
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
+)
+
+// Result is what was counted for one case.
+type Result struct {
+	Case   Case
+	Sample Sample
+	// Skip says why the case did not run; "" if it did.
+	Skip string
+}
+
+// Measurement is a finished count.
+type Measurement struct {
+	Fabric  string
+	Reps    int
+	Results []Result
+}
+
+// measurer runs a job in a traced child and counts.
+type measurer struct {
+	args   []string // of the child, behind the program's name
+	detail Detail
+	// window is told of each window of a case; nil for nobody.
+	window func()
+
+	syms       resolver
+	collectors []collector // by tag
+}
+
+// measure executes j. It blocks while the child runs; ctx ends that.
+func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
+	m.syms = resolver{}
+	m.collectors = make([]collector, tagCase+len(j.Cases))
+	replies, err := m.trace(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.verify(); err != nil {
+		return nil, err
+	}
+	res := &Measurement{Fabric: j.Fabric, Reps: j.Reps}
+	for i, c := range j.Cases {
+		res.Results = append(res.Results, Result{Case: c, Sample: m.collectors[tagCase+i].sample()})
+	}
+	return res, note(replies, res.Results)
+}
+
+// note enters the reasons of the skipped cases.
+func note(replies []skipped, results []Result) error {
+	for _, s := range replies {
+		if s.Case < 0 || s.Case >= len(results) {
+			return fmt.Errorf("traced child: reply for case %d", s.Case)
+		}
+		results[s.Case].Skip = s.Reason
+	}
+	for i, r := range results {
+		if r.Skip == "" && r.Sample.Reps == 0 {
+			results[i].Skip = fmt.Sprintf("the scheduler took part in all %d repetitions", r.Sample.Interrupted)
+		}
+	}
+	return nil
+}
+
+// trace runs the child and collects its windows and replies.
+func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
+	in, err := jobFile(j)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	out, err := newCapture()
+	if err != nil {
+		return nil, err
+	}
+	errs, err := newCapture()
+	if err != nil {
+		_ = out.finish()
+		return nil, err
+	}
+	err = ptrace.Run(ctx, ptrace.Program{
+		Path: ptrace.SelfPath,
+		Args: append([]string{os.Args[0]}, m.args...),
+		Env:  childEnv(os.Environ()),
+		File: []*os.File{in, out.w, errs.w},
+	}, m.count)
+	replies, message := out.finish(), errs.finish()
+	if err != nil {
+		return nil, withMessage(err, message)
+	}
+	return decodeReplies(replies)
+}
+
+// withMessage adds what the child said last.
+func withMessage(err error, message []byte) error {
+	var exit *ptrace.ExitError
+	if text := strings.TrimSpace(string(message)); errors.As(err, &exit) && text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
+}
+
+// count enters one window.
+func (m *measurer) count(w ptrace.Window) error {
+	if w.Tag >= uint64(len(m.collectors)) {
+		return fmt.Errorf("traced child: window with tag %d", w.Tag)
+	}
+	detail := m.detail
+	if w.Tag < tagCase {
+		detail = ByFunction
+	}
+	c := &m.collectors[w.Tag]
+	p, ok := m.syms.profile(w.Steps, detail)
+	if ok {
+		c.add(p, w.Syscalls)
+	} else {
+		c.interrupted++
+	}
+	if m.window != nil && w.Tag >= tagCase {
+		m.window()
+	}
+	return nil
+}
+
+// knownFunction is the routine of a known number of instructions.
+const knownFunction = "perftest/internal/probes/ptrace.known"
+
+// verify holds the checks against what they must count.
+func (m *measurer) verify() error {
+	empty, known := m.collectors[tagEmpty].sample(), m.collectors[tagKnown].sample()
+	if empty.Reps == 0 || known.Reps == 0 {
+		return errors.New("self-check: every window was interrupted")
+	}
+	if n := empty.Max + empty.Profile.Part(Device); n != 0 {
+		return fmt.Errorf("self-check: an empty operation counts %d instructions", n)
+	}
+	at := Place{Part: harness, Function: knownFunction}
+	if n := known.Profile[at]; n != ptrace.KnownLen {
+		return fmt.Errorf("self-check: a routine of %d instructions counts %d", ptrace.KnownLen, n)
+	}
+	return nil
+}
+
+// childEnv is the environment with the settings that keep the runtime quiet: one
+// processor, no collection, no preemption by signals.
+func childEnv(env []string) []string {
+	quiet := []string{"GOMAXPROCS=1", "GOGC=off", "GODEBUG=asyncpreemptoff=1"}
+	var kept []string
+	for _, e := range env {
+		name, _, _ := strings.Cut(e, "=")
+		if name != "GOMAXPROCS" && name != "GOGC" && name != "GODEBUG" && name != "GOMEMLIMIT" {
+			kept = append(kept, e)
+		}
+	}
+	return append(kept, quiet...)
+}
+
+// jobFile returns the read end of a pipe that holds the job.
+func jobFile(j job) (*os.File, error) {
+	b, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	go func() { // ends when the child has read the job, or died: then r is closed
+		_, _ = w.Write(b)
+		_ = w.Close()
+	}()
+	return r, nil
+}
+
+// decodeReplies parses the child's output.
+func decodeReplies(b []byte) (all []skipped, err error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	for {
+		var s skipped
+		if err := d.Decode(&s); err == io.EOF {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("traced child: reply: %w", err)
+		}
+		all = append(all, s)
+	}
+}
+
+// capture gathers what a child writes to w.
+type capture struct {
+	w    *os.File
+	done chan []byte
+}
+
+func newCapture() (*capture, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	c := &capture{w: w, done: make(chan []byte, 1)}
+	go func() {
+		b, _ := io.ReadAll(r) // a pipe ends; what was read before is kept
+		_ = r.Close()
+		c.done <- b
+	}()
+	return c, nil
+}
+
+// finish closes this process's end and returns everything written, after the child
+// is gone.
+func (c *capture) finish() []byte {
+	_ = c.w.Close()
+	return <-c.done
+}

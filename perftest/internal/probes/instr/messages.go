@@ -1,0 +1,110 @@
+package instr
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// messages are the active messages of a rig, from the near end to the far one.
+type messages struct {
+	sender  uct.AMSender
+	arrived int    // of the repetition
+	last    []byte // the last that has arrived
+}
+
+// amID is the handler of the rig's messages.
+const amID = 1
+
+// headerLen is the header that AMShort takes beside its payload, in bytes.
+const headerLen = 8
+
+// open installs the handler at the far end, and sends a first message: some transports
+// connect meanwhile.
+func (m *messages) open(r *uctRig) error {
+	m.last = make([]byte, 0, maxSize)
+	if err := r.peer.SetAMHandler(amID, m); err != nil {
+		return err
+	}
+	r.size = headerLen
+	for range pollLimit {
+		_, err := m.sender.AMBcopy(amID, r)
+		if err == nil {
+			return m.deliver(r)
+		}
+		if err != uct.ErrNoResource {
+			return err
+		}
+		r.progress()
+	}
+	return errStuck
+}
+
+// HandleAM implements uct.AMHandler. What it does itself is not counted.
+func (m *messages) HandleAM(data []byte, _ uct.Desc) (keep bool) {
+	m.arrived++
+	m.last = append(m.last[:0], data...)
+	return false
+}
+
+// steps are those of one message of c.Size bytes.
+func (m *messages) steps(r *uctRig, c Case) (steps, error) {
+	limit, short := r.iface.Attr().AM, c.Op == AMShort || c.Op == AMShortRecv
+	switch {
+	case short && c.Size < headerLen:
+		return steps{}, fmt.Errorf("shorter than its header: %w", unsupported(c))
+	case short && c.Size > limit.MaxShort || c.Size > limit.MaxBcopy:
+		return steps{}, fmt.Errorf("longer than the transport takes: %w", unsupported(c))
+	}
+	send := func() error {
+		_, err := m.sender.AMBcopy(amID, r)
+		return err
+	}
+	if short {
+		buf := r.near.Bytes()[:c.Size]
+		send = func() error {
+			return m.sender.AMShort(amID, binary.LittleEndian.Uint64(buf), buf[headerLen:])
+		}
+	}
+	prepare := func() error {
+		m.arrived = 0
+		return r.change()
+	}
+	if c.Op == AMShort || c.Op == AMBcopy {
+		return steps{before: prepare, op: send, after: func() error { return m.deliver(r) }}, nil
+	}
+	return steps{before: func() error {
+		if err := prepare(); err != nil {
+			return err
+		}
+		return send()
+	}, op: func() error { return m.receive(r) }, after: func() error { return m.deliver(r) }}, nil
+}
+
+// receive is one progress of the far end, which must hand over the message.
+func (m *messages) receive(r *uctRig) error {
+	r.peer.Progress()
+	if m.arrived == 0 {
+		return errVoid
+	}
+	return nil
+}
+
+// deliver progresses both ends until the message has come and all of it is over, and
+// compares it.
+func (m *messages) deliver(r *uctRig) error {
+	for range pollLimit {
+		if r.progress() == 0 && m.arrived > 0 {
+			break
+		}
+	}
+	switch {
+	case m.arrived != 1:
+		return fmt.Errorf("%d messages have come: %w", m.arrived, errStuck)
+	case !bytes.Equal(m.last, r.near.Bytes()[:r.size]):
+		return errCorrupt
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package instr
+
+import "strings"
+
+// Part is a part of the program that instructions are counted for: a layer, the
+// device below all layers, or the measuring program itself.
+type Part uint8
+
+// Parts from the lowest to the highest.
+const (
+	Device  Part = iota // the software HCA; on hardware this is silicon
+	Verbs               // verbs objects and the mlx5 driver
+	UCT                 // the transport
+	UCP                 // ucp and its wireup
+	harness             // perftest: not counted
+	partEnd
+)
+
+// services marks packages that work for their callers: the standard library,
+// ucs and internal.
+const services = partEnd
+
+var partNames = [partEnd]string{"device", "verbs", "uct", "ucp", "harness"}
+
+// String returns the lowercase name.
+func (p Part) String() string {
+	if p < partEnd {
+		return partNames[p]
+	}
+	return "services"
+}
+
+// module is the import path of the repository, with a slash.
+const module = "github.com/gucx/gucx/"
+
+// parts maps package trees of the module to parts; the longest match counts.
+var parts = []struct {
+	tree string
+	part Part
+}{
+	{"uct/ib/verbs/softhca", Device},
+	{"uct/ib/verbs", Verbs},
+	{"uct", UCT},
+	{"wireup", UCP},
+	{"ucp", UCP},
+	{"perftest", harness},
+}
+
+// partOf returns the part that a package belongs to, or services.
+func partOf(pkg string) Part {
+	rel, ours := strings.CutPrefix(pkg, module)
+	if !ours {
+		return services
+	}
+	for _, p := range parts {
+		if rel == p.tree || strings.HasPrefix(rel, p.tree+"/") {
+			return p.part
+		}
+	}
+	return services
+}
+
+// packageOf returns the import path in a function name of the runtime, such as
+// "github.com/gucx/gucx/ucp.(*EP).Put": up to the first dot behind the last slash.
+func packageOf(function string) string {
+	// The brackets of a generic function may hold import paths.
+	name, _, _ := strings.Cut(function, "[")
+	slash := strings.LastIndexByte(name, '/')
+	dot := strings.IndexByte(name[slash+1:], '.')
+	if dot < 0 {
+		return name
+	}
+	return name[:slash+1+dot]
+}

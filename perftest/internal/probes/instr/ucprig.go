@@ -1,0 +1,271 @@
+package instr
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// ucpRig counts calls of ucp, with rc for operations and ud for the handshake.
+type ucpRig struct {
+	worker *ucp.Worker
+	peer   *ucp.Worker
+	ep     *ucp.EP
+	near   *ucp.Mem
+	far    *ucp.Mem
+	key    *ucp.RKey
+	raddr  uint64
+	buf    []byte       // of the case
+	word   uint64       // result of atomics
+	req    *ucp.Request // of the counted operation; nil when it has ended
+	undo   cleanup.Stack
+}
+
+// alternatives are the settings behind the names in switches.
+var alternatives = map[string]struct {
+	ucp ucp.Config
+	ib  ib.Config
+}{
+	"":                {},
+	switchResolve:     {ucp: ucp.Config{KeyResolve: ucp.ResolveAtOp}},
+	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
+	switchProgressAll: {ucp: ucp.Config{ProgressIdle: true}},
+}
+
+func openUCP(fabric, alternative string) (_ rig, err error) {
+	r := &ucpRig{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.undo.Run())
+		}
+	}()
+	cfg, ok := alternatives[alternative]
+	if !ok {
+		return nil, fmt.Errorf("alternative %q: %w", alternative, errors.ErrUnsupported)
+	}
+	ctxs := make([]*ucp.Context, ends(fabric))
+	for i := range ctxs {
+		if ctxs[i], err = r.openContext(fabric, cfg.ucp, cfg.ib); err != nil {
+			return nil, err
+		}
+	}
+	near, far := ctxs[0], ctxs[len(ctxs)-1]
+	if r.worker, err = r.openWorker(near); err != nil {
+		return nil, err
+	}
+	if r.peer, err = r.openWorker(far); err != nil {
+		return nil, err
+	}
+	if r.near, err = r.alloc(near); err != nil {
+		return nil, err
+	}
+	if r.far, err = r.alloc(far); err != nil {
+		return nil, err
+	}
+	return r, r.connect()
+}
+
+func (r *ucpRig) openContext(fabric string, cfg ucp.Config, devices ib.Config) (*ucp.Context, error) {
+	dev, err := device(fabric)
+	if err != nil {
+		return nil, err
+	}
+	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
+	ctx, err := ucp.NewContext(cfg, devices.New(list, rc.Transport(rc.Config{}), ud.Transport(ud.Config{})))
+	if err != nil {
+		return nil, err
+	}
+	r.undo.Add(ctx.Close)
+	return ctx, nil
+}
+
+func (r *ucpRig) openWorker(ctx *ucp.Context) (*ucp.Worker, error) {
+	w, err := ctx.NewWorker(ucp.WorkerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	r.undo.Add(w.Close)
+	return w, nil
+}
+
+func (r *ucpRig) alloc(ctx *ucp.Context) (*ucp.Mem, error) {
+	mem, err := ctx.MemAlloc(maxSize)
+	if err != nil {
+		return nil, err
+	}
+	r.undo.Add(mem.Close)
+	return mem, nil
+}
+
+// connect makes the EP, and its lanes by a first put.
+func (r *ucpRig) connect() (err error) {
+	if r.ep, err = r.worker.NewEP(r.peer.Address(), ucp.EPConfig{}); err != nil {
+		return err
+	}
+	if r.key, err = r.ep.Unpack(r.far.Pack()); err != nil {
+		return err
+	}
+	r.undo.Add(func() error { r.key.Close(); return nil })
+	r.raddr, r.buf = r.far.Addr(), r.near.Bytes()[:wordLen]
+	if err = r.put(); err != nil {
+		return err
+	}
+	if err = r.finish(); err != nil {
+		return err
+	}
+	return errors.Join(r.flushBoth(), r.idle())
+}
+
+// idle progresses both ends until nothing is left to do.
+func (r *ucpRig) idle() error {
+	for range pollLimit {
+		if r.worker.Progress()+r.peer.Progress() == 0 {
+			return nil
+		}
+		runtime.Gosched()
+	}
+	return errStuck
+}
+
+// Close implements rig. The EP is closed first, while both ends progress.
+func (r *ucpRig) Close() error {
+	var err error
+	if r.req, err = r.ep.Close(ucp.CloseFlush); err == nil {
+		err = errors.Join(r.finish(), r.idle())
+	}
+	return errors.Join(err, r.undo.Run())
+}
+
+// steps implements rig. The buffers are given without their Mem: put and get copy.
+func (r *ucpRig) steps(c Case) (steps, error) {
+	r.buf = r.near.Bytes()[:c.Size]
+	switch c.Op {
+	case Put:
+		return steps{before: r.change, op: r.put, after: r.verify}, nil
+	case Get:
+		return steps{before: r.change, op: r.get, after: r.verify}, nil
+	case Add:
+		return steps{op: r.add, after: r.flushBoth}, nil
+	case FAdd:
+		return steps{op: r.fetchAdd, after: r.finish}, nil
+	case Flush:
+		return steps{before: r.put, op: r.flush}, nil
+	case Idle:
+		return steps{op: func() error { return want(r.worker.Progress(), 0) }}, nil
+	case Busy:
+		return steps{before: r.putAndFlush, op: r.progressOnce, after: r.finish}, nil
+	}
+	return steps{}, unsupported(c)
+}
+
+func (r *ucpRig) put() (err error) {
+	r.req, err = r.ep.Put(r.buf, r.raddr, r.key, nil)
+	return err
+}
+
+func (r *ucpRig) get() (err error) {
+	r.req, err = r.ep.Get(r.buf, r.raddr, r.key, nil)
+	return err
+}
+
+func (r *ucpRig) add() error {
+	return r.ep.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)
+}
+
+func (r *ucpRig) fetchAdd() (err error) {
+	r.req, err = r.ep.AtomicFetch(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key)
+	return err
+}
+
+// flush waits for the remote completion of everything issued, as a caller does that
+// polls.
+func (r *ucpRig) flush() error {
+	req, err := r.ep.Flush()
+	if req == nil || err != nil {
+		return err
+	}
+	for range pollLimit {
+		if done, err := req.Test(); done {
+			return err
+		}
+		runtime.Gosched()
+	}
+	return errStuck
+}
+
+// putAndFlush leaves the request of a flush in req.
+func (r *ucpRig) putAndFlush() error {
+	if err := r.put(); err != nil {
+		return err
+	}
+	if err := r.finish(); err != nil {
+		return err
+	}
+	req, err := r.ep.Flush()
+	if err == nil && req == nil {
+		return errIdle
+	}
+	r.req = req
+	return err
+}
+
+func (r *ucpRig) progressOnce() error {
+	r.worker.Progress()
+	if !r.req.Done() {
+		return errVoid
+	}
+	return nil
+}
+
+// finish waits for req, if there is one, and progresses both ends.
+func (r *ucpRig) finish() error {
+	if r.req == nil {
+		return nil
+	}
+	for range pollLimit {
+		if done, err := r.req.Test(); done {
+			r.req = nil
+			return err
+		}
+		if r.peer.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+	return errStuck
+}
+
+// flushBoth flushes and progresses both ends.
+func (r *ucpRig) flushBoth() (err error) {
+	if r.req, err = r.ep.Flush(); err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+func (r *ucpRig) change() error {
+	change(r.near.Bytes(), r.far.Bytes())
+	return nil
+}
+
+// verify completes a put or get and compares what it moved.
+func (r *ucpRig) verify() error {
+	if err := r.finish(); err != nil {
+		return err
+	}
+	if err := r.flushBoth(); err != nil {
+		return err
+	}
+	if !bytes.Equal(r.buf, r.far.Bytes()[:len(r.buf)]) {
+		return errCorrupt
+	}
+	return nil
+}

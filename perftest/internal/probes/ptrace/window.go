@@ -1,0 +1,201 @@
+package ptrace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// errFaulted ends a window whose thread raised a fault: the child then dies of it,
+// with the traceback that its runtime prints.
+var errFaulted = errors.New("fault")
+
+// window serves a thread that stopped at a mark: it steps to the end mark, calls f
+// and lets all threads run again.
+func (t *tracer) window(tid int, f func(Window) error) error {
+	var regs registers
+	if err := regs.load(tid); err != nil {
+		return os.NewSyscallError("ptrace getregs", err)
+	}
+	code, base := regs.marks()
+	if code&beginMark == 0 {
+		return errNoBegin
+	}
+	if pc := regs.trapPC(); t.trapPC == 0 {
+		t.trapPC = pc
+	} else if t.trapPC != pc {
+		return fmt.Errorf("traced child: trap at %#x, the mark is at %#x", pc, t.trapPC)
+	}
+	if err := t.freeze(tid); err != nil {
+		return err
+	}
+	w := Window{Tag: code >> tagShift}
+	dropped, err := t.record(tid, &regs, &w)
+	if err == errFaulted {
+		return t.thaw()
+	}
+	if err != nil {
+		return err
+	}
+	if !dropped {
+		t.relocate(base)
+		w.Steps = t.steps
+		if err := f(w); err != nil {
+			return err
+		}
+	}
+	return t.resume(tid)
+}
+
+// record steps the thread from one trap to the next, and reports whether that was
+// Drop.
+func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err error) {
+	regs.setPC(t.trapPC + trapLen)
+	if err := regs.store(tid); err != nil {
+		return false, os.NewSyscallError("ptrace setregs", err)
+	}
+	t.steps = t.steps[:0]
+	pc, last := regs.pc(), uint64(0)
+	for range t.maxSteps {
+		if pc == t.trapPC {
+			return t.leave(tid, regs)
+		}
+		if err := t.watchKernel(tid, pc, w); err != nil {
+			return false, err
+		}
+		if pc != last { // the same again: a REP instruction, which traps for each element
+			t.steps = append(t.steps, Step{PC: pc, SP: regs.sp()})
+			last = pc
+		}
+		if err := t.step(tid); err != nil {
+			return false, err
+		}
+		if err := regs.load(tid); err != nil {
+			return false, os.NewSyscallError("ptrace getregs", err)
+		}
+		pc = regs.pc()
+	}
+	return false, fmt.Errorf("traced child: no End within %d instructions of Begin(%d)", t.maxSteps, w.Tag)
+}
+
+// leave puts the thread behind the trap of the end mark, which it need not run
+// into.
+func (t *tracer) leave(tid int, regs *registers) (dropped bool, err error) {
+	code, _ := regs.marks()
+	if code&beginMark != 0 {
+		return false, errors.New("traced child: Begin within a window")
+	}
+	regs.setPC(t.trapPC + trapLen)
+	return code == dropMark, os.NewSyscallError("ptrace setregs", regs.store(tid))
+}
+
+// watchKernel lets the other threads run before the instruction at pc if that
+// enters the kernel: what it waits for there may be one of them.
+func (t *tracer) watchKernel(tid int, pc uint64, w *Window) error {
+	enters, seen := t.enters[pc]
+	if !seen {
+		text := make([]byte, len(kernelEntry))
+		// Text that cannot be read is no system call; stepping into it
+		// faults and says more than an error here.
+		_, err := unix.PtracePeekText(tid, uintptr(pc), text)
+		enters = err == nil && bytes.Equal(text, kernelEntry)
+		t.enters[pc] = enters
+	}
+	if !enters {
+		return nil
+	}
+	w.Syscalls++
+	return t.thaw()
+}
+
+// step executes one instruction of tid.
+func (t *tracer) step(tid int) error {
+	for {
+		if err := unix.PtraceSingleStep(tid); err != nil {
+			return os.NewSyscallError("ptrace singlestep", err)
+		}
+		st, err := t.waitStepped(tid)
+		if err != nil {
+			return err
+		}
+		if isTrap(st) {
+			return nil
+		}
+		if err := t.interrupted(tid, st); err != nil {
+			return err
+		}
+	}
+}
+
+// waitStepped waits for tid and serves the other threads meanwhile: those that run,
+// and those that die.
+func (t *tracer) waitStepped(tid int) (unix.WaitStatus, error) {
+	for {
+		wait := t.waitAny
+		if t.frozen {
+			wait = t.waitStep
+		}
+		got, st, err := wait()
+		if err != nil || got == tid {
+			return st, err
+		}
+		if err := t.event(got, st); err != nil {
+			return 0, err
+		}
+		if t.exited {
+			return 0, exitError(st)
+		}
+	}
+}
+
+// interrupted deals with what stopped a step: it is repeated after nil. Signals
+// wait until the window has ended, so that no handler is counted.
+func (t *tracer) interrupted(tid int, st unix.WaitStatus) error {
+	if !st.Stopped() {
+		t.exited = tid == t.pid
+		return fmt.Errorf("ended within a window: %w", &ExitError{st})
+	}
+	switch sig := st.StopSignal(); sig {
+	case unix.SIGTRAP:
+		if st.TrapCause() == unix.PTRACE_EVENT_CLONE {
+			return t.noteClone(tid)
+		}
+		return nil
+	case unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL:
+		if err := t.cont(tid, sig); err != nil {
+			return err
+		}
+		return errFaulted
+	default:
+		t.pending = append(t.pending, pendingSignal{tid, sig})
+		return nil
+	}
+}
+
+// resume sends the signals that were held back and lets every thread run.
+func (t *tracer) resume(tid int) error {
+	for _, p := range t.pending {
+		if err := unix.Tgkill(t.pid, p.tid, p.sig); err != nil && err != unix.ESRCH {
+			return os.NewSyscallError("tgkill", err)
+		}
+	}
+	t.pending = t.pending[:0]
+	if err := t.thaw(); err != nil {
+		return err
+	}
+	return t.cont(tid, 0)
+}
+
+// relocate turns the child's addresses into those of this process.
+func (t *tracer) relocate(base uint64) {
+	slide := anchor - base
+	if slide == 0 {
+		return
+	}
+	for i := range t.steps {
+		t.steps[i].PC += slide
+	}
+}

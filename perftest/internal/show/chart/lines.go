@@ -1,0 +1,89 @@
+package chart
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
+)
+
+// Lines is a panel with a line for each series, over a few numbers that double.
+type Lines struct {
+	Title, X, Y string
+	Series      []Series
+}
+
+// Series is one line.
+type Series struct {
+	Name string
+	X, Y []float64 // as many of each
+}
+
+// Add adds a point to the line of that name.
+func (l *Lines) Add(name string, x, y float64) {
+	i := slices.IndexFunc(l.Series, func(s Series) bool { return s.Name == name })
+	if i < 0 {
+		i = len(l.Series)
+		l.Series = append(l.Series, Series{Name: name})
+	}
+	s := &l.Series[i]
+	s.X, s.Y = append(s.X, x), append(s.Y, y)
+}
+
+// SaveLines draws panels below each other into a file, whose name must pass
+// Check.
+func SaveLines(file string, panels []Lines) error {
+	if err := checkName(file); err != nil {
+		return err
+	}
+	if len(panels) == 0 {
+		return errors.New("nothing to draw")
+	}
+	var plots []*drawing
+	for _, l := range panels {
+		p, err := l.plot()
+		if err != nil {
+			return fmt.Errorf("plot %s: %w", l.Title, err)
+		}
+		plots = append(plots, p)
+	}
+	return save(file, plots)
+}
+
+func (l *Lines) plot() (*drawing, error) {
+	out := newDrawing(l.Title, l.X, l.Y)
+	out.Y.Min = 0
+	out.Add(plotter.NewGrid())
+	for i, s := range l.Series {
+		points := make(plotter.XYs, len(s.X))
+		for j := range points {
+			points[j] = plotter.XY{X: s.X[j], Y: s.Y[j]}
+		}
+		line, marks, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		line.Color, marks.Color, marks.Shape = plotutil.Color(i), plotutil.Color(i), plotutil.Shape(i)
+		out.Add(line, marks)
+		out.legend.Add(s.Name, line, marks)
+	}
+	logAxis(&out.X, doublings{})
+	return out, nil
+}
+
+// doublings marks powers of two.
+type doublings struct{}
+
+// Ticks implements plot.Ticker.
+func (doublings) Ticks(lo, hi float64) (ticks []plot.Tick) {
+	for n := 1; float64(n) <= hi; n *= 2 {
+		if float64(n) >= lo {
+			ticks = append(ticks, plot.Tick{Value: float64(n), Label: strconv.Itoa(n)})
+		}
+	}
+	return ticks
+}

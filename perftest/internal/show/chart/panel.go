@@ -1,0 +1,73 @@
+package chart
+
+import (
+	"io"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+const (
+	panelWidth  = 16 * vg.Centimeter // without the legend
+	panelHeight = 9 * vg.Centimeter
+	panelGap    = 5 * vg.Millimeter
+)
+
+// drawing is a plot with its legend, which stands beside it, so that no curve is
+// below it.
+type drawing struct {
+	*plot.Plot
+	legend plot.Legend
+}
+
+func newDrawing(title, x, y string) *drawing {
+	d := &drawing{Plot: plot.New(), legend: plot.NewLegend()}
+	d.Title.Text, d.X.Label.Text, d.Y.Label.Text = title, x, y
+	d.legend.Left, d.legend.Top, d.legend.Padding = true, true, vg.Millimeter
+	return d
+}
+
+// render draws the panels below each other.
+func render(w io.Writer, svg bool, panels []*drawing) error {
+	var beside vg.Length
+	for _, p := range panels {
+		beside = max(beside, p.legend.Rectangle(draw.Canvas{}).Size().X)
+	}
+	width, height := panelWidth+beside, panelHeight*vg.Length(len(panels))
+	var canvas interface {
+		vg.CanvasSizer
+		io.WriterTo
+	}
+	if svg {
+		canvas = vgsvg.New(width, height)
+	} else {
+		canvas = vgimg.PngCanvas{Canvas: vgimg.New(width, height)}
+	}
+	all := draw.New(canvas)
+	for i, left := range align(panels, draw.Crop(all, 0, -beside-panelGap, 0, 0)) {
+		panels[i].Draw(left)
+		right := left
+		right.Min.X, right.Max.X = all.Max.X-beside-panelGap, all.Max.X
+		right.Max.Y -= panels[i].Title.TextStyle.Font.Size * 2 // beside the axes
+		panels[i].legend.Draw(right)
+	}
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+// align divides the canvas so that the axes of the panels stand below each other.
+func align(panels []*drawing, all draw.Canvas) (canvases []draw.Canvas) {
+	rows := make([][]*plot.Plot, len(panels))
+	for i, p := range panels {
+		rows[i] = []*plot.Plot{p.Plot}
+	}
+	tiles := draw.Tiles{Rows: len(panels), Cols: 1, PadX: panelGap, PadY: panelGap,
+		PadTop: panelGap, PadBottom: panelGap, PadLeft: panelGap, PadRight: panelGap}
+	for _, row := range plot.Align(rows, tiles, all) {
+		canvases = append(canvases, row[0])
+	}
+	return canvases
+}

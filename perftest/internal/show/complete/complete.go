@@ -1,0 +1,68 @@
+// Package complete tells the shell which values flags take.
+package complete
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// One has the shell complete a flag by one of the values, which are asked for then.
+// Like List and Size it panics if the command has no such flag, or knows its values
+// already.
+func One(cmd *cobra.Command, flag string, values func() []string) {
+	register(cmd, flag, func(string) []string { return values() }, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// List has the shell complete a flag by values with commas between them.
+func List(cmd *cobra.Command, flag string, values func() []string) {
+	register(cmd, flag, func(begun string) (lists []string) {
+		before := begun[:strings.LastIndexByte(begun, ',')+1]
+		for _, v := range values() {
+			if !strings.Contains(","+before, ","+v+",") {
+				lists = append(lists, before+v)
+			}
+		}
+		return lists
+	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)
+}
+
+// Size has the shell complete a number of bytes by its units.
+func Size(cmd *cobra.Command, flag string, units ...string) {
+	register(cmd, flag, func(begun string) (sizes []string) {
+		if n := len(begun); n == 0 || begun[n-1] < '0' || begun[n-1] > '9' {
+			return nil
+		}
+		sizes = []string{begun}
+		for _, u := range units {
+			sizes = append(sizes, begun+u)
+		}
+		return sizes
+	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)
+}
+
+// Files has the shell complete a flag by files with one of the endings.
+func Files(cmd *cobra.Command, flag string, endings ...string) {
+	must(cmd.MarkFlagFilename(flag, endings...))
+}
+
+// Values are values that are known already.
+func Values(values ...string) func() []string { return func() []string { return values } }
+
+func register(cmd *cobra.Command, flag string, values func(begun string) []string, then cobra.ShellCompDirective) {
+	must(cmd.RegisterFlagCompletionFunc(flag, func(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+		var fit []string
+		for _, v := range values(begun) {
+			if strings.HasPrefix(v, begun) {
+				fit = append(fit, v)
+			}
+		}
+		return fit, then
+	}))
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,52 @@
+package info
+
+import (
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// resourceThreads is for how many threads categories are counted: those of the study.
+const resourceThreads = 16
+
+// resources prints what verbs objects take of the devices of a fabric.
+func (p *printer) resources(fabric string) error {
+	devs, err := device.List(fabric)
+	if err != nil {
+		return err
+	}
+	for _, d := range devs {
+		if err := p.deviceResources(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *printer) deviceResources(d *verbs.Device) error {
+	b, err := endpoints.ObjectSizes(d)
+	if err != nil {
+		return err
+	}
+	p.line("#\n# Resources of verbs device: %s", d.Name())
+	for _, o := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"context", b.Contexts}, {"PD", b.PDs}, {"MR", b.MRs}, {"thread domain", b.TDs},
+		{"QP, depth 64", b.QPs}, {"CQ, depth 64", b.CQs}, {"UAR page", b.UARs},
+		{"reserved by a context", b.Reserved},
+	} {
+		p.line("#   %22s: %d bytes", o.name, o.bytes)
+	}
+	p.item("uUARs on a UAR page", prm.UUARsPerPage)
+	study := endpoints.Study{Categories: endpoint.Categories(), Threads: []int{resourceThreads}}
+	rows, err := study.Resources(d)
+	if err != nil {
+		return err
+	}
+	p.line("#\n# Endpoints for %d threads on %s, by category", resourceThreads, d.Name())
+	return endpoints.Sheet(nil, nil, rows, false).Write(p.w, "table")
+}

@@ -1,0 +1,318 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
+
+// form is how results are laid out for people.
+type form struct {
+	name string // of the format
+	draw func(grid) string
+	// fits reports whether a table is not too wide.
+	fits func(grid) bool
+	wrap func(text string) string
+}
+
+// writeTable draws the results for a terminal.
+func writeTable(w io.Writer, run result.Run, records []result.Record) error {
+	width := sheet.Width(w)
+	draw := func(g grid) string { return sheet.Draw(g.build(), width) }
+	return writeGrids(w, run, records, form{
+		name: "table",
+		draw: draw,
+		fits: func(g grid) bool { return sheet.TextWidth(draw(g)) <= width },
+		wrap: func(text string) string { return sheet.Wrap(text, width) },
+	})
+}
+
+// maxColumns is how many columns a table of a document gets.
+const maxColumns = 13
+
+// writeMarkdown writes the results for a document. Markdown has one header line, so
+// the test goes into the names of its columns.
+func writeMarkdown(w io.Writer, run result.Run, records []result.Record) error {
+	return writeGrids(w, run, records, form{
+		name: "md",
+		draw: func(g grid) string {
+			g.oneHeader = true
+			return g.build().RenderMarkdown()
+		},
+		fits: func(g grid) bool { return g.figures() <= maxColumns },
+		wrap: func(text string) string { return text },
+	})
+}
+
+func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) error {
+	parts := []string{f.wrap(heading(run)) + "\n"}
+	for _, g := range grids(run.Settings.Layers, records, f.fits) {
+		parts = append(parts, f.draw(g)+"\n")
+	}
+	parts = append(parts, f.wrap(legend)+"\n")
+	if _, err := io.WriteString(w, strings.Join(parts, "\n")); err != nil {
+		return err
+	}
+	if run.Counters != nil {
+		if err := writeCounters(w, f.name, run, records); err != nil {
+			return err
+		}
+	}
+	if text := inWords(records); text != "" {
+		_, err := fmt.Fprintf(w, "\n%s\n", f.wrap(text))
+		return err
+	}
+	return nil
+}
+
+// heading tells under which conditions the numbers were taken.
+func heading(run result.Run) string {
+	m, c, s := run.Machine, run.Clock, run.Settings
+	lines := []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d, GOGC %s", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS, m.GOGC),
+		fmt.Sprintf("gucx %s; device %s, transport %s%s%s, processors %s", run.Commit, s.Device, s.Transport,
+			optional(", fabric ", s.Fabric), optional(", variant ", s.Variant), processors(s.CPUs)),
+		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (taken off)",
+			s.Iterations, s.Rounds, s.Warmup, s.Window, c.Source, c.ResolutionNS, c.CostNS),
+	}
+	if m.ProbeNS > 0 {
+		lines = append(lines, fmt.Sprintf("a cache line goes from one processor to the other in %.0f ns", m.ProbeNS))
+	}
+	if s.Registered {
+		lines = append(lines, "memory of the process, registered with the transport")
+	}
+	if s.StopPeer {
+		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// optional is name and value; nothing without a value.
+func optional(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + value
+}
+
+func processors(cpus []int) string {
+	if len(cpus) == 0 {
+		return "not pinned"
+	}
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(cpus), "[]")), ",")
+}
+
+const legend = "Times in ns for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
+	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
+	"Mean: a loop without clock readings in it, median over rounds.\n" +
+	"+ns and +%: what the layer adds to the Mean of the layer above it in the table."
+
+// grid is one table: rows are sizes and layers, columns are tests.
+type grid struct {
+	layers    []string // in the order of rows
+	tests     []string
+	records   []result.Record
+	oneHeader bool
+}
+
+// column is a figure of a record.
+type column struct {
+	name  string
+	value func(result.Record) string
+}
+
+// The tables have what is read first; csv and json have everything.
+var latencyColumns = []column{
+	{"Post", func(r result.Record) string { return ns(r.PostNS) }},
+	{"Flush", func(r result.Record) string { return ns(r.FlushNS) }},
+	{"Total", func(r result.Record) string { return ns(r.P50NS) }},
+	{"p99", func(r result.Record) string { return ns(r.P99NS) }},
+	{"Mean", func(r result.Record) string { return ns(r.LoopNS) }},
+	{"+ns", func(r result.Record) string { return over(r, r.OverNS) }},
+	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
+}
+
+var rateColumns = []column{
+	{"M msg/s", func(r result.Record) string { return fmt.Sprintf("%.2f", r.MsgPerS/1e6) }},
+	{"MiB/s", func(r result.Record) string { return fmt.Sprintf("%.0f", r.MiBPerS) }},
+	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
+}
+
+// columns are the figures of a test.
+func columns(latency bool) []column {
+	if latency {
+		return latencyColumns
+	}
+	return rateColumns
+}
+
+// over prints what a layer adds to the one below, if there is one.
+func over(r result.Record, v float64) string {
+	switch {
+	case r.Over == "":
+		return ""
+	case v > -100 && v < 100:
+		return fmt.Sprintf("%+.1f", v)
+	}
+	return fmt.Sprintf("%+.0f", v)
+}
+
+// ns prints a time with as many digits as it deserves.
+func ns(v float64) string {
+	if v < 100 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// grids packs the tests of records, in their order, into one table if that fits; else
+// latencies and rates into as few tables of their own as fit.
+func grids(layers []string, records []result.Record, fits func(grid) bool) (all []grid) {
+	tests := result.Tests(records)
+	if whole := (grid{layers: layers, records: records, tests: tests}); len(tests) > 0 && fits(whole) {
+		return []grid{whole}
+	}
+	for i, t := range tests {
+		if i > 0 && isLatency(t, records) == isLatency(tests[i-1], records) {
+			last := &all[len(all)-1]
+			wider := *last
+			wider.tests = append(slices.Clone(last.tests), t)
+			if fits(wider) {
+				*last = wider
+				continue
+			}
+		}
+		all = append(all, grid{layers: layers, records: records, tests: []string{t}})
+	}
+	return all
+}
+
+// figures is the number of columns beside those that name a row.
+func (g grid) figures() (n int) {
+	for _, t := range g.tests {
+		n += len(columns(isLatency(t, g.records)))
+	}
+	return n
+}
+
+func isLatency(test string, records []result.Record) bool {
+	i := slices.IndexFunc(records, func(r result.Record) bool { return r.Test == test })
+	return (&records[i]).Latency()
+}
+
+// build makes the table.
+func (g grid) build() table.Writer {
+	t := table.NewWriter()
+	top, names := table.Row{"", ""}, table.Row{"Size", "Layer"}
+	configs := []table.ColumnConfig{{Number: 1, Align: text.AlignRight}}
+	for _, test := range g.tests {
+		for _, c := range columns(isLatency(test, g.records)) {
+			top = append(top, test)
+			names = append(names, g.columnName(test, c))
+			configs = append(configs, table.ColumnConfig{Number: len(names), Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+	}
+	if !g.oneHeader {
+		t.AppendHeader(top, table.RowConfig{AutoMerge: true, AutoMergeAlign: text.AlignCenter})
+	}
+	t.AppendHeader(names)
+	t.SetColumnConfigs(configs)
+	g.rows(t)
+	return t
+}
+
+// columnName is c's name under a header of its test; or, in the only header line, the
+// whole of it.
+func (g grid) columnName(test string, c column) string {
+	if g.oneHeader {
+		return test + " " + c.name
+	}
+	return c.name
+}
+
+// rows appends a row for each size and layer, with a line between sizes.
+func (g grid) rows(t table.Writer) {
+	last := -1
+	for _, k := range g.keys() {
+		size := sizeText(k.size)
+		if k.size == last {
+			size = ""
+		} else if last >= 0 && !g.oneHeader {
+			t.AppendSeparator()
+		}
+		last = k.size
+		row := table.Row{size, g.label(k)}
+		for _, test := range g.tests {
+			row = append(row, g.cells(k, test)...)
+		}
+		t.AppendRow(row)
+	}
+}
+
+// key names a row.
+type key struct {
+	size      int
+	transport string
+	layer     string
+}
+
+// label names the layer of a row, with its transport where there are several.
+func (g grid) label(k key) string {
+	if len(result.Transports(g.records)) > 1 {
+		return k.transport + " " + k.layer
+	}
+	return k.layer
+}
+
+// keys lists the rows of the grid's tests: sizes ascending, transports in their order,
+// layers from the lowest.
+func (g grid) keys() (keys []key) {
+	transports := result.Transports(g.records)
+	for _, r := range g.records {
+		k := key{r.Size, r.Transport, r.Layer}
+		if slices.Contains(g.tests, r.Test) && !slices.Contains(keys, k) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b key) int {
+		return cmp.Or(a.size-b.size, slices.Index(transports, a.transport)-slices.Index(transports, b.transport),
+			slices.Index(g.layers, a.layer)-slices.Index(g.layers, b.layer))
+	})
+	return keys
+}
+
+// cells are the figures of one row and test; empty where there is no record.
+func (g grid) cells(k key, test string) (cells []any) {
+	i := slices.IndexFunc(g.records, func(r result.Record) bool {
+		return r.Test == test && key{r.Size, r.Transport, r.Layer} == k
+	})
+	for _, c := range columns(isLatency(test, g.records)) {
+		if i < 0 {
+			cells = append(cells, "")
+			continue
+		}
+		cells = append(cells, c.value(g.records[i]))
+	}
+	return cells
+}
+
+// sizeText prints a size in the largest binary unit that divides it.
+func sizeText(n int) string {
+	switch {
+	case n == 0:
+		return "-"
+	case n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}

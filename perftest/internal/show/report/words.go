@@ -1,0 +1,140 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+)
+
+// inWords says what layers add to an operation of each test, at one size: a sentence
+// for a line, which names the transport where there are several; empty if no layer is
+// above another.
+func inWords(records []result.Record) string {
+	var lines []string
+	transports := result.Transports(records)
+	for _, test := range result.Tests(records) {
+		for _, transport := range transports {
+			line := sentence(atOneSize(test, transport, records))
+			if line != "" && len(transports) > 1 {
+				line = transport + ": " + line
+			}
+			if line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// wordSize is the size in bytes that sentences are about: an operation so short shows
+// layers best.
+const wordSize = 8
+
+// atOneSize are the records of a test and transport at wordSize, or at the smallest size
+// that there is.
+func atOneSize(test, transport string, records []result.Record) (chosen []result.Record) {
+	size := math.MaxInt
+	for _, r := range records {
+		if r.Test == test && r.Transport == transport && (r.Size == wordSize || size != wordSize && r.Size < size) {
+			size = r.Size
+		}
+	}
+	for _, r := range records {
+		if r.Test == test && r.Transport == transport && r.Size == size {
+			chosen = append(chosen, r)
+		}
+	}
+	return chosen
+}
+
+// sentence compares the layers of records of one test and size, from the highest
+// down.
+func sentence(records []result.Record) string {
+	var parts []string
+	for _, r := range slices.Backward(records) {
+		if r.Over == "" {
+			continue
+		}
+		parts = append(parts, added(&r, len(parts) == 0))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.Join(parts, "; ") + "."
+}
+
+// least is a difference in nanoseconds below which there is none to speak of.
+const least = 0.5
+
+// added says what a layer adds to the one below; with the operation if named.
+func added(r *result.Record, named bool) string {
+	what := ""
+	if named {
+		what = " " + operation(r)
+	}
+	ns, pct := math.Abs(r.OverNS), math.Abs(r.OverPct)
+	upper, lower := strings.ToUpper(r.Layer), strings.ToUpper(r.Over)
+	if r.Over == verbsLayer {
+		lower = r.Over
+	}
+	switch {
+	case ns < least:
+		return fmt.Sprintf("%s adds less than 1 ns%s over %s", upper, prefixed(" to", what), lower)
+	case r.OverNS < 0:
+		return fmt.Sprintf("%s is %s ns, %.0f %%, faster than %s%s", upper, whole(ns), pct, lower, prefixed(" in", what))
+	}
+	return fmt.Sprintf("%s adds %s ns, %.0f %%,%s over %s", upper, whole(ns), pct, prefixed(" to", what), lower)
+}
+
+// verbsLayer is no abbreviation.
+const verbsLayer = "verbs"
+
+// prefixed puts a word before a text that is there.
+func prefixed(word, text string) string {
+	if text == "" {
+		return ""
+	}
+	return word + text
+}
+
+// whole prints nanoseconds without digits that mean nothing.
+func whole(ns float64) string { return fmt.Sprintf("%.0f", ns) }
+
+// operation names what a record has measured: "an 8-byte put".
+func operation(r *result.Record) string {
+	name := nouns[r.Test]
+	if name == "" {
+		name, _, _ = strings.Cut(r.Test, "_")
+	}
+	if r.Size == 0 {
+		return "a " + name
+	}
+	text := fmt.Sprintf("%s %s-byte %s", article(r.Size), strconv.Itoa(r.Size), name)
+	if !r.Latency() {
+		text += fmt.Sprintf(" in windows of %d", r.Window)
+	}
+	return text
+}
+
+// nouns are the operations of tests whose names do not begin with them.
+var nouns = map[string]string{
+	"put_pp": "put of a ping-pong", "am_lat": "message of a ping-pong", "am_bw": "message", "am_mr": "message",
+	"add_lat": "atomic add", "add_mr": "atomic add", "fadd_lat": "fetch-and-add", "fadd_mr": "fetch-and-add",
+	"cswap_lat": "compare-and-swap", "cswap_mr": "compare-and-swap",
+}
+
+// article is that of a number that is spoken: an 8, an 11, an 18, an 80 and more.
+func article(n int) string {
+	text := strconv.Itoa(n)
+	for len(text) > 3 { // thousands come first
+		text = text[:len(text)-3]
+	}
+	if text[0] == '8' || text == "11" || text == "18" {
+		return "an"
+	}
+	return "a"
+}

@@ -1,0 +1,128 @@
+package compare
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+)
+
+// Case is one comparison.
+type Case struct {
+	// Name of the group: a transport of this perftest, or "cma", which is sm to
+	// memory that is registered and not mapped.
+	Name string
+	// Test of this perftest, Size in bytes, Layout short, bcopy or zcopy.
+	Test   string
+	Size   int
+	Layout string
+	// UCX is the other side.
+	UCX Peer
+	// Metric is what is printed, and Goal what its ratio should come to.
+	Metric Metric
+	Goal   float64
+}
+
+// Peer is the same test in ucx_perftest.
+type Peer struct {
+	Transport, Device, Test string
+	// Layout where it is another one: puts of any length are short in UCX's posix,
+	// and those of sm beyond 8 KiB zcopy. Both are one copy by the CPU.
+	Layout string
+	// Loop: one process that sends to itself.
+	Loop bool
+}
+
+// String names the case, such as "sm/am_lat/8/short".
+func (c Case) String() string {
+	return fmt.Sprintf("%s/%s/%d/%s", c.Name, c.Test, c.Size, c.Layout)
+}
+
+// ucxLayout is the layout of the other side.
+func (c Case) ucxLayout() string { return cmp.Or(c.UCX.Layout, c.Layout) }
+
+// Transport of this perftest.
+func (c Case) Transport() string {
+	if c.Name == cmaGroup {
+		return "sm"
+	}
+	return c.Name
+}
+
+// cmaGroup are cases of cross-memory attach.
+const cmaGroup = "cma"
+
+// Sizes of messages, in bytes.
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// Peers by group, with the names of devices in UCX 1.13.
+var (
+	posix = Peer{Transport: "posix", Device: "memory"}
+	cma   = Peer{Transport: "cma", Device: "memory"}
+	tcp   = Peer{Transport: "tcp", Device: "lo"}
+	self  = Peer{Transport: "self", Device: "memory0", Loop: true}
+)
+
+// Cases lists what is compared, with the goals of the transports (ratio of ours to
+// UCX 1.13.1).
+func Cases() []Case {
+	return []Case{
+		{Name: "sm", Test: "am_lat", Size: 8, Layout: "short", UCX: posix.on("am_lat"), Metric: Time, Goal: 0.60},
+		{Name: "sm", Test: "put_pp", Size: 8, Layout: "short", UCX: posix.on("put_lat"), Metric: Time, Goal: 0.83},
+		{Name: "sm", Test: "put_bw", Size: 64 * kib, Layout: "zcopy", UCX: posix.on("put_bw").as("short"), Metric: Time, Goal: 1.0},
+		{Name: "sm", Test: "put_bw", Size: mib, Layout: "zcopy", UCX: posix.on("put_bw").as("short"), Metric: Time, Goal: 0.8},
+		{Name: "sm", Test: "am_mr", Size: 8, Layout: "short", UCX: posix.on("am_bw"), Metric: Rate, Goal: 5},
+		{Name: "sm", Test: "put_mr", Size: 8, Layout: "short", UCX: posix.on("put_bw"), Metric: Rate, Goal: 1.8},
+		{Name: cmaGroup, Test: "put_bw", Size: 8, Layout: "zcopy", UCX: cma.on("put_bw"), Metric: Time, Goal: 1.0},
+		{Name: cmaGroup, Test: "put_bw", Size: 64 * kib, Layout: "zcopy", UCX: cma.on("put_bw"), Metric: Time, Goal: 1.0},
+		{Name: cmaGroup, Test: "put_bw", Size: mib, Layout: "zcopy", UCX: cma.on("put_bw"), Metric: Time, Goal: 1.0},
+		{Name: cmaGroup, Test: "get_bw", Size: 64 * kib, Layout: "zcopy", UCX: cma.on("get"), Metric: Time, Goal: 1.0},
+		{Name: "tcp", Test: "am_lat", Size: 8, Layout: "short", UCX: tcp.on("am_lat"), Metric: Time, Goal: 0.95},
+		{Name: "tcp", Test: "am_mr", Size: 8, Layout: "short", UCX: tcp.on("am_bw"), Metric: Rate, Goal: 10},
+		{Name: "tcp", Test: "am_mr", Size: 64, Layout: "short", UCX: tcp.on("am_bw"), Metric: Rate, Goal: 10},
+		{Name: "tcp", Test: "am_mr", Size: kib, Layout: "short", UCX: tcp.on("am_bw"), Metric: Rate, Goal: 10},
+		{Name: "tcp", Test: "am_bw", Size: 64 * kib, Layout: "zcopy", UCX: tcp.on("am_bw"), Metric: Bandwidth, Goal: 1.0},
+		{Name: "tcp", Test: "put_bw", Size: mib, Layout: "zcopy", UCX: tcp.on("put_bw"), Metric: Bandwidth, Goal: 1.2},
+		{Name: "self", Test: "am_lat", Size: 8, Layout: "short", UCX: self.on("am_lat"), Metric: Time, Goal: 1.0},
+		{Name: "self", Test: "put_pp", Size: 8, Layout: "short", UCX: self.on("put_lat"), Metric: Time, Goal: 1.0},
+	}
+}
+
+// caseNames are the names of all cases.
+func caseNames() (names []string) {
+	for _, c := range Cases() {
+		names = append(names, c.String())
+	}
+	return names
+}
+
+// on is the peer with a test.
+func (p Peer) on(test string) Peer {
+	p.Test = test
+	return p
+}
+
+// as is the peer with a layout of its own.
+func (p Peer) as(layout string) Peer {
+	p.Layout = layout
+	return p
+}
+
+// choose returns the cases whose name matches.
+func choose(all []Case, pattern string) (chosen []Case, err error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if re.MatchString(c.String()) {
+			chosen = append(chosen, c)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no comparison is called %q; see --list", pattern)
+	}
+	return chosen, nil
+}

@@ -1,0 +1,179 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// script is a side that returns figures in order; the last one again and again.
+type script struct {
+	ns   []float64
+	fail error // after the figures
+	ops  []int // of each run
+	log  *[]string
+	name string
+}
+
+func (s *script) run(_ context.Context, _ Case, ops int) (float64, error) {
+	if s.log != nil {
+		*s.log = append(*s.log, s.name)
+	}
+	s.ops = append(s.ops, ops)
+	n := len(s.ops) - 1
+	if n >= len(s.ns) {
+		if s.fail != nil {
+			return 0, s.fail
+		}
+		n = len(s.ns) - 1
+	}
+	return s.ns[n], nil
+}
+
+// newComparer has a probe that returns values in order; the last one again and again.
+func newComparer(ucx, ours side, probes ...float64) *comparer {
+	n := 0
+	return &comparer{
+		plan: plan{Rounds: 3, Time: time.Millisecond, Near: 100},
+		ucx:  ucx, ours: ours,
+		probe: func() (float64, error) {
+			n++
+			return probes[min(n, len(probes))-1], nil
+		},
+		told: silent{},
+	}
+}
+
+var twoSided = Case{Name: "sm", Test: "am_lat", Size: 8, Metric: Time, Goal: 1}
+
+func TestCompare_TakesTurnsWithProbesBetween(t *testing.T) {
+	var log []string
+	ucx := &script{ns: []float64{100}, log: &log, name: "ucx"}
+	ours := &script{ns: []float64{50}, log: &log, name: "ours"}
+	r := newComparer(ucx, ours)
+	r.probe = func() (float64, error) { log = append(log, "probe"); return 50, nil }
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"ucx", "ours", // to find out how many operations
+		"probe", "ucx", "probe", "ours", "probe",
+		"probe", "ours", "probe", "ucx", "probe",
+		"probe", "ucx", "probe", "ours", "probe"}, log)
+	require.Len(t, rows, 1)
+	assert.Len(t, rows[0].Pairs, 3)
+	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
+	assert.Equal(t, []int{trialOps, 10_000, 10_000, 10_000}, ucx.ops, "1 ms of 100 ns each")
+	assert.Equal(t, []int{trialOps, 20_000, 20_000, 20_000}, ours.ops)
+}
+
+func TestCompare_LoopbackIsNotProbed(t *testing.T) {
+	r := newComparer(&script{ns: []float64{10}}, &script{ns: []float64{10}})
+	r.probe = func() (float64, error) { return 0, errors.New("probed") }
+	c := twoSided
+	c.UCX.Loop = true
+	rows, err := r.compare(t.Context(), c)
+	require.NoError(t, err)
+	require.NoError(t, rows[0].Failed)
+	assert.Equal(t, Alone, rows[0].Phase)
+	assert.Len(t, rows[0].Pairs, 3)
+}
+
+// A lucky probe before everything else throws nothing away; a pair in which the
+// processors moved is repeated.
+func TestCompare_RepeatsWhatMoved(t *testing.T) {
+	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 20, 55, 55, 55)
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, []int{3, 1}, []int{len(rows[0].Pairs), len(rows[0].Moved)})
+	assert.Equal(t, Near, rows[0].Phase)
+}
+
+// A machine that stays in one phase, or changes between pairs, fills its rows.
+func TestCompare_FillsARowInEveryPhase(t *testing.T) {
+	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 300)
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, Far, rows[0].Phase)
+	assert.Len(t, rows[0].Pairs, 3)
+
+	r = newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 300, 300, 300, 300, 300, 300, 50)
+	rows, err = r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	assert.Equal(t, []int{3, 2}, []int{len(rows[0].Pairs), len(rows[1].Pairs)}, "until one has enough")
+}
+
+func TestCompare_GivesUpOnAMachineThatMovesAllTheTime(t *testing.T) {
+	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}})
+	n := 0
+	r.probe = func() (float64, error) { n++; return float64(50 + 250*(n%2)), nil }
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, Moved, rows[0].Phase)
+	assert.Len(t, rows[0].Pairs, 3*triesPerRound)
+	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
+}
+
+func TestCompare_FailureKeepsWhatWasMeasured(t *testing.T) {
+	broken := errors.New("no such layout")
+	r := newComparer(&script{ns: []float64{100, 100}, fail: broken}, &script{ns: []float64{50}}, 50)
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.ErrorIs(t, rows[0].Failed, broken)
+	assert.Len(t, rows[0].Pairs, 1)
+
+	r = newComparer(&script{fail: broken}, &script{ns: []float64{50}}, 50)
+	rows, err = r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.ErrorIs(t, rows[0].Failed, broken)
+	assert.Empty(t, rows[0].Pairs)
+
+	r = newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}})
+	r.probe = func() (float64, error) { return 0, broken }
+	rows, err = r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	assert.ErrorIs(t, rows[0].Failed, broken)
+}
+
+// enough ends the context at the first pair.
+type enough struct {
+	silent
+	cancel func()
+}
+
+func (e enough) pair(Case, []Pair) { e.cancel() }
+
+func TestCompare_EndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50}}, 50)
+	r.told = enough{cancel: func() { cancel(why) }}
+	_, err := r.compare(ctx, twoSided)
+	assert.ErrorIs(t, err, why)
+}
+
+func TestOps_Limits(t *testing.T) {
+	for _, c := range []struct {
+		ns    float64
+		size  int
+		trial int
+		want  int
+	}{
+		{100, 8, trialOps, 10_000},
+		{1e-9, 8, trialOps, maxOps},
+		{1e9, 8, trialOps, minOps},
+		{1e5, mib, trialBytes / mib, minOps},
+	} {
+		s := &script{ns: []float64{c.ns}}
+		got, err := newComparer(s, s, 50).ops(t.Context(), s, Case{Size: c.size})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got)
+		assert.Equal(t, []int{c.trial}, s.ops)
+	}
+}

@@ -1,0 +1,112 @@
+package compare
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+)
+
+// ours runs this program again.
+type ours struct {
+	path           string
+	client, server int // processors
+	limit          time.Duration
+}
+
+func findOurs(client, server int, limit time.Duration) (*ours, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &ours{path: path, client: client, server: server, limit: limit}, nil
+}
+
+// layerName is the layer that UCX's tests of UCT are compared with.
+const layerName = "uct"
+
+// amWindow is how many messages may be unacknowledged: the default of UCX's -W. Puts
+// have no such window in UCX; here they are flushed once in a window.
+const amWindow = "127"
+
+// args are the arguments of a run. In one round the mean is over all operations, as
+// UCX's is.
+func (o *ours) args(c Case, ops int) []string {
+	args := []string{"-q", "-o", "json", "--layers", layerName, "--rounds", "1",
+		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size), "-D", c.Layout,
+		"-n", strconv.Itoa(iterations(min(ops, c.maxOps()), c.Size)), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
+		"-c", fmt.Sprintf("%d,%d", o.client, o.server)}
+	if c.Name == cmaGroup {
+		args = append(args, "--registered")
+	}
+	if strings.HasPrefix(c.Test, "am_") {
+		args = append(args, "-W", amWindow)
+	}
+	return args
+}
+
+// maxSamples bounds the operations of a run that keeps a sample of each: sorting
+// more of them takes longer than the run.
+const maxSamples = 1 << 20
+
+// maxOps is how many operations a run of ours may have.
+func (c Case) maxOps() int {
+	if t, err := bench.FindTest(c.Test); err == nil && t.Window(2) == 1 {
+		return maxSamples
+	}
+	return maxOps
+}
+
+// iterations are those of small messages that move as many bytes: what -n counts.
+func iterations(ops, size int) int {
+	if size <= bench.SmallSize {
+		return ops
+	}
+	return ops * size / bench.SmallSize
+}
+
+// run measures about ops operations and returns nanoseconds for one.
+func (o *ours) run(ctx context.Context, c Case, ops int) (ns float64, err error) {
+	ctx, cancel := limited(ctx, o.limit)
+	defer cancel()
+	p := newProcess(ctx, o.path, o.args(c, ops)...)
+	if err := p.run(ctx); err != nil {
+		return 0, err
+	}
+	if ns, err = parseOurs(p.stdout.String(), c); err != nil {
+		return 0, fmt.Errorf("%s: %w", p.name(), err)
+	}
+	return ns, nil
+}
+
+// parseOurs reads the JSON of perftest: the run, then the one record that is
+// expected.
+func parseOurs(out string, c Case) (ns float64, err error) {
+	d := json.NewDecoder(strings.NewReader(out))
+	var run result.Run
+	if err := d.Decode(&run); err != nil {
+		return 0, fmt.Errorf("%w (%w)", errNoFigures, err)
+	}
+	var r result.Record
+	if err := d.Decode(&r); err != nil {
+		return 0, fmt.Errorf("%w (%w)", errNoFigures, err)
+	}
+	if err := d.Decode(&result.Record{}); !errors.Is(err, io.EOF) {
+		return 0, errors.New("more than one record in the output")
+	}
+	if r.Layer != layerName || r.Test != c.Test || r.Size != c.Size || r.Transport != c.Transport() {
+		return 0, fmt.Errorf("asked for %s, got %s/%s/%d over %s", c, r.Transport, r.Test, r.Size, r.Layer)
+	}
+	if r.LoopNS <= 0 {
+		return 0, fmt.Errorf("%v ns for one operation", r.LoopNS)
+	}
+	return r.LoopNS + r.LoopCostNS, nil
+}

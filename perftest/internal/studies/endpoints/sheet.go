@@ -1,0 +1,64 @@
+package endpoints
+
+import (
+	"strconv"
+
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
+
+const legend = "Relative: to MPI-everywhere with as many threads. Wasted: micro-UARs that no thread rings. " +
+	"CPU ns: processor time of the senders for a message; 0 where it is not taken. Memory: of all objects, with what a " +
+	"device in software keeps of them, without UAR pages, which lie in the NIC."
+
+// Sheet is rows to write; without rates if nothing was measured.
+func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {
+	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
+		Group: func(r Row) string { return strconv.Itoa(r.Ranks) + "." + strconv.Itoa(r.Threads) }}
+	if len(rows) > 0 && rows[0].Ranks > 0 {
+		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "ranks", Title: "Ranks", Value: func(r Row) any { return r.Ranks }})
+	}
+	s.Columns = append(s.Columns, []sheet.Column[Row]{
+		{Name: "threads", Title: "Threads", Value: func(r Row) any { return r.Threads }},
+		{Name: "category", Title: "Category", Value: func(r Row) any { return r.Category.String() }},
+	}...)
+	if measured {
+		s.Columns = append(s.Columns,
+			sheet.Column[Row]{Name: "msg_per_s", Title: "M msg/s", Value: func(r Row) any { return r.Rate }, Text: sheet.Millions},
+			sheet.Column[Row]{Name: "relative", Title: "Relative", Value: func(r Row) any { return r.Relative }, Text: sheet.Percent})
+		if len(rows) > 0 && rows[0].Puts > 0 {
+			s.Columns = append(s.Columns, kindColumns...)
+		}
+		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "cpu_ns", Title: "CPU ns", Rank: 2, Value: func(r Row) any { return r.CPU }, Text: sheet.Short})
+	}
+	s.Columns = append(s.Columns, resourceColumns...)
+	if !measured { // there is room
+		s.Columns = append(s.Columns, memoryColumns...)
+	}
+	return s
+}
+
+// kindColumns tell gets and puts apart.
+var kindColumns = []sheet.Column[Row]{
+	{Name: "gets_per_s", Title: "M gets/s", Value: func(r Row) any { return r.Gets }, Text: sheet.Millions},
+	{Name: "gets_relative", Title: "gets %", Rank: 4, Value: func(r Row) any { return r.GetsRelative }, Text: sheet.Percent},
+	{Name: "puts_per_s", Title: "M puts/s", Value: func(r Row) any { return r.Puts }, Text: sheet.Millions},
+	{Name: "puts_relative", Title: "puts %", Rank: 4, Value: func(r Row) any { return r.PutsRelative }, Text: sheet.Percent},
+}
+
+var resourceColumns = []sheet.Column[Row]{
+	{Name: "uuars", Title: "uUARs", Value: func(r Row) any { return r.UUARs }},
+	{Name: "uuars_relative", Title: "uUARs %", Rank: 2, Value: func(r Row) any { return r.Share }, Text: sheet.Percent},
+	{Name: "uuars_wasted", Title: "Wasted", Rank: 1, Value: func(r Row) any { return r.Wasted }},
+	{Name: "uar_pages", Title: "UARs", Rank: 3, Value: func(r Row) any { return r.UARPages }},
+	{Name: "contexts", Title: "Contexts", Rank: 3, Value: func(r Row) any { return r.Contexts }},
+	{Name: "tds", Title: "TDs", Rank: 3, Value: func(r Row) any { return r.TDs }},
+	{Name: "qps", Title: "QPs", Rank: 3, Value: func(r Row) any { return r.QPs }},
+	{Name: "cqs", Title: "CQs", Rank: 3, Value: func(r Row) any { return r.CQs }},
+	{Name: "memory", Title: "Memory", Rank: 1, Value: func(r Row) any { return r.Memory }, Text: sheet.KiB},
+}
+
+var memoryColumns = []sheet.Column[Row]{
+	{Name: "memory_contexts", Title: "of Contexts", Rank: 1, Value: func(r Row) any { return r.ContextMemory }, Text: sheet.KiB},
+	{Name: "memory_qps", Title: "of QPs", Rank: 1, Value: func(r Row) any { return r.QPMemory }, Text: sheet.KiB},
+	{Name: "memory_cqs", Title: "of CQs", Rank: 1, Value: func(r Row) any { return r.CQMemory }, Text: sheet.KiB},
+}

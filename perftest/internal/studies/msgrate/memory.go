@@ -1,0 +1,55 @@
+package msgrate
+
+import "github.com/gucx/gucx/perftest/internal/measure/pattern"
+
+// cacheLine separates what should not share one, on amd64 and most of arm64.
+const cacheLine = 64
+
+// memory is the payloads, and behind them a slot for what each thread writes when
+// its QP is connected to itself:
+//
+//	0          payloads, by thread / Buf: a cache line or more each, or packed
+//	landing    slots by thread, with untouched bytes between
+type memory struct {
+	all     []byte
+	landing int
+	stride  int // of payloads
+	place   int // of slots
+	buf     int
+	threads int
+	size    int
+}
+
+func layout(cfg Config) memory {
+	line := (cfg.Size + cacheLine - 1) / cacheLine * cacheLine
+	m := memory{stride: line, place: line + cacheLine, buf: cfg.Buf, threads: cfg.Threads, size: cfg.Size}
+	if cfg.Packed {
+		m.stride = cfg.Size
+	}
+	bufs := (cfg.Threads + cfg.Buf - 1) / cfg.Buf
+	m.landing = (bufs*m.stride + cacheLine - 1) / cacheLine * cacheLine
+	m.all = aligned(m.landing + m.landingLen())
+	return m
+}
+
+// aligned is heap memory that begins at a page, which is more than a cache line: the
+// allocator aligns what is a page or longer.
+func aligned(n int) []byte {
+	const page = 4096
+	return make([]byte, (n+page-1)/page*page)[:n]
+}
+
+// payload is the offset of what thread t sends.
+func (m *memory) payload(t int) int { return t / m.buf * m.stride }
+
+// slot is the offset, from the landing, of where thread t writes.
+func (m *memory) slot(t int) int { return t * m.place }
+
+func (m *memory) landingLen() int { return m.threads * m.place }
+
+// fill gives each payload other bytes than it had.
+func (m *memory) fill(round uint64) {
+	for t := 0; t < m.threads; t += m.buf {
+		pattern.Fill(m.all[m.payload(t):][:m.size], round<<16|uint64(t))
+	}
+}

@@ -1,0 +1,120 @@
+package msgrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// Processes measures the threads of a configuration in several processes, as many in
+// each: they share what the configuration says only with threads of their process.
+type Processes struct {
+	Count  int
+	Fabric softhca.Fabric
+	Start  crew.Start // a process that calls ServeWorker with its end
+}
+
+// job is what a process is to do.
+type job struct {
+	Config Config
+	Queues mlx5.Config
+	Fabric softhca.Fabric
+}
+
+// ServeWorker takes a job from conn, warms up, waits for the word to go on, and tells
+// the outcome. rigFor makes the rig for a fabric. An error of the measurement is
+// told, not returned. It closes conn.
+func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric) Rig) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	line := crew.NewLine(conn)
+	var j job
+	if err := line.Receive(&j); err != nil {
+		return err
+	}
+	p, err := Prepare(ctx, rigFor(j.Fabric), j.Queues, j.Config)
+	if err != nil {
+		return line.Reply(nil, err)
+	}
+	outcome, failed, err := runWhenTold(ctx, p, line)
+	// Closed before the reply: its receiver does not wait long for the process to end.
+	failed = errors.Join(failed, p.Close())
+	if err != nil {
+		return err
+	}
+	return line.Reply(outcome, failed)
+}
+
+// runWhenTold says that p is ready and runs it when the other end says so. err is one of
+// the connection.
+func runWhenTold(ctx context.Context, p *Prepared, line *crew.Line) (o Outcome, failed, err error) {
+	if err := line.Reply(nil, nil); err != nil {
+		return o, nil, err
+	}
+	var goOn struct{}
+	if err := line.Receive(&goOn); err != nil {
+		return o, nil, err
+	}
+	o, failed = p.Run(ctx)
+	return o, failed, nil
+}
+
+// Measure implements Measurer.
+func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (o Outcome, err error) {
+	threads := max(cfg.Threads, 1)
+	if p.Count < 1 || threads%p.Count != 0 {
+		return o, fmt.Errorf("%d threads in %d processes: not as many in each", threads, p.Count)
+	}
+	cfg.Threads = threads / p.Count
+	var undo cleanup.Stack
+	defer func() { err = errors.Join(err, undo.Run()) }()
+	workers, err := crew.Muster(ctx, p.Count, p.Start, &undo)
+	if err != nil {
+		return o, err
+	}
+	outcomes, err := runAll(workers, job{Config: cfg, Queues: queues, Fabric: p.Fabric})
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	if err != nil {
+		return o, err
+	}
+	return Together(outcomes), nil
+}
+
+// runAll has all workers warm before the first one runs.
+func runAll(workers crew.Crew, j job) ([]Outcome, error) {
+	if _, err := crew.Ask[struct{}](workers, func(int) any { return j }); err != nil {
+		return nil, err
+	}
+	return crew.Ask[Outcome](workers, crew.Go)
+}
+
+// Together adds up what processes of one machine measured at the same time.
+func Together(outcomes []Outcome) (sum Outcome) {
+	sum = outcomes[0]
+	end := sum.Rates.Begin.Add(sum.Rates.Elapsed)
+	for _, o := range outcomes[1:] {
+		sum.Config.Threads += o.Config.Threads
+		sum.Resources.Add(o.Resources)
+		sum.Rates.CPU += o.Rates.CPU
+		sum.Rates.Messages += o.Rates.Messages
+		sum.Counts.add(o.Counts)
+		sum.Rates.PerThread = append(sum.Rates.PerThread, o.Rates.PerThread...)
+		if o.Rates.Begin.Before(sum.Rates.Begin) {
+			sum.Rates.Begin = o.Rates.Begin
+		}
+		if e := o.Rates.Begin.Add(o.Rates.Elapsed); e.After(end) {
+			end = e
+		}
+	}
+	sum.Rates.Elapsed = max(end.Sub(sum.Rates.Begin), time.Nanosecond)
+	sum.Rates.Total = perSecond(sum.Rates.Messages, sum.Rates.Elapsed)
+	return sum
+}

@@ -1,0 +1,89 @@
+package msgrate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/studies/rclink"
+	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// served runs a server on the other end of a pipe. Its Close closes the connection and
+// returns what the server did.
+type served struct {
+	conn net.Conn
+	done chan error
+}
+
+func serveOn(server func(net.Conn) error) *served {
+	here, there := net.Pipe()
+	s := &served{here, make(chan error, 1)}
+	go func() { s.done <- server(there) }()
+	return s
+}
+
+func (s *served) Close() error { return errors.Join(s.conn.Close(), <-s.done) }
+
+func TestRemote(t *testing.T) {
+	rig := &RealTime{Remote: func() (Target, error) {
+		s := serveOn(ServeTarget)
+		return NewRemote(s.conn, s), nil
+	}}
+	o, err := Measure(t.Context(), rig, mlx5.Config{}, Config{Threads: 3, Messages: 640, Plan: endpoint.Dynamic.Plan(3)})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3*640), o.Counts.WQEs)
+}
+
+func TestRemote_Errors(t *testing.T) {
+	s := serveOn(ServeTarget)
+	r := NewRemote(s.conn, s)
+	_, err := r.Memory()
+	require.ErrorContains(t, err, "no memory yet")
+	_, err = r.Accept(make([]rclink.Addr, 1), maxLanding+1)
+	require.ErrorContains(t, err, "too many")
+	require.NoError(t, r.Close())
+	_, err = r.Memory()
+	require.Error(t, err)
+}
+
+func workers(ctx context.Context) func() (net.Conn, io.Closer, error) {
+	return func() (net.Conn, io.Closer, error) {
+		s := serveOn(func(c net.Conn) error {
+			return ServeWorker(ctx, c, func(f softhca.Fabric) Rig { return &RealTime{Fabric: f} })
+		})
+		return s.conn, s, nil
+	}
+}
+
+func TestProcesses(t *testing.T) {
+	p := &Processes{Count: 2, Fabric: softhca.FabricLoop, Start: workers(t.Context())}
+	o, err := p.Measure(t.Context(), mlx5.Config{}, Config{Threads: 4, Messages: 640, Plan: endpoint.Dynamic.Plan(2)})
+	require.NoError(t, err)
+	assert.Positive(t, o.Rates.Total)
+	assert.Len(t, o.Rates.PerThread, 4)
+	assert.Equal(t, 4, o.Config.Threads)
+	assert.Equal(t, []int{2, 4, 2 * (8 + 2)}, []int{o.Resources.Contexts, o.Resources.QPs, o.Resources.UARPages})
+	assert.Equal(t, uint64(4*640), o.Counts.WQEs)
+	assert.Positive(t, o.Rates.Elapsed)
+}
+
+func TestProcesses_Errors(t *testing.T) {
+	p := &Processes{Count: 2, Fabric: softhca.FabricLoop, Start: workers(t.Context())}
+	_, err := p.Measure(t.Context(), mlx5.Config{}, Config{Threads: 3})
+	require.ErrorContains(t, err, "3 threads in 2 processes")
+	_, err = p.Measure(t.Context(), mlx5.Config{}, Config{Threads: 2, Depth: 65})
+	require.ErrorContains(t, err, "must be a multiple")
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	_, err = p.Measure(ctx, mlx5.Config{}, Config{Threads: 2, Messages: 64})
+	require.ErrorIs(t, err, why)
+}

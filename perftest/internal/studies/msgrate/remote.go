@@ -1,0 +1,122 @@
+package msgrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/gucx/gucx/perftest/internal/studies/rclink"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// A target in another process answers one request after the other, each a line of
+// JSON, until the connection ends.
+
+// targetRequest is Close if it says so, Accept if it has peers, and Memory otherwise.
+type targetRequest struct {
+	Close bool
+	Peers []rclink.Addr
+	Len   int
+}
+
+type targetReply struct {
+	Landing Landing
+	Memory  []byte
+	Error   string
+}
+
+// maxPeers and maxLanding bound what a request may take.
+const (
+	maxPeers   = 4096
+	maxLanding = 1 << 28
+)
+
+// ServeTarget serves a target on the shm fabric until conn ends, and closes it.
+func ServeTarget(conn net.Conn) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	dev, err := newDevice(softhca.FabricShm, mlx5.Config{})
+	if err != nil {
+		return err
+	}
+	t, err := NewTarget(dev)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	for {
+		var req targetRequest
+		if err := in.Decode(&req); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := out.Encode(serve(t, req)); err != nil || req.Close {
+			return err
+		}
+	}
+}
+
+func serve(t Target, req targetRequest) (r targetReply) {
+	var err error
+	switch {
+	case req.Close:
+		err = t.Close()
+	case len(req.Peers) > maxPeers || req.Len > maxLanding:
+		err = fmt.Errorf("%d peers and %d bytes are too many", len(req.Peers), req.Len)
+	case len(req.Peers) > 0:
+		r.Landing, err = t.Accept(req.Peers, req.Len)
+	default:
+		r.Memory, err = t.Memory()
+	}
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// remote is a Target in the process at the other end of a connection.
+type remote struct {
+	conn io.Closer
+	in   *json.Decoder
+	out  *json.Encoder
+}
+
+// NewRemote is the target that ServeTarget serves at the other end of conn. Its Close
+// closes with.
+func NewRemote(conn net.Conn, with io.Closer) Target {
+	return &remote{conn: with, in: json.NewDecoder(conn), out: json.NewEncoder(conn)}
+}
+
+func (r *remote) call(req targetRequest) (reply targetReply, err error) {
+	if err := r.out.Encode(req); err != nil {
+		return reply, err
+	}
+	if err := r.in.Decode(&reply); err != nil {
+		return reply, err
+	}
+	if reply.Error != "" {
+		return reply, errors.New(reply.Error)
+	}
+	return reply, nil
+}
+
+func (r *remote) Accept(peers []rclink.Addr, n int) (Landing, error) {
+	reply, err := r.call(targetRequest{Peers: peers, Len: n})
+	return reply.Landing, err
+}
+
+func (r *remote) Memory() ([]byte, error) {
+	reply, err := r.call(targetRequest{})
+	return reply.Memory, err
+}
+
+// Close has the target closed before it waits for the process to end.
+func (r *remote) Close() error {
+	_, err := r.call(targetRequest{Close: true})
+	return errors.Join(err, r.conn.Close())
+}

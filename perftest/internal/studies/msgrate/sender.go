@@ -1,0 +1,134 @@
+package msgrate
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/gucx/gucx/perftest/internal/studies/steps"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Sender is one thread of the benchmark. One goroutine at a time calls Step.
+type Sender struct {
+	// Thread is the number of the sender, from 0.
+	Thread int
+
+	qp *verbs.QP
+	cq *verbs.CQ
+	// lists are the work requests of one call: all but the last call of a window,
+	// and that one.
+	list, last []verbs.SendWR
+	wc         []verbs.WC
+	others     []*Sender     // by thread: whose completions may be in the CQ
+	free       *steps.Shared // of a QP that others post to too; nil otherwise
+
+	depth    int64 // messages that may be outstanding
+	unit     int64 // messages of a window
+	each     int64 // messages that a completion stands for
+	calls    int   // of a window
+	toPost   int   // calls left in the window
+	posted   int64 // messages in windows that were begun
+	total    int64
+	sharedCQ bool
+	idle     bool
+	cqes     uint64
+	meter    steps.Counter // of done; nil in real time, or if nobody else changes it
+
+	_    cpu.CacheLinePad
+	done int64 // messages completed; the thread that polls adds, if the CQ is shared atomically
+	_    cpu.CacheLinePad
+}
+
+var errOverrun = errors.New("completion queue overrun")
+
+// Step makes one call: PostSend of a list if there is room, Poll otherwise. more is
+// false when all messages of this sender are complete. It does not block or
+// allocate.
+func (s *Sender) Step() (more bool, err error) {
+	if s.toPost == 0 && s.posted < s.total && s.hasRoom() {
+		s.posted += s.unit
+		s.toPost = s.calls
+	}
+	if s.toPost > 0 {
+		return true, s.post()
+	}
+	return s.poll()
+}
+
+// Idle says that the last step was a poll that found nothing.
+func (s *Sender) Idle() bool { return s.idle }
+
+// hasRoom takes room for a window.
+func (s *Sender) hasRoom() bool {
+	if s.free != nil {
+		return s.free.Take(s.unit)
+	}
+	return s.posted-s.completed()+s.unit <= s.depth
+}
+
+func (s *Sender) completed() int64 {
+	if s.sharedCQ {
+		if s.meter != nil {
+			s.meter.Load()
+		}
+		return atomic.LoadInt64(&s.done)
+	}
+	return s.done
+}
+
+func (s *Sender) post() error {
+	s.idle = false
+	s.toPost--
+	list := s.list
+	if s.toPost == 0 {
+		list = s.last
+	}
+	_, err := s.qp.PostSend(list)
+	return err
+}
+
+// poll takes completions: all that there can be, whosever they are.
+func (s *Sender) poll() (more bool, err error) {
+	n := s.cq.Poll(s.wc)
+	if n < 0 {
+		return false, errOverrun
+	}
+	s.idle = n == 0
+	s.cqes += uint64(n)
+	for i := range s.wc[:n] {
+		if s.wc[i].Status != verbs.WCSuccess {
+			return false, s.failed(&s.wc[i])
+		}
+		s.others[s.wc[i].ID].complete()
+	}
+	return s.completed() < s.total, nil
+}
+
+// complete counts one completion of s. The thread that polls the CQ calls it.
+func (s *Sender) complete() {
+	if !s.sharedCQ {
+		s.done += s.each
+		return
+	}
+	atomic.AddInt64(&s.done, s.each)
+	if s.meter != nil {
+		s.meter.Add()
+	}
+	if s.free != nil {
+		s.free.Add(s.each)
+	}
+}
+
+//go:noinline
+func (s *Sender) failed(wc *verbs.WC) error {
+	return fmt.Errorf("thread %d: work request of thread %d, qp %#x: %w", s.Thread, wc.ID, wc.QPN, wc.Status.Err())
+}
+
+// restart begins anew with n messages. All earlier ones are complete.
+func (s *Sender) restart(n int64) {
+	s.posted, s.total, s.toPost, s.idle = 0, n, 0, false
+	atomic.StoreInt64(&s.done, 0)
+}

@@ -1,0 +1,33 @@
+package msgrate
+
+import "github.com/gucx/gucx/perftest/internal/show/sheet"
+
+const legend = "Ways: threads that share one; all else is theirs where that can be. Relative: to the first row with the same " +
+	"object and features. CPU ns: processor time of the senders for a message, which does not depend on what " +
+	"else the machine does; 0 in virtual time. Doorbells, BlueFlame copies and CQEs are for each message."
+
+// Sheet is points to write.
+func Sheet(head any, lines []string, points []Point) *sheet.Sheet[Point] {
+	return &sheet.Sheet[Point]{Head: head, Lines: lines, Legend: legend, Columns: columns, Rows: points,
+		Group: func(p Point) string { return string(p.Share) + p.Features }}
+}
+
+var columns = []sheet.Column[Point]{
+	{Name: "share", Title: "Shared", Value: func(p Point) any { return string(p.Share) }},
+	{Name: "features", Title: "Features", Value: func(p Point) any { return p.Features }},
+	{Name: "threads", Title: "Threads", Value: func(p Point) any { return p.Threads }},
+	{Name: "ways", Title: "Ways", Value: func(p Point) any { return p.Ways }},
+	{Name: "msg_per_s", Title: "M msg/s", Value: func(p Point) any { return p.Rate }, Text: sheet.Millions},
+	{Name: "relative", Title: "Relative", Value: func(p Point) any { return p.Relative }, Text: sheet.Percent},
+	{Name: "cpu_ns", Title: "CPU ns", Rank: 1, Value: func(p Point) any { return p.CPU }, Text: sheet.Short},
+	{Name: "contexts", Title: "Contexts", Rank: 5, Value: func(p Point) any { return p.Contexts }},
+	{Name: "qps", Title: "QPs", Rank: 3, Value: func(p Point) any { return p.QPs }},
+	{Name: "cqs", Title: "CQs", Rank: 3, Value: func(p Point) any { return p.CQs }},
+	{Name: "uar_pages", Title: "UARs", Rank: 3, Value: func(p Point) any { return p.UARPages }},
+	{Name: "uuars", Title: "uUARs", Rank: 5, Value: func(p Point) any { return p.UUARs }},
+	{Name: "uuars_used", Title: "Used", Rank: 4, Value: func(p Point) any { return p.Used }},
+	{Name: "memory", Title: "Memory", Rank: 4, Value: func(p Point) any { return p.Memory }, Text: sheet.KiB},
+	{Name: "doorbells_per_msg", Title: "Doorbells", Rank: 2, Value: func(p Point) any { return p.Doorbells }, Text: sheet.Short},
+	{Name: "blueflames_per_msg", Title: "BlueFlame", Rank: 2, Value: func(p Point) any { return p.BlueFlames }, Text: sheet.Short},
+	{Name: "cqes_per_msg", Title: "CQEs", Rank: 2, Value: func(p Point) any { return p.CQEs }, Text: sheet.Short},
+}

@@ -1,0 +1,160 @@
+package msgrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/perftest/internal/measure/stat"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+)
+
+// Case is one configuration to be measured.
+type Case struct {
+	Label  string // for progress
+	Config Config
+	Queues mlx5.Config
+}
+
+// Figure is what a case came to: the medians over rounds.
+type Figure struct {
+	Rate       float64 // messages of all threads in a second
+	CPU        float64 // nanoseconds of the process for each message; 0 in virtual time
+	Gets, Puts float64 // of Rates
+	Resources  verbs.Resources
+	Counts     Counts // of the last round
+}
+
+// MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
+// does so for all of them. step is told of each measurement; nil is allowed.
+func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
+	figures := make([]Figure, len(cases))
+	measured := make([][]Rates, len(cases))
+	for range max(rounds, 1) {
+		for i, c := range cases {
+			o, err := m.Measure(ctx, c.Queues, c.Config)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.Label, err)
+			}
+			measured[i] = append(measured[i], o.Rates)
+			figures[i].Resources, figures[i].Counts = o.Resources, o.Counts
+			if step != nil {
+				step(c.Label)
+			}
+		}
+	}
+	for i := range figures {
+		f := &figures[i]
+		f.Rate = median(measured[i], func(r Rates) float64 { return r.Total })
+		f.CPU = median(measured[i], func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) })
+		f.Gets = median(measured[i], func(r Rates) float64 { return r.Gets })
+		f.Puts = median(measured[i], func(r Rates) float64 { return r.Puts })
+	}
+	return figures, nil
+}
+
+// median is that of a figure over rounds.
+func median(rounds []Rates, figure func(Rates) float64) float64 {
+	var v []float64
+	for _, r := range rounds {
+		v = append(v, figure(r))
+	}
+	return stat.Median(v)
+}
+
+// Sweep is a set of cases: each kind of sharing, with each degree and each choice of
+// features.
+type Sweep struct {
+	Base     Config // threads, messages, size, depth, postlist, unsignaled
+	Queues   mlx5.Config
+	Shares   []Share
+	Ways     []int
+	Features []Features
+	Rounds   int
+}
+
+// Point is a row of a sweep's results.
+type Point struct {
+	Share    Share   `json:"share"`
+	Features string  `json:"features"`
+	Ways     int     `json:"ways"`
+	Threads  int     `json:"threads"`
+	Rate     float64 `json:"msg_per_s"`
+	// Relative is the rate divided by that of the smallest degree of the same kind
+	// and features.
+	Relative float64 `json:"relative"`
+	// CPU is what the process used for a message; 0 in virtual time.
+	CPU      float64 `json:"cpu_ns,omitempty"`
+	Contexts int     `json:"contexts"`
+	QPs      int     `json:"qps"`
+	CQs      int     `json:"cqs"`
+	UARPages int     `json:"uar_pages"`
+	UUARs    int     `json:"uuars"`
+	Used     int     `json:"uuars_used"`
+	Memory   int64   `json:"memory"` // of all objects, without UAR pages
+	// Doorbells, BlueFlames and CQEs of the last round, for each message.
+	Doorbells  float64 `json:"doorbells_per_msg"`
+	BlueFlames float64 `json:"blueflames_per_msg"`
+	CQEs       float64 `json:"cqes_per_msg"`
+}
+
+// Cases lists the points without their figures, and how to measure them. For
+// ShareNone the degree is the number of threads.
+func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
+	for _, share := range s.Shares {
+		for _, f := range s.Features {
+			for _, x := range s.Ways {
+				p := Point{Share: share, Features: f.String(), Ways: x, Threads: max(s.Base.Threads, 1)}
+				cfg, queues := f.Apply(s.Base, s.Queues)
+				if share == ShareNone {
+					cfg.Threads, p.Threads, p.Ways = x, x, 1
+				}
+				if cfg, err = share.Apply(cfg, p.Ways); err != nil {
+					return nil, nil, err
+				}
+				if err = cfg.Check(); err != nil {
+					return nil, nil, err
+				}
+				points = append(points, p)
+				cases = append(cases, Case{fmt.Sprintf("%s %d-way, %s", share, x, f), cfg, queues})
+			}
+		}
+	}
+	return points, cases, nil
+}
+
+// Run measures all points.
+func (s *Sweep) Run(ctx context.Context, m Measurer, step func(label string)) ([]Point, error) {
+	points, cases, err := s.Cases()
+	if err != nil {
+		return nil, err
+	}
+	figures, err := MeasureAll(ctx, m, cases, s.Rounds, step)
+	if err != nil {
+		return nil, err
+	}
+	for i := range points {
+		points[i].fill(figures[i])
+	}
+	for i := range points {
+		points[i].Relative = points[i].Rate / points[base(points, i)].Rate
+	}
+	return points, nil
+}
+
+// base is the first point with the kind and features of point i.
+func base(points []Point, i int) int {
+	return slices.IndexFunc(points, func(p Point) bool {
+		return p.Share == points[i].Share && p.Features == points[i].Features
+	})
+}
+
+func (p *Point) fill(f Figure) {
+	r := f.Resources
+	p.CPU = f.CPU
+	p.Rate, p.Contexts, p.QPs, p.CQs = f.Rate, r.Contexts, r.QPs, r.CQs
+	p.UARPages, p.UUARs, p.Used, p.Memory = r.UARPages, r.UUARs, r.UUARsUsed, r.Bytes.Total()-r.Bytes.UARs
+	n := max(float64(f.Counts.WQEs), 1)
+	p.Doorbells, p.BlueFlames, p.CQEs = float64(f.Counts.Doorbells)/n, float64(f.Counts.BlueFlames)/n, float64(f.Counts.CQEs)/n
+}

@@ -1,0 +1,222 @@
+package stencil
+
+import (
+	"sync/atomic"
+
+	"github.com/gucx/gucx/perftest/internal/studies/steps"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Sides of a band, and what a QP leads to.
+const (
+	above = iota
+	below
+	sides
+)
+
+// phase is what a thread does next.
+type phase uint8
+
+const (
+	put  phase = iota // the pieces of both sides
+	wait              // for them
+	tell              // neighbors in other processes that they are there
+	told              // wait for that
+	atBarrier
+)
+
+// neighbor is the thread with the same columns in the rank above or below.
+type neighbor struct {
+	track *steps.Track
+	halo  [2]uint64 // addresses, by parity of the exchange
+	rkey  uint32
+
+	// How many of its exchanges are complete: in this process, or where it puts that.
+	sent *atomic.Uint64
+	word uint64 // where it is told the same of this thread, in another process; 0 in this one
+}
+
+// thread has columns [lo, hi) of a rank's band. It implements steps.Stepper.
+type thread struct {
+	grid   *[2]band
+	lo, hi int
+	points int // of a put
+	inline bool
+
+	poller *steps.Poller
+	beside [sides]neighbor
+	memory memory
+	crew   *barrier // of the rank
+	sge    [1]verbs.SGE
+	rows   [sides][]float64
+
+	phase      phase
+	side, at   int    // of the next put: its side and first point
+	n, total   int    // iterations
+	exchanges  uint64 // complete, since the thread was made
+	sent       atomic.Uint64
+	generation int64 // of the barrier
+	idle       bool
+	puts       int64
+}
+
+// Idle implements steps.Stepper.
+func (t *thread) Idle() bool { return t.idle }
+
+// Step implements steps.Stepper: one call of post or of poll, or a look at what the others
+// have done.
+func (t *thread) Step() (more bool, err error) {
+	t.idle = false
+	switch t.phase {
+	case put:
+		return true, t.put()
+	case tell:
+		return true, t.tell()
+	case wait, told:
+		if t.outstanding() > 0 {
+			return true, t.poll()
+		}
+		t.waited()
+		return true, nil
+	}
+	if !t.met() {
+		t.idle = true
+		return true, nil
+	}
+	if t.n == t.total {
+		return false, nil
+	}
+	t.iterate()
+	return true, nil
+}
+
+func (t *thread) outstanding() int64 {
+	return t.beside[above].track.Outstanding() + t.beside[below].track.Outstanding()
+}
+
+func (t *thread) poll() error {
+	n, err := t.poller.Poll()
+	t.idle = n == 0
+	return err
+}
+
+// put puts the next piece of this thread's part of the first or last row into the halo of
+// the neighbor there, or polls if there is no room.
+func (t *thread) put() error {
+	to := &t.beside[t.side]
+	if t.at == 0 {
+		t.encode()
+	}
+	off, n := t.at*element, t.points*element
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.halo[t.exchanges%2] + uint64(off), RKey: to.rkey}
+	t.carry(&wr, t.memory.send[t.side]+off, n)
+	posted, err := to.track.Post(wr)
+	if err != nil {
+		return err
+	}
+	if !posted {
+		return t.poll()
+	}
+	t.puts++
+	if t.at += t.points; t.at == t.hi-t.lo {
+		t.next()
+	}
+	return nil
+}
+
+// next turns to the other side, or to waiting.
+func (t *thread) next() {
+	t.at = 0
+	if t.side++; t.side == sides {
+		t.side, t.phase = 0, wait
+	}
+}
+
+// carry gives wr n bytes of the thread's memory to put.
+func (t *thread) carry(wr *verbs.SendWR, off, n int) {
+	if t.inline {
+		wr.Flags, wr.Inline = verbs.SendInline, t.memory.bytes()[off:off+n]
+		return
+	}
+	t.sge[0] = t.memory.mr.SGE(off, n)
+	wr.SGList = t.sge[:]
+}
+
+// encode writes what a side sends.
+func (t *thread) encode() {
+	band := t.grid[t.n%2]
+	row := band.row(0)
+	if t.side == below {
+		row = band.row(band.rows - 1)
+	}
+	encode(t.memory.bytes()[t.memory.send[t.side]:], row[t.lo:t.hi])
+}
+
+// waited goes on after everything posted is complete.
+func (t *thread) waited() {
+	if t.phase == wait {
+		t.exchanges++
+		t.phase = tell
+		return
+	}
+	t.sent.Store(t.exchanges) // pairs with Load in met: what was put is there
+	t.generation = t.crew.arrive()
+	t.phase = atBarrier
+}
+
+// tell puts the number of exchanges to the next neighbor that is in another process.
+func (t *thread) tell() error {
+	for ; t.side < sides; t.side++ {
+		to := &t.beside[t.side]
+		if to.word == 0 {
+			continue
+		}
+		t.memory.count().Store(t.exchanges)
+		wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, RemoteAddr: to.word, RKey: to.rkey}
+		t.carry(&wr, t.memory.own, element)
+		posted, err := to.track.Post(wr)
+		if err != nil {
+			return err
+		}
+		if !posted {
+			return t.poll()
+		}
+		t.side++
+		return nil
+	}
+	t.side, t.phase = 0, told
+	return nil
+}
+
+// met reports whether the rank's threads have come as far as this one, and whether what
+// its neighbors put in this exchange is there.
+func (t *thread) met() bool {
+	if !t.crew.passed(t.generation) {
+		return false
+	}
+	for side := range sides {
+		if t.beside[side].sent.Load() < t.exchanges {
+			return false
+		}
+	}
+	return true
+}
+
+// iterate does an iteration with the halos of the last exchange, and has the result
+// exchanged. The last result is exchanged too, and not used. A neighbor puts into the same
+// halo again two exchanges later, for which it needs the next one of this thread.
+func (t *thread) iterate() {
+	cur, next, parity := t.n%2, (t.n+1)%2, int((t.exchanges-1)%2)
+	for side := range sides {
+		decode(t.rows[side], t.memory.halo(parity, side))
+	}
+	t.grid[cur].update(t.grid[next], t.lo, t.hi, t.rows[above], t.rows[below])
+	t.n++
+	t.phase = put
+}
+
+// restart begins a run of n iterations. All earlier steps have been done.
+func (t *thread) restart(n int) {
+	t.phase, t.side, t.at = put, 0, 0
+	t.n, t.total, t.puts = 0, n, 0
+}

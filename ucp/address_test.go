@@ -1,0 +1,50 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/wireup"
+)
+
+// maxDefaultAddr is what the address of a worker with every transport may take, in bytes.
+const maxDefaultAddr = 200
+
+// TestAddress_DefaultWorkerIsShort: the test says what the bytes are, by leaving out one
+// transport after the other.
+func TestAddress_DefaultWorkerIsShort(t *testing.T) {
+	ctx, err := NewContext(Config{}, all.Components()...)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ctx.Close()) }()
+	w, err := ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close()) }()
+
+	packed := w.Address()
+	if n := len(w.addr.Resources); n == 7 { // more network devices take more
+		assert.LessOrEqual(t, len(packed), maxDefaultAddr)
+	} else {
+		t.Logf("%d resources", n)
+	}
+	rest := *w.addr
+	left := len(packed)
+	for i := range w.addr.Resources {
+		r := &w.addr.Resources[i]
+		rest.Resources = w.addr.Resources[i+1:]
+		b, err := rest.Pack()
+		require.NoError(t, err)
+		t.Logf("%3d bytes: %s on a device of %d bytes, iface of %d", left-len(b), r.Transport, len(r.DeviceAddr), len(r.IfaceAddr))
+		left = len(b)
+	}
+	t.Logf("%3d bytes: head and memory domains; %d in all", left, len(packed))
+
+	got, err := wireup.UnpackAddress(packed)
+	require.NoError(t, err)
+	for i := range got.Resources {
+		got.Resources[i].Device = w.addr.Resources[i].Device
+	}
+	assert.Equal(t, w.addr, got, "this side computes with what it has packed")
+}

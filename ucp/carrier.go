@@ -1,0 +1,45 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/uct"
+)
+
+// laneOwner is whose a transport endpoint is: a lane of an EP, or a carrier.
+type laneOwner struct {
+	e       *EP
+	carrier *conn.AM
+}
+
+// carrierHost is an EP as the carrier of its handshake sees it.
+type carrierHost struct{ e *EP }
+
+func (h *carrierHost) iface(p conn.Path) *iface { return h.e.w.ifaces[p.Local] }
+
+// Open implements conn.Host.
+func (h *carrierHost) Open(p conn.Path, c *conn.AM) (uct.EP, error) {
+	remote, i := &h.e.peer.Addr.Resources[p.Remote], h.iface(p)
+	ep, err := i.NewEP(uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr})
+	if err != nil {
+		return nil, err
+	}
+	i.Retain()
+	h.e.w.byLane[ep] = laneOwner{h.e, c}
+	return ep, nil
+}
+
+// Close implements conn.Host.
+func (h *carrierHost) Close(p conn.Path, ep uct.EP) {
+	delete(h.e.w.byLane, ep)
+	h.e.w.keep(ep.Close())
+	h.iface(p).Release()
+}
+
+// Limit implements conn.Host.
+func (h *carrierHost) Limit(p conn.Path) int { return h.iface(p).attr.AM.MaxBcopy }
+
+// Name implements conn.Host.
+func (h *carrierHost) Name(p conn.Path, err error) error { return h.iface(p).failure(err) }
+
+// Attention implements conn.Host.
+func (h *carrierHost) Attention() { h.e.w.schedule(h.e) }

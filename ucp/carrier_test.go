@@ -1,0 +1,110 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucs"
+)
+
+// memCarrier hands messages to the other worker as a stream would: what does not leave at
+// once does later, and a break is told after messages were lost.
+type memCarrier struct {
+	e    *EP
+	to   *Worker
+	wait [][]byte
+	hold int // messages that do not leave at once
+	lose int // messages that are lost, after which it breaks
+	err  error
+	dead bool // it cannot recover
+	sent int
+}
+
+func (c *memCarrier) Send(msg []byte, repeat bool) {
+	if repeat && len(c.wait) > 0 {
+		return
+	}
+	c.wait = append(c.wait, msg)
+	c.e.w.schedule(c.e)
+}
+
+func (c *memCarrier) Settle(bool) bool {
+	for len(c.wait) > 0 && c.err == nil {
+		if c.hold > 0 {
+			c.hold--
+			return false
+		}
+		msg := c.wait[0]
+		c.wait = c.wait[1:]
+		c.sent++
+		if c.lose > 0 {
+			c.lose--
+			c.err = ucs.ErrIO
+			return false
+		}
+		c.to.inbox.Add(msg)
+		c.to.engine.Raise()
+	}
+	return true
+}
+
+func (c *memCarrier) Err() error { return c.err }
+
+func (c *memCarrier) Recover() (bool, error) {
+	why := c.err
+	c.err = nil
+	return !c.dead, why
+}
+
+func (c *memCarrier) Posted() bool { return len(c.wait) == 0 }
+func (c *memCarrier) Idle() bool   { return len(c.wait) == 0 }
+func (c *memCarrier) Close()       { c.wait, c.err = nil, nil }
+
+// carried is a pair over frc whose handshakes do not go over fud.
+func carried(t *testing.T, edit func(c *memCarrier)) (*pair, *fabric) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	for _, w := range []*Worker{p.a.w, p.b.w} {
+		w.carrier = func(e *EP) conn.Carrier {
+			c := &memCarrier{e: e, to: p.b.w}
+			if e.w == p.b.w {
+				c.to = p.a.w
+			}
+			edit(c)
+			return c
+		}
+	}
+	return p.connect(), f
+}
+
+// TestCarrier_AnotherOne: a connection comes about, and ends, over a carrier that is no
+// active messages, also when it is slow and breaks.
+func TestCarrier_AnotherOne(t *testing.T) {
+	for name, edit := range map[string]func(c *memCarrier){
+		"fast":   func(*memCarrier) {},
+		"slow":   func(c *memCarrier) { c.hold = 100 },
+		"breaks": func(c *memCarrier) { c.lose = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := carried(t, edit)
+			require.NoError(t, p.finish(p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)))
+			require.NoError(t, p.flush())
+			assert.Equal(t, byte(9), p.b.mem.Bytes()[0])
+			assert.Equal(t, 2, f.eps, "one at each side, of frc")
+			assert.Zero(t, f.sent, "active messages")
+			c, err := p.a.ep.Close(CloseFlush)
+			require.NoError(t, p.finish(c, err))
+			p.until(func() bool { return p.a.w.eps.Len()+p.b.w.eps.Len() == 0 })
+		})
+	}
+}
+
+// TestCarrier_Dead: an EP that cannot talk to its peer fails.
+func TestCarrier_Dead(t *testing.T) {
+	p, _ := carried(t, func(c *memCarrier) { c.lose, c.dead = 1, true })
+	r, err := p.a.ep.Put([]byte{9}, p.a.key.Addr(), p.a.key, nil)
+	require.ErrorIs(t, p.finish(r, err), ucs.ErrIO)
+	assert.ErrorContains(t, p.a.ep.Err(), "handshake")
+}

@@ -1,0 +1,158 @@
+package ucp
+
+import (
+	"bufio"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/all"
+)
+
+// roleEnv makes this test binary a child process with a role: its name, and its
+// arguments, separated by spaces.
+const roleEnv = "GUCX_TEST_UCP_ROLE"
+
+// roles are what a child process can be. A role ends with its standard input at the latest.
+var roles = map[string]func(c *childSide) error{
+	"load":  loadRole,
+	"visit": visitRole,
+	"storm": stormRole,
+}
+
+// childSide is what a role has to talk to its parent with.
+type childSide struct {
+	args []string
+	in   *bufio.Scanner
+}
+
+// say sends a line to the parent.
+func (c *childSide) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+
+// heard waits for a line of the parent; it reports false when the parent has gone.
+func (c *childSide) heard() bool { return c.in.Scan() }
+
+// runRole plays the role of the environment. It reports false if there is none.
+func runRole() bool {
+	role := strings.Fields(os.Getenv(roleEnv))
+	if len(role) == 0 {
+		return false
+	}
+	c := &childSide{args: role[1:], in: bufio.NewScanner(os.Stdin)}
+	if err := roles[role[0]](c); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", role[0], err)
+		os.Exit(1)
+	}
+	return true
+}
+
+// child is a process with a role.
+type child struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// startChild starts a process with a role. It is killed when the test ends, if it has not
+// been waited for.
+func startChild(t testing.TB, role string, args ...any) *child {
+	t.Helper()
+	c := newChild(t, role, args...)
+	t.Cleanup(func() { c.kill(t) })
+	return c
+}
+
+// newChild is startChild for a test that sees to the end of the process: one that starts
+// a thousand of them would have as many things to clean up.
+func newChild(t testing.TB, role string, args ...any) *child {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{cmd: exec.Command(exe)}
+	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role+" "+strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
+	c.cmd.Stderr = os.Stderr
+	c.in, err = c.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.out = bufio.NewReader(out)
+	require.NoError(t, c.cmd.Start())
+	return c
+}
+
+// line is what the child says next.
+func (c *child) line(t testing.TB) string {
+	t.Helper()
+	line, err := c.out.ReadString('\n')
+	require.NoError(t, err, "the child has ended")
+	return strings.TrimSpace(line)
+}
+
+// tell sends a line to the child.
+func (c *child) tell(t testing.TB, line string) {
+	t.Helper()
+	_, err := fmt.Fprintln(c.in, line)
+	require.NoError(t, err)
+}
+
+// end waits until a child that was told all has ended, well.
+func (c *child) end(t testing.TB) {
+	t.Helper()
+	require.NoError(t, errors.Join(c.in.Close(), c.cmd.Wait()))
+	*c = child{}
+}
+
+// kill ends the child as kill -9 does, and waits until it has; nothing if it has ended.
+func (c *child) kill(t testing.TB) {
+	t.Helper()
+	if c.cmd == nil {
+		return
+	}
+	require.NoError(t, errors.Join(c.cmd.Process.Kill(), c.in.Close()))
+	_ = c.cmd.Wait() // says that it was killed
+	*c = child{}
+}
+
+// openContext opens the transports that tls selects.
+func openContext(tls string) (*Context, error) {
+	var cfg Config
+	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
+		return nil, err
+	}
+	return NewContext(cfg, all.Components()...)
+}
+
+// reachable is a worker and memory of another process: what EPs and keys are made from.
+type remoteMem struct{ addr, key []byte }
+
+// String is the form that parseRemote reads, in one word.
+func (r remoteMem) String() string {
+	return hex.EncodeToString(r.addr) + "," + hex.EncodeToString(r.key)
+}
+
+func parseRemote(s string) (r remoteMem, err error) {
+	addr, key, _ := strings.Cut(s, ",")
+	r.addr, err = hex.DecodeString(addr)
+	if err != nil {
+		return r, err
+	}
+	r.key, err = hex.DecodeString(key)
+	return r, err
+}
+
+// dial makes an EP of w and a key.
+func (r remoteMem) dial(w *Worker) (*EP, *RKey, error) {
+	ep, err := w.NewEP(r.addr, EPConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := ep.Unpack(r.key)
+	return ep, key, err
+}

@@ -1,0 +1,208 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// churnWarm is after how many peers a server holds what it always will.
+const churnWarm = 10
+
+// TestChurn: a server holds no more after many peers than after a few, whether they closed
+// their EP, ended without a word, were killed, or were closed by the server first.
+func TestChurn(t *testing.T) {
+	n := testenv.Rounds(12, 1000)
+	for _, tls := range processSets {
+		t.Run(tls, func(t *testing.T) {
+			s := startServer(t, tls, visitors*slotLen)
+			for i := range churnWarm {
+				s.visit(t, i)
+			}
+			before := footprintOf(t, s.shared)
+			before.eps = 0
+			for i := range n {
+				s.visit(t, churnWarm+i)
+			}
+			now := requireNoGrowth(t, s.shared, before)
+			t.Logf("after %d peers %+v, after %d more %+v", churnWarm, before, n, now)
+		})
+	}
+}
+
+// visitors is how many values the server has room for.
+const visitors = 16
+
+// forgetHalfOpen is after how long a server gives up a peer that went during the
+// handshake.
+const forgetHalfOpen = 5 * time.Second
+
+// manners are the ways in which peers go.
+var manners = []string{"close", "killed", "exit", "server"}
+
+// longServer is a worker that goroutines share and one serves, with memory that peers reach.
+type longServer struct {
+	tls    string
+	ctx    *Context
+	shared *SharedWorker
+	w      *Worker
+	mem    *Mem
+	remote remoteMem
+}
+
+func startServer(t testing.TB, tls string, length int) *longServer {
+	t.Helper()
+	x := &longServer{tls: tls}
+	var err error
+	cfg := fromEnv(t, "TLS="+tls)
+	cfg.WireupTimeout = forgetHalfOpen
+	x.ctx, err = NewContext(cfg, all.Components()...)
+	require.NoError(t, err)
+	x.w, err = x.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	x.mem, err = x.ctx.MemAlloc(length)
+	require.NoError(t, err)
+	x.remote = remoteMem{x.w.Address(), x.mem.Pack()}
+	x.shared = x.w.Share()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = x.shared.Serve(context.Background()) })
+	t.Cleanup(func() {
+		require.NoError(t, x.shared.Close())
+		serving.Wait()
+		require.NoError(t, errors.Join(x.mem.Close(), x.ctx.Close()))
+	})
+	return x
+}
+
+// visit has a peer come and go.
+func (x *longServer) visit(t *testing.T, i int) {
+	t.Helper()
+	c := newChild(t, "visit", x.tls, i%visitors, x.remote)
+	defer c.kill(t)
+	peer, err := parseRemote(c.line(t))
+	require.NoError(t, err)
+	switch how := manners[i%len(manners)]; how {
+	case "killed":
+		c.kill(t)
+	case "server":
+		x.closeFirst(t, peer)
+		c.tell(t, how)
+		c.end(t)
+	default:
+		c.tell(t, how)
+		c.end(t)
+	}
+}
+
+// closeFirst reaches the peer in turn, over the connection that it has made, and closes
+// that.
+func (x *longServer) closeFirst(t *testing.T, peer remoteMem) {
+	t.Helper()
+	ctx := context.Background()
+	var ep *EP
+	var key *RKey
+	var err error
+	x.shared.Do(func(w *Worker) { ep, key, err = peer.dial(w) })
+	require.NoError(t, err)
+	require.NoError(t, x.shared.Run(ctx, func() (*Request, error) { return ep.Put([]byte{7}, key.Addr(), key, nil) }))
+	require.NoError(t, x.shared.Run(ctx, ep.Flush))
+	x.shared.Do(func(*Worker) { key.Close() })
+	require.NoError(t, x.shared.Run(ctx, func() (*Request, error) { return ep.Close(CloseFlush) }))
+}
+
+// visitRole is a peer that comes to a server (transports, the number of its value, the
+// server), says how it can be reached itself, and goes as it is told.
+func visitRole(c *childSide) error {
+	x, err := newVisitor(c.args)
+	if err != nil {
+		return err
+	}
+	if err := x.touch(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	how := make(chan string, 1)
+	go func() {
+		if c.heard() {
+			how <- c.in.Text()
+		}
+		stop()
+	}()
+	c.say("%v", remoteMem{x.w.Address(), x.mem.Pack()})
+	if err := x.w.Serve(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	if <-how == "exit" {
+		os.Exit(0)
+	}
+	return x.close() // of an EP that the server has closed too, if they had one connection
+}
+
+// visitor is a client of a server.
+type visitor struct {
+	ctx  *Context
+	w    *Worker
+	mem  *Mem
+	ep   *EP
+	key  *RKey
+	slot uint64
+}
+
+func newVisitor(args []string) (x *visitor, err error) {
+	slot, err := strconv.Atoi(args[1])
+	if err != nil {
+		return nil, err
+	}
+	to, err := parseRemote(args[2])
+	if err != nil {
+		return nil, err
+	}
+	x = &visitor{slot: uint64(slot * slotLen)}
+	if x.ctx, err = openContext(args[0]); err != nil {
+		return nil, err
+	}
+	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {
+		return nil, err
+	}
+	if x.mem, err = x.ctx.MemAlloc(slotLen); err != nil {
+		return nil, err
+	}
+	x.ep, x.key, err = to.dial(x.w)
+	return x, err
+}
+
+// touch writes a value and reads it back.
+func (x *visitor) touch() error {
+	ctx, value, got := context.Background(), pattern(slotLen, int(x.slot)), make([]byte, slotLen)
+	addr := x.key.Addr() + x.slot
+	if err := x.ep.PutWait(ctx, value, addr, x.key, nil); err != nil {
+		return err
+	}
+	if err := x.ep.FlushWait(ctx); err != nil {
+		return err
+	}
+	if err := x.ep.GetWait(ctx, got, addr, x.key, nil); err != nil {
+		return err
+	}
+	if string(got) != string(value) {
+		return fmt.Errorf("slot at %d: not what was written", x.slot)
+	}
+	return nil
+}
+
+func (x *visitor) close() error {
+	x.key.Close()
+	err := x.ep.CloseWait(context.Background(), CloseFlush)
+	return errors.Join(err, x.w.Close(), x.mem.Close(), x.ctx.Close())
+}

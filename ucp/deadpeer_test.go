@@ -1,0 +1,41 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+)
+
+// TestProcesses_DeadBeforeTheHandshake: the kernel knows that nobody is at the address of
+// a process that has gone, so the first operation does not wait for an answer.
+func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
+	for _, tls := range processSets {
+		for name, end := range map[string]func(x *target) error{
+			"exited": func(x *target) error { return x.in.Close() },
+			"killed": func(x *target) error { return x.cmd.Process.Kill() },
+		} {
+			t.Run(tls+"/"+name, func(t *testing.T) {
+				x := startTarget(t, tls)
+				require.NoError(t, end(x))
+				_ = x.cmd.Wait() // says how it ended
+				cfg := fromEnv(t, "TLS="+tls)
+				cfg.WireupTimeout = config.Infinite
+				in := x.reachWith(t, cfg)
+				err := in.ep.PutWait(in.ctx, pattern(8, 1), in.key.Addr(), in.key, nil)
+				if err == nil { // it is on its way
+					err = in.ep.FlushWait(in.ctx)
+				}
+				gone := func(err error) bool { return errors.Is(err, ucs.ErrUnreachable) || errors.Is(err, ucs.ErrConnReset) }
+				assert.True(t, gone(err), "%v", err)
+				assert.True(t, gone(in.ep.Err()), "%v", in.ep.Err())
+				in.refused(t)
+				require.NoError(t, in.ep.CloseWait(in.ctx, CloseFlush))
+			})
+		}
+	}
+}

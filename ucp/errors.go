@@ -1,0 +1,206 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Error says in one line what failed, with which peer, over what and why:
+// "ucp: put 8 bytes to worker 0x1f over rc_mlx5 softhca0:1: connection reset by remote
+// peer". It is ErrEPFailed if the EP takes no more operations.
+type Error struct {
+	Op   string // what failed, as "put 8 bytes" or "endpoint"
+	Peer uint64 // the peer worker, as Explain calls it; 0 if there is none
+	Via  string // transport and device; empty if none was involved, or the cause says it
+	Err  error  // cause
+
+	failed bool // the EP has failed
+}
+
+// Error returns the line.
+func (e *Error) Error() string {
+	s := "ucp: " + e.Op
+	if e.Peer != 0 {
+		s += " to worker 0x" + strconv.FormatUint(e.Peer, 16)
+	}
+	if e.Via != "" {
+		s += " over " + e.Via
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports that a failed EP is ErrEPFailed, which the text does not say.
+func (e *Error) Is(target error) bool { return e.failed && target == ucs.ErrEPFailed }
+
+// action names an operation in errors.
+type action struct {
+	stage *stage
+	op    uct.AtomicOp
+	n     int // bytes
+}
+
+// String returns the words, as "put 8 bytes".
+func (a action) String() string {
+	switch s := a.stage; {
+	case s.opped:
+		return s.name + " " + a.op.String() + " of " + bytesText(a.n)
+	case s.sized:
+		return s.name + " " + bytesText(a.n)
+	}
+	return a.stage.name
+}
+
+func bytesText(n int) string {
+	if n == 1 {
+		return "1 byte"
+	}
+	return strconv.Itoa(n) + " bytes"
+}
+
+// action is what the request does.
+func (r *Request) action() action {
+	switch {
+	case r.size != 0:
+		return action{r.stage, r.op, int(r.size)}
+	case r.buf != nil:
+		return action{stage: r.stage, n: len(r.buf)}
+	}
+	return action{stage: r.stage, n: r.off}
+}
+
+// err is how an ended request ended.
+func (r *Request) err() error {
+	if r.status == ucs.StatusOK {
+		return nil
+	}
+	if r.ep == nil {
+		return &Error{Op: "flush of the worker", Err: r.status.Err()}
+	}
+	return r.ep.failure(r.action(), r.status)
+}
+
+// failure is the error of an operation that ended with st. If that is why the EP failed,
+// it says what the EP's error says.
+func (e *EP) failure(a action, st ucs.Status) *Error {
+	if e.err != nil && st == e.cause {
+		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Via: e.err.Via, Err: e.err.Err, failed: true}
+	}
+	return e.errorOf(a, st.Err())
+}
+
+// errorOf is the error of an operation whose cause the lane or the EP has told.
+func (e *EP) errorOf(a action, cause error) *Error {
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Via: e.via(a.stage).String(), Err: cause, failed: e.err != nil}
+}
+
+// wrong is the error of an operation that is refused before any transport sees it.
+func (e *EP) wrong(a action, sentinel error, detail string) *Error {
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: fmt.Errorf("%w: %s", sentinel, detail)}
+}
+
+// refusal is the error of an operation on an EP that takes none, or with a key that is
+// not this EP's; nil if neither.
+func (e *EP) refusal(a action, key *RKey) error {
+	switch {
+	case e.state == epFailed:
+		return e.failure(a, e.cause)
+	case e.state != epOpen:
+		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: ucs.ErrClosed}
+	case key == nil:
+		return e.wrong(a, uct.ErrInvalidRKey, "there is none")
+	case key.ep != e:
+		return e.wrong(a, uct.ErrInvalidRKey, "closed, or of another endpoint")
+	}
+	return nil
+}
+
+// refused is the error of an operation that a transport did not take. If the reason
+// is that the lane is broken, the EP fails now: the caller may not make progress.
+//
+//go:noinline
+func (e *EP) refused(a action, err error) error {
+	if e.state == epOpen && errors.Is(err, uct.ErrEPFailed) {
+		if i, why := e.broken(); why != nil {
+			e.fail(statusOf(why), why, i)
+		} else {
+			e.fail(statusOf(err), err, e.via(a.stage))
+		}
+	}
+	if e.err != nil {
+		return e.failure(a, e.cause)
+	}
+	return e.errorOf(a, err)
+}
+
+// via is the transport that a stage takes, also after its lane was closed; nil if there
+// was none, and for one that takes all.
+func (e *EP) via(s *stage) *iface {
+	switch {
+	case e.link == nil:
+		return nil
+	case s.role != noRole:
+		return e.link.lanes.Via[s.role]
+	case e.link.lanes.Single != nil:
+		return e.link.lanes.Single.Iface
+	}
+	return nil
+}
+
+// String names the transport and its device.
+func (i *iface) String() string {
+	if i == nil {
+		return ""
+	}
+	return i.attr.Resource.Transport + " " + i.attr.Resource.Device
+}
+
+// failure is an error of i with its name.
+func (i *iface) failure(err error) error { return &ucs.OpError{Op: i.String(), Err: i.cause(err)} }
+
+// cause is the error that i has told as ucp passes it on: what is beside ErrEPFailed,
+// without the name of i, which is said elsewhere.
+func (i *iface) cause(err error) error {
+	if u, ok := err.(interface{ Unwrap() []error }); ok {
+		all := u.Unwrap()
+		if rest := slices.DeleteFunc(slices.Clone(all), func(err error) bool { return err == uct.ErrEPFailed }); len(rest) < len(all) {
+			return i.cause(ucs.Join(rest...))
+		}
+	}
+	if op, ok := err.(*ucs.OpError); ok {
+		named := *op
+		if i != nil && op.TL == i.attr.Resource.Transport {
+			named.TL, named.Dev = "", ""
+		}
+		named.Err = i.cause(op.Err)
+		return &named
+	}
+	return err
+}
+
+// unreachable lists for each transport of the worker why it does not carry operations of
+// some role to a peer.
+func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
+	text, last := "", -1
+	for _, c := range wireup.Rank(p, w.addr, addr, w.reacher(addr)) {
+		if c.Local == last {
+			continue
+		}
+		if last >= 0 {
+			text += "; "
+		}
+		text, last = text+w.ifaces[c.Local].String()+": "+c.Why, c.Local
+	}
+	if text == "" {
+		return "no transport is open"
+	}
+	return text
+}

@@ -1,0 +1,60 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/wireup"
+)
+
+// reacher asks the ifaces whether they reach the peer's.
+func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
+	return func(l, r int) (bool, string) {
+		a := w.ifaces[l].addr
+		if a == nil {
+			return false, "it has no address"
+		}
+		remote := &addr.Resources[r]
+		return a.Reachable(remote.DeviceAddr, remote.IfaceAddr)
+	}
+}
+
+func (w *Worker) explain(addr *wireup.Address) string {
+	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr), wireup.Rails{})
+}
+
+// Explain tells which transports the configuration selects, which lanes would be
+// chosen to the worker with that address, and why not the others. ErrInvalidAddr.
+func (w *Worker) Explain(addr []byte) (string, error) {
+	a, err := wireup.UnpackAddress(addr)
+	if err != nil {
+		return "", err
+	}
+	return w.explain(a), nil
+}
+
+// Explain tells which transports the configuration selects, which lanes the EP uses
+// or would use, and why not the others.
+func (e *EP) Explain() string {
+	text := e.w.explain(e.peer.Addr)
+	if i := e.mover(); i != nil {
+		text += i.transfers().explain(i.String())
+	}
+	if e.link != nil {
+		for _, why := range e.link.tried {
+			text += fmt.Sprintf("given up: %v\n", why)
+		}
+	}
+	return text
+}
+
+// mover is the transport of the lane that puts and gets take, or would take; nil if there
+// is none.
+func (e *EP) mover() *iface {
+	if x := e.lane(wireup.RMA); x != nil {
+		return x.Iface
+	}
+	if best := e.peer.Best[wireup.RMA]; best.OK {
+		return e.w.ifaces[best.Local]
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package ucp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// A lane that breaks goes out of its roles, here and at the peer, and the next best pair of
+// transports takes its place. What had not been posted to it moves; what had been posted
+// ends with the reason, and the next flush reports it, since it may have left puts behind
+// of which no request knows. The EP fails with the reason when a role that is needed has no
+// lane left, and at once when the reason says that the peer is gone.
+
+// peerGone reports that err says something about the peer, and not about the transport.
+func peerGone(err error) bool {
+	return errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || errors.Is(err, ucs.ErrUnreachable)
+}
+
+// fatal reports that the EP cannot go on without a lane that failed for a reason.
+func (l *link) fatal(x *lane, err error) bool {
+	return peerGone(err) || x.Proven && !l.survives(x)
+}
+
+// survives reports that the EP goes on if a lane breaks.
+func (l *link) survives(x *lane) bool {
+	return l.e.state == epOpen && l.conn.Survives(l.lanes.Index(x))
+}
+
+// laneBroke handles a lane whose transport endpoint failed.
+func (e *EP) laneBroke(x *lane, err error) {
+	l := e.link
+	if e.state != epOpen || l.fatal(x, err) {
+		e.fail(statusOf(err), err, x.Iface)
+		return
+	}
+	x.Failed = err
+	e.handle(wireup.Event{Kind: wireup.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
+}
+
+// retire takes a lane out of use that came to nothing or broke, and notes why.
+func (l *link) retire(x *lane, st ucs.Status) {
+	if x.Retired {
+		return
+	}
+	why := x.Failed
+	if why == nil {
+		why = fmt.Errorf("%w, says the peer", st.Err())
+	}
+	l.tried = append(l.tried, x.Iface.failure(why))
+	l.e.w.stats.replacedLanes.Inc()
+	active := x.Active
+	had := l.lanes.Retire(x, st)
+	if !active {
+		return
+	}
+	l.e.bindKeys()
+	l.rerouting = true
+	x.EP.PurgePending(runPurged)
+	l.rerouting = false
+	if had.Has(wireup.AM) {
+		l.e.endAnswered(st)
+	}
+}
+
+// leaveLane has an operation that waits for the resources of a lane which broke go on
+// with the next lane. What was begun ends here: the rest of it would come too late.
+func (r *Request) leaveLane() {
+	switch {
+	case r.stage.role == noRole: // a flush: that lane has nothing left
+		r.proceed()
+	case r.flags&reqPosted != 0 && !r.stage.steps:
+		r.fail(r.ep.link.lanes.Lost(r.stage.role))
+		r.posted()
+	default:
+		r.flags |= reqAhead
+		r.ep.wait(r)
+	}
+}
+
+// reroute keeps an operation for the next lane whose own broke, as err says. It reports
+// false for other errors, and if there is no next lane.
+func (r *Request) reroute(err error) bool {
+	s := r.stage
+	if s.role == noRole || r.flags&reqPosted != 0 && !s.steps || !r.ep.moves(err) {
+		return false
+	}
+	r.flags |= reqAhead
+	r.ep.wait(r)
+	return true
+}
+
+// moves reports that a lane did not take an operation since it is broken, and that others
+// will.
+func (e *EP) moves(err error) bool {
+	if !errors.Is(err, uct.ErrEPFailed) || e.state != epOpen {
+		return false
+	}
+	x, why := e.told()
+	return x != nil && !e.link.fatal(x, why)
+}
+
+// told is a lane that failed, as its transport has told, and that is still in use.
+func (e *EP) told() (*lane, error) {
+	for _, b := range e.w.broken {
+		if x := e.laneOf(b.ep); x != nil && !x.Retired {
+			return x, b.err
+		}
+	}
+	return nil, nil
+}
+
+// broken is a lane without which the EP cannot go on, if it does not know yet.
+func (e *EP) broken() (*iface, error) {
+	for _, b := range e.w.broken {
+		x := e.laneOf(b.ep)
+		if x != nil && !x.Retired && (peerGone(b.err) || x.Proven && !e.link.survives(x)) {
+			return x.Iface, b.err
+		}
+	}
+	return nil, nil
+}
+
+// failureStatus is how an operation ended whose transport says st. If the reason is that a lane
+// broke without which the EP cannot go on, the EP has failed before the operation ends.
+func (e *EP) failureStatus(r *Request, st ucs.Status) ucs.Status {
+	if e.aborting == ucs.StatusOK && !e.adopted {
+		st = e.learn(r, st)
+	}
+	if e.state == epFailed && st == ucs.StatusCanceled {
+		return e.cause
+	}
+	return st
+}
+
+// learn fails the EP if one of its lanes is broken without which it cannot go on, as the
+// transport has told or as the status says by which an operation ended. It returns that
+// status, or why the operation's lane was closed.
+func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
+	if i, why := e.broken(); why != nil {
+		e.markFailed(statusOf(why), why, i)
+		return st
+	}
+	if l := e.link; l != nil {
+		why := l.whyLost(r)
+		if st == ucs.StatusCanceled && why != ucs.StatusOK && r.flags&(reqPosted|reqFlushing) != 0 {
+			st = why
+		}
+		if r.stage.tells {
+			l.reported()
+		}
+		if st == why {
+			return st
+		}
+	}
+	switch st {
+	case ucs.StatusTimedOut, ucs.StatusRNR:
+		if !e.goesOn(r.stage) {
+			e.markFailed(st, st.Err(), e.via(r.stage))
+		}
+	case ucs.StatusConnReset, ucs.StatusPeerClosed:
+		e.markFailed(st, st.Err(), e.via(r.stage))
+	}
+	return st
+}
+
+// whyLost is why the latest lane broke that a request was posted over; StatusOK if none
+// has.
+func (l *link) whyLost(r *Request) ucs.Status {
+	switch {
+	case r.flags&reqGivenUp != 0:
+		return ucs.StatusOK
+	case r.stage.role != noRole:
+		return l.lanes.Lost(r.stage.role)
+	}
+	return l.lanes.Unreported()
+}
+
+// reported notes that a flush has told of the lanes that broke.
+func (l *link) reported() {
+	for _, b := range l.e.w.broken {
+		if x := l.e.laneOf(b.ep); x != nil {
+			x.Told()
+		}
+	}
+	l.lanes.Reported()
+}
+
+// goesOn reports that the EP survives the loss of the lane that a stage takes; of any, if
+// it takes all.
+func (e *EP) goesOn(s *stage) bool {
+	if e.link == nil {
+		return false
+	}
+	for n := range e.link.lanes.All {
+		x := &e.link.lanes.All[n]
+		if x.Active && (s.role == noRole || e.link.lanes.Use[s.role] == x) && !e.link.survives(x) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,270 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// likeRC2 is a second transport with pairs of endpoints that is chosen after frc.
+func likeRC2() fakeKind {
+	k := likeRC()
+	k.name, k.latency = "frc2", 3*k.latency
+	return k
+}
+
+// rails is a connected pair over frc, with frc2 in reserve.
+func rails(t *testing.T) *pair {
+	p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), likeUD())
+	p.connect().warm()
+	require.Equal(t, "frc", p.a.ep.lane(wireup.RMA).Iface.kind())
+	return p
+}
+
+// breakLane fails the transport endpoint of a's lane, or of b's.
+func breakLane(e *EP, role wireup.Role, st ucs.Status) *fakeIface {
+	x := e.lane(role).EP.(*fakeEP)
+	x.fail(st)
+	return x.i
+}
+
+// peerEP is the EP that a worker has for its only peer.
+func (x *end) peerEP(t *testing.T) *EP {
+	t.Helper()
+	require.Equal(t, 1, x.w.eps.Len())
+	for e := range x.w.eps.All() {
+		return e
+	}
+	return nil
+}
+
+// checkMoved: both ends use frc2 alone, and operations work.
+func (p *pair) checkMoved(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.finish(p.a.ep.Put(pattern(100, 5), p.a.key.Addr(), p.a.key, nil)))
+	require.NoError(t, p.flush())
+	requireBytes(t, pattern(100, 5), p.b.mem.Bytes()[:100])
+	var old uint64
+	require.NoError(t, p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr()+128, p.a.key)))
+	for _, e := range []*EP{p.a.ep, p.b.peerEP(t)} {
+		p.until(e.link.conn.Quiet)
+		require.NoError(t, e.Err())
+		n := 0
+		for i := range e.link.lanes.All {
+			if x := &e.link.lanes.All[i]; x.EP != nil {
+				assert.Equal(t, "frc2", x.Iface.kind())
+				n++
+			}
+		}
+		assert.Equal(t, 1, n, "lanes")
+	}
+}
+
+// TestFailover_WhatWasNotPostedMoves: behind a queue that is full, operations wait; when
+// the lane breaks they go over the next one, and those in the queue end with the reason.
+func TestFailover_WhatWasNotPostedMoves(t *testing.T) {
+	for _, at := range []string{"here", "at the peer"} {
+		t.Run(at, func(t *testing.T) {
+			p := rails(t)
+			x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
+			x.i.frozen = true
+			var reqs []*Request
+			bufs := make([][]byte, 8)
+			for i := range bufs {
+				bufs[i] = pattern(32, i)
+				r, err := p.a.ep.Get(bufs[i], p.a.key.Addr()+uint64(1024+64*i), p.a.key, nil)
+				require.NoError(t, err)
+				reqs = append(reqs, r)
+			}
+			if at == "here" {
+				x.fail(ucs.StatusTimedOut)
+				x.i.frozen = false
+			} else {
+				breakLane(p.b.peerEP(t), wireup.RMA, ucs.StatusTimedOut)
+			}
+			var lost, moved int
+			for i, r := range reqs {
+				switch err := p.finish(r, nil); {
+				case err == nil:
+					requireBytes(t, make([]byte, 32), bufs[i])
+					moved++
+				default:
+					require.ErrorIs(t, err, ucs.ErrTimedOut)
+					assert.NotErrorIs(t, err, ucs.ErrEPFailed)
+					lost++
+				}
+			}
+			assert.Equal(t, likeRC().depth, lost, "as many as fit into the queue")
+			assert.Equal(t, len(reqs)-lost, moved)
+			x.i.frozen = false
+			require.ErrorIs(t, p.flush(), ucs.ErrTimedOut, "a flush reports it")
+			require.NoError(t, p.flush(), "once")
+			p.checkMoved(t)
+			assert.Contains(t, p.a.ep.Explain(), "given up: frc fake0:1: ")
+		})
+	}
+}
+
+// TestFailover_WhatWasBegunEnds: a put of which a part was posted does not go on over
+// another lane; a loop of compare-and-swap that waits for resources does, since its steps
+// before that had no effect.
+func TestFailover_WhatWasBegunEnds(t *testing.T) {
+	t.Run("put", func(t *testing.T) {
+		p := rails(t)
+		put, err := p.a.ep.Put(pattern(20*fakeBcopy, 3), p.a.key.Addr()+1024, p.a.key, nil)
+		require.NoError(t, err)
+		require.Positive(t, put.off)
+		require.Less(t, put.off, 20*fakeBcopy)
+		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
+		require.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
+		require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
+		p.checkMoved(t)
+	})
+	t.Run("loop", func(t *testing.T) {
+		p := rails(t)
+		i := p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i
+		var old uint64
+		loop, err := p.a.ep.AtomicFetch(uct.AtomicXor, 8, 6, &old, p.a.key.Addr()+128, p.a.key)
+		require.NoError(t, err)
+		i.hook = func() { i.stuck = true } // the first step ends, the next one waits
+		p.a.w.Progress()
+		require.NotZero(t, loop.flags&reqQueued)
+		i.hook, i.stuck = nil, false
+		breakLane(p.a.ep, wireup.RMA, ucs.StatusTimedOut)
+		require.NoError(t, p.finish(loop, nil))
+		assert.Equal(t, byte(6), p.b.mem.Bytes()[128])
+		require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
+		p.until(p.a.ep.link.conn.Quiet)
+		assert.Equal(t, "frc2", p.a.ep.lane(wireup.AMO).Iface.kind())
+	})
+}
+
+// TestFailover_WithinPost: the lane is known to be broken by the operation that it does
+// not take.
+func TestFailover_WithinPost(t *testing.T) {
+	var old uint64
+	ops := map[string]func(p *pair) (*Request, error){
+		"put":   func(p *pair) (*Request, error) { return p.a.ep.Put([]byte{7}, p.a.key.Addr(), p.a.key, nil) },
+		"bcopy": func(p *pair) (*Request, error) { return p.a.ep.Put(pattern(100, 1), p.a.key.Addr(), p.a.key, nil) },
+		"get":   func(p *pair) (*Request, error) { return p.a.ep.Get(make([]byte, 8), p.a.key.Addr(), p.a.key, nil) },
+		"post": func(p *pair) (*Request, error) {
+			return nil, p.a.ep.AtomicPost(uct.AtomicAdd, 8, 1, p.a.key.Addr(), p.a.key)
+		},
+		"fetch": func(p *pair) (*Request, error) {
+			return p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
+		},
+		"swap loop": func(p *pair) (*Request, error) {
+			return p.a.ep.AtomicFetch(uct.AtomicXor, 8, 1, &old, p.a.key.Addr(), p.a.key)
+		},
+		"fence": func(p *pair) (*Request, error) { return nil, p.a.ep.Fence() },
+	}
+	for name, op := range ops {
+		t.Run(name, func(t *testing.T) {
+			p := rails(t)
+			breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
+			require.NoError(t, p.finish(op(p)))
+			assert.ErrorIs(t, p.flush(), ucs.ErrIO, "puts may have been lost")
+			p.checkMoved(t)
+		})
+	}
+	t.Run("flush", func(t *testing.T) {
+		p := rails(t)
+		breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
+		assert.ErrorIs(t, p.flush(), ucs.ErrIO)
+		p.checkMoved(t)
+	})
+}
+
+// TestFailover_WhatEndsTheEP: there is no other lane, or the peer is gone.
+func TestFailover_WhatEndsTheEP(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		st    ucs.Status
+		twice bool
+		want  error
+	}{
+		{"reset", ucs.StatusConnReset, false, ucs.ErrConnReset},
+		{"closed", ucs.StatusPeerClosed, false, ucs.ErrPeerClosed},
+		{"the last lane", ucs.StatusTimedOut, true, ucs.ErrTimedOut},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := rails(t)
+			breakLane(p.a.ep, wireup.RMA, tc.st)
+			if tc.twice {
+				assert.ErrorIs(t, p.flush(), tc.want)
+				p.checkMoved(t)
+				breakLane(p.a.ep, wireup.RMA, tc.st)
+			}
+			r, err := p.a.ep.Put(pattern(100, 1), p.a.key.Addr(), p.a.key, nil)
+			if err = p.finish(r, err); err == nil {
+				err = p.flush()
+			}
+			require.ErrorIs(t, err, tc.want)
+			require.ErrorIs(t, p.a.ep.Err(), tc.want)
+			assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrEPFailed)
+			if tc.twice { // the peer is there, and is told
+				p.until(func() bool { return p.b.w.eps.Len() == 0 })
+			}
+		})
+	}
+}
+
+// TestFailover_AtomicsByTheTarget: an answer that was lost with its lane does not leave
+// the operation waiting.
+func TestFailover_AtomicsByTheTarget(t *testing.T) {
+	first, second := likeTCP(), likeTCP()
+	second.name, second.latency = "ftcp2", 2*likeUD().latency
+	p, _ := fakePair(t, Config{}, first, second)
+	p.connect().warm()
+	lane := p.a.ep.lane(wireup.AM)
+	require.Equal(t, "ftcp", lane.Iface.kind())
+	var old uint64
+	r, err := p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)
+	require.NoError(t, err)
+	p.a.w.Progress() // it is on its way
+	lane.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+	require.ErrorIs(t, p.finish(r, nil), ucs.ErrTimedOut)
+	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
+	require.NoError(t, p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &old, p.a.key.Addr(), p.a.key)))
+	assert.Equal(t, "ftcp2", p.a.ep.lane(wireup.AM).Iface.kind())
+	assert.NoError(t, p.a.ep.Err())
+}
+
+// TestFailover_RealTransports: the target refuses an access, which breaks a queue pair.
+func TestFailover_RealTransports(t *testing.T) {
+	for _, tc := range []struct {
+		tls  []string
+		from string
+		to   string
+	}{
+		{[]string{`\rc`, "tcp"}, "rc", "tcp"},
+		{[]string{"rc_mlx5", `\rc`}, "rc_mlx5", "rc"},
+	} {
+		t.Run(tc.from+" to "+tc.to, func(t *testing.T) {
+			p := newPair(t, real(tc.from, tc.tls...), Config{}).connect().warm()
+			require.Equal(t, tc.from, p.a.ep.lane(wireup.RMA).Iface.kind())
+			gone, err := p.b.ctx.MemAlloc(4096)
+			require.NoError(t, err)
+			key, err := p.a.ep.Unpack(gone.Pack())
+			require.NoError(t, err)
+			defer key.Close()
+			require.NoError(t, gone.Close())
+			require.ErrorIs(t, p.finish(p.a.ep.Get(make([]byte, 64), key.Addr(), key, nil)), ucs.ErrRemoteAccess)
+			p.until(func() bool {
+				x := p.a.ep.lane(wireup.RMA)
+				return x != nil && x.Iface.kind() == tc.to || p.a.ep.Err() != nil
+			})
+			require.NoError(t, p.a.ep.Err())
+			require.Error(t, p.flush())
+			require.NoError(t, p.finish(p.a.ep.Put(pattern(5000, 1), p.a.key.Addr(), p.a.key, nil)))
+			require.NoError(t, p.flush())
+			requireBytes(t, pattern(5000, 1), p.b.mem.Bytes()[:5000])
+			require.NoError(t, p.a.ep.Err())
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package ucp
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/offheap"
+)
+
+// footprint is what this process holds.
+type footprint struct {
+	files, mappings int
+	shmem           int // resident shared memory, KiB
+	goroutines      int
+	eps             int // of one worker
+	heap            int // bytes in use after a collection
+	offheap         int // bytes
+}
+
+// footprintOf measures the process, and a worker, which must be shared so that others may
+// drive it.
+func footprintOf(t testing.TB, s *SharedWorker) (f footprint) {
+	t.Helper()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	s.Do(func(w *Worker) { f.eps = w.eps.Len() })
+	f.files, f.mappings = len(entries), sharedMappings(maps)
+	f.shmem, f.goroutines = residentShmem(t), runtime.NumGoroutine()
+	f.heap, f.offheap = int(m.HeapAlloc), int(offheap.InUse())
+	return f
+}
+
+// sharedMappings counts the mappings that are not the runtime's own.
+func sharedMappings(maps []byte) (n int) {
+	for line := range bytes.Lines(maps) {
+		if f := bytes.Fields(line); len(f) > 1 && bytes.HasSuffix(f[1], []byte("s")) {
+			n++
+		}
+	}
+	return n
+}
+
+// residentShmem is RssShmem of proc(5), in KiB.
+func residentShmem(t testing.TB) int {
+	t.Helper()
+	status, err := os.Open("/proc/self/status")
+	require.NoError(t, err)
+	defer status.Close()
+	for lines := bufio.NewScanner(status); lines.Scan(); {
+		if v, ok := strings.CutPrefix(lines.Text(), "RssShmem:"); ok {
+			n, err := strconv.Atoi(strings.Fields(v)[0])
+			require.NoError(t, err)
+			return n
+		}
+	}
+	return 0
+}
+
+// beyond names what f has more than before, and more than noise.
+func (f footprint) beyond(before footprint) (more []string) {
+	for _, x := range []struct {
+		what            string
+		now, was, noise int
+	}{
+		{"descriptors", f.files, before.files, 2},
+		{"mappings", f.mappings, before.mappings, 2},
+		{"KiB of shared memory", f.shmem, before.shmem, 6 << 10}, // receive buffers are touched one by one
+		{"goroutines", f.goroutines, before.goroutines, 2},
+		{"EPs", f.eps, before.eps, 0},
+		{"bytes of heap", f.heap, before.heap, 512 << 10}, // pools
+		{"bytes off the heap", f.offheap, before.offheap, 64 << 10},
+	} {
+		if x.now > x.was+x.noise {
+			more = append(more, fmt.Sprintf("%d %s, %d before", x.now, x.what, x.was))
+		}
+	}
+	return more
+}
+
+// requireNoGrowth waits until the process holds no more than before: that a peer has gone
+// is found out by and by.
+func requireNoGrowth(t testing.TB, s *SharedWorker, before footprint) footprint {
+	t.Helper()
+	var now footprint
+	for start := time.Now(); time.Since(start) < patience; runtime.Gosched() {
+		if now = footprintOf(t, s); len(now.beyond(before)) == 0 {
+			return now
+		}
+	}
+	require.Fail(t, "it has grown", "%s", strings.Join(now.beyond(before), "; "))
+	return now
+}

@@ -1,0 +1,72 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// errGivenUp fails an EP whose transport keeps the buffer of a call that has ended.
+var errGivenUp = fmt.Errorf("%w: a transport kept the buffer of a call that was given up", ucs.ErrCanceled)
+
+// giveUp ends the request of a blocking form whose context has ended. What was not posted
+// is not posted any more, and when giveUp returns no transport reads or writes the caller's
+// buffer. It waits for that as until does.
+func (r *Request) giveUp(until untilFunc) {
+	r.Cancel()
+	r.flags |= reqGivenUp
+	if r.lent() {
+		r.takeBack(until)
+	}
+	r.Release()
+}
+
+// maxStaged is the longest get, in bytes, that a call which may be given up reads into a
+// buffer of the worker first: copying so much is cheap beside waiting for it.
+const maxStaged = 8 << 10
+
+// stagedStage is getStage for a get into the worker's own buffer: nothing of the caller's
+// is lent.
+var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
+
+// getStaged gets into the worker's own buffer, so that a call that is given up leaves
+// neither a wait nor a failed EP behind: the buffer is then the transport's for good.
+func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
+	w := e.w
+	staged := w.staged
+	w.staged = nil
+	if staged == nil {
+		staged = make([]byte, maxStaged)
+	}
+	r, err := e.Get(staged[:len(buf)], raddr, key, nil)
+	if r != nil {
+		r.stage = &stagedStage
+	}
+	if err = finish(ctx, r, err); err == nil {
+		copy(buf, staged)
+		w.staged = staged
+	}
+	return err
+}
+
+// untilFunc makes progress until done reports true: Worker.until, or SharedWorker.wait.
+type untilFunc func(ctx context.Context, done func() bool) error
+
+// takeBack waits until the transports have let go of the caller's buffer. One that has
+// not within Worker.lendLimit has to, as the EP fails.
+func (r *Request) takeBack(until untilFunc) {
+	w := r.worker
+	back := func() bool { return !r.lent() }
+	ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit)
+	defer cancel()
+	if until(ctx, back) == nil {
+		return
+	}
+	r.ep.fail(ucs.StatusCanceled, errGivenUp, nil)
+	for !back() { // the lanes are closed: a transport takes microseconds
+		w.Progress()
+		runtime.Gosched()
+	}
+}

@@ -1,0 +1,113 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestImplicit_Sizes: puts and gets without a request are done when a flush has ended, also
+// as the first operations of an EP.
+func TestImplicit_Sizes(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		for i, n := range sizes {
+			for _, zcopy := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d/zcopy=%v", n, zcopy), func(t *testing.T) {
+					local, params := make([]byte, n), (*OpParams)(nil)
+					if zcopy {
+						local, params = p.a.mem.Bytes()[:n], &OpParams{Mem: p.a.mem}
+					}
+					want := pattern(n, i)
+					clear(p.b.mem.Bytes())
+					copy(local, want)
+					require.NoError(t, p.a.ep.PutImplicit(local, p.b.mem.Addr(), p.a.key, params))
+					require.NoError(t, p.flush())
+					requireBytes(t, want, p.b.mem.Bytes()[:n])
+					requireZero(t, p.b.mem.Bytes()[n:], "written past the end")
+					clear(local)
+					require.NoError(t, p.a.ep.GetImplicit(local, p.b.mem.Addr(), p.a.key, params))
+					require.NoError(t, p.finish(p.a.w.Flush()))
+					requireBytes(t, want, local)
+				})
+			}
+		}
+	})
+}
+
+// TestImplicit_Many: more than any queue takes, of both kinds, behind and before a fence.
+func TestImplicit_Many(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		const n, each = 300, 700
+		addr := func(i int) uint64 { return p.b.mem.Addr() + uint64(i%64*1024) }
+		got := make([][]byte, n)
+		for i := range n {
+			require.NoError(t, p.a.ep.PutImplicit(pattern(each, i), addr(i), p.a.key, nil))
+			require.NoError(t, p.a.ep.Fence())
+			got[i] = make([]byte, each)
+			require.NoError(t, p.a.ep.GetImplicit(got[i], addr(i), p.a.key, nil))
+			require.NoError(t, p.a.ep.Fence())
+		}
+		require.NoError(t, p.flush())
+		for i := range n {
+			requireBytes(t, pattern(each, i), got[i])
+		}
+	})
+}
+
+// TestImplicit_Refused: what is wrong from the beginning is told at once.
+func TestImplicit_Refused(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		beyond := p.b.mem.Addr() + uint64(memLen) - 4
+		for _, n := range []int{8, 5000} {
+			buf := make([]byte, n)
+			assert.ErrorIs(t, p.a.ep.PutImplicit(buf, beyond, p.a.key, nil), ucs.ErrRemoteAccess)
+			assert.ErrorIs(t, p.a.ep.GetImplicit(buf, beyond, p.a.key, nil), ucs.ErrRemoteAccess)
+			assert.ErrorIs(t, p.a.ep.PutImplicit(buf, beyond, nil, nil), ucs.ErrInvalidRKey)
+			assert.ErrorIs(t, p.a.ep.GetImplicit(buf, beyond, nil, nil), ucs.ErrInvalidRKey)
+		}
+		require.NoError(t, p.a.ep.Err())
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		assert.ErrorIs(t, p.a.ep.PutImplicit(make([]byte, 8), p.b.mem.Addr(), p.a.key, nil), ucs.ErrClosed)
+		assert.ErrorIs(t, p.a.ep.GetImplicit(make([]byte, 8), p.b.mem.Addr(), p.a.key, nil), ucs.ErrClosed)
+	})
+}
+
+// TestImplicit_CloseWaits: a forced close ends when the transports have let go of what has
+// no request.
+func TestImplicit_CloseWaits(t *testing.T) {
+	for _, zcopy := range []bool{false, true} {
+		t.Run(fmt.Sprintf("zcopy=%v", zcopy), func(t *testing.T) {
+			p, f := fakePair(t, Config{}, likeRC(), likeUD())
+			p.connect().warm()
+			var params *OpParams
+			if zcopy {
+				params = &OpParams{Mem: p.a.mem}
+			}
+			for _, i := range f.ifaces {
+				i.frozen = true
+			}
+			ep, buf := p.a.ep, p.a.mem.Bytes()[:300]
+			require.NoError(t, ep.GetImplicit(buf, p.b.mem.Addr(), p.a.key, params))
+			require.True(t, ep.busy())
+			end, err := ep.Close(CloseForce)
+			require.NoError(t, err)
+			if end != nil {
+				assert.True(t, ep.busy() == !end.Done(), "a close that has ended leaves nothing behind")
+			}
+			for _, i := range f.ifaces {
+				i.frozen = false
+			}
+			require.NoError(t, p.finish(end, nil))
+			assert.False(t, ep.busy())
+			assert.Empty(t, ep.held)
+			p.idle()
+		})
+	}
+}

@@ -1,0 +1,252 @@
+package conn
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Host is the part of a worker that an AM carrier needs.
+type Host interface {
+	// Open makes the endpoint of a path and polls its iface. The carrier is told of a
+	// failure by Fail.
+	Open(p Path, c *AM) (uct.EP, error)
+	// Close closes the endpoint and lets its iface rest.
+	Close(p Path, ep uct.EP)
+	// Limit is the longest active message of a path in bytes.
+	Limit(p Path) int
+	// Name has an error say which transport failed.
+	Name(p Path, err error) error
+	// Attention has the worker look at the carrier at its next progress.
+	Attention()
+}
+
+// AM is the [Carrier] over the auxiliary lane: active messages of a transport that
+// connects without a handshake. It is opened by the first message and closed when the
+// handshake is over, so that its iface need not be polled. When its transport fails, the
+// next best takes over.
+type AM struct {
+	host  Host
+	paths []Path // best first
+	id    uint8  // of the active message
+
+	ep     uct.EP // nil while closed
+	am     uct.AMSender
+	out    [][]byte
+	pack   packer
+	pend   uct.PendingReq
+	flush  *amFlush // before closing
+	queued bool
+	state  amState
+	err    error   // the lane broke
+	at     int     // in paths
+	failed []error // of the transports before that
+}
+
+// amState is what became of the messages that were sent.
+type amState uint8
+
+const (
+	amDirty    amState = iota // some may not have arrived
+	amFlushing                // flush will tell when all have
+	amClean                   // all have arrived
+)
+
+// NewAM makes a carrier that sends active messages of an id over the paths to a peer.
+func NewAM(host Host, paths []Path, id uint8) *AM {
+	a := &AM{host: host, paths: paths, id: id}
+	a.pend.Func = func(*uct.PendingReq) error { return a.resume() }
+	return a
+}
+
+// EP is the endpoint that is open; nil if there is none.
+func (a *AM) EP() uct.EP { return a.ep }
+
+// At is how many of the paths have failed in this handshake.
+func (a *AM) At() int { return a.at }
+
+// Err implements Carrier.
+func (a *AM) Err() error { return a.err }
+
+// Fail is called when the endpoint has failed.
+func (a *AM) Fail(err error) {
+	a.err = err
+	a.host.Attention()
+}
+
+// Idle implements Carrier.
+func (a *AM) Idle() bool { return a.ep == nil && len(a.out) == 0 }
+
+// Posted implements Carrier.
+func (a *AM) Posted() bool { return len(a.out) == 0 }
+
+// Send implements Carrier.
+func (a *AM) Send(msg []byte, repeat bool) {
+	if repeat && len(a.out) > 0 {
+		return
+	}
+	a.out = append(a.out, msg)
+	a.state = amDirty
+	a.host.Attention()
+	a.push()
+}
+
+// push sends what it can.
+func (a *AM) push() {
+	if a.queued || a.err != nil || len(a.out) == 0 {
+		return
+	}
+	if a.ep == nil {
+		if a.err = a.open(); a.err != nil {
+			return
+		}
+	}
+	for len(a.out) > 0 {
+		err := a.sendOne(a.out[0])
+		switch err {
+		case nil:
+			a.out = a.out[1:]
+			continue
+		case uct.ErrNoResource:
+			if err = a.ep.AddPending(&a.pend); err == uct.ErrBusy {
+				continue
+			}
+			a.queued = err == nil
+		}
+		if !a.queued {
+			a.err = err
+		}
+		return
+	}
+	a.out = nil
+}
+
+func (a *AM) sendOne(msg []byte) error {
+	if limit := a.host.Limit(a.paths[a.at]); len(msg) > limit {
+		return fmt.Errorf("handshake message of %d bytes, %d fit: %w", len(msg), limit, ucs.ErrTooLong)
+	}
+	a.pack.b = msg
+	_, err := a.am.AMBcopy(a.id, &a.pack)
+	return err
+}
+
+func (a *AM) open() error {
+	if a.at >= len(a.paths) {
+		return fmt.Errorf("no transport can carry the handshake: %w", ucs.ErrUnreachable)
+	}
+	p := a.paths[a.at]
+	ep, err := a.host.Open(p, a)
+	if err != nil {
+		return err
+	}
+	if a.ep, a.am = ep, ep.Ops().AM; a.am == nil {
+		a.shut()
+		return fmt.Errorf("it claims active messages and has none: %w", ucs.ErrInternal)
+	}
+	return nil
+}
+
+// resume goes on when the lane has resources.
+func (a *AM) resume() error {
+	for len(a.out) > 0 {
+		if err := a.sendOne(a.out[0]); err != nil {
+			if err != uct.ErrNoResource {
+				a.queued, a.err = false, err
+			}
+			return err
+		}
+		a.out = a.out[1:]
+	}
+	a.queued, a.out = false, nil
+	a.host.Attention()
+	return nil
+}
+
+// Settle implements Carrier.
+func (a *AM) Settle(quiet bool) (done bool) {
+	a.push()
+	if !quiet || a.ep == nil || !a.Posted() || a.state == amFlushing {
+		return true
+	}
+	if a.state == amDirty {
+		a.flush = newAMFlush(a)
+		switch pending, err := a.ep.Flush(&a.flush.Completion); {
+		case err == uct.ErrNoResource:
+			return false
+		case pending:
+			a.state = amFlushing
+			return true
+		}
+	}
+	a.Close()
+	return true
+}
+
+// amFlush is one flush of the lane. The transport has it until it has ended, which may
+// be after the lane was closed and another one opened.
+type amFlush struct {
+	uct.Completion
+	a *AM
+}
+
+func newAMFlush(a *AM) *amFlush {
+	f := &amFlush{a: a}
+	f.Count, f.Func = 1, func(*uct.Completion) { f.ended() }
+	return f
+}
+
+// ended runs when everything sent before the flush has arrived, or will not.
+func (f *amFlush) ended() {
+	a := f.a
+	if a.flush != f || a.state != amFlushing {
+		return
+	}
+	a.state = amClean
+	a.host.Attention()
+}
+
+// Recover implements Carrier by the next best transport. If the reason says that the peer
+// is gone, none helps.
+func (a *AM) Recover() (ok bool, why error) {
+	err := a.err
+	if a.at < len(a.paths) {
+		err = a.host.Name(a.paths[a.at], err)
+	}
+	a.failed = append(a.failed, err)
+	if errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || a.at+1 >= len(a.paths) {
+		return false, ucs.Join(a.failed...)
+	}
+	a.at++
+	a.shut()
+	a.err = nil
+	return true, nil
+}
+
+// Close implements Carrier.
+func (a *AM) Close() {
+	a.shut()
+	a.out, a.err, a.at, a.failed = nil, nil, 0, nil
+}
+
+// shut closes the transport endpoint.
+func (a *AM) shut() {
+	a.state, a.flush = amDirty, nil
+	if a.ep == nil {
+		return
+	}
+	ep := a.ep
+	a.ep, a.am = nil, nil
+	if a.queued {
+		ep.PurgePending(func(*uct.PendingReq) {})
+		a.queued = false
+	}
+	a.host.Close(a.paths[a.at], ep)
+}
+
+// packer is a message on its way into a transport buffer.
+type packer struct{ b []byte }
+
+// Pack copies the message.
+func (p *packer) Pack(dst []byte) int { return copy(dst, p.b) }

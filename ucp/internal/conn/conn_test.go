@@ -1,0 +1,77 @@
+package conn
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+func TestNames(t *testing.T) {
+	var n Names[string]
+	n.Init()
+	assert.Empty(t, n.Next(7))
+	assert.Equal(t, uint32(0), n.Take(7))
+	assert.Equal(t, uint32(1), n.Take(7))
+	assert.Equal(t, uint32(0), n.Take(8), "each peer by itself")
+	n.Enter(7, 2, "two")
+	n.Call(7, 100, "two")
+	assert.Equal(t, "two", n.Next(7))
+	assert.Equal(t, "two", n.At(7, 2))
+	assert.Equal(t, "two", n.Called(7, 100))
+	assert.Empty(t, n.Called(8, 100))
+	n.Forget("another", 7, 2, 100)
+	assert.Equal(t, "two", n.At(7, 2), "it is not the one that goes")
+	n.Forget("two", 7, 2, 100)
+	numbered, called := n.Len()
+	assert.Zero(t, numbered+called)
+}
+
+func TestInbox_IsBounded(t *testing.T) {
+	var b Inbox
+	msg := []byte{1}
+	for range maxInbox {
+		require.True(t, b.Add(msg))
+	}
+	msg[0] = 2
+	assert.False(t, b.Add(msg))
+	all := b.Take()
+	assert.Len(t, all, maxInbox)
+	assert.Equal(t, []byte{1}, all[0], "a copy")
+	assert.True(t, b.Add(msg))
+}
+
+func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
+	r := wireup.Resource{
+		Transport: "sm", AMBcopy: 80, IfaceAddr: []byte{1},
+		Caps: uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
+	}
+	local := &wireup.Address{UUID: 1, MDs: []wireup.MD{{Component: "sm"}}, Resources: []wireup.Resource{r}}
+	remote := *local
+	remote.UUID = 2
+	packed, err := remote.Pack()
+	require.NoError(t, err)
+	var peers Peers
+	peers.Init(local, func(*wireup.Address) wireup.Reacher {
+		return func(int, int) (bool, string) { return true, "" }
+	})
+	p, err := peers.Find(packed)
+	require.NoError(t, err)
+	assert.True(t, p.Reachable())
+	assert.False(t, p.Best[wireup.RMA].OK)
+	assert.Equal(t, Choice{OK: true}, p.Best[wireup.AM])
+	assert.Equal(t, []Path{{0, 0}}, p.Aux)
+	again, err := peers.Find(packed)
+	require.NoError(t, err)
+	assert.Same(t, p, again)
+	peers.Hold(p)
+	peers.Unused(p)
+	assert.Equal(t, 1, peers.Len())
+	peers.Drop(p)
+	assert.Zero(t, peers.Len())
+	_, err = peers.Find(packed[1:])
+	assert.ErrorIs(t, err, uct.ErrInvalidAddr)
+}

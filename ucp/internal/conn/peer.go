@@ -1,0 +1,91 @@
+package conn
+
+import "github.com/gucx/gucx/wireup"
+
+// Peer is what a worker knows of another one; connections to the same worker share it.
+type Peer struct {
+	Addr *wireup.Address
+	Best [wireup.Aux + 1]Choice // by role
+	Aux  []Path                 // what can carry handshakes, best first
+
+	packed string
+	refs   int
+}
+
+// Path is a pair of resources, by index.
+type Path struct{ Local, Remote int }
+
+// Choice is the best path for a role.
+type Choice struct {
+	OK bool // there is one
+	Path
+}
+
+// Reachable reports whether any operation has a lane.
+func (p *Peer) Reachable() bool {
+	for role := range wireup.Aux {
+		if p.Best[role].OK {
+			return true
+		}
+	}
+	return false
+}
+
+// Peers are the peers of a worker.
+type Peers struct {
+	local *wireup.Address
+	reach func(*wireup.Address) wireup.Reacher
+	known map[string]*Peer
+}
+
+// Init is called once, before anything else. local is this side; reach says which ifaces
+// reach each other.
+func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) {
+	t.local, t.reach, t.known = local, reach, map[string]*Peer{}
+}
+
+// Len is how many peers are known.
+func (t *Peers) Len() int { return len(t.known) }
+
+// Find returns the peer of an address, which it checks. ErrInvalidAddr. Who does not Hold
+// it passes it to Unused.
+func (t *Peers) Find(packed []byte) (*Peer, error) {
+	if p := t.known[string(packed)]; p != nil {
+		return p, nil
+	}
+	addr, err := wireup.UnpackAddress(packed)
+	if err != nil {
+		return nil, err
+	}
+	p := &Peer{packed: string(packed), Addr: addr}
+	reach := t.reach(addr)
+	for role := range p.Best {
+		cands := wireup.Rank(wireup.Role(role), t.local, addr, reach)
+		if len(cands) > 0 && cands[0].Why == "" {
+			p.Best[role] = Choice{true, Path{cands[0].Local, cands[0].Remote}}
+		}
+	}
+	for _, cand := range wireup.Rank(wireup.Aux, t.local, addr, reach) {
+		if cand.Why == "" {
+			p.Aux = append(p.Aux, Path{cand.Local, cand.Remote})
+		}
+	}
+	t.known[p.packed] = p
+	return p, nil
+}
+
+// Hold counts a connection to a peer.
+func (t *Peers) Hold(p *Peer) { p.refs++ }
+
+// Drop is called when a connection is gone. It forgets a peer that has no other.
+func (t *Peers) Drop(p *Peer) {
+	p.refs--
+	t.Unused(p)
+}
+
+// Unused forgets a peer that nobody holds.
+func (t *Peers) Unused(p *Peer) {
+	if p.refs == 0 {
+		delete(t.known, p.packed)
+	}
+}

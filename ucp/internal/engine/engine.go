@@ -1,0 +1,225 @@
+// Package engine makes progress: it polls the ifaces over which something is connected,
+// looks at the events of those that rest, runs deferred work and timers, and has blocking
+// calls spin, yield and park. It knows ifaces and nothing of what is connected over them.
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
+)
+
+// Owner is what an engine works for.
+type Owner interface {
+	// Work does what callbacks have left behind, outside of any of them, and returns how
+	// much that was; see Raise.
+	Work() int
+	// Alarm goes on with what waits for a time not after now, and sets the alarm again.
+	Alarm(now time.Duration)
+}
+
+// Engine makes progress for one owner. One goroutine at a time owns it; only Signal may be
+// called by any. Init comes first.
+type Engine struct {
+	// Ticks, Watch and More are for a Progress that has no call to spare; see there.
+	Ticks int        // calls of Progress until it looks at everything
+	hot   poller     // the first iface that is polled; never nil
+	Watch *ucs.Watch // on hot
+	More  []poller   // the others
+
+	inside    bool          // a goroutine makes progress
+	slow      bool          // there is more to do than to poll; see Raise
+	pollIdle  bool          // ifaces on which nothing is connected are polled too
+	stopped   bool          // no iface is polled any more: they are closed, or about to be
+	polled    int           // ifaces that are polled
+	idle      []*Iface      // ifaces that rest and have a flag
+	unflagged []*Iface      // ifaces that rest and have none
+	eventFDs  []unix.PollFd // their descriptors
+	looks     uint          // calls of lookAtIdle
+	ifaces    []*Iface
+	resting   []*Iface // lost their last endpoint
+	owner     Owner
+
+	// Spin, Turn and Alarm are parts of the engine.
+	Spin  Spinner
+	Turn  Turn
+	Alarm Alarm
+	// ParkLimit bounds one sleep.
+	ParkLimit time.Duration
+	// Sleeps counts waits that had the kernel put the goroutine to sleep.
+	Sleeps stats.Counter
+
+	parkMu sync.Mutex // Signal reads park from any goroutine
+	park   *parker    // nil until the first sleep
+}
+
+// Init makes the engine of owner. spinPolls is how often a blocking call polls before it
+// parks; 0 adapts, negative never parks. With pollIdle also ifaces are polled on which
+// nothing is connected.
+func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
+	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
+	e.hot, e.Watch = nothing{}, quiet
+	e.Spin.Fixed = spinPolls
+	e.Turn.init()
+	e.Alarm.e = e
+}
+
+// Start lets the ifaces rest on which nothing is connected yet: all.
+func (e *Engine) Start() {
+	for _, i := range e.ifaces {
+		i.rest()
+	}
+}
+
+// Progress completes operations and delivers what arrived. It returns how much happened.
+// It panics if it finds that it runs already.
+func (e *Engine) Progress() int {
+	if e.Ticks--; e.Ticks < 0 {
+		return e.RunAll()
+	}
+	if e.Watch.Idle() && len(e.More) == 0 {
+		return 0
+	}
+	return e.Run()
+}
+
+// Run polls the ifaces that are polled.
+//
+//go:noinline
+func (e *Engine) Run() int {
+	e.enter()
+	n := e.hot.Progress()
+	if len(e.More) > 0 {
+		n += e.pollMore()
+	}
+	e.inside = false
+	return n
+}
+
+// enter notes that a goroutine makes progress. Another one that does, or a callback, is
+// found as writes to a map are: often, and at no cost.
+func (e *Engine) enter() {
+	if e.inside {
+		panic(TwoAtOnce)
+	}
+	e.inside = true
+}
+
+// poller is the part of an iface that Run needs.
+type poller interface{ Progress() int }
+
+// nothing stands for the polled iface where there is none.
+type nothing struct{}
+
+func (nothing) Progress() int { return 0 }
+
+// quiet watches nothing, busy something that is never idle.
+var (
+	quietWord   uint32
+	quiet, busy = &ucs.Watch{Word: &quietWord, Attention: &quietWord},
+		&ucs.Watch{Word: &quietWord, Quiet: 1, Attention: &quietWord}
+)
+
+// watchOf is the watch on an iface with these abilities.
+func watchOf(i *uct.IfaceExt) *ucs.Watch {
+	if u := i.Watch; u != nil {
+		if w := u.Watch(); w != nil {
+			return w
+		}
+	}
+	return busy
+}
+
+//go:noinline
+func (e *Engine) pollMore() (n int) {
+	for _, i := range e.More {
+		n += i.Progress()
+	}
+	return n
+}
+
+// IdleTicks is how many calls of Progress go by between two looks at the flags of
+// resting ifaces while others are polled. Only new connections come that way.
+const IdleTicks = 64
+
+// RunAll is Run with all that is not done each time.
+//
+//go:noinline
+func (e *Engine) RunAll() (n int) {
+	e.enter()
+	if e.Alarm.due.Load() {
+		e.Alarm.rung()
+	}
+	if e.slow {
+		n = e.work()
+	}
+	n += e.hot.Progress() + e.pollMore()
+	if e.polled > 0 && !e.slow {
+		e.Ticks = IdleTicks
+	}
+	n += e.lookAtIdle()
+	e.inside = false
+	return n
+}
+
+// work handles what callbacks have left behind.
+func (e *Engine) work() int {
+	e.slow = false
+	n := e.owner.Work()
+	resting := e.resting
+	e.resting = nil
+	for _, i := range resting {
+		i.rest()
+	}
+	return n
+}
+
+// Raise has the next Run call the owner's Work.
+func (e *Engine) Raise() { e.slow, e.Ticks = true, 0 }
+
+// Polled is how many ifaces are polled.
+func (e *Engine) Polled() int { return e.polled }
+
+// Quiet reports that the only polled iface shows that it has nothing to do.
+func (e *Engine) Quiet() bool { return len(e.More) == 0 && e.Watch.Idle() }
+
+// Vacate has the blocking call end that the owner's goroutine is in, if it is, and keeps
+// others from beginning. Call Left when what they wait for is over. It locks out others
+// that vacate.
+func (e *Engine) Vacate() {
+	e.Turn.mu.Lock()
+	if e.Turn.state.Or(turnClosing)&turnTaken != 0 {
+		e.Signal()
+		<-e.Turn.left
+	}
+}
+
+// Stop polls no iface any more, and closes all of them: the transports let go of all
+// operations.
+func (e *Engine) Stop() (errs []error) {
+	e.stopped = true
+	for _, i := range slices.Backward(e.ifaces) {
+		errs = append(errs, i.Close())
+	}
+	return errs
+}
+
+// Close ends what Stop has left. Then calls that wait return ErrClosed.
+func (e *Engine) Close() (err error) {
+	e.Alarm.stop()
+	e.hot, e.Watch, e.More, e.idle, e.unflagged, e.resting = nothing{}, quiet, nil, nil, nil, nil
+	if e.park != nil {
+		err = e.park.close()
+	}
+	close(e.Turn.closed)
+	return err
+}
+
+// Left ends Vacate.
+func (e *Engine) Left() { e.Turn.mu.Unlock() }

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Iface is an open transport. While nothing is connected over it, it rests: Progress does
+// not poll it but looks now and then whether it has an event. An event activates it: it is
+// polled for a while, since a peer that has said something is likely to go on, also one
+// that puts and gets over a connection of which only the transport knows.
+type Iface struct {
+	uct.Iface
+	e        *Engine
+	users    int // transport endpoints that are open
+	polled   bool
+	cooldown cooldown
+	waker    uct.Waker       // nil if it has no events
+	pender   uct.EventPender // nil if its events cannot be seen without a system call
+	watch    *ucs.Watch      // busy if it has none
+}
+
+// Add takes an open iface into the engine, which polls it once Start was called.
+func (e *Engine) Add(i *Iface, u uct.Iface) {
+	ext := u.Ext()
+	*i = Iface{Iface: u, e: e, waker: ext.Wake, pender: ext.Pending, watch: watchOf(ext)}
+	i.cooldown.i = i
+	e.ifaces = append(e.ifaces, i)
+}
+
+// Polled reports whether Progress polls the iface.
+func (i *Iface) Polled() bool { return i.polled }
+
+// Users is how many transport endpoints are open.
+func (i *Iface) Users() int { return i.users }
+
+// Retain counts a transport endpoint; the first one makes Progress poll the iface.
+func (i *Iface) Retain() {
+	if i.users++; i.users == 1 {
+		i.poll()
+	}
+}
+
+// Release is called after a transport endpoint was closed; the last one lets the
+// iface rest, but for one that nothing arrives at: it stays polled, since an endpoint of a
+// pair may still have to tell its peer that it is closed.
+func (i *Iface) Release() {
+	switch i.users--; {
+	case i.users > 0 || i.e.stopped:
+	case i.canReceive() || i.waker == nil:
+		i.e.restSoon(i)
+	default:
+		i.poll()
+	}
+}
+
+// restSoon has the next Progress try to let an iface rest.
+func (e *Engine) restSoon(i *Iface) {
+	e.Raise()
+	e.resting = append(e.resting, i)
+}
+
+// poll has Progress poll the iface.
+func (i *Iface) poll() {
+	i.polled = true
+	i.cooldown.quiet = 0
+	i.e.repoll()
+}
+
+// rest stops polling the iface if that is possible: it can tell of events, or
+// nothing can arrive since its endpoints are made in pairs and there are none.
+func (i *Iface) rest() {
+	if i.users > 0 {
+		return
+	}
+	canReceive := i.canReceive()
+	if i.e.pollIdle || canReceive && i.waker == nil {
+		i.poll()
+		return
+	}
+	i.polled = false
+	if canReceive && !i.arm() {
+		i.polled = true
+		i.e.restSoon(i) // a flood: try again at the next progress
+	}
+	i.e.repoll()
+}
+
+// canReceive reports that something may arrive while nothing is connected.
+func (i *Iface) canReceive() bool { return i.Attr().Caps.Has(uct.CapConnectIface) }
+
+// arm asks for an event at the next arrival, after handling what is there. It
+// reports whether that could be done.
+func (i *Iface) arm() bool {
+	for range armTries {
+		if i.waker.Arm(uct.EventRecv) != uct.ErrBusy {
+			return true
+		}
+		i.Progress()
+	}
+	return false
+}
+
+// armTries bounds one attempt to catch up with arrivals.
+const armTries = 64
+
+// activate handles the events of a resting iface, which stays polled from now on.
+func (i *Iface) activate() int {
+	i.poll()
+	return i.cooldown.Progress()
+}
+
+// cooldown is an iface on which nothing is connected and that is polled since it
+// had an event.
+type cooldown struct {
+	i     *Iface
+	quiet int // polls since something happened
+}
+
+// CooldownPolls is after how many polls in which nothing happened an active iface
+// rests again: some 100 us, longer than a peer that is awake takes for an answer.
+const CooldownPolls = 4096
+
+// Progress polls the iface, and ends its cooldown.
+func (l *cooldown) Progress() int {
+	if n := l.i.Iface.Progress(); n > 0 {
+		l.quiet = 0
+		return n
+	}
+	if l.quiet++; l.quiet == CooldownPolls {
+		l.i.e.restSoon(l.i)
+	}
+	return 0
+}
+
+// repoll makes the lists of ifaces that Progress polls and of those that rest.
+func (e *Engine) repoll() {
+	e.hot, e.Watch, e.More, e.polled = nothing{}, quiet, nil, 0
+	e.idle, e.unflagged, e.eventFDs = nil, nil, nil
+	for _, i := range e.ifaces {
+		switch {
+		case i.polled:
+			e.pollToo(i)
+		case !i.canReceive():
+		case i.pender != nil:
+			e.idle = append(e.idle, i)
+		default:
+			e.unflagged = append(e.unflagged, i)
+			e.eventFDs = append(e.eventFDs, unix.PollFd{Fd: int32(i.waker.EventFD()), Events: unix.POLLIN})
+		}
+	}
+	e.Ticks = 0
+}
+
+func (e *Engine) pollToo(i *Iface) {
+	p, watch := poller(i.Iface), i.watch
+	if i.users == 0 && i.waker != nil && !e.pollIdle {
+		p, watch = &i.cooldown, busy
+	}
+	if e.polled++; e.polled == 1 {
+		e.hot, e.Watch = p, watch
+	} else {
+		e.More = append(e.More, p)
+	}
+}
+
+// lookAtIdle activates a resting iface that has an event.
+func (e *Engine) lookAtIdle() int {
+	for _, i := range e.idle {
+		if i.pender.EventPending() {
+			return i.activate() // the lists have changed
+		}
+	}
+	if len(e.unflagged) > 0 {
+		if e.looks++; e.looks%LooksPerPoll == 0 {
+			return e.listen()
+		}
+	}
+	return 0
+}
+
+// LooksPerPoll is how many looks at flags go by between two system calls that ask
+// about ifaces which have none: a call of 300 ns costs 20 ns a look then.
+const LooksPerPoll = 16
+
+// listen asks the kernel about resting ifaces whose events only it can tell.
+func (e *Engine) listen() int {
+	n, err := unix.Poll(e.eventFDs, 0)
+	if n <= 0 || err != nil { // EINTR: the next look will do
+		return 0
+	}
+	for k, i := range e.unflagged {
+		if e.eventFDs[k].Revents != 0 {
+			return i.activate() // the lists have changed
+		}
+	}
+	return 0
+}

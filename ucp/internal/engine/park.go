@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// parkLimit bounds one sleep. Transports have their timers in their descriptors; it
+// is for one that has not, and costs nothing that shows.
+const parkLimit = time.Second
+
+// parker lets the owner of a worker sleep until a transport has an event or Signal
+// is called. It is made by the first sleep.
+type parker struct {
+	file   *os.File // the epoll descriptor, known to the runtime's poller
+	conn   syscall.RawConn
+	signal int // an eventfd
+	mu     sync.Mutex
+	closed bool
+}
+
+// newParker makes a parker over the descriptors.
+func newParker(fds []int) (_ *parker, err error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("epoll_create1", err)
+	}
+	if err := unix.SetNonblock(epfd, true); err != nil {
+		return nil, ucs.Join(os.NewSyscallError("fcntl", err), unix.Close(epfd))
+	}
+	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: -1}
+	defer func() {
+		if err != nil {
+			err = ucs.Join(err, p.close())
+		}
+	}()
+	if p.signal, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
+	for _, fd := range append(fds, p.signal) {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return nil, os.NewSyscallError("epoll_ctl", err)
+		}
+	}
+	p.conn, err = p.file.SyscallConn()
+	return p, err
+}
+
+// wait sleeps until a descriptor is readable, ctx ends or atMost has passed.
+func (p *parker) wait(ctx context.Context, atMost time.Duration) error {
+	limit := time.Now().Add(atMost)
+	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
+		limit = d
+	}
+	if err := p.file.SetReadDeadline(limit); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }) // fails only when closed
+	defer stop()
+	var events [4]unix.EpollEvent
+	err := p.conn.Read(func(fd uintptr) bool {
+		n, err := unix.EpollWait(int(fd), events[:], 0)
+		return n > 0 || err != nil && err != unix.EINTR
+	})
+	p.drain()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+// drain takes back signals.
+func (p *parker) drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed { // else the number may be another descriptor's
+		var b [8]byte
+		_, _ = unix.Read(p.signal, b[:]) // EAGAIN if there was none
+	}
+}
+
+// wake ends a sleep, or the next one at once.
+func (p *parker) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		one := [8]byte{1}
+		_, _ = unix.Write(p.signal, one[:]) // EAGAIN if it is raised to the limit: fine
+	}
+}
+
+func (p *parker) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	err := p.file.Close()
+	if p.signal >= 0 {
+		err = ucs.Join(err, unix.Close(p.signal))
+	}
+	return err
+}
+
+// sleep parks until there may be work. It returns at once if some iface that is
+// polled cannot tell of events, or has some.
+func (e *Engine) sleep(ctx context.Context, done func() bool) error {
+	if ready, err := e.ReadyToSleep(done); !ready || err != nil {
+		return err
+	}
+	return e.Doze(ctx)
+}
+
+// ReadyToSleep asks the transports for events. It reports whether there is nothing to do
+// until one comes.
+func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
+	for _, i := range e.ifaces {
+		if i.polled && i.waker == nil {
+			return false, nil
+		}
+	}
+	if e.park == nil {
+		if err := e.makeParker(); err != nil {
+			return false, err
+		}
+	}
+	for _, i := range e.ifaces {
+		if i.waker == nil || !i.polled && i.users == 0 && !i.canReceive() {
+			continue
+		}
+		switch err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); {
+		case err == uct.ErrBusy:
+			if !i.polled { // what came before it was armed raises no flag
+				i.activate()
+			}
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+	}
+	if e.Progress() > 0 || e.slow || done() || e.Turn.closing() {
+		return false, nil
+	}
+	e.Sleeps.Inc()
+	return true, nil
+}
+
+// Doze parks until an event that was asked for, Signal, or the end of ctx. Callbacks do
+// not run meanwhile.
+func (e *Engine) Doze(ctx context.Context) error {
+	waiting.parked.Add(1)
+	err := e.park.wait(ctx, e.ParkLimit)
+	waiting.parked.Add(-1)
+	return err
+}
+
+// Unsettled reports whether there may be something to do, or to wait for, that a sleeper
+// has not asked for.
+func (e *Engine) Unsettled() bool { return e.slow || len(e.More) > 0 || !e.Watch.Idle() }
+
+func (e *Engine) makeParker() error {
+	var fds []int
+	for _, i := range e.ifaces {
+		if i.waker != nil {
+			fds = append(fds, i.waker.EventFD())
+		}
+	}
+	p, err := newParker(fds)
+	if err != nil {
+		return err
+	}
+	e.parkMu.Lock()
+	e.park = p
+	e.parkMu.Unlock()
+	return nil
+}
+
+// Signal wakes the goroutine that waits in a blocking call of the worker, which
+// then looks for progress. Any goroutine.
+func (e *Engine) Signal() {
+	e.parkMu.Lock()
+	p := e.park
+	e.parkMu.Unlock()
+	if p != nil {
+		p.wake()
+	}
+}

@@ -1,0 +1,176 @@
+// Package proto chooses how an operation moves its bytes: for each length a protocol, with
+// the reason. It is pure: what it is given are the attributes of a lane's transport and
+// the configuration. Endpoints whose lanes are over the same transport share a table.
+package proto
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Protocol is a way to move bytes.
+type Protocol uint8
+
+// Protocols.
+const (
+	None  Protocol = iota // there is no way
+	Short                 // the CPU copies, and is done when the call returns
+	Bcopy                 // by way of a buffer of the transport
+	Zcopy                 // by the transport from or to the caller's memory, without a copy
+)
+
+var protocolNames = [...]string{"none", "short", "bcopy", "zcopy"}
+
+// String returns "short", "bcopy", "zcopy" or "none".
+func (p Protocol) String() string { return protocolNames[p] }
+
+// Range is what is done with lengths of Min to Max bytes.
+type Range struct {
+	Min, Max int
+	Protocol Protocol
+	// Piece is the longest length of one call: longer ones go in several.
+	Piece int
+	// Least is the shortest length of one call: a shorter rest goes by Bcopy.
+	Least int
+	Why   string
+}
+
+// Single reports that one call does it.
+func (r *Range) Single() bool { return r.Max <= r.Piece }
+
+// Table are the ranges of an operation in the order of their lengths, from 1 byte, without
+// gaps, up to the longest length there is.
+type Table []Range
+
+// Find is the range of n bytes, n > 0.
+func (t Table) Find(n int) *Range {
+	for i := range t {
+		if n <= t[i].Max {
+			return &t[i]
+		}
+	}
+	return &t[len(t)-1]
+}
+
+// Longest is the greatest length that one call moves by p; -1 if there is none.
+func (t Table) Longest(p Protocol) int {
+	longest := -1
+	for i := range t {
+		if t[i].Protocol == p && t[i].Single() {
+			longest = t[i].Max
+		}
+	}
+	return longest
+}
+
+// Shortest is the least length that p moves; math.MaxInt if there is none.
+func (t Table) Shortest(p Protocol) int {
+	for i := range t {
+		if t[i].Protocol == p {
+			return t[i].Min
+		}
+	}
+	return math.MaxInt
+}
+
+// Variants are the calls that a transport has for an operation.
+type Variants struct {
+	Short, Bcopy, Zcopy bool
+	Limits              uct.OpLimits
+	Copied, Bare        uct.Cost // of Bcopy and Zcopy
+}
+
+// cheaper is the least length up to n that is cheaper without a copy; n+1 if none is.
+func (v *Variants) cheaper(n int) int {
+	return 1 + sort.Search(n, func(i int) bool { return v.Bare.Time(uint64(i)+1) < v.Copied.Time(uint64(i)+1) })
+}
+
+// Config is what the user asks for.
+type Config struct {
+	// ZcopyThresh is the length from which what can be moved without a copy is; 0 means
+	// where that is cheaper, by what the transport declares.
+	ZcopyThresh int
+}
+
+// Choose makes the table of an operation. With registered false the buffer is none that
+// the transport can reach by itself.
+func Choose(v *Variants, registered bool, cfg Config) Table {
+	l := &v.Limits
+	var b builder
+	if v.Short {
+		b.add(Range{Max: l.MaxShort, Protocol: Short, Piece: l.MaxShort, Why: fmt.Sprintf("up to %d bytes in one call", l.MaxShort)})
+	}
+	thresh, why := v.cheaper(l.MaxBcopy), "cheaper than a copy"
+	switch {
+	case cfg.ZcopyThresh > 0:
+		thresh, why = cfg.ZcopyThresh, "ZCOPY_THRESH="+strconv.Itoa(cfg.ZcopyThresh)
+	case thresh > l.MaxBcopy:
+		why = "longer than one bcopy of " + strconv.Itoa(l.MaxBcopy) + " bytes"
+	}
+	thresh = max(thresh, l.MinZcopy)
+	zcopy := v.Zcopy && registered && l.MaxZcopy > 0
+	limit := math.MaxInt
+	if zcopy && v.Bcopy {
+		limit = thresh - 1
+	}
+	if v.Bcopy {
+		text := "one copy"
+		if !zcopy && v.Zcopy {
+			text = "the buffer is not registered"
+		}
+		b.pieces(Range{Protocol: Bcopy, Max: limit, Piece: l.MaxBcopy, Least: 1, Why: text})
+	}
+	if zcopy {
+		b.pieces(Range{Protocol: Zcopy, Max: math.MaxInt, Piece: l.MaxZcopy, Least: max(l.MinZcopy, 1), Why: why})
+	}
+	if v.Short { // if there is nothing else for more
+		b.pieces(Range{Protocol: Short, Max: math.MaxInt, Piece: l.MaxShort, Why: "nothing else"})
+	}
+	b.add(Range{Max: math.MaxInt, Protocol: None, Piece: math.MaxInt, Why: "the transport has no call for it"})
+	return b.table
+}
+
+// builder adds ranges one after the other.
+type builder struct{ table Table }
+
+// add appends a range, which begins where the last one has ended.
+func (b *builder) add(r Range) {
+	r.Min = 1
+	if n := len(b.table); n > 0 {
+		if b.table[n-1].Max == math.MaxInt {
+			return
+		}
+		r.Min = b.table[n-1].Max + 1
+	}
+	if r.Piece > 0 && r.Max >= r.Min {
+		b.table = append(b.table, r)
+	}
+}
+
+// pieces adds what one call does, and what takes several.
+func (b *builder) pieces(r Range) {
+	one := r
+	one.Max = min(r.Max, r.Piece)
+	b.add(one)
+	r.Why += ", in pieces of " + strconv.Itoa(r.Piece) + " bytes"
+	b.add(r)
+}
+
+// String has a line for each range: "    97..8256    bcopy  one copy".
+func (t Table) String() string {
+	var text strings.Builder
+	for i := range t {
+		r := &t[i]
+		to := strconv.Itoa(r.Max)
+		if r.Max == math.MaxInt {
+			to = "inf"
+		}
+		fmt.Fprintf(&text, "  %10d..%-12s %-6v %s\n", r.Min, to, r.Protocol, r.Why)
+	}
+	return text.String()
+}

@@ -1,0 +1,237 @@
+package region
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Mem is memory that peers can reach and that large transfers move without a copy.
+// Methods may be called by any goroutine.
+type Mem struct {
+	set    *Set
+	bytes  []byte
+	addr   uint64
+	access uct.Access
+	id     uint64    // names the region in operations that the target executes; random
+	parts  []uct.Mem // by domain; nil where the domain does not have it
+	packed []byte
+
+	mu     sync.RWMutex // held for reading while an atomic is executed by software
+	closed bool
+
+	closing  sync.Mutex // held while the parts are closed
+	released bool       // all of them are; under closing
+}
+
+// Register registers buf with every domain; ucp.Context.MemMapAccess.
+func (s *Set) Register(buf []byte, access uct.Access) (*Mem, error) {
+	if len(buf) == 0 {
+		return nil, fmt.Errorf("ucp: map memory of no bytes: %w", ucs.ErrInvalidParam)
+	}
+	return s.newMem(access, func(parts []uct.Mem) error { return s.register(parts, buf, access) })
+}
+
+// Alloc allocates n bytes and registers them with every domain;
+// ucp.Context.MemAllocAccess.
+func (s *Set) Alloc(n int, access uct.Access) (*Mem, error) {
+	if n <= 0 {
+		return nil, fmt.Errorf("ucp: allocate %d bytes: %w", n, ucs.ErrInvalidParam)
+	}
+	return s.newMem(access, func(parts []uct.Mem) error {
+		d := s.allocator()
+		if d == nil {
+			return s.register(parts, make([]byte, n), access)
+		}
+		mem, err := d.alloc.Alloc(n, access)
+		if err != nil {
+			return err
+		}
+		parts[d.Index] = mem
+		return s.register(parts, mem.Bytes(), access)
+	})
+}
+
+// allocator is the domain that allocates memory, nil if none does: the one whose memory
+// peers reach soonest (uct.MDAttr.AllocReach), of several that make no difference the
+// first by name.
+func (s *Set) allocator() (best *Domain) {
+	for _, d := range s.Domains {
+		if d.alloc != nil && (best == nil || d.comparePref(best) < 0) {
+			best = d
+		}
+	}
+	return best
+}
+
+// comparePref is negative if d allocates rather than o.
+func (d *Domain) comparePref(o *Domain) int {
+	return cmp.Or(
+		cmp.Compare(uint64(d.Attr.AllocReach-1), uint64(o.Attr.AllocReach-1)), // 0 is the last
+		cmp.Compare(d.Attr.Component, o.Attr.Component),
+		cmp.Compare(d.Attr.Name, o.Attr.Name),
+	)
+}
+
+// register adds buf to the domains that do not have it yet. A domain that peers
+// would have to address differently, or that refuses, is left out as long as
+// another one has the memory.
+func (s *Set) register(parts []uct.Mem, buf []byte, access uct.Access) error {
+	var addr uint64
+	have := false
+	for _, p := range parts {
+		if p != nil {
+			addr, have = p.Addr(), true
+		}
+	}
+	var errs []error
+	for i, d := range s.Domains {
+		if parts[i] != nil || d.reg == nil {
+			continue
+		}
+		mem, err := d.reg.Reg(buf, access)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if have && mem.Addr() != addr {
+			errs = append(errs, mem.Close())
+			continue
+		}
+		addr, have, parts[i] = mem.Addr(), true, mem
+	}
+	if !have {
+		return ucs.Join(append(errs, ucs.ErrUnsupported)...)
+	}
+	return nil
+}
+
+// newMem makes a Mem out of the parts that fill finds.
+func (s *Set) newMem(access uct.Access, fill func(parts []uct.Mem) error) (*Mem, error) {
+	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains))}
+	if err := s.enter(m); err != nil {
+		return nil, err
+	}
+	if err := m.make(fill); err != nil {
+		return nil, ucs.Join(fmt.Errorf("ucp: register memory: %w", err), m.Close())
+	}
+	return m, nil
+}
+
+// make fills in what newMem has begun.
+func (m *Mem) make(fill func(parts []uct.Mem) error) error {
+	m.mu.Lock() // no peer knows its name yet; some guess
+	defer m.mu.Unlock()
+	if err := fill(m.parts); err != nil {
+		return err
+	}
+	key := wire.Key{Region: m.id, Access: m.access}
+	for i, p := range m.parts {
+		if p == nil {
+			continue
+		}
+		if m.bytes == nil {
+			m.bytes, m.addr = p.Bytes(), p.Addr()
+		}
+		if err := key.Add(i, p); err != nil {
+			return err
+		}
+	}
+	key.Addr, key.Length = m.addr, uint64(len(m.bytes))
+	m.packed = key.Append(nil)
+	return nil
+}
+
+// Bytes is the memory.
+func (m *Mem) Bytes() []byte { return m.bytes }
+
+// Addr is the address of Bytes()[0] that peers name.
+func (m *Mem) Addr() uint64 { return m.addr }
+
+// Pack returns the remote key: bytes to hand to a peer, for EP.Unpack. They are
+// the caller's. After Close the key is refused.
+func (m *Mem) Pack() []byte { return append([]byte(nil), m.packed...) }
+
+// Close deregisters the memory and, after MemAlloc, frees it: when it has returned nil,
+// no peer and no transport touches the memory. It waits for accesses that have begun,
+// for ucs.RevokeLimit with each transport at most. Then it returns an error that wraps
+// *ucs.InUseError: no new access begins, but the memory is not the caller's yet; close it
+// again. Requests that use it as a local buffer must have ended. Idempotent.
+func (m *Mem) Close() error {
+	if m.revoke() {
+		m.set.hide(m)
+	}
+	m.closing.Lock()
+	defer m.closing.Unlock()
+	if m.released {
+		return nil
+	}
+	err := m.release()
+	if m.released = !isInUse(err); m.released {
+		m.set.leave()
+	}
+	return err
+}
+
+// revoke has no atomic begin that this process executes, and waits for the one that has
+// begun. It reports whether that is new.
+func (m *Mem) revoke() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	first := !m.closed
+	m.closed = true
+	return first
+}
+
+// release closes the parts, and the allocation, which the others cover, last. What peers
+// are inside of stays, and so does the allocation.
+func (m *Mem) release() error {
+	owner := m.owner()
+	var errs []error
+	for i := range m.parts {
+		if i != owner {
+			errs = append(errs, m.closePart(i))
+		}
+	}
+	if err := ucs.Join(errs...); owner < 0 || isInUse(err) {
+		return err
+	}
+	return ucs.Join(append(errs, m.closePart(owner))...)
+}
+
+// owner is the index of the part that MemAlloc allocated, if there is one; -1 without.
+func (m *Mem) owner() int {
+	if d := m.set.allocator(); d != nil && m.parts[d.Index] != nil {
+		return d.Index
+	}
+	return -1
+}
+
+// closePart closes a part, if it is there, and drops it unless it is in use.
+func (m *Mem) closePart(i int) error {
+	if m.parts[i] == nil {
+		return nil
+	}
+	err := m.parts[i].Close()
+	if !isInUse(err) {
+		m.parts[i] = nil
+	}
+	return err
+}
+
+// isInUse reports whether memory could not be closed because of who is inside.
+func isInUse(err error) bool {
+	var inUse *ucs.InUseError
+	return errors.As(err, &inUse)
+}
+
+// Covers reports whether buf lies in the memory.
+func (m *Mem) Covers(buf []byte) bool { return within(m.bytes, buf) }
+
+// In is the memory as d has it, for IOV.Mem; nil if d does not have it.
+func (m *Mem) In(d *Domain) uct.Mem { return m.parts[d.Index] }

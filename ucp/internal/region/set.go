@@ -1,0 +1,155 @@
+// Package region has the memory of a process that peers reach: open memory domains,
+// memory that is registered with all of them, remote keys by domain, and the atomics
+// that the process executes for peers.
+package region
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/targetop"
+)
+
+// Set is open memory domains, and the memory registered with them. Domains are added
+// before there is memory, and then stay; the rest may be called by any goroutine.
+type Set struct {
+	Domains []*Domain
+
+	mu     sync.RWMutex
+	byID   map[uint64]*Mem // open memory
+	open   int             // that and what could not be closed
+	closed bool
+}
+
+// enter gives m a name by which peers call it. ErrClosed.
+func (s *Set) enter(m *Mem) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ucs.ErrClosed
+	}
+	if s.byID == nil {
+		s.byID = map[uint64]*Mem{}
+	}
+	for m.id == 0 || s.byID[m.id] != nil {
+		m.id = wire.RandomID()
+	}
+	s.byID[m.id] = m
+	s.open++
+	return nil
+}
+
+// hide has peers not find memory any more.
+func (s *Set) hide(m *Mem) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.byID, m.id)
+}
+
+// leave counts memory that is closed.
+func (s *Set) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// Len is how much memory there is that was not closed.
+func (s *Set) Len() int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.open
+}
+
+// find returns the memory with that name, or nil.
+func (s *Set) find(id uint64) *Mem {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.byID[id]
+}
+
+// Close closes the domains. ErrBusy while memory is open. Idempotent.
+func (s *Set) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	if s.open > 0 {
+		return ucs.ErrBusy
+	}
+	s.closed = true
+	return s.Keep(func(*Domain) bool { return false })
+}
+
+// Execute does an atomic for a peer, after checking that it may: StatusRemoteInvalid,
+// StatusRemoteAccess.
+func (s *Set) Execute(a *wire.Request) (old uint64, st ucs.Status) {
+	m := s.find(a.Region)
+	if m == nil || m.access&uct.AccessRemoteAtomic == 0 {
+		return 0, ucs.StatusRemoteAccess
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.closed {
+		return 0, ucs.StatusRemoteAccess
+	}
+	op := targetop.Atomic{Op: a.Op, Size: int(a.Size), Raddr: a.Addr, Value: a.Value, Compare: a.Compare}
+	return op.Do(m.bytes, m.addr)
+}
+
+// Keys is a remote key with the forms that it has for memory domains of this process.
+type Keys struct {
+	wire.Key
+	parts []unpacked
+}
+
+// unpacked is the key of one memory domain of the target, unpacked by one of ours.
+type unpacked struct {
+	local  *Domain
+	remote int
+	key    uct.RKey
+}
+
+// Unpack checks a key, which may come from an untrusted peer and is copied. Give it back
+// with Release. ErrInvalidRKey.
+func Unpack(packed []byte) (*Keys, error) {
+	k, err := wire.UnpackKey(packed)
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{Key: *k}, nil
+}
+
+// For returns the key as d takes it for the peer's memory domain of that index,
+// unpacking it once. ErrInvalidRKey if it has no part for that.
+func (k *Keys) For(d *Domain, remote int) (key uct.RKey, err error) {
+	for i := range k.parts {
+		if p := &k.parts[i]; p.local == d && p.remote == remote {
+			return p.key, nil
+		}
+	}
+	if d.keys != nil {
+		part := k.Find(remote)
+		if part == nil {
+			return key, fmt.Errorf("the memory was not registered with the domain of the peer: %w", ucs.ErrInvalidRKey)
+		}
+		if key, err = d.keys.UnpackRKey(part); err != nil {
+			return key, err
+		}
+	}
+	k.parts = append(k.parts, unpacked{d, remote, key})
+	return key, nil
+}
+
+// Release gives the key back. Operations with it must have ended.
+func (k *Keys) Release() {
+	for i := range k.parts {
+		if p := &k.parts[i]; p.local.keys != nil {
+			p.local.keys.ReleaseRKey(p.key)
+		}
+	}
+	k.parts = nil
+}

@@ -1,0 +1,193 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// slotLen is the length of a value of the store that clients load.
+const slotLen = 128
+
+// BenchmarkLoad is a store of values in the memory of a server, which clients write and
+// read: processes with several goroutines, a worker each, all waiting for their
+// operation. It shows what waiting costs when there are more waiters than processors.
+func BenchmarkLoad(b *testing.B) {
+	for _, tls := range []string{"tcp", `\rc`, "sm"} {
+		for _, n := range [][2]int{{1, 1}, {2, 1}, {4, 8}} {
+			for _, spin := range []int{0, 1, 256, 4096} {
+				b.Run(fmt.Sprintf("%s/%dx%d/spin=%d", tls, n[0], n[1], spin), func(b *testing.B) {
+					load(b, tls, n[0], n[1], spin)
+				})
+			}
+		}
+	}
+}
+
+// load has processes × goroutines clients do b.N operations together.
+func load(b *testing.B, tls string, processes, goroutines, spin int) {
+	clients := processes * goroutines
+	store := startStore(b, tls, clients*slotLen, spin)
+	var children []*child
+	for i := range processes {
+		children = append(children, startChild(b, "load", tls, goroutines, spin, i, store))
+	}
+	for _, c := range children {
+		require.Equal(b, "ready", c.line(b))
+	}
+	each := max(1, b.N/clients)
+	b.ResetTimer()
+	for _, c := range children {
+		c.tell(b, strconv.Itoa(each))
+	}
+	before := cpuTime()
+	var cpu time.Duration
+	for _, c := range children {
+		ns, err := strconv.Atoi(c.line(b))
+		require.NoError(b, err)
+		cpu += time.Duration(ns)
+	}
+	b.StopTimer()
+	cpu += cpuTime() - before
+	b.ReportMetric(float64(each*clients)/b.Elapsed().Seconds(), "op/s")
+	b.ReportMetric(float64(cpu.Nanoseconds())/float64(1000*each*clients), "cpu-us/op")
+	b.ReportMetric(0, "ns/op")
+	for _, c := range children {
+		c.end(b)
+	}
+}
+
+// cpuTime is the processor time that this process has used.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// startStore serves memory until the test ends.
+func startStore(t testing.TB, tls string, length, spin int) remoteMem {
+	c, err := openContext(tls)
+	require.NoError(t, err)
+	w, err := c.NewWorker(WorkerConfig{SpinPolls: spin})
+	require.NoError(t, err)
+	mem, err := c.MemAlloc(length)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = w.Serve(ctx) })
+	t.Cleanup(func() {
+		stop()
+		serving.Wait()
+		require.NoError(t, errors.Join(w.Close(), mem.Close(), c.Close()))
+	})
+	return remoteMem{w.Address(), mem.Pack()}
+}
+
+// loadRole is a process of clients: transports, goroutines, SpinPolls, its number and the
+// store. It is told how many operations each goroutine does.
+func loadRole(c *childSide) error {
+	goroutines, err := strconv.Atoi(c.args[1])
+	if err != nil {
+		return err
+	}
+	clients := make([]*loader, goroutines)
+	for i := range clients {
+		if clients[i], err = newLoader(c.args, i); err != nil {
+			return err
+		}
+	}
+	c.say("ready")
+	if !c.heard() {
+		return nil
+	}
+	n, err := strconv.Atoi(c.in.Text())
+	if err != nil {
+		return err
+	}
+	errs := make([]error, goroutines)
+	before := cpuTime()
+	var running sync.WaitGroup
+	for i, x := range clients {
+		running.Go(func() { errs[i] = x.run(n) })
+	}
+	running.Wait()
+	c.say("%d", cpuTime()-before)
+	for _, x := range clients {
+		errs = append(errs, x.close())
+	}
+	return errors.Join(errs...)
+}
+
+// loader is a client: it writes and reads a value of its own.
+type loader struct {
+	c    *Context
+	w    *Worker
+	ep   *EP
+	key  *RKey
+	slot uint64 // offset of its value
+}
+
+func newLoader(args []string, i int) (*loader, error) {
+	var n [3]int
+	for k := range n {
+		var err error
+		if n[k], err = strconv.Atoi(args[1+k]); err != nil {
+			return nil, err
+		}
+	}
+	goroutines, spin, process := n[0], n[1], n[2]
+	store, err := parseRemote(args[4])
+	if err != nil {
+		return nil, err
+	}
+	x := &loader{slot: uint64(process*goroutines+i) * slotLen}
+	if x.c, err = openContext(args[0]); err != nil {
+		return nil, err
+	}
+	if x.w, err = x.c.NewWorker(WorkerConfig{SpinPolls: spin}); err != nil {
+		return nil, err
+	}
+	if x.ep, x.key, err = store.dial(x.w); err != nil {
+		return nil, err
+	}
+	return x, x.run(2)
+}
+
+// run does n operations: writes and reads by turns.
+func (x *loader) run(n int) error {
+	ctx, value, got := context.Background(), pattern(slotLen, int(x.slot)), make([]byte, slotLen)
+	addr := x.key.Addr() + x.slot
+	for i := range n {
+		if i%2 == 1 {
+			if err := x.ep.GetWait(ctx, got, addr, x.key, nil); err != nil {
+				return err
+			}
+			if string(got) != string(value) {
+				return fmt.Errorf("slot %d: not what was written", x.slot)
+			}
+			continue
+		}
+		value[0]++
+		if err := x.ep.PutWait(ctx, value, addr, x.key, nil); err != nil {
+			return err
+		}
+		if err := x.ep.FlushWait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *loader) close() error {
+	x.key.Close()
+	return errors.Join(x.w.Close(), x.c.Close())
+}

@@ -1,0 +1,211 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// noted is what a worker was told by notifications.
+type noted struct {
+	words []uint64
+	from  map[*EP]bool
+}
+
+// note collects the notifications of x, and has f look at each when it comes.
+func (x *end) note(f func(word uint64)) *noted {
+	n := &noted{from: map[*EP]bool{}}
+	x.w.OnNotify(func(ep *EP, word uint64) {
+		n.words = append(n.words, word)
+		n.from[ep] = true
+		f(word)
+	})
+	return n
+}
+
+func TestPutNotify(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		var sent []uint64
+		seen := p.b.note(func(word uint64) { // the data is there already
+			n := int(word)
+			assert.Equal(t, pattern(n, n), p.b.mem.Bytes()[:n], "%d bytes", n)
+		})
+		for _, n := range sizes {
+			for _, mem := range []*Mem{nil, p.a.mem} {
+				buf, params := pattern(n, n), (*OpParams)(nil)
+				if mem != nil {
+					copy(mem.Bytes(), buf)
+					buf, params = mem.Bytes()[:n], &OpParams{Mem: mem}
+				}
+				clear(p.b.mem.Bytes())
+				sent = append(sent, uint64(n))
+				require.NoError(t, p.finish(p.a.ep.PutNotify(buf, p.b.mem.Addr(), p.a.key, uint64(n), params)))
+				p.until(func() bool { return len(seen.words) == len(sent) })
+				assert.Equal(t, n, int(seen.words[len(sent)-1]))
+			}
+		}
+		require.NoError(t, p.flush())
+		p.idle()
+		assert.Equal(t, sent, seen.words, "each once, and in order")
+		assert.Len(t, seen.from, 1, "over one connection")
+	})
+}
+
+// TestPutNotify_Many: words of puts that are under way together come once each, each after
+// its data; a flush covers them, and a fence holds what comes later back.
+func TestPutNotify_Many(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		const n, size = 200, 256
+		late := 0
+		seen := p.b.note(func(word uint64) {
+			got := p.b.mem.Bytes()[word*size:][:size]
+			assert.Equal(t, pattern(size, int(word)), got, "word %d", word)
+			if p.b.mem.Bytes()[memLen-1] == 1 {
+				late++
+			}
+		})
+		for i := range n {
+			r, err := p.a.ep.PutNotify(pattern(size, i), p.b.mem.Addr()+uint64(i*size), p.a.key, uint64(i), nil)
+			require.NoError(t, err)
+			if r != nil {
+				r.Release()
+			}
+		}
+		require.NoError(t, p.a.ep.Fence())
+		require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr()+memLen-1, p.a.key, nil)))
+		require.NoError(t, p.flush())
+		p.until(func() bool { return len(seen.words) == n })
+		assert.ElementsMatch(t, seq(n), seen.words)
+	})
+}
+
+func seq(n int) (s []uint64) {
+	for i := range n {
+		s = append(s, uint64(i))
+	}
+	return s
+}
+
+// TestPutNotify_Refused: what is refused, here or at the target, brings no event.
+func TestPutNotify_Refused(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		seen := p.b.note(func(uint64) {})
+		_, err := p.a.ep.PutNotify(make([]byte, 8), p.b.mem.Addr()+memLen-4, p.a.key, 1, nil)
+		assert.ErrorIs(t, err, ucs.ErrRemoteAccess)
+		_, err = p.a.ep.PutNotify(make([]byte, 8), p.b.mem.Addr(), nil, 1, nil)
+		assert.ErrorIs(t, err, uct.ErrInvalidRKey)
+		_, err = p.a.ep.PutNotify(make([]byte, 8), p.b.mem.Addr(), p.a.key, 1, &OpParams{Mem: p.a.mem})
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+
+		gone, err := p.b.ctx.MemAlloc(memLen)
+		require.NoError(t, err)
+		key, err := p.a.ep.Unpack(gone.Pack())
+		require.NoError(t, err)
+		require.NoError(t, gone.Close())
+		for _, n := range []int{8, 20000} {
+			r, err := p.a.ep.PutNotify(make([]byte, n), key.Addr(), key, 2, nil)
+			if r != nil {
+				r.Release()
+			}
+			if err == nil {
+				assert.Error(t, p.flush(), "%d bytes into memory that was closed", n)
+			}
+		}
+		p.idle()
+		assert.Empty(t, seen.words)
+		key.Close()
+	})
+}
+
+// TestPutNotify_Messages: words that nobody waits for, or that name no connection, are
+// counted and dropped.
+func TestPutNotify_Messages(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	require.NoError(t, p.finish(p.a.ep.PutNotify(nil, p.b.mem.Addr(), p.a.key, 7, nil)))
+	require.NoError(t, p.flush())
+	p.idle()
+	assert.EqualValues(t, 1, p.b.w.stats.badMessages.Load())
+	seen := p.b.note(func(uint64) {})
+	for k, bad := range [][]byte{nil, make([]byte, wire.NotifyLen), make([]byte, wire.NotifyLen+1)} {
+		p.b.w.handleNotify(bad, nil)
+		assert.EqualValues(t, k+2, p.b.w.stats.badMessages.Load())
+	}
+	assert.Empty(t, seen.words)
+	p.b.w.OnNotify(nil)
+}
+
+// TestPutNotify_InHandler: a handler puts back over the connection that a word came over.
+func TestPutNotify_InHandler(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("both ends have one handler")
+		}
+		p.connect()
+		back, err := p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		key, err := back.Unpack(p.a.mem.Pack())
+		require.NoError(t, err)
+		p.b.note(func(word uint64) {
+			r, err := back.PutNotify([]byte{byte(word)}, p.a.mem.Addr(), key, word+1, nil)
+			assert.NoError(t, err)
+			if r != nil {
+				r.Release()
+			}
+		})
+		seen := p.a.note(func(word uint64) { assert.Equal(t, byte(word-1), p.a.mem.Bytes()[0]) })
+		for i := range uint64(10) {
+			require.NoError(t, p.finish(p.a.ep.PutNotify([]byte{1}, p.b.mem.Addr(), p.a.key, 2*i, nil)))
+			p.until(func() bool { return len(seen.words) == int(i)+1 })
+			assert.Equal(t, 2*i+1, seen.words[i])
+		}
+		key.Close()
+	})
+}
+
+// TestPutNotify_GivenUp: a call that was given up leaves the buffer alone, and the EP works.
+func TestPutNotify_GivenUp(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		ctx, stop := context.WithCancel(context.Background())
+		stop()
+		p.b.note(func(uint64) {})
+		err := p.a.ep.PutNotifyWait(ctx, make([]byte, 20000), p.b.mem.Addr(), p.a.key, 1, nil)
+		if err != nil { // else it was done at once
+			assert.ErrorIs(t, err, context.Canceled)
+		}
+		require.NoError(t, p.finish(p.a.ep.PutNotify([]byte{3}, p.b.mem.Addr(), p.a.key, 2, nil)))
+		require.NoError(t, p.flush())
+		p.idle()
+	})
+}
+
+// TestPutNotify_PeerKilled: what is under way when the peer is killed ends with the reason.
+func TestPutNotify_PeerKilled(t *testing.T) {
+	for _, tls := range []string{"sm", "tcp", `\rc`, "rc_mlx5"} {
+		t.Run(tls, func(t *testing.T) {
+			x := startTarget(t, tls)
+			in := x.reach(t, tls)
+			require.NoError(t, in.ep.PutNotifyWait(in.ctx, make([]byte, 100), in.key.Addr(), in.key, 1, nil))
+			require.NoError(t, in.ep.FlushWait(in.ctx))
+			require.NoError(t, x.cmd.Process.Kill())
+			var err error
+			for i := 0; err == nil; i++ {
+				if err = in.ep.PutNotifyWait(in.ctx, make([]byte, 5000), in.key.Addr(), in.key, uint64(i), nil); err == nil {
+					err = in.ep.FlushWait(in.ctx)
+				}
+			}
+			assert.ErrorIs(t, err, ucs.ErrConnReset, fmt.Sprint(in.ep.Err()))
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// ask has b's host ask a for a connection, under a name that nobody else has, over the
+// given lane, and not be heard of again.
+func (p *pair) ask(i int, lane wireup.MsgLane) {
+	p.t.Helper()
+	addr, err := wireup.UnpackAddress(p.b.w.Address())
+	require.NoError(p.t, err)
+	addr.UUID = 1000 + uint64(i%10)
+	packed, err := addr.Pack()
+	require.NoError(p.t, err)
+	lane.Roles = wireup.Set(wireup.RMA)
+	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID, DstUUID: p.a.w.addr.UUID,
+		SrcEP: uint64(1 + i), Addr: packed, Lanes: []wireup.MsgLane{lane}}
+	p.a.w.handleWireup(m.Append(nil), nil)
+	p.step()
+}
+
+// TestHalfOpen_GoAgain: connections that untrusted peers ask for and never make are bounded
+// while they are there, and go.
+func TestHalfOpen_GoAgain(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lane wireup.MsgLane
+	}{
+		{"refused", wireup.MsgLane{Src: 63, Dst: 63}},
+		{"accepted", wireup.MsgLane{EPAddr: []byte{2, 0}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit, n = 5 * time.Second, 2*conn.MaxHalfOpen + 10
+				p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
+				for i := range n {
+					p.ask(i, tc.lane)
+				}
+				assert.Equal(t, conn.MaxHalfOpen, p.a.w.eps.Len())
+				stats := counters(p.a.w)
+				assert.EqualValues(t, n-conn.MaxHalfOpen, stats["worker.refused_peers"])
+
+				p.connect().warm() // others are served
+				p.b.dial(t, &p.a)
+				sleepWith(limit+time.Second, &p.a, &p.b)
+				p.idle()
+				assert.Equal(t, 1, p.a.w.eps.Len(), "the one that is used")
+				assert.Zero(t, p.a.w.halfOpen)
+				assert.Equal(t, 1, p.a.w.peers.Len())
+				numbered, called := p.a.w.names.Len()
+				assert.LessOrEqual(t, numbered+called, 2)
+				assert.EqualValues(t, conn.MaxHalfOpen, counters(p.a.w)["worker.expired_eps"])
+				assert.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
+			})
+		})
+	}
+}
+
+// TestReceive_OtherNamesOfThePeerAreNotKept: a message for a connection that names another
+// source than its peer leaves nothing behind.
+func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.both().warm()
+	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
+	p.idle()
+	_, before := p.b.w.names.Len()
+	for i := range 1000 {
+		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.addr.UUID, DstUUID: p.b.w.addr.UUID, SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
+			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA)}}}
+		p.b.w.handleWireup(m.Append(nil), nil)
+		p.b.w.Progress()
+	}
+	_, called := p.b.w.names.Len()
+	assert.Equal(t, before, called)
+	r, err := p.b.ep.Close(CloseForce)
+	require.NoError(t, p.finish(r, err))
+	p.idle()
+	numbered, called := p.b.w.names.Len()
+	assert.Zero(t, numbered+called)
+}
+
+// TestAnswers_AreBounded: a peer that asks for atomics and takes no answers loses its EP,
+// and what waited for it is given back.
+func TestAnswers_AreBounded(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeTCP())
+	p.connect().warm()
+	eps := slices.Collect(p.b.w.eps.All())
+	require.Len(t, eps, 1)
+	e := eps[0]
+	le := binary.LittleEndian
+	m := make([]byte, wire.RequestLen)
+	m[0], m[1] = byte(uct.AtomicAdd), 8
+	le.PutUint64(m[8:], e.id)
+	le.PutUint64(m[24:], regionOf(t, p.b.mem))
+	le.PutUint64(m[32:], p.b.mem.Addr())
+	before := inUse(p.b.w)
+	for _, i := range f.ifaces {
+		i.stuck = true
+	}
+	for range 2 * conn.MaxAnswers {
+		p.b.w.handleRequest(m, nil)
+		p.b.w.Progress()
+		require.LessOrEqual(t, inUse(p.b.w), before+conn.MaxAnswers)
+	}
+	assert.Equal(t, before, inUse(p.b.w))
+	assert.ErrorIs(t, e.err, ucs.ErrRNR)
+	assert.EqualValues(t, 1, counters(p.b.w)["worker.failed_eps"])
+	for _, i := range f.ifaces {
+		i.stuck = false
+	}
+	p.until(func() bool { return p.b.w.eps.Len() == 0 })
+}

@@ -1,0 +1,288 @@
+package ucp
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// sharers is how many goroutines use a worker at once.
+const sharers = 8
+
+// TestSharedWorker_NoWakeUpIsLost: goroutines do operations of all kinds through one
+// worker that sleeps whenever it may, and for as long as nothing wakes it.
+func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		for _, w := range []*Worker{p.a.w, p.b.w} {
+			w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
+		}
+		p.connect()
+		p.serve()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s := p.a.w.Share()
+		var running sync.WaitGroup
+		for i := range sharers {
+			running.Go(func() { p.share(ctx, t, s, i) })
+		}
+		running.Wait()
+		assert.False(t, s.driven)
+		assert.Empty(t, s.blocked)
+	})
+}
+
+// share does operations on memory of its own.
+func (p *pair) share(ctx context.Context, t *testing.T, s *SharedWorker, i int) {
+	rng := rand.New(rand.NewPCG(1, uint64(i)))
+	const slot = memLen / sharers / 2
+	addr := p.b.mem.Addr() + uint64(i*slot)
+	run := func(start func() (*Request, error)) bool { return assert.NoError(t, s.Run(ctx, start)) }
+	for k := range 20 {
+		want := pattern(1+rng.IntN(slot), k)
+		ok := run(func() (*Request, error) { return p.a.ep.Put(want, addr, p.a.key, nil) })
+		if rng.IntN(2) == 0 {
+			s.Do(func(w *Worker) { w.Progress() })
+		}
+		ok = ok && run(p.a.ep.Flush)
+		got := make([]byte, len(want))
+		ok = ok && run(func() (*Request, error) { return p.a.ep.Get(got, addr, p.a.key, nil) })
+		old := new(uint64)
+		counter := p.b.mem.Addr() + memLen/2 + uint64(8*i)
+		ok = ok && run(func() (*Request, error) {
+			return p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, old, counter, p.a.key)
+		})
+		if !ok || !assert.Equal(t, want, got) || !assert.Equal(t, uint64(k), *old) {
+			return
+		}
+	}
+}
+
+// blockedOn has goroutines wait for operations that the peer, which makes no progress,
+// does not complete, until ctx ends, and returns how each of them ended.
+func blockedOn(ctx context.Context, p *pair, s *SharedWorker, n int) (ended func() []error) {
+	errs := make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() {
+			errs[i] = s.Run(ctx, func() (*Request, error) {
+				return p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+			})
+		})
+	}
+	return func() []error { running.Wait(); return errs }
+}
+
+// untilParked waits until all of n goroutines are blocked in s, and one of them sleeps.
+func untilParked(t *testing.T, s *SharedWorker, n int) {
+	t.Helper()
+	testenv.ProgressWithin(t, patience, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.parked && len(s.blocked) == n-1
+	})
+}
+
+// TestSharedWorker_IdleSleeps: blocked goroutines poll nothing.
+func TestSharedWorker_IdleSleeps(t *testing.T) {
+	for _, n := range []int{1, sharers} {
+		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		p.connect()
+		p.a.w.engine.ParkLimit = time.Hour
+		ctx, cancel := context.WithCancel(context.Background())
+		s := p.a.w.Share()
+		ended := blockedOn(ctx, p, s, n)
+		untilParked(t, s, n)
+		s.Do(func(w *Worker) {
+			polls := f.ifaceOf(&p.a, 0).polls + f.ifaceOf(&p.a, 1).polls
+			assert.Less(t, polls, n*(sharedLooks+4*engine.YieldPolls), "a round or two for each that came")
+		})
+		cancel()
+		for _, err := range ended() {
+			assert.ErrorIs(t, err, context.Canceled)
+		}
+	}
+}
+
+// TestSharedWorker_HandsOver: when the goroutine that sleeps for all gives up, another
+// one does what it did.
+func TestSharedWorker_HandsOver(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	p.a.w.engine.ParkLimit = time.Hour
+	s := p.a.w.Share()
+	first, giveUp := context.WithCancel(context.Background())
+	gone := blockedOn(first, p, s, 1)
+	untilParked(t, s, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rest := blockedOn(ctx, p, s, 3)
+	untilParked(t, s, 4)
+	giveUp()
+	assert.ErrorIs(t, gone()[0], context.Canceled)
+	p.serve()
+	for _, err := range rest() {
+		assert.NoError(t, err)
+	}
+}
+
+// TestSharedWorker_Serves: a shared worker is a target while goroutines use it.
+func TestSharedWorker_Serves(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("an initiator of its own")
+		}
+		p.b.w.engine.ParkLimit = time.Hour
+		s := p.b.w.Share()
+		ctx, cancel := context.WithCancel(context.Background())
+		served := make(chan error)
+		go func() { served <- s.Serve(ctx) }()
+		p.connect()
+		for i := range 3 {
+			exercise(context.Background(), t, p.a.ep, p.a.key, i)
+			s.Do(func(*Worker) {})
+		}
+		cancel()
+		assert.ErrorIs(t, <-served, context.Canceled)
+	})
+}
+
+// TestSharedWorker_Close: every blocked goroutine returns, and so does who comes later.
+func TestSharedWorker_Close(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	p.a.w.engine.ParkLimit = time.Hour
+	s := p.a.w.Share()
+	served := make(chan error)
+	go func() { served <- s.Serve(context.Background()) }()
+	ended := blockedOn(context.Background(), p, s, sharers)
+	untilParked(t, s, sharers+1)
+	require.NoError(t, s.Close())
+	for _, err := range append(ended(), <-served, s.Serve(context.Background())) {
+		assert.ErrorIs(t, err, ucs.ErrClosed)
+	}
+	require.NoError(t, s.Close())
+}
+
+// TestClose_EndsServe: any goroutine may close a worker that another one serves or
+// waits in, at any moment.
+func TestClose_EndsServe(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		w, err := p.a.ctx.NewWorker(WorkerConfig{})
+		require.NoError(t, err)
+		w.engine.ParkLimit = time.Hour
+		served := make(chan error)
+		go func() { served <- w.Serve(context.Background()) }()
+		require.NoError(t, w.Close())
+		assert.ErrorIs(t, <-served, ucs.ErrClosed)
+		assert.ErrorIs(t, w.Serve(context.Background()), ucs.ErrClosed)
+	})
+}
+
+// TestClose_EndsServeWhileParked: as often as the test is repeated, over every transport.
+func TestClose_EndsServeWhileParked(t *testing.T) {
+	for _, set := range realSets() {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{})
+			w, err := p.a.ctx.NewWorker(WorkerConfig{SpinPolls: engine.YieldPolls})
+			require.NoError(t, err)
+			w.engine.ParkLimit = time.Hour
+			served := make(chan error)
+			go func() { served <- w.Serve(context.Background()) }()
+			testenv.ProgressWithin(t, patience, func() bool { return w.engine.Sleeps.Load() > 0 })
+			require.NoError(t, w.Close())
+			assert.ErrorIs(t, <-served, ucs.ErrClosed)
+		})
+	}
+}
+
+// TestClose_EndsWaiters: what a goroutine waits for ends with the worker, and the request
+// is still its own.
+func TestClose_EndsWaiters(t *testing.T) {
+	for _, blocking := range []bool{false, true} {
+		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+		p.connect()
+		p.a.w.engine.ParkLimit = time.Hour
+		r, err := p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		waited := make(chan error)
+		go func() {
+			if blocking {
+				waited <- p.a.ep.FlushWait(context.Background())
+			} else {
+				waited <- r.Wait(context.Background())
+			}
+		}()
+		testenv.ProgressWithin(t, patience, func() bool { return p.a.w.engine.Sleeps.Load() > 0 })
+		require.NoError(t, p.a.w.Close())
+		assert.ErrorIs(t, <-waited, ucs.ErrClosed)
+		assert.ErrorIs(t, ended(t, r), ucs.ErrCanceled)
+	}
+}
+
+// TestClose_ByMany: one of them closes; all return when it has.
+func TestClose_ByMany(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	var closing sync.WaitGroup
+	served := make(chan error)
+	go func() { served <- p.b.w.Serve(context.Background()) }()
+	for range 4 {
+		closing.Go(func() {
+			assert.NoError(t, p.b.w.Close())
+			assert.True(t, p.b.w.closed)
+		})
+	}
+	closing.Wait()
+	assert.ErrorIs(t, <-served, ucs.ErrClosed)
+}
+
+// TestBlocking_TwoAtOnce: a worker that two goroutines use is not left to fall apart.
+func TestBlocking_TwoAtOnce(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- p.b.w.Serve(ctx) }()
+	testenv.ProgressWithin(t, patience, func() bool { return p.b.w.engine.Turn.Taken() })
+	assert.PanicsWithValue(t, engine.TwoAtOnce, func() { _ = p.b.w.Serve(ctx) })
+	cancel()
+	assert.ErrorIs(t, <-served, context.Canceled)
+}
+
+// TestSharedWorker_GiveUpWhileAnotherSleeps: a call that is given up waits for its buffer
+// as long as it may, and no longer because another goroutine sleeps on the worker.
+func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.a.w.lendLimit, p.a.w.engine.ParkLimit = time.Millisecond, time.Hour
+	p.connect().warm()
+	s := p.a.w.Share()
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error)
+	go func() { served <- s.Serve(ctx) }()
+	untilParked(t, s, 1)
+	f.mu.Lock()
+	for _, i := range f.ifaces {
+		i.frozen = true
+	}
+	f.mu.Unlock()
+	err := s.Run(overCtx(), func() (*Request, error) {
+		return p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
+	})
+	assert.ErrorIs(t, err, context.Canceled)
+	s.Do(func(*Worker) { assert.ErrorContains(t, p.a.ep.Err(), "kept the buffer") })
+	cancel()
+	assert.ErrorIs(t, <-served, context.Canceled)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range f.ifaces {
+		i.frozen = false
+	}
+}

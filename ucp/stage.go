@@ -1,0 +1,224 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// stage is what a request does now: a static table of what it needs. A request goes from
+// stage to stage until it ends; nothing asks what kind of operation it is.
+type stage struct {
+	name  string // in errors: "put"
+	sized bool   // the length belongs to the name, as in "put 8 bytes"
+	opped bool   // and the operation, as in "atomic add of 8 bytes"
+
+	// role is that of the lane that post takes; noRole if it takes all or none.
+	role wireup.Role
+	// choose sets another stage once there is a lane for the role, if that depends on
+	// what the lane has. nil: it does not.
+	choose func(*Request)
+	// post gives as much to the lane as that takes. ErrNoResource if something is left:
+	// then it is called again. nil: there is nothing to post.
+	post func(*Request) error
+	// done runs when all that was posted has ended. It settles the request or sets the
+	// next stage and goes on with that. nil: the request ends with the status of that.
+	done func(*Request)
+	// first runs when all operations before it have ended. nil: it does not wait.
+	first func(*Request)
+	// settled runs when the request has ended. May be nil.
+	settled func(*Request)
+	// stop reports whether a request that was canceled can end now. nil: it cannot.
+	stop func(*Request) bool
+
+	lends bool // transports have the buffer as long as anything is under way
+	steps bool // posted anew after done: a fence waits for its end
+	fence bool // holds back what comes later
+	tells bool // ends with the reason if a lane broke before
+	ahead bool // no fence holds it back
+}
+
+// noRole is the role of a stage that takes no lane, or each.
+const noRole = wireup.Aux
+
+// lane is the active lane of the stage's role; nil if there is none, or no role.
+func (s *stage) lane(e *EP) *lane {
+	if s.role == noRole {
+		return nil
+	}
+	return e.lane(s.role)
+}
+
+// lacksLane reports that the stage needs a lane that is not there yet.
+func (s *stage) lacksLane(e *EP) bool { return s.role != noRole && e.lane(s.role) == nil }
+
+// start enters the operation and does what can be done now.
+func (r *Request) start() (*Request, error) {
+	r.ep.list(r)
+	r.launch()
+	return r.started()
+}
+
+// launch posts the operation, or queues it where it has to wait.
+func (r *Request) launch() {
+	e := r.ep
+	if e.aborting != ucs.StatusOK {
+		r.settle(e.aborting)
+		return
+	}
+	if r.stage.choose != nil && !r.stage.lacksLane(e) {
+		r.stage.choose(r)
+	}
+	s := r.stage
+	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead
+	if s.role != noRole && (held || s.lacksLane(e)) {
+		e.wait(r)
+		return
+	}
+	r.trackUnposted()
+	r.proceed()
+}
+
+// proceed posts, and queues the operation on its lane when that has no resources.
+func (r *Request) proceed() {
+	for range retries {
+		if r.advance() != uct.ErrNoResource {
+			return
+		}
+		err := r.waitsOn().EP.AddPending(&r.pend)
+		if err == nil {
+			r.flags |= reqQueued
+			return
+		}
+		if err != uct.ErrBusy {
+			if r.reroute(err) {
+				return
+			}
+			r.fail(statusOf(err))
+			r.posted()
+			return
+		}
+	}
+	r.fail(ucs.StatusNoResource)
+	r.posted()
+}
+
+// retries bounds a transport that has resources when asked and none when used.
+const retries = 1000
+
+// waitsOn is the lane that has no resources for the operation.
+func (r *Request) waitsOn() *lane {
+	if x := r.stage.lane(r.ep); x != nil {
+		return x
+	}
+	return &r.ep.link.lanes.All[r.lane]
+}
+
+// advance posts as much as there are resources for. It returns ErrNoResource if
+// some is left; then the operation must be queued.
+func (r *Request) advance() error {
+	err := r.stage.post(r)
+	if r.flags&reqPosted != 0 || err == nil {
+		r.proves()
+	}
+	switch {
+	case err == uct.ErrNoResource:
+		return err
+	case err != nil && r.reroute(err):
+		return nil
+	case err != nil:
+		r.fail(statusOf(r.ep.reason(err)))
+	}
+	r.posted()
+	return nil
+}
+
+// proves notes that the transport of the operation's lane has taken something.
+func (r *Request) proves() {
+	if x := r.stage.lane(r.ep); x != nil && !x.Proven {
+		r.ep.link.prove(x)
+	}
+}
+
+// posted says that no more will be posted: the request goes on when what is under way
+// has ended.
+func (r *Request) posted() {
+	if !r.stage.steps {
+		r.untrack()
+	}
+	r.comp.Complete(ucs.StatusOK)
+}
+
+// trackUnposted marks a request of which a part is still to be posted, or that takes
+// several steps: a fence must wait for it.
+func (r *Request) trackUnposted() {
+	if r.flags&reqUnposted == 0 && r.ep != nil {
+		r.flags |= reqUnposted
+		r.ep.unposted++
+	}
+}
+
+func (r *Request) untrack() {
+	if r.flags&reqUnposted != 0 {
+		r.flags &^= reqUnposted
+		r.ep.unposted--
+	}
+}
+
+// settle ends the request, once. No transport has any part of it.
+func (r *Request) settle(st ucs.Status) {
+	if r.flags&reqDone != 0 {
+		return
+	}
+	r.untrack()
+	r.flags |= reqDone
+	r.status = st
+	if st != ucs.StatusOK && r.ep != nil {
+		r.status = r.ep.failureStatus(r, st)
+	}
+	if r.result != nil && st == ucs.StatusOK && r.flags&reqGivenUp == 0 {
+		*r.result = r.word
+	}
+	if r.remote != 0 {
+		r.worker.remote.Remove(r.remote)
+	}
+	if r.flags&reqListed != 0 {
+		r.ep.unlist(r)
+	}
+	if r.stage.settled != nil {
+		r.stage.settled(r)
+	}
+	if p := r.parent; p != nil {
+		r.parent = nil
+		p.comp.Complete(r.status)
+	}
+	r.collect()
+}
+
+// dispatched runs when a lane has resources again.
+func (r *Request) dispatched() error {
+	r.flags &^= reqQueued
+	if r.flags&reqDone != 0 { // canceled meanwhile
+		r.collect()
+		return nil
+	}
+	if st := r.stopped(); st != ucs.StatusOK {
+		r.fail(st)
+		r.posted()
+		return nil
+	}
+	if r.ep.link.rerouting {
+		r.leaveLane()
+		return nil
+	}
+	if err := r.advance(); err == uct.ErrNoResource {
+		r.flags |= reqQueued
+		return err
+	}
+	return nil
+}
+
+// unposted is the stop of operations: nothing of them was posted.
+func unposted(r *Request) bool {
+	return r.flags&reqPosted == 0 && r.flags&(reqQueued|reqWaiting) != 0
+}

@@ -1,0 +1,332 @@
+package ucp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+const (
+	stormClients = 4
+	stormSlots   = 32       // one is taken by one client after another, seldom
+	stormSlot    = 24 << 10 // bytes of a client in a region
+	stormGuard   = 64       // bytes before, between and behind slots that nobody writes
+	stormRegions = 4        // the first stays, others are closed at random
+	stormStride  = stormSlot + stormGuard
+	stormLen     = stormSlots*stormStride + stormGuard
+	guardByte    = 0xC3
+	graveByte    = 0x5A
+)
+
+// TestStorm: clients of one server are killed while they put and get, and the server
+// closes memory under them. What clients read is what they wrote, nobody writes outside
+// of what is his, closed memory is its owner's, and in the end the server holds what it
+// held after the first few.
+func TestStorm(t *testing.T) {
+	for _, tls := range []string{"sm", `\rc`, "tcp", "all"} {
+		t.Run(tls, func(t *testing.T) {
+			s := startStorm(t, tls)
+			kills := testenv.Rounds(15, 1000)
+			warm := min(kills/2, 50)
+			s.run(t, warm)
+			before := footprintOf(t, s.shared)
+			before.eps = 0
+			s.run(t, kills-warm)
+			now := requireNoGrowth(t, s.shared, before)
+			t.Logf("%d kills, %d regions closed, %d times in use at first; after %d kills %+v, in the end %+v",
+				kills, s.closed, s.inUse, warm, before, now)
+		})
+	}
+}
+
+// storm is a server, its regions and its clients.
+type storm struct {
+	*longServer
+	rng     *rand.Rand
+	regions []*stormRegion
+	graves  [][]byte // registered memory that was closed
+	clients []*child
+	slot    int // of the next client
+	closed  int // regions
+	inUse   int // of them, those that could not be closed at once
+}
+
+// stormRegion is memory that clients reach.
+type stormRegion struct {
+	mem *Mem
+	own []byte // the caller's memory, if it is
+}
+
+func startStorm(t *testing.T, tls string) *storm {
+	s := &storm{longServer: startServer(t, tls, 8), rng: rand.New(rand.NewPCG(7, 7))}
+	for i := range stormRegions {
+		s.regions = append(s.regions, s.newRegion(t, i))
+	}
+	t.Cleanup(func() {
+		for _, c := range s.clients {
+			c.kill(t)
+		}
+		for _, r := range s.regions {
+			s.close(t, r)
+		}
+	})
+	return s
+}
+
+// newRegion makes region i, of either kind, with guard bytes in place.
+func (s *storm) newRegion(t *testing.T, i int) *stormRegion {
+	r := &stormRegion{}
+	var err error
+	if i%2 == 1 {
+		r.own = make([]byte, stormLen)
+		r.mem, err = s.ctx.MemMap(r.own)
+	} else {
+		r.mem, err = s.ctx.MemAlloc(stormLen)
+	}
+	require.NoError(t, err)
+	b := r.mem.Bytes()
+	for at := 0; at < len(b); at += stormStride {
+		fill(b[at:at+stormGuard], guardByte)
+	}
+	return r
+}
+
+func fill(b []byte, v byte) {
+	for i := range b {
+		b[i] = v
+	}
+}
+
+// check finds bytes that somebody wrote who must not.
+func (s *storm) check(t *testing.T) {
+	guard := bytes.Repeat([]byte{guardByte}, stormGuard)
+	for k, r := range s.regions {
+		b := r.mem.Bytes()
+		for at := 0; at < len(b); at += stormStride {
+			require.Equal(t, guard, b[at:at+stormGuard], "guard at %d of region %d", at, k)
+		}
+	}
+	for _, b := range s.graves {
+		require.Len(t, b, bytes.Count(b, []byte{graveByte}), "written after it was closed")
+	}
+}
+
+// run kills clients, and leaves none.
+func (s *storm) run(t *testing.T, kills int) {
+	for len(s.clients) < stormClients {
+		s.clients = append(s.clients, s.newClient(t))
+	}
+	for k := range kills {
+		i := s.rng.IntN(len(s.clients))
+		victim := s.clients[i]
+		victim.tell(t, "how goes it")
+		require.Equal(t, "well", victim.line(t))
+		if s.rng.IntN(3) == 0 {
+			s.replace(t, 1+s.rng.IntN(stormRegions-1))
+		}
+		victim.kill(t)
+		s.clients[i] = s.newClient(t)
+		if k%8 == 0 {
+			s.check(t)
+		}
+	}
+	for _, c := range s.clients {
+		c.kill(t)
+	}
+	s.clients = nil
+	s.check(t)
+	s.graves = nil
+}
+
+func (s *storm) newClient(t *testing.T) *child {
+	words := make([]string, len(s.regions))
+	for i, r := range s.regions {
+		words[i] = remoteMem{s.w.Address(), r.mem.Pack()}.String()
+	}
+	slot := s.slot
+	s.slot = (s.slot + 1) % stormSlots
+	return newChild(t, "storm", s.tls, slot, strings.Join(words, ";"))
+}
+
+// replace closes a region while clients use it, and makes another one.
+func (s *storm) replace(t *testing.T, i int) {
+	s.close(t, s.regions[i])
+	s.regions[i] = s.newRegion(t, i)
+}
+
+// close closes a region. The caller's memory is marked then: it is his alone.
+func (s *storm) close(t *testing.T, r *stormRegion) {
+	err := r.mem.Close()
+	for inUse := (*ucs.InUseError)(nil); errors.As(err, &inUse); err = r.mem.Close() {
+		s.inUse++
+	}
+	assert.NoError(t, err)
+	s.closed++
+	if r.own != nil {
+		fill(r.own, graveByte)
+		s.graves = append(s.graves, r.own)
+	}
+}
+
+// stormRole is a client: transports, its slot, and the regions.
+func stormRole(c *childSide) error {
+	slot, err := strconv.Atoi(c.args[1])
+	if err != nil {
+		return err
+	}
+	x := &stormClient{at: uint64(slot*stormStride + stormGuard), rng: rand.New(rand.NewPCG(uint64(slot), 1))}
+	if err := x.open(c.args[0], strings.Split(c.args[2], ";")); err != nil {
+		return err
+	}
+	asked := make(chan struct{}, 1)
+	go func() {
+		for c.heard() {
+			asked <- struct{}{}
+		}
+		close(asked)
+	}()
+	for {
+		if err := x.turn(); err != nil {
+			return err
+		}
+		select {
+		case _, ok := <-asked:
+			if !ok {
+				return nil // the parent has gone
+			}
+			c.say("well")
+		default:
+		}
+	}
+}
+
+// stormClient writes and reads its slot in every region that is still there.
+type stormClient struct {
+	rng   *rand.Rand
+	w     *Worker
+	ep    *EP
+	local *Mem
+	at    uint64
+	views []*stormView
+}
+
+// stormView is what a client knows of its slot in one region.
+type stormView struct {
+	remote remoteMem
+	key    *RKey
+	want   []byte // nil: not written yet
+}
+
+func (x *stormClient) open(tls string, regions []string) error {
+	ctx, err := openContext(tls)
+	if err != nil {
+		return err
+	}
+	if x.w, err = ctx.NewWorker(WorkerConfig{}); err != nil {
+		return err
+	}
+	if x.local, err = ctx.MemAlloc(stormSlot); err != nil {
+		return err
+	}
+	for _, s := range regions {
+		remote, err := parseRemote(s)
+		if err != nil {
+			return err
+		}
+		x.views = append(x.views, &stormView{remote: remote})
+	}
+	return x.connect()
+}
+
+// connect makes a new EP, with the keys of the regions that are left.
+func (x *stormClient) connect() (err error) {
+	if x.ep, err = x.w.NewEP(x.views[0].remote.addr, EPConfig{}); err != nil {
+		return err
+	}
+	for _, v := range x.views {
+		if v.key, err = x.ep.Unpack(v.remote.key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn does something in a region. One that is refused was closed, except the first, whose
+// turn may come when another refusal has failed the EP.
+func (x *stormClient) turn() error {
+	i := x.rng.IntN(len(x.views))
+	v := x.views[i]
+	err := x.use(v)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errCorrupt), i == 0 && x.ep.Err() == nil, i == 0 && !errors.Is(err, ucs.ErrRemoteAccess):
+		return err
+	case i == 0:
+		v.want = nil
+	default:
+		x.views = append(x.views[:i], x.views[i+1:]...)
+		v.key.Close()
+	}
+	if x.ep.Err() == nil {
+		return nil
+	}
+	return x.reconnect()
+}
+
+// reconnect takes the place of an EP that has failed.
+func (x *stormClient) reconnect() error {
+	for _, v := range x.views {
+		v.key.Close()
+	}
+	if err := x.ep.CloseWait(context.Background(), CloseForce); err != nil {
+		return err
+	}
+	return x.connect()
+}
+
+var errCorrupt = errors.New("not what was written")
+
+// use writes a part of the slot, the whole at first, and reads it.
+func (x *stormClient) use(v *stormView) error {
+	ctx, from, n := context.Background(), 0, stormSlot
+	if v.want == nil {
+		v.want = make([]byte, stormSlot)
+	} else {
+		from = x.rng.IntN(stormSlot)
+		n = 1 + x.rng.IntN(stormSlot-from)
+	}
+	var p *OpParams
+	if x.rng.IntN(2) == 0 {
+		p = &OpParams{Mem: x.local}
+	}
+	buf := x.local.Bytes()[:n]
+	copy(buf, pattern(n, x.rng.IntN(256)))
+	copy(v.want[from:], buf)
+	raddr := v.key.Addr() + x.at
+	if err := x.ep.PutWait(ctx, buf, raddr+uint64(from), v.key, p); err != nil {
+		return err
+	}
+	if err := x.ep.FlushWait(ctx); err != nil {
+		return err
+	}
+	got := x.local.Bytes()
+	if err := x.ep.GetWait(ctx, got, raddr, v.key, p); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, v.want) {
+		return fmt.Errorf("slot at %d: %w", x.at, errCorrupt)
+	}
+	return nil
+}

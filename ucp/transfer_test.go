@@ -1,0 +1,56 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestExplain_Ranges: Explain has the ranges of sizes, with their protocols, for both kinds
+// of buffers, before and after the EP has connected.
+func TestExplain_Ranges(t *testing.T) {
+	p := newPair(t, real(`\rc`, `\rc`), Config{}).connect()
+	before := p.a.ep.Explain()
+	p.warm()
+	for _, text := range []string{before, p.a.ep.Explain()} {
+		for _, want := range []string{
+			"put over rc softhca0:1, buffer not registered:\n", "get over rc softhca0:1, buffer in OpParams.Mem:\n",
+			" short  up to ", " bcopy  one copy\n", " zcopy  cheaper than a copy\n",
+		} {
+			assert.Contains(t, text, want)
+		}
+	}
+}
+
+// TestTransfer_Bare: what one call moves without a copy is in no list, also not when it is
+// the last thing before the EP closes, and moves what it should.
+func TestTransfer_Bare(t *testing.T) {
+	p := newPair(t, real(`\rc`, `\rc`), Config{}).connect().warm()
+	const n = 20000
+	mem, err := p.a.ctx.MemAlloc(2 * n)
+	require.NoError(t, err)
+	want, got := mem.Bytes()[:n], mem.Bytes()[n:]
+	copy(want, pattern(n, 1))
+	use := &OpParams{Mem: mem}
+	r, err := p.a.ep.Put(want, p.b.mem.Addr(), p.a.key, use)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	assert.Nil(t, p.a.ep.first)
+	assert.EqualValues(t, 1, p.a.ep.direct)
+	assert.True(t, r.lent(), "the buffer is the transport's")
+	require.NoError(t, p.finish(r, nil))
+	require.NoError(t, p.flush())
+	requireBytes(t, want, p.b.mem.Bytes()[:n])
+	r, err = p.a.ep.Get(got, p.b.mem.Addr(), p.a.key, use)
+	require.NoError(t, err)
+	require.NotNil(t, r)
+	assert.Nil(t, p.a.ep.first)
+	require.NoError(t, p.finish(r, nil))
+	requireBytes(t, want, got)
+	assert.Zero(t, p.a.ep.direct)
+
+	_, err = p.a.ep.Put(make([]byte, n), p.b.mem.Addr(), p.a.key, use)
+	assert.ErrorContains(t, err, "not in OpParams.Mem")
+	require.NoError(t, mem.Close())
+}

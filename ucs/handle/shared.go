@@ -1,0 +1,75 @@
+package handle
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Shared is a table like Table with handles of 64 bits, for any goroutine: Add and Remove
+// take a lock, Find takes none and does not allocate. The zero value is empty.
+type Shared[T any] struct {
+	slots atomic.Pointer[[]atomic.Pointer[entry[T]]]
+
+	mu    sync.Mutex
+	table Table[*T]
+}
+
+// entry is a value with its handle.
+type entry[T any] struct {
+	handle uint64
+	value  *T
+}
+
+// Add enters v, which is not nil, and returns its handle.
+func (s *Shared[T]) Add(v *T) uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := s.table.Add(v)
+	s.slot(h).Store(&entry[T]{h, v})
+	return h
+}
+
+// slot is the place of a handle. The slice is replaced when it grows: who looks into the
+// old one does not find what is added later, of which nobody knows the handle yet.
+func (s *Shared[T]) slot(h uint64) *atomic.Pointer[entry[T]] {
+	i := h & s.table.mask
+	var old []atomic.Pointer[entry[T]]
+	if p := s.slots.Load(); p != nil {
+		old = *p
+	}
+	if i < uint64(len(old)) {
+		return &old[i]
+	}
+	grown := make([]atomic.Pointer[entry[T]], max(16, 2*len(old)))
+	for k := range old {
+		grown[k].Store(old[k].Load())
+	}
+	s.slots.Store(&grown)
+	return &grown[i]
+}
+
+// Find returns the value of a handle that anyone may have made up, nil if there is none.
+// The value may be removed at the same time.
+func (s *Shared[T]) Find(h uint64) *T {
+	p := s.slots.Load()
+	if p == nil {
+		return nil
+	}
+	if i := uint64(uint32(h)); i < uint64(len(*p)) {
+		if e := (*p)[i].Load(); e != nil && e.handle == h {
+			return e.value
+		}
+	}
+	return nil
+}
+
+// Remove ends a handle; false if it has no value.
+func (s *Shared[T]) Remove(h uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.table.Remove(h) {
+		return false
+	}
+	s.slot(h).Store(nil)
+	return true
+}

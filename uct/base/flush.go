@@ -1,0 +1,35 @@
+package base
+
+import "github.com/gucx/gucx/uct"
+
+// FlushGroups makes completions for flushes of an iface: one that many EPs
+// complete, for one user. The zero value is ready. Those that are done are reused:
+// there are as many as flushes of the iface were ever in flight. Not to be copied once
+// used.
+type FlushGroups struct{ free *flushGroup }
+
+type flushGroup struct {
+	comp uct.Completion
+	user *uct.Completion
+	next *flushGroup
+}
+
+// Get returns a completion that completes user when it has been completed n times.
+func (p *FlushGroups) Get(user *uct.Completion, n int) *uct.Completion {
+	g := p.free
+	if g == nil {
+		g = new(flushGroup)
+		g.comp.Func = func(*uct.Completion) { p.done(g) }
+	} else {
+		p.free = g.next
+	}
+	g.next, g.user, g.comp.Count = nil, user, n
+	return &g.comp
+}
+
+func (p *FlushGroups) done(g *flushGroup) {
+	user, st := g.user, g.comp.Status
+	g.user, g.comp.Status = nil, 0
+	g.next, p.free = p.free, g
+	user.Complete(st)
+}

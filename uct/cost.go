@@ -1,0 +1,108 @@
+package uct
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Variant is a way in which an EP moves data: an operation and how it treats the buffer.
+type Variant uint8
+
+// Variants. Those before AtomicPost have the bits of Caps in the same order.
+const (
+	AMShort Variant = iota
+	AMBcopy
+	AMZcopy
+	PutShort
+	PutBcopy
+	PutZcopy
+	GetShort
+	GetBcopy
+	GetZcopy
+	AtomicPost
+	AtomicFetch
+
+	NumVariants = iota
+)
+
+var variantNames = [NumVariants]string{
+	"am_short", "am_bcopy", "am_zcopy", "put_short", "put_bcopy", "put_zcopy",
+	"get_short", "get_bcopy", "get_zcopy", "atomic_post", "atomic_fetch",
+}
+
+// String returns the name, as that of the capability.
+func (v Variant) String() string {
+	if int(v) < len(variantNames) {
+		return variantNames[v]
+	}
+	return "unknown"
+}
+
+// Claimed reports whether an iface with these attributes has the variant.
+func (v Variant) Claimed(a *IfaceAttr) bool {
+	switch v {
+	case AtomicPost:
+		return a.Atomic.Post32|a.Atomic.Post64 != 0
+	case AtomicFetch:
+		return a.Atomic.Fetch32|a.Atomic.Fetch64 != 0
+	}
+	return a.Caps&(1<<v) != 0
+}
+
+// Cost is what one operation of a variant costs, declared from measurements; the zero
+// value is that of a variant which is not there. The layer above chooses by it between
+// variants and between transports.
+type Cost struct {
+	Send    time.Duration // of the CPU that posts, with what its completion takes
+	Recv    time.Duration // of the CPU of the target; 0 if it takes no part
+	Latency time.Duration // from the post until it has taken effect, the result of a get or fetch included, without Send and Recv
+	// Bandwidth in bytes per second that one iface reaches alone; 0 if the length does
+	// not count.
+	Bandwidth uint64
+	// SharedBandwidth in bytes per second divides among the processes of the host; 0
+	// if Bandwidth is not shared.
+	SharedBandwidth uint64
+}
+
+// Time is what an operation with n bytes takes from the post until it has taken effect, on
+// an idle transport, in picoseconds. It is computed in whole numbers, so that all
+// processes get the same; it never decreases as n grows.
+func (c Cost) Time(n uint64) uint64 {
+	base := uint64(min(max(c.Send+c.Recv+c.Latency, 0), math.MaxInt64/1000)) * 1000
+	bw := c.Bandwidth
+	if c.SharedBandwidth > 0 {
+		bw = min(bw, c.SharedBandwidth)
+	}
+	if bw == 0 {
+		return base
+	}
+	hi, lo := bits.Mul64(n, 1e12)
+	if hi >= bw {
+		return math.MaxUint64
+	}
+	transfer, _ := bits.Div64(hi, lo, bw)
+	if sum, carry := bits.Add64(base, transfer, 0); carry == 0 {
+		return sum
+	}
+	return math.MaxUint64
+}
+
+// Costs are those of all variants.
+type Costs [NumVariants]Cost
+
+// Set declares a cost for several variants.
+func (cs *Costs) Set(c Cost, variants ...Variant) {
+	for _, v := range variants {
+		cs[v] = c
+	}
+}
+
+// Declare puts the costs of the variants that a claims into it.
+func (a *IfaceAttr) Declare(cs Costs) {
+	for v := range Variant(NumVariants) {
+		if v.Claimed(a) {
+			a.Costs[v] = cs[v]
+		}
+	}
+}

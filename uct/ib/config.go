@@ -1,0 +1,33 @@
+package ib
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Config is what all transports over InfiniBand devices have in common. The zero value
+// is ready to use.
+type Config struct {
+	// Endpoints is how the threads of the process share a device; EndpointsAuto leaves
+	// that to the configuration of each transport, [PathConfig].
+	Endpoints Endpoints `env:"IB_ENDPOINTS" doc:"How threads share an InfiniBand device, for all transports over it: a device context for each (MPI-everywhere), one context with registers for each (2xDynamic, Dynamic), for two (SharedDynamic) or for all under locks (Static), or one interface that threads take turns with (MPI+threads); auto is what RC_IB_ENDPOINTS and so on say."`
+	// PollIdleTx has Progress poll completion queues also when nothing is outstanding
+	// and they show that they are empty, as UCX polls send queues; for measurements.
+	PollIdleTx bool `env:"POLL_IDLE_TX" default:"n" doc:"Poll completion queues also when nothing is outstanding and they show that they are empty (for measurements)."`
+}
+
+// Validate checks the ranges. ErrInvalidParam.
+func (c *Config) Validate() error {
+	if !c.Endpoints.Valid() {
+		return fmt.Errorf("%w: %v", uct.ErrInvalidParam, c.Endpoints)
+	}
+	return nil
+}
+
+// New is the function of that name with a configuration. What is wrong with c, OpenMD
+// tells.
+func (c Config) New(devices func() ([]*verbs.Device, error), tls ...Transport) uct.Component {
+	return &component{cfg: c, devices: devices, tls: tls}
+}

@@ -1,0 +1,167 @@
+package rccore
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// order is completions that note the order in which they ended.
+type order struct {
+	t     testing.TB
+	next  int
+	ended []int
+}
+
+func (o *order) get() *uct.Completion {
+	id := o.next
+	o.next++
+	return &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+		assert.Equal(o.t, ucs.StatusOK, c.Status)
+		o.ended = append(o.ended, id)
+	}}
+}
+
+// TestWaited_FewCompletions: of many zero-copy puts only the first asks for a
+// completion, and the end of all of them is told without a flush.
+func TestWaited_FewCompletions(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		const puts = 40
+		o := &order{t: t}
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:1000], Mem: a.mem}}
+		for range puts {
+			pending, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, o.get())
+			require.NoError(t, err)
+			require.True(t, pending)
+		}
+		handled := 0
+		until(t, func() bool { handled += a.it.Progress(); return len(o.ended) == puts }, a)
+		assert.LessOrEqual(t, handled, 2, "the first put, and a work request behind the last")
+		assert.Equal(t, uint64(puts+1), ab.core.PI)
+	})
+}
+
+// TestWaited_OneIsSignaled: an operation alone has a completion of its own, also behind
+// short ones that have none.
+func TestWaited_OneIsSignaled(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		o := &order{t: t}
+		for range 5 {
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key)) // the first is signaled
+		}
+		until(t, func() bool { return ab.core.CI != 0 }, a)
+		require.NotEqual(t, ab.core.PI, ab.core.CI)
+		posted := ab.core.PI
+		_, err := ab.GetBcopy(make([]byte, 8), b.mem.Addr(), b.key, o.get())
+		require.NoError(t, err)
+		assert.Equal(t, posted+1, ab.core.Sig)
+		until(t, func() bool { return len(o.ended) == 1 }, a)
+		assert.Equal(t, posted+1, ab.core.PI, "no work request behind it")
+	})
+}
+
+// TestWaited_Order: whatever is posted, in queues of any length, everything ends, once
+// and in the order in which it was posted, with the right data; nothing but Progress is
+// needed for it.
+func TestWaited_Order(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		for seed := range uint64(20) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			cfg := Config{TxDepth: 4 << rnd.IntN(5), TxCQDepth: 8 << rnd.IntN(6), TxBuffers: 4 << rnd.IntN(4)}
+			a, b, ab, _ := over.pair(t, cfg)
+			o := &order{t: t}
+			got := map[int][]byte{} // by offset
+			far := b.mem.Bytes()
+			for i := range far[4096:8192] {
+				far[4096+i] = byte(rnd.Uint32())
+			}
+			iov := []uct.IOV{{Buf: a.mem.Bytes()[:300], Mem: a.mem}}
+			for range 500 {
+				var pending bool
+				var err error
+				posted, buf, at := o.next, []byte(nil), 0
+				switch rnd.IntN(9) {
+				case 0:
+					err = ab.PutShort([]byte{1}, b.mem.Addr(), b.key)
+				case 1:
+					err = ab.PutBcopy(make([]byte, 200), b.mem.Addr(), b.key)
+				case 2:
+					pending, err = ab.PutZcopy(iov, b.mem.Addr()+1024, b.key, o.get())
+				case 3:
+					_, err = ab.PutZcopy(iov, b.mem.Addr()+1024, b.key, nil)
+				case 4:
+					buf, at = make([]byte, 1+rnd.IntN(200)), 4096+rnd.IntN(3800)
+					pending, err = ab.GetBcopy(buf, b.mem.Addr()+uint64(at), b.key, o.get())
+				case 5:
+					err = ab.AtomicPost(uct.AtomicAdd, 8, 1, b.mem.Addr()+8192, b.key)
+				case 6:
+					pending, err = ab.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), b.mem.Addr()+8192, b.key, o.get())
+				case 7:
+					pending, err = ab.Flush(o.get())
+				case 8:
+					a.it.Progress()
+				}
+				if err != nil {
+					require.Equal(t, uct.ErrNoResource, err)
+					a.it.Progress()
+				}
+				if !pending {
+					o.next = posted
+				} else if buf != nil {
+					got[at] = buf
+				}
+			}
+			until(t, func() bool { return len(o.ended) == o.next }, a)
+			for i, id := range o.ended {
+				require.Equal(t, i, id)
+			}
+			for at, buf := range got {
+				require.Equal(t, far[at:at+len(buf)], buf)
+			}
+			flush(t, ab, a)
+			require.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+			require.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.tx.Free())
+		}
+	})
+}
+
+// TestWaited_Slots: more EPs than have a slot of their own still fetch, all at once, and
+// those that are closed leave theirs to others.
+func TestWaited_Slots(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{TxDepth: 8, TxCQDepth: 512}), over.newSide(t, md, Config{TxDepth: 8, TxCQDepth: 512})
+		free := a.it.core.slots.Free()
+		var eps []*endpoint
+		for range 2 {
+			o := &order{t: t}
+			results := make([]uint64, 2*(epSlots+5))
+			for i := range epSlots + 5 {
+				ep, _ := join(t, a, b)
+				eps = append(eps, ep)
+				for k := range 2 {
+					_, err := ep.AtomicFetch(uct.AtomicAdd, 8, 1, &results[2*i+k], b.mem.Addr(), b.key, o.get())
+					require.NoError(t, err)
+				}
+			}
+			until(t, func() bool { return len(o.ended) == len(results) }, a, b)
+			first := results[0]
+			for i, v := range results {
+				require.Equal(t, first+uint64(i), v)
+			}
+			for _, ep := range eps {
+				require.NoError(t, ep.Close())
+			}
+			eps = nil
+			until(t, func() bool { return a.it.core.closing.Len() == 0 }, a, b)
+			assert.Equal(t, free-a.it.core.ops.total, a.it.core.slots.Free())
+		}
+	})
+}

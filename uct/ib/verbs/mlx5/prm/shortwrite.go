@@ -1,0 +1,88 @@
+package prm
+
+import (
+	"math/bits"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// ShortWrite is an RDMA write whose payload is inline and whose WQE is one basic
+// block: what nearly every short put is. It is read in place: nothing is decoded that
+// is not asked for. The memory is that of the ring, valid until the WQE completes.
+type ShortWrite struct {
+	bb  *BB
+	len uint32
+}
+
+// Where the payload of a short write begins, and how much of it there can be.
+const (
+	shortData   = CtrlLen + RaddrLen + InlineHdrLen
+	MaxShortLen = BBLen - shortData
+)
+
+// ShortSegs is the length in units of the WQE of a short write of n bytes, 1 to
+// MaxShortLen.
+func ShortSegs(n int) uint32 { return uint32(shortData+n+SegLen-1) / SegLen }
+
+// PutShortWrite writes the control and the remote address segment of a short write to b;
+// PutShortData follows. (Two functions, so that the compiler inlines both.)
+func PutShortWrite(b *BB, word uint64, flags CtrlFlags, raddr uint64, rkey uint32) {
+	be.PutUint64(b[0:8], word)
+	le.PutUint64(b[8:16], pair(uint32(flags), 0))
+	be.PutUint64(b[16:24], raddr)
+	le.PutUint64(b[24:32], pair(rkey, 0))
+}
+
+// PutShortData writes the payload of a short write, 1 to MaxShortLen bytes.
+func PutShortData(b *BB, data []byte) {
+	if len(data) == 8 { // in words of eight bytes, as a copy to the register loads them
+		v := le.Uint64(data)
+		le.PutUint64(b[32:40], v<<32|8<<24|inlineBit>>24)
+		le.PutUint64(b[40:48], bits.RotateLeft64(v, 32)) // and padding
+		return
+	}
+	be.PutUint32(b[32:36], uint32(len(data))|inlineBit)
+	copy(b[shortData:], data)
+}
+
+// ShortWrite reads the WQE at index ci, in BBs, which must have been posted. False if
+// it is anything else, well-formed or not: DecodeWQE then says what.
+func (v *SQView) ShortWrite(ci uint16) (w ShortWrite, ok bool) {
+	b := v.BB(uint32(ci))
+	n := be.Uint32(b[CtrlLen+RaddrLen:shortData]) ^ inlineBit
+	ds := uint64(n+shortData+SegLen-1) / SegLen
+	if n-1 >= MaxShortLen || v.typ != verbs.QPTypeRC ||
+		be.Uint64(b[0:8]) != v.want|uint64(ci)<<40|uint64(OpRDMAWrite)<<32|ds {
+		return ShortWrite{}, false
+	}
+	return ShortWrite{b, n}, true
+}
+
+// Signaled reports whether the work request makes a CQE on success.
+func (w ShortWrite) Signaled() bool { return CtrlFlags(w.bb[11]).Signaled() }
+
+// Target is where the bytes go.
+func (w ShortWrite) Target() (raddr uint64, rkey uint32) {
+	return be.Uint64(w.bb[16:24]), be.Uint32(w.bb[24:28])
+}
+
+// Data is the payload, 1 to 28 bytes.
+func (w ShortWrite) Data() []byte { return w.bb[shortData : shortData+w.len&(BBLen-1)] }
+
+// MaxShortSendLen is the longest payload of an inline send of one basic block.
+const MaxShortSendLen = BBLen - CtrlLen - InlineHdrLen
+
+// ShortSendSegs is the length in units of the WQE of a short send of n bytes, 1 to
+// MaxShortSendLen.
+func ShortSendSegs(n int) uint32 {
+	return uint32(CtrlLen+InlineHdrLen+n+SegLen-1) / SegLen
+}
+
+// PutShortSend writes an inline send of one basic block with an immediate to b. Its
+// payload is first, in little-endian order, and then data, which together fit.
+func PutShortSend(b *BB, word uint64, flags CtrlFlags, imm uint32, first uint64, data []byte) {
+	PutCtrl(b, word, flags, imm)
+	be.PutUint32(b[16:20], uint32(8+len(data))|inlineBit)
+	le.PutUint64(b[20:28], first)
+	copy(b[28:], data)
+}

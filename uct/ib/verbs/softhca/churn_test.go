@@ -1,0 +1,96 @@
+package softhca_test
+
+import (
+	"bufio"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// footprint is what a peer costs a process.
+type footprint struct{ descriptors, mappings, goroutines int }
+
+func measure(t *testing.T) (f footprint) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	maps, err := os.Open("/proc/self/maps")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, maps.Close()) }()
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		if strings.Contains(lines.Text(), "/memfd:") {
+			f.mappings++
+		}
+	}
+	f.descriptors, f.goroutines = len(list), runtime.NumGoroutine()
+	return f
+}
+
+// Peers that were connected, and are gone, leave nothing behind: neither the link that
+// reached them nor the one that they reached us by, while QPs that had them go on being
+// posted to until they fail.
+func TestChurn_PeersLeaveNothingBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		role string
+		end  func(t *testing.T, n *node, c *child)
+	}{
+		"leave in order": {"leaver", func(t *testing.T, n *node, c *child) {
+			require.NoError(t, c.in.Close())
+			n.untilError(c)
+			require.NoError(t, n.qp.Close())
+		}},
+		"killed while they write": {"hammer", func(t *testing.T, n *node, c *child) {
+			require.NoError(t, c.cmd.Process.Kill())
+			n.untilError(c)
+			require.NoError(t, n.qp.Close())
+		}},
+		"closed by the server first": {"leaver", func(t *testing.T, n *node, c *child) {
+			require.NoError(t, n.qp.Close())
+			require.NoError(t, c.in.Close())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := openNode(t, softhca.Config{})
+			before := measure(t)
+			for range testenv.Rounds(6, 340) {
+				require.NoError(t, n.qp.Close())
+				n.qp = n.newQP()
+				p := startChild(t, n, c.role)
+				n.write(p)
+				n.succeed(1)
+				c.end(t, n, p)
+				_ = p.cmd.Wait()
+			}
+			testenv.ProgressWithin(t, patience, func() bool {
+				now := measure(t)
+				return now.descriptors <= before.descriptors && now.mappings <= before.mappings && now.goroutines <= before.goroutines
+			})
+			for n.cq.Poll(n.wcs[:]) > 0 {
+			}
+		})
+	}
+}
+
+// write posts a write to a child.
+func (n *node) write(c *child) {
+	n.send(verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{n.mr.SGE(0, 64)}, RemoteAddr: c.Addr, RKey: c.RKey})
+}
+
+// untilError writes to a child until the QP fails.
+func (n *node) untilError(c *child) {
+	n.t.Helper()
+	testenv.ProgressWithin(n.t, patience, func() bool {
+		n.write(c)
+		return n.completion().Status != verbs.WCSuccess
+	})
+	for n.cq.Poll(n.wcs[:]) > 0 {
+	}
+}

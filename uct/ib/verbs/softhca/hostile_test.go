@@ -1,0 +1,336 @@
+package softhca
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// next is a packet of the message that QP q expects: a payload of n bytes of a message
+// of length bytes, for the window.
+func (s *siege) next(q int, op, flags uint8, n, length int) (packet, []byte) {
+	t := &s.qps[q]
+	return packet{op: op, flags: flags, dstQPN: t.v.Number(), srcQPN: t.remote, msn: t.q.resp.msn, dmaLen: uint32(length),
+		raddr: s.window.Addr(), rkey: s.window.RKey(), qkey: siegeQKey}, s.payload(n)
+}
+
+// say has the peer of QP q send such a packet, and lets the device handle it.
+func (s *siege) say(q int, op, flags uint8, n, length int) {
+	pkt, payload := s.next(q, op, flags, n, length)
+	require.True(s.t, s.peers[s.qps[q].peer].request(pkt, payload))
+	s.settle()
+}
+
+const flagOnly = flagFirst | flagLast
+
+// A packet that does not go on with the message that is open stops its QP, and its
+// sender is told so. Nothing is written to a buffer that has been delivered, and no
+// receive completes that was not consumed: settle looks.
+func TestRequest_DoesNotFit(t *testing.T) {
+	type p struct {
+		op, flags uint8
+		n, length int
+	}
+	for name, packets := range map[string][]p{
+		"a write that ends as a send":          {{pktWrite, flagFirst, 0, 8}, {pktSend, flagLast, 8, 8}},
+		"a write with data ends as a send":     {{pktWrite, flagFirst, 8, 16}, {pktSend, flagLast, 8, 16}},
+		"a send that ends as a write":          {{pktSend, flagFirst, 8, 16}, {pktWrite, flagLast, 8, 16}},
+		"a send that begins again as a write":  {{pktSend, flagFirst, 8, 16}, {pktWrite, flagOnly, 8, 8}},
+		"a send that ends as an immediate":     {{pktSend, flagFirst, 8, 16}, {pktWriteImm, flagOnly | flagImm, 0, 8}},
+		"a read inside a send":                 {{pktSend, flagFirst, 8, 16}, {pktRead, flagOnly, 0, 16}},
+		"an atomic inside a write":             {{pktWrite, flagFirst, 8, 16}, {pktAtomicFA, flagOnly, 0, 16}},
+		"a send of more than its length":       {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 9, 16}},
+		"a send of less than its length":       {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 7, 16}},
+		"a send that ends without last":        {{pktSend, flagFirst, 8, 16}, {pktSend, 0, 8, 16}},
+		"a length that changes":                {{pktSend, flagFirst, 8, 16}, {pktSend, flagLast, 16, 24}},
+		"a length that changes from the start": {{pktSend, flagFirst, 64, 128}, {pktSend, flagOnly, 8, 8}},
+		"an empty packet in a send":            {{pktSend, flagFirst, 8, 16}, {pktSend, 0, 0, 16}},
+		"a message that is too long":           {{pktWrite, flagFirst, 8, maxMessage + 1}},
+		"a read with a payload":                {{pktRead, flagOnly, 8, 8}},
+		"a read of several packets":            {{pktRead, flagFirst, 0, 8}},
+		"an atomic of several packets":         {{pktAtomicCS, flagFirst, 0, 8}},
+		"an answer":                            {{pktReadData, flagOnly, 8, 8}},
+		"an unknown operation":                 {{200, flagOnly, 8, 8}},
+		"a datagram's place in a message":      {{pktSend, flagFirst, 8, 16}, {pktAck, flagLast, 8, 16}},
+	} {
+		for kind, q := range map[string]int{"own receives": 0, "shared receives": 1} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				s := newSiege(t)
+				s.begin(t)
+				defer s.end()
+				s.say(q, pktSend, flagOnly, 9, 9)
+				s.stalled = true
+				s.peers[0].drain(func(*packet) {})
+				for _, p := range packets {
+					s.say(q, p.op, p.flags, p.n, p.length)
+				}
+				assert.Equal(t, verbs.QPStateErr, s.qps[q].v.State())
+				refused := 0
+				s.peers[0].drain(func(pkt *packet) {
+					if pkt.op == pktNak && prm.Syndrome(pkt.status) == prm.SyndromeRemoteInvalidReq {
+						refused++
+					}
+				})
+				assert.Equal(t, 1, refused, "refusals")
+				s.finish()
+			})
+		}
+	}
+}
+
+// A message may begin again: its requester has gone back. It fills the receive that it
+// has.
+func TestRequest_BeginsAgain(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	s.say(0, pktSend, flagFirst, 8, 16)
+	s.say(0, pktSend, flagFirst, 4, 16)
+	s.say(0, pktSend, flagLast|flagImm, 12, 16)
+	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
+	assert.EqualValues(t, 1, s.qps[0].q.rq.consumed)
+	assert.Equal(t, 1, s.outstanding(0), "one of two receives is left")
+	s.finish()
+}
+
+// reply has the peer of QP q answer the oldest message in flight.
+func (s *siege) reply(q int, pkt packet, n int) {
+	t := &s.qps[q]
+	pkt.dstQPN = t.v.Number()
+	pkt.msn += (t.q.req.msn - t.q.req.inFlight) & mlx5PSNMask
+	require.True(s.t, s.peers[t.peer].answer(pkt, s.payload(n)))
+}
+
+// What work requests are for siege.postSend.
+const (
+	kindSend = iota
+	kindSendImm
+	kindInline
+	kindRead
+	kindFetchAdd
+	kindCmpSwap
+	kindWrite
+	kindWriteImm
+	kindLongSend
+)
+
+// An answer that the request cannot have fails it, and stops the QP: data for what only
+// is acknowledged, an acknowledgement for what brings data, data that is not next.
+func TestAnswer_DoesNotFit(t *testing.T) {
+	const size = 16
+	type a struct {
+		pkt packet
+		n   int
+	}
+	data := func(off uint64, flags uint8, n int) a {
+		return a{packet{op: pktReadData, flags: flags, raddr: off}, n}
+	}
+	ack, atomicOK := a{packet{op: pktAck}, 0}, a{packet{op: pktAtomicOK, flags: flagLast}, 0}
+	for name, c := range map[string]struct {
+		kind    byte
+		answers []a
+	}{
+		"read data for a send":        {kindSend, []a{data(0, flagLast, size)}},
+		"read data for a write":       {kindWrite, []a{data(0, flagLast, size)}},
+		"read data for an atomic":     {kindFetchAdd, []a{data(0, flagLast, 8)}},
+		"an old value for a send":     {kindSend, []a{atomicOK}},
+		"an old value for a read":     {kindRead, []a{atomicOK}},
+		"an acknowledged read":        {kindRead, []a{ack}},
+		"an acknowledged atomic":      {kindCmpSwap, []a{ack}},
+		"no receive for a read":       {kindRead, []a{{packet{op: pktRNR}, 0}}},
+		"no receive for a write":      {kindWrite, []a{{packet{op: pktRNR}, 0}}},
+		"read data too long":          {kindRead, []a{data(0, flagLast, size+1)}},
+		"read data too short":         {kindRead, []a{data(0, flagLast, size-1)}},
+		"read data without end":       {kindRead, []a{data(0, 0, size)}},
+		"read data elsewhere":         {kindRead, []a{data(8, flagLast, 8)}},
+		"read data twice":             {kindRead, []a{data(0, 0, 8), data(0, 0, 8)}},
+		"read data with a hole":       {kindRead, []a{data(0, 0, 4), data(8, flagLast, 8)}},
+		"an empty packet in a read":   {kindRead, []a{data(0, 0, 0)}},
+		"a request as an answer":      {kindSend, []a{{packet{op: pktSend, flags: flagOnly}, 8}}},
+		"a refusal without a reason":  {kindSend, []a{{packet{op: pktNak}, 0}}},
+		"a refusal as if flushed":     {kindSend, []a{{packet{op: pktNak, status: uint8(prm.SyndromeWRFlush)}, 0}}},
+		"a refusal of another number": {kindRead, []a{{packet{op: pktNak, status: 0xfe}, 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSiege(t)
+			s.begin(t)
+			defer s.end()
+			s.postSend(0, c.kind, size-1)
+			settled(s.h)
+			require.EqualValues(t, 1, s.qps[0].q.req.inFlight)
+			for _, a := range c.answers {
+				s.reply(0, a.pkt, a.n)
+			}
+			settled(s.h)
+			s.checkMemory()
+			require.Equal(t, 1, s.cq.Poll(s.wcs[:1]))
+			assert.Equal(t, verbs.WCBadRespErr, s.wcs[0].Status)
+			assert.Equal(t, verbs.QPStateErr, s.qps[0].v.State())
+			s.completed(&s.wcs[0])
+			s.finish()
+		})
+	}
+}
+
+// A read does not end because something behind it was acknowledged.
+func TestAnswer_SkipsARead(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	s.postSend(0, kindRead, 15)
+	s.postSend(0, kindSend, 15)
+	settled(s.h)
+	require.EqualValues(t, 2, s.qps[0].q.req.inFlight)
+	s.reply(0, packet{op: pktAck, msn: 1}, 0)
+	settled(s.h)
+	require.Equal(t, 2, s.cq.Poll(s.wcs[:2]))
+	assert.Equal(t, verbs.WCBadRespErr, s.wcs[0].Status)
+	assert.Equal(t, verbs.WCWRFlushErr, s.wcs[1].Status)
+	s.completed(&s.wcs[0])
+	s.completed(&s.wcs[1])
+	s.finish()
+}
+
+// partlySend posts sends until the last one is in the ring of the peer in part only,
+// and returns how many are whole.
+func (s *siege) partlySend() (whole uint32) {
+	s.stalled = true
+	r := &s.qps[0].q.req
+	for !r.partlySent() {
+		s.postSend(0, kindLongSend, 0)
+		s.settle()
+	}
+	return r.inFlight
+}
+
+// A message that finds no receive while its sender still waits for room in the ring is
+// sent again from its first packet.
+func TestRNR_PartlySent(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	whole := s.partlySend()
+	require.NotZero(t, whole)
+	msn := s.qps[0].q.req.msn
+	s.reply(0, packet{op: pktRNR, msn: whole}, 0)
+	s.settle()
+	assert.Zero(t, s.qps[0].q.req.inFlight, "what came before is done")
+	var firsts, lasts int
+	for lasts == 0 {
+		s.settle()
+		s.peers[0].drain(func(pkt *packet) {
+			if pkt.msn == msn {
+				firsts += int(pkt.flags & flagFirst)
+				lasts += int(pkt.flags & flagLast / flagLast)
+			}
+		})
+	}
+	assert.Equal(t, 2, firsts)
+	assert.Equal(t, 1, lasts)
+	s.reply(0, packet{op: pktAck}, 0)
+	s.settle()
+	assert.Empty(t, s.outstandingSends(0))
+	s.finish()
+}
+
+// A message is refused before all of it has been sent: its work request says why.
+func TestNak_PartlySent(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	whole := s.partlySend()
+	s.reply(0, packet{op: pktNak, msn: whole, status: uint8(prm.SyndromeRemoteInvalidReq)}, 0)
+	settled(s.h)
+	n := s.cq.Poll(s.wcs[:])
+	require.Greater(t, n, int(whole))
+	for i := range s.wcs[:n] {
+		want := verbs.WCSuccess
+		switch {
+		case i == int(whole):
+			want = verbs.WCRemInvReqErr
+		case i > int(whole):
+			want = verbs.WCWRFlushErr // the receives
+		}
+		assert.Equal(t, want, s.wcs[i].Status)
+		s.completed(&s.wcs[i])
+	}
+	s.finish()
+}
+
+// outstandingSends is the IDs of work requests of a QP that have not completed.
+func (s *siege) outstandingSends(q int) (ids []uint64) {
+	for _, p := range s.posts {
+		if p.qp == q && !p.recv {
+			ids = append(ids, p.id)
+		}
+	}
+	return ids
+}
+
+// A read that is being answered ends with its QP. Connected again, the QP begins with
+// the message that it was told.
+func TestRead_QPConnectedAgain(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	s.stalled = true
+	in := s.peers[0].in
+	read := func() { // of all that the window has; the ring holds some thousands of them
+		pkt, _ := s.next(0, pktRead, flagOnly, 0, windowLen)
+		require.True(t, s.peers[0].request(pkt, nil))
+		s.settle()
+	}
+	for in.resp.room(maxAnswers * maxRecord) {
+		read()
+	}
+	in.reading = readback{qp: s.qps[0].q, pkt: packet{dstQPN: s.qps[0].v.Number(), srcQPN: s.qps[0].remote,
+		dmaLen: windowLen, raddr: s.window.Addr(), rkey: s.window.RKey()}}
+	s.qps[0].q.resp.open.kind = pktRead
+	s.recycle(0)
+	s.stalled = false
+	s.settle()
+	s.settle()
+	assert.Nil(t, in.reading.qp)
+	assert.EqualValues(t, siegePSN, s.qps[0].q.resp.msn)
+	s.say(0, pktSend, flagOnly, 9, 9)
+	assert.Equal(t, verbs.QPStateRTS, s.qps[0].v.State())
+	s.finish()
+}
+
+// A peer whose connection has ended, and which goes on writing to its ring, does not
+// keep the device.
+func TestDropInbound_PeerGoesOnWriting(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the peer is never late
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	p := s.peers[0]
+	pkt, _ := s.next(3, pktDatagram, flagOnly, 0, 0)
+	pkt.qkey++ // to be dropped
+	for p.request(pkt, nil) {
+	}
+	started, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		close(started)
+		for ctl := p.requests.ctl; ; runtime.Gosched() {
+			select {
+			case <-stop:
+				return
+			default:
+				ctl.tail.Store(ctl.head.Load() + ringLen) // the same packets again
+			}
+		}
+	}()
+	<-started
+	s.h.dropInbound(p.in)
+	s.h.dials.Wait()
+	close(stop)
+	<-done
+	s.finish()
+}

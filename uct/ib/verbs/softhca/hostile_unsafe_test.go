@@ -1,0 +1,167 @@
+package softhca
+
+import (
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// openStill opens a loop device without an engine: it advances when a test drives it,
+// and at no other time.
+func openStill(t testing.TB) *hca {
+	t.Helper()
+	h, err := open(Config{Fabric: FabricLoop}, &uarPool{limit: deviceUARs})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	h.closing.Store(true)
+	wake(h.wakeFD)
+	<-h.engineDone
+	h.closing.Store(false)
+	return h
+}
+
+// settled drives a still device until it has nothing to do.
+func settled(h *hca) {
+	h.call(attnRequest | attnResponse)
+	for h.ctl.attention.Load()&attnWork != 0 {
+		h.Drive()
+	}
+}
+
+// hostilePeer is the other end of both links between a device and a peer that may
+// write whatever it likes to the memory that they share.
+type hostilePeer struct {
+	h     *hca
+	gid   verbs.GID
+	table table // which the device reads
+
+	in       *inLink  // the device's end of the link from the peer
+	requests producer // and the peer's
+	answered consumer
+
+	out     *outLink // the device's end of the link to the peer
+	asked   consumer // and the peer's
+	answers producer
+
+	toDevice, toPeer linkMem
+	ctl              *control // the peer's
+}
+
+// newHostilePeer connects a peer in both directions. Its table accepts nothing yet.
+func newHostilePeer(t testing.TB, h *hca, number byte) *hostilePeer {
+	t.Helper()
+	p := &hostilePeer{h: h, gid: h.gid}
+	p.gid[15] ^= number
+	alloc := func(n int) unsafe.Pointer {
+		b, err := offheap.Alloc(n)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, b.Free()) })
+		return unsafe.Pointer(unsafe.SliceData(b.Bytes()))
+	}
+	p.table = table{alloc(tableLen)}
+	p.table.format()
+	p.toDevice, p.toPeer = linkMem{alloc(linkLen)}, linkMem{alloc(linkLen)}
+	p.ctl = (*control)(alloc(pageLen))
+	p.attach()
+	t.Cleanup(p.detach)
+	return p
+}
+
+// attach makes new links, with empty rings.
+func (p *hostilePeer) attach() {
+	h := p.h
+	for _, m := range []linkMem{p.toDevice, p.toPeer} {
+		for _, at := range []uintptr{linkReq, linkResp} {
+			*(*[ringCtlLen]byte)(unsafe.Add(m.base, at)) = [ringCtlLen]byte{}
+		}
+	}
+	p.in = &inLink{hca: h, gid: gidWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
+		closeFunc: func() error { return nil }}
+	p.in.hangUp = func() { h.dropInbound(p.in) } // the peer does so too
+	p.in.req, p.in.resp = p.toDevice.consumer(linkReq), p.toDevice.producer(linkResp)
+	p.requests, p.answered = p.toDevice.producer(linkReq), p.toDevice.consumer(linkResp)
+	p.in.state.Store(linkUp)
+
+	p.out = &outLink{hca: h, gid: p.gid, table: p.table, arena: unsafe.Pointer(p.ctl), arenaLen: pageLen,
+		ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toPeer, closeFunc: func() error { return nil }}
+	p.out.req, p.out.resp = p.toPeer.producer(linkReq), p.toPeer.consumer(linkResp)
+	p.asked, p.answers = p.toPeer.consumer(linkReq), p.toPeer.producer(linkResp)
+	p.out.state.Store(linkUp)
+
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
+	h.setInbound(append(slices.Clone(*h.inbound.Load()), p.in))
+	h.setOutbound(append(slices.Clone(*h.outbound.Load()), p.out))
+	h.links = append(h.links, p.out)
+}
+
+// detach takes the links from the device. Its QPs use them no more.
+func (p *hostilePeer) detach() {
+	h := p.h
+	h.dials.Wait() // links that broke are delisted in the background
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
+	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(l *inLink) bool { return l == p.in }))
+	h.setOutbound(slices.DeleteFunc(slices.Clone(*h.outbound.Load()), func(l *outLink) bool { return l == p.out }))
+	h.links = slices.DeleteFunc(h.links, func(l *outLink) bool { return l == p.out })
+}
+
+// accept has the peer's table say that its QP qpn is connected to the device's QP dest,
+// and that key is of memory that the device does not map, anywhere and of any length.
+func (p *hostilePeer) accept(qpn, dest, pdn, key uint32) {
+	e := p.table.qp(qpn)
+	e.qpn.Store(qpn)
+	e.destQPN.Store(dest)
+	e.setDestGID(p.h.gid)
+	e.access.Store(uint32(allRemote))
+	e.pdn.Store(pdn)
+	e.state.Store(uint32(verbs.QPStateRTS))
+	m := p.table.mr(key)
+	m.access.Store(uint32(allRemote))
+	m.pdn.Store(pdn)
+	m.kind.Store(memPrivate)
+	m.length.Store(1 << 40)
+	m.key.Store(key)
+}
+
+const allRemote = verbs.AccessRemoteRead | verbs.AccessRemoteWrite | verbs.AccessRemoteAtomic
+
+// request puts a packet with the given payload into the request ring. False when the
+// ring is full.
+func (p *hostilePeer) request(pkt packet, payload []byte) bool {
+	return put(&p.requests, pkt, payload)
+}
+
+// answer puts a packet into the response ring.
+func (p *hostilePeer) answer(pkt packet, payload []byte) bool {
+	return put(&p.answers, pkt, payload)
+}
+
+func put(r *producer, pkt packet, payload []byte) bool {
+	to := r.reserve(len(payload))
+	if to == nil {
+		return false
+	}
+	pkt.length, pkt.payload = to.length, to.payload
+	*to = pkt
+	copy(unsafe.Slice((*byte)(to.body()), len(payload)), payload)
+	r.publish(to)
+	return true
+}
+
+// drain takes everything that the device has sent the peer, and calls f with each
+// request and answer.
+func (p *hostilePeer) drain(f func(pkt *packet)) {
+	for _, c := range []*consumer{&p.asked, &p.answered} {
+		var pkt packet
+		for _, ok, _ := c.next(&pkt); ok; _, ok, _ = c.next(&pkt) {
+			f(&pkt)
+			c.release()
+		}
+	}
+}

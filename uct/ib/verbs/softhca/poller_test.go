@@ -1,0 +1,98 @@
+package softhca
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestEngine_TakesOverFromASleeper: once a poller has armed a CQ, the engine does not
+// stay away for a tick, though it finds that somebody has polled.
+func TestEngine_TakesOverFromASleeper(t *testing.T) {
+	h := openTest(t)
+	qp := newTestQP(t, h)
+	testenv.ProgressWithin(t, testPatience, func() bool { return h.ctl.sleeping.Load() == 1 })
+	h.armCQ(uint64(qp.sendCQ.cqn))
+	assert.True(t, h.pollerLeft.Load(), "for when it is woken")
+
+	idle := &hca{ctl: new(control)} // its engine is this test
+	idle.pollerLeft.Store(true)
+	idle.watch()
+	assert.Zero(t, idle.ctl.attention.Load()&attnProbe, "it has not waited for a poller")
+	assert.False(t, idle.pollerLeft.Load())
+	idle.watch()
+	assert.NotZero(t, idle.ctl.attention.Load()&attnProbe, "now it has")
+}
+
+// TestEngine_LeavesTimersToDrive: a timer that has become due since the last Drive
+// shortens the sleep of the engine. If it were taken off the list instead, there would
+// be nothing left to wake up for, and its QP would not run.
+func TestEngine_LeavesTimersToDrive(t *testing.T) {
+	waiting := func(until int64) *queuePair {
+		qp := new(queuePair)
+		qp.wakeAt.Store(until)
+		return qp
+	}
+	qp := waiting(nanotime())
+	idle := &hca{ctl: new(control), timed: []*queuePair{waiting(nanotime() + time.Hour.Nanoseconds()), qp}}
+	assert.Equal(t, time.Microsecond, idle.untilTimer())
+	assert.Empty(t, idle.runList)
+	assert.Len(t, idle.timed, 2)
+	assert.NotZero(t, idle.fireTimers(), "another one is left")
+	assert.Equal(t, []*queuePair{qp}, idle.runList)
+	assert.Greater(t, idle.untilTimer(), time.Minute)
+}
+
+// TestDrive_WakesTheEngineForWhatIsLeft: one call of Drive does a bounded amount of
+// work. If the engine has gone to sleep meanwhile, it is told of the rest.
+func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	woken := func() bool {
+		var count [8]byte
+		_, err := unix.Read(fd, count[:])
+		return err == nil
+	}
+	h := &hca{ctl: new(control), wakeFD: fd}
+	send, requests := newRing()
+	answers, _ := newRing()
+	h.setOutbound(nil)
+	h.setInbound([]*inLink{{hca: h, ctl: new(control), req: *requests, resp: *answers}})
+	for range drainBatch + 1 {
+		pkt := send.reserve(0)
+		pkt.op = pktDatagram // for nobody: dropped
+		send.publish(pkt)
+	}
+	h.ctl.attention.Store(attnRequest)
+	h.ctl.sleeping.Store(1)
+	h.Drive()
+	assert.EqualValues(t, attnRequest, h.ctl.attention.Load())
+	assert.True(t, woken())
+	h.Drive()
+	assert.Zero(t, h.ctl.attention.Load())
+	assert.False(t, woken(), "there is no rest")
+}
+
+// TestAwaitRoom_NotOnALinkThatIsDown: a QP that finds a full ring just after those who
+// waited for room were let go, as the peer is gone, does not begin to wait.
+func TestAwaitRoom_NotOnALinkThatIsDown(t *testing.T) {
+	send, _ := newRing()
+	for send.reserve(maxPayload) != nil {
+		send.publish(send.reserve(maxPayload))
+	}
+	l := &outLink{req: *send}
+	l.state.Store(linkUp)
+	qp := new(queuePair)
+	assert.Equal(t, stepWait, qp.awaitRoom(l))
+	assert.Equal(t, []*queuePair{qp}, l.blocked)
+	l.state.Store(linkDown)
+	late := new(queuePair)
+	assert.Equal(t, stepAgain, late.awaitRoom(l))
+	assert.NotContains(t, l.blocked, late)
+}

@@ -1,0 +1,219 @@
+package softhca
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// visitor is a QP of a peer, of which only the guard matters.
+type visitor struct {
+	*hca
+	t    *testing.T
+	link *outLink
+	slot uint32
+	seq  uint32
+}
+
+func newVisitor(t *testing.T, target *hca) *visitor {
+	t.Helper()
+	h, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	v := &visitor{hca: h, t: t, link: linked(t, h, target)}
+	v.addGuard()
+	return v
+}
+
+func (v *visitor) addGuard() {
+	var ok bool
+	v.slot, ok = v.link.takeGuard()
+	require.True(v.t, ok)
+}
+
+func (v *visitor) enter(key uint32) { v.seq = v.link.mem.guard(v.slot).enter(key) }
+func (v *visitor) leave()           { v.link.mem.guard(v.slot).leave(v.seq) }
+
+// allocated returns a region in a buffer of h.
+func allocated(t *testing.T, h *hca) (buf verbs.Buffer, key uint32) {
+	t.Helper()
+	buf, err := h.AllocBuffer(3 * pageLen)
+	require.NoError(t, err)
+	key, _, err = h.RegMR(1, buf.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	return buf, key
+}
+
+// registered returns the key of memory of the caller.
+func registered(t *testing.T, h *hca) uint32 {
+	t.Helper()
+	key, _, err := h.RegMR(1, make([]byte, pageLen), verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+	require.NoError(t, err)
+	return key
+}
+
+// first is where the next buffer of a kind begins.
+func first(t *testing.T, h *hca) *byte {
+	t.Helper()
+	b, err := h.AllocBuffer(3 * pageLen)
+	require.NoError(t, err)
+	p := &b.Bytes()[0]
+	require.NoError(t, b.Close())
+	return p
+}
+
+// Memory of the device with a peer inside that does not run is kept, and counted, until
+// the visit is over or the peer is dead. Nobody waits.
+func TestDereg_AllocatedIsKeptWhileAPeerIsInside(t *testing.T) {
+	for name, end := range map[string]func(v *visitor){
+		"goes on":    (*visitor).leave,
+		"next visit": func(v *visitor) { v.leave(); v.enter(5) },
+		"dies":       func(v *visitor) { require.NoError(v.t, v.Close()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := openTest(t)
+			v := newVisitor(t, target)
+			buf, key := allocated(t, target)
+			where := &buf.Bytes()[0]
+			v.enter(key)
+			require.NoError(t, target.DeregMR(key, buf))
+			assert.NotSame(t, where, first(t, target))
+			assert.EqualValues(t, 3*pageLen, target.Footprint().Kept)
+			end(v)
+			testenv.ProgressWithin(t, testPatience, func() bool { return first(t, target) == where })
+			assert.Zero(t, target.Footprint().Kept)
+		})
+	}
+}
+
+// A peer that is inside one region, or between visits, holds up no other one, nor the
+// end of QPs that it is not connected to.
+func TestDereg_OthersAreNotHeldUp(t *testing.T) {
+	target := openTest(t)
+	v := newVisitor(t, target)
+	visited := registered(t, target)
+	qp := newTestQP(t, target)
+	linked(t, target, target)
+	v.enter(visited)
+	synctest.Test(t, func(t *testing.T) { // time stands still unless somebody sleeps
+		start := nanotime()
+		for range 100 {
+			require.NoError(t, target.DeregMR(registered(t, target), nil))
+			buf, key := allocated(t, target)
+			require.NoError(t, target.DeregMR(key, buf))
+		}
+		require.NoError(t, target.DestroyQP(qp.qpn))
+		assert.Zero(t, target.Footprint().Kept)
+		assert.Equal(t, start, nanotime())
+	})
+	v.leave()
+	v.enter(visited + 1<<8)
+	require.NoError(t, target.DeregMR(visited, nil))
+	v.leave()
+}
+
+// Memory of the caller is waited for, not for ever; the error says who is inside. The
+// key is refused, the memory stays registered and can be deregistered again.
+func TestDereg_RegisteredIsWaitedFor(t *testing.T) {
+	target := openTest(t)
+	a, b := newVisitor(t, target), newVisitor(t, target)
+	key := registered(t, target)
+	a.enter(key)
+	b.enter(key)
+	synctest.Test(t, func(t *testing.T) {
+		for range 2 {
+			start := nanotime()
+			var inUse *ucs.InUseError
+			require.ErrorAs(t, target.DeregMR(key, nil), &inUse)
+			assert.Equal(t, []int{os.Getpid()}, inUse.PIDs, "both are in this process")
+			assert.GreaterOrEqual(t, nanotime()-start, ucs.RevokeLimit.Nanoseconds())
+		}
+	})
+	_, ok := a.link.memory(key, 0, 0, 1, 0)
+	assert.False(t, ok, "no access begins")
+	a.leave()
+	require.NoError(t, b.Close())
+	testenv.ProgressWithin(t, testPatience, func() bool {
+		err := target.DeregMR(key, nil)
+		return err == nil || !errors.Is(err, ucs.ErrTimedOut)
+	})
+	assert.ErrorIs(t, target.DeregMR(key, nil), ucs.ErrInvalidParam, "deregistered")
+}
+
+// The index of a key is not used again while a peer is inside: it may still read the
+// entry of the table.
+func TestDereg_IndexIsKept(t *testing.T) {
+	target := openTest(t)
+	target.mrIDs.limit = 3 // two indexes
+	v := newVisitor(t, target)
+	buf, key := allocated(t, target)
+	other := registered(t, target)
+	v.enter(key)
+	require.NoError(t, target.DeregMR(key, buf))
+	_, _, err := target.RegMR(1, make([]byte, 8), 0)
+	assert.ErrorIs(t, err, ucs.ErrNoMemory)
+	v.leave()
+	again := registered(t, target)
+	assert.Equal(t, key>>8, again>>8)
+	require.NoError(t, target.DeregMR(again, nil))
+	require.NoError(t, target.DeregMR(other, nil))
+}
+
+// A thread that executes work requests or packets all the time holds nobody up.
+func TestSection_GraceUnderLoad(t *testing.T) {
+	var s section
+	s.lock() // and never free
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.grace()
+	}()
+	testenv.ProgressWithin(t, testPatience, func() bool {
+		s.quiescent()
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	s.unlock()
+	s.grace()
+}
+
+// A peer that puts nonsense into its ring is told to go, and its guards count until it
+// has gone; the device can be closed before that.
+func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {
+	target := openTest(t)
+	v := newVisitor(t, target)
+	key := registered(t, target)
+	v.enter(key)
+	v.driving.lock() // so that it cannot go
+	v.link.req.ctl.tail.Store(recordAlign - 1)
+	target.call(attnRequest)
+	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })
+	assert.Len(t, target.visits(key), 1)
+	v.driving.unlock()
+	testenv.ProgressWithin(t, testPatience, func() bool { return len(*target.inbound.Load()) == 0 })
+	require.NoError(t, target.DeregMR(key, nil))
+}
+
+func TestReject_DeviceClosesFirst(t *testing.T) {
+	target, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
+	require.NoError(t, err)
+	v := newVisitor(t, target)
+	v.driving.lock()
+	defer v.driving.unlock()
+	v.link.req.ctl.tail.Store(recordAlign - 1)
+	target.call(attnRequest)
+	testenv.ProgressWithin(t, testPatience, func() bool { return v.link.state.Load() == linkDown })
+	require.NoError(t, target.Close())
+}

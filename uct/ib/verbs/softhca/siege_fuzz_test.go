@@ -1,0 +1,253 @@
+package softhca
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// script is a string of bytes that says what happens; it ends with zeros.
+type script struct{ rest []byte }
+
+func (s *script) next() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	b := s.rest[0]
+	s.rest = s.rest[1:]
+	return b
+}
+
+// pick takes the next byte as an index.
+func pick[T any](s *script, from ...T) T { return from[int(s.next())%len(from)] }
+
+// What a step does: the low bits of its first byte. With stepHeld the device does not
+// get to look at it before a later step.
+const (
+	stepRequest = iota // also 4 to 7
+	stepAnswer         // also 8 to 10
+	stepSend           // also 11
+	stepRecv
+	stepOther = 12 // abuse, recycle, err, stall: 12 to 15
+	stepHeld  = 0x80
+)
+
+// run plays a script.
+func (s *siege) run(t testing.TB, b []byte) {
+	s.begin(t)
+	defer s.end()
+	for in := (&script{b}); len(in.rest) > 0; {
+		first := in.next()
+		s.step(first&15, in)
+		if first&stepHeld == 0 {
+			s.settle()
+		}
+	}
+	s.finish()
+}
+
+func (s *siege) step(kind byte, in *script) {
+	switch kind {
+	case stepRequest, 4, 5, 6, 7:
+		s.request(in)
+	case stepAnswer, 8, 9, 10:
+		s.answer(in)
+	case stepSend, 11:
+		s.postSend(pick(in, 0, 1, 2, 3, 4), in.next(), in.next())
+	case stepRecv:
+		s.postRecv(pick(in, -1, 0, 3))
+	case stepOther:
+		s.abuse(in)
+	case 13:
+		s.recycle(pick(in, 0, 1, 2, 3, 4))
+	case 14:
+		q := pick(in, 0, 1, 2, 3, 4)
+		_ = s.qps[q].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
+	case 15:
+		s.stalled = !s.stalled
+	}
+}
+
+// lengths of payloads and messages: around what cells, packets and atomics hold.
+var lengths = [16]int{0, 1, 8, 16, 32, 63, 64, 65, 88, 89, 127, 128, 129, 256, 1024, maxPayload}
+
+// near is a number close to n, most of the time n.
+func near(in *script, n uint32) uint32 {
+	return n + pick[uint32](in, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, ^uint32(0), 2, 1<<23, 1<<24, 1<<31)
+}
+
+// request sends the device any packet. Its bytes: op, flags, QP, who sends it, message
+// number, payload, length of the message, where, status.
+func (s *siege) request(in *script) {
+	pkt := packet{op: pick[uint8](in, pktSend, pktWrite, pktWriteImm, pktRead, pktAtomicFA, pktAtomicCS, pktDatagram,
+		pktFault, pktFiller, pktAck, pktSend, pktWrite, pktSend, 200)}
+	pkt.flags = in.next()
+	q := int(in.next() % 8)
+	from := in.next()
+	pkt.dstQPN, pkt.srcQPN = s.loyal.Number(), s.loyal.Number()
+	peer := 0
+	if q < len(s.qps) {
+		t := &s.qps[q]
+		pkt.dstQPN, pkt.srcQPN, pkt.msn, peer = t.v.Number(), t.remote, t.q.resp.msn, t.peer
+	}
+	if from&7 == 7 {
+		peer ^= 1
+	}
+	if from>>3&7 == 7 {
+		pkt.srcQPN = foreign + uint32(from>>6)
+	}
+	pkt.msn = near(in, pkt.msn)
+	payload := s.payload(lengths[in.next()%16])
+	pkt.dmaLen = s.length(in, len(payload))
+	s.aim(in, &pkt)
+	pkt.status = in.next()
+	pkt.imm, pkt.qkey, pkt.compare, pkt.swapAdd = 7, siegeQKey, 1, 2
+	if pkt.status == 1 {
+		pkt.qkey++
+	}
+	s.peers[peer].request(pkt, payload)
+}
+
+// length is what a packet says of the whole message.
+func (s *siege) length(in *script, n int) uint32 {
+	switch b := in.next(); {
+	case b < 128:
+		return uint32(n)
+	case b < 250:
+		return uint32(lengths[b%16])
+	case b < 253:
+		return uint32(2 * n)
+	default:
+		return 1<<31 - 1 + uint32(b-253)
+	}
+}
+
+// aim says where in memory.
+func (s *siege) aim(in *script, pkt *packet) {
+	mr := pick(in, s.window, s.window, s.window, s.readOnly, s.own, s.bulk)
+	pkt.rkey, pkt.raddr = mr.RKey(), mr.Addr()
+	pkt.raddr += pick[uint64](in, 0, 0, 0, 8, 1, windowLen-8, windowLen-64, windowLen, ^uint64(0), ^uint64(7), 1<<40)
+	if in.next() == 255 {
+		pkt.rkey ^= 1
+	}
+}
+
+// answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,
+// message number, payload, where, status.
+func (s *siege) answer(in *script) {
+	pkt := packet{op: pick[uint8](in, pktAck, pktNak, pktRNR, pktReadData, pktAtomicOK, pktReadData, pktSend, pktFiller, 200)}
+	pkt.flags = in.next()
+	t := &s.qps[in.next()%5]
+	from := in.next()
+	r := &t.q.req
+	pkt.dstQPN = t.v.Number()
+	pkt.msn = near(in, (r.msn-r.inFlight)&mlx5PSNMask)
+	payload := s.payload(lengths[in.next()%16])
+	pkt.raddr = pick(in, uint64(t.lost), uint64(t.lost), uint64(t.lost), 0, 8, 1<<40, ^uint64(0))
+	t.lost += len(payload)
+	if pkt.flags&flagLast != 0 || pkt.op != pktReadData {
+		t.lost = 0
+	}
+	pkt.status = pick[uint8](in, uint8(prm.SyndromeRemoteAccess), 0, 1, uint8(prm.SyndromeWRFlush), 0x12, 0x14, 0x15, 255)
+	pkt.swapAdd = 0x0102030405060708
+	peer := t.peer
+	if from&7 == 7 {
+		peer ^= 1
+	}
+	s.peers[peer].answer(pkt, payload)
+}
+
+// abuse writes nonsense to the rings of a peer: indexes, and the lengths of records.
+func (s *siege) abuse(in *script) {
+	p := s.peers[in.next()&1]
+	v := pick[uint64](in, 0, 1, 64, ringLen/2, ringLen, ringLen+64, 1<<63, ^uint64(0))
+	switch in.next() % 6 {
+	case 0:
+		p.requests.ctl.tail.Add(v)
+	case 1:
+		p.answers.ctl.tail.Add(v)
+	case 2:
+		p.answered.ctl.head.Add(v)
+	case 3:
+		p.asked.ctl.head.Add(v)
+	case 4:
+		p.in.resp.ctl.waiting.Store(uint32(v))
+		p.out.req.ctl.waiting.Store(uint32(v))
+	case 5:
+		p.ctl.attention.Store(uint32(v))
+	}
+}
+
+// Scripts that a fuzzer can begin with: what well-behaved peers do, and the two faults
+// that a device had which took a peer's word for the kind of a packet.
+var siegeSeeds = [][]byte{
+	{},
+	{stepRequest, 0, 3, 0, 0, 0, 4}, // a send
+	{stepRequest, 0, 7, 1, 0, 0, 4}, // with immediate, from an SRQ
+	{stepRequest, 0, 1, 2, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 0, 2, 2, 0, 0, 4, 134}, // of two packets
+	{stepRequest, 1, 1, 0, 0, 0, 4, 250, 0, 0, 0, 0, stepRequest, 1, 2, 0, 0, 0, 4, 134}, // a write of two packets
+	{stepRequest, 1, 3, 0, 0, 0, 2},                                                 // a write
+	{stepRequest, 1, 7, 0, 0, 0, 2},                                                 // a write with immediate
+	{stepRequest, 2, 7, 0, 0, 0, 0, 132},                                            // its immediate alone
+	{stepRequest, 3, 3, 0, 0, 0, 0, 132},                                            // a read
+	{stepRequest, 4, 3, 0, 0, 0, 0, 130},                                            // an atomic
+	{stepRequest, 6, 3, 3, 0, 0, 4},                                                 // a datagram
+	{stepRequest, 6, 7, 4, 0, 0, 4},                                                 // with immediate, from an SRQ
+	{stepSend, 0, 0, 7, stepAnswer, 0, 2, 0, 0},                                     // a send is acknowledged
+	{stepSend, 0, 0, 7, stepAnswer, 2, 2, 0, 0, 0, 0, 0, 2, stepAnswer, 0, 2, 0, 0}, // after an RNR NAK
+	{stepSend, 0, 3, 7, stepAnswer, 3, 2, 0, 0, 0, 2},                               // a read
+	{stepSend, 0, 4, 7, stepAnswer, 4, 2, 0, 0},                                     // an atomic
+	{stepSend, 3, 0, 7},                                                             // a datagram
+	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepAnswer, 1, 2, 0, 0},
+}
+
+// FuzzSiege plays scripts of hostile peers.
+func FuzzSiege(f *testing.F) {
+	for _, b := range siegeSeeds {
+		f.Add(b)
+	}
+	s := newSiege(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s.run(t, b[:min(len(b), 1<<10)])
+	})
+}
+
+// Scripts made by chance, the same ones each time: bytes, and seeds with changes.
+func TestSiege(t *testing.T) {
+	s := newSiege(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range 2000 {
+		b := randomScript(rng)
+		if i%4 != 0 {
+			b = changedSeeds(rng)
+		}
+		s.run(t, b)
+		if t.Failed() {
+			t.Fatalf("script %#v", b)
+		}
+	}
+}
+
+// randomScript is bytes, a third of them 0.
+func randomScript(rng *rand.Rand) []byte {
+	b := make([]byte, rng.IntN(400))
+	for i := range b {
+		if rng.IntN(3) != 0 {
+			b[i] = byte(rng.Uint32())
+		}
+	}
+	return b
+}
+
+// changedSeeds is up to three seeds, with a byte or two that are others.
+func changedSeeds(rng *rand.Rand) (b []byte) {
+	for range 1 + rng.IntN(3) {
+		b = append(b, siegeSeeds[1+rng.IntN(len(siegeSeeds)-1)]...)
+	}
+	for range 1 + rng.IntN(2) {
+		b[rng.IntN(len(b))] = byte(rng.IntN(16))
+	}
+	return b
+}

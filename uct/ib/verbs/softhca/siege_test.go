@@ -1,0 +1,514 @@
+package softhca
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// A siege is a device whose QPs are connected to two hostile peers, which send packets
+// as a string of bytes says, while work requests are posted and complete. Every byte of
+// its memory is accounted for after each of them:
+//
+//	cells    of posted work may be written to; before and after they may not, nor may
+//	         what lies between them
+//	window   what peers may write to
+//	rest     never changes, also where messages are sent from and the device has the right
+//
+// A QP that is connected to itself must go on working.
+type siege struct {
+	t     testing.TB
+	h     *hca
+	ctx   *verbs.Context
+	pd    *verbs.PD
+	peers [2]*hostilePeer
+	ahs   [2]*verbs.AH
+
+	mem, shadow []byte
+	own         *verbs.MR // all of mem, for the device alone
+	window      *verbs.MR
+	readOnly    *verbs.MR
+	bulk        *verbs.MR
+	cells       [cellCount]cell
+
+	loyal   *verbs.QP // connected to itself
+	loyalCQ *verbs.CQ
+
+	// For one string of bytes.
+	cq      *verbs.CQ
+	srq     *verbs.SRQ
+	qps     [5]target
+	posts   []post
+	nextID  uint64
+	pattern byte
+	stalled bool // the peers do not take what the device sends them
+	wcs     [64]verbs.WC
+}
+
+const (
+	cellCount  = 24
+	cellLen    = 128
+	cellStride = cellLen + 64
+
+	windowOff   = cellCount*cellStride + 256
+	windowLen   = 1024
+	readOnlyOff = windowOff + windowLen + 256
+	readOnlyLen = 256
+	sourceOff   = readOnlyOff + readOnlyLen + 256
+	sourceLen   = cellLen
+	siegeLen    = sourceOff + sourceLen + 256
+	bulkLen     = 1 << 16
+
+	poison    = 0xa5 // what no peer sends
+	foreign   = 0x4700
+	siegeQKey = 0x1234
+	siegePSN  = 0xfffffe // wraps soon
+)
+
+// cell is a piece of memory for one work request.
+type cell struct {
+	open bool
+	want int // bytes that a read brings; 0 for a receive
+}
+
+func (c *cell) span(i int) (from, to int) { return i * cellStride, i*cellStride + cellLen }
+
+// target is a QP that is connected to a peer.
+type target struct {
+	v      *verbs.QP
+	q      *queuePair
+	peer   int
+	remote uint32 // QPN of the peer
+	shared bool   // receives come from the SRQ
+	lost   int    // bytes of an answer to a read that were sent
+}
+
+// post is a work request that has not completed.
+type post struct {
+	id   uint64
+	qp   int // -1: the SRQ
+	recv bool
+	cell int // -1: none
+}
+
+func newSiege(t testing.TB) *siege {
+	s := &siege{t: t}
+	dev := verbs.NewDevice("siege", func() (verbs.Provider, error) {
+		s.h = openStill(t)
+		return mlx5.NewProvider(s.h, mlx5.Config{SingleThreaded: true})
+	})
+	var err error
+	s.ctx, err = dev.Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.ctx.Close()) })
+	s.pd, err = s.ctx.AllocPD()
+	require.NoError(t, err)
+	s.register()
+	for i := range s.peers {
+		s.peers[i] = newHostilePeer(t, s.h, byte(i+1))
+		s.ahs[i], err = s.pd.CreateAH(verbs.AHAttr{DGID: s.peers[i].gid, Global: true, Port: 1})
+		require.NoError(t, err)
+	}
+	s.loyalCQ, err = s.ctx.CreateCQ(verbs.CQInitAttr{Depth: 16})
+	require.NoError(t, err)
+	s.loyal = s.newQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: s.loyalCQ, RecvCQ: s.loyalCQ})
+	s.connect(s.loyal, s.h.gid, s.loyal.Number())
+	t.Cleanup(s.close)
+	return s
+}
+
+func (s *siege) register() {
+	reg := func(b []byte, access verbs.Access) *verbs.MR {
+		mr, err := s.pd.RegMR(b, access)
+		require.NoError(s.t, err)
+		return mr
+	}
+	s.mem = make([]byte, siegeLen)
+	for i := range s.mem {
+		s.mem[i] = poison
+	}
+	s.shadow = bytes.Clone(s.mem)
+	s.own = reg(s.mem, verbs.AccessLocalWrite)
+	s.window = reg(s.mem[windowOff:windowOff+windowLen], verbs.AccessLocalWrite|allRemote)
+	s.readOnly = reg(s.mem[readOnlyOff:readOnlyOff+readOnlyLen], verbs.AccessRemoteRead)
+	s.bulk = reg(make([]byte, bulkLen), 0)
+}
+
+func (s *siege) close() {
+	for _, c := range []verbs.Closer{s.loyal, s.loyalCQ, s.ahs[0], s.ahs[1], s.own, s.window, s.readOnly, s.bulk, s.pd} {
+		require.NoError(s.t, c.Close())
+	}
+}
+
+func (s *siege) newQP(attr verbs.QPInitAttr) *verbs.QP {
+	attr.Cap = verbs.QPCap{MaxSendWR: 16, MaxSendSGE: 2, MaxInline: 60}
+	if attr.SRQ == nil {
+		attr.Cap.MaxRecvWR, attr.Cap.MaxRecvSGE = 4, 2
+	}
+	qp, err := s.pd.CreateQP(attr)
+	require.NoError(s.t, err)
+	return qp
+}
+
+// connect brings a QP from RESET to RTS.
+func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
+	modify := func(a verbs.QPAttr, m verbs.QPAttrMask) {
+		require.NoError(s.t, qp.Modify(a, m|verbs.QPMaskState))
+	}
+	init := verbs.QPMaskPort | verbs.QPMaskPKeyIndex
+	if qp.Type() == verbs.QPTypeUD {
+		modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: siegeQKey}, init|verbs.QPMaskQKey)
+		modify(verbs.QPAttr{State: verbs.QPStateRTR}, 0)
+		modify(verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskSQPSN)
+		return
+	}
+	modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: allRemote}, init|verbs.QPMaskAccessFlags)
+	modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU256, DestQPN: dest, RQPSN: siegePSN, MaxDestRD: 4,
+		MinRNRTimer: 1, AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1}},
+		verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
+	modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: siegePSN, MaxRDAtomic: 4, Timeout: 14, RetryCnt: 7, RNRRetry: 3},
+		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry)
+}
+
+// begin makes the queues for one string of bytes.
+func (s *siege) begin(t testing.TB) {
+	s.t = t
+	var err error
+	s.cq, err = s.ctx.CreateCQ(verbs.CQInitAttr{Depth: 250, SingleThreaded: true})
+	require.NoError(t, err)
+	s.srq, err = s.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 6, MaxSGE: 2})
+	require.NoError(t, err)
+	rc, ud := verbs.QPTypeRC, verbs.QPTypeUD
+	for i, c := range []struct {
+		typ    verbs.QPType
+		peer   int
+		shared bool
+	}{{rc, 0, false}, {rc, 0, true}, {rc, 1, true}, {ud, 0, false}, {ud, 1, true}} {
+		attr := verbs.QPInitAttr{Type: c.typ, SendCQ: s.cq, RecvCQ: s.cq}
+		if c.shared {
+			attr.SRQ = s.srq
+		}
+		qp := s.newQP(attr)
+		s.qps[i] = target{v: qp, q: s.h.qps.find(qp.Number()), peer: c.peer, remote: foreign + uint32(i), shared: c.shared}
+		s.peers[c.peer].accept(s.qps[i].remote, qp.Number(), s.qps[i].q.pdn, foreign)
+		s.connect(qp, s.peers[c.peer].gid, s.qps[i].remote)
+	}
+	s.posts, s.nextID, s.pattern, s.stalled = s.posts[:0], 0, 0, false
+	for _, q := range []int{0, 0, -1, -1, -1, 3, 3} {
+		s.postRecv(q)
+	}
+}
+
+// finish checks that the device still works and that everything that was posted ends.
+func (s *siege) finish() {
+	s.settle()
+	s.checkLoyal()
+	for i := range s.qps {
+		require.NoError(s.t, s.qps[i].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
+	}
+	s.settle()
+	for _, p := range s.posts {
+		if p.qp >= 0 {
+			s.t.Fatalf("work request %#x of QP %d never completed", p.id, p.qp)
+		}
+	}
+	if n, left := s.outstanding(-1), s.available(-1); n != left {
+		s.t.Fatalf("%d entries of the SRQ have not completed, %d can be consumed", n, left)
+	}
+}
+
+// end takes the queues away, and mends the links.
+func (s *siege) end() {
+	for i := range s.qps {
+		require.NoError(s.t, s.qps[i].v.Close())
+	}
+	require.NoError(s.t, s.srq.Close())
+	require.NoError(s.t, s.cq.Close())
+	for i := range s.cells {
+		s.cells[i].open = false
+	}
+	copy(s.shadow, s.mem)
+	for _, p := range s.peers {
+		p.detach()
+		p.attach()
+	}
+}
+
+// checkLoyal has the QP that is connected to itself carry a message.
+func (s *siege) checkLoyal() {
+	from, to := s.bulk.SGE(0, 16), s.own.SGE(siegeLen-16, 16)
+	_, err := s.loyal.PostRecv([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{to}}})
+	require.NoError(s.t, err)
+	_, err = s.loyal.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{from}}})
+	require.NoError(s.t, err)
+	settled(s.h)
+	n := s.loyalCQ.Poll(s.wcs[:])
+	if n != 2 || s.wcs[0].Status != verbs.WCSuccess || s.wcs[1].Status != verbs.WCSuccess {
+		s.t.Fatalf("the QP that is connected to itself: %d completions: %+v", n, s.wcs[:max(n, 0)])
+	}
+	tail := s.mem[siegeLen-16:]
+	if !bytes.Equal(tail, make([]byte, 16)) {
+		s.t.Fatalf("the QP that is connected to itself received % x", tail)
+	}
+	for i := range tail {
+		tail[i] = poison
+	}
+}
+
+// settle lets the device do what there is to do, and checks everything.
+func (s *siege) settle() {
+	settled(s.h)
+	s.checkMemory()
+	for n := s.cq.Poll(s.wcs[:]); n != 0; n = s.cq.Poll(s.wcs[:]) {
+		if n < 0 {
+			s.t.Fatal("the CQ has overrun")
+		}
+		for i := range s.wcs[:n] {
+			s.completed(&s.wcs[i])
+		}
+	}
+	s.checkMemory()
+	for q := -1; q < len(s.qps); q++ {
+		if n, left := s.outstanding(q), s.available(q); n < left {
+			s.t.Fatalf("receives of queue %d: %d have not completed, but %d can be consumed", q, n, left)
+		}
+	}
+	if !s.stalled {
+		for _, p := range s.peers {
+			p.drain(func(*packet) {})
+		}
+	}
+}
+
+// checkMemory compares all memory that nobody may write to with what it was.
+func (s *siege) checkMemory() {
+	update := func(from, to int) { copy(s.shadow[from:to], s.mem[from:to]) }
+	update(windowOff, windowOff+windowLen)
+	for i := range s.cells {
+		if c := &s.cells[i]; c.open {
+			update(c.span(i))
+		}
+	}
+	if bytes.Equal(s.mem, s.shadow) {
+		return
+	}
+	for i, b := range s.mem {
+		if b != s.shadow[i] {
+			s.t.Fatalf("byte %d of cell %d (at %d) was changed from %#x to %#x", i%cellStride, i/cellStride, i, s.shadow[i], b)
+		}
+	}
+}
+
+// completed checks a completion against what was posted.
+func (s *siege) completed(wc *verbs.WC) {
+	i := slices.IndexFunc(s.posts, func(p post) bool { return p.id == wc.ID })
+	if i < 0 {
+		s.t.Fatalf("a completion of what is not outstanding: %+v", *wc)
+	}
+	p := s.posts[i]
+	if p.qp >= 0 {
+		first := slices.IndexFunc(s.posts, func(o post) bool { return o.qp == p.qp && o.recv == p.recv })
+		if first != i || s.qps[p.qp].v.Number() != wc.QPN {
+			s.t.Fatalf("work request %#x of QP %d completed before %#x: %+v", p.id, p.qp, s.posts[first].id, *wc)
+		}
+	}
+	s.posts = slices.Delete(s.posts, i, i+1)
+	if p.cell < 0 {
+		return
+	}
+	c := &s.cells[p.cell]
+	c.open = false
+	if wc.Status == verbs.WCSuccess {
+		s.checkContents(p.cell, wc)
+	}
+}
+
+// checkContents checks that what a completion announces has come, and nothing else.
+func (s *siege) checkContents(i int, wc *verbs.WC) {
+	n := int(wc.ByteLen)
+	if want := s.cells[i].want; want != 0 && n != want {
+		s.t.Fatalf("%d bytes of %d were read: %+v", n, want, *wc)
+	}
+	if wc.Opcode == verbs.WCRecvRDMAWithImm {
+		n = 0
+	}
+	from, to := s.cells[i].span(i)
+	b := s.mem[from:to]
+	if n > len(b) {
+		s.t.Fatalf("%d bytes in a buffer of %d: %+v", n, len(b), *wc)
+	}
+	got := b[:n]
+	if s.qps[3].v.Number() == wc.QPN || s.qps[4].v.Number() == wc.QPN {
+		if n < grhLen {
+			s.t.Fatalf("a datagram of %d bytes", n)
+		}
+		got = got[grhLen:]
+	}
+	if at := bytes.IndexByte(got, poison); at >= 0 {
+		s.t.Fatalf("byte %d of %d has not come: %+v", at, len(got), *wc)
+	}
+	for at, v := range b[n:] {
+		if v != poison {
+			s.t.Fatalf("%d bytes have come, and byte %d is %#x: %+v", n, n+at, v, *wc)
+		}
+	}
+}
+
+// outstanding is how many receives of a QP, or of the SRQ, have not completed.
+func (s *siege) outstanding(q int) (n int) {
+	for i := range s.posts {
+		if s.posts[i].recv && s.posts[i].qp == q {
+			n++
+		}
+	}
+	return n
+}
+
+// available is how many receives of a QP, or of the SRQ, the device can consume.
+func (s *siege) available(q int) int {
+	var rq *recvQueue
+	switch {
+	case q < 0:
+		rq = s.h.srqs.get(s.srq.Number())
+	case s.qps[q].shared:
+		return 0
+	default:
+		rq = s.qps[q].q.rq
+	}
+	return int(rq.dbrec.Recv() - rq.consumed)
+}
+
+// open takes a free cell, filled with poison; -1 if there is none.
+func (s *siege) open(want int) int {
+	for i := range s.cells {
+		if c := &s.cells[i]; !c.open {
+			c.open, c.want = true, want
+			from, to := c.span(i)
+			for j := from; j < to; j++ {
+				s.mem[j] = poison
+			}
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *siege) cellSGE(i, n int) []verbs.SGE {
+	from, _ := s.cells[i].span(i)
+	return []verbs.SGE{s.own.SGE(from, n/2), s.own.SGE(from+n/2, n-n/2)}
+}
+
+// postRecv posts a receive to a QP, or to the SRQ if q is -1.
+func (s *siege) postRecv(q int) {
+	i := s.open(0)
+	if i < 0 {
+		return
+	}
+	s.nextID++
+	wr := []verbs.RecvWR{{ID: s.nextID, SGList: s.cellSGE(i, cellLen)}}
+	s.posts = append(s.posts, post{id: s.nextID, qp: q, recv: true, cell: i})
+	poster := s.srq.PostRecv
+	if q >= 0 {
+		poster = s.qps[q].v.PostRecv
+	}
+	if n, _ := poster(wr); n == 0 {
+		s.posts = s.posts[:len(s.posts)-1]
+		s.closeCell(i)
+	}
+}
+
+// closeCell takes back a cell that nothing was posted with.
+func (s *siege) closeCell(i int) {
+	from, to := s.cells[i].span(i)
+	copy(s.shadow[from:to], s.mem[from:to])
+	s.cells[i].open = false
+}
+
+// postSend posts a signaled work request of some kind.
+func (s *siege) postSend(q int, kind, size byte) {
+	t := &s.qps[q]
+	n := int(size)%cellLen + 1
+	s.nextID++
+	wr := verbs.SendWR{ID: s.nextID, Flags: verbs.SendSignaled, RemoteAddr: 1 << 12, RKey: foreign,
+		SGList: []verbs.SGE{s.own.SGE(sourceOff, n)}, CompareAdd: 1, Swap: 2}
+	target := -1
+	switch kind % 9 {
+	case 0:
+		wr.Opcode = verbs.OpSend
+	case 1:
+		wr.Opcode = verbs.OpSendWithImm
+	case 2:
+		wr.Opcode, wr.Flags = verbs.OpSend, wr.Flags|verbs.SendInline
+		wr.Inline, wr.SGList = s.own.Bytes()[sourceOff:][:min(n, 60)], nil
+	case 3:
+		wr.Opcode, target = verbs.OpRDMARead, n
+	case 4:
+		wr.Opcode, target = verbs.OpAtomicFetchAdd, prm.AtomicOperandLen
+	case 5:
+		wr.Opcode, target = verbs.OpAtomicCmpSwap, prm.AtomicOperandLen
+	case 6:
+		wr.Opcode = verbs.OpRDMAWrite
+	case 7:
+		wr.Opcode = verbs.OpRDMAWriteWithImm
+	case 8: // many packets
+		wr.Opcode, wr.SGList = verbs.OpSend, []verbs.SGE{s.bulk.SGE(0, bulkLen)}
+	}
+	if t.v.Type() == verbs.QPTypeUD {
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = s.ahs[t.peer], t.remote, siegeQKey
+	}
+	p := post{id: wr.ID, qp: q, cell: -1}
+	if target > 0 {
+		if p.cell = s.open(target); p.cell < 0 {
+			return
+		}
+		wr.SGList = s.cellSGE(p.cell, target)
+		if target == prm.AtomicOperandLen {
+			from, _ := s.cells[p.cell].span(p.cell)
+			wr.SGList = []verbs.SGE{s.own.SGE(from, target)}
+		}
+	}
+	s.posts = append(s.posts, p)
+	if k, _ := t.v.PostSend([]verbs.SendWR{wr}); k == 0 {
+		s.posts = s.posts[:len(s.posts)-1]
+		if p.cell >= 0 {
+			s.closeCell(p.cell)
+		}
+	}
+}
+
+// recycle resets a QP and connects it again: what was posted ends without completions.
+// Entries of the SRQ stay.
+func (s *siege) recycle(q int) {
+	t := &s.qps[q]
+	require.NoError(s.t, t.v.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+	s.checkMemory()
+	for _, p := range s.posts {
+		if p.qp == q && p.cell >= 0 {
+			s.cells[p.cell].open = false
+		}
+	}
+	s.posts = slices.DeleteFunc(s.posts, func(p post) bool { return p.qp == q })
+	s.connect(t.v, s.peers[t.peer].gid, t.remote)
+}
+
+// payload is n bytes, none of them poison.
+func (s *siege) payload(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		s.pattern++
+		if s.pattern == poison {
+			s.pattern++
+		}
+		b[i] = s.pattern
+	}
+	return b
+}
+
+func (t target) String() string { return fmt.Sprintf("QP %#x", t.v.Number()) }

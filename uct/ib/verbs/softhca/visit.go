@@ -1,0 +1,106 @@
+package softhca
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// visit is an access of a peer to memory of this process that was under way when the
+// guards were looked at. It goes on for as long as the guard does not change.
+type visit struct {
+	link *inLink
+	slot uint32 // of the guard
+	seq  uint32
+	key  uint32
+}
+
+// visits lists the accesses under way to the region of a key. The key must be gone from
+// the table: who comes later finds that.
+func (h *hca) visits(key uint32) []visit {
+	return h.visitsOf(func(v *visit) bool { return v.key == key })
+}
+
+// visitsFrom lists the accesses under way from the device with a GID.
+func (h *hca) visitsFrom(gid [2]uint64) []visit {
+	return h.visitsOf(func(v *visit) bool { return v.link.gid == gid })
+}
+
+func (h *hca) visitsOf(match func(*visit) bool) (list []visit) {
+	h.linkMu.Lock() // no link is unmapped meanwhile
+	defer h.linkMu.Unlock()
+	for _, l := range *h.inbound.Load() {
+		if l.state.Load() != linkUp {
+			continue
+		}
+		for slot := range l.mem.guards() {
+			v := visit{link: l, slot: slot}
+			var ok bool
+			if v.seq, v.key, ok = l.mem.guard(slot).visiting(); ok && match(&v) {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}
+
+// ongoing leaves those of the visits that go on. A peer whose link is down has died,
+// which the kernel tells when all its threads are gone, or has closed its device, which
+// it does when none of its QPs does anything.
+func (h *hca) ongoing(list []visit) []visit {
+	h.linkMu.Lock()
+	defer h.linkMu.Unlock()
+	return slices.DeleteFunc(list, func(v visit) bool {
+		if v.link.state.Load() != linkUp {
+			return true
+		}
+		seq, key, up := v.link.mem.guard(v.slot).visiting()
+		return !up || seq != v.seq || key != v.key
+	})
+}
+
+// Pauses between looks at visits: a peer that runs is done within the time of a copy,
+// some 10 us, so looks are many at first; one that does not run is looked at rarely.
+const (
+	visitLooks    = 200
+	visitPauseMin = 20 * time.Microsecond
+	visitPauseMax = 2 * time.Millisecond
+)
+
+// await waits until the visits are over, for at most limit, and returns those that are
+// not.
+func (h *hca) await(list []visit, limit time.Duration) []visit {
+	for range visitLooks {
+		if len(list) == 0 {
+			return nil
+		}
+		yield()
+		list = h.ongoing(list)
+	}
+	pause := visitPauseMin
+	for end := time.Now().Add(limit); len(list) > 0 && time.Now().Before(end); {
+		time.Sleep(pause)
+		pause = min(2*pause, visitPauseMax)
+		list = h.ongoing(list)
+	}
+	return list
+}
+
+// inUseError is the error for memory that peers are inside of.
+func inUseError(list []visit) error {
+	e := &ucs.InUseError{}
+	for _, v := range list {
+		e.PIDs = append(e.PIDs, v.link.pid)
+	}
+	slices.Sort(e.PIDs)
+	e.PIDs = slices.Compact(e.PIDs)
+	return e
+}
+
+// grace waits until no thread of this process uses a pointer that it found before the
+// call: in the requester of a QP, or on behalf of a peer.
+func (h *hca) grace() {
+	h.driving.grace()
+	h.eachQP(func(qp *queuePair) { qp.exec.grace() })
+}

@@ -1,0 +1,157 @@
+package sm
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
+)
+
+// EP leads to an iface of this or another process. EPs of one iface that lead to the same
+// place share a link, and with it the order of their messages.
+type EP struct {
+	*outLink
+	pending  base.PendingQueue
+	maxShort int  // bytes of a short put
+	maxGet   int  // bytes of a short get; negative: there is none
+	fenced   bool // a fence waits for targetOps
+
+	iface  *Iface
+	state  epState
+	reason error // of the failure
+	ops    opQueue
+	visit  [1]uct.IOV // of vectorInVisits
+	base.Slot
+}
+
+// epState is how far a connection is.
+type epState uint8
+
+const (
+	epIdle    epState = iota // nothing was posted yet
+	epDialing                // a goroutine dials
+	epUp
+	epFailed
+	epClosed
+)
+
+var _ uct.EP = (*EP)(nil)
+
+// Ops implements uct.EP.
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e, Explain: e} }
+
+// NewEP implements uct.Iface. It connects at the first post. Errors: ErrInvalidAddr,
+// ErrUnreachable.
+func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
+	gid, err := peerGID(it.device, p.DeviceAddr, p.IfaceAddr)
+	if err == nil && p.IfaceAddr == nil {
+		err = uct.ErrInvalidAddr
+	}
+	if err == nil && it.closed {
+		err = uct.ErrClosed
+	}
+	if err != nil {
+		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
+	}
+	e := &EP{iface: it, maxShort: it.attr.Put.MaxShort, maxGet: -1}
+	if it.attr.Caps.Has(uct.CapGetShort) {
+		e.maxGet = it.attr.Get.MaxShort
+	}
+	it.join(gid, e)
+	it.open.Add(e)
+	return e, nil
+}
+
+// ready reports whether a direct post is possible, in the usual case.
+func (e *EP) ready() bool {
+	return e.hold.Load() == 0 && !e.fenced && !e.pending.Blocks()
+}
+
+// Check implements uct.Checker: the socket of the link hangs up when the peer dies.
+func (e *EP) Check(*uct.Completion) (bool, error) {
+	if e.hold.Load() == 0 {
+		return false, nil
+	}
+	return false, e.refused()
+}
+
+// refused says why a post is not possible now, and starts to connect.
+//
+//go:noinline
+func (e *EP) refused() error {
+	switch e.state {
+	case epIdle:
+		e.dial()
+	case epFailed:
+		return e.reason
+	case epClosed:
+		return uct.ErrClosed
+	}
+	return uct.ErrNoResource
+}
+
+// fail makes the EP refuse work.
+func (e *EP) fail(err error) {
+	e.reason = fmt.Errorf("%w: %w", uct.ErrEPFailed, err)
+	e.state = epFailed
+	e.detach(statusOf(err))
+	if f := e.iface.onError; f != nil && e.state == epFailed { // a completion may have closed it
+		f(e, e.reason)
+	}
+}
+
+// detach ends what is under way with st and gives the link up. A completion may call it
+// again.
+func (e *EP) detach(st uct.Status) {
+	l := e.outLink
+	if l == unconnected {
+		return
+	}
+	e.outLink = unconnected
+	e.abandonPieces(l)
+	e.cancelOps(st)
+	l.leave(e)
+}
+
+// room reports whether every kind of post would find resources.
+func (e *EP) room() bool {
+	return e.hold.Load() == 0 && !e.fenced && e.tx.room() && e.ops.room()
+}
+
+// AddPending implements uct.EP.
+func (e *EP) AddPending(r *uct.PendingReq) error {
+	switch {
+	case e.state == epFailed || e.state == epClosed:
+		return e.refused()
+	case e.state == epIdle, e.pending.Empty() && e.room():
+		return uct.ErrBusy // the first post is what connects
+	}
+	return e.iface.arb.Add(&e.pending, r)
+}
+
+// PurgePending implements uct.EP.
+func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pending, f) }
+
+// Fence implements uct.EP. What this side does itself is done; what the peer was
+// asked for has to end before anything else is posted, as that may be a direct access.
+func (e *EP) Fence() error {
+	if e.state == epFailed {
+		return e.reason
+	}
+	e.fenced = !e.ops.empty()
+	mmio.ToDevice()
+	return nil
+}
+
+// Close implements uct.EP. Messages that were sent are still delivered.
+func (e *EP) Close() error {
+	if e.state == epClosed {
+		return nil
+	}
+	e.state = epClosed
+	e.detach(ucs.StatusCanceled)
+	e.iface.open.Remove(e)
+	return nil
+}

@@ -1,0 +1,225 @@
+package sm
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// holdings is what a process has of what the kernel counts.
+type holdings struct{ descriptors, mappings, goroutines int }
+
+func held(t testing.TB) holdings {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return holdings{openFDs(t), bytes.Count(maps, []byte("gucx-")), runtime.NumGoroutine()}
+}
+
+// TestEP_SharesTheLink: EPs that lead to the same iface cost memory of this process only,
+// and live and end on their own.
+func TestEP_SharesTheLink(t *testing.T) {
+	w := openTwo(t, Config{CMA: config.No})
+	mem, far := w.register(4096, uct.AccessAll)
+	got := 0
+	require.NoError(t, w.b.iface.SetAMHandler(idSink, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { got++; return false })))
+	one := held(t)
+	var eps []*EP
+	for range 100 {
+		eps = append(eps, w.a.connect(t, w.b.meeting()))
+	}
+	assert.Equal(t, one, held(t))
+	c := newCompletion()
+	pending, err := eps[0].GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	for i, e := range eps {
+		require.NoError(t, e.AMShort(idSink, 0, nil))
+		require.NoError(t, e.PutShort([]byte{byte(i)}, w.b.mem.Addr()+uint64(i), w.key))
+		if i%2 == 0 {
+			require.NoError(t, e.Close()) // the first with an answer under way
+		}
+	}
+	assert.Equal(t, 1, c.fired)
+	w.until(func() bool { return got == len(eps) })
+	for i, e := range eps {
+		assert.EqualValues(t, i, w.b.mem.Bytes()[i])
+		if i%2 == 1 {
+			assert.NoError(t, e.AMShort(idSink, 0, nil))
+		}
+		require.NoError(t, e.Close())
+	}
+	for range 4 * defaultSegs { // the segment of the answer that nobody took is back in use
+		c := newCompletion()
+		pending, err := w.ab.GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
+		w.settled(c, pending, err)
+	}
+	assert.Len(t, w.b.iface.in, 1)
+	require.NoError(t, mem.Close())
+}
+
+// TestEP_OneFailsWithoutTheOthers: a refusal by the peer is of one EP only, a peer that is
+// gone of all.
+func TestEP_OneFailsWithoutTheOthers(t *testing.T) {
+	a, b := openStation(t, Config{CMA: config.No}), openStation(t, Config{})
+	var failed []uct.EP
+	s := &station{md: a.md, iface: a.open(t, func(e uct.EP, _ error) { failed = append(failed, e) })}
+	eps := []*EP{s.connect(t, b.meeting()), s.connect(t, b.meeting()), s.connect(t, b.meeting())}
+	w := &two{t: t, a: s, b: b}
+	mem, far := w.register(4096, uct.AccessAll)
+	c := newCompletion()
+	pending, err := eps[1].GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	require.NoError(t, mem.Close()) // before b has seen that it is asked
+	w.until(func() bool { return len(failed) > 0 })
+	assert.Equal(t, []uct.EP{eps[1]}, failed)
+	require.NoError(t, eps[0].AMShort(idSink, 0, nil))
+	b.close(t)
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(failed) == 3 })
+	assert.Empty(t, s.iface.links)
+	require.NoError(t, s.iface.Close())
+	a.close(t)
+}
+
+// TestDomain_MapsAPeerOnce: its ifaces share what they have of the same peer.
+func TestDomain_MapsAPeerOnce(t *testing.T) {
+	w := openTwo(t, Config{})
+	s := &station{md: w.a.md, iface: w.a.open(t, nil)}
+	e := s.connect(t, w.b.meeting())
+	assert.Equal(t, w.ab.arena, e.arena)
+	assert.Equal(t, w.ab.table, e.table)
+	require.NoError(t, e.Close())
+	require.NoError(t, s.iface.Close())
+	require.NoError(t, w.ab.PutShort([]byte{1}, w.b.mem.Addr(), w.key))
+}
+
+// TestArena_MappedAsFarAsUsed: address space follows what a peer has allocated, whatever
+// operation comes first to what is new.
+func TestArena_MappedAsFarAsUsed(t *testing.T) {
+	const arena, more = config.MemSize(64 << 30), 16 << 20
+	buf, old, iov := pattern(1, 8), new(uint64), []uct.IOV{{Buf: make([]byte, 2000)}}
+	for name, op := range map[string]func(e *EP, raddr uint64, key uct.RKey) (bool, error){
+		"put short": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return false, e.PutShort(buf, raddr, key) },
+		"put bcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+			return false, e.PutBcopy(buf, raddr, key)
+		},
+		"put zcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.PutZcopy(iov, raddr, key, nil) },
+		"get bcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.GetBcopy(buf, raddr, key, nil) },
+		"get zcopy": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return e.GetZcopy(iov, raddr, key, nil) },
+		"post": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+			return false, e.AtomicPost(uct.AtomicAdd, 8, 1, raddr, key)
+		},
+		"swap": func(e *EP, raddr uint64, key uct.RKey) (bool, error) {
+			return e.AtomicCSwap(8, 0, 1, old, raddr, key, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := openTwo(t, Config{ArenaSize: arena, FirstTouch: config.No})
+			assert.Less(t, w.ab.arenaLen, uint64(8<<20))
+			mem, err := w.b.md.Ext().Alloc.Alloc(more, uct.AccessAll)
+			require.NoError(t, err)
+			pending, err := op(w.ab, mem.Addr()+more-2000, uct.RKey(handle(mem)))
+			require.NoError(t, err)
+			require.False(t, pending)
+			assert.Less(t, w.ab.arenaLen, uint64(2*more))
+			require.NoError(t, w.ab.AMShort(idSink, 0, nil), "the control block has moved")
+			assert.NoError(t, w.ab.PutShort(buf, w.b.mem.Addr(), w.key))
+			require.NoError(t, mem.Close())
+		})
+	}
+}
+
+// roleCramped is a process with little address space left.
+const roleCramped = "cramped"
+
+// cramped connects to a peer that has allocated more than fits, or does so when a line
+// comes, and prints how the EP ends.
+func cramped(s *station, m meeting, in *bufio.Reader) {
+	t := failNow{}
+	require.NoError(t, limitAddresses(256<<20))
+	ep, err := s.iface.NewEP(uct.EPParams{DeviceAddr: m.Device, IfaceAddr: m.Iface})
+	require.NoError(t, err)
+	e := ep.(*EP)
+	put := func(m meeting) error {
+		for {
+			err := e.PutShort([]byte{1}, m.Raddr, s.key(t, m))
+			if err != uct.ErrNoResource {
+				return err
+			}
+			s.iface.Progress()
+			runtime.Gosched()
+		}
+	}
+	for err == nil {
+		err = put(m)
+		fmt.Println(strings.ReplaceAll(fmt.Sprint(err), "\n", " "))
+		if err == nil {
+			m, err = readMeeting(in)
+			require.NoError(t, err)
+		}
+	}
+	require.ErrorIs(t, err, uct.ErrEPFailed)
+	require.ErrorIs(t, err, uct.ErrNoMemory)
+	require.NoError(t, e.Close())
+}
+
+// limitAddresses leaves room for n bytes more.
+func limitAddresses(n uint64) error {
+	var pages uint64
+	text, err := os.ReadFile("/proc/self/statm")
+	if err == nil {
+		_, err = fmt.Sscan(string(text), &pages)
+	}
+	if err != nil {
+		return err
+	}
+	limit := pages*uint64(os.Getpagesize()) + n
+	return unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: limit, Max: limit})
+}
+
+// TestArena_DoesNotFit: the EP fails with what failed, so that another transport can be
+// tried.
+func TestArena_DoesNotFit(t *testing.T) {
+	const tooMuch = 1 << 30
+	allocate := func(t *testing.T, s *station) uct.Mem {
+		mem, err := s.md.Ext().Alloc.Alloc(tooMuch, uct.AccessAll)
+		require.NoError(t, err)
+		return mem
+	}
+	cfg := Config{ArenaSize: 2 << 30, FirstTouch: config.No}
+	t.Run("connecting", func(t *testing.T) {
+		s := openStation(t, cfg)
+		mem := allocate(t, s)
+		c := start(t, roleCramped, s, "") // what it prints first
+		require.NoError(t, c.in.Close())
+		require.NoError(t, c.cmd.Wait())
+		require.NoError(t, mem.Close())
+		s.close(t)
+	})
+	t.Run("connected", func(t *testing.T) {
+		s := openStation(t, cfg)
+		c := start(t, roleCramped, s, "")
+		mem := allocate(t, s)
+		key, err := mem.PackRKey(nil)
+		require.NoError(t, err)
+		require.NoError(t, writeMeeting(c.in, meeting{s.iface.DeviceAddr(nil), s.iface.IfaceAddr(nil), mem.Addr() + tooMuch - 8, key}))
+		assert.Contains(t, c.line(t), "to map the memory that process")
+		require.NoError(t, c.in.Close())
+		require.NoError(t, c.cmd.Wait())
+		require.NoError(t, mem.Close())
+		s.close(t)
+	})
+}

@@ -1,0 +1,25 @@
+package targetop
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// apply executes a on a word of its size. The address that the peer named says nothing
+// about where the memory lies here, so its alignment is looked at again; the word is a
+// slice that the caller holds, so the pointer stays good (unsafe rule 1: conversion
+// between pointer types).
+func (a *Atomic) apply(word []byte) (old uint64, st ucs.Status) {
+	p := unsafe.Pointer(unsafe.SliceData(word))
+	if uintptr(p)&uintptr(a.Size-1) != 0 {
+		return 0, ucs.StatusRemoteInvalid
+	}
+	if a.Op == uct.AtomicCSwap {
+		return memop.CSwap(p, a.Size, a.Compare, a.Value), ucs.StatusOK
+	}
+	old, _ = memop.Atomic(p, a.Op, a.Size, a.Value)
+	return old, ucs.StatusOK
+}

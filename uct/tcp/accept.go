@@ -1,0 +1,274 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/log"
+	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+)
+
+// acceptBatch is the number of connections accepted for one event.
+const acceptBatch = 16
+
+// listener is a listening socket.
+type listener struct {
+	it   *Iface
+	slot epoll.Watch
+	fd   int
+}
+
+// Ready implements epoll.Watcher: it accepts.
+func (l *listener) Ready(uint32) int {
+	for range acceptBatch {
+		fd, _, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			l.it.receiveConn(fd)
+		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
+			l.it.pauseAccept()
+			return 0
+		case unix.EAGAIN:
+			return 0
+		default: // of that connection, or EINTR
+		}
+	}
+	return 0
+}
+
+// pauseAccept ignores the accept queue until the next tick: it would be
+// reported again and again while descriptors or memory are exhausted.
+func (it *Iface) pauseAccept() {
+	it.acceptPaused = true
+	for _, l := range it.listeners {
+		it.poll.Change(l.slot, 0)
+	}
+	_ = it.poll.Tick(true)
+}
+
+func (it *Iface) resumeAccept() {
+	if !it.acceptPaused {
+		return
+	}
+	it.acceptPaused = false
+	for _, l := range it.listeners {
+		it.poll.Change(l.slot, unix.EPOLLIN)
+	}
+}
+
+// incoming is an accepted connection whose handshake has not ended.
+type incoming struct {
+	it *Iface
+	link
+	limit time.Time
+	hello message
+}
+
+// receiveConn begins the handshake of an accepted connection; the oldest incoming one makes
+// room for it.
+func (it *Iface) receiveConn(fd int) {
+	if len(it.incoming) >= it.cfg.MaxHandshakes {
+		it.incoming[0].refuse(errCrowd)
+	}
+	s := &incoming{it: it, limit: time.Now().Add(it.cfg.HelloTimeout)}
+	var err error
+	if s.link, err = it.acceptLink(fd); err == nil {
+		err = s.watch(&it.poll, unix.EPOLLIN, s)
+	}
+	if err == nil {
+		it.incoming = append(it.incoming, s)
+		err = it.poll.Tick(true)
+	}
+	if err != nil {
+		s.refuse(err)
+		return
+	}
+	s.Ready(unix.EPOLLIN) // what it says is often there already
+}
+
+// acceptLink makes a link of an accepted socket, which it consumes.
+func (it *Iface) acceptLink(fd int) (l link, err error) {
+	if it.tunnels == nil {
+		return link{fd: fd}, nil
+	}
+	l.tun, l.fd, err = it.tunnels.Accept(fd, it.cfg.HelloTimeout)
+	return l, err
+}
+
+// forgetIncoming takes s from the list and reports whether it was there.
+func (it *Iface) forgetIncoming(s *incoming) bool {
+	for i, o := range it.incoming {
+		if o == s {
+			it.incoming = append(it.incoming[:i], it.incoming[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// leave closes the connection.
+func (s *incoming) leave() {
+	s.it.forgetIncoming(s)
+	s.link.close(&s.it.poll)
+}
+
+// expireIncoming closes those that took too long; the oldest are first.
+func (it *Iface) expireIncoming(now time.Time) {
+	for len(it.incoming) > 0 && now.After(it.incoming[0].limit) {
+		it.incoming[0].refuse(errSilent)
+	}
+}
+
+// Ready implements epoll.Watcher.
+func (s *incoming) Ready(uint32) int {
+	done, err := s.hello.read(s.it.io, s.fd)
+	switch h, ok := parseHello(&s.hello.buf, msgHello); {
+	case err != nil:
+		s.refuse(s.tun.Because(err))
+	case s.hello.got >= wordStart && !looksRight(&s.hello.buf):
+		if s.tun == nil && startsTLS(&s.hello.buf) {
+			_, _ = s.it.io.send(s.fd, noTLS[:])
+			s.refuse(errWantsTLS)
+		} else {
+			s.refuse(errGarbage)
+		}
+	case !done:
+	case !ok:
+		s.refuse(errGarbage)
+	case h.to != s.it.addr.id:
+		s.refuse(errWrongIface)
+	default:
+		s.it.respond(s, &h)
+	}
+	return 0
+}
+
+// wordStart is how many bytes tell what protocol a peer speaks.
+const wordStart = 4
+
+// startsTLS reports whether b begins as a TLS ClientHello does: a handshake record
+// of version 3.x (RFC 8446, 5.1).
+func startsTLS(b *[helloLen]byte) bool { return b[0] == 22 && b[1] == 3 }
+
+// noTLS is a fatal alert, no_application_protocol (RFC 8446, 6.2; RFC 7301, 3.2).
+var noTLS = [...]byte{21, 3, 3, 0, 2, 2, 120}
+
+// Why connections are refused in the handshake.
+var (
+	errGarbage    = errors.New("it does not speak this protocol")
+	errWrongIface = errors.New("it looks for another iface")
+	errSilent     = errors.New("it made no handshake in time")
+	errCrowd      = errors.New("too many others have come since (MAX_HANDSHAKES)")
+	errWantsTLS   = errors.New("it speaks TLS, which is off here")
+	errVersion    = errors.New("it speaks another version of this protocol")
+	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
+	errFull       = errors.New("there are MAX_CONNS connections")
+	errLimits     = errors.New("its SEG_SIZE or limits differ")
+)
+
+// refuse closes the connection.
+func (s *incoming) refuse(why error) {
+	s.leave()
+	s.it.noteRefusal(why)
+}
+
+// refusals is what is known of connections refused in the handshake.
+type refusals struct {
+	last   error
+	logged time.Time
+	silent uint64 // since then
+}
+
+// refusalLog is the time between two lines about refusals: untrusted peers must
+// not fill the log.
+const refusalLog = time.Second
+
+var logger = log.For(Name)
+
+func (it *Iface) noteRefusal(why error) {
+	it.dropped++
+	r := &it.refused
+	r.last = why
+	r.silent++
+	if !log.On(log.Warn) {
+		return
+	}
+	if now := time.Now(); now.Sub(r.logged) >= refusalLog {
+		logger.Warn("connections refused", "device", it.dev.name, "count", r.silent, "last", why)
+		r.logged, r.silent = now, 0
+	}
+}
+
+// respond answers a HELLO, and attaches its
+// connection or closes it.
+func (it *Iface) respond(s *incoming, h *hello) {
+	c, answer, why := it.evaluate(h)
+	answer.version, answer.msg = helloVersion, msgAnswer
+	answer.from, answer.to, answer.conn = it.addr.id, h.from, h.conn
+	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
+	err := sendHello(it.io, s.fd, &answer)
+	if answer.code != codeOK || err != nil {
+		s.leave()
+		if why != nil {
+			it.noteRefusal(why)
+		}
+		return
+	}
+	it.forgetIncoming(s)
+	if c == nil && h.rail > 0 {
+		c = it.table[h.from].newRail(h.rail)
+	}
+	if c == nil {
+		c = &conn{it: it, peer: h.from, link: link{fd: -1}}
+		if h.from != it.addr.id { // the other end of a connection to ourselves is in the table
+			it.know(c)
+		}
+	}
+	if c.try != nil {
+		c.try.drop()
+		c.try = nil
+	}
+	c.open(s.link, h.conn)
+}
+
+var errReplaced = errors.New("the peer has lost this connection and made another")
+
+// evaluate decides about a HELLO. Of two attempts that cross, the one of the side
+// with the lower id goes on; both sides come to that by themselves. c is the
+// connection to attach the socket to; nil for a new one. why is nil unless the
+// answer is a refusal.
+func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
+	if h.version != helloVersion {
+		return nil, hello{code: codeVersion}, fmt.Errorf("%w: %d, this side %d", errVersion, h.version, helloVersion)
+	}
+	if h.seg != it.addr.seg || h.answers != maxAnswers {
+		return nil, hello{code: codeRefused}, errLimits
+	}
+	if h.from != it.addr.id {
+		c = it.table[h.from]
+	}
+	if h.rail > 0 {
+		if c == nil || c.state != connOpen || h.rail >= uint32(it.cfg.ConnsPerPeer) {
+			return nil, hello{code: codeRefused}, errRail
+		}
+		c = c.railAt(h.rail)
+	}
+	if c != nil && c.state == connOpen {
+		if h.other != c.id {
+			return nil, hello{code: codeOpen, other: c.id}, nil
+		}
+		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, errReplaced))
+		c = nil
+	}
+	if c != nil && c.state == connDialing && it.addr.id < h.from {
+		return nil, hello{code: codeYield}, nil
+	}
+	if it.opened >= it.cfg.MaxConns {
+		return nil, hello{code: codeRefused}, errFull
+	}
+	return c, hello{code: codeOK}, nil
+}

@@ -1,0 +1,176 @@
+package tcp
+
+import (
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// greeting is a right HELLO of one iface to another.
+func greeting(from, to uint64) []byte {
+	var h [helloLen]byte
+	(&hello{version: helloVersion, msg: msgHello, from: from, to: to, conn: 1,
+		seg: defaultSegSize, answers: maxAnswers}).put(&h)
+	return h[:]
+}
+
+// garbage is what an untrusted peer says to the iface with that id: noise, a start that
+// looks right, silence, a right HELLO to somebody else, a right one and then noise,
+// or a right one and then a frame of a length that there cannot be.
+func garbage(rng *rand.Rand, id uint64) []byte {
+	b := make([]byte, rng.IntN(200))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+	greet := func(to uint64) []byte { return greeting(rng.Uint64()|1, to) }
+	switch rng.IntN(6) {
+	case 0:
+		copy(b, "GXCP")
+	case 1:
+		b = b[:min(len(b), 3)]
+	case 2:
+		b = greet(rng.Uint64())
+	case 3:
+		b = append(append(greet(id), 0, 0, 0, 0, frameAM, 0, 0, 1), b...)
+	case 4:
+		b = append(append(greet(id), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0), b...)
+	}
+	return b
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// impossibleFrame makes the handshake with the iface with that id, sends a frame of a length
+// that there cannot be, and waits until it is sent away.
+func impossibleFrame(t *testing.T, addr *net.TCPAddr, id uint64) {
+	c, err := net.DialTCP("tcp", nil, addr)
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer c.Close()
+	_, err = c.Write(append(greeting(1, id), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0))
+	assert.NoError(t, err)
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// TestIncoming_Garbage: thousands of connections that speak garbage, many at a time, cost
+// bounded descriptors and memory, and traffic goes on.
+func TestIncoming_Garbage(t *testing.T) {
+	count := testenv.Rounds(2_000, 10_000)
+	const atOnce, allowed = 16, 8
+	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
+	ep := a.to(b)
+	send(t, ep, 0, 64, a, b)
+	flush(t, ep, a, b)
+	before, memory := descriptors(t), heap()
+	var wg sync.WaitGroup
+	addr := &net.TCPAddr{IP: b.it.dev.v4.AsSlice(), Port: int(b.it.addr.port4)}
+	for w := range atOnce {
+		rng := rand.New(rand.NewPCG(uint64(w), 3))
+		wg.Go(func() {
+			for range count / atOnce {
+				conn, err := net.DialTCP("tcp", nil, addr)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = conn.SetLinger(0) // no TIME_WAIT, which would use up the ports
+				_, _ = conn.Write(garbage(rng, b.it.addr.id))
+				if rng.IntN(2) == 0 { // wait until it is sent away, or its time is over
+					_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+					_, _ = conn.Read(make([]byte, 1))
+				}
+				conn.Close()
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { wg.Wait(); close(over) }()
+	most, open, sent := 0, 0, uint64(1)
+	for !closed(over) {
+		send(t, ep, sent, 64, a, b)
+		sent++
+		flush(t, ep, a, b)
+		most, open = max(most, len(b.it.incoming)), max(open, b.it.opened)
+		b.got = b.got[:0]
+	}
+	until(t, func() bool { return len(b.it.incoming) == 0 && b.it.opened == 1 }, a, b)
+	refused := make(chan struct{})
+	go func() { // alone: it is not one too many
+		defer close(refused)
+		impossibleFrame(t, addr, b.it.addr.id)
+	}()
+	until(t, func() bool { return closed(refused) && b.it.opened == 1 }, a, b)
+	assert.Positive(t, b.it.malformed)
+	assert.LessOrEqual(t, most, allowed)
+	assert.Less(t, open, 16*atOnce)
+	assert.Positive(t, b.it.dropped)
+	assert.Empty(t, b.errs)
+	assert.LessOrEqual(t, descriptors(t), before)
+	assert.Less(t, int64(heap())-int64(memory), int64(4<<20), "memory grew")
+	assert.LessOrEqual(t, b.it.poll.Places(), 16*atOnce, "poller slots")
+	t.Logf("%d connections, %d dropped, at most %d known at a time, %d messages meanwhile", count, b.it.dropped, most, sent)
+}
+
+// TestIncoming_Silent: a connection without a handshake is closed when its time is over,
+// also while Progress is not called often.
+func TestIncoming_Silent(t *testing.T) {
+	e := newEnd(t, Config{HelloTimeout: 50 * time.Millisecond})
+	conns := make([]net.Conn, 5)
+	for i := range conns {
+		conns[i] = client(t, e)
+		_, err := conns[i].Write([]byte("GXCP")[:i%4])
+		require.NoError(t, err)
+	}
+	until(t, func() bool { return len(e.it.incoming) == len(conns) }, e)
+	until(t, func() bool { return len(e.it.incoming) == 0 }, e)
+	assert.EqualValues(t, len(conns), e.it.dropped)
+	for _, c := range conns {
+		_, err := c.Read(make([]byte, 1))
+		assert.Error(t, err)
+	}
+	until(t, func() bool { return !e.it.poll.Ticking() }, e)
+}
+
+func TestIncoming_MaxConns(t *testing.T) {
+	e := newEnd(t, Config{MaxConns: 1})
+	for i, want := range []answerCode{codeOK, codeRefused} {
+		conn, h := client(t, e), good(e)
+		h.from += uint64(i)
+		say(t, conn, h)
+		got, err := readAnswer(t, conn, e)
+		require.NoError(t, err)
+		assert.Equal(t, want, got.code)
+	}
+}

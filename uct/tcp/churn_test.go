@@ -1,0 +1,107 @@
+package tcp
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
+)
+
+// guest is a peer of a long-lived iface.
+type guest struct {
+	it *Iface
+	ep *EP
+}
+
+// visit opens a guest that exchanges messages with s, which has an EP to it.
+func visit(t *testing.T, md *MD, s *end, cfg Config) (g guest, back *EP) {
+	t.Helper()
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg})
+	require.NoError(t, err)
+	g.it = it.(*Iface)
+	ep, err := g.it.NewEP(uct.EPParams{DeviceAddr: s.it.DeviceAddr(nil), IfaceAddr: s.it.IfaceAddr(nil)})
+	require.NoError(t, err)
+	g.ep = ep.(*EP)
+	require.NoError(t, g.ep.AMShort(msgID, 1, nil))
+	seen := len(s.got)
+	self := &end{t: t, it: g.it}
+	until(t, func() bool { return len(s.got) > seen }, s, self)
+	there, err := s.it.NewEP(uct.EPParams{DeviceAddr: g.it.DeviceAddr(nil), IfaceAddr: g.it.IfaceAddr(nil)})
+	require.NoError(t, err)
+	back = there.(*EP)
+	require.NoError(t, back.AMShort(msgID, 1, nil))
+	flush(t, back, s, self)
+	return g, back
+}
+
+// holdings is what a process and an iface hold.
+type holdings struct {
+	Files, Goroutines       int
+	Conns, Opened, Watched  int
+	Tags, Pending, Incoming int
+}
+
+func (e *end) holdings(t *testing.T) holdings {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	it := e.it
+	return holdings{
+		Files: len(files), Goroutines: runtime.NumGoroutine(),
+		Conns: it.known.Len() + len(it.table), Opened: it.opened, Watched: it.poll.Places(),
+		Tags: it.tags.Places(), Pending: len(it.pendingConns), Incoming: len(it.incoming),
+	}
+}
+
+// TestChurn: after many peers that came and went, an iface holds what it held after a
+// few.
+func TestChurn(t *testing.T) {
+	secret := trusting(testenv.NewAuthority(t))
+	for _, tc := range []struct {
+		name  string
+		cfg   Config
+		peers int
+	}{{"plain", Config{}, testenv.Rounds(100, 1000)}, {"TLS", secret, testenv.Rounds(20, 200)}} {
+		t.Run(tc.name, func(t *testing.T) { churn(t, tc.cfg, tc.peers) })
+	}
+}
+
+func churn(t *testing.T, cfg Config, peers int) {
+	const few = 10
+	s := newEnd(t, cfg)
+	md, err := New(Config{}).OpenMD(Name)
+	require.NoError(t, err)
+	var held holdings
+	var bytes uint64
+	alone := runtime.NumGoroutine() // those of TLS end a little later than their connection
+	ended := func() bool { return runtime.NumGoroutine() <= alone }
+	for i := range few + peers {
+		if i == few {
+			until(t, ended, s)
+			held, bytes = s.holdings(t), heap()
+		}
+		g, back := visit(t, md.(*MD), s, cfg)
+		switch i % 4 {
+		case 0: // in order
+		case 1: // the server closes its EP first
+			require.NoError(t, back.Close())
+		default: // killed
+			require.NoError(t, vanish(g.it, i%4 == 2))
+		}
+		require.NoError(t, g.it.Close())
+		until(t, func() bool { return s.it.opened == 0 && len(s.it.broken) == 0 }, s)
+		require.NoError(t, back.Close())
+		s.errs, s.failed, s.got = s.errs[:0], s.failed[:0], s.got[:0]
+	}
+	require.NoError(t, md.Close())
+	until(t, func() bool { now := s.holdings(t); return now.Files <= held.Files && now.Goroutines <= held.Goroutines }, s)
+	now := s.holdings(t)
+	now.Files, now.Goroutines = held.Files, held.Goroutines // not more, and perhaps less
+	assert.Equal(t, held, now)
+	assert.Less(t, heap(), bytes+uint64(s.it.cfg.RxBuf), "less than a buffer more")
+}

@@ -1,0 +1,139 @@
+package epoll
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// watcher counts, and does what a test wants in between.
+type watcher struct {
+	calls  int
+	events uint32
+	do     func()
+}
+
+func (w *watcher) Ready(events uint32) int {
+	w.calls++
+	w.events = events
+	if w.do != nil {
+		w.do()
+	}
+	return 1
+}
+
+// newPoller opens a poller, whose descriptors are closed with the test.
+func newPoller(t *testing.T, onTick Watcher) *Poller {
+	t.Helper()
+	p := new(Poller)
+	var undo cleanup.Stack
+	t.Cleanup(func() { assert.NoError(t, undo.Run()) })
+	require.NoError(t, p.Open(onTick, &undo))
+	undo.Add(p.CloseAll)
+	return p
+}
+
+// pair is two ends of a socket; the test closes the second.
+func pair(t *testing.T) (a, b int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = unix.Close(fds[1]) })
+	return fds[0], fds[1]
+}
+
+func write(t *testing.T, fd int) {
+	t.Helper()
+	_, err := unix.Write(fd, []byte{1})
+	require.NoError(t, err)
+}
+
+func TestPoller_Reports(t *testing.T) {
+	p := newPoller(t, &watcher{})
+	fd, far := pair(t)
+	var first, second watcher
+	i, err := p.Watch(fd, unix.EPOLLIN, &first)
+	require.NoError(t, err)
+	require.NotZero(t, i)
+	n, any := p.Look()
+	assert.Zero(t, n)
+	assert.False(t, any)
+	assert.False(t, p.Readable())
+
+	write(t, far)
+	assert.True(t, p.Readable())
+	n, any = p.Look()
+	assert.Equal(t, 1, n)
+	assert.True(t, any)
+	assert.EqualValues(t, unix.EPOLLIN, first.events)
+
+	p.Change(i, 0)
+	assert.False(t, p.Readable())
+	p.Change(i, unix.EPOLLIN)
+	p.Rewatch(i, &second)
+	_, _ = p.Look()
+	assert.Equal(t, 1, first.calls)
+	assert.Equal(t, 1, second.calls)
+	for got, w := range p.All() {
+		assert.Equal(t, fd, got)
+		assert.Same(t, &second, w)
+	}
+	require.NoError(t, p.Forget(i))
+	assert.ErrorIs(t, unix.SetNonblock(fd, true), unix.EBADF)
+	assert.False(t, p.Readable())
+	_, err = p.Watch(fd, unix.EPOLLIN, &first)
+	assert.ErrorIs(t, err, unix.EBADF)
+	assert.Equal(t, 2, p.Places())
+}
+
+// TestPoller_LateEvents: an event of the same look for a descriptor that was forgotten
+// meanwhile does not reach its successor.
+func TestPoller_LateEvents(t *testing.T) {
+	p := newPoller(t, &watcher{})
+	var ids [2]Watch
+	var ends [2]watcher
+	var successor watcher
+	for k := range ids {
+		fd, far := pair(t)
+		write(t, far)
+		ends[k].do = func() { // the first one called replaces the other
+			other := 1 - k
+			if ids[other] == 0 {
+				return
+			}
+			require.NoError(t, p.Forget(ids[other]))
+			ids[other] = 0
+			next, _ := pair(t)
+			_, err := p.Watch(next, unix.EPOLLIN, &successor)
+			require.NoError(t, err)
+		}
+		var err error
+		ids[k], err = p.Watch(fd, unix.EPOLLIN, &ends[k])
+		require.NoError(t, err)
+	}
+	n, _ := p.Look()
+	assert.Equal(t, 1, n)
+	assert.Zero(t, successor.calls)
+}
+
+// TestPoller_Tick: the timer's watcher is called while it ticks.
+func TestPoller_Tick(t *testing.T) {
+	var p *Poller
+	w := &watcher{do: func() { p.Ticked() }}
+	p = newPoller(t, w)
+	require.NoError(t, p.Tick(true))
+	assert.True(t, p.Ticking())
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { p.Look(); return w.calls > 1 })
+	require.NoError(t, p.Tick(false))
+	p.Ticked() // what came before
+	calls := w.calls
+	p.Look()
+	assert.Equal(t, calls, w.calls)
+}

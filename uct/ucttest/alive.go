@@ -1,0 +1,111 @@
+package ucttest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+var aliveChecks = []check{
+	{
+		name: "check/alive",
+		rule: "Check of a peer that lives is complete at once, or fires once with StatusOK: on a new EP, an idle one, and behind other operations",
+		run:  checkAlive,
+	},
+	{
+		name: "peer/check",
+		rule: "Check of a peer that has died ends with an error or is refused, and the EP fails",
+		need: uct.CapErrPeer, opts: Options{PeerDies: true}, run: checkPeerChecked,
+	},
+	{
+		name: "peer/idle",
+		rule: "with CapErrPeerIdle the death of a peer is told on an EP that does nothing",
+		need: uct.CapErrPeer | uct.CapErrPeerIdle, opts: Options{PeerDies: true}, run: checkPeerIdle,
+	},
+}
+
+// alive posts one Check; nil if it is complete.
+func (p *Pair) alive(t T, l *Link) *comp {
+	t.Helper()
+	c := p.comp(1)
+	require.NoError(t, p.push(t, func() error {
+		pending, err := l.EP.Ops().Check.Check(&c.Completion)
+		if !pending {
+			c.expect = 0
+		} else {
+			c.expect = 1
+		}
+		return err
+	}), "check")
+	return c
+}
+
+func checkAlive(t T, p *Pair) {
+	if p.AB.EP.Ops().Check == nil {
+		t.Skipf("the ep has no Check")
+	}
+	if p.AB.AM != nil {
+		newInbox(t, p.B, 3)
+	}
+	fresh, _ := p.connect(t, p.A, p.B)
+	for _, l := range []*Link{fresh, p.AB} {
+		for posts := range 3 {
+			for i := range posts {
+				require.NoError(t, p.push(t, func() error { return p.post(l, i) }))
+			}
+			for range 3 {
+				c := p.alive(t, l)
+				p.until(t, "check did not end", func() bool { return c.fired == c.expect })
+				assert.Equal(t, ucs.StatusOK, c.Status)
+			}
+		}
+	}
+}
+
+func checkPeerChecked(t T, p *Pair) {
+	f := p.startPeer(t)
+	if f.l.EP.Ops().Check == nil {
+		t.Skipf("the ep has no Check")
+	}
+	c := p.alive(t, f.l)
+	p.eventually(t, "check did not end", func() bool { return c.fired == c.expect })
+	assert.Equal(t, ucs.StatusOK, c.Status, "while it lives")
+	f.l.failed = true
+	require.NoError(t, f.Kill())
+	var err error
+	p.eventually(t, "the death of the peer is not noticed", func() bool {
+		if c.fired < c.expect {
+			return false // the one under way says it
+		}
+		c = p.comp(1)
+		var pending bool
+		pending, err = f.l.EP.Ops().Check.Check(&c.Completion)
+		if !pending {
+			c.expect = 0
+		}
+		return err != nil && err != uct.ErrNoResource
+	})
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	p.oneFailure(t, f.l, died...)
+	p.closeLink(t, f.l)
+	assert.NoError(t, f.Close())
+	p.works(t, p.AB, "another ep")
+}
+
+func checkPeerIdle(t T, p *Pair) {
+	f := p.startPeer(t)
+	f.l.failed = true
+	if f.l.AM != nil || f.l.Put != nil {
+		require.NoError(t, p.push(t, func() error { return p.postFar(f, 0) }))
+		p.flush(t, f.l)
+	}
+	require.NoError(t, f.Kill())
+	p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.told(f.l) > 0 })
+	p.refuses(t, f.l, "to a dead peer")
+	p.oneFailure(t, f.l, died...)
+	p.closeLink(t, f.l)
+	assert.NoError(t, f.Close())
+	p.works(t, p.AB, "another ep")
+}

@@ -1,0 +1,281 @@
+package ucttest
+
+import (
+	"encoding/binary"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+var fenceChecks = []check{
+	{
+		name: "fence/matrix",
+		rule: "operations posted after a fence of the EP or iface take effect on the target after those posted before it, whatever the variants and lengths of both",
+		any:  uct.CapPut, run: checkFenceMatrix,
+	},
+	{
+		name: "fence/message",
+		rule: "a message posted after a fence is delivered after the puts and atomics before it have taken effect",
+		any:  uct.CapPut, run: checkFenceMessage,
+	},
+}
+
+// The matrix works on a block of the target's memory, in which each 8-byte word has
+// the same value. Long operations cover it; short ones and atomics have a place near
+// its end, which the last part of a long one covers.
+const (
+	blockLen  = 12 << 10
+	placeOff  = blockLen - 128
+	placeLen  = 64 // of short operations, as far as the variant takes so much
+	backlog   = 6  // operations before the fence, as far as the queues take them
+	wordBytes = 8
+)
+
+// step is an operation of the matrix.
+type step struct {
+	name  string
+	reads bool
+	// post posts it. The words of its range become value, or are read into what it
+	// returns, which is complete when done is set.
+	post func(p *Pair, l *Link, value uint64) (*seen, error)
+}
+
+// seen is what an operation has read.
+type seen struct {
+	data []byte // nil: it reads nothing
+	done bool
+}
+
+// words is n bytes of words of a value.
+func words(value uint64, n int) []byte {
+	b := make([]byte, 0, n+wordBytes)
+	for len(b) < n {
+		b = binary.NativeEndian.AppendUint64(b, value)
+	}
+	return b[:n]
+}
+
+// allWords reports whether every whole word of b has the value.
+func allWords(b []byte, value uint64) bool {
+	for ; len(b) >= wordBytes; b = b[wordBytes:] {
+		if binary.NativeEndian.Uint64(b) != value {
+			return false
+		}
+	}
+	return true
+}
+
+// steps are the claimed operations, short and long.
+func steps(a *uct.IfaceAttr) (all []step) {
+	for _, v := range claimedPut(a) {
+		for _, r := range v.ranges() {
+			all = append(all, step{name: r.of + " put " + v.name, post: func(p *Pair, l *Link, value uint64) (*seen, error) {
+				return &seen{done: true}, v.put(p, l, l.Raddr+uint64(r.off), l.Key, words(value, r.n))
+			}})
+		}
+	}
+	for _, v := range claimedGet(a) {
+		for _, r := range v.ranges() {
+			all = append(all, step{name: r.of + " get " + v.name, reads: true, post: func(p *Pair, l *Link, _ uint64) (*seen, error) {
+				return getSeen(p, l, &v, r)
+			}})
+		}
+	}
+	for _, v := range []atomicVariant{{uct.AtomicSwap, wordBytes, false}, {uct.AtomicSwap, wordBytes, true}} {
+		if v.in(&a.Atomic) {
+			all = append(all, step{name: v.name(), post: func(p *Pair, l *Link, value uint64) (*seen, error) {
+				return swapPlace(p, l, &v, value)
+			}})
+		}
+	}
+	return all
+}
+
+// span is a range of the block.
+type span struct {
+	of     string
+	off, n int
+}
+
+// ranges are a short one, at the place, and a long one over the block; one of them if
+// the variant knows one length only.
+func (v *opVariant) ranges() (out []span) {
+	if short := v.clamp(placeLen); short <= blockLen-placeOff {
+		out = append(out, span{"short", placeOff, short})
+	}
+	if v.max >= 4*placeLen {
+		long := min(v.max, blockLen)
+		out = append(out, span{"long", blockLen - long, long})
+	}
+	return out
+}
+
+func getSeen(p *Pair, l *Link, v *getVariant, r span) (*seen, error) {
+	s, op := &seen{}, &getOp{n: r.n}
+	err := v.get(p, l, l.Raddr+uint64(r.off), l.Key, op)
+	s.data, s.done = op.data, op.done
+	if op.comp != nil && !op.done {
+		end := op.comp.onFire
+		op.comp.onFire = func() {
+			end()
+			s.data, s.done = op.data, true
+		}
+	}
+	return s, err
+}
+
+// swapPlace gives the first word of the place a value.
+func swapPlace(p *Pair, l *Link, v *atomicVariant, value uint64) (*seen, error) {
+	call := &atomicCall{}
+	err := v.post(p, l, l.Raddr+placeOff, l.Key, 0, value, call)
+	s := &seen{done: call.done}
+	if call.comp != nil && !call.done {
+		call.comp.onFire = func() { call.done, s.done = true, true }
+	}
+	return s, err
+}
+
+// fenced pushes a fence.
+func (p *Pair) fenced(t T, fence func() error) {
+	t.Helper()
+	require.NoError(t, p.push(t, fence), "fence")
+}
+
+// row is one direction of a case of the matrix.
+type row struct {
+	l             *Link
+	fence         func() error
+	first, second *step
+	before, after []*seen
+	last          uint64 // value that was posted last
+}
+
+func checkFenceMatrix(t T, p *Pair) {
+	all := steps(p.A.Iface.Attr())
+	value := uint64(1)
+	for i := range all {
+		for k := range all {
+			if all[i].reads && all[k].reads {
+				continue
+			}
+			rows := []*row{
+				{l: p.AB, fence: p.AB.EP.Fence, first: &all[i], second: &all[k]},
+				{l: p.BA, fence: p.B.Iface.Fence, first: &all[i], second: &all[k]},
+			}
+			value = p.tryFence(t, rows, value)
+		}
+	}
+}
+
+// tryFence runs a case in all its rows and returns a value that is new.
+func (p *Pair) tryFence(t T, rows []*row, value uint64) uint64 {
+	t.Helper()
+	start := value
+	for _, r := range rows {
+		copy(r.l.To.Mem.Bytes()[:blockLen], words(start, blockLen))
+		r.last = start
+		value = r.postBefore(t, p, value)
+	}
+	for _, r := range rows {
+		p.fenced(t, r.fence)
+		value++
+		r.after = append(r.after, p.pushStep(t, r, r.second, value))
+	}
+	for _, r := range rows {
+		p.flush(t, r.l)
+		p.until(t, "an operation did not end", func() bool { return ended(r.before) && ended(r.after) })
+		r.check(t, start)
+	}
+	return value + 1
+}
+
+// postBefore posts operations of the first kind until resources are short; at least
+// one.
+func (r *row) postBefore(t T, p *Pair, value uint64) uint64 {
+	t.Helper()
+	for range backlog {
+		value++
+		s, err := r.first.post(p, r.l, value)
+		if err == uct.ErrNoResource {
+			break
+		}
+		require.NoError(t, err, r.first.name)
+		r.book(r.first, value)
+		r.before = append(r.before, s)
+	}
+	if len(r.before) == 0 {
+		r.before = append(r.before, p.pushStep(t, r, r.first, value))
+	}
+	return value
+}
+
+// pushStep posts an operation once there are resources.
+func (p *Pair) pushStep(t T, r *row, x *step, value uint64) (s *seen) {
+	t.Helper()
+	require.NoError(t, p.push(t, func() (err error) {
+		s, err = x.post(p, r.l, value)
+		return err
+	}), x.name)
+	r.book(x, value)
+	return s
+}
+
+func (r *row) book(x *step, value uint64) {
+	if !x.reads {
+		r.last = value
+	}
+}
+
+func ended(all []*seen) bool {
+	for _, s := range all {
+		if !s.done {
+			return false
+		}
+	}
+	return true
+}
+
+// check compares the place, and what was read before and after the fence.
+func (r *row) check(t T, start uint64) {
+	t.Helper()
+	what := r.l.From.Name + ": " + r.first.name + ", fence, " + r.second.name
+	for _, s := range r.before {
+		require.True(t, !r.first.reads || allWords(s.data, start), "%s: read what came after the fence", what)
+	}
+	if r.second.reads {
+		got := r.after[0].data
+		value := binary.NativeEndian.Uint64(got[max(0, len(got)-(blockLen-placeOff)):])
+		require.True(t, start < value && value <= r.last, "%s: did not read what was written before the fence", what)
+		return
+	}
+	place := r.l.To.Mem.Bytes()[placeOff : placeOff+wordBytes]
+	require.Equal(t, r.last, binary.NativeEndian.Uint64(place), "%s: not the newest value", what)
+}
+
+func checkFenceMessage(t T, p *Pair) {
+	if p.AB.AM == nil {
+		t.Skipf("no active messages")
+	}
+	v := anyAM(p.A.Iface.Attr())
+	place := p.B.Mem.Bytes()[placeOff : placeOff+wordBytes]
+	value, arrived, what := uint64(0), 0, ""
+	require.NoError(t, p.B.Iface.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		arrived++
+		assert.Equal(t, value, binary.NativeEndian.Uint64(place), "%s, fence, message", what)
+		return false
+	})))
+	for i, x := range steps(p.A.Iface.Attr()) {
+		if x.reads {
+			continue
+		}
+		what, value = x.name, value+1
+		r := &row{l: p.AB}
+		s := p.pushStep(t, r, &x, value)
+		p.fenced(t, p.AB.EP.Fence)
+		before := arrived
+		require.NoError(t, p.push(t, func() error { return v.send(p, p.AB, 3, pattern(i, 64)) }))
+		p.until(t, "no message", func() bool { return arrived > before && s.done })
+	}
+}

@@ -1,0 +1,322 @@
+package ucttest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+var reenterChecks = []check{
+	{
+		name: "reenter/completion",
+		rule: "a completion may close its EP or another one, with several answers ready: every completion fires exactly once, and other EPs work on",
+		any:  uct.CapAMZcopy | uct.CapPutZcopy | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic, run: checkCloseInCompletion,
+	},
+	{
+		name: "reenter/handler",
+		rule: "a handler of active messages may close EPs, with messages and answers waiting",
+		any:  uct.CapAM, run: checkCloseInHandler,
+	},
+	{
+		name: "reenter/pending",
+		rule: "a pending request may close its EP or another one that has requests waiting",
+		need: uct.CapPending, run: checkCloseInPending,
+	},
+	{
+		name: "reenter/error",
+		rule: "OnError may close the EP that failed, post on others and open EPs",
+		need: uct.CapErrRemoteMem, any: uct.CapPut, run: checkCloseInError,
+	},
+	{
+		name: "reenter/open",
+		rule: "handlers and completions may open EPs and post on them",
+		any:  uct.CapAM, run: checkOpenInHandler,
+	},
+}
+
+// ready is how many operations of an EP wait for their answers, as far as the queues
+// take so many.
+const ready = 4
+
+// answered is an operation that has a completion.
+type answered struct {
+	name string
+	post func(p *Pair, l *Link) error
+}
+
+// answeredOps are all of them.
+func answeredOps(a *uct.IfaceAttr) (all []answered) {
+	for _, v := range claimedAM(a) {
+		if v.cap == uct.CapAMZcopy {
+			all = append(all, answered{"am " + v.name, func(p *Pair, l *Link) error { return v.send(p, l, 3, pattern(1, v.clamp(64))) }})
+		}
+	}
+	for _, x := range accesses(a) {
+		all = append(all, answered{x.name, func(p *Pair, l *Link) error { _, err := x.post(p, l, l.Raddr, l.Key); return err }})
+	}
+	return append(all,
+		answered{"flush", func(p *Pair, l *Link) error { return p.flushBehind(l, l.EP.Flush) }},
+		answered{"iface flush", func(p *Pair, l *Link) error { return p.flushBehind(l, l.From.Iface.Flush) }},
+	)
+}
+
+// flushBehind posts something and flushes.
+func (p *Pair) flushBehind(l *Link, flush func(*uct.Completion) (bool, error)) error {
+	if err := p.post(l, 0); err != nil {
+		return err
+	}
+	c := p.comp(1)
+	pending, err := flush(&c.Completion)
+	if err != nil || !pending {
+		c.expect = 0
+	}
+	return err
+}
+
+// postReady posts on l until resources are short, and returns the completions.
+func (p *Pair) postReady(t T, l *Link, op answered) []*comp {
+	t.Helper()
+	before := len(p.comps)
+	for range ready {
+		err := op.post(p, l)
+		if err == uct.ErrNoResource {
+			break
+		}
+		require.NoError(t, err, op.name)
+	}
+	return p.comps[before:len(p.comps):len(p.comps)]
+}
+
+// onFirst makes the first of the completions that fires do something more.
+func onFirst(comps []*comp, do func()) {
+	done := false
+	for _, c := range comps {
+		then := c.onFire
+		c.onFire = func() {
+			if then != nil {
+				then()
+			}
+			if !done {
+				done = true
+				do()
+			}
+		}
+	}
+}
+
+// fired reports whether the completions have fired as often as they must.
+func fired(comps []*comp) bool {
+	for _, c := range comps {
+		if c.fired < c.expect {
+			return false
+		}
+	}
+	return true
+}
+
+// answer lets side s do its part of what is under way, and nobody else.
+func (p *Pair) answer(s *Side) {
+	for range idleRounds {
+		s.progress()
+	}
+}
+
+func checkCloseInCompletion(t T, p *Pair) {
+	if p.AB.AM != nil {
+		newInbox(t, p.B, 3)
+	}
+	for _, op := range answeredOps(p.A.Iface.Attr()) {
+		for _, victims := range [][]int{{0}, {1}, {0, 1}} {
+			p.tryCloseInCompletion(t, op, victims)
+		}
+	}
+	p.works(t, p.AB, "another ep")
+}
+
+// tryCloseInCompletion has answers for two EPs ready; the first completion closes the
+// victims.
+func (p *Pair) tryCloseInCompletion(t T, op answered, victims []int) {
+	t.Helper()
+	var links, backs [2]*Link
+	var comps []*comp
+	for i := range links {
+		links[i], backs[i] = p.connect(t, p.A, p.B)
+		backs[i].mayFail = true
+	}
+	p.warm(t, links[:])
+	for i := range links {
+		comps = append(comps, p.postReady(t, links[i], op)...)
+	}
+	onFirst(comps, func() {
+		for _, i := range victims {
+			p.closeLink(t, links[i])
+		}
+	})
+	p.A.Iface.Progress() // what was joined goes out
+	p.answer(p.B)
+	p.until(t, op.name+": completions did not fire", func() bool { return fired(comps) })
+	p.settle()
+	for i, c := range comps {
+		require.Equal(t, c.expect, c.fired, "%s: completion %d", op.name, i)
+	}
+	for i := range links {
+		p.closeLink(t, links[i])
+		p.closeLink(t, backs[i])
+	}
+}
+
+// warm waits until EPs are connected.
+func (p *Pair) warm(t T, links []*Link) {
+	t.Helper()
+	for _, l := range links {
+		require.NoError(t, p.push(t, func() error { return p.post(l, 0) }))
+		p.flush(t, l)
+	}
+}
+
+// checkCloseInHandler has messages for A ready, the first of which closes EPs of A that
+// have answers ready.
+func checkCloseInHandler(t T, p *Pair) {
+	newInbox(t, p.B, 3)
+	v := anyAM(p.A.Iface.Attr())
+	for _, op := range answeredOps(p.A.Iface.Attr()) {
+		l, back := p.connect(t, p.A, p.B)
+		back.mayFail = true
+		p.warm(t, []*Link{l})
+		require.NoError(t, p.A.Iface.SetAMHandler(4, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+			p.closeLink(t, l)
+			return false
+		})))
+		comps := p.postReady(t, l, op)
+		p.pushFrom(t, p.B, func() error { return v.send(p, p.BA, 4, pattern(1, 64)) })
+		for range ready {
+			_ = v.send(p, back, 4, pattern(2, 64)) // as far as it takes them
+		}
+		p.A.Iface.Progress()
+		p.answer(p.B)
+		p.until(t, op.name+": completions did not fire", func() bool { return fired(comps) && l.EP == nil })
+		p.closeLink(t, back)
+		p.settle()
+	}
+	p.works(t, p.AB, "another ep")
+}
+
+func checkCloseInPending(t T, p *Pair) {
+	if p.AB.AM != nil {
+		newInbox(t, p.B, 3)
+	}
+	for victim := range 2 {
+		var links, backs [2]*Link
+		for i := range links {
+			links[i], backs[i] = p.connect(t, p.A, p.B)
+			backs[i].mayFail = true
+			p.exhaust(t, links[i], 0)
+		}
+		closed, late := 0, 0
+		for i, l := range links {
+			for range ready {
+				r := &uct.PendingReq{}
+				r.Func = func(*uct.PendingReq) error {
+					if i == 0 && closed == 0 {
+						closed++
+						p.closeLink(t, links[victim])
+					} else if links[i].EP == nil {
+						late++
+					}
+					return nil
+				}
+				if err := l.EP.AddPending(r); err != nil {
+					require.Equal(t, uct.ErrBusy, err)
+				}
+			}
+		}
+		p.until(t, "a pending request was not dispatched", func() bool { return closed == 1 })
+		p.settle()
+		require.Zero(t, late, "requests of an ep that was closed were dispatched")
+		for i := range links {
+			p.closeLink(t, links[i])
+			p.closeLink(t, backs[i])
+		}
+	}
+	p.works(t, p.AB, "another ep")
+}
+
+func checkCloseInError(t T, p *Pair) {
+	if p.AB.AM != nil {
+		newInbox(t, p.B, 3)
+	}
+	v := claimedPut(p.A.Iface.Attr())[0]
+	var links [2]*Link
+	for i := range links {
+		var back *Link
+		links[i], back = p.connect(t, p.A, p.B)
+		links[i].mayFail, back.mayFail = true, true
+	}
+	told, fresh := 0, []*Link{}
+	p.A.onError = func(ep uct.EP, _ error) {
+		told++
+		l, _ := p.connect(t, p.A, p.B)
+		fresh = append(fresh, l)
+		for _, x := range []*Link{p.AB, l} {
+			if err := p.post(x, told); err != uct.ErrNoResource {
+				require.NoError(t, err, "a post in OnError")
+			}
+		}
+		for _, l := range links {
+			if l.EP == ep {
+				p.closeLink(t, l)
+			}
+		}
+	}
+	for i, l := range links {
+		bad := l.Raddr + 2*regionLen
+		if p.push(t, func() error { return v.put(p, l, bad, l.Key, pattern(1, v.clamp(8))) }) != nil {
+			t.Skipf("the call refuses: the ep does not fail")
+		}
+		for range ready {
+			_ = p.post(l, i)
+		}
+	}
+	p.until(t, "a failure was not told", func() bool { return told == len(links) })
+	p.settle()
+	assert.Equal(t, len(links), told, "calls of OnError")
+	for _, l := range fresh {
+		p.works(t, l, "an ep that OnError has opened")
+	}
+	p.works(t, p.AB, "another ep")
+}
+
+// checkOpenInHandler opens EPs in a handler and in a completion.
+func checkOpenInHandler(t T, p *Pair) {
+	in := newInbox(t, p.B, 3)
+	open := func() {
+		_, l := p.connect(t, p.B, p.A) // the last one that was made
+		i := len(p.links)
+		if err := p.post(l, i); err == uct.ErrNoResource {
+			p.queue(t, l, i, func(*waiting) {})
+		} else {
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, p.A.Iface.SetAMHandler(4, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		open()
+		return false
+	})))
+	v := anyAM(p.B.Iface.Attr())
+	require.NoError(t, p.push(t, func() error { return v.send(p, p.BA, 4, pattern(1, 64)) }))
+	p.until(t, "no message on an ep that a handler has opened", func() bool { return len(in.msgs) == 1 })
+	for _, op := range answeredOps(p.A.Iface.Attr()) {
+		comps := p.postReady(t, p.AB, op)
+		opened := false
+		onFirst(comps, func() {
+			opened = true
+			open()
+		})
+		p.until(t, op.name+": completions did not fire", func() bool { return fired(comps) })
+		p.settle()
+		if opened {
+			p.works(t, p.links[len(p.links)-1], op.name+": an ep that a completion has opened")
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package ucttest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Result is the outcome of one check.
+type Result struct {
+	Check   string
+	Rule    string
+	Failed  bool
+	Skipped bool
+	Hung    bool // it failed by not ending
+	// Fault is the first complaint of a check that failed: those after it tend to be
+	// its consequences. They are in Log, as is why a check was skipped.
+	Fault string
+	Log   []string
+}
+
+// String is one message: the check, how it ended, and for a fault its rule.
+func (v Result) String() string {
+	switch {
+	case v.Failed:
+		return fmt.Sprintf("%s: %s\nrule: %s", v.Check, v.Fault, v.Rule)
+	case v.Skipped:
+		return fmt.Sprintf("%s: skipped: %s", v.Check, strings.Join(v.Log, "; "))
+	}
+	return v.Check + ": ok"
+}
+
+// report tells t of the outcome.
+func (v *Result) report(t testing.TB) {
+	t.Helper()
+	switch {
+	case v.Failed:
+		if testing.Verbose() {
+			t.Logf("all complaints:\n%s", strings.Join(v.Log, "\n"))
+		}
+		t.Error(v)
+	case v.Skipped:
+		t.Skip(strings.Join(v.Log, "; "))
+	case len(v.Log) > 0:
+		t.Log(strings.Join(v.Log, "\n"))
+	}
+}
+
+// maxHung is how many checks may hang before the rest is left out: each takes the
+// time of the watchdog, and a processor if it spins.
+const maxHung = 3
+
+// session runs checks one after the other.
+type session struct {
+	h     *Harness
+	hung  int
+	stuck string // why the rest is left out; empty: it is not
+}
+
+// run runs a check. One that hangs is abandoned, with its goroutine and all that it
+// has opened.
+func (s *session) run(c *check) Result {
+	r := &recorder{result: Result{Check: c.name, Rule: c.rule}}
+	if s.stuck != "" {
+		r.result.Skipped, r.result.Log = true, []string{s.stuck}
+		return r.result
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.record(func() { c.try(r, s.h) })
+	}()
+	limit := s.h.watchdog()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-ended:
+	case <-late.C:
+		r.hang(limit)
+		s.hung++
+	}
+	v := r.outcome()
+	switch {
+	case v.Failed && c.name == openCheck.name:
+		s.stuck = "not run: nothing opens"
+	case s.hung == maxHung:
+		s.stuck = fmt.Sprintf("not run: %d checks hang", s.hung)
+	}
+	return v
+}

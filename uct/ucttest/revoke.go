@@ -1,0 +1,295 @@
+package ucttest
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+var revokeChecks = []check{
+	{
+		name: "revoke/registered",
+		rule: "after Mem.Close of registered memory has returned nil no peer and no transport touches it, whatever was under way; the key is refused, and other memory works on",
+		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeRegistered,
+	},
+	{
+		name: "revoke/allocated",
+		rule: "after Mem.Close of allocated memory has returned the key is refused, and memory that takes its place is not touched by what was under way; other memory works on",
+		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeAllocated,
+	},
+	{
+		name: "revoke/iface",
+		rule: "an iface may close while peers access memory of its domain, and Mem.Close keeps its promise after that",
+		need: uct.CapErrRemoteMem, any: uct.CapPut | uct.CapGet | uct.CapAtomic, run: checkRevokeIface,
+	},
+	{
+		name: "revoke/local",
+		rule: "a zero-copy buffer is the caller's when the completion has fired, also if Close of the EP or iface has ended the operation",
+		any:  uct.CapPutZcopy | uct.CapGetZcopy, run: checkRevokeLocal,
+	},
+}
+
+// revokeRounds is how often memory is closed for each kind of operation, each time
+// after a different while.
+func (h *Harness) revokeRounds() int {
+	if h.short {
+		return 1
+	}
+	return 3
+}
+
+// closeMem closes memory that peers may be in the middle of an access to. While they
+// are the transport may say so, each time after ucs.RevokeLimit.
+func closeMem(t T, mem uct.Mem) {
+	t.Helper()
+	const tries = 30
+	var err error
+	for range tries {
+		var inUse *ucs.InUseError
+		if err = mem.Close(); !errors.As(err, &inUse) {
+			break
+		}
+	}
+	require.NoError(t, err, "close memory")
+}
+
+// region makes memory of s that is to be revoked, by one of the ways there are.
+type region func(t T, p *Pair, s *Side) uct.Mem
+
+func registered(t T, p *Pair, s *Side) uct.Mem {
+	t.Helper()
+	reg := s.MD.Ext().Reg
+	if reg == nil {
+		t.Skipf("the md registers nothing")
+	}
+	mem, err := reg.Reg(make([]byte, floodLen), uct.AccessAll)
+	require.NoError(t, err, "register memory")
+	p.mems = append(p.mems, mem)
+	return mem
+}
+
+func allocated(t T, p *Pair, s *Side) uct.Mem {
+	t.Helper()
+	alloc := s.MD.Ext().Alloc
+	if alloc == nil {
+		t.Skipf("the md does not allocate")
+	}
+	mem, err := alloc.Alloc(floodLen, uct.AccessAll)
+	require.NoError(t, err, "allocate memory")
+	p.mems = append(p.mems, mem)
+	return mem
+}
+
+func checkRevokeRegistered(t T, p *Pair) {
+	p.eachFlood(t, func(k *floodKind, round int) {
+		v := p.flooded(t, k, p.B, registered)
+		v.closeUnder(t, round)
+		v.owned = append(v.owned, v.mem)
+		v.after(t)
+	})
+}
+
+func checkRevokeAllocated(t T, p *Pair) {
+	p.eachFlood(t, func(k *floodKind, round int) {
+		v := p.flooded(t, k, p.B, allocated)
+		v.closeUnder(t, round)
+		for range 2 {
+			v.owned = append(v.owned, allocated(t, p, p.B))
+		}
+		v.after(t)
+	})
+}
+
+// eachFlood runs f for each kind of operation, a few times.
+func (p *Pair) eachFlood(t T, f func(k *floodKind, round int)) {
+	t.Helper()
+	for _, k := range floodKinds(p.A.Iface.Attr()) {
+		for round := range p.h.revokeRounds() {
+			f(&k, round)
+		}
+		p.works(t, p.AB, "another ep after the memory was closed during "+k.name)
+	}
+}
+
+// victim is memory that side B, or another, closes while A accesses it.
+type victim struct {
+	p     *Pair
+	s     *Side // the owner
+	mem   uct.Mem
+	buf   []byte
+	f     *flood
+	owned []uct.Mem // of which nobody but the owner may touch the bytes after Close
+	from  *runner   // drives A
+	at    *runner   // drives the owner
+}
+
+// flooded opens a region and begins to access it.
+func (p *Pair) flooded(t T, k *floodKind, s *Side, open region) *victim {
+	t.Helper()
+	v := &victim{p: p, s: s, mem: open(t, p, s)}
+	v.buf = v.mem.Bytes()
+	fillWith(v.buf, oldByte)
+	l, back := p.connect(t, p.A, s)
+	l.mayFail, back.mayFail = true, true
+	v.f = p.newFlood(t, k, l, v.mem.Addr(), p.unpack(t, p.A, v.mem))
+	if !p.h.OneGoroutine {
+		v.from, v.at = repeat(t, v.f.step), repeat(t, s.progress)
+	}
+	return v
+}
+
+// spend lets the flood go on for so many steps.
+func (v *victim) spend(steps int64) {
+	for end := v.f.steps.Load() + steps; v.f.steps.Load() < end; runtime.Gosched() {
+		v.turn()
+	}
+}
+
+// turn makes a step of both sides where they have no goroutines.
+func (v *victim) turn() {
+	if v.from == nil {
+		v.f.step()
+	}
+	if v.at == nil && v.s.Iface != nil {
+		v.s.Iface.Progress()
+	}
+}
+
+// underWay returns when operations are under way; the more rounds, the longer they
+// have been.
+func (v *victim) underWay(t T, round int) {
+	t.Helper()
+	const accepted = 3
+	for v.f.posted.Load() < accepted {
+		require.False(t, v.f.ended.Load(), "%v: refused before the memory was closed", v.f)
+		v.turn()
+		runtime.Gosched()
+	}
+	v.spend(int64(round * 5))
+}
+
+// closeUnder closes the memory in the middle of the transfer.
+func (v *victim) closeUnder(t T, round int) {
+	t.Helper()
+	v.underWay(t, round)
+	closeMem(t, v.mem)
+}
+
+// after lets the flood go on, and looks whether the owner is alone with his memory.
+func (v *victim) after(t T) {
+	t.Helper()
+	const steps = 200
+	for _, m := range v.owned {
+		fillWith(m.Bytes(), ownByte)
+	}
+	v.spend(steps)
+	v.join(t)
+	for _, m := range v.owned {
+		require.True(t, holdsOnly(m.Bytes(), ownByte), "%v: memory was written after it was closed", v.f)
+		v.p.drop(t, m)
+	}
+	require.Zero(t, countByte(v.f.iov[0].Buf, ownByte), "%v: memory was read after it was closed", v.f)
+	if v.s.Iface != nil {
+		v.p.denied(t, "after the memory was closed", &v.f.kind.access, v.f.raddr, v.f.key)
+	}
+	v.p.drop(t, v.mem)
+	v.p.drop(t, v.f.iov[0].Mem)
+}
+
+// drop closes memory of the pair before the end of the check.
+func (p *Pair) drop(t T, mem uct.Mem) {
+	t.Helper()
+	closeMem(t, mem)
+	p.mems = slices.DeleteFunc(p.mems, func(m uct.Mem) bool { return m == mem })
+}
+
+// join ends the goroutines and what is still under way.
+func (v *victim) join(t T) {
+	t.Helper()
+	if v.from != nil {
+		v.from.stop()
+	}
+	if v.at != nil {
+		v.at.stop()
+	}
+	v.f.ended.Store(true)
+	v.p.eventually(t, "an operation did not end", func() bool { return v.f.open == 0 })
+}
+
+func checkRevokeIface(t T, p *Pair) {
+	for i, k := range floodKinds(p.A.Iface.Attr()) {
+		open := region(registered)
+		if i%2 == 1 {
+			open = allocated
+		}
+		c := p.open(t, "C", p.B)
+		v := p.flooded(t, &k, c, open)
+		v.underWay(t, 1)
+		if v.at != nil {
+			v.at.stop()
+			v.at = nil
+		}
+		require.NoError(t, c.Iface.Close(), "close iface under %v", v.f)
+		c.Iface = nil
+		closeMem(t, v.mem)
+		if i%2 == 0 {
+			v.owned = append(v.owned, v.mem)
+		} else { // it is gone: another piece may get its place
+			v.owned = append(v.owned, allocated(t, p, c))
+		}
+		v.after(t)
+	}
+	p.works(t, p.AB, "another iface")
+}
+
+// checkRevokeLocal closes EP or iface in the middle of zero-copy operations, and then
+// uses their buffers.
+func checkRevokeLocal(t T, p *Pair) {
+	for _, k := range floodKinds(p.A.Iface.Attr()) {
+		if k.access.need == uct.AccessRemoteAtomic || k.n < floodLen/64 {
+			continue
+		}
+		for round := range 2 * p.h.revokeRounds() {
+			p.tryLocal(t, &k, round)
+		}
+	}
+	p.works(t, p.AB, "another ep")
+}
+
+func (p *Pair) tryLocal(t T, k *floodKind, round int) {
+	t.Helper()
+	c := p.open(t, "C", p.A)
+	l, back := p.connect(t, c, p.B)
+	back.mayFail = true
+	target := p.memory(t, p.B, floodLen, uct.AccessAll)
+	fillWith(target.Bytes(), oldByte)
+	f := p.newFlood(t, k, l, target.Addr(), p.unpack(t, c, target))
+	for f.posted.Load() == 0 {
+		f.post()
+		p.round()
+	}
+	for range round {
+		f.post()
+		p.round()
+	}
+	if round%2 == 0 {
+		p.closeLink(t, l)
+		p.eventually(t, "an operation did not end after Close of its ep", func() bool { return f.open == 0 })
+	} else {
+		require.NoError(t, c.Iface.Close())
+		c.Iface, l.EP = nil, nil
+		require.Zero(t, f.open, "%v: completions that have not fired when the iface has closed", f)
+	}
+	fillWith(f.iov[0].Buf, ownByte)
+	p.settle()
+	require.True(t, holdsOnly(f.iov[0].Buf, ownByte), "%v: a buffer was written after its completion", f)
+	require.Zero(t, countByte(target.Bytes(), ownByte), "%v: a buffer was read after its completion", f)
+	p.closeLink(t, back)
+	p.drop(t, target)
+	p.drop(t, f.iov[0].Mem)
+}

@@ -1,0 +1,163 @@
+package wrap
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Plan decides what becomes of a data operation before it is posted: n is how many the EP
+// was asked for before. It is called by the owner of the iface.
+type Plan func(ep uct.EP, v uct.Variant, n int) Fault
+
+// Fault is what becomes of an operation. The zero value lets it through.
+type Fault struct {
+	// Refuse is what the call returns: ErrNoResource, or another refusal that the
+	// contract has for it.
+	Refuse error
+	// Break has the EP fail for this reason, as by its transport: the call and those
+	// after it return ErrEPFailed, and the next Progress dispatches pending requests
+	// and calls OnError. What was in flight ends as that of an EP which is closed.
+	Break error
+}
+
+// Faults is a layer that lets operations and EPs fail as the plan says.
+func Faults(plan Plan) Hooks {
+	return Hooks{
+		Iface: func(i *Iface) {
+			f := &faultyIface{Iface: i.Iface, outer: i}
+			i.Iface, i.Has.Watch = f, nil
+			if i.Has.Wake != nil {
+				i.Has.Wake = &wakeUnless{i.Has.Wake, func() bool { return len(f.broken) > 0 }}
+			}
+		},
+		EP: func(e *EP) {
+			f := &faultyEP{EP: e.EP, outer: e, plan: plan}
+			e.Intercept(f)
+			e.EP = f
+			if e.Has.Check != nil {
+				e.Has.Check = &faultyChecker{e.Has.Check, f}
+			}
+		},
+	}
+}
+
+// faultyIface tells of EPs that a plan has broken.
+type faultyIface struct {
+	uct.Iface
+	outer  *Iface
+	broken []*faultyEP
+}
+
+// Progress implements uct.Iface.
+func (i *faultyIface) Progress() int {
+	n := i.Iface.Progress()
+	for len(i.broken) > 0 {
+		e := i.broken[0]
+		i.broken = i.broken[1:]
+		n += e.end()
+	}
+	return n
+}
+
+// faultyEP asks the plan.
+type faultyEP struct {
+	uct.EP
+	outer  *EP
+	plan   Plan
+	asked  int
+	err    error // what is returned since the EP broke
+	reason error
+	closed bool
+}
+
+// Before implements Interceptor.
+func (e *faultyEP) Before(v uct.Variant) error {
+	if e.err != nil {
+		return e.err
+	}
+	f := e.plan(e.outer, v, e.asked)
+	e.asked++
+	if f.Break == nil || e.closed {
+		return f.Refuse
+	}
+	e.reason, e.err = f.Break, fmt.Errorf("%w: %w", uct.ErrEPFailed, f.Break)
+	if i, ok := e.outer.On.Iface.(*faultyIface); ok {
+		i.broken = append(i.broken, e)
+	}
+	return e.err
+}
+
+// After implements Interceptor.
+func (e *faultyEP) After(uct.Variant, int, error) {}
+
+// end is the failure, as the transport would tell it.
+func (e *faultyEP) end() int {
+	if e.closed {
+		return 0
+	}
+	e.EP.PurgePending(func(r *uct.PendingReq) { _ = r.Func(r) }) // their posts see the failure
+	_ = e.EP.Close()
+	if i := e.outer.On; i.OnError != nil && !e.closed {
+		i.OnError(e.outer, e.reason)
+	}
+	return 1
+}
+
+// Flush implements uct.EP.
+func (e *faultyEP) Flush(c *uct.Completion) (bool, error) {
+	if e.err != nil {
+		return false, e.err
+	}
+	return e.EP.Flush(c)
+}
+
+// Fence implements uct.EP.
+func (e *faultyEP) Fence() error {
+	if e.err != nil {
+		return e.err
+	}
+	return e.EP.Fence()
+}
+
+// AddPending implements uct.EP.
+func (e *faultyEP) AddPending(r *uct.PendingReq) error {
+	if e.err != nil {
+		return e.err
+	}
+	return e.EP.AddPending(r)
+}
+
+// faultyChecker knows that the EP broke.
+type faultyChecker struct {
+	uct.Checker
+	e *faultyEP
+}
+
+// Check implements uct.Checker.
+func (k *faultyChecker) Check(c *uct.Completion) (bool, error) {
+	if k.e.err != nil {
+		return false, k.e.err
+	}
+	return k.Checker.Check(c)
+}
+
+// Close implements uct.EP.
+func (e *faultyEP) Close() error {
+	e.closed = true
+	return e.EP.Close()
+}
+
+// wakeUnless keeps a caller awake that has work which the transport does not know of.
+type wakeUnless struct {
+	uct.Waker
+	busy func() bool
+}
+
+// Arm implements uct.Waker.
+func (w *wakeUnless) Arm(ev uct.Events) error {
+	if w.busy() {
+		return uct.ErrBusy
+	}
+	return w.Waker.Arm(ev)
+}

@@ -1,0 +1,113 @@
+package wrap
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Trace is a layer that tells log of each call of an EP, of each message that arrives and
+// of each EP that fails, in one line without newline. Lines come from the goroutines
+// that own the ifaces.
+func Trace(log func(line string)) Hooks {
+	return Hooks{
+		Iface: func(i *Iface) {
+			i.Iface = &tracedIface{i.Iface, log}
+			tell := i.OnError
+			i.OnError = func(ep uct.EP, err error) {
+				log(fmt.Sprintf("on error %p: %v", ep, err))
+				if tell != nil {
+					tell(ep, err)
+				}
+			}
+		},
+		EP: func(e *EP) {
+			t := &tracedEP{e.EP, fmt.Sprintf("ep %p: ", e), log}
+			e.EP = t
+			e.Intercept(t)
+		},
+	}
+}
+
+type tracedIface struct {
+	uct.Iface
+	log func(string)
+}
+
+// SetAMHandler wraps the handler.
+func (i *tracedIface) SetAMHandler(id uint8, h uct.AMHandler) error {
+	if h == nil {
+		return i.Iface.SetAMHandler(id, nil)
+	}
+	return i.Iface.SetAMHandler(id, uct.AMHandlerFunc(func(data []byte, desc uct.Desc) bool {
+		n := len(data)
+		keep := h.HandleAM(data, desc)
+		i.log(fmt.Sprintf("am %d of %d bytes arrived, kept %t", id, n, keep))
+		return keep
+	}))
+}
+
+type tracedEP struct {
+	uct.EP
+	name string
+	log  func(string)
+}
+
+// Before implements Interceptor.
+func (e *tracedEP) Before(uct.Variant) error { return nil }
+
+// After implements Interceptor.
+func (e *tracedEP) After(v uct.Variant, n int, err error) {
+	e.log(fmt.Sprintf("%s%v of %d bytes: %v", e.name, v, n, err))
+}
+
+// Flush tells of the flush.
+func (e *tracedEP) Flush(c *uct.Completion) (bool, error) {
+	pending, err := e.EP.Flush(c)
+	e.log(fmt.Sprintf("%sflush: pending %t, %v", e.name, pending, err))
+	return pending, err
+}
+
+// Fence tells of the fence.
+func (e *tracedEP) Fence() error {
+	err := e.EP.Fence()
+	e.log(fmt.Sprintf("%sfence: %v", e.name, err))
+	return err
+}
+
+// AddPending tells of the request.
+func (e *tracedEP) AddPending(r *uct.PendingReq) error {
+	err := e.EP.AddPending(r)
+	e.log(fmt.Sprintf("%sadd pending: %v", e.name, err))
+	return err
+}
+
+// Close tells of the end.
+func (e *tracedEP) Close() error {
+	err := e.EP.Close()
+	e.log(fmt.Sprintf("%sclose: %v", e.name, err))
+	return err
+}
+
+// Delay is a layer whose ifaces do something in every rounds-th call of Progress only:
+// completions and arrivals come late, and callers that count calls of Progress are found
+// out. rounds is at least 1.
+func Delay(rounds int) Hooks {
+	return Hooks{Iface: func(i *Iface) {
+		i.Iface, i.Has.Watch = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}, nil
+	}}
+}
+
+type delayedIface struct {
+	uct.Iface
+	rounds int
+	n      int
+}
+
+// Progress does nothing most of the time.
+func (i *delayedIface) Progress() int {
+	if i.n++; i.n%i.rounds != 0 {
+		return 0
+	}
+	return i.Iface.Progress()
+}

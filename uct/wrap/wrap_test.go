@@ -1,0 +1,223 @@
+package wrap_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest"
+	"github.com/gucx/gucx/uct/ucttest/memtp"
+	"github.com/gucx/gucx/uct/wrap"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func harness(change func(*memtp.Config), layers ...wrap.Hooks) ucttest.Harness {
+	world := memtp.NewWorld()
+	return ucttest.Harness{
+		OpenMD: func() (uct.MD, error) {
+			md, err := world.OpenMD()
+			if err != nil {
+				return nil, err
+			}
+			return wrap.Domain(md, layers...), nil
+		},
+		Transport: memtp.Transport,
+		Config: func(o ucttest.Options) any {
+			c := &memtp.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth}
+			if change != nil {
+				change(c)
+			}
+			return c
+		},
+		OneSided: true,
+	}
+}
+
+// kept are the checks that a layer could make fail.
+var kept = []string{
+	"attr/classes", "attr/costs", "attr/variants", "am/sizes", "am/both-ways", "order/variants", "put/sizes", "get/sizes",
+	"atomic/operations", "fault/bounds", "pending/fifo", "pending/fair", "pending/purge", "flush/put", "fence/message",
+	"close/in-flight", "desc/kept", "wake/receive",
+}
+
+// TestConformance: what a layer does not mean to break stays whole, for each layer, for
+// all together, and for each set of classes.
+func TestConformance(t *testing.T) {
+	lines := 0
+	trace := wrap.Trace(func(string) { lines++ })
+	var clock time.Duration // goes on at each look
+	rate := wrap.Rate(1e9, 4096, func() time.Duration { clock += time.Microsecond; return clock })
+	faults := wrap.Faults(func(uct.EP, uct.Variant, int) wrap.Fault { return wrap.Fault{} })
+	for _, tc := range []struct {
+		name   string
+		layers []wrap.Hooks
+	}{
+		{"nothing", []wrap.Hooks{{}}},
+		{"trace", []wrap.Hooks{trace}},
+		{"delay", []wrap.Hooks{wrap.Delay(5)}},
+		{"faults", []wrap.Hooks{faults}},
+		{"rate", []wrap.Hooks{rate}},
+		{"all", []wrap.Hooks{wrap.Delay(2), faults, rate, trace}},
+		{"all, otherwise", []wrap.Hooks{trace, rate, faults, wrap.Delay(2)}},
+	} {
+		for _, shape := range []struct {
+			name   string
+			change func(*memtp.Config)
+		}{
+			{"full", nil},
+			{"ep", func(c *memtp.Config) { c.ConnectEP = true }},
+			{"am only", func(c *memtp.Config) { c.AMOnly = true }},
+		} {
+			t.Run(tc.name+"/"+shape.name, func(t *testing.T) {
+				for _, v := range ucttest.Results(harness(shape.change, tc.layers...), kept...) {
+					assert.False(t, v.Failed, "%v", v)
+				}
+			})
+		}
+	}
+	assert.Positive(t, lines)
+}
+
+// link is an EP between two ifaces of wrapped domains.
+type link struct {
+	a, b   uct.Iface
+	ep     uct.EP
+	failed []error
+	got    int
+}
+
+func open(t *testing.T, layers ...wrap.Hooks) *link {
+	t.Helper()
+	l, h := &link{}, harness(nil, layers...)
+	iface := func() uct.Iface {
+		md, err := h.OpenMD()
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, md.Close()) })
+		i, err := md.OpenIface(uct.IfaceParams{Transport: memtp.Transport, Device: memtp.Device,
+			OnError: func(ep uct.EP, err error) { assert.Same(t, l.ep, ep); l.failed = append(l.failed, err) }})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, i.Close()) })
+		return i
+	}
+	l.a, l.b = iface(), iface()
+	addr := l.b.Ext().Address
+	var err error
+	l.ep, err = l.a.NewEP(uct.EPParams{DeviceAddr: addr.DeviceAddr(nil), IfaceAddr: addr.IfaceAddr(nil)})
+	require.NoError(t, err)
+	require.NoError(t, l.b.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { l.got++; return false })))
+	return l
+}
+
+func (l *link) progress(rounds int) {
+	for range rounds {
+		l.a.Progress()
+		l.b.Progress()
+	}
+}
+
+// TestFaults_Break: the EP fails as the contract says, with the plan's reason.
+func TestFaults_Break(t *testing.T) {
+	reason := errors.New("as planned")
+	l := open(t, wrap.Faults(func(_ uct.EP, v uct.Variant, n int) wrap.Fault {
+		if v == uct.AMShort && n == 2 {
+			return wrap.Fault{Break: reason}
+		}
+		return wrap.Fault{}
+	}))
+	am := l.ep.Ops().AM
+	require.NoError(t, am.AMShort(1, 0, nil))
+	require.NoError(t, am.AMShort(1, 0, nil))
+	l.progress(10)
+	assert.Equal(t, 2, l.got)
+
+	var dispatched []error
+	var r uct.PendingReq
+	r.Func = func(*uct.PendingReq) error {
+		err := am.AMShort(1, 0, nil)
+		dispatched = append(dispatched, err)
+		return err
+	}
+	err := am.AMShort(1, 0, nil)
+	require.ErrorIs(t, err, uct.ErrEPFailed)
+	require.ErrorIs(t, err, reason)
+	assert.ErrorIs(t, l.ep.AddPending(&r), uct.ErrEPFailed)
+	assert.ErrorIs(t, l.a.Ext().Wake.Arm(uct.EventSendComp), uct.ErrBusy, "there is something to tell")
+	assert.Empty(t, l.failed, "told by Progress")
+	l.progress(10)
+	assert.Equal(t, []error{reason}, l.failed)
+	_, err = l.ep.Flush(nil)
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	assert.ErrorIs(t, l.ep.Fence(), uct.ErrEPFailed)
+	assert.Equal(t, 2, l.got)
+	require.NoError(t, l.ep.Close())
+	assert.Empty(t, dispatched)
+}
+
+// TestFaults_BreakBehindPending: requests that wait are dispatched, and see the failure.
+func TestFaults_BreakBehindPending(t *testing.T) {
+	broken := false
+	l := open(t, wrap.Faults(func(uct.EP, uct.Variant, int) wrap.Fault {
+		if broken {
+			return wrap.Fault{Break: uct.ErrUnreachable}
+		}
+		return wrap.Fault{}
+	}))
+	am := l.ep.Ops().AM
+	for am.AMShort(1, 0, nil) == nil {
+	}
+	var seen []error
+	var r uct.PendingReq
+	r.Func = func(*uct.PendingReq) error { err := am.AMShort(1, 0, nil); seen = append(seen, err); return err }
+	require.NoError(t, l.ep.AddPending(&r))
+	broken = true
+	assert.ErrorIs(t, am.AMShort(1, 0, nil), uct.ErrEPFailed)
+	l.progress(10)
+	require.Len(t, seen, 1)
+	assert.ErrorIs(t, seen[0], uct.ErrEPFailed)
+	assert.Len(t, l.failed, 1)
+	require.NoError(t, l.ep.Close())
+}
+
+// TestRate: as many bytes as the clock allows, and requests that wait go out in time.
+func TestRate(t *testing.T) {
+	var clock time.Duration
+	l := open(t, wrap.Rate(1000, 32, func() time.Duration { return clock }))
+	am := l.ep.Ops().AM
+	post := func() error { return am.AMShort(1, 0, make([]byte, 8)) } // 16 bytes
+	require.NoError(t, post())
+	require.NoError(t, post())
+	assert.Equal(t, uct.ErrNoResource, post())
+	sent := 0
+	var r uct.PendingReq
+	r.Func = func(*uct.PendingReq) error {
+		err := post()
+		if err == nil {
+			sent++
+		}
+		return err
+	}
+	require.NoError(t, l.ep.AddPending(&r))
+	assert.ErrorIs(t, l.a.Ext().Wake.Arm(uct.EventSendComp), uct.ErrBusy, "only the clock lets it go")
+	l.progress(10)
+	assert.Zero(t, sent)
+	assert.Equal(t, 2, l.got)
+	clock = time.Millisecond // a byte: enough to begin
+	l.progress(10)
+	assert.Equal(t, 1, sent)
+	assert.Equal(t, 3, l.got)
+	clock = 16 * time.Millisecond
+	assert.Equal(t, uct.ErrNoResource, post(), "what an operation took beyond is owed")
+	clock = 17 * time.Millisecond
+	assert.NoError(t, post())
+	clock += time.Hour
+	require.NoError(t, post())
+	require.NoError(t, post())
+	assert.Equal(t, uct.ErrNoResource, post(), "a burst, however long it was idle")
+	require.NoError(t, l.ep.Close())
+}

@@ -1,0 +1,196 @@
+package wireup
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// Time is a span of time as an address has it: a floating-point number of 8 bits with
+// an error of at most 1/16. Both sides of a connection compute with what it stands for.
+type Time uint8
+
+// Rate is a bandwidth as an address has it, in the same form.
+type Rate uint8
+
+// What one unit of the numbers stands for.
+const (
+	timeUnit = 125     // picoseconds
+	rateUnit = 1 << 20 // bytes per second
+)
+
+// TimeOf rounds a time to the nearest one; below 0 it is 0.
+func TimeOf(d time.Duration) Time {
+	ps := uint64(max(0, min(d, math.MaxInt64/1000))) * 1000
+	return Time(float8((ps + timeUnit/2) / timeUnit))
+}
+
+// RateOf rounds a bandwidth in bytes per second to the nearest one, and never to 0.
+func RateOf(bw float64) Rate {
+	if !(bw > rateUnit) { // also a NaN
+		return 1
+	}
+	return Rate(float8(uint64(min(bw, 1<<62)) / rateUnit))
+}
+
+// Picoseconds is the time that t stands for.
+func (t Time) Picoseconds() uint64 { return unfloat8(uint8(t)) * timeUnit }
+
+// BytesPerSecond is the bandwidth that r stands for; at least one unit.
+func (r Rate) BytesPerSecond() uint64 { return unfloat8(max(uint8(r), 1)) * rateUnit }
+
+// float8 is the code nearest to v: 5 bits of exponent, 3 of mantissa with a leading one
+// that is not there; codes below 8 are the numbers themselves.
+func float8(v uint64) uint8 {
+	if v < 8 {
+		return uint8(v)
+	}
+	e := bits.Len64(v) - 4
+	m := v >> e
+	if e > 0 && v>>(e-1)&1 != 0 { // round up
+		m++
+	}
+	code := uint64(e+1)<<3 + (m - 8) // a mantissa of 16 is 8 of the next exponent
+	return uint8(min(code, math.MaxUint8))
+}
+
+// floor8 is the code of the largest number that is not above v.
+func floor8(v uint64) uint8 {
+	c := float8(v)
+	if unfloat8(c) > v {
+		c--
+	}
+	return c
+}
+
+func unfloat8(c uint8) uint64 {
+	if c < 8 {
+		return uint64(c)
+	}
+	return uint64(8+c&7) << (c>>3 - 1)
+}
+
+// Cost is what operations of one class cost on a resource.
+type Cost struct {
+	Overhead  Time // of the CPU to post one operation
+	Latency   Time // one way
+	Bandwidth Rate
+}
+
+// costOf is the cost of a class of operations: the least times of its variants, and the
+// largest bandwidth of one.
+func costOf(attr *uct.IfaceAttr, variants ...uct.Variant) (out Cost) {
+	const none = time.Duration(math.MaxInt64)
+	overhead, latency := none, none
+	for _, v := range variants {
+		if !v.Claimed(attr) {
+			continue
+		}
+		c := attr.Costs[v]
+		cpu := c.Send + c.Recv
+		if v <= uct.AMZcopy { // the cost of a pair is the sum of both sides
+			cpu /= 2
+		}
+		overhead, latency = min(overhead, cpu), min(latency, c.Latency)
+		bw := c.Bandwidth
+		if c.SharedBandwidth > 0 {
+			bw = min(bw, c.SharedBandwidth)
+		}
+		out.Bandwidth = max(out.Bandwidth, RateOf(float64(bw)))
+	}
+	if overhead != none {
+		out.Overhead, out.Latency = TimeOf(overhead), TimeOf(latency)
+	}
+	return out
+}
+
+// Variants of the classes.
+var (
+	rmaVariants = []uct.Variant{uct.PutShort, uct.PutBcopy, uct.PutZcopy, uct.GetShort, uct.GetBcopy, uct.GetZcopy}
+	amoVariants = []uct.Variant{uct.AtomicPost, uct.AtomicFetch}
+	amVariants  = []uct.Variant{uct.AMShort, uct.AMBcopy, uct.AMZcopy}
+)
+
+// Sizes of the message by which pairs are compared, in bytes: for put and get as in UCX,
+// large enough that bandwidth counts and small enough that latency does too; for the
+// bandwidth roles so large that little else counts.
+const (
+	rmaSize  = 4096
+	wideSize = 1 << 20
+)
+
+// PairCost is what a pair of resources costs for a role, in picoseconds: the terms of
+// its score.
+type PairCost struct {
+	Latency  uint64 // one way; the mean of both sides
+	Overhead uint64 // of the CPU: the sum of both sides for am, am_bw and aux, else the mean
+	Transfer uint64 // of Size bytes at the smaller bandwidth
+	Size     int    // 0 if bandwidth does not count
+}
+
+// CostOf is the cost of a pair for a role. It does not depend on who computes
+// it. It is made of whole picoseconds: floating point may be rounded differently on
+// another architecture.
+func CostOf(role Role, l, r *Resource) PairCost {
+	x, y := l.cost(role), r.cost(role)
+	c := PairCost{
+		Latency:  (x.Latency.Picoseconds() + y.Latency.Picoseconds()) / 2,
+		Overhead: (x.Overhead.Picoseconds() + y.Overhead.Picoseconds()) / 2,
+	}
+	switch role {
+	case RMA:
+		c.Size = rmaSize
+	case RMABW, AMBW:
+		c.Size = wideSize
+	}
+	switch role {
+	case AM, AMBW, Aux:
+		c.Overhead *= 2
+	}
+	if c.Size > 0 {
+		c.Transfer = uint64(c.Size) * 1e12 / min(x.Bandwidth.BytesPerSecond(), y.Bandwidth.BytesPerSecond())
+	}
+	return c
+}
+
+// cost is that of the class of operations of a role.
+func (r *Resource) cost(role Role) *Cost {
+	switch role {
+	case RMA, RMABW:
+		return &r.RMA
+	case AMO:
+		return &r.AMO
+	default:
+		return &r.AM
+	}
+}
+
+// bandwidth of a pair for a role, in bytes per second.
+func bandwidth(role Role, l, r *Resource) uint64 {
+	return min(l.cost(role).Bandwidth.BytesPerSecond(), r.cost(role).Bandwidth.BytesPerSecond())
+}
+
+// Score is the figure of merit of a pair for a role, in 1/s: the inverse of the
+// sum of its cost.
+func Score(role Role, l, r *Resource) float64 {
+	c := CostOf(role, l, r)
+	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
+}
+
+// String lists the terms, in nanoseconds.
+func (c PairCost) String() string {
+	ns := func(ps uint64) string {
+		s := strconv.FormatFloat(float64(ps)/1000, 'f', 3, 64)
+		return strings.TrimRight(strings.TrimRight(s, "0"), ".") + " ns"
+	}
+	s := "latency " + ns(c.Latency) + " + overhead " + ns(c.Overhead)
+	if c.Size > 0 {
+		s += fmt.Sprintf(" + %d bytes %s", c.Size, ns(c.Transfer))
+	}
+	return s
+}

@@ -1,0 +1,273 @@
+package wireup
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestExplore goes through every interleaving of what can happen to two sides, up to a
+// depth, and lets each state that it finds come to rest without further faults. There,
+// the sides agree, or both have ended.
+func TestExplore(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		a, b  []string
+		depth int
+		roles []Role
+	}{
+		{"pairs", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []Role{RMA, AM}},
+		{"iface", []string{"sm", "rc", "ud"}, []string{"sm", "rc", "ud"}, 6, []Role{RMA, AM}},
+		{"rails", []string{"rc", "rc@x", "ud"}, []string{"rc", "rc@x", "ud"}, 6, []Role{RMABW, AM}},
+		{"one side has more", []string{"rc", "rc", "ud"}, []string{"rc", "ud"}, 6, []Role{RMA}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			depth := tc.depth
+			if testing.Short() {
+				depth -= 2
+			}
+			x := explorer{t: t, roles: tc.roles, seen: map[string]int{}}
+			a, b := link(t, address(t, 1, tc.a...), address(t, 2, tc.b...))
+			for _, s := range []*side{a, b} {
+				s.silent = true
+				s.conn.p.Rails = Rails{RMA: 2, AM: 2}
+			}
+			x.walk(&world{a: a, b: b}, depth)
+			t.Logf("%d states", len(x.seen))
+			require.Greater(t, len(x.seen), 100)
+		})
+	}
+}
+
+// world is one state of two sides.
+type world struct {
+	a, b    *side
+	path    []string
+	lostEnd bool // a DISCONNECT was lost, which nobody repeats
+}
+
+func (w *world) clone() *world {
+	c := *w
+	c.path = slices.Clone(w.path)
+	c.a, c.b = w.a.clone(), w.b.clone()
+	c.a.peer, c.b.peer = c.b, c.a
+	return &c
+}
+
+func (s *side) clone() *side {
+	c := *s
+	conn := *s.conn
+	conn.excluded, conn.acts = slices.Clone(conn.excluded), nil
+	conn.answers, conn.confirms, conn.dropped = slices.Clone(conn.answers), slices.Clone(conn.confirms), slices.Clone(conn.dropped)
+	c.conn = &conn
+	c.inbox = slices.Clone(s.inbox)
+	c.fails = map[string]bool{}
+	for k := range s.fails {
+		c.fails[k] = true
+	}
+	return &c
+}
+
+// key says all that decides what can happen next.
+func (w *world) key() string {
+	var b strings.Builder
+	for _, s := range []*side{w.a, w.b} {
+		c := s.conn
+		fmt.Fprint(&b, c.lanes, c.remoteEP, c.wanted, c.excluded, c.asked, c.over, c.lastErr, s.err, s.lanes, len(s.fails))
+		fmt.Fprint(&b, c.timer.running, c.timer.repeat-c.now, c.timer.pause, c.now-c.timer.since, "|")
+		for _, m := range s.inbox {
+			fmt.Fprint(&b, describe(m), ",")
+		}
+	}
+	fmt.Fprint(&b, w.lostEnd)
+	return b.String()
+}
+
+type explorer struct {
+	t     *testing.T
+	roles []Role
+	seen  map[string]int // the depth that was left
+}
+
+func (x *explorer) walk(w *world, depth int) {
+	key := w.key()
+	left, known := x.seen[key]
+	if known && left >= depth {
+		return
+	}
+	x.seen[key] = depth
+	if !known {
+		x.rest(w.clone())
+	}
+	if depth == 0 {
+		return
+	}
+	for _, e := range x.events(w) {
+		next := w.clone()
+		next.path = append(next.path, e.name)
+		x.watch(next)
+		e.do(next)
+		x.walk(next, depth-1)
+	}
+}
+
+type event struct {
+	name string
+	do   func(w *world)
+}
+
+// events are what can happen in a state.
+func (x *explorer) events(w *world) (all []event) {
+	for _, name := range []string{"a", "b"} {
+		s := w.side(name)
+		add := func(what string, do func(w *world, s *side)) {
+			all = append(all, event{name + " " + what, func(w *world) { do(w, w.side(name)) }})
+		}
+		if len(s.inbox) > 0 {
+			add("deliver", func(_ *world, s *side) { s.deliver(x.t) })
+			add("lose", func(w *world, s *side) {
+				w.lostEnd = w.lostEnd || s.inbox[0].Type == Disconnect
+				s.inbox = s.inbox[1:]
+			})
+		}
+		if len(s.inbox) > 1 {
+			add("overtake", func(_ *world, s *side) { s.inbox[0], s.inbox[1] = s.inbox[1], s.inbox[0] })
+		}
+		if s.conn.over {
+			continue
+		}
+		for _, role := range x.roles {
+			if !s.conn.wanted.Has(role) {
+				add("need "+role.String(), func(_ *world, s *side) { s.handle(Event{Kind: NeedLane, Role: role}) })
+			}
+		}
+		for i := range s.lanes {
+			if s.lanes[i].open && !s.lanes[i].retired {
+				add(fmt.Sprint("break ", i), func(_ *world, s *side) {
+					s.handle(Event{Kind: LaneFailed, Lane: i, Status: ucs.StatusTimedOut})
+				})
+			}
+		}
+		if _, ok := s.conn.Deadline(); ok {
+			add("wait", func(w *world, s *side) {
+				at, _ := s.conn.Deadline()
+				pass(w.a, w.b, at-s.now)
+			})
+		}
+		if len(s.fails) == 0 {
+			add("fail connect", func(_ *world, s *side) { s.fails["connect rc"] = true })
+		}
+		add("close", func(_ *world, s *side) { s.handle(Event{Kind: Closed}) })
+	}
+	return all
+}
+
+func (w *world) side(name string) *side {
+	if name == "a" {
+		return w.a
+	}
+	return w.b
+}
+
+// watch checks every action: a pair that was given up is neither opened nor proposed.
+func (x *explorer) watch(w *world) {
+	for _, s := range []*side{w.a, w.b} {
+		s.check = func(act *Action) {
+			switch {
+			case act.Kind == OpenLane && s.conn.isExcluded(act.Local, act.Remote):
+				x.fail(w, "%s opens a pair that was given up", s.name)
+			case act.Kind == SendMsg && act.Msg.Type == Request:
+				for _, l := range act.Msg.Lanes {
+					if s.conn.isExcluded(int(l.Src), int(l.Dst)) {
+						x.fail(w, "%s proposes a pair that was given up", s.name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (x *explorer) fail(w *world, format string, args ...any) {
+	x.t.Helper()
+	require.Fail(x.t, fmt.Sprintf(format, args...), "after %s\n%s\n%s", strings.Join(w.path, ", "), w.a.state(), w.b.state())
+}
+
+// rest delivers everything and lets time pass until nothing is under way.
+func (x *explorer) rest(w *world) {
+	x.watch(w)
+	for range 100 {
+		for len(w.a.inbox)+len(w.b.inbox) > 0 {
+			for _, s := range []*side{w.a, w.b} {
+				if len(s.inbox) > 0 {
+					s.deliver(x.t)
+				}
+			}
+		}
+		if w.done() {
+			x.agree(w)
+			return
+		}
+		pass(w.a, w.b, 10*time.Second)
+	}
+	x.fail(w, "it does not come to rest")
+}
+
+func (w *world) done() bool {
+	for _, s := range []*side{w.a, w.b} {
+		_, waits := s.conn.Deadline()
+		if !s.conn.over && (!s.conn.Quiet() || waits) && !w.other(s).conn.over {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) other(s *side) *side {
+	if s == w.a {
+		return w.b
+	}
+	return w.a
+}
+
+// agree checks a state at rest.
+func (x *explorer) agree(w *world) {
+	if w.a.conn.over || w.b.conn.over {
+		for _, s := range []*side{w.a, w.b} {
+			o := w.other(s)
+			if o.conn.over && !s.conn.over && !w.lostEnd && (s.conn.remoteEP != 0 && o.conn.remoteEP != 0) {
+				x.fail(w, "%s has not learnt of the end", s.name)
+			}
+		}
+		return
+	}
+	for _, s := range []*side{w.a, w.b} {
+		o := w.other(s)
+		for role := range Aux {
+			if s.conn.wanted.Has(role) && len(s.conn.Lanes(role)) == 0 {
+				x.fail(w, "%s has no lane for %s", s.name, role)
+			}
+		}
+		for i := range s.conn.lanes {
+			l := &s.conn.lanes[i]
+			if l.viaIface && l.active&named != 0 && o.conn.remoteEP == 0 {
+				x.fail(w, "the other side does not know the sender of lane %d of %s", i, s.name)
+			}
+			if l.active == 0 || l.viaIface {
+				continue // the peer need not have it
+			}
+			k := o.conn.find(int(l.remote), int(l.local))
+			if k < 0 || o.conn.lanes[k].state != laneActive {
+				x.fail(w, "lane %d of %s is not active at the other side", i, s.name)
+			}
+			if string(o.conn.lanes[k].epAddr) != s.lanes[i].peer || o.lanes[k].peer != string(l.epAddr) {
+				x.fail(w, "lane %d of %s is connected to another one", i, s.name)
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package wireup
+
+import "strings"
+
+// Role is what a lane is used for. Its number is on the wire.
+type Role uint8
+
+// Roles of lanes. The bandwidth roles may have several lanes, the others have one.
+const (
+	RMA   Role = 0 // put and get
+	AMO   Role = 1 // atomics
+	AM    Role = 2 // active messages
+	RMABW Role = 3 // long put and get
+	AMBW  Role = 4 // long active messages
+	Aux   Role = 5 // handshake messages; connects without a handshake
+
+	roleEnd = 6
+)
+
+var roleNames = [roleEnd]string{"rma", "amo", "am", "rma_bw", "am_bw", "aux"}
+
+// String returns "rma", "amo", "am", "rma_bw", "am_bw" or "aux".
+func (r Role) String() string {
+	if r < roleEnd {
+		return roleNames[r]
+	}
+	return "unknown"
+}
+
+// wide reports that several lanes may share the work of a role.
+func (r Role) wide() bool { return r == RMABW || r == AMBW }
+
+// Roles is a set of roles, one bit for each.
+type Roles uint8
+
+// What a message may name: the handshake's own lane is no part of a handshake.
+const laneRoles = Roles(1<<Aux - 1)
+
+// Set makes a set.
+func Set(rs ...Role) (s Roles) {
+	for _, r := range rs {
+		s |= 1 << r
+	}
+	return s
+}
+
+// Has reports whether r is in the set.
+func (s Roles) Has(r Role) bool { return s&(1<<r) != 0 }
+
+// String lists the roles, separated by '|'.
+func (s Roles) String() string {
+	var names []string
+	for r := range Role(roleEnd) {
+		if s.Has(r) {
+			names = append(names, r.String())
+		}
+	}
+	return strings.Join(names, "|")
+}
