@@ -3,11 +3,13 @@ package softhca
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/atomic"
 )
 
 // newRing makes both ends of a ring in fresh memory.
@@ -84,6 +86,46 @@ func TestRing_FullThenRoom(t *testing.T) {
 	assert.NotNil(t, p.reserve(maxPayload))
 }
 
+// What the peer writes to the header of a record while it is made does not move the
+// producer.
+func TestRing_PeerWritesToAReservedRecord(t *testing.T) {
+	p, _ := newRing()
+	pkt := p.reserve(100)
+	pkt.length = 1 // the peer does
+	p.publish(pkt)
+	assert.EqualValues(t, 192, p.ctl.tail.Load())
+	next := p.reserve(1)
+	assert.EqualValues(t, 192, uintptr(unsafe.Pointer(next))-uintptr(p.data))
+}
+
+// A peer that goes on writing filler does not keep the consumer: every look at the ring
+// ends, with nothing or, where the peer wrote faster than it was read, as broken.
+func TestRing_EndlessFiller(t *testing.T) {
+	p, c := newRing()
+	for range ringLen / recordAlign {
+		pkt := p.reserve(0)
+		pkt.op = pktFiller
+		p.publish(pkt)
+	}
+	var stop atomic.Bool
+	done := make(chan struct{})
+	defer func() { stop.Store(true); <-done }()
+	go func() {
+		defer close(done)
+		for !stop.Load() {
+			c.ctl.tail.Store(c.ctl.head.Load() + ringLen)
+			runtime.Gosched()
+		}
+	}()
+	const looks = 20
+	var pkt packet
+	for range looks {
+		_, ok, _ := c.next(&pkt)
+		require.False(t, ok)
+		runtime.Gosched()
+	}
+}
+
 // FuzzRing_Consumer gives the consumer a ring that a hostile peer wrote.
 func FuzzRing_Consumer(f *testing.F) {
 	f.Add(uint64(64), []byte{64, 0, 0, 0, pktSend})
@@ -109,6 +151,25 @@ func FuzzRing_Consumer(f *testing.F) {
 			c.release()
 		}
 	})
+}
+
+// Words that processes share lie aligned, wherever the memory that holds them is mapped:
+// a segment begins with a page.
+func TestAlignment(t *testing.T) {
+	for name, a := range map[string][2]uintptr{
+		"ring control": {unsafe.Alignof(ringCtl{}), unsafe.Sizeof(ringCtl{})},
+		"packet":       {unsafe.Alignof(packet{}), unsafe.Sizeof(packet{})},
+		"control page": {unsafe.Alignof(control{}), unsafe.Sizeof(control{})},
+		"QP entry":     {unsafe.Alignof(qpEntry{}), entryLen},
+		"MR entry":     {unsafe.Alignof(mrEntry{}), entryLen},
+	} {
+		assert.Contains(t, []uintptr{4, 8}, a[0], name)
+		assert.Zero(t, a[1]%a[0], name)
+	}
+	for name, off := range map[string]int{"requests": linkReq, "responses": linkResp, "guards": linkGuards,
+		"QPs": tableQPs, "MRs": tableMRs, "records": recordAlign, "a ring": ringSpan, "a guard": guardLen} {
+		assert.Zero(t, off%64, name)
+	}
 }
 
 func TestPacket_Layout(t *testing.T) {
