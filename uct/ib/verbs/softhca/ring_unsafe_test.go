@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/atomic"
+	uatomic "go.uber.org/atomic"
 )
 
 // newRing makes both ends of a ring in fresh memory.
@@ -107,7 +107,7 @@ func TestRing_EndlessFiller(t *testing.T) {
 		pkt.op = pktFiller
 		p.publish(pkt)
 	}
-	var stop atomic.Bool
+	var stop uatomic.Bool
 	done := make(chan struct{})
 	defer func() { stop.Store(true); <-done }()
 	go func() {
