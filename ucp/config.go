@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -33,6 +34,19 @@ type Config struct {
 	// parks; negative means never park. 0 lets each worker learn from its waits how
 	// long that pays, for at most some 100 us.
 	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps."`
+
+	// RndvThresh is the length of a message in bytes from which its data stays with the
+	// sender until the receiver asks for it (rendezvous). 0 means the default.
+	RndvThresh int `env:"RNDV_THRESH" default:"0" doc:"Length from which a message is announced and its data fetched by rendezvous; 0 means the default."`
+
+	// EagerWindow is how many bytes of messages a peer may send before they are received;
+	// with what is beyond, and every longer message, it waits. It holds for what is sent
+	// to this process. 0 means the default, 256 KiB.
+	EagerWindow int `env:"EAGER_WINDOW" default:"0" doc:"Bytes of messages that each peer may have sent and that were not received; 0 means 256 KiB."`
+
+	// EagerBudget is how many bytes the windows of all peers of a worker have together;
+	// peers that come later have 16 KiB each. 0 means the default, 64 MiB.
+	EagerBudget int `env:"EAGER_BUDGET" default:"0" doc:"Bytes that the windows of all peers of a worker have together; 0 means 64 MiB."`
 
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
@@ -133,3 +147,14 @@ type OpParams struct {
 	// transfers are copied.
 	Mem *Mem
 }
+
+// Defaults of messages, in bytes.
+const (
+	defaultRndvThresh  = 32 << 10
+	defaultEagerWindow = 256 << 10
+	defaultEagerBudget = 64 << 20
+)
+
+func (c *Config) rndvThresh() int    { return cmp.Or(c.RndvThresh, defaultRndvThresh) }
+func (c *Config) eagerWindow() int64 { return int64(cmp.Or(c.EagerWindow, defaultEagerWindow)) }
+func (c *Config) eagerBudget() int64 { return int64(cmp.Or(c.EagerBudget, defaultEagerBudget)) }

@@ -21,12 +21,13 @@ type EP struct {
 	peer *conn.Peer
 	link *link // nil until an operation needed a lane
 
-	first, last *Request   // operations in progress, in the order of issue
-	waiting     []*Request // those that wait for a lane, or behind a fence
-	keys        *RKey      // keys that are bound to this EP
+	ops     requestList // operations in progress, in the order of issue
+	waiting []*Request  // those that wait for a lane, for credit, or behind a fence
+	keys    *RKey       // keys that are bound to this EP
 
 	held     []*iface  // where lanes were closed that may still have operations
 	implicit *implicit // nil until there was one
+	msgs     *messages // nil until there was one
 
 	id       uint64
 	seq      uint32
@@ -137,31 +138,15 @@ func (e *EP) lane(p wireup.Role) *lane {
 // list enters a request as the latest operation of the EP.
 func (e *EP) list(r *Request) {
 	r.flags |= reqListed
-	r.prev, r.next = e.last, nil
-	if e.last == nil {
-		e.first = r
-	} else {
-		e.last.next = r
-	}
-	e.last = r
+	e.ops.add(r)
 }
 
 // unlist removes an operation that has ended, and starts a flush that waited for
 // it.
 func (e *EP) unlist(r *Request) {
 	r.flags &^= reqListed
-	if r.prev == nil {
-		e.first = r.next
-	} else {
-		r.prev.next = r.next
-	}
-	if r.next == nil {
-		e.last = r.prev
-	} else {
-		r.next.prev = r.prev
-	}
-	r.next, r.prev = nil, nil
-	switch f := e.first; {
+	e.ops.remove(r)
+	switch f := e.ops.first; {
 	case f == nil:
 		e.emptied()
 	case f.stage.first != nil:
@@ -170,7 +155,9 @@ func (e *EP) unlist(r *Request) {
 }
 
 // busy reports that operations are in progress.
-func (e *EP) busy() bool { return e.first != nil || e.direct > 0 || e.implicit.underway() }
+func (e *EP) busy() bool {
+	return e.ops.first != nil || e.direct > 0 || e.implicit.underway() || e.msgs.awaits()
+}
 
 // emptied is called when there may be no operation left.
 func (e *EP) emptied() {
@@ -201,9 +188,19 @@ func (e *EP) need(p wireup.Role) {
 func (e *EP) wait(r *Request) {
 	r.flags |= reqWaiting
 	r.trackUnposted()
-	e.waiting = append(e.waiting, r)
+	e.keepWaiting(r)
 	if r.stage.lacksLane(e) {
 		e.need(r.stage.role)
+	}
+}
+
+// keepWaiting puts a request behind those that wait. Messages that follow one which waits
+// wait too.
+func (e *EP) keepWaiting(r *Request) {
+	e.waiting = append(e.waiting, r)
+	if r.stage.inOrder {
+		e.msgs.waiting++
+		e.msgs.unbind()
 	}
 }
 
@@ -212,6 +209,10 @@ func (e *EP) dropWaiting(r *Request) {
 		if x == r {
 			e.waiting = append(e.waiting[:i], e.waiting[i+1:]...)
 			r.flags &^= reqWaiting
+			if r.stage.inOrder {
+				e.msgs.waiting--
+				e.bindMessages()
+			}
 			return
 		}
 	}
@@ -228,24 +229,24 @@ func (e *EP) replay() {
 	for e.again {
 		e.again = false
 		e.replayOnce()
-		if b := e.barrier; b != nil && e.first == b {
+		if b := e.barrier; b != nil && e.ops.first == b {
 			b.flushStart()
 		}
 	}
 	e.replaying = false
+	e.bindMessages()
 }
 
 func (e *EP) replayOnce() {
-	queue := e.waiting
-	e.waiting = nil
+	queue := e.takeWaiting()
 	closed := e.barrier != nil // a fence that is not over: what comes later stays
 	for _, r := range queue {
 		switch {
 		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
-			e.waiting = append(e.waiting, r)
+			e.keepWaiting(r)
 		case r.stage.fence && len(e.waiting) > 0: // behind what has no lane yet
 			closed = true
-			e.waiting = append(e.waiting, r)
+			e.keepWaiting(r)
 		case r.stage.fence:
 			closed = true
 			r.flags &^= reqWaiting
@@ -255,6 +256,16 @@ func (e *EP) replayOnce() {
 			r.launch()
 		}
 	}
+}
+
+// takeWaiting empties the queue of those that wait.
+func (e *EP) takeWaiting() []*Request {
+	queue := e.waiting
+	e.waiting = nil
+	if e.msgs != nil {
+		e.msgs.waiting = 0
+	}
+	return queue
 }
 
 // startOver makes an EP that took over the peer's connection, and was not used yet,
@@ -311,8 +322,8 @@ func (e *EP) closeFailed() {
 func (e *EP) abort(st ucs.Status) {
 	e.aborting = st
 	e.unbindKeys()
-	queue := e.waiting
-	e.waiting, e.barrier = nil, nil
+	queue := e.takeWaiting()
+	e.barrier = nil
 	for _, r := range queue {
 		r.flags &^= reqWaiting
 		r.settle(st)
@@ -322,13 +333,15 @@ func (e *EP) abort(st ucs.Status) {
 		e.link.closeLanes()
 	}
 	e.endAnswered(st)
+	e.msgs.endAwaited(st)
+	e.msgs.endInbound(st)
 }
 
 // endAnswered ends the atomics that wait for an answer of the peer, which does not come
 // any more over this lane. The others are the transports', or flushes behind them.
 func (e *EP) endAnswered(st ucs.Status) {
 	var waiting []*Request
-	for r := e.first; r != nil; r = r.next {
+	for r := e.ops.first; r != nil; r = r.next {
 		if r.remote != 0 && (r.flags&reqPosted != 0 || e.aborting != ucs.StatusOK) {
 			waiting = append(waiting, r)
 		}
@@ -397,7 +410,7 @@ func (e *EP) drain() {
 	r := e.w.newRequest(e, &drainStage)
 	e.list(r)
 	r.Release()
-	if e.first == r {
+	if e.ops.first == r {
 		r.flushStart()
 	}
 }
@@ -454,6 +467,7 @@ func (e *EP) destroy() {
 	e.state = epClosed
 	e.w.forget(e)
 	e.unbindKeys()
+	e.closeWindow()
 	if e.link != nil {
 		e.link.whole()
 		e.link.closeLanes()

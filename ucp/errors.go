@@ -110,17 +110,27 @@ func (e *EP) wrong(a action, sentinel error, detail string) *Error {
 // refusal is the error of an operation on an EP that takes none, or with a key that is
 // not this EP's; nil if neither.
 func (e *EP) refusal(a action, key *RKey) error {
+	if err := e.refuses(a); err != nil {
+		return err
+	}
 	switch {
-	case e.state == epFailed:
-		return e.failure(a, e.cause)
-	case e.state != epOpen:
-		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: ucs.ErrClosed}
 	case key == nil:
 		return e.wrong(a, uct.ErrInvalidRKey, "there is none")
 	case key.ep != e:
 		return e.wrong(a, uct.ErrInvalidRKey, "closed, or of another endpoint")
 	}
 	return nil
+}
+
+// refuses is the error of an operation on an EP that takes none; nil if it does.
+func (e *EP) refuses(a action) error {
+	switch e.state {
+	case epOpen:
+		return nil
+	case epFailed:
+		return e.failure(a, e.cause)
+	}
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: ucs.ErrClosed}
 }
 
 // refused is the error of an operation that a transport did not take. If the reason

@@ -25,9 +25,13 @@ func (l *link) fatal(x *lane, err error) bool {
 	return peerGone(err) || x.Proven && !l.survives(x)
 }
 
+// carries reports that messages went over a lane: it cannot be replaced, as what is lost
+// of them leaves a gap that nobody knows of.
+func (l *link) carries(x *lane) bool { return l.e.msgs != nil && l.lanes.Use[wireup.AM] == x }
+
 // survives reports that the EP goes on if a lane breaks.
 func (l *link) survives(x *lane) bool {
-	return l.e.state == epOpen && l.conn.Survives(l.lanes.Index(x))
+	return l.e.state == epOpen && !(x.Proven && l.carries(x)) && l.conn.Survives(l.lanes.Index(x))
 }
 
 // laneBroke handles a lane whose transport endpoint failed.
@@ -53,8 +57,13 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	l.tried = append(l.tried, x.Iface.failure(why))
 	l.e.w.stats.replacedLanes.Inc()
 	active := x.Active
+	proven := x.Proven
 	had := l.lanes.Retire(x, st)
 	if !active {
+		return
+	}
+	if had.Has(wireup.AM) && proven && l.e.msgs != nil {
+		l.e.markFailed(st, why, x.Iface)
 		return
 	}
 	l.e.bindKeys()

@@ -30,7 +30,7 @@ var groupStage = stage{name: "flush", role: noRole}
 // done. A nil request says that they are already. Errors: as [EP.Err]; the request
 // gets the reason if the EP fails meanwhile.
 func (e *EP) Flush() (*Request, error) {
-	if x := e.link.only(); x != nil && e.first == nil && e.state == epOpen {
+	if x := e.link.only(); x != nil && e.ops.first == nil && e.state == epOpen {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &flushStage
 		pending, err := x.EP.Flush(&r.comp)
@@ -49,7 +49,7 @@ func (e *EP) flushSlow() (*Request, error) {
 	if e.state != epOpen {
 		return nil, e.refusal(action{stage: &flushStage}, nil)
 	}
-	if e.first == nil && e.link == nil {
+	if e.ops.first == nil && e.link == nil {
 		return nil, nil
 	}
 	return e.flush(nil)
@@ -60,7 +60,7 @@ func (e *EP) flush(parent *Request) (*Request, error) {
 	r := e.w.newRequest(e, &flushStage)
 	r.parent = parent
 	e.list(r)
-	if e.first == r {
+	if e.ops.first == r {
 		r.flushStart()
 	}
 	return r.started()
@@ -110,7 +110,11 @@ func (r *Request) flushLanes() error {
 func (r *Request) drained() {
 	e := r.ep
 	r.settle(r.comp.Status)
-	if !e.ending {
+	switch {
+	case e.ending:
+	case e.msgs.awaits():
+		e.msgs.leaving = true
+	default:
 		e.leave()
 	}
 }
@@ -123,7 +127,7 @@ func (e *EP) Fence() error {
 	if e.state != epOpen {
 		return e.refusal(action{stage: &fenceStage}, nil)
 	}
-	if e.first == nil && e.link == nil {
+	if e.ops.first == nil && e.link == nil {
 		return nil
 	}
 	if x := e.link.only(); x != nil && e.unposted == 0 && e.fences == 0 {
@@ -161,7 +165,7 @@ func (e *EP) fenceByFlush() {
 		return
 	}
 	e.barrier = r
-	if e.first == r {
+	if e.ops.first == r {
 		r.flushStart()
 	}
 }
@@ -189,7 +193,7 @@ func (w *Worker) Flush() (*Request, error) {
 	}
 	r := w.newRequest(nil, &groupStage)
 	for e := range w.eps.All() {
-		if e.state != epOpen || e.first == nil && e.link == nil {
+		if e.state != epOpen || e.ops.first == nil && e.link == nil {
 			continue
 		}
 		r.comp.Count++

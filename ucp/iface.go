@@ -9,10 +9,11 @@ import (
 // iface is an open transport of a worker.
 type iface struct {
 	engine.Iface
-	w      *Worker
-	attr   *uct.IfaceAttr
-	domain *region.Domain
-	moves  *transfers         // nil until a lane is bound
-	index  int                // in Worker.ifaces, and of the resource in the worker address
-	addr   uct.IfaceAddresser // nil if it has no address
+	w        *Worker
+	attr     *uct.IfaceAttr
+	domain   *region.Domain
+	messages *sends             // nil until they are chosen
+	moves    *transfers         // nil until a lane is bound
+	index    int                // in Worker.ifaces, and of the resource in the worker address
+	addr     uct.IfaceAddresser // nil if it has no address
 }

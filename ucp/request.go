@@ -23,7 +23,7 @@ type Request struct {
 	worker *Worker
 	parent *Request // counts this one as its child
 
-	next, prev *Request // in EP.ops, in the order in which operations were issued
+	next, prev *Request // in EP.ops or messages.awaited, in the order in which operations were issued
 
 	buf   []byte
 	off   int // bytes posted
@@ -39,6 +39,8 @@ type Request struct {
 
 	remote uint64 // name of an atomic that the target executes
 
+	msg *message // nil for what is none
+
 	stage  *stage
 	lane   uint8 // the next lane to flush
 	op     uct.AtomicOp
@@ -48,7 +50,7 @@ type Request struct {
 }
 
 // reqFlags are the places where a request is known, and what was asked of it.
-type reqFlags uint16
+type reqFlags uint32
 
 const (
 	reqListed    reqFlags = 1 << iota // in EP.ops
@@ -67,6 +69,7 @@ const (
 	reqRead                           // compare-and-swap: the word has been read
 	reqAnswerDue                      // an answer: counted in link.answers
 	reqDirect                         // posted in one call: counted in EP.direct, and in no list
+	reqAwaited                        // in messages.awaited
 )
 
 // chunk is how many requests the pool grows by.
@@ -109,6 +112,9 @@ func (w *Worker) growPool() *Request {
 
 // recycle puts a request that nobody refers to back into the pool, as new.
 func (w *Worker) recycle(r *Request) {
+	if r.msg != nil {
+		r.freeMessage()
+	}
 	r.ep, r.key, r.parent, r.mem = nil, nil, nil, nil
 	r.buf, r.iov[0] = nil, uct.IOV{}
 	r.prev = nil
@@ -214,7 +220,7 @@ func (r *Request) lent() bool {
 
 // collect recycles a request that has ended, was released, and is in no queue.
 func (r *Request) collect() {
-	const held = reqQueued | reqListed | reqWaiting
+	const held = reqQueued | reqListed | reqWaiting | reqAwaited
 	if r.flags&(reqDone|reqReleased) == reqDone|reqReleased && r.flags&held == 0 {
 		r.worker.recycle(r)
 	}

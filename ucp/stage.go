@@ -31,11 +31,18 @@ type stage struct {
 	// stop reports whether a request that was canceled can end now. nil: it cannot.
 	stop func(*Request) bool
 
+	// admit reports whether the operation may be posted now; otherwise it waits until the
+	// EP replays what waits. nil: it may. It runs after choose.
+	admit func(*Request) bool
+
 	lends bool // transports have the buffer as long as anything is under way
 	steps bool // posted anew after done: a fence waits for its end
 	fence bool // holds back what comes later
 	tells bool // ends with the reason if a lane broke before
 	ahead bool // no fence holds it back
+
+	inOrder   bool // a message: it does not pass those before it
+	announces bool // it says that there is a message, and keeps the data
 }
 
 // noRole is the role of a stage that takes no lane, or each.
@@ -70,8 +77,8 @@ func (r *Request) launch() {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead
-	if s.role != noRole && (held || s.lacksLane(e)) {
+	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.waiting > 0
+	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		e.wait(r)
 		return
 	}
@@ -184,6 +191,9 @@ func (r *Request) settle(st ucs.Status) {
 	}
 	if r.flags&reqListed != 0 {
 		r.ep.unlist(r)
+	}
+	if r.flags&reqAwaited != 0 {
+		r.unawait()
 	}
 	if r.stage.settled != nil {
 		r.stage.settled(r)

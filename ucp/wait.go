@@ -99,7 +99,7 @@ const flushLooks = 64
 func (e *EP) flushSoon() bool {
 	for range flushLooks {
 		x := e.link.only()
-		if x == nil || e.first != nil || e.state != epOpen {
+		if x == nil || e.ops.first != nil || e.state != epOpen {
 			return false
 		}
 		if pending, err := x.EP.Flush(nil); err != nil || !pending {

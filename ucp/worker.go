@@ -46,6 +46,16 @@ type Worker struct {
 	requests int                    // that there are, free ones included
 	remote   handle.Table[*Request] // atomics that targets execute for us
 
+	// Messages; see messages.go.
+	granted     int64 // credit that peers have beyond the first window of each
+	messages    *message
+	freeInbound *inbound
+	buffers     buffers
+	short       shortMsg
+	whole       wholeMsg
+	piece       headedMsg
+	active      activeHandlers
+
 	scratch   uint64                    // result of a blocking atomic
 	staged    []byte                    // for a get that may be given up; nil while one goes on
 	onNotify  func(ep *EP, word uint64) // may be nil
@@ -183,6 +193,7 @@ func (w *Worker) setHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMRequest, uct.AMHandlerFunc(w.handleRequest)),
 		i.SetAMHandler(wire.AMAnswer, uct.AMHandlerFunc(w.handleAnswer)),
 		i.SetAMHandler(wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)),
+		w.setMessageHandlers(i),
 	)
 }
 

@@ -1,0 +1,237 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// ActiveMessage is a message that a handler gets. It is the handler's until that returns,
+// unless it keeps it.
+type ActiveMessage struct {
+	// ID is the id that the sender named.
+	ID uint16
+	// Header and Data are what the sender gave. They must not be written to.
+	Header, Data []byte
+	// From is the connection to the sender, over which it can be answered.
+	From *EP
+
+	w      *Worker
+	kept   bool
+	buf    []byte         // of the worker's buffers, for Header and Data of a kept message
+	charge int            // bytes that are charged to the sender
+	next   *ActiveMessage // in Worker.active.free
+}
+
+// ActiveHandler takes active messages, from Progress of the worker. It may start
+// operations, make and close EPs, and keep the message; it must not call Progress.
+type ActiveHandler func(m *ActiveMessage)
+
+// activeHandlers are the handlers by id, in pages.
+type activeHandlers struct {
+	page [256]*[256]ActiveHandler
+	msg  ActiveMessage  // of the handler that runs
+	free *ActiveMessage // for those that are kept
+}
+
+func (h *activeHandlers) find(id uint16) ActiveHandler {
+	if p := h.page[id>>8]; p != nil {
+		return p[id&0xff]
+	}
+	return nil
+}
+
+// OnActive has f take the active messages of an id; nil drops them, as do messages of an
+// id that has no handler, which are counted as bad. Call it before peers get the worker's
+// address.
+func (w *Worker) OnActive(id uint16, f ActiveHandler) {
+	p := &w.active.page[id>>8]
+	if *p == nil {
+		*p = new([256]ActiveHandler)
+	}
+	(*p)[id&0xff] = f
+}
+
+// MaxActiveHeader is the longest header of an active message in bytes.
+const MaxActiveHeader = 2 << 10
+
+var activeChannel = newChannel("active message", channel{
+	whole: wire.AMActive, first: wire.AMActiveFirst,
+})
+
+// activeWord is the first word of an active message.
+func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(len(header))<<32 }
+
+// SendActive sends an active message: the handler of that id at the peer gets header, of at
+// most MaxActiveHeader bytes, and data. Messages of an EP come in the order in which they
+// are sent. A nil request says that header and data are the caller's again; that the
+// message was handled nobody tells. Errors: as [EP.Err]; ErrTooLong for the header;
+// ErrUnsupported if no transport of both sides has active messages.
+func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
+	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxShort {
+		if m.short(e.w, wire.AMActive, uint64(id), data) == nil {
+			return nil, nil
+		}
+	}
+	return e.sendActiveSlow(id, header, data, p)
+}
+
+//go:noinline
+func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Request, error) {
+	if len(header) > MaxActiveHeader {
+		a := action{stage: &activeChannel.send, n: len(data)}
+		return nil, e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), MaxActiveHeader))
+	}
+	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) {
+		n, err := len(header)+len(data), error(uct.ErrNoResource)
+		switch {
+		case n <= m.maxShort:
+			err = m.shortHeaded(e.w, activeWord(id, header), header, data)
+		case n <= m.maxCopy:
+			err = m.copied(e.w, wire.AMActive, activeWord(id, header), header, data)
+		}
+		if err == nil {
+			return nil, nil
+		}
+	}
+	r, err := e.newSend(activeChannel, activeWord(id, header), data, p)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.header = header
+	return r.start()
+}
+
+// handleActive hands an active message over.
+func (w *Worker) handleActive(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	rest, ok := h.Unpack(data)
+	n := int(h.Word >> 32)
+	if !ok || n > len(rest) {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+		w.runActive(e, uint16(h.Word), rest[:n], rest[n:])
+	}
+	return false
+}
+
+// runActive calls the handler of a message that was charged to its sender.
+func (w *Worker) runActive(e *EP, id uint16, header, data []byte) {
+	f := w.active.find(id)
+	n := len(header) + len(data)
+	if f == nil {
+		w.stats.badMessages.Inc()
+		e.received(n)
+		return
+	}
+	m := &w.active.msg
+	if m.From != nil { // a handler runs inside another one
+		m = &ActiveMessage{}
+	}
+	*m = ActiveMessage{ID: id, Header: header, Data: data, From: e, w: w, charge: n}
+	f(m)
+	if !m.kept {
+		e.received(n)
+	}
+	*m = ActiveMessage{}
+}
+
+// Keep returns a copy of the message that is the caller's until it releases it; m stays
+// the handler's. What is kept counts against what its sender may send.
+func (m *ActiveMessage) Keep() *ActiveMessage {
+	w := m.w
+	k := w.active.free
+	if k == nil {
+		k = &ActiveMessage{}
+	} else {
+		w.active.free = k.next
+	}
+	m.kept = true
+	*k = *m
+	k.next = nil
+	k.buf = w.buffers.get(len(m.Header) + len(m.Data))
+	copy(k.buf[copy(k.buf, m.Header):], m.Data)
+	k.Header, k.Data = k.buf[:len(m.Header):len(m.Header)], k.buf[len(m.Header):]
+	return k
+}
+
+// Release gives back a message that Keep has returned.
+func (m *ActiveMessage) Release() {
+	w, e, n := m.w, m.From, m.charge
+	w.buffers.put(m.buf)
+	*m = ActiveMessage{next: w.active.free}
+	w.active.free = m
+	e.received(n)
+}
+
+// handleActiveFirst begins an active message that comes in fragments. Its handler gets it
+// when all of it is there.
+func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	var p wire.Part
+	rest, ok := h.Unpack(data)
+	if ok {
+		rest, ok = p.Unpack(rest)
+	}
+	n := h.Word >> 32
+	if !ok || n > uint64(len(rest)) || p.Value > maxEager {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	total := int(p.Value)
+	e := w.sender(h.EP)
+	if e == nil || !e.arrived(int(n)+total) {
+		return false
+	}
+	s := &activeSink{word: h.Word, buf: w.buffers.get(int(n) + total)}
+	copy(s.buf, rest[:n])
+	if in := w.newInbound(e, p.ID, total, s); !in.take(0, rest[n:]) {
+		w.stats.badMessages.Inc()
+		in.drop(ucs.StatusRemoteInvalid)
+	}
+	return false
+}
+
+// maxEager is the longest message that may come in fragments, in bytes: the window bounds
+// it further.
+const maxEager = 1 << 40
+
+// activeSink keeps an active message that comes in fragments: its header, then its data.
+type activeSink struct {
+	word uint64
+	buf  []byte
+}
+
+func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+off:], data) }
+
+func (s *activeSink) whole(in *inbound) {
+	n := int(s.word >> 32)
+	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:])
+	in.e.w.buffers.put(s.buf)
+}
+
+func (s *activeSink) broken(in *inbound, _ ucs.Status) {
+	in.e.w.buffers.put(s.buf)
+	in.e.received(len(s.buf))
+}
+
+// shortHeaded sends an active message with a header in one call; as short.
+func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) error {
+	if m.credit < shortData+messageCharge {
+		return uct.ErrNoResource
+	}
+	n := len(header) + len(data)
+	b := w.short[:wire.NameLen+n]
+	binary.LittleEndian.PutUint64(b, m.name)
+	copy(b[wire.NameLen+copy(b[wire.NameLen:], header):], data)
+	err := m.am.AMShort(wire.AMActive, word, b)
+	if err == nil {
+		m.credit -= charge(n)
+	}
+	return err
+}

@@ -1,0 +1,145 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// activeSizes are lengths around the limits of short messages, copies and fragments.
+var activeSizes = []int{0, 1, 7, 8, 16, 31, 32, 33, 100, 200, 248, 249, 1000, 4096, 8176, 8192, 9000, 15000}
+
+// received is an active message as a test remembers it.
+type received struct {
+	header, data []byte
+	from         *EP
+}
+
+// collect has the worker keep what comes with an id.
+func collect(w *Worker, id uint16) *[]received {
+	got := &[]received{}
+	w.OnActive(id, func(m *ActiveMessage) {
+		*got = append(*got, received{append([]byte{}, m.Header...), append([]byte{}, m.Data...), m.From})
+	})
+	return got
+}
+
+func TestActive_Sizes(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		got := collect(p.b.w, 0xfedc)
+		p.connect()
+		n := 0
+		for _, size := range activeSizes {
+			for _, header := range []int{0, 5, 40} {
+				head, data := pattern(header, n), pattern(size, n+1)
+				require.NoError(t, p.finish(p.a.ep.SendActive(0xfedc, head, data, nil)), "%d, header %d", size, header)
+				n++
+				p.until(func() bool { return len(*got) == n })
+				requireBytes(t, head, (*got)[n-1].header)
+				requireBytes(t, data, (*got)[n-1].data)
+			}
+		}
+	})
+}
+
+// TestActive_Order: messages of all lengths come in the order in which they were sent, also
+// those that had to wait for a lane, for queues or for credit.
+func TestActive_Order(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		got := collect(p.b.w, 1)
+		p.connect()
+		const n = 400
+		var reqs []*Request
+		for i := range n {
+			data := pattern(activeSizes[i*7%len(activeSizes)], i)
+			r, err := p.a.ep.SendActive(1, []byte{byte(i), byte(i >> 8)}, data, nil)
+			require.NoError(t, err)
+			if r != nil {
+				reqs = append(reqs, r)
+			}
+			if i%50 == 0 {
+				p.step()
+			}
+		}
+		for _, r := range reqs {
+			require.NoError(t, p.finish(r, nil))
+		}
+		p.until(func() bool { return len(*got) == n })
+		for i, m := range *got {
+			require.Equal(t, []byte{byte(i), byte(i >> 8)}, m.header, "message %d", i)
+			requireBytes(t, pattern(activeSizes[i*7%len(activeSizes)], i), m.data)
+		}
+	})
+}
+
+// TestActive_Answer: a handler answers over the connection that the message came over.
+func TestActive_Answer(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("question and answer have one handler")
+		}
+		got := collect(p.a.w, 2)
+		p.b.w.OnActive(2, func(m *ActiveMessage) {
+			r, err := m.From.SendActive(2, nil, append([]byte("re: "), m.Data...), nil)
+			assert.NoError(t, err)
+			if r != nil {
+				r.Release()
+			}
+		})
+		p.connect()
+		require.NoError(t, p.finish(p.a.ep.SendActive(2, nil, []byte("ping"), nil)))
+		p.until(func() bool { return len(*got) == 1 })
+		assert.Equal(t, "re: ping", string((*got)[0].data))
+		assert.Same(t, p.a.ep, (*got)[0].from)
+	})
+}
+
+// TestActive_Kept: what a handler keeps counts against what its sender may send.
+func TestActive_Kept(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		var kept []*ActiveMessage
+		p.b.w.OnActive(3, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
+		p.connect()
+		const size = 4000
+		var reqs []*Request
+		const n = 150 // more than the window
+		for i := range n {
+			r, err := p.a.ep.SendActive(3, nil, pattern(size, i), nil)
+			require.NoError(t, err)
+			if r != nil {
+				reqs = append(reqs, r)
+			}
+		}
+		for seen := 0; seen < n; {
+			p.until(func() bool { return len(kept) > 0 })
+			for range 100 {
+				p.step()
+			}
+			assert.LessOrEqual(t, len(kept)*size, defaultEagerWindow, "kept more than the window")
+			for _, m := range kept {
+				requireBytes(t, pattern(size, seen), m.Data)
+				m.Release()
+				seen++
+			}
+			kept = kept[:0]
+		}
+		for _, r := range reqs {
+			require.NoError(t, p.finish(r, nil))
+		}
+	})
+}
+
+func TestActive_Refused(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect()
+	_, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader+1), nil, nil)
+	require.ErrorIs(t, err, ucs.ErrTooLong)
+	r, err := p.a.ep.SendActive(1, nil, []byte{1}, &OpParams{Mem: p.a.mem})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.Nil(t, r)
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	_, err = p.a.ep.SendActive(1, nil, nil, nil)
+	require.ErrorIs(t, err, ucs.ErrClosed)
+}

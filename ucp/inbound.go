@@ -1,0 +1,162 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// inbound is a message of which a part has come. Fragments come in order; those of several
+// messages of a peer may be mixed.
+type inbound struct {
+	e     *EP
+	id    uint64 // the sender's name of the message
+	total int
+	got   int
+	sink  sink
+	next  *inbound // in messages.inbound, and in Worker.freeInbound
+}
+
+// sink is where a message goes of which a part has come.
+type sink interface {
+	// write takes the bytes of the message at an offset.
+	write(off int, data []byte)
+	// whole is called when all of it has come.
+	whole(in *inbound)
+	// broken is called when the rest does not come.
+	broken(in *inbound, st ucs.Status)
+}
+
+// newInbound enters a message of which the first part is here. The charge of the whole
+// message was accepted.
+func (w *Worker) newInbound(e *EP, id uint64, total int, s sink) *inbound {
+	in := w.freeInbound
+	if in == nil {
+		in = &inbound{}
+	} else {
+		w.freeInbound = in.next
+	}
+	*in = inbound{e: e, id: id, total: total, sink: s}
+	last := &e.msgs.inbound
+	for *last != nil {
+		last = &(*last).next
+	}
+	*last = in
+	return in
+}
+
+// find is the message of a peer that it calls id, or nil.
+func (m *messages) find(id uint64) *inbound {
+	if m == nil {
+		return nil
+	}
+	for in := m.inbound; in != nil; in = in.next {
+		if in.id == id {
+			return in
+		}
+	}
+	return nil
+}
+
+// take gives the next part of the message to its sink. It reports false for a part that
+// does not follow what has come, or is more than the message.
+func (in *inbound) take(off uint64, data []byte) bool {
+	if off != uint64(in.got) || len(data) > in.total-in.got {
+		return false
+	}
+	in.sink.write(in.got, data)
+	if in.got += len(data); in.got == in.total {
+		in.remove()
+		in.sink.whole(in)
+		in.free()
+	}
+	return true
+}
+
+// remove takes the message out of those of its peer.
+func (in *inbound) remove() {
+	for at := &in.e.msgs.inbound; *at != nil; at = &(*at).next {
+		if *at == in {
+			*at = in.next
+			in.next = nil
+			return
+		}
+	}
+}
+
+// drop gives up a message whose parts make no sense.
+func (in *inbound) drop(st ucs.Status) {
+	in.remove()
+	in.sink.broken(in, st)
+	in.free()
+}
+
+func (in *inbound) free() {
+	w := in.e.w
+	*in = inbound{next: w.freeInbound}
+	w.freeInbound = in
+}
+
+// endInbound ends the messages of which a part has come; the rest does not.
+func (m *messages) endInbound(st ucs.Status) {
+	for m != nil && m.inbound != nil {
+		m.inbound.drop(st)
+	}
+}
+
+// handleFrag takes the next part of a message.
+func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
+	var f wire.Frag
+	part, ok := f.Unpack(data)
+	if !ok {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	e := w.sender(f.EP)
+	if e == nil {
+		return false
+	}
+	in := e.msgs.find(f.ID)
+	if in == nil || !in.take(f.Offset, part) {
+		w.stats.badMessages.Inc()
+	}
+	return false
+}
+
+// sender is the EP from which a message comes, by the name that the peer has for it; nil,
+// which is counted, if there is none that takes messages.
+func (w *Worker) sender(name uint64) *EP {
+	e := w.eps.Find(name)
+	if e == nil || e.state != epOpen || e.link == nil {
+		w.stats.badMessages.Inc()
+		return nil
+	}
+	return e
+}
+
+// handleControl takes a control message to what it is about.
+func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) uct.AMHandlerFunc {
+	return func(data []byte, _ uct.Desc) bool {
+		var c wire.Control
+		if !c.Unpack(data) {
+			w.stats.badMessages.Inc()
+			return false
+		}
+		if e := w.sender(c.EP); e != nil && !f(w, &c, e) {
+			w.stats.badMessages.Inc()
+		}
+		return false
+	}
+}
+
+// handleAck ends a message that waits for its receiver.
+func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
+	r := w.remote.Find(c.ID)
+	if r == nil || r.ep != e || r.flags&reqAwaited == 0 {
+		return false
+	}
+	w.remote.Remove(r.remote)
+	r.remote = 0
+	r.comp.Complete(c.Status())
+	return true
+}

@@ -1,0 +1,146 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Active messages of messages; docs/wire.md, "Messages".
+const (
+	AMTag         = 4  // a tagged message
+	AMTagSync     = 5  // one whose sender waits until it is received
+	AMTagFirst    = 6  // the first fragment of one
+	AMTagRTS      = 7  // one whose data stays with the sender until it is asked for
+	AMActive      = 8  // an active message
+	AMActiveFirst = 9  // the first fragment of one
+	AMActiveRTS   = 10 // one whose data stays with the sender until it is asked for
+	AMStream      = 11 // the next bytes of a stream
+	AMFrag        = 12 // the next fragment of a message
+	AMAck         = 13 // a message was received
+	AMRTR         = 14 // the receiver asks for the data of a message
+	AMData        = 15 // a part of that data
+	AMPutDone     = 16 // all of that data was put
+	AMCredit      = 17 // the sender may send more
+)
+
+// HeadLen is the length of a Head, and NameLen that of the part which follows the word.
+const (
+	HeadLen = 16
+	NameLen = 8
+)
+
+// Head begins every message. A word comes first so that a message goes out in one short
+// call, of which that is the header.
+type Head struct {
+	Word uint64 // the tag; id and length of the header of an active message; offset in a stream
+	EP   uint64 // the receiver's name of the connection
+}
+
+// Append appends the head.
+func (h *Head) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, h.Word)
+	return binary.LittleEndian.AppendUint64(b, h.EP)
+}
+
+// Unpack decodes the head and returns what follows it. It reports whether the head is
+// there.
+func (h *Head) Unpack(b []byte) (rest []byte, ok bool) {
+	if len(b) < HeadLen {
+		return nil, false
+	}
+	h.Word, h.EP = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	return b[HeadLen:], true
+}
+
+// PartLen is the length of a Part.
+const PartLen = 16
+
+// Part follows the head of AMTagFirst and AMActiveFirst, where Value is the length of the
+// whole message, and of AMTagSync, where it is 0.
+type Part struct {
+	Value uint64
+	ID    uint64 // the sender's name of the message
+}
+
+// Append appends the part.
+func (p *Part) Append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint64(b, p.Value)
+	return binary.LittleEndian.AppendUint64(b, p.ID)
+}
+
+// Unpack decodes the part and returns what follows it.
+func (p *Part) Unpack(b []byte) (rest []byte, ok bool) {
+	if len(b) < PartLen {
+		return nil, false
+	}
+	p.Value, p.ID = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+	return b[PartLen:], true
+}
+
+// FragLen is the length of a Frag.
+const FragLen = 24
+
+// Frag precedes a fragment of AMFrag, where ID is the sender's name of the message, and of
+// AMData, where it is the receiver's name of the receive.
+type Frag struct {
+	EP, ID uint64
+	Offset uint64 // of the fragment in the message
+}
+
+// Append appends what precedes the fragment.
+func (f *Frag) Append(b []byte) []byte {
+	for _, v := range [...]uint64{f.EP, f.ID, f.Offset} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// Unpack decodes what precedes a fragment, and returns the fragment.
+func (f *Frag) Unpack(b []byte) (data []byte, ok bool) {
+	if len(b) < FragLen {
+		return nil, false
+	}
+	for i, v := range [...]*uint64{&f.EP, &f.ID, &f.Offset} {
+		*v = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return b[FragLen:], true
+}
+
+// ControlLen is the length of a Control.
+const ControlLen = 24
+
+// Control is all of AMAck, AMPutDone and AMCredit.
+type Control struct {
+	EP    uint64 // the receiver's name of the connection
+	ID    uint64 // the receiver's name of the message or the receive; 0 in AMCredit
+	Value uint64 // a status, or the bytes of credit
+}
+
+// Append appends the message.
+func (c *Control) Append(b []byte) []byte {
+	for _, v := range [...]uint64{c.EP, c.ID, c.Value} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// Unpack decodes a message and reports whether it has the right length.
+func (c *Control) Unpack(b []byte) bool {
+	if len(b) != ControlLen {
+		return false
+	}
+	for i, v := range [...]*uint64{&c.EP, &c.ID, &c.Value} {
+		*v = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return true
+}
+
+// Status is the value as a status; one that is none is StatusInternal.
+func (c *Control) Status() ucs.Status {
+	st := ucs.Status(c.Value)
+	if c.Value > 0x7f || st.Err() == ucs.ErrInternal {
+		return ucs.StatusInternal
+	}
+	return st
+}

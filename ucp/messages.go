@@ -1,0 +1,187 @@
+package ucp
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// messages are what an EP has once it sends or receives messages: how the next one goes
+// out, what the peer still takes, and what is under way.
+type messages struct {
+	// How a message goes out in one call; bind sets it. While a message has to wait, and
+	// those behind it with it, the lengths are -1.
+	am       uct.AMSender
+	name     uint64 // of the EP at the peer
+	maxShort int    // longest by AMShort, in bytes of data; -1 if there is none
+	maxCopy  int    // longest by one AMBcopy; -1 if there is none
+	window
+
+	awaited requestList // messages of which the peer has to tell something
+	leaving bool        // the EP leaves when there is none any more
+	waiting int         // sends in EP.waiting: the next one goes behind them
+	inbound *inbound    // messages of which a part has come, the oldest first
+	lastID  uint64      // name of the latest message that was sent in parts
+}
+
+// shortData is the longest data of a short message, in bytes: what does not fit into the
+// queue elements of sm and the inlined work requests of rc goes by copy anyway.
+const shortData = 256 - wire.NameLen
+
+// shortMsg is what follows the word of a short message.
+type shortMsg [wire.NameLen + shortData]byte
+
+// messaging are the EP's messages.
+func (e *EP) messaging() *messages {
+	if e.msgs == nil {
+		e.msgs = &messages{maxShort: -1, maxCopy: -1}
+		e.msgs.window.open()
+	}
+	return e.msgs
+}
+
+// bindMessages has messages go out in one call if nothing is in the way: no lane that is
+// not there yet, no fence, no message that waits.
+func (e *EP) bindMessages() {
+	m := e.msgs
+	if m == nil {
+		return
+	}
+	m.unbind()
+	x := e.lane(wireup.AM)
+	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.waiting > 0 || e.replaying {
+		return
+	}
+	limits := &x.Iface.attr.AM
+	m.am, m.name = x.AM, e.link.conn.RemoteEP()
+	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData)
+	m.maxCopy = limits.MaxBcopy - wire.HeadLen
+	if t := x.Iface.sends(); t.eager < m.maxCopy {
+		m.maxCopy = t.eager
+	}
+}
+
+// unbind has all messages take the slow way.
+func (m *messages) unbind() { m.am, m.maxShort, m.maxCopy = nil, -1, -1 }
+
+// short sends a message in one call, if it fits and may go now. Its caller has compared
+// the length with maxShort.
+func (m *messages) short(w *Worker, id uint8, word uint64, data []byte) error {
+	if m.credit < shortData+messageCharge {
+		return uct.ErrNoResource
+	}
+	b := w.short[:wire.NameLen+len(data)]
+	binary.LittleEndian.PutUint64(b, m.name)
+	copy(b[wire.NameLen:], data)
+	err := m.am.AMShort(id, word, b)
+	if err == nil {
+		m.credit -= charge(len(data))
+	}
+	return err
+}
+
+// copied sends a message by one copy; as short.
+func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte) error {
+	n := charge(len(header) + len(data))
+	if m.credit < n {
+		return uct.ErrNoResource
+	}
+	err := w.whole.send(m.am, id, wire.Head{Word: word, EP: m.name}, header, data)
+	if err == nil {
+		m.credit -= n
+	}
+	return err
+}
+
+// wholeMsg is a message on its way into a transport buffer.
+type wholeMsg struct {
+	head         wire.Head
+	header, data []byte
+}
+
+// send sends a message by one copy.
+func (m *wholeMsg) send(am uct.AMSender, id uint8, h wire.Head, header, data []byte) error {
+	m.head, m.header, m.data = h, header, data
+	_, err := am.AMBcopy(id, m)
+	m.header, m.data = nil, nil
+	return err
+}
+
+// Pack copies the message.
+func (m *wholeMsg) Pack(dst []byte) int {
+	binary.LittleEndian.PutUint64(dst, m.head.Word)
+	binary.LittleEndian.PutUint64(dst[8:], m.head.EP)
+	n := wire.HeadLen + copy(dst[wire.HeadLen:], m.header)
+	return n + copy(dst[n:], m.data)
+}
+
+// requestList is requests in the order in which they came, linked by next and prev.
+type requestList struct{ first, last *Request }
+
+func (l *requestList) add(r *Request) {
+	r.prev, r.next = l.last, nil
+	if l.last == nil {
+		l.first = r
+	} else {
+		l.last.next = r
+	}
+	l.last = r
+}
+
+func (l *requestList) remove(r *Request) {
+	if r.prev == nil {
+		l.first = r.next
+	} else {
+		r.prev.next = r.next
+	}
+	if r.next == nil {
+		l.last = r.prev
+	} else {
+		r.next.prev = r.prev
+	}
+	r.next, r.prev = nil, nil
+}
+
+// awaitPeer has a message wait for what the peer tells of it: an acknowledgement, or that
+// it has the data. It is not in the list of operations any more, since a flush and a fence
+// do not wait for the peer's receive.
+func (r *Request) awaitPeer() {
+	e := r.ep
+	if r.flags&reqListed != 0 {
+		e.unlist(r)
+	}
+	r.comp.Count++
+	r.flags |= reqAwaited
+	e.msgs.awaited.add(r)
+}
+
+// unawait is called when the request has ended.
+func (r *Request) unawait() {
+	e := r.ep
+	r.flags &^= reqAwaited
+	e.msgs.awaited.remove(r)
+	if e.msgs.leaving && e.msgs.awaited.first == nil {
+		e.msgs.leaving = false
+		e.leave()
+		return
+	}
+	e.emptied()
+}
+
+// awaits reports that the peer has to tell something of messages.
+func (m *messages) awaits() bool { return m != nil && m.awaited.first != nil }
+
+// endAwaited ends the messages that wait for the peer, which is gone.
+func (m *messages) endAwaited(st ucs.Status) {
+	if m == nil {
+		return
+	}
+	for r := m.awaited.first; r != nil; {
+		next := r.next
+		r.comp.Complete(st)
+		r = next
+	}
+}

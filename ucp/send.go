@@ -1,0 +1,269 @@
+package ucp
+
+import (
+	"math"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// channel is what tagged messages, active messages and streams differ in when they are
+// sent: the active messages that carry them, and their stages.
+type channel struct {
+	whole uint8 // active message of a message that goes in one
+	sync  uint8 // of one that waits for its receiver; 0 if there is none
+	first uint8 // of the first fragment; 0 if messages have no bounds
+	rts   uint8 // of an announcement; 0 if there is none
+
+	send     stage // until there is a lane, and credit
+	one      stage // whole, by a copy
+	bare     stage // whole, without a copy
+	pieces   stage // in fragments
+	announce stage // data stays here until the peer asks for it
+	waitAck  stage // whole, by a copy, and waits for the receiver
+}
+
+// newChannel makes the stages of a channel that is called name in errors.
+func newChannel(name string, ids channel) *channel {
+	c := &ids
+	with := func(post func(*Request) error) stage {
+		return stage{
+			name: name, sized: true, role: wireup.AM, inOrder: true, stop: unposted,
+			choose: (*Request).chooseSend, admit: (*Request).admitted, post: post,
+		}
+	}
+	c.send = with(nil)
+	c.one, c.pieces, c.waitAck = with((*Request).sendWhole), with((*Request).sendPieces), with((*Request).sendSync)
+	c.bare = with((*Request).sendBare)
+	return c
+}
+
+// sends say how messages go over a transport.
+type sends struct {
+	eager int // longest data that is sent unasked by one copy, in bytes
+	bare  int // least and
+	most  int // greatest length of data that goes without a copy in one call; least is math.MaxInt if there is none
+	piece int // longest data of one fragment
+	rndv  int // least length that is announced
+
+	header int // longest header of an active message that goes with bare
+}
+
+// sends chooses how messages go over the transport, once.
+func (i *iface) sends() *sends {
+	if i.messages == nil {
+		i.messages = i.chooseSends()
+	}
+	return i.messages
+}
+
+func (i *iface) chooseSends() *sends {
+	limits, costs := &i.attr.AM, &i.attr.Costs
+	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
+	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
+	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
+		return s
+	}
+	s.most, s.header = min(limits.MaxZcopy-wire.HeadLen, s.rndv-1), limits.MaxHeader-wire.HeadLen
+	for n := max(limits.MinZcopy, 1); n <= s.most; n *= 2 {
+		if costs[uct.AMZcopy].Time(uint64(n)) < costs[uct.AMBcopy].Time(uint64(n)) {
+			s.bare = n
+			break
+		}
+	}
+	return s
+}
+
+// message is what a request has besides if it is a message.
+type message struct {
+	ch     *channel
+	header []byte   // of an active message; the caller's again when the request has ended
+	paid   bool     // charged to the window
+	acked  bool     // ends when the peer has received it
+	id     uint64   // name of one that goes in fragments
+	next   *message // in Worker.messages
+}
+
+// length is the length of the message of r in bytes, with its header.
+func (m *message) length(r *Request) int { return len(m.header) + len(r.buf) }
+
+// newMessage takes a request for sending data.
+func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpParams) *Request {
+	m := w.messages
+	if m == nil {
+		m = &message{}
+	} else {
+		w.messages = m.next
+	}
+	*m = message{ch: c}
+	r := w.newRequest(e, &c.send)
+	r.msg, r.value, r.buf = m, word, data
+	if p != nil {
+		r.mem = p.Mem
+	}
+	return r
+}
+
+// freeMessage gives back what a message had.
+func (r *Request) freeMessage() {
+	m := r.msg
+	r.msg = nil
+	*m = message{next: r.worker.messages}
+	r.worker.messages = m
+}
+
+// newSend checks a message that does not go in one call, or not now, and makes its request.
+func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Request, error) {
+	a := action{stage: &c.send, n: len(data)}
+	if err := e.refuses(a); err != nil {
+		return nil, err
+	}
+	if !e.peer.Best[wireup.AM].OK {
+		return nil, e.wrong(a, uct.ErrUnsupported, e.w.unreachable(wireup.AM, e.peer.Addr))
+	}
+	if p != nil && p.Mem != nil && !p.Mem.Covers(data) {
+		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
+	}
+	e.adopted = false
+	e.messaging()
+	return e.w.newMessage(e, c, word, data, p), nil
+}
+
+// chooseSend chooses how the message goes over the lane that there is now, and with the
+// credit that there is.
+func (r *Request) chooseSend() {
+	if r.msg.paid {
+		return
+	}
+	c, n := r.msg.ch, r.msg.length(r)
+	x := r.ep.lane(wireup.AM)
+	s := x.Iface.sends()
+	switch {
+	case c.rts != 0 && (n >= s.rndv || r.ep.msgs.credit < charge(n)):
+		r.stage = &c.announce
+	case r.msg.acked:
+		r.stage = &c.waitAck
+	case n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
+		r.stage = &c.bare
+	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
+		r.stage = &c.pieces
+	default:
+		r.stage = &c.one
+	}
+}
+
+// reached reports that the transport of a lane gets the buffer by itself.
+func (r *Request) reached(x *lane) bool {
+	d := x.Iface.domain
+	return !d.Attr.NeedMemH || r.mem != nil && r.mem.In(d) != nil
+}
+
+// admitted charges the message to the window. It reports false if there is no credit for
+// it.
+func (r *Request) admitted() bool {
+	m, a := r.msg, r.ep.msgs
+	if m.paid {
+		return true
+	}
+	if r.stage.announces {
+		m.paid = a.affords(charge(0), reserve)
+	} else {
+		m.paid = a.affords(charge(m.length(r)), 0)
+	}
+	return m.paid
+}
+
+// sendWhole sends the message in one call.
+func (r *Request) sendWhole() error {
+	x, w := r.ep.lane(wireup.AM), r.worker
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
+	return w.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
+}
+
+// sendBare sends the message in one call without a copy.
+func (r *Request) sendBare() error {
+	x := r.ep.lane(wireup.AM)
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
+	w := r.worker
+	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
+	iov := r.bare(r.buf, r.mem, x.Iface.domain)
+	r.comp.Count++
+	return r.took(x.AM.AMZcopy(r.msg.ch.whole, w.msg.b, iov, &r.comp))
+}
+
+// sendPieces sends the rest of the message, fragment by fragment. What is sent is in
+// Request.off.
+func (r *Request) sendPieces() error {
+	x, m := r.ep.lane(wireup.AM), r.msg
+	piece := x.Iface.sends().piece
+	if m.id == 0 {
+		r.ep.msgs.lastID++
+		m.id = r.ep.msgs.lastID
+	}
+	if len(m.header) > piece {
+		return ucs.ErrTooLong
+	}
+	for r.off < len(r.buf) || r.flags&reqPosted == 0 {
+		n := min(len(r.buf)-r.off, piece)
+		if r.off == 0 {
+			n = min(n, piece-len(m.header))
+		}
+		if err := r.sendPiece(x, n); err != nil {
+			return err
+		}
+		r.off += n
+		r.flags |= reqPosted
+	}
+	return nil
+}
+
+func (r *Request) sendPiece(x *lane, n int) error {
+	w, m := r.worker, r.msg
+	id, name := wire.AMFrag, r.ep.link.conn.RemoteEP()
+	if r.off == 0 {
+		id = int(m.ch.first)
+		h, p := wire.Head{Word: r.value, EP: name}, wire.Part{Value: uint64(len(r.buf)), ID: m.id}
+		w.msg.b = append(p.Append(h.Append(w.msg.b[:0])), m.header...)
+	} else {
+		f := wire.Frag{EP: name, ID: m.id, Offset: uint64(r.off)}
+		w.msg.b = f.Append(w.msg.b[:0])
+	}
+	w.piece.head, w.piece.data = w.msg.b, r.buf[r.off:r.off+n]
+	_, err := x.AM.AMBcopy(uint8(id), &w.piece)
+	w.piece = headedMsg{}
+	return err
+}
+
+// headedMsg is a header and data on their way into a transport buffer.
+type headedMsg struct{ head, data []byte }
+
+// Pack copies both.
+func (m *headedMsg) Pack(dst []byte) int {
+	n := copy(dst, m.head)
+	return n + copy(dst[n:], m.data)
+}
+
+// sendSync sends the message in one call; the request ends when the peer has received it.
+func (r *Request) sendSync() error {
+	x, w := r.ep.lane(wireup.AM), r.worker
+	r.nameIt()
+	h, p := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.Part{ID: r.remote}
+	w.msg.b = p.Append(h.Append(w.msg.b[:0]))
+	w.piece.head, w.piece.data = w.msg.b, r.buf
+	_, err := x.AM.AMBcopy(r.msg.ch.sync, &w.piece)
+	w.piece = headedMsg{}
+	if err == nil {
+		r.flags |= reqPosted
+		r.awaitPeer()
+	}
+	return err
+}
+
+// nameIt gives the request a name by which the peer calls it.
+func (r *Request) nameIt() {
+	if r.remote == 0 {
+		r.remote = r.worker.remote.Add(r)
+	}
+}

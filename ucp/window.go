@@ -1,0 +1,147 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// A peer may have only so much on the way and not received here: every eager message is
+// charged to a window, in bytes of data and of what keeping it costs, and the charge comes
+// back when it is received. Who has no credit left for the data announces the message and
+// keeps the data (rendezvous); who has none for that waits. So what a worker holds for
+// peers is bounded: by the first window for each, and a budget for all.
+const (
+	// firstWindow is the credit of a connection before its peer has granted more, in bytes.
+	// Both sides know it.
+	firstWindow = 16 << 10
+	// reserve is the credit that only announcements may use, in bytes: some 50 of them.
+	reserve = 16 << 10
+	// messageCharge is charged for each message besides its data, in bytes: its record
+	// and the unused part of its buffer.
+	messageCharge = 128
+)
+
+// charge is what a message of n bytes is charged.
+func charge(n int) int64 { return int64(n) + messageCharge }
+
+// window is the account of a connection, as sender and as receiver.
+type window struct {
+	credit int64 // what may be sent yet, without the reserve
+	size   int64 // what the peer may have unreceived here, without the reserve
+	held   int64 // what it has
+	due    int64 // what was received since credit was given back last
+	grown  bool  // size is more than the first window, or cannot be
+}
+
+func (a *window) open() { a.credit, a.size = firstWindow, firstWindow }
+
+// arrived charges a message of n bytes to its sender. It reports false, and fails the
+// EP, if the peer sends more than it was granted.
+func (e *EP) arrived(n int) bool {
+	a := e.messaging()
+	a.held += charge(n)
+	if a.held > a.size+reserve {
+		e.w.stats.badMessages.Inc()
+		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditStage))
+		return false
+	}
+	if !a.grown {
+		e.grow()
+	}
+	return true
+}
+
+// grow makes the window as large as the configuration says, while the budget of the worker
+// permits that.
+func (e *EP) grow() {
+	a, w := e.msgs, e.w
+	more := w.ctx.cfg.eagerWindow() - a.size
+	a.grown = true
+	if more <= 0 || w.granted+more > w.ctx.cfg.eagerBudget() {
+		return
+	}
+	w.granted += more
+	a.size += more
+	a.due += more
+}
+
+// received gives back the charge of a message of n bytes, which the user has now, and
+// tells the peer once that is worth it.
+func (e *EP) received(n int) {
+	a := e.msgs
+	a.held -= charge(n)
+	a.due += charge(n)
+	if a.due >= a.size/2 && e.state == epOpen {
+		e.control(&creditStage, 0, uint64(a.due))
+		a.due = 0
+	}
+}
+
+// closeWindow gives the window back to the budget when the EP goes.
+func (e *EP) closeWindow() {
+	if a := e.msgs; a != nil && a.size > firstWindow {
+		e.w.granted -= a.size - firstWindow
+		a.size = firstWindow
+	}
+}
+
+// handleCredit lets messages go on that waited for credit.
+func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
+	a := e.msgs
+	if a == nil || c.Value > maxCredit {
+		return false
+	}
+	a.credit += int64(c.Value)
+	if a.waiting > 0 {
+		e.replay()
+	}
+	return true
+}
+
+// maxCredit is the most that one message may grant, in bytes.
+const maxCredit = 1 << 40
+
+// affords reports that a message that is charged n bytes may go, and charges it. An
+// announcement may use the reserve.
+func (a *window) affords(n, below int64) bool {
+	if a.credit+below < n {
+		return false
+	}
+	a.credit -= n
+	return true
+}
+
+// Control messages of the AM lane: what is left to say about a message, and credit.
+var (
+	ackStage    = controlStage("acknowledgement", wire.AMAck)
+	creditStage = controlStage("credit", wire.AMCredit)
+)
+
+func controlStage(name string, id uint8) stage {
+	return stage{
+		name: name, role: wireup.AM, ahead: true, settled: (*Request).answered,
+		post: func(r *Request) error { return r.sendControl(id) },
+	}
+}
+
+// control tells the peer something about the message or receive that it calls id.
+func (e *EP) control(s *stage, id, value uint64) {
+	r := e.w.newRequest(e, s)
+	r.raddr, r.value = id, value
+	if r, _ = r.start(); r != nil {
+		r.flags |= reqAnswerDue
+		e.answerDue()
+		r.Release()
+	}
+}
+
+func (r *Request) sendControl(id uint8) error {
+	w, l := r.worker, r.ep.link
+	c := wire.Control{EP: l.conn.RemoteEP(), ID: r.raddr, Value: r.value}
+	w.msg.b = c.Append(w.msg.b[:0])
+	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(id, &w.msg)
+	return err
+}
