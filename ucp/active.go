@@ -20,6 +20,7 @@ type ActiveMessage struct {
 	From *EP
 
 	w      *Worker
+	msgs   *messages // to which the message is charged
 	kept   bool
 	buf    []byte         // of the worker's buffers, for Header and Data of a kept message
 	charge int            // bytes that are charged to the sender
@@ -126,17 +127,17 @@ func (w *Worker) runActive(e *EP, id uint16, header, data []byte) {
 	n := len(header) + len(data)
 	if f == nil {
 		w.stats.badMessages.Inc()
-		e.received(n)
+		e.msgs.received(n)
 		return
 	}
 	m := &w.active.msg
 	if m.From != nil { // a handler runs inside another one
 		m = &ActiveMessage{}
 	}
-	*m = ActiveMessage{ID: id, Header: header, Data: data, From: e, w: w, charge: n}
+	*m = ActiveMessage{ID: id, Header: header, Data: data, From: e, w: w, msgs: e.msgs, charge: n}
 	f(m)
 	if !m.kept {
-		e.received(n)
+		m.msgs.received(n)
 	}
 	*m = ActiveMessage{}
 }
@@ -162,11 +163,11 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 
 // Release gives back a message that Keep has returned.
 func (m *ActiveMessage) Release() {
-	w, e, n := m.w, m.From, m.charge
+	w, msgs, n := m.w, m.msgs, m.charge
 	w.buffers.put(m.buf)
 	*m = ActiveMessage{next: w.active.free}
 	w.active.free = m
-	e.received(n)
+	msgs.received(n)
 }
 
 // handleActiveFirst begins an active message that comes in fragments. Its handler gets it
@@ -217,7 +218,7 @@ func (s *activeSink) whole(in *inbound) {
 
 func (s *activeSink) broken(in *inbound, _ ucs.Status) {
 	in.e.w.buffers.put(s.buf)
-	in.e.received(len(s.buf))
+	in.msgs.received(len(s.buf))
 }
 
 // shortHeaded sends an active message with a header in one call; as short.

@@ -274,7 +274,8 @@ func (e *EP) startOver() {
 	e.w.forget(e)
 	e.abort(ucs.StatusPeerClosed) // answers to the peer
 	e.link.carrier.Close()
-	e.link, e.aborting, e.adopted = nil, ucs.StatusOK, false
+	e.closeWindow()
+	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID)
 	e.w.names.Enter(e.peer.Addr.UUID, e.seq, e)
 }

@@ -10,7 +10,8 @@ import (
 // messages of a peer may be mixed.
 type inbound struct {
 	e     *EP
-	id    uint64 // the sender's name of the message
+	msgs  *messages // of e, to which it is charged
+	id    uint64    // the sender's name of the message
 	total int
 	got   int
 	sink  sink
@@ -36,7 +37,7 @@ func (w *Worker) newInbound(e *EP, id uint64, total int, s sink) *inbound {
 	} else {
 		w.freeInbound = in.next
 	}
-	*in = inbound{e: e, id: id, total: total, sink: s}
+	*in = inbound{e: e, msgs: e.msgs, id: id, total: total, sink: s}
 	last := &e.msgs.inbound
 	for *last != nil {
 		last = &(*last).next
@@ -75,7 +76,7 @@ func (in *inbound) take(off uint64, data []byte) bool {
 
 // remove takes the message out of those of its peer.
 func (in *inbound) remove() {
-	for at := &in.e.msgs.inbound; *at != nil; at = &(*at).next {
+	for at := &in.msgs.inbound; *at != nil; at = &(*at).next {
 		if *at == in {
 			*at = in.next
 			in.next = nil

@@ -11,7 +11,12 @@ import (
 
 // messages are what an EP has once it sends or receives messages: how the next one goes
 // out, what the peer still takes, and what is under way.
+//
+// What is kept of a message refers to these and not to the EP, which gets new ones when it
+// starts over.
 type messages struct {
+	e *EP
+
 	// How a message goes out in one call; bind sets it. While a message has to wait, and
 	// those behind it with it, the lengths are -1.
 	am       uct.AMSender
@@ -37,7 +42,7 @@ type shortMsg [wire.NameLen + shortData]byte
 // messaging are the EP's messages.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
-		e.msgs = &messages{maxShort: -1, maxCopy: -1}
+		e.msgs = &messages{e: e, maxShort: -1, maxCopy: -1}
 		e.msgs.window.open()
 	}
 	return e.msgs

@@ -70,13 +70,12 @@ func (e *EP) grow() {
 
 // received gives back the charge of a message of n bytes, which the user has now, and
 // tells the peer once that is worth it.
-func (e *EP) received(n int) {
-	a := e.msgs
-	a.held -= charge(n)
-	a.due += charge(n)
-	if a.due >= a.size/2 && e.state == epOpen {
-		e.control(&creditStage, 0, uint64(a.due))
-		a.due = 0
+func (m *messages) received(n int) {
+	m.held -= charge(n)
+	m.due += charge(n)
+	if e := m.e; m.due >= m.size/2 && e.state == epOpen && e.msgs == m {
+		e.control(&creditStage, 0, uint64(m.due))
+		m.due = 0
 	}
 }
 
