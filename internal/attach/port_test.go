@@ -53,7 +53,7 @@ func openStation(edit func(*Config)) (*station, error) {
 		return nil, err
 	}
 	cfg := Config{Service: testService, GID: s.gid, Layout: testLayout, Table: s.table, Arena: s.arena, LinkLen: testLinkLen,
-		WakeFD: s.wake, OnLink: func(in *Inbound) error { s.in <- in; return nil }}
+		WakeFD: s.wake, HandshakeTimeout: watchdog, OnLink: func(in *Inbound) error { s.in <- in; return nil }}
 	if edit != nil {
 		edit(&cfg)
 	}
