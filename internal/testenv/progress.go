@@ -6,24 +6,11 @@ import (
 	"time"
 )
 
-// ProgressUntil calls step until it returns true, and fails the test after budget
-// calls. It yields the processor between calls, so that peers which are goroutines
-// of this process advance also with GOMAXPROCS=1. It must be called by the test's
-// own goroutine, which therefore owns what step drives.
-func ProgressUntil(t testing.TB, budget int, step func() bool) {
-	t.Helper()
-	for range budget {
-		if step() {
-			return
-		}
-		runtime.Gosched()
-	}
-	t.Fatalf("no end after %d steps", budget)
-}
-
-// ProgressWithin is ProgressUntil for a step that waits for another process, whose
-// speed no number of own steps bounds. limit is a watchdog, not a wait: choose it
-// far above what the work takes.
+// ProgressWithin calls step until it returns true, and fails the test after limit. It
+// yields the processor between calls, so that peers which are goroutines of this process
+// advance also with GOMAXPROCS=1; how many calls a slow machine takes nobody knows. limit
+// is a watchdog, not a wait: choose it far above what the work takes. It must be called
+// by the test's own goroutine, which therefore owns what step drives.
 func ProgressWithin(t testing.TB, limit time.Duration, step func() bool) {
 	t.Helper()
 	const stepsPerLook = 64 // a look at the clock costs more than an idle step

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/rc"
@@ -210,7 +211,7 @@ func TestWake(t *testing.T) {
 	assert.EqualValues(t, 5, word.Load(), "the other bits are the iface's")
 
 	require.NoError(t, w.Arm(cq, time.Microsecond))
-	assert.True(t, readable(t, w.FD(), 5000), "the timer")
+	assert.True(t, readable(t, w.FD(), int(testenv.Watchdog.Milliseconds())), "the timer")
 	require.NoError(t, w.Arm(cq, 0))
 	assert.False(t, readable(t, w.FD(), 0), "no timer")
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))

@@ -27,9 +27,6 @@ func harness() ucttest.Harness {
 		Config:    tiny,
 		StartPeer: ucttest.ExecPeer(Name),
 		OneSided:  true,
-		// A dial waits for the poller of the runtime, which a busy single processor
-		// serves every 10 ms only.
-		Budget: 1 << 23,
 	}
 }
 

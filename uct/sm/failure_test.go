@@ -232,7 +232,7 @@ func TestManyPeers(t *testing.T) {
 			return done
 		}
 	}
-	testenv.ProgressUntil(t, 1<<20, all(each))
+	testenv.ProgressWithin(t, watchdog, all(each))
 	assert.True(t, s.iface.marked)
 	for i := 1; i < peers; i++ {
 		require.NoError(t, ifaces[i].Close())
@@ -240,7 +240,7 @@ func TestManyPeers(t *testing.T) {
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return len(s.iface.in) == 1 })
 	assert.False(t, s.iface.marked)
 	require.NoError(t, eps[0].AMShort(idSink, each, nil))
-	testenv.ProgressUntil(t, 1000, func() bool { s.iface.Progress(); return got[0] == each+1 })
+	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got[0] == each+1 })
 	require.NoError(t, ifaces[0].Close())
 	s.close(t)
 }
@@ -317,7 +317,7 @@ func TestWake_SenderWaitsForRoom(t *testing.T) {
 		w.a.iface.Progress()
 	}
 	assert.False(t, w.a.iface.EventPending())
-	testenv.ProgressUntil(t, 1000, func() bool { return w.b.iface.Progress() > 0 })
+	testenv.ProgressWithin(t, watchdog, func() bool { return w.b.iface.Progress() > 0 })
 	sleep(t, w.a.iface)
 	assert.True(t, w.a.iface.EventPending())
 	w.a.iface.Progress()

@@ -42,7 +42,7 @@ func openTwo(t testing.TB, cfg Config) *two {
 // until progresses both until done.
 func (w *two) until(done func() bool) {
 	w.t.Helper()
-	testenv.ProgressUntil(w.t, 1<<20, func() bool {
+	testenv.ProgressWithin(w.t, watchdog, func() bool {
 		w.a.iface.Progress()
 		w.b.iface.Progress()
 		return done()

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -125,7 +127,7 @@ func TestReceive_RefusesMalformedBytes(t *testing.T) {
 				_, _ = a.Write(c.in) // fails when the reader has seen enough
 				a.Close()
 			}()
-			_, err := NewConn(b).Receive(time.Second)
+			_, err := NewConn(b).Receive(testenv.Watchdog)
 			assert.ErrorIs(t, err, c.want)
 			b.Close()
 			<-done

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -121,26 +122,19 @@ func (p poster) pair(t testing.TB, cfg Config) (a, b *side, ab, ba *endpoint) {
 	return a, b, ab, ba
 }
 
-// budget is how many idle rounds a condition may take; events of the device come
-// from other goroutines.
-const budget = 1 << 22
-
-// until progresses sides until cond holds.
+// until progresses sides until cond holds. Events of the device come from other
+// goroutines, so time is what bounds it.
 func until(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
-	for range budget {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		if cond() {
-			return
+			return true
 		}
-		n := 0
 		for _, s := range sides {
-			n += s.it.Progress()
+			s.it.Progress()
 		}
-		if n == 0 {
-			runtime.Gosched()
-		}
-	}
-	require.Fail(t, "nothing happens any more")
+		return false
+	})
 }
 
 // settle progresses until all are idle for some rounds. It is for what must not happen:

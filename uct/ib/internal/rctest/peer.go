@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -185,21 +186,14 @@ func (h Harness) initiator(t *testing.T) *side {
 	return s
 }
 
-// budget is how many idle rounds a condition may take; events of the device come
-// from other goroutines.
-const budget = 1 << 22
-
+// until progresses the iface until cond holds. Other processes take part, so time is what
+// bounds it.
 func (s *side) until(t *testing.T, cond func() bool) {
 	t.Helper()
-	for range budget {
-		if cond() {
-			return
-		}
-		if s.it.Progress() == 0 {
-			runtime.Gosched()
-		}
-	}
-	require.Fail(t, "nothing happens any more")
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		s.it.Progress()
+		return cond()
+	})
 }
 
 func (s *side) flush(t *testing.T, ep uct.EP) {

@@ -106,33 +106,38 @@ func (s *side) later(d time.Duration) {
 	s.it.core.polls = tickPolls
 }
 
-const budget = 1 << 20
+// idleRounds in a row make time pass: one alone may mean that the device's goroutine waits
+// for a processor.
+const idleRounds = 16
 
 // until progresses sides until cond holds. Time passes when all are idle.
 func until(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
-	for range budget {
+	idle := 0
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		if cond() {
-			return
+			return true
 		}
-		n := 0
+		idle++
 		for _, s := range sides {
-			n += s.it.Progress()
+			if s.it.Progress() > 0 {
+				idle = 0
+			}
 		}
-		if n == 0 {
+		if idle == idleRounds {
+			idle = 0
 			for _, s := range sides {
 				s.later(time.Millisecond)
 			}
-			runtime.Gosched()
 		}
-	}
-	require.Fail(t, "nothing happens any more")
+		return false
+	})
 }
 
 // arrive is until with time standing still.
 func arrive(t testing.TB, cond func() bool, sides ...*side) {
 	t.Helper()
-	testenv.ProgressUntil(t, budget, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		for _, s := range sides {
 			s.it.Progress()
 		}

@@ -99,7 +99,7 @@ func TestTunnel_Carries(t *testing.T) {
 	got, err = io.ReadAll(fa)
 	require.NoError(t, err)
 	assert.Equal(t, "back", string(got))
-	testenv.ProgressUntil(t, 1<<20, func() bool { return near.Delivered() && far.Delivered() })
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return near.Delivered() && far.Delivered() })
 	assert.NoError(t, near.Because(nil))
 	assert.NoError(t, far.Because(nil))
 }
