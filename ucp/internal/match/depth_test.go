@@ -1,0 +1,228 @@
+package match
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// newRand is a source that a test can repeat.
+func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// The masks that a message-passing library has. A tag there is tag, source and context.
+const (
+	anySource = exact &^ (0xfffff << 20)
+	anyTag    = exact &^ (0xffffff << 40)
+	anyBoth   = anySource & anyTag
+)
+
+var mpiMasks = [...]uint64{exact, anySource, anyTag, anyBoth}
+
+// eightMasks are as many as receives have indexes.
+func eightMasks() (masks []uint64) {
+	for i := range ReceiveMasks {
+		masks = append(masks, exact&^(1<<i))
+	}
+	return masks
+}
+
+// depths are what the cost of an operation must not depend on.
+var depths = [...]int{1000, 100_000}
+
+// stepsAllowed is how many steps an entry may take, on average, from when it is added until it
+// is out, with that many masks: for each mask one to be put into an index, up to three to be
+// moved when that grows and shrinks, and three times up to one, when it is added, searched and removed,
+// for other keys in its bucket.
+func stepsAllowed(masks int) uint64 { return uint64(7 * masks) }
+
+// uniform is a tag that differs from those of other numbers in all parts.
+func uniform(n int) uint64 { return uint64(n)<<40 | uint64(n&0xfffff)<<20 | 7 }
+
+// posted makes n receives of n contexts, with the masks in turn.
+func posted(n int, masks ...uint64) []recv {
+	list := make([]recv, n)
+	for i := range list {
+		list[i] = recv{Tag: uniform(i), Mask: masks[i%len(masks)], Owner: i}
+	}
+	return list
+}
+
+// came makes n messages.
+func came(n int) []msg {
+	list := make([]msg, n)
+	for i := range list {
+		list[i] = msg{Tag: uniform(i), Owner: i}
+	}
+	return list
+}
+
+// TestSteps_Receives: to post receives and have them matched, in any order of arrival, takes the
+// same number of steps for each, however many there are.
+func TestSteps_Receives(t *testing.T) {
+	for name, masks := range map[string][]uint64{
+		"exact": {exact}, "masks": {exact, anySource, anyTag}, "most": eightMasks(),
+	} {
+		for _, n := range depths {
+			table, list, rng := newTable(), posted(n, masks...), newRand(1)
+			for i := range list {
+				table.Expect(&list[i])
+			}
+			for _, i := range rng.Perm(n) {
+				require.NotNil(t, table.Arrive(uniform(i)))
+			}
+			require.Zero(t, table.Expected())
+			assert.LessOrEqual(t, table.Steps()/uint64(n), stepsAllowed(len(masks)), "%s, %d", name, n)
+		}
+	}
+}
+
+// TestSteps_Messages: the same for messages that are taken with the masks in turn.
+func TestSteps_Messages(t *testing.T) {
+	for name, masks := range map[string][]uint64{"exact": {exact}, "masks": mpiMasks[:3], "any": {exact, 0}} {
+		for _, n := range depths {
+			table, list, rng := newTable(), came(n), newRand(1)
+			for i := range list {
+				table.Keep(&list[i])
+			}
+			for k, i := range rng.Perm(n) {
+				mask := masks[k%len(masks)]
+				m := table.Take(uniform(i), mask)
+				require.True(t, m != nil || len(masks) > 1, "only a wildcard may have taken it")
+			}
+			assert.LessOrEqual(t, table.Steps()/uint64(n), stepsAllowed(len(masks)), "%s, %d", name, n)
+		}
+	}
+}
+
+// TestSteps_NothingFits: what fits nothing costs no more in the midst of many entries, on either side,
+// with wildcards among them.
+func TestSteps_NothingFits(t *testing.T) {
+	const n, tries = 100_000, 1000
+	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
+	for i := range receives {
+		table.Expect(&receives[i])
+		table.Keep(&messages[i])
+	}
+	other := func(i int) uint64 { return uniform(i) + 1 + uint64(i) } // contexts of their own
+	table.Arrive(other(0))
+	for _, mask := range mpiMasks {
+		table.Peek(other(0), mask)
+	}
+	before := table.Steps()
+	for i := range tries {
+		require.Nil(t, table.Arrive(other(i)))
+		require.Nil(t, table.Peek(other(i), mpiMasks[i%4]))
+	}
+	assert.LessOrEqual(t, (table.Steps()-before)/tries, stepsAllowed(1))
+}
+
+// TestSteps_SameTag: many entries of one tag are one key.
+func TestSteps_SameTag(t *testing.T) {
+	const n = 100_000
+	table, list := newTable(), posted(n, exact)
+	for i := range list {
+		list[i].Tag = 5
+		if i < scanLimit {
+			list[i].Tag = 6
+		}
+		table.Expect(&list[i])
+	}
+	for i := scanLimit; i < n; i++ {
+		require.Same(t, &list[i], table.Arrive(5))
+	}
+	assert.LessOrEqual(t, table.Steps()/n, stepsAllowed(1))
+}
+
+// TestSteps_Cancel: to take entries out of the midst is as cheap.
+func TestSteps_Cancel(t *testing.T) {
+	const n = 100_000
+	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
+	for i := range receives {
+		table.Expect(&receives[i])
+		table.Keep(&messages[i])
+	}
+	table.Arrive(9)
+	for _, mask := range mpiMasks {
+		table.Peek(9, mask)
+	}
+	for _, i := range newRand(2).Perm(n) {
+		require.True(t, table.Cancel(&receives[i]))
+		require.True(t, table.Remove(&messages[i]))
+	}
+	assert.LessOrEqual(t, table.Steps()/n, stepsAllowed(1+len(mpiMasks)))
+	table.check(t)
+}
+
+// TestSteps_InOrder: queues that drain in the order in which they grew need no index.
+func TestSteps_InOrder(t *testing.T) {
+	const n = 1000
+	table, receives, messages := newTable(), posted(n, mpiMasks[:]...), came(n)
+	for i := range receives {
+		table.Expect(&receives[i])
+		table.Keep(&messages[i])
+	}
+	for i := range n {
+		require.Same(t, &receives[i], table.Arrive(uniform(i)))
+		require.Same(t, &messages[i], table.Take(uniform(i), exact))
+	}
+	assert.Zero(t, table.Steps())
+}
+
+// buckets is the number of buckets of all hash tables.
+func (t *Table[R, M]) buckets() (n int) {
+	for i := range t.receives.indexes {
+		n += len(t.receives.indexes[i].buckets)
+	}
+	for i := range t.messages.indexes {
+		n += len(t.messages.indexes[i].buckets)
+	}
+	return n
+}
+
+// TestShrinks: after many entries the hash tables are small again.
+func TestShrinks(t *testing.T) {
+	const n = 100_000
+	table, receives, messages := newTable(), posted(n, exact, anySource), came(n)
+	for i := range receives {
+		table.Expect(&receives[i])
+		table.Keep(&messages[i])
+	}
+	require.Nil(t, table.Arrive(9))
+	require.Nil(t, table.Peek(9, exact))
+	require.Nil(t, table.Peek(9, anyTag))
+	require.Greater(t, table.buckets(), 2*n)
+	for i := range n {
+		table.Cancel(&receives[n-1-i])
+		table.Remove(&messages[n-1-i])
+	}
+	assert.LessOrEqual(t, table.buckets(), 4*keepBuckets, "two on each side")
+	table.check(t)
+	for i := range receives {
+		receives[i].Owner, messages[i].Owner = 0, 0
+		receives[i].order.entry, messages[i].order.entry = nil, nil
+		require.Equal(t, recv{Tag: receives[i].Tag, Mask: receives[i].Mask}, receives[i], "nothing is kept alive")
+		require.Equal(t, msg{Tag: messages[i].Tag}, messages[i])
+	}
+}
+
+// TestHash_Spreads: tags that differ only in their high, middle or low bits are spread, as are those that
+// collide when the low bits are taken.
+func TestHash_Spreads(t *testing.T) {
+	const n = 1 << 14
+	for _, shift := range []int{0, 7, 20, 32, 40, 50} {
+		var x index[msg]
+		x.mask = exact
+		x.init()
+		list := make([]msg, n)
+		for i := range list {
+			x.add(&list[i].same[0], &list[i], uint64(i)<<shift)
+		}
+		x.steps = 0
+		for i := range n {
+			require.Same(t, &list[i], x.first(uint64(i)<<shift))
+		}
+		assert.Less(t, x.steps, uint64(2*n), "shift %d, factors %#x", shift, x.factors)
+	}
+}

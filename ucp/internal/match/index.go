@@ -1,0 +1,126 @@
+package match
+
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
+const (
+	// minBuckets is the length of the first hash table of an index.
+	minBuckets = 16
+	// keepBuckets is the length to which a hash table shrinks: 8 KiB are kept, so that
+	// queues that fill and drain again and again do not allocate.
+	keepBuckets = 1024
+	// sparse is how many buckets there are for a key when a hash table shrinks. It
+	// then has a quarter of the length, thus two for a key: it neither grows nor
+	// shrinks again soon.
+	sparse = 8
+)
+
+// index finds entries by their tags under one mask. An entry is in it by a link; those
+// with the same key are a queue, the queues of a bucket are chained by their first links.
+type index[E any] struct {
+	mask    uint64
+	factors [2]uint64  // of the hash: random and odd
+	shift   uint       // 64 minus log2 of the number of buckets
+	buckets []queue[E] // a power of two of them, or none
+	keys    int        // different keys
+	steps   uint64     // queues passed while looking for one, and moved
+}
+
+// init draws the factors of the hash.
+func (x *index[E]) init() {
+	for i := range x.factors {
+		x.factors[i] = rand.Uint64() | 1
+	}
+}
+
+// bucket is where the queues of the key's bucket begin. There are buckets.
+//
+// The last step, the high bits of a product with a random odd number, is universal: two numbers,
+// whatever they are, are in the same bucket with a probability of at most two in the number of
+// buckets. By itself it has bad luck, rare but then very bad, with numbers at equal distances,
+// which is what tags are like; so the halves of a first product are folded and mixed before.
+func (x *index[E]) bucket(key uint64) *queue[E] {
+	high, low := bits.Mul64(key, x.factors[0])
+	key = high ^ low
+	key ^= key >> 32
+	return &x.buckets[key*x.factors[1]>>(x.shift&63)]
+}
+
+// queue is the queue of the key, or the empty one in which it would be. There are buckets.
+func (x *index[E]) queue(key uint64) *queue[E] {
+	q := x.bucket(key)
+	for q.head != nil && q.head.key != key {
+		q = &q.head.rest
+		x.steps++
+	}
+	return q
+}
+
+// first is the earliest entry whose tag is that under the mask; nil: none.
+func (x *index[E]) first(tag uint64) *E {
+	if x.keys == 0 {
+		return nil
+	}
+	if l := x.queue(tag & x.mask).head; l != nil {
+		return l.entry
+	}
+	return nil
+}
+
+// add puts an entry behind all others, by a link that is in no queue.
+func (x *index[E]) add(l *link[E], e *E, tag uint64) {
+	if x.keys == len(x.buckets) {
+		x.resize(max(minBuckets, 2*len(x.buckets)))
+	}
+	l.entry, l.key = e, tag&x.mask
+	q := x.queue(l.key)
+	if q.head == nil {
+		x.keys++
+	}
+	q.push(l)
+}
+
+// remove takes an entry out by its link, which is in the index.
+func (x *index[E]) remove(l *link[E]) {
+	q := x.queue(l.key)
+	rest := q.head.rest
+	q.remove(l)
+	*l = link[E]{}
+	if q.head != nil {
+		q.head.rest = rest
+		return
+	}
+	*q = rest
+	x.keys--
+	if len(x.buckets) > keepBuckets && x.keys*sparse < len(x.buckets) {
+		x.resize(max(keepBuckets, len(x.buckets)/4))
+	}
+}
+
+// resize moves all queues to a new hash table of n buckets, a power of two.
+func (x *index[E]) resize(n int) {
+	old := x.buckets
+	x.buckets = make([]queue[E], n)
+	x.shift = uint(bits.LeadingZeros64(uint64(n)) + 1)
+	for _, q := range old {
+		for q.head != nil {
+			rest := q.head.rest
+			to := x.bucket(q.head.key)
+			q.head.rest = *to
+			*to = q
+			q = rest
+			x.steps++
+		}
+	}
+}
+
+// reset makes the index one of another mask, without entries. The caller clears the links.
+func (x *index[E]) reset(mask uint64) {
+	x.mask, x.keys = mask, 0
+	if len(x.buckets) > keepBuckets {
+		x.buckets = nil
+	}
+	clear(x.buckets)
+}

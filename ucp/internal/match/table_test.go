@@ -1,0 +1,213 @@
+package match
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// Example: a receive waits for a message, another message for a receive.
+func Example() {
+	var table Table[string, string]
+	table.Init()
+
+	table.Expect(&Recv[string]{Owner: "any tag of 7", Tag: 7, Mask: 0xff})
+	fmt.Println(table.Arrive(0x107).Owner)
+
+	if table.Arrive(0x108) == nil {
+		table.Keep(&Msg[string]{Owner: "message of 8", Tag: 0x108})
+	}
+	fmt.Println(table.Take(8, 0xff).Owner)
+	// Output:
+	// any tag of 7
+	// message of 8
+}
+
+// TestOrder: the earliest wins, also over one with a more exact mask.
+func TestOrder(t *testing.T) {
+	table := newTable()
+	wild, sharp := &recv{}, &recv{Tag: 5, Mask: exact}
+	table.Expect(wild)
+	table.Expect(sharp)
+	assert.Same(t, wild, table.Arrive(5))
+	assert.Same(t, sharp, table.Arrive(5))
+	assert.Nil(t, table.Arrive(5))
+
+	first, second := &msg{Tag: 6}, &msg{Tag: 5}
+	table.Keep(first)
+	table.Keep(second)
+	assert.Same(t, first, table.Peek(5, 0))
+	assert.Same(t, second, table.Take(5, exact))
+	assert.Same(t, first, table.Take(5, 0))
+	assert.Nil(t, table.Take(5, 0))
+}
+
+// TestReceives_MoreMasksThanIndexes: receives with further masks are found in their order, and
+// an index that is empty is given to the next mask.
+func TestReceives_MoreMasksThanIndexes(t *testing.T) {
+	const masks = 3 * ReceiveMasks
+	table := newTable()
+	list := make([]recv, masks)
+	for i := range list {
+		list[i] = recv{Tag: math.MaxUint64, Mask: 1<<i | 1<<40}
+		table.Expect(&list[i])
+	}
+	require.Nil(t, table.Arrive(0))
+	table.check(t)
+	assert.Equal(t, ReceiveMasks, table.receives.used)
+	for i := masks - 1; i >= 0; i-- {
+		require.Same(t, &list[i], table.Arrive(1<<i|1<<40))
+		table.check(t)
+	}
+	require.Nil(t, table.receives.unindexed.head)
+	for i := masks - ReceiveMasks; i < masks; i++ {
+		table.Expect(&list[i])
+	}
+	require.Nil(t, table.Arrive(0))
+	assert.Nil(t, table.receives.unindexed.head, "each has an index")
+}
+
+// kept is a table of messages, none of which is found at the front.
+func kept(n int) (*table, []msg) {
+	table, list := newTable(), came(n)
+	for i := range list {
+		table.Keep(&list[i])
+	}
+	return table, list
+}
+
+// TestMessages_MoreMasksThanIndexes: with masks in rotation those that have an index keep it, and the others
+// search; a mask that is not used any more gives its index up.
+func TestMessages_MoreMasksThanIndexes(t *testing.T) {
+	const n = 100
+	table, list := kept(n)
+	mask := func(i int) uint64 { return exact &^ (1 << i) }
+	look := func(i int) { require.Same(t, &list[n-1], table.Peek(uniform(n-1), mask(i))) }
+	for range 2 * idleSearches {
+		for i := range MessageMasks {
+			look(i)
+		}
+		look(MessageMasks)
+	}
+	for i := range MessageMasks {
+		assert.Equal(t, mask(i), table.messages.indexes[i].mask)
+	}
+	for range 2 * idleSearches {
+		for i := 1; i <= MessageMasks; i++ {
+			look(i)
+		}
+	}
+	assert.Equal(t, mask(MessageMasks), table.messages.indexes[0].mask, "the idle one was taken over")
+	table.check(t)
+	before := table.Steps()
+	look(MessageMasks)
+	assert.Less(t, table.Steps()-before, uint64(n/2), "found by its index")
+}
+
+// TestMessages_TakeOverOfALargeIndex: the hash table of one that was large is not cleared.
+func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
+	table, list := kept(10 * keepBuckets)
+	for i := range MessageMasks {
+		table.Peek(9, exact&^(1<<i))
+	}
+	for range idleSearches {
+		table.Peek(9, exact&^1)
+	}
+	for i := range list {
+		if i >= 2*scanLimit {
+			table.messages.remove(&list[i])
+		}
+	}
+	table.Peek(9, 0xff)
+	table.check(t)
+	assert.Equal(t, uint64(0xff), table.messages.indexes[1].mask)
+}
+
+// TestCancel_Twice: what is out is not taken out again.
+func TestCancel_Twice(t *testing.T) {
+	table, r, m := newTable(), &recv{Tag: 1, Mask: exact}, &msg{Tag: 2}
+	assert.False(t, table.Cancel(r))
+	assert.False(t, table.Remove(m))
+	table.Expect(r)
+	table.Keep(m)
+	assert.True(t, table.Cancel(r))
+	assert.True(t, table.Remove(m))
+	assert.False(t, table.Cancel(r))
+	assert.False(t, table.Remove(m))
+	assert.Zero(t, table.Expected()+table.Unexpected())
+	assert.Nil(t, table.Arrive(1))
+	assert.Nil(t, table.Peek(2, exact))
+}
+
+// TestAdded_Twice: a build that checks finds a record that is in the table already.
+func TestAdded_Twice(t *testing.T) {
+	if !invariants.Enabled {
+		t.Skip("built without -tags invariants")
+	}
+	table, r, m := newTable(), &recv{}, &msg{}
+	table.Expect(r)
+	table.Keep(m)
+	assert.Panics(t, func() { table.Expect(r) })
+	assert.Panics(t, func() { table.Keep(m) })
+}
+
+// TestMessages_LoopTakesOut: a loop takes out any of them and adds; it sees what was there and still is.
+func TestMessages_LoopTakesOut(t *testing.T) {
+	for name, tc := range map[string]struct {
+		out  func(i int) []int // which go when i is seen
+		want []int
+	}{
+		"none":           {func(int) []int { return nil }, []int{0, 1, 2, 3, 4, 5}},
+		"itself":         {func(i int) []int { return []int{i} }, []int{0, 1, 2, 3, 4, 5}},
+		"the next":       {func(i int) []int { return []int{i + 1} }, []int{0, 2, 4}},
+		"both":           {func(i int) []int { return []int{i, i + 1} }, []int{0, 2, 4}},
+		"those before":   {func(i int) []int { return []int{i - 1} }, []int{0, 1, 2, 3, 4, 5}},
+		"the last":       {func(i int) []int { return []int{5 - i} }, []int{0, 1, 2}},
+		"all, backwards": {func(int) []int { return []int{5, 4, 3, 2, 1, 0} }, []int{0}},
+	} {
+		table, list := kept(6)
+		var seen []int
+		for m := range table.Messages() {
+			seen = append(seen, m.Owner)
+			for _, i := range tc.out(m.Owner) {
+				if i >= 0 && i < len(list) {
+					table.Remove(&list[i])
+				}
+			}
+			table.Keep(&msg{Owner: -1})
+		}
+		assert.Equal(t, tc.want, seen, name)
+		table.check(t)
+	}
+}
+
+// TestReceives_LoopEnds: by break, and at receives that were there at its beginning, also if each is
+// posted again.
+func TestReceives_LoopEnds(t *testing.T) {
+	table, list := newTable(), posted(5, exact)
+	assert.Empty(t, slices.Collect(table.Receives()))
+	for i := range list {
+		table.Expect(&list[i])
+	}
+	for r := range table.Receives() {
+		assert.Zero(t, r.Owner)
+		break
+	}
+	var seen []int
+	for r := range table.Receives() {
+		seen = append(seen, r.Owner)
+		require.True(t, table.Cancel(r))
+		table.Expect(r)
+	}
+	assert.Equal(t, []int{0, 1, 2, 3, 4}, seen)
+	table.check(t)
+}
