@@ -87,14 +87,20 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 		e = w.addEP(p, w.names.Take(p.Addr.UUID))
 	}
 	e.onError = cfg.OnError
-	if w.ctx.cfg.Connect == ConnectEager {
-		for _, role := range []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM} {
-			if p.Best[role].OK {
-				e.need(role)
-			}
+	e.connectEagerly()
+	return e, nil
+}
+
+// connectEagerly has the EP connect now, if that is what Config.Connect says.
+func (e *EP) connectEagerly() {
+	if e.w.ctx.cfg.Connect != ConnectEager {
+		return
+	}
+	for _, role := range []wireup.Role{wireup.RMA, wireup.AMO, wireup.AM} {
+		if e.peer.Best[role].OK {
+			e.need(role)
 		}
 	}
-	return e, nil
 }
 
 // addEP makes an EP and enters it in the worker's tables.
@@ -466,6 +472,7 @@ func (e *EP) destroy() {
 		return
 	}
 	e.state = epClosed
+	e.w.unexpect(e)
 	e.w.forget(e)
 	e.unbindKeys()
 	e.closeWindow()

@@ -52,6 +52,7 @@ func (d *duties) Work() int {
 	for _, b := range broken {
 		w.lose(b)
 	}
+	n += w.answerDialers()
 	due := w.deferred
 	w.deferred = w.spare[:0]
 	for _, e := range due {
@@ -110,10 +111,14 @@ func (e *EP) connect() {
 	}
 }
 
-func (e *EP) makeLink() {
+func (e *EP) makeLink() { e.makeLinkTo(0) }
+
+// makeLinkTo is makeLink where the peer waits for the EP under a name that it has told; 0 if
+// it does not.
+func (e *EP) makeLinkTo(peerEP uint64) {
 	e.link = &link{e: e, conn: wireup.NewConn(wireup.ConnParams{
 		Local: e.w.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
-		PackedLocal: e.w.packed, LocalEP: e.id, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
+		PackedLocal: e.w.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 	})}
 	if e.w.carrier != nil {
 		e.link.carrier = e.w.carrier(e)

@@ -64,6 +64,8 @@ type Worker struct {
 	closed    bool
 	errs      []error // of closing transport endpoints, for Close
 	stats     workerStats
+
+	listening listening
 }
 
 // brokenLane is a transport endpoint that failed.
@@ -219,6 +221,7 @@ func (w *Worker) Close() error {
 		return nil
 	}
 	w.closed = true
+	w.stopListening()
 	for e := range w.eps.All() {
 		w.forceClose(e)
 	}

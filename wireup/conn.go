@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
@@ -44,6 +45,9 @@ type ConnParams struct {
 	PackedLocal []byte
 	// LocalEP names the connection in this worker; never 0.
 	LocalEP uint64
+	// PeerEP is the peer's name for the connection, where it has been told without a
+	// handshake and the peer waits for one; otherwise 0.
+	PeerEP uint64
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
 	// Rails is how many lanes the bandwidth roles may have.
@@ -433,7 +437,7 @@ func (c *Conn) close(st ucs.Status) {
 // disconnect tells the peer, if it may know of the connection, and what failed, if
 // something has.
 func (c *Conn) disconnect(failed ...MsgLane) {
-	if c.remoteEP != 0 || c.asked {
+	if c.destination() != 0 || c.asked {
 		m := c.newMsg(Disconnect)
 		m.Lanes = failed
 		c.do(Action{Kind: SendMsg, Msg: m})
@@ -444,6 +448,10 @@ func (c *Conn) newMsg(t MsgType) *Msg {
 	return &Msg{
 		Type: t, Seq: c.p.Seq,
 		SrcUUID: c.p.Local.UUID, DstUUID: c.p.Remote.UUID,
-		SrcEP: c.p.LocalEP, DstEP: c.remoteEP,
+		SrcEP: c.p.LocalEP, DstEP: c.destination(),
 	}
 }
+
+// destination is the peer's name for the connection, also if the peer does not know this
+// side's yet; 0 if nobody has told.
+func (c *Conn) destination() uint64 { return cmp.Or(c.remoteEP, c.p.PeerEP) }

@@ -47,7 +47,7 @@ func (c *Conn) ours(m *Msg) bool {
 	if m.SrcUUID != c.p.Remote.UUID || m.DstUUID != c.p.Local.UUID {
 		return false
 	}
-	if c.remoteEP != 0 && m.SrcEP != c.remoteEP {
+	if d := c.destination(); d != 0 && m.SrcEP != d {
 		return false
 	}
 	if m.DstEP == 0 {
@@ -86,7 +86,7 @@ func (c *Conn) propose() {
 		return
 	}
 	c.markProposed()
-	if c.remoteEP == 0 {
+	if m.DstEP == 0 {
 		m.Addr = c.p.PackedLocal
 	}
 	c.asked = true

@@ -100,7 +100,7 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 	if len(m.Lanes) == 0 {
 		return
 	}
-	if t == Request && c.remoteEP == 0 {
+	if t == Request && m.DstEP == 0 {
 		m.Addr = c.p.PackedLocal
 	}
 	c.do(Action{Kind: SendMsg, Msg: m, Again: true})

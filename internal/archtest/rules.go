@@ -60,8 +60,9 @@ ucp/internal/match    internal
 ucp/internal/proto    uct
 ucp/internal/data     uct ucs                                        | internal
 ucp/internal/regcache uct ucs internal                               | ucp/internal/region uct/all
+ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
-ucp                   ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
 
 # all of it, as the environment says: the package at the root
 gucx                  ucp uct uct/all ucs                            | internal

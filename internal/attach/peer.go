@@ -2,9 +2,8 @@ package attach
 
 import (
 	"net"
-	"os"
 
-	"golang.org/x/sys/unix"
+	"github.com/gucx/gucx/internal/peercred"
 )
 
 // peer is what the kernel says about the process at the other end: for an accepted
@@ -15,20 +14,6 @@ type peer struct {
 }
 
 func peerOf(conn *net.UnixConn) (peer, error) {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return peer{}, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err != nil {
-		return peer{}, err
-	}
-	if credErr != nil {
-		return peer{}, os.NewSyscallError("getsockopt SO_PEERCRED", credErr)
-	}
-	return peer{pid: int(cred.Pid), uid: cred.Uid}, nil
+	cred, err := peercred.Of(conn)
+	return peer{pid: cred.PID, uid: cred.UID}, err
 }

@@ -6,6 +6,7 @@ package engine
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,8 @@ type Engine struct {
 	ParkLimit time.Duration
 	// Sleeps counts waits that had the kernel put the goroutine to sleep.
 	Sleeps stats.Counter
+
+	posted atomic.Bool // stored by Post; pairs with the load in RunAll
 
 	parkMu sync.Mutex // Signal reads park from any goroutine
 	park   *parker    // nil until the first sleep
@@ -156,6 +159,10 @@ func (e *Engine) RunAll() (n int) {
 	if e.Alarm.due.Load() {
 		e.Alarm.rung()
 	}
+	if e.posted.Load() {
+		e.posted.Store(false)
+		e.slow = true
+	}
 	if e.slow {
 		n = e.work()
 	}
@@ -182,6 +189,13 @@ func (e *Engine) work() int {
 
 // Raise has the next Run call the owner's Work.
 func (e *Engine) Raise() { e.slow, e.Ticks = true, 0 }
+
+// Post has one of the next Runs call the owner's Work, and wakes the goroutine that waits in
+// a blocking call. Any goroutine.
+func (e *Engine) Post() {
+	e.posted.Store(true)
+	e.Signal()
+}
 
 // Polled is how many ifaces are polled.
 func (e *Engine) Polled() int { return e.polled }

@@ -146,7 +146,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, err
 		}
 	}
-	if e.Progress() > 0 || e.slow || done() || e.Turn.closing() {
+	if e.Progress() > 0 || e.slow || e.posted.Load() || done() || e.Turn.closing() {
 		return false, nil
 	}
 	e.Sleeps.Inc()

@@ -1,0 +1,189 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// RejectedError is the cause of an error of [Worker.Dial] whose listener has turned the
+// dialer away; its Private is what the listener's application says to that. It wraps
+// ErrRejected.
+type RejectedError = bootstrap.RejectedError
+
+// DialConfig configures [Worker.Dial]. The zero value is the default.
+type DialConfig struct {
+	// Private goes to the listener. At most MaxPrivate bytes.
+	Private []byte
+	// EP configures the EP.
+	EP EPConfig
+	// AllowUIDs are users beside this process's effective one that may listen at the other
+	// end of a unix socket: anybody may listen under an abstract name.
+	AllowUIDs []uint32
+}
+
+// Dial connects to a worker that listens; see [Worker.Listen] for networks and addresses. It
+// returns when the EP is connected and the listener knows of the peer, with what the listener
+// has sent along: private data, and the keys that it publishes. The socket is closed then.
+// The own worker may be dialed too.
+//
+// Dial blocks and makes progress itself. If ctx ends first its error is returned, and nothing
+// is left; without an end Dial waits as long as the listener's worker makes no progress.
+// Errors: ErrUnreachable at once if nobody listens there, or if the workers have no transport
+// in common; *RejectedError, which is ErrRejected; ErrUnsupported if who listens speaks
+// something else; ErrConnReset if the listener hung up or was closed; ErrTooLong; ErrClosed;
+// as [EP.Err] if the EP does not connect.
+func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
+	if err := w.engine.Turn.Take(); err != nil {
+		return nil, err
+	}
+	defer w.engine.Turn.Give()
+	return w.dial(ctx, network, address, &cfg, w.engine.Until)
+}
+
+// Dial is [Worker.Dial]. Others have the worker while it waits.
+func (s *SharedWorker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
+	s.mu.Lock()
+	defer s.release()
+	return s.w.dial(ctx, network, address, &cfg, s.wait)
+}
+
+// dial is Dial that makes progress as until does.
+func (w *Worker) dial(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (*Peer, error) {
+	p, err := w.find(ctx, network, address, cfg, until)
+	if err != nil {
+		return nil, &Error{Op: "dial " + network + " " + address, Err: err}
+	}
+	return p, nil
+}
+
+// find swaps what connects two workers, and connects them.
+func (w *Worker) find(ctx context.Context, network, address string, cfg *DialConfig, until untilFunc) (_ *Peer, err error) {
+	if w.closed {
+		return nil, ucs.ErrClosed
+	}
+	if err := checkPrivate(cfg.Private); err != nil {
+		return nil, err
+	}
+	var socket *bootstrap.Conn
+	hello := &bootstrap.Hello{Addr: w.packed, Private: cfg.Private}
+	err = w.aside(ctx, until, func(ctx context.Context) (err error) {
+		socket, err = bootstrap.Dial(ctx, network, address, hello, cfg.AllowUIDs)
+		return err
+	})
+	if socket != nil {
+		defer socket.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := w.newInvited(socket.Answer)
+	if err != nil {
+		return nil, err
+	}
+	p := &Peer{EP: e, From: socket.From, Private: slices.Clone(socket.Answer.Private)}
+	if err = w.join(ctx, socket, e, until); err == nil {
+		p.Keys, err = e.unpackAll(socket.Answer.Keys)
+	}
+	if err != nil {
+		e.discard()
+		return nil, err
+	}
+	e.onError = cfg.EP.OnError
+	return p, nil
+}
+
+// aside runs f in a goroutine of its own while the worker makes progress, and returns when
+// f has: its error, or why the wait for it ended early, which ends the context of f.
+func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	result := make(chan error, 1)
+	var over atomic.Bool // after result; polled
+	go func() {
+		result <- f(ctx)
+		over.Store(true)
+		w.Signal()
+	}()
+	err := until(ctx, over.Load)
+	cancel()
+	if ended := <-result; err == nil {
+		err = ended
+	}
+	return err
+}
+
+// newInvited makes the EP to a listener that waits for it.
+func (w *Worker) newInvited(a *bootstrap.Answer) (*EP, error) {
+	if w.closed { // by another goroutine of a SharedWorker
+		return nil, ucs.ErrClosed
+	}
+	p, err := w.peers.Find(a.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if !p.Best[wireup.AM].OK {
+		w.peers.Unused(p)
+		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
+	}
+	e := &EP{w: w, peer: p}
+	w.peers.Hold(p)
+	e.id = w.eps.Add(e)
+	e.makeLinkTo(a.EP)
+	e.need(wireup.AM)
+	e.connectEagerly()
+	return e, nil
+}
+
+// join waits until the EP has connected. The listener hangs up if it has given up before.
+func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until untilFunc) error {
+	watched := make(chan struct{})
+	var hungUp atomic.Bool
+	go func() {
+		defer close(watched)
+		socket.Wait()
+		hungUp.Store(true)
+		w.Signal()
+	}()
+	err := until(ctx, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || hungUp.Load() })
+	w.keep(socket.Close())
+	<-watched
+	switch {
+	case err != nil:
+		return err
+	case e.state != epOpen:
+		return e.Err()
+	case e.lane(wireup.AM) == nil:
+		return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
+	}
+	return nil
+}
+
+// unpackAll unpacks the keys that a listener publishes.
+func (e *EP) unpackAll(packed map[string][]byte) (map[string]*RKey, error) {
+	keys := make(map[string]*RKey, len(packed))
+	for name, b := range packed {
+		k, err := e.Unpack(b)
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", name, err)
+		}
+		keys[name] = k
+	}
+	return keys, nil
+}
+
+// discard closes an EP that the user does not get, with its keys.
+func (e *EP) discard() {
+	for e.keys != nil {
+		e.keys.Close()
+	}
+	e.needs = 0                                // it is not to connect any more
+	if r, _ := e.Close(CloseForce); r != nil { // the error: it is closed already
+		r.Release()
+	}
+}

@@ -1,0 +1,138 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// RejectedError says that the listener has turned the dialer away. It is ucs.ErrRejected.
+type RejectedError struct {
+	Code    Code
+	Private []byte // what the listener's application says to that
+}
+
+// Error says why.
+func (e *RejectedError) Error() string {
+	return "the listener rejects the connection: " + e.Code.String()
+}
+
+// Unwrap returns ucs.ErrRejected.
+func (e *RejectedError) Unwrap() error { return ucs.ErrRejected }
+
+// Conn is the socket of a dialer that was accepted. It stays open until the EPs have
+// connected.
+type Conn struct {
+	Answer *Answer
+	From   Identity // the listener
+
+	socket net.Conn
+}
+
+// Dial connects to a listener, says hello and waits for the answer, until ctx ends.
+// Listeners on unix sockets must be of this process's effective user or one of users:
+// anybody may sit on a name. Errors: those of ctx; ErrUnreachable if nobody listens there;
+// *RejectedError; ErrUnsupported if who listens speaks something else; ErrConnReset if it
+// hung up; ErrInvalidParam if what it says makes no sense; ErrForeignUser.
+func Dial(ctx context.Context, network, address string, hello *Hello, users []uint32) (_ *Conn, err error) {
+	socket, err := connect(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(past) })
+	c := &Conn{socket: socket}
+	err = c.swap(hello, users)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		_ = socket.Close()
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// ErrForeignUser says that who listens is of another user, who is not permitted.
+var ErrForeignUser = errors.New("the listener is of another user, whom AllowUIDs does not name")
+
+// swap says hello and takes the answer.
+func (c *Conn) swap(hello *Hello, users []uint32) (err error) {
+	if c.From, err = identify(c.socket); err != nil {
+		return err
+	}
+	if !c.From.permitted(users) {
+		return fmt.Errorf("%w: %v", ErrForeignUser, c.From)
+	}
+	_, werr := c.socket.Write(hello.append(nil))
+	h, body, err := receive(c.socket) // a listener may answer, and hang up, before it has heard all
+	switch {
+	case err != nil && werr != nil:
+		return reset(werr)
+	case err != nil:
+		return reset(err)
+	case h.kind == kindReject:
+		return &RejectedError{h.code, body}
+	case h.kind != kindAccept:
+		return malformed("message of kind %d", h.kind)
+	}
+	c.Answer, err = parseAnswer(body)
+	return err
+}
+
+// reset adds ErrConnReset to errors of the kernel that say so.
+func reset(err error) error {
+	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
+	}
+	return err
+}
+
+// Wait returns when the listener has hung up, or Close was called.
+func (c *Conn) Wait() { _, _ = c.socket.Read(make([]byte, 1)) }
+
+// Close hangs up.
+func (c *Conn) Close() error { return c.socket.Close() }
+
+// backlogPause is how long a dialer waits while the backlog of a unix socket is full; the
+// kernel offers no event for that.
+const backlogPause = 5 * time.Millisecond
+
+// connect makes the connection.
+func connect(ctx context.Context, network, address string) (net.Conn, error) {
+	if err := checkNetwork(network); err != nil {
+		return nil, err
+	}
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		switch {
+		case err == nil:
+			return conn, nil
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, syscall.EAGAIN):
+			sleep(ctx, backlogPause)
+		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+			return nil, fmt.Errorf("%w: nobody listens there (%w); start the listener first, or correct the address", ucs.ErrUnreachable, err)
+		default:
+			return nil, err
+		}
+	}
+}
+
+// sleep waits for d, or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

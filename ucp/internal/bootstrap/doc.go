@@ -1,0 +1,24 @@
+// Package bootstrap has workers find each other over a socket: one side listens, the other
+// dials, and they swap what connects them. It knows sockets and messages; what a worker
+// makes of them is package ucp's.
+//
+//	dialer                                     listener
+//	connect ---------------------------------> accept
+//	user allowed? (unix sockets)               user allowed? (unix sockets)
+//	HELLO  worker address, private data -----> queue; the worker decides
+//	       <---------------------------------- ACCEPT  worker address, name of the EP,
+//	                                             private data, keys by name
+//	                                         or REJECT  why, private data
+//	...the two EPs connect over their transports...
+//	close  ----------------------------------> a dialer that leaves before that is forgotten
+//
+// docs/wire.md, "Bootstrap", has the messages.
+//
+// # Untrusted dialers
+//
+// Anybody who reaches the socket can connect to it. A listener has at most
+// Config.MaxHandshakes connections, each with two goroutines and as many bytes as a HELLO
+// has, MaxHelloLen; others wait in the backlog of the kernel, which bounds it. A HELLO has
+// to be complete within Config.HelloTimeout, and sooner while others wait. What does not
+// begin as a HELLO does is hung up on at once.
+package bootstrap

@@ -1,0 +1,453 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// networks are the kinds of address, each with one that is free.
+var networks = []struct {
+	name, network string
+	address       func(t testing.TB) string
+}{
+	{"tcp", "tcp", func(testing.TB) string { return ":0" }},
+	{"unix", "unix", func(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }},
+	{"abstract", "unix", func(testing.TB) string { return abstractName() }},
+}
+
+var names atomic.Int64
+
+func abstractName() string {
+	return "@gucx-bootstrap-test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(names.Add(1), 10)
+}
+
+// overAll runs a test over each of them.
+func overAll(t *testing.T, f func(t *testing.T, network, address string)) {
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) { f(t, n.network, n.address(t)) })
+	}
+}
+
+// listener is a Listener whose owner is the test.
+type listener struct {
+	*Listener
+	t    testing.TB
+	news chan struct{} // has room for one
+}
+
+func open(t testing.TB, network, address string, cfg Config) *listener {
+	t.Helper()
+	l := &listener{t: t, news: make(chan struct{}, 1)}
+	cfg.Notify = func() {
+		select {
+		case l.news <- struct{}{}:
+		default:
+		}
+	}
+	cfg.Stats = new(Stats)
+	var err error
+	l.Listener, err = Listen(t.Context(), network, address, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l
+}
+
+// next waits for n requests of which there is news.
+func (l *listener) next(n int) (all []*Request) {
+	l.t.Helper()
+	for {
+		if all = append(all, l.Take()...); len(all) >= n {
+			require.Len(l.t, all, n)
+			return all
+		}
+		select {
+		case <-l.news:
+		case <-time.After(testenv.Watchdog):
+			require.FailNow(l.t, "no request")
+		}
+	}
+}
+
+// counted waits until a counter has a value.
+func (l *listener) counted(what string, n uint64, load func() uint64) {
+	l.t.Helper()
+	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool { return load() >= n })
+	assert.Equal(l.t, n, load(), what)
+}
+
+// idle waits until no connection is dealt with.
+func (l *listener) idle() {
+	l.t.Helper()
+	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool { return len(l.slots) == 0 })
+}
+
+// dialed is how a Dial ended.
+type dialed struct {
+	conn *Conn
+	err  error
+}
+
+// dial dials in a goroutine.
+func (l *listener) dial(ctx context.Context) <-chan dialed {
+	c := make(chan dialed, 1)
+	go func() {
+		conn, err := Dial(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), nil)
+		c <- dialed{conn, err}
+	}()
+	return c
+}
+
+// raw connects and says what is not a HELLO.
+func (l *listener) raw(b []byte) net.Conn {
+	l.t.Helper()
+	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.Write(b)
+	require.NoError(l.t, err)
+	return conn
+}
+
+func TestSwap_Accept(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		r := l.next(1)[0]
+		assert.Equal(t, *sampleHello(), r.Hello)
+		r.Accept(sampleAnswer())
+		d := <-result
+		require.NoError(t, d.err)
+		assert.Equal(t, sampleAnswer(), d.conn.Answer)
+		for _, from := range []Identity{r.From, d.conn.From} {
+			assert.Equal(t, network, from.Network)
+			if network == "unix" {
+				assert.Equal(t, os.Getpid(), from.PID)
+				assert.Equal(t, uint32(os.Geteuid()), from.UID)
+				assert.Equal(t, uint32(os.Getegid()), from.GID)
+			} else {
+				assert.True(t, from.Addr.Addr().IsLoopback())
+			}
+			assert.NotEmpty(t, from.String())
+		}
+		r.Connected()
+		require.NoError(t, d.conn.Close())
+		l.idle()
+		assert.Empty(t, l.Take(), "a dialer that has connected may go")
+	})
+}
+
+func TestSwap_Reject(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		l.next(1)[0].Reject(CodeRejected, []byte("no"))
+		d := <-result
+		require.ErrorIs(t, d.err, ucs.ErrRejected)
+		var rejected *RejectedError
+		require.ErrorAs(t, d.err, &rejected)
+		assert.Equal(t, RejectedError{CodeRejected, []byte("no")}, *rejected)
+		l.idle()
+		assert.Empty(t, l.Take())
+		assert.EqualValues(t, 1, l.cfg.Stats.rejected.Load())
+	})
+}
+
+// TestSwap_DialerGivesUp: the context ends while the listener has not answered; its owner
+// never learns of a dialer that it had not taken, and of one that it had it learns that it is
+// gone.
+func TestSwap_DialerGivesUp(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		ctx, cancel := context.WithCancel(t.Context())
+		result := l.dial(ctx)
+		r := l.next(1)[0]
+		cancel()
+		assert.Equal(t, context.Canceled, (<-result).err)
+		assert.Same(t, r, l.next(1)[0])
+		assert.True(t, r.Gone())
+		r.Drop()
+
+		ctx, cancel = context.WithCancel(t.Context())
+		result = l.dial(ctx)
+		<-l.news
+		cancel()
+		assert.Equal(t, context.Canceled, (<-result).err)
+		l.idle()
+		assert.Empty(t, l.Take())
+	})
+}
+
+// TestSwap_AcceptedDialerGoes: one that was accepted, and hangs up before it has connected.
+func TestSwap_AcceptedDialerGoes(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		r := l.next(1)[0]
+		r.Accept(sampleAnswer())
+		d := <-result
+		require.NoError(t, d.err)
+		require.NoError(t, d.conn.Close())
+		assert.Same(t, r, l.next(1)[0])
+		assert.True(t, r.Gone())
+	})
+}
+
+// TestSwap_OwnerHangsUp: the owner drops what it had accepted.
+func TestSwap_OwnerHangsUp(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		r := l.next(1)[0]
+		r.Accept(sampleAnswer())
+		d := <-result
+		require.NoError(t, d.err)
+		r.Drop()
+		d.conn.Wait()
+		require.NoError(t, d.conn.Close())
+		l.idle()
+		assert.Empty(t, l.Take(), "the owner knows")
+	})
+}
+
+func TestClose_HangsUpOnAll(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		l.next(1)
+		silent := l.raw(nil)
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close())
+		assert.ErrorIs(t, (<-result).err, ucs.ErrConnReset)
+		_, err := silent.Read(make([]byte, 1))
+		assert.Error(t, err)
+		_, err = Dial(t.Context(), network, l.Addr().String(), sampleHello(), nil)
+		require.ErrorIs(t, err, ucs.ErrUnreachable)
+		assert.ErrorContains(t, err, "start the listener first")
+	})
+}
+
+func TestDial_NoListener(t *testing.T) {
+	for _, n := range networks[1:] {
+		t.Run(n.name, func(t *testing.T) {
+			_, err := Dial(t.Context(), n.network, n.address(t), sampleHello(), nil)
+			require.ErrorIs(t, err, ucs.ErrUnreachable)
+			assert.ErrorContains(t, err, "start the listener first")
+		})
+	}
+}
+
+func TestListen_Refuses(t *testing.T) {
+	for _, tc := range []struct{ network, address string }{
+		{"udp", ":0"}, {"", ":0"}, {"tcp", ""}, {"tcp", "localhost"}, {"unix", ""},
+	} {
+		_, err := Listen(t.Context(), tc.network, tc.address, Config{})
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%v", tc)
+	}
+	_, err := Dial(t.Context(), "udp", ":1", sampleHello(), nil)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+func TestListen_NameTaken(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "s")
+	open(t, "unix", name, Config{})
+	_, err := Listen(t.Context(), "unix", name, Config{})
+	assert.ErrorContains(t, err, "remove it")
+}
+
+func TestListen_EmptyHostIsLoopback(t *testing.T) {
+	l := open(t, "tcp", ":0", Config{})
+	assert.True(t, l.Addr().(*net.TCPAddr).IP.IsLoopback())
+}
+
+func TestListen_ModeOfTheFile(t *testing.T) {
+	for want, users := range map[os.FileMode][]uint32{0o600: nil, 0o666: {12345}} {
+		name := filepath.Join(t.TempDir(), "s")
+		l := open(t, "unix", name, Config{AllowUIDs: users})
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		assert.Equal(t, want, info.Mode().Perm())
+		require.NoError(t, l.Close())
+		_, err = os.Stat(name)
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+}
+
+// TestUntrusted_Garbage: what is no HELLO is hung up on, and counted.
+func TestUntrusted_Garbage(t *testing.T) {
+	hello := sampleHello().append(nil)
+	huge := bytes.Clone(hello)
+	copy(huge[8:], []byte{0xff, 0xff, 0xff, 0xff})
+	for name, b := range map[string][]byte{
+		"another protocol": []byte("GET / HTTP/1.1\r\n\r\n"),
+		"a length":         huge,
+		"another kind":     sampleAnswer().append(nil),
+		"a body":           edit(hello, headerLen, 0xff),
+	} {
+		t.Run(name, func(t *testing.T) {
+			overAll(t, func(t *testing.T, network, address string) {
+				l := open(t, network, address, Config{})
+				conn := l.raw(b)
+				_, err := io.ReadAll(conn) // until it is hung up, or reset where some was not read
+				if err != nil {
+					assert.ErrorIs(t, reset(err), ucs.ErrConnReset)
+				}
+				l.idle()
+				assert.Empty(t, l.Take())
+				assert.EqualValues(t, 1, l.cfg.Stats.malformed.Load())
+			})
+		})
+	}
+}
+
+// TestUntrusted_AnotherVersion: it is told.
+func TestUntrusted_AnotherVersion(t *testing.T) {
+	l := open(t, "unix", abstractName(), Config{})
+	conn := l.raw(edit(sampleHello().append(nil), 4, 9)[:headerLen])
+	h, _, err := receive(conn)
+	require.NoError(t, err)
+	assert.Equal(t, CodeVersion, h.code)
+}
+
+// TestUntrusted_Truncated: a HELLO that ends early.
+func TestUntrusted_Truncated(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{})
+		hello := sampleHello().append(nil)
+		require.NoError(t, l.raw(hello[:len(hello)-1]).Close())
+		l.counted("malformed", 1, l.cfg.Stats.malformed.Load)
+		l.idle()
+		assert.Empty(t, l.Take())
+	})
+}
+
+// TestUntrusted_Silence: one that says nothing is hung up on.
+func TestUntrusted_Silence(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{HelloTimeout: time.Millisecond})
+		_, err := l.raw(nil).Read(make([]byte, 1))
+		assert.ErrorIs(t, err, io.EOF)
+		l.counted("silent", 1, l.cfg.Stats.silent.Load)
+	})
+}
+
+// TestUntrusted_Flood: many that say nothing take no more than the slots there are, and who
+// has something to say comes through all the same.
+func TestUntrusted_Flood(t *testing.T) {
+	const slots, silent = 4, 50
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{MaxHandshakes: slots, HelloTimeout: 20 * time.Millisecond})
+		before := runtime.NumGoroutine()
+		for range silent {
+			l.raw(nil)
+		}
+		assert.LessOrEqual(t, runtime.NumGoroutine()-before, 2*slots)
+		_, r := l.patient()
+		r.Drop()
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return l.cfg.Stats.silent.Load() >= silent })
+	})
+}
+
+// TestUntrusted_StaysAfterItHasConnected: a dialer that keeps its socket does not keep its
+// slot.
+func TestUntrusted_StaysAfterItHasConnected(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		l := open(t, network, address, Config{HelloTimeout: 5 * time.Millisecond})
+		conn, r := l.patient()
+		r.Accept(sampleAnswer())
+		r.Connected()
+		_, _ = io.ReadAll(conn)
+		l.idle()
+	})
+}
+
+// patient says HELLO until it was in time.
+func (l *listener) patient() (net.Conn, *Request) {
+	for {
+		late := l.cfg.Stats.silent.Load()
+		conn := l.raw(sampleHello().append(nil))
+		for l.cfg.Stats.silent.Load() == late {
+			if all := l.Take(); len(all) > 0 {
+				return conn, all[0]
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// fakeListener answers a dialer with bytes.
+func fakeListener(t *testing.T, b []byte) string {
+	t.Helper()
+	name := abstractName()
+	socket, err := net.Listen("unix", name)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		conn, err := socket.Accept()
+		if err != nil {
+			return
+		}
+		_, _, _ = receive(conn)
+		_, _ = conn.Write(b)
+		_ = conn.Close()
+	}()
+	t.Cleanup(func() {
+		_ = socket.Close()
+		<-done
+	})
+	return name
+}
+
+func TestDial_BadListeners(t *testing.T) {
+	answer := sampleAnswer().append(nil)
+	for _, tc := range []struct {
+		name string
+		in   []byte
+		want error
+	}{
+		{"another protocol", []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), ucs.ErrUnsupported},
+		{"another version", edit(answer, 4, 9), ucs.ErrUnsupported},
+		{"nothing", nil, ucs.ErrConnReset},
+		{"half an answer", answer[:len(answer)-1], ucs.ErrConnReset},
+		{"too long an answer", edit(answer, 11, 0xff), ucs.ErrInvalidParam},
+		{"a wrong answer", edit(answer, headerLen+10, 0xff), ucs.ErrInvalidParam},
+		{"a hello", sampleHello().append(nil), ucs.ErrInvalidParam},
+		{"a reject of a later version", edit(rejection(CodeVersion, nil), 4, 9), ucs.ErrRejected},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Dial(t.Context(), "unix", fakeListener(t, tc.in), sampleHello(), nil)
+			assert.ErrorIs(t, err, tc.want)
+		})
+	}
+}
+
+func TestDial_ContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	l := open(t, "tcp", ":0", Config{})
+	_, err := Dial(ctx, "tcp", l.Addr().String(), sampleHello(), nil)
+	assert.Equal(t, context.Canceled, err)
+}
+
+func TestPermitted(t *testing.T) {
+	own := uint32(os.Geteuid())
+	assert.True(t, Identity{Network: "tcp", UID: own + 1}.permitted(nil))
+	assert.True(t, Identity{Network: "unix", UID: own}.permitted(nil))
+	assert.False(t, Identity{Network: "unix", UID: own + 1}.permitted(nil))
+	assert.True(t, Identity{Network: "unix", UID: own + 1}.permitted([]uint32{own + 1}))
+}

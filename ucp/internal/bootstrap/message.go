@@ -1,0 +1,236 @@
+package bootstrap
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Limits of what is swapped.
+const (
+	MaxPrivate  = 4096           // bytes of private data
+	MaxName     = math.MaxUint8  // bytes of the name of a key, at least 1
+	MaxKeyLen   = math.MaxUint16 // bytes of a packed key
+	MaxKeysLen  = 1 << 20        // bytes of all keys with their names, as they travel
+	MaxHelloLen = headerLen + helloFixed + wireup.MaxAddrLen + MaxPrivate
+)
+
+// The messages; docs/wire.md, "Bootstrap".
+const (
+	magic   = 0x53425847 // "GXBS"
+	version = 1
+
+	headerLen   = 12
+	kindAt      = 6 // offset in the header
+	helloFixed  = 4
+	acceptFixed = 16
+	keyFixed    = 3
+
+	maxHelloBody  = helloFixed + wireup.MaxAddrLen + MaxPrivate
+	maxAcceptBody = acceptFixed + wireup.MaxAddrLen + MaxPrivate + MaxKeysLen
+)
+
+// kind is what a message is.
+type kind uint8
+
+const (
+	kindHello  kind = 1
+	kindAccept kind = 2
+	kindReject kind = 3
+
+	kindEnd kind = 4
+)
+
+// maxBody is the longest body of a message, by its kind.
+var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: MaxPrivate}
+
+// Code says why a dialer is rejected.
+type Code uint8
+
+// Codes by their number on the wire.
+const (
+	CodeRejected    Code = 1 // by the application
+	CodeVersion     Code = 2 // the version is not spoken here
+	CodeMalformed   Code = 3 // not a HELLO, or with a worker address that is none
+	CodeForeignUser Code = 4 // of a user who may not
+	CodeUnreachable Code = 5 // no transport of both workers has active messages
+	CodeCrowded     Code = 6 // too many connections are being made
+
+	codeEnd Code = 7
+)
+
+// String says it about the dialer.
+func (c Code) String() string {
+	texts := [codeEnd]string{
+		CodeRejected: "it does not want this peer", CodeVersion: "it speaks another version of this protocol",
+		CodeMalformed: "it did not understand the request", CodeForeignUser: "this user may not connect to it",
+		CodeUnreachable: "no transport of both workers has active messages", CodeCrowded: "too many others connect to it just now",
+	}
+	if c < codeEnd && texts[c] != "" {
+		return texts[c]
+	}
+	return fmt.Sprintf("for the unknown reason %d", uint8(c))
+}
+
+// header is what every message begins with.
+type header struct {
+	version uint16
+	kind    kind
+	code    Code // of a REJECT, otherwise 0
+	bodyLen int
+}
+
+// parseHeader checks and decodes a header. ErrUnsupported for another protocol or
+// version, ErrInvalidParam for what makes no sense.
+func parseHeader(b *[headerLen]byte) (h header, err error) {
+	le := binary.LittleEndian
+	if le.Uint32(b[:]) != magic {
+		return h, errProtocol
+	}
+	h = header{le.Uint16(b[4:]), kind(b[kindAt]), Code(b[7]), 0}
+	n := le.Uint32(b[8:])
+	switch {
+	case h.kind == 0 || h.kind >= kindEnd:
+		return h, malformed("message of kind %d", h.kind)
+	case h.version != version && h.kind != kindReject: // a REJECT has one form for good
+		return h, fmt.Errorf("%w: %d, this side %d", errVersion, h.version, version)
+	case (h.kind == kindReject) == (h.code == 0):
+		return h, malformed("message of kind %d with code %d", h.kind, h.code)
+	case uint64(n) > uint64(maxBody[h.kind]):
+		return h, malformed("message of kind %d with %d bytes", h.kind, n)
+	}
+	h.bodyLen = int(n)
+	return h, nil
+}
+
+// Why a message is refused.
+var (
+	errProtocol = fmt.Errorf("it does not speak this protocol: %w", ucs.ErrUnsupported)
+	errVersion  = fmt.Errorf("it speaks another version of this protocol: %w", ucs.ErrUnsupported)
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("bootstrap: "+format+": %w", append(args, ucs.ErrInvalidParam)...)
+}
+
+// appendMessage appends a message whose body add appends.
+func appendMessage(b []byte, k kind, c Code, add func(b []byte) []byte) []byte {
+	le, start := binary.LittleEndian, len(b)
+	b = le.AppendUint32(b, magic)
+	b = le.AppendUint16(b, version)
+	b = append(b, byte(k), byte(c), 0, 0, 0, 0)
+	b = add(b)
+	le.PutUint32(b[start+8:], uint32(len(b)-start-headerLen))
+	return b
+}
+
+// Hello is what a dialer says.
+type Hello struct {
+	Addr    []byte // of its worker
+	Private []byte // of its application
+}
+
+func (h *Hello) append(b []byte) []byte {
+	return appendMessage(b, kindHello, 0, func(b []byte) []byte {
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(h.Addr)))
+		b = binary.LittleEndian.AppendUint16(b, uint16(len(h.Private)))
+		return append(append(b, h.Addr...), h.Private...)
+	})
+}
+
+// parseHello checks and decodes the body of a HELLO. The result shares b.
+func parseHello(b []byte) (h Hello, err error) {
+	c := cursor{b: b}
+	addrLen, privateLen := c.u16(), c.u16()
+	h = Hello{c.take(addrLen), c.take(privateLen)}
+	if c.bad || len(c.b) > 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
+		return Hello{}, malformed("HELLO with an address of %d bytes and %d of private data in %d", addrLen, privateLen, len(b))
+	}
+	return h, nil
+}
+
+// Answer is what a listener says to a dialer that it accepts.
+type Answer struct {
+	EP      uint64            // its name of the connection, not 0
+	Addr    []byte            // of its worker
+	Private []byte            // of its application
+	Keys    map[string][]byte // packed
+}
+
+func (a *Answer) append(b []byte) []byte {
+	le := binary.LittleEndian
+	return appendMessage(b, kindAccept, 0, func(b []byte) []byte {
+		b = le.AppendUint64(b, a.EP)
+		b = le.AppendUint16(b, uint16(len(a.Addr)))
+		b = le.AppendUint16(b, uint16(len(a.Private)))
+		b = le.AppendUint32(b, uint32(len(a.Keys)))
+		b = append(append(b, a.Addr...), a.Private...)
+		for _, name := range slices.Sorted(maps.Keys(a.Keys)) {
+			key := a.Keys[name]
+			b = append(b, byte(len(name)))
+			b = le.AppendUint16(b, uint16(len(key)))
+			b = append(append(b, name...), key...)
+		}
+		return b
+	})
+}
+
+// parseAnswer checks and decodes the body of an ACCEPT. The result shares b.
+func parseAnswer(b []byte) (*Answer, error) {
+	c := cursor{b: b}
+	a := &Answer{EP: c.u64(), Keys: map[string][]byte{}}
+	addrLen, privateLen, count := c.u16(), c.u16(), c.u32()
+	a.Addr, a.Private = c.take(addrLen), c.take(privateLen)
+	if c.bad || a.EP == 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
+		return nil, malformed("ACCEPT of EP %d with an address of %d bytes and %d of private data in %d", a.EP, addrLen, privateLen, len(b))
+	}
+	last := ""
+	for range count {
+		nameLen, keyLen := int(c.u8()), c.u16()
+		name, key := string(c.take(nameLen)), c.take(keyLen)
+		if c.bad || name <= last { // in order, none twice, none empty
+			return nil, malformed("key %q after %q", name, last)
+		}
+		a.Keys[name], last = key, name
+	}
+	if len(c.b) > 0 {
+		return nil, malformed("%d bytes after the last key", len(c.b))
+	}
+	return a, nil
+}
+
+// KeyLen is what a key counts of MaxKeysLen.
+func KeyLen(name string, key []byte) int { return keyFixed + len(name) + len(key) }
+
+// cursor takes a message apart. bad says that it was shorter than what it was asked for.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) take(n int) []byte {
+	if n > len(c.b) {
+		c.b, c.bad = nil, true
+		return nil
+	}
+	part := c.b[:n:n]
+	c.b = c.b[n:]
+	return part
+}
+
+// number takes a number of n bytes, at most 8.
+func (c *cursor) number(n int) uint64 {
+	var b [8]byte
+	copy(b[:], c.take(n))
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+func (c *cursor) u8() uint8   { return uint8(c.number(1)) }
+func (c *cursor) u16() int    { return int(c.number(2)) }
+func (c *cursor) u32() uint32 { return uint32(c.number(4)) }
+func (c *cursor) u64() uint64 { return c.number(8) }

@@ -1,0 +1,188 @@
+package bootstrap
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+func sampleHello() *Hello { return &Hello{Addr: []byte("address"), Private: []byte("private")} }
+
+func sampleAnswer() *Answer {
+	return &Answer{
+		EP: 7, Addr: []byte("address"), Private: []byte("private"),
+		Keys: map[string][]byte{"a": []byte("first"), "b": {}, "ab": []byte("second")},
+	}
+}
+
+// split takes a message apart, which must be whole.
+func split(t testing.TB, b []byte) (header, []byte) {
+	t.Helper()
+	h, err := parseHeader((*[headerLen]byte)(b))
+	require.NoError(t, err)
+	require.Len(t, b, headerLen+h.bodyLen)
+	return h, b[headerLen:]
+}
+
+func TestHello_RoundTrip(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		want := Hello{
+			rapid.SliceOfN(rapid.Byte(), 0, wireup.MaxAddrLen).Draw(rt, "addr"),
+			rapid.SliceOfN(rapid.Byte(), 0, MaxPrivate).Draw(rt, "private"),
+		}
+		h, body := split(t, want.append(nil))
+		assert.Equal(t, kindHello, h.kind)
+		got, err := parseHello(body)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(want.Addr, got.Addr) && bytes.Equal(want.Private, got.Private))
+	})
+}
+
+func TestAnswer_RoundTrip(t *testing.T) {
+	want := sampleAnswer()
+	h, body := split(t, want.append(nil))
+	assert.Equal(t, kindAccept, h.kind)
+	got, err := parseAnswer(body)
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
+func TestRejection(t *testing.T) {
+	h, body := split(t, rejection(CodeRejected, []byte("no")))
+	assert.Equal(t, header{version, kindReject, CodeRejected, 2}, h)
+	assert.Equal(t, "no", string(body))
+}
+
+// edit returns a copy of b with a byte changed.
+func edit(b []byte, at int, v byte) []byte {
+	b = bytes.Clone(b)
+	b[at] = v
+	return b
+}
+
+func TestParseHeader_Refuses(t *testing.T) {
+	hello := sampleHello().append(nil)
+	long := bytes.Clone(hello)
+	binary.LittleEndian.PutUint32(long[8:], maxHelloBody+1)
+	for _, tc := range []struct {
+		name string
+		in   []byte
+		want error
+	}{
+		{"another magic", edit(hello, 0, 'H'), errProtocol},
+		{"another version", edit(hello, 4, 9), errVersion},
+		{"no kind", edit(hello, kindAt, 0), ucs.ErrInvalidParam},
+		{"an unknown kind", edit(hello, kindAt, 9), ucs.ErrInvalidParam},
+		{"a code without a reject", edit(hello, 7, 1), ucs.ErrInvalidParam},
+		{"a reject without a code", edit(hello, kindAt, byte(kindReject)), ucs.ErrInvalidParam},
+		{"too long", long, ucs.ErrInvalidParam},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := parseHeader((*[headerLen]byte)(tc.in))
+			assert.ErrorIs(t, err, tc.want)
+		})
+	}
+	later, err := parseHeader((*[headerLen]byte)(edit(rejection(CodeVersion, nil), 4, 9)))
+	require.NoError(t, err, "a REJECT is understood whatever the version")
+	assert.Equal(t, CodeVersion, later.code)
+}
+
+func TestParseHello_Refuses(t *testing.T) {
+	_, good := split(t, sampleHello().append(nil))
+	for name, b := range map[string][]byte{
+		"nothing":               nil,
+		"a short one":           good[:3],
+		"a byte too few":        good[:len(good)-1],
+		"a byte too many":       append(bytes.Clone(good), 0),
+		"a long address":        (&Hello{Addr: make([]byte, wireup.MaxAddrLen+1)}).append(nil)[headerLen:],
+		"a lot of private data": (&Hello{Private: make([]byte, MaxPrivate+1)}).append(nil)[headerLen:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseHello(b)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		})
+	}
+}
+
+func TestParseAnswer_Refuses(t *testing.T) {
+	_, good := split(t, sampleAnswer().append(nil))
+	keys := acceptFixed + len("address") + len("private")
+	for name, b := range map[string][]byte{
+		"nothing":               nil,
+		"no EP":                 append(make([]byte, 8), good[8:]...),
+		"a key too few":         edit(good, 12, 4),
+		"a key too many":        edit(good, 12, 2),
+		"a name that is empty":  edit(good, keys, 0),
+		"a name out of order":   edit(good, keys+keyFixed, 'z'),
+		"a long key":            edit(good, keys+1, 0xff),
+		"a byte too few":        good[:len(good)-1],
+		"a byte too many":       append(bytes.Clone(good), 0),
+		"millions of keys":      edit(good, 15, 0xff),
+		"a lot of private data": edit(good, 11, 0xff),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseAnswer(b)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		})
+	}
+}
+
+func TestCode_String(t *testing.T) {
+	seen := map[string]bool{}
+	for c := Code(1); c < codeEnd; c++ {
+		assert.NotContains(t, c.String(), "unknown")
+		assert.False(t, seen[c.String()], c)
+		seen[c.String()] = true
+	}
+	assert.Equal(t, "for the unknown reason 200", Code(200).String())
+}
+
+// FuzzReceive: whatever arrives, what is understood has one form.
+func FuzzReceive(f *testing.F) {
+	f.Add(sampleHello().append(nil))
+	f.Add(sampleAnswer().append(nil))
+	f.Add((&Answer{EP: 1}).append(nil))
+	f.Add(rejection(CodeVersion, []byte("no")))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < headerLen {
+			return
+		}
+		h, err := parseHeader((*[headerLen]byte)(b))
+		if err != nil {
+			assert.True(t, errors.Is(err, ucs.ErrInvalidParam) || errors.Is(err, ucs.ErrUnsupported), err)
+			return
+		}
+		body := b[headerLen:]
+		if len(body) != h.bodyLen {
+			return
+		}
+		switch h.kind {
+		case kindHello:
+			hello, err := parseHello(body)
+			requireOneForm(t, b, hello.append(nil), err)
+		case kindAccept:
+			a, err := parseAnswer(body)
+			if a == nil {
+				a = &Answer{}
+			}
+			requireOneForm(t, b, a.append(nil), err)
+		}
+	})
+}
+
+func requireOneForm(t *testing.T, in, again []byte, err error) {
+	t.Helper()
+	if err != nil {
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+		return
+	}
+	require.Equal(t, in, again)
+}

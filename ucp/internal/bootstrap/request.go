@@ -1,0 +1,206 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"time"
+)
+
+// Request is a dialer that waits for an answer, or has one and has not connected yet. Hello
+// and From do not change. Its methods may be called by any goroutine.
+type Request struct {
+	Hello Hello
+	From  Identity
+
+	l      *Listener
+	conn   net.Conn
+	since  time.Time
+	answer chan []byte     // has room for one
+	ctx    context.Context // ends with the listener, or by Close
+	cancel context.CancelFunc
+	hungUp chan struct{} // closed when nothing more can be read
+
+	// Under l.mu.
+	closed bool // nobody wants to know any more
+	gone   bool // the dialer has left, or is to be left alone
+}
+
+func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
+	r := &Request{
+		From: from, l: l, conn: conn, since: time.Now(),
+		answer: make(chan []byte, 1), hungUp: make(chan struct{}),
+	}
+	r.ctx, r.cancel = context.WithCancel(l.ctx)
+	return r
+}
+
+// Gone reports that the dialer has hung up, without having connected as far as the owner has
+// told by Close.
+func (r *Request) Gone() bool {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	return r.gone
+}
+
+// Accept answers that the dialer may connect. Once, and not after Reject.
+func (r *Request) Accept(a *Answer) { r.answer <- a.append(nil) }
+
+// Reject answers that it may not, and with private data of MaxPrivate bytes at most. Once,
+// and not after Accept.
+func (r *Request) Reject(why Code, private []byte) {
+	r.l.cfg.Stats.count(&r.l.cfg.Stats.rejected)
+	r.close()
+	r.answer <- rejection(why, private)
+}
+
+// Connected says that the dialer has connected: it is expected to hang up, soon. Idempotent.
+func (r *Request) Connected() {
+	r.close()
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	if !r.gone {
+		_ = r.conn.SetReadDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
+	}
+}
+
+// Drop hangs up: nothing came of the request. Idempotent.
+func (r *Request) Drop() {
+	r.close()
+	r.cancel()
+}
+
+func (r *Request) close() {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	r.closed = true
+	r.l.queue = slices.DeleteFunc(r.l.queue, func(o *Request) bool { return o == r })
+}
+
+// serve deals with the connection until it is over.
+func (r *Request) serve() {
+	defer r.cancel()
+	defer r.conn.Close()
+	if !r.readHello() {
+		return
+	}
+	go func() {
+		defer close(r.hungUp)
+		_, _ = r.conn.Read(make([]byte, 1)) // a dialer has nothing more to say
+	}()
+	r.l.put(r)
+	r.respond()
+	r.leave()
+	<-r.hungUp
+}
+
+// readHello reads the HELLO. It reports false if there is none.
+func (r *Request) readHello() bool {
+	_ = r.conn.SetDeadline(r.since.Add(r.l.cfg.HelloTimeout))
+	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetDeadline(past) })
+	defer stop()
+	h, body, err := receive(r.conn)
+	if err == nil && h.kind != kindHello {
+		err = malformed("message of kind %d", h.kind)
+	}
+	if err == nil {
+		r.Hello, err = parseHello(body)
+	}
+	r.l.mu.Lock()
+	delete(r.l.silent, r) // from here on nobody sets the deadline but this goroutine
+	r.l.mu.Unlock()
+	if err != nil {
+		r.turnAway(err)
+		return false
+	}
+	_ = r.conn.SetReadDeadline(time.Time{})
+	return r.ctx.Err() == nil
+}
+
+// turnAway counts a connection without a HELLO, and answers if that makes sense.
+func (r *Request) turnAway(err error) {
+	s := r.l.cfg.Stats
+	switch {
+	case r.ctx.Err() != nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		s.count(&s.silent)
+	case errors.Is(err, errVersion):
+		s.count(&s.malformed)
+		refuse(r.conn, CodeVersion)
+	default:
+		s.count(&s.malformed)
+	}
+}
+
+// respond sends the answer when the owner has one, and after an ACCEPT waits until the
+// dialer has hung up or the owner has.
+func (r *Request) respond() {
+	var answer []byte
+	select {
+	case answer = <-r.answer:
+	case <-r.hungUp:
+		return
+	case <-r.ctx.Done():
+		return
+	}
+	if !r.send(answer) || kind(answer[kindAt]) == kindReject {
+		return
+	}
+	select {
+	case <-r.hungUp:
+	case <-r.ctx.Done():
+	}
+}
+
+// send sends an answer, which a dialer that takes nothing does not hold up.
+func (r *Request) send(answer []byte) bool {
+	_ = r.conn.SetWriteDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
+	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetWriteDeadline(past) })
+	defer stop()
+	_, err := r.conn.Write(answer)
+	return err == nil
+}
+
+// leave tells the owner that the dialer has gone, if it has taken the request and wants to
+// know.
+func (r *Request) leave() {
+	if r.note() {
+		r.l.cfg.Notify()
+	}
+}
+
+// note enters the request for Take once more, and reports whether it did. One that was not
+// taken yet is forgotten.
+func (r *Request) note() bool {
+	l := r.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.gone = true
+	_ = r.conn.SetReadDeadline(past)
+	if r.closed {
+		return false
+	}
+	if i := slices.Index(l.queue, r); i >= 0 {
+		l.queue = slices.Delete(l.queue, i, i+1)
+		return false
+	}
+	l.queue = append(l.queue, r)
+	return true
+}
+
+// rejection is a REJECT.
+func rejection(why Code, private []byte) []byte {
+	return appendMessage(nil, kindReject, why, func(b []byte) []byte { return append(b, private...) })
+}
+
+// refuseTimeout bounds how long a refusal takes to leave. It fits into the empty buffer of a
+// socket.
+const refuseTimeout = 100 * time.Millisecond
+
+// refuse answers a connection that has no request.
+func refuse(conn net.Conn, why Code) {
+	_ = conn.SetWriteDeadline(time.Now().Add(refuseTimeout))
+	_, _ = conn.Write(rejection(why, nil))
+}

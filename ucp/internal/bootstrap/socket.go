@@ -1,0 +1,84 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/internal/peercred"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Identity says who is at the other end of a socket.
+type Identity struct {
+	Network  string         // "tcp" or "unix"
+	Addr     netip.AddrPort // tcp: where it is
+	PID      int            // unix: the process, as the kernel tells; 0 outside of the own namespace
+	UID, GID uint32         // unix: its effective user and group, as the kernel tells
+}
+
+// String names the peer for people.
+func (i Identity) String() string {
+	if i.Network == "unix" {
+		return fmt.Sprintf("process %d of user %d", i.PID, i.UID)
+	}
+	return i.Addr.String()
+}
+
+// identify finds out who is at the other end.
+func identify(conn net.Conn) (Identity, error) {
+	switch c := conn.(type) {
+	case *net.UnixConn:
+		cred, err := peercred.Of(c)
+		return Identity{Network: "unix", PID: cred.PID, UID: cred.UID, GID: cred.GID}, err
+	case *net.TCPConn:
+		addr, err := netip.ParseAddrPort(c.RemoteAddr().String())
+		return Identity{Network: "tcp", Addr: addr}, err
+	}
+	return Identity{}, fmt.Errorf("socket of type %T: %w", conn, ucs.ErrUnsupported)
+}
+
+// permitted reports whether a peer is of this process's effective user, or one of the
+// users. Over tcp nobody tells.
+func (i Identity) permitted(users []uint32) bool {
+	return i.Network != "unix" || i.UID == uint32(os.Geteuid()) || slices.Contains(users, i.UID)
+}
+
+// checkNetwork returns ErrInvalidParam unless package bootstrap knows the network.
+func checkNetwork(network string) error {
+	if network != "tcp" && network != "unix" {
+		return fmt.Errorf("network %q, not tcp or unix: %w", network, ucs.ErrInvalidParam)
+	}
+	return nil
+}
+
+// past is a deadline that ends reads and writes under way.
+var past = time.Unix(1, 0)
+
+// receive reads a message, of which no more is kept than its kind may have.
+func receive(conn net.Conn) (header, []byte, error) {
+	var b [headerLen]byte
+	if err := readFull(conn, b[:]); err != nil {
+		return header{}, nil, err
+	}
+	h, err := parseHeader(&b)
+	if err != nil {
+		return h, nil, err
+	}
+	body := make([]byte, h.bodyLen)
+	return h, body, readFull(conn, body)
+}
+
+// readFull is io.ReadFull with the end of the stream as an error of this protocol.
+func readFull(conn net.Conn, b []byte) error {
+	_, err := io.ReadFull(conn, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("it hung up in the middle of the handshake: %w", ucs.ErrConnReset)
+	}
+	return err
+}

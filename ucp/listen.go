@@ -1,0 +1,349 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Identity says who is at the other end of a socket: over unix sockets the process and its
+// user, as the kernel tells; over tcp an address, which proves nothing.
+type Identity = bootstrap.Identity
+
+// MaxPrivate is the most private data, in bytes, that a dialer and a listener may send.
+const MaxPrivate = bootstrap.MaxPrivate
+
+// Peer is a worker at the other end of a socket that [Worker.Dial] has found, or that has
+// found a [Listener].
+type Peer struct {
+	EP      *EP
+	From    Identity
+	Private []byte // what it has sent along; the caller's
+	// Keys are those that the listener publishes, by name, for EP; nil at the listener. They
+	// are the caller's to close.
+	Keys map[string]*RKey
+}
+
+// ConnRequest is a dialer that ListenConfig.Accept decides about.
+type ConnRequest struct {
+	From    Identity
+	Private []byte // what it has sent along; the caller's
+
+	answer []byte
+}
+
+// Answer sets the private data that goes with the decision, instead of that of the
+// ListenConfig. It copies b. ErrTooLong over MaxPrivate bytes.
+func (r *ConnRequest) Answer(b []byte) error {
+	if err := checkPrivate(b); err != nil {
+		return err
+	}
+	r.answer = slices.Clone(b)
+	return nil
+}
+
+func checkPrivate(b []byte) error {
+	if len(b) > MaxPrivate {
+		return fmt.Errorf("private data of %d bytes: %w", len(b), ucs.ErrTooLong)
+	}
+	return nil
+}
+
+// ListenConfig configures a [Listener]. The zero value accepts every dialer that AllowUIDs
+// permits. Callbacks run inside Progress of the worker: they may start operations, open and
+// close EPs and listeners, and must not call Progress.
+type ListenConfig struct {
+	// Private goes to dialers, accepted or not, unless Accept says otherwise. At most
+	// MaxPrivate bytes; copied.
+	Private []byte
+	// Keys are published from the begin; see Listener.Publish.
+	Keys map[string]*Mem
+	// AllowUIDs are users beside this process's effective one that may dial over a unix
+	// socket. Over tcp nobody knows the user: Accept has to find out by other means whom it
+	// trusts.
+	AllowUIDs []uint32
+
+	// Accept decides about a dialer. nil accepts all.
+	Accept func(r *ConnRequest) bool
+	// OnPeer is told of each peer when it has connected: before Dial returns at the peer, and
+	// before anything that the peer sends over the EP.
+	OnPeer func(p *Peer)
+	// OnPeerGone is told once that the EP of a peer has failed, and why: an error that wraps
+	// ErrPeerClosed if the peer left in order, ErrConnReset if it died. The EP is closed when
+	// it returns, as it is without OnPeerGone. It is not told of EPs that are closed here.
+	OnPeerGone func(p *Peer, err error)
+
+	// MaxHandshakes bounds the dialers that have not connected yet; others wait. 0 means 64.
+	MaxHandshakes int
+	// HelloTimeout is how long a dialer may take to say what it wants. 0 means 5 s.
+	HelloTimeout time.Duration
+}
+
+// Listener has peers find a worker. It belongs to the goroutine that owns the worker, which
+// must make progress for dialers to be answered: a blocking call, such as Serve, wakes up for
+// them.
+type Listener struct {
+	w    *Worker
+	cfg  ListenConfig
+	boot *bootstrap.Listener
+
+	keys    map[string][]byte // published, packed
+	keysLen int               // as bootstrap.MaxKeysLen bounds it
+	closed  bool
+}
+
+// listening is what a worker has of its listeners.
+type listening struct {
+	listeners []*Listener
+	expected  map[*EP]*expected // peers that were accepted and have not connected yet
+	stats     *bootstrap.Stats  // of all; nil before the first
+}
+
+// expected is a peer that is about to connect.
+type expected struct {
+	l   *Listener
+	req *bootstrap.Request
+}
+
+// Listen lets peers find the worker by [Worker.Dial]: over "tcp", or over "unix", where an
+// address that begins with @ is an abstract name. ctx is for looking up a host name only. An
+// empty host in tcp means loopback: nothing listens beyond it unless the address says so, as
+// "0.0.0.0:7000" does. Port 0 has the kernel choose one, see Addr. A unix socket is for
+// processes of the same effective user and of AllowUIDs; its file is removed by Close. Over
+// tcp everybody who reaches the address may dial, loopback included: have Accept look at the
+// private data. Workers that do not trust their peers should not share memory with them at
+// all. The listener closes with the worker. Blocking only to look up a name.
+// Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
+func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
+	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
+	if err := l.open(ctx, network, address); err != nil {
+		return nil, &Error{Op: "listen on " + network + " " + address, Err: err}
+	}
+	w.listening.listeners = append(w.listening.listeners, l)
+	return l, nil
+}
+
+// open checks the configuration and listens.
+func (l *Listener) open(ctx context.Context, network, address string) (err error) {
+	if l.w.closed {
+		return ucs.ErrClosed
+	}
+	if l.cfg.MaxHandshakes < 0 || l.cfg.HelloTimeout < 0 {
+		return fmt.Errorf("%d handshakes of %v: %w", l.cfg.MaxHandshakes, l.cfg.HelloTimeout, ucs.ErrInvalidParam)
+	}
+	if err := checkPrivate(l.cfg.Private); err != nil {
+		return err
+	}
+	l.cfg.Private = slices.Clone(l.cfg.Private)
+	for name, mem := range l.cfg.Keys {
+		if err := l.publish(name, mem); err != nil {
+			return err
+		}
+	}
+	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
+		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, HelloTimeout: l.cfg.HelloTimeout,
+		Notify: l.w.engine.Post, Stats: l.w.listenStats(),
+	})
+	return err
+}
+
+// listenStats makes the counters of listeners.
+func (w *Worker) listenStats() *bootstrap.Stats {
+	if w.listening.stats == nil {
+		w.listening.stats = new(bootstrap.Stats)
+		w.listening.stats.AddTo(w.stats.root.Child("listen"))
+	}
+	return w.listening.stats
+}
+
+// Addr is where it listens, as Dial at the peer takes it: Addr().Network() and
+// Addr().String().
+func (l *Listener) Addr() net.Addr { return l.boot.Addr() }
+
+// Publish has dialers that are accepted from now on get the key of mem under a name of 1 to
+// 255 bytes; one that was published under it is replaced. All who may dial then have the
+// rights of mem. Unpublish it before mem is closed. Errors: ErrInvalidParam; ErrTooLong if
+// keys and names are more than 1 MiB.
+func (l *Listener) Publish(name string, mem *Mem) error {
+	if err := l.publish(name, mem); err != nil {
+		return &Error{Op: fmt.Sprintf("publish %.40q", name), Err: err}
+	}
+	return nil
+}
+
+func (l *Listener) publish(name string, mem *Mem) error {
+	if name == "" || len(name) > bootstrap.MaxName || mem == nil {
+		return fmt.Errorf("a name has 1 to %d bytes, and memory: %w", bootstrap.MaxName, ucs.ErrInvalidParam)
+	}
+	key := mem.Pack()
+	n := bootstrap.KeyLen(name, key)
+	if old, ok := l.keys[name]; ok {
+		n -= bootstrap.KeyLen(name, old)
+	}
+	if len(key) > bootstrap.MaxKeyLen || l.keysLen+n > bootstrap.MaxKeysLen {
+		return fmt.Errorf("%d keys and this one: %w", len(l.keys), ucs.ErrTooLong)
+	}
+	l.keysLen += n
+	l.keys[name] = key
+	return nil
+}
+
+// Unpublish has dialers get the key no more. Those that have it keep it, as long as the
+// memory is not closed.
+func (l *Listener) Unpublish(name string) {
+	if key, ok := l.keys[name]; ok {
+		l.keysLen -= bootstrap.KeyLen(name, key)
+		delete(l.keys, name)
+	}
+}
+
+// Close listens no more. Dialers that have not connected are turned away; peers that have
+// connected stay. Idempotent.
+func (l *Listener) Close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	w := l.w
+	w.listening.listeners = slices.DeleteFunc(w.listening.listeners, func(o *Listener) bool { return o == l })
+	err := l.boot.Close()
+	for e, x := range maps.Clone(w.listening.expected) {
+		if x.l == l {
+			e.giveUpHalfOpen()
+		}
+	}
+	return err
+}
+
+// stopListening closes all listeners.
+func (w *Worker) stopListening() {
+	for _, l := range slices.Clone(w.listening.listeners) {
+		w.keep(l.Close())
+	}
+}
+
+// answerDialers deals with the news of all listeners, and returns how much that was.
+func (w *Worker) answerDialers() (n int) {
+	if len(w.listening.listeners) == 0 {
+		return 0
+	}
+	for _, l := range slices.Clone(w.listening.listeners) { // callbacks may open and close some
+		for _, r := range l.boot.Take() {
+			n++
+			l.news(r)
+		}
+	}
+	return n
+}
+
+// news deals with a dialer that waits for an answer, or has gone.
+func (l *Listener) news(r *bootstrap.Request) {
+	switch {
+	case l.closed:
+	case !r.Gone():
+		l.decide(r)
+	default:
+		for e, x := range l.w.listening.expected {
+			if x.req == r {
+				e.giveUpHalfOpen()
+				return
+			}
+		}
+	}
+}
+
+// giveUpHalfOpen forgets a connection that no user holds. The peer is not told: it has gone,
+// or sees that its socket closes.
+func (e *EP) giveUpHalfOpen() {
+	e.abort(ucs.StatusCanceled)
+	e.destroy()
+}
+
+// decide answers a dialer.
+func (l *Listener) decide(r *bootstrap.Request) {
+	w := l.w
+	p, err := w.peers.Find(r.Hello.Addr)
+	if err != nil {
+		r.Reject(bootstrap.CodeMalformed, nil)
+		return
+	}
+	w.peers.Hold(p) // callbacks may close the last EP to it
+	defer w.peers.Drop(p)
+	if !p.Best[wireup.AM].OK {
+		r.Reject(bootstrap.CodeUnreachable, nil)
+		return
+	}
+	if w.halfOpen >= conn.MaxHalfOpen {
+		w.stats.refusedPeers.Inc()
+		r.Reject(bootstrap.CodeCrowded, nil)
+		return
+	}
+	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private), answer: l.cfg.Private}
+	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
+	switch {
+	case l.closed:
+	case !ok:
+		r.Reject(bootstrap.CodeRejected, req.answer)
+	default:
+		e := l.expect(r, p)
+		r.Accept(&bootstrap.Answer{EP: e.id, Addr: w.packed, Private: req.answer, Keys: l.keys})
+	}
+}
+
+// expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
+// peer has sent the first message of the handshake to it.
+func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
+	w := l.w
+	e := &EP{w: w, peer: p, passive: true}
+	w.peers.Hold(p)
+	e.id = w.eps.Add(e)
+	e.begin()
+	if w.listening.expected == nil {
+		w.listening.expected = map[*EP]*expected{}
+	}
+	w.listening.expected[e] = &expected{l, r}
+	return e
+}
+
+// arrived hands an EP out, if it is that of an expected peer, which is there now.
+func (w *Worker) arrived(e *EP) {
+	x := w.listening.expected[e]
+	if x == nil || e.state != epOpen || e.link.conn.RemoteEP() == 0 {
+		return
+	}
+	delete(w.listening.expected, e)
+	x.req.Connected()
+	e.link.whole()
+	e.passive = false
+	p := &Peer{EP: e, From: x.req.From, Private: slices.Clone(x.req.Hello.Private)}
+	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
+	if x.l.cfg.OnPeer != nil {
+		x.l.cfg.OnPeer(p)
+	}
+}
+
+// gone tells that a peer has gone, and closes its EP.
+func (l *Listener) gone(p *Peer, err error) {
+	if l.cfg.OnPeerGone != nil {
+		l.cfg.OnPeerGone(p, err)
+	}
+	if r, _ := p.EP.Close(CloseForce); r != nil { // the error: it is closed already
+		r.Release()
+	}
+}
+
+// unexpect is called when an EP is destroyed: nothing has come of its peer.
+func (w *Worker) unexpect(e *EP) {
+	if x := w.listening.expected[e]; x != nil {
+		delete(w.listening.expected, e)
+		x.req.Drop()
+	}
+}

@@ -1,0 +1,454 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// networks are the kinds of address that a worker listens on, each with one that is free.
+var networks = []struct {
+	name, network string
+	address       func(t testing.TB) string
+}{
+	{"tcp", "tcp", func(testing.TB) string { return ":0" }},
+	{"unix", "unix", func(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }},
+	{"abstract", "unix", func(testing.TB) string { return abstractName() }},
+}
+
+var abstractNames atomic.Int64
+
+func abstractName() string {
+	return "@gucx-ucp-test-" + strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(abstractNames.Add(1), 10)
+}
+
+// watched is a listener whose callbacks are recorded.
+type watched struct {
+	*Listener
+	t       testing.TB
+	events  []string // "come 0", "gone 0" by the number of the peer
+	peers   []*Peer
+	reasons []error
+}
+
+// listen has x listen, and records who comes and goes.
+func (x *end) listen(t testing.TB, network, address string, cfg ListenConfig) *watched {
+	t.Helper()
+	l := &watched{t: t}
+	number := map[*Peer]int{}
+	cfg.OnPeer = func(p *Peer) {
+		number[p] = len(l.peers)
+		l.peers = append(l.peers, p)
+		l.events = append(l.events, fmt.Sprint("come ", number[p]))
+	}
+	cfg.OnPeerGone = func(p *Peer, err error) {
+		assert.Contains(t, number, p)
+		assert.ErrorIs(t, p.EP.Err(), ucs.ErrEPFailed)
+		l.reasons = append(l.reasons, err)
+		l.events = append(l.events, fmt.Sprint("gone ", number[p]))
+	}
+	var err error
+	l.Listener, err = x.w.Listen(t.Context(), network, address, cfg)
+	require.NoError(t, err)
+	return l
+}
+
+// dialTo dials l with a while b makes progress, and gives a what comes of it.
+func (p *pair) dialTo(l *watched, cfg DialConfig) (*Peer, error) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	return p.a.w.dial(ctx, l.Addr().Network(), l.Addr().String(), &cfg, p.within)
+}
+
+// within is an untilFunc that makes progress on both sides.
+func (p *pair) within(ctx context.Context, done func() bool) error {
+	p.until(func() bool { return done() || ctx.Err() != nil })
+	if done() {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// overNetworks runs a test over each kind of address, with all transports.
+func overNetworks(t *testing.T, f func(t *testing.T, p *pair, network, address string)) {
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			f(t, newPair(t, real("sm+tcp", "sm", "tcp"), Config{}), n.network, n.address(t))
+		})
+	}
+}
+
+// TestDial: a dialer gets an EP, the listener's private data and its keys, and puts with one;
+// the listener learns that it comes and goes.
+func TestDial(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		l := p.b.listen(t, network, address, ListenConfig{
+			Private: []byte("welcome"), Keys: map[string]*Mem{"all": p.b.mem},
+		})
+		peer, err := p.dialTo(l, DialConfig{Private: []byte("hello")})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"come 0"}, l.events, "before Dial returns")
+		assert.Equal(t, "welcome", string(peer.Private))
+		assert.Equal(t, "hello", string(l.peers[0].Private))
+		for _, from := range []Identity{peer.From, l.peers[0].From} {
+			assert.Equal(t, network, from.Network)
+			if network == "unix" {
+				assert.Equal(t, os.Getpid(), from.PID)
+				assert.Equal(t, uint32(os.Geteuid()), from.UID)
+			}
+		}
+
+		key := peer.Keys["all"]
+		require.NotNil(t, key)
+		buf := pattern(5000, 1)
+		require.NoError(t, p.finish(peer.EP.Put(buf, key.Addr(), key, nil)))
+		require.NoError(t, p.finish(peer.EP.Flush()))
+		requireBytes(t, buf, p.b.mem.Bytes()[:len(buf)])
+		key.Close()
+
+		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+		p.until(func() bool { return len(l.events) == 2 })
+		assert.Equal(t, []string{"come 0", "gone 0"}, l.events)
+		assert.ErrorIs(t, l.reasons[0], ucs.ErrPeerClosed)
+		p.idle()
+		assert.ErrorIs(t, l.peers[0].EP.Err(), ucs.ErrClosed, "the listener closes it")
+		assert.Zero(t, p.b.w.eps.Len())
+		assert.Empty(t, p.b.w.listening.expected)
+	})
+}
+
+// TestDial_Transports: the two ends are one connection, over every set of transports.
+func TestDial_Transports(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		l := p.b.listen(t, "unix", abstractName(), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+		peer, err := p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		require.Len(t, l.peers, 1)
+		words := 0
+		p.b.w.OnNotify(func(ep *EP, word uint64) {
+			assert.Same(t, l.peers[0].EP, ep)
+			assert.Equal(t, uint64(7), word)
+			words++
+		})
+		key := peer.Keys["all"]
+		require.NoError(t, p.finish(peer.EP.PutNotify([]byte("data"), key.Addr(), key, 7, nil)))
+		p.until(func() bool { return words == 1 })
+		assert.Equal(t, "data", string(p.b.mem.Bytes()[:4]))
+		back, err := l.peers[0].EP.Unpack(p.a.mem.Pack())
+		require.NoError(t, err)
+		require.NoError(t, p.finish(l.peers[0].EP.Put([]byte("back"), back.Addr(), back, nil)))
+		require.NoError(t, p.finish(l.peers[0].EP.Flush()))
+		assert.Equal(t, "back", string(p.a.mem.Bytes()[:4]))
+		back.Close()
+		key.Close()
+		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+		p.until(func() bool { return len(l.reasons) == 1 })
+	})
+}
+
+// TestDial_Rejected: the application says no, and why.
+func TestDial_Rejected(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		l := p.b.listen(t, network, address, ListenConfig{
+			Private: []byte("no"),
+			Accept: func(r *ConnRequest) bool {
+				assert.ErrorIs(t, r.Answer(make([]byte, MaxPrivate+1)), ucs.ErrTooLong)
+				if string(r.Private) == "answer me" {
+					assert.NoError(t, r.Answer([]byte("never")))
+				}
+				return string(r.Private) == "friend"
+			},
+		})
+		for private, answer := range map[string]string{"": "no", "answer me": "never"} {
+			_, err := p.dialTo(l, DialConfig{Private: []byte(private)})
+			require.ErrorIs(t, err, ucs.ErrRejected)
+			var rejected *RejectedError
+			require.ErrorAs(t, err, &rejected)
+			assert.Equal(t, answer, string(rejected.Private))
+			assert.ErrorContains(t, err, "ucp: dial "+network)
+		}
+		assert.Empty(t, l.events)
+		assert.Zero(t, p.b.w.eps.Len())
+		_, err := p.dialTo(l, DialConfig{Private: []byte("friend")})
+		require.NoError(t, err)
+		assert.Equal(t, uint64(2), maps.Collect(p.b.w.Stats().Snapshot().All())["worker/listen.rejected"])
+	})
+}
+
+// TestDial_Oneself: a worker dials itself, with nobody else to make progress.
+func TestDial_Oneself(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		l := p.a.listen(t, "unix", abstractName(), ListenConfig{Keys: map[string]*Mem{"all": p.a.mem}})
+		peer, err := p.a.w.Dial(t.Context(), "unix", l.Addr().String(), DialConfig{})
+		require.NoError(t, err)
+		require.Len(t, l.peers, 1)
+		assert.NotSame(t, peer.EP, l.peers[0].EP)
+		require.NoError(t, peer.EP.PutWait(t.Context(), []byte("self"), p.a.mem.Addr(), peer.Keys["all"], nil))
+		require.NoError(t, peer.EP.FlushWait(t.Context()))
+		assert.Equal(t, "self", string(p.a.mem.Bytes()[:4]))
+		peer.Keys["all"].Close()
+		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+		p.until(func() bool { return len(l.events) == 2 })
+		assert.ErrorIs(t, l.reasons[0], ucs.ErrPeerClosed)
+	})
+}
+
+// TestDial_ToOneThatIsServed: a worker that is parked in Serve wakes up for dialers.
+func TestDial_ToOneThatIsServed(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{SpinPolls: 1})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	served := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { served <- p.b.w.Serve(ctx) }()
+	for range 3 {
+		peer, err := p.a.w.Dial(t.Context(), "unix", l.Addr().String(), DialConfig{})
+		require.NoError(t, err)
+		require.NoError(t, peer.EP.CloseWait(t.Context(), CloseFlush))
+	}
+	cancel()
+	require.Equal(t, context.Canceled, <-served)
+	p.until(func() bool { return len(l.events) == 6 })
+	assert.Equal(t, []string{"come 0", "gone 0"}, l.events[:2])
+}
+
+// TestDial_Shared: several goroutines dial with one worker.
+func TestDial_Shared(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	served := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { served <- p.b.w.Serve(ctx) }()
+	shared := p.a.w.Share()
+	const dialers = 4
+	errs := make(chan error, dialers)
+	for range dialers {
+		go func() {
+			_, err := shared.Dial(ctx, "unix", l.Addr().String(), DialConfig{})
+			errs <- err
+		}()
+	}
+	for range dialers {
+		require.NoError(t, <-errs)
+	}
+	cancel()
+	require.Equal(t, context.Canceled, <-served)
+	assert.Len(t, l.peers, dialers)
+}
+
+// TestDial_ContextEnds: the listener's worker makes no progress; nothing is left of the
+// dialer, at neither side.
+func TestDial_ContextEnds(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		l := p.b.listen(t, network, address, ListenConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		polls := 0
+		_, err := p.a.w.dial(ctx, network, l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+			return p.a.w.engine.Until(ctx, func() bool {
+				if polls++; polls == 10 {
+					cancel()
+				}
+				return done()
+			})
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Zero(t, p.a.w.eps.Len())
+		p.idle()
+		p.until(func() bool { return p.b.w.eps.Len() == 0 })
+		assert.Empty(t, l.events)
+	})
+}
+
+// TestDial_GivesUpHalfway: the context ends when the listener has accepted, and before the
+// EPs have connected. The listener forgets the dialer, and does not tell of it.
+func TestDial_GivesUpHalfway(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		l := p.b.listen(t, network, address, ListenConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := p.a.w.dial(ctx, network, l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+			p.t.Helper()
+			p.until(func() bool {
+				if p.a.w.eps.Len() > 0 {
+					cancel()
+				}
+				return done() || ctx.Err() != nil
+			})
+			return ctx.Err()
+		})
+		require.ErrorIs(t, err, context.Canceled)
+		p.until(func() bool { return p.b.w.eps.Len() == 0 && p.a.w.eps.Len() == 0 })
+		assert.Zero(t, p.b.w.halfOpen)
+		assert.Empty(t, p.b.w.listening.expected)
+		assert.Empty(t, l.events)
+	})
+}
+
+// TestDial_NoListener: the error comes at once, and says what to do.
+func TestDial_NoListener(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	for _, n := range networks[1:] {
+		_, err := p.a.w.Dial(t.Context(), n.network, n.address(t), DialConfig{})
+		require.ErrorIs(t, err, ucs.ErrUnreachable)
+		assert.ErrorContains(t, err, "start the listener first")
+	}
+}
+
+func TestDial_Refuses(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	_, err := p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{Private: make([]byte, MaxPrivate+1)})
+	assert.ErrorIs(t, err, ucs.ErrTooLong)
+	require.NoError(t, p.a.w.Close())
+	_, err = p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{})
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+	_, err = p.a.w.Listen(t.Context(), "unix", abstractName(), ListenConfig{})
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+}
+
+// TestDial_NoTransportInCommon: the listener says so.
+func TestDial_NoTransportInCommon(t *testing.T) {
+	a := newPair(t, fakes("like sm", likeSM()), Config{})
+	b := newPair(t, real("self", "self"), Config{})
+	p := &pair{t: t, a: a.a, b: b.a}
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	_, err := p.dialTo(l, DialConfig{})
+	require.ErrorIs(t, err, ucs.ErrRejected)
+	assert.ErrorContains(t, err, "no transport")
+}
+
+func TestListen_Refuses(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	for name, tc := range map[string]struct {
+		network, address string
+		cfg              ListenConfig
+		want             error
+	}{
+		"another network":    {"udp", ":0", ListenConfig{}, ucs.ErrInvalidParam},
+		"no port":            {"tcp", "localhost", ListenConfig{}, ucs.ErrInvalidParam},
+		"long private data":  {"tcp", ":0", ListenConfig{Private: make([]byte, MaxPrivate+1)}, ucs.ErrTooLong},
+		"no slots":           {"tcp", ":0", ListenConfig{MaxHandshakes: -1}, ucs.ErrInvalidParam},
+		"no time":            {"tcp", ":0", ListenConfig{HelloTimeout: -1}, ucs.ErrInvalidParam},
+		"a key without name": {"tcp", ":0", ListenConfig{Keys: map[string]*Mem{"": p.a.mem}}, ucs.ErrInvalidParam},
+		"no memory":          {"tcp", ":0", ListenConfig{Keys: map[string]*Mem{"a": nil}}, ucs.ErrInvalidParam},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := p.a.w.Listen(t.Context(), tc.network, tc.address, tc.cfg)
+			require.ErrorIs(t, err, tc.want)
+			assert.ErrorContains(t, err, "ucp: listen on "+tc.network)
+		})
+	}
+	assert.Empty(t, p.a.w.listening.listeners)
+}
+
+// TestListener_Publish: dialers get the keys that are published when they come.
+func TestListener_Publish(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	names := func() (names []string) {
+		peer, err := p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		for name, key := range peer.Keys {
+			assert.Equal(t, p.b.mem.Addr(), key.Addr())
+			names = append(names, name)
+			key.Close()
+		}
+		return names
+	}
+	assert.Empty(t, names())
+	require.NoError(t, l.Publish("a", p.b.mem))
+	require.NoError(t, l.Publish("b", p.b.mem))
+	assert.ElementsMatch(t, []string{"a", "b"}, names())
+	l.Unpublish("a")
+	l.Unpublish("never")
+	assert.ElementsMatch(t, []string{"b"}, names())
+
+	l.Unpublish("b")
+	assert.Zero(t, l.keysLen)
+	var err error
+	n := 0
+	for ; err == nil; n++ {
+		require.NoError(t, l.Publish("again", p.b.mem))
+		err = l.Publish(fmt.Sprintf("%0255d", n), p.b.mem)
+	}
+	require.ErrorIs(t, err, ucs.ErrTooLong)
+	assert.Len(t, names(), n, "all that there is room for")
+}
+
+// TestListener_Close: who has connected stays, who has not is turned away.
+func TestListener_Close(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		var l *watched
+		l = p.b.listen(t, network, address, ListenConfig{Accept: func(r *ConnRequest) bool {
+			if string(r.Private) == "close" {
+				assert.NoError(t, l.Close(), "in a callback")
+			}
+			return true
+		}})
+		stays, err := p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		_, err = p.dialTo(l, DialConfig{Private: []byte("close")})
+		require.ErrorIs(t, err, ucs.ErrConnReset)
+		_, err = p.dialTo(l, DialConfig{})
+		require.ErrorIs(t, err, ucs.ErrUnreachable)
+		require.NoError(t, l.Close())
+		require.NoError(t, stays.EP.Err())
+		require.NoError(t, p.finish(stays.EP.Close(CloseFlush)))
+		p.until(func() bool { return len(l.reasons) == 1 })
+	})
+}
+
+// TestListener_ClosesWhileAPeerConnects: the dialer has its answer, and sees that nobody waits
+// for it any more.
+func TestListener_ClosesWhileAPeerConnects(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+		if p.a.w.eps.Len() == 0 {
+			return p.within(ctx, done)
+		}
+		require.NoError(t, l.Close())
+		return p.a.w.engine.Until(ctx, done)
+	})
+	require.ErrorIs(t, err, ucs.ErrConnReset)
+	assert.Zero(t, p.b.w.eps.Len())
+	assert.Empty(t, l.events)
+}
+
+// TestWorker_ClosesWithDialersUnderway: a worker that closes hangs up on those that wait for an
+// answer, and another one that closes in the middle of Dial ends that.
+func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.a.w.Dial(t.Context(), "unix", l.Addr().String(), DialConfig{})
+		result <- err
+	}()
+	require.NoError(t, p.b.w.Close())
+	err := <-result
+	assert.True(t, errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrUnreachable), "%v", err)
+
+	silent, err := net.Listen("unix", abstractName())
+	require.NoError(t, err)
+	defer silent.Close()
+	go func() {
+		_, err := p.a.w.Dial(t.Context(), "unix", silent.Addr().String(), DialConfig{})
+		result <- err
+	}()
+	conn, err := silent.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, p.a.w.Close())
+	assert.ErrorIs(t, <-result, ucs.ErrClosed)
+}
