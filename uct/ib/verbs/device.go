@@ -26,16 +26,6 @@ func (d *Device) Open() (*Context, error) {
 	return &Context{dev: d, p: p, attr: p.QueryDevice()}, nil
 }
 
-// FindDevice returns the device of that name; false if none has it.
-func FindDevice(devs []*Device, name string) (*Device, bool) {
-	for _, d := range devs {
-		if d.name == name {
-			return d, true
-		}
-	}
-	return nil, false
-}
-
 // Context is an open device. Its methods may be called by any goroutine.
 type Context struct {
 	dev  *Device

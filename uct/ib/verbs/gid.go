@@ -1,11 +1,6 @@
 package verbs
 
-import (
-	"fmt"
-	"net/netip"
-
-	"github.com/gucx/gucx/ucs"
-)
+import "fmt"
 
 // GID is a port address: on RoCE an IPv6 address, or IPv4 mapped.
 type GID [16]byte
@@ -18,14 +13,3 @@ func (g GID) String() string {
 
 // IsZero reports whether no address is set.
 func (g GID) IsZero() bool { return g == GID{} }
-
-// ParseGID reads a GID in the form of String or any other form of an IPv6 address,
-// or an IPv4 address, which becomes a mapped one. Zones have no place in a GID.
-// ErrInvalidAddr for anything else.
-func ParseGID(s string) (GID, error) {
-	a, err := netip.ParseAddr(s)
-	if err != nil || a.Zone() != "" {
-		return GID{}, fmt.Errorf("GID %q: %w", s, ucs.ErrInvalidAddr)
-	}
-	return a.As16(), nil
-}
