@@ -1,14 +1,11 @@
 // Package seq has serial numbers that wrap: 16 and 32 bits for the packet numbers
-// of gucx's own headers, 24 bits for the PSN of InfiniBand (IBTA volume 1, 9.7.1).
+// of gucx's own headers.
 //
 // Comparison is that of RFC 1982: a is before b if going up from a reaches b in
 // less than half the number space. Two numbers exactly half the space apart are
 // not ordered: neither Less holds, and Diff is negative both ways. A window of
 // outstanding numbers must therefore be smaller than half the space.
 package seq
-
-// mask24 keeps the 24 bits of a U24.
-const mask24 = 1<<24 - 1
 
 // U16 is a serial number of 16 bits.
 type U16 uint16
@@ -27,28 +24,6 @@ func (a U16) Less(b U16) bool { return b.Diff(a) > 0 }
 
 // LessEq says whether a comes before b or is b.
 func (a U16) LessEq(b U16) bool { return b.Diff(a) >= 0 }
-
-// U24 is a serial number of 24 bits. Its upper 8 bits are zero: make one from
-// foreign bits by Wrap24.
-type U24 uint32
-
-// Wrap24 takes the lower 24 bits.
-func Wrap24(v uint32) U24 { return U24(v & mask24) }
-
-// Add returns a moved by n, which may be negative, around the wrap.
-func (a U24) Add(n int) U24 { return Wrap24(uint32(a) + uint32(n)) }
-
-// Next is Add(1).
-func (a U24) Next() U24 { return Wrap24(uint32(a) + 1) }
-
-// Diff is how far a is ahead of b: in [-1<<23, 1<<23).
-func (a U24) Diff(b U24) int { return int(int32(uint32(a-b)<<8) >> 8) }
-
-// Less says whether a comes before b.
-func (a U24) Less(b U24) bool { return b.Diff(a) > 0 }
-
-// LessEq says whether a comes before b or is b.
-func (a U24) LessEq(b U24) bool { return b.Diff(a) >= 0 }
 
 // U32 is a serial number of 32 bits.
 type U32 uint32

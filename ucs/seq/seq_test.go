@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// serial is what the three widths have in common.
+// serial is what both widths have in common.
 type serial[T any] interface {
 	~uint16 | ~uint32
 	Add(int) T
@@ -49,7 +49,6 @@ func checkLaws[T serial[T]](t *testing.T, bits int) {
 
 func TestLaws(t *testing.T) {
 	t.Run("U16", func(t *testing.T) { checkLaws[U16](t, 16) })
-	t.Run("U24", func(t *testing.T) { checkLaws[U24](t, 24) })
 	t.Run("U32", func(t *testing.T) { checkLaws[U32](t, 32) })
 }
 
@@ -64,23 +63,11 @@ func checkHalf[T serial[T]](t *testing.T, bits int) {
 
 func TestHalfTheSpaceApart(t *testing.T) {
 	checkHalf[U16](t, 16)
-	checkHalf[U24](t, 24)
 	checkHalf[U32](t, 32)
 }
 
-func TestWrap24(t *testing.T) {
-	for _, tt := range []struct {
-		in   uint32
-		want U24
-	}{{0, 0}, {0xffffff, 0xffffff}, {0x1000000, 0}, {0xff123456, 0x123456}} {
-		t.Run(fmt.Sprintf("%#x", tt.in), func(t *testing.T) {
-			assert.Equal(t, tt.want, Wrap24(tt.in))
-		})
-	}
-}
-
-func ExampleU24() {
-	psn := U24(0xfffffe)
+func ExampleU16() {
+	psn := U16(0xfffe)
 	last := psn.Add(3)
 	fmt.Printf("%#x %v %d\n", last, psn.Less(last), last.Diff(psn))
 	// Output: 0x1 true 3
