@@ -27,9 +27,6 @@ func (r Role) String() string {
 	return "unknown"
 }
 
-// wide reports that several lanes may share the work of a role.
-func (r Role) wide() bool { return r == RMABW || r == AMBW }
-
 // Roles is a set of roles, one bit for each.
 type Roles uint8
 
