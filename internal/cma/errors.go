@@ -28,13 +28,6 @@ var (
 	ErrOtherProcess = errors.New("pid belongs to another process")
 )
 
-// Conclusive reports whether the result of a Probe holds for as long as the process
-// lives, so that the caller may remember it: permitted (nil), forbidden, not
-// supported, or another process.
-func Conclusive(err error) bool {
-	return err == nil || err == ErrForbidden || err == ErrOtherProcess || errors.Is(err, errors.ErrUnsupported)
-}
-
 // fromErrno maps what the system call says.
 func fromErrno(call string, errno unix.Errno) error {
 	switch errno {

@@ -34,7 +34,7 @@ func (v *Vec) Write(pid int, src []byte, raddr uint64) error {
 
 // Probe finds out whether transfers with process pid are permitted, by reading 8
 // bytes at raddr, where the process keeps want, a random number that it published,
-// in the byte order of the machine. nil means yes; see Conclusive for the rest.
+// in the byte order of the machine. nil means yes.
 //
 // Errors: those of Read, and ErrOtherProcess.
 func (v *Vec) Probe(pid int, raddr, want uint64) error {

@@ -3,6 +3,7 @@ package mmio
 import (
 	"encoding/binary"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -63,8 +64,8 @@ func TestCopy64_StoresAscend(t *testing.T) {
 	go func() {
 		var bad uint64
 		for last := uint64(0); last < rounds; runtime.Gosched() {
-			last = LoadAcquire64(unsafe.Pointer(&reg[7]))
-			if LoadAcquire64(unsafe.Pointer(&reg[0])) < last {
+			last = atomic.LoadUint64(&reg[7])
+			if atomic.LoadUint64(&reg[0]) < last {
 				bad++
 			}
 		}
@@ -101,7 +102,7 @@ func TestStoreRelease_StoresOnlyItsWord(t *testing.T) {
 	StoreRelease64(unsafe.Pointer(&mem[1]), 0x1122334455667788)
 	StoreRelease32(unsafe.Pointer(&mem[2]), 0xdeadbeef)
 	assert.Equal(t, ^uint64(0), mem[0])
-	assert.Equal(t, uint64(0x1122334455667788), LoadAcquire64(unsafe.Pointer(&mem[1])))
+	assert.Equal(t, uint64(0x1122334455667788), mem[1])
 	assert.Equal(t, uint32(0xdeadbeef), LoadAcquire32(unsafe.Pointer(&mem[2])))
 	upper := (*[8]byte)(unsafe.Pointer(&mem[2]))[4:]
 	assert.Equal(t, uint32(0xffffffff), binary.NativeEndian.Uint32(upper))

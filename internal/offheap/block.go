@@ -11,16 +11,10 @@ import (
 	"github.com/gucx/gucx/internal/invariants"
 )
 
-var (
-	inUseBytes  atomic.Int64
-	inUseBlocks atomic.Int64
-)
+var inUse atomic.Int64 // bytes
 
 // InUse is the number of bytes, as asked for, that are allocated and not freed.
-func InUse() int64 { return inUseBytes.Load() }
-
-// Blocks is the number of blocks that are allocated and not freed.
-func Blocks() int64 { return inUseBlocks.Load() }
+func InUse() int64 { return inUse.Load() }
 
 // Block is one piece of memory. Its methods may be called by any goroutine; the
 // memory itself is ordered by those who share it.
@@ -42,8 +36,7 @@ func Alloc(n int) (*Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	inUseBytes.Add(int64(n))
-	inUseBlocks.Add(1)
+	inUse.Add(int64(n))
 	return &Block{mem: mem[:n:n]}, nil
 }
 
@@ -67,8 +60,7 @@ func (b *Block) Free() error {
 	if invariants.Enabled {
 		b.freedBy = debug.Stack()
 	}
-	inUseBytes.Add(-int64(len(b.mem)))
-	inUseBlocks.Add(-1)
+	inUse.Add(-int64(len(b.mem)))
 	return giveBack(b.mem)
 }
 
