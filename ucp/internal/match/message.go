@@ -3,11 +3,11 @@ package match
 import "github.com/gucx/gucx/internal/invariants"
 
 // MessageMasks is how many masks that receives search messages with have an index at the same
-// time. Each is 40 bytes in every message and one more queue to take a message from; a message-passing
-// library uses four (exact, any source, any tag, both), which leaves two for what else there
-// is in a process. A search with one mask more takes over the index that was used least
-// recently if that is idle (see idleSearches), and otherwise goes through the messages in order.
-const MessageMasks = 6
+// time. Each is 40 bytes in every message, of which peers decide how many there are, and one
+// more queue to take a message out of. A message-passing library uses four (exact, any source, any
+// tag, both). A search with a fifth mask takes over the index that was used least recently if that is
+// idle (see idleSearches), and otherwise goes through the messages in order.
+const MessageMasks = 4
 
 // idleSearches is the number of searches after which an index that none of them used may
 // be taken over by another mask. To index all messages anew costs some times what going through
@@ -70,6 +70,28 @@ func (s *messages[M]) remove(m *Msg[M]) {
 	if m.indexed != 0 {
 		s.unfile(m)
 	}
+}
+
+// take takes out the earliest message that fits a receive; nil: none fits. There are messages.
+// The first one, not indexed, is nearly always it, and goes in a few instructions.
+func (s *messages[M]) take(tag, mask uint64) *Msg[M] {
+	l := s.order.head
+	if m := l.entry; (m.Tag^tag)&mask == 0 && m.indexed == 0 {
+		s.count--
+		l.key = 0
+		s.order.shift()
+		return m
+	}
+	return s.takeAny(tag, mask)
+}
+
+// takeAny is take for wherever the message is.
+func (s *messages[M]) takeAny(tag, mask uint64) *Msg[M] {
+	m := s.find(tag, mask)
+	if m != nil {
+		s.remove(m)
+	}
+	return m
 }
 
 // find is the earliest message that fits a receive; nil: none.

@@ -42,6 +42,16 @@ func (q *queue[E]) remove(l *link[E]) {
 	l.next, l.prev = nil, nil
 }
 
+// shift takes the first out of the queue, which is not empty.
+func (q *queue[E]) shift() {
+	l := q.head
+	next := l.next
+	if next != nil {
+		next.prev = l.prev
+	}
+	q.head, l.next, l.prev = next, nil, nil
+}
+
 // last is the last of the queue, which is not empty.
 func (q *queue[E]) last() *link[E] { return q.head.prev }
 

@@ -27,11 +27,7 @@ func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 	if t.receives.count == 0 {
 		return nil
 	}
-	r := t.receives.find(tag)
-	if r != nil {
-		t.receives.remove(r)
-	}
-	return r
+	return t.receives.take(tag)
 }
 
 // Cancel takes a receive out and reports true, or reports false if it is not in the table. The
@@ -50,20 +46,14 @@ func (t *Table[R, M]) Keep(m *Msg[M]) { t.messages.add(m) }
 
 // Take takes out the earliest message that fits a receive of that tag and mask; nil: none.
 func (t *Table[R, M]) Take(tag, mask uint64) *Msg[M] {
-	m := t.Peek(tag, mask)
-	if m != nil {
-		t.messages.remove(m)
-	}
-	return m
-}
-
-// Peek is Take, but leaves the message in the table. Remove takes it out later.
-func (t *Table[R, M]) Peek(tag, mask uint64) *Msg[M] {
 	if t.messages.count == 0 {
 		return nil
 	}
-	return t.messages.find(tag, mask)
+	return t.messages.take(tag, mask)
 }
+
+// Peek is Take, but leaves the message in the table. Remove takes it out later.
+func (t *Table[R, M]) Peek(tag, mask uint64) *Msg[M] { return t.messages.find(tag, mask) }
 
 // Remove takes a message out and reports true, or reports false if it is not in the table. The
 // message is of this table or of none.
