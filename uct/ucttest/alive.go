@@ -95,17 +95,8 @@ func checkPeerChecked(t T, p *Pair) {
 }
 
 func checkPeerIdle(t T, p *Pair) {
-	f := p.startPeer(t)
-	f.l.failed = true
-	if f.l.AM != nil || f.l.Put != nil {
-		require.NoError(t, p.push(t, func() error { return p.postFar(f, 0) }))
-		p.flush(t, f.l)
-	}
-	require.NoError(t, f.Kill())
-	p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.told(f.l) > 0 })
-	p.refuses(t, f.l, "to a dead peer")
-	p.oneFailure(t, f.l, died...)
-	p.closeLink(t, f.l)
-	assert.NoError(t, f.Close())
-	p.works(t, p.AB, "another ep")
+	p.dieIdle(t, func(f *far, t T) {
+		p.eventually(t, "OnError was not called for an idle ep", func() bool { return p.told(f.l) > 0 })
+		p.refuses(t, f.l, "to a dead peer")
+	})
 }

@@ -328,7 +328,12 @@ func checkPeerKilled(t T, p *Pair) {
 	p.works(t, p.AB, "another ep")
 }
 
-func checkPeerKilledIdle(t T, p *Pair) {
+func checkPeerKilledIdle(t T, p *Pair) { p.dieIdle(t, (*far).dead) }
+
+// dieIdle kills a peer that was used, and to which nothing is under way, and looks at what
+// is left when notice has seen its death.
+func (p *Pair) dieIdle(t T, notice func(*far, T)) {
+	t.Helper()
 	f := p.startPeer(t)
 	f.l.failed = true
 	if f.l.AM != nil || f.l.Put != nil {
@@ -336,7 +341,7 @@ func checkPeerKilledIdle(t T, p *Pair) {
 		p.flush(t, f.l)
 	}
 	require.NoError(t, f.Kill())
-	f.dead(t)
+	notice(f, t)
 	p.oneFailure(t, f.l, died...)
 	p.closeLink(t, f.l)
 	assert.NoError(t, f.Close())
