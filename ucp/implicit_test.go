@@ -13,29 +13,13 @@ import (
 // TestImplicit_Sizes: puts and gets without a request are done when a flush has ended, also
 // as the first operations of an EP.
 func TestImplicit_Sizes(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
-		p.connect()
-		for i, n := range sizes {
-			for _, zcopy := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d/zcopy=%v", n, zcopy), func(t *testing.T) {
-					local, params := make([]byte, n), (*OpParams)(nil)
-					if zcopy {
-						local, params = p.a.mem.Bytes()[:n], &OpParams{Mem: p.a.mem}
-					}
-					want := pattern(n, i)
-					clear(p.b.mem.Bytes())
-					copy(local, want)
-					require.NoError(t, p.a.ep.PutImplicit(local, p.b.mem.Addr(), p.a.key, params))
-					require.NoError(t, p.flush())
-					requireBytes(t, want, p.b.mem.Bytes()[:n])
-					requireZero(t, p.b.mem.Bytes()[n:], "written past the end")
-					clear(local)
-					require.NoError(t, p.a.ep.GetImplicit(local, p.b.mem.Addr(), p.a.key, params))
-					require.NoError(t, p.finish(p.a.w.Flush()))
-					requireBytes(t, want, local)
-				})
-			}
+	putGetSizes(t, func(p *pair, buf []byte, params *OpParams) error {
+		return p.a.ep.PutImplicit(buf, p.b.mem.Addr(), p.a.key, params)
+	}, func(p *pair, buf []byte, params *OpParams) error {
+		if err := p.a.ep.GetImplicit(buf, p.b.mem.Addr(), p.a.key, params); err != nil {
+			return err
 		}
+		return p.finish(p.a.w.Flush())
 	})
 }
 

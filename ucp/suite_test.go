@@ -16,6 +16,16 @@ import (
 var sizes = []int{0, 1, 7, 8, 31, 32, 33, 64, 255, 256, 257, 1000, 4096, 4097, 8192, 8193, 20000, memLen}
 
 func TestPutGet_Sizes(t *testing.T) {
+	putGetSizes(t, func(p *pair, buf []byte, params *OpParams) error {
+		return p.finish(p.a.ep.Put(buf, p.b.mem.Addr(), p.a.key, params))
+	}, func(p *pair, buf []byte, params *OpParams) error {
+		return p.finish(p.a.ep.Get(buf, p.b.mem.Addr(), p.a.key, params))
+	})
+}
+
+// putGetSizes puts to the peer's memory and gets it back, in every size, from memory that
+// is the caller's and that is registered. A put has ended after a flush.
+func putGetSizes(t *testing.T, put, get func(p *pair, buf []byte, params *OpParams) error) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for i, n := range sizes {
@@ -28,12 +38,12 @@ func TestPutGet_Sizes(t *testing.T) {
 					want := pattern(n, i)
 					clear(p.b.mem.Bytes())
 					copy(local, want)
-					require.NoError(t, p.finish(p.a.ep.Put(local, p.b.mem.Addr(), p.a.key, params)))
+					require.NoError(t, put(p, local, params))
 					require.NoError(t, p.flush())
 					requireBytes(t, want, p.b.mem.Bytes()[:n])
 					requireZero(t, p.b.mem.Bytes()[n:], "written past the end")
 					clear(local)
-					require.NoError(t, p.finish(p.a.ep.Get(local, p.b.mem.Addr(), p.a.key, params)))
+					require.NoError(t, get(p, local, params))
 					requireBytes(t, want, local)
 				})
 			}
