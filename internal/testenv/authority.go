@@ -7,8 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -87,3 +90,23 @@ func (a *Authority) Config(cert tls.Certificate) *tls.Config {
 
 // Good shows a certificate for the name "worker".
 func (a *Authority) Good() *tls.Config { return a.Config(a.Issue("worker", time.Hour)) }
+
+// Files writes a certificate, its key and that of a to a directory of the test, in PEM,
+// and returns their names.
+func (a *Authority) Files(of tls.Certificate) (cert, key, ca string) {
+	a.t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(of.PrivateKey)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	dir := a.t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			a.t.Fatal(err)
+		}
+		return path
+	}
+	return write("cert.pem", "CERTIFICATE", of.Certificate[0]), write("key.pem", "PRIVATE KEY", der),
+		write("ca.pem", "CERTIFICATE", a.Cert.Raw)
+}

@@ -3,13 +3,9 @@ package tcp
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/binary"
-	"encoding/pem"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -276,20 +272,8 @@ func TestTLS_CloseLosesNothing(t *testing.T) {
 // TestTLS_Files: certificates come from files.
 func TestTLS_Files(t *testing.T) {
 	a := testenv.NewAuthority(t)
-	cert := a.Issue("worker", time.Hour)
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return path
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	require.NoError(t, err)
-	whole := Config{
-		TLSCert: write("cert.pem", "CERTIFICATE", cert.Certificate[0]),
-		TLSKey:  write("key.pem", "PRIVATE KEY", der),
-		TLSCA:   write("ca.pem", "CERTIFICATE", a.Cert.Raw),
-	}
+	var whole Config
+	whole.TLSCert, whole.TLSKey, whole.TLSCA = a.Files(a.Issue("worker", time.Hour))
 	d, s := newEnd(t, whole), newEnd(t, trusting(a))
 	ep := d.to(s)
 	send(t, ep, 1, 64, d, s)

@@ -2,10 +2,6 @@ package tunnel
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -23,19 +19,8 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func TestConfig_Policy(t *testing.T) {
 	a := testenv.NewAuthority(t)
 	cert := a.Issue("worker", time.Hour)
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return path
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	require.NoError(t, err)
-	files := Config{
-		Cert: write("cert.pem", "CERTIFICATE", cert.Certificate[0]),
-		Key:  write("key.pem", "PRIVATE KEY", der),
-		CA:   write("ca.pem", "CERTIFICATE", a.Cert.Raw),
-	}
+	var files Config
+	files.Cert, files.Key, files.CA = a.Files(cert)
 	given := func(c *Config) *tls.Config {
 		*c = Config{TLS: a.Config(cert)}
 		return c.TLS
