@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -67,11 +68,7 @@ func drawAddress(t *rapid.T) *Address {
 func TestUnpackAddress_Refuses(t *testing.T) {
 	good, err := address(t, 7, "rc", "ud").Pack()
 	require.NoError(t, err)
-	edit := func(at int, v byte) []byte {
-		b := bytes.Clone(good)
-		b[at] = v
-		return b
-	}
+	edit := testenv.Editor(good)
 	md := addrHeader + 1      // the first memory domain
 	res := md + 1 + 1 + 6 + 1 // the first resource, behind a device address of 6 bytes
 	require.Equal(t, byte(4<<4), good[res], "rc on device 0")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -57,11 +58,7 @@ func TestMsg_Golden(t *testing.T) {
 
 func TestUnpackMsg_Refuses(t *testing.T) {
 	good := sampleMsg().Append(nil)
-	edit := func(at int, v byte) []byte {
-		b := bytes.Clone(good)
-		b[at] = v
-		return b
-	}
+	edit := testenv.Editor(good)
 	for _, tc := range []struct {
 		name string
 		in   []byte

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -38,11 +39,7 @@ func TestPackedKey_RoundTrip(t *testing.T) {
 
 func TestUnpackKey_Refuses(t *testing.T) {
 	good := sampleKey().Append(nil)
-	edit := func(at int, v byte) []byte {
-		b := bytes.Clone(good)
-		b[at] = v
-		return b
-	}
+	edit := testenv.Editor(good)
 	for _, tc := range []struct {
 		name string
 		in   []byte
