@@ -241,7 +241,7 @@ func TestTable_LongAsTheModel(t *testing.T) {
 // fill makes both sides long.
 func (h *history) fill(seed uint64) {
 	rng := newRand(seed)
-	for range 150 {
+	for range 100 {
 		r := &recv{Tag: spread(rng.IntN(16)), Mask: h.masks[rng.IntN(len(h.masks))]}
 		h.table.Expect(r)
 		h.model.receives = append(h.model.receives, r)
