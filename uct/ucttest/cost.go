@@ -46,8 +46,7 @@ func (o *loop) once(p *Pair) {
 		o.c.Count, o.c.Status = 1, 0
 		pending, err := o.post(o)
 		if err == uct.ErrNoResource {
-			p.A.Iface.Progress()
-			p.B.Iface.Progress()
+			p.round()
 			continue
 		}
 		if o.err = err; err != nil {
