@@ -1,6 +1,7 @@
 package softhca
 
 import (
+	"math"
 	"runtime"
 	"testing"
 
@@ -67,25 +68,40 @@ func TestFootprint_IsWhatIsAllocated(t *testing.T) {
 		{"QP with SRQ", qp(srq), func(b *verbs.ResourceBytes) int64 { return b.QPs }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			objects := make([]verbs.Closer, many)
-			used, r := inUse(), resources(t, ctx)
-			for i := range objects {
-				var err error
-				objects[i], err = c.open()
-				require.NoError(t, err)
+			var counted, used int64
+			near := func() bool { return math.Abs(float64(used-counted)) <= tolerance*float64(counted)+noise }
+			for try := 0; try == 0 || try < looks && !near(); try++ {
+				counted, used = footprints(t, ctx, c.open, c.bytes)
 			}
-			used, after := inUse()-used, resources(t, ctx)
-			counted := c.bytes(&after.Bytes) - c.bytes(&r.Bytes)
-			assert.InDelta(t, used, counted, tolerance*float64(counted)+noise, "%d counted, %d allocated", counted/many, used/many)
-			for _, o := range objects {
-				require.NoError(t, o.Close())
-			}
+			assert.True(t, near(), "%d counted, %d allocated", counted/many, used/many)
 		})
 	}
 	for _, o := range []verbs.Closer{srq, cq, pd, ctx} {
 		require.NoError(t, o.Close())
 	}
 }
+
+// footprints opens many objects, and returns what is counted for them and what the process
+// allocates meanwhile.
+func footprints(t *testing.T, ctx *verbs.Context, open func() (verbs.Closer, error), bytes func(*verbs.ResourceBytes) int64) (counted, used int64) {
+	t.Helper()
+	objects := make([]verbs.Closer, many)
+	used, before := inUse(), resources(t, ctx)
+	for i := range objects {
+		var err error
+		objects[i], err = open()
+		require.NoError(t, err)
+	}
+	used, after := inUse()-used, resources(t, ctx)
+	for _, o := range objects {
+		require.NoError(t, o.Close())
+	}
+	return bytes(&after.Bytes) - bytes(&before.Bytes), used
+}
+
+// looks is how often the objects are opened before what is allocated is taken for theirs:
+// the rest of the process may have allocated more than noise once.
+const looks = 3
 
 // tolerance is for size classes of the allocator, and tables that grow by doubling.
 const tolerance = 0.1
