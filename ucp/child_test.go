@@ -25,6 +25,8 @@ var roles = map[string]func(c *childSide) error{
 	"load":  loadRole,
 	"visit": visitRole,
 	"storm": stormRole,
+	"dial":  dialRole,
+	"guest": guestRole,
 }
 
 // childSide is what a role has to talk to its parent with.

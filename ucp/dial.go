@@ -16,6 +16,10 @@ import (
 // ErrRejected.
 type RejectedError = bootstrap.RejectedError
 
+// ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs
+// does not name.
+var ErrForeignUser = bootstrap.ErrForeignUser
+
 // DialConfig configures [Worker.Dial]. The zero value is the default.
 type DialConfig struct {
 	// Private goes to the listener. At most MaxPrivate bytes.
@@ -36,8 +40,8 @@ type DialConfig struct {
 // is left; without an end Dial waits as long as the listener's worker makes no progress.
 // Errors: ErrUnreachable at once if nobody listens there, or if the workers have no transport
 // in common; *RejectedError, which is ErrRejected; ErrUnsupported if who listens speaks
-// something else; ErrConnReset if the listener hung up or was closed; ErrTooLong; ErrClosed;
-// as [EP.Err] if the EP does not connect.
+// something else; ErrForeignUser; ErrConnReset if the listener hung up or was closed;
+// ErrTooLong; ErrClosed; as [EP.Err] if the EP does not connect.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
 	if err := w.engine.Turn.Take(); err != nil {
 		return nil, err

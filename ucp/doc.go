@@ -60,6 +60,15 @@
 // replaced by the next best. When the handshake is over, the transport that carried it
 // is no longer polled.
 //
+// # Finding each other
+//
+// [Worker.Listen] has peers find a worker over tcp, unix and abstract unix sockets, and
+// [Worker.Dial] finds one: the two swap addresses, private data, and the keys that the
+// listener publishes by name, and connect; then the socket is closed. The listener decides
+// about each dialer and is told who comes, over which EP, and who goes. Nothing listens beyond
+// loopback unless the address says so, and unix sockets are for the same user. Programs with
+// other means hand addresses and keys over themselves, and use NewEP.
+//
 // # Keys
 //
 // A key is bound when it is unpacked and again when a lane becomes active: the

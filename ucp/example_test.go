@@ -2,18 +2,20 @@ package ucp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"sync"
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
 // Two workers of one process: the target only serves, the other one writes to its
-// memory and reads it back. Between processes the address and the packed key travel
-// by any means, such as a socket or a file.
+// memory and reads it back. The address and the packed key may travel by any means;
+// Worker.Dial is one.
 func Example() {
 	c, err := gucx.Open() // or NewContext, with transports and configuration of your choice
 	check(err)
@@ -50,6 +52,48 @@ func Example() {
 	check(err)
 	fmt.Printf("%s, %d before and %d after\n", got, old, mem.Bytes()[8])
 	// Output: hello, 0 before and 42 after
+}
+
+// A worker listens, with memory that it publishes by name; another one, of another process as
+// a rule, dials it. Here both are of one process.
+func ExampleWorker_Dial() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, err := gucx.Open()
+	check(err)
+	defer c.Close()
+	mem, err := c.MemAlloc(4096)
+	check(err)
+	defer mem.Close()
+
+	server, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
+	defer server.Close()
+	l, err := server.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{ // or "unix", "@name"
+		Keys:       map[string]*ucp.Mem{"board": mem},
+		Accept:     func(r *ucp.ConnRequest) bool { return string(r.Private) == "let me in" },
+		OnPeer:     func(p *ucp.Peer) { fmt.Println("a peer comes") },
+		OnPeerGone: func(p *ucp.Peer, err error) { fmt.Println("and goes:", errors.Is(err, ucs.ErrPeerClosed)); stop() },
+	})
+	check(err)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ctx) })
+	defer serving.Wait()
+
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
+	defer w.Close()
+	peer, err := w.Dial(ctx, "tcp", l.Addr().String(), ucp.DialConfig{Private: []byte("let me in")})
+	check(err)
+	key := peer.Keys["board"]
+	check(peer.EP.PutWait(ctx, []byte("hello"), key.Addr(), key, nil))
+	check(peer.EP.FlushWait(ctx))
+	fmt.Printf("%s\n", mem.Bytes()[:5])
+	key.Close()
+	check(peer.EP.CloseWait(context.Background(), ucp.CloseFlush))
+	// Output:
+	// a peer comes
+	// hello
+	// and goes: true
 }
 
 func check(err error) {

@@ -77,8 +77,9 @@ type ListenConfig struct {
 	// before anything that the peer sends over the EP.
 	OnPeer func(p *Peer)
 	// OnPeerGone is told once that the EP of a peer has failed, and why: an error that wraps
-	// ErrPeerClosed if the peer left in order, ErrConnReset if it died. The EP is closed when
-	// it returns, as it is without OnPeerGone. It is not told of EPs that are closed here.
+	// ErrPeerClosed if the peer left in order, ErrConnReset if it died. Over rc and ud, where
+	// an idle connection tells nothing, that shows when the EP is used. The EP is closed when
+	// OnPeerGone returns, as it is without one. It is not told of EPs that are closed here.
 	OnPeerGone func(p *Peer, err error)
 
 	// MaxHandshakes bounds the dialers that have not connected yet; others wait. 0 means 64.
@@ -118,9 +119,8 @@ type expected struct {
 // empty host in tcp means loopback: nothing listens beyond it unless the address says so, as
 // "0.0.0.0:7000" does. Port 0 has the kernel choose one, see Addr. A unix socket is for
 // processes of the same effective user and of AllowUIDs; its file is removed by Close. Over
-// tcp everybody who reaches the address may dial, loopback included: have Accept look at the
-// private data. Workers that do not trust their peers should not share memory with them at
-// all. The listener closes with the worker. Blocking only to look up a name.
+// tcp all who reach the address may dial, on loopback every user of the host: have Accept look
+// at the private data. The listener closes with the worker. Blocking only to look up a name.
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
@@ -277,7 +277,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	w.peers.Hold(p) // callbacks may close the last EP to it
 	defer w.peers.Drop(p)
-	if !p.Best[wireup.AM].OK {
+	if !p.Best[wireup.AM].OK || len(p.Aux) == 0 {
 		r.Reject(bootstrap.CodeUnreachable, nil)
 		return
 	}
@@ -313,11 +313,12 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	return e
 }
 
-// arrived hands an EP out, if it is that of an expected peer, which is there now.
-func (w *Worker) arrived(e *EP) {
+// arrived hands an EP out, if it is that of an expected peer, which asks for lanes now and has
+// no answer yet. It reports false if the EP was closed in turn.
+func (w *Worker) arrived(e *EP) bool {
 	x := w.listening.expected[e]
-	if x == nil || e.state != epOpen || e.link.conn.RemoteEP() == 0 {
-		return
+	if x == nil || e.state != epOpen {
+		return true
 	}
 	delete(w.listening.expected, e)
 	x.req.Connected()
@@ -328,6 +329,7 @@ func (w *Worker) arrived(e *EP) {
 	if x.l.cfg.OnPeer != nil {
 		x.l.cfg.OnPeer(p)
 	}
+	return e.link != nil && e.state < epFailed
 }
 
 // gone tells that a peer has gone, and closes its EP.

@@ -38,10 +38,12 @@ func (w *Worker) receive(b []byte) {
 	default:
 		e.makeLink()
 	}
+	if m.Type == wireup.Request && !w.arrived(e) {
+		return
+	}
 	e.handle(wireup.Event{Kind: wireup.MsgReceived, Msg: m})
 	if e.link != nil && e.state < epFailed && e.link.conn.RemoteEP() == m.SrcEP {
 		w.names.Call(m.SrcUUID, m.SrcEP, e)
-		w.arrived(e)
 	}
 	w.schedule(e)
 }

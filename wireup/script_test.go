@@ -32,6 +32,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	rails a 2                               how many lanes bandwidth roles may have
 //	wait 3s time goes by for both
 //	lost a                                  what a has sent may not arrive
+//	told a                                  a knows the other side's name for the connection
 //	close a                                 the user closes the connection
 //	state                                   prints both sides
 func TestScripts(t *testing.T) {
@@ -165,6 +166,8 @@ func (s *script) act(x *side, f []string) {
 		n, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
 		x.conn.p.Rails = Rails{RMA: n, AM: n}
+	case "told":
+		x.conn.p.PeerEP = x.peer.conn.p.LocalEP
 	case "close":
 		x.handle(Event{Kind: Closed})
 	default:

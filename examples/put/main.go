@@ -16,16 +16,17 @@ func main() {
 	c := must(gucx.Open()) // transports, devices and log as the environment says
 	target := must(c.NewWorker(ucp.WorkerConfig{}))
 	mem := must(c.MemAlloc(4096))
-	go target.Serve(ctx) // answers the connection; one-sided operations need nobody
+	l := must(target.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"board": mem}}))
+	go target.Serve(ctx) // answers those who dial; one-sided operations need nobody
 
-	w := must(c.NewWorker(ucp.WorkerConfig{}))
-	ep := must(w.NewEP(target.Address(), ucp.EPConfig{})) // sends nothing yet
-	key := must(ep.Unpack(mem.Pack()))                    // bound to a transport once
-	check(ep.PutWait(ctx, []byte("hello, gucx"), mem.Addr(), key, nil))
+	w := must(c.NewWorker(ucp.WorkerConfig{})) // would be in another process
+	peer := must(w.Dial(ctx, "tcp", l.Addr().String(), ucp.DialConfig{}))
+	ep, key := peer.EP, peer.Keys["board"]
+	check(ep.PutWait(ctx, []byte("hello, gucx"), key.Addr(), key, nil))
 	check(ep.FlushWait(ctx)) // now it is in the target's memory
 
 	back := make([]byte, 11)
-	check(ep.GetWait(ctx, back, mem.Addr(), key, nil))
+	check(ep.GetWait(ctx, back, key.Addr(), key, nil))
 	fmt.Printf("%s\n", back)
 }
 

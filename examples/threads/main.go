@@ -32,18 +32,14 @@ func main() {
 	remote := open() // would be another process
 	target := must(remote.NewWorker(ucp.WorkerConfig{}))
 	mem := must(remote.MemAlloc(threads))
-	addr, packed := target.Address(), mem.Pack() // before others have the target
+	l := must(target.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"bytes": mem}}))
 	go target.Serve(ctx)
 
 	var running sync.WaitGroup
 	for i, worker := range workers(open, cfg.UCT.IB.Endpoints) {
 		running.Go(func() {
-			var ep *ucp.EP
-			var key *ucp.RKey
-			worker.Do(func(w *ucp.Worker) {
-				ep = must(w.NewEP(addr, ucp.EPConfig{}))
-				key = must(ep.Unpack(packed))
-			})
+			peer := must(worker.Dial(ctx, "tcp", l.Addr().String(), ucp.DialConfig{}))
+			ep, key := peer.EP, peer.Keys["bytes"]
 			for n := range puts {
 				value := []byte{byte(n)}
 				check(worker.Run(ctx, func() (*ucp.Request, error) {

@@ -1,0 +1,194 @@
+package ucp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// dialRole dials a listener, puts a number into the memory that it publishes as "all", and goes
+// as it is told: "close" closes the EP first, "exit" does not. Its arguments are transports,
+// network, address and the number.
+func dialRole(c *childSide) error {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	p, err := w.Dial(context.Background(), c.args[1], c.args[2], DialConfig{Private: []byte(c.args[3])})
+	if err != nil {
+		return err
+	}
+	key := p.Keys["all"]
+	if err := p.EP.PutWait(context.Background(), []byte(c.args[3]), key.Addr(), key, nil); err != nil {
+		return err
+	}
+	if err := p.EP.FlushWait(context.Background()); err != nil {
+		return err
+	}
+	c.say("there")
+	if c.heard() && c.in.Text() == "close" {
+		key.Close()
+		return errors.Join(p.EP.CloseWait(context.Background(), CloseFlush), w.Close(), ctx.Close())
+	}
+	return nil
+}
+
+// TestListener_Processes: peers of other processes come, and are seen to go whether they leave
+// in order, exit without a word, or are killed.
+func TestListener_Processes(t *testing.T) {
+	for i, tls := range []string{"all", "tcp", "sm"} {
+		n := networks[i]
+		t.Run(tls+"/"+n.name, func(t *testing.T) {
+			p := newPair(t, real(tls), fromEnv(t, "TLS="+tls))
+			l := p.b.listen(t, n.network, n.address(t), ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			for i, how := range []string{"close", "exit", "killed"} {
+				c := startChild(t, "dial", tls, n.network, l.Addr(), how)
+				require.Equal(t, []string{"there"}, p.lines(c, 1))
+				require.Len(t, l.peers, i+1)
+				assert.Equal(t, how, string(l.peers[i].Private))
+				assert.Equal(t, how, string(p.b.mem.Bytes()[:len(how)]))
+				if n.network == "unix" {
+					assert.Equal(t, c.cmd.Process.Pid, l.peers[i].From.PID)
+				}
+				p.see(l, c, i, how)
+			}
+			assert.Equal(t, []string{"come 0", "gone 0", "come 1", "gone 1", "come 2", "gone 2"}, l.events)
+			p.until(func() bool { return p.b.w.eps.Len() == 0 })
+		})
+	}
+}
+
+// see has peer i go, and checks that l is told, and why.
+func (p *pair) see(l *watched, c *child, i int, how string) {
+	want := ucs.ErrConnReset
+	switch how {
+	case "close":
+		want = ucs.ErrPeerClosed
+		c.tell(p.t, how)
+	case "exit":
+		c.tell(p.t, how)
+	case "killed":
+		c.kill(p.t)
+	}
+	p.until(func() bool { return len(l.reasons) == i+1 })
+	assert.ErrorIs(p.t, l.reasons[i], want, how)
+	if how != "killed" {
+		c.end(p.t)
+	}
+}
+
+// lines makes progress until the child has said n lines, or has ended.
+func (p *pair) lines(c *child, n int) (lines []string) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range n {
+			line, err := c.out.ReadString('\n')
+			if err != nil {
+				return
+			}
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}()
+	p.until(func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	return lines
+}
+
+// guestUID is a user that owns nothing.
+const guestUID = 65534
+
+// guestRole is a process of another user: it says how dialing two names ends, the second of
+// which it trusts the owner of, and listens under a third.
+func guestRole(c *childSide) error {
+	ctx, err := NewContext(Config{TLS: config.Allow("tcp")}, all.Components()...)
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	for _, name := range c.args[:2] {
+		_, err := w.Dial(context.Background(), "unix", name, DialConfig{AllowUIDs: []uint32{0}})
+		var rejected *RejectedError
+		switch {
+		case err == nil:
+			c.say("connected")
+		case errors.As(err, &rejected) && rejected.Code == bootstrap.CodeForeignUser:
+			c.say("turned away")
+		default:
+			c.say("%v", err)
+		}
+	}
+	if _, err := w.Listen(context.Background(), "unix", c.args[2], ListenConfig{}); err != nil {
+		return err
+	}
+	c.say("listening")
+	c.heard()
+	return errors.Join(w.Close(), ctx.Close())
+}
+
+// startGuest starts a process of another user.
+func startGuest(t *testing.T, role string) *child {
+	cmd := exec.Command("/proc/self/exe") // the file itself may be out of the user's reach
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: guestUID, Gid: guestUID, NoSetGroups: true}}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	c := &child{cmd: cmd, in: in, out: bufio.NewReader(out)}
+	t.Cleanup(func() { c.kill(t) })
+	return c
+}
+
+// TestListener_OtherUsers: they are turned away unless they are named, and so are listeners of
+// other users.
+func TestListener_OtherUsers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to start a process of another user")
+	}
+	p := newPair(t, real("tcp", "tcp"), Config{})
+	closed := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{guestUID}})
+	theirs := abstractName()
+	c := startGuest(t, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
+	require.Equal(t, []string{"turned away", "connected", "listening"}, p.lines(c, 3))
+	assert.Empty(t, closed.peers)
+	require.Len(t, open.peers, 1)
+	assert.Equal(t, uint32(guestUID), open.peers[0].From.UID)
+	assert.Equal(t, uint32(guestUID), open.peers[0].From.GID)
+	assert.True(t, strings.HasSuffix(open.peers[0].From.String(), "of user 65534"))
+
+	_, err := p.a.w.Dial(t.Context(), "unix", theirs, DialConfig{})
+	assert.ErrorIs(t, err, ErrForeignUser)
+	assert.ErrorContains(t, err, "of user 65534")
+}
