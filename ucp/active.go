@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // ActiveMessage is a message that a handler gets. It is the handler's until that returns,
@@ -14,13 +15,17 @@ import (
 type ActiveMessage struct {
 	// ID is the id that the sender named.
 	ID uint16
-	// Header and Data are what the sender gave. They must not be written to.
+	// Header and Data are what the sender gave. They must not be written to. Data is nil
+	// while it is still with the sender: see Recv.
 	Header, Data []byte
+	// Length is the length of the data in bytes.
+	Length int
 	// From is the connection to the sender, over which it can be answered.
 	From *EP
 
 	w      *Worker
-	msgs   *messages // to which the message is charged
+	msgs   *messages  // to which the message is charged
+	rndv   *announced // the data, while it is with the sender; nil if it is here
 	kept   bool
 	buf    []byte         // of the worker's buffers, for Header and Data of a kept message
 	charge int            // bytes that are charged to the sender
@@ -28,7 +33,8 @@ type ActiveMessage struct {
 }
 
 // ActiveHandler takes active messages, from Progress of the worker. It may start
-// operations, make and close EPs, and keep the message; it must not call Progress.
+// operations, make and close EPs, and receive and keep the message; it must not call
+// Progress.
 type ActiveHandler func(m *ActiveMessage)
 
 // activeHandlers are the handlers by id, in pages.
@@ -60,7 +66,7 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 const MaxActiveHeader = 2 << 10
 
 var activeChannel = newChannel("active message", channel{
-	whole: wire.AMActive, first: wire.AMActiveFirst,
+	whole: wire.AMActive, first: wire.AMActiveFirst, rts: wire.AMActiveRTS,
 })
 
 // activeWord is the first word of an active message.
@@ -116,30 +122,87 @@ func (w *Worker) handleActive(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
-		w.runActive(e, uint16(h.Word), rest[:n], rest[n:])
+		w.runActive(e, uint16(h.Word), rest[:n], rest[n:], nil)
 	}
 	return false
 }
 
-// runActive calls the handler of a message that was charged to its sender.
-func (w *Worker) runActive(e *EP, id uint16, header, data []byte) {
+// runActive calls the handler of a message that was charged to its sender; a is its data
+// if that is not here.
+func (w *Worker) runActive(e *EP, id uint16, header, data []byte, a *announced) {
 	f := w.active.find(id)
-	n := len(header) + len(data)
-	if f == nil {
-		w.stats.badMessages.Inc()
-		e.msgs.received(n)
-		return
-	}
 	m := &w.active.msg
 	if m.From != nil { // a handler runs inside another one
 		m = &ActiveMessage{}
 	}
-	*m = ActiveMessage{ID: id, Header: header, Data: data, From: e, w: w, msgs: e.msgs, charge: n}
-	f(m)
+	*m = ActiveMessage{
+		ID: id, Header: header, Data: data, Length: len(data), From: e,
+		w: w, msgs: e.msgs, rndv: a, charge: len(header) + len(data),
+	}
+	if a != nil {
+		m.Length = a.n
+	}
+	if f != nil {
+		f(m)
+	} else {
+		w.stats.badMessages.Inc()
+	}
 	if !m.kept {
-		m.msgs.received(n)
+		m.over()
 	}
 	*m = ActiveMessage{}
+}
+
+// over is called when the user has no part of the message any more.
+func (m *ActiveMessage) over() {
+	if m.rndv != nil {
+		m.rndv.refuse(ucs.StatusOK)
+	}
+	m.msgs.received(m.charge)
+}
+
+// Recv writes the data of the message to buf. That works once; for a message whose data is
+// there (Data is not nil, or Length is 0) it is a copy. Otherwise the data is fetched from
+// the sender, and buf is gucx's until the request has ended; the message may be released
+// before. A nil request says that the data is there. Call it in the handler, or later on
+// what Keep has returned: a message that was neither received nor kept is dropped, and its
+// sender cannot tell. A receive under way ends with the reason if From fails or is closed.
+// Errors: ErrTruncated if the data is longer than buf, which has the first bytes then;
+// ErrInvalidParam, if OpParams.Mem does not cover buf or the message was received already;
+// as [EP.Err] if From takes no operations, and ErrPeerClosed if it has started over.
+func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
+	e, act := m.From, action{stage: &activeRecv, n: len(buf)}
+	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
+		return nil, e.wrong(act, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
+	}
+	if m.rndv == nil {
+		return nil, m.copyTo(buf, act)
+	}
+	if err := m.rndv.gone(act); err != nil {
+		return nil, err
+	}
+	r := m.w.newRequest(e, &activeRecv)
+	r.buf = buf
+	if p != nil {
+		r.mem = p.Mem
+	}
+	m.rndv.fetch(r)
+	m.rndv = nil
+	return r.started()
+}
+
+// activeRecv names the receive of an active message in errors.
+var activeRecv = stage{name: "receive", sized: true, role: wireup.AM}
+
+// copyTo is Recv of what is here.
+func (m *ActiveMessage) copyTo(buf []byte, act action) error {
+	if m.Data == nil && m.Length > 0 {
+		return m.From.wrong(act, uct.ErrInvalidParam, "the message was received already, or kept")
+	}
+	if copy(buf, m.Data) < m.Length {
+		return m.From.wrong(act, ucs.ErrTruncated, fmt.Sprintf("%d bytes", m.Length))
+	}
+	return nil
 }
 
 // Keep returns a copy of the message that is the caller's until it releases it; m stays
@@ -154,20 +217,32 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	}
 	m.kept = true
 	*k = *m
-	k.next = nil
+	k.next, k.buf = nil, nil
+	if m.rndv != nil { // there is a header and a key
+		m.rndv = nil
+		k.buf = w.buffers.get(len(m.Header) + len(k.rndv.key))
+		k.Header, k.rndv.key = k.copied(m.Header, k.rndv.key)
+		return k
+	}
 	k.buf = w.buffers.get(len(m.Header) + len(m.Data))
-	copy(k.buf[copy(k.buf, m.Header):], m.Data)
-	k.Header, k.Data = k.buf[:len(m.Header):len(m.Header)], k.buf[len(m.Header):]
+	k.Header, k.Data = k.copied(m.Header, m.Data)
 	return k
+}
+
+// copied copies two parts of a message into its buffer.
+func (m *ActiveMessage) copied(a, b []byte) (_, _ []byte) {
+	n := copy(m.buf, a)
+	copy(m.buf[n:], b)
+	return m.buf[:n:n], m.buf[n:]
 }
 
 // Release gives back a message that Keep has returned.
 func (m *ActiveMessage) Release() {
-	w, msgs, n := m.w, m.msgs, m.charge
+	w := m.w
+	m.over()
 	w.buffers.put(m.buf)
 	*m = ActiveMessage{next: w.active.free}
 	w.active.free = m
-	msgs.received(n)
 }
 
 // handleActiveFirst begins an active message that comes in fragments. Its handler gets it
@@ -198,6 +273,24 @@ func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 	return false
 }
 
+// handleActiveRTS hands over an active message whose data is still with its sender.
+func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	var p wire.RTS
+	rest, ok := h.Unpack(data)
+	if ok {
+		rest, ok = p.Unpack(rest)
+	}
+	if !ok || h.Word>>32 != uint64(len(rest)) || p.ID == 0 || p.Length > maxMessage {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+		w.runActive(e, uint16(h.Word), rest, nil, newAnnounced(e, &p))
+	}
+	return false
+}
+
 // maxEager is the longest message that may come in fragments, in bytes: the window bounds
 // it further.
 const maxEager = 1 << 40
@@ -212,7 +305,7 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 
 func (s *activeSink) whole(in *inbound) {
 	n := int(s.word >> 32)
-	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:])
+	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:], nil)
 	in.e.w.buffers.put(s.buf)
 }
 

@@ -16,20 +16,41 @@ var activeSizes = []int{0, 1, 7, 8, 16, 31, 32, 33, 100, 200, 248, 249, 1000, 40
 type received struct {
 	header, data []byte
 	from         *EP
+	recv         *Request // brings the data; nil when it is here
 }
 
-// collect has the worker keep what comes with an id.
-func collect(w *Worker, id uint16) *[]received {
+// collect has the worker receive what comes with an id.
+func collect(t testing.TB, w *Worker, id uint16) *[]received {
 	got := &[]received{}
 	w.OnActive(id, func(m *ActiveMessage) {
-		*got = append(*got, received{append([]byte{}, m.Header...), append([]byte{}, m.Data...), m.From})
+		x := received{header: append([]byte{}, m.Header...), data: make([]byte, m.Length), from: m.From}
+		var err error
+		x.recv, err = m.Recv(x.data, nil)
+		assert.NoError(t, err)
+		*got = append(*got, x)
 	})
 	return got
 }
 
+// have reports that n messages are here with all their data.
+func have(t testing.TB, got *[]received, n int) func() bool {
+	return func() bool {
+		pending := false
+		for i := range *got {
+			x := &(*got)[i]
+			if x.recv != nil && x.recv.Done() {
+				assert.NoError(t, x.recv.take())
+				x.recv = nil
+			}
+			pending = pending || x.recv != nil
+		}
+		return !pending && len(*got) == n
+	}
+}
+
 func TestActive_Sizes(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
-		got := collect(p.b.w, 0xfedc)
+		got := collect(t, p.b.w, 0xfedc)
 		p.connect()
 		n := 0
 		for _, size := range activeSizes {
@@ -37,7 +58,7 @@ func TestActive_Sizes(t *testing.T) {
 				head, data := pattern(header, n), pattern(size, n+1)
 				require.NoError(t, p.finish(p.a.ep.SendActive(0xfedc, head, data, nil)), "%d, header %d", size, header)
 				n++
-				p.until(func() bool { return len(*got) == n })
+				p.until(have(t, got, n))
 				requireBytes(t, head, (*got)[n-1].header)
 				requireBytes(t, data, (*got)[n-1].data)
 			}
@@ -49,7 +70,7 @@ func TestActive_Sizes(t *testing.T) {
 // those that had to wait for a lane, for queues or for credit.
 func TestActive_Order(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
-		got := collect(p.b.w, 1)
+		got := collect(t, p.b.w, 1)
 		p.connect()
 		const n = 400
 		var reqs []*Request
@@ -67,7 +88,7 @@ func TestActive_Order(t *testing.T) {
 		for _, r := range reqs {
 			require.NoError(t, p.finish(r, nil))
 		}
-		p.until(func() bool { return len(*got) == n })
+		p.until(have(t, got, n))
 		for i, m := range *got {
 			require.Equal(t, []byte{byte(i), byte(i >> 8)}, m.header, "message %d", i)
 			requireBytes(t, pattern(activeSizes[i*7%len(activeSizes)], i), m.data)
@@ -81,7 +102,7 @@ func TestActive_Answer(t *testing.T) {
 		if p.oneself() {
 			t.Skip("question and answer have one handler")
 		}
-		got := collect(p.a.w, 2)
+		got := collect(t, p.a.w, 2)
 		p.b.w.OnActive(2, func(m *ActiveMessage) {
 			r, err := m.From.SendActive(2, nil, append([]byte("re: "), m.Data...), nil)
 			assert.NoError(t, err)
@@ -91,7 +112,7 @@ func TestActive_Answer(t *testing.T) {
 		})
 		p.connect()
 		require.NoError(t, p.finish(p.a.ep.SendActive(2, nil, []byte("ping"), nil)))
-		p.until(func() bool { return len(*got) == 1 })
+		p.until(have(t, got, 1))
 		assert.Equal(t, "re: ping", string((*got)[0].data))
 		assert.Same(t, p.a.ep, (*got)[0].from)
 	})
@@ -118,13 +139,19 @@ func TestActive_Kept(t *testing.T) {
 			for range 100 {
 				p.step()
 			}
-			assert.LessOrEqual(t, len(kept)*size, defaultEagerWindow, "kept more than the window")
-			for _, m := range kept {
-				requireBytes(t, pattern(size, seen), m.Data)
+			batch, held := kept, 0
+			kept = nil
+			for _, m := range batch {
+				held += len(m.Data)
+			}
+			assert.LessOrEqual(t, held, defaultEagerWindow, "kept more than the window")
+			for _, m := range batch {
+				data := make([]byte, size)
+				require.NoError(t, p.finish(m.Recv(data, nil)))
+				requireBytes(t, pattern(size, seen), data)
 				m.Release()
 				seen++
 			}
-			kept = kept[:0]
 		}
 		for _, r := range reqs {
 			require.NoError(t, p.finish(r, nil))

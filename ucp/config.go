@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -38,6 +39,13 @@ type Config struct {
 	// RndvThresh is the length of a message in bytes from which its data stays with the
 	// sender until the receiver asks for it (rendezvous). 0 means the default.
 	RndvThresh int `env:"RNDV_THRESH" default:"0" doc:"Length from which a message is announced and its data fetched by rendezvous; 0 means the default."`
+
+	// RndvScheme is how the data of an announced message comes to its receiver, where that
+	// is possible: get_zcopy, the receiver gets it, if the sender's memory is registered;
+	// put_zcopy, the sender puts it, if the receiver's memory is registered; am, in active
+	// messages, which is always possible. Empty means auto: by cost. A sender that is not
+	// to have its data got hands out no keys.
+	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
 
 	// EagerWindow is how many bytes of messages a peer may send before they are received;
 	// with what is beyond, and every longer message, it waits. It holds for what is sent
@@ -88,6 +96,9 @@ func (c *Config) Validate() error {
 	case "", ResolveAtUnpack, ResolveAtOp:
 	default:
 		return fmt.Errorf("key resolution %q: %w", c.KeyResolve, ucs.ErrInvalidParam)
+	}
+	if _, ok := proto.ParseScheme(c.RndvScheme); !ok {
+		return fmt.Errorf("rendezvous scheme %q: %w", c.RndvScheme, ucs.ErrInvalidParam)
 	}
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
@@ -145,6 +156,10 @@ type OpParams struct {
 	// Mem covers the local buffer. Transfers then move the buffer without a copy where
 	// that is cheaper, and it belongs to gucx until the request has ended. Without it all
 	// transfers are copied.
+	//
+	// A long message, and a receive of one, hands the key of Mem to the peer, which has the
+	// rights of Mem in all of it until Mem is closed. Memory without the right to read from
+	// outside is not got, and memory without the right to write is not put into.
 	Mem *Mem
 }
 
@@ -155,6 +170,13 @@ const (
 	defaultEagerBudget = 64 << 20
 )
 
-func (c *Config) rndvThresh() int    { return cmp.Or(c.RndvThresh, defaultRndvThresh) }
+func (c *Config) rndvThresh() int { return cmp.Or(c.RndvThresh, defaultRndvThresh) }
+
+// rndvScheme is the scheme that is wished for; Validate has refused names that are none.
+func (c *Config) rndvScheme() proto.Scheme {
+	s, _ := proto.ParseScheme(c.RndvScheme)
+	return s
+}
+
 func (c *Config) eagerWindow() int64 { return int64(cmp.Or(c.EagerWindow, defaultEagerWindow)) }
 func (c *Config) eagerBudget() int64 { return int64(cmp.Or(c.EagerBudget, defaultEagerBudget)) }

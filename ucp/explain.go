@@ -36,7 +36,7 @@ func (w *Worker) Explain(addr []byte) (string, error) {
 // or would use, and why not the others.
 func (e *EP) Explain() string {
 	text := e.w.explain(e.peer.Addr)
-	if i := e.mover(); i != nil {
+	if i := e.transport(wireup.RMA); i != nil {
 		text += i.transfers().explain(i.String())
 	}
 	if e.link != nil {
@@ -47,13 +47,13 @@ func (e *EP) Explain() string {
 	return text
 }
 
-// mover is the transport of the lane that puts and gets take, or would take; nil if there
-// is none.
-func (e *EP) mover() *iface {
-	if x := e.lane(wireup.RMA); x != nil {
+// transport is that of the lane which operations of a role take, or would take; nil if
+// there is none.
+func (e *EP) transport(role wireup.Role) *iface {
+	if x := e.lane(role); x != nil {
 		return x.Iface
 	}
-	if best := e.peer.Best[wireup.RMA]; best.OK {
+	if best := e.peer.Best[role]; best.OK {
 		return e.w.ifaces[best.Local]
 	}
 	return nil

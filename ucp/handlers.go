@@ -12,6 +12,10 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMActive, uct.AMHandlerFunc(w.handleActive)),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
+		i.SetAMHandler(wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)),
+		i.SetAMHandler(wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)),
+		i.SetAMHandler(wire.AMData, uct.AMHandlerFunc(w.handleData)),
+		i.SetAMHandler(wire.AMPutDone, w.handleControl((*Worker).handlePutDone)),
 		i.SetAMHandler(wire.AMAck, w.handleControl((*Worker).handleAck)),
 		i.SetAMHandler(wire.AMCredit, w.handleControl((*Worker).handleCredit)),
 	)

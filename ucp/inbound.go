@@ -127,9 +127,19 @@ func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 // sender is the EP from which a message comes, by the name that the peer has for it; nil,
 // which is counted, if there is none that takes messages.
 func (w *Worker) sender(name uint64) *EP {
-	e := w.eps.Find(name)
-	if e == nil || e.state != epOpen || e.link == nil {
+	e := w.connected(name)
+	if e == nil || e.state != epOpen {
 		w.stats.badMessages.Inc()
+		return nil
+	}
+	return e
+}
+
+// connected is the EP over which a peer goes on with a message, by the name that the peer
+// has for it; nil if there is none. It may be one that closes when its messages have ended.
+func (w *Worker) connected(name uint64) *EP {
+	e := w.eps.Find(name)
+	if e == nil || e.state > epClosing || e.link == nil {
 		return nil
 	}
 	return e
@@ -143,7 +153,7 @@ func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) u
 			w.stats.badMessages.Inc()
 			return false
 		}
-		if e := w.sender(c.EP); e != nil && !f(w, &c, e) {
+		if e := w.connected(c.EP); e == nil || !f(w, &c, e) {
 			w.stats.badMessages.Inc()
 		}
 		return false
@@ -152,12 +162,22 @@ func (w *Worker) handleControl(f func(w *Worker, c *wire.Control, e *EP) bool) u
 
 // handleAck ends a message that waits for its receiver.
 func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
-	r := w.remote.Find(c.ID)
-	if r == nil || r.ep != e || r.flags&reqAwaited == 0 {
+	r := w.sent(e, c.ID)
+	if r == nil {
 		return false
 	}
 	w.remote.Remove(r.remote)
 	r.remote = 0
 	r.comp.Complete(c.Status())
 	return true
+}
+
+// sent is the message of which a peer is to tell something, by the name that it was told;
+// nil if there is none.
+func (w *Worker) sent(e *EP, id uint64) *Request {
+	r := w.remote.Find(id)
+	if e == nil || r == nil || r.ep != e || r.flags&(reqAwaited|reqFetching|reqLed) != reqAwaited {
+		return nil
+	}
+	return r
 }

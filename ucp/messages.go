@@ -25,8 +25,8 @@ type messages struct {
 	maxCopy  int    // longest by one AMBcopy; -1 if there is none
 	window
 
-	awaited requestList // messages of which the peer has to tell something
-	leaving bool        // the EP leaves when there is none any more
+	awaited requestList // messages of which the peer has to tell or to send something
+	leaving bool        // the EP is to leave when there is none any more
 	waiting int         // sends in EP.waiting: the next one goes behind them
 	inbound *inbound    // messages of which a part has come, the oldest first
 	lastID  uint64      // name of the latest message that was sent in parts
@@ -62,11 +62,8 @@ func (e *EP) bindMessages() {
 	}
 	limits := &x.Iface.attr.AM
 	m.am, m.name = x.AM, e.link.conn.RemoteEP()
-	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData)
-	m.maxCopy = limits.MaxBcopy - wire.HeadLen
-	if t := x.Iface.sends(); t.eager < m.maxCopy {
-		m.maxCopy = t.eager
-	}
+	m.maxCopy = x.Iface.sends().eager
+	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
 }
 
 // unbind has all messages take the slow way.
@@ -169,15 +166,22 @@ func (r *Request) unawait() {
 	r.flags &^= reqAwaited
 	e.msgs.awaited.remove(r)
 	if e.msgs.leaving && e.msgs.awaited.first == nil {
-		e.msgs.leaving = false
-		e.leave()
-		return
+		e.w.schedule(e)
 	}
 	e.emptied()
 }
 
 // awaits reports that the peer has to tell something of messages.
 func (m *messages) awaits() bool { return m != nil && m.awaited.first != nil }
+
+// goOnLeaving goes on with EP.Close when the peer has told all there is to tell. What this
+// side told last may still be queued, so operations are waited for once more.
+func (e *EP) goOnLeaving() {
+	if m := e.msgs; m != nil && m.leaving && m.awaited.first == nil && e.state == epClosing {
+		m.leaving = false
+		e.drain()
+	}
+}
 
 // endAwaited ends the messages that wait for the peer, which is gone.
 func (m *messages) endAwaited(st ucs.Status) {
@@ -186,7 +190,9 @@ func (m *messages) endAwaited(st ucs.Status) {
 	}
 	for r := m.awaited.first; r != nil; {
 		next := r.next
-		r.comp.Complete(st)
+		if r.flags&reqLed == 0 { // else it ends with the request that it has led
+			r.comp.Complete(st)
+		}
 		r = next
 	}
 }

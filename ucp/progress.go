@@ -71,6 +71,7 @@ func (e *EP) deferredWork() {
 		return
 	}
 	e.closeFailed()
+	e.goOnLeaving()
 	if e.needs != 0 && e.state < epFailed {
 		e.connect()
 	}

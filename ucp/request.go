@@ -70,6 +70,9 @@ const (
 	reqAnswerDue                      // an answer: counted in link.answers
 	reqDirect                         // posted in one call: counted in EP.direct, and in no list
 	reqAwaited                        // in messages.awaited
+	reqLed                            // another request, whose parent it is, does what it waits for
+	reqFetching                       // a receive of a message that was announced
+	reqTruncated                      // of one that is longer than the buffer
 )
 
 // chunk is how many requests the pool grows by.

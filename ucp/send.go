@@ -37,6 +37,8 @@ func newChannel(name string, ids channel) *channel {
 	c.send = with(nil)
 	c.one, c.pieces, c.waitAck = with((*Request).sendWhole), with((*Request).sendPieces), with((*Request).sendSync)
 	c.bare = with((*Request).sendBare)
+	c.announce = with((*Request).sendRTS)
+	c.announce.announces, c.announce.lends = true, true
 	return c
 }
 
@@ -46,6 +48,7 @@ type sends struct {
 	bare  int // least and
 	most  int // greatest length of data that goes without a copy in one call; least is math.MaxInt if there is none
 	piece int // longest data of one fragment
+	data  int // longest data of one fragment of a message that was announced
 	rndv  int // least length that is announced
 
 	header int // longest header of an active message that goes with bare
@@ -61,7 +64,7 @@ func (i *iface) sends() *sends {
 
 func (i *iface) chooseSends() *sends {
 	limits, costs := &i.attr.AM, &i.attr.Costs
-	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
+	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: limits.MaxBcopy - wire.FragLen, bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s
@@ -168,7 +171,7 @@ func (r *Request) admitted() bool {
 		return true
 	}
 	if r.stage.announces {
-		m.paid = a.affords(charge(0), reserve)
+		m.paid = a.affords(charge(len(m.header)), reserve)
 	} else {
 		m.paid = a.affords(charge(m.length(r)), 0)
 	}

@@ -41,8 +41,11 @@ type stage struct {
 	tells bool // ends with the reason if a lane broke before
 	ahead bool // no fence holds it back
 
+	shares bool // lets others of its lane go on when it has used up the resources
+
 	inOrder   bool // a message: it does not pass those before it
 	announces bool // it says that there is a message, and keeps the data
+	filled    bool // the peer writes to the buffer itself, and says when it has
 }
 
 // noRole is the role of a stage that takes no lane, or each.
@@ -223,6 +226,9 @@ func (r *Request) dispatched() error {
 	}
 	if err := r.advance(); err == uct.ErrNoResource {
 		r.flags |= reqQueued
+		if r.stage.shares && r.waitsOn().EP.AddPending(&r.pend) == nil {
+			return nil // behind what waits
+		}
 		return err
 	}
 	return nil

@@ -115,8 +115,9 @@ func (a *window) affords(n, below int64) bool {
 
 // Control messages of the AM lane: what is left to say about a message, and credit.
 var (
-	ackStage    = controlStage("acknowledgement", wire.AMAck)
-	creditStage = controlStage("credit", wire.AMCredit)
+	ackStage     = controlStage("acknowledgement", wire.AMAck)
+	creditStage  = controlStage("credit", wire.AMCredit)
+	putDoneStage = controlStage("end of data", wire.AMPutDone)
 )
 
 func controlStage(name string, id uint8) stage {
@@ -130,6 +131,12 @@ func controlStage(name string, id uint8) stage {
 func (e *EP) control(s *stage, id, value uint64) {
 	r := e.w.newRequest(e, s)
 	r.raddr, r.value = id, value
+	r.answer()
+}
+
+// answer starts a request that tells the peer something and has no user.
+func (r *Request) answer() {
+	e := r.ep
 	if r, _ = r.start(); r != nil {
 		r.flags |= reqAnswerDue
 		e.answerDue()

@@ -157,6 +157,16 @@ func (m *Mem) Addr() uint64 { return m.addr }
 // the caller's. After Close the key is refused.
 func (m *Mem) Pack() []byte { return append([]byte(nil), m.packed...) }
 
+// AppendKey appends what Pack returns to b.
+func (m *Mem) AppendKey(b []byte) []byte { return append(b, m.packed...) }
+
+// Access is the rights that peers and transports have.
+func (m *Mem) Access() uct.Access { return m.access }
+
+// AddrOf is the address by which peers name the first byte of buf, which lies in the
+// memory and is not empty.
+func (m *Mem) AddrOf(buf []byte) uint64 { return m.addr + offset(m.bytes, buf) }
+
 // Close deregisters the memory and, after MemAlloc, frees it: when it has returned nil,
 // no peer and no transport touches the memory. It waits for accesses that have begun,
 // for ucs.RevokeLimit with each transport at most. Then it returns an error that wraps

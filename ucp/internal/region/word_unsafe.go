@@ -10,3 +10,8 @@ func within(outer, inner []byte) bool {
 	o, i := uintptr(unsafe.Pointer(unsafe.SliceData(outer))), uintptr(unsafe.Pointer(unsafe.SliceData(inner)))
 	return i >= o && i-o <= uintptr(len(outer)) && uintptr(len(inner)) <= uintptr(len(outer))-(i-o)
 }
+
+// offset is where inner begins in outer, which it lies in.
+func offset(outer, inner []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(inner))) - uintptr(unsafe.Pointer(unsafe.SliceData(outer))))
+}

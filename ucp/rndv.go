@@ -1,0 +1,281 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// A rendezvous: the sender announces a message and keeps its data (RTS). When it is
+// received, the data comes by one of three schemes, and the sender learns that it has its
+// buffer back:
+//
+//	get        the receiver gets the data, and acknowledges    RTS -> GET    -> ACK
+//	put        the receiver asks for it, the sender puts it    RTS -> RTR <- PUT <- PUT DONE
+//	fragments  the receiver asks, the sender sends messages    RTS -> RTR <- DATA
+//
+// The first two need memory that is registered (OpParams.Mem) at the side that is reached.
+// A message that is dropped is acknowledged.
+
+// maxMessage is the longest message that a peer may announce, in bytes: more than any
+// process has, and sums do not overflow.
+const maxMessage = 1 << 48
+
+// announced is a message whose data is still with its sender. It is fetched or refused,
+// once.
+type announced struct {
+	e    *EP
+	msgs *messages // of e when it was announced
+	id   uint64    // the sender's name of the message
+	n    int       // length of the data
+	addr uint64    // of the data at the sender, if there is a key
+	key  []byte    // opens the data; empty if it cannot be got
+}
+
+// newAnnounced is what an RTS says, whose key must be copied to be kept. The announcement
+// was charged to its sender.
+func newAnnounced(e *EP, m *wire.RTS) *announced {
+	return &announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
+}
+
+// gone is why the data cannot be had any more; nil if it can.
+func (a *announced) gone(act action) error {
+	switch e := a.e; {
+	case e.state == epOpen && e.msgs == a.msgs:
+		return nil
+	case e.state == epOpen: // it has started over
+		return e.errorOf(act, ucs.ErrPeerClosed)
+	default:
+		return e.refuses(act)
+	}
+}
+
+// refuse tells the sender that the data is not wanted, with a status that its request ends
+// with.
+func (a *announced) refuse(st ucs.Status) {
+	if e := a.e; e.state <= epClosing && e.msgs == a.msgs {
+		e.control(&ackStage, a.id, uint64(st))
+	}
+}
+
+// Stages of a receive whose data is being fetched, by scheme.
+var fetchStages = [...]stage{
+	proto.Get:       {name: "receive", sized: true, role: wireup.RMA, done: (*Request).fetched, lends: true},
+	proto.Put:       {name: "receive", sized: true, role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
+	proto.Fragments: {name: "receive", sized: true, role: wireup.AM, done: (*Request).arrived},
+}
+
+// fetch brings the data into the buffer of r, a receive that nothing knows yet and that
+// gone has not refused. r ends when it is there: with StatusTruncated if it is longer than
+// the buffer, which has the first bytes then.
+func (a *announced) fetch(r *Request) {
+	e := a.e
+	if a.n > len(r.buf) {
+		r.flags |= reqTruncated
+	}
+	r.ep, r.buf, r.off = e, r.buf[:min(len(r.buf), a.n)], 0
+	if len(r.buf) == 0 {
+		a.refuse(ucs.StatusOK)
+		r.stage = &fetchStages[proto.Fragments]
+		r.settle(r.fetchStatus())
+		return
+	}
+	key := a.open(len(r.buf))
+	s := e.scheme(r, key)
+	if s != proto.Get && key != nil {
+		key.Close()
+	}
+	r.stage = &fetchStages[s]
+	r.flags |= reqFetching
+	r.awaitPeer()
+	if s == proto.Get {
+		r.get(a, key)
+	} else {
+		r.request(a, s)
+	}
+	r.posted()
+}
+
+// open is the key of the first n bytes of the data; nil if they cannot be got. One that
+// makes no sense is counted, and the data comes in fragments then.
+func (a *announced) open(n int) *RKey {
+	if len(a.key) == 0 || !a.e.peer.Best[wireup.RMA].OK {
+		return nil
+	}
+	key, err := a.e.Unpack(a.key)
+	if err != nil {
+		return nil
+	}
+	if key.denies(a.addr, n, uct.AccessRemoteRead) != "" {
+		a.e.w.stats.badMessages.Inc()
+		key.Close()
+		return nil
+	}
+	return key
+}
+
+// fetchStatus is how a receive ends whose data is there.
+func (r *Request) fetchStatus() ucs.Status {
+	if r.flags&reqTruncated != 0 {
+		return ucs.StatusTruncated
+	}
+	return ucs.StatusOK
+}
+
+// getDataStage gets the data of a message for the receive that is its parent.
+var getDataStage = stage{
+	name: "receive", sized: true, role: wireup.RMA, post: postGet, settled: (*Request).closeKey, lends: true, ahead: true,
+}
+
+// closeKey gives back a key that only this request used.
+func (r *Request) closeKey() { r.key.Close() }
+
+// get gets the data of a message.
+func (r *Request) get(a *announced, key *RKey) {
+	r.value = a.id
+	child := r.worker.newRequest(r.ep, &getDataStage)
+	child.buf, child.raddr, child.key, child.mem = r.buf, a.addr, key, r.mem
+	r.lead(child)
+}
+
+// lead starts a request that does what its parent r waits for: it has the parent's place
+// with the peer.
+func (r *Request) lead(child *Request) {
+	r.flags |= reqLed
+	child.parent = r
+	if child, _ = child.start(); child != nil { // an error is the parent's, too
+		child.Release()
+	}
+}
+
+// fetched runs when the data was got, or was not.
+func (r *Request) fetched() {
+	st := r.comp.Status
+	if e := r.ep; e.state <= epClosing {
+		e.control(&ackStage, r.value, uint64(st))
+	}
+	r.arrived()
+}
+
+// arrived ends a receive for which nothing more comes.
+func (r *Request) arrived() {
+	st := r.comp.Status
+	if st == ucs.StatusOK {
+		st = r.fetchStatus()
+	}
+	r.settle(st)
+}
+
+// rtrStage has the sender of a message put or send the data of the receive that is called
+// Request.value.
+var rtrStage = stage{
+	name: "receive", role: wireup.AM, ahead: true, settled: (*Request).answered, post: (*Request).sendRTR,
+}
+
+// request tells the sender to put or to send the data.
+func (r *Request) request(a *announced, s proto.Scheme) {
+	r.nameIt()
+	rtr := r.worker.newRequest(r.ep, &rtrStage)
+	rtr.raddr, rtr.value = a.id, r.remote
+	if s == proto.Put {
+		rtr.buf, rtr.mem = r.buf, r.mem
+	} else {
+		rtr.off = len(r.buf)
+	}
+	rtr.answer()
+}
+
+func (r *Request) sendRTR() error {
+	x, w := r.ep.lane(wireup.AM), r.worker
+	m := wire.RTR{EP: r.ep.link.conn.RemoteEP(), ID: r.raddr, Recv: r.value, Length: uint64(r.off)}
+	w.msg.b = w.msg.b[:0]
+	if r.mem != nil {
+		m.Length, m.Addr = uint64(len(r.buf)), r.mem.AddrOf(r.buf)
+	}
+	w.msg.b = m.Append(w.msg.b)
+	if r.mem != nil {
+		w.msg.b = r.mem.AppendKey(w.msg.b)
+	}
+	_, err := x.AM.AMBcopy(wire.AMRTR, &w.msg)
+	return err
+}
+
+// handleData takes a part of the data of a receive.
+func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
+	var f wire.Frag
+	part, ok := f.Unpack(data)
+	if !ok {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	r := w.fetching(w.connected(f.EP), f.ID)
+	if r == nil || f.Offset != uint64(r.off) || len(part) > len(r.buf)-r.off {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if r.flags&reqGivenUp == 0 {
+		copy(r.buf[r.off:], part)
+	}
+	if r.off += len(part); r.off == len(r.buf) {
+		r.comp.Complete(ucs.StatusOK)
+	}
+	return false
+}
+
+// fetching is the receive that a peer is to put or send data for, by the name that it was
+// told; nil if there is none.
+func (w *Worker) fetching(e *EP, id uint64) *Request {
+	r := w.remote.Find(id)
+	if e == nil || r == nil || r.ep != e || r.flags&(reqFetching|reqAwaited|reqLed) != reqFetching|reqAwaited {
+		return nil
+	}
+	return r
+}
+
+// handlePutDone ends a receive whose data was put.
+func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
+	r := w.fetching(e, c.ID)
+	if r == nil || !r.stage.filled {
+		return false
+	}
+	r.comp.Complete(c.Status())
+	return true
+}
+
+// scheme chooses how the data of a message comes into the buffer of r. key opens it, and
+// is nil if it cannot be got.
+func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
+	v := e.ways(len(r.buf), key != nil, r.mem)
+	return v.Choose(len(r.buf), e.w.ctx.cfg.rndvScheme())
+}
+
+// ways are the ways for n bytes into a buffer in mem, which may be nil. gettable says that
+// they can be got.
+func (e *EP) ways(n int, gettable bool, mem *Mem) (v proto.Rndv) {
+	am, rma := e.transport(wireup.AM), e.transport(wireup.RMA)
+	v.Message = am.attr.Costs[uct.AMBcopy]
+	v.Fragment = proto.Move{Cost: v.Message, Piece: am.sends().data}
+	if rma == nil {
+		return v
+	}
+	t := rma.transfers()
+	if gettable {
+		v.Get = rma.move(&t.get[t.of(mem)], n, uct.GetShort)
+	}
+	if mem != nil && mem.Access()&uct.AccessRemoteWrite != 0 && mem.In(rma.domain) != nil {
+		v.Put = rma.move(&t.put[unregistered], n, uct.PutShort)
+	}
+	return v
+}
+
+// move is how a transport moves n bytes. first is the variant that is proto.Short, which
+// proto.Bcopy and proto.Zcopy follow.
+func (i *iface) move(t *proto.Table, n int, first uct.Variant) (m proto.Move) {
+	way := t.Find(n)
+	if way.Protocol == proto.None {
+		return m
+	}
+	return proto.Move{Cost: i.attr.Costs[first+uct.Variant(way.Protocol-proto.Short)], Piece: way.Piece}
+}

@@ -1,0 +1,145 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// sendRTS announces the message. The buffer is gucx's until the peer has said that it needs
+// it no more.
+func (r *Request) sendRTS() error {
+	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
+	r.nameIt()
+	h, rts := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.RTS{ID: r.remote, Length: uint64(len(r.buf))}
+	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
+	if room < 0 {
+		return ucs.ErrTooLong
+	}
+	if r.gettable() {
+		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Pack()
+		if len(rts.Key) > room {
+			rts.Addr, rts.Key = 0, nil
+		}
+	}
+	w.msg.b = append(rts.Append(h.Append(w.msg.b[:0])), m.header...)
+	if _, err := x.AM.AMBcopy(m.ch.rts, &w.msg); err != nil {
+		return err
+	}
+	r.flags |= reqPosted
+	r.awaitPeer()
+	return nil
+}
+
+// gettable reports that the peer may get the data of the message.
+func (r *Request) gettable() bool {
+	i := r.ep.transport(wireup.RMA)
+	if r.mem == nil || i == nil || r.mem.Access()&uct.AccessRemoteRead == 0 || r.mem.In(i.domain) == nil {
+		return false
+	}
+	s := r.worker.ctx.cfg.rndvScheme()
+	return len(r.buf) > 0 && (s == proto.Auto || s == proto.Get)
+}
+
+// handleRTR has the data of a message put or sent, as its receiver wants it.
+func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
+	var m wire.RTR
+	if !m.Unpack(data) {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	r := w.sent(w.connected(m.EP), m.ID)
+	if r == nil || !r.stage.announces || m.Length > uint64(len(r.buf)) {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	r.lead(r.reply(&m))
+	return false
+}
+
+// reply is the request that puts or sends the data of the message.
+func (r *Request) reply(m *wire.RTR) *Request {
+	child := r.worker.newRequest(r.ep, &dataStage)
+	child.buf, child.mem, child.value = r.buf[:m.Length], r.mem, m.Recv
+	if key := r.ep.target(m); key != nil {
+		child.stage, child.key, child.raddr = &putDataStage, key, m.Addr
+	}
+	return child
+}
+
+// target is the key of the memory that the receiver wants the data in; nil if it is to be
+// sent in fragments, which the receiver takes always.
+func (e *EP) target(m *wire.RTR) *RKey {
+	if len(m.Key) == 0 || !e.peer.Best[wireup.RMA].OK {
+		return nil
+	}
+	key, err := e.Unpack(m.Key)
+	if err != nil {
+		return nil
+	}
+	if key.denies(m.Addr, int(m.Length), uct.AccessRemoteWrite) != "" {
+		e.w.stats.badMessages.Inc()
+		key.Close()
+		return nil
+	}
+	return key
+}
+
+// dataStage sends the data of a message for the request that is its parent. Messages
+// behind it do not wait for its end.
+var dataStage = stage{
+	name: "send", sized: true, role: wireup.AM, post: (*Request).sendData, ahead: true, shares: true,
+}
+
+// sendData sends the rest of the data, fragment by fragment. What is sent is in Request.off.
+func (r *Request) sendData() error {
+	x, w := r.ep.lane(wireup.AM), r.worker
+	piece := x.Iface.sends().data
+	f := wire.Frag{EP: r.ep.link.conn.RemoteEP(), ID: r.value}
+	for r.off < len(r.buf) {
+		n := min(len(r.buf)-r.off, piece)
+		f.Offset = uint64(r.off)
+		w.msg.b = f.Append(w.msg.b[:0])
+		w.piece.head, w.piece.data = w.msg.b, r.buf[r.off:r.off+n]
+		_, err := x.AM.AMBcopy(wire.AMData, &w.piece)
+		w.piece = headedMsg{}
+		if err != nil {
+			return err
+		}
+		r.off += n
+		r.flags |= reqPosted
+	}
+	return nil
+}
+
+// Stages that put the data of a message for the request that is their parent.
+var (
+	putDataStage = stage{
+		name: "send", sized: true, role: wireup.RMA, post: postPut, done: (*Request).dataPosted,
+		settled: (*Request).closeKey, steps: true, ahead: true,
+	}
+	putOrderStage = stage{
+		name: "send", sized: true, role: noRole, post: (*Request).flushLanes, done: (*Request).dataArrived,
+		settled: (*Request).closeKey, steps: true, ahead: true,
+	}
+)
+
+// dataPosted runs when what was put has left the buffer, or the put has failed.
+func (r *Request) dataPosted() {
+	if r.comp.Status != ucs.StatusOK {
+		r.dataArrived()
+		return
+	}
+	r.goOn(&putOrderStage)
+}
+
+// dataArrived tells the receiver that the data is there, or will not be.
+func (r *Request) dataArrived() {
+	st := r.comp.Status
+	if e := r.ep; e.state <= epClosing {
+		e.control(&putDoneStage, r.value, uint64(st))
+	}
+	r.settle(st)
+}
