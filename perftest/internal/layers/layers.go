@@ -35,18 +35,13 @@ func FromEnv(environ []string, own gucx.Own) (Config, error) {
 func Names() []string { return []string{verbslayer.Name, uctlayer.Name, ucplayer.Name} }
 
 // Of lists the layers that a transport with caps can be measured through: verbs where
-// there is a verbs device under it that does more than messages, ucp where it has
-// operations that ucp offers.
+// there is a verbs device under it that does more than messages, uct and ucp always.
 func Of(t *device.Transport, caps uct.Caps) (names []string) {
 	oneSided := caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0
 	if t.OverVerbs() && oneSided {
 		names = append(names, verbslayer.Name)
 	}
-	names = append(names, uctlayer.Name)
-	if oneSided {
-		names = append(names, ucplayer.Name)
-	}
-	return names
+	return append(names, uctlayer.Name, ucplayer.Name)
 }
 
 // reliable is the configuration of a transport over reliable connections.

@@ -28,7 +28,7 @@ const closeTimeout = time.Second
 type Layer struct {
 	cfg        ucp.Config
 	components device.Source
-	contexts   layer.Share[*ucp.Context]
+	contexts   layer.Share[*restricted]
 }
 
 // New makes the layer with cfg over the transports of components. The transport and
@@ -37,10 +37,16 @@ func New(cfg ucp.Config, components device.Source) *Layer {
 	return &Layer{cfg: cfg, components: components}
 }
 
+// restricted is a context with one transport, and what that can do.
+type restricted struct {
+	*ucp.Context
+	caps uct.Caps
+}
+
 // conn is one end: a worker and two buffers; with a peer, an EP and its key.
 type conn struct {
 	cfg    layer.Config
-	ctx    *ucp.Context
+	ctx    *restricted
 	worker *ucp.Worker
 	memory *ucp.Mem
 	local  *ucp.Mem
@@ -59,7 +65,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 		}
 	}()
 	key := strings.Join([]string{cfg.Fabric, cfg.Transport, cfg.Device}, " ")
-	ctx, release, err := l.contexts.Get(key, func() (*ucp.Context, error) { return l.newContext(cfg) })
+	ctx, release, err := l.contexts.Get(key, func() (*restricted, error) { return l.newContext(cfg) })
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +85,7 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 }
 
 // newContext restricts ucp to the transport and the device under test.
-func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
+func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	components := l.components(cfg.Fabric)
 	t, err := device.FindTransport(components, cfg.Transport, cfg.Device)
 	if err != nil {
@@ -96,7 +102,12 @@ func (l *Layer) newContext(cfg layer.Config) (*ucp.Context, error) {
 	case uct.DeviceSelf:
 		user.SelfDevices = only
 	}
-	return ucp.NewContext(user, components...)
+	caps, err := t.Caps()
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := ucp.NewContext(user, components...)
+	return &restricted{ctx, caps}, err
 }
 
 func (c *conn) alloc() (*ucp.Mem, error) {

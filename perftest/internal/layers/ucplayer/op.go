@@ -2,6 +2,7 @@ package ucplayer
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/ucp"
@@ -21,15 +22,78 @@ type op struct {
 }
 
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
-	if o, err := layer.OneSidedOp(c, s, c.key != nil); o != nil || err != nil {
-		return o, err
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Kind {
+	case layer.AM:
+		return newStream(o, s), nil
+	case layer.AMPing:
+		return newVolley(o, s), nil
+	case layer.PutPing:
+		return layer.NewPing(c, s)
+	}
+	return o, nil
+}
+
+// newOp makes what all operations have in common.
+func (c *conn) newOp(s layer.Spec) (*op, error) {
+	if err := s.Check(c.cfg.MemLen); err != nil {
+		return nil, err
+	}
+	if c.key == nil {
+		return nil, layer.ErrNotConnected
+	}
+	if limit := c.limit(s); limit != "" {
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: limit}
 	}
 	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
 }
 
+// limit says what keeps an operation from being done; nothing is empty.
+func (c *conn) limit(s layer.Spec) string {
+	switch {
+	case !c.has(s.Kind):
+		return "the transport has no such operation"
+	case (s.Kind == layer.AM || s.Kind == layer.AMPing) && s.Size > maxMessage:
+		return fmt.Sprintf("ucp takes at most %d bytes", maxMessage)
+	}
+	return ""
+}
+
+// has reports whether ucp has an operation over the transport. Atomics that this one lacks
+// are executed by the target, if there is a way to its memory at all.
+func (c *conn) has(k layer.Kind) bool {
+	switch {
+	case k == layer.Put || k == layer.PutPing:
+		return c.ctx.caps&uct.CapPut != 0
+	case k == layer.Get:
+		return c.ctx.caps&uct.CapGet != 0
+	case k.Atomic():
+		return c.ctx.caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0
+	}
+	return true
+}
+
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
+func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+	if !s.Kind.TwoSided() {
+		return nil, nil
+	}
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Kind {
+	case layer.AM:
+		return newSink(o, s), nil
+	case layer.AMPing:
+		return newEcho(o, s), nil
+	}
+	return layer.NewPong(c, s)
+}
 
 // Poll implements layer.Op.
 func (o *op) Poll() error {

@@ -1,12 +1,10 @@
 package uctlayer
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
-	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -18,24 +16,20 @@ const (
 	idAck             // how many idData have come
 )
 
-// numberLen is the length in bytes of the number that a message begins with; shorter
-// messages have its low bytes.
-const numberLen = 8
-
 // mail sends numbered messages, the rest of which is the local buffer.
 type mail struct {
 	*op
 	am   uct.AMSender
 	id   uint8
 	sent uint64
-	head [numberLen]byte
+	head [layer.NumberLen]byte
 }
 
 // newMail chooses how o sends messages of s under id.
 func newMail(o *op, s layer.Spec, id uint8) (*mail, error) {
 	m := &mail{op: o, id: id}
 	m.am = o.ep.Ops().AM
-	n := min(numberLen, s.Size)
+	n := min(layer.NumberLen, s.Size)
 	o.iov[0].Buf = o.buf[n:]
 	l := &o.iface.Attr().AM
 	zcopyMax := l.MaxZcopy
@@ -43,13 +37,13 @@ func newMail(o *op, s layer.Spec, id uint8) (*mail, error) {
 		zcopyMax = 0
 	}
 	return m, o.pick(s, []way{
-		{layer.Short, uct.CapAMShort, numberLen, l.MaxShort, m.short},
+		{layer.Short, uct.CapAMShort, layer.NumberLen, l.MaxShort, m.short},
 		{layer.Zcopy, uct.CapAMZcopy, l.MinZcopy, zcopyMax, m.zcopy},
 		{layer.Bcopy, uct.CapAMBcopy, 0, l.MaxBcopy, m.bcopy},
 	})
 }
 
-func (m *mail) short() error { return m.am.AMShort(m.id, m.sent, m.buf[numberLen:]) }
+func (m *mail) short() error { return m.am.AMShort(m.id, m.sent, m.buf[layer.NumberLen:]) }
 
 func (m *mail) bcopy() error {
 	_, err := m.am.AMBcopy(m.id, m)
@@ -58,23 +52,14 @@ func (m *mail) bcopy() error {
 
 // Pack implements uct.Packer.
 func (m *mail) Pack(dst []byte) int {
-	return m.number(dst) + copy(dst[min(numberLen, len(m.buf)):], m.iov[0].Buf)
-}
-
-// number writes the number of the next message to dst and returns its length.
-func (m *mail) number(dst []byte) int {
-	if len(m.buf) >= numberLen {
-		binary.LittleEndian.PutUint64(dst, m.sent)
-		return numberLen
-	}
-	binary.LittleEndian.PutUint64(m.head[:], m.sent)
-	return copy(dst, m.head[:len(m.buf)])
+	n := layer.PutNumber(dst[:min(len(dst), len(m.buf))], m.sent)
+	return n + copy(dst[n:], m.iov[0].Buf)
 }
 
 // zcopy sends the number as header, which is copied: the same buffer may be in
 // several messages at once.
 func (m *mail) zcopy() error {
-	n := m.number(m.head[:])
+	n := layer.PutNumber(m.head[:min(len(m.head), len(m.buf))], m.sent)
 	iov := m.iov[:]
 	if len(m.iov[0].Buf) == 0 {
 		iov = nil
@@ -105,56 +90,15 @@ func (m *mail) push() error {
 	}
 }
 
-// inbox receives numbered messages. Every one is checked for length, number and last
-// byte; a thorough one for all bytes.
-type inbox struct {
-	count    uint64
-	want     []byte // contents, but for the number
-	last     byte
-	numbered bool // with a whole number
-	thorough bool
-	err      error // what was wrong first
-}
+// inbox receives numbered messages.
+type inbox struct{ layer.Inbox }
 
-func newInbox(s layer.Spec) *inbox {
-	in := &inbox{want: make([]byte, s.Size), numbered: s.Size >= numberLen, thorough: s.Thorough}
-	pattern.Fill(in.want, s.Seed)
-	in.last = in.want[s.Size-1]
-	return in
-}
+func newInbox(s layer.Spec) *inbox { return &inbox{layer.NewInbox(s)} }
 
 // HandleAM implements uct.AMHandler.
 func (in *inbox) HandleAM(data []byte, _ uct.Desc) bool {
-	if !in.quick(data) || in.thorough {
-		in.check(data)
-	}
-	in.count++
+	in.Take(data)
 	return false
-}
-
-// quick reports whether length, number and last byte are right; of a message without
-// a whole number it reports false.
-func (in *inbox) quick(data []byte) bool {
-	return in.numbered && len(data) == len(in.want) && binary.LittleEndian.Uint64(data) == in.count &&
-		(len(data) == numberLen || data[len(data)-1] == in.last)
-}
-
-// check looks at everything, and keeps the first fault.
-//
-//go:noinline
-func (in *inbox) check(data []byte) {
-	var number [numberLen]byte
-	binary.LittleEndian.PutUint64(number[:], in.count)
-	n := min(numberLen, len(in.want))
-	switch {
-	case in.err != nil || len(data) == len(in.want) && bytes.Equal(data[:n], number[:n]) && bytes.Equal(data[n:], in.want[n:]):
-	case len(data) != len(in.want):
-		in.err = fmt.Errorf("%w: message %d has %d bytes, want %d", layer.ErrData, in.count, len(data), len(in.want))
-	case !bytes.Equal(data[:n], number[:n]):
-		in.err = fmt.Errorf("%w: message %d has the number %#x (%d bytes of it)", layer.ErrData, in.count, data[:n], n)
-	default:
-		in.err = fmt.Errorf("%w: message %d arrived with wrong contents", layer.ErrData, in.count)
-	}
 }
 
 // word receives messages of 8 bytes and keeps the last.
@@ -166,7 +110,7 @@ type word struct {
 
 // HandleAM implements uct.AMHandler.
 func (w *word) HandleAM(data []byte, _ uct.Desc) bool {
-	if len(data) != numberLen {
+	if len(data) != layer.NumberLen {
 		w.err = fmt.Errorf("%w: control message of %d bytes", layer.ErrData, len(data))
 		return false
 	}
@@ -202,5 +146,5 @@ func (n *note) send(v uint64) error {
 // Pack implements uct.Packer.
 func (n *note) Pack(dst []byte) int {
 	binary.LittleEndian.PutUint64(dst, n.value)
-	return numberLen
+	return layer.NumberLen
 }

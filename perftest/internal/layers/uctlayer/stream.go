@@ -33,7 +33,7 @@ func newStream(o *op, s layer.Spec) (layer.Op, error) {
 // delivered is how many messages have arrived, as far as this side knows.
 func (st *stream) delivered() uint64 {
 	if st.own != nil {
-		return st.own.count
+		return st.own.Count
 	}
 	return st.ack.value
 }
@@ -78,7 +78,7 @@ func (st *stream) ask() error {
 func (st *stream) wrong() error {
 	switch {
 	case st.own != nil:
-		return st.own.err
+		return st.own.Err
 	case st.ack.err != nil:
 		return st.ack.err
 	}
@@ -116,7 +116,7 @@ func noMessages(o *op, s layer.Spec) error {
 // Progress implements layer.Part.
 func (k *sink) Progress() (int, error) {
 	n := k.iface.Progress()
-	if k.in.count-k.acked >= k.every || k.sync.count != k.syncs {
+	if k.in.Count-k.acked >= k.every || k.sync.count != k.syncs {
 		return n, k.acknowledge()
 	}
 	if n == 0 && k.failed != nil {
@@ -127,10 +127,10 @@ func (k *sink) Progress() (int, error) {
 
 // acknowledge tells the count; without room, later.
 func (k *sink) acknowledge() error {
-	err := k.ack.send(k.in.count)
+	err := k.ack.send(k.in.Count)
 	switch err {
 	case nil:
-		k.acked, k.syncs = k.in.count, k.sync.count
+		k.acked, k.syncs = k.in.Count, k.sync.count
 	case uct.ErrNoResource:
 		return nil
 	}
@@ -139,8 +139,8 @@ func (k *sink) acknowledge() error {
 
 // Finish implements layer.Part.
 func (k *sink) Finish() (uint64, error) {
-	if k.in.err == nil && k.sync.err != nil {
-		return k.in.count, fmt.Errorf("synchronising: %w", k.sync.err)
+	if k.in.Err == nil && k.sync.err != nil {
+		return k.in.Count, fmt.Errorf("synchronising: %w", k.sync.err)
 	}
-	return k.in.count, k.in.err
+	return k.in.Count, k.in.Err
 }

@@ -30,12 +30,12 @@ func (v *volley) Post() error { return v.push() }
 
 // Flush waits for the answer.
 func (v *volley) Flush() error {
-	for v.in.count != v.sent {
+	for v.in.Count != v.sent {
 		if err := v.progress(); err != nil {
 			return err
 		}
 	}
-	return v.in.err
+	return v.in.Err
 }
 
 // echo is the target of a ping-pong.
@@ -56,7 +56,7 @@ func newEcho(o *op, s layer.Spec) (layer.Part, error) {
 // Progress implements layer.Part.
 func (e *echo) Progress() (int, error) {
 	n := e.iface.Progress()
-	for e.sent != e.in.count {
+	for e.sent != e.in.Count {
 		if err := e.try(); err == uct.ErrNoResource {
 			return n, nil
 		} else if err != nil {
@@ -70,7 +70,7 @@ func (e *echo) Progress() (int, error) {
 }
 
 // Finish implements layer.Part.
-func (e *echo) Finish() (uint64, error) { return e.in.count, e.in.err }
+func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
 
 // Part implements layer.Conn.
 func (c *conn) Part(s layer.Spec) (layer.Part, error) {

@@ -1,0 +1,103 @@
+package layer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
+)
+
+// NumberLen is the length in bytes of the number that a message begins with; shorter
+// messages have its low bytes.
+const NumberLen = 8
+
+// PutNumber writes the number of a message to its first bytes and returns how many
+// these are.
+func PutNumber(message []byte, n uint64) int {
+	if len(message) >= NumberLen {
+		binary.LittleEndian.PutUint64(message, n)
+		return NumberLen
+	}
+	for i := range message {
+		message[i] = byte(n >> (8 * i))
+	}
+	return len(message)
+}
+
+// Inbox checks numbered messages. Every one is checked for length, number and last
+// byte; a thorough one for all bytes.
+type Inbox struct {
+	Count uint64
+	Err   error // what was wrong first
+
+	// Repeats says that a message may have the number of the one before it: its buffer
+	// was in use by that one when it was sent.
+	Repeats bool
+
+	want     []byte // contents, but for the number
+	number   uint64 // that the last message had
+	last     byte
+	numbered bool // with a whole number
+	thorough bool
+}
+
+// NewInbox expects messages of s.
+func NewInbox(s Spec) Inbox {
+	in := Inbox{want: make([]byte, s.Size), numbered: s.Size >= NumberLen, thorough: s.Thorough}
+	pattern.Fill(in.want, s.Seed)
+	in.last = in.want[s.Size-1]
+	return in
+}
+
+// Take counts and checks the next message.
+func (in *Inbox) Take(data []byte) {
+	if !in.quick(data) || in.thorough {
+		in.check(data)
+	}
+	in.Count++
+}
+
+// quick reports whether length, number and last byte are right; of a message without
+// a whole number, or with one that is repeated, it reports false.
+func (in *Inbox) quick(data []byte) bool {
+	if !in.numbered || len(data) != len(in.want) || binary.LittleEndian.Uint64(data) != in.Count ||
+		len(data) != NumberLen && data[len(data)-1] != in.last {
+		return false
+	}
+	in.number = in.Count
+	return true
+}
+
+// check looks at everything, and keeps the first fault.
+//
+//go:noinline
+func (in *Inbox) check(data []byte) {
+	n := min(NumberLen, len(in.want))
+	switch {
+	case in.Err != nil || len(data) == len(in.want) && in.hasNumber(data[:n]) && bytes.Equal(data[n:], in.want[n:]):
+	case len(data) != len(in.want):
+		in.Err = fmt.Errorf("%w: message %d has %d bytes, want %d", ErrData, in.Count, len(data), len(in.want))
+	case !in.hasNumber(data[:n]):
+		in.Err = fmt.Errorf("%w: message %d has the number %#x (%d bytes of it)", ErrData, in.Count, data[:n], n)
+	default:
+		in.Err = fmt.Errorf("%w: message %d arrived with wrong contents", ErrData, in.Count)
+	}
+}
+
+// hasNumber reports whether the first bytes of the message are its number, or may be that
+// of the one before.
+func (in *Inbox) hasNumber(first []byte) bool {
+	if is(first, in.Count) {
+		in.number = in.Count
+		return true
+	}
+	return in.Repeats && is(first, in.number)
+}
+
+// is reports whether the bytes are those of a number.
+func is(b []byte, n uint64) bool {
+	var number [NumberLen]byte
+	PutNumber(number[:], n)
+	return bytes.Equal(b, number[:len(b)])
+}

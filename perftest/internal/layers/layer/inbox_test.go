@@ -1,0 +1,85 @@
+package layer
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
+)
+
+// message is number n as it should arrive.
+func message(n uint64, size int) []byte {
+	b := make([]byte, max(size, NumberLen))
+	pattern.Fill(b[:size], 7)
+	var number [NumberLen]byte
+	binary.LittleEndian.PutUint64(number[:], n)
+	copy(b[:min(size, NumberLen)], number[:])
+	return b[:size]
+}
+
+func TestInbox_NoticesWhatIsWrong(t *testing.T) {
+	spoil := func(size, at int) []byte {
+		b := message(2, size)
+		b[at]++
+		return b
+	}
+	for _, c := range []struct {
+		name     string
+		size     int
+		thorough bool
+		third    []byte
+		want     string
+	}{
+		{"all well", 100, true, message(2, 100), ""},
+		{"all well, short", 3, false, message(2, 3), ""},
+		{"all well, number only", 8, true, message(2, 8), ""},
+		{"one is missing", 100, false, message(3, 100), "has the number"},
+		{"one is missing, short", 3, false, message(3, 3), "has the number"},
+		{"one comes twice", 8, false, message(1, 8), "has the number"},
+		{"too short", 100, false, message(2, 99), "has 99 bytes, want 100"},
+		{"too long", 8, false, message(2, 9), "has 9 bytes, want 8"},
+		{"empty", 8, false, nil, "has 0 bytes"},
+		{"last byte", 100, false, spoil(100, 99), "wrong contents"},
+		{"a byte between", 100, true, spoil(100, 50), "wrong contents"},
+		{"a byte between, at a glance", 100, false, spoil(100, 50), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := NewInbox(Spec{Size: c.size, Seed: 7, Thorough: c.thorough})
+			for _, m := range [][]byte{message(0, c.size), message(1, c.size), c.third, message(3, c.size)} {
+				in.Take(m)
+			}
+			assert.Equal(t, uint64(4), in.Count, "counting goes on")
+			if c.want == "" {
+				assert.NoError(t, in.Err)
+				return
+			}
+			assert.ErrorIs(t, in.Err, ErrData)
+			assert.ErrorContains(t, in.Err, "message 2")
+			assert.ErrorContains(t, in.Err, c.want)
+		})
+	}
+}
+
+// TestInbox_Repeats: a number may come again in the next messages, and then not go back.
+func TestInbox_Repeats(t *testing.T) {
+	for _, size := range []int{3, 8, 100} {
+		in := NewInbox(Spec{Size: size, Seed: 7})
+		in.Repeats = true
+		for _, n := range []uint64{0, 0, 0, 3, 3, 5} {
+			in.Take(message(n, size))
+			assert.NoError(t, in.Err)
+		}
+		in.Take(message(3, size))
+		assert.ErrorIs(t, in.Err, ErrData)
+	}
+}
+
+func TestPutNumber(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9} {
+		b := make([]byte, n)
+		assert.Equal(t, min(n, NumberLen), PutNumber(b, 0x0807060504030201))
+		assert.Equal(t, []byte{1, 2, 3, 4, 5, 6, 7, 8, 0}[:n], b)
+	}
+}
