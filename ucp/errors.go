@@ -83,7 +83,7 @@ func (r *Request) err() error {
 		return nil
 	}
 	if r.ep == nil {
-		return &Error{Op: "flush of the worker", Err: r.status.Err()}
+		return &Error{Op: r.action().String(), Err: r.status.Err()}
 	}
 	return r.ep.failure(r.action(), r.status)
 }

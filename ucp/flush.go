@@ -23,7 +23,7 @@ var (
 )
 
 // groupStage waits for the requests whose parent it is, which flush an EP each.
-var groupStage = stage{name: "flush", role: noRole}
+var groupStage = stage{name: "flush of the worker", role: noRole}
 
 // Flush asks for the remote completion of all operations issued on the EP before:
 // when the request ends, puts and atomics are visible at the peer and gets are

@@ -17,6 +17,9 @@ var errGivenUp = fmt.Errorf("%w: a transport kept the buffer of a call that was 
 func (r *Request) giveUp(until untilFunc) {
 	r.Cancel()
 	r.flags |= reqGivenUp
+	if v := r.recv; v != nil {
+		v.buf, v.info = nil, nil
+	}
 	if r.lent() {
 		r.takeBack(until)
 	}

@@ -9,6 +9,9 @@ import (
 // setMessageHandlers has an iface deliver messages.
 func (w *Worker) setMessageHandlers(i *iface) error {
 	return ucs.Join(
+		i.SetAMHandler(wire.AMTag, uct.AMHandlerFunc(w.handleTag)),
+		i.SetAMHandler(wire.AMTagSync, uct.AMHandlerFunc(w.handleTagSync)),
+		i.SetAMHandler(wire.AMTagFirst, uct.AMHandlerFunc(w.handleTagFirst)),
 		i.SetAMHandler(wire.AMActive, uct.AMHandlerFunc(w.handleActive)),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),

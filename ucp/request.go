@@ -39,7 +39,8 @@ type Request struct {
 
 	remote uint64 // name of an atomic that the target executes
 
-	msg *message // nil for what is none
+	msg  *message // nil for what is none
+	recv *tagRecv // of the latest receive that this was, if any
 
 	stage  *stage
 	lane   uint8 // the next lane to flush

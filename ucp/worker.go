@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -56,6 +57,12 @@ type Worker struct {
 	piece       headedMsg
 	active      activeHandlers
 
+	// Tagged messages; see tag.go.
+	tags         match.Table[*tagRecv, *TagMessage]
+	idleMessages *TagMessage
+	idleCount    int     // of these
+	tagInfo      TagInfo // of a blocking receive
+
 	scratch   uint64                    // result of a blocking atomic
 	staged    []byte                    // for a get that may be given up; nil while one goes on
 	onNotify  func(ep *EP, word uint64) // may be nil
@@ -88,6 +95,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	}
 	w.peers.Init(w.addr, w.reacher)
 	w.names.Init()
+	w.tags.Init()
 	w.duties.w = w
 	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)
@@ -225,6 +233,7 @@ func (w *Worker) Close() error {
 	for e := range w.eps.All() {
 		w.forceClose(e)
 	}
+	w.cancelReceives()
 	for range disconnectPolls {
 		if w.Progress() == 0 && w.eps.Len() == 0 {
 			break

@@ -1,0 +1,164 @@
+package ucp
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// TagInfo tells of a tagged message.
+type TagInfo struct {
+	Tag    uint64 // that the sender gave
+	Length int    // of the message in bytes, also if it is longer than the buffer
+	From   *EP    // the connection that it came over, by which it can be answered
+}
+
+var tagChannel = newChannel("tag send", channel{
+	whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst,
+})
+
+// TagSend sends a message to the peer's worker, where a receive gets it whose tag agrees
+// with this one in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP
+// come in the order in which they are sent. A nil request says that buf is the caller's
+// again; that the message was received [EP.TagSendSync] tells. Errors: as [EP.Err];
+// ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
+// sides has active messages.
+func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
+		if m.short(e.w, wire.AMTag, tag, buf) == nil {
+			return nil, nil
+		}
+	}
+	return e.tagSendSlow(tag, buf, p)
+}
+
+//go:noinline
+func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) && len(buf) <= m.maxCopy {
+		if m.copied(e.w, wire.AMTag, tag, nil, buf) == nil {
+			return nil, nil
+		}
+	}
+	r, err := e.newSend(tagChannel, tag, buf, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.start()
+}
+
+// TagSendSync is TagSend whose request ends when the peer has matched the message with a
+// receive, and with ErrCanceled when the peer drops it. A flush does not wait for that, a
+// Close does.
+func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	r, err := e.newSend(tagChannel, tag, buf, p)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.acked = true
+	return r.start()
+}
+
+// TagSendWait is TagSend that returns when buf is the caller's again. If ctx ends first, its
+// error is returned, and buf is the caller's then too: a message of which nothing was
+// posted is not sent.
+func (e *EP) TagSendWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
+	r, err := e.TagSend(tag, buf, p)
+	return finish(ctx, r, err)
+}
+
+// TagSendSyncWait is TagSendSync that returns when the message is matched. If ctx ends
+// first, its error is returned; a message that was posted stays sent.
+func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
+	r, err := e.TagSendSync(tag, buf, p)
+	return finish(ctx, r, err)
+}
+
+// handleTag takes a tagged message to the receive that it fits, or keeps it.
+func (w *Worker) handleTag(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	rest, ok := h.Unpack(data)
+	if !ok {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+		w.takeTagged(e, h.Word, rest, 0)
+	}
+	return false
+}
+
+// handleTagSync is handleTag for a message whose sender waits until it is received.
+func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	var p wire.Part
+	rest, ok := h.Unpack(data)
+	if ok {
+		rest, ok = p.Unpack(rest)
+	}
+	if !ok || p.ID == 0 {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+		w.takeTagged(e, h.Word, rest, p.ID)
+	}
+	return false
+}
+
+// takeTagged takes a whole message, which is charged to its sender, to the receive that it
+// fits, or keeps it. sync is the sender's name of it if that waits.
+func (w *Worker) takeTagged(e *EP, tag uint64, data []byte, sync uint64) {
+	found := w.tags.Arrive(tag)
+	if found == nil {
+		w.keepTagged(e, tag, data, sync)
+		return
+	}
+	v := found.Owner
+	m := e.msgs
+	m.received(len(data))
+	if sync != 0 {
+		m.acknowledge(sync, ucs.StatusOK)
+	}
+	v.write(0, data)
+	v.end(e, tag, len(data))
+}
+
+// handleTagFirst begins a tagged message that comes in fragments. The first of them decides
+// which receive gets it.
+func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	var p wire.Part
+	rest, ok := h.Unpack(data)
+	if ok {
+		rest, ok = p.Unpack(rest)
+	}
+	if !ok || p.Value > maxEager || uint64(len(rest)) > p.Value {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	total := int(p.Value)
+	e := w.sender(h.EP)
+	if e == nil || !e.arrived(total) {
+		return false
+	}
+	if found := w.tags.Arrive(h.Word); found != nil {
+		v := found.Owner
+		v.tag = h.Word
+		w.newInbound(e, p.ID, total, v).take(0, rest)
+		return false
+	}
+	u := w.newTagMessage(e, h.Word, total)
+	u.in = w.newInbound(e, p.ID, total, u)
+	w.tags.Keep(&u.node)
+	u.in.take(0, rest)
+	return false
+}
+
+// acknowledge ends a message of the peer that waits for its receiver.
+func (m *messages) acknowledge(id uint64, st ucs.Status) {
+	if e := m.e; e.state == epOpen && e.msgs == m {
+		e.control(&ackStage, id, uint64(st))
+	}
+}

@@ -1,0 +1,132 @@
+package ucp
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucs"
+)
+
+// tagRecv is what a receive of a tagged message has besides its request. It stays with the
+// request for the next one.
+type tagRecv struct {
+	node match.Recv[*tagRecv] // in Worker.tags until there is a message
+	req  *Request
+	buf  []byte
+	info *TagInfo // may be nil
+	tag  uint64   // of the message that comes in fragments
+}
+
+// tagRecvStage is a receive. It ends early as long as it has no message.
+var tagRecvStage = stage{
+	name: "tag receive", sized: true, role: noRole, settled: (*Request).recvSettled,
+	stop: func(r *Request) bool { return r.worker.tags.Cancel(&r.recv.node) },
+}
+
+// TagRecv receives a message whose tag agrees with tag in the bits of mask, from any peer:
+// the earliest that has come, or else the first that comes. Of the receives that a message
+// fits the one that was posted first gets it.
+//
+// With a nil request the message is in buf, and info, which may be nil, is filled.
+// Otherwise buf and info are the worker's until the request has ended: when the message is
+// in buf; with the reason if the EP that it was coming over fails or closes; with
+// ErrCanceled by [Request.Cancel], which succeeds as long as there is no message for it, and
+// by [Worker.Close]. A message that is longer than buf fills it and ends with ErrTruncated;
+// info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
+// not cover buf.
+func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
+		return nil, recvError(len(buf), ucs.ErrInvalidParam)
+	}
+	if w.tags.Unexpected() > 0 {
+		if m := w.tags.Take(tag, mask); m != nil {
+			return m.Owner.recv(buf, info, p)
+		}
+	}
+	if w.closed {
+		return nil, recvError(len(buf), ucs.ErrClosed)
+	}
+	r := w.newTagRecv(buf, info, p)
+	v := r.recv
+	v.node.Tag, v.node.Mask = tag, mask
+	w.tags.Expect(&v.node)
+	return r, nil
+}
+
+// TagRecvWait is TagRecv that returns when the message is in buf. If ctx ends first, its
+// error is returned, and buf is the caller's: a message that was coming into it is lost,
+// any other stays for the next receive.
+func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, p *OpParams) (TagInfo, error) {
+	info := &w.tagInfo
+	*info = TagInfo{}
+	r, err := w.TagRecv(buf, tag, mask, info, p)
+	err = finish(ctx, r, err)
+	return *info, err
+}
+
+// recvError is the error of a receive into n bytes that has no EP to do with it.
+func recvError(n int, cause error) error {
+	return &Error{Op: action{stage: &tagRecvStage, n: n}.String(), Err: cause}
+}
+
+// newTagRecv takes a request for a receive.
+func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
+	r := w.newDirect()
+	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
+	v := r.recv
+	if v == nil {
+		v = &tagRecv{req: r}
+		v.node.Owner = v
+		r.recv = v
+	}
+	v.buf, v.info = buf, info
+	return r
+}
+
+// recvSettled lets go of what was the caller's.
+func (r *Request) recvSettled() { r.recv.buf, r.recv.info = nil, nil }
+
+// end ends the receive of a message of total bytes that is in the buffer.
+func (v *tagRecv) end(from *EP, tag uint64, total int) {
+	r := v.req
+	if v.info != nil {
+		v.info.Tag, v.info.Length, v.info.From = tag, total, from
+	}
+	if total > len(v.buf) {
+		r.settle(ucs.StatusTruncated)
+		return
+	}
+	if r.flags != 0 {
+		r.settle(ucs.StatusOK)
+		return
+	}
+	v.buf, v.info = nil, nil
+	r.flags = directDone
+}
+
+// write implements sink.
+func (v *tagRecv) write(off int, data []byte) {
+	if off < len(v.buf) {
+		copy(v.buf[off:], data)
+	}
+}
+
+// whole implements sink.
+func (v *tagRecv) whole(in *inbound) {
+	in.msgs.received(in.total)
+	v.end(in.e, v.tag, in.total)
+}
+
+// broken implements sink. The receive ends with what became of the EP.
+func (v *tagRecv) broken(in *inbound, st ucs.Status) {
+	in.msgs.received(in.total)
+	v.req.ep = in.e
+	v.req.settle(st)
+}
+
+// cancelReceives ends the receives that have no message, when the worker closes.
+func (w *Worker) cancelReceives() {
+	for v := range w.tags.Receives() {
+		v.Owner.req.Cancel()
+	}
+}
