@@ -35,6 +35,17 @@
 // [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
 // when the data is there; see [Worker.OnNotify].
 //
+// # Streams
+//
+// [EP.StreamSend] and [EP.StreamRecv] move bytes in order and without bounds, as a
+// connection of TCP does: a receive takes some or all of what it has room for, however the
+// sender has cut it. Bytes go into the buffer of a receive that waits; what comes before
+// that is kept, [EP.StreamData] lends it without another copy, and [Worker.StreamReady]
+// tells on which EP there is some. A peer that does not read holds back the sender of that
+// EP, with all messages behind, and nobody else. A flush waits for bytes to be on their
+// way, not to be read. When the peer has closed its EP in order, what it had sent can still
+// be received.
+//
 // # Atomics
 //
 // Atomics work on remote words of 4 or 8 bytes, aligned to their size, little

@@ -281,6 +281,7 @@ func (e *EP) startOver() {
 	e.abort(ucs.StatusPeerClosed) // answers to the peer
 	e.link.carrier.Close()
 	e.closeWindow()
+	e.msgs.dropStream()
 	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID)
 	e.w.names.Enter(e.peer.Addr.UUID, e.seq, e)
@@ -342,6 +343,7 @@ func (e *EP) abort(st ucs.Status) {
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)
 	e.msgs.endInbound(st)
+	e.msgs.endStream(st)
 }
 
 // endAnswered ends the atomics that wait for an answer of the peer, which does not come
@@ -410,6 +412,7 @@ func (e *EP) stop() {
 	e.state = epClosing
 	e.w.forget(e)
 	e.unbindKeys()
+	e.msgs.endReceives(ucs.StatusCanceled)
 }
 
 // drain waits for the operations in progress, then leaves.
@@ -476,6 +479,7 @@ func (e *EP) destroy() {
 	e.w.forget(e)
 	e.unbindKeys()
 	e.closeWindow()
+	e.msgs.dropStream()
 	if e.link != nil {
 		e.link.whole()
 		e.link.closeLanes()

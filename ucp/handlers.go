@@ -14,6 +14,7 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMTagFirst, uct.AMHandlerFunc(w.handleTagFirst)),
 		i.SetAMHandler(wire.AMActive, uct.AMHandlerFunc(w.handleActive)),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
+		i.SetAMHandler(wire.AMStream, uct.AMHandlerFunc(w.handleStream)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
 		i.SetAMHandler(wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)),
 		i.SetAMHandler(wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)),

@@ -30,6 +30,12 @@ type messages struct {
 	waiting int         // sends in EP.waiting: the next one goes behind them
 	inbound *inbound    // messages of which a part has come, the oldest first
 	lastID  uint64      // name of the latest message that was sent in parts
+	stream  *stream     // nil until there was one
+}
+
+// holdsBack reports that a message waits, and all later ones behind it.
+func (m *messages) holdsBack() bool {
+	return m.waiting > 0 || m.stream != nil && m.stream.sending != nil
 }
 
 // shortData is the longest data of a short message, in bytes: what does not fit into the
@@ -57,7 +63,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.waiting > 0 || e.replaying {
+	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack() || e.replaying {
 		return
 	}
 	limits := &x.Iface.attr.AM

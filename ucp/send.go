@@ -86,23 +86,29 @@ type message struct {
 	paid   bool     // charged to the window
 	acked  bool     // ends when the peer has received it
 	id     uint64   // name of one that goes in fragments
+	count  *int     // where to say how many bytes of a stream were sent or received; may be nil
+	all    bool     // a receive of a stream ends when its buffer is full
 	next   *message // in Worker.messages
 }
 
 // length is the length of the message of r in bytes, with its header.
 func (m *message) length(r *Request) int { return len(m.header) + len(r.buf) }
 
-// newMessage takes a request for sending data.
-func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpParams) *Request {
+// newMessageRecord takes an empty record.
+func (w *Worker) newMessageRecord() *message {
 	m := w.messages
 	if m == nil {
-		m = &message{}
-	} else {
-		w.messages = m.next
+		return &message{}
 	}
-	*m = message{ch: c}
+	w.messages, m.next = m.next, nil
+	return m
+}
+
+// newMessage takes a request for sending data.
+func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpParams) *Request {
 	r := w.newRequest(e, &c.send)
-	r.msg, r.value, r.buf = m, word, data
+	r.msg, r.value, r.buf = w.newMessageRecord(), word, data
+	r.msg.ch = c
 	if p != nil {
 		r.mem = p.Mem
 	}

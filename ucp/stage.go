@@ -19,7 +19,8 @@ type stage struct {
 	// what the lane has. nil: it does not.
 	choose func(*Request)
 	// post gives as much to the lane as that takes. ErrNoResource if something is left:
-	// then it is called again. nil: there is nothing to post.
+	// then it is called again. errNoCredit if that has to wait for credit of the peer: then
+	// who gets the credit goes on with it. nil: there is nothing to post.
 	post func(*Request) error
 	// done runs when all that was posted has ended. It settles the request or sets the
 	// next stage and goes on with that. nil: the request ends with the status of that.
@@ -80,7 +81,7 @@ func (r *Request) launch() {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.waiting > 0
+	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.holdsBack()
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		e.wait(r)
 		return
@@ -134,6 +135,8 @@ func (r *Request) advance() error {
 	switch {
 	case err == uct.ErrNoResource:
 		return err
+	case err == errNoCredit:
+		return nil
 	case err != nil && r.reroute(err):
 		return nil
 	case err != nil:

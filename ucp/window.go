@@ -50,6 +50,7 @@ func (e *EP) arrived(n int) bool {
 	}
 	if !a.grown {
 		e.grow()
+		a.giveBack(0) // what was granted is told at once: the message may stay unread
 	}
 	return true
 }
@@ -70,9 +71,12 @@ func (e *EP) grow() {
 
 // received gives back the charge of a message of n bytes, which the user has now, and
 // tells the peer once that is worth it.
-func (m *messages) received(n int) {
-	m.held -= charge(n)
-	m.due += charge(n)
+func (m *messages) received(n int) { m.giveBack(charge(n)) }
+
+// giveBack is received by what messages were charged.
+func (m *messages) giveBack(n int64) {
+	m.held -= n
+	m.due += n
 	if e := m.e; m.due >= m.size/2 && e.state == epOpen && e.msgs == m {
 		e.control(&creditStage, 0, uint64(m.due))
 		m.due = 0
@@ -94,6 +98,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 		return false
 	}
 	a.credit += int64(c.Value)
+	a.stream.goOn()
 	if a.waiting > 0 {
 		e.replay()
 	}

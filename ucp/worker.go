@@ -56,6 +56,9 @@ type Worker struct {
 	whole       wholeMsg
 	piece       headedMsg
 	active      activeHandlers
+	ready       streams     // with something unread
+	freeData    *StreamData // a list
+	streamed    int         // bytes of a blocking call
 
 	// Tagged messages; see tag.go.
 	tags         match.Table[*tagRecv, *TagMessage]

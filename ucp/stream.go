@@ -1,0 +1,162 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// stream is the stream of an EP in both directions: bytes in order, without bounds. Each
+// piece that goes over the wire is a message with the offset of its first byte.
+type stream struct {
+	m *messages
+
+	sent    uint64   // offset of the next byte to send
+	sending *Request // that goes in pieces, of which some are to be posted: others wait
+	starved bool     // sending waits for credit
+
+	came     uint64      // offset of the next byte to come
+	receives requestList // posted receives, the oldest first: nothing is unread then
+	unread   streamQueue
+
+	nextReady, prevReady *stream // in Worker.ready
+	ready                bool    // it is there
+}
+
+// streaming is the stream of an EP.
+func (m *messages) streaming() *stream {
+	if m.stream == nil {
+		m.stream = &stream{m: m}
+	}
+	return m.stream
+}
+
+// handleStream takes the next bytes of a stream.
+func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
+	var h wire.Head
+	rest, ok := h.Unpack(data)
+	if !ok {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+		e.adopted = false // what has come must not go with a connection that starts over
+		e.msgs.streaming().take(h.Word, rest)
+	}
+	return false
+}
+
+// take gives bytes that were charged to their sender to the receives that wait for them,
+// and keeps the rest.
+func (s *stream) take(off uint64, data []byte) {
+	m, w := s.m, s.m.e.w
+	if off != s.came {
+		w.stats.badMessages.Inc()
+		why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
+		m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
+		return
+	}
+	s.came += uint64(len(data))
+	n := charge(len(data))
+	for r := s.receives.first; r != nil && len(data) > 0; r = s.receives.first {
+		data = data[s.give(r, data):]
+	}
+	if len(data) == 0 {
+		m.giveBack(n)
+		return
+	}
+	s.unread.keep(w, data, n)
+	w.ready.add(s)
+}
+
+// give copies bytes into the buffer of a receive, and ends that if it has what it waits for.
+func (s *stream) give(r *Request, data []byte) int {
+	n := copy(r.buf[r.off:], data)
+	r.off += n
+	if r.off == len(r.buf) || !r.msg.all {
+		r.settle(ucs.StatusOK)
+	}
+	return n
+}
+
+// endReceives ends the posted receives.
+func (m *messages) endReceives(st ucs.Status) {
+	if m == nil || m.stream == nil {
+		return
+	}
+	for s := m.stream; s.receives.first != nil; {
+		s.receives.first.settle(st)
+	}
+}
+
+// endStream ends what is under way when the EP has failed or is closed. What has come can
+// still be read.
+func (m *messages) endStream(st ucs.Status) {
+	m.endReceives(st)
+	if m == nil || m.stream == nil {
+		return
+	}
+	if s := m.stream; s.starved {
+		s.starved = false
+		s.sending.comp.Complete(st)
+	}
+}
+
+// dropStream gives up what has come, when the EP goes.
+func (m *messages) dropStream() {
+	if m == nil || m.stream == nil {
+		return
+	}
+	s, w := m.stream, m.e.w
+	w.ready.remove(s)
+	for s.unread.first != nil {
+		w.freeStreamData(s.unread.pop())
+	}
+}
+
+// streams are those of a worker with something unread, in a ring; first is the one that
+// StreamReady returns next.
+type streams struct{ first *stream }
+
+func (l *streams) add(s *stream) {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	if l.first == nil {
+		l.first, s.nextReady, s.prevReady = s, s, s
+		return
+	}
+	s.nextReady, s.prevReady = l.first, l.first.prevReady
+	s.prevReady.nextReady, l.first.prevReady = s, s
+}
+
+func (l *streams) remove(s *stream) {
+	if !s.ready {
+		return
+	}
+	s.ready = false
+	s.nextReady.prevReady, s.prevReady.nextReady = s.prevReady, s.nextReady
+	if l.first == s {
+		l.first = s.nextReady
+	}
+	if l.first == s {
+		l.first = nil
+	}
+	s.nextReady, s.prevReady = nil, nil
+}
+
+// StreamReady returns an EP with stream data that was not received, or nil; all of them in
+// turn if it is called again and again. It may be one that a peer has made and NewEP has
+// not returned: it is the caller's to use, until the peer closes it. UCX calls it
+// ucp_stream_worker_poll. It makes no progress.
+func (w *Worker) StreamReady() *EP {
+	s := w.ready.first
+	if s == nil {
+		return nil
+	}
+	w.ready.first = s.nextReady
+	return s.m.e
+}

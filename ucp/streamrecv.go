@@ -1,0 +1,183 @@
+package ucp
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/wireup"
+)
+
+// streamReceive is a receive that waits for bytes of the peer. It is in no list of
+// operations: a flush does not wait for it.
+var streamReceive = stage{
+	name: "stream receive", sized: true, role: wireup.AM,
+	stop: func(*Request) bool { return true }, settled: (*Request).streamReceived,
+}
+
+// StreamRecv receives bytes of the EP's stream into buf: if all, as many as it holds, else
+// at least one. *n is how many there are when it returns no request, or when that has
+// ended; also after an error, when they are lost to others. Several receives get what comes
+// in the order in which they were posted. A receive that is canceled, or whose EP fails or
+// is closed, ends at once, and nothing writes to buf after that. p may be nil: streams use
+// nothing of it.
+//
+// When the peer has closed its EP, what it had sent can be received; then the error is that
+// of [EP.Err].
+func (e *EP) StreamRecv(buf []byte, all bool, n *int, _ *OpParams) (*Request, error) {
+	*n = 0
+	a := action{stage: &streamReceive, n: len(buf)}
+	if e.state != epOpen && e.state != epFailed {
+		return nil, e.refuses(a)
+	}
+	if len(buf) == 0 {
+		return nil, nil
+	}
+	m := e.msgs
+	if m != nil && m.stream != nil {
+		if *n = m.stream.read(buf); *n == len(buf) || *n > 0 && !all {
+			return nil, nil
+		}
+	}
+	if err := e.refuses(a); err != nil {
+		return nil, err
+	}
+	return e.w.newStreamReceive(e, buf, all, n), nil
+}
+
+// StreamRecvWait is StreamRecv, of at least one byte, that returns when it is there. If ctx
+// ends first, its error is returned.
+func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) {
+	r, err := e.StreamRecv(buf, false, &e.w.streamed, nil)
+	err = finish(ctx, r, err)
+	return e.w.streamed, err
+}
+
+// newStreamReceive posts a receive of which *n bytes are there.
+func (w *Worker) newStreamReceive(e *EP, buf []byte, all bool, n *int) *Request {
+	e.adopted = false
+	r := w.newRequest(e, &streamReceive)
+	r.msg = w.newMessageRecord()
+	r.msg.count, r.msg.all = n, all
+	r.buf, r.off = buf, *n
+	e.messaging().streaming().receives.add(r)
+	return r
+}
+
+// streamReceived takes a receive that has ended out of the list, and tells the caller how
+// much there is.
+func (r *Request) streamReceived() {
+	r.ep.msgs.stream.receives.remove(r)
+	*r.msg.count = r.off
+}
+
+// read copies what has come and was not read.
+func (s *stream) read(buf []byte) (n int) {
+	q := &s.unread
+	for q.first != nil && n < len(buf) {
+		d := q.first
+		k := copy(buf[n:], d.Bytes)
+		n += k
+		if d.Bytes = d.Bytes[k:]; len(d.Bytes) == 0 {
+			s.pop().Release()
+		}
+	}
+	return n
+}
+
+// pop takes what came first.
+func (s *stream) pop() *StreamData {
+	d := s.unread.pop()
+	if d.m = s.m; s.unread.first == nil {
+		s.m.e.w.ready.remove(s)
+	}
+	return d
+}
+
+// StreamData is bytes of a stream that gucx has received into a buffer of its own.
+type StreamData struct {
+	// Bytes are the data, until it is released.
+	Bytes []byte
+
+	m      *messages
+	buf    []byte // of the worker's buffers; Bytes is its end
+	charge int64  // of the messages whose last bytes are here
+	next   *StreamData
+}
+
+// StreamData returns bytes of the EP's stream that have come and were not received, nil if
+// there are none: what a receive would have copied. It is the caller's until it releases
+// it, and counts against what the peer may send. UCX calls it ucp_stream_recv_data_nb.
+func (e *EP) StreamData() *StreamData {
+	if m := e.msgs; m != nil && m.stream != nil && m.stream.unread.first != nil {
+		return m.stream.pop()
+	}
+	return nil
+}
+
+// Release gives the bytes back. The EP may have gone.
+func (d *StreamData) Release() {
+	m, n := d.m, d.charge
+	m.e.w.freeStreamData(d)
+	m.giveBack(n)
+}
+
+func (w *Worker) freeStreamData(d *StreamData) {
+	w.buffers.put(d.buf)
+	*d = StreamData{next: w.freeData}
+	w.freeData = d
+}
+
+// streamQueue is what has come of a stream and was not read, the oldest first.
+type streamQueue struct{ first, last *StreamData }
+
+// minStreamData is the least length of a buffer for stream data in bytes: short messages
+// share one.
+const minStreamData = 1 << 10
+
+// keep copies bytes of a message that is charged n, as far as it can into the buffer that
+// is there already.
+func (q *streamQueue) keep(w *Worker, data []byte, n int64) {
+	if d := q.last; d != nil {
+		room := cap(d.Bytes) - len(d.Bytes)
+		k := min(room, len(data))
+		d.Bytes = append(d.Bytes, data[:k]...)
+		data = data[k:]
+	}
+	if len(data) > 0 {
+		d := w.newStreamData(len(data))
+		d.Bytes = append(d.Bytes, data...)
+		q.push(d)
+	}
+	q.last.charge += n
+}
+
+// newStreamData takes an empty buffer for n bytes.
+func (w *Worker) newStreamData(n int) *StreamData {
+	d := w.freeData
+	if d == nil {
+		d = &StreamData{}
+	} else {
+		w.freeData = d.next
+	}
+	d.next = nil
+	d.buf = w.buffers.get(max(n, minStreamData))
+	d.Bytes = d.buf[:0]
+	return d
+}
+
+func (q *streamQueue) push(d *StreamData) {
+	if q.last == nil {
+		q.first = d
+	} else {
+		q.last.next = d
+	}
+	q.last = d
+}
+
+func (q *streamQueue) pop() *StreamData {
+	d := q.first
+	if q.first = d.next; q.first == nil {
+		q.last = nil
+	}
+	d.next = nil
+	return d
+}

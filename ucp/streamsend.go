@@ -1,0 +1,195 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/wireup"
+)
+
+// streamChannel sends bytes of a stream: in one message if there is credit for that, else
+// in as many as it takes. The offset is that of the moment when a piece is posted.
+var streamChannel = newStreamChannel()
+
+func newStreamChannel() *channel {
+	c := newChannel("stream send", channel{whole: wire.AMStream})
+	for _, s := range []*stage{&c.send, &c.one, &c.pieces} {
+		s.choose, s.stop, s.settled = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
+	}
+	c.one.post = (*Request).streamWhole
+	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
+	return c
+}
+
+// errNoCredit is what post returns when the rest has to wait for credit.
+var errNoCredit = errors.New("no credit")
+
+// StreamSend sends bytes of the EP's stream, which come at the peer in order, behind all
+// bytes that were sent before. Where a send ends is not seen there. A nil request says
+// that buf is the caller's again; that the peer has read it nobody tells. A peer that does
+// not read holds the sender back: what it has not read is bounded by Config.EagerWindow,
+// the request then ends when it reads, and messages that follow on the EP wait, too.
+// A request that is canceled may have sent a part of buf. Errors: as [EP.Err];
+// ErrUnsupported if no transport of both sides has active messages.
+func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
+	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.stream != nil {
+		if m.short(e.w, wire.AMStream, m.stream.sent, buf) == nil {
+			m.stream.sent += uint64(len(buf))
+			return nil, nil
+		}
+	}
+	return e.streamSend(buf, p, nil)
+}
+
+// StreamSendWait is StreamSend that returns when buf is the caller's again. If ctx ends
+// first, its error is returned, and n is how many bytes were sent.
+func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) {
+	r, err := e.streamSend(buf, nil, &e.w.streamed)
+	err = finish(ctx, r, err)
+	return e.w.streamed, err
+}
+
+// streamSend is StreamSend that tells how many bytes were sent, when it returns no request
+// or that has ended. sent may be nil.
+//
+//go:noinline
+func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
+	if sent != nil {
+		*sent = 0
+	}
+	if m := e.msgs; m != nil && m.stream != nil && len(buf) > 0 && len(buf) <= m.maxCopy {
+		if m.copied(e.w, wire.AMStream, m.stream.sent, nil, buf) == nil {
+			m.stream.sent += uint64(len(buf))
+			if sent != nil {
+				*sent = len(buf)
+			}
+			return nil, nil
+		}
+	}
+	if len(buf) == 0 {
+		return nil, e.refuses(action{stage: &streamChannel.send})
+	}
+	r, err := e.newSend(streamChannel, 0, buf, p)
+	if err != nil {
+		return nil, err
+	}
+	e.msgs.streaming()
+	r.msg.count = sent
+	return r.start()
+}
+
+// chooseStream chooses between one message and several.
+func (r *Request) chooseStream() {
+	c, m := r.msg.ch, r.ep.msgs
+	r.refund() // it may have been admitted to a lane that was replaced
+	if m.stream.sending == r {
+		m.stream.sending = nil
+	}
+	r.stage = &c.pieces
+	if len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.credit >= charge(len(r.buf)) {
+		r.stage = &c.one
+	}
+}
+
+// refund gives the charge of a message back that was not sent.
+func (r *Request) refund() {
+	if r.msg.paid {
+		r.msg.paid = false
+		r.ep.msgs.credit += charge(len(r.buf))
+	}
+}
+
+// streamPiece is the longest piece of a stream in bytes.
+func (i *iface) streamPiece() int { return i.attr.AM.MaxBcopy - wire.HeadLen }
+
+// leastPiece is the shortest piece, in bytes, that is sent of a longer send: a receiver with
+// the first window gives back at least the charge of it when it has read everything.
+const leastPiece = firstWindow/2 - messageCharge
+
+// nextPiece is how many of rest bytes may go now; 0 if there is too little credit.
+func (a *window) nextPiece(rest, limit int) int {
+	n := min(rest, limit, int(max(a.credit-messageCharge, 0)))
+	if n < min(rest, limit, leastPiece) {
+		return 0
+	}
+	return n
+}
+
+// streamBegins reports whether the first of several pieces may go. Messages behind it wait
+// until the last one has gone.
+func (r *Request) streamBegins() bool {
+	m := r.ep.msgs
+	if m.nextPiece(len(r.buf), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
+		return false
+	}
+	m.stream.sending = r
+	m.unbind()
+	return true
+}
+
+// streamWhole sends the bytes in one message.
+func (r *Request) streamWhole() error {
+	s := r.ep.msgs.stream
+	r.value = s.sent
+	err := r.sendWhole()
+	if err == nil {
+		r.msg.paid = false
+		r.off = len(r.buf)
+		s.sent += uint64(r.off)
+	}
+	return err
+}
+
+// streamPieces sends as much as there are resources and credit for.
+func (r *Request) streamPieces() error {
+	x, w, m := r.ep.lane(wireup.AM), r.worker, r.ep.msgs
+	s, limit := m.stream, x.Iface.streamPiece()
+	for r.off < len(r.buf) {
+		n := m.nextPiece(len(r.buf)-r.off, limit)
+		if n == 0 {
+			s.starved = true
+			return errNoCredit
+		}
+		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.RemoteEP()}
+		if err := w.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
+			return err
+		}
+		m.credit -= charge(n)
+		s.sent += uint64(n)
+		r.off += n
+		r.flags |= reqPosted
+	}
+	return nil
+}
+
+// goOn goes on with the send that waits for credit, if there is one.
+func (s *stream) goOn() {
+	if s != nil && s.starved {
+		s.starved = false
+		s.sending.proceed()
+	}
+}
+
+// streamStops is the stop of stream sends: they end between any two pieces.
+func (r *Request) streamStops() bool {
+	s := r.ep.msgs.stream
+	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r
+}
+
+// streamSent lets the messages go on that wait behind a send in pieces.
+func (r *Request) streamSent() {
+	r.refund()
+	if r.msg.count != nil {
+		*r.msg.count = r.off
+	}
+	e := r.ep
+	s := e.msgs.stream
+	if s.sending != r {
+		return
+	}
+	s.sending, s.starved = nil, false
+	if e.state < epFailed {
+		e.replay()
+	}
+}
