@@ -24,10 +24,11 @@ const (
 	Idle            // progress with nothing to do
 	Busy            // [one put that asks for a completion, then] the progress that handles it
 
-	// Active messages, of UCT: what the sender does and what the receiver does.
-	AMShort     // send by AMShort [then deliver it]
+	// Active messages: what the sender does and what the receiver does. UCP has
+	// SendActive for both; the names are those of UCT.
+	AMShort     // send by AMShort, or a short SendActive [then deliver it]
 	AMShortRecv // [one such message, then] the progress that hands it to the handler
-	AMBcopy     // send by AMBcopy [then deliver it]
+	AMBcopy     // send by AMBcopy, or a longer SendActive [then deliver it]
 	AMBcopyRecv // [one such message, then] the progress that hands it to the handler
 	opEnd
 )
@@ -83,8 +84,8 @@ type Case struct {
 	Op   Op
 	API  Part // Verbs, UCT or UCP
 	Size int  // bytes; 0 where the operation has no length
-	// Switch is an alternative of the layer: one of switches, or a transport of UCT;
-	// "" is its default.
+	// Switch is an alternative of the layer: one of switches, or a transport; "" is its
+	// default.
 	Switch string
 }
 
@@ -106,7 +107,8 @@ type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
-	// Transports are those to count UCT over; none means rc, and for active messages all.
+	// Transports are those to count UCT over, and messages of UCP; none means rc, and for
+	// messages all.
 	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
 	Switches bool
@@ -115,6 +117,9 @@ type Plan struct {
 // transports are what UCT can be counted over; the first is the default. Those of
 // datagrams have messages only.
 var transports = []string{rc.Name, dv.RCName, sm.Name, ud.Name, dv.UDName}
+
+// ucpTransports are what messages of UCP can be counted over.
+var ucpTransports = []string{rc.Name, sm.Name}
 
 // Cases lists the cases in the order of the report: by operation, size and API.
 func (p Plan) Cases() (cases []Case) {
@@ -135,14 +140,19 @@ func (p Plan) Cases() (cases []Case) {
 func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 	over := p.Transports
 	switch {
-	case op.message() && api != UCT:
-		return nil // verbs are measured by one-sided operations, ucp has no messages yet
+	case op.message() && api == Verbs:
+		return nil // verbs are measured by one-sided operations
+	case op >= AMBcopy && api == UCP && size <= maxAMShort:
+		return nil // the same call as AMShort
 	case op.message() && len(over) == 0:
 		over = transports
-	case api != UCT || len(over) == 0:
+	case !op.message() && (api != UCT || len(over) == 0):
 		return []Case{{Op: op, API: api, Size: size}}
 	}
 	for _, tl := range over {
+		if api == UCP && !slices.Contains(ucpTransports, tl) {
+			continue
+		}
 		c := Case{Op: op, API: api, Size: size}
 		if tl != transports[0] {
 			c.Switch = tl

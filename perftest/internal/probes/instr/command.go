@@ -59,8 +59,9 @@ software HCA's and not part of the total, because hardware does it elsewhere. A 
 1 KiB is posted from registered memory in verbs, and copied into a transport buffer by
 UCT and UCP. Active messages are counted on both sides: am_short and am_bcopy are the
 sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to the
-handler's return, over every transport that -x knows, of which ud and ud_mlx5 have
-nothing else. Sizes have the 8 bytes of the header in them.`,
+handler's return, in UCT over every transport that -x knows, of which ud and ud_mlx5
+have nothing else, in UCP (SendActive) over those that it is counted over, rc and sm.
+Sizes of UCT have the 8 bytes of the header in them.`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: false,
@@ -69,7 +70,7 @@ nothing else. Sizes have the 8 bytes of the header in them.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.ops, "ops", opNames[:], "operations to count")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
-	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for active messages all)")
+	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and messages of UCP: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
 	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
 	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))

@@ -179,6 +179,21 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 	}
 }
 
+// messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
+var messageOver = map[Op]int{AMShort: 145, AMShortRecv: 340}
+
+func TestBudget_ActiveMessages(t *testing.T) {
+	ops := []Op{AMShort, AMShortRecv}
+	m := countBudget(t, Plan{Ops: ops, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	for _, op := range ops {
+		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total() }
+		assert.LessOrEqual(t, total(UCP)-total(UCT), messageOver[op], op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
 // is connected after the handshake.
 func TestBudget_IdleProgress(t *testing.T) {

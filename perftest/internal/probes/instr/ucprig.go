@@ -13,10 +13,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/sm"
 )
 
-// ucpRig counts calls of ucp, with rc for operations and ud for the handshake.
+// ucpRig counts calls of ucp, with rc for operations and ud for the handshake, or over sm.
 type ucpRig struct {
+	active ucpMessages
 	worker *ucp.Worker
 	peer   *ucp.Worker
 	ep     *ucp.EP
@@ -39,6 +41,7 @@ var alternatives = map[string]struct {
 	switchResolve:     {ucp: ucp.Config{KeyResolve: ucp.ResolveAtOp}},
 	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
 	switchProgressAll: {ucp: ucp.Config{ProgressIdle: true}},
+	sm.Name:           {}, // a transport, with components of its own
 }
 
 func openUCP(fabric, alternative string) (_ rig, err error) {
@@ -54,7 +57,14 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	}
 	ctxs := make([]*ucp.Context, ends(fabric))
 	for i := range ctxs {
-		if ctxs[i], err = r.openContext(fabric, cfg.ucp, cfg.ib); err != nil {
+		component, err := overIB(fabric, cfg.ib)
+		if alternative == sm.Name {
+			component, err = sm.New(sm.Config{}), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if ctxs[i], err = r.openContext(cfg.ucp, component); err != nil {
 			return nil, err
 		}
 	}
@@ -74,13 +84,18 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	return r, r.connect()
 }
 
-func (r *ucpRig) openContext(fabric string, cfg ucp.Config, devices ib.Config) (*ucp.Context, error) {
+// overIB makes the component of a new device.
+func overIB(fabric string, cfg ib.Config) (uct.Component, error) {
 	dev, err := device(fabric)
 	if err != nil {
 		return nil, err
 	}
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
-	ctx, err := ucp.NewContext(cfg, devices.New(list, rc.Transport(rc.Config{}), ud.Transport(ud.Config{})))
+	return cfg.New(list, rc.Transport(rc.Config{}), ud.Transport(ud.Config{})), nil
+}
+
+func (r *ucpRig) openContext(cfg ucp.Config, component uct.Component) (*ucp.Context, error) {
+	ctx, err := ucp.NewContext(cfg, component)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +137,7 @@ func (r *ucpRig) connect() (err error) {
 	if err = r.finish(); err != nil {
 		return err
 	}
-	return errors.Join(r.flushBoth(), r.idle())
+	return errors.Join(r.flushBoth(), r.idle(), r.active.open(r))
 }
 
 // idle progresses both ends until nothing is left to do.
@@ -149,6 +164,10 @@ func (r *ucpRig) Close() error {
 func (r *ucpRig) steps(c Case) (steps, error) {
 	r.buf = r.near.Bytes()[:c.Size]
 	switch c.Op {
+	case AMShort, AMBcopy:
+		return r.active.sends(r), nil
+	case AMShortRecv, AMBcopyRecv:
+		return r.active.receives(r), nil
 	case Put:
 		return steps{before: r.change, op: r.put, after: r.verify}, nil
 	case Get:
