@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
@@ -106,6 +107,7 @@ type listening struct {
 	listeners []*Listener
 	expected  map[*EP]*expected // peers that were accepted and have not connected yet
 	stats     *bootstrap.Stats  // of all; nil before the first
+	news      atomic.Bool       // stored by goroutines of listeners; pairs with the load in answerDialers
 }
 
 // expected is a peer that is about to connect.
@@ -150,7 +152,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.engine.Post, Stats: l.w.listenStats(),
+		Notify: l.w.dialersWait, Stats: l.w.listenStats(),
 	})
 	return err
 }
@@ -230,11 +232,18 @@ func (w *Worker) stopListening() {
 	}
 }
 
+// dialersWait has the worker look for news of its listeners. Any goroutine.
+func (w *Worker) dialersWait() {
+	w.listening.news.Store(true)
+	w.engine.Post()
+}
+
 // answerDialers deals with the news of all listeners, and returns how much that was.
 func (w *Worker) answerDialers() (n int) {
-	if len(w.listening.listeners) == 0 {
+	if !w.listening.news.Load() {
 		return 0
 	}
+	w.listening.news.Store(false)
 	for _, l := range slices.Clone(w.listening.listeners) { // callbacks may open and close some
 		for _, r := range l.boot.Take() {
 			n++

@@ -2,8 +2,10 @@ package ucp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -209,18 +212,21 @@ func TestDial_Oneself(t *testing.T) {
 // TestDial_ToOneThatIsServed: a worker that is parked in Serve wakes up for dialers.
 func TestDial_ToOneThatIsServed(t *testing.T) {
 	p := newPair(t, real("sm", "sm"), Config{SpinPolls: 1})
+	p.b.w.engine.ParkLimit = patience // a wake-up that is lost shows
+	p.a.w.engine.ParkLimit = patience
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { served <- p.b.w.Serve(ctx) }()
-	for range 3 {
+	const dials = 20
+	for range dials {
 		peer, err := p.a.w.Dial(t.Context(), "unix", l.Addr().String(), DialConfig{})
 		require.NoError(t, err)
 		require.NoError(t, peer.EP.CloseWait(t.Context(), CloseFlush))
 	}
 	cancel()
 	require.Equal(t, context.Canceled, <-served)
-	p.until(func() bool { return len(l.events) == 6 })
+	p.until(func() bool { return len(l.events) == 2*dials })
 	assert.Equal(t, []string{"come 0", "gone 0"}, l.events[:2])
 }
 
@@ -451,4 +457,116 @@ func TestWorker_ClosesWithDialersUnderway(t *testing.T) {
 	defer conn.Close()
 	require.NoError(t, p.a.w.Close())
 	assert.ErrorIs(t, <-result, ucs.ErrClosed)
+}
+
+// TestListener_HoldsNothing: what has become of dialers leaves nothing at either side.
+func TestListener_HoldsNothing(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
+		Keys:   map[string]*Mem{"all": p.b.mem},
+		Accept: func(r *ConnRequest) bool { return string(r.Private) != "stay out" },
+	})
+	const rounds = 8
+	for range rounds {
+		peer, err := p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		peer.Keys["all"].Close()
+		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+		peer, err = p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(l.peers[len(l.peers)-1].EP.Close(CloseForce)), "by the listener")
+		p.until(func() bool { return peer.EP.Err() != nil })
+		require.ErrorIs(t, peer.EP.Err(), ucs.ErrPeerClosed)
+		peer.Keys["all"].Close()
+		require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+		_, err = p.dialTo(l, DialConfig{Private: []byte("stay out")})
+		require.ErrorIs(t, err, ucs.ErrRejected)
+	}
+	for _, w := range []*Worker{p.a.w, p.b.w} {
+		p.until(func() bool { return w.eps.Len() == 0 })
+		assert.Zero(t, w.peers.Len())
+		assert.Zero(t, w.halfOpen)
+		numbered, called := w.names.Len()
+		assert.Zero(t, numbered+called)
+	}
+	assert.Len(t, l.peers, 2*rounds)
+	assert.Len(t, l.reasons, rounds, "those that the peers have closed")
+}
+
+// hello is a HELLO as docs/wire.md has it, with a worker address and no private data.
+func hello(addr []byte) []byte {
+	b := []byte{'G', 'X', 'B', 'S', 1, 0, 1, 0}
+	b = binary.LittleEndian.AppendUint32(b, uint32(4+len(addr)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(addr)))
+	return append(append(b, 0, 0), addr...)
+}
+
+// untrusted connects to a listener and says b.
+func (l *watched) untrusted(b []byte) net.Conn {
+	l.t.Helper()
+	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	require.NoError(l.t, err)
+	l.t.Cleanup(func() { _ = conn.Close() })
+	_, err = conn.Write(b)
+	require.NoError(l.t, err)
+	return conn
+}
+
+// hangUp makes progress until the other end of conn has hung up, and returns what it has said.
+func (p *pair) hangUp(conn net.Conn) []byte {
+	said := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(conn) // a reset hangs up too
+		said <- b
+	}()
+	p.until(func() bool { return len(said) > 0 })
+	return <-said
+}
+
+// stat is a counter of b's worker.
+func (p *pair) stat(name string) uint64 {
+	return maps.Collect(p.b.w.Stats().Snapshot().All())["worker"+name]
+}
+
+// TestListener_Untrusted: dialers that say what makes no sense, and one that is accepted and
+// does not connect, are hung up on, counted and forgotten.
+func TestListener_Untrusted(t *testing.T) {
+	for _, n := range networks {
+		t.Run(n.name, func(t *testing.T) {
+			p := newPair(t, real("sm", "sm"), Config{WireupTimeout: 50 * time.Millisecond})
+			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
+			assert.Empty(t, p.hangUp(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
+			assert.EqualValues(t, 1, p.stat("/listen.malformed_hellos"))
+
+			said := p.hangUp(l.untrusted(hello([]byte("no address"))))
+			require.Len(t, said, 12)
+			assert.Equal(t, []byte{3, 3}, said[6:8], "REJECT, malformed")
+			assert.EqualValues(t, 1, p.stat("/listen.rejected"))
+
+			said = p.hangUp(l.untrusted(hello(p.a.w.Address())))
+			require.Greater(t, len(said), 12)
+			assert.Equal(t, []byte{2, 0}, said[6:8], "ACCEPT")
+			assert.EqualValues(t, 1, p.stat(".expired_eps"))
+			assert.Zero(t, p.b.w.eps.Len())
+			assert.Empty(t, l.events, "nobody has come")
+		})
+	}
+}
+
+// TestListener_UntrustedWhileBusy: the worker makes no progress, and is then closed, which
+// takes no time whatever dialers are there: silent ones, some that wait for an answer, and more
+// than there are slots.
+func TestListener_UntrustedWhileBusy(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{MaxHandshakes: 4})
+	for i := range 12 {
+		if i%2 == 0 {
+			l.untrusted(hello(p.a.w.Address()))
+		} else {
+			l.untrusted(nil)
+		}
+	}
+	require.NoError(t, p.b.w.Close())
+	assert.Empty(t, l.events)
+	assert.Zero(t, p.b.w.eps.Len())
 }
