@@ -113,23 +113,25 @@ func TestMessages_MoreMasksThanIndexes(t *testing.T) {
 	assert.Less(t, table.Steps()-before, uint64(n/2), "found by its index")
 }
 
-// TestMessages_TakeOverOfALargeIndex: the hash table of one that was large is not cleared.
+// TestMessages_TakeOverOfALargeIndex: the hash table of one that was large goes.
 func TestMessages_TakeOverOfALargeIndex(t *testing.T) {
 	table, list := kept(10 * keepBuckets)
+	mask := func(i int) uint64 { return exact &^ (1 << i) }
 	for i := range MessageMasks {
-		table.Peek(9, exact&^(1<<i))
+		table.Peek(9, mask(i))
 	}
 	for range idleSearches {
-		table.Peek(9, exact&^1)
+		table.Peek(9, mask(0))
 	}
+	x := &table.messages.indexes[1]
+	require.Greater(t, len(x.buckets), keepBuckets)
+	require.Nil(t, table.Peek(9, 0xff))
+	require.Equal(t, uint64(0xff), x.mask)
+	assert.Len(t, x.buckets, minBuckets, "all have one key")
 	for i := range list {
-		if i >= 2*scanLimit {
-			table.messages.remove(&list[i])
-		}
+		must(t, table.Remove(&list[i]))
 	}
-	table.Peek(9, 0xff)
 	table.check(t)
-	assert.Equal(t, uint64(0xff), table.messages.indexes[1].mask)
 }
 
 // TestCancel_Twice: what is out is not taken out again.
