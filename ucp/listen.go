@@ -120,9 +120,10 @@ type expected struct {
 // address that begins with @ is an abstract name. ctx is for looking up a host name only. An
 // empty host in tcp means loopback: nothing listens beyond it unless the address says so, as
 // "0.0.0.0:7000" does. Port 0 has the kernel choose one, see Addr. A unix socket is for
-// processes of the same effective user and of AllowUIDs; its file is removed by Close. Over
-// tcp all who reach the address may dial, on loopback every user of the host: have Accept look
-// at the private data. The listener closes with the worker. Blocking only to look up a name.
+// processes of the same effective user and of AllowUIDs; its file is removed by Close, and one
+// that a killed process has left is replaced. Over tcp all who reach the address may dial, on
+// loopback every user of the host: have Accept look at the private data. The listener closes
+// with the worker. Blocking only to look up a name.
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}

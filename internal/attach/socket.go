@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/sockfile"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -92,26 +93,10 @@ func reclaim(dir, service string) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if strings.HasPrefix(e.Name(), filePrefix(service)) && e.Type() == os.ModeSocket && abandoned(path) {
+		if strings.HasPrefix(e.Name(), filePrefix(service)) && e.Type() == os.ModeSocket && sockfile.Abandoned(path, reclaimAge) {
 			_ = os.Remove(path)
 		}
 	}
-}
-
-// abandoned reports whether a socket file is this user's, not new, and without a
-// socket. A connection of another type than the port's tells without reaching it:
-// EPROTOTYPE if there is one.
-func abandoned(path string) bool {
-	var st unix.Stat_t
-	if unix.Lstat(path, &st) != nil || int(st.Uid) != os.Geteuid() || time.Since(time.Unix(st.Mtim.Unix())) < reclaimAge {
-		return false
-	}
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = unix.Close(fd) }()
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
 }
 
 // connectAny tries the names that the port of an allowed user may have.

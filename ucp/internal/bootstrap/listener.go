@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
@@ -78,7 +75,8 @@ type Listener struct {
 
 // Listen listens. network is "tcp", whose address without a host is loopback, or "unix",
 // where a name that begins with @ is abstract. A socket file is removed by Close, and is
-// for other users only with AllowUIDs. Errors: ErrInvalidParam, those of package net.
+// for other users only with AllowUIDs. One that a killed process of the same user has left is
+// replaced. Errors: ErrInvalidParam, those of package net.
 func Listen(ctx context.Context, network, address string, cfg Config) (*Listener, error) {
 	socket, err := listen(ctx, network, address, len(cfg.AllowUIDs) > 0)
 	if err != nil {
@@ -96,45 +94,27 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	return l, nil
 }
 
-// Modes of a socket file. Connecting takes the right to write.
-const (
-	ownerMode  fs.FileMode = 0o600
-	publicMode fs.FileMode = 0o666
-)
-
 // listen makes the socket.
 func listen(ctx context.Context, network, address string, public bool) (net.Listener, error) {
 	if err := checkNetwork(network); err != nil {
 		return nil, err
 	}
-	if network == "tcp" {
-		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
-		}
-		if host == "" { // package net would listen to the whole world
-			address = net.JoinHostPort("127.0.0.1", port)
-		}
+	switch {
+	case network == "unix" && address == "": // package net would choose a name that nobody knows
+		return nil, fmt.Errorf("no name: %w", ucs.ErrInvalidParam)
+	case network == "unix" && address[0] != '@':
+		return listenFile(ctx, address, public)
+	case network == "unix":
 		return new(net.ListenConfig).Listen(ctx, network, address)
 	}
-	if address == "" { // package net would choose a name that nobody knows
-		return nil, fmt.Errorf("no name: %w", ucs.ErrInvalidParam)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, network, address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE) && address[0] != '@':
-		return nil, fmt.Errorf("%w: another process listens there, or has been killed and left the file: then remove it", err)
-	case err != nil || address[0] == '@':
-		return l, err
+	if host == "" { // package net would listen to the whole world
+		address = net.JoinHostPort("127.0.0.1", port)
 	}
-	mode := ownerMode
-	if public {
-		mode = publicMode
-	}
-	if err := os.Chmod(address, mode); err != nil {
-		return nil, ucs.Join(err, l.Close())
-	}
-	return l, nil
+	return new(net.ListenConfig).Listen(ctx, network, address)
 }
 
 // Addr is where it listens.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -265,8 +266,30 @@ func TestListen_Refuses(t *testing.T) {
 func TestListen_NameTaken(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "s")
 	open(t, "unix", name, Config{})
+	require.NoError(t, os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)))
 	_, err := Listen(t.Context(), "unix", name, Config{})
-	assert.ErrorContains(t, err, "remove it")
+	assert.ErrorIs(t, err, syscall.EADDRINUSE)
+	assert.ErrorContains(t, err, "another process listens there")
+}
+
+// TestListen_LeftBehind: the file of a process that was killed is replaced; other files are not.
+func TestListen_LeftBehind(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "s")
+	dead, err := net.Listen("unix", name)
+	require.NoError(t, err)
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, dead.Close())
+	require.NoError(t, os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)))
+	l := open(t, "unix", name, Config{})
+	result := l.dial(t.Context())
+	l.next(1)[0].Reject(CodeRejected, nil)
+	assert.ErrorIs(t, (<-result).err, ucs.ErrRejected)
+
+	other := filepath.Join(t.TempDir(), "f")
+	require.NoError(t, os.WriteFile(other, nil, 0o600))
+	_, err = Listen(t.Context(), "unix", other, Config{})
+	assert.ErrorIs(t, err, syscall.EADDRINUSE)
+	assert.FileExists(t, other)
 }
 
 func TestListen_EmptyHostIsLoopback(t *testing.T) {

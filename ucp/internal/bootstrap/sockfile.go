@@ -1,0 +1,72 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/sockfile"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Modes of a socket file. Connecting takes the right to write.
+const (
+	ownerMode  fs.FileMode = 0o600
+	publicMode fs.FileMode = 0o666
+)
+
+// reclaimAge is how old a socket file is at least that may be removed: longer than a process
+// takes from bind to listen.
+const reclaimAge = time.Second
+
+// listenFile listens on a socket file. Without public it is for this user alone.
+func listenFile(ctx context.Context, path string, public bool) (net.Listener, error) {
+	l, err := bindFile(ctx, path)
+	if errors.Is(err, syscall.EADDRINUSE) && reclaim(path) {
+		l, err = bindFile(ctx, path)
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%w: another process listens there, or the file is not a socket that a killed one has left", err)
+	case err != nil || !public:
+		return l, err
+	}
+	if err := os.Chmod(path, publicMode); err != nil {
+		return nil, ucs.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// bindFile makes the socket and its file, which is for this user alone from the first moment
+// on: fchmod of a socket that has no name yet sets the mode that bind uses.
+func bindFile(ctx context.Context, path string) (net.Listener, error) {
+	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var modeErr error
+		err := raw.Control(func(fd uintptr) { modeErr = unix.Fchmod(int(fd), uint32(ownerMode)) })
+		return errors.Join(err, modeErr)
+	}}
+	return cfg.Listen(ctx, "unix", path)
+}
+
+// reclaim removes a socket file that a killed process of this user has left, and reports
+// whether it did. The lock keeps another process that does the same from removing the file
+// that this one makes next.
+func reclaim(path string) bool {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return false
+	}
+	return sockfile.Abandoned(path, reclaimAge) && os.Remove(path) == nil
+}
