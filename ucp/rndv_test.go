@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -8,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucs"
 )
 
 // rndvSizes are lengths around the limits of fragments and thresholds.
-var rndvSizes = []int{1, 8, 2024, 2025, 8168, 8169, 65536, 1 << 20}
+var rndvSizes = []int{1, 2024, 2025, 8168, 8169, 1 << 18}
 
 // schemes are the values of RNDV_SCHEME.
 var schemes = []string{"auto", "get_zcopy", "put_zcopy", "am"}
@@ -49,7 +51,7 @@ func piece(mem *Mem, n int, inside bool) ([]byte, *OpParams) {
 
 func TestRndv_Sizes(t *testing.T) {
 	overSchemes(t, func(t *testing.T, p *pair) {
-		const most = 1<<20 + 16
+		const most = 1<<18 + 16
 		from, to := p.a.memOf(t, most), p.b.memOf(t, most)
 		for _, registered := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 			t.Run(fmt.Sprintf("sender=%v,receiver=%v", registered[0], registered[1]), func(t *testing.T) {
@@ -94,4 +96,245 @@ func (p *pair) schemeOf(sender, receiver bool) proto.Scheme {
 		return proto.Auto
 	}
 	return proto.Fragments
+}
+
+// rndvPair is a pair whose messages are all announced; what b's handler gets is kept.
+type rndvPair struct {
+	*pair
+	kept     []*ActiveMessage
+	from, to *Mem
+}
+
+// rndvLen is the length of a message that takes many fragments.
+const rndvLen = 100_000
+
+func newRndvPair(t testing.TB, set transports, scheme string) *rndvPair {
+	p := &rndvPair{pair: newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1})}
+	p.from, p.to = p.a.memOf(t, rndvLen), p.b.memOf(t, rndvLen)
+	p.b.w.OnActive(1, func(m *ActiveMessage) { p.kept = append(p.kept, m.Keep()) })
+	p.connect()
+	return p
+}
+
+// eachScheme runs a test with every scheme over a few transport sets. Memory is registered.
+func eachScheme(t *testing.T, f func(t *testing.T, p *rndvPair)) {
+	sets := []transports{
+		fakes("like rc+ud", likeRC(), likeUD()), fakes("like sm", likeSM()), fakes("like tcp", likeTCP()),
+		real("sm", "sm"), real("tcp", "tcp"), real("rc_mlx5", "rc_mlx5"),
+	}
+	for _, scheme := range schemes[1:] {
+		t.Run(scheme, func(t *testing.T) {
+			for _, set := range sets {
+				t.Run(set.name, func(t *testing.T) { f(t, newRndvPair(t, set, scheme)) })
+			}
+		})
+	}
+}
+
+// send announces a message.
+func (p *rndvPair) send(n, seed int) *Request {
+	p.t.Helper()
+	copy(p.from.Bytes(), pattern(n, seed))
+	r, err := p.a.ep.SendActive(1, []byte{byte(seed)}, p.from.Bytes()[:n], &OpParams{Mem: p.from})
+	require.NoError(p.t, err)
+	require.NotNil(p.t, r)
+	return r
+}
+
+// announcement is the next announcement that was kept.
+func (p *rndvPair) announcement() *ActiveMessage {
+	p.t.Helper()
+	p.until(func() bool { return len(p.kept) > 0 })
+	m := p.kept[0]
+	p.kept = p.kept[1:]
+	return m
+}
+
+// recv receives a message, and releases it.
+func (p *rndvPair) recv(m *ActiveMessage, buf []byte) *Request {
+	p.t.Helper()
+	r, err := m.Recv(buf, &OpParams{Mem: p.to})
+	require.NoError(p.t, err)
+	m.Release()
+	return r
+}
+
+// TestRndv_Later: what was kept is received later; a flush does not wait for that.
+func TestRndv_Later(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		for seed := range 3 {
+			r := p.send(rndvLen, seed)
+			m := p.announcement()
+			require.NoError(t, p.flush())
+			assert.False(t, r.Done())
+			assert.Equal(t, []byte{byte(seed)}, m.Header)
+			clear(p.to.Bytes())
+			require.NoError(t, p.finish(p.recv(m, p.to.Bytes()), nil))
+			require.NoError(t, p.finish(r, nil))
+			requireBytes(t, pattern(rndvLen, seed), p.to.Bytes())
+		}
+	})
+}
+
+// TestRndv_Truncated: the buffer has the first bytes, and the sender knows nothing of it.
+func TestRndv_Truncated(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		for _, n := range []int{0, 1, rndvLen - 1} {
+			r := p.send(rndvLen, n)
+			m := p.announcement()
+			clear(p.to.Bytes())
+			recv, err := m.Recv(p.to.Bytes()[:n], &OpParams{Mem: p.to})
+			assert.ErrorIs(t, p.finish(recv, err), ucs.ErrTruncated)
+			requireBytes(t, pattern(rndvLen, n)[:n], p.to.Bytes()[:n])
+			requireZero(t, p.to.Bytes()[n:], "written past the end of the buffer")
+			require.NoError(t, p.finish(r, nil))
+			_, err = m.Recv(p.to.Bytes(), nil)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "received twice")
+			m.Release()
+		}
+		require.NoError(t, p.a.ep.Err())
+	})
+}
+
+// TestRndv_Dropped: the sender of a message that is not received has its buffer back.
+func TestRndv_Dropped(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		calls := 0
+		p.b.w.OnActive(1, func(*ActiveMessage) { calls++ })
+		var kept *ActiveMessage
+		p.b.w.OnActive(2, func(m *ActiveMessage) {
+			kept = m.Keep()
+			_, err := m.Recv(nil, nil)
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam, "it is the one that was kept")
+		})
+		p.connect()
+		data := pattern(rndvLen, 1)
+		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, data, nil)))
+		assert.Equal(t, 1, calls)
+		require.NoError(t, p.finish(p.a.ep.SendActive(7, nil, data, nil)), "there is no handler")
+		r, err := p.a.ep.SendActive(2, nil, data, nil)
+		require.NoError(t, err)
+		p.until(func() bool { return kept != nil })
+		kept.Release()
+		require.NoError(t, p.finish(r, nil))
+	})
+}
+
+// TestRndv_Several: rendezvous at once, with eager messages between them. Handlers are
+// called in order.
+func TestRndv_Several(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		const n = 24
+		got := collect(t, p.b.w, 1)
+		var reqs []*Request
+		for i := range n {
+			params, data := &OpParams{Mem: p.from}, p.from.Bytes()[i*100:][:90_000-i]
+			if i%3 == 0 {
+				params = nil
+			}
+			r, err := p.a.ep.SendActive(1, []byte{byte(i)}, data, params)
+			require.NoError(t, err)
+			reqs = append(reqs, r)
+			if i%4 == 0 {
+				p.step()
+			}
+		}
+		for _, r := range reqs {
+			require.NoError(t, p.finish(r, nil))
+		}
+		p.until(have(t, got, n))
+		for i, m := range *got {
+			assert.Equal(t, []byte{byte(i)}, m.header)
+			requireBytes(t, p.from.Bytes()[i*100:][:90_000-i], m.data)
+		}
+	})
+}
+
+// TestRndv_DataLetsOthersPass: messages and puts go on while the data of a long message is
+// on its way in fragments.
+func TestRndv_DataLetsOthersPass(t *testing.T) {
+	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
+	p.b.w.OnActive(2, func(m *ActiveMessage) { assert.NoError(t, m.copyTo(nil, action{stage: &activeRecv})) })
+	r := p.send(rndvLen, 1)
+	recv := p.recv(p.announcement(), p.to.Bytes())
+	for range 3 {
+		p.step()
+	}
+	require.False(t, recv.Done())
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
+	require.NoError(t, p.finish(p.a.ep.SendActive(2, nil, nil, nil)))
+	assert.False(t, recv.Done(), "the message waited for the data before it")
+	require.NoError(t, p.finish(recv, nil))
+	require.NoError(t, p.finish(r, nil))
+	requireBytes(t, p.from.Bytes(), p.to.Bytes())
+}
+
+// TestRndv_CloseFlush: a close that waits for operations waits for the data of messages,
+// that were sent or are received.
+func TestRndv_CloseFlush(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		r := p.send(rndvLen, 1)
+		m := p.announcement()
+		closing, err := p.a.ep.Close(CloseFlush)
+		require.NoError(t, err)
+		for range 100 {
+			p.step()
+		}
+		require.False(t, closing.Done())
+		recv := p.recv(m, p.to.Bytes())
+		require.NoError(t, p.finish(recv, nil))
+		require.NoError(t, p.finish(closing, nil))
+		require.True(t, r.Done())
+		require.NoError(t, p.finish(r, nil))
+		requireBytes(t, p.from.Bytes(), p.to.Bytes())
+	})
+}
+
+// TestRndv_CutOff: the requests of both sides end once, with the reason or well, when
+// either side closes its EP with messages in every state.
+func TestRndv_CutOff(t *testing.T) {
+	for _, bySender := range []bool{true, false} {
+		t.Run(fmt.Sprintf("bySender=%v", bySender), func(t *testing.T) {
+			eachScheme(t, func(t *testing.T, p *rndvPair) {
+				for steps := range 6 {
+					p.cutOff(t, bySender, steps)
+				}
+			})
+		})
+	}
+}
+
+// cutOff closes an EP some steps after a message was received.
+func (p *rndvPair) cutOff(t *testing.T, bySender bool, steps int) {
+	sent := []*Request{p.send(rndvLen, steps)}
+	m := p.announcement()
+	sent = append(sent, p.send(rndvLen, steps))
+	late := p.announcement()
+	recv := p.recv(m, p.to.Bytes())
+	for range steps {
+		p.step()
+	}
+	ep, other := late.From, p.a.ep
+	if bySender {
+		ep, other = other, ep
+	}
+	require.NoError(t, p.finish(ep.Close(CloseForce)))
+	p.until(func() bool { return other.Err() != nil })
+	if recv != nil {
+		sent = append(sent, recv)
+	}
+	for _, r := range sent {
+		if err := p.finish(r, nil); err != nil {
+			known := errors.Is(err, ucs.ErrPeerClosed) || errors.Is(err, ucs.ErrCanceled)
+			assert.True(t, known, "%v", err)
+		}
+	}
+	_, err := late.Recv(p.to.Bytes(), nil)
+	assert.Error(t, err, "the data has gone with the connection")
+	late.Release()
+	if p.a.ep.Err() != nil && !bySender {
+		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
+	}
+	p.a.ep, err = p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
 }
