@@ -75,7 +75,9 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // SendActive sends an active message: the handler of that id at the peer gets header, of at
 // most MaxActiveHeader bytes, and data. Messages of an EP come in the order in which they
 // are sent. A nil request says that header and data are the caller's again; that the
-// message was handled nobody tells. Errors: as [EP.Err]; ErrTooLong for the header;
+// message was handled nobody tells. Of a message from Config.RndvThresh bytes on, or for
+// which the peer has no room, the handler gets the announcement; the request ends when the
+// handler, or who it has left that to, has received the data, or has dropped it. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxShort {
@@ -156,7 +158,7 @@ func (w *Worker) runActive(e *EP, id uint16, header, data []byte, a *announced) 
 // over is called when the user has no part of the message any more.
 func (m *ActiveMessage) over() {
 	if m.rndv != nil {
-		m.rndv.refuse(ucs.StatusOK)
+		m.rndv.refuse(ucs.StatusCanceled)
 	}
 	m.msgs.received(m.charge)
 }
@@ -186,7 +188,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	if p != nil {
 		r.mem = p.Mem
 	}
-	m.rndv.fetch(r)
+	m.rndv.fetch(r, &fetchStages)
 	m.rndv = nil
 	return r.started()
 }

@@ -343,6 +343,7 @@ func (e *EP) abort(st ucs.Status) {
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)
 	e.msgs.endInbound(st)
+	e.msgs.dropAnnounced()
 	e.msgs.endStream(st)
 }
 

@@ -18,7 +18,7 @@ func (r *Request) giveUp(until untilFunc) {
 	r.Cancel()
 	r.flags |= reqGivenUp
 	if v := r.recv; v != nil {
-		v.buf, v.info = nil, nil
+		v.release()
 	}
 	if r.lent() {
 		r.takeBack(until)

@@ -16,6 +16,7 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMStream, uct.AMHandlerFunc(w.handleStream)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
+		i.SetAMHandler(wire.AMTagRTS, uct.AMHandlerFunc(w.handleTagRTS)),
 		i.SetAMHandler(wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)),
 		i.SetAMHandler(wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)),
 		i.SetAMHandler(wire.AMData, uct.AMHandlerFunc(w.handleData)),

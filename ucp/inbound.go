@@ -168,7 +168,11 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	}
 	w.remote.Remove(r.remote)
 	r.remote = 0
-	r.comp.Complete(c.Status())
+	st := c.Status()
+	if st == ucs.StatusCanceled && !r.msg.acked {
+		st = ucs.StatusOK // the peer has dropped it, which is nothing to its sender
+	}
+	r.comp.Complete(st)
 	return true
 }
 

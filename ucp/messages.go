@@ -31,6 +31,8 @@ type messages struct {
 	inbound *inbound    // messages of which a part has come, the oldest first
 	lastID  uint64      // name of the latest message that was sent in parts
 	stream  *stream     // nil until there was one
+
+	announced int // tagged messages that no receive has got, and whose data is with the peer
 }
 
 // holdsBack reports that a message waits, and all later ones behind it.

@@ -17,7 +17,7 @@ import (
 //	fragments  the receiver asks, the sender sends messages    RTS -> RTR <- DATA
 //
 // The first two need memory that is registered (OpParams.Mem) at the side that is reached.
-// A message that is dropped is acknowledged.
+// A message that is dropped is acknowledged, with ErrCanceled.
 
 // maxMessage is the longest message that a peer may announce, in bytes: more than any
 // process has, and sums do not overflow.
@@ -47,6 +47,8 @@ func (a *announced) gone(act action) error {
 		return nil
 	case e.state == epOpen: // it has started over
 		return e.errorOf(act, ucs.ErrPeerClosed)
+	case e.err != nil: // it may have been destroyed since
+		return e.failure(act, e.cause)
 	default:
 		return e.refuses(act)
 	}
@@ -60,17 +62,24 @@ func (a *announced) refuse(st ucs.Status) {
 	}
 }
 
-// Stages of a receive whose data is being fetched, by scheme.
-var fetchStages = [...]stage{
-	proto.Get:       {name: "receive", sized: true, role: wireup.RMA, done: (*Request).fetched, lends: true},
-	proto.Put:       {name: "receive", sized: true, role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
-	proto.Fragments: {name: "receive", sized: true, role: wireup.AM, done: (*Request).arrived},
+// schemeStages are the stages of a receive whose data is being fetched, by scheme.
+type schemeStages [proto.Fragments + 1]stage
+
+var fetchStages = newFetchStages("receive")
+
+// newFetchStages makes the stages of receives that are called name in errors.
+func newFetchStages(name string) schemeStages {
+	return schemeStages{
+		proto.Get:       {name: name, sized: true, role: wireup.RMA, done: (*Request).fetched, lends: true},
+		proto.Put:       {name: name, sized: true, role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
+		proto.Fragments: {name: name, sized: true, role: wireup.AM, done: (*Request).arrived},
+	}
 }
 
 // fetch brings the data into the buffer of r, a receive that nothing knows yet and that
 // gone has not refused. r ends when it is there: with StatusTruncated if it is longer than
 // the buffer, which has the first bytes then.
-func (a *announced) fetch(r *Request) {
+func (a *announced) fetch(r *Request, by *schemeStages) {
 	e := a.e
 	if a.n > len(r.buf) {
 		r.flags |= reqTruncated
@@ -78,7 +87,7 @@ func (a *announced) fetch(r *Request) {
 	r.ep, r.buf, r.off = e, r.buf[:min(len(r.buf), a.n)], 0
 	if len(r.buf) == 0 {
 		a.refuse(ucs.StatusOK)
-		r.stage = &fetchStages[proto.Fragments]
+		r.stage = &by[proto.Fragments]
 		r.settle(r.fetchStatus())
 		return
 	}
@@ -87,7 +96,7 @@ func (a *announced) fetch(r *Request) {
 	if s != proto.Get && key != nil {
 		key.Close()
 	}
-	r.stage = &fetchStages[s]
+	r.stage = &by[s]
 	r.flags |= reqFetching
 	r.awaitPeer()
 	if s == proto.Get {

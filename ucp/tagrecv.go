@@ -13,6 +13,7 @@ type tagRecv struct {
 	node match.Recv[*tagRecv] // in Worker.tags until there is a message
 	req  *Request
 	buf  []byte
+	mem  *Mem     // of buf; may be nil
 	info *TagInfo // may be nil
 	tag  uint64   // of the message that comes in fragments
 }
@@ -80,11 +81,16 @@ func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 		r.recv = v
 	}
 	v.buf, v.info = buf, info
+	if p != nil {
+		v.mem = p.Mem
+	}
 	return r
 }
 
 // recvSettled lets go of what was the caller's.
-func (r *Request) recvSettled() { r.recv.buf, r.recv.info = nil, nil }
+func (r *Request) recvSettled() { r.recv.release() }
+
+func (v *tagRecv) release() { v.buf, v.mem, v.info = nil, nil, nil }
 
 // end ends the receive of a message of total bytes that is in the buffer.
 func (v *tagRecv) end(from *EP, tag uint64, total int) {
@@ -100,7 +106,7 @@ func (v *tagRecv) end(from *EP, tag uint64, total int) {
 		r.settle(ucs.StatusOK)
 		return
 	}
-	v.buf, v.info = nil, nil
+	v.release()
 	r.flags = directDone
 }
 

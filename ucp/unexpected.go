@@ -16,7 +16,8 @@ type TagMessage struct {
 	buf  []byte // of the worker's buffers
 	sync uint64 // the sender's name of it, if that waits
 
-	in       *inbound   // nil: all of it is here
+	rndv     *announced // the data, if that is with the sender; buf has its key then
+	in       *inbound   // nil: all of it is here, or nothing but the announcement
 	lost     ucs.Status // why the rest does not come
 	released bool       // by the user, while the rest comes
 	next     *TagMessage
@@ -52,7 +53,7 @@ func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 func (u *TagMessage) free() {
 	w := u.w
 	w.buffers.put(u.buf)
-	u.msgs, u.from, u.buf, u.in = nil, nil, nil, nil
+	u.msgs, u.from, u.buf, u.rndv, u.in = nil, nil, nil, nil, nil
 	u.sync, u.lost, u.released = 0, ucs.StatusOK, false
 	if w.idleCount < maxIdleMessages {
 		w.idleCount++
@@ -62,6 +63,13 @@ func (u *TagMessage) free() {
 
 // done ends a message that the user has, or does not want.
 func (u *TagMessage) done(st ucs.Status) {
+	if u.rndv != nil {
+		u.msgs.announced--
+		u.msgs.received(0)
+		u.rndv.refuse(st)
+		u.free()
+		return
+	}
 	u.msgs.received(len(u.buf))
 	if u.sync != 0 {
 		u.msgs.acknowledge(u.sync, st)
@@ -71,12 +79,19 @@ func (u *TagMessage) done(st ucs.Status) {
 
 // info tells of the message.
 func (u *TagMessage) info() TagInfo {
-	return TagInfo{Tag: u.node.Tag, Length: len(u.buf), From: u.from}
+	n := len(u.buf)
+	if u.rndv != nil {
+		n = u.rndv.n
+	}
+	return TagInfo{Tag: u.node.Tag, Length: n, From: u.from}
 }
 
 // recv gives a message that is not in the table to a receive.
 func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
-	if u.in != nil {
+	switch {
+	case u.rndv != nil:
+		return u.recvAnnounced(buf, info, p)
+	case u.in != nil:
 		return u.recvRest(buf, info, p), nil
 	}
 	if info != nil {
