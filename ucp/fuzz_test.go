@@ -1,59 +1,283 @@
 package ucp
 
 import (
+	"encoding/binary"
+	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
 
-// FuzzMessages: whatever active messages arrive, a connection that is up works on,
+// FuzzMessages: whatever active messages arrive over a connection, one after another,
+// every request ends once, what they leave behind is bounded, another connection works on,
 // and the worker closes clean.
 func FuzzMessages(f *testing.F) {
-	m := &wireup.Msg{
-		Type: wireup.Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3,
-		Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+	for _, seed := range messageSeeds() {
+		f.Add(seed)
 	}
-	f.Add(uint8(wire.AMWireup), m.Append(nil))
-	m.Type, m.DstEP = wireup.Reply, 1<<32
-	f.Add(uint8(wire.AMWireup), m.Append(nil))
-	f.Add(uint8(wire.AMRequest), make([]byte, wire.RequestLen))
-	f.Add(uint8(wire.AMAnswer), make([]byte, wire.AnswerLen))
-	f.Add(uint8(wire.AMNotify), make([]byte, wire.NotifyLen))
-	f.Fuzz(func(t *testing.T, id uint8, b []byte) {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD(), likeTCP())
-		p.connect().warm()
-		a := p.a.w
-		a.OnNotify(func(*EP, uint64) {})
-		for _, addressed := range [][]byte{b, toWorker(a, p.a.ep, b)} {
-			switch id % 4 {
-			case wire.AMWireup:
-				a.handleWireup(addressed, nil)
-			case wire.AMRequest:
-				a.handleRequest(addressed, nil)
-			case wire.AMAnswer:
-				a.handleAnswer(addressed, nil)
-			case wire.AMNotify:
-				a.handleNotify(addressed, nil)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		x := newVictim(t)
+		x.begin()
+		for range maxHostile {
+			var m hostileMsg
+			if b = m.unpack(b); b == nil {
+				break
 			}
-			p.idle()
+			x.handle(m)
 		}
-		if p.a.ep.Err() == nil { // a DISCONNECT of the peer is believed
-			require.NoError(t, p.finish(p.a.ep.Put([]byte{1}, p.b.mem.Addr(), p.a.key, nil)))
-			require.NoError(t, p.flush())
+		x.bounded()
+		x.othersWork()
+		x.allEnd()
+	})
+}
+
+// maxHostile bounds the messages of one input.
+const maxHostile = 64
+
+// How a message of an input is addressed.
+const (
+	namesEP      = 1 << iota // it is the connection's
+	namesRequest             // it is about a request that waits for the peer; the higher bits say which
+)
+
+// hostileMsg is one message of an input: four bytes, then its body.
+type hostileMsg struct {
+	id, how uint8
+	body    []byte
+}
+
+func (m *hostileMsg) unpack(b []byte) []byte {
+	if len(b) < 4 {
+		return nil
+	}
+	m.id, m.how = b[0]%(wire.AMCredit+1), b[1]
+	n := min(int(binary.LittleEndian.Uint16(b[2:])), len(b)-4)
+	m.body = slices.Clone(b[4 : 4+n])
+	return b[4+n:]
+}
+
+func (m hostileMsg) append(b []byte) []byte {
+	b = append(b, m.id, m.how)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(m.body)))
+	return append(b, m.body...)
+}
+
+// nameAt is where a message has the receiver's name of the connection.
+var nameAt = [wire.AMCredit + 1]int{
+	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
+	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
+}
+
+// address puts names into the message as the input says. That of a request follows the
+// one of the connection.
+func (m *hostileMsg) address(e *EP, waiting []uint64) {
+	at := nameAt[m.id]
+	if m.how&namesEP != 0 && len(m.body) >= at+8 {
+		binary.LittleEndian.PutUint64(m.body[at:], e.id)
+	}
+	if m.how&namesRequest != 0 && len(m.body) >= at+16 && len(waiting) > 0 {
+		binary.LittleEndian.PutUint64(m.body[at+8:], waiting[int(m.how>>2)%len(waiting)])
+	}
+}
+
+// victim is a worker with a connection whose peer has gone bad, and another one.
+type victim struct {
+	t         *testing.T
+	p         *pair
+	iface     *fakeIface // of a
+	good, bad *EP        // of a
+	ask       *EP        // of b, the other end of good
+	answers   int
+	requests  []*Request
+}
+
+// victimWindow is what a peer may have unreceived, in bytes.
+const victimWindow = 64 << 10
+
+// Ids of active messages.
+const (
+	hostileID = 1 // received, whatever it is
+	keptID    = 2 // kept by both sides
+	askID     = 3 // from the good peer
+)
+
+func newVictim(t *testing.T) *victim {
+	p, f := fakePair(t, Config{RndvThresh: 128, EagerWindow: victimWindow}, likeTCP())
+	p.both().warm()
+	x := &victim{t: t, p: p, iface: f.ifaces[0], bad: p.a.ep}
+	var err error
+	x.good, err = p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	require.NoError(t, p.finish(x.good.SendActive(keptID, nil, nil, nil)))
+	x.ask, err = p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	p.a.w.OnNotify(func(*EP, uint64) {})
+	p.a.w.OnActive(hostileID, func(m *ActiveMessage) {
+		r, err := m.Recv(make([]byte, min(m.Length, 1000)), nil)
+		x.track(r, err)
+	})
+	p.a.w.OnActive(askID, func(m *ActiveMessage) {
+		if m.From == x.good {
+			x.answers++
 		}
 	})
+	return x
+}
+
+// track keeps a request that is to end.
+func (x *victim) track(r *Request, err error) {
+	if err == nil && r != nil {
+		x.requests = append(x.requests, r)
+	}
+}
+
+// begin has requests of every kind wait for the peer.
+func (x *victim) begin() {
+	p, w, e := x.p, x.p.a.w, x.bad
+	var kept []*ActiveMessage
+	p.b.w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
+	x.track(e.SendActive(keptID, nil, p.a.mem.Bytes()[:500], &OpParams{Mem: p.a.mem}))
+	x.track(e.SendActive(keptID, nil, make([]byte, 5000), nil))
+	x.track(e.TagSendSync(7, make([]byte, 10), nil))
+	p.until(func() bool { return len(kept) == 2 })
+	p.idle()
+	for range 3 {
+		x.track(w.TagRecv(make([]byte, 300), 0, 0, &TagInfo{}, nil))
+	}
+	n := 0
+	x.track(e.StreamRecv(make([]byte, 100), true, &n, nil))
+	word := new(uint64)
+	x.track(e.AtomicFetch(0, 8, 1, word, p.a.key.Addr(), p.a.key))
+}
+
+// handle has a message arrive. The peer does nothing itself.
+func (x *victim) handle(m hostileMsg) {
+	w := x.p.a.w
+	var waiting []uint64
+	for r := range w.remote.All() {
+		waiting = append(waiting, r.remote)
+	}
+	m.address(x.bad, waiting)
+	if m.id == wire.AMWireup && m.how&namesEP != 0 {
+		m.body = toWorker(w, x.bad, m.body)
+	}
+	x.iface.am.Handle(m.id, m.body, nil)
+	w.Progress()
+}
+
+// bounded checks what the peer has made the worker hold.
+func (x *victim) bounded() {
+	w := x.p.a.w
+	kept := 0
+	for m := range w.tags.Messages() {
+		kept += cap(m.Owner.buf)
+	}
+	if m := x.bad.msgs; m != nil {
+		for in := m.inbound; in != nil; in = in.next {
+			kept += in.total
+		}
+	}
+	assert.LessOrEqual(x.t, kept, 2*(victimWindow+reserve))
+	assert.LessOrEqual(x.t, w.granted, int64(w.eps.Len()*victimWindow))
+}
+
+// othersWork sends both ways over the good connection.
+func (x *victim) othersWork() {
+	t, p := x.t, x.p
+	require.NoError(t, x.good.Err())
+	require.NoError(t, p.finish(x.good.Put([]byte{1}, p.b.mem.Addr(), x.keyOf(x.good), nil)))
+	require.NoError(t, p.finish(x.good.Flush()))
+	answers := x.answers
+	require.NoError(t, p.finish(x.ask.SendActive(askID, nil, make([]byte, 50), nil)))
+	p.until(func() bool { return x.answers > answers })
+}
+
+func (x *victim) keyOf(e *EP) *RKey {
+	key, err := e.Unpack(x.p.b.mem.Pack())
+	require.NoError(x.t, err)
+	x.t.Cleanup(key.Close)
+	return key
+}
+
+// allEnd closes the bad connection and the worker: no request is left.
+func (x *victim) allEnd() {
+	p := x.p
+	if x.bad.state != epClosed {
+		require.NoError(x.t, p.finish(x.bad.Close(CloseForce)))
+	}
+	p.a.w.cancelReceives()
+	for _, r := range x.requests {
+		p.until(r.Done)
+		r.Release()
+	}
+	p.until(func() bool { return p.a.w.granted <= victimWindow }) // the good peer's
 }
 
 // toWorker gives a handshake message the names that make it look like the peer's.
 func toWorker(w *Worker, ep *EP, b []byte) []byte {
 	m, err := wireup.UnpackMsg(b)
-	if err != nil {
+	if err != nil || ep.link == nil {
 		return b
 	}
 	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID, w.addr.UUID
 	m.SrcEP, m.DstEP = ep.link.conn.RemoteEP(), ep.id
 	return m.Append(nil)
+}
+
+// messageSeeds are inputs with messages of every kind.
+func messageSeeds() (seeds [][]byte) {
+	add := func(msgs ...hostileMsg) {
+		var b []byte
+		for _, m := range msgs {
+			b = m.append(b)
+		}
+		seeds = append(seeds, b)
+	}
+	hello := &wireup.Msg{
+		Type: wireup.Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3,
+		Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+	}
+	add(hostileMsg{wire.AMWireup, namesEP, hello.Append(nil)})
+	add(hostileMsg{wire.AMWireup, 0, hello.Append(nil)})
+	hello.Type, hello.DstEP = wireup.Reply, 1<<32
+	add(hostileMsg{wire.AMWireup, namesEP, hello.Append(nil)})
+	add(hostileMsg{wire.AMRequest, namesEP, make([]byte, wire.RequestLen)})
+	add(hostileMsg{wire.AMNotify, namesEP, make([]byte, wire.NotifyLen)})
+	for which := range uint8(4) {
+		how := namesEP | namesRequest | which<<2
+		rtr := hostileMsg{wire.AMRTR, how, (&wire.RTR{Length: 300, Recv: 9}).Append(nil)}
+		answer := hostileMsg{wire.AMAnswer, how, make([]byte, wire.AnswerLen)}
+		ack := hostileMsg{wire.AMAck, how, make([]byte, wire.ControlLen)}
+		add(rtr, answer, ack, rtr)
+		add(answer)
+		add(ack, hostileMsg{wire.AMPutDone, how, make([]byte, wire.ControlLen)})
+	}
+	add(hostileMsg{wire.AMCredit, namesEP, (&wire.Control{Value: maxCredit}).Append(nil)})
+	data := make([]byte, 40)
+	head := func(word uint64) []byte { return (&wire.Head{Word: word}).Append(nil) }
+	part := func(word, value, id uint64) []byte {
+		return append((&wire.Part{Value: value, ID: id}).Append(head(word)), data...)
+	}
+	frag := func(id, off uint64) []byte { return append((&wire.Frag{ID: id, Offset: off}).Append(nil), data...) }
+	rts := func(word, n, id uint64) []byte { return (&wire.RTS{ID: id, Length: n}).Append(head(word)) }
+	add(hostileMsg{wire.AMTag, namesEP, append(head(1), data...)}, hostileMsg{wire.AMTagSync, namesEP, part(1, 0, 4)})
+	for _, id := range []uint8{wire.AMTagFirst, wire.AMActiveFirst} {
+		first, next := hostileMsg{id, namesEP, part(hostileID, 80, 5)}, hostileMsg{wire.AMFrag, namesEP, frag(5, 40)}
+		add(first, next, next)
+		add(first, first, first, first, hostileMsg{wire.AMFrag, namesEP, frag(5, 41)})
+		add(hostileMsg{id, namesEP, part(hostileID, maxEager, 5)})
+	}
+	for _, id := range []uint8{wire.AMTagRTS, wire.AMActiveRTS} {
+		announce, next := hostileMsg{id, namesEP, rts(hostileID, 80, 6)}, hostileMsg{wire.AMData, namesEP | namesRequest | 3<<2, frag(0, 0)}
+		add(announce, next, next, announce)
+		add(hostileMsg{id, namesEP, rts(hostileID, maxMessage, 6)}, next)
+	}
+	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
+	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
+	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
+	return seeds
 }

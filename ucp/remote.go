@@ -73,7 +73,7 @@ func (w *Worker) handleAnswer(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	r := w.remote.Find(m.ID)
-	if r == nil || r.ep.id != m.EP || r.flags&reqPosted == 0 {
+	if r == nil || r.ep.id != m.EP || r.size == 0 || r.flags&reqPosted == 0 {
 		w.stats.badMessages.Inc()
 		return false
 	}
