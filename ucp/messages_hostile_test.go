@@ -1,0 +1,136 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestMessages_AnswerToNoAtomic: a peer cannot end a message, whose data is being sent, as
+// if it were an atomic: the buffer would be the caller's again while it is read.
+func TestMessages_AnswerToNoAtomic(t *testing.T) {
+	x := newVictim(t)
+	p, w := x.p, x.p.a.w
+	p.b.w.OnActive(keptID, func(m *ActiveMessage) { m.Keep() })
+	r, err := x.bad.SendActive(keptID, nil, make([]byte, 100_000), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return r.remote != 0 && r.flags&reqAwaited != 0 })
+	x.handle(hostileMsg{wire.AMRTR, namesEP | namesRequest, (&wire.RTR{Length: 100_000, Recv: 9}).Append(nil)})
+	require.NotZero(t, r.flags&reqLed)
+	bad := w.stats.badMessages.Load()
+	x.handle(hostileMsg{wire.AMAnswer, namesEP | namesRequest, make([]byte, wire.AnswerLen)})
+	require.Equal(t, bad+1, w.stats.badMessages.Load())
+	require.False(t, r.Done())
+	require.NoError(t, p.finish(r, nil))
+}
+
+// floods are the ways in which a peer sends more than it was granted: what arrives again
+// and again.
+var floods = map[string]func(i int) hostileMsg{
+	"tag": func(int) hostileMsg {
+		return hostileMsg{wire.AMTag, namesEP, append(hostileHead(9), make([]byte, 1000)...)}
+	},
+	"synchronous": func(i int) hostileMsg {
+		return hostileMsg{wire.AMTagSync, namesEP, (&wire.Part{ID: uint64(i + 1)}).Append(hostileHead(9))}
+	},
+	"first fragments of tags": func(i int) hostileMsg {
+		return hostileMsg{wire.AMTagFirst, namesEP, (&wire.Part{Value: 3000, ID: uint64(i)}).Append(hostileHead(9))}
+	},
+	"a long tag": func(int) hostileMsg {
+		return hostileMsg{wire.AMTagFirst, namesEP, (&wire.Part{Value: maxEager, ID: 1}).Append(hostileHead(9))}
+	},
+	"kept": func(int) hostileMsg {
+		return hostileMsg{wire.AMActive, namesEP, append(hostileHead(activeWord(keptID, nil)), make([]byte, 1000)...)}
+	},
+	"first fragments": func(i int) hostileMsg {
+		return hostileMsg{wire.AMActiveFirst, namesEP, (&wire.Part{Value: 3000, ID: uint64(i)}).Append(hostileHead(keptID))}
+	},
+	"announcements": func(i int) hostileMsg {
+		return hostileMsg{wire.AMActiveRTS, namesEP, (&wire.RTS{ID: uint64(i + 1), Length: 1 << 30}).Append(hostileHead(keptID))}
+	},
+	"stream": func(i int) hostileMsg {
+		return hostileMsg{wire.AMStream, namesEP, append(hostileHead(uint64(1000*i)), make([]byte, 1000)...)}
+	},
+}
+
+// hostileHead is the head of a message, whose name hostileMsg puts in.
+func hostileHead(word uint64) []byte { return (&wire.Head{Word: word}).Append(nil) }
+
+// TestMessages_NoCredit: a peer that sends more than it was granted fails, what it had the
+// worker hold is bounded, and nobody else notices.
+func TestMessages_NoCredit(t *testing.T) {
+	for name, next := range floods {
+		t.Run(name, func(t *testing.T) {
+			x := newVictim(t)
+			w := x.p.a.w
+			var kept []*ActiveMessage
+			w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
+			for i := 0; x.bad.Err() == nil; i++ {
+				require.LessOrEqual(t, i, (victimWindow+reserve)/messageCharge, "it is not held back")
+				x.handle(next(i))
+			}
+			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
+			require.ErrorContains(t, x.bad.Err(), "more than it was granted")
+			x.bounded()
+			x.othersWork()
+			for _, m := range kept {
+				m.Release()
+			}
+			for m := range w.tags.Messages() {
+				assert.Nil(t, m.Owner.in, "the rest of it does not come")
+			}
+			x.allEnd()
+		})
+	}
+}
+
+// TestMessages_Flood: a peer whose messages nobody receives is held back when it has sent
+// what it may, and does not hold up another one, which has as much as ever.
+func TestMessages_Flood(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.grown()
+		other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		const size = 1000
+		var waiting []*Request
+		for p.a.ep.msgs.credit >= charge(size) || len(waiting) < 100 {
+			r, err := p.a.ep.TagSend(1, pattern(size, 1), nil)
+			require.NoError(t, err)
+			if r != nil {
+				waiting = append(waiting, r)
+			}
+			p.step()
+		}
+		for i := range 300 {
+			data, buf := pattern(size, i), make([]byte, size)
+			r, err := other.TagSend(2, data, nil)
+			require.NoError(t, err)
+			require.NoError(t, p.finish(p.b.w.TagRecv(buf, 2, exact, nil, nil)))
+			require.NoError(t, p.finish(r, nil))
+			requireBytes(t, data, buf)
+		}
+		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*reserve))
+		require.False(t, waiting[len(waiting)-1].Done())
+		for _, r := range waiting {
+			buf := make([]byte, size)
+			for !r.Done() {
+				require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
+				requireBytes(t, pattern(size, 1), buf)
+				p.step()
+			}
+			require.NoError(t, r.take())
+		}
+	})
+}
+
+// unreceived is how much memory b holds for messages that were not received, in bytes.
+func (p *pair) unreceived() (n int) {
+	for m := range p.b.w.tags.Messages() {
+		n += cap(m.Owner.buf)
+	}
+	return n
+}
