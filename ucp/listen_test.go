@@ -501,14 +501,13 @@ func hello(addr []byte) []byte {
 	return append(append(b, 0, 0), addr...)
 }
 
-// untrusted connects to a listener and says b.
+// untrusted connects to a listener and says b, unless the listener hangs up before.
 func (l *watched) untrusted(b []byte) net.Conn {
 	l.t.Helper()
 	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { _ = conn.Close() })
-	_, err = conn.Write(b)
-	require.NoError(l.t, err)
+	_, _ = conn.Write(b)
 	return conn
 }
 
