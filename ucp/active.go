@@ -39,9 +39,10 @@ type ActiveHandler func(m *ActiveMessage)
 
 // activeHandlers are the handlers by id, in pages.
 type activeHandlers struct {
-	page [256]*[256]ActiveHandler
-	msg  ActiveMessage  // of the handler that runs
-	free *ActiveMessage // for those that are kept
+	page    [256]*[256]ActiveHandler
+	msg     ActiveMessage // of the handler that runs
+	running bool
+	free    *ActiveMessage // for those that are kept
 }
 
 func (h *activeHandlers) find(id uint16) ActiveHandler {
@@ -114,8 +115,13 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	return r.start()
 }
 
-// handleActive hands an active message over.
-func (w *Worker) handleActive(data []byte, _ uct.Desc) bool {
+// activeArrivals is the worker as the handler of active messages that come whole: a method
+// value would cost two more calls.
+type activeArrivals Worker
+
+// HandleAM hands an active message over.
+func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
+	w := (*Worker)(a)
 	var h wire.Head
 	rest, ok := h.Unpack(data)
 	n := int(h.Word >> 32)
@@ -123,27 +129,36 @@ func (w *Worker) handleActive(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
-		w.runActive(e, uint16(h.Word), rest[:n], rest[n:], nil)
+	if e := w.accept(h.EP, len(rest)); e != nil {
+		w.runActive(e, uint16(h.Word), rest[:n:n], rest[n:])
 	}
 	return false
 }
 
-// runActive calls the handler of a message that was charged to its sender; a is its data
-// if that is not here.
-func (w *Worker) runActive(e *EP, id uint16, header, data []byte, a *announced) {
-	f := w.active.find(id)
-	m := &w.active.msg
-	if m.From != nil { // a handler runs inside another one
-		m = &ActiveMessage{}
+// runActive calls the handler of a message that is all here and was charged to its sender.
+func (w *Worker) runActive(e *EP, id uint16, header, data []byte) {
+	h := &w.active
+	f := h.find(id)
+	if f == nil || h.running {
+		w.runAside(e, f, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: len(header) + len(data)})
+		return
 	}
-	*m = ActiveMessage{
-		ID: id, Header: header, Data: data, Length: len(data), From: e,
-		w: w, msgs: e.msgs, rndv: a, charge: len(header) + len(data),
+	m := &h.msg // written field by field, which costs a third of writing all of it
+	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
+	m.From, m.w, m.msgs, m.rndv = e, w, e.msgs, nil
+	m.kept, m.charge = false, len(header)+len(data)
+	h.running = true
+	f(m)
+	h.running = false
+	if !m.kept {
+		m.msgs.received(m.charge)
 	}
-	if a != nil {
-		m.Length = a.n
-	}
+}
+
+// runAside calls the handler f, which may be nil, of any message that was charged to its
+// sender, also while another handler runs.
+func (w *Worker) runAside(e *EP, f ActiveHandler, m *ActiveMessage) {
+	m.From, m.w, m.msgs = e, w, e.msgs
 	if f != nil {
 		f(m)
 	} else {
@@ -152,7 +167,6 @@ func (w *Worker) runActive(e *EP, id uint16, header, data []byte, a *announced) 
 	if !m.kept {
 		m.over()
 	}
-	*m = ActiveMessage{}
 }
 
 // over is called when the user has no part of the message any more.
@@ -262,8 +276,8 @@ func (w *Worker) handleActiveFirst(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	total := int(p.Value)
-	e := w.sender(h.EP)
-	if e == nil || !e.arrived(int(n)+total) {
+	e := w.accept(h.EP, int(n)+total)
+	if e == nil {
 		return false
 	}
 	s := &activeSink{word: h.Word, buf: w.buffers.get(int(n) + total)}
@@ -287,8 +301,11 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
-		w.runActive(e, uint16(h.Word), rest, nil, newAnnounced(e, &p))
+	if e := w.accept(h.EP, len(rest)); e != nil {
+		a := newAnnounced(e, &p)
+		w.runAside(e, w.active.find(uint16(h.Word)), &ActiveMessage{
+			ID: uint16(h.Word), Header: rest, Length: a.n, rndv: a, charge: len(rest),
+		})
 	}
 	return false
 }
@@ -307,7 +324,7 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 
 func (s *activeSink) whole(in *inbound) {
 	n := int(s.word >> 32)
-	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:], nil)
+	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:])
 	in.e.w.buffers.put(s.buf)
 }
 

@@ -41,7 +41,7 @@ func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+	if e := w.accept(h.EP, len(rest)); e != nil {
 		e.adopted = false // what has come must not go with a connection that starts over
 		e.msgs.streaming().take(h.Word, rest)
 	}

@@ -85,7 +85,7 @@ func (w *Worker) handleTag(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+	if e := w.accept(h.EP, len(rest)); e != nil {
 		w.takeTagged(e, h.Word, rest, 0)
 	}
 	return false
@@ -103,7 +103,7 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.sender(h.EP); e != nil && e.arrived(len(rest)) {
+	if e := w.accept(h.EP, len(rest)); e != nil {
 		w.takeTagged(e, h.Word, rest, p.ID)
 	}
 	return false
@@ -141,8 +141,8 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	total := int(p.Value)
-	e := w.sender(h.EP)
-	if e == nil || !e.arrived(total) {
+	e := w.accept(h.EP, total)
+	if e == nil {
 		return false
 	}
 	if found := w.tags.Arrive(h.Word); found != nil {

@@ -38,6 +38,30 @@ type window struct {
 
 func (a *window) open() { a.credit, a.size = firstWindow, firstWindow }
 
+// accept finds the connection that a message of n bytes comes over, by the name that the
+// peer has for it, and charges it. nil, which is counted, if no connection of that name
+// takes messages, or the peer sends more than it was granted.
+func (w *Worker) accept(name uint64, n int) *EP {
+	e := w.eps.Find(name)
+	if e != nil && e.state == epOpen && e.link != nil {
+		if m := e.msgs; m != nil && m.grown {
+			if m.held += charge(n); m.held <= m.size+reserve {
+				return e
+			}
+			m.held -= charge(n)
+		}
+	}
+	return w.acceptSlow(name, n)
+}
+
+//go:noinline
+func (w *Worker) acceptSlow(name uint64, n int) *EP {
+	if e := w.sender(name); e != nil && e.arrived(n) {
+		return e
+	}
+	return nil
+}
+
 // arrived charges a message of n bytes to its sender. It reports false, and fails the
 // EP, if the peer sends more than it was granted.
 func (e *EP) arrived(n int) bool {
@@ -77,7 +101,16 @@ func (m *messages) received(n int) { m.giveBack(charge(n)) }
 func (m *messages) giveBack(n int64) {
 	m.held -= n
 	m.due += n
-	if e := m.e; m.due >= m.size/2 && e.state == epOpen && e.msgs == m {
+	if m.due >= m.size/2 {
+		m.grant()
+	}
+}
+
+// grant tells the peer what it may send again, unless the connection is over.
+//
+//go:noinline
+func (m *messages) grant() {
+	if e := m.e; e.state == epOpen && e.msgs == m {
 		e.control(&creditStage, 0, uint64(m.due))
 		m.due = 0
 	}
