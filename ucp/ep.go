@@ -342,8 +342,7 @@ func (e *EP) abort(st ucs.Status) {
 	}
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)
-	e.msgs.endInbound(st)
-	e.msgs.dropAnnounced()
+	e.msgs.loseIncoming(st)
 	e.msgs.endStream(st)
 }
 
@@ -414,6 +413,7 @@ func (e *EP) stop() {
 	e.w.forget(e)
 	e.unbindKeys()
 	e.msgs.endReceives(ucs.StatusCanceled)
+	e.msgs.loseIncoming(ucs.StatusCanceled)
 }
 
 // drain waits for the operations in progress, then leaves.

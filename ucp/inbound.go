@@ -98,13 +98,6 @@ func (in *inbound) free() {
 	w.freeInbound = in
 }
 
-// endInbound ends the messages of which a part has come; the rest does not.
-func (m *messages) endInbound(st ucs.Status) {
-	for m != nil && m.inbound != nil {
-		m.inbound.drop(st)
-	}
-}
-
 // handleFrag takes the next part of a message.
 func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 	var f wire.Frag

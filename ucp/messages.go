@@ -29,10 +29,12 @@ type messages struct {
 	leaving bool        // the EP is to leave when there is none any more
 	waiting int         // sends in EP.waiting: the next one goes behind them
 	inbound *inbound    // messages of which a part has come, the oldest first
+	kept    tagList     // tagged messages that have come and were not received
+	closed  bool        // the EP has gone, or has others
+	next    *messages   // of those that have gone and have left messages,
+	prev    *messages   // in the order in which they went
 	lastID  uint64      // name of the latest message that was sent in parts
 	stream  *stream     // nil until there was one
-
-	announced int // tagged messages that no receive has got, and whose data is with the peer
 }
 
 // holdsBack reports that a message waits, and all later ones behind it.

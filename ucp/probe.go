@@ -16,7 +16,7 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 		return nil, info, true
 	}
 	w.tags.Remove(found)
-	return m, info, true
+	return m.taken(), info, true
 }
 
 // Info tells of the message.

@@ -29,11 +29,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 		found.Owner.fetch(a, h.Word)
 		return false
 	}
-	u := w.newTagMessage(e, h.Word, len(a.key))
-	copy(u.buf, a.key)
-	a.key, u.rndv = u.buf, a
-	a.msgs.announced++
-	w.tags.Keep(&u.node)
+	w.keepAnnounced(e, h.Word, a)
 	return false
 }
 
@@ -41,12 +37,10 @@ var tagFetchStages = newFetchStages("tag receive")
 
 // fetch has the receive get the data of a message.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
-	if v.info != nil {
-		*v.info = TagInfo{Tag: tag, Length: a.n, From: a.e}
-	}
+	v.tell(a.e, tag, a.n)
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
-	v.buf, v.mem, v.info = nil, nil, nil
+	v.release()
 	a.fetch(r, &tagFetchStages)
 }
 
@@ -58,23 +52,7 @@ func (u *TagMessage) recvAnnounced(buf []byte, info *TagInfo, p *OpParams) (*Req
 	}
 	r := u.w.newTagRecv(buf, info, p)
 	r.recv.fetch(u.rndv, u.node.Tag)
-	u.msgs.announced--
-	u.msgs.received(0)
+	u.msgs.received(u.charge())
 	u.free()
 	return r.started()
-}
-
-// dropAnnounced drops the messages that no receive has got and whose data stays with the
-// peer, which is gone.
-func (m *messages) dropAnnounced() {
-	if m == nil || m.announced == 0 {
-		return
-	}
-	tags := &m.e.w.tags
-	for x := range tags.Messages() {
-		if u := x.Owner; u.rndv != nil && u.msgs == m {
-			tags.Remove(x)
-			u.done(ucs.StatusCanceled)
-		}
-	}
 }

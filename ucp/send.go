@@ -152,6 +152,8 @@ func (r *Request) chooseSend() {
 	switch {
 	case c.rts != 0 && (n >= s.rndv || r.ep.msgs.credit < charge(n)):
 		r.stage = &c.announce
+	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
+		r.stage = &c.announce
 	case r.msg.acked:
 		r.stage = &c.waitAck
 	case n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):

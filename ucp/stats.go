@@ -10,12 +10,13 @@ import (
 type workerStats struct {
 	root *stats.Node
 
-	badMessages   stats.Counter // handshake messages and atomics that made no sense or came late
-	brokenLanes   stats.Counter // transport endpoints that failed
-	replacedLanes stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
-	failedEPs     stats.Counter // EPs that failed
-	expiredEPs    stats.Counter // connections that a peer asked for and that never came about
-	refusedPeers  stats.Counter // requests for a connection that found too many half open
+	badMessages     stats.Counter // handshake messages and atomics that made no sense or came late
+	droppedMessages stats.Counter // of peers that have gone, beyond the budget
+	brokenLanes     stats.Counter // transport endpoints that failed
+	replacedLanes   stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
+	failedEPs       stats.Counter // EPs that failed
+	expiredEPs      stats.Counter // connections that a peer asked for and that never came about
+	refusedPeers    stats.Counter // requests for a connection that found too many half open
 }
 
 // init makes the tree. sleeps counts the waits that had the kernel put the goroutine to
@@ -23,6 +24,7 @@ type workerStats struct {
 func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root = stats.New("worker")
 	s.root.Add("bad_messages", &s.badMessages)
+	s.root.Add("dropped_messages", &s.droppedMessages)
 	s.root.Add("broken_lanes", &s.brokenLanes)
 	s.root.Add("replaced_lanes", &s.replacedLanes)
 	s.root.Add("failed_eps", &s.failedEPs)

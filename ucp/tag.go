@@ -152,8 +152,8 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	u := w.newTagMessage(e, h.Word, total)
-	u.in = w.newInbound(e, p.ID, total, u)
-	w.tags.Keep(&u.node)
+	u.in, u.buf = w.newInbound(e, p.ID, total, u), w.buffers.get(total)
+	u.keep()
 	u.in.take(0, rest)
 	return false
 }

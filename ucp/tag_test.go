@@ -11,7 +11,7 @@ import (
 const exact = ^uint64(0)
 
 // tagSizes are lengths around the limits of short messages, copies and fragments.
-var tagSizes = []int{0, 1, 8, 31, 32, 33, 248, 249, 1000, 2031, 2032, 2033, 8176, 8177, 15000}
+var tagSizes = []int{0, 1, 8, 31, 32, 33, 248, 249, 1000, 2031, 2032, 2033, 8176, 8177, 15000, 40_000}
 
 // mustTagSend sends a message of which nothing waits for the peer.
 func (p *pair) tagSend(tag uint64, data []byte) *Request {
@@ -63,7 +63,6 @@ func TestTag_Sizes(t *testing.T) {
 					sent = p.tagSend(tag, data)
 					p.unexpected(1)
 					recv, err = p.b.w.TagRecv(buf, tag, exact, info, nil)
-					require.Nil(t, recv)
 				}
 				require.NoError(t, p.finish(recv, err))
 				require.NoError(t, p.finish(sent, nil))
@@ -165,7 +164,7 @@ func TestTag_Masks(t *testing.T) {
 func TestTag_Order(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
-		const n = 60 // less than a window, as those of one tag are received before the next
+		const n = 48 // less than a window, as those of one tag are received before the next
 		var sent []*Request
 		for i := range n {
 			if r := p.tagSend(uint64(i%3), pattern(tagSizes[i*7%len(tagSizes)], i)); r != nil {
@@ -175,7 +174,7 @@ func TestTag_Order(t *testing.T) {
 				p.step()
 			}
 		}
-		buf := make([]byte, 1<<14)
+		buf := make([]byte, 1<<16)
 		for k := range uint64(3) {
 			for i := int(k); i < n; i += 3 {
 				var info TagInfo

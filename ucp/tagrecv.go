@@ -41,7 +41,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	if w.tags.Unexpected() > 0 {
 		if m := w.tags.Take(tag, mask); m != nil {
-			return m.Owner.recv(buf, info, p)
+			return m.Owner.taken().recv(buf, info, p)
 		}
 	}
 	if w.closed {
@@ -92,22 +92,26 @@ func (r *Request) recvSettled() { r.recv.release() }
 
 func (v *tagRecv) release() { v.buf, v.mem, v.info = nil, nil, nil }
 
-// end ends the receive of a message of total bytes that is in the buffer.
-func (v *tagRecv) end(from *EP, tag uint64, total int) {
-	r := v.req
+// tell fills what the caller wants to know.
+func (v *tagRecv) tell(from *EP, tag uint64, n int) {
 	if v.info != nil {
-		v.info.Tag, v.info.Length, v.info.From = tag, total, from
+		v.info.Tag, v.info.Length, v.info.From = tag, n, from
 	}
-	if total > len(v.buf) {
+}
+
+// end ends the receive of a message of n bytes that is in the buffer.
+func (v *tagRecv) end(from *EP, tag uint64, n int) {
+	v.tell(from, tag, n)
+	r := v.req
+	switch {
+	case n > len(v.buf):
 		r.settle(ucs.StatusTruncated)
-		return
-	}
-	if r.flags != 0 {
+	case r.flags != 0:
 		r.settle(ucs.StatusOK)
-		return
+	default:
+		v.release()
+		r.flags = directDone
 	}
-	v.release()
-	r.flags = directDone
 }
 
 // write implements sink.

@@ -13,14 +13,16 @@ type TagMessage struct {
 	w    *Worker
 	msgs *messages // to which it is charged
 	from *EP
-	buf  []byte // of the worker's buffers
+	n    int    // length of the message
+	buf  []byte // of the worker's buffers: the message, or the key of one that was announced
 	sync uint64 // the sender's name of it, if that waits
 
-	rndv     *announced // the data, if that is with the sender; buf has its key then
-	in       *inbound   // nil: all of it is here, or nothing but the announcement
+	in       *inbound   // as long as a part of it is to come
+	rndv     *announced // the data, if it is with the sender
 	lost     ucs.Status // why the rest does not come
 	released bool       // by the user, while the rest comes
-	next     *TagMessage
+
+	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.idleMessages
 }
 
 // maxIdleMessages is how many records of messages are kept for the next ones.
@@ -36,24 +38,48 @@ func (w *Worker) newTagMessage(e *EP, tag uint64, n int) *TagMessage {
 		w.idleMessages = u.next
 		w.idleCount--
 	}
-	u.node.Tag, u.msgs, u.from = tag, e.msgs, e
-	u.buf = w.buffers.get(n)
+	u.node.Tag, u.msgs, u.from, u.n = tag, e.msgs, e, n
 	return u
 }
 
-// keepTagged keeps a whole message for the receive that will ask for it.
+// keep enters a message for the receive that will ask for it.
+func (u *TagMessage) keep() {
+	u.w.tags.Keep(&u.node)
+	u.msgs.kept.add(u)
+}
+
+// taken is called when the message has left the table.
+func (u *TagMessage) taken() *TagMessage {
+	u.msgs.kept.remove(u)
+	if u.msgs.closed {
+		u.msgs.leftFewer()
+	}
+	return u
+}
+
+// keepTagged keeps a whole message.
 func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 	u := w.newTagMessage(e, tag, len(data))
 	u.sync = sync
+	u.buf = w.buffers.get(len(data))
 	copy(u.buf, data)
-	w.tags.Keep(&u.node)
+	u.keep()
+}
+
+// keepAnnounced keeps a message whose data is with its sender.
+func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
+	u := w.newTagMessage(e, tag, a.n)
+	u.rndv, u.buf = a, w.buffers.get(len(a.key))
+	copy(u.buf, a.key)
+	a.key = u.buf
+	u.keep()
 }
 
 // free gives back what a message had that is in no table and does not come any more.
 func (u *TagMessage) free() {
 	w := u.w
 	w.buffers.put(u.buf)
-	u.msgs, u.from, u.buf, u.rndv, u.in = nil, nil, nil, nil, nil
+	u.msgs, u.from, u.buf, u.in, u.rndv = nil, nil, nil, nil, nil
 	u.sync, u.lost, u.released = 0, ucs.StatusOK, false
 	if w.idleCount < maxIdleMessages {
 		w.idleCount++
@@ -61,59 +87,61 @@ func (u *TagMessage) free() {
 	}
 }
 
+// charge is how many bytes are charged to the sender.
+func (u *TagMessage) charge() int {
+	if u.rndv != nil {
+		return 0
+	}
+	return u.n
+}
+
 // done ends a message that the user has, or does not want.
 func (u *TagMessage) done(st ucs.Status) {
-	if u.rndv != nil {
-		u.msgs.announced--
-		u.msgs.received(0)
+	m := u.msgs
+	m.received(u.charge())
+	switch {
+	case u.rndv != nil:
 		u.rndv.refuse(st)
-		u.free()
-		return
-	}
-	u.msgs.received(len(u.buf))
-	if u.sync != 0 {
-		u.msgs.acknowledge(u.sync, st)
+	case u.sync != 0:
+		m.acknowledge(u.sync, st)
 	}
 	u.free()
 }
 
 // info tells of the message.
 func (u *TagMessage) info() TagInfo {
-	n := len(u.buf)
-	if u.rndv != nil {
-		n = u.rndv.n
-	}
-	return TagInfo{Tag: u.node.Tag, Length: n, From: u.from}
+	return TagInfo{Tag: u.node.Tag, Length: u.n, From: u.from}
 }
 
 // recv gives a message that is not in the table to a receive.
 func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
-	switch {
-	case u.rndv != nil:
-		return u.recvAnnounced(buf, info, p)
-	case u.in != nil:
-		return u.recvRest(buf, info, p), nil
+	if u.in != nil || u.rndv != nil {
+		return u.recvRest(buf, info, p)
 	}
 	if info != nil {
 		*info = u.info()
 	}
+	n := u.n
 	copy(buf, u.buf)
-	total := len(u.buf)
 	u.done(ucs.StatusOK)
-	if total > len(buf) {
+	if n > len(buf) {
 		return nil, recvError(len(buf), ucs.ErrTruncated)
 	}
 	return nil, nil
 }
 
-// recvRest is recv for a message of which a part has come: the rest goes to the receive.
-func (u *TagMessage) recvRest(buf []byte, info *TagInfo, p *OpParams) *Request {
+// recvRest is recv for a message of which something is still to come.
+func (u *TagMessage) recvRest(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
+	if u.rndv != nil {
+		return u.recvAnnounced(buf, info, p)
+	}
 	r := u.w.newTagRecv(buf, info, p)
-	r.recv.tag = u.node.Tag
-	r.recv.write(0, u.buf[:u.in.got])
-	u.in.sink = r.recv
+	v := r.recv
+	v.tag = u.node.Tag
+	v.write(0, u.buf[:u.in.got])
+	u.in.sink = v
 	u.free()
-	return r
+	return r, nil
 }
 
 // write implements sink.
@@ -127,12 +155,66 @@ func (u *TagMessage) whole(*inbound) {
 	}
 }
 
-// broken implements sink. A message that the user has taken remains until it is given back.
+// broken implements sink.
 func (u *TagMessage) broken(_ *inbound, st ucs.Status) {
 	u.in = nil
-	if w := u.w; w.tags.Remove(&u.node) || u.released {
+	u.lose(st)
+}
+
+// lose ends a message of which the rest does not come. One that the user has taken remains
+// until it is given back.
+func (u *TagMessage) lose(st ucs.Status) {
+	switch {
+	case u.w.tags.Remove(&u.node):
+		u.taken().done(st)
+	case u.released:
 		u.done(st)
+	default:
+		u.lost = st
+	}
+}
+
+// tagList is the messages of one sender that are kept, in order.
+type tagList struct{ first, last *TagMessage }
+
+func (l *tagList) add(u *TagMessage) {
+	u.prev, u.next = l.last, nil
+	if l.last == nil {
+		l.first = u
+	} else {
+		l.last.next = u
+	}
+	l.last = u
+}
+
+func (l *tagList) remove(u *TagMessage) {
+	if u.prev == nil {
+		l.first = u.next
+	} else {
+		u.prev.next = u.next
+	}
+	if u.next == nil {
+		l.last = u.prev
+	} else {
+		u.next.prev = u.prev
+	}
+	u.prev, u.next = nil, nil
+}
+
+// loseIncoming ends what was to come from a peer that sends no more, or is not listened to
+// any more: the rest of messages, and the data of those that were announced.
+func (m *messages) loseIncoming(st ucs.Status) {
+	if m == nil {
 		return
 	}
-	u.lost = st
+	for m.inbound != nil {
+		m.inbound.drop(st)
+	}
+	for u := m.kept.first; u != nil; {
+		next := u.next
+		if u.rndv != nil {
+			u.lose(st)
+		}
+		u = next
+	}
 }

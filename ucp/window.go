@@ -100,6 +100,10 @@ func (m *messages) received(n int) { m.giveBack(charge(n)) }
 // giveBack is received by what messages were charged.
 func (m *messages) giveBack(n int64) {
 	m.held -= n
+	if m.closed {
+		m.e.w.leftBytes -= n
+		return
+	}
 	m.due += n
 	if m.due >= m.size/2 {
 		m.grant()
@@ -118,10 +122,13 @@ func (m *messages) grant() {
 
 // closeWindow gives the window back to the budget when the EP goes.
 func (e *EP) closeWindow() {
-	if a := e.msgs; a != nil && a.size > firstWindow {
-		e.w.granted -= a.size - firstWindow
-		a.size = firstWindow
+	m := e.msgs
+	if m == nil || m.closed {
+		return
 	}
+	e.w.granted -= m.size - firstWindow
+	m.size = firstWindow
+	m.leave()
 }
 
 // handleCredit lets messages go on that waited for credit.

@@ -63,7 +63,10 @@ type Worker struct {
 	// Tagged messages; see tag.go.
 	tags         match.Table[*tagRecv, *TagMessage]
 	idleMessages *TagMessage
-	idleCount    int     // of these
+	idleCount    int       // of these
+	leftFirst    *messages // of peers that have gone; see leftover.go
+	leftLast     *messages
+	leftBytes    int64   // that their messages are charged
 	tagInfo      TagInfo // of a blocking receive
 
 	scratch   uint64                    // result of a blocking atomic

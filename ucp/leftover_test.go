@@ -1,0 +1,43 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestTag_LeftBehind: what peers that come and go leave behind is bounded; what is received
+// of it is the latest.
+func TestTag_LeftBehind(t *testing.T) {
+	const budget, size = 64 << 10, 4000
+	for _, set := range []transports{fakes("like sm", likeSM()), real("tcp", "tcp")} {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{EagerBudget: budget})
+			w := p.b.w
+			const peers = 50
+			for i := range peers {
+				p.connect()
+				kept := w.tags.Unexpected()
+				require.NoError(t, p.finish(p.a.ep.TagSend(uint64(i), pattern(size, i), nil)))
+				require.NoError(t, p.finish(p.a.ep.TagSend(exact, nil, nil)))
+				require.NoError(t, p.finish(w.TagRecv(nil, exact, exact, nil, nil)))
+				require.Equal(t, kept+1, w.tags.Unexpected())
+				require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+				p.until(func() bool { return w.eps.Len() == 0 })
+				require.LessOrEqual(t, w.leftBytes, int64(budget))
+			}
+			const left = budget / (size + messageCharge)
+			assert.Equal(t, left, w.tags.Unexpected())
+			assert.EqualValues(t, peers-left, counters(w)["worker.dropped_messages"])
+			buf := make([]byte, size)
+			for i := peers - left; i < peers; i++ {
+				require.NoError(t, p.finish(w.TagRecv(buf, uint64(i), exact, nil, nil)))
+				requireBytes(t, pattern(size, i), buf)
+			}
+			assert.Zero(t, w.leftBytes)
+			assert.Nil(t, w.leftFirst)
+			assert.Nil(t, w.leftLast)
+		})
+	}
+}
