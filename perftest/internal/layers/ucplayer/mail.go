@@ -2,6 +2,7 @@ package ucplayer
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
@@ -10,86 +11,131 @@ import (
 
 // Active messages of the layer.
 const (
-	idData = iota + 1 // numbered messages of the initiator
-	idEcho            // the answers in a ping-pong, numbered too
-	idSync            // asks for an idAck once so many idData have come
-	idAck             // how many idData have come
+	idData = iota + 1 // numbered messages
+	idNote
 )
 
-// mail sends numbered messages from the local buffer. While one of them is under way the
-// buffer is in use, and those that follow have its number.
+// mail is layer.Mail by active messages from the local buffer. While one of them is under
+// way the buffer is in use, and those that follow have its number.
 type mail struct {
 	*op
-	post func() (*ucp.Request, error)
-	sent uint64
+	in    *layer.Inbox
+	note  *layer.Note
+	sends requests
+	recvs requests // of what the peer has announced, into Memory
+	into  ucp.OpParams
+	wrong error // of a receive
 
-	under []*ucp.Request // ring of messages that are under way
-	first uint64         // the oldest of them,
-	end   uint64         // and behind the latest: running indices
+	told    [layer.NoteLen]byte
+	telling *ucp.Request // of the latest note, while it is under way
+	heard   [layer.NoteLen]byte
+	hearing *ucp.Request // of a note that the peer has announced
 }
 
-// maxMessage is the longest message in bytes: what the peer of a new connection takes
-// without having asked for it.
-const maxMessage = 8 << 10
-
-// newMail sends messages of s, of which at most a window is under way.
-func newMail(o *op, s layer.Spec, id uint16) *mail {
-	m := &mail{op: o, under: make([]*ucp.Request, s.Window)}
-	m.post = func() (*ucp.Request, error) { return m.ep.SendActive(id, nil, m.buf, &m.params) }
+// newMail sends messages of s, of which at most a window is under way. What the peer sends
+// goes to in and note.
+func newMail(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *mail {
+	m := &mail{op: o, in: in, note: note, sends: newRequests(s.Window), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
+	o.worker.OnActive(idData, m.take)
+	o.worker.OnActive(idNote, m.heed)
 	return m
 }
 
-// try sends the next message if there is room for it.
-func (m *mail) try() (sent bool, err error) {
-	if m.first != m.end {
-		if m.reap(); m.end-m.first == uint64(len(m.under)) {
+// take takes a message, or fetches it. Those that have been fetched come first: their
+// sender may have gone on to the next number.
+func (m *mail) take(a *ucp.ActiveMessage) {
+	if m.fetching() {
+		m.fetched()
+	}
+	if a.Length == len(a.Data) {
+		m.in.Take(a.Data)
+		return
+	}
+	if m.recvs.full() || a.Length > len(m.buf) {
+		m.wrong = fmt.Errorf("%w: a message of %d bytes that is too many or too long", layer.ErrData, a.Length)
+		return
+	}
+	r, err := a.Recv(m.memory.Bytes()[:a.Length], &m.into)
+	switch {
+	case err != nil:
+		m.wrong = err
+	case r != nil:
+		m.recvs.add(r)
+	default:
+		m.in.Take(m.memory.Bytes()[:a.Length])
+	}
+}
+
+// heed takes a note. The peer announces even that while it has no credit.
+func (m *mail) heed(a *ucp.ActiveMessage) {
+	if a.Length == len(a.Data) {
+		m.note.Take(a.Data)
+		return
+	}
+	r, err := a.Recv(m.heard[:], nil)
+	switch {
+	case err != nil || m.hearing != nil:
+		m.wrong = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
+	case r != nil:
+		m.hearing = r
+	default:
+		m.note.Take(m.heard[:])
+	}
+}
+
+// Send implements layer.Mail.
+func (m *mail) Send(number uint64) (bool, error) {
+	if !m.sends.empty() {
+		if m.reap(); m.sends.full() {
 			return false, nil
 		}
 	}
-	if m.first == m.end {
-		layer.PutNumber(m.buf, m.sent)
+	if m.sends.empty() {
+		layer.PutNumber(m.buf, number)
 	}
-	r, err := m.post()
-	if err != nil {
-		return false, err
-	}
+	r, err := m.ep.SendActive(idData, nil, m.buf, &m.params)
 	if r != nil {
-		m.under[m.end%uint64(len(m.under))] = r
-		m.end++
+		m.sends.add(r)
 	}
-	m.sent++
-	return true, nil
+	return err == nil, err
 }
 
 // reap lets go of the oldest messages that have ended. How they ended the EP tells.
 func (m *mail) reap() {
-	for m.first != m.end {
-		r := m.under[m.first%uint64(len(m.under))]
-		if !r.Done() {
-			return
-		}
-		r.Release()
-		m.first++
+	for m.sends.ended() {
 	}
 }
 
-// push sends the next message, and waits for room.
-func (m *mail) push() error {
-	for {
-		sent, err := m.try()
-		if sent || err != nil {
-			return err
-		}
-		if err := m.Poll(); err != nil {
-			return err
-		}
+// fetched takes the messages that were fetched, and the note.
+func (m *mail) fetched() {
+	for m.recvs.ended() {
+		m.in.Take(m.memory.Bytes()[:len(m.buf)])
+	}
+	if m.hearing != nil && m.hearing.Done() {
+		m.hearing.Release()
+		m.hearing = nil
+		m.note.Take(m.heard[:])
 	}
 }
 
-// finish waits until no message is under way.
-func (m *mail) finish() error {
+// fetching reports that something is being fetched.
+func (m *mail) fetching() bool { return m.hearing != nil || !m.recvs.empty() }
+
+// Poll implements layer.Mail.
+func (m *mail) Poll() error {
+	if err := m.op.Poll(); err != nil || m.wrong != nil {
+		return errors.Join(err, m.wrong)
+	}
+	if m.fetching() {
+		m.fetched()
+	}
+	return nil
+}
+
+// Finish implements layer.Mail.
+func (m *mail) Finish() error {
 	for {
-		if m.reap(); m.first == m.end {
+		if m.reap(); m.sends.empty() {
 			return nil
 		}
 		if err := m.Poll(); err != nil {
@@ -98,53 +144,27 @@ func (m *mail) finish() error {
 	}
 }
 
-// noteLen is the length of a note in bytes.
-const noteLen = 8
-
-// note sends active messages of one word.
-type note struct {
-	*op
-	id   uint16
-	word [noteLen]byte
-	req  *ucp.Request // of the latest, while it is under way
-}
-
-// send sends v, unless the latest note is still under way.
-func (n *note) send(v uint64) (sent bool, err error) {
-	if n.req != nil {
-		if !n.req.Done() {
+// Tell implements layer.Mail: there is room once the latest note has ended.
+func (m *mail) Tell(v uint64) (_ bool, err error) {
+	if m.telling != nil {
+		if !m.telling.Done() {
 			return false, nil
 		}
-		n.req.Release()
-		n.req = nil
+		m.telling.Release()
 	}
-	binary.LittleEndian.PutUint64(n.word[:], v)
-	n.req, err = n.ep.SendActive(n.id, nil, n.word[:], nil)
+	binary.LittleEndian.PutUint64(m.told[:], v)
+	m.telling, err = m.ep.SendActive(idNote, nil, m.told[:], nil)
 	return err == nil, err
 }
 
-// word receives notes and keeps the last.
-type word struct {
-	value uint64
-	err   error
-}
-
-func (w *word) handle(m *ucp.ActiveMessage) {
-	if len(m.Data) != noteLen {
-		w.err = fmt.Errorf("%w: control message of %d bytes", layer.ErrData, len(m.Data))
-		return
+// Progress implements layer.Mail.
+func (m *mail) Progress() (int, error) {
+	n := m.worker.Progress()
+	if m.fetching() {
+		m.fetched()
 	}
-	w.value = binary.LittleEndian.Uint64(m.Data)
-}
-
-// newInbox expects messages of s.
-func newInbox(s layer.Spec) *layer.Inbox {
-	in := layer.NewInbox(s)
-	in.Repeats = true
-	return &in
-}
-
-// take has the inbox take the active messages of an id.
-func (c *conn) take(id uint16, in *layer.Inbox) {
-	c.worker.OnActive(id, func(m *ucp.ActiveMessage) { in.Take(m.Data) })
+	if n == 0 && m.failed != nil {
+		return 0, m.failed
+	}
+	return n, m.wrong
 }

@@ -2,7 +2,6 @@ package ucplayer
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/ucp"
@@ -27,14 +26,20 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 		return nil, err
 	}
 	switch s.Kind {
-	case layer.AM:
-		return newStream(o, s), nil
-	case layer.AMPing:
-		return newVolley(o, s), nil
+	case layer.AM, layer.AMPing:
+		in, note := newInbox(s), &layer.Note{}
+		return layer.NewLetters(newMail(o, s, in, note), s, in, note, c.cfg.Loopback), nil
 	case layer.PutPing:
 		return layer.NewPing(c, s)
 	}
 	return o, nil
+}
+
+// newInbox expects messages of s.
+func newInbox(s layer.Spec) *layer.Inbox {
+	in := layer.NewInbox(s)
+	in.Repeats = true
+	return &in
 }
 
 // newOp makes what all operations have in common.
@@ -45,22 +50,11 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if c.key == nil {
 		return nil, layer.ErrNotConnected
 	}
-	if limit := c.limit(s); limit != "" {
-		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: limit}
+	if !c.has(s.Kind) {
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the transport has no such operation"}
 	}
 	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
-}
-
-// limit says what keeps an operation from being done; nothing is empty.
-func (c *conn) limit(s layer.Spec) string {
-	switch {
-	case !c.has(s.Kind):
-		return "the transport has no such operation"
-	case (s.Kind == layer.AM || s.Kind == layer.AMPing) && s.Size > maxMessage:
-		return fmt.Sprintf("ucp takes at most %d bytes", maxMessage)
-	}
-	return ""
 }
 
 // has reports whether ucp has an operation over the transport. Atomics that this one lacks
@@ -86,13 +80,11 @@ func (c *conn) Part(s layer.Spec) (layer.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch s.Kind {
-	case layer.AM:
-		return newSink(o, s), nil
-	case layer.AMPing:
-		return newEcho(o, s), nil
+	if s.Kind == layer.PutPing {
+		return layer.NewPong(c, s)
 	}
-	return layer.NewPong(c, s)
+	in, note := newInbox(s), &layer.Note{}
+	return layer.NewAnswers(newMail(o, s, in, note), s, in, note), nil
 }
 
 // Poll implements layer.Op.

@@ -1,0 +1,223 @@
+package layer
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Mail is how a layer exchanges numbered messages and notes with the peer. Arrivals go to
+// the Inbox and the Note that it was made with.
+type Mail interface {
+	// Send sends the message of a number. It reports false if there is no room now.
+	Send(number uint64) (bool, error)
+	// Tell sends a note. It reports false if there is no room now.
+	Tell(v uint64) (bool, error)
+	// Poll is Op.Poll.
+	Poll() error
+	// Progress makes progress once. 0 means idle.
+	Progress() (int, error)
+	// Finish waits until the layer has no part of what was sent.
+	Finish() error
+}
+
+// NoteLen is the length of a note in bytes.
+const NoteLen = 8
+
+// Note is a word from the peer: that a sender wants to know when so many messages have
+// come, or how many have.
+type Note struct {
+	Value uint64 // of the last that has come
+	Err   error
+}
+
+// Take takes a note.
+func (n *Note) Take(data []byte) {
+	if len(data) != NoteLen {
+		n.Err = fmt.Errorf("%w: a note of %d bytes", ErrData, len(data))
+		return
+	}
+	n.Value = binary.LittleEndian.Uint64(data)
+}
+
+// letters are one side of an exchange of messages.
+type letters struct {
+	Mail
+	in   *Inbox
+	note *Note
+	sent uint64
+}
+
+// try sends the next message if there is room for it.
+func (l *letters) try() (bool, error) {
+	ok, err := l.Send(l.sent)
+	if ok {
+		l.sent++
+	}
+	return ok, err
+}
+
+// push sends the next message, and waits for room.
+func (l *letters) push() error {
+	for {
+		ok, err := l.try()
+		if ok || err != nil {
+			return err
+		}
+		if err := l.Poll(); err != nil {
+			return err
+		}
+	}
+}
+
+// Result implements Op.
+func (l *letters) Result() uint64 { return 0 }
+
+// NewLetters makes the initiator's side of an operation with messages. in takes the answers
+// of a ping-pong; note, in the other operations, how many messages have come. A loopback
+// takes its own messages.
+func NewLetters(m Mail, s Spec, in *Inbox, note *Note, loopback bool) Op {
+	l := letters{Mail: m, in: in, note: note}
+	if s.Kind == AMPing {
+		return &volley{l}
+	}
+	if !loopback {
+		l.in = nil
+	}
+	return &stream{l, uint64(s.Window)}
+}
+
+// NewAnswers makes the target's side: in takes the messages, and note what the initiator
+// asks.
+func NewAnswers(m Mail, s Spec, in *Inbox, note *Note) Part {
+	l := letters{Mail: m, in: in, note: note}
+	if s.Kind == AMPing {
+		return &echo{l}
+	}
+	return &sink{letters: l, every: uint64(max(s.Window/2, 1))}
+}
+
+// volley is the initiator of a ping-pong. A loopback gets its own messages back, which is
+// the round trip then, as in ucx_perftest.
+type volley struct{ letters }
+
+// Post implements Op.
+func (v *volley) Post() error { return v.push() }
+
+// Flush waits for the answer.
+func (v *volley) Flush() error {
+	for v.in.Count != v.sent {
+		if err := v.Poll(); err != nil {
+			return err
+		}
+	}
+	return v.in.Err
+}
+
+// echo is the target of a ping-pong.
+type echo struct{ letters }
+
+// Progress implements Part.
+func (e *echo) Progress() (int, error) {
+	n, err := e.Mail.Progress()
+	for err == nil && e.sent != e.in.Count {
+		var ok bool
+		if ok, err = e.try(); !ok {
+			break
+		}
+	}
+	return n, err
+}
+
+// Finish implements Part.
+func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
+
+// stream sends messages in one direction. At most window of them are on their way
+// unacknowledged. The inbox is that of a loopback, nil for others.
+type stream struct {
+	letters
+	window uint64
+}
+
+// delivered is how many messages have arrived, as far as this side knows.
+func (s *stream) delivered() uint64 {
+	if s.in != nil {
+		return s.in.Count
+	}
+	return s.note.Value
+}
+
+// Post implements Op.
+func (s *stream) Post() error {
+	for s.sent-s.delivered() >= s.window {
+		if err := s.Poll(); err != nil {
+			return err
+		}
+	}
+	return s.push()
+}
+
+// Flush asks for an acknowledgement and waits until all messages have arrived.
+func (s *stream) Flush() error {
+	if s.in == nil {
+		if err := s.ask(); err != nil {
+			return err
+		}
+	}
+	for s.delivered() != s.sent {
+		if err := s.Poll(); err != nil {
+			return err
+		}
+	}
+	if err := s.Finish(); err != nil {
+		return err
+	}
+	if s.in != nil {
+		return s.in.Err
+	}
+	return s.note.Err
+}
+
+func (s *stream) ask() error {
+	for {
+		ok, err := s.Tell(s.sent)
+		if ok || err != nil {
+			return err
+		}
+		if err := s.Poll(); err != nil {
+			return err
+		}
+	}
+}
+
+// sink is the target of a stream. It acknowledges twice in a window, so that a sender that
+// is as fast as the target never waits.
+type sink struct {
+	letters
+	acked uint64 // messages
+	every uint64 // messages between two acknowledgements
+}
+
+// Progress implements Part.
+func (k *sink) Progress() (int, error) {
+	n, err := k.Mail.Progress()
+	if err != nil || k.in.Count-k.acked < k.every && !k.asked() {
+		return n, err
+	}
+	ok, err := k.Tell(k.in.Count)
+	if ok {
+		k.acked = k.in.Count
+	}
+	return n, err
+}
+
+// asked reports that the initiator waits for an acknowledgement and all is here for which
+// it does.
+func (k *sink) asked() bool { return k.note.Value > k.acked && k.in.Count >= k.note.Value }
+
+// Finish implements Part.
+func (k *sink) Finish() (uint64, error) {
+	if k.in.Err == nil && k.note.Err != nil {
+		return k.in.Count, fmt.Errorf("synchronising: %w", k.note.Err)
+	}
+	return k.in.Count, k.in.Err
+}
