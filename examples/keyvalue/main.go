@@ -1,0 +1,116 @@
+// Command keyvalue is a key-value service. A client writes by a message to the server and
+// reads by itself, from the memory that the server publishes: reads cost the server nothing,
+// and over shared memory and InfiniBand go on while it is busy.
+//
+//	keyvalue -listen 127.0.0.1:7000
+//	keyvalue -dial 127.0.0.1:7000 set colour blue
+//	keyvalue -dial 127.0.0.1:7000 get colour
+//
+// Without flags it is a server and a client in one.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/ucp"
+)
+
+// slots is how many values the server has room for.
+const slots = 1 << 12
+
+// patience is how long a client waits for its server.
+const patience = 30 * time.Second
+
+func main() {
+	log.SetFlags(0)
+	listen := flag.String("listen", "", "be a server at this address")
+	dial := flag.String("dial", "", "be a client of the server at this address")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Stdout, *listen, *dial, flag.Args()); err != nil {
+		log.Fatalf("keyvalue: %v", err)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, listen, dial string, args []string) error {
+	c, err := gucx.Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	switch {
+	case dial != "":
+		return command(ctx, c, out, dial, args)
+	case listen != "":
+		return serve(ctx, c, out, listen)
+	default:
+		return both(ctx, c, out)
+	}
+}
+
+// serve is a server until ctx ends.
+func serve(ctx context.Context, c *ucp.Context, out io.Writer, addr string) error {
+	s, err := newServer(ctx, c, addr)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	fmt.Fprintln(out, "listening on", s.addr)
+	if err := s.serve(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// command runs one command as a client.
+func command(ctx context.Context, c *ucp.Context, out io.Writer, addr string, args []string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	cl, err := dialServer(ctx, c, addr)
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	switch {
+	case len(args) == 3 && args[0] == "set":
+		return cl.set(ctx, args[1], args[2])
+	case len(args) == 2 && args[0] == "get":
+		value, err := cl.get(ctx, args[1])
+		if err == nil {
+			fmt.Fprintln(out, value)
+		}
+		return err
+	}
+	return errors.New("want: set KEY VALUE, or get KEY")
+}
+
+// both is a server with a client.
+func both(ctx context.Context, c *ucp.Context, out io.Writer) error {
+	s, err := newServer(ctx, c, "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- s.serve(ctx) }()
+	err = errors.Join(
+		command(ctx, c, out, s.addr, []string{"set", "colour", "blue"}),
+		command(ctx, c, out, s.addr, []string{"set", "shape", "round"}),
+		command(ctx, c, out, s.addr, []string{"get", "colour"}),
+	)
+	stop()
+	<-served
+	return err
+}
