@@ -182,6 +182,11 @@ func (w *Worker) lose(b brokenLane) {
 	if e == nil || e.link == nil {
 		return
 	}
+	if statusOf(b.err) == ucs.StatusPeerClosed {
+		if e.receiveRest(); e.link == nil {
+			return
+		}
+	}
 	x := e.laneOf(b.ep)
 	switch {
 	case x == nil || x.Retired:

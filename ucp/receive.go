@@ -27,6 +27,9 @@ func (w *Worker) receive(b []byte) {
 		return
 	}
 	e := w.match(m)
+	if e != nil && m.Type == wireup.Disconnect {
+		e.receiveRest()
+	}
 	if e == nil || e.state >= epFailed && m.Type != wireup.Disconnect || e.state == epClosed {
 		w.stats.badMessages.Inc()
 		return
@@ -47,6 +50,24 @@ func (w *Worker) receive(b []byte) {
 	}
 	w.schedule(e)
 }
+
+// receiveRest delivers the messages that a peer had sent before it closed. They are here, as
+// the peer flushes first, but the notice may have come over another lane, and be seen first.
+func (e *EP) receiveRest() {
+	x := e.lane(wireup.AM)
+	if x == nil || e.msgs == nil {
+		return
+	}
+	for range maxRestPolls {
+		if x.Iface.Progress() == 0 {
+			return
+		}
+	}
+}
+
+// maxRestPolls bounds receiveRest where other peers go on sending: what a window permits
+// comes in fewer polls.
+const maxRestPolls = 1 << 12
 
 // match finds the connection of a message. A REQUEST that names none is about the
 // one made under the same number by this side, or makes a new one. A worker that

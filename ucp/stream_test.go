@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
 )
 
 // streamed connects, and returns the EPs at both ends of a's stream.
@@ -254,6 +255,43 @@ func TestStream_PeerLeaves(t *testing.T) {
 		require.ErrorIs(t, err, ucs.ErrPeerClosed)
 		require.Zero(t, n)
 	})
+}
+
+// TestStream_NoticeFirst: what the peer had sent before it closed is not lost if the notice
+// is seen before it.
+func TestStream_NoticeFirst(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("a connection to oneself ends as a whole")
+		}
+		p.both()
+		require.NoError(t, p.finish(p.b.ep.StreamSend([]byte{1}, nil)))
+		requireBytes(t, []byte{1}, p.read(p.a.ep, 1))
+		require.NoError(t, p.finish(p.a.ep.StreamSend([]byte{2}, nil)))
+		requireBytes(t, []byte{2}, p.read(p.b.ep, 1))
+		want := pattern(5000, 8)
+		send, err := p.a.ep.StreamSend(want, nil)
+		require.NoError(t, err)
+		closing, err := p.a.ep.Close(CloseFlush)
+		require.NoError(t, err)
+		for range 1000 { // where the data does not need it, only the notice is seen
+			p.a.w.Progress()
+			p.b.w.pollOthers(p.b.ep.lane(wireup.AM).Iface)
+		}
+		require.NoError(t, p.finish(send, nil))
+		require.NoError(t, p.finish(closing, nil))
+		p.until(func() bool { return p.b.ep.Err() != nil })
+		requireBytes(t, want, p.read(p.b.ep, len(want)))
+	})
+}
+
+// pollOthers polls all ifaces but one.
+func (w *Worker) pollOthers(x *iface) {
+	for _, i := range w.ifaces {
+		if i != x {
+			i.Progress()
+		}
+	}
 }
 
 // TestStream_EndOfEP: what is under way ends once when the EP fails or is closed.
