@@ -72,6 +72,30 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	return err
 }
 
+// Until makes progress until done reports true. done is called often, while the goroutine
+// has the worker, and must be quick. If ctx ends first, its error is returned. ErrClosed if
+// the worker is closed meanwhile.
+func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
+	s.mu.Lock()
+	defer s.release()
+	return s.wait(ctx, done)
+}
+
+// StreamSend sends bytes of the EP's stream and returns when buf is the caller's again, as
+// [EP.StreamSendWait]. Others have the worker while it waits.
+func (s *SharedWorker) StreamSend(ctx context.Context, e *EP, buf []byte) (n int, err error) {
+	err = s.Run(ctx, func() (*Request, error) { return e.streamSend(buf, nil, &n) })
+	return n, err
+}
+
+// StreamRecv receives at least one byte of the EP's stream, as [EP.StreamRecvWait]. Others
+// have the worker while it waits. A call that is given up may have received bytes; then n is
+// not 0.
+func (s *SharedWorker) StreamRecv(ctx context.Context, e *EP, buf []byte) (n int, err error) {
+	err = s.Run(ctx, func() (*Request, error) { return e.StreamRecv(buf, false, &n, nil) })
+	return n, err
+}
+
 // Serve makes progress until ctx ends, and returns its error, or until the worker is
 // closed, and returns an error that wraps ErrClosed. Other goroutines have the worker
 // meanwhile.

@@ -63,6 +63,7 @@ ucp/internal/regcache uct ucs internal                               | ucp/inter
 ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
 ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
+ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
 
 # all of it, as the environment says: the package at the root
 gucx                  ucp uct uct/all ucs                            | internal
@@ -87,6 +88,7 @@ examples              gucx ucp uct uct/base uct/ib ucs perftest/perf      | uct/
 golang.org/x/sys              *
 go.uber.org/atomic            *
 github.com/stretchr/testify   uct/ucttest uct/ib/internal/rctest uct/ib/internal/ibtest perftest | *
+golang.org/x/net                                                     | ucp/ucpnet
 pgregory.net/rapid            uct/ucttest                            | *
 github.com/anishathalye/porcupine uct/ucttest                        | *
 go.uber.org/goleak            internal/testenv uct/ucttest           | *

@@ -1,0 +1,223 @@
+package ucpnet
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Addr is an address of a connection: that of the socket by which its ends found each other,
+// or who is there, in words.
+type Addr struct{ network, text string }
+
+// Network is "tcp" or "unix" where a socket has that address; otherwise "ucp".
+func (a Addr) Network() string { return a.network }
+
+// String is the address.
+func (a Addr) String() string { return a.text }
+
+// unnamed is the address of an end that has none.
+var unnamed = Addr{"ucp", "worker"}
+
+// Conn is a connection over the stream of an EP. All methods may be called by any goroutine,
+// at the same time too. Writes do not mix, and reads share what comes.
+type Conn struct {
+	w             *ucp.SharedWorker
+	ep            *ucp.EP
+	local, remote net.Addr
+
+	open     context.Context // ends with Close
+	shut     context.CancelCauseFunc
+	reading  deadline
+	writing  deadline
+	listener *Listener // that has accepted it; nil if none has
+
+	// Of an accepted connection whose EP has failed and is closed; the worker's lock is
+	// theirs.
+	gone error             // why; nil as long as the EP is there
+	rest []*ucp.StreamData // what had come
+}
+
+var _ net.Conn = (*Conn)(nil)
+
+// NewConn makes a connection of an EP of the worker, for ends that found each other in
+// another way than Dial and Listen. Use the EP for nothing else that changes its stream, and
+// do not close it. To call within SharedWorker.Do is permitted.
+func NewConn(w *ucp.SharedWorker, ep *ucp.EP) *Conn { return newConn(w, ep, unnamed, unnamed) }
+
+func newConn(w *ucp.SharedWorker, ep *ucp.EP, local, remote net.Addr) *Conn {
+	c := &Conn{w: w, ep: ep, local: local, remote: remote}
+	c.open, c.shut = context.WithCancelCause(context.Background())
+	c.reading.init(c.open)
+	c.writing.init(c.open)
+	return c
+}
+
+// LocalAddr is the address of this end.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr is the address of the peer, or who it is.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+// SetDeadline sets both deadlines.
+func (c *Conn) SetDeadline(t time.Time) error {
+	if err := c.SetReadDeadline(t); err != nil {
+		return err
+	}
+	return c.SetWriteDeadline(t)
+}
+
+// SetReadDeadline has reads end with os.ErrDeadlineExceeded at that time, also those that
+// wait now. The zero time means never.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(&c.reading, t) }
+
+// SetWriteDeadline is SetReadDeadline for writes.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(&c.writing, t) }
+
+func (c *Conn) setDeadline(d *deadline, t time.Time) error {
+	if c.open.Err() != nil {
+		return c.failure("set", net.ErrClosed)
+	}
+	d.at(t)
+	return nil
+}
+
+// Read receives at least one byte. io.EOF if the peer has closed and everything was read.
+func (c *Conn) Read(b []byte) (n int, err error) {
+	ctx := c.reading.context()
+	if ctx.Err() != nil {
+		return 0, c.failure("read", context.Cause(ctx))
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err = c.receive(ctx, b)
+	switch {
+	case n > 0:
+		return n, nil
+	case ctx.Err() != nil:
+		return 0, c.failure("read", context.Cause(ctx))
+	case errors.Is(err, ucs.ErrPeerClosed):
+		return 0, io.EOF
+	}
+	return n, c.failure("read", err)
+}
+
+// receive reads from the EP, or what had come when it went.
+func (c *Conn) receive(ctx context.Context, b []byte) (n int, err error) {
+	n, err = c.w.StreamRecv(ctx, c.ep, b)
+	if n > 0 || err == nil {
+		return n, err
+	}
+	c.w.Do(func(*ucp.Worker) { n, err = c.readRest(b), c.why(err) })
+	return n, err
+}
+
+// why is why the EP has failed, if it has and is closed, or err. The worker is the caller's.
+func (c *Conn) why(err error) error {
+	if c.gone != nil {
+		return c.gone
+	}
+	return err
+}
+
+// readRest reads what had come when the EP went.
+func (c *Conn) readRest(b []byte) (n int) {
+	for len(c.rest) > 0 && n < len(b) {
+		d := c.rest[0]
+		k := copy(b[n:], d.Bytes)
+		n += k
+		if d.Bytes = d.Bytes[k:]; len(d.Bytes) == 0 {
+			d.Release()
+			c.rest[0] = nil
+			c.rest = c.rest[1:]
+		}
+	}
+	return n
+}
+
+// lost is called, from Progress, when the EP has failed and is about to be closed.
+func (c *Conn) lost(why error) {
+	c.gone = why
+	for d := c.ep.StreamData(); d != nil; d = c.ep.StreamData() {
+		c.rest = append(c.rest, d)
+	}
+}
+
+// Write sends b. It returns when b is the caller's again. An error at the deadline says how
+// much was sent.
+func (c *Conn) Write(b []byte) (n int, err error) {
+	ctx := c.writing.context()
+	if ctx.Err() != nil {
+		return 0, c.failure("write", context.Cause(ctx))
+	}
+	n, err = c.w.StreamSend(ctx, c.ep, b)
+	switch {
+	case err == nil || n == len(b) && n > 0:
+		return n, nil
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		c.w.Do(func(*ucp.Worker) { err = c.why(err) })
+	}
+	return n, c.failure("write", err)
+}
+
+// closeLimit is how long Close waits for what was written to leave: as long as the kernel
+// is given by many programs, and more than any peer takes that reads.
+const closeLimit = 5 * time.Second
+
+// Close ends calls that wait, and tells the peer, which can still read what was written. It
+// waits for that as the package documentation says. An error that is net.ErrClosed if the
+// connection is closed already.
+func (c *Conn) Close() error {
+	var r *ucp.Request
+	first := false
+	c.w.Do(func(*ucp.Worker) {
+		if c.open.Err() != nil {
+			return
+		}
+		first = true
+		c.shut(net.ErrClosed)
+		r = c.closeEP()
+	})
+	if !first {
+		return c.failure("close", net.ErrClosed)
+	}
+	c.reading.stop()
+	c.writing.stop()
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = c.w.Run(ctx, func() (*ucp.Request, error) { return r, nil }) // it goes on leaving
+	return nil
+}
+
+// closeEP begins to close the EP, and lets go of what was not read. The worker is the
+// caller's.
+func (c *Conn) closeEP() *ucp.Request {
+	if c.listener != nil {
+		delete(c.listener.conns, c.ep)
+	}
+	for _, d := range c.rest {
+		d.Release()
+	}
+	c.rest = nil
+	r, _ := c.ep.Close(ucp.CloseFlush) // the error: it is closed already
+	return r
+}
+
+// failure is an error of package net.
+func (c *Conn) failure(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &net.OpError{Op: op, Net: "ucp", Source: c.local, Addr: c.remote, Err: err}
+}

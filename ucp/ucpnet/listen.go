@@ -1,0 +1,113 @@
+package ucpnet
+
+import (
+	"context"
+	"net"
+
+	"github.com/gucx/gucx/ucp"
+)
+
+// backlog is how many connections wait for Accept; more are rejected. As the kernel's
+// default for sockets (net.core.somaxconn before Linux 5.4).
+const backlog = 128
+
+// Listener accepts connections. All methods may be called by any goroutine.
+type Listener struct {
+	w    *ucp.SharedWorker
+	l    *ucp.Listener
+	addr net.Addr
+	open context.Context // ends with Close
+	shut context.CancelCauseFunc
+
+	// The worker's lock is theirs.
+	waiting []*Conn           // for Accept
+	conns   map[*ucp.EP]*Conn // whose EP has not gone
+}
+
+var _ net.Listener = (*Listener)(nil)
+
+// Listen accepts connections to the worker. For network and address, for who may connect and
+// for the errors see [ucp.Worker.Listen].
+func Listen(ctx context.Context, w *ucp.SharedWorker, network, address string) (*Listener, error) {
+	l := &Listener{w: w, conns: map[*ucp.EP]*Conn{}}
+	l.open, l.shut = context.WithCancelCause(context.Background())
+	var err error
+	w.Do(func(w *ucp.Worker) {
+		l.l, err = w.Listen(ctx, network, address, ucp.ListenConfig{
+			Accept:     func(*ucp.ConnRequest) bool { return len(l.waiting) < backlog },
+			OnPeer:     l.come,
+			OnPeerGone: l.gone,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.addr = l.l.Addr()
+	return l, nil
+}
+
+// come takes a peer that has connected.
+func (l *Listener) come(p *ucp.Peer) {
+	c := newConn(l.w, p.EP, l.addr, Addr{p.From.Network, p.From.String()})
+	c.listener = l
+	l.conns[p.EP] = c
+	l.waiting = append(l.waiting, c)
+}
+
+// gone keeps what a peer has sent whose EP has failed.
+func (l *Listener) gone(p *ucp.Peer, err error) {
+	if c := l.conns[p.EP]; c != nil {
+		delete(l.conns, p.EP)
+		c.lost(err)
+	}
+}
+
+// Accept returns the next connection, a *Conn. net.ErrClosed if the listener is closed.
+func (l *Listener) Accept() (net.Conn, error) {
+	var c *Conn
+	err := l.w.Until(l.open, func() bool { return l.take(&c) })
+	if c != nil {
+		return c, nil
+	}
+	if l.open.Err() != nil {
+		err = net.ErrClosed
+	}
+	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: err}
+}
+
+// take takes the next connection for a call of Accept, unless that has one.
+func (l *Listener) take(c **Conn) bool {
+	if *c == nil && len(l.waiting) > 0 && l.open.Err() == nil {
+		*c = l.waiting[0]
+		l.waiting = l.waiting[1:]
+	}
+	return *c != nil
+}
+
+// Addr is where it listens, as Dial takes it.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Close listens no more and closes what nobody has accepted. Connections that were accepted
+// stay.
+func (l *Listener) Close() (err error) {
+	l.shut(net.ErrClosed)
+	var waiting []*Conn
+	l.w.Do(func(*ucp.Worker) {
+		err = l.l.Close()
+		waiting, l.waiting = l.waiting, nil
+	})
+	for _, c := range waiting {
+		_ = c.Close() // nobody has it
+	}
+	return err
+}
+
+// Dial connects to a worker that listens. For network, address and errors see
+// [ucp.Worker.Dial].
+func Dial(ctx context.Context, w *ucp.SharedWorker, network, address string) (*Conn, error) {
+	p, err := w.Dial(ctx, network, address, ucp.DialConfig{})
+	if err != nil {
+		return nil, err
+	}
+	return newConn(w, p.EP, unnamed, Addr{network, address}), nil
+}

@@ -1,0 +1,165 @@
+package ucpnet
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// pattern is n bytes.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i*7 + i>>9)
+	}
+	return b
+}
+
+// TestConn_ReadAfterThePeerLeft: what was written before a close can be read at both ends,
+// also when nobody has read meanwhile.
+func TestConn_ReadAfterThePeerLeft(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.serve(t)
+		for _, turned := range []bool{false, true} {
+			from, to := p.connect()
+			if turned {
+				from, to = to, from
+			}
+			want := pattern(50000)
+			n, err := from.Write(want)
+			require.NoError(t, err)
+			require.Equal(t, len(want), n)
+			require.NoError(t, from.Close())
+			got, err := io.ReadAll(to)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got), "%d bytes of %d", len(got), len(want))
+			_, err = to.Write([]byte{1})
+			require.ErrorIs(t, err, ucs.ErrPeerClosed)
+			require.NoError(t, to.Close())
+		}
+	})
+}
+
+// TestConn_WriteDeadline: a write that is cut off says how much was sent, and the peer reads
+// just that.
+func TestConn_WriteDeadline(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.serve(t)
+		from, to := p.connect()
+		want := pattern(4 << 20) // more than the peer takes unread
+		require.NoError(t, from.SetWriteDeadline(time.Now().Add(20*time.Millisecond)))
+		n, err := from.Write(want)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Less(t, n, len(want))
+		var timeout net.Error
+		require.True(t, errors.As(err, &timeout) && timeout.Timeout())
+
+		require.NoError(t, from.SetWriteDeadline(time.Time{}))
+		written := make(chan error, 1)
+		go func() {
+			_, err := from.Write([]byte("end"))
+			written <- err
+		}()
+		got := make([]byte, n+3)
+		_, err = io.ReadFull(to, got)
+		require.NoError(t, err)
+		require.NoError(t, <-written)
+		require.True(t, bytes.Equal(want[:n], got[:n]))
+		require.Equal(t, "end", string(got[n:]))
+		closeBoth(from, to)
+	})
+}
+
+// TestConn_Closed: a closed connection and a closed listener say so, as those of package net.
+func TestConn_Closed(t *testing.T) {
+	p := newPair(t, "sm")
+	a, b := p.connect()
+	assert.Equal(t, p.l.Addr().String(), a.RemoteAddr().String())
+	assert.Equal(t, p.l.Addr(), b.LocalAddr())
+	assert.Equal(t, "unix", b.RemoteAddr().Network())
+	closeBoth(a, b)
+	for _, err := range []error{
+		a.Close(), a.SetDeadline(time.Time{}), readOne(a), writeOne(a),
+	} {
+		assert.ErrorIs(t, err, net.ErrClosed)
+		var op *net.OpError
+		assert.ErrorAs(t, err, &op)
+	}
+	a, b = p.connect()
+	require.NoError(t, p.l.Close())
+	require.NoError(t, writeOne(a), "connections outlive the listener")
+	require.NoError(t, readOne(b))
+	closeBoth(a, b)
+	_, err := Dial(t.Context(), p.a, "unix", p.l.Addr().String())
+	require.ErrorIs(t, err, ucs.ErrUnreachable)
+}
+
+func readOne(c net.Conn) error {
+	_, err := c.Read(make([]byte, 1))
+	return err
+}
+
+func writeOne(c net.Conn) error {
+	_, err := c.Write([]byte{1})
+	return err
+}
+
+// TestConn_HTTP: what knows net.Listener and net.Conn works unchanged.
+func TestConn_HTTP(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.serve(t)
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			_, err = w.Write(body)
+			assert.NoError(t, err)
+		})}
+		a, b := p.connect()
+		served := make(chan error, 1)
+		one := &oneConn{c: make(chan net.Conn, 1), addr: p.l.Addr()}
+		one.c <- b
+		go func() { served <- server.Serve(one) }()
+		client := &http.Client{Transport: &http.Transport{
+			Dial: func(string, string) (net.Conn, error) { return a, nil },
+		}}
+		for _, n := range []int{0, 10, 300000} {
+			body := string(pattern(n))
+			res, err := client.Post("http://gucx/", "application/octet-stream", strings.NewReader(body))
+			require.NoError(t, err)
+			got, err := io.ReadAll(res.Body)
+			require.NoError(t, err)
+			require.NoError(t, res.Body.Close())
+			require.True(t, string(got) == body, "%d bytes of %d", len(got), n)
+		}
+		client.CloseIdleConnections()
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+}
+
+// oneConn is a listener that accepts one connection.
+type oneConn struct {
+	c    chan net.Conn
+	addr net.Addr
+}
+
+func (l *oneConn) Accept() (net.Conn, error) {
+	if c, ok := <-l.c; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (l *oneConn) Close() error   { close(l.c); return nil }
+func (l *oneConn) Addr() net.Addr { return l.addr }
