@@ -1,0 +1,176 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// forged is a message as a peer may make it up, and what takes it.
+type forged struct {
+	name   string
+	handle func(data []byte, _ uct.Desc) bool
+	msg    []byte
+}
+
+// takesNone checks that each message is counted, and that is all.
+func takesNone(t *testing.T, w *Worker, msgs []forged) {
+	t.Helper()
+	for _, m := range msgs {
+		before := w.stats.badMessages.Load()
+		assert.False(t, m.handle(m.msg, nil))
+		assert.Equal(t, before+1, w.stats.badMessages.Load(), m.name)
+	}
+}
+
+func frag(ep, id, off uint64, n int) []byte {
+	f := wire.Frag{EP: ep, ID: id, Offset: off}
+	return append(f.Append(nil), make([]byte, n)...)
+}
+
+func control(ep, id uint64, st ucs.Status) []byte {
+	c := wire.Control{EP: ep, ID: id, Value: uint64(st)}
+	return c.Append(nil)
+}
+
+// TestRndv_ForgedToReceiver: what a peer sends for a receive that is not the one it was told
+// of, or more than that, changes nothing.
+func TestRndv_ForgedToReceiver(t *testing.T) {
+	for _, scheme := range schemes[1:] {
+		t.Run(scheme, func(t *testing.T) {
+			p := newRndvPair(t, fakes("like sm", likeSM()), scheme)
+			sent := p.send(rndvLen, 1)
+			m := p.announcement()
+			e, w := m.From, p.b.w
+			p.b.dial(t, &p.a) // takes over e
+			require.Same(t, e, p.b.ep)
+			other, err := w.NewEP(p.a.w.Address(), EPConfig{})
+			require.NoError(t, err)
+			require.NoError(t, p.finish(other.Put([]byte{1}, p.a.mem.Addr(), mustUnpack(t, other, p.a.mem), nil)))
+			recv := p.recv(m, p.to.Bytes())
+			name, data, ack := recv.remote, w.handleData, w.handleControl((*Worker).handleAck)
+			putDone := w.handleControl((*Worker).handlePutDone)
+			bad := []forged{
+				{"no fragment", data, nil},
+				{"data for another EP", data, frag(other.id, name, 0, 1)},
+				{"data for no EP", data, frag(e.id+77, name, 0, 1)},
+				{"data for no receive", data, frag(e.id, name+77, 0, 1)},
+				{"data for name 0", data, frag(e.id, 0, 0, 1)},
+				{"a gap", data, frag(e.id, name, 1, 1)},
+				{"a great offset", data, frag(e.id, name, ^uint64(0), 1)},
+				{"too much", data, frag(e.id, name, 0, rndvLen+1)},
+				{"an acknowledgement of a receive", ack, control(e.id, name, 0)},
+				{"the end of a put for another EP", putDone, control(other.id, name, 0)},
+			}
+			if scheme != "put_zcopy" {
+				bad = append(bad, forged{"the end of a put that there is none of", putDone, control(e.id, name, 0)})
+			}
+			takesNone(t, w, bad)
+			require.False(t, recv.Done())
+			require.NoError(t, p.finish(recv, nil))
+			require.NoError(t, p.finish(sent, nil))
+			requireBytes(t, p.from.Bytes(), p.to.Bytes())
+			takesNone(t, w, []forged{{"data after the end", data, frag(e.id, name, 0, 1)}})
+		})
+	}
+}
+
+func mustUnpack(t *testing.T, e *EP, m *Mem) *RKey {
+	t.Helper()
+	key, err := e.Unpack(m.Pack())
+	require.NoError(t, err)
+	t.Cleanup(key.Close)
+	return key
+}
+
+// TestRndv_ForgedToSender: what a peer says of a message that is not its own, or wants
+// beyond the end, changes nothing. A key that makes no sense has the data sent.
+func TestRndv_ForgedToSender(t *testing.T) {
+	p := newRndvPair(t, fakes("like sm", likeSM()), "am")
+	sent := p.send(rndvLen, 1)
+	m := p.announcement()
+	e, w, name := p.a.ep, p.a.w, sent.remote
+	other, err := w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	require.NoError(t, p.finish(other.Put([]byte{1}, p.b.mem.Addr(), mustUnpack(t, other, p.b.mem), nil)))
+	rtr := func(m wire.RTR) []byte { return m.Append(nil) }
+	takesNone(t, w, []forged{
+		{"nothing", w.handleRTR, nil},
+		{"of another EP", w.handleRTR, rtr(wire.RTR{EP: other.id, ID: name, Recv: 1, Length: 1})},
+		{"of no EP", w.handleRTR, rtr(wire.RTR{EP: e.id + 77, ID: name, Recv: 1, Length: 1})},
+		{"of no message", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name + 77, Recv: 1, Length: 1})},
+		{"beyond the end", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: rndvLen + 1})},
+		{"far beyond the end", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: ^uint64(0)})},
+		{"data", w.handleData, frag(e.id, name, 0, 1)},
+		{"the end of a put", w.handleControl((*Worker).handlePutDone), control(e.id, name, 0)},
+	})
+	require.False(t, sent.Done())
+	recv := p.recv(m, p.to.Bytes())
+	require.NoError(t, p.finish(recv, nil))
+	require.NoError(t, p.finish(sent, nil))
+	requireBytes(t, p.from.Bytes(), p.to.Bytes())
+	takesNone(t, w, []forged{
+		{"a second RTR", w.handleRTR, rtr(wire.RTR{EP: e.id, ID: name, Recv: 1, Length: 1})},
+		{"an acknowledgement after the end", w.handleControl((*Worker).handleAck), control(e.id, name, 0)},
+	})
+}
+
+// TestRndv_ForgedAnnouncements: announcements that make no sense are counted; a key that
+// does not open the data has it sent.
+func TestRndv_ForgedAnnouncements(t *testing.T) {
+	p := newRndvPair(t, fakes("like sm", likeSM()), "auto")
+	sent := p.send(rndvLen, 1)
+	m := p.announcement()
+	w, e := p.b.w, m.From
+	rts := func(head wire.Head, rts wire.RTS, rest ...byte) []byte {
+		head.EP = e.id
+		return append(rts.Append(head.Append(nil)), rest...)
+	}
+	active, tag := w.handleActiveRTS, w.handleTagRTS
+	takesNone(t, w, []forged{
+		{"nothing", active, nil},
+		{"no tag", tag, nil},
+		{"no name", active, rts(wire.Head{Word: 1}, wire.RTS{Length: 1})},
+		{"no name of a tagged message", tag, rts(wire.Head{Word: 1}, wire.RTS{Length: 1})},
+		{"too long", active, rts(wire.Head{Word: 1}, wire.RTS{ID: 1, Length: maxMessage + 1})},
+		{"a tagged message that is too long", tag, rts(wire.Head{Word: 1}, wire.RTS{ID: 1, Length: ^uint64(0)})},
+		{"a header too short", active, rts(wire.Head{Word: 1 | 5<<32}, wire.RTS{ID: 1, Length: 1}, 1)},
+		{"something behind a tag", tag, rts(wire.Head{Word: 1}, wire.RTS{ID: 1, Length: 1}, 1)},
+	})
+	m.rndv.addr += 4 // the last 4 bytes are not in the region
+	recv := p.recv(m, p.to.Bytes())
+	require.NoError(t, p.finish(recv, nil))
+	require.NoError(t, p.finish(sent, nil))
+	requireBytes(t, p.from.Bytes(), p.to.Bytes())
+	require.NoError(t, p.a.ep.Err())
+}
+
+// TestRndv_GivenUp: a receive whose context has ended leaves the buffer alone, while the
+// peer sends, puts or has been got from.
+func TestRndv_GivenUp(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		sent := p.send(rndvLen, 1)
+		p.b.w.lendLimit = patience
+		m := p.announcement()
+		recv := p.recv(m, p.to.Bytes())
+		for range 2 {
+			p.step()
+		}
+		if recv != nil {
+			recv.giveUp(func(_ context.Context, back func() bool) error {
+				p.until(back)
+				return nil
+			})
+		}
+		clear(p.to.Bytes())
+		require.NoError(t, p.finish(sent, nil))
+		p.until(func() bool { return inUse(p.b.w) == 0 })
+		requireZero(t, p.to.Bytes(), "written after the receive was given up")
+	})
+}

@@ -1,0 +1,205 @@
+package ucp
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// Ids of the active messages between a rndvPeer and its victim.
+const (
+	rndvData  = 1 // announced
+	rndvHello = 2 // the victim is there
+)
+
+// rndvDepth is how many messages are announced at a time.
+const rndvDepth = 4
+
+// rndvPeer sends or receives announced messages without end.
+type rndvPeer struct {
+	ctx  *Context
+	w    *Worker
+	ep   *EP // nil until the other side is there
+	mem  []*Mem
+	reqs []*Request // by mem; nil: none under way
+	ok   int        // requests that ended well
+	err  error      // of the latest one that did not
+}
+
+func newRndvPeer(tls, scheme string) (*rndvPeer, error) {
+	cfg := Config{RndvScheme: scheme, RndvThresh: 1}
+	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
+		return nil, err
+	}
+	x := &rndvPeer{reqs: make([]*Request, rndvDepth)}
+	var err error
+	if x.ctx, err = NewContext(cfg, all.Components()...); err != nil {
+		return nil, err
+	}
+	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {
+		return nil, err
+	}
+	for range rndvDepth {
+		m, err := x.ctx.MemAlloc(rndvLen)
+		if err != nil {
+			return nil, err
+		}
+		x.mem = append(x.mem, m)
+	}
+	x.w.OnActive(rndvHello, func(m *ActiveMessage) { x.ep = m.From })
+	x.w.OnActive(rndvData, x.receive)
+	return x, nil
+}
+
+// receive receives a message into memory that is free; it drops what comes meanwhile.
+func (x *rndvPeer) receive(m *ActiveMessage) {
+	for i, r := range x.reqs {
+		if r == nil {
+			r, err := m.Recv(x.mem[i].Bytes(), &OpParams{Mem: x.mem[i]})
+			x.note(i, r, err)
+			return
+		}
+	}
+}
+
+// send announces as many messages as there is memory for.
+func (x *rndvPeer) send() {
+	for i, r := range x.reqs {
+		if r == nil && x.ep != nil && x.ep.Err() == nil {
+			r, err := x.ep.SendActive(rndvData, nil, x.mem[i].Bytes(), &OpParams{Mem: x.mem[i]})
+			x.note(i, r, err)
+		}
+	}
+}
+
+// note keeps a request, or how it has ended.
+func (x *rndvPeer) note(i int, r *Request, err error) {
+	switch {
+	case err != nil:
+		x.err = err
+	case r == nil:
+		x.ok++
+	}
+	x.reqs[i] = r
+}
+
+// step makes progress and reports whether requests are under way.
+func (x *rndvPeer) step() (busy bool) {
+	x.w.Progress()
+	for i, r := range x.reqs {
+		if r == nil || !r.Done() {
+			busy = busy || r != nil
+			continue
+		}
+		x.reqs[i] = nil
+		if err := r.take(); err != nil {
+			x.err = err
+		} else {
+			x.ok++
+		}
+	}
+	return busy
+}
+
+func (x *rndvPeer) close() error {
+	err := x.w.Close()
+	for _, m := range x.mem {
+		err = errors.Join(err, m.Close())
+	}
+	return errors.Join(err, x.ctx.Close())
+}
+
+// rndvRole is a victim: transports, scheme, whether it sends, and the address of its
+// parent.
+func rndvRole(c *childSide) error {
+	x, err := newRndvPeer(c.args[0], c.args[1])
+	if err != nil {
+		return err
+	}
+	addr, err := hex.DecodeString(c.args[3])
+	if err != nil {
+		return err
+	}
+	if x.ep, err = x.w.NewEP(addr, EPConfig{}); err != nil {
+		return err
+	}
+	if r, err := x.ep.SendActive(rndvHello, nil, nil, nil); err != nil {
+		return err
+	} else if r != nil {
+		r.Release()
+	}
+	gone := make(chan struct{})
+	go func() {
+		for c.heard() {
+		}
+		close(gone)
+	}()
+	for {
+		if c.args[2] == "send" {
+			x.send()
+		}
+		x.step()
+		select {
+		case <-gone:
+			return nil
+		default:
+		}
+	}
+}
+
+// TestRndv_Killed: one side of a rendezvous is killed, at any point. What the other one has
+// under way ends once, with the reason, and nothing writes to its memory after that.
+func TestRndv_Killed(t *testing.T) {
+	for _, tls := range []string{"sm", "rc_mlx5", "tcp"} {
+		for _, scheme := range schemes[1:] {
+			for _, victim := range []string{"send", "recv"} {
+				t.Run(tls+"/"+scheme+"/victim="+victim, func(t *testing.T) {
+					for i := range testenv.Rounds(1, 20) {
+						killRndv(t, tls, scheme, victim, 3*i)
+					}
+				})
+			}
+		}
+	}
+}
+
+// killRndv kills a victim when so many messages have been moved.
+func killRndv(t *testing.T, tls, scheme, victim string, moved int) {
+	x, err := newRndvPeer(tls, scheme)
+	require.NoError(t, err)
+	c := newChild(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()))
+	defer c.kill(t)
+	failed := func() bool { return x.ep != nil && x.ep.Err() != nil }
+	testenv.ProgressWithin(t, patience, func() bool {
+		if victim == "recv" {
+			x.send()
+		}
+		busy := x.step()
+		return x.ep != nil && (busy && x.ok >= moved || x.ok >= moved+10) || failed()
+	})
+	require.False(t, failed(), "%v", x.err)
+	c.kill(t)
+	testenv.ProgressWithin(t, patience, func() bool { return !x.step() && failed() })
+	if x.err != nil {
+		assert.ErrorIs(t, x.err, ucs.ErrConnReset)
+	}
+	for _, m := range x.mem {
+		fill(m.Bytes(), graveByte)
+	}
+	for range 100 {
+		x.step()
+	}
+	for _, m := range x.mem {
+		assert.Equal(t, rndvLen, bytes.Count(m.Bytes(), []byte{graveByte}), "written to after the end")
+	}
+	assert.Zero(t, inUse(x.w), "requests that never came back")
+	require.NoError(t, x.close())
+}
