@@ -17,6 +17,8 @@ func TestSizes(t *testing.T) {
 		{"EP", unsafe.Sizeof(EP{}), 184},
 		{"Request", unsafe.Sizeof(Request{}), 264},
 		{"RKey", unsafe.Sizeof(RKey{}), 192},
+		{"TagMessage", unsafe.Sizeof(TagMessage{}) + 1<<minBufferBits, messageCharge},
+		{"ActiveMessage", unsafe.Sizeof(ActiveMessage{}) + 1<<minBufferBits, messageCharge},
 	} {
 		assert.LessOrEqual(t, tc.size, tc.budget, tc.name)
 	}

@@ -17,11 +17,11 @@ const (
 	// firstWindow is the credit of a connection before its peer has granted more, in bytes.
 	// Both sides know it.
 	firstWindow = 16 << 10
-	// reserve is the credit that only announcements may use, in bytes: some 50 of them.
+	// reserve is the credit that only announcements may use, in bytes: some 40 of them.
 	reserve = 16 << 10
 	// messageCharge is charged for each message besides its data, in bytes: its record
-	// and the unused part of its buffer.
-	messageCharge = 128
+	// and the shortest buffer. A buffer is at most twice as long as its data.
+	messageCharge = 400
 )
 
 // charge is what a message of n bytes is charged.
