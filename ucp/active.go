@@ -92,8 +92,7 @@ func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, 
 //go:noinline
 func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if len(header) > MaxActiveHeader {
-		a := action{stage: &activeChannel.send, n: len(data)}
-		return nil, e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), MaxActiveHeader))
+		return nil, e.headerTooLong(header, len(data))
 	}
 	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) {
 		n, err := len(header)+len(data), error(uct.ErrNoResource)
@@ -347,4 +346,9 @@ func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) erro
 		m.credit -= charge(n)
 	}
 	return err
+}
+
+func (e *EP) headerTooLong(header []byte, n int) error {
+	a := action{stage: &activeChannel.send, n: n}
+	return e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), MaxActiveHeader))
 }

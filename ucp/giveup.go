@@ -18,7 +18,7 @@ func (r *Request) giveUp(until untilFunc) {
 	r.Cancel()
 	r.flags |= reqGivenUp
 	if v := r.recv; v != nil {
-		v.release()
+		v.abandon()
 	}
 	if r.lent() {
 		r.takeBack(until)

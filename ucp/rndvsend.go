@@ -13,7 +13,7 @@ import (
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
 	r.nameIt()
-	h, rts := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.RTS{ID: r.remote, Length: uint64(len(r.buf))}
+	h, rts := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.RTS{ID: r.remote, Length: uint64(r.total())}
 	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
 	if room < 0 {
 		return ucs.ErrTooLong
@@ -51,7 +51,7 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	r := w.sent(w.connected(m.EP), m.ID)
-	if r == nil || !r.stage.announces || m.Length > uint64(len(r.buf)) {
+	if r == nil || !r.stage.announces || m.Length > uint64(r.total()) {
 		w.stats.badMessages.Inc()
 		return false
 	}
@@ -62,7 +62,12 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 // reply is the request that puts or sends the data of the message.
 func (r *Request) reply(m *wire.RTR) *Request {
 	child := r.worker.newRequest(r.ep, &dataStage)
-	child.buf, child.mem, child.value = r.buf[:m.Length], r.mem, m.Recv
+	child.value = m.Recv
+	if r.data() != nil {
+		child.raddr = m.Length
+		return child
+	}
+	child.buf, child.mem = r.buf[:m.Length], r.mem
 	if key := r.ep.target(m); key != nil {
 		child.stage, child.key, child.raddr = &putDataStage, key, m.Addr
 	}
@@ -98,14 +103,11 @@ func (r *Request) sendData() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	piece := x.Iface.sends().data
 	f := wire.Frag{EP: r.ep.link.conn.RemoteEP(), ID: r.value}
-	for r.off < len(r.buf) {
-		n := min(len(r.buf)-r.off, piece)
+	for total := r.total(); r.off < total; {
+		n := min(total-r.off, piece)
 		f.Offset = uint64(r.off)
 		w.msg.b = f.Append(w.msg.b[:0])
-		w.piece.head, w.piece.data = w.msg.b, r.buf[r.off:r.off+n]
-		_, err := x.AM.AMBcopy(wire.AMData, &w.piece)
-		w.piece = headedMsg{}
-		if err != nil {
+		if err := r.sendPart(x, wire.AMData, w.msg.b, r.off, n); err != nil {
 			return err
 		}
 		r.off += n

@@ -33,26 +33,64 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-var tagFetchStages = newFetchStages("tag receive")
+// tagFetchStages are the stages of a receive that fetches a tagged message.
+var tagFetchStages = func() schemeStages {
+	by := newFetchStages("tag receive")
+	for i := range by {
+		by[i].settled = (*Request).tagFetched
+	}
+	return by
+}()
 
-// fetch has the receive get the data of a message.
+// fetch has the receive get the data of a message. Where that does not go into one buffer
+// it takes one of the worker first.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
 	v.tell(a.e, tag, a.n)
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
-	v.release()
+	if v.typed {
+		r.buf = r.worker.buffers.get(min(a.n, v.data.Len()))
+	}
 	a.fetch(r, &tagFetchStages)
 }
 
-// recvAnnounced is recv for a message whose data is still with its sender.
-func (u *TagMessage) recvAnnounced(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
-	if err := u.rndv.gone(action{stage: &tagRecvStage, n: len(buf)}); err != nil {
-		u.done(ucs.StatusCanceled)
-		return nil, err
+// tagFetched runs when a receive of a message that was announced has ended.
+func (r *Request) tagFetched() {
+	v := r.recv
+	if !v.typed { // or it was given up
+		v.release()
+		return
 	}
-	r := u.w.newTagRecv(buf, info, p)
-	r.recv.fetch(u.rndv, u.node.Tag)
+	if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
+		v.write(0, r.buf)
+	}
+	r.worker.buffers.put(r.buf)
+	r.recvSettled()
+}
+
+// giveAnnounced has a receive get the data of the message.
+func (u *TagMessage) giveAnnounced(v *tagRecv) {
+	a := u.rndv
+	if st := a.lost(); st != ucs.StatusOK {
+		v.req.ep = a.e
+		v.req.settle(st)
+		u.done(ucs.StatusCanceled)
+		return
+	}
+	v.fetch(a, u.node.Tag)
 	u.msgs.received(u.charge())
 	u.free()
-	return r.started()
+}
+
+// lost is why the data cannot be had any more; StatusOK if it can.
+func (a *announced) lost() ucs.Status {
+	switch e := a.e; {
+	case e.err != nil:
+		return e.cause
+	case e.state != epOpen:
+		return ucs.StatusCanceled
+	case e.msgs != a.msgs: // it has started over
+		return ucs.StatusPeerClosed
+	}
+	return ucs.StatusOK
 }

@@ -83,6 +83,7 @@ func (i *iface) chooseSends() *sends {
 type message struct {
 	ch     *channel
 	header []byte   // of an active message; the caller's again when the request has ended
+	data   Data     // that is not in one piece; no bytes if it is in Request.buf
 	paid   bool     // charged to the window
 	acked  bool     // ends when the peer has received it
 	id     uint64   // name of one that goes in fragments
@@ -92,7 +93,7 @@ type message struct {
 }
 
 // length is the length of the message of r in bytes, with its header.
-func (m *message) length(r *Request) int { return len(m.header) + len(r.buf) }
+func (m *message) length(r *Request) int { return len(m.header) + r.total() }
 
 // newMessageRecord takes an empty record.
 func (w *Worker) newMessageRecord() *message {
@@ -156,7 +157,7 @@ func (r *Request) chooseSend() {
 		r.stage = &c.announce
 	case r.msg.acked:
 		r.stage = &c.waitAck
-	case n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
+	case r.data() == nil && n >= s.bare && n <= s.most && len(r.msg.header) <= s.header && r.reached(x):
 		r.stage = &c.bare
 	case n > s.eager && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen:
 		r.stage = &c.pieces
@@ -190,7 +191,11 @@ func (r *Request) admitted() bool {
 func (r *Request) sendWhole() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
-	return w.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
+	if r.data() == nil {
+		return w.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
+	}
+	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
+	return r.sendPart(x, r.msg.ch.whole, w.msg.b, 0, r.total())
 }
 
 // sendBare sends the message in one call without a copy.
@@ -216,8 +221,9 @@ func (r *Request) sendPieces() error {
 	if len(m.header) > piece {
 		return ucs.ErrTooLong
 	}
-	for r.off < len(r.buf) || r.flags&reqPosted == 0 {
-		n := min(len(r.buf)-r.off, piece)
+	total := r.total()
+	for r.off < total || r.flags&reqPosted == 0 {
+		n := min(total-r.off, piece)
 		if r.off == 0 {
 			n = min(n, piece-len(m.header))
 		}
@@ -235,25 +241,13 @@ func (r *Request) sendPiece(x *lane, n int) error {
 	id, name := wire.AMFrag, r.ep.link.conn.RemoteEP()
 	if r.off == 0 {
 		id = int(m.ch.first)
-		h, p := wire.Head{Word: r.value, EP: name}, wire.Part{Value: uint64(len(r.buf)), ID: m.id}
+		h, p := wire.Head{Word: r.value, EP: name}, wire.Part{Value: uint64(r.total()), ID: m.id}
 		w.msg.b = append(p.Append(h.Append(w.msg.b[:0])), m.header...)
 	} else {
 		f := wire.Frag{EP: name, ID: m.id, Offset: uint64(r.off)}
 		w.msg.b = f.Append(w.msg.b[:0])
 	}
-	w.piece.head, w.piece.data = w.msg.b, r.buf[r.off:r.off+n]
-	_, err := x.AM.AMBcopy(uint8(id), &w.piece)
-	w.piece = headedMsg{}
-	return err
-}
-
-// headedMsg is a header and data on their way into a transport buffer.
-type headedMsg struct{ head, data []byte }
-
-// Pack copies both.
-func (m *headedMsg) Pack(dst []byte) int {
-	n := copy(dst, m.head)
-	return n + copy(dst[n:], m.data)
+	return r.sendPart(x, uint8(id), w.msg.b, r.off, n)
 }
 
 // sendSync sends the message in one call; the request ends when the peer has received it.
@@ -262,9 +256,7 @@ func (r *Request) sendSync() error {
 	r.nameIt()
 	h, p := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.Part{ID: r.remote}
 	w.msg.b = p.Append(h.Append(w.msg.b[:0]))
-	w.piece.head, w.piece.data = w.msg.b, r.buf
-	_, err := x.AM.AMBcopy(r.msg.ch.sync, &w.piece)
-	w.piece = headedMsg{}
+	err := r.sendPart(x, r.msg.ch.sync, w.msg.b, 0, r.total())
 	if err == nil {
 		r.flags |= reqPosted
 		r.awaitPeer()

@@ -16,6 +16,10 @@ type tagRecv struct {
 	mem  *Mem     // of buf; may be nil
 	info *TagInfo // may be nil
 	tag  uint64   // of the message that comes in fragments
+
+	typed bool // the message goes to data and not to buf
+	data  Data
+	err   error // that the data has found
 }
 
 // tagRecvStage is a receive. It ends early as long as it has no message.
@@ -87,10 +91,49 @@ func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 	return r
 }
 
-// recvSettled lets go of what was the caller's.
-func (r *Request) recvSettled() { r.recv.release() }
+// recvSettled lets go of what was the caller's. An Unpacker may have another opinion of how
+// the receive has ended.
+func (r *Request) recvSettled() {
+	if v := r.recv; v.typed {
+		r.status = v.finish(r.status.Err())
+	}
+	r.recv.release()
+}
 
-func (v *tagRecv) release() { v.buf, v.mem, v.info = nil, nil, nil }
+// finish tells the data that nothing more comes, and returns how the receive ends.
+func (v *tagRecv) finish(err error) ucs.Status {
+	if v.err != nil {
+		err = v.err
+	}
+	if err = v.data.Finish(err); err != nil {
+		return statusOf(err)
+	}
+	return ucs.StatusOK
+}
+
+// release lets go of what was the caller's.
+func (v *tagRecv) release() {
+	v.buf, v.mem, v.info = nil, nil, nil
+	if v.typed {
+		v.typed, v.data, v.err = false, Data{}, nil
+	}
+}
+
+// abandon is release for a receive that goes on without its caller.
+func (v *tagRecv) abandon() {
+	if v.typed {
+		v.finish(ucs.ErrCanceled)
+	}
+	v.release()
+}
+
+// room is how long a message may be.
+func (v *tagRecv) room() int {
+	if v.typed {
+		return v.data.Len()
+	}
+	return len(v.buf)
+}
 
 // tell fills what the caller wants to know.
 func (v *tagRecv) tell(from *EP, tag uint64, n int) {
@@ -104,9 +147,9 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	v.tell(from, tag, n)
 	r := v.req
 	switch {
-	case n > len(v.buf):
+	case n > v.room():
 		r.settle(ucs.StatusTruncated)
-	case r.flags != 0:
+	case r.flags != 0 || v.typed:
 		r.settle(ucs.StatusOK)
 	default:
 		v.release()
@@ -116,9 +159,22 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 
 // write implements sink.
 func (v *tagRecv) write(off int, data []byte) {
-	if off < len(v.buf) {
+	switch {
+	case !v.typed && off < len(v.buf):
 		copy(v.buf[off:], data)
+	case v.typed && v.err == nil:
+		v.err = v.unpack(off, data)
 	}
+}
+
+// unpack writes to the data. That there is more than fits is seen when the message has
+// ended.
+func (v *tagRecv) unpack(off int, data []byte) error {
+	if !v.data.Generic() {
+		data = data[:min(len(data), max(v.data.Len()-off, 0))]
+	}
+	_, err := v.data.Unpack(off, data)
+	return err
 }
 
 // whole implements sink.

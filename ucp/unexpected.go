@@ -116,7 +116,7 @@ func (u *TagMessage) info() TagInfo {
 // recv gives a message that is not in the table to a receive.
 func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if u.in != nil || u.rndv != nil {
-		return u.recvRest(buf, info, p)
+		return u.give(u.w.newTagRecv(buf, info, p).recv)
 	}
 	if info != nil {
 		*info = u.info()
@@ -130,18 +130,23 @@ func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 	return nil, nil
 }
 
-// recvRest is recv for a message of which something is still to come.
-func (u *TagMessage) recvRest(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
-	if u.rndv != nil {
-		return u.recvAnnounced(buf, info, p)
+// give is recv where a request has been made already.
+func (u *TagMessage) give(v *tagRecv) (*Request, error) {
+	switch {
+	case u.rndv != nil:
+		u.giveAnnounced(v)
+	case u.in != nil:
+		v.tag = u.node.Tag
+		v.write(0, u.buf[:u.in.got])
+		u.in.sink = v
+		u.free()
+	default:
+		v.write(0, u.buf)
+		from, tag, n := u.from, u.node.Tag, u.n
+		u.done(ucs.StatusOK)
+		v.end(from, tag, n)
 	}
-	r := u.w.newTagRecv(buf, info, p)
-	v := r.recv
-	v.tag = u.node.Tag
-	v.write(0, u.buf[:u.in.got])
-	u.in.sink = v
-	u.free()
-	return r, nil
+	return v.req.started()
 }
 
 // write implements sink.

@@ -1,0 +1,179 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucp/internal/data"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Data is what a message is made of: the bytes that a sender gives, or the place that a
+// receiver has for them, as made by [Bytes], [Buffers], [From] and [To]. It belongs to one
+// operation, and what it was made of belongs to gucx until that has ended.
+type Data = data.Buffer
+
+// Packer makes the bytes of a message while it is sent.
+type Packer = data.Packer
+
+// Unpacker takes the bytes of a message while it arrives.
+type Unpacker = data.Unpacker
+
+// Bytes is data in one piece.
+func Bytes(b []byte) Data { return data.Bytes(b) }
+
+// Buffers is data in pieces, as net.Buffers are; some may be empty.
+func Buffers(list [][]byte) Data { return data.List(list) }
+
+// From is data that p makes, to be sent.
+func From(p Packer) Data { return data.From(p) }
+
+// To is data that u takes, to be received.
+func To(u Unpacker) Data { return data.To(u) }
+
+// newSendData is newSend for data that is not in one piece.
+func (e *EP) newSendData(c *channel, word uint64, d *Data) (*Request, error) {
+	if err := d.Validate(); err != nil || d.Len() > maxMessage {
+		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
+	}
+	r, err := e.newSend(c, word, nil, nil)
+	if err == nil {
+		r.msg.data = *d
+	}
+	return r, err
+}
+
+// data is the data of a message that is not in Request.buf; nil if it is there. A request
+// that sends it for its parent has the parent's.
+func (r *Request) data() *Data {
+	m := r.msg
+	if m == nil && r.parent != nil {
+		m = r.parent.msg
+	}
+	if m == nil || m.data.Len() == 0 {
+		return nil
+	}
+	return &m.data
+}
+
+// total is how many bytes of data the request is to send.
+func (r *Request) total() int {
+	switch d := r.data(); {
+	case d == nil:
+		return len(r.buf)
+	case r.msg == nil:
+		return int(r.raddr) // what its receiver wants
+	default:
+		return d.Len()
+	}
+}
+
+// sendPart sends a header and n bytes of the message from an offset on, by one copy.
+func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
+	p := &r.worker.piece
+	p.head = head
+	if d := r.data(); d != nil {
+		p.from, p.off, p.n = d, off, n
+	} else {
+		p.data = r.buf[off : off+n]
+	}
+	_, err := x.AM.AMBcopy(id, p)
+	broken := p.err
+	*p = headedMsg{}
+	if err == nil && broken != nil {
+		r.ep.markFailed(ucs.StatusInvalidParam, fmt.Errorf("%w: the data of a message could not be packed", broken), nil)
+		return broken
+	}
+	return err
+}
+
+// headedMsg is a header and data on their way into a transport buffer.
+type headedMsg struct {
+	head, data []byte
+
+	from   *Data // nil: data has it
+	off, n int   // in from
+	err    error // why it could not be packed
+}
+
+// Pack copies both.
+func (m *headedMsg) Pack(dst []byte) int {
+	at := copy(dst, m.head)
+	if m.from == nil {
+		return at + copy(dst[at:], m.data)
+	}
+	to := dst[at : at+m.n]
+	n, err := m.from.Pack(m.off, to)
+	if err != nil {
+		m.err = err
+		clear(to[n:])
+	}
+	return at + m.n
+}
+
+// TagSendData is [EP.TagSend] of any data. What is not in one piece is copied; a Packer is
+// called until the request has ended, by this call or from Progress. A Packer that breaks
+// its contract fails the EP with ErrInvalidParam, since the peer has a part of the message.
+func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.Contiguous(); ok {
+		return e.TagSend(tag, b, p)
+	}
+	r, err := e.newSendData(tagChannel, tag, &d)
+	if err != nil {
+		return nil, err
+	}
+	return r.start()
+}
+
+// TagSendSyncData is [EP.TagSendSync] of any data; as [EP.TagSendData].
+func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.Contiguous(); ok {
+		return e.TagSendSync(tag, b, p)
+	}
+	r, err := e.newSendData(tagChannel, tag, &d)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.acked = true
+	return r.start()
+}
+
+// SendActiveData is [EP.SendActive] of any data; as [EP.TagSendData].
+func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
+	if b, ok := d.Contiguous(); ok {
+		return e.SendActive(id, header, b, p)
+	}
+	if len(header) > MaxActiveHeader {
+		return nil, e.headerTooLong(header, d.Len())
+	}
+	r, err := e.newSendData(activeChannel, activeWord(id, header), &d)
+	if err != nil {
+		return nil, err
+	}
+	r.msg.header = header
+	return r.start()
+}
+
+// TagRecvData is [Worker.TagRecv] into any data. An Unpacker is called from Progress, or by
+// this call, until it is told to finish, which is before the request ends: the receive ends
+// with the status of the error that it has returned (StatusInternal for one that ucs does
+// not have). What the peer announces is put together in a buffer first.
+func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	if b, ok := d.Contiguous(); ok {
+		return w.TagRecv(b, tag, mask, info, p)
+	}
+	if err := d.Validate(); err != nil {
+		return nil, recvError(0, err)
+	}
+	if w.closed {
+		return nil, recvError(0, ucs.ErrClosed)
+	}
+	r := w.newTagRecv(nil, info, nil)
+	v := r.recv
+	v.data, v.typed = d, true
+	if m := w.tags.Take(tag, mask); m != nil {
+		return m.Owner.taken().give(v)
+	}
+	v.node.Tag, v.node.Mask = tag, mask
+	w.tags.Expect(&v.node)
+	return r, nil
+}
