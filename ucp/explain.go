@@ -2,7 +2,10 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -39,12 +42,45 @@ func (e *EP) Explain() string {
 	if i := e.transport(wireup.RMA); i != nil {
 		text += i.transfers().explain(i.String())
 	}
+	if i := e.transport(wireup.AM); i != nil {
+		text += e.explainMessages(i)
+	}
 	if e.link != nil {
 		for _, why := range e.link.tried {
 			text += fmt.Sprintf("given up: %v\n", why)
 		}
 	}
 	return text
+}
+
+// explainMessages lists how messages of this side go over a transport, and how the data of
+// those that are announced comes, if the peer has the same configuration.
+func (e *EP) explainMessages(i *iface) (text string) {
+	for _, registered := range []bool{false, true} {
+		kind := "buffers not registered"
+		if registered {
+			kind = "buffers in OpParams.Mem"
+		}
+		text += fmt.Sprintf("messages over %s, %s:\n%v", i, kind, e.messageTable(i, registered))
+	}
+	return text
+}
+
+func (e *EP) messageTable(i *iface, registered bool) proto.Table {
+	s, wish := i.sends(), i.w.ctx.cfg.rndvScheme()
+	m := &proto.Messages{
+		Short: min(i.attr.AM.MaxShort-wire.HeadLen, shortData), Copy: s.eager, Bare: s.bare, MostBare: s.most,
+		Piece: s.piece, Announced: s.rndv,
+	}
+	if !registered && i.domain.Attr.NeedMemH {
+		m.Bare = math.MaxInt
+	}
+	m.Scheme = func(n int) (proto.Scheme, string) {
+		v := e.ways(n, registered && wish <= proto.Get, registered, registered)
+		best := v.Choose(n, wish)
+		return best, v.Why(n, wish, best)
+	}
+	return m.Table()
 }
 
 // transport is that of the lane which operations of a role take, or would take; nil if

@@ -256,13 +256,18 @@ func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
 // scheme chooses how the data of a message comes into the buffer of r. key opens it, and
 // is nil if it cannot be got.
 func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
-	v := e.ways(len(r.buf), key != nil, r.mem)
+	reached, writable := false, false
+	if i := e.transport(wireup.RMA); i != nil && r.mem != nil {
+		reached = r.mem.In(i.domain) != nil
+		writable = reached && r.mem.Access()&uct.AccessRemoteWrite != 0
+	}
+	v := e.ways(len(r.buf), key != nil, reached, writable)
 	return v.Choose(len(r.buf), e.w.ctx.cfg.rndvScheme())
 }
 
-// ways are the ways for n bytes into a buffer in mem, which may be nil. gettable says that
-// they can be got.
-func (e *EP) ways(n int, gettable bool, mem *Mem) (v proto.Rndv) {
+// ways are the ways for n bytes that can be got, or not, into a buffer that is registered
+// with the transport of puts and gets, or not, and that the peer may write to, or not.
+func (e *EP) ways(n int, gettable, reached, writable bool) (v proto.Rendezvous) {
 	am, rma := e.transport(wireup.AM), e.transport(wireup.RMA)
 	v.Message = am.attr.Costs[uct.AMBcopy]
 	v.Fragment = proto.Move{Cost: v.Message, Piece: am.sends().data}
@@ -271,9 +276,13 @@ func (e *EP) ways(n int, gettable bool, mem *Mem) (v proto.Rndv) {
 	}
 	t := rma.transfers()
 	if gettable {
-		v.Get = rma.move(&t.get[t.of(mem)], n, uct.GetShort)
+		kind := unregistered
+		if reached {
+			kind = registered
+		}
+		v.Get = rma.move(&t.get[kind], n, uct.GetShort)
 	}
-	if mem != nil && mem.Access()&uct.AccessRemoteWrite != 0 && mem.In(rma.domain) != nil {
+	if writable {
 		v.Put = rma.move(&t.put[unregistered], n, uct.PutShort)
 	}
 	return v

@@ -22,11 +22,12 @@ const (
 	Short                 // the CPU copies, and is done when the call returns
 	Bcopy                 // by way of a buffer of the transport
 	Zcopy                 // by the transport from or to the caller's memory, without a copy
+	Rndv                  // announced: the data follows when it is received
 )
 
-var protocolNames = [...]string{"none", "short", "bcopy", "zcopy"}
+var protocolNames = [...]string{"none", "short", "bcopy", "zcopy", "rndv"}
 
-// String returns "short", "bcopy", "zcopy" or "none".
+// String returns "short", "bcopy", "zcopy", "rndv" or "none".
 func (p Protocol) String() string { return protocolNames[p] }
 
 // Range is what is done with lengths of Min to Max bytes.

@@ -52,8 +52,8 @@ func (m *Move) time(n uint64) uint64 {
 	return t
 }
 
-// Rndv are the ways in which the data of an announced message may come.
-type Rndv struct {
+// Rendezvous are the ways in which the data of an announced message may come.
+type Rendezvous struct {
 	Message  uct.Cost // of a message that one side tells the other
 	Get, Put Move     // no piece where a key, the call or the wish for it is missing
 	Fragment Move
@@ -61,7 +61,7 @@ type Rndv struct {
 
 // Choose returns the scheme for n bytes: the wish, if that is possible, and otherwise what
 // takes the least time, by the costs that the transports declare.
-func (v *Rndv) Choose(n int, wish Scheme) Scheme {
+func (v *Rendezvous) Choose(n int, wish Scheme) Scheme {
 	if v.can(wish) {
 		return wish
 	}
@@ -75,7 +75,7 @@ func (v *Rndv) Choose(n int, wish Scheme) Scheme {
 }
 
 // can reports that the data may come by s.
-func (v *Rndv) can(s Scheme) bool {
+func (v *Rendezvous) can(s Scheme) bool {
 	switch s {
 	case Get:
 		return v.Get.Piece > 0
@@ -87,7 +87,7 @@ func (v *Rndv) can(s Scheme) bool {
 
 // Time is what it takes by s, which is possible, from the receive until n bytes are there,
 // in picoseconds.
-func (v *Rndv) Time(n int, s Scheme) uint64 {
+func (v *Rendezvous) Time(n int, s Scheme) uint64 {
 	tell := v.Message.Time(0)
 	switch s {
 	case Get: // the acknowledgement holds up the sender only
@@ -99,7 +99,7 @@ func (v *Rndv) Time(n int, s Scheme) uint64 {
 }
 
 // Why says why Choose has chosen s for n bytes.
-func (v *Rndv) Why(n int, wish, s Scheme) string {
+func (v *Rendezvous) Why(n int, wish, s Scheme) string {
 	switch {
 	case s == wish:
 		return "RNDV_SCHEME=" + wish.String()
