@@ -22,12 +22,13 @@ const roleEnv = "GUCX_TEST_UCP_ROLE"
 
 // roles are what a child process can be. A role ends with its standard input at the latest.
 var roles = map[string]func(c *childSide) error{
-	"load":  loadRole,
-	"rndv":  rndvRole,
-	"visit": visitRole,
-	"storm": stormRole,
-	"dial":  dialRole,
-	"guest": guestRole,
+	"load":     loadRole,
+	"rndv":     rndvRole,
+	"visit":    visitRole,
+	"storm":    stormRole,
+	"dial":     dialRole,
+	"guest":    guestRole,
+	"streamer": streamerRole,
 }
 
 // childSide is what a role has to talk to its parent with.

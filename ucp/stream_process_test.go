@@ -1,0 +1,113 @@
+package ucp
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// streamByte is what a streamer sends at an offset.
+func streamByte(off int) byte { return byte(off*7 + off>>8) }
+
+// streamerRole is a peer (transports, address of the worker that reads) that sends without
+// an end, in pieces of all lengths. The worker that reads has an EP to it before.
+func streamerRole(c *childSide) error {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	addr, err := hex.DecodeString(c.args[1])
+	if err != nil {
+		return err
+	}
+	ep, err := w.NewEP(addr, EPConfig{})
+	if err != nil {
+		return err
+	}
+	c.say("%x", w.Address())
+	if !c.heard() {
+		return nil
+	}
+	over, stop := context.WithCancel(context.Background())
+	go func() {
+		c.heard() // the parent has gone
+		stop()
+	}()
+	lengths := rand.New(rand.NewPCG(1, 1))
+	for off := 0; err == nil; {
+		b := make([]byte, 1+lengths.IntN(1<<lengths.IntN(17)))
+		for i := range b {
+			b[i] = streamByte(off + i)
+		}
+		off += len(b)
+		_, err = ep.StreamSendWait(over, b)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// TestStream_SenderKilled: the bytes of a peer that is killed are those that it sent, up to
+// some point, and then every receive ends with the reason.
+func TestStream_SenderKilled(t *testing.T) {
+	for _, tls := range []string{"sm", `\rc`, "tcp"} {
+		t.Run(tls, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(3, 3))
+			for range testenv.Rounds(1, 100) {
+				killStreamer(t, tls, 1+rng.IntN(1<<20), rng)
+			}
+		})
+	}
+}
+
+// killStreamer reads what a child sends, kills it after about n bytes, and reads on.
+func killStreamer(t *testing.T, tls string, n int, rng *rand.Rand) {
+	ctx, err := openContext(tls)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ctx.Close()) }()
+	w, err := ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	defer func() { require.Zero(t, inUse(w), "requests that never came back") }()
+	defer func() { require.NoError(t, w.Close()) }()
+
+	c := startChild(t, "streamer", tls, fmt.Sprintf("%x", w.Address()))
+	addr, err := hex.DecodeString(c.line(t))
+	require.NoError(t, err)
+	ep, err := w.NewEP(addr, EPConfig{})
+	require.NoError(t, err)
+	c.tell(t, "go")
+
+	within, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	buf, off, killed := make([]byte, 40000), 0, false
+	for err == nil {
+		if off >= n && !killed {
+			c.kill(t)
+			killed = true
+		}
+		var k int
+		k, err = ep.StreamRecvWait(within, buf[:1+rng.IntN(len(buf))])
+		for i := range k {
+			require.Equal(t, streamByte(off+i), buf[i], "at %d", off+i)
+		}
+		off += k
+	}
+	require.True(t, killed, err)
+	require.ErrorIs(t, err, ucs.ErrConnReset)
+	require.ErrorIs(t, ep.Err(), ucs.ErrConnReset)
+	require.Nil(t, ep.StreamData())
+	require.NoError(t, ep.CloseWait(within, CloseFlush))
+}
