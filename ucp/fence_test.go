@@ -103,3 +103,21 @@ func (p *pair) fence(f *fenceCase, first, second fenced, i int) {
 	}
 	require.NoError(p.t, p.finish(f.from.ep.Flush()))
 }
+
+// TestClose_BehindAFence: a close lets operations go on that wait behind a fence.
+func TestClose_BehindAFence(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		r, err := p.a.ep.Put(pattern(memLen, 1), p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		require.NoError(t, p.a.ep.Fence())
+		q, err := p.a.ep.Put(pattern(8, 2), p.b.mem.Addr(), p.a.key, nil)
+		require.NoError(t, err)
+		require.NotNil(t, q)
+		closing, err := p.a.ep.Close(CloseFlush)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(closing, nil))
+		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.finish(q, nil))
+	})
+}

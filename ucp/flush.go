@@ -177,10 +177,10 @@ func (r *Request) unfence() {
 	if e.barrier == r {
 		e.barrier = nil
 	}
-	if e.state == epOpen {
-		if e.fences == 0 {
-			e.bindKeys()
-		}
+	if e.state == epOpen && e.fences == 0 {
+		e.bindKeys()
+	}
+	if e.state < epFailed { // one that closes waits for what is behind the fence
 		e.replay()
 	}
 }
