@@ -170,3 +170,29 @@ func TestActive_Refused(t *testing.T) {
 	_, err = p.a.ep.SendActive(1, nil, nil, nil)
 	require.ErrorIs(t, err, ucs.ErrClosed)
 }
+
+// TestActive_CanceledCredit: a message that is canceled when a full queue holds it back
+// leaves its credit to others.
+func TestActive_CanceledCredit(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	got := collect(t, p.b.w, 1)
+	p.connect()
+	require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))
+	p.until(func() bool { return len(*got) == 1 })
+	require.NoError(t, p.flush())
+	p.until(func() bool { return p.a.ep.msgs.credit > firstWindow }) // what was granted comes
+	credit, sent := p.a.ep.msgs.credit, 0
+	var held *Request
+	for held == nil {
+		r, err := p.a.ep.SendActive(1, nil, pattern(100, 1), nil)
+		require.NoError(t, err)
+		held = r
+		sent++
+	}
+	require.NotZero(t, held.flags&reqQueued, "the queue is to fill before the window")
+	require.True(t, held.Cancel())
+	held.Release()
+	sent--
+	require.Equal(t, credit-int64(sent)*charge(100), p.a.ep.msgs.credit)
+	p.until(func() bool { return len(*got) == sent+1 })
+}

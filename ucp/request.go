@@ -197,6 +197,9 @@ func (r *Request) Cancel() bool {
 	if r.flags&reqWaiting != 0 {
 		r.ep.dropWaiting(r)
 	}
+	if r.msg != nil {
+		r.refund() // nothing of it was sent
+	}
 	r.settle(ucs.StatusCanceled)
 	return true
 }

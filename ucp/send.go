@@ -81,15 +81,15 @@ func (i *iface) chooseSends() *sends {
 
 // message is what a request has besides if it is a message.
 type message struct {
-	ch     *channel
-	header []byte   // of an active message; the caller's again when the request has ended
-	data   Data     // that is not in one piece; no bytes if it is in Request.buf
-	paid   bool     // charged to the window
-	acked  bool     // ends when the peer has received it
-	id     uint64   // name of one that goes in fragments
-	count  *int     // where to say how many bytes of a stream were sent or received; may be nil
-	all    bool     // a receive of a stream ends when its buffer is full
-	next   *message // in Worker.messages
+	ch      *channel
+	header  []byte   // of an active message; the caller's again when the request has ended
+	data    Data     // that is not in one piece; no bytes if it is in Request.buf
+	charged int64    // to the window; 0 if it is not yet
+	acked   bool     // ends when the peer has received it
+	id      uint64   // name of one that goes in fragments
+	count   *int     // where to say how many bytes of a stream were sent or received; may be nil
+	all     bool     // a receive of a stream ends when its buffer is full
+	next    *message // in Worker.messages
 }
 
 // length is the length of the message of r in bytes, with its header.
@@ -144,7 +144,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 // chooseSend chooses how the message goes over the lane that there is now, and with the
 // credit that there is.
 func (r *Request) chooseSend() {
-	if r.msg.paid {
+	if r.msg.charged > 0 {
 		return
 	}
 	c, n := r.msg.ch, r.msg.length(r)
@@ -176,15 +176,26 @@ func (r *Request) reached(x *lane) bool {
 // it.
 func (r *Request) admitted() bool {
 	m, a := r.msg, r.ep.msgs
-	if m.paid {
+	if m.charged > 0 {
 		return true
 	}
+	n, below := charge(m.length(r)), int64(0)
 	if r.stage.announces {
-		m.paid = a.affords(charge(len(m.header)), reserve)
-	} else {
-		m.paid = a.affords(charge(m.length(r)), 0)
+		n, below = charge(len(m.header)), reserve
 	}
-	return m.paid
+	if !a.affords(n, below) {
+		return false
+	}
+	m.charged = n
+	return true
+}
+
+// refund takes the charge of a message back that will not be sent, or not as it was charged.
+func (r *Request) refund() {
+	if m := r.msg; m.charged > 0 {
+		r.ep.msgs.credit += m.charged
+		m.charged = 0
+	}
 }
 
 // sendWhole sends the message in one call.

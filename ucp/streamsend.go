@@ -92,14 +92,6 @@ func (r *Request) chooseStream() {
 	}
 }
 
-// refund gives the charge of a message back that was not sent.
-func (r *Request) refund() {
-	if r.msg.paid {
-		r.msg.paid = false
-		r.ep.msgs.credit += charge(len(r.buf))
-	}
-}
-
 // streamPiece is the longest piece of a stream in bytes.
 func (i *iface) streamPiece() int { return i.attr.AM.MaxBcopy - wire.HeadLen }
 
@@ -134,7 +126,7 @@ func (r *Request) streamWhole() error {
 	r.value = s.sent
 	err := r.sendWhole()
 	if err == nil {
-		r.msg.paid = false
+		r.msg.charged = 0
 		r.off = len(r.buf)
 		s.sent += uint64(r.off)
 	}
@@ -179,7 +171,6 @@ func (r *Request) streamStops() bool {
 
 // streamSent lets the messages go on that wait behind a send in pieces.
 func (r *Request) streamSent() {
-	r.refund()
 	if r.msg.count != nil {
 		*r.msg.count = r.off
 	}
