@@ -199,7 +199,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	r := m.w.newRequest(e, &activeRecv)
 	r.buf = buf
 	if p != nil {
-		r.mem = p.Mem
+		r.mem, r.onDone = p.Mem, p.OnDone
 	}
 	m.rndv.fetch(r, &fetchStages)
 	m.rndv = nil

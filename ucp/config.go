@@ -161,6 +161,21 @@ type OpParams struct {
 	// rights of Mem in all of it until Mem is closed. Memory without the right to read from
 	// outside is not got, and memory without the right to write is not put into.
 	Mem *Mem
+
+	// OnDone is called once, from Progress, when the operation has ended that had returned
+	// a request: with what Wait returns. It is not called for an operation that returned no
+	// request, nor for one without a request of its own (PutImplicit). It may start
+	// operations and close EPs, and must not call Progress. The request, if it was not
+	// released, is still to be given back.
+	OnDone func(err error)
+}
+
+// onDone is OnDone of params that may be nil.
+func (p *OpParams) onDone() func(error) {
+	if p == nil {
+		return nil
+	}
+	return p.OnDone
 }
 
 // Defaults of messages, in bytes.

@@ -31,13 +31,13 @@ func From(p Packer) Data { return data.From(p) }
 func To(u Unpacker) Data { return data.To(u) }
 
 // newSendData is newSend for data that is not in one piece.
-func (e *EP) newSendData(c *channel, word uint64, d *Data) (*Request, error) {
+func (e *EP) newSendData(c *channel, word uint64, d *Data, p *OpParams) (*Request, error) {
 	if err := d.Validate(); err != nil || d.Len() > maxMessage {
 		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
 	}
 	r, err := e.newSend(c, word, nil, nil)
 	if err == nil {
-		r.msg.data = *d
+		r.msg.data, r.onDone = *d, p.onDone()
 	}
 	return r, err
 }
@@ -117,7 +117,7 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if b, ok := d.Contiguous(); ok {
 		return e.TagSend(tag, b, p)
 	}
-	r, err := e.newSendData(tagChannel, tag, &d)
+	r, err := e.newSendData(tagChannel, tag, &d, p)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 	if b, ok := d.Contiguous(); ok {
 		return e.TagSendSync(tag, b, p)
 	}
-	r, err := e.newSendData(tagChannel, tag, &d)
+	r, err := e.newSendData(tagChannel, tag, &d, p)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 	if len(header) > MaxActiveHeader {
 		return nil, e.headerTooLong(header, d.Len())
 	}
-	r, err := e.newSendData(activeChannel, activeWord(id, header), &d)
+	r, err := e.newSendData(activeChannel, activeWord(id, header), &d, p)
 	if err != nil {
 		return nil, err
 	}
@@ -169,11 +169,12 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
-	v.data, v.typed = d, true
+	v.data, v.typed, r.onDone = d, true, p.onDone()
 	if m := w.tags.Take(tag, mask); m != nil {
 		return m.Owner.taken().give(v)
 	}
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tags.Expect(&v.node)
+	r.tells()
 	return r, nil
 }

@@ -37,7 +37,7 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 	}
 	if r == nil { // no data, but a word
 		r = e.w.newRequest(e, &notifyStage)
-		r.raddr, r.key = raddr, key
+		r.raddr, r.key, r.onDone = raddr, key, p.onDone()
 	}
 	r.value = word
 	return r.start()

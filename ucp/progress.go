@@ -61,7 +61,7 @@ func (d *duties) Work() int {
 	}
 	clear(due)
 	w.spare = due
-	return n
+	return n + w.tellEnded()
 }
 
 // deferredWork goes on with what an EP has to do besides operations.

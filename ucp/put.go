@@ -92,7 +92,7 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 }
 
 // copies reports that the local buffer is not registered, or shorter than limit, and that
-// there is nothing wrong with it.
+// there is nothing wrong with it, and nobody to tell of the end.
 func (p *OpParams) copies(buf []byte, limit int) bool {
-	return p == nil || p.Mem == nil || len(buf) < limit && p.Mem.Covers(buf)
+	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && p.Mem.Covers(buf))
 }

@@ -42,6 +42,8 @@ type Request struct {
 	msg  *message // nil for what is none
 	recv *tagRecv // of the latest receive that this was, if any
 
+	onDone func(error) // OpParams.OnDone; called if reqTells is set
+
 	stage  *stage
 	lane   uint8 // the next lane to flush
 	op     uct.AtomicOp
@@ -74,6 +76,7 @@ const (
 	reqLed                            // another request, whose parent it is, does what it waits for
 	reqFetching                       // a receive of a message that was announced
 	reqTruncated                      // of one that is longer than the buffer
+	reqTells                          // onDone is to be called: the caller has the request
 )
 
 // chunk is how many requests the pool grows by.
@@ -120,7 +123,7 @@ func (w *Worker) recycle(r *Request) {
 		r.freeMessage()
 	}
 	r.ep, r.key, r.parent, r.mem = nil, nil, nil, nil
-	r.buf, r.iov[0] = nil, uct.IOV{}
+	r.buf, r.iov[0], r.onDone = nil, uct.IOV{}, nil
 	r.prev = nil
 	r.lane, r.remote = 0, 0
 	r.status, r.comp.Status = ucs.StatusOK, ucs.StatusOK
@@ -244,6 +247,7 @@ func (r *Request) fail(st ucs.Status) {
 // well, its error if it has ended otherwise, or the request.
 func (r *Request) started() (*Request, error) {
 	if r.flags&reqDone == 0 {
+		r.tells()
 		return r, nil
 	}
 	return nil, r.take()
@@ -260,6 +264,7 @@ func (r *Request) underway() *Request {
 // underwayBare is underway for an operation that is not copied.
 func (r *Request) underwayBare() *Request {
 	r.flags = reqPosted | reqDirect | reqZcopy
+	r.tells()
 	r.ep.direct++
 	return r
 }

@@ -111,7 +111,7 @@ func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpPa
 	r.msg, r.value, r.buf = w.newMessageRecord(), word, data
 	r.msg.ch = c
 	if p != nil {
-		r.mem = p.Mem
+		r.mem, r.onDone = p.Mem, p.OnDone
 	}
 	return r
 }

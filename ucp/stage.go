@@ -208,6 +208,9 @@ func (r *Request) settle(st ucs.Status) {
 		r.parent = nil
 		p.comp.Complete(r.status)
 	}
+	if r.flags&reqTells != 0 {
+		r.tell()
+	}
 	r.collect()
 }
 

@@ -17,12 +17,12 @@ var streamReceive = stage{
 // at least one. *n is how many there are when it returns no request, or when that has
 // ended; also after an error, when they are lost to others. Several receives get what comes
 // in the order in which they were posted. A receive that is canceled, or whose EP fails or
-// is closed, ends at once, and nothing writes to buf after that. p may be nil: streams use
-// nothing of it.
+// is closed, ends at once, and nothing writes to buf after that. Of p only OnDone
+// is used.
 //
 // When the peer has closed its EP, what it had sent can be received; then the error is that
 // of [EP.Err].
-func (e *EP) StreamRecv(buf []byte, all bool, n *int, _ *OpParams) (*Request, error) {
+func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, error) {
 	*n = 0
 	a := action{stage: &streamReceive, n: len(buf)}
 	if e.state != epOpen && e.state != epFailed {
@@ -40,7 +40,10 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, _ *OpParams) (*Request, er
 	if err := e.refuses(a); err != nil {
 		return nil, err
 	}
-	return e.w.newStreamReceive(e, buf, all, n), nil
+	r := e.w.newStreamReceive(e, buf, all, n)
+	r.onDone = p.onDone()
+	r.tells()
+	return r, nil
 }
 
 // StreamRecvWait is StreamRecv, of at least one byte, that returns when it is there. If ctx

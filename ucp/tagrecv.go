@@ -55,6 +55,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	v := r.recv
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tags.Expect(&v.node)
+	r.tells()
 	return r, nil
 }
 
@@ -86,7 +87,7 @@ func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 	}
 	v.buf, v.info = buf, info
 	if p != nil {
-		v.mem = p.Mem
+		v.mem, r.onDone = p.Mem, p.OnDone
 	}
 	return r
 }

@@ -109,7 +109,7 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 		return nil, nil
 	}
 	r := e.w.newRequest(e, s)
-	r.buf, r.raddr, r.key, r.mem = buf, raddr, key, mem
+	r.buf, r.raddr, r.key, r.mem, r.onDone = buf, raddr, key, mem, p.onDone()
 	return r, nil
 }
 
@@ -173,6 +173,7 @@ func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *Op
 	r := e.w.newDirect()
 	r.ep, r.stage, r.off = e, s, len(buf)
 	r.bare(buf, mem, k.moves.domain)
+	r.onDone = p.onDone()
 	return r
 }
 

@@ -50,6 +50,8 @@ type Worker struct {
 	// Messages; see messages.go.
 	granted     int64 // credit that peers have beyond the first window of each
 	messages    *message
+	ended       []endedOp // of which callers are to be told
+	spareEnded  []endedOp
 	freeInbound *inbound
 	buffers     buffers
 	short       shortMsg
@@ -253,6 +255,7 @@ func (w *Worker) Close() error {
 	for _, e := range eps {
 		e.finishClose()
 	}
+	w.tellEnded()
 	w.ctx.unhold()
 	return ucs.Join(append(errs, w.engine.Close())...)
 }

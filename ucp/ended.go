@@ -1,0 +1,125 @@
+package ucp
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// tells has the caller be told of the end, if that is wanted: a request goes to the caller.
+func (r *Request) tells() {
+	if r.onDone != nil {
+		r.flags |= reqTells
+	}
+}
+
+// endedOp is an operation of whose end the caller is to be told.
+type endedOp struct {
+	f   func(error)
+	err error
+}
+
+// tell has the next Progress tell the caller of the end.
+//
+//go:noinline
+func (r *Request) tell() {
+	w := r.worker
+	w.ended = append(w.ended, endedOp{r.onDone, r.err()})
+	r.flags &^= reqTells
+	r.onDone = nil
+	w.engine.Raise()
+}
+
+// tellEnded tells of the operations that have ended. What it brings about is for the next
+// time.
+func (w *Worker) tellEnded() int {
+	ended := w.ended
+	w.ended = w.spareEnded[:0]
+	for _, x := range ended {
+		x.f(x.err)
+	}
+	clear(ended)
+	w.spareEnded = ended
+	return len(ended)
+}
+
+// WaitAny makes progress until one of the requests has ended, and returns which, and how;
+// that one is then given back, the others go on. A nil request has ended. If several have,
+// it is the first of them. The index is -1 if none has: ctx has ended, whose error is
+// returned; the worker was closed meanwhile (ErrClosed); there are no requests, or they are
+// of several workers (ErrInvalidParam).
+func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
+	i := -1
+	err := untilEnded(ctx, reqs, func() bool {
+		for k, r := range reqs {
+			if r == nil || r.Done() {
+				i = k
+				return true
+			}
+		}
+		return false
+	})
+	switch {
+	case err != nil:
+		return -1, err
+	case reqs[i] == nil:
+		return i, nil
+	}
+	return i, reqs[i].take()
+}
+
+// WaitAll makes progress until all requests have ended, and returns the errors of those that
+// have not ended well, joined; all are then given back. A nil request has ended well. If ctx
+// ends first, its error is returned and no request is given back. Errors besides:
+// ErrClosed if the worker is closed meanwhile; ErrInvalidParam if the requests are of several
+// workers.
+func WaitAll(ctx context.Context, reqs ...*Request) error {
+	first := 0 // those before have ended
+	err := untilEnded(ctx, reqs, func() bool {
+		for first < len(reqs) && (reqs[first] == nil || reqs[first].Done()) {
+			first++
+		}
+		return first == len(reqs)
+	})
+	if err != nil {
+		if len(reqs) == 0 {
+			return nil
+		}
+		return err
+	}
+	var errs []error
+	for _, r := range reqs {
+		if r != nil {
+			if err := r.take(); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return ucs.Join(errs...)
+}
+
+// untilEnded makes progress until done reports true of the requests.
+func untilEnded(ctx context.Context, reqs []*Request, done func() bool) error {
+	var w *Worker
+	for _, r := range reqs {
+		if r != nil && w != nil && r.worker != w {
+			return ucs.ErrInvalidParam
+		}
+		if r != nil {
+			w = r.worker
+		}
+	}
+	switch {
+	case len(reqs) == 0:
+		return ucs.ErrInvalidParam
+	case w == nil || done():
+		done()
+		return nil
+	}
+	if err := w.engine.Turn.Take(); err != nil {
+		return err
+	}
+	err := w.engine.Until(ctx, done)
+	w.engine.Turn.Give()
+	return err
+}

@@ -1,0 +1,64 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestAllocs_Tags: no send, receive or message that waits for one allocates, short or by
+// copy, expected or not.
+func TestAllocs_Tags(t *testing.T) {
+	self := real("self", "self")
+	self.oneself = true
+	for _, set := range []transports{self, real("sm", "sm"), real("ib", `\rc`, `\ud`), real("tcp", "tcp")} {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect()
+			info, buf := &TagInfo{}, make([]byte, 2000)
+			receive := func(n int) *Request {
+				r, err := p.b.w.TagRecv(buf[:n], 7, exact, info, nil)
+				if err != nil {
+					panic(err)
+				}
+				return r
+			}
+			end := func(r *Request) {
+				for r != nil && !r.Done() {
+					p.step()
+				}
+				if r != nil && r.take() != nil {
+					panic("it has failed")
+				}
+			}
+			send := func(n int) {
+				r, err := p.a.ep.TagSend(7, buf[:n], nil)
+				if err != nil {
+					panic(err)
+				}
+				end(r)
+			}
+			for _, n := range []int{8, 2000} {
+				expected := func() {
+					r := receive(n)
+					send(n)
+					end(r)
+				}
+				unexpected := func() {
+					send(n)
+					for p.b.w.tags.Unexpected() == 0 {
+						p.step()
+					}
+					end(receive(n))
+				}
+				for _, run := range []func(){expected, unexpected} {
+					for range 600 { // warm the pools of every layer
+						run()
+					}
+				}
+				testenv.NoAllocs(t, fmt.Sprintf("%d bytes, expected", n), expected)
+				testenv.NoAllocs(t, fmt.Sprintf("%d bytes, unexpected", n), unexpected)
+			}
+		})
+	}
+}
