@@ -1,0 +1,57 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestAllocs_Messages: eager active and tagged messages, expected and not, allocate nothing
+// once the pools are warm, on either side.
+func TestAllocs_Messages(t *testing.T) {
+	for _, set := range []transports{real("sm", "sm"), real("ib", `\rc`, `\ud`)} {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect()
+			got, n := 0, 0
+			p.b.w.OnActive(1, func(*ActiveMessage) { got++ })
+			data, buf, info := pattern(4000, 1), make([]byte, 4000), &TagInfo{}
+			header := []byte("header")
+			active := func(header []byte, size int) func() {
+				return func() {
+					n++
+					p.endBoth(p.a.ep.SendActive(1, header, data[:size], nil))
+					for got < n {
+						p.step()
+					}
+				}
+			}
+			expected := func() {
+				r, err := p.b.w.TagRecv(buf, 1, exact, info, nil)
+				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
+				p.endBoth(r, err)
+			}
+			unexpected := func() {
+				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
+				for p.b.w.tags.Unexpected() == 0 {
+					p.step()
+				}
+				p.endBoth(p.b.w.TagRecv(buf, 1, exact, info, nil))
+			}
+			for _, tc := range []struct {
+				name string
+				do   func()
+			}{
+				{"active short", active(nil, 8)}, {"active short with a header", active(header, 8)},
+				{"active copied", active(header, 4000)}, {"tag expected", expected}, {"tag unexpected", unexpected},
+			} {
+				for range 300 { // warm the pools of every layer
+					tc.do()
+				}
+				testenv.NoAllocs(t, tc.name, tc.do)
+			}
+			require.Zero(t, p.a.w.stats.badMessages.Load())
+		})
+	}
+}
