@@ -197,13 +197,17 @@ func (r *Request) Cancel() bool {
 	if r.Done() || r.stage.stop == nil || !r.stage.stop(r) {
 		return false
 	}
+	e, inOrder := r.ep, r.stage.inOrder
 	if r.flags&reqWaiting != 0 {
-		r.ep.dropWaiting(r)
+		e.dropWaiting(r)
 	}
 	if r.msg != nil {
 		r.refund() // nothing of it was sent
 	}
 	r.settle(ucs.StatusCanceled)
+	if inOrder && e.msgs.waiting > 0 {
+		e.replay() // what waits behind it
+	}
 	return true
 }
 
