@@ -1,0 +1,443 @@
+package ucp
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestMessageHistories: a random history of messages of all kinds from a to b, of put, get
+// and atomics beside them, and of progress at either side, gives the same visible result
+// on every set of transports and by every scheme of rendezvous: that of a serial model.
+func TestMessageHistories(t *testing.T) {
+	for _, set := range transportSets() {
+		t.Run(set.name, func(t *testing.T) {
+			talks := make([]*talk, len(schemes))
+			for range testenv.Rounds(1, 100) {
+				rapid.Check(t, func(rt *rapid.T) {
+					i := rapid.IntRange(0, len(schemes)-1).Draw(rt, "scheme")
+					if talks[i] == nil {
+						talks[i] = newTalk(t, set, schemes[i])
+					}
+					x := talks[i]
+					talks[i] = nil // one that fails is not used again
+					x.play(rt)
+					talks[i] = x
+				})
+			}
+		})
+	}
+}
+
+const (
+	// talkLimit bounds what a history sends and may not receive, in bytes: it is less
+	// than the window, so that nothing waits for a receive that comes later.
+	talkLimit = 150_000
+	// talkRndv is the least length that is announced unless the scheme is auto.
+	talkRndv = 300
+)
+
+// talkSizes are lengths around the limits of short messages, copies and fragments.
+var talkSizes = []int{0, 1, 8, 33, 248, 249, 1000, 2033, 5000, 8177, 20000}
+
+// talk is a pair that histories are played on.
+type talk struct {
+	p        *pair
+	from, to *EP // the ends of the stream
+	out, in  *Mem
+	got      []heard
+	began    uint64 // offset of the stream when the history began
+
+	rt     *rapid.T
+	ref    reference
+	player *player
+	load   int // bytes that were sent
+	used   int // of out and in
+
+	tags     []*saying // that were sent, in order
+	receives []*hearing
+	active   []*saying
+	stream   []byte // that was sent
+	reads    []*reading
+	sends    []*saying // whose request has not ended
+}
+
+// saying is a message that was sent.
+type saying struct {
+	id     uint16
+	tag    uint64
+	header []byte
+	data   []byte
+	req    *Request
+}
+
+// hearing is a receive of a tagged message.
+type hearing struct {
+	tag, mask uint64
+	buf       []byte
+	info      TagInfo
+	req       *Request
+	err       error
+}
+
+// heard is an active message that has come.
+type heard struct {
+	id           uint16
+	header, data []byte
+	req          *Request       // brings the data
+	kept         *ActiveMessage // not received yet
+}
+
+// reading is a receive of the stream.
+type reading struct {
+	buf []byte
+	n   int
+	req *Request
+}
+
+// Ids of active messages: what their handler does.
+const (
+	talkCopied = 1 + iota
+	talkKept
+	talkFetched
+)
+
+func newTalk(t *testing.T, set transports, scheme string) *talk {
+	cfg := Config{RndvScheme: scheme}
+	if scheme != schemes[0] {
+		cfg.RndvThresh = talkRndv
+	}
+	p := newPair(t, set, cfg)
+	x := &talk{p: p}
+	x.from, x.to = p.streamed()
+	x.out, x.in = p.a.memOf(t, talkLimit), p.b.memOf(t, talkLimit)
+	for id := uint16(talkCopied); id <= talkFetched; id++ {
+		p.b.w.OnActive(id, x.hear)
+	}
+	return x
+}
+
+// hear is the handler of active messages.
+func (x *talk) hear(m *ActiveMessage) {
+	h := heard{id: m.ID, header: slices.Clone(m.Header)}
+	switch m.ID {
+	case talkKept:
+		h.kept = m.Keep()
+	default:
+		x.receive(&h, m)
+	}
+	x.got = append(x.got, h)
+}
+
+// receive receives the data of an active message, by registered memory if there is some.
+func (x *talk) receive(h *heard, m *ActiveMessage) {
+	var p *OpParams
+	h.data, p = x.room(x.in, m.Length, m.ID == talkFetched)
+	var err error
+	h.req, err = m.Recv(h.data, p)
+	assert.NoError(x.p.t, err)
+}
+
+// room is n bytes, of mem if that is asked for and there are some left.
+func (x *talk) room(mem *Mem, n int, registered bool) ([]byte, *OpParams) {
+	if !registered || n > talkLimit-x.used {
+		return make([]byte, n), nil
+	}
+	x.used += n
+	b := mem.Bytes()[x.used-n : x.used : x.used]
+	clear(b)
+	return b, &OpParams{Mem: mem}
+}
+
+// play plays a history and compares what it has brought about.
+func (x *talk) play(rt *rapid.T) {
+	x.rt, x.load, x.used = rt, 0, 0
+	x.tags, x.receives, x.active, x.stream, x.reads, x.sends, x.got = nil, nil, nil, nil, nil, nil, nil
+	x.ref, x.player = reference{}, &player{p: x.p}
+	x.began = x.to.streamed()
+	clear(x.p.b.mem.Bytes()[:histLen])
+	for range rapid.IntRange(1, 30).Draw(rt, "length") {
+		talkActs[rapid.IntRange(0, len(talkActs)-1).Draw(rt, "act")](x)
+		x.progress(&x.p.a)
+		x.progress(&x.p.b)
+	}
+	x.checkTags()
+	x.checkActive()
+	x.checkStream()
+	x.checkMemory()
+	x.checkRest()
+}
+
+func (x *talk) progress(e *end) {
+	for range rapid.IntRange(0, 3).Draw(x.rt, "progress") {
+		e.w.Progress()
+	}
+}
+
+// streamed is how many bytes of the stream have come.
+func (e *EP) streamed() uint64 { return e.msgs.stream.came }
+
+// talkActs are what a history consists of.
+var talkActs = []func(x *talk){
+	(*talk).tagSend, (*talk).tagSend, (*talk).tagSend, (*talk).tagRecv, (*talk).tagRecv, (*talk).tagRecv,
+	(*talk).tagProbe, (*talk).tagCancel, (*talk).activeSend, (*talk).activeSend, (*talk).activeSend,
+	(*talk).streamSend, (*talk).streamSend, (*talk).streamRecv, (*talk).streamRecv, (*talk).sendCancel,
+	(*talk).remote, (*talk).remote, (*talk).remote,
+}
+
+// message draws the data of a message.
+func (x *talk) message() (data []byte, p *OpParams) {
+	n := rapid.SampledFrom(talkSizes).Draw(x.rt, "n")
+	if x.load+n > talkLimit {
+		n = 1
+	}
+	x.load += n
+	data, p = x.room(x.out, n, rapid.Bool().Draw(x.rt, "registered"))
+	copy(data, pattern(n, rapid.IntRange(0, 255).Draw(x.rt, "seed")))
+	return data, p
+}
+
+// sent notes a message and its request.
+func (x *talk) sent(s *saying, r *Request, err error) *saying {
+	require.NoError(x.rt, err)
+	if s.req = r; r != nil {
+		x.sends = append(x.sends, s)
+	}
+	return s
+}
+
+// tag draws a tag, of a few, and a mask that some agree in.
+func (x *talk) tag() (tag, mask uint64) {
+	tag = rapid.Uint64Range(0, 3).Draw(x.rt, "tag")
+	return tag, rapid.SampledFrom([]uint64{exact, exact, 1, 2, 0}).Draw(x.rt, "mask")
+}
+
+func (x *talk) tagSend() {
+	tag, _ := x.tag()
+	send := x.from.TagSend
+	if rapid.IntRange(0, 3).Draw(x.rt, "sync") == 0 {
+		send = x.from.TagSendSync
+	}
+	data, p := x.message()
+	s := &saying{tag: tag, data: slices.Clone(data)}
+	r, err := send(tag, data, p)
+	x.tags = append(x.tags, x.sent(s, r, err))
+}
+
+func (x *talk) newHearing(tag, mask uint64) (*hearing, *OpParams) {
+	n := rapid.SampledFrom(talkSizes).Draw(x.rt, "room")
+	h := &hearing{tag: tag, mask: mask}
+	var p *OpParams
+	h.buf, p = x.room(x.in, n, rapid.Bool().Draw(x.rt, "registered"))
+	x.receives = append(x.receives, h)
+	return h, p
+}
+
+func (x *talk) tagRecv() {
+	h, p := x.newHearing(x.tag())
+	h.req, h.err = x.p.b.w.TagRecv(h.buf, h.tag, h.mask, &h.info, p)
+}
+
+// tagProbe looks for a message, and receives it if there is one.
+func (x *talk) tagProbe() {
+	tag, mask := x.tag()
+	remove := rapid.Bool().Draw(x.rt, "remove")
+	m, info, ok := x.p.b.w.TagProbe(tag, mask, remove)
+	if !ok {
+		return
+	}
+	h, p := x.newHearing(tag, mask)
+	if remove {
+		require.Equal(x.rt, info, m.Info())
+		x.progress(&x.p.a)
+		x.progress(&x.p.b)
+		h.req, h.err = m.Recv(h.buf, &h.info, p)
+	} else {
+		h.req, h.err = x.p.b.w.TagRecv(h.buf, tag, mask, &h.info, p)
+	}
+	if h.req == nil {
+		require.Equal(x.rt, info, h.info)
+	}
+}
+
+// tagCancel cancels a receive. One that is canceled takes no part.
+func (x *talk) tagCancel() {
+	if len(x.receives) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(x.receives)-1).Draw(x.rt, "which")
+	if h := x.receives[i]; h.req != nil && h.req.Cancel() {
+		require.ErrorIs(x.rt, h.req.take(), ucs.ErrCanceled)
+		x.receives = slices.Delete(x.receives, i, i+1)
+	}
+}
+
+// sendCancel cancels the latest send, if that is not posted. It was not sent then.
+func (x *talk) sendCancel() {
+	if len(x.sends) == 0 {
+		return
+	}
+	s := x.sends[len(x.sends)-1]
+	isIt := func(other *saying) bool { return other == s }
+	if (slices.Contains(x.tags, s) || slices.Contains(x.active, s)) && s.req.Cancel() {
+		require.ErrorIs(x.rt, s.req.take(), ucs.ErrCanceled)
+		x.sends = x.sends[:len(x.sends)-1]
+		x.tags, x.active = slices.DeleteFunc(x.tags, isIt), slices.DeleteFunc(x.active, isIt)
+	}
+}
+
+func (x *talk) activeSend() {
+	id := uint16(rapid.IntRange(talkCopied, talkFetched).Draw(x.rt, "id"))
+	header := pattern(rapid.SampledFrom([]int{0, 0, 7, 300}).Draw(x.rt, "header"), x.load)
+	data, p := x.message()
+	s := &saying{id: id, header: slices.Clone(header), data: slices.Clone(data)}
+	r, err := x.from.SendActive(id, header, data, p)
+	x.active = append(x.active, x.sent(s, r, err))
+}
+
+func (x *talk) streamSend() {
+	data, p := x.message()
+	x.stream = append(x.stream, data...)
+	r, err := x.from.StreamSend(data, p)
+	x.sent(&saying{}, r, err)
+}
+
+func (x *talk) streamRecv() {
+	r := &reading{buf: make([]byte, 1+rapid.SampledFrom(talkSizes).Draw(x.rt, "room"))}
+	var err error
+	r.req, err = x.to.StreamRecv(r.buf, rapid.Bool().Draw(x.rt, "all"), &r.n, nil)
+	require.NoError(x.rt, err)
+	x.reads = append(x.reads, r)
+}
+
+// remote is an operation on memory.
+func (x *talk) remote() { x.player.play(x.rt, drawAct(x.rt), &x.ref) }
+
+// matched is what the receives get, in the order in which they were posted, and what
+// nobody gets. Each message goes to the first receive that is left and fits, whatever was
+// earlier, the message or the receive.
+func (x *talk) matched() (got []*saying, rest []*saying) {
+	got = make([]*saying, len(x.receives))
+	for _, s := range x.tags {
+		i := slices.IndexFunc(x.receives, func(h *hearing) bool { return (h.tag^s.tag)&h.mask == 0 })
+		for i >= 0 && got[i] != nil {
+			next := slices.IndexFunc(x.receives[i+1:], func(h *hearing) bool { return (h.tag^s.tag)&h.mask == 0 })
+			if next < 0 {
+				i = -1
+			} else {
+				i += 1 + next
+			}
+		}
+		if i < 0 {
+			rest = append(rest, s)
+		} else {
+			got[i] = s
+		}
+	}
+	return got, rest
+}
+
+// checkTags compares what receives got with the model.
+func (x *talk) checkTags() {
+	got, rest := x.matched()
+	for i, s := range got {
+		if s != nil {
+			x.receives[i].check(x, s)
+		}
+	}
+	for i, s := range got {
+		if h := x.receives[i]; s == nil {
+			require.NotNil(x.rt, h.req, "receive %d", i)
+			require.True(x.rt, h.req.Cancel(), "receive %d fits nothing", i)
+			h.req.Release()
+		}
+	}
+	for _, s := range rest {
+		h := &hearing{buf: make([]byte, len(s.data))}
+		h.req, h.err = x.p.b.w.TagRecv(h.buf, 0, 0, &h.info, nil)
+		h.check(x, s)
+	}
+	require.Zero(x.rt, x.p.b.w.tags.Unexpected())
+}
+
+// check waits for a receive and looks whether it has that message.
+func (h *hearing) check(x *talk, s *saying) {
+	err := x.p.finish(h.req, h.err)
+	n := min(len(h.buf), len(s.data))
+	if n < len(s.data) {
+		require.ErrorIs(x.rt, err, ucs.ErrTruncated)
+	} else {
+		require.NoError(x.rt, err)
+	}
+	require.Equal(x.rt, s.tag, h.info.Tag)
+	require.Equal(x.rt, len(s.data), h.info.Length)
+	require.Same(x.rt, x.to, h.info.From)
+	requireBytes(x.p.t, s.data[:n], h.buf[:n])
+	requireZero(x.p.t, h.buf[n:], "behind the message")
+}
+
+// checkActive compares the active messages that have come with those that were sent.
+func (x *talk) checkActive() {
+	x.p.until(func() bool { return len(x.got) >= len(x.active) })
+	require.Len(x.rt, x.got, len(x.active))
+	for i, s := range x.active {
+		h := &x.got[i]
+		if h.kept != nil {
+			x.receive(h, h.kept)
+			h.kept.Release()
+		}
+		require.NoError(x.rt, x.p.finish(h.req, nil))
+		require.Equal(x.rt, s.id, h.id)
+		requireBytes(x.p.t, s.header, h.header)
+		requireBytes(x.p.t, s.data, h.data)
+	}
+}
+
+// checkStream compares the bytes that have come with those that were sent.
+func (x *talk) checkStream() {
+	x.p.until(func() bool { return x.to.streamed()-x.began == uint64(len(x.stream)) })
+	var got []byte
+	for _, r := range x.reads {
+		if r.req != nil {
+			r.req.Cancel()
+			r.req.Release()
+		}
+		got = append(got, r.buf[:r.n]...)
+	}
+	got = append(got, x.p.read(x.to, len(x.stream)-len(got))...)
+	requireBytes(x.p.t, x.stream, got)
+	require.Nil(x.rt, x.to.StreamData())
+}
+
+// checkMemory compares b's memory, and what was read of it.
+func (x *talk) checkMemory() {
+	require.NoError(x.rt, x.p.flush())
+	for _, r := range x.player.reqs {
+		require.NoError(x.rt, x.p.finish(r, nil))
+	}
+	for _, check := range x.player.results {
+		check(x.rt)
+	}
+	requireBytes(x.p.t, x.ref.mem[:], x.p.b.mem.Bytes()[:histLen])
+}
+
+// checkRest looks for what must not be left when all was received: requests, charges,
+// parts of messages.
+func (x *talk) checkRest() {
+	for _, s := range x.sends {
+		require.NoError(x.rt, x.p.finish(s.req, nil))
+	}
+	out, in := x.from.msgs, x.to.msgs
+	x.p.until(func() bool { return out.credit+in.due == in.size })
+	require.Zero(x.rt, in.held)
+	require.Nil(x.rt, in.inbound)
+	x.p.until(func() bool { return inUse(x.p.a.w) == 0 && inUse(x.p.b.w) == 0 })
+	require.Zero(x.rt, x.p.a.w.remote.Len())
+	require.Zero(x.rt, x.p.b.w.remote.Len())
+}
