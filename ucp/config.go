@@ -1,9 +1,7 @@
 package ucp
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -21,9 +19,9 @@ type Config struct {
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
 
 	// ZcopyThresh is the length in bytes from which put and get move registered
-	// memory without a copy, when OpParams.Mem is given. 0 means from where that is
-	// cheaper, by the costs that the transport declares; EP.Explain tells.
-	ZcopyThresh int `env:"ZCOPY_THRESH" default:"0" doc:"Length from which put and get with registered memory are not copied; 0 means where that is cheaper."`
+	// memory without a copy, when OpParams.Mem is given. The zero value means from where
+	// that is cheaper, by the costs that the transport declares; EP.Explain tells.
+	ZcopyThresh config.MemSize `env:"ZCOPY_THRESH" default:"auto" doc:"Length from which put and get with registered memory are not copied; auto means where that is cheaper."`
 
 	// WireupTimeout is how long an operation waits for the peer to go on with the
 	// handshake before the EP fails with ErrTimedOut, and how long a connection that a
@@ -37,8 +35,8 @@ type Config struct {
 	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps."`
 
 	// RndvThresh is the length of a message in bytes from which its data stays with the
-	// sender until the receiver asks for it (rendezvous). 0 means the default.
-	RndvThresh int `env:"RNDV_THRESH" default:"0" doc:"Length from which a message is announced and its data fetched by rendezvous; 0 means the default."`
+	// sender until the receiver asks for it (rendezvous). The zero value means 32 KiB.
+	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means 32k. A message for which the receiver has no room is announced whatever its length."`
 
 	// RndvScheme is how the data of an announced message comes to its receiver, where that
 	// is possible: get_zcopy, the receiver gets it, if the sender's memory is registered;
@@ -49,12 +47,12 @@ type Config struct {
 
 	// EagerWindow is how many bytes of messages a peer may send before they are received;
 	// with what is beyond, and every longer message, it waits. It holds for what is sent
-	// to this process. 0 means the default, 256 KiB.
-	EagerWindow int `env:"EAGER_WINDOW" default:"0" doc:"Bytes of messages that each peer may have sent and that were not received; 0 means 256 KiB."`
+	// to this process. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
+	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that each peer may have sent and that were not received; auto means 256k. Less than 16k is 16k."`
 
 	// EagerBudget is how many bytes the windows of all peers of a worker have together;
-	// peers that come later have 16 KiB each. 0 means the default, 64 MiB.
-	EagerBudget int `env:"EAGER_BUDGET" default:"0" doc:"Bytes that the windows of all peers of a worker have together; 0 means 64 MiB."`
+	// peers that come later have 16 KiB each. The zero value means 64 MiB.
+	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
 
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
@@ -102,9 +100,6 @@ func (c *Config) Validate() error {
 	}
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
-	}
-	if c.ZcopyThresh < 0 || c.ZcopyThresh > math.MaxInt32 {
-		return fmt.Errorf("zcopy threshold %d: %w", c.ZcopyThresh, ucs.ErrInvalidParam)
 	}
 	return nil
 }
@@ -185,7 +180,19 @@ const (
 	defaultEagerBudget = 64 << 20
 )
 
-func (c *Config) rndvThresh() int { return cmp.Or(c.RndvThresh, defaultRndvThresh) }
+// lengthOf is a length that is configured, in bytes. inf is the most that a peer may be granted.
+func lengthOf(m config.MemSize, auto uint64) int64 { return int64(min(m.Bytes(auto), maxCredit)) }
+
+// rndvThresh is at least 1: messages without data are not announced.
+func (c *Config) rndvThresh() int { return int(max(lengthOf(c.RndvThresh, defaultRndvThresh), 1)) }
+
+// zcopyThresh is ZcopyThresh as proto takes it, which means auto by 0.
+func (c *Config) zcopyThresh() int {
+	if c.ZcopyThresh == config.MemAuto {
+		return 0
+	}
+	return int(max(lengthOf(c.ZcopyThresh, 0), 1))
+}
 
 // rndvScheme is the scheme that is wished for; Validate has refused names that are none.
 func (c *Config) rndvScheme() proto.Scheme {
@@ -193,5 +200,5 @@ func (c *Config) rndvScheme() proto.Scheme {
 	return s
 }
 
-func (c *Config) eagerWindow() int64 { return int64(cmp.Or(c.EagerWindow, defaultEagerWindow)) }
-func (c *Config) eagerBudget() int64 { return int64(cmp.Or(c.EagerBudget, defaultEagerBudget)) }
+func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }
+func (c *Config) eagerBudget() int64 { return lengthOf(c.EagerBudget, defaultEagerBudget) }

@@ -39,7 +39,7 @@ func (i *iface) transfers() *transfers {
 }
 
 func (i *iface) chooseTransfers() *transfers {
-	caps, cfg := i.attr.Caps, proto.Config{ZcopyThresh: i.w.ctx.cfg.ZcopyThresh}
+	caps, cfg := i.attr.Caps, proto.Config{ZcopyThresh: i.w.ctx.cfg.zcopyThresh()}
 	put := &proto.Variants{
 		Short: caps.Has(uct.CapPutShort), Bcopy: caps.Has(uct.CapPutBcopy), Zcopy: caps.Has(uct.CapPutZcopy),
 		Limits: i.attr.Put, Copied: i.attr.Costs[uct.PutBcopy], Bare: i.attr.Costs[uct.PutZcopy],
