@@ -146,7 +146,7 @@ func TestMain_WrongUsage(t *testing.T) {
 	}{
 		{"--bogus", "unknown flag"},
 		{"bogus", `unknown command "bogus"`},
-		{"-t tag_lat", "there are put_lat"},
+		{"-t tag_rate", "there are put_lat"},
 		{"-x sm,nothing", `no transport "nothing"`},
 		{"-x sm,tcp --counters", "take one"},
 		{"-t put_lat,put_lat", "named twice"},
@@ -306,7 +306,7 @@ func TestMain_BatchFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("# title and flags\n\nself_am -x self -t am_lat -s 8\nself_put -x self -t put_pp,put_lat -D short -s 16,32\n"), 0o600))
 	code, out, errs := perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-t", "flush", "-b", file, "-o", "csv")
 	require.Equal(t, exitOK, code, errs)
-	assert.Equal(t, 2+1+2*2, strings.Count(strings.TrimSpace(out), "\n")+1, out)
+	assert.Equal(t, 2+2+2*2, strings.Count(strings.TrimSpace(out), "\n")+1, out)
 	assert.NotContains(t, out, "flush,", "a line's own tests take the place of those of the command line")
 
 	code, out, errs = perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-b", file)

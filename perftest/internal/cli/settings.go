@@ -49,6 +49,8 @@ type settings struct {
 	warmup     int
 	rounds     int
 	window     int
+	wildcard   bool
+	unexpected bool
 	transport  string
 	variant    string
 	device     string
@@ -72,7 +74,9 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.IntVarP(&s.iterations, "iters", "n", defaultIterations, "operations of each test, size and layer")
 	f.IntVarP(&s.warmup, "warmup", "w", defaultWarmup, "operations before the clock runs")
 	f.IntVar(&s.rounds, "rounds", defaultRounds, "turns in which the layers share the operations")
-	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; active messages that may be unacknowledged")
+	f.IntVarP(&s.window, "window", "W", defaultWindow, "operations for each flush in bandwidth and rate tests; messages that may be unacknowledged")
+	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that any tag fits")
+	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only once they have come, as a probe tells")
 	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
 	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
 	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
@@ -164,6 +168,7 @@ func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window, Registered: s.registered,
+		Wildcard: s.wildcard, Unexpected: s.unexpected,
 	}
 	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
 		return err

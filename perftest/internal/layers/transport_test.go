@@ -3,6 +3,7 @@ package layers
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,15 +58,20 @@ func TestClaims(t *testing.T) {
 	assert.Equal(t, uct.CapGetShort, claims(layer.Get, layer.Short))
 }
 
+// uctTests are the tests of what uct has.
+func uctTests() []bench.Test {
+	return slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return t.Kind.Tagged() || t.Kind.Streamed() })
+}
+
 func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		for _, v := range variants {
-			plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{3, 8, 100, 3000}, Layers: []string{"uct"},
+			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 100, 3000}, Layers: []string{"uct"},
 				Transport: tr.Resource.Transport, Variant: v,
 				Iterations: 40, Warmup: 4, Rounds: 2, Window: 8}
 			records, skips := measure(t, plan, sessionFor(t, tr))
 			assert.Equal(t, plan.Cells(), len(records)+len(skips))
-			for _, test := range bench.Tests() {
+			for _, test := range uctTests() {
 				done := false
 				for _, r := range records {
 					done = done || r.Test == test.Name && (!test.Kind.Varied() || r.Variant == v.String())
@@ -80,6 +86,23 @@ func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 			for _, k := range skips {
 				assert.ErrorAs(t, k.Why, new(*layer.LimitError), "%+v", k)
 			}
+		}
+	})
+}
+
+// TestUCP_VariantsOfTags has them over a transport with remote memory and one without.
+func TestUCP_VariantsOfTags(t *testing.T) {
+	everyTransport(t, func(t *testing.T, tr device.Transport, _ uct.Caps) {
+		if name := tr.Resource.Transport; name != "sm" && name != "ud" {
+			t.Skip("as others")
+		}
+		tagged := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Tagged() })
+		for _, c := range []struct{ wildcard, unexpected bool }{{true, false}, {false, true}} {
+			plan := bench.Plan{Tests: tagged, Sizes: []int{3, 70_000}, Layers: []string{"ucp"},
+				Transport: tr.Resource.Transport, Wildcard: c.wildcard, Unexpected: c.unexpected, Strict: true,
+				Iterations: 20, Warmup: 4, Rounds: 1, Window: 8}
+			records, _ := measure(t, plan, sessionFor(t, tr))
+			assert.Len(t, records, plan.Cells())
 		}
 	})
 }
@@ -125,7 +148,13 @@ func TestEveryTransport_DoesNotAllocate(t *testing.T) {
 // and flush, which TestEveryLayer_DoesNotAllocate pins.
 func specsOf(name string, caps uct.Caps) (specs []layer.Spec) {
 	if name == "ucp" {
-		specs = []layer.Spec{{Kind: layer.AM, Size: 100, Window: 16}, {Kind: layer.AMPing, Size: 100, Window: 16}}
+		specs = []layer.Spec{
+			{Kind: layer.AM, Size: 100, Window: 16}, {Kind: layer.AMPing, Size: 100, Window: 16},
+			{Kind: layer.Tag, Size: 100, Window: 16}, {Kind: layer.TagPing, Size: 100, Window: 16},
+			{Kind: layer.Tag, Size: 100, Window: 16, Wildcard: true, Unexpected: true},
+			{Kind: layer.TagSyncPing, Size: 100, Window: 16},
+			{Kind: layer.Stream, Size: 100, Window: 16}, {Kind: layer.StreamPing, Size: 100, Window: 16},
+		}
 	}
 	if name != "uct" && caps&uct.CapPut != 0 {
 		specs = append(specs, layer.Spec{Kind: layer.PutPing, Size: 100, Window: 16})

@@ -81,19 +81,25 @@ type Kind uint8
 
 // Kinds of operation.
 const (
-	Put     Kind = iota // write Local[:Size] to the peer's Memory
-	Get                 // read the peer's Memory[:Size] into Local
-	Add                 // add 1 to the word at Memory[0:8], without result
-	FAdd                // add 1 and fetch the old value
-	CSwap               // compare with how many were posted before, swap for that plus 1
-	Flush               // post nothing: Flush with nothing outstanding
-	AM                  // send an active message of Size bytes, numbered
-	AMPing              // send one, and get one of the same size back
-	PutPing             // write Local[:Size] to the peer's Memory, which does the same
+	Put         Kind = iota // write Local[:Size] to the peer's Memory
+	Get                     // read the peer's Memory[:Size] into Local
+	Add                     // add 1 to the word at Memory[0:8], without result
+	FAdd                    // add 1 and fetch the old value
+	CSwap                   // compare with how many were posted before, swap for that plus 1
+	Flush                   // post nothing: Flush with nothing outstanding
+	AM                      // send an active message of Size bytes, numbered
+	AMPing                  // send one, and get one of the same size back
+	PutPing                 // write Local[:Size] to the peer's Memory, which does the same
+	Tag                     // send a tagged message of Size bytes, numbered
+	TagPing                 // send one, and get one of the same size back
+	TagSyncPing             // the same, each of which waits until it is matched
+	Stream                  // send Size bytes of a stream, numbered
+	StreamPing              // send them, and get as many back
 	kindEnd
 )
 
-var kindNames = [kindEnd]string{"put", "get", "add", "fadd", "cswap", "flush", "am", "am_pp", "put_pp"}
+var kindNames = [kindEnd]string{"put", "get", "add", "fadd", "cswap", "flush", "am", "am_pp", "put_pp",
+	"tag", "tag_pp", "tag_sync_pp", "stream", "stream_pp"}
 
 // String returns UCX's name.
 func (k Kind) String() string {
@@ -107,10 +113,25 @@ func (k Kind) String() string {
 func (k Kind) Atomic() bool { return k == Add || k == FAdd || k == CSwap }
 
 // TwoSided reports whether the target has a Part in operations of this kind.
-func (k Kind) TwoSided() bool { return k == AM || k == AMPing || k == PutPing }
+func (k Kind) TwoSided() bool { return k.Message() || k == PutPing }
+
+// Message reports whether operations of this kind send messages.
+func (k Kind) Message() bool { return k == AM || k == AMPing || k.Tagged() || k.Streamed() }
+
+// Tagged reports whether operations of this kind send tagged messages.
+func (k Kind) Tagged() bool { return k == Tag || k == TagPing || k == TagSyncPing }
+
+// Streamed reports whether operations of this kind send bytes of a stream.
+func (k Kind) Streamed() bool { return k == Stream || k == StreamPing }
+
+// OneWay reports whether messages of this kind go to the target alone, at most a window of
+// them unacknowledged.
+func (k Kind) OneWay() bool { return k == AM || k == Tag || k == Stream }
 
 // Varied reports whether operations of this kind come in variants.
-func (k Kind) Varied() bool { return k < kindEnd && !k.Atomic() && k != Flush }
+func (k Kind) Varied() bool {
+	return k < kindEnd && !k.Atomic() && k != Flush && !k.Tagged() && !k.Streamed()
+}
 
 // WordLen is the length of the word that atomics work on.
 const WordLen = 8
@@ -122,14 +143,17 @@ type Spec struct {
 	Size int
 	// Window is how many operations are posted for each Flush, at least 1. A
 	// layer that signals completions itself asks for one at the last of them. Of
-	// active messages it is how many may be on their way unacknowledged.
+	// messages it is how many may be on their way unacknowledged.
 	Window int
 	// Variant of uct that is to be used; other layers do not look at it.
 	Variant Variant
-	// Seed of the pattern in active messages and ping-pongs, which Local of both
+	// Wildcard has tagged messages received with a mask that any tag fits, and Unexpected
+	// only once they have come.
+	Wildcard, Unexpected bool
+	// Seed of the pattern in messages and ping-pongs, which Local of both
 	// sides holds.
 	Seed uint64
-	// Thorough has every byte of active messages checked, and not only length,
+	// Thorough has every byte of messages checked, and not only length,
 	// number and last byte.
 	Thorough bool
 }

@@ -38,7 +38,7 @@ func TestSpec_Check(t *testing.T) {
 
 func TestKind_String(t *testing.T) {
 	assert.Equal(t, "cswap", CSwap.String())
-	assert.Equal(t, "Kind(9)", kindEnd.String())
+	assert.Equal(t, "Kind(200)", Kind(200).String())
 }
 
 func TestIdle_SeesTheEndOfTheContext(t *testing.T) {

@@ -77,7 +77,7 @@ func (l *letters) Result() uint64 { return 0 }
 // takes its own messages.
 func NewLetters(m Mail, s Spec, in *Inbox, note *Note, loopback bool) Op {
 	l := letters{Mail: m, in: in, note: note}
-	if s.Kind == AMPing {
+	if !s.Kind.OneWay() {
 		return &volley{l}
 	}
 	if !loopback {
@@ -90,7 +90,7 @@ func NewLetters(m Mail, s Spec, in *Inbox, note *Note, loopback bool) Op {
 // asks.
 func NewAnswers(m Mail, s Spec, in *Inbox, note *Note) Part {
 	l := letters{Mail: m, in: in, note: note}
-	if s.Kind == AMPing {
+	if !s.Kind.OneWay() {
 		return &echo{l}
 	}
 	return &sink{letters: l, every: uint64(max(s.Window/2, 1))}

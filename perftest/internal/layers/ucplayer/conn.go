@@ -52,7 +52,9 @@ type conn struct {
 	local  *ucp.Mem
 	ep     *ucp.EP
 	key    *ucp.RKey
-	failed error // what ucp said of the EP
+	slots  *ucp.Mem // of receives; see slotted
+	over   func()   // ends the receives of the operation before; nil for nothing
+	failed error    // what ucp said of the EP
 	undo   cleanup.Stack
 }
 
@@ -71,10 +73,10 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	}
 	c.ctx = ctx
 	c.undo.Add(release)
-	if c.memory, err = c.alloc(); err != nil {
+	if c.memory, err = c.alloc(cfg.MemLen); err != nil {
 		return nil, err
 	}
-	if c.local, err = c.alloc(); err != nil {
+	if c.local, err = c.alloc(cfg.MemLen); err != nil {
 		return nil, err
 	}
 	if c.worker, err = c.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
@@ -110,13 +112,21 @@ func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	return &restricted{ctx, caps}, err
 }
 
-func (c *conn) alloc() (*ucp.Mem, error) {
-	m, err := c.ctx.MemAlloc(c.cfg.MemLen)
+func (c *conn) alloc(n int) (*ucp.Mem, error) {
+	m, err := c.ctx.MemAlloc(n)
 	if err != nil {
 		return nil, err
 	}
 	c.undo.Add(m.Close)
 	return m, nil
+}
+
+// slotted is the memory of receives, made when it is needed first.
+func (c *conn) slotted() (_ *ucp.Mem, err error) {
+	if c.slots == nil {
+		c.slots, err = c.alloc(max(slotsLen, c.cfg.MemLen))
+	}
+	return c.slots, err
 }
 
 // Address has two parts: worker address and packed key.

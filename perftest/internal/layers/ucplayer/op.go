@@ -25,14 +25,30 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch s.Kind {
-	case layer.AM, layer.AMPing:
-		in, note := newInbox(s), &layer.Note{}
-		return layer.NewLetters(newMail(o, s, in, note), s, in, note, c.cfg.Loopback), nil
-	case layer.PutPing:
+	if s.Kind == layer.PutPing {
 		return layer.NewPing(c, s)
 	}
-	return o, nil
+	if !s.Kind.Message() {
+		return o, nil
+	}
+	in, note := newInbox(s), &layer.Note{}
+	m, err := newMessages(o, s, in, note)
+	if err != nil {
+		return nil, err
+	}
+	return layer.NewLetters(m, s, in, note, c.cfg.Loopback), nil
+}
+
+// newMessages makes the exchange of messages of a kind.
+func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Mail, error) {
+	if o.over != nil {
+		o.over()
+		o.over = nil
+	}
+	if s.Kind == layer.AM || s.Kind == layer.AMPing {
+		return newMail(o, s, in, note), nil
+	}
+	return newPosted(o, s, in, note)
 }
 
 // newInbox expects messages of s.
@@ -84,7 +100,11 @@ func (c *conn) Part(s layer.Spec) (layer.Part, error) {
 		return layer.NewPong(c, s)
 	}
 	in, note := newInbox(s), &layer.Note{}
-	return layer.NewAnswers(newMail(o, s, in, note), s, in, note), nil
+	m, err := newMessages(o, s, in, note)
+	if err != nil {
+		return nil, err
+	}
+	return layer.NewAnswers(m, s, in, note), nil
 }
 
 // Poll implements layer.Op.

@@ -21,16 +21,25 @@ func (q *requests) add(r *ucp.Request) {
 	q.end++
 }
 
+// oldest of them; there is one.
+func (q *requests) oldest() *ucp.Request { return q.ring[q.first%uint64(len(q.ring))] }
+
 // ended takes out the oldest if it has ended.
 func (q *requests) ended() bool {
 	if q.empty() {
 		return false
 	}
-	r := q.ring[q.first%uint64(len(q.ring))]
+	r := q.oldest()
 	if !r.Done() {
 		return false
 	}
 	r.Release()
 	q.first++
 	return true
+}
+
+// reap lets go of the oldest that have ended. How they ended the EP tells.
+func (q *requests) reap() {
+	for q.ended() {
+	}
 }

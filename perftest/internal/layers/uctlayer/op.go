@@ -46,6 +46,9 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if err := s.Check(c.cfg.MemLen); err != nil {
 		return nil, err
 	}
+	if s.Kind.Tagged() || s.Kind.Streamed() {
+		return nil, layer.ErrNoSuchOp
+	}
 	if !c.joined {
 		return nil, layer.ErrNotConnected
 	}

@@ -34,13 +34,16 @@ type Plan struct {
 	Warmup int
 	// Rounds is in how many turns the layers share the iterations.
 	Rounds int
-	// Window is how many operations bandwidth tests post for each flush; of active
-	// messages how many may be unacknowledged.
+	// Window is how many operations bandwidth tests post for each flush; of messages how
+	// many may be unacknowledged.
 	Window int
 	// Variant of uct to use where an operation has variants.
 	Variant layer.Variant
 	// Registered measures on memory of the process; only uct can.
 	Registered bool
+	// Wildcard has tagged messages received with any tag, Unexpected only once they have
+	// come.
+	Wildcard, Unexpected bool
 	// Strict makes what a transport cannot do an error. Else such cells are left out
 	// and reported as Skips.
 	Strict bool

@@ -359,8 +359,8 @@ func TestFindTest(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, name, got.Name)
 	}
-	_, err := FindTest("tag_lat")
-	require.ErrorContains(t, err, "tag_lat")
+	_, err := FindTest("tag_rate")
+	require.ErrorContains(t, err, "tag_rate")
 	assert.ErrorContains(t, err, strings.Join(TestNames(), ", "))
 	for _, name := range DefaultTests() {
 		_, err := FindTest(name)

@@ -50,6 +50,12 @@ var tests = []Test{
 	{"am_bw", layer.AM, Bandwidth, "active messages, at most a window of them unacknowledged"},
 	{"am_mr", layer.AM, Rate, "the same, as a message rate"},
 	{"put_pp", layer.PutPing, PingPong, "ping-pong of puts, each side watches its memory, half the round trip"},
+	{"tag_lat", layer.TagPing, PingPong, "ping-pong of tagged messages, half the round trip"},
+	{"tag_bw", layer.Tag, Bandwidth, "tagged messages, at most a window of them unacknowledged"},
+	{"tag_mr", layer.Tag, Rate, "the same, as a message rate"},
+	{"tag_sync_lat", layer.TagSyncPing, PingPong, "tag_lat with synchronous sends"},
+	{"stream_lat", layer.StreamPing, PingPong, "ping-pong of bytes of a stream, half the round trip"},
+	{"stream_bw", layer.Stream, Bandwidth, "bytes of a stream, at most a window of sends unacknowledged"},
 }
 
 // aliases are names of ucx_perftest that mean one of ours.
@@ -57,6 +63,7 @@ var aliases = map[string]string{
 	"get": "get_lat", "fadd": "fadd_lat", "cswap": "cswap_lat",
 	"ucp_put_lat": "put_lat", "ucp_put_bw": "put_bw", "ucp_get": "get_lat",
 	"ucp_add": "add_lat", "ucp_fadd": "fadd_lat", "ucp_cswap": "cswap_lat",
+	"ucp_am_lat": "am_lat", "ucp_am_bw": "am_bw",
 }
 
 // Tests lists all tests.
@@ -112,7 +119,7 @@ func (t Test) Window(window int) int {
 
 // Stream reports whether the operations of a batch follow each other without a flush
 // but at the end: where a window bounds what is on its way.
-func (t Test) Stream() bool { return t.Kind == layer.AM }
+func (t Test) Stream() bool { return t.Kind.OneWay() }
 
 // share is the part of the time between post and end of flush that counts for the
 // operation.

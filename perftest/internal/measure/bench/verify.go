@@ -31,7 +31,15 @@ func (r *Runner) prepare(ctx context.Context, l *lane, t Test, size int) (err er
 	if err := r.fill(ctx, l, t, size); err != nil {
 		return err
 	}
-	return r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed})
+	return r.begin(ctx, l, r.spec(t, size))
+}
+
+// spec is the operation of a test, with the pattern of what is timed.
+func (r *Runner) spec(t Test, size int) layer.Spec {
+	return layer.Spec{
+		Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed,
+		Wildcard: r.Plan.Wildcard && t.Kind.Tagged(), Unexpected: r.Plan.Unexpected && t.Kind.Tagged(),
+	}
 }
 
 // begin makes the operation, and the target's part in it.
@@ -224,8 +232,9 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 		return err
 	}
 	pattern.Fill(l.conn.Local()[:size], seedLast)
-	err := r.begin(ctx, l, layer.Spec{Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedLast, Thorough: true})
-	if err != nil {
+	s := r.spec(t, size)
+	s.Seed, s.Thorough = seedLast, true
+	if err := r.begin(ctx, l, s); err != nil {
 		return err
 	}
 	l.done = 0

@@ -67,6 +67,9 @@ type Spec struct {
 	Variant  uint8  `json:"variant"`
 	Seed     uint64 `json:"seed"`
 	Thorough bool   `json:"thorough"`
+
+	Wildcard   bool `json:"wildcard,omitempty"`
+	Unexpected bool `json:"unexpected,omitempty"`
 }
 
 // maxDelay bounds in nanoseconds how long a Drive may be put off.

@@ -1,0 +1,126 @@
+package ucplayer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+)
+
+// exchange is what all kinds of messages have in common: sending, and notes, which are
+// active messages. While a message is under way its buffer is in use, and those that
+// follow have its number.
+type exchange struct {
+	*op
+	in    *layer.Inbox
+	note  *layer.Note
+	post  func() (*ucp.Request, error) // sends the buffer
+	sends requests
+	wrong error // of a receive
+
+	told    [layer.NoteLen]byte
+	telling *ucp.Request // of the latest note, while it is under way
+	heard   [layer.NoteLen]byte
+	hearing *ucp.Request // of a note that the peer has announced
+}
+
+// newExchange prepares for messages of s, of which at most a window is under way. What the
+// peer sends goes to in and note. The receives of the operation before are over.
+func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
+	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window)}
+	o.worker.OnActive(idNote, x.heed)
+	return x
+}
+
+// heed takes a note. The peer announces even that while it has no credit.
+func (x *exchange) heed(a *ucp.ActiveMessage) {
+	if a.Length == len(a.Data) {
+		x.note.Take(a.Data)
+		return
+	}
+	r, err := a.Recv(x.heard[:], nil)
+	switch {
+	case err != nil || x.hearing != nil:
+		x.wrong = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
+	case r != nil:
+		x.hearing = r
+	default:
+		x.note.Take(x.heard[:])
+	}
+}
+
+// Send implements layer.Mail.
+func (x *exchange) Send(number uint64) (bool, error) {
+	if !x.sends.empty() {
+		if x.sends.reap(); x.sends.full() {
+			return false, nil
+		}
+	}
+	if x.sends.empty() {
+		layer.PutNumber(x.buf, number)
+	}
+	r, err := x.post()
+	if r != nil {
+		x.sends.add(r)
+	}
+	return err == nil, err
+}
+
+// Tell implements layer.Mail: there is room once the latest note has ended.
+func (x *exchange) Tell(v uint64) (_ bool, err error) {
+	if x.telling != nil {
+		if !x.telling.Done() {
+			return false, nil
+		}
+		x.telling.Release()
+	}
+	binary.LittleEndian.PutUint64(x.told[:], v)
+	x.telling, err = x.ep.SendActive(idNote, nil, x.told[:], nil)
+	return err == nil, err
+}
+
+// Poll implements layer.Mail.
+func (x *exchange) Poll() error {
+	if err := x.op.Poll(); err != nil || x.wrong != nil {
+		return errors.Join(err, x.wrong)
+	}
+	if x.hearing != nil {
+		x.hear()
+	}
+	return nil
+}
+
+// Progress implements layer.Mail.
+func (x *exchange) Progress() (int, error) {
+	n := x.worker.Progress()
+	if x.hearing != nil {
+		x.hear()
+	}
+	if n == 0 && x.failed != nil {
+		return 0, x.failed
+	}
+	return n, x.wrong
+}
+
+// hear takes the note that was announced once it is there.
+func (x *exchange) hear() {
+	if x.hearing.Done() {
+		x.hearing.Release()
+		x.hearing = nil
+		x.note.Take(x.heard[:])
+	}
+}
+
+// Finish implements layer.Mail.
+func (x *exchange) Finish() error {
+	for {
+		if x.sends.reap(); x.sends.empty() {
+			return nil
+		}
+		if err := x.Poll(); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package ucplayer
+
+import (
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+)
+
+// slotsLen bounds the memory of receives that are posted at a time, in bytes: many times
+// what a peer may send without having asked.
+const slotsLen = 8 << 20
+
+// posted is layer.Mail by messages for which receives are posted, each with a buffer of its
+// own: as many as a window has, while there is memory for them.
+type posted struct {
+	*exchange
+	recvs requests
+	slots *ucp.Mem
+	into  ucp.OpParams
+	recv  func(buf []byte) (*ucp.Request, error)
+	ready func() bool // a message is there; nil to post before
+	n     int         // where receives of a stream tell their length, which is known
+}
+
+func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *posted, err error) {
+	p := &posted{exchange: newExchange(o, s, in, note)}
+	if p.slots, err = o.slotted(); err != nil {
+		return nil, err
+	}
+	p.into = ucp.OpParams{Mem: p.slots}
+	p.recvs = newRequests(min(s.Window, max(slotsLen/s.Size, 1)))
+	if s.Kind.Streamed() {
+		err = p.streamed()
+	} else {
+		p.tagged(s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o.over = p.cancel
+	return p, p.fill()
+}
+
+// streamed has p send and receive the bytes of a stream.
+func (p *posted) streamed() error {
+	from := p.ep
+	if p.cfg.Loopback {
+		var err error
+		if from, err = p.farEnd(); err != nil {
+			return err
+		}
+	}
+	p.post = func() (*ucp.Request, error) { return p.ep.StreamSend(p.buf, &p.params) }
+	p.recv = func(buf []byte) (*ucp.Request, error) { return from.StreamRecv(buf, true, &p.n, &p.into) }
+	return nil
+}
+
+// farEnd is the other end of a loopback's EP, which takes what that sends.
+func (p *posted) farEnd() (far *ucp.EP, err error) {
+	p.worker.OnActive(idData, func(m *ucp.ActiveMessage) { far = m.From })
+	r, err := p.ep.SendActive(idData, nil, nil, nil)
+	if r != nil {
+		r.Release()
+	}
+	for err == nil && far == nil {
+		err = p.op.Poll()
+	}
+	return far, err
+}
+
+// tag of all messages.
+const tag = 0x6775637874616721
+
+// tagged has p send and receive tagged messages.
+func (p *posted) tagged(s layer.Spec) {
+	send := p.ep.TagSend
+	if s.Kind == layer.TagSyncPing {
+		send = p.ep.TagSendSync
+	}
+	mask, want := ^uint64(0), uint64(tag)
+	if s.Wildcard {
+		mask, want = 0, 0
+	}
+	p.post = func() (*ucp.Request, error) { return send(tag, p.buf, &p.params) }
+	p.recv = func(buf []byte) (*ucp.Request, error) { return p.worker.TagRecv(buf, want, mask, nil, &p.into) }
+	if s.Unexpected {
+		p.ready = func() bool {
+			_, _, ok := p.worker.TagProbe(want, mask, false)
+			return ok
+		}
+	}
+}
+
+// slot is the buffer of the next receive.
+func (p *posted) slot(i uint64) []byte {
+	n := len(p.buf)
+	at := int(i%uint64(len(p.recvs.ring))) * n
+	return p.slots.Bytes()[at : at+n]
+}
+
+// fill posts receives as long as there are buffers.
+func (p *posted) fill() error {
+	for !p.recvs.full() && (p.ready == nil || p.ready()) {
+		buf := p.slot(p.recvs.end)
+		r, err := p.recv(buf)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			p.in.Take(buf)
+			continue
+		}
+		p.recvs.add(r)
+	}
+	return nil
+}
+
+// collect takes the messages that have come, and posts receives for the next.
+func (p *posted) collect() error {
+	for {
+		buf := p.slot(p.recvs.first)
+		if !p.recvs.ended() {
+			break
+		}
+		p.in.Take(buf)
+	}
+	return p.fill()
+}
+
+// cancel ends the receives that no message has come for.
+func (p *posted) cancel() {
+	for ; !p.recvs.empty(); p.recvs.first++ {
+		r := p.recvs.oldest()
+		r.Cancel()
+		r.Release()
+	}
+}
+
+// Poll implements layer.Mail.
+func (p *posted) Poll() error {
+	if err := p.exchange.Poll(); err != nil {
+		return err
+	}
+	return p.collect()
+}
+
+// Progress implements layer.Mail.
+func (p *posted) Progress() (int, error) {
+	n, err := p.exchange.Progress()
+	if err != nil {
+		return n, err
+	}
+	return n, p.collect()
+}
