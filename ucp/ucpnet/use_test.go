@@ -1,6 +1,7 @@
 package ucpnet
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"io"
@@ -131,7 +132,7 @@ func TestConn_HTTP(t *testing.T) {
 		one.c <- b
 		go func() { served <- server.Serve(one) }()
 		client := &http.Client{Transport: &http.Transport{
-			Dial: func(string, string) (net.Conn, error) { return a, nil },
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return a, nil },
 		}}
 		for _, n := range []int{0, 10, 300000} {
 			body := string(pattern(n))
