@@ -1,8 +1,8 @@
 package ucpnet
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
