@@ -1,0 +1,200 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// tagModel is a serial matcher beside a worker: two lists, searched from the front.
+type tagModel struct {
+	t    *rapid.T
+	p    *pair
+	recv []*modelRecv
+	msgs []*modelMsg
+	seed int
+}
+
+type modelRecv struct {
+	tag, mask uint64
+	buf       []byte
+	info      TagInfo
+	req       *Request
+}
+
+type modelMsg struct {
+	tag  uint64
+	data []byte
+	req  *Request // the sender's; nil if it has ended
+	sync bool
+}
+
+// modelSizes are lengths that go short, by a copy, in fragments and by rendezvous.
+var modelSizes = []int{0, 8, 31, 300, 3000, 9000, 40_000}
+
+func (m *tagModel) fits(r *modelRecv, tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
+
+// send sends a message and waits until it has come.
+func (m *tagModel) send() {
+	if len(m.msgs) > 20 {
+		return
+	}
+	m.seed++
+	x := &modelMsg{
+		tag:  rapid.Uint64Range(0, 3).Draw(m.t, "tag"),
+		data: pattern(rapid.SampledFrom(modelSizes).Draw(m.t, "size"), m.seed),
+		sync: rapid.Bool().Draw(m.t, "sync"),
+	}
+	var err error
+	if x.sync {
+		x.req, err = m.p.a.ep.TagSendSync(x.tag, x.data, nil)
+	} else {
+		x.req, err = m.p.a.ep.TagSend(x.tag, x.data, nil)
+	}
+	require.NoError(m.t, err)
+	for i, r := range m.recv {
+		if m.fits(r, x.tag) {
+			m.recv = append(m.recv[:i], m.recv[i+1:]...)
+			m.p.until(func() bool { return m.p.b.w.tags.Expected() == len(m.recv) })
+			m.received(r, x)
+			return
+		}
+	}
+	m.msgs = append(m.msgs, x)
+	m.p.until(func() bool { return m.p.b.w.tags.Unexpected() == len(m.msgs) })
+}
+
+// received checks that a receive has got a message.
+func (m *tagModel) received(r *modelRecv, x *modelMsg) {
+	var err error
+	if r.req != nil {
+		err = m.p.finish(r.req, nil)
+	}
+	m.checkReceived(r, x, err)
+}
+
+func (m *tagModel) checkReceived(r *modelRecv, x *modelMsg, err error) {
+	if len(x.data) > len(r.buf) {
+		require.ErrorIs(m.t, err, ucs.ErrTruncated)
+	} else {
+		require.NoError(m.t, err)
+	}
+	n := min(len(x.data), len(r.buf))
+	require.Equal(m.t, x.data[:n], r.buf[:n])
+	require.Equal(m.t, make([]byte, len(r.buf)-n), r.buf[n:])
+	require.Equal(m.t, x.tag, r.info.Tag)
+	require.Equal(m.t, len(x.data), r.info.Length)
+	require.NoError(m.t, m.p.finish(x.req, nil))
+}
+
+// newRecv is a receive that has not been posted.
+func (m *tagModel) newRecv() *modelRecv {
+	return &modelRecv{
+		tag:  rapid.Uint64Range(0, 3).Draw(m.t, "tag"),
+		mask: rapid.SampledFrom([]uint64{exact, exact, 1, 2, 0}).Draw(m.t, "mask"),
+		buf:  make([]byte, rapid.SampledFrom(modelSizes).Draw(m.t, "room")),
+	}
+}
+
+// take takes the message out that a receive gets; nil if there is none.
+func (m *tagModel) take(r *modelRecv) *modelMsg {
+	for i, x := range m.msgs {
+		if m.fits(r, x.tag) {
+			m.msgs = append(m.msgs[:i:i], m.msgs[i+1:]...)
+			return x
+		}
+	}
+	return nil
+}
+
+// post posts a receive.
+func (m *tagModel) post() {
+	r := m.newRecv()
+	x := m.take(r)
+	var err error
+	r.req, err = m.p.b.w.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
+	if x == nil {
+		require.NoError(m.t, err)
+		require.NotNil(m.t, r.req)
+		m.recv = append(m.recv, r)
+		return
+	}
+	m.checkReceived(r, x, m.p.finish(r.req, err))
+}
+
+// cancel cancels a receive.
+func (m *tagModel) cancel() {
+	if len(m.recv) == 0 {
+		return
+	}
+	i := rapid.IntRange(0, len(m.recv)-1).Draw(m.t, "which")
+	r := m.recv[i]
+	m.recv = append(m.recv[:i], m.recv[i+1:]...)
+	require.True(m.t, r.req.Cancel())
+	require.ErrorIs(m.t, m.p.finish(r.req, nil), ucs.ErrCanceled)
+}
+
+// probe looks for a message, and may take it out, to be received or dropped.
+func (m *tagModel) probe() {
+	r := m.newRecv()
+	remove := rapid.Bool().Draw(m.t, "remove")
+	found, info, ok := m.p.b.w.TagProbe(r.tag, r.mask, remove)
+	kept := append([]*modelMsg(nil), m.msgs...)
+	x := m.take(r)
+	require.Equal(m.t, x != nil, ok)
+	if !ok || !remove {
+		m.msgs = kept
+		if ok {
+			require.Equal(m.t, x.tag, info.Tag)
+			require.Equal(m.t, len(x.data), info.Length)
+		}
+		return
+	}
+	if rapid.Bool().Draw(m.t, "drop") {
+		found.Release()
+		err := m.p.finish(x.req, nil)
+		if x.sync {
+			require.ErrorIs(m.t, err, ucs.ErrCanceled)
+		} else {
+			require.NoError(m.t, err)
+		}
+		return
+	}
+	var err error
+	r.req, err = found.Recv(r.buf, &r.info, nil)
+	m.checkReceived(r, x, m.p.finish(r.req, err))
+}
+
+// drain ends all that is left.
+func (m *tagModel) drain() {
+	for len(m.recv) > 0 {
+		m.cancel()
+	}
+	for len(m.msgs) > 0 {
+		r := &modelRecv{buf: make([]byte, 40_000)}
+		x := m.take(r)
+		var err error
+		r.req, err = m.p.b.w.TagRecv(r.buf, 0, 0, &r.info, nil)
+		m.checkReceived(r, x, m.p.finish(r.req, err))
+	}
+}
+
+// TestTag_Model: any history of sends, receives, cancels and probes gives what a serial
+// matcher gives.
+func TestTag_Model(t *testing.T) {
+	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like rc+ud", likeRC(), likeUD()), real("sm", "sm")} {
+		t.Run(set.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				m := &tagModel{t: rt, p: newPair(t, set, Config{}).connect()}
+				rt.Repeat(map[string]func(*rapid.T){
+					"send": func(*rapid.T) { m.send() }, "receive": func(*rapid.T) { m.post() },
+					"cancel": func(*rapid.T) { m.cancel() }, "probe": func(*rapid.T) { m.probe() },
+				})
+				m.drain()
+			})
+		})
+	}
+}
