@@ -35,6 +35,34 @@
 // [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
 // when the data is there; see [Worker.OnNotify].
 //
+// # Messages
+//
+// [EP.TagSend] sends a message with a tag of 64 bits; [Worker.TagRecv] receives one whose tag
+// agrees in the bits of a mask, from any peer. A message takes the earliest posted receive
+// that it fits, a receive the earliest message. [EP.TagSendSync] ends when the message is
+// matched, [Worker.TagProbe] looks for one and can take it out. [EP.SendActive] has a
+// handler of the peer run instead, see [Worker.OnActive]. Messages of an EP keep their
+// order.
+//
+// A short message goes in one call and without a request; it is eager, as is all below
+// Config.RndvThresh: what no receive waits for is kept by the peer, within a budget of bytes
+// (Config.EagerWindow and Config.EagerBudget). What is longer, or finds no room, is announced
+// and stays here until it is received (rendezvous). So memory is bounded, and a peer that
+// does not receive holds up those that send to it, and nobody else. Who sends more than
+// announcements of which it can have some 40 outstanding beyond the window waits for receives:
+// a receiver that takes messages in another order than they come must not wait for one that
+// is behind more than that.
+//
+// Messages are bytes in one piece, or a list ([Buffers]), or made and taken by callbacks
+// ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData].
+//
+// # Requests
+//
+// A request is waited for by [Request.Wait], [WaitAny] or [WaitAll], tested by
+// [Request.Test], canceled by [Request.Cancel] as long as nothing has happened, and then
+// given back. OpParams.OnDone is called from Progress when the operation has ended; not for
+// one that had ended when the call returned.
+//
 // # Streams
 //
 // [EP.StreamSend] and [EP.StreamRecv] move bytes in order and without bounds, as a

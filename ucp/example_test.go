@@ -54,6 +54,37 @@ func Example() {
 	// Output: hello, 0 before and 42 after
 }
 
+// A message is received by its tag: the low half says what it is about, the high half is
+// for the receiver to read.
+func ExampleEP_TagSend() {
+	c, err := gucx.Open()
+	check(err)
+	defer c.Close()
+	sender, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
+	defer sender.Close()
+	receiver, err := c.NewWorker(ucp.WorkerConfig{})
+	check(err)
+	defer receiver.Close()
+	ep, err := sender.NewEP(receiver.Address(), ucp.EPConfig{})
+	check(err)
+
+	const about, mask = 7, 1<<32 - 1
+	buf, info := make([]byte, 16), ucp.TagInfo{}
+	recv, err := receiver.TagRecv(buf, about, mask, &info, nil)
+	check(err)
+	sent, err := ep.TagSend(42<<32|about, []byte("hello"), nil)
+	check(err)
+	for recv != nil && !recv.Done() || sent != nil && !sent.Done() { // both are ours
+		sender.Progress()
+		receiver.Progress()
+	}
+	check(ucp.WaitAll(context.Background(), recv))
+	check(ucp.WaitAll(context.Background(), sent))
+	fmt.Printf("%s, from %d\n", buf[:info.Length], info.Tag>>32)
+	// Output: hello, from 42
+}
+
 // A worker listens, with memory that it publishes by name; another one, of another process as
 // a rule, dials it. Here both are of one process.
 func ExampleWorker_Dial() {
