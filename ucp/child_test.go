@@ -22,6 +22,7 @@ const roleEnv = "GUCX_TEST_UCP_ROLE"
 
 // roles are what a child process can be. A role ends with its standard input at the latest.
 var roles = map[string]func(c *childSide) error{
+	"chat":     chatRole,
 	"load":     loadRole,
 	"rndv":     rndvRole,
 	"visit":    visitRole,

@@ -1,0 +1,263 @@
+package ucp
+
+import (
+	"errors"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+const (
+	chatMost     = 100_000 // the longest message, in bytes
+	chatSlots    = 16      // receives and answers that are under way at a time, of each kind
+	chatQuestion = 1
+	chatAnswer   = 2
+)
+
+var chatSizes = []int{0, 8, 300, 5000, 20000, chatMost}
+
+// TestMessages_Killed: a peer is killed at a random point of messages of all kinds in both
+// directions. Each request of the survivor ends with the reason, once, its memory is not
+// written to after that, and it holds nothing for the peer any more.
+func TestMessages_Killed(t *testing.T) {
+	for _, tls := range []string{"sm", "tcp", `\rc`} {
+		t.Run(tls, func(t *testing.T) {
+			x := newSurvivor(t, tls)
+			for range testenv.Rounds(3, 1000) {
+				x.round(t)
+			}
+			t.Logf("%d requests ended well, %d with the reason", x.well, x.cut)
+		})
+	}
+}
+
+// survivor is a worker whose peers are killed.
+type survivor struct {
+	t      *testing.T
+	tls    string
+	rng    *rand.Rand
+	w      *Worker
+	mem    *Mem
+	asked  int
+	active []*Request // under way, of EPs
+	tags   []*Request // receives
+	count  int        // of a stream receive
+
+	well, cut int
+}
+
+func newSurvivor(t *testing.T, tls string) *survivor {
+	ctx, err := openContext(tls)
+	require.NoError(t, err)
+	x := &survivor{t: t, tls: tls, rng: rand.New(rand.NewPCG(3, 4))}
+	x.w, err = ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	x.mem, err = ctx.MemAlloc(chatMost)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, errors.Join(x.w.Close(), x.mem.Close(), ctx.Close())) })
+	x.w.OnActive(chatQuestion, x.question)
+	return x
+}
+
+// track keeps a request that must end.
+func (x *survivor) track(r *Request, err error) {
+	if err == nil && r != nil {
+		x.active = append(x.active, r)
+	}
+}
+
+// question receives a message and answers, if not too much is under way.
+func (x *survivor) question(m *ActiveMessage) {
+	x.asked++
+	if len(x.active) > chatSlots {
+		return
+	}
+	x.track(m.Recv(x.mem.Bytes()[:m.Length], &OpParams{Mem: x.mem}))
+	answer := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
+	x.track(m.From.SendActive(chatAnswer, nil, answer, &OpParams{Mem: x.mem}))
+	x.track(m.From.TagSendSync(7, answer, nil))
+	x.track(m.From.StreamSend(answer, nil))
+	x.track(m.From.StreamRecv(make([]byte, 1000), true, &x.count, nil))
+}
+
+// step makes progress, and keeps receives posted.
+func (x *survivor) step() {
+	x.w.Progress()
+	for e := x.w.StreamReady(); e != nil; e = x.w.StreamReady() {
+		for d := e.StreamData(); d != nil; d = e.StreamData() {
+			d.Release()
+		}
+	}
+	x.active = x.ended(x.active)
+	x.tags = x.ended(x.tags)
+}
+
+// ended takes the requests that have ended out of the list.
+func (x *survivor) ended(list []*Request) (rest []*Request) {
+	for _, r := range list {
+		if !r.Done() {
+			rest = append(rest, r)
+			continue
+		}
+		switch err := r.take(); {
+		case err == nil, errors.Is(err, ucs.ErrTruncated):
+			x.well++
+		default:
+			assert.True(x.t, errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed), "%v", err)
+			x.cut++
+		}
+	}
+	return rest
+}
+
+// round has a peer come, kills it, and looks for what is left.
+func (x *survivor) round(t *testing.T) {
+	c := newChild(t, "chat", x.tls, remoteMem{x.w.Address(), nil})
+	defer c.kill(t)
+	until := x.asked + 1 + x.rng.IntN(200)
+	x.until(func() bool {
+		for len(x.tags) < chatSlots {
+			r, err := x.w.TagRecv(x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]], 0, 0, nil, &OpParams{Mem: x.mem})
+			if r == nil {
+				require.True(t, err == nil || errors.Is(err, ucs.ErrTruncated), "%v", err)
+				break
+			}
+			x.tags = append(x.tags, r)
+		}
+		return x.asked >= until
+	})
+	c.kill(t)
+	x.until(func() bool { return len(x.active) == 0 && x.w.eps.Len() == 0 })
+	for _, r := range x.tags {
+		require.True(t, r.Cancel(), "a receive of which a part had come")
+		r.Release()
+	}
+	x.tags = nil
+	x.nothingLeft(t)
+}
+
+func (x *survivor) until(ok func() bool) {
+	testenv.ProgressWithin(x.t, patience, func() bool {
+		x.step()
+		return ok()
+	})
+}
+
+// nothingLeft looks for what the worker holds for the peer, and for late writes.
+func (x *survivor) nothingLeft(t *testing.T) {
+	fill(x.mem.Bytes(), graveByte)
+	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
+		_, err := x.w.TagRecv(make([]byte, chatMost), 0, 0, nil, nil)
+		require.False(t, errors.Is(err, ucs.ErrTruncated))
+	}
+	for range 100 {
+		x.step()
+	}
+	for i, b := range x.mem.Bytes() {
+		require.EqualValues(t, graveByte, b, "written at %d", i)
+	}
+	require.Zero(t, x.w.granted)
+	require.Zero(t, inUse(x.w))
+	require.Zero(t, x.w.remote.Len())
+	require.Zero(t, x.w.tags.Unexpected())
+}
+
+// chatRole sends messages of all kinds to a survivor (transports, its address), and
+// receives what that sends.
+func chatRole(c *childSide) error {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	to, err := parseRemote(c.args[1])
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	mem, err := ctx.MemAlloc(2 * chatMost)
+	if err != nil {
+		return err
+	}
+	ep, err := w.NewEP(to.addr, EPConfig{})
+	if err != nil {
+		return err
+	}
+	go func() {
+		for c.heard() {
+		}
+		os.Exit(0) // the parent has gone
+	}()
+	x := &chatter{w: w, ep: ep, mem: mem, rng: rand.New(rand.NewPCG(uint64(os.Getpid()), 1))}
+	w.OnActive(chatAnswer, func(m *ActiveMessage) { x.track(m.Recv(x.into(m.Length))) })
+	for ep.Err() == nil {
+		x.turn()
+	}
+	return nil // the parent closes
+}
+
+// chatter is the peer of a survivor.
+type chatter struct {
+	w    *Worker
+	ep   *EP
+	mem  *Mem // messages go out of the first half, and come into the second
+	rng  *rand.Rand
+	reqs []*Request
+}
+
+// into is where a message of n bytes goes.
+func (x *chatter) into(n int) ([]byte, *OpParams) {
+	if x.rng.IntN(2) == 0 {
+		return make([]byte, n), nil
+	}
+	return x.mem.Bytes()[chatMost:][:n], &OpParams{Mem: x.mem}
+}
+
+func (x *chatter) track(r *Request, _ error) {
+	if r != nil {
+		x.reqs = append(x.reqs, r)
+	}
+}
+
+// turn sends something, and receives.
+func (x *chatter) turn() {
+	x.w.Progress()
+	for d := x.ep.StreamData(); d != nil; d = x.ep.StreamData() {
+		d.Release()
+	}
+	var rest []*Request
+	for _, r := range x.reqs {
+		if r.Done() {
+			_ = r.take()
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	if x.reqs = rest; len(rest) > 2*chatSlots {
+		return
+	}
+	data := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
+	var p *OpParams
+	if x.rng.IntN(2) == 0 {
+		p = &OpParams{Mem: x.mem}
+	}
+	switch x.rng.IntN(5) {
+	case 0, 1:
+		x.track(x.ep.SendActive(chatQuestion, nil, data, p))
+	case 2:
+		x.track(x.ep.TagSend(1, data, p))
+	case 3:
+		x.track(x.ep.StreamSend(data, p))
+	default:
+		buf, p := x.into(chatMost)
+		x.track(x.w.TagRecv(buf, 0, 0, nil, p))
+	}
+}
