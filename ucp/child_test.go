@@ -30,6 +30,7 @@ var roles = map[string]func(c *childSide) error{
 	"dial":     dialRole,
 	"guest":    guestRole,
 	"streamer": streamerRole,
+	"tagger":   taggerRole,
 }
 
 // childSide is what a role has to talk to its parent with.

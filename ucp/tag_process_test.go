@@ -1,0 +1,137 @@
+package ucp
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// taggerRole is a peer (transports, address of the worker that receives) that sends messages
+// of all lengths without an end.
+func taggerRole(c *childSide) error {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	addr, err := hex.DecodeString(c.args[1])
+	if err != nil {
+		return err
+	}
+	ep, err := w.NewEP(addr, EPConfig{})
+	if err != nil {
+		return err
+	}
+	over, stop := context.WithCancel(context.Background())
+	go func() {
+		c.heard() // the parent has gone
+		stop()
+	}()
+	lengths := rand.New(rand.NewPCG(1, 1))
+	for i := 0; err == nil; i++ {
+		err = ep.TagSendWait(over, 1, pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	return err
+}
+
+// TestTag_SenderKilled: what was received of a peer that is killed is what it sent, in order. A
+// receive into which a message was coming ends with the reason, one that has none waits on.
+func TestTag_SenderKilled(t *testing.T) {
+	for _, tls := range []string{"sm", `\rc`, "tcp"} {
+		t.Run(tls, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(4, 4))
+			for range testenv.Rounds(1, 100) {
+				killTagger(t, tls, 1+rng.IntN(200))
+			}
+		})
+	}
+}
+
+// killTagger receives what a child sends and kills it after about n messages.
+func killTagger(t *testing.T, tls string, n int) {
+	const longest, posted = 1 << 16, 8
+	ctx, err := openContext(tls)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ctx.Close()) }()
+	w, err := ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	defer func() { require.Zero(t, inUse(w), "requests that never came back") }()
+	defer func() { require.NoError(t, w.Close()) }()
+
+	type receive struct {
+		buf  []byte
+		info TagInfo
+		req  *Request
+	}
+	var queue []*receive
+	post := func() {
+		r := &receive{buf: make([]byte, longest)}
+		r.req, err = w.TagRecv(r.buf, 1, exact, &r.info, nil)
+		require.NoError(t, err)
+		queue = append(queue, r)
+	}
+	lengths, seen := rand.New(rand.NewPCG(1, 1)), 0
+	check := func(r *receive, err error) {
+		size := lengths.IntN(1 << lengths.IntN(17))
+		if err == nil {
+			require.Equal(t, size, r.info.Length, "message %d", seen)
+			requireBytes(t, pattern(size, seen), r.buf[:size])
+			requireZero(t, r.buf[size:], "beyond the message")
+		} else {
+			require.ErrorIs(t, err, ucs.ErrConnReset)
+		}
+		seen++
+	}
+	for range posted {
+		post()
+	}
+	never, err := w.TagRecv(nil, 2, exact, nil, nil)
+	require.NoError(t, err)
+
+	c := startChild(t, "tagger", tls, fmt.Sprintf("%x", w.Address()))
+	within, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for seen < n {
+		r := queue[0]
+		queue = queue[1:]
+		if r.req != nil {
+			require.NoError(t, r.req.Wait(within))
+		}
+		check(r, nil)
+		post()
+	}
+	c.kill(t)
+	testenv.ProgressWithin(t, patience, func() bool {
+		w.Progress()
+		return w.eps.Len() == 0
+	})
+	for _, r := range queue {
+		switch {
+		case r.req == nil:
+			check(r, nil)
+		case r.req.Done():
+			check(r, r.req.take())
+		default:
+			require.True(t, r.req.Cancel(), "it waits for a message that does not come")
+			r.req.Release()
+			requireZero(t, r.buf, "written without a message")
+		}
+	}
+	require.False(t, never.Done())
+	require.True(t, never.Cancel())
+	never.Release()
+}
