@@ -11,7 +11,8 @@ type Case struct {
 	// Name of the group: a transport of this perftest, or "cma", which is sm to
 	// memory that is registered and not mapped.
 	Name string
-	// Test of this perftest, Size in bytes, Layout short, bcopy or zcopy.
+	// Test of this perftest, Size in bytes, Layout short, bcopy or zcopy of UCT; or
+	// LayoutUCP for a test of UCP, on both sides.
 	Test   string
 	Size   int
 	Layout string
@@ -30,6 +31,17 @@ type Peer struct {
 	Layout string
 	// Loop: one process that sends to itself.
 	Loop bool
+}
+
+// LayoutUCP stands in the place of a layout where UCP is measured, which chooses by size.
+const LayoutUCP = "ucp"
+
+// layer is the one of this perftest that is measured.
+func (c Case) layer() string {
+	if c.Layout == LayoutUCP {
+		return "ucp"
+	}
+	return "uct"
 }
 
 // String names the case, such as "sm/am_lat/8/short".
@@ -65,9 +77,59 @@ var (
 	self  = Peer{Transport: "self", Device: "memory0", Loop: true}
 )
 
-// Cases lists what is compared, with the goals of the transports (ratio of ours to
-// UCX 1.13.1).
-func Cases() []Case {
+// UCP over the same, with UCX's defaults otherwise.
+var (
+	ucpShm = Peer{Transport: "posix,cma,self"}
+	ucpTCP = Peer{Transport: "tcp,self", Device: "lo"}
+)
+
+// env restricts UCP to the transports and the device, of which ucx_perftest has no flags
+// for it.
+func (c Case) env() (env []string) {
+	if c.Layout != LayoutUCP {
+		return nil
+	}
+	env = append(env, "UCX_TLS="+c.UCX.Transport)
+	if c.UCX.Device != "" {
+		env = append(env, "UCX_NET_DEVICES="+c.UCX.Device)
+	}
+	return env
+}
+
+// Cases lists what is compared, with the goals (ratio of ours to UCX 1.13.1).
+func Cases() []Case { return append(transportCases(), ucpCases()...) }
+
+// ucpCases are those of UCP.
+func ucpCases() (cases []Case) {
+	add := func(name string, peer Peer, test, theirs string, size int, m Metric, goal float64) {
+		cases = append(cases, Case{Name: name, Test: test, Size: size, Layout: LayoutUCP, UCX: peer.on(theirs), Metric: m, Goal: goal})
+	}
+	add("sm", ucpShm, "tag_lat", "tag_lat", 8, Time, 0.58)
+	add("sm", ucpShm, "tag_lat", "tag_lat", 8*kib, Time, 0.75)
+	add("sm", ucpShm, "tag_lat", "tag_lat", 64*kib, Time, 0.25)
+	add("sm", ucpShm, "tag_lat", "tag_lat", mib, Time, 0.3)
+	add("sm", ucpShm, "tag_mr", "tag_bw", 8, Rate, 2.5)
+	add("sm", ucpShm, "tag_bw", "tag_bw", 64*kib, Bandwidth, 4)
+	add("sm", ucpShm, "tag_bw", "tag_bw", mib, Bandwidth, 4)
+	add("sm", ucpShm, "am_lat", "ucp_am_lat", 8, Time, 0.62)
+	add("sm", ucpShm, "am_mr", "ucp_am_bw", 8, Rate, 2.5)
+	add("sm", ucpShm, "am_bw", "ucp_am_bw", 64*kib, Bandwidth, 4)
+	add("sm", ucpShm, "am_bw", "ucp_am_bw", mib, Bandwidth, 4)
+	add("sm", ucpShm, "stream_lat", "stream_lat", 8, Time, 1)
+	add("sm", ucpShm, "stream_bw", "stream_bw", 64*kib, Bandwidth, 1)
+	add("sm", ucpShm, "put_pp", "ucp_put_lat", 8, Time, 1)
+	add("sm", ucpShm, "put_mr", "ucp_put_bw", 8, Rate, 1.3)
+	add("sm", ucpShm, "get_lat", "ucp_get", 8, Time, 1)
+	add("tcp", ucpTCP, "tag_lat", "tag_lat", 8, Time, 0.95)
+	add("tcp", ucpTCP, "tag_mr", "tag_bw", 8, Rate, 10)
+	add("tcp", ucpTCP, "tag_bw", "tag_bw", mib, Bandwidth, 1.5)
+	add("tcp", ucpTCP, "am_lat", "ucp_am_lat", 8, Time, 0.95)
+	add("tcp", ucpTCP, "am_mr", "ucp_am_bw", 8, Rate, 10)
+	return cases
+}
+
+// transportCases are those of UCT.
+func transportCases() []Case {
 	return []Case{
 		{Name: "sm", Test: "am_lat", Size: 8, Layout: "short", UCX: posix.on("am_lat"), Metric: Time, Goal: 0.60},
 		{Name: "sm", Test: "put_pp", Size: 8, Layout: "short", UCX: posix.on("put_lat"), Metric: Time, Goal: 0.83},

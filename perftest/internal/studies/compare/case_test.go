@@ -20,7 +20,7 @@ func TestCases_NamesDifferAndGoalsAreSet(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	got, err := choose(Cases(), "^tcp/am_mr/(8|64)/")
+	got, err := choose(Cases(), "^tcp/am_mr/(8|64)/short")
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	assert.Equal(t, "tcp/am_mr/8/short", got[0].String())

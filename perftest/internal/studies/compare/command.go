@@ -34,7 +34,8 @@ type options struct {
 }
 
 const longHelp = `Compare with UCX: run ucx_perftest (package ` + ucxPackage + `) and this perftest in
-turns, on the same two processors, for the same test, size and data layout.
+turns, on the same two processors, for the same test, size and data layout. Layout "ucp"
+is UCP on both sides, UCX's restricted by UCX_TLS to what --list names.
 
 Each pair of runs is measured with a probe before, between and after: how long a
 cache line takes from one processor to the other. A pair counts where its own probes

@@ -27,9 +27,10 @@ func TestCommand_List(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, strings.Split(strings.TrimSpace(out), "\n"), len(Cases()))
 
-	out, err = execute("--list", "--only", "^sm/put_pp")
+	out, err = execute("--list", "--only", "^sm/put_pp/8/(short|ucp)")
 	require.NoError(t, err)
-	assert.Equal(t, "sm/put_pp/8/short         put_lat posix  ratio of ns ≤ 0.83\n", out)
+	assert.Equal(t, "sm/put_pp/8/short         put_lat posix  ratio of ns ≤ 0.83\n"+
+		"sm/put_pp/8/ucp           ucp_put_lat posix,cma,self  ratio of ns ≤ 1.00\n", out)
 }
 
 func TestCommand_Refuses(t *testing.T) {

@@ -30,24 +30,24 @@ func findOurs(client, server int, limit time.Duration) (*ours, error) {
 	return &ours{path: path, client: client, server: server, limit: limit}, nil
 }
 
-// layerName is the layer that UCX's tests of UCT are compared with.
-const layerName = "uct"
-
-// amWindow is how many messages may be unacknowledged: the default of UCX's -W. Puts
-// have no such window in UCX; here they are flushed once in a window.
+// amWindow is how many messages may be unacknowledged: the default of UCX's -W, which is
+// for UCT alone. Puts have no such window in UCX; here they are flushed once in a window.
 const amWindow = "127"
 
 // args are the arguments of a run. In one round the mean is over all operations, as
 // UCX's is.
 func (o *ours) args(c Case, ops int) []string {
-	args := []string{"-q", "-o", "json", "--layers", layerName, "--rounds", "1",
-		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size), "-D", c.Layout,
+	args := []string{"-q", "-o", "json", "--layers", c.layer(), "--rounds", "1",
+		"-x", c.Transport(), "-t", c.Test, "-s", strconv.Itoa(c.Size),
 		"-n", strconv.Itoa(iterations(min(ops, c.maxOps()), c.Size)), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
 		"-c", fmt.Sprintf("%d,%d", o.client, o.server)}
+	if c.Layout != LayoutUCP {
+		args = append(args, "-D", c.Layout)
+	}
 	if c.Name == cmaGroup {
 		args = append(args, "--registered")
 	}
-	if strings.HasPrefix(c.Test, "am_") {
+	if t, err := bench.FindTest(c.Test); err == nil && t.Kind.Message() {
 		args = append(args, "-W", amWindow)
 	}
 	return args
@@ -102,7 +102,7 @@ func parseOurs(out string, c Case) (ns float64, err error) {
 	if err := d.Decode(&result.Record{}); !errors.Is(err, io.EOF) {
 		return 0, errors.New("more than one record in the output")
 	}
-	if r.Layer != layerName || r.Test != c.Test || r.Size != c.Size || r.Transport != c.Transport() {
+	if r.Layer != c.layer() || r.Test != c.Test || r.Size != c.Size || r.Transport != c.Transport() {
 		return 0, fmt.Errorf("asked for %s, got %s/%s/%d over %s", c, r.Transport, r.Test, r.Size, r.Layer)
 	}
 	if r.LoopNS <= 0 {

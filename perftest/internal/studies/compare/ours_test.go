@@ -13,10 +13,12 @@ import (
 
 func TestOurs_Args(t *testing.T) {
 	o := &ours{client: 1, server: 0}
-	assert.Equal(t, "-q -o json --layers uct --rounds 1 -x tcp -t am_mr -s 8 -D short -n 5000 -w 501 -c 1,0 -W 127",
+	assert.Equal(t, "-q -o json --layers uct --rounds 1 -x tcp -t am_mr -s 8 -n 5000 -w 501 -c 1,0 -D short -W 127",
 		strings.Join(o.args(Case{Name: "tcp", Test: "am_mr", Size: 8, Layout: "short"}, 5000), " "))
 	assert.Contains(t, strings.Join(o.args(Case{Name: "cma", Test: "put_bw", Size: mib, Layout: "zcopy"}, 100), " "),
-		"-x sm -t put_bw -s 1048576 -D zcopy -n 12800 -w 11 -c 1,0 --registered", "-n counts operations of 8 KiB")
+		"-x sm -t put_bw -s 1048576 -n 12800 -w 11 -c 1,0 -D zcopy --registered", "-n counts operations of 8 KiB")
+	assert.Equal(t, "-q -o json --layers ucp --rounds 1 -x sm -t tag_mr -s 8 -n 5000 -w 501 -c 1,0 -W 127",
+		strings.Join(o.args(Case{Name: "sm", Test: "tag_mr", Size: 8, Layout: LayoutUCP}, 5000), " "))
 }
 
 func TestMaxOps_FewWhereEachIsSampled(t *testing.T) {

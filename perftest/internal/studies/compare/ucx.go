@@ -43,9 +43,12 @@ const maxUCXWarmup = 10_000
 // args are the arguments that client and server have in common. One in ten
 // operations more is for warming up.
 func (u *ucx) args(c Case, ops int) []string {
-	return []string{"-t", c.UCX.Test, "-x", c.UCX.Transport, "-d", c.UCX.Device, "-D", c.ucxLayout(),
-		"-s", strconv.Itoa(c.Size), "-n", strconv.Itoa(ops), "-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)),
-		"-f", "-v"} // the final figures only, as CSV
+	args := []string{"-t", c.UCX.Test, "-s", strconv.Itoa(c.Size), "-n", strconv.Itoa(ops),
+		"-w", strconv.Itoa(min(ops/10+1, maxUCXWarmup)), "-f", "-v"} // the final figures only, as CSV
+	if c.Layout == LayoutUCP {
+		return args
+	}
+	return append(args, "-x", c.UCX.Transport, "-d", c.UCX.Device, "-D", c.ucxLayout())
 }
 
 // run measures about ops operations and returns nanoseconds for one.
@@ -69,7 +72,7 @@ func (u *ucx) run(ctx context.Context, c Case, ops int) (ns float64, err error) 
 
 // loop runs the process that sends to itself.
 func (u *ucx) loop(ctx context.Context, c Case, ops int) (out string, err error) {
-	p := u.process(ctx, append([]string{"-l", "-c", strconv.Itoa(u.client)}, u.args(c, ops)...))
+	p := u.process(ctx, c, append([]string{"-l", "-c", strconv.Itoa(u.client)}, u.args(c, ops)...))
 	err = p.run(ctx)
 	return p.stdout.String(), err
 }
@@ -83,7 +86,7 @@ func (u *ucx) pair(ctx context.Context, c Case, ops int) (out string, err error)
 		return "", err
 	}
 	at := []string{"-p", strconv.Itoa(port)}
-	server := u.process(ctx, append(append(at, "-c", strconv.Itoa(u.server)), u.args(c, ops)...))
+	server := u.process(ctx, c, append(append(at, "-c", strconv.Itoa(u.server)), u.args(c, ops)...))
 	if err := server.start(ctx); err != nil {
 		return "", err
 	}
@@ -95,7 +98,7 @@ func (u *ucx) pair(ctx context.Context, c Case, ops int) (out string, err error)
 		}
 		ended <- err
 	}()
-	client := u.process(ctx, append(append([]string{"127.0.0.1", "-c", strconv.Itoa(u.client)}, at...), u.args(c, ops)...))
+	client := u.process(ctx, c, append(append([]string{"127.0.0.1", "-c", strconv.Itoa(u.client)}, at...), u.args(c, ops)...))
 	if err = awaitListener(ctx, port); err == nil {
 		err = client.run(ctx)
 	}
@@ -112,9 +115,9 @@ func (u *ucx) pair(ctx context.Context, c Case, ops int) (out string, err error)
 // programs.
 const quietEnv = "UCX_WARN_UNUSED_ENV_VARS=n"
 
-func (u *ucx) process(ctx context.Context, args []string) *process {
+func (u *ucx) process(ctx context.Context, c Case, args []string) *process {
 	p := newProcess(ctx, u.path, args...)
-	p.cmd.Env = append(os.Environ(), quietEnv)
+	p.cmd.Env = append(append(os.Environ(), quietEnv), c.env()...)
 	return p
 }
 

@@ -93,11 +93,21 @@ func newUCX(t *testing.T, role string, limit time.Duration) *ucx {
 
 func TestUCX_Args(t *testing.T) {
 	c := Case{Layout: "zcopy", Size: 65536, UCX: cma.on("put_bw")}
-	assert.Equal(t, "-t put_bw -x cma -d memory -D zcopy -s 65536 -n 5000 -w 501 -f -v",
+	assert.Equal(t, "-t put_bw -s 65536 -n 5000 -w 501 -f -v -x cma -d memory -D zcopy",
 		strings.Join((&ucx{}).args(c, 5000), " "))
 	c.UCX = c.UCX.as("short")
 	assert.Contains(t, (&ucx{}).args(c, 5000), "short")
 	assert.Contains(t, (&ucx{}).args(c, 1<<20), "10000", "warm-up is limited")
+	assert.Empty(t, c.env())
+}
+
+func TestUCX_UCPIsRestrictedByTheEnvironment(t *testing.T) {
+	c := Case{Layout: LayoutUCP, Size: 8, UCX: ucpTCP.on("tag_lat")}
+	u := newUCX(t, roleUCX, time.Minute)
+	assert.Equal(t, "-t tag_lat -s 8 -n 5000 -w 501 -f -v", strings.Join(u.args(c, 5000), " "))
+	assert.Subset(t, u.process(t.Context(), c, nil).cmd.Env, []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo"})
+	c.UCX = ucpShm.on("tag_lat")
+	assert.Equal(t, []string{"UCX_TLS=posix,cma,self"}, c.env())
 }
 
 func TestUCX_RunsServerAndClient(t *testing.T) {
