@@ -30,11 +30,17 @@ const (
 	AMShortRecv // [one such message, then] the progress that hands it to the handler
 	AMBcopy     // send by AMBcopy, or a longer SendActive [then deliver it]
 	AMBcopyRecv // [one such message, then] the progress that hands it to the handler
+
+	// Tagged messages, of UCP.
+	Tag     // send one for which a receive is posted [then deliver it]
+	TagPost // post a receive [then send to it, and deliver that]
+	TagRecv // [post a receive, send to it, then] the progress that fills it
+	TagKept // [send one and keep it at the receiver, then] receive it
 	opEnd
 )
 
 var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy",
-	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv"}
+	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept"}
 
 // String returns the name in tables, flags and files.
 func (o Op) String() string {
@@ -66,8 +72,9 @@ func (o Op) sizes(asked []int) []int {
 	return asked
 }
 
-// message reports whether op is one of active messages.
+// message reports whether op is one of messages, and tagged whether they have tags.
 func (o Op) message() bool { return o >= AMShort }
+func (o Op) tagged() bool  { return o >= Tag }
 
 // maxAMShort is the longest message in bytes, with its header, that AMShort is
 // counted with: every transport here takes it.
@@ -142,7 +149,9 @@ func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 	switch {
 	case op.message() && api == Verbs:
 		return nil // verbs are measured by one-sided operations
-	case op >= AMBcopy && api == UCP && size <= maxAMShort:
+	case op.tagged() && api == UCT:
+		return nil // uct has none
+	case op >= AMBcopy && !op.tagged() && api == UCP && size <= maxAMShort:
 		return nil // the same call as AMShort
 	case op.message() && len(over) == 0:
 		over = transports

@@ -47,7 +47,7 @@ func TestPlan_Cases(t *testing.T) {
 func TestCase_String(t *testing.T) {
 	assert.Equal(t, "put 8 B, ucp, resolve", Case{Op: Put, API: UCP, Size: 8, Switch: "resolve"}.String())
 	assert.Equal(t, "idle, verbs", Case{Op: Idle, API: Verbs}.String())
-	assert.Equal(t, "Op(11)", opEnd.String())
+	assert.Equal(t, "Op(200)", Op(200).String())
 }
 
 func TestCommand_BadFlags(t *testing.T) {

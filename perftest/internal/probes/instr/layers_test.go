@@ -180,7 +180,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 145, AMShortRecv: 340}
+var messageOver = map[Op]int{AMShort: 145, AMShortRecv: 235}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
@@ -188,6 +188,20 @@ func TestBudget_ActiveMessages(t *testing.T) {
 	for _, op := range ops {
 		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total() }
 		assert.LessOrEqual(t, total(UCP)-total(UCT), messageOver[op], op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
+var tagBudget = map[Op]int{Tag: 110, TagPost: 97, TagRecv: 345, TagKept: 280}
+
+func TestBudget_Tags(t *testing.T) {
+	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	for op, most := range tagBudget {
+		s := result(t, m, Case{Op: op, API: UCP, Size: 8, Switch: sm.Name})
+		assert.LessOrEqual(t, s.Profile.Part(UCP), most, op)
 	}
 	if t.Failed() {
 		t.Log(tables(t, m))

@@ -19,6 +19,7 @@ import (
 // ucpRig counts calls of ucp, with rc for operations and ud for the handshake, or over sm.
 type ucpRig struct {
 	active ucpMessages
+	tags   tagMessages
 	worker *ucp.Worker
 	peer   *ucp.Worker
 	ep     *ucp.EP
@@ -168,6 +169,8 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		return r.active.sends(r), nil
 	case AMShortRecv, AMBcopyRecv:
 		return r.active.receives(r), nil
+	case Tag, TagPost, TagRecv, TagKept:
+		return r.tags.steps(r, c.Op), nil
 	case Put:
 		return steps{before: r.change, op: r.put, after: r.verify}, nil
 	case Get:

@@ -1,0 +1,111 @@
+package instr
+
+import (
+	"bytes"
+	"runtime"
+
+	"github.com/gucx/gucx/ucp"
+)
+
+// tagMessages are the tagged messages of a ucpRig, from the near end to the far one.
+type tagMessages struct {
+	recv *ucp.Request // of the far end; nil when it has ended
+	into []byte
+}
+
+// aTag is the tag of all of them, and exactly the mask of a receive that takes no other.
+const (
+	aTag    = 0x1122334455667788
+	exactly = ^uint64(0)
+)
+
+// steps are those of one message. What is kept is waited for with a probe.
+func (t *tagMessages) steps(r *ucpRig, op Op) steps {
+	t.into = r.far.Bytes()[:len(r.buf)]
+	send := func() error { return t.send(r) }
+	post := func() error { return t.post(r) }
+	after := func() error { return t.deliver(r) }
+	switch op {
+	case Tag:
+		return steps{before: inTurn(r.change, post), op: send, after: after}
+	case TagPost:
+		return steps{before: r.change, op: post, after: inTurn(send, after)}
+	case TagRecv:
+		return steps{before: inTurn(r.change, post, send), op: func() error { return t.fill(r) }, after: after}
+	}
+	return steps{before: inTurn(r.change, send, func() error { return t.kept(r) }), op: post, after: after}
+}
+
+// inTurn runs each of fs, up to the first error.
+func inTurn(fs ...func() error) func() error {
+	return func() error {
+		for _, f := range fs {
+			if err := f(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func (t *tagMessages) send(r *ucpRig) (err error) {
+	r.req, err = r.ep.TagSend(aTag, r.buf, nil)
+	return err
+}
+
+func (t *tagMessages) post(r *ucpRig) (err error) {
+	t.recv, err = r.peer.TagRecv(t.into, aTag, exactly, nil, nil)
+	return err
+}
+
+// fill is one progress of the far end, which must end the receive.
+func (t *tagMessages) fill(r *ucpRig) error {
+	r.peer.Progress()
+	if !t.recv.Done() {
+		return errVoid
+	}
+	return nil
+}
+
+// kept waits until the far end keeps the message.
+func (t *tagMessages) kept(r *ucpRig) error {
+	for range pollLimit {
+		if _, _, ok := r.peer.TagProbe(aTag, exactly, false); ok {
+			return nil
+		}
+		if r.worker.Progress()+r.peer.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+	return errStuck
+}
+
+// deliver waits for the end of the message, and compares it.
+func (t *tagMessages) deliver(r *ucpRig) error {
+	if err := r.finish(); err != nil {
+		return err
+	}
+	for range pollLimit {
+		if t.recv == nil || t.recv.Done() {
+			return t.compare(r)
+		}
+		if r.worker.Progress()+r.peer.Progress() == 0 {
+			runtime.Gosched()
+		}
+	}
+	return errStuck
+}
+
+func (t *tagMessages) compare(r *ucpRig) error {
+	if t.recv != nil {
+		t.recv.Release()
+		t.recv = nil
+	}
+	if err := r.idle(); err != nil {
+		return err
+	}
+	if !bytes.Equal(r.buf, t.into) {
+		return errCorrupt
+	}
+	return nil
+}
