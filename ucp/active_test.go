@@ -178,7 +178,7 @@ func TestActive_CanceledCredit(t *testing.T) {
 	got := collect(t, p.b.w, 1)
 	p.connect()
 	require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, []byte{1}, nil)))
-	p.until(func() bool { return len(*got) == 1 })
+	p.until(have(t, got, 1))
 	require.NoError(t, p.flush())
 	p.until(func() bool { return p.a.ep.msgs.credit > firstWindow }) // what was granted comes
 	credit, sent := p.a.ep.msgs.credit, 0
@@ -194,5 +194,5 @@ func TestActive_CanceledCredit(t *testing.T) {
 	held.Release()
 	sent--
 	require.Equal(t, credit-int64(sent)*charge(100), p.a.ep.msgs.credit)
-	p.until(func() bool { return len(*got) == sent+1 })
+	p.until(have(t, got, sent+1))
 }

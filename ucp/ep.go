@@ -40,6 +40,7 @@ type EP struct {
 	adopted       bool         // was passive, and its user has not used it yet
 	replaying     bool         // in replay
 	again         bool         // replay has more to do
+	unsorted      bool         // waiting is not in the order of issue
 	scheduled     bool         // in Worker.deferred
 	ending        bool         // to be destroyed when nothing keeps it
 	disconnecting bool         // the peer is to be told first
@@ -264,8 +265,24 @@ func (e *EP) replayOnce() {
 	}
 }
 
+// sortWaiting puts what waits into the order of issue again, after some of it has come back
+// from a lane that broke: behind what came later, which may wait for it.
+func (e *EP) sortWaiting() {
+	e.unsorted = false
+	queue := make([]*Request, 0, len(e.waiting))
+	for r := e.ops.first; r != nil; r = r.next {
+		if r.flags&reqWaiting != 0 {
+			queue = append(queue, r)
+		}
+	}
+	e.waiting = queue
+}
+
 // takeWaiting empties the queue of those that wait.
 func (e *EP) takeWaiting() []*Request {
+	if e.unsorted {
+		e.sortWaiting()
+	}
 	queue := e.waiting
 	e.waiting = nil
 	if e.msgs != nil {

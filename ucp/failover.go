@@ -85,9 +85,19 @@ func (r *Request) leaveLane() {
 		r.fail(r.ep.link.lanes.Lost(r.stage.role))
 		r.posted()
 	default:
-		r.flags |= reqAhead
-		r.ep.wait(r)
+		r.waitAgain()
 	}
+}
+
+// waitAgain has an operation wait for the next lane, whose own broke. A message is charged
+// anew in its turn: one before it may need the credit first.
+func (r *Request) waitAgain() {
+	if r.msg != nil {
+		r.refund()
+	}
+	r.flags |= reqAhead
+	r.ep.unsorted = true
+	r.ep.wait(r)
 }
 
 // reroute keeps an operation for the next lane whose own broke, as err says. It reports
@@ -97,8 +107,7 @@ func (r *Request) reroute(err error) bool {
 	if s.role == noRole || r.flags&reqPosted != 0 && !s.steps || !r.ep.moves(err) {
 		return false
 	}
-	r.flags |= reqAhead
-	r.ep.wait(r)
+	r.waitAgain()
 	return true
 }
 

@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -221,7 +222,7 @@ func TestStream_Mixed(t *testing.T) {
 		for _, r := range reqs {
 			require.NoError(t, p.finish(r, nil))
 		}
-		p.until(func() bool { return len(*got) == parts })
+		p.until(have(t, got, parts))
 		for i, m := range *got {
 			require.Equal(t, []byte{byte(i)}, m.header)
 			requireBytes(t, pattern(activeSizes[i%len(activeSizes)], i), m.data)
@@ -443,4 +444,44 @@ func (p *pair) endBoth(r *Request, err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// TestMessages_OrderAfterTheDial: messages that wait for a transport which cannot connect go
+// over the next one in the order of issue, those that had credit and those that wait for it.
+func TestMessages_OrderAfterTheDial(t *testing.T) {
+	dials, next := likeSM(), likeTCP()
+	dials.dials, next.latency = true, time.Millisecond
+	p, f := fakePair(t, Config{}, dials, next)
+	got := collect(t, p.b.w, 1)
+	p.connect()
+	const n, size = 200, 300
+	want := pattern(n*size, 1)
+	var reqs []*Request
+	for i := range n {
+		for _, send := range []func() (*Request, error){
+			func() (*Request, error) { return p.a.ep.StreamSend(want[i*size:][:size], nil) },
+			func() (*Request, error) { return p.a.ep.SendActive(1, nil, []byte{byte(i)}, nil) },
+		} {
+			r, err := send()
+			require.NoError(t, err)
+			require.NotNil(t, r)
+			reqs = append(reqs, r)
+		}
+	}
+	p.until(func() bool { return f.sent >= 2 }) // the handshake, both ways
+	f.failNext("dial fsm", ucs.ErrNoMemory)
+	var to *EP
+	p.until(func() bool {
+		to = p.b.w.StreamReady()
+		return to != nil
+	})
+	requireBytes(t, want, p.read(to, len(want)))
+	for _, r := range reqs {
+		require.NoError(t, p.finish(r, nil))
+	}
+	p.until(have(t, got, n))
+	for i, m := range *got {
+		require.Equal(t, []byte{byte(i)}, m.data)
+	}
+	require.Equal(t, "ftcp", p.a.ep.lane(wireup.AM).Iface.kind())
 }

@@ -82,7 +82,6 @@ func (e *EP) streamSend(buf []byte, p *OpParams, sent *int) (*Request, error) {
 // chooseStream chooses between one message and several.
 func (r *Request) chooseStream() {
 	c, m := r.msg.ch, r.ep.msgs
-	r.refund() // it may have been admitted to a lane that was replaced
 	if m.stream.sending == r {
 		m.stream.sending = nil
 	}
