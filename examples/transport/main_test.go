@@ -30,7 +30,7 @@ func TestMeasured(t *testing.T) {
 	args := "-x usock -t put_lat,put_bw,get_lat,am_lat,put_pp -s 8,4k -n 32 -w 4 --rounds 2 -W 40 -q -o csv"
 	require.Zero(t, perf.Program{Own: own}.Run(strings.Fields(args), &out, &errs), errs.String())
 	rows := strings.Split(strings.TrimSpace(out.String()), "\n")
-	assert.Len(t, rows, 1+2*(4*2+1), "a header; of each size four tests by two layers, and am_lat by uct")
+	assert.Len(t, rows, 1+2*5*2, "a header; of each size five tests by two layers")
 	for _, row := range rows[1:] {
 		assert.Contains(t, row, "usock")
 	}

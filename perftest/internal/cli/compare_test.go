@@ -53,7 +53,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 			assert.Positive(t, p.OursNS)
 		}
 	}
-	assert.Equal(t, []string{"sm", "cma", "self"}, names)
+	assert.Equal(t, []string{"sm", "cma", "self", "sm"}, names, "of UCT, then of UCP")
 }
 
 func TestCompareUCX_MissingIsSkipped(t *testing.T) {
