@@ -76,18 +76,6 @@ func NewPong(c Conn, s Spec) (Part, error) {
 	return pong{p}, nil
 }
 
-// PartOfPuts answers Conn.Part for a layer without active messages: of what has two
-// sides it does the ping-pong of puts.
-func PartOfPuts(c Conn, s Spec) (Part, error) {
-	switch {
-	case s.Kind == PutPing:
-		return NewPong(c, s)
-	case s.Kind.TwoSided():
-		return nil, ErrNoSuchOp
-	}
-	return nil, nil
-}
-
 // Progress answers the next put if it is there.
 func (p pong) Progress() (int, error) {
 	if p.in.shows(byte(p.seq + 1)) {
@@ -110,21 +98,4 @@ func CheckStamp(b []byte, v byte) error {
 		}
 	}
 	return nil
-}
-
-// OneSidedOp is how a layer without messages begins to make an Op: it checks s and
-// makes the ping-pong. (nil, nil): the layer makes the Op itself.
-func OneSidedOp(c Conn, s Spec, connected bool) (Op, error) {
-	if err := s.Check(len(c.Memory())); err != nil {
-		return nil, err
-	}
-	switch {
-	case !connected:
-		return nil, ErrNotConnected
-	case s.Kind == PutPing:
-		return NewPing(c, s)
-	case s.Kind.TwoSided():
-		return nil, ErrNoSuchOp
-	}
-	return nil, nil
 }

@@ -124,18 +124,6 @@ func TestVariant(t *testing.T) {
 	assert.Equal(t, "Variant(4)", variantEnd.String())
 }
 
-func TestPartOfPuts(t *testing.T) {
-	c := &sideConn{memory: make([]byte, 8), local: make([]byte, 8), put: &copyOp{}}
-	part, err := PartOfPuts(c, Spec{Kind: Get, Size: 8})
-	assert.NoError(t, err)
-	assert.Nil(t, part, "one-sided")
-	_, err = PartOfPuts(c, Spec{Kind: AM, Size: 8})
-	assert.ErrorIs(t, err, errors.ErrUnsupported)
-	part, err = PartOfPuts(c, Spec{Kind: PutPing, Size: 8})
-	assert.NoError(t, err)
-	assert.NotNil(t, part)
-}
-
 func TestIdle_GoesOnWhileTheContextDoes(t *testing.T) {
 	for _, beside := range []bool{false, true} {
 		i := NewIdle(Config{Context: context.Background(), Beside: beside})

@@ -59,10 +59,12 @@ type conn struct {
 	ctx    *verbs.Context
 	port   uint8
 	pd     *verbs.PD
-	cq     *verbs.CQ
+	cq     *verbs.CQ // of sends
+	recvCQ *verbs.CQ
 	qp     *verbs.QP
 	memory *verbs.MR
 	local  *verbs.MR
+	slots  *verbs.MR // of receives, and the last one for notes; nil before the first message
 	psn    uint32
 	peer   *address
 	undo   cleanup.Stack
@@ -104,15 +106,15 @@ func (c *conn) openMemory() (err error) {
 		return err
 	}
 	c.undo.Add(c.pd.Close)
-	if c.memory, err = c.alloc(); err != nil {
+	if c.memory, err = c.alloc(c.cfg.MemLen); err != nil {
 		return err
 	}
-	c.local, err = c.alloc()
+	c.local, err = c.alloc(c.cfg.MemLen)
 	return err
 }
 
-func (c *conn) alloc() (*verbs.MR, error) {
-	buf, err := c.ctx.AllocBuffer(c.cfg.MemLen)
+func (c *conn) alloc(n int) (*verbs.MR, error) {
+	buf, err := c.ctx.AllocBuffer(n)
 	if err != nil {
 		return nil, err
 	}
@@ -135,9 +137,13 @@ func (c *conn) openQueues() error {
 		return err
 	}
 	c.undo.Add(c.cq.Close)
+	if c.recvCQ, err = c.ctx.CreateCQ(verbs.CQInitAttr{Depth: c.receives(), SingleThreaded: true}); err != nil {
+		return err
+	}
+	c.undo.Add(c.recvCQ.Close)
 	c.qp, err = c.pd.CreateQP(verbs.QPInitAttr{
-		Type: verbs.QPTypeRC, SendCQ: c.cq, RecvCQ: c.cq, TD: td,
-		Cap: verbs.QPCap{MaxSendWR: c.queues.depth, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: c.queues.inline},
+		Type: verbs.QPTypeRC, SendCQ: c.cq, RecvCQ: c.recvCQ, TD: td,
+		Cap: verbs.QPCap{MaxSendWR: c.queues.depth, MaxRecvWR: c.receives(), MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: c.queues.inline},
 	})
 	if err != nil {
 		return err

@@ -26,8 +26,33 @@ type op struct {
 }
 
 func (c *conn) Op(s layer.Spec) (layer.Op, error) {
-	if o, err := layer.OneSidedOp(c, s, c.peer != nil); o != nil || err != nil {
-		return o, err
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	switch s.Kind {
+	case layer.PutPing:
+		return layer.NewPing(c, s)
+	case layer.AM, layer.AMPing:
+		m, err := newMail(o, &s)
+		if err != nil {
+			return nil, err
+		}
+		return layer.NewLetters(m, s, m.in, m.note, c.cfg.Loopback), nil
+	}
+	return o, nil
+}
+
+// newOp makes what all operations have in common.
+func (c *conn) newOp(s layer.Spec) (*op, error) {
+	if err := s.Check(len(c.Memory())); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.peer == nil:
+		return nil, layer.ErrNotConnected
+	case s.Kind.Tagged() || s.Kind.Streamed():
+		return nil, layer.ErrNoSuchOp
 	}
 	o := &op{conn: c, kind: s.Kind, window: s.Window, left: s.Window,
 		idle: layer.NewIdle(c.cfg), signaled: c.posted,
@@ -41,7 +66,23 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 }
 
 // Part implements layer.Conn.
-func (c *conn) Part(s layer.Spec) (layer.Part, error) { return layer.PartOfPuts(c, s) }
+func (c *conn) Part(s layer.Spec) (layer.Part, error) {
+	if !s.Kind.TwoSided() {
+		return nil, nil
+	}
+	o, err := c.newOp(s)
+	if err != nil {
+		return nil, err
+	}
+	if s.Kind == layer.PutPing {
+		return layer.NewPong(c, s)
+	}
+	m, err := newMail(o, &s)
+	if err != nil {
+		return nil, err
+	}
+	return layer.NewAnswers(m, s, m.in, m.note), nil
+}
 
 // fill completes wr for the operation.
 func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
@@ -49,12 +90,14 @@ func (o *op) fill(wr *verbs.SendWR, s layer.Spec) {
 		return
 	}
 	wr.SGList = []verbs.SGE{o.local.SGE(0, s.Size)}
+	if (s.Kind == layer.Put || s.Kind.Message()) && s.Size <= o.queues.inline {
+		wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, o.local.Bytes()[:s.Size]
+	}
 	switch s.Kind {
 	case layer.Put:
 		wr.Opcode = verbs.OpRDMAWrite
-		if s.Size <= o.queues.inline {
-			wr.Flags, wr.SGList, wr.Inline = verbs.SendInline, nil, o.local.Bytes()[:s.Size]
-		}
+	case layer.AM, layer.AMPing:
+		wr.Opcode = verbs.OpSend
 	case layer.Get:
 		wr.Opcode = verbs.OpRDMARead
 	case layer.Add, layer.FAdd:
@@ -145,6 +188,11 @@ func (o *op) poll() error {
 	if n == 0 {
 		return o.idle.Poll()
 	}
+	return o.ended(n)
+}
+
+// ended takes n completions of sends; a negative n is that of an overrun.
+func (o *op) ended(n int) error {
 	if n < 0 {
 		return errOverrun
 	}

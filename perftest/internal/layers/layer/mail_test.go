@@ -1,0 +1,148 @@
+package layer
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/measure/pattern"
+)
+
+// shelf is a Mail whose arrivals wait at the other side until that makes progress, and
+// which has no room every other time. Poll has the other side make progress too.
+type shelf struct {
+	spec   Spec
+	in     *Inbox
+	note   *Note
+	peer   *shelf
+	come   []func() // what has arrived and was not taken
+	calls  int
+	before func() error // of Poll
+	failed error
+}
+
+func (s *shelf) room() bool {
+	s.calls++
+	return s.calls%2 == 0
+}
+
+func (s *shelf) Send(number uint64) (bool, error) {
+	if !s.room() {
+		return false, s.failed
+	}
+	b := make([]byte, s.spec.Size)
+	pattern.Fill(b, s.spec.Seed)
+	PutNumber(b, number)
+	s.peer.come = append(s.peer.come, func() { s.peer.in.Take(b) })
+	return true, nil
+}
+
+func (s *shelf) Tell(v uint64) (bool, error) {
+	if !s.room() {
+		return false, s.failed
+	}
+	b := binary.LittleEndian.AppendUint64(nil, v)
+	s.peer.come = append(s.peer.come, func() { s.peer.note.Take(b) })
+	return true, nil
+}
+
+func (s *shelf) Progress() (int, error) {
+	if len(s.come) == 0 {
+		return 0, s.failed
+	}
+	s.come[0]()
+	s.come = s.come[1:]
+	return 1, nil
+}
+
+func (s *shelf) Poll() error {
+	if err := s.before(); err != nil {
+		return err
+	}
+	_, err := s.Progress()
+	return err
+}
+
+func (s *shelf) Finish() error { return nil }
+
+// mailPair is an operation and the target's part in it.
+func mailPair(spec Spec) (Op, Part, *shelf) {
+	a, b := &shelf{spec: spec, note: &Note{}}, &shelf{spec: spec, note: &Note{}}
+	a.peer, b.peer = b, a
+	for _, s := range []*shelf{a, b} {
+		in := NewInbox(spec)
+		s.in = &in
+	}
+	op := NewLetters(a, spec, a.in, a.note, false)
+	part := NewAnswers(b, spec, b.in, b.note)
+	a.before = func() error {
+		_, err := part.Progress()
+		return err
+	}
+	return op, part, a
+}
+
+func TestMail_EveryMessageComesOnce(t *testing.T) {
+	for _, kind := range []Kind{AM, AMPing, Tag, TagPing, Stream, StreamPing} {
+		for _, window := range []int{1, 2, 7} {
+			spec := Spec{Kind: kind, Size: 20, Window: window, Seed: 5, Thorough: true}
+			op, part, _ := mailPair(spec)
+			const ops = 3 * 7
+			for i := range ops {
+				require.NoError(t, op.Post())
+				if !kind.OneWay() || i%5 == 4 || i == ops-1 {
+					require.NoError(t, op.Flush())
+				}
+			}
+			n, err := part.Finish()
+			require.NoError(t, err)
+			assert.EqualValues(t, ops, n, "%v, window %d", kind, window)
+			assert.Zero(t, op.Result())
+		}
+	}
+}
+
+func TestMail_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
+	op, _, near := mailPair(Spec{Kind: AM, Size: 8, Window: 4})
+	for range 4 {
+		require.NoError(t, op.Post())
+	}
+	why := errors.New("the target does nothing")
+	near.before = func() error { return why }
+	assert.ErrorIs(t, op.Post(), why, "the fifth waits for an acknowledgement")
+}
+
+func TestMail_AFailureEndsTheWait(t *testing.T) {
+	for _, kind := range []Kind{AM, AMPing} {
+		op, _, near := mailPair(Spec{Kind: kind, Size: 8, Window: 4})
+		require.NoError(t, op.Post())
+		near.failed = errors.New("broken")
+		near.before = func() error { return nil }
+		assert.ErrorIs(t, op.Flush(), near.failed)
+	}
+}
+
+func TestMail_ALoopbackTakesItsOwn(t *testing.T) {
+	spec := Spec{Kind: AM, Size: 8, Window: 4}
+	in := NewInbox(spec)
+	s := &shelf{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}
+	s.peer = s
+	op := NewLetters(s, spec, s.in, s.note, true)
+	for range 10 {
+		require.NoError(t, op.Post())
+	}
+	require.NoError(t, op.Flush())
+	assert.EqualValues(t, 10, in.Count)
+}
+
+func TestNote_TakesWordsOnly(t *testing.T) {
+	n := &Note{}
+	n.Take(binary.LittleEndian.AppendUint64(nil, 9))
+	assert.EqualValues(t, 9, n.Value)
+	n.Take(make([]byte, 7))
+	assert.ErrorIs(t, n.Err, ErrData)
+	assert.EqualValues(t, 9, n.Value)
+}

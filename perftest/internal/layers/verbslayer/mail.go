@@ -1,0 +1,173 @@
+package verbslayer
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+const (
+	// slotLen is the length of a receive in bytes: that of a segment of uct/ib/rc.
+	slotLen = 8 << 10
+	// spareReceives are for notes, of which two are on their way at most, beside the
+	// messages of a window.
+	spareReceives = 8
+	// lookSends is how many idle polls of the receives go by between two of the sends, which
+	// tell of a peer that is gone.
+	lookSends = 16
+)
+
+// receives is how many the QP has: always one for each message on its way, so that the
+// sender is never told to wait.
+func (c *conn) receives() int { return c.queues.depth + spareReceives }
+
+// mail is layer.Mail by send and receive. A note has an immediate, whose value does not
+// matter.
+type mail struct {
+	*op
+	in    *layer.Inbox
+	note  *layer.Note
+	buf   []byte
+	empty uint8 // idle polls of receives
+	tell  [1]verbs.SendWR
+	recv  [1]verbs.RecvWR
+}
+
+// newMail posts the receives, if that has not been done, and bounds the window of s by
+// their number.
+func newMail(o *op, s *layer.Spec) (*mail, error) {
+	if s.Size > slotLen {
+		return nil, &layer.LimitError{Transport: o.cfg.Transport, Spec: *s, Limit: fmt.Sprintf("receives of verbs have %d bytes", slotLen)}
+	}
+	s.Window = min(s.Window, o.queues.depth)
+	o.window, o.left = s.Window, s.Window
+	in := layer.NewInbox(*s)
+	in.Repeats = o.wr[0].Inline == nil
+	m := &mail{op: o, in: &in, note: &layer.Note{}, buf: o.local.Bytes()[:s.Size]}
+	m.recv[0].SGList = make([]verbs.SGE, 1)
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	m.tell[0] = verbs.SendWR{Opcode: verbs.OpSendWithImm}
+	if o.queues.inline < layer.NoteLen {
+		m.tell[0].SGList = []verbs.SGE{o.slots.SGE(m.noteSlot(), layer.NoteLen)}
+	} else {
+		m.tell[0].Flags, m.tell[0].Inline = verbs.SendInline, m.noteBytes()
+	}
+	return m, nil
+}
+
+// open makes and posts all receives, once for the connection.
+func (m *mail) open() (err error) {
+	if m.slots != nil {
+		return nil
+	}
+	if m.slots, err = m.alloc((m.receives() + 1) * slotLen); err != nil {
+		return err
+	}
+	for i := range m.receives() {
+		if err := m.post(uint64(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// post posts the receive of a slot.
+func (m *mail) post(slot uint64) error {
+	m.recv[0].ID = slot
+	m.recv[0].SGList[0] = m.slots.SGE(int(slot)*slotLen, slotLen)
+	_, err := m.qp.PostRecv(m.recv[:])
+	return err
+}
+
+func (m *mail) noteSlot() int { return m.receives() * slotLen }
+
+func (m *mail) noteBytes() []byte { return m.slots.Bytes()[m.noteSlot():][:layer.NoteLen] }
+
+// Send implements layer.Mail. A buffer that is not copied is in use until its work request
+// has ended; messages that follow until then have the same number.
+func (m *mail) Send(number uint64) (bool, error) {
+	if m.wr[0].Inline == nil && m.done != m.posted {
+		if err := m.reap(); err != nil {
+			return false, err
+		}
+	}
+	if m.wr[0].Inline != nil || m.done == m.posted {
+		layer.PutNumber(m.buf, number)
+	}
+	err := m.Post()
+	return err == nil, err
+}
+
+// reap takes the completions of sends that there are.
+func (m *mail) reap() error {
+	n := m.cq.Poll(m.wc[:])
+	if n == 0 {
+		return nil
+	}
+	return m.ended(n)
+}
+
+// Tell implements layer.Mail. A later note may take the place of one that is on its way.
+func (m *mail) Tell(v uint64) (bool, error) {
+	if err := m.room(); err != nil {
+		return false, err
+	}
+	binary.LittleEndian.PutUint64(m.noteBytes(), v)
+	wr := &m.tell[0]
+	wr.Flags |= verbs.SendSignaled
+	m.posted++
+	m.signaled = m.posted
+	wr.ID = m.posted
+	_, err := m.qp.PostSend(m.tell[:])
+	return err == nil, err
+}
+
+// Poll implements layer.Mail.
+func (m *mail) Poll() error {
+	n, err := m.Progress()
+	if n > 0 || err != nil {
+		return err
+	}
+	return m.idle.Poll()
+}
+
+// Progress implements layer.Mail.
+func (m *mail) Progress() (int, error) {
+	n := m.recvCQ.Poll(m.wc[:])
+	switch {
+	case n < 0:
+		return 0, errOverrun
+	case n == 0:
+		if m.empty++; m.empty%lookSends != 0 {
+			return 0, nil
+		}
+		return 0, m.reap()
+	}
+	for i := range m.wc[:n] {
+		if err := m.take(&m.wc[i]); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// take takes a message or a note, and posts its receive again.
+func (m *mail) take(wc *verbs.WC) error {
+	if wc.Status != verbs.WCSuccess {
+		return m.failed(wc)
+	}
+	data := m.slots.Bytes()[int(wc.ID)*slotLen:][:wc.ByteLen]
+	if wc.Flags&verbs.WCWithImm != 0 {
+		m.note.Take(data)
+	} else {
+		m.in.Take(data)
+	}
+	return m.post(wc.ID)
+}
+
+// Finish implements layer.Mail: what has been delivered is the sender's again.
+func (m *mail) Finish() error { return nil }
