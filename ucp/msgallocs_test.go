@@ -25,12 +25,14 @@ func TestAllocs_Messages(t *testing.T) {
 					for got < n {
 						p.step()
 					}
+					p.refill()
 				}
 			}
 			expected := func() {
 				r, err := p.b.w.TagRecv(buf, 1, exact, info, nil)
 				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
 				p.endBoth(r, err)
+				p.refill()
 			}
 			unexpected := func() {
 				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
@@ -38,6 +40,7 @@ func TestAllocs_Messages(t *testing.T) {
 					p.step()
 				}
 				p.endBoth(p.b.w.TagRecv(buf, 1, exact, info, nil))
+				p.refill()
 			}
 			for _, tc := range []struct {
 				name string

@@ -37,6 +37,7 @@ func TestAllocs_Tags(t *testing.T) {
 					panic(err)
 				}
 				end(r)
+				p.refill()
 			}
 			for _, n := range []int{8, 2000} {
 				expected := func() {
@@ -61,4 +62,10 @@ func TestAllocs_Tags(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refill waits until a has credit again: a message for which there is none is announced,
+// allocates, and waits for its receive.
+func (p *pair) refill() {
+	p.until(func() bool { return p.a.ep.msgs.credit > defaultEagerWindow/4 })
 }
