@@ -81,10 +81,12 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // handler, or who it has left that to, has received the data, or has dropped it. Errors: as [EP.Err]; ErrTooLong for the header;
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
-	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxShort {
-		if m.short(e.w, wire.AMActive, uint64(id), data) == nil {
+	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
+		m.credit -= charge(len(data))
+		if m.credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
 			return nil, nil
 		}
+		m.credit += charge(len(data))
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }
@@ -128,29 +130,43 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.accept(h.EP, len(rest)); e != nil {
-		w.runActive(e, uint16(h.Word), rest[:n:n], rest[n:])
-	}
+	w.runActive(h.EP, uint16(h.Word), rest[:n:n], rest[n:])
 	return false
 }
 
-// runActive calls the handler of a message that is all here and was charged to its sender.
-func (w *Worker) runActive(e *EP, id uint16, header, data []byte) {
-	h := &w.active
+// shortArrivals is the worker as the handler of short active messages.
+type shortArrivals Worker
+
+// HandleAM hands a short active message over.
+func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
+	w := (*Worker)(a)
+	if len(data) < wire.WordLen {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	word := binary.LittleEndian.Uint64(data)
+	w.runActive(wire.ShortName(word), wire.ShortID(word), nil, data[wire.WordLen:])
+	return false
+}
+
+// runActive calls the handler of a message that is all here, over the connection of a name.
+func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
+	h, e, n := &w.active, w.eps.Find(name), len(header)+len(data)
 	f := h.find(id)
-	if f == nil || h.running {
-		w.runAside(e, f, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: len(header) + len(data)})
+	if e == nil || f == nil || h.running || !e.admits(charge(n)) {
+		if e = w.accept(name, n); e != nil {
+			w.runAside(e, f, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
+		}
 		return
 	}
-	m := &h.msg // written field by field, which costs a third of writing all of it
+	m, msgs := &h.msg, e.msgs // written field by field, which costs a third of writing all of it
 	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
-	m.From, m.w, m.msgs, m.rndv = e, w, e.msgs, nil
-	m.kept, m.charge = false, len(header)+len(data)
+	m.From, m.msgs, m.kept, m.charge = e, msgs, false, n
 	h.running = true
 	f(m)
 	h.running = false
 	if !m.kept {
-		m.msgs.received(m.charge)
+		msgs.passed(charge(n))
 	}
 }
 
@@ -229,6 +245,9 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 		k = &ActiveMessage{}
 	} else {
 		w.active.free = k.next
+	}
+	if m == &w.active.msg && !m.kept {
+		m.msgs.hold(m.charge)
 	}
 	m.kept = true
 	*k = *m
@@ -323,8 +342,11 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 
 func (s *activeSink) whole(in *inbound) {
 	n := int(s.word >> 32)
-	in.e.w.runActive(in.e, uint16(s.word), s.buf[:n:n], s.buf[n:])
-	in.e.w.buffers.put(s.buf)
+	w, id := in.e.w, uint16(s.word)
+	w.runAside(in.e, w.active.find(id), &ActiveMessage{
+		ID: id, Header: s.buf[:n:n], Data: s.buf[n:], Length: len(s.buf) - n, charge: len(s.buf),
+	})
+	w.buffers.put(s.buf)
 }
 
 func (s *activeSink) broken(in *inbound, _ ucs.Status) {

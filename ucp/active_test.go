@@ -196,3 +196,40 @@ func TestActive_CanceledCredit(t *testing.T) {
 	require.Equal(t, credit-int64(sent)*charge(100), p.a.ep.msgs.credit)
 	p.until(have(t, got, sent+1))
 }
+
+// TestActive_KeptWhileItsConnectionCloses: what is kept of a connection counts until it is
+// released, whether it was kept before or after that has closed.
+func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
+	for _, first := range []string{"keep", "close"} {
+		t.Run(first+" first", func(t *testing.T) {
+			p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+			var kept *ActiveMessage
+			p.b.w.OnActive(3, func(m *ActiveMessage) {
+				if first == "keep" {
+					kept = m.Keep()
+				}
+				r, err := m.From.Close(CloseForce)
+				assert.NoError(t, err)
+				if r != nil {
+					r.Release()
+				}
+				if first == "close" {
+					kept = m.Keep()
+				}
+			})
+			for range 2 { // the second finds that the connection has gone
+				r, err := p.a.ep.SendActive(3, nil, []byte("message"), nil)
+				require.NoError(t, err)
+				if r != nil {
+					r.Release()
+				}
+			}
+			p.until(func() bool { return kept != nil })
+			p.until(func() bool { return kept.msgs.closed })
+			assert.Equal(t, "message", string(kept.Data))
+			assert.Equal(t, charge(len("message")), p.b.w.leftBytes)
+			kept.Release()
+			assert.Zero(t, p.b.w.leftBytes)
+		})
+	}
+}

@@ -54,7 +54,7 @@ func (m *hostileMsg) unpack(b []byte) []byte {
 	if len(b) < 4 {
 		return nil
 	}
-	m.id, m.how = b[0]%(wire.AMCredit+1), b[1]
+	m.id, m.how = b[0]%(wire.AMActiveShort+1), b[1]
 	n := min(int(binary.LittleEndian.Uint16(b[2:])), len(b)-4)
 	m.body = slices.Clone(b[4 : 4+n])
 	return b[4+n:]
@@ -67,7 +67,7 @@ func (m hostileMsg) append(b []byte) []byte {
 }
 
 // nameAt is where a message has the receiver's name of the connection.
-var nameAt = [wire.AMCredit + 1]int{
+var nameAt = [wire.AMActiveShort + 1]int{
 	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
 	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
 }
@@ -76,7 +76,12 @@ var nameAt = [wire.AMCredit + 1]int{
 // one of the connection.
 func (m *hostileMsg) address(e *EP, waiting []uint64) {
 	at := nameAt[m.id]
-	if m.how&namesEP != 0 && len(m.body) >= at+8 {
+	switch {
+	case m.how&namesEP == 0 || len(m.body) < at+8:
+	case m.id == wire.AMActiveShort:
+		id := binary.LittleEndian.Uint16(m.body)
+		binary.LittleEndian.PutUint64(m.body, wire.ShortActive(e.id)|uint64(id))
+	default:
 		binary.LittleEndian.PutUint64(m.body[at:], e.id)
 	}
 	if m.how&namesRequest != 0 && len(m.body) >= at+16 && len(waiting) > 0 {
@@ -276,6 +281,7 @@ func messageSeeds() (seeds [][]byte) {
 		add(announce, next, next, announce)
 		add(hostileMsg{id, namesEP, rts(hostileID, maxMessage, 6)}, next)
 	}
+	add(hostileMsg{wire.AMActiveShort, namesEP, append(head(hostileID)[:wire.WordLen], data...)})
 	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})

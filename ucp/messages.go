@@ -23,6 +23,8 @@ type messages struct {
 	name     uint64 // of the EP at the peer
 	maxShort int    // longest by AMShort, in bytes of data; -1 if there is none
 	maxCopy  int    // longest by one AMBcopy; -1 if there is none
+	word     uint64 // of a short active message, without its id
+	maxWord  int    // longest of those, in bytes of data; -1 if there is none
 	window
 
 	awaited requestList // messages of which the peer has to tell or to send something
@@ -52,7 +54,7 @@ type shortMsg [wire.NameLen + shortData]byte
 // messaging are the EP's messages.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
-		e.msgs = &messages{e: e, maxShort: -1, maxCopy: -1}
+		e.msgs = &messages{e: e, maxShort: -1, maxCopy: -1, maxWord: -1}
 		e.msgs.window.open()
 	}
 	return e.msgs
@@ -74,10 +76,13 @@ func (e *EP) bindMessages() {
 	m.am, m.name = x.AM, e.link.conn.RemoteEP()
 	m.maxCopy = x.Iface.sends().eager
 	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
+	if m.word = wire.ShortActive(m.name); wire.ShortName(m.word) == m.name { // else the peer has made it up
+		m.maxWord = min(limits.MaxShort-wire.WordLen, shortData, m.maxCopy)
+	}
 }
 
 // unbind has all messages take the slow way.
-func (m *messages) unbind() { m.am, m.maxShort, m.maxCopy = nil, -1, -1 }
+func (m *messages) unbind() { m.am, m.maxShort, m.maxCopy, m.maxWord = nil, -1, -1, -1 }
 
 // short sends a message in one call, if it fits and may go now. Its caller has compared
 // the length with maxShort.

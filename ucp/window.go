@@ -54,6 +54,30 @@ func (w *Worker) accept(name uint64, n int) *EP {
 	return w.acceptSlow(name, n)
 }
 
+// admits reports that a message which is handled at once, and charged n bytes, needs nothing
+// else to be done. Hold charges it if it is kept, or else passed gives back what it was to be
+// charged.
+func (e *EP) admits(n int64) bool {
+	m := e.msgs
+	return e.state == epOpen && e.link != nil && m != nil && m.grown && m.held+n <= m.size+reserve
+}
+
+// hold charges a message of n bytes that was admitted, also if the connection has gone
+// meanwhile.
+func (m *messages) hold(n int) {
+	m.held += charge(n)
+	if m.closed {
+		m.e.w.leftBytes += charge(n)
+	}
+}
+
+// passed gives back n bytes, which a message was to be charged.
+func (m *messages) passed(n int64) {
+	if m.due += n; m.due >= m.size/2 {
+		m.grant()
+	}
+}
+
 //go:noinline
 func (w *Worker) acceptSlow(name uint64, n int) *EP {
 	if e := w.sender(name); e != nil && e.arrived(n) {

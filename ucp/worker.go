@@ -89,6 +89,10 @@ type brokenLane struct {
 	err error
 }
 
+// epIndexBits is how many bits of an EP's name tell its place: more EPs than fit into
+// memory. The others tell EPs from each other that had the same place.
+const epIndexBits = 28
+
 // NewWorker opens the transports that the context's configuration selects.
 // Blocking. Close it before the context. ErrBusy, with what to do instead, if a transport
 // gives its device to one worker and another one has it; see "Threads" in the package
@@ -104,6 +108,8 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.peers.Init(w.addr, w.reacher)
 	w.names.Init()
 	w.tags.Init()
+	w.eps = handle.Make[*EP](epIndexBits, wire.NameBits)
+	w.active.msg.w = w
 	w.duties.w = w
 	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)

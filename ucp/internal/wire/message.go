@@ -22,7 +22,26 @@ const (
 	AMData        = 15 // a part of that data
 	AMPutDone     = 16 // all of that data was put
 	AMCredit      = 17 // the sender may send more
+	AMActiveShort = 18 // an active message without a header
 )
+
+// NameBits is how long names of connections are, so that the word of a short active message
+// has one, beside the id.
+const NameBits = 48
+
+// WordLen is the length of the word of a message: all that a short active message has besides
+// its data.
+const WordLen = 8
+
+// ShortActive is the word of a short active message over the connection that its receiver
+// calls name. Its id is added.
+func ShortActive(name uint64) (word uint64) { return name << (64 - NameBits) }
+
+// ShortName is the name in the word of a short active message, and ShortID the id.
+func ShortName(word uint64) uint64 { return word >> (64 - NameBits) }
+
+// ShortID see ShortName.
+func ShortID(word uint64) uint16 { return uint16(word) }
 
 // HeadLen is the length of a Head, and NameLen that of the part which follows the word.
 const (

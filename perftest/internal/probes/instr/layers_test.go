@@ -180,7 +180,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 145, AMShortRecv: 235}
+var messageOver = map[Op]int{AMShort: 80, AMShortRecv: 185}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
