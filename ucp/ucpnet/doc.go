@@ -29,8 +29,11 @@
 //
 // # Cost
 //
-// A call costs what sharing a worker costs: its lock, and a closure and a few words on the
-// heap. Data is copied once by the sender into a transport buffer, and once by the receiver:
-// into the buffer of a Read that waits, else into one of the worker and from there. Who
-// needs less uses ucp.EP.StreamSend and StreamRecv, which allocate nothing.
+// A call costs what sharing a worker costs: its lock, up to six allocations, and where
+// another goroutine makes progress, as one in Accept or Serve does, waking the caller. Data is
+// copied once by the sender into a transport buffer, and once by the receiver: into the buffer
+// of a Read that waits, else into one of the worker and from there. Between two goroutines of
+// a busy machine with 2 processors a round trip took no less than over TCP on loopback (go test
+// -bench . ./ucp/ucpnet): this package is for programs that know package net. Who needs less
+// uses ucp.EP.StreamSend and StreamRecv on a worker of its own, which allocate nothing.
 package ucpnet
