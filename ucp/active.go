@@ -28,9 +28,12 @@ type ActiveMessage struct {
 	rndv   *announced // the data, while it is with the sender; nil if it is here
 	kept   bool
 	buf    []byte         // of the worker's buffers, for Header and Data of a kept message
-	charge int            // bytes that are charged to the sender
+	charge int            // bytes that are charged to the sender; uncharged if none are
 	next   *ActiveMessage // in Worker.active.free
 }
+
+// uncharged is the charge of a further copy of a message: the first one is charged.
+const uncharged = -1
 
 // ActiveHandler takes active messages, from Progress of the worker. It may start
 // operations, make and close EPs, and receive and keep the message; it must not call
@@ -189,7 +192,9 @@ func (m *ActiveMessage) over() {
 	if m.rndv != nil {
 		m.rndv.refuse(ucs.StatusCanceled)
 	}
-	m.msgs.received(m.charge)
+	if m.charge != uncharged {
+		m.msgs.received(m.charge)
+	}
 }
 
 // Recv writes the data of the message to buf. That works once; for a message whose data is
@@ -237,7 +242,8 @@ func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 }
 
 // Keep returns a copy of the message that is the caller's until it releases it; m stays
-// the handler's. What is kept counts against what its sender may send.
+// the handler's. What is kept counts once against what its sender may send, for as long as
+// the first copy is kept.
 func (m *ActiveMessage) Keep() *ActiveMessage {
 	w := m.w
 	k := w.active.free
@@ -249,8 +255,11 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	if m == &w.active.msg && !m.kept {
 		m.msgs.hold(m.charge)
 	}
-	m.kept = true
 	*k = *m
+	if m.kept {
+		k.charge = uncharged
+	}
+	m.kept, k.kept = true, true
 	k.next, k.buf = nil, nil
 	if m.rndv != nil { // there is a header and a key
 		m.rndv = nil

@@ -233,3 +233,23 @@ func TestActive_KeptWhileItsConnectionCloses(t *testing.T) {
 		})
 	}
 }
+
+// TestActive_KeptTwice: the charge of a message comes back once, however often it was kept.
+func TestActive_KeptTwice(t *testing.T) {
+	p := newPair(t, fakes("like sm", likeSM()), Config{}).connect().warm()
+	var kept []*ActiveMessage
+	p.b.w.OnActive(3, func(m *ActiveMessage) { kept = append(kept, m.Keep(), m.Keep()) })
+	for range 2 {
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("message"), nil)))
+	}
+	p.until(func() bool { return len(kept) == 4 })
+	account := kept[0].msgs
+	held, due := account.held, account.due
+	assert.Equal(t, 2*charge(len("message")), held)
+	for _, m := range kept {
+		assert.Equal(t, "message", string(m.Data))
+		m.Release()
+	}
+	assert.Zero(t, account.held)
+	assert.Equal(t, due+held, account.due)
+}
