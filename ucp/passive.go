@@ -56,7 +56,7 @@ func (e *EP) expire() {
 // answerDue counts an answer that cannot leave yet. A peer that takes none loses the EP.
 func (e *EP) answerDue() {
 	if e.link.answers++; e.link.answers == conn.MaxAnswers {
-		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers to its atomics", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
+		e.markFailed(ucs.StatusRNR, fmt.Errorf("%w: it takes no answers", ucs.ErrRNR), e.link.lanes.Via[wireup.AM])
 	}
 }
 

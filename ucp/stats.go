@@ -10,7 +10,7 @@ import (
 type workerStats struct {
 	root *stats.Node
 
-	badMessages     stats.Counter // handshake messages and atomics that made no sense or came late
+	badMessages     stats.Counter // of peers, that made no sense or came late
 	droppedMessages stats.Counter // of peers that have gone, beyond the budget
 	brokenLanes     stats.Counter // transport endpoints that failed
 	replacedLanes   stats.Counter // lanes that came to nothing, and had another transport take their place if there was one

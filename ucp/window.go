@@ -42,14 +42,9 @@ func (a *window) open() { a.credit, a.size = firstWindow, firstWindow }
 // peer has for it, and charges it. nil, which is counted, if no connection of that name
 // takes messages, or the peer sends more than it was granted.
 func (w *Worker) accept(name uint64, n int) *EP {
-	e := w.eps.Find(name)
-	if e != nil && e.state == epOpen && e.link != nil {
-		if m := e.msgs; m != nil && m.grown {
-			if m.held += charge(n); m.held <= m.size+reserve {
-				return e
-			}
-			m.held -= charge(n)
-		}
+	if e := w.eps.Find(name); e != nil && e.admits(charge(n)) {
+		e.msgs.held += charge(n)
+		return e
 	}
 	return w.acceptSlow(name, n)
 }
@@ -128,10 +123,7 @@ func (m *messages) giveBack(n int64) {
 		m.e.w.leftBytes -= n
 		return
 	}
-	m.due += n
-	if m.due >= m.size/2 {
-		m.grant()
-	}
+	m.passed(n)
 }
 
 // grant tells the peer what it may send again, unless the connection is over.
