@@ -8,16 +8,15 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 )
 
-// TestAllocs_Messages: eager active and tagged messages, expected and not, allocate nothing
-// once the pools are warm, on either side.
-func TestAllocs_Messages(t *testing.T) {
+// TestAllocs_Active: eager active messages allocate nothing once the pools are warm, on
+// either side.
+func TestAllocs_Active(t *testing.T) {
 	for _, set := range []transports{real("sm", "sm"), real("ib", `\rc`, `\ud`)} {
 		t.Run(set.name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			got, n := 0, 0
 			p.b.w.OnActive(1, func(*ActiveMessage) { got++ })
-			data, buf, info := pattern(4000, 1), make([]byte, 4000), &TagInfo{}
-			header := []byte("header")
+			data, header := pattern(4000, 1), []byte("header")
 			active := func(header []byte, size int) func() {
 				return func() {
 					n++
@@ -28,26 +27,12 @@ func TestAllocs_Messages(t *testing.T) {
 					p.refill()
 				}
 			}
-			expected := func() {
-				r, err := p.b.w.TagRecv(buf, 1, exact, info, nil)
-				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
-				p.endBoth(r, err)
-				p.refill()
-			}
-			unexpected := func() {
-				p.endBoth(p.a.ep.TagSend(1, data[:1000], nil))
-				for p.b.w.tags.Unexpected() == 0 {
-					p.step()
-				}
-				p.endBoth(p.b.w.TagRecv(buf, 1, exact, info, nil))
-				p.refill()
-			}
 			for _, tc := range []struct {
 				name string
 				do   func()
 			}{
 				{"active short", active(nil, 8)}, {"active short with a header", active(header, 8)},
-				{"active copied", active(header, 4000)}, {"tag expected", expected}, {"tag unexpected", unexpected},
+				{"active copied", active(header, 4000)},
 			} {
 				for range 300 { // warm the pools of every layer
 					tc.do()

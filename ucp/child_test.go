@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"bufio"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -57,6 +58,41 @@ func runRole() bool {
 		os.Exit(1)
 	}
 	return true
+}
+
+// reach opens a worker over the transports of the first argument, with an EP to the worker
+// whose address is the second.
+func (c *childSide) reach() (*Worker, *EP, error) {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	addr, err := hex.DecodeString(c.args[1])
+	if err != nil {
+		return nil, nil, err
+	}
+	ep, err := w.NewEP(addr, EPConfig{})
+	return w, ep, err
+}
+
+// untilParentGoes runs f, again and again, until it fails or the parent has gone.
+func (c *childSide) untilParentGoes(f func(context.Context) error) error {
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		c.heard()
+		stop()
+	}()
+	for {
+		if err := f(ctx); errors.Is(err, context.Canceled) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // child is a process with a role.

@@ -3,7 +3,6 @@ package ucp
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -20,19 +19,7 @@ func streamByte(off int) byte { return byte(off*7 + off>>8) }
 // streamerRole is a peer (transports, address of the worker that reads) that sends without
 // an end, in pieces of all lengths. The worker that reads has an EP to it before.
 func streamerRole(c *childSide) error {
-	ctx, err := openContext(c.args[0])
-	if err != nil {
-		return err
-	}
-	w, err := ctx.NewWorker(WorkerConfig{})
-	if err != nil {
-		return err
-	}
-	addr, err := hex.DecodeString(c.args[1])
-	if err != nil {
-		return err
-	}
-	ep, err := w.NewEP(addr, EPConfig{})
+	w, ep, err := c.reach()
 	if err != nil {
 		return err
 	}
@@ -40,24 +27,16 @@ func streamerRole(c *childSide) error {
 	if !c.heard() {
 		return nil
 	}
-	over, stop := context.WithCancel(context.Background())
-	go func() {
-		c.heard() // the parent has gone
-		stop()
-	}()
-	lengths := rand.New(rand.NewPCG(1, 1))
-	for off := 0; err == nil; {
+	lengths, off := rand.New(rand.NewPCG(1, 1)), 0
+	return c.untilParentGoes(func(ctx context.Context) error {
 		b := make([]byte, 1+lengths.IntN(1<<lengths.IntN(17)))
 		for i := range b {
 			b[i] = streamByte(off + i)
 		}
 		off += len(b)
-		_, err = ep.StreamSendWait(over, b)
-	}
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return err
+		_, err := ep.StreamSendWait(ctx, b)
+		return err
+	})
 }
 
 // TestStream_SenderKilled: the bytes of a peer that is killed are those that it sent, up to

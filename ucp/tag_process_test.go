@@ -2,8 +2,6 @@ package ucp
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -17,35 +15,15 @@ import (
 // taggerRole is a peer (transports, address of the worker that receives) that sends messages
 // of all lengths without an end.
 func taggerRole(c *childSide) error {
-	ctx, err := openContext(c.args[0])
+	_, ep, err := c.reach()
 	if err != nil {
 		return err
 	}
-	w, err := ctx.NewWorker(WorkerConfig{})
-	if err != nil {
-		return err
-	}
-	addr, err := hex.DecodeString(c.args[1])
-	if err != nil {
-		return err
-	}
-	ep, err := w.NewEP(addr, EPConfig{})
-	if err != nil {
-		return err
-	}
-	over, stop := context.WithCancel(context.Background())
-	go func() {
-		c.heard() // the parent has gone
-		stop()
-	}()
-	lengths := rand.New(rand.NewPCG(1, 1))
-	for i := 0; err == nil; i++ {
-		err = ep.TagSendWait(over, 1, pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
-	}
-	if errors.Is(err, context.Canceled) {
-		err = nil
-	}
-	return err
+	lengths, i := rand.New(rand.NewPCG(1, 1)), -1
+	return c.untilParentGoes(func(ctx context.Context) error {
+		i++
+		return ep.TagSendWait(ctx, 1, pattern(lengths.IntN(1<<lengths.IntN(17)), i), nil)
+	})
 }
 
 // TestTag_SenderKilled: what was received of a peer that is killed is what it sent, in order. A
