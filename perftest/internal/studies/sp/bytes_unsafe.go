@@ -1,0 +1,12 @@
+package sp
+
+import "unsafe"
+
+// wordLen are the bytes of a value.
+const wordLen = 8
+
+// bytesOf is the memory of v as bytes, in the machine's order.
+func bytesOf(v []float64) []byte {
+	// unsafe: a slice of the same memory; every bit pattern is a float64 and a byte.
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*wordLen)
+}

@@ -1,0 +1,96 @@
+package sp
+
+import (
+	"fmt"
+	"time"
+)
+
+// Costs are what a unit of each kind of work takes, in nanoseconds.
+type Costs [Works]float64
+
+// Time is what a Compute event takes.
+func (c *Costs) Time(e Event) time.Duration {
+	return time.Duration(c[e.Work] * float64(e.Amount))
+}
+
+// Measure measures costs: the least of some steps of one rank of several, alone on this processor, with messages
+// that come back to itself in place of those of its neighbors, so that it computes with numbers of the
+// problem. All cells must have the same size.
+func Measure(class Class, ranks, steps int) (best Costs, err error) {
+	l, err := newLayout(class.Grid, ranks, 0)
+	if err != nil {
+		return best, err
+	}
+	if class.Grid%l.edge != 0 {
+		return best, fmt.Errorf("%d ranks cut a grid of %d points into cells of different sizes", ranks, class.Grid)
+	}
+	m := &meter{Comm: &mirror{ranks: ranks}, worker: newField(l, class.Dt), layout: l}
+	d := newDriver(l, m, m)
+	for i := range steps + 1 { // the first one touches memory for the first time
+		m.Result = Result{}
+		if err := d.step(); err != nil {
+			return best, err
+		}
+		switch c := m.costs(); {
+		case i == 1:
+			best = c
+		case i > 1:
+			best = best.least(c)
+		}
+	}
+	return best, nil
+}
+
+// costs are those of what was measured.
+func (r *Result) costs() (c Costs) {
+	for w, spent := range r.Spent {
+		c[w] = float64(spent) / float64(max(r.Amount[w], 1))
+	}
+	return c
+}
+
+// least is the smaller of each cost.
+func (c Costs) least(d Costs) Costs {
+	for w := range c {
+		c[w] = min(c[w], d[w])
+	}
+	return c
+}
+
+// mirror is a comm of one rank among others that never run: what it sends along an axis comes back
+// from the other side.
+type mirror struct {
+	ranks int
+	sent  [Tags][]byte
+	wait  []arrival
+}
+
+// arrival is a message that mirror's rank waits for.
+type arrival struct {
+	tag int
+	buf []byte
+}
+
+func (m *mirror) Rank() int { return 0 }
+func (m *mirror) Size() int { return m.ranks }
+
+func (m *mirror) Isend(_, tag int, b []byte) error {
+	m.sent[tag] = b
+	return nil
+}
+
+func (m *mirror) Irecv(_, tag int, b []byte) error {
+	m.wait = append(m.wait, arrival{tag, b})
+	return nil
+}
+
+func (m *mirror) WaitAll() error {
+	for _, a := range m.wait {
+		copy(a.buf, m.sent[a.tag])
+	}
+	m.wait = m.wait[:0]
+	return nil
+}
+
+func (m *mirror) Sum([]float64) error { return nil }
+func (m *mirror) Barrier() error      { return nil }

@@ -1,0 +1,75 @@
+package sp
+
+import (
+	"context"
+	"time"
+)
+
+// Rank is one rank of a run.
+type Rank struct {
+	Class  Class
+	Comm   Comm
+	driver *driver
+	field  *field
+	meter  *meter
+}
+
+// NewRank makes a rank at the initial values. Its number and how many there are is from comm; nil is a
+// single one. An error if the grid cannot be cut for that many.
+func NewRank(class Class, comm Comm) (*Rank, error) {
+	if comm == nil {
+		comm = alone{}
+	}
+	l, err := newLayout(class.Grid, comm.Size(), comm.Rank())
+	if err != nil {
+		return nil, err
+	}
+	r := &Rank{Class: class, Comm: comm, field: newField(l, class.Dt)}
+	r.meter = &meter{Comm: comm, worker: r.field, layout: l}
+	r.driver = newDriver(l, r.meter, r.meter)
+	return r, nil
+}
+
+// Result is what a rank tells of a run.
+type Result struct {
+	Norms   Norms
+	Elapsed time.Duration        // of all steps, from barrier to barrier
+	Spent   [Works]time.Duration // computing
+	Amount  [Works]int           // how much that was, in the units of Work
+	Posting time.Duration        // in Isend and Irecv
+	Waiting time.Duration        // in WaitAll
+	Sent    int                  // messages
+	Bytes   int                  // in them
+}
+
+// Run does a step to warm up, which is not measured, then all steps of the class from its initial values, and
+// calls step after each. All ranks call it. The end of ctx, between two steps, ends it.
+func (r *Rank) Run(ctx context.Context, step func()) (res Result, err error) {
+	if err := r.driver.step(); err != nil {
+		return res, err
+	}
+	r.field.reset()
+	if err := r.Comm.Barrier(); err != nil {
+		return res, err
+	}
+	r.meter.Result = Result{}
+	begin := time.Now()
+	for range r.Class.Steps {
+		if err := context.Cause(ctx); err != nil {
+			return res, err
+		}
+		if err := r.driver.step(); err != nil {
+			return res, err
+		}
+		if step != nil {
+			step()
+		}
+	}
+	if err := r.Comm.Barrier(); err != nil {
+		return res, err
+	}
+	res = r.meter.Result
+	res.Elapsed = time.Since(begin)
+	res.Norms, err = r.driver.norms(r.field)
+	return res, err
+}
