@@ -1,0 +1,224 @@
+package xrcdomain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Key names a domain to initiators that are not in it.
+type Key struct{ Dev, Ino uint64 }
+
+// Member is a device in a domain.
+type Member struct {
+	GID [16]byte
+	PID int
+}
+
+// View reads a directory. Methods may be called by any goroutine until Close.
+type View struct {
+	id    inode
+	dir   directory
+	lock  locks
+	place int // of the member that looks; -1: none
+}
+
+// Open maps the directory of a domain without becoming a member. ucs.ErrUnreachable if it
+// has none; ucs.ErrTimedOut if all are stopped. Blocks while they do not answer.
+func Open(key Key) (*View, error) {
+	id := inode{key.Dev, key.Ino}
+	v := &View{id: id, place: -1}
+	fd, err := fetch(id)
+	if err == nil && fd < 0 {
+		err = fmt.Errorf("%w: no member of this user", ucs.ErrUnreachable)
+	}
+	if err == nil {
+		v.dir, v.lock, err = mapDirectory(fd, id, memfd.ReadOnly)
+	}
+	if err != nil {
+		return nil, failed("open", id, err)
+	}
+	return v, nil
+}
+
+// Key names the domain.
+func (v *View) Key() Key { return Key{v.id.dev, v.id.ino} }
+
+// Close unmaps the directory. Idempotent.
+func (v *View) Close() error {
+	if v.lock.fd < 0 {
+		return nil
+	}
+	err := errors.Join(os.NewSyscallError("close", unix.Close(v.lock.fd)), v.dir.seg.Close())
+	v.lock.fd = -1
+	return err
+}
+
+// alive reports whether there is a member at a place, which is in range. A member's own
+// lock does not show as taken to itself.
+func (v *View) alive(place int) bool { return place == v.place || v.lock.alive(place) }
+
+// memberAt is the member at a place; false if it is dead or gone.
+func (v *View) memberAt(place int) (Member, bool) {
+	if !v.alive(place) {
+		return Member{}, false
+	}
+	m := v.dir.member(place)
+	return Member{GID: gidOf([2]uint64{m.gid[0].Load(), m.gid[1].Load()}), PID: int(m.pid.Load())}, true
+}
+
+// Domain is the membership of a device. Methods may be called by any goroutine until
+// Close; each may wait for another member that changes the directory, up to lockTimeout,
+// after which they return ucs.ErrTimedOut.
+type Domain struct {
+	View
+	server *server
+
+	mu     sync.Mutex // outside of the lock for changes, which goroutines share
+	opened map[uint32]int
+	closed bool
+}
+
+// Join makes the device with this GID a member of the domain of the inode that fd is
+// open on: a file or a directory. fd stays the caller's. Blocks while another process
+// joins, and while no member answers.
+//
+// Errors, within a *ucs.OpError: ucs.ErrInvalidParam (fd is neither), ucs.ErrTimedOut
+// (a process that joins, or all members, are stopped), ucs.ErrNoMemory (all places are
+// taken), system calls.
+func Join(fd int, gid [16]byte) (*Domain, error) {
+	id, err := identify(fd)
+	if err != nil {
+		return nil, failed("join", id, err)
+	}
+	d := &Domain{View: View{id: id, place: -1}, opened: map[uint32]int{}}
+	if err := d.join(fd, gid); err != nil {
+		return nil, failed("join", id, err)
+	}
+	return d, nil
+}
+
+func failed(op string, id inode, err error) error {
+	return &ucs.OpError{TL: "xrcd", Dev: fmt.Sprintf("%x:%x", id.dev, id.ino), Op: op, Err: err}
+}
+
+func (d *Domain) join(fd int, gid [16]byte) (err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, undo.Run())
+		}
+	}()
+	gate, err := reopen(fd, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(gate) }()
+	if err := lockInode(gate); err != nil {
+		return err
+	}
+	if err := d.open(); err != nil {
+		return err
+	}
+	undo.Add(d.View.Close)
+	return d.enter(gid)
+}
+
+// open takes the directory from a member, or makes one.
+func (d *Domain) open() error {
+	fd, err := fetch(d.id)
+	switch {
+	case err != nil:
+		return err
+	case fd < 0:
+		d.dir, d.lock, err = create(d.id)
+	default:
+		d.dir, d.lock, err = mapDirectory(fd, d.id, memfd.ReadWrite)
+	}
+	return err
+}
+
+// enter takes a free place. Joining is locked.
+func (d *Domain) enter(gid [16]byte) error {
+	for place := range maxMembers {
+		if !d.lock.live(place) {
+			continue
+		}
+		s, err := serve(d.id, place, d.lock.fd)
+		if errors.Is(err, unix.EADDRINUSE) {
+			d.lock.release(place)
+			continue // another user's
+		}
+		if err != nil {
+			return err
+		}
+		d.place, d.server = place, s
+		return d.settle(gid)
+	}
+	return fmt.Errorf("%w: %d members", ucs.ErrNoMemory, maxMembers)
+}
+
+// settle clears what an earlier member at the place had, and publishes this one.
+func (d *Domain) settle(gid [16]byte) error {
+	err := d.change(func() error {
+		d.forget(d.place)
+		m, w := d.dir.member(d.place), words(gid)
+		m.pid.Store(uint32(os.Getpid()))
+		m.gid[0].Store(w[0])
+		m.gid[1].Store(w[1])
+		return nil
+	})
+	if err != nil {
+		err = errors.Join(err, d.server.close())
+	}
+	return err
+}
+
+// change runs f under the lock for changes. ucs.ErrClosed after Close.
+func (d *Domain) change(f func() error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ucs.ErrClosed
+	}
+	if err := d.lock.change(); err != nil {
+		return err
+	}
+	defer d.lock.changed()
+	return f()
+}
+
+// forget removes what the member at a place has. Under the lock for changes.
+func (d *Domain) forget(place int) {
+	d.forgetSRQs(place)
+	for i := range d.dir.qpsEnd() {
+		d.dir.qp(i).drop(place)
+	}
+}
+
+// Close leaves the domain: its SRQ numbers go, and target QPs that no other member refers
+// to. Idempotent.
+func (d *Domain) Close() error {
+	err := d.change(func() error {
+		d.forget(d.place)
+		return nil
+	})
+	if errors.Is(err, ucs.ErrClosed) {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	// What a member that is stopped keeps from being cleared goes as that of a dead one.
+	return errors.Join(d.server.close(), d.View.Close())
+}

@@ -1,0 +1,296 @@
+package xrcdomain
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// domainFile is the file of a new domain.
+func domainFile(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "domain")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	return path
+}
+
+func join(t testing.TB, path string, n int) *Domain {
+	t.Helper()
+	d, err := joinPath(path, n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	return d
+}
+
+func addSRQ(t testing.TB, d *Domain) uint32 {
+	t.Helper()
+	n, err := d.AddSRQ()
+	require.NoError(t, err)
+	require.Less(t, n, uint32(1<<24))
+	require.NotZero(t, n)
+	return n
+}
+
+func addQP(t testing.TB, d *Domain) uint32 {
+	t.Helper()
+	n, err := d.AddQP()
+	require.NoError(t, err)
+	require.Equal(t, uint32(NumberBit), n&NumberBit)
+	require.Less(t, n, uint32(1<<24))
+	return n
+}
+
+func TestSRQ_FoundByAll(t *testing.T) {
+	path := domainFile(t)
+	a, b := join(t, path, 1), join(t, path, 2)
+	v, err := Open(a.Key())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, v.Close()) }()
+	sa, sb := addSRQ(t, a), addSRQ(t, b)
+	require.NotEqual(t, sa, sb)
+	for _, in := range []*View{&a.View, &b.View, v} {
+		m, ok := in.SRQOwner(sa)
+		assert.True(t, ok)
+		assert.Equal(t, Member{gidFor(1), os.Getpid()}, m)
+		m, ok = in.SRQOwner(sb)
+		assert.True(t, ok)
+		assert.Equal(t, gidFor(2), m.GID)
+	}
+	require.ErrorIs(t, a.RemoveSRQ(sb), ucs.ErrInvalidParam)
+	require.NoError(t, b.RemoveSRQ(sb))
+	require.ErrorIs(t, b.RemoveSRQ(sb), ucs.ErrInvalidParam)
+	_, ok := v.SRQOwner(sb)
+	assert.False(t, ok)
+}
+
+func TestSRQ_ProcessIsKilled(t *testing.T) {
+	path := domainFile(t)
+	a, c := join(t, path, 1), startMember(t, path)
+	n := c.number(t, "srq")
+	m, ok := a.SRQOwner(n)
+	require.True(t, ok)
+	require.Equal(t, Member{gidFor(1000), c.Process.Pid}, m)
+	c.kill(t)
+	_, ok = a.SRQOwner(n)
+	assert.False(t, ok)
+	again := startMember(t, path) // takes the same place
+	_, ok = a.SRQOwner(n)
+	assert.False(t, ok, "what the dead had is not that of the next at its place")
+	assert.NotEqual(t, n, again.number(t, "srq"))
+}
+
+// TestDirectory_Survives: the process that made it is killed, another joins later.
+func TestDirectory_Survives(t *testing.T) {
+	path := domainFile(t)
+	first := startMember(t, path)
+	a := join(t, path, 1)
+	n := addSRQ(t, a)
+	first.kill(t)
+	b := join(t, path, 2)
+	_, ok := b.SRQOwner(n)
+	assert.True(t, ok)
+}
+
+func TestDirectory_GoesWithTheLast(t *testing.T) {
+	path := domainFile(t)
+	c := startMember(t, path)
+	a := join(t, path, 1)
+	key, n := a.Key(), c.number(t, "srq")
+	require.NoError(t, a.Close())
+	c.kill(t)
+	_, err := Open(key)
+	require.ErrorIs(t, err, ucs.ErrUnreachable)
+	b := join(t, path, 2)
+	_, ok := b.SRQOwner(n)
+	assert.False(t, ok)
+}
+
+func TestQP_LivesAsLongAsReferred(t *testing.T) {
+	for name, end := range map[string]func(*child, testing.TB){
+		"killed": (*child).kill, "left": (*child).leave,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := domainFile(t)
+			a, c := join(t, path, 1), startMember(t, path)
+			n, other := c.number(t, "qp 7 77"), c.number(t, "qp 8 88")
+			require.NoError(t, a.OpenQP(n))
+			end(c, t)
+			q, ok := a.QP(n)
+			require.True(t, ok, "this member refers to it")
+			assert.Equal(t, TargetQP{Number: n, SrcGID: gidFor(7), SrcQPN: 77, PID: c.Process.Pid}, q)
+			_, ok = a.QP(other)
+			assert.False(t, ok, "nobody refers to it any more")
+			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
+			_, found := a.FindQP(gidFor(8), 88)
+			assert.False(t, found)
+			gone, err := a.CloseQP(n)
+			require.NoError(t, err)
+			assert.True(t, gone)
+			_, ok = a.QP(n)
+			assert.False(t, ok)
+		})
+	}
+}
+
+func TestQP_SecondOpens(t *testing.T) {
+	path := domainFile(t)
+	a, c := join(t, path, 1), startMember(t, path)
+	n := addQP(t, a)
+	require.NoError(t, a.ConnectQP(n, gidFor(9), 99))
+	require.NoError(t, a.ConnectQP(n, gidFor(9), 99))
+	require.ErrorIs(t, a.ConnectQP(n, gidFor(9), 98), ucs.ErrInvalidState)
+	found, ok := a.FindQP(gidFor(9), 99)
+	require.True(t, ok)
+	require.Equal(t, n, found)
+	require.Equal(t, "ok", c.tell(t, "open %d", n))
+	gone, err := a.CloseQP(n)
+	require.NoError(t, err)
+	require.False(t, gone)
+	_, ok = a.QP(n)
+	require.True(t, ok)
+	require.Equal(t, "true", c.tell(t, "close %d", n))
+	_, ok = a.QP(n)
+	require.False(t, ok)
+	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
+}
+
+func TestJoin_NotByPipe(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _, _ = r.Close(), w.Close() }()
+	_, err = Join(int(r.Fd()), gidFor(1))
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = Join(-1, gidFor(1))
+	require.ErrorIs(t, err, unix.EBADF)
+}
+
+// TestJoin_PastStopped: members that are stopped answer nobody; another one does.
+func TestJoin_PastStopped(t *testing.T) {
+	path := domainFile(t)
+	c := startMember(t, path) // has the first place
+	a := join(t, path, 1)
+	n := addSRQ(t, a)
+	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
+	defer func() { _ = c.Process.Signal(syscall.SIGCONT) }()
+	b := join(t, path, 2)
+	_, ok := b.SRQOwner(n)
+	assert.True(t, ok)
+}
+
+// TestJoin_AtOnce: members that come at the same time are in one domain.
+func TestJoin_AtOnce(t *testing.T) {
+	path := domainFile(t)
+	const n = 8
+	var all [n]*Domain
+	var errs [n]error
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { all[i], errs[i] = joinPath(path, i) })
+	}
+	wg.Wait()
+	for i := range n {
+		require.NoError(t, errs[i])
+		defer func() { require.NoError(t, all[i].Close()) }()
+	}
+	for i := range n {
+		number := addSRQ(t, all[i])
+		for j := range n {
+			m, ok := all[j].SRQOwner(number)
+			require.True(t, ok)
+			require.Equal(t, gidFor(i), m.GID)
+		}
+	}
+}
+
+// TestChurn: processes come, take numbers, refer to a target QP, and are killed or leave
+// in any order. Who stays sees exactly what the living have.
+func TestChurn(t *testing.T) {
+	path := domainFile(t)
+	a := join(t, path, 1)
+	type living struct {
+		c    *child
+		srqs []uint32
+		qps  []uint32
+	}
+	var all []living
+	random := rand.New(rand.NewPCG(1, 2))
+	gone := map[uint32]bool{}
+	check := func() {
+		for _, l := range all {
+			for _, n := range l.srqs {
+				m, ok := a.SRQOwner(n)
+				require.True(t, ok)
+				require.Equal(t, l.c.Process.Pid, m.PID)
+				delete(gone, n)
+			}
+			for _, n := range l.qps {
+				_, ok := a.QP(n)
+				require.True(t, ok)
+				delete(gone, n)
+			}
+		}
+		for n := range gone {
+			_, srq := a.SRQOwner(n)
+			_, qp := a.QP(n)
+			require.False(t, srq || qp, "%#x belongs to nobody", n)
+		}
+	}
+	for range testenv.Rounds(30, 300) {
+		if len(all) < 2 || len(all) < 5 && random.IntN(2) == 0 {
+			l := living{c: startMember(t, path)}
+			for i := range 3 {
+				l.srqs = append(l.srqs, l.c.number(t, "srq"))
+				l.qps = append(l.qps, l.c.number(t, "qp %d %d", i, l.c.Process.Pid))
+			}
+			all = append(all, l)
+		} else {
+			i := random.IntN(len(all))
+			l := all[i]
+			all = append(all[:i], all[i+1:]...)
+			if random.IntN(2) == 0 {
+				l.c.kill(t)
+			} else {
+				l.c.leave(t)
+			}
+			for _, n := range append(l.srqs, l.qps...) {
+				gone[n] = true
+			}
+		}
+		check()
+	}
+}
+
+// TestChange_HolderIsKilled: the lock for changes goes with its holder.
+func TestChange_HolderIsKilled(t *testing.T) {
+	path := domainFile(t)
+	a, c := join(t, path, 1), startMember(t, path)
+	require.Equal(t, "ok", c.tell(t, "hold"))
+	require.ErrorIs(t, a.lock.set(changeByte, unix.F_WRLCK), unix.EAGAIN)
+	c.kill(t)
+	addSRQ(t, a)
+}
+
+// TestFetch_HoldsNoLock: a descriptor of the directory that has been given away has
+// no lock of the member that gave it.
+func TestFetch_HoldsNoLock(t *testing.T) {
+	path := domainFile(t)
+	c := startMember(t, path)
+	a := join(t, path, 1)
+	n := c.number(t, "srq")
+	fd, err := fetch(a.id)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(fd)) }()
+	c.kill(t)
+	_, ok := a.SRQOwner(n)
+	assert.False(t, ok)
+}

@@ -1,0 +1,171 @@
+package xrcdomain
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+)
+
+// fetch takes the descriptor of the directory from a member; -1 if there is none. One
+// that is stopped answers nothing, so that the next is asked besides.
+//
+// Errors: ucs.ErrTimedOut (there are members, none answers), ucs.ErrInvalidAddr (what they
+// gave is no directory of this inode).
+func fetch(id inode) (int, error) {
+	r := requests{answers: make(chan answer, maxMembers)}
+	defer r.abandon()
+	for place := range maxMembers {
+		conn, err := net.DialUnix(network, nil, socketAddr(id, place))
+		if err != nil {
+			continue // no member, or another user's name
+		}
+		r.add(conn)
+		if fd := r.wait(hedgePause); fd >= 0 {
+			return fd, nil
+		}
+	}
+	if len(r.conns) == 0 {
+		return -1, nil
+	}
+	if fd := r.wait(answerTimeout); fd >= 0 {
+		return fd, nil
+	}
+	if r.pending > 0 {
+		return -1, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
+	}
+	return -1, nil // they left meanwhile, or were other users
+}
+
+// answer is what a member gave: a descriptor, or -1.
+type answer struct{ fd int }
+
+// requests are those to members that are under way.
+type requests struct {
+	conns   []*net.UnixConn
+	pending int
+	answers chan answer // room for all, so that none blocks
+}
+
+func (r *requests) add(conn *net.UnixConn) {
+	r.conns = append(r.conns, conn)
+	r.pending++
+	go func() { r.answers <- answer{receive(conn)} }()
+}
+
+// wait returns the first descriptor that comes; -1 when all have answered, or after d.
+func (r *requests) wait(d time.Duration) int {
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	for r.pending > 0 {
+		select {
+		case a := <-r.answers:
+			r.pending--
+			if a.fd >= 0 {
+				return a.fd
+			}
+		case <-limit.C:
+			return -1
+		}
+	}
+	return -1
+}
+
+// abandon ends the requests that have not been answered, and waits for their goroutines.
+func (r *requests) abandon() {
+	for _, conn := range r.conns {
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	}
+	for ; r.pending > 0; r.pending-- {
+		if late := <-r.answers; late.fd >= 0 {
+			_ = unix.Close(late.fd)
+		}
+	}
+}
+
+// receive reads the answer of a member and closes conn.
+func receive(conn *net.UnixConn) int {
+	defer func() { _ = conn.Close() }()
+	if sameUser(conn) != nil {
+		return -1
+	}
+	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	n, oobLen, flags, _, err := conn.ReadMsgUnix(buf, oob)
+	fds := descriptors(oob[:max(oobLen, 0)]) // also an error may bring some
+	if err == nil && n == 1 && buf[0] == layoutVersion && len(fds) == 1 && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 {
+		return fds[0]
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	return -1
+}
+
+// descriptors returns all that are in control data.
+func descriptors(oob []byte) (all []int) {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	for i := range msgs {
+		if len(msgs[i].Data)%4 != 0 { // ParseUnixRights would read past the end
+			continue
+		}
+		fds, _ := unix.ParseUnixRights(&msgs[i])
+		all = append(all, fds...)
+	}
+	return all
+}
+
+// mapDirectory opens the file of the directory again, for locks of its own, and maps it.
+// fd is closed in every case.
+func mapDirectory(fd int, id inode, access memfd.Access) (directory, locks, error) {
+	defer func() { _ = unix.Close(fd) }()
+	own, err := reopen(fd, unix.O_RDWR)
+	if err != nil {
+		return directory{}, locks{}, err
+	}
+	dir, err := adopt(own, id, access)
+	if err != nil {
+		_ = unix.Close(own)
+	}
+	return dir, locks{own}, err
+}
+
+// adopt maps the directory behind fd, which stays the caller's.
+func adopt(fd int, id inode, access memfd.Access) (directory, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return directory{}, err
+	}
+	seg, err := memfd.Adopt(dup, access, layoutLen, layoutLen)
+	if err != nil {
+		return directory{}, err
+	}
+	dir := viewOf(seg)
+	if err := dir.check(id); err != nil {
+		_ = seg.Close()
+		return directory{}, fmt.Errorf("%w: no directory of inode %x:%x", err, id.dev, id.ino)
+	}
+	return dir, nil
+}
+
+// create makes a directory, and returns a descriptor of it for locks.
+func create(id inode) (directory, locks, error) {
+	seg, err := memfd.Create("gucx-xrcd", layoutLen, memfd.PeersWrite)
+	if err != nil {
+		return directory{}, locks{}, err
+	}
+	dir := viewOf(seg)
+	dir.format(id)
+	own, err := reopen(seg.FD(), unix.O_RDWR)
+	if err != nil {
+		_ = seg.Close()
+		return directory{}, locks{}, err
+	}
+	return dir, locks{own}, seg.DropFD()
+}

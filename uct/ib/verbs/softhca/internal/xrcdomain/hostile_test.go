@@ -1,0 +1,148 @@
+package xrcdomain
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+)
+
+// FuzzDirectory: whatever is in the directory, methods end and stay in their bounds.
+func FuzzDirectory(f *testing.F) {
+	f.Add([]byte{}, uint32(0), uint32(0))
+	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), uint32(0xffffff), uint32(0xfffffff))
+	f.Add([]byte("\xff\x07\x00\x00\xff\x07\x00\x00"), uint32(1<<17|1), uint32(1))
+	path := domainFile(f)
+	d, err := joinPath(path, 1)
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, d.Close()) })
+	f.Fuzz(func(t *testing.T, fill []byte, number, end uint32) {
+		mem := d.dir.seg.Bytes()
+		i := number % maxSRQs
+		for _, at := range []int{membersAt, srqsAt + int(i)*srqLen, qpsAt, qpsAt + int(number%maxQPs)*qpLen} {
+			copy(mem[at:at+min(len(fill), 4*qpLen)], fill)
+		}
+		d.dir.header().qpsEnd.Store(end % 64)
+		d.dir.header().nextSRQ.Store(end)
+		if m, ok := d.SRQOwner(number); ok {
+			assert.NotEqual(t, 0, number)
+			_ = m
+		}
+		if q, ok := d.QP(number); ok {
+			assert.Equal(t, number, q.Number)
+		}
+		n, err := d.AddSRQ()
+		require.NoError(t, err)
+		require.NoError(t, d.RemoveSRQ(n))
+		q, err := d.AddQP()
+		require.NoError(t, err)
+		require.NoError(t, d.ConnectQP(q, gidFor(3), 33))
+		found, ok := d.FindQP(gidFor(3), 33)
+		require.True(t, ok)
+		require.NotZero(t, found)
+		gone, err := d.CloseQP(q)
+		require.NoError(t, err)
+		_ = gone
+	})
+}
+
+func TestOpen_NoDirectory(t *testing.T) {
+	path := domainFile(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	id, err := identify(int(f.Fd()))
+	require.NoError(t, err)
+	short, err := memfd.Create("short", 4096, memfd.PeersWrite)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, short.Close()) }()
+	blank, err := memfd.Create("blank", layoutLen, memfd.PeersWrite)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, blank.Close()) }()
+	for name, tt := range map[string]struct {
+		message []byte
+		fds     []int
+		want    error
+	}{
+		"too short":       {[]byte{layoutVersion}, []int{short.FD()}, memfd.ErrSize},
+		"not formatted":   {[]byte{layoutVersion}, []int{blank.FD()}, ucs.ErrInvalidAddr},
+		"not a memfd":     {[]byte{layoutVersion}, []int{int(f.Fd())}, memfd.ErrKind},
+		"other version":   {[]byte{layoutVersion + 1}, []int{blank.FD()}, ucs.ErrUnreachable},
+		"no descriptor":   {[]byte{layoutVersion}, nil, ucs.ErrUnreachable},
+		"two descriptors": {[]byte{layoutVersion}, []int{blank.FD(), blank.FD()}, ucs.ErrUnreachable},
+		"long message":    {[]byte{layoutVersion, 0}, []int{blank.FD()}, ucs.ErrUnreachable},
+		"nothing":         {nil, nil, ucs.ErrUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stop := impostor(t, id, tt.message, tt.fds)
+			defer stop()
+			_, err := Open(Key{id.dev, id.ino})
+			if tt.want == memfd.ErrKind {
+				require.Error(t, err) // a file that is open for reading only may not even open again
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+		})
+	}
+}
+
+// impostor listens at the first place and gives each who connects a message.
+func impostor(t testing.TB, id inode, message []byte, fds []int) (stop func()) {
+	t.Helper()
+	l, err := net.ListenUnix(network, socketAddr(id, 0))
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				done <- err
+				return
+			}
+			if len(message) > 0 {
+				var oob []byte
+				if len(fds) > 0 {
+					oob = unix.UnixRights(fds...)
+				}
+				_, _, _ = conn.WriteMsgUnix(message, oob, nil)
+			}
+			_ = conn.Close()
+		}
+	}()
+	return func() {
+		require.NoError(t, l.Close())
+		require.True(t, errors.Is(<-done, net.ErrClosed))
+	}
+}
+
+// TestJoin_PlaceTaken: a name that is taken costs a place, no more.
+func TestJoin_PlaceTaken(t *testing.T) {
+	path := domainFile(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	id, err := identify(int(f.Fd()))
+	require.NoError(t, err)
+	stop := impostor(t, id, []byte{0xff}, nil)
+	defer stop()
+	a, b := join(t, path, 1), join(t, path, 2)
+	n := addSRQ(t, a)
+	_, ok := b.SRQOwner(n)
+	require.True(t, ok)
+}
+
+func TestWords(t *testing.T) {
+	g := gidFor(0x1234)
+	w := words(g)
+	assert.Equal(t, g, gidOf(w))
+	assert.Equal(t, binary.NativeEndian.Uint64(g[:8]), w[0], fmt.Sprint(w))
+}

@@ -1,0 +1,121 @@
+package xrcdomain
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/ucs"
+)
+
+// The directory, in native order, as all who map it run on one machine.
+const (
+	layoutMagic   = 0x6763_7872 // "gcxr"
+	layoutVersion = 1
+
+	maxMembers = 1 << 10
+	maxSRQs    = 1 << 17
+	maxQPs     = 1 << 15
+
+	headerLen = 4096
+	memberLen = 32
+	srqLen    = 8
+	qpLen     = 256
+
+	membersAt = headerLen
+	srqsAt    = membersAt + maxMembers*memberLen
+	qpsAt     = srqsAt + maxSRQs*srqLen
+	layoutLen = qpsAt + maxQPs*qpLen
+)
+
+// Bytes of the file that locks are taken of. Locks are no data: they may lie behind its end.
+const (
+	lifeByte   = 1 << 30 // and those behind: one for each place
+	changeByte = lifeByte - 1
+)
+
+// header is the start of the directory.
+type header struct {
+	magic   atomic.Uint32 // stored last
+	version atomic.Uint32
+	dev     atomic.Uint64 // of the inode
+	ino     atomic.Uint64
+	nextSRQ atomic.Uint32 // where the search for a free number begins
+	qpsEnd  atomic.Uint32 // entries from here on have never been used
+}
+
+// member is a device of a process. It is valid while the lock of its place is held.
+type member struct {
+	gid [2]atomic.Uint64
+	pid atomic.Uint32
+	_   [12]byte
+}
+
+// qpEntry is a target QP. number is stored last when it appears and cleared first.
+type qpEntry struct {
+	number atomic.Uint32 // 0: free
+	serial atomic.Uint32 // of the number that was given last
+	srcQPN atomic.Uint32 // of the initiator; 0: not connected
+	pid    atomic.Uint32
+	srcGID [2]atomic.Uint64
+	refs   [maxMembers / 64]atomic.Uint64 // which members refer to it
+	_      [qpLen - 32 - maxMembers/8]byte
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(member{})-memberLen]
+	_ = [1]struct{}{}[unsafe.Sizeof(qpEntry{})-qpLen]
+)
+
+// directory is a view of a segment of layoutLen bytes, which is page aligned; places are
+// in range by construction or by the caller's check.
+type directory struct {
+	seg  *memfd.Segment
+	base unsafe.Pointer
+}
+
+func viewOf(seg *memfd.Segment) directory {
+	return directory{seg, unsafe.Pointer(unsafe.SliceData(seg.Bytes()))}
+}
+
+func (d directory) header() *header { return (*header)(d.base) }
+
+func (d directory) member(place int) *member {
+	return (*member)(unsafe.Add(d.base, membersAt+place*memberLen))
+}
+
+// srq is a word: see srq.go.
+func (d directory) srq(i uint32) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Add(d.base, srqsAt+int(i%maxSRQs)*srqLen))
+}
+
+func (d directory) qp(i uint32) *qpEntry {
+	return (*qpEntry)(unsafe.Add(d.base, qpsAt+int(i%maxQPs)*qpLen))
+}
+
+// qpsEnd is how many entries may have been used.
+func (d directory) qpsEnd() uint32 { return min(d.header().qpsEnd.Load(), maxQPs) }
+
+func (d directory) format(id inode) {
+	h := d.header()
+	h.version.Store(layoutVersion)
+	h.dev.Store(id.dev)
+	h.ino.Store(id.ino)
+	h.magic.Store(layoutMagic)
+}
+
+// check makes sure that the directory is one of the inode.
+func (d directory) check(id inode) error {
+	h := d.header()
+	if h.magic.Load() != layoutMagic || h.version.Load() != layoutVersion ||
+		h.dev.Load() != id.dev || h.ino.Load() != id.ino {
+		return ucs.ErrInvalidAddr
+	}
+	return nil
+}
+
+// words is a GID as two words in memory order.
+func words(gid [16]byte) [2]uint64 { return *(*[2]uint64)(unsafe.Pointer(&gid)) }
+
+// gidOf is the reverse of words.
+func gidOf(w [2]uint64) [16]byte { return *(*[16]byte)(unsafe.Pointer(&w)) }

@@ -1,0 +1,102 @@
+package xrcdomain
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// lockTimeout bounds how long a member waits for another one that is joining or changing
+// the directory: it may be stopped.
+const lockTimeout = 5 * time.Second
+
+// lockPause is between two tries: the kernel offers no lock that ends at a deadline.
+const lockPause = time.Millisecond
+
+// inode names a domain.
+type inode struct{ dev, ino uint64 }
+
+// reopen opens the file behind a descriptor again, so that locks of it are this
+// caller's alone: a duplicate, also one that a child process has inherited, shares them.
+func reopen(fd, flags int) (int, error) {
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	for {
+		own, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return own, errPath("open", path, err)
+		}
+	}
+}
+
+func errPath(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: path, Err: err}
+}
+
+// identify tells which inode a descriptor is of: that of a file or a directory.
+func identify(fd int) (inode, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return inode{}, os.NewSyscallError("fstat", err)
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFREG && kind != unix.S_IFDIR {
+		return inode{}, fmt.Errorf("%w: descriptor of mode %#o is no file or directory", ucs.ErrInvalidParam, st.Mode)
+	}
+	return inode{uint64(st.Dev), st.Ino}, nil
+}
+
+// patiently repeats try until it does not find the lock taken, for lockTimeout at most.
+func patiently(what string, try func() error) error {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPause) {
+		err := try()
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError(what, err)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%w: another process holds the lock (%s)", ucs.ErrTimedOut, what)
+		}
+	}
+}
+
+// lockInode takes the lock for joining; closing fd gives it back.
+func lockInode(fd int) error {
+	return patiently("flock", func() error { return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
+}
+
+// locks are those of an open file description of the directory.
+type locks struct{ fd int }
+
+func (l locks) set(at int64, kind int16) error {
+	return unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind, Start: at, Len: 1})
+}
+
+// change takes the lock for changes.
+func (l locks) change() error {
+	return patiently("fcntl F_OFD_SETLK", func() error { return l.set(changeByte, unix.F_WRLCK) })
+}
+
+func (l locks) changed() { _ = l.set(changeByte, unix.F_UNLCK) } // giving back does not fail
+
+// live takes the lock of a place, until the description is closed. False if it is taken.
+func (l locks) live(place int) bool { return l.set(lifeByte+int64(place), unix.F_WRLCK) == nil }
+
+// alive reports whether another description holds the lock of a place.
+func (l locks) alive(place int) bool {
+	q := unix.Flock_t{Type: unix.F_WRLCK, Start: lifeByte + int64(place), Len: 1}
+	for {
+		err := unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_GETLK, &q)
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && q.Type != unix.F_UNLCK
+		}
+	}
+}
+
+// release gives the lock of a place back.
+func (l locks) release(place int) { _ = l.set(lifeByte+int64(place), unix.F_UNLCK) }
