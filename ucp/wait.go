@@ -136,3 +136,31 @@ func (w *Worker) Serve(ctx context.Context) error {
 }
 
 func never() bool { return false }
+
+// Until makes progress until done reports true, for layers above whose operations are made
+// of several requests. done is called often, between two polls and not from a callback: it
+// must be quick, and may start operations. If ctx ends first, its error is returned; an error
+// that wraps ErrClosed if the worker is closed meanwhile. It spins, yields, and then parks.
+func (w *Worker) Until(ctx context.Context, done func() bool) error {
+	if err := w.engine.Turn.Take(); err != nil {
+		return err
+	}
+	err := w.engine.Until(ctx, done)
+	w.engine.Turn.Give()
+	return err
+}
+
+// GiveUp ends the caller's part of an operation, as the blocking forms do when their context
+// ends: what was not posted is not posted any more, and the buffer is the caller's when it
+// returns. If a transport has the buffer, it waits until that lets go, for ucs.RevokeLimit at
+// most, after which the EP fails with ErrCanceled. The request is given back. Not from a
+// callback.
+func (r *Request) GiveUp() {
+	w := r.worker
+	if w.engine.Turn.Take() != nil { // the worker is closed: all has ended
+		r.Release()
+		return
+	}
+	r.giveUp(w.engine.Until)
+	w.engine.Turn.Give()
+}

@@ -64,6 +64,7 @@ ucp/internal/bootstrap wireup ucs internal
 ucp/internal/region   ucp/internal/wire uct uct/targetop ucs internal
 ucp                   ucp/internal/bootstrap ucp/internal/conn ucp/internal/data ucp/internal/lane ucp/internal/engine ucp/internal/match ucp/internal/proto ucp/internal/region ucp/internal/regcache ucp/internal/wire wireup uct ucs internal                        | uct/all gucx uct/base uct/internal uct/ucttest uct/ib uct/ib/rc uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca
 ucp/ucpnet            ucp ucs                                        | uct uct/all gucx internal
+ucp/ucpgroup          ucp ucs internal                               | uct uct/all gucx
 
 # all of it, as the environment says: the package at the root
 gucx                  ucp uct uct/all ucs                            | internal
@@ -82,7 +83,7 @@ perftest/internal/show/info   perftest/internal/measure perftest/internal/layers
 perftest/internal/cli         *
 
 # programs
-examples              gucx ucp uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
+examples              gucx ucp ucp/ucpgroup uct uct/base uct/ib ucs perftest/perf      | uct/ucttest
 
 # modules                     in programs and helpers of tests        | in all tests
 golang.org/x/sys              *

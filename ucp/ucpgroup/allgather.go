@@ -1,0 +1,109 @@
+package ucpgroup
+
+import "context"
+
+// Limits between algorithms of Allgather, in bytes of all ranks together; see reduceShort for
+// the source.
+const (
+	// gatherShort is the longest for which the least number of rounds counts.
+	gatherShort = 80 << 10
+	// gatherLong is the least for which neighbors are the best peers, also where the number of
+	// ranks is a power of two.
+	gatherLong = 512 << 10
+)
+
+// Allgather gives each rank what all have in send, which is equally long everywhere, in the
+// order of ranks in recv. recv is Size times as long. send may be this rank's place in recv.
+// See also "Collective operations" in the package documentation.
+func (c *Comm) Allgather(ctx context.Context, send, recv []byte) error {
+	s, err := c.allgather(send, recv)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// Iallgather begins Allgather. send and recv are the group's until the request has ended.
+func (c *Comm) Iallgather(send, recv []byte) (*Request, error) {
+	s, err := c.allgather(send, recv)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(), nil
+}
+
+func (c *Comm) allgather(send, recv []byte) (*schedule, error) {
+	const name = "allgather"
+	n := c.Size()
+	if err := c.usable(name); err != nil {
+		return nil, err
+	}
+	if len(recv) != n*len(send) {
+		return nil, invalid(name, "a result whose length is not that of all ranks,", len(recv))
+	}
+	s := c.begin(name)
+	b := blocks{recv, len(send)}
+	switch {
+	case n == 1 || len(recv) <= gatherShort && n&(n-1) != 0:
+		s.bruckAllgather(b, send)
+	case len(recv) < gatherLong && n&(n-1) == 0:
+		s.copy(b.at(c.rank), send)
+		s.doublingAllgather(b)
+	default:
+		s.copy(b.at(c.rank), send)
+		s.ringAllgather(b)
+	}
+	return s, nil
+}
+
+// blocks is memory with an equally long part for each rank.
+type blocks struct {
+	b    []byte
+	size int
+}
+
+// at is the part of a rank.
+func (b blocks) at(rank int) []byte { return b.span(rank, rank+1) }
+
+// span is the parts of ranks from i to just before j.
+func (b blocks) span(i, j int) []byte { return b.b[i*b.size : j*b.size] }
+
+// doublingAllgather has ranks at distance 1, 2, 4 ... exchange all that they have. The number of
+// ranks is a power of two.
+func (s *schedule) doublingAllgather(b blocks) {
+	n, me := s.c.Size(), s.c.rank
+	for d := 1; d < n; d *= 2 {
+		peer := me ^ d
+		mine, other := me&^(d-1), peer&^(d-1)
+		s.recv(peer, b.span(other, other+d))
+		s.send(peer, b.span(mine, mine+d))
+		s.wait()
+	}
+}
+
+// ringAllgather passes parts to the next rank, one in a round.
+func (s *schedule) ringAllgather(b blocks) {
+	n, me := s.c.Size(), s.c.rank
+	for i := range n - 1 {
+		s.recv((me-1+n)%n, b.at((me-1-i+n)%n))
+		s.send((me+1)%n, b.at((me-i+n)%n))
+		s.wait()
+	}
+}
+
+// bruckAllgather doubles what each rank has in each round, for any number of ranks, and then
+// turns it so that it begins with rank 0 (Bruck and others, "Efficient Algorithms for All-to-All
+// Communications in Multiport Message-Passing Systems", 1997).
+func (s *schedule) bruckAllgather(b blocks, send []byte) {
+	n, me := s.c.Size(), s.c.rank
+	turned := blocks{s.scratch(len(b.b)), b.size}
+	s.copy(turned.at(0), send)
+	for d := 1; d < n; d *= 2 {
+		count := min(d, n-d)
+		s.recv((me+d)%n, turned.span(d, d+count))
+		s.send((me-d+n)%n, turned.span(0, count))
+		s.wait()
+	}
+	s.copy(b.span(me, n), turned.span(0, n-me))
+	s.copy(b.span(0, me), turned.span(n-me, n))
+}

@@ -1,0 +1,37 @@
+package ucpgroup
+
+import "context"
+
+// Barrier returns when every rank of the communicator has called it. For the errors, and for
+// what the end of ctx does, see "Collective operations" in the package documentation.
+func (c *Comm) Barrier(ctx context.Context) error {
+	s, err := c.barrier()
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// Ibarrier begins a barrier, which has ended when every rank has begun it.
+func (c *Comm) Ibarrier() (*Request, error) {
+	s, err := c.barrier()
+	if err != nil {
+		return nil, err
+	}
+	return s.start(), nil
+}
+
+// barrier is a dissemination barrier: in round k each rank tells the one 2^k after it, so that
+// after log2(n) rounds each has been told of all (Hensgen, Finkel and Manber 1988).
+func (c *Comm) barrier() (*schedule, error) {
+	if err := c.usable("barrier"); err != nil {
+		return nil, err
+	}
+	s, n := c.begin("barrier"), c.Size()
+	for d := 1; d < n; d *= 2 {
+		s.recv((c.rank-d+n)%n, nil)
+		s.send((c.rank+d)%n, nil)
+		s.wait()
+	}
+	return s, nil
+}

@@ -1,0 +1,144 @@
+package ucpgroup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Bootstrap is how ranks find each other before they can send messages: a table that all of
+// them fill, and a fence. It belongs to one goroutine.
+type Bootstrap interface {
+	// Rank is the rank of this process, from 0.
+	Rank() int
+	// Size is how many there are.
+	Size() int
+	// Put publishes a value under a key of this rank, once for each key. It copies value.
+	// What others may see of it before the next fence is not said.
+	Put(key string, value []byte) error
+	// Fence returns when every rank has called it. What was put before that can be got after
+	// it. If ctx ends first its error is returned, and the bootstrap is of no use any more.
+	Fence(ctx context.Context) error
+	// Get returns what a rank has put. An error that wraps ErrInvalidParam if there is none.
+	Get(rank int, key string) ([]byte, error)
+	// Close leaves: who has started the ranks does not wait for this one any more. The
+	// group stays.
+	Close() error
+}
+
+// InProcess returns the bootstraps of n ranks that are goroutines of this process. A rank that
+// closes its bootstrap without having come to a fence ends that of the others with
+// ErrPeerClosed.
+func InProcess(n int) []Bootstrap {
+	t := &table{n: n, values: map[tableKey][]byte{}, round: newRound()}
+	list := make([]Bootstrap, n)
+	for q := range list {
+		list[q] = &member{t: t, rank: q}
+	}
+	return list
+}
+
+// table is what the ranks of one process share.
+type table struct {
+	mu      sync.Mutex
+	n       int
+	values  map[tableKey][]byte
+	arrived int // ranks at the fence
+	round   *round
+	left    bool // a rank has
+}
+
+// round is one fence.
+type round struct {
+	over chan struct{} // closed when all have come, or one has left
+	err  error         // written before that
+}
+
+func newRound() *round { return &round{over: make(chan struct{})} }
+
+type tableKey struct {
+	rank int
+	key  string
+}
+
+// member is the bootstrap of one rank.
+type member struct {
+	t      *table
+	rank   int
+	closed bool
+}
+
+// Rank implements Bootstrap.
+func (m *member) Rank() int { return m.rank }
+
+// Size implements Bootstrap.
+func (m *member) Size() int { return m.t.n }
+
+// Put implements Bootstrap.
+func (m *member) Put(key string, value []byte) error {
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	m.t.values[tableKey{m.rank, key}] = slices.Clone(value)
+	return nil
+}
+
+// Fence implements Bootstrap.
+func (m *member) Fence(ctx context.Context) error {
+	x, err := m.t.arrive()
+	if err != nil {
+		return err
+	}
+	select {
+	case <-x.over:
+		return x.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// arrive counts a rank at the fence.
+func (t *table) arrive() (*round, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left {
+		return nil, errLeft
+	}
+	x := t.round
+	if t.arrived++; t.arrived == t.n {
+		close(x.over)
+		t.arrived, t.round = 0, newRound()
+	}
+	return x, nil
+}
+
+var errLeft = fmt.Errorf("fence: a rank has left: %w", ucs.ErrPeerClosed)
+
+// Get implements Bootstrap.
+func (m *member) Get(rank int, key string) ([]byte, error) {
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	v, ok := m.t.values[tableKey{rank, key}]
+	if !ok {
+		return nil, fmt.Errorf("key %q of rank %d: %w", key, rank, ucs.ErrInvalidParam)
+	}
+	return slices.Clone(v), nil
+}
+
+// Close implements Bootstrap.
+func (m *member) Close() error {
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	if !m.t.left {
+		m.t.left = true
+		m.t.round.err = errLeft
+		close(m.t.round.over)
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package ucpgroup
+
+import (
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Comm is a communicator: some ranks of a group in an order, with a matching of their own. Its
+// messages match receives of the same communicator only. It belongs to the goroutine that owns
+// the worker.
+type Comm struct {
+	g       *Group
+	context uint16
+	rank    int
+	ranks   []int32 // in the world, by rank here
+	number  uint64  // of the next collective operation
+	spare   *schedule
+	freed   bool
+}
+
+func newComm(g *Group, context uint16, rank int, ranks []int32) *Comm {
+	return &Comm{g: g, context: context, rank: rank, ranks: ranks}
+}
+
+// Rank is this process's rank in the communicator.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is how many ranks it has.
+func (c *Comm) Size() int { return len(c.ranks) }
+
+// Group is the group that it is of.
+func (c *Comm) Group() *Group { return c.g }
+
+// WorldRank is the rank in the world of a rank of the communicator. It panics if there is
+// none.
+func (c *Comm) WorldRank(rank int) int { return int(c.ranks[rank]) }
+
+// EP is the endpoint to a rank of the communicator, for operations of package ucp. It stays
+// the group's: do not close it. It panics if there is no such rank.
+func (c *Comm) EP(rank int) *ucp.EP { return c.g.peers[c.ranks[rank]].ep }
+
+// usable is why the communicator takes no operation; nil if it does.
+func (c *Comm) usable(op string) error {
+	switch {
+	case c.freed || c.g.closed:
+		return opError(op, ucs.ErrClosed)
+	case c.g.failed != nil:
+		return c.g.failed
+	}
+	return nil
+}
+
+// deserted is why a receive from any rank cannot end well: all other ranks are gone.
+func (c *Comm) deserted() error {
+	var last error
+	for rank, q := range c.ranks {
+		if rank == c.rank {
+			continue
+		}
+		if last = c.g.peers[q].gone; last == nil {
+			return nil
+		}
+	}
+	return last
+}

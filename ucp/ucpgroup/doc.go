@@ -1,0 +1,73 @@
+// Package ucpgroup gives n processes, or goroutines, that work together what message-passing
+// middleware gives them: ranks from 0 to n-1, messages that are matched by communicator, source
+// and tag, and collective operations. It stands on the tagged messages of package ucp.
+//
+//	group, err := ucpgroup.New(ctx, worker, bootstrap)
+//	world := group.World()
+//	if world.Rank() == 0 {
+//		err = world.Send(ctx, 1, tag, data)
+//	} else {
+//		st, err := world.Recv(ctx, ucpgroup.AnySource, tag, buf)
+//	}
+//	err = ucpgroup.Allreduce(ctx, world, nil, numbers, ucpgroup.Sum[float64])
+//
+// # Finding each other
+//
+// A [Bootstrap] swaps the addresses of the ranks' workers: [InProcess] for goroutines.
+// [Connect] takes addresses that were swapped in another way, and neither blocks nor sends
+// anything.
+//
+// # Messages
+//
+// Of the 64 bits of a tag in package ucp the user of a communicator has 31 (0 to [MaxTag]); 20
+// are the source's rank ([MaxRanks]), 12 the communicator ([MaxComms]), and one is set in messages
+// of collective operations. The worker's other tagged messages would mix with those of
+// the group: a worker with a group is the group's in this respect.
+//
+// Messages between two ranks of a communicator keep their order: of those that a receive
+// matches it gets the one that was sent first, and of the receives that a message matches the
+// one that was posted first gets it. A message that comes early is kept, within the limits of
+// package ucp ("Messages" there): a rank that sends very much more than its receiver has posted
+// receives for waits, and a receiver must not wait for a message that is far behind others that it
+// does not receive.
+//
+// # Requests
+//
+// Isend, Irecv and the operations whose names begin with I return at once. Their [Request] is
+// tested, waited for and given back; a nil one says that a send has ended already. Operations make
+// progress in every call of the group that waits or tests, and in [Group.Progress]; so one that
+// was begun earlier never holds up one that is waited for.
+//
+// Isend, Irecv, Test, Iprobe, Progress and the beginnings of collective operations do not block,
+// start no goroutine and look at no clock: ranks may be step functions of a program that
+// gives each a time of its own, on one goroutine.
+//
+// # Collective operations
+//
+// Every rank of the communicator calls them, in the same order, with lengths that agree. Several
+// may be under way, also of different kinds; messages of the user never match theirs. They return
+// when this rank's part is over and its buffers are its own again; only Barrier says that the
+// others have come that far. One that fails on a rank, or is given up as ctx ends, would leave
+// the others waiting: it ends the group.
+//
+// # Errors
+//
+// A rank that closes its group or its worker has left: what waits for a message of that rank ends
+// with a [RankError] that wraps ErrPeerClosed, and so do sends to it. A rank whose process
+// dies, or is not reached any more, ends the group: every operation ends with a [RankError] that
+// names it and wraps the reason, on all ranks, as those that notice tell the others. What is then
+// left is [Group.Close].
+//
+// Who notices the end of a process depends on the transport: sm and tcp notice it when it
+// happens, rc and ud when something is sent to it.
+//
+// # Allocations
+//
+// Send, Recv, Isend, Irecv and their requests allocate nothing once pools have grown, nor does
+// Barrier. Collective operations keep their schedules, and up to 1 MiB of scratch memory, for
+// the next one of the communicator.
+//
+// # Goroutines
+//
+// A group belongs to the goroutine that owns its worker, with its communicators and requests.
+package ucpgroup

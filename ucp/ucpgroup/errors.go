@@ -1,0 +1,49 @@
+package ucpgroup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// RankError says that a rank is gone, or that an operation failed there. Its cause is what
+// errors.Is finds: ErrPeerClosed if the rank has left in order, ErrConnReset if its process
+// ended otherwise, ErrCanceled if it gave up, or what package ucp says of its endpoint.
+type RankError struct {
+	Rank int // in the world
+	Err  error
+}
+
+// Error returns the rank and the cause.
+func (e *RankError) Error() string { return "rank " + strconv.Itoa(e.Rank) + ": " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *RankError) Unwrap() error { return e.Err }
+
+// opError is an error of an operation.
+func opError(op string, cause error) error { return fmt.Errorf("ucpgroup: %s: %w", op, cause) }
+
+// invalid is an error of a parameter, with a value that is out of its range.
+func invalid(op, what string, value int) error {
+	return opError(op, fmt.Errorf("%s %d: %w", what, value, ucs.ErrInvalidParam))
+}
+
+// statusToTell is the reason of a failure as it travels to other ranks.
+func statusToTell(err error) ucs.Status {
+	for st, reason := range toldReasons {
+		if errors.Is(err, reason) {
+			return st
+		}
+	}
+	return ucs.StatusInternal
+}
+
+// toldReasons are the reasons that keep their meaning in another process.
+var toldReasons = map[ucs.Status]error{
+	ucs.StatusConnReset: ucs.ErrConnReset, ucs.StatusTimedOut: ucs.ErrTimedOut,
+	ucs.StatusCanceled: ucs.ErrCanceled, ucs.StatusTruncated: ucs.ErrTruncated,
+	ucs.StatusInvalidParam: ucs.ErrInvalidParam, ucs.StatusUnreachable: ucs.ErrUnreachable,
+	ucs.StatusRemoteAccess: ucs.ErrRemoteAccess, ucs.StatusPeerClosed: ucs.ErrPeerClosed,
+}

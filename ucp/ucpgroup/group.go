@@ -1,0 +1,179 @@
+package ucpgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Group is this process's view of n ranks, each with a worker of its own. It belongs, with
+// its communicators and requests, to the goroutine that owns the worker.
+type Group struct {
+	w     *ucp.Worker
+	rank  int
+	peers []peer // by rank in the world
+	world *Comm
+
+	contexts contextSet
+	free     *Request
+	pending  requestList // requests of package ucp that were under way when last looked at
+	schedules
+	failure
+	closed bool
+}
+
+// peer is a rank.
+type peer struct {
+	ep   *ucp.EP
+	gone error // why the EP takes no more operations; nil if it does
+}
+
+// Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is
+// this worker's own. It sends nothing and does not block: ranks connect when the first message
+// goes between them. The worker must have no other endpoints to these ranks, and the active
+// messages NoticeID. The worker stays the caller's. Errors: ErrInvalidParam, those of
+// [ucp.Worker.NewEP].
+func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
+	n := len(addrs)
+	if n < 1 || n > MaxRanks {
+		return nil, invalid("connect", "ranks", n)
+	}
+	if rank < 0 || rank >= n {
+		return nil, invalid("connect", "rank", rank)
+	}
+	g := &Group{w: w, rank: rank, peers: make([]peer, n)}
+	w.OnActive(NoticeID, g.handleNotice)
+	for q, addr := range addrs {
+		ep, err := w.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { g.lost(q, err) }})
+		if err != nil {
+			g.closeEPs(ucp.CloseForce)
+			return nil, opError("connect", &RankError{q, err})
+		}
+		g.peers[q].ep = ep
+	}
+	g.contexts.take(worldContext)
+	g.world = newComm(g, worldContext, rank, everyone(n))
+	return g, nil
+}
+
+// everyone are the ranks of the world.
+func everyone(n int) []int32 {
+	ranks := make([]int32, n)
+	for q := range ranks {
+		ranks[q] = int32(q)
+	}
+	return ranks
+}
+
+// New makes the group of the ranks that b has find each other. It blocks until every rank
+// has called it, or ctx ends. Errors: those of b and of [Connect].
+func New(ctx context.Context, w *ucp.Worker, b Bootstrap) (*Group, error) {
+	addrs, err := exchange(ctx, b, w.Address())
+	if err != nil {
+		return nil, opError("new", err)
+	}
+	return Connect(w, b.Rank(), addrs)
+}
+
+// addressKey is the key under which ranks publish their worker's address.
+const addressKey = "ucp"
+
+// exchange swaps values between all ranks.
+func exchange(ctx context.Context, b Bootstrap, mine []byte) ([][]byte, error) {
+	if err := b.Put(addressKey, mine); err != nil {
+		return nil, err
+	}
+	if err := b.Fence(ctx); err != nil {
+		return nil, err
+	}
+	all := make([][]byte, b.Size())
+	for q := range all {
+		var err error
+		if all[q], err = b.Get(q, addressKey); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", q, err)
+		}
+	}
+	return all, nil
+}
+
+// World is the communicator of all ranks.
+func (g *Group) World() *Comm { return g.world }
+
+// Worker is the worker that the group uses.
+func (g *Group) Worker() *ucp.Worker { return g.w }
+
+// Err is nil, or why the group takes no more operations.
+func (g *Group) Err() error {
+	if g.closed {
+		return opError("group", ucs.ErrClosed)
+	}
+	return g.failed
+}
+
+// Progress makes progress once and returns how much happened. It does not block, and looks
+// at no clock.
+func (g *Group) Progress() int {
+	n := g.w.Progress()
+	g.step()
+	return n
+}
+
+// step does what has become possible, outside of callbacks.
+func (g *Group) step() {
+	if g.noticeDue {
+		g.endFailed()
+	}
+	if g.first != nil {
+		g.advanceAll()
+	}
+}
+
+// Close leaves the group, after every rank has called it: until then it blocks and makes
+// progress. If the group has failed, or ctx ends first, it leaves at once, and the other ranks
+// find that this one has left. Requests that have not ended are canceled. The error is why the
+// group had failed, or what has kept it from ending well. The worker stays open.
+func (g *Group) Close(ctx context.Context) error {
+	if g.closed {
+		return nil
+	}
+	err := g.failed
+	if err == nil {
+		err = g.world.Barrier(ctx)
+	}
+	g.closed = true
+	if err != nil {
+		g.tellAll(ctx)
+		return errors.Join(err, g.closeAll(ctx, ucp.CloseForce))
+	}
+	return g.closeAll(ctx, ucp.CloseFlush)
+}
+
+// closeAll ends all requests and closes the endpoints, and waits for that.
+func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
+	g.cancelAll()
+	var errs []error
+	for _, r := range g.closeEPs(mode) {
+		if err := r.Wait(ctx); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	g.w.OnActive(NoticeID, nil)
+	return ucs.Join(errs...)
+}
+
+// closeEPs begins to close the endpoints that are there.
+func (g *Group) closeEPs(mode ucp.CloseMode) (closing []*ucp.Request) {
+	for q := range g.peers {
+		ep := g.peers[q].ep
+		if ep == nil {
+			continue
+		}
+		if r, err := ep.Close(mode); err == nil && r != nil {
+			closing = append(closing, r)
+		}
+	}
+	return closing
+}

@@ -1,0 +1,324 @@
+package ucpgroup
+
+import (
+	"context"
+
+	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Request is an operation that has not ended when the call returned, or a receive. It is
+// pooled: Wait, and Test when it reports done, give it back, and it must not be touched after
+// that. A nil Request is one that has ended well; all methods take it.
+type Request struct {
+	g    *Group
+	c    *Comm
+	u    *ucp.Request // of a message; nil if it has ended
+	s    *schedule    // of a collective operation
+	info ucp.TagInfo  // of a receive
+	err  error        // how it ended, or why it was cut off
+	kind requestKind
+	peer int32 // rank in the world that it needs, or AnySource
+
+	done       func() bool // finished
+	next, prev *Request    // in Group.pending; next in Group.free too
+	listed     bool
+}
+
+// requestKind is what a request does.
+type requestKind uint8
+
+const (
+	kindSend requestKind = iota
+	kindRecv
+	kindCollective
+	kindFree // in the pool
+)
+
+// String names the operation.
+func (k requestKind) String() string {
+	return [...]string{"send", "receive", "collective operation", "free request"}[k]
+}
+
+// requestChunk is how many requests the pool grows by.
+const requestChunk = 32
+
+// newRequest takes a request from the pool.
+func (g *Group) newRequest(c *Comm, kind requestKind, peer int) *Request {
+	if g.free == nil {
+		g.growPool()
+	}
+	r := g.free
+	g.free, r.next = r.next, nil
+	r.c, r.kind, r.peer = c, kind, int32(peer)
+	return r
+}
+
+//go:noinline
+func (g *Group) growPool() {
+	block := make([]Request, requestChunk)
+	for i := range block {
+		r := &block[i]
+		r.g, r.kind, r.done = g, kindFree, r.finished
+		r.next, g.free = g.free, r
+	}
+}
+
+// recycle puts a request back into the pool.
+func (g *Group) recycle(r *Request) {
+	if r.listed {
+		g.pending.remove(r)
+	}
+	r.c, r.u, r.s, r.err, r.info.From = nil, nil, nil, nil, nil
+	r.kind = kindFree
+	r.next, g.free = g.free, r
+}
+
+// underway enters a request that package ucp has a part of.
+func (r *Request) underway(u *ucp.Request) {
+	r.u = u
+	r.g.pending.add(r)
+}
+
+// Done reports whether the operation has ended. It makes no progress.
+func (r *Request) Done() bool {
+	switch {
+	case r == nil:
+		return true
+	case r.s != nil:
+		return r.s.ended
+	}
+	return r.u == nil || r.u.Done()
+}
+
+// finished is Done for a waiter, which makes progress for all operations of the group.
+func (r *Request) finished() bool {
+	r.g.step()
+	return r.Done()
+}
+
+// Test makes progress and reports whether the operation has ended; if so, st and err say how,
+// and the request is given back. It does not block, and looks at no clock.
+func (r *Request) Test() (done bool, st Status, err error) {
+	if !r.Done() {
+		if r.g.Progress(); !r.Done() {
+			return false, Status{}, nil
+		}
+	}
+	st, err = r.take()
+	return true, st, err
+}
+
+// Wait makes progress until the operation has ended, and returns how; the request is then given
+// back. If ctx ends first, its error is returned and the request goes on: wait again, or Cancel
+// it. Errors: ErrTruncated, with the length of the message in the status; ErrCanceled;
+// a [RankError] if a rank that it needs is gone; ErrClosed if the worker is closed meanwhile.
+func (r *Request) Wait(ctx context.Context) (Status, error) {
+	if !r.Done() {
+		if err := r.g.w.Until(ctx, r.done); err != nil {
+			return Status{}, err
+		}
+	}
+	return r.take()
+}
+
+// take returns how an ended request ended and gives it back.
+func (r *Request) take() (st Status, err error) {
+	if r == nil {
+		return Status{}, nil
+	}
+	if invariants.Enabled {
+		invariants.Assert(r.kind != kindFree, "a request of a group was used after it was given back")
+	}
+	g, kind := r.g, r.kind
+	switch {
+	case r.s != nil:
+		if err = r.s.err; err != nil {
+			g.step() // the others are told
+		}
+		r.s.recycle()
+	case r.u != nil:
+		err = r.takeMessage()
+	default:
+		err = r.err
+	}
+	if kind == kindRecv {
+		st = statusOf(r.info.Tag, r.info.Length)
+	}
+	g.recycle(r)
+	return st, err
+}
+
+// takeMessage returns how the request of a message has ended.
+func (r *Request) takeMessage() error {
+	_, err := r.u.Test()
+	if err == nil {
+		return nil
+	}
+	return r.failure(err)
+}
+
+// failure is why an operation has ended with err, which is what package ucp says.
+func (r *Request) failure(err error) error {
+	if r.err != nil {
+		return opError(r.kind.String(), r.err)
+	}
+	if r.peer != AnySource && r.g.peers[r.peer].gone != nil {
+		return opError(r.kind.String(), r.g.peers[r.peer].gone)
+	}
+	return opError(r.kind.String(), err)
+}
+
+// Cancel ends a receive for which there is no message yet, or a send of which nothing was
+// posted, with ErrCanceled, and reports whether it did. The request is still to be given back.
+// Collective operations cannot be canceled.
+func (r *Request) Cancel() bool {
+	if r.Done() || r.s != nil {
+		return false
+	}
+	return r.u.Cancel()
+}
+
+// giveUp ends the request of a blocking call whose context has ended. The buffer is the
+// caller's again.
+func (r *Request) giveUp() {
+	if r.u != nil {
+		r.u.GiveUp()
+	}
+	r.g.recycle(r)
+}
+
+// doomed is why the request cannot end well any more; nil if it may.
+func (r *Request) doomed() error {
+	g := r.g
+	switch {
+	case g.failed != nil:
+		return g.failed
+	case r.kind != kindRecv:
+		return nil // its endpoint ends it
+	case r.peer != AnySource:
+		return g.peers[r.peer].gone
+	}
+	return r.c.deserted()
+}
+
+// cut ends a request that is doomed. A part of it that a transport has ends with the
+// endpoint.
+func (r *Request) cut(err error) {
+	if r.u.Done() || r.err != nil {
+		return
+	}
+	r.err = err
+	if r.u.Cancel() || r.g.failed == nil {
+		return
+	}
+	if r.peer != AnySource {
+		r.g.hangUp(int(r.peer))
+		return
+	}
+	for q := range r.g.peers {
+		r.g.hangUp(q)
+	}
+}
+
+// hangUp ends all that is under way to a rank, after the group has failed.
+func (g *Group) hangUp(q int) {
+	p := &g.peers[q]
+	if p.gone == nil {
+		p.gone = g.failed
+	}
+	if r, err := p.ep.Close(ucp.CloseForce); err == nil && r != nil {
+		r.Release()
+	}
+}
+
+// cancelAll ends all requests when the group closes.
+func (g *Group) cancelAll() {
+	for r := g.pending.first; r != nil; r = r.next {
+		if !r.u.Done() && r.err == nil {
+			r.err = ucs.ErrCanceled
+			r.u.Cancel()
+		}
+	}
+	g.cutSchedules()
+}
+
+// requestList is a list of requests.
+type requestList struct{ first, last *Request }
+
+func (l *requestList) add(r *Request) {
+	r.listed, r.prev, r.next = true, l.last, nil
+	if l.last != nil {
+		l.last.next = r
+	} else {
+		l.first = r
+	}
+	l.last = r
+}
+
+func (l *requestList) remove(r *Request) {
+	if r.prev != nil {
+		r.prev.next = r.next
+	} else {
+		l.first = r.next
+	}
+	if r.next != nil {
+		r.next.prev = r.prev
+	} else {
+		l.last = r.prev
+	}
+	r.listed, r.prev, r.next = false, nil, nil
+}
+
+// WaitAll makes progress until all requests have ended, and gives them back. The error is that
+// of the first in the list that has not ended well. If ctx ends first, its error is returned,
+// and the requests that had not ended are still in reqs, the others replaced by nil.
+func WaitAll(ctx context.Context, reqs ...*Request) error {
+	var first error
+	for i, r := range reqs {
+		if !r.Done() {
+			if err := r.g.w.Until(ctx, r.done); err != nil {
+				return err
+			}
+		}
+		_, err := r.take()
+		reqs[i] = nil
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// WaitAny makes progress until one of the requests has ended, which is given back, and returns
+// its index; the others go on. A nil request is passed over. The index is -1 if there is none,
+// or ctx ends first, whose error is returned.
+func WaitAny(ctx context.Context, reqs ...*Request) (int, Status, error) {
+	var g *Group
+	for _, r := range reqs {
+		if r != nil {
+			g = r.g
+		}
+	}
+	if g == nil {
+		return -1, Status{}, opError("wait for any", ucs.ErrInvalidParam)
+	}
+	found := -1
+	err := g.w.Until(ctx, func() bool {
+		g.step()
+		for i, r := range reqs {
+			if r != nil && r.Done() {
+				found = i
+				return true
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return -1, Status{}, err
+	}
+	st, err := reqs[found].take()
+	reqs[found] = nil
+	return found, st, err
+}

@@ -1,0 +1,349 @@
+package ucpgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+// schedule is a collective operation as one rank sees it: a list of steps that the algorithm
+// writes down when the operation begins, and that is worked off whenever its rank makes
+// progress. Sends and receives that follow each other go on at the same time; a wait lets all
+// before it end. As every rank has its schedule, an operation needs no goroutine, and may go on
+// behind others.
+type schedule struct {
+	c     *Comm
+	op    string
+	tag   uint64 // the number of the operation, without a source
+	steps []step
+	at    int // the next step
+	flows []*flow
+	busy  int // flows before that are under way
+	fold  func(into, from []byte)
+	spare []byte // scratch memory, kept for the next operation
+
+	cutting bool // nothing more is started: it ends with err
+	ended   bool
+	err     error
+	next    *schedule // in schedules, or in Comm.spare
+}
+
+// step is one thing to do.
+type step struct {
+	kind stepKind
+	peer int // rank in the communicator
+	buf  []byte
+	from []byte // of copy and fold
+}
+
+// stepKind says what a step does.
+type stepKind uint8
+
+const (
+	stepSend stepKind = iota // buf to peer
+	stepRecv                 // buf from peer, just as long
+	stepWait                 // until all before have ended
+	stepCopy                 // from to buf
+	stepFold                 // the operation's fold of buf and from, into buf
+)
+
+// flow is a message of a step. The worker fills info: it must not move.
+type flow struct {
+	u    *ucp.Request
+	info ucp.TagInfo
+	peer int // rank in the communicator
+	recv bool
+	want int // length of a message to be received
+}
+
+// send sends buf, as it is then, to a rank.
+func (s *schedule) send(peer int, buf []byte) { s.add(step{kind: stepSend, peer: peer, buf: buf}) }
+
+// recv receives into buf from a rank.
+func (s *schedule) recv(peer int, buf []byte) { s.add(step{kind: stepRecv, peer: peer, buf: buf}) }
+
+// wait lets all before end.
+func (s *schedule) wait() { s.add(step{kind: stepWait}) }
+
+// copy copies from into buf.
+func (s *schedule) copy(buf, from []byte) { s.add(step{kind: stepCopy, buf: buf, from: from}) }
+
+// reduce folds from into buf.
+func (s *schedule) reduce(buf, from []byte) { s.add(step{kind: stepFold, buf: buf, from: from}) }
+
+func (s *schedule) add(x step) { s.steps = append(s.steps, x) }
+
+// scratch is n bytes for the operation alone.
+func (s *schedule) scratch(n int) []byte {
+	if cap(s.spare) < n {
+		s.spare = alignedBytes(n)
+	}
+	return s.spare[:n]
+}
+
+// schedules are the collective operations under way, in the order in which they began.
+type schedules struct{ first, last *schedule }
+
+// begin makes the schedule of the next collective operation of the communicator.
+func (c *Comm) begin(op string) *schedule {
+	s := c.spare
+	if s == nil {
+		s = &schedule{c: c}
+	}
+	c.spare, s.next = s.next, nil
+	s.op, s.tag = op, c.number
+	c.number++
+	return s
+}
+
+// start starts the operation whose steps are written down.
+func (s *schedule) start() *Request {
+	g := s.c.g
+	s.advance()
+	if !s.ended {
+		g.list(s)
+	}
+	r := g.newRequest(s.c, kindCollective, AnySource)
+	r.s = s
+	return r
+}
+
+// list enters an operation that goes on.
+func (g *Group) list(s *schedule) {
+	if g.last != nil {
+		g.last.next = s
+	} else {
+		g.first = s
+	}
+	g.last = s
+}
+
+// run starts the operation and waits for it. One that is given up ends the group, as the other
+// ranks cannot go on.
+func (s *schedule) run(ctx context.Context) error {
+	r := s.start()
+	if !r.Done() {
+		if err := r.g.w.Until(ctx, r.done); err != nil {
+			r.g.fail(&RankError{r.g.rank, fmt.Errorf("%w: %s: %w", ucs.ErrCanceled, s.op, err)})
+			r.g.step()
+			r.abandon()
+			return err
+		}
+	}
+	_, err := r.take()
+	return err
+}
+
+// abandon ends a collective operation that was cut off, whose buffers are the caller's again.
+func (r *Request) abandon() {
+	for _, f := range r.s.flows {
+		if f.u != nil {
+			f.u.GiveUp()
+			f.u = nil
+		}
+	}
+	r.s.busy = 0
+	r.g.advanceAll()
+	r.s.recycle()
+	r.g.recycle(r)
+}
+
+// advanceAll goes on with all operations.
+func (g *Group) advanceAll() {
+	var before *schedule
+	for s := g.first; s != nil; {
+		next := s.next
+		s.advance()
+		if !s.ended {
+			before, s = s, next
+			continue
+		}
+		s.next = nil
+		if before != nil {
+			before.next = next
+		} else {
+			g.first = next
+		}
+		if next == nil {
+			g.last = before
+		}
+		s = next
+	}
+}
+
+// advance does what can be done now.
+func (s *schedule) advance() {
+	if s.ended {
+		return
+	}
+	s.collect()
+	for !s.cutting && s.at < len(s.steps) {
+		x := &s.steps[s.at]
+		if x.kind == stepWait && s.busy > 0 {
+			return
+		}
+		s.at++
+		s.do(x)
+	}
+	s.ended = s.busy == 0
+}
+
+// do does one step, or begins it.
+func (s *schedule) do(x *step) {
+	switch x.kind {
+	case stepSend:
+		s.doSend(x)
+	case stepRecv:
+		s.doRecv(x)
+	case stepCopy:
+		copy(x.buf, x.from)
+	case stepFold:
+		s.fold(x.buf, x.from)
+	}
+}
+
+func (s *schedule) doSend(x *step) {
+	c := s.c
+	u, err := c.EP(x.peer).TagSend(collectiveTag(c.context, c.rank, s.tag), x.buf, nil)
+	if u != nil {
+		s.flow(x.peer).u = u
+	}
+	if err != nil {
+		s.broke(c.sendError(x.peer, err))
+	}
+}
+
+func (s *schedule) doRecv(x *step) {
+	c := s.c
+	f := s.flow(x.peer)
+	f.recv, f.want = true, len(x.buf)
+	u, err := c.g.w.TagRecv(x.buf, collectiveTag(c.context, x.peer, s.tag), ^uint64(0), &f.info, nil)
+	f.u = u
+	switch {
+	case u == nil:
+		s.busy--
+		s.received(f, err)
+	case c.g.peers[c.ranks[x.peer]].gone != nil:
+		s.broke(c.g.peers[c.ranks[x.peer]].gone)
+	}
+}
+
+// flow is for a message that is about to be under way.
+func (s *schedule) flow(peer int) *flow {
+	s.busy++
+	for _, f := range s.flows {
+		if f.u == nil {
+			f.peer, f.recv = peer, false
+			return f
+		}
+	}
+	f := &flow{peer: peer}
+	s.flows = append(s.flows, f)
+	return f
+}
+
+// collect takes the messages that have ended.
+func (s *schedule) collect() {
+	if s.busy == 0 {
+		return
+	}
+	for _, f := range s.flows {
+		if f.u == nil || !f.u.Done() {
+			continue
+		}
+		_, err := f.u.Test()
+		f.u = nil
+		s.busy--
+		s.received(f, err)
+	}
+}
+
+// received looks at a message that has ended.
+func (s *schedule) received(f *flow, err error) {
+	if err == nil && f.recv && f.info.Length != f.want {
+		err = fmt.Errorf("%d bytes where %d were to come: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
+	}
+	f.info.From = nil
+	if err != nil {
+		s.broke(err)
+	}
+}
+
+// broke has the operation end with an error, and the group with it: the other ranks of the
+// communicator would wait for this one.
+func (s *schedule) broke(err error) {
+	if s.cutting {
+		return
+	}
+	s.cut(err)
+	var gone *RankError
+	if !errors.As(err, &gone) {
+		err = &RankError{s.c.g.rank, err}
+	}
+	s.c.g.fail(err)
+}
+
+// cut has the operation end with an error when nothing of it is under way any more.
+func (s *schedule) cut(err error) {
+	if s.ended || s.cutting {
+		return
+	}
+	s.cutting, s.err = true, opError(s.op, err)
+	for _, f := range s.flows {
+		if f.u != nil && !f.u.Done() {
+			f.u.Cancel()
+		}
+	}
+}
+
+// cutSchedules ends operations that cannot end well any more.
+func (g *Group) cutSchedules() {
+	for s := g.first; s != nil; s = s.next {
+		switch {
+		case g.failed != nil:
+			s.cut(g.failed)
+			s.hangUp()
+		case g.closed:
+			s.cut(ucs.ErrCanceled)
+		default:
+			s.cutDeserted()
+		}
+	}
+}
+
+// cutDeserted ends an operation that waits for a rank that is gone.
+func (s *schedule) cutDeserted() {
+	for _, f := range s.flows {
+		gone := s.c.g.peers[s.c.ranks[f.peer]].gone
+		if f.u != nil && f.recv && gone != nil && !f.u.Done() {
+			s.broke(gone)
+			return
+		}
+	}
+}
+
+// hangUp ends messages that could not be canceled, after the group has failed.
+func (s *schedule) hangUp() {
+	for _, f := range s.flows {
+		if f.u != nil && !f.u.Done() {
+			s.c.g.hangUp(int(s.c.ranks[f.peer]))
+		}
+	}
+}
+
+// maxSpare is how much scratch memory a schedule keeps between operations, in bytes.
+const maxSpare = 1 << 20
+
+// recycle keeps the schedule for the next operation of its communicator.
+func (s *schedule) recycle() {
+	clear(s.steps)
+	s.steps, s.at, s.fold = s.steps[:0], 0, nil
+	s.cutting, s.ended, s.err = false, false, nil
+	if cap(s.spare) > maxSpare {
+		s.spare = nil
+	}
+	s.next, s.c.spare = s.c.spare, s
+}
