@@ -114,15 +114,24 @@ type QPType uint8
 const (
 	QPTypeRC QPType = 2
 	QPTypeUD QPType = 4
+	// QPTypeXRCSend is an XRC initiator: it sends only, each work request to an SRQ of
+	// the domain that its target is in (IBTA volume 1, annex 14).
+	QPTypeXRCSend QPType = 9
+	// QPTypeXRCRecv is an XRC target: made in an XRC domain, without queues.
+	QPTypeXRCRecv QPType = 10
 )
 
-// String returns "RC" or "UD".
+// String returns "RC", "UD", "XRC_SEND" or "XRC_RECV".
 func (t QPType) String() string {
 	switch t {
 	case QPTypeRC:
 		return "RC"
 	case QPTypeUD:
 		return "UD"
+	case QPTypeXRCSend:
+		return "XRC_SEND"
+	case QPTypeXRCRecv:
+		return "XRC_RECV"
 	}
 	return fmt.Sprintf("QPType(%d)", uint8(t))
 }
@@ -139,9 +148,9 @@ type QPCap struct {
 // QPInitAttr makes a QP.
 type QPInitAttr struct {
 	Type   QPType
-	SendCQ *CQ
-	RecvCQ *CQ
-	SRQ    *SRQ // or nil; then Cap.MaxRecv* are ignored
+	SendCQ *CQ  // not of an XRC target
+	RecvCQ *CQ  // not of an XRC initiator or target
+	SRQ    *SRQ // or nil; with one, Cap.MaxRecv* are ignored. None with XRC
 	Cap    QPCap
 	// SigAll makes every send work request signaled.
 	SigAll bool
@@ -232,8 +241,35 @@ type CQInitAttr struct {
 	Context any
 }
 
+// SRQType is the kind of a shared receive queue, by enum ibv_srq_type.
+type SRQType uint8
+
+// SRQ types.
+const (
+	// SRQTypeBasic is used by the QPs that are made with it.
+	SRQTypeBasic SRQType = 0
+	// SRQTypeXRC is used by all XRC targets of its domain; each message names it.
+	SRQTypeXRC SRQType = 1
+)
+
+// String returns "basic" or "XRC".
+func (t SRQType) String() string {
+	switch t {
+	case SRQTypeBasic:
+		return "basic"
+	case SRQTypeXRC:
+		return "XRC"
+	}
+	return fmt.Sprintf("SRQType(%d)", uint8(t))
+}
+
 // SRQInitAttr makes a shared receive queue.
 type SRQInitAttr struct {
+	Type SRQType
+	// XRCD is the domain whose targets use an XRC queue, and CQ is where its receives
+	// complete. Both nil for a basic queue.
+	XRCD   *XRCD
+	CQ     *CQ
 	MaxWR  int
 	MaxSGE int
 	Limit  int // as SRQAttr.Limit

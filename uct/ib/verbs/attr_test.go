@@ -24,18 +24,18 @@ func TestAckTimeout(t *testing.T) {
 func TestNames(t *testing.T) {
 	assert.Equal(t, "RC", QPTypeRC.String())
 	assert.Equal(t, "UD", QPTypeUD.String())
-	assert.Equal(t, "QPType(9)", QPType(9).String())
+	assert.Equal(t, "QPType(11)", QPType(11).String())
 	assert.Equal(t, "RESET", QPStateReset.String())
 	assert.Equal(t, "ERR", QPStateErr.String())
 	assert.Equal(t, "QPState(7)", QPState(7).String())
 }
 
 func TestResources_Add(t *testing.T) {
-	one := Resources{PDs: 1, MRs: 2, AHs: 3, TDs: 4, CQs: 5, SRQs: 6, QPs: 7, UARPages: 8, UUARs: 9, UUARsUsed: 10, UUARsWasted: 11,
-		Contexts: 12, Bytes: ResourceBytes{Contexts: 1, PDs: 2, MRs: 3, AHs: 4, TDs: 5, CQs: 6, SRQs: 7, QPs: 8, UARs: 9, Reserved: 10}}
+	one := Resources{PDs: 1, MRs: 2, AHs: 3, TDs: 4, CQs: 5, SRQs: 6, QPs: 7, XRCDs: 8, UARPages: 8, UUARs: 9, UUARsUsed: 10, UUARsWasted: 11,
+		Contexts: 12, Bytes: ResourceBytes{Contexts: 1, PDs: 2, MRs: 3, AHs: 4, TDs: 5, CQs: 6, SRQs: 7, QPs: 8, XRCDs: 11, UARs: 9, Reserved: 10}}
 	sum := one
 	sum.Add(one)
-	assert.Equal(t, Resources{PDs: 2, MRs: 4, AHs: 6, TDs: 8, CQs: 10, SRQs: 12, QPs: 14, UARPages: 16, UUARs: 18, UUARsUsed: 20, UUARsWasted: 22,
-		Contexts: 24, Bytes: ResourceBytes{Contexts: 2, PDs: 4, MRs: 6, AHs: 8, TDs: 10, CQs: 12, SRQs: 14, QPs: 16, UARs: 18, Reserved: 20}}, sum)
-	assert.Equal(t, int64(90), sum.Bytes.Total())
+	assert.Equal(t, Resources{PDs: 2, MRs: 4, AHs: 6, TDs: 8, CQs: 10, SRQs: 12, QPs: 14, XRCDs: 16, UARPages: 16, UUARs: 18, UUARsUsed: 20, UUARsWasted: 22,
+		Contexts: 24, Bytes: ResourceBytes{Contexts: 2, PDs: 4, MRs: 6, AHs: 8, TDs: 10, CQs: 12, SRQs: 14, QPs: 16, XRCDs: 22, UARs: 18, Reserved: 20}}, sum)
+	assert.Equal(t, int64(112), sum.Bytes.Total())
 }

@@ -1,13 +1,15 @@
 // Package verbs has the objects and semantics of libibverbs, in Go: devices,
 // contexts, protection domains (PD), memory regions (MR), completion queues (CQ)
-// and channels, queue pairs (QP) of the services RC and UD, shared receive queues
-// (SRQ), address handles (AH) and thread domains (TD).
+// and channels, queue pairs (QP) of the services RC, UD and XRC, shared receive queues
+// (SRQ), XRC domains (XRCD), address handles (AH) and thread domains (TD).
 //
 // Who hangs on whom; a parent closes after its children, or Close returns ErrBusy:
 //
 //	Device -> Context -> CompChannel -> CQ --+
 //	                  -> TD -----------------+-> QP
 //	                  -> PD -> MR, AH, SRQ --+
+//	                  -> XRCD -> target QP
+//	                          -> XRC SRQ, which also hangs on its PD and CQ
 //
 // A queue pair is made in RESET and taken to RTS by three Modify calls, each with
 // the attributes that its step needs. Work requests are posted as lists; those that

@@ -33,6 +33,21 @@ type Provider interface {
 	Close() error
 }
 
+// XRCProvider is implemented by providers that have XRC. Then CreateQP takes XRC
+// initiators, and CreateSRQ XRC queues.
+type XRCProvider interface {
+	OpenXRCD(attr XRCDInitAttr) (XRCDProvider, error)
+}
+
+// XRCDProvider is an XRC domain of the provider.
+type XRCDProvider interface {
+	// CreateQP makes a target, which lives until the last QP that stands for it is
+	// closed. OpenQP makes such a QP: ErrInvalidParam if there is no target qpn.
+	CreateQP(qp *QP) (QPProvider, error)
+	OpenQP(qp *QP, qpn uint32) (QPProvider, error)
+	Close() error
+}
+
 // Closer destroys the provider's half of an object.
 type Closer interface{ Close() error }
 

@@ -16,7 +16,8 @@ type QP struct {
 	sendOK atomic.Bool // RTS, SQD, SQE, ERR
 	recvOK atomic.Bool // all but RESET
 
-	pd     *PD
+	ctx    *Context
+	pd     *PD // nil of an XRC target
 	typ    QPType
 	cap    QPCap
 	sendCQ *CQ
@@ -29,17 +30,22 @@ type QP struct {
 	attr QPAttr
 }
 
-// CreateQP makes a queue pair in RESET. ErrInvalidParam for an unknown type, a
-// missing CQ or parents of another context; ErrTooLong for capabilities beyond
-// DeviceAttr. An SRQ may be of another domain of the context: receives posted to
-// it use the keys of its domain (IBTA volume 1, 10.2.9).
+// CreateQP makes a queue pair in RESET, of any type but that of XRC targets: see
+// XRCD.CreateQP. ErrInvalidParam for an unknown type, a missing CQ, an initiator with a
+// receive side, or parents of another context; ErrTooLong for capabilities beyond
+// DeviceAttr; ErrUnsupported for an XRC initiator where there is no XRC. An SRQ may be of
+// another domain of the context: receives posted to it use the keys of its domain (IBTA
+// volume 1, 10.2.9).
 func (pd *PD) CreateQP(attr QPInitAttr) (*QP, error) {
 	if err := pd.checkQP(&attr); err != nil {
 		return nil, err
 	}
 	qp := &QP{
-		pd: pd, typ: attr.Type, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
-		up: parents{&pd.life, &attr.SendCQ.life, &attr.RecvCQ.life},
+		ctx: pd.ctx, pd: pd, typ: attr.Type, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
+		up: parents{&pd.life, &attr.SendCQ.life},
+	}
+	if attr.RecvCQ != nil {
+		qp.up = append(qp.up, &attr.RecvCQ.life)
 	}
 	if attr.SRQ != nil {
 		qp.up = append(qp.up, &attr.SRQ.life)
@@ -62,21 +68,12 @@ func (pd *PD) CreateQP(attr QPInitAttr) (*QP, error) {
 // checkQP checks the parents and the capabilities.
 func (pd *PD) checkQP(a *QPInitAttr) error {
 	const op = "create QP"
-	switch {
-	case a.Type != QPTypeRC && a.Type != QPTypeUD:
-		return invalid(op, "type %v", a.Type)
-	case a.SendCQ == nil || a.RecvCQ == nil:
-		return invalid(op, "no send CQ or no receive CQ")
-	case a.SendCQ.ctx != pd.ctx || a.RecvCQ.ctx != pd.ctx:
-		return invalid(op, "CQ of another context")
-	case a.SRQ != nil && a.SRQ.pd.ctx != pd.ctx:
-		return invalid(op, "SRQ of another context")
-	case a.TD != nil && a.TD.ctx != pd.ctx:
-		return invalid(op, "thread domain of another context")
+	if err := pd.checkQPParents(a); err != nil {
+		return err
 	}
 	dev, c := &pd.ctx.attr, &a.Cap
 	recvWR, recvSGE := c.MaxRecvWR, c.MaxRecvSGE
-	if a.SRQ != nil {
+	if a.SRQ != nil || a.Type == QPTypeXRCSend {
 		recvWR, recvSGE = 0, 0
 	}
 	for _, l := range []struct {
@@ -97,13 +94,36 @@ func (pd *PD) checkQP(a *QPInitAttr) error {
 	return nil
 }
 
-// PD is the protection domain of the QP.
+// checkQPParents checks the type, and that it has the parents that it needs.
+func (pd *PD) checkQPParents(a *QPInitAttr) error {
+	const op = "create QP"
+	sendOnly := a.Type == QPTypeXRCSend
+	switch {
+	case a.Type != QPTypeRC && a.Type != QPTypeUD && !sendOnly:
+		return invalid(op, "type %v", a.Type)
+	case sendOnly && (a.RecvCQ != nil || a.SRQ != nil):
+		return invalid(op, "%v with a receive CQ or SRQ", a.Type)
+	case a.SendCQ == nil || a.RecvCQ == nil && !sendOnly:
+		return invalid(op, "no send CQ or no receive CQ")
+	case a.SendCQ.ctx != pd.ctx || a.RecvCQ != nil && a.RecvCQ.ctx != pd.ctx:
+		return invalid(op, "CQ of another context")
+	case a.SRQ != nil && a.SRQ.pd.ctx != pd.ctx:
+		return invalid(op, "SRQ of another context")
+	case a.SRQ != nil && a.SRQ.typ != SRQTypeBasic:
+		return invalid(op, "an SRQ of type %v", a.SRQ.typ)
+	case a.TD != nil && a.TD.ctx != pd.ctx:
+		return invalid(op, "thread domain of another context")
+	}
+	return nil
+}
+
+// PD is the protection domain of the QP; nil of an XRC target.
 func (qp *QP) PD() *PD { return qp.pd }
 
-// SendCQ is where send work requests complete.
+// SendCQ is where send work requests complete; nil of an XRC target.
 func (qp *QP) SendCQ() *CQ { return qp.sendCQ }
 
-// RecvCQ is where receives complete.
+// RecvCQ is where receives complete; nil with XRC.
 func (qp *QP) RecvCQ() *CQ { return qp.recvCQ }
 
 // SRQ is the shared receive queue, or nil.
@@ -151,14 +171,14 @@ func (qp *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 		to = attr.State
 	}
 	if err := qp.check(from, to, &attr, mask); err != nil {
-		return &ucs.OpError{TL: "verbs", Dev: qp.pd.ctx.dev.name, Op: fmt.Sprintf("modify qp %#x to %v", qp.Number(), to), Err: err}
+		return &ucs.OpError{TL: "verbs", Dev: qp.ctx.dev.name, Op: fmt.Sprintf("modify qp %#x to %v", qp.Number(), to), Err: err}
 	}
 	if to == QPStateReset {
 		qp.setState(to)
 	}
 	if err := qp.p.Modify(&attr, mask); err != nil {
 		qp.setState(qp.p.State())
-		return &ucs.OpError{TL: "verbs", Dev: qp.pd.ctx.dev.name, Op: fmt.Sprintf("modify qp %#x to %v", qp.Number(), to), Err: err}
+		return &ucs.OpError{TL: "verbs", Dev: qp.ctx.dev.name, Op: fmt.Sprintf("modify qp %#x to %v", qp.Number(), to), Err: err}
 	}
 	if to == QPStateReset {
 		qp.attr = QPAttr{}
@@ -175,11 +195,11 @@ func (qp *QP) check(from, to QPState, attr *QPAttr, mask QPAttrMask) error {
 	if err := checkMask(qp.typ, from, to, mask); err != nil {
 		return err
 	}
-	if err := qp.pd.ctx.checkValues(attr, mask); err != nil {
+	if err := qp.ctx.checkValues(attr, mask); err != nil {
 		return err
 	}
 	if mask&QPMaskAV != 0 {
-		return qp.pd.ctx.checkAddress("path", &attr.AH)
+		return qp.ctx.checkAddress("path", &attr.AH)
 	}
 	return nil
 }
@@ -196,8 +216,8 @@ func (qp *QP) setState(s QPState) {
 //   - ErrInvalidState: the QP is in RESET, INIT or RTR. In ERR posting is
 //     allowed, and completes with WCWRFlushErr.
 //   - ErrTooLong: more inline bytes than QPCap.MaxInline, or an SGE of 2 GiB.
-//   - ErrInvalidParam: an opcode that the type of QP does not have, inline with a
-//     read or atomic, too many SGEs, an atomic without exactly one, a UD work
+//   - ErrInvalidParam: an XRC target, an opcode that the type of QP does not have, inline
+//     with a read or atomic, too many SGEs, an atomic without exactly one, a UD work
 //     request without AH.
 //
 // Everything else that is wrong with a work request is found by the device and
@@ -211,7 +231,7 @@ func (qp *QP) PostSend(wr []SendWR) (n int, err error) {
 
 // PostRecv posts receives, as PostSend: ErrNoResource (bare) when the queue is
 // full, ErrInvalidState in RESET, ErrInvalidParam for too many SGEs or a QP with
-// an SRQ, ErrTooLong for an SGE of 2 GiB.
+// an SRQ or of XRC, ErrTooLong for an SGE of 2 GiB.
 func (qp *QP) PostRecv(wr []RecvWR) (n int, err error) {
 	if !qp.recvOK.Load() {
 		return 0, qp.refuse("post receive")
@@ -227,7 +247,7 @@ func (qp *QP) refuse(op string) error {
 // Provider returns the provider's half.
 func (qp *QP) Provider() QPProvider { return qp.p }
 
-// Close destroys the QP. Its outstanding work requests get no completions, and
+// Close destroys the QP; an XRC target when it was the last QP that stood for it. Its outstanding work requests get no completions, and
 // those that wait in a CQ are removed; receives of an SRQ among them are posted
 // again. Nobody may post meanwhile. Idempotent.
 func (qp *QP) Close() error {

@@ -6,6 +6,7 @@ type Resources struct {
 	Contexts           int
 	PDs, MRs, AHs, TDs int
 	CQs, SRQs, QPs     int
+	XRCDs              int
 	// UARPages are mapped, with two micro-UARs each. A micro-UAR is used when at
 	// least one QP or thread domain has it, and wasted otherwise.
 	UARPages, UUARs, UUARsUsed, UUARsWasted int
@@ -18,7 +19,7 @@ type Resources struct {
 type ResourceBytes struct {
 	// Contexts includes the pages that doorbell records are in.
 	Contexts, PDs, MRs, AHs, TDs int64
-	CQs, SRQs, QPs               int64
+	CQs, SRQs, QPs, XRCDs        int64
 	UARs                         int64 // address space, on hardware
 	// Kept was freed and is not used again yet, as a peer is in the middle of an access
 	// to it. It is not in Total.
@@ -30,7 +31,7 @@ type ResourceBytes struct {
 
 // Total is the sum.
 func (b ResourceBytes) Total() int64 {
-	return b.Contexts + b.PDs + b.MRs + b.AHs + b.TDs + b.CQs + b.SRQs + b.QPs + b.UARs
+	return b.Contexts + b.PDs + b.MRs + b.AHs + b.TDs + b.CQs + b.SRQs + b.QPs + b.XRCDs + b.UARs
 }
 
 // Add adds the resources of another context.
@@ -43,6 +44,7 @@ func (r *Resources) Add(o Resources) {
 	r.CQs += o.CQs
 	r.SRQs += o.SRQs
 	r.QPs += o.QPs
+	r.XRCDs += o.XRCDs
 	r.UARPages += o.UARPages
 	r.UUARs += o.UUARs
 	r.UUARsUsed += o.UUARsUsed
@@ -60,6 +62,7 @@ func (b *ResourceBytes) Add(o ResourceBytes) {
 	b.CQs += o.CQs
 	b.SRQs += o.SRQs
 	b.QPs += o.QPs
+	b.XRCDs += o.XRCDs
 	b.UARs += o.UARs
 	b.Kept += o.Kept
 	b.Reserved += o.Reserved

@@ -5,17 +5,22 @@ package verbs
 // queue is in a thread domain.
 type SRQ struct {
 	pd   *PD
+	typ  SRQType
 	p    SRQProvider
 	up   parents
 	life lifetime
 }
 
 // CreateSRQ makes a shared receive queue. ErrTooLong beyond the limits of
-// DeviceAttr, ErrInvalidParam for negative values or a thread domain of another
-// context.
+// DeviceAttr; ErrInvalidParam for an unknown type, an XRC queue without domain or CQ, a
+// basic one with, negative values or parents of another context; ErrUnsupported for an
+// XRC queue where there is no XRC.
 func (pd *PD) CreateSRQ(attr SRQInitAttr) (*SRQ, error) {
 	const op = "create SRQ"
 	dev := &pd.ctx.attr
+	if err := pd.checkSRQParents(&attr); err != nil {
+		return nil, err
+	}
 	if attr.MaxWR < 1 || attr.MaxSGE < 0 {
 		return nil, invalid(op, "max_wr %d, max_sge %d", attr.MaxWR, attr.MaxSGE)
 	}
@@ -25,11 +30,11 @@ func (pd *PD) CreateSRQ(attr SRQInitAttr) (*SRQ, error) {
 	if attr.MaxSGE > dev.MaxSRQSGE {
 		return nil, tooLong(op, "max_sge", attr.MaxSGE, dev.MaxSRQSGE)
 	}
-	srq := &SRQ{pd: pd, up: parents{&pd.life}}
+	srq := &SRQ{pd: pd, typ: attr.Type, up: parents{&pd.life}}
+	if attr.Type == SRQTypeXRC {
+		srq.up = append(srq.up, &attr.XRCD.life, &attr.CQ.life)
+	}
 	if attr.TD != nil {
-		if attr.TD.ctx != pd.ctx {
-			return nil, invalid(op, "thread domain of another context")
-		}
 		srq.up = append(srq.up, &attr.TD.life)
 	}
 	if err := srq.up.adopt(op); err != nil {
@@ -44,10 +49,32 @@ func (pd *PD) CreateSRQ(attr SRQInitAttr) (*SRQ, error) {
 	return srq, nil
 }
 
+// checkSRQParents checks the type, and that it has the parents that it needs.
+func (pd *PD) checkSRQParents(a *SRQInitAttr) error {
+	const op = "create SRQ"
+	switch {
+	case a.Type > SRQTypeXRC:
+		return invalid(op, "type %v", a.Type)
+	case a.Type == SRQTypeBasic && (a.XRCD != nil || a.CQ != nil):
+		return invalid(op, "type %v with an XRC domain or a CQ", a.Type)
+	case a.Type == SRQTypeXRC && (a.XRCD == nil || a.CQ == nil):
+		return invalid(op, "type %v without XRC domain or CQ", a.Type)
+	case a.XRCD != nil && (a.XRCD.ctx != pd.ctx || a.CQ.ctx != pd.ctx):
+		return invalid(op, "XRC domain or CQ of another context")
+	case a.TD != nil && a.TD.ctx != pd.ctx:
+		return invalid(op, "thread domain of another context")
+	}
+	return nil
+}
+
+// Type is the kind of the queue.
+func (s *SRQ) Type() SRQType { return s.typ }
+
 // PD is the protection domain of the queue.
 func (s *SRQ) PD() *PD { return s.pd }
 
-// Number is the SRQN: 24 bits.
+// Number is the SRQN: 24 bits. That of an XRC queue is what peers put in SendWR.SRQN, and
+// is unique in its domain.
 func (s *SRQ) Number() uint32 { return s.p.Number() }
 
 // PostRecv posts receives in order. n is how many were posted; err is why wr[n]
@@ -70,8 +97,10 @@ func (s *SRQ) Query() (SRQAttr, error) { return s.p.Query() }
 // Provider returns the provider's half.
 func (s *SRQ) Provider() SRQProvider { return s.p }
 
-// Close destroys the queue; receives that are posted get no completion. ErrBusy
-// while QPs use it. Idempotent.
+// Close destroys the queue; receives that are posted get no completion, and those of an
+// XRC queue that wait in its CQ are removed. A message that an XRC target is receiving
+// there ends as one to a number that there is not. ErrBusy while QPs use a basic queue.
+// Idempotent.
 func (s *SRQ) Close() error {
 	return s.life.close("close SRQ", func() error {
 		if err := s.p.Close(); err != nil {

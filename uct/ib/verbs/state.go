@@ -55,6 +55,55 @@ var (
 	}
 )
 
+// xrcSendTransitions and xrcRecvTransitions are those of RC without what the other side
+// of it needs.
+var (
+	xrcSendTransitions = map[stateChange]transition{
+		{QPStateReset, QPStateInit}: rcTransitions[stateChange{QPStateReset, QPStateInit}],
+		{QPStateInit, QPStateInit}:  rcTransitions[stateChange{QPStateInit, QPStateInit}],
+		{QPStateInit, QPStateRTR}: {
+			required: QPMaskAV | QPMaskPathMTU | QPMaskDestQPN | QPMaskRQPSN,
+			optional: QPMaskAccessFlags | QPMaskPKeyIndex,
+		},
+		{QPStateRTR, QPStateRTS}: {
+			required: QPMaskTimeout | QPMaskRetryCnt | QPMaskRNRRetry | QPMaskSQPSN | QPMaskMaxRDAtomic,
+			optional: QPMaskCurState | QPMaskAccessFlags,
+		},
+		{QPStateRTS, QPStateRTS}: {optional: QPMaskCurState | QPMaskAccessFlags},
+		{QPStateRTS, QPStateSQD}: {},
+		{QPStateSQD, QPStateRTS}: {optional: QPMaskCurState | QPMaskAccessFlags},
+		{QPStateSQD, QPStateSQD}: {optional: QPMaskPort | QPMaskAV | QPMaskTimeout | QPMaskRetryCnt | QPMaskRNRRetry |
+			QPMaskMaxRDAtomic | QPMaskPKeyIndex | QPMaskAccessFlags},
+	}
+	xrcRecvTransitions = map[stateChange]transition{
+		{QPStateReset, QPStateInit}: rcTransitions[stateChange{QPStateReset, QPStateInit}],
+		{QPStateInit, QPStateInit}:  rcTransitions[stateChange{QPStateInit, QPStateInit}],
+		{QPStateInit, QPStateRTR}:   rcTransitions[stateChange{QPStateInit, QPStateRTR}],
+		{QPStateRTR, QPStateRTS}: {
+			required: QPMaskTimeout | QPMaskSQPSN,
+			optional: QPMaskCurState | QPMaskAccessFlags | QPMaskMinRNRTimer,
+		},
+		{QPStateRTS, QPStateRTS}: rcTransitions[stateChange{QPStateRTS, QPStateRTS}],
+		{QPStateRTS, QPStateSQD}: {},
+		{QPStateSQD, QPStateRTS}: rcTransitions[stateChange{QPStateSQD, QPStateRTS}],
+		{QPStateSQD, QPStateSQD}: {optional: QPMaskPort | QPMaskAV | QPMaskTimeout |
+			QPMaskMaxDestRD | QPMaskPKeyIndex | QPMaskAccessFlags | QPMaskMinRNRTimer},
+	}
+)
+
+// transitions are the changes of a type of QP besides those to RESET and ERR.
+func transitions(typ QPType) map[stateChange]transition {
+	switch typ {
+	case QPTypeUD:
+		return udTransitions
+	case QPTypeXRCSend:
+		return xrcSendTransitions
+	case QPTypeXRCRecv:
+		return xrcRecvTransitions
+	}
+	return rcTransitions
+}
+
 // findTransition looks a change up; false if it is not allowed.
 func findTransition(typ QPType, from, to QPState) (transition, bool) {
 	switch {
@@ -62,11 +111,8 @@ func findTransition(typ QPType, from, to QPState) (transition, bool) {
 		return transition{}, false
 	case to == QPStateReset, to == QPStateErr && from != QPStateReset:
 		return transition{}, true
-	case typ == QPTypeUD:
-		t, ok := udTransitions[stateChange{from, to}]
-		return t, ok
 	}
-	t, ok := rcTransitions[stateChange{from, to}]
+	t, ok := transitions(typ)[stateChange{from, to}]
 	return t, ok
 }
 

@@ -13,15 +13,9 @@ import (
 // allowed is the state diagram as the specification draws it: from each state (row)
 // to each (column), in the order RESET INIT RTR RTS SQD SQE ERR.
 var allowed = map[QPType][7]string{
-	QPTypeRC: {
-		"xx.....", // RESET
-		"xxx...x", // INIT
-		"x..x..x", // RTR
-		"x..xx.x", // RTS
-		"x..xx.x", // SQD
-		"x.....x", // SQE
-		"x.....x", // ERR
-	},
+	QPTypeRC:      rcDiagram,
+	QPTypeXRCSend: rcDiagram,
+	QPTypeXRCRecv: rcDiagram,
 	QPTypeUD: {
 		"xx.....",
 		"xxx...x",
@@ -31,6 +25,17 @@ var allowed = map[QPType][7]string{
 		"x..x..x",
 		"x.....x",
 	},
+}
+
+// rcDiagram is that of the connected types.
+var rcDiagram = [7]string{
+	"xx.....", // RESET
+	"xxx...x", // INIT
+	"x..x..x", // RTR
+	"x..xx.x", // RTS
+	"x..xx.x", // SQD
+	"x.....x", // SQE
+	"x.....x", // ERR
 }
 
 func TestTransitions_Diagram(t *testing.T) {
@@ -50,7 +55,8 @@ func TestTransitions_Diagram(t *testing.T) {
 
 // Each required attribute is missed by name, each other one refused by name.
 func TestCheckMask_NamesAttributes(t *testing.T) {
-	for typ, table := range map[QPType]map[stateChange]transition{QPTypeRC: rcTransitions, QPTypeUD: udTransitions} {
+	for typ, table := range map[QPType]map[stateChange]transition{QPTypeRC: rcTransitions, QPTypeUD: udTransitions,
+		QPTypeXRCSend: xrcSendTransitions, QPTypeXRCRecv: xrcRecvTransitions} {
 		for ch, tr := range table {
 			t.Run(fmt.Sprintf("%v %v to %v", typ, ch.from, ch.to), func(t *testing.T) {
 				assert.NoError(t, checkMask(typ, ch.from, ch.to, tr.required|QPMaskState))

@@ -23,6 +23,8 @@ type SendWR struct {
 	CompareAdd uint64 // compare value, or addend
 	Swap       uint64
 
+	SRQN uint32 // XRC: the number of the remote SRQ, 24 bits
+
 	AH         *AH // UD
 	RemoteQPN  uint32
 	RemoteQKey uint32
