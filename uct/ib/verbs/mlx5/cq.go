@@ -15,7 +15,7 @@ import (
 type compQueue struct {
 	cqes      prm.CompRing
 	lastIndex uint32 // user index of last
-	last      *queuePair
+	last      owner
 	users     *ownerTable
 	dbrec     dbrecSlot
 	locked    bool
@@ -200,7 +200,7 @@ func (c *compQueue) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	if t.Opcode() != prm.CQEReq {
 		return c.parseOther(s, t, wc)
 	}
-	qp := c.last
+	qp := c.last.qp
 	if qp == nil {
 		return false
 	}
@@ -218,7 +218,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	case prm.CQERespSend, prm.CQERespSendImm, prm.CQERespWrImm:
 		return c.parseRecv(s, t, wc)
 	case prm.CQEReqErr:
-		qp := c.last
+		qp := c.last.qp
 		if qp == nil {
 			return false
 		}
@@ -227,7 +227,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 		qp.sq.retire(slot)
 	case prm.CQERespErr:
 		*wc = verbs.WC{Opcode: verbs.WCRecv}
-		if !c.takeRecv(t, wc) {
+		if !c.takeRecv(s, t, wc) {
 			return false
 		}
 	default:
@@ -240,7 +240,7 @@ func (c *compQueue) parseOther(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 // parseRecv is parse for an arrival.
 func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	*wc = verbs.WC{Opcode: verbs.WCRecv, ByteLen: s.ByteCount()}
-	if !c.takeRecv(t, wc) {
+	if !c.takeRecv(s, t, wc) {
 		return false
 	}
 	if t.Opcode() == prm.CQERespWrImm {
@@ -259,8 +259,12 @@ func (c *compQueue) parseRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 }
 
 // takeRecv retires the receive that the CQE is of.
-func (c *compQueue) takeRecv(t prm.Tail, wc *verbs.WC) (ok bool) {
-	qp := c.last
+func (c *compQueue) takeRecv(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) (ok bool) {
+	if srq := c.last.srq; srq != nil {
+		wc.ID, wc.QPN = srq.take(t.WQECounter()), s.QPN()
+		return true
+	}
+	qp := c.last.qp
 	if qp == nil {
 		return false
 	}
@@ -278,14 +282,23 @@ func (c *compQueue) takeRecv(t prm.Tail, wc *verbs.WC) (ok bool) {
 // an SRQ are posted there again: nobody else knows which they were. Of a raw queue
 // the poller takes care.
 func (c *compQueue) clean(qp *queuePair) {
+	c.remove(func(s *prm.CQESlot) bool { return c.isOf(s, qp) })
+}
+
+// cleanSRQ removes the CQEs of an XRC SRQ that is destroyed.
+func (c *compQueue) cleanSRQ(q *sharedRecv) {
+	c.remove(func(s *prm.CQESlot) bool { return s.UserIndex() == q.uidx })
+}
+
+func (c *compQueue) remove(gone func(*prm.CQESlot) bool) {
 	if c.raw {
 		return
 	}
 	if c.locked {
 		c.mu.lock()
 	}
-	c.cqes.Remove(func(s *prm.CQESlot) bool { return c.isOf(s, qp) })
-	c.lastIndex, c.last = 0, nil
+	c.cqes.Remove(gone)
+	c.lastIndex, c.last = 0, owner{}
 	if c.locked {
 		c.mu.unlock()
 	}

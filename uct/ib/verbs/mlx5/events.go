@@ -15,14 +15,14 @@ type eventQueue struct {
 	more   sync.Cond
 	closed bool
 	queue  []verbs.AsyncEvent
-	qps    map[uint32]*verbs.QP
+	qps    map[uint32][]*verbs.QP // several can stand for one XRC target
 	srqs   map[uint32]*verbs.SRQ
 	cqs    map[uint32]*compQueue
 }
 
 func (e *eventQueue) init() {
 	e.more.L = &e.mu
-	e.qps = make(map[uint32]*verbs.QP)
+	e.qps = make(map[uint32][]*verbs.QP)
 	e.srqs = make(map[uint32]*verbs.SRQ)
 	e.cqs = make(map[uint32]*compQueue)
 }
@@ -44,7 +44,10 @@ func (e *eventQueue) AsyncEvent(t verbs.EventType, number uint32) {
 		ev.SRQ, ok = e.srqs[number]
 	case verbs.EventDeviceFatal:
 	default:
-		ev.QP, ok = e.qps[number]
+		for _, ev.QP = range e.qps[number] {
+			e.add(ev)
+		}
+		return
 	}
 	if ok {
 		e.add(ev)
@@ -55,9 +58,11 @@ func (e *eventQueue) AsyncEvent(t verbs.EventType, number uint32) {
 func (e *eventQueue) Unreachable(qpn uint32, gid verbs.GID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	ev := verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: e.qps[qpn], GID: gid}
-	if ev.QP != nil && !slices.Contains(e.queue, ev) {
-		e.add(ev)
+	ev := verbs.AsyncEvent{Type: verbs.EventUnreachable, GID: gid}
+	for _, ev.QP = range e.qps[qpn] {
+		if !slices.Contains(e.queue, ev) {
+			e.add(ev)
+		}
 	}
 }
 
@@ -106,13 +111,16 @@ func (e *eventQueue) drop(gone func(*verbs.AsyncEvent) bool) {
 func (e *eventQueue) addQP(n uint32, v *verbs.QP) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.qps[n] = v
+	e.qps[n] = append(e.qps[n], v)
 }
 
 func (e *eventQueue) removeQP(n uint32, v *verbs.QP) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.qps, n)
+	e.qps[n] = slices.DeleteFunc(e.qps[n], func(q *verbs.QP) bool { return q == v })
+	if len(e.qps[n]) == 0 {
+		delete(e.qps, n)
+	}
 	e.drop(func(ev *verbs.AsyncEvent) bool { return ev.QP == v })
 }
 

@@ -15,6 +15,8 @@ const (
 	mrLen      = int64(unsafe.Sizeof(verbs.MR{}) + unsafe.Sizeof(memoryRegion{}))
 	ahLen      = int64(unsafe.Sizeof(verbs.AH{}) + unsafe.Sizeof(addressHandle{}))
 	tdLen      = int64(unsafe.Sizeof(verbs.TD{}) + unsafe.Sizeof(threadDomain{}))
+	xrcdLen    = int64(unsafe.Sizeof(verbs.XRCD{}) + unsafe.Sizeof(xrcDomain{}))
+	targetLen  = int64(unsafe.Sizeof(verbs.QP{}) + unsafe.Sizeof(targetQP{}))
 	uarLen     = int64(prm.UARPageLen + unsafe.Sizeof(uarPage{}))
 )
 

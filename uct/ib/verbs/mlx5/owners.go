@@ -5,40 +5,46 @@ import (
 	"sync/atomic"
 )
 
-// ownerTable finds QPs by the user index in a CQE. A basic SRQ has none: what consumes
-// one of its entries carries the index of the QP, through which the SRQ is found. (An
-// XRC SRQ would have an index of its own, as its completions carry that.) Pollers read
-// the table without a lock; changes replace it.
+// ownerTable finds what a completion is of by the user index in a CQE: a QP, or an XRC
+// SRQ. A basic SRQ has none: what consumes one of its entries carries the index of the
+// QP, through which the SRQ is found. Pollers read the table without a lock; changes
+// replace it.
 type ownerTable struct {
 	mu   sync.Mutex
-	list atomic.Pointer[[]*queuePair]
+	list atomic.Pointer[[]owner]
+}
+
+// owner is one of both, or neither.
+type owner struct {
+	qp  *queuePair
+	srq *sharedRecv
 }
 
 // firstUserIndex leaves 0 out, which a device might write by mistake.
 const firstUserIndex = 1
 
-func (t *ownerTable) add(q *queuePair) uint32 {
+func (t *ownerTable) add(o owner) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := t.copy()
 	for i := firstUserIndex; i < len(list); i++ {
-		if list[i] == nil {
-			list[i] = q
+		if list[i] == (owner{}) {
+			list[i] = o
 			t.list.Store(&list)
 			return uint32(i)
 		}
 	}
 	for len(list) < firstUserIndex {
-		list = append(list, nil)
+		list = append(list, owner{})
 	}
-	list = append(list, q)
+	list = append(list, o)
 	t.list.Store(&list)
 	return uint32(len(list) - 1)
 }
 
-func (t *ownerTable) copy() []*queuePair {
+func (t *ownerTable) copy() []owner {
 	if p := t.list.Load(); p != nil {
-		return append([]*queuePair(nil), *p...)
+		return append([]owner(nil), *p...)
 	}
 	return nil
 }
@@ -47,14 +53,14 @@ func (t *ownerTable) remove(i uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := t.copy()
-	list[i] = nil
+	list[i] = owner{}
 	t.list.Store(&list)
 }
 
-// get returns the QP of index i; nil if there is none.
-func (t *ownerTable) get(i uint32) *queuePair {
+// get returns what has index i.
+func (t *ownerTable) get(i uint32) owner {
 	if p := t.list.Load(); p != nil && int(i) < len(*p) {
 		return (*p)[i]
 	}
-	return nil
+	return owner{}
 }

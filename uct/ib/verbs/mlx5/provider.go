@@ -110,7 +110,7 @@ func (p *Provider) Close() error {
 		return nil
 	}
 	c := p.counts
-	if c.PDs+c.MRs+c.AHs+c.TDs+c.CQs+c.SRQs+c.QPs > 0 {
+	if c.PDs+c.MRs+c.AHs+c.TDs+c.CQs+c.SRQs+c.QPs+c.XRCDs > 0 {
 		return opError("close device", ucs.ErrBusy)
 	}
 	p.closed = true

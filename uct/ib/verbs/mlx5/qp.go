@@ -21,7 +21,7 @@ type queuePair struct {
 	qpn    uint32
 	uidx   uint32
 	sendCQ *compQueue
-	recvCQ *compQueue
+	recvCQ *compQueue // nil of an XRC initiator
 	srq    *sharedRecv
 	td     *threadDomain
 	mem    queueMemory
@@ -49,7 +49,7 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 	undo.Add(func() error { p.dbrecs.give(q.sq.dbrec); return nil })
 	q.takeUUAR()
 	undo.Add(func() error { q.giveUUAR(); return nil })
-	q.uidx = p.users.add(q)
+	q.uidx = p.users.add(owner{qp: q})
 	undo.Add(func() error { p.users.remove(q.uidx); return nil })
 	if q.qpn, err = p.hw.CreateQP(q.params(&attr, sq, rq)); err != nil {
 		return nil, verbs.QPCap{}, opError("create QP", err)
@@ -67,7 +67,7 @@ func (p *Provider) CreateQP(v *verbs.QP, attr verbs.QPInitAttr) (_ verbs.QPProvi
 
 // prepareQP collects the parents and computes the sizes.
 func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair, sq sqSize, rq rqSize, err error) {
-	if attr.Type != verbs.QPTypeRC && attr.Type != verbs.QPTypeUD {
+	if !p.makes(attr.Type) {
 		return nil, sq, rq, ucs.ErrUnsupported
 	}
 	if sq, err = sizeSQ(attr.Type, attr.Cap); err != nil {
@@ -75,10 +75,13 @@ func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair,
 	}
 	q = &queuePair{prov: p, v: v}
 	q.sendCQ = attr.SendCQ.Provider().(*compQueue)
-	q.recvCQ = attr.RecvCQ.Provider().(*compQueue)
 	if attr.TD != nil {
 		q.td = attr.TD.Provider().(*threadDomain)
 	}
+	if attr.Type == verbs.QPTypeXRCSend {
+		return q, sq, rq, nil
+	}
+	q.recvCQ = attr.RecvCQ.Provider().(*compQueue)
 	if attr.SRQ != nil {
 		q.srq = attr.SRQ.Provider().(*sharedRecv)
 		return q, sq, rq, nil
@@ -87,21 +90,36 @@ func (p *Provider) prepareQP(v *verbs.QP, attr *verbs.QPInitAttr) (q *queuePair,
 	return q, sq, rq, err
 }
 
+// makes reports whether QPs of the type are made here.
+func (p *Provider) makes(typ verbs.QPType) bool {
+	switch typ {
+	case verbs.QPTypeRC, verbs.QPTypeUD:
+		return true
+	case verbs.QPTypeXRCSend:
+		_, ok := p.hw.(prm.XRCHardware)
+		return ok
+	}
+	return false
+}
+
 // params describes the QP to the hardware.
 func (q *queuePair) params(attr *verbs.QPInitAttr, sq sqSize, rq rqSize) prm.QPParams {
 	locked := q.td == nil && !q.prov.cfg.SingleThreaded
 	s := &q.sq
 	s.locked, q.rq.locked = locked, locked
-	s.rc = attr.Type == verbs.QPTypeRC
+	s.datagrams = attr.Type == verbs.QPTypeUD
 	s.bfPlain = !q.prov.cfg.InlineBF
 	s.doorbell, s.hardware = s.uuar.uar.Doorbell, s.uuar.uar.Doorbell == nil
 	params := prm.QPParams{
-		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn, RecvCQN: q.recvCQ.cqn,
+		Type: attr.Type, PDN: pdn(q.v.PD()), SendCQN: q.sendCQ.cqn,
 		SQ: q.mem.at(rq.bytes()), SQCount: sq.count, DBRec: s.dbrec.DBRec, UAR: s.uuar.uar, UserIndex: q.uidx,
 		QueueLocked: locked, RegisterLocked: s.uuar.locked,
 	}
+	if q.recvCQ != nil {
+		params.RecvCQN = q.recvCQ.cqn
+	}
 	if q.srq != nil {
-		params.SRQN = q.srq.srqn
+		params.SRQN = q.srq.handle
 	}
 	if rq.count > 0 {
 		params.RQ, params.RQCount, params.RQStride, params.RQMaxSGE = q.mem.at(0), rq.count, rq.stride, rq.maxSGE
@@ -169,7 +187,7 @@ func (q *queuePair) SendCounts() verbs.SendCounts { return q.sq.sent }
 
 // PostRecv implements verbs.QPProvider.
 func (q *queuePair) PostRecv(wr []verbs.RecvWR) (n int, err error) {
-	if q.srq != nil {
+	if q.srq != nil || q.recvCQ == nil {
 		return 0, opError("post receive", ucs.ErrInvalidParam)
 	}
 	n, err = q.rq.post(wr)
@@ -204,14 +222,17 @@ func (q *queuePair) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 
 func (q *queuePair) cleanCQs() {
 	q.sendCQ.clean(q)
-	if q.recvCQ != q.sendCQ {
+	if q.recvCQ != nil && q.recvCQ != q.sendCQ {
 		q.recvCQ.clean(q)
 	}
 }
 
 // State implements verbs.QPProvider.
-func (q *queuePair) State() verbs.QPState {
-	s, err := q.prov.hw.QueryQP(q.qpn)
+func (q *queuePair) State() verbs.QPState { return q.prov.stateOf(q.qpn) }
+
+// stateOf is the state of a QP; ERR if it is no more.
+func (p *Provider) stateOf(qpn uint32) verbs.QPState {
+	s, err := p.hw.QueryQP(qpn)
 	if err != nil {
 		return verbs.QPStateErr
 	}

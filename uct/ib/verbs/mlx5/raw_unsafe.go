@@ -91,7 +91,9 @@ type RawCQ struct {
 // RawSRQ is an SRQ in memory: a list of free entries from Head to Tail, which is
 // never posted.
 type RawSRQ struct {
-	SRQN       uint32
+	SRQN uint32
+	// UserIndex is what completions of an XRC SRQ carry; 0 of a basic one.
+	UserIndex  uint32
 	DBRec      prm.DBRec
 	Entries    RawRing
 	Head, Tail uint16
@@ -165,7 +167,7 @@ func RawSRQOf(srq *verbs.SRQ) (RawSRQ, error) {
 		return RawSRQ{}, notOurs("SRQ", srq.Provider())
 	}
 	head, tail := s.list.Ends()
-	return RawSRQ{SRQN: s.srqn, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.list.RQView), Head: head, Tail: tail}, nil
+	return RawSRQ{SRQN: s.srqn, UserIndex: s.uidx, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.list.RQView), Head: head, Tail: tail}, nil
 }
 
 // RawAV returns the datagram segment of an address handle, which must not be changed;

@@ -19,7 +19,7 @@ func avOf(wr *verbs.SendWR) *[prm.AVLen]byte {
 
 // av is avOf for a queue of datagrams, nil for another.
 func (q *sendQueue) av(wr *verbs.SendWR) *[prm.AVLen]byte {
-	if q.rc {
+	if !q.datagrams {
 		return nil
 	}
 	return avOf(wr)

@@ -18,22 +18,22 @@ import (
 //	tail ........ head           work requests: retired, posted
 //	     slots[index of the first BB] says which work request is at a BB
 type sendQueue struct {
-	wqes     prm.SendRing
-	slots    unsafe.Pointer // *sendSlot, one for each BB; kept alive by slotMem
-	pi       uint32         // producer index in BBs
-	head     uint32
-	tailSeen uint32 // tail when the poster last looked
-	maxPost  uint32
-	rc       bool
-	locked   bool
-	bfPlain  bool // BlueFlame for work requests that are not inline, too
-	hardware bool // a device that needs fences
-	mu       spinLock
-	dbrec    dbrecSlot
-	uuar     *uuar
-	doorbell prm.Doorbell // nil on hardware
-	slotMem  []sendSlot
-	sent     verbs.SendCounts
+	wqes      prm.SendRing
+	slots     unsafe.Pointer // *sendSlot, one for each BB; kept alive by slotMem
+	pi        uint32         // producer index in BBs
+	head      uint32
+	tailSeen  uint32 // tail when the poster last looked
+	maxPost   uint32
+	datagrams bool
+	locked    bool
+	bfPlain   bool // BlueFlame for work requests that are not inline, too
+	hardware  bool // a device that needs fences
+	mu        spinLock
+	dbrec     dbrecSlot
+	uuar      *uuar
+	doorbell  prm.Doorbell // nil on hardware
+	slotMem   []sendSlot
+	sent      verbs.SendCounts
 
 	_    cpu.CacheLinePad
 	tail uint32 // retire stores, postable loads

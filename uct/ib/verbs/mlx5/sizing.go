@@ -13,7 +13,6 @@ import (
 // driver never posts; so one SGE, or 28 bytes inline, fit in one basic block.
 const (
 	rdmaOverhead   = prm.CtrlLen + prm.RaddrLen
-	atomicWQELen   = rdmaOverhead + prm.AtomicLen + prm.DataLen
 	udOverhead     = prm.CtrlLen + prm.AVLen
 	maxSendWQELen  = prm.MaxDS * prm.SegLen
 	maxRecvStride  = 512
@@ -37,8 +36,11 @@ func (s sqSize) cap() verbs.QPCap {
 
 // overhead is what precedes the payload of the longest header of the service.
 func overhead(typ verbs.QPType) int {
-	if typ == verbs.QPTypeUD {
+	switch typ {
+	case verbs.QPTypeUD:
 		return udOverhead
+	case verbs.QPTypeXRCSend:
+		return prm.XRCLen + rdmaOverhead
 	}
 	return rdmaOverhead
 }
@@ -58,8 +60,8 @@ func sizeSQ(typ verbs.QPType, c verbs.QPCap) (sqSize, error) {
 	if c.MaxInline > 0 {
 		wqe = max(wqe, head+align(prm.InlineHdrLen+c.MaxInline, prm.SegLen))
 	}
-	if typ == verbs.QPTypeRC {
-		wqe = max(wqe, atomicWQELen)
+	if typ != verbs.QPTypeUD {
+		wqe = max(wqe, head+prm.AtomicLen+prm.DataLen)
 	}
 	if wqe > maxSendWQELen {
 		return sqSize{}, fmt.Errorf("max_send_sge %d, max_inline %d: a work request of %d bytes, limit %d: %w",

@@ -128,14 +128,16 @@ func TestSizeCQ(t *testing.T) {
 func TestOwnerTable(t *testing.T) {
 	var o ownerTable
 	a, b := &queuePair{}, &queuePair{}
-	ia, ib := o.add(a), o.add(b)
+	ia, ib := o.add(owner{qp: a}), o.add(owner{qp: b})
 	assert.NotZero(t, ia)
 	assert.NotEqual(t, ia, ib)
-	assert.Same(t, a, o.get(ia))
-	assert.Same(t, b, o.get(ib))
+	assert.Same(t, a, o.get(ia).qp)
+	assert.Same(t, b, o.get(ib).qp)
 	o.remove(ia)
-	assert.Nil(t, o.get(ia))
-	assert.Equal(t, ia, o.add(a), "numbers are used again")
-	assert.Nil(t, o.get(0))
-	assert.Nil(t, o.get(1<<24-1))
+	assert.Zero(t, o.get(ia))
+	srq := &sharedRecv{}
+	assert.Equal(t, ia, o.add(owner{srq: srq}), "numbers are used again")
+	assert.Same(t, srq, o.get(ia).srq)
+	assert.Zero(t, o.get(0))
+	assert.Zero(t, o.get(1<<24-1))
 }

@@ -14,7 +14,10 @@ import (
 type sharedRecv struct {
 	prov   *Provider
 	v      *verbs.SRQ
-	srqn   uint32
+	handle uint32     // names it to the hardware
+	srqn   uint32     // names it to peers; of a basic SRQ the same
+	cq     *compQueue // where its receives complete; nil of a basic SRQ
+	uidx   uint32     // 0 of a basic SRQ
 	list   prm.RecvList
 	mem    queueMemory
 	dbrec  dbrecSlot
@@ -53,21 +56,39 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	}
 	s.list.Open(view, s.dbrec.DBRec, 0, 0, false)
 	s.list.Link()
-	s.srqn, err = p.hw.CreateSRQ(prm.SRQParams{
-		PDN: pdn(v.PD()), Buf: s.mem.base, Count: size.count, Stride: size.stride,
-		DBRec: s.dbrec.DBRec, MaxSGE: size.maxSGE,
-	})
+	params := prm.SRQParams{PDN: pdn(v.PD()), Buf: s.mem.base, Count: size.count, Stride: size.stride,
+		DBRec: s.dbrec.DBRec, MaxSGE: size.maxSGE}
+	if attr.Type == verbs.SRQTypeXRC {
+		s.uidx = p.users.add(owner{srq: s})
+		undo.Add(func() error { p.users.remove(s.uidx); return nil })
+		err = s.createXRC(params, &attr)
+	} else {
+		s.handle, err = p.hw.CreateSRQ(params)
+		s.srqn = s.handle
+	}
 	if err != nil {
 		return nil, opError("create SRQ", err)
 	}
-	undo.Add(func() error { return p.hw.DestroySRQ(s.srqn) })
-	p.events.addSRQ(s.srqn, v)
-	undo.Add(func() error { p.events.removeSRQ(s.srqn, v); return nil })
+	undo.Add(func() error { return p.hw.DestroySRQ(s.handle) })
+	p.events.addSRQ(s.handle, v)
+	undo.Add(func() error { p.events.removeSRQ(s.handle, v); return nil })
 	if err = s.Modify(verbs.SRQAttr{Limit: attr.Limit}, verbs.SRQMaskLimit); err != nil {
 		return nil, err
 	}
 	p.count(func(r *verbs.Resources) { r.SRQs++; r.Bytes.SRQs += s.footprint() })
 	return s, nil
+}
+
+// createXRC makes the hardware's side of an XRC SRQ.
+func (s *sharedRecv) createXRC(params prm.SRQParams, attr *verbs.SRQInitAttr) (err error) {
+	domain, ok := attr.XRCD.Provider().(*xrcDomain)
+	if !ok {
+		return ucs.ErrUnsupported
+	}
+	s.cq = attr.CQ.Provider().(*compQueue)
+	params.XRCDN, params.CQN, params.UserIndex = domain.xrcdn, s.cq.cqn, s.uidx
+	s.handle, s.srqn, err = domain.hw.CreateXRCSRQ(params)
+	return err
 }
 
 // PostRecv implements verbs.SRQProvider.
@@ -117,7 +138,7 @@ func (s *sharedRecv) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 		return opError("modify SRQ", fmt.Errorf("limit %d, want 0 to %d: %w", attr.Limit, s.maxWR, ucs.ErrInvalidParam))
 	}
 	s.limit.Store(int32(attr.Limit))
-	if err := s.prov.hw.ArmSRQ(s.srqn, attr.Limit); err != nil {
+	if err := s.prov.hw.ArmSRQ(s.handle, attr.Limit); err != nil {
 		return opError("modify SRQ", err)
 	}
 	return nil
@@ -134,10 +155,14 @@ func (s *sharedRecv) Number() uint32 { return s.srqn }
 // Close implements verbs.SRQProvider.
 func (s *sharedRecv) Close() error {
 	p := s.prov
-	if err := p.hw.DestroySRQ(s.srqn); err != nil {
+	if err := p.hw.DestroySRQ(s.handle); err != nil {
 		return opError("destroy SRQ", err)
 	}
-	p.events.removeSRQ(s.srqn, s.v)
+	p.events.removeSRQ(s.handle, s.v)
+	if s.cq != nil {
+		s.cq.cleanSRQ(s) // before the user index can be given to another
+		p.users.remove(s.uidx)
+	}
 	p.dbrecs.give(s.dbrec)
 	p.count(func(r *verbs.Resources) { r.SRQs--; r.Bytes.SRQs -= s.footprint() })
 	return s.mem.free()

@@ -36,8 +36,8 @@ type CQE struct {
 	Opcode    CQEOpcode
 	Solicited bool
 	// UserIndex is srqn_uidx: the number that user space gave the QP, also if the
-	// completion consumed an entry of a basic SRQ, which has no number of its own.
-	// 24 bits.
+	// completion consumed an entry of a basic SRQ, which has no number of its own; or the
+	// one that it gave the XRC SRQ. 24 bits.
 	UserIndex  uint32
 	WQECounter uint16 // send: index of the WQE's first BB; SRQ: entry
 	SendOp     Opcode // of the work request; REQ and REQ_ERR

@@ -2,10 +2,6 @@ package prm
 
 import "github.com/gucx/gucx/uct/ib/verbs"
 
-// QPTypeXRCSend is an XRC initiator (enum ibv_qp_type): its WQEs have an XRC
-// segment. verbs does not make such QPs yet, the formats are complete.
-const QPTypeXRCSend verbs.QPType = 9
-
 // WQE is a send WQE, decoded. The payload is the inline bytes, then the data
 // pointers; Len counts both.
 type WQE struct {
@@ -111,7 +107,7 @@ func (c *cursor) service(w *WQE, sh shape) Syndrome {
 		return SyndromeOK
 	case verbs.QPTypeUD:
 		return c.datagram(w, sh)
-	case QPTypeXRCSend:
+	case verbs.QPTypeXRCSend:
 		s := c.next()
 		if s == nil {
 			return SyndromeLocalQPOp

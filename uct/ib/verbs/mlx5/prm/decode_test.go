@@ -72,10 +72,10 @@ func TestDecodeWQE_Golden(t *testing.T) {
 			WQE{Op: OpSend, Flags: CtrlCQUpdate, InlineLen: 20, InlineOff: 68, Len: 20,
 				AV: AV{QKey: 0x11111111, QPN: 0x99, DLID: 0xf10d, MAC: [6]byte{2, 0, 0, 0, 0, 1}, HopLimit: 64, SGIDIndex: 1, DGID: gid}},
 			nil, "\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\x14", 2},
-		{"XRC FETCH_ADD", QPTypeXRCSend, 0x101, 0, goldenXRCFetchAdd,
+		{"XRC FETCH_ADD", verbs.QPTypeXRCSend, 0x101, 0, goldenXRCFetchAdd,
 			WQE{Op: OpAtomicFA, Flags: CtrlCQUpdate, SRQN: 0x801, RAddr: 0x2000, RKey: 0x33, SwapOrAdd: 7, NumSGE: 1, Len: 8},
 			[]verbs.SGE{{Addr: 0x7000, Length: 8, LKey: 0x99}}, "", 2},
-		{"XRC SEND", QPTypeXRCSend, 0x101, 2, goldenXRCSend,
+		{"XRC SEND", verbs.QPTypeXRCSend, 0x101, 2, goldenXRCSend,
 			WQE{Op: OpSend, Flags: CtrlCQUpdate, Index: 2, SRQN: 0x801, NumSGE: 1, Len: 64},
 			[]verbs.SGE{{Addr: 0x7000, Length: 64, LKey: 0x99}}, "", 1},
 	}
@@ -203,7 +203,7 @@ func TestDecodeWQE_Refused(t *testing.T) {
 		{"write on UD", verbs.QPTypeUD, good, 8, 1, SyndromeLocalQPOp},
 		{"no room for raddr", verbs.QPTypeRC, "00000008 00010001", 8, 1, SyndromeLocalQPOp},
 		{"no room for atomic", verbs.QPTypeRC, "00000011 00010002", 8, 1, SyndromeLocalQPOp},
-		{"no room for XRC", QPTypeXRCSend, "0000000a 00010001", 8, 1, SyndromeLocalQPOp},
+		{"no room for XRC", verbs.QPTypeXRCSend, "0000000a 00010001", 8, 1, SyndromeLocalQPOp},
 		{"no room for AV", verbs.QPTypeUD, "0000000a 00010003", 8, 1, SyndromeLocalQPOp},
 		{"short AV", verbs.QPTypeUD, "0000000a 00010004 0 0 · 0 0 00000099 0", 8, 1, SyndromeLocalQPOp},
 		{"atomic without data", verbs.QPTypeRC, "00000012 00010003", 8, 1, SyndromeLocalLength},
@@ -257,7 +257,7 @@ func putWQE(v *SQView, w testWQE) (ds int) {
 		for i := 0; i < AVLen; i += SegLen {
 			add(func(s *Seg) { copy(s[:], b[i:]) })
 		}
-	case QPTypeXRCSend:
+	case verbs.QPTypeXRCSend:
 		add(func(s *Seg) { PutXRC(s, w.srqn) })
 	}
 	if sh := shapes[w.op]; sh == shapeWrite || sh == shapeRead || sh == shapeAtomic {
@@ -328,7 +328,7 @@ func drawWQE(t *rapid.T, typ verbs.QPType) testWQE {
 
 // What is encoded is what is decoded, at any place of the ring.
 func TestDecodeWQE_RoundTrip(t *testing.T) {
-	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, QPTypeXRCSend} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeXRCSend} {
 		sq, _ := newSQ(t, 32, 0x100, typ)
 		t.Run(fmt.Sprint(typ), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -369,7 +369,7 @@ func requireSame(t *rapid.T, sq *SQView, in testWQE, w *WQE) {
 	switch sq.typ {
 	case verbs.QPTypeUD:
 		require.Equal(t, in.av, w.AV)
-	case QPTypeXRCSend:
+	case verbs.QPTypeXRCSend:
 		require.Equal(t, in.srqn, w.SRQN)
 	}
 }
@@ -385,7 +385,7 @@ func sameShort(s ShortWrite, sq *SQView, w *WQE) bool {
 // A write whose inline bytes leave its basic block is not short, nor is one that has
 // none, or data pointers, or another service.
 func TestShortWrite(t *testing.T) {
-	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, QPTypeXRCSend} {
+	for _, typ := range []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeXRCSend} {
 		sq, _ := newSQ(t, 32, 0x100, typ)
 		for _, op := range []Opcode{OpRDMAWrite, OpRDMAWriteImm, OpSend} {
 			for n := range 64 {
@@ -414,7 +414,7 @@ func FuzzDecodeWQE(f *testing.F) {
 		f.Add(words(f, s), uint8(i), uint16(0), uint16(4))
 	}
 	f.Add(words(f, "0 0 0 0"), uint8(0), uint16(0xffff), uint16(3))
-	types := []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, QPTypeXRCSend}
+	types := []verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeXRCSend}
 	rings := map[verbs.QPType]SQView{}
 	mems := map[verbs.QPType][]byte{}
 	for _, typ := range types {

@@ -16,7 +16,7 @@ type sendOp struct {
 
 const withImm = 1<<32 - 1
 
-// rcOps and udOps are indexed by verbs.Opcode.
+// rcOps, which XRC has too, and udOps are indexed by verbs.Opcode.
 var (
 	rcOps = [256]sendOp{
 		verbs.OpRDMAWrite:        {op: OpRDMAWrite, shape: shapeWrite},
@@ -96,6 +96,10 @@ func (r *SendRing) encodeAny(pi uint32, wr *verbs.SendWR, av *[AVLen]byte) uint6
 		*d = *av
 		PutAVDest(d, wr.RemoteQKey, wr.RemoteQPN&qpnMask)
 		pos += AVLen / SegLen
+	}
+	if r.typ == verbs.QPTypeXRCSend {
+		PutXRC(r.seg(pos), wr.SRQN&qpnMask)
+		pos++
 	}
 	switch op.shape {
 	case shapeSend:

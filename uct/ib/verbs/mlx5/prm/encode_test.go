@@ -191,3 +191,23 @@ func requireDecoded(t *rapid.T, v *SQView, wr *verbs.SendWR, w *WQE) {
 		require.Equal(t, [2]uint64{wr.RemoteAddr, uint64(wr.RKey)}, [2]uint64{w.RAddr, uint64(w.RKey)})
 	}
 }
+
+// What libmlx5 44.0 wrote for these work requests of an XRC initiator.
+func TestEncode_XRC(t *testing.T) {
+	const b = 0x7000
+	r, mem := newSendRing(t, 8, 0x101, verbs.QPTypeXRCSend, testLimits)
+	for _, c := range []struct {
+		at   uint32
+		wr   verbs.SendWR
+		want string
+	}{
+		{0, verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SRQN: 0x801, RemoteAddr: 0x2000, RKey: 0x33,
+			CompareAdd: 7, SGList: []verbs.SGE{{Addr: b, Length: 8, LKey: 0x99}}}, goldenXRCFetchAdd},
+		{2, verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: 0x801,
+			SGList: []verbs.SGE{{Addr: b, Length: 64, LKey: 0x99}}}, goldenXRCSend},
+	} {
+		want := words(t, c.want)
+		require.NotZero(t, r.Encode(c.at, &c.wr, nil))
+		assert.Equal(t, want, mem[c.at*BBLen:][:len(want)], c.want)
+	}
+}

@@ -68,6 +68,23 @@ type UAR struct {
 	Doorbell Doorbell
 }
 
+// XRCHardware is implemented by Hardware that has XRC. Its CreateQP then takes
+// initiators, which have no receive CQ.
+type XRCHardware interface {
+	// OpenXRCD opens a domain: see verbs.XRCDInitAttr.
+	OpenXRCD(attr verbs.XRCDInitAttr) (xrcdn uint32, err error)
+	CloseXRCD(xrcdn uint32) error
+	// CreateXRCSRQ makes an XRC SRQ. srqn is its number in the domain, by which
+	// initiators send to it; handle names it in ArmSRQ, DestroySRQ and events, and is
+	// another than that of every SRQ of the context.
+	CreateXRCSRQ(p SRQParams) (handle, srqn uint32, err error)
+	// CreateTarget makes a target in RESET; OpenTarget refers to one that is there:
+	// ErrInvalidParam if it is not. DestroyQP takes one reference back, and destroys the
+	// target with the last.
+	CreateTarget(xrcdn uint32) (qpn uint32, err error)
+	OpenTarget(xrcdn, qpn uint32) error
+}
+
 // Doorbell is how the software HCA sees a store to a UAR page.
 type Doorbell interface {
 	// Ring gets the page offset and the first 8 bytes that were stored there as a
@@ -136,6 +153,11 @@ type SRQParams struct {
 	Stride uint8          // log2 of the bytes of an entry
 	DBRec  DBRec          // [0] counter
 	MaxSGE int
+
+	// Of an XRC SRQ only.
+	XRCDN     uint32
+	CQN       uint32
+	UserIndex uint32 // as in QPParams: what its completions carry
 }
 
 // QPParams makes a QP in RESET.
@@ -143,7 +165,7 @@ type QPParams struct {
 	Type     verbs.QPType
 	PDN      uint32
 	SendCQN  uint32
-	RecvCQN  uint32
+	RecvCQN  uint32 // 0 of an XRC initiator
 	SRQN     uint32 // 0 if the QP has its own receive queue
 	SQ       unsafe.Pointer
 	SQCount  uint32         // 64-byte basic blocks, a power of two
@@ -154,7 +176,7 @@ type QPParams struct {
 	DBRec    DBRec // [0] receive, [1] send counter
 	UAR      UAR
 	// UserIndex is returned in CQE.UserIndex, also of completions that consumed an
-	// entry of an SRQ; unique among the QPs of the context.
+	// entry of a basic SRQ; unique among the QPs and the XRC SRQs of the context.
 	UserIndex uint32
 	// QueueLocked and RegisterLocked say which locks the driver takes for a post:
 	// of the queue, and of the micro-UAR. Devices execute the same either way.

@@ -1,0 +1,103 @@
+package mlx5
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+var _ verbs.XRCProvider = (*Provider)(nil)
+
+// xrcDomain is an XRC domain.
+type xrcDomain struct {
+	prov  *Provider
+	hw    prm.XRCHardware
+	xrcdn uint32
+}
+
+// OpenXRCD implements verbs.XRCProvider.
+func (p *Provider) OpenXRCD(attr verbs.XRCDInitAttr) (verbs.XRCDProvider, error) {
+	const op = "open XRC domain"
+	hw, ok := p.hw.(prm.XRCHardware)
+	if !ok {
+		return nil, opError(op, ucs.ErrUnsupported)
+	}
+	n, err := hw.OpenXRCD(attr)
+	if err != nil {
+		return nil, opError(op, err)
+	}
+	p.count(func(r *verbs.Resources) { r.XRCDs++; r.Bytes.XRCDs += xrcdLen })
+	return &xrcDomain{prov: p, hw: hw, xrcdn: n}, nil
+}
+
+// Close implements verbs.XRCDProvider.
+func (d *xrcDomain) Close() error {
+	if err := d.hw.CloseXRCD(d.xrcdn); err != nil {
+		return opError("close XRC domain", err)
+	}
+	d.prov.count(func(r *verbs.Resources) { r.XRCDs--; r.Bytes.XRCDs -= xrcdLen })
+	return nil
+}
+
+// CreateQP implements verbs.XRCDProvider.
+func (d *xrcDomain) CreateQP(v *verbs.QP) (verbs.QPProvider, error) {
+	qpn, err := d.hw.CreateTarget(d.xrcdn)
+	if err != nil {
+		return nil, opError("create QP", err)
+	}
+	return d.addTarget(v, qpn), nil
+}
+
+// OpenQP implements verbs.XRCDProvider.
+func (d *xrcDomain) OpenQP(v *verbs.QP, qpn uint32) (verbs.QPProvider, error) {
+	if err := d.hw.OpenTarget(d.xrcdn, qpn); err != nil {
+		return nil, opError("open QP", err)
+	}
+	return d.addTarget(v, qpn), nil
+}
+
+func (d *xrcDomain) addTarget(v *verbs.QP, qpn uint32) *targetQP {
+	d.prov.events.addQP(qpn, v)
+	d.prov.count(func(r *verbs.Resources) { r.QPs++; r.Bytes.QPs += targetLen })
+	return &targetQP{prov: d.prov, v: v, qpn: qpn}
+}
+
+// targetQP stands for an XRC target, which has no queue: nothing is posted to it, and
+// what arrives over it completes as receives of SRQs.
+type targetQP struct {
+	prov *Provider
+	v    *verbs.QP
+	qpn  uint32
+}
+
+// Number implements verbs.QPProvider.
+func (q *targetQP) Number() uint32 { return q.qpn }
+
+// PostSend implements verbs.QPProvider: ErrInvalidParam.
+func (q *targetQP) PostSend([]verbs.SendWR) (n int, err error) {
+	return 0, opError("post send", ucs.ErrInvalidParam)
+}
+
+// PostRecv implements verbs.QPProvider: ErrInvalidParam.
+func (q *targetQP) PostRecv([]verbs.RecvWR) (n int, err error) {
+	return 0, opError("post receive", ucs.ErrInvalidParam)
+}
+
+// Modify implements verbs.QPProvider.
+func (q *targetQP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
+	return q.prov.hw.ModifyQP(q.qpn, attr, mask)
+}
+
+// State implements verbs.QPProvider.
+func (q *targetQP) State() verbs.QPState { return q.prov.stateOf(q.qpn) }
+
+// Close implements verbs.QPProvider.
+func (q *targetQP) Close() error {
+	p := q.prov
+	if err := p.hw.DestroyQP(q.qpn); err != nil {
+		return opError("destroy QP", err)
+	}
+	p.events.removeQP(q.qpn, q.v)
+	p.count(func(r *verbs.Resources) { r.QPs--; r.Bytes.QPs -= targetLen })
+	return nil
+}
