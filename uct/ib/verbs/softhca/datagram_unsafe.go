@@ -14,7 +14,7 @@ const grhLen = 40
 // receiveDatagram delivers a UD packet, or drops it: wrong Q_Key, QP not ready, no
 // receive posted.
 func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer) {
-	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.qkey != qp.attr.QKey {
+	if !qp.is(verbs.QPStateRTS) && !qp.is(verbs.QPStateRTR) || pkt.ext != qp.attr.QKey {
 		return
 	}
 	entry := &qp.resp.open.entry
@@ -32,6 +32,7 @@ func (qp *queuePair) receiveDatagram(l *inLink, pkt *packet, body unsafe.Pointer
 		syn = prm.SyndromeLocalProt
 	}
 	if syn != prm.SyndromeOK {
+		qp.resp.open.queue = qp.rq
 		qp.receiveFailed(syn, prm.SyndromeOK)
 		return
 	}

@@ -82,7 +82,7 @@ func (qp *queuePair) abandon() {
 	send := m.kind == pktSend
 	m.close()
 	if send {
-		qp.recvError(&m.entry, prm.SyndromeWRFlush)
+		qp.recvError(m.queue, &m.entry, prm.SyndromeWRFlush)
 	}
 }
 
@@ -112,7 +112,7 @@ func (qp *queuePair) flushSends() {
 
 // flushRecvs completes all posted receives as flushed; those of an SRQ stay.
 func (qp *queuePair) flushRecvs() {
-	if qp.rq.shared() {
+	if qp.receivesShared() {
 		return
 	}
 	var entry recvEntry
@@ -121,15 +121,16 @@ func (qp *queuePair) flushRecvs() {
 		if !ok {
 			return
 		}
-		qp.recvError(&entry, prm.SyndromeWRFlush)
+		qp.recvError(qp.rq, &entry, prm.SyndromeWRFlush)
 	}
 }
 
-// recvError writes an error CQE for a receive.
-func (qp *queuePair) recvError(entry *recvEntry, syn prm.Syndrome) {
-	e := prm.CQE{Opcode: prm.CQERespErr, UserIndex: qp.uidx, QPN: qp.qpn,
+// recvError writes an error CQE for a receive of q.
+func (qp *queuePair) recvError(q *recvQueue, entry *recvEntry, syn prm.Syndrome) {
+	cq, uidx := q.completesIn(qp)
+	e := prm.CQE{Opcode: prm.CQERespErr, UserIndex: uidx, QPN: qp.qpn,
 		WQECounter: entry.index, Syndrome: syn}
-	if !qp.recvCQ.push(&e) {
+	if !cq.push(&e) {
 		qp.lost()
 	}
 }

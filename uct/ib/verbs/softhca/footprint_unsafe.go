@@ -22,6 +22,7 @@ const (
 	cqLen      = int64(unsafe.Sizeof(compQueue{}))
 	srqLen     = int64(unsafe.Sizeof(recvQueue{}))
 	qpLen      = int64(unsafe.Sizeof(queuePair{}))
+	xrcdLen    = int64(unsafe.Sizeof(xrcDomain{}))
 	regionLen  = int64(unsafe.Sizeof(region{})+unsafe.Sizeof(runtime.Pinner{})) + pinnedLen
 	uarLen     = int64(unsafe.Sizeof(uarPage{}) + unsafe.Sizeof(offheap.Block{}))
 	outLinkLen = int64(unsafe.Sizeof(outLink{}))
@@ -38,7 +39,7 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	touched := h.tableTouched()
-	b.Contexts += touched + int64(cap(h.qpIDs.variant)+cap(h.mrIDs.variant))
+	b.Contexts += touched + int64(cap(h.qpIDs.variant)+cap(h.mrIDs.variant)+cap(h.srqIDs.variant))
 	b.Reserved += tableLen - touched
 	if h.arena != nil {
 		b.Reserved += int64(len(h.arenaSeg.Bytes())) - pageLen
@@ -46,6 +47,8 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.PDs = int64(h.pds.live)*pdLen + int64(cap(h.pds.slot))*pointerLen
 	b.CQs = int64(h.cqs.live)*cqLen + int64(cap(h.cqs.slot))*pointerLen
 	b.SRQs = int64(h.srqs.live)*srqLen + int64(cap(h.srqs.slot))*pointerLen
+	b.SRQs += int64(h.srqIDs.live()) * srqLen
+	b.XRCDs = int64(h.xrcds.live)*xrcdLen + int64(cap(h.xrcds.slot))*pointerLen
 	b.QPs = int64(h.qpIDs.live()-h.withSRQ) * (qpLen + srqLen)
 	b.QPs += int64(h.withSRQ) * qpLen
 	b.MRs = int64(h.mrIDs.live()) * regionLen
@@ -63,6 +66,9 @@ func (h *hca) tableTouched() int64 {
 	}
 	if h.mrIDs.next > 0 {
 		n += pages(h.mrIDs.next + 1)
+	}
+	if h.srqIDs.next > 0 {
+		n += pages(h.srqIDs.next + 1)
 	}
 	return n
 }

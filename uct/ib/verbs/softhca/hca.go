@@ -42,14 +42,17 @@ type hca struct {
 	sink    atomic.Pointer[prm.AsyncSink]
 	regions regions
 	qps     qpTable
+	xrcSRQs xrcTable
 
-	mu    sync.Mutex
-	cqs   objTable[compQueue]
-	srqs  objTable[recvQueue]
-	pds   objTable[uint32]
-	qpIDs idPool
-	mrIDs idPool
-	uars  *uarPool
+	mu     sync.Mutex
+	cqs    objTable[compQueue]
+	srqs   objTable[recvQueue]
+	pds    objTable[uint32]
+	xrcds  objTable[xrcDomain]
+	qpIDs  idPool
+	mrIDs  idPool
+	srqIDs idPool // of XRC SRQs
+	uars   *uarPool
 
 	withSRQ  int   // QPs that have no receive queue of their own; under mu
 	uarPages int64 // under mu
@@ -83,7 +86,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		return nil, err
 	}
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
-		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}}
+		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ}}
 	h.quarantine.h = h
 	h.setInbound(nil)
 	h.setOutbound(nil)

@@ -16,7 +16,7 @@ import (
 func (s *siege) next(q int, op, flags uint8, n, length int) (packet, []byte) {
 	t := &s.qps[q]
 	return packet{op: op, flags: flags, dstQPN: t.v.Number(), srcQPN: t.remote, msn: t.q.resp.msn, dmaLen: uint32(length),
-		raddr: s.window.Addr(), rkey: s.window.RKey(), qkey: siegeQKey}, s.payload(n)
+		raddr: s.window.Addr(), rkey: s.window.RKey(), ext: siegeQKey}, s.payload(n)
 }
 
 // say has the peer of QP q send such a packet, and lets the device handle it.
@@ -311,7 +311,7 @@ func TestDropInbound_PeerGoesOnWriting(t *testing.T) {
 	defer s.end()
 	p := s.peers[0]
 	pkt, _ := s.next(3, pktDatagram, flagOnly, 0, 0)
-	pkt.qkey++ // to be dropped
+	pkt.ext++ // to be dropped
 	for p.request(pkt, nil) {
 	}
 	started, stop, done := make(chan struct{}), make(chan struct{}), make(chan struct{})

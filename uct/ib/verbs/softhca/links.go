@@ -214,6 +214,7 @@ func (h *hca) dropInbound(l *inLink) {
 	h.dials.Go(func() {
 		if h.delist(l) {
 			_ = l.closeFunc()
+			h.failTargets(l.gid)
 			h.quarantine.release()
 			h.tellIfGone(l.gid)
 		}
@@ -240,4 +241,15 @@ func (h *hca) delist(l *inLink) bool {
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(x *inLink) bool { return x == l }))
 	return true
+}
+
+// failTargets fails the XRC targets whose initiators are of a device that is gone.
+func (h *hca) failTargets(gid [2]uint64) {
+	h.eachQP(func(qp *queuePair) {
+		if qp.domain != nil && qp.peer() == gid {
+			qp.exec.lock()
+			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
+			qp.exec.release()
+		}
+	})
 }

@@ -85,13 +85,17 @@ func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Sy
 	if verbs.Access(e.access.Load())&need != need {
 		return stepFail, prm.SyndromeRemoteInvalidReq
 	}
+	pdn, ok := qp.remotePD(w, e)
+	if !ok {
+		return stepFail, prm.SyndromeRemoteInvalidReq
+	}
 	if w.Len == 0 {
 		return stepDone, prm.SyndromeOK
 	}
 	if need == verbs.AccessRemoteAtomic && w.RAddr%prm.AtomicOperandLen != 0 {
 		return stepFail, prm.SyndromeRemoteInvalidReq
 	}
-	m, ok := l.memory(w.RKey, w.RAddr, w.Len, e.pdn.Load(), need)
+	m, ok := l.memory(w.RKey, w.RAddr, w.Len, pdn, need)
 	if !ok {
 		return stepFail, prm.SyndromeRemoteAccess
 	}
@@ -99,6 +103,19 @@ func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Sy
 		return qp.transferPrivate(w, k, n)
 	}
 	return stepDone, qp.transferMapped(w, k, unsafe.Add(m.ptr, r.moved), n)
+}
+
+// remotePD is the domain of the peer's memory that a work request can name: that of the
+// peer's QP, whose table entry is e, or with XRC that of the SRQ. False if there is no such
+// SRQ in the domain of the target.
+func (qp *queuePair) remotePD(w *prm.WQE, e *qpEntry) (pdn uint32, ok bool) {
+	if qp.service != verbs.QPTypeXRCSend {
+		return e.pdn.Load(), true
+	}
+	s := qp.req.link.table.srq(w.SRQN)
+	pdn = s.pdn.Load()
+	return pdn, e.service.Load() == uint32(verbs.QPTypeXRCRecv) && s.xrcdn.Load() == e.xrcdn.Load() &&
+		s.srqn.Load() == w.SRQN && w.SRQN != 0
 }
 
 // transferMapped moves bytes from or to mapped memory.

@@ -26,4 +26,5 @@ const (
 	flagLast                  // last packet of a message
 	flagImm                   // imm is valid
 	flagSolicited             // raise a solicited event
+	flagXRC                   // of an XRC initiator: ext is the number of the SRQ
 )

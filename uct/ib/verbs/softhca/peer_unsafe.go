@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/internal/offheap"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // adopt sets up the dialer's end of a link.
@@ -107,3 +108,10 @@ func wordOf(v *atomic.Uint32) *uint32 { return (*uint32)(unsafe.Pointer(v)) }
 
 // controlOf is the control page at the start of an arena.
 func controlOf(mem []byte) *control { return (*control)(unsafe.Pointer(unsafe.SliceData(mem))) }
+
+// withoutQueues makes the QP one to which nothing can be posted: its doorbell record stays
+// 0, and is in the QP itself.
+func (qp *queuePair) withoutQueues() {
+	qp.dbrec = prm.NewDBRec(unsafe.Pointer(&qp.records))
+	qp.rq = &recvQueue{hca: qp.hca, dbrec: qp.dbrec}
+}

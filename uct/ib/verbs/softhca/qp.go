@@ -28,6 +28,10 @@ type queuePair struct {
 	rq      *recvQueue
 	entry   *qpEntry // ours, in the table that peers read
 
+	domain  *xrcDomain // of an XRC target; else nil
+	refs    int        // to an XRC target; under hca.mu
+	records uint64     // the doorbell record of an XRC target, which is always 0
+
 	state atomic.Uint32 // verbs.QPState
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
 
@@ -42,43 +46,64 @@ type queuePair struct {
 
 // CreateQP implements prm.Hardware.
 func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
-	if p.Type != verbs.QPTypeRC && p.Type != verbs.QPTypeUD {
+	if p.Type != verbs.QPTypeRC && p.Type != verbs.QPTypeUD && p.Type != verbs.QPTypeXRCSend {
 		return 0, ucs.ErrUnsupported
 	}
 	h.quarantine.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	send, recv := h.cqs.get(p.SendCQN), h.cqs.get(p.RecvCQN)
-	if send == nil || recv == nil || p.DBRec == (prm.DBRec{}) {
+	if send == nil || recv == nil && p.Type != verbs.QPTypeXRCSend || p.DBRec == (prm.DBRec{}) {
 		return 0, ucs.ErrInvalidParam
 	}
-	idx, variant, ok := h.qpIDs.take()
-	if !ok {
-		return 0, ucs.ErrNoMemory
+	qp, err := h.newQP(p.Type)
+	if err != nil {
+		return 0, err
 	}
-	qpn := uint32(variant)<<16 | idx
-	qp := &queuePair{hca: h, qpn: qpn, uidx: p.UserIndex, pdn: p.PDN, service: p.Type,
-		dbrec: p.DBRec, sendCQ: send, recvCQ: recv, entry: h.table.qp(qpn)}
-	err := qp.attachModel(p)
-	if err == nil {
+	qp.uidx, qp.pdn, qp.dbrec, qp.sendCQ, qp.recvCQ = p.UserIndex, p.PDN, p.DBRec, send, recv
+	if err = qp.attachModel(p); err == nil {
 		err = qp.attachQueues(h, p)
 	}
 	if err != nil {
-		h.qpIDs.give(idx)
+		h.qpIDs.give(qp.qpn % maxQP)
 		return 0, err
 	}
-	send.users++
-	recv.users++
-	qp.entry.qpn.Store(qpn)
-	qp.entry.pdn.Store(p.PDN)
-	qp.entry.service.Store(uint32(p.Type))
+	qp.countUsers(1)
+	h.showQP(qp)
+	return qp.qpn, nil
+}
+
+// newQP makes a QP with a number. mu is held.
+func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
+	idx, variant, ok := h.qpIDs.take()
+	if !ok {
+		return nil, ucs.ErrNoMemory
+	}
+	qpn := uint32(variant)<<16 | idx
+	return &queuePair{hca: h, qpn: qpn, service: service, entry: h.table.qp(qpn)}, nil
+}
+
+// showQP shows a QP to peers, in RESET. mu is held.
+func (h *hca) showQP(qp *queuePair) {
+	qp.entry.qpn.Store(qp.qpn)
+	qp.entry.pdn.Store(qp.pdn)
+	qp.entry.service.Store(uint32(qp.service))
 	qp.entry.setDestGID(verbs.GID{})
 	qp.entry.state.Store(uint32(verbs.QPStateReset))
-	h.qps.slot[qpn%maxQP].Store(qp)
-	if qp.rq.shared() {
-		h.withSRQ++
+	h.qps.slot[qp.qpn%maxQP].Store(qp)
+}
+
+// countUsers counts the QP in or out, by n, at what it uses. mu is held.
+func (qp *queuePair) countUsers(n int) {
+	for _, cq := range [...]*compQueue{qp.sendCQ, qp.recvCQ} {
+		if cq != nil {
+			cq.users += n
+		}
 	}
-	return qpn, nil
+	if qp.rq.shared() {
+		qp.rq.users += n
+		qp.hca.withSRQ += n
+	}
 }
 
 func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
@@ -89,7 +114,6 @@ func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
 		if qp.rq = h.srqs.get(p.SRQN); qp.rq == nil {
 			return ucs.ErrInvalidParam
 		}
-		qp.rq.users++
 		return nil
 	}
 	qp.rq = &recvQueue{hca: h, pdn: p.PDN, maxSGE: p.RQMaxSGE, dbrec: qp.dbrec}
@@ -160,8 +184,11 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	case verbs.QPStateReset:
 		qp.reset()
 	case verbs.QPStateRTR:
-		if qp.service == verbs.QPTypeRC {
+		switch qp.service {
+		case verbs.QPTypeRC, verbs.QPTypeXRCSend:
 			return qp.connect()
+		case verbs.QPTypeXRCRecv:
+			qp.entry.setDestGID(qp.attr.AH.DGID) // it sends nothing, so it needs no link
 		}
 	case verbs.QPStateErr:
 		qp.enterError(prm.SyndromeWRFlush, prm.SyndromeOK)
@@ -250,10 +277,11 @@ func (qp *queuePair) connect() error {
 }
 
 // reset forgets all work, without completions but for a receive of an SRQ that a message
-// has begun to fill: the driver posts it again when it empties the CQ.
+// has begun to fill: the driver posts it again when it empties the CQ, or the caller if the
+// SRQ is one of XRC.
 func (qp *queuePair) reset() {
 	qp.setState(verbs.QPStateReset)
-	if qp.rq.shared() {
+	if qp.receivesShared() {
 		qp.abandon()
 	}
 	qp.detach()
@@ -267,6 +295,9 @@ func (qp *queuePair) reset() {
 		qp.rq.consumed = 0
 	}
 }
+
+// receivesShared reports whether what arrives goes to SRQs.
+func (qp *queuePair) receivesShared() bool { return qp.rq.shared() || qp.domain != nil }
 
 // detach lets go of the links. exec is held.
 func (qp *queuePair) detach() {
@@ -313,9 +344,12 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	if qp == nil {
 		return ucs.ErrInvalidParam
 	}
+	if !h.unrefer(qp) {
+		return nil
+	}
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
-	if qp.rq.shared() {
+	if qp.receivesShared() {
 		qp.abandon() // see reset
 	}
 	qp.entry.qpn.Store(0)
@@ -325,12 +359,7 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	inside := h.await(h.visitsFrom(qp.peer()), qpPatience)
 
 	h.mu.Lock()
-	qp.sendCQ.users--
-	qp.recvCQ.users--
-	if qp.rq.shared() {
-		qp.rq.users--
-		h.withSRQ--
-	}
+	qp.countUsers(-1)
 	h.mu.Unlock()
 	h.quarantine.put(inside, 0, func() {
 		h.mu.Lock()

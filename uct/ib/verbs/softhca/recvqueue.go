@@ -10,6 +10,7 @@ import (
 type recvQueue struct {
 	hca    *hca
 	srqn   uint32 // 0 for the queue of one QP
+	xrc    xrcQueue
 	pdn    uint32
 	view   prm.RQView
 	maxSGE int
@@ -31,6 +32,14 @@ type recvEntry struct {
 }
 
 func (q *recvQueue) shared() bool { return q.srqn != 0 }
+
+// handle names an SRQ to the driver.
+func (q *recvQueue) handle() uint32 {
+	if q.xrc.domain != nil {
+		return xrcHandle | q.srqn%maxXRCSRQ
+	}
+	return q.srqn
+}
 
 // take consumes the next entry; false when none is posted. syn tells of an entry
 // that is malformed.
@@ -58,7 +67,7 @@ func (q *recvQueue) take(e *recvEntry) (ok bool, syn prm.Syndrome) {
 	}
 	q.mu.release()
 	if hit {
-		q.hca.raise(verbs.EventSRQLimitReached, q.srqn)
+		q.hca.raise(verbs.EventSRQLimitReached, q.handle())
 	}
 	return true, syn
 }
@@ -80,7 +89,7 @@ func (h *hca) CreateSRQ(p prm.SRQParams) (uint32, error) {
 // ArmSRQ implements prm.Hardware.
 func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 	h.mu.Lock()
-	q := h.srqs.get(srqn)
+	q := h.findSRQ(srqn)
 	h.mu.Unlock()
 	if q == nil || limit < 0 || limit > int(q.view.Count()) {
 		return ucs.ErrInvalidParam
@@ -100,6 +109,9 @@ func (h *hca) ArmSRQ(srqn uint32, limit int) error {
 
 // DestroySRQ implements prm.Hardware.
 func (h *hca) DestroySRQ(srqn uint32) error {
+	if srqn&xrcHandle != 0 {
+		return h.destroyXRCSRQ(srqn)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := h.srqs.get(srqn)
@@ -111,4 +123,12 @@ func (h *hca) DestroySRQ(srqn uint32) error {
 	}
 	h.srqs.remove(srqn)
 	return nil
+}
+
+// findSRQ is the queue that the driver names; nil if there is none. mu is held.
+func (h *hca) findSRQ(handle uint32) *recvQueue {
+	if handle&xrcHandle != 0 {
+		return h.xrcSRQs.slot[handle%maxXRCSRQ].Load()
+	}
+	return h.srqs.get(handle)
 }

@@ -7,20 +7,22 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// responder is the receiving half of an RC QP. hca.driving protects it.
+// responder is the receiving half of a connected QP. hca.driving protects it.
 type responder struct {
 	msn     uint32 // the message that must come next, or is open
 	refused bool   // an RNR NAK was sent: what comes before its retry is stale
 	over    bool   // in ERR: the last receive of an SRQ has been completed
+	orphan  bool   // the message that must come lost its SRQ on the way
 	open    openMessage
 }
 
 // openMessage is a message of which packets have come, but not all.
 type openMessage struct {
-	kind  uint8     // pktSend, pktWrite or pktRead; pktFiller: none is open
-	len   uint64    // as its first packet said
-	got   uint64    // bytes of it that have come
-	entry recvEntry // of a send: the receive that it fills, consumed and not completed
+	kind  uint8      // pktSend, pktWrite or pktRead; pktFiller: none is open
+	len   uint64     // as its first packet said
+	got   uint64     // bytes of it that have come
+	queue *recvQueue // where it goes
+	entry recvEntry  // of a send: the receive that it fills, consumed and not completed
 }
 
 // begun reports whether a message is open.
@@ -35,7 +37,7 @@ func (m *openMessage) close() { m.kind = pktFiller }
 func (m *openMessage) fits(pkt *packet) bool {
 	first, last := pkt.flags&flagFirst != 0, pkt.flags&flagLast != 0
 	n, length := uint64(pkt.payload), uint64(pkt.dmaLen)
-	if m.begun() && (m.kind != pkt.op || m.len != length) {
+	if m.begun() && (m.kind != pkt.op || m.len != length || pkt.flags&flagXRC != 0 && m.queue.srqn != pkt.ext) {
 		return false
 	}
 	switch pkt.op {
@@ -113,7 +115,7 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 		}
 		return
 	}
-	if qp == nil || qp.service != verbs.QPTypeRC || !qp.entry.accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
+	if qp == nil || !qp.connected() || !qp.entry.accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
 		if pkt.op != pktFault {
 			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
 		}
@@ -136,21 +138,36 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 func (l *inLink) inOrder(qp *queuePair, pkt *packet) bool {
 	s := &qp.resp
 	first := pkt.flags&flagFirst != 0
+	if pkt.msn == s.msn && s.orphan && !first {
+		s.orphan = false
+		l.answer(pkt, pktNak, uint8(qp.invalidRequest()))
+		return false
+	}
 	if pkt.msn != s.msn || !first && !s.open.begun() {
 		if !s.refused {
 			l.answer(pkt, pktNak, uint8(prm.SyndromeRetryExceeded))
 		}
 		return false
 	}
-	s.refused = false
+	s.refused, s.orphan = false, false
 	return true
+}
+
+// connected reports whether the QP receives from one other.
+func (qp *queuePair) connected() bool {
+	return qp.service == verbs.QPTypeRC || qp.service == verbs.QPTypeXRCRecv
 }
 
 // execute does what a packet asks. The syndrome is what the requester is told.
 func (l *inLink) execute(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Syndrome {
 	m := &qp.resp.open
-	if !m.fits(pkt) {
+	if pkt.flags&flagXRC != 0 != (qp.domain != nil) || !m.fits(pkt) {
 		return qp.invalidRequest()
+	}
+	if !m.begun() {
+		if m.queue = qp.queueOf(pkt); m.queue == nil {
+			return qp.invalidRequest() // IBTA volume 1, annex 14: an XRCETH that is not valid
+		}
 	}
 	if pkt.flags&flagFirst != 0 {
 		m.len, m.got = uint64(pkt.dmaLen), 0
@@ -189,7 +206,7 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 	if m.got+n > m.entry.total {
 		return qp.receiveFailed(prm.SyndromeLocalLength, prm.SyndromeRemoteInvalidReq)
 	}
-	k := walk{qp: qp, sges: m.entry.sge[:m.entry.nsge], need: verbs.AccessLocalWrite, pdn: qp.rq.pdn}
+	k := walk{qp: qp, sges: m.entry.sge[:m.entry.nsge], need: verbs.AccessLocalWrite, pdn: m.queue.pdn}
 	if !k.scatter(body, m.got, n) {
 		return qp.receiveFailed(prm.SyndromeLocalProt, prm.SyndromeRemoteOp)
 	}
@@ -208,7 +225,7 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 // come back.
 func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome) {
 	s := &qp.resp
-	ok, syn = qp.rq.take(&s.open.entry)
+	ok, syn = s.open.queue.take(&s.open.entry)
 	if !ok {
 		s.open.close()
 		s.refused = true
@@ -224,9 +241,10 @@ func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome)
 // delivered completes the receive that was consumed and acknowledges the message.
 func (l *inLink) delivered(qp *queuePair, pkt *packet, op prm.CQEOpcode) {
 	m := &qp.resp.open
-	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: qp.uidx,
+	cq, uidx := m.queue.completesIn(qp)
+	e := prm.CQE{Opcode: op, Solicited: pkt.flags&flagSolicited != 0, UserIndex: uidx,
 		WQECounter: m.entry.index, QPN: qp.qpn, ByteCount: uint32(m.len), Imm: pkt.imm, SrcQP: pkt.srcQPN}
-	if !qp.recvCQ.push(&e) {
+	if !cq.push(&e) {
 		qp.lost()
 	}
 	l.accepted(qp, pkt)
@@ -251,8 +269,9 @@ func (s *responder) done() {
 // receiveFailed ends a receive with an error here, and stops the QP. It returns
 // what the requester is told.
 func (qp *queuePair) receiveFailed(here, there prm.Syndrome) prm.Syndrome {
-	qp.resp.open.close()
-	qp.recvError(&qp.resp.open.entry, here)
+	m := &qp.resp.open
+	m.close()
+	qp.recvError(m.queue, &m.entry, here)
 	qp.stop()
 	return there
 }
@@ -282,12 +301,23 @@ func (qp *queuePair) target(pkt *packet, off, n uint64, need verbs.Access) (unsa
 	if qp.attr.AccessFlags&need != need {
 		return nil, qp.invalidRequest()
 	}
-	p := qp.hca.regions.find(pkt.rkey, pkt.raddr+off, n, qp.pdn, need)
+	p := qp.hca.regions.find(pkt.rkey, pkt.raddr+off, n, qp.pdnOf(pkt), need)
 	if p == nil || pkt.raddr+off < off {
 		qp.peerFault(prm.SyndromeRemoteAccess)
 		return nil, prm.SyndromeRemoteAccess
 	}
 	return p, prm.SyndromeOK
+}
+
+// pdnOf is the domain of the memory that a request may name: that of the SRQ, with XRC.
+func (qp *queuePair) pdnOf(pkt *packet) uint32 {
+	if qp.domain == nil {
+		return qp.pdn
+	}
+	if q := qp.queueOf(pkt); q != nil {
+		return q.pdn
+	}
+	return 0 // no region is of this one
 }
 
 // write stores a packet of an RDMA write.

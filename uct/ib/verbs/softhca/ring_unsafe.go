@@ -60,7 +60,7 @@ type packet struct {
 	swapAdd uint64
 	compare uint64
 	dmaLen  uint32 // whole message
-	qkey    uint32
+	ext     uint32 // Q_Key of a datagram (DETH); with flagXRC the SRQ's number (XRCETH)
 }
 
 // order stands for all rings when the race detector is told of the order that a

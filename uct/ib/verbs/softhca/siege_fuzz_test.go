@@ -103,9 +103,9 @@ func (s *siege) request(in *script) {
 	pkt.dmaLen = s.length(in, len(payload))
 	s.aim(in, &pkt)
 	pkt.status = in.next()
-	pkt.imm, pkt.qkey, pkt.compare, pkt.swapAdd = 7, siegeQKey, 1, 2
+	pkt.imm, pkt.ext, pkt.compare, pkt.swapAdd = 7, siegeQKey, 1, 2
 	if pkt.status == 1 {
-		pkt.qkey++
+		pkt.ext++
 	}
 	s.peers[peer].request(pkt, payload)
 }

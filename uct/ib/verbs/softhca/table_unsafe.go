@@ -13,18 +13,22 @@ import (
 //	0            header: magic, version; cookie (8 to 23); generation (24); closed (32)
 //	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
 //	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
+//	tableSRQs    maxXRCSRQ entries of 64 bytes, of XRC SRQs, by the low 16 bits of the number
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 3
+	tableVersion = 4
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
 
+	maxXRCSRQ = 1 << 16
+
 	entryLen = 64
 
-	tableQPs = 4096
-	tableMRs = tableQPs + maxQP*entryLen
-	tableLen = tableMRs + maxMR*entryLen
+	tableQPs  = 4096
+	tableMRs  = tableQPs + maxQP*entryLen
+	tableSRQs = tableMRs + maxMR*entryLen
+	tableLen  = tableSRQs + maxXRCSRQ*entryLen
 )
 
 // qpEntry is what an initiator must know of a responder QP. Fields other than
@@ -37,7 +41,8 @@ type qpEntry struct {
 	pdn     atomic.Uint32
 	service atomic.Uint32    // verbs.QPType
 	destGID [2]atomic.Uint64 // the peer's GID, as two words in memory order
-	_       [24]byte
+	xrcdn   atomic.Uint32    // of an XRC target: its domain on this device
+	_       [20]byte
 }
 
 // mrEntry is what an initiator must know of a memory region. key is stored last
@@ -53,6 +58,15 @@ type mrEntry struct {
 	_      [24]byte
 }
 
+// srqEntry is what an initiator must know of an XRC SRQ. srqn is stored last when the
+// queue appears, and cleared first when it goes.
+type srqEntry struct {
+	srqn  atomic.Uint32 // 0: none
+	xrcdn atomic.Uint32
+	pdn   atomic.Uint32
+	_     [52]byte
+}
+
 // Kinds of registered memory.
 const (
 	memArena   = 1 // in the arena segment: peers map it
@@ -62,6 +76,7 @@ const (
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(qpEntry{})-entryLen]
 	_ = [1]struct{}{}[unsafe.Sizeof(mrEntry{})-entryLen]
+	_ = [1]struct{}{}[unsafe.Sizeof(srqEntry{})-entryLen]
 )
 
 // table is a view of a table segment: the own one, or a peer's.
@@ -104,6 +119,11 @@ func (t table) qp(qpn uint32) *qpEntry {
 // mr returns the entry for a key; the caller compares entry.key.
 func (t table) mr(key uint32) *mrEntry {
 	return (*mrEntry)(unsafe.Add(t.base, tableMRs+uintptr(key>>8%maxMR)*entryLen))
+}
+
+// srq returns the entry for the number of an XRC SRQ; the caller compares entry.srqn.
+func (t table) srq(srqn uint32) *srqEntry {
+	return (*srqEntry)(unsafe.Add(t.base, tableSRQs+uintptr(srqn%maxXRCSRQ)*entryLen))
 }
 
 func (e *qpEntry) setDestGID(g verbs.GID) {

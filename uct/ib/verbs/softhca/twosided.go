@@ -3,6 +3,7 @@ package softhca
 import (
 	"time"
 
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -95,6 +96,10 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = f.op, qp.qpn, qp.attr.DestQPN, r.msn
 	pkt.dmaLen, pkt.raddr, pkt.rkey = uint32(w.Len), w.RAddr, w.RKey
 	pkt.swapAdd, pkt.compare = w.SwapOrAdd, w.Compare
+	if qp.service == verbs.QPTypeXRCSend {
+		pkt.ext = w.SRQN
+		pkt.flags |= flagXRC
+	}
 	if first {
 		pkt.flags |= flagFirst
 	}
@@ -184,7 +189,7 @@ func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 		return v
 	}
 	pkt.op, pkt.flags, pkt.srcQPN, pkt.dstQPN = pktDatagram, flagFirst|flagLast, qp.qpn, w.AV.QPN
-	pkt.qkey, pkt.dmaLen = qp.wireQKey(w.AV.QKey), uint32(w.Len)
+	pkt.ext, pkt.dmaLen = qp.wireQKey(w.AV.QKey), uint32(w.Len)
 	if w.Op == prm.OpSendImm {
 		pkt.flags |= flagImm
 		pkt.imm = w.Imm
