@@ -76,6 +76,9 @@ func (cq *compQueue) push(e *prm.CQE) bool {
 	}
 	cq.view.Slot(cq.pi).Write(e, cq.view.Owner(cq.pi))
 	cq.pi++
+	if cq.timed != nil {
+		cq.timed.arrived(e)
+	}
 	cq.announce(e.Solicited || e.IsError())
 	return true
 }

@@ -69,5 +69,6 @@
 //
 // With Config.Timing the device runs under a model of the path between processor and
 // NIC (package timing): bytes move as always, completions are held back until the
-// model says that a core could see them.
+// model says that a core could see them. In a model of a network (timing.NewNetwork) bytes
+// move when they arrive.
 package softhca

@@ -69,13 +69,13 @@ func (qp *queuePair) run() stepResult {
 		return qp.runStopped()
 	}
 	if r.hold != 0 {
-		if nanotime() < r.hold {
+		if qp.hca.clock() < r.hold {
 			return qp.sleepUntil(r.hold)
 		}
 		r.hold = 0
 	}
 	budget := qp.hca.cfg.InlineBudget
-	for pi := qp.dbrec.Send(); r.next != pi; {
+	for pi := qp.limit(); r.next != pi; {
 		if !qp.shortWrites(pi) {
 			return stepFail
 		}
@@ -86,7 +86,7 @@ func (qp *queuePair) run() stepResult {
 			return v
 		}
 		if r.next == pi {
-			pi = qp.dbrec.Send()
+			pi = qp.limit()
 		}
 	}
 	return stepDone

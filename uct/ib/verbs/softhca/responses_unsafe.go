@@ -166,7 +166,7 @@ func (qp *queuePair) notReady(timer uint8) {
 	r.inFlight, r.read = 0, 0
 	r.next = r.acked
 	r.opened = false
-	r.hold = nanotime() + rnrDelay(timer)
+	r.hold = qp.hca.clock() + rnrDelay(timer)
 	qp.sleepUntil(r.hold)
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Under a model of time a device executes work requests as always, when the doorbell
-// rings, and tells the model what it saw there: the register, whether a work request
+// rings, or in a model of a network when they arrive, and tells the model what it saw there: the register, whether a work request
 // came with the store, the work requests in the queue. It holds the completions back
 // until the model releases them. One goroutine uses the device, so nothing
 // here is locked.
@@ -28,10 +28,13 @@ func (u *timedPage) Ring(off uint32, first8 uint64) {
 		u.uarPage.Ring(off, first8)
 		return
 	}
-	wqes := qp.timed.posted()
+	wqes, whole := qp.timed.posted()
 	blueFlame := u.takeRegister(off)
-	u.uarPage.Ring(off, first8)
-	u.hca.runDown()
+	if !whole || len(wqes) == 0 || !qp.timed.travels() {
+		qp.timed.horizon = qp.timed.seen
+		u.uarPage.Ring(off, first8)
+		u.hca.runDown()
+	}
 	if len(wqes) > 0 {
 		qp.timed.model.Post(off&^(prm.BFRegLen-1), blueFlame, wqes)
 	}
@@ -68,7 +71,48 @@ type timedQP struct {
 	held   []prm.CQE // executed, not released yet
 	due    []uint16  // released, not executed yet: they wait for the other side
 	failed bool      // in ERR: completions come at once
+
+	horizon uint16      // work requests up to here may be executed: they have arrived
+	again   timing.Time // after which what could not be executed is to be tried again
 }
+
+// travels reports that work requests are executed when they arrive.
+func (t *timedQP) travels() bool { return t != nil && t.qp.hca.cfg.Timing.Travels() }
+
+// limit is the producer index up to which the QP may execute.
+func (qp *queuePair) limit() uint16 {
+	if t := qp.timed; t != nil {
+		return t.horizon
+	}
+	return qp.dbrec.Send()
+}
+
+// clock is nanotime, or in a run of the model its time.
+func (h *hca) clock() int64 {
+	if m := h.cfg.Timing; m != nil && m.InRun() {
+		return int64(m.Now()/timing.Nanosecond) + 1
+	}
+	return nanotime()
+}
+
+// Arrive implements timing.Target.
+func (t *timedQP) Arrive(index uint16, blocks int) (again timing.Time, done bool) {
+	qp := t.qp
+	end := index + uint16(blocks)
+	if !behind(t.horizon, end) {
+		t.horizon = end
+	}
+	t.again = 0
+	qp.kick()
+	qp.hca.runDown()
+	if t.failed || !qp.is(verbs.QPStateRTS) || behind(qp.req.acked, end) {
+		return 0, true
+	}
+	return max(t.again, timing.Nanosecond), false
+}
+
+// behind reports whether index i of a send queue is at j or has gone by it.
+func behind(i, j uint16) bool { return int16(i-j) >= 0 }
 
 // attachModel puts the QP under the model of the device, if there is one.
 func (qp *queuePair) attachModel(p prm.QPParams) error {
@@ -88,11 +132,11 @@ func (qp *queuePair) attachModel(p prm.QPParams) error {
 }
 
 // reset forgets what the QP forgets.
-func (t *timedQP) reset() { t.seen, t.held, t.due, t.failed = 0, nil, nil, false }
+func (t *timedQP) reset() { t.seen, t.horizon, t.held, t.due, t.failed = 0, 0, nil, nil, false }
 
-// posted is the work requests that have come into the queue. Those behind one that
-// cannot be decoded will be flushed, which takes no time.
-func (t *timedQP) posted() (list []timing.WQE) {
+// posted is the work requests that have come into the queue; not the whole of it where one
+// cannot be decoded: those behind it will be flushed, which takes no time.
+func (t *timedQP) posted() (list []timing.WQE, whole bool) {
 	pi := t.qp.dbrec.Send()
 	ok := t.qp.is(verbs.QPStateRTS)
 	for ok && t.seen != pi {
@@ -102,14 +146,15 @@ func (t *timedQP) posted() (list []timing.WQE) {
 			t.seen += uint16(bbs)
 		}
 	}
+	whole = t.seen == pi
 	t.seen = pi
-	return list
+	return list, whole
 }
 
 // describe says what the model has to know of the work request in t.wqe.
 func (t *timedQP) describe(bbs int) timing.WQE {
 	w := &t.wqe
-	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len}
+	d := timing.WQE{Index: w.Index, Blocks: bbs, Signaled: w.Flags.Signaled(), Len: w.Len, To: t.target()}
 	if localNeed(w.Op) != 0 {
 		d.Kind = timing.Fetch
 		return d
@@ -118,6 +163,18 @@ func (t *timedQP) describe(bbs int) timing.WQE {
 		d.Payload = append(d.Payload, timing.Span{Addr: s.Addr, Len: s.Length})
 	}
 	return d
+}
+
+// target is the NIC that the work request in t.wqe goes to; nil if there is none.
+func (t *timedQP) target() *timing.NIC {
+	qpn := t.qp.attr.DestQPN
+	if t.qp.service == verbs.QPTypeUD {
+		qpn = t.wqe.AV.QPN
+	}
+	if peer := t.qp.hca.qps.find(qpn); peer != nil {
+		return peer.timed.model.NIC()
+	}
+	return nil
 }
 
 // hold keeps a completion until it is released. False when the CQ is lost.
@@ -190,8 +247,20 @@ func (t *timedCQ) Attention() *uint32 { return &t.attention }
 
 // Drive implements prm.Pollable: a poll begins.
 func (t *timedCQ) Drive() {
+	if h := t.cq.hca; !h.cfg.Timing.Travels() && h.ctl.attention.Load()&attnTimer != 0 {
+		h.Drive()
+	}
 	t.cq.hca.runDown()
 	t.model.Poll()
+}
+
+// arrived tells the model of a completion that it did not make: of a receive.
+func (t *timedCQ) arrived(e *prm.CQE) {
+	switch e.Opcode {
+	case prm.CQEReq, prm.CQEReqErr:
+	default:
+		t.model.Received()
+	}
 }
 
 // Poller implements prm.QueuePollable.

@@ -3,6 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // A QP that cannot go on waits in one of these places, with queued set; what
@@ -65,7 +66,7 @@ func (qp *queuePair) awaitPeer() stepResult {
 	if r.link.table.qp(qp.attr.DestQPN).destroyed(qp.attr.DestQPN) {
 		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
-	now := nanotime()
+	now := qp.hca.clock()
 	limit := verbs.AckTimeout(qp.attr.Timeout).Nanoseconds() * int64(qp.attr.RetryCnt+1)
 	switch {
 	case r.deadline == 0 && limit > 0:
@@ -83,6 +84,10 @@ const peerLook = 20_000
 // sleepUntil waits for a time.
 func (qp *queuePair) sleepUntil(t int64) stepResult {
 	h := qp.hca
+	if qp.timed.travels() {
+		qp.timed.again = timing.Time(t-h.clock()) * timing.Nanosecond
+		return stepWait
+	}
 	qp.wakeAt.Store(t)
 	if qp.queued.Swap(true) {
 		return stepWait

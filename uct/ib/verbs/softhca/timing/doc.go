@@ -21,9 +21,12 @@
 // The model is told of objects and of addresses, never what they are used for: two
 // threads interfere because they ask for the same lock, page, rail or link.
 //
+// A model from New has no receiver: a message takes effect when it is posted, and is
+// acknowledged at once. One from NewNetwork has it take effect when it arrives.
+//
 // # What it leaves out
 //
-// The caches of the NIC (contexts, translations: every lookup hits), the receiver
-// (it acknowledges at once), retransmission, frequency changes, interrupts, and
+// The caches of the NIC (contexts, translations: every lookup hits), switches besides
+// their latency, retransmission other than for want of a receive, frequency changes, interrupts, and
 // instruction-level overlap: each cost of a thread is spent after the one before.
 package timing

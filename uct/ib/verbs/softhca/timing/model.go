@@ -9,6 +9,9 @@ type Model struct {
 	nics    []*NIC
 	stats   Stats
 	current *Thread // whose step runs
+	inRun   bool
+	remote  bool     // see NewNetwork
+	process *Process // see Enter
 
 	inFlight int    // work requests
 	marks    uint64 // posts, and polls that found something
@@ -34,6 +37,7 @@ type Stats struct {
 	Messages, Doorbells, BlueFlames uint64
 	Polls, Completions              uint64
 	Reads                           uint64 // DMA reads by the NIC
+	NotReady                        uint64 // messages that were to be sent again; see NewNetwork
 
 	// Waits, summed over threads, or over messages.
 	QueueLockWait, RegisterLockWait, CQLockWait Time

@@ -201,6 +201,7 @@ func TestParams_AllMatter(t *testing.T) {
 					list = append(list, port.write(2))
 				}
 				port.qp.Post(even, false, list)
+				m.Copy(left)
 				return false, nil
 			}
 			port.poll()

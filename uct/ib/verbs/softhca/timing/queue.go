@@ -27,6 +27,9 @@ type WQE struct {
 	// Payload is what the NIC reads by DMA: nothing if the bytes are inline, or if
 	// they come from the other side.
 	Payload []Span
+	// To is the NIC that it goes to, or that it fetches from; nil is the same one. Only a
+	// model from NewNetwork looks at it.
+	To *NIC
 }
 
 // Sink is told that the completion of a signaled work request is in its queue now.
@@ -36,7 +39,7 @@ type Sink interface {
 
 // QPConfig describes a queue pair by what its driver does for a post.
 type QPConfig struct {
-	NIC  *NIC // nil is the first one
+	NIC  *NIC // nil is that of the process that makes it, or else the first one
 	Page *Page
 	// QueueLocked, RegisterLocked: a post takes the lock of the queue, and that of the
 	// register, which QPs share.
@@ -47,11 +50,12 @@ type QPConfig struct {
 
 // QP is a queue pair.
 type QP struct {
-	m     *Model
-	cfg   QPConfig
-	lock  *lock
-	state shared
-	tail  shared // what has been retired
+	m       *Model
+	cfg     QPConfig
+	process *Process
+	lock    *lock
+	state   shared
+	tail    shared // what has been retired
 
 	read             bool   // by a thread that polled for another:
 	idLine, headLine uint16 // the last lines that it had to fetch
@@ -61,6 +65,7 @@ type QP struct {
 	asked   int    // of posted: known to the NIC, or being fetched
 	fetches int    // DMA reads for work requests that are outstanding
 	flying  []*job // sent, in order
+	backOff bool   // the first of flying that is not executed waits to be sent again
 }
 
 // job is a WQE on its way through the NIC.
@@ -70,14 +75,16 @@ type job struct {
 	missing int  // pieces of the payload
 	started bool
 	acked   bool
+
+	// In a model from NewNetwork.
+	sent     int  // how often
+	arrived  bool // what was sent last
+	executed bool
 }
 
 // NewQP makes a queue pair.
 func (m *Model) NewQP(cfg QPConfig) *QP {
-	if cfg.NIC == nil {
-		cfg.NIC = m.nics[0]
-	}
-	return &QP{m: m, cfg: cfg, lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
+	return &QP{m: m, cfg: cfg, process: m.owner(), lock: m.newLock(cfg.QueueLocked, &m.stats.QueueLockWait),
 		state: shared{m: m, n: m.params.QPLines}, tail: shared{m: m, n: m.params.RetireLines}}
 }
 
@@ -181,7 +188,7 @@ func (q *QP) rung(writes int, blueFlame bool, wqes []WQE) {
 	if blueFlame {
 		n = int64(writes) * blockLen
 	}
-	q.m.at(q.cfg.NIC.fromHost.send(q.m.now, n), func() {
+	q.m.at(q.NIC().fromHost.send(q.m.now, n), func() {
 		for i := range wqes {
 			q.posted = append(q.posted, &job{WQE: wqes[i], known: blueFlame, missing: len(wqes[i].Payload)})
 		}
@@ -203,7 +210,7 @@ func (q *QP) start() {
 		q.asked = max(q.asked, q.started)
 		j.started = true
 		for _, s := range j.Payload {
-			q.cfg.NIC.gather(s, func() { j.missing--; q.send() })
+			q.NIC().gather(q.m.first(s), func() { j.missing--; q.send() })
 		}
 	}
 	q.send()
@@ -230,7 +237,7 @@ func (q *QP) fetch() {
 		return
 	}
 	q.fetches++
-	q.cfg.NIC.read(n, func() {
+	q.NIC().read(n, func() {
 		q.fetches--
 		for _, j := range batch {
 			j.known = true
@@ -250,7 +257,11 @@ func (q *QP) send() {
 		q.started--
 		q.asked--
 		q.flying = append(q.flying, j)
-		q.cfg.NIC.transmit(&j.WQE, func() { j.acked = true; q.complete() })
+		if q.m.remote {
+			q.launch(j)
+			continue
+		}
+		q.NIC().transmit(&j.WQE, func() { j.acked = true; q.complete() })
 	}
 }
 
@@ -264,7 +275,7 @@ func (q *QP) complete() {
 			m.inFlight--
 			continue
 		}
-		written := q.cfg.NIC.toHost.send(m.now, blockLen) + m.params.CQEWrite
+		written := q.NIC().toHost.send(m.now, blockLen) + m.params.CQEWrite
 		m.at(written, func() {
 			m.inFlight--
 			q.signal(j.Index)
@@ -276,6 +287,7 @@ func (q *QP) complete() {
 func (q *QP) signal(index uint16) {
 	if c := q.cfg.CQ; c != nil {
 		c.from = append(c.from, completion{q, index})
+		c.process.notify()
 	}
 	q.cfg.Sink.Complete(index)
 }
@@ -286,11 +298,12 @@ type CQ struct {
 	lock     *lock
 	state    shared
 	consumer func() uint32
+	process  *Process
 	from     []completion // from index taken on
 	taken    uint32       // how many have been accounted for
 }
 
-// completion is one of a work request at an index of a QP.
+// completion is one of a work request at an index of a QP; without a QP, of a receive.
 type completion struct {
 	qp    *QP
 	index uint16
@@ -299,7 +312,7 @@ type completion struct {
 // NewCQ makes a completion queue. locked: its driver takes a lock for a poll. consumer
 // returns the consumer index as the device sees it.
 func (m *Model) NewCQ(locked bool, consumer func() uint32) *CQ {
-	return &CQ{m: m, lock: m.newLock(locked, &m.stats.CQLockWait), consumer: consumer,
+	return &CQ{m: m, process: m.owner(), lock: m.newLock(locked, &m.stats.CQLockWait), consumer: consumer,
 		state: shared{m: m, n: m.params.CQLines}}
 }
 
@@ -323,7 +336,7 @@ func (c *CQ) Poll() {
 // taken by th: each is read, and retired from its QP.
 func (c *CQ) take(th *Thread, from, to uint32) {
 	for c.taken != to && len(c.from) > 0 {
-		if int32(c.taken-from) >= 0 {
+		if int32(c.taken-from) >= 0 && c.from[0].qp != nil {
 			c.from[0].qp.retire(th, c.from[0].index)
 		}
 		c.from = c.from[1:]

@@ -17,6 +17,7 @@ func round() Params {
 		PCIeBandwidth: 1e9, TLPHeader: 16, TLPPayload: 256, ReadTags: 64, WQERead: 512, WQEReads: 1,
 		MessageGap: 8 * Nanosecond, Rails: 2, RailLookup: 40 * Nanosecond,
 		AckRoundTrip: 2000 * Nanosecond, LinkBandwidth: 1e9, PacketHeader: 32, PacketPayload: 4096,
+		CopyBandwidth: 1e9,
 	}
 }
 

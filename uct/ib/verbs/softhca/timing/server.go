@@ -24,9 +24,12 @@ type link struct {
 }
 
 // send books n bytes, cut into packets; at least one, so that n may be 0.
-func (l *link) send(t Time, n int64) (end Time) {
+func (l *link) send(t Time, n int64) (end Time) { return l.book(t, l.duration(n)) }
+
+// duration is how long n bytes take with the headers of their packets.
+func (l *link) duration(n int64) Time {
 	packets := max(1, (n+l.payload-1)/l.payload)
-	return l.book(t, l.span(n+packets*l.header))
+	return l.span(n + packets*l.header)
 }
 
 // span is how long n bytes take, rounded up to a picosecond.

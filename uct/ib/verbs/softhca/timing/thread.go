@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 )
 
 // Step is what a thread does between two looks at the clock: one call of post or of
@@ -33,6 +34,8 @@ type Thread struct {
 	resume  func() (struct{}, bool)
 	stop    func()
 	stopped bool // the run is over: go through everything without time
+	done    bool
+	process *Process // see Model.Enter
 
 	polling *CQ    // of which the poll is not accounted for yet
 	ci      uint32 // its consumer index before
@@ -50,9 +53,11 @@ type Ran struct{ Begin, End Time }
 // The first error of a step ends the run, as does ErrStalled; the model is not to be
 // used after that.
 func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
-	if m.current != nil {
+	if m.inRun {
 		return nil, errors.New("timing: Run inside of a step")
 	}
+	m.inRun = true
+	defer func() { m.inRun = false }()
 	dice := rand.New(rand.NewPCG(seed, 0))
 	threads := make([]*Thread, len(steps))
 	for i, step := range steps {
@@ -63,6 +68,9 @@ func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
 		m.at(th.ran.Begin, th.run)
 	}
 	for m.err == nil && m.next() {
+	}
+	if m.err == nil && slices.ContainsFunc(threads, func(th *Thread) bool { return !th.done }) {
+		m.err = ErrStalled
 	}
 	ran := make([]Ran, len(threads))
 	for i, th := range threads {
@@ -92,6 +100,7 @@ func (th *Thread) life(yield func(struct{}) bool) {
 		m.watchStall(marks)
 	}
 	th.ran.End = m.now
+	th.done = true
 }
 
 // watchStall ends the run after too many steps that did nothing; marks is how much

@@ -1,0 +1,116 @@
+package softhca_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// networkPair is two connected QPs of processes with a NIC each, in a model in which
+// messages travel.
+func networkPair(t *testing.T, l link) (m *timing.Model, a, b *node) {
+	t.Helper()
+	m, err := timing.NewNetwork(timing.ConnectXDDR())
+	require.NoError(t, err)
+	here, there := m.NewProcess(), m.NewProcess()
+	there.Place(m.NewNIC())
+	m.Enter(here)
+	a = openNode(t, softhca.Config{Timing: m})
+	m.Enter(there)
+	b = a.sibling()
+	m.Enter(nil)
+	connect(a, b, l)
+	return m, a, b
+}
+
+// until polls until there is a completion, which is of a work request that succeeded.
+func (n *node) until(id uint64) func() bool { return n.polled(id, verbs.WCSuccess) }
+
+// script is a thread that does the given calls, each until it reports true.
+func script(calls ...func() bool) timing.Step {
+	return func() (bool, error) {
+		if calls[0]() {
+			calls = calls[1:]
+		}
+		return len(calls) == 0, nil
+	}
+}
+
+func run(t *testing.T, m *timing.Model, steps ...timing.Step) []timing.Ran {
+	t.Helper()
+	ran, err := m.Run(1, steps)
+	require.NoError(t, err)
+	return ran
+}
+
+func sendOf(a *node, id uint64, n int) verbs.SendWR {
+	return verbs.SendWR{ID: id, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, n)}}
+}
+
+// A message is in the target's memory when it has arrived, and not before; a long one
+// takes as long as its bytes take.
+func TestTimedNetwork_Arrival(t *testing.T) {
+	m, a, b := networkPair(t, defaultLink)
+	fill(a.buf.Bytes(), 1)
+	b.recv(9, 0, bufLen)
+	var early byte
+	ran := run(t, m,
+		script(a.posted(sendOf(a, 1, bufLen)), func() bool { early = b.buf.Bytes()[0]; return true }, a.until(1)),
+		script(b.until(9)))
+	assert.Zero(t, early, "when the post returned")
+	assert.Equal(t, a.buf.Bytes(), b.buf.Bytes())
+	wire := timing.Second / timing.Time(timing.ConnectXDDR().LinkBandwidth/bufLen)
+	assert.Greater(t, ran[1].End, wire)
+	assert.Less(t, ran[1].End, 2*wire, "reading, sending and storing go on at a time")
+	assert.Less(t, ran[1].End, ran[0].End, "the acknowledgement comes after")
+}
+
+// What finds no receive is tried again by the device, without a call of either side, and
+// what is behind it waits with it.
+func TestTimedNetwork_NotReady(t *testing.T) {
+	m, a, b := networkPair(t, defaultLink)
+	const late = 300 * timing.Microsecond
+	var posted timing.Time
+	run(t, m,
+		script(a.posted(sendOf(a, 1, 8), sendOf(a, 2, 8)), a.until(1), a.until(2)),
+		script(func() bool {
+			m.Spend(late)
+			b.recv(8, 0, 64)
+			b.recv(9, 64, 64)
+			posted = m.Now()
+			m.Spend(late) // computes: the device delivers meanwhile
+			assert.NotZero(t, m.Stats().NotReady)
+			return true
+		}, b.until(8), b.until(9)))
+	assert.Greater(t, posted, late)
+	assert.Greater(t, m.Stats().NotReady, uint64(5), "every 10 us and more")
+}
+
+// Retries of a send that may not be repeated for ever run out in virtual time.
+func TestTimedNetwork_RetriesExceeded(t *testing.T) {
+	few := defaultLink
+	few.rnr = 2
+	m, a, _ := networkPair(t, few)
+	run(t, m, script(a.posted(sendOf(a, 1, 8)), a.polled(1, verbs.WCRNRRetryExcErr)))
+	assert.Equal(t, uint64(2), m.Stats().NotReady)
+}
+
+// A read brings what the target has, and a fault arrives as one.
+func TestTimedNetwork_ReadAndFault(t *testing.T) {
+	m, a, b := networkPair(t, defaultLink)
+	fill(b.buf.Bytes(), 5)
+	read := verbs.SendWR{ID: 1, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{a.mr.SGE(0, bufLen)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey()}
+	bad := read
+	bad.ID, bad.RKey = 2, read.RKey+1
+	ran := run(t, m, script(a.posted(read), a.until(1), a.posted(bad, sendOf(a, 3, 8)),
+		a.polled(2, verbs.WCRemAccessErr), a.polled(3, verbs.WCWRFlushErr)))
+	assert.Equal(t, b.buf.Bytes(), a.buf.Bytes())
+	assert.Greater(t, ran[0].End, timing.Second/(2_000_000_000/bufLen), "bandwidth of the wire")
+	assert.Equal(t, verbs.QPStateErr, a.qp.State())
+}

@@ -1,0 +1,193 @@
+package timing
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// far is a port whose work requests are executed where they arrive.
+type far struct {
+	*port
+	refuse   int  // how many arrivals find nothing to go on with
+	again    Time // and what they are told
+	arrived  []Time
+	executed []uint16
+}
+
+// Arrive implements Target.
+func (f *far) Arrive(index uint16, _ int) (Time, bool) {
+	if f.refuse > 0 {
+		f.refuse--
+		return f.again, false
+	}
+	f.arrived = append(f.arrived, f.m.Now())
+	f.executed = append(f.executed, index)
+	return 0, true
+}
+
+func newNetwork(t *testing.T) *Model {
+	t.Helper()
+	m, err := NewNetwork(round())
+	require.NoError(t, err)
+	return m
+}
+
+func newFar(t *testing.T, m *Model) *far {
+	t.Helper()
+	f := &far{port: &port{t: t, m: m}}
+	f.cq = m.NewCQ(false, func() uint32 { return f.consumed })
+	f.qp = m.NewQP(QPConfig{Page: m.NewPage(), Sink: f, CQ: f.cq})
+	return f
+}
+
+// complete has a thread post and then poll until all has completed.
+func complete(t *testing.T, f *far, wqes ...WQE) (begin Time) {
+	t.Helper()
+	_, err := f.m.Run(1, []Step{func() (bool, error) {
+		if wqes != nil {
+			begin = f.m.Now()
+			f.qp.Post(even, true, wqes)
+			wqes = nil
+			return false, nil
+		}
+		f.poll()
+		return int(f.consumed) == int(f.next), nil
+	}})
+	require.NoError(t, err)
+	return begin
+}
+
+// A message arrives after the way of its first bit and of all its bytes; its
+// completion comes a latency later.
+func TestNetwork_Write(t *testing.T) {
+	m := newNetwork(t)
+	f := newFar(t, m)
+	w := f.write(100)
+	w.To = m.NewNIC()
+	begin := complete(t, f, w)
+	const (
+		post    = 10 + 20 + 30         // to the write of the register
+		known   = post + 100 + 200     // register write, posted write
+		sending = known + 64 + 16 + 8  // BlueFlame over PCIe, pipeline
+		first   = sending + 1000       // half the round trip
+		stored  = first + 132 + 116    // a packet on the wire, and over PCIe
+		arrived = stored + 300         // memory
+		acked   = arrived + 1000 + 380 // CQE
+	)
+	assert.Equal(t, []Time{begin + arrived*Nanosecond}, f.arrived)
+	assert.Equal(t, []Time{begin + acked*Nanosecond}, f.visible)
+}
+
+// A long message is read, sent and stored at a time, packet by packet.
+func TestNetwork_Pipelined(t *testing.T) {
+	m := newNetwork(t)
+	f := newFar(t, m)
+	const length = 1 << 20
+	w := f.gather(Span{0x1000, length})
+	w.To = m.NewNIC()
+	begin := complete(t, f, w)
+	took := f.arrived[0] - begin
+	assert.Greater(t, took, Time(length)*Nanosecond)
+	assert.Less(t, took, Time(length)*Nanosecond*115/100, "headers, and the first packet three times")
+}
+
+// What is fetched arrives here, after a way there and back.
+func TestNetwork_Fetch(t *testing.T) {
+	m := newNetwork(t)
+	f := newFar(t, m)
+	w := f.write(5000)
+	w.Kind, w.To = Fetch, m.NewNIC()
+	begin := complete(t, f, w)
+	took := f.arrived[0] - begin
+	assert.Greater(t, took, (2*1000+1000+5000)*Nanosecond)
+	assert.Less(t, took, (2*1000+1000+3*5000)*Nanosecond, "read, sent and stored one after the other")
+	assert.Less(t, f.visible[0]-f.arrived[0], Microsecond, "it is here")
+}
+
+// What finds no receive is sent again after a while, and all that is behind it too; a
+// queue of another connection is not held up.
+func TestNetwork_NotReady(t *testing.T) {
+	m := newNetwork(t)
+	a, b := newFar(t, m), newFar(t, m)
+	a.refuse, a.again = 3, 50*Microsecond
+	to := m.NewNIC()
+	list := func(f *far) (l []WQE) {
+		for range 3 {
+			w := f.write(64)
+			w.To = to
+			l = append(l, w)
+		}
+		return l
+	}
+	posts := []func(){func() { a.qp.Post(even, false, list(a)) }, func() { b.qp.Post(even, false, list(b)) }}
+	_, err := m.Run(1, []Step{func() (bool, error) {
+		if len(posts) > 0 {
+			posts[0]()
+			posts = posts[1:]
+			return false, nil
+		}
+		return a.poll()+b.poll() == 0 && len(a.visible)+len(b.visible) == 6, nil
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, []uint16{0, 1, 2}, a.executed)
+	assert.Equal(t, []uint16{0, 1, 2}, b.executed)
+	assert.Greater(t, a.arrived[0], 3*50*Microsecond)
+	assert.Less(t, b.arrived[2], 10*Microsecond)
+	assert.Equal(t, uint64(3), m.Stats().NotReady)
+}
+
+// A process that idles takes no time of others and goes on when something comes.
+func TestProcess_Idle(t *testing.T) {
+	m := newNetwork(t)
+	p := m.NewProcess()
+	m.Enter(p)
+	f := newFar(t, m)
+	m.Enter(nil)
+	var woke, computed Time
+	_, err := m.Run(1, []Step{
+		func() (bool, error) {
+			m.Enter(p)
+			seen := m.Arrivals()
+			f.qp.Post(even, true, []WQE{f.write(8)})
+			assert.True(t, m.Idle(seen))
+			woke = m.Now()
+			assert.Equal(t, seen+1, m.Arrivals())
+			return true, nil
+		},
+		func() (bool, error) {
+			m.Spend(Second)
+			m.Copy(1000)
+			computed = m.Now()
+			return true, nil
+		},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, f.visible, []Time{woke})
+	assert.GreaterOrEqual(t, computed, Second+1000*Nanosecond)
+}
+
+// A run in which nothing can come any more ends, and says so.
+func TestProcess_Stalled(t *testing.T) {
+	m := newNetwork(t)
+	_, err := m.Run(1, []Step{func() (bool, error) {
+		m.Enter(m.NewProcess())
+		assert.False(t, m.Idle(m.Arrivals()))
+		return true, nil
+	}})
+	require.ErrorIs(t, err, ErrStalled)
+}
+
+// A process uses the NIC that it was placed beside.
+func TestProcess_Place(t *testing.T) {
+	m := newNetwork(t)
+	p := m.NewProcess()
+	m.Enter(p)
+	f := newFar(t, m)
+	m.Enter(nil)
+	nic := m.NewNIC()
+	p.Place(nic)
+	assert.Same(t, nic, f.qp.NIC())
+	assert.Same(t, m.nics[0], newFar(t, m).qp.NIC())
+}
