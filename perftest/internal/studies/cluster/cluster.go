@@ -1,0 +1,222 @@
+// Package cluster runs programs over ucp in virtual time: ranks on machines that are a
+// model, each with a core and a clock of its own, beside NICs that work by themselves.
+//
+//	program   Compute, Wait: its clock goes on         another rank
+//	   |                                                    |
+//	ucp worker: the code that runs in real time         ucp worker
+//	   |                                                    |
+//	rc, xrc: posts and polls cost time                   rc, xrc
+//	   |                                                    |
+//	software HCA ---- arrival after latency, bandwidth -- software HCA
+//
+// All ranks run on one goroutine's time, the one with the smallest clock first, and are
+// switched where they post, poll, compute and wait. Progress of a worker happens in the
+// rank's own calls and nowhere else. What costs time: posts and polls as package timing has
+// them, copies between buffers by bytes, computation as the program says. Instructions of
+// ucp besides these are free. Connections are made, and memory is registered, before time
+// begins. A run depends on its inputs alone: nothing in it reads a clock.
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+	"github.com/gucx/gucx/uct/wrap"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Config describes a cluster.
+type Config struct {
+	// Params are the costs of its machines.
+	Params timing.Params
+	// Nodes is how many NICs there are; ranks are dealt out in blocks. 0 means one for each rank.
+	Nodes int
+	Ranks int
+	// Seed decides when ranks start, within a microsecond.
+	Seed uint64
+	// UCP and UCT are the configuration of all ranks. Devices of UCT are replaced.
+	UCP ucp.Config
+	UCT all.Config
+}
+
+// Cluster is ranks that are connected. One goroutine uses it.
+type Cluster struct {
+	cfg   Config
+	model *timing.Model
+	ctx   *ucp.Context
+	ranks []*Rank
+	undo  cleanup.Stack
+}
+
+// Open makes the machines and a worker for each rank.
+func Open(cfg Config) (_ *Cluster, err error) {
+	if cfg.Nodes == 0 {
+		cfg.Nodes = cfg.Ranks
+	}
+	if cfg.Ranks < 1 || cfg.Nodes < 1 || cfg.Nodes > cfg.Ranks {
+		return nil, fmt.Errorf("cluster: %d ranks on %d nodes", cfg.Ranks, cfg.Nodes)
+	}
+	c := &Cluster{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+		}
+	}()
+	if c.model, err = timing.NewNetwork(cfg.Params); err != nil {
+		return nil, err
+	}
+	if err = c.openContext(); err != nil {
+		return nil, err
+	}
+	for i := range cfg.Ranks {
+		if err = c.addRank(); err != nil {
+			return nil, fmt.Errorf("cluster: rank %d: %w", i, err)
+		}
+	}
+	return c, c.number()
+}
+
+// number gives the ranks their numbers, and NICs. Workers have random names, whose order
+// decides who of two begins a handshake: ranks are in that order, so that runs are alike.
+func (c *Cluster) number() error {
+	names := map[*Rank]uint64{}
+	for _, r := range c.ranks {
+		a, err := wireup.UnpackAddress(r.w.Address())
+		if err != nil {
+			return err
+		}
+		names[r] = a.UUID
+	}
+	slices.SortFunc(c.ranks, func(a, b *Rank) int { return cmp.Compare(names[a], names[b]) })
+	var nic *timing.NIC
+	for i, r := range c.ranks {
+		r.id = i
+		if i > 0 && c.node(i) != c.node(i-1) {
+			nic = c.model.NewNIC()
+		}
+		if nic != nil {
+			r.process.Place(nic)
+		}
+	}
+	return nil
+}
+
+// node is which one a rank is on.
+func (c *Cluster) node(rank int) int { return rank * c.cfg.Nodes / c.cfg.Ranks }
+
+// openContext opens the device, which is one for all: its model tells the NICs apart.
+func (c *Cluster) openContext() (err error) {
+	uct := c.cfg.UCT
+	uct.Devices = func() ([]*verbs.Device, error) {
+		d, err := softhca.NewDevice(softhca.Config{Timing: c.model})
+		return []*verbs.Device{d}, err
+	}
+	comps := uct.Components()
+	for i, comp := range comps {
+		comps[i] = wrap.Component(comp, copies(c.model))
+	}
+	if c.ctx, err = ucp.NewContext(c.cfg.UCP, comps...); err == nil {
+		c.undo.Add(c.ctx.Close)
+	}
+	return err
+}
+
+func (c *Cluster) addRank() (err error) {
+	r := &Rank{c: c, process: c.model.NewProcess(), eps: make([]*ucp.EP, c.cfg.Ranks)}
+	c.model.Enter(r.process)
+	defer c.model.Enter(nil)
+	if r.w, err = c.ctx.NewWorker(ucp.WorkerConfig{SpinPolls: -1}); err != nil {
+		return err
+	}
+	c.ranks = append(c.ranks, r)
+	c.undo.Add(r.w.Close)
+	return nil
+}
+
+// Ranks are the ranks, by number.
+func (c *Cluster) Ranks() []*Rank { return c.ranks }
+
+// Context is that of all workers, for memory.
+func (c *Cluster) Context() *ucp.Context { return c.ctx }
+
+// Stats is what has happened on the machines.
+func (c *Cluster) Stats() timing.Stats { return c.model.Stats() }
+
+// Close closes everything.
+func (c *Cluster) Close() error { return c.undo.Run() }
+
+// Program is what a rank does.
+type Program func(r *Rank) error
+
+// Run runs a program on each rank in virtual time and returns when each ended. The first
+// error ends it; timing.ErrStalled if all wait for what does not come.
+func (c *Cluster) Run(program Program) ([]time.Duration, error) {
+	var steps []timing.Step
+	for _, r := range c.ranks {
+		steps = append(steps, func() (bool, error) {
+			c.model.Enter(r.process)
+			return true, program(r)
+		})
+	}
+	ran, err := c.model.Run(c.cfg.Seed, steps)
+	var ends []time.Duration
+	for _, t := range ran {
+		ends = append(ends, duration(t.End))
+	}
+	return ends, err
+}
+
+// duration rounds down to a nanosecond.
+func duration(t timing.Time) time.Duration { return time.Duration(t / timing.Nanosecond) }
+
+// copies is a layer that has a rank spend what copying takes: into the buffers that a
+// transport sends from, and out of those that it receives into.
+func copies(m *timing.Model) wrap.Hooks {
+	return wrap.Hooks{
+		Iface: func(i *wrap.Iface) { i.Iface = &copyingIface{i.Iface, m} },
+		EP:    func(e *wrap.EP) { e.Intercept(copyingEP{m}) },
+	}
+}
+
+type copyingIface struct {
+	uct.Iface
+	m *timing.Model
+}
+
+// SetAMHandler implements uct.Iface.
+func (i *copyingIface) SetAMHandler(id uint8, h uct.AMHandler) error {
+	if h == nil {
+		return i.Iface.SetAMHandler(id, nil)
+	}
+	return i.Iface.SetAMHandler(id, uct.AMHandlerFunc(func(data []byte, d uct.Desc) bool {
+		i.m.Copy(len(data))
+		return h.HandleAM(data, d)
+	}))
+}
+
+type copyingEP struct{ m *timing.Model }
+
+// Before implements wrap.Interceptor.
+func (copyingEP) Before(uct.Variant) error { return nil }
+
+// After implements wrap.Interceptor. Short operations are written into work requests, and
+// what is without a copy has none.
+func (e copyingEP) After(v uct.Variant, n int, err error) {
+	if err != nil {
+		return
+	}
+	switch v {
+	case uct.AMBcopy, uct.PutBcopy, uct.GetBcopy:
+		e.m.Copy(n)
+	}
+}

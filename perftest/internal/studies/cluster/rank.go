@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"errors"
+	"iter"
+	"time"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// Rank is a program's place: a worker, endpoints to the others, and a clock.
+type Rank struct {
+	c       *Cluster
+	id      int
+	process *timing.Process
+	w       *ucp.Worker
+	eps     []*ucp.EP
+	yield   func(struct{}) bool // in Prepare
+}
+
+// ID is the number of the rank.
+func (r *Rank) ID() int { return r.id }
+
+// Worker is that of the rank.
+func (r *Rank) Worker() *ucp.Worker { return r.w }
+
+// EP is the endpoint to another rank, which is made when it is first asked for.
+func (r *Rank) EP(peer int) (*ucp.EP, error) {
+	if r.eps[peer] == nil {
+		e, err := r.w.NewEP(r.c.ranks[peer].w.Address(), ucp.EPConfig{})
+		if err != nil {
+			return nil, err
+		}
+		r.eps[peer] = e
+	}
+	return r.eps[peer], nil
+}
+
+// Now is the rank's clock.
+func (r *Rank) Now() time.Duration { return duration(r.c.model.Now()) }
+
+// Compute has the rank do something else for d, without progress.
+func (r *Rank) Compute(d time.Duration) { r.c.model.Spend(timing.Time(d) * timing.Nanosecond) }
+
+// Wait makes progress until an operation has ended and gives its request back. A nil
+// request has ended.
+func (r *Rank) Wait(q *ucp.Request) error {
+	if q == nil {
+		return nil
+	}
+	if err := r.Until(q.Done); err != nil {
+		return err
+	}
+	_, err := q.Test()
+	return err
+}
+
+// looks is how often a rank polls before it sleeps until something comes: enough for a
+// worker to look at all that it has.
+const looks = 128
+
+// Until makes progress until done reports true, which it does at once or after a
+// Progress.
+func (r *Rank) Until(done func() bool) error {
+	for !done() {
+		seen := r.c.model.Arrivals()
+		idle := true
+		for range looks {
+			if r.w.Progress() > 0 || done() {
+				idle = false
+				break
+			}
+		}
+		if idle && !r.sleep(seen) {
+			return timing.ErrStalled
+		}
+	}
+	return nil
+}
+
+// sleep lets the others run until something may have come.
+func (r *Rank) sleep(seen uint64) bool {
+	if r.yield != nil {
+		return r.yield(struct{}{})
+	}
+	return r.c.model.Idle(seen)
+}
+
+// errWaits ends a Prepare whose programs wait for what does not come.
+var errWaits = errors.New("cluster: ranks wait for what does not come")
+
+// prepareTurns bounds how often a rank may wait in vain before time begins: handshakes
+// take some dozens.
+const prepareTurns = 1 << 20
+
+// Prepare runs a program on each rank before time begins: what it does takes none. The
+// ranks take turns where they wait, so they may wait for each other.
+func (c *Cluster) Prepare(program Program) (err error) {
+	type turn struct {
+		resume func() (struct{}, bool)
+		stop   func()
+	}
+	errs := make([]error, len(c.ranks))
+	left := map[int]turn{}
+	for i, r := range c.ranks {
+		resume, stop := iter.Pull(iter.Seq[struct{}](func(yield func(struct{}) bool) {
+			r.yield = yield
+			defer func() { r.yield = nil }()
+			errs[i] = program(r)
+		}))
+		left[i] = turn{resume, stop}
+	}
+	for turns := 0; len(left) > 0 && err == nil; turns++ {
+		for i, r := range c.ranks {
+			t, ok := left[i]
+			if !ok {
+				_ = r.w.Progress() // others may need it
+				continue
+			}
+			c.model.Enter(r.process)
+			if _, more := t.resume(); !more {
+				delete(left, i)
+				err = errors.Join(err, errs[i])
+			}
+		}
+		if turns == prepareTurns {
+			err = errWaits
+		}
+	}
+	c.model.Enter(nil)
+	for _, t := range left {
+		t.stop()
+	}
+	c.settle()
+	return err
+}
+
+// settle has the workers do what is left to do: acknowledgements of handshakes.
+func (c *Cluster) settle() {
+	for quiet := 0; quiet < looks; quiet++ {
+		for _, r := range c.ranks {
+			if r.w.Progress() > 0 {
+				quiet = 0
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package overlap
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// protocols are those of the names.
+func protocols(t *testing.T, names ...string) (list []Protocol) {
+	t.Helper()
+	for _, name := range names {
+		p, err := ParseProtocol(name)
+		require.NoError(t, err)
+		list = append(list, p)
+	}
+	return list
+}
+
+func measure(t *testing.T, s Study) []Row {
+	t.Helper()
+	s.Iterations, s.Warmup = 5, 3
+	require.NoError(t, s.Check())
+	steps := 0
+	rows, refused, err := s.Run(t.Context(), Virtual(timing.ConnectXDDR()), func(string) { steps++ })
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	assert.Equal(t, s.Cases(), steps)
+	assert.Len(t, rows, steps)
+	return rows
+}
+
+// A rendezvous whose control messages need a call of the side that computes overlaps
+// nothing; from 32 KiB on the flight of the first ones, which does overlap, is no longer
+// noticed. Only the sender of data that is got has nothing to do.
+func TestVirtual_Rendezvous(t *testing.T) {
+	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{EagerLimit, 32 << 10, 1 << 20}}) {
+		label := []any{r.Side, r.Protocol, r.Size}
+		switch {
+		case r.Protocol == "rget" && r.Side == Isend:
+			assert.Greater(t, r.Availability, 0.95, label...)
+		case r.Size == EagerLimit:
+			assert.Less(t, r.Availability, 0.25, label...)
+		default:
+			assert.Less(t, r.Availability, 0.1, label...)
+		}
+		assert.GreaterOrEqual(t, float64(r.Iteration), enough*float64(r.Base), label...)
+		assert.Equal(t, r.Iteration-r.Work, r.Overhead, label...)
+	}
+}
+
+// Below the limit nobody waits for a call of the other side: what is left is posts, polls and
+// copies.
+func TestVirtual_Eager(t *testing.T) {
+	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{1, 256, EagerLimit / 2}}) {
+		assert.Greater(t, r.Availability, 0.75, "%v %v %d", r.Side, r.Protocol, r.Size)
+		assert.Less(t, r.Availability, 1.0, "%v %v %d", r.Side, r.Protocol, r.Size)
+	}
+}
+
+func TestVirtual_Deterministic(t *testing.T) {
+	s := Study{Protocols: protocols(t, "rput"), Sides: Sides(), Sizes: []int{1, 100_000}}
+	assert.Equal(t, measure(t, s), measure(t, s))
+}
+
+// What this build does not have is refused with its reason, and the rest is measured.
+func TestRun_Refused(t *testing.T) {
+	s := Study{Protocols: []Protocol{{"later", []string{"GUCX_TAG_PROTOCOL_OF_LATER=x"}}, protocols(t, "rget")[0]},
+		Sides: []Side{Isend}, Sizes: []int{8}, Iterations: 1}
+	rows, refused, err := s.Run(t.Context(), Virtual(timing.ConnectXDDR()), nil)
+	require.NoError(t, err)
+	assert.Len(t, rows, 1)
+	require.Len(t, refused, 1)
+	assert.Equal(t, "later", refused[0].Protocol)
+	assert.Contains(t, refused[0].Reason, "TAG_PROTOCOL_OF_LATER")
+}
+
+func TestRun_Canceled(t *testing.T) {
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	s := Study{Protocols: protocols(t, "rget"), Sides: []Side{Isend}, Sizes: []int{8}, Iterations: 1}
+	_, _, err := s.Run(ctx, Virtual(timing.ConnectXDDR()), nil)
+	require.ErrorIs(t, err, gone)
+}
+
+func TestCheck(t *testing.T) {
+	good := Study{Protocols: Protocols(), Sides: Sides(), Sizes: Sizes(1 << 20), Iterations: 1}
+	require.NoError(t, good.Check())
+	assert.Len(t, good.Sizes, 21)
+	for _, change := range []func(*Study){
+		func(s *Study) { s.Sizes = nil }, func(s *Study) { s.Sides = nil }, func(s *Study) { s.Protocols = nil },
+		func(s *Study) { s.Iterations = 0 }, func(s *Study) { s.Warmup = -1 },
+		func(s *Study) { s.Sizes = []int{0} }, func(s *Study) { s.Sizes = []int{MaxSize + 1} },
+	} {
+		s := good
+		change(&s)
+		assert.Error(t, s.Check())
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, name := range SideNames() {
+		s, err := ParseSide(name)
+		require.NoError(t, err)
+		assert.Equal(t, Side(name), s)
+	}
+	_, err := ParseSide("middle")
+	require.ErrorContains(t, err, "isend")
+	_, err = ParseProtocol("eager")
+	require.ErrorContains(t, err, "rput")
+	assert.Equal(t, []string{"rput", "rget", "tupleq", "tupleq_copy"}, ProtocolNames())
+}

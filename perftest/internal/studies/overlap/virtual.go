@@ -1,0 +1,97 @@
+package overlap
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gucx/gucx/perftest/internal/studies/cluster"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// Virtual connects two nodes of a cluster in virtual time.
+func Virtual(params timing.Params) Opener {
+	return func(_ context.Context, p Protocol, size int) (_ Pair, err error) {
+		cfg, err := p.Config()
+		if err != nil {
+			return nil, err
+		}
+		v := &virtualPair{}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, v.Close())
+			}
+		}()
+		v.c, err = cluster.Open(cluster.Config{Params: params, Ranks: len(v.memory), UCP: cfg.UCP, UCT: cfg.UCT})
+		if err != nil {
+			return nil, err
+		}
+		for i := range v.memory {
+			m, err := v.c.Context().MemAlloc(size)
+			if err != nil {
+				return nil, err
+			}
+			v.memory[i] = Memory{m.Bytes(), m}
+		}
+		return v, v.c.Prepare(v.connect)
+	}
+}
+
+type virtualPair struct {
+	c      *cluster.Cluster
+	memory [2]Memory // of the measured node, and of the other
+}
+
+// virtualNode is a rank, with the other one as its peer.
+type virtualNode struct{ *cluster.Rank }
+
+// Peer implements Node.
+func (n virtualNode) Peer() (*ucp.EP, error) { return n.EP(1 - n.ID()) }
+
+// connect has messages go both ways.
+func (v *virtualPair) connect(r *cluster.Rank) error {
+	for _, side := range []Side{Isend, Irecv} {
+		x := Exchange{Side: side, Size: 1, Iterations: 1}
+		if err := v.part(r, x, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is what a rank does in an exchange.
+func (v *virtualPair) part(r *cluster.Rank, x Exchange, took *time.Duration) (err error) {
+	m := v.memory[r.ID()]
+	if r.ID() == 1 {
+		return x.Serve(virtualNode{r}, m)
+	}
+	d, err := x.Measure(virtualNode{r}, m)
+	if took != nil {
+		*took = d
+	}
+	return err
+}
+
+// Run implements Pair. Work takes what it says.
+func (v *virtualPair) Run(ctx context.Context, x Exchange) (t Times, err error) {
+	if ctx.Err() != nil {
+		return t, context.Cause(ctx)
+	}
+	t.Work = x.Work
+	_, err = v.c.Run(func(r *cluster.Rank) error { return v.part(r, x, &t.Iteration) })
+	return t, err
+}
+
+// Close implements Pair.
+func (v *virtualPair) Close() (err error) {
+	if v.c == nil {
+		return nil
+	}
+	for _, m := range v.memory {
+		if m.Mem != nil {
+			err = errors.Join(err, m.Mem.Close())
+		}
+	}
+	return errors.Join(err, v.c.Close())
+}
