@@ -9,6 +9,7 @@ type IfaceAttr struct {
 	Put    OpLimits
 	Get    OpLimits
 	Atomic AtomicAttr
+	Queue  QueueAttr
 
 	// DeviceAddrLen, IfaceAddrLen and EPAddrLen are address lengths in bytes; 0
 	// where the kind of address does not exist.

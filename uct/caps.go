@@ -33,6 +33,8 @@ const (
 	// CapErrPeerIdle: the death of a peer's process is reported also on an EP that does
 	// nothing, without Ops.Check.
 	CapErrPeerIdle Caps = 1 << 19
+	// CapQueue: the iface has receive queues that peers send to by number; see Queue.
+	CapQueue Caps = 1 << 20
 )
 
 // Groups of variants; an EP has a class in its Ops iff one of its bits is set.
@@ -47,7 +49,7 @@ var capNames = [...]string{
 	"am_short", "am_bcopy", "am_zcopy", "put_short", "put_bcopy", "put_zcopy",
 	"get_short", "get_bcopy", "get_zcopy", "atomic32", "atomic64", "pending",
 	"connect_to_iface", "connect_to_ep", "errhandle_peer_failure",
-	"errhandle_remote_mem", "event_fd", "inter_node", "lossy", "errhandle_peer_idle",
+	"errhandle_remote_mem", "event_fd", "inter_node", "lossy", "errhandle_peer_idle", "queue",
 }
 
 // Has reports whether every bit of want is set.

@@ -22,13 +22,14 @@ const (
 	GetZcopy
 	AtomicPost
 	AtomicFetch
+	QueueZcopy // QueueConn.SendZcopy
 
 	NumVariants = iota
 )
 
 var variantNames = [NumVariants]string{
 	"am_short", "am_bcopy", "am_zcopy", "put_short", "put_bcopy", "put_zcopy",
-	"get_short", "get_bcopy", "get_zcopy", "atomic_post", "atomic_fetch",
+	"get_short", "get_bcopy", "get_zcopy", "atomic_post", "atomic_fetch", "queue_zcopy",
 }
 
 // String returns the name, as that of the capability.
@@ -46,6 +47,8 @@ func (v Variant) Claimed(a *IfaceAttr) bool {
 		return a.Atomic.Post32|a.Atomic.Post64 != 0
 	case AtomicFetch:
 		return a.Atomic.Fetch32|a.Atomic.Fetch64 != 0
+	case QueueZcopy:
+		return a.Caps.Has(CapQueue)
 	}
 	return a.Caps&(1<<v) != 0
 }

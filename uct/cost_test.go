@@ -35,6 +35,8 @@ func TestVariant_FollowsCaps(t *testing.T) {
 			a.Atomic.Post32 = AtomicSet(AtomicAdd)
 		case AtomicFetch:
 			a.Atomic.Fetch64 = AtomicSet(AtomicAdd)
+		case QueueZcopy:
+			a.Caps = CapQueue
 		default:
 			a.Caps = 1 << v
 			assert.Equal(t, a.Caps.String(), v.String())

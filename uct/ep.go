@@ -48,6 +48,7 @@ type Ops struct {
 	Connect EPConnector // iff CapConnectEP
 	Check   Checker     // nil where asking is not cheap
 	Explain Explainer   // may be nil
+	Queues  QueueSender // iff CapQueue
 }
 
 // Checker finds out whether the peer is alive, for a caller to whom silence says nothing:

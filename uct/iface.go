@@ -48,6 +48,7 @@ type IfaceExt struct {
 	Watch   Watcher        // nil: call Progress
 	Stats   Counted        // nil: it has no counters
 	Explain Explainer      // nil: nothing depends on the system
+	Queues  Queuer         // iff CapQueue
 }
 
 // IfaceParams opens an iface.

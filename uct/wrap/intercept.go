@@ -26,6 +26,9 @@ func (e *EP) Intercept(x Interceptor) {
 	if e.Has.Atomics != nil {
 		e.Has.Atomics = &atomics{e.Has.Atomics, x}
 	}
+	if e.Has.Queues != nil {
+		e.Has.Queues = &queues{QueueSender: e.Has.Queues, x: x}
+	}
 }
 
 type amSender struct {

@@ -67,9 +67,10 @@ type limitedEP struct {
 	queue base.PendingQueue
 }
 
-// Before implements Interceptor. An EP that has failed says so itself.
-func (e *limitedEP) Before(uct.Variant) error {
-	if (e.queue.Blocks() || !e.on.HasResources()) && e.works() {
+// Before implements Interceptor. An EP that has failed says so itself. A connection to a
+// queue has room for a send at least, which counts afterwards.
+func (e *limitedEP) Before(v uct.Variant) error {
+	if v != uct.QueueZcopy && (e.queue.Blocks() || !e.on.HasResources()) && e.works() {
 		return uct.ErrNoResource
 	}
 	return nil

@@ -215,6 +215,7 @@ func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	p.class("get", a.Get, a.Caps, uct.CapGetShort, uct.CapGetBcopy, uct.CapGetZcopy)
 	p.class("am", a.AM, a.Caps, uct.CapAMShort, uct.CapAMBcopy, uct.CapAMZcopy)
 	p.atomics(a)
+	p.queues(a)
 	p.item("connection", connection(a.Caps))
 	p.item("address lengths", fmt.Sprintf("device %d, iface %d, ep %d", a.DeviceAddrLen, a.IfaceAddrLen, a.EPAddrLen))
 	p.item("capabilities", strings.ReplaceAll(a.Caps.String(), "|", " "))
@@ -244,6 +245,14 @@ func cost(c uct.Cost) string {
 		text += fmt.Sprintf(" (%.2f shared)", float64(c.SharedBandwidth)/1e6)
 	}
 	return text
+}
+
+// queues prints the limits of receive queues, where there are some.
+func (p *printer) queues(a *uct.IfaceAttr) {
+	if q := &a.Queue; a.Caps.Has(uct.CapQueue) {
+		p.item("queues", fmt.Sprintf("%d, of up to %d receives of up to %d pieces", q.MaxQueues, q.MaxDepth, q.MaxRecvIOV))
+		p.item("queue_zcopy", fmt.Sprintf("<= %s, up to %d pieces, over %d connections", size(uint64(q.MaxMessage)), q.MaxIOV, q.MaxConns))
+	}
 }
 
 // class prints the limits of the variants that are claimed.

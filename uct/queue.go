@@ -1,0 +1,112 @@
+package uct
+
+// Receive queues are numbered queues of posted receives that peers send to: a message goes
+// from the sender's memory into the memory of the first receive of the queue, and nothing
+// else happens on the way. A message for which there is no receive waits in the transport,
+// as long as it takes and without the processor of either side, and with it those behind
+// it on its connection. Nothing else waits for it.
+//
+//	sender                                   target
+//	EP.Ops().Queues                          Iface.Ext().Queues
+//	   |  Attach(number)                        |  NewQueue
+//	QueueConn  -- SendZcopy ------------->   Queue  <-- Post
+//
+// What the two sides must know of each other, the number and how long messages may be,
+// they tell each other by messages of their own.
+
+// QueueAttr bounds receive queues. All zero iff CapQueue is not claimed; otherwise each is
+// positive.
+type QueueAttr struct {
+	MaxMessage int // bytes of a message
+	MaxIOV     int // pieces of a send
+	MaxRecvIOV int // pieces of a receive, at least 2
+	MaxDepth   int // receives that one queue holds
+	MaxQueues  int // queues that the iface has at the same time
+	// MaxConns is to how many queues of its peer an EP can send at the same time. It may
+	// be fewer while EPs to other peers share connections with it.
+	MaxConns int
+}
+
+// Queuer makes the receive queues of an iface. Present iff CapQueue.
+type Queuer interface {
+	// NewQueue makes an empty queue that holds depth receives. Blocking: it may create
+	// device objects. Errors: ErrInvalidParam (depth not in 1..Queue.MaxDepth),
+	// ErrNoMemory (Queue.MaxQueues are open).
+	NewQueue(depth int) (Queue, error)
+}
+
+// Queue is a receive queue. Methods must be called by the goroutine that owns the iface.
+type Queue interface {
+	// Number is what peers call the queue. It is not 0, does not change, and is not that
+	// of another queue before Close.
+	Number() uint32
+	// Post adds a receive behind those that are there. A message fills the pieces of
+	// iov, which need local write access, in order; iov and r are the transport's until
+	// r.Func has been called. No message may be longer than the first receive it
+	// finds: what becomes of its EP and of the receive then is not defined; so a caller
+	// whose buffer may be too short adds a piece that takes the rest. A piece that takes the rest may be
+	// part of many receives, and holds nothing that is defined then. Errors:
+	// ErrNoResource (the queue holds as many as it can: post when one has ended),
+	// ErrTooLong (len(iov) > Queue.MaxRecvIOV), ErrInvalidParam (a Mem that is missing,
+	// lacks the right or does not cover its Buf), ErrClosed (after Stop).
+	Post(r *QueueRecv, iov []IOV) error
+	// Received is how many messages have been received, and told to their receives. It
+	// does not grow any more once all receives have ended after Stop.
+	Received() uint64
+	// Stop ends the queue: when it has returned nil no message is received any more. Every
+	// receive that is posted ends from this call or from Progress: those that have a
+	// message with StatusOK, the others with StatusCanceled. Sends to it end with
+	// StatusCanceled. Error: ucs.InUseError if a peer is in the middle of a message and
+	// has not ended it within ucs.RevokeLimit; the queue goes on then, and Stop may be
+	// called again. Once it has returned nil, further calls do nothing.
+	Stop() error
+	// Close stops the queue if that was not done, with what Stop says, and releases it
+	// and its number. Receives end at the latest from this call. Idempotent. The Close of the iface closes its queues.
+	Close() error
+}
+
+// QueueRecv is a receive of a queue. The caller owns it, usually as a part of a pooled
+// record, and keeps it as long as it is posted.
+type QueueRecv struct {
+	// Func runs once when the receive has ended, from Progress of the iface, or from
+	// Stop or Close of the queue or iface. It may post the receive again. What else it may do: see the
+	// package, "Calls from inside".
+	Func func(*QueueRecv)
+	// Len is the length of the message in bytes, that of all pieces together.
+	Len int
+	// Status is StatusOK if there is a message, otherwise why there is none.
+	Status Status
+}
+
+// QueueSender sends to the receive queues of the peer's iface. Present iff CapQueue.
+type QueueSender interface {
+	// Attach takes a connection for sends to one queue, to which the caller has no other.
+	// ErrBusy: all connections of the EP are taken, or are being
+	// recalled; try again when one was given back. ErrEPFailed. It does not check the number,
+	// and does not allocate.
+	Attach(number uint32) (QueueConn, error)
+}
+
+// QueueConn carries the sends to one queue. It belongs to its EP. After Detach or Recall it
+// is not to be used any more. Flush, Fence and pending requests of the EP do not cover it.
+type QueueConn interface {
+	// SendZcopy sends the bytes of iov, in order, as one message. Messages of a
+	// connection are received in the order in which they were sent. iov is the transport's
+	// until c, which is not nil, fires: with StatusOK when the message has been received;
+	// with StatusCanceled if it was not, because there is no queue of that number or it was
+	// stopped, and then all later ones of the connection end so; or as Recall and the
+	// end of the EP have it. It is always pending if there is no error. Errors:
+	// ErrNoResource (the connection holds as many as it can, at least one: send when one
+	// has ended), ErrTooLong (longer than Queue.MaxMessage, len(iov) > Queue.MaxIOV),
+	// ErrInvalidParam (a Mem that is missing or does not cover its Buf), ErrEPFailed.
+	SendZcopy(iov []IOV, c *Completion) (pending bool, err error)
+	// Recall takes back what has not been received, and gives the connection back as
+	// Detach does. Every send that is under way ends from this call or from Progress: with StatusOK
+	// if it was received, with StatusCanceled if that is not certain; Queue.Received
+	// tells which were, as they are received in order. Then c fires, and from then on it is certain that
+	// none of them is received later. (false, nil): it is certain already, all have ended.
+	// The target's processor may be needed until another Attach succeeds, not for this. ErrEPFailed.
+	Recall(c *Completion) (pending bool, err error)
+	// Detach gives the connection back. ErrBusy while a send is under way.
+	Detach() error
+}
