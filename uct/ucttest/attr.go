@@ -57,6 +57,7 @@ func checkAttrSane(t T, p *Pair) {
 			assert.GreaterOrEqual(t, a.AM.MaxShort, 8, "am short carries an 8-byte header")
 		}
 		checkAtomicAttr(t, a)
+		checkQueueAttr(t, a)
 		assert.False(t, a.Caps.Has(uct.CapLossy), "a conforming transport is not lossy")
 		assert.NotZero(t, a.Caps&(uct.CapConnectIface|uct.CapConnectEP), "no way to connect")
 		checkAddrLens(t, p, s, a)
@@ -94,6 +95,20 @@ func checkAtomicAttr(t T, a *uct.IfaceAttr) {
 	assert.Zero(t, (m.Post32|m.Post64|m.Fetch32|m.Fetch64)&^known, "unknown operations")
 }
 
+func checkQueueAttr(t T, a *uct.IfaceAttr) {
+	q := a.Queue
+	if !a.Caps.Has(uct.CapQueue) {
+		assert.Zero(t, q, "queues are not claimed")
+		return
+	}
+	for name, n := range map[string]int{
+		"MaxMessage": q.MaxMessage, "MaxIOV": q.MaxIOV, "MaxDepth": q.MaxDepth, "MaxQueues": q.MaxQueues, "MaxConns": q.MaxConns,
+	} {
+		assert.Positive(t, n, "queue: %s", name)
+	}
+	assert.GreaterOrEqual(t, q.MaxRecvIOV, 2, "queue: a buffer and what takes the rest")
+}
+
 func checkAddrLens(t T, p *Pair, s *Side, a *uct.IfaceAttr) {
 	if addr := s.Iface.Ext().Address; addr != nil {
 		assert.Len(t, addr.DeviceAddr(nil), a.DeviceAddrLen, "device address")
@@ -115,12 +130,14 @@ func checkClasses(t T, p *Pair) {
 		assert.Equal(t, caps&uct.CapGet != 0, ops.Get != nil, "Get and CapGet")
 		assert.Equal(t, caps&uct.CapAtomic != 0, ops.Atomics != nil, "Atomics and CapAtomic")
 		assert.Equal(t, caps.Has(uct.CapConnectEP), ops.Connect != nil, "Connect and CapConnectEP")
+		assert.Equal(t, caps.Has(uct.CapQueue), ops.Queues != nil, "Queues of the EP and CapQueue")
 		assert.Equal(t, *ops, *l.EP.Ops(), "Ops changed")
 	}
 	for _, s := range []*Side{p.A, p.B} {
 		ext := s.Iface.Ext()
 		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapEventFD), ext.Wake != nil, "Wake and CapEventFD")
 		assert.False(t, ext.Pending != nil && ext.Wake == nil, "Pending without Wake")
+		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapQueue), ext.Queues != nil, "Queues of the iface and CapQueue")
 		assert.Equal(t, *ext, *s.Iface.Ext(), "Ext of the iface changed")
 		attr, md := s.MD.Attr(), s.MD.Ext()
 		assert.Equal(t, attr.MaxReg > 0, md.Reg != nil, "Reg and MaxReg")
@@ -139,7 +156,7 @@ func checkCosts(t T, p *Pair) {
 				continue
 			}
 			checkCost(t, v.String(), c)
-			if v < uct.AtomicPost {
+			if v < uct.AtomicPost || v == uct.QueueZcopy {
 				assert.Positive(t, c.Bandwidth, "%v: bandwidth", v)
 			}
 		}

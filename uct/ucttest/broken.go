@@ -55,6 +55,9 @@ const (
 	BlindCheck                   // finds every peer alive
 	LoseCheck                    // forgets the completion of a check
 	KeepCopied                   // writes the buffer of a copied get after its completion
+	LoseRecall                   // recalls nothing
+	KeepQueue                    // goes on with a queue that was stopped
+	ShortLength                  // tells a receive the length of its first piece
 	kindEnd
 )
 
@@ -66,6 +69,7 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
+	"lose-recall", "keep-queue", "short-length",
 }
 
 // String returns the name of the kind.
@@ -145,6 +149,10 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Check = &badChecker{e.Has.Check, k} }}
 	case KeepCopied:
 		return wrap.Hooks{Iface: retrying, EP: func(e *wrap.EP) { e.Has.Get = &keepingCopy{e.Has.Get, e} }}
+	case LoseRecall:
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Queues = &forgetfulQueues{e.Has.Queues} }}
+	case KeepQueue, ShortLength:
+		return breakingQueues(k)
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}

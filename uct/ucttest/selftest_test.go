@@ -60,6 +60,9 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.KeepCopied:       {"get/sizes"},
 	ucttest.BlindCheck:       {"peer/check"},
 	ucttest.LoseCheck:        {"check/alive"},
+	ucttest.LoseRecall:       {"queue/recall"},
+	ucttest.KeepQueue:        {"queue/stop"},
+	ucttest.ShortLength:      {"queue/sizes"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {

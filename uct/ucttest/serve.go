@@ -19,9 +19,9 @@ type request struct {
 	Raddr  uint64
 	Kind   string // opFlood: name of a floodKind
 	Off    int    // opRead, opWrite: range of the peer's memory
-	Len    int    // opRead: bytes; opSend: bytes of each message
+	Len    int    // opRead: bytes; opSend: bytes of each message; opQueue: of each receive
 	Data   []byte // opWrite
-	Count  int    // opSend: messages
+	Count  int    // opSend: messages; opQueue: receives to post
 }
 
 // reply answers a request.
@@ -32,11 +32,12 @@ type reply struct {
 	EP       []byte
 	Key      []byte
 	Raddr    uint64
-	Data     []byte // opRead
-	Received int    // opReceived: messages that arrived whole and in order
+	Data     []byte // opRead; opQueued: the last message
+	Received int    // opReceived, opQueued: messages that arrived
 	Posted   int    // opFlooded: operations that were accepted
 	Steps    int    // and attempts
 	Foreign  int    // and bytes that only their owner may have seen
+	Number   uint32 // opQueue: of the peer's queue
 }
 
 const (
@@ -48,6 +49,8 @@ const (
 	opReceived = "received"
 	opFlood    = "flood"
 	opFlooded  = "flooded"
+	opQueue    = "queue"
+	opQueued   = "queued"
 )
 
 // peerAMID is the active-message id of messages to and from a peer: message i has
@@ -64,6 +67,7 @@ type server struct {
 
 	asker uct.EPParams // of the iface that the peer is connected to
 	flood *flood       // nil: it is idle
+	recvs *queueEnd    // nil: there was no opQueue
 }
 
 // ServePeer is a peer: it opens the transport and serves requests until they end.
@@ -156,6 +160,10 @@ func (s *server) answer(r *request) (m reply) {
 	case opFlooded:
 		m.Posted, m.Steps = int(s.flood.posted.Load()), int(s.flood.steps.Load())
 		m.Foreign = countByte(s.flood.iov[0].Buf, ownByte)
+	case opQueue:
+		m.Number = s.queue(r.Count, r.Len)
+	case opQueued:
+		m.Received, m.Data = s.queued()
 	default:
 		err = fmt.Errorf("unknown request %q", r.Op)
 	}

@@ -45,7 +45,7 @@ func allChecks() []check {
 	return slices.Concat([]check{openCheck},
 		attrChecks, addressChecks, amChecks, orderChecks, descChecks, pendingChecks,
 		rmaChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
-		wakeChecks, costChecks, aliveChecks, peerChecks,
+		wakeChecks, queueChecks, costChecks, aliveChecks, peerChecks, queuePeerChecks,
 	)
 }
 

@@ -18,6 +18,7 @@ type EP struct {
 	peer    *Iface // nil: not connected yet; under world.mu
 	mate    uint64 // id of the EP at the other end; under world.mu
 	tx      tx
+	conns   [queueConns]queueConn
 	pending base.PendingQueue
 	failure ucs.Status
 	refusal error // of what is posted after the failure
@@ -26,7 +27,7 @@ type EP struct {
 
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops {
-	ops := &uct.Ops{AM: e, Check: e}
+	ops := &uct.Ops{AM: e, Check: e, Queues: e}
 	if !e.iface.conf.AMOnly {
 		ops.Put, ops.Get, ops.Atomics = e, e, e
 	}
@@ -50,6 +51,7 @@ func (i *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		e.peer = peer
 	}
 	e.tx.init(i.conf.TxDepth)
+	e.initConns()
 	i.world.mu.Lock()
 	e.id = i.world.newID()
 	i.world.eps[e.id] = e
@@ -101,7 +103,7 @@ func (e *EP) lost() ucs.Status {
 		return ucs.StatusConnReset
 	}
 	gone := e.iface.world.ifaces[e.peer.id] == nil || e.conn && e.iface.world.eps[e.mate] == nil
-	if gone && e.tx.n > 0 {
+	if gone && (e.tx.n > 0 || e.sending()) {
 		return ucs.StatusPeerClosed
 	}
 	return ucs.StatusOK
@@ -175,6 +177,7 @@ func (e *EP) Close() error {
 			c.Complete(ucs.StatusCanceled)
 		}
 	}
+	e.endSends(ucs.StatusCanceled)
 	e.iface.eps.Remove(e)
 	w := e.iface.world
 	w.mu.Lock()
@@ -237,14 +240,22 @@ func (e *EP) usable(iov []uct.IOV, need uct.Access) error {
 	if len(iov) > maxIOV {
 		return uct.ErrTooLong
 	}
+	if !covered(iov, need) {
+		return uct.ErrInvalidParam
+	}
+	return e.free()
+}
+
+// covered reports whether each piece is in its memory, which has the rights.
+func covered(iov []uct.IOV, need uct.Access) bool {
 	for _, v := range iov {
 		r, ok := v.Mem.(*region)
 		if !ok && len(v.Buf) == 0 {
 			continue
 		}
 		if !ok || !r.covers(v.Buf) || r.access&need != need {
-			return uct.ErrInvalidParam
+			return false
 		}
 	}
-	return e.free()
+	return true
 }

@@ -21,11 +21,14 @@ type Config struct {
 	ConnectEP bool
 	// AMOnly leaves out put, get and atomics.
 	AMOnly bool
+	// Queues is how many receive queues the iface has at the same time; 0 means 64.
+	Queues int
 }
 
 const (
 	defaultTxDepth = 16
 	defaultRxDepth = 64
+	defaultQueues  = 64
 )
 
 // Iface is the transport opened on an MD.
@@ -42,6 +45,8 @@ type Iface struct {
 	eps     base.List[*EP]
 	flushes []*ifaceFlush
 	rx      rx
+	queues  []*queue // open ones
+	filled  int      // receives of them that have a message; under world.mu
 
 	event  int        // eventfd
 	armed  uct.Events // under world.mu
@@ -69,6 +74,9 @@ func (m *MD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	if i.conf.RxDepth <= 0 {
 		i.conf.RxDepth = defaultRxDepth
 	}
+	if i.conf.Queues <= 0 {
+		i.conf.Queues = defaultQueues
+	}
 	i.setAttr()
 	i.rx.init(i, i.conf.RxDepth)
 	m.world.mu.Lock()
@@ -91,11 +99,15 @@ const (
 )
 
 func (i *Iface) setAttr() {
-	caps := uct.CapAM | uct.CapPending | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD
+	caps := uct.CapAM | uct.CapQueue | uct.CapPending | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD
 	a := &i.attr
 	*a = uct.IfaceAttr{
-		Resource:      uct.Resource{Transport: Transport, Device: Device, Kind: uct.DeviceShm},
-		AM:            uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxAM, MaxIOV: maxIOV, MaxHeader: maxHeader},
+		Resource: uct.Resource{Transport: Transport, Device: Device, Kind: uct.DeviceShm},
+		AM:       uct.OpLimits{MaxShort: maxShort, MaxBcopy: maxBcopy, MaxZcopy: maxAM, MaxIOV: maxIOV, MaxHeader: maxHeader},
+		Queue: uct.QueueAttr{
+			MaxMessage: maxQueued, MaxIOV: maxIOV, MaxRecvIOV: maxIOV, MaxDepth: maxQueueDepth,
+			MaxQueues: i.conf.Queues, MaxConns: queueConns,
+		},
 		DeviceAddrLen: idLen,
 	}
 	if i.conf.ConnectEP {
@@ -126,7 +138,7 @@ func (i *Iface) setAttr() {
 func (i *Iface) Attr() *uct.IfaceAttr { return &i.attr }
 
 // Ext implements uct.Iface.
-func (i *Iface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i, Pending: i} }
+func (i *Iface) Ext() *uct.IfaceExt { return &uct.IfaceExt{Address: i, Wake: i, Pending: i, Queues: i} }
 
 // SetAMHandler implements uct.Iface.
 func (i *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.ams.Set(id, h) }
@@ -172,8 +184,10 @@ func (i *Iface) Progress() int {
 	i.clearEvent()
 	n := 0
 	for k := 0; k < i.eps.Len(); k++ {
-		n += i.eps.All()[k].progress()
+		e := i.eps.All()[k]
+		n += e.progress() + e.progressSends()
 	}
+	n += i.endReceives()
 	n += i.deliver()
 	i.arbiter.Dispatch(nil)
 	return n
@@ -237,6 +251,11 @@ func (i *Iface) Close() error {
 	i.closed = true
 	for i.eps.Len() > 0 {
 		if err := i.eps.All()[0].Close(); err != nil {
+			return err
+		}
+	}
+	for len(i.queues) > 0 {
+		if err := i.queues[0].Close(); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ const (
 	opGet
 	opAtomic
 	opFlush
+	opSend   // to a queue
+	opRecall // of those sends
 )
 
 // op is one posted operation. The data of a send is buf[:n], then iov; a get goes
@@ -211,6 +213,7 @@ func (e *EP) fail(st ucs.Status) {
 			c.Complete(st)
 		}
 	}
+	e.endSends(st)
 	if e.iface.onError != nil {
 		e.iface.onError(e, e.failure.Err())
 	}

@@ -19,11 +19,11 @@ func (i *Iface) EventFD() int { return i.event }
 func (i *Iface) Arm(ev uct.Events) error {
 	i.world.mu.Lock()
 	defer i.world.mu.Unlock()
-	if i.raised || ev&uct.EventRecv != 0 && i.rx.filled.n > 0 {
+	if i.raised || ev&uct.EventRecv != 0 && (i.rx.filled.n > 0 || i.filled > 0) {
 		return uct.ErrBusy
 	}
 	for _, e := range i.eps.All() {
-		if e.tx.n > 0 && e.ready(e.tx.head()) || e.lost() != ucs.StatusOK {
+		if e.tx.n > 0 && e.ready(e.tx.head()) || e.canSend() || e.lost() != ucs.StatusOK {
 			return uct.ErrBusy
 		}
 	}

@@ -14,11 +14,12 @@ type World struct {
 	ifaces  map[uint64]*Iface
 	eps     map[uint64]*EP
 	regions map[uint64]*region
+	queues  map[uint32]*queue
 }
 
 // NewWorld returns a world without memory domains.
 func NewWorld() *World {
-	return &World{ifaces: map[uint64]*Iface{}, eps: map[uint64]*EP{}, regions: map[uint64]*region{}}
+	return &World{ifaces: map[uint64]*Iface{}, eps: map[uint64]*EP{}, regions: map[uint64]*region{}, queues: map[uint32]*queue{}}
 }
 
 // OpenMD opens a memory domain. Its ifaces reach those of every domain of w.

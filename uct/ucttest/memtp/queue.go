@@ -1,0 +1,186 @@
+package memtp
+
+import (
+	"slices"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Limits of receive queues.
+const (
+	maxQueued     = 300000 // bytes of a message
+	maxQueueDepth = 64
+)
+
+// queue is a receive queue. A ring holds its receives: first those that have a message, then
+// those that wait for one.
+type queue struct {
+	iface    *Iface
+	number   uint32
+	recvs    []posted
+	first    int
+	n        int    // receives in the ring; under world.mu
+	full     int    // of these, those that have a message; under world.mu
+	received uint64 // told
+	stopped  bool   // under world.mu
+}
+
+// posted is a receive in the ring.
+type posted struct {
+	r      *uct.QueueRecv
+	iov    [maxIOV]uct.IOV
+	pieces int
+	len    int // of its message
+}
+
+// NewQueue implements uct.Queuer.
+func (i *Iface) NewQueue(depth int) (uct.Queue, error) {
+	switch {
+	case depth < 1 || depth > maxQueueDepth:
+		return nil, i.md.fail("new queue", uct.ErrInvalidParam)
+	case len(i.queues) == i.conf.Queues:
+		return nil, i.md.fail("new queue", uct.ErrNoMemory)
+	case i.closed:
+		return nil, i.md.fail("new queue", uct.ErrClosed)
+	}
+	w := i.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := &queue{iface: i, number: uint32(w.newID()), recvs: make([]posted, depth)}
+	w.queues[q.number] = q
+	i.queues = append(i.queues, q)
+	return q, nil
+}
+
+// Number implements uct.Queue.
+func (q *queue) Number() uint32 { return q.number }
+
+// Received implements uct.Queue.
+func (q *queue) Received() uint64 { return q.received }
+
+// Post implements uct.Queue.
+func (q *queue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
+	if len(iov) > maxIOV {
+		return uct.ErrTooLong
+	}
+	if !covered(iov, uct.AccessLocalWrite) {
+		return uct.ErrInvalidParam
+	}
+	w := q.iface.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case q.stopped:
+		return uct.ErrClosed
+	case q.n == len(q.recvs):
+		return uct.ErrNoResource
+	}
+	p := &q.recvs[(q.first+q.n)%len(q.recvs)]
+	p.r, p.pieces = r, copy(p.iov[:], iov)
+	q.n++
+	for _, i := range w.ifaces { // senders may be waiting for it
+		i.signal(uct.EventSendComp)
+	}
+	return nil
+}
+
+// Stop implements uct.Queue.
+func (q *queue) Stop() error {
+	w := q.iface.world
+	w.mu.Lock()
+	if q.stopped {
+		w.mu.Unlock()
+		return nil
+	}
+	q.stopped = true
+	for _, i := range w.ifaces {
+		i.signal(uct.EventSendComp)
+	}
+	w.mu.Unlock()
+	q.endAll()
+	return nil
+}
+
+// Close implements uct.Queue.
+func (q *queue) Close() error {
+	i := q.iface
+	i.queues = slices.DeleteFunc(i.queues, func(x *queue) bool { return x == q })
+	err := q.Stop()
+	q.endAll()
+	i.world.mu.Lock()
+	defer i.world.mu.Unlock()
+	delete(i.world.queues, q.number)
+	return err
+}
+
+// waits reports that there is a receive without a message. With world.mu held.
+func (q *queue) waits() bool { return q.full < q.n }
+
+// take gives a message to the first receive that waits. With world.mu held.
+func (q *queue) take(o *op) {
+	p := &q.recvs[(q.first+q.full)%len(q.recvs)]
+	p.len = o.len()
+	dst := p.iov[:p.pieces]
+	for _, v := range o.iov[:o.pieces] {
+		dst = fill(dst, v.Buf)
+	}
+	q.full++
+	q.iface.filled++
+	q.iface.signal(uct.EventRecv)
+}
+
+// fill copies src to the front of dst, which it consumes. What does not fit is lost.
+func fill(dst []uct.IOV, src []byte) []uct.IOV {
+	for len(src) > 0 && len(dst) > 0 {
+		n := copy(dst[0].Buf, src)
+		src, dst[0].Buf = src[n:], dst[0].Buf[n:]
+		if len(dst[0].Buf) == 0 {
+			dst = dst[1:]
+		}
+	}
+	return dst
+}
+
+// endAll ends the receives of a queue that was stopped.
+func (q *queue) endAll() {
+	for q.endFirst() {
+	}
+}
+
+// endFirst tells the first receive that it has ended, if it has.
+func (q *queue) endFirst() bool {
+	w := q.iface.world
+	w.mu.Lock()
+	if q.full == 0 && !(q.stopped && q.n > 0) {
+		w.mu.Unlock()
+		return false
+	}
+	p := &q.recvs[q.first]
+	r := p.r
+	r.Len, r.Status = 0, ucs.StatusCanceled
+	if q.full > 0 {
+		r.Len, r.Status = p.len, ucs.StatusOK
+		q.full--
+		q.iface.filled--
+		q.received++
+	}
+	*p = posted{}
+	q.first = (q.first + 1) % len(q.recvs)
+	q.n--
+	w.mu.Unlock()
+	r.Func(r)
+	return true
+}
+
+// endReceives tells the receives that have ended, those that are posted meanwhile excluded.
+func (i *Iface) endReceives() int {
+	n := 0
+	for k := 0; k < len(i.queues); k++ {
+		q := i.queues[k]
+		for left := q.n; left > 0 && q.endFirst(); left-- {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,188 @@
+package memtp
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// queueConns is how many connections to queues an EP has: few, so that tests run out of
+// them.
+const queueConns = 2
+
+// queueConn carries the sends of an EP to one queue.
+type queueConn struct {
+	e      *EP
+	number uint32 // 0: the connection is free
+	tx     tx
+	broken bool // all sends end with StatusCanceled
+}
+
+func (e *EP) initConns() {
+	for k := range e.conns {
+		c := &e.conns[k]
+		c.e, c.tx.ops = e, make([]op, e.iface.conf.TxDepth+1) // one for Recall
+	}
+}
+
+// Attach implements uct.QueueSender.
+func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
+	if err := e.works(); err != nil {
+		return nil, err
+	}
+	for k := range e.conns {
+		if c := &e.conns[k]; c.number == 0 {
+			c.number, c.broken = number, false
+			return c, nil
+		}
+	}
+	return nil, uct.ErrBusy
+}
+
+// works says why nothing can be sent any more, or nil.
+func (e *EP) works() error {
+	switch {
+	case e.failure != ucs.StatusOK:
+		return e.refusal
+	case e.closed:
+		return uct.ErrClosed
+	}
+	return nil
+}
+
+// SendZcopy implements uct.QueueConn.
+func (c *queueConn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err error) {
+	if len(iov) > maxIOV || uct.IOVLen(iov) > maxQueued {
+		return false, uct.ErrTooLong
+	}
+	if !covered(iov, 0) {
+		return false, uct.ErrInvalidParam
+	}
+	if err := c.e.works(); err != nil {
+		return false, err
+	}
+	if c.tx.n == c.e.iface.conf.TxDepth {
+		return false, uct.ErrNoResource
+	}
+	c.tx.push(opSend, done).setIOV(iov)
+	return true, nil
+}
+
+// Recall implements uct.QueueConn. Nothing is under way that was not received.
+func (c *queueConn) Recall(done *uct.Completion) (pending bool, err error) {
+	if err := c.e.works(); err != nil {
+		return false, err
+	}
+	if c.tx.n == 0 {
+		c.number = 0
+		return false, nil
+	}
+	c.broken = true // the next Progress ends all
+	c.tx.push(opRecall, done)
+	return true, nil
+}
+
+// Detach implements uct.QueueConn.
+func (c *queueConn) Detach() error {
+	if c.tx.n > 0 {
+		return uct.ErrBusy
+	}
+	c.number = 0
+	return nil
+}
+
+// sending reports that a send to a queue is under way.
+func (e *EP) sending() bool {
+	for k := range e.conns {
+		if e.conns[k].tx.n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// canSend reports that Progress would end a send to a queue. With world.mu held.
+func (e *EP) canSend() bool {
+	for k := range e.conns {
+		if c := &e.conns[k]; c.tx.n > 0 && c.step() != stepWaits {
+			return true
+		}
+	}
+	return false
+}
+
+// sendStep is what becomes of the first send of a connection.
+type sendStep uint8
+
+const (
+	stepWaits sendStep = iota
+	stepTakes          // the queue has a receive for it
+	stepFails          // there is no queue
+)
+
+// step says what becomes of the first send. With world.mu held.
+func (c *queueConn) step() sendStep {
+	e := c.e
+	if c.broken {
+		return stepFails
+	}
+	if e.peer == nil || e.conn && !e.met() {
+		return stepWaits
+	}
+	q := e.iface.world.queues[c.number]
+	switch {
+	case q == nil || q.iface != e.peer || q.stopped:
+		return stepFails
+	case q.waits():
+		return stepTakes
+	}
+	return stepWaits
+}
+
+// progressSends carries sends to queues out, perRound of each connection.
+func (e *EP) progressSends() int {
+	n := 0
+	for k := range e.conns {
+		c := &e.conns[k]
+		for range perRound {
+			if c.tx.n == 0 || !c.advance() {
+				break
+			}
+			n++
+		}
+	}
+	return n
+}
+
+// advance ends the first send, if it can.
+func (c *queueConn) advance() bool {
+	w := c.e.iface.world
+	w.mu.Lock()
+	step, st := c.step(), ucs.StatusOK
+	switch {
+	case step == stepWaits:
+		w.mu.Unlock()
+		return false
+	case c.tx.head().kind == opRecall:
+		c.number = 0
+	case step == stepTakes:
+		w.queues[c.number].take(c.tx.head())
+	case step == stepFails:
+		c.broken, st = true, ucs.StatusCanceled
+	}
+	w.mu.Unlock()
+	if done := c.tx.pop(); done != nil {
+		done.Complete(st)
+	}
+	return true
+}
+
+// endSends ends all sends to queues, of an EP that has closed or failed.
+func (e *EP) endSends(st ucs.Status) {
+	for k := range e.conns {
+		for c := &e.conns[k]; c.tx.n > 0; {
+			if done := c.tx.pop(); done != nil {
+				done.Complete(st)
+			}
+		}
+	}
+}

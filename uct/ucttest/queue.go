@@ -1,0 +1,655 @@
+package ucttest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+var queueChecks = []check{
+	{
+		name: "queue/sizes",
+		rule: "a message to a queue, of any number of pieces, fills the pieces of the first receive in order; both ends are told once, with the length",
+		need: uct.CapQueue, run: checkQueueSizes,
+	},
+	{
+		name: "queue/limits",
+		rule: "what is over an attribute or not registered is refused, and has no effect: ErrTooLong, ErrInvalidParam, ErrNoMemory; ErrNoResource when a queue or a connection is full",
+		need: uct.CapQueue, run: checkQueueLimits,
+	},
+	{
+		name: "queue/order",
+		rule: "messages of a connection are received in order, and receives are filled in the order in which they were posted",
+		need: uct.CapQueue, run: checkQueueOrder,
+	},
+	{
+		name: "queue/waits",
+		rule: "a message without a receive waits, as long as it takes; other connections, active messages and flushes do not wait for it",
+		need: uct.CapQueue, run: checkQueueWaits,
+	},
+	{
+		name: "queue/attach",
+		rule: "Attach returns ErrBusy when all connections are taken, and succeeds again when one was given back; Detach returns ErrBusy while a send is under way",
+		need: uct.CapQueue, run: checkQueueAttach,
+	},
+	{
+		name: "queue/recall",
+		rule: "Recall ends what was not received with StatusCanceled and then tells; none of it is received later, Received counts what was, and the connection serves again",
+		need: uct.CapQueue, run: checkQueueRecall,
+	},
+	{
+		name: "queue/stop",
+		rule: "Stop gives receives without a message back, in order, with StatusCanceled; nothing is received any more, sends to the queue end with StatusCanceled, and the EP works on",
+		need: uct.CapQueue, run: checkQueueStop,
+	},
+	{
+		name: "queue/number",
+		rule: "a number is not 0 and not that of another queue before Close; sends to a number that is no queue of the peer end with StatusCanceled, and the EP works on",
+		need: uct.CapQueue, run: checkQueueNumber,
+	},
+	{
+		name: "queue/senders",
+		rule: "several EPs send to one queue: each message is received once",
+		need: uct.CapQueue, run: checkQueueSenders,
+	},
+	{
+		name: "queue/close",
+		rule: "Close of an EP ends its sends with StatusCanceled, and Close of an iface its receives",
+		need: uct.CapQueue, run: checkQueueClose,
+	},
+	{
+		name: "queue/allocations",
+		rule: "nothing allocates after set-up: not a post, not a send, not Attach and Detach",
+		need: uct.CapQueue, run: checkQueueAllocations,
+	},
+}
+
+// queueEnd is a queue of a side, with what its receives were told.
+type queueEnd struct {
+	p    *Pair
+	s    *Side
+	q    uct.Queue
+	sink []byte
+	got  []received
+}
+
+// received is a receive that has ended.
+type received struct {
+	id   int
+	data []byte
+	len  int
+	st   ucs.Status
+}
+
+// sinkLen is what a receive takes beyond its buffer, in bytes.
+const sinkLen = 64 << 10
+
+// queue makes a queue of s.
+func (p *Pair) newQueue(t T, s *Side, depth int) *queueEnd {
+	t.Helper()
+	q, err := s.Iface.Ext().Queues.NewQueue(depth)
+	require.NoError(t, err, "new queue")
+	e := &queueEnd{p: p, s: s, q: q}
+	e.sink = e.buffer(t, sinkLen)
+	return e
+}
+
+// buffer takes n bytes of the side's memory for as long as the check runs.
+func (e *queueEnd) buffer(t T, n int) []byte {
+	t.Helper()
+	b := e.s.Local.take(n)
+	require.NotNil(t, b, "memory for %d bytes", n)
+	scribble(b)
+	return b
+}
+
+// post posts a receive of n bytes, whose rest goes to the sink.
+func (e *queueEnd) post(t T, id, n int) {
+	t.Helper()
+	buf := e.buffer(t, n)
+	r := &uct.QueueRecv{}
+	told := 0
+	r.Func = func(r *uct.QueueRecv) {
+		if told++; told > 1 {
+			e.p.complain("a receive was told %d times", told)
+		}
+		e.got = append(e.got, received{id, append([]byte{}, buf[:min(n, r.Len)]...), r.Len, r.Status})
+	}
+	iov := []uct.IOV{{Buf: buf, Mem: e.s.Local.mem}, {Buf: e.sink, Mem: e.s.Local.mem}}
+	if n == 0 {
+		iov = iov[1:]
+	}
+	require.NoError(t, e.q.Post(r, iov), "post a receive")
+}
+
+// await returns when n receives have ended.
+func (e *queueEnd) await(t T, n int) {
+	t.Helper()
+	e.p.until(t, "receives of the queue", func() bool { return len(e.got) >= n })
+	require.Len(t, e.got, n)
+}
+
+// queueSend is a send to a queue.
+type queueSend struct {
+	*comp
+	data []byte // as it was
+	buf  []byte
+}
+
+// attach takes a connection to the queue.
+func (p *Pair) attach(t T, l *Link, number uint32) uct.QueueConn {
+	t.Helper()
+	var c uct.QueueConn
+	p.until(t, "no connection is free", func() bool {
+		var err error
+		c, err = l.EP.Ops().Queues.Attach(number)
+		if err == uct.ErrBusy {
+			return false
+		}
+		require.NoError(t, err, "attach")
+		return true
+	})
+	return c
+}
+
+// sendTo sends data to the queue of a connection.
+func (p *Pair) sendTo(t T, l *Link, c uct.QueueConn, data []byte, pieces int) *queueSend {
+	t.Helper()
+	s := &queueSend{comp: p.comp(1), data: data, buf: l.From.Local.take(len(data))}
+	require.NotNil(t, s.buf, "memory for %d bytes", len(data))
+	copy(s.buf, data)
+	s.onFire = func() { l.From.Local.giveBack(s.buf) }
+	iov := l.From.Local.cut(s.buf, split(len(data), pieces))
+	p.until(t, "the connection stays full", func() bool {
+		p.posting = true
+		pending, err := c.SendZcopy(iov, &s.Completion)
+		p.posting = false
+		if err == uct.ErrNoResource {
+			return false
+		}
+		require.NoError(t, err, "send to a queue")
+		require.True(t, pending, "a send to a queue is pending")
+		return true
+	})
+	return s
+}
+
+// ended waits for a send.
+func (p *Pair) ended(t T, s *queueSend, want ucs.Status) {
+	t.Helper()
+	p.until(t, "a send to a queue", func() bool { return s.fired > 0 })
+	assert.Equal(t, want, s.Status)
+}
+
+// detach gives a connection back.
+func (p *Pair) detach(t T, c uct.QueueConn) {
+	t.Helper()
+	require.NoError(t, c.Detach(), "detach")
+}
+
+func checkQueueSizes(t T, p *Pair) {
+	a := p.A.Iface.Attr().Queue
+	e := p.newQueue(t, p.B, 4)
+	c := p.attach(t, p.AB, e.q.Number())
+	for k, tc := range []struct{ n, buf, pieces int }{
+		{0, 0, 1}, {0, 16, 1}, {1, 1, 1}, {1, 0, 1}, {8, 8, 1}, {8, 3, 1}, {100, 100, min(2, a.MaxIOV)}, {1000, 10, a.MaxIOV},
+		{min(a.MaxMessage, sinkLen), 0, 1}, {min(a.MaxMessage, 100000), 100000, a.MaxIOV}, {10, 4096, 1},
+	} {
+		data := pattern(k, tc.n)
+		e.got = nil
+		e.post(t, k, tc.buf)
+		s := p.sendTo(t, p.AB, c, data, tc.pieces)
+		e.await(t, 1)
+		p.ended(t, s, ucs.StatusOK)
+		assert.Equal(t, received{k, append([]byte{}, data[:min(tc.n, tc.buf)]...), tc.n, ucs.StatusOK}, e.got[0])
+		assert.Equal(t, uint64(k+1), e.q.Received())
+	}
+	p.detach(t, c)
+	assert.NoError(t, e.q.Close())
+	assert.NoError(t, e.q.Close(), "close again")
+}
+
+func checkQueueLimits(t T, p *Pair) {
+	a := p.A.Iface.Attr().Queue
+	queues := p.B.Iface.Ext().Queues
+	for _, depth := range []int{-1, 0, a.MaxDepth + 1} {
+		_, err := queues.NewQueue(depth)
+		assert.ErrorIs(t, err, uct.ErrInvalidParam, "depth %d", depth)
+	}
+	e := p.newQueue(t, p.B, 2)
+	mem := p.B.Local.mem
+	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { p.complain("a refused receive ended") }}
+	buf := e.buffer(t, 8)
+	long := make([]uct.IOV, a.MaxRecvIOV+1)
+	for k := range long {
+		long[k] = uct.IOV{Buf: buf[:1], Mem: mem}
+	}
+	assert.Equal(t, uct.ErrTooLong, e.q.Post(r, long), "pieces of a receive")
+	if p.B.MD.Attr().NeedMemH {
+		assert.Equal(t, uct.ErrInvalidParam, e.q.Post(r, []uct.IOV{{Buf: buf}}), "memory without registration")
+		assert.Equal(t, uct.ErrInvalidParam, e.q.Post(r, []uct.IOV{{Buf: make([]byte, 8), Mem: mem}}), "memory of another region")
+	}
+	e.post(t, 1, 8)
+	e.post(t, 2, 8)
+	assert.Equal(t, uct.ErrNoResource, e.q.Post(r, []uct.IOV{{Buf: buf, Mem: mem}}), "a full queue")
+
+	c := p.attach(t, p.AB, e.q.Number())
+	done := &uct.Completion{Count: 1, Func: func(*uct.Completion) { p.complain("a refused send ended") }}
+	piece := uct.IOV{Buf: p.A.Local.take(1), Mem: p.A.Local.mem}
+	var iov []uct.IOV
+	for range a.MaxIOV + 1 {
+		iov = append(iov, piece)
+	}
+	_, err := c.SendZcopy(iov, done)
+	assert.Equal(t, uct.ErrTooLong, err, "pieces of a send")
+	if n := a.MaxMessage + 1; n <= stageLen {
+		_, err = c.SendZcopy([]uct.IOV{{Buf: p.A.Local.buf[:n], Mem: p.A.Local.mem}}, done)
+		assert.Equal(t, uct.ErrTooLong, err, "length of a message")
+	}
+	if p.A.MD.Attr().NeedMemH {
+		_, err = c.SendZcopy([]uct.IOV{{Buf: make([]byte, 8)}}, done)
+		assert.Equal(t, uct.ErrInvalidParam, err, "memory without registration")
+	}
+	p.A.Local.giveBack(piece.Buf)
+	for range 2 { // the queue and the connection are as before
+		p.sendTo(t, p.AB, c, pattern(1, 8), 1)
+	}
+	e.await(t, 2)
+	p.checkFull(t, e, c)
+	p.detach(t, c)
+	require.NoError(t, e.q.Close())
+	p.checkMaxQueues(t)
+}
+
+// checkFull fills a connection to a queue without receives.
+func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
+	t.Helper()
+	const most = 1 << 14
+	buf := p.A.Local.take(1)
+	iov := []uct.IOV{{Buf: buf, Mem: p.A.Local.mem}}
+	sent, ended := 0, 0
+	var done []*uct.Completion
+	for ; sent < most; sent++ {
+		done = append(done, &uct.Completion{Count: 1, Func: func(*uct.Completion) { ended++ }})
+		if _, err := c.SendZcopy(iov, done[sent]); err != nil {
+			require.Equal(t, uct.ErrNoResource, err)
+			break
+		}
+	}
+	require.Positive(t, sent)
+	require.Less(t, sent, most, "a connection holds as much as it likes")
+	for got := 0; got < sent; {
+		for k := 0; k < 2 && got < sent; k++ {
+			e.post(t, 3, 0)
+			got++
+		}
+		p.until(t, "the queue is emptied", func() bool { return ended >= got && len(e.got) >= 2+got })
+	}
+	p.A.Local.giveBack(buf)
+}
+
+// checkMaxQueues makes as many queues as there can be, if that is few.
+func (p *Pair) checkMaxQueues(t T) {
+	t.Helper()
+	a := p.B.Iface.Attr().Queue
+	const few = 256
+	if a.MaxQueues > few {
+		return
+	}
+	var all []uct.Queue
+	for range a.MaxQueues {
+		q, err := p.B.Iface.Ext().Queues.NewQueue(1)
+		require.NoError(t, err)
+		all = append(all, q)
+	}
+	_, err := p.B.Iface.Ext().Queues.NewQueue(1)
+	assert.ErrorIs(t, err, uct.ErrNoMemory)
+	for _, q := range all {
+		assert.NoError(t, q.Close())
+	}
+}
+
+func checkQueueOrder(t T, p *Pair) {
+	const count, n = 40, 24
+	depth := min(8, p.B.Iface.Attr().Queue.MaxDepth)
+	e := p.newQueue(t, p.B, depth)
+	c := p.attach(t, p.AB, e.q.Number())
+	posted := 0
+	for k := range count {
+		for posted < count && posted-len(e.got) < depth {
+			e.post(t, posted, n)
+			posted++
+		}
+		p.sendTo(t, p.AB, c, pattern(k, n), 1+k%2)
+	}
+	p.until(t, "all messages", func() bool {
+		for posted < count && posted-len(e.got) < depth {
+			e.post(t, posted, n)
+			posted++
+		}
+		return len(e.got) == count
+	})
+	for k, got := range e.got {
+		require.Equal(t, received{k, pattern(k, n), n, ucs.StatusOK}, got)
+	}
+	p.settle()
+	p.detach(t, c)
+	assert.NoError(t, e.q.Close())
+}
+
+func checkQueueWaits(t T, p *Pair) {
+	e := p.newQueue(t, p.B, 4)
+	c := p.attach(t, p.AB, e.q.Number())
+	one, two := p.sendTo(t, p.AB, c, pattern(1, 100), 1), p.sendTo(t, p.AB, c, pattern(2, 200), 1)
+	p.settle()
+	assert.Zero(t, one.fired+two.fired, "it was not received")
+	p.works(t, p.AB, "the ep, while a message waits")
+	p.flush(t, p.AB)
+	other := p.newQueue(t, p.B, 1)
+	if p.A.Iface.Attr().Queue.MaxConns > 1 {
+		d := p.attach(t, p.AB, other.q.Number())
+		other.post(t, 9, 50)
+		p.ended(t, p.sendTo(t, p.AB, d, pattern(9, 50), 1), ucs.StatusOK)
+		other.await(t, 1)
+		p.detach(t, d)
+	}
+	assert.Zero(t, one.fired+two.fired, "it was not received")
+	e.post(t, 1, 100)
+	p.ended(t, one, ucs.StatusOK)
+	p.settle()
+	assert.Zero(t, two.fired, "it was not received")
+	e.post(t, 2, 200)
+	p.ended(t, two, ucs.StatusOK)
+	e.await(t, 2)
+	assert.Equal(t, pattern(1, 100), e.got[0].data)
+	assert.Equal(t, pattern(2, 200), e.got[1].data)
+	p.detach(t, c)
+	assert.NoError(t, other.q.Close())
+	assert.NoError(t, e.q.Close())
+}
+
+func checkQueueAttach(t T, p *Pair) {
+	conns := p.A.Iface.Attr().Queue.MaxConns
+	var queues []*queueEnd
+	var all []uct.QueueConn
+	for range min(conns, 8) + 1 {
+		queues = append(queues, p.newQueue(t, p.B, 1))
+	}
+	for k := range min(conns, 8) {
+		all = append(all, p.attach(t, p.AB, queues[k].q.Number()))
+	}
+	last := queues[len(queues)-1]
+	if conns <= 8 {
+		_, err := p.AB.EP.Ops().Queues.Attach(last.q.Number())
+		require.Equal(t, uct.ErrBusy, err)
+	}
+	s := p.sendTo(t, p.AB, all[0], pattern(1, 10), 1)
+	assert.Equal(t, uct.ErrBusy, all[0].Detach())
+	queues[0].post(t, 1, 10)
+	p.ended(t, s, ucs.StatusOK)
+	p.detach(t, all[0])
+	all[0] = p.attach(t, p.AB, last.q.Number())
+	last.post(t, 2, 10)
+	p.ended(t, p.sendTo(t, p.AB, all[0], pattern(2, 10), 1), ucs.StatusOK)
+	last.await(t, 1)
+	assert.Equal(t, pattern(2, 10), last.got[0].data)
+	for _, c := range all {
+		p.detach(t, c)
+	}
+	for _, e := range queues {
+		assert.NoError(t, e.q.Close())
+	}
+}
+
+// recall takes back what a connection has under way, and waits for that.
+func (p *Pair) recall(t T, c uct.QueueConn) {
+	t.Helper()
+	done := p.comp(1)
+	pending, err := c.Recall(&done.Completion)
+	require.NoError(t, err, "recall")
+	if !pending {
+		done.expect = 0
+		return
+	}
+	p.until(t, "recall", func() bool { return done.fired > 0 })
+	assert.Equal(t, ucs.StatusOK, done.Status)
+}
+
+func checkQueueRecall(t T, p *Pair) {
+	e := p.newQueue(t, p.B, 8)
+	for round := range 3 {
+		e.got = nil
+		before := e.q.Received()
+		c := p.attach(t, p.AB, e.q.Number())
+		for k := range 2 {
+			e.post(t, k, 20)
+		}
+		var sends []*queueSend
+		for k := range 4 {
+			sends = append(sends, p.sendTo(t, p.AB, c, pattern(10*round+k, 20), 1))
+		}
+		p.ended(t, sends[1], ucs.StatusOK)
+		if round == 2 { // receives come while the sends are taken back
+			e.post(t, 2, 20)
+		}
+		p.recall(t, c)
+		came := 0
+		for k, s := range sends {
+			require.Equal(t, 1, s.fired, "send %d, when Recall has told", k)
+			if s.Status == ucs.StatusOK {
+				came++
+			} else {
+				require.Equal(t, ucs.StatusCanceled, s.Status, "send %d", k)
+			}
+		}
+		p.settle()
+		received := int(e.q.Received() - before)
+		assert.GreaterOrEqual(t, received, came, "what has ended well was received")
+		assert.LessOrEqual(t, received, 2+round/2)
+		for k := range received {
+			assert.Equal(t, pattern(10*round+k, 20), e.got[k].data)
+		}
+		for k := received; k < 4; k++ { // what is posted now gets nothing of it
+			e.post(t, k, 20)
+		}
+		p.settle()
+		require.Len(t, e.got, received)
+		p.drainQueue(t, e, 4-received)
+	}
+	p.recallIdle(t, e)
+	assert.NoError(t, e.q.Close())
+}
+
+// drainQueue fills the receives that wait, by a connection of its own.
+func (p *Pair) drainQueue(t T, e *queueEnd, n int) {
+	t.Helper()
+	if extra := len(e.got); extra+n < 4 {
+		n = 4 - extra
+	}
+	c := p.attach(t, p.AB, e.q.Number())
+	want := len(e.got) + n
+	for k := range n {
+		p.ended(t, p.sendTo(t, p.AB, c, pattern(1000+k, 20), 1), ucs.StatusOK)
+	}
+	e.await(t, want)
+	assert.Equal(t, pattern(1000, 20), e.got[want-n].data, "the first message after Recall")
+	p.detach(t, c)
+}
+
+// recallIdle recalls a connection on which nothing is under way, more often than there are
+// connections.
+func (p *Pair) recallIdle(t T, e *queueEnd) {
+	t.Helper()
+	for range 20 {
+		p.recall(t, p.attach(t, p.AB, e.q.Number()))
+	}
+	e.got = nil
+	e.post(t, 1, 20)
+	c := p.attach(t, p.AB, e.q.Number())
+	p.ended(t, p.sendTo(t, p.AB, c, pattern(5, 20), 1), ucs.StatusOK)
+	e.await(t, 1)
+	p.detach(t, c)
+}
+
+func checkQueueStop(t T, p *Pair) {
+	for round := range 3 {
+		e := p.newQueue(t, p.B, 8)
+		c := p.attach(t, p.AB, e.q.Number())
+		for k := range 4 {
+			e.post(t, k, 20)
+		}
+		for k := range 2 {
+			p.ended(t, p.sendTo(t, p.AB, c, pattern(k, 20), 1), ucs.StatusOK)
+		}
+		if round > 0 {
+			e.await(t, 2)
+		}
+		require.NoError(t, e.q.Stop())
+		require.NoError(t, e.q.Stop(), "stop again")
+		s, u := p.sendTo(t, p.AB, c, pattern(5, 20), 1), p.sendTo(t, p.AB, c, pattern(6, 20), 1)
+		p.ended(t, s, ucs.StatusCanceled)
+		p.ended(t, u, ucs.StatusCanceled)
+		e.await(t, 4)
+		for k, got := range e.got {
+			want := received{id: k, data: []byte{}, st: ucs.StatusCanceled}
+			if k < 2 {
+				want = received{k, pattern(k, 20), 20, ucs.StatusOK}
+			}
+			assert.Equal(t, want, got)
+		}
+		assert.Equal(t, uint64(2), e.q.Received())
+		assert.Equal(t, uct.ErrClosed, e.q.Post(&uct.QueueRecv{Func: func(*uct.QueueRecv) {}}, nil))
+		p.recall(t, c)
+		assert.NoError(t, e.q.Close())
+		p.works(t, p.AB, "the ep, after its queue was stopped")
+	}
+}
+
+func checkQueueNumber(t T, p *Pair) {
+	seen := map[uint32]bool{}
+	var all []*queueEnd
+	for range min(4, p.B.Iface.Attr().Queue.MaxQueues) {
+		e := p.newQueue(t, p.B, 1)
+		n := e.q.Number()
+		assert.NotZero(t, n)
+		assert.False(t, seen[n], "number %d twice", n)
+		seen[n] = true
+		all = append(all, e)
+	}
+	gone := all[0].q.Number()
+	mine := p.newQueue(t, p.A, 1) // of the sender
+	mine.post(t, 1, 8)
+	require.NoError(t, all[0].q.Close())
+	for _, n := range []uint32{gone, mine.q.Number()} {
+		if n != gone && seen[n] { // it is also the number of a queue of the peer
+			continue
+		}
+		c := p.attach(t, p.AB, n)
+		p.ended(t, p.sendTo(t, p.AB, c, pattern(1, 8), 1), ucs.StatusCanceled)
+		p.recall(t, c)
+		p.works(t, p.AB, "the ep, after a send to no queue")
+	}
+	assert.Empty(t, mine.got)
+	require.NoError(t, mine.q.Close())
+	for _, e := range all[1:] {
+		assert.NoError(t, e.q.Close())
+	}
+}
+
+func checkQueueSenders(t T, p *Pair) {
+	const count = 20
+	other, _ := p.connect(t, p.A, p.B)
+	e := p.newQueue(t, p.B, min(2*count, p.B.Iface.Attr().Queue.MaxDepth))
+	links := []*Link{p.AB, other}
+	conns := []uct.QueueConn{p.attach(t, p.AB, e.q.Number()), p.attach(t, other, e.q.Number())}
+	posted := 0
+	for k := range count {
+		for i, c := range conns {
+			e.post(t, posted, 16)
+			posted++
+			p.sendTo(t, links[i], c, pattern(100*i+k, 16), 1)
+		}
+		e.await(t, posted)
+	}
+	seen := map[string]int{}
+	for _, got := range e.got {
+		seen[string(got.data)]++
+	}
+	for i := range conns {
+		for k := range count {
+			assert.Equal(t, 1, seen[string(pattern(100*i+k, 16))], "message %d of ep %d", k, i)
+		}
+	}
+	p.settle()
+	for _, c := range conns {
+		p.detach(t, c)
+	}
+	assert.NoError(t, e.q.Close())
+}
+
+func checkQueueClose(t T, p *Pair) {
+	e := p.newQueue(t, p.B, 4)
+	c := p.attach(t, p.AB, e.q.Number())
+	one, two := p.sendTo(t, p.AB, c, pattern(1, 16), 1), p.sendTo(t, p.AB, c, pattern(2, 16), 1)
+	p.settle()
+	p.AB.failed, p.BA.failed = true, true
+	require.NoError(t, p.AB.EP.Close())
+	p.ended(t, one, ucs.StatusCanceled)
+	p.ended(t, two, ucs.StatusCanceled)
+	for k := range 3 {
+		e.post(t, k, 16)
+	}
+	p.settle()
+	assert.Empty(t, e.got, "sends of an ep that was closed")
+	p.closeLink(t, p.BA)
+	require.NoError(t, p.B.Iface.Close())
+	p.B.Iface = nil
+	require.Len(t, e.got, 3)
+	for k, got := range e.got {
+		assert.Equal(t, received{id: k, data: []byte{}, st: ucs.StatusCanceled}, got)
+	}
+	p.closeLink(t, p.AB)
+}
+
+func checkQueueAllocations(t T, p *Pair) {
+	switch {
+	case testenv.RaceEnabled:
+		t.Skipf("the race detector allocates")
+	case p.h.Engine:
+		t.Skipf("what moves the bytes allocates")
+	}
+	q, err := p.B.Iface.Ext().Queues.NewQueue(2)
+	require.NoError(t, err)
+	src := []uct.IOV{{Buf: p.A.Local.take(64), Mem: p.A.Local.mem}}
+	dst := []uct.IOV{{Buf: p.B.Local.take(64), Mem: p.B.Local.mem}, {Buf: p.B.Local.take(64), Mem: p.B.Local.mem}}
+	got, sent := 0, 0
+	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { got++ }}
+	done := &uct.Completion{Func: func(*uct.Completion) { sent++ }}
+	queues := p.AB.EP.Ops().Queues
+	once := func() {
+		c, err := queues.Attach(q.Number())
+		if err != nil {
+			return
+		}
+		done.Count = 1
+		_ = q.Post(r, dst)
+		_, _ = c.SendZcopy(src, done)
+		for n := sent + 1; sent < n || got < n; {
+			p.A.Iface.Progress()
+			p.B.Iface.Progress()
+		}
+		_ = c.Detach()
+	}
+	for range 10 {
+		once()
+	}
+	require.Equal(t, 10, got)
+	assert.Zero(t, testing.AllocsPerRun(100, once))
+	require.Equal(t, got, sent)
+	assert.NoError(t, q.Close())
+}
