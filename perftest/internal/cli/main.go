@@ -21,6 +21,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/sp"
 )
 
 // Exit codes.
@@ -89,7 +90,7 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify):
 		return exitData
 	case errors.Is(err, compare.ErrMissing):
 		return exitSkipped
@@ -139,7 +140,7 @@ func (p Program) newRoot() *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newSP(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
 	p.rename(root)
 	return root
 }

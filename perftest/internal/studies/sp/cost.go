@@ -25,7 +25,10 @@ func Measure(class Class, ranks, steps int) (best Costs, err error) {
 		return best, fmt.Errorf("%d ranks cut a grid of %d points into cells of different sizes", ranks, class.Grid)
 	}
 	m := &meter{Comm: &mirror{ranks: ranks}, worker: newField(l, class.Dt), layout: l}
-	d := newDriver(l, m, m)
+	d, err := newDriver(l, m, m)
+	if err != nil {
+		return best, err
+	}
 	for i := range steps + 1 { // the first one touches memory for the first time
 		m.Result = Result{}
 		if err := d.step(); err != nil {

@@ -18,9 +18,7 @@ type driver struct {
 	work   worker
 
 	faces [axes][sides]struct{ out, in message } // of unknowns; empty if no cell has a neighbor there
-	sweep [axes]struct {
-		rows, solution struct{ out, in []message } // by cell
-	}
+	sweep [axes]struct{ rows, solution stages }
 }
 
 // message is a buffer of values.
@@ -29,32 +27,71 @@ type message struct {
 	bytes  []byte // the same memory
 }
 
-func newMessage(n int) message {
-	v := make([]float64, n)
-	return message{v, bytesOf(v)}
+// allocator is a Comm that has memory for messages.
+type allocator interface {
+	// alloc returns n zeroed bytes, aligned for a float64. It is called once.
+	alloc(n int) ([]byte, error)
 }
 
-func newDriver(l *layout, comm Comm, w worker) *driver {
+// newDriver is the driver of a rank. Its messages lie in memory of comm, if that has some.
+func newDriver(l *layout, comm Comm, w worker) (*driver, error) {
 	d := &driver{layout: l, comm: comm, work: w}
+	n := 0
+	d.eachMessage(func(_ *message, values int) { n += values })
+	memory, err := allocate(comm, n)
+	if err != nil {
+		return nil, err
+	}
+	d.eachMessage(func(m *message, values int) {
+		m.values, m.bytes = memory[:values:values], bytesOf(memory[:values:values])
+		memory = memory[values:]
+	})
+	return d, nil
+}
+
+// allocate returns memory for n values.
+func allocate(comm Comm, n int) ([]float64, error) {
+	a, ok := comm.(allocator)
+	if !ok {
+		return make([]float64, n), nil
+	}
+	b, err := a.alloc(n * wordLen)
+	return valuesOf(b), err
+}
+
+// eachMessage calls f for each message with the values that it has.
+func (d *driver) eachMessage(f func(m *message, values int)) {
 	for axis := range axes {
-		s := &d.sweep[axis]
 		for side := range sides {
 			n := 0
-			for i := range l.cells {
-				if l.cells[i].side[axis][side] {
-					n += messageLen(&l.cells[i], axis, partUnknowns)
+			for i := range d.layout.cells {
+				if d.layout.cells[i].side[axis][side] {
+					n += messageLen(&d.layout.cells[i], axis, partUnknowns)
 				}
 			}
-			d.faces[axis][side].out, d.faces[axis][side].in = newMessage(n), newMessage(n)
+			f(&d.faces[axis][side].out, n)
+			f(&d.faces[axis][side].in, n)
 		}
-		for i := range l.cells {
-			b := &l.cells[i]
-			rows, solution := messageLen(b, axis, partRows), messageLen(b, axis, partSolution)
-			s.rows.out, s.rows.in = append(s.rows.out, newMessage(rows)), append(s.rows.in, newMessage(rows))
-			s.solution.out, s.solution.in = append(s.solution.out, newMessage(solution)), append(s.solution.in, newMessage(solution))
-		}
+		d.sweep[axis].rows.each(d.layout, axis, partRows, f)
+		d.sweep[axis].solution.each(d.layout, axis, partSolution, f)
 	}
-	return d
+}
+
+// stages are the messages of a sweep in one direction, by cell.
+type stages struct{ out, in []message }
+
+func (s *stages) each(l *layout, axis int, p part, f func(m *message, values int)) {
+	if s.out == nil {
+		s.out, s.in = make([]message, len(l.cells)), make([]message, len(l.cells))
+	}
+	for i := range l.cells {
+		n := 0
+		if l.edge > 1 {
+			n = messageLen(&l.cells[i], axis, p)
+		}
+		f(&s.out[i], n)
+		f(&s.in[i], n)
+	}
 }
 
 // step is a time step.

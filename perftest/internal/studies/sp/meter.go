@@ -11,6 +11,14 @@ type meter struct {
 	Result
 }
 
+// alloc implements allocator for a comm that does, and one that does not.
+func (m *meter) alloc(n int) ([]byte, error) {
+	if a, ok := m.Comm.(allocator); ok {
+		return a.alloc(n)
+	}
+	return bytesOf(make([]float64, n/wordLen)), nil
+}
+
 func (m *meter) do(t task) {
 	begin := time.Now()
 	m.worker.do(t)

@@ -38,7 +38,11 @@ func Program(class Class, ranks, rank int) ([]Event, error) {
 		return nil, err
 	}
 	r := &recorder{layout: l}
-	if err := newDriver(l, r, r).step(); err != nil {
+	d, err := newDriver(l, r, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.step(); err != nil {
 		return nil, err
 	}
 	return r.events, nil

@@ -26,8 +26,8 @@ func NewRank(class Class, comm Comm) (*Rank, error) {
 	}
 	r := &Rank{Class: class, Comm: comm, field: newField(l, class.Dt)}
 	r.meter = &meter{Comm: comm, worker: r.field, layout: l}
-	r.driver = newDriver(l, r.meter, r.meter)
-	return r, nil
+	r.driver, err = newDriver(l, r.meter, r.meter)
+	return r, err
 }
 
 // Result is what a rank tells of a run.

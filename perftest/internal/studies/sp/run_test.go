@@ -99,7 +99,8 @@ func TestStep_NoAllocs(t *testing.T) {
 	l, err := newLayout(class.Grid, 4, 0)
 	require.NoError(t, err)
 	m := &meter{Comm: &mirror{ranks: 4}, worker: newField(l, class.Dt), layout: l}
-	d := newDriver(l, m, m)
+	d, err := newDriver(l, m, m)
+	require.NoError(t, err)
 	testenv.NoAllocs(t, "step", func() {
 		if err := d.step(); err != nil {
 			panic(err)

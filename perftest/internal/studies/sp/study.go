@@ -1,0 +1,214 @@
+package sp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucp/ucpgroup"
+)
+
+// Protocol is a way of UCP for messages, as variables of the environment say it.
+type Protocol struct {
+	Name string
+	Env  []string
+}
+
+// eagerLimit is where rendezvous begins, as in the study of TupleQ.
+const eagerLimit = "GUCX_RNDV_THRESH=8k"
+
+// Protocols are those that a study compares.
+func Protocols() []Protocol {
+	return []Protocol{
+		{"get_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=get_zcopy"}},
+		{"put_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=put_zcopy"}},
+		{"am", []string{eagerLimit, "GUCX_RNDV_SCHEME=am"}},
+	}
+}
+
+// ParseProtocol is the protocol of that name.
+func ParseProtocol(name string) (Protocol, error) {
+	var names []string
+	for _, p := range Protocols() {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	return Protocol{}, fmt.Errorf("protocol %q: there are %q", name, names)
+}
+
+// Row is what a run of all ranks came to.
+type Row struct {
+	Class    string  `json:"class"`
+	Ranks    int     `json:"ranks"`
+	Protocol string  `json:"protocol"` // as it was asked for
+	Seconds  float64 `json:"seconds"`  // of all steps
+	Rate     float64 `json:"mops"`     // millions of operations in a second, of all ranks
+
+	// Seconds of the steps by phase, the mean of the ranks.
+	Residual float64 `json:"residual_s"`
+	Sweeps   float64 `json:"sweeps_s"`
+	Vectors  float64 `json:"eigenvectors_s"`
+	Copies   float64 `json:"copies_s"`
+	Posting  float64 `json:"posting_s"`
+	Waiting  float64 `json:"waiting_s"`
+
+	Messages int     `json:"messages"` // of a rank in a step
+	MiB      float64 `json:"mib"`      // in them
+}
+
+// Study runs the benchmark with each protocol.
+type Study struct {
+	Class     Class
+	Protocols []Protocol
+	Config    func(env []string) (gucx.Config, error) // reads the environment with env added
+}
+
+// Check says whether that many ranks can run it.
+func (s *Study) Check(ranks int) error { return checkRanks(s.Class.Grid, ranks) }
+
+// Run is one of the ranks that b has find each other; all call it. Rows are the same on each. step, which may
+// be nil, is called after each time step. The error of a result that is wrong wraps ErrVerify.
+func (s *Study) Run(ctx context.Context, b ucpgroup.Bootstrap, step func(protocol string)) (rows []Row, err error) {
+	for _, p := range s.Protocols {
+		count := func() {
+			if step != nil {
+				step(p.Name)
+			}
+		}
+		row, err := s.runOne(ctx, b, p, count)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", p.Name, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// runOne runs it with one protocol, on a context of its own.
+func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p Protocol, step func()) (row Row, err error) {
+	var undo cleanup.Stack
+	defer func() { err = errors.Join(err, undo.Run()) }()
+	owner, worker, err := s.open(p, &undo)
+	if err != nil {
+		return row, err
+	}
+	addrs, err := addresses(ctx, b, p.Name, worker.Address())
+	if err != nil {
+		return row, err
+	}
+	group, err := ucpgroup.Connect(worker, b.Rank(), addrs)
+	if err != nil {
+		return row, err
+	}
+	comm := NewOver(ctx, owner, group)
+	undo.Add(comm.Close)
+	row, err = s.measure(ctx, comm, p, step)
+	return row, errors.Join(err, leave(ctx, group, err))
+}
+
+// leave closes a group: with the others after a good end, and at once after another, which ends
+// what they wait for.
+func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
+	if err == nil {
+		return g.Close(ctx)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_ = g.Close(ended) // says that it was ended, which is known
+	return nil
+}
+
+// measure runs the benchmark and verifies its result.
+func (s *Study) measure(ctx context.Context, comm Comm, p Protocol, step func()) (row Row, err error) {
+	rank, err := NewRank(s.Class, comm)
+	if err != nil {
+		return row, err
+	}
+	res, err := rank.Run(ctx, step)
+	if err != nil {
+		return row, err
+	}
+	if row, err = s.row(p, comm, &res); err != nil {
+		return row, err
+	}
+	return row, s.Class.Verify(res.Norms)
+}
+
+// open opens a context as the environment and the protocol say, and a worker.
+func (s *Study) open(p Protocol, undo *cleanup.Stack) (*ucp.Context, *ucp.Worker, error) {
+	cfg, err := s.Config(p.Env)
+	if err != nil {
+		return nil, nil, err
+	}
+	owner, err := cfg.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	undo.Add(owner.Close)
+	worker, err := owner.NewWorker(ucp.WorkerConfig{})
+	if err != nil {
+		return nil, nil, err
+	}
+	undo.Add(worker.Close)
+	return owner, worker, nil
+}
+
+// addresses swaps the addresses of the ranks' workers for one protocol.
+func addresses(ctx context.Context, b ucpgroup.Bootstrap, protocol string, mine []byte) (all [][]byte, err error) {
+	key := "sp-" + protocol
+	if err := b.Put(key, mine); err != nil {
+		return nil, err
+	}
+	if err := b.Fence(ctx); err != nil {
+		return nil, err
+	}
+	for q := range b.Size() {
+		addr, err := b.Get(q, key)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, addr)
+	}
+	return all, nil
+}
+
+// row is the mean over all ranks.
+func (s *Study) row(p Protocol, comm Comm, r *Result) (Row, error) {
+	v := []float64{
+		r.Elapsed.Seconds(),
+		r.seconds(Derive, Residual),
+		r.seconds(Assemble, Eliminate, Substitute),
+		r.seconds(Characteristic, Rotate, Update),
+		r.seconds(Pack, Unpack),
+		r.Posting.Seconds(),
+		r.Waiting.Seconds(),
+		float64(r.Sent),
+		float64(r.Bytes),
+	}
+	if err := comm.Sum(v); err != nil {
+		return Row{}, err
+	}
+	for i := range v {
+		v[i] /= float64(comm.Size())
+	}
+	steps := float64(s.Class.Steps)
+	return Row{Class: s.Class.Name, Ranks: comm.Size(), Protocol: p.Name,
+		Seconds: v[0], Rate: s.Class.Operations() / v[0] / 1e6,
+		Residual: v[1], Sweeps: v[2], Vectors: v[3], Copies: v[4], Posting: v[5], Waiting: v[6],
+		Messages: int(v[7] / steps), MiB: v[8] / steps / (1 << 20)}, nil
+}
+
+// seconds are those of some kinds of work.
+func (r *Result) seconds(list ...Work) float64 {
+	var sum time.Duration
+	for _, w := range list {
+		sum += r.Spent[w]
+	}
+	return sum.Seconds()
+}

@@ -1,0 +1,121 @@
+package sp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/ucpgroup"
+)
+
+// over is a configuration with some transports, in which rendezvous begins below the messages of
+// class S.
+func over(tls string) func(env []string) (gucx.Config, error) {
+	return func(env []string) (gucx.Config, error) {
+		environ := append(append(os.Environ(), "GUCX_TLS="+tls), env...)
+		environ = append(environ, "GUCX_RNDV_THRESH=512")
+		return gucx.FromEnv(environ, gucx.Own{})
+	}
+}
+
+// runStudy runs a study on goroutines.
+func runStudy(t *testing.T, s *Study, ranks int) (rows []Row, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+	defer cancel()
+	boots, errs := ucpgroup.InProcess(ranks), make([]error, ranks)
+	var wait sync.WaitGroup
+	for q, b := range boots {
+		wait.Go(func() {
+			r, err := s.Run(ctx, b, nil)
+			if errs[q] = err; q == 0 {
+				rows = r
+			}
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// Class S verifies with each protocol and some transports; more of it when soaking.
+func TestStudy(t *testing.T) {
+	cases := []struct {
+		class, tls string
+		ranks      int
+	}{{"S", "sm", 4}, {"S", `\rc`, 4}}
+	if testenv.Soak() {
+		cases = append(cases, []struct {
+			class, tls string
+			ranks      int
+		}{{"S", "sm", 9}, {"S", "tcp", 9}, {"S", `\rc`, 9}, {"W", "sm", 4}, {"W", `\rc`, 9}}...)
+	}
+	for _, c := range cases {
+		t.Run(c.class+c.tls, func(t *testing.T) {
+			s := &Study{Class: classOf(t, c.class), Protocols: Protocols(), Config: over(c.tls)}
+			rows, err := runStudy(t, s, c.ranks)
+			require.NoError(t, err)
+			require.Len(t, rows, len(Protocols()))
+			for _, r := range rows {
+				t.Logf("%+v", r)
+				assert.Equal(t, c.ranks, r.Ranks)
+				assert.Positive(t, r.Rate)
+				assert.Positive(t, r.MiB)
+			}
+		})
+	}
+}
+
+// A result that differs from the published one is an error on each rank.
+func TestStudy_WrongResult(t *testing.T) {
+	class := classOf(t, "S")
+	class.Steps--
+	_, err := runStudy(t, &Study{Class: class, Protocols: Protocols()[:1], Config: over("sm")}, 1)
+	assert.ErrorIs(t, err, ErrVerify)
+}
+
+// A rank that cannot go on ends what the others wait for.
+func TestStudy_OneRankFails(t *testing.T) {
+	s := &Study{Class: classOf(t, "S"), Protocols: Protocols()[:1], Config: over("sm")}
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+	defer cancel()
+	boots, errs := ucpgroup.InProcess(4), make([]error, 4)
+	why := errors.New("enough")
+	var wait sync.WaitGroup
+	for q, b := range boots {
+		wait.Go(func() {
+			ctx, stop := context.WithCancelCause(ctx)
+			defer stop(nil)
+			steps := 0
+			_, errs[q] = s.Run(ctx, b, func(string) {
+				if steps++; q == 2 && steps == 5 {
+					stop(why)
+				}
+			})
+		})
+	}
+	wait.Wait()
+	for q, err := range errs {
+		assert.Error(t, err, "rank %d", q)
+		assert.NotErrorIs(t, err, context.DeadlineExceeded, "rank %d", q)
+	}
+	assert.ErrorIs(t, errs[2], why)
+}
+
+func TestParseProtocol(t *testing.T) {
+	p, err := ParseProtocol("am")
+	require.NoError(t, err)
+	assert.Equal(t, "am", p.Name)
+	_, err = ParseProtocol("rget")
+	assert.ErrorContains(t, err, `"put_zcopy"`)
+}
