@@ -42,51 +42,56 @@ func (c *Comm) allgather(send, recv []byte) (*schedule, error) {
 		return nil, invalid(name, "a result whose length is not that of all ranks,", len(recv))
 	}
 	s := c.begin(name)
-	b := blocks{recv, len(send)}
+	b := blocks{recv, n}
 	switch {
 	case n == 1 || len(recv) <= gatherShort && n&(n-1) != 0:
 		s.bruckAllgather(b, send)
 	case len(recv) < gatherLong && n&(n-1) == 0:
 		s.copy(b.at(c.rank), send)
-		s.doublingAllgather(b)
+		s.doublingAllgather(b, 0)
 	default:
 		s.copy(b.at(c.rank), send)
-		s.ringAllgather(b)
+		s.ringAllgather(b, 0)
 	}
 	return s, nil
 }
 
-// blocks is memory with an equally long part for each rank.
+// blocks is memory in n nearly equal parts, one for each rank.
 type blocks struct {
-	b    []byte
-	size int
+	b []byte
+	n int
 }
 
 // at is the part of a rank.
 func (b blocks) at(rank int) []byte { return b.span(rank, rank+1) }
 
 // span is the parts of ranks from i to just before j.
-func (b blocks) span(i, j int) []byte { return b.b[i*b.size : j*b.size] }
+func (b blocks) span(i, j int) []byte { return b.b[i*len(b.b)/b.n : j*len(b.b)/b.n] }
 
 // doublingAllgather has ranks at distance 1, 2, 4 ... exchange all that they have. The number of
-// ranks is a power of two.
-func (s *schedule) doublingAllgather(b blocks) {
-	n, me := s.c.Size(), s.c.rank
+// ranks, which count from first on, is a power of two.
+func (s *schedule) doublingAllgather(b blocks, first int) {
+	n := s.c.Size()
+	me := s.from(first)
 	for d := 1; d < n; d *= 2 {
 		peer := me ^ d
 		mine, other := me&^(d-1), peer&^(d-1)
-		s.recv(peer, b.span(other, other+d))
-		s.send(peer, b.span(mine, mine+d))
+		s.recv((first+peer)%n, b.span(other, other+d))
+		s.send((first+peer)%n, b.span(mine, mine+d))
 		s.wait()
 	}
 }
 
-// ringAllgather passes parts to the next rank, one in a round.
-func (s *schedule) ringAllgather(b blocks) {
-	n, me := s.c.Size(), s.c.rank
+// from is this rank where ranks count from first on, around.
+func (s *schedule) from(first int) int { return (s.c.rank - first + s.c.Size()) % s.c.Size() }
+
+// ringAllgather passes parts to the next rank, one in a round. Ranks count from first on.
+func (s *schedule) ringAllgather(b blocks, first int) {
+	n, rank := s.c.Size(), s.c.rank
+	me := s.from(first)
 	for i := range n - 1 {
-		s.recv((me-1+n)%n, b.at((me-1-i+n)%n))
-		s.send((me+1)%n, b.at((me-i+n)%n))
+		s.recv((rank-1+n)%n, b.at((me-1-i+n)%n))
+		s.send((rank+1)%n, b.at((me-i+n)%n))
 		s.wait()
 	}
 }
@@ -96,7 +101,7 @@ func (s *schedule) ringAllgather(b blocks) {
 // Communications in Multiport Message-Passing Systems", 1997).
 func (s *schedule) bruckAllgather(b blocks, send []byte) {
 	n, me := s.c.Size(), s.c.rank
-	turned := blocks{s.scratch(len(b.b)), b.size}
+	turned := blocks{s.scratch(len(b.b)), n}
 	s.copy(turned.at(0), send)
 	for d := 1; d < n; d *= 2 {
 		count := min(d, n-d)

@@ -1,0 +1,104 @@
+package ucpgroup
+
+import "context"
+
+// Limits between algorithms of Bcast, in bytes; see reduceShort for the source.
+const (
+	// bcastShort is the longest for which latency counts more than bandwidth.
+	bcastShort = 12 << 10
+	// bcastLong is the least for which neighbors are the best peers, also where the number of
+	// ranks is a power of two.
+	bcastLong = 512 << 10
+	// bcastFew is the least number of ranks for which it pays to cut the data into pieces.
+	bcastFew = 8
+)
+
+// Bcast gives all ranks what root has in buf, which is equally long everywhere. See also
+// "Collective operations" in the package documentation.
+func (c *Comm) Bcast(ctx context.Context, root int, buf []byte) error {
+	s, err := c.bcast(root, buf)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// Ibcast begins Bcast. buf is the group's until the request has ended.
+func (c *Comm) Ibcast(root int, buf []byte) (*Request, error) {
+	s, err := c.bcast(root, buf)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(), nil
+}
+
+func (c *Comm) bcast(root int, buf []byte) (*schedule, error) {
+	const name = "bcast"
+	if err := c.checkRoot(name, root); err != nil {
+		return nil, err
+	}
+	s, n := c.begin(name), c.Size()
+	b := blocks{buf, n}
+	switch {
+	case len(buf) <= bcastShort || n < bcastFew:
+		s.binomialBcast(root, buf)
+	case len(buf) < bcastLong && n&(n-1) == 0:
+		s.scatterParts(root, b)
+		s.doublingAllgather(b, root)
+	default:
+		s.scatterParts(root, b)
+		s.ringAllgather(b, root)
+	}
+	return s, nil
+}
+
+// checkRoot is why a collective operation with a root is refused; nil if it is not.
+func (c *Comm) checkRoot(op string, root int) error {
+	if uint(root) >= uint(c.Size()) {
+		return invalid(op, "root", root)
+	}
+	return c.usable(op)
+}
+
+// subtree is how many ranks a binomial tree has from the one on that is me after the root: the
+// largest power of two that divides me, or for the root the least that is not less than n.
+func subtree(me, n int) int {
+	d := 1
+	for d < n && me&d == 0 {
+		d *= 2
+	}
+	return d
+}
+
+// binomialBcast doubles the ranks that have the data in each round.
+func (s *schedule) binomialBcast(root int, buf []byte) {
+	n, me := s.c.Size(), s.from(root)
+	width := subtree(me, n)
+	if me != 0 {
+		s.recv((root+me-width)%n, buf)
+		s.wait()
+	}
+	for d := width / 2; d > 0; d /= 2 {
+		if me+d < n {
+			s.send((root+me+d)%n, buf)
+		}
+	}
+	s.wait()
+}
+
+// scatterParts gives each rank its part of what the root has, along a binomial tree. Ranks
+// count from the root on.
+func (s *schedule) scatterParts(root int, b blocks) {
+	n, me := s.c.Size(), s.from(root)
+	width := subtree(me, n)
+	if me != 0 {
+		s.recv((root+me-width)%n, b.span(me, min(me+width, n)))
+		s.wait()
+	}
+	for d := width / 2; d > 0; d /= 2 {
+		if me+d < n {
+			s.send((root+me+d)%n, b.span(me+d, min(me+2*d, n)))
+		}
+	}
+	s.wait()
+}

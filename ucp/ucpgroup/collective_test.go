@@ -1,0 +1,208 @@
+package ucpgroup
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// task is a collective operation with the data of every rank, and what each rank should have
+// then, computed in a row.
+type task struct {
+	name        string
+	root        int
+	send, recv  [][]byte // by rank
+	want        [][]byte
+	nums, sums  [][]int64
+	wantNumbers [][]int64
+}
+
+// partSizes are lengths of a part around the limits between algorithms, for 1 to 17 ranks.
+var partSizes = []int{0, 1, 8, 255, 256, 257, 1000, 5000, 9000, 33_000, 70_000, 93_000}
+
+// counts are numbers of numbers around the limits of reductions.
+var counts = []int{0, 1, 16, 256, 257, 1000, 66_000}
+
+var kinds = []string{"barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce"}
+
+// newTask makes the data of an operation of n ranks.
+func newTask(rng *rand.Rand, kind string, n, root, size, count int) *task {
+	x := &task{name: kind, root: root, send: make([][]byte, n), recv: make([][]byte, n), want: make([][]byte, n)}
+	x.nums, x.sums, x.wantNumbers = make([][]int64, n), make([][]int64, n), make([][]int64, n)
+	parts := func(q, n int) []byte {
+		b := make([]byte, size*n)
+		for i := range b {
+			b[i] = byte(rng.Uint32()) + byte(q)
+		}
+		return b
+	}
+	for q := range n {
+		switch kind {
+		case "bcast":
+			x.recv[q] = make([]byte, size*n)
+			if q == root {
+				x.recv[q] = parts(q, n)
+			}
+		case "gather", "allgather":
+			x.send[q] = parts(q, 1)
+			if kind == "allgather" || q == root {
+				x.recv[q] = make([]byte, size*n)
+			}
+		case "scatter":
+			x.recv[q] = make([]byte, size)
+			if q == root {
+				x.send[q] = parts(q, n)
+			}
+		case "alltoall":
+			x.send[q], x.recv[q] = parts(q, n), make([]byte, size*n)
+		case "reduce", "allreduce":
+			x.nums[q] = make([]int64, count)
+			for i := range x.nums[q] {
+				x.nums[q][i] = rng.Int64()
+			}
+			if kind == "allreduce" || q == root {
+				x.sums[q] = make([]int64, count)
+			}
+		}
+	}
+	x.compute(n, size, count)
+	return x
+}
+
+// compute does the operation in a row.
+func (x *task) compute(n, size, count int) {
+	sum := make([]int64, count)
+	for _, nums := range x.nums {
+		for i, v := range nums {
+			sum[i] += v
+		}
+	}
+	for q := range n {
+		switch x.name {
+		case "bcast":
+			x.want[q] = slices.Clone(x.recv[x.root])
+		case "gather", "allgather":
+			if x.recv[q] != nil {
+				x.want[q] = slices.Concat(x.send...)
+			}
+		case "scatter":
+			x.want[q] = x.send[x.root][q*size:][:size]
+		case "alltoall":
+			for p := range n {
+				x.want[q] = append(x.want[q], x.send[p][q*size:][:size]...)
+			}
+		case "reduce", "allreduce":
+			if x.sums[q] != nil {
+				x.wantNumbers[q] = sum
+			}
+		}
+	}
+}
+
+// begin begins rank q's part.
+func (x *task) begin(c *Comm, q int) (*Request, error) {
+	switch x.name {
+	case "bcast":
+		return c.Ibcast(x.root, x.recv[q])
+	case "gather":
+		return c.Igather(x.root, x.send[q], x.recv[q])
+	case "scatter":
+		return c.Iscatter(x.root, x.send[q], x.recv[q])
+	case "allgather":
+		return c.Iallgather(x.send[q], x.recv[q])
+	case "alltoall":
+		return c.Ialltoall(x.send[q], x.recv[q])
+	case "reduce":
+		return Ireduce(c, x.root, x.nums[q], x.sums[q], Sum[int64])
+	case "allreduce":
+		return Iallreduce(c, x.nums[q], x.sums[q], Sum[int64])
+	}
+	return c.Ibarrier()
+}
+
+// check compares what rank q has.
+func (x *task) check(q int) error {
+	if len(x.want[q]) != 0 && !slices.Equal(x.want[q], x.recv[q]) {
+		return fmt.Errorf("%s: rank %d has other bytes", x.name, q)
+	}
+	if len(x.wantNumbers[q]) != 0 && !slices.Equal(x.wantNumbers[q], x.sums[q]) {
+		return fmt.Errorf("%s: rank %d has other numbers", x.name, q)
+	}
+	return nil
+}
+
+// TestCollectives_Serial: collective operations of 1 to 17 ranks, of any sizes and roots, several
+// in a row and begun by ranks in any order, give what one after the other on one processor
+// gives.
+func TestCollectives_Serial(t *testing.T) {
+	const most = 17
+	x := newStepped(t, "sm", most)
+	rapid.Check(t, func(rt *rapid.T) {
+		n := rapid.IntRange(1, most).Draw(rt, "ranks")
+		rng := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))
+		order := rng.Perm(most)[:n] // which of the world they are
+		ranks := make([]int32, n)
+		for i, q := range order {
+			ranks[i] = int32(q)
+		}
+		var tasks []*task
+		for range rapid.IntRange(1, 4).Draw(rt, "operations") {
+			tasks = append(tasks, newTask(rng,
+				rapid.SampledFrom(kinds).Draw(rt, "kind"), n, rapid.IntRange(0, n-1).Draw(rt, "root"),
+				rapid.SampledFrom(partSizes).Draw(rt, "size"), rapid.SampledFrom(counts).Draw(rt, "count")))
+		}
+		x.runTasks(t, rng, ranks, tasks)
+	})
+}
+
+// runTasks has each rank begin the tasks in their order, and waits until all have ended.
+func (x *stepped) runTasks(t *testing.T, rng *rand.Rand, ranks []int32, tasks []*task) {
+	const context = 77
+	n := len(ranks)
+	comms, begun, reqs := make([]*Comm, n), make([]int, n), []*Request(nil)
+	for i, q := range ranks {
+		comms[i] = newComm(x.groups[q], context, i, ranks)
+	}
+	for len(reqs) < n*len(tasks) {
+		if i := rng.IntN(n); begun[i] < len(tasks) {
+			r, err := tasks[begun[i]].begin(comms[i], i)
+			require.NoError(t, err)
+			reqs = append(reqs, r)
+			begun[i]++
+		}
+		for range rng.IntN(4) {
+			x.groups[rng.IntN(len(x.groups))].Progress()
+		}
+	}
+	require.NoError(t, x.ended(reqs...))
+	for _, k := range tasks {
+		for q := range n {
+			require.NoError(t, k.check(q), "%d ranks", n)
+		}
+	}
+}
+
+// TestCollectives_Sweep: each operation, at each number of ranks and size around the limits.
+func TestCollectives_Sweep(t *testing.T) {
+	testenv.SkipShort(t, "it takes every algorithm at every number of ranks")
+	const most = 9
+	x := newStepped(t, "sm", most)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= most; n++ {
+		for _, kind := range kinds {
+			sizes := partSizes
+			if kind == "reduce" || kind == "allreduce" {
+				sizes = counts
+			}
+			for _, size := range sizes {
+				x.runTasks(t, rng, everyone(n), []*task{newTask(rng, kind, n, size%n, size, size)})
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package ucpgroup
+
+import "context"
+
+// treeMost is the longest part of a rank, in bytes, that Gather and Scatter pass along a tree;
+// longer ones go directly, so that no rank keeps those of others. As "large" in the decisions of
+// Open MPI's module tuned.
+const treeMost = 92160
+
+// Gather gives root what all ranks have in send, which is equally long everywhere, in the order
+// of ranks in recv. recv is Size times as long at the root, and not used elsewhere. See also
+// "Collective operations" in the package documentation.
+func (c *Comm) Gather(ctx context.Context, root int, send, recv []byte) error {
+	s, err := c.gather(root, send, recv)
+	if err != nil {
+		return err
+	}
+	return s.run(ctx)
+}
+
+// Igather begins Gather. send and recv are the group's until the request has ended.
+func (c *Comm) Igather(root int, send, recv []byte) (*Request, error) {
+	s, err := c.gather(root, send, recv)
+	if err != nil {
+		return nil, err
+	}
+	return s.start(), nil
+}
+
+func (c *Comm) gather(root int, send, recv []byte) (*schedule, error) {
+	const name = "gather"
+	if err := c.checkRoot(name, root); err != nil {
+		return nil, err
+	}
+	if c.rank == root && len(recv) != c.Size()*len(send) {
+		return nil, invalid(name, "a result whose length is not that of all ranks,", len(recv))
+	}
+	s := c.begin(name)
+	if len(send) > treeMost {
+		s.directGather(root, send, recv)
+	} else {
+		s.binomialGather(root, send, recv)
+	}
+	return s, nil
+}
+
+// directGather has each rank send to the root.
+func (s *schedule) directGather(root int, send, recv []byte) {
+	c := s.c
+	if c.rank != root {
+		s.send(root, send)
+		return
+	}
+	all := blocks{recv, c.Size()}
+	for q := range c.Size() {
+		if q != root {
+			s.recv(q, all.at(q))
+		}
+	}
+	s.copy(all.at(root), send)
+}
+
+// binomialGather passes parts along a binomial tree. Ranks count from the root on.
+func (s *schedule) binomialGather(root int, send, recv []byte) {
+	n, me, size := s.c.Size(), s.from(root), len(send)
+	width := subtree(me, n)
+	have := min(width, n-me) // parts that come together here
+	parts := send
+	switch {
+	case root == 0 && me == 0:
+		parts = recv
+	case have > 1:
+		parts = s.scratch(have * size)
+	}
+	if have > 1 || me == 0 {
+		s.copy(parts[:size], send)
+	}
+	for d := 1; d < have; d *= 2 {
+		s.recv((root+me+d)%n, parts[d*size:min(2*d, have)*size])
+	}
+	s.wait()
+	switch {
+	case me != 0:
+		s.send((root+me-width)%n, parts)
+	case root != 0:
+		s.copy(recv[root*size:], parts[:(n-root)*size])
+		s.copy(recv[:root*size], parts[(n-root)*size:])
+	}
+}
