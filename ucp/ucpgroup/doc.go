@@ -13,7 +13,8 @@
 //
 // # Finding each other
 //
-// A [Bootstrap] swaps the addresses of the ranks' workers: [InProcess] for goroutines.
+// A [Bootstrap] swaps the addresses of the ranks' workers: [InProcess] for goroutines; package
+// ucp/ucpgroup/pmi for processes that mpiexec, srun or a program of yours has started.
 // [Connect] takes addresses that were swapped in another way, and neither blocks nor sends
 // anything.
 //

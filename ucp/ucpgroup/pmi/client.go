@@ -1,0 +1,210 @@
+package pmi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Variables of the environment by which a process manager tells a rank what it is.
+const (
+	envFD   = "PMI_FD"
+	envRank = "PMI_RANK"
+	envSize = "PMI_SIZE"
+)
+
+// Client is a rank's end of the process manager. It belongs to one goroutine.
+type Client struct {
+	conn       net.Conn
+	in         *bufio.Reader
+	rank, size int
+
+	kvs      string // the name of the table
+	keyLen   int    // how long a key may be
+	valueLen int    // and a value
+	done     bool
+}
+
+var _ ucpgroup.Bootstrap = (*Client)(nil)
+
+// ErrAbsent says that no process manager of this kind has started the process.
+var ErrAbsent = fmt.Errorf("pmi: %s is not set: %w", envFD, ucs.ErrUnsupported)
+
+// FromEnv takes the connection to the process manager, which the environment names, and
+// greets it. It can be taken once: the variable is then unset, also for children. Errors:
+// [ErrAbsent]; ErrInvalidParam; ErrUnsupported for another version of the protocol.
+func FromEnv() (*Client, error) {
+	text := os.Getenv(envFD)
+	if text == "" {
+		return nil, ErrAbsent
+	}
+	var numbers [3]int
+	for i, name := range []string{envFD, envRank, envSize} {
+		n, err := strconv.Atoi(os.Getenv(name))
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("pmi: %s=%q: %w", name, os.Getenv(name), ucs.ErrInvalidParam)
+		}
+		numbers[i] = n
+	}
+	conn, err := connOf(numbers[0])
+	if err != nil {
+		return nil, fmt.Errorf("pmi: %s=%s: %w", envFD, text, err)
+	}
+	if err := os.Unsetenv(envFD); err != nil {
+		return nil, ucs.Join(err, conn.Close())
+	}
+	c, err := NewClient(conn, numbers[1], numbers[2])
+	if err != nil {
+		return nil, ucs.Join(err, conn.Close())
+	}
+	return c, nil
+}
+
+// connOf makes a connection of an inherited descriptor, which it takes.
+func connOf(fd int) (net.Conn, error) {
+	f := os.NewFile(uintptr(fd), "pmi")
+	if f == nil {
+		return nil, ucs.ErrInvalidParam
+	}
+	conn, err := net.FileConn(f)
+	return conn, errors.Join(err, f.Close())
+}
+
+// NewClient greets the process manager at the other end of conn as a rank of size. conn is the
+// client's to close.
+func NewClient(conn net.Conn, rank, size int) (*Client, error) {
+	if size < 1 || size > ucpgroup.MaxRanks || rank < 0 || rank >= size {
+		return nil, fmt.Errorf("pmi: rank %d of %d: %w", rank, size, ucs.ErrInvalidParam)
+	}
+	c := &Client{conn: conn, in: newReader(conn), rank: rank, size: size}
+	hello, err := c.call(message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
+	if err != nil {
+		return nil, err
+	}
+	if v := hello.value("pmi_version"); v != "1" {
+		return nil, fmt.Errorf("pmi: the process manager speaks version %q: %w", v, ucs.ErrUnsupported)
+	}
+	maxes, err := c.call(message("get_maxes"), "maxes")
+	if err != nil {
+		return nil, err
+	}
+	if c.keyLen, err = maxes.number("keylen_max"); err != nil {
+		return nil, err
+	}
+	if c.valueLen, err = maxes.number("vallen_max"); err != nil {
+		return nil, err
+	}
+	name, err := c.call(message("get_my_kvsname"), "my_kvsname")
+	c.kvs = name.value("kvsname")
+	return c, err
+}
+
+// call sends a message and returns the answer, which must be of that command and say that all
+// is well.
+func (c *Client) call(l line, answer string) (line, error) {
+	if _, err := io.WriteString(c.conn, l.String()); err != nil {
+		return line{}, hungUp(err)
+	}
+	got, err := readLine(c.in)
+	if err != nil {
+		return line{}, hungUp(err)
+	}
+	if got.cmd != answer {
+		return line{}, fmt.Errorf("pmi: %s: the answer is %.40q: %w", l.cmd, got.cmd, ucs.ErrInvalidParam)
+	}
+	if rc := got.value("rc"); rc != "" && rc != "0" {
+		return line{}, fmt.Errorf("pmi: %s: rc %.20s %.80s: %w", l.cmd, rc, got.value("msg"), ucs.ErrRejected)
+	}
+	return got, nil
+}
+
+// hungUp is err as an error that tells that the process manager is gone, if it does.
+func hungUp(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		return fmt.Errorf("pmi: the process manager has hung up, as it does when a rank is gone: %w", ucs.ErrConnReset)
+	}
+	return err
+}
+
+// Rank implements ucpgroup.Bootstrap.
+func (c *Client) Rank() int { return c.rank }
+
+// Size implements ucpgroup.Bootstrap.
+func (c *Client) Size() int { return c.size }
+
+// Put implements ucpgroup.Bootstrap. ErrTooLong for a key that with what is added to it is
+// longer than the process manager takes, and for a value of more than 1 MiB.
+func (c *Client) Put(key string, value []byte) error {
+	pieces, err := split(value, c.room(key))
+	if err != nil {
+		return err
+	}
+	for i, piece := range pieces {
+		name := pieceKey(c.rank, key, i)
+		if len(name) >= c.keyLen {
+			return fmt.Errorf("pmi: key %q: %w", name, ucs.ErrTooLong)
+		}
+		if _, err := c.call(message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// room is how long a piece may be: so that the process manager and the line hold it.
+func (c *Client) room(key string) int {
+	longest := pieceKey(c.rank, key, maxValue)
+	frame := message("put", "kvsname", c.kvs, "key", longest, "value", "")
+	return min(c.valueLen, maxLine-len(frame.String())) - 1 // as lengths count an end in C
+}
+
+// Get implements ucpgroup.Bootstrap.
+func (c *Client) Get(rank int, key string) ([]byte, error) {
+	return join(func(piece int) (string, error) {
+		name := pieceKey(rank, key, piece)
+		got, err := c.call(message("get", "kvsname", c.kvs, "key", name), "get_result")
+		if errors.Is(err, ucs.ErrRejected) {
+			err = fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
+		}
+		return got.value("value"), err
+	})
+}
+
+// Fence implements ucpgroup.Bootstrap. It ends with ErrConnReset if the process manager hangs up,
+// as that of a [Job] does when a rank is gone.
+func (c *Client) Fence(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // fails only when closed
+	defer stop()
+	_, err := c.call(message("barrier_in"), "barrier_out")
+	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return ctx.Err()
+	}
+	return err
+}
+
+// Close implements ucpgroup.Bootstrap. Idempotent.
+func (c *Client) Close() error {
+	if c.done {
+		return nil
+	}
+	c.done = true
+	_, err := c.call(message("finalize"), "finalize_ack")
+	return ucs.Join(err, c.conn.Close())
+}
+
+// Abort has the process manager end all ranks, and tell code as the reason.
+func (c *Client) Abort(code int) error {
+	c.done = true
+	_, err := io.WriteString(c.conn, message("abort", "exitcode", strconv.Itoa(code)).String())
+	return ucs.Join(hungUp(err), c.conn.Close())
+}

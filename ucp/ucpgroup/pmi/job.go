@@ -1,0 +1,168 @@
+package pmi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucs"
+)
+
+// grace is how long ranks may go on when one has failed: so that they end with the reason, which
+// takes them milliseconds, or seconds where many compete for processors. They are killed then.
+const grace = 10 * time.Second
+
+// firstFD is the descriptor of the first of exec.Cmd.ExtraFiles in the child.
+const firstFD = 3
+
+// Job is n ranks that are processes of this host, with a process manager of their own: this
+// process.
+type Job struct {
+	cmds   []*exec.Cmd
+	failed chan struct{} // closed when a rank has failed
+	ended  chan struct{} // closed when all have ended, and the server has
+	once   sync.Once
+	first  error   // of the ranks that have failed
+	errs   []error // by rank: how the process has ended
+	err    error   // of the job
+}
+
+// Start starts a process for each rank, by the command that command returns, whose environment
+// and descriptors it adds to. The process calls [FromEnv]. Errors are those of exec.Cmd.Start; then
+// nothing is left running.
+func Start(n int, command func(rank int) *exec.Cmd) (*Job, error) {
+	if n < 1 || n > ucpgroup.MaxRanks {
+		return nil, fmt.Errorf("pmi: job of %d ranks: %w", n, ucs.ErrInvalidParam)
+	}
+	j := &Job{failed: make(chan struct{}), ended: make(chan struct{})}
+	var conns []net.Conn
+	for rank := range n {
+		conn, cmd, err := startRank(rank, n, command(rank))
+		if err != nil {
+			j.undo(conns)
+			return nil, fmt.Errorf("pmi: start rank %d: %w", rank, err)
+		}
+		conns, j.cmds = append(conns, conn), append(j.cmds, cmd)
+	}
+	go j.run(NewServer(conns))
+	return j, nil
+}
+
+// startRank starts a process with an end of a connection, and returns the other.
+func startRank(rank, n int, cmd *exec.Cmd) (net.Conn, *exec.Cmd, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "pmi")
+	defer theirs.Close()
+	conn, err := connOf(fds[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
+	fd := firstFD + len(cmd.ExtraFiles) - 1
+	cmd.Env = append(cmd.Env, envFD+"="+strconv.Itoa(fd), envRank+"="+strconv.Itoa(rank), envSize+"="+strconv.Itoa(n))
+	if err := cmd.Start(); err != nil {
+		return nil, nil, ucs.Join(err, conn.Close())
+	}
+	return conn, cmd, nil
+}
+
+// undo ends the ranks that were started when another one could not be.
+func (j *Job) undo(conns []net.Conn) {
+	for i, cmd := range j.cmds {
+		_ = conns[i].Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it says that it was killed
+	}
+}
+
+// run serves the ranks, and collects them.
+func (j *Job) run(s *Server) {
+	j.errs = make([]error, len(j.cmds))
+	var wait sync.WaitGroup
+	for rank, cmd := range j.cmds {
+		wait.Go(func() {
+			if err := cmd.Wait(); err != nil {
+				j.errs[rank] = &ucpgroup.RankError{Rank: rank, Err: err}
+				j.fail(j.errs[rank])
+			}
+		})
+	}
+	errServe := s.Serve()
+	if errServe != nil { // also that of a rank that ends well without having closed its client
+		j.fail(errServe)
+	}
+	wait.Wait()
+	j.err = j.reason(errServe)
+	close(j.ended)
+}
+
+// fail says that the job has failed.
+func (j *Job) fail(err error) {
+	j.once.Do(func() {
+		j.first = err
+		close(j.failed)
+	})
+}
+
+// reason is why the job has failed: because of the rank that was gone first, on which the others
+// may have ended; nil if it has not.
+func (j *Job) reason(errServe error) error {
+	var gone *ucpgroup.RankError
+	if errors.As(errServe, &gone) && j.errs[gone.Rank] != nil {
+		return j.errs[gone.Rank]
+	}
+	return j.first
+}
+
+// Size is how many ranks there are.
+func (j *Job) Size() int { return len(j.cmds) }
+
+// PID is the process of a rank.
+func (j *Job) PID(rank int) int { return j.cmds[rank].Process.Pid }
+
+// Kill ends all ranks. Any goroutine may call it.
+func (j *Job) Kill() {
+	for _, cmd := range j.cmds {
+		_ = cmd.Process.Kill() // it may have ended
+	}
+}
+
+// Wait returns when all ranks have ended: with nil if they ended well, otherwise with a
+// [ucpgroup.RankError] of the first that did not. The others then have 10 seconds to end by
+// themselves; they are killed after that, and at once when ctx ends. Any goroutine may call it.
+func (j *Job) Wait(ctx context.Context) error {
+	select {
+	case <-j.ended:
+		return j.err
+	case <-ctx.Done():
+		j.Kill()
+		<-j.ended
+		return ctx.Err()
+	case <-j.failed:
+	}
+	last := time.NewTimer(grace)
+	defer last.Stop()
+	select {
+	case <-j.ended:
+	case <-ctx.Done():
+	case <-last.C:
+	}
+	j.Kill()
+	<-j.ended
+	return j.err
+}

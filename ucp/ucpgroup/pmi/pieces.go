@@ -1,0 +1,86 @@
+package pmi
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// Values are bytes of any length, while those of a process manager are text of some hundred
+// characters. So a value is put as text (base64 with the alphabet for file names, RFC 4648
+// section 5, without padding) in pieces, each under a key of its own. The first piece begins with
+// the number of pieces and a point.
+
+var encoding = base64.RawURLEncoding.Strict()
+
+const (
+	// maxValue is the longest value in bytes: far more than worker addresses take.
+	maxValue = 1 << 20
+	// countRoom is what the number of pieces and the point take at most.
+	countRoom = len("1398102.")
+	// minRoom is the least room in a piece that makes sense.
+	minRoom = 2 * countRoom
+)
+
+// pieceKey is the key of a piece of a value of rank.
+func pieceKey(rank int, key string, piece int) string {
+	return "gucx-" + strconv.Itoa(rank) + "-" + key + "-" + strconv.Itoa(piece)
+}
+
+// split cuts a value into pieces of at most room characters.
+func split(value []byte, room int) ([]string, error) {
+	if len(value) > maxValue || room < minRoom {
+		return nil, fmt.Errorf("pmi: value of %d bytes in pieces of %d: %w", len(value), room, ucs.ErrTooLong)
+	}
+	text := encoding.EncodeToString(value)
+	first := min(len(text), room-countRoom)
+	pieces := []string{text[:first]}
+	for rest := text[first:]; rest != ""; {
+		n := min(len(rest), room)
+		pieces = append(pieces, rest[:n])
+		rest = rest[n:]
+	}
+	pieces[0] = strconv.Itoa(len(pieces)) + "." + pieces[0]
+	return pieces, nil
+}
+
+// pieceCount takes the number of pieces off the first.
+func pieceCount(first string) (n int, rest string, err error) {
+	count, rest, ok := strings.Cut(first, ".")
+	n, err = strconv.Atoi(count)
+	if !ok || err != nil || n < 1 || n > maxValue || strconv.Itoa(n) != count {
+		return 0, "", fmt.Errorf("pmi: number of pieces %.20q: %w", count, ucs.ErrInvalidParam)
+	}
+	return n, rest, nil
+}
+
+// join is the inverse of split; get gets a piece.
+func join(get func(piece int) (string, error)) ([]byte, error) {
+	first, err := get(0)
+	if err != nil {
+		return nil, err
+	}
+	n, text, err := pieceCount(first)
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	b.WriteString(text)
+	for i := 1; i < n; i++ {
+		piece, err := get(i)
+		if err != nil {
+			return nil, err
+		}
+		if b.WriteString(piece); encoding.DecodedLen(b.Len()) > maxValue {
+			return nil, fmt.Errorf("pmi: value: %w", ucs.ErrTooLong)
+		}
+	}
+	value, err := encoding.DecodeString(b.String())
+	if err != nil {
+		return nil, fmt.Errorf("pmi: value: %w: %w", ucs.ErrInvalidParam, err)
+	}
+	return value, nil
+}

@@ -1,0 +1,359 @@
+package pmi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+// roleVar has the test binary be a rank.
+const roleVar = "GUCX_PMI_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVar); role != "" {
+		os.Exit(playRole(role))
+	}
+	testenv.Main(m)
+}
+
+// socketPair is both ends of a connection.
+func socketPair(t testing.TB) (a, b net.Conn) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	a, err = connOf(fds[0])
+	require.NoError(t, err)
+	b, err = connOf(fds[1])
+	require.NoError(t, err)
+	return a, b
+}
+
+// served are n clients of a server, whose end is told by the channel.
+func served(t testing.TB, n int) (*Server, []*Client, <-chan error) {
+	theirs, ours := make([]net.Conn, n), make([]net.Conn, n)
+	for i := range n {
+		theirs[i], ours[i] = socketPair(t)
+	}
+	ended, s := make(chan error, 1), NewServer(theirs)
+	go func() { ended <- s.Serve() }()
+	clients := make([]*Client, n)
+	for i := range n {
+		var err error
+		clients[i], err = NewClient(ours[i], i, n)
+		require.NoError(t, err)
+	}
+	return s, clients, ended
+}
+
+// each runs f for all clients at once.
+func each(clients []*Client, f func(c *Client) error) error {
+	errs := make([]error, len(clients))
+	var wait sync.WaitGroup
+	for i, c := range clients {
+		wait.Go(func() { errs[i] = f(c) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func TestClient_Exchange(t *testing.T) {
+	const n = 3
+	_, clients, ended := served(t, n)
+	value := func(rank, round int) []byte { return []byte(strings.Repeat(string(rune('a'+rank)), 700*round)) }
+	for round := range 4 {
+		key := "key" + string(rune('0'+round))
+		require.NoError(t, each(clients, func(c *Client) error {
+			if err := c.Put(key, value(c.Rank(), round)); err != nil {
+				return err
+			}
+			if err := c.Fence(t.Context()); err != nil {
+				return err
+			}
+			for q := range c.Size() {
+				got, err := c.Get(q, key)
+				if err != nil {
+					return err
+				}
+				if string(got) != string(value(q, round)) {
+					return errors.New("another value")
+				}
+			}
+			return nil
+		}))
+	}
+	_, err := clients[0].Get(1, "nothing")
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.ErrorIs(t, clients[0].Put(strings.Repeat("k", 60), nil), ucs.ErrTooLong)
+	require.ErrorIs(t, clients[0].Put("k", make([]byte, maxValue+1)), ucs.ErrTooLong)
+	require.NoError(t, each(clients, (*Client).Close))
+	require.NoError(t, clients[0].Close())
+	require.NoError(t, <-ended)
+}
+
+// TestFence_RankGone: no rank waits at a fence for one that is gone, has left, or has aborted.
+func TestFence_RankGone(t *testing.T) {
+	for name, end := range map[string]func(c *Client) error{
+		"gone":    func(c *Client) error { return c.conn.Close() },
+		"left":    func(c *Client) error { _ = c.Close(); return nil },
+		"aborted": func(c *Client) error { return c.Abort(3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, clients, ended := served(t, 3)
+			waiting := make(chan error, 2)
+			for _, c := range clients[:2] {
+				go func() { waiting <- c.Fence(t.Context()) }()
+			}
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.inside == 2
+			})
+			require.NoError(t, end(clients[2]))
+			require.ErrorIs(t, <-waiting, ucs.ErrConnReset)
+			require.ErrorIs(t, <-waiting, ucs.ErrConnReset)
+			require.ErrorContains(t, <-ended, "rank 2")
+			for _, c := range clients {
+				_ = c.conn.Close()
+			}
+		})
+	}
+}
+
+func TestFence_ContextEnds(t *testing.T) {
+	_, clients, ended := served(t, 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan error)
+	go func() { waiting <- clients[0].Fence(ctx) }()
+	cancel()
+	require.ErrorIs(t, <-waiting, context.Canceled)
+	for _, c := range clients {
+		require.NoError(t, c.conn.Close())
+	}
+	require.Error(t, <-ended)
+}
+
+// TestClient_Answers: what a process manager should not say ends with an error.
+func TestClient_Answers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answers string
+		want    error
+	}{
+		"hangs up":         {"", ucs.ErrConnReset},
+		"half a line":      {"cmd=response", ucs.ErrConnReset},
+		"no message":       {"hello\n", ucs.ErrInvalidParam},
+		"other command":    {"cmd=maxes\n", ucs.ErrInvalidParam},
+		"other version":    {"cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n", ucs.ErrUnsupported},
+		"refused":          {"cmd=response_to_init rc=-1 msg=no\n", ucs.ErrRejected},
+		"no lengths":       {"cmd=response_to_init pmi_version=1 rc=0\ncmd=maxes\n", ucs.ErrInvalidParam},
+		"line without end": {strings.Repeat("x", 10*maxLine), ucs.ErrTooLong},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs, ours := socketPair(t)
+			answered := make(chan struct{})
+			go func() {
+				defer close(answered)
+				_, _ = io.WriteString(theirs, tt.answers)
+				_, _ = io.CopyN(io.Discard, theirs, 10) // the client may hang up first
+				_ = theirs.(*net.UnixConn).CloseWrite()
+			}()
+			_, err := NewClient(ours, 0, 1)
+			require.ErrorIs(t, err, tt.want)
+			require.NoError(t, ours.Close())
+			<-answered
+			require.NoError(t, theirs.Close())
+		})
+	}
+}
+
+// TestPieces: what was split is joined to the same, and no piece is longer than the room.
+func TestPieces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		value := rapid.SliceOfN(rapid.Byte(), 0, 3000).Draw(t, "value")
+		room := rapid.IntRange(minRoom, 300).Draw(t, "room")
+		pieces, err := split(value, room)
+		require.NoError(t, err)
+		for _, p := range pieces {
+			require.LessOrEqual(t, len(p), room)
+			require.NotContains(t, p, " ")
+		}
+		got, err := join(func(i int) (string, error) { return pieces[i], nil })
+		require.NoError(t, err)
+		require.Equal(t, string(value), string(got))
+	})
+}
+
+func FuzzParseLine(f *testing.F) {
+	for _, s := range []string{
+		"cmd=init pmi_version=1 pmi_subversion=1", "cmd=get_result rc=-1 msg=key not found value=unknown",
+		"cmd=put kvsname=a key=b value=c=d", "", "=", "cmd=", "x=1", "cmd=a cmd=b", "  cmd=a\t b=c",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := parseLine(text)
+		if err != nil {
+			require.ErrorIs(t, err, ucs.ErrInvalidParam)
+			return
+		}
+		again, err := parseLine(strings.TrimSuffix(l.String(), "\n"))
+		require.NoError(t, err)
+		assert.Equal(t, l, again)
+	})
+}
+
+func FuzzReadLine(f *testing.F) {
+	f.Add([]byte("cmd=a b=c\ncmd=d\n"))
+	f.Add([]byte("cmd=a"))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		in := newReader(strings.NewReader(string(stream)))
+		for range len(stream) + 1 {
+			if _, err := readLine(in); err != nil && !errors.Is(err, ucs.ErrInvalidParam) {
+				return
+			}
+		}
+		t.Fatal("more lines than bytes")
+	})
+}
+
+func FuzzJoin(f *testing.F) {
+	f.Add("2.YWJj", "ZGVm")
+	f.Add("1.", "")
+	f.Add("99999999.", "a")
+	f.Fuzz(func(t *testing.T, first, rest string) {
+		value, err := join(func(i int) (string, error) {
+			if i == 0 {
+				return first, nil
+			}
+			if i > 100 {
+				return "", io.EOF
+			}
+			return rest, nil
+		})
+		if err == nil {
+			require.LessOrEqual(t, len(value), maxValue)
+		}
+	})
+}
+
+// FuzzServer: a rank that sends anything is answered, or hung up on; the server ends.
+func FuzzServer(f *testing.F) {
+	f.Add("cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_maxes\ncmd=barrier_in\ncmd=finalize\n")
+	f.Add("cmd=put key=a value=b\ncmd=get key=a\ncmd=get key=c\ncmd=nothing\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		theirs, ours := net.Pipe()
+		go func() {
+			_, _ = io.WriteString(ours, text)
+			_ = ours.Close()
+		}()
+		go func() { _, _ = io.Copy(io.Discard, bufio.NewReader(ours)) }()
+		_ = NewServer([]net.Conn{theirs}).Serve()
+	})
+}
+
+// playRole is what the test binary does as a rank.
+func playRole(role string) int {
+	c, err := FromEnv()
+	if err != nil {
+		return 3
+	}
+	switch role {
+	case "fail":
+		if c.Rank() == 1 {
+			return 7
+		}
+		if err := c.Fence(context.Background()); !errors.Is(err, ucs.ErrConnReset) {
+			return 4
+		}
+		return 5
+	case "hang":
+		if c.Rank() == 1 {
+			return 7
+		}
+		select {} // it is killed
+	}
+	if c.Put("a", []byte{byte(c.Rank())}) != nil || c.Fence(context.Background()) != nil {
+		return 8
+	}
+	for q := range c.Size() {
+		if b, err := c.Get(q, "a"); err != nil || len(b) != 1 || b[0] != byte(q) {
+			return 9
+		}
+	}
+	if _, err := FromEnv(); err != ErrAbsent {
+		return 10
+	}
+	if c.Close() != nil {
+		return 11
+	}
+	return 0
+}
+
+func startRole(t testing.TB, n int, role string) *Job {
+	j, err := Start(n, func(int) *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), roleVar+"="+role)
+		return cmd
+	})
+	require.NoError(t, err)
+	return j
+}
+
+func TestJob(t *testing.T) {
+	require.NoError(t, startRole(t, 4, "exchange").Wait(t.Context()))
+}
+
+func TestJob_Fails(t *testing.T) {
+	err := startRole(t, 3, "fail").Wait(t.Context())
+	require.EqualError(t, err, "rank 1: exit status 7")
+}
+
+func TestJob_Killed(t *testing.T) {
+	j := startRole(t, 2, "hang")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, j.Wait(ctx), context.Canceled)
+}
+
+func TestStart_NoProgram(t *testing.T) {
+	_, err := Start(3, func(rank int) *exec.Cmd {
+		cmd := exec.Command(os.Args[0])
+		if cmd.Env = append(os.Environ(), roleVar+"=hang"); rank == 2 {
+			cmd.Path = "/nonexistent/program"
+		}
+		return cmd
+	})
+	require.ErrorContains(t, err, "start rank 2")
+	_, err = Start(0, nil)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+func TestFromEnv(t *testing.T) {
+	_, err := FromEnv()
+	require.Equal(t, ErrAbsent, err)
+	t.Setenv(envFD, "many")
+	_, err = FromEnv()
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// TestMpiexec: the process manager of MPICH.
+func TestMpiexec(t *testing.T) {
+	mpiexec := testenv.Command(t, "mpiexec")
+	cmd := exec.CommandContext(t.Context(), mpiexec, "-n", "4", os.Args[0])
+	cmd.Env = append(os.Environ(), roleVar+"=exchange")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}

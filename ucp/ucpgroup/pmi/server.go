@@ -1,0 +1,183 @@
+package pmi
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+
+	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Limits that the server tells: those of Hydra.
+const (
+	kvsName      = "kvs_0"
+	nameMost     = 256
+	keyMost      = 64
+	serverValue  = 1024
+	subversion   = "1"
+	version      = "1"
+	codeNotFound = "-1"
+)
+
+// Server is the process manager's side: a table, and fences, for n ranks.
+type Server struct {
+	conns []net.Conn
+
+	mu     sync.Mutex
+	table  map[string]string
+	inside int // ranks at the fence
+	err    error
+}
+
+// NewServer serves ranks at the other ends of conns, which it closes when it ends.
+func NewServer(conns []net.Conn) *Server {
+	return &Server{conns: conns, table: map[string]string{}}
+}
+
+// Serve answers until all ranks have closed their clients. When one has hung up without that,
+// sends what is no message, or aborts, it hangs up on all others, so that no fence waits for
+// it, and returns a [ucpgroup.RankError].
+func (s *Server) Serve() error {
+	var wait sync.WaitGroup
+	for rank, conn := range s.conns {
+		wait.Go(func() {
+			if err := s.serve(conn); err != nil {
+				s.fail(&ucpgroup.RankError{Rank: rank, Err: err})
+			}
+		})
+	}
+	wait.Wait()
+	return s.err
+}
+
+// fail hangs up on all.
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	for _, conn := range s.conns {
+		_ = conn.Close() // nothing was promised
+	}
+}
+
+// serve answers a rank until it is done.
+func (s *Server) serve(conn net.Conn) error {
+	in := newReader(conn)
+	for {
+		l, err := s.next(in)
+		if err != nil {
+			return err
+		}
+		answer, last, err := s.handle(l)
+		if err != nil {
+			return err
+		}
+		if answer.cmd != "" {
+			if _, err := io.WriteString(conn, answer.String()); err != nil {
+				return hungUpRank(err)
+			}
+		}
+		if last {
+			return conn.Close()
+		}
+	}
+}
+
+func (s *Server) next(in *bufio.Reader) (line, error) {
+	l, err := readLine(in)
+	if err != nil {
+		return line{}, hungUpRank(err)
+	}
+	return l, nil
+}
+
+// hungUpRank is the error of a rank that is gone.
+func hungUpRank(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("gone before it was done: %w", ucs.ErrConnReset)
+	}
+	return err
+}
+
+// handle is the answer to a message; last says that there are no more.
+func (s *Server) handle(l line) (answer line, last bool, err error) {
+	switch l.cmd {
+	case "init":
+		return message("response_to_init", "rc", "0", "pmi_version", version, "pmi_subversion", subversion), false, nil
+	case "get_maxes":
+		return message("maxes", "kvsname_max", strconv.Itoa(nameMost), "keylen_max", strconv.Itoa(keyMost), "vallen_max", strconv.Itoa(serverValue)), false, nil
+	case "get_my_kvsname":
+		return message("my_kvsname", "kvsname", kvsName), false, nil
+	case "get_appnum":
+		return message("appnum", "appnum", "0"), false, nil
+	case "get_universe_size":
+		return message("universe_size", "size", strconv.Itoa(len(s.conns))), false, nil
+	case "put":
+		return s.put(l)
+	case "get":
+		return s.get(l), false, nil
+	case "barrier_in":
+		return line{}, false, s.arrive()
+	case "finalize":
+		return message("finalize_ack"), true, s.leave()
+	case "abort":
+		return line{}, true, fmt.Errorf("it has aborted with code %.20s: %w", l.value("exitcode"), ucs.ErrCanceled)
+	}
+	return line{}, false, fmt.Errorf("command %.40q: %w", l.cmd, ucs.ErrUnsupported)
+}
+
+// leave refuses that a rank leaves while others are at the fence, where they would wait for
+// ever.
+func (s *Server) leave() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside > 0 {
+		return fmt.Errorf("it has left, and others are at the fence: %w", ucs.ErrPeerClosed)
+	}
+	return nil
+}
+
+func (s *Server) put(l line) (line, bool, error) {
+	key, value := l.value("key"), l.value("value")
+	if len(key) >= keyMost || len(value) >= serverValue {
+		return line{}, false, fmt.Errorf("key or value: %w", ucs.ErrTooLong)
+	}
+	s.mu.Lock()
+	s.table[key] = value
+	s.mu.Unlock()
+	return message("put_result", "rc", "0", "msg", "success"), false, nil
+}
+
+func (s *Server) get(l line) line {
+	s.mu.Lock()
+	value, ok := s.table[l.value("key")]
+	s.mu.Unlock()
+	if !ok {
+		return message("get_result", "rc", codeNotFound, "msg", "key_not_found", "value", "unknown")
+	}
+	return message("get_result", "rc", "0", "msg", "success", "value", value)
+}
+
+// arrive counts a rank at the fence; the last one lets all go on.
+func (s *Server) arrive() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inside++; s.inside < len(s.conns) {
+		return nil
+	}
+	s.inside = 0
+	for _, conn := range s.conns {
+		if _, err := io.WriteString(conn, message("barrier_out").String()); err != nil {
+			return hungUpRank(err)
+		}
+	}
+	return nil
+}
