@@ -26,9 +26,10 @@
 // [Program] is what a rank does in a time step, as a list of [Event]: work of a kind and an amount,
 // receives and sends with peer, tag and bytes, and waits for all that was posted. It
 // comes from the same driver that computes. A model of a machine turns work into time with
-// [Costs], from [Measure], and repeats the list Class.Steps times:
+// [Costs], those of [ClassA] or from [Measure], and repeats the list Class.Steps times; all steps are alike, so that
+// a few of them tell the time of one:
 //
-//	costs, _ := sp.Measure(classA, 4, steps)
+//	costs := sp.ClassA
 //	events, _ := sp.Program(classC, 64, rank)
 //	for range classC.Steps {
 //		for _, e := range events {

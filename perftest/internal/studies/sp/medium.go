@@ -26,8 +26,8 @@ type flow struct {
 	convect float64 // of a central difference: 1/2h
 	diffuse float64 // of the second differences of all components
 
-	shear    float64 // of the second difference of a velocity across the axis
-	stretch  float64 // of the velocity along the axis
+	shear    float64 // of the second differences of velocities
+	stretch  float64 // besides, of that of the velocity along the axis
 	kinetic  float64 // of the kinetic energy, in the equation of energy
 	normal   float64 // of the square of the velocity along the axis
 	internal float64 // of the energy of a unit of mass
@@ -42,7 +42,7 @@ func newFlow(d, n int) flow {
 		convect:  inverse / 2,
 		diffuse:  diffusion[d] * second,
 		shear:    v,
-		stretch:  v * 4 / 3,
+		stretch:  v / 3,
 		kinetic:  v * (1 - conduction),
 		normal:   v / 6,
 		internal: v * conduction,

@@ -3,6 +3,7 @@ package sp
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -108,4 +109,22 @@ func TestMeasure(t *testing.T) {
 	}
 	_, err = Measure(classOf(t, "S"), 25, 1)
 	assert.ErrorContains(t, err, "different sizes")
+}
+
+// A step on one rank takes what its points take.
+func TestCosts(t *testing.T) {
+	events, err := Program(classOf(t, "A"), 1, 0)
+	require.NoError(t, err)
+	sum := func(c Costs) (total time.Duration) {
+		for _, e := range events {
+			if e.Kind == Compute {
+				total += c.Time(e)
+			}
+		}
+		return total
+	}
+	a := ClassA
+	perPoint := a[Derive] + a[Residual] + a[Characteristic] + a[Update] + 3*(a[Assemble]+a[Eliminate]+a[Substitute]+a[Rotate])
+	assert.InEpsilon(t, perPoint*64*64*64, float64(sum(a)), 0.1, "a boundary is not computed")
+	assert.InEpsilon(t, float64(2*sum(a)), float64(sum(a.Scaled(2))), 1e-6)
 }

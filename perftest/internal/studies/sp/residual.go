@@ -7,9 +7,8 @@ func (c *cell) residual(dt float64) {
 		f := c.force[at : at+n]
 		r := c.change[at:][:len(f)]
 		for i := range f {
-			for m := range components {
-				r[i][m] = dt * (r[i][m] + f[i][m])
-			}
+			x, y := &r[i], &f[i]
+			*x = vector{dt * (x[0] + y[0]), dt * (x[1] + y[1]), dt * (x[2] + y[2]), dt * (x[3] + y[3]), dt * (x[4] + y[4])}
 		}
 	})
 }
@@ -39,43 +38,47 @@ func (c *cell) differences() {
 	}
 }
 
-// along adds the differences along axis d of n points in a row.
+// along adds the differences along axis d of n points in a row, where fourth differences have weights
+// w. The compiler unrolls no loops; what is written out here takes half the time.
 func (c *cell) along(d, at, n int, w weights) {
-	f, s := &c.flow[d], c.stride[d]
-	w = w.scaled(dissipation)
+	f, s := c.flow[d], c.stride[d]
+	w = f.linear(w)
+	w0, w2, w4 := w[0], w[2], w[4]
 	r := c.change[at : at+n]
 	u0, u1, u2 := c.u[at-2*s:][:len(r)], c.u[at-s:][:len(r)], c.u[at:][:len(r)]
 	u3, u4 := c.u[at+s:][:len(r)], c.u[at+2*s:][:len(r)]
 	s1, s2, s3 := c.state[at-s:][:len(r)], c.state[at:][:len(r)], c.state[at+s:][:len(r)]
 	for i := range r {
-		f.euler(&r[i], &u1[i], &u3[i], &s1[i], &s3[i], d)
-		f.viscous(&r[i], &s1[i], &s2[i], &s3[i], d)
-		r[i][4] += f.internal * (u3[i][4]*s3[i].inverse - 2*u2[i][4]*s2[i].inverse + u1[i][4]*s1[i].inverse)
-		for m := range components {
-			r[i][m] += f.diffuse*(u3[i][m]-2*u2[i][m]+u1[i][m]) -
-				(w[0]*u0[i][m] + w[1]*u1[i][m] + w[2]*u2[i][m] + w[3]*u3[i][m] + w[4]*u4[i][m])
-		}
+		x, sb, sh, sa := &r[i], &s1[i], &s2[i], &s3[i]
+		vb, vh, va := sb.velocity[d], sh.velocity[d], sa.velocity[d]
+		w1, w3 := w[1]+f.convect*vb, w[3]-f.convect*va // what is carried with the velocity is that of all components
+
+		p0, p1, p2, p3, p4 := &u0[i], &u1[i], &u2[i], &u3[i], &u4[i]
+		x[0] += w0*p0[0] + w1*p1[0] + w2*p2[0] + w3*p3[0] + w4*p4[0]
+		x[1] += w0*p0[1] + w1*p1[1] + w2*p2[1] + w3*p3[1] + w4*p4[1]
+		x[2] += w0*p0[2] + w1*p1[2] + w2*p2[2] + w3*p3[2] + w4*p4[2]
+		x[3] += w0*p0[3] + w1*p1[3] + w2*p2[3] + w3*p3[3] + w4*p4[3]
+		x[4] += w0*p0[4] + w1*p1[4] + w2*p2[4] + w3*p3[4] + w4*p4[4]
+
+		x[1] += f.shear * curve(sb.velocity[axisX], sh.velocity[axisX], sa.velocity[axisX])
+		x[2] += f.shear * curve(sb.velocity[axisY], sh.velocity[axisY], sa.velocity[axisY])
+		x[3] += f.shear * curve(sb.velocity[axisZ], sh.velocity[axisZ], sa.velocity[axisZ])
+		pb, pa := k2*(p1[4]-sb.energy), k2*(p3[4]-sa.energy) // pressure
+		x[1+d] += f.stretch*curve(vb, vh, va) - f.convect*(pa-pb)
+		x[4] += f.kinetic*curve(sb.specific, sh.specific, sa.specific) + f.normal*curve(vb*vb, vh*vh, va*va) +
+			f.internal*curve(p1[4]*sb.inverse, p2[4]*sh.inverse, p3[4]*sa.inverse) - f.convect*(pa*va-pb*vb)
 	}
 }
 
-// euler subtracts the central difference of the convective flux along axis d from r.
-func (f *flow) euler(r, below, above *vector, sb, sa *state, d int) {
-	vb, va := sb.velocity[d], sa.velocity[d]
-	pb, pa := k2*(below[4]-sb.energy), k2*(above[4]-sa.energy)
-	r[0] -= f.convect * (above[0]*va - below[0]*vb)
-	r[1] -= f.convect * (above[1]*va - below[1]*vb)
-	r[2] -= f.convect * (above[2]*va - below[2]*vb)
-	r[3] -= f.convect * (above[3]*va - below[3]*vb)
-	r[1+d] -= f.convect * (pa - pb)
-	r[4] -= f.convect * ((above[4]+pa)*va - (below[4]+pb)*vb)
+// linear are the weights of diffusion and dissipation together, where fourth differences have
+// weights w.
+func (f *flow) linear(w weights) weights {
+	w = w.scaled(-dissipation)
+	w[1] += f.diffuse
+	w[2] -= 2 * f.diffuse
+	w[3] += f.diffuse
+	return w
 }
 
-// viscous adds the second differences of velocities and kinetic energy along axis d to r.
-func (f *flow) viscous(r *vector, sb, s, sa *state, d int) {
-	r[1] += f.shear * (sa.velocity[axisX] - 2*s.velocity[axisX] + sb.velocity[axisX])
-	r[2] += f.shear * (sa.velocity[axisY] - 2*s.velocity[axisY] + sb.velocity[axisY])
-	r[3] += f.shear * (sa.velocity[axisZ] - 2*s.velocity[axisZ] + sb.velocity[axisZ])
-	vb, v, va := sb.velocity[d], s.velocity[d], sa.velocity[d]
-	r[1+d] += (f.stretch - f.shear) * (va - 2*v + vb)
-	r[4] += f.kinetic*(sa.specific-2*s.specific+sb.specific) + f.normal*(va*va-2*v*v+vb*vb)
-}
+// curve is the second difference of three values.
+func curve(below, here, above float64) float64 { return below - 2*here + above }

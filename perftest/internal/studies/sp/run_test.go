@@ -46,6 +46,9 @@ func TestRun_Alone(t *testing.T) {
 // Cells of one size and of two.
 func TestRun_Ranks(t *testing.T) {
 	for _, ranks := range []int{4, 25} {
+		if ranks > 4 && testing.Short() {
+			continue
+		}
 		t.Run(fmt.Sprint(ranks), func(t *testing.T) { runTogether(t, "S", ranks) })
 	}
 	if testenv.Soak() {
@@ -130,4 +133,19 @@ func TestVerify(t *testing.T) {
 	}
 	_, err := ParseClass("D")
 	assert.ErrorContains(t, err, `"D"`)
+}
+
+func BenchmarkStep(b *testing.B) {
+	for _, name := range []string{"S", "W"} {
+		b.Run(name, func(b *testing.B) {
+			r, err := NewRank(classOf(b, name), nil)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := r.driver.step(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

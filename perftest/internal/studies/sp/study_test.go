@@ -3,6 +3,7 @@ package sp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -48,26 +49,34 @@ func runStudy(t *testing.T, s *Study, ranks int) (rows []Row, err error) {
 	return rows, nil
 }
 
-// Class S verifies with each protocol and some transports; more of it when soaking.
-func TestStudy(t *testing.T) {
-	cases := []struct {
-		class, tls string
-		ranks      int
-	}{{"S", "sm", 4}, {"S", `\rc`, 4}}
-	if testenv.Soak() {
-		cases = append(cases, []struct {
-			class, tls string
-			ranks      int
-		}{{"S", "sm", 9}, {"S", "tcp", 9}, {"S", `\rc`, 9}, {"W", "sm", 4}, {"W", `\rc`, 9}}...)
+// studied is a study to try.
+type studied struct {
+	class, tls string
+	ranks      int
+	protocols  []Protocol
+}
+
+// studies are those that there is time for.
+func studies() []studied {
+	all := Protocols()
+	switch {
+	case testenv.Soak():
+		return []studied{{"S", "sm", 4, all}, {"S", "sm", 9, all}, {"S", "tcp", 9, all}, {"S", `\rc`, 9, all}, {"W", "sm", 4, all}, {"W", `\rc`, 9, all}}
+	case testing.Short():
+		return []studied{{"S", "sm", 4, all[:1]}}
 	}
-	for _, c := range cases {
-		t.Run(c.class+c.tls, func(t *testing.T) {
-			s := &Study{Class: classOf(t, c.class), Protocols: Protocols(), Config: over(c.tls)}
+	return []studied{{"S", "sm", 4, all}, {"S", `\rc`, 4, all}}
+}
+
+// Classes verify with each protocol and some transports.
+func TestStudy(t *testing.T) {
+	for _, c := range studies() {
+		t.Run(fmt.Sprint(c.class, c.ranks, c.tls), func(t *testing.T) {
+			s := &Study{Class: classOf(t, c.class), Protocols: c.protocols, Config: over(c.tls)}
 			rows, err := runStudy(t, s, c.ranks)
 			require.NoError(t, err)
-			require.Len(t, rows, len(Protocols()))
+			require.Len(t, rows, len(c.protocols))
 			for _, r := range rows {
-				t.Logf("%+v", r)
 				assert.Equal(t, c.ranks, r.Ranks)
 				assert.Positive(t, r.Rate)
 				assert.Positive(t, r.MiB)

@@ -145,9 +145,12 @@ func (c *cell) update() {
 		r := c.change[at : at+n]
 		u := c.u[at:][:len(r)]
 		for i := range r {
-			for m := range components {
-				u[i][m] += r[i][m]
-			}
+			x, y := &u[i], &r[i]
+			x[0] += y[0]
+			x[1] += y[1]
+			x[2] += y[2]
+			x[3] += y[3]
+			x[4] += y[4]
 		}
 	})
 }
