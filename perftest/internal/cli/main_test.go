@@ -28,7 +28,7 @@ import (
 const asPerftest = "PERFTEST_TEST_MAIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && slices.Contains([]string{peerName, targetName, workerName, rankName}, os.Args[1]) {
+	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && slices.Contains([]string{peerName, targetName, workerName, rankName, nodeName}, os.Args[1]) {
 		os.Exit(Program{}.Run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)

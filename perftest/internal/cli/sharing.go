@@ -22,6 +22,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/meter"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/overlap"
 	"github.com/gucx/gucx/perftest/internal/studies/stencil"
 	"github.com/gucx/gucx/perftest/internal/studies/virtual"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -220,10 +221,10 @@ func newSharing() []*cobra.Command {
 		}}
 	}
 	return []*cobra.Command{
-		newEndpoints(), newMsgrate(), newDgemm(), newStencil(),
+		newEndpoints(), newMsgrate(), newDgemm(), newStencil(), newOverlap(),
 		serve(targetName, func(_ context.Context, c net.Conn) error { return msgrate.ServeTarget(c) }),
 		serve(workerName, func(ctx context.Context, c net.Conn) error { return msgrate.ServeWorker(ctx, c, realTime) }),
-		serve(rankName, stencil.ServeRank),
+		serve(rankName, stencil.ServeRank), serve(nodeName, overlap.ServeNode),
 	}
 }
 

@@ -1,0 +1,241 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/show/chart"
+	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/overlap"
+	"github.com/gucx/gucx/perftest/internal/studies/virtual"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// nodeName is the hidden command that a process of perftest overlap runs.
+const nodeName = "overlap-node"
+
+// clusterModels are machines of programs that send messages, by name.
+var clusterModels = map[string]func() timing.Params{"connectxddr": timing.ConnectXDDR, "connectx4": timing.ConnectX4}
+
+func clusterModelNames() []string { return slices.Sorted(maps.Keys(clusterModels)) }
+
+// openCluster takes the name of a model, and parameters to change after commas.
+func openCluster(text string) (timing.Params, error) {
+	name, changes, _ := strings.Cut(text, ",")
+	params, known := clusterModels[name]
+	if !known {
+		return timing.Params{}, fmt.Errorf("model %q: there are %s", name, strings.Join(clusterModelNames(), ", "))
+	}
+	rig := virtual.Rig{Params: params()}
+	err := rig.Change(changes)
+	return rig.Params, err
+}
+
+// shown are flags that say how results are shown.
+type shown struct {
+	model  string
+	output string
+	plot   string
+	quiet  bool
+}
+
+func (s *shown) bind(f *pflag.FlagSet) {
+	f.StringVar(&s.model, "model", "", "run in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed: connectxddr,CopyBandwidth=4000000000")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.StringVar(&s.plot, "plot", "", "also draw the results into this file, .svg or .png")
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+}
+
+func (s *shown) complete(cmd *cobra.Command) {
+	complete.One(cmd, "model", clusterModelNames)
+	complete.One(cmd, "output", sheet.Formats)
+	complete.Files(cmd, "plot", "svg", "png")
+}
+
+func (s *shown) check() error {
+	if s.plot != "" {
+		if err := chart.Check(s.plot); err != nil {
+			return err
+		}
+	}
+	return sheet.CheckFormat(s.output)
+}
+
+// messageConditions is the first object of JSON output of studies on messages, and what tables
+// begin with.
+type messageConditions struct {
+	Machine result.Machine `json:"machine"`
+	Commit  string         `json:"commit"`
+	Model   string         `json:"model,omitempty"`
+	Problem string         `json:"problem"`
+}
+
+func (s *shown) conditions(ctx context.Context, problem string) messageConditions {
+	return messageConditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Model: s.model, Problem: problem}
+}
+
+func (c messageConditions) lines() []string {
+	where := "fabric shm, real time"
+	if c.Model != "" {
+		where = fmt.Sprintf("model %s, virtual time", c.Model)
+	}
+	m := c.Machine
+	return []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("gucx %s; %s", c.Commit, where),
+		c.Problem,
+	}
+}
+
+// overlapFlags are the flags of perftest overlap.
+type overlapFlags struct {
+	shown
+	protocols, sides []string
+	sizes            string
+	iterations       int
+	warmup           int
+	rounds           int
+}
+
+func newOverlap() *cobra.Command {
+	var o overlapFlags
+	cmd := &cobra.Command{
+		Use:   "overlap",
+		Short: "Measure how much of the processor messages leave to the program",
+		Long: `Measure how much of the processor messages leave to the program.
+
+An iteration posts a message, works and waits; work grows until that takes half as much
+again as without. Overhead is the time beyond the work, and application availability one minus
+its share of an iteration without work: the method of the Sandia micro-benchmarks
+for host processor overhead. The measured side sends (isend) or receives (irecv) while the other
+one waits for it, or it sends and the other one works as long (both).
+
+Two processes on the shm fabric, over tagged messages of ucp with registered buffers. A device in software takes
+processor time that silicon would not; it is told separately. --model runs the same messages in the
+virtual time of two machines with a NIC each.
+
+Protocols, with rendezvous from 8 KiB on: rput and rget (put_zcopy, get_zcopy), tupleq,
+and tupleq_copy, which copies messages below 8 KiB at the sender.`,
+		Example: `  perftest overlap --model connectxddr            the figure of the TupleQ paper
+  perftest overlap --sides isend -s 1-1m/4        in real time
+  perftest overlap --protocols rget --sides both -o csv --plot overlap.svg`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&o.protocols, "protocols", overlap.ProtocolNames(), "protocols to compare")
+	f.StringSliceVar(&o.sides, "sides", overlap.SideNames(), "what the measured side does")
+	f.StringVarP(&o.sizes, "size", "s", "1-1m", "sizes of messages: a list with ranges, such as 8,1k-1m or 1-1m/4")
+	f.IntVarP(&o.iterations, "iters", "n", 0, "iterations of each measurement; 0: 1000, and 10 in virtual time")
+	f.IntVarP(&o.warmup, "warmup", "w", 0, "iterations before those; 0: a tenth, at least 8")
+	f.IntVar(&o.rounds, "rounds", 3, "how often each is measured in real time; the shortest iteration counts")
+	o.bind(f)
+	o.complete(cmd)
+	complete.List(cmd, "protocols", overlap.ProtocolNames)
+	complete.List(cmd, "sides", overlap.SideNames)
+	return cmd
+}
+
+// Iterations by default: in virtual time nothing disturbs a run.
+const (
+	overlapIterations      = 1000
+	overlapModelIterations = 10
+	overlapWarmupShare     = 10
+	overlapWarmup          = 8 // queues are made meanwhile
+)
+
+// study checks the flags.
+func (o *overlapFlags) study() (s overlap.Study, open overlap.Opener, err error) {
+	open = overlap.Real(starter(nodeName))
+	s.Iterations, s.Warmup, s.Rounds = o.iterations, o.warmup, o.rounds
+	if s.Iterations == 0 {
+		s.Iterations = overlapIterations
+	}
+	if o.model != "" {
+		params, err := openCluster(o.model)
+		if err != nil {
+			return s, nil, err
+		}
+		open, s.Rounds = overlap.Virtual(params), 1
+		if o.iterations == 0 {
+			s.Iterations = overlapModelIterations
+		}
+	}
+	if s.Warmup == 0 {
+		s.Warmup = max(overlapWarmup, s.Iterations/overlapWarmupShare)
+	}
+	for _, name := range o.protocols {
+		p, e := overlap.ParseProtocol(name)
+		s.Protocols, err = append(s.Protocols, p), errors.Join(err, e)
+	}
+	for _, name := range o.sides {
+		side, e := overlap.ParseSide(name)
+		s.Sides, err = append(s.Sides, side), errors.Join(err, e)
+	}
+	var e error
+	s.Sizes, e = parseSizes(o.sizes)
+	if err = errors.Join(err, e, o.check()); err != nil {
+		return s, nil, err
+	}
+	return s, open, s.Check()
+}
+
+func (o *overlapFlags) run(cmd *cobra.Command) error {
+	s, open, err := o.study()
+	if err != nil {
+		return &usageError{err}
+	}
+	m := meter.New(os.Stderr, s.Cases(), o.quiet)
+	rows, refused, err := s.Run(cmd.Context(), open, func(label string) { m.Step(label, 0) })
+	m.Close()
+	if err != nil {
+		return err
+	}
+	c := o.conditions(cmd.Context(), fmt.Sprintf("host processor overhead; %d iterations after %d; best of %d rounds", s.Iterations, s.Warmup, s.Rounds))
+	lines := c.lines()
+	for _, r := range refused {
+		lines = append(lines, fmt.Sprintf("%s is not measured: %s", r.Protocol, r.Reason))
+	}
+	if len(rows) == 0 {
+		return errors.New(strings.Join(lines[len(c.lines()):], "; "))
+	}
+	if err := overlap.Sheet(c, lines, rows, o.model == "").Write(cmd.OutOrStdout(), o.output); err != nil {
+		return err
+	}
+	if o.plot == "" {
+		return nil
+	}
+	return chart.SaveLines(o.plot, overlapPanels(rows))
+}
+
+// overlapPanels draws availability and overhead over sizes, a line for each protocol, and two
+// panels for each side.
+func overlapPanels(rows []overlap.Row) (panels []chart.Lines) {
+	for _, side := range overlap.Sides() {
+		available := chart.Lines{Title: string(side) + ": availability", X: "bytes", Y: "%"}
+		overhead := chart.Lines{Title: string(side) + ": overhead", X: "bytes", Y: "us"}
+		for _, r := range rows {
+			if r.Side == side {
+				available.Add(r.Protocol, float64(r.Size), 100*r.Availability)
+				overhead.Add(r.Protocol, float64(r.Size), float64(r.Overhead.Nanoseconds())/1e3)
+			}
+		}
+		if len(available.Series) > 0 {
+			panels = append(panels, available, overhead)
+		}
+	}
+	return panels
+}

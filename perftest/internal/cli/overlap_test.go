@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOverlap_Model(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "overlap.svg")
+	args := []string{"overlap", "-q", "--model", "connectxddr", "--protocols", "rput,rget", "-s", "1k,64k", "-o", "csv", "--plot", plot}
+	code, first, errs := perftest(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	code, second, errs := perftest(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, first, second)
+	lines := strings.Split(strings.TrimSpace(first), "\n")
+	assert.Len(t, lines, 1+2*2*3)
+	assert.Contains(t, lines[0], "side,protocol,size,availability,overhead_us")
+	assert.NotContains(t, lines[0], "device_us", "no processor takes time")
+	drawn, err := os.ReadFile(plot)
+	require.NoError(t, err)
+	for _, word := range []string{"isend: availability", "both: overhead", "rput", "rget"} {
+		assert.Contains(t, string(drawn), word)
+	}
+}
+
+// Two processes, started by the command.
+func TestOverlap_Real(t *testing.T) {
+	code, out, errs := perftest(t, "overlap", "-q", "--protocols", "rget", "--sides", "irecv", "-s", "8,64k", "-n", "3", "--rounds", "1")
+	require.Equal(t, exitOK, code, errs)
+	for _, word := range []string{"fabric shm, real time", "Device us", "irecv rget", "65536"} {
+		assert.Contains(t, out, word)
+	}
+}
+
+func TestOverlap_Refuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--protocols eager":              "rput",
+		"--sides top":                    "isend",
+		"-s 0":                           "size",
+		"-s 2g":                          "size",
+		"-n -1":                          "iterations",
+		"-w -1":                          "iterations",
+		"--rounds -1":                    "rounds",
+		"--model connectx9":              "connectxddr",
+		"--model connectxddr,Speed=1":    "CopyBandwidth",
+		"--model connectxddr,PollCall=0": "at least 1",
+		"-o xml":                         "format",
+		"--plot x.pdf":                   ".svg",
+		"rest":                           "unknown command",
+	} {
+		code, _, errs := perftest(t, append([]string{"overlap", "-q"}, strings.Fields(args)...)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}

@@ -1,0 +1,168 @@
+package overlap
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp"
+)
+
+// realNode is a side in a process of its own. What computes and calls is locked to a
+// thread, whose processor time is the program's; the other threads of the process are those
+// of the device in software, and of the runtime.
+type realNode struct {
+	ctx    context.Context
+	job    job
+	w      *ucp.Worker
+	ep     *ucp.EP
+	memory Memory
+	loop   workLoop
+	undo   cleanup.Stack
+}
+
+// open opens a worker and returns its address.
+func (n *realNode) open(j job) (addr []byte, err error) {
+	n.job = j
+	cfg, err := j.Protocol.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := cfg.Open()
+	if err != nil {
+		return nil, err
+	}
+	n.undo.Add(c.Close)
+	if n.memory.Mem, err = c.MemAlloc(j.Size); err != nil {
+		return nil, err
+	}
+	n.memory.Buf = n.memory.Mem.Bytes()
+	n.undo.Add(n.memory.Mem.Close)
+	if n.w, err = c.NewWorker(ucp.WorkerConfig{SpinPolls: -1}); err != nil {
+		return nil, err
+	}
+	n.undo.Add(n.w.Close)
+	n.loop.calibrate()
+	return n.w.Address(), nil
+}
+
+// connect makes the endpoint and has messages go both ways.
+func (n *realNode) connect(addr []byte) (err error) {
+	if n.ep, err = n.w.NewEP(addr, ucp.EPConfig{}); err != nil {
+		return err
+	}
+	for _, side := range []Side{Isend, Irecv} {
+		if _, err = n.exchange(Exchange{Side: side, Size: 1, Iterations: 1}); err != nil {
+			return fmt.Errorf("first messages: %w", err)
+		}
+	}
+	return nil
+}
+
+// exchange takes part in one.
+func (n *realNode) exchange(x Exchange) (t Times, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if !n.job.Measured {
+		return t, x.Serve(n, n.memory)
+	}
+	t.Work = n.loop.alone(x)
+	thread, process := cpu(unix.CLOCK_THREAD_CPUTIME_ID), cpu(unix.CLOCK_PROCESS_CPUTIME_ID)
+	t.Iteration, err = x.Measure(n, n.memory)
+	all := time.Duration(x.Warmup + x.Iterations)
+	t.Program = (cpu(unix.CLOCK_THREAD_CPUTIME_ID) - thread) / all
+	t.Process = (cpu(unix.CLOCK_PROCESS_CPUTIME_ID) - process) / all
+	return t, err
+}
+
+// cpu is a clock of the kernel; these there are always.
+func cpu(clock int32) time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(clock, &t)
+	return time.Duration(t.Nano())
+}
+
+// Worker implements Node.
+func (n *realNode) Worker() *ucp.Worker { return n.w }
+
+// Peer implements Node.
+func (n *realNode) Peer() (*ucp.EP, error) { return n.ep, nil }
+
+// ctxPolls is how many tests of a request go by between two looks whether the measurement
+// is over.
+const ctxPolls = 1 << 10
+
+// Wait implements Node. It polls, as MPI does, and yields for the device of a machine with
+// few processors.
+func (n *realNode) Wait(q *ucp.Request) error {
+	if q == nil {
+		return nil
+	}
+	for i := 1; ; i++ {
+		if done, err := q.Test(); done {
+			return err
+		}
+		if i%ctxPolls == 0 && n.ctx.Err() != nil {
+			q.Release()
+			return context.Cause(n.ctx)
+		}
+		runtime.Gosched()
+	}
+}
+
+// Compute implements Node.
+func (n *realNode) Compute(d time.Duration) { n.loop.run(d) }
+
+var start = time.Now()
+
+// Now implements Node.
+func (n *realNode) Now() time.Duration { return time.Since(start) }
+
+// workLoop computes for a time that it knows by the number of its rounds, and not by a
+// clock.
+type workLoop struct {
+	perMicro float64
+	sum      uint64
+}
+
+// rounds runs n of them, each of which needs the one before.
+func (l *workLoop) rounds(n int) {
+	v := l.sum
+	for i := range n {
+		v = v*6364136223846793005 + uint64(i) // a step of Knuth's generator for 64 bits, MMIX
+	}
+	l.sum = v
+}
+
+// Calibration takes the fastest of some runs, which nothing has disturbed.
+const (
+	calibrationRounds = 100_000
+	calibrationRuns   = 20
+)
+
+func (l *workLoop) calibrate() {
+	best := time.Duration(1 << 62)
+	for range calibrationRuns {
+		from := time.Now()
+		l.rounds(calibrationRounds)
+		best = min(best, time.Since(from))
+	}
+	l.perMicro = calibrationRounds / (float64(max(best, 1)) / float64(time.Microsecond))
+}
+
+func (l *workLoop) run(d time.Duration) {
+	l.rounds(int(float64(d) / float64(time.Microsecond) * l.perMicro))
+}
+
+// alone is how long the work of an iteration takes without messages.
+func (l *workLoop) alone(x Exchange) time.Duration {
+	from := time.Now()
+	for range x.Iterations {
+		l.run(x.Work)
+	}
+	return time.Since(from) / time.Duration(x.Iterations)
+}

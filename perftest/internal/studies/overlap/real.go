@@ -1,0 +1,104 @@
+package overlap
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/peers/crew"
+)
+
+// Real connects two processes over the shm fabric, in real time. start starts one that
+// calls ServeNode with its end.
+//
+// A process answers, in this order: its job with the address of its worker; the address of
+// the other with nothing; and each exchange with its times.
+func Real(start crew.Start) Opener {
+	return func(ctx context.Context, p Protocol, size int) (_ Pair, err error) {
+		r := &realPair{}
+		defer func() {
+			if err != nil {
+				err = errors.Join(err, r.Close())
+			}
+		}()
+		if r.nodes, err = crew.Muster(ctx, 2, start, &r.undo); err != nil {
+			return nil, err
+		}
+		addrs, err := crew.Ask[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })
+		if err != nil {
+			return nil, err
+		}
+		_, err = crew.Ask[struct{}](r.nodes, func(i int) any { return addrs[1-i] })
+		return r, err
+	}
+}
+
+// realPair is two processes, of which the first is measured.
+type realPair struct {
+	nodes crew.Crew
+	undo  cleanup.Stack
+}
+
+// Run implements Pair.
+func (r *realPair) Run(ctx context.Context, x Exchange) (Times, error) {
+	times, err := crew.Ask[Times](r.nodes, func(int) any { return x })
+	if ctx.Err() != nil {
+		return Times{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return Times{}, err
+	}
+	return times[0], nil
+}
+
+// Close implements Pair.
+func (r *realPair) Close() error { return r.undo.Run() }
+
+// job is what a process is to be.
+type job struct {
+	Protocol Protocol
+	Size     int // of its buffer
+	Measured bool
+}
+
+// ServeNode is a process of a measurement until conn ends. An error of the measurement is
+// told, not returned. It closes conn.
+func ServeNode(ctx context.Context, conn net.Conn) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	line := crew.NewLine(conn)
+	ctx = line.Follow(ctx)
+	n := &realNode{ctx: ctx}
+	defer func() { err = errors.Join(err, n.undo.Run()) }()
+	if err = n.serve(line); errors.Is(context.Cause(ctx), crew.ErrGone) {
+		return nil // nobody wants to know
+	}
+	return err
+}
+
+// serve goes through the protocol.
+func (n *realNode) serve(line *crew.Line) error {
+	var j job
+	if err := line.Receive(&j); err != nil {
+		return err
+	}
+	if err := line.Reply(n.open(j)); err != nil {
+		return err
+	}
+	var addr []byte
+	if err := line.Receive(&addr); err != nil {
+		return err
+	}
+	if err := line.Reply(nil, n.connect(addr)); err != nil {
+		return err
+	}
+	for {
+		var x Exchange
+		if err := line.Receive(&x); err != nil {
+			return err
+		}
+		if err := line.Reply(n.exchange(x)); err != nil {
+			return err
+		}
+	}
+}

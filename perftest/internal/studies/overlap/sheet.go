@@ -1,0 +1,43 @@
+package overlap
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
+
+const legend = "Base: an iteration without work. Iteration: with work, which has grown until that is half as much again. " +
+	"Overhead: iteration without work alone. Availability: 1 - overhead / base, what a message leaves to the program."
+
+const legendReal = " Program: processor time of the thread that computes and calls, an iteration. Device: that of the other " +
+	"threads of the process, which are those of the device in software and of the runtime: silicon would not take it. On a machine with fewer processors than " +
+	"these threads they take the program's."
+
+// Sheet is rows to write; with processor times if the rows are of real time.
+func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
+	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
+		Group: func(r Row) string { return string(r.Side) + r.Protocol }}
+	s.Columns = []sheet.Column[Row]{
+		{Name: "side", Title: "Side", Value: func(r Row) any { return string(r.Side) }},
+		{Name: "protocol", Title: "Protocol", Value: func(r Row) any { return r.Protocol }},
+		{Name: "size", Title: "Size", Value: func(r Row) any { return r.Size }},
+		{Name: "availability", Title: "Available", Value: func(r Row) any { return r.Availability }, Text: sheet.Percent},
+		micros("overhead_us", "Overhead us", func(r Row) time.Duration { return r.Overhead }),
+		micros("base_us", "Base us", func(r Row) time.Duration { return r.Base }),
+		micros("iteration_us", "Iteration us", func(r Row) time.Duration { return r.Iteration }),
+		micros("work_us", "Work us", func(r Row) time.Duration { return r.Work }),
+	}
+	if real {
+		s.Legend += legendReal
+		s.Columns = append(s.Columns,
+			micros("program_us", "Program us", func(r Row) time.Duration { return r.Program }),
+			micros("device_us", "Device us", func(r Row) time.Duration { return r.Process - r.Program }))
+	}
+	return s
+}
+
+func micros(name, title string, value func(Row) time.Duration) sheet.Column[Row] {
+	return sheet.Column[Row]{Name: name, Title: title, Text: func(v any) string { return fmt.Sprintf("%.2f", v) },
+		Value: func(r Row) any { return float64(value(r).Nanoseconds()) / 1000 }}
+}
