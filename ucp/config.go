@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/regcache"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -54,10 +55,17 @@ type Config struct {
 	// peers that come later have 16 KiB each. The zero value means 64 MiB.
 	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
 
+	// RCache is about memory that operations register themselves: see the package
+	// documentation, "Memory that is registered for an operation".
+	RCache RCacheConfig `env:"RCACHE"`
+
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
 }
+
+// RCacheConfig bounds what stays registered of the caller's memory.
+type RCacheConfig = regcache.Config
 
 // ConnectMode says when an EP connects its lanes.
 type ConnectMode string
@@ -101,7 +109,7 @@ func (c *Config) Validate() error {
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
 	}
-	return nil
+	return c.RCache.Validate()
 }
 
 // defaultWireupTimeout is twice the 30 s after which ud gives up a peer that is
@@ -149,8 +157,9 @@ type EPConfig struct {
 // OpParams are the rarely used parameters of an operation; nil means none.
 type OpParams struct {
 	// Mem covers the local buffer. Transfers then move the buffer without a copy where
-	// that is cheaper, and it belongs to gucx until the request has ended. Without it all
-	// transfers are copied.
+	// that is cheaper, and it belongs to gucx until the request has ended. Without it
+	// transfers are copied, or register the buffer where that is cheaper: see the package
+	// documentation, "Memory that is registered for an operation".
 	//
 	// A long message, and a receive of one, hands the key of Mem to the peer, which has the
 	// rights of Mem in all of it until Mem is closed. Memory without the right to read from

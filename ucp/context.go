@@ -23,6 +23,7 @@ type Context struct {
 
 	mu      sync.Mutex
 	workers int
+	caches  []*regCache // of workers that are closed, with memory that peers were inside of
 	closed  bool
 }
 
@@ -200,12 +201,16 @@ func (c *Context) closeUnused() error {
 }
 
 // Close closes the memory domains. ErrBusy while a worker or memory of the context
-// is open. Idempotent.
+// is open, and, joined with *ucs.InUseError, while a peer is in the middle of an access to
+// memory that an operation had registered: close it again. Idempotent.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.workers > 0 {
 		return ucs.ErrBusy
+	}
+	if err := c.closeCaches(); err != nil {
+		return err
 	}
 	err := c.memory.Close()
 	c.closed = err != ucs.ErrBusy

@@ -15,7 +15,7 @@ func TestSizes(t *testing.T) {
 		budget uintptr
 	}{
 		{"EP", unsafe.Sizeof(EP{}), 184},
-		{"Request", unsafe.Sizeof(Request{}), 272},
+		{"Request", unsafe.Sizeof(Request{}), 280},
 		{"RKey", unsafe.Sizeof(RKey{}), 192},
 		{"TagMessage", unsafe.Sizeof(TagMessage{}) + 1<<minBufferBits, messageCharge},
 		{"ActiveMessage", unsafe.Sizeof(ActiveMessage{}) + 1<<minBufferBits, messageCharge},

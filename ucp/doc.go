@@ -117,6 +117,21 @@
 // CCGrid 2017): KeyResolve, ProgressIdle and Connect in [Config], and PollIdleTx in the
 // configuration of uct/ib.
 //
+// # Memory that is registered for an operation
+//
+// Where a transport or a peer reaches only registered memory, a long message, put or get
+// whose buffer the caller has not registered (OpParams.Mem) registers it if that takes less
+// time than copies, by the declared costs, and keeps it registered for the next operation:
+// GUCX_RCACHE_ENABLE, _OVERHEAD, _MAX_SIZE, _MAX_REGIONS, with a cache for each worker and
+// memory domain. What is registered on the heap cannot be collected; the bounds say how
+// much that is at most, and [Worker.Purge] lets go of all. Other memory must be given to
+// [Worker.Invalidate] before it is unmapped or freed.
+//
+// The peer of a message that is got has the key of the data, and no more rights and no other
+// bytes; it has them as long as the buffer stays registered, and so can a peer that is not to
+// be trusted read what the program writes there later. MAX_SIZE=0 takes the key back when
+// the message has ended. The key of an operation that has failed is always taken back.
+//
 // # Counters
 //
 // [Worker.Stats] is a tree of what was refused, broke or slept, with the counters of

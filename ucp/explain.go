@@ -40,7 +40,7 @@ func (w *Worker) Explain(addr []byte) (string, error) {
 func (e *EP) Explain() string {
 	text := e.w.explain(e.peer.Addr)
 	if i := e.transport(wireup.RMA); i != nil {
-		text += i.transfers().explain(i.String())
+		text += i.explainTransfers()
 	}
 	if i := e.transport(wireup.AM); i != nil {
 		text += e.explainMessages(i)
@@ -76,9 +76,13 @@ func (e *EP) messageTable(i *iface, registered bool) proto.Table {
 		m.Bare = math.MaxInt
 	}
 	m.Scheme = func(n int) (proto.Scheme, string) {
-		v := e.ways(n, registered && wish <= proto.Get, registered, registered)
+		v := e.ways(n, e.reachOf(n, registered))
 		best := v.Choose(n, wish)
-		return best, v.Why(n, wish, best)
+		why := v.Why(n, wish, best)
+		if !registered && (best == proto.Get || v.Registers(best)) {
+			why += ", registered for it"
+		}
+		return best, why
 	}
 	return m.Table()
 }
@@ -93,4 +97,15 @@ func (e *EP) transport(role wireup.Role) *iface {
 		return e.w.ifaces[best.Local]
 	}
 	return nil
+}
+
+// reachOf is who reaches what of messages of n bytes from and to buffers of which both are
+// allocated by transports, or both are not registered.
+func (e *EP) reachOf(n int, allocated bool) reach {
+	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	if allocated {
+		return reach{gettable: wish <= proto.Get, reached: true, writable: true}
+	}
+	leased := i != nil && i.leases(n)
+	return reach{leased: leased, gettable: leased && wish <= proto.Get && e.offers(n, offerLeased)}
 }

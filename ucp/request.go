@@ -25,11 +25,12 @@ type Request struct {
 
 	next, prev *Request // in EP.ops or messages.awaited, in the order in which operations were issued
 
-	buf   []byte
-	off   int // bytes posted
-	raddr uint64
-	mem   *Mem
-	iov   [1]uct.IOV
+	buf    []byte
+	off    int // bytes posted
+	raddr  uint64
+	mem    *Mem
+	leased *lease // of mem, if it was registered for the request
+	iov    [1]uct.IOV
 
 	value   uint64  // operand of an atomic
 	compare uint64  // the other one of compare-and-swap

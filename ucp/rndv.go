@@ -16,7 +16,8 @@ import (
 //	put        the receiver asks for it, the sender puts it    RTS -> RTR <- PUT <- PUT DONE
 //	fragments  the receiver asks, the sender sends messages    RTS -> RTR <- DATA
 //
-// The first two need memory that is registered (OpParams.Mem) at the side that is reached.
+// The first two need memory that is registered at the side that is reached: by the caller
+// (OpParams.Mem), or for the message where that pays (lease.go).
 // A message that is dropped is acknowledged, with ErrCanceled.
 
 // maxMessage is the longest message that a peer may announce, in bytes: more than any
@@ -253,21 +254,41 @@ func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
 	return true
 }
 
-// scheme chooses how the data of a message comes into the buffer of r. key opens it, and
-// is nil if it cannot be got.
+// scheme chooses how the data of a message comes into the buffer of r, and registers that
+// if it is to be. key opens the data, and is nil if it cannot be got.
 func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
-	reached, writable := false, false
-	if i := e.transport(wireup.RMA); i != nil && r.mem != nil {
-		reached = r.mem.In(i.domain) != nil
-		writable = reached && r.mem.Access()&uct.AccessRemoteWrite != 0
+	n, wish, i := len(r.buf), e.w.ctx.cfg.rndvScheme(), e.transport(wireup.RMA)
+	to := reach{gettable: key != nil}
+	if i != nil && r.mem != nil {
+		to.reached = r.mem.In(i.domain) != nil
+		to.writable = to.reached && r.mem.Access()&uct.AccessRemoteWrite != 0
+		to.far = !r.mem.AllocatedBy(i.domain)
 	}
-	v := e.ways(len(r.buf), key != nil, reached, writable)
-	return v.Choose(len(r.buf), e.w.ctx.cfg.rndvScheme())
+	to.leased = i != nil && r.mem == nil && i.leases(n)
+	v := e.ways(n, to)
+	s := v.Choose(n, wish)
+	if !v.Registers(s) || r.lease(i.domain, fetchRights[s]) {
+		return s
+	}
+	to.leased = false
+	v = e.ways(n, to)
+	return v.Choose(n, wish)
 }
 
-// ways are the ways for n bytes that can be got, or not, into a buffer that is registered
-// with the transport of puts and gets, or not, and that the peer may write to, or not.
-func (e *EP) ways(n int, gettable, reached, writable bool) (v proto.Rendezvous) {
+// fetchRights are the rights that a buffer needs, by how the data comes.
+var fetchRights = [...]uct.Access{proto.Get: uct.AccessLocalWrite, proto.Put: uct.AccessRemoteWrite}
+
+// reach says who reaches what of a message.
+type reach struct {
+	gettable bool // the receiver, the data
+	reached  bool // the transport of puts and gets, the buffer by itself
+	writable bool // the peer, the buffer
+	far      bool // which was registered and not allocated
+	leased   bool // the buffer may be registered for the message
+}
+
+// ways are the ways for n bytes.
+func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
 	am, rma := e.transport(wireup.AM), e.transport(wireup.RMA)
 	v.Message = am.attr.Costs[uct.AMBcopy]
 	v.Fragment = proto.Move{Cost: v.Message, Piece: am.sends().data}
@@ -275,15 +296,25 @@ func (e *EP) ways(n int, gettable, reached, writable bool) (v proto.Rendezvous) 
 		return v
 	}
 	t := rma.transfers()
-	if gettable {
-		kind := unregistered
-		if reached {
-			kind = registered
+	if to.gettable {
+		bare := rma.move(&t.get[registered], n, uct.GetShort)
+		switch {
+		case to.reached:
+			v.Get = bare
+		case to.leased && rma.domain.Attr.NeedMemH:
+			v.Get = proto.Quicker(n, rma.move(&t.get[unregistered], n, uct.GetShort), rma.leased(bare, n))
+		default:
+			v.Get = rma.move(&t.get[unregistered], n, uct.GetShort)
 		}
-		v.Get = rma.move(&t.get[kind], n, uct.GetShort)
 	}
-	if writable {
-		v.Put = rma.move(&t.put[unregistered], n, uct.PutShort)
+	put := rma.move(&t.put[unregistered], n, uct.PutShort)
+	switch {
+	case to.writable && to.far:
+		v.Put = rma.reachesFar(put)
+	case to.writable:
+		v.Put = put
+	case to.leased:
+		v.Put = rma.leased(rma.reachesFar(put), n)
 	}
 	return v
 }

@@ -66,7 +66,7 @@ func TestRndv_Sizes(t *testing.T) {
 					clear(buf)
 					recv, err = m.Recv(buf, params)
 					assert.NoError(t, err)
-					if want := p.schemeOf(registered[0], registered[1]); recv != nil && want != proto.Auto {
+					if want := p.schemeOf(); recv != nil && want != proto.Auto {
 						assert.True(t, recv.stage == &fetchStages[want], "not by %v", want)
 					}
 				})
@@ -86,17 +86,9 @@ func TestRndv_Sizes(t *testing.T) {
 	})
 }
 
-// schemeOf is how the data of a message comes, by which memory is registered; Auto if that
-// is a matter of cost.
-func (p *pair) schemeOf(sender, receiver bool) proto.Scheme {
-	switch wish := p.a.ctx.cfg.rndvScheme(); {
-	case wish == proto.Auto, wish == proto.Get && sender, wish == proto.Put && receiver:
-		return wish
-	case wish == proto.Get && receiver:
-		return proto.Auto
-	}
-	return proto.Fragments
-}
+// schemeOf is how the data of a message comes: as is wished for, as memory that is not
+// registered is registered for it.
+func (p *pair) schemeOf() proto.Scheme { return p.a.ctx.cfg.rndvScheme() }
 
 // rndvPair is a pair whose messages are all announced; what b's handler gets is kept.
 type rndvPair struct {

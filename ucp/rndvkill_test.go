@@ -27,14 +27,16 @@ const rndvDepth = 4
 type rndvPeer struct {
 	ctx  *Context
 	w    *Worker
-	ep   *EP // nil until the other side is there
-	mem  []*Mem
-	reqs []*Request // by mem; nil: none under way
+	ep   *EP        // nil until the other side is there
+	mem  []*Mem     // nil entries: buffers are not registered by the caller
+	bufs [][]byte   // in mem
+	reqs []*Request // by buffer; nil: none under way
 	ok   int        // requests that ended well
 	err  error      // of the latest one that did not
 }
 
-func newRndvPeer(tls, scheme string) (*rndvPeer, error) {
+// newRndvPeer makes a side. With leased the buffers are registered for each message.
+func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
 	cfg := Config{RndvScheme: scheme, RndvThresh: 1}
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
@@ -48,11 +50,15 @@ func newRndvPeer(tls, scheme string) (*rndvPeer, error) {
 		return nil, err
 	}
 	for range rndvDepth {
+		if leased {
+			x.mem, x.bufs = append(x.mem, nil), append(x.bufs, make([]byte, rndvLen))
+			continue
+		}
 		m, err := x.ctx.MemAlloc(rndvLen)
 		if err != nil {
 			return nil, err
 		}
-		x.mem = append(x.mem, m)
+		x.mem, x.bufs = append(x.mem, m), append(x.bufs, m.Bytes())
 	}
 	x.w.OnActive(rndvHello, func(m *ActiveMessage) { x.ep = m.From })
 	x.w.OnActive(rndvData, x.receive)
@@ -63,7 +69,7 @@ func newRndvPeer(tls, scheme string) (*rndvPeer, error) {
 func (x *rndvPeer) receive(m *ActiveMessage) {
 	for i, r := range x.reqs {
 		if r == nil {
-			r, err := m.Recv(x.mem[i].Bytes(), &OpParams{Mem: x.mem[i]})
+			r, err := m.Recv(x.bufs[i], &OpParams{Mem: x.mem[i]})
 			x.note(i, r, err)
 			return
 		}
@@ -74,7 +80,7 @@ func (x *rndvPeer) receive(m *ActiveMessage) {
 func (x *rndvPeer) send() {
 	for i, r := range x.reqs {
 		if r == nil && x.ep != nil && x.ep.Err() == nil {
-			r, err := x.ep.SendActive(rndvData, nil, x.mem[i].Bytes(), &OpParams{Mem: x.mem[i]})
+			r, err := x.ep.SendActive(rndvData, nil, x.bufs[i], &OpParams{Mem: x.mem[i]})
 			x.note(i, r, err)
 		}
 	}
@@ -112,15 +118,17 @@ func (x *rndvPeer) step() (busy bool) {
 func (x *rndvPeer) close() error {
 	err := x.w.Close()
 	for _, m := range x.mem {
-		err = errors.Join(err, m.Close())
+		if m != nil {
+			err = errors.Join(err, m.Close())
+		}
 	}
 	return errors.Join(err, x.ctx.Close())
 }
 
-// rndvRole is a victim: transports, scheme, whether it sends, and the address of its
-// parent.
+// rndvRole is a victim: transports, scheme, whether it sends, the address of its parent, and
+// whether buffers are registered for each message.
 func rndvRole(c *childSide) error {
-	x, err := newRndvPeer(c.args[0], c.args[1])
+	x, err := newRndvPeer(c.args[0], c.args[1], c.args[4] == leasedBuffers)
 	if err != nil {
 		return err
 	}
@@ -163,7 +171,8 @@ func TestRndv_Killed(t *testing.T) {
 			for _, victim := range []string{"send", "recv"} {
 				t.Run(tls+"/"+scheme+"/victim="+victim, func(t *testing.T) {
 					for i := range testenv.Rounds(1, 20) {
-						killRndv(t, tls, scheme, victim, 3*i)
+						killRndv(t, tls, scheme, victim, "owned", 3*i)
+						killRndv(t, tls, scheme, victim, leasedBuffers, 3*i)
 					}
 				})
 			}
@@ -171,11 +180,14 @@ func TestRndv_Killed(t *testing.T) {
 	}
 }
 
+// leasedBuffers says that the caller does not register buffers.
+const leasedBuffers = "leased"
+
 // killRndv kills a victim when so many messages have been moved.
-func killRndv(t *testing.T, tls, scheme, victim string, moved int) {
-	x, err := newRndvPeer(tls, scheme)
+func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
+	x, err := newRndvPeer(tls, scheme, buffers == leasedBuffers)
 	require.NoError(t, err)
-	c := newChild(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()))
+	c := newChild(t, "rndv", tls, scheme, victim, hex.EncodeToString(x.w.Address()), buffers)
 	defer c.kill(t)
 	failed := func() bool { return x.ep != nil && x.ep.Err() != nil }
 	testenv.ProgressWithin(t, patience, func() bool {
@@ -191,14 +203,14 @@ func killRndv(t *testing.T, tls, scheme, victim string, moved int) {
 	if x.err != nil {
 		assert.ErrorIs(t, x.err, ucs.ErrConnReset)
 	}
-	for _, m := range x.mem {
-		fill(m.Bytes(), graveByte)
+	for _, b := range x.bufs {
+		fill(b, graveByte)
 	}
 	for range 100 {
 		x.step()
 	}
-	for _, m := range x.mem {
-		assert.Equal(t, rndvLen, bytes.Count(m.Bytes(), []byte{graveByte}), "written to after the end")
+	for _, b := range x.bufs {
+		assert.Equal(t, rndvLen, bytes.Count(b, []byte{graveByte}), "written to after the end")
 	}
 	assert.Zero(t, inUse(x.w), "requests that never came back")
 	require.NoError(t, x.close())

@@ -19,7 +19,7 @@ func (r *Request) sendRTS() error {
 		return ucs.ErrTooLong
 	}
 	if r.gettable() {
-		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Pack()
+		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Key()
 		if len(rts.Key) > room {
 			rts.Addr, rts.Key = 0, nil
 		}
@@ -33,14 +33,39 @@ func (r *Request) sendRTS() error {
 	return nil
 }
 
-// gettable reports that the peer may get the data of the message.
+// gettable reports that the peer may get the data of the message. Data without a
+// registration of the caller's is registered if that pays.
 func (r *Request) gettable() bool {
-	i := r.ep.transport(wireup.RMA)
-	if r.mem == nil || i == nil || r.mem.Access()&uct.AccessRemoteRead == 0 || r.mem.In(i.domain) == nil {
+	i, n, wish := r.ep.transport(wireup.RMA), len(r.buf), r.worker.ctx.cfg.rndvScheme()
+	switch {
+	case i == nil || n == 0 || wish != proto.Auto && wish != proto.Get:
+		return false
+	case r.mem == nil:
+		return i.leases(n) && r.ep.offers(n, offerLeased) && r.lease(i.domain, uct.AccessRemoteRead)
+	case r.mem.Access()&uct.AccessRemoteRead == 0 || r.mem.In(i.domain) == nil:
 		return false
 	}
-	s := r.worker.ctx.cfg.rndvScheme()
-	return len(r.buf) > 0 && (s == proto.Auto || s == proto.Get)
+	return r.mem.AllocatedBy(i.domain) || r.ep.offers(n, offerRegistered)
+}
+
+// What memory that may be got is besides; memory that a domain has allocated is always
+// offered.
+const (
+	offerRegistered = false // by the caller
+	offerLeased     = true  // for the message
+)
+
+// offers reports that n bytes are to be got rather than sent: that is wished for, or takes
+// less time.
+func (e *EP) offers(n int, leased bool) bool {
+	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	v := e.ways(n, reach{gettable: true, reached: true})
+	v.Get = i.reachesFar(v.Get)
+	if leased {
+		v.Get = i.leased(v.Get, n)
+	}
+	v.Put.Piece = 0
+	return v.Choose(n, wish) == proto.Get
 }
 
 // handleRTR has the data of a message put or sent, as its receiver wants it.
@@ -70,6 +95,9 @@ func (r *Request) reply(m *wire.RTR) *Request {
 	child.buf, child.mem = r.buf[:m.Length], r.mem
 	if key := r.ep.target(m); key != nil {
 		child.stage, child.key, child.raddr = &putDataStage, key, m.Addr
+		if child.mem == nil && len(child.buf) > 0 {
+			child.leaseLocal(putTables, uct.PutShort, 0)
+		}
 	}
 	return child
 }

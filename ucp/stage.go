@@ -201,6 +201,9 @@ func (r *Request) settle(st ucs.Status) {
 	if r.flags&reqAwaited != 0 {
 		r.unawait()
 	}
+	if r.leased != nil {
+		r.endLease()
+	}
 	if r.stage.settled != nil {
 		r.stage.settled(r)
 	}

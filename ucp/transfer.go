@@ -69,14 +69,19 @@ func (t *transfers) of(mem *Mem) int {
 	return unregistered
 }
 
-// explain lists the ranges of sizes.
-func (t *transfers) explain(over string) (text string) {
+// explainTransfers lists the ranges of sizes.
+func (i *iface) explainTransfers() (text string) {
+	t, over := i.transfers(), i.String()
 	for _, op := range []struct {
 		name   string
 		tables *[2]proto.Table
-	}{{"put", &t.put}, {"get", &t.get}} {
+		first  uct.Variant
+	}{{"put", &t.put, uct.PutShort}, {"get", &t.get, uct.GetShort}} {
 		if t.domain.Attr.NeedMemH {
 			text += fmt.Sprintf("%s over %s, buffer not registered:\n%v", op.name, over, op.tables[unregistered])
+			if n := i.leasedFrom(op.tables, op.first); n > 0 {
+				text += fmt.Sprintf("  %10d..%-12s is registered for the operation\n", n, "inf")
+			}
 			text += fmt.Sprintf("%s over %s, buffer in OpParams.Mem:\n%v", op.name, over, op.tables[registered])
 		} else {
 			text += fmt.Sprintf("%s over %s:\n%v", op.name, over, op.tables[registered])
@@ -110,6 +115,13 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	}
 	r := e.w.newRequest(e, s)
 	r.buf, r.raddr, r.key, r.mem, r.onDone = buf, raddr, key, mem, p.onDone()
+	switch {
+	case mem != nil:
+	case right == uct.AccessRemoteWrite:
+		r.leaseLocal(putTables, uct.PutShort, 0)
+	default:
+		r.leaseLocal(getTables, uct.GetShort, uct.AccessLocalWrite)
+	}
 	return r, nil
 }
 

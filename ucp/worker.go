@@ -71,6 +71,7 @@ type Worker struct {
 	leftBytes    int64   // that their messages are charged
 	tagInfo      TagInfo // of a blocking receive
 
+	leases    regCaches                 // memory of callers that operations have registered
 	scratch   uint64                    // result of a blocking atomic
 	staged    []byte                    // for a get that may be given up; nil while one goes on
 	onNotify  func(ep *EP, word uint64) // may be nil
@@ -262,6 +263,7 @@ func (w *Worker) Close() error {
 		e.finishClose()
 	}
 	w.tellEnded()
+	w.closeLeases()
 	w.ctx.unhold()
 	return ucs.Join(append(errs, w.engine.Close())...)
 }

@@ -41,6 +41,10 @@ type MDAttr struct {
 	// RegCost is what registering takes: Send for the call, Bandwidth for what grows with
 	// the length. Zero if the MD registers nothing.
 	RegCost Cost
+	// RegReach is what a put or get takes that reaches memory of a peer which was registered
+	// and not allocated by the MD, if that is more than IfaceAttr.Costs; zero if there is no
+	// difference.
+	RegReach Cost
 	// AllocReach is how long a peer of this host takes for a put of 8 bytes to memory
 	// from Alloc, if that is less than to memory that was only registered; 0 if there is
 	// no difference. The layer above allocates where it is least.

@@ -14,9 +14,9 @@ import (
 func rndvCosts() *Rendezvous {
 	return &Rendezvous{
 		Message:  uct.Cost{Send: 100, Latency: time.Microsecond, Bandwidth: 1e9},
-		Get:      Move{uct.Cost{Latency: 10 * time.Microsecond, Bandwidth: 10e9}, 1 << 30},
-		Put:      Move{uct.Cost{Latency: 10 * time.Microsecond, Bandwidth: 10e9}, 1 << 30},
-		Fragment: Move{uct.Cost{Send: 100, Latency: time.Microsecond, Bandwidth: 1e9}, 8192},
+		Get:      Move{Cost: uct.Cost{Latency: 10 * time.Microsecond, Bandwidth: 10e9}, Piece: 1 << 30},
+		Put:      Move{Cost: uct.Cost{Latency: 10 * time.Microsecond, Bandwidth: 10e9}, Piece: 1 << 30},
+		Fragment: Move{Cost: uct.Cost{Send: 100, Latency: time.Microsecond, Bandwidth: 1e9}, Piece: 8192},
 	}
 }
 
@@ -50,6 +50,19 @@ func TestRndv_Choose(t *testing.T) {
 			assert.Equal(t, tc.why, tc.v.Why(tc.n, tc.wish, got))
 		})
 	}
+}
+
+// TestQuicker: what registering adds counts, and what is possible comes first.
+func TestQuicker(t *testing.T) {
+	copied := Move{Cost: uct.Cost{Bandwidth: 1e9}, Piece: 1 << 30}
+	bare := Move{Cost: uct.Cost{Bandwidth: 2e9}, Piece: 1 << 30, Registers: true, Adds: 1e6}
+	assert.False(t, Quicker(2000, copied, bare).Registers, "both take as long")
+	assert.True(t, Quicker(2001, copied, bare).Registers)
+	assert.True(t, Quicker(1, Move{}, bare).Registers)
+	assert.False(t, Quicker(1<<20, copied, Move{}).Registers)
+	v := &Rendezvous{Get: copied, Put: bare}
+	assert.True(t, v.Registers(Put))
+	assert.False(t, v.Registers(Get) || v.Registers(Fragments))
 }
 
 func TestParseScheme(t *testing.T) {

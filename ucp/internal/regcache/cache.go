@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -24,7 +25,8 @@ type Registrar[M io.Closer] interface {
 
 // Entry is registered memory that an operation uses, from Get to Put.
 type Entry[M io.Closer] struct {
-	Mem M // covers the buffer; not to be closed
+	Mem   M         // covers the buffer; not to be closed
+	Cache *Cache[M] // that it is of
 
 	span
 	buf        []byte // keeps the memory at its address
@@ -44,6 +46,8 @@ type Cache[M io.Closer] struct {
 	indexes [uct.AccessAll + 1]index[M] // by rights
 	idle    idleList[M]
 	leaving []*Entry[M] // found no more: the last Put deregisters them, or it did not succeed
+
+	hits, misses, evictions stats.Counter
 }
 
 // New makes a cache; cfg is valid. It must be closed.
@@ -56,16 +60,27 @@ func New[M io.Closer](reg Registrar[M], cfg Config) *Cache[M] {
 // a goroutine's stack. ErrInvalidParam, ErrClosed, or the error of the Registrar: after
 // ErrNoMemory it has been tried twice, the second time with nothing idle registered.
 func (c *Cache[M]) Get(buf []byte, access uct.Access) (*Entry[M], error) {
-	if access <= uct.AccessAll && len(buf) > 0 {
-		if e := c.indexes[access].find(spanOf(buf)); e != nil {
-			if e.users == 0 {
-				c.idle.remove(e)
-			}
-			e.users++
-			return e, nil
-		}
+	if e := c.find(buf, access); e != nil {
+		return e, nil
 	}
 	return c.miss(buf, access)
+}
+
+// find is Get that registers nothing: nil if there is no such entry.
+func (c *Cache[M]) find(buf []byte, access uct.Access) *Entry[M] {
+	if access > uct.AccessAll || len(buf) == 0 {
+		return nil
+	}
+	e := c.indexes[access].find(spanOf(buf))
+	if e == nil {
+		return nil
+	}
+	if e.users == 0 {
+		c.idle.remove(e)
+	}
+	e.users++
+	c.hits.Inc()
+	return e
 }
 
 // Put gives an entry back, once for each Get: no transport has the buffer any more. What is
@@ -88,6 +103,13 @@ func (c *Cache[M]) Put(e *Entry[M]) {
 	}
 }
 
+// Discard has an entry that is in use be found no more; its last Put deregisters it.
+func (c *Cache[M]) Discard(e *Entry[M]) {
+	if e.indexed {
+		c.hide(e)
+	}
+}
+
 // miss is Get where nothing was found.
 func (c *Cache[M]) miss(buf []byte, access uct.Access) (*Entry[M], error) {
 	switch {
@@ -96,11 +118,12 @@ func (c *Cache[M]) miss(buf []byte, access uct.Access) (*Entry[M], error) {
 	case len(buf) == 0 || access > uct.AccessAll:
 		return nil, ucs.ErrInvalidParam
 	}
+	c.misses.Inc()
 	mem, err := c.register(buf, access)
 	if err != nil {
 		return nil, err
 	}
-	e := &Entry[M]{Mem: mem, span: spanOf(buf), buf: buf, access: access, users: 1, indexed: true}
+	e := &Entry[M]{Mem: mem, Cache: c, span: spanOf(buf), buf: buf, access: access, users: 1, indexed: true}
 	for _, old := range c.indexes[access].insert(e) {
 		c.leave(old)
 		if old.users == 0 {
@@ -122,4 +145,12 @@ func (c *Cache[M]) register(buf []byte, access uct.Access) (M, error) {
 		return mem, err
 	}
 	return c.reg.Register(buf, access)
+}
+
+// AddStats adds the counters of the cache: what was found, what was registered or was to be,
+// and what was deregistered because of the bounds.
+func (c *Cache[M]) AddStats(n *stats.Node) {
+	n.Add("hits", &c.hits)
+	n.Add("misses", &c.misses)
+	n.Add("evictions", &c.evictions)
 }

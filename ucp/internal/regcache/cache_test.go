@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -232,6 +233,46 @@ func TestCache_RegistersAgainWithNothingIdle(t *testing.T) {
 	assert.NoError(t, r.Close())
 }
 
+func TestCache_Discard(t *testing.T) {
+	r := newRig(t, Config{})
+	a := r.get(0, 10, 0)
+	assert.Same(t, a, r.get(0, 10, 0))
+	r.Discard(a)
+	r.Discard(a)
+	b := r.get(0, 10, 0)
+	assert.NotSame(t, a, b, "found no more")
+	r.Put(a)
+	assert.False(t, a.Mem.over, "another operation uses it")
+	r.Put(a)
+	assert.True(t, a.Mem.over)
+	r.Put(b)
+	assert.Equal(t, "0+10", r.registered())
+}
+
+func TestCache_Counts(t *testing.T) {
+	r := newRig(t, Config{MaxRegions: 1})
+	root := stats.New("cache")
+	r.AddStats(root)
+	r.use(0, 10)
+	r.use(0, 10)
+	r.use(0, 5)
+	r.use(10, 10)
+	assert.Equal(t, `{"name":"cache","counters":[{"name":"hits","n":2},{"name":"misses","n":2},{"name":"evictions","n":1}]}`, root.String())
+}
+
+// TestConfig_Adds: what registering adds to an operation is a share of its cost, unless the
+// user says how much.
+func TestConfig_Adds(t *testing.T) {
+	cost := uct.Cost{Send: 1600, Bandwidth: 1e9}
+	var cfg Config
+	assert.EqualValues(t, 100_000, cfg.Adds(cost, 0), "picoseconds")
+	assert.EqualValues(t, 200_000, cfg.Adds(cost, 1600))
+	cfg.Overhead = 7
+	assert.EqualValues(t, 7000, cfg.Adds(cost, 1600))
+	cfg.Overhead = -1
+	assert.ErrorIs(t, cfg.Validate(), ucs.ErrInvalidParam)
+}
+
 func TestCache_PutTwice(t *testing.T) {
 	if !invariants.Enabled {
 		t.Skip("only builds with invariants look")
@@ -246,7 +287,7 @@ func TestConfig(t *testing.T) {
 	var cfg Config
 	table := config.Table{Prefix: "RCACHE", Config: &cfg}
 	require.NoError(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_SIZE=1m", "GUCX_RCACHE_MAX_REGIONS=7"}, table))
-	assert.Equal(t, Config{1 << 20, 7}, cfg)
+	assert.Equal(t, Config{MaxSize: 1 << 20, MaxRegions: 7}, cfg)
 	assert.ErrorIs(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_REGIONS=-1"}, table), ucs.ErrInvalidParam)
 	require.NoError(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_SIZE=inf"}, table))
 	r := newRig(t, cfg)

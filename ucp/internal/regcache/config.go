@@ -2,14 +2,21 @@ package regcache
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 )
 
 // Config bounds what idle entries hold: those that no operation uses. What is in use is
 // bounded by the operations. The zero value is the default.
 type Config struct {
+	// Enable is for who makes caches: No makes none.
+	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register memory of the caller for operations where that pays, and keep it registered; n leaves it as it is: only memory that the caller has registered is not copied."`
+	// Overhead is what registering adds to an operation, for the choice between
+	// registering and copying. 0 means a share of what it takes once.
+	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"What it is taken to cost an operation that its buffer is registered for it; auto is 1/16 of what registering costs once, as buffers are used again."`
 	// MaxSize is in bytes. MemZero keeps nothing.
 	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Bytes of memory that stay registered while no operation uses them; 0 deregisters at once."`
 	// MaxRegions is a number of entries; 0 means 256.
@@ -29,7 +36,25 @@ func (c *Config) Validate() error {
 	if c.MaxRegions < 0 {
 		return fmt.Errorf("registration cache of %d regions: %w", c.MaxRegions, ucs.ErrInvalidParam)
 	}
+	if c.Overhead < 0 {
+		return fmt.Errorf("registration cache with an overhead of %v: %w", c.Overhead, ucs.ErrInvalidParam)
+	}
 	return nil
+}
+
+// expectedUses is how many operations share the cost of a registration, as nobody knows
+// when the buffer is used first. It is between the two that are certain: a buffer that is
+// used once loses at most the cost of registering it, and one that is used for ever pays
+// nothing.
+const expectedUses = 16
+
+// Adds is what registering n bytes, which takes cost once, adds to an operation, in
+// picoseconds.
+func (c *Config) Adds(cost uct.Cost, n int) uint64 {
+	if c.Overhead > 0 {
+		return uint64(c.Overhead) * 1000
+	}
+	return cost.Time(uint64(n)) / expectedUses
 }
 
 // maxSize is MaxSize in bytes.

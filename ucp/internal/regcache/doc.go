@@ -41,9 +41,10 @@
 //
 // # Goroutines
 //
-// A cache belongs to one worker, as everything on its data path, and nothing is locked. The
-// price is that two workers that send the same buffer register it twice, that the bounds
-// hold for each of them, and that memory is to be invalidated with each that used it.
+// A cache belongs to one worker, as everything on its data path, and nothing is locked; package
+// ucp has one for each memory domain that a worker registers with. The price is that two
+// workers that send the same buffer register it twice, that the bounds hold for each cache,
+// and that memory is to be invalidated with each worker that used it.
 //
 // # Costs
 //

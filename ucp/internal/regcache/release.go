@@ -104,6 +104,7 @@ func (c *Cache[M]) trim() {
 
 // evict deregisters e, which is idle. If that does not succeed, settle tries again.
 func (c *Cache[M]) evict(e *Entry[M]) {
+	c.evictions.Inc()
 	c.hide(e)
 	_ = c.release(e)
 }

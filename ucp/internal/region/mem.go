@@ -20,6 +20,7 @@ type Mem struct {
 	access uct.Access
 	id     uint64    // names the region in operations that the target executes; random
 	parts  []uct.Mem // by domain; nil where the domain does not have it
+	alloc  *Domain   // that allocated it; nil if it was only registered
 	packed []byte
 
 	mu     sync.RWMutex // held for reading while an atomic is executed by software
@@ -34,7 +35,18 @@ func (s *Set) Register(buf []byte, access uct.Access) (*Mem, error) {
 	if len(buf) == 0 {
 		return nil, fmt.Errorf("ucp: map memory of no bytes: %w", ucs.ErrInvalidParam)
 	}
-	return s.newMem(access, func(parts []uct.Mem) error { return s.register(parts, buf, access) })
+	return s.newMem(nil, access, func(parts []uct.Mem) error { return s.register(s.Domains, parts, buf, access) })
+}
+
+// Register registers buf with this domain only, with the rights of access, as Set.Register
+// does with all: ErrUnsupported, also wrapped, if it registers no memory.
+func (d *Domain) Register(buf []byte, access uct.Access) (*Mem, error) {
+	if len(buf) == 0 {
+		return nil, fmt.Errorf("ucp: register memory of no bytes: %w", ucs.ErrInvalidParam)
+	}
+	return d.set.newMem(nil, access, func(parts []uct.Mem) error {
+		return d.set.register(d.set.Domains[d.Index:d.Index+1], parts, buf, access)
+	})
 }
 
 // Alloc allocates n bytes and registers them with every domain;
@@ -43,17 +55,17 @@ func (s *Set) Alloc(n int, access uct.Access) (*Mem, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("ucp: allocate %d bytes: %w", n, ucs.ErrInvalidParam)
 	}
-	return s.newMem(access, func(parts []uct.Mem) error {
-		d := s.allocator()
+	d := s.allocator()
+	return s.newMem(d, access, func(parts []uct.Mem) error {
 		if d == nil {
-			return s.register(parts, make([]byte, n), access)
+			return s.register(s.Domains, parts, make([]byte, n), access)
 		}
 		mem, err := d.alloc.Alloc(n, access)
 		if err != nil {
 			return err
 		}
 		parts[d.Index] = mem
-		return s.register(parts, mem.Bytes(), access)
+		return s.register(s.Domains, parts, mem.Bytes(), access)
 	})
 }
 
@@ -78,10 +90,10 @@ func (d *Domain) comparePref(o *Domain) int {
 	)
 }
 
-// register adds buf to the domains that do not have it yet. A domain that peers
+// register adds buf to those of some domains that do not have it yet. A domain that peers
 // would have to address differently, or that refuses, is left out as long as
 // another one has the memory.
-func (s *Set) register(parts []uct.Mem, buf []byte, access uct.Access) error {
+func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) error {
 	var addr uint64
 	have := false
 	for _, p := range parts {
@@ -90,7 +102,8 @@ func (s *Set) register(parts []uct.Mem, buf []byte, access uct.Access) error {
 		}
 	}
 	var errs []error
-	for i, d := range s.Domains {
+	for _, d := range with {
+		i := d.Index
 		if parts[i] != nil || d.reg == nil {
 			continue
 		}
@@ -111,9 +124,10 @@ func (s *Set) register(parts []uct.Mem, buf []byte, access uct.Access) error {
 	return nil
 }
 
-// newMem makes a Mem out of the parts that fill finds.
-func (s *Set) newMem(access uct.Access, fill func(parts []uct.Mem) error) (*Mem, error) {
-	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains))}
+// newMem makes a Mem out of the parts that fill finds. alloc is the domain that allocates it,
+// or nil.
+func (s *Set) newMem(alloc *Domain, access uct.Access, fill func(parts []uct.Mem) error) (*Mem, error) {
+	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains)), alloc: alloc}
 	if err := s.enter(m); err != nil {
 		return nil, err
 	}
@@ -156,6 +170,9 @@ func (m *Mem) Addr() uint64 { return m.addr }
 // Pack returns the remote key: bytes to hand to a peer, for EP.Unpack. They are
 // the caller's. After Close the key is refused.
 func (m *Mem) Pack() []byte { return append([]byte(nil), m.packed...) }
+
+// Key is what Pack returns, and not to be written to.
+func (m *Mem) Key() []byte { return m.packed }
 
 // AppendKey appends what Pack returns to b.
 func (m *Mem) AppendKey(b []byte) []byte { return append(b, m.packed...) }
@@ -216,8 +233,8 @@ func (m *Mem) release() error {
 
 // owner is the index of the part that MemAlloc allocated, if there is one; -1 without.
 func (m *Mem) owner() int {
-	if d := m.set.allocator(); d != nil && m.parts[d.Index] != nil {
-		return d.Index
+	if m.alloc != nil {
+		return m.alloc.Index
 	}
 	return -1
 }
@@ -242,6 +259,9 @@ func isInUse(err error) bool {
 
 // Covers reports whether buf lies in the memory.
 func (m *Mem) Covers(buf []byte) bool { return within(m.bytes, buf) }
+
+// AllocatedBy reports that d has allocated the memory, and not only registered it.
+func (m *Mem) AllocatedBy(d *Domain) bool { return m.alloc == d }
 
 // In is the memory as d has it, for IOV.Mem; nil if d does not have it.
 func (m *Mem) In(d *Domain) uct.Mem { return m.parts[d.Index] }

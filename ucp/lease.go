@@ -1,0 +1,196 @@
+package ucp
+
+import (
+	"sort"
+
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/regcache"
+	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// regCache keeps memory of callers registered with one memory domain.
+type regCache = regcache.Cache[*Mem]
+
+// regCaches are those of a worker by the index of the domain; nil where nothing was
+// registered.
+type regCaches []*regCache
+
+// regCache is the cache of a domain.
+func (w *Worker) regCache(d *region.Domain) *regCache {
+	if w.leases == nil {
+		w.leases = make(regCaches, len(w.ctx.memory.Domains))
+	}
+	c := w.leases[d.Index]
+	if c == nil {
+		c = regcache.New(d, w.ctx.cfg.RCache)
+		w.stats.addCache(d.Attr.Component, d.Attr.Name, c)
+		w.leases[d.Index] = c
+	}
+	return c
+}
+
+// lease is memory of the caller that is registered while an operation uses it, and maybe
+// longer: Mem, which its domain has.
+type lease regcache.Entry[*Mem]
+
+// lease has buf be registered with a domain, with these rights and no others, until the
+// lease ends. Errors: as regcache.Cache.Get.
+func (w *Worker) lease(d *region.Domain, buf []byte, access uct.Access) (*lease, error) {
+	e, err := w.regCache(d).Get(buf, access)
+	return (*lease)(e), err
+}
+
+// end gives the memory back: no transport has the buffer any more.
+func (l *lease) end() { l.Cache.Put((*regcache.Entry[*Mem])(l)) }
+
+// revoke is end after which no peer that has got a key reaches the memory, unless it is in
+// another use, too: it is deregistered.
+func (l *lease) revoke() {
+	l.Cache.Discard((*regcache.Entry[*Mem])(l))
+	l.end()
+}
+
+// leases reports that memory of n bytes may be registered for an operation over the
+// transport.
+func (i *iface) leases(n int) bool {
+	return i.w.ctx.cfg.RCache.Enable != config.No && i.domain.Registers(n)
+}
+
+// leased is a way to move n bytes from or to memory that is registered for it.
+func (i *iface) leased(m proto.Move, n int) proto.Move {
+	m.Registers, m.Adds = true, i.w.ctx.cfg.RCache.Adds(i.domain.Attr.RegCost, n)
+	return m
+}
+
+// reachesFar is a way to move bytes to or from memory of the peer that is registered, and
+// not allocated by a domain.
+func (i *iface) reachesFar(m proto.Move) proto.Move {
+	if far := i.domain.Attr.RegReach; far != (uct.Cost{}) {
+		m.Cost = far
+	}
+	return m
+}
+
+// lease has the buffer of the request be registered with a domain. It reports false if that
+// is not possible.
+func (r *Request) lease(d *region.Domain, access uct.Access) bool {
+	l, err := r.worker.lease(d, r.buf, access)
+	if err != nil {
+		return false
+	}
+	r.leased, r.mem = l, l.Mem
+	return true
+}
+
+// endLease is called when the request has ended. A peer that has a key for memory of an
+// operation that has failed may use it late.
+func (r *Request) endLease() {
+	l := r.leased
+	r.leased = nil
+	if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
+		l.end()
+	} else {
+		l.revoke()
+	}
+}
+
+// leaseLocal has the local buffer of a put or get be registered if that pays. first is the
+// variant that is proto.Short.
+func (r *Request) leaseLocal(tables func(*transfers) *[2]proto.Table, first uct.Variant, access uct.Access) {
+	i, n := r.ep.transport(wireup.RMA), len(r.buf)
+	if i == nil || !i.domain.Attr.NeedMemH || !i.leases(n) {
+		return
+	}
+	if i.leasePays(tables(i.transfers()), n, first) {
+		r.lease(i.domain, access)
+	}
+}
+
+// leasePays reports that a put or get of n bytes takes less time if the local buffer is
+// registered for it.
+func (i *iface) leasePays(t *[2]proto.Table, n int, first uct.Variant) bool {
+	bare := i.leased(i.move(&t[registered], n, first), n)
+	return proto.Quicker(n, i.move(&t[unregistered], n, first), bare).Registers
+}
+
+// leasedFrom is the least length of a put or get for which the local buffer is registered;
+// 0 if there is none.
+func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
+	if !i.domain.Attr.NeedMemH || !i.leases(1) {
+		return 0
+	}
+	longest := int(min(i.domain.Attr.MaxReg, longestLease))
+	n := 1 + sort.Search(longest, func(k int) bool { return i.leasePays(t, k+1, first) })
+	if n > longest {
+		return 0
+	}
+	return n
+}
+
+// longestLease is how far leasedFrom looks, in bytes.
+const longestLease = 1 << 30
+
+// Invalidate has memory be registered by operations of this worker no more, whatever part of
+// it was: call it before memory is unmapped, remapped or given back to a Mem of MemAlloc
+// that is closed. Memory of the Go heap needs none of that. ErrBusy if operations use it
+// yet: call it again when they have ended; other errors are those of deregistering.
+func (w *Worker) Invalidate(memory []byte) error {
+	return w.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
+}
+
+// Purge has all memory be registered no more that operations of this worker have registered
+// and no operation uses: what it keeps of the Go heap can be collected. The error is that of
+// deregistering.
+func (w *Worker) Purge() error { return w.leases.each((*regCache).Purge) }
+
+// each calls f with each cache, and joins the errors.
+func (l regCaches) each(f func(*regCache) error) error {
+	var errs []error
+	for _, c := range l {
+		if c != nil {
+			errs = append(errs, f(c))
+		}
+	}
+	return ucs.Join(errs...)
+}
+
+// closeLeases deregisters what operations have registered, which have ended. Where a peer is
+// in the middle of an access the context tries again when it closes.
+func (w *Worker) closeLeases() {
+	for _, c := range w.leases {
+		if c != nil && c.Close() != nil {
+			w.ctx.keep(c)
+		}
+	}
+}
+
+// keep has a cache be closed before the memory domains.
+func (c *Context) keep(cache *regCache) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.caches = append(c.caches, cache)
+}
+
+// closeCaches closes those that workers could not. mu is held.
+func (c *Context) closeCaches() error {
+	for len(c.caches) > 0 {
+		if err := c.caches[0].Close(); err != nil {
+			return err
+		}
+		c.caches = c.caches[1:]
+	}
+	return nil
+}
+
+// addCache adds the counters of a cache: "worker/rcache@sm.hits".
+func (s *workerStats) addCache(component, name string, c *regCache) {
+	at := "rcache@" + component
+	if name != component {
+		at += "/" + name
+	}
+	c.AddStats(s.root.Child(at))
+}

@@ -1,0 +1,313 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// leaseLen is a length for which every domain registers where that is wished for, and those
+// that need it because it pays.
+const leaseLen = 1 << 20
+
+// cacheCounts is a counter of all caches of a worker.
+func (x *end) cacheCounts(name string) (n uint64) {
+	for path, v := range counters(x.w) {
+		var domain string
+		if _, err := fmt.Sscanf(path, "worker/rcache@%s", &domain); err == nil && pathEnds(path, "."+name) {
+			n += v
+		}
+	}
+	return n
+}
+
+func pathEnds(path, end string) bool { return len(path) > len(end) && path[len(path)-len(end):] == end }
+
+// registersLocal reports that operations register what they read and write here: fakes copy
+// for as little.
+func (x *end) registersLocal() bool {
+	a := x.w.ifaces[0].domain.Attr
+	return a.NeedMemH && a.Component != "fake"
+}
+
+// leased is how much memory of a context is registered beside that of x.
+func (x *end) leased() int { return x.ctx.memory.Len() - 1 }
+
+// sendTag sends a tagged message from one buffer into another, without a registration.
+func (p *pair) sendTag(from, to []byte) {
+	p.t.Helper()
+	recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
+	require.NoError(p.t, err)
+	r, err := p.a.ep.TagSend(7, from, nil)
+	require.NoError(p.t, p.finish(r, err))
+	require.NoError(p.t, p.finish(recv, nil))
+}
+
+// leaseSets are transports that need registered memory, and others.
+func leaseSets() []transports {
+	return []transports{
+		fakes("like rc+ud", likeRC(), likeUD()), real("rc", `\rc`), real("rc_mlx5", "rc_mlx5"),
+		real("sm", "sm"), real("tcp", "tcp"),
+	}
+}
+
+// overLeases runs a test over leaseSets with the schemes that reach memory.
+func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
+	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
+		for _, set := range leaseSets() {
+			t.Run(s.String()+"/"+set.name, func(t *testing.T) {
+				cfg.RndvScheme = s.String()
+				f(t, newPair(t, set, cfg).connect(), s)
+			})
+		}
+	}
+}
+
+// TestLease_Hits: buffers of messages are registered once, with the rights that the scheme
+// needs and no others, and found when they are used again.
+func TestLease_Hits(t *testing.T) {
+	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := make([]byte, leaseLen), make([]byte, leaseLen)
+		for i := range 4 {
+			copy(from, pattern(leaseLen, i))
+			p.sendTag(from, to)
+			requireBytes(t, from, to)
+		}
+		there, here := &p.a, &p.b // whose memory is reached
+		if s == proto.Put {
+			there, here = here, there
+		}
+		assert.EqualValues(t, 1, there.cacheCounts("misses"))
+		assert.EqualValues(t, 3, there.cacheCounts("hits"))
+		assert.Equal(t, 1, there.leased())
+		if there.registersLocal() {
+			assert.EqualValues(t, 1, here.cacheCounts("misses"), "the other side's buffer is read or written locally")
+		} else {
+			assert.Zero(t, here.leased())
+		}
+	})
+}
+
+// TestLease_Parts: a part of what is registered is found, also for active messages; the
+// whole of a part is not.
+func TestLease_Parts(t *testing.T) {
+	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+		p.sendTag(from, to)
+		before := p.a.cacheCounts("misses") + p.b.cacheCounts("misses")
+		var recv *Request
+		p.b.w.OnActive(1, func(m *ActiveMessage) {
+			var err error
+			recv, err = m.Recv(to[100:], nil)
+			require.NoError(t, err)
+		})
+		clear(to)
+		r, err := p.a.ep.SendActive(1, nil, from[:leaseLen-100], nil)
+		require.NoError(t, p.finish(r, err))
+		require.NoError(t, p.finish(recv, nil))
+		requireBytes(t, from[:leaseLen-100], to[100:])
+		assert.Equal(t, before, p.a.cacheCounts("misses")+p.b.cacheCounts("misses"))
+	})
+}
+
+// TestLease_Bounds: what is idle is bounded in regions and bytes, and MAX_SIZE=0 keeps
+// nothing.
+func TestLease_Bounds(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		cache RCacheConfig
+		most  int // regions of a
+	}{
+		{"regions", RCacheConfig{MaxRegions: 2}, 2},
+		{"bytes", RCacheConfig{MaxSize: 3*leaseLen + 5}, 3},
+		{"none", RCacheConfig{MaxSize: config.MemZero}, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			overLeases(t, Config{RCache: tc.cache}, func(t *testing.T, p *pair, s proto.Scheme) {
+				to := make([]byte, leaseLen)
+				for i := range 6 {
+					p.sendTag(pattern(leaseLen, i), to)
+					assert.LessOrEqual(t, p.a.leased(), tc.most)
+					assert.LessOrEqual(t, p.b.leased(), tc.most)
+				}
+				if s == proto.Get {
+					assert.Equal(t, tc.most, p.a.leased())
+					assert.EqualValues(t, 6-tc.most, p.a.cacheCounts("evictions"))
+				}
+			})
+		})
+	}
+}
+
+// TestLease_Disabled: nothing is registered, and messages come in another way.
+func TestLease_Disabled(t *testing.T) {
+	overLeases(t, Config{RCache: RCacheConfig{Enable: config.No}}, func(t *testing.T, p *pair, _ proto.Scheme) {
+		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+		p.sendTag(from, to)
+		requireBytes(t, from, to)
+		assert.Zero(t, p.a.leased()+p.b.leased())
+	})
+}
+
+// TestLease_CannotRegister: memory that cannot be registered goes in another way.
+func TestLease_CannotRegister(t *testing.T) {
+	for _, scheme := range schemes {
+		p, f := fakePair(t, Config{RndvScheme: scheme}, likeRC(), likeUD())
+		p.connect()
+		f.noReg = true
+		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+		p.sendTag(from, to)
+		requireBytes(t, from, to)
+		require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
+		require.NoError(t, p.flush())
+		requireBytes(t, from[:memLen], p.b.mem.Bytes())
+		f.noReg = false
+	}
+}
+
+// TestLease_Invalidate: memory that operations have registered is registered no more, but
+// for what is in use; then the next call says so.
+func TestLease_Invalidate(t *testing.T) {
+	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		require.NoError(t, p.a.w.Invalidate(make([]byte, 1)), "there is none")
+		from, other, to := pattern(leaseLen, 1), pattern(leaseLen, 2), make([]byte, leaseLen)
+		p.sendTag(from, to)
+		p.sendTag(other, to)
+		n := p.a.leased()
+		require.NoError(t, p.a.w.Invalidate(from[5:6]))
+		if s == proto.Get || p.a.registersLocal() {
+			assert.Equal(t, n-1, p.a.leased())
+		}
+		require.NoError(t, p.a.w.Purge())
+		require.NoError(t, p.b.w.Purge())
+		assert.Zero(t, p.a.leased()+p.b.leased())
+		if s != proto.Get {
+			return
+		}
+		r, err := p.a.ep.TagSend(7, from, nil) // announced, and not received yet
+		require.NoError(t, err)
+		require.NotNil(t, r)
+		p.until(func() bool { return p.b.w.tags.Unexpected() > 0 })
+		assert.Equal(t, 1, p.a.leased())
+		assert.Equal(t, ucs.ErrBusy, p.a.w.Invalidate(from))
+		require.NoError(t, p.finish(p.b.w.TagRecv(to, 7, exact, nil, nil)))
+		require.NoError(t, p.finish(r, nil))
+		requireBytes(t, from, to)
+		assert.Zero(t, p.a.leased(), "found no more, it has gone with its last use")
+		require.NoError(t, p.a.w.Invalidate(from))
+	})
+}
+
+// TestLease_Failed: a peer has no key any more to memory of an operation that has failed.
+func TestLease_Failed(t *testing.T) {
+	overLeases(t, Config{}, func(t *testing.T, p *pair, s proto.Scheme) {
+		from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+		p.sendTag(from[:1], to[:1])
+		r, err := p.a.ep.TagSend(7, from, nil)
+		require.NoError(t, err)
+		require.NotNil(t, r)
+		p.until(func() bool { return p.b.w.tags.Unexpected() > 0 })
+		if s == proto.Put {
+			recv, err := p.b.w.TagRecv(to, 7, exact, nil, nil)
+			require.NoError(t, err)
+			require.NotNil(t, recv)
+			assert.Equal(t, 1, p.b.leased())
+			defer func() {
+				p.until(recv.Done)
+				assert.Error(t, recv.take())
+				assert.Zero(t, p.b.leased())
+			}()
+		} else {
+			assert.Equal(t, 1, p.a.leased())
+		}
+		require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
+		p.until(r.Done)
+		assert.Error(t, r.take())
+		assert.Zero(t, p.a.leased())
+	})
+}
+
+// TestLease_PeerInside: a worker closes although a peer is inside of memory that an
+// operation had registered, and the context after the peer has left.
+func TestLease_PeerInside(t *testing.T) {
+	f := newFabric(likeSM())
+	ctx, err := NewContext(Config{RndvScheme: "get_zcopy"}, f)
+	require.NoError(t, err)
+	w, err := ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	l, err := w.lease(ctx.memory.Domains[0], make([]byte, 8), uct.AccessRemoteRead)
+	require.NoError(t, err)
+	l.end()
+	f.inside = []int{42}
+	require.NoError(t, w.Close())
+	var inUse *ucs.InUseError
+	require.ErrorAs(t, ctx.Close(), &inUse)
+	f.inside = nil
+	require.NoError(t, ctx.Close())
+}
+
+// TestLease_PutGet: long puts and gets register their buffers where the transport needs that,
+// and do not allocate when these are found.
+func TestLease_PutGet(t *testing.T) {
+	for _, set := range leaseSets()[1:] {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect().warm()
+			mem := p.b.memOf(t, leaseLen)
+			key, err := p.a.ep.Unpack(mem.Pack())
+			require.NoError(t, err)
+			defer key.Close()
+			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+			move := func() {
+				r, err := p.a.ep.Put(from, mem.Addr(), key, nil)
+				p.end(r, err)
+				p.end(p.a.ep.Flush())
+				r, err = p.a.ep.Get(to, mem.Addr(), key, nil)
+				p.end(r, err)
+			}
+			move()
+			requireBytes(t, from, to)
+			if p.a.registersLocal() {
+				assert.Equal(t, 2, p.a.leased(), "one to read, one to write")
+				testenv.NoAllocs(t, "put and get", move)
+			} else {
+				assert.Zero(t, p.a.leased())
+			}
+		})
+	}
+}
+
+// end waits for an operation that must not fail, without allocating.
+func (p *pair) end(r *Request, err error) {
+	if err != nil {
+		panic(err)
+	}
+	for r != nil && !r.Done() {
+		p.step()
+	}
+	if r != nil && r.take() != nil {
+		panic("it has failed")
+	}
+}
+
+// TestLease_ByCost: without a wish memory is registered where the transport needs that, and
+// not for a copy by the kernel that takes longer than two by the processors; memory that a
+// transport has allocated is got.
+func TestLease_ByCost(t *testing.T) {
+	for _, tc := range []struct {
+		set    transports
+		leased int
+	}{{real("rc", `\rc`), 1}, {real("sm", "sm"), 0}} {
+		p := newPair(t, tc.set, Config{}).connect()
+		p.sendTag(pattern(leaseLen, 1), make([]byte, leaseLen))
+		assert.Equal(t, tc.leased, p.a.leased(), tc.set.name)
+		assert.True(t, p.a.memOf(t, leaseLen).AllocatedBy(p.a.w.ifaces[0].domain), tc.set.name)
+	}
+}
