@@ -154,17 +154,17 @@ func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 
 // runActive calls the handler of a message that is all here, over the connection of a name.
 func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
-	h, e, n := &w.active, w.eps.Find(name), len(header)+len(data)
-	f := h.find(id)
-	if e == nil || f == nil || h.running || !e.admits(charge(n)) {
-		if e = w.accept(name, n); e != nil {
+	h, n := &w.active, len(header)+len(data)
+	f, msgs := h.find(id), w.from(name, n)
+	if f == nil || msgs == nil || h.running {
+		if e := w.accept(name, n); e != nil {
 			w.runAside(e, f, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
 		}
 		return
 	}
-	m, msgs := &h.msg, e.msgs // written field by field, which costs a third of writing all of it
+	m := &h.msg // written field by field, which costs a third of writing all of it
 	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
-	m.From, m.msgs, m.kept, m.charge = e, msgs, false, n
+	m.From, m.msgs, m.kept, m.charge = msgs.e, msgs, false, n
 	h.running = true
 	f(m)
 	h.running = false

@@ -9,7 +9,7 @@ import (
 // setMessageHandlers has an iface deliver messages.
 func (w *Worker) setMessageHandlers(i *iface) error {
 	return ucs.Join(
-		i.SetAMHandler(wire.AMTag, uct.AMHandlerFunc(w.handleTag)),
+		i.SetAMHandler(wire.AMTag, (*tagArrivals)(w)),
 		i.SetAMHandler(wire.AMTagSync, uct.AMHandlerFunc(w.handleTagSync)),
 		i.SetAMHandler(wire.AMTagFirst, uct.AMHandlerFunc(w.handleTagFirst)),
 		i.SetAMHandler(wire.AMActive, (*activeArrivals)(w)),

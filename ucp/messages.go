@@ -25,6 +25,9 @@ type messages struct {
 	maxCopy  int    // longest by one AMBcopy; -1 if there is none
 	word     uint64 // of a short active message, without its id
 	maxWord  int    // longest of those, in bytes of data; -1 if there is none
+
+	// What comes.
+	self uint64 // the peer's name of the EP
 	window
 
 	awaited requestList // messages of which the peer has to tell or to send something
@@ -54,7 +57,7 @@ type shortMsg [wire.NameLen + shortData]byte
 // messaging are the EP's messages.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
-		e.msgs = &messages{e: e, maxShort: -1, maxCopy: -1, maxWord: -1}
+		e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
 		e.msgs.window.open()
 	}
 	return e.msgs

@@ -222,5 +222,6 @@ func (e *EP) unbindKeys() {
 	}
 	if e.msgs != nil {
 		e.msgs.unbind()
+		e.msgs.admit()
 	}
 }

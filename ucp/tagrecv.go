@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucs"
 )
@@ -156,6 +157,20 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 		v.release()
 		r.flags = directDone
 	}
+}
+
+// fills reports that the receive ends with a message of n bytes once that is copied, and that
+// nobody has to be told.
+func (v *tagRecv) fills(n int) bool { return n <= v.room() && v.req.flags == 0 && !v.typed }
+
+// fill ends a receive that data fills.
+func (v *tagRecv) fill(m *messages, tag uint64, data []byte) {
+	shortcopy.Copy(v.buf, data)
+	if v.info != nil {
+		v.tell(m.e, tag, len(data))
+	}
+	v.buf, v.mem, v.info = nil, nil, nil
+	v.req.flags = directDone
 }
 
 // write implements sink.

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -34,33 +35,70 @@ type window struct {
 	held   int64 // what it has
 	due    int64 // what was received since credit was given back last
 	grown  bool  // size is more than the first window, or cannot be
+
+	// room is how long a message may be that nothing else has to be done for, in bytes: what
+	// may be held yet. Negative while there is something to be done for each; see admit.
+	room int64
 }
 
-func (a *window) open() { a.credit, a.size = firstWindow, firstWindow }
+// noRoom is the room of a connection that no message may come over unchecked. What is charged
+// and given back meanwhile leaves it negative.
+const noRoom = math.MinInt64 / 2
+
+func (a *window) open() { a.credit, a.size, a.room = firstWindow, firstWindow, noRoom }
+
+// admit sets the room, when the window, or what the EP does with messages, has changed.
+func (m *messages) admit() {
+	e := m.e
+	m.room = noRoom
+	if m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil {
+		m.room = m.size + reserve - m.held - messageCharge
+	}
+}
+
+// charge charges what is held; less than 0 gives it back.
+func (m *messages) charge(n int64) {
+	m.held += n
+	m.room -= n
+}
 
 // accept finds the connection that a message of n bytes comes over, by the name that the
 // peer has for it, and charges it. nil, which is counted, if no connection of that name
 // takes messages, or the peer sends more than it was granted.
 func (w *Worker) accept(name uint64, n int) *EP {
-	if e := w.eps.Find(name); e != nil && e.admits(charge(n)) {
-		e.msgs.held += charge(n)
-		return e
+	if m := w.latest; m.self == name && int64(n) <= m.room {
+		m.charge(charge(n))
+		return m.e
 	}
 	return w.acceptSlow(name, n)
 }
 
-// admits reports that a message which is handled at once, and charged n bytes, needs nothing
-// else to be done. Hold charges it if it is kept, or else passed gives back what it was to be
-// charged.
-func (e *EP) admits(n int64) bool {
-	m := e.msgs
-	return e.state == epOpen && e.link != nil && m != nil && m.grown && m.held+n <= m.size+reserve
+// from is the connection of that name if a message of n bytes, that is handled at once, may
+// come over it without more ado; nil if accept is to look into that. Hold charges the message
+// if it is kept, or else passed gives back what it was to be charged.
+func (w *Worker) from(name uint64, n int) *messages {
+	m := w.latest
+	if m.self != name {
+		e := w.eps.Find(name)
+		if e == nil || e.msgs == nil {
+			return nil
+		}
+		m = e.msgs
+		w.latest = m
+	}
+	if int64(n) > m.room {
+		return nil
+	}
+	return m
 }
+
+// unconnected is the latest connection where there is none.
+var unconnected = &messages{window: window{room: noRoom}}
 
 // hold charges a message of n bytes that was admitted, also if the connection has gone
 // meanwhile.
 func (m *messages) hold(n int) {
-	m.held += charge(n)
+	m.charge(charge(n))
 	if m.closed {
 		m.e.w.leftBytes += charge(n)
 	}
@@ -75,17 +113,19 @@ func (m *messages) passed(n int64) {
 
 //go:noinline
 func (w *Worker) acceptSlow(name uint64, n int) *EP {
-	if e := w.sender(name); e != nil && e.arrived(n) {
-		return e
+	e := w.sender(name)
+	if e == nil || !e.arrived(n) {
+		return nil
 	}
-	return nil
+	w.latest = e.msgs
+	return e
 }
 
 // arrived charges a message of n bytes to its sender. It reports false, and fails the
 // EP, if the peer sends more than it was granted.
 func (e *EP) arrived(n int) bool {
 	a := e.messaging()
-	a.held += charge(n)
+	a.charge(charge(n))
 	if a.held > a.size+reserve {
 		e.w.stats.badMessages.Inc()
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditStage))
@@ -93,6 +133,7 @@ func (e *EP) arrived(n int) bool {
 	}
 	if !a.grown {
 		e.grow()
+		a.admit()
 		a.giveBack(0) // what was granted is told at once: the message may stay unread
 	}
 	return true
@@ -118,7 +159,7 @@ func (m *messages) received(n int) { m.giveBack(charge(n)) }
 
 // giveBack is received by what messages were charged.
 func (m *messages) giveBack(n int64) {
-	m.held -= n
+	m.charge(-n)
 	if m.closed {
 		m.e.w.leftBytes -= n
 		return
@@ -145,6 +186,10 @@ func (e *EP) closeWindow() {
 	e.w.granted -= m.size - firstWindow
 	m.size = firstWindow
 	m.leave()
+	m.admit()
+	if e.w.latest == m {
+		e.w.latest = unconnected
+	}
 }
 
 // handleCredit lets messages go on that waited for credit.

@@ -48,7 +48,8 @@ type Worker struct {
 	remote   handle.Table[*Request] // atomics that targets execute for us
 
 	// Messages; see messages.go.
-	granted     int64 // credit that peers have beyond the first window of each
+	granted     int64     // credit that peers have beyond the first window of each
+	latest      *messages // over which a message has come; unconnected if there is none
 	messages    *message
 	ended       []endedOp // of which callers are to be told
 	spareEnded  []endedOp
@@ -111,6 +112,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.tags.Init()
 	w.eps = handle.Make[*EP](epIndexBits, wire.NameBits)
 	w.active.msg.w = w
+	w.latest = unconnected
 	w.duties.w = w
 	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)

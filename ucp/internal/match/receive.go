@@ -76,14 +76,18 @@ func (s *receives[R]) remove(r *Recv[R]) {
 // take takes out the earliest receive that a message with that tag fits; nil: none fits. There
 // are receives. The first one, not indexed, is nearly always it, and goes in a few instructions.
 func (s *receives[R]) take(tag uint64) *Recv[R] {
-	l := s.order.head
-	if r := l.entry; r.fits(tag) && r.same.prev == nil {
-		s.count--
-		l.key = 0
-		s.order.shift()
+	if r := s.order.head.entry; r.fits(tag) && r.same.prev == nil {
+		s.shift()
 		return r
 	}
 	return s.takeAny(tag)
+}
+
+// shift takes out the first receive, which is not indexed.
+func (s *receives[R]) shift() {
+	s.count--
+	s.order.head.key = 0
+	s.order.shift()
 }
 
 // takeAny is take for wherever the receive is.
