@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -54,6 +55,14 @@ const shortData = 256 - wire.NameLen
 // shortMsg is what follows the word of a short message.
 type shortMsg [wire.NameLen + shortData]byte
 
+// fill writes the receiver's name of the connection and the data, of at most shortData
+// bytes, and returns what it has written.
+func (s *shortMsg) fill(name uint64, data []byte) []byte {
+	binary.LittleEndian.PutUint64(s[:], name)
+	shortcopy.Copy(s[wire.NameLen:], data)
+	return s[:wire.NameLen+len(data)]
+}
+
 // messaging are the EP's messages.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
@@ -90,13 +99,10 @@ func (m *messages) unbind() { m.am, m.maxShort, m.maxCopy, m.maxWord = nil, -1, 
 // short sends a message in one call, if it fits and may go now. Its caller has compared
 // the length with maxShort.
 func (m *messages) short(w *Worker, id uint8, word uint64, data []byte) error {
-	if m.credit < shortData+messageCharge {
+	if m.credit < charge(len(data)) {
 		return uct.ErrNoResource
 	}
-	b := w.short[:wire.NameLen+len(data)]
-	binary.LittleEndian.PutUint64(b, m.name)
-	copy(b[wire.NameLen:], data)
-	err := m.am.AMShort(id, word, b)
+	err := m.am.AMShort(id, word, w.short.fill(m.name, data))
 	if err == nil {
 		m.credit -= charge(len(data))
 	}

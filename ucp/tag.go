@@ -30,9 +30,11 @@ var tagChannel = newChannel("tag send", channel{
 // sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
-		if m.short(e.w, wire.AMTag, tag, buf) == nil {
+		m.credit -= charge(len(buf))
+		if m.credit >= 0 && m.am.AMShort(wire.AMTag, tag, e.w.short.fill(m.name, buf)) == nil {
 			return nil, nil
 		}
+		m.credit += charge(len(buf))
 	}
 	return e.tagSendSlow(tag, buf, p)
 }

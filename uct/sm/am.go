@@ -17,12 +17,15 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	if !e.ready() {
 		return e.refused()
 	}
-	if !e.tx.short(id, hdr, payload) {
-		return e.full()
+	l := e.outLink
+	if l.tx.isFull() {
+		return l.full()
 	}
-	if e.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
-		e.notify()
+	l.tx.short(id, hdr, payload)
+	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		l.notify()
 	}
+	l.tx.fetch()
 	return nil
 }
 

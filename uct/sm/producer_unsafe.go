@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/internal/shortcopy"
 )
 
 // order stands for all rings when the race detector is told of the order that a
@@ -38,11 +39,14 @@ func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
 
 // next is the slot to fill, or nil when the ring is full.
 func (p *producer) next() *slot {
-	if p.tail == p.limit && !p.reload() {
+	if p.isFull() {
 		return nil
 	}
 	return (*slot)(p.slotAt(p.tail))
 }
+
+// isFull reports that there is no slot to fill.
+func (p *producer) isFull() bool { return p.tail == p.limit && !p.reload() }
 
 // slotAt is where message i goes.
 func (p *producer) slotAt(i uint64) unsafe.Pointer {
@@ -75,20 +79,18 @@ func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
 }
 
 // short fills and publishes a message of hdr and payload; the caller has checked
-// the length. False when the ring is full.
-func (p *producer) short(id uint8, hdr uint64, payload []byte) bool {
-	s := p.next()
-	if s == nil {
-		return false
-	}
+// the length, and that there is a slot.
+func (p *producer) short(id uint8, hdr uint64, payload []byte) {
+	s := (*slot)(p.slotAt(p.tail))
 	binary.LittleEndian.PutUint64(s.data[:], hdr)
 	if len(payload) > 0 {
-		copy(s.data[8:], payload)
+		shortcopy.Copy(s.data[8:], payload)
 	}
 	p.publish(s, id, kindInline, uint64(8+len(payload)))
-	mmio.PrefetchW(p.slotAt(p.tail + prefetch))
-	return true
 }
+
+// fetch has this core get the line soon that the receiver had last.
+func (p *producer) fetch() { mmio.PrefetchW(p.slotAt(p.tail + prefetch)) }
 
 // prefetch is how many slots ahead the line is fetched that the receiver had last.
 const prefetch = 12
