@@ -21,10 +21,16 @@ func (w *Worker) Progress() int { // as Engine.Progress, which a call would cost
 	if e.Ticks--; e.Ticks < 0 {
 		return e.RunAll()
 	}
-	if e.Watch.Idle() && len(e.More) == 0 {
+	if u := e.Watch; u != nil && u.Idle() {
 		return 0
 	}
-	return e.Run()
+	if e.Inside {
+		return e.RunAll()
+	}
+	e.Inside = true
+	n := e.Hot.Progress()
+	e.Inside = false
+	return n
 }
 
 // schedule has the next Progress look at an EP.

@@ -24,11 +24,27 @@ func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
 // whose id is out of range or has no handler is counted and not kept. id may come
 // unchecked from a peer.
 func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
-	if int(id) >= len(t.handlers) || t.handlers[id] == nil {
-		t.dropped.Inc()
-		return false
+	return t.At(id).HandleAM(data, desc)
+}
+
+// At is what Handle gives the messages of an id to; never nil. Calling it spares the call
+// of Handle.
+func (t *AMTable) At(id uint8) uct.AMHandler {
+	if int(id) < len(t.handlers) {
+		if h := t.handlers[id]; h != nil {
+			return h
+		}
 	}
-	return t.handlers[id].HandleAM(data, desc)
+	return (*noHandler)(t)
+}
+
+// noHandler is the table as the handler of messages that have none.
+type noHandler AMTable
+
+// HandleAM counts the message.
+func (t *noHandler) HandleAM([]byte, uct.Desc) bool {
+	t.dropped.Inc()
+	return false
 }
 
 // AddStats adds the number of messages that had no handler.

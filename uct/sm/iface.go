@@ -197,7 +197,11 @@ func (it *Iface) Progress() (n int) {
 	if it.marked {
 		n = it.pollMarked()
 	} else {
-		n = it.pollAll()
+		for _, l := range it.in { // as pollAll, which a call would cost
+			if l.rx.waiting() {
+				n += l.poll()
+			}
+		}
 	}
 	if it.events.Load() != 0 {
 		n += it.handleEvents()

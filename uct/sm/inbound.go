@@ -126,7 +126,7 @@ func (l *inLink) poll() (n int) {
 		s := l.rx.slot()
 		if word>>shiftKind&0xff == kindInline && word>>shiftLen <= inlineLen {
 			size := word >> shiftLen
-			l.it.handlers.Handle(uint8(word>>shiftID), s.data[:size:size], nil)
+			l.it.handlers.At(uint8(word>>shiftID)).HandleAM(s.data[:size:size], nil)
 		} else if !l.deliver(s, word) {
 			l.spoil()
 			break

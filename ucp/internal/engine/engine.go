@@ -28,13 +28,12 @@ type Owner interface {
 // Engine makes progress for one owner. One goroutine at a time owns it; only Signal may be
 // called by any. Init comes first.
 type Engine struct {
-	// Ticks, Watch and More are for a Progress that has no call to spare; see there.
-	Ticks int        // calls of Progress until it looks at everything
-	hot   poller     // the first iface that is polled; never nil
-	Watch *ucs.Watch // on hot
-	More  []poller   // the others
+	// These are for a Progress that has no call to spare; see there.
+	Ticks  int        // calls of Progress until it looks at everything
+	Hot    poller     // the iface that is polled, or all of them; never nil
+	Watch  *ucs.Watch // on Hot; nil if there is none
+	Inside bool       // a goroutine makes progress
 
-	inside    bool          // a goroutine makes progress
 	slow      bool          // there is more to do than to poll; see Raise
 	pollIdle  bool          // ifaces on which nothing is connected are polled too
 	stopped   bool          // no iface is polled any more: they are closed, or about to be
@@ -67,7 +66,7 @@ type Engine struct {
 // nothing is connected.
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
-	e.hot, e.Watch = nothing{}, quiet
+	e.Hot, e.Watch = nothing{}, quiet
 	e.Spin.Fixed = spinPolls
 	e.Turn.init()
 	e.Alarm.e = e
@@ -86,35 +85,25 @@ func (e *Engine) Progress() int {
 	if e.Ticks--; e.Ticks < 0 {
 		return e.RunAll()
 	}
-	if e.Watch.Idle() && len(e.More) == 0 {
+	if e.Quiet() {
 		return 0
 	}
-	return e.Run()
-}
-
-// Run polls the ifaces that are polled.
-//
-//go:noinline
-func (e *Engine) Run() int {
 	e.enter()
-	n := e.hot.Progress()
-	if len(e.More) > 0 {
-		n += e.pollMore()
-	}
-	e.inside = false
+	n := e.Hot.Progress()
+	e.Inside = false
 	return n
 }
 
 // enter notes that a goroutine makes progress. Another one that does, or a callback, is
 // found as writes to a map are: often, and at no cost.
 func (e *Engine) enter() {
-	if e.inside {
+	if e.Inside {
 		panic(TwoAtOnce)
 	}
-	e.inside = true
+	e.Inside = true
 }
 
-// poller is the part of an iface that Run needs.
+// poller is the part of an iface that Progress needs.
 type poller interface{ Progress() int }
 
 // nothing stands for the polled iface where there is none.
@@ -122,36 +111,35 @@ type nothing struct{}
 
 func (nothing) Progress() int { return 0 }
 
-// quiet watches nothing, busy something that is never idle.
-var (
-	quietWord   uint32
-	quiet, busy = &ucs.Watch{Word: &quietWord, Attention: &quietWord},
-		&ucs.Watch{Word: &quietWord, Quiet: 1, Attention: &quietWord}
-)
+// several are polled one after the other.
+type several []poller
 
-// watchOf is the watch on an iface with these abilities.
-func watchOf(i *uct.IfaceExt) *ucs.Watch {
-	if u := i.Watch; u != nil {
-		if w := u.Watch(); w != nil {
-			return w
-		}
-	}
-	return busy
-}
-
-//go:noinline
-func (e *Engine) pollMore() (n int) {
-	for _, i := range e.More {
+func (s several) Progress() (n int) {
+	for _, i := range s {
 		n += i.Progress()
 	}
 	return n
+}
+
+// quiet watches nothing.
+var (
+	quietWord uint32
+	quiet     = &ucs.Watch{Word: &quietWord, Attention: &quietWord}
+)
+
+// watchOf is the watch on an iface with these abilities; nil if there is none.
+func watchOf(i *uct.IfaceExt) *ucs.Watch {
+	if i.Watch == nil {
+		return nil
+	}
+	return i.Watch.Watch()
 }
 
 // IdleTicks is how many calls of Progress go by between two looks at the flags of
 // resting ifaces while others are polled. Only new connections come that way.
 const IdleTicks = 64
 
-// RunAll is Run with all that is not done each time.
+// RunAll is Progress with all that is not done each time.
 //
 //go:noinline
 func (e *Engine) RunAll() (n int) {
@@ -166,12 +154,12 @@ func (e *Engine) RunAll() (n int) {
 	if e.slow {
 		n = e.work()
 	}
-	n += e.hot.Progress() + e.pollMore()
+	n += e.Hot.Progress()
 	if e.polled > 0 && !e.slow {
 		e.Ticks = IdleTicks
 	}
 	n += e.lookAtIdle()
-	e.inside = false
+	e.Inside = false
 	return n
 }
 
@@ -200,8 +188,9 @@ func (e *Engine) Post() {
 // Polled is how many ifaces are polled.
 func (e *Engine) Polled() int { return e.polled }
 
-// Quiet reports that the only polled iface shows that it has nothing to do.
-func (e *Engine) Quiet() bool { return len(e.More) == 0 && e.Watch.Idle() }
+// Quiet reports that the only polled iface shows that it has nothing to do, or that none is
+// polled.
+func (e *Engine) Quiet() bool { return e.Watch != nil && e.Watch.Idle() }
 
 // Vacate has the blocking call end that the owner's goroutine is in, if it is, and keeps
 // others from beginning. Call Left when what they wait for is over. It locks out others
@@ -227,7 +216,7 @@ func (e *Engine) Stop() (errs []error) {
 // Close ends what Stop has left. Then calls that wait return ErrClosed.
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
-	e.hot, e.Watch, e.More, e.idle, e.unflagged, e.resting = nothing{}, quiet, nil, nil, nil, nil
+	e.Hot, e.Watch, e.idle, e.unflagged, e.resting = nothing{}, quiet, nil, nil, nil
 	if e.park != nil {
 		err = e.park.close()
 	}

@@ -19,7 +19,7 @@ type Iface struct {
 	cooldown cooldown
 	waker    uct.Waker       // nil if it has no events
 	pender   uct.EventPender // nil if its events cannot be seen without a system call
-	watch    *ucs.Watch      // busy if it has none
+	watch    *ucs.Watch      // nil if it has none
 }
 
 // Add takes an open iface into the engine, which polls it once Start was called.
@@ -137,7 +137,7 @@ func (l *cooldown) Progress() int {
 
 // repoll makes the lists of ifaces that Progress polls and of those that rest.
 func (e *Engine) repoll() {
-	e.hot, e.Watch, e.More, e.polled = nothing{}, quiet, nil, 0
+	e.Hot, e.Watch, e.polled = nothing{}, quiet, 0
 	e.idle, e.unflagged, e.eventFDs = nil, nil, nil
 	for _, i := range e.ifaces {
 		switch {
@@ -157,12 +157,15 @@ func (e *Engine) repoll() {
 func (e *Engine) pollToo(i *Iface) {
 	p, watch := poller(i.Iface), i.watch
 	if i.users == 0 && i.waker != nil && !e.pollIdle {
-		p, watch = &i.cooldown, busy
+		p, watch = &i.cooldown, nil
 	}
-	if e.polled++; e.polled == 1 {
-		e.hot, e.Watch = p, watch
-	} else {
-		e.More = append(e.More, p)
+	switch e.polled++; e.polled {
+	case 1:
+		e.Hot, e.Watch = p, watch
+	case 2:
+		e.Hot, e.Watch = several{e.Hot, p}, nil
+	default:
+		e.Hot = append(e.Hot.(several), p)
 	}
 }
 

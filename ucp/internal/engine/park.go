@@ -164,7 +164,7 @@ func (e *Engine) Doze(ctx context.Context) error {
 
 // Unsettled reports whether there may be something to do, or to wait for, that a sleeper
 // has not asked for.
-func (e *Engine) Unsettled() bool { return e.slow || len(e.More) > 0 || !e.Watch.Idle() }
+func (e *Engine) Unsettled() bool { return e.slow || !e.Quiet() }
 
 func (e *Engine) makeParker() error {
 	var fds []int
