@@ -11,7 +11,7 @@ import (
 )
 
 // ActiveMessage is a message that a handler gets. It is the handler's until that returns,
-// unless it keeps it.
+// unless it keeps it. Its fields must not be changed.
 type ActiveMessage struct {
 	// ID is the id that the sender named.
 	ID uint16
@@ -40,30 +40,60 @@ const uncharged = -1
 // Progress.
 type ActiveHandler func(m *ActiveMessage)
 
-// activeHandlers are the handlers by id, in pages.
+// activeHandlers are the handlers by id, in pages, none of which is nil.
 type activeHandlers struct {
-	page    [256]*[256]ActiveHandler
-	msg     ActiveMessage // of the handler that runs
-	running bool
-	free    *ActiveMessage // for those that are kept
+	// What the latest short message was about, as the next one nearly always is.
+	word    uint64         // its name and id
+	to      *ActiveHandler // of that id
+	running bool           // a handler
+	short   ActiveMessage  // of its handler; msgs, From and ID are as the word says
+
+	msg  ActiveMessage  // of the handler of any other message that is all here
+	free *ActiveMessage // for those that are kept
+	page [256]*handlerPage
 }
 
-func (h *activeHandlers) find(id uint16) ActiveHandler {
-	if p := h.page[id>>8]; p != nil {
-		return p[id&0xff]
+type handlerPage [256]ActiveHandler
+
+// noHandlers is a page where there are none.
+var noHandlers = func() (p handlerPage) {
+	for i := range p {
+		p[i] = dropActive
 	}
-	return nil
+	return p
+}()
+
+// dropActive is the handler of messages that have none.
+func dropActive(m *ActiveMessage) { m.w.stats.badMessages.Inc() }
+
+func (h *activeHandlers) init(w *Worker) {
+	for i := range h.page {
+		h.page[i] = &noHandlers
+	}
+	h.msg.w, h.short.w, h.short.msgs = w, w, unconnected
+}
+
+func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id&0xff] }
+
+// forget drops what is known of a connection that has gone.
+func (h *activeHandlers) forget(m *messages) {
+	if h.short.msgs == m && !h.running {
+		h.short.msgs, h.short.From = unconnected, nil
+	}
 }
 
 // OnActive has f take the active messages of an id; nil drops them, as do messages of an
 // id that has no handler, which are counted as bad. Call it before peers get the worker's
 // address.
 func (w *Worker) OnActive(id uint16, f ActiveHandler) {
-	p := &w.active.page[id>>8]
-	if *p == nil {
-		*p = new([256]ActiveHandler)
+	if f == nil {
+		f = dropActive
 	}
-	(*p)[id&0xff] = f
+	if p := &w.active.page[id>>8]; *p == &noHandlers {
+		page := noHandlers
+		*p = &page
+	}
+	*w.active.at(id) = f
 }
 
 // MaxActiveHeader is the longest header of an active message in bytes.
@@ -140,48 +170,95 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 // shortArrivals is the worker as the handler of short active messages.
 type shortArrivals Worker
 
-// HandleAM hands a short active message over.
+// HandleAM hands a short active message over, in a few instructions if it has the word of
+// the latest one.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
-	w := (*Worker)(a)
-	if len(data) < wire.WordLen {
-		w.stats.badMessages.Inc()
+	n, h := len(data)-wire.WordLen, &(*Worker)(a).active
+	m := &h.short
+	msgs := m.msgs
+	if n < 0 || binary.LittleEndian.Uint64(data) != h.word || h.running || int64(n) > msgs.room {
+		(*Worker)(a).handleShort(data)
 		return false
 	}
-	word := binary.LittleEndian.Uint64(data)
-	w.runActive(wire.ShortName(word), wire.ShortID(word), nil, data[wire.WordLen:])
+	m.Data, m.Length = data[wire.WordLen:], n // as runShort, which a call would cost
+	h.running = true
+	(*h.to)(m)
+	h.running = false
+	if m.kept {
+		m.kept = false
+		return false
+	}
+	msgs.passed(charge(n))
 	return false
+}
+
+// runShort calls the handler of the latest word.
+func (h *activeHandlers) runShort(data []byte) {
+	m := &h.short
+	m.Data, m.Length = data, len(data)
+	h.running = true
+	(*h.to)(m)
+	h.running = false
+	if m.kept {
+		m.kept = false
+		return
+	}
+	m.msgs.passed(charge(m.Length))
+}
+
+// handleShort hands over any short active message.
+//
+//go:noinline
+func (w *Worker) handleShort(data []byte) {
+	if len(data) < wire.WordLen {
+		w.stats.badMessages.Inc()
+		return
+	}
+	word, rest := binary.LittleEndian.Uint64(data), data[wire.WordLen:]
+	name, id, h := wire.ShortName(word), wire.ShortID(word), &w.active
+	msgs := w.from(name, len(rest))
+	if msgs == nil || h.running {
+		w.runCharged(name, id, nil, rest)
+		return
+	}
+	h.word, h.to = word, h.at(id)
+	h.short.ID, h.short.From, h.short.msgs = id, msgs.e, msgs
+	h.runShort(rest)
 }
 
 // runActive calls the handler of a message that is all here, over the connection of a name.
 func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	h, n := &w.active, len(header)+len(data)
-	f, msgs := h.find(id), w.from(name, n)
-	if f == nil || msgs == nil || h.running {
-		if e := w.accept(name, n); e != nil {
-			w.runAside(e, f, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
-		}
+	msgs := w.from(name, n)
+	if msgs == nil || h.running {
+		w.runCharged(name, id, header, data)
 		return
 	}
 	m := &h.msg // written field by field, which costs a third of writing all of it
 	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
 	m.From, m.msgs, m.kept, m.charge = msgs.e, msgs, false, n
 	h.running = true
-	f(m)
+	(*h.at(id))(m)
 	h.running = false
 	if !m.kept {
 		msgs.passed(charge(n))
 	}
 }
 
-// runAside calls the handler f, which may be nil, of any message that was charged to its
-// sender, also while another handler runs.
-func (w *Worker) runAside(e *EP, f ActiveHandler, m *ActiveMessage) {
-	m.From, m.w, m.msgs = e, w, e.msgs
-	if f != nil {
-		f(m)
-	} else {
-		w.stats.badMessages.Inc()
+// runCharged is runActive for a message that has to be charged first, or while another handler
+// runs.
+func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
+	n := len(header) + len(data)
+	if e := w.accept(name, n); e != nil {
+		w.runAside(e, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
 	}
+}
+
+// runAside calls the handler of any message that was charged to its sender, also while another
+// handler runs.
+func (w *Worker) runAside(e *EP, m *ActiveMessage) {
+	m.From, m.w, m.msgs = e, w, e.msgs
+	(*w.active.at(m.ID))(m)
 	if !m.kept {
 		m.over()
 	}
@@ -252,7 +329,10 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	} else {
 		w.active.free = k.next
 	}
-	if m == &w.active.msg && !m.kept {
+	if m == &w.active.short {
+		m.charge = m.Length
+	}
+	if (m == &w.active.short || m == &w.active.msg) && !m.kept {
 		m.msgs.hold(m.charge)
 	}
 	*k = *m
@@ -330,7 +410,7 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
 		a := newAnnounced(e, &p)
-		w.runAside(e, w.active.find(uint16(h.Word)), &ActiveMessage{
+		w.runAside(e, &ActiveMessage{
 			ID: uint16(h.Word), Header: rest, Length: a.n, rndv: a, charge: len(rest),
 		})
 	}
@@ -352,7 +432,7 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 func (s *activeSink) whole(in *inbound) {
 	n := int(s.word >> 32)
 	w, id := in.e.w, uint16(s.word)
-	w.runAside(in.e, w.active.find(id), &ActiveMessage{
+	w.runAside(in.e, &ActiveMessage{
 		ID: id, Header: s.buf[:n:n], Data: s.buf[n:], Length: len(s.buf) - n, charge: len(s.buf),
 	})
 	w.buffers.put(s.buf)

@@ -34,6 +34,7 @@ type window struct {
 	size   int64 // what the peer may have unreceived here, without the reserve
 	held   int64 // what it has
 	due    int64 // what was received since credit was given back last
+	batch  int64 // as much as is given back at once
 	grown  bool  // size is more than the first window, or cannot be
 
 	// room is how long a message may be that nothing else has to be done for, in bytes: what
@@ -45,7 +46,13 @@ type window struct {
 // and given back meanwhile leaves it negative.
 const noRoom = math.MinInt64 / 2
 
-func (a *window) open() { a.credit, a.size, a.room = firstWindow, firstWindow, noRoom }
+func (a *window) open() {
+	a.credit, a.room = firstWindow, noRoom
+	a.resize(firstWindow)
+}
+
+// resize sets the size: half of it is worth a message that gives it back.
+func (a *window) resize(size int64) { a.size, a.batch = size, size/2 }
 
 // admit sets the room, when the window, or what the EP does with messages, has changed.
 func (m *messages) admit() {
@@ -106,7 +113,7 @@ func (m *messages) hold(n int) {
 
 // passed gives back n bytes, which a message was to be charged.
 func (m *messages) passed(n int64) {
-	if m.due += n; m.due >= m.size/2 {
+	if m.due += n; m.due >= m.batch {
 		m.grant()
 	}
 }
@@ -149,7 +156,7 @@ func (e *EP) grow() {
 		return
 	}
 	w.granted += more
-	a.size += more
+	a.resize(a.size + more)
 	a.due += more
 }
 
@@ -184,12 +191,13 @@ func (e *EP) closeWindow() {
 		return
 	}
 	e.w.granted -= m.size - firstWindow
-	m.size = firstWindow
+	m.resize(firstWindow)
 	m.leave()
 	m.admit()
 	if e.w.latest == m {
 		e.w.latest = unconnected
 	}
+	e.w.active.forget(m)
 }
 
 // handleCredit lets messages go on that waited for credit.

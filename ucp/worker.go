@@ -111,7 +111,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.names.Init()
 	w.tags.Init()
 	w.eps = handle.Make[*EP](epIndexBits, wire.NameBits)
-	w.active.msg.w = w
+	w.active.init(w)
 	w.latest = unconnected
 	w.duties.w = w
 	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)

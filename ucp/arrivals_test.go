@@ -1,0 +1,151 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+)
+
+// The receiver remembers over which connection, and for which handler, the latest message
+// came. These tests change what it remembers.
+
+// TestArrivals_TwoPeers: messages over two connections with two ids, in turns and in runs, go
+// to the handler of theirs with the connection of theirs; tagged ones too.
+func TestArrivals_TwoPeers(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	other, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	got := map[uint16]*[]received{3: collect(t, p.b.w, 3), 700: collect(t, p.b.w, 700)}
+	froms := map[*EP]*EP{}
+	n := 0
+	for i, e := range []*EP{p.a.ep, other, p.a.ep, p.a.ep, other, other, p.a.ep} {
+		for k, id := range []uint16{3, 700, 700, 3} {
+			data := pattern(1+(i*5+k*11)%50, n)
+			list := got[id]
+			count := len(*list)
+			require.NoError(t, p.finish(e.SendActive(id, nil, data, nil)))
+			p.until(func() bool { return len(*list) == count+1 })
+			x := (*list)[count]
+			requireBytes(t, data, x.data)
+			require.Empty(t, x.header)
+			if froms[e] == nil {
+				froms[e] = x.from
+			}
+			require.Same(t, froms[e], x.from)
+
+			var info TagInfo
+			buf := make([]byte, len(data))
+			r, err := p.b.w.TagRecv(buf, uint64(n), exact, &info, nil)
+			require.NoError(t, err)
+			require.NoError(t, p.finish(e.TagSend(uint64(n), data, nil)))
+			require.NoError(t, p.finish(r, nil))
+			requireBytes(t, data, buf)
+			require.Equal(t, TagInfo{Tag: uint64(n), Length: len(data), From: froms[e]}, info)
+			n++
+		}
+	}
+	require.Len(t, froms, 2)
+	require.NotSame(t, froms[p.a.ep], froms[other])
+}
+
+// TestArrivals_HandlerGoes: a handler that removes itself is not called again.
+func TestArrivals_HandlerGoes(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	w, calls := p.b.w, 0
+	w.OnActive(3, func(*ActiveMessage) {
+		if calls++; calls == 3 {
+			w.OnActive(3, nil)
+		}
+	})
+	bad := w.stats.badMessages.Load()
+	for range 5 {
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("x"), nil)))
+	}
+	p.until(func() bool { return w.stats.badMessages.Load() == bad+2 })
+	assert.Equal(t, 3, calls)
+	assert.Zero(t, p.b.w.latest.held)
+}
+
+// TestArrivals_Within: a message that is delivered while a handler runs, as one is that closes
+// an EP, has a record of its own.
+func TestArrivals_Within(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	w := p.b.w
+	var order []string
+	w.OnActive(3, func(m *ActiveMessage) {
+		if string(m.Data) == "outer" {
+			inner := binary.LittleEndian.AppendUint64(nil, wire.ShortActive(m.From.id)|3)
+			(*shortArrivals)(w).HandleAM(append(inner, "inner"...), nil)
+		}
+		order = append(order, string(m.Data))
+	})
+	for range 3 {
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("outer"), nil)))
+	}
+	p.until(func() bool { return len(order) == 6 })
+	assert.Equal(t, []string{"inner", "outer", "inner", "outer", "inner", "outer"}, order)
+	assert.Zero(t, w.latest.held)
+}
+
+// TestArrivals_Kept: each message that is kept is charged its own length.
+func TestArrivals_Kept(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	w := p.b.w
+	var kept []*ActiveMessage
+	w.OnActive(3, func(m *ActiveMessage) {
+		if len(m.Data)%2 == 0 {
+			kept = append(kept, m.Keep())
+		}
+	})
+	want := int64(0)
+	for n := range 20 {
+		if n%2 == 0 {
+			want += charge(n)
+		}
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, pattern(n, n), nil)))
+	}
+	p.until(func() bool { return len(kept) == 10 })
+	account := kept[0].msgs
+	assert.Equal(t, want, account.held)
+	assert.Equal(t, account.size+reserve-account.held-messageCharge, account.room)
+	for i, m := range kept {
+		requireBytes(t, pattern(2*i, 2*i), m.Data)
+		m.Release()
+	}
+	assert.Zero(t, account.held)
+	assert.Equal(t, account.size+reserve-messageCharge, account.room)
+}
+
+// TestArrivals_Closed: nothing is remembered of a connection that has gone, and a message that
+// still names it is refused.
+func TestArrivals_Closed(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	w, calls := p.b.w, 0
+	w.OnActive(3, func(*ActiveMessage) { calls++ })
+	for range 2 { // the first one opens the window
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("x"), nil)))
+	}
+	p.until(func() bool { return calls == 2 })
+	from := w.latest
+	require.Positive(t, from.room)
+	require.Same(t, from, w.active.short.msgs)
+	word := binary.LittleEndian.AppendUint64(nil, w.active.word)
+	tagged := append(hostileHead(9), "data"...)
+	binary.LittleEndian.PutUint64(tagged[wire.WordLen:], from.self)
+
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.until(func() bool { return from.e.state == epClosed })
+	assert.Negative(t, from.room)
+	assert.Same(t, unconnected, w.latest)
+	assert.Same(t, unconnected, w.active.short.msgs)
+	bad := w.stats.badMessages.Load()
+	(*shortArrivals)(w).HandleAM(word, nil)
+	(*tagArrivals)(w).HandleAM(tagged, nil)
+	assert.Equal(t, bad+2, w.stats.badMessages.Load())
+	assert.Equal(t, 2, calls)
+	assert.Zero(t, w.tags.Unexpected())
+}
