@@ -170,6 +170,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
 	v.data, v.typed, r.onDone = d, true, p.onDone()
+	r.flags = reqTyped
 	if m := w.tags.Take(tag, mask); m != nil {
 		return m.Owner.taken().give(v)
 	}

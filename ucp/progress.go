@@ -21,8 +21,10 @@ func (w *Worker) Progress() int { // as Engine.Progress, which a call would cost
 	if e.Ticks--; e.Ticks < 0 {
 		return e.RunAll()
 	}
-	if u := e.Watch; u != nil && u.Idle() {
-		return 0
+	if u := e.Watch; u != nil {
+		if u.Idle() {
+			return 0
+		}
 	}
 	if e.Inside {
 		return e.RunAll()

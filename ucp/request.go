@@ -78,6 +78,7 @@ const (
 	reqFetching                       // a receive of a message that was announced
 	reqTruncated                      // of one that is longer than the buffer
 	reqTells                          // onDone is to be called: the caller has the request
+	reqTyped                          // a receive into data that is not in one piece
 )
 
 // chunk is how many requests the pool grows by.

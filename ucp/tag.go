@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -91,9 +92,15 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	if n >= 0 {
 		tag, m := binary.LittleEndian.Uint64(data), w.latest
 		if m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && int64(n) <= m.room {
-			if r := w.tags.First(tag); r != nil && r.Owner.fills(n) {
+			if r := w.tags.First(tag); r != nil && r.Owner.fits(n) {
+				v := r.Owner
 				w.tags.TakeFirst()
-				r.Owner.fill(m, tag, data[wire.HeadLen:])
+				shortcopy.Copy(v.buf, data[wire.HeadLen:])
+				if v.info != nil {
+					v.tell(m.e, tag, n)
+				}
+				v.buf, v.mem, v.info = nil, nil, nil
+				v.req.flags = directDone
 				m.passed(charge(n))
 				return false
 			}

@@ -3,7 +3,6 @@ package ucp
 import (
 	"context"
 
-	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucs"
 )
@@ -41,13 +40,33 @@ var tagRecvStage = stage{
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	if p == nil && w.tags.Unexpected() > 0 {
+		if m := w.tags.Take(tag, mask); m != nil {
+			return m.Owner.taken().recv(buf, info, nil)
+		}
+	}
+	r := w.free
+	if p != nil || r == nil || r.recv == nil || w.closed {
+		return w.tagRecvSlow(buf, tag, mask, info, p)
+	}
+	w.free = r.next
+	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
+	v := r.recv
+	v.buf, v.info = buf, info
+	v.node.Tag, v.node.Mask = tag, mask
+	w.tags.Expect(&v.node)
+	return r, nil
+}
+
+// tagRecvSlow is TagRecv for all cases.
+//
+//go:noinline
+func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
 		return nil, recvError(len(buf), ucs.ErrInvalidParam)
 	}
-	if w.tags.Unexpected() > 0 {
-		if m := w.tags.Take(tag, mask); m != nil {
-			return m.Owner.taken().recv(buf, info, p)
-		}
+	if m := w.tags.Take(tag, mask); m != nil {
+		return m.Owner.taken().recv(buf, info, p)
 	}
 	if w.closed {
 		return nil, recvError(len(buf), ucs.ErrClosed)
@@ -151,7 +170,7 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	switch {
 	case n > v.room():
 		r.settle(ucs.StatusTruncated)
-	case r.flags != 0 || v.typed:
+	case r.flags != 0:
 		r.settle(ucs.StatusOK)
 	default:
 		v.release()
@@ -159,19 +178,9 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	}
 }
 
-// fills reports that the receive ends with a message of n bytes once that is copied, and that
+// fits reports that the receive ends with a message of n bytes once that is copied, and that
 // nobody has to be told.
-func (v *tagRecv) fills(n int) bool { return n <= v.room() && v.req.flags == 0 && !v.typed }
-
-// fill ends a receive that data fills.
-func (v *tagRecv) fill(m *messages, tag uint64, data []byte) {
-	shortcopy.Copy(v.buf, data)
-	if v.info != nil {
-		v.tell(m.e, tag, len(data))
-	}
-	v.buf, v.mem, v.info = nil, nil, nil
-	v.req.flags = directDone
-}
+func (v *tagRecv) fits(n int) bool { return n <= len(v.buf) && v.req.flags == 0 }
 
 // write implements sink.
 func (v *tagRecv) write(off int, data []byte) {

@@ -11,9 +11,9 @@ func Copy(dst, src []byte) int {
 	if n < word || n > 2*word || n > len(dst) {
 		return copy(dst, src)
 	}
-	first, last := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[n-word:])
+	first, last := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[n-word:n:n])
 	binary.LittleEndian.PutUint64(dst, first)
-	binary.LittleEndian.PutUint64(dst[n-word:], last)
+	binary.LittleEndian.PutUint64(dst[n-word:n:n], last)
 	return n
 }
 

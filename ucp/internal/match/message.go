@@ -79,7 +79,7 @@ func (s *messages[M]) take(tag, mask uint64) *Msg[M] {
 	if m := l.entry; (m.Tag^tag)&mask == 0 && m.indexed == 0 {
 		s.count--
 		l.key = 0
-		s.order.shift()
+		s.order.shift(l)
 		return m
 	}
 	return s.takeAny(tag, mask)

@@ -42,9 +42,8 @@ func (q *queue[E]) remove(l *link[E]) {
 	l.next, l.prev = nil, nil
 }
 
-// shift takes the first out of the queue, which is not empty.
-func (q *queue[E]) shift() {
-	l := q.head
+// shift takes the first out of the queue, which is l.
+func (q *queue[E]) shift(l *link[E]) {
 	next := l.next
 	if next != nil {
 		next.prev = l.prev

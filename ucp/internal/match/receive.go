@@ -85,9 +85,10 @@ func (s *receives[R]) take(tag uint64) *Recv[R] {
 
 // shift takes out the first receive, which is not indexed.
 func (s *receives[R]) shift() {
+	l := s.order.head
 	s.count--
-	s.order.head.key = 0
-	s.order.shift()
+	l.key = 0
+	s.order.shift(l)
 }
 
 // takeAny is take for wherever the receive is.
