@@ -91,7 +91,7 @@ func TestLayers_EveryCaseCounts(t *testing.T) {
 // The budgets: what a layer may add to the one below it, in instructions.
 const (
 	budgetUCPPut  = 42 // UCP over UCT, put of 8 bytes; eight of them refuse ranges outside the region
-	budgetIdleUCP = 30 // Worker.Progress with nothing to do, for each active iface
+	budgetIdleUCP = 28 // Worker.Progress with nothing to do, for each active iface
 )
 
 // countBudget counts what a budget is set for.
@@ -143,7 +143,7 @@ var messageBudgets = map[string]map[Op]int{
 	dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
 	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
 	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
-	sm.Name:   {AMShort: 112, AMBcopy: 228, AMShortRecv: 176},
+	sm.Name:   {AMShort: 88, AMBcopy: 228, AMShortRecv: 150},
 }
 
 func TestBudget_Messages(t *testing.T) {
@@ -180,7 +180,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 80, AMShortRecv: 185}
+var messageOver = map[Op]int{AMShort: 63, AMShortRecv: 88}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
@@ -195,7 +195,7 @@ func TestBudget_ActiveMessages(t *testing.T) {
 }
 
 // tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
-var tagBudget = map[Op]int{Tag: 110, TagPost: 97, TagRecv: 345, TagKept: 280}
+var tagBudget = map[Op]int{Tag: 63, TagPost: 70, TagRecv: 125, TagKept: 275}
 
 func TestBudget_Tags(t *testing.T) {
 	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
