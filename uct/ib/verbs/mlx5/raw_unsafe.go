@@ -97,6 +97,8 @@ type RawSRQ struct {
 	DBRec      prm.DBRec
 	Entries    RawRing
 	Head, Tail uint16
+	// Doorbell is told of each post; nil for most queues. See prm.RecvList.Tell.
+	Doorbell prm.RecvDoorbell
 }
 
 // RawSupported returns ErrUnsupported, with the provider's name, for a device whose
@@ -167,7 +169,8 @@ func RawSRQOf(srq *verbs.SRQ) (RawSRQ, error) {
 		return RawSRQ{}, notOurs("SRQ", srq.Provider())
 	}
 	head, tail := s.list.Ends()
-	return RawSRQ{SRQN: s.srqn, UserIndex: s.uidx, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.list.RQView), Head: head, Tail: tail}, nil
+	return RawSRQ{SRQN: s.srqn, UserIndex: s.uidx, DBRec: s.dbrec.DBRec, Entries: rawEntries(&s.list.RQView), Head: head, Tail: tail,
+		Doorbell: s.doorbell}, nil
 }
 
 // RawAV returns the datagram segment of an address handle, which must not be changed;

@@ -12,20 +12,21 @@ import (
 
 // sharedRecv is a shared receive queue.
 type sharedRecv struct {
-	prov   *Provider
-	v      *verbs.SRQ
-	handle uint32     // names it to the hardware
-	srqn   uint32     // names it to peers; of a basic SRQ the same
-	cq     *compQueue // where its receives complete; nil of a basic SRQ
-	uidx   uint32     // 0 of a basic SRQ
-	list   prm.RecvList
-	mem    queueMemory
-	dbrec  dbrecSlot
-	maxSGE int
-	maxWR  int
-	locked bool
-	mu     spinLock
-	limit  atomic.Int32
+	prov     *Provider
+	v        *verbs.SRQ
+	handle   uint32           // names it to the hardware
+	srqn     uint32           // names it to peers; of a basic SRQ the same
+	cq       *compQueue       // where its receives complete; nil of a basic SRQ
+	uidx     uint32           // 0 of a basic SRQ
+	doorbell prm.RecvDoorbell // nil if posts tell nobody
+	list     prm.RecvList
+	mem      queueMemory
+	dbrec    dbrecSlot
+	maxSGE   int
+	maxWR    int
+	locked   bool
+	mu       spinLock
+	limit    atomic.Int32
 }
 
 // CreateSRQ implements verbs.Provider.
@@ -87,8 +88,14 @@ func (s *sharedRecv) createXRC(params prm.SRQParams, attr *verbs.SRQInitAttr) (e
 	}
 	s.cq = attr.CQ.Provider().(*compQueue)
 	params.XRCDN, params.CQN, params.UserIndex = domain.xrcdn, s.cq.cqn, s.uidx
-	s.handle, s.srqn, err = domain.hw.CreateXRCSRQ(params)
-	return err
+	if s.handle, s.srqn, err = domain.hw.CreateXRCSRQ(params); err != nil {
+		return err
+	}
+	if hw, ok := domain.hw.(prm.RecvWatcher); ok {
+		s.doorbell = hw.RecvDoorbell(s.handle)
+		s.list.Tell(s.doorbell)
+	}
+	return nil
 }
 
 // PostRecv implements verbs.SRQProvider.

@@ -3,7 +3,6 @@ package softhca
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/offheap"
@@ -11,12 +10,17 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// pageLen is the length of the control page, with which an arena begins: the page size
-// of amd64. Where pages are longer the rest of the first one is not used.
-const pageLen = 4096
+// An arena segment begins with the control page and the claims of XRC SRQs; memory for
+// callers follows. pageLen is the page size of amd64: where pages are longer, up to 64 KiB,
+// the rest of the first one is not used.
+const (
+	pageLen    = 4096
+	claimsOff  = 64 << 10
+	arenaStart = claimsOff + claimsLen
+)
 
 // newArena makes the arena of a segment.
-func newArena(seg *memfd.Segment) *memfd.Arena { return memfd.NewArena(seg, os.Getpagesize()) }
+func newArena(seg *memfd.Segment) *memfd.Arena { return memfd.NewArena(seg, arenaStart) }
 
 // AllocBuffer implements prm.Hardware. ErrNoMemory if the arena is full.
 func (h *hca) AllocBuffer(n int) (verbs.Buffer, error) {

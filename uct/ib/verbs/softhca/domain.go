@@ -22,15 +22,20 @@ func (d *xrcDomain) number(slot uint32) (srqn uint32) { return slot }
 
 // xrcQueue is what an XRC SRQ has that a basic one has not; a basic one is the zero value.
 type xrcQueue struct {
-	domain *xrcDomain
-	cq     *compQueue // where its receives complete
-	uidx   uint32
+	domain  *xrcDomain
+	window  *recvWindow
+	closing atomic.Bool // nothing arrives any more
+	cq      *compQueue  // where its receives complete
+	uidx    uint32
 }
 
 // xrcHandle marks the names of XRC SRQs among those of all SRQs of a device.
 const xrcHandle = 1 << 23
 
-var _ prm.XRCHardware = (*hca)(nil)
+var (
+	_ prm.XRCHardware = (*hca)(nil)
+	_ prm.RecvWatcher = (*hca)(nil)
+)
 
 // OpenXRCD implements prm.XRCHardware. Domains with a name are not shared yet.
 func (h *hca) OpenXRCD(attr verbs.XRCDInitAttr) (uint32, error) {
@@ -66,7 +71,7 @@ type xrcTable struct {
 }
 
 func (t *xrcTable) find(srqn uint32) *recvQueue {
-	if q := t.slot[srqn%maxXRCSRQ].Load(); q != nil && q.srqn == srqn {
+	if q := t.slot[srqn%maxXRCSRQ].Load(); q != nil && q.srqn == srqn && !q.xrc.closing.Load() {
 		return q
 	}
 	return nil
@@ -88,36 +93,56 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	if !ok {
 		return 0, 0, ucs.ErrNoMemory
 	}
-	q := &recvQueue{hca: h, srqn: d.number(slot), pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec,
-		xrc: xrcQueue{domain: d, cq: cq, uidx: p.UserIndex}}
+	q := &recvQueue{hca: h, srqn: d.number(slot), pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
+	e := h.table.srq(q.srqn)
+	q.xrc.domain, q.xrc.cq, q.xrc.uidx = d, cq, p.UserIndex
+	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}
 	d.users++
 	cq.users++
 	h.xrcSRQs.slot[slot].Store(q)
-	e := h.table.srq(q.srqn)
+	q.xrc.window.claim.Store(0)
+	e.posted.Store(0)
 	e.xrcdn.Store(d.xrcdn)
 	e.pdn.Store(p.PDN)
 	e.srqn.Store(q.srqn)
 	return q.handle(), q.srqn, nil
 }
 
-// destroyXRCSRQ is DestroySRQ of an XRC SRQ. Messages that arrive there are cut off.
+// RecvDoorbell implements prm.RecvWatcher.
+func (h *hca) RecvDoorbell(handle uint32) prm.RecvDoorbell {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q := h.findSRQ(handle); q != nil && q.xrc.window != nil {
+		return q
+	}
+	return nil
+}
+
+// destroyXRCSRQ is DestroySRQ of an XRC SRQ. Messages that arrive there are cut off. It
+// waits for peers that are filling a receive: *ucs.InUseError if they do not end, and then
+// it can be called again.
 func (h *hca) destroyXRCSRQ(handle uint32) error {
 	h.mu.Lock()
 	q := h.findSRQ(handle)
 	if q != nil {
+		q.xrc.closing.Store(true)
 		h.table.srq(q.srqn).srqn.Store(0)
 		h.table.generation().Add(1)
-		h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil)
 	}
 	h.mu.Unlock()
 	if q == nil {
 		return ucs.ErrInvalidParam
 	}
+	h.wakeStarving()
 	h.driving.lock()
 	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
 	h.driving.unlock()
+	if inside := h.await(h.visitsToQueue(q.srqn), ucs.RevokeLimit); len(inside) > 0 {
+		return inUseError(inside)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil)
 	q.xrc.domain.users--
 	q.xrc.cq.users--
 	h.srqIDs.give(handle % maxXRCSRQ)

@@ -8,9 +8,10 @@ const (
 	attnResponse             // a peer has answered, or made room
 	attnRun                  // a QP can go on
 	attnTimer                // QPs wait for a time; stays up while they do
+	attnFeed                 // receives were posted, and peers wait for some
 	attnProbe                // set by the engine, cleared by the thread that drives
 
-	attnWork = attnRequest | attnResponse | attnRun
+	attnWork = attnRequest | attnResponse | attnRun | attnFeed
 )
 
 var epoch = time.Now()
@@ -53,6 +54,9 @@ func (h *hca) drive(bits uint32) (again uint32) {
 				again |= attnResponse
 			}
 		}
+	}
+	if bits&attnFeed != 0 {
+		h.feedPeers()
 	}
 	if bits&attnTimer != 0 && h.fireTimers() != 0 {
 		again |= attnTimer

@@ -20,6 +20,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	r := &qp.req
 	r.fault = told
 	r.opened = false
+	qp.dropClaim()
 	r.next, r.inFlight, r.read = r.acked, 0, 0
 	silent := syn != prm.SyndromeWRFlush
 	if silent && r.next != qp.dbrec.Send() {

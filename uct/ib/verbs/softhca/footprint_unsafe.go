@@ -17,15 +17,16 @@ const (
 	pointerLen = int64(unsafe.Sizeof(uintptr(0)))
 	// hcaLen has the tables by which QPs and regions are found without a lock: they
 	// are on the Go heap in full length.
-	hcaLen     = int64(unsafe.Sizeof(hca{}))
-	pdLen      = int64(unsafe.Sizeof(uint32(0)))
-	cqLen      = int64(unsafe.Sizeof(compQueue{}))
-	srqLen     = int64(unsafe.Sizeof(recvQueue{}))
-	qpLen      = int64(unsafe.Sizeof(queuePair{}))
-	xrcdLen    = int64(unsafe.Sizeof(xrcDomain{}))
-	regionLen  = int64(unsafe.Sizeof(region{})+unsafe.Sizeof(runtime.Pinner{})) + pinnedLen
-	uarLen     = int64(unsafe.Sizeof(uarPage{}) + unsafe.Sizeof(offheap.Block{}))
-	outLinkLen = int64(unsafe.Sizeof(outLink{}))
+	hcaLen      = int64(unsafe.Sizeof(hca{}))
+	pdLen       = int64(unsafe.Sizeof(uint32(0)))
+	cqLen       = int64(unsafe.Sizeof(compQueue{}))
+	srqLen      = int64(unsafe.Sizeof(recvQueue{}))
+	qpLen       = int64(unsafe.Sizeof(queuePair{}))
+	windowBytes = int64(unsafe.Sizeof(recvWindow{}))
+	xrcdLen     = int64(unsafe.Sizeof(xrcDomain{}))
+	regionLen   = int64(unsafe.Sizeof(region{})+unsafe.Sizeof(runtime.Pinner{})) + pinnedLen
+	uarLen      = int64(unsafe.Sizeof(uarPage{}) + unsafe.Sizeof(offheap.Block{}))
+	outLinkLen  = int64(unsafe.Sizeof(outLink{}))
 )
 
 // pinnedLen is what a runtime.Pinner points to: pinnerSize in runtime/pinner.go.
@@ -40,14 +41,16 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	defer h.mu.Unlock()
 	touched := h.tableTouched()
 	b.Contexts += touched + int64(cap(h.qpIDs.variant)+cap(h.mrIDs.variant)+cap(h.srqIDs.variant))
-	b.Reserved += tableLen - touched
-	if h.arena != nil {
-		b.Reserved += int64(len(h.arenaSeg.Bytes())) - pageLen
+	b.Reserved += claimsLen - touched
+	if h.arena == nil {
+		b.Reserved += tableLen
+	} else {
+		b.Reserved += sharedTableLen + int64(len(h.arenaSeg.Bytes())) - claimsLen - pageLen
 	}
 	b.PDs = int64(h.pds.live)*pdLen + int64(cap(h.pds.slot))*pointerLen
 	b.CQs = int64(h.cqs.live)*cqLen + int64(cap(h.cqs.slot))*pointerLen
 	b.SRQs = int64(h.srqs.live)*srqLen + int64(cap(h.srqs.slot))*pointerLen
-	b.SRQs += int64(h.srqIDs.live()) * srqLen
+	b.SRQs += int64(h.srqIDs.live()) * (srqLen + windowBytes)
 	b.XRCDs = int64(h.xrcds.live)*xrcdLen + int64(cap(h.xrcds.slot))*pointerLen
 	b.QPs = int64(h.qpIDs.live()-h.withSRQ) * (qpLen + srqLen)
 	b.QPs += int64(h.withSRQ) * qpLen

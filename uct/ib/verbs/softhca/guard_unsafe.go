@@ -16,7 +16,10 @@ import (
 type guard struct {
 	seq atomic.Uint32 // odd during a visit, another number for each
 	key atomic.Uint32 // the rkey of the region; changes only while seq is even
-	_   [guardLen - 8]byte
+	// srqn is the XRC SRQ to which the receive belongs that is being filled; a visit that
+	// fills none leaves it alone.
+	srqn atomic.Uint32
+	_    [guardLen - 12]byte
 }
 
 var _ = [1]struct{}{}[unsafe.Sizeof(guard{})-guardLen]
@@ -27,6 +30,13 @@ var _ = [1]struct{}{}[unsafe.Sizeof(guard{})-guardLen]
 func (g *guard) enter(key uint32) (seq uint32) {
 	mmio.StoreRelease32(unsafe.Pointer(&g.key), key)
 	return g.seq.Add(1)
+}
+
+// enterQueue is enter for a visit that fills a receive of an XRC SRQ, which is in the region
+// of key, or finds out which that is: key is 0.
+func (g *guard) enterQueue(srqn, key uint32) (seq uint32) {
+	mmio.StoreRelease32(unsafe.Pointer(&g.srqn), srqn)
+	return g.enter(key)
 }
 
 // leave ends the visit, after its last access.

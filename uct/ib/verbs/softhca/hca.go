@@ -33,6 +33,8 @@ type hca struct {
 	table    table
 	arena    *memfd.Arena // nil on the loop fabric
 	ctl      *control
+	claims   claims
+	claimID  uint64 // ours, in the claims of peers
 	cookie   *uint64
 	port     *attach.Port // nil on the loop fabric
 
@@ -134,6 +136,7 @@ func (h *hca) identify() error {
 	}
 	copy(h.gid[8:], seed[:8])
 	h.gidWords = gidWords(h.gid)
+	h.claimID = claimID(h.gidWords)
 	*h.cookie = binary.NativeEndian.Uint64(seed[8:])
 	return nil
 }
@@ -141,23 +144,25 @@ func (h *hca) identify() error {
 // makeSegments makes the segments that peers see.
 func (h *hca) makeSegments() (err error) {
 	if h.cfg.Fabric == FabricLoop {
-		if h.local, err = offheap.Alloc(tableLen + pageLen); err != nil {
+		if h.local, err = offheap.Alloc(tableLen + pageLen + claimsLen); err != nil {
 			return err
 		}
 		mem := h.local.Bytes()
 		h.table, _ = newTable(mem)
 		h.ctl = controlOf(mem[tableLen:])
+		h.claims = claimsAt(mem[tableLen+pageLen:])
 		return nil
 	}
-	if h.tableSeg, err = memfd.Create("gucx-table", tableLen, memfd.PeersRead); err != nil {
+	if h.tableSeg, err = memfd.Create("gucx-table", sharedTableLen, memfd.PeersRead); err != nil {
 		return err
 	}
 	h.table, _ = newTable(h.tableSeg.Bytes())
-	if h.arenaSeg, err = memfd.Create("gucx-arena", int(h.cfg.ArenaLen), memfd.PeersWrite); err != nil {
+	if h.arenaSeg, err = memfd.Create("gucx-arena", int(h.cfg.ArenaLen)+arenaStart, memfd.PeersWrite); err != nil {
 		return err
 	}
 	h.arena = newArena(h.arenaSeg)
 	h.ctl = controlOf(h.arenaSeg.Bytes())
+	h.claims = claimsAt(h.arenaSeg.Bytes()[claimsOff:])
 	return nil
 }
 

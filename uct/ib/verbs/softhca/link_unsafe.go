@@ -27,6 +27,8 @@ const (
 // linkHeader is at the start of the link segment.
 type linkHeader struct {
 	guardsUsed atomic.Uint32 // guards below this one may be up
+	_          [60]byte
+	starved    atomic.Uint32 // QPs of the dialer wait for receives; see starve
 }
 
 // control is the first page of an arena: how peers call for attention.
@@ -34,6 +36,8 @@ type control struct {
 	attention atomic.Uint32 // attn* bits
 	_         [60]byte
 	sleeping  atomic.Uint32 // nobody looks at attention: write the eventfd
+	_         [60]byte
+	starving  atomic.Uint32 // QPs of some peer wait for receives; see starve
 	_         [60]byte
 }
 
@@ -90,6 +94,7 @@ type outLink struct {
 	arena     unsafe.Pointer
 	arenaLen  uint64
 	ctl       *control // the peer's
+	claims    claims   // the peer's; none if what the peer posts is not shown
 	wakeFD    int      // the peer's eventfd
 	pid       int
 	cma       bool // cross-memory attach works
@@ -101,6 +106,7 @@ type outLink struct {
 	guards  []uint32 // free slots
 	resp    consumer
 	blocked []*queuePair // waiting for room in req; under txLock
+	starved []*queuePair // waiting for receives; under txLock
 	waiters []*queuePair // waiting for the end of dialing; under hca.runLock
 }
 

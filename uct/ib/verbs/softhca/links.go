@@ -168,6 +168,7 @@ func (h *hca) failUsers(l *outLink) {
 	l.releaseWaiters()
 	h.eachQP(func(qp *queuePair) { qp.peerGone(l) })
 	l.unblock()
+	l.endStarving()
 }
 
 // reject ends a link on which the peer has answered what is no packet. driving is held.
@@ -215,6 +216,7 @@ func (h *hca) dropInbound(l *inLink) {
 		if h.delist(l) {
 			_ = l.closeFunc()
 			h.failTargets(l.gid)
+			h.settleClaims(l.gid)
 			h.quarantine.release()
 			h.tellIfGone(l.gid)
 		}

@@ -11,14 +11,18 @@ const (
 	pktAtomicCS // compare-and-swap through the target
 	pktDatagram // UD send
 	pktFault    // the initiator was refused: status is what happened
+	pktFilled   // a send that the initiator has put into receive raddr of the SRQ
 
 	// Packets on the response ring.
 	pktAck      // everything up to msn is done
 	pktNak      // msn was refused with status; everything before is done
-	pktRNR      // msn found no receive; status is the timer code
+	pktRNR      // msn found no receive; status is the timer code, or rnrBusy
 	pktReadData // payload at offset raddr of the oldest request, which is msn
 	pktAtomicOK // swapAdd is the old value
 )
+
+// rnrBusy in pktRNR: a peer is filling the receive that is next. It is no timer code.
+const rnrBusy = 0xff
 
 // Packet flags.
 const (

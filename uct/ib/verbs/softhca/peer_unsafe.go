@@ -16,17 +16,18 @@ import (
 // adopt sets up the dialer's end of a link.
 func (l *outLink) adopt(out *attach.Outbound) error {
 	t, ok := newTable(out.Table.Bytes())
-	if !ok || !t.valid() {
+	if !ok || !t.valid() || len(out.Table.Bytes()) < sharedTableLen {
 		return fmt.Errorf("%w: table of %s", ucs.ErrInvalidAddr, l.gid)
 	}
 	arena := out.Arena.Bytes()
-	if len(arena) < pageLen {
+	if len(arena) < arenaStart {
 		return fmt.Errorf("%w: arena of %d bytes of %s", ucs.ErrInvalidAddr, len(arena), l.gid)
 	}
 	l.table = t
 	l.arena = unsafe.Pointer(unsafe.SliceData(arena))
 	l.arenaLen = uint64(len(arena))
 	l.ctl = (*control)(l.arena)
+	l.claims = claimsAt(arena[claimsOff:])
 	l.wakeFD = out.WakeFD
 	l.pid = out.PeerPID
 	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(out.Seg.Bytes()))}
@@ -70,6 +71,7 @@ func (l *outLink) connectSelf() {
 	l.self = true
 	l.table = h.table
 	l.ctl, l.wakeFD = h.ctl, h.wakeFD
+	l.claims = h.claims
 	l.mem = linkMem{unsafe.Pointer(unsafe.SliceData(block.Bytes()))}
 	l.req = l.mem.producer(linkReq)
 	l.resp = l.mem.consumer(linkResp)

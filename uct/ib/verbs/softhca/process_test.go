@@ -37,6 +37,7 @@ type introduction struct {
 	RKey    uint32
 	Private uint64 // memory outside the arena
 	PrivKey uint32
+	SRQN    uint32 // of a child that is an XRC target, and QPN is its target's
 	UDQPN   uint32 // the child sends it a datagram, and is not connected; or 0
 }
 
@@ -110,6 +111,12 @@ func (c *child) stop(t *testing.T) {
 func runChild(role string) int {
 	f := &fatal{}
 	n := openNode(f, softhca.Config{})
+	switch role {
+	case "xrc target":
+		return n.runXRCTarget()
+	case "xrc initiator":
+		return n.runXRCInitiator()
+	}
 	private := make([]byte, 4096)
 	mr, err := n.pd.RegMR(private, anyone)
 	require.NoError(f, err)

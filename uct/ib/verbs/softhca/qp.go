@@ -214,6 +214,9 @@ func (qp *queuePair) setState(s verbs.QPState) {
 	qp.state.Store(uint32(s))
 	qp.entry.state.Store(uint32(s))
 	qp.hca.table.generation().Add(1)
+	if qp.domain != nil {
+		qp.hca.wakeStarving() // who waits for a receive finds that the target has gone
+	}
 }
 
 func (qp *queuePair) is(s verbs.QPState) bool { return qp.state.Load() == uint32(s) }
@@ -248,6 +251,7 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPMaskMinRNRTimer) {
 		d.MinRNRTimer = a.MinRNRTimer
+		qp.entry.rnrTimer.Store(uint32(a.MinRNRTimer))
 	}
 	if has(verbs.QPMaskRQPSN) {
 		qp.resp.msn = a.RQPSN & mlx5PSNMask
@@ -302,6 +306,7 @@ func (qp *queuePair) receivesShared() bool { return qp.rq.shared() || qp.domain 
 // detach lets go of the links. exec is held.
 func (qp *queuePair) detach() {
 	r := &qp.req
+	qp.dropClaim()
 	if r.guard != nil {
 		r.link.giveGuard(r.guardSlot)
 		r.guard, r.grant = nil, grant{}

@@ -25,6 +25,7 @@ type requester struct {
 	guardSlot uint32
 	grant     grant
 
+	out     delivery
 	vec     cma.Vec
 	udLinks []*outLink // UD: every port sent to, the last one first
 
@@ -127,6 +128,11 @@ func (qp *queuePair) step(pi uint16, budget *int) stepResult {
 		return qp.remoteMemory(w, budget)
 	case prm.OpNOP:
 		return qp.finish(w, 0)
+	}
+	if qp.service == verbs.QPTypeXRCSend {
+		if v, ok := qp.deliver(w, budget); ok {
+			return v
+		}
 	}
 	return qp.message(w)
 }

@@ -108,6 +108,10 @@ func (l *inLink) endDrain() {
 // service or belong to another peer are dropped, as on a wire; a message of an RC
 // QP is answered, so that its sender need not wait for a timeout.
 func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
+	if pkt.op == pktFilled {
+		l.filled(pkt)
+		return
+	}
 	qp := l.hca.qps.find(pkt.dstQPN)
 	if pkt.op == pktDatagram {
 		if qp != nil && qp.service == verbs.QPTypeUD {
@@ -225,11 +229,19 @@ func (l *inLink) receive(qp *queuePair, pkt *packet, body unsafe.Pointer) prm.Sy
 // come back.
 func (l *inLink) consume(qp *queuePair, pkt *packet) (ok bool, syn prm.Syndrome) {
 	s := &qp.resp
-	ok, syn = s.open.queue.take(&s.open.entry)
+	timer := qp.attr.MinRNRTimer
+	if q := s.open.queue; q.xrc.window == nil {
+		ok, syn = q.take(&s.open.entry)
+	} else {
+		var busy bool
+		if ok, busy, syn = q.takeShown(&s.open.entry); busy {
+			timer = rnrBusy
+		}
+	}
 	if !ok {
 		s.open.close()
 		s.refused = true
-		l.answer(pkt, pktRNR, qp.attr.MinRNRTimer)
+		l.answer(pkt, pktRNR, timer)
 		return false, prm.SyndromeOK
 	}
 	if syn != prm.SyndromeOK {

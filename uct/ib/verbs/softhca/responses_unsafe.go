@@ -45,6 +45,9 @@ func (l *outLink) afterDrain() {
 		call(l.ctl, l.wakeFD, attnRequest)
 	}
 	l.unblock()
+	if l.mem.header().starved.Load() == 0 {
+		l.endStarving()
+	}
 }
 
 // answer handles one response. It must be one that the request can have (IBTA volume 1,
@@ -73,7 +76,7 @@ func (qp *queuePair) answerTo(w *prm.WQE, pkt *packet, body unsafe.Pointer) {
 	case pkt.op == pktNak:
 		qp.enterError(refusal(pkt.status), prm.SyndromeOK)
 	case pkt.op == pktRNR && consumesReceive(w.Op):
-		qp.notReady(pkt.status)
+		qp.notReady(w, pkt.status)
 		return
 	case pkt.op == pktAck && sent:
 		qp.retire(1)
@@ -152,21 +155,31 @@ func (qp *queuePair) progressed() {
 // rnrForever is the RNR retry count that never runs out (IBTA volume 1, 9.7.5.2.8).
 const rnrForever = 7
 
-// notReady goes back to the oldest message in flight, which found no receive.
-func (qp *queuePair) notReady(timer uint8) {
+// notReady goes back to w, the oldest message in flight, which found no receive.
+func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r := &qp.req
-	if r.rnrLeft == 0 {
+	srqn, busy := w.SRQN, timer == rnrBusy
+	switch {
+	case busy:
+	case r.rnrLeft == 0:
 		qp.enterError(prm.SyndromeRNRExceeded, prm.SyndromeOK)
 		return
-	}
-	if r.rnrLeft != rnrForever {
+	case r.rnrLeft != rnrForever:
 		r.rnrLeft--
 	}
 	r.msn = (r.msn - r.inFlight) & mlx5PSNMask
 	r.inFlight, r.read = 0, 0
 	r.next = r.acked
 	r.opened = false
-	r.hold = qp.hca.clock() + rnrDelay(timer)
+	switch {
+	case busy:
+		r.hold = qp.hca.clock() + busyLook
+	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == rnrForever && qp.timed == nil && !r.link.claims.none():
+		qp.starve(srqn)
+		return
+	default:
+		r.hold = qp.hca.clock() + rnrDelay(timer)
+	}
 	qp.sleepUntil(r.hold)
 }
 

@@ -14,6 +14,7 @@ import (
 //	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
 //	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
 //	tableSRQs    maxXRCSRQ entries of 64 bytes, of XRC SRQs, by the low 16 bits of the number
+//	tableLen     on the shm fabric: shownRecvs receives of each XRC SRQ, 64 bytes each
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
 	tableVersion = 4
@@ -29,6 +30,8 @@ const (
 	tableMRs  = tableQPs + maxQP*entryLen
 	tableSRQs = tableMRs + maxMR*entryLen
 	tableLen  = tableSRQs + maxXRCSRQ*entryLen
+	// sharedTableLen is its length on the shm fabric.
+	sharedTableLen = tableLen + maxXRCSRQ*shownRecvs*entryLen
 )
 
 // qpEntry is what an initiator must know of a responder QP. Fields other than
@@ -42,7 +45,9 @@ type qpEntry struct {
 	service atomic.Uint32    // verbs.QPType
 	destGID [2]atomic.Uint64 // the peer's GID, as two words in memory order
 	xrcdn   atomic.Uint32    // of an XRC target: its domain on this device
-	_       [20]byte
+	// rnrTimer is the code of the delay after a message found no receive.
+	rnrTimer atomic.Uint32
+	_        [16]byte
 }
 
 // mrEntry is what an initiator must know of a memory region. key is stored last
@@ -61,11 +66,25 @@ type mrEntry struct {
 // srqEntry is what an initiator must know of an XRC SRQ. srqn is stored last when the
 // queue appears, and cleared first when it goes.
 type srqEntry struct {
-	srqn  atomic.Uint32 // 0: none
-	xrcdn atomic.Uint32
-	pdn   atomic.Uint32
-	_     [52]byte
+	srqn   atomic.Uint32 // 0: none
+	xrcdn  atomic.Uint32
+	pdn    atomic.Uint32
+	posted atomic.Uint32 // receives shown so far, modulo 2^16; stored after them
+	_      [48]byte
 }
+
+// recvShown is a receive of an XRC SRQ as peers see it.
+type recvShown struct {
+	seq  uint32 // its number in the queue, modulo 2^16
+	nsge uint32 // recvHidden: the target alone can fill it
+	sge  [shownSGEs]verbs.SGE
+	_    [8]byte
+}
+
+const (
+	shownSGEs  = 3
+	recvHidden = 1<<32 - 1
+)
 
 // Kinds of registered memory.
 const (
@@ -77,6 +96,7 @@ var (
 	_ = [1]struct{}{}[unsafe.Sizeof(qpEntry{})-entryLen]
 	_ = [1]struct{}{}[unsafe.Sizeof(mrEntry{})-entryLen]
 	_ = [1]struct{}{}[unsafe.Sizeof(srqEntry{})-entryLen]
+	_ = [1]struct{}{}[unsafe.Sizeof(recvShown{})-entryLen]
 )
 
 // table is a view of a table segment: the own one, or a peer's.
@@ -126,6 +146,12 @@ func (t table) srq(srqn uint32) *srqEntry {
 	return (*srqEntry)(unsafe.Add(t.base, tableSRQs+uintptr(srqn%maxXRCSRQ)*entryLen))
 }
 
+// recv returns receive seq of an XRC SRQ, on the shm fabric.
+func (t table) recv(srqn uint32, seq uint16) *recvShown {
+	i := uintptr(srqn%maxXRCSRQ)*shownRecvs + uintptr(seq%shownRecvs)
+	return (*recvShown)(unsafe.Add(t.base, tableLen+i*entryLen))
+}
+
 func (e *qpEntry) setDestGID(g verbs.GID) {
 	w := gidWords(g)
 	e.destGID[0].Store(w[0])
@@ -137,8 +163,12 @@ func (e *qpEntry) setDestGID(g verbs.GID) {
 func (e *qpEntry) accepts(qpn, srcQPN uint32, src *[2]uint64) bool {
 	s := verbs.QPState(e.state.Load())
 	return (s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD) &&
-		e.qpn.Load() == qpn && e.destQPN.Load() == srcQPN &&
-		e.destGID[0].Load() == src[0] && e.destGID[1].Load() == src[1]
+		e.qpn.Load() == qpn && e.from(srcQPN, src)
+}
+
+// from reports whether the entry's QP is connected to the QP srcQPN at the port src.
+func (e *qpEntry) from(srcQPN uint32, src *[2]uint64) bool {
+	return e.destQPN.Load() == srcQPN && e.destGID[0].Load() == src[0] && e.destGID[1].Load() == src[1]
 }
 
 // destroyed reports whether the entry was of QP qpn, which has existed, and is not any more.

@@ -167,11 +167,18 @@ func (t *timedQP) describe(bbs int) timing.WQE {
 
 // target is the NIC that the work request in t.wqe goes to; nil if there is none.
 func (t *timedQP) target() *timing.NIC {
-	qpn := t.qp.attr.DestQPN
-	if t.qp.service == verbs.QPTypeUD {
+	h, qpn := t.qp.hca, t.qp.attr.DestQPN
+	switch t.qp.service {
+	case verbs.QPTypeUD:
 		qpn = t.wqe.AV.QPN
+	case verbs.QPTypeXRCSend:
+		q := h.xrcSRQs.find(t.wqe.SRQN)
+		if q == nil || h.cfg.NIC != nil {
+			return h.cfg.NIC
+		}
+		return q.xrc.cq.timed.model.NIC()
 	}
-	if peer := t.qp.hca.qps.find(qpn); peer != nil {
+	if peer := h.qps.find(qpn); peer != nil && peer.timed != nil {
 		return peer.timed.model.NIC()
 	}
 	return nil

@@ -14,12 +14,18 @@ type visit struct {
 	slot uint32 // of the guard
 	seq  uint32
 	key  uint32
+	srqn uint32 // of the last receive that the QP was at
 }
 
 // visits lists the accesses under way to the region of a key. The key must be gone from
 // the table: who comes later finds that.
 func (h *hca) visits(key uint32) []visit {
 	return h.visitsOf(func(v *visit) bool { return v.key == key })
+}
+
+// visitsToQueue is visits for receives of an XRC SRQ.
+func (h *hca) visitsToQueue(srqn uint32) []visit {
+	return h.visitsOf(func(v *visit) bool { return v.srqn == srqn })
 }
 
 // visitsFrom lists the accesses under way from the device with a GID.
@@ -37,6 +43,7 @@ func (h *hca) visitsOf(match func(*visit) bool) (list []visit) {
 		for slot := range l.mem.guards() {
 			v := visit{link: l, slot: slot}
 			var ok bool
+			v.srqn = l.mem.guard(slot).srqn.Load()
 			if v.seq, v.key, ok = l.mem.guard(slot).visiting(); ok && match(&v) {
 				list = append(list, v)
 			}

@@ -12,6 +12,9 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
+// testConfig is a device on the shm fabric.
+var testConfig softhca.Config
+
 // xrcTarget is an XRC domain of a node, with a target.
 type xrcTarget struct {
 	*node

@@ -85,6 +85,20 @@ type XRCHardware interface {
 	OpenTarget(xrcdn, qpn uint32) error
 }
 
+// RecvDoorbell is how a device in software learns that receives were posted to an XRC SRQ:
+// it shows them to peers, and wakes those that wait. Hardware looks by itself.
+type RecvDoorbell interface {
+	// Posted is called after the doorbell record was stored, by the goroutine that
+	// posts. It neither blocks nor allocates.
+	Posted()
+}
+
+// RecvWatcher is implemented by XRCHardware that wants to be told.
+type RecvWatcher interface {
+	// RecvDoorbell is that of an XRC SRQ, by its handle; nil of another SRQ.
+	RecvDoorbell(handle uint32) RecvDoorbell
+}
+
 // Doorbell is how the software HCA sees a store to a UAR page.
 type Doorbell interface {
 	// Ring gets the page offset and the first 8 bytes that were stored there as a

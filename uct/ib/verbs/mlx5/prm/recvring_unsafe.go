@@ -110,12 +110,17 @@ type RecvList struct {
 	tail    uint16
 	counter uint16 // receives posted
 	fixed   bool   // as in RecvRing
+
+	doorbell RecvDoorbell // nil if nobody is to be told
 }
 
 // Open takes over the list in the ring v, from head to tail. fixed is that of RecvRing.
 func (q *RecvList) Open(v RQView, dbrec DBRec, head, tail uint16, fixed bool) {
 	*q = RecvList{RQView: v, ids: newIDs(v.Count()), dbrec: dbrec, head: head, tail: tail, fixed: fixed}
 }
+
+// Tell has posts tell d; nil is nobody.
+func (q *RecvList) Tell(d RecvDoorbell) { q.doorbell = d }
 
 // Link makes the list of all entries.
 func (q *RecvList) Link() {
@@ -161,6 +166,9 @@ func (q *RecvList) PostRecv(wr []verbs.RecvWR) (n int, err error) {
 func (q *RecvList) ring(n int) {
 	q.counter += uint16(n)
 	q.dbrec.StoreRecv(q.counter)
+	if q.doorbell != nil {
+		q.doorbell.Posted()
+	}
 }
 
 // Take retires the receive in the given entry and returns its ID.

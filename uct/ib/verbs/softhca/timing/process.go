@@ -44,6 +44,14 @@ func (q *QP) NIC() *NIC {
 	return q.m.nics[0]
 }
 
+// NIC is that of the process that the queue is of.
+func (c *CQ) NIC() *NIC {
+	if c.process != nil {
+		return c.process.nic
+	}
+	return c.m.nics[0]
+}
+
 // Arrivals is how many completions have come into CQs of the process that is entered.
 func (m *Model) Arrivals() uint64 {
 	if p := m.owner(); p != nil {

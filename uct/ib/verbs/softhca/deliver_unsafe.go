@@ -1,0 +1,297 @@
+package softhca
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/internal/cma"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// delivery is a send of an XRC initiator that this device executes alone: it has claimed
+// the receive, fills it, and puts a notice into the ring.
+type delivery struct {
+	claim *claimWord // nil: nothing is claimed
+	seq   uint16
+	recv  recvShown // a copy
+}
+
+// deliver executes a send to an XRC SRQ without the peer. False if that takes the ring:
+// then nothing is claimed.
+func (qp *queuePair) deliver(w *prm.WQE, budget *int) (v stepResult, ok bool) {
+	r := &qp.req
+	if v, ok := qp.ready(); !ok {
+		return v, true
+	}
+	l := r.link
+	if r.packed || l.self || l.claims.none() || r.inFlight > 0 && !l.cma {
+		return stepDone, false
+	}
+	if r.inFlight > 0 {
+		return stepWait, true // it must not overtake them; an answer schedules the QP
+	}
+	if r.out.claim == nil {
+		if v, ok := qp.begin(w); v != stepDone || !ok {
+			return v, ok
+		}
+	}
+	var k walk
+	k.begin(qp, w, 0)
+	for r.moved < w.Len {
+		if *budget <= 0 {
+			return stepAgain, true
+		}
+		n, v := qp.fill(w, &k, uint64(*budget))
+		if v != stepDone || r.packed {
+			return v, !r.packed
+		}
+		r.moved += n
+		*budget -= int(n)
+	}
+	return qp.tellFilled(w), true
+}
+
+// begin checks the work request and claims the receive that is next. False if the message
+// takes the ring.
+func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
+	r := &qp.req
+	if w.Len > maxMessage {
+		return qp.failNext(prm.SyndromeLocalLength), true
+	}
+	var k walk
+	k.begin(qp, w, 0)
+	if !k.valid() {
+		return qp.failNext(prm.SyndromeLocalProt), true
+	}
+	qp.exec.quiescent() // entering is the barrier
+	seq := r.guard.enterQueue(w.SRQN, 0)
+	c := qp.claimNext(w)
+	r.guard.leave(seq)
+	switch c {
+	case claimPeer:
+		return qp.awaitPeer(), true
+	case claimNoQueue:
+		return qp.refused(prm.SyndromeRemoteInvalidReq), true
+	case claimBusy:
+		return qp.sleepUntil(qp.hca.clock() + busyLook), true
+	case claimNothing:
+		return qp.noReceive(w), true
+	}
+	r.deadline = 0
+	if !r.out.recv.takes(w.Len) {
+		qp.toRing()
+		return stepDone, false
+	}
+	return stepDone, true
+}
+
+// claimResult is what became of an attempt to claim a receive.
+type claimResult uint8
+
+const (
+	claimMade    claimResult = iota
+	claimPeer                // the target is not ready
+	claimNoQueue             // its domain has no such SRQ
+	claimBusy                // somebody else is filling the receive that is next
+	claimNothing             // no receive is posted
+)
+
+// busyLook is how long a QP leaves a receive alone that somebody else is filling, in ns: a
+// short message is in by then.
+const busyLook = 50_000
+
+// claimNext claims the receive that is next in the SRQ of w. The guard is up.
+func (qp *queuePair) claimNext(w *prm.WQE) claimResult {
+	l := qp.req.link
+	e := l.table.qp(qp.attr.DestQPN)
+	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+		return claimPeer
+	}
+	if _, ok := qp.remotePD(w, e); !ok {
+		return claimNoQueue
+	}
+	c := l.claims.of(w.SRQN)
+	word := c.Load()
+	id, seq := splitClaim(word)
+	switch {
+	case id != 0:
+		return claimBusy
+	case uint16(l.table.srq(w.SRQN).posted.Load()) == seq:
+		return claimNothing
+	case !c.CompareAndSwap(word, claimed(qp.hca.claimID, seq)):
+		return claimBusy
+	}
+	qp.req.out = delivery{claim: c, seq: seq, recv: *l.table.recv(w.SRQN, seq)}
+	if qp.req.out.recv.seq != uint32(seq) {
+		qp.dropClaim()
+		return claimBusy // not one that is shown: the claim is nonsense
+	}
+	return claimMade
+}
+
+// takes reports whether the initiator may fill the receive with n bytes. What is longer is
+// for the target to refuse.
+func (d *recvShown) takes(n uint64) bool {
+	if d.nsge > shownSGEs {
+		return false
+	}
+	total := uint64(0)
+	for _, s := range d.sge[:d.nsge] {
+		total += uint64(s.Length)
+	}
+	return n <= total
+}
+
+// at is where offset off of the message goes, and how many bytes lie together there.
+func (d *recvShown) at(off uint64) (key uint32, addr, n uint64) {
+	for _, s := range d.sge[:min(d.nsge, shownSGEs)] {
+		if length := uint64(s.Length); off >= length {
+			off -= length
+			continue
+		}
+		return s.LKey, s.Addr + off, uint64(s.Length) - off
+	}
+	return 0, 0, 0
+}
+
+// fill moves the next bytes of the message, at most limit. r.packed says that the message
+// takes the ring after all.
+func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepResult) {
+	r := &qp.req
+	key, addr, n := r.out.recv.at(r.moved)
+	n = min(n, limit, w.Len-r.moved)
+	qp.exec.quiescent() // entering is the barrier
+	seq := r.guard.enterQueue(w.SRQN, key)
+	pdn, ours := qp.stillOurs(w)
+	var m remote
+	ok := ours && n > 0
+	if ok {
+		m, ok = r.link.memory(key, addr, n, pdn, verbs.AccessLocalWrite)
+	}
+	syn := prm.SyndromeOK
+	switch {
+	case !ok:
+	case !m.private && !k.gather(m.ptr, r.moved, n):
+		syn = prm.SyndromeLocalProt
+	case m.private:
+		ok, syn = qp.fillPrivate(k, addr, n)
+	}
+	r.guard.leave(seq)
+	switch {
+	case syn != prm.SyndromeOK:
+		return 0, qp.failNext(syn)
+	case !ours:
+		qp.dropClaim()
+		r.moved = 0
+		return 0, stepAgain // and look what has become of the queue
+	case !ok:
+		qp.toRing() // the target finds what is wrong
+	}
+	return n, stepDone
+}
+
+// stillOurs reports whether the target goes on taking what we deliver, and the domain of
+// its memory. The guard is up.
+func (qp *queuePair) stillOurs(w *prm.WQE) (pdn uint32, ok bool) {
+	r := &qp.req
+	e := r.link.table.qp(qp.attr.DestQPN)
+	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || r.out.claim.Load() != claimed(qp.hca.claimID, r.out.seq) {
+		return 0, false
+	}
+	return qp.remotePD(w, e)
+}
+
+// fillPrivate moves bytes to memory that is not mapped here. False if the kernel does not
+// allow that.
+func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syndrome) {
+	r := &qp.req
+	if !r.link.cma {
+		return false, prm.SyndromeOK
+	}
+	for off := uint64(0); off < n; {
+		p, m := k.at(r.moved + off)
+		if p == nil {
+			return false, prm.SyndromeLocalProt
+		}
+		b := unsafe.Slice((*byte)(p), min(m, n-off))
+		switch err := r.vec.Write(r.link.pid, b, raddr+off); err {
+		case nil:
+		case cma.ErrGone:
+			return false, prm.SyndromeRetryExceeded
+		default:
+			return false, prm.SyndromeOK
+		}
+		off += uint64(len(b))
+	}
+	return true, prm.SyndromeOK
+}
+
+// tellFilled tells the target that the message is in, and completes the send.
+func (qp *queuePair) tellFilled(w *prm.WQE) stepResult {
+	r := &qp.req
+	l := r.link
+	qp.exec.quiescent() // entering is the barrier
+	seq := r.guard.enterQueue(w.SRQN, 0)
+	_, ours := qp.stillOurs(w)
+	v := stepAgain
+	if ours {
+		v = qp.putFilled(w)
+	}
+	r.guard.leave(seq)
+	switch {
+	case !ours:
+		qp.dropClaim()
+		r.moved = 0
+		return stepAgain
+	case v != stepDone:
+		return v
+	}
+	call(l.ctl, l.wakeFD, attnRequest)
+	qp.progressed()
+	return qp.finish(w, 0)
+}
+
+// putFilled puts the notice into the ring, and passes the claim on. The guard is up, so
+// that the owner, when it has closed the queue and finds no guard up, has all notices.
+func (qp *queuePair) putFilled(w *prm.WQE) stepResult {
+	r := &qp.req
+	l := r.link
+	l.txLock.lock()
+	pkt := l.req.reserve(0)
+	if pkt == nil {
+		v := qp.awaitRoom(l)
+		l.txLock.unlock()
+		return v
+	}
+	pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.ext = pktFilled, qp.qpn, qp.attr.DestQPN, w.SRQN
+	pkt.dmaLen, pkt.raddr = uint32(w.Len), uint64(r.out.seq)
+	pkt.flags = flagFirst | flagLast | flagXRC
+	if w.Op == prm.OpSendImm {
+		pkt.flags |= flagImm
+		pkt.imm = w.Imm
+	}
+	if w.Flags.Solicited() {
+		pkt.flags |= flagSolicited
+	}
+	l.req.publish(pkt)
+	l.txLock.unlock()
+	r.out.claim.CompareAndSwap(claimed(qp.hca.claimID, r.out.seq), claimed(0, r.out.seq+1))
+	r.out.claim = nil
+	return stepDone
+}
+
+// toRing makes the message one that goes through the ring, from its beginning.
+func (qp *queuePair) toRing() {
+	qp.dropClaim()
+	qp.req.packed, qp.req.moved = true, 0
+}
+
+// dropClaim gives a receive back that was claimed and is not filled. exec is held, and the
+// link is mapped: a QP that has one claimed has not failed yet.
+func (qp *queuePair) dropClaim() {
+	d := &qp.req.out
+	if d.claim != nil {
+		d.claim.CompareAndSwap(claimed(qp.hca.claimID, d.seq), claimed(0, d.seq))
+		d.claim = nil
+	}
+}

@@ -1,0 +1,77 @@
+package softhca
+
+import "github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+
+// A message to an XRC SRQ that has no receive waits. With a retry count it looks again
+// after the delay that the target asks for. Without one (7) it sleeps until the target
+// has posted: its device says in the link, and on the target's control page, that it
+// waits, then looks once more; the target posts, and then looks at its control page. One
+// of them sees the other.
+
+// noReceive waits for a receive in the SRQ of w, or fails.
+func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
+	r := &qp.req
+	switch r.rnrLeft {
+	case rnrForever:
+		return qp.starve(w.SRQN)
+	case 0:
+		qp.enterError(prm.SyndromeRNRExceeded, prm.SyndromeOK)
+		return stepFail
+	}
+	r.rnrLeft--
+	r.hold = qp.hca.clock() + rnrDelay(uint8(r.link.table.qp(qp.attr.DestQPN).rnrTimer.Load()))
+	return qp.sleepUntil(r.hold)
+}
+
+// starve waits for a receive in an SRQ, or for its end or the target's.
+func (qp *queuePair) starve(srqn uint32) stepResult {
+	l := qp.req.link
+	l.txLock.lock()
+	if !qp.queued.Swap(true) {
+		l.starved = append(l.starved, qp)
+	}
+	l.txLock.unlock()
+	l.mem.header().starved.Store(1)
+	l.ctl.starving.Store(1)
+	if qp.worthAnotherTry(srqn) || l.state.Load() == linkDown {
+		l.endStarving()
+	}
+	return stepWait
+}
+
+// worthAnotherTry reports whether a message to an SRQ would find a receive, or an error.
+func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
+	l := qp.req.link
+	s := l.table.srq(srqn)
+	_, next := splitClaim(l.claims.of(srqn).Load())
+	return s.srqn.Load() != srqn || uint16(s.posted.Load()) != next ||
+		!l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
+}
+
+// endStarving schedules the QPs that wait for receives of the peer.
+func (l *outLink) endStarving() {
+	l.txLock.lock()
+	list := l.starved
+	l.starved = nil
+	l.txLock.unlock()
+	for _, qp := range list {
+		l.hca.enqueue(qp)
+	}
+}
+
+// wakeStarving has those woken who wait for receives of this device, if there are any.
+func (h *hca) wakeStarving() {
+	if h.ctl.starving.Load() != 0 {
+		h.call(attnFeed)
+	}
+}
+
+// feedPeers wakes the peers whose QPs wait for receives. driving is held.
+func (h *hca) feedPeers() {
+	h.ctl.starving.Store(0) // before the looks at links; pairs with starve
+	for _, l := range *h.inbound.Load() {
+		if l.mem.header().starved.Swap(0) != 0 {
+			call(l.ctl, l.wakeFD, attnResponse)
+		}
+	}
+}

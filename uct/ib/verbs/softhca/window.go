@@ -1,0 +1,214 @@
+package softhca
+
+import (
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// shownRecvs is how many receives of an XRC SRQ peers see: as many messages can arrive
+// while the process of the queue does not run.
+const shownRecvs = 32
+
+// recvWindow is the receives of an XRC SRQ that are shown. They are numbered as they are
+// taken from the driver's ring, modulo 2^16. recvQueue.mu protects it.
+//
+//	base .......... posted
+//	     shown; some behind base may be consumed
+type recvWindow struct {
+	base, posted uint16
+	slots        [shownRecvs]windowSlot
+	scratch      prm.SGList
+	claim        *claimWord
+	entry        *srqEntry
+}
+
+// windowSlot is a receive that is shown.
+type windowSlot struct {
+	index uint16 // of the entry in the driver's ring
+	done  bool   // consumed
+	total uint64
+	syn   prm.Syndrome // of an entry that is malformed
+}
+
+// holds reports whether receive seq is shown and not consumed.
+func (w *recvWindow) holds(seq uint16) bool {
+	return seq-w.base < w.posted-w.base && !w.slots[seq%shownRecvs].done
+}
+
+// Posted implements prm.RecvDoorbell.
+func (q *recvQueue) Posted() {
+	q.mu.lock()
+	q.show()
+	q.mu.release()
+	q.hca.wakeStarving()
+}
+
+// show takes receives from the driver's ring as far as the window has room. mu is held.
+func (q *recvQueue) show() {
+	w := q.xrc.window
+	end := q.dbrec.Recv()
+	for w.posted != end && w.posted-w.base < shownRecvs {
+		s := &w.slots[w.posted%shownRecvs]
+		*s = windowSlot{index: q.next}
+		segs := q.view.Entry(uint32(q.next))
+		q.next = prm.SRQNext(&segs[0])
+		var n int
+		n, s.total, s.syn = prm.DecodeRecv(segs[1:][:min(q.maxSGE, len(segs)-1)], &w.scratch)
+		if q.hca.arena != nil {
+			q.showAt(q.hca.table.recv(q.srqn, w.posted), n, s.syn)
+		}
+		w.posted++
+	}
+	w.entry.posted.Store(uint32(w.posted)) // after what it covers
+}
+
+// showAt writes what peers see of the receive that is decoded in scratch.
+func (q *recvQueue) showAt(d *recvShown, n int, syn prm.Syndrome) {
+	w := q.xrc.window
+	*d = recvShown{seq: uint32(w.posted), nsge: uint32(n)}
+	if n > shownSGEs || syn != prm.SyndromeOK {
+		d.nsge = recvHidden
+		return
+	}
+	copy(d.sge[:], w.scratch[:n])
+}
+
+// takeShown is take for an XRC SRQ. busy: a peer is filling the receive that is next.
+func (q *recvQueue) takeShown(e *recvEntry) (ok, busy bool, syn prm.Syndrome) {
+	q.mu.lock()
+	q.show()
+	w := q.xrc.window
+	for {
+		word := w.claim.Load()
+		id, seq := splitClaim(word)
+		if id != 0 {
+			q.mu.release()
+			return false, true, prm.SyndromeOK
+		}
+		if seq != w.posted && !w.holds(seq) {
+			seq = w.base // a peer has written nonsense
+		}
+		if seq == w.posted {
+			q.mu.release()
+			return false, false, prm.SyndromeOK
+		}
+		if w.claim.CompareAndSwap(word, claimed(0, seq+1)) {
+			ok = true
+			syn = q.decode(e, &w.slots[seq%shownRecvs])
+			q.consume(seq)
+			return ok, false, syn
+		}
+	}
+}
+
+// decode reads a receive that is shown.
+func (q *recvQueue) decode(e *recvEntry, s *windowSlot) (syn prm.Syndrome) {
+	segs := q.view.Entry(uint32(s.index))[1:]
+	e.index = s.index
+	e.nsge, e.total, syn = prm.DecodeRecv(segs[:min(q.maxSGE, len(segs))], &e.sge)
+	return syn
+}
+
+// takeFilled takes receive seq, which the device id says to have filled with n bytes, and
+// returns its entry in the driver's ring. False if that cannot be.
+func (q *recvQueue) takeFilled(seq uint16, n uint32, id uint64) (index uint16, ok bool) {
+	q.mu.lock()
+	w := q.xrc.window
+	by, next := splitClaim(w.claim.Load())
+	passed := next-seq-1 < shownRecvs || next == seq && by == id
+	s := &w.slots[seq%shownRecvs]
+	if !passed || !w.holds(seq) || uint64(n) > s.total {
+		q.mu.release()
+		return 0, false
+	}
+	index = s.index
+	q.consume(seq)
+	return index, true
+}
+
+// consume ends receive seq, and gives the lock back.
+func (q *recvQueue) consume(seq uint16) {
+	w := q.xrc.window
+	w.slots[seq%shownRecvs].done = true
+	for w.base != w.posted && w.slots[w.base%shownRecvs].done {
+		w.base++
+	}
+	q.consumed++
+	before := w.posted
+	q.show()
+	more := w.posted != before
+	hit := int(q.dbrec.Recv()-q.consumed) < q.limit
+	if hit {
+		q.limit = 0
+	}
+	q.mu.release()
+	if more {
+		q.hca.wakeStarving()
+	}
+	if hit {
+		q.hca.raise(verbs.EventSRQLimitReached, q.handle())
+	}
+}
+
+// settle passes the claim of a device on that is gone: what it had said is known.
+func (q *recvQueue) settle(id uint64) {
+	q.mu.lock()
+	w := q.xrc.window
+	word := w.claim.Load()
+	if by, seq := splitClaim(word); by == id {
+		if !w.holds(seq) {
+			seq++
+		}
+		w.claim.CompareAndSwap(word, claimed(0, seq))
+	}
+	q.mu.release()
+	q.hca.wakeStarving()
+}
+
+// settleClaims passes on what a device has claimed that is gone.
+func (h *hca) settleClaims(gid [2]uint64) {
+	h.mu.Lock()
+	n := h.srqIDs.next
+	h.mu.Unlock()
+	for i := range n + 1 {
+		if q := h.xrcSRQs.slot[i].Load(); q != nil {
+			q.settle(claimID(gid))
+		}
+	}
+}
+
+// filled takes what the peer says in pktFilled: a message is in a receive. The peer holds
+// its send for complete.
+func (l *inLink) filled(pkt *packet) {
+	h := l.hca
+	q := h.xrcSRQs.find(pkt.ext)
+	if q == nil {
+		return // closed meanwhile
+	}
+	qp := h.qps.find(pkt.dstQPN)
+	known := qp != nil && qp.domain == q.xrc.domain && qp.entry.from(pkt.srcQPN, &l.gid)
+	index, ok := q.takeFilled(uint16(pkt.raddr), pkt.dmaLen, claimID(l.gid))
+	switch {
+	case !ok && known:
+		qp.invalidRequest()
+	case ok:
+		q.complete(pkt, index, qp, known)
+	}
+}
+
+// complete writes the completion of a receive that a peer has filled. A peer that is not
+// connected, or not any more, gets none in: its receive is flushed.
+func (q *recvQueue) complete(pkt *packet, index uint16, qp *queuePair, known bool) {
+	e := prm.CQE{Opcode: prm.CQERespSend, Solicited: pkt.flags&flagSolicited != 0, UserIndex: q.xrc.uidx,
+		WQECounter: index, QPN: pkt.dstQPN, ByteCount: pkt.dmaLen, Imm: pkt.imm, SrcQP: pkt.srcQPN}
+	switch {
+	case !known:
+		e = prm.CQE{Opcode: prm.CQERespErr, UserIndex: q.xrc.uidx, QPN: pkt.dstQPN, WQECounter: index,
+			Syndrome: prm.SyndromeWRFlush}
+	case pkt.flags&flagImm != 0:
+		e.Opcode = prm.CQERespSendImm
+	}
+	if !q.xrc.cq.push(&e) && known {
+		qp.lost()
+	}
+}

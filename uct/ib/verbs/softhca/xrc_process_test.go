@@ -1,0 +1,250 @@
+package softhca_test
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// xrcSeeds are what the messages to the child's receives are filled with: one in the
+// arena, then one outside.
+var xrcSeeds = [2]byte{3, 4}
+
+// xrcReport is what the child says of its receives when it is told to look.
+type xrcReport struct {
+	IDs   []uint64
+	Whole []bool // the bytes are those of the message
+}
+
+// runXRCTarget is a process with an XRC SRQ and two receives of 1 MiB. For each line that the
+// parent writes it waits for one completion more, and tells of all.
+func (n *node) runXRCTarget() int {
+	x := n.addDomain()
+	s := x.openSRQ()
+	private := make([]byte, bufLen)
+	mr, err := n.pd.RegMR(private, verbs.AccessLocalWrite)
+	require.NoError(n.t, err)
+	x.post(s, 1, 0, bufLen)
+	_, err = s.PostRecv([]verbs.RecvWR{{ID: 2, SGList: []verbs.SGE{mr.SGE(0, bufLen/2), mr.SGE(bufLen/2, bufLen/2)}}})
+	require.NoError(n.t, err)
+	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: x.target.Number(), SRQN: s.Number(),
+		Addr: n.mr.Addr(), RKey: n.mr.RKey()}))
+	var peer introduction
+	require.NoError(n.t, dec.Decode(&peer))
+	toRTS(n.t, x.target, peer.GID, peer.QPN, defaultLink)
+	require.NoError(n.t, enc.Encode(true))
+	var r xrcReport
+	var id uint64
+	want := make([]byte, bufLen)
+	for dec.Decode(&id) == nil {
+		if id > 2 {
+			x.post(s, id, 0, bufLen)
+		}
+		wc := n.completion()
+		require.Equal(n.t, verbs.WCSuccess, wc.Status)
+		got := n.buf.Bytes()
+		if wc.ID == 2 {
+			got = private
+		}
+		fill(want, xrcSeeds[(wc.ID-1)%2])
+		r.IDs = append(r.IDs, wc.ID)
+		r.Whole = append(r.Whole, string(want) == string(got))
+		require.NoError(n.t, enc.Encode(r))
+	}
+	return 0
+}
+
+// report has the child wait for one completion more; id is a receive to post if it is
+// none of those that are posted.
+func (c *child) report(t *testing.T, id uint64) (r xrcReport) {
+	t.Helper()
+	require.NoError(t, json.NewEncoder(c.in).Encode(id))
+	require.NoError(t, c.out.Decode(&r))
+	return r
+}
+
+// startXRCTarget starts a child that is the target of an initiator of n, over a link that is
+// up.
+func startXRCTarget(t *testing.T, n *node) (*node, *child) {
+	t.Helper()
+	i := n.newInitiator()
+	c := newChild(t, "xrc target")
+	toRTS(t, i.qp, c.GID, c.QPN, defaultLink)
+	c.reach(t, introduction{GID: n.gid, QPN: i.qp.Number()})
+	i.send(verbs.SendWR{ID: 99, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: c.SRQN,
+		SGList: []verbs.SGE{n.mr.SGE(0, 1)}, RemoteAddr: c.Addr, RKey: c.RKey})
+	i.succeed(99)
+	return i, c
+}
+
+// cont lets the child go on.
+func (c *child) cont(t *testing.T) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// A message to a receive that is posted ends while the target does not run, wherever the
+// receive is; one without a receive waits, and the target finds all of it when it runs.
+func TestXRC_StoppedTarget(t *testing.T) {
+	i, c := startXRCTarget(t, openNode(t, testConfig))
+	c.stop(t)
+	for k, seed := range xrcSeeds {
+		fill(i.buf.Bytes(), seed)
+		i.sendSRQ(c.SRQN, uint64(k), bufLen)
+		i.succeed(uint64(k))
+	}
+	fill(i.buf.Bytes(), xrcSeeds[0])
+	i.sendSRQ(c.SRQN, 5, bufLen)
+	i.sendSRQ(c.SRQN, 6, 0)
+	for range 1000 {
+		i.idle()
+	}
+	c.cont(t)
+	c.report(t, 1)
+	r := c.report(t, 2)
+	assert.Equal(t, xrcReport{IDs: []uint64{1, 2}, Whole: []bool{true, true}}, r)
+	r = c.report(t, 3)
+	assert.Equal(t, []uint64{1, 2, 3}, r.IDs)
+	assert.True(t, r.Whole[2])
+	i.succeed(5)
+	c.report(t, 4)
+	i.succeed(6)
+}
+
+// A message that waits for a receive of a process that dies ends, and says so; so do
+// those behind it.
+func TestXRC_KilledTarget(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		i, c := startXRCTarget(t, openNode(t, testConfig))
+		for k := range uint64(2) {
+			i.sendSRQ(c.SRQN, k, 100)
+			i.succeed(k)
+		}
+		if stopped {
+			c.stop(t)
+		}
+		i.sendSRQ(c.SRQN, 7, bufLen)
+		i.sendSRQ(c.SRQN, 8, bufLen)
+		i.idle()
+		require.NoError(t, c.cmd.Process.Kill())
+		i.fail(7, verbs.WCRetryExcErr)
+		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
+		i.fail(8, verbs.WCWRFlushErr)
+	}
+}
+
+// runXRCInitiator sends to the parent's SRQ without an end: messages of some lengths, each
+// of which goes in pieces.
+func (n *node) runXRCInitiator() int {
+	i := n.newInitiator()
+	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: i.qp.Number()}))
+	var peer introduction
+	require.NoError(n.t, dec.Decode(&peer))
+	toRTS(n.t, i.qp, peer.GID, peer.QPN, defaultLink)
+	require.NoError(n.t, enc.Encode(true))
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // the parent has gone
+		os.Exit(0)
+	}()
+	for id := uint64(0); ; id++ {
+		n := int(id%3) * 150000
+		_, _ = i.qp.PostSend([]verbs.SendWR{{ID: id, Opcode: verbs.OpSendWithImm, Imm: uint32(n), Flags: verbs.SendSignaled,
+			SRQN: peer.SRQN, SGList: []verbs.SGE{i.mr.SGE(0, n)}}})
+		i.cq.Poll(i.wcs[:])
+	}
+}
+
+// killedReceives is how many receives are posted in the test below: their memory is
+// the first half of the buffer.
+const killedReceives = 4
+
+// An initiator that is killed at any moment leaves every receive in its queue: each
+// completes, once, by a message of somebody else, whole.
+func TestXRC_KilledInitiator(t *testing.T) {
+	a := openNode(t, testConfig)
+	x := a.addDomain()
+	s := x.newSRQ()
+	survivor := openNode(t, testConfig).newInitiator()
+	other := x.newTarget()
+	defer func() { require.NoError(t, other.Close()) }()
+	connectXRC(survivor, x, other, defaultLink)
+	fill(a.buf.Bytes()[bufLen/2:], 77)
+	want := append([]byte(nil), a.buf.Bytes()[bufLen/2:]...)
+	repost := func(id uint64) { x.post(s, id, 0, bufLen/2) }
+	for id := range uint64(killedReceives) {
+		repost(id)
+	}
+	for round := range testenv.Rounds(6, 40) {
+		c := newChild(t, "xrc initiator")
+		target := x.newTarget()
+		toRTS(t, target, c.GID, c.QPN, defaultLink)
+		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
+		for range 3 + round { // a different moment each time
+			wc := x.completion()
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			require.Equal(t, wc.Imm, wc.ByteLen)
+			repost(wc.ID)
+		}
+		require.NoError(t, c.cmd.Process.Kill())
+		testenv.ProgressWithin(t, patience, func() bool {
+			if x.cq.Poll(x.wcs[:1]) == 1 {
+				require.Equal(t, verbs.WCSuccess, x.wcs[0].Status)
+				repost(x.wcs[0].ID)
+			}
+			return target.State() == verbs.QPStateErr
+		})
+		fill(survivor.buf.Bytes(), byte(round))
+		seen := map[uint64]bool{}
+		for k := range uint64(killedReceives) {
+			survivor.sendSRQ(s.Number(), k, bufLen/4)
+			survivor.succeed(k)
+			wc := x.completion()
+			for ; wc.SrcQP != survivor.qp.Number() || wc.QPN != other.Number(); wc = x.completion() {
+				repost(wc.ID) // of the child, late
+			}
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			require.Equal(t, survivor.buf.Bytes()[:bufLen/4], a.buf.Bytes()[:bufLen/4])
+			seen[wc.ID] = true
+		}
+		assert.Len(t, seen, killedReceives, "a receive was lost")
+		for id := range uint64(killedReceives) {
+			repost(id)
+		}
+		require.NoError(t, target.Close())
+	}
+	assert.Equal(t, want, a.buf.Bytes()[bufLen/2:], "bytes outside what was posted")
+}
+
+// After Close of an SRQ no peer writes to what had been posted there.
+func TestXRC_CloseSRQUnderFire(t *testing.T) {
+	a := openNode(t, testConfig)
+	x := a.addDomain()
+	for range testenv.Rounds(5, 50) {
+		s := x.openSRQ()
+		c := newChild(t, "xrc initiator")
+		target := x.newTarget()
+		toRTS(t, target, c.GID, c.QPN, defaultLink)
+		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: s.Number()})
+		for id := range uint64(depth) {
+			x.post(s, id, 0, bufLen/2)
+		}
+		x.completion()
+		require.NoError(t, s.Close())
+		fill(a.buf.Bytes(), 55)
+		want := append([]byte(nil), a.buf.Bytes()...)
+		await(t, x.node, x.node, func() bool { return target.State() == verbs.QPStateErr })
+		require.Equal(t, want, a.buf.Bytes())
+		require.NoError(t, c.cmd.Process.Kill())
+		require.NoError(t, target.Close())
+	}
+}
