@@ -205,14 +205,11 @@ func (o *overlapFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	c := o.conditions(cmd.Context(), fmt.Sprintf("host processor overhead; %d iterations after %d; best of %d rounds", s.Iterations, s.Warmup, s.Rounds))
-	lines := c.lines()
-	for _, r := range refused {
-		lines = append(lines, fmt.Sprintf("%s is not measured: %s", r.Protocol, r.Reason))
-	}
+	reasons := refusals(refused)
 	if len(rows) == 0 {
-		return errors.New(strings.Join(lines[len(c.lines()):], "; "))
+		return errors.New(strings.Join(reasons, "; "))
 	}
-	if err := overlap.Sheet(c, lines, rows, o.model == "").Write(cmd.OutOrStdout(), o.output); err != nil {
+	if err := overlap.Sheet(c, append(c.lines(), reasons...), rows, o.model == "").Write(cmd.OutOrStdout(), o.output); err != nil {
 		return err
 	}
 	if o.plot == "" {

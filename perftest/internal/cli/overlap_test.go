@@ -59,3 +59,24 @@ func TestOverlap_Refuses(t *testing.T) {
 		assert.Contains(t, errs, want, args)
 	}
 }
+
+func TestSP_Model(t *testing.T) {
+	args := strings.Fields("sp -q --model connectxddr --class S --ranks 4 --nodes 2 --protocols rput,rget --factor 2 --steps 1 -o csv")
+	code, first, errs := perftest(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	code, second, errs := perftest(t, args...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, first, second)
+	lines := strings.Split(strings.TrimSpace(first), "\n")
+	require.Len(t, lines, 3)
+	assert.Contains(t, lines[0], "class,ranks,nodes,factor,protocol,seconds,relative")
+	assert.True(t, strings.HasPrefix(lines[1], "S,4,2,2,rput,"), lines[1])
+	for args, want := range map[string]string{
+		"--class X": "class", "--protocols am": "rput", "--ranks 5": "5", "--steps 0": "steps", "--factor 0": "factor",
+		"--model connectx9": "connectxddr", "-x rc": "protocol decides", "--nodes 100": "nodes", "-o xml": "format",
+	} {
+		code, _, errs := perftest(t, append([]string{"sp", "-q", "--model", "connectxddr"}, strings.Fields(args)...)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}

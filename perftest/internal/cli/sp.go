@@ -22,6 +22,7 @@ import (
 
 // spFlags are the flags of perftest sp.
 type spFlags struct {
+	spModelFlags
 	own       gucx.Own
 	class     string
 	ranks     int
@@ -49,7 +50,8 @@ begins at 8 KiB, as in the study of TupleQ. On a machine with fewer processors t
 ranks times show what messages cost, not what they hide.`,
 		Example: `  perftest sp                              class S on 4 ranks, each protocol
   perftest sp --class A --ranks 9 -x rc
-  perftest sp --class W --ranks 1 --protocols am`,
+  perftest sp --class W --ranks 1 --protocols am
+  perftest sp --model connectxddr          the figure of the TupleQ paper`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -61,6 +63,7 @@ ranks times show what messages cost, not what they hide.`,
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; that if empty")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+	s.spModelFlags.bind(cmd)
 	complete.One(cmd, "class", classNames)
 	complete.List(cmd, "protocols", protocolNames)
 	complete.One(cmd, "output", sheet.Formats)
@@ -113,6 +116,9 @@ func (s *spFlags) config(env []string) (gucx.Config, error) {
 }
 
 func (s *spFlags) run(cmd *cobra.Command) error {
+	if s.model != "" {
+		return s.predict(cmd)
+	}
 	study, err := s.study()
 	if err != nil {
 		return &usageError{err}

@@ -149,6 +149,9 @@ func (c *Cluster) Ranks() []*Rank { return c.ranks }
 // Context is that of all workers, for memory.
 func (c *Cluster) Context() *ucp.Context { return c.ctx }
 
+// Nodes is how many NICs there are.
+func (c *Cluster) Nodes() int { return c.cfg.Nodes }
+
 // Stats is what has happened on the machines.
 func (c *Cluster) Stats() timing.Stats { return c.model.Stats() }
 

@@ -1,0 +1,310 @@
+// Package spmodel predicts the time of NAS SP on a cluster: each rank does in virtual time
+// what package sp says that it does in a time step, over the real ucp. Computation takes what
+// was measured on class A for its kind and amount, times a factor for another processor;
+// its numbers are not computed.
+package spmodel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/perftest/internal/studies/cluster"
+	"github.com/gucx/gucx/perftest/internal/studies/overlap"
+	"github.com/gucx/gucx/perftest/internal/studies/sp"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
+)
+
+// Study is what is to be predicted.
+type Study struct {
+	Params    timing.Params
+	Classes   []sp.Class
+	Ranks     int // a square number
+	Nodes     int // with a NIC each; 0: one for each rank
+	Protocols []overlap.Protocol
+	Factors   []float64 // how much longer computation takes than on the processor of sp.ClassA
+	Steps     int       // time steps that are run; all are alike
+}
+
+// warmup is how many time steps are run before those that count: ranks get out of step with
+// each other as a program's do, and queues that are made on demand are there.
+const warmup = 2
+
+// Row is a prediction for a class over a protocol. Seconds are those of all time steps of the
+// class.
+type Row struct {
+	Class    string
+	Ranks    int
+	Nodes    int
+	Factor   float64
+	Protocol string
+	Seconds  float64
+	Compute  float64 // of them, mean of the ranks
+	Rest     float64 // waits and calls
+	Relative float64 // to the first protocol of the class and factor
+	Messages int     // that a rank sends in a step, mean of the ranks
+	MiB      float64 // in them
+	NotReady float64 // messages that a device sent again for want of a receive, in a step of all ranks
+}
+
+// Check finds mistakes.
+func (s *Study) Check() error {
+	if len(s.Classes) == 0 || len(s.Protocols) == 0 || len(s.Factors) == 0 {
+		return errors.New("nothing to predict")
+	}
+	if s.Steps < 1 {
+		return fmt.Errorf("%d steps", s.Steps)
+	}
+	if slices.ContainsFunc(s.Factors, func(f float64) bool { return !(f > 0 && f <= maxFactor) }) {
+		return fmt.Errorf("factors %v: want more than 0, and at most %d", s.Factors, maxFactor)
+	}
+	if s.Nodes < 0 || s.Nodes > s.Ranks {
+		return fmt.Errorf("%d nodes for %d ranks", s.Nodes, s.Ranks)
+	}
+	for _, c := range s.Classes {
+		if _, err := sp.Program(c, s.Ranks, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const maxFactor = 10_000
+
+// Cases is how many rows there will be at most.
+func (s *Study) Cases() int { return len(s.Classes) * len(s.Protocols) * len(s.Factors) }
+
+// Run predicts all. Protocols that this build does not have are refused. step, which may be
+// nil, is told of each row.
+func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, refused []overlap.Refused, err error) {
+	for _, p := range s.Protocols {
+		if _, err := p.Config(); err != nil {
+			refused = append(refused, overlap.Refused{Protocol: p.Name, Reason: err.Error()})
+			continue
+		}
+		for _, class := range s.Classes {
+			more, err := s.class(ctx, class, p, step)
+			if err != nil {
+				return nil, refused, fmt.Errorf("class %s over %s: %w", class.Name, p.Name, err)
+			}
+			rows = append(rows, more...)
+		}
+	}
+	return s.compare(rows), refused, nil
+}
+
+// compare has the rows of a class and factor together, and relates them to the first.
+func (s *Study) compare(rows []Row) []Row {
+	var list []Row
+	for _, class := range s.Classes {
+		for _, f := range s.Factors {
+			first := 0.0
+			for _, r := range rows {
+				if r.Class != class.Name || r.Factor != f {
+					continue
+				}
+				if first == 0 {
+					first = r.Seconds
+				}
+				r.Relative = r.Seconds / first
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// class runs a class over a protocol, with each factor.
+func (s *Study) class(ctx context.Context, class sp.Class, p overlap.Protocol, step func(string)) (rows []Row, err error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Open(cluster.Config{Params: s.Params, Ranks: s.Ranks, Nodes: s.Nodes, UCP: cfg.UCP, UCT: cfg.UCT})
+	if err != nil {
+		return nil, err
+	}
+	j := &job{c: c, class: class}
+	defer func() { err = errors.Join(err, j.close()) }()
+	if err := j.prepare(); err != nil {
+		return nil, err
+	}
+	for _, f := range s.Factors {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if step != nil {
+			step(class.Name + " " + p.Name)
+		}
+		r, err := j.run(s.Steps, f)
+		if err != nil {
+			return nil, err
+		}
+		r.Nodes, r.Protocol = c.Nodes(), p.Name
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// job is a class on a cluster.
+type job struct {
+	c     *cluster.Cluster
+	class sp.Class
+	ranks []*rank
+}
+
+// prepare makes the ranks and connects them: a time step without time.
+func (j *job) prepare() error {
+	for i, r := range j.c.Ranks() {
+		events, err := sp.Program(j.class, len(j.c.Ranks()), i)
+		if err != nil {
+			return err
+		}
+		x, err := newRank(j.c, r, events)
+		if err != nil {
+			return err
+		}
+		j.ranks = append(j.ranks, x)
+	}
+	return j.c.Prepare(func(r *cluster.Rank) error { return j.ranks[r.ID()].step() })
+}
+
+// run runs some time steps and tells what all of the class take.
+func (j *job) run(steps int, factor float64) (row Row, err error) {
+	costs := sp.ClassA.Scaled(factor)
+	n := len(j.ranks)
+	begin, end := make([]time.Duration, n), make([]time.Duration, n)
+	before := j.c.Stats().NotReady
+	_, err = j.c.Run(func(r *cluster.Rank) error {
+		x := j.ranks[r.ID()]
+		x.costs, x.computed = &costs, 0
+		for i := range warmup + steps {
+			if i == warmup {
+				begin[r.ID()], x.computed = r.Now(), 0
+			}
+			if err := x.step(); err != nil {
+				return err
+			}
+		}
+		end[r.ID()] = r.Now()
+		return nil
+	})
+	if err != nil {
+		return row, err
+	}
+	scale := float64(j.class.Steps) / float64(steps)
+	row = Row{Class: j.class.Name, Ranks: n, Factor: factor,
+		Seconds:  scale * (slices.Max(end) - slices.Max(begin)).Seconds(),
+		NotReady: float64(j.c.Stats().NotReady-before) / float64(warmup+steps)}
+	bytes := 0
+	for _, x := range j.ranks {
+		row.Compute += scale * x.computed.Seconds() / float64(n)
+		row.Messages += x.sends
+		bytes += x.sent
+	}
+	row.Rest = row.Seconds - row.Compute
+	row.Messages /= n
+	row.MiB = float64(bytes) / float64(n) / (1 << 20)
+	return row, nil
+}
+
+func (j *job) close() (err error) {
+	for _, x := range j.ranks {
+		err = errors.Join(err, x.mem.Close())
+	}
+	return errors.Join(err, j.c.Close())
+}
+
+// rank does what its events say.
+type rank struct {
+	r        *cluster.Rank
+	events   []sp.Event
+	bufs     [][]byte // of the events that are messages
+	mem      *ucp.Mem
+	params   ucp.OpParams
+	pending  []*ucp.Request
+	costs    *sp.Costs // nil takes no time
+	computed time.Duration
+	sends    int // in a step
+	sent     int // bytes in them
+}
+
+func newRank(c *cluster.Cluster, r *cluster.Rank, events []sp.Event) (x *rank, err error) {
+	x = &rank{r: r, events: events, bufs: make([][]byte, len(events))}
+	total := 0
+	for _, e := range events {
+		total += aligned(e.Bytes)
+		if e.Kind == sp.PostSend {
+			x.sends++
+			x.sent += e.Bytes
+		}
+	}
+	if x.mem, err = c.Context().MemAlloc(max(total, 1)); err != nil {
+		return nil, err
+	}
+	x.params.Mem = x.mem
+	rest := x.mem.Bytes()
+	for i, e := range events {
+		x.bufs[i] = rest[:e.Bytes]
+		rest = rest[aligned(e.Bytes):]
+	}
+	return x, nil
+}
+
+// bufferAlign keeps buffers apart: a cache line.
+const bufferAlign = 64
+
+func aligned(n int) int { return (n + bufferAlign - 1) &^ (bufferAlign - 1) }
+
+// step is a time step.
+func (x *rank) step() (err error) {
+	for i := range x.events {
+		if err = x.do(&x.events[i], x.bufs[i]); err != nil {
+			return fmt.Errorf("rank %d: %w", x.r.ID(), err)
+		}
+	}
+	return nil
+}
+
+func (x *rank) do(e *sp.Event, buf []byte) error {
+	switch e.Kind {
+	case sp.Compute:
+		if x.costs != nil {
+			d := x.costs.Time(*e)
+			x.computed += d
+			x.r.Compute(d)
+		}
+		return nil
+	case sp.PostRecv:
+		return x.posted(x.r.Worker().TagRecv(buf, tagOf(e.Peer, e.Tag), fullMask, nil, &x.params))
+	case sp.PostSend:
+		to, err := x.r.EP(e.Peer)
+		if err != nil {
+			return err
+		}
+		return x.posted(to.TagSend(tagOf(x.r.ID(), e.Tag), buf, &x.params))
+	}
+	for i, q := range x.pending {
+		x.pending[i] = nil
+		if err := x.r.Wait(q); err != nil {
+			return err
+		}
+	}
+	x.pending = x.pending[:0]
+	return nil
+}
+
+const fullMask = ^uint64(0)
+
+// tagOf has the sender's number in the upper half, as middleware does.
+func tagOf(from, tag int) uint64 { return uint64(from)<<32 | uint64(tag) }
+
+func (x *rank) posted(q *ucp.Request, err error) error {
+	if q != nil {
+		x.pending = append(x.pending, q)
+	}
+	return err
+}
