@@ -84,6 +84,7 @@ perftest/internal/studies/cluster ucp wireup uct uct/all uct/wrap ucs uct/ib/ver
 perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/measure perftest/internal/peers perftest/internal/show uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show internal
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show  | gucx ucp uct/all internal
 perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies uct uct/ib uct/ib/verbs uct/ib/verbs/mlx5/prm ucs
 perftest/internal/cli         *
 

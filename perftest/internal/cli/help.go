@@ -55,6 +55,7 @@ const examples = `  perftest                                  the comparison
   perftest -x tcp -t am_lat -s 8 --counters system calls and context switches as well
   perftest -b FILE                          a line of flags after the other
   perftest server & perftest client         the two ends in two shells
+  perftest ranks                            messages and collective operations of ranks
   perftest info -d                          devices, transports and their limits
   perftest instructions                     count instructions instead of time
   perftest compare-ucx                      the transports beside ucx_perftest`

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"regexp"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 )
 
@@ -55,7 +57,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return exitCode(err)
 	}
 	defer logged.Close()
-	root := p.newRoot()
+	root := p.newRoot(args)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -85,13 +87,16 @@ func (e *usageError) Unwrap() error { return e.err }
 func exitCode(err error) int {
 	var sig *signalError
 	var usage *usageError
+	var rank *exec.ExitError
 	switch {
 	case errors.As(err, &sig):
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData):
 		return exitData
+	case errors.As(err, &rank) && rank.ExitCode() > 0:
+		return rank.ExitCode() // a rank has done what this program did
 	case errors.Is(err, compare.ErrMissing):
 		return exitSkipped
 	}
@@ -121,8 +126,8 @@ func withSignals(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// newRoot makes the command tree; without a subcommand it does the main job.
-func (p Program) newRoot() *cobra.Command {
+// newRoot makes the command tree for arguments; without a subcommand it does the main job.
+func (p Program) newRoot(args []string) *cobra.Command {
 	s := settings{own: p.Own}
 	root := &cobra.Command{
 		Use:           p.Name,
@@ -140,7 +145,7 @@ func (p Program) newRoot() *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newSP(), p.newRanks(args), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
 	p.rename(root)
 	return root
 }

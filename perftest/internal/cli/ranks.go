@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/ranks"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
+)
+
+// ranksFlags are the flags of perftest ranks.
+type ranksFlags struct {
+	own       gucx.Own
+	args      []string
+	study     ranks.Study
+	ranks     int
+	tests     []string
+	sizes     string
+	transport string
+	output    string
+	quiet     bool
+	together  bool
+}
+
+func (p Program) newRanks(args []string) *cobra.Command {
+	s := ranksFlags{own: p.Own, args: args}
+	cmd := &cobra.Command{
+		Use:   "ranks",
+		Short: "Measure messages between ranks, and collective operations",
+		Long: `Measure messages between ranks, and collective operations.
+
+Ranks are those of package ucp/ucpgroup, over tagged messages of UCP. perftest starts them as
+processes of this host, unless a process manager has started perftest: then it is one of
+its ranks, and rank 0 prints. Hydra's mpiexec is such a process manager, and Slurm's
+srun with --mpi=pmi2. With --in-process ranks are goroutines.
+
+pingpong is a message between ranks 0 and 1, ring one that goes around all ranks; the others are
+collective operations. Each round follows a barrier that is not counted. Data is checked after
+the rounds. A rank that ends before the others ends them, with the reason. Where there
+are more ranks than processors, times are those of the scheduler.`,
+		Example: `  perftest ranks                                       four ranks, all tests
+  perftest ranks --ranks 8 -t allreduce,bcast -s 8-1m/16
+  perftest ranks -x tcp -t pingpong -s 8
+  mpiexec -n 4 perftest ranks -t barrier
+  srun --mpi=pmi2 -n 4 perftest ranks`,
+		Args: usage(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntVar(&s.ranks, "ranks", 4, "ranks to start; those of the process manager if there is one")
+	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests: "+strings.Join(ranks.Names(2), ", ")+" (default all)")
+	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message or of a rank's part: 8,1k,64k; 1-1m for powers of two")
+	f.IntVarP(&s.study.Iterations, "iters", "n", 200, "rounds")
+	f.IntVarP(&s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
+	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
+	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; that if empty")
+	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
+	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
+	complete.List(cmd, "test", func() []string { return ranks.Names(2) })
+	complete.One(cmd, "output", sheet.Formats)
+	return cmd
+}
+
+// check checks the flags for a number of ranks.
+func (s *ranksFlags) check(n int) (err error) {
+	if n < 1 || n > ucpgroup.MaxRanks {
+		return fmt.Errorf("%d ranks: want 1 to %d", n, ucpgroup.MaxRanks)
+	}
+	if s.tests == nil {
+		s.tests = ranks.Names(n)
+	}
+	for _, name := range s.tests {
+		t, err := ranks.ParseTest(name)
+		if err != nil {
+			return err
+		}
+		s.study.Tests = append(s.study.Tests, t)
+	}
+	if s.study.Sizes, err = parseSizes(s.sizes); err != nil {
+		return err
+	}
+	if err := s.study.Check(n); err != nil {
+		return err
+	}
+	if _, err := s.config(); err != nil {
+		return err
+	}
+	return sheet.CheckFormat(s.output)
+}
+
+// config is what the environment and the flags say.
+func (s *ranksFlags) config() (gucx.Config, error) {
+	environ := os.Environ()
+	if s.transport != "" {
+		environ = append(environ, "GUCX_TLS="+s.transport)
+	}
+	return gucx.FromEnv(environ, s.own)
+}
+
+func (s *ranksFlags) run(cmd *cobra.Command) error {
+	boot, err := pmi.FromEnv()
+	switch {
+	case err == nil:
+		return s.runManaged(cmd, boot)
+	case !errors.Is(err, pmi.ErrAbsent):
+		return err
+	}
+	if err := s.check(s.ranks); err != nil {
+		return &usageError{err}
+	}
+	if s.together {
+		return s.runTogether(cmd)
+	}
+	return s.start(cmd)
+}
+
+// start starts the ranks and waits for them.
+func (s *ranksFlags) start(cmd *cobra.Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, errs := &turns{w: cmd.OutOrStdout()}, &turns{w: cmd.ErrOrStderr()}
+	job, err := pmi.Start(s.ranks, func(int) *exec.Cmd {
+		c := exec.Command(self, s.args...)
+		c.Stdout, c.Stderr = out, errs
+		return c
+	})
+	if err != nil {
+		return err
+	}
+	if err := job.Wait(cmd.Context()); err != nil {
+		return errors.Join(context.Cause(cmd.Context()), err)
+	}
+	return nil
+}
+
+// turns is a writer that several processes write to in turn.
+type turns struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *turns) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
+}
+
+// runManaged is a rank that a process manager has started.
+func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
+	if err := s.check(boot.Size()); err != nil {
+		return &usageError{errors.Join(err, boot.Abort(exitUsage))}
+	}
+	if err := s.runRank(cmd.Context(), cmd, boot); err != nil {
+		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
+	}
+	return boot.Close()
+}
+
+// runTogether runs the ranks as goroutines.
+func (s *ranksFlags) runTogether(cmd *cobra.Command) error {
+	ctx, cancel := context.WithCancelCause(cmd.Context())
+	defer cancel(nil)
+	var wait sync.WaitGroup
+	for q, b := range ucpgroup.InProcess(s.ranks) {
+		wait.Go(func() {
+			if err := s.runRank(ctx, cmd, b); err != nil {
+				cancel(fmt.Errorf("on rank %d: %w", q, err))
+			}
+		})
+	}
+	wait.Wait()
+	return context.Cause(ctx)
+}
+
+// runRank is one rank; rank 0 writes what all have come to.
+func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup.Bootstrap) (err error) {
+	var undo cleanup.Stack
+	defer func() { err = errors.Join(err, undo.Run()) }()
+	g, err := s.join(ctx, b, &undo)
+	if err != nil {
+		return err
+	}
+	m := meter.New(os.Stderr, s.study.Cases(), s.quiet || b.Rank() != 0)
+	defer m.Close()
+	rows, err := s.study.Run(ctx, g.World(), func(test string, size int) { m.Step(test, size) })
+	m.Close()
+	if err != nil {
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		_ = g.Close(gone) // says why it has failed, which is known
+		return err
+	}
+	if b.Rank() == 0 {
+		c := s.conditions(ctx, b.Size())
+		err = ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
+	}
+	return errors.Join(err, g.Close(ctx))
+}
+
+// join opens a worker and makes it a rank.
+func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return nil, err
+	}
+	owner, err := cfg.Open()
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(owner.Close)
+	worker, err := owner.NewWorker(ucp.WorkerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(worker.Close)
+	return ucpgroup.New(ctx, worker, b)
+}
+
+// ranksConditions is the first object of JSON output, and what tables begin with.
+type ranksConditions struct {
+	Machine    result.Machine `json:"machine"`
+	Commit     string         `json:"commit"`
+	Transports string         `json:"transports,omitempty"`
+	Ranks      int            `json:"ranks"`
+	Iterations int            `json:"iterations"`
+	Warmup     int            `json:"warmup"`
+	Together   bool           `json:"in_process"`
+}
+
+func (s *ranksFlags) conditions(ctx context.Context, n int) ranksConditions {
+	c := ranksConditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Transports: s.transport,
+		Ranks: n, Iterations: s.study.Iterations, Warmup: s.study.Warmup, Together: s.together}
+	if c.Transports == "" {
+		c.Transports = os.Getenv("GUCX_TLS")
+	}
+	return c
+}
+
+func (c ranksConditions) lines() []string {
+	m, over, are := c.Machine, c.Transports, "processes"
+	if over == "" {
+		over = "any"
+	}
+	if c.Together {
+		are = "goroutines of one process"
+	}
+	return []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("gucx %s; transports %s; %d ranks that are %s", c.Commit, over, c.Ranks, are),
+		fmt.Sprintf("%d rounds after %d", c.Iterations, c.Warmup),
+	}
+}

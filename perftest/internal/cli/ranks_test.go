@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"encoding/csv"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/studies/ranks"
+)
+
+// requireRanks looks at the CSV of a run of all tests at two sizes.
+func requireRanks(t *testing.T, out, n string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err, "%s", out)
+	require.Len(t, rows, 1+2*len(ranks.Tests())-1)
+	require.Equal(t, []string{"test", "size", "ranks"}, rows[0][:3])
+	for _, r := range rows[1:] {
+		assert.Equal(t, n, r[2])
+		assert.NotEqual(t, "0", r[3], "%v", r)
+	}
+}
+
+const quickRanks = "ranks -q -n 3 -w 1 -s 8,40k -o csv"
+
+func TestRanks(t *testing.T) {
+	t.Setenv(asPerftest, "1") // the processes that it starts
+	code, out, errs := perftest(t, strings.Fields(quickRanks+" --ranks 3 -x sm")...)
+	require.Equal(t, exitOK, code, errs)
+	requireRanks(t, out, "3")
+}
+
+func TestRanks_InProcess(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields(quickRanks+" --ranks 5 -x tcp --in-process")...)
+	require.Equal(t, exitOK, code, errs)
+	requireRanks(t, out, "5")
+	code, out, errs = perftest(t, strings.Fields("ranks -q -n 3 --ranks 1 --in-process -s 8")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Contains(t, out, "goroutines of one process")
+	assert.NotContains(t, out, "\n pingpong")
+}
+
+// TestRanks_Mpiexec: perftest as ranks of MPICH's process manager.
+func TestRanks_Mpiexec(t *testing.T) {
+	mpiexec := testenv.Command(t, "mpiexec")
+	cmd := exec.CommandContext(t.Context(), mpiexec, append([]string{"-n", "4", os.Args[0]}, strings.Fields(quickRanks)...)...)
+	cmd.Env = append(os.Environ(), asPerftest+"=1")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", errs.String())
+	requireRanks(t, string(out), "4")
+}
+
+// TestRanks_Fails: what is wrong on the ranks is told, with their exit status.
+func TestRanks_Fails(t *testing.T) {
+	t.Setenv(asPerftest, "1")
+	code, _, errs := perftest(t, strings.Fields("ranks -q --ranks 2 -x other")...)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errs, "other")
+}
+
+func TestRanks_Refuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--ranks 0":             "0 ranks",
+		"--ranks 1 -t pingpong": "needs 2 ranks",
+		"-t magic":              "allreduce",
+		"-s none":               "none",
+		"-n 0":                  "0 iterations",
+		"-o paper":              "paper",
+	} {
+		code, _, errs := perftest(t, append([]string{"ranks", "-q"}, strings.Fields(args)...)...)
+		assert.Equal(t, exitUsage, code, args)
+		assert.Contains(t, errs, want, args)
+	}
+}

@@ -1,0 +1,78 @@
+package ranks
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucp/ucpgroup"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// together runs a study on n ranks and returns what each has.
+func together(t *testing.T, s *Study, n int) (rows [][]Row, errs []error) {
+	owner, err := gucx.Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, owner.Close()) }()
+	rows, errs = make([][]Row, n), make([]error, n)
+	var wait sync.WaitGroup
+	for q, b := range ucpgroup.InProcess(n) {
+		w, err := owner.NewWorker(ucp.WorkerConfig{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, w.Close()) }()
+		wait.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+			defer cancel()
+			g, err := ucpgroup.New(ctx, w, b)
+			if err == nil {
+				rows[q], errs[q] = s.Run(ctx, g.World(), nil)
+				err = g.Close(ctx)
+			}
+			errs[q] = errors.Join(errs[q], err)
+		})
+	}
+	wait.Wait()
+	return rows, errs
+}
+
+func TestStudy(t *testing.T) {
+	s := &Study{Tests: Tests(), Sizes: []int{1, 9000}, Iterations: 2, Warmup: 1}
+	require.NoError(t, s.Check(3))
+	rows, errs := together(t, s, 3)
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, rows[0], s.Cases())
+	assert.Equal(t, rows[0], rows[1])
+	assert.Equal(t, rows[0], rows[2])
+	for _, r := range rows[0] {
+		assert.Positive(t, r.LeastNS, "%+v", r)
+		assert.LessOrEqual(t, r.LeastNS, r.MeanNS, "%+v", r)
+		assert.LessOrEqual(t, r.MeanNS, r.MostNS, "%+v", r)
+	}
+	var out strings.Builder
+	require.NoError(t, Sheet(nil, nil, rows[0]).Write(&out, "md"))
+	assert.Contains(t, out.String(), "allreduce")
+}
+
+// TestStudy_WrongData: a rank that has other bytes than it should have is found by all.
+func TestStudy_WrongData(t *testing.T) {
+	bad := Test{Name: "bad", sized: true, prepare: func(c *ucpgroup.Comm, size int) (round, func() error) {
+		round, check := bcast(c, size)
+		if c.Rank() == 1 {
+			return round, func() error { return expect(filled(2, 2, size), 0, 3, 3, size) }
+		}
+		return round, check
+	}}
+	_, errs := together(t, &Study{Tests: []Test{bad}, Sizes: []int{8}, Iterations: 1}, 3)
+	for _, err := range errs {
+		require.ErrorIs(t, err, ErrData)
+	}
+}
