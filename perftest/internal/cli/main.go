@@ -145,7 +145,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(), p.newRanks(args), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
 	p.rename(root)
 	return root
 }

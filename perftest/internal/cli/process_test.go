@@ -95,18 +95,27 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 
 // onlyChild finds the child of a process.
 func onlyChild(t *testing.T, pid int) int {
+	list := children(t, pid)
+	require.NotEmpty(t, list, "perftest has no child process")
+	return list[0]
+}
+
+// children are the child processes of a process.
+func children(t *testing.T, pid int) (list []int) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	require.NoError(t, err)
 	for _, e := range threads {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, e.Name()))
-		if err == nil && len(text) > 0 {
-			child, err := strconv.Atoi(strings.Fields(string(text))[0])
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, word := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(word)
 			require.NoError(t, err)
-			return child
+			list = append(list, child)
 		}
 	}
-	t.Fatal("perftest has no child process")
-	return 0
+	return list
 }
 
 // end waits for the exit and returns the code and what was written.

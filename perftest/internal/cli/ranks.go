@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 
@@ -129,41 +127,7 @@ func (s *ranksFlags) run(cmd *cobra.Command) error {
 	if s.together {
 		return s.runTogether(cmd)
 	}
-	return s.start(cmd)
-}
-
-// start starts the ranks and waits for them.
-func (s *ranksFlags) start(cmd *cobra.Command) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	out, errs := &turns{w: cmd.OutOrStdout()}, &turns{w: cmd.ErrOrStderr()}
-	job, err := pmi.Start(s.ranks, func(int) *exec.Cmd {
-		c := exec.Command(self, s.args...)
-		c.Stdout, c.Stderr = out, errs
-		return c
-	})
-	if err != nil {
-		return err
-	}
-	if err := job.Wait(cmd.Context()); err != nil {
-		return errors.Join(context.Cause(cmd.Context()), err)
-	}
-	return nil
-}
-
-// turns is a writer that several processes write to in turn.
-type turns struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-// Write implements io.Writer.
-func (t *turns) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.w.Write(b)
+	return startRanks(cmd, s.args, s.ranks)
 }
 
 // runManaged is a rank that a process manager has started.

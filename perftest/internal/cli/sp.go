@@ -18,22 +18,25 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 )
 
 // spFlags are the flags of perftest sp.
 type spFlags struct {
 	spModelFlags
 	own       gucx.Own
+	args      []string // of the program
 	class     string
 	ranks     int
 	protocols []string
 	transport string
+	together  bool
 	output    string
 	quiet     bool
 }
 
-func (p Program) newSP() *cobra.Command {
-	s := spFlags{own: p.Own}
+func (p Program) newSP(args []string) *cobra.Command {
+	s := spFlags{own: p.Own, args: args}
 	cmd := &cobra.Command{
 		Use:   "sp",
 		Short: "Run the SP benchmark of the NAS Parallel Benchmarks on ranks",
@@ -45,12 +48,13 @@ stages of a sweep; receives are posted before the work that their data is not ne
 for, and waited for behind it. Classes are S, W, A, B and C, of 12, 36, 64, 102 and 162 points in each
 direction. The result is compared with the published one: exit status 3 if it differs.
 
-Ranks are goroutines of this process, each with a context and a worker of its own. Rendezvous
+Ranks are processes that this one starts; or those of mpiexec or srun, if it is one of them. Rendezvous
 begins at 8 KiB, as in the study of TupleQ. On a machine with fewer processors than
 ranks times show what messages cost, not what they hide.`,
 		Example: `  perftest sp                              class S on 4 ranks, each protocol
   perftest sp --class A --ranks 9 -x rc
   perftest sp --class W --ranks 1 --protocols am
+  mpiexec -n 4 perftest sp -x rc           ranks of a process manager that speaks PMI
   perftest sp --model connectxddr          the figure of the TupleQ paper`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
@@ -61,6 +65,7 @@ ranks times show what messages cost, not what they hide.`,
 	f.IntVar(&s.ranks, "ranks", 4, "ranks, a square number")
 	f.StringSliceVar(&s.protocols, "protocols", protocolNames(), "protocols of UCP for messages, one after the other")
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; that if empty")
+	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process, each with a context and a worker of its own")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	s.spModelFlags.bind(cmd)
@@ -103,6 +108,9 @@ func (s *spFlags) study() (study *sp.Study, err error) {
 	if err := study.Check(s.ranks); err != nil {
 		return nil, err
 	}
+	if _, err := s.config(nil); err != nil {
+		return nil, err
+	}
 	return study, sheet.CheckFormat(s.output)
 }
 
@@ -119,21 +127,59 @@ func (s *spFlags) run(cmd *cobra.Command) error {
 	if s.model != "" {
 		return s.predict(cmd)
 	}
+	boot, err := pmi.FromEnv()
+	switch {
+	case err == nil:
+		return s.runManaged(cmd, boot)
+	case !errors.Is(err, pmi.ErrAbsent):
+		return err
+	}
 	study, err := s.study()
 	if err != nil {
 		return &usageError{err}
 	}
-	if _, err := s.config(nil); err != nil {
-		return &usageError{err}
+	if s.together {
+		return s.runTogether(cmd, study)
 	}
-	m := meter.New(os.Stderr, len(study.Protocols)*study.Class.Steps, s.quiet)
-	defer m.Close()
-	rows, err := runTogether(cmd.Context(), study, s.ranks, func(protocol string) { m.Step(protocol, 0) })
-	m.Close()
+	return startRanks(cmd, s.args, s.ranks)
+}
+
+// runManaged is a rank that a process manager has started, with as many ranks as it says.
+func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
+	s.ranks = boot.Size()
+	study, err := s.study()
 	if err != nil {
-		return err
+		return &usageError{errors.Join(err, boot.Abort(exitUsage))}
 	}
-	c := spConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Steps: study.Class.Steps, Grid: study.Class.Grid}
+	if err := s.runRank(cmd, study, boot); err != nil {
+		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
+	}
+	return boot.Close()
+}
+
+// runRank is one rank, of which the first shows progress and results.
+func (s *spFlags) runRank(cmd *cobra.Command, study *sp.Study, boot ucpgroup.Bootstrap) error {
+	first := boot.Rank() == 0
+	step, done := s.progress(study, !first)
+	defer done()
+	rows, err := study.Run(cmd.Context(), boot, step)
+	done()
+	if err == nil && first {
+		err = s.write(cmd, study, rows, "processes")
+	}
+	return err
+}
+
+// progress shows time steps on the standard error.
+func (s *spFlags) progress(study *sp.Study, hidden bool) (step func(protocol string), done func()) {
+	m := meter.New(os.Stderr, len(study.Protocols)*study.Class.Steps, s.quiet || hidden)
+	return func(protocol string) { m.Step(protocol, 0) }, m.Close
+}
+
+// write writes what ranks of some kind came to.
+func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind string) error {
+	c := spConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
+		Grid: study.Class.Grid, Steps: study.Class.Steps}
 	return sp.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
 }
 
@@ -145,29 +191,32 @@ func (s *spFlags) transports() string {
 	return os.Getenv("GUCX_TLS")
 }
 
-// runTogether runs a study on goroutines. step is called for each time step of rank 0. The error is that of the rank
-// that failed first.
-func runTogether(ctx context.Context, study *sp.Study, ranks int, step func(string)) (rows []sp.Row, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+// runTogether runs a study on goroutines. The error is that of the rank that failed first.
+func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
+	step, done := s.progress(study, false)
+	defer done()
+	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
+	rows := make([][]sp.Row, s.ranks)
 	var wait sync.WaitGroup
-	for q, b := range ucpgroup.InProcess(ranks) {
+	for q, b := range ucpgroup.InProcess(s.ranks) {
 		wait.Go(func() {
 			each := step
 			if q > 0 {
 				each = nil
 			}
-			r, err := study.Run(ctx, b, each)
-			if err != nil {
-				cancel(fmt.Errorf("rank %d: %w", q, err))
-			}
-			if q == 0 {
-				rows = r
+			var err error
+			if rows[q], err = study.Run(ctx, b, each); err != nil {
+				cancel(fmt.Errorf("on rank %d: %w", q, err))
 			}
 		})
 	}
 	wait.Wait()
-	return rows, context.Cause(ctx)
+	done()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return s.write(cmd, study, rows[0], "goroutines")
 }
 
 // spConditions is the first object of JSON output, and what tables begin with.
@@ -175,6 +224,7 @@ type spConditions struct {
 	Machine    result.Machine `json:"machine"`
 	Commit     string         `json:"commit"`
 	Transports string         `json:"transports,omitempty"`
+	Ranks      string         `json:"ranks"` // processes or goroutines
 	Grid       int            `json:"grid"`
 	Steps      int            `json:"steps"`
 }
@@ -186,7 +236,7 @@ func (c spConditions) lines() []string {
 	}
 	return []string{
 		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
-		fmt.Sprintf("gucx %s; transports %s; ranks in one process", c.Commit, over),
+		fmt.Sprintf("gucx %s; transports %s; ranks are %s", c.Commit, over, c.Ranks),
 		fmt.Sprintf("NAS SP, %d x %d x %d points, %d steps", c.Grid, c.Grid, c.Grid, c.Steps),
 	}
 }

@@ -2,38 +2,81 @@ package cli
 
 import (
 	"encoding/csv"
+	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
-func TestSP(t *testing.T) {
-	code, out, errs := perftest(t, strings.Fields("sp -q -x sm --ranks 4 --protocols am,put_zcopy -o csv")...)
+// spRows runs perftest sp and returns its rows, without the head.
+func spRows(t *testing.T, args string) [][]string {
+	code, out, errs := perftest(t, strings.Fields("sp -q -o csv "+args)...)
 	require.Equal(t, exitOK, code, errs)
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 	require.NoError(t, err)
-	require.Len(t, rows, 3)
+	return rows[1:]
+}
+
+func TestSP_InProcess(t *testing.T) {
+	rows := spRows(t, "-x sm --ranks 4 --protocols am,put_zcopy --in-process")
+	require.Len(t, rows, 2)
 	for i, protocol := range []string{"am", "put_zcopy"} {
-		assert.Equal(t, []string{"S", "4", protocol}, rows[1+i][:3])
+		assert.Equal(t, []string{"S", "4", protocol}, rows[i][:3])
+	}
+}
+
+func TestSP_Processes(t *testing.T) {
+	testenv.SkipShort(t, "starts processes that compute")
+	t.Setenv(asPerftest, "1")
+	for _, args := range []string{"-x sm --ranks 9 --protocols am", "-x rc --ranks 4 --protocols get_zcopy"} {
+		require.Len(t, spRows(t, args), 1)
+	}
+}
+
+// TestSP_Mpiexec: ranks of a process manager print one table.
+func TestSP_Mpiexec(t *testing.T) {
+	mpiexec := testenv.Command(t, "mpiexec")
+	cmd := exec.CommandContext(t.Context(), mpiexec, strings.Fields("-n 4 "+os.Args[0]+" sp -q -x sm --protocols am -o csv")...)
+	cmd.Env = append(os.Environ(), asPerftest+"=1")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	assert.Equal(t, 2, strings.Count(strings.TrimSpace(string(out)), "\n")+1, "%s", out)
+}
+
+// A rank that is killed ends all, with the reason.
+func TestSP_RankKilled(t *testing.T) {
+	p := start(t, strings.Fields("sp --class A -x sm --ranks 4 --protocols am")...)
+	p.line(t, "am") // rank 0 has done a step
+	ranks := children(t, p.Process.Pid)
+	require.Len(t, ranks, 4)
+	require.NoError(t, syscall.Kill(ranks[2], syscall.SIGKILL))
+	p.line(t, ": signal: killed")
+	assert.Error(t, p.Wait())
+	for _, pid := range ranks {
+		assert.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH)
 	}
 }
 
 func TestSP_Table(t *testing.T) {
-	code, out, errs := perftest(t, strings.Fields("sp -q -x sm --ranks 1 --protocols am")...)
+	code, out, errs := perftest(t, strings.Fields("sp -q -x sm --ranks 1 --protocols am --in-process")...)
 	require.Equal(t, exitOK, code, errs)
 	assert.Contains(t, out, "12 x 12 x 12 points, 100 steps")
 }
 
 func TestSP_Refuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--class D":          `class "D"`,
-		"--ranks 2":          "square",
-		"--ranks 49":         "cells of 1",
-		"--protocols magic":  "put_zcopy",
-		"-o paper":           "paper",
-		"--class S -x other": "",
+		"--class D":                       `class "D"`,
+		"--ranks 2":                       "square",
+		"--ranks 49":                      "cells of 1",
+		"--protocols magic":               "put_zcopy",
+		"-o paper":                        "paper",
+		"--class S -x other --in-process": "",
 	} {
 		code, _, errs := perftest(t, append([]string{"sp", "-q"}, strings.Fields(args)...)...)
 		if want == "" {

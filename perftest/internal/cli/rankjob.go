@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
+)
+
+// startRanks starts n processes of this program with the arguments of cmd, which find each other by
+// pmi.FromEnv, and waits for them. What they print is printed here. If a rank has failed, the error wraps
+// its *exec.ExitError.
+func startRanks(cmd *cobra.Command, args []string, n int) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out, errs := &turns{w: cmd.OutOrStdout()}, &turns{w: cmd.ErrOrStderr()}
+	job, err := pmi.Start(n, func(int) *exec.Cmd {
+		c := exec.Command(self, args...)
+		c.Stdout, c.Stderr = out, errs
+		// A process group of its own, so that Ctrl-C reaches this process alone. The kernel ends the
+		// rank with the thread that started it: that is with this process, as the runtime ends no
+		// thread that is not locked.
+		c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+		return c
+	})
+	if err != nil {
+		return err
+	}
+	if err := job.Wait(cmd.Context()); err != nil {
+		return errors.Join(context.Cause(cmd.Context()), err)
+	}
+	return nil
+}
+
+// turns is a writer that several processes write to in turn.
+type turns struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *turns) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.w.Write(b)
+}
