@@ -56,8 +56,8 @@ func (r *Rank) Wait(q *ucp.Request) error {
 	return err
 }
 
-// looks is how often a rank polls before it sleeps until something comes: enough for a
-// worker to look at all that it has.
+// looks is how often a rank looks whether there is anything to do before it sleeps until
+// something comes: enough for a worker to look at all that it has.
 const looks = 128
 
 // Until makes progress until done reports true, which it does at once or after a
@@ -65,18 +65,22 @@ const looks = 128
 func (r *Rank) Until(done func() bool) error {
 	for !done() {
 		seen := r.c.model.Arrivals()
-		idle := true
-		for range looks {
-			if r.w.Progress() > 0 || done() {
-				idle = false
-				break
-			}
-		}
-		if idle && !r.sleep(seen) {
+		if r.w.Progress() == 0 && !done() && !r.look(done) && !r.sleep(seen) {
 			return timing.ErrStalled
 		}
 	}
 	return nil
+}
+
+// look polls in vain, which takes no time: that goes by while the rank sleeps. True if it was not in
+// vain.
+func (r *Rank) look(done func() bool) (found bool) {
+	r.c.model.Free(func() {
+		for i := 0; i < looks && !found; i++ {
+			found = r.w.Progress() > 0 || done()
+		}
+	})
+	return found
 }
 
 // sleep lets the others run until something may have come.

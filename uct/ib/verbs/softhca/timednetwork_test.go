@@ -114,3 +114,46 @@ func TestTimedNetwork_ReadAndFault(t *testing.T) {
 	assert.Greater(t, ran[0].End, timing.Second/(2_000_000_000/bufLen), "bandwidth of the wire")
 	assert.Equal(t, verbs.QPStateErr, a.qp.State())
 }
+
+// A message to an XRC SRQ goes into a receive while the target computes; one that comes
+// before its receive waits in the device of the initiator.
+func TestTimedNetwork_XRC(t *testing.T) {
+	m, err := timing.NewNetwork(timing.ConnectXDDR())
+	require.NoError(t, err)
+	here, there := m.NewProcess(), m.NewProcess()
+	there.Place(m.NewNIC())
+	m.Enter(there)
+	n := openNode(t, softhca.Config{Timing: m})
+	x := n.sibling().addDomain()
+	s := x.newSRQ()
+	m.Enter(here)
+	i := n.newInitiator()
+	m.Enter(nil)
+	connectXRC(i, x, x.target, defaultLink)
+	x.post(s, 7, 0, bufLen/2)
+	fill(i.buf.Bytes(), 9)
+	const long = 3000 * timing.Microsecond
+	send := func(id uint64) func() bool {
+		return func() bool { i.sendSRQ(s.Number(), id, bufLen/2); return true }
+	}
+	ran := run(t, m,
+		script(send(1), send(2), i.until(1), func() bool {
+			assert.Less(t, m.Now(), long, "the target computes still")
+			return true
+		}, i.until(2)),
+		script(func() bool {
+			m.Spend(long)
+			assert.Equal(t, i.buf.Bytes()[:bufLen/2], x.buf.Bytes()[:bufLen/2])
+			x.post(s, 8, bufLen/2, bufLen/2)
+			return true
+		}, x.until(7), x.until(8)))
+	assert.Equal(t, i.buf.Bytes()[:bufLen/2], x.buf.Bytes()[bufLen/2:])
+	assert.NotZero(t, m.Stats().NotReady)
+	wire := timing.Second / timing.Time(timing.ConnectXDDR().LinkBandwidth/(bufLen/2))
+	assert.Greater(t, ran[1].End, long)
+	assert.Less(t, ran[1].End, long+2*wire+rnrStep, "at the next try after the receive was posted")
+}
+
+// rnrStep is more than the delay between two tries of a long message: its own time on the wire,
+// and that of defaultLink's timer.
+const rnrStep = 400 * timing.Microsecond

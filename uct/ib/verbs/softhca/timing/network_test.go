@@ -191,3 +191,23 @@ func TestProcess_Place(t *testing.T) {
 	assert.Same(t, nic, f.qp.NIC())
 	assert.Same(t, m.nics[0], newFar(t, m).qp.NIC())
 }
+
+// What is done free takes no time, and what was posted then is on its way all the same.
+func TestProcess_Free(t *testing.T) {
+	m := newNetwork(t)
+	f := newFar(t, m)
+	_, err := m.Run(1, []Step{func() (bool, error) {
+		begin := m.Now()
+		m.Free(func() {
+			f.poll()
+			m.Spend(Second)
+			f.qp.Post(even, true, []WQE{f.write(8)})
+		})
+		assert.Equal(t, begin, m.Now())
+		m.Spend(1000 * Microsecond)
+		assert.Len(t, f.visible, 1)
+		f.poll()
+		return true, nil
+	}})
+	require.NoError(t, err)
+}

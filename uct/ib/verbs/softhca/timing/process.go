@@ -78,6 +78,21 @@ func (m *Model) Idle(since uint64) bool {
 	return !th.stopped
 }
 
+// Free has the running thread do f without time: looks that a thread which polls in vain would
+// take anyway, before it sleeps until something comes.
+func (m *Model) Free(f func()) {
+	th := m.current
+	if th == nil || th.free {
+		f()
+		return
+	}
+	th.settle()
+	th.free = true
+	f()
+	th.settle()
+	th.free = false
+}
+
 // notify tells a process of a completion; nil is none.
 func (p *Process) notify() {
 	if p == nil {

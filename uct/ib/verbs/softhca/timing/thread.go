@@ -36,6 +36,7 @@ type Thread struct {
 	stopped bool // the run is over: go through everything without time
 	done    bool
 	process *Process // see Model.Enter
+	free    bool     // see Model.Free
 
 	polling *CQ    // of which the poll is not accounted for yet
 	ci      uint32 // its consumer index before
@@ -137,7 +138,7 @@ func (th *Thread) pause() {
 func (th *Thread) until(t Time) {
 	m := th.m
 	switch {
-	case th.stopped || t <= m.now:
+	case th.stopped || th.free || t <= m.now:
 	case m.quietUntil(t): // nobody would run before it
 		m.now = t
 	default:
