@@ -109,6 +109,12 @@ type SRQProvider interface {
 	Close() error
 }
 
+// SRQStopper is implemented by the SRQs of an XRCProvider.
+type SRQStopper interface {
+	// Stop is SRQ.Stop of an XRC SRQ.
+	Stop() error
+}
+
 // QPProvider is a queue pair.
 type QPProvider interface {
 	Number() uint32

@@ -1,5 +1,7 @@
 package verbs
 
+import "github.com/gucx/gucx/ucs"
+
 // SRQ is a shared receive queue: its QPs take receives from it in the order in
 // which messages arrive. PostRecv may be called by several goroutines unless the
 // queue is in a thread domain.
@@ -96,6 +98,18 @@ func (s *SRQ) Query() (SRQAttr, error) { return s.p.Query() }
 
 // Provider returns the provider's half.
 func (s *SRQ) Provider() SRQProvider { return s.p }
+
+// Stop ends an XRC queue: when it has returned nil no message is received any more, and the
+// completions of those that were are in the CQ, for Poll until Close. ErrUnsupported
+// of a basic queue; *ucs.InUseError while a peer is in the middle of a message. The
+// queue takes no more receives. Idempotent.
+func (s *SRQ) Stop() error {
+	p, ok := s.p.(SRQStopper)
+	if !ok || s.typ != SRQTypeXRC {
+		return opError("stop SRQ", ucs.ErrUnsupported)
+	}
+	return p.Stop()
+}
 
 // Close destroys the queue; receives that are posted get no completion, and those of an
 // XRC queue that wait in its CQ are removed. A message that an XRC target is receiving

@@ -54,6 +54,12 @@ func (c *Context) OpenXRCD(attr XRCDInitAttr) (*XRCD, error) {
 	return &XRCD{ctx: c, p: p}, nil
 }
 
+// HasXRC reports whether the device has XRC.
+func (c *Context) HasXRC() bool {
+	_, ok := c.p.(XRCProvider)
+	return ok
+}
+
 // Context returns the context of the domain.
 func (x *XRCD) Context() *Context { return x.ctx }
 

@@ -25,6 +25,7 @@ type sharedRecv struct {
 	maxSGE   int
 	maxWR    int
 	locked   bool
+	gone     bool // for the hardware
 	mu       spinLock
 	limit    atomic.Int32
 }
@@ -159,13 +160,26 @@ func (s *sharedRecv) Query() (verbs.SRQAttr, error) {
 // Number implements verbs.SRQProvider.
 func (s *sharedRecv) Number() uint32 { return s.srqn }
 
-// Close implements verbs.SRQProvider.
-func (s *sharedRecv) Close() error {
-	p := s.prov
-	if err := p.hw.DestroySRQ(s.handle); err != nil {
+// Stop implements verbs.SRQStopper. The hardware does without the queue; what it has written
+// to the CQ can be polled, for which the driver's side is there.
+func (s *sharedRecv) Stop() error {
+	if s.gone {
+		return nil
+	}
+	if err := s.prov.hw.DestroySRQ(s.handle); err != nil {
 		return opError("destroy SRQ", err)
 	}
-	p.events.removeSRQ(s.handle, s.v)
+	s.prov.events.removeSRQ(s.handle, s.v)
+	s.gone = true
+	return nil
+}
+
+// Close implements verbs.SRQProvider.
+func (s *sharedRecv) Close() error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	p := s.prov
 	if s.cq != nil {
 		s.cq.cleanSRQ(s) // before the user index can be given to another
 		p.users.remove(s.uidx)
