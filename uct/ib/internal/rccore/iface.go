@@ -60,6 +60,8 @@ type Iface struct {
 	name    string
 	self    uct.Iface // what the user has: this, or what embeds it
 	driver  Driver
+	ext     Extension // nil: none
+	extCQ   int
 	cost    time.Duration // declared overhead of a post
 	verbsCQ *verbs.CQ
 	md      *ib.MD
@@ -82,6 +84,9 @@ type Iface struct {
 const (
 	attnBacklog = 1 << iota // finish has something to do
 	attnPending             // requests wait in arb
+
+	// AttnExtension keeps Progress from being left out: an Extension has work.
+	AttnExtension
 )
 
 func (it *Iface) raise(bit uint32) {

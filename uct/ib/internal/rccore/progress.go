@@ -119,6 +119,9 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	}
 	e.settle()
 	it.raise(attnBacklog) // pending requests are to see the failure
+	if it.ext != nil {
+		it.ext.Failed(e.outer)
+	}
 	if it.onError != nil {
 		it.onError(e.outer, e.err)
 	}

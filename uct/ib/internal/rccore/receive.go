@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/ucs"
@@ -11,6 +12,10 @@ import (
 
 // receive takes in one message, which the device put into a buffer.
 func (it *Iface) receive(wc *verbs.WC) {
+	if wc.ID >= ExtensionID {
+		it.ext.Completed(*wc)
+		return
+	}
 	b := it.rx.Buf(wc.ID)
 	e := it.eps.find(wc.QPN)
 	imm := rcwire.Imm(wc.Imm)
@@ -26,14 +31,25 @@ func (it *Iface) receive(wc *verbs.WC) {
 		return
 	}
 	if imm.Control() || it.closed {
-		it.rx.Put(b)
-		if imm.Disconnects() {
-			it.peerClosed(e)
-		}
+		it.control(e, imm, b, int(wc.ByteLen))
 		return
 	}
 	e.creditDue()
 	it.rx.Deliver(&it.handlers, imm.ID(), b, int(wc.ByteLen))
+}
+
+// control handles a message of n bytes that is no active message, or that came to an iface
+// that closes.
+func (it *Iface) control(e *EP, imm rcwire.Imm, b *ib.RecvBuf, n int) {
+	switch {
+	case imm.Disconnects():
+		it.peerClosed(e)
+	case imm.Extends() && !it.closed && e.state == stateReady:
+		if it.ext == nil || !it.ext.Control(e.outer, b.Bytes(n)) {
+			it.fail(e, ucs.StatusRemoteInvalid, errors.New("a message to an extension that is not there"))
+		}
+	}
+	it.rx.Put(b)
 }
 
 // badMessage fails the EP of a receive that ended with an error or of a message

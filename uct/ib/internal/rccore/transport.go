@@ -24,6 +24,10 @@ type Params struct {
 	// Overhead is the declared cost of a post.
 	Overhead time.Duration
 	Driver   Driver
+	// Extension is nil, or has queues of its own on the completion queue of the iface;
+	// ExtensionCQ is how many completions of it there may be.
+	Extension   Extension
+	ExtensionCQ int
 	// Self is what the user gets: the Iface, or what embeds it.
 	Self uct.Iface
 }
@@ -34,7 +38,8 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	cfg, err := pick(own.Config, md, p)
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
-		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr())
+		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr(), own.ExtensionCQ)
+		it.ext, it.extCQ = own.Extension, own.ExtensionCQ
 		err = it.openOn(own.Port, p)
 	}
 	if err != nil {
@@ -117,7 +122,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 }
 
 // fit lowers what the device cannot do.
-func fit(c Config, dev verbs.DeviceAttr) Config {
+func fit(c Config, dev verbs.DeviceAttr, extensionCQ int) Config {
 	limit := func(v *int, n int) {
 		if n > 0 {
 			*v = min(*v, n)
@@ -126,7 +131,7 @@ func fit(c Config, dev verbs.DeviceAttr) Config {
 	limit(&c.TxDepth, dev.MaxQPWR)
 	limit(&c.TxMaxSGE, dev.MaxSGE)
 	limit(&c.RxDepth, dev.MaxSRQWR)
-	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth-c.MaxPoll)
+	limit(&c.TxCQDepth, dev.MaxCQE-c.RxDepth-c.MaxPoll-extensionCQ)
 	limit(&c.MaxRDAtomic, min(dev.MaxRDAtomic, dev.MaxInitRD))
 	c.TxMaxInline = min(c.TxMaxInline, config.MemSize(dev.MaxInline))
 	c.Moderation = min(c.Moderation, c.TxDepth/4) // 0: all are signaled
@@ -143,7 +148,7 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	// A Progress may give its entries back at its end.
-	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll
+	depth := it.cfg.TxCQDepth + it.cfg.RxDepth + it.cfg.MaxPoll + it.extCQ
 	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
 		return err
 	}

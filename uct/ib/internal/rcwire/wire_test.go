@@ -24,12 +24,14 @@ func TestImm_Golden(t *testing.T) {
 		{"am with credits", AM(3, 0x1234), 0x12340003, false, 3, 0x1234},
 		{"credits", Credits(MaxCredits), 0xffff0020, true, 0, MaxCredits},
 		{"disconnect", Disconnect(), 0x00000021, true, 1, 0},
+		{"extension", Extension(), 0x00000022, true, 2, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			assert.Equal(t, tc.want, uint32(tc.imm))
 			assert.True(t, tc.imm.Valid())
 			assert.Equal(t, tc.control, tc.imm.Control())
 			assert.Equal(t, tc.name == "disconnect", tc.imm.Disconnects())
+			assert.Equal(t, tc.name == "extension", tc.imm.Extends())
 			assert.Equal(t, tc.id, tc.imm.ID())
 			assert.Equal(t, tc.credits, tc.imm.Credits())
 		})
@@ -41,6 +43,7 @@ func TestImm_Invalid(t *testing.T) {
 		assert.False(t, Imm(1<<bit).Valid(), "reserved bit %d", bit)
 	}
 	assert.False(t, (Credits(1) | 2).Valid(), "an unknown control message")
+	assert.False(t, (Credits(0) | 3).Valid(), "an unknown control message")
 }
 
 func addr() EPAddr {
