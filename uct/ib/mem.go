@@ -16,6 +16,7 @@ type Mem struct {
 	buf   []byte
 	addr  uint64
 	lkey  uint32
+	local bool         // local write is allowed
 	block verbs.Buffer // nil for Reg
 
 	mu     sync.Mutex
@@ -73,7 +74,8 @@ func (md *MD) register(buf []byte, access uct.Access, block verbs.Buffer) (*Mem,
 		md.Drop()
 		return nil, md.opError(fmt.Sprintf("register %d bytes", len(buf)), err)
 	}
-	return &Mem{md: md, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block}, nil
+	return &Mem{md: md, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block,
+		local: verbsAccess(access)&verbs.AccessLocalWrite != 0}, nil
 }
 
 // verbsAccess translates access rights; remote write and atomic imply local
@@ -166,4 +168,15 @@ func (md *MD) SGEs(dst []verbs.SGE, iov []uct.IOV) (sges []verbs.SGE, ok bool) {
 		dst = append(dst, s)
 	}
 	return dst, true
+}
+
+// Writable reports whether the device may store to all pieces of iov that are not empty,
+// whose memory is of this component.
+func Writable(iov []uct.IOV) bool {
+	for i := range iov {
+		if len(iov[i].Buf) > 0 && !iov[i].Mem.(*Mem).local {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,54 @@
+package xrc
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/rctest"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+// shortTimeout is that of one of eight attempts to reach a QP that is gone.
+const shortTimeout = 100 * time.Millisecond
+
+// suite has queues of a few messages.
+var suite = ibtest.Suite{
+	Transport: Transport(Config{}),
+	Config: func(o ucttest.Options) any {
+		return Config{Config: rccore.Config{TxDepth: o.TxDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout},
+			QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
+	},
+	OneSided: true,
+}
+
+const shmPeer = "xrc-shm"
+
+var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: Name, Device: ibtest.Device,
+	Config: Config{Config: rccore.Config{Timeout: time.Hour}}}
+
+func TestMain(m *testing.M) {
+	if rctest.TargetMain(peers) {
+		return
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer)})
+	os.Exit(m.Run())
+}
+
+func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.FabricLoop)) }
+
+func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
+
+func TestConformance_Categories(t *testing.T) {
+	suite.Categories(t, func(config any, e ib.Endpoints) any {
+		c := config.(Config)
+		c.IB.Endpoints = e
+		return c
+	})
+}
+
+func TestPeer(t *testing.T) { rctest.Test(t, peers) }

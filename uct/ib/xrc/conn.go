@@ -1,0 +1,328 @@
+package xrc
+
+import (
+	"math/rand/v2"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/log"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+var logger = log.For("xrc")
+
+// link is how far the connection of an initiator to its target is.
+type link uint8
+
+const (
+	linkNone  link = iota // there is no QP, or it is not connected and need not be
+	linkDue               // the peer is to be asked
+	linkAsked             // it has been asked
+	linkUp                // RTS; or ERR, if broken
+)
+
+// conn is a connection to the queues of the peer, one at a time: an XRC initiator.
+type conn struct {
+	e        *EP
+	index    uint8
+	attached bool
+	link     link
+	broken   bool // the QP is in ERR
+	number   uint32
+	id       uint32 // in it.conns
+	qp       *verbs.QP
+	psn      uint32
+	sends    []send // a ring
+	head     uint32 // the oldest send
+	posted   uint32 // the first that the device does not have yet
+	tail     uint32 // behind the youngest
+	recalled *uct.Completion
+	wr       [1]verbs.SendWR
+}
+
+// send is one that is under way.
+type send struct {
+	comp *uct.Completion
+	sges []verbs.SGE
+}
+
+var _ uct.QueueConn = (*conn)(nil)
+
+// open makes the QP, if there is none, and has it connected.
+func (c *conn) open() error {
+	it := c.e.it
+	if c.qp == nil {
+		if it.cqFree < it.cfg.QueueTxDepth {
+			return uct.ErrBusy
+		}
+		if err := c.create(); err != nil {
+			return it.opError("create initiator", err)
+		}
+	}
+	if c.link == linkNone {
+		c.ask()
+	}
+	return nil
+}
+
+func (c *conn) create() (err error) {
+	it, maxIOV := c.e.it, c.e.it.attr.Queue.MaxIOV
+	c.qp, err = it.MD().PD().CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: it.VerbsCQ(),
+		Cap: verbs.QPCap{MaxSendWR: it.cfg.QueueTxDepth, MaxSendSGE: maxIOV}})
+	if err != nil {
+		return err
+	}
+	it.cqFree -= it.cfg.QueueTxDepth
+	c.id = it.conns.add(c)
+	c.wr[0] = verbs.SendWR{ID: sendID(c.id), Opcode: verbs.OpSend, Flags: verbs.SendSignaled}
+	if c.sends == nil {
+		c.sends = make([]send, it.cfg.QueueTxDepth)
+		store := make([]verbs.SGE, maxIOV*len(c.sends))
+		for i := range c.sends {
+			c.sends[i].sges = store[i*maxIOV : i*maxIOV : (i+1)*maxIOV]
+		}
+	}
+	return nil
+}
+
+// ask has the peer asked for a target, for the QP from its first state on.
+func (c *conn) ask() {
+	c.link, c.broken, c.psn = linkDue, false, rand.Uint32()&0xffffff
+	c.e.it.later(c.e)
+}
+
+// SendZcopy implements uct.QueueConn.
+func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err error) {
+	it := c.e.it
+	q := &it.attr.Queue
+	if len(iov) > q.MaxIOV || uct.IOVLen(iov) > q.MaxMessage {
+		return false, uct.ErrTooLong
+	}
+	if !c.e.Ready() {
+		return false, c.e.Err()
+	}
+	if c.tail-c.head == uint32(len(c.sends)) {
+		return false, uct.ErrNoResource
+	}
+	s := &c.sends[c.tail%uint32(len(c.sends))]
+	sges, ok := it.MD().SGEs(s.sges[:0], iov)
+	if !ok {
+		return false, uct.ErrInvalidParam
+	}
+	s.sges, s.comp = sges, done
+	c.tail++
+	if c.link == linkUp {
+		c.post()
+	}
+	return true, nil
+}
+
+// post gives the device what it does not have yet. In ERR it flushes that.
+func (c *conn) post() {
+	for ; c.posted != c.tail; c.posted++ {
+		c.wr[0].SGList, c.wr[0].SRQN = c.sends[c.posted%uint32(len(c.sends))].sges, c.number
+		if _, err := c.qp.PostSend(c.wr[:]); err != nil {
+			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
+			c.link = linkNone // the device and the connection disagree: work ends the rest
+			c.stop()
+			c.e.it.later(c.e)
+			return
+		}
+	}
+}
+
+// completed ends the oldest send.
+func (c *conn) completed(wc *verbs.WC) {
+	st := ucs.StatusOK
+	if wc.Status != verbs.WCSuccess {
+		st = status(wc)
+		c.broken = true
+	}
+	c.pop().Complete(st)
+	c.settle()
+}
+
+// pop takes the oldest send off the ring.
+func (c *conn) pop() *uct.Completion {
+	s := &c.sends[c.head%uint32(len(c.sends))]
+	c.head++
+	done := s.comp
+	s.comp = nil
+	return done
+}
+
+// idle reports that nothing is under way.
+func (c *conn) idle() bool { return c.head == c.tail }
+
+// settle ends a recall, and the connection of a closed EP, when nothing is under way.
+func (c *conn) settle() {
+	if c.link == linkNone {
+		c.cancelHeld()
+	}
+	if !c.idle() {
+		return
+	}
+	if done := c.recalled; done != nil {
+		c.recalled = nil
+		c.release()
+		done.Complete(ucs.StatusOK)
+	}
+	if c.e.closed && c.qp != nil {
+		c.close()
+	}
+}
+
+// cancelHeld ends what the device does not have, behind nothing that it has.
+func (c *conn) cancelHeld() (n int) {
+	if c.head != c.posted {
+		return 0 // that comes first
+	}
+	for held := int(c.tail - c.posted); n < held; n++ {
+		c.posted++
+		c.pop().Complete(ucs.StatusCanceled)
+	}
+	return n
+}
+
+// Recall implements uct.QueueConn.
+func (c *conn) Recall(done *uct.Completion) (pending bool, err error) {
+	if !c.e.Ready() {
+		return false, c.e.Err()
+	}
+	c.cancelHeld()
+	if c.idle() {
+		c.release()
+		return false, nil
+	}
+	if err := c.toERR(); err != nil {
+		return false, err
+	}
+	c.recalled = done
+	return true, nil
+}
+
+// toERR has the device flush what is under way.
+func (c *conn) toERR() error {
+	if c.broken && c.qp.State() == verbs.QPStateErr {
+		return nil
+	}
+	c.broken = true
+	if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState); err != nil {
+		return c.e.it.opError("modify initiator to ERR", err)
+	}
+	return nil
+}
+
+// Detach implements uct.QueueConn.
+func (c *conn) Detach() error {
+	if !c.idle() {
+		return uct.ErrBusy
+	}
+	c.release()
+	return nil
+}
+
+// release gives the connection back; one that is in ERR is connected again.
+func (c *conn) release() {
+	c.attached, c.number = false, 0
+	if c.broken && c.e.Ready() {
+		c.ask()
+	}
+}
+
+// stop has what is under way end, of an EP that has failed or closes.
+func (c *conn) stop() {
+	if c.qp != nil && c.head != c.posted {
+		_ = c.toERR() // a device that refuses flushes nothing either; Close is bounded
+	}
+}
+
+// close destroys the QP of a closed EP.
+func (c *conn) close() {
+	it := c.e.it
+	it.conns.remove(c.id)
+	it.closing--
+	it.cqFree += it.cfg.QueueTxDepth
+	_ = c.qp.Close() // nothing is left to report to
+	c.qp, c.link = nil, linkNone
+}
+
+// work asks the peer, if that is due; of an EP that takes nothing more it ends what the
+// device does not have.
+func (c *conn) work() (n int) {
+	switch {
+	case !c.e.Ready() || c.link == linkNone:
+		n = c.cancelHeld()
+		c.settle()
+	case c.link == linkDue:
+		n = c.sendAsk()
+	}
+	return n
+}
+
+// sendAsk takes the QP to INIT and sends its number.
+func (c *conn) sendAsk() int {
+	if err := c.toInit(); err != nil {
+		logger.Error("initiator", "device", c.e.it.Port().Name, "reason", err)
+		c.link = linkNone
+		return c.cancelHeld()
+	}
+	m := message{kind: kindAsk, conn: c.index, mtu: c.e.it.Port().Attr.ActiveMTU, qpn: c.qp.Number(), psn: c.psn}
+	if c.e.SendControl(m.encode()) != nil {
+		c.e.it.later(c.e)
+		return 0
+	}
+	c.link = linkAsked
+	return 1
+}
+
+// toInit takes the QP from any state to INIT.
+func (c *conn) toInit() error {
+	if c.qp.State() != verbs.QPStateReset {
+		if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
+			return err
+		}
+	}
+	return c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: c.e.it.Port().Num},
+		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
+}
+
+// answered handles the peer's answer; false if there was no question.
+func (c *conn) answered(m message) bool {
+	if c.link != linkAsked {
+		return false
+	}
+	if m.qpn == 0 {
+		c.link = linkNone // the next Attach tries again
+		c.cancelHeld()
+		c.settle()
+		return true
+	}
+	if err := c.toRTS(m.qpn); err != nil {
+		logger.Error("initiator", "device", c.e.it.Port().Name, "reason", err)
+		return false
+	}
+	c.link = linkUp
+	c.post()
+	return true
+}
+
+// toRTS connects the QP with its target. Retries go on for ever where no receive is posted.
+func (c *conn) toRTS(target uint32) error {
+	port, cfg := c.e.it.Port(), c.e.it.Config()
+	err := c.qp.Modify(verbs.QPAttr{
+		State: verbs.QPStateRTR, AH: port.AH(c.e.peer), PathMTU: port.Attr.ActiveMTU, DestQPN: target, RQPSN: 0,
+	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN)
+	if err != nil {
+		return err
+	}
+	return c.qp.Modify(verbs.QPAttr{
+		State: verbs.QPStateRTS, Timeout: ib.AckTimeoutCode(cfg.Timeout), RetryCnt: uint8(cfg.RetryCount),
+		RNRRetry: rnrForever, SQPSN: c.psn, MaxRDAtomic: 1,
+	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
+		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
+}
+
+// rnrForever is the RNR retry count that never gives up (IBTA volume 1, 9.9.2.4.1).
+const rnrForever = 7

@@ -1,0 +1,201 @@
+package xrc
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Iface is an open transport: that of rccore, with an XRC domain. It implements
+// rccore.Extension.
+type Iface struct {
+	rccore.Iface
+	cfg    Config
+	attr   uct.IfaceAttr
+	domain *verbs.XRCD
+
+	eps    []*EP // not closed
+	conns  table[conn]
+	queues table[recvQueue]
+	cqFree int // completions that no queue or connection has taken
+	sges   []verbs.SGE
+	recv   [1]verbs.RecvWR
+
+	round    uint64 // calls of Progress
+	busy     []*EP  // have deferred work
+	working  []*EP  // busy, while it is done
+	draining []*recvQueue
+	closing  int // connections of closed EPs that have sends under way
+	closed   bool
+}
+
+var (
+	_ uct.Iface        = (*Iface)(nil)
+	_ uct.Queuer       = (*Iface)(nil)
+	_ rccore.Extension = (*Iface)(nil)
+)
+
+// openQueues opens what the core does not have, and declares it.
+func (it *Iface) openQueues() (err error) {
+	if it.domain, err = it.MD().Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil {
+		return err
+	}
+	dev := it.MD().DeviceAttr()
+	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
+	it.attr = *it.Iface.Attr()
+	it.attr.Caps |= uct.CapQueue
+	it.attr.Queue = uct.QueueAttr{
+		MaxMessage: int(dev.MaxMsgSize),
+		MaxIOV:     it.Config().TxMaxSGE,
+		MaxRecvIOV: min(maxRecvIOV, dev.MaxSRQSGE),
+		MaxDepth:   min(maxQueueDepth, it.cfg.QueueCQDepth/2, dev.MaxSRQWR),
+		MaxQueues:  min(maxQueues, it.cfg.QueueCQDepth/2, dev.MaxSRQ),
+		MaxConns:   it.cfg.QueueConns,
+	}
+	costs := it.Port().Costs(postOverhead)
+	costs.Set(costs[uct.PutZcopy], uct.QueueZcopy)
+	it.attr.Declare(costs)
+	return nil
+}
+
+// Attr implements uct.Iface.
+func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
+
+// Ext implements uct.Iface. There is no Watch: deferred work does not show in the queue.
+func (it *Iface) Ext() *uct.IfaceExt {
+	ext := it.Iface.Ext()
+	ext.Wake, ext.Queues, ext.Watch = it, it, nil
+	return ext
+}
+
+// Arm implements uct.Waker.
+func (it *Iface) Arm(events uct.Events) error {
+	if it.deferred() {
+		return uct.ErrBusy
+	}
+	return it.Iface.Arm(events)
+}
+
+// deferred reports that Progress has something to do that no completion tells of.
+func (it *Iface) deferred() bool { return len(it.busy)+len(it.draining) > 0 }
+
+// Progress implements uct.Iface.
+func (it *Iface) Progress() int {
+	it.round++
+	n := it.Iface.Progress()
+	if it.deferred() {
+		n += it.work(n < it.Config().MaxPoll)
+	}
+	return n
+}
+
+// work does what was deferred. drained says that the completion queue was empty in this
+// round.
+func (it *Iface) work(drained bool) (n int) {
+	it.working, it.busy = it.busy, it.working[:0]
+	for i, e := range it.working {
+		it.working[i] = nil
+		e.listed = false
+		n += e.work()
+	}
+	if drained {
+		n += it.endDrained()
+	}
+	return n
+}
+
+// Completed implements rccore.Extension.
+func (it *Iface) Completed(wc verbs.WC) {
+	id := workID(wc.ID)
+	if id.isRecv() {
+		if q := it.queues.at(id.number()); q != nil {
+			q.completed(id.slot(), &wc)
+		}
+		return
+	}
+	if c := it.conns.at(id.number()); c != nil {
+		c.completed(&wc)
+	}
+}
+
+// Failed implements rccore.Extension: what the connections have under way ends.
+func (it *Iface) Failed(outer uct.EP) {
+	e := outer.(*EP)
+	for i := range e.conns {
+		e.conns[i].stop()
+	}
+	it.later(e)
+}
+
+// later has the next Progress call e.work.
+func (it *Iface) later(e *EP) {
+	if !e.listed {
+		e.listed = true
+		it.busy = append(it.busy, e)
+	}
+}
+
+// closeTimeout bounds how long Close waits for a device that is broken: flushing a queue
+// takes microseconds.
+const closeTimeout = 5 * time.Second
+
+// Close implements uct.Iface. With a *ucs.InUseError of a queue it is still open.
+func (it *Iface) Close() error {
+	if it.closed {
+		return nil
+	}
+	for len(it.eps) > 0 {
+		if err := it.eps[0].Close(); err != nil {
+			return err
+		}
+	}
+	for _, q := range it.queues.all() {
+		if err := q.Stop(); err != nil {
+			return err
+		}
+	}
+	it.drain()
+	var errs error
+	for _, q := range it.queues.all() {
+		errs = errors.Join(errs, q.Close())
+	}
+	it.closed = true
+	return errors.Join(errs, it.domain.Close(), it.Iface.Close())
+}
+
+// drain drives the iface until nothing is under way on connections and queues.
+func (it *Iface) drain() {
+	for end := time.Now().Add(closeTimeout); it.closing > 0 || it.deferred(); {
+		if it.Progress() == 0 {
+			if time.Now().After(end) {
+				return // closing the QPs ends what is left
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+// endDrained ends the receives of queues that were stopped before this round: what had come
+// was in the completion queue.
+func (it *Iface) endDrained() (n int) {
+	for i := 0; i < len(it.draining); {
+		q := it.draining[i]
+		if q.stoppedIn == it.round {
+			i++
+			continue
+		}
+		it.draining = slices.Delete(it.draining, i, i+1)
+		n += q.endRest(ucs.StatusCanceled)
+	}
+	return n
+}
+
+func (it *Iface) opError(op string, err error) error {
+	return &ucs.OpError{TL: Name, Dev: it.Port().Name, Op: op, Err: err}
+}

@@ -1,0 +1,62 @@
+package xrc
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// message is a control message between two EPs, docs/wire.md "xrc control message". All
+// fields big endian:
+//
+//	0  u8   version, 1
+//	1  u8   kind: 1 ask, 2 answer
+//	2  u8   index of the connection at the EP that asks
+//	3  u8   ask: path MTU, by enum ibv_mtu; answer: 0
+//	4  u32  ask: QPN of the initiator; answer: of the target, 0 if there is none
+//	8  u32  ask: first PSN; answer: 0
+//	12 u32  zero
+type message struct {
+	kind uint8
+	conn uint8
+	mtu  verbs.MTU
+	qpn  uint32
+	psn  uint32
+}
+
+const (
+	messageVersion = 1
+	messageLen     = rccore.MaxControl
+
+	kindAsk    = 1
+	kindAnswer = 2
+
+	max24 = 1<<24 - 1
+)
+
+func (m *message) encode() []byte {
+	var b [messageLen]byte
+	b[0], b[1], b[2], b[3] = messageVersion, m.kind, m.conn, uint8(m.mtu)
+	binary.BigEndian.PutUint32(b[4:], m.qpn)
+	binary.BigEndian.PutUint32(b[8:], m.psn)
+	return b[:]
+}
+
+// parseMessage checks what came from a peer.
+func parseMessage(b []byte) (m message, ok bool) {
+	if len(b) != messageLen || b[0] != messageVersion || binary.BigEndian.Uint32(b[12:]) != 0 {
+		return m, false
+	}
+	m = message{kind: b[1], conn: b[2], mtu: verbs.MTU(b[3]),
+		qpn: binary.BigEndian.Uint32(b[4:]), psn: binary.BigEndian.Uint32(b[8:])}
+	switch {
+	case m.conn >= maxQueueConns || m.qpn > max24 || m.psn > max24:
+		return m, false
+	case m.kind == kindAsk:
+		return m, m.mtu.Bytes() != 0 && m.qpn != 0
+	case m.kind == kindAnswer:
+		return m, m.mtu == 0 && m.psn == 0
+	}
+	return m, false
+}

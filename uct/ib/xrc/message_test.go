@@ -1,0 +1,77 @@
+package xrc
+
+import (
+	"encoding/hex"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+var (
+	ask    = message{kind: kindAsk, conn: 3, mtu: verbs.MTU4096, qpn: 0xabcdef, psn: 0x123456}
+	answer = message{kind: kindAnswer, conn: 3, qpn: 0x1234}
+)
+
+func TestMessage_Golden(t *testing.T) {
+	for _, tc := range []struct {
+		m    message
+		want string
+	}{
+		{ask, "01010305" + "00abcdef" + "00123456" + "00000000"},
+		{answer, "01020300" + "00001234" + "00000000" + "00000000"},
+		{message{kind: kindAnswer}, "01020000" + "00000000" + "00000000" + "00000000"},
+	} {
+		b := tc.m.encode()
+		assert.Equal(t, tc.want, hex.EncodeToString(b))
+		got, ok := parseMessage(b)
+		require.True(t, ok)
+		assert.Equal(t, tc.m, got)
+	}
+}
+
+func TestParseMessage_Refuses(t *testing.T) {
+	edit := testenv.Editor(ask.encode())
+	for name, b := range map[string][]byte{
+		"short": ask.encode()[:15], "long": append(ask.encode(), 0), "version": edit(0, 2), "kind": edit(1, 3),
+		"connection": edit(2, maxQueueConns), "no mtu": edit(3, 0), "mtu": edit(3, 6), "qpn": edit(4, 1),
+		"psn": edit(8, 1), "reserved": edit(15, 1), "answer with psn": edit(1, kindAnswer),
+		"ask without qpn": (&message{kind: kindAsk, mtu: verbs.MTU256}).encode(),
+	} {
+		_, ok := parseMessage(b)
+		assert.False(t, ok, name)
+	}
+}
+
+func FuzzParseMessage(f *testing.F) {
+	f.Add(ask.encode())
+	f.Add(answer.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if m, ok := parseMessage(b); ok {
+			require.Equal(t, b, m.encode())
+			require.Less(t, m.conn, uint8(maxQueueConns))
+		}
+	})
+}
+
+func TestTable_NumbersDoNotComeBack(t *testing.T) {
+	var tab table[int]
+	a, b := 1, 2
+	first := tab.add(&a)
+	require.Equal(t, &a, tab.at(first))
+	tab.remove(first)
+	require.Nil(t, tab.at(first))
+	second := tab.add(&b)
+	require.NotEqual(t, first, second)
+	require.Nil(t, tab.at(first))
+	require.Equal(t, &b, tab.at(second))
+	require.Equal(t, []*int{&b}, tab.all())
+	id := workID(recvID(second, 7))
+	assert.True(t, id.isRecv())
+	assert.Equal(t, second, id.number())
+	assert.EqualValues(t, 7, id.slot())
+	assert.False(t, workID(sendID(second)).isRecv())
+}

@@ -1,0 +1,171 @@
+package xrc
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// recvQueue is an XRC SRQ. Messages of several connections may complete in another order
+// than that of their receives, so these have slots that are free or not.
+type recvQueue struct {
+	it       *Iface
+	srq      *verbs.SRQ
+	number   uint32
+	index    uint32 // in it.queues
+	slots    []recvSlot
+	free     []uint32 // slots
+	posts    uint64
+	received uint64
+
+	stopped   bool
+	stoppedIn uint64 // round
+	closed    bool
+}
+
+// recvSlot is a receive that is posted; r is nil if there is none.
+type recvSlot struct {
+	r   *uct.QueueRecv
+	seq uint64
+}
+
+var _ uct.Queue = (*recvQueue)(nil)
+
+// NewQueue implements uct.Queuer.
+func (it *Iface) NewQueue(depth int) (uct.Queue, error) {
+	q, err := it.newQueue(depth)
+	if err != nil {
+		return nil, it.opError("new queue", err)
+	}
+	return q, nil
+}
+
+func (it *Iface) newQueue(depth int) (*recvQueue, error) {
+	switch {
+	case it.closed:
+		return nil, uct.ErrClosed
+	case depth < 1 || depth > it.attr.Queue.MaxDepth:
+		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.attr.Queue.MaxDepth)
+	case depth > it.cqFree:
+		return nil, fmt.Errorf("%w: QUEUE_CQ_LEN of %d is used up", uct.ErrNoMemory, it.cfg.QueueCQDepth)
+	}
+	srq, err := it.MD().PD().CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: it.domain, CQ: it.VerbsCQ(),
+		MaxWR: depth, MaxSGE: it.attr.Queue.MaxRecvIOV})
+	if err != nil {
+		return nil, fmt.Errorf("create srq: %w", err)
+	}
+	it.cqFree -= depth
+	q := &recvQueue{it: it, srq: srq, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
+	for i := range q.free {
+		q.free[i] = uint32(depth - 1 - i)
+	}
+	q.index = it.queues.add(q)
+	return q, nil
+}
+
+// Number implements uct.Queue.
+func (q *recvQueue) Number() uint32 { return q.number }
+
+// Received implements uct.Queue.
+func (q *recvQueue) Received() uint64 { return q.received }
+
+// Post implements uct.Queue.
+func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
+	it := q.it
+	switch {
+	case q.stopped:
+		return uct.ErrClosed
+	case len(iov) > it.attr.Queue.MaxRecvIOV:
+		return uct.ErrTooLong
+	}
+	sges, ok := it.MD().SGEs(it.sges[:0], iov)
+	if !ok || !ib.Writable(iov) {
+		return uct.ErrInvalidParam
+	}
+	last := len(q.free) - 1
+	if last < 0 {
+		return uct.ErrNoResource
+	}
+	slot := q.free[last]
+	it.recv[0] = verbs.RecvWR{ID: recvID(q.index, slot), SGList: sges}
+	if _, err := q.srq.PostRecv(it.recv[:]); err != nil {
+		return err
+	}
+	q.free = q.free[:last]
+	q.posts++
+	q.slots[slot] = recvSlot{r, q.posts}
+	return nil
+}
+
+// completed ends a receive that the device has filled, or could not.
+func (q *recvQueue) completed(slot uint32, wc *verbs.WC) {
+	r := q.slots[slot].r
+	if wc.Status == verbs.WCSuccess {
+		q.received++
+		q.end(slot, int(wc.ByteLen), ucs.StatusOK)
+	} else {
+		q.end(slot, 0, ib.Status(wc.Status))
+	}
+	r.Func(r)
+}
+
+// end frees the slot of a receive and says how it ended.
+func (q *recvQueue) end(slot uint32, n int, st ucs.Status) {
+	r := q.slots[slot].r
+	r.Len, r.Status = n, st
+	q.slots[slot] = recvSlot{}
+	q.free = append(q.free, slot)
+}
+
+// endRest ends the receives that are posted, in order.
+func (q *recvQueue) endRest(st ucs.Status) int {
+	var rest []recvSlot
+	for i, s := range q.slots {
+		if s.r != nil {
+			rest = append(rest, s)
+			q.end(uint32(i), 0, st)
+		}
+	}
+	slices.SortFunc(rest, func(a, b recvSlot) int { return int(int64(a.seq - b.seq)) })
+	for _, s := range rest {
+		s.r.Func(s.r)
+	}
+	return len(rest)
+}
+
+// Stop implements uct.Queue. Receives end in a later Progress.
+func (q *recvQueue) Stop() error {
+	if q.stopped {
+		return nil
+	}
+	if err := q.srq.Stop(); err != nil {
+		return err
+	}
+	q.stopped, q.stoppedIn = true, q.it.round
+	q.it.draining = append(q.it.draining, q)
+	return nil
+}
+
+// Close implements uct.Queue.
+func (q *recvQueue) Close() error {
+	if q.closed {
+		return nil
+	}
+	if err := q.Stop(); err != nil {
+		return err
+	}
+	it := q.it
+	if err := q.srq.Close(); err != nil {
+		return it.opError("close queue", err)
+	}
+	q.closed = true
+	it.draining = slices.DeleteFunc(it.draining, func(x *recvQueue) bool { return x == q })
+	it.queues.remove(q.index)
+	it.cqFree += len(q.slots)
+	q.endRest(ucs.StatusCanceled)
+	return nil
+}

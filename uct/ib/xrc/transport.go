@@ -1,0 +1,84 @@
+package xrc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Name is the name of the transport in uct.Resource.
+const Name = "xrc"
+
+// postOverhead is a little above that of rc, which does the same with fewer QPs, so that
+// who has no use for queues takes rc.
+const postOverhead = 80 * time.Nanosecond
+
+// Transport makes the transport for ib.New. defaults are used by ifaces that are
+// opened without a Config.
+func Transport(defaults Config) ib.Transport { return transport{defaults} }
+
+type transport struct{ defaults Config }
+
+var _ ib.DeviceFilter = transport{}
+
+// Name implements ib.Transport.
+func (transport) Name() string { return Name }
+
+// Supports implements ib.DeviceFilter.
+func (transport) Supports(dev *verbs.Context) error {
+	if !dev.HasXRC() {
+		return fmt.Errorf("no XRC: %w", ucs.ErrUnsupported)
+	}
+	return nil
+}
+
+// OpenIface implements ib.Transport. p.Config is nil, a Config or a *Config.
+func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	cfg := t.defaults
+	switch c := p.Config.(type) {
+	case Config:
+		cfg, p.Config = c, nil
+	case *Config:
+		cfg, p.Config = *c, nil
+	}
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	it := &Iface{cfg: cfg, cqFree: cfg.QueueCQDepth}
+	err = rccore.Open(&it.Iface, md, rccore.Params{
+		Name: Name, Port: port, Config: cfg.Config, Overhead: postOverhead, Driver: driver{it: it}, Self: it,
+		Extension: it, ExtensionCQ: cfg.QueueCQDepth,
+	}, p)
+	if err != nil {
+		return nil, err
+	}
+	if err := it.openQueues(); err != nil {
+		return nil, errors.Join(it.opError("open iface", err), it.Iface.Close())
+	}
+	return it, nil
+}
+
+// driver is that of verbs, with EPs of this package.
+type driver struct {
+	rccore.Verbs
+	it *Iface
+}
+
+// MakeEP implements rccore.Driver.
+func (d driver) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
+	e := &EP{it: d.it}
+	e.conns = make([]conn, d.it.cfg.QueueConns)
+	for i := range e.conns {
+		c := &e.conns[i]
+		c.e, c.index = e, uint8(i)
+	}
+	d.it.eps = append(d.it.eps, e)
+	return e, &e.EP, qp.Provider(), nil
+}
