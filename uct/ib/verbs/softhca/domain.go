@@ -140,6 +140,11 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	if inside := h.await(h.visitsToQueue(q.srqn), ucs.RevokeLimit); len(inside) > 0 {
 		return inUseError(inside)
 	}
+	h.driving.lock()
+	for _, l := range *h.inbound.Load() {
+		l.lastFilled(q)
+	}
+	h.driving.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil)

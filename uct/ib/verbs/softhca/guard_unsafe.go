@@ -44,9 +44,9 @@ func (g *guard) leave(seq uint32) { mmio.StoreRelease32(unsafe.Pointer(&g.seq), 
 
 // visiting reads the guard of a peer; false if there is no visit, or if the one that
 // there was has ended meanwhile.
-func (g *guard) visiting() (seq, key uint32, ok bool) {
-	seq, key = g.seq.Load(), g.key.Load()
-	return seq, key, seq&1 != 0 && g.seq.Load() == seq
+func (g *guard) visiting() (seq, key, srqn uint32, ok bool) {
+	seq, key, srqn = g.seq.Load(), g.key.Load(), g.srqn.Load()
+	return seq, key, srqn, seq&1 != 0 && g.seq.Load() == seq
 }
 
 // section is a lock whose holder says, now and then, that it has no pointer into

@@ -45,9 +45,6 @@ func (l *outLink) afterDrain() {
 		call(l.ctl, l.wakeFD, attnRequest)
 	}
 	l.unblock()
-	if l.mem.header().starved.Load() == 0 {
-		l.endStarving()
-	}
 }
 
 // answer handles one response. It must be one that the request can have (IBTA volume 1,

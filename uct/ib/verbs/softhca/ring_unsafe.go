@@ -171,6 +171,22 @@ func (c *consumer) next(pkt *packet) (body unsafe.Pointer, ok, broken bool) {
 	return nil, false, true
 }
 
+// each calls f with the headers of the records that wait, and leaves them there; up to one
+// that is malformed.
+func (c *consumer) each(f func(*packet)) {
+	ahead := *c
+	ahead.ctl = new(ringCtl) // releases nothing
+	for end := c.ctl.tail.Load(); ahead.head != end; {
+		var pkt packet
+		ahead.ctl.tail.Store(end)
+		if _, ok, _ := ahead.next(&pkt); !ok {
+			return
+		}
+		f(&pkt)
+		ahead.release()
+	}
+}
+
 // release gives the current record back to the producer. The store releases what was
 // read of it, for the loads of head in reserve and room: nothing is written over it
 // before.

@@ -57,13 +57,13 @@ func (s *siege) step(kind byte, in *script) {
 	case stepSend, 11:
 		s.postSend(pick(in, 0, 1, 2, 3, 4), in.next(), in.next())
 	case stepRecv:
-		s.postRecv(pick(in, -1, 0, 3))
+		s.postRecv(pick(in, sharedQueue, 0, 3, xrcQueues))
 	case stepOther:
 		s.abuse(in)
 	case 13:
-		s.recycle(pick(in, 0, 1, 2, 3, 4))
+		s.recycle(pick(in, 0, 1, 2, 3, 4, xrcTarget))
 	case 14:
-		q := pick(in, 0, 1, 2, 3, 4)
+		q := pick(in, 0, 1, 2, 3, 4, xrcTarget)
 		_ = s.qps[q].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
 	case 15:
 		s.stalled = !s.stalled
@@ -82,7 +82,7 @@ func near(in *script, n uint32) uint32 {
 // number, payload, length of the message, where, status.
 func (s *siege) request(in *script) {
 	pkt := packet{op: pick[uint8](in, pktSend, pktWrite, pktWriteImm, pktRead, pktAtomicFA, pktAtomicCS, pktDatagram,
-		pktFault, pktFiller, pktAck, pktSend, pktWrite, pktSend, 200)}
+		pktFault, pktFiller, pktAck, pktSend, pktWrite, pktSend, 200, pktFilled)}
 	pkt.flags = in.next()
 	q := int(in.next() % 8)
 	from := in.next()
@@ -104,6 +104,9 @@ func (s *siege) request(in *script) {
 	s.aim(in, &pkt)
 	pkt.status = in.next()
 	pkt.imm, pkt.ext, pkt.compare, pkt.swapAdd = 7, siegeQKey, 1, 2
+	if q == xrcTarget {
+		s.aimXRC(in, &pkt)
+	}
 	if pkt.status == 1 {
 		pkt.ext++
 	}
@@ -132,6 +135,24 @@ func (s *siege) aim(in *script, pkt *packet) {
 	if in.next() == 255 {
 		pkt.rkey ^= 1
 	}
+}
+
+// aimXRC names an SRQ, and of one that the peer has filled itself the receive.
+func (s *siege) aimXRC(in *script, pkt *packet) {
+	n := s.xsrq.Number()
+	pkt.ext = pick(in, n, n, n, n, s.srq.Number()+1, 0, n|1<<16)
+	if pkt.op == pktFilled {
+		_, next := splitClaim(s.h.claims.of(n).Load())
+		pkt.raddr = uint64(near(in, uint32(next)-1))
+	}
+}
+
+// claim writes to the claim word of the XRC SRQ: what an honest peer does, or nonsense.
+func (s *siege) claim(in *script, v uint64) {
+	c := s.h.claims.of(s.xsrq.Number())
+	_, next := splitClaim(c.Load())
+	id := claimID(gidWords(s.peers[0].gid))
+	c.Store(pick(in, claimed(id, next), claimed(0, next+1), claimed(id, next+1), claimed(1, next), claimed(0, next-1), v))
 }
 
 // answer answers the device with any packet. Its bytes: op, flags, QP, who sends it,
@@ -163,7 +184,7 @@ func (s *siege) answer(in *script) {
 func (s *siege) abuse(in *script) {
 	p := s.peers[in.next()&1]
 	v := pick[uint64](in, 0, 1, 64, ringLen/2, ringLen, ringLen+64, 1<<63, ^uint64(0))
-	switch in.next() % 6 {
+	switch in.next() % 8 {
 	case 0:
 		p.requests.ctl.tail.Add(v)
 	case 1:
@@ -177,6 +198,11 @@ func (s *siege) abuse(in *script) {
 		p.out.req.ctl.waiting.Store(uint32(v))
 	case 5:
 		p.ctl.attention.Store(uint32(v))
+	case 6:
+		s.claim(in, v)
+	case 7:
+		s.h.ctl.starving.Store(uint32(v))
+		p.toDevice.header().starved.Store(uint32(v))
 	}
 }
 
@@ -200,6 +226,13 @@ var siegeSeeds = [][]byte{
 	{stepSend, 0, 3, 7, stepAnswer, 3, 2, 0, 0, 0, 2},                               // a read
 	{stepSend, 0, 4, 7, stepAnswer, 4, 2, 0, 0},                                     // an atomic
 	{stepSend, 3, 0, 7},                                                             // a datagram
+	// An XRC target: a send, of two packets, a write, a receive that the peer has filled,
+	// after a claim and without one.
+	{stepRequest, 0, 3 | flagXRC, xrcTarget, 0, 0, 4},
+	{stepRequest, 0, 1 | flagXRC, xrcTarget, 0, 0, 4, 250, 0, 0, 0, 0, 0, stepRequest, 0, 2 | flagXRC, xrcTarget, 0, 0, 4, 134},
+	{stepRequest, 1, 3 | flagXRC, xrcTarget, 0, 0, 2},
+	{stepOther, 0, 0, 6, 1, stepRequest, 14, 3 | flagXRC, xrcTarget, 0, 0, 0, 130},
+	{stepRequest, 14, 3 | flagXRC, xrcTarget, 0, 0, 0, 130},
 	{15, stepSend, 0, 8, 0, stepSend, 0, 8, 0, stepAnswer, 1, 2, 0, 0},
 }
 

@@ -44,7 +44,9 @@ type siege struct {
 	// For one string of bytes.
 	cq      *verbs.CQ
 	srq     *verbs.SRQ
-	qps     [5]target
+	xsrq    *verbs.SRQ // of XRC
+	domain  *verbs.XRCD
+	qps     [6]target // the last one is an XRC target
 	posts   []post
 	nextID  uint64
 	pattern byte
@@ -80,6 +82,15 @@ type cell struct {
 
 func (c *cell) span(i int) (from, to int) { return i * cellStride, i*cellStride + cellLen }
 
+// Queues of receives that are of no QP, among the indexes of QPs.
+const (
+	sharedQueue = -1
+	xrcQueues   = -2
+)
+
+// xrcTarget is the index of the XRC target.
+const xrcTarget = 5
+
 // target is a QP that is connected to a peer.
 type target struct {
 	v      *verbs.QP
@@ -93,7 +104,7 @@ type target struct {
 // post is a work request that has not completed.
 type post struct {
 	id   uint64
-	qp   int // -1: the SRQ
+	qp   int // or sharedQueue, xrcQueues
 	recv bool
 	cell int // -1: none
 }
@@ -173,6 +184,10 @@ func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
 	modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU256, DestQPN: dest, RQPSN: siegePSN, MaxDestRD: 4,
 		MinRNRTimer: 1, AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1}},
 		verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
+	if qp.Type() == verbs.QPTypeXRCRecv {
+		modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: siegePSN, Timeout: 14}, verbs.QPMaskSQPSN|verbs.QPMaskTimeout)
+		return
+	}
 	modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: siegePSN, MaxRDAtomic: 4, Timeout: 14, RetryCnt: 7, RNRRetry: 3},
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry)
 }
@@ -200,10 +215,24 @@ func (s *siege) begin(t testing.TB) {
 		s.peers[c.peer].accept(s.qps[i].remote, qp.Number(), s.qps[i].q.pdn, foreign)
 		s.connect(qp, s.peers[c.peer].gid, s.qps[i].remote)
 	}
+	s.beginXRC()
 	s.posts, s.nextID, s.pattern, s.stalled = s.posts[:0], 0, 0, false
-	for _, q := range []int{0, 0, -1, -1, -1, 3, 3} {
+	for _, q := range []int{0, 0, sharedQueue, sharedQueue, sharedQueue, 3, 3, xrcQueues, xrcQueues, xrcQueues} {
 		s.postRecv(q)
 	}
+}
+
+// beginXRC makes the XRC target, which is connected to peer 0, and its SRQ.
+func (s *siege) beginXRC() {
+	var err error
+	s.domain, err = s.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+	require.NoError(s.t, err)
+	s.xsrq, err = s.pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: s.domain, CQ: s.cq, MaxWR: 6, MaxSGE: 2})
+	require.NoError(s.t, err)
+	qp, err := s.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
+	require.NoError(s.t, err)
+	s.qps[xrcTarget] = target{v: qp, q: s.h.qps.find(qp.Number()), remote: foreign + xrcTarget, shared: true}
+	s.connect(qp, s.peers[0].gid, foreign+xrcTarget)
 }
 
 // finish checks that the device still works and that everything that was posted ends.
@@ -219,8 +248,10 @@ func (s *siege) finish() {
 			s.t.Fatalf("work request %#x of QP %d never completed", p.id, p.qp)
 		}
 	}
-	if n, left := s.outstanding(-1), s.available(-1); n != left {
-		s.t.Fatalf("%d entries of the SRQ have not completed, %d can be consumed", n, left)
+	for _, q := range []int{sharedQueue, xrcQueues} {
+		if n, left := s.outstanding(q), s.available(q); n != left {
+			s.t.Fatalf("%d entries of SRQ %d have not completed, %d can be consumed", n, q, left)
+		}
 	}
 }
 
@@ -229,8 +260,9 @@ func (s *siege) end() {
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Close())
 	}
-	require.NoError(s.t, s.srq.Close())
-	require.NoError(s.t, s.cq.Close())
+	for _, c := range []verbs.Closer{s.srq, s.xsrq, s.domain, s.cq} {
+		require.NoError(s.t, c.Close())
+	}
 	for i := range s.cells {
 		s.cells[i].open = false
 	}
@@ -275,7 +307,7 @@ func (s *siege) settle() {
 		}
 	}
 	s.checkMemory()
-	for q := -1; q < len(s.qps); q++ {
+	for q := xrcQueues; q < len(s.qps); q++ {
 		if n, left := s.outstanding(q), s.available(q); n < left {
 			s.t.Fatalf("receives of queue %d: %d have not completed, but %d can be consumed", q, n, left)
 		}
@@ -326,13 +358,14 @@ func (s *siege) completed(wc *verbs.WC) {
 	c := &s.cells[p.cell]
 	c.open = false
 	if wc.Status == verbs.WCSuccess {
-		s.checkContents(p.cell, wc)
+		s.checkContents(p, wc)
 	}
 }
 
 // checkContents checks that what a completion announces has come, and nothing else.
-func (s *siege) checkContents(i int, wc *verbs.WC) {
-	n := int(wc.ByteLen)
+// Who fills a receive of the XRC SRQ by itself may say so without having done it.
+func (s *siege) checkContents(p post, wc *verbs.WC) {
+	i, n := p.cell, int(wc.ByteLen)
 	if want := s.cells[i].want; want != 0 && n != want {
 		s.t.Fatalf("%d bytes of %d were read: %+v", n, want, *wc)
 	}
@@ -351,7 +384,7 @@ func (s *siege) checkContents(i int, wc *verbs.WC) {
 		}
 		got = got[grhLen:]
 	}
-	if at := bytes.IndexByte(got, poison); at >= 0 {
+	if at := bytes.IndexByte(got, poison); at >= 0 && p.qp != xrcQueues {
 		s.t.Fatalf("byte %d of %d has not come: %+v", at, len(got), *wc)
 	}
 	for at, v := range b[n:] {
@@ -375,7 +408,9 @@ func (s *siege) outstanding(q int) (n int) {
 func (s *siege) available(q int) int {
 	var rq *recvQueue
 	switch {
-	case q < 0:
+	case q == xrcQueues:
+		rq = s.h.xrcSRQs.find(s.xsrq.Number())
+	case q == sharedQueue:
 		rq = s.h.srqs.get(s.srq.Number())
 	case s.qps[q].shared:
 		return 0
@@ -405,7 +440,7 @@ func (s *siege) cellSGE(i, n int) []verbs.SGE {
 	return []verbs.SGE{s.own.SGE(from, n/2), s.own.SGE(from+n/2, n-n/2)}
 }
 
-// postRecv posts a receive to a QP, or to the SRQ if q is -1.
+// postRecv posts a receive to a QP, or to an SRQ.
 func (s *siege) postRecv(q int) {
 	i := s.open(0)
 	if i < 0 {
@@ -415,7 +450,10 @@ func (s *siege) postRecv(q int) {
 	wr := []verbs.RecvWR{{ID: s.nextID, SGList: s.cellSGE(i, cellLen)}}
 	s.posts = append(s.posts, post{id: s.nextID, qp: q, recv: true, cell: i})
 	poster := s.srq.PostRecv
-	if q >= 0 {
+	switch {
+	case q == xrcQueues:
+		poster = s.xsrq.PostRecv
+	case q >= 0:
 		poster = s.qps[q].v.PostRecv
 	}
 	if n, _ := poster(wr); n == 0 {

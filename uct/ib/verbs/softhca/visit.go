@@ -43,8 +43,7 @@ func (h *hca) visitsOf(match func(*visit) bool) (list []visit) {
 		for slot := range l.mem.guards() {
 			v := visit{link: l, slot: slot}
 			var ok bool
-			v.srqn = l.mem.guard(slot).srqn.Load()
-			if v.seq, v.key, ok = l.mem.guard(slot).visiting(); ok && match(&v) {
+			if v.seq, v.key, v.srqn, ok = l.mem.guard(slot).visiting(); ok && match(&v) {
 				list = append(list, v)
 			}
 		}
@@ -62,7 +61,7 @@ func (h *hca) ongoing(list []visit) []visit {
 		if v.link.state.Load() != linkUp {
 			return true
 		}
-		seq, key, up := v.link.mem.guard(v.slot).visiting()
+		seq, key, _, up := v.link.mem.guard(v.slot).visiting()
 		return !up || seq != v.seq || key != v.key
 	})
 }

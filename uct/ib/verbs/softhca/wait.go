@@ -158,12 +158,17 @@ func (h *hca) runScheduled() bool {
 	return len(h.runList) > 0
 }
 
-// unblock schedules the QPs that waited for room in l's request ring.
+// unblock schedules the QPs that waited for room in l's request ring, and those that
+// waited for receives if the peer says that there are some.
 func (l *outLink) unblock() {
 	l.txLock.lock() // awaitRoom asks for room and queues under it
 	list := l.blocked
 	l.blocked = nil
+	fed := len(l.starved) > 0 && l.mem.header().starved.Load() == 0
 	l.txLock.unlock()
+	if fed {
+		l.endStarving()
+	}
 	for _, qp := range list {
 		l.hca.enqueue(qp)
 	}

@@ -180,12 +180,14 @@ func (h *hca) settleClaims(gid [2]uint64) {
 // filled takes what the peer says in pktFilled: a message is in a receive. The peer holds
 // its send for complete.
 func (l *inLink) filled(pkt *packet) {
-	h := l.hca
-	q := h.xrcSRQs.find(pkt.ext)
-	if q == nil {
-		return // closed meanwhile
+	if q := l.hca.xrcSRQs.find(pkt.ext); q != nil {
+		l.filledIn(q, pkt)
 	}
-	qp := h.qps.find(pkt.dstQPN)
+}
+
+// filledIn is filled for a queue.
+func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
+	qp := l.hca.qps.find(pkt.dstQPN)
 	known := qp != nil && qp.domain == q.xrc.domain && qp.entry.from(pkt.srcQPN, &l.gid)
 	index, ok := q.takeFilled(uint16(pkt.raddr), pkt.dmaLen, claimID(l.gid))
 	switch {
@@ -194,6 +196,19 @@ func (l *inLink) filled(pkt *packet) {
 	case ok:
 		q.complete(pkt, index, qp, known)
 	}
+}
+
+// lastFilled completes what the peer has put into a queue that is closing, and that is still
+// in the ring: it is left there, and means nothing when its turn comes. driving is held.
+func (l *inLink) lastFilled(q *recvQueue) {
+	if l.rejected {
+		return
+	}
+	l.req.each(func(pkt *packet) {
+		if pkt.op == pktFilled && pkt.ext == q.srqn {
+			l.filledIn(q, pkt)
+		}
+	})
 }
 
 // complete writes the completion of a receive that a peer has filled. A peer that is not
