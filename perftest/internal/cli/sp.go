@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -31,6 +32,7 @@ type spFlags struct {
 	protocols []string
 	transport string
 	together  bool
+	costs     bool
 	output    string
 	quiet     bool
 }
@@ -55,7 +57,8 @@ ranks times show what messages cost, not what they hide.`,
   perftest sp --class A --ranks 9 -x rc
   perftest sp --class W --ranks 1 --protocols am
   mpiexec -n 4 perftest sp -x rc           ranks of a process manager that speaks PMI
-  perftest sp --model connectxddr          the figure of the TupleQ paper`,
+  perftest sp --model connectxddr          the figure of the TupleQ paper
+  perftest sp --class A --costs            what its computation costs here`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
@@ -66,6 +69,7 @@ ranks times show what messages cost, not what they hide.`,
 	f.StringSliceVar(&s.protocols, "protocols", protocolNames(), "protocols of UCP for messages, one after the other")
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; that if empty")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process, each with a context and a worker of its own")
+	f.BoolVar(&s.costs, "costs", false, "measure what a rank's computation costs, by kind, without messages: what models of it are made from")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	s.spModelFlags.bind(cmd)
@@ -138,7 +142,10 @@ func (s *spFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	if s.together {
+	switch {
+	case s.costs:
+		return s.measureCosts(cmd, study)
+	case s.together:
 		return s.runTogether(cmd, study)
 	}
 	return startRanks(cmd, s.args, s.ranks)
@@ -178,9 +185,21 @@ func (s *spFlags) progress(study *sp.Study, hidden bool) (step func(protocol str
 
 // write writes what ranks of some kind came to.
 func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind string) error {
-	c := spConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
-		Grid: study.Class.Grid, Steps: study.Class.Steps}
+	c := s.conditions(cmd, study, kind)
 	return sp.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
+}
+
+// costSteps are enough for some that nothing disturbs.
+const costSteps = 30
+
+// measureCosts measures what the computation of a rank costs.
+func (s *spFlags) measureCosts(cmd *cobra.Command, study *sp.Study) error {
+	c, err := sp.Measure(study.Class, s.ranks, costSteps)
+	if err != nil {
+		return &usageError{err}
+	}
+	head := s.conditions(cmd, study, "one of "+strconv.Itoa(s.ranks)+", alone")
+	return sp.CostSheet(head, head.lines(), c).Write(cmd.OutOrStdout(), s.output)
 }
 
 // transports are those that ranks may use.
@@ -219,12 +238,17 @@ func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
 	return s.write(cmd, study, rows[0], "goroutines")
 }
 
+func (s *spFlags) conditions(cmd *cobra.Command, study *sp.Study, kind string) spConditions {
+	return spConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
+		Grid: study.Class.Grid, Steps: study.Class.Steps}
+}
+
 // spConditions is the first object of JSON output, and what tables begin with.
 type spConditions struct {
 	Machine    result.Machine `json:"machine"`
 	Commit     string         `json:"commit"`
 	Transports string         `json:"transports,omitempty"`
-	Ranks      string         `json:"ranks"` // processes or goroutines
+	Ranks      string         `json:"ranks"` // what they are
 	Grid       int            `json:"grid"`
 	Steps      int            `json:"steps"`
 }

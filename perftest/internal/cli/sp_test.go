@@ -69,6 +69,15 @@ func TestSP_Table(t *testing.T) {
 	assert.Contains(t, out, "12 x 12 x 12 points, 100 steps")
 }
 
+func TestSP_Costs(t *testing.T) {
+	rows := spRows(t, "--costs --ranks 4")
+	require.Len(t, rows, 10)
+	assert.Equal(t, []string{"unpack", "value"}, rows[9][:2])
+	code, _, errs := perftest(t, strings.Fields("sp --class W --costs --ranks 25")...)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "different sizes")
+}
+
 func TestSP_Refuses(t *testing.T) {
 	for args, want := range map[string]string{
 		"--class D":                       `class "D"`,

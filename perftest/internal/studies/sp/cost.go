@@ -8,8 +8,8 @@ import (
 // Costs are what a unit of each kind of work takes, in nanoseconds.
 type Costs [Works]float64
 
-// ClassA are costs on class A: what Measure(classA, 4, 30) has found on an AMD EPYC at 2.6 GHz with
-// Go 1.26. Models that are to give the same figures
+// ClassA are costs on class A: what "perftest sp --class A --ranks 4 --costs" has found on an AMD EPYC at
+// 2.6 GHz with Go 1.26. Models that are to give the same figures
 // everywhere use them.
 var ClassA = Costs{
 	Derive:         4.7,

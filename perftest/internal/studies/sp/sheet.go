@@ -48,3 +48,27 @@ func digits(v float64) string {
 	}
 	return fmt.Sprintf("%.4f", v)
 }
+
+// Cost is a row of CostSheet.
+type Cost struct {
+	Work  string  `json:"work"`
+	Unit  string  `json:"unit"`
+	Nanos float64 `json:"ns"`
+	Model float64 `json:"class_a_ns"` // in ClassA
+}
+
+const costLegend = "The least of some steps of one rank. Class A: the costs that models take."
+
+// CostSheet is costs to write, beside those of ClassA.
+func CostSheet(head any, lines []string, c Costs) *sheet.Sheet[Cost] {
+	s := &sheet.Sheet[Cost]{Head: head, Lines: lines, Legend: costLegend, Columns: []sheet.Column[Cost]{
+		{Name: "work", Title: "Work", Value: func(r Cost) any { return r.Work }},
+		{Name: "unit", Title: "Unit", Value: func(r Cost) any { return r.Unit }},
+		{Name: "ns", Title: "ns", Value: func(r Cost) any { return r.Nanos }, Text: sheet.Short, Right: true},
+		{Name: "class_a_ns", Title: "Class A", Value: func(r Cost) any { return r.Model }, Text: sheet.Short, Right: true},
+	}}
+	for w := range Works {
+		s.Rows = append(s.Rows, Cost{w.String(), w.Unit(), c[w], ClassA[w]})
+	}
+	return s
+}

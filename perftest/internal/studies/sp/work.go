@@ -25,6 +25,19 @@ var workNames = [Works]string{
 // String is a word.
 func (w Work) String() string { return workNames[w] }
 
+// Unit is what its amount is counted in.
+func (w Work) Unit() string {
+	switch w {
+	case Derive:
+		return "point"
+	case Assemble, Eliminate, Substitute:
+		return "point of an inner line"
+	case Pack, Unpack:
+		return "value"
+	}
+	return "inner point"
+}
+
 // part is what of a cell a message has.
 type part uint8
 
