@@ -39,6 +39,16 @@ func (c *Comm) WorldRank(rank int) int { return int(c.ranks[rank]) }
 // the group's: do not close it. It panics if there is no such rank.
 func (c *Comm) EP(rank int) *ucp.EP { return c.g.peers[c.ranks[rank]].ep }
 
+// peer is a rank of the communicator.
+func (c *Comm) peer(rank int) *peer { return &c.g.peers[c.ranks[rank]] }
+
+// dial is the endpoint to a rank to which a message goes.
+func (c *Comm) dial(rank int) *ucp.EP {
+	p := c.peer(rank)
+	p.talked = true
+	return p.ep
+}
+
 // usable is why the communicator takes no operation; nil if it does.
 func (c *Comm) usable(op string) error {
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"time"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
@@ -16,22 +17,44 @@ const NoticeID = 0xfffe
 // failure is why a group takes no more operations.
 type failure struct {
 	failed    error
-	found     bool // this rank has found it, and tells the others
+	found     bool // this rank has found it, and tells all others
 	noticeDue bool // operations are to be ended, and others to be told
+	hangDue   bool // endpoints are to be closed
 	notice    [noticeLen]byte
-	telling   []*ucp.Request // notices under way
 }
 
-// A notice is the rank that is gone, or has failed, as a little-endian word, and the status.
-const noticeLen = 5
+// A notice is little-endian: the rank that sends it and the one that is gone, or has failed, in
+// 4 bytes each, and the status. Who gets one sends one back, if it has not sent one already: so
+// each knows that the other knows.
+const noticeLen = 9
+
+// noticeLimit is how long Close waits for other ranks to know why: far more than a rank takes that
+// waits for something, and not long for one that works.
+const noticeLimit = time.Second
 
 // lost is told that an EP has failed. A rank that has left in order takes its messages with it;
 // any other end is that of the group. It is called from within package ucp.
 func (g *Group) lost(q int, err error) {
+	if g.peers[q].gone != nil {
+		return
+	}
 	g.peers[q].gone = &RankError{q, err}
 	g.noticeDue = true
 	if !errors.Is(err, ucs.ErrPeerClosed) {
 		g.fail(g.peers[q].gone)
+	}
+}
+
+// findLost looks for EPs that have failed, of which package ucp will only tell at the next
+// progress, after an operation has ended with err.
+func (g *Group) findLost(err error) {
+	if !errors.Is(err, ucs.ErrEPFailed) {
+		return
+	}
+	for q := range g.peers {
+		if p := &g.peers[q]; p.gone == nil && p.ep.Err() != nil {
+			g.lost(q, p.ep.Err())
+		}
 	}
 }
 
@@ -42,63 +65,112 @@ func (g *Group) fail(err error) {
 	}
 }
 
-// handleNotice ends the group as another rank has found out why.
+// handleNotice ends the group as another rank says why.
 func (g *Group) handleNotice(m *ucp.ActiveMessage) {
-	if len(m.Data) != noticeLen || g.failed != nil {
+	if len(m.Data) != noticeLen {
 		return
 	}
-	rank, st := binary.LittleEndian.Uint32(m.Data), ucs.Status(m.Data[4])
-	if int64(rank) >= int64(len(g.peers)) || st.Err() == nil {
+	from, rank, st := binary.LittleEndian.Uint32(m.Data), binary.LittleEndian.Uint32(m.Data[4:]), ucs.Status(m.Data[8])
+	n := uint64(len(g.peers))
+	if uint64(from) >= n || uint64(rank) >= n || st.Err() == nil {
 		return
 	}
-	g.failed, g.noticeDue = opError("group failed", &RankError{int(rank), st.Err()}), true
+	p := &g.peers[from]
+	p.knows, p.talked, g.noticeDue = true, true, true
+	if g.failed == nil {
+		g.failed = opError("group failed", &RankError{int(rank), st.Err()})
+	}
 }
 
 // endFailed ends what waits for a rank that is gone, or all if the group has failed, and tells
-// the others.
+// others: all, if this rank has found it, otherwise those that it has talked with, which may
+// notice that this one closes its endpoints before they are told by the first.
 func (g *Group) endFailed() {
 	g.noticeDue = false
-	if g.found {
-		g.found = false
+	if g.failed != nil {
 		g.tell()
 	}
-	for r := g.pending.first; r != nil; {
-		next := r.next
+	for r := g.pending.first; r != nil; r = r.next {
 		if err := r.doomed(); err != nil {
 			r.cut(err)
 		}
-		r = next
 	}
 	g.cutSchedules()
 }
 
-// tell sends each rank that is there the reason.
+// tell sends ranks that are there the reason.
 func (g *Group) tell() {
 	rank := g.rank
 	var gone *RankError
 	if errors.As(g.failed, &gone) {
 		rank = gone.Rank
 	}
-	binary.LittleEndian.PutUint32(g.notice[:], uint32(rank))
-	g.notice[4] = byte(statusToTell(g.failed))
+	binary.LittleEndian.PutUint32(g.notice[:], uint32(g.rank))
+	binary.LittleEndian.PutUint32(g.notice[4:], uint32(rank))
+	g.notice[8] = byte(statusToTell(g.failed))
 	for q := range g.peers {
 		p := &g.peers[q]
-		if q == g.rank || q == rank || p.gone != nil {
+		if q == g.rank || q == rank || p.gone != nil || p.told || !g.found && !p.talked {
 			continue
 		}
-		if r, err := p.ep.SendActive(NoticeID, nil, g.notice[:], nil); err == nil && r != nil {
-			g.telling = append(g.telling, r)
+		p.told = true
+		if r, err := p.ep.SendActive(NoticeID, nil, g.notice[:], nil); err == nil {
+			p.notice = r
 		}
 	}
 }
 
-// tellAll waits until the notices are on their way.
-func (g *Group) tellAll(ctx context.Context) {
-	g.step()
-	for _, r := range g.telling {
-		if r.Wait(ctx) != nil {
+// hangUp has all end that is under way to a rank, after the group has failed, when it knows.
+func (g *Group) hangUp(q int) { g.peers[q].hang, g.hangDue = true, true }
+
+// hangUps closes endpoints that are to be closed, to ranks that know why.
+func (g *Group) hangUps() {
+	g.hangDue = false
+	for q := range g.peers {
+		p := &g.peers[q]
+		switch {
+		case !p.hang:
+			continue
+		case p.told && p.uninformed():
+			g.hangDue = true
+			continue
+		}
+		p.hang = false
+		p.release()
+		if p.gone == nil {
+			p.gone = g.failed
+		}
+		if r, err := p.ep.Close(ucp.CloseForce); err == nil && r != nil {
 			r.Release()
 		}
 	}
-	g.telling = nil
+}
+
+// uninformed reports that the rank may not know of the failure yet, and may still be told.
+func (p *peer) uninformed() bool { return p.gone == nil && !p.knows }
+
+// release gives a notice back.
+func (p *peer) release() {
+	if p.notice != nil {
+		p.notice.Release()
+		p.notice = nil
+	}
+}
+
+// tellAll waits until the ranks that are told know.
+func (g *Group) tellAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
+	defer cancel()
+	_ = g.w.Until(ctx, func() bool { // if ctx ends, they may not
+		g.step()
+		for q := range g.peers {
+			if p := &g.peers[q]; p.told && p.uninformed() {
+				return false
+			}
+		}
+		return true
+	})
+	for q := range g.peers {
+		g.peers[q].release()
+	}
 }

@@ -2,7 +2,6 @@ package ucpgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/ucp"
@@ -27,8 +26,13 @@ type Group struct {
 
 // peer is a rank.
 type peer struct {
-	ep   *ucp.EP
-	gone error // why the EP takes no more operations; nil if it does
+	ep     *ucp.EP
+	gone   error        // why the EP takes no more operations; nil if it does
+	talked bool         // messages went there, or came from there
+	told   bool         // of the failure of the group
+	knows  bool         // of it, as it has told this rank
+	notice *ucp.Request // of that, while it is under way
+	hang   bool         // the EP is to be closed when the rank knows
 }
 
 // Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is
@@ -126,29 +130,42 @@ func (g *Group) step() {
 	if g.noticeDue {
 		g.endFailed()
 	}
+	if g.hangDue {
+		g.hangUps()
+	}
 	if g.first != nil {
 		g.advanceAll()
 	}
 }
 
 // Close leaves the group, after every rank has called it: until then it blocks and makes
-// progress. If the group has failed, or ctx ends first, it leaves at once, and the other ranks
-// find that this one has left. Requests that have not ended are canceled. The error is why the
-// group had failed, or what has kept it from ending well. The worker stays open.
+// progress. If the group has failed, or ctx ends first, which fails it, Close does not wait for
+// others, but for at most a second so that they are told why. Requests that have not ended are
+// canceled. The error is why the group has failed. The worker stays open.
 func (g *Group) Close(ctx context.Context) error {
 	if g.closed {
 		return nil
 	}
-	err := g.failed
-	if err == nil {
-		err = g.world.Barrier(ctx)
+	if g.failed == nil {
+		_ = g.world.Barrier(ctx) // if it fails, so has the group
 	}
-	g.closed = true
-	if err != nil {
+	if g.closed = true; g.failed != nil {
 		g.tellAll(ctx)
-		return errors.Join(err, g.closeAll(ctx, ucp.CloseForce))
+		_ = g.closeAll(ctx, ucp.CloseForce) // of a group that has failed anyway
+		return g.failed
 	}
 	return g.closeAll(ctx, ucp.CloseFlush)
+}
+
+// Abort ends the group on all ranks, which are told that this one gives up because of err: what
+// they wait for ends with a [RankError] of this rank. Of err they are told whether it is one of
+// package ucs, ErrCanceled if it is none. Call Close then.
+func (g *Group) Abort(err error) {
+	if statusToTell(err) == ucs.StatusInternal {
+		err = fmt.Errorf("%w: %w", ucs.ErrCanceled, err)
+	}
+	g.fail(&RankError{g.rank, err})
+	g.step()
 }
 
 // closeAll ends all requests and closes the endpoints, and waits for that.

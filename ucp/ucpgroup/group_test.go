@@ -70,8 +70,8 @@ func oneRank(ctx context.Context, w *ucp.Worker, b Bootstrap, f func(ctx context
 		return err
 	}
 	err = f(ctx, g)
-	if err != nil && g.Err() == nil {
-		g.fail(&RankError{g.rank, err})
+	if err != nil {
+		g.Abort(err)
 	}
 	errClose := g.Close(ctx)
 	if err != nil {

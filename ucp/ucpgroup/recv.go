@@ -122,7 +122,7 @@ func (c *Comm) probe(source, tag int) (Status, bool, error) {
 	}
 	gone := c.deserted()
 	if source != AnySource {
-		gone = c.g.peers[c.ranks[source]].gone
+		gone = c.peer(source).gone
 	}
 	if gone != nil {
 		return Status{}, false, opError("probe", gone)

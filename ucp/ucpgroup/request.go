@@ -2,6 +2,7 @@ package ucpgroup
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gucx/gucx/internal/invariants"
 	"github.com/gucx/gucx/ucp"
@@ -131,7 +132,7 @@ func (r *Request) take() (st Status, err error) {
 	if invariants.Enabled {
 		invariants.Assert(r.kind != kindFree, "a request of a group was used after it was given back")
 	}
-	g, kind := r.g, r.kind
+	g, c, kind := r.g, r.c, r.kind
 	switch {
 	case r.s != nil:
 		if err = r.s.err; err != nil {
@@ -145,6 +146,7 @@ func (r *Request) take() (st Status, err error) {
 	}
 	if kind == kindRecv {
 		st = statusOf(r.info.Tag, r.info.Length)
+		c.peer(st.Source).talked = true
 	}
 	g.recycle(r)
 	return st, err
@@ -161,13 +163,17 @@ func (r *Request) takeMessage() error {
 
 // failure is why an operation has ended with err, which is what package ucp says.
 func (r *Request) failure(err error) error {
-	if r.err != nil {
-		return opError(r.kind.String(), r.err)
+	g, op := r.g, r.kind.String()
+	g.findLost(err)
+	switch {
+	case r.err != nil:
+		err = r.err
+	case r.peer != AnySource && g.peers[r.peer].gone != nil:
+		err = g.peers[r.peer].gone
+	case g.failed != nil && errors.Is(err, ucs.ErrEPFailed):
+		err = g.failed
 	}
-	if r.peer != AnySource && r.g.peers[r.peer].gone != nil {
-		return opError(r.kind.String(), r.g.peers[r.peer].gone)
-	}
-	return opError(r.kind.String(), err)
+	return opError(op, err)
 }
 
 // Cancel ends a receive for which there is no message yet, or a send of which nothing was
@@ -219,17 +225,6 @@ func (r *Request) cut(err error) {
 	}
 	for q := range r.g.peers {
 		r.g.hangUp(q)
-	}
-}
-
-// hangUp ends all that is under way to a rank, after the group has failed.
-func (g *Group) hangUp(q int) {
-	p := &g.peers[q]
-	if p.gone == nil {
-		p.gone = g.failed
-	}
-	if r, err := p.ep.Close(ucp.CloseForce); err == nil && r != nil {
-		r.Release()
 	}
 }
 

@@ -207,7 +207,7 @@ func (s *schedule) do(x *step) {
 
 func (s *schedule) doSend(x *step) {
 	c := s.c
-	u, err := c.EP(x.peer).TagSend(collectiveTag(c.context, c.rank, s.tag), x.buf, nil)
+	u, err := c.dial(x.peer).TagSend(collectiveTag(c.context, c.rank, s.tag), x.buf, nil)
 	if u != nil {
 		s.flow(x.peer).u = u
 	}
@@ -226,8 +226,8 @@ func (s *schedule) doRecv(x *step) {
 	case u == nil:
 		s.busy--
 		s.received(f, err)
-	case c.g.peers[c.ranks[x.peer]].gone != nil:
-		s.broke(c.g.peers[c.ranks[x.peer]].gone)
+	case c.peer(x.peer).gone != nil:
+		s.broke(c.peer(x.peer).gone)
 	}
 }
 
@@ -267,7 +267,13 @@ func (s *schedule) received(f *flow, err error) {
 		err = fmt.Errorf("%d bytes where %d were to come: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
 	}
 	f.info.From = nil
+	s.c.peer(f.peer).talked = true
 	if err != nil {
+		g := s.c.g
+		g.findLost(err)
+		if gone := s.c.peer(f.peer).gone; gone != nil {
+			err = gone
+		}
 		s.broke(err)
 	}
 }
@@ -317,7 +323,7 @@ func (g *Group) cutSchedules() {
 // cutDeserted ends an operation that waits for a rank that is gone.
 func (s *schedule) cutDeserted() {
 	for _, f := range s.flows {
-		gone := s.c.g.peers[s.c.ranks[f.peer]].gone
+		gone := s.c.peer(f.peer).gone
 		if f.u != nil && f.recv && gone != nil && !f.u.Done() {
 			s.broke(gone)
 			return

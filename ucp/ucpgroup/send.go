@@ -18,7 +18,7 @@ func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
 	}
-	u, err := c.EP(dst).TagSend(sendTag(c.context, c.rank, tag), buf, nil)
+	u, err := c.dial(dst).TagSend(sendTag(c.context, c.rank, tag), buf, nil)
 	if u == nil && err == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (c *Comm) SendSync(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
 	}
-	u, err := c.EP(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, nil)
+	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, nil)
 	return c.finishSend(ctx, dst, u, err)
 }
 
@@ -41,7 +41,7 @@ func (c *Comm) Isend(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, error
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
 	}
-	u, err := c.EP(dst).TagSend(sendTag(c.context, c.rank, tag), buf, p)
+	u, err := c.dial(dst).TagSend(sendTag(c.context, c.rank, tag), buf, p)
 	return c.started(dst, u, err)
 }
 
@@ -50,7 +50,7 @@ func (c *Comm) IsendSync(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, e
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
 	}
-	u, err := c.EP(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, p)
+	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, p)
 	return c.started(dst, u, err)
 }
 
@@ -83,7 +83,7 @@ func (c *Comm) started(dst int, u *ucp.Request, err error) (*Request, error) {
 
 // sendError is the error of a send that package ucp refuses.
 func (c *Comm) sendError(dst int, err error) error {
-	c.g.step() // if the endpoint has failed only now
+	c.g.findLost(err)
 	q := c.WorldRank(dst)
 	if gone := c.g.peers[q].gone; gone != nil {
 		return opError("send", gone)

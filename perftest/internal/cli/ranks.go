@@ -170,9 +170,8 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 	rows, err := s.study.Run(ctx, g.World(), func(test string, size int) { m.Step(test, size) })
 	m.Close()
 	if err != nil {
-		gone, cancel := context.WithCancel(ctx)
-		cancel()
-		_ = g.Close(gone) // says why it has failed, which is known
+		g.Abort(err)
+		_ = g.Close(ctx) // says why it has failed, which is known
 		return err
 	}
 	if b.Rank() == 0 {

@@ -31,7 +31,8 @@ type Job struct {
 	failed chan struct{} // closed when a rank has failed
 	ended  chan struct{} // closed when all have ended, and the server has
 	once   sync.Once
-	first  error   // of the ranks that have failed
+	first  error // of the processes that have failed; under mu
+	mu     sync.Mutex
 	errs   []error // by rank: how the process has ended
 	err    error   // of the job
 }
@@ -98,35 +99,44 @@ func (j *Job) run(s *Server) {
 		wait.Go(func() {
 			if err := cmd.Wait(); err != nil {
 				j.errs[rank] = &ucpgroup.RankError{Rank: rank, Err: err}
-				j.fail(j.errs[rank])
+				j.note(j.errs[rank])
+				j.fail()
 			}
 		})
 	}
 	errServe := s.Serve()
 	if errServe != nil { // also that of a rank that ends well without having closed its client
-		j.fail(errServe)
+		j.fail()
 	}
 	wait.Wait()
 	j.err = j.reason(errServe)
 	close(j.ended)
 }
 
-// fail says that the job has failed.
-func (j *Job) fail(err error) {
-	j.once.Do(func() {
+// note keeps the first error of a process.
+func (j *Job) note(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.first == nil {
 		j.first = err
-		close(j.failed)
-	})
+	}
 }
 
-// reason is why the job has failed: because of the rank that was gone first, on which the others
-// may have ended; nil if it has not.
+// fail says that the job has failed.
+func (j *Job) fail() { j.once.Do(func() { close(j.failed) }) }
+
+// reason is why the job has failed, when all have ended; nil if it has not. A rank that was gone
+// first may have the others end badly, and one that is told of another's end may be gone before
+// that other's end is seen here.
 func (j *Job) reason(errServe error) error {
 	var gone *ucpgroup.RankError
-	if errors.As(errServe, &gone) && j.errs[gone.Rank] != nil {
+	switch {
+	case errors.As(errServe, &gone) && j.errs[gone.Rank] != nil:
 		return j.errs[gone.Rank]
+	case j.first != nil:
+		return j.first
 	}
-	return j.first
+	return errServe
 }
 
 // Size is how many ranks there are.

@@ -22,10 +22,12 @@ import (
 )
 
 // roleVar has the test binary be a rank.
-const roleVar = "GUCX_PMI_TEST_ROLE"
+const roleVar = "PMI_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVar); role != "" {
+	if role := os.Getenv(roleVar); workers[role] != nil {
+		os.Exit(playWorker(workers[role]))
+	} else if role != "" {
 		os.Exit(playRole(role))
 	}
 	testenv.Main(m)
