@@ -8,6 +8,7 @@
 //	doorbell ── Ring ── queuePair.kick ── shortWrites: inline writes to mapped memory
 //	                                   '── step
 //	                                       |-- write, read, atomic: the peer's memory, here and now
+//	                                       |-- send of XRC:         the receive that the peer shows, here and now
 //	                                       '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
 //	engine ──── Drive    when nobody polls
@@ -27,6 +28,35 @@
 //     Atomics on it, and everything where the kernel forbids cross-memory attach,
 //     are executed by the target, whose pollers or engine must run.
 //   - Sends go through a ring, as packets of at most a path MTU.
+//
+// # XRC
+//
+// Every message of an XRC initiator names an SRQ in the domain of its target. What is posted
+// to an XRC SRQ is shown in the table, up to 32 receives, so that an initiator can do alone
+// what for other sends the target does:
+//
+//	initiator                                  target
+//	                                           post: receive n in the table
+//	claim word: 0, n -> self, n
+//	bytes to the memory of receive n, guard up
+//	pktFilled in the request ring
+//	claim word: self, n -> 0, n+1              poll or engine: completion of receive n
+//
+// A send ends when the notice is in the ring, also while the target is stopped. What is
+// claimed and not in a notice goes back to the queue when the process of its initiator
+// dies. Closing the SRQ hides it, waits for guards as deregistering does, and then completes
+// what the notices in the rings say. What an initiator cannot do takes the ring: the loop
+// fabric, a receive of more than three pieces, a message that is too long (for the target
+// to refuse), memory that cross-memory attach does not reach.
+//
+// A message that finds no receive waits with all that is behind it in its QP. With a limit
+// of retries that is the delay of the target, again and again. Without one (7) the QP
+// sleeps until the target has posted to any of its queues, which tells those who wait: no
+// timer runs, and no processor.
+//
+// An SRQ number that the domain of the target does not have, or not any more, is
+// REM_INV_REQ for the initiator, and the target goes to ERR with EventQPReqErr. A target
+// whose initiator's device is gone goes to ERR too.
 //
 // # Order and completion
 //
@@ -62,7 +92,10 @@
 // goes to ERR, with EventQPReqErr, and the requester is told REM_INV_REQ. An answer must
 // be one that the oldest request can have; else that request ends with BAD_RESP. So
 // nothing is written but to receives, reads and atomics that have been posted and have
-// not completed, and to regions that grant it. A ring with malformed records takes its
+// not completed, and to regions that grant it. A peer that is connected to an XRC target can
+// say that it has filled a receive without having done it, and by writing to the claim words
+// keep an XRC SRQ from receiving: it makes receives complete or wait, and the device write
+// nowhere else. A ring with malformed records takes its
 // link down.
 //
 // # Virtual time

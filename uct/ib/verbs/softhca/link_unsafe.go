@@ -107,7 +107,9 @@ type outLink struct {
 	resp    consumer
 	blocked []*queuePair // waiting for room in req; under txLock
 	starved []*queuePair // waiting for receives; under txLock
-	waiters []*queuePair // waiting for the end of dialing; under hca.runLock
+	// starvedSpare is room for the next list of them; under txLock.
+	starvedSpare []*queuePair
+	waiters      []*queuePair // waiting for the end of dialing; under hca.runLock
 }
 
 // memory resolves a remote access. The caller has raised its guard.

@@ -52,11 +52,15 @@ func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
 func (l *outLink) endStarving() {
 	l.txLock.lock()
 	list := l.starved
-	l.starved = nil
+	l.starved, l.starvedSpare = l.starvedSpare[:0], nil
 	l.txLock.unlock()
-	for _, qp := range list {
+	for i, qp := range list {
+		list[i] = nil
 		l.hca.enqueue(qp)
 	}
+	l.txLock.lock()
+	l.starvedSpare = list[:0]
+	l.txLock.unlock()
 }
 
 // wakeStarving has those woken who wait for receives of this device, if there are any.

@@ -1,6 +1,8 @@
 package softhca_test
 
 import (
+	"encoding/binary"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -382,4 +384,125 @@ func TestXRC_Misuse(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 	_, err = i.qp.PostRecv([]verbs.RecvWR{{}})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// sender sends n messages of up to limit bytes to an SRQ, as fast as they complete: each
+// with the number of the message as its immediate and in all of its words.
+func (n *node) sender(srqn uint32, count, limit int) error {
+	const slots = 4
+	var inFlight int
+	take := func() error {
+		k := n.cq.Poll(n.wcs[:])
+		for _, wc := range n.wcs[:k] {
+			if err := wc.Status.Err(); err != nil {
+				return err
+			}
+		}
+		inFlight -= k
+		runtime.Gosched()
+		return nil
+	}
+	for i := 0; i < count || inFlight > 0; {
+		if i < count && inFlight < slots {
+			off, length := i%slots*limit, 8+i*4104%(limit-8)&^7
+			b := n.buf.Bytes()[off : off+length]
+			for at := 0; at < length; at += 8 {
+				binary.NativeEndian.PutUint64(b[at:], uint64(i))
+			}
+			wr := []verbs.SendWR{{ID: uint64(i), Opcode: verbs.OpSendWithImm, Imm: uint32(i), Flags: verbs.SendSignaled, SRQN: srqn,
+				SGList: []verbs.SGE{n.mr.SGE(off, length)}}}
+			if _, err := n.qp.PostSend(wr); err != nil {
+				return err
+			}
+			i++
+			inFlight++
+			if inFlight < slots {
+				continue
+			}
+		}
+		if err := take(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Several devices send to one SRQ at a time: every message comes once, whole, and those of
+// a QP in their order.
+func TestXRC_Contention(t *testing.T) {
+	const senders, messages, limit = 4, 100, 20000
+	for _, noCMA := range []bool{false, true} {
+		a := openNode(t, testConfig)
+		x := a.addDomain()
+		s := x.newSRQ()
+		// One half of the receives is in the arena, the other outside.
+		outside := make([]byte, bufLen)
+		mr, err := a.pd.RegMR(outside, verbs.AccessLocalWrite)
+		require.NoError(t, err)
+		post := func(id uint64) {
+			of := []*verbs.MR{a.mr, mr}[id%2]
+			_, err := s.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{of.SGE(int(id)*limit, 100), of.SGE(int(id)*limit+100, limit-100)}}})
+			require.NoError(t, err)
+		}
+		errs := make(chan error, senders)
+		var next [senders]uint32
+		of := map[uint32]int{}
+		for k := range senders {
+			n := openNode(t, softhca.Config{NoCMA: noCMA}).newInitiator()
+			target := x.newTarget()
+			t.Cleanup(func() { require.NoError(t, target.Close()) })
+			connectXRC(n, x, target, defaultLink)
+			of[target.Number()] = k
+			go func() { errs <- n.sender(s.Number(), messages, limit) }()
+		}
+		for id := range uint64(6) {
+			post(id)
+		}
+		for range senders * messages {
+			wc := a.completion()
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			k, ok := of[wc.QPN]
+			require.True(t, ok)
+			require.Equal(t, next[k], wc.Imm, "of sender %d", k)
+			next[k]++
+			b := [][]byte{a.buf.Bytes(), outside}[wc.ID%2][wc.ID*limit:][:wc.ByteLen]
+			for at := 0; at < len(b); at += 8 {
+				require.EqualValues(t, wc.Imm, binary.NativeEndian.Uint64(b[at:]), "of sender %d, at %d of %d", k, at, len(b))
+			}
+			post(wc.ID)
+		}
+		for range senders {
+			require.NoError(t, <-errs)
+		}
+		a.idle()
+		require.NoError(t, s.Close())
+		require.NoError(t, mr.Close())
+	}
+}
+
+// The data path allocates nothing.
+func TestXRC_NoAllocation(t *testing.T) {
+	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
+		s := x.newSRQ()
+		send := []verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: s.Number(), SGList: []verbs.SGE{i.mr.SGE(0, 20000)}}}
+		recv := []verbs.RecvWR{{SGList: []verbs.SGE{x.mr.SGE(0, 20000)}}}
+		once := func() {
+			_, err := i.qp.PostSend(send)
+			_, err2 := s.PostRecv(recv)
+			if err != nil || err2 != nil {
+				t.Fatal(err, err2)
+			}
+			for x.cq.Poll(x.wcs[:]) == 0 {
+				i.cq.Poll(i.wcs[:0])
+				runtime.Gosched()
+			}
+			for i.cq.Poll(i.wcs[:]) == 0 {
+				runtime.Gosched()
+			}
+		}
+		for range 10 {
+			once()
+		}
+		testenv.NoAllocs(t, "post to an empty queue, receive and poll", once)
+	})
 }
