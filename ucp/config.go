@@ -59,6 +59,27 @@ type Config struct {
 	// documentation, "Memory that is registered for an operation".
 	RCache RCacheConfig `env:"RCACHE"`
 
+	// TagProto has tagged messages go through receive queues of the transport, where that
+	// has some (TupleQ); empty or auto: they do not. See docs/design/0007-tupleq.md.
+	TagProto string `env:"TAG_PROTO" default:"auto" enum:"auto,tupleq,tupleq_copy" doc:"How tagged messages go: auto, eager and by rendezvous; tupleq, also from the sender's buffer into the receive's through a queue for each tag, where the transport has queues; tupleq_copy, so, but what is up to 8k is copied by the sender."`
+
+	// TupleqMax is how many tags of one worker have a queue at the same time; the one that
+	// was not used for the longest time makes room. 0 means 1024.
+	TupleqMax int `env:"TUPLEQ_MAX" default:"1024" doc:"Tags that have a queue at the same time (tupleq)."`
+
+	// TupleqMaxMessage is how long a message through a queue may be, in bytes. The zero
+	// value means 1 MiB. So much memory is kept for the rest of messages that are longer
+	// than their receive.
+	TupleqMaxMessage config.MemSize `env:"TUPLEQ_MAX_MESSAGE" default:"auto" doc:"Longest message that goes through a queue (tupleq); auto means 1m."`
+
+	// TupleqMaxFallbacks is how often the queue of a tag is closed, for a wildcard for
+	// example, before the tag gets none any more. 0 means 16, and a negative number never.
+	TupleqMaxFallbacks int `env:"TUPLEQ_MAX_FALLBACKS" default:"16" doc:"How often the queue of a tag is closed before the tag gets none any more (tupleq); negative means that it always gets one again."`
+
+	// TupleqNoWildcards promises that no receive has a mask that is not full: such a
+	// receive is then ErrInvalidParam.
+	TupleqNoWildcards bool `env:"TUPLEQ_NO_WILDCARDS" default:"n" doc:"Promises that all receives have a full mask (tupleq); others are refused."`
+
 	Connect      ConnectMode `env:"CONNECT" default:"lazy" enum:"lazy,eager" doc:"When endpoints connect: lazy, at the first operation that needs a lane, or eager, when they are created."`
 	KeyResolve   KeyResolve  `env:"KEY_RESOLVE" default:"unpack" enum:"unpack,op" doc:"When a remote key is bound to its lane: at unpack, or again at each operation (for measurements)."`
 	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
@@ -105,6 +126,14 @@ func (c *Config) Validate() error {
 	}
 	if _, ok := proto.ParseScheme(c.RndvScheme); !ok {
 		return fmt.Errorf("rendezvous scheme %q: %w", c.RndvScheme, ucs.ErrInvalidParam)
+	}
+	switch c.TagProto {
+	case "", tagProtoAuto, tagProtoTupleq, tagProtoCopy:
+	default:
+		return fmt.Errorf("tag protocol %q: %w", c.TagProto, ucs.ErrInvalidParam)
+	}
+	if c.TupleqMax < 0 {
+		return fmt.Errorf("%d tags with a queue: %w", c.TupleqMax, ucs.ErrInvalidParam)
 	}
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)

@@ -121,7 +121,7 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.start()
+	return r.startTagged()
 }
 
 // TagSendSyncData is [EP.TagSendSync] of any data; as [EP.TagSendData].
@@ -134,6 +134,14 @@ func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) 
 		return nil, err
 	}
 	r.msg.acked = true
+	return r.startTagged()
+}
+
+// startTagged starts a tagged message.
+func (r *Request) startTagged() (*Request, error) {
+	if x := r.worker.tuples; x != nil {
+		return x.start(r)
+	}
 	return r.start()
 }
 
@@ -171,6 +179,9 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	v := r.recv
 	v.data, v.typed, r.onDone = d, true, p.onDone()
 	r.flags = reqTyped
+	if x := w.tuples; x != nil {
+		return x.receive(v, tag, mask)
+	}
 	if m := w.tags.Take(tag, mask); m != nil {
 		return m.Owner.taken().give(v)
 	}

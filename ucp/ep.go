@@ -347,6 +347,7 @@ func (e *EP) closeFailed() {
 func (e *EP) abort(st ucs.Status) {
 	e.aborting = st
 	e.unbindKeys()
+	e.msgs.endTuples(st)
 	queue := e.takeWaiting()
 	e.barrier = nil
 	for _, r := range queue {
@@ -359,6 +360,7 @@ func (e *EP) abort(st ucs.Status) {
 	}
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)
+	e.msgs.endQueues()
 	e.msgs.loseIncoming(st)
 	e.msgs.endStream(st)
 }
@@ -430,6 +432,7 @@ func (e *EP) stop() {
 	e.w.forget(e)
 	e.unbindKeys()
 	e.msgs.endReceives(ucs.StatusCanceled)
+	e.msgs.endQueues()
 	e.msgs.loseIncoming(ucs.StatusCanceled)
 }
 

@@ -8,16 +8,21 @@ import (
 
 // setMessageHandlers has an iface deliver messages.
 func (w *Worker) setMessageHandlers(i *iface) error {
+	if w.tuples != nil {
+		if err := i.SetAMHandler(wire.AMTuple, uct.AMHandlerFunc(w.handleTuple)); err != nil {
+			return err
+		}
+	}
 	return ucs.Join(
-		i.SetAMHandler(wire.AMTag, (*tagArrivals)(w)),
-		i.SetAMHandler(wire.AMTagSync, uct.AMHandlerFunc(w.handleTagSync)),
-		i.SetAMHandler(wire.AMTagFirst, uct.AMHandlerFunc(w.handleTagFirst)),
+		i.SetAMHandler(wire.AMTag, w.counted((*tagArrivals)(w))),
+		i.SetAMHandler(wire.AMTagSync, w.counted(uct.AMHandlerFunc(w.handleTagSync))),
+		i.SetAMHandler(wire.AMTagFirst, w.counted(uct.AMHandlerFunc(w.handleTagFirst))),
 		i.SetAMHandler(wire.AMActive, (*activeArrivals)(w)),
 		i.SetAMHandler(wire.AMActiveShort, (*shortArrivals)(w)),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMStream, uct.AMHandlerFunc(w.handleStream)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
-		i.SetAMHandler(wire.AMTagRTS, uct.AMHandlerFunc(w.handleTagRTS)),
+		i.SetAMHandler(wire.AMTagRTS, w.counted(uct.AMHandlerFunc(w.handleTagRTS))),
 		i.SetAMHandler(wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)),
 		i.SetAMHandler(wire.AMRTR, uct.AMHandlerFunc(w.handleRTR)),
 		i.SetAMHandler(wire.AMData, uct.AMHandlerFunc(w.handleData)),

@@ -41,6 +41,7 @@ type messages struct {
 	prev    *messages   // in the order in which they went
 	lastID  uint64      // name of the latest message that was sent in parts
 	stream  *stream     // nil until there was one
+	tuple   *tupleLink  // nil if messages go through no queues
 }
 
 // holdsBack reports that a message waits, and all later ones behind it.
@@ -68,6 +69,7 @@ func (e *EP) messaging() *messages {
 	if e.msgs == nil {
 		e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
 		e.msgs.window.open()
+		e.msgs.tuple = e.w.newTupleLink(e.msgs)
 	}
 	return e.msgs
 }
@@ -91,10 +93,14 @@ func (e *EP) bindMessages() {
 	if m.word = wire.ShortActive(m.name); wire.ShortName(m.word) == m.name { // else the peer has made it up
 		m.maxWord = min(limits.MaxShort-wire.WordLen, shortData, m.maxCopy)
 	}
+	m.tuple.bind()
 }
 
 // unbind has all messages take the slow way.
-func (m *messages) unbind() { m.am, m.maxShort, m.maxCopy, m.maxWord = nil, -1, -1, -1 }
+func (m *messages) unbind() {
+	m.am, m.maxShort, m.maxCopy, m.maxWord = nil, -1, -1, -1
+	m.tuple.unbind()
+}
 
 // short sends a message in one call, if it fits and may go now. Its caller has compared
 // the length with maxShort.

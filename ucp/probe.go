@@ -7,6 +7,9 @@ import "github.com/gucx/gucx/ucs"
 // that no other receive gets it: m must then be received, with [TagMessage.Recv], or
 // released. Otherwise m is nil.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
+	if w.tuples != nil && !w.tuples.probe(tag, mask) {
+		return nil, TagInfo{}, false
+	}
 	found := w.tags.Peek(tag, mask)
 	if found == nil {
 		return nil, TagInfo{}, false

@@ -60,7 +60,7 @@ func (d *duties) Work() int {
 	for _, b := range broken {
 		w.lose(b)
 	}
-	n += w.answerDialers()
+	n += w.answerDialers() + w.tuples.work()
 	due := w.deferred
 	w.deferred = w.spare[:0]
 	for _, e := range due {

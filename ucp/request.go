@@ -79,6 +79,7 @@ const (
 	reqTruncated                      // of one that is longer than the buffer
 	reqTells                          // onDone is to be called: the caller has the request
 	reqTyped                          // a receive into data that is not in one piece
+	reqCanceling                      // ends with ErrCanceled when the queue of the transport gives it back
 )
 
 // chunk is how many requests the pool grows by.
@@ -205,6 +206,7 @@ func (r *Request) Cancel() bool {
 	}
 	if r.msg != nil {
 		r.refund() // nothing of it was sent
+		e.msgs.tuple.uncount(r.msg.number)
 	}
 	r.settle(ucs.StatusCanceled)
 	if inOrder && e.msgs.waiting > 0 {

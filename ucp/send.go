@@ -87,6 +87,7 @@ type message struct {
 	charged int64    // to the window; 0 if it is not yet
 	acked   bool     // ends when the peer has received it
 	id      uint64   // name of one that goes in fragments
+	number  uint64   // of a tagged message where some go through queues; 0 otherwise
 	count   *int     // where to say how many bytes of a stream were sent or received; may be nil
 	all     bool     // a receive of a stream ends when its buffer is full
 	next    *message // in Worker.messages

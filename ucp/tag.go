@@ -47,6 +47,9 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 			return nil, nil
 		}
 	}
+	if x := e.w.tuples; x != nil {
+		return x.send(e, tag, buf, p, false)
+	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
 	if err != nil {
 		return nil, err
@@ -58,6 +61,9 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // receive, and with ErrCanceled when the peer drops it. A flush does not wait for that, a
 // Close does.
 func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) {
+	if x := e.w.tuples; x != nil {
+		return x.send(e, tag, buf, p, true)
+	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,9 @@ type tagRecv struct {
 	typed bool // the message goes to data and not to buf
 	data  Data
 	err   error // that the data has found
+
+	queue *queuedRecv // nil if it was never in a queue of the transport
+	order uint64      // in which receives were posted, where there are such queues
 }
 
 // tagRecvStage is a receive. It ends early as long as it has no message.
@@ -40,14 +43,14 @@ var tagRecvStage = stage{
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	if p == nil && w.tags.Unexpected() > 0 {
+	r := w.free
+	if p != nil || r == nil || r.recv == nil || w.unusual {
+		return w.tagRecvSlow(buf, tag, mask, info, p)
+	}
+	if w.tags.Unexpected() > 0 {
 		if m := w.tags.Take(tag, mask); m != nil {
 			return m.Owner.taken().recv(buf, info, nil)
 		}
-	}
-	r := w.free
-	if p != nil || r == nil || r.recv == nil || w.closed {
-		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
 	w.free = r.next
 	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
@@ -64,6 +67,9 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
 		return nil, recvError(len(buf), ucs.ErrInvalidParam)
+	}
+	if x := w.tuples; x != nil && !w.closed {
+		return x.receiveInto(buf, tag, mask, info, p)
 	}
 	if m := w.tags.Take(tag, mask); m != nil {
 		return m.Owner.taken().recv(buf, info, p)
@@ -219,5 +225,8 @@ func (v *tagRecv) broken(in *inbound, st ucs.Status) {
 func (w *Worker) cancelReceives() {
 	for v := range w.tags.Receives() {
 		v.Owner.req.Cancel()
+	}
+	if w.tuples != nil {
+		w.tuples.cancelAll()
 	}
 }

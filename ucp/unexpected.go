@@ -10,12 +10,13 @@ import (
 type TagMessage struct {
 	node match.Msg[*TagMessage] // in Worker.tags until the message is taken
 
-	w    *Worker
-	msgs *messages // to which it is charged
-	from *EP
-	n    int    // length of the message
-	buf  []byte // of the worker's buffers: the message, or the key of one that was announced
-	sync uint64 // the sender's name of it, if that waits
+	w     *Worker
+	msgs  *messages // to which it is charged
+	from  *EP
+	n     int    // length of the message
+	place place  // among those of its sender, where messages may be sent again; see tuple.go
+	buf   []byte // of the worker's buffers: the message, or the key of one that was announced
+	sync  uint64 // the sender's name of it, if that waits
 
 	in       *inbound   // as long as a part of it is to come
 	rndv     *announced // the data, if it is with the sender
@@ -132,6 +133,12 @@ func (u *TagMessage) recv(buf []byte, info *TagInfo, p *OpParams) (*Request, err
 
 // give is recv where a request has been made already.
 func (u *TagMessage) give(v *tagRecv) (*Request, error) {
+	u.hand(v)
+	return v.req.started()
+}
+
+// hand is give for a request that its caller has.
+func (u *TagMessage) hand(v *tagRecv) {
 	switch {
 	case u.rndv != nil:
 		u.giveAnnounced(v)
@@ -146,7 +153,6 @@ func (u *TagMessage) give(v *tagRecv) (*Request, error) {
 		u.done(ucs.StatusOK)
 		v.end(from, tag, n)
 	}
-	return v.req.started()
 }
 
 // write implements sink.

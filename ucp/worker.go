@@ -71,6 +71,8 @@ type Worker struct {
 	leftLast     *messages
 	leftBytes    int64   // that their messages are charged
 	tagInfo      TagInfo // of a blocking receive
+	tuples       *tuples // nil if messages go through no queues; see tuple.go
+	unusual      bool    // closed, or tuples is not nil: TagRecv looks for both at once
 
 	leases    regCaches                 // memory of callers that operations have registered
 	scratch   uint64                    // result of a blocking atomic
@@ -116,6 +118,8 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.duties.w = w
 	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)
+	w.tuples = newTuples(w)
+	w.unusual = w.tuples != nil
 	var undo cleanup.Stack
 	undo.Add(func() error { c.unhold(); return nil })
 	defer func() {
@@ -245,7 +249,7 @@ func (w *Worker) Close() error {
 	if w.closed {
 		return nil
 	}
-	w.closed = true
+	w.closed, w.unusual = true, true
 	w.stopListening()
 	for e := range w.eps.All() {
 		w.forceClose(e)
@@ -267,7 +271,7 @@ func (w *Worker) Close() error {
 	w.tellEnded()
 	w.closeLeases()
 	w.ctx.unhold()
-	return ucs.Join(append(errs, w.engine.Close())...)
+	return ucs.Join(append(errs, w.engine.Close(), w.tuples.close())...)
 }
 
 // Signal wakes the goroutine that waits in a blocking call of the worker, which

@@ -17,7 +17,7 @@ func memHarness(change func(*memtp.Config)) ucttest.Harness {
 		OpenMD:    world.OpenMD,
 		Transport: memtp.Transport,
 		Config: func(o ucttest.Options) any {
-			c := &memtp.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth}
+			c := &memtp.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth, Queues: 16}
 			if change != nil {
 				change(c)
 			}

@@ -21,14 +21,14 @@ type Config struct {
 	ConnectEP bool
 	// AMOnly leaves out put, get and atomics.
 	AMOnly bool
-	// Queues is how many receive queues the iface has at the same time; 0 means 64.
+	// Queues is how many receive queues the iface has at the same time; 0 means 4096.
 	Queues int
 }
 
 const (
 	defaultTxDepth = 16
 	defaultRxDepth = 64
-	defaultQueues  = 64
+	defaultQueues  = 4096
 )
 
 // Iface is the transport opened on an MD.

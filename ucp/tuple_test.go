@@ -1,0 +1,121 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ucttest/memtp"
+	"github.com/gucx/gucx/uct/wrap"
+)
+
+// queued is the reference transport as a component: it has receive queues.
+type queued struct {
+	world  *memtp.World
+	layers []wrap.Hooks
+}
+
+func (c *queued) Name() string { return "memtp" }
+func (c *queued) MDs() ([]uct.MDResource, error) {
+	return []uct.MDResource{{Name: "mem0"}}, nil
+}
+func (c *queued) OpenMD(string) (uct.MD, error) {
+	md, err := c.world.OpenMD()
+	if err != nil {
+		return nil, err
+	}
+	return wrap.Domain(md, c.layers...), nil
+}
+
+// queues is a set of the reference transport alone.
+func queues(layers ...wrap.Hooks) transports {
+	return transports{name: "queues", open: func(testing.TB) (a, b []uct.Component) {
+		c := []uct.Component{&queued{memtp.NewWorld(), layers}}
+		return c, c
+	}}
+}
+
+// tupleq is a configuration with tuples.
+var tupleq = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1}
+
+// stat is a counter of tuples of a worker.
+func (x *end) stat(name string) uint64 { return counters(x.w)["worker/tupleq."+name] }
+
+// tag sends a message and receives it.
+func (p *pair) tag(tag uint64, n, seed int) {
+	p.t.Helper()
+	want, got := pattern(n, seed), make([]byte, n)
+	r, err := p.b.w.TagRecv(got, tag, exact, nil, nil)
+	require.NoError(p.t, err)
+	s, err := p.a.ep.TagSend(tag, want, nil)
+	require.NoError(p.t, err)
+	require.NoError(p.t, p.finish(r, nil))
+	require.NoError(p.t, p.finish(s, nil))
+	requireBytes(p.t, want, got)
+}
+
+// openTuple has messages of a tag go through a queue.
+func (p *pair) openTuple(tag uint64) {
+	p.t.Helper()
+	before := p.b.stat("receives")
+	for k := range 1000 {
+		if p.tag(tag, 64, k); p.b.stat("receives") > before {
+			return
+		}
+	}
+	require.Fail(p.t, "no queue", "tag %d", tag)
+}
+
+func TestTuple_MessagesGoThroughQueues(t *testing.T) {
+	p := newPair(t, queues(), tupleq).connect()
+	p.openTuple(7)
+	for k, n := range []int{0, 1, 8, 300, 5000, 100_000} {
+		p.tag(7, n, k)
+	}
+	assert.EqualValues(t, 7, p.b.stat("receives"))
+	assert.EqualValues(t, 7, p.a.stat("sends"))
+	assert.Zero(t, p.a.stat("resent"))
+}
+
+// settle makes progress until nothing is under way.
+func (p *pair) settle() {
+	const idle = 16
+	for n := 0; n < idle; n++ {
+		if p.step() > 0 {
+			n = 0
+		}
+	}
+}
+
+// mostlyExact are masks of receives, most of them full, so that queues last.
+var mostlyExact = []uint64{exact, exact, exact, exact, exact, exact, exact, exact, 1, 0}
+
+// TestTuple_Model: any history of sends, receives, cancels and probes gives what a serial
+// matcher gives, whatever queues come and go.
+func TestTuple_Model(t *testing.T) {
+	for _, cfg := range []Config{tupleq, {TagProto: "tupleq_copy", TupleqMax: 2, TupleqMaxFallbacks: -1, TupleqMaxMessage: 5000}} {
+		t.Run(cfg.TagProto, func(t *testing.T) {
+			through := uint64(0)
+			rapid.Check(t, func(rt *rapid.T) {
+				m := &tagModel{t: rt, p: newPair(t, queues(), cfg).connect(), masks: mostlyExact}
+				m.settle = m.p.settle
+				for tag := range rapid.Uint64Range(0, 4).Draw(rt, "open") {
+					m.p.openTuple(tag)
+				}
+				through -= m.p.b.stat("receives")
+				rt.Repeat(map[string]func(*rapid.T){
+					"send": func(*rapid.T) { m.send() }, "send again": func(*rapid.T) { m.send() },
+					"receive": func(*rapid.T) { m.post() }, "receive again": func(*rapid.T) { m.post() },
+					"cancel": func(*rapid.T) { m.cancel() }, "probe": func(*rapid.T) { m.probe() },
+				})
+				m.drain()
+				through += m.p.b.stat("receives")
+			})
+			assert.Positive(t, through, "messages through queues")
+			t.Logf("%d messages went through queues", through)
+		})
+	}
+}

@@ -1,0 +1,41 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestTupleTable: it finds what a map finds, whatever is added and removed, and keeps no
+// more than it needs.
+func TestTupleTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var table tupleTable[int]
+		model := map[uint64]int{}
+		tags := rapid.Uint64Range(0, 40)
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				tag := tags.Draw(t, "tag")
+				if _, ok := model[tag]; !ok {
+					model[tag] = len(model) + 1
+					table.add(tag, model[tag])
+				}
+			},
+			"remove": func(t *rapid.T) {
+				tag := tags.Draw(t, "tag")
+				delete(model, tag)
+				table.remove(tag)
+			},
+			"": func(t *rapid.T) {
+				require.Equal(t, len(model), table.n)
+				for tag := range uint64(42) {
+					require.Equal(t, model[tag], table.find(tag), "tag %d", tag)
+				}
+				seen := map[uint64]int{}
+				table.all(func(tag uint64, v int) bool { seen[tag] = v; return true })
+				require.Equal(t, model, seen)
+			},
+		})
+	})
+}
