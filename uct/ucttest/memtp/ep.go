@@ -122,14 +122,14 @@ func (e *EP) free() error {
 	return nil
 }
 
-// AddPending implements uct.EP.
+// AddPending implements uct.EP. A short get waits for all that was posted.
 func (e *EP) AddPending(r *uct.PendingReq) error {
 	switch {
 	case e.failure != ucs.StatusOK:
 		return e.refusal
 	case r.Next != nil:
 		return uct.ErrInvalidParam
-	case !e.tx.full() && e.pending.Empty():
+	case e.tx.n == 0 && e.pending.Empty():
 		return uct.ErrBusy
 	}
 	return e.iface.arbiter.Add(&e.pending, r)
