@@ -12,7 +12,9 @@ import (
 // [MaxTag]. Messages of one communicator from one rank to another are received in the order in
 // which they are sent by receives that both would match. A rank may send to itself.
 //
-// If ctx ends first, its error is returned, and buf is the caller's then too. Errors: a
+// If ctx ends first, its error is returned, and buf is the caller's then too. If a long message is
+// announced by then, that takes until the endpoint lets go, and with it ends the group: see
+// [ucp.Request.GiveUp]. Errors: a
 // [RankError] if the rank is gone; why the group has failed; ErrInvalidParam.
 func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {

@@ -1,0 +1,386 @@
+package ucpgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs"
+)
+
+func TestComm_Refuses(t *testing.T) {
+	x := newStepped(t, "sm", 2)
+	c, ctx := x.groups[0].World(), t.Context()
+	buf := make([]byte, 8)
+	for name, err := range map[string]error{
+		"to rank -1":         c.Send(ctx, -1, 0, buf),
+		"to rank 2":          c.Send(ctx, 2, 0, buf),
+		"tag -1":             c.SendSync(ctx, 1, -1, buf),
+		"tag 2147483648":     second(c.Isend(1, MaxTag+1, buf, nil)),
+		"from rank 2":        second(c.Irecv(2, 0, buf, nil)),
+		"from rank -2":       second(c.Recv(ctx, -2, 0, buf)),
+		"tag -2":             second(c.Recv(ctx, 0, -2, buf)),
+		"root 2":             c.Bcast(ctx, 2, buf),
+		"root -1":            c.Gather(ctx, -1, buf, nil),
+		"length 7":           c.Alltoall(ctx, buf[:7], buf[:7]),
+		"all ranks, 8":       c.Allgather(ctx, buf, buf),
+		"data whose length":  c.Scatter(ctx, 0, buf, buf),
+		"other length than":  Allreduce(ctx, c, make([]int, 2), make([]int, 3), Sum[int]),
+		"result of other":    Reduce(ctx, c, 0, make([]int, 2), make([]int, 3), Sum[int]),
+		"color -5":           second(c.Split(ctx, -5, 0)),
+		"wait for any":       third(WaitAny(ctx)),
+		"wait for any: inva": third(WaitAny(ctx, nil, nil)),
+	} {
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam, name)
+		assert.ErrorContains(t, err, name)
+	}
+	w := x.groups[0].w
+	for _, rank := range []int{-1, 1} {
+		_, err := Connect(w, rank, [][]byte{w.Address()})
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
+	_, err := Connect(w, 0, nil)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = Connect(openWorkers(t, "sm", 1)[0], 0, [][]byte{{1, 2, 3}})
+	assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
+	require.NoError(t, x.groups[0].Err())
+}
+
+func second[A any](_ A, err error) error { return err }
+
+func third[A, B any](_ A, _ B, err error) error { return err }
+
+func TestGroup_Limits(t *testing.T) {
+	x := newStepped(t, "sm", 2)
+	a, b := x.groups[0].World(), x.groups[1].World()
+	in, err := b.Irecv(0, MaxTag, make([]byte, 1), nil)
+	require.NoError(t, err)
+	other, err := b.Irecv(0, 0, nil, nil)
+	require.NoError(t, err)
+	out, err := a.Isend(1, MaxTag, []byte{7}, nil)
+	require.NoError(t, err)
+	require.NoError(t, x.ended(in, out))
+	require.True(t, other.Cancel())
+	require.ErrorIs(t, x.ended(other), ucs.ErrCanceled)
+	assert.Equal(t, Status{Source: MaxRanks - 1, Tag: MaxTag, Len: 3}, statusOf(sendTag(MaxComms-1, MaxRanks-1, MaxTag), 3))
+	assert.Equal(t, ^uint64(0)&^collective, sendTag(MaxComms-1, MaxRanks-1, MaxTag))
+}
+
+// TestGroup_RankLeaves: what waits for a rank that has left ends, the rest goes on.
+func TestGroup_RankLeaves(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		x := newStepped(t, tls, 3)
+		require.NoError(t, x.connected())
+		a, b := x.groups[0].World(), x.groups[1].World()
+		kept, err := x.groups[2].World().Isend(0, 5, []byte("last"), nil)
+		require.NoError(t, err)
+		from2, err := a.Irecv(2, 1, nil, nil)
+		require.NoError(t, err)
+		any, err := a.Irecv(AnySource, 9, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, x.ended(kept))
+		require.NoError(t, x.groups[2].w.Close())
+		x.groups = x.groups[:2]
+		err = x.ended(from2)
+		var gone *RankError
+		require.ErrorAs(t, err, &gone)
+		require.Equal(t, 2, gone.Rank)
+		require.ErrorIs(t, err, ucs.ErrPeerClosed)
+		x.until(func() bool { return b.g.peers[2].gone != nil })
+		require.ErrorIs(t, b.Send(t.Context(), 2, 0, nil), ucs.ErrPeerClosed)
+		require.ErrorIs(t, third(b.Iprobe(2, 0)), ucs.ErrPeerClosed)
+
+		buf := make([]byte, 4) // what it had sent is there
+		st, err := a.Recv(t.Context(), 2, 5, buf)
+		require.NoError(t, err)
+		require.Equal(t, "last", string(buf[:st.Len]))
+		later, err := a.Irecv(2, 5, buf, nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, x.ended(later), ucs.ErrPeerClosed)
+
+		require.False(t, any.Done(), "another rank may still send")
+		out, err := b.Isend(0, 9, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, x.ended(any, out))
+		require.NoError(t, a.g.Err())
+
+		alone, err := a.Irecv(AnySource, 9, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, b.g.w.Close())
+		x.groups = x.groups[:1]
+		require.ErrorIs(t, x.ended(alone), ucs.ErrPeerClosed)
+	})
+}
+
+// TestCollective_RankLeaves: a collective operation that waits for a rank that has left ends the
+// group, on all ranks.
+func TestCollective_RankLeaves(t *testing.T) {
+	x := newStepped(t, "sm", 4)
+	require.NoError(t, x.connected())
+	var reqs []*Request
+	for _, g := range x.groups[:3] {
+		r, err := g.World().Ibarrier()
+		require.NoError(t, err)
+		reqs = append(reqs, r)
+	}
+	require.NoError(t, x.groups[3].w.Close())
+	x.groups = x.groups[:3]
+	for i, r := range reqs {
+		err := x.ended(r)
+		var gone *RankError
+		require.ErrorAs(t, err, &gone)
+		require.Equal(t, 3, gone.Rank, "on rank %d", i)
+		require.ErrorIs(t, err, ucs.ErrPeerClosed)
+		require.ErrorIs(t, x.groups[i].World().Send(t.Context(), 0, 0, nil), ucs.ErrPeerClosed)
+	}
+}
+
+// TestGroup_Abort: what all others wait for ends with the reason.
+func TestGroup_Abort(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		mistake := errors.New("no more paper")
+		errs := make([]error, 4)
+		_ = ranks(t, tls, len(errs), func(ctx context.Context, g *Group) (err error) {
+			c := g.World()
+			defer func() { errs[c.Rank()] = err }()
+			if err := c.Barrier(ctx); err != nil {
+				return err
+			}
+			switch c.Rank() {
+			case 0:
+				_, err = c.Recv(ctx, 1, 1, make([]byte, 10))
+			case 1:
+				err = c.SendSync(ctx, 2, 1, make([]byte, 100_000))
+			case 2:
+				err = c.Barrier(ctx)
+			default:
+				g.Abort(mistake)
+				return mistake
+			}
+			return err
+		})
+		for q, err := range errs[:3] {
+			var gone *RankError
+			require.ErrorAs(t, err, &gone, "rank %d", q)
+			assert.Equal(t, 3, gone.Rank)
+			assert.ErrorIs(t, err, ucs.ErrCanceled)
+		}
+	})
+}
+
+// TestCollective_Disagree: ranks that do not agree about lengths are told.
+func TestCollective_Disagree(t *testing.T) {
+	for name, sizes := range map[string][2]int{"too long": {9, 8}, "too short": {7, 8}} {
+		x := newStepped(t, "sm", 2)
+		var reqs []*Request
+		for q, g := range x.groups {
+			r, err := g.World().Ibcast(0, make([]byte, sizes[q]))
+			require.NoError(t, err)
+			reqs = append(reqs, r)
+		}
+		x.until(func() bool { return x.groups[0].failed != nil && x.groups[1].failed != nil })
+		require.NoError(t, x.ended(reqs[0]), "the root's part was over")
+		err := x.ended(reqs[1])
+		require.True(t, errors.Is(err, ucs.ErrTruncated) || errors.Is(err, ucs.ErrInvalidParam), "%s: %v", name, err)
+		var at *RankError
+		require.ErrorAs(t, x.groups[0].Err(), &at)
+		require.Equal(t, 1, at.Rank)
+	}
+}
+
+// TestContextEnds: calls end, and buffers are the caller's. One that gives up a collective
+// operation ends the group.
+func TestContextEnds(t *testing.T) {
+	overAll(t, func(t *testing.T, tls string) {
+		x := newStepped(t, tls, 2)
+		require.NoError(t, x.connected())
+		a, b := x.groups[0].World(), x.groups[1].World()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := a.Recv(ctx, 1, 1, make([]byte, 8))
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, a.SendSync(ctx, 1, 1, make([]byte, 1000)), context.Canceled)
+		_, err = a.Probe(ctx, AnySource, AnyTag)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = a.Sendrecv(ctx, 1, 2, nil, 1, 2, nil)
+		require.ErrorIs(t, err, context.Canceled)
+		r, err := a.Irecv(1, 3, nil, nil)
+		require.NoError(t, err)
+		_, err = r.Wait(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		_, _, err = WaitAny(ctx, r)
+		require.ErrorIs(t, err, context.Canceled)
+		reqs := []*Request{nil, r}
+		require.ErrorIs(t, WaitAll(ctx, reqs...), context.Canceled)
+		require.Equal(t, r, reqs[1])
+		require.NoError(t, a.g.Err())
+
+		waits, err := b.Irecv(0, 4, nil, nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, a.Barrier(ctx), context.Canceled)
+		for _, r := range []*Request{r, waits} {
+			err := x.ended(r)
+			require.ErrorContains(t, err, "rank 0: ")
+			require.ErrorIs(t, err, ucs.ErrCanceled)
+		}
+	})
+}
+
+func TestWaitAny(t *testing.T) {
+	x := newStepped(t, "sm", 1)
+	c := x.groups[0].World()
+	first, err := c.Irecv(0, 1, nil, nil)
+	require.NoError(t, err)
+	second, err := c.Irecv(0, 2, make([]byte, 3), nil)
+	require.NoError(t, err)
+	require.NoError(t, c.Send(t.Context(), 0, 2, []byte("abc")))
+	reqs := []*Request{nil, first, second}
+	i, st, err := WaitAny(t.Context(), reqs...)
+	require.NoError(t, err)
+	require.Equal(t, 2, i)
+	require.Equal(t, Status{0, 2, 3}, st)
+	require.Nil(t, reqs[2])
+	require.NoError(t, c.Send(t.Context(), 0, 1, nil))
+	require.NoError(t, WaitAll(t.Context(), reqs...))
+	require.Nil(t, reqs[1])
+	done, _, err := (*Request)(nil).Test()
+	require.True(t, done)
+	require.NoError(t, err)
+	require.False(t, (*Request)(nil).Cancel())
+}
+
+// TestComms: communicators of a part of the ranks, in another order, do not mix with others, and
+// give their contexts back.
+func TestComms(t *testing.T) {
+	require.NoError(t, ranks(t, "sm", 6, func(ctx context.Context, g *Group) error {
+		w := g.World()
+		dup, err := w.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		half, err := w.Split(ctx, w.Rank()%2, -w.Rank())
+		if err != nil {
+			return err
+		}
+		none, err := w.Split(ctx, min(w.Rank()-1, 0), 0)
+		if err != nil || (none == nil) != (w.Rank() == 0) {
+			return fmt.Errorf("%v %w", none, err)
+		}
+		if half.Size() != 3 || half.WorldRank(half.Rank()) != w.Rank() || half.Rank() != 2-w.Rank()/2 {
+			return fmt.Errorf("rank %d of %d is %d", half.Rank(), half.Size(), w.Rank())
+		}
+		sum := []int{w.Rank()}
+		if err := Allreduce(ctx, half, nil, sum, Sum[int]); err != nil || sum[0] != 6+3*(w.Rank()%2) {
+			return fmt.Errorf("sum %d: %w", sum[0], err)
+		}
+		// The same message on each: receives in another order.
+		next, before := (w.Rank()+1)%6, (w.Rank()+5)%6
+		for i, c := range []*Comm{w, dup} {
+			if err := c.Send(ctx, next, 1, []byte{byte(i)}); err != nil {
+				return err
+			}
+		}
+		for i, c := range []*Comm{dup, w} {
+			b := make([]byte, 1)
+			if _, err := c.Recv(ctx, before, 1, b); err != nil || int(b[0]) != 1-i {
+				return fmt.Errorf("got %d: %w", b[0], err)
+			}
+		}
+		used := dup.context
+		for _, c := range []*Comm{dup, half, none, w} {
+			if c != nil {
+				c.Free()
+			}
+		}
+		if err := dup.Send(ctx, 0, 0, nil); !errors.Is(err, ucs.ErrClosed) {
+			return fmt.Errorf("of a freed communicator: %w", err)
+		}
+		again, err := w.Dup(ctx)
+		if err != nil || again.context != used {
+			return fmt.Errorf("context %d after %d: %w", again.context, used, err)
+		}
+		return nil
+	}))
+}
+
+func TestComms_TooMany(t *testing.T) {
+	require.NoError(t, ranks(t, "self", 1, func(ctx context.Context, g *Group) error {
+		for range MaxComms - 1 {
+			if _, err := g.World().Dup(ctx); err != nil {
+				return err
+			}
+		}
+		if _, err := g.World().Dup(ctx); !errors.Is(err, ucs.ErrNoMemory) {
+			return err
+		}
+		return nil
+	}))
+}
+
+// TestGroup_Closed: what is under way when a group closes is canceled, and nothing more begins.
+func TestGroup_Closed(t *testing.T) {
+	var open *Request
+	require.NoError(t, ranks(t, "self", 1, func(_ context.Context, g *Group) (err error) {
+		open, err = g.World().Irecv(AnySource, AnyTag, nil, nil)
+		return err
+	}))
+	require.True(t, open.Done())
+	_, err := open.take()
+	require.ErrorIs(t, err, ucs.ErrCanceled)
+	require.ErrorIs(t, second(open.g.World().Isend(0, 0, nil, nil)), ucs.ErrClosed)
+	require.ErrorIs(t, open.g.World().Barrier(t.Context()), ucs.ErrClosed)
+	require.ErrorIs(t, open.g.Err(), ucs.ErrClosed)
+	require.NoError(t, open.g.Close(t.Context()))
+}
+
+func TestInProcess_Leave(t *testing.T) {
+	boots := InProcess(3)
+	waiting := make(chan error)
+	for _, b := range boots[:2] {
+		go func() { waiting <- b.Fence(t.Context()) }()
+	}
+	require.NoError(t, boots[2].Close())
+	for range 2 {
+		require.ErrorIs(t, <-waiting, ucs.ErrPeerClosed)
+	}
+	require.NoError(t, boots[2].Close())
+	_, err := boots[0].Get(1, "nothing")
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, InProcess(2)[0].Fence(ctx), context.Canceled)
+}
+
+// FuzzNotice: a notice of any bytes ends the group with a rank that there is and a reason, or does
+// nothing.
+func FuzzNotice(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 12})
+	f.Add([]byte{0, 0, 0, 0, 9, 0, 0, 0, 12})
+	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 0})
+	f.Add([]byte{1})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		g := &Group{peers: make([]peer, 2)}
+		g.handleNotice(&ucp.ActiveMessage{Data: data})
+		if g.failed == nil {
+			return
+		}
+		var gone *RankError
+		require.ErrorAs(t, g.failed, &gone)
+		require.Less(t, gone.Rank, 2)
+		require.Error(t, gone.Err)
+	})
+}
+
+// TestErrors_Told: a reason that travels is found again.
+func TestErrors_Told(t *testing.T) {
+	for st, reason := range toldReasons {
+		require.Equal(t, st, statusToTell(&RankError{1, reason}))
+		require.ErrorIs(t, st.Err(), reason)
+	}
+	require.Equal(t, ucs.StatusInternal, statusToTell(errors.New("other")))
+}
