@@ -40,6 +40,9 @@ func Exact(transport string) string { return exactMark + transport }
 
 // namesOf are the names in TLS that select a transport.
 func namesOf(r *uct.Resource, component string) []string {
+	if r.Explicit {
+		return []string{Exact(r.Transport), r.Transport}
+	}
 	names := []string{Exact(r.Transport), r.Transport, component}
 	for _, a := range aliases {
 		if slices.Contains(a.transports, r.Transport) {

@@ -14,7 +14,7 @@ import (
 // Config configures a [Context]. The zero value is the default; [Config.Table]
 // reads it from the environment.
 type Config struct {
-	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Aliases as in UCX: ib for all over InfiniBand devices, rc for rc (rc_v, rc_verbs) and rc_mlx5 (rc_x), ud for ud (ud_v, ud_verbs) and ud_mlx5 (ud_x), sm or shm for all over shared memory. A backslash means just the transport of that name: \\rc. Naming one that is not there is an error."`
+	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Aliases as in UCX: ib for all over InfiniBand devices, rc for rc (rc_v, rc_verbs) and rc_mlx5 (rc_x), ud for ud (ud_v, ud_verbs) and ud_mlx5 (ud_x), sm or shm for all over shared memory. A backslash means just the transport of that name: \\rc. Only who names it has xrc: rc with receive queues that peers send to by number. Naming one that is not there is an error."`
 	NetDevices  config.List `env:"NET_DEVICES" doc:"Network devices to use, such as softhca0:1."`
 	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`

@@ -106,6 +106,8 @@ func (c *Context) choose(failures []error) error {
 		o := &c.offers[i]
 		devices, list := c.cfg.devices(o.Kind)
 		switch {
+		case o.Explicit && (c.cfg.TLS.Negated() || c.cfg.TLS.Names() == nil):
+			o.why = "TLS=" + c.cfg.TLS.String() + " does not name it"
 		case !c.cfg.TLS.Allows(o.names...):
 			o.why = "TLS=" + c.cfg.TLS.String() + " excludes it"
 		case !devices.Allows(o.Device):

@@ -40,6 +40,7 @@ func realSets() []transports {
 		real("tcp", "tcp"),
 		real("rc", `\rc`), // ud carries the handshakes
 		real("rc_mlx5", "rc_mlx5"),
+		real("xrc", "xrc"),
 		real("rc+ud", `\rc`, `\ud`),
 		real("rc+tcp", `\rc`, "tcp"),
 		real("sm+self+tcp", "sm", "self", "tcp"),
@@ -52,6 +53,7 @@ func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
 		{"TLS=all", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
 		{"TLS=ib", "rc ud rc_mlx5 ud_mlx5"},
+		{"TLS=xrc", "xrc ud:aux"},
 		{"TLS=rc", "rc rc_mlx5 ud:aux"},
 		{"TLS=rc_v", "rc ud:aux"},
 		{"TLS=rc_verbs", "rc ud:aux"},
@@ -81,7 +83,7 @@ func TestSelection_RealTransports(t *testing.T) {
 		})
 	}
 	for _, tc := range []struct{ env, want string }{
-		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5)"},
+		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5, xrc)"},
 		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
 		{`TLS=\ib`, `transport \ib is not there`},
 		{`TLS=\rc_x`, `transport \rc_x is not there`},

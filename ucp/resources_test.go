@@ -13,6 +13,9 @@ func TestContext_Resources(t *testing.T) {
 	for env, want := range map[string][]string{
 		"TLS=tcp,self":   {"self", "tcp"},
 		"TLS=rc_x":       {"rc_mlx5"},
+		"TLS=rc_x,xrc":   {"rc_mlx5", "xrc"},
+		"TLS=^sm,ud":     {"rc", "rc_mlx5", "self", "tcp"},
+		"TLS=ib":         {"rc", "ud", "rc_mlx5", "ud_mlx5"},
 		"NET_DEVICES=lo": {"sm", "self", "tcp"},
 	} {
 		c, err := NewContext(fromEnv(t, env), all.Components()...)

@@ -150,7 +150,7 @@ func (w *Worker) open(undo *cleanup.Stack) error {
 		}
 	}
 	for i := range w.ctx.offers {
-		if o := &w.ctx.offers[i]; !o.selected && w.lacksAux(o.domain) {
+		if o := &w.ctx.offers[i]; !o.selected && !o.Explicit && w.lacksAux(o.domain) {
 			aux := *o
 			aux.auxOnly = true
 			if err := w.openIface(&aux, undo); err != nil {

@@ -23,6 +23,9 @@ type Resource struct {
 	Transport string     // "rc", "ud", "sm", "tcp", "self"; at most 10 bytes
 	Device    string     // "softhca0:1", "lo", "memory"; at most 32 bytes
 	Kind      DeviceKind // which *_DEVICES list selects it
+	// Explicit is set of a transport that is taken only if it is named: it does what
+	// another one does at less cost, and something besides that most have no use for.
+	Explicit bool
 }
 
 // DeviceKind groups devices for selection by configuration.

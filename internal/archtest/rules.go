@@ -49,7 +49,7 @@ uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/ve
 uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
 # the one list of transports
-uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs uct/ib/verbs/softhca ucs internal
+uct/all               uct uct/self uct/sm uct/tcp uct/ib uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/xrc uct/ib/verbs uct/ib/verbs/softhca ucs internal
 
 # above the contract: no concrete transport but in tests
 wireup                uct ucs internal                               | uct/base

@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ib/xrc"
 	"github.com/gucx/gucx/uct/self"
 	"github.com/gucx/gucx/uct/sm"
 	"github.com/gucx/gucx/uct/tcp"
@@ -25,6 +26,8 @@ type Config struct {
 	// RCMLX5 and UDMLX5 are for the same over queues that are driven directly.
 	RCMLX5 dv.RCConfig
 	UDMLX5 dv.UDConfig
+	// XRC is rc with receive queues.
+	XRC xrc.Config
 
 	Self self.Config
 	TCP  tcp.Config
@@ -42,6 +45,7 @@ func (c *Config) Tables() []config.Table {
 		{Prefix: "UD", Doc: "Unreliable datagrams over InfiniBand verbs (ud).", Config: &c.UD},
 		{Prefix: "RC_MLX5", Doc: "Reliable connections over mlx5 queues, without verbs (rc_mlx5).", Config: &c.RCMLX5},
 		{Prefix: "UD_MLX5", Doc: "Unreliable datagrams over mlx5 queues, without verbs (ud_mlx5).", Config: &c.UDMLX5},
+		{Prefix: "XRC", Doc: "Reliable connections with receive queues that peers send to by number (xrc), for who names it in TLS.", Config: &c.XRC},
 		{Prefix: "SELF", Doc: "Loopback within a worker (self).", Config: &c.Self},
 		{Prefix: "TCP", Doc: "Sockets (tcp).", Config: &c.TCP},
 	}
@@ -59,7 +63,7 @@ func (c Config) Components() []uct.Component {
 	}
 	return []uct.Component{
 		sm.New(c.SM),
-		c.IB.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5)),
+		c.IB.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5), xrc.Transport(c.XRC)),
 		self.New(c.Self),
 		tcp.New(c.TCP),
 	}

@@ -60,7 +60,7 @@ func TestComponents(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"sm", "ib", "self", "tcp"}, comps)
-	assert.Equal(t, []string{"sm/memory", "rc/loop0:1", "ud/loop0:1", "rc_mlx5/loop0:1", "ud_mlx5/loop0:1", "self/memory", "tcp/lo"}, offers)
+	assert.Equal(t, []string{"sm/memory", "rc/loop0:1", "ud/loop0:1", "rc_mlx5/loop0:1", "ud_mlx5/loop0:1", "xrc/loop0:1", "self/memory", "tcp/lo"}, offers)
 	assert.Len(t, all.Components(), 4)
 }
 

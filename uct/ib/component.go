@@ -20,6 +20,9 @@ type Transport interface {
 	OpenIface(md *MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
 }
 
+// Explicit is implemented by a Transport whose resources are uct.Resource.Explicit.
+type Explicit interface{ Explicit() bool }
+
 // DeviceFilter is implemented by a Transport that not every device can carry.
 type DeviceFilter interface {
 	// Supports returns why dev cannot: the transport is not listed there, and opening

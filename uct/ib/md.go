@@ -104,8 +104,9 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 			if c, ok := tl.(DeviceFilter); ok && c.Supports(md.ctx) != nil {
 				continue
 			}
+			x, ok := tl.(Explicit)
 			out = append(out, uct.Resource{
-				Transport: tl.Name(), Device: md.PortName(port), Kind: uct.DeviceNet,
+				Transport: tl.Name(), Device: md.PortName(port), Kind: uct.DeviceNet, Explicit: ok && x.Explicit(),
 			})
 		}
 	}

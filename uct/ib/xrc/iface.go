@@ -49,6 +49,7 @@ func (it *Iface) openQueues() (err error) {
 	dev := it.MD().DeviceAttr()
 	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
 	it.attr = *it.Iface.Attr()
+	it.attr.Resource.Explicit = true
 	it.attr.Caps |= uct.CapQueue
 	it.attr.Queue = uct.QueueAttr{
 		MaxMessage: int(dev.MaxMsgSize),

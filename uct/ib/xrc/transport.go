@@ -25,7 +25,13 @@ func Transport(defaults Config) ib.Transport { return transport{defaults} }
 
 type transport struct{ defaults Config }
 
-var _ ib.DeviceFilter = transport{}
+var (
+	_ ib.DeviceFilter = transport{}
+	_ ib.Explicit     = transport{}
+)
+
+// Explicit implements ib.Explicit: rc is for who has no use for queues.
+func (transport) Explicit() bool { return true }
 
 // Name implements ib.Transport.
 func (transport) Name() string { return Name }
