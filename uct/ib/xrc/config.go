@@ -28,7 +28,7 @@ const (
 
 	maxQueues     = 1 << 13
 	maxQueueDepth = 1 << 10
-	maxRecvIOV    = 4
+	maxRecvIOV    = 3 // what peers fill by themselves: softhca shows them so many pieces
 )
 
 // withDefaults replaces zeros and checks ranges of what rc does not have.
