@@ -1,0 +1,164 @@
+package xrc
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// TestStop_TakesWhatCame: what the sender knows to have been received is received, although
+// the target has not looked since.
+func TestStop_TakesWhatCame(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+		a, b := connected(t, fabric, Config{})
+		q := b.newQueue(t, 4, 64)
+		for i := range 3 {
+			q.post(t, i)
+		}
+		c := a.attach(t, q.Number())
+		first := a.send(t, c, 0, 8, 1)
+		until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
+		second := a.send(t, c, 0, 8, 2)
+		until(t, func() bool { return second.ended }, a)
+		require.Equal(t, ucs.StatusOK, second.Status)
+		require.NoError(t, q.Stop())
+		until(t, func() bool { return len(q.got) == 3 }, b)
+		assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusCanceled}, q.status)
+		assert.Equal(t, []byte{2, 2, 2, 2, 2, 2, 2, 2}, q.got[1])
+		assert.EqualValues(t, 2, q.Received())
+		require.NoError(t, c.Detach())
+		require.NoError(t, q.Close())
+	})
+}
+
+// TestRecall_OnceAndInOrder: a sender that takes back what was not received, and sends from
+// there on again, as the receiver's count says, has everything received once, in order.
+func TestRecall_OnceAndInOrder(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+		a, b := connected(t, fabric, Config{QueueConns: 2, QueueTxDepth: 8})
+		random := rand.New(rand.NewPCG(7, 11))
+		q := b.newQueue(t, 64, 64)
+		const slots = 64
+		next, posted := 0, 0
+		for range testenv.Rounds(40, 1000) {
+			var c uct.QueueConn
+			until(t, func() bool {
+				var err error
+				c, err = a.ep.Attach(q.Number())
+				return err == nil
+			}, a, b)
+			for range random.IntN(4) {
+				if posted-len(q.got) < slots {
+					q.post(t, posted%slots)
+					posted++
+				}
+			}
+			sends := make([]*sent, 1+random.IntN(6))
+			for i := range sends {
+				sends[i] = a.send(t, c, i*64, 1+(next+i)%60, byte(next+i))
+			}
+			for range random.IntN(30) {
+				a.it.Progress()
+				b.it.Progress()
+			}
+			told := false
+			pending, err := c.Recall(&uct.Completion{Count: 1, Func: func(*uct.Completion) { told = true }})
+			require.NoError(t, err)
+			until(t, func() bool { return told || !pending }, a, b)
+			ok := 0
+			for ; ok < len(sends) && sends[ok].Status == ucs.StatusOK; ok++ {
+				require.True(t, sends[ok].ended)
+			}
+			for _, s := range sends[ok:] {
+				require.True(t, s.ended, "all have ended when Recall tells")
+				require.Equal(t, ucs.StatusCanceled, s.Status)
+			}
+			until(t, func() bool { return int(q.Received()) >= next+ok }, b)
+			for range 50 { // what was received, and not told to the sender, is in the queue already
+				b.it.Progress()
+			}
+			require.LessOrEqual(t, int(q.Received()), next+len(sends))
+			next = int(q.Received())
+		}
+		require.Len(t, q.got, next)
+		for i, got := range q.got {
+			require.Len(t, got, 1+i%60)
+			require.Equal(t, byte(i), got[0])
+		}
+		require.NoError(t, q.Close())
+	})
+}
+
+// TestControl_Malformed: a peer that sends nonsense loses its EP.
+func TestControl_Malformed(t *testing.T) {
+	for name, m := range map[string][]byte{
+		"version":              {9},
+		"an answer to nothing": (&message{kind: kindAnswer, conn: 1, qpn: 77}).encode(),
+		"an unknown index":     (&message{kind: kindAnswer, conn: 60, qpn: 77}).encode(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := connected(t, softhca.FabricLoop, Config{QueueConns: 2})
+			require.NoError(t, a.ep.SendControl(m))
+			until(t, func() bool { return len(b.errs) > 0 }, a, b)
+			assert.ErrorIs(t, b.errs[0], ucs.ErrRemoteInvalid)
+			_, err := b.ep.Attach(1)
+			assert.ErrorIs(t, err, uct.ErrEPFailed)
+		})
+	}
+}
+
+// TestBudget: queues and connections share the room in the completion queue, and give it back.
+func TestBudget(t *testing.T) {
+	const room = 2 * maxQueueConns
+	a, b := connected(t, softhca.FabricLoop, Config{QueueCQDepth: room, QueueTxDepth: 16})
+	first := a.newQueue(t, room/2, 1)
+	second := a.newQueue(t, room/2, 1)
+	_, err := a.it.NewQueue(1)
+	require.ErrorIs(t, err, uct.ErrNoMemory)
+	_, err = a.ep.Attach(1)
+	require.Equal(t, uct.ErrBusy, err, "no room for a connection")
+	require.NoError(t, first.Close())
+	q := b.newQueue(t, 1, 64)
+	c := a.attach(t, q.Number())
+	_, err = a.it.NewQueue(room / 2)
+	require.ErrorIs(t, err, uct.ErrNoMemory)
+	require.NoError(t, c.Detach())
+	require.NoError(t, a.ep.Close())
+	until(t, func() bool { return a.it.closing == 0 }, a, b)
+	third := a.newQueue(t, room/2, 1)
+	require.NoError(t, second.Close())
+	require.NoError(t, third.Close())
+	require.Equal(t, room, a.it.cqFree)
+}
+
+// TestConfig: ranges, and what control messages need.
+func TestConfig(t *testing.T) {
+	c, err := Config{Config: rccore.Config{SegSize: 8, TxMaxInline: 8}}.withDefaults()
+	require.NoError(t, err)
+	assert.EqualValues(t, rccore.MaxControl, c.SegSize)
+	assert.EqualValues(t, rccore.MaxControl, c.TxMaxInline)
+	assert.Equal(t, defaultQueueConns, c.QueueConns)
+	for _, bad := range []Config{{QueueConns: maxQueueConns + 1}, {QueueTxDepth: -1}, {QueueCQDepth: 1}, {Config: rccore.Config{RetryCount: 9}}} {
+		assert.ErrorIs(t, bad.Validate(), uct.ErrInvalidParam)
+	}
+}
+
+// TestEPClose_WithHeldSends: sends that the device never had end as well.
+func TestEPClose_WithHeldSends(t *testing.T) {
+	a, b := connected(t, softhca.FabricShm, Config{})
+	q := b.newQueue(t, 1, 64)
+	c := a.attach(t, q.Number())
+	s := a.send(t, c, 0, 8, 1)
+	require.NoError(t, a.ep.Close())
+	until(t, func() bool { return s.ended }, a)
+	assert.Equal(t, ucs.StatusCanceled, s.Status)
+	require.NoError(t, q.Close())
+}
