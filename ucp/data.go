@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucs"
 )
@@ -99,7 +100,7 @@ type headedMsg struct {
 func (m *headedMsg) Pack(dst []byte) int {
 	at := copy(dst, m.head)
 	if m.from == nil {
-		return at + copy(dst[at:], m.data)
+		return at + bulk.Copy(dst[at:], m.data)
 	}
 	to := dst[at : at+m.n]
 	n, err := m.from.Pack(m.off, to)

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -39,9 +40,10 @@ type messages struct {
 	closed  bool        // the EP has gone, or has others
 	next    *messages   // of those that have gone and have left messages,
 	prev    *messages   // in the order in which they went
-	lastID  uint64      // name of the latest message that was sent in parts
-	stream  *stream     // nil until there was one
-	tuple   *tupleLink  // nil if messages go through no queues
+	keys    peerKeys
+	lastID  uint64     // name of the latest message that was sent in parts
+	stream  *stream    // nil until there was one
+	tuple   *tupleLink // nil if messages go through no queues
 }
 
 // holdsBack reports that a message waits, and all later ones behind it.
@@ -147,7 +149,7 @@ func (m *wholeMsg) Pack(dst []byte) int {
 	binary.LittleEndian.PutUint64(dst, m.head.Word)
 	binary.LittleEndian.PutUint64(dst[8:], m.head.EP)
 	n := wire.HeadLen + copy(dst[wire.HeadLen:], m.header)
-	return n + copy(dst[n:], m.data)
+	return n + bulk.Copy(dst[n:], m.data)
 }
 
 // requestList is requests in the order in which they came, linked by next and prev.

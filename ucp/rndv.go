@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -95,7 +96,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	key := a.open(len(r.buf))
 	s := e.scheme(r, key)
 	if s != proto.Get && key != nil {
-		key.Close()
+		e.keyDone(key)
 	}
 	r.stage = &by[s]
 	r.flags |= reqFetching
@@ -114,13 +115,13 @@ func (a *announced) open(n int) *RKey {
 	if len(a.key) == 0 || !a.e.peer.Best[wireup.RMA].OK {
 		return nil
 	}
-	key, err := a.e.Unpack(a.key)
+	key, err := a.msgs.unpack(a.key)
 	if err != nil {
 		return nil
 	}
 	if key.denies(a.addr, n, uct.AccessRemoteRead) != "" {
 		a.e.w.stats.badMessages.Inc()
-		key.Close()
+		a.e.keyDone(key)
 		return nil
 	}
 	return key
@@ -139,8 +140,8 @@ var getDataStage = stage{
 	name: "receive", sized: true, role: wireup.RMA, post: postGet, settled: (*Request).closeKey, lends: true, ahead: true,
 }
 
-// closeKey gives back a key that only this request used.
-func (r *Request) closeKey() { r.key.Close() }
+// closeKey gives back a key that came with a message.
+func (r *Request) closeKey() { r.ep.keyDone(r.key) }
 
 // get gets the data of a message.
 func (r *Request) get(a *announced, key *RKey) {
@@ -226,7 +227,7 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if r.flags&reqGivenUp == 0 {
-		copy(r.buf[r.off:], part)
+		bulk.Copy(r.buf[r.off:], part)
 	}
 	if r.off += len(part); r.off == len(r.buf) {
 		r.comp.Complete(ucs.StatusOK)

@@ -108,13 +108,13 @@ func (e *EP) target(m *wire.RTR) *RKey {
 	if len(m.Key) == 0 || !e.peer.Best[wireup.RMA].OK {
 		return nil
 	}
-	key, err := e.Unpack(m.Key)
+	key, err := e.msgs.unpack(m.Key)
 	if err != nil {
 		return nil
 	}
 	if key.denies(m.Addr, int(m.Length), uct.AccessRemoteWrite) != "" {
 		e.w.stats.badMessages.Inc()
-		key.Close()
+		e.keyDone(key)
 		return nil
 	}
 	return key

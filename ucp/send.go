@@ -62,9 +62,20 @@ func (i *iface) sends() *sends {
 	return i.messages
 }
 
+// aligned is n rounded down so that fragments begin at lines of the cache, if it is long.
+func aligned(n int) int {
+	if n < cacheLine {
+		return n
+	}
+	return n &^ (cacheLine - 1)
+}
+
+// cacheLine is in bytes, as on amd64 and most of arm64.
+const cacheLine = 64
+
 func (i *iface) chooseSends() *sends {
 	limits, costs := &i.attr.AM, &i.attr.Costs
-	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: limits.MaxBcopy - wire.FragLen, bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
+	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s

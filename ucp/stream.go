@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -73,7 +74,7 @@ func (s *stream) take(off uint64, data []byte) {
 
 // give copies bytes into the buffer of a receive, and ends that if it has what it waits for.
 func (s *stream) give(r *Request, data []byte) int {
-	n := copy(r.buf[r.off:], data)
+	n := bulk.Copy(r.buf[r.off:], data)
 	r.off += n
 	if r.off == len(r.buf) || !r.msg.all {
 		r.settle(ucs.StatusOK)

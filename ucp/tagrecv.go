@@ -3,6 +3,7 @@ package ucp
 import (
 	"context"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/match"
 	"github.com/gucx/gucx/ucs"
 )
@@ -192,7 +193,7 @@ func (v *tagRecv) fits(n int) bool { return n <= len(v.buf) && v.req.flags == 0 
 func (v *tagRecv) write(off int, data []byte) {
 	switch {
 	case !v.typed && off < len(v.buf):
-		copy(v.buf[off:], data)
+		bulk.Copy(v.buf[off:], data)
 	case v.typed && v.err == nil:
 		v.err = v.unpack(off, data)
 	}

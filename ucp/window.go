@@ -198,6 +198,7 @@ func (e *EP) closeWindow() {
 		e.w.latest = unconnected
 	}
 	e.w.active.forget(m)
+	m.closeKeys()
 }
 
 // handleCredit lets messages go on that waited for credit.

@@ -18,7 +18,7 @@ import (
 // not agree, but on SocketDir.
 type Config struct {
 	FIFOSize       int            `env:"FIFO_SIZE" default:"256" doc:"Messages on their way to one peer; rounded up to a power of two."`
-	SegSize        config.MemSize `env:"SEG_SIZE" default:"8k" doc:"Longest active message."`
+	SegSize        config.MemSize `env:"SEG_SIZE" default:"8256" doc:"Longest active message: by default 8 KiB of data and its headers."`
 	Segs           int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
 	MaxPeers       int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
 	CMA            config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
@@ -65,7 +65,7 @@ func (u *UIDs) UnmarshalText(text []byte) error {
 // Defaults and limits.
 const (
 	defaultFIFOSize = 256
-	defaultSegSize  = 8 << 10
+	defaultSegSize  = 8<<10 + 64
 	defaultSegs     = 64
 	defaultMaxPeers = 1024
 

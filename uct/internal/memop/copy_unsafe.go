@@ -1,17 +1,13 @@
 package memop
 
-import "unsafe"
+import (
+	"unsafe"
 
-// Copy is copy(dst, src), by the instructions that are fastest between two cores
-// for the length. The pieces may not overlap.
-func Copy(dst, src []byte) int {
-	n := min(len(dst), len(src))
-	if n < stringMin || n > stringMax {
-		return copy(dst, src)
-	}
-	copyString(unsafe.Pointer(unsafe.SliceData(dst)), unsafe.Pointer(unsafe.SliceData(src)), n)
-	return n
-}
+	"github.com/gucx/gucx/internal/bulk"
+)
+
+// Copy is bulk.Copy.
+func Copy(dst, src []byte) int { return bulk.Copy(dst, src) }
 
 // Store copies src to p, where len(src) bytes are writable; lengths of one word
 // are one store.

@@ -1,6 +1,6 @@
 //go:build amd64 && !race && !purego
 
-package memop
+package bulk
 
 import "unsafe"
 

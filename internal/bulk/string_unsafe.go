@@ -1,12 +1,15 @@
 //go:build !amd64 || race || purego
 
-package memop
+package bulk
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // An empty range: every length goes to the copy of the Go runtime.
 const (
-	stringMin = 1
+	stringMin = math.MaxInt
 	stringMax = 0
 )
 

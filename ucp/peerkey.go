@@ -1,0 +1,78 @@
+package ucp
+
+import (
+	"bytes"
+	"slices"
+)
+
+// peerKeys are keys that a peer has sent for the data of messages, and that stay unpacked: who
+// sends from the same memory again sends the same key. A key names its region by a random
+// number, so that the key of other memory is never equal.
+type peerKeys [maxPeerKeys]peerKey
+
+// peerKey is one of them. It is closed when another one takes its place, and with the EP.
+type peerKey struct {
+	key    *RKey // nil: none
+	packed []byte
+	users  int
+}
+
+// maxPeerKeys is how many keys a connection keeps: for the buffers that a program sends
+// from in turns.
+const maxPeerKeys = 8
+
+// unpack is EP.Unpack of a key that a peer has sent with a message. Give it back with done.
+func (m *messages) unpack(packed []byte) (*RKey, error) {
+	var unused *peerKey
+	for i := range m.keys {
+		switch k := &m.keys[i]; {
+		case k.key != nil && bytes.Equal(k.packed, packed):
+			k.users++
+			return k.key, nil
+		case k.users == 0 && (unused == nil || unused.key != nil):
+			unused = k
+		}
+	}
+	key, err := m.e.Unpack(packed)
+	if err != nil || unused == nil {
+		return key, err
+	}
+	if unused.key != nil {
+		unused.key.Close()
+	}
+	*unused = peerKey{key, append(unused.packed[:0], packed...), 1}
+	return key, nil
+}
+
+// keyDone is messages.done for an EP that may have other messages meanwhile.
+func (e *EP) keyDone(key *RKey) {
+	if e.msgs == nil {
+		key.Close()
+		return
+	}
+	e.msgs.done(key)
+}
+
+// done gives a key back that unpack has returned: no operation uses it.
+func (m *messages) done(key *RKey) {
+	i := slices.IndexFunc(m.keys[:], func(k peerKey) bool { return k.key == key })
+	if i < 0 {
+		key.Close()
+		return
+	}
+	k := &m.keys[i]
+	if k.users--; k.users == 0 && m.closed {
+		k.key.Close()
+		k.key = nil
+	}
+}
+
+// closeKeys closes the keys that no operation uses; the others go with their operations.
+func (m *messages) closeKeys() {
+	for i := range m.keys {
+		if k := &m.keys[i]; k.key != nil && k.users == 0 {
+			k.key.Close()
+			k.key = nil
+		}
+	}
+}

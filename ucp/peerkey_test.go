@@ -1,0 +1,107 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// keys is how many keys of an EP are unpacked.
+func (e *EP) keyCount() (n int) {
+	for k := e.keys; k != nil; k = k.next {
+		n++
+	}
+	return n
+}
+
+// TestPeerKeys: keys that come with messages stay unpacked, a few of them, and go with the EP.
+func TestPeerKeys(t *testing.T) {
+	eachScheme(t, func(t *testing.T, p *rndvPair) {
+		if p.a.ctx.cfg.RndvScheme == "am" {
+			t.Skip("no keys")
+		}
+		to := p.b.memOf(t, rndvLen)
+		move := func(from *Mem) {
+			into := &OpParams{Mem: to}
+			r, err := p.a.ep.SendActive(1, nil, from.Bytes(), &OpParams{Mem: from})
+			require.NoError(t, err)
+			m := p.announcement()
+			require.NoError(t, p.finish(m.Recv(to.Bytes(), into)))
+			m.Release()
+			require.NoError(t, p.finish(r, nil))
+		}
+		move(p.from)
+		far := p.b.w.eps // of the receiver, who gets
+		var keys []*EP
+		for e := range far.All() {
+			keys = append(keys, e)
+		}
+		for e := range p.a.w.eps.All() {
+			keys = append(keys, e)
+		}
+		count := func() (n int) {
+			for _, e := range keys {
+				n += e.keyCount()
+			}
+			return n
+		}
+		one := count()
+		for range 5 {
+			move(p.from)
+		}
+		assert.Equal(t, one, count(), "the same key again")
+		for range 2 * maxPeerKeys {
+			mem, err := p.a.ctx.MemAlloc(rndvLen)
+			require.NoError(t, err)
+			move(mem)
+			require.NoError(t, mem.Close())
+		}
+		assert.LessOrEqual(t, count(), one+maxPeerKeys)
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.a.key.Close()
+		p.idle()
+		assert.Zero(t, count())
+	})
+}
+
+// TestPeerKeys_InUse: more keys than are kept may be in use at a time.
+func TestPeerKeys_InUse(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.connect()
+	e := p.a.ep
+	m := e.messaging()
+	before := e.keyCount()
+	var mems []*Mem
+	var keys []*RKey
+	for range maxPeerKeys + 2 {
+		mem, err := p.b.ctx.MemMap(make([]byte, 8))
+		require.NoError(t, err)
+		mems = append(mems, mem)
+		k, err := m.unpack(mem.Pack())
+		require.NoError(t, err)
+		keys = append(keys, k)
+	}
+	again, err := m.unpack(mems[3].Pack())
+	require.NoError(t, err)
+	assert.Same(t, keys[3], again)
+	_, err = m.unpack([]byte("no key"))
+	assert.Error(t, err)
+	for _, k := range append(keys, again) {
+		assert.Same(t, e, k.ep, "open")
+		e.keyDone(k)
+	}
+	assert.Equal(t, before+maxPeerKeys, e.keyCount())
+	packed := mems[0].Pack()
+	testenv.NoAllocs(t, "a key that is there", func() {
+		k, _ := m.unpack(packed)
+		m.done(k)
+	})
+	m.closeKeys()
+	assert.Equal(t, before, e.keyCount())
+	for _, mem := range mems {
+		require.NoError(t, mem.Close())
+	}
+}
