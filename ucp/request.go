@@ -186,6 +186,10 @@ func (r *Request) take() error {
 // Release gives the request back, now or when the operation has ended. The
 // operation goes on and its buffer stays in use until EP.Flush or EP.Close.
 func (r *Request) Release() {
+	if r.flags == directDone && r.status == ucs.StatusOK {
+		r.worker.recycleDirect(r)
+		return
+	}
 	if invariants.Enabled {
 		invariants.Assert(r.flags&reqFree == 0, "a request was released twice")
 	}

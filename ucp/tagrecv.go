@@ -44,19 +44,26 @@ var tagRecvStage = stage{
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	r := w.free
-	if p != nil || r == nil || r.recv == nil || w.unusual {
+	var mem *Mem
+	if p != nil {
+		mem = p.Mem
+	}
+	if w.unusual || p != nil && p.OnDone != nil || mem != nil && !mem.Covers(buf) {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
 	if w.tags.Unexpected() > 0 {
 		if m := w.tags.Take(tag, mask); m != nil {
-			return m.Owner.taken().recv(buf, info, nil)
+			return m.Owner.taken().recv(buf, info, p)
 		}
+	}
+	r := w.free
+	if r == nil || r.recv == nil {
+		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
 	w.free = r.next
 	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
 	v := r.recv
-	v.buf, v.info = buf, info
+	v.buf, v.mem, v.info = buf, mem, info
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tags.Expect(&v.node)
 	return r, nil

@@ -195,7 +195,7 @@ func TestBudget_ActiveMessages(t *testing.T) {
 }
 
 // tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
-var tagBudget = map[Op]int{Tag: 63, TagPost: 70, TagRecv: 125, TagKept: 275}
+var tagBudget = map[Op]int{Tag: 63, TagPost: 70, TagRecv: 124, TagKept: 275}
 
 func TestBudget_Tags(t *testing.T) {
 	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
