@@ -73,11 +73,11 @@ func (qp *queuePair) begin(w *prm.WQE) (v stepResult, ok bool) {
 	case claimNoQueue:
 		return qp.refused(prm.SyndromeRemoteInvalidReq), true
 	case claimBusy:
-		return qp.sleepUntil(qp.hca.clock() + busyLook), true
+		return qp.sleepUntil(qp.hca.clock() + r.busyDelay()), true
 	case claimNothing:
 		return qp.noReceive(w), true
 	}
-	r.deadline = 0
+	r.deadline, r.busy = 0, 0
 	if !r.out.recv.takes(w.Len) {
 		qp.toRing()
 		return stepDone, false
@@ -97,8 +97,19 @@ const (
 )
 
 // busyLook is how long a QP leaves a receive alone that somebody else is filling, in ns: a
-// short message is in by then.
-const busyLook = 50_000
+// short message is in by then. It waits longer each time, up to busyDoubled times twice as
+// long, as a process that is stopped may stay so.
+const (
+	busyLook    = 50_000
+	busyDoubled = 6
+)
+
+// busyDelay is how long to wait for somebody else's message, this time.
+func (r *requester) busyDelay() int64 {
+	d := int64(busyLook) << r.busy
+	r.busy = min(r.busy+1, busyDoubled)
+	return d
+}
 
 // claimNext claims the receive that is next in the SRQ of w. The guard is up.
 func (qp *queuePair) claimNext(w *prm.WQE) claimResult {

@@ -34,6 +34,7 @@ type requester struct {
 	read     uint64 // bytes of the oldest of them, a read, that have come
 
 	rnrLeft  uint8
+	busy     uint8 // attempts in a row that found somebody else at the receive
 	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
 	hold     int64 // nothing is sent before this time: an RNR delay; 0: none
 	fault    prm.Syndrome

@@ -146,7 +146,7 @@ func (qp *queuePair) oldest() *prm.WQE {
 // progressed resets what counts failures in a row.
 func (qp *queuePair) progressed() {
 	qp.req.rnrLeft = qp.attr.RNRRetry
-	qp.req.deadline = 0
+	qp.req.deadline, qp.req.busy = 0, 0
 }
 
 // rnrForever is the RNR retry count that never runs out (IBTA volume 1, 9.7.5.2.8).
@@ -170,7 +170,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r.opened = false
 	switch {
 	case busy:
-		r.hold = qp.hca.clock() + busyLook
+		r.hold = qp.hca.clock() + r.busyDelay()
 	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == rnrForever && qp.timed == nil && !r.link.claims.none():
 		qp.starve(srqn)
 		return

@@ -181,9 +181,12 @@ func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
 		return
 	}
 	modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: allRemote}, init|verbs.QPMaskAccessFlags)
+	rtr := verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN
+	if qp.Type() != verbs.QPTypeXRCSend {
+		rtr |= verbs.QPMaskMaxDestRD | verbs.QPMaskMinRNRTimer
+	}
 	modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU256, DestQPN: dest, RQPSN: siegePSN, MaxDestRD: 4,
-		MinRNRTimer: 1, AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1}},
-		verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
+		MinRNRTimer: 1, AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1}}, rtr)
 	if qp.Type() == verbs.QPTypeXRCRecv {
 		modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: siegePSN, Timeout: 14}, verbs.QPMaskSQPSN|verbs.QPMaskTimeout)
 		return

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
@@ -161,3 +162,20 @@ func newXRCRings(t testing.TB) xrcRings {
 }
 
 func (m xrcRings) at(off int) unsafe.Pointer { return unsafe.Add(m.base, off) }
+
+// An SRQ does not close while a peer is at one of its receives, and says whose process
+// that is; it closes when the peer has left.
+func TestXRCSRQ_CloseWaitsForVisits(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	m := s.peers[0].toDevice
+	m.header().guardsUsed.Store(1)
+	defer m.header().guardsUsed.Store(0)
+	seq := m.guard(0).enterQueue(s.xsrq.Number(), 0)
+	var inUse *ucs.InUseError
+	require.ErrorAs(t, s.xsrq.Close(), &inUse)
+	assert.Len(t, inUse.PIDs, 1)
+	m.guard(0).leave(seq)
+	require.NoError(t, s.xsrq.Close())
+}
