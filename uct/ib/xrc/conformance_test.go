@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -33,6 +34,13 @@ var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport
 
 func TestMain(m *testing.M) {
 	if rctest.TargetMain(peers) {
+		return
+	}
+	if os.Getenv(stoppedEnv) != "" {
+		if err := serveStopped(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer)})

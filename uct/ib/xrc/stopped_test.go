@@ -1,0 +1,150 @@
+package xrc
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// stoppedEnv makes the test binary a process that receives by a queue.
+const stoppedEnv = "GUCX_XRC_TEST_TARGET"
+
+// longLen is the length of a message that a stopped process receives.
+const longLen = 1 << 20
+
+// serveStopped receives three messages: a short one, and two of longLen, into memory of the
+// device and into memory of its own. It says its address, reads the peer's, says the number
+// of the queue, and then, when all have come, which bytes came and how many messages.
+func serveStopped(in io.Reader, out io.Writer) error {
+	md, err := ibtest.OpenMD(softhca.FabricShm, Transport(Config{}))
+	if err != nil {
+		return err
+	}
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: ibtest.Device})
+	if err != nil {
+		return err
+	}
+	ep, err := it.NewEP(uct.EPParams{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%x %x\n", it.Ext().Address.DeviceAddr(nil), ep.Ops().Connect.EPAddr(nil))
+	var dev, addr []byte
+	if _, err := fmt.Fscanf(in, "%x %x\n", &dev, &addr); err != nil {
+		return err
+	}
+	if err := ep.Ops().Connect.Connect(dev, addr); err != nil {
+		return err
+	}
+	ours, err := md.Ext().Alloc.Alloc(longLen, uct.AccessAll)
+	if err != nil {
+		return err
+	}
+	own := make([]byte, longLen)
+	reg, err := md.Ext().Reg.Reg(own, uct.AccessLocalWrite)
+	if err != nil {
+		return err
+	}
+	q, err := it.Ext().Queues.NewQueue(3)
+	if err != nil {
+		return err
+	}
+	came := 0
+	for _, m := range []uct.Mem{ours, ours, reg} {
+		r := &uct.QueueRecv{Func: func(r *uct.QueueRecv) { came++ }}
+		if err := q.Post(r, []uct.IOV{{Buf: m.Bytes(), Mem: m}}); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, q.Number())
+	for came < 3 {
+		it.Progress()
+		runtime.Gosched()
+	}
+	fmt.Fprintf(out, "%x %x %d\n", ours.Bytes()[longLen-1:], own[longLen-1:], q.Received())
+	_, _ = io.Copy(io.Discard, in)
+	for _, c := range []io.Closer{it, reg, ours, md} {
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestSend_TargetIsStopped: messages to receives that were posted are received, and their
+// sends end, while the target's process is stopped.
+func TestSend_TargetIsStopped(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), stoppedEnv+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	pipe, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	out := bufio.NewReader(pipe)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = in.Close()
+		assert.NoError(t, cmd.Wait())
+	}()
+
+	a := newSide(t, softhca.FabricShm, Config{})
+	big, err := a.it.MD().Alloc(longLen, uct.AccessLocalWrite)
+	require.NoError(t, err)
+	defer func() {
+		require.NoError(t, a.ep.Close())
+		require.NoError(t, a.it.Close())
+		require.NoError(t, big.Close())
+	}()
+	var dev, addr string
+	_, err = fmt.Fscanln(out, &dev, &addr)
+	require.NoError(t, err)
+	require.NoError(t, a.ep.Connect(unhex(t, dev), unhex(t, addr)))
+	fmt.Fprintf(in, "%x %x\n", a.it.DeviceAddr(nil), a.ep.EPAddr(nil))
+	var number uint32
+	_, err = fmt.Fscanln(out, &number)
+	require.NoError(t, err)
+
+	c := a.attach(t, number)
+	first := a.send(t, c, 0, 8, 1)
+	until(t, func() bool { return first.ended }, a)
+	require.Equal(t, ucs.StatusOK, first.Status)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	copy(big.Bytes(), bytes.Repeat([]byte{0x5a}, longLen))
+	for range 2 {
+		s := &sent{}
+		s.Count, s.Func = 1, func(*uct.Completion) { s.ended = true }
+		_, err := c.SendZcopy([]uct.IOV{{Buf: big.Bytes(), Mem: big}}, &s.Completion)
+		require.NoError(t, err)
+		until(t, func() bool { return s.ended }, a)
+		require.Equal(t, ucs.StatusOK, s.Status)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	line, err := out.ReadString('\n')
+	require.NoError(t, err)
+	assert.Equal(t, "5a 5a 3\n", line)
+	require.NoError(t, c.Detach())
+}
+
+func unhex(t testing.TB, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(s)
+	require.NoError(t, err)
+	return b
+}
