@@ -27,12 +27,13 @@ type Iface struct {
 	sges   []verbs.SGE
 	recv   [1]verbs.RecvWR
 
-	round    uint64 // calls of Progress
-	busy     []*EP  // have deferred work
-	working  []*EP  // busy, while it is done
-	draining []*recvQueue
-	closing  int // connections of closed EPs that have sends under way
-	closed   bool
+	round     uint64 // calls of Progress
+	allPolled uint64 // rounds in which a full completion queue has been polled
+	busy      []*EP  // have deferred work
+	working   []*EP  // busy, while it is done
+	draining  []*recvQueue
+	closing   int // connections of closed EPs that have sends under way
+	closed    bool
 }
 
 var (
@@ -48,6 +49,7 @@ func (it *Iface) openQueues() (err error) {
 	}
 	dev := it.MD().DeviceAttr()
 	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
+	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
 	it.attr = *it.Iface.Attr()
 	it.attr.Resource.Explicit = true
 	it.attr.Caps |= uct.CapQueue
@@ -105,10 +107,7 @@ func (it *Iface) work(drained bool) (n int) {
 		e.listed = false
 		n += e.work()
 	}
-	if drained {
-		n += it.endDrained()
-	}
-	return n
+	return n + it.endDrained(drained)
 }
 
 // Completed implements rccore.Extension.
@@ -182,12 +181,13 @@ func (it *Iface) drain() {
 	}
 }
 
-// endDrained ends the receives of queues that were stopped before this round: what had come
-// was in the completion queue.
-func (it *Iface) endDrained() (n int) {
+// endDrained ends the receives of queues that were stopped before this round, once what had
+// come by then has been polled: the completion queue was empty, or so many rounds have
+// found enough in it.
+func (it *Iface) endDrained(drained bool) (n int) {
 	for i := 0; i < len(it.draining); {
 		q := it.draining[i]
-		if q.stoppedIn == it.round {
+		if rounds := it.round - q.stoppedIn; rounds == 0 || !drained && rounds <= it.allPolled {
 			i++
 			continue
 		}

@@ -150,7 +150,8 @@ func (q *recvQueue) Stop() error {
 	return nil
 }
 
-// Close implements uct.Queue.
+// Close implements uct.Queue. A message that has come, and has not been told yet, goes with
+// the queue: stop it before, until its receives have ended.
 func (q *recvQueue) Close() error {
 	if q.closed {
 		return nil
