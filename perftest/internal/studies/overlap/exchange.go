@@ -47,12 +47,16 @@ type party struct {
 	to   *ucp.EP
 	data []byte
 	p    *ucp.OpParams
+	next *ucp.Request // receive of the other side's next word that it is ready
 }
 
 func (x Exchange) join(n Node, m Memory) (*party, error) {
 	to, err := n.Peer()
-	return &party{x, n, to, m.Buf[:x.Size], &ucp.OpParams{Mem: m.Mem}}, err
+	return &party{Exchange: x, n: n, to: to, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}, err
 }
+
+// sends reports whether the party sends, which waits for the other to be ready.
+func (x Exchange) sends(measured bool) bool { return measured != (x.Side == Irecv) }
 
 // Measure is the side that is measured: it returns the time of an iteration.
 func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
@@ -60,16 +64,16 @@ func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	step := y.send
-	if x.Side == Irecv {
-		step = y.receive
+	step := y.receive
+	if x.sends(true) {
+		step = y.send
 	}
 	var begin time.Duration
 	for i := range x.Warmup + x.Iterations {
 		if i == x.Warmup {
 			begin = n.Now()
 		}
-		if err := step(x.Work); err != nil {
+		if err := step(x.Work, i == x.Warmup+x.Iterations-1); err != nil {
 			return 0, err
 		}
 	}
@@ -83,28 +87,36 @@ func (x Exchange) Serve(n Node, m Memory) error {
 		return err
 	}
 	step, work := y.receive, time.Duration(0)
-	switch x.Side {
-	case Irecv:
+	if x.sends(false) {
 		step = y.send
-	case Both:
+	}
+	if x.Side == Both {
 		work = x.Work
 	}
-	for range x.Warmup + x.Iterations {
-		if err := step(work); err != nil {
+	for i := range x.Warmup + x.Iterations {
+		if err := step(work, i == x.Warmup+x.Iterations-1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send is an iteration that sends, when the other side is ready.
-func (y *party) send(work time.Duration) error {
-	ready, err := y.n.Worker().TagRecv(nil, readyTag, fullMask, nil, nil)
-	if err != nil {
+// send is an iteration that sends, when the other side is ready. The receive of its next word
+// is posted before the work.
+func (y *party) send(work time.Duration, last bool) error {
+	if y.next == nil {
+		if err := y.expect(); err != nil {
+			return err
+		}
+	}
+	if err := y.n.Wait(y.next); err != nil {
 		return err
 	}
-	if err := y.n.Wait(ready); err != nil {
-		return err
+	y.next = nil
+	if !last {
+		if err := y.expect(); err != nil {
+			return err
+		}
 	}
 	q, err := y.to.TagSend(dataTag, y.data, y.p)
 	if err != nil {
@@ -114,8 +126,14 @@ func (y *party) send(work time.Duration) error {
 	return y.n.Wait(q)
 }
 
+// expect posts the receive of the other side's word that it is ready.
+func (y *party) expect() (err error) {
+	y.next, err = y.n.Worker().TagRecv(nil, readyTag, fullMask, nil, nil)
+	return err
+}
+
 // receive is an iteration that receives.
-func (y *party) receive(work time.Duration) error {
+func (y *party) receive(work time.Duration, _ bool) error {
 	q, err := y.n.Worker().TagRecv(y.data, dataTag, fullMask, nil, y.p)
 	if err != nil {
 		return err

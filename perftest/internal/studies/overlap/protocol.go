@@ -18,16 +18,15 @@ type Protocol struct {
 // "8KB is the threshold where the rendezvous protocol is used".
 const EagerLimit = 8 << 10
 
-// baseTransport carries all protocols; what is named besides is for one.
-const baseTransport = `\rc`
-
 // rendezvous is a protocol with eager messages below EagerLimit.
 func rendezvous(name, scheme string) Protocol {
-	return Protocol{name, []string{"GUCX_TLS=" + baseTransport, "GUCX_RNDV_THRESH=8k", "GUCX_RNDV_SCHEME=" + scheme}}
+	return Protocol{name, []string{`GUCX_TLS=\rc`, "GUCX_RNDV_THRESH=8k", "GUCX_RNDV_SCHEME=" + scheme}}
 }
 
+// tupleQ is a protocol over receive queues, with rendezvous where there is none. A message
+// whose receive is not posted is tried again after the shortest time that a QP can ask for (IBTA volume 1, table 45).
 func tupleQ(name, proto string) Protocol {
-	return Protocol{name, []string{"GUCX_TLS=" + baseTransport + ",xrc", "GUCX_RNDV_THRESH=8k", "GUCX_TAG_PROTO=" + proto}}
+	return Protocol{name, []string{"GUCX_TLS=xrc", "GUCX_XRC_RNR_TIMEOUT=10us", "GUCX_RNDV_THRESH=8k", "GUCX_TAG_PROTO=" + proto}}
 }
 
 // Protocols are those of the paper, section 8.2.
