@@ -56,6 +56,8 @@ type Cluster struct {
 	ctx   *ucp.Context
 	ranks []*Rank
 	undo  cleanup.Stack
+
+	senderCopies bool
 }
 
 // Open makes the machines and a worker for each rank.
@@ -66,7 +68,7 @@ func Open(cfg Config) (_ *Cluster, err error) {
 	if cfg.Ranks < 1 || cfg.Nodes < 1 || cfg.Nodes > cfg.Ranks {
 		return nil, fmt.Errorf("cluster: %d ranks on %d nodes", cfg.Ranks, cfg.Nodes)
 	}
-	c := &Cluster{cfg: cfg}
+	c := &Cluster{cfg: cfg, senderCopies: cfg.UCP.TagProto == copyingProto}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -132,7 +134,7 @@ func (c *Cluster) openContext() (err error) {
 }
 
 func (c *Cluster) addRank() (err error) {
-	r := &Rank{c: c, process: c.model.NewProcess(), eps: make([]*ucp.EP, c.cfg.Ranks)}
+	r := &Rank{c: c, process: c.model.NewProcess(), eps: make([]*ucp.EP, c.cfg.Ranks), copied: map[tuple]bool{}}
 	c.model.Enter(r.process)
 	defer c.model.Enter(nil)
 	if r.w, err = c.ctx.NewWorker(ucp.WorkerConfig{SpinPolls: -1}); err != nil {

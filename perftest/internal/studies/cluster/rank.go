@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/gucx/gucx/ucp"
@@ -17,6 +18,7 @@ type Rank struct {
 	w       *ucp.Worker
 	eps     []*ucp.EP
 	yield   func(struct{}) bool // in Prepare
+	copied  map[tuple]bool      // by the sender, the last time
 }
 
 // ID is the number of the rank.
@@ -36,6 +38,56 @@ func (r *Rank) EP(peer int) (*ucp.EP, error) {
 	}
 	return r.eps[peer], nil
 }
+
+// TagSend is ucp.EP.TagSend to another rank.
+func (r *Rank) TagSend(peer int, tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error) {
+	e, err := r.EP(peer)
+	if err != nil {
+		return nil, err
+	}
+	if !r.c.senderCopies {
+		return e.TagSend(tag, buf, p)
+	}
+	// The copy comes before the post, which alone tells whether there was one: it is expected
+	// where there was one the last time.
+	t := tuple{peer, tag, len(buf)}
+	expected := r.copied[t]
+	if expected {
+		r.c.model.Copy(len(buf))
+	}
+	before := r.copies()
+	q, err := e.TagSend(tag, buf, p)
+	copied := r.copies() != before
+	if copied && !expected {
+		r.c.model.Copy(len(buf))
+	}
+	r.copied[t] = copied
+	return q, err
+}
+
+// tuple is a kind of message.
+type tuple struct {
+	peer int
+	tag  uint64
+	len  int
+}
+
+// copies is how many messages the worker has copied to send them through queues. Such a copy is in
+// no operation of a transport, by which others are seen.
+func (r *Rank) copies() uint64 {
+	for name, n := range r.w.Stats().Snapshot().All() {
+		if strings.HasSuffix(name, copiesCounter) {
+			return n
+		}
+	}
+	return 0
+}
+
+// The sender's copy in ucp: the variant that has it, and its counter.
+const (
+	copyingProto  = "tupleq_copy"
+	copiesCounter = "tupleq.copies"
+)
 
 // Now is the rank's clock.
 func (r *Rank) Now() time.Duration { return duration(r.c.model.Now()) }

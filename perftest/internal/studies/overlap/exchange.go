@@ -9,7 +9,8 @@ import (
 // Node is one of two sides, with a clock of its own.
 type Node interface {
 	Worker() *ucp.Worker
-	Peer() (*ucp.EP, error)
+	// TagSend sends to the other side.
+	TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error)
 	// Wait makes progress until a request has ended, and gives it back; nil has ended.
 	Wait(*ucp.Request) error
 	// Compute works for a time, without progress.
@@ -44,15 +45,13 @@ type Memory struct {
 type party struct {
 	Exchange
 	n    Node
-	to   *ucp.EP
 	data []byte
 	p    *ucp.OpParams
 	next *ucp.Request // receive of the other side's next word that it is ready
 }
 
-func (x Exchange) join(n Node, m Memory) (*party, error) {
-	to, err := n.Peer()
-	return &party{Exchange: x, n: n, to: to, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}, err
+func (x Exchange) join(n Node, m Memory) *party {
+	return &party{Exchange: x, n: n, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
 }
 
 // sends reports whether the party sends, which waits for the other to be ready.
@@ -60,10 +59,7 @@ func (x Exchange) sends(measured bool) bool { return measured != (x.Side == Irec
 
 // Measure is the side that is measured: it returns the time of an iteration.
 func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
-	y, err := x.join(n, m)
-	if err != nil {
-		return 0, err
-	}
+	y := x.join(n, m)
 	step := y.receive
 	if x.sends(true) {
 		step = y.send
@@ -82,10 +78,7 @@ func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
 
 // Serve is the other side.
 func (x Exchange) Serve(n Node, m Memory) error {
-	y, err := x.join(n, m)
-	if err != nil {
-		return err
-	}
+	y := x.join(n, m)
 	step, work := y.receive, time.Duration(0)
 	if x.sends(false) {
 		step = y.send
@@ -118,7 +111,7 @@ func (y *party) send(work time.Duration, last bool) error {
 			return err
 		}
 	}
-	q, err := y.to.TagSend(dataTag, y.data, y.p)
+	q, err := y.n.TagSend(dataTag, y.data, y.p)
 	if err != nil {
 		return err
 	}
@@ -138,7 +131,7 @@ func (y *party) receive(work time.Duration, _ bool) error {
 	if err != nil {
 		return err
 	}
-	ready, err := y.to.TagSend(readyTag, nil, nil)
+	ready, err := y.n.TagSend(readyTag, nil, nil)
 	if err != nil {
 		return err
 	}

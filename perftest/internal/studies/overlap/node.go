@@ -89,8 +89,10 @@ func cpu(clock int32) time.Duration {
 // Worker implements Node.
 func (n *realNode) Worker() *ucp.Worker { return n.w }
 
-// Peer implements Node.
-func (n *realNode) Peer() (*ucp.EP, error) { return n.ep, nil }
+// TagSend implements Node.
+func (n *realNode) TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error) {
+	return n.ep.TagSend(tag, buf, p)
+}
 
 // ctxPolls is how many tests of a request go by between two looks whether the measurement
 // is over.

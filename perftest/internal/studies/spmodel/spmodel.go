@@ -281,11 +281,7 @@ func (x *rank) do(e *sp.Event, buf []byte) error {
 	case sp.PostRecv:
 		return x.posted(x.r.Worker().TagRecv(buf, tagOf(e.Peer, e.Tag), fullMask, nil, &x.params))
 	case sp.PostSend:
-		to, err := x.r.EP(e.Peer)
-		if err != nil {
-			return err
-		}
-		return x.posted(to.TagSend(tagOf(x.r.ID(), e.Tag), buf, &x.params))
+		return x.posted(x.r.TagSend(e.Peer, tagOf(x.r.ID(), e.Tag), buf, &x.params))
 	}
 	for i, q := range x.pending {
 		x.pending[i] = nil
