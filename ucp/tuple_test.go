@@ -38,8 +38,18 @@ func queues(layers ...wrap.Hooks) transports {
 	}}
 }
 
+// queueSets are transports that have queues.
+func queueSets() []transports { return []transports{queues(), real("xrc", `\xrc`)} }
+
 // tupleq is a configuration with tuples.
 var tupleq = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1}
+
+// overQueues runs a test over every transport that has queues.
+func overQueues(t *testing.T, f func(t *testing.T, p *pair)) {
+	for _, set := range queueSets() {
+		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, tupleq).connect()) })
+	}
+}
 
 // stat is a counter of tuples of a worker.
 func (x *end) stat(name string) uint64 { return counters(x.w)["worker/tupleq."+name] }
@@ -70,14 +80,15 @@ func (p *pair) openTuple(tag uint64) {
 }
 
 func TestTuple_MessagesGoThroughQueues(t *testing.T) {
-	p := newPair(t, queues(), tupleq).connect()
-	p.openTuple(7)
-	for k, n := range []int{0, 1, 8, 300, 5000, 100_000} {
-		p.tag(7, n, k)
-	}
-	assert.EqualValues(t, 7, p.b.stat("receives"))
-	assert.EqualValues(t, 7, p.a.stat("sends"))
-	assert.Zero(t, p.a.stat("resent"))
+	overQueues(t, func(t *testing.T, p *pair) {
+		p.openTuple(7)
+		for k, n := range []int{0, 1, 8, 300, 5000, 100_000} {
+			p.tag(7, n, k)
+		}
+		assert.EqualValues(t, 7, p.b.stat("receives"))
+		assert.EqualValues(t, 7, p.a.stat("sends"))
+		assert.Zero(t, p.a.stat("resent"))
+	})
 }
 
 // settle makes progress until nothing is under way.

@@ -288,7 +288,11 @@ func (t *inTuple) stop(why *stats.Counter) {
 	}
 	t.backlog = nil
 	if !t.gone && !t.told {
-		t.e.tellTuple(t.tag, wire.TupleStop, t.q.Number(), 0)
+		again := uint64(0)
+		if why == &x.stats.evicted {
+			again = 1
+		}
+		t.e.tellTuple(t.tag, wire.TupleStop, t.q.Number(), again)
 	}
 	t.proceed()
 }

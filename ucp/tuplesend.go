@@ -241,7 +241,7 @@ func (l *tupleLink) evict() {
 		return true
 	})
 	if oldest != nil {
-		oldest.close(&l.x.stats.evicted)
+		oldest.close(&l.x.stats.evicted, false)
 	}
 }
 
@@ -255,8 +255,7 @@ func (l *tupleLink) take(c *wire.Tuple) bool {
 	case c.Kind == wire.TupleOpened && t.state == outAsked:
 		t.opened(c)
 	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
-		t.closes++
-		t.close(nil)
+		t.close(nil, c.Value == 0)
 	case c.Kind == wire.TupleClosed && t.number == c.Number && t.state == outClosing && c.Value >= t.acked && c.Value <= t.sent:
 		t.closed(c.Value)
 	default:
@@ -314,8 +313,7 @@ func (t *outTuple) send(r *Request) (*Request, error) {
 			copied = s.slot != nil && !r.msg.acked
 			t.pump()
 		} else {
-			t.closes++
-			t.close(&x.stats.long)
+			t.close(&x.stats.long, true)
 		}
 	}
 	if copied { // the caller has nothing to wait for
@@ -395,8 +393,7 @@ func (t *outTuple) pump() {
 		case uct.ErrNoResource: // the next one that has ended goes on
 			return
 		default: // the EP fails, or the peer has said that its queue takes more
-			t.closes++
-			t.close(&t.l.x.stats.long)
+			t.close(&t.l.x.stats.long, true)
 			return
 		}
 		t.l.x.stats.sends.Inc()
@@ -418,8 +415,7 @@ func (t *outTuple) attach() bool {
 			return true
 		}
 		if err != uct.ErrBusy || !t.l.detach() {
-			t.closes++
-			t.close(&t.l.x.stats.busy)
+			t.close(&t.l.x.stats.busy, true)
 			return false
 		}
 	}
@@ -454,8 +450,7 @@ func (s *tupleSend) done() {
 		t.pop().end(ucs.StatusOK)
 		t.pump()
 	case t.state == outOpen: // the peer has left the queue
-		t.closes++
-		t.close(nil)
+		t.close(nil, true)
 	}
 }
 
@@ -496,15 +491,19 @@ func (s *tupleSend) release() {
 func (r *Request) cancelThrough() bool {
 	r.flags |= reqCanceling
 	if t := r.ep.msgs.tuple.out.find(r.value); t != nil {
-		t.close(&t.l.x.stats.canceled)
+		t.close(&t.l.x.stats.canceled, true)
 	}
 	return r.Done()
 }
 
-// close leaves the queue; why counts that. What has not been received is taken back.
-func (t *outTuple) close(why *stats.Counter) {
+// close leaves the queue; why counts that. What has not been received is taken back. That
+// it counts says that the tag is not to have a queue again and again.
+func (t *outTuple) close(why *stats.Counter, counts bool) {
 	if t.state != outOpen || t.l.dead != ucs.StatusOK {
 		return
+	}
+	if counts {
+		t.closes++
 	}
 	if why != nil {
 		why.Inc()

@@ -1,0 +1,388 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
+)
+
+// posting counts what goes over transports, and the addresses of what queues were given.
+type posting struct {
+	messages, sends int
+	from, to        []*byte
+}
+
+// layer is what has p count.
+func (p *posting) layer() wrap.Hooks {
+	return wrap.Hooks{
+		Iface: func(i *wrap.Iface) { i.Has.Queues = &watchedQueuer{i.Has.Queues, p} },
+		EP: func(e *wrap.EP) {
+			e.Intercept(p)
+			e.Has.Queues = &watchedSender{e.Has.Queues, p}
+		},
+	}
+}
+
+// Before implements wrap.Interceptor.
+func (p *posting) Before(uct.Variant) error { return nil }
+
+// After implements wrap.Interceptor.
+func (p *posting) After(v uct.Variant, _ int, err error) {
+	switch {
+	case err != nil:
+	case v == uct.QueueZcopy:
+		p.sends++
+	default:
+		p.messages++
+	}
+}
+
+type watchedQueuer struct {
+	uct.Queuer
+	p *posting
+}
+
+func (w *watchedQueuer) NewQueue(depth int) (uct.Queue, error) {
+	q, err := w.Queuer.NewQueue(depth)
+	return &watchedQueue{q, w.p}, err
+}
+
+type watchedQueue struct {
+	uct.Queue
+	p *posting
+}
+
+func (q *watchedQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
+	q.p.to = append(q.p.to, &iov[0].Buf[0])
+	return q.Queue.Post(r, iov)
+}
+
+type watchedSender struct {
+	uct.QueueSender
+	p *posting
+}
+
+func (s *watchedSender) Attach(number uint32) (uct.QueueConn, error) {
+	c, err := s.QueueSender.Attach(number)
+	return &watchedConn{c, s.p}, err
+}
+
+type watchedConn struct {
+	uct.QueueConn
+	p *posting
+}
+
+func (c *watchedConn) SendZcopy(iov []uct.IOV, done *uct.Completion) (bool, error) {
+	c.p.from = append(c.p.from, &iov[0].Buf[0])
+	return c.QueueConn.SendZcopy(iov, done)
+}
+
+// TestTuple_NothingBesideTheData: once there is a queue a message is one send from the
+// caller's buffer to the caller's buffer, in memory that is registered and in memory that is
+// not; no copy and no other message, both ways.
+func TestTuple_NothingBesideTheData(t *testing.T) {
+	over := &posting{}
+	p := newPair(t, queues(over.layer()), tupleq).connect()
+	p.openTuple(7)
+	p.settle()
+	const count, n = 20, 2000
+	before := *over
+	told := p.a.stat("messages") + p.b.stat("messages")
+	over.from, over.to = nil, nil
+	for k := range count {
+		src, dst := p.a.mem.Bytes()[k*n:(k+1)*n], p.b.mem.Bytes()[k*n:(k+1)*n]
+		in, out := &OpParams{Mem: p.b.mem}, &OpParams{Mem: p.a.mem}
+		if k%2 == 1 {
+			src, dst, in, out = make([]byte, n), make([]byte, n), nil, nil
+		}
+		copy(src, pattern(n, k))
+		info := &TagInfo{}
+		r, err := p.b.w.TagRecv(dst, 7, exact, info, in)
+		require.NoError(t, err)
+		s, err := p.a.ep.TagSend(7, src, out)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(s, nil))
+		require.NoError(t, p.finish(r, nil))
+		requireBytes(t, pattern(n, k), dst)
+		assert.Equal(t, TagInfo{Tag: 7, Length: n, From: info.From}, *info)
+		assert.NotNil(t, info.From)
+		assert.Same(t, &src[0], over.from[k], "the sender's own buffer")
+		assert.Same(t, &dst[0], over.to[k], "the receiver's own buffer")
+	}
+	p.settle()
+	assert.Equal(t, before.messages, over.messages, "messages beside the data")
+	assert.Equal(t, before.sends+count, over.sends)
+	assert.Equal(t, told, p.a.stat("messages")+p.b.stat("messages"))
+	assert.Zero(t, p.a.stat("copies"))
+}
+
+// TestTuple_Copies: with tupleq_copy the sender has a short buffer back at once.
+func TestTuple_Copies(t *testing.T) {
+	cfg := tupleq
+	cfg.TagProto = "tupleq_copy"
+	p := newPair(t, queues(), cfg).connect()
+	p.openTuple(7)
+	before := p.a.stat("copies")
+	buf := pattern(copySlotLen, 3)
+	s, err := p.a.ep.TagSend(7, buf, nil)
+	require.NoError(t, err)
+	require.Nil(t, s, "nothing to wait for")
+	clear(buf)
+	got := make([]byte, copySlotLen+1)
+	r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
+	require.NoError(t, p.finish(r, err))
+	requireBytes(t, pattern(copySlotLen, 3), got[:copySlotLen])
+	assert.Equal(t, before+1, p.a.stat("copies"))
+	p.tag(7, copySlotLen+1, 5)
+	assert.Equal(t, before+1, p.a.stat("copies"), "a longer one is not copied")
+}
+
+// TestAllocs_Tuples: nothing allocates once queues and pools are there.
+func TestAllocs_Tuples(t *testing.T) {
+	for _, proto := range []string{"tupleq", "tupleq_copy"} {
+		t.Run(proto, func(t *testing.T) {
+			p := newPair(t, queues(), Config{TagProto: proto}).connect()
+			p.openTuple(7)
+			info := &TagInfo{}
+			in, out := &OpParams{Mem: p.b.mem}, &OpParams{Mem: p.a.mem}
+			once := func() {
+				r, err := p.b.w.TagRecv(p.b.mem.Bytes()[:300], 7, exact, info, in)
+				s, err2 := p.a.ep.TagSend(7, p.a.mem.Bytes()[:300], out)
+				if err != nil || err2 != nil || r == nil {
+					panic("it has failed")
+				}
+				for !r.Done() || s != nil && !s.Done() {
+					p.step()
+				}
+				r.Release()
+				if s != nil {
+					s.Release()
+				}
+			}
+			for range 100 {
+				once()
+			}
+			before := p.a.stat("sends")
+			testenv.NoAllocs(t, "a message through a queue", once)
+			assert.Greater(t, p.a.stat("sends"), before)
+		})
+	}
+}
+
+// TestTuple_OrderAtTheSwitch: messages of a tag come in order, whatever went the usual way
+// and whatever through the queue, with receives that wait and without.
+func TestTuple_OrderAtTheSwitch(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprintf("receives first %v", first), func(t *testing.T) {
+			overQueues(t, func(t *testing.T, p *pair) {
+				const count, n = 200, 100
+				p.tag(1, 8, 0) // connected
+				var recvs, sends []*Request
+				got := make([][]byte, count)
+				receive := func() {
+					for k := range got {
+						got[k] = make([]byte, n)
+						r, err := p.b.w.TagRecv(got[k], 7, exact, nil, nil)
+						require.NoError(t, err)
+						recvs = append(recvs, r)
+					}
+				}
+				if first {
+					receive()
+				}
+				for k := range count {
+					s, err := p.a.ep.TagSend(7, pattern(n, k), nil)
+					require.NoError(t, err)
+					sends = append(sends, s)
+					if k%50 == 49 {
+						p.settle()
+					}
+				}
+				if !first {
+					receive()
+				}
+				for k, r := range recvs {
+					require.NoError(t, p.finish(r, nil))
+					requireBytes(t, pattern(n, k), got[k])
+				}
+				for _, s := range sends {
+					require.NoError(t, p.finish(s, nil))
+				}
+				assert.Positive(t, p.b.stat("receives"))
+			})
+		})
+	}
+}
+
+// TestTuple_ReceivedInAnotherOrder: messages of more tags than there are connections wait
+// for their receives, which are posted in the other order, each when the one before it has
+// ended.
+func TestTuple_ReceivedInAnotherOrder(t *testing.T) {
+	overQueues(t, func(t *testing.T, p *pair) {
+		const tags, n = 24, 500
+		for tag := range uint64(tags) {
+			p.openTuple(tag)
+		}
+		var sends []*Request
+		for tag := range tags {
+			for k := range 2 {
+				s, err := p.a.ep.TagSend(uint64(tag), pattern(n, 2*tag+k), nil)
+				require.NoError(t, err)
+				sends = append(sends, s)
+			}
+		}
+		p.settle()
+		for tag := tags - 1; tag >= 0; tag-- {
+			for k := range 2 {
+				got := make([]byte, n)
+				r, err := p.b.w.TagRecv(got, uint64(tag), exact, nil, nil)
+				require.NoError(t, p.finish(r, err))
+				requireBytes(t, pattern(n, 2*tag+k), got)
+			}
+		}
+		for _, s := range sends {
+			require.NoError(t, p.finish(s, nil))
+		}
+		assert.Positive(t, p.a.stat("closed_busy"))
+		p.tag(3, n, 1)
+	})
+}
+
+// TestTuple_Truncated: a message that is longer than its receive fills it, and the next one
+// has its own; one that is longer than a queue takes goes the usual way.
+func TestTuple_Truncated(t *testing.T) {
+	overQueues(t, func(t *testing.T, p *pair) {
+		p.openTuple(7)
+		received := p.b.stat("receives")
+		for k, room := range []int{0, 10, 999, 1000, 2000} {
+			info, got := &TagInfo{}, make([]byte, room)
+			r, err := p.b.w.TagRecv(got, 7, exact, info, nil)
+			require.NoError(t, err)
+			s, err := p.a.ep.TagSend(7, pattern(1000, k), nil)
+			require.NoError(t, err)
+			err = p.finish(r, nil)
+			if room < 1000 {
+				require.ErrorIs(t, err, ucs.ErrTruncated)
+			} else {
+				require.NoError(t, err)
+			}
+			require.NoError(t, p.finish(s, nil))
+			assert.Equal(t, 1000, info.Length)
+			requireBytes(t, pattern(1000, k)[:min(room, 1000)], got[:min(room, 1000)])
+			requireZero(t, got[min(room, 1000):], "beyond the message")
+		}
+		assert.Equal(t, received+5, p.b.stat("receives"))
+		p.tag(7, 3<<20, 9)
+		assert.Equal(t, uint64(1), p.a.stat("closed_long"))
+		p.openTuple(7)
+	})
+}
+
+// TestTuple_Cancel: a receive in a queue can be canceled, and a message goes to the next.
+func TestTuple_Cancel(t *testing.T) {
+	overQueues(t, func(t *testing.T, p *pair) {
+		p.openTuple(7)
+		bufs := make([][]byte, 3)
+		var recvs []*Request
+		for k := range bufs {
+			bufs[k] = make([]byte, 100)
+			r, err := p.b.w.TagRecv(bufs[k], 7, exact, nil, nil)
+			require.NoError(t, err)
+			recvs = append(recvs, r)
+		}
+		recvs[1].Cancel()
+		require.ErrorIs(t, p.finish(recvs[1], nil), ucs.ErrCanceled)
+		for k := range 2 {
+			s, err := p.a.ep.TagSend(7, pattern(100, k), nil)
+			require.NoError(t, err)
+			require.NoError(t, p.finish(recvs[2*k], nil))
+			require.NoError(t, p.finish(s, nil))
+			requireBytes(t, pattern(100, k), bufs[2*k])
+		}
+		requireZero(t, bufs[1], "the receive was canceled")
+		assert.Equal(t, uint64(1), p.b.stat("closed_cancel"))
+		p.openTuple(7)
+	})
+}
+
+// TestTuple_Wildcards: a receive with a mask closes the queues that it competes with, and
+// they come again when it has ended, unless that is too often.
+func TestTuple_Wildcards(t *testing.T) {
+	cfg := tupleq
+	cfg.TupleqMaxFallbacks = 3
+	p := newPair(t, queues(), cfg).connect()
+	p.openTuple(0x10)
+	p.openTuple(0x21)
+	for k := range 6 {
+		got := make([]byte, 100)
+		r, err := p.b.w.TagRecv(got, 0x10, 0xf0, nil, nil)
+		require.NoError(t, err)
+		s, err := p.a.ep.TagSend(0x10, pattern(100, k), nil)
+		require.NoError(t, err)
+		require.NoError(t, p.finish(r, nil))
+		require.NoError(t, p.finish(s, nil))
+		requireBytes(t, pattern(100, k), got)
+		if k < 3 {
+			assert.EqualValues(t, k+1, p.b.stat("closed_wildcard"))
+			p.openTuple(0x10)
+		}
+		for j := range 300 {
+			p.tag(0x10, 50, j)
+		}
+	}
+	assert.EqualValues(t, 4, p.b.stat("closed_wildcard"), "then there is none to be closed")
+	before := p.b.stat("receives")
+	p.tag(0x21, 50, 1)
+	assert.Equal(t, before+1, p.b.stat("receives"), "others stay")
+}
+
+// TestTuple_NoWildcards: a mask is refused where it was promised that there is none.
+func TestTuple_NoWildcards(t *testing.T) {
+	cfg := tupleq
+	cfg.TupleqNoWildcards = true
+	p := newPair(t, queues(), cfg).connect()
+	_, err := p.b.w.TagRecv(make([]byte, 8), 1, 1, nil, nil)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	assert.ErrorContains(t, err, "TUPLEQ_NO_WILDCARDS")
+	p.openTuple(1)
+}
+
+// TestTuple_Evicts: more tags than may have queues take turns.
+func TestTuple_Evicts(t *testing.T) {
+	cfg := tupleq
+	cfg.TupleqMax = 3
+	p := newPair(t, queues(), cfg).connect()
+	for round := range 60 {
+		for tag := range uint64(8) {
+			p.tag(tag, 100, round)
+			require.LessOrEqual(t, p.b.w.tuples.in.n, 3)
+		}
+	}
+	assert.Positive(t, p.a.stat("closed_evicted")+p.b.stat("closed_evicted"))
+	assert.Positive(t, p.b.stat("receives"))
+}
+
+// TestTuple_AnotherSender: a message of the tag from another peer goes to the receive that
+// the queue of the first one has.
+func TestTuple_AnotherSender(t *testing.T) {
+	p := newPair(t, queues(), tupleq).both()
+	p.openTuple(7)
+	got := make([]byte, 100)
+	r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
+	require.NoError(t, err)
+	self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	s, err := self.TagSend(7, pattern(100, 4), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.finish(r, nil))
+	require.NoError(t, p.finish(s, nil))
+	requireBytes(t, pattern(100, 4), got)
+	assert.EqualValues(t, 1, p.b.stat("closed_other"))
+}
