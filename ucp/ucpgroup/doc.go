@@ -59,8 +59,10 @@
 // names it and wraps the reason, on all ranks, as those that notice tell the others. What is then
 // left is [Group.Close].
 //
-// Who notices the end of a process depends on the transport: sm and tcp notice it when it
-// happens, rc and ud when something is sent to it.
+// Who notices the end of a process depends on the transport: sm, tcp and rc over the software HCA
+// notice it when it happens, an adapter when something is sent to the process. A rank that makes
+// no progress for ucp.Config.WireupTimeout (a minute) while another one sends its first message
+// to it counts as dead, too: have ranks that compute for longer connect first, by a barrier.
 //
 // # Allocations
 //
