@@ -2,6 +2,7 @@ package sp
 
 import (
 	"context"
+	"strings"
 
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
@@ -43,6 +44,19 @@ func (o *Over) Close() error {
 	}
 	return o.mem.Close()
 }
+
+// queued counts the messages that this rank has sent through queues of TupleQ.
+func (o *Over) queued() (n int) {
+	for name, count := range o.comm.Group().Worker().Stats().Snapshot().All() {
+		if strings.HasSuffix(name, queuedCounter) {
+			n += int(count)
+		}
+	}
+	return n
+}
+
+// queuedCounter is what package ucp calls the counter of queued.
+const queuedCounter = "tupleq.sends"
 
 // Rank implements Comm.
 func (o *Over) Rank() int { return o.comm.Rank() }

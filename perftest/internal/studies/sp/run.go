@@ -40,6 +40,7 @@ type Result struct {
 	Waiting time.Duration        // in WaitAll
 	Sent    int                  // messages
 	Bytes   int                  // in them
+	Queued  int                  // of the messages, those that went through queues of TupleQ
 }
 
 // Run does a step to warm up, which is not measured, then all steps of the class from its initial values, and
@@ -53,6 +54,7 @@ func (r *Rank) Run(ctx context.Context, step func()) (res Result, err error) {
 		return res, err
 	}
 	r.meter.Result = Result{}
+	queued := r.queued()
 	begin := time.Now()
 	for range r.Class.Steps {
 		if err := context.Cause(ctx); err != nil {
@@ -70,6 +72,15 @@ func (r *Rank) Run(ctx context.Context, step func()) (res Result, err error) {
 	}
 	res = r.meter.Result
 	res.Elapsed = time.Since(begin)
+	res.Queued = r.queued() - queued
 	res.Norms, err = r.driver.norms(r.field)
 	return res, err
+}
+
+// queued counts messages for which Comm has a queue.
+func (r *Rank) queued() int {
+	if c, ok := r.Comm.(interface{ queued() int }); ok {
+		return c.queued()
+	}
+	return 0
 }

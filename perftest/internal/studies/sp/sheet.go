@@ -8,7 +8,8 @@ import (
 
 const legend = "Norms of each run equal the published ones (1e-8). Mop/s: operations as the benchmark counts them, of all ranks. " +
 	"Then seconds of all steps by what a rank did, the mean of the ranks: right-hand sides, sweeps, eigenvectors, copies into " +
-	"and out of messages, in Isend and Irecv, waiting. Messages and MiB are those that a rank sends in a step."
+	"and out of messages, in Isend and Irecv, waiting. Messages and MiB are those that a rank sends in a step; " +
+	"queued, how many of them went through a queue of TupleQ."
 
 // Sheet is rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
@@ -28,6 +29,7 @@ func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 			figure("waiting_s", "wait", 1, func(r Row) float64 { return r.Waiting }),
 			{Name: "messages", Title: "Messages", Rank: 3, Value: func(r Row) any { return r.Messages }},
 			figure("mib", "MiB", 3, func(r Row) float64 { return r.MiB }),
+			{Name: "queued", Title: "Queued", Rank: 1, Value: func(r Row) any { return r.Queued }, Text: sheet.Percent, Right: true},
 		}}
 }
 

@@ -59,6 +59,7 @@ type Row struct {
 	Waiting  float64 `json:"waiting_s"`
 
 	Messages int     `json:"messages"` // of a rank in a step
+	Queued   float64 `json:"queued"`   // share of them that went through queues of TupleQ
 	MiB      float64 `json:"mib"`      // in them
 }
 
@@ -190,6 +191,7 @@ func (s *Study) row(p Protocol, comm Comm, r *Result) (Row, error) {
 		r.Waiting.Seconds(),
 		float64(r.Sent),
 		float64(r.Bytes),
+		float64(r.Queued),
 	}
 	if err := comm.Sum(v); err != nil {
 		return Row{}, err
@@ -201,7 +203,7 @@ func (s *Study) row(p Protocol, comm Comm, r *Result) (Row, error) {
 	return Row{Class: s.Class.Name, Ranks: comm.Size(), Protocol: p.Name,
 		Seconds: v[0], Rate: s.Class.Operations() / v[0] / 1e6,
 		Residual: v[1], Sweeps: v[2], Vectors: v[3], Copies: v[4], Posting: v[5], Waiting: v[6],
-		Messages: int(v[7] / steps), MiB: v[8] / steps / (1 << 20)}, nil
+		Messages: int(v[7] / steps), MiB: v[8] / steps / (1 << 20), Queued: v[9] / max(v[7], 1)}, nil
 }
 
 // seconds are those of some kinds of work.
