@@ -27,13 +27,15 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 func (qp *queuePair) starve(srqn uint32) stepResult {
 	l := qp.req.link
 	l.txLock.lock()
+	others := len(l.starved) > 0
 	if !qp.queued.Swap(true) {
 		l.starved = append(l.starved, qp)
 	}
 	l.txLock.unlock()
-	l.mem.header().starved.Store(1)
+	// The peer may have answered the others, and unblock would not see that any more.
+	fed := l.mem.header().starved.Swap(1) == 0 && others
 	l.ctl.starving.Store(1)
-	if qp.worthAnotherTry(srqn) || l.state.Load() == linkDown {
+	if fed || qp.worthAnotherTry(srqn) || l.state.Load() == linkDown {
 		l.endStarving()
 	}
 	return stepWait

@@ -193,6 +193,29 @@ func TestXRC_RNRHoldsUpTheQP(t *testing.T) {
 	})
 }
 
+// A message whose receive is posted goes on although another one of the same device begins to wait
+// at that moment.
+func TestXRC_RNROfTwoQPs(t *testing.T) {
+	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
+		other, target := i.newInitiator(), x.newTarget()
+		t.Cleanup(func() { require.NoError(t, target.Close()) })
+		connectXRC(other, x, target, defaultLink)
+		first, second := x.newSRQ(), x.newSRQ()
+		for range testenv.Rounds(100, 10_000) {
+			i.sendSRQ(first.Number(), 1, 8)
+			i.idle()
+			x.idle()
+			x.post(first, 1, 0, 64)
+			other.sendSRQ(second.Number(), 2, 8)
+			x.succeed(1)
+			i.succeed(1)
+			x.post(second, 2, 64, 64)
+			x.succeed(2)
+			other.succeed(2)
+		}
+	})
+}
+
 // When the retries are used up the requester is told, and the target goes on.
 func TestXRC_RNRExceeded(t *testing.T) {
 	l := defaultLink
