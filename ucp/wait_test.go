@@ -171,3 +171,35 @@ func TestWait_NoWakeUpIsLost(t *testing.T) {
 		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
 	})
 }
+
+// TestGiveUp: the buffer of what was given up is the caller's; what follows is received.
+func TestGiveUp(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		w := p.b.w
+		given, buf := make([]byte, 8), make([]byte, 8)
+		r, err := w.TagRecv(given, 1, exact, nil, nil)
+		require.NoError(t, err)
+		r.GiveUp()
+		sent := p.tagSend(1, pattern(8, 5))
+		p.unexpected(1)
+		found := false
+		require.NoError(t, w.Until(t.Context(), func() bool {
+			_, _, found = w.TagProbe(1, exact, false)
+			return found
+		}))
+		require.NoError(t, p.finish(w.TagRecv(buf, 1, exact, nil, nil)))
+		require.NoError(t, p.finish(sent, nil))
+		requireBytes(t, pattern(8, 5), buf)
+		requireBytes(t, make([]byte, 8), given)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, w.Until(ctx, never), context.Canceled)
+		last, err := w.TagRecv(buf, 2, exact, nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		last.GiveUp()
+		require.ErrorIs(t, w.Until(t.Context(), never), ucs.ErrClosed)
+	})
+}

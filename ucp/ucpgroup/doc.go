@@ -56,8 +56,8 @@
 // A rank that closes its group or its worker has left: what waits for a message of that rank ends
 // with a [RankError] that wraps ErrPeerClosed, and so do sends to it. A rank whose process
 // dies, or is not reached any more, ends the group: every operation ends with a [RankError] that
-// names it and wraps the reason, on all ranks, as those that notice tell the others. What is then
-// left is [Group.Close].
+// names it and wraps the reason, on all ranks, as those that notice tell the others. So does a
+// rank that cannot go on and says so by [Group.Abort]. What is then left is [Group.Close].
 //
 // Who notices the end of a process depends on the transport: sm, tcp and rc over the software HCA
 // notice it when it happens, an adapter when something is sent to the process. A rank that makes
