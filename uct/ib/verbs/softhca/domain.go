@@ -71,7 +71,15 @@ type xrcTable struct {
 }
 
 func (t *xrcTable) find(srqn uint32) *recvQueue {
-	if q := t.slot[srqn%maxXRCSRQ].Load(); q != nil && q.srqn == srqn && !q.xrc.closing.Load() {
+	if q := t.findAny(srqn); q != nil && !q.xrc.closing.Load() {
+		return q
+	}
+	return nil
+}
+
+// findAny is find, also for a queue that is closing: what is in it already completes.
+func (t *xrcTable) findAny(srqn uint32) *recvQueue {
+	if q := t.slot[srqn%maxXRCSRQ].Load(); q != nil && q.srqn == srqn {
 		return q
 	}
 	return nil
@@ -144,10 +152,10 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	for _, l := range *h.inbound.Load() {
 		l.lastFilled(q)
 	}
+	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil) // before the notices come to their turn
 	h.driving.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil)
 	q.xrc.domain.users--
 	q.xrc.cq.users--
 	h.srqIDs.give(handle % maxXRCSRQ)

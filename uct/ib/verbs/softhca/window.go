@@ -180,7 +180,7 @@ func (h *hca) settleClaims(gid [2]uint64) {
 // filled takes what the peer says in pktFilled: a message is in a receive. The peer holds
 // its send for complete.
 func (l *inLink) filled(pkt *packet) {
-	if q := l.hca.xrcSRQs.find(pkt.ext); q != nil {
+	if q := l.hca.xrcSRQs.findAny(pkt.ext); q != nil {
 		l.filledIn(q, pkt)
 	}
 }
