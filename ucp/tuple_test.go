@@ -16,6 +16,7 @@ import (
 type queued struct {
 	world  *memtp.World
 	layers []wrap.Hooks
+	mds    []uct.MD // that were opened, in order
 }
 
 func (c *queued) Name() string { return "memtp" }
@@ -27,13 +28,14 @@ func (c *queued) OpenMD(string) (uct.MD, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mds = append(c.mds, md)
 	return wrap.Domain(md, c.layers...), nil
 }
 
 // queues is a set of the reference transport alone.
 func queues(layers ...wrap.Hooks) transports {
 	return transports{name: "queues", open: func(testing.TB) (a, b []uct.Component) {
-		c := []uct.Component{&queued{memtp.NewWorld(), layers}}
+		c := []uct.Component{&queued{world: memtp.NewWorld(), layers: layers}}
 		return c, c
 	}}
 }

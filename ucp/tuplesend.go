@@ -48,6 +48,7 @@ type outTuple struct {
 	conn   uct.QueueConn // nil: it has none
 	busy   int           // sends that the connection has
 	recall uct.Completion
+	told   bool   // the receiver knows what was sent: nothing is under way any more
 	sent   uint64 // messages that were given to a connection
 	acked  uint64 // of these, those that were received
 
@@ -256,7 +257,7 @@ func (l *tupleLink) take(c *wire.Tuple) bool {
 		t.opened(c)
 	case c.Kind == wire.TupleStop && t.number == c.Number && t.state >= outOpen:
 		t.close(nil, c.Value == 0)
-	case c.Kind == wire.TupleClosed && t.number == c.Number && t.state == outClosing && c.Value >= t.acked && c.Value <= t.sent:
+	case c.Kind == wire.TupleClosed && t.number == c.Number && t.told && c.Value >= t.acked && c.Value <= t.sent:
 		t.closed(c.Value)
 	default:
 		return false
@@ -279,7 +280,7 @@ func (t *outTuple) opened(c *wire.Tuple) {
 // later goes on the usual way, and wants a queue again after twice as many messages.
 func (t *outTuple) later() {
 	t.l.open--
-	t.state, t.count = outUsual, 0
+	t.state, t.count, t.told = outUsual, 0, false
 	if t.askAt < maxAsk {
 		t.askAt *= 2
 	}
@@ -524,6 +525,7 @@ func (t *outTuple) close(why *stats.Counter, counts bool) {
 // recalled tells the receiver what it may have got.
 func (t *outTuple) recalled() {
 	if t.l.dead == ucs.StatusOK {
+		t.told = true
 		t.l.m.e.tellTuple(t.tag, wire.TupleStopped, t.number, t.sent)
 	}
 }
