@@ -120,6 +120,7 @@ func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, 
 			return nil, nil
 		}
 		m.credit += charge(len(data))
+		return e.sendActiveSlow(id, nil, data, p) // the header need not be kept across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }
