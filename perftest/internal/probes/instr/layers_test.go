@@ -180,7 +180,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 63, AMShortRecv: 88}
+var messageOver = map[Op]int{AMShort: 59, AMShortRecv: 88}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
