@@ -21,12 +21,17 @@ type Protocol struct {
 // eagerLimit is where rendezvous begins, as in the study of TupleQ.
 const eagerLimit = "GUCX_RNDV_THRESH=8k"
 
+// queues names the transport that has queues for TupleQ.
+const queues = "GUCX_TLS=xrc"
+
 // Protocols are those that a study compares.
 func Protocols() []Protocol {
 	return []Protocol{
 		{"get_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=get_zcopy"}},
 		{"put_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=put_zcopy"}},
 		{"am", []string{eagerLimit, "GUCX_RNDV_SCHEME=am"}},
+		{"tupleq", []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq"}},
+		{"tupleq_copy", []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq_copy"}},
 	}
 }
 

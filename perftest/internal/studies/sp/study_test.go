@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -61,11 +62,11 @@ func studies() []studied {
 	all := Protocols()
 	switch {
 	case testenv.Soak():
-		return []studied{{"S", "sm", 4, all}, {"S", "sm", 9, all}, {"S", "tcp", 9, all}, {"S", `\rc`, 9, all}, {"W", "sm", 4, all}, {"W", `\rc`, 9, all}}
+		return []studied{{"S", "sm", 9, all}, {"S", "tcp", 9, all[:3]}, {"S", `\rc`, 9, all}, {"W", "sm", 4, all}, {"W", `\rc`, 9, all[:3]}}
 	case testing.Short():
 		return []studied{{"S", "sm", 4, all[:1]}}
 	}
-	return []studied{{"S", "sm", 4, all}, {"S", `\rc`, 4, all}}
+	return []studied{{"S", "sm", 4, all[:3]}, {"S", `\rc`, 4, all}}
 }
 
 // Classes verify with each protocol and some transports.
@@ -80,6 +81,7 @@ func TestStudy(t *testing.T) {
 				assert.Equal(t, c.ranks, r.Ranks)
 				assert.Positive(t, r.Rate)
 				assert.Positive(t, r.MiB)
+				assert.Equal(t, strings.HasPrefix(r.Protocol, "tupleq"), r.Queued > 0.9, "%+v", r)
 			}
 		})
 	}
