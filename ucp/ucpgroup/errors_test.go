@@ -71,6 +71,23 @@ func TestGroup_Limits(t *testing.T) {
 	assert.Equal(t, ^uint64(0)&^collective, sendTag(MaxComms-1, MaxRanks-1, MaxTag))
 }
 
+// TestRecv_ForeignTag: a tag that no rank would send is no harm.
+func TestRecv_ForeignTag(t *testing.T) {
+	x := newStepped(t, "self", 1)
+	c := x.groups[0].World()
+	_, err := c.EP(0).TagSend(sendTag(worldContext, 99, 1), nil, nil)
+	require.NoError(t, err)
+	st, err := c.Recv(t.Context(), AnySource, AnyTag, nil)
+	require.NoError(t, err)
+	require.Equal(t, Status{Source: 99, Tag: 1}, st)
+	r, err := c.Irecv(AnySource, AnyTag, nil, nil)
+	require.NoError(t, err)
+	require.True(t, r.Cancel())
+	st, err = r.Wait(t.Context())
+	require.ErrorIs(t, err, ucs.ErrCanceled)
+	require.Zero(t, st)
+}
+
 // TestGroup_RankLeaves: what waits for a rank that has left ends, the rest goes on.
 func TestGroup_RankLeaves(t *testing.T) {
 	overAll(t, func(t *testing.T, tls string) {

@@ -144,9 +144,11 @@ func (r *Request) take() (st Status, err error) {
 	default:
 		err = r.err
 	}
-	if kind == kindRecv {
+	if kind == kindRecv && (err == nil || errors.Is(err, ucs.ErrTruncated)) {
 		st = statusOf(r.info.Tag, r.info.Length)
-		c.peer(st.Source).talked = true
+		if st.Source < c.Size() { // what the tag says, which is the peer's
+			c.peer(st.Source).talked = true
+		}
 	}
 	g.recycle(r)
 	return st, err
