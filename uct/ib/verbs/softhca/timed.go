@@ -111,6 +111,33 @@ func (t *timedQP) Arrive(index uint16, blocks int) (again timing.Time, done bool
 	return max(t.again, timing.Nanosecond), false
 }
 
+// Ready implements timing.Target. A send whose tries are counted is checked when it is executed.
+func (t *timedQP) Ready(index uint16, blocks int) (again timing.Time, ready bool) {
+	qp := t.qp
+	if _, syn := prm.DecodeWQE(&qp.sq, index, index+uint16(blocks), &t.wqe); syn != prm.SyndromeOK {
+		return 0, true
+	}
+	to, q := t.receiver()
+	if q == nil || oneSided(t.wqe.Op) || qp.req.rnrLeft != rnrForever || q.dbrec.Recv() != q.consumed {
+		return 0, true
+	}
+	return timing.Time(rnrDelay(to.attr.MinRNRTimer)) * timing.Nanosecond, false
+}
+
+// receiver is the QP that the work request in t.wqe goes to, with its receive queue; nil if there is
+// none that has to have a receive.
+func (t *timedQP) receiver() (*queuePair, *recvQueue) {
+	h := t.qp.hca
+	to := h.qps.find(t.qp.attr.DestQPN)
+	switch {
+	case to == nil || t.qp.service == verbs.QPTypeUD:
+		return nil, nil
+	case t.qp.service == verbs.QPTypeXRCSend:
+		return to, h.xrcSRQs.find(t.wqe.SRQN)
+	}
+	return to, to.rq
+}
+
 // behind reports whether index i of a send queue is at j or has gone by it.
 func behind(i, j uint16) bool { return int16(i-j) >= 0 }
 

@@ -23,6 +23,9 @@ type Target interface {
 	// comes after all that have been executed. Where that cannot be now it is not done, and
 	// is to be sent again after a while.
 	Arrive(index uint16, blocks int) (again Time, done bool)
+	// Ready is asked when the first packet of that work request is there: whether Arrive would find
+	// what it needs. What is not ready is not sent to its end.
+	Ready(index uint16, blocks int) (again Time, ready bool)
 }
 
 // Travels reports whether work requests that are posted now take effect when they arrive,
@@ -50,12 +53,30 @@ func (q *QP) launch(j *job) {
 	}
 	j.sent++
 	sent := j.sent
-	q.NIC().carry(&j.WQE, func() {
+	q.NIC().carry(&j.WQE, func() bool { return j.sent == sent && q.refused(j) }, func() {
 		if j.sent == sent && !j.executed {
 			j.arrived = true
 			q.execute()
 		}
 	})
+}
+
+// refused asks for a receive when the first packet of a message is there, as long as all before it is executed.
+// Where there is none the message is sent again later.
+func (q *QP) refused(j *job) bool {
+	for _, before := range q.flying {
+		if before == j {
+			break
+		}
+		if !before.executed {
+			return false
+		}
+	}
+	again, ready := q.cfg.Sink.(Target).Ready(j.Index, j.Blocks)
+	if !ready {
+		q.tryLater(again)
+	}
+	return !ready
 }
 
 // execute has the target execute what has arrived, in order.
@@ -108,24 +129,27 @@ func (q *QP) tryLater(again Time) {
 }
 
 // carry brings a message to the NIC that it goes to, or what it fetches from there, and
-// then calls arrived.
-func (n *NIC) carry(w *WQE, arrived func()) {
+// then calls arrived; unless it is refused when its first packet is there.
+func (n *NIC) carry(w *WQE, refused func() bool, arrived func()) {
 	m, to := n.m, w.To
 	if to == nil {
 		to = n
 	}
 	if w.Kind == Write {
-		n.push(to, int64(w.Len), m.unread(w), func() { m.at(m.now+m.params.CQEWrite, arrived) })
+		n.push(to, int64(w.Len), m.unread(w), refused, func() { m.at(m.now+m.params.CQEWrite, arrived) })
 		return
 	}
-	n.push(to, 0, 0, func() {
+	n.push(to, 0, 0, accepted, func() {
 		// The other side reads its memory: the first packet before it answers.
 		length := int64(w.Len)
 		to.read(min(length, m.params.PacketPayload), func() {
-			to.push(n, length, max(0, length-m.params.PacketPayload), arrived)
+			to.push(n, length, max(0, length-m.params.PacketPayload), accepted, arrived)
 		})
 	})
 }
+
+// accepted is for what needs no receive.
+func accepted() bool { return false }
 
 // unread is how many bytes of the payload the NIC has still to read when it begins to send.
 func (m *Model) unread(w *WQE) (n int64) {
@@ -136,17 +160,26 @@ func (m *Model) unread(w *WQE) (n int64) {
 }
 
 // push moves a message of length bytes, of which some are still to be read from memory,
-// into the memory at another NIC, and then calls stored. Packets are stored as they come.
-func (n *NIC) push(to *NIC, length, unread int64, stored func()) {
+// into the memory at another NIC, and then calls stored. Packets are stored as they come. A message that is
+// refused leaves the wire when the sender knows, if nothing is booked behind it.
+func (n *NIC) push(to *NIC, length, unread int64, refused func() bool, stored func()) {
 	m := n.m
 	begin := n.pipeline.book(m.now, m.params.MessageGap)
-	sent := n.wireOut.send(begin, length)
+	wire := n.wireOut.send(begin, length)
+	sent, host := wire, Time(0)
 	if unread > 0 {
-		sent = max(sent, n.fromHost.send(m.now, unread))
+		host = n.fromHost.send(m.now, unread)
+		sent = max(wire, host)
 	}
 	first := min(length, m.params.PacketPayload)
 	packet := n.wireOut.span(first + m.params.PacketHeader)
-	m.at(max(m.now, sent-n.wireOut.duration(length))+m.params.latency(), func() {
+	m.at(max(m.now, wire-n.wireOut.duration(length))+m.params.latency(), func() {
+		if refused() {
+			known := m.now + m.params.latency()
+			n.wireOut.giveBack(wire, known)
+			n.fromHost.giveBack(host, known)
+			return
+		}
 		came := max(to.wireIn.send(m.now, length), sent+m.params.latency())
 		m.at(max(came, to.toHost.send(m.now+packet, length)), stored)
 	})

@@ -12,8 +12,18 @@ type far struct {
 	*port
 	refuse   int  // how many arrivals find nothing to go on with
 	again    Time // and what they are told
+	unready  int  // how many first packets find no receive
 	arrived  []Time
 	executed []uint16
+}
+
+// Ready implements Target.
+func (f *far) Ready(uint16, int) (Time, bool) {
+	if f.unready > 0 {
+		f.unready--
+		return f.again, false
+	}
+	return 0, true
 }
 
 // Arrive implements Target.
@@ -210,4 +220,34 @@ func TestProcess_Free(t *testing.T) {
 		return true, nil
 	}})
 	require.NoError(t, err)
+}
+
+// A long message that has no receive is refused at its first packet, and leaves the wire to
+// others.
+func TestNetwork_RefusedEarly(t *testing.T) {
+	m := newNetwork(t)
+	a, b := newFar(t, m), newFar(t, m)
+	a.unready, a.again = 2, 100*Microsecond
+	to := m.NewNIC()
+	const length = 1 << 20 // a millisecond
+	long, short := a.gather(Span{0x1000, length}), b.write(8)
+	long.To, short.To = to, to
+	posted := 0
+	_, err := m.Run(1, []Step{func() (bool, error) {
+		switch posted++; posted {
+		case 1:
+			a.qp.Post(even, false, []WQE{long})
+		case 2:
+			m.Spend(20 * Microsecond) // it has been refused
+			b.qp.Post(even, false, []WQE{short})
+		}
+		a.poll()
+		b.poll()
+		return len(a.visible)+len(b.visible) == 2, nil
+	}})
+	require.NoError(t, err)
+	assert.Less(t, b.arrived[0], 50*Microsecond)
+	assert.Greater(t, a.arrived[0], 200*Microsecond+length*Nanosecond)
+	assert.Less(t, a.arrived[0], 300*Microsecond+length*Nanosecond*115/100)
+	assert.Equal(t, uint64(2), m.Stats().NotReady)
 }
