@@ -92,7 +92,7 @@ func (r *Request) chooseStream() {
 }
 
 // streamPiece is the longest piece of a stream in bytes.
-func (i *iface) streamPiece() int { return i.attr.AM.MaxBcopy - wire.HeadLen }
+func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
 
 // leastPiece is the shortest piece, in bytes, that is sent of a longer send: a receiver with
 // the first window gives back at least the charge of it when it has read everything.

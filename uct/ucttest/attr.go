@@ -164,6 +164,9 @@ func checkCosts(t T, p *Pair) {
 			assert.Zero(t, md.RegCost, "registering is not possible")
 		} else {
 			checkCost(t, "registering", md.RegCost)
+			if md.RegReach != (uct.Cost{}) {
+				checkCost(t, "reaching registered memory", md.RegReach)
+			}
 		}
 	}
 }
