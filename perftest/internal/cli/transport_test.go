@@ -68,7 +68,7 @@ func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
 	}{
 		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4k"}, "short takes at most 120 bytes"},
 		{[]string{"-x", "sm", "-t", "am_lat", "-D", "short", "-s", "4"}, "short takes at least 8 bytes"},
-		{[]string{"-x", "sm", "-t", "am_bw", "-s", "64k"}, "takes at most 8192 bytes"},
+		{[]string{"-x", "sm", "-t", "am_bw", "-s", "64k"}, "takes at most 8256 bytes"},
 		{[]string{"-x", "tcp", "-t", "get_lat", "-D", "short", "-s", "8"}, "the transport has only zcopy, bcopy"},
 		{[]string{"-x", "ud", "-t", "put_bw", "-s", "8"}, "the transport has no such operation"},
 		{[]string{"-x", "self", "-t", "am_bw", "-D", "bcopy", "-s", "1m"}, "bcopy takes at most 8192 bytes"},
