@@ -10,6 +10,9 @@
 //	eigen.go     eigenvectors                       sweep.go     lines with five diagonals
 //	layout.go    cells of ranks                     face.go      what messages have of a cell
 //	driver.go    the time step of a rank            work.go      what it is made of
+//	norm.go      the result                         run.go       all steps of a rank
+//	group.go     messages over ucp/ucpgroup         study.go     runs over protocols of UCP
+//	program.go   the message pattern                cost.go      what computation takes
 //
 // # Ranks
 //
@@ -19,7 +22,7 @@
 // of q stages; it posts the receive of what comes from the stage before, assembles its rows while
 // that is under way, waits, eliminates, and sends what the next cell needs. Back substitution does the
 // same in the other direction, with the change to the next eigenvectors between post and wait.
-// Ranks talk over a [Comm].
+// Ranks talk over a [Comm]; [Over] is the one over package ucpgroup, with all messages of a rank in registered memory.
 //
 // # The message pattern
 //
