@@ -90,7 +90,7 @@ func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
 	_, recs := records(t, out)
 	assert.Len(t, recs, 2*(6+3), "uct up to 8 KiB")
 	assert.Contains(t, errs, "6 rows left out")
-	assert.Contains(t, errs, "takes at most 8192 bytes")
+	assert.Contains(t, errs, "takes at most 8256 bytes")
 
 	code, out, errs = perftest(t, with(short, "-x", "sm", "-t", "am_lat", "-s", "16k-64k", "--layers", "uct")...)
 	assert.Equal(t, exitFailure, code)
