@@ -2,14 +2,11 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/gucx/gucx/perftest/internal/layers/device"
-	"github.com/gucx/gucx/perftest/internal/layers/layer"
-	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -92,34 +89,4 @@ func pickResource(list []uct.Resource, transport, dev string) (uct.Resource, boo
 // remark notes what the user should know and is no error.
 func (j *job) remark(format string, args ...any) {
 	j.remarks = append(j.remarks, fmt.Sprintf(format, args...))
-}
-
-var errVariant = errors.New("-D is for the uct layer; verbs and ucp choose by size")
-
-// checkVariant refuses a variant that nothing would use, and remarks on what will
-// not use it.
-func (j *job) checkVariant() error {
-	v := j.plan.Variant
-	if v == layer.Auto {
-		return nil
-	}
-	if !slices.Contains(j.plan.Layers, uctlayer.Name) {
-		return errVariant
-	}
-	if len(j.plan.Layers) > 1 {
-		j.remark("-D %v is for uct; the other layers choose by size", v)
-	}
-	var without []string
-	for _, t := range j.plan.Tests {
-		if !t.Kind.Varied() {
-			without = append(without, t.Name)
-		}
-	}
-	switch {
-	case len(without) == len(j.plan.Tests):
-		return fmt.Errorf("-D: there are no variants of %s", strings.Join(without, ", "))
-	case len(without) > 0 && !isAll(j.settings.tests):
-		j.remark("-D %v has no effect on %s", v, strings.Join(without, ", "))
-	}
-	return nil
 }

@@ -69,13 +69,19 @@ func TestJob_EnvironmentThatLeavesNothing(t *testing.T) {
 
 func TestJob_TellsWhatAnOptionDoesNotApplyTo(t *testing.T) {
 	for _, c := range []struct{ args, err, remark string }{
-		{"-D zcopy --layers ucp", "-D is for the uct layer", ""},
-		{"-D zcopy --layers verbs,ucp", "-D is for the uct layer", ""},
+		{"-D zcopy --layers ucp", "-D zcopy is for the uct layer", ""},
+		{"-D zcopy --layers verbs,ucp", "-D zcopy is for the uct layer", ""},
 		{"-D zcopy --layers uct,ucp", "", "-D zcopy is for uct; the other layers choose by size"},
 		{"-D zcopy -t fadd_lat,flush", "there are no variants of fadd_lat, flush", ""},
 		{"-D zcopy -t put_lat,flush", "", "-D zcopy has no effect on flush"},
 		{"-D zcopy -t all", "", ""},
 		{"-D zcopy", "", ""},
+		{"-D iov --layers uct -t am_lat", "-D iov is for the ucp layer", ""},
+		{"-D iov,generic --layers uct,ucp -t am_lat", "", "-D iov,generic is for ucp; the other layers send messages in one piece"},
+		{"-D generic -t put_lat,stream_bw", "there are no layouts of put_lat, stream_bw", ""},
+		{"-D iov -t put_lat,tag_bw", "", "-D iov has no effect on put_lat"},
+		{"-D iov -t tag_lat", "", ""},
+		{"-D contig", "", ""},
 		{"-x sm -f loop", "", "-f loop has no effect on sm"},
 		{"-x rc -f loop", "", ""},
 	} {

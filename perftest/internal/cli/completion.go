@@ -9,7 +9,6 @@ import (
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
-	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
@@ -25,7 +24,7 @@ func (s *settings) complete(cmd *cobra.Command) {
 		return installed(s.own, func(t *device.Transport) string { return t.Resource.Transport })
 	})
 	complete.One(cmd, "device", func() []string { return installed(s.own, func(t *device.Transport) string { return t.Device }) })
-	complete.One(cmd, "data-layout", layer.Variants)
+	complete.One(cmd, "data-layout", dataLayouts)
 	complete.List(cmd, "layers", layers.Names)
 	complete.One(cmd, "fabric", device.Fabrics)
 	complete.One(cmd, "cpus", complete.Values("auto", "off"))

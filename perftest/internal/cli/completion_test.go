@@ -20,7 +20,7 @@ func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 		{"-t |put_lat,put_l", nil},
 		{"-t |al", []string{"all"}},
 		{"--layers |", []string{"verbs", "uct", "ucp"}},
-		{"-D |", []string{"short", "bcopy", "zcopy"}},
+		{"-D |", []string{"short", "bcopy", "zcopy", "contig", "iov", "generic"}},
 		{"-f |", []string{"shm", "loop"}},
 		{"-o |c", []string{"csv"}},
 		{"-s |8", []string{"8", "8k", "8m", "8g"}},

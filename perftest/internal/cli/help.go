@@ -25,8 +25,9 @@ rounds of the difference. Each layer is called as a careful user would call it:
 -x measures any transport that perftest info -d lists, through the layers that it has;
 several, as in -x sm,tcp, one after the other into one table.
 In am_lat, am_bw, am_mr and put_pp the target takes part, in a polling loop of its own;
-in the other tests only if the transport needs it. -D picks the variant of UCT. What a
-transport cannot do is an error when one size is asked for, and left out of a range.
+in the other tests only if the transport needs it. -D picks the variant of UCT, or the
+layout of UCP's messages on both sides. What a transport cannot do is an error when one
+size is asked for, and left out of a range.
 
 Queue lengths are the same in all layers and come from the variables of the transport,
 such as GUCX_RC_*; see perftest info -c. Without -x, GUCX_TLS and GUCX_NET_DEVICES choose
@@ -52,6 +53,7 @@ const examples = `  perftest                                  the comparison
   perftest -x sm -t am_lat,am_mr -s 8       active messages over shared memory
   perftest -x sm,tcp,rc -t put_lat -s 8     transports beside each other
   perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
+  perftest -x sm -t tag_bw -D iov,generic   messages from lists, unpacked by callbacks
   perftest -x tcp -t am_lat -s 8 --counters system calls and context switches as well
   perftest -b FILE                          a line of flags after the other
   perftest server & perftest client         the two ends in two shells

@@ -52,7 +52,7 @@ type settings struct {
 	wildcard   bool
 	unexpected bool
 	transport  string
-	variant    string
+	dataLayout string
 	device     string
 	fabric     string
 	cpus       string
@@ -78,9 +78,9 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.BoolVarP(&s.wildcard, "wildcard", "C", false, "receive tagged messages with a mask that any tag fits")
 	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only once they have come, as a probe tells")
 	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
-	f.StringVarP(&s.variant, "data-layout", "D", "", "variant of uct operations: "+strings.Join(layer.Variants(), ", ")+"; by default the layer chooses by size")
+	f.StringVarP(&s.dataLayout, "data-layout", "D", "", "uct: variant of operations, "+strings.Join(layer.Variants(), ", ")+", which the layer else chooses by size; ucp: layout of messages of the sender, or of sender and receiver as in iov,generic: "+strings.Join(layer.LayoutNames(), ", "))
 	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
-	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D uct)")
+	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D the one that it is for)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
@@ -170,7 +170,7 @@ func (j *job) makePlan() (err error) {
 		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window, Registered: s.registered,
 		Wildcard: s.wildcard, Unexpected: s.unexpected,
 	}
-	if p.Variant, err = layer.ParseVariant(s.variant); err != nil {
+	if err := parseDataLayout(s.dataLayout, p); err != nil {
 		return err
 	}
 	if p.Sizes, err = s.chosenSizes(); err != nil {
@@ -195,7 +195,7 @@ func (j *job) makePlan() (err error) {
 	if p.Layers, err = j.findLayers(caps); err != nil {
 		return err
 	}
-	if err := j.checkVariant(); err != nil {
+	if err := j.checkDataLayout(); err != nil {
 		return err
 	}
 	// Who asks for one thing wants that or an error; of a range, what there is.
@@ -226,7 +226,7 @@ func isAll(tests []string) bool { return len(tests) == 1 && tests[0] == "all" }
 var errRegistered = errors.New("--registered is for the uct layer")
 
 // findLayers are those asked for; by default those of the transport, of which only
-// uct has variants and can register memory of the process.
+// one has what -D asks for, and uct alone can register memory of the process.
 func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 	uctOnly := []string{uctlayer.Name}
 	switch {
@@ -234,8 +234,11 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 		return nil, errRegistered
 	case len(j.settings.layers) > 0:
 		return orderLayers(j.settings.layers)
-	case j.plan.Variant != layer.Auto || j.plan.Registered:
+	case j.plan.Registered:
 		return uctOnly, nil
+	}
+	if d := j.dataLayout(); d.text != "" {
+		return []string{d.layer}, nil
 	}
 	return layers.Of(&j.transport, caps), nil
 }
@@ -313,7 +316,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, Variant: j.plan.Variant.String(), Registered: j.plan.Registered, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+			Window: j.plan.Window, Variant: j.dataLayout().text, Registered: j.plan.Registered, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
 		},
 	}
 }

@@ -90,6 +90,45 @@ func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 	})
 }
 
+// TestUCP_LayoutsOfMessages has them over a transport with remote memory and one without, by
+// eager messages in one piece and in fragments, and by rendezvous.
+func TestUCP_LayoutsOfMessages(t *testing.T) {
+	everyTransport(t, func(t *testing.T, tr device.Transport, _ uct.Caps) {
+		if name := tr.Resource.Transport; name != "sm" && name != "ud" && name != "self" {
+			t.Skip("as others")
+		}
+		laid := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Laid() })
+		tagged := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Tagged() })
+		for _, c := range []struct {
+			layouts string
+			tests   []bench.Test
+		}{{"iov", laid}, {"generic", laid}, {"iov,iov", tagged}, {"generic,generic", tagged}, {"contig,iov", tagged}} {
+			layouts, err := layer.ParseLayouts(c.layouts)
+			require.NoError(t, err)
+			plan := bench.Plan{Tests: c.tests, Sizes: []int{1, 3, 10_000, 70_000}, Layers: []string{"ucp"},
+				Transport: tr.Resource.Transport, Layouts: layouts, Strict: true,
+				Iterations: 20, Warmup: 4, Rounds: 1, Window: 8}
+			records, _ := measure(t, plan, sessionFor(t, tr))
+			assert.Len(t, records, plan.Cells(), c.layouts)
+		}
+	})
+}
+
+// TestUCP_ActiveMessagesArriveInOnePiece: another layout of the receiver is left out, with
+// the reason.
+func TestUCP_ActiveMessagesArriveInOnePiece(t *testing.T) {
+	am, err := bench.FindTest("am_lat")
+	require.NoError(t, err)
+	tag, err := bench.FindTest("tag_lat")
+	require.NoError(t, err)
+	plan := bench.Plan{Tests: []bench.Test{am, tag}, Sizes: []int{8, 64}, Layers: []string{"ucp"}, Transport: "sm",
+		Layouts: layer.Layouts{Send: layer.IOV, Recv: layer.IOV}, Iterations: 4, Rounds: 1, Window: 1}
+	records, skips := measure(t, plan, newSession(t, Config{}.Set()))
+	assert.Len(t, records, 2, "tag_lat")
+	require.Len(t, skips, 2)
+	assert.ErrorContains(t, skips[0].Why, "am_pp iov,iov of 8 bytes: the receiver gets an active message in one piece")
+}
+
 // TestUCP_VariantsOfTags has them over a transport with remote memory and one without.
 func TestUCP_VariantsOfTags(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, _ uct.Caps) {
@@ -156,6 +195,10 @@ func specsOf(name string, caps uct.Caps) (specs []layer.Spec) {
 			{Kind: layer.Tag, Size: 100, Window: 16}, {Kind: layer.TagPing, Size: 100, Window: 16},
 			{Kind: layer.Tag, Size: 100, Window: 16, Wildcard: true, Unexpected: true},
 			{Kind: layer.TagSyncPing, Size: 100, Window: 16},
+			{Kind: layer.AM, Size: 100, Window: 16, Layouts: layer.Layouts{Send: layer.IOV}},
+			{Kind: layer.AMPing, Size: 100, Window: 16, Layouts: layer.Layouts{Send: layer.Generic}},
+			{Kind: layer.Tag, Size: 100, Window: 16, Layouts: layer.Layouts{Send: layer.IOV, Recv: layer.Generic}},
+			{Kind: layer.TagPing, Size: 100, Window: 16, Layouts: layer.Layouts{Send: layer.Generic, Recv: layer.IOV}},
 			{Kind: layer.Stream, Size: 100, Window: 16}, {Kind: layer.StreamPing, Size: 100, Window: 16},
 		}
 	}

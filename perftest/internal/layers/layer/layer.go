@@ -150,6 +150,8 @@ type Spec struct {
 	// Wildcard has tagged messages received with a mask that any tag fits, and Unexpected
 	// only once they have come.
 	Wildcard, Unexpected bool
+	// Layouts of messages of a kind that has some; only ucp looks at them.
+	Layouts Layouts
 	// Seed of the pattern in messages and ping-pongs, which Local of both
 	// sides holds.
 	Seed uint64
@@ -167,6 +169,8 @@ func (s Spec) Check(memLen int) error {
 		return fmt.Errorf("window of %d operations: at least 1", s.Window)
 	case s.Variant >= variantEnd:
 		return fmt.Errorf("unknown variant %v", s.Variant)
+	case s.Layouts.Send >= layoutEnd || s.Layouts.Recv >= layoutEnd:
+		return fmt.Errorf("unknown layout among %v and %v", s.Layouts.Send, s.Layouts.Recv)
 	case s.Kind == Flush:
 		return nil
 	case s.Kind.Atomic() && s.Size != WordLen:

@@ -23,6 +23,7 @@ func TestSpec_Check(t *testing.T) {
 		{"atomic on 4 bytes", Spec{Kind: Add, Size: 4, Window: 1}, "atomics work on 8"},
 		{"no window", Spec{Kind: Put, Size: 1, Window: 0}, "at least 1"},
 		{"unknown variant", Spec{Kind: Put, Size: 1, Window: 1, Variant: variantEnd}, "unknown variant"},
+		{"unknown layout", Spec{Kind: Tag, Size: 1, Window: 1, Layouts: Layouts{Recv: layoutEnd}}, "unknown layout"},
 		{"unknown kind", Spec{Kind: kindEnd, Size: 1, Window: 1}, "unknown operation"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -60,6 +60,9 @@ func (e *LimitError) Error() string {
 	if e.Spec.Variant != Auto {
 		op += " " + e.Spec.Variant.String()
 	}
+	if l := e.Spec.Layouts.String(); l != "" {
+		op += " " + l
+	}
 	return fmt.Sprintf("%s: %s of %d bytes: %s", e.Transport, op, e.Spec.Size, e.Limit)
 }
 

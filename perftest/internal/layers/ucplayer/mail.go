@@ -23,6 +23,10 @@ type mail struct {
 func newMail(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *mail {
 	m := &mail{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
 	m.post = func() (*ucp.Request, error) { return m.ep.SendActive(idData, nil, m.buf, &m.params) }
+	if s.Layouts.Send != layer.Contig {
+		f := newForm(s.Layouts.Send, m.buf)
+		m.post = func() (*ucp.Request, error) { return m.ep.SendActiveData(idData, nil, f.outgoing(), &m.params) }
+	}
 	o.worker.OnActive(idData, m.take)
 	return m
 }

@@ -69,6 +69,9 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if !c.has(s.Kind) {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the transport has no such operation"}
 	}
+	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
+		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
+	}
 	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
 		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
 }

@@ -16,9 +16,9 @@ type posted struct {
 	recvs requests
 	slots *ucp.Mem
 	into  ucp.OpParams
-	recv  func(buf []byte) (*ucp.Request, error)
-	ready func() bool // a message is there; nil to post before
-	n     int         // where receives of a stream tell their length, which is known
+	recv  func(i uint64) (*ucp.Request, error) // into the slot of a running index
+	ready func() bool                          // a message is there; nil to post before
+	n     int                                  // where receives of a stream tell their length, which is known
 }
 
 func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *posted, err error) {
@@ -50,7 +50,7 @@ func (p *posted) streamed() error {
 		}
 	}
 	p.post = func() (*ucp.Request, error) { return p.ep.StreamSend(p.buf, &p.params) }
-	p.recv = func(buf []byte) (*ucp.Request, error) { return from.StreamRecv(buf, true, &p.n, &p.into) }
+	p.recv = func(i uint64) (*ucp.Request, error) { return from.StreamRecv(p.slot(i), true, &p.n, &p.into) }
 	return nil
 }
 
@@ -72,21 +72,44 @@ const tag = 0x6775637874616721
 
 // tagged has p send and receive tagged messages.
 func (p *posted) tagged(s layer.Spec) {
-	send := p.ep.TagSend
-	if s.Kind == layer.TagSyncPing {
-		send = p.ep.TagSendSync
-	}
 	mask, want := ^uint64(0), uint64(tag)
 	if s.Wildcard {
 		mask, want = 0, 0
 	}
-	p.post = func() (*ucp.Request, error) { return send(tag, p.buf, &p.params) }
-	p.recv = func(buf []byte) (*ucp.Request, error) { return p.worker.TagRecv(buf, want, mask, nil, &p.into) }
+	p.post = p.tagSend(s)
+	p.recv = p.tagRecv(s.Layouts.Recv, want, mask)
 	if s.Unexpected {
 		p.ready = func() bool {
 			_, _, ok := p.worker.TagProbe(want, mask, false)
 			return ok
 		}
+	}
+}
+
+// tagSend sends the buffer in the layout of the sender.
+func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
+	send, sendData := p.ep.TagSend, p.ep.TagSendData
+	if s.Kind == layer.TagSyncPing {
+		send, sendData = p.ep.TagSendSync, p.ep.TagSendSyncData
+	}
+	if s.Layouts.Send == layer.Contig {
+		return func() (*ucp.Request, error) { return send(tag, p.buf, &p.params) }
+	}
+	f := newForm(s.Layouts.Send, p.buf)
+	return func() (*ucp.Request, error) { return sendData(tag, f.outgoing(), &p.params) }
+}
+
+// tagRecv receives into a slot in a layout.
+func (p *posted) tagRecv(l layer.Layout, want, mask uint64) func(i uint64) (*ucp.Request, error) {
+	if l == layer.Contig {
+		return func(i uint64) (*ucp.Request, error) { return p.worker.TagRecv(p.slot(i), want, mask, nil, &p.into) }
+	}
+	forms := make([]*form, len(p.recvs.ring))
+	for i := range forms {
+		forms[i] = newForm(l, p.slot(uint64(i)))
+	}
+	return func(i uint64) (*ucp.Request, error) {
+		return p.worker.TagRecvData(forms[i%uint64(len(forms))].incoming(), want, mask, nil, &p.into)
 	}
 }
 
@@ -100,13 +123,12 @@ func (p *posted) slot(i uint64) []byte {
 // fill posts receives as long as there are buffers.
 func (p *posted) fill() error {
 	for !p.recvs.full() && (p.ready == nil || p.ready()) {
-		buf := p.slot(p.recvs.end)
-		r, err := p.recv(buf)
+		r, err := p.recv(p.recvs.end)
 		if err != nil {
 			return err
 		}
 		if r == nil {
-			p.in.Take(buf)
+			p.in.Take(p.slot(p.recvs.end))
 			continue
 		}
 		p.recvs.add(r)

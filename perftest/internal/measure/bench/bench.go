@@ -44,6 +44,8 @@ type Plan struct {
 	// Wildcard has tagged messages received with any tag, Unexpected only once they have
 	// come.
 	Wildcard, Unexpected bool
+	// Layouts of messages of ucp, where a test has some.
+	Layouts layer.Layouts
 	// Strict makes what a transport cannot do an error. Else such cells are left out
 	// and reported as Skips.
 	Strict bool

@@ -36,10 +36,14 @@ func (r *Runner) prepare(ctx context.Context, l *lane, t Test, size int) (err er
 
 // spec is the operation of a test, with the pattern of what is timed.
 func (r *Runner) spec(t Test, size int) layer.Spec {
-	return layer.Spec{
+	s := layer.Spec{
 		Kind: t.Kind, Size: size, Window: t.Window(r.Plan.Window), Seed: seedTimed,
 		Wildcard: r.Plan.Wildcard && t.Kind.Tagged(), Unexpected: r.Plan.Unexpected && t.Kind.Tagged(),
 	}
+	if t.Kind.Laid() {
+		s.Layouts = r.Plan.Layouts
+	}
+	return s
 }
 
 // begin makes the operation, and the target's part in it.

@@ -47,7 +47,7 @@ type Settings struct {
 	Warmup     int      `json:"warmup"`
 	Rounds     int      `json:"rounds"`
 	Window     int      `json:"window"`
-	Variant    string   `json:"variant,omitempty"` // asked for
+	Variant    string   `json:"variant,omitempty"` // asked for, or layouts of messages
 	CPUs       []int    `json:"cpus"`
 	Registered bool     `json:"registered,omitempty"` // memory of the process
 	StopPeer   bool     `json:"stop_peer"`

@@ -70,6 +70,9 @@ type Spec struct {
 
 	Wildcard   bool `json:"wildcard,omitempty"`
 	Unexpected bool `json:"unexpected,omitempty"`
+
+	SendLayout uint8 `json:"send_layout,omitempty"`
+	RecvLayout uint8 `json:"recv_layout,omitempty"`
 }
 
 // maxDelay bounds in nanoseconds how long a Drive may be put off.
