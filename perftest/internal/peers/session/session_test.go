@@ -23,10 +23,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newSession returns a session whose target is a goroutine, with one layer.
 func newSession(t *testing.T, fault layertest.Fault) *Session {
+	return newSessionOf(t, layertest.Opener(fault))
+}
+
+// newSessionOf is newSession with an opener of the layer.
+func newSessionOf(t *testing.T, open layer.Opener) *Session {
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	layers := layertest.Set("uct")
-	layers.Open["uct"] = layertest.Opener(fault)
+	layers.Open["uct"] = open
 	served := make(chan error, 1)
 	go func() { served <- target.Serve(context.Background(), b, layers, target.Options{Beside: true}) }()
 	s, err := New(t.Context(), a, layers, Options{Beside: true})
@@ -74,6 +79,38 @@ func TestSession_ThePartOfTheTarget(t *testing.T) {
 
 	spec.Size = 1 << 20
 	assert.ErrorContains(t, s.Prepare(t.Context(), "uct", spec), "1048576 bytes of a memory of 8192")
+}
+
+// noting tells of the parts that are asked for.
+type noting struct {
+	layer.Conn
+	parts chan layer.Spec
+}
+
+func (n noting) Part(s layer.Spec) (layer.Part, error) {
+	n.parts <- s
+	return n.Conn.Part(s)
+}
+
+// TestPrepare_TellsTheWholeSpec: both ends do the same operation.
+func TestPrepare_TellsTheWholeSpec(t *testing.T) {
+	parts := make(chan layer.Spec, 1)
+	open := layertest.Opener(layertest.None)
+	s := newSessionOf(t, func(c layer.Config) (layer.Conn, error) {
+		conn, err := open(c)
+		return noting{conn, parts}, err
+	})
+	_, err := s.Open(t.Context(), "uct", params)
+	require.NoError(t, err)
+	for _, want := range []layer.Spec{
+		{Kind: layer.Tag, Size: 8, Window: 4, Wildcard: true, Seed: 7, Layouts: layer.Layouts{Send: layer.IOV, Recv: layer.Generic}},
+		{Kind: layer.AM, Size: 9, Window: 1, Variant: layer.Zcopy, Unexpected: true, Thorough: true},
+	} {
+		require.NoError(t, s.Prepare(t.Context(), "uct", want))
+		assert.Equal(t, want, <-parts)
+	}
+	beyond := layer.Spec{Kind: layer.Tag, Size: 8, Window: 1, Layouts: layer.Layouts{Recv: 200}}
+	assert.ErrorContains(t, s.Prepare(t.Context(), "uct", beyond), "unknown layout")
 }
 
 func TestLoopback_IsItsOwnTarget(t *testing.T) {
