@@ -126,6 +126,9 @@ func (x *tuples) receive(v *tagRecv, tag, mask uint64) (*Request, error) {
 	x.order++
 	v.order = x.order
 	x.admit(v)
+	if v.req.Done() { // the caller sees the end; the next user of the request has another
+		v.req.onDone = nil
+	}
 	return v.req.started()
 }
 

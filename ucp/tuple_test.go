@@ -93,6 +93,31 @@ func TestTuple_MessagesGoThroughQueues(t *testing.T) {
 	})
 }
 
+// TestTuple_EndedAtOnce: the end of a receive whose message was there is not told, whatever
+// uses its request afterwards.
+func TestTuple_EndedAtOnce(t *testing.T) {
+	overQueues(t, func(t *testing.T, p *pair) {
+		p.both()
+		p.tag(7, 64, 0)
+		s, err := p.a.ep.TagSend(8, pattern(64, 1), nil)
+		require.NoError(t, p.finish(s, err))
+		p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+		r, err := p.b.w.TagRecv(make([]byte, 64), 8, exact, nil, &OpParams{OnDone: func(error) {
+			assert.Fail(t, "told of an operation that returned no request")
+		}})
+		require.NoError(t, err)
+		require.Nil(t, r)
+		s, err = p.b.ep.TagSend(9, pattern(64, 2), nil)
+		require.NoError(t, err)
+		got := make([]byte, 64)
+		r, err = p.a.w.TagRecv(got, 9, exact, nil, nil)
+		require.NoError(t, p.finish(r, err))
+		require.NoError(t, p.finish(s, nil))
+		p.openTuple(7)
+		p.settle()
+	})
+}
+
 // settle makes progress until nothing is under way.
 func (p *pair) settle() {
 	const idle = 16
