@@ -32,6 +32,8 @@ var roles = map[string]func(c *childSide) error{
 	"guest":    guestRole,
 	"streamer": streamerRole,
 	"tagger":   taggerRole,
+	"poster":   posterRole,
+	"tupler":   tuplerRole,
 }
 
 // childSide is what a role has to talk to its parent with.
@@ -62,8 +64,11 @@ func runRole() bool {
 
 // reach opens a worker over the transports of the first argument, with an EP to the worker
 // whose address is the second.
-func (c *childSide) reach() (*Worker, *EP, error) {
-	ctx, err := openContext(c.args[0])
+func (c *childSide) reach() (*Worker, *EP, error) { return c.reachWith(Config{}) }
+
+// reachWith is reach with a configuration.
+func (c *childSide) reachWith(cfg Config) (*Worker, *EP, error) {
+	ctx, err := openContextWith(cfg, c.args[0])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -163,8 +168,10 @@ func (c *child) kill(t testing.TB) {
 }
 
 // openContext opens the transports that tls selects.
-func openContext(tls string) (*Context, error) {
-	var cfg Config
+func openContext(tls string) (*Context, error) { return openContextWith(Config{}, tls) }
+
+// openContextWith is openContext with a configuration.
+func openContextWith(cfg Config, tls string) (*Context, error) {
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
 	}

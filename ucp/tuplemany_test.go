@@ -3,36 +3,43 @@ package ucp
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ucttest/memtp"
 )
 
 // crowd is workers of one goroutine that all reach each other.
 type crowd struct {
-	t     testing.TB
-	world *queued
-	ends  []*end
-	eps   [][]*EP // [from][to]
+	t    testing.TB
+	ends []*end
+	ctxs []*Context // that the workers are of, each once
+	eps  [][]*EP    // [from][to]
 }
 
-func newCrowd(t testing.TB, n int, cfg Config) *crowd {
-	c := &crowd{t: t, world: &queued{world: memtp.NewWorld()}}
+// newCrowd makes n workers; open gives the context of the next one, which several can share.
+func newCrowd(t testing.TB, n int, open func() (*Context, error)) *crowd {
+	c := &crowd{t: t}
+	t.Cleanup(c.close)
 	for range n {
-		x := &end{}
-		var err error
-		x.ctx, err = NewContext(cfg, c.world)
+		ctx, err := open()
 		require.NoError(t, err)
-		x.w, err = x.ctx.NewWorker(WorkerConfig{})
+		if !slices.Contains(c.ctxs, ctx) {
+			c.ctxs = append(c.ctxs, ctx)
+		}
+		w, err := ctx.NewWorker(WorkerConfig{})
 		require.NoError(t, err)
-		c.ends = append(c.ends, x)
+		c.ends = append(c.ends, &end{ctx: ctx, w: w})
 		c.eps = append(c.eps, make([]*EP, n))
 	}
-	t.Cleanup(c.close)
 	return c
 }
 
@@ -40,8 +47,27 @@ func (c *crowd) close() {
 	for _, x := range c.ends {
 		assert.NoError(c.t, x.w.Close())
 		assert.Zero(c.t, inUse(x.w), "requests that never came back")
-		assert.NoError(c.t, x.ctx.Close())
 	}
+	for _, ctx := range c.ctxs {
+		assert.NoError(c.t, ctx.Close())
+	}
+}
+
+// overMemory gives each worker a context, in one world of the reference transport.
+func overMemory(cfg Config) func() (*Context, error) {
+	world := &queued{world: memtp.NewWorld()}
+	return func() (*Context, error) { return NewContext(cfg, world) }
+}
+
+// overLoop gives all workers one context, over xrc on the loop fabric: that connects the QPs
+// of one open device.
+func overLoop(t testing.TB, cfg Config) func() (*Context, error) {
+	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
+	require.NoError(t, err)
+	comps := all.Config{Devices: func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }}
+	cfg.TLS = config.Allow(`\xrc`)
+	ctx, err := NewContext(cfg, comps.Components()...)
+	return func() (*Context, error) { return ctx, err }
 }
 
 // ep is the connection between two of them.
@@ -162,19 +188,26 @@ func (c *crowd) next(p *pairing) {
 // TestTuple_ManyRanks: 64 workers exchange messages of 1,024 tuples, with receives for any
 // tag of a sender in between, and each receive gets what a serial matcher gives it.
 func TestTuple_ManyRanks(t *testing.T) {
-	const ranks, peers, tags = 64, 4, 4
 	cfg := tupleq
 	cfg.TupleqMax = 12 // of 16 at each rank
-	c := newCrowd(t, ranks, cfg)
+	t.Run("queues", func(t *testing.T) { manyRanks(newCrowd(t, 64, overMemory(cfg)), 150) })
+	t.Run("xrc", func(t *testing.T) { manyRanks(newCrowd(t, testenv.Rounds(8, 64), overLoop(t, cfg)), 150) })
+}
+
+// manyRanks has each rank send to four others by four tags, count operations for each of
+// them or a few more.
+func manyRanks(c *crowd, count int) {
+	const peers, tags = 4, 4
+	t, ranks := c.t, len(c.ends)
 	rnd := rand.New(rand.NewPCG(7, 11))
-	var all, open []*pairing
+	var every, open []*pairing
 	lastID := uint64(0)
 	for from := range ranks {
 		for k := range peers {
-			all = append(all, plan(rnd, from, (from+1+k*k)%ranks, tags, 150, &lastID))
+			every = append(every, plan(rnd, from, (from+1+k*(k+1)/2)%ranks, tags, count, &lastID))
 		}
 	}
-	for open = append(open, all...); len(open) > 0; {
+	for open = append(open, every...); len(open) > 0; {
 		k := rnd.IntN(len(open))
 		p := open[k]
 		for n := rnd.IntN(6); n > 0 && p.posted < len(p.ops); n-- {
@@ -188,7 +221,7 @@ func TestTuple_ManyRanks(t *testing.T) {
 		c.ends[p.from].w.Progress()
 		c.ends[p.to].w.Progress()
 	}
-	for _, p := range all {
+	for _, p := range every {
 		for k, o := range p.ops {
 			if o.req != nil {
 				c.until(o.req.Done)

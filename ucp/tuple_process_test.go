@@ -1,0 +1,514 @@
+package ucp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+)
+
+const (
+	posterTag   = 7
+	posterHello = 8
+	posterLen   = 1 << 20 // a message that comes while the process is stopped, in bytes
+	posterCount = 2       // of them: into memory of the context, and of the caller
+	posterShort = 64
+)
+
+// posterRole receives as it is told (transports, address of the parent, TAG_PROTO,
+// RNDV_SCHEME): "short", one message, after which it says how many came through queues; or
+// "long", receives that it posts, says so, and says when they have got what they should.
+func posterRole(c *childSide) error {
+	w, ep, err := c.reachWith(Config{TagProto: c.args[2], RndvScheme: c.args[3]})
+	if err != nil {
+		return err
+	}
+	background := context.Background()
+	if err := ep.TagSendSyncWait(background, posterHello, nil, nil); err != nil {
+		return err
+	}
+	for c.heard() {
+		if c.in.Text() == "long" {
+			if err := receivePosted(c, w); err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := w.TagRecvWait(background, make([]byte, posterShort), posterTag, exact, nil); err != nil {
+			return err
+		}
+		c.say("%d", counters(w)["worker/tupleq.receives"])
+	}
+	return nil // the parent has gone
+}
+
+// receivePosted posts the receives of a posterRole and waits for them.
+func receivePosted(c *childSide, w *Worker) error {
+	mem, err := w.ctx.MemAlloc(posterLen)
+	if err != nil {
+		return err
+	}
+	bufs, reqs := [posterCount][]byte{mem.Bytes(), make([]byte, posterLen)}, [posterCount]*Request{}
+	for k, p := range []*OpParams{{Mem: mem}, nil} {
+		if reqs[k], err = w.TagRecv(bufs[k], posterTag, exact, nil, p); err != nil {
+			return err
+		}
+	}
+	c.say("posted")
+	for k, r := range reqs {
+		if err := r.Wait(context.Background()); err != nil {
+			return err
+		}
+		if !bytes.Equal(bufs[k], pattern(posterLen, k)) {
+			return fmt.Errorf("message %d is not what was sent", k)
+		}
+	}
+	c.say("received %d through queues", counters(w)["worker/tupleq.receives"])
+	return nil
+}
+
+// poster is a process of posterRole, and what sends to it.
+type poster struct {
+	t       *testing.T
+	c       *child
+	x       end
+	through int // messages that the process received through queues
+}
+
+func newPoster(t *testing.T, tls string, cfg Config) *poster {
+	t.Helper()
+	p := &poster{t: t}
+	var err error
+	p.x.ctx, err = openContextWith(cfg, tls)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, p.x.ctx.Close()) })
+	p.x.w, err = p.x.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, p.x.w.Close())
+		assert.Zero(t, inUse(p.x.w), "requests that never came back")
+	})
+	p.c = startChild(t, "poster", tls, fmt.Sprintf("%x", p.x.w.Address()), cfg.TagProto, cfg.RndvScheme)
+	var info TagInfo
+	r, err := p.x.w.TagRecv(nil, posterHello, exact, &info, nil)
+	require.NoError(t, err)
+	p.wait(r)
+	p.x.ep = info.From
+	return p
+}
+
+// wait waits for an operation that ends well.
+func (p *poster) wait(r *Request) {
+	p.t.Helper()
+	if r == nil {
+		return
+	}
+	testenv.ProgressWithin(p.t, patience, func() bool {
+		p.x.w.Progress()
+		return r.Done()
+	})
+	require.NoError(p.t, r.take())
+}
+
+// short has a message received.
+func (p *poster) short() {
+	p.t.Helper()
+	p.c.tell(p.t, "short")
+	r, err := p.x.ep.TagSend(posterTag, pattern(posterShort, 0), nil)
+	require.NoError(p.t, err)
+	p.wait(r)
+	p.through, err = strconv.Atoi(p.c.line(p.t))
+	require.NoError(p.t, err)
+}
+
+// stop stops the process once its receives are posted.
+func (p *poster) stop() {
+	p.t.Helper()
+	p.c.tell(p.t, "long")
+	require.Equal(p.t, "posted", p.c.line(p.t))
+	require.NoError(p.t, p.c.cmd.Process.Signal(syscall.SIGSTOP))
+	var ws syscall.WaitStatus
+	_, err := syscall.Wait4(p.c.cmd.Process.Pid, &ws, syscall.WUNTRACED, nil)
+	require.NoError(p.t, err)
+	require.True(p.t, ws.Stopped())
+}
+
+// goOn has the process, which was stopped until now, go on.
+func (p *poster) goOn() {
+	p.t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.c.cmd.Process.Pid))
+	require.NoError(p.t, err)
+	_, state, _ := strings.Cut(string(stat), ") ")
+	require.Equal(p.t, "T", state[:1], "the state of the process")
+	require.NoError(p.t, p.c.cmd.Process.Signal(syscall.SIGCONT))
+}
+
+// long sends the messages of posterLen, one from memory of the context, one from the caller's.
+func (p *poster) long() (reqs []*Request) {
+	p.t.Helper()
+	mem, err := p.x.ctx.MemAlloc(posterLen)
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { assert.NoError(p.t, mem.Close()) })
+	copy(mem.Bytes(), pattern(posterLen, 0))
+	for k, params := range []*OpParams{{Mem: mem}, nil} {
+		buf := pattern(posterLen, k)
+		if params != nil {
+			buf = mem.Bytes()
+		}
+		r, err := p.x.ep.TagSend(posterTag, buf, params)
+		require.NoError(p.t, err)
+		reqs = append(reqs, r)
+	}
+	return reqs
+}
+
+// TestTuple_TargetStopped: a message through a queue ends at its sender while the process
+// that posted the receive is stopped, and the process has it when it goes on.
+func TestTuple_TargetStopped(t *testing.T) {
+	cfg := tupleq
+	cfg.RndvScheme = schemes[0]
+	p := newPoster(t, "xrc", cfg)
+	for range 1000 {
+		if p.short(); p.through > 0 {
+			break
+		}
+	}
+	require.Positive(t, p.through, "no queue")
+	p.stop()
+	for _, r := range p.long() {
+		p.wait(r)
+	}
+	p.goOn()
+	assert.Equal(t, fmt.Sprintf("received %d through queues", p.through+posterCount), p.c.line(t))
+	p.c.end(t)
+}
+
+// TestRndv_TargetStopped: a message that is announced waits as long as the process that is
+// to receive it is stopped, also if its receive is posted.
+func TestRndv_TargetStopped(t *testing.T) {
+	for _, tls := range []string{"xrc", `\rc`} {
+		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+			t.Run(tls+"/"+scheme, func(t *testing.T) {
+				p := newPoster(t, tls, Config{TagProto: tagProtoAuto, RndvScheme: scheme})
+				p.short()
+				p.stop()
+				reqs := p.long()
+				for range 10_000 {
+					p.x.w.Progress()
+				}
+				for _, r := range reqs {
+					require.NotNil(t, r)
+					require.False(t, r.Done(), "the receiver took no part")
+				}
+				p.goOn()
+				for _, r := range reqs {
+					p.wait(r)
+				}
+				assert.Equal(t, "received 0 through queues", p.c.line(t))
+				p.c.end(t)
+			})
+		}
+	}
+}
+
+const (
+	tuplerTags    = 4
+	tuplerSlots   = 8         // operations under way at a time, of each kind
+	tuplerLongest = 256 << 10 // bytes
+)
+
+// tupleScript is what one side of two sends. The other one posts receives in the same order;
+// then the k-th receive gets the k-th message, also if it takes any tag: all earlier messages
+// were for earlier receives.
+type tupleScript struct{ rng *rand.Rand }
+
+func newTupleScript(seed, side uint64) tupleScript {
+	return tupleScript{rand.New(rand.NewPCG(seed, side))}
+}
+
+// next is the tag and the length of a message, and the mask of its receive.
+func (s tupleScript) next() (tag, mask uint64, n int) {
+	tag, mask, n = s.rng.Uint64N(tuplerTags), exact, 8<<s.rng.IntN(16)
+	if s.rng.IntN(50) == 0 {
+		mask = 0
+	}
+	return tag, mask, n
+}
+
+// tuplerOp is an operation of a tupler and its memory.
+type tuplerOp struct {
+	buf    []byte // tuplerLongest
+	params OpParams
+	told   *int // how often the end of the latest one was told
+	want   int  // how often it is to be told
+	busy   bool
+	req    *Request // nil when it is not busy, and if it had ended at once
+	k, n   int      // the message
+	info   TagInfo
+}
+
+// begin makes s the operation for message k, of n bytes. The end of the one before was told
+// by the Progress since then.
+func (s *tuplerOp) begin(k, n int) error {
+	if *s.told != s.want {
+		return fmt.Errorf("the end of message %d was told %d times, want %d", s.k, *s.told, s.want)
+	}
+	told := 0
+	s.k, s.n, s.busy, s.told = k, n, true, &told
+	s.params.OnDone = func(error) { told++ }
+	return nil
+}
+
+// started notes what the operation returned: without a request no end is told.
+func (s *tuplerOp) started(r *Request, err error) error {
+	s.req, s.want = r, 0
+	if r != nil {
+		s.want = 1
+	}
+	return err
+}
+
+// tupler is one side of two that send each other messages of tuples.
+type tupler struct {
+	w            *Worker
+	ep           *EP // nil until a message has come
+	mem          *Mem
+	out, in      tupleScript
+	sent, posted int
+	received     int
+	sends, recvs [tuplerSlots]tuplerOp
+}
+
+func newTupler(w *Worker) (*tupler, error) {
+	x := &tupler{w: w}
+	var err error
+	if x.mem, err = w.ctx.MemAlloc(tuplerSlots * tuplerLongest); err != nil {
+		return nil, err
+	}
+	free := x.mem.Bytes()
+	for k := range tuplerSlots {
+		for _, s := range []*tuplerOp{&x.sends[k], &x.recvs[k]} {
+			s.buf, s.told = make([]byte, tuplerLongest), new(int)
+			if k%2 == 0 {
+				s.buf, free, s.params.Mem = free[:tuplerLongest], free[tuplerLongest:], x.mem
+			}
+		}
+	}
+	return x, nil
+}
+
+// begin starts a series of messages; side is 0 or 1, and the other one for the peer.
+func (x *tupler) begin(seed, side uint64) {
+	x.out, x.in = newTupleScript(seed, side), newTupleScript(seed, 1-side)
+	x.sent, x.posted, x.received = 0, 0, 0
+}
+
+// step makes progress, takes what has ended well, and starts what there is room for.
+func (x *tupler) step() error {
+	x.w.Progress()
+	for k := range tuplerSlots {
+		if s := &x.recvs[k]; !s.busy {
+			if err := x.post(s); err != nil {
+				return err
+			}
+		} else if s.req == nil || s.req.Done() {
+			if err := x.end(s, x.check); err != nil {
+				return err
+			}
+		}
+	}
+	for k := range tuplerSlots {
+		if s := &x.sends[k]; !s.busy && x.ep != nil {
+			if err := x.send(s); err != nil {
+				return err
+			}
+		} else if s.busy && (s.req == nil || s.req.Done()) {
+			if err := x.end(s, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *tupler) post(s *tuplerOp) error {
+	tag, mask, n := x.in.next()
+	if err := s.begin(x.posted, n); err != nil {
+		return err
+	}
+	x.posted++
+	return s.started(x.w.TagRecv(s.buf, tag, mask, &s.info, &s.params))
+}
+
+func (x *tupler) send(s *tuplerOp) error {
+	tag, _, n := x.out.next()
+	if err := s.begin(x.sent, n); err != nil {
+		return err
+	}
+	x.sent++
+	copy(s.buf, pattern(n, s.k))
+	return s.started(x.ep.TagSend(tag, s.buf[:n], &s.params))
+}
+
+// end takes the request of an operation that has ended, and has check look at it if it ended
+// well.
+func (x *tupler) end(s *tuplerOp, check func(s *tuplerOp) error) error {
+	s.busy = false
+	if r := s.req; r != nil {
+		s.req = nil
+		if err := r.take(); err != nil {
+			return err
+		}
+	}
+	if check != nil {
+		return check(s)
+	}
+	return nil
+}
+
+// check looks at what was received.
+func (x *tupler) check(s *tuplerOp) error {
+	x.received++
+	if x.ep == nil {
+		x.ep = s.info.From
+	}
+	if s.info.Length != s.n || !bytes.Equal(s.buf[:s.n], pattern(s.n, s.k)) {
+		return fmt.Errorf("receive %d has %d bytes of tag %d, want message %d, %d bytes", s.k, s.info.Length, s.info.Tag, s.k, s.n)
+	}
+	return nil
+}
+
+// tuplerRole is the peer of a survivor: transports, address of that, TAG_PROTO, seed.
+func tuplerRole(c *childSide) error {
+	w, ep, err := c.reachWith(Config{TagProto: c.args[2], TupleqMaxFallbacks: -1})
+	if err != nil {
+		return err
+	}
+	x, err := newTupler(w)
+	if err != nil {
+		return err
+	}
+	seed, err := strconv.ParseUint(c.args[3], 10, 64)
+	if err != nil {
+		return err
+	}
+	x.ep = ep
+	x.begin(seed, 1)
+	return c.untilParentGoes(func(ctx context.Context) error { return errors.Join(ctx.Err(), x.step()) })
+}
+
+// TestTuple_Killed: a process that sends and receives messages of tuples is killed at any
+// point. What the other one has under way ends once, with the reason; what it receives is
+// what was sent; its memory is not written to afterwards, and it holds nothing for the dead.
+func TestTuple_Killed(t *testing.T) {
+	for _, proto := range []string{tagProtoTupleq, tagProtoCopy} {
+		t.Run(proto, func(t *testing.T) {
+			ctx, err := openContextWith(Config{TagProto: proto, TupleqMaxFallbacks: -1}, "xrc")
+			require.NoError(t, err)
+			w, err := ctx.NewWorker(WorkerConfig{})
+			require.NoError(t, err)
+			x, err := newTupler(w)
+			require.NoError(t, err)
+			rng := rand.New(rand.NewPCG(5, 6))
+			for seed := range testenv.Rounds(5, 300) {
+				killTupler(t, x, proto, uint64(seed), 1+rng.IntN(150))
+			}
+			stat := (&end{w: w}).stat
+			t.Logf("%d messages came through queues, %d went", stat("receives"), stat("sends"))
+			assert.Positive(t, stat("receives"))
+			assert.Positive(t, stat("sends"))
+			require.NoError(t, errors.Join(w.Close(), x.mem.Close(), ctx.Close()))
+		})
+	}
+}
+
+// killTupler kills a peer when about so many messages have come.
+func killTupler(t *testing.T, x *tupler, proto string, seed uint64, count int) {
+	x.ep = nil
+	x.begin(seed, 0)
+	c := newChild(t, "tupler", "xrc", fmt.Sprintf("%x", x.w.Address()), proto, seed)
+	defer c.kill(t)
+	testenv.ProgressWithin(t, patience, func() bool {
+		require.NoError(t, x.step(), "seed %d", seed)
+		return x.received >= count
+	})
+	c.kill(t)
+	testenv.ProgressWithin(t, patience, func() bool {
+		x.w.Progress()
+		return x.w.eps.Len() == 0 && !slices.ContainsFunc(x.sends[:], func(s tuplerOp) bool {
+			return s.busy && s.req != nil && !s.req.Done()
+		})
+	})
+	x.endAll(t)
+	x.nothingLeft(t)
+}
+
+// endAll ends what is under way when the peer has gone: sends have ended, receives that have
+// no message are canceled.
+func (x *tupler) endAll(t *testing.T) {
+	for k := range tuplerSlots {
+		if s := &x.recvs[k]; s.busy && s.req != nil && !s.req.Done() {
+			s.req.Cancel()
+		}
+	}
+	for k := range tuplerSlots {
+		x.endOne(t, &x.sends[k], nil, ucs.ErrConnReset)
+		x.endOne(t, &x.recvs[k], x.check, ucs.ErrConnReset, ucs.ErrCanceled)
+	}
+}
+
+// endOne waits until an operation has ended, well or for one of the reasons.
+func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, reasons ...error) {
+	if !s.busy {
+		return
+	}
+	if s.req != nil {
+		testenv.ProgressWithin(t, patience, func() bool {
+			x.w.Progress()
+			return s.req.Done()
+		})
+	}
+	err := x.end(s, check)
+	assert.True(t, err == nil || slices.ContainsFunc(reasons, func(r error) bool { return errors.Is(err, r) }), "%v", err)
+	for range 20 {
+		x.w.Progress()
+	}
+	assert.Equal(t, s.want, *s.told, "how often the end was told")
+}
+
+// nothingLeft looks for late writes, and for what the worker holds for the peer.
+func (x *tupler) nothingLeft(t *testing.T) {
+	for k := range tuplerSlots {
+		fill(x.sends[k].buf, graveByte)
+		fill(x.recvs[k].buf, graveByte)
+	}
+	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
+		_, err := x.w.TagRecv(make([]byte, tuplerLongest), 0, 0, nil, nil)
+		require.NoError(t, err)
+	}
+	for range 100 {
+		x.w.Progress()
+	}
+	for k := range tuplerSlots {
+		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{graveByte}), "a send wrote")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{graveByte}), "written to after the end")
+	}
+	assert.Zero(t, x.w.tuples.in.n, "queues of the dead")
+	assert.Zero(t, x.w.tuples.closing)
+	assert.False(t, x.w.tuples.paused)
+	assert.Zero(t, x.w.tags.Unexpected())
+	assert.Zero(t, inUse(x.w), "requests that never came back")
+}
