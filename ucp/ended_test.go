@@ -18,6 +18,7 @@ func TestOnDone(t *testing.T) {
 		pending, told := 0, 0
 		params := &OpParams{OnDone: func(err error) { assert.NoError(t, err); told++ }}
 		local, key, addr := make([]byte, 20_000), p.a.key, p.b.mem.Addr()
+		back, short, long := make([]byte, len(local)), make([]byte, 8), make([]byte, len(local))
 		for range 3 {
 			for _, op := range []func() (*Request, error){
 				func() (*Request, error) { return p.b.w.TagRecv(make([]byte, 8), 1, exact, nil, params) },
@@ -27,11 +28,11 @@ func TestOnDone(t *testing.T) {
 				func() (*Request, error) {
 					return p.a.ep.TagSendData(3, Buffers(pieces(local)), params)
 				},
-				func() (*Request, error) { return p.b.w.TagRecvData(Buffers(pieces(local)), 3, exact, nil, params) },
+				func() (*Request, error) { return p.b.w.TagRecvData(Buffers(pieces(back)), 3, exact, nil, params) },
 				func() (*Request, error) { return p.a.ep.Put(local[:8], addr, key, params) },
 				func() (*Request, error) { return p.a.ep.Put(local, addr, key, params) },
-				func() (*Request, error) { return p.a.ep.Get(local[:8], addr, key, params) },
-				func() (*Request, error) { return p.a.ep.Get(local, addr, key, params) },
+				func() (*Request, error) { return p.a.ep.Get(short, addr, key, params) },
+				func() (*Request, error) { return p.a.ep.Get(long, addr, key, params) },
 			} {
 				r, err := op()
 				require.NoError(t, err)
