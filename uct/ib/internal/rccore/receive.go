@@ -58,9 +58,12 @@ func (it *Iface) badMessage(e *EP, wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	st := ucs.StatusRemoteInvalid
-	if wc.Status != verbs.WCSuccess {
-		st = ib.Status(wc.Status)
+	switch wc.Status {
+	case verbs.WCSuccess:
+		it.fail(e, ucs.StatusRemoteInvalid, fmt.Errorf("receive: %s", wc.Status))
+	case verbs.WCWRFlushErr: // the event that says why is still on its way
+		it.fail(e, ucs.StatusConnReset, errFault)
+	default:
+		it.fail(e, ib.Status(wc.Status), fmt.Errorf("receive: %s", wc.Status))
 	}
-	it.fail(e, st, fmt.Errorf("receive: %s", wc.Status))
 }
