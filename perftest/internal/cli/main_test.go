@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,12 +22,13 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
-// asPerftest makes the test binary be perftest itself. A target that a test starts
-// is recognised by its command alone.
+// asPerftest makes the test binary be perftest itself where its arguments begin with a flag.
 const asPerftest = "PERFTEST_TEST_MAIN"
 
+// TestMain has a process that a command starts be perftest, whatever the command: go test's own
+// arguments begin with a flag. Otherwise the child would run all tests, which start children.
 func TestMain(m *testing.M) {
-	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && slices.Contains([]string{peerName, targetName, workerName, rankName, nodeName}, os.Args[1]) {
+	if os.Getenv(asPerftest) != "" || len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(Program{}.Run(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	goleak.VerifyTestMain(m)

@@ -30,7 +30,6 @@ func requireRanks(t *testing.T, out, n string) {
 const quickRanks = "ranks -q -n 3 -w 1 -s 8,40k -o csv"
 
 func TestRanks(t *testing.T) {
-	t.Setenv(asPerftest, "1") // the processes that it starts
 	code, out, errs := perftest(t, strings.Fields(quickRanks+" --ranks 3 -x sm")...)
 	require.Equal(t, exitOK, code, errs)
 	requireRanks(t, out, "3")
@@ -50,7 +49,6 @@ func TestRanks_InProcess(t *testing.T) {
 func TestRanks_Mpiexec(t *testing.T) {
 	mpiexec := testenv.Command(t, "mpiexec")
 	cmd := exec.CommandContext(t.Context(), mpiexec, append([]string{"-n", "4", os.Args[0]}, strings.Fields(quickRanks)...)...)
-	cmd.Env = append(os.Environ(), asPerftest+"=1")
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -60,7 +58,6 @@ func TestRanks_Mpiexec(t *testing.T) {
 
 // TestRanks_Fails: what is wrong on the ranks is told, with their exit status.
 func TestRanks_Fails(t *testing.T) {
-	t.Setenv(asPerftest, "1")
 	code, _, errs := perftest(t, strings.Fields("ranks -q --ranks 2 -x other")...)
 	assert.Equal(t, exitFailure, code)
 	assert.Contains(t, errs, "other")

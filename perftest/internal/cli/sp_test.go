@@ -33,7 +33,6 @@ func TestSP_InProcess(t *testing.T) {
 
 func TestSP_Processes(t *testing.T) {
 	testenv.SkipShort(t, "starts processes that compute")
-	t.Setenv(asPerftest, "1")
 	for _, args := range []string{"-x sm --ranks 9 --protocols am", "-x rc --ranks 4 --protocols get_zcopy"} {
 		require.Len(t, spRows(t, args), 1)
 	}
@@ -43,7 +42,6 @@ func TestSP_Processes(t *testing.T) {
 func TestSP_Mpiexec(t *testing.T) {
 	mpiexec := testenv.Command(t, "mpiexec")
 	cmd := exec.CommandContext(t.Context(), mpiexec, strings.Fields("-n 4 "+os.Args[0]+" sp -q -x sm --protocols am -o csv")...)
-	cmd.Env = append(os.Environ(), asPerftest+"=1")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	assert.Equal(t, 2, strings.Count(strings.TrimSpace(string(out)), "\n")+1, "%s", out)
