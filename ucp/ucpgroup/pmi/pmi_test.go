@@ -135,6 +135,19 @@ func TestFence_RankGone(t *testing.T) {
 	}
 }
 
+// TestFence_AfterARankLeft: nor for one that has left before.
+func TestFence_AfterARankLeft(t *testing.T) {
+	_, clients, ended := served(t, 2)
+	require.NoError(t, clients[0].Close())
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+	defer cancel()
+	require.ErrorIs(t, clients[1].Fence(ctx), ucs.ErrConnReset)
+	err := <-ended
+	require.ErrorContains(t, err, "rank 1")
+	require.ErrorIs(t, err, ucs.ErrPeerClosed)
+	require.NoError(t, clients[1].conn.Close())
+}
+
 func TestFence_ContextEnds(t *testing.T) {
 	_, clients, ended := served(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -30,7 +30,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	table  map[string]string
-	inside int // ranks at the fence
+	inside int  // ranks at the fence
+	left   bool // a rank has
 	err    error
 }
 
@@ -142,6 +143,7 @@ func (s *Server) leave() error {
 	if s.inside > 0 {
 		return fmt.Errorf("it has left, and others are at the fence: %w", ucs.ErrPeerClosed)
 	}
+	s.left = true
 	return nil
 }
 
@@ -166,10 +168,14 @@ func (s *Server) get(l line) line {
 	return message("get_result", "rc", "0", "msg", "success", "value", value)
 }
 
-// arrive counts a rank at the fence; the last one lets all go on.
+// arrive counts a rank at the fence; the last one lets all go on. One that comes when another has
+// left would wait for ever.
 func (s *Server) arrive() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.left {
+		return fmt.Errorf("it is at a fence, and another one has left: %w", ucs.ErrPeerClosed)
+	}
 	if s.inside++; s.inside < len(s.conns) {
 		return nil
 	}
