@@ -32,18 +32,17 @@ func invalid(op, what string, value int) error {
 
 // statusToTell is the reason of a failure as it travels to other ranks.
 func statusToTell(err error) ucs.Status {
-	for st, reason := range toldReasons {
-		if errors.Is(err, reason) {
+	for _, st := range toldReasons {
+		if errors.Is(err, st.Err()) {
 			return st
 		}
 	}
 	return ucs.StatusInternal
 }
 
-// toldReasons are the reasons that keep their meaning in another process.
-var toldReasons = map[ucs.Status]error{
-	ucs.StatusConnReset: ucs.ErrConnReset, ucs.StatusTimedOut: ucs.ErrTimedOut,
-	ucs.StatusCanceled: ucs.ErrCanceled, ucs.StatusTruncated: ucs.ErrTruncated,
-	ucs.StatusInvalidParam: ucs.ErrInvalidParam, ucs.StatusUnreachable: ucs.ErrUnreachable,
-	ucs.StatusRemoteAccess: ucs.ErrRemoteAccess, ucs.StatusPeerClosed: ucs.ErrPeerClosed,
+// toldReasons are the reasons that keep their meaning in another process. Of an error that wraps
+// several the first one is told.
+var toldReasons = [...]ucs.Status{
+	ucs.StatusConnReset, ucs.StatusTimedOut, ucs.StatusCanceled, ucs.StatusTruncated,
+	ucs.StatusInvalidParam, ucs.StatusUnreachable, ucs.StatusRemoteAccess, ucs.StatusPeerClosed,
 }

@@ -393,11 +393,14 @@ func FuzzNotice(f *testing.F) {
 	})
 }
 
-// TestErrors_Told: a reason that travels is found again.
+// TestErrors_Told: a reason that travels is found again, and of several always the same one.
 func TestErrors_Told(t *testing.T) {
-	for st, reason := range toldReasons {
-		require.Equal(t, st, statusToTell(&RankError{1, reason}))
-		require.ErrorIs(t, st.Err(), reason)
+	var several error
+	for i := len(toldReasons) - 1; i >= 0; i-- {
+		st := toldReasons[i]
+		require.Equal(t, st, statusToTell(&RankError{1, st.Err()}))
+		several = errors.Join(several, st.Err())
+		require.Equal(t, st, statusToTell(several))
 	}
 	require.Equal(t, ucs.StatusInternal, statusToTell(errors.New("other")))
 }

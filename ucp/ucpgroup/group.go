@@ -53,7 +53,10 @@ func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 	for q, addr := range addrs {
 		ep, err := w.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { g.lost(q, err) }})
 		if err != nil {
-			g.closeEPs(ucp.CloseForce)
+			for _, r := range g.closeEPs(ucp.CloseForce) {
+				r.Release()
+			}
+			w.OnActive(NoticeID, nil)
 			return nil, opError("connect", &RankError{q, err})
 		}
 		g.peers[q].ep = ep
@@ -173,7 +176,10 @@ func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 	g.cancelAll()
 	var errs []error
 	for _, r := range g.closeEPs(mode) {
-		if err := r.Wait(ctx); err != nil {
+		if err := g.w.Until(ctx, r.Done); err != nil {
+			r.Release()
+			errs = append(errs, err)
+		} else if _, err := r.Test(); err != nil {
 			errs = append(errs, err)
 		}
 	}
