@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,6 +107,45 @@ func TestPingPong(t *testing.T) {
 		assert.Less(t, took, want.most, n)
 		assert.Equal(t, took, pingPong(t, open(t, Config{Ranks: 2}), n), n)
 	}
+}
+
+// What a rank makes belongs to it, also when its part of Prepare is over: two ranks that send at once
+// do not share a wire.
+func TestPrepare_DoneEarly(t *testing.T) {
+	for early := range 2 {
+		prepare := func(r *Rank) error {
+			if r.ID() == early {
+				_, err := r.EP(1 - early)
+				return err
+			}
+			return send(r, early, []byte{1}, nil)
+		}
+		assert.InEpsilon(t, exchange(t, swap), exchange(t, prepare), 0.01, "rank %d", early)
+	}
+}
+
+// exchange is how long two ranks need to send each other much at once.
+func exchange(t *testing.T, prepare Program) time.Duration {
+	t.Helper()
+	c := open(t, Config{Ranks: 2})
+	require.NoError(t, c.Prepare(prepare))
+	ends, err := c.Run(func(r *Rank) error {
+		e, err := r.EP(1 - r.ID())
+		if err != nil {
+			return err
+		}
+		out, err := e.TagSend(9, make([]byte, 1<<20), nil)
+		if err != nil {
+			return err
+		}
+		in, err := r.Worker().TagRecv(make([]byte, 1<<20), 9, full, nil, nil)
+		if err != nil {
+			return err
+		}
+		return errors.Join(r.Wait(in), r.Wait(out))
+	})
+	require.NoError(t, err)
+	return slices.Max(ends)
 }
 
 // A rank that computes makes no progress: a message that needs its call waits until it has

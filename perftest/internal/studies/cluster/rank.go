@@ -169,12 +169,12 @@ func (c *Cluster) Prepare(program Program) (err error) {
 	}
 	for turns := 0; len(left) > 0 && err == nil; turns++ {
 		for i, r := range c.ranks {
+			c.model.Enter(r.process)
 			t, ok := left[i]
 			if !ok {
 				_ = r.w.Progress() // others may need it
 				continue
 			}
-			c.model.Enter(r.process)
 			if _, more := t.resume(); !more {
 				delete(left, i)
 				err = errors.Join(err, errs[i])
@@ -184,7 +184,6 @@ func (c *Cluster) Prepare(program Program) (err error) {
 			err = errWaits
 		}
 	}
-	c.model.Enter(nil)
 	for _, t := range left {
 		t.stop()
 	}
@@ -194,8 +193,10 @@ func (c *Cluster) Prepare(program Program) (err error) {
 
 // settle has the workers do what is left to do: acknowledgements of handshakes.
 func (c *Cluster) settle() {
+	defer c.model.Enter(nil)
 	for quiet := 0; quiet < looks; quiet++ {
 		for _, r := range c.ranks {
+			c.model.Enter(r.process)
 			if r.w.Progress() > 0 {
 				quiet = 0
 			}
