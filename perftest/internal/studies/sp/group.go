@@ -19,7 +19,7 @@ type Over struct {
 }
 
 // NewOver makes a comm over the world of g, whose worker is of owner. The end of ctx ends what waits.
-// Close it after the group.
+// Close it after the group's worker: what has not ended by then has its memory.
 func NewOver(ctx context.Context, owner *ucp.Context, g *ucpgroup.Group) *Over {
 	return &Over{ctx: ctx, comm: g.World(), owner: owner}
 }

@@ -100,10 +100,17 @@ func (s *Study) Run(ctx context.Context, b ucpgroup.Bootstrap, step func(protoco
 func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p Protocol, step func()) (row Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	owner, worker, err := s.open(p, &undo)
+	owner, err := s.open(p, &undo)
 	if err != nil {
 		return row, err
 	}
+	comm := &Over{}
+	undo.Add(func() error { return comm.Close() }) // behind the worker, whose operations may have the memory
+	worker, err := owner.NewWorker(ucp.WorkerConfig{})
+	if err != nil {
+		return row, err
+	}
+	undo.Add(worker.Close)
 	addrs, err := addresses(ctx, b, p.Name, worker.Address())
 	if err != nil {
 		return row, err
@@ -112,8 +119,7 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p Protocol, st
 	if err != nil {
 		return row, err
 	}
-	comm := NewOver(ctx, owner, group)
-	undo.Add(comm.Close)
+	comm = NewOver(ctx, owner, group)
 	row, err = s.measure(ctx, comm, p, step)
 	return row, errors.Join(err, leave(ctx, group, err))
 }
@@ -146,23 +152,17 @@ func (s *Study) measure(ctx context.Context, comm Comm, p Protocol, step func())
 	return row, s.Class.Verify(res.Norms)
 }
 
-// open opens a context as the environment and the protocol say, and a worker.
-func (s *Study) open(p Protocol, undo *cleanup.Stack) (*ucp.Context, *ucp.Worker, error) {
+// open opens a context as the environment and the protocol say.
+func (s *Study) open(p Protocol, undo *cleanup.Stack) (*ucp.Context, error) {
 	cfg, err := s.Config(p.Env)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	owner, err := cfg.Open()
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		undo.Add(owner.Close)
 	}
-	undo.Add(owner.Close)
-	worker, err := owner.NewWorker(ucp.WorkerConfig{})
-	if err != nil {
-		return nil, nil, err
-	}
-	undo.Add(worker.Close)
-	return owner, worker, nil
+	return owner, err
 }
 
 // addresses swaps the addresses of the ranks' workers for one protocol.
