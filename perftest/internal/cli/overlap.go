@@ -127,7 +127,7 @@ processor time that silicon would not; it is told separately. --model runs the s
 virtual time of two machines with a NIC each.
 
 Protocols, with rendezvous from 8 KiB on: rput and rget (put_zcopy, get_zcopy), tupleq,
-and tupleq_copy, which copies messages below 8 KiB at the sender.`,
+and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 		Example: `  perftest overlap --model connectxddr            the figure of the TupleQ paper
   perftest overlap --sides isend -s 1-1m/4        in real time
   perftest overlap --protocols rget --sides both -o csv --plot overlap.svg`,
