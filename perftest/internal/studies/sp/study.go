@@ -124,15 +124,14 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p Protocol, st
 	return row, errors.Join(err, leave(ctx, group, err))
 }
 
-// leave closes a group: with the others after a good end, and at once after another, which ends
-// what they wait for.
+// leave closes a group: with the others after a good end; after another, they are told why and do not
+// wait for this rank.
 func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
 	if err == nil {
 		return g.Close(ctx)
 	}
-	ended, cancel := context.WithCancel(ctx)
-	cancel()
-	_ = g.Close(ended) // says that it was ended, which is known
+	g.Abort(err)
+	_ = g.Close(ctx) // says that it was ended, which is known
 	return nil
 }
 

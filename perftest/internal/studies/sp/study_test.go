@@ -119,6 +119,10 @@ func TestStudy_OneRankFails(t *testing.T) {
 	for q, err := range errs {
 		assert.Error(t, err, "rank %d", q)
 		assert.NotErrorIs(t, err, context.DeadlineExceeded, "rank %d", q)
+		var at *ucpgroup.RankError
+		if q != 2 && assert.ErrorAs(t, err, &at, "rank %d", q) {
+			assert.Equal(t, 2, at.Rank, "rank %d", q)
+		}
 	}
 	assert.ErrorIs(t, errs[2], why)
 }
