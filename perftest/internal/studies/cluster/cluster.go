@@ -55,6 +55,7 @@ type Cluster struct {
 	model *timing.Model
 	ctx   *ucp.Context
 	ranks []*Rank
+	mems  []*ucp.Mem
 	undo  cleanup.Stack
 
 	senderCopies bool
@@ -129,8 +130,18 @@ func (c *Cluster) openContext() (err error) {
 	}
 	if c.ctx, err = ucp.NewContext(c.cfg.UCP, comps...); err == nil {
 		c.undo.Add(c.ctx.Close)
+		c.undo.Add(c.closeMemory)
 	}
 	return err
+}
+
+// closeMemory comes behind the workers, whose operations may have the memory.
+func (c *Cluster) closeMemory() error {
+	var errs []error
+	for _, m := range c.mems {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
 }
 
 func (c *Cluster) addRank() (err error) {
@@ -148,8 +159,14 @@ func (c *Cluster) addRank() (err error) {
 // Ranks are the ranks, by number.
 func (c *Cluster) Ranks() []*Rank { return c.ranks }
 
-// Context is that of all workers, for memory.
-func (c *Cluster) Context() *ucp.Context { return c.ctx }
+// MemAlloc is memory for messages of all ranks, until Close.
+func (c *Cluster) MemAlloc(n int) (*ucp.Mem, error) {
+	m, err := c.ctx.MemAlloc(n)
+	if err == nil {
+		c.mems = append(c.mems, m)
+	}
+	return m, err
+}
 
 // Nodes is how many NICs there are.
 func (c *Cluster) Nodes() int { return c.cfg.Nodes }

@@ -258,3 +258,22 @@ func TestErrors(t *testing.T) {
 		assert.Error(t, err)
 	}
 }
+
+// Memory goes behind what uses it: receives of a run that has failed have theirs until Close.
+func TestMemAlloc_RunFails(t *testing.T) {
+	c := open(t, Config{Ranks: 2})
+	require.NoError(t, c.Prepare(swap))
+	gone := errors.New("gone")
+	_, err := c.Run(func(r *Rank) error {
+		m, err := c.MemAlloc(1 << 16)
+		if err != nil {
+			return err
+		}
+		if _, err := r.Worker().TagRecv(m.Bytes(), 1, full, nil, &ucp.OpParams{Mem: m}); err != nil {
+			return err
+		}
+		return gone
+	})
+	require.ErrorIs(t, err, gone)
+	require.NoError(t, c.Close())
+}

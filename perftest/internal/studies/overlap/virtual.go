@@ -28,7 +28,7 @@ func Virtual(params timing.Params) Opener {
 			return nil, err
 		}
 		for i := range v.memory {
-			m, err := v.c.Context().MemAlloc(size)
+			m, err := v.c.MemAlloc(size)
 			if err != nil {
 				return nil, err
 			}
@@ -86,14 +86,9 @@ func (v *virtualPair) Run(ctx context.Context, x Exchange) (t Times, err error) 
 }
 
 // Close implements Pair.
-func (v *virtualPair) Close() (err error) {
+func (v *virtualPair) Close() error {
 	if v.c == nil {
 		return nil
 	}
-	for _, m := range v.memory {
-		if m.Mem != nil {
-			err = errors.Join(err, m.Mem.Close())
-		}
-	}
-	return errors.Join(err, v.c.Close())
+	return v.c.Close()
 }

@@ -128,7 +128,7 @@ func (s *Study) class(ctx context.Context, class sp.Class, p overlap.Protocol, s
 		return nil, err
 	}
 	j := &job{c: c, class: class}
-	defer func() { err = errors.Join(err, j.close()) }()
+	defer func() { err = errors.Join(err, c.Close()) }()
 	if err := j.prepare(); err != nil {
 		return nil, err
 	}
@@ -211,19 +211,11 @@ func (j *job) run(steps int, factor float64) (row Row, err error) {
 	return row, nil
 }
 
-func (j *job) close() (err error) {
-	for _, x := range j.ranks {
-		err = errors.Join(err, x.mem.Close())
-	}
-	return errors.Join(err, j.c.Close())
-}
-
 // rank does what its events say.
 type rank struct {
 	r        *cluster.Rank
 	events   []sp.Event
 	bufs     [][]byte // of the events that are messages
-	mem      *ucp.Mem
 	params   ucp.OpParams
 	pending  []*ucp.Request
 	costs    *sp.Costs // nil takes no time
@@ -242,11 +234,10 @@ func newRank(c *cluster.Cluster, r *cluster.Rank, events []sp.Event) (x *rank, e
 			x.sent += e.Bytes
 		}
 	}
-	if x.mem, err = c.Context().MemAlloc(max(total, 1)); err != nil {
+	if x.params.Mem, err = c.MemAlloc(max(total, 1)); err != nil {
 		return nil, err
 	}
-	x.params.Mem = x.mem
-	rest := x.mem.Bytes()
+	rest := x.params.Mem.Bytes()
 	for i, e := range events {
 		x.bufs[i] = rest[:e.Bytes]
 		rest = rest[aligned(e.Bytes):]
