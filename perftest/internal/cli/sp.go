@@ -67,7 +67,7 @@ ranks times show what messages cost, not what they hide.`,
 	f.StringVar(&s.class, "class", "S", "size of the problem: "+strings.Join(classNames(), ", "))
 	f.IntVar(&s.ranks, "ranks", 4, "ranks, a square number")
 	f.StringSliceVar(&s.protocols, "protocols", protocolNames(), "protocols of UCP for messages, one after the other")
-	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; if empty that, and xrc for tupleq and tupleq_copy")
+	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them, of the protocols besides tupleq and tupleq_copy, which take xrc")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process, each with a context and a worker of its own")
 	f.BoolVar(&s.costs, "costs", false, "measure what a rank's computation costs, by kind, without messages: what models of it are made from")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
@@ -118,13 +118,13 @@ func (s *spFlags) study() (study *sp.Study, err error) {
 	return study, sheet.CheckFormat(s.output)
 }
 
-// config is what the environment, the flags and a protocol say.
+// config is what the environment, the flags and a protocol say; the later one of them counts.
 func (s *spFlags) config(env []string) (gucx.Config, error) {
-	environ := append(os.Environ(), env...)
+	environ := os.Environ()
 	if s.transport != "" {
 		environ = append(environ, "GUCX_TLS="+s.transport)
 	}
-	return gucx.FromEnv(environ, s.own)
+	return gucx.FromEnv(append(environ, env...), s.own)
 }
 
 func (s *spFlags) run(cmd *cobra.Command) error {
