@@ -19,7 +19,11 @@ func (e *EP) tellTuple(tag uint64, kind wire.TupleKind, number uint32, value uin
 	e.w.tuples.stats.messages.Inc()
 	r := e.w.newRequest(e, &tupleStage)
 	r.raddr, r.value, r.compare, r.expect = tag, value, uint64(number), uint64(kind)
-	r.answer()
+	if kind != wire.TupleNext {
+		r.answer()
+	} else if r, _ = r.start(); r != nil { // no answer: there are as many as the user's messages
+		r.Release()
+	}
 }
 
 func (r *Request) sendTuple() error {
