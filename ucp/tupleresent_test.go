@@ -9,6 +9,10 @@ import (
 	"github.com/gucx/gucx/ucp/internal/conn"
 )
 
+// narrow is a configuration whose windows stay what they are at first: messages soon wait for
+// credit.
+var narrow = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1, EagerWindow: firstWindow}
+
 // sends starts count messages of a tag.
 func (p *pair) sends(tag uint64, count int) (reqs []*Request) {
 	p.t.Helper()
@@ -20,6 +24,27 @@ func (p *pair) sends(tag uint64, count int) (reqs []*Request) {
 		}
 	}
 	return reqs
+}
+
+// kept receives the messages of a tag that are there.
+func (p *pair) kept(tag uint64, count int) {
+	p.t.Helper()
+	for range count {
+		r, err := p.b.w.TagRecv(make([]byte, 8), tag, exact, nil, nil)
+		require.NoError(p.t, p.finish(r, err))
+	}
+}
+
+// tags receives messages of any tag, and returns their tags.
+func (p *pair) tags(count int) (tags []uint64) {
+	p.t.Helper()
+	for range count {
+		info := &TagInfo{}
+		r, err := p.b.w.TagRecv(make([]byte, 8), 0, 0, info, nil)
+		require.NoError(p.t, p.finish(r, err))
+		tags = append(tags, info.Tag)
+	}
+	return tags
 }
 
 // TestTuple_ManyResent: a queue can be closed whatever number of messages waits in it.
@@ -44,4 +69,31 @@ func TestTuple_ManyResent(t *testing.T) {
 		require.NoError(t, p.finish(s, nil))
 	}
 	assert.Positive(t, p.a.stat("resent"))
+}
+
+// TestTuple_ResentIsCanceled: a message that is canceled before it is sent again leaves its
+// place to no other one.
+func TestTuple_ResentIsCanceled(t *testing.T) {
+	p := newPair(t, queues(), narrow).connect()
+	p.openTuple(7)
+	const count = 200 // more than there is credit for
+	sent := p.sends(7, count)
+	first := append(p.sends(9, 1), p.sends(10, 1)...)
+	p.b.w.TagProbe(7, exact, false)
+	p.settle()
+	canceled := 0
+	for _, s := range sent {
+		if s.Cancel() {
+			canceled++
+		}
+	}
+	require.Positive(t, canceled)
+	p.settle()
+	p.kept(7, count-canceled)
+	last := p.sends(11, 1)
+	p.settle()
+	assert.Equal(t, []uint64{9, 10, 11}, p.tags(3))
+	for _, s := range append(append(sent, first...), last...) {
+		s.Release()
+	}
 }

@@ -57,6 +57,9 @@ func (x *tuples) take(e *EP, c *wire.Tuple) bool {
 		l.next = place(c.Value)
 		return l.next.through() != 0
 	case wire.TupleSwitch, wire.TupleStopped, wire.TupleResent:
+		if c.Kind == wire.TupleResent { // the last one was canceled before it was sent again
+			l.next = 0
+		}
 		t := x.in.find(c.Tag)
 		if t != nil && t.m != e.msgs {
 			return false
