@@ -97,3 +97,33 @@ func TestTuple_ResentIsCanceled(t *testing.T) {
 		s.Release()
 	}
 }
+
+// TestTuple_CanceledBeforeResent: of a message that was canceled no place is counted, also not
+// for those that are to be sent again behind it.
+func TestTuple_CanceledBeforeResent(t *testing.T) {
+	p := newPair(t, queues(), narrow).connect()
+	p.openTuple(7)
+	early := p.sends(7, 1)
+	p.b.w.TagProbe(7, exact, false)
+	m := p.a.ep.msgs
+	out := m.tuple.out.find(7)
+	p.until(func() bool { return out.told })
+	require.Equal(t, outClosing, out.state)
+	credit := m.credit
+	m.credit = -reserve
+	waits := p.sends(9, 1)
+	require.Len(t, waits, 1)
+	again := p.sends(7, 1)
+	p.settle()
+	require.Equal(t, outUsual, out.state)
+	m.credit = credit
+	require.True(t, waits[0].Cancel())
+	last := p.sends(11, 1)
+	p.kept(7, 1)
+	p.settle()
+	require.Equal(t, 2, p.b.w.tags.Unexpected())
+	assert.Equal(t, []uint64{7, 11}, p.tags(2))
+	for _, s := range append(append(early, again...), append(last, waits...)...) {
+		s.Release()
+	}
+}

@@ -206,6 +206,7 @@ func (l *tupleLink) uncount(number uint64) {
 		if r.msg != nil && r.msg.number > number {
 			r.msg.number--
 		}
+		r.moveUp(number)
 	}
 }
 

@@ -26,6 +26,14 @@ func (e *EP) tellTuple(tag uint64, kind wire.TupleKind, number uint32, value uin
 	}
 }
 
+// moveUp tells a place one further to the front if it is not before that of the number-th
+// message of the usual way, which was not sent.
+func (r *Request) moveUp(number uint64) {
+	if r.stage == &tupleStage && wire.TupleKind(r.expect) == wire.TupleNext && place(r.value).usual() >= number {
+		r.value -= 1 << throughBits
+	}
+}
+
 func (r *Request) sendTuple() error {
 	w, l := r.worker, r.ep.link
 	c := wire.Tuple{EP: l.conn.RemoteEP(), Tag: r.raddr, Value: r.value, Kind: wire.TupleKind(r.expect), Number: uint32(r.compare)}
