@@ -290,6 +290,7 @@ type tupler struct {
 	seed, peer   uint64 // of in
 	sent, posted int
 	received     int
+	late         [tuplerTags]int // for checkLate: the earliest message that is not before one that was received
 	sends, recvs [tuplerSlots]tuplerOp
 }
 
@@ -316,6 +317,7 @@ func (x *tupler) begin(seed, side uint64) {
 	x.out, x.in = newTupleScript(seed, side), newTupleScript(seed, 1-side)
 	x.seed, x.peer = seed, 1-side
 	x.sent, x.posted, x.received = 0, 0, 0
+	x.late = [tuplerTags]int{}
 }
 
 // step makes progress, takes what has ended well, and starts what there is room for.
@@ -393,14 +395,16 @@ func (x *tupler) check(s *tuplerOp) error {
 	return nil
 }
 
-// checkLate is check when the peer has gone. A message that was announced, or that was to be
-// sent again, is lost then, and its receive can get a later one.
+// checkLate is check when the peer has gone, of receives in the order in which they were posted.
+// A message that was announced, or that was to be sent again, is lost then, and its receive can
+// get a later one; but those of a tag come in order, and once.
 func (x *tupler) checkLate(s *tuplerOp) error {
 	const ahead = 1 << 12 // messages that a peer may have sent
 	script := newTupleScript(x.seed, x.peer)
 	for k := range s.k + ahead {
 		tag, _, n := script.next()
-		if k >= s.k && tag == s.info.Tag && n == s.info.Length && bytes.Equal(s.buf[:n], pattern(n, k)) {
+		if k >= max(s.k, x.late[tag]) && tag == s.info.Tag && n == s.info.Length && bytes.Equal(s.buf[:n], pattern(n, k)) {
+			x.late[tag] = k + 1
 			return nil
 		}
 	}
@@ -480,9 +484,14 @@ func (x *tupler) endAll(t *testing.T) {
 			s.req.Cancel()
 		}
 	}
+	var recvs []*tuplerOp
 	for k := range tuplerSlots {
 		x.endOne(t, &x.sends[k], nil, ucs.ErrConnReset)
-		x.endOne(t, &x.recvs[k], x.checkLate, ucs.ErrConnReset, ucs.ErrCanceled)
+		recvs = append(recvs, &x.recvs[k])
+	}
+	slices.SortFunc(recvs, func(a, b *tuplerOp) int { return a.k - b.k })
+	for _, s := range recvs {
+		x.endOne(t, s, x.checkLate, ucs.ErrConnReset, ucs.ErrCanceled)
 	}
 }
 
