@@ -77,7 +77,7 @@ func (r *Request) cancelQueued() bool {
 		return true
 	}
 	t.stop(&t.x.stats.canceled)
-	return r.Done()
+	return r.Done() && r.status == ucs.StatusCanceled
 }
 
 // openQueue makes a queue for a peer that wants one, unless something speaks against it.
@@ -254,8 +254,22 @@ func (q *queuedRecv) ended() {
 		t.proceed()
 		return
 	}
-	for len(t.backlog) > 0 && t.backlog[0].queue.post() == nil {
-		t.backlog = slices.Delete(t.backlog, 0, 1)
+	t.postBacklog()
+}
+
+// postBacklog posts the receives that waited for room. If one cannot be posted, the queue is
+// closed: nothing else would end it.
+func (t *inTuple) postBacklog() {
+	for len(t.backlog) > 0 {
+		switch err := t.backlog[0].queue.post(); err {
+		case nil:
+			t.backlog = slices.Delete(t.backlog, 0, 1)
+		case uct.ErrNoResource:
+			return
+		default:
+			t.stop(&t.x.stats.wildcards)
+			return
+		}
 	}
 }
 

@@ -233,16 +233,19 @@ func (t *outTuple) open() {
 	e.tellTuple(t.tag, wire.TupleOpen, 0, 0)
 }
 
-// evict closes the tuple that was not used for the longest time and has nothing under way.
+// evict closes the tuple that was not used for the longest time and has nothing under way,
+// unless one is being closed.
 func (l *tupleLink) evict() {
 	var oldest *outTuple
+	closing := false
 	l.out.all(func(_ uint64, t *outTuple) bool {
+		closing = t.state == outClosing
 		if t.state == outOpen && t.first == nil && (oldest == nil || t.used < oldest.used) {
 			oldest = t
 		}
-		return true
+		return !closing
 	})
-	if oldest != nil {
+	if oldest != nil && !closing {
 		oldest.close(&l.x.stats.evicted, false)
 	}
 }
