@@ -21,6 +21,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	r.fault = told
 	r.opened = false
 	qp.dropClaim()
+	qp.leaveStarving()
 	r.next, r.inFlight, r.read = r.acked, 0, 0
 	silent := syn != prm.SyndromeWRFlush
 	if silent && r.next != qp.dbrec.Send() {

@@ -307,6 +307,7 @@ func (qp *queuePair) receivesShared() bool { return qp.rq.shared() || qp.domain 
 func (qp *queuePair) detach() {
 	r := &qp.req
 	qp.dropClaim()
+	qp.leaveStarving()
 	if r.guard != nil {
 		r.link.giveGuard(r.guardSlot)
 		r.guard, r.grant = nil, grant{}

@@ -1,6 +1,10 @@
 package softhca
 
-import "github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+import (
+	"slices"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
 
 // A message to an XRC SRQ that has no receive waits. With a retry count it looks again
 // after the delay that the target asks for. Without one (7) it sleeps until the target
@@ -48,6 +52,24 @@ func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
 	_, next := splitClaim(l.claims.of(srqn).Load())
 	return s.srqn.Load() != srqn || uint16(s.posted.Load()) != next ||
 		!l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
+}
+
+// leaveStarving has the QP not wait for a receive any more: who waits is scheduled for
+// nothing else. exec is held, and the QP has not let go of its link.
+func (qp *queuePair) leaveStarving() {
+	l := qp.req.link
+	if l == nil {
+		return
+	}
+	l.txLock.lock()
+	i := slices.Index(l.starved, qp)
+	if i >= 0 {
+		l.starved = slices.Delete(l.starved, i, i+1)
+	}
+	l.txLock.unlock()
+	if i >= 0 {
+		qp.hca.enqueue(qp)
+	}
 }
 
 // endStarving schedules the QPs that wait for receives of the peer.

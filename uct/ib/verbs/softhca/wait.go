@@ -13,6 +13,7 @@ import (
 //	hca.timed       a time: the end of an RNR delay, another look at a peer's QP
 //	outLink.waiters a link that is being dialed
 //	outLink.blocked room in a request ring
+//	outLink.starved a receive of the peer; see starve
 
 // schedule puts the QP on the run list, and gets it looked at.
 func (h *hca) schedule(qp *queuePair) {

@@ -100,55 +100,140 @@ func TestRecvShown_Any(t *testing.T) {
 	})
 }
 
+// xrcPair is an initiator and a target of a device that nobody but the test drives, with an
+// XRC SRQ that has no receive.
+type xrcPair struct {
+	t      testing.TB
+	h      *hca
+	mem    xrcRings
+	xrcdn  uint32
+	cqn    uint32
+	handle uint32 // of the SRQ
+	srqn   uint32
+	from   uint32 // the initiator
+	to     uint32
+	posted uint16
+}
+
+// Where the rings of an xrcPair are.
+const (
+	pairCQ      = 0
+	pairSRQ     = 1024
+	pairSQ      = 2048
+	pairCQRec   = 4096
+	pairSRQRec  = 4104
+	pairSendRec = 4112
+)
+
+func newXRCPair(t testing.TB) *xrcPair {
+	t.Helper()
+	h := openStill(t)
+	p := &xrcPair{t: t, h: h, mem: newXRCRings(t)}
+	var err error
+	p.xrcdn, err = h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+	require.NoError(t, err)
+	p.cqn, err = h.CreateCQ(prm.CQParams{Buf: p.mem.at(pairCQ), Count: 16, DBRec: prm.NewDBRec(p.mem.at(pairCQRec))})
+	require.NoError(t, err)
+	p.handle, p.srqn, err = h.CreateXRCSRQ(prm.SRQParams{PDN: 1, Buf: p.mem.at(pairSRQ), Count: 8, Stride: 5,
+		DBRec: prm.NewDBRec(p.mem.at(pairSRQRec)), MaxSGE: 1, XRCDN: p.xrcdn, CQN: p.cqn, UserIndex: 1})
+	require.NoError(t, err)
+	p.to, err = h.CreateTarget(p.xrcdn)
+	require.NoError(t, err)
+	p.from, err = h.CreateQP(prm.QPParams{Type: verbs.QPTypeXRCSend, PDN: 1, SendCQN: p.cqn, SQ: p.mem.at(pairSQ), SQCount: 8,
+		DBRec: prm.NewDBRec(p.mem.at(pairSendRec)), UserIndex: 2})
+	require.NoError(t, err)
+	p.up(p.to, p.from)
+	p.up(p.from, p.to)
+	return p
+}
+
+func (p *xrcPair) up(qpn, dest uint32) {
+	p.t.Helper()
+	attr := verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: dest, AH: verbs.AHAttr{DGID: p.h.gid}, PathMTU: verbs.MTU4096,
+		RNRRetry: rnrForever, Timeout: 14, RetryCnt: 7}
+	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, 1<<21-1))
+	attr.State = verbs.QPStateRTS
+	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, verbs.QPMaskState))
+}
+
+// send posts a message of one byte to the SRQ.
+func (p *xrcPair) send() {
+	p.t.Helper()
+	view, err := prm.NewSQView(p.mem.at(pairSQ), 8, p.from, verbs.QPTypeXRCSend)
+	require.NoError(p.t, err)
+	ring := prm.NewSendRing(view, verbs.QPCap{MaxInline: 64}, false)
+	require.NotZero(p.t, ring.Encode(uint32(p.posted), &verbs.SendWR{Opcode: verbs.OpSend, SRQN: p.srqn, Flags: verbs.SendInline, Inline: []byte{1}}, nil))
+	p.posted++
+	prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(p.posted)
+	p.h.qps.find(p.from).kick()
+	settled(p.h)
+}
+
+// setState takes a QP to ERR or RESET.
+func (p *xrcPair) setState(qpn uint32, s verbs.QPState) {
+	p.t.Helper()
+	require.NoError(p.t, p.h.ModifyQP(qpn, &verbs.QPAttr{State: s}, verbs.QPMaskState))
+	settled(p.h)
+}
+
+// starved are the QPs that wait for a receive.
+func (p *xrcPair) starved() []*queuePair { return (*p.h.outbound.Load())[0].starved }
+
+func (p *xrcPair) close() {
+	for _, n := range []uint32{p.from, p.to} {
+		require.NoError(p.t, p.h.DestroyQP(n))
+	}
+	require.NoError(p.t, p.h.DestroySRQ(p.handle))
+	require.NoError(p.t, p.h.DestroyCQ(p.cqn))
+	require.NoError(p.t, p.h.CloseXRCD(p.xrcdn))
+}
+
 // A send that waits for a receive, without a limit, waits for no time and has nobody look.
 func TestXRC_WaitIsIdle(t *testing.T) {
-	h := openStill(t)
-	mem := newXRCRings(t)
-	xrcdn, err := h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
-	require.NoError(t, err)
-	cqn, err := h.CreateCQ(prm.CQParams{Buf: mem.at(0), Count: 16, DBRec: prm.NewDBRec(mem.at(4096))})
-	require.NoError(t, err)
-	handle, srqn, err := h.CreateXRCSRQ(prm.SRQParams{PDN: 1, Buf: mem.at(1024), Count: 8, Stride: 5,
-		DBRec: prm.NewDBRec(mem.at(4104)), MaxSGE: 1, XRCDN: xrcdn, CQN: cqn, UserIndex: 1})
-	require.NoError(t, err)
-	targetQPN, err := h.CreateTarget(xrcdn)
-	require.NoError(t, err)
-	qpn, err := h.CreateQP(prm.QPParams{Type: verbs.QPTypeXRCSend, PDN: 1, SendCQN: cqn, SQ: mem.at(2048), SQCount: 8,
-		DBRec: prm.NewDBRec(mem.at(4112)), UserIndex: 2})
-	require.NoError(t, err)
-	up := func(qpn, dest uint32) {
-		attr := verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: dest, AH: verbs.AHAttr{DGID: h.gid}, PathMTU: verbs.MTU4096,
-			RNRRetry: rnrForever, Timeout: 14, RetryCnt: 7}
-		require.NoError(t, h.ModifyQP(qpn, &attr, 1<<21-1))
-		attr.State = verbs.QPStateRTS
-		require.NoError(t, h.ModifyQP(qpn, &attr, verbs.QPMaskState))
-	}
-	up(targetQPN, qpn)
-	up(qpn, targetQPN)
-
-	view, err := prm.NewSQView(mem.at(2048), 8, qpn, verbs.QPTypeXRCSend)
-	require.NoError(t, err)
-	ring := prm.NewSendRing(view, verbs.QPCap{MaxInline: 64}, false)
-	require.NotZero(t, ring.Encode(0, &verbs.SendWR{Opcode: verbs.OpSend, SRQN: srqn, Flags: verbs.SendInline, Inline: []byte{1}}, nil))
-	prm.NewDBRec(mem.at(4112)).StoreSend(1)
-	h.qps.find(qpn).kick()
-	settled(h)
+	p := newXRCPair(t)
+	h := p.h
+	p.send()
 	assert.Zero(t, h.nextTimer(), "a timer runs")
 	assert.Zero(t, h.ctl.attention.Load()&attnTimer)
-	assert.Len(t, (*h.outbound.Load())[0].starved, 1)
+	assert.Len(t, p.starved(), 1)
 
 	// A receive too small, so that the message ends without a region.
-	prm.EncodeRecv(unsafe.Slice((*prm.Seg)(mem.at(1024+16)), 1), nil)
-	prm.NewDBRec(mem.at(4104)).StoreRecv(1)
-	h.RecvDoorbell(handle).Posted()
+	prm.EncodeRecv(unsafe.Slice((*prm.Seg)(p.mem.at(pairSRQ+16)), 1), nil)
+	prm.NewDBRec(p.mem.at(pairSRQRec)).StoreRecv(1)
+	h.RecvDoorbell(p.handle).Posted()
 	settled(h)
-	assert.Equal(t, verbs.QPStateErr, verbs.QPState(h.qps.find(qpn).state.Load()))
-	for _, n := range []uint32{qpn, targetQPN} {
-		require.NoError(t, h.DestroyQP(n))
+	assert.Equal(t, verbs.QPStateErr, verbs.QPState(h.qps.find(p.from).state.Load()))
+	p.close()
+}
+
+// A QP that waits for a receive and is reset does not go on waiting for that: what it waits for
+// afterwards, here until a receive is not claimed any more, ends.
+func TestXRC_ResetWhileWaiting(t *testing.T) {
+	for _, through := range [][]verbs.QPState{{verbs.QPStateErr, verbs.QPStateReset}, {verbs.QPStateReset}} {
+		p := newXRCPair(t)
+		p.send()
+		require.Len(t, p.starved(), 1)
+		for _, s := range through {
+			p.setState(p.from, s)
+		}
+		assert.Empty(t, p.starved())
+		p.up(p.from, p.to)
+		p.posted = 0
+		prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(0)
+		p.h.claims.of(p.srqn).Store(claimed(5, 0))
+		p.send()
+		assert.NotZero(t, p.h.nextTimer(), "nothing wakes the QP")
+		p.close()
 	}
-	require.NoError(t, h.DestroySRQ(handle))
-	require.NoError(t, h.DestroyCQ(cqn))
-	require.NoError(t, h.CloseXRCD(xrcdn))
+}
+
+// A QP that is destroyed while it waits for a receive is forgotten.
+func TestXRC_DestroyWhileWaiting(t *testing.T) {
+	p := newXRCPair(t)
+	p.send()
+	require.Len(t, p.starved(), 1)
+	p.close()
+	assert.Empty(t, p.starved())
 }
 
 // xrcRings is memory for queues.
