@@ -16,9 +16,16 @@ type xrcDomain struct {
 	users int // SRQs, and references to targets; under hca.mu
 }
 
-// number is the number of the queue at a slot of the device's table. Its low 16 bits are the
-// slot, and it is never 0, as slots are not.
-func (d *xrcDomain) number(slot uint32) (srqn uint32) { return slot }
+// number is the number of the queue at a slot of the device's table, 24 bits. Its low 16
+// bits are the slot, and it is never 0, as slots are not. variant differs from that of the
+// queue that had the slot before, so that what was meant for that one finds none.
+func (d *xrcDomain) number(slot uint32, variant uint8) (srqn uint32) {
+	return uint32(variant)<<16 | slot
+}
+
+// restingSRQs is how many slots of closed queues are left alone. Each slot that was ever used
+// costs 2 KiB of memory, which peers see; a number comes again after 256 queues of the slot.
+const restingSRQs = 1 << 10
 
 // xrcQueue is what an XRC SRQ has that a basic one has not; a basic one is the zero value.
 type xrcQueue struct {
@@ -97,11 +104,11 @@ func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	if d == nil || cq == nil {
 		return 0, 0, ucs.ErrInvalidParam
 	}
-	slot, _, ok := h.srqIDs.take()
+	slot, variant, ok := h.srqIDs.take()
 	if !ok {
 		return 0, 0, ucs.ErrNoMemory
 	}
-	q := &recvQueue{hca: h, srqn: d.number(slot), pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
+	q := &recvQueue{hca: h, srqn: d.number(slot, variant), pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
 	e := h.table.srq(q.srqn)
 	q.xrc.domain, q.xrc.cq, q.xrc.uidx = d, cq, p.UserIndex
 	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}

@@ -88,7 +88,7 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		return nil, err
 	}
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
-		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ}}
+		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ, resting: restingSRQs}}
 	h.quarantine.h = h
 	h.setInbound(nil)
 	h.setOutbound(nil)

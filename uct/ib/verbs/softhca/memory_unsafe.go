@@ -150,17 +150,20 @@ func (r *region) unpin() {
 	}
 }
 
-// idPool hands out table indexes from 1, oldest free first, with a variant byte
-// that changes each time.
+// idPool hands out table indexes from 1, with a variant byte that changes each time: one
+// that has never been used, or when there is none, the one that is free for the longest
+// time.
 type idPool struct {
 	limit   uint32
+	resting int // so many free ones are enough to use one again; 0: never before limit
 	next    uint32
 	free    []uint32
 	variant []uint8 // by index - 1
 }
 
 func (p *idPool) take() (idx uint32, variant uint8, ok bool) {
-	if p.next+1 < p.limit {
+	enough := p.resting > 0 && len(p.free) >= p.resting
+	if p.next+1 < p.limit && !enough {
 		p.next++
 		idx = p.next
 		p.variant = append(p.variant, 0)

@@ -134,8 +134,7 @@ func newXRCPair(t testing.TB) *xrcPair {
 	require.NoError(t, err)
 	p.cqn, err = h.CreateCQ(prm.CQParams{Buf: p.mem.at(pairCQ), Count: 16, DBRec: prm.NewDBRec(p.mem.at(pairCQRec))})
 	require.NoError(t, err)
-	p.handle, p.srqn, err = h.CreateXRCSRQ(prm.SRQParams{PDN: 1, Buf: p.mem.at(pairSRQ), Count: 8, Stride: 5,
-		DBRec: prm.NewDBRec(p.mem.at(pairSRQRec)), MaxSGE: 1, XRCDN: p.xrcdn, CQN: p.cqn, UserIndex: 1})
+	p.handle, p.srqn, err = h.CreateXRCSRQ(p.srqParams())
 	require.NoError(t, err)
 	p.to, err = h.CreateTarget(p.xrcdn)
 	require.NoError(t, err)
@@ -145,6 +144,11 @@ func newXRCPair(t testing.TB) *xrcPair {
 	p.up(p.to, p.from)
 	p.up(p.from, p.to)
 	return p
+}
+
+func (p *xrcPair) srqParams() prm.SRQParams {
+	return prm.SRQParams{PDN: 1, Buf: p.mem.at(pairSRQ), Count: 8, Stride: 5,
+		DBRec: prm.NewDBRec(p.mem.at(pairSRQRec)), MaxSGE: 1, XRCDN: p.xrcdn, CQN: p.cqn, UserIndex: 1}
 }
 
 func (p *xrcPair) up(qpn, dest uint32) {
@@ -234,6 +238,22 @@ func TestXRC_DestroyWhileWaiting(t *testing.T) {
 	require.Len(t, p.starved(), 1)
 	p.close()
 	assert.Empty(t, p.starved())
+}
+
+// Queues that come and go use slots again, under other numbers.
+func TestXRCSRQ_Numbers(t *testing.T) {
+	p := newXRCPair(t)
+	defer p.close()
+	seen := map[uint32]bool{p.srqn: true}
+	for range 3 * restingSRQs {
+		handle, srqn, err := p.h.CreateXRCSRQ(p.srqParams())
+		require.NoError(t, err)
+		require.False(t, seen[srqn], "number %#x comes again", srqn)
+		require.Less(t, srqn, uint32(1<<24))
+		seen[srqn] = true
+		require.NoError(t, p.h.DestroySRQ(handle))
+	}
+	assert.LessOrEqual(t, p.h.srqIDs.next, uint32(restingSRQs+1), "slots")
 }
 
 // xrcRings is memory for queues.
