@@ -239,6 +239,7 @@ func (h *hca) delist(l *inLink) bool {
 		return false
 	}
 	l.drainRest()
+	l.eachFilled(l.filled) // also behind a request that the peer is no more there for
 	h.linkMu.Lock()
 	defer h.linkMu.Unlock()
 	h.setInbound(slices.DeleteFunc(slices.Clone(*h.inbound.Load()), func(x *inLink) bool { return x == l }))

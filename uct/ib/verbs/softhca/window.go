@@ -201,12 +201,21 @@ func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
 // lastFilled completes what the peer has put into a queue that is closing, and that is still
 // in the ring: it is left there, and means nothing when its turn comes. driving is held.
 func (l *inLink) lastFilled(q *recvQueue) {
+	l.eachFilled(func(pkt *packet) {
+		if pkt.ext == q.srqn {
+			l.filledIn(q, pkt)
+		}
+	})
+}
+
+// eachFilled calls f with the notices that are still in the ring. driving is held.
+func (l *inLink) eachFilled(f func(pkt *packet)) {
 	if l.rejected {
 		return
 	}
 	l.req.each(func(pkt *packet) {
-		if pkt.op == pktFilled && pkt.ext == q.srqn {
-			l.filledIn(q, pkt)
+		if pkt.op == pktFilled {
+			f(pkt)
 		}
 	})
 }

@@ -33,6 +33,26 @@ func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
 	assert.Equal(t, verbs.QPStateRTS, s.qps[xrcTarget].v.State())
 }
 
+// What a peer has filled completes when it is gone, though a read is before it that nobody
+// takes the data of.
+func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	q := s.h.xrcSRQs.find(s.xsrq.Number())
+	before := q.xrc.cq.pi
+	_, next := splitClaim(q.xrc.window.claim.Load())
+	q.xrc.window.claim.Store(claimed(0, next+1))
+	p, target := s.peers[0], &s.qps[xrcTarget]
+	p.in.reading.qp = target.q
+	defer func() { p.in.reading.qp = nil }()
+	require.True(t, p.request(packet{op: pktFilled, flags: flagXRC, dstQPN: target.v.Number(), srcQPN: target.remote,
+		ext: q.srqn, raddr: uint64(next), dmaLen: 8}, nil))
+	require.True(t, s.h.delist(p.in))
+	assert.Equal(t, before+1, q.xrc.cq.pi)
+	assert.False(t, q.xrc.window.holds(next))
+}
+
 // A claim of a device that is gone is passed on: to the same receive, or to the next if its
 // notice has come.
 func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
