@@ -112,8 +112,11 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	}
 	s.sges, s.comp = sges, done
 	c.tail++
-	if c.link == linkUp {
+	switch c.link {
+	case linkUp:
 		c.post()
+	case linkNone: // the peer had no target, and nobody asks again before the next Attach
+		it.later(c.e)
 	}
 	return true, nil
 }

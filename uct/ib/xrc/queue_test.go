@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -149,6 +150,35 @@ func TestConfig(t *testing.T) {
 	for _, bad := range []Config{{QueueConns: maxQueueConns + 1}, {QueueTxDepth: -1}, {QueueCQDepth: 1}, {Config: rccore.Config{RetryCount: 9}}} {
 		assert.ErrorIs(t, bad.Validate(), uct.ErrInvalidParam)
 	}
+}
+
+// TestSend_NoTarget: sends to a peer that has no target for the connection end, those that come
+// after its answer too; the connection serves again when the peer has one.
+func TestSend_NoTarget(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+		a, b := connected(t, fabric, Config{})
+		domain := b.it.domain
+		gone, err := b.it.MD().Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+		require.NoError(t, err)
+		require.NoError(t, gone.Close())
+		q := b.newQueue(t, 1, 64)
+		b.it.domain = gone
+		c := a.attach(t, q.Number())
+		for i := range 2 {
+			s := a.send(t, c, 0, 8, byte(i))
+			until(t, func() bool { return s.ended }, a, b)
+			assert.Equal(t, ucs.StatusCanceled, s.Status)
+		}
+		require.NoError(t, c.Detach())
+		b.it.domain = domain
+		q.post(t, 0)
+		c = a.attach(t, q.Number())
+		s := a.send(t, c, 0, 8, 3)
+		until(t, func() bool { return s.ended && len(q.got) == 1 }, a, b)
+		assert.Equal(t, ucs.StatusOK, s.Status)
+		require.NoError(t, c.Detach())
+		require.NoError(t, q.Close())
+	})
 }
 
 // TestEPClose_WithHeldSends: sends that the device never had end as well.
