@@ -84,9 +84,6 @@ type Iface struct {
 const (
 	attnBacklog = 1 << iota // finish has something to do
 	attnPending             // requests wait in arb
-
-	// AttnExtension keeps Progress from being left out: an Extension has work.
-	AttnExtension
 )
 
 func (it *Iface) raise(bit uint32) {
