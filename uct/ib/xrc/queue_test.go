@@ -140,6 +140,19 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, room, a.it.cqFree)
 }
 
+// TestMaxQueues: there are no more queues than is declared, though there were room for them.
+func TestMaxQueues(t *testing.T) {
+	a := newSide(t, softhca.FabricLoop, Config{QueueCQDepth: 2 * maxQueueConns})
+	var q uct.Queue
+	for range a.it.Attr().Queue.MaxQueues {
+		q = a.newQueue(t, 1, 1)
+	}
+	_, err := a.it.NewQueue(1)
+	require.ErrorIs(t, err, uct.ErrNoMemory)
+	require.NoError(t, q.Close())
+	require.NoError(t, a.newQueue(t, 1, 1).Close())
+}
+
 // TestConfig: ranges, and what control messages need.
 func TestConfig(t *testing.T) {
 	c, err := Config{Config: rccore.Config{SegSize: 8, TxMaxInline: 8}}.withDefaults()

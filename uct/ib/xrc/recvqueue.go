@@ -50,6 +50,8 @@ func (it *Iface) newQueue(depth int) (*recvQueue, error) {
 		return nil, uct.ErrClosed
 	case depth < 1 || depth > it.attr.Queue.MaxDepth:
 		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.attr.Queue.MaxDepth)
+	case it.queues.live == it.attr.Queue.MaxQueues:
+		return nil, fmt.Errorf("%w: %d queues are open", uct.ErrNoMemory, it.queues.live)
 	case depth > it.cqFree:
 		return nil, fmt.Errorf("%w: QUEUE_CQ_LEN of %d is used up", uct.ErrNoMemory, it.cfg.QueueCQDepth)
 	}

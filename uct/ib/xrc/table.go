@@ -6,7 +6,10 @@ import "github.com/gucx/gucx/uct/ib/internal/rccore"
 // is gone does not find another one.
 //
 //	bits 0..16  place    17..28  serial
-type table[T any] struct{ places []place[T] }
+type table[T any] struct {
+	places []place[T]
+	live   int // objects
+}
 
 type place[T any] struct {
 	v      *T
@@ -28,6 +31,7 @@ func (t *table[T]) add(v *T) (number uint32) {
 	}
 	p := &t.places[i]
 	p.v, p.serial = v, (p.serial+1)&serialMask
+	t.live++
 	return p.serial<<placeBits | uint32(i)
 }
 
@@ -40,7 +44,11 @@ func (t *table[T]) at(number uint32) *T {
 	return p.v
 }
 
-func (t *table[T]) remove(number uint32) { t.places[number&(1<<placeBits-1)].v = nil }
+// remove takes an object out that is in.
+func (t *table[T]) remove(number uint32) {
+	t.places[number&(1<<placeBits-1)].v = nil
+	t.live--
+}
 
 // all lists the objects.
 func (t *table[T]) all() (list []*T) {
