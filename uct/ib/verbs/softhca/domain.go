@@ -184,6 +184,7 @@ func (s *responder) cutOff(q *recvQueue) {
 
 // CreateTarget implements prm.XRCHardware.
 func (h *hca) CreateTarget(xrcdn uint32) (uint32, error) {
+	h.quarantine.release()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	d := h.xrcds.get(xrcdn)

@@ -276,6 +276,21 @@ func TestXRCSRQ_Numbers(t *testing.T) {
 	assert.LessOrEqual(t, p.h.srqIDs.next, uint32(restingSRQs+1), "slots")
 }
 
+// A target takes a number that peers have left meanwhile, as any QP does.
+func TestXRC_TargetReleasesNumbers(t *testing.T) {
+	h := openStill(t)
+	xrcdn, err := h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+	require.NoError(t, err)
+	freed := false
+	h.quarantine.put([]visit{{link: &inLink{}}}, 0, func() { freed = true }) // of a link that is not up
+	require.False(t, freed)
+	qpn, err := h.CreateTarget(xrcdn)
+	require.NoError(t, err)
+	assert.True(t, freed)
+	require.NoError(t, h.DestroyQP(qpn))
+	require.NoError(t, h.CloseXRCD(xrcdn))
+}
+
 // xrcRings is memory for queues.
 type xrcRings struct{ base unsafe.Pointer }
 
