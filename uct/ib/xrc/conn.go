@@ -271,7 +271,7 @@ func (c *conn) sendAsk() int {
 		c.link = linkNone
 		return c.cancelHeld()
 	}
-	m := message{kind: kindAsk, conn: c.index, mtu: c.e.it.Port().Attr.ActiveMTU, qpn: c.qp.Number(), psn: c.psn}
+	m := message{kind: kindAsk, conn: c.index, mtu: c.e.mtu, qpn: c.qp.Number(), psn: c.psn}
 	if c.e.SendControl(m.encode()) != nil {
 		c.e.it.later(c.e)
 		return 0
@@ -315,7 +315,7 @@ func (c *conn) answered(m message) bool {
 func (c *conn) toRTS(target uint32) error {
 	port, cfg := c.e.it.Port(), c.e.it.Config()
 	err := c.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTR, AH: port.AH(c.e.peer), PathMTU: port.Attr.ActiveMTU, DestQPN: target, RQPSN: 0,
+		State: verbs.QPStateRTR, AH: port.AH(c.e.peer), PathMTU: c.e.mtu, DestQPN: target, RQPSN: 0,
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN)
 	if err != nil {
 		return err

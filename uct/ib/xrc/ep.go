@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -20,7 +21,8 @@ type EP struct {
 	targets []*verbs.QP // by the peer's index
 	answers []message   // not sent yet
 	peer    ib.DeviceAddr
-	listed  bool // in it.busy or it.working
+	mtu     verbs.MTU // of the path: the smaller one
+	listed  bool      // in it.busy or it.working
 	closed  bool
 }
 
@@ -41,7 +43,11 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if err := e.EP.Connect(deviceAddr, epAddr); err != nil {
 		return err
 	}
-	var err error
+	peer, err := rcwire.ParseEPAddr(epAddr)
+	if err != nil {
+		return err
+	}
+	e.mtu = min(e.it.Port().Attr.ActiveMTU, peer.MTU)
 	e.peer, err = e.it.Port().Peer(deviceAddr)
 	return err
 }
@@ -178,7 +184,7 @@ func (e *EP) connectTarget(t *verbs.QP, m message) error {
 	return t.Modify(verbs.QPAttr{
 		State:       verbs.QPStateRTR,
 		AH:          port.AH(e.peer),
-		PathMTU:     min(port.Attr.ActiveMTU, m.mtu),
+		PathMTU:     min(e.mtu, m.mtu),
 		DestQPN:     m.qpn,
 		RQPSN:       m.psn,
 		MaxDestRD:   1,

@@ -140,6 +140,26 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, room, a.it.cqFree)
 }
 
+// TestMTU: both ends of a connection to a queue have the smaller one of the two.
+func TestMTU(t *testing.T) {
+	a, b := newSide(t, softhca.FabricShm, Config{}), newSide(t, softhca.FabricShm, Config{})
+	b.it.Port().Attr.ActiveMTU = verbs.MTU1024
+	connect(t, a, b)
+	for _, l := range [][2]*side{{a, b}, {b, a}} {
+		from, to := l[0], l[1]
+		q := to.newQueue(t, 1, 64)
+		q.post(t, 0)
+		c := from.attach(t, q.Number())
+		s := from.send(t, c, 0, 8, 1)
+		until(t, func() bool { return s.ended && len(q.got) == 1 }, a, b)
+		for _, qp := range []*verbs.QP{c.(*conn).qp, to.ep.targets[c.(*conn).index]} {
+			assert.Equal(t, verbs.MTU1024, qp.Query().PathMTU)
+		}
+		require.NoError(t, c.Detach())
+		require.NoError(t, q.Close())
+	}
+}
+
 // TestMaxQueues: there are no more queues than is declared, though there were room for them.
 func TestMaxQueues(t *testing.T) {
 	a := newSide(t, softhca.FabricLoop, Config{QueueCQDepth: 2 * maxQueueConns})

@@ -55,10 +55,15 @@ func connected(t testing.TB, fabric softhca.Fabric, cfg Config) (a, b *side) {
 	} else {
 		a, b = newSide(t, fabric, cfg), newSide(t, fabric, cfg)
 	}
+	connect(t, a, b)
+	return a, b
+}
+
+func connect(t testing.TB, a, b *side) {
+	t.Helper()
 	for _, l := range [][2]*side{{a, b}, {b, a}} {
 		require.NoError(t, l[0].ep.Connect(l[1].it.DeviceAddr(nil), l[1].ep.EPAddr(nil)))
 	}
-	return a, b
 }
 
 // until progresses sides until done.
