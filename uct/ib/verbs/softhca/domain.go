@@ -149,6 +149,8 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 		return ucs.ErrInvalidParam
 	}
 	h.wakeStarving()
+	q.mu.lock() // a post that has not seen closing is over then
+	q.mu.release()
 	h.driving.lock()
 	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
 	h.driving.unlock()

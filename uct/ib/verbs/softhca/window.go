@@ -35,10 +35,13 @@ func (w *recvWindow) holds(seq uint16) bool {
 	return seq-w.base < w.posted-w.base && !w.slots[seq%shownRecvs].done
 }
 
-// Posted implements prm.RecvDoorbell.
+// Posted implements prm.RecvDoorbell. What is posted to a queue that is closing is not shown: its
+// slot may be another one's already.
 func (q *recvQueue) Posted() {
 	q.mu.lock()
-	q.show()
+	if !q.xrc.closing.Load() {
+		q.show()
+	}
 	q.mu.release()
 	q.hca.wakeStarving()
 }

@@ -291,6 +291,19 @@ func TestXRC_TargetReleasesNumbers(t *testing.T) {
 	require.NoError(t, h.CloseXRCD(xrcdn))
 }
 
+// What is posted to a queue that was destroyed does not show where another one may be.
+func TestXRCSRQ_PostAfterDestroy(t *testing.T) {
+	p := newXRCPair(t)
+	defer p.close()
+	handle, srqn, err := p.h.CreateXRCSRQ(p.srqParams())
+	require.NoError(t, err)
+	doorbell := p.h.RecvDoorbell(handle)
+	require.NoError(t, p.h.DestroySRQ(handle))
+	prm.NewDBRec(p.mem.at(pairSRQRec)).StoreRecv(1)
+	doorbell.Posted()
+	assert.Zero(t, p.h.table.srq(srqn).posted.Load())
+}
+
 // xrcRings is memory for queues.
 type xrcRings struct{ base unsafe.Pointer }
 
