@@ -44,8 +44,8 @@ type Queue interface {
 	// iov, which need local write access, in order; iov and r are the transport's until
 	// r.Func has been called. No message may be longer than the first receive it
 	// finds: what becomes of its EP and of the receive then is not defined; so a caller
-	// whose buffer may be too short adds a piece that takes the rest. A piece that takes the rest may be
-	// part of many receives, and holds nothing that is defined then. Errors:
+	// whose buffer may be too short adds a piece that takes the rest. That may be part of
+	// many receives, and holds nothing that is defined then. Errors:
 	// ErrNoResource (the queue holds as many as it can: post when one has ended),
 	// ErrTooLong (len(iov) > Queue.MaxRecvIOV), ErrInvalidParam (a Mem that is missing,
 	// lacks the right or does not cover its Buf), ErrClosed (after Stop).
@@ -61,7 +61,8 @@ type Queue interface {
 	// called again. Once it has returned nil, further calls do nothing.
 	Stop() error
 	// Close stops the queue if that was not done, with what Stop says, and releases it
-	// and its number. Receives end at the latest from this call. Idempotent. The Close of the iface closes its queues.
+	// and its number. Receives end at the latest from this call. Idempotent. The Close of
+	// the iface closes its queues.
 	Close() error
 }
 
@@ -69,8 +70,8 @@ type Queue interface {
 // record, and keeps it as long as it is posted.
 type QueueRecv struct {
 	// Func runs once when the receive has ended, from Progress of the iface, or from
-	// Stop or Close of the queue or iface. It may post the receive again. What else it may do: see the
-	// package, "Calls from inside".
+	// Stop or Close of the queue or iface. It may post the receive again. What else it
+	// may do: see the package, "Calls from inside".
 	Func func(*QueueRecv)
 	// Len is the length of the message in bytes, that of all pieces together.
 	Len int
@@ -81,9 +82,10 @@ type QueueRecv struct {
 // QueueSender sends to the receive queues of the peer's iface. Present iff CapQueue.
 type QueueSender interface {
 	// Attach takes a connection for sends to one queue, to which the caller has no other.
-	// ErrBusy: all connections of the EP are taken, or are being
-	// recalled; try again when one was given back. ErrEPFailed. It does not check the number,
-	// and does not allocate.
+	// It does not check the number. The first use of a connection may create device
+	// objects; later ones do not allocate. Errors: ErrBusy (all connections of the EP are
+	// taken, or are being recalled: try again when one was given back), ErrEPFailed, what
+	// the device says of the objects.
 	Attach(number uint32) (QueueConn, error)
 }
 
@@ -101,11 +103,12 @@ type QueueConn interface {
 	// ErrInvalidParam (a Mem that is missing or does not cover its Buf), ErrEPFailed.
 	SendZcopy(iov []IOV, c *Completion) (pending bool, err error)
 	// Recall takes back what has not been received, and gives the connection back as
-	// Detach does. Every send that is under way ends from this call or from Progress: with StatusOK
-	// if it was received, with StatusCanceled if that is not certain; Queue.Received
-	// tells which were, as they are received in order. Then c fires, and from then on it is certain that
-	// none of them is received later. (false, nil): it is certain already, all have ended.
-	// The target's processor may be needed until another Attach succeeds, not for this. ErrEPFailed.
+	// Detach does. Every send that is under way ends from this call or from Progress: with
+	// StatusOK if it was received, with StatusCanceled if that is not certain;
+	// Queue.Received tells which were, as they are received in order. Then c fires, and
+	// from then on it is certain that none of them is received later. (false, nil): it is
+	// certain already, all have ended. The target's processor may be needed until another
+	// Attach succeeds, not for this. Errors: ErrEPFailed.
 	Recall(c *Completion) (pending bool, err error)
 	// Detach gives the connection back. ErrBusy while a send is under way.
 	Detach() error

@@ -247,9 +247,9 @@ func (qp *QP) refuse(op string) error {
 // Provider returns the provider's half.
 func (qp *QP) Provider() QPProvider { return qp.p }
 
-// Close destroys the QP; an XRC target when it was the last QP that stood for it. Its outstanding work requests get no completions, and
-// those that wait in a CQ are removed; receives of an SRQ among them are posted
-// again. Nobody may post meanwhile. Idempotent.
+// Close destroys the QP; an XRC target when it was the last QP that stood for it. Its
+// outstanding work requests get no completions, and those that wait in a CQ are removed;
+// receives of an SRQ among them are posted again. Nobody may post meanwhile. Idempotent.
 func (qp *QP) Close() error {
 	return qp.life.close("close QP", func() error {
 		qp.sendOK.Store(false)
