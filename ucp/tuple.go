@@ -140,6 +140,7 @@ func (x *tuples) admit(v *tagRecv) {
 	}
 	if x.paused {
 		x.hold(v)
+		x.handCertain()
 		return
 	}
 	if m := x.w.tags.Take(tag, mask); m != nil {
@@ -188,10 +189,41 @@ var tupleHeldStage = stage{
 	stop: func(r *Request) bool { return r.worker.tuples.unhold(r.recv) },
 }
 
-// hold keeps a receive until the worker is not paused.
+// hold keeps a receive, in order, until the worker is not paused.
 func (x *tuples) hold(v *tagRecv) {
 	v.req.stage = &tupleHeldStage
-	x.held = append(x.held, v)
+	i, _ := slices.BinarySearchFunc(x.held, v, func(a, b *tagRecv) int { return cmp.Compare(a.order, b.order) })
+	x.held = slices.Insert(x.held, i, v)
+}
+
+// handCertain gives messages that are there to receives that wait, where no other can come
+// between them. What they take is credit, without which a sender could not send again what it
+// has taken back, and the pause would not end.
+func (x *tuples) handCertain() {
+	for i := x.nextCertain(); i >= 0; i = x.nextCertain() {
+		v := x.held[i]
+		x.held = slices.Delete(x.held, i, i+1)
+		x.w.tags.Take(v.node.Tag, exactMask).Owner.taken().hand(v)
+	}
+}
+
+// nextCertain is the first receive that waits and has a message for certain: one with a full
+// mask, as messages of a tag come in order, whose tag no earlier receive with a mask fits,
+// and whose queue has no receives left; -1 if there is none.
+func (x *tuples) nextCertain() int {
+	if !x.paused || x.w.tags.Unexpected() == 0 {
+		return -1
+	}
+	for i, v := range x.held {
+		tag := v.node.Tag
+		if t := x.in.find(tag); t != nil && t.state == inStopping || v.node.Mask != exactMask || x.w.tags.Peek(tag, exactMask) == nil {
+			continue
+		}
+		if !slices.ContainsFunc(x.held[:i], func(w *tagRecv) bool { return w.node.Mask != exactMask && (w.node.Tag^tag)&w.node.Mask == 0 }) {
+			return i
+		}
+	}
+	return -1
 }
 
 // unhold takes a receive out that is held.
@@ -224,7 +256,6 @@ func (x *tuples) resume() {
 	x.paused = false
 	held := x.held
 	x.held = nil
-	slices.SortFunc(held, func(a, b *tagRecv) int { return cmp.Compare(a.order, b.order) })
 	for _, v := range held {
 		x.admit(v)
 	}
@@ -271,6 +302,7 @@ func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
 		last := m.kept.last
 		keep := handle(data, desc)
 		m.tuple.arrived(last)
+		w.tuples.handCertain()
 		return keep
 	})
 }

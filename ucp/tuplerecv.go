@@ -365,6 +365,7 @@ func (t *inTuple) closeQueue() {
 		return
 	}
 	t.e.tellTuple(t.tag, wire.TupleClosed, t.q.Number(), got)
+	t.x.handCertain()
 }
 
 // remove forgets a tuple whose queue is closed.

@@ -127,3 +127,60 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 		s.Release()
 	}
 }
+
+// TestTuple_ResentBeyondCredit: messages for which there is no credit are sent again as
+// receives take those that are there.
+func TestTuple_ResentBeyondCredit(t *testing.T) {
+	const count = 1000
+	p := newPair(t, queues(), tupleq).connect()
+	p.openTuple(7)
+	sent := p.sends(7, count)
+	p.b.w.TagProbe(7, exact, false)
+	p.settle()
+	require.Less(t, p.b.w.tags.Unexpected(), count, "no credit for more")
+	for k := range count {
+		got := make([]byte, 8)
+		r, err := p.b.w.TagRecv(got, 7, exact, nil, nil)
+		require.NoError(t, p.finish(r, err))
+		requireBytes(t, pattern(8, k), got)
+	}
+	for _, s := range sent {
+		require.NoError(t, p.finish(s, nil))
+	}
+	p.settle()
+	assert.False(t, p.b.w.tuples.paused)
+}
+
+// TestTuple_StoppedBeyondCredit: a queue is closed though the sender has messages of another
+// tag that wait for credit, as soon as these are received.
+func TestTuple_StoppedBeyondCredit(t *testing.T) {
+	const count, length = 120, 4000
+	p := newPair(t, queues(), tupleq).connect()
+	p.openTuple(7)
+	var sent []*Request
+	for range count {
+		s, err := p.a.ep.TagSend(100, pattern(length, 1), nil)
+		require.NoError(t, err)
+		if s != nil {
+			sent = append(sent, s)
+		}
+	}
+	p.settle()
+	masked, err := p.b.w.TagRecv(make([]byte, 8), 7, 0xff7, nil, nil)
+	require.NoError(t, err)
+	p.settle()
+	require.True(t, p.b.w.tuples.paused, "STOPPED waits behind the others")
+	for range count {
+		got := make([]byte, length)
+		r, err := p.b.w.TagRecv(got, 100, exact, nil, nil)
+		require.NoError(t, p.finish(r, err))
+		requireBytes(t, pattern(length, 1), got)
+	}
+	for _, s := range sent {
+		require.NoError(t, p.finish(s, nil))
+	}
+	p.settle()
+	assert.False(t, p.b.w.tuples.paused)
+	require.True(t, masked.Cancel())
+	masked.Release()
+}
