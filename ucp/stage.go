@@ -31,6 +31,9 @@ type stage struct {
 	settled func(*Request)
 	// stop reports whether a request that was canceled can end now. nil: it cannot.
 	stop func(*Request) bool
+	// unsent tells that a tagged message of that number, queued before, was canceled. nil:
+	// it makes no difference.
+	unsent func(r *Request, number uint64)
 
 	// admit reports whether the operation may be posted now; otherwise it waits until the
 	// EP replays what waits. nil: it may. It runs after choose.

@@ -206,7 +206,9 @@ func (l *tupleLink) uncount(number uint64) {
 		if r.msg != nil && r.msg.number > number {
 			r.msg.number--
 		}
-		r.moveUp(number)
+		if r.stage.unsent != nil {
+			r.stage.unsent(r, number)
+		}
 	}
 }
 

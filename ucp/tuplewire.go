@@ -9,6 +9,7 @@ import (
 // tupleStage tells the peer something about a queue, in the order of messages.
 var tupleStage = stage{
 	name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
+	unsent: (*Request).moveUp,
 }
 
 // tellTuple tells the peer something about the queue of a tag.
@@ -29,7 +30,7 @@ func (e *EP) tellTuple(tag uint64, kind wire.TupleKind, number uint32, value uin
 // moveUp tells a place one further to the front if it is not before that of the number-th
 // message of the usual way, which was not sent.
 func (r *Request) moveUp(number uint64) {
-	if r.stage == &tupleStage && wire.TupleKind(r.expect) == wire.TupleNext && place(r.value).usual() >= number {
+	if wire.TupleKind(r.expect) == wire.TupleNext && place(r.value).usual() >= number {
 		r.value -= 1 << throughBits
 	}
 }
