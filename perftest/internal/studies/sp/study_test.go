@@ -81,7 +81,7 @@ func TestStudy(t *testing.T) {
 				assert.Equal(t, c.ranks, r.Ranks)
 				assert.Positive(t, r.Rate)
 				assert.Positive(t, r.MiB)
-				assert.Equal(t, strings.HasPrefix(r.Protocol, "tupleq"), r.Queued > 0.9, "%+v", r)
+				assert.Equal(t, strings.HasPrefix(r.Protocol, "tupleq"), r.Queued > 0, "%+v", r)
 			}
 		})
 	}
