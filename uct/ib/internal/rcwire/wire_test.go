@@ -89,6 +89,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(addr().Append(nil), uint32(AM(1, 2)))
 	f.Add([]byte{}, uint32(Credits(9)))
 	f.Add([]byte{}, uint32(Disconnect()))
+	f.Add([]byte{}, uint32(Extension()))
 	f.Add([]byte{}, uint32(Disconnect())|9<<16) // with credits, which it has not
 	f.Fuzz(func(t *testing.T, b []byte, v uint32) {
 		if a, err := ParseEPAddr(b); err == nil {
@@ -101,6 +102,8 @@ func FuzzParse(f *testing.F) {
 		switch {
 		case imm.Disconnects():
 			assert.Equal(t, imm, Disconnect())
+		case imm.Extends():
+			assert.Equal(t, imm, Extension())
 		case imm.Control():
 			assert.Equal(t, imm, Credits(imm.Credits()))
 		default:
