@@ -29,7 +29,7 @@ func FuzzDirectory(f *testing.F) {
 		mem := d.dir.seg.Bytes()
 		i := number % maxSRQs
 		for _, at := range []int{membersAt, srqsAt + int(i)*srqLen, qpsAt, qpsAt + int(number%maxQPs)*qpLen} {
-			copy(mem[at:at+min(len(fill), 4*qpLen)], fill)
+			copy(mem[at:], fill[:min(len(fill), 4*qpLen)])
 		}
 		d.dir.header().qpsEnd.Store(end % 64)
 		d.dir.header().nextSRQ.Store(end)
