@@ -125,6 +125,16 @@ func (c *Conn) Header(amID uint8) Header {
 	return h
 }
 
+// ProbeHeader is Header for a packet without a message, which asks for its acknowledgement.
+func (c *Conn) ProbeHeader() Header {
+	h := c.Header(0)
+	h.Probe, h.AckReq = true, true
+	if c.snd == c.next {
+		c.asked = c.next
+	}
+	return h
+}
+
 // Control is the header of a control packet, which carries an acknowledgement
 // like every other.
 func (c *Conn) Control(kind Control, ackReq bool) Header {

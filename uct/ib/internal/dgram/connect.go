@@ -10,11 +10,11 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-const version = 2
+const version = 3
 
 // IfaceAddr is the address of a datagram iface on its device. Packed, big endian:
 //
-//	0  u8   version 2 in the high half; in the low one MTU, code of verbs.MTU: the
+//	0  u8   version 3 in the high half; in the low one MTU, code of verbs.MTU: the
 //	        longest datagram that it takes in
 //	1  u24  QPN
 type IfaceAddr struct {

@@ -11,7 +11,8 @@
 //
 // Data packets carry a 16-bit sequence number (PSN), counted from 0 in each
 // direction of a connection, and every packet carries the PSN of the last data
-// packet that its sender has taken in, in order. Control packets use no PSN.
+// packet that its sender has taken in, in order. Control packets use no PSN. A probe is a
+// data packet without a message: what asks an idle peer whether it lives.
 //
 //	   una          snd           next
 //	----|------------|-------------|---------> PSN

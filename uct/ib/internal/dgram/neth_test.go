@@ -21,6 +21,7 @@ func TestHeader_Golden(t *testing.T) {
 	}{
 		{"am", Header{Dest: 0x123456, AM: true, ID: 31, PSN: 0xabcd, Ack: 0x0102}, "1234569fabcd0102"},
 		{"am, ack request", Header{Dest: 1, AM: true, AckReq: true, PSN: 0xffff, Ack: 0xfffe}, "000001c0fffffffe"},
+		{"probe", Header{Dest: 1, AM: true, AckReq: true, Probe: true, PSN: 1, Ack: 2}, "000001e000010002"},
 		{"creq", Header{ID: CtlCreq, Ack: 0xffff}, "000000030000ffff"},
 		{"crep", Header{Dest: MaxID, ID: CtlCrep}, "ffffff0400000000"},
 		{"ack", Header{Dest: 2, ID: CtlAck, AckReq: true, PSN: 7, Ack: 9}, "0000024100070009"},
@@ -42,7 +43,8 @@ func TestParseHeader_Refuses(t *testing.T) {
 	for name, in := range map[string]string{
 		"empty":               "",
 		"short":               "00000181000000",
-		"reserved bit":        "000001a000000000",
+		"probe with an id":    "000001a100000000",
+		"control and probe":   "0000012100000000",
 		"control of kind 0":   "0000010000000000",
 		"control beyond ours": "0000010600000000",
 	} {
@@ -62,7 +64,7 @@ func TestCreq_Golden(t *testing.T) {
 		Iface:  IfaceAddr{MTU: verbs.MTU4096, QPN: 0x012345},
 		Device: device(), ID: 0x040001, Number: 3,
 	}
-	want := "25012345" + "01020000" + "fe800000000000000000000000000007" + "00040001" + "00000003"
+	want := "35012345" + "01020000" + "fe800000000000000000000000000007" + "00040001" + "00000003"
 	b := c.Append(nil)
 	assert.Equal(t, want, hex.EncodeToString(b))
 	got, err := ParseCreq(b)
@@ -77,7 +79,7 @@ func TestParseCreq_Refuses(t *testing.T) {
 		at   int
 		to   byte
 	}{
-		{"iface version", 0, 0x13}, {"MTU 0", 0, 0x20}, {"MTU 6", 0, 0x26},
+		{"iface version", 0, 0x23}, {"MTU 0", 0, 0x30}, {"MTU 6", 0, 0x36},
 		{"QPN 0", 3, 0}, {"device version", 4, 9},
 		{"connection id over 24 bits", 24, 1}, {"connection id 0", 27, 0},
 	} {

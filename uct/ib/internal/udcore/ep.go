@@ -23,7 +23,7 @@ type EP struct {
 var _ uct.EP = (*EP)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e} }
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Check: e} }
 
 // NewEP implements uct.Iface. Nothing is sent until the first message. Errors:
 // ErrInvalidAddr, ErrUnreachable, ErrNoMemory.

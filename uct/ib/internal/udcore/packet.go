@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/seq"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -14,9 +15,18 @@ type packet struct {
 	buf    uint32
 	n      int // bytes in the buffer, header included
 	amID   uint8
+	probe  bool       // there is no message
 	status ucs.Status // in limbo
 	lastSN uint64     // the last datagram that the device reads from the buffer
 	z      *zop       // memory of the user that follows the buffer; or nil
+}
+
+// header is that of the packet, the next one of its connection.
+func (p *packet) header(c *dgram.Conn) dgram.Header {
+	if p.probe {
+		return c.ProbeHeader()
+	}
+	return c.Header(p.amID)
 }
 
 // maxIOV is how many pieces a zero-copy message can have.

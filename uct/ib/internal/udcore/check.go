@@ -1,0 +1,30 @@
+package udcore
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// Check implements uct.Checker: an idle EP sends a packet without a message, which Progress
+// of the peer acknowledges as any other, and which is repeated until the peer counts as dead;
+// an EP that waits for acknowledgements asks for them. One that has sent nothing connects.
+func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
+	if e.err == nil && e.c.gone {
+		e.it.fail(e.c, ucs.StatusPeerClosed, nil)
+	}
+	if e.err != nil {
+		return false, e.err
+	}
+	if e.it.flushes.left == 0 {
+		return false, uct.ErrNoResource
+	}
+	if e.c.proto.Unacked() == 0 {
+		p, err := e.admit(0)
+		if err != nil {
+			return false, err
+		}
+		p.probe = true
+		e.push(p, 0, 0)
+	}
+	return e.Flush(c)
+}
