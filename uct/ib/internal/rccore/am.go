@@ -99,7 +99,7 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completion) (pe
 	if len(hdr) == 0 {
 		sges = sges[1:]
 	}
-	wr := it.fullWR(verbs.OpSendWithImm, flags|e.opSignal())
+	wr := it.fullWR(verbs.OpSendWithImm, flags|e.ownSignal())
 	wr.SGList, wr.Imm = sges, e.Imm(id)
 	o := it.ops.get()
 	o.kind, o.buf, o.comp = opSend, buf, c

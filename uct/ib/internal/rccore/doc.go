@@ -18,7 +18,8 @@
 // Somebody waits for such an operation, who may post nothing else. It is signaled also
 // when no completion is on its way. Behind one that is, it is not; when that one has
 // arrived and nothing signaled has followed, Retire posts a signaled RDMA write of no
-// bytes.
+// bytes. A message without a copy is signaled always: its sender may compute before it
+// polls again, and would then find out only that it has to ask.
 //
 // Flush completes when CI reaches the PI of the call. If the last work request
 // was not signaled it posts such a write too.

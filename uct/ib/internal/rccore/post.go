@@ -82,6 +82,13 @@ func (e *EP) opSignal() verbs.SendFlags {
 	return 0
 }
 
+// ownSignal is opSignal for a message, whose sender may compute before it polls: it asks for
+// a completion always.
+func (e *EP) ownSignal() verbs.SendFlags {
+	e.Sig = e.PI + 1
+	return verbs.SendSignaled
+}
+
 // post posts wr, which has everything but the number.
 func (e *EP) post(wr *[1]verbs.SendWR) error {
 	e.PI++

@@ -165,3 +165,24 @@ func TestWaited_Slots(t *testing.T) {
 		}
 	})
 }
+
+// TestWaited_MessageIsSignaled: a message without a copy asks for a completion also behind work
+// requests that are in flight, so that it ends with the poll that finds it: a sender that has
+// computed meanwhile does not wait for a round trip more.
+func TestWaited_MessageIsSignaled(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		require.NoError(t, b.it.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return true })))
+		const messages = 3
+		o := &order{t: t}
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+		for range messages {
+			pending, err := ab.AMZcopy(3, nil, []uct.IOV{{Buf: a.mem.Bytes()[:1000], Mem: a.mem}}, o.get())
+			require.NoError(t, err)
+			require.True(t, pending)
+			assert.Equal(t, ab.core.PI, ab.core.Sig)
+		}
+		until(t, func() bool { return len(o.ended) == messages }, a, b)
+		assert.EqualValues(t, 1+messages, ab.core.PI, "nothing else was posted to learn of them")
+	})
+}
