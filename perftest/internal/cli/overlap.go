@@ -116,11 +116,11 @@ func newOverlap() *cobra.Command {
 		Short: "Measure how much of the processor messages leave to the program",
 		Long: `Measure how much of the processor messages leave to the program.
 
-An iteration posts a message, works and waits; work grows until that takes half as much
-again as without. Overhead is the time beyond the work, and application availability one minus
-its share of an iteration without work: the method of the Sandia micro-benchmarks
-for host processor overhead. The measured side sends (isend) or receives (irecv) while the other
-one waits for it, or it sends and the other one works as long (both).
+An iteration goes through a barrier, posts a message, works and waits; work is doubled until that takes
+more than twice as long as with hardly any (base). Overhead is the time beyond that of the same
+without the message, and application availability one minus its share of base: the method of the
+Sandia micro-benchmarks for host processor overhead. The measured side sends (isend) or receives
+(irecv) while the other one waits for it, or it sends and the other one works as long (both).
 
 Two processes on the shm fabric, over tagged messages of ucp with registered buffers. A device in software takes
 processor time that silicon would not; it is told separately. --model runs the same messages in the

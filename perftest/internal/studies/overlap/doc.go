@@ -1,14 +1,17 @@
 // Package overlap measures how much of a processor a message leaves to the program:
 // application availability and overhead, as the Sandia micro-benchmarks define host
-// processor overhead. An iteration posts, works and waits:
+// processor overhead (SMB, mpi_overhead: its documentation and its source). An iteration of the
+// measured side, and of the other one:
 //
-//	base        time of an iteration without work
-//	work        time of the work alone
-//	iteration   time with work, which grows from try to try until this is half as much again as base
+//	isend   barrier, send, work, wait          post a receive, barrier, wait
+//	irecv   post a receive, barrier, work, wait     barrier, send, wait
+//
+//	base        time of an iteration: the mean while work is too short to matter
+//	iteration   time with work, which is doubled until this is much more than base
+//	work        time of the barrier and the work without the message
 //	overhead    iteration - work
 //	availability  1 - overhead / base
 //
-// The other side says that it is ready before each message, so that no receive comes late;
-// that is part of an iteration. The measured side sends, or it receives; or it sends and
-// the other side works as long between its post and its wait, as the ranks of a program do.
+// The barrier is in base and in work. With Both, which the benchmark does not have, the other
+// side works as long between its post and its wait, as the ranks of a program do.
 package overlap

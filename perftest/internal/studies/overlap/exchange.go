@@ -9,31 +9,36 @@ import (
 // Node is one of two sides, with a clock of its own.
 type Node interface {
 	Worker() *ucp.Worker
+	// EP is the endpoint to the other side.
+	EP() (*ucp.EP, error)
+	// Gate is the node's part of barriers.
+	Gate() *gate
 	// TagSend sends to the other side.
 	TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error)
 	// Wait makes progress until a request has ended, and gives it back; nil has ended.
 	Wait(*ucp.Request) error
+	// Until makes progress until done reports true.
+	Until(done func() bool) error
 	// Compute works for a time, without progress.
 	Compute(time.Duration)
 	Now() time.Duration
 }
 
-// Exchange is a number of messages from one node to the other.
+// Exchange is a number of iterations of two nodes.
 type Exchange struct {
 	Side       Side
 	Size       int
 	Work       time.Duration
 	Iterations int
-	Warmup     int // iterations before those that count
+	Warmup     int  // iterations before those that count
+	NoMessage  bool // barriers and work alone
 }
 
-// Tags.
+// A receive takes the tag of messages, and no other.
 const (
-	dataTag uint64 = 1 + iota
-	readyTag
+	dataTag  uint64 = 1
+	fullMask        = ^uint64(0)
 )
-
-const fullMask = ^uint64(0)
 
 // Memory is a buffer of a node, which is registered.
 type Memory struct {
@@ -43,101 +48,88 @@ type Memory struct {
 
 // party is a node in an exchange.
 type party struct {
-	Exchange
-	n    Node
-	data []byte
-	p    *ucp.OpParams
-	next *ucp.Request // receive of the other side's next word that it is ready
+	n        Node
+	measured bool
+	work     time.Duration
+	data     []byte
+	p        *ucp.OpParams
 }
-
-func (x Exchange) join(n Node, m Memory) *party {
-	return &party{Exchange: x, n: n, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
-}
-
-// sends reports whether the party sends, which waits for the other to be ready.
-func (x Exchange) sends(measured bool) bool { return measured != (x.Side == Irecv) }
 
 // Measure is the side that is measured: it returns the time of an iteration.
 func (x Exchange) Measure(n Node, m Memory) (time.Duration, error) {
-	y := x.join(n, m)
-	step := y.receive
-	if x.sends(true) {
-		step = y.send
+	y := party{n: n, measured: true, work: x.Work, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
+	step := x.step(&y)
+	if err := repeat(x.Warmup, step); err != nil {
+		return 0, err
 	}
-	var begin time.Duration
-	for i := range x.Warmup + x.Iterations {
-		if i == x.Warmup {
-			begin = n.Now()
-		}
-		if err := step(x.Work, i == x.Warmup+x.Iterations-1); err != nil {
-			return 0, err
-		}
+	begin := n.Now()
+	if err := repeat(x.Iterations, step); err != nil {
+		return 0, err
 	}
 	return (n.Now() - begin) / time.Duration(x.Iterations), nil
 }
 
-// Serve is the other side.
+// Serve is the other side, which works only where both do.
 func (x Exchange) Serve(n Node, m Memory) error {
-	y := x.join(n, m)
-	step, work := y.receive, time.Duration(0)
-	if x.sends(false) {
-		step = y.send
-	}
+	y := party{n: n, data: m.Buf[:x.Size], p: &ucp.OpParams{Mem: m.Mem}}
 	if x.Side == Both {
-		work = x.Work
+		y.work = x.Work
 	}
-	for i := range x.Warmup + x.Iterations {
-		if err := step(work, i == x.Warmup+x.Iterations-1); err != nil {
+	return repeat(x.Warmup+x.Iterations, x.step(&y))
+}
+
+// step is an iteration of a party.
+func (x Exchange) step(y *party) func() error {
+	switch {
+	case x.NoMessage:
+		return y.pause
+	case y.measured != (x.Side == Irecv):
+		return y.send
+	}
+	return y.receive
+}
+
+// repeat does something n times.
+func repeat(n int, step func() error) error {
+	for range n {
+		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send is an iteration that sends, when the other side is ready. The receive of its next word
-// is posted before the work.
-func (y *party) send(work time.Duration, last bool) error {
-	if y.next == nil {
-		if err := y.expect(); err != nil {
-			return err
-		}
-	}
-	if err := y.n.Wait(y.next); err != nil {
+// send is an iteration that sends: the receive is posted before the barrier.
+func (y *party) send() error {
+	if err := y.n.Gate().pass(y.n); err != nil {
 		return err
-	}
-	y.next = nil
-	if !last {
-		if err := y.expect(); err != nil {
-			return err
-		}
 	}
 	q, err := y.n.TagSend(dataTag, y.data, y.p)
 	if err != nil {
 		return err
 	}
-	y.n.Compute(work)
+	y.n.Compute(y.work)
 	return y.n.Wait(q)
 }
 
-// expect posts the receive of the other side's word that it is ready.
-func (y *party) expect() (err error) {
-	y.next, err = y.n.Worker().TagRecv(nil, readyTag, fullMask, nil, nil)
-	return err
-}
-
 // receive is an iteration that receives.
-func (y *party) receive(work time.Duration, _ bool) error {
+func (y *party) receive() error {
 	q, err := y.n.Worker().TagRecv(y.data, dataTag, fullMask, nil, y.p)
 	if err != nil {
 		return err
 	}
-	ready, err := y.n.TagSend(readyTag, nil, nil)
-	if err != nil {
+	if err := y.n.Gate().pass(y.n); err != nil {
 		return err
 	}
-	y.n.Compute(work)
-	if err := y.n.Wait(ready); err != nil {
-		return err
-	}
+	y.n.Compute(y.work)
 	return y.n.Wait(q)
+}
+
+// pause is an iteration without a message.
+func (y *party) pause() error {
+	if err := y.n.Gate().pass(y.n); err != nil {
+		return err
+	}
+	y.n.Compute(y.work)
+	return nil
 }

@@ -20,6 +20,7 @@ type realNode struct {
 	job    job
 	w      *ucp.Worker
 	ep     *ucp.EP
+	gate   gate
 	memory Memory
 	loop   workLoop
 	undo   cleanup.Stack
@@ -46,6 +47,7 @@ func (n *realNode) open(j job) (addr []byte, err error) {
 		return nil, err
 	}
 	n.undo.Add(n.w.Close)
+	n.gate.open(n.w)
 	n.loop.calibrate()
 	return n.w.Address(), nil
 }
@@ -70,7 +72,6 @@ func (n *realNode) exchange(x Exchange) (t Times, err error) {
 	if !n.job.Measured {
 		return t, x.Serve(n, n.memory)
 	}
-	t.Work = n.loop.alone(x)
 	thread, process := cpu(unix.CLOCK_THREAD_CPUTIME_ID), cpu(unix.CLOCK_PROCESS_CPUTIME_ID)
 	t.Iteration, err = x.Measure(n, n.memory)
 	all := time.Duration(x.Warmup + x.Iterations)
@@ -94,26 +95,39 @@ func (n *realNode) TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Reques
 	return n.ep.TagSend(tag, buf, p)
 }
 
-// ctxPolls is how many tests of a request go by between two looks whether the measurement
-// is over.
-const ctxPolls = 1 << 10
+// EP implements Node.
+func (n *realNode) EP() (*ucp.EP, error) { return n.ep, nil }
 
-// Wait implements Node. It polls, as MPI does, and yields for the device of a machine with
-// few processors.
+// Gate implements Node.
+func (n *realNode) Gate() *gate { return &n.gate }
+
+// Wait implements Node.
 func (n *realNode) Wait(q *ucp.Request) error {
 	if q == nil {
 		return nil
 	}
-	for i := 1; ; i++ {
-		if done, err := q.Test(); done {
-			return err
-		}
+	if err := n.Until(q.Done); err != nil {
+		q.Release()
+		return err
+	}
+	_, err := q.Test()
+	return err
+}
+
+// ctxPolls is how many polls go by between two looks whether the measurement is over.
+const ctxPolls = 1 << 10
+
+// Until implements Node. It polls, as MPI does, and yields for the device of a machine with
+// few processors.
+func (n *realNode) Until(done func() bool) error {
+	for i := 1; !done(); i++ {
+		n.w.Progress()
 		if i%ctxPolls == 0 && n.ctx.Err() != nil {
-			q.Release()
 			return context.Cause(n.ctx)
 		}
 		runtime.Gosched()
 	}
+	return nil
 }
 
 // Compute implements Node.
@@ -158,13 +172,4 @@ func (l *workLoop) calibrate() {
 
 func (l *workLoop) run(d time.Duration) {
 	l.rounds(int(float64(d) / float64(time.Microsecond) * l.perMicro))
-}
-
-// alone is how long the work of an iteration takes without messages.
-func (l *workLoop) alone(x Exchange) time.Duration {
-	from := time.Now()
-	for range x.Iterations {
-		l.run(x.Work)
-	}
-	return time.Since(from) / time.Duration(x.Iterations)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Base: an iteration without work. Iteration: with work, which has grown until that is half as much again. " +
-	"Overhead: iteration without work alone. Availability: 1 - overhead / base, what a message leaves to the program."
+const legend = "Base: an iteration while work is too short to matter. Iteration: with work, which has grown until that is more than twice as much. " +
+	"Work: the same without the message. Overhead: iteration - work. Availability: 1 - overhead / base, what a message leaves to the program."
 
 const legendReal = " Program: processor time of the thread that computes and calls, an iteration. Device: that of the other " +
 	"threads of the process, which are those of the device in software and of the runtime: silicon would not take it. On a machine with fewer processors than " +

@@ -8,8 +8,7 @@ import (
 
 // Pair is two nodes that are connected over a protocol.
 type Pair interface {
-	// Run runs an exchange and returns how long an iteration took on the measured side, and the
-	// same work alone.
+	// Run runs an exchange and returns how long an iteration took on the measured side.
 	Run(ctx context.Context, x Exchange) (Times, error)
 	Close() error
 }
@@ -17,7 +16,6 @@ type Pair interface {
 // Times are of an iteration, on the measured side.
 type Times struct {
 	Iteration time.Duration
-	Work      time.Duration // alone
 	// Processor times in real time; 0 in virtual time.
 	Program time.Duration // of the thread that computes and calls
 	Process time.Duration // of all threads of the process: with those of the device in software
@@ -43,7 +41,7 @@ type Row struct {
 	Size         int
 	Base         time.Duration
 	Iteration    time.Duration // with Work
-	Work         time.Duration
+	Work         time.Duration // of an iteration without the message
 	Overhead     time.Duration
 	Availability float64 // of 1; below 0 where an iteration with work costs more than both
 	Program      time.Duration
@@ -56,9 +54,19 @@ type Refused struct {
 	Reason   string
 }
 
-// enough is how much longer than base an iteration is with which work has grown enough:
-// the benchmark's default threshold.
-const enough = 1.5
+// Thresholds of the benchmark. Work has grown enough when an iteration takes more than enough
+// times base; its documentation has 1.5 to 2, and with 1.5 the barrier after a message of a
+// byte is not yet hidden. Base is the mean of the iterations that are shorter than flat times base.
+const (
+	enough = 2
+	flat   = 1.02
+)
+
+// Work begins with the first and is growth times as long each time, as the benchmark's does.
+const (
+	firstWork = time.Nanosecond
+	growth    = 2
+)
 
 // Sizes are powers of two from 1 byte to limit bytes.
 func Sizes(limit int) (list []int) {
@@ -136,42 +144,56 @@ func (s *Study) protocol(ctx context.Context, open Opener, p Protocol, step func
 	return rows, nil
 }
 
-// measure has the work grow until an iteration takes enough longer.
+// measure has the work grow until an iteration takes enough longer than base.
 func (s *Study) measure(ctx context.Context, pair Pair, x Exchange) (r Row, err error) {
-	base, err := s.best(ctx, pair, x)
-	if err != nil {
-		return r, err
-	}
-	for x.Work = max(base.Iteration/8, time.Nanosecond); ; x.Work += x.Work/4 + 1 {
+	var base mean
+	for x.Work = firstWork; ; x.Work *= growth {
 		t, err := s.best(ctx, pair, x)
 		if err != nil {
 			return r, err
 		}
-		if float64(t.Iteration) < enough*float64(base.Iteration) {
-			continue
+		if base.n > 0 && float64(t.Iteration) > enough*base.value() {
+			return s.row(ctx, pair, x, base.value(), t)
 		}
-		r = Row{Side: x.Side, Size: x.Size, Base: base.Iteration, Iteration: t.Iteration, Work: t.Work,
-			Overhead: t.Iteration - t.Work, Program: t.Program, Process: t.Process}
-		r.Availability = 1 - float64(r.Overhead)/float64(r.Base)
-		return r, nil
+		if base.n == 0 || float64(t.Iteration) < flat*base.value() {
+			base.add(t.Iteration)
+		}
 	}
 }
 
-// best is the run that was disturbed least. Work alone is taken apart from it.
+// row measures the same without the message, and has the result.
+func (s *Study) row(ctx context.Context, pair Pair, x Exchange, base float64, t Times) (r Row, err error) {
+	x.NoMessage = true
+	work, err := s.best(ctx, pair, x)
+	if err != nil {
+		return r, err
+	}
+	r = Row{Side: x.Side, Size: x.Size, Base: time.Duration(base), Iteration: t.Iteration, Work: work.Iteration,
+		Overhead: t.Iteration - work.Iteration, Program: t.Program, Process: t.Process}
+	r.Availability = 1 - float64(r.Overhead)/base
+	return r, nil
+}
+
+// mean is of times.
+type mean struct {
+	sum time.Duration
+	n   int
+}
+
+func (m *mean) add(t time.Duration) { m.sum, m.n = m.sum+t, m.n+1 }
+
+func (m *mean) value() float64 { return float64(m.sum) / float64(m.n) }
+
+// best is the run that was disturbed least.
 func (s *Study) best(ctx context.Context, pair Pair, x Exchange) (best Times, err error) {
 	for i := range max(s.Rounds, 1) {
 		t, err := pair.Run(ctx, x)
 		if err != nil {
 			return best, err
 		}
-		work := t.Work
-		if i > 0 {
-			work = min(work, best.Work)
-		}
 		if i == 0 || t.Iteration < best.Iteration {
 			best = t
 		}
-		best.Work = work
 	}
 	return best, nil
 }

@@ -40,44 +40,54 @@ func measure(t *testing.T, s Study) []Row {
 }
 
 // A rendezvous whose control messages need a call of the side that computes overlaps
-// nothing; from 32 KiB on the flight of the first ones, which does overlap, is no longer
-// noticed. Only the sender of data that is got has nothing to do.
+// nothing but their flight, which from 32 KiB on is no longer noticed. Two parties have no such
+// message under way while they compute: who sends data that is got has nothing to do, and who gets
+// it knows of it when it leaves the barrier.
 func TestVirtual_Rendezvous(t *testing.T) {
 	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{EagerLimit, 32 << 10, 1 << 20}}) {
 		label := []any{"%v %v %d", r.Side, r.Protocol, r.Size}
+		most := 0.13
+		if r.Size == EagerLimit {
+			most = 0.25
+		}
 		switch {
 		case r.Protocol == "rget" && r.Side == Isend:
 			assert.Greater(t, r.Availability, 0.95, label...)
-		case r.Size == EagerLimit:
-			assert.Less(t, r.Availability, 0.25, label...)
-		default:
+		case r.Protocol == "rget" && r.Side == Irecv:
 			assert.Less(t, r.Availability, 0.1, label...)
+		default:
+			assert.Less(t, r.Availability, most, label...)
 		}
-		assert.GreaterOrEqual(t, float64(r.Iteration), enough*float64(r.Base), label...)
+		assert.Greater(t, float64(r.Iteration), enough*float64(r.Base), label...)
 		assert.Equal(t, r.Iteration-r.Work, r.Overhead, label...)
 	}
 }
 
 // Below the limit nobody waits for a call of the other side: what is left is posts, polls and
-// copies.
+// copies of the receiver.
 func TestVirtual_Eager(t *testing.T) {
 	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{1, 256, EagerLimit / 2}}) {
-		assert.Greater(t, r.Availability, 0.75, "%v %v %d", r.Side, r.Protocol, r.Size)
+		least := 0.88
+		if r.Side != Isend && r.Size == EagerLimit/2 {
+			least = 0.8
+		}
+		assert.Greater(t, r.Availability, least, "%v %v %d", r.Side, r.Protocol, r.Size)
 		assert.Less(t, r.Availability, 1.0, "%v %v %d", r.Side, r.Protocol, r.Size)
 	}
 }
 
 // Through queues nobody waits for a call of anybody, and nothing is copied: the same overhead
-// for each length, on each side. It is what posting a message and seeing two completions costs,
-// which is less than 5 % from 4 KiB on.
+// for each length. It is what seeing a completion costs, and for who sends the post, which is less
+// than 5 % from 4 KiB on.
 func TestVirtual_TupleQ(t *testing.T) {
 	rows := measure(t, Study{Protocols: protocols(t, "tupleq"), Sides: Sides(), Sizes: []int{1, 1024, EagerLimit / 2, EagerLimit, 64 << 10, 1 << 20}})
-	for _, r := range rows {
+	for i, r := range rows {
 		label := []any{"%v %d", r.Side, r.Size}
-		assert.InDelta(t, rows[0].Overhead, r.Overhead, float64(50*time.Nanosecond), label...)
-		least := 0.9
-		if r.Size >= EagerLimit/2 {
-			least = 0.95
+		first := rows[i/6*6]
+		assert.InDelta(t, first.Overhead, r.Overhead, float64(70*time.Nanosecond), label...)
+		least := 0.95
+		if r.Side != Irecv && r.Size < EagerLimit/2 {
+			least = 0.9
 		}
 		assert.Greater(t, r.Availability, least, label...)
 	}

@@ -33,6 +33,7 @@ func Virtual(params timing.Params) Opener {
 				return nil, err
 			}
 			v.memory[i] = Memory{m.Bytes(), m}
+			v.gates[i].open(v.c.Ranks()[i].Worker())
 		}
 		return v, v.c.Prepare(v.connect)
 	}
@@ -41,10 +42,20 @@ func Virtual(params timing.Params) Opener {
 type virtualPair struct {
 	c      *cluster.Cluster
 	memory [2]Memory // of the measured node, and of the other
+	gates  [2]gate
 }
 
 // virtualNode is a rank, with the other one as its peer.
-type virtualNode struct{ *cluster.Rank }
+type virtualNode struct {
+	*cluster.Rank
+	gate *gate
+}
+
+// EP implements Node.
+func (n virtualNode) EP() (*ucp.EP, error) { return n.Rank.EP(1 - n.ID()) }
+
+// Gate implements Node.
+func (n virtualNode) Gate() *gate { return n.gate }
 
 // TagSend implements Node.
 func (n virtualNode) TagSend(tag uint64, buf []byte, p *ucp.OpParams) (*ucp.Request, error) {
@@ -64,23 +75,22 @@ func (v *virtualPair) connect(r *cluster.Rank) error {
 
 // part is what a rank does in an exchange.
 func (v *virtualPair) part(r *cluster.Rank, x Exchange, took *time.Duration) (err error) {
-	m := v.memory[r.ID()]
+	m, n := v.memory[r.ID()], virtualNode{r, &v.gates[r.ID()]}
 	if r.ID() == 1 {
-		return x.Serve(virtualNode{r}, m)
+		return x.Serve(n, m)
 	}
-	d, err := x.Measure(virtualNode{r}, m)
+	d, err := x.Measure(n, m)
 	if took != nil {
 		*took = d
 	}
 	return err
 }
 
-// Run implements Pair. Work takes what it says.
+// Run implements Pair.
 func (v *virtualPair) Run(ctx context.Context, x Exchange) (t Times, err error) {
 	if ctx.Err() != nil {
 		return t, context.Cause(ctx)
 	}
-	t.Work = x.Work
 	_, err = v.c.Run(func(r *cluster.Rank) error { return v.part(r, x, &t.Iteration) })
 	return t, err
 }
