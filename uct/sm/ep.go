@@ -16,6 +16,7 @@ type EP struct {
 	pending  base.PendingQueue
 	maxShort int  // bytes of a short put
 	maxGet   int  // bytes of a short get; negative: there is none
+	maxBcopy int  // bytes of a copied get
 	fenced   bool // a fence waits for targetOps
 
 	iface  *Iface
@@ -55,7 +56,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
 	}
-	e := &EP{iface: it, maxShort: it.attr.Put.MaxShort, maxGet: -1}
+	e := &EP{iface: it, maxShort: it.attr.Put.MaxShort, maxGet: -1, maxBcopy: it.attr.Get.MaxBcopy}
 	if it.attr.Caps.Has(uct.CapGetShort) {
 		e.maxGet = it.attr.Get.MaxShort
 	}

@@ -158,12 +158,13 @@ func FuzzTable(f *testing.F) {
 		require.NoError(f, tbl.Close())
 	})
 	base := unsafe.Pointer(unsafe.SliceData(arena.Bytes()))
-	e := &EP{outLink: &outLink{arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}}
+	e := &EP{outLink: &outLink{grant: noGrant, arena: base, arenaLen: uint64(len(arena.Bytes())), table: newTable(tbl.Bytes())}}
 	f.Add(uint64(1<<20), uint64(4096), uint64(controlLen), uint64(1<<20), uint64(8))
 	f.Add(uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), uint64(1))
 	f.Add(^uint64(0), ^uint64(0), uint64(1), uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, addr, length, offset, raddr, n uint64) {
 		const key = 1<<memop.KeyIndexBits | 5
+		e.grant = noGrant
 		e.table.entry(key).show(key, uct.AccessAll, memArena, addr, length, offset)
 		p := e.mapped(key, raddr, n, uct.AccessRemoteWrite)
 		if p == nil {

@@ -22,6 +22,7 @@ import (
 type outLink struct {
 	tx       producer // without slots until it is connected, and when it is closed
 	guard    guard
+	grant    grant
 	table    table
 	arena    unsafe.Pointer
 	arenaLen uint64         // of what is mapped
@@ -51,7 +52,7 @@ const (
 )
 
 func newOutLink(it *Iface, gid portGID) *outLink {
-	l := &outLink{it: it, gid: gid}
+	l := &outLink{it: it, gid: gid, grant: noGrant}
 	l.hold.Store(holdUnconnected)
 	return l
 }
@@ -162,7 +163,7 @@ func (l *outLink) begin(hdr *linkHeader) {
 // setArena takes over what is mapped of the arena.
 func (l *outLink) setArena() {
 	mem := l.arenaSeg.Bytes()
-	l.arena, l.arenaLen = unsafe.Pointer(unsafe.SliceData(mem)), uint64(len(mem))
+	l.arena, l.arenaLen, l.grant = unsafe.Pointer(unsafe.SliceData(mem)), uint64(len(mem)), noGrant
 	l.ctl = controlAt(mem, l.ctlIndex)
 	l.attn = attentionAt(l.ctl, l.attnIndex)
 }

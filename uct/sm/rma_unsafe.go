@@ -11,16 +11,30 @@ import (
 // mapped returns where n bytes at raddr are mapped here, or nil if the key does not
 // allow the access or its memory is not mapped. The guard is up.
 func (l *outLink) mapped(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
+	if p := l.grant.find(key, raddr, n, need); p != nil {
+		return p
+	}
+	return l.lookUp(key, raddr, n, need)
+}
+
+// lookUp is mapped for a region that is not the one of the latest access, which it is from
+// now on.
+//
+//go:noinline
+func (l *outLink) lookUp(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 	t := l.table.entry(key)
-	off, ok := t.covers(key, raddr, n, need)
-	if !ok || t.kind.Load() != memArena {
+	if _, ok := t.covers(key, raddr, n, need); !ok || t.kind.Load() != memArena {
 		return nil
 	}
-	at := t.offset.Load() + off
-	if at < controlLen || at > l.arenaLen || n > l.arenaLen-at { // the peer may lie
+	at := t.offset.Load()
+	if at < controlLen || at > l.arenaLen { // the peer may lie
 		return nil
 	}
-	return unsafe.Add(l.arena, at)
+	l.grant = grant{
+		key: key, shown: &t.key, access: uct.Access(t.access.Load()), addr: t.addr.Load(),
+		length: min(t.length.Load(), l.arenaLen-at), base: unsafe.Add(l.arena, at),
+	}
+	return l.grant.find(key, raddr, n, need)
 }
 
 // private reports whether the key allows the access to memory that is not mapped.
@@ -55,14 +69,30 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	}
 	l := e.outLink
 	l.guard.enter(uint64(key))
-	p := l.mapped(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteWrite)
+	p := l.grant.find(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p == nil {
-		l.guard.leave()
-		return e.putFar(buf, raddr, uint64(key))
+		return e.putElsewhere(buf, raddr, uint64(key))
 	}
 	memop.Store(p, buf)
 	l.guard.leave()
 	return nil
+}
+
+// putElsewhere is PutShort into another region than the one of the latest access. The guard
+// is up.
+//
+//go:noinline
+func (e *EP) putElsewhere(buf []byte, raddr, key uint64) error {
+	l := e.outLink
+	p := l.lookUp(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
+	if p != nil {
+		memop.Store(p, buf)
+	}
+	l.guard.leave()
+	if p != nil {
+		return nil
+	}
+	return e.putFar(buf, raddr, key)
 }
 
 // PutBcopy implements uct.Putter.
@@ -171,18 +201,35 @@ func (e *EP) load(buf []byte, raddr, key uint64) bool {
 
 // GetBcopy implements uct.Getter.
 func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
-	if len(buf) > e.iface.attr.Get.MaxBcopy {
+	if len(buf) > e.maxBcopy {
 		return false, uct.ErrTooLong
 	}
 	if !e.ready() {
 		return false, e.refused()
 	}
-	if e.load(buf, raddr, uint64(key)) {
+	l := e.outLink
+	l.guard.enter(uint64(key))
+	p := l.grant.find(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteRead)
+	if p == nil {
+		return e.getElsewhere(buf, raddr, uint64(key), c)
+	}
+	memop.Load(buf, p)
+	l.guard.leave()
+	return false, nil
+}
+
+// getElsewhere is GetBcopy from another region than the one of the latest access. The guard
+// is up.
+//
+//go:noinline
+func (e *EP) getElsewhere(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
+	e.guard.leave()
+	if e.load(buf, raddr, key) {
 		return false, nil
 	}
-	err := e.getFar(buf, raddr, uint64(key))
+	err := e.getFar(buf, raddr, key)
 	if err == errTarget {
-		return e.targetGet(buf, raddr, uint64(key), c)
+		return e.targetGet(buf, raddr, key, c)
 	}
 	return false, err
 }

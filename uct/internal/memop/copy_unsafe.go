@@ -16,8 +16,11 @@ func Store(p unsafe.Pointer, src []byte) {
 		*(*[8]byte)(p) = [8]byte(src)
 		return
 	}
-	Copy(unsafe.Slice((*byte)(p), len(src)), src)
+	storeAny(p, src)
 }
+
+//go:noinline
+func storeAny(p unsafe.Pointer, src []byte) { Copy(unsafe.Slice((*byte)(p), len(src)), src) }
 
 // Load copies len(dst) bytes at p to dst.
 func Load(dst []byte, p unsafe.Pointer) {
@@ -25,8 +28,11 @@ func Load(dst []byte, p unsafe.Pointer) {
 		*(*[8]byte)(dst) = *(*[8]byte)(p)
 		return
 	}
-	Copy(dst, unsafe.Slice((*byte)(p), len(dst)))
+	loadAny(dst, p)
 }
+
+//go:noinline
+func loadAny(dst []byte, p unsafe.Pointer) { Copy(dst, unsafe.Slice((*byte)(p), len(dst))) }
 
 // inside reports whether b lies in whole.
 func inside(whole, b []byte) bool {

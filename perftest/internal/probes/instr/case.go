@@ -114,8 +114,8 @@ type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
-	// Transports are those to count UCT over, and messages of UCP; none means rc, and for
-	// messages all.
+	// Transports are those to count UCT over, and UCP over rc and sm of them; none means
+	// rc, and for messages all.
 	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
 	Switches bool
@@ -125,7 +125,7 @@ type Plan struct {
 // datagrams have messages only.
 var transports = []string{rc.Name, dv.RCName, sm.Name, ud.Name, dv.UDName}
 
-// ucpTransports are what messages of UCP can be counted over.
+// ucpTransports are what UCP can be counted over.
 var ucpTransports = []string{rc.Name, sm.Name}
 
 // Cases lists the cases in the order of the report: by operation, size and API.
@@ -155,7 +155,7 @@ func (p Plan) defaults(op Op, api Part, size int) (cases []Case) {
 		return nil // the same call as AMShort
 	case op.message() && len(over) == 0:
 		over = transports
-	case !op.message() && (api != UCT || len(over) == 0):
+	case !op.message() && (api == Verbs || len(over) == 0):
 		return []Case{{Op: op, API: api, Size: size}}
 	}
 	for _, tl := range over {

@@ -72,7 +72,7 @@ tag_recv the receiver's progress that fills a receive.`,
 	f := cmd.Flags()
 	f.StringSliceVar(&o.ops, "ops", opNames[:], "operations to count")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
-	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and messages of UCP: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
+	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc and sm of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
 	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
 	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))

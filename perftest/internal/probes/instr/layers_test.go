@@ -135,6 +135,25 @@ func TestBudget_DirectPut(t *testing.T) {
 	}
 }
 
+// directBudgets are what one-sided operations of 8 bytes on mapped memory may take over sm,
+// with all layers and by uct alone: what was counted, and a few percent.
+var directBudgets = map[Op]map[Part]int{
+	Put: {UCT: 72, UCP: 113},
+	Get: {UCT: 73, UCP: 157},
+}
+
+func TestBudget_OneSidedOverSM(t *testing.T) {
+	m := countBudget(t, Plan{Ops: []Op{Put, Get}, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	for op, budget := range directBudgets {
+		for api, most := range budget {
+			assert.LessOrEqual(t, result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total(), most, "%s, %s", op, api)
+		}
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // messageBudgets are what a message of 8 bytes, which are its header, may take outside the
 // device, by transport: the sender's AMShort and AMBcopy, and the receiver's progress. They
 // are what was counted, and a few percent.

@@ -1,0 +1,74 @@
+package sm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// allocate makes memory that the other side maps, with these rights, at the end of what is
+// allocated there.
+func (w *two) allocate(n int, access uct.Access) (uct.Mem, uct.RKey) {
+	mem, err := w.b.md.Ext().Alloc.Alloc(n, access)
+	require.NoError(w.t, err)
+	return mem, uct.RKey(handle(mem))
+}
+
+// TestGrant: what was found out about a region is good for that key, its range and its
+// rights, and as long as it is not closed.
+func TestGrant(t *testing.T) {
+	w := openTwo(t, Config{})
+	word := []byte("12345678")
+	put := func(addr uint64, key uct.RKey) error { return w.ab.PutShort(word, addr, key) }
+	get := func(addr uint64, key uct.RKey) error {
+		_, err := w.ab.GetBcopy(make([]byte, len(word)), addr, key, nil)
+		return err
+	}
+	const n = 4096
+	readable, readKey := w.allocate(n, uct.AccessRemoteRead)
+	writable, writeKey := w.allocate(n, uct.AccessRemoteWrite)
+	for _, tc := range []struct {
+		mem          uct.Mem
+		key, another uct.RKey
+		do, refused  func(addr uint64, key uct.RKey) error
+	}{
+		{readable, readKey, writeKey, get, put},
+		{writable, writeKey, readKey, put, get},
+	} {
+		first, last := tc.mem.Addr(), tc.mem.Addr()+n-uint64(len(word))
+		require.NoError(t, tc.do(first, tc.key))
+		require.EqualValues(t, tc.key, w.ab.grant.key)
+		require.NoError(t, tc.do(last, tc.key))
+		for _, addr := range []uint64{first - 1, last + 1, first + n, 0, ^uint64(0)} {
+			assert.Equal(t, ucs.ErrRemoteAccess, tc.do(addr, tc.key), "%#x", addr)
+		}
+		assert.Equal(t, ucs.ErrRemoteAccess, tc.refused(first, tc.key), "no such right")
+		assert.Equal(t, ucs.ErrRemoteAccess, tc.do(first, tc.another), "of the other region")
+		require.NoError(t, tc.do(first, tc.key))
+		require.NoError(t, tc.mem.Close())
+		require.EqualValues(t, tc.key, w.ab.grant.key, "it is known still")
+		assert.Equal(t, ucs.ErrRemoteAccess, tc.do(first, tc.key), "closed")
+		assert.Equal(t, ucs.ErrRemoteAccess, tc.do(first, 0), "what is in the place of its key now")
+	}
+}
+
+// TestGrant_ArenaGrows: what was mapped is mapped elsewhere when there is more of it.
+func TestGrant_ArenaGrows(t *testing.T) {
+	w := openTwo(t, Config{})
+	word := []byte("12345678")
+	small, smallKey := w.allocate(4096, uct.AccessAll)
+	require.NoError(t, w.ab.PutShort(word, small.Addr(), smallKey))
+	before := w.ab.arenaLen
+	large, largeKey := w.allocate(16<<20, uct.AccessAll)
+	require.NoError(t, w.ab.PutShort(word, large.Addr()+16<<20-8, largeKey))
+	require.Greater(t, w.ab.arenaLen, before)
+	require.NoError(t, w.ab.PutShort([]byte("abcdefgh"), small.Addr()+8, smallKey))
+	assert.Equal(t, "12345678abcdefgh", string(small.Bytes()[:16]))
+	assert.Equal(t, "12345678", string(large.Bytes()[16<<20-8:]))
+	require.NoError(t, large.Close())
+	require.NoError(t, small.Close())
+}
