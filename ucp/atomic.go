@@ -58,8 +58,12 @@ func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64
 		r.ep, r.stage = e, &fetchStage
 		r.result, r.op, r.size = result, op, uint8(size)
 		pending, err := key.amo.AtomicFetch(op, size, value, &r.word, raddr, key.amoKey, &r.comp)
-		if pending && err == nil {
-			return r.underway(), nil
+		if err == nil {
+			if pending {
+				return r.underway(), nil
+			}
+			r.endedAtOnce()
+			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
 			return r, err
@@ -79,8 +83,12 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 		r.ep, r.stage = e, &fetchStage
 		r.result, r.op, r.size = result, uct.AtomicCSwap, uint8(size)
 		pending, err := key.amo.AtomicCSwap(size, compare, swap, &r.word, raddr, key.amoKey, &r.comp)
-		if pending && err == nil {
-			return r.underway(), nil
+		if err == nil {
+			if pending {
+				return r.underway(), nil
+			}
+			r.endedAtOnce()
+			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
 			return r, err

@@ -34,8 +34,12 @@ func (e *EP) Flush() (*Request, error) {
 		r := e.w.newDirect()
 		r.ep, r.stage = e, &flushStage
 		pending, err := x.EP.Flush(&r.comp)
-		if pending && err == nil {
-			return r.underway(), nil
+		if err == nil {
+			if pending {
+				return r.underway(), nil
+			}
+			r.endedAtOnce()
+			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
 			return r, err

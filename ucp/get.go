@@ -41,8 +41,12 @@ func (e *EP) Get(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		r.ep, r.stage = e, &getStage
 		r.off = len(buf)
 		pending, err := key.get.GetBcopy(buf, raddr, key.rma, &r.comp)
-		if pending && err == nil {
-			return r.underway(), nil
+		if err == nil {
+			if pending {
+				return r.underway(), nil
+			}
+			r.endedAtOnce()
+			return nil, nil
 		}
 		if r, busy, err := r.notPending(err); !busy {
 			return r, err

@@ -273,6 +273,15 @@ func (r *Request) underway() *Request {
 	return r
 }
 
+// endedAtOnce gives back the request of an operation that is not under way after the call in
+// which it was posted: it has ended well, and nobody has seen the request.
+func (r *Request) endedAtOnce() {
+	if r.result != nil {
+		*r.result = r.word
+	}
+	r.worker.recycleDirect(r)
+}
+
 // underwayBare is underway for an operation that is not copied.
 func (r *Request) underwayBare() *Request {
 	r.flags = reqPosted | reqDirect | reqZcopy
