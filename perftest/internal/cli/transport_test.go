@@ -23,7 +23,7 @@ func transports(t *testing.T) (names []string) {
 }
 
 // short are flags of a run of many tests, each of which takes a moment.
-var short = []string{"-q", "-n", "32", "-w", "4", "--rounds", "2", "-W", "8", "-o", "json"}
+var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-o", "json"}
 
 // TestMain_EveryTransportDoesEveryTest is with two processes; package layers has the
 // variants of uct too.

@@ -63,12 +63,17 @@ func uctTests() []bench.Test {
 	return slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return t.Kind.Tagged() || t.Kind.Streamed() })
 }
 
+// messages is how many operations a test has that shows that something works: more than a
+// window. Each is a hand-over between two ends that spin, which takes a time slice of the
+// scheduler where others want the processors.
+const messages = 10
+
 func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		for _, v := range variants {
 			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 100, 3000}, Layers: []string{"uct"},
 				Transport: tr.Resource.Transport, Variant: v,
-				Iterations: 40, Warmup: 4, Rounds: 2, Window: 8}
+				Iterations: messages, Warmup: 1, Rounds: 2, Window: 4}
 			records, skips := measure(t, plan, sessionFor(t, tr))
 			assert.Equal(t, plan.Cells(), len(records)+len(skips))
 			for _, test := range uctTests() {
@@ -107,7 +112,7 @@ func TestUCP_LayoutsOfMessages(t *testing.T) {
 			require.NoError(t, err)
 			plan := bench.Plan{Tests: c.tests, Sizes: []int{1, 3, 10_000, 70_000}, Layers: []string{"ucp"},
 				Transport: tr.Resource.Transport, Layouts: layouts, Strict: true,
-				Iterations: 20, Warmup: 4, Rounds: 1, Window: 8}
+				Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
 			records, _ := measure(t, plan, sessionFor(t, tr))
 			assert.Len(t, records, plan.Cells(), c.layouts)
 		}
@@ -139,7 +144,7 @@ func TestUCP_VariantsOfTags(t *testing.T) {
 		for _, c := range []struct{ wildcard, unexpected bool }{{true, false}, {false, true}} {
 			plan := bench.Plan{Tests: tagged, Sizes: []int{3, 70_000}, Layers: []string{"ucp"},
 				Transport: tr.Resource.Transport, Wildcard: c.wildcard, Unexpected: c.unexpected, Strict: true,
-				Iterations: 20, Warmup: 4, Rounds: 1, Window: 8}
+				Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
 			records, _ := measure(t, plan, sessionFor(t, tr))
 			assert.Len(t, records, plan.Cells())
 		}
@@ -150,7 +155,7 @@ func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		names := Of(&tr, caps)
 		plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{8, 64 << 10}, Layers: names, Missing: true,
-			Transport: tr.Resource.Transport, Iterations: 40, Warmup: 4, Rounds: 2, Window: 8}
+			Transport: tr.Resource.Transport, Iterations: messages, Warmup: 1, Rounds: 2, Window: 4}
 		records, skips := measure(t, plan, sessionFor(t, tr))
 		seen := map[string]bool{}
 		for _, r := range records {
