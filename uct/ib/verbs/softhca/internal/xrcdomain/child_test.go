@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 )
@@ -37,7 +38,7 @@ func joinPath(path string, n int) (*Domain, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return Join(int(f.Fd()), gidFor(n))
+	return Join(int(f.Fd()), unix.O_CREAT, gidFor(n))
 }
 
 // runMember joins as member 1000, says so, and does what the lines of its input say, each
@@ -45,7 +46,7 @@ func joinPath(path string, n int) (*Domain, error) {
 //
 //	srq          takes an SRQ number: it
 //	unsrq N      gives it back: "ok"
-//	qp GID QPN   makes a target QP for an initiator: its number
+//	qp N         makes a target QP with N in its area: its number
 //	open N       refers to a target QP: "ok"
 //	close N      takes that back: "true" if it was the last
 //	hold         takes the lock for changes and keeps it: "ok"
@@ -58,26 +59,27 @@ func runMember(path string) error {
 	}
 	fmt.Println("joined")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		var n, m uint32
+		var n uint32
 		cmd, args, _ := strings.Cut(in.Text(), " ")
-		_, _ = fmt.Sscan(args, &n, &m)
-		fmt.Println(memberDoes(d, cmd, n, m))
+		_, _ = fmt.Sscan(args, &n)
+		fmt.Println(memberDoes(d, cmd, n))
 	}
 	return d.Close()
 }
 
-func memberDoes(d *Domain, cmd string, n, m uint32) any {
+func memberDoes(d *Domain, cmd string, n uint32) any {
 	var out any = "ok"
 	var err error
 	switch cmd {
 	case "srq":
-		out, err = d.AddSRQ()
+		out, err = d.AddSRQ(7)
 	case "unsrq":
 		err = d.RemoveSRQ(n)
 	case "qp":
 		var number uint32
 		if number, err = d.AddQP(); err == nil {
-			out, err = number, d.ConnectQP(number, gidFor(int(n)), m)
+			out = number
+			d.Area(number)[0].Store(uint64(n))
 		}
 	case "open":
 		err = d.OpenQP(n)

@@ -24,7 +24,12 @@
 //
 // Members change the directory under another such lock, one at a time; each entry has a
 // word that is stored last when it appears and cleared first when it goes, so a member
-// that is killed in the middle leaves no half of one. Reading takes no lock.
+// that is killed in the middle leaves no half of one. Reading takes no lock, and neither
+// does giving an SRQ number back.
+//
+// A member that is stopped in the middle of a change, which takes some microseconds, holds up
+// the changes of all others: each ends with ucs.ErrTimedOut after 5 s, and so do those of
+// other goroutines of that member which wait behind it. Messages are not held up.
 //
 // # Trust
 //

@@ -75,8 +75,9 @@ func (v *View) memberAt(place int) (Member, bool) {
 }
 
 // Domain is the membership of a device. Methods may be called by any goroutine until
-// Close; each may wait for another member that changes the directory, up to lockTimeout,
-// after which they return ucs.ErrTimedOut.
+// Close. Those that change the directory wait for each other, and up to lockTimeout for
+// another member that changes it; then they return ucs.ErrTimedOut, and nothing has changed.
+// Those of View, and RemoveSRQ, wait for nobody.
 type Domain struct {
 	View
 	server *server
@@ -87,19 +88,20 @@ type Domain struct {
 }
 
 // Join makes the device with this GID a member of the domain of the inode that fd is
-// open on: a file or a directory. fd stays the caller's. Blocks while another process
-// joins, and while no member answers.
+// open on: a file or a directory. fd stays the caller's. flags are O_CREAT, to make the
+// domain if it has no member, and O_EXCL besides if it must have none. Blocks while another
+// process joins, and while no member answers.
 //
-// Errors, within a *ucs.OpError: ucs.ErrInvalidParam (fd is neither), ucs.ErrTimedOut
-// (a process that joins, or all members, are stopped), ucs.ErrNoMemory (all places are
-// taken), system calls.
-func Join(fd int, gid [16]byte) (*Domain, error) {
+// Errors, within a *ucs.OpError: ucs.ErrInvalidParam (fd is neither), unix.EAGAIN (no member,
+// without O_CREAT), unix.EEXIST (members, with O_EXCL), ucs.ErrTimedOut (a process that
+// joins, or all members, are stopped), ucs.ErrNoMemory (all places are taken), system calls.
+func Join(fd, flags int, gid [16]byte) (*Domain, error) {
 	id, err := identify(fd)
 	if err != nil {
 		return nil, failed("join", id, err)
 	}
 	d := &Domain{View: View{id: id, place: -1}, opened: map[uint32]int{}}
-	if err := d.join(fd, gid); err != nil {
+	if err := d.join(fd, flags, gid); err != nil {
 		return nil, failed("join", id, err)
 	}
 	return d, nil
@@ -109,7 +111,7 @@ func failed(op string, id inode, err error) error {
 	return &ucs.OpError{TL: "xrcd", Dev: fmt.Sprintf("%x:%x", id.dev, id.ino), Op: op, Err: err}
 }
 
-func (d *Domain) join(fd int, gid [16]byte) (err error) {
+func (d *Domain) join(fd, flags int, gid [16]byte) (err error) {
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {
@@ -124,7 +126,7 @@ func (d *Domain) join(fd int, gid [16]byte) (err error) {
 	if err := lockInode(gate); err != nil {
 		return err
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(flags); err != nil {
 		return err
 	}
 	undo.Add(d.View.Close)
@@ -132,11 +134,16 @@ func (d *Domain) join(fd int, gid [16]byte) (err error) {
 }
 
 // open takes the directory from a member, or makes one.
-func (d *Domain) open() error {
+func (d *Domain) open(flags int) error {
+	const exclusive = unix.O_CREAT | unix.O_EXCL
 	fd, err := fetch(d.id)
 	switch {
 	case err != nil:
 		return err
+	case fd < 0 && flags&unix.O_CREAT == 0:
+		return unix.EAGAIN
+	case fd >= 0 && flags&exclusive == exclusive:
+		return errors.Join(unix.EEXIST, unix.Close(fd))
 	case fd < 0:
 		d.dir, d.lock, err = create(d.id)
 	default:

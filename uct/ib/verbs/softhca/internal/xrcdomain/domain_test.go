@@ -34,10 +34,10 @@ func join(t testing.TB, path string, n int) *Domain {
 
 func addSRQ(t testing.TB, d *Domain) uint32 {
 	t.Helper()
-	n, err := d.AddSRQ()
+	n, err := d.AddSRQ(7)
 	require.NoError(t, err)
 	require.Less(t, n, uint32(1<<24))
-	require.NotZero(t, n)
+	require.Equal(t, uint32(7), n%maxSlots)
 	return n
 }
 
@@ -122,22 +122,20 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := domainFile(t)
 			a, c := join(t, path, 1), startMember(t, path)
-			n, other := c.number(t, "qp 7 77"), c.number(t, "qp 8 88")
+			n, other := c.number(t, "qp 77"), c.number(t, "qp 88")
 			require.NoError(t, a.OpenQP(n))
+			assert.True(t, a.Referred(n, gidFor(1)), "by the child")
 			end(c, t)
-			q, ok := a.QP(n)
-			require.True(t, ok, "this member refers to it")
-			assert.Equal(t, TargetQP{Number: n, SrcGID: gidFor(7), SrcQPN: 77, PID: c.Process.Pid}, q)
-			_, ok = a.QP(other)
-			assert.False(t, ok, "nobody refers to it any more")
+			assert.True(t, a.Referred(n, nobody), "this member refers to it")
+			assert.False(t, a.Referred(n, gidFor(1)), "and nobody else")
+			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
+			assert.False(t, a.Referred(other, nobody), "nobody refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
-			_, found := a.FindQP(gidFor(8), 88)
-			assert.False(t, found)
 			gone, err := a.CloseQP(n)
 			require.NoError(t, err)
 			assert.True(t, gone)
-			_, ok = a.QP(n)
-			assert.False(t, ok)
+			assert.False(t, a.Referred(n, nobody))
+			assert.Zero(t, a.Area(n)[0].Load())
 		})
 	}
 }
@@ -146,31 +144,83 @@ func TestQP_SecondOpens(t *testing.T) {
 	path := domainFile(t)
 	a, c := join(t, path, 1), startMember(t, path)
 	n := addQP(t, a)
-	require.NoError(t, a.ConnectQP(n, gidFor(9), 99))
-	require.NoError(t, a.ConnectQP(n, gidFor(9), 99))
-	require.ErrorIs(t, a.ConnectQP(n, gidFor(9), 98), ucs.ErrInvalidState)
-	found, ok := a.FindQP(gidFor(9), 99)
-	require.True(t, ok)
-	require.Equal(t, n, found)
+	a.Area(n)[0].Store(99)
+	v, err := Open(a.Key())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, v.Close()) }()
+	assert.Equal(t, uint64(99), v.Area(n)[0].Load())
 	require.Equal(t, "ok", c.tell(t, "open %d", n))
 	gone, err := a.CloseQP(n)
 	require.NoError(t, err)
 	require.False(t, gone)
-	_, ok = a.QP(n)
-	require.True(t, ok)
+	require.True(t, a.Referred(n, nobody))
 	require.Equal(t, "true", c.tell(t, "close %d", n))
-	_, ok = a.QP(n)
-	require.False(t, ok)
+	require.False(t, a.Referred(n, nobody))
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
+}
+
+// TestQP_Numbers: each has its entry, in domains that begin anywhere.
+func TestQP_Numbers(t *testing.T) {
+	a := join(t, domainFile(t), 1)
+	seen := map[*Area]bool{}
+	for range 100 {
+		n := addQP(t, a)
+		require.True(t, a.Referred(n, nobody))
+		require.False(t, a.Referred(n^1<<15, nobody), "another serial")
+		require.False(t, seen[a.Area(n)])
+		seen[a.Area(n)] = true
+	}
+	areas := 0
+	a.EachArea(func(p *Area) {
+		areas++
+		require.True(t, seen[p])
+	})
+	require.Equal(t, 100, areas)
+}
+
+// TestSRQ_Numbers: one that was given back does not come again soon, and a slot has an end.
+func TestSRQ_Numbers(t *testing.T) {
+	a := join(t, domainFile(t), 1)
+	seen := map[uint32]bool{}
+	for range maxVariant {
+		n := addSRQ(t, a)
+		require.False(t, seen[n])
+		seen[n] = true
+		require.NoError(t, a.RemoveSRQ(n))
+	}
+	for range maxVariant {
+		require.True(t, seen[addSRQ(t, a)])
+	}
+	_, err := a.AddSRQ(7)
+	require.ErrorIs(t, err, ucs.ErrNoMemory)
+	_, err = a.AddSRQ(8)
+	require.NoError(t, err)
+}
+
+func TestJoin_Flags(t *testing.T) {
+	path := domainFile(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	_, err = Join(int(f.Fd()), 0, gidFor(1))
+	require.ErrorIs(t, err, unix.EAGAIN)
+	a, err := Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(1))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	_, err = Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(2))
+	require.ErrorIs(t, err, unix.EEXIST)
+	b, err := Join(int(f.Fd()), 0, gidFor(2))
+	require.NoError(t, err)
+	require.NoError(t, b.Close())
 }
 
 func TestJoin_NotByPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _, _ = r.Close(), w.Close() }()
-	_, err = Join(int(r.Fd()), gidFor(1))
+	_, err = Join(int(r.Fd()), unix.O_CREAT, gidFor(1))
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
-	_, err = Join(-1, gidFor(1))
+	_, err = Join(-1, unix.O_CREAT, gidFor(1))
 	require.ErrorIs(t, err, unix.EBADF)
 }
 
@@ -234,15 +284,13 @@ func TestChurn(t *testing.T) {
 				delete(gone, n)
 			}
 			for _, n := range l.qps {
-				_, ok := a.QP(n)
-				require.True(t, ok)
+				require.True(t, a.Referred(n, nobody))
 				delete(gone, n)
 			}
 		}
 		for n := range gone {
 			_, srq := a.SRQOwner(n)
-			_, qp := a.QP(n)
-			require.False(t, srq || qp, "%#x belongs to nobody", n)
+			require.False(t, srq || a.Referred(n, nobody), "%#x belongs to nobody", n)
 		}
 	}
 	for range testenv.Rounds(30, 300) {
@@ -250,7 +298,7 @@ func TestChurn(t *testing.T) {
 			l := living{c: startMember(t, path)}
 			for i := range 3 {
 				l.srqs = append(l.srqs, l.c.number(t, "srq"))
-				l.qps = append(l.qps, l.c.number(t, "qp %d %d", i, l.c.Process.Pid))
+				l.qps = append(l.qps, l.c.number(t, "qp %d", i))
 			}
 			all = append(all, l)
 		} else {

@@ -1,6 +1,7 @@
 package xrcdomain
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -11,34 +12,49 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// fetch takes the descriptor of the directory from a member; -1 if there is none. One
-// that is stopped answers nothing, so that the next is asked besides.
+// fetch takes the descriptor of the directory from a member; -1 if there is none.
 //
-// Errors: ucs.ErrTimedOut (there are members, none answers), ucs.ErrInvalidAddr (what they
-// gave is no directory of this inode).
+// Errors: ucs.ErrTimedOut (there are members, none answers), system calls.
 func fetch(id inode) (int, error) {
+	for end := time.Now().Add(answerTimeout); ; time.Sleep(hedgePause) {
+		fd, busy, err := ask(id)
+		if fd >= 0 || err != nil || busy == 0 {
+			return fd, err
+		}
+		if time.Now().After(end) {
+			return -1, fmt.Errorf("%w: more processes wait for %d members than they accept", ucs.ErrTimedOut, busy)
+		}
+	}
+}
+
+// ask asks all members; -1 if none has answered. One that is stopped answers nothing, so
+// that the next is asked besides. busy are those that had no room to wait for an answer.
+func ask(id inode) (fd, busy int, err error) {
 	r := requests{answers: make(chan answer, maxMembers)}
 	defer r.abandon()
 	for place := range maxMembers {
 		conn, err := net.DialUnix(network, nil, socketAddr(id, place))
-		if err != nil {
-			continue // no member, or another user's name
+		switch {
+		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPROTOTYPE):
+			continue // nobody listens, or somebody else does
+		case errors.Is(err, unix.EAGAIN):
+			busy++
+			continue
+		case err != nil:
+			return -1, busy, err
 		}
 		r.add(conn)
 		if fd := r.wait(hedgePause); fd >= 0 {
-			return fd, nil
+			return fd, busy, nil
 		}
 	}
-	if len(r.conns) == 0 {
-		return -1, nil
-	}
 	if fd := r.wait(answerTimeout); fd >= 0 {
-		return fd, nil
+		return fd, busy, nil
 	}
 	if r.pending > 0 {
-		return -1, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
+		return -1, busy, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
 	}
-	return -1, nil // they left meanwhile, or were other users
+	return -1, busy, nil // they left meanwhile, or were other users
 }
 
 // answer is what a member gave: a descriptor, or -1.

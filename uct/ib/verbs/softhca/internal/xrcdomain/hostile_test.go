@@ -27,32 +27,54 @@ func FuzzDirectory(f *testing.F) {
 	f.Cleanup(func() { require.NoError(f, d.Close()) })
 	f.Fuzz(func(t *testing.T, fill []byte, number, end uint32) {
 		mem := d.dir.seg.Bytes()
-		i := number % maxSRQs
-		for _, at := range []int{membersAt, srqsAt + int(i)*srqLen, qpsAt, qpsAt + int(number%maxQPs)*qpLen} {
+		slot := max(1, number%64)
+		for _, at := range []int{membersAt, slotsAt + int(slot)*slotLen, qpsAt, qpsAt + int(number%maxQPs)*qpLen} {
 			copy(mem[at:], fill[:min(len(fill), 4*qpLen)])
 		}
 		d.dir.header().qpsEnd.Store(end % 64)
-		d.dir.header().nextSRQ.Store(end)
-		if m, ok := d.SRQOwner(number); ok {
-			assert.NotEqual(t, 0, number)
-			_ = m
+		d.dir.header().slotsEnd.Store(end % 1024)
+		if place, ok := d.SRQPlace(number); ok {
+			assert.Less(t, place, MaxPlaces)
 		}
-		if q, ok := d.QP(number); ok {
-			assert.Equal(t, number, q.Number)
+		d.SRQOwner(number)
+		d.Referred(number, nobody)
+		d.EachArea(func(a *Area) { assert.NotNil(t, a) })
+		if n, err := d.AddSRQ(slot); err == nil {
+			require.NoError(t, d.RemoveSRQ(n))
 		}
-		n, err := d.AddSRQ()
-		require.NoError(t, err)
-		require.NoError(t, d.RemoveSRQ(n))
 		q, err := d.AddQP()
 		require.NoError(t, err)
-		require.NoError(t, d.ConnectQP(q, gidFor(3), 33))
-		found, ok := d.FindQP(gidFor(3), 33)
-		require.True(t, ok)
-		require.NotZero(t, found)
+		require.True(t, d.Referred(q, nobody))
 		gone, err := d.CloseQP(q)
 		require.NoError(t, err)
-		_ = gone
+		require.True(t, gone)
+		d.forgetSRQs(d.place)
 	})
+}
+
+// TestFetch_FullBacklog: a member that accepts nobody for a while is one, so that no second
+// directory is made.
+func TestFetch_FullBacklog(t *testing.T) {
+	path := domainFile(t)
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	id, err := identify(int(f.Fd()))
+	require.NoError(t, err)
+	l, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.Bind(l, &unix.SockaddrUnix{Name: socketAddr(id, 0).Name}))
+	require.NoError(t, unix.Listen(l, 0))
+	waiting, err := net.DialUnix(network, nil, socketAddr(id, 0))
+	require.NoError(t, err)
+	fd, busy, err := ask(id)
+	require.NoError(t, err)
+	assert.Equal(t, []int{-1, 1}, []int{fd, busy})
+	require.NoError(t, unix.Close(l))
+	require.NoError(t, waiting.Close())
+	fd, busy, err = ask(id)
+	require.NoError(t, err)
+	assert.Equal(t, []int{-1, 0}, []int{fd, busy})
 }
 
 func TestOpen_NoDirectory(t *testing.T) {

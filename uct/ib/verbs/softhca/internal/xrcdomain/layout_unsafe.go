@@ -11,20 +11,20 @@ import (
 // The directory, in native order, as all who map it run on one machine.
 const (
 	layoutMagic   = 0x6763_7872 // "gcxr"
-	layoutVersion = 1
+	layoutVersion = 2
 
 	maxMembers = 1 << 10
-	maxSRQs    = 1 << 17
+	maxSlots   = 1 << 16 // of a device
 	maxQPs     = 1 << 15
 
 	headerLen = 4096
 	memberLen = 32
-	srqLen    = 8
+	slotLen   = 4 << variantBits // a word for each number that a slot can have
 	qpLen     = 256
 
 	membersAt = headerLen
-	srqsAt    = membersAt + maxMembers*memberLen
-	qpsAt     = srqsAt + maxSRQs*srqLen
+	slotsAt   = membersAt + maxMembers*memberLen
+	qpsAt     = slotsAt + maxSlots*slotLen // address space: pages are taken when touched
 	layoutLen = qpsAt + maxQPs*qpLen
 )
 
@@ -36,12 +36,12 @@ const (
 
 // header is the start of the directory.
 type header struct {
-	magic   atomic.Uint32 // stored last
-	version atomic.Uint32
-	dev     atomic.Uint64 // of the inode
-	ino     atomic.Uint64
-	nextSRQ atomic.Uint32 // where the search for a free number begins
-	qpsEnd  atomic.Uint32 // entries from here on have never been used
+	magic    atomic.Uint32 // stored last
+	version  atomic.Uint32
+	dev      atomic.Uint64 // of the inode
+	ino      atomic.Uint64
+	slotsEnd atomic.Uint32 // slots from here on have never been used
+	qpsEnd   atomic.Uint32 // entries from here on have never been used
 }
 
 // member is a device of a process. It is valid while the lock of its place is held.
@@ -51,15 +51,18 @@ type member struct {
 	_   [12]byte
 }
 
+// Area is what the devices of a domain keep of a target QP: 64 bytes, aligned to that.
+type Area [8]atomic.Uint64
+
+const areaLen = int(unsafe.Sizeof(Area{}))
+
 // qpEntry is a target QP. number is stored last when it appears and cleared first.
 type qpEntry struct {
 	number atomic.Uint32 // 0: free
-	serial atomic.Uint32 // of the number that was given last
-	srcQPN atomic.Uint32 // of the initiator; 0: not connected
-	pid    atomic.Uint32
-	srcGID [2]atomic.Uint64
+	serial atomic.Uint32 // how many numbers it has had
+	_      [areaLen - 8]byte
+	area   Area
 	refs   [maxMembers / 64]atomic.Uint64 // which members refer to it
-	_      [qpLen - 32 - maxMembers/8]byte
 }
 
 var (
@@ -84,14 +87,18 @@ func (d directory) member(place int) *member {
 	return (*member)(unsafe.Add(d.base, membersAt+place*memberLen))
 }
 
-// srq is a word: see srq.go.
-func (d directory) srq(i uint32) *atomic.Uint64 {
-	return (*atomic.Uint64)(unsafe.Add(d.base, srqsAt+int(i%maxSRQs)*srqLen))
+// srq is the word of an SRQ number, 24 bits: see srq.go.
+func (d directory) srq(number uint32) *atomic.Uint32 {
+	slot, variant := number%maxSlots, number>>slotBits%(1<<variantBits)
+	return (*atomic.Uint32)(unsafe.Add(d.base, slotsAt+int(slot)*slotLen+int(variant)*4))
 }
 
 func (d directory) qp(i uint32) *qpEntry {
 	return (*qpEntry)(unsafe.Add(d.base, qpsAt+int(i%maxQPs)*qpLen))
 }
+
+// slotsEnd is how many slots may have been used.
+func (d directory) slotsEnd() uint32 { return min(d.header().slotsEnd.Load(), maxSlots) }
 
 // qpsEnd is how many entries may have been used.
 func (d directory) qpsEnd() uint32 { return min(d.header().qpsEnd.Load(), maxQPs) }

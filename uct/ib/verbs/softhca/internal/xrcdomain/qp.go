@@ -3,7 +3,6 @@ package xrcdomain
 import (
 	"fmt"
 	"math/bits"
-	"os"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -12,21 +11,11 @@ import (
 // other QPs of a device.
 const NumberBit = 1 << 23
 
-// qpSerials is how often an entry has another number: bits 15 to 22.
+// qpSerials is how many numbers an entry has in turn: bits 15 to 22.
 const qpSerials = 1 << 8
 
-// TargetQP is a target QP of the domain.
-type TargetQP struct {
-	Number uint32
-	// SrcGID and SrcQPN are the initiator; zero before the QP is connected.
-	SrcGID [16]byte
-	SrcQPN uint32
-	// PID is the process that made it.
-	PID int
-}
-
-// AddQP makes a target QP that this member refers to. ucs.ErrNoMemory when there is no
-// number left.
+// AddQP makes a target QP that this member refers to; its area is zero. ucs.ErrNoMemory
+// when there is no number left.
 func (d *Domain) AddQP() (number uint32, err error) {
 	err = d.change(func() error {
 		i, ok := d.freeQP()
@@ -34,11 +23,7 @@ func (d *Domain) AddQP() (number uint32, err error) {
 			return fmt.Errorf("%w: %d target QPs", ucs.ErrNoMemory, maxQPs)
 		}
 		e := d.dir.qp(i)
-		serial := (e.serial.Load() + 1) % qpSerials
-		number = NumberBit | serial*maxQPs | i
-		e.serial.Store(serial)
-		e.pid.Store(uint32(os.Getpid()))
-		e.connect([16]byte{}, 0)
+		number = d.qpNumber(i, e.serial.Add(1))
 		e.refer(d.place)
 		e.number.Store(number)
 		d.opened[number] = 1
@@ -47,7 +32,24 @@ func (d *Domain) AddQP() (number uint32, err error) {
 	return number, err
 }
 
-// freeQP returns an entry without QP and without references: one that is free, a new one,
+// Domains begin their numbers at different places, so that a device in several of them
+// hardly ever has the same number twice.
+
+func (v *View) qpNumber(i, serial uint32) uint32 {
+	start := v.id.spread()
+	return NumberBit | (start/maxQPs+serial)%qpSerials*maxQPs | (start+i)%maxQPs
+}
+
+// entryOf is the entry that a number belongs to, if it has one.
+func (v *View) entryOf(number uint32) *qpEntry { return v.dir.qp(number - v.id.spread()) }
+
+// spread is 23 bits that differ from inode to inode.
+func (id inode) spread() uint32 {
+	const golden = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4)
+	return uint32((id.dev ^ bits.RotateLeft64(id.ino, 32)) * golden >> 41)
+}
+
+// freeQP returns an entry without QP, references and content: one that is free, a new one,
 // or one of the dead. Under the lock for changes.
 func (d *Domain) freeQP() (uint32, bool) {
 	end := d.dir.qpsEnd()
@@ -63,8 +65,7 @@ func (d *Domain) freeQP() (uint32, bool) {
 		return end, true
 	}
 	for i := range end {
-		if e := d.dir.qp(i); !d.used(e) {
-			e.number.Store(0)
+		if e := d.dir.qp(i); !d.used(e, nobody) {
 			e.clear()
 			return i, true
 		}
@@ -72,11 +73,15 @@ func (d *Domain) freeQP() (uint32, bool) {
 	return 0, false
 }
 
-// used reports whether a member that is alive refers to an entry.
-func (v *View) used(e *qpEntry) bool {
+// nobody is the GID of no member.
+var nobody [16]byte
+
+// used reports whether a member that is alive refers to an entry, other than the one with
+// the GID.
+func (v *View) used(e *qpEntry, but [16]byte) bool {
 	for i := range e.refs {
 		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
-			if v.alive(i*64 + bits.TrailingZeros64(rest)) {
+			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && (m.GID != but || but == nobody) {
 				return true
 			}
 		}
@@ -88,8 +93,8 @@ func (v *View) used(e *qpEntry) bool {
 // ucs.ErrInvalidParam if there is none.
 func (d *Domain) OpenQP(number uint32) error {
 	return d.change(func() error {
-		e := d.entry(number)
-		if e == nil {
+		e := d.entryOf(number)
+		if number == 0 || e.number.Load() != number || !d.used(e, nobody) {
 			return noQP(number)
 		}
 		e.refer(d.place)
@@ -109,95 +114,43 @@ func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 			return nil
 		}
 		delete(d.opened, number)
-		e := d.dir.qp(number)
+		e := d.entryOf(number)
 		if e.number.Load() != number {
 			gone = true
 			return nil
 		}
 		e.unrefer(d.place)
-		if gone = !d.used(e); gone {
-			e.number.Store(0)
+		if gone = !d.used(e, nobody); gone {
+			e.clear()
 		}
 		return nil
 	})
 	return gone, err
 }
 
-// ConnectQP says which initiator a target QP serves. ucs.ErrInvalidParam if this member
-// does not refer to it, ucs.ErrInvalidState if it serves another.
-func (d *Domain) ConnectQP(number uint32, gid [16]byte, qpn uint32) error {
-	return d.change(func() error {
-		e := d.entry(number)
-		if e == nil || d.opened[number] == 0 {
-			return noQP(number)
-		}
-		if e.srcQPN.Load() != 0 && !e.serves(gid, qpn) {
-			return ucs.ErrInvalidState
-		}
-		e.connect(gid, qpn)
-		return nil
-	})
-}
-
 func noQP(number uint32) error {
 	return fmt.Errorf("%w: target QP %#x", ucs.ErrInvalidParam, number)
 }
 
-// entry is the one of a target QP that is used; nil if there is none. Under the lock for
-// changes.
-func (d *Domain) entry(number uint32) *qpEntry {
-	if e := d.dir.qp(number); number != 0 && e.number.Load() == number && d.used(e) {
-		return e
-	}
-	return nil
+// Referred reports whether a member that is alive refers to a target QP, other than the one
+// with the GID, which may be zero. A system call for each.
+func (v *View) Referred(number uint32, but [16]byte) bool {
+	e := v.entryOf(number)
+	return number != 0 && e.number.Load() == number && v.used(e, but)
 }
 
-// FindQP looks for the target QP that serves an initiator. Reads all entries.
-func (d *Domain) FindQP(gid [16]byte, qpn uint32) (number uint32, found bool) {
-	err := d.change(func() error {
-		for i := range d.dir.qpsEnd() {
-			e := d.dir.qp(i)
-			if n := e.number.Load(); n%maxQPs == i && e.serves(gid, qpn) && d.entry(n) != nil {
-				number, found = n, true
-				return nil
-			}
+// Area is what the devices of the domain keep of a target QP: zero when it is made and when
+// it is gone. It is another QP's if there is none with the number: devices have the number in
+// it. All members may write to it, views may not; valid until Close.
+func (v *View) Area(number uint32) *Area { return &v.entryOf(number).area }
+
+// EachArea calls f with the areas of all target QPs.
+func (v *View) EachArea(f func(*Area)) {
+	for i := range v.dir.qpsEnd() {
+		if e := v.dir.qp(i); e.number.Load() != 0 {
+			f(&e.area)
 		}
-		return nil
-	})
-	return number, found && err == nil
-}
-
-// QP is the target QP with a number; false if no member that is alive refers to it.
-func (v *View) QP(number uint32) (TargetQP, bool) {
-	e := v.dir.qp(number)
-	if number == 0 || e.number.Load() != number || !v.used(e) {
-		return TargetQP{}, false
 	}
-	q := e.read(number)
-	return q, e.number.Load() == number
-}
-
-func (e *qpEntry) read(number uint32) TargetQP {
-	return TargetQP{
-		Number: number,
-		SrcGID: gidOf([2]uint64{e.srcGID[0].Load(), e.srcGID[1].Load()}),
-		SrcQPN: e.srcQPN.Load(),
-		PID:    int(e.pid.Load()),
-	}
-}
-
-// connect stores the initiator; the QPN last, as it publishes the GID.
-func (e *qpEntry) connect(gid [16]byte, qpn uint32) {
-	w := words(gid)
-	e.srcQPN.Store(0)
-	e.srcGID[0].Store(w[0])
-	e.srcGID[1].Store(w[1])
-	e.srcQPN.Store(qpn)
-}
-
-func (e *qpEntry) serves(gid [16]byte, qpn uint32) bool {
-	w := words(gid)
-	return qpn != 0 && e.srcQPN.Load() == qpn && e.srcGID[0].Load() == w[0] && e.srcGID[1].Load() == w[1]
 }
 
 func (e *qpEntry) refers(place int) bool { return e.refs[place/64].Load()&(1<<(place%64)) != 0 }
@@ -217,10 +170,14 @@ func (e *qpEntry) drop(place int) {
 			return
 		}
 	}
-	e.number.Store(0)
+	e.clear()
 }
 
 func (e *qpEntry) clear() {
+	e.number.Store(0)
+	for i := range e.area {
+		e.area[i].Store(0)
+	}
 	for i := range e.refs {
 		e.refs[i].Store(0)
 	}

@@ -6,87 +6,92 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// srqWord is an SRQ number in the directory:
+// The number of an SRQ is 24 bits:
 //
-//	bits 0..9  the member's place    10  taken    11..17  serial: bits 17 to 23 of the number
+//	23..16  variant, 1 to 255    15..0  slot: where the device of its member has it
 //
-// The serial stays when the number is free, so that the next one is another.
-type srqWord uint64
-
+// Devices number their slots alike, so the variant tells the members apart; and it tells
+// a queue from those that had the slot before. There is a word for each number:
+//
+//	9..0  the member's place    10  taken
+//
+// That of variant 0, which no number has, is the variant that was given last.
 const (
-	srqTaken    srqWord = 1 << 10
-	serialShift         = 11
-	serialMask          = 1<<7 - 1
-	slotBits            = 17 // maxSRQs
+	slotBits    = 16
+	variantBits = 8
+	maxVariant  = 1<<variantBits - 1
 )
 
-func (w srqWord) place() int     { return int(w % maxMembers) }
-func (w srqWord) taken() bool    { return w&srqTaken != 0 }
-func (w srqWord) serial() uint32 { return uint32(w>>serialShift) & serialMask }
+type srqWord uint32
 
-// number is the SRQN of word i; never 0, as the serial of one that is taken is not.
-func (w srqWord) number(i uint32) uint32 { return w.serial()<<slotBits | i }
+const srqTaken srqWord = 1 << 10
 
-// taking is the word after w when a member takes it.
-func (w srqWord) taking(place int) srqWord {
-	serial := w.serial()%serialMask + 1
-	return srqWord(serial)<<serialShift | srqTaken | srqWord(place)
-}
+func (w srqWord) place() int  { return int(w % maxMembers) }
+func (w srqWord) taken() bool { return w&srqTaken != 0 }
 
-// AddSRQ takes a number, 24 bits, for an SRQ of this member. ucs.ErrNoMemory when there is
-// none left.
-func (d *Domain) AddSRQ() (number uint32, err error) {
+// AddSRQ takes a number for an SRQ of this member at a slot of its device, 1 to 65535.
+// ucs.ErrNoMemory when all 255 numbers of that slot are taken; another slot may have some.
+func (d *Domain) AddSRQ(slot uint32) (number uint32, err error) {
 	err = d.change(func() error {
-		next, known := d.dir.header().nextSRQ.Load(), d.place
-		for n := range uint32(maxSRQs) {
-			i := (next + n) % maxSRQs
-			old := srqWord(d.dir.srq(i).Load())
-			if old.taken() && (old.place() == known || d.alive(old.place())) {
-				known = old.place()
+		last := d.dir.srq(slot)
+		for n := range uint32(maxVariant) {
+			variant := (last.Load()+n)%maxVariant + 1
+			number = variant<<slotBits | slot
+			if d.ownerLives(srqWord(d.dir.srq(number).Load())) {
 				continue
 			}
-			w := old.taking(d.place)
-			d.dir.srq(i).Store(uint64(w))
-			d.dir.header().nextSRQ.Store(i + 1)
-			number = w.number(i)
+			d.dir.srq(number).Store(uint32(srqTaken) | uint32(d.place))
+			last.Store(variant)
+			end := &d.dir.header().slotsEnd
+			end.Store(max(end.Load(), slot+1))
 			return nil
 		}
-		return fmt.Errorf("%w: %d SRQ numbers", ucs.ErrNoMemory, maxSRQs)
+		return fmt.Errorf("%w: SRQ numbers of slot %d", ucs.ErrNoMemory, slot)
 	})
 	return number, err
 }
 
-// RemoveSRQ gives back a number of this member; others are left alone.
+// ownerLives reports whether a number is taken by a member that is alive.
+func (v *View) ownerLives(w srqWord) bool { return w.taken() && v.alive(w.place()) }
+
+// RemoveSRQ gives back a number of this member; others are left alone. It does not wait for
+// members that change the directory.
 func (d *Domain) RemoveSRQ(number uint32) error {
-	return d.change(func() error {
-		i := number % maxSRQs
-		w := srqWord(d.dir.srq(i).Load())
-		if !w.taken() || w.number(i) != number || w.place() != d.place {
-			return fmt.Errorf("%w: SRQ number %#x", ucs.ErrInvalidParam, number)
-		}
-		d.dir.srq(i).Store(uint64(w &^ srqTaken))
-		return nil
-	})
+	if !d.dir.srq(number).CompareAndSwap(uint32(srqTaken)|uint32(d.place), 0) {
+		return fmt.Errorf("%w: SRQ number %#x", ucs.ErrInvalidParam, number)
+	}
+	return nil
 }
 
 // forgetSRQs frees the numbers of a place. Under the lock for changes.
 func (d *Domain) forgetSRQs(place int) {
-	for i := range uint32(maxSRQs) {
-		if w := srqWord(d.dir.srq(i).Load()); w.taken() && w.place() == place {
-			d.dir.srq(i).Store(uint64(w &^ srqTaken))
+	for slot := range d.dir.slotsEnd() {
+		for variant := uint32(1); variant <= maxVariant; variant++ {
+			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqTaken)|uint32(place), 0)
 		}
 	}
 }
 
+// SRQPlace is the place of the member that has an SRQ, below MaxPlaces, or had it when it
+// died: one load. False if there is no such SRQ.
+func (v *View) SRQPlace(number uint32) (place int, ok bool) {
+	w := srqWord(v.dir.srq(number).Load())
+	return w.place(), w.taken() && number>>slotBits != 0
+}
+
+// MaxPlaces is how many members a domain can have.
+const MaxPlaces = maxMembers
+
 // SRQOwner is the member that has an SRQ; false if there is no such SRQ, or its member is
 // dead. What it returns may be over when it returns: the member's device knows.
 func (v *View) SRQOwner(number uint32) (Member, bool) {
-	i := number % maxSRQs
-	before := v.dir.srq(i).Load()
-	w := srqWord(before)
-	if !w.taken() || w.number(i) != number {
+	place, ok := v.SRQPlace(number)
+	if !ok {
 		return Member{}, false
 	}
-	m, ok := v.memberAt(w.place())
-	return m, ok && v.dir.srq(i).Load() == before // a member that takes the place clears the word first
+	m, ok := v.memberAt(place)
+	if again, still := v.SRQPlace(number); !still || again != place {
+		return Member{}, false // a member that takes the place clears the word first
+	}
+	return m, ok
 }
