@@ -31,8 +31,10 @@ type XRCDInitAttr struct {
 const PrivateXRCD = -1
 
 // OpenXRCD opens a domain. ErrUnsupported where there is no XRC, or none that is shared
-// as FD asks; ErrInvalidParam for a bad descriptor; with the unix error EAGAIN
-// for a domain that does not exist without O_CREAT, EEXIST for one that does with O_EXCL.
+// as FD asks; ErrInvalidParam for a descriptor that is of no file or directory; with the unix
+// error EAGAIN for a domain that does not exist without O_CREAT, EEXIST for one that does with
+// O_EXCL. A domain with a name may block for seconds while other processes that are in it are
+// stopped, and then ends with ErrTimedOut; so may CreateQP, OpenQP, and making an SRQ in it.
 func (c *Context) OpenXRCD(attr XRCDInitAttr) (*XRCD, error) {
 	const op = "open XRC domain"
 	if attr.FD < PrivateXRCD {

@@ -41,33 +41,35 @@ func (d *xrcDomain) Close() error {
 
 // CreateQP implements verbs.XRCDProvider.
 func (d *xrcDomain) CreateQP(v *verbs.QP) (verbs.QPProvider, error) {
-	qpn, err := d.hw.CreateTarget(d.xrcdn)
+	handle, qpn, err := d.hw.CreateTarget(d.xrcdn)
 	if err != nil {
 		return nil, opError("create QP", err)
 	}
-	return d.addTarget(v, qpn), nil
+	return d.addTarget(v, handle, qpn), nil
 }
 
 // OpenQP implements verbs.XRCDProvider.
 func (d *xrcDomain) OpenQP(v *verbs.QP, qpn uint32) (verbs.QPProvider, error) {
-	if err := d.hw.OpenTarget(d.xrcdn, qpn); err != nil {
+	handle, err := d.hw.OpenTarget(d.xrcdn, qpn)
+	if err != nil {
 		return nil, opError("open QP", err)
 	}
-	return d.addTarget(v, qpn), nil
+	return d.addTarget(v, handle, qpn), nil
 }
 
-func (d *xrcDomain) addTarget(v *verbs.QP, qpn uint32) *targetQP {
-	d.prov.events.addQP(qpn, v)
+func (d *xrcDomain) addTarget(v *verbs.QP, handle, qpn uint32) *targetQP {
+	d.prov.events.addQP(handle, v)
 	d.prov.count(func(r *verbs.Resources) { r.QPs++; r.Bytes.QPs += targetLen })
-	return &targetQP{prov: d.prov, v: v, qpn: qpn}
+	return &targetQP{prov: d.prov, v: v, handle: handle, qpn: qpn}
 }
 
 // targetQP stands for an XRC target, which has no queue: nothing is posted to it, and
 // what arrives over it completes as receives of SRQs.
 type targetQP struct {
-	prov *Provider
-	v    *verbs.QP
-	qpn  uint32
+	prov   *Provider
+	v      *verbs.QP
+	handle uint32 // for the device
+	qpn    uint32 // in the domain
 }
 
 // Number implements verbs.QPProvider.
@@ -85,19 +87,19 @@ func (q *targetQP) PostRecv([]verbs.RecvWR) (n int, err error) {
 
 // Modify implements verbs.QPProvider.
 func (q *targetQP) Modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
-	return q.prov.hw.ModifyQP(q.qpn, attr, mask)
+	return q.prov.hw.ModifyQP(q.handle, attr, mask)
 }
 
 // State implements verbs.QPProvider.
-func (q *targetQP) State() verbs.QPState { return q.prov.stateOf(q.qpn) }
+func (q *targetQP) State() verbs.QPState { return q.prov.stateOf(q.handle) }
 
 // Close implements verbs.QPProvider.
 func (q *targetQP) Close() error {
 	p := q.prov
-	if err := p.hw.DestroyQP(q.qpn); err != nil {
+	if err := p.hw.DestroyQP(q.handle); err != nil {
 		return opError("destroy QP", err)
 	}
-	p.events.removeQP(q.qpn, q.v)
+	p.events.removeQP(q.handle, q.v)
 	p.count(func(r *verbs.Resources) { r.QPs--; r.Bytes.QPs -= targetLen })
 	return nil
 }

@@ -114,7 +114,7 @@ func (r *requester) busyDelay() int64 {
 // claimNext claims the receive that is next in the SRQ of w. The guard is up.
 func (qp *queuePair) claimNext(w *prm.WQE) claimResult {
 	l := qp.req.link
-	e := l.table.qp(qp.attr.DestQPN)
+	e := qp.peerEntry()
 	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return claimPeer
 	}
@@ -205,7 +205,7 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 // its memory. The guard is up.
 func (qp *queuePair) stillOurs(w *prm.WQE) (pdn uint32, ok bool) {
 	r := &qp.req
-	e := r.link.table.qp(qp.attr.DestQPN)
+	e := qp.peerEntry()
 	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || r.out.claim.Load() != claimed(qp.hca.claimID, r.out.seq) {
 		return 0, false
 	}

@@ -58,6 +58,44 @@
 // REM_INV_REQ for the initiator, and the target goes to ERR with EventQPReqErr. A target
 // whose initiator's device is gone goes to ERR too.
 //
+// # Shared XRC domains
+//
+// A domain that is opened by a descriptor is one of all devices of the user on the host that
+// open the same inode on the shm fabric; on loop, of one device. Its directory (package
+// xrcdomain) is mapped by all: which device has an SRQ number, and the targets, with their
+// state, their initiator and the devices that refer to them.
+//
+//	initiator                      directory                     member
+//	connected over any member  ->  its target is there
+//	send to an SRQ number      ->  the member that has it   ->   the SRQ, as above
+//
+// The initiator has a link and message numbers of their own for each member that it sends to,
+// and goes from one to the next when nothing is in flight: the order of a QP holds, and a
+// message that waits holds up those behind it, also those for others. A member to which
+// packets come over a target has a responder for it, whether it has opened the target or not.
+// To whom a message goes is one load; a new member costs a dial.
+//
+// What of a domain is gone, and how its initiator learns it:
+//
+//	no such SRQ number, closed, of another domain    REM_INV_REQ, the target goes to ERR
+//	the number of a process that is dead or left     the same
+//	a process that dies with a message of the QP     RETRY_EXC with VendorPeerGone
+//	a process that is stopped                        its posted receives are filled; then RNR
+//	one that was stopped before the first message    RETRY_EXC after Config.DialTimeout
+//	for it
+//	the process that made the target                 nothing: another one refers to it
+//	the last process that refers to the target       RETRY_EXC, or an event if nothing is posted
+//	the process it was connected to, before the      RETRY_EXC
+//	first message
+//	all processes stopped before the first message   RETRY_EXC after the local ACK timeouts
+//
+// A fault of the target is seen by all that have it open as its state, and is an event where it
+// was found. Only the initiators of this user find the directory. A process that is killed
+// while others refer to the target and have no link with the initiator leaves it alive until
+// a link of the initiator ends. An initiator without limit of retries that waits for a receive
+// of one member does not see that another one resets or closes the target before that
+// receive comes, or its own reset.
+//
 // # Order and completion
 //
 // The work requests of a QP take effect in order. An RDMA write, read or atomic

@@ -1,26 +1,24 @@
 package softhca
 
 import (
-	"fmt"
+	"errors"
 	"sync/atomic"
 
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
 // xrcDomain is an XRC domain as this device has it open. Initiators reach its queues over
 // its targets.
 type xrcDomain struct {
 	xrcdn uint32
-	users int // SRQs, and references to targets; under hca.mu
-}
-
-// number is the number of the queue at a slot of the device's table, 24 bits. Its low 16
-// bits are the slot, and it is never 0, as slots are not. variant differs from that of the
-// queue that had the slot before, so that what was meant for that one finds none.
-func (d *xrcDomain) number(slot uint32, variant uint8) (srqn uint32) {
-	return uint32(variant)<<16 | slot
+	opens int           // how often the driver has it open; under hca.mu
+	users int           // SRQs, and references to targets; under hca.mu
+	key   xrcdomain.Key // of a domain with a name; else 0
+	inode int           // descriptor that keeps the inode of the name
+	// dir is the directory of a domain that other devices can be in; else nil.
+	dir *xrcdomain.Domain
 }
 
 // restingSRQs is how many slots of closed queues are left alone. Each slot that was ever used
@@ -44,34 +42,6 @@ var (
 	_ prm.RecvWatcher = (*hca)(nil)
 )
 
-// OpenXRCD implements prm.XRCHardware. Domains with a name are not shared yet.
-func (h *hca) OpenXRCD(attr verbs.XRCDInitAttr) (uint32, error) {
-	if attr.FD != verbs.PrivateXRCD {
-		return 0, fmt.Errorf("domain that is shared: %w", ucs.ErrUnsupported)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d := &xrcDomain{}
-	var err error
-	d.xrcdn, err = h.xrcds.add(d)
-	return d.xrcdn, err
-}
-
-// CloseXRCD implements prm.XRCHardware.
-func (h *hca) CloseXRCD(xrcdn uint32) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d := h.xrcds.get(xrcdn)
-	if d == nil {
-		return ucs.ErrInvalidParam
-	}
-	if d.users > 0 {
-		return ucs.ErrBusy
-	}
-	h.xrcds.remove(xrcdn)
-	return nil
-}
-
 // xrcTable finds an XRC SRQ of this device by number without a lock.
 type xrcTable struct {
 	slot [maxXRCSRQ]atomic.Pointer[recvQueue]
@@ -92,35 +62,83 @@ func (t *xrcTable) findAny(srqn uint32) *recvQueue {
 	return nil
 }
 
-// CreateXRCSRQ implements prm.XRCHardware.
+// CreateXRCSRQ implements prm.XRCHardware. In a shared domain it waits for members that
+// change the directory.
 func (h *hca) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
 	view, err := prm.NewRQView(p.Buf, p.Count, p.Stride)
 	if err != nil || p.DBRec == (prm.DBRec{}) || p.MaxSGE < 1 {
 		return 0, 0, ucs.ErrInvalidParam
 	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	d, cq := h.xrcds.get(p.XRCDN), h.cqs.get(p.CQN)
 	if d == nil || cq == nil {
+		h.mu.Unlock()
 		return 0, 0, ucs.ErrInvalidParam
 	}
-	slot, variant, ok := h.srqIDs.take()
-	if !ok {
-		return 0, 0, ucs.ErrNoMemory
-	}
-	q := &recvQueue{hca: h, srqn: d.number(slot, variant), pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
-	e := h.table.srq(q.srqn)
-	q.xrc.domain, q.xrc.cq, q.xrc.uidx = d, cq, p.UserIndex
-	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}
 	d.users++
 	cq.users++
-	h.xrcSRQs.slot[slot].Store(q)
+	h.mu.Unlock()
+	q := &recvQueue{hca: h, pdn: p.PDN, view: view, maxSGE: p.MaxSGE, dbrec: p.DBRec}
+	q.xrc.domain, q.xrc.cq, q.xrc.uidx = d, cq, p.UserIndex
+	q.srqn, err = h.takeNumber(d)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		d.users--
+		cq.users--
+		return 0, 0, err
+	}
+	h.showSRQ(q)
+	return q.handle(), q.srqn, nil
+}
+
+// slotsTried is how many slots are tried before a shared domain is out of numbers: each
+// has one for 255 members.
+const slotsTried = 8
+
+// takeNumber takes a slot of the device's table and a number that is unique in the domain,
+// 24 bits. Its low 16 bits are the slot, and it is never 0, as slots are not. The other 8
+// differ from those of the queue that had the slot before, so that what was meant for that one
+// finds none.
+func (h *hca) takeNumber(d *xrcDomain) (srqn uint32, err error) {
+	for range slotsTried {
+		h.mu.Lock()
+		slot, variant, ok := h.srqIDs.take()
+		h.mu.Unlock()
+		if !ok {
+			return 0, ucs.ErrNoMemory
+		}
+		if d.dir == nil {
+			return uint32(variant)<<16 | slot, nil
+		}
+		if srqn, err = d.dir.AddSRQ(slot); err == nil {
+			return srqn, nil
+		}
+		defer h.giveSlot(slot) // not before the others were taken
+		if !errors.Is(err, ucs.ErrNoMemory) {
+			break
+		}
+	}
+	return 0, err
+}
+
+func (h *hca) giveSlot(slot uint32) {
+	h.mu.Lock()
+	h.srqIDs.give(slot)
+	h.mu.Unlock()
+}
+
+// showSRQ shows an XRC SRQ to peers. mu is held.
+func (h *hca) showSRQ(q *recvQueue) {
+	e := h.table.srq(q.srqn)
+	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}
+	h.xrcSRQs.slot[q.srqn%maxXRCSRQ].Store(q)
 	q.xrc.window.claim.Store(0)
 	e.posted.Store(0)
-	e.xrcdn.Store(d.xrcdn)
-	e.pdn.Store(p.PDN)
+	e.xrcdn.Store(q.xrc.domain.xrcdn)
+	e.inode.store(q.xrc.domain.key)
+	e.pdn.Store(q.pdn)
 	e.srqn.Store(q.srqn)
-	return q.handle(), q.srqn, nil
 }
 
 // RecvDoorbell implements prm.RecvWatcher.
@@ -163,6 +181,11 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	}
 	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil) // before the notices come to their turn
 	h.driving.unlock()
+	if dir := q.xrc.domain.dir; dir != nil {
+		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has written over it
+			logger.Warn("number of an SRQ was lost", "device", h.cfg.Name, "srqn", q.srqn, "reason", err)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q.xrc.domain.users--
@@ -182,53 +205,6 @@ func (s *responder) cutOff(q *recvQueue) {
 		s.open.close()
 		s.orphan = true
 	}
-}
-
-// CreateTarget implements prm.XRCHardware.
-func (h *hca) CreateTarget(xrcdn uint32) (uint32, error) {
-	h.quarantine.release()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d := h.xrcds.get(xrcdn)
-	if d == nil {
-		return 0, ucs.ErrInvalidParam
-	}
-	qp, err := h.newQP(verbs.QPTypeXRCRecv)
-	if err != nil {
-		return 0, err
-	}
-	qp.domain, qp.refs = d, 1
-	qp.withoutQueues()
-	d.users++
-	qp.entry.xrcdn.Store(xrcdn)
-	h.showQP(qp)
-	return qp.qpn, nil
-}
-
-// OpenTarget implements prm.XRCHardware.
-func (h *hca) OpenTarget(xrcdn, qpn uint32) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	d, qp := h.xrcds.get(xrcdn), h.qps.find(qpn)
-	if d == nil || qp == nil || qp.domain != d || qp.refs == 0 {
-		return fmt.Errorf("target %#x is not in the domain: %w", qpn, ucs.ErrInvalidParam)
-	}
-	qp.refs++
-	d.users++
-	return nil
-}
-
-// unrefer takes one reference to an XRC target back, and reports whether it was the last.
-// Of another QP it does nothing: it has one.
-func (h *hca) unrefer(qp *queuePair) (last bool) {
-	if qp.domain == nil {
-		return true
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	qp.domain.users--
-	qp.refs--
-	return qp.refs == 0
 }
 
 // queueOf is the queue that a message goes to: that of the QP, or the one that it names if

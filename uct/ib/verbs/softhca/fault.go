@@ -19,7 +19,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	}
 	r := &qp.req
 	r.fault = told
-	r.opened = false
+	r.opened, r.routed = false, false
 	qp.dropClaim()
 	qp.leaveStarving()
 	r.next, r.inFlight, r.read = r.acked, 0, 0
@@ -31,7 +31,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	qp.sendFault() // or runStopped does
 	qp.flushSends()
 	if silent { // no completion tells of the fault
-		qp.hca.raise(qp.faultEvent(syn), qp.qpn)
+		qp.hca.raise(qp.faultEvent(syn), qp.handle)
 	}
 	qp.hca.schedule(qp) // for endReceives
 }
@@ -57,7 +57,7 @@ func (qp *queuePair) absence() uint8 {
 	case endGone:
 		return verbs.VendorPeerGone
 	}
-	if l.state.Load() == linkUp && l.table.qp(qp.attr.DestQPN).destroyed(qp.attr.DestQPN) {
+	if l.state.Load() == linkUp && qp.peerDestroyed() {
 		return verbs.VendorPeerClosed
 	}
 	return 0
@@ -72,7 +72,7 @@ func (qp *queuePair) endReceives() {
 	qp.flushRecvs()
 	if qp.rq.shared() && !s.over {
 		s.over = true
-		qp.hca.raise(verbs.EventQPLastWQEReached, qp.qpn)
+		qp.hca.raise(verbs.EventQPLastWQEReached, qp.handle)
 	}
 }
 
@@ -144,7 +144,7 @@ func (qp *queuePair) lost() {
 		return
 	}
 	qp.setState(verbs.QPStateErr)
-	qp.hca.raise(verbs.EventQPFatal, qp.qpn)
+	qp.hca.raise(verbs.EventQPFatal, qp.handle)
 	qp.hca.schedule(qp) // for endReceives
 }
 

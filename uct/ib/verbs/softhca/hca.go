@@ -20,8 +20,9 @@ import (
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
 //
-// Locks, outermost first: driving, queuePair.exec, quarantine.mu, linkMu, mu, then the
-// spin locks of links, queues and runList, which are held for a few instructions.
+// Locks, outermost first: xrcdMu, driving, queuePair.exec, quarantine.mu, linkMu, mu,
+// targets.mu and views.mu, then the spin locks of links, queues and runList, which are held
+// for a few instructions.
 type hca struct {
 	cfg      Config
 	gid      verbs.GID
@@ -45,6 +46,8 @@ type hca struct {
 	regions regions
 	qps     qpTable
 	xrcSRQs xrcTable
+	targets targetTable
+	views   viewTable
 
 	mu     sync.Mutex
 	cqs    objTable[compQueue]
@@ -58,6 +61,8 @@ type hca struct {
 
 	withSRQ  int   // QPs that have no receive queue of their own; under mu
 	uarPages int64 // under mu
+
+	xrcdMu sync.Mutex // opening and closing domains with a name
 
 	linkMu   sync.Mutex
 	links    []*outLink
@@ -210,6 +215,7 @@ func (h *hca) release() error {
 		errs = append(errs, l.closeFunc())
 	}
 	h.unpinAll()
+	errs = append(errs, h.leaveDomains())
 	if h.wakeFile != nil {
 		errs = append(errs, h.wakeFile.Close())
 	}

@@ -183,7 +183,9 @@ func (l *outLink) reject() {
 // datagrams, does not use l.
 func (qp *queuePair) peerGone(l *outLink) {
 	qp.exec.lock()
-	if qp.req.link == l && (qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD)) {
+	if qp.req.shared != nil {
+		qp.memberGone(l)
+	} else if qp.req.link == l && (qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD)) {
 		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 	qp.exec.release()
@@ -248,11 +250,15 @@ func (h *hca) delist(l *inLink) bool {
 
 // failTargets fails the XRC targets whose initiators are of a device that is gone.
 func (h *hca) failTargets(gid [2]uint64) {
+	h.driving.lock() // no target is destroyed meanwhile
+	defer h.driving.unlock()
 	h.eachQP(func(qp *queuePair) {
-		if qp.domain != nil && qp.peer() == gid {
+		if qp.domain != nil && !qp.replaced() && qp.peer() == gid {
+			qp.sync()
 			qp.exec.lock()
 			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 			qp.exec.release()
 		}
 	})
+	h.failShared(gid)
 }

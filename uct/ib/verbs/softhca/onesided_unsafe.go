@@ -77,7 +77,7 @@ func remoteNeed(op prm.Opcode) verbs.Access {
 func (qp *queuePair) transfer(w *prm.WQE, k *walk, n uint64) (stepResult, prm.Syndrome) {
 	r := &qp.req
 	l := r.link
-	e := l.table.qp(qp.attr.DestQPN)
+	e := qp.peerEntry()
 	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return stepWait, prm.SyndromeOK
 	}
@@ -114,8 +114,16 @@ func (qp *queuePair) remotePD(w *prm.WQE, e *qpEntry) (pdn uint32, ok bool) {
 	}
 	s := qp.req.link.table.srq(w.SRQN)
 	pdn = s.pdn.Load()
-	return pdn, e.service.Load() == uint32(verbs.QPTypeXRCRecv) && s.xrcdn.Load() == e.xrcdn.Load() &&
+	return pdn, e.service.Load() == uint32(verbs.QPTypeXRCRecv) && qp.sameDomain(s, e) &&
 		s.srqn.Load() == w.SRQN && w.SRQN != 0
+}
+
+// sameDomain reports whether an SRQ of the peer is in the domain of the target.
+func (qp *queuePair) sameDomain(s *srqEntry, e *qpEntry) bool {
+	if p := qp.req.shared; p != nil {
+		return s.inode.is(p.view.key)
+	}
+	return s.xrcdn.Load() == e.xrcdn.Load()
 }
 
 // transferMapped moves bytes from or to mapped memory.

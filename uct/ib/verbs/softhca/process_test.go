@@ -116,6 +116,10 @@ func runChild(role string) int {
 		return n.runXRCTarget()
 	case "xrc initiator":
 		return n.runXRCInitiator()
+	case "xrc member":
+		return n.runXRCMember()
+	case "xrc spreader":
+		return n.runXRCSpreader()
 	}
 	private := make([]byte, 4096)
 	mr, err := n.pd.RegMR(private, anyone)

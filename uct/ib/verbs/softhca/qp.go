@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
 // queuePair is the device's side of a QP.
@@ -17,7 +18,8 @@ import (
 // runs under hca.driving.
 type queuePair struct {
 	hca     *hca
-	qpn     uint32
+	handle  uint32 // its name for the driver
+	qpn     uint32 // its number; another one than handle of a target in a shared domain
 	uidx    uint32
 	pdn     uint32
 	service verbs.QPType
@@ -28,9 +30,11 @@ type queuePair struct {
 	rq      *recvQueue
 	entry   *qpEntry // ours, in the table that peers read
 
-	domain  *xrcDomain // of an XRC target; else nil
-	refs    int        // to an XRC target; under hca.mu
-	records uint64     // the doorbell record of an XRC target, which is always 0
+	domain  *xrcDomain                // of an XRC target; else nil
+	refs    int                       // of this device to an XRC target; under hca.mu
+	epoch   uint32                    // of a target in a shared domain: see sync; under driving
+	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
+	records uint64                    // the doorbell record of an XRC target, which is always 0
 
 	state atomic.Uint32 // verbs.QPState
 	attr  verbs.QPAttr  // written under hca.mu with exec and driving held
@@ -73,14 +77,17 @@ func (h *hca) CreateQP(p prm.QPParams) (uint32, error) {
 	return qp.qpn, nil
 }
 
+// qpVariants leaves xrcdomain.NumberBit to the targets of shared domains.
+const qpVariants = xrcdomain.NumberBit>>16 - 1
+
 // newQP makes a QP with a number. mu is held.
 func (h *hca) newQP(service verbs.QPType) (*queuePair, error) {
 	idx, variant, ok := h.qpIDs.take()
 	if !ok {
 		return nil, ucs.ErrNoMemory
 	}
-	qpn := uint32(variant)<<16 | idx
-	return &queuePair{hca: h, qpn: qpn, service: service, entry: h.table.qp(qpn)}, nil
+	qpn := uint32(variant&qpVariants)<<16 | idx
+	return &queuePair{hca: h, handle: qpn, qpn: qpn, service: service, entry: h.table.qp(qpn)}, nil
 }
 
 // showQP shows a QP to peers, in RESET. mu is held.
@@ -90,7 +97,7 @@ func (h *hca) showQP(qp *queuePair) {
 	qp.entry.service.Store(uint32(qp.service))
 	qp.entry.setDestGID(verbs.GID{})
 	qp.entry.state.Store(uint32(verbs.QPStateReset))
-	h.qps.slot[qp.qpn%maxQP].Store(qp)
+	h.qps.slot[qp.handle%maxQP].Store(qp)
 }
 
 // countUsers counts the QP in or out, by n, at what it uses. mu is held.
@@ -124,13 +131,14 @@ func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
 	return err
 }
 
-// qpTable finds a QP by number without a lock.
+// qpTable finds a QP by its handle without a lock, which is its number but for targets in
+// shared domains: see targetTable.
 type qpTable struct {
 	slot [maxQP]atomic.Pointer[queuePair]
 }
 
-func (t *qpTable) find(qpn uint32) *queuePair {
-	if qp := t.slot[qpn%maxQP].Load(); qp != nil && qp.qpn == qpn {
+func (t *qpTable) find(handle uint32) *queuePair {
+	if qp := t.slot[handle%maxQP].Load(); qp != nil && qp.handle == handle {
 		return qp
 	}
 	return nil
@@ -168,14 +176,13 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 const qpPatience = 100 * time.Millisecond
 
 // peer is the device that an RC QP is connected to.
-func (qp *queuePair) peer() [2]uint64 {
-	return [2]uint64{qp.entry.destGID[0].Load(), qp.entry.destGID[1].Load()}
-}
+func (qp *queuePair) peer() [2]uint64 { return qp.entry.peer() }
 
 // modify is ModifyQP with nobody else executing the QP.
 func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.halt()
 	defer qp.resume()
+	qp.sync()
 	qp.merge(attr, mask)
 	if mask&verbs.QPMaskState == 0 {
 		return nil
@@ -196,6 +203,7 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		return nil
 	}
 	qp.setState(attr.State)
+	qp.changed(attr.State)
 	return nil
 }
 
@@ -212,7 +220,9 @@ func (qp *queuePair) resume() {
 
 func (qp *queuePair) setState(s verbs.QPState) {
 	qp.state.Store(uint32(s))
-	qp.entry.state.Store(uint32(s))
+	if !qp.replaced() {
+		qp.entry.state.Store(uint32(s))
+	}
 	qp.hca.table.generation().Add(1)
 	if qp.domain != nil {
 		qp.hca.wakeStarving() // who waits for a receive finds that the target has gone
@@ -238,6 +248,7 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPMaskPathMTU) {
 		d.PathMTU = a.PathMTU
+		qp.entry.pathMTU.Store(uint32(a.PathMTU))
 	}
 	if has(verbs.QPMaskTimeout) {
 		d.Timeout = a.Timeout
@@ -255,9 +266,11 @@ func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
 	}
 	if has(verbs.QPMaskRQPSN) {
 		qp.resp.msn = a.RQPSN & mlx5PSNMask
+		qp.entry.rqPSN.Store(qp.resp.msn)
 	}
 	if has(verbs.QPMaskSQPSN) {
 		qp.req.msn = a.SQPSN & mlx5PSNMask
+		d.SQPSN = qp.req.msn
 	}
 	if has(verbs.QPMaskDestQPN) {
 		d.DestQPN = a.DestQPN
@@ -308,11 +321,9 @@ func (qp *queuePair) detach() {
 	r := &qp.req
 	qp.dropClaim()
 	qp.leaveStarving()
-	if r.guard != nil {
-		r.link.giveGuard(r.guardSlot)
-		r.guard, r.grant = nil, grant{}
-	}
-	r.link = nil
+	qp.leaveDomain()
+	r.path.giveGuard()
+	r.path, r.grant = path{}, grant{}
 	r.udLinks = nil
 }
 
@@ -350,19 +361,19 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	if qp == nil {
 		return ucs.ErrInvalidParam
 	}
-	if !h.unrefer(qp) {
-		return nil
+	peer := qp.peer()
+	if last, err := h.unrefer(qp); !last {
+		return err
 	}
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
 	if qp.receivesShared() {
 		qp.abandon() // see reset
 	}
-	qp.entry.qpn.Store(0)
-	h.qps.slot[qpn%maxQP].Store(nil)
+	h.hideQP(qp)
 	qp.detach()
 	qp.resume()
-	inside := h.await(h.visitsFrom(qp.peer()), qpPatience)
+	inside := h.await(h.visitsFrom(peer), qpPatience)
 
 	h.mu.Lock()
 	qp.countUsers(-1)
@@ -375,11 +386,24 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	return nil
 }
 
+// hideQP takes a QP out of the tables. driving is held.
+func (h *hca) hideQP(qp *queuePair) {
+	if qp.isShared() {
+		h.targets.remove(qp)
+	} else {
+		qp.entry.qpn.Store(0)
+	}
+	h.qps.slot[qp.handle%maxQP].Store(nil)
+}
+
 // QueryQP implements prm.Hardware.
 func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
 	qp := h.qps.find(qpn)
 	if qp == nil {
 		return 0, ucs.ErrInvalidParam
+	}
+	if qp.isShared() {
+		return verbs.QPState(qp.entry.state.Load()), nil
 	}
 	return verbs.QPState(qp.state.Load()), nil
 }

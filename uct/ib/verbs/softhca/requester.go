@@ -20,16 +20,16 @@ type requester struct {
 	moved  uint64 // bytes of it that are done
 	wqe    prm.WQE
 
-	link      *outLink
-	guard     *guard
-	guardSlot uint32
-	grant     grant
+	path
+	grant  grant
+	shared *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
+	views  []*domainView // where it was looked for
+	routed bool          // such an initiator: the work request at next goes over path
 
 	out     delivery
 	vec     cma.Vec
 	udLinks []*outLink // UD: every port sent to, the last one first
 
-	msn      uint32 // message number of the next two-sided message
 	inFlight uint32 // messages sent and not acknowledged
 	read     uint64 // bytes of the oldest of them, a read, that have come
 
@@ -38,6 +38,22 @@ type requester struct {
 	deadline int64 // when waiting for the peer's QP ends; 0: not waiting
 	hold     int64 // nothing is sent before this time: an RNR delay; 0: none
 	fault    prm.Syndrome
+}
+
+// path is how a QP reaches a device.
+type path struct {
+	link      *outLink
+	guard     *guard
+	guardSlot uint32
+	msn       uint32 // message number of the next two-sided message
+}
+
+// giveGuard gives the guard of the link back.
+func (p *path) giveGuard() {
+	if p.guard != nil {
+		p.link.giveGuard(p.guardSlot)
+		p.guard = nil
+	}
 }
 
 // stepResult is what became of a step.
@@ -124,6 +140,11 @@ func (qp *queuePair) step(pi uint16, budget *int) stepResult {
 	if r.inFlight > 0 && (w.Flags.Fenced() || oneSided(w.Op)) {
 		return stepWait
 	}
+	if !r.routed && qp.toSharedTarget() && w.Op != prm.OpNOP {
+		if v := qp.route(w); v != stepDone {
+			return v
+		}
+	}
 	switch w.Op {
 	case prm.OpRDMAWrite, prm.OpRDMARead, prm.OpAtomicFA, prm.OpAtomicCS, prm.OpRDMAWriteImm:
 		return qp.remoteMemory(w, budget)
@@ -151,7 +172,7 @@ func oneSided(op prm.Opcode) bool {
 // it brought.
 func (qp *queuePair) finish(w *prm.WQE, read uint32) stepResult {
 	r := &qp.req
-	r.opened = false
+	r.opened, r.routed = false, false
 	r.deadline = 0
 	r.next += r.bbs
 	r.acked = r.next
@@ -208,6 +229,7 @@ func (qp *queuePair) failNext(syn prm.Syndrome) stepResult {
 
 // refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
 func (qp *queuePair) refused(syn prm.Syndrome) stepResult {
+	qp.findWayForFault()
 	qp.enterError(syn, syn)
 	return stepFail
 }

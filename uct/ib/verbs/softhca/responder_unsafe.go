@@ -112,7 +112,7 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 		l.filled(pkt)
 		return
 	}
-	qp := l.hca.qps.find(pkt.dstQPN)
+	qp := l.receiver(pkt)
 	if pkt.op == pktDatagram {
 		if qp != nil && qp.service == verbs.QPTypeUD {
 			qp.receiveDatagram(l, pkt, body)
@@ -300,11 +300,11 @@ func (qp *queuePair) peerFault(syn prm.Syndrome) {
 	qp.stop()
 	switch syn {
 	case prm.SyndromeRemoteAccess:
-		qp.hca.raise(verbs.EventQPAccessErr, qp.qpn)
+		qp.hca.raise(verbs.EventQPAccessErr, qp.handle)
 	case prm.SyndromeRemoteInvalidReq:
-		qp.hca.raise(verbs.EventQPReqErr, qp.qpn)
+		qp.hca.raise(verbs.EventQPReqErr, qp.handle)
 	default:
-		qp.hca.raise(verbs.EventQPFatal, qp.qpn)
+		qp.hca.raise(verbs.EventQPFatal, qp.handle)
 	}
 }
 

@@ -167,7 +167,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r.msn = (r.msn - r.inFlight) & mlx5PSNMask
 	r.inFlight, r.read = 0, 0
 	r.next = r.acked
-	r.opened = false
+	r.opened, r.routed = false, r.shared != nil // what is in flight went over one path
 	switch {
 	case busy:
 		r.hold = qp.hca.clock() + r.busyDelay()

@@ -103,7 +103,7 @@ func (qp *queuePair) requestGrant(gen uint64, key uint32) {
 	r := &qp.req
 	r.grant = grant{}
 	const need = verbs.AccessRemoteWrite
-	e := r.link.table.qp(qp.attr.DestQPN)
+	e := qp.peerEntry()
 	if !e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) || verbs.Access(e.access.Load())&need == 0 {
 		return
 	}

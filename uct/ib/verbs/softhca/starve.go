@@ -23,7 +23,7 @@ func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 		return stepFail
 	}
 	r.rnrLeft--
-	r.hold = qp.hca.clock() + rnrDelay(uint8(r.link.table.qp(qp.attr.DestQPN).rnrTimer.Load()))
+	r.hold = qp.hca.clock() + rnrDelay(uint8(qp.peerEntry().rnrTimer.Load()))
 	return qp.sleepUntil(r.hold)
 }
 
@@ -51,7 +51,7 @@ func (qp *queuePair) worthAnotherTry(srqn uint32) bool {
 	s := l.table.srq(srqn)
 	_, next := splitClaim(l.claims.of(srqn).Load())
 	return s.srqn.Load() != srqn || uint16(s.posted.Load()) != next ||
-		!l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
+		!qp.peerEntry().accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords)
 }
 
 // leaveStarving has the QP not wait for a receive any more: who waits is scheduled for

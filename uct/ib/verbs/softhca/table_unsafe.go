@@ -5,19 +5,21 @@ import (
 	"unsafe"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
 // The table segment tells peers what they may do. Its owner writes it, peers map
 // it read-only. Little endian, as both sides run on one machine.
 //
-//	0            header: magic, version; cookie (8 to 23); generation (24); closed (32)
+//	0            header: magic, version; cookie (8 to 23); generation (24); closed (32);
+//	             the shared XRC domains that the device is in (64 to 4095)
 //	tableQPs     maxQP entries of 64 bytes, by the low 16 bits of the QPN
 //	tableMRs     maxMR entries of 64 bytes, by the key without its variant byte
 //	tableSRQs    maxXRCSRQ entries of 64 bytes, of XRC SRQs, by the low 16 bits of the number
 //	tableLen     on the shm fabric: shownRecvs receives of each XRC SRQ, 64 bytes each
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 4
+	tableVersion = 5
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
@@ -47,7 +49,12 @@ type qpEntry struct {
 	xrcdn   atomic.Uint32    // of an XRC target: its domain on this device
 	// rnrTimer is the code of the delay after a message found no receive.
 	rnrTimer atomic.Uint32
-	_        [16]byte
+	// Of a target in a shared domain, where all devices see one entry: what its responders
+	// there need besides. epoch is another one after each reset and connection.
+	epoch   atomic.Uint32
+	rqPSN   atomic.Uint32
+	pathMTU atomic.Uint32 // verbs.MTU
+	_       [4]byte
 }
 
 // mrEntry is what an initiator must know of a memory region. key is stored last
@@ -70,7 +77,8 @@ type srqEntry struct {
 	xrcdn  atomic.Uint32
 	pdn    atomic.Uint32
 	posted atomic.Uint32 // receives shown so far, modulo 2^16; stored after them
-	_      [48]byte
+	inode  domainKey     // of a shared domain; 0: private
+	_      [32]byte
 }
 
 // recvShown is a receive of an XRC SRQ as peers see it.
@@ -121,6 +129,50 @@ func (t table) generation() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Add(
 // down tells that from a death by it.
 func (t table) closed() *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Add(t.base, 32)) }
 
+// maxSharedDomains is how many shared domains a device can be in: as many as there is
+// room for in the header.
+const (
+	tableDomains     = 64
+	maxSharedDomains = (tableQPs - tableDomains) / 16
+)
+
+// domainKey names a shared domain by its inode: device and number. 0: none.
+type domainKey [2]atomic.Uint64
+
+func (t table) sharedDomain(i int) *domainKey {
+	return (*domainKey)(unsafe.Add(t.base, tableDomains+i*16))
+}
+
+// load is the key of the domain; false if there is none.
+func (k *domainKey) load() (key xrcdomain.Key, ok bool) {
+	key = xrcdomain.Key{Ino: k[1].Load(), Dev: k[0].Load()}
+	return key, key.Ino != 0
+}
+
+// store makes it another domain; the number of the inode last, which is never 0.
+func (k *domainKey) store(key xrcdomain.Key) {
+	k[1].Store(0)
+	k[0].Store(key.Dev)
+	k[1].Store(key.Ino)
+}
+
+// is reports whether it is a domain.
+func (k *domainKey) is(key xrcdomain.Key) bool {
+	return k[1].Load() == key.Ino && k[0].Load() == key.Dev
+}
+
+// targetEntry is the entry of a target in a shared domain: where all its devices look.
+func targetEntry(v *xrcdomain.View, number uint32) *qpEntry {
+	return (*qpEntry)(unsafe.Pointer(v.Area(number)))
+}
+
+// eachTarget calls f with the entries of the targets of a shared domain.
+func eachTarget(v *xrcdomain.View, f func(*qpEntry)) {
+	v.EachArea(func(a *xrcdomain.Area) { f((*qpEntry)(unsafe.Pointer(a))) })
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(xrcdomain.Area{})-entryLen]
+
 func (t table) format() {
 	t.generation().Store(1)
 	t.header()[1].Store(tableVersion)
@@ -157,6 +209,9 @@ func (e *qpEntry) setDestGID(g verbs.GID) {
 	e.destGID[0].Store(w[0])
 	e.destGID[1].Store(w[1])
 }
+
+// peer is the device that the QP of the entry is connected to.
+func (e *qpEntry) peer() [2]uint64 { return [2]uint64{e.destGID[0].Load(), e.destGID[1].Load()} }
 
 // accepts reports whether the entry is QP qpn, ready to receive from the QP
 // srcQPN at the port src. state is loaded first, as it is stored last.

@@ -14,8 +14,7 @@ func (qp *queuePair) message(w *prm.WQE) stepResult {
 	if v, ok := qp.ready(); !ok {
 		return v
 	}
-	l := r.link
-	if !l.table.qp(qp.attr.DestQPN).accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+	if !qp.peerEntry().accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
 		return qp.awaitPeer()
 	}
 	var k walk
@@ -38,7 +37,7 @@ func (qp *queuePair) message(w *prm.WQE) stepResult {
 			break
 		}
 	}
-	r.opened = false
+	r.opened, r.routed = false, false
 	r.deadline = 0
 	r.next += r.bbs
 	r.msn = (r.msn + 1) & mlx5PSNMask

@@ -64,7 +64,7 @@ func (qp *queuePair) awaitRoom(l *outLink) stepResult {
 // one that is no more.
 func (qp *queuePair) awaitPeer() stepResult {
 	r := &qp.req
-	if r.link.table.qp(qp.attr.DestQPN).destroyed(qp.attr.DestQPN) {
+	if qp.peerDestroyed() {
 		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
 	now := qp.hca.clock()

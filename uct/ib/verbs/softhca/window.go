@@ -190,15 +190,29 @@ func (l *inLink) filled(pkt *packet) {
 
 // filledIn is filled for a queue.
 func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
-	qp := l.hca.qps.find(pkt.dstQPN)
-	known := qp != nil && qp.domain == q.xrc.domain && qp.entry.from(pkt.srcQPN, &l.gid)
+	known := l.isSender(q.xrc.domain, pkt)
 	index, ok := q.takeFilled(uint16(pkt.raddr), pkt.dmaLen, claimID(l.gid))
-	switch {
-	case !ok && known:
-		qp.invalidRequest()
-	case ok:
-		q.complete(pkt, index, qp, known)
+	lost := ok && !q.complete(pkt, index, known)
+	if !known || ok && !lost {
+		return
 	}
+	if qp := l.receiver(pkt); qp == nil {
+		return // it went meanwhile
+	} else if lost {
+		qp.lost()
+	} else {
+		qp.invalidRequest()
+	}
+}
+
+// isSender reports whether a packet comes over a target in a domain, from its initiator.
+func (l *inLink) isSender(d *xrcDomain, pkt *packet) bool {
+	if d.dir != nil {
+		e := targetEntry(&d.dir.View, pkt.dstQPN)
+		return !e.destroyed(pkt.dstQPN) && e.from(pkt.srcQPN, &l.gid)
+	}
+	qp := l.hca.qps.find(pkt.dstQPN)
+	return qp != nil && qp.domain == d && qp.entry.from(pkt.srcQPN, &l.gid)
 }
 
 // lastFilled completes what the peer has put into a queue that is closing, and that is still
@@ -224,8 +238,9 @@ func (l *inLink) eachFilled(f func(pkt *packet)) {
 }
 
 // complete writes the completion of a receive that a peer has filled. A peer that is not
-// connected, or not any more, gets none in: its receive is flushed.
-func (q *recvQueue) complete(pkt *packet, index uint16, qp *queuePair, known bool) {
+// connected, or not any more, gets none in: its receive is flushed. False when the CQ has
+// overrun.
+func (q *recvQueue) complete(pkt *packet, index uint16, known bool) bool {
 	e := prm.CQE{Opcode: prm.CQERespSend, Solicited: pkt.flags&flagSolicited != 0, UserIndex: q.xrc.uidx,
 		WQECounter: index, QPN: pkt.dstQPN, ByteCount: pkt.dmaLen, Imm: pkt.imm, SrcQP: pkt.srcQPN}
 	switch {
@@ -235,7 +250,5 @@ func (q *recvQueue) complete(pkt *packet, index uint16, qp *queuePair, known boo
 	case pkt.flags&flagImm != 0:
 		e.Opcode = prm.CQERespSendImm
 	}
-	if !q.xrc.cq.push(&e) && known {
-		qp.lost()
-	}
+	return q.xrc.cq.push(&e)
 }

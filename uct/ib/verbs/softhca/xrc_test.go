@@ -2,6 +2,8 @@ package softhca_test
 
 import (
 	"encoding/binary"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
@@ -27,15 +29,37 @@ type xrcTarget struct {
 // addDomain opens a private domain on n, with a target.
 func (n *node) addDomain() *xrcTarget {
 	n.t.Helper()
-	d, err := n.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
-	require.NoError(n.t, err)
-	x := &xrcTarget{node: n, domain: d}
+	x := n.enterDomain(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
 	x.target = x.newTarget()
-	n.t.Cleanup(func() {
-		require.NoError(n.t, x.target.Close())
-		require.NoError(n.t, d.Close())
-	})
+	n.t.Cleanup(func() { require.NoError(n.t, x.target.Close()) })
 	return x
+}
+
+// enterDomain opens a domain on n, without a target.
+func (n *node) enterDomain(attr verbs.XRCDInitAttr) *xrcTarget {
+	n.t.Helper()
+	d, err := n.ctx.OpenXRCD(attr)
+	require.NoError(n.t, err)
+	n.t.Cleanup(func() { require.NoError(n.t, d.Close()) })
+	return &xrcTarget{node: n, domain: d}
+}
+
+// sharedDomain names a new domain.
+func sharedDomain(t testing.TB) verbs.XRCDInitAttr {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	return verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE}
+}
+
+// openTarget refers to a target of the domain that another device has made.
+func (x *xrcTarget) openTarget(qpn uint32) {
+	x.t.Helper()
+	var err error
+	x.target, err = x.domain.OpenQP(qpn)
+	require.NoError(x.t, err)
+	x.t.Cleanup(func() { require.NoError(x.t, x.target.Close()) })
 }
 
 func (x *xrcTarget) newTarget() *verbs.QP {
@@ -106,7 +130,8 @@ func toRTS(t testing.TB, qp *verbs.QP, gid verbs.GID, dest uint32, l link) {
 		RNRRetry: l.rnr, SQPSN: 0xfffff0, MaxRDAtomic: 4}, rts))
 }
 
-// xrcFabrics runs f with an initiator that is connected to a target, on both fabrics.
+// xrcFabrics runs f with an initiator that is connected to a target, on both fabrics, and
+// with the target made by a device of the domain that is not x.
 func xrcFabrics(t *testing.T, l link, f func(t *testing.T, i *node, x *xrcTarget)) {
 	t.Run("loop", func(t *testing.T) {
 		n := openNode(t, softhca.Config{Fabric: softhca.FabricLoop})
@@ -117,6 +142,15 @@ func xrcFabrics(t *testing.T, l link, f func(t *testing.T, i *node, x *xrcTarget
 	t.Run("shm", func(t *testing.T) {
 		i, x := openNode(t, softhca.Config{}).newInitiator(), openNode(t, softhca.Config{}).addDomain()
 		connectXRC(i, x, x.target, l)
+		f(t, i, x)
+	})
+	t.Run("shared", func(t *testing.T) {
+		i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+		creator, x := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
+		target := creator.newTarget()
+		x.openTarget(target.Number())
+		connectXRC(i, creator, target, l)
+		require.NoError(t, target.Close()) // x refers to it
 		f(t, i, x)
 	})
 }

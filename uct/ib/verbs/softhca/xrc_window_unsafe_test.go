@@ -156,7 +156,7 @@ func newXRCPair(t testing.TB) *xrcPair {
 	require.NoError(t, err)
 	p.handle, p.srqn, err = h.CreateXRCSRQ(p.srqParams())
 	require.NoError(t, err)
-	p.to, err = h.CreateTarget(p.xrcdn)
+	p.to, _, err = h.CreateTarget(p.xrcdn)
 	require.NoError(t, err)
 	p.from, err = h.CreateQP(prm.QPParams{Type: verbs.QPTypeXRCSend, PDN: 1, SendCQN: p.cqn, SQ: p.mem.at(pairSQ), SQCount: 8,
 		DBRec: prm.NewDBRec(p.mem.at(pairSendRec)), UserIndex: 2})
@@ -284,7 +284,7 @@ func TestXRC_TargetReleasesNumbers(t *testing.T) {
 	freed := false
 	h.quarantine.put([]visit{{link: &inLink{}}}, 0, func() { freed = true }) // of a link that is not up
 	require.False(t, freed)
-	qpn, err := h.CreateTarget(xrcdn)
+	qpn, _, err := h.CreateTarget(xrcdn)
 	require.NoError(t, err)
 	assert.True(t, freed)
 	require.NoError(t, h.DestroyQP(qpn))

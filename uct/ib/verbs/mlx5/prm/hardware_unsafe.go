@@ -79,10 +79,11 @@ type XRCHardware interface {
 	// another than that of every SRQ of the context.
 	CreateXRCSRQ(p SRQParams) (handle, srqn uint32, err error)
 	// CreateTarget makes a target in RESET; OpenTarget refers to one that is there:
-	// ErrInvalidParam if it is not. DestroyQP takes one reference back, and destroys the
-	// target with the last.
-	CreateTarget(xrcdn uint32) (qpn uint32, err error)
-	OpenTarget(xrcdn, qpn uint32) error
+	// ErrInvalidParam if it is not. qpn is its number in the domain; handle names it in
+	// ModifyQP, QueryQP, DestroyQP and events of this context. DestroyQP takes one reference
+	// back, and destroys the target with the last of the domain.
+	CreateTarget(xrcdn uint32) (handle, qpn uint32, err error)
+	OpenTarget(xrcdn, qpn uint32) (handle uint32, err error)
 }
 
 // RecvDoorbell is how a device in software learns that receives were posted to an XRC SRQ:

@@ -16,10 +16,25 @@ import (
 // Key names a domain to initiators that are not in it.
 type Key struct{ Dev, Ino uint64 }
 
+// Hold is the key of the domain of the inode that fd is open on, and a descriptor with which
+// no other file gets that inode: the caller's, as long as it uses the key. Errors as Join.
+func Hold(fd int) (key Key, held int, err error) {
+	id, err := identify(fd)
+	if err == nil {
+		held, err = reopen(fd, unix.O_PATH)
+	}
+	if err != nil {
+		return Key{}, -1, failed("identify", id, err)
+	}
+	return Key{id.dev, id.ino}, held, nil
+}
+
 // Member is a device in a domain.
 type Member struct {
 	GID [16]byte
 	PID int
+	// Joins tells it from those that had the place before.
+	Joins uint32
 }
 
 // View reads a directory. Methods may be called by any goroutine until Close.
@@ -71,8 +86,12 @@ func (v *View) memberAt(place int) (Member, bool) {
 		return Member{}, false
 	}
 	m := v.dir.member(place)
-	return Member{GID: gidOf([2]uint64{m.gid[0].Load(), m.gid[1].Load()}), PID: int(m.pid.Load())}, true
+	return Member{GID: gidOf([2]uint64{m.gid[0].Load(), m.gid[1].Load()}), PID: int(m.pid.Load()),
+		Joins: m.joins.Load()}, true
 }
+
+// Joins is Member.Joins of a place, which is below MaxPlaces: one load.
+func (v *View) Joins(place int) uint32 { return v.dir.member(place).joins.Load() }
 
 // Domain is the membership of a device. Methods may be called by any goroutine until
 // Close. Those that change the directory wait for each other, and up to lockTimeout for
@@ -177,6 +196,7 @@ func (d *Domain) settle(gid [16]byte) error {
 	err := d.change(func() error {
 		d.forget(d.place)
 		m, w := d.dir.member(d.place), words(gid)
+		m.joins.Add(1)
 		m.pid.Store(uint32(os.Getpid()))
 		m.gid[0].Store(w[0])
 		m.gid[1].Store(w[1])

@@ -61,7 +61,7 @@ func TestSRQ_FoundByAll(t *testing.T) {
 	for _, in := range []*View{&a.View, &b.View, v} {
 		m, ok := in.SRQOwner(sa)
 		assert.True(t, ok)
-		assert.Equal(t, Member{gidFor(1), os.Getpid()}, m)
+		assert.Equal(t, Member{gidFor(1), os.Getpid(), 1}, m)
 		m, ok = in.SRQOwner(sb)
 		assert.True(t, ok)
 		assert.Equal(t, gidFor(2), m.GID)
@@ -79,13 +79,14 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	n := c.number(t, "srq")
 	m, ok := a.SRQOwner(n)
 	require.True(t, ok)
-	require.Equal(t, Member{gidFor(1000), c.Process.Pid}, m)
+	require.Equal(t, Member{gidFor(1000), c.Process.Pid, 1}, m)
 	c.kill(t)
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok)
 	again := startMember(t, path) // takes the same place
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok, "what the dead had is not that of the next at its place")
+	assert.Equal(t, uint32(2), a.Joins(1))
 	assert.NotEqual(t, n, again.number(t, "srq"))
 }
 
@@ -126,15 +127,15 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 			require.NoError(t, a.OpenQP(n))
 			assert.True(t, a.Referred(n, gidFor(1)), "by the child")
 			end(c, t)
-			assert.True(t, a.Referred(n, nobody), "this member refers to it")
-			assert.False(t, a.Referred(n, gidFor(1)), "and nobody else")
+			assert.True(t, a.Referred(n, noMember), "this member refers to it")
+			assert.False(t, a.Referred(n, gidFor(1)), "and no other")
 			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
-			assert.False(t, a.Referred(other, nobody), "nobody refers to it any more")
+			assert.False(t, a.Referred(other, noMember), "nobody refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
 			gone, err := a.CloseQP(n)
 			require.NoError(t, err)
 			assert.True(t, gone)
-			assert.False(t, a.Referred(n, nobody))
+			assert.False(t, a.Referred(n, noMember))
 			assert.Zero(t, a.Area(n)[0].Load())
 		})
 	}
@@ -153,9 +154,9 @@ func TestQP_SecondOpens(t *testing.T) {
 	gone, err := a.CloseQP(n)
 	require.NoError(t, err)
 	require.False(t, gone)
-	require.True(t, a.Referred(n, nobody))
+	require.True(t, a.Referred(n, noMember))
 	require.Equal(t, "true", c.tell(t, "close %d", n))
-	require.False(t, a.Referred(n, nobody))
+	require.False(t, a.Referred(n, noMember))
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
 }
 
@@ -165,8 +166,8 @@ func TestQP_Numbers(t *testing.T) {
 	seen := map[*Area]bool{}
 	for range 100 {
 		n := addQP(t, a)
-		require.True(t, a.Referred(n, nobody))
-		require.False(t, a.Referred(n^1<<15, nobody), "another serial")
+		require.True(t, a.Referred(n, noMember))
+		require.False(t, a.Referred(n^1<<15, noMember), "another serial")
 		require.False(t, seen[a.Area(n)])
 		seen[a.Area(n)] = true
 	}
@@ -284,13 +285,13 @@ func TestChurn(t *testing.T) {
 				delete(gone, n)
 			}
 			for _, n := range l.qps {
-				require.True(t, a.Referred(n, nobody))
+				require.True(t, a.Referred(n, noMember))
 				delete(gone, n)
 			}
 		}
 		for n := range gone {
 			_, srq := a.SRQOwner(n)
-			require.False(t, srq || a.Referred(n, nobody), "%#x belongs to nobody", n)
+			require.False(t, srq || a.Referred(n, noMember), "%#x belongs to nobody", n)
 		}
 	}
 	for range testenv.Rounds(30, 300) {

@@ -46,9 +46,10 @@ type header struct {
 
 // member is a device of a process. It is valid while the lock of its place is held.
 type member struct {
-	gid [2]atomic.Uint64
-	pid atomic.Uint32
-	_   [12]byte
+	gid   [2]atomic.Uint64
+	pid   atomic.Uint32
+	joins atomic.Uint32 // how many there have been at the place
+	_     [8]byte
 }
 
 // Area is what the devices of a domain keep of a target QP: 64 bytes, aligned to that.

@@ -65,7 +65,7 @@ func (d *Domain) freeQP() (uint32, bool) {
 		return end, true
 	}
 	for i := range end {
-		if e := d.dir.qp(i); !d.used(e, nobody) {
+		if e := d.dir.qp(i); !d.used(e, noMember) {
 			e.clear()
 			return i, true
 		}
@@ -73,15 +73,15 @@ func (d *Domain) freeQP() (uint32, bool) {
 	return 0, false
 }
 
-// nobody is the GID of no member.
-var nobody [16]byte
+// noMember is the GID of no member.
+var noMember [16]byte
 
 // used reports whether a member that is alive refers to an entry, other than the one with
 // the GID.
 func (v *View) used(e *qpEntry, but [16]byte) bool {
 	for i := range e.refs {
 		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
-			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && (m.GID != but || but == nobody) {
+			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && (m.GID != but || but == noMember) {
 				return true
 			}
 		}
@@ -94,7 +94,7 @@ func (v *View) used(e *qpEntry, but [16]byte) bool {
 func (d *Domain) OpenQP(number uint32) error {
 	return d.change(func() error {
 		e := d.entryOf(number)
-		if number == 0 || e.number.Load() != number || !d.used(e, nobody) {
+		if number == 0 || e.number.Load() != number || !d.used(e, noMember) {
 			return noQP(number)
 		}
 		e.refer(d.place)
@@ -120,7 +120,7 @@ func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 			return nil
 		}
 		e.unrefer(d.place)
-		if gone = !d.used(e, nobody); gone {
+		if gone = !d.used(e, noMember); gone {
 			e.clear()
 		}
 		return nil

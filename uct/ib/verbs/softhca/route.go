@@ -1,0 +1,232 @@
+package softhca
+
+import (
+	"slices"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
+)
+
+// sharedPeer is the shared domain that an initiator sends to: its target is there, and
+// each member that it sends to has a path. exec of the QP protects it.
+type sharedPeer struct {
+	view  *domainView
+	entry *qpEntry // of the target
+	// now is where requester.path goes when another one comes: it has been copied from there.
+	now   *path
+	paths []*path // those that were ever used, but for some that are down
+	// byPlace is the paths by the place of the member: what a lookup of an SRQ number gives.
+	byPlace []memberPath
+}
+
+// memberPath is the path to a member.
+type memberPath struct {
+	*path
+	joins uint32 // xrcdomain.Member.Joins
+}
+
+// toSharedTarget reports whether the QP is an initiator whose target is in a shared domain.
+func (qp *queuePair) toSharedTarget() bool {
+	return qp.service == verbs.QPTypeXRCSend && qp.attr.DestQPN&xrcdomain.NumberBit != 0
+}
+
+// peerEntry is the entry of the peer's QP. The link is up, and a shared domain is known.
+func (qp *queuePair) peerEntry() *qpEntry {
+	if s := qp.req.shared; s != nil {
+		return s.entry
+	}
+	return qp.req.link.table.qp(qp.attr.DestQPN)
+}
+
+// peerDestroyed reports whether the peer's QP is there no more. The link is up.
+func (qp *queuePair) peerDestroyed() bool {
+	if qp.toSharedTarget() && qp.req.shared == nil {
+		return false // who knows
+	}
+	return qp.peerEntry().destroyed(qp.attr.DestQPN)
+}
+
+// route has path go to the member that has the SRQ of w, the work request at next. It
+// leaves a member when nothing is in flight to it, so that messages stay in order.
+func (qp *queuePair) route(w *prm.WQE) stepResult {
+	r := &qp.req
+	if r.shared == nil {
+		if v := qp.findDomain(); v != stepDone {
+			return v
+		}
+	}
+	p := r.shared.pathOf(w.SRQN)
+	if p == nil {
+		var v stepResult
+		if p, v = qp.reach(w.SRQN); p == nil {
+			return v
+		}
+	}
+	if p != r.shared.now {
+		if r.inFlight > 0 {
+			return stepWait // an answer schedules the QP
+		}
+		r.take(p)
+	}
+	r.routed = true
+	return stepDone
+}
+
+// pathOf is the path to the member that has an SRQ; nil if there is none, or the member
+// does not show such an SRQ.
+func (s *sharedPeer) pathOf(srqn uint32) *path {
+	place, ok := s.view.dir.SRQPlace(srqn)
+	if !ok || place >= len(s.byPlace) {
+		return nil
+	}
+	m := &s.byPlace[place]
+	if m.path == nil || m.joins != s.view.dir.Joins(place) || !s.shows(m.link, srqn) {
+		return nil
+	}
+	return m.path
+}
+
+// shows reports whether a peer has an SRQ of the domain.
+func (s *sharedPeer) shows(l *outLink, srqn uint32) bool {
+	if l.state.Load() != linkUp {
+		return false
+	}
+	e := l.table.srq(srqn)
+	return e.srqn.Load() == srqn && e.inode.is(s.view.key)
+}
+
+// take makes p the path of messages.
+func (r *requester) take(p *path) {
+	*r.shared.now = r.path
+	r.shared.now, r.path = p, *p
+}
+
+// reach finds out who has an SRQ, and dials it. nil, and what to do, if it is not reached,
+// or not yet.
+func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
+	s := qp.req.shared
+	place, _ := s.view.dir.SRQPlace(srqn)
+	m, ok := s.view.dir.SRQOwner(srqn)
+	if !ok {
+		return nil, qp.noQueue()
+	}
+	p, err := qp.pathTo(place, m)
+	if err != nil {
+		return nil, qp.failNext(prm.SyndromeRetryExceeded)
+	}
+	switch p.link.state.Load() {
+	case linkDialing:
+		return nil, qp.awaitLink(p.link)
+	case linkDown:
+		if linkEnd(p.link.end.Load()) == endBusy {
+			return nil, qp.failNext(prm.SyndromeRetryExceeded)
+		}
+		return nil, qp.noQueue()
+	}
+	if !s.shows(p.link, srqn) {
+		return nil, qp.noQueue()
+	}
+	return p, stepDone
+}
+
+// noQueue fails the work request at next: its SRQ is in no device of the domain.
+func (qp *queuePair) noQueue() stepResult {
+	if qp.req.inFlight > 0 {
+		return stepWait // as failNext
+	}
+	return qp.refused(prm.SyndromeRemoteInvalidReq)
+}
+
+// pathTo is the path to a member, which may be a new one.
+func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
+	s := qp.req.shared
+	for len(s.byPlace) <= place {
+		s.byPlace = append(s.byPlace, memberPath{})
+	}
+	at := &s.byPlace[place]
+	if at.path != nil && at.joins == m.Joins && at.link.gid == verbs.GID(m.GID) {
+		return at.path, nil
+	}
+	p := s.unplaced(m.GID)
+	if p == nil {
+		l, err := qp.hca.linkTo(m.GID)
+		if err != nil {
+			return nil, err
+		}
+		p = &path{link: l, msn: qp.attr.SQPSN}
+		s.paths = append(slices.DeleteFunc(s.paths, func(p *path) bool {
+			return p != s.now && p.link.state.Load() == linkDown
+		}), p)
+	}
+	*at = memberPath{path: p, joins: m.Joins}
+	return p, nil
+}
+
+// unplaced is the path that leads to a device and that was not of a member before: the
+// first one of the connection.
+func (s *sharedPeer) unplaced(gid verbs.GID) *path {
+	i := slices.IndexFunc(s.paths, func(p *path) bool {
+		return p.link.gid == gid && !slices.ContainsFunc(s.byPlace, func(m memberPath) bool { return m.path == p })
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.paths[i]
+}
+
+// memberGone lets go of a link that has gone down. The QP fails if a message was on its way
+// there, or no other member refers to its target. exec is held.
+func (qp *queuePair) memberGone(l *outLink) {
+	r := &qp.req
+	s := r.shared
+	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.link == l }) {
+		return
+	}
+	if !s.view.dir.Referred(qp.attr.DestQPN, l.gid) || r.link == l && (r.inFlight > 0 || r.routed) {
+		qp.leaveStarving()
+		r.take(&path{link: l}) // it is the reason
+		if qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD) {
+			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
+		}
+	} else if r.link == l {
+		r.take(&path{link: l}) // until the next message
+	}
+	for _, p := range s.paths {
+		if p.link == l {
+			p.giveGuard()
+		}
+	}
+}
+
+// findWayForFault has path go to a member that can be told of a fault, if that where it
+// goes can not.
+func (qp *queuePair) findWayForFault() {
+	r := &qp.req
+	if r.shared == nil || r.link.state.Load() == linkUp {
+		return
+	}
+	for _, p := range r.shared.paths {
+		if p.link.state.Load() == linkUp {
+			r.take(p)
+			return
+		}
+	}
+}
+
+// leaveDomain lets go of all members but the one that path goes to. exec is held.
+func (qp *queuePair) leaveDomain() {
+	r := &qp.req
+	if s := r.shared; s != nil {
+		for _, p := range s.paths {
+			if p != s.now {
+				p.giveGuard()
+			}
+		}
+		r.shared, r.routed = nil, false
+	}
+	for _, v := range r.views {
+		qp.hca.views.release(v)
+	}
+	r.views = nil
+}

@@ -1,0 +1,321 @@
+package softhca
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
+)
+
+// A target in a shared domain belongs to no device. Its entry is in the directory of the
+// domain, where all members and its initiator look. Each device that gets packets over it
+// has a responder of its own, a queuePair: one that has opened it, or one that is made for
+// the first packet and has no user. A responder takes over from the entry what others have
+// changed; see sync.
+
+// CreateTarget implements prm.XRCHardware. In a shared domain it waits for members that
+// change the directory, and so do OpenTarget and DestroyQP.
+func (h *hca) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
+	h.quarantine.release()
+	d := h.useDomain(xrcdn)
+	if d == nil {
+		return 0, 0, ucs.ErrInvalidParam
+	}
+	if d.dir != nil {
+		if qpn, err = d.dir.AddQP(); err != nil {
+			h.unuseDomain(d)
+			return 0, 0, err
+		}
+	}
+	qp, err := h.addTarget(d, qpn)
+	if err != nil {
+		h.unuseDomain(d)
+		return 0, 0, d.giveTarget(qpn, err)
+	}
+	return qp.handle, qp.qpn, nil
+}
+
+// addTarget makes a target in RESET that this device refers to.
+func (h *hca) addTarget(d *xrcDomain, number uint32) (*queuePair, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qp, err := h.newTarget(d, number)
+	if err != nil {
+		return nil, err
+	}
+	qp.refs = 1
+	h.showQP(qp)
+	return qp, nil
+}
+
+// giveTarget gives a reference in the directory back that is not used because of err.
+func (d *xrcDomain) giveTarget(qpn uint32, err error) error {
+	if d.dir != nil {
+		_, e := d.dir.CloseQP(qpn)
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// useDomain is the domain with a number, which is not closed until unuseDomain; nil if
+// there is none.
+func (h *hca) useDomain(xrcdn uint32) *xrcDomain {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d := h.xrcds.get(xrcdn)
+	if d != nil {
+		d.users++
+	}
+	return d
+}
+
+func (h *hca) unuseDomain(d *xrcDomain) {
+	h.mu.Lock()
+	d.users--
+	h.mu.Unlock()
+}
+
+// newTarget makes a responder of a target in a domain. number is that of a target in a
+// shared domain. mu is held.
+func (h *hca) newTarget(d *xrcDomain, number uint32) (*queuePair, error) {
+	qp, err := h.newQP(verbs.QPTypeXRCRecv)
+	if err != nil {
+		return nil, err
+	}
+	qp.domain = d
+	qp.withoutQueues()
+	if d.dir == nil {
+		qp.entry.xrcdn.Store(d.xrcdn)
+		return qp, nil
+	}
+	qp.qpn, qp.entry = number, targetEntry(&d.dir.View, number)
+	h.targets.add(qp)
+	h.qps.slot[qp.handle%maxQP].Store(qp)
+	return qp, nil
+}
+
+// OpenTarget implements prm.XRCHardware.
+func (h *hca) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
+	d := h.useDomain(xrcdn)
+	if d == nil {
+		return 0, ucs.ErrInvalidParam
+	}
+	if d.dir != nil {
+		handle, err = h.openShared(d, qpn)
+	} else {
+		handle, err = h.openPrivate(d, qpn)
+	}
+	if err != nil {
+		h.unuseDomain(d)
+	}
+	return handle, err
+}
+
+func (h *hca) openPrivate(d *xrcDomain, qpn uint32) (handle uint32, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qp := h.qps.find(qpn)
+	if qp == nil || qp.domain != d || qp.refs == 0 {
+		return 0, fmt.Errorf("target %#x is not in the domain: %w", qpn, ucs.ErrInvalidParam)
+	}
+	qp.refs++
+	return qp.handle, nil
+}
+
+// openShared refers to a target of a shared domain, and has a responder for it.
+func (h *hca) openShared(d *xrcDomain, qpn uint32) (handle uint32, err error) {
+	if err := d.dir.OpenQP(qpn); err != nil {
+		return 0, err
+	}
+	qp, err := h.useResponder(d, qpn)
+	if err != nil {
+		return 0, d.giveTarget(qpn, err)
+	}
+	return qp.handle, nil
+}
+
+// useResponder is the responder of a target, with one reference more; a new one if there is
+// none.
+func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err error) {
+	h.driving.lock() // nobody makes one for a packet meanwhile
+	defer h.driving.unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qp = h.targets.find(number, func(qp *queuePair) bool { return qp.domain == d })
+	if qp == nil {
+		if qp, err = h.newTarget(d, number); err != nil {
+			return nil, err
+		}
+	}
+	qp.refs++
+	return qp, nil
+}
+
+// unrefer takes one reference to an XRC target back, and reports whether it was the last of
+// the domain. Of another QP it does nothing: it has one. A responder without references
+// stays for what is sent to queues of this device.
+func (h *hca) unrefer(qp *queuePair) (last bool, err error) {
+	if qp.domain == nil {
+		return true, nil
+	}
+	if qp.isShared() {
+		if last, err = qp.domain.dir.CloseQP(qp.qpn); err != nil {
+			return false, err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	qp.domain.users--
+	qp.refs--
+	return last || qp.refs == 0 && !qp.isShared(), nil
+}
+
+// isShared reports whether the QP is a target in a domain that other devices can be in.
+func (qp *queuePair) isShared() bool { return qp.domain != nil && qp.domain.dir != nil }
+
+// replaced reports whether the entry of a target in a shared domain is not its own any more.
+func (qp *queuePair) replaced() bool { return qp.isShared() && qp.entry.destroyed(qp.qpn) }
+
+// sync takes over what other members have made of a target in a shared domain. driving is
+// held, and exec is not, or nobody else executes the QP.
+func (qp *queuePair) sync() {
+	if !qp.isShared() || qp.replaced() {
+		return
+	}
+	e := qp.entry
+	if epoch := e.epoch.Load(); epoch != qp.epoch {
+		qp.abandon()
+		qp.epoch = epoch
+		qp.resp = responder{msn: e.rqPSN.Load()}
+		qp.attr.AccessFlags = verbs.Access(e.access.Load())
+		qp.attr.MinRNRTimer = uint8(e.rnrTimer.Load())
+		qp.attr.PathMTU = verbs.MTU(e.pathMTU.Load())
+	}
+	if s := e.state.Load(); s != qp.state.Swap(s) && verbs.QPState(s) == verbs.QPStateErr {
+		qp.abandon()
+	}
+}
+
+// changed tells other members that the target was reset or connected.
+func (qp *queuePair) changed(to verbs.QPState) {
+	if qp.isShared() && (to == verbs.QPStateReset || to == verbs.QPStateRTR) {
+		qp.epoch = qp.entry.epoch.Add(1)
+	}
+}
+
+// targetTable finds the responders of targets in shared domains by number, without a lock.
+// Several can have one number: the targets of different domains.
+type targetTable struct {
+	mu     sync.Mutex // for changes
+	bucket [targetBuckets]atomic.Pointer[queuePair]
+}
+
+// targetBuckets is so many that what a process has of targets is hardly ever two in one.
+const targetBuckets = 1 << 10
+
+// find returns the one with a number that match takes.
+func (t *targetTable) find(number uint32, match func(*queuePair) bool) *queuePair {
+	for qp := t.bucket[number%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
+		if qp.qpn == number && match(qp) {
+			return qp
+		}
+	}
+	return nil
+}
+
+func (t *targetTable) add(qp *queuePair) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	head := &t.bucket[qp.qpn%targetBuckets]
+	qp.next.Store(head.Load())
+	head.Store(qp)
+}
+
+// remove takes one out; who has found it goes on from there.
+func (t *targetTable) remove(qp *queuePair) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at := &t.bucket[qp.qpn%targetBuckets]; at.Load() != nil; at = &at.Load().next {
+		if at.Load() == qp {
+			at.Store(qp.next.Load())
+			return
+		}
+	}
+}
+
+// receiver is the QP that a packet is for; nil if there is none.
+func (l *inLink) receiver(pkt *packet) *queuePair {
+	if pkt.dstQPN&xrcdomain.NumberBit == 0 {
+		return l.hca.qps.find(pkt.dstQPN)
+	}
+	for qp := l.hca.targets.bucket[pkt.dstQPN%targetBuckets].Load(); qp != nil; qp = qp.next.Load() {
+		if qp.qpn == pkt.dstQPN && !qp.replaced() && qp.entry.from(pkt.srcQPN, &l.gid) {
+			qp.sync()
+			return qp
+		}
+	}
+	return l.addResponder(pkt)
+}
+
+// addResponder makes a responder for the first packet that a peer has sent over a target in
+// a shared domain; nil if there is no such target. driving is held.
+func (l *inLink) addResponder(pkt *packet) *queuePair {
+	h := l.hca
+	h.dropResponders((*queuePair).replaced)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.xrcds.slot {
+		if d == nil || d.dir == nil || !targetEntry(&d.dir.View, pkt.dstQPN).accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
+			continue
+		}
+		qp, err := h.newTarget(d, pkt.dstQPN)
+		if err != nil {
+			return nil
+		}
+		qp.sync()
+		return qp
+	}
+	return nil
+}
+
+// dropResponders destroys the responders without users that are to go. driving is held.
+func (h *hca) dropResponders(which func(*queuePair) bool) {
+	h.eachQP(func(qp *queuePair) {
+		if !qp.isShared() || !which(qp) || !h.unused(qp) {
+			return
+		}
+		qp.abandon()
+		qp.state.Store(uint32(verbs.QPStateReset))
+		h.hideQP(qp)
+		h.mu.Lock()
+		h.qpIDs.give(qp.handle % maxQP)
+		h.mu.Unlock()
+	})
+}
+
+func (h *hca) unused(qp *queuePair) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return qp.refs == 0
+}
+
+// failShared fails the targets of shared domains whose initiators are of a device that is
+// gone, also those that have no responder here.
+func (h *hca) failShared(gid [2]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, d := range h.xrcds.slot {
+		if d == nil || d.dir == nil {
+			continue
+		}
+		eachTarget(&d.dir.View, func(e *qpEntry) {
+			if s := e.state.Load(); e.peer() == gid && verbs.QPState(s) != verbs.QPStateReset {
+				e.state.CompareAndSwap(s, uint32(verbs.QPStateErr))
+			}
+		})
+	}
+}

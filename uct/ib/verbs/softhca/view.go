@@ -1,0 +1,129 @@
+package softhca
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
+)
+
+// domainView is the directory of a shared domain that initiators of this device look at.
+type domainView struct {
+	key   xrcdomain.Key
+	users int // QPs; under viewTable.mu
+	state atomic.Uint32
+	dir   *xrcdomain.View // when state is viewOpen
+}
+
+// States of a view.
+const (
+	viewOpening = iota
+	viewOpen
+	viewFailed
+)
+
+// viewTable has the views of a device.
+type viewTable struct {
+	mu   sync.Mutex
+	open map[xrcdomain.Key]*domainView
+}
+
+// viewOf is the view of a domain, which it starts to open if there is none. The caller
+// releases it.
+func (h *hca) viewOf(key xrcdomain.Key) *domainView {
+	t := &h.views
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.open[key]
+	if v == nil {
+		v = &domainView{key: key}
+		if t.open == nil {
+			t.open = map[xrcdomain.Key]*domainView{}
+		}
+		t.open[key] = v
+		v.users++ // until it is open
+		h.dials.Go(func() { h.openView(v) })
+	}
+	v.users++
+	return v
+}
+
+// openView opens a view. It waits for members that do not answer.
+func (h *hca) openView(v *domainView) {
+	var err error
+	if v.dir, err = xrcdomain.Open(v.key); err != nil {
+		logger.Info("XRC domain not found", "device", h.cfg.Name, "reason", err)
+		v.state.Store(viewFailed)
+	} else {
+		v.state.Store(viewOpen)
+	}
+	h.views.release(v)
+}
+
+// release gives a view back, and closes it with the last. Who asks again for one that has
+// failed gets a new one.
+func (t *viewTable) release(v *domainView) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v.users--
+	if t.open[v.key] == v && (v.users == 0 || v.state.Load() == viewFailed) {
+		delete(t.open, v.key)
+	}
+	if v.users == 0 && v.dir != nil {
+		_ = v.dir.Close() // unmapping what is mapped does not fail
+	}
+}
+
+// findDomain looks for the target of an initiator in the domains of the device that it is
+// connected to. exec is held.
+func (qp *queuePair) findDomain() stepResult {
+	if v, ok := qp.ready(); !ok {
+		return v
+	}
+	t := qp.req.link.table
+	known, opening := false, false
+	for i := range maxSharedDomains {
+		key, ok := t.sharedDomain(i).load()
+		if !ok {
+			continue
+		}
+		v := qp.view(key)
+		switch v.state.Load() {
+		case viewOpening:
+			opening = true
+		case viewOpen:
+			e := targetEntry(v.dir, qp.attr.DestQPN)
+			if e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) {
+				qp.enterDomain(v, e)
+				return stepDone
+			}
+			known = known || !e.destroyed(qp.attr.DestQPN)
+		}
+	}
+	if !known && !opening {
+		return qp.failNext(prm.SyndromeRetryExceeded)
+	}
+	return qp.awaitPeer()
+}
+
+// view is a view that the QP keeps until it lets go of its links.
+func (qp *queuePair) view(key xrcdomain.Key) *domainView {
+	for _, v := range qp.req.views {
+		if v.key == key {
+			return v
+		}
+	}
+	v := qp.hca.viewOf(key)
+	qp.req.views = append(qp.req.views, v)
+	return v
+}
+
+// enterDomain makes path the first one to the members of a domain.
+func (qp *queuePair) enterDomain(v *domainView, e *qpEntry) {
+	r := &qp.req
+	r.deadline = 0
+	now := new(path)
+	*now = r.path
+	r.shared = &sharedPeer{view: v, entry: e, now: now, paths: []*path{now}}
+}

@@ -1,0 +1,420 @@
+package softhca_test
+
+import (
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// domainEnv names the file of the domain that a child is a member of.
+const domainEnv = "GUCX_TEST_SOFTHCA_DOMAIN"
+
+// order is what the parent has a member do.
+type order struct {
+	Do  string // make, connect, open, post, take, idle, state
+	GID verbs.GID
+	QPN uint32
+	ID  uint64
+}
+
+// memberReport is what came of it.
+type memberReport struct {
+	WC    verbs.WC
+	Whole bool // the bytes are those that the message says it has
+	More  bool // there was a completion
+	QPN   uint32
+	State verbs.QPState
+}
+
+// memberLen is the length of a message to a member, seeded with its immediate.
+const memberLen = 9000
+
+// runXRCMember is a process in a domain, with a target and an SRQ, that follows orders.
+func (n *node) runXRCMember() int {
+	f, err := os.Open(os.Getenv(domainEnv))
+	require.NoError(n.t, err)
+	x := n.enterDomain(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE})
+	x.target = x.newTarget()
+	s := x.openSRQ()
+	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: x.target.Number(), SRQN: s.Number()}))
+	var o order
+	for dec.Decode(&o) == nil {
+		var r memberReport
+		switch o.Do {
+		case "make":
+			require.NoError(n.t, x.target.Close())
+			x.target = x.newTarget()
+			r.QPN = x.target.Number()
+		case "connect":
+			toRTS(n.t, x.target, o.GID, o.QPN, defaultLink)
+		case "open":
+			former := x.target
+			x.target, err = x.domain.OpenQP(o.QPN)
+			require.NoError(n.t, err)
+			require.NoError(n.t, former.Close())
+		case "post":
+			x.post(s, o.ID, int(o.ID%8)*memberLen, memberLen)
+		case "take":
+			r.WC = n.completion()
+			want := make([]byte, memberLen)
+			fill(want, byte(r.WC.Imm))
+			at := int(r.WC.ID%8) * memberLen
+			r.Whole = string(want) == string(n.buf.Bytes()[at:at+memberLen])
+		case "idle":
+			r.More = n.cq.Poll(n.wcs[:]) > 0
+		}
+		r.State = x.target.State()
+		require.NoError(n.t, enc.Encode(r))
+	}
+	return 0
+}
+
+// do gives a member an order, and returns what came of it.
+func (c *child) do(t testing.TB, o order) (r memberReport) {
+	t.Helper()
+	require.NoError(t, json.NewEncoder(c.in).Encode(o))
+	require.NoError(t, c.out.Decode(&r))
+	return r
+}
+
+// sendToMember sends message k to a member's queue.
+func (n *node) sendToMember(c *child, k uint64) {
+	n.t.Helper()
+	fill(n.buf.Bytes()[:memberLen], byte(k))
+	n.sendSRQ(c.SRQN, k, memberLen)
+}
+
+// deliverTo has message k arrive at a member, to a receive that it posts.
+func (n *node) deliverTo(c *child, k uint64) {
+	n.t.Helper()
+	c.do(n.t, order{Do: "post", ID: k})
+	n.sendToMember(c, k)
+	n.succeed(k)
+	c.took(n.t, k)
+}
+
+// took has a member wait for message k.
+func (c *child) took(t testing.TB, k uint64) {
+	t.Helper()
+	r := c.do(t, order{Do: "take"})
+	require.Equal(t, verbs.WCSuccess, r.WC.Status)
+	require.Equal(t, []uint64{k, k}, []uint64{r.WC.ID, uint64(r.WC.Imm)})
+	require.True(t, r.Whole)
+}
+
+// kill ends a process by SIGKILL, and waits until it is gone.
+func (c *child) kill(t testing.TB) {
+	t.Helper()
+	require.NoError(t, c.cmd.Process.Kill())
+	_ = c.cmd.Wait()
+}
+
+// xrcProcesses is an initiator that is connected to the target of the first of n processes in
+// a domain; the second has opened it too.
+func xrcProcesses(t *testing.T, n int) (i *node, cs []*child) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "domain")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	t.Setenv(domainEnv, f.Name())
+	for range n {
+		cs = append(cs, newChild(t, "xrc member"))
+	}
+	i = openNode(t, testConfig).newInitiator()
+	i.connectToMember(cs[0])
+	if n > 1 {
+		cs[1].do(t, order{Do: "open", QPN: cs[0].QPN})
+	}
+	return i, cs
+}
+
+// connectToMember connects an initiator with the target that a member has made.
+func (n *node) connectToMember(c *child) {
+	n.t.Helper()
+	c.do(n.t, order{Do: "connect", GID: n.gid, QPN: n.qp.Number()})
+	toRTS(n.t, n.qp, c.GID, c.QPN, defaultLink)
+}
+
+// Messages go to each of the processes over one target; when the one that made it is killed
+// the others go on. Its number is then one of nobody.
+func TestSharedXRC_KilledMaker(t *testing.T) {
+	i, cs := xrcProcesses(t, 3)
+	for k := range uint64(6) {
+		i.deliverTo(cs[k%3], k)
+	}
+	cs[0].kill(t)
+	for k := range uint64(6) {
+		i.deliverTo(cs[1+k%2], k)
+	}
+	i.sendToMember(cs[0], 7)
+	i.fail(7, verbs.WCRemInvReqErr)
+	testenv.ProgressWithin(t, patience, func() bool {
+		return cs[1].do(t, order{Do: "state"}).State == verbs.QPStateErr
+	})
+}
+
+// The same with a connection over which nothing had gone to the one that is killed.
+func TestSharedXRC_KilledMakerUnused(t *testing.T) {
+	i, cs := xrcProcesses(t, 2)
+	i.deliverTo(cs[1], 1)
+	cs[0].kill(t)
+	i.deliverTo(cs[1], 2)
+}
+
+// A process dies with a message that waits for its receive: the initiator is told so. One that
+// refers to the target is told too.
+func TestSharedXRC_KilledWaiting(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		i, cs := xrcProcesses(t, 3)
+		i.deliverTo(cs[2], 1)
+		if stopped {
+			cs[2].stop(t)
+		}
+		i.sendToMember(cs[2], 2)
+		i.sendToMember(cs[1], 3)
+		i.idle()
+		require.NoError(t, cs[2].cmd.Process.Kill())
+		i.fail(2, verbs.WCRetryExcErr)
+		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
+		i.fail(3, verbs.WCWRFlushErr)
+	}
+}
+
+// A process that is stopped gets what fits into its receives; the others get theirs
+// meanwhile, and it the rest when it goes on.
+func TestSharedXRC_StoppedMember(t *testing.T) {
+	i, cs := xrcProcesses(t, 2)
+	i.deliverTo(cs[1], 0) // the link is up
+	cs[1].do(t, order{Do: "post", ID: 1})
+	cs[1].stop(t)
+	i.sendToMember(cs[1], 1)
+	i.succeed(1)
+	i.deliverTo(cs[0], 2)
+	i.sendToMember(cs[1], 3)
+	for range 1000 {
+		i.idle()
+	}
+	cs[1].cont(t)
+	cs[1].took(t, 1)
+	cs[1].do(t, order{Do: "post", ID: 3})
+	cs[1].took(t, 3)
+	i.succeed(3)
+}
+
+// The last process that refers to the target is killed: no message arrives any more, though
+// the queue is there.
+func TestSharedXRC_KilledLast(t *testing.T) {
+	i, cs := xrcProcesses(t, 3)
+	i.deliverTo(cs[2], 1)
+	cs[1].kill(t)
+	i.deliverTo(cs[2], 2)
+	cs[0].kill(t)
+	testenv.ProgressWithin(t, patience, func() bool {
+		i.idle()
+		return i.qp.State() == verbs.QPStateErr
+	})
+	i.sendToMember(cs[2], 3)
+	i.fail(3, verbs.WCWRFlushErr)
+}
+
+// runXRCSpreader sends to two queues of the parent in turn, without an end.
+func (n *node) runXRCSpreader() int {
+	i := n.newInitiator()
+	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
+	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: i.qp.Number()}))
+	var peer introduction
+	require.NoError(n.t, dec.Decode(&peer))
+	toRTS(n.t, i.qp, peer.GID, peer.QPN, defaultLink)
+	require.NoError(n.t, enc.Encode(true))
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // the parent has gone
+		os.Exit(0)
+	}()
+	for id := uint64(0); ; id++ {
+		srqn := []uint32{peer.SRQN, peer.RKey}[id%2]
+		_, _ = i.qp.PostSend([]verbs.SendWR{{ID: id, Opcode: verbs.OpSendWithImm, Imm: uint32(id), Flags: verbs.SendSignaled,
+			SRQN: srqn, SGList: []verbs.SGE{i.mr.SGE(0, int(id%3)*150000)}}})
+		i.cq.Poll(i.wcs[:])
+	}
+}
+
+// An initiator is killed at any moment: what has come to each member is in order, the target
+// goes to ERR for all, and no receive is lost.
+func TestSharedXRC_KilledInitiator(t *testing.T) {
+	attr := sharedDomain(t)
+	a, b := openNode(t, testConfig).enterDomain(attr), openNode(t, testConfig).enterDomain(attr)
+	survivor := openNode(t, testConfig).newInitiator()
+	other := a.newTarget()
+	defer func() { require.NoError(t, other.Close()) }()
+	connectXRC(survivor, a, other, defaultLink)
+	members := []*xrcTarget{a, b}
+	queues := []*verbs.SRQ{a.newSRQ(), b.newSRQ()}
+	for k, x := range members {
+		for id := range uint64(killedReceives) {
+			x.post(queues[k], id, 0, bufLen/2)
+		}
+	}
+	for round := range testenv.Rounds(5, 40) {
+		c := newChild(t, "xrc spreader")
+		target := a.newTarget()
+		b.openTarget(target.Number())
+		toRTS(t, target, c.GID, c.QPN, defaultLink)
+		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: queues[0].Number(), RKey: queues[1].Number()})
+		take := func(k int, want uint32) {
+			wc := members[k].completion()
+			require.Equal(t, verbs.WCSuccess, wc.Status)
+			require.Equal(t, want, wc.Imm)
+			members[k].post(queues[k], wc.ID, 0, bufLen/2)
+		}
+		for id := range 3 + round { // a different moment each time
+			take(id%2, uint32(id))
+		}
+		c.kill(t)
+		testenv.ProgressWithin(t, patience, func() bool {
+			for k, x := range members {
+				if x.cq.Poll(x.wcs[:1]) == 1 {
+					require.Equal(t, verbs.WCSuccess, x.wcs[0].Status)
+					x.post(queues[k], x.wcs[0].ID, 0, bufLen/2)
+				}
+			}
+			return target.State() == verbs.QPStateErr && b.target.State() == verbs.QPStateErr
+		})
+		for k, x := range members {
+			seen := map[uint64]bool{}
+			for id := range uint64(killedReceives) {
+				survivor.sendSRQ(queues[k].Number(), id, bufLen/4)
+				survivor.succeed(id)
+				wc := x.completion()
+				for ; wc.SrcQP != survivor.qp.Number() || wc.QPN != other.Number(); wc = x.completion() {
+					x.post(queues[k], wc.ID, 0, bufLen/2) // of the child, late
+				}
+				require.Equal(t, verbs.WCSuccess, wc.Status)
+				seen[wc.ID] = true
+			}
+			assert.Len(t, seen, killedReceives, "a receive was lost")
+			for id := range uint64(killedReceives) {
+				x.post(queues[k], id, 0, bufLen/2)
+			}
+		}
+		require.NoError(t, target.Close())
+	}
+}
+
+// churn is an initiator and processes in a domain, one of which dies each round.
+type churn struct {
+	*node
+	cs     []*child
+	posted []uint64 // receives of each process
+	taken  []uint64
+	random *rand.Rand
+	k      uint64 // messages so far
+}
+
+// sentTo is a message to a process.
+type sentTo struct {
+	k  uint64
+	to int
+}
+
+// churnReceives is how many receives each process has for a round.
+const churnReceives = 4
+
+// connect has one process make a target, another one open it, and all have receives.
+func (c *churn) connect() {
+	t := c.t
+	maker := c.random.IntN(len(c.cs))
+	qpn := c.cs[maker].do(t, order{Do: "make"}).QPN
+	c.cs[(maker+1)%len(c.cs)].do(t, order{Do: "open", QPN: qpn})
+	require.NoError(t, c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+	c.cs[maker].QPN = qpn
+	c.connectToMember(c.cs[maker])
+	for k, p := range c.cs {
+		for ; c.posted[k]-c.taken[k] < churnReceives; c.posted[k]++ {
+			p.do(t, order{Do: "post", ID: c.posted[k]})
+		}
+	}
+}
+
+// send sends to each process as much as it has receives for, in any order, and kills victim
+// somewhere in between.
+func (c *churn) send(victim int) (sent []sentTo) {
+	var to []int
+	for range churnReceives {
+		for k := range c.cs {
+			to = append(to, k)
+		}
+	}
+	c.random.Shuffle(len(to), func(i, j int) { to[i], to[j] = to[j], to[i] })
+	moment := c.random.IntN(len(to))
+	for at, k := range to {
+		if at == moment {
+			require.NoError(c.t, c.cs[victim].cmd.Process.Kill())
+		}
+		off := int(c.k%32) * memberLen
+		fill(c.buf.Bytes()[off:off+memberLen], byte(c.k))
+		c.node.send(verbs.SendWR{ID: c.k, Opcode: verbs.OpSendWithImm, Imm: uint32(c.k), Flags: verbs.SendSignaled,
+			SRQN: c.cs[k].SRQN, SGList: []verbs.SGE{c.mr.SGE(off, memberLen)}})
+		sent = append(sent, sentTo{c.k, k})
+		c.k++
+	}
+	return sent
+}
+
+// ended takes the completions: some succeed, then one may fail, which is to the victim, and the
+// rest is flushed. It returns those that succeeded.
+func (c *churn) ended(sent []sentTo, victim int) []sentTo {
+	for at, s := range sent {
+		wc := c.completion()
+		require.Equal(c.t, s.k, wc.ID)
+		if wc.Status == verbs.WCSuccess {
+			continue
+		}
+		require.Contains(c.t, []verbs.WCStatus{verbs.WCRetryExcErr, verbs.WCRemInvReqErr}, wc.Status)
+		require.Equal(c.t, victim, s.to)
+		for _, rest := range sent[at+1:] {
+			c.fail(rest.k, verbs.WCWRFlushErr)
+		}
+		return sent[:at]
+	}
+	return sent
+}
+
+// Processes of a domain come and are killed at any moment, while an initiator sends to them
+// over targets that one makes and another one opens: each send ends, what succeeded has
+// arrived in order and whole, and nothing else has.
+func TestSharedXRC_Churn(t *testing.T) {
+	i, cs := xrcProcesses(t, 3)
+	c := &churn{node: i, cs: cs, posted: make([]uint64, 3), taken: make([]uint64, 3), random: rand.New(rand.NewPCG(3, 4))}
+	for range testenv.Rounds(4, 100) {
+		c.connect()
+		victim := c.random.IntN(len(cs))
+		sent := c.send(victim)
+		for _, s := range c.ended(sent, victim) {
+			if s.to == victim {
+				continue
+			}
+			r := cs[s.to].do(t, order{Do: "take"})
+			require.Equal(t, verbs.WCSuccess, r.WC.Status)
+			require.Equal(t, []uint64{c.taken[s.to], s.k}, []uint64{r.WC.ID, uint64(r.WC.Imm)})
+			require.True(t, r.Whole)
+			c.taken[s.to]++
+		}
+		for k := range cs {
+			if k != victim {
+				require.False(t, cs[k].do(t, order{Do: "idle"}).More)
+			}
+		}
+		cs[victim].kill(t)
+		cs[victim] = newChild(t, "xrc member")
+		c.posted[victim], c.taken[victim] = 0, 0
+	}
+}

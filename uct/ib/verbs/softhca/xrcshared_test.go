@@ -1,0 +1,420 @@
+package softhca_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// xrcMembers is an initiator that is connected to a target of the first of n members, which
+// are devices of their own.
+func xrcMembers(t *testing.T, n int, cfg softhca.Config, l link) (i *node, xs []*xrcTarget) {
+	t.Helper()
+	i = openNode(t, cfg).newInitiator()
+	attr := sharedDomain(t)
+	for range n {
+		xs = append(xs, openNode(t, cfg).enterDomain(attr))
+	}
+	target := xs[0].newTarget()
+	t.Cleanup(func() { require.NoError(t, target.Close()) })
+	xs[0].target = target
+	connectXRC(i, xs[0], target, l)
+	return i, xs
+}
+
+// What a member receives is what was sent to its queue, in the order of the initiator,
+// however messages go: in the initiator's hands, through the ring, from one member to the
+// next and back.
+func TestSharedXRC_Members(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			i, xs := xrcMembers(t, 3, cfg, defaultLink)
+			queues := make([]*verbs.SRQ, len(xs))
+			private := make([][]byte, len(xs))
+			for k, x := range xs {
+				queues[k] = x.newSRQ()
+				private[k] = make([]byte, 4*bufLen/16)
+				mr, err := x.pd.RegMR(private[k], verbs.AccessLocalWrite)
+				require.NoError(t, err)
+				t.Cleanup(func() { require.NoError(t, mr.Close()) })
+				for id := range 16 { // arena and private memory in turn
+					if id%2 == 0 {
+						x.post(queues[k], uint64(id), id/2*bufLen/16, bufLen/16)
+						continue
+					}
+					_, err = queues[k].PostRecv([]verbs.RecvWR{{ID: uint64(id),
+						SGList: []verbs.SGE{mr.SGE(id/2%4*bufLen/16, bufLen/16)}}})
+					require.NoError(t, err)
+				}
+			}
+			require.NotEqual(t, queues[0].Number(), queues[1].Number())
+			fill(i.buf.Bytes(), 9)
+			got := make([]int, len(xs))
+			for k, to := range []int{1, 0, 2, 2, 1, 1, 0, 2, 1, 0, 0, 0, 1, 2, 1, 1} {
+				length := (k * 7001) % (bufLen / 16)
+				i.sendSRQ(queues[to].Number(), uint64(k), length)
+				wc := xs[to].completion()
+				require.Equal(t, verbs.WCSuccess, wc.Status)
+				require.Equal(t, []uint32{uint32(k), uint32(length), i.qp.Number(), xs[0].target.Number()},
+					[]uint32{wc.Imm, wc.ByteLen, wc.SrcQP, wc.QPN})
+				mem := xs[to].buf.Bytes()[got[to]/2*bufLen/16:]
+				if got[to]%2 == 1 {
+					mem = private[to][got[to]/2%4*bufLen/16:]
+				}
+				require.Equal(t, uint64(got[to]), wc.ID)
+				require.Equal(t, i.buf.Bytes()[:length], mem[:length])
+				got[to]++
+				i.succeed(uint64(k))
+			}
+		})
+	}
+}
+
+// A stream to several members, all posted at once: what arrives at each is in order.
+func TestSharedXRC_Stream(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			i, xs := xrcMembers(t, 2, cfg, defaultLink)
+			const rounds = 20
+			private := make([]byte, 4096)
+			queues := make([]*verbs.SRQ, len(xs))
+			for k, x := range xs {
+				queues[k] = x.newSRQ()
+				mr, err := x.pd.RegMR(private, verbs.AccessLocalWrite)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, mr.Close()) }()
+				for id := range rounds {
+					_, err := queues[k].PostRecv([]verbs.RecvWR{{ID: uint64(id), SGList: []verbs.SGE{mr.SGE(0, 4096)}}})
+					require.NoError(t, err)
+				}
+			}
+			for k := range rounds {
+				i.sendSRQ(queues[0].Number(), uint64(2*k), 100)
+				i.sendSRQ(queues[1].Number(), uint64(2*k+1), 4096)
+			}
+			for k := range rounds {
+				for at, x := range xs {
+					wc := x.completion()
+					require.Equal(t, verbs.WCSuccess, wc.Status)
+					require.Equal(t, []uint64{uint64(k), uint64(2*k + at)}, []uint64{wc.ID, uint64(wc.Imm)})
+				}
+				i.succeed(uint64(2 * k))
+				i.succeed(uint64(2*k + 1))
+			}
+		})
+	}
+}
+
+// RDMA and atomics name an SRQ too: that of the member whose memory it is, in its PD.
+func TestSharedXRC_OneSided(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			i, xs := xrcMembers(t, 3, cfg, defaultLink)
+			for k, x := range xs {
+				s := x.newSRQ()
+				private := make([]byte, 8192)
+				mr, err := x.pd.RegMR(private, anyone)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, mr.Close()) }()
+				for _, to := range []struct {
+					addr uint64
+					key  uint32
+					mem  []byte
+				}{{x.mr.Addr(), x.mr.RKey(), x.buf.Bytes()}, {mr.Addr(), mr.RKey(), private}} {
+					fill(i.buf.Bytes(), byte(k+1))
+					i.send(verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: s.Number(),
+						SGList: []verbs.SGE{i.mr.SGE(0, 8192)}, RemoteAddr: to.addr, RKey: to.key})
+					i.succeed(1)
+					require.Equal(t, i.buf.Bytes()[:8192], to.mem[:8192])
+					i.send(verbs.SendWR{ID: 2, Opcode: verbs.OpAtomicFetchAdd, Flags: verbs.SendSignaled, SRQN: s.Number(),
+						CompareAdd: 3, SGList: []verbs.SGE{i.mr.SGE(8192, 8)}, RemoteAddr: to.addr, RKey: to.key})
+					i.succeed(2)
+					i.send(verbs.SendWR{ID: 3, Opcode: verbs.OpRDMARead, Flags: verbs.SendSignaled, SRQN: s.Number(),
+						SGList: []verbs.SGE{i.mr.SGE(16384, 8192)}, RemoteAddr: to.addr, RKey: to.key})
+					i.succeed(3)
+					require.Equal(t, to.mem[:8192], i.buf.Bytes()[16384:16384+8192])
+					require.Equal(t, i.buf.Bytes()[0]+3, to.mem[0])
+				}
+			}
+			// The memory of one member with the number of another: no key of that PD.
+			s := xs[1].newSRQ()
+			i.send(verbs.SendWR{ID: 4, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: s.Number(),
+				SGList: []verbs.SGE{i.mr.SGE(0, 8)}, RemoteAddr: xs[0].mr.Addr(), RKey: xs[0].mr.RKey() ^ 1})
+			i.fail(4, verbs.WCRemAccessErr)
+		})
+	}
+}
+
+// The target is there as long as a device of the domain refers to it, not as long as its
+// maker; all see its state.
+func TestSharedXRC_TargetLives(t *testing.T) {
+	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+	maker, x, y := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr),
+		openNode(t, softhca.Config{}).enterDomain(attr)
+	target := maker.newTarget()
+	mine, err := x.domain.OpenQP(target.Number())
+	require.NoError(t, err)
+	again, err := x.domain.OpenQP(target.Number())
+	require.NoError(t, err)
+	connectXRC(i, maker, target, defaultLink)
+	assert.Equal(t, verbs.QPStateRTS, mine.State())
+	s := y.newSRQ()
+	y.post(s, 1, 0, 100)
+	y.post(s, 2, 0, 100)
+	require.NoError(t, target.Close())
+	require.NoError(t, mine.Close())
+	i.sendSRQ(s.Number(), 1, 10)
+	i.succeed(1)
+	require.Equal(t, uint64(1), y.completion().ID)
+	require.NoError(t, again.Close())
+	_, err = y.domain.OpenQP(target.Number())
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	i.sendSRQ(s.Number(), 2, 10)
+	i.fail(2, verbs.WCRetryExcErr)
+	assert.Equal(t, verbs.VendorPeerClosed, i.wcs[0].VendorErr)
+}
+
+// One device of the domain can connect what another has made; a number of the target is
+// good with the GID of each that has opened it.
+func TestSharedXRC_ConnectedByAnother(t *testing.T) {
+	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+	maker, x := openNode(t, softhca.Config{}).enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
+	maker.target = maker.newTarget()
+	defer func() { require.NoError(t, maker.target.Close()) }()
+	x.openTarget(maker.target.Number())
+	for round := range uint64(3) { // also after RESET
+		connectXRC(i, x, x.target, defaultLink)
+		for _, m := range []*xrcTarget{x, maker} {
+			s := m.newSRQ()
+			m.post(s, round, 0, 100)
+			i.sendSRQ(s.Number(), 1, 10)
+			i.succeed(1)
+			require.Equal(t, round, m.completion().ID)
+		}
+		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		require.NoError(t, x.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		require.Equal(t, verbs.QPStateReset, maker.target.State())
+	}
+}
+
+// A fault at one member is one of the target: all see it, and the initiator.
+func TestSharedXRC_Fault(t *testing.T) {
+	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
+	first, second := xs[0].newSRQ(), xs[1].newSRQ()
+	xs[0].post(first, 1, 0, 100)
+	xs[1].post(second, 2, 0, 10)
+	i.sendSRQ(first.Number(), 1, 100)
+	i.succeed(1)
+	i.sendSRQ(second.Number(), 2, 100)
+	i.fail(2, verbs.WCRemInvReqErr)
+	assert.Equal(t, verbs.WCLocLenErr, xs[1].completion().Status)
+	assert.Equal(t, verbs.QPStateErr, xs[0].target.State())
+}
+
+// Numbers that lead nowhere: of no queue, of one that was closed, of another domain, of a
+// device that has left. Each ends at the initiator, and the target goes to ERR.
+func TestSharedXRC_WrongNumber(t *testing.T) {
+	for name, number := range map[string]func(t *testing.T, m *xrcTarget) uint32{
+		"none": func(*testing.T, *xrcTarget) uint32 { return 0x123456 },
+		"closed": func(t *testing.T, m *xrcTarget) uint32 {
+			s := m.openSRQ()
+			require.NoError(t, s.Close())
+			return s.Number()
+		},
+		"another domain": func(t *testing.T, m *xrcTarget) uint32 {
+			other := m.enterDomain(sharedDomain(t))
+			return other.newSRQ().Number()
+		},
+		"private": func(t *testing.T, m *xrcTarget) uint32 {
+			return m.enterDomain(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}).newSRQ().Number()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
+			good := xs[1].newSRQ()
+			xs[1].post(good, 1, 0, 100)
+			i.sendSRQ(good.Number(), 1, 10)
+			i.succeed(1)
+			xs[1].succeed(1)
+			i.sendSRQ(number(t, xs[1]), 2, 10)
+			i.fail(2, verbs.WCRemInvReqErr)
+			await(t, xs[0].node, xs[1].node, func() bool { return xs[0].target.State() == verbs.QPStateErr })
+		})
+	}
+}
+
+// memberThatLeaves is a device of a domain with a queue, and what makes it leave.
+func memberThatLeaves(t *testing.T, attr verbs.XRCDInitAttr) (x *xrcTarget, s *verbs.SRQ, leave func()) {
+	t.Helper()
+	var undo []func() error
+	do := func(f func() error) { undo = append([]func() error{f}, undo...) }
+	dev, err := softhca.NewDevice(softhca.Config{ArenaLen: 64 << 20})
+	require.NoError(t, err)
+	n := &node{t: t}
+	n.ctx, err = dev.Open()
+	require.NoError(t, err)
+	do(n.ctx.Close)
+	n.pd, err = n.ctx.AllocPD()
+	require.NoError(t, err)
+	do(n.pd.Close)
+	n.buf, err = n.ctx.AllocBuffer(bufLen)
+	require.NoError(t, err)
+	do(n.buf.Close)
+	n.mr, err = n.pd.RegMR(n.buf.Bytes(), anyone)
+	require.NoError(t, err)
+	do(n.mr.Close)
+	n.cq, err = n.ctx.CreateCQ(verbs.CQInitAttr{Depth: depth})
+	require.NoError(t, err)
+	do(n.cq.Close)
+	n.gid, err = n.ctx.QueryGID(1, 0)
+	require.NoError(t, err)
+	x = &xrcTarget{node: n}
+	x.domain, err = n.ctx.OpenXRCD(attr)
+	require.NoError(t, err)
+	do(x.domain.Close)
+	s = x.openSRQ()
+	do(s.Close)
+	return x, s, func() {
+		for _, f := range undo {
+			require.NoError(t, f())
+		}
+	}
+}
+
+// A device leaves: those that go on are reached all the same, also if it made the target;
+// its numbers are ones of nobody.
+func TestSharedXRC_MemberLeaves(t *testing.T) {
+	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+	stays := openNode(t, softhca.Config{}).enterDomain(attr)
+	leaver, gone, leave := memberThatLeaves(t, attr)
+	target := leaver.newTarget()
+	stays.openTarget(target.Number())
+	connectXRC(i, leaver, target, defaultLink)
+	s := stays.newSRQ()
+	leaver.post(gone, 1, 0, 100)
+	i.sendSRQ(gone.Number(), 1, 10)
+	i.succeed(1)
+	require.Equal(t, uint64(1), leaver.completion().ID)
+	require.NoError(t, target.Close())
+	leave()
+	for id := range uint64(3) {
+		stays.post(s, id, 0, 100)
+		i.sendSRQ(s.Number(), id, 10)
+		i.succeed(id)
+		require.Equal(t, id, stays.completion().ID)
+	}
+	i.sendSRQ(gone.Number(), 5, 10)
+	i.fail(5, verbs.WCRemInvReqErr)
+	await(t, stays.node, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
+}
+
+// The last device that refers to the target leaves: the initiator learns it without a
+// message.
+func TestSharedXRC_LastLeaves(t *testing.T) {
+	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+	stays := openNode(t, softhca.Config{}).enterDomain(attr)
+	s := stays.newSRQ()
+	leaver, _, leave := memberThatLeaves(t, attr)
+	target := leaver.newTarget()
+	connectXRC(i, leaver, target, defaultLink)
+	stays.post(s, 1, 0, 100)
+	i.sendSRQ(s.Number(), 1, 10)
+	i.succeed(1)
+	stays.succeed(1)
+	require.NoError(t, target.Close())
+	leave()
+	await(t, i, stays.node, func() bool { return i.qp.State() == verbs.QPStateErr })
+	ev, err := i.ctx.NextAsyncEvent()
+	require.NoError(t, err)
+	assert.Equal(t, verbs.EventPeerClosed, ev.Type)
+}
+
+// A message to a member without receives waits there, and so do those behind it for other
+// members; with a limit of retries it ends.
+func TestSharedXRC_RNR(t *testing.T) {
+	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
+	first, second := xs[0].newSRQ(), xs[1].newSRQ()
+	xs[0].post(first, 1, 0, 100)
+	i.sendSRQ(second.Number(), 2, 10)
+	i.sendSRQ(first.Number(), 1, 10)
+	for range 1000 {
+		i.idle()
+	}
+	xs[0].idle()
+	xs[1].post(second, 2, 0, 100)
+	i.succeed(2)
+	i.succeed(1)
+	require.Equal(t, uint64(1), xs[0].completion().ID)
+	require.Equal(t, uint64(2), xs[1].completion().ID)
+
+	j, ys := xrcMembers(t, 2, softhca.Config{}, link{access: anyone, timeout: 14, retry: 7, rnr: 2, minRNR: 1})
+	j.sendSRQ(ys[1].newSRQ().Number(), 3, 10)
+	j.fail(3, verbs.WCRNRRetryExcErr)
+}
+
+func TestSharedXRC_Open(t *testing.T) {
+	attr := sharedDomain(t)
+	for _, fabric := range []softhca.Fabric{softhca.FabricLoop, softhca.FabricShm} {
+		a := openNode(t, softhca.Config{Fabric: fabric})
+		open := func(flags int) (*verbs.XRCD, error) {
+			return a.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: attr.FD, Flags: flags})
+		}
+		_, err := open(0)
+		require.ErrorIs(t, err, unix.EAGAIN)
+		first, err := open(os.O_CREATE | os.O_EXCL)
+		require.NoError(t, err)
+		_, err = open(os.O_CREATE | os.O_EXCL)
+		require.ErrorIs(t, err, unix.EEXIST)
+		second, err := open(0)
+		require.NoError(t, err)
+		qp, err := first.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
+		require.NoError(t, err)
+		same, err := second.OpenQP(qp.Number())
+		require.NoError(t, err)
+		require.Equal(t, qp.Number(), same.Number())
+		require.ErrorIs(t, first.Close(), ucs.ErrBusy)
+		require.NoError(t, qp.Close())
+		require.NoError(t, first.Close())
+		third, err := open(0)
+		require.NoError(t, err)
+		_, err = third.OpenQP(0x800001)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+		require.NoError(t, same.Close())
+		require.NoError(t, second.Close())
+		require.NoError(t, third.Close())
+		_, err = open(0)
+		require.ErrorIs(t, err, unix.EAGAIN)
+	}
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, r.Close()); require.NoError(t, w.Close()) }()
+	_, err = openNode(t, softhca.Config{}).ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(r.Fd()), Flags: os.O_CREATE})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+}
+
+// Two domains of one device, with targets of the same initiator's device.
+func TestSharedXRC_TwoDomains(t *testing.T) {
+	n := openNode(t, softhca.Config{})
+	m := openNode(t, softhca.Config{})
+	for k := range uint64(2) {
+		attr := sharedDomain(t)
+		i, x, y := n.newInitiator(), m.enterDomain(attr), openNode(t, softhca.Config{}).enterDomain(attr)
+		x.target = x.newTarget()
+		defer func() { require.NoError(t, x.target.Close()) }()
+		connectXRC(i, x, x.target, defaultLink)
+		for _, to := range []*xrcTarget{x, y} {
+			s := to.newSRQ()
+			to.post(s, k, 0, 100)
+			i.sendSRQ(s.Number(), k, 10)
+			i.succeed(k)
+			require.Equal(t, k, to.completion().ID)
+		}
+	}
+}
