@@ -56,13 +56,15 @@ type Queue interface {
 	// Stop ends the queue: when it has returned nil no message is received any more. Every
 	// receive that is posted ends from this call or from Progress: those that have a
 	// message with StatusOK, the others with StatusCanceled. Sends to it end with
-	// StatusCanceled. Error: ucs.InUseError if a peer is in the middle of a message and
-	// has not ended it within ucs.RevokeLimit; the queue goes on then, and Stop may be
-	// called again. Once it has returned nil, further calls do nothing.
+	// StatusCanceled. It does not wait. Error: ucs.InUseError if a peer is in the middle
+	// of a message, which ends in the time of a copy unless the peer is stopped there: no
+	// other message begins then, and Stop is to be called again. Once it has returned nil,
+	// further calls do nothing.
 	Stop() error
-	// Close stops the queue if that was not done, with what Stop says, and releases it
-	// and its number. Receives end at the latest from this call. Idempotent. The Close of
-	// the iface closes its queues.
+	// Close stops the queue if that was not done, and releases it and its number. It waits
+	// for a peer in the middle of a message: ucs.InUseError if that has not ended it within
+	// ucs.RevokeLimit, and then Close may be called again. Receives end at the latest from
+	// this call. Idempotent. The Close of the iface closes its queues.
 	Close() error
 }
 

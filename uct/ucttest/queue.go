@@ -509,7 +509,7 @@ func checkQueueStop(t T, p *Pair) {
 		if round > 0 {
 			e.await(t, 2)
 		}
-		require.NoError(t, e.q.Stop())
+		require.NoError(t, ucs.AwaitUse(e.q.Stop))
 		require.NoError(t, e.q.Stop(), "stop again")
 		s, u := p.sendTo(t, p.AB, c, pattern(5, 20), 1), p.sendTo(t, p.AB, c, pattern(6, 20), 1)
 		p.ended(t, s, ucs.StatusCanceled)

@@ -101,7 +101,8 @@ func (s *SRQ) Provider() SRQProvider { return s.p }
 
 // Stop ends an XRC queue: when it has returned nil no message is received any more, and the
 // completions of those that were are in the CQ, for Poll until Close. ErrUnsupported
-// of a basic queue; *ucs.InUseError while a peer is in the middle of a message. The
+// of a basic queue; *ucs.InUseError while a peer is in the middle of a message, which is the
+// time of a copy unless the peer is stopped there: call it again. It does not wait. The
 // queue takes no more receives. Idempotent.
 func (s *SRQ) Stop() error {
 	p, ok := s.p.(SRQStopper)
@@ -113,8 +114,9 @@ func (s *SRQ) Stop() error {
 
 // Close destroys the queue; receives that are posted get no completion, and those of an
 // XRC queue that wait in its CQ are removed. A message that an XRC target is receiving
-// there ends as one to a number that there is not. ErrBusy while QPs use a basic queue.
-// Idempotent.
+// there ends as one to a number that there is not. It waits for peers in the middle of a
+// message: *ucs.InUseError if they do not end it within ucs.RevokeLimit, and then it may be
+// called again. ErrBusy while QPs use a basic queue. Idempotent.
 func (s *SRQ) Close() error {
 	return s.life.close("close SRQ", func() error {
 		if err := s.p.Close(); err != nil {

@@ -156,7 +156,7 @@ func (it *Iface) Close() error {
 		}
 	}
 	for _, q := range it.queues.all() {
-		if err := q.Stop(); err != nil {
+		if err := q.await(); err != nil {
 			return err
 		}
 	}

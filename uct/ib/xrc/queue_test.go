@@ -30,7 +30,7 @@ func TestStop_TakesWhatCame(t *testing.T) {
 		second := a.send(t, c, 0, 8, 2)
 		until(t, func() bool { return second.ended }, a)
 		require.Equal(t, ucs.StatusOK, second.Status)
-		require.NoError(t, q.Stop())
+		require.NoError(t, ucs.AwaitUse(q.Stop))
 		until(t, func() bool { return len(q.got) == 3 }, b)
 		assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusCanceled}, q.status)
 		assert.Equal(t, []byte{2, 2, 2, 2, 2, 2, 2, 2}, q.got[1])

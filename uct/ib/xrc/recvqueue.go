@@ -152,13 +152,16 @@ func (q *recvQueue) Stop() error {
 	return nil
 }
 
+// await is Stop that waits for peers in the middle of a message, for ucs.RevokeLimit.
+func (q *recvQueue) await() error { return ucs.AwaitUse(q.Stop) }
+
 // Close implements uct.Queue. A message that has come, and has not been told yet, goes with
 // the queue: stop it before, until its receives have ended.
 func (q *recvQueue) Close() error {
 	if q.closed {
 		return nil
 	}
-	if err := q.Stop(); err != nil {
+	if err := q.await(); err != nil {
 		return err
 	}
 	it := q.it

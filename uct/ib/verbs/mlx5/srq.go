@@ -176,7 +176,7 @@ func (s *sharedRecv) Stop() error {
 
 // Close implements verbs.SRQProvider.
 func (s *sharedRecv) Close() error {
-	if err := s.Stop(); err != nil {
+	if err := ucs.AwaitUse(s.Stop); err != nil {
 		return err
 	}
 	p := s.prov

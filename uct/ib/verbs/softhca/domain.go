@@ -151,9 +151,8 @@ func (h *hca) RecvDoorbell(handle uint32) prm.RecvDoorbell {
 	return nil
 }
 
-// destroyXRCSRQ is DestroySRQ of an XRC SRQ. Messages that arrive there are cut off. It
-// waits for peers that are filling a receive: *ucs.InUseError if they do not end, and then
-// it can be called again.
+// destroyXRCSRQ is DestroySRQ of an XRC SRQ. Messages that arrive there are cut off. While
+// peers are filling a receive it is *ucs.InUseError, and is to be called again.
 func (h *hca) destroyXRCSRQ(handle uint32) error {
 	h.mu.Lock()
 	q := h.findSRQ(handle)
@@ -172,7 +171,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	h.driving.lock()
 	h.eachQP(func(qp *queuePair) { qp.resp.cutOff(q) })
 	h.driving.unlock()
-	if inside := h.await(h.visitsToQueue(q.srqn), ucs.RevokeLimit); len(inside) > 0 {
+	if inside := h.visitsToQueue(q.srqn); len(inside) > 0 {
 		return inUseError(inside)
 	}
 	h.driving.lock()

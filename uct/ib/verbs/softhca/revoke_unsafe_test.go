@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
 // visitor is a QP of a peer, of which only the guard matters.
@@ -118,6 +119,36 @@ func TestDereg_OthersAreNotHeldUp(t *testing.T) {
 	v.enter(visited + 1<<8)
 	require.NoError(t, target.DeregMR(visited, nil))
 	v.leave()
+}
+
+// An XRC SRQ with a peer in the middle of a message is not waited for: it takes no message any
+// more, and can be destroyed when the peer has gone on.
+func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {
+	h, mem := openTest(t), newXRCRings(t)
+	p := &xrcPair{t: t, h: h, mem: mem}
+	var err error
+	p.xrcdn, err = h.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+	require.NoError(t, err)
+	p.cqn, err = h.CreateCQ(prm.CQParams{Buf: mem.at(pairCQ), Count: 16, DBRec: prm.NewDBRec(mem.at(pairCQRec))})
+	require.NoError(t, err)
+	p.handle, p.srqn, err = h.CreateXRCSRQ(p.srqParams())
+	require.NoError(t, err)
+	v := newVisitor(t, h)
+	v.seq = v.link.mem.guard(v.slot).enterQueue(p.srqn, 0)
+	synctest.Test(t, func(t *testing.T) {
+		start := nanotime()
+		for range 3 {
+			var inUse *ucs.InUseError
+			require.ErrorAs(t, p.h.DestroySRQ(p.handle), &inUse)
+			assert.Equal(t, []int{os.Getpid()}, inUse.PIDs)
+		}
+		assert.Equal(t, start, nanotime())
+	})
+	assert.Zero(t, p.h.table.srq(p.srqn).srqn.Load(), "no message begins")
+	v.leave()
+	require.NoError(t, h.DestroySRQ(p.handle))
+	require.NoError(t, h.DestroyCQ(p.cqn))
+	require.NoError(t, h.CloseXRCD(p.xrcdn))
 }
 
 // Memory of the caller is waited for, not for ever; the error says who is inside. The

@@ -40,6 +40,8 @@ type Hardware interface {
 	CreateSRQ(p SRQParams) (srqn uint32, err error)
 	// ArmSRQ sets the limit below which EventSRQLimitReached is raised, once.
 	ArmSRQ(srqn uint32, limit int) error
+	// DestroySRQ of an XRC SRQ is *ucs.InUseError while a peer is in the middle of a
+	// message: none begins any more, and it is to be called again.
 	DestroySRQ(srqn uint32) error
 	CreateQP(p QPParams) (qpn uint32, err error)
 	// ModifyQP applies attr. RTR of an RC QP starts to resolve the peer and

@@ -1,0 +1,33 @@
+package ucs
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestAwaitUse: what is in use is tried again until it is not, for RevokeLimit at most.
+func TestAwaitUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start, tries := time.Now(), 0
+		inUse := &InUseError{PIDs: []int{3, 7}}
+		for _, last := range []error{nil, errors.New("another")} {
+			tries = 0
+			assert.Equal(t, last, AwaitUse(func() error {
+				if tries++; tries < 5 {
+					return inUse
+				}
+				return last
+			}))
+			assert.Equal(t, 5, tries)
+		}
+		assert.Less(t, time.Since(start), RevokeLimit)
+		start = time.Now()
+		assert.Equal(t, error(inUse), AwaitUse(func() error { return inUse }))
+		assert.GreaterOrEqual(t, time.Since(start), RevokeLimit)
+		assert.EqualError(t, inUse, "memory is in use by process 3, 7: operation timed out")
+	})
+}
