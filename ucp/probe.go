@@ -1,16 +1,21 @@
 package ucp
 
-import "github.com/gucx/gucx/ucs"
+import (
+	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucs"
+)
 
 // TagProbe looks for the message that a receive of that tag and mask would get, and makes
 // no progress. ok is false if there is none yet. With remove it takes the message out, so
 // that no other receive gets it: m must then be received, with [TagMessage.Recv], or
 // released. Otherwise m is nil.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
-	if w.tuples != nil && !w.tuples.probe(tag, mask) {
-		return nil, TagInfo{}, false
+	var found *match.Msg[*TagMessage]
+	if x := w.tuples; x != nil {
+		found = x.probe(tag, mask)
+	} else {
+		found = w.tags.Peek(tag, mask)
 	}
-	found := w.tags.Peek(tag, mask)
 	if found == nil {
 		return nil, TagInfo{}, false
 	}

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -34,9 +33,10 @@ type tuples struct {
 	ended   []*inTuple           // that may be closed now
 	clock   uint64               // of the use of tuples
 
-	paused bool
-	held   []*tagRecv // receives that wait while it is paused
-	order  uint64     // of the latest receive
+	paused    bool
+	held      []*tagRecv // receives that wait while it is paused, in order
+	order     uint64     // of the latest receive
+	unstopped []*inTuple // that are looked at when the alarm goes off
 
 	idle  *tupleSend // records for the next sends
 	slots [][]byte   // free pieces of copies, for messages that are copied
@@ -140,7 +140,9 @@ func (x *tuples) admit(v *tagRecv) {
 	}
 	if x.paused {
 		x.hold(v)
-		x.handCertain()
+		if x.w.tags.Peek(tag, mask) != nil {
+			x.handCertain()
+		}
 		return
 	}
 	if m := x.w.tags.Take(tag, mask); m != nil {
@@ -183,94 +185,6 @@ func (x *tuples) closeFor(tag, mask uint64, why *stats.Counter) {
 	}
 }
 
-// tupleHeldStage is a receive that waits until the worker is not paused.
-var tupleHeldStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).recvSettled,
-	stop: func(r *Request) bool { return r.worker.tuples.unhold(r.recv) },
-}
-
-// hold keeps a receive, in order, until the worker is not paused.
-func (x *tuples) hold(v *tagRecv) {
-	v.req.stage = &tupleHeldStage
-	i, _ := slices.BinarySearchFunc(x.held, v, func(a, b *tagRecv) int { return cmp.Compare(a.order, b.order) })
-	x.held = slices.Insert(x.held, i, v)
-}
-
-// handCertain gives messages that are there to receives that wait, where no other can come
-// between them. What they take is credit, without which a sender could not send again what it
-// has taken back, and the pause would not end.
-func (x *tuples) handCertain() {
-	for i := x.nextCertain(); i >= 0; i = x.nextCertain() {
-		v := x.held[i]
-		x.held = slices.Delete(x.held, i, i+1)
-		x.w.tags.Take(v.node.Tag, exactMask).Owner.taken().hand(v)
-	}
-}
-
-// nextCertain is the first receive that waits and has a message for certain: one with a full
-// mask, as messages of a tag come in order, whose tag no earlier receive with a mask fits,
-// and whose queue has no receives left; -1 if there is none.
-func (x *tuples) nextCertain() int {
-	if !x.paused || x.w.tags.Unexpected() == 0 {
-		return -1
-	}
-	for i, v := range x.held {
-		tag := v.node.Tag
-		if t := x.in.find(tag); t != nil && t.state == inStopping || v.node.Mask != exactMask || x.w.tags.Peek(tag, exactMask) == nil {
-			continue
-		}
-		if !slices.ContainsFunc(x.held[:i], func(w *tagRecv) bool { return w.node.Mask != exactMask && (w.node.Tag^tag)&w.node.Mask == 0 }) {
-			return i
-		}
-	}
-	return -1
-}
-
-// unhold takes a receive out that is held.
-func (x *tuples) unhold(v *tagRecv) bool {
-	i := slices.Index(x.held, v)
-	if i < 0 {
-		return false
-	}
-	x.held = slices.Delete(x.held, i, i+1)
-	return true
-}
-
-// pause has all receives wait.
-func (x *tuples) pause() {
-	if x.paused {
-		return
-	}
-	x.paused = true
-	for n := range x.w.tags.Receives() {
-		x.w.tags.Cancel(n)
-		x.hold(n.Owner)
-	}
-}
-
-// resume posts the receives that waited, in order, once no queue is being closed.
-func (x *tuples) resume() {
-	if !x.paused || x.closing > 0 {
-		return
-	}
-	x.paused = false
-	held := x.held
-	x.held = nil
-	for _, v := range held {
-		x.admit(v)
-	}
-}
-
-// probe has messages that wait for receives of a queue come the usual way, where a probe
-// finds them. It reports false as long as others may come that were sent before those that
-// are there.
-func (x *tuples) probe(tag, mask uint64) bool {
-	if !x.paused {
-		x.closeFor(tag, mask, &x.stats.probes)
-	}
-	return !x.paused
-}
-
 // cancelAll ends the receives when the worker closes. Those of queues have ended with the
 // EPs, or do when the ifaces close.
 func (x *tuples) cancelAll() {
@@ -301,8 +215,9 @@ func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
 		}
 		last := m.kept.last
 		keep := handle(data, desc)
-		m.tuple.arrived(last)
-		w.tuples.handCertain()
+		if u := m.tuple.arrived(last); u != nil && w.tuples.handIfCertain(u) {
+			w.tuples.handCertain()
+		}
 		return keep
 	})
 }
@@ -329,9 +244,9 @@ func (p place) after(q place) bool {
 	return int32((p.through()-q.through())<<(32-throughBits)) > 0
 }
 
-// arrived gives a message that was kept its place among those of its sender. last is the
-// one that was kept before.
-func (l *tupleLink) arrived(last *TagMessage) {
+// arrived gives a message that was kept its place among those of its sender, and returns it;
+// nil if it was not kept. last is the one that was kept before.
+func (l *tupleLink) arrived(last *TagMessage) *TagMessage {
 	at := l.next
 	l.next = 0
 	if at == 0 {
@@ -340,7 +255,7 @@ func (l *tupleLink) arrived(last *TagMessage) {
 	}
 	u := l.m.kept.last
 	if u == nil || u == last {
-		return
+		return nil
 	}
 	u.place = at
 	first := u
@@ -355,6 +270,7 @@ func (l *tupleLink) arrived(last *TagMessage) {
 		l.m.kept.add(x)
 		x = next
 	}
+	return u
 }
 
 // fitsAny reports that a receive which no queue takes waits for messages of a tag.

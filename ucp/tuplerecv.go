@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -30,6 +31,8 @@ type inTuple struct {
 	used    uint64
 
 	stopped bool   // the queue takes no message any more
+	looks   int    // how often it was tried in vain to have it so
+	waits   bool   // in tuples.unstopped
 	told    bool   // the sender has said how many it has sent
 	sent    uint64 // that
 	gone    bool   // the EP has ended
@@ -116,6 +119,7 @@ func (x *tuples) newQueue(e *EP, tag uint64) *inTuple {
 	t := &inTuple{x: x, e: e, m: e.messaging(), i: i, tag: tag, q: q, used: x.tick()}
 	i.Retain()
 	x.in.add(tag, t)
+	t.m.tuple.in = append(t.m.tuple.in, t)
 	return t
 }
 
@@ -308,14 +312,50 @@ func (t *inTuple) stop(why *stats.Counter) {
 		}
 		t.e.tellTuple(t.tag, wire.TupleStop, t.q.Number(), again)
 	}
+	t.stopped = t.q.Stop() == nil
 	t.proceed()
+}
+
+// Looks at a queue that does not stop as a peer is in the middle of a message.
+const (
+	// stopLooks is in how many calls of Progress, one after the other, it is tried again: for
+	// longer than a peer takes that runs, which copies 8 KiB.
+	stopLooks = 200
+	// stopPause is after how long it is tried again from then on, until the peer runs, or its
+	// link is down.
+	stopPause = time.Millisecond
+)
+
+// stopAgain tries again to stop the queue, which does not wait.
+func (t *inTuple) stopAgain() {
+	x := t.x
+	if t.stopped = t.q.Stop() == nil; t.stopped || t.looks < stopLooks {
+		t.looks++
+		t.proceed()
+		return
+	}
+	if !t.waits {
+		t.waits = true
+		x.unstopped = append(x.unstopped, t)
+	}
+	a := &x.w.engine.Alarm
+	a.Set(a.Now() + stopPause)
+}
+
+// lookAtUnstopped is called when the alarm goes off.
+func (x *tuples) lookAtUnstopped() {
+	if x == nil {
+		return
+	}
+	for _, t := range x.unstopped {
+		t.waits = false
+		t.proceed()
+	}
+	x.unstopped = x.unstopped[:0]
 }
 
 // proceed has the next Progress go on with closing the queue.
 func (t *inTuple) proceed() {
-	if !t.stopped {
-		t.stopped = t.q.Stop() == nil
-	}
 	if !t.listed {
 		t.listed = true
 		t.x.ended = append(t.x.ended, t)
@@ -335,6 +375,7 @@ func (x *tuples) work() int {
 		t.advance()
 	}
 	x.resume()
+	x.handCertain()
 	return len(ended)
 }
 
@@ -344,7 +385,7 @@ func (t *inTuple) advance() {
 	switch {
 	case t.state != inStopping:
 	case !t.stopped: // a peer is in the middle of a message
-		t.proceed()
+		t.stopAgain()
 	case t.posted > 0 || !t.told && !t.gone:
 	default:
 		t.closeQueue()
@@ -365,12 +406,13 @@ func (t *inTuple) closeQueue() {
 		return
 	}
 	t.e.tellTuple(t.tag, wire.TupleClosed, t.q.Number(), got)
-	t.x.handCertain()
 }
 
 // remove forgets a tuple whose queue is closed.
 func (t *inTuple) remove() {
 	t.x.in.remove(t.tag)
+	l := t.m.tuple
+	l.in = slices.DeleteFunc(l.in, func(o *inTuple) bool { return o == t })
 	t.x.closing--
 }
 
@@ -390,6 +432,7 @@ func (t *inTuple) take(c *wire.Tuple) bool {
 	case c.Kind == wire.TupleResent && t.state == inClosed:
 		t.remove()
 		t.x.resume()
+		t.x.handCertain()
 	default:
 		return false
 	}
@@ -401,31 +444,16 @@ func (m *messages) endQueues() {
 	if m == nil || m.tuple == nil {
 		return
 	}
-	x := m.tuple.x
-	var mine []*inTuple
-	x.in.all(func(_ uint64, t *inTuple) bool {
-		if t.m == m && !t.gone {
-			mine = append(mine, t)
+	for _, t := range slices.Clone(m.tuple.in) {
+		if t.gone {
+			continue
 		}
-		return true
-	})
-	for _, t := range mine {
 		t.gone = true
 		if t.state == inClosed {
 			t.remove()
-			x.w.engine.Raise()
-			t.proceedGone()
-			continue
+		} else {
+			t.stop(nil)
 		}
-		t.stop(nil)
 		t.proceed()
-	}
-}
-
-// proceedGone has the next Progress see that a tuple is not waited for any more.
-func (t *inTuple) proceedGone() {
-	if !t.listed {
-		t.listed = true
-		t.x.ended = append(t.x.ended, t)
 	}
 }

@@ -28,6 +28,7 @@ type tupleLink struct {
 	// As receiver.
 	usualIn uint64 // tagged messages that came the usual way
 	next    place  // of the next one, if that is sent again; 0 if it is not
+	in      []*inTuple
 }
 
 // outTuple is the messages of one tag to a peer.
