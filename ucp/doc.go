@@ -33,7 +33,7 @@
 // less, and only the flush says that they are done.
 //
 // [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
-// when the data is there; see [Worker.OnNotify].
+// when the data is there; see [Worker.OnNotify]. Over rc a word below 2^32 travels with the data.
 //
 // # Messages
 //

@@ -110,6 +110,9 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	x := &l.lanes.All[act.Lane]
 	*x = lanes.New(ep, i, act.Remote)
 	x.Proven = !act.ViaIface
+	if x.Notify != nil {
+		x.Notify.SetNotifyHandler((*notified)(l.e))
+	}
 	i.Retain()
 	l.e.w.byLane[ep] = laneOwner{e: l.e}
 	ev := wireup.Event{Kind: wireup.LaneOpened, Lane: act.Lane}

@@ -2,15 +2,19 @@ package ucp
 
 import (
 	"context"
+	"math"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
-// A put with notification posts the data, a fence and the word where one lane carries all
-// of them. Otherwise it flushes the lanes between data and word.
+// A put with notification is one operation of the lane where that has it, carries messages
+// too, and the word fits; so all words of a connection take one way, in order. It posts the
+// data, a fence and the word in a message where one lane carries both. Otherwise it flushes
+// the lanes between data and word.
 var (
 	notifyStage = stage{
 		name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
@@ -52,12 +56,15 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 
 // putNotify posts the data, and the word behind it if the lane carries both.
 func (r *Request) putNotify() error {
-	if err := postPut(r); err != nil {
-		return err
-	}
 	x := r.ep.link.only()
-	if x == nil || x != r.ep.lane(wireup.AM) {
-		return nil
+	if x != r.ep.lane(wireup.AM) {
+		x = nil
+	}
+	if x != nil && x.Notify != nil && r.value <= math.MaxUint32 {
+		return r.putWithWord(x)
+	}
+	if err := postPut(r); err != nil || x == nil {
+		return err
 	}
 	if err := x.EP.Fence(); err != nil {
 		return err
@@ -67,6 +74,46 @@ func (r *Request) putNotify() error {
 	}
 	r.stage = &notifyWordStage // nothing of that is left
 	return nil
+}
+
+// putWithWord posts the data, and the word with the last piece of it.
+func (r *Request) putWithWord(x *lane) error {
+	var err error
+	if r.off < len(r.buf) {
+		err = r.move(putTables, &notifyCalls)
+	} else if err = x.EP.Fence(); err == nil {
+		err = x.Notify.NotifyBcopy(nil, 0, 0, uint32(r.value))
+	}
+	if err == nil {
+		r.stage = &notifyWordStage // nothing of that is left
+	}
+	return err
+}
+
+// notifyCalls are putCalls that put the last piece with the word.
+var notifyCalls = calls{proto.None: noCall, proto.Short: notifyBcopy, proto.Bcopy: notifyBcopy, proto.Zcopy: notifyZcopy}
+
+func notifyBcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	if r.off+n < len(r.buf) {
+		return putBcopy(r, l, key, n)
+	}
+	if err := l.EP.Fence(); err != nil { // behind the pieces before
+		return err
+	}
+	buf, raddr := r.part(n)
+	return l.Notify.NotifyBcopy(buf, raddr, key, uint32(r.value))
+}
+
+func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
+	if r.off+n < len(r.buf) {
+		return putZcopy(r, l, key, n)
+	}
+	if err := l.EP.Fence(); err != nil {
+		return err
+	}
+	iov, raddr := r.piece(l, n)
+	r.comp.Count++
+	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.value), &r.comp))
 }
 
 // dataPut runs when what was posted of the data has ended at this side.
@@ -108,17 +155,28 @@ func (r *Request) sendWord() error {
 // worker's address. nil takes it back.
 func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.onNotify = f }
 
-// handleNotify hands a word over.
+// notified is an EP that takes words which come with a put.
+type notified EP
+
+// HandleNotify implements uct.NotifyHandler.
+func (n *notified) HandleNotify(word uint32) { n.w.takeWord((*EP)(n), uint64(word)) }
+
+// handleNotify takes a word that comes in a message.
 func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 	var m wire.Notify
 	e := (*EP)(nil)
 	if m.Unpack(data) {
 		e = w.eps.Find(m.EP)
 	}
+	w.takeWord(e, m.Word)
+	return false
+}
+
+// takeWord hands a word over.
+func (w *Worker) takeWord(e *EP, word uint64) {
 	if e == nil || e.state != epOpen || e.link == nil || w.onNotify == nil {
 		w.stats.badMessages.Inc()
-		return false
+		return
 	}
-	w.onNotify(e, m.Word)
-	return false
+	w.onNotify(e, word)
 }

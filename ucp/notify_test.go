@@ -11,6 +11,8 @@ import (
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
+	"github.com/gucx/gucx/wireup"
 )
 
 // noted is what a worker was told by notifications.
@@ -86,6 +88,73 @@ func TestPutNotify_Many(t *testing.T) {
 		p.until(func() bool { return len(seen.words) == n })
 		assert.ElementsMatch(t, seq(n), seen.words)
 	})
+}
+
+// overNotifying runs a test over each transport that has notifications, and counts what ends post.
+func overNotifying(t *testing.T, f func(t *testing.T, p *pair, posted *posting)) {
+	for _, set := range realSets() {
+		open := set.open
+		posted := &posting{}
+		set.open = func(t testing.TB) (a, b []uct.Component) {
+			a, b = open(t)
+			return layered(a, posted.counting()), layered(b, posted.counting())
+		}
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{})
+			p.connect().warm()
+			if p.a.ep.lane(wireup.RMA).Notify == nil {
+				t.Skip("the transport has no notifications")
+			}
+			f(t, p, posted)
+		})
+	}
+}
+
+// counting is the layer that counts messages.
+func (p *posting) counting() wrap.Hooks { return wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(p) }} }
+
+func layered(all []uct.Component, layer wrap.Hooks) (out []uct.Component) {
+	for _, c := range all {
+		out = append(out, wrap.Component(c, layer))
+	}
+	return out
+}
+
+// TestPutNotify_OneMessage: data and a word of 32 bits are one operation of the transport,
+// registered data of any length, and no data too; a longer word is a message behind it.
+func TestPutNotify_OneMessage(t *testing.T) {
+	over := 0
+	overNotifying(t, func(t *testing.T, p *pair, posted *posting) {
+		over++
+		var want []uint64
+		seen := p.b.note(func(uint64) {})
+		for _, n := range sizes {
+			for _, mem := range []*Mem{nil, p.a.mem} {
+				if n > 8192 && mem == nil {
+					continue // in pieces
+				}
+				buf, params := make([]byte, n), (*OpParams)(nil)
+				if mem != nil {
+					buf, params = mem.Bytes()[:n], &OpParams{Mem: mem}
+				}
+				for _, word := range []uint64{uint64(n), 1<<32 - 1, 1 << 32} {
+					messages := 1
+					if word>>32 != 0 && n > 0 {
+						messages = 2
+					}
+					before := posted.messages
+					require.NoError(t, p.finish(p.a.ep.PutNotify(buf, p.b.mem.Addr(), p.a.key, word, params)))
+					assert.Equal(t, messages, posted.messages-before, "%d bytes, word %#x", n, word)
+					require.NoError(t, p.flush())
+					want = append(want, word)
+				}
+			}
+		}
+		p.until(func() bool { return len(seen.words) == len(want) })
+		assert.Equal(t, want, seen.words)
+		assert.Len(t, seen.from, 1)
+	})
+	assert.GreaterOrEqual(t, over, 2, "rc and rc_mlx5")
 }
 
 func seq(n int) (s []uint64) {

@@ -35,6 +35,8 @@ const (
 	CapErrPeerIdle Caps = 1 << 19
 	// CapQueue: the iface has receive queues that peers send to by number; see Queue.
 	CapQueue Caps = 1 << 20
+	// CapNotify: EPs put and tell the peer of it in one operation; see Notifier.
+	CapNotify Caps = 1 << 21
 )
 
 // Groups of variants; an EP has a class in its Ops iff one of its bits is set.
@@ -50,6 +52,7 @@ var capNames = [...]string{
 	"get_short", "get_bcopy", "get_zcopy", "atomic32", "atomic64", "pending",
 	"connect_to_iface", "connect_to_ep", "errhandle_peer_failure",
 	"errhandle_remote_mem", "event_fd", "inter_node", "lossy", "errhandle_peer_idle", "queue",
+	"put_notify",
 }
 
 // Has reports whether every bit of want is set.

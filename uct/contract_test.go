@@ -26,7 +26,7 @@ func TestNumbers(t *testing.T) {
 	for i, c := range []Caps{
 		CapAMShort, CapAMBcopy, CapAMZcopy, CapPutShort, CapPutBcopy, CapPutZcopy, CapGetShort, CapGetBcopy, CapGetZcopy,
 		CapAtomic32, CapAtomic64, CapPending, CapConnectIface, CapConnectEP, CapErrPeer, CapErrRemoteMem, CapEventFD,
-		CapInterNode, CapLossy, CapErrPeerIdle, CapQueue,
+		CapInterNode, CapLossy, CapErrPeerIdle, CapQueue, CapNotify,
 	} {
 		assert.Equal(t, Caps(1)<<i, c, "%v", c)
 	}

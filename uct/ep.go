@@ -49,6 +49,7 @@ type Ops struct {
 	Check   Checker     // nil where asking is not cheap
 	Explain Explainer   // may be nil
 	Queues  QueueSender // iff CapQueue
+	Notify  Notifier    // iff CapNotify, which goes with CapPutBcopy, CapPutZcopy and CapConnectEP
 }
 
 // Checker finds out whether the peer is alive, for a caller to whom silence says nothing:

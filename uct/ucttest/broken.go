@@ -58,6 +58,8 @@ const (
 	LoseRecall                   // recalls nothing
 	KeepQueue                    // goes on with a queue that was stopped
 	ShortLength                  // tells a receive the length of its first piece
+	NotifyEarly                  // brings a word before its data
+	NotifyTwice                  // brings a word twice
 	kindEnd
 )
 
@@ -69,7 +71,7 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
-	"lose-recall", "keep-queue", "short-length",
+	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice",
 }
 
 // String returns the name of the kind.
@@ -153,6 +155,8 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Queues = &forgetfulQueues{e.Has.Queues} }}
 	case KeepQueue, ShortLength:
 		return breakingQueues(k)
+	case NotifyEarly, NotifyTwice:
+		return breakingNotify(k)
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}

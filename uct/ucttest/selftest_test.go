@@ -63,6 +63,8 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.LoseRecall:       {"queue/recall"},
 	ucttest.KeepQueue:        {"queue/stop"},
 	ucttest.ShortLength:      {"queue/sizes"},
+	ucttest.NotifyEarly:      {"notify/sizes"},
+	ucttest.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {
@@ -73,7 +75,7 @@ func TestBroken_EachKindIsCaught(t *testing.T) {
 			if testenv.RaceEnabled && (k == ucttest.KeepMem || k == ucttest.ForgetMem) {
 				t.Skip("the race detector notices first")
 			}
-			h := memHarness(nil)
+			h := memHarness(func(c *memtp.Config) { c.ConnectEP = k == ucttest.NotifyEarly || k == ucttest.NotifyTwice })
 			h.Budget = 1 << 14
 			h.EventTimeout = 200 * time.Millisecond
 			for _, v := range ucttest.Results(ucttest.Broken(h, k), checks...) {

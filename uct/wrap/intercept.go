@@ -12,7 +12,8 @@ type Interceptor interface {
 	After(v uct.Variant, n int, err error)
 }
 
-// Intercept has x see every data operation of the EP. A compare-and-swap is an AtomicFetch.
+// Intercept has x see every data operation of the EP. A compare-and-swap is an AtomicFetch, a
+// put with notification the put.
 func (e *EP) Intercept(x Interceptor) {
 	if e.Has.AM != nil {
 		e.Has.AM = &amSender{e.Has.AM, x}
@@ -25,6 +26,9 @@ func (e *EP) Intercept(x Interceptor) {
 	}
 	if e.Has.Atomics != nil {
 		e.Has.Atomics = &atomics{e.Has.Atomics, x}
+	}
+	if e.Has.Notify != nil {
+		e.Has.Notify = &notifier{e.Has.Notify, x}
 	}
 	if e.Has.Queues != nil {
 		e.Has.Queues = &queues{QueueSender: e.Has.Queues, x: x}
@@ -94,6 +98,30 @@ func (p *putter) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Comp
 	n := uct.IOVLen(iov)
 	pending, err := p.Putter.PutZcopy(iov, raddr, key, c)
 	p.x.After(uct.PutZcopy, n, err)
+	return pending, err
+}
+
+type notifier struct {
+	uct.Notifier
+	x Interceptor
+}
+
+func (o *notifier) NotifyBcopy(buf []byte, raddr uint64, key uct.RKey, word uint32) error {
+	if err := o.x.Before(uct.PutBcopy); err != nil {
+		return err
+	}
+	err := o.Notifier.NotifyBcopy(buf, raddr, key, word)
+	o.x.After(uct.PutBcopy, len(buf), err)
+	return err
+}
+
+func (o *notifier) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32, c *uct.Completion) (bool, error) {
+	if err := o.x.Before(uct.PutZcopy); err != nil {
+		return false, err
+	}
+	n := uct.IOVLen(iov)
+	pending, err := o.Notifier.NotifyZcopy(iov, raddr, key, word, c)
+	o.x.After(uct.PutZcopy, n, err)
 	return pending, err
 }
 

@@ -44,6 +44,7 @@ var kept = []string{
 	"attr/classes", "attr/costs", "attr/variants", "am/sizes", "am/both-ways", "order/variants", "put/sizes", "get/sizes",
 	"atomic/operations", "fault/bounds", "pending/fifo", "pending/fair", "pending/purge", "flush/put", "fence/message",
 	"close/in-flight", "desc/kept", "wake/receive", "queue/sizes", "queue/order", "queue/recall",
+	"notify/sizes", "notify/order",
 }
 
 // TestConformance: what a layer does not mean to break stays whole, for each layer, for

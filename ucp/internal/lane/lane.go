@@ -22,6 +22,7 @@ type Lane[I comparable] struct {
 	Get     uct.Getter
 	AMO     uct.Atomics
 	AM      uct.AMSender
+	Notify  uct.Notifier
 	Connect uct.EPConnector
 
 	Active  bool  // it has roles
@@ -36,7 +37,7 @@ func New[I comparable](ep uct.EP, i I, remote int) Lane[I] {
 	ops := ep.Ops()
 	return Lane[I]{
 		EP: ep, Iface: i, Remote: remote,
-		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Connect: ops.Connect,
+		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Notify: ops.Notify, Connect: ops.Connect,
 	}
 }
 

@@ -53,10 +53,9 @@ func same(t require.TestingT, typ verbs.QPType, over, direct verbs.WC) {
 		require.Equal(t, over.SrcQP, direct.SrcQP)
 		return
 	}
-	if over.Opcode == verbs.WCRecv { // a write with immediate is not ours
-		require.Equal(t, over.Flags&verbs.WCWithImm, direct.Flags)
-		require.Equal(t, over.Imm, direct.Imm)
-	}
+	require.Equal(t, over.Opcode == verbs.WCRecvRDMAWithImm, direct.Opcode == verbs.WCRecvRDMAWithImm)
+	require.Equal(t, over.Flags&verbs.WCWithImm, direct.Flags)
+	require.Equal(t, over.Imm, direct.Imm)
 }
 
 // newRawIface is an rc_mlx5 iface over a bench as far as polling goes, with one EP.

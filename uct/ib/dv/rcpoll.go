@@ -109,8 +109,10 @@ func (it *rcIface) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	case prm.CQERespSendImm:
 		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
 		wc.Imm, wc.Flags = s.Imm(), verbs.WCWithImm
-	case prm.CQERespSend, prm.CQERespWrImm:
-		// A message that is not ours: without immediate, or a write with one.
+	case prm.CQERespWrImm:
+		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
+		wc.Opcode, wc.Imm, wc.Flags = verbs.WCRecvRDMAWithImm, s.Imm(), verbs.WCWithImm
+	case prm.CQERespSend: // a message that is not ours
 		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
 	case prm.CQERespErr:
 		wc.ID = it.srq.Take(t.WQECounter())

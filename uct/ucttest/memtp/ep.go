@@ -22,6 +22,7 @@ type EP struct {
 	pending base.PendingQueue
 	failure ucs.Status
 	refusal error // of what is posted after the failure
+	words   uct.NotifyHandler
 	closed  bool
 }
 
@@ -33,6 +34,9 @@ func (e *EP) Ops() *uct.Ops {
 	}
 	if e.conn {
 		ops.Connect = e
+	}
+	if e.conn && !e.iface.conf.AMOnly {
+		ops.Notify = e
 	}
 	return ops
 }
@@ -171,7 +175,7 @@ func (e *EP) Close() error {
 	if e.closed {
 		return nil
 	}
-	e.closed = true
+	e.closed, e.words = true, nil
 	for e.tx.n > 0 {
 		if c := e.tx.pop(); c != nil {
 			c.Complete(ucs.StatusCanceled)

@@ -126,6 +126,9 @@ func (i *Iface) setAttr() {
 		fetch := post | uct.AtomicSet(uct.AtomicSwap, uct.AtomicCSwap)
 		a.Atomic = uct.AtomicAttr{Post32: post, Post64: post, Fetch32: fetch, Fetch64: fetch, Domain: uct.AtomicDevice}
 	}
+	if i.conf.ConnectEP && !i.conf.AMOnly {
+		caps |= uct.CapNotify
+	}
 	a.Caps = caps
 	var costs uct.Costs
 	for v := range costs {

@@ -9,6 +9,8 @@ type desc struct {
 	n     int    // bytes of the message
 	id    uint8
 	kept  bool
+	to    *EP // it holds word, and no message
+	word  uint32
 	next  *desc
 }
 
@@ -66,11 +68,24 @@ func (i *Iface) deliver() int {
 		d := i.rx.filled.pop()
 		w.mu.Unlock()
 		d.kept = true
+		if d.to != nil {
+			d.notify()
+			d.Release()
+			continue
+		}
 		if !i.ams.Handle(d.id, d.data(), d) {
 			d.Release()
 		}
 	}
 	return count
+}
+
+// notify hands a word to the EP that it is for.
+func (d *desc) notify() {
+	if h := d.to.words; h != nil {
+		h.HandleNotify(d.word)
+	}
+	d.to = nil
 }
 
 func (d *desc) data() []byte { return d.buf[:d.n:d.n] }

@@ -14,6 +14,7 @@ type opKind uint8
 const (
 	opAM opKind = iota
 	opPut
+	opNotify // a put, then a word
 	opGet
 	opAtomic
 	opFlush
@@ -26,6 +27,7 @@ const (
 type op struct {
 	kind   opKind
 	id     uint8
+	word   uint32
 	c      *uct.Completion // nil: nobody is told
 	n      int
 	buf    []byte // maxBcopy bytes of the transport
@@ -131,7 +133,7 @@ func (e *EP) ready(o *op) bool {
 	if e.peer == nil || e.conn && !e.met() {
 		return false
 	}
-	return o.kind != opAM || e.peer.rx.free.n > 0
+	return o.kind != opAM && o.kind != opNotify || e.peer.rx.free.n > 0
 }
 
 // execute does the operation. With world.mu held.
@@ -145,6 +147,8 @@ func (e *EP) execute(o *op) ucs.Status {
 		e.peer.signal(uct.EventRecv)
 	case opPut:
 		return e.put(o)
+	case opNotify:
+		return e.notify(o)
 	case opGet:
 		return e.get(o)
 	case opAtomic:
@@ -163,6 +167,18 @@ func (e *EP) put(o *op) ucs.Status {
 		return ucs.StatusRemoteAccess
 	}
 	o.gather(dst)
+	return ucs.StatusOK
+}
+
+// notify puts, and queues the word among the messages of the peer.
+func (e *EP) notify(o *op) ucs.Status {
+	if st := e.put(o); st != ucs.StatusOK {
+		return st
+	}
+	d := e.peer.rx.free.pop()
+	d.to, d.word = e.iface.world.eps[e.mate], o.word
+	e.peer.rx.filled.push(d)
+	e.peer.signal(uct.EventRecv)
 	return ucs.StatusOK
 }
 

@@ -38,6 +38,9 @@
 // the receive queue: then receiver-not-ready retries, which never give up, hold
 // the senders.
 //
+// A put with notification is a write with immediate, whose immediate is the word. It takes a
+// receive, of which nothing is written, and a credit.
+//
 // # Failure
 //
 // The first failed completion of a QP fails its EP: the operation gets the status

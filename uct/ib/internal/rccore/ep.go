@@ -45,6 +45,7 @@ type EP struct {
 	outer   uct.EP // what the user has: e, or what embeds it
 	pending base.PendingQueue
 	nextDue *EP
+	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
 	psn       uint32 // first PSN that we send
 	window    uint32 // credits that the peer started with
@@ -69,7 +70,7 @@ var _ uct.EP = (*EP)(nil)
 
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops {
-	return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Connect: e, Check: e}
+	return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Connect: e, Check: e, Notify: e}
 }
 
 // NewEP implements uct.Iface: it makes a QP in INIT, to be connected by Connect.
@@ -224,7 +225,7 @@ func (e *EP) Close() error {
 		return nil
 	}
 	it, was := e.it, e.state
-	e.state, e.Room, e.err = stateClosed, 0, it.opError("post", uct.ErrClosed)
+	e.state, e.Room, e.err, e.words = stateClosed, 0, it.opError("post", uct.ErrClosed), nil
 	it.open.Remove(e)
 	it.unlistCredits(e)
 	it.closing.Add(e)

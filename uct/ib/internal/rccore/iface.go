@@ -126,7 +126,7 @@ func (it *Iface) fillAttr() {
 	it.attr = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: it.name, Device: it.port.Name, Kind: uct.DeviceNet},
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic64 |
-			uct.CapPending | uct.CapConnectEP | uct.CapErrPeer | uct.CapErrRemoteMem |
+			uct.CapNotify | uct.CapPending | uct.CapConnectEP | uct.CapErrPeer | uct.CapErrRemoteMem |
 			uct.CapEventFD | uct.CapInterNode,
 		AM: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: seg,
 			MaxIOV: sge - 1, MaxHeader: min(seg, maxHeader)},

@@ -18,6 +18,10 @@ func (it *Iface) receive(wc *verbs.WC) {
 	}
 	b := it.rx.Buf(wc.ID)
 	e := it.eps.find(wc.QPN)
+	if wc.Opcode == verbs.WCRecvRDMAWithImm && wc.Status == verbs.WCSuccess {
+		it.notified(e, b, wc.Imm)
+		return
+	}
 	imm := rcwire.Imm(wc.Imm)
 	if wc.Status != verbs.WCSuccess || wc.Flags&verbs.WCWithImm == 0 || !imm.Valid() ||
 		uint64(wc.ByteLen) > uint64(b.Len()) || e == &it.eps.vacant {

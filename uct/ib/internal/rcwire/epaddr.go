@@ -11,7 +11,7 @@ import (
 
 // EPAddr is the address of an rc endpoint. Packed, big endian:
 //
-//	 0  u8   version, 1
+//	 0  u8   version, 2
 //	 1  u8   path MTU, code of verbs.MTU
 //	 2  u8   reads and atomics that it serves at a time
 //	 3  u8   zero
@@ -33,7 +33,7 @@ type EPAddr struct {
 const EPAddrLen = 20
 
 const (
-	version = 1
+	version = 2
 	max24   = 1<<24 - 1
 )
 

@@ -53,7 +53,7 @@ func addr() EPAddr {
 func TestEPAddr_Golden(t *testing.T) {
 	b := addr().Append(nil)
 	assert.Len(t, b, EPAddrLen)
-	assert.Equal(t, "01051000"+"00abcdef"+"00123456"+"00002000"+"00800000", hex.EncodeToString(b))
+	assert.Equal(t, "02051000"+"00abcdef"+"00123456"+"00002000"+"00800000", hex.EncodeToString(b))
 	got, err := ParseEPAddr(b)
 	require.NoError(t, err)
 	assert.Equal(t, addr(), got)

@@ -1,0 +1,62 @@
+package rccore
+
+import (
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// A put with notification is an RDMA write with immediate. The immediate is the word, all of
+// it; the receive that it takes at the target costs a credit, which comes back as that of a
+// message does.
+
+// NotifyBcopy implements uct.Notifier.
+func (e *EP) NotifyBcopy(src []byte, raddr uint64, key uct.RKey, word uint32) error {
+	if len(src) > e.it.attr.Put.MaxBcopy {
+		return uct.ErrTooLong
+	}
+	if e.state == stateReady && e.Credits <= 0 {
+		return uct.ErrNoResource
+	}
+	buf, flags, err := e.admitBuffer()
+	if err != nil {
+		return err
+	}
+	n := copy(e.it.tx.Bytes(buf), src)
+	wr := e.it.fullWR(verbs.OpRDMAWriteWithImm, flags)
+	wr.RemoteAddr, wr.RKey, wr.Imm = raddr, uint32(key), word
+	e.Credits--
+	return e.postBuffer(buf, n)
+}
+
+// NotifyZcopy implements uct.Notifier.
+func (e *EP) NotifyZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, word uint32, c *uct.Completion) (pending bool, err error) {
+	if e.state == stateReady && e.Credits <= 0 {
+		return false, uct.ErrNoResource
+	}
+	e.it.long[0].Imm = word // which counts with this opcode only
+	if pending, err = e.zcopyList(verbs.OpRDMAWriteWithImm, iov, raddr, key, c); err == nil {
+		e.Credits--
+	}
+	return pending, err
+}
+
+// SetNotifyHandler implements uct.Notifier.
+func (e *EP) SetNotifyHandler(h uct.NotifyHandler) {
+	if e.state != stateClosed {
+		e.words = h
+	}
+}
+
+// notified takes in a word; the device has placed the data before it. The buffer of its
+// receive holds nothing.
+func (it *Iface) notified(e *EP, b *ib.RecvBuf, word uint32) {
+	it.rx.Put(b)
+	if e == &it.eps.vacant || it.closed {
+		return
+	}
+	e.creditDue()
+	if e.words != nil {
+		e.words.HandleNotify(word)
+	}
+}
