@@ -14,6 +14,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
+	"github.com/gucx/gucx/perftest/internal/studies/threads"
 )
 
 // complete tells the shell the values of flags that bind has bound.
@@ -33,7 +34,10 @@ func (s *settings) complete(cmd *cobra.Command) {
 }
 
 // completeLocal does so for settings.bindLocal.
-func completeLocal(cmd *cobra.Command) { complete.One(cmd, "counters", counters.Choices) }
+func completeLocal(cmd *cobra.Command) {
+	complete.One(cmd, "counters", counters.Choices)
+	complete.List(cmd, "thread-mode", threads.ModeNames)
+}
 
 // installed are names of the transports that there are, each once; none if they cannot
 // be listed.

@@ -36,6 +36,13 @@ the readings themselves cost is measured and taken off. While the clock runs the
 is no garbage collection and nothing allocates. -n counts operations of up to 8 KiB;
 of longer ones there are as many as move the same number of bytes.
 
+-T N has N goroutines on each side post and wait at once, through ucp, and prints what all
+did and what each one did; several numbers (-T 1,2,4,8), or several modes, make one table of
+what all did. Goroutine i talks to goroutine i of the target. -M says how they have workers:
+single, one each, as in ucx_perftest; serialized, one worker under a lock of the program;
+multi, one SharedWorker. Nothing is pinned then, and flags of other measurements are
+refused. Tests are those of am, tag, put and get.
+
 --counters runs the operations once more and tells for each row how many system calls,
 context switches, page faults and packets one operation takes, on both sides. With root
 or CAP_BPF it counts by eBPF programs, else by the kernel's software counters or
@@ -55,6 +62,8 @@ const examples = `  perftest                                  the comparison
   perftest -x tcp -t put_bw -D zcopy        one variant of UCT over sockets
   perftest -x sm -t tag_bw -D iov,generic   messages from lists, unpacked by callbacks
   perftest -x tcp -t am_lat -s 8 --counters system calls and context switches as well
+  perftest -x sm -T 4 -M multi -t tag_mr    four goroutines that share a worker
+  perftest -x sm -T 1,2,4,8 -M single,serialized,multi -s 8    what sharing costs
   perftest -b FILE                          a line of flags after the other
   perftest server & perftest client         the two ends in two shells
   perftest ranks                            messages and collective operations of ranks

@@ -24,6 +24,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
+	"github.com/gucx/gucx/perftest/internal/studies/threads"
 )
 
 // Exit codes.
@@ -93,7 +94,7 @@ func exitCode(err error) int {
 		return exitSignal + int(sig.sig)
 	case errors.As(err, &usage):
 		return exitUsage
-	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData):
+	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData):
 		return exitData
 	case errors.As(err, &rank) && rank.ExitCode() > 0:
 		return rank.ExitCode() // a rank has done what this program did
@@ -145,7 +146,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
 	p.rename(root)
 	return root
 }

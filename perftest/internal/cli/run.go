@@ -38,6 +38,9 @@ func (s *settings) runLocal(cmd *cobra.Command) error {
 	if s.batch != "" {
 		return s.runBatch(cmd)
 	}
+	if s.threaded(cmd.Flags()) {
+		return s.runThreads(cmd)
+	}
 	return s.runEach(cmd, func(j *job) error { return j.run(cmd) })
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/threads"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -64,6 +65,8 @@ type settings struct {
 	stopPeer   bool
 	counters   string // a choice of package counters; empty for none
 	batch      string // file
+	threads    []int
+	modes      []string
 }
 
 func (s *settings) bind(f *pflag.FlagSet) {
@@ -92,6 +95,8 @@ func (s *settings) bind(f *pflag.FlagSet) {
 
 // bindLocal adds the flags of a run with a target of its own.
 func (s *settings) bindLocal(f *pflag.FlagSet) {
+	f.IntSliceVarP(&s.threads, "threads", "T", nil, "goroutines on each side that post and wait at once; several numbers for one table: 1,2,4,8. ucp alone, tests of am, tag, put, get")
+	f.StringSliceVarP(&s.modes, "thread-mode", "M", []string{string(threads.Single)}, "how the goroutines of -T have workers, of "+strings.Join(threads.ModeNames(), ",")+": one each, one under a lock of the program, one SharedWorker")
 	f.BoolVar(&s.stopPeer, "stop-peer", false, "stop the target process (SIGSTOP) while the clock runs: one-sided operations go on")
 	f.StringVar(&s.counters, "counters", "", "count in a pass of its own, after the timed one, what operations ask of the kernel: system calls, context switches, page faults, packets; =SOURCE of "+strings.Join(counters.Choices(), ", "))
 	f.Lookup("counters").NoOptDefVal = counters.Auto

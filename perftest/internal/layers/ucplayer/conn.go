@@ -86,6 +86,16 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	return c, nil
 }
 
+// Context opens a context with the transport and the device of cfg alone, of which the rest
+// has no effect.
+func (l *Layer) Context(cfg layer.Config) (*ucp.Context, error) {
+	c, err := l.newContext(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return c.Context, nil
+}
+
 // newContext restricts ucp to the transport and the device under test.
 func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	components := l.components(cfg.Fabric)
@@ -109,7 +119,10 @@ func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 		return nil, err
 	}
 	ctx, err := ucp.NewContext(user, components...)
-	return &restricted{ctx, caps}, err
+	if err != nil {
+		return nil, err
+	}
+	return &restricted{ctx, caps}, nil
 }
 
 func (c *conn) alloc(n int) (*ucp.Mem, error) {

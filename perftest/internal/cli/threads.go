@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/peers/launch"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/threads"
+	"github.com/gucx/gucx/ucp"
+)
+
+// threadTargetName is the hidden command that the target of -T runs.
+const threadTargetName = "threads-target"
+
+// defaultThreadTests are those of -T without -t.
+var defaultThreadTests = []string{"put_mr", "get_mr", "am_mr", "tag_mr"}
+
+// flagsWithThreads are those that -T knows; the others mean nothing for it.
+var flagsWithThreads = []string{"threads", "thread-mode", "test", "size", "full", "iters", "warmup", "rounds", "window", "transport", "layers", "device", "fabric", "output", "quiet"}
+
+// threaded reports whether -T is asked for, or its mode.
+func (s *settings) threaded(f *pflag.FlagSet) bool {
+	return f.Changed("threads") || f.Changed("thread-mode")
+}
+
+// newThreadTarget is the target of -T.
+func (p Program) newThreadTarget() *cobra.Command {
+	return &cobra.Command{Use: threadTargetName, Hidden: true, Args: usage(cobra.NoArgs), RunE: func(cmd *cobra.Command, _ []string) error {
+		cfg, err := p.config()
+		if err != nil {
+			return err
+		}
+		conn, err := launch.Accept()
+		if err != nil {
+			return err
+		}
+		return threads.Serve(cmd.Context(), conn, threadContext(cfg))
+	}}
+}
+
+// threadContext opens contexts as the ucp layer does.
+func threadContext(cfg layers.Config) threads.Open {
+	return func(w threads.Where) (*ucp.Context, error) {
+		l := ucplayer.New(cfg.UCP, cfg.Components)
+		return l.Context(layer.Config{Transport: w.Transport, Device: w.Device, Fabric: w.Fabric})
+	}
+}
+
+// checkThreadFlags refuses what has no meaning with -T.
+func (s *settings) checkThreadFlags(f *pflag.FlagSet) (err error) {
+	f.Visit(func(given *pflag.Flag) {
+		if err == nil && !slices.Contains(flagsWithThreads, given.Name) {
+			err = fmt.Errorf("-T: --%s has no meaning with it", given.Name)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case len(s.threads) == 0:
+		return errors.New("-M is for goroutines: say how many, by -T")
+	case strings.Contains(s.transport, ","):
+		return errors.New("-T: one transport at a time, by -x")
+	case s.fabric == loopFabric:
+		return errors.New("-T needs a target process; on the loop fabric there is none")
+	case len(s.layers) > 0 && !slices.Equal(s.layers, []string{ucplayer.Name}):
+		return fmt.Errorf("-T measures the layer %s alone", ucplayer.Name)
+	}
+	return sheet.CheckFormat(s.output)
+}
+
+// threadJob is what -T comes to. Errors are usage errors.
+type threadJob struct {
+	study   threads.Study
+	config  layers.Config
+	remarks []string
+}
+
+func (s *settings) threadJob(f *pflag.FlagSet) (_ *threadJob, err error) {
+	if err := s.checkThreadFlags(f); err != nil {
+		return nil, err
+	}
+	t := &threadJob{study: threads.Study{Threads: s.threads, Iterations: s.iterations, Warmup: s.warmup,
+		Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window}}
+	j := &job{settings: s}
+	if j.config, err = layers.FromEnv(os.Environ(), s.own); err != nil {
+		return nil, err
+	}
+	if err := j.chooseTransport(); err != nil {
+		return nil, err
+	}
+	if j.loopback() {
+		return nil, fmt.Errorf("-T needs a target process; %s does not leave its worker", j.plan.Transport)
+	}
+	t.config, t.remarks = j.config, j.remarks
+	t.study.Where = threads.Where{Transport: j.plan.Transport, Device: j.plan.Device, Fabric: s.fabric}
+	if t.study.Sizes, err = s.chosenSizes(); err != nil {
+		return nil, err
+	}
+	if err := t.parse(s); err != nil {
+		return nil, err
+	}
+	return t, t.study.Check()
+}
+
+// parse finds tests and modes by their names.
+func (t *threadJob) parse(s *settings) error {
+	tests := s.tests
+	switch {
+	case len(tests) == 0:
+		tests = defaultThreadTests
+	case isAll(tests):
+		tests = threads.Names()
+	}
+	for _, name := range tests {
+		test, err := threads.ParseTest(strings.TrimPrefix(name, "ucp_"))
+		if err != nil {
+			return fmt.Errorf("-T: %w", err)
+		}
+		t.study.Tests = append(t.study.Tests, test)
+	}
+	for _, name := range s.modes {
+		m, err := threads.ParseMode(name)
+		if err != nil {
+			return err
+		}
+		t.study.Modes = append(t.study.Modes, m)
+	}
+	return nil
+}
+
+// runThreads measures what -T asks for.
+func (s *settings) runThreads(cmd *cobra.Command) error {
+	t, err := s.threadJob(cmd.Flags())
+	if err != nil {
+		return &usageError{err}
+	}
+	for _, text := range t.remarks {
+		cmd.PrintErrln(cmd.Root().Name() + ": " + text)
+	}
+	m := meter.New(os.Stderr, t.study.Cases()*t.study.Rounds, s.quiet)
+	defer m.Close()
+	start := starter(threadTargetName)
+	rows, err := t.study.Run(cmd.Context(), threadContext(t.config), start, m.Step)
+	m.Close()
+	if cause := context.Cause(cmd.Context()); cause != nil {
+		return cause
+	}
+	if err != nil {
+		return err
+	}
+	c := threadConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Study: t.study}
+	return threads.Sheet(c, c.lines(), rows, t.study.Cases() == len(t.study.Tests)*len(t.study.Sizes)).Write(cmd.OutOrStdout(), s.output)
+}
+
+// threadConditions is the first object of JSON output, and what tables begin with.
+type threadConditions struct {
+	Machine result.Machine `json:"machine"`
+	Commit  string         `json:"commit"`
+	Study   threads.Study  `json:"study"`
+}
+
+func (c threadConditions) lines() []string {
+	m, s := c.Machine, c.Study
+	return []string{
+		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("gucx %s; ucp over %s; two processes, nothing is pinned", c.Commit, s.Where.Transport),
+		fmt.Sprintf("%d operations of each thread after %d, in %d rounds; window %d", s.Iterations, s.Warmup, s.Rounds, s.Window),
+	}
+}

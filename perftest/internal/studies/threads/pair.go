@@ -1,0 +1,180 @@
+package threads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/peers/crew"
+)
+
+// pair is the initiator, which is this process, and the target, which is another one.
+//
+// The target answers, in this order: its job with its contact; the contact of the initiator
+// with nothing; and each part with nothing when it is ready, and, asked again, with what was
+// wrong with the data when it is over.
+type pair struct {
+	ctx    context.Context // ends with the target
+	node   *node
+	target crew.Crew
+	undo   cleanup.Stack
+}
+
+// newPair starts a target and connects it. start starts a process that calls Serve.
+func newPair(ctx context.Context, j job, open Open, start crew.Start) (_ *pair, err error) {
+	p := &pair{}
+	defer func() {
+		if err != nil {
+			_ = p.undo.Run()
+		}
+	}()
+	if p.node, err = openNode(j, open); err != nil {
+		return nil, err
+	}
+	p.undo.Add(p.node.undo.Run)
+	if p.target, err = crew.Muster(ctx, 1, start, &p.undo); err != nil {
+		return nil, err
+	}
+	p.ctx = p.target[0].Follow(ctx)
+	theirs, err := crew.Ask[contact](p.target, func(int) any { return j })
+	if err != nil {
+		return nil, err
+	}
+	if err := p.node.connect(theirs[0]); err != nil {
+		return nil, err
+	}
+	_, err = crew.Ask[struct{}](p.target, func(int) any { return p.node.contact() })
+	return p, err
+}
+
+// run does a part.
+func (p *pair) run(part Part) (times, error) {
+	if err := p.node.begin(part, true); err != nil {
+		return times{}, err
+	}
+	if _, err := crew.Ask[struct{}](p.target, func(int) any { return part }); err != nil {
+		return times{}, err
+	}
+	t, err := p.node.run(p.ctx, part)
+	if err != nil {
+		return times{}, p.why(err)
+	}
+	wrong, err := p.ask()
+	if err != nil {
+		return times{}, err
+	}
+	if wrong != "" {
+		return times{}, fmt.Errorf("%w at the target: %s", ErrData, wrong)
+	}
+	return t, p.node.finish(true)
+}
+
+// ask asks the target for what was wrong.
+func (p *pair) ask() (string, error) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	end := p.node.idle(ctx)
+	wrong, err := crew.Ask[string](p.target, crew.Go)
+	cancel()
+	if err = errors.Join(err, end()); err != nil {
+		return "", err
+	}
+	return wrong[0], nil
+}
+
+// why is what ended a part.
+func (p *pair) why(err error) error {
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	return err
+}
+
+// close ends the target and what is here.
+func (p *pair) close() error { return p.undo.Run() }
+
+// Serve is the target until conn ends. It closes conn.
+func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	line := crew.NewLine(conn)
+	ctx = line.Follow(ctx)
+	if err = serve(ctx, line, open, func() { _ = conn.Close() }); errors.Is(context.Cause(ctx), crew.ErrGone) {
+		return nil // nobody wants to know
+	}
+	return err
+}
+
+// serve goes through the protocol. hangUp ends the line where the initiator waits in vain.
+func serve(ctx context.Context, line *crew.Line, open Open, hangUp func()) (err error) {
+	var j job
+	if err := line.Receive(&j); err != nil {
+		return err
+	}
+	if j.Threads < 1 || j.Threads > MaxThreads || j.Memory < 1 {
+		return line.Reply(nil, fmt.Errorf("%d threads with %d bytes each", j.Threads, j.Memory))
+	}
+	n, err := openNode(j, open)
+	if err != nil {
+		return errors.Join(err, line.Reply(nil, err))
+	}
+	defer func() { err = errors.Join(err, n.undo.Run()) }()
+	if err := line.Reply(n.contact(), nil); err != nil {
+		return err
+	}
+	var c contact
+	if err := line.Receive(&c); err != nil {
+		return err
+	}
+	if err := line.Reply(nil, n.connect(c)); err != nil {
+		return err
+	}
+	for {
+		if err := n.servePart(ctx, line, hangUp); err != nil {
+			return err
+		}
+	}
+}
+
+// servePart is one part: it is over when the initiator has asked and all messages have come.
+func (n *node) servePart(ctx context.Context, line *crew.Line, hangUp func()) error {
+	var p Part
+	if err := line.Receive(&p); err != nil {
+		return err
+	}
+	if err := n.begin(p, false); err != nil {
+		return line.Reply(nil, err)
+	}
+	defer quiet()()
+	if err := n.partUntilAsked(ctx, line, p, hangUp); err != nil {
+		return err
+	}
+	text := ""
+	if wrong := n.finish(false); wrong != nil {
+		text = wrong.Error()
+	}
+	return line.Reply(text, nil)
+}
+
+// partUntilAsked does a part, and hangs up when that fails.
+func (n *node) partUntilAsked(ctx context.Context, line *crew.Line, p Part, hangUp func()) error {
+	ctx, cancel := context.WithCancel(ctx)
+	done, end := n.serve(ctx, p)
+	ended := make(chan error, 1)
+	go func() {
+		err := end()
+		if err != nil {
+			hangUp()
+		}
+		ended <- err
+	}()
+	err := line.Reply(nil, nil)
+	if err == nil {
+		err = line.Receive(&struct{}{})
+	}
+	if err == nil {
+		done()
+	}
+	cancel()
+	return errors.Join(err, <-ended)
+}

@@ -1,0 +1,49 @@
+package threads
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
+
+const legend = "Mean: nanoseconds in which all threads together do an operation, or the one thread of the row; of messages there and back half of that. " +
+	"Slowest, Fastest: million operations each second of single threads."
+
+// Sheet is rows to write; of single threads only with each.
+func Sheet(head any, lines []string, rows []Row, each bool) *sheet.Sheet[Row] {
+	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend,
+		Group: func(r Row) string { return r.Test + strconv.Itoa(r.Size) },
+		Columns: []sheet.Column[Row]{
+			{Name: "test", Title: "Test", Value: func(r Row) any { return r.Test }},
+			{Name: "size", Title: "Bytes", Value: func(r Row) any { return r.Size }},
+			{Name: "mode", Title: "Mode", Value: func(r Row) any { return string(r.Mode) }},
+			{Name: "threads", Title: "Threads", Value: func(r Row) any { return r.Threads }},
+			{Name: "thread", Title: "Thread", Value: func(r Row) any { return r.thread() }, Right: true},
+			figure("ns", "Mean", "%.1f", 1, func(r Row) float64 { return r.NS }),
+			figure("msg_per_s", "M msg/s", "%.3f", 1e-6, func(r Row) float64 { return r.Rate }),
+			figure("mib_per_s", "MiB/s", "%.0f", 1, func(r Row) float64 { return r.MiB }),
+			figure("slowest_msg_per_s", "Slowest", "%.3f", 1e-6, func(r Row) float64 { return r.Slowest }),
+			figure("fastest_msg_per_s", "Fastest", "%.3f", 1e-6, func(r Row) float64 { return r.Fastest }),
+		}}
+	for _, r := range rows {
+		if each || r.Thread == All {
+			s.Rows = append(s.Rows, r)
+		}
+	}
+	return s
+}
+
+// thread is the name of the one, or of all.
+func (r Row) thread() string {
+	if r.Thread == All {
+		return "all"
+	}
+	return strconv.Itoa(r.Thread)
+}
+
+func figure(name, title, format string, scale float64, value func(Row) float64) sheet.Column[Row] {
+	return sheet.Column[Row]{Name: name, Title: title, Right: true,
+		Value: func(r Row) any { return value(r) },
+		Text:  func(v any) string { return fmt.Sprintf(format, v.(float64)*scale) }}
+}

@@ -1,0 +1,200 @@
+package threads
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/ucp"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// open opens a context with a transport alone.
+func open(w Where) (*ucp.Context, error) {
+	cfg, err := gucx.FromEnv(append(os.Environ(), "GUCX_TLS="+ucp.Exact(w.Transport)), gucx.Own{})
+	if err != nil {
+		return nil, err
+	}
+	return cfg.Open()
+}
+
+// served runs a target on the other end of a pipe. Its Close closes the connection and returns
+// what the target did.
+type served struct {
+	conn net.Conn
+	done chan error
+}
+
+func (s *served) Close() error { return errors.Join(s.conn.Close(), <-s.done) }
+
+func startTarget(ctx context.Context, serve func(ctx context.Context, c net.Conn) error) crew.Start {
+	return func() (net.Conn, io.Closer, error) {
+		here, there := net.Pipe()
+		s := &served{here, make(chan error, 1)}
+		go func() { s.done <- serve(ctx, there) }()
+		return here, s, nil
+	}
+}
+
+func target(ctx context.Context, c net.Conn) error { return Serve(ctx, c, open) }
+
+// bounded ends what hangs.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// different are the tests without those that run as others do.
+func different() []Test {
+	return slices.DeleteFunc(Tests(), func(t Test) bool { return strings.HasSuffix(t.Name, "_bw") })
+}
+
+// Each test runs in each mode, with messages that go at once and others that are announced.
+func TestStudy(t *testing.T) {
+	for _, transport := range []string{"sm", "tcp", "rc"} {
+		t.Run(transport, func(t *testing.T) {
+			s := &Study{Where: Where{Transport: transport}, Tests: different(), Sizes: []int{1, 100, 70_000},
+				Threads: []int{1, 2}, Modes: Modes(), Iterations: 6, Warmup: 2, Rounds: 2, Window: 4}
+			if testing.Short() {
+				s.Sizes, s.Threads, s.Rounds = s.Sizes[1:], s.Threads[1:], 1
+			}
+			require.NoError(t, s.Check())
+			ctx := bounded(t)
+			rows, err := s.Run(ctx, open, startTarget(ctx, target), nil)
+			require.NoError(t, err)
+			each := 0
+			for _, n := range s.Threads {
+				each += len(s.Tests) * len(s.Sizes) * len(s.Modes) * n
+			}
+			require.Len(t, rows, s.Cases()+each, "one for all, and one for each")
+			for _, r := range rows {
+				assert.Positive(t, r.NS, "%+v", r)
+				assert.LessOrEqual(t, r.Slowest, r.Fastest, "%+v", r)
+				assert.Positive(t, r.Slowest, "%+v", r)
+			}
+			var out strings.Builder
+			require.NoError(t, Sheet(nil, nil, rows, false).Write(&out, "csv"))
+			assert.Equal(t, s.Cases(), strings.Count(out.String(), ",all,"))
+			assert.Equal(t, 1+s.Cases(), strings.Count(out.String(), "\n"))
+		})
+	}
+}
+
+// Data that is not what was sent is found, and said, whether it is wrong in its first byte, its
+// last one or, before the clock runs, in between.
+func TestStudy_WrongData(t *testing.T) {
+	ctx := bounded(t)
+	p, err := newPair(ctx, job{Where: Where{Transport: "sm"}, Mode: Multi, Threads: 2, Memory: 1 << 10}, open, startTarget(ctx, target))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.close()) }()
+	l := p.node.lanes[1]
+	right := l.starts
+	for _, test := range different() {
+		for _, at := range []int{0, 20, 63} {
+			l.spoil(at)
+			_, err = p.run(Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2, Seed: 5})
+			require.ErrorIs(t, err, ErrData, "%s, byte %d", test.Name, at)
+			l.starts = right
+		}
+	}
+}
+
+// spoilt is neither the lane nor, at these places, a byte of its pattern.
+const spoilt = 0xee
+
+// spoil has the lane change a byte of what it sends and puts, before, and of what it gets, after:
+// over sm a get ends in the call.
+func (l *lane) spoil(at int) {
+	for _, start := range []*func() (*ucp.Request, error){&l.starts.send, &l.starts.active, &l.starts.put} {
+		do := *start
+		*start = func() (*ucp.Request, error) {
+			l.out[l.slot*l.part.Size%len(l.out):][at] = spoilt // one slot has what is put
+			return do()
+		}
+	}
+	get := l.starts.get
+	l.starts.get = func() (r *ucp.Request, err error) {
+		r, err = get()
+		l.out[at] = spoilt
+		return r, err
+	}
+}
+
+// When the target dies, the goroutines end, and so does the measurement.
+func TestStudy_TargetDies(t *testing.T) {
+	ctx := bounded(t)
+	for _, m := range Modes() {
+		for _, name := range []string{"am_lat", "tag_mr", "get_lat"} {
+			t.Run(string(m)+"/"+name, func(t *testing.T) {
+				test, err := ParseTest(name)
+				require.NoError(t, err)
+				p, err := newPair(ctx, job{Where: Where{Transport: "tcp"}, Mode: m, Threads: 2, Memory: 1 << 10}, open, startTarget(ctx, mortal))
+				require.NoError(t, err)
+				_, err = p.run(Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2})
+				require.Error(t, err)
+				require.NoError(t, p.close())
+			})
+		}
+	}
+}
+
+// mortal is a target that takes a part and then is gone.
+func mortal(_ context.Context, c net.Conn) error {
+	line := crew.NewLine(c)
+	var j job
+	if err := line.Receive(&j); err != nil {
+		return err
+	}
+	n, err := openNode(j, open)
+	if err != nil {
+		return err
+	}
+	var theirs contact
+	err = errors.Join(line.Reply(n.contact(), nil), line.Receive(&theirs), n.connect(theirs), line.Reply(nil, nil),
+		line.Receive(&Part{}), line.Reply(nil, nil), c.Close())
+	return errors.Join(err, n.undo.Run())
+}
+
+func TestRowsOf(t *testing.T) {
+	round := func(all, a, b time.Duration) times { return times{All: all, Each: []time.Duration{a, b}} }
+	rows := rowsOf(job{Mode: Multi, Threads: 2}, Tests()[0], 8, 10, []times{round(200, 100, 200), round(400, 100, 400), round(1000, 1000, 50)})
+	require.Len(t, rows, 3)
+	assert.Equal(t, Row{Test: "am_lat", Size: 8, Mode: Multi, Threads: 2, Thread: All, NS: 20, Rate: 5e7,
+		MiB: 5e7 * 8 / (1 << 20), Slowest: 5e7, Fastest: 1e8}, rows[0])
+	assert.Equal(t, 10.0, rows[1].NS)
+	assert.Equal(t, 20.0, rows[2].NS)
+}
+
+func TestStudy_Check(t *testing.T) {
+	good := Study{Tests: Tests(), Sizes: []int{8}, Threads: []int{MaxThreads}, Modes: Modes(), Iterations: 1, Rounds: 1, Window: 1}
+	require.NoError(t, good.Check())
+	for name, spoil := range map[string]func(*Study){
+		"no tests":    func(s *Study) { s.Tests = nil },
+		"no threads":  func(s *Study) { s.Threads = []int{0} },
+		"too many":    func(s *Study) { s.Threads = []int{MaxThreads + 1} },
+		"no bytes":    func(s *Study) { s.Sizes = []int{0} },
+		"too long":    func(s *Study) { s.Sizes = []int{MaxSize + 1} },
+		"no window":   func(s *Study) { s.Window = 0 },
+		"no rounds":   func(s *Study) { s.Rounds = 0 },
+		"no modes":    func(s *Study) { s.Modes = nil },
+		"no warm-up?": func(s *Study) { s.Warmup = -1 },
+	} {
+		s := good
+		spoil(&s)
+		assert.ErrorIs(t, s.Check(), ErrStudy, name)
+	}
+}
