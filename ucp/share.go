@@ -187,7 +187,9 @@ func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) 
 
 // yield lets others have the worker that wait for it.
 func (s *SharedWorker) yield() {
-	s.tell()
+	if len(s.blocked) > 0 {
+		s.tell()
+	}
 	s.mu.Unlock()
 	s.mu.Lock()
 }
@@ -216,16 +218,23 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.Stretch, done func()
 	return err
 }
 
-// release gives the worker back after a goroutine has had it. Who waited for what it has
-// done is told. Who sleeps until there is something to do is woken if it has left
-// something: what was posted after the transports were armed need not raise an event.
+// release gives the worker back after a goroutine has had it.
 func (s *SharedWorker) release() {
+	if len(s.blocked) > 0 || s.parked {
+		s.wake()
+	}
+	s.mu.Unlock()
+}
+
+// wake tells who waited for what the goroutine has done that has the worker. Who sleeps until
+// there is something to do is woken if it has left something: what was posted after the
+// transports were armed need not raise an event.
+func (s *SharedWorker) wake() {
 	s.tell()
 	if s.parked && s.w.engine.Unsettled() {
 		s.parked = false
 		s.w.Signal()
 	}
-	s.mu.Unlock()
 }
 
 // tell wakes the goroutines whose wait is over and, if nobody makes progress, one that

@@ -181,12 +181,13 @@ func switched(op Op, api Part, size int) (cases []Case) {
 	return cases
 }
 
-// Alternatives of ucp that undo what it does better than the UCX of the study
-// (its sections IV and V).
+// Alternatives of ucp: those that undo what it does better than the UCX of the study
+// (its sections IV and V), and a worker that goroutines share.
 const (
 	switchResolve     = "resolve" // resolve the remote key at each operation
 	switchPollTx      = "poll-tx" // poll send queues on which nothing is outstanding
 	switchProgressAll = "idle-ud" // progress ifaces on which nothing is connected
+	switchShared      = "shared"  // call through a SharedWorker that nobody else uses
 )
 
 // switches are the alternatives with the operations that they change.
@@ -198,4 +199,5 @@ var switches = []struct {
 	{switchResolve, UCP, []Op{Put, Get, Add, FAdd}},
 	{switchPollTx, UCP, []Op{Flush, Idle, Busy}},
 	{switchProgressAll, UCP, []Op{Flush, Idle, Busy}},
+	{switchShared, UCP, []Op{Put}},
 }

@@ -78,7 +78,7 @@ tag_recv the receiver's progress that fills a receive.`,
 	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))
 	f.StringVarP(&o.output, "output", "o", "table", "format: table|md|csv|json")
 	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
-	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study")
+	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
 	complete.List(cmd, "ops", complete.Values(opNames[:]...))
 	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))
 	complete.List(cmd, "transport", complete.Values(transports...))

@@ -110,6 +110,20 @@ func TestBudget_Put(t *testing.T) {
 	}
 }
 
+// TestBudget_Shared: what a SharedWorker adds to a put while no other goroutine uses it: a
+// lock and its release, and two calls.
+func TestBudget_Shared(t *testing.T) {
+	const most = 75
+	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
+	put := Case{Op: Put, API: UCP, Size: 8}
+	alone := result(t, m, put).Total()
+	put.Switch = switchShared
+	assert.LessOrEqual(t, result(t, m, put).Total()-alone, most)
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // TestBudget_RC: what uct/ib/rc adds to verbs.
 func TestBudget_RC(t *testing.T) {
 	budget := map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 110, Flush: 120}

@@ -2,6 +2,7 @@ package instr
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -30,6 +31,7 @@ type ucpRig struct {
 	buf    []byte       // of the case
 	word   uint64       // result of atomics
 	req    *ucp.Request // of the counted operation; nil when it has ended
+	post   func() error // a put, as it is counted
 	undo   cleanup.Stack
 }
 
@@ -42,6 +44,7 @@ var alternatives = map[string]struct {
 	switchResolve:     {ucp: ucp.Config{KeyResolve: ucp.ResolveAtOp}},
 	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
 	switchProgressAll: {ucp: ucp.Config{ProgressIdle: true}},
+	switchShared:      {}, // see share
 	sm.Name:           {}, // a transport, with components of its own
 }
 
@@ -82,7 +85,18 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	if r.far, err = r.alloc(far); err != nil {
 		return nil, err
 	}
+	r.post = r.put
+	if alternative == switchShared {
+		r.post = r.share()
+	}
 	return r, r.connect()
+}
+
+// share makes the put of one goroutine of several, while the others do something else.
+func (r *ucpRig) share() func() error {
+	ctx, shared := context.Background(), r.worker.Share()
+	start := func() (*ucp.Request, error) { return r.ep.Put(r.buf, r.raddr, r.key, nil) }
+	return func() error { return shared.Run(ctx, start) }
 }
 
 // overIB makes the component of a new device.
@@ -172,7 +186,7 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 	case Tag, TagPost, TagRecv, TagKept:
 		return r.tags.steps(r, c.Op), nil
 	case Put:
-		return steps{before: r.change, op: r.put, after: r.verify}, nil
+		return steps{before: r.change, op: r.post, after: r.verify}, nil
 	case Get:
 		return steps{before: r.change, op: r.get, after: r.verify}, nil
 	case Add:
