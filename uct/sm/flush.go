@@ -1,8 +1,6 @@
 package sm
 
 import (
-	"sync/atomic"
-
 	"github.com/gucx/gucx/uct"
 )
 
@@ -18,7 +16,7 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 		return false, uct.ErrClosed
 	}
 	if e.ops.empty() {
-		barrierBefore()
+		e.iface.barrier()
 		return false, nil
 	}
 	if c == nil {
@@ -32,16 +30,15 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	return true, nil
 }
 
-// fence is what barrierBefore exchanges.
-var fence atomic.Uint32
-
-// barrierBefore makes all stores visible to every CPU before it returns.
-func barrierBefore() { fence.Add(1) }
+// barrier makes all stores visible to every CPU before it returns. The word belongs to the
+// iface: one that all ifaces of a process have in common is a cache line that goes from CPU to
+// CPU with each flush.
+func (it *Iface) barrier() { it.fence.Add(1) }
 
 // flushAll is Iface.Flush.
 func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
 	if !it.opsWait {
-		barrierBefore()
+		it.barrier()
 		return false, nil
 	}
 	busy := 0

@@ -28,8 +28,9 @@ type Iface struct {
 	events    atomic.Uint32 // nonzero: other goroutines have left word
 	marked    bool          // peers mark their attention words
 	lookAtAll bool
-	hasty     int  // polls until one that finds nothing pauses
-	opsWait   bool // some EP may have targetOps
+	hasty     int           // polls until one that finds nothing pauses
+	opsWait   bool          // some EP may have targetOps
+	fence     atomic.Uint32 // of barrier
 	byIndex   []*inLink
 	arb       base.Arbiter
 	handlers  base.AMTable
