@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: 300 tickets; all know who leads: true
+}

@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: row 7: 70 71 72 73
+}
