@@ -59,13 +59,16 @@ func (in *Inbox) Take(data []byte) {
 }
 
 // quick reports whether length, number and last byte are right; of a message without
-// a whole number, or with one that is repeated, it reports false.
+// a whole number it reports false.
 func (in *Inbox) quick(data []byte) bool {
-	if !in.numbered || len(data) != len(in.want) || binary.LittleEndian.Uint64(data) != in.Count ||
-		len(data) != NumberLen && data[len(data)-1] != in.last {
+	if !in.numbered || len(data) != len(in.want) || len(data) != NumberLen && data[len(data)-1] != in.last {
 		return false
 	}
-	in.number = in.Count
+	n := binary.LittleEndian.Uint64(data)
+	if n != in.Count && (!in.Repeats || n != in.number) {
+		return false
+	}
+	in.number = n
 	return true
 }
 

@@ -76,6 +76,24 @@ func TestInbox_Repeats(t *testing.T) {
 	}
 }
 
+// TestInbox_RepeatsAtAGlance: all bytes of a message whose number comes again are looked at
+// only by a thorough inbox.
+func TestInbox_RepeatsAtAGlance(t *testing.T) {
+	for _, thorough := range []bool{false, true} {
+		in := NewInbox(Spec{Size: 100, Seed: 7, Thorough: thorough})
+		in.Repeats = true
+		in.Take(message(0, 100))
+		again := message(0, 100)
+		again[50]++
+		in.Take(again)
+		if thorough {
+			assert.ErrorContains(t, in.Err, "wrong contents")
+		} else {
+			assert.NoError(t, in.Err)
+		}
+	}
+}
+
 func TestPutNumber(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9} {
 		b := make([]byte, n)
