@@ -22,7 +22,7 @@ type EP struct {
 	link *link // nil until an operation needed a lane
 
 	ops     requestList // operations in progress, in the order of issue
-	waiting []*Request  // those that wait for a lane, for credit, or behind a fence
+	waiting *waitQueue  // those that wait for a lane, for credit, or behind a fence; nil until there was one
 	keys    *RKey       // keys that are bound to this EP
 
 	held     []*iface  // where lanes were closed that may still have operations
@@ -40,6 +40,8 @@ type EP struct {
 	adopted       bool         // was passive, and its user has not used it yet
 	replaying     bool         // in replay
 	again         bool         // replay has more to do
+	replayAll     bool         // and not just with messages
+	stillWaits    bool         // the message in turn has to
 	unsorted      bool         // waiting is not in the order of issue
 	scheduled     bool         // in Worker.deferred
 	ending        bool         // to be destroyed when nothing keeps it
@@ -199,96 +201,6 @@ func (e *EP) wait(r *Request) {
 	if r.stage.lacksLane(e) {
 		e.need(r.stage.role)
 	}
-}
-
-// keepWaiting puts a request behind those that wait. Messages that follow one which waits
-// wait too.
-func (e *EP) keepWaiting(r *Request) {
-	e.waiting = append(e.waiting, r)
-	if r.stage.inOrder {
-		e.msgs.waiting++
-		e.msgs.unbind()
-	}
-}
-
-func (e *EP) dropWaiting(r *Request) {
-	for i, x := range e.waiting {
-		if x == r {
-			e.waiting = append(e.waiting[:i], e.waiting[i+1:]...)
-			r.flags &^= reqWaiting
-			if r.stage.inOrder {
-				e.msgs.waiting--
-				e.bindMessages()
-			}
-			return
-		}
-	}
-}
-
-// replay starts the waiting requests that can go on now, in order. What that brings
-// about (an inline completion may end a fence) is seen to before it returns.
-func (e *EP) replay() {
-	e.again = true
-	if e.replaying {
-		return
-	}
-	e.replaying = true
-	for e.again {
-		e.again = false
-		e.replayOnce()
-		if b := e.barrier; b != nil && e.ops.first == b {
-			b.flushStart()
-		}
-	}
-	e.replaying = false
-	e.bindMessages()
-}
-
-func (e *EP) replayOnce() {
-	queue := e.takeWaiting()
-	closed := e.barrier != nil // a fence that is not over: what comes later stays
-	for _, r := range queue {
-		switch {
-		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
-			e.keepWaiting(r)
-		case r.stage.fence && len(e.waiting) > 0: // behind what has no lane yet
-			closed = true
-			e.keepWaiting(r)
-		case r.stage.fence:
-			closed = true
-			r.flags &^= reqWaiting
-			e.barrier = r
-		default:
-			r.flags = r.flags&^reqWaiting | reqAhead
-			r.launch()
-		}
-	}
-}
-
-// sortWaiting puts what waits into the order of issue again, after some of it has come back
-// from a lane that broke: behind what came later, which may wait for it.
-func (e *EP) sortWaiting() {
-	e.unsorted = false
-	queue := make([]*Request, 0, len(e.waiting))
-	for r := e.ops.first; r != nil; r = r.next {
-		if r.flags&reqWaiting != 0 {
-			queue = append(queue, r)
-		}
-	}
-	e.waiting = queue
-}
-
-// takeWaiting empties the queue of those that wait.
-func (e *EP) takeWaiting() []*Request {
-	if e.unsorted {
-		e.sortWaiting()
-	}
-	queue := e.waiting
-	e.waiting = nil
-	if e.msgs != nil {
-		e.msgs.waiting = 0
-	}
-	return queue
 }
 
 // startOver makes an EP that took over the peer's connection, and was not used yet,

@@ -163,9 +163,9 @@ func (e *EP) fenceByFlush() {
 	r := e.w.newRequest(e, &fenceStage)
 	e.list(r)
 	r.Release()
-	if len(e.waiting) > 0 || e.barrier != nil {
+	if !e.waiting.empty() || e.barrier != nil {
 		r.flags |= reqWaiting
-		e.waiting = append(e.waiting, r)
+		e.keepWaiting(r)
 		return
 	}
 	e.barrier = r

@@ -46,9 +46,10 @@ type messages struct {
 	tuple   *tupleLink // nil if messages go through no queues
 }
 
-// holdsBack reports that a message waits, and all later ones behind it.
-func (m *messages) holdsBack() bool {
-	return m.waiting > 0 || m.stream != nil && m.stream.sending != nil
+// holdsBack reports that a message waits, and all later ones behind it: all but r, which may
+// be nil, if that is in turn.
+func (m *messages) holdsBack(r *Request) bool {
+	return m.waiting > 0 && (r == nil || r.flags&reqInTurn == 0) || m.stream != nil && m.stream.sending != nil
 }
 
 // shortData is the longest data of a short message, in bytes: what does not fit into the
@@ -85,7 +86,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack() || e.replaying {
+	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.replaying {
 		return
 	}
 	limits := &x.Iface.attr.AM

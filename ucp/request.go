@@ -60,6 +60,7 @@ const (
 	reqListed    reqFlags = 1 << iota // in EP.ops
 	reqQueued                         // in the pending queue of a lane
 	reqWaiting                        // in EP.waiting
+	reqInTurn                         // taken out of that, and started now
 	reqUnposted                       // counted in EP.unposted: not all of it is posted
 	reqPosted                         // something of it was posted
 	reqDone                           // ended; status is final
@@ -214,7 +215,7 @@ func (r *Request) Cancel() bool {
 	}
 	r.settle(ucs.StatusCanceled)
 	if inOrder && e.msgs.waiting > 0 {
-		e.replay() // what waits behind it
+		e.replayMessages() // what waits behind it
 	}
 	return true
 }

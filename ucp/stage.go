@@ -84,7 +84,7 @@ func (r *Request) launch() {
 		r.stage.choose(r)
 	}
 	s := r.stage
-	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.holdsBack()
+	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.holdsBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
 		e.wait(r)
 		return

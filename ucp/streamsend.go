@@ -180,6 +180,6 @@ func (r *Request) streamSent() {
 	}
 	s.sending, s.starved = nil, false
 	if e.state < epFailed {
-		e.replay()
+		e.replayMessages()
 	}
 }

@@ -210,7 +210,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	a.credit += int64(c.Value)
 	a.stream.goOn()
 	if a.waiting > 0 {
-		e.replay()
+		e.replayMessages()
 	}
 	return true
 }

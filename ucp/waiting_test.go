@@ -1,0 +1,76 @@
+package ucp
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestWaitQueue: it does what a slice would.
+func TestWaitQueue(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		q := &waitQueue{}
+		var want []*Request
+		rt.Repeat(map[string]func(*rapid.T){
+			"add": func(*rapid.T) {
+				r := &Request{}
+				q.add(r)
+				want = append(want, r)
+			},
+			"pop": func(rt *rapid.T) {
+				if len(want) == 0 {
+					return
+				}
+				require.Same(rt, want[0], q.first())
+				r := q.pop()
+				require.Same(rt, want[0], r)
+				if want = want[1:]; rapid.Bool().Draw(rt, "put back") {
+					q.putBack(r)
+					want = append([]*Request{r}, want...)
+				}
+			},
+			"remove": func(rt *rapid.T) {
+				require.False(rt, q.remove(&Request{}))
+				if len(want) > 0 {
+					i := rapid.IntRange(0, len(want)-1).Draw(rt, "which")
+					require.True(rt, q.remove(want[i]))
+					want = slices.Delete(want, i, i+1)
+				}
+			},
+			"take": func(rt *rapid.T) {
+				require.True(rt, slices.Equal(want, q.take()))
+				want = nil
+			},
+			"": func(rt *rapid.T) { require.Equal(rt, len(want) == 0, q.empty()) },
+		})
+	})
+}
+
+// TestAllocs_Waiting: messages that wait for credit, many at a time, allocate nothing once the
+// pools are warm.
+func TestAllocs_Waiting(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	from, to := p.streamed()
+	piece, all := pattern(4<<10, 1), make([]byte, 2*defaultEagerWindow)
+	n := 0
+	pass := func() {
+		for range len(all) / len(piece) {
+			if r, err := from.StreamSend(piece, nil); r != nil {
+				r.Release()
+			} else if err != nil {
+				panic(err)
+			}
+		}
+		r, err := to.StreamRecv(all, true, &n, nil)
+		p.endBoth(r, err)
+	}
+	for range 10 { // warm the pools of every layer
+		pass()
+	}
+	testenv.NoAllocs(t, "streams that wait", pass)
+	requireBytes(t, piece, all[len(all)-len(piece):])
+}
