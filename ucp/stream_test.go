@@ -148,7 +148,9 @@ func TestStream_NotRead(t *testing.T) {
 		late, err := from.StreamSend([]byte("end"), nil)
 		require.NoError(t, err)
 		require.NotNil(t, late, "it must not pass what waits")
-		p.until(func() bool { return from.msgs.stream.starved && from.msgs.credit < leastPiece+messageCharge })
+		p.until(func() bool {
+			return from.msgs.stream.starved && from.msgs.credit < charge(from.lane(wireup.AM).Iface.streamPiece())
+		})
 		require.False(t, r.Done())
 
 		require.NoError(t, p.finish(other.StreamSend([]byte("other"), nil)))

@@ -94,17 +94,20 @@ func (r *Request) chooseStream() {
 // streamPiece is the longest piece of a stream in bytes.
 func (i *iface) streamPiece() int { return aligned(i.attr.AM.MaxBcopy - wire.HeadLen) }
 
-// leastPiece is the shortest piece, in bytes, that is sent of a longer send: a receiver with
-// the first window gives back at least the charge of it when it has read everything.
-const leastPiece = firstWindow/2 - messageCharge
-
-// nextPiece is how many of rest bytes may go now; 0 if there is too little credit.
+// nextPiece is how many of rest bytes may go now; 0 if there is too little credit. A piece of
+// a longer send is as long as one can be, since a short one costs as much, and one that does
+// not end with a line of the cache has all later ones copied slowly. It is shorter only if the
+// peer may be waiting for it: one that has read everything has given back at least half of
+// what it takes.
 func (a *window) nextPiece(rest, limit int) int {
-	n := min(rest, limit, int(max(a.credit-messageCharge, 0)))
-	if n < min(rest, limit, leastPiece) {
+	n := min(rest, limit)
+	switch {
+	case a.credit >= charge(n):
+		return n
+	case a.credit < a.most/2:
 		return 0
 	}
-	return n
+	return aligned(int(a.credit - messageCharge))
 }
 
 // streamBegins reports whether the first of several pieces may go. Messages behind it wait

@@ -74,3 +74,33 @@ func TestAllocs_Waiting(t *testing.T) {
 	testenv.NoAllocs(t, "streams that wait", pass)
 	requireBytes(t, piece, all[len(all)-len(piece):])
 }
+
+// TestNextPiece: a sender whose peer reads everything never waits for ever, and pieces are as
+// long as they can be where the window has room for two of those.
+func TestNextPiece(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		size := rapid.Int64Range(firstWindow, 4*firstWindow).Draw(rt, "window")
+		limit := rapid.IntRange(100, 3*firstWindow).Draw(rt, "longest piece")
+		a := window{credit: size, most: rapid.Int64Range(firstWindow, size).Draw(rt, "most seen")}
+		due, other := int64(0), rapid.Int64Range(messageCharge, firstWindow/2)
+		spend := func(n int64) { // the peer reads it at once, and gives back half a window at a time
+			a.credit -= n
+			if due += n; due >= size/2 {
+				a.credit, due = a.credit+due, 0
+			}
+		}
+		for rest := rapid.IntRange(1, 6*firstWindow).Draw(rt, "bytes"); rest > 0; {
+			n := a.nextPiece(rest, limit)
+			require.Positive(rt, n, "%d of credit", a.credit)
+			require.LessOrEqual(rt, charge(n), a.credit)
+			if a.most >= 2*charge(limit) {
+				require.Equal(rt, min(rest, limit), n)
+			}
+			rest -= n
+			spend(charge(n))
+			if c := other.Draw(rt, "another message"); c <= a.credit && rapid.Bool().Draw(rt, "is sent") {
+				spend(c)
+			}
+		}
+	})
+}

@@ -31,6 +31,7 @@ func charge(n int) int64 { return int64(n) + messageCharge }
 // window is the account of a connection, as sender and as receiver.
 type window struct {
 	credit int64 // what may be sent yet, without the reserve
+	most   int64 // what credit was at most: no more than what the peer takes in all
 	size   int64 // what the peer may have unreceived here, without the reserve
 	held   int64 // what it has
 	due    int64 // what was received since credit was given back last
@@ -47,7 +48,7 @@ type window struct {
 const noRoom = math.MinInt64 / 2
 
 func (a *window) open() {
-	a.credit, a.room = firstWindow, noRoom
+	a.credit, a.most, a.room = firstWindow, firstWindow, noRoom
 	a.resize(firstWindow)
 }
 
@@ -208,6 +209,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 		return false
 	}
 	a.credit += int64(c.Value)
+	a.most = max(a.most, a.credit)
 	a.stream.goOn()
 	if a.waiting > 0 {
 		e.replayMessages()
