@@ -28,17 +28,25 @@ import (
 func TestJob_RankKilled(t *testing.T) {
 	for _, tls := range []string{"sm", "tcp", `\rc`} {
 		for _, work := range []string{"storm", "idle", "barrier", "wildcard"} {
-			t.Run(tls+"/"+work, func(t *testing.T) {
-				for range testenv.Rounds(1, 50) {
-					killOne(t, tls, work)
-				}
-			})
+			killRanks(t, work, "GUCX_TLS="+tls)
 		}
+	}
+	for _, work := range []string{"storm", "barrier", "wildcard"} {
+		killRanks(t, work, "GUCX_TLS=xrc", "GUCX_TAG_PROTO=tupleq")
 	}
 }
 
+// killRanks is a test of ranks with an environment.
+func killRanks(t *testing.T, work string, env ...string) {
+	t.Run(strings.Join(env, ",")+"/"+work, func(t *testing.T) {
+		for range testenv.Rounds(1, 50) {
+			killOne(t, work, env)
+		}
+	})
+}
+
 // killOne starts ranks, kills one when all are at work, and looks at what the others say.
-func killOne(t *testing.T, tls, work string) {
+func killOne(t *testing.T, work string, env []string) {
 	const n = 4
 	outs, theirs := make([]*bufio.Reader, n), make([]*os.File, n)
 	j, err := Start(n, func(rank int) *exec.Cmd {
@@ -47,7 +55,7 @@ func killOne(t *testing.T, tls, work string) {
 		t.Cleanup(func() { assert.NoError(t, out.Close()) })
 		outs[rank], theirs[rank] = bufio.NewReader(out), in
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVar+"="+work, "GUCX_TLS="+tls, "GUCX_LOG_LEVEL=error", "GORACE=atexit_sleep_ms=0")
+		cmd.Env = append(append(os.Environ(), roleVar+"="+work, "GUCX_LOG_LEVEL=error", "GORACE=atexit_sleep_ms=0"), env...)
 		cmd.Stdout, cmd.Stderr = in, os.Stderr
 		return cmd
 	})
