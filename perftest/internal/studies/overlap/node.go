@@ -114,15 +114,19 @@ func (n *realNode) Wait(q *ucp.Request) error {
 	return err
 }
 
-// ctxPolls is how many polls go by between two looks whether the measurement is over.
-const ctxPolls = 1 << 10
+// idlePolls is how many polls go by between two looks whether the measurement is over, at which
+// the device of a machine with one processor gets its turn: a goroutine that is locked to its thread
+// does not yield without a switch of threads.
+const idlePolls = 1 << 10
 
-// Until implements Node. It polls, as MPI does, and yields for the device of a machine with
-// few processors.
+// Until implements Node. It polls, as MPI does.
 func (n *realNode) Until(done func() bool) error {
 	for i := 1; !done(); i++ {
 		n.w.Progress()
-		if i%ctxPolls == 0 && n.ctx.Err() != nil {
+		if i%idlePolls != 0 {
+			continue
+		}
+		if n.ctx.Err() != nil {
 			return context.Cause(n.ctx)
 		}
 		runtime.Gosched()

@@ -34,7 +34,7 @@ func startNode(ctx context.Context) crew.Start {
 // Nodes that know of each other only what goes through their connections measure each side
 // and protocol.
 func TestReal(t *testing.T) {
-	s := Study{Protocols: Protocols(), Sides: Sides(), Sizes: []int{8, 4 * EagerLimit}, Iterations: 3, Warmup: 1, Rounds: 2}
+	s := Study{Protocols: Protocols(), Sides: Sides(), Sizes: []int{8, 4 * EagerLimit}, Iterations: 3, Warmup: 1}
 	rows, refused, err := s.Run(t.Context(), Real(startNode(t.Context())), nil)
 	require.NoError(t, err)
 	assert.Empty(t, refused)

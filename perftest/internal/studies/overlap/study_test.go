@@ -44,7 +44,7 @@ func measure(t *testing.T, s Study) []Row {
 // message under way while they compute: who sends data that is got has nothing to do, and who gets
 // it knows of it when it leaves the barrier.
 func TestVirtual_Rendezvous(t *testing.T) {
-	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{EagerLimit, 32 << 10, 1 << 20}}) {
+	for _, r := range measure(t, Study{Protocols: protocols(t, "rput", "rget"), Sides: Sides(), Sizes: []int{EagerLimit, 32 << 10, 128 << 10}}) {
 		label := []any{"%v %v %d", r.Side, r.Protocol, r.Size}
 		most := 0.13
 		if r.Size == EagerLimit {
@@ -80,7 +80,7 @@ func TestVirtual_Eager(t *testing.T) {
 // for each length. It is what seeing a completion costs, and for who sends the post, which is less
 // than 5 % from 4 KiB on.
 func TestVirtual_TupleQ(t *testing.T) {
-	rows := measure(t, Study{Protocols: protocols(t, "tupleq"), Sides: Sides(), Sizes: []int{1, 1024, EagerLimit / 2, EagerLimit, 64 << 10, 1 << 20}})
+	rows := measure(t, Study{Protocols: protocols(t, "tupleq"), Sides: Sides(), Sizes: []int{1, 1024, EagerLimit / 2, EagerLimit, 64 << 10, 128 << 10}})
 	for i, r := range rows {
 		label := []any{"%v %d", r.Side, r.Size}
 		first := rows[i/6*6]
