@@ -1,7 +1,10 @@
 package sm
 
 import (
+	"encoding/binary"
+
 	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -21,7 +24,12 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	if l.tx.isFull() {
 		return l.full()
 	}
-	l.tx.short(id, hdr, payload)
+	s := l.tx.slotAt(l.tx.tail)
+	binary.LittleEndian.PutUint64(s.data[:], hdr)
+	if len(payload) > 0 {
+		shortcopy.Copy(s.data[8:], payload)
+	}
+	l.tx.publish(s, id, kindInline, uint64(8+len(payload)))
 	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
 		l.notify()
 	}

@@ -13,14 +13,16 @@ import (
 // The peer may write anything at any time: every length and index is checked, and
 // message bytes may change while a handler reads them.
 type consumer struct {
-	// word is where the next message shows: its slot's; that the dialer has said
-	// what it sends, before that; one that never changes, after the end. It does when
-	// the low half of the word is want.
-	word *atomic.Uint64
+	// The next message shows in the word off bytes behind base: base are the slots; the
+	// word by which the dialer has said what it sends, before that; one that never
+	// changes, after the end. It does when the low half of the word is want. (One pointer
+	// to that word would need a write barrier for each message.)
+	base unsafe.Pointer
+	off  uintptr
 	want uint32
 
-	mask   uint64
-	head   uint64
+	head   uint64  // messages taken
+	mask   uintptr // of off: the length of the ring in bytes, a power of two, less 1
 	slots  unsafe.Pointer
 	hdr    *linkHeader
 	segs   unsafe.Pointer
@@ -37,11 +39,11 @@ var never atomic.Uint64
 
 func newConsumer(seg []byte) consumer {
 	hdr := headerOf(seg)
-	return consumer{hdr: hdr, word: &hdr.ready, want: 1, slots: unsafe.Pointer(&seg[slotsOff]), segs: unsafe.Pointer(&seg[segsOff])}
+	return consumer{hdr: hdr, base: unsafe.Pointer(&hdr.ready), want: 1, slots: unsafe.Pointer(&seg[slotsOff]), segs: unsafe.Pointer(&seg[segsOff])}
 }
 
 // waiting reports whether there is something to look at.
-func (c *consumer) waiting() bool { return uint32(c.word.Load()) == c.want }
+func (c *consumer) waiting() bool { return uint32(c.slot().word.Load()) == c.want }
 
 // begin reads what the dialer says about the ring; false if that cannot be.
 func (c *consumer) begin() (dialerControl uint32, valid bool) {
@@ -49,30 +51,28 @@ func (c *consumer) begin() (dialerControl uint32, valid bool) {
 	if depth == 0 || depth > maxSlots || depth&(depth-1) != 0 || segs > maxSegs || segLen > maxSegLen {
 		return 0, false
 	}
-	c.mask, c.count, c.segLen, c.begun = uint64(depth)-1, segs, int(segLen), true
-	c.aim()
+	c.mask, c.count, c.segLen, c.begun = uintptr(depth)*slotLen-1, segs, int(segLen), true
+	c.base = c.slots
 	return c.hdr.dialerControl, true
 }
 
-// aim sets where the next message comes.
-func (c *consumer) aim() {
-	c.word = &(*slot)(unsafe.Add(c.slots, uintptr(c.head&c.mask)*slotLen)).word
-	c.want = uint32(c.head + 1)
-}
+// depth is the number of slots.
+func (c *consumer) depth() int { return int((c.mask + 1) / slotLen) }
 
 // stop makes it never see a message again.
-func (c *consumer) stop() { c.word, c.want = &never, 1 }
+func (c *consumer) stop() { c.base, c.off, c.want = unsafe.Pointer(&never), 0, 1 }
 
-// slot is the one that shows a message.
-func (c *consumer) slot() *slot {
-	race.Acquire(unsafe.Pointer(&order))
-	return (*slot)(unsafe.Pointer(c.word))
-}
+// slot is where the next message shows: nothing but the word of it, unless base are the slots.
+func (c *consumer) slot() *slot { return (*slot)(unsafe.Add(c.base, c.off)) }
+
+// seen is called when a message shows.
+func (c *consumer) seen() { race.Acquire(unsafe.Pointer(&order)) }
 
 // next goes on to the next slot.
 func (c *consumer) next() {
 	c.head++
-	c.aim()
+	c.want++
+	c.off = (c.off + slotLen) & c.mask
 }
 
 // taken gives the slots up to here back.
@@ -82,17 +82,17 @@ func (c *consumer) taken() {
 
 // deliver gives a message to its handler; false if the slot is not a message.
 func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
-	n := int(word >> shiftLen)
+	n := int(uint8(word >> shiftLen))
 	if n > inlineLen {
 		return false
 	}
 	id := uint8(word >> shiftID)
-	if uint8(word>>shiftKind) == kindInline {
+	if word>>shiftKind == kindInline {
 		table.Handle(id, s.data[:n:n], nil)
 		return true
 	}
 	ref := *(*segRef)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
-	if uint8(word>>shiftKind) != kindSeg || ref.seg >= c.count || int64(ref.len) > int64(c.segLen) {
+	if word>>shiftKind != kindSeg || ref.seg >= c.count || int64(ref.len) > int64(c.segLen) {
 		return false
 	}
 	table.Handle(id, c.seg(ref.seg)[:ref.len:ref.len], nil)

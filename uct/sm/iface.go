@@ -201,8 +201,8 @@ func (it *Iface) Progress() (n int) {
 	if it.marked {
 		n = it.pollMarked()
 	} else {
-		for _, l := range it.in { // as pollAll, which a call would cost
-			if l.rx.waiting() {
+		for i := 0; i < len(it.in); i++ { // as pollAll, which a call would cost
+			if l := it.in[i]; l.rx.waiting() {
 				n += l.poll()
 			}
 		}

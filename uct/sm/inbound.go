@@ -119,13 +119,13 @@ func (l *inLink) poll() (n int) {
 		return 0
 	}
 	for ; n < pollBatch; n++ {
-		word := l.rx.word.Load()
+		s := l.rx.slot()
+		word := s.word.Load()
 		if uint32(word) != l.rx.want {
 			break
 		}
-		s := l.rx.slot()
-		if word>>shiftKind&0xff == kindInline && word>>shiftLen <= inlineLen {
-			size := word >> shiftLen
+		l.rx.seen()
+		if size := word >> shiftLen; size <= inlineLen {
 			l.it.handlers.At(uint8(word>>shiftID)).HandleAM(s.data[:size:size], nil)
 		} else if !l.deliver(s, word) {
 			l.spoil()
@@ -145,7 +145,7 @@ func (l *inLink) poll() (n int) {
 // deliver gives a message to its handler, or does what is asked; false if it is
 // neither.
 func (l *inLink) deliver(s *slot, word uint64) bool {
-	if uint8(word>>shiftKind) == kindOp {
+	if word>>shiftKind == kindOp {
 		return l.serve(s)
 	}
 	return l.rx.deliver(s, word, &l.it.handlers)
@@ -207,7 +207,7 @@ func (it *Iface) bury() (n int) {
 // drain delivers what the peer had sent before it went: a ring full at most, as the
 // segment may still be mapped by somebody who goes on writing.
 func (l *inLink) drain() (n int) {
-	for l.rx.waiting() && (!l.rx.begun || uint64(n) <= l.rx.mask) {
+	for l.rx.waiting() && (!l.rx.begun || n < l.rx.depth()) {
 		n += l.poll()
 	}
 	return n

@@ -6,7 +6,7 @@ import (
 )
 
 // layoutVersion is of everything in the segments; peers with another one refuse.
-const layoutVersion = 2
+const layoutVersion = 3
 
 // Words of several processes never share 128 bytes: two lines of amd64, which
 // prefetches in pairs, one line of some arm64.
@@ -84,8 +84,12 @@ const (
 //
 //	bits  0..31  number of the message: index + 1
 //	bits 32..39  id
-//	bits 40..47  kind
-//	bits 48..63  length of what is in the slot
+//	bits 40..47  0
+//	bits 48..55  length of what is in the slot
+//	bits 56..63  kind
+//
+// The last two together are the length of a message that is in the slot, as the kind of
+// those is 0: one comparison tells them from all others.
 type slot struct {
 	word atomic.Uint64
 	data [inlineLen]byte
@@ -96,8 +100,8 @@ const (
 	inlineLen = slotLen - 8
 
 	shiftID   = 32
-	shiftKind = 40
 	shiftLen  = 48
+	shiftKind = 56
 )
 
 // Kinds of slots.

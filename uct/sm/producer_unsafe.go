@@ -1,12 +1,10 @@
 package sm
 
 import (
-	"encoding/binary"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/race"
-	"github.com/gucx/gucx/internal/shortcopy"
 )
 
 // order stands for all rings when the race detector is told of the order that a
@@ -18,9 +16,9 @@ type producer struct {
 	slots  unsafe.Pointer // nil: not connected
 	tail   uint64         // messages published
 	limit  uint64         // tail at which the ring is full, by a stale copy of the consumer's word
-	depth  uint64
-	fenced bool // publish with a full barrier
-	broken bool // the consumer wrote nonsense
+	mask   uint64         // the number of slots, a power of two, less 1
+	fenced bool           // publish with a full barrier
+	broken bool           // the consumer wrote nonsense
 
 	hdr    *linkHeader
 	segs   unsafe.Pointer
@@ -33,7 +31,7 @@ func newProducer(seg []byte, depth, segs, segLen int, fenced bool) producer {
 	base, hdr := unsafe.Pointer(unsafe.SliceData(seg)), headerOf(seg)
 	return producer{
 		slots: unsafe.Add(base, slotsOff), segs: unsafe.Add(base, segsOff), hdr: hdr,
-		depth: uint64(depth), limit: uint64(depth), segLen: segLen, pool: newSegments(&hdr.returned, segs), fenced: fenced,
+		mask: uint64(depth) - 1, limit: uint64(depth), segLen: segLen, pool: newSegments(&hdr.returned, segs), fenced: fenced,
 	}
 }
 
@@ -42,15 +40,15 @@ func (p *producer) next() *slot {
 	if p.isFull() {
 		return nil
 	}
-	return (*slot)(p.slotAt(p.tail))
+	return p.slotAt(p.tail)
 }
 
 // isFull reports that there is no slot to fill.
 func (p *producer) isFull() bool { return p.tail == p.limit && !p.reload() }
 
 // slotAt is where message i goes.
-func (p *producer) slotAt(i uint64) unsafe.Pointer {
-	return unsafe.Add(p.slots, uintptr(i&(p.depth-1))*slotLen)
+func (p *producer) slotAt(i uint64) *slot {
+	return (*slot)(unsafe.Add(p.slots, uintptr(i&p.mask)*slotLen))
 }
 
 // reload looks at the consumer's word, and reports whether there is room.
@@ -58,11 +56,11 @@ func (p *producer) slotAt(i uint64) unsafe.Pointer {
 //go:noinline
 func (p *producer) reload() bool {
 	head := p.hdr.head.Load()
-	if p.tail-head > p.depth { // it cannot take what was not sent, nor give back
+	if p.tail-head > p.mask+1 { // it cannot take what was not sent, nor give back
 		p.broken = true
 		return false
 	}
-	p.limit = head + p.depth
+	p.limit = head + p.mask + 1
 	return p.tail != p.limit
 }
 
@@ -78,19 +76,8 @@ func (p *producer) publish(s *slot, id uint8, kind, n uint64) {
 	mmio.StoreRelease64(unsafe.Pointer(&s.word), word)
 }
 
-// short fills and publishes a message of hdr and payload; the caller has checked
-// the length, and that there is a slot.
-func (p *producer) short(id uint8, hdr uint64, payload []byte) {
-	s := (*slot)(p.slotAt(p.tail))
-	binary.LittleEndian.PutUint64(s.data[:], hdr)
-	if len(payload) > 0 {
-		shortcopy.Copy(s.data[8:], payload)
-	}
-	p.publish(s, id, kindInline, uint64(8+len(payload)))
-}
-
 // fetch has this core get the line soon that the receiver had last.
-func (p *producer) fetch() { mmio.PrefetchW(p.slotAt(p.tail + prefetch)) }
+func (p *producer) fetch() { mmio.PrefetchW(unsafe.Pointer(p.slotAt(p.tail + prefetch))) }
 
 // prefetch is how many slots ahead the line is fetched that the receiver had last.
 const prefetch = 12

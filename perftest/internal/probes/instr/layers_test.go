@@ -176,7 +176,7 @@ var messageBudgets = map[string]map[Op]int{
 	dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
 	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
 	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
-	sm.Name:   {AMShort: 88, AMBcopy: 228, AMShortRecv: 150},
+	sm.Name:   {AMShort: 76, AMBcopy: 228, AMShortRecv: 140},
 }
 
 func TestBudget_Messages(t *testing.T) {
