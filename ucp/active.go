@@ -177,7 +177,7 @@ func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	n, h := len(data)-wire.WordLen, &(*Worker)(a).active
 	m := &h.short
 	msgs := m.msgs
-	if n < 0 || binary.LittleEndian.Uint64(data) != h.word || h.running || int64(n) > msgs.room {
+	if len(data) <= wire.WordLen || binary.LittleEndian.Uint64(data) != h.word || h.running || int64(n) > msgs.room {
 		(*Worker)(a).handleShort(data)
 		return false
 	}

@@ -213,7 +213,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 59, AMShortRecv: 88}
+var messageOver = map[Op]int{AMShort: 59, AMShortRecv: 83}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
@@ -228,7 +228,7 @@ func TestBudget_ActiveMessages(t *testing.T) {
 }
 
 // tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
-var tagBudget = map[Op]int{Tag: 63, TagPost: 70, TagRecv: 124, TagKept: 275}
+var tagBudget = map[Op]int{Tag: 63, TagPost: 70, TagRecv: 121, TagKept: 275}
 
 func TestBudget_Tags(t *testing.T) {
 	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
