@@ -21,7 +21,7 @@ type peerKey struct {
 // from in turns.
 const maxPeerKeys = 8
 
-// unpack is EP.Unpack of a key that a peer has sent with a message. Give it back with done.
+// unpack is EP.Unpack of a key that a peer has sent with a message. Give it back with keyDone.
 func (m *messages) unpack(packed []byte) (*RKey, error) {
 	var unused *peerKey
 	for i := range m.keys {
@@ -40,26 +40,20 @@ func (m *messages) unpack(packed []byte) (*RKey, error) {
 	if unused.key != nil {
 		unused.key.Close()
 	}
+	key.shared = m
 	*unused = peerKey{key, append(unused.packed[:0], packed...), 1}
 	return key, nil
 }
 
-// keyDone is messages.done for an EP that may have other messages meanwhile.
-func (e *EP) keyDone(key *RKey) {
-	if e.msgs == nil {
+// keyDone gives a key back that messages.unpack has returned, also if its EP has other messages
+// by now: no operation of the caller uses it any more.
+func keyDone(key *RKey) {
+	m := key.shared
+	if m == nil {
 		key.Close()
 		return
 	}
-	e.msgs.done(key)
-}
-
-// done gives a key back that unpack has returned: no operation uses it.
-func (m *messages) done(key *RKey) {
 	i := slices.IndexFunc(m.keys[:], func(k peerKey) bool { return k.key == key })
-	if i < 0 {
-		key.Close()
-		return
-	}
 	k := &m.keys[i]
 	if k.users--; k.users == 0 && m.closed {
 		k.key.Close()

@@ -67,6 +67,29 @@ func TestPeerKeys(t *testing.T) {
 	})
 }
 
+// TestPeerKeys_StartedOver: a key that two operations use is closed when both have ended, also if
+// its EP has other messages since.
+func TestPeerKeys_StartedOver(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.connect()
+	e := p.a.ep
+	m := e.messaging()
+	before := e.keyCount()
+	packed := p.b.mem.Pack()
+	first, err := m.unpack(packed)
+	require.NoError(t, err)
+	second, err := m.unpack(packed)
+	require.NoError(t, err)
+	require.Same(t, first, second)
+	m.closed, e.msgs = true, nil
+	m.closeKeys()
+	e.messaging()
+	keyDone(first)
+	assert.Same(t, e, second.ep, "the other operation uses it")
+	keyDone(second)
+	assert.Equal(t, before, e.keyCount())
+}
+
 // TestPeerKeys_InUse: more keys than are kept may be in use at a time.
 func TestPeerKeys_InUse(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
@@ -91,13 +114,13 @@ func TestPeerKeys_InUse(t *testing.T) {
 	assert.Error(t, err)
 	for _, k := range append(keys, again) {
 		assert.Same(t, e, k.ep, "open")
-		e.keyDone(k)
+		keyDone(k)
 	}
 	assert.Equal(t, before+maxPeerKeys, e.keyCount())
 	packed := mems[0].Pack()
 	testenv.NoAllocs(t, "a key that is there", func() {
 		k, _ := m.unpack(packed)
-		m.done(k)
+		keyDone(k)
 	})
 	m.closeKeys()
 	assert.Equal(t, before, e.keyCount())

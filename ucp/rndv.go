@@ -96,7 +96,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	key := a.open(len(r.buf))
 	s := e.scheme(r, key)
 	if s != proto.Get && key != nil {
-		e.keyDone(key)
+		keyDone(key)
 	}
 	r.stage = &by[s]
 	r.flags |= reqFetching
@@ -121,7 +121,7 @@ func (a *announced) open(n int) *RKey {
 	}
 	if key.denies(a.addr, n, uct.AccessRemoteRead) != "" {
 		a.e.w.stats.badMessages.Inc()
-		a.e.keyDone(key)
+		keyDone(key)
 		return nil
 	}
 	return key
@@ -141,7 +141,7 @@ var getDataStage = stage{
 }
 
 // closeKey gives back a key that came with a message.
-func (r *Request) closeKey() { r.ep.keyDone(r.key) }
+func (r *Request) closeKey() { keyDone(r.key) }
 
 // get gets the data of a message.
 func (r *Request) get(a *announced, key *RKey) {

@@ -114,7 +114,7 @@ func (e *EP) target(m *wire.RTR) *RKey {
 	}
 	if key.denies(m.Addr, int(m.Length), uct.AccessRemoteWrite) != "" {
 		e.w.stats.badMessages.Inc()
-		e.keyDone(key)
+		keyDone(key)
 		return nil
 	}
 	return key
