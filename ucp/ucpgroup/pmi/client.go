@@ -42,7 +42,8 @@ var ErrAbsent = fmt.Errorf("pmi: %s is not set: %w", envFD, ucs.ErrUnsupported)
 
 // FromEnv takes the connection to the process manager, which the environment names, and
 // greets it. It can be taken once: the variable is then unset, also for children. Errors:
-// [ErrAbsent]; ErrInvalidParam; ErrUnsupported for another version of the protocol.
+// [ErrAbsent]; ErrInvalidParam; ErrUnsupported for another version of the protocol; ErrTimedOut if the
+// process manager does not answer within a minute, which Put, Get and Close say as well.
 func FromEnv() (*Client, error) {
 	text := os.Getenv(envFD)
 	if text == "" {
@@ -87,14 +88,14 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 		return nil, fmt.Errorf("pmi: rank %d of %d: %w", rank, size, ucs.ErrInvalidParam)
 	}
 	c := &Client{conn: conn, in: newReader(conn), rank: rank, size: size}
-	hello, err := c.call(message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
+	hello, err := c.ask(message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
 	if err != nil {
 		return nil, err
 	}
 	if v := hello.value("pmi_version"); v != "1" {
 		return nil, fmt.Errorf("pmi: the process manager speaks version %q: %w", v, ucs.ErrUnsupported)
 	}
-	maxes, err := c.call(message("get_maxes"), "maxes")
+	maxes, err := c.ask(message("get_maxes"), "maxes")
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +105,25 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 	if c.valueLen, err = maxes.number("vallen_max"); err != nil {
 		return nil, err
 	}
-	name, err := c.call(message("get_my_kvsname"), "my_kvsname")
+	name, err := c.ask(message("get_my_kvsname"), "my_kvsname")
 	c.kvs = name.value("kvsname")
 	return c, err
+}
+
+// answerLimit is how long the process manager may take for an answer, other than that of a fence:
+// far more than it does, also where it is on another host and many ranks ask at once.
+const answerLimit = time.Minute
+
+// ask is call for what is answered at once. ErrTimedOut if it is not within answerLimit.
+func (c *Client) ask(l line, answer string) (line, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(answerLimit)); err != nil {
+		return line{}, err
+	}
+	got, err := c.call(l, answer)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return line{}, fmt.Errorf("pmi: %s: no answer within %v: %w", l.cmd, answerLimit, ucs.ErrTimedOut)
+	}
+	return got, errors.Join(err, c.conn.SetDeadline(time.Time{}))
 }
 
 // call sends a message and returns the answer, which must be of that command and say that all
@@ -154,7 +171,7 @@ func (c *Client) Put(key string, value []byte) error {
 		if len(name) >= c.keyLen {
 			return fmt.Errorf("pmi: key %q: %w", name, ucs.ErrTooLong)
 		}
-		if _, err := c.call(message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
+		if _, err := c.ask(message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
 			return err
 		}
 	}
@@ -172,7 +189,7 @@ func (c *Client) room(key string) int {
 func (c *Client) Get(rank int, key string) ([]byte, error) {
 	return join(func(piece int) (string, error) {
 		name := pieceKey(rank, key, piece)
-		got, err := c.call(message("get", "kvsname", c.kvs, "key", name), "get_result")
+		got, err := c.ask(message("get", "kvsname", c.kvs, "key", name), "get_result")
 		if errors.Is(err, ucs.ErrRejected) {
 			err = fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
 		}
@@ -198,7 +215,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.done = true
-	_, err := c.call(message("finalize"), "finalize_ack")
+	_, err := c.ask(message("finalize"), "finalize_ack")
 	return ucs.Join(err, c.conn.Close())
 }
 

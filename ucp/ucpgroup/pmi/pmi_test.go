@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -364,11 +366,36 @@ func TestFromEnv(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
-// TestMpiexec: the process manager of MPICH.
-func TestMpiexec(t *testing.T) {
-	mpiexec := testenv.Command(t, "mpiexec")
-	cmd := exec.CommandContext(t.Context(), mpiexec, "-n", "4", os.Args[0])
+// TestClient_NoAnswer: a process manager that tells nothing is not waited for without end.
+func TestClient_NoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		start := time.Now()
+		_, err := NewClient(ours, 0, 2)
+		require.ErrorIs(t, err, ucs.ErrTimedOut)
+		require.Equal(t, answerLimit, time.Since(start))
+		require.NoError(t, errors.Join(ours.Close(), theirs.Close()))
+	})
+}
+
+// exchangeUnder has four ranks that a command starts swap values.
+func exchangeUnder(t *testing.T, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, append(args, os.Args[0])...)
 	cmd.Env = append(os.Environ(), roleVar+"=exchange")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// TestMpiexec: the process manager of MPICH.
+func TestMpiexec(t *testing.T) { exchangeUnder(t, testenv.Command(t, "mpiexec"), "-n", "4") }
+
+// TestSrun: the process manager of Slurm.
+func TestSrun(t *testing.T) {
+	srun := testenv.Command(t, "srun")
+	if out, err := exec.CommandContext(t.Context(), testenv.Command(t, "scontrol"), "ping").CombinedOutput(); err != nil {
+		t.Skipf("no Slurm controller: %v: %s", err, out)
+	}
+	exchangeUnder(t, srun, "--mpi=pmi2", "-n", "4", "--overcommit")
 }
