@@ -17,19 +17,13 @@ const (
 // See also "Collective operations" in the package documentation.
 func (c *Comm) Allgather(ctx context.Context, send, recv []byte) error {
 	s, err := c.allgather(send, recv)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Iallgather begins Allgather. send and recv are the group's until the request has ended.
 func (c *Comm) Iallgather(send, recv []byte) (*Request, error) {
 	s, err := c.allgather(send, recv)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func (c *Comm) allgather(send, recv []byte) (*schedule, error) {

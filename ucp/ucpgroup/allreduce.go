@@ -22,19 +22,13 @@ const (
 // numbers. See also "Collective operations" in the package documentation.
 func Allreduce[T Number](ctx context.Context, c *Comm, send, recv []T, op Op[T]) error {
 	s, err := allreduce(c, send, recv, op)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Iallreduce begins Allreduce. send and recv are the group's until the request has ended.
 func Iallreduce[T Number](c *Comm, send, recv []T, op Op[T]) (*Request, error) {
 	s, err := allreduce(c, send, recv, op)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func allreduce[T Number](c *Comm, send, recv []T, op Op[T]) (*schedule, error) {

@@ -20,19 +20,13 @@ const (
 // everywhere, and do not overlap. See also "Collective operations" in the package documentation.
 func (c *Comm) Alltoall(ctx context.Context, send, recv []byte) error {
 	s, err := c.alltoall(send, recv)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Ialltoall begins Alltoall. send and recv are the group's until the request has ended.
 func (c *Comm) Ialltoall(send, recv []byte) (*Request, error) {
 	s, err := c.alltoall(send, recv)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func (c *Comm) alltoall(send, recv []byte) (*schedule, error) {

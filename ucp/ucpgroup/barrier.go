@@ -6,19 +6,13 @@ import "context"
 // what the end of ctx does, see "Collective operations" in the package documentation.
 func (c *Comm) Barrier(ctx context.Context) error {
 	s, err := c.barrier()
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Ibarrier begins a barrier, which has ended when every rank has begun it.
 func (c *Comm) Ibarrier() (*Request, error) {
 	s, err := c.barrier()
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 // barrier is a dissemination barrier: in round k each rank tells the one 2^k after it, so that

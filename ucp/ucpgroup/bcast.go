@@ -17,19 +17,13 @@ const (
 // "Collective operations" in the package documentation.
 func (c *Comm) Bcast(ctx context.Context, root int, buf []byte) error {
 	s, err := c.bcast(root, buf)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Ibcast begins Bcast. buf is the group's until the request has ended.
 func (c *Comm) Ibcast(root int, buf []byte) (*Request, error) {
 	s, err := c.bcast(root, buf)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func (c *Comm) bcast(root int, buf []byte) (*schedule, error) {

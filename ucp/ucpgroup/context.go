@@ -64,7 +64,7 @@ const NoColor = -1
 // returns nil for [NoColor]. Errors are those of Dup.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
-		return nil, invalid("split", "color", color)
+		return nil, c.refuse(invalid("split", "color", color))
 	}
 	all, err := c.colors(ctx, color, key)
 	if err != nil {

@@ -40,16 +40,16 @@
 // was begun earlier never holds up one that is waited for.
 //
 // Isend, Irecv, Test, Iprobe, Progress and the beginnings of collective operations do not block,
-// start no goroutine and look at no clock: ranks may be step functions of a program that
-// gives each a time of its own, on one goroutine.
+// start no goroutine and look at no clock, unless the group has failed: ranks may be step
+// functions of a program that gives each a time of its own, on one goroutine.
 //
 // # Collective operations
 //
 // Every rank of the communicator calls them, in the same order, with lengths that agree. Several
 // may be under way, also of different kinds; messages of the user never match theirs. They return
 // when this rank's part is over and its buffers are its own again; only Barrier says that the
-// others have come that far. One that fails on a rank, or is given up as ctx ends, would leave
-// the others waiting: it ends the group.
+// others have come that far. One that fails on a rank, is given up as ctx ends, or is refused there
+// for a parameter (ErrInvalidParam), would leave the others waiting: it ends the group.
 //
 // # Errors
 //

@@ -22,8 +22,25 @@ func (e *RankError) Error() string { return "rank " + strconv.Itoa(e.Rank) + ": 
 // Unwrap returns the cause.
 func (e *RankError) Unwrap() error { return e.Err }
 
-// opError is an error of an operation.
-func opError(op string, cause error) error { return fmt.Errorf("ucpgroup: %s: %w", op, cause) }
+// opErr is an error of an operation.
+type opErr struct {
+	op  string
+	err error
+}
+
+func (e *opErr) Error() string { return "ucpgroup: " + e.op + ": " + e.err.Error() }
+func (e *opErr) Unwrap() error { return e.err }
+
+// inner is the error as the cause of another one, which names the package.
+func (e *opErr) inner() error { return fmt.Errorf("%s: %w", e.op, e.err) }
+
+// opError is an error of an operation, with a cause that may be one of another operation.
+func opError(op string, cause error) error {
+	if e, ok := cause.(*opErr); ok {
+		cause = e.inner()
+	}
+	return &opErr{op, cause}
+}
 
 // invalid is an error of a parameter, with a value that is out of its range.
 func invalid(op, what string, value int) error {

@@ -25,14 +25,6 @@ func TestComm_Refuses(t *testing.T) {
 		"from rank 2":        second(c.Irecv(2, 0, buf, nil)),
 		"from rank -2":       second(c.Recv(ctx, -2, 0, buf)),
 		"tag -2":             second(c.Recv(ctx, 0, -2, buf)),
-		"root 2":             c.Bcast(ctx, 2, buf),
-		"root -1":            c.Gather(ctx, -1, buf, nil),
-		"length 7":           c.Alltoall(ctx, buf[:7], buf[:7]),
-		"all ranks, 8":       c.Allgather(ctx, buf, buf),
-		"data whose length":  c.Scatter(ctx, 0, buf, buf),
-		"other length than":  Allreduce(ctx, c, make([]int, 2), make([]int, 3), Sum[int]),
-		"result of other":    Reduce(ctx, c, 0, make([]int, 2), make([]int, 3), Sum[int]),
-		"color -5":           second(c.Split(ctx, -5, 0)),
 		"wait for any":       third(WaitAny(ctx)),
 		"wait for any: inva": third(WaitAny(ctx, nil, nil)),
 	} {
@@ -49,6 +41,28 @@ func TestComm_Refuses(t *testing.T) {
 	_, err = Connect(openWorkers(t, "sm", 1)[0], 0, [][]byte{{1, 2, 3}})
 	assert.ErrorIs(t, err, ucs.ErrInvalidAddr)
 	require.NoError(t, x.groups[0].Err())
+}
+
+// TestCollective_Refuses: a parameter of a collective operation that is refused ends the group.
+func TestCollective_Refuses(t *testing.T) {
+	ctx, buf := t.Context(), make([]byte, 8)
+	for name, call := range map[string]func(c *Comm) error{
+		"root 2":            func(c *Comm) error { return c.Bcast(ctx, 2, buf) },
+		"root -1":           func(c *Comm) error { return c.Gather(ctx, -1, buf, nil) },
+		"length 7":          func(c *Comm) error { return c.Alltoall(ctx, buf[:7], buf[:7]) },
+		"all ranks, 8":      func(c *Comm) error { return second(c.Iallgather(buf, buf)) },
+		"data whose length": func(c *Comm) error { return c.Scatter(ctx, 0, buf, buf) },
+		"other length than": func(c *Comm) error { return Allreduce(ctx, c, make([]int, 2), make([]int, 3), Sum[int]) },
+		"result of other":   func(c *Comm) error { return Reduce(ctx, c, 0, make([]int, 2), make([]int, 3), Sum[int]) },
+		"color -5":          func(c *Comm) error { return second(c.Split(ctx, -5, 0)) },
+	} {
+		c := newStepped(t, "sm", 2).groups[0].World()
+		err := call(c)
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam, name)
+		assert.ErrorContains(t, err, name)
+		assert.ErrorIs(t, c.g.Err(), ucs.ErrInvalidParam, name)
+		assert.ErrorContains(t, c.g.Err(), "rank 0: ", name)
+	}
 }
 
 func second[A any](_ A, err error) error { return err }

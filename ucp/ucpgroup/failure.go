@@ -17,9 +17,10 @@ const NoticeID = 0xfffe
 // failure is why a group takes no more operations.
 type failure struct {
 	failed    error
-	found     bool // this rank has found it, and tells all others
-	noticeDue bool // operations are to be ended, and others to be told
-	hangDue   bool // endpoints are to be closed
+	found     bool      // this rank has found it, and tells all others
+	noticeDue bool      // operations are to be ended, and others to be told
+	hangDue   bool      // endpoints are to be closed
+	hangSince time.Time // when that was first so
 	notice    [noticeLen]byte
 }
 
@@ -28,8 +29,8 @@ type failure struct {
 // each knows that the other knows.
 const noticeLen = 9
 
-// noticeLimit is how long Close waits for other ranks to know why: far more than a rank takes that
-// waits for something, and not long for one that works.
+// noticeLimit is how long Close, and what is under way to a rank, wait for that to know why: far
+// more than a rank takes that waits for something, and not long for one that works, or is stopped.
 const noticeLimit = time.Second
 
 // lost is told that an EP has failed. A rank that has left in order takes its messages with it;
@@ -90,10 +91,8 @@ func (g *Group) endFailed() {
 	if g.failed != nil {
 		g.tell()
 	}
-	for r := g.pending.first; r != nil; r = r.next {
-		if err := r.doomed(); err != nil {
-			r.cut(err)
-		}
+	for r := g.pending.first; r != nil; r = r.next { // cut gives none back: who is told of an end is so by Progress
+		r.cutIfDoomed()
 	}
 	g.cutSchedules()
 }
@@ -121,17 +120,24 @@ func (g *Group) tell() {
 }
 
 // hangUp has all end that is under way to a rank, after the group has failed, when it knows.
-func (g *Group) hangUp(q int) { g.peers[q].hang, g.hangDue = true, true }
+func (g *Group) hangUp(q int) {
+	g.peers[q].hang, g.hangDue = true, true
+	if g.hangSince.IsZero() {
+		g.hangSince = time.Now()
+	}
+}
 
-// hangUps closes endpoints that are to be closed, to ranks that know why.
+// hangUps closes endpoints that are to be closed, to ranks that know why, or have not said for
+// noticeLimit that they do.
 func (g *Group) hangUps() {
 	g.hangDue = false
+	late := time.Since(g.hangSince) >= noticeLimit
 	for q := range g.peers {
 		p := &g.peers[q]
 		switch {
 		case !p.hang:
 			continue
-		case p.told && p.uninformed():
+		case p.told && p.uninformed() && !late:
 			g.hangDue = true
 			continue
 		}

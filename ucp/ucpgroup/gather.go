@@ -12,19 +12,13 @@ const treeMost = 92160
 // "Collective operations" in the package documentation.
 func (c *Comm) Gather(ctx context.Context, root int, send, recv []byte) error {
 	s, err := c.gather(root, send, recv)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Igather begins Gather. send and recv are the group's until the request has ended.
 func (c *Comm) Igather(root int, send, recv []byte) (*Request, error) {
 	s, err := c.gather(root, send, recv)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func (c *Comm) gather(root int, send, recv []byte) (*schedule, error) {

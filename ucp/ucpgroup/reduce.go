@@ -8,19 +8,13 @@ import "context"
 // package documentation.
 func Reduce[T Number](ctx context.Context, c *Comm, root int, send, recv []T, op Op[T]) error {
 	s, err := reduce(c, root, send, recv, op)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Ireduce begins Reduce. send and recv are the group's until the request has ended.
 func Ireduce[T Number](c *Comm, root int, send, recv []T, op Op[T]) (*Request, error) {
 	s, err := reduce(c, root, send, recv, op)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func reduce[T Number](c *Comm, root int, send, recv []T, op Op[T]) (*schedule, error) {

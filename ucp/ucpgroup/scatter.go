@@ -7,19 +7,13 @@ import "context"
 // elsewhere. See also "Collective operations" in the package documentation.
 func (c *Comm) Scatter(ctx context.Context, root int, send, recv []byte) error {
 	s, err := c.scatter(root, send, recv)
-	if err != nil {
-		return err
-	}
-	return s.run(ctx)
+	return c.run(ctx, s, err)
 }
 
 // Iscatter begins Scatter. send and recv are the group's until the request has ended.
 func (c *Comm) Iscatter(root int, send, recv []byte) (*Request, error) {
 	s, err := c.scatter(root, send, recv)
-	if err != nil {
-		return nil, err
-	}
-	return s.start(), nil
+	return c.start(s, err)
 }
 
 func (c *Comm) scatter(root int, send, recv []byte) (*schedule, error) {

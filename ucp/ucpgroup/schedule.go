@@ -99,6 +99,33 @@ func (c *Comm) begin(op string) *schedule {
 	return s
 }
 
+// start starts an operation, unless it was refused.
+func (c *Comm) start(s *schedule, refused error) (*Request, error) {
+	if refused != nil {
+		return nil, c.refuse(refused)
+	}
+	return s.start(), nil
+}
+
+// run is start that waits for the end.
+func (c *Comm) run(ctx context.Context, s *schedule, refused error) error {
+	if refused != nil {
+		return c.refuse(refused)
+	}
+	return s.run(ctx)
+}
+
+// refuse ends the group because of a parameter that a collective operation refuses here: the
+// other ranks may have begun it, and would wait for this one.
+func (c *Comm) refuse(err error) error {
+	var e *opErr
+	if g := c.g; errors.Is(err, ucs.ErrInvalidParam) && errors.As(err, &e) && c.Size() > 1 {
+		g.fail(&RankError{g.rank, e.inner()})
+		g.step()
+	}
+	return err
+}
+
 // start starts the operation whose steps are written down.
 func (s *schedule) start() *Request {
 	g := s.c.g
