@@ -249,9 +249,13 @@ func FuzzSiege(f *testing.F) {
 
 // Scripts made by chance, the same ones each time: bytes, and seeds with changes.
 func TestSiege(t *testing.T) {
-	s := newSiege(t)
+	t.Run("private", func(t *testing.T) { newSiege(t).storm(t, 2000) })
+	t.Run("shared", func(t *testing.T) { newSharedSiege(t).storm(t, 500) })
+}
+
+func (s *siege) storm(t *testing.T, scripts int) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range 2000 {
+	for i := range scripts {
 		b := randomScript(rng)
 		if i%4 != 0 {
 			b = changedSeeds(rng)

@@ -3,6 +3,8 @@ package softhca
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
 // A siege is a device whose QPs are connected to two hostile peers, which send packets
@@ -46,7 +49,8 @@ type siege struct {
 	srq     *verbs.SRQ
 	xsrq    *verbs.SRQ // of XRC
 	domain  *verbs.XRCD
-	qps     [6]target // the last one is an XRC target
+	name    verbs.XRCDInitAttr // of the domain
+	qps     [6]target          // the last one is an XRC target
 	posts   []post
 	nextID  uint64
 	pattern byte
@@ -110,7 +114,7 @@ type post struct {
 }
 
 func newSiege(t testing.TB) *siege {
-	s := &siege{t: t}
+	s := &siege{t: t, name: verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}}
 	dev := verbs.NewDevice("siege", func() (verbs.Provider, error) {
 		s.h = openStill(t)
 		return mlx5.NewProvider(s.h, mlx5.Config{SingleThreaded: true})
@@ -132,6 +136,21 @@ func newSiege(t testing.TB) *siege {
 	s.loyal = s.newQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: s.loyalCQ, RecvCQ: s.loyalCQ})
 	s.connect(s.loyal, s.h.gid, s.loyal.Number())
 	t.Cleanup(s.close)
+	return s
+}
+
+// newSharedSiege is newSiege with an XRC domain that other devices could be in.
+func newSharedSiege(t testing.TB) *siege {
+	s := newSiege(t)
+	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	s.name = verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE}
+	key, held, err := xrcdomain.Hold(s.name.FD)
+	require.NoError(t, err)
+	n, err := s.h.joinDomain(&xrcDomain{key: key, inode: held}, s.name)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.h.CloseXRCD(n)) })
 	return s
 }
 
@@ -228,13 +247,17 @@ func (s *siege) begin(t testing.TB) {
 // beginXRC makes the XRC target, which is connected to peer 0, and its SRQ.
 func (s *siege) beginXRC() {
 	var err error
-	s.domain, err = s.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+	s.domain, err = s.ctx.OpenXRCD(s.name)
 	require.NoError(s.t, err)
 	s.xsrq, err = s.pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: s.domain, CQ: s.cq, MaxWR: 6, MaxSGE: 2})
 	require.NoError(s.t, err)
 	qp, err := s.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
 	require.NoError(s.t, err)
-	s.qps[xrcTarget] = target{v: qp, q: s.h.qps.find(qp.Number()), remote: foreign + xrcTarget, shared: true}
+	q := s.h.qps.find(qp.Number())
+	if q == nil {
+		q = s.h.targets.find(qp.Number(), func(*queuePair) bool { return true })
+	}
+	s.qps[xrcTarget] = target{v: qp, q: q, remote: foreign + xrcTarget, shared: true}
 	s.connect(qp, s.peers[0].gid, foreign+xrcTarget)
 }
 

@@ -13,83 +13,91 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
+// xrcSieges runs f with a private domain, and with one that other devices could be in.
+func xrcSieges(t *testing.T, f func(t *testing.T, s *siege)) {
+	for name, make := range map[string]func(testing.TB) *siege{"private": newSiege, "shared": newSharedSiege} {
+		t.Run(name, func(t *testing.T) {
+			s := make(t)
+			s.begin(t)
+			defer s.end()
+			f(t, s)
+		})
+	}
+}
+
 // What a peer has filled before an SRQ was closed completes, though the device had not
 // seen its notice; what it says afterwards is dropped.
 func TestXRCSRQ_CloseTakesNotices(t *testing.T) {
-	s := newSiege(t)
-	s.begin(t)
-	defer s.end()
-	q := s.h.xrcSRQs.find(s.xsrq.Number())
-	before := q.xrc.cq.pi
-	_, next := splitClaim(q.xrc.window.claim.Load())
-	notice := packet{op: pktFilled, flags: flagXRC, dstQPN: s.qps[xrcTarget].v.Number(), srcQPN: s.qps[xrcTarget].remote,
-		ext: q.srqn, raddr: uint64(next), dmaLen: 8}
-	q.xrc.window.claim.Store(claimed(0, next+1))
-	require.True(t, s.peers[0].request(notice, nil))
-	require.NoError(t, s.xsrq.Close())
-	assert.Equal(t, before+1, q.xrc.cq.pi)
-	settled(s.h)
-	assert.Equal(t, before+1, q.xrc.cq.pi)
-	assert.Equal(t, verbs.QPStateRTS, s.qps[xrcTarget].v.State())
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		q := s.h.xrcSRQs.find(s.xsrq.Number())
+		before := q.xrc.cq.pi
+		_, next := splitClaim(q.xrc.window.claim.Load())
+		notice := packet{op: pktFilled, flags: flagXRC, dstQPN: s.qps[xrcTarget].v.Number(), srcQPN: s.qps[xrcTarget].remote,
+			ext: q.srqn, raddr: uint64(next), dmaLen: 8}
+		q.xrc.window.claim.Store(claimed(0, next+1))
+		require.True(t, s.peers[0].request(notice, nil))
+		require.NoError(t, s.xsrq.Close())
+		assert.Equal(t, before+1, q.xrc.cq.pi)
+		settled(s.h)
+		assert.Equal(t, before+1, q.xrc.cq.pi)
+		assert.Equal(t, verbs.QPStateRTS, s.qps[xrcTarget].v.State())
+	})
 }
 
 // What a peer has filled completes when it is gone, though a read is before it that nobody
 // takes the data of.
 func TestXRCSRQ_NoticesOfTheDead(t *testing.T) {
-	s := newSiege(t)
-	s.begin(t)
-	defer s.end()
-	q := s.h.xrcSRQs.find(s.xsrq.Number())
-	before := q.xrc.cq.pi
-	_, next := splitClaim(q.xrc.window.claim.Load())
-	q.xrc.window.claim.Store(claimed(0, next+1))
-	p, target := s.peers[0], &s.qps[xrcTarget]
-	p.in.reading.qp = target.q
-	defer func() { p.in.reading.qp = nil }()
-	require.True(t, p.request(packet{op: pktFilled, flags: flagXRC, dstQPN: target.v.Number(), srcQPN: target.remote,
-		ext: q.srqn, raddr: uint64(next), dmaLen: 8}, nil))
-	require.True(t, s.h.delist(p.in))
-	assert.Equal(t, before+1, q.xrc.cq.pi)
-	assert.False(t, q.xrc.window.holds(next))
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		q := s.h.xrcSRQs.find(s.xsrq.Number())
+		before := q.xrc.cq.pi
+		_, next := splitClaim(q.xrc.window.claim.Load())
+		q.xrc.window.claim.Store(claimed(0, next+1))
+		p, target := s.peers[0], &s.qps[xrcTarget]
+		p.in.reading.qp = target.q
+		defer func() { p.in.reading.qp = nil }()
+		require.True(t, p.request(packet{op: pktFilled, flags: flagXRC, dstQPN: target.v.Number(), srcQPN: target.remote,
+			ext: q.srqn, raddr: uint64(next), dmaLen: 8}, nil))
+		require.True(t, s.h.delist(p.in))
+		assert.Equal(t, before+1, q.xrc.cq.pi)
+		assert.False(t, q.xrc.window.holds(next))
+	})
 }
 
 // A claim of a device that is gone is passed on: to the same receive, or to the next if its
 // notice has come.
 func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
-	s := newSiege(t)
-	s.begin(t)
-	defer s.end()
-	q := s.h.xrcSRQs.find(s.xsrq.Number())
-	gid := gidWords(s.peers[0].gid)
-	c := q.xrc.window.claim
-	c.Store(claimed(claimID(gid), 0))
-	s.h.settleClaims(gidWords(s.peers[1].gid))
-	assert.Equal(t, claimed(claimID(gid), 0), c.Load(), "of another device")
-	s.h.settleClaims(gid)
-	assert.Equal(t, claimed(0, 0), c.Load())
-	c.Store(claimed(claimID(gid), 0))
-	_, ok := q.takeFilled(0, 8, claimID(gid))
-	require.True(t, ok)
-	s.h.settleClaims(gid)
-	assert.Equal(t, claimed(0, 1), c.Load())
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		q := s.h.xrcSRQs.find(s.xsrq.Number())
+		gid := gidWords(s.peers[0].gid)
+		c := q.xrc.window.claim
+		c.Store(claimed(claimID(gid), 0))
+		s.h.settleClaims(gidWords(s.peers[1].gid))
+		assert.Equal(t, claimed(claimID(gid), 0), c.Load(), "of another device")
+		s.h.settleClaims(gid)
+		assert.Equal(t, claimed(0, 0), c.Load())
+		c.Store(claimed(claimID(gid), 0))
+		_, ok := q.takeFilled(0, 8, claimID(gid))
+		require.True(t, ok)
+		s.h.settleClaims(gid)
+		assert.Equal(t, claimed(0, 1), c.Load())
+	})
 }
 
 // While a receive is claimed a message over the ring waits, and is told that it need not
 // count that.
 func TestXRCSRQ_Claimed(t *testing.T) {
-	s := newSiege(t)
-	s.begin(t)
-	defer s.end()
-	q := s.h.xrcSRQs.find(s.xsrq.Number())
-	q.xrc.window.claim.Store(claimed(5, 0))
-	pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
-	pkt.ext = q.srqn
-	require.True(t, s.peers[0].request(pkt, payload))
-	settled(s.h)
-	var answers []packet
-	s.peers[0].drain(func(p *packet) { answers = append(answers, *p) })
-	require.Len(t, answers, 1)
-	assert.Equal(t, [2]uint8{pktRNR, rnrBusy}, [2]uint8{answers[0].op, answers[0].status})
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		q := s.h.xrcSRQs.find(s.xsrq.Number())
+		q.xrc.window.claim.Store(claimed(5, 0))
+		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
+		pkt.ext = q.srqn
+		require.True(t, s.peers[0].request(pkt, payload))
+		settled(s.h)
+		var answers []packet
+		s.peers[0].drain(func(p *packet) { answers = append(answers, *p) })
+		require.Len(t, answers, 1)
+		assert.Equal(t, [2]uint8{pktRNR, rnrBusy}, [2]uint8{answers[0].op, answers[0].status})
+	})
 }
 
 // What a peer shows as a receive, whatever it is, leads to no more bytes than it says.
