@@ -79,7 +79,8 @@
 //
 //	no such SRQ number, closed, of another domain    REM_INV_REQ, the target goes to ERR
 //	the number of a process that is dead or left     the same
-//	a process that dies with a message of the QP     RETRY_EXC with VendorPeerGone
+//	a process that dies with a message of the QP,    RETRY_EXC with VendorPeerGone
+//	or before, and the kernel has not told yet
 //	a process that is stopped                        its posted receives are filled; then RNR
 //	one that was stopped before the first message    RETRY_EXC after Config.DialTimeout
 //	for it
@@ -87,14 +88,14 @@
 //	the last process that refers to the target       RETRY_EXC, or an event if nothing is posted
 //	the process it was connected to, before the      RETRY_EXC
 //	first message
-//	all processes stopped before the first message   RETRY_EXC after the local ACK timeouts
+//	all processes stopped before the first message   RETRY_EXC after 5 s
 //
 // A fault of the target is seen by all that have it open as its state, and is an event where it
-// was found. Only the initiators of this user find the directory. A process that is killed
-// while others refer to the target and have no link with the initiator leaves it alive until
+// was found. Only the initiators of this user find the directory. When the last process that
+// refers to a target is killed, and has no link with the initiator, the target goes on until
 // a link of the initiator ends. An initiator without limit of retries that waits for a receive
-// of one member does not see that another one resets or closes the target before that
-// receive comes, or its own reset.
+// of one member does not see that another one resets or closes the target, until that
+// receive comes.
 //
 // # Order and completion
 //

@@ -102,9 +102,12 @@ func (r *requester) take(p *path) {
 	r.shared.now, r.path = p, *p
 }
 
-// reach finds out who has an SRQ, and dials it. nil, and what to do, if it is not reached,
-// or not yet.
+// reach finds out who has an SRQ, and dials it, when nothing is in flight. nil, and what to
+// do, if it is not reached, or not yet.
 func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
+	if qp.req.inFlight > 0 {
+		return nil, stepWait // an answer schedules the QP
+	}
 	s := qp.req.shared
 	place, _ := s.view.dir.SRQPlace(srqn)
 	m, ok := s.view.dir.SRQOwner(srqn)
@@ -131,14 +134,10 @@ func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
 }
 
 // noQueue fails the work request at next: its SRQ is in no device of the domain.
-func (qp *queuePair) noQueue() stepResult {
-	if qp.req.inFlight > 0 {
-		return stepWait // as failNext
-	}
-	return qp.refused(prm.SyndromeRemoteInvalidReq)
-}
+func (qp *queuePair) noQueue() stepResult { return qp.refused(prm.SyndromeRemoteInvalidReq) }
 
-// pathTo is the path to a member, which may be a new one.
+// pathTo is the path to a member. The responders of one that was not there before expect
+// the first message number of the connection. Nothing is in flight.
 func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
 	s := qp.req.shared
 	for len(s.byPlace) <= place {
@@ -148,31 +147,33 @@ func (qp *queuePair) pathTo(place int, m xrcdomain.Member) (*path, error) {
 	if at.path != nil && at.joins == m.Joins && at.link.gid == verbs.GID(m.GID) {
 		return at.path, nil
 	}
-	p := s.unplaced(m.GID)
-	if p == nil {
-		l, err := qp.hca.linkTo(m.GID)
-		if err != nil {
-			return nil, err
-		}
-		p = &path{link: l, msn: qp.attr.SQPSN}
-		s.paths = append(slices.DeleteFunc(s.paths, func(p *path) bool {
-			return p != s.now && p.link.state.Load() == linkDown
-		}), p)
+	p, err := qp.pathOver(m.GID)
+	if err != nil {
+		return nil, err
+	}
+	p.msn = qp.attr.SQPSN
+	if p == s.now {
+		qp.req.msn = p.msn
 	}
 	*at = memberPath{path: p, joins: m.Joins}
 	return p, nil
 }
 
-// unplaced is the path that leads to a device and that was not of a member before: the
-// first one of the connection.
-func (s *sharedPeer) unplaced(gid verbs.GID) *path {
-	i := slices.IndexFunc(s.paths, func(p *path) bool {
-		return p.link.gid == gid && !slices.ContainsFunc(s.byPlace, func(m memberPath) bool { return m.path == p })
-	})
-	if i < 0 {
-		return nil
+// pathOver is the path to a device, which may be a new one.
+func (qp *queuePair) pathOver(gid verbs.GID) (*path, error) {
+	s := qp.req.shared
+	if i := slices.IndexFunc(s.paths, func(p *path) bool { return p.link.gid == gid }); i >= 0 {
+		return s.paths[i], nil
 	}
-	return s.paths[i]
+	l, err := qp.hca.linkTo(gid)
+	if err != nil {
+		return nil, err
+	}
+	p := &path{link: l}
+	s.paths = append(slices.DeleteFunc(s.paths, func(p *path) bool {
+		return p != s.now && p.link.state.Load() == linkDown
+	}), p)
+	return p, nil
 }
 
 // memberGone lets go of a link that has gone down. The QP fails if a message was on its way
@@ -183,7 +184,7 @@ func (qp *queuePair) memberGone(l *outLink) {
 	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.link == l }) {
 		return
 	}
-	if !s.view.dir.Referred(qp.attr.DestQPN, l.gid) || r.link == l && (r.inFlight > 0 || r.routed) {
+	if !s.view.dir.Referred(qp.attr.DestQPN, s.knownGone) || r.link == l && (r.inFlight > 0 || r.routed) {
 		qp.leaveStarving()
 		r.take(&path{link: l}) // it is the reason
 		if qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD) {
@@ -197,6 +198,14 @@ func (qp *queuePair) memberGone(l *outLink) {
 			p.giveGuard()
 		}
 	}
+}
+
+// knownGone reports whether a device is one that has hung up.
+func (s *sharedPeer) knownGone(gid [16]byte) bool {
+	return slices.ContainsFunc(s.paths, func(p *path) bool {
+		end := linkEnd(p.link.end.Load())
+		return p.link.gid == verbs.GID(gid) && (end == endGone || end == endClosed)
+	})
 }
 
 // findWayForFault has path go to a member that can be told of a fault, if that where it

@@ -191,10 +191,10 @@ func (qp *queuePair) sync() {
 		qp.abandon()
 		qp.epoch = epoch
 		qp.resp = responder{msn: e.rqPSN.Load()}
-		qp.attr.AccessFlags = verbs.Access(e.access.Load())
-		qp.attr.MinRNRTimer = uint8(e.rnrTimer.Load())
-		qp.attr.PathMTU = verbs.MTU(e.pathMTU.Load())
 	}
+	qp.attr.AccessFlags = verbs.Access(e.access.Load())
+	qp.attr.MinRNRTimer = uint8(e.rnrTimer.Load())
+	qp.attr.PathMTU = verbs.MTU(e.pathMTU.Load())
 	if s := e.state.Load(); s != qp.state.Swap(s) && verbs.QPState(s) == verbs.QPStateErr {
 		qp.abandon()
 	}

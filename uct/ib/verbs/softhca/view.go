@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
@@ -29,14 +30,14 @@ type viewTable struct {
 	open map[xrcdomain.Key]*domainView
 }
 
-// viewOf is the view of a domain, which it starts to open if there is none. The caller
-// releases it.
-func (h *hca) viewOf(key xrcdomain.Key) *domainView {
+// viewOf is the view of a domain of a device, which it starts to open if there is none. The
+// caller releases it.
+func (h *hca) viewOf(key xrcdomain.Key, member verbs.GID) *domainView {
 	t := &h.views
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := t.open[key]
-	if v == nil {
+	if v == nil || v.state.Load() == viewOpen && !v.dir.HasMember(member) {
 		v = &domainView{key: key}
 		if t.open == nil {
 			t.open = map[xrcdomain.Key]*domainView{}
@@ -101,7 +102,10 @@ func (qp *queuePair) findDomain() stepResult {
 			known = known || !e.destroyed(qp.attr.DestQPN)
 		}
 	}
-	if !known && !opening {
+	switch {
+	case opening: // that has an end
+		return qp.sleepUntil(qp.hca.clock() + peerLook)
+	case !known:
 		return qp.failNext(prm.SyndromeRetryExceeded)
 	}
 	return qp.awaitPeer()
@@ -114,7 +118,7 @@ func (qp *queuePair) view(key xrcdomain.Key) *domainView {
 			return v
 		}
 	}
-	v := qp.hca.viewOf(key)
+	v := qp.hca.viewOf(key, qp.req.link.gid)
 	qp.req.views = append(qp.req.views, v)
 	return v
 }

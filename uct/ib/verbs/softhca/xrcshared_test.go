@@ -2,6 +2,7 @@ package softhca_test
 
 import (
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -416,5 +417,122 @@ func TestSharedXRC_TwoDomains(t *testing.T) {
 			i.succeed(k)
 			require.Equal(t, k, to.completion().ID)
 		}
+	}
+}
+
+// A device that leaves the domain and comes again has other numbers, and gets messages to
+// them; those of before are of nobody.
+func TestSharedXRC_Rejoin(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			i, attr := openNode(t, cfg).newInitiator(), sharedDomain(t)
+			x, n := openNode(t, cfg).enterDomain(attr), openNode(t, cfg)
+			x.target = x.newTarget()
+			defer func() { require.NoError(t, x.target.Close()) }()
+			connectXRC(i, x, x.target, defaultLink)
+			private := make([]byte, 4096)
+			mr, err := n.pd.RegMR(private, verbs.AccessLocalWrite)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, mr.Close()) }()
+			var numbers []uint32
+			for round := range uint64(3) {
+				d, err := n.ctx.OpenXRCD(attr)
+				require.NoError(t, err)
+				s := (&xrcTarget{node: n, domain: d}).openSRQ()
+				require.NotContains(t, numbers, s.Number())
+				numbers = append(numbers, s.Number())
+				for id := range round + 1 { // so many that message numbers differ
+					_, err = s.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{mr.SGE(0, 4096)}}})
+					require.NoError(t, err)
+					i.sendSRQ(s.Number(), id, 4096)
+					i.succeed(id)
+					require.Equal(t, id, n.succeed(id).ID)
+				}
+				require.NoError(t, s.Close())
+				require.NoError(t, d.Close())
+			}
+			i.sendSRQ(numbers[0], 9, 10)
+			i.fail(9, verbs.WCRemInvReqErr)
+		})
+	}
+}
+
+// What one member grants over the target holds for the memory of all.
+func TestSharedXRC_Access(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			i, xs := xrcMembers(t, 2, cfg, defaultLink)
+			s := xs[1].newSRQ()
+			private := make([]byte, 64)
+			mr, err := xs[1].pd.RegMR(private, anyone)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, mr.Close()) }()
+			write := verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: s.Number(),
+				SGList: []verbs.SGE{i.mr.SGE(0, 64)}, RemoteAddr: mr.Addr(), RKey: mr.RKey()}
+			i.send(write)
+			i.succeed(1)
+			require.NoError(t, xs[0].target.Modify(verbs.QPAttr{AccessFlags: verbs.AccessRemoteRead}, verbs.QPMaskAccessFlags))
+			i.send(write)
+			i.fail(1, verbs.WCRemInvReqErr)
+		})
+	}
+}
+
+// Many processes' worth of devices come and go at once, and open each other's targets: no
+// number is there twice.
+func TestSharedXRC_ManyAtOnce(t *testing.T) {
+	attr := sharedDomain(t)
+	openNode(t, softhca.Config{}).enterDomain(attr) // so that it is one domain all the time
+	const devices, each = 4, 8
+	nodes := make([]*node, devices)
+	for k := range nodes {
+		nodes[k] = openNode(t, softhca.Config{})
+	}
+	var mu sync.Mutex
+	seen := map[uint32]bool{}
+	var wg sync.WaitGroup
+	for _, n := range nodes {
+		wg.Go(func() {
+			d, err := n.ctx.OpenXRCD(attr)
+			if !assert.NoError(t, err) {
+				return
+			}
+			x := &xrcTarget{node: n, domain: d}
+			var close []func() error
+			for range each {
+				s, err := n.pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: d, CQ: n.cq, MaxWR: 4, MaxSGE: 1})
+				assert.NoError(t, err)
+				qp, err := x.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
+				assert.NoError(t, err)
+				mu.Lock()
+				assert.False(t, seen[s.Number()] || seen[qp.Number()])
+				seen[s.Number()], seen[qp.Number()] = true, true
+				mu.Unlock()
+				close = append(close, s.Close, qp.Close)
+			}
+			for _, f := range append(close, d.Close) {
+				assert.NoError(t, f())
+			}
+		})
+	}
+	wg.Wait()
+	assert.Len(t, seen, 2*devices*each)
+}
+
+// A domain ends with its last device, and begins anew; an initiator that has not let go of the
+// former one, on the same device, is not in the way.
+func TestSharedXRC_DomainAnew(t *testing.T) {
+	n, attr := openNode(t, softhca.Config{}), sharedDomain(t)
+	for round := range uint64(3) {
+		x, s, leave := memberThatLeaves(t, attr)
+		target := x.newTarget()
+		i := n.newInitiator() // until the end of the test
+		connectXRC(i, x, target, defaultLink)
+		x.post(s, round, 0, 100)
+		i.sendSRQ(s.Number(), 1, 10)
+		i.succeed(1)
+		x.succeed(round)
+		require.NoError(t, target.Close())
+		leave()
 	}
 }

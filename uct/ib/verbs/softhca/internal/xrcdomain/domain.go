@@ -93,6 +93,19 @@ func (v *View) memberAt(place int) (Member, bool) {
 // Joins is Member.Joins of a place, which is below MaxPlaces: one load.
 func (v *View) Joins(place int) uint32 { return v.dir.member(place).joins.Load() }
 
+// HasMember reports whether the device with a GID is a member: the directory of a domain
+// that ended is another one than that of the domain with the same key after.
+func (v *View) HasMember(gid [16]byte) bool {
+	w := words(gid)
+	for place := range maxMembers {
+		m := v.dir.member(place)
+		if m.gid[0].Load() == w[0] && m.gid[1].Load() == w[1] && v.alive(place) {
+			return true
+		}
+	}
+	return false
+}
+
 // Domain is the membership of a device. Methods may be called by any goroutine until
 // Close. Those that change the directory wait for each other, and up to lockTimeout for
 // another member that changes it; then they return ucs.ErrTimedOut, and nothing has changed.

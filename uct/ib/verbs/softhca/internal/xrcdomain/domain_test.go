@@ -32,6 +32,9 @@ func join(t testing.TB, path string, n int) *Domain {
 	return d
 }
 
+// isFirst is the member 1.
+func isFirst(gid [16]byte) bool { return gid == gidFor(1) }
+
 func addSRQ(t testing.TB, d *Domain) uint32 {
 	t.Helper()
 	n, err := d.AddSRQ(7)
@@ -125,17 +128,17 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 			a, c := join(t, path, 1), startMember(t, path)
 			n, other := c.number(t, "qp 77"), c.number(t, "qp 88")
 			require.NoError(t, a.OpenQP(n))
-			assert.True(t, a.Referred(n, gidFor(1)), "by the child")
+			assert.True(t, a.Referred(n, isFirst), "by the child")
 			end(c, t)
-			assert.True(t, a.Referred(n, noMember), "this member refers to it")
-			assert.False(t, a.Referred(n, gidFor(1)), "and no other")
+			assert.True(t, a.Referred(n, noneGone), "this member refers to it")
+			assert.False(t, a.Referred(n, isFirst), "and no other")
 			assert.Equal(t, uint64(77), a.Area(n)[0].Load())
-			assert.False(t, a.Referred(other, noMember), "nobody refers to it any more")
+			assert.False(t, a.Referred(other, noneGone), "nobody refers to it any more")
 			require.ErrorIs(t, a.OpenQP(other), ucs.ErrInvalidParam)
 			gone, err := a.CloseQP(n)
 			require.NoError(t, err)
 			assert.True(t, gone)
-			assert.False(t, a.Referred(n, noMember))
+			assert.False(t, a.Referred(n, noneGone))
 			assert.Zero(t, a.Area(n)[0].Load())
 		})
 	}
@@ -154,9 +157,9 @@ func TestQP_SecondOpens(t *testing.T) {
 	gone, err := a.CloseQP(n)
 	require.NoError(t, err)
 	require.False(t, gone)
-	require.True(t, a.Referred(n, noMember))
+	require.True(t, a.Referred(n, noneGone))
 	require.Equal(t, "true", c.tell(t, "close %d", n))
-	require.False(t, a.Referred(n, noMember))
+	require.False(t, a.Referred(n, noneGone))
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
 }
 
@@ -166,8 +169,8 @@ func TestQP_Numbers(t *testing.T) {
 	seen := map[*Area]bool{}
 	for range 100 {
 		n := addQP(t, a)
-		require.True(t, a.Referred(n, noMember))
-		require.False(t, a.Referred(n^1<<15, noMember), "another serial")
+		require.True(t, a.Referred(n, noneGone))
+		require.False(t, a.Referred(n^1<<15, noneGone), "another serial")
 		require.False(t, seen[a.Area(n)])
 		seen[a.Area(n)] = true
 	}
@@ -285,13 +288,13 @@ func TestChurn(t *testing.T) {
 				delete(gone, n)
 			}
 			for _, n := range l.qps {
-				require.True(t, a.Referred(n, noMember))
+				require.True(t, a.Referred(n, noneGone))
 				delete(gone, n)
 			}
 		}
 		for n := range gone {
 			_, srq := a.SRQOwner(n)
-			require.False(t, srq || a.Referred(n, noMember), "%#x belongs to nobody", n)
+			require.False(t, srq || a.Referred(n, noneGone), "%#x belongs to nobody", n)
 		}
 	}
 	for range testenv.Rounds(30, 300) {

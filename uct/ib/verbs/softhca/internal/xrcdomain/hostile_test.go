@@ -37,14 +37,14 @@ func FuzzDirectory(f *testing.F) {
 			assert.Less(t, place, MaxPlaces)
 		}
 		d.SRQOwner(number)
-		d.Referred(number, noMember)
+		d.Referred(number, noneGone)
 		d.EachArea(func(a *Area) { assert.NotNil(t, a) })
 		if n, err := d.AddSRQ(slot); err == nil {
 			require.NoError(t, d.RemoveSRQ(n))
 		}
 		q, err := d.AddQP()
 		require.NoError(t, err)
-		require.True(t, d.Referred(q, noMember))
+		require.True(t, d.Referred(q, noneGone))
 		gone, err := d.CloseQP(q)
 		require.NoError(t, err)
 		require.True(t, gone)

@@ -65,7 +65,7 @@ func (d *Domain) freeQP() (uint32, bool) {
 		return end, true
 	}
 	for i := range end {
-		if e := d.dir.qp(i); !d.used(e, noMember) {
+		if e := d.dir.qp(i); !d.used(e, noneGone) {
 			e.clear()
 			return i, true
 		}
@@ -73,15 +73,14 @@ func (d *Domain) freeQP() (uint32, bool) {
 	return 0, false
 }
 
-// noMember is the GID of no member.
-var noMember [16]byte
+// noneGone is for used and Referred: who is alive is known by the locks alone.
+func noneGone([16]byte) bool { return false }
 
-// used reports whether a member that is alive refers to an entry, other than the one with
-// the GID.
-func (v *View) used(e *qpEntry, but [16]byte) bool {
+// used reports whether a member refers to an entry that is alive, and not gone by its GID.
+func (v *View) used(e *qpEntry, gone func(gid [16]byte) bool) bool {
 	for i := range e.refs {
 		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
-			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && (m.GID != but || but == noMember) {
+			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && !gone(m.GID) {
 				return true
 			}
 		}
@@ -94,7 +93,7 @@ func (v *View) used(e *qpEntry, but [16]byte) bool {
 func (d *Domain) OpenQP(number uint32) error {
 	return d.change(func() error {
 		e := d.entryOf(number)
-		if number == 0 || e.number.Load() != number || !d.used(e, noMember) {
+		if number == 0 || e.number.Load() != number || !d.used(e, noneGone) {
 			return noQP(number)
 		}
 		e.refer(d.place)
@@ -120,7 +119,7 @@ func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 			return nil
 		}
 		e.unrefer(d.place)
-		if gone = !d.used(e, noMember); gone {
+		if gone = !d.used(e, noneGone); gone {
 			e.clear()
 		}
 		return nil
@@ -132,11 +131,11 @@ func noQP(number uint32) error {
 	return fmt.Errorf("%w: target QP %#x", ucs.ErrInvalidParam, number)
 }
 
-// Referred reports whether a member that is alive refers to a target QP, other than the one
-// with the GID, which may be zero. A system call for each.
-func (v *View) Referred(number uint32, but [16]byte) bool {
+// Referred reports whether a member that is alive refers to a target QP. gone says of those
+// whose locks are there still what the caller knows better. A system call for each member.
+func (v *View) Referred(number uint32, gone func(gid [16]byte) bool) bool {
 	e := v.entryOf(number)
-	return number != 0 && e.number.Load() == number && v.used(e, but)
+	return number != 0 && e.number.Load() == number && v.used(e, gone)
 }
 
 // Area is what the devices of the domain keep of a target QP: zero when it is made and when
