@@ -56,10 +56,10 @@ func sharedDomain(t testing.TB) verbs.XRCDInitAttr {
 // openTarget refers to a target of the domain that another device has made.
 func (x *xrcTarget) openTarget(qpn uint32) {
 	x.t.Helper()
-	var err error
-	x.target, err = x.domain.OpenQP(qpn)
+	qp, err := x.domain.OpenQP(qpn)
 	require.NoError(x.t, err)
-	x.t.Cleanup(func() { require.NoError(x.t, x.target.Close()) })
+	x.target = qp
+	x.t.Cleanup(func() { require.NoError(x.t, qp.Close()) })
 }
 
 func (x *xrcTarget) newTarget() *verbs.QP {
