@@ -110,8 +110,8 @@ func (c *Conn) Sendable() bool {
 	return c.snd != c.next && c.state == Connected && c.snd.Diff(c.una) < c.window
 }
 
-// Header is the header of the next packet, the AM with the given id, which then
-// counts as sent. Only if Sendable.
+// Header is the header of the next packet, the AM with the given id or a probe, which then
+// counts as sent. A probe asks for its acknowledgement. Only if Sendable.
 func (c *Conn) Header(amID uint8) Header {
 	h := Header{Dest: c.remote, AM: true, ID: amID, PSN: c.snd}
 	again := c.snd.Less(c.high)
@@ -121,17 +121,10 @@ func (c *Conn) Header(amID uint8) Header {
 	}
 	flight := c.snd.Diff(c.una)
 	h.AckReq = flight == c.window || flight == (3*c.window+3)/4 || again && c.snd == c.next
-	h.Ack = c.takeAck()
-	return h
-}
-
-// ProbeHeader is Header for a packet without a message, which asks for its acknowledgement.
-func (c *Conn) ProbeHeader() Header {
-	h := c.Header(0)
-	h.Probe, h.AckReq = true, true
-	if c.snd == c.next {
-		c.asked = c.next
+	if amID == ProbeID {
+		h.AckReq, c.asked = true, c.snd
 	}
+	h.Ack = c.takeAck()
 	return h
 }
 

@@ -17,19 +17,20 @@ const MaxID = 1<<24 - 1
 //	0  u24  connection id of the receiver; 0 in a connect request
 //	3  u8   bit 7: active message, else control
 //	        bit 6: acknowledge at once
-//	        bit 5: probe: a data packet without a message; bit 7 is set, the id zero
-//	        bits 4..0: active message id, or kind of control packet
+//	        bits 5..0: active message id, 32 of a probe, or kind of control packet
 //	4  u16  PSN of a data packet; of a control packet the next PSN of its sender
 //	6  u16  PSN of the last data packet taken in, in order
 type Header struct {
 	Dest   uint32
 	AM     bool // has a PSN
 	AckReq bool
-	Probe  bool  // with AM, and ID 0: nobody is to get a message
-	ID     uint8 // active message id, or a Control
+	ID     uint8 // active message id or ProbeID, or a Control
 	PSN    seq.U16
 	Ack    seq.U16
 }
+
+// ProbeID stands for no active message: nobody gets the packet.
+const ProbeID = 1 << 5
 
 // Control is the kind of a packet without an active message.
 type Control = uint8
@@ -47,8 +48,7 @@ const (
 const (
 	bitAM     = 1 << 7
 	bitAckReq = 1 << 6
-	bitProbe  = 1 << 5
-	maskID    = 1<<5 - 1
+	maskID    = 1<<6 - 1
 )
 
 // Put writes h to b, which has at least HeaderLen bytes. Dest and ID must be in
@@ -60,9 +60,6 @@ func (h Header) Put(b []byte) {
 	}
 	if h.AckReq {
 		w |= bitAckReq
-	}
-	if h.Probe {
-		w |= bitProbe
 	}
 	_ = b[HeaderLen-1]
 	binary.BigEndian.PutUint32(b, w)
@@ -81,12 +78,11 @@ func ParseHeader(b []byte) (h Header, ok bool) {
 		Dest:   w >> 8,
 		AM:     w&bitAM != 0,
 		AckReq: w&bitAckReq != 0,
-		Probe:  w&bitProbe != 0,
 		ID:     uint8(w & maskID),
 		PSN:    seq.U16(binary.BigEndian.Uint16(b[4:])),
 		Ack:    seq.U16(binary.BigEndian.Uint16(b[6:])),
 	}
-	if h.Probe && (!h.AM || h.ID != 0) || !h.AM && (h.ID == 0 || h.ID >= ctlEnd) {
+	if h.ID > ProbeID || !h.AM && (h.ID == 0 || h.ID >= ctlEnd) {
 		return Header{}, false
 	}
 	return h, true

@@ -21,7 +21,7 @@ func TestHeader_Golden(t *testing.T) {
 	}{
 		{"am", Header{Dest: 0x123456, AM: true, ID: 31, PSN: 0xabcd, Ack: 0x0102}, "1234569fabcd0102"},
 		{"am, ack request", Header{Dest: 1, AM: true, AckReq: true, PSN: 0xffff, Ack: 0xfffe}, "000001c0fffffffe"},
-		{"probe", Header{Dest: 1, AM: true, AckReq: true, Probe: true, PSN: 1, Ack: 2}, "000001e000010002"},
+		{"probe", Header{Dest: 1, AM: true, AckReq: true, ID: ProbeID, PSN: 1, Ack: 2}, "000001e000010002"},
 		{"creq", Header{ID: CtlCreq, Ack: 0xffff}, "000000030000ffff"},
 		{"crep", Header{Dest: MaxID, ID: CtlCrep}, "ffffff0400000000"},
 		{"ack", Header{Dest: 2, ID: CtlAck, AckReq: true, PSN: 7, Ack: 9}, "0000024100070009"},

@@ -3,6 +3,7 @@ package udcore
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/dgram"
 )
 
 // Check implements uct.Checker: an idle EP sends a packet without a message, which Progress
@@ -23,8 +24,7 @@ func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		p.probe = true
-		e.push(p, 0, 0)
+		e.push(p, dgram.ProbeID, 0)
 	}
 	return e.Flush(c)
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/seq"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/ib/internal/dgram"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -13,20 +12,11 @@ import (
 type packet struct {
 	next   *packet
 	buf    uint32
-	n      int // bytes in the buffer, header included
-	amID   uint8
-	probe  bool       // there is no message
+	n      int        // bytes in the buffer, header included
+	amID   uint8      // or dgram.ProbeID
 	status ucs.Status // in limbo
 	lastSN uint64     // the last datagram that the device reads from the buffer
 	z      *zop       // memory of the user that follows the buffer; or nil
-}
-
-// header is that of the packet, the next one of its connection.
-func (p *packet) header(c *dgram.Conn) dgram.Header {
-	if p.probe {
-		return c.ProbeHeader()
-	}
-	return c.Header(p.amID)
 }
 
 // maxIOV is how many pieces a zero-copy message can have.

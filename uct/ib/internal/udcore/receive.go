@@ -44,7 +44,7 @@ func (it *Iface) receive(wc *verbs.WC) {
 	it.acknowledged(c, h)
 	deliver := c.proto.State() != dgram.Idle && c.proto.Arrived(h.PSN, h.AckReq)
 	it.ackMayBeDue(c)
-	if !deliver || h.Probe {
+	if !deliver || h.ID == dgram.ProbeID {
 		it.rx.Put(b)
 		return
 	}

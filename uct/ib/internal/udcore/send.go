@@ -66,7 +66,7 @@ func (it *Iface) resume() {
 // from memory are signaled, so that the memory becomes free.
 func (it *Iface) sendPacket(c *conn, p *packet) {
 	buf := it.pool.Bytes(p.buf)
-	p.header(&c.proto).Put(buf)
+	c.proto.Header(p.amID).Put(buf)
 	wr := it.address(c)
 	if p.z == nil && p.n <= int(it.cfg.TxMaxInline) {
 		wr.Flags = verbs.SendInline
