@@ -24,6 +24,11 @@ const (
 	Idle            // progress with nothing to do
 	Busy            // [one put that asks for a completion, then] the progress that handles it
 
+	// Puts and gets that are not copied, as they are posted in windows before a flush: in
+	// UCP without a request.
+	PutZcopy // post a put of registered memory [then flush it]
+	GetZcopy // post a get into registered memory [then flush it]
+
 	// Active messages: what the sender does and what the receiver does. UCP has
 	// SendActive for both; the names are those of UCT.
 	AMShort     // send by AMShort, or a short SendActive [then deliver it]
@@ -39,7 +44,7 @@ const (
 	opEnd
 )
 
-var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy",
+var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "put_zcopy", "get_zcopy",
 	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept"}
 
 // String returns the name in tables, flags and files.
@@ -66,6 +71,8 @@ func (o Op) sizes(asked []int) []int {
 		return []int{wordLen}
 	case Idle:
 		return []int{0}
+	case PutZcopy, GetZcopy:
+		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minZcopy })
 	case AMShort, AMShortRecv:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > maxAMShort })
 	}
@@ -79,6 +86,10 @@ func (o Op) tagged() bool  { return o >= Tag }
 // maxAMShort is the longest message in bytes, with its header, that AMShort is
 // counted with: every transport here takes it.
 const maxAMShort = 64
+
+// minZcopy is the shortest put and get, in bytes, that every layer posts without a copy;
+// UCP copies shorter ones (see docs/perf.md, "Where put stops copying").
+const minZcopy = 512
 
 // wordLen is the operand of the atomics, in bytes.
 const wordLen = 8

@@ -57,7 +57,8 @@ caller's own instructions are not counted; those in the standard library count f
 the layer that called it; everything between a doorbell and its return is the
 software HCA's and not part of the total, because hardware does it elsewhere. A put of
 1 KiB is posted from registered memory in verbs, and copied into a transport buffer by
-UCT and UCP. Active messages are counted on both sides: am_short and am_bcopy are the
+UCT and UCP; put_zcopy and get_zcopy, from 512 B on, are posted from registered memory
+in all three, in UCP without a request. Active messages are counted on both sides: am_short and am_bcopy are the
 sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to the
 handler's return, in UCT over every transport that -x knows, of which ud and ud_mlx5
 have nothing else, in UCP (SendActive) over those that it is counted over, rc and sm.

@@ -137,6 +137,23 @@ func TestBudget_RC(t *testing.T) {
 	}
 }
 
+// overUCT is what UCP may add to UCT: the goals of get, fetch and flush, and what puts and
+// gets take that are not copied.
+var overUCT = map[Op]int{Get: 80, FAdd: 80, Flush: 150, PutZcopy: 126, GetZcopy: 132}
+
+// TestBudget_UCP: what UCP adds to UCT over rc. minZcopy is the length of what has no 8 bytes.
+func TestBudget_UCP(t *testing.T) {
+	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(overUCT)), APIs: []Part{UCT, UCP}, Sizes: []int{8, minZcopy}})
+	for op, most := range overUCT {
+		size := op.sizes([]int{8, minZcopy})[0]
+		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: size}).Total() }
+		assert.LessOrEqual(t, total(UCP)-total(UCT), most, op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // TestBudget_DirectPut: rc_mlx5, which writes the queue itself, executes at most half
 // of the instructions of rc outside the device.
 func TestBudget_DirectPut(t *testing.T) {

@@ -29,6 +29,7 @@ type ucpRig struct {
 	key    *ucp.RKey
 	raddr  uint64
 	buf    []byte       // of the case
+	params ucp.OpParams // with the memory of buf
 	word   uint64       // result of atomics
 	req    *ucp.Request // of the counted operation; nil when it has ended
 	post   func() error // a put, as it is counted
@@ -175,9 +176,9 @@ func (r *ucpRig) Close() error {
 	return errors.Join(err, r.undo.Run())
 }
 
-// steps implements rig. The buffers are given without their Mem: put and get copy.
+// steps implements rig. The buffers of Put and Get are given without their Mem: they copy.
 func (r *ucpRig) steps(c Case) (steps, error) {
-	r.buf = r.near.Bytes()[:c.Size]
+	r.buf, r.params.Mem = r.near.Bytes()[:c.Size], r.near
 	switch c.Op {
 	case AMShort, AMBcopy:
 		return r.active.sends(r), nil
@@ -189,6 +190,10 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		return steps{before: r.change, op: r.post, after: r.verify}, nil
 	case Get:
 		return steps{before: r.change, op: r.get, after: r.verify}, nil
+	case PutZcopy:
+		return steps{before: r.change, op: r.putZcopy, after: r.verify}, nil
+	case GetZcopy:
+		return steps{before: r.change, op: r.getZcopy, after: r.verify}, nil
 	case Add:
 		return steps{op: r.add, after: r.flushBoth}, nil
 	case FAdd:
@@ -212,6 +217,10 @@ func (r *ucpRig) get() (err error) {
 	r.req, err = r.ep.Get(r.buf, r.raddr, r.key, nil)
 	return err
 }
+
+func (r *ucpRig) putZcopy() error { return r.ep.PutImplicit(r.buf, r.raddr, r.key, &r.params) }
+
+func (r *ucpRig) getZcopy() error { return r.ep.GetImplicit(r.buf, r.raddr, r.key, &r.params) }
 
 func (r *ucpRig) add() error {
 	return r.ep.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)

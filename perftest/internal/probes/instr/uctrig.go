@@ -28,7 +28,8 @@ type uctRig struct {
 	get    uct.Getter
 	atomic uct.Atomics
 	near   uct.Mem
-	buf    []byte // size bytes of near
+	buf    []byte     // size bytes of near
+	iov    [1]uct.IOV // of buf
 	far    uct.Mem
 	raddr  uint64
 	key    uct.RKey
@@ -205,6 +206,7 @@ func (r *uctRig) Close() error { return r.undo.Run() }
 func (r *uctRig) steps(c Case) (steps, error) {
 	r.size = c.Size
 	r.buf = r.near.Bytes()[:r.size]
+	r.iov[0] = uct.IOV{Buf: r.buf, Mem: r.near}
 	limit := r.iface.Attr()
 	switch {
 	case c.Op.message():
@@ -221,6 +223,10 @@ func (r *uctRig) steps(c Case) (steps, error) {
 		return steps{before: r.change, op: r.putter(), after: r.verifyPut}, nil
 	case Get:
 		return steps{before: r.change, op: r.postGet, after: r.verifyGet}, nil
+	case PutZcopy:
+		return steps{before: r.change, op: r.putZcopy, after: r.verifyGet}, nil
+	case GetZcopy:
+		return steps{before: r.change, op: r.getZcopy, after: r.verifyGet}, nil
 	case Add:
 		return steps{op: func() error {
 			return r.atomic.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)
@@ -245,6 +251,18 @@ func (r *uctRig) putter() func() error {
 		return func() error { return r.put.PutShort(buf, r.raddr, r.key) }
 	}
 	return func() error { return r.put.PutBcopy(buf, r.raddr, r.key) }
+}
+
+func (r *uctRig) putZcopy() error {
+	pending, err := r.put.PutZcopy(r.iov[:], r.raddr, r.key, &r.comp)
+	r.done = !pending
+	return err
+}
+
+func (r *uctRig) getZcopy() error {
+	pending, err := r.get.GetZcopy(r.iov[:], r.raddr, r.key, &r.comp)
+	r.done = !pending
+	return err
 }
 
 // Pack implements uct.Packer.

@@ -136,10 +136,10 @@ func (r *verbsRig) Close() error { return r.undo.Run() }
 // on an idle endpoint.
 func (r *verbsRig) steps(c Case) (steps, error) {
 	switch c.Op {
-	case Put:
+	case Put, PutZcopy:
 		r.wr[0] = r.write(c.Size)
 		return steps{before: r.change, op: r.post, after: r.verify(c.Size)}, nil
-	case Get:
+	case Get, GetZcopy:
 		r.wr[0] = r.request(verbs.OpRDMARead, c.Size)
 		return steps{before: r.change, op: r.post, after: r.verify(c.Size)}, nil
 	case Add, FAdd: // one operation: the adapter always returns the old value
