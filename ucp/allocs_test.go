@@ -57,6 +57,8 @@ func checkAllocs(t *testing.T, set transports) {
 		{"post", func() { p.mustEnd(nil, ep.AtomicPost(uct.AtomicAdd, 8, 1, addr, key)) }},
 		{"fetch", func() { p.mustEnd(ep.AtomicFetch(uct.AtomicAdd, 8, 1, result, addr, key)) }},
 		{"cswap", func() { p.mustEnd(ep.AtomicCSwap(8, 0, 1, result, addr, key)) }},
+		{"fetch, implicit", func() { p.mustEnd(nil, ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, result, addr, key)) }},
+		{"cswap, implicit", func() { p.mustEnd(nil, ep.AtomicCSwapImplicit(8, 0, 1, result, addr, key)) }},
 		{"emulated", func() { p.mustEnd(ep.AtomicFetch(uct.AtomicXor, 4, 1, result, addr, key)) }},
 		{"fence", func() { p.mustEnd(nil, ep.Fence()) }},
 		{"worker flush", func() { p.mustEnd(p.a.w.Flush()) }},

@@ -29,8 +29,8 @@
 // worker must make progress to be connected to, and for what the transport cannot do by
 // itself, which over tcp is everything. [Worker.Serve] does that in a goroutine.
 //
-// [EP.PutImplicit] and [EP.GetImplicit] make no request: many of them before a flush cost
-// less, and only the flush says that they are done.
+// [EP.PutImplicit], [EP.GetImplicit], [EP.AtomicFetchImplicit] and [EP.AtomicCSwapImplicit] make
+// no request: many of them before a flush cost less, and only the flush says that they are done.
 //
 // [EP.PutNotify] puts and then tells: the peer's worker gets a word of 64 bits as an event,
 // when the data is there; see [Worker.OnNotify]. Over rc a word below 2^32 travels with the data.

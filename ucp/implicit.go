@@ -19,21 +19,24 @@ type implicit struct {
 // has ended. A put that fails later fails its lane, which the flush reports. UCX calls it
 // ucp_put_nbi. Errors: as [EP.Put].
 func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) &&
-		key.put.PutShort(buf, raddr, key.rma) == nil {
-		return nil
+	if key == nil || key.ep != e || key.put == nil {
+		return letGo(e.Put(buf, raddr, key, p))
 	}
-	if key != nil && key.put != nil {
-		if iov := key.implicitIOV(&key.moves.putBare, e, buf, raddr, p); iov != nil {
-			e.implicit.comp.Count++
-			pending, err := key.put.PutZcopy(iov, raddr, key.rma, &e.implicit.comp)
-			if pending && err == nil {
-				return nil
-			}
-			e.implicit.comp.Count--
-			if err == nil {
-				return nil
-			}
+	if len(buf) <= key.maxShort {
+		if key.opens(raddr, uint64(len(buf))) && key.put.PutShort(buf, raddr, key.rma) == nil {
+			return nil
+		}
+	} else if mem, ok := key.fits(&key.moves.putBare, buf, raddr, p); ok {
+		i := e.implied()
+		i.iov[0].Buf, i.iov[0].Mem = buf, mem
+		i.comp.Count++
+		pending, err := key.put.PutZcopy(i.iov[:], raddr, key.rma, &i.comp)
+		if pending && err == nil {
+			return nil
+		}
+		i.comp.Count--
+		if err == nil {
+			return nil
 		}
 	}
 	return letGo(e.Put(buf, raddr, key, p))
@@ -43,31 +46,65 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 // buf, which is gucx's until then, when the next flush of the EP or of the worker has ended.
 // UCX calls it ucp_get_nbi. Errors: as [EP.Put].
 func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error {
-	if key == nil || key.get == nil || key.ep != e {
+	if key == nil || key.ep != e || key.get == nil {
 		return letGo(e.Get(buf, raddr, key, p))
 	}
+	i := e.implied()
+	i.comp.Count++
 	var pending bool
 	var err error
-	if len(buf) <= key.maxGet && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
-		c := e.implied()
-		c.Count++
-		pending, err = key.get.GetBcopy(buf, raddr, key.rma, c)
+	if mem, ok := key.fits(&key.moves.getBare, buf, raddr, p); ok {
+		i.iov[0].Buf, i.iov[0].Mem = buf, mem
+		pending, err = key.get.GetZcopy(i.iov[:], raddr, key.rma, &i.comp)
+	} else if len(buf) <= key.maxGet && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
+		pending, err = key.get.GetBcopy(buf, raddr, key.rma, &i.comp)
 	} else {
-		iov := key.implicitIOV(&key.moves.getBare, e, buf, raddr, p)
-		if iov == nil {
-			return letGo(e.Get(buf, raddr, key, p))
-		}
-		e.implicit.comp.Count++
-		pending, err = key.get.GetZcopy(iov, raddr, key.rma, &e.implicit.comp)
+		err = uct.ErrNoResource
 	}
 	if pending && err == nil {
 		return nil
 	}
-	e.implicit.comp.Count--
+	i.comp.Count--
 	if err == nil {
 		return nil
 	}
 	return letGo(e.Get(buf, raddr, key, p)) // has to wait, or says what is wrong
+}
+
+// AtomicFetchImplicit is AtomicFetch without a request: the old value is in *result, which is
+// gucx's until then, when the next flush of the EP or of the worker has ended. What *result
+// holds after a failure, which the flush reports, is not defined. Errors: as [EP.AtomicFetch].
+func (e *EP) AtomicFetchImplicit(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) error {
+	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
+		i := e.implied()
+		i.comp.Count++
+		pending, err := key.amo.AtomicFetch(op, size, value, result, raddr, key.amoKey, &i.comp)
+		if pending && err == nil {
+			return nil
+		}
+		i.comp.Count--
+		if err == nil {
+			return nil
+		}
+	}
+	return letGo(e.AtomicFetch(op, size, value, result, raddr, key))
+}
+
+// AtomicCSwapImplicit is AtomicCSwap without a request, as AtomicFetchImplicit.
+func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64, raddr uint64, key *RKey) error {
+	if key.fetches(e, uct.AtomicCSwap, size, raddr) && result != nil {
+		i := e.implied()
+		i.comp.Count++
+		pending, err := key.amo.AtomicCSwap(size, compare, swap, result, raddr, key.amoKey, &i.comp)
+		if pending && err == nil {
+			return nil
+		}
+		i.comp.Count--
+		if err == nil {
+			return nil
+		}
+	}
+	return letGo(e.AtomicCSwap(size, compare, swap, result, raddr, key))
 }
 
 // letGo releases a request whose end the caller learns by a flush.
@@ -78,28 +115,12 @@ func letGo(r *Request, err error) error {
 	return err
 }
 
-// implicitIOV is the scatter list of a put or get that one call does without a copy; nil
-// if it does not.
-func (k *RKey) implicitIOV(b *bare, e *EP, buf []byte, raddr uint64, p *OpParams) []uct.IOV {
-	mem, ok := k.fits(b, e, buf, raddr, p)
-	if !ok {
-		return nil
-	}
-	e.implied()
-	x := &e.implicit.iov[0]
-	x.Buf, x.Mem = buf, nil
-	if mem != nil {
-		x.Mem = mem.In(k.moves.domain)
-	}
-	return e.implicit.iov[:]
-}
-
-// implied is the completion of operations without a request.
-func (e *EP) implied() *uct.Completion {
+// implied is what operations without a request share.
+func (e *EP) implied() *implicit {
 	if e.implicit == nil {
 		e.makeImplicit()
 	}
-	return &e.implicit.comp
+	return e.implicit
 }
 
 //go:noinline

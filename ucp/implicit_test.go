@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 )
 
 // TestImplicit_Sizes: puts and gets without a request are done when a flush has ended, also
@@ -41,6 +42,35 @@ func TestImplicit_Many(t *testing.T) {
 		for i := range n {
 			requireBytes(t, pattern(each, i), got[i])
 		}
+	})
+}
+
+// TestImplicit_Atomics: old values are there when a flush has ended, whatever way the
+// operation takes, and behind as many as no queue holds.
+func TestImplicit_Atomics(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		const n = 300
+		clear(p.b.mem.Bytes())
+		addr, key := p.b.mem.Addr(), p.a.key
+		old, swapped, other := make([]uint64, n), make([]uint64, n), make([]uint64, n)
+		for i := range n {
+			require.NoError(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 3, &old[i], addr, key))
+			require.NoError(t, p.a.ep.AtomicCSwapImplicit(8, uint64(i), uint64(i+1), &swapped[i], addr+8, key))
+			require.NoError(t, p.a.ep.AtomicFetchImplicit(uct.AtomicOr, 4, 1<<(i%31), &other[i], addr+20, key))
+			require.NoError(t, p.a.ep.Fence())
+		}
+		require.NoError(t, p.flush())
+		for i := range n {
+			assert.EqualValues(t, 3*i, old[i])
+			assert.EqualValues(t, i, swapped[i])
+			assert.EqualValues(t, uint64(1)<<min(i, 31)-1, other[i])
+		}
+		assert.EqualValues(t, n, p.word(8, 8))
+		assert.ErrorIs(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, nil, addr, key), ucs.ErrInvalidParam)
+		assert.ErrorIs(t, p.a.ep.AtomicCSwapImplicit(8, 0, 1, &old[0], addr, nil), ucs.ErrInvalidRKey)
+		assert.ErrorIs(t, p.a.ep.AtomicCSwapImplicit(8, 0, 1, &old[0], addr+memLen-4, key), ucs.ErrInvalidParam, "not aligned")
+		assert.ErrorIs(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, &old[0], addr+memLen, key), ucs.ErrRemoteAccess)
 	})
 }
 

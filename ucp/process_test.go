@@ -294,6 +294,7 @@ func (in *initiator) flood(t *testing.T, n int) (reqs []*Request) {
 		keep(in.ep.Get(make([]byte, 9000), in.key.Addr()+64, in.key, nil))
 		keep(in.ep.AtomicFetch(uct.AtomicOr, 4, 1, new(uint64), in.key.Addr(), in.key))
 		keep(nil, in.ep.GetImplicit(make([]byte, 700), in.key.Addr()+64, in.key, nil))
+		keep(nil, in.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, new(uint64), in.key.Addr(), in.key))
 		keep(nil, in.ep.AtomicPost(uct.AtomicAdd, 8, 1, in.key.Addr(), in.key))
 		keep(nil, in.ep.Fence())
 	}

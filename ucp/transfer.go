@@ -178,29 +178,34 @@ func (r *Request) bare(buf []byte, mem *Mem, d *region.Domain) []uct.IOV {
 // newBare takes a request for a put or get that one call does without a copy; nil if it
 // does not. b are the lengths for which it does.
 func (k *RKey) newBare(b *bare, s *stage, e *EP, buf []byte, raddr uint64, p *OpParams) *Request {
-	mem, ok := k.fits(b, e, buf, raddr, p)
+	if k.ep != e {
+		return nil
+	}
+	mem, ok := k.fits(b, buf, raddr, p)
 	if !ok {
 		return nil
 	}
 	r := e.w.newDirect()
 	r.ep, r.stage, r.off = e, s, len(buf)
-	r.bare(buf, mem, k.moves.domain)
+	r.flags |= reqZcopy
+	r.iov[0].Buf, r.iov[0].Mem = buf, mem
 	r.onDone = p.onDone()
 	return r
 }
 
-// fits reports that one call moves buf without a copy, and in which memory buf is, if it
-// is registered.
-func (k *RKey) fits(b *bare, e *EP, buf []byte, raddr uint64, p *OpParams) (mem *Mem, ok bool) {
-	if n := len(buf); n < b.min || n > b.max || uint64(n) > k.size || k.ep != e || !k.opens(raddr, uint64(n)) {
+// fits reports that one call moves buf without a copy, and what the transport has of the
+// memory that buf is in, if that is registered.
+func (k *RKey) fits(b *bare, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem, ok bool) {
+	n := len(buf)
+	if n < b.min || n > b.max || uint64(n) > k.size || !k.opens(raddr, uint64(n)) {
 		return nil, false
-	}
-	if p != nil {
-		mem = p.Mem
 	}
 	d := k.moves.domain
-	if mem != nil && !mem.Covers(buf) || d.Attr.NeedMemH && (mem == nil || mem.In(d) == nil) {
-		return nil, false
+	if p != nil && p.Mem != nil {
+		if !p.Mem.Covers(buf) {
+			return nil, false
+		}
+		mem = p.Mem.In(d)
 	}
-	return mem, true
+	return mem, mem != nil || !d.Attr.NeedMemH
 }

@@ -95,14 +95,16 @@ func (e *EP) FlushWait(ctx context.Context) error {
 const flushLooks = 64
 
 // flushSoon reports whether everything was complete within a few looks at the only
-// lane. Where there are several, or operations wait, it does not look.
+// lane. Where there are several, or operations wait, it does not look. A lane that is too
+// full to flush has room after some progress.
 func (e *EP) flushSoon() bool {
 	for range flushLooks {
 		x := e.link.only()
 		if x == nil || e.ops.first != nil || e.state != epOpen {
 			return false
 		}
-		if pending, err := x.EP.Flush(nil); err != nil || !pending {
+		pending, err := x.EP.Flush(nil)
+		if err != uct.ErrNoResource && (err != nil || !pending) {
 			return err == nil
 		}
 		e.w.Progress()

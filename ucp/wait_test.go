@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // serve has a goroutine of its own drive b until the test ends. Where b is a, that
@@ -202,4 +203,26 @@ func TestGiveUp(t *testing.T) {
 		last.GiveUp()
 		require.ErrorIs(t, w.Until(t.Context(), never), ucs.ErrClosed)
 	})
+}
+
+// TestFlushWait_FullLane: a lane that is too full to flush is waited for without a request.
+func TestFlushWait_FullLane(t *testing.T) {
+	for _, tls := range []string{`\rc`, "rc_mlx5"} {
+		t.Run(tls, func(t *testing.T) {
+			p := newPair(t, real(tls, tls), Config{})
+			p.connect().warm()
+			w, x := p.a.w, p.a.ep.lane(wireup.RMA)
+			err := error(nil)
+			for err == nil {
+				err = x.Put.PutShort([]byte{1}, p.b.mem.Addr(), p.a.key.rma)
+			}
+			_, err = x.EP.Flush(nil)
+			require.Equal(t, uct.ErrNoResource, err)
+			free, requests := w.free, w.requests
+			w.free = nil
+			require.NoError(t, p.a.ep.FlushWait(t.Context()))
+			assert.Equal(t, requests, w.requests, "none was taken")
+			w.free = free
+		})
+	}
 }

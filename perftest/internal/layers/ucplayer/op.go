@@ -140,10 +140,10 @@ func (o *op) start() (*ucp.Request, error) {
 	case layer.Add:
 		return nil, o.ep.AtomicPost(uct.AtomicAdd, layer.WordLen, 1, o.raddr, o.key)
 	case layer.FAdd:
-		return o.ep.AtomicFetch(uct.AtomicAdd, layer.WordLen, 1, &o.word, o.raddr, o.key)
+		return nil, o.ep.AtomicFetchImplicit(uct.AtomicAdd, layer.WordLen, 1, &o.word, o.raddr, o.key)
 	case layer.CSwap:
 		o.count++
-		return o.ep.AtomicCSwap(layer.WordLen, o.count-1, o.count, &o.word, o.raddr, o.key)
+		return nil, o.ep.AtomicCSwapImplicit(layer.WordLen, o.count-1, o.count, &o.word, o.raddr, o.key)
 	}
 	return nil, nil
 }
