@@ -130,7 +130,7 @@ func (x *player) play(t *rapid.T, a act, ref *reference) {
 // TestHistories: a random history gives the same visible result on every set of
 // transports, namely that of a few lines of plain Go.
 func TestHistories(t *testing.T) {
-	for _, set := range transportSets() {
+	for _, set := range memorySets() {
 		t.Run(set.name, func(t *testing.T) {
 			p := newPair(t, set, Config{}).connect()
 			rapid.Check(t, func(rt *rapid.T) {

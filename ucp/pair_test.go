@@ -41,6 +41,8 @@ type transports struct {
 	// oneself: the transports reach the own worker only, so that both ends of a
 	// pair are one.
 	oneself bool
+	// messagesOnly: there is no put, get or atomic.
+	messagesOnly bool
 }
 
 func fakes(name string, kinds ...fakeKind) transports {

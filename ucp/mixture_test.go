@@ -1,0 +1,241 @@
+package ucp
+
+import (
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/tcp"
+	"github.com/gucx/gucx/uct/wrap"
+)
+
+// mixtures are transports beside each other, and those whose messages take another way than
+// elsewhere: through TLS, as datagrams, and as datagrams that are lost and refused.
+func mixtures() []transports {
+	lossy := configured("ud with faults", faultyUD, `\ud`)
+	verbs, direct := real("ud", `\ud`), real("ud_mlx5", "ud_mlx5")
+	for _, set := range []*transports{&lossy, &verbs, &direct} {
+		set.messagesOnly = true
+	}
+	return []transports{
+		real("sm+rc", "sm", `\rc`),
+		configured("tcp, two devices", twoDevices, "tcp"),
+		configured("tcp with TLS", secret, "tcp"),
+		verbs, direct, lossy,
+	}
+}
+
+// messageSets are those over which messages go.
+func messageSets() []transports { return append(transportSets(), mixtures()...) }
+
+// memorySets are those that have put, get and atomics.
+func memorySets() (sets []transports) {
+	for _, set := range messageSets() {
+		if !set.messagesOnly {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// configured are real transports of which both ends have the components that open makes.
+func configured(name string, open func(t testing.TB) func() []uct.Component, tls ...string) transports {
+	return transports{name: name, tls: config.Allow(tls...), open: func(t testing.TB) (a, b []uct.Component) {
+		components := open(t)
+		return components(), components()
+	}}
+}
+
+// twoDevices is tcp over loopback and over another device, if there is one.
+func twoDevices(t testing.TB) func() []uct.Component {
+	list, err := net.Interfaces()
+	if err != nil {
+		t.Skip(err)
+	}
+	devices := []string{"lo"}
+	for _, i := range list {
+		addrs, _ := i.Addrs()
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 && len(addrs) > 0 {
+			devices = append(devices, i.Name)
+			break
+		}
+	}
+	if len(devices) < 2 {
+		t.Skip("no network device besides loopback")
+	}
+	return (&all.Config{TCP: tcp.Config{Devices: devices}}).Components
+}
+
+// secret is tcp through TLS, whose messages wake four goroutines each.
+func secret(t testing.TB) func() []uct.Component {
+	switch {
+	case testing.Short():
+		t.Skip("takes seconds")
+	case runtime.GOMAXPROCS(0) == 1:
+		t.Skip("with one processor a test that polls leaves the goroutines of TLS a look at their sockets each 10 ms")
+	}
+	return (&all.Config{TCP: tcp.Config{TLS: testenv.NewAuthority(t).Good()}}).Components
+}
+
+const (
+	// fewBuffers of a receiver that is not quick lose datagrams.
+	fewBuffers = 8
+	// refuseEvery is how many operations go by between two that are refused.
+	refuseEvery = 5
+)
+
+// faultyUD is ud that loses datagrams, as they find no buffer, and refuses operations for lack of
+// resources when there is none.
+func faultyUD(testing.TB) func() []uct.Component {
+	plan := func(_ uct.EP, _ uct.Variant, n int) (f wrap.Fault) {
+		if n%refuseEvery == 0 {
+			f.Refuse = uct.ErrNoResource
+		}
+		return f
+	}
+	return func() (list []uct.Component) {
+		for _, c := range (&all.Config{UD: ud.Config{RxDepth: fewBuffers, RTO: time.Millisecond}}).Components() {
+			if strings.HasPrefix(c.Name(), "ib") {
+				c = wrap.Component(c, wrap.Faults(plan))
+			}
+			list = append(list, c)
+		}
+		return list
+	}
+}
+
+// TestMixtures_FaultsHappen: the set with faults loses datagrams, which are sent again, and all
+// messages come, once and in order.
+func TestMixtures_FaultsHappen(t *testing.T) {
+	sets := mixtures()
+	p := newPair(t, sets[len(sets)-1], Config{}).connect()
+	const messages, length = 100, 1000
+	for k := range messages {
+		r, err := p.a.ep.TagSend(1, pattern(length, k), nil)
+		require.NoError(t, err)
+		if r != nil {
+			r.Release()
+		}
+		p.a.w.Progress()
+	}
+	for k := range messages {
+		buf := make([]byte, length)
+		r, err := p.b.w.TagRecv(buf, 1, exact, nil, nil)
+		require.NoError(t, p.finish(r, err))
+		requireBytes(t, pattern(length, k), buf)
+	}
+	resent := uint64(0)
+	for name, n := range counters(p.a.w) {
+		if strings.HasSuffix(name, ".resends") {
+			resent += n
+		}
+	}
+	assert.Positive(t, resent)
+}
+
+// fetched is a fetching atomic on one word.
+type fetched struct {
+	op             uct.AtomicOp
+	compare, value uint64
+}
+
+// wordModel is a word that AtomicOp.Apply changes.
+var wordModel = porcupine.Model{
+	Init: func() any { return uint64(0) },
+	Step: func(state, input, output any) (bool, any) {
+		in, old := input.(fetched), state.(uint64)
+		return output.(uint64) == old, in.op.Apply(8, old, in.compare, in.value)
+	},
+}
+
+// fetcher is one of several that change a word at the same time.
+type fetcher struct {
+	ep     *EP
+	key    *RKey
+	raddr  uint64
+	in     fetched
+	result *uint64
+	req    *Request
+	busy   bool
+	called int64
+}
+
+// start starts an operation.
+func (x *fetcher) start(t *testing.T, in fetched, now int64) {
+	x.in, x.busy, x.called, x.result = in, true, now, new(uint64)
+	var err error
+	if in.op == uct.AtomicCSwap {
+		x.req, err = x.ep.AtomicCSwap(8, in.compare, in.value, x.result, x.raddr, x.key)
+	} else {
+		x.req, err = x.ep.AtomicFetch(in.op, 8, in.value, x.result, x.raddr, x.key)
+	}
+	require.NoError(t, err)
+}
+
+// end ends the operation if it has.
+func (x *fetcher) end(t *testing.T) bool {
+	if !x.busy || x.req != nil && !x.req.Done() {
+		return false
+	}
+	if x.busy = false; x.req != nil {
+		require.NoError(t, x.req.take())
+		x.req = nil
+	}
+	return true
+}
+
+// TestAtomics_Linearizable: what fetching atomics of both sides on one word return, several of
+// each under way, is what some order of them one after the other returns.
+func TestAtomics_Linearizable(t *testing.T) {
+	for _, set := range memorySets() {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{}).connect()
+			clear(p.b.mem.Bytes()[:8])
+			self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
+			require.NoError(t, err)
+			key, err := self.Unpack(p.b.mem.Pack())
+			require.NoError(t, err)
+			t.Cleanup(key.Close)
+			raddr := p.b.mem.Addr()
+			all := []*fetcher{{ep: p.a.ep, key: p.a.key, raddr: raddr}, {ep: p.a.ep, key: p.a.key, raddr: raddr},
+				{ep: self, key: key, raddr: raddr}, {ep: self, key: key, raddr: raddr}}
+			history := fetchTogether(t, p, all)
+			assert.True(t, porcupine.CheckOperations(wordModel, history), "no order explains the old values")
+			history[0].Output = uint64(1) << 40
+			assert.False(t, porcupine.CheckOperations(wordModel, history), "a value that was never there")
+		})
+	}
+}
+
+// fetchTogether has each of them do operations and returns the history.
+func fetchTogether(t *testing.T, p *pair, all []*fetcher) (history []porcupine.Operation) {
+	const each = 12
+	rng := rand.New(rand.NewPCG(1, 2))
+	ops := []uct.AtomicOp{uct.AtomicAdd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap, uct.AtomicCSwap}
+	now, started := int64(0), 0
+	p.until(func() bool {
+		for i, x := range all {
+			if now++; x.end(t) {
+				history = append(history, porcupine.Operation{ClientId: i, Input: x.in, Call: x.called, Output: *x.result, Return: now})
+			}
+			if now++; !x.busy && started < each*len(all) && rng.IntN(2) == 0 {
+				x.start(t, fetched{ops[rng.IntN(len(ops))], rng.Uint64N(4), rng.Uint64N(4)}, now)
+				started++
+			}
+		}
+		return len(history) == each*len(all)
+	})
+	return history
+}
