@@ -34,6 +34,7 @@ var roles = map[string]func(c *childSide) error{
 	"tagger":   taggerRole,
 	"poster":   posterRole,
 	"tupler":   tuplerRole,
+	"sleeper":  sleeperRole,
 }
 
 // childSide is what a role has to talk to its parent with.

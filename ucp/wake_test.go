@@ -1,0 +1,141 @@
+package ucp
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// wakeEnv is for how many seconds a worker is idle before it is woken; without it for none.
+const wakeEnv = "GUCX_UCP_WAKE"
+
+// Active messages between a sleeper and who wakes it.
+const (
+	wakeCall = 1 // data: the time at which it was sent
+	wakeHere = 2
+)
+
+// BenchmarkWake is the time from the call that sends to a process which sleeps in Serve to its
+// handler. "eventfd" is the same for a goroutine that reads an eventfd: what the kernel and
+// the scheduler take.
+func BenchmarkWake(b *testing.B) {
+	idle, err := strconv.ParseFloat("0"+os.Getenv(wakeEnv), 64)
+	require.NoError(b, err)
+	pause := time.Duration(idle * float64(time.Second))
+	b.Run("eventfd", func(b *testing.B) { wakeReader(b, pause) })
+	for _, tls := range []string{"sm", "tcp", `\rc`, "rc_mlx5", "sm,tcp"} {
+		b.Run(tls, func(b *testing.B) { wakeWorker(b, tls, pause) })
+	}
+}
+
+// monotonic is a clock that processes have in common, in nanoseconds.
+func monotonic() uint64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // there always is
+	return uint64(t.Nano())
+}
+
+// wakes has a sleeper woken b.N times and reports the times that it says.
+func wakes(b *testing.B, c *child, pause time.Duration, wake func(now uint64)) {
+	var took []float64
+	for b.Loop() {
+		time.Sleep(pause)
+		wake(monotonic())
+		ns, err := strconv.Atoi(c.line(b))
+		require.NoError(b, err)
+		took = append(took, float64(ns)/1000)
+	}
+	slices.Sort(took)
+	b.ReportMetric(took[0], "least-us")
+	b.ReportMetric(took[len(took)/2], "median-us")
+}
+
+// wakeReader wakes a goroutine of another process that reads an eventfd.
+func wakeReader(b *testing.B, pause time.Duration) {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK) // the child inherits it
+	require.NoError(b, err)
+	defer func() { require.NoError(b, unix.Close(fd)) }()
+	c := startChild(b, "sleeper", "eventfd", fd)
+	require.Equal(b, "here", c.line(b))
+	wakes(b, c, pause, func(now uint64) {
+		_, err := unix.Write(fd, binary.NativeEndian.AppendUint64(nil, now))
+		require.NoError(b, err)
+	})
+}
+
+// wakeWorker wakes a worker of another process.
+func wakeWorker(b *testing.B, tls string, pause time.Duration) {
+	ctx, err := openContext(tls)
+	require.NoError(b, err)
+	defer func() { require.NoError(b, ctx.Close()) }()
+	w, err := ctx.NewWorker(WorkerConfig{})
+	require.NoError(b, err)
+	defer func() { require.NoError(b, w.Close()) }()
+	var peer *EP
+	w.OnActive(wakeHere, func(m *ActiveMessage) { peer = m.From })
+	c := startChild(b, "sleeper", tls, fmt.Sprintf("%x", w.Address()))
+	testenv.ProgressWithin(b, patience, func() bool { w.Progress(); return peer != nil })
+	wakes(b, c, pause, func(now uint64) {
+		r, err := peer.SendActive(wakeCall, nil, binary.NativeEndian.AppendUint64(nil, now), nil)
+		require.NoError(b, err)
+		if r != nil {
+			require.NoError(b, r.Wait(context.Background()))
+		}
+		require.NoError(b, peer.FlushWait(context.Background()))
+		w.Progress() // what is under way at the transport leaves
+	})
+}
+
+// sleeperRole says how long it took to wake it: transports and the address of the parent, or
+// "eventfd" and a descriptor.
+func sleeperRole(c *childSide) error {
+	if c.args[0] == "eventfd" {
+		return c.readEvents()
+	}
+	w, ep, err := c.reach()
+	if err != nil {
+		return err
+	}
+	w.OnActive(wakeCall, func(m *ActiveMessage) {
+		c.say("%d", monotonic()-binary.NativeEndian.Uint64(m.Data))
+	})
+	r, err := ep.SendActive(wakeHere, nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		r.Release()
+	}
+	return c.untilParentGoes(w.Serve)
+}
+
+// readEvents reads times from an eventfd until the parent has gone.
+func (c *childSide) readEvents() error {
+	fd, err := strconv.Atoi(c.args[1])
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), "eventfd")
+	c.say("here")
+	go func() {
+		c.heard()
+		os.Exit(0) // the parent has gone
+	}()
+	var word [8]byte
+	for {
+		if _, err := file.Read(word[:]); err != nil {
+			return err
+		}
+		c.say("%d", monotonic()-binary.NativeEndian.Uint64(word[:]))
+	}
+}
