@@ -49,7 +49,7 @@ type activeHandlers struct {
 	short   ActiveMessage  // of its handler; msgs, From and ID are as the word says
 
 	msg  ActiveMessage  // of the handler of any other message that is all here
-	free *ActiveMessage // for those that are kept
+	free *ActiveMessage // for those that are kept, or run beside
 	page [256]*handlerPage
 }
 
@@ -251,18 +251,36 @@ func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	n := len(header) + len(data)
 	if e := w.accept(name, n); e != nil {
-		w.runAside(e, &ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
+		w.runAside(e, ActiveMessage{ID: id, Header: header, Data: data, Length: len(data), charge: n})
 	}
 }
 
 // runAside calls the handler of any message that was charged to its sender, also while another
 // handler runs.
-func (w *Worker) runAside(e *EP, m *ActiveMessage) {
+func (w *Worker) runAside(e *EP, what ActiveMessage) {
+	m := w.active.take()
+	*m = what
 	m.From, m.w, m.msgs = e, w, e.msgs
 	(*w.active.at(m.ID))(m)
 	if !m.kept {
 		m.over()
 	}
+	w.active.put(m)
+}
+
+// take takes an empty record.
+func (h *activeHandlers) take() *ActiveMessage {
+	m := h.free
+	if m == nil {
+		return &ActiveMessage{}
+	}
+	h.free = m.next
+	return m
+}
+
+func (h *activeHandlers) put(m *ActiveMessage) {
+	*m = ActiveMessage{next: h.free}
+	h.free = m
 }
 
 // over is called when the user has no part of the message any more.
@@ -324,12 +342,7 @@ func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 // the first copy is kept.
 func (m *ActiveMessage) Keep() *ActiveMessage {
 	w := m.w
-	k := w.active.free
-	if k == nil {
-		k = &ActiveMessage{}
-	} else {
-		w.active.free = k.next
-	}
+	k := w.active.take()
 	if m == &w.active.short {
 		m.charge = m.Length
 	}
@@ -365,8 +378,7 @@ func (m *ActiveMessage) Release() {
 	w := m.w
 	m.over()
 	w.buffers.put(m.buf)
-	*m = ActiveMessage{next: w.active.free}
-	w.active.free = m
+	w.active.put(m)
 }
 
 // handleActiveFirst begins an active message that comes in fragments. Its handler gets it
@@ -411,7 +423,7 @@ func (w *Worker) handleActiveRTS(data []byte, _ uct.Desc) bool {
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
 		a := newAnnounced(e, &p)
-		w.runAside(e, &ActiveMessage{
+		w.runAside(e, ActiveMessage{
 			ID: uint16(h.Word), Header: rest, Length: a.n, rndv: a, charge: len(rest),
 		})
 	}
@@ -433,7 +445,7 @@ func (s *activeSink) write(off int, data []byte) { copy(s.buf[int(s.word>>32)+of
 func (s *activeSink) whole(in *inbound) {
 	n := int(s.word >> 32)
 	w, id := in.e.w, uint16(s.word)
-	w.runAside(in.e, &ActiveMessage{
+	w.runAside(in.e, ActiveMessage{
 		ID: id, Header: s.buf[:n:n], Data: s.buf[n:], Length: len(s.buf) - n, charge: len(s.buf),
 	})
 	w.buffers.put(s.buf)

@@ -29,17 +29,33 @@ const maxMessage = 1 << 48
 // once.
 type announced struct {
 	e    *EP
-	msgs *messages // of e when it was announced
-	id   uint64    // the sender's name of the message
-	n    int       // length of the data
-	addr uint64    // of the data at the sender, if there is a key
-	key  []byte    // opens the data; empty if it cannot be got
+	msgs *messages  // of e when it was announced
+	id   uint64     // the sender's name of the message
+	n    int        // length of the data
+	addr uint64     // of the data at the sender, if there is a key
+	key  []byte     // opens the data; empty if it cannot be got
+	next *announced // in Worker.freeAnnounced
 }
 
 // newAnnounced is what an RTS says, whose key must be copied to be kept. The announcement
 // was charged to its sender.
 func newAnnounced(e *EP, m *wire.RTS) *announced {
-	return &announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
+	w := e.w
+	a := w.freeAnnounced
+	if a == nil {
+		a = &announced{}
+	} else {
+		w.freeAnnounced = a.next
+	}
+	*a = announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
+	return a
+}
+
+// free is called when the message is being fetched or was refused.
+func (a *announced) free() {
+	w := a.e.w
+	*a = announced{next: w.freeAnnounced}
+	w.freeAnnounced = a
 }
 
 // gone is why the data cannot be had any more; nil if it can.
@@ -57,11 +73,12 @@ func (a *announced) gone(act action) error {
 }
 
 // refuse tells the sender that the data is not wanted, with a status that its request ends
-// with.
+// with. The record is free then.
 func (a *announced) refuse(st ucs.Status) {
 	if e := a.e; e.state <= epClosing && e.msgs == a.msgs {
 		e.control(&ackStage, a.id, uint64(st))
 	}
+	a.free()
 }
 
 // schemeStages are the stages of a receive whose data is being fetched, by scheme.
@@ -80,7 +97,7 @@ func newFetchStages(name string) schemeStages {
 
 // fetch brings the data into the buffer of r, a receive that nothing knows yet and that
 // gone has not refused. r ends when it is there: with StatusTruncated if it is longer than
-// the buffer, which has the first bytes then.
+// the buffer, which has the first bytes then. The record is free when fetch returns.
 func (a *announced) fetch(r *Request, by *schemeStages) {
 	e := a.e
 	if a.n > len(r.buf) {
@@ -106,6 +123,7 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	} else {
 		r.request(a, s)
 	}
+	a.free()
 	r.posted()
 }
 

@@ -48,20 +48,21 @@ type Worker struct {
 	remote   handle.Table[*Request] // atomics that targets execute for us
 
 	// Messages; see messages.go.
-	granted     int64     // credit that peers have beyond the first window of each
-	latest      *messages // over which a message has come; unconnected if there is none
-	messages    *message
-	ended       []endedOp // of which callers are to be told
-	spareEnded  []endedOp
-	freeInbound *inbound
-	buffers     buffers
-	short       shortMsg
-	whole       wholeMsg
-	piece       headedMsg
-	active      activeHandlers
-	ready       streams     // with something unread
-	freeData    *StreamData // a list
-	streamed    int         // bytes of a blocking call
+	granted       int64     // credit that peers have beyond the first window of each
+	latest        *messages // over which a message has come; unconnected if there is none
+	messages      *message
+	ended         []endedOp // of which callers are to be told
+	spareEnded    []endedOp
+	freeInbound   *inbound
+	freeAnnounced *announced
+	buffers       buffers
+	short         shortMsg
+	whole         wholeMsg
+	piece         headedMsg
+	active        activeHandlers
+	ready         streams     // with something unread
+	freeData      *StreamData // a list
+	streamed      int         // bytes of a blocking call
 
 	// Tagged messages; see tag.go.
 	tags         match.Table[*tagRecv, *TagMessage]
