@@ -3,6 +3,8 @@ package softhca_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gucx/gucx/internal/testenv"
 
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -57,4 +59,31 @@ func TestWrite_NoAllocation(t *testing.T) {
 		put(t)
 		testenv.NoAllocs(t, "write and poll", func() { put(t) })
 	})
+}
+
+// A send of 8 bytes to an XRC SRQ, its receive and their completions: over a private domain, a
+// shared one, and a shared one of two devices that get them in turn.
+func BenchmarkXRCSend8(b *testing.B) {
+	for name, members := range map[string]int{"private": 0, "shared": 1, "in turn": 2} {
+		b.Run(name, func(b *testing.B) {
+			i := openNode(b, softhca.Config{}).newInitiator()
+			attr := verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}
+			if members > 0 {
+				attr = sharedDomain(b)
+			}
+			var xs []*xrcTarget
+			var queues []*verbs.SRQ
+			for range max(members, 1) {
+				x := openNode(b, softhca.Config{}).enterDomain(attr)
+				xs, queues = append(xs, x), append(queues, x.newSRQ())
+			}
+			xs[0].target = xs[0].newTarget()
+			b.Cleanup(func() { require.NoError(b, xs[0].target.Close()) })
+			connectXRC(i, xs[0], xs[0].target, defaultLink)
+			b.ReportAllocs()
+			for k := 0; b.Loop(); k++ {
+				i.exchange(xs[k%len(xs)], queues[k%len(xs)], 8)
+			}
+		})
+	}
 }

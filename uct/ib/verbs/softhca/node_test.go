@@ -24,6 +24,10 @@ type node struct {
 	qp  *verbs.QP
 	gid verbs.GID
 	wcs [16]verbs.WC
+	// What work requests of node.exchange are made of.
+	sge [1]verbs.SGE
+	wr  [1]verbs.SendWR
+	rr  [1]verbs.RecvWR
 }
 
 const (

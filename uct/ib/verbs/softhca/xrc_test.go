@@ -541,25 +541,30 @@ func TestXRC_Contention(t *testing.T) {
 func TestXRC_NoAllocation(t *testing.T) {
 	xrcFabrics(t, defaultLink, func(t *testing.T, i *node, x *xrcTarget) {
 		s := x.newSRQ()
-		send := []verbs.SendWR{{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: s.Number(), SGList: []verbs.SGE{i.mr.SGE(0, 20000)}}}
-		recv := []verbs.RecvWR{{SGList: []verbs.SGE{x.mr.SGE(0, 20000)}}}
-		once := func() {
-			_, err := i.qp.PostSend(send)
-			_, err2 := s.PostRecv(recv)
-			if err != nil || err2 != nil {
-				t.Fatal(err, err2)
-			}
-			for x.cq.Poll(x.wcs[:]) == 0 {
-				i.cq.Poll(i.wcs[:0])
-				runtime.Gosched()
-			}
-			for i.cq.Poll(i.wcs[:]) == 0 {
-				runtime.Gosched()
-			}
-		}
+		once := func() { i.exchange(x, s, 20000) }
 		for range 10 {
 			once()
 		}
 		testenv.NoAllocs(t, "post to an empty queue, receive and poll", once)
 	})
+}
+
+// exchange sends n bytes to a queue of x that has no receive, posts one, and waits for both
+// completions. It does not allocate.
+func (n *node) exchange(x *xrcTarget, s *verbs.SRQ, length int) {
+	n.sge[0], x.sge[0] = n.mr.SGE(0, length), x.mr.SGE(0, length)
+	n.wr[0] = verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: s.Number(), SGList: n.sge[:]}
+	x.rr[0] = verbs.RecvWR{SGList: x.sge[:]}
+	_, err := n.qp.PostSend(n.wr[:])
+	_, err2 := s.PostRecv(x.rr[:])
+	if err != nil || err2 != nil {
+		n.t.Fatal(err, err2)
+	}
+	for x.cq.Poll(x.wcs[:]) == 0 {
+		n.cq.Poll(n.wcs[:0])
+		runtime.Gosched()
+	}
+	for n.cq.Poll(n.wcs[:]) == 0 {
+		runtime.Gosched()
+	}
 }

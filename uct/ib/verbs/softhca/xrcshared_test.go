@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -535,4 +536,18 @@ func TestSharedXRC_DomainAnew(t *testing.T) {
 		require.NoError(t, target.Close())
 		leave()
 	}
+}
+
+// Going from one member to the next and back allocates nothing.
+func TestSharedXRC_NoAllocation(t *testing.T) {
+	i, xs := xrcMembers(t, 2, softhca.Config{}, defaultLink)
+	first, second := xs[0].newSRQ(), xs[1].newSRQ()
+	once := func() {
+		i.exchange(xs[0], first, 100)
+		i.exchange(xs[1], second, 100)
+	}
+	for range 10 {
+		once()
+	}
+	testenv.NoAllocs(t, "send to two members in turn", once)
 }
