@@ -183,6 +183,10 @@ func (s QPState) String() string {
 	return fmt.Sprintf("QPState(%d)", uint8(s))
 }
 
+// RNRForever is the RNRRetry that never runs out (IBTA volume 1, 9.7.5.2.8, "RNR NAK"; so has it
+// Linux, drivers/infiniband/sw/rxe/rxe_comp.c).
+const RNRForever = 7
+
 // QPAttr are the attributes that Modify sets; the mask says which.
 type QPAttr struct {
 	State       QPState
@@ -201,7 +205,7 @@ type QPAttr struct {
 	Port        uint8
 	Timeout     uint8 // local ACK timeout: 4.096us * 2^n; 0 is forever
 	RetryCnt    uint8 // 0..7
-	RNRRetry    uint8 // 0..6; 7 is forever
+	RNRRetry    uint8 // 0..6, or RNRForever
 	Cap         QPCap // Query only
 }
 

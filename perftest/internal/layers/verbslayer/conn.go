@@ -169,7 +169,6 @@ func (c *conn) Address() ([]byte, error) {
 const (
 	ackTimeoutCode = 18 // about 1 s: 4.096us * 2^18 (IBTA volume 1, Local ACK Timeout)
 	retryCount     = 7
-	rnrForever     = 7
 	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
 )
 
@@ -192,7 +191,7 @@ func (c *conn) Connect(b []byte) error {
 		return err
 	}
 	err = c.qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: rnrForever,
+		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: verbs.RNRForever,
 		SQPSN: c.psn, MaxRDAtomic: uint8(c.queues.reads),
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)

@@ -20,7 +20,6 @@ const (
 	reads          = 16
 	ackTimeoutCode = 18 // about 1 s: 4.096us * 2^18 (IBTA volume 1, Local ACK Timeout)
 	retryCount     = 7
-	rnrForever     = 7
 	rnrTimerCode   = 14 // 1.28 ms (IBTA volume 1, table 45)
 )
 
@@ -56,7 +55,7 @@ func Connect(qp *verbs.QP, peer Addr) error {
 		return err
 	}
 	return qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: rnrForever,
+		State: verbs.QPStateRTS, Timeout: ackTimeoutCode, RetryCnt: retryCount, RNRRetry: verbs.RNRForever,
 		SQPSN: local.PSN, MaxRDAtomic: reads,
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)

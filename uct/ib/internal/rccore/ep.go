@@ -203,7 +203,7 @@ func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 		State:       verbs.QPStateRTS,
 		Timeout:     ib.AckTimeoutCode(cfg.Timeout),
 		RetryCnt:    uint8(cfg.RetryCount),
-		RNRRetry:    rnrForever,
+		RNRRetry:    verbs.RNRForever,
 		SQPSN:       e.psn,
 		MaxRDAtomic: uint8(min(cfg.MaxRDAtomic, int(peer.Reads))),
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
@@ -213,9 +213,6 @@ func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	}
 	return nil
 }
-
-// rnrForever is the RNR retry count that never gives up (IBTA volume 1, 9.9.2.4.1).
-const rnrForever = 7
 
 // Close implements uct.EP. Operations in flight complete from a later Progress or
 // from the iface's Close, as they end, or with StatusCanceled if that takes longer than

@@ -149,9 +149,6 @@ func (qp *queuePair) progressed() {
 	qp.req.deadline, qp.req.busy = 0, 0
 }
 
-// rnrForever is the RNR retry count that never runs out (IBTA volume 1, 9.7.5.2.8).
-const rnrForever = 7
-
 // notReady goes back to w, the oldest message in flight, which found no receive.
 func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	r := &qp.req
@@ -161,7 +158,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	case r.rnrLeft == 0:
 		qp.enterError(prm.SyndromeRNRExceeded, prm.SyndromeOK)
 		return
-	case r.rnrLeft != rnrForever:
+	case r.rnrLeft != verbs.RNRForever:
 		r.rnrLeft--
 	}
 	r.msn = (r.msn - r.inFlight) & mlx5PSNMask
@@ -171,7 +168,7 @@ func (qp *queuePair) notReady(w *prm.WQE, timer uint8) {
 	switch {
 	case busy:
 		r.hold = qp.hca.clock() + r.busyDelay()
-	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == rnrForever && qp.timed == nil && !r.link.claims.none():
+	case qp.service == verbs.QPTypeXRCSend && r.rnrLeft == verbs.RNRForever && qp.timed == nil && !r.link.claims.none():
 		qp.starve(srqn)
 		return
 	default:

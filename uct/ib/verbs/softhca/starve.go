@@ -3,6 +3,7 @@ package softhca
 import (
 	"slices"
 
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
@@ -16,7 +17,7 @@ import (
 func (qp *queuePair) noReceive(w *prm.WQE) stepResult {
 	r := &qp.req
 	switch r.rnrLeft {
-	case rnrForever:
+	case verbs.RNRForever:
 		return qp.starve(w.SRQN)
 	case 0:
 		qp.enterError(prm.SyndromeRNRExceeded, prm.SyndromeOK)

@@ -118,7 +118,7 @@ func (t *timedQP) Ready(index uint16, blocks int) (again timing.Time, ready bool
 		return 0, true
 	}
 	to, q := t.receiver()
-	if q == nil || oneSided(t.wqe.Op) || qp.req.rnrLeft != rnrForever || q.dbrec.Recv() != q.consumed {
+	if q == nil || oneSided(t.wqe.Op) || qp.req.rnrLeft != verbs.RNRForever || q.dbrec.Recv() != q.consumed {
 		return 0, true
 	}
 	return timing.Time(rnrDelay(to.attr.MinRNRTimer)) * timing.Nanosecond, false

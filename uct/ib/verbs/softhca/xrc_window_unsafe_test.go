@@ -182,7 +182,7 @@ func (p *xrcPair) srqParams() prm.SRQParams {
 func (p *xrcPair) up(qpn, dest uint32) {
 	p.t.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: dest, AH: verbs.AHAttr{DGID: p.h.gid}, PathMTU: verbs.MTU4096,
-		RNRRetry: rnrForever, Timeout: 14, RetryCnt: 7}
+		RNRRetry: verbs.RNRForever, Timeout: 14, RetryCnt: 7}
 	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, 1<<21-1))
 	attr.State = verbs.QPStateRTS
 	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, verbs.QPMaskState))
