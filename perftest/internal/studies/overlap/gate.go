@@ -3,8 +3,8 @@ package overlap
 import "github.com/gucx/gucx/ucp"
 
 // gate is a side's part of a barrier of two, of eager messages that no receive matches. So no
-// protocol of tagged messages has a part in it, as none had in the paper: the barrier of MVAPICH
-// consists of RDMA writes, unless DISABLE_RDMA_BARRIER is set.
+// protocol of tagged messages has a part in it, as is to be supposed of the paper: MVAPICH has
+// a barrier of RDMA writes, which DISABLE_RDMA_BARRIER turns off.
 type gate struct {
 	came   int // words of the other side that it has come
 	passed int // barriers of this side
