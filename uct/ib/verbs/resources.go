@@ -5,7 +5,7 @@ package verbs
 type Resources struct {
 	Contexts           int
 	PDs, MRs, AHs, TDs int
-	CQs, SRQs, QPs     int
+	CQs, SRQs, QPs     int // an XRC target counts once, whatever stands for it
 	XRCDs              int
 	// UARPages are mapped, with two micro-UARs each. A micro-UAR is used when at
 	// least one QP or thread domain has it, and wasted otherwise.

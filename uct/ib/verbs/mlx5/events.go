@@ -108,20 +108,24 @@ func (e *eventQueue) drop(gone func(*verbs.AsyncEvent) bool) {
 	e.queue = kept
 }
 
-func (e *eventQueue) addQP(n uint32, v *verbs.QP) {
+// addQP reports whether v is the first that stands for QP n.
+func (e *eventQueue) addQP(n uint32, v *verbs.QP) (first bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.qps[n] = append(e.qps[n], v)
+	return len(e.qps[n]) == 1
 }
 
-func (e *eventQueue) removeQP(n uint32, v *verbs.QP) {
+// removeQP reports whether v was the last that stood for QP n.
+func (e *eventQueue) removeQP(n uint32, v *verbs.QP) (last bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.qps[n] = slices.DeleteFunc(e.qps[n], func(q *verbs.QP) bool { return q == v })
-	if len(e.qps[n]) == 0 {
+	if last = len(e.qps[n]) == 0; last {
 		delete(e.qps, n)
 	}
 	e.drop(func(ev *verbs.AsyncEvent) bool { return ev.QP == v })
+	return last
 }
 
 func (e *eventQueue) addSRQ(n uint32, v *verbs.SRQ) {

@@ -58,9 +58,19 @@ func (d *xrcDomain) OpenQP(v *verbs.QP, qpn uint32) (verbs.QPProvider, error) {
 }
 
 func (d *xrcDomain) addTarget(v *verbs.QP, handle, qpn uint32) *targetQP {
-	d.prov.events.addQP(handle, v)
-	d.prov.count(func(r *verbs.Resources) { r.QPs++; r.Bytes.QPs += targetLen })
+	first := d.prov.events.addQP(handle, v)
+	d.prov.countTarget(first, 1)
 	return &targetQP{prov: d.prov, v: v, handle: handle, qpn: qpn}
+}
+
+// countTarget counts what stands for a target, by n; the target itself with the first and the
+// last.
+func (p *Provider) countTarget(itself bool, n int) {
+	p.count(func(r *verbs.Resources) {
+		if r.Bytes.QPs += int64(n) * targetLen; itself {
+			r.QPs += n
+		}
+	})
 }
 
 // targetQP stands for an XRC target, which has no queue: nothing is posted to it, and
@@ -99,7 +109,7 @@ func (q *targetQP) Close() error {
 	if err := p.hw.DestroyQP(q.handle); err != nil {
 		return opError("destroy QP", err)
 	}
-	p.events.removeQP(q.handle, q.v)
-	p.count(func(r *verbs.Resources) { r.QPs--; r.Bytes.QPs -= targetLen })
+	last := p.events.removeQP(q.handle, q.v)
+	p.countTarget(last, -1)
 	return nil
 }
