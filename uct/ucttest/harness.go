@@ -31,6 +31,9 @@ type Harness struct {
 	// OneSided is set when put, get, atomics and their flush complete while the
 	// target's process is stopped.
 	OneSided bool
+	// OneSidedAM is set when active messages, as many as the target has room for, and
+	// their flush complete while the target's process is stopped too.
+	OneSidedAM bool
 	// OneGoroutine is set when ifaces that send messages to each other must be
 	// driven by the same goroutine; the check that sends from another is then
 	// skipped. Atomics are tried by many goroutines all the same.

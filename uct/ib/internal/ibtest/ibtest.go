@@ -64,6 +64,8 @@ type Suite struct {
 	Config func(o ucttest.Options) any
 	// OneSided: over shm, puts end while the peer is stopped.
 	OneSided bool
+	// OneSidedAM: so do messages that the peer has receives for.
+	OneSidedAM bool
 }
 
 // On is the suite over a fabric, within a process.
@@ -80,7 +82,7 @@ func (s Suite) On(fabric softhca.Fabric) ucttest.Harness {
 // in which ucttest.PeerMain knows the name.
 func (s Suite) Peers(name string) ucttest.Harness {
 	h := s.On(softhca.FabricShm)
-	h.StartPeer, h.OneSided = ucttest.ExecPeer(name), s.OneSided
+	h.StartPeer, h.OneSided, h.OneSidedAM = ucttest.ExecPeer(name), s.OneSided, s.OneSidedAM
 	return h
 }
 
