@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
@@ -25,6 +26,9 @@ type MD struct {
 	tls    []Transport
 	events *eventLoop
 	owners owners
+
+	domainMu sync.Mutex
+	domain   *Domain // that ifaces have open, or nil
 
 	users base.Users
 }

@@ -106,7 +106,10 @@ func (s *Sharing) CreateQP(attr verbs.QPInitAttr) (*verbs.QP, error) {
 }
 
 func (s *Sharing) createQP(attr verbs.QPInitAttr, q *queues) (*verbs.QP, error) {
-	attr.SendCQ, attr.RecvCQ, attr.TD = q.cq, q.cq, q.td
+	attr.SendCQ, attr.TD = q.cq, q.td
+	if attr.Type != verbs.QPTypeXRCSend {
+		attr.RecvCQ = q.cq
+	}
 	return s.md.pd.CreateQP(attr)
 }
 

@@ -91,7 +91,8 @@ func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.Re
 }
 
 // MakeEP implements rccore.Driver.
-func (it *rcIface) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
+func (it *rcIface) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
+	qp := l.(*rccore.QPLink).QP
 	raw, err := mlx5.RawQPOf(qp)
 	if err != nil {
 		return nil, nil, nil, err

@@ -11,9 +11,10 @@ import (
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
 	rccore.Config
-	QueueConns   int `env:"QUEUE_CONNS" default:"4" doc:"Receive queues of a peer that an endpoint can send to at the same time."`
-	QueueTxDepth int `env:"QUEUE_TX_LEN" default:"16" doc:"Messages under way on one connection to a receive queue."`
-	QueueCQDepth int `env:"QUEUE_CQ_LEN" default:"16384" doc:"Receives that are posted and messages that are under way on all receive queues and connections to them together."`
+	ShareDomain  bool `env:"SHARE_DOMAIN" default:"n" doc:"Interfaces of a memory domain share an XRC domain. An endpoint to one of them uses the connection that the interface has to the others. Without, each endpoint has a connection."`
+	QueueConns   int  `env:"QUEUE_CONNS" default:"4" doc:"Receive queues of a peer that an endpoint can send to at the same time."`
+	QueueTxDepth int  `env:"QUEUE_TX_LEN" default:"16" doc:"Messages under way on one connection to a receive queue."`
+	QueueCQDepth int  `env:"QUEUE_CQ_LEN" default:"16384" doc:"Receives that are posted and messages that are under way on all receive queues and connections to them together."`
 }
 
 // Defaults and limits.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -27,7 +28,22 @@ var suite = ibtest.Suite{
 	OneSided: true,
 }
 
-const shmPeer = "xrc-shm"
+// nodeSuite is suite with a domain that ifaces share.
+var nodeSuite = ibtest.Suite{
+	Transport: suite.Transport,
+	Config:    func(o ucttest.Options) any { return inDomain(suite.Config(o).(Config)) },
+	OneSided:  true, OneSidedAM: true,
+}
+
+func inDomain(c Config) Config {
+	c.ShareDomain = true
+	return c
+}
+
+const (
+	shmPeer  = "xrc-shm"
+	nodePeer = "xrc-node-shm"
+)
 
 var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: Name, Device: ibtest.Device,
 	Config: Config{Config: rccore.Config{Timeout: time.Hour}}}
@@ -43,13 +59,20 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer)})
+	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer), nodePeer: nodeSuite.Peers(nodePeer)})
 	os.Exit(m.Run())
 }
 
 func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.FabricLoop)) }
 
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
+
+func TestConformance_NodeLoop(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that over shm stands for it")
+	ucttest.Test(t, nodeSuite.On(softhca.FabricLoop))
+}
+
+func TestConformance_NodeShm(t *testing.T) { ucttest.Test(t, nodeSuite.Peers(nodePeer)) }
 
 func TestConformance_Categories(t *testing.T) {
 	suite.Categories(t, func(config any, e ib.Endpoints) any {

@@ -12,14 +12,57 @@
 // One without a receive waits in the sender's device (RNR, retried for ever), and with it what
 // is behind it on its connection; other connections and the RC QP do not.
 //
+// # Connections to nodes
+//
+// With Config.ShareDomain there are no RC QPs: the iface is a member of the XRC domain, a node, that ifaces
+// of its memory domain share. (Processes do not yet: a path to one that has died is told too little then.) Messages of all its EPs arrive in one XRC SRQ, and what it posts to any iface of a
+// domain goes over one initiator. So n ifaces on each of m nodes have n*m initiators and
+// targets on each node, where rc has n*n*m QPs.
+//
+//	process a of node X                       node Y
+//	EP 1 -- path 1 --.                                .--> SRQ of b1   EP 4
+//	EP 2 -- path 2 ---+-- initiator ------> target --+--> SRQ of b2   EP 5
+//	                      SendWR.SRQN        a's, in the domain Y
+//
+// An EP's address has all that the peer needs, so there is no message before the first: the
+// domain, the number of the SRQ, an initiator and a target that were made for the EP. If the
+// iface has an initiator to the peer's domain the EP takes that, and gives its own up. The peer
+// learns it from the first message, whose completion names another target: then it refers to that
+// (verbs.XRCD.OpenQP), and gives up the one that it had offered. The immediate of a message has the number of
+// the receiver's EP (docs/wire.md), so that there are no puts with notification. A message that overtakes the Connect of its EP is kept until then.
+//
+// Paths share the send queue: each reserves places in it, as it does in the completion queue. All
+// work requests are signaled; one of an EP that has fallen silent would keep its place. What a peer
+// has no receive for holds up all that is behind it, which credits prevent unless
+// a process does not run.
+//
+// # When a work request fails
+//
+// The device stops the initiator at the first one that fails. Its EP fails, with its status. The others
+// are not to suffer, and nothing may be executed twice:
+//
+//   - The target refused it (bad key, no such SRQ as the iface there is closed): all before it was executed and
+//     nothing behind. That is held back, in the copies that the initiator keeps, and so is what is posted
+//     meanwhile. The target is in ERR too, of which the device tells all that refer to
+//     it. Each makes another one and offers it over its own initiator. The first offer is taken: the
+//     initiator is connected again and posts what it held back, without what was of the EP
+//     that failed.
+//   - Nobody answered, an error was found here, or no offer came in the time that the device would have
+//     tried (TIMEOUT, RETRY_COUNT): what was executed is not known. All EPs over the initiator fail, with
+//     ErrConnReset, or ErrPeerClosed. A new EP makes a new initiator.
+//
+// An EP that has failed, or is closed, with work requests in flight cannot take them back
+// without the others': it leaves them to the device until the iface is closed.
+//
 // # Connections to queues
 //
 // An EP has QUEUE_CONNS of them, made when they are first attached. Initiator and target are
-// connected by two control messages over the RC QP, ask and answer; sends that are posted
+// connected by two control messages over the EP, ask and answer; sends that are posted
 // meanwhile are held back. A connection whose queue is not there, or that was recalled, is
 // in ERR on either side, and is connected again in the same way, with the same QPs and
 // another first PSN. The initiator is in ERR, with all work requests flushed, before it asks:
-// nothing that was recalled is received later.
+// nothing that was recalled is received later. Queues are in a private domain of the iface also with
+// Config.ShareDomain: a message that waits for a receive holds up nothing else.
 //
 // # One completion queue
 //

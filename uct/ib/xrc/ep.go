@@ -17,6 +17,7 @@ import (
 type EP struct {
 	rccore.EP
 	it      *Iface
+	path    *path // nil with an RC QP
 	conns   []conn
 	targets []*verbs.QP // by the peer's index
 	answers []message   // not sent yet
@@ -35,6 +36,9 @@ var (
 func (e *EP) Ops() *uct.Ops {
 	ops := e.EP.Ops()
 	ops.Queues, ops.Connect = e, e
+	if e.path != nil {
+		ops.Notify = nil // a word leaves no room for the number of the EP
+	}
 	return ops
 }
 
@@ -43,9 +47,12 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if err := e.EP.Connect(deviceAddr, epAddr); err != nil {
 		return err
 	}
-	peer, err := rcwire.ParseEPAddr(epAddr)
+	peer, err := rcwire.ParseEPAddr(epAddr[:rcwire.EPAddrLen]) // the rest is of paths
 	if err != nil {
 		return err
+	}
+	if e.path != nil {
+		e.it.later(e)
 	}
 	e.mtu = min(e.it.Port().Attr.ActiveMTU, peer.MTU)
 	e.peer, err = e.it.Port().Peer(deviceAddr)
@@ -85,6 +92,9 @@ func (e *EP) Attach(number uint32) (uct.QueueConn, error) {
 // work sends the control messages that are due, and ends sends of an EP that has failed or
 // is closed.
 func (e *EP) work() (n int) {
+	if e.path != nil {
+		n = e.path.work()
+	}
 	for len(e.answers) > 0 && e.Ready() {
 		if e.SendControl(e.answers[0].encode()) != nil {
 			e.it.later(e)
@@ -130,6 +140,9 @@ func (it *Iface) Control(outer uct.EP, data []byte) bool {
 	m, ok := parseMessage(data)
 	if !ok {
 		return false
+	}
+	if m.kind == kindSource || m.kind == kindOffer {
+		return e.path != nil && e.path.control(m)
 	}
 	if m.kind == kindAsk {
 		if len(e.answers) == maxQueueConns { // one for each connection is the most that there can be

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -18,7 +19,8 @@ type Iface struct {
 	rccore.Iface
 	cfg    Config
 	attr   uct.IfaceAttr
-	domain *verbs.XRCD
+	domain *verbs.XRCD // of queues, private
+	node   *node       // nil: EPs have RC QPs
 
 	eps    []*EP // not closed
 	conns  table[conn]
@@ -42,17 +44,38 @@ var (
 	_ rccore.Extension = (*Iface)(nil)
 )
 
-// openQueues opens what the core does not have, and declares it.
-func (it *Iface) openQueues() (err error) {
-	if it.domain, err = it.MD().Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil {
+// openDomains opens a private domain for queues, and the shared one if the configuration says so.
+func (it *Iface) openDomains(md *ib.MD) (err error) {
+	if it.domain, err = md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil || !it.cfg.ShareDomain {
 		return err
 	}
+	d, err := md.OpenDomain()
+	if err != nil {
+		return errors.Join(err, it.domain.Close())
+	}
+	it.node = newNode(it, d)
+	return nil
+}
+
+func (it *Iface) closeDomains() error {
+	err := it.domain.Close()
+	if it.node != nil {
+		err = errors.Join(err, it.node.domain.Close())
+	}
+	return err
+}
+
+// openQueues declares what the core does not have.
+func (it *Iface) openQueues() {
 	dev := it.MD().DeviceAttr()
 	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
 	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
 	it.attr = *it.Iface.Attr()
 	it.attr.Resource.Explicit = true
 	it.attr.Caps |= uct.CapQueue
+	if it.node != nil {
+		it.attr.Caps &^= uct.CapNotify
+	}
 	it.attr.Queue = uct.QueueAttr{
 		MaxMessage: int(dev.MaxMsgSize),
 		MaxIOV:     it.Config().TxMaxSGE,
@@ -64,7 +87,6 @@ func (it *Iface) openQueues() (err error) {
 	costs := it.Port().Costs(postOverhead)
 	costs.Set(costs[uct.PutZcopy], uct.QueueZcopy)
 	it.attr.Declare(costs)
-	return nil
 }
 
 // Attr implements uct.Iface.
@@ -86,7 +108,9 @@ func (it *Iface) Arm(events uct.Events) error {
 }
 
 // deferred reports that Progress has something to do that no completion tells of.
-func (it *Iface) deferred() bool { return len(it.busy)+len(it.draining) > 0 }
+func (it *Iface) deferred() bool {
+	return len(it.busy)+len(it.draining) > 0 || it.node != nil && len(it.node.ailing) > 0
+}
 
 // Progress implements uct.Iface.
 func (it *Iface) Progress() int {
@@ -106,6 +130,9 @@ func (it *Iface) work(drained bool) (n int) {
 		it.working[i] = nil
 		e.listed = false
 		n += e.work()
+	}
+	if it.node != nil {
+		n += it.node.work()
 	}
 	return n + it.endDrained(drained)
 }
@@ -127,6 +154,9 @@ func (it *Iface) Completed(wc verbs.WC) {
 // Failed implements rccore.Extension: what the connections have under way ends.
 func (it *Iface) Failed(outer uct.EP) {
 	e := outer.(*EP)
+	if e.path != nil {
+		e.path.failed()
+	}
 	for i := range e.conns {
 		e.conns[i].stop()
 	}
@@ -155,6 +185,9 @@ func (it *Iface) Close() error {
 			return err
 		}
 	}
+	if it.node != nil {
+		it.node.leaving = true
+	}
 	for _, q := range it.queues.all() {
 		if err := q.await(); err != nil {
 			return err
@@ -166,7 +199,7 @@ func (it *Iface) Close() error {
 		errs = errors.Join(errs, q.Close())
 	}
 	it.closed = true
-	return errors.Join(errs, it.domain.Close(), it.Iface.Close())
+	return errors.Join(errs, it.Iface.Close(), it.closeDomains())
 }
 
 // drain drives the iface until nothing is under way on connections and queues.

@@ -11,11 +11,12 @@ import (
 // fields big endian:
 //
 //	0  u8   version, 1
-//	1  u8   kind: 1 ask, 2 answer
-//	2  u8   index of the connection at the EP that asks
-//	3  u8   ask: path MTU, by enum ibv_mtu; answer: 0
-//	4  u32  ask: QPN of the initiator; answer: of the target, 0 if there is none
-//	8  u32  ask: first PSN; answer: 0
+//	1  u8   kind: 1 ask, 2 answer, 3 source, 4 offer
+//	2  u8   ask, answer: index of the connection at the EP that asks; else 0
+//	3  u8   ask: path MTU, by enum ibv_mtu; else 0
+//	4  u32  ask, source: QPN of the initiator; answer, offer: of the target; 0 in an
+//	        answer if there is none
+//	8  u32  ask, offer: first PSN of the initiator; else 0
 //	12 u32  zero
 type message struct {
 	kind uint8
@@ -31,6 +32,8 @@ const (
 
 	kindAsk    = 1
 	kindAnswer = 2
+	kindSource = 3 // messages of the EP come from this initiator
+	kindOffer  = 4 // this target is there for the initiator of the EP
 
 	max24 = 1<<24 - 1
 )
@@ -57,6 +60,10 @@ func parseMessage(b []byte) (m message, ok bool) {
 		return m, m.mtu.Bytes() != 0 && m.qpn != 0
 	case m.kind == kindAnswer:
 		return m, m.mtu == 0 && m.psn == 0
+	case m.kind == kindSource:
+		return m, m.mtu == 0 && m.psn == 0 && m.conn == 0 && m.qpn != 0
+	case m.kind == kindOffer:
+		return m, m.mtu == 0 && m.conn == 0 && m.qpn != 0
 	}
 	return m, false
 }

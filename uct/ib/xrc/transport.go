@@ -58,16 +58,20 @@ func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Ifac
 		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
 	}
 	it := &Iface{cfg: cfg, cqFree: cfg.QueueCQDepth}
-	err = rccore.Open(&it.Iface, md, rccore.Params{
+	own := rccore.Params{
 		Name: Name, Port: port, Config: cfg.Config, Overhead: postOverhead, Driver: driver{it: it}, Self: it,
 		Extension: it, ExtensionCQ: cfg.QueueCQDepth,
-	}, p)
-	if err != nil {
-		return nil, err
 	}
-	if err := it.openQueues(); err != nil {
-		return nil, errors.Join(it.opError("open iface", err), it.Iface.Close())
+	if err := it.openDomains(md); err != nil {
+		return nil, &ucs.OpError{TL: Name, Dev: p.Device, Op: "open iface", Err: err}
 	}
+	if it.node != nil {
+		own.Links = it.node
+	}
+	if err := rccore.Open(&it.Iface, md, own, p); err != nil {
+		return nil, errors.Join(err, it.closeDomains())
+	}
+	it.openQueues()
 	return it, nil
 }
 
@@ -77,8 +81,16 @@ type driver struct {
 	it *Iface
 }
 
+// Attach implements rccore.Driver.
+func (d driver) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.RecvPoster, error) {
+	if d.it.node == nil {
+		return d.Verbs.Attach(cq, srq)
+	}
+	return &completions{cq.Provider(), d.it.node}, srq.Provider(), nil
+}
+
 // MakeEP implements rccore.Driver.
-func (d driver) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
+func (d driver) MakeEP(l rccore.Link) (uct.EP, *rccore.EP, rccore.SendQueue, error) {
 	e := &EP{it: d.it}
 	e.conns = make([]conn, d.it.cfg.QueueConns)
 	for i := range e.conns {
@@ -86,5 +98,9 @@ func (d driver) MakeEP(qp *verbs.QP) (uct.EP, *rccore.EP, rccore.SendQueue, erro
 		c.e, c.index = e, uint8(i)
 	}
 	d.it.eps = append(d.it.eps, e)
-	return e, &e.EP, qp.Provider(), nil
+	if p, ok := l.(*path); ok {
+		e.path, p.ep, p.e = p, e, &e.EP
+		return e, &e.EP, p, nil
+	}
+	return e, &e.EP, l.(*rccore.QPLink).QP.Provider(), nil
 }

@@ -45,7 +45,7 @@ func BenchmarkPut8(b *testing.B) {
 	wr := []verbs.SendWR{{Opcode: verbs.OpRDMAWrite, Inline: buf, RemoteAddr: raddr, RKey: uint32(y.key)}}
 	post := func(flags verbs.SendFlags) {
 		wr[0].Flags = verbs.SendInline | flags
-		if _, err := ep.core.qp.PostSend(wr); err != nil {
+		if _, err := ep.core.link.(*QPLink).QP.PostSend(wr); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,6 +20,11 @@ func (e *EP) credited(n uint32) bool {
 // before the end of this Progress.
 func (e *EP) creditDue() {
 	e.creditsDue++
+	e.listCredits()
+}
+
+// listCredits lists the EP if so many credits are due.
+func (e *EP) listCredits() {
 	if 2*e.creditsDue >= e.window && !e.dueListed {
 		e.dueListed = true
 		e.nextDue, e.it.due = e.it.due, e

@@ -19,17 +19,39 @@ const disconnectLimit = 100 * time.Millisecond
 // disconnect tells the peer that the EP is closed. Without room for the message the peer
 // is not told.
 func (e *EP) disconnect() error {
+	if !e.sendDisconnect() {
+		return e.stop()
+	}
+	e.leaveSoon()
+	return nil
+}
+
+// sendDisconnect reports whether the message could be posted.
+func (e *EP) sendDisconnect() bool {
 	if !e.slot() {
-		return e.toERR()
+		return false
 	}
 	wr := e.it.fullWR(verbs.OpSendWithImm, verbs.SendSignaled)
 	wr.Imm = uint32(rcwire.Disconnect())
 	e.Sig = e.PI + 1
-	if e.post(&e.it.full) != nil {
-		return e.toERR()
-	}
+	return e.post(&e.it.full) == nil
+}
+
+// leaveSoon bounds what a closed EP waits for.
+func (e *EP) leaveSoon() {
 	e.leaveBy = time.Now().Add(disconnectLimit)
 	e.it.raise(attnBacklog)
+}
+
+// stop ends what is in flight of an EP that takes nothing more. On a queue that others use
+// that is left to the device, until the iface is closed and disconnectLimit is over.
+func (e *EP) stop() error {
+	if !e.link.Shared() {
+		return e.link.ToERR()
+	}
+	if e.state == stateClosed {
+		e.leaveSoon()
+	}
 	return nil
 }
 
@@ -40,6 +62,8 @@ func (e *EP) leaveInTime() {
 	case e.leaveBy.IsZero():
 	case time.Now().Before(e.leaveBy):
 		e.it.raise(attnBacklog)
+	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
+		e.leaveBy = time.Time{}
 	default:
 		e.cutOff()
 	}
@@ -48,7 +72,7 @@ func (e *EP) leaveInTime() {
 // cutOff ends what a closed EP has in flight.
 func (e *EP) cutOff() {
 	e.leaveBy = time.Time{}
-	_ = e.toERR() // a device that refuses flushes nothing either; the iface's Close is bounded
+	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
 }
 
 // peerClosed handles the peer's message that it has closed its EP.
@@ -57,7 +81,9 @@ func (it *Iface) peerClosed(e *EP) {
 		it.fail(e, ucs.StatusPeerClosed, nil)
 		return
 	}
-	e.cutOff() // both leave: neither waits for the other
+	if !e.link.Shared() {
+		e.cutOff() // both leave: neither waits for the other
+	}
 	e.settle()
 }
 

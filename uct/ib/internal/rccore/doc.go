@@ -2,7 +2,10 @@
 // a work request reaches its queue and how completions are read, which a Driver adds.
 //
 //	Iface   one CQ for both directions, one SRQ, one thread domain
-//	  EP    one RC QP; connected by CapConnectEP
+//	  EP    one Link, mostly an RC QP; connected by CapConnectEP
+//
+// A Link may be a share in a QP that several EPs post to (transport xrc). EPs still number their
+// own work requests: the completion queue of such links says of each completion which EP's it is.
 //
 // # Sending
 //

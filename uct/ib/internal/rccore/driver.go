@@ -34,9 +34,9 @@ type Driver interface {
 	// Attach is called once, with the queues that all EPs share, before anything is
 	// posted to them. It returns how completions are read and receives are posted.
 	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
-	// MakeEP makes an EP over a QP in INIT: what the user gets, the EP in it, which
+	// MakeEP makes an EP over a link, which is a QPLink without Params.Links: what the user gets, the EP in it, which
 	// the caller fills in, and its send queue.
-	MakeEP(qp *verbs.QP) (outer uct.EP, e *EP, send SendQueue, err error)
+	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
 	// Forget is called when an EP is gone, before its QP is closed. Messages that
 	// have arrived for the QP may still wait in the completion queue.
 	Forget(outer uct.EP)
@@ -54,9 +54,9 @@ func (Verbs) Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, err
 }
 
 // MakeEP implements Driver.
-func (Verbs) MakeEP(qp *verbs.QP) (uct.EP, *EP, SendQueue, error) {
+func (Verbs) MakeEP(l Link) (uct.EP, *EP, SendQueue, error) {
 	e := new(EP)
-	return e, e, qp.Provider(), nil
+	return e, e, l.(*QPLink).QP.Provider(), nil
 }
 
 // Forget implements Driver: closing a QP removes its completions.

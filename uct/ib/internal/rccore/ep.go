@@ -3,18 +3,15 @@ package rccore
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
-	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// EP is one connection over one QP. A transport embeds it to write some work requests
+// EP is one connection over one Link. A transport embeds it to write some work requests
 // itself; the exported fields are for that.
 type EP struct {
 	base.NoGetShort
@@ -41,13 +38,12 @@ type EP struct {
 	waiter waiter
 	lease  uint64 // CQ slots held
 
-	qp      *verbs.QP
+	link    Link
 	outer   uct.EP // what the user has: e, or what embeds it
 	pending base.PendingQueue
 	nextDue *EP
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
-	psn       uint32 // first PSN that we send
 	window    uint32 // credits that the peer started with
 	ownSlot   uint32 // number of the waiter's, if it has one
 	peerGrant int32  // credits that we started with
@@ -82,16 +78,13 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if len(p.DeviceAddr) != 0 || len(p.IfaceAddr) != 0 {
 		return nil, it.opError("new ep", fmt.Errorf("%w: rc connects endpoints, not ifaces", uct.ErrUnsupported))
 	}
-	qp, err := it.createQP()
+	link, err := it.newLink()
 	if err != nil {
-		return nil, it.opError("create qp", err)
+		return nil, err
 	}
-	if err := it.initQP(qp); err != nil {
-		return nil, errors.Join(err, it.sharing.CloseQP(qp))
-	}
-	e, err := it.makeEP(qp)
+	e, err := it.makeEP(link)
 	if err != nil {
-		return nil, errors.Join(it.opError("new ep", err), it.sharing.CloseQP(qp))
+		return nil, errors.Join(it.opError("new ep", err), link.Close())
 	}
 	it.ops.grow(it.cfg.TxDepth, it.cfg.TxCQDepth, it.slots)
 	it.eps.add(e)
@@ -101,20 +94,28 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	return e.outer, nil
 }
 
+// newLink makes what is to connect an EP.
+func (it *Iface) newLink() (Link, error) {
+	if it.links != nil {
+		return it.links.NewLink()
+	}
+	return it.newQPLink()
+}
+
 // makeEP has the transport make the EP, and fills it in.
-func (it *Iface) makeEP(qp *verbs.QP) (*EP, error) {
-	outer, e, send, err := it.driver.MakeEP(qp)
+func (it *Iface) makeEP(link Link) (*EP, error) {
+	outer, e, send, err := it.driver.MakeEP(link)
 	if err != nil {
 		return nil, err
 	}
-	e.it, e.qp, e.send, e.outer, e.QPN = it, qp, send, outer, qp.Number()
+	e.it, e.link, e.send, e.outer, e.QPN = it, link, send, outer, link.Number()
 	e.NextOp, e.err = NoOp, ucs.ErrInvalidState
 	if it.slots.Free() > it.cfg.TxCQDepth-it.ops.total { // what is left is for ops
 		at, _ := it.slots.Get()
 		e.ownSlot = at
 		e.waiter.slot, e.waiter.addr = (*[slotLen]byte)(it.slots.Bytes(at)), it.slots.SGE(at, 0, slotLen).Addr
 	}
-	e.psn, e.window = rand.Uint32()&0xffffff, uint32(it.cfg.FCWindow)
+	e.window = uint32(it.cfg.FCWindow)
 	return e, nil
 }
 
@@ -122,38 +123,21 @@ func (it *Iface) makeEP(qp *verbs.QP) (*EP, error) {
 // EPs together leave half of the CQ slots: EPs that fall silent behind unsignaled
 // work requests do not starve the rest.
 func (it *Iface) setModeration() {
+	if it.links != nil {
+		return // all are signaled: those of a silent EP would keep the places of others
+	}
 	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
 	it.Moderation = uint64(min(it.cfg.Moderation, share))
 }
 
-func (it *Iface) initQP(qp *verbs.QP) error {
-	got := qp.Cap()
-	if got.MaxInline < it.MaxInline || got.MaxSendWR < it.cfg.TxDepth {
-		return it.opError("create qp", fmt.Errorf("%w: the device gave inline %d, depth %d",
-			uct.ErrNoMemory, got.MaxInline, got.MaxSendWR))
-	}
-	err := qp.Modify(verbs.QPAttr{
-		State: verbs.QPStateInit,
-		Port:  it.port.Num,
-		AccessFlags: verbs.AccessLocalWrite | verbs.AccessRemoteWrite |
-			verbs.AccessRemoteRead | verbs.AccessRemoteAtomic,
-	}, verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)
-	if err != nil {
-		return it.opError(fmt.Sprintf("modify qp %#x to INIT", qp.Number()), err)
-	}
-	return nil
-}
-
 // EPAddr implements uct.EPConnector.
 func (e *EP) EPAddr(b []byte) []byte {
-	return rcwire.EPAddr{
+	return e.link.AppendAddr(b, rcwire.EPAddr{
 		MTU:     e.it.port.Attr.ActiveMTU,
 		Reads:   uint8(e.it.cfg.MaxRDAtomic),
-		QPN:     e.QPN,
-		PSN:     e.psn,
 		SegLen:  uint32(e.it.cfg.SegSize),
 		Credits: uint16(e.window),
-	}.Append(b)
+	})
 }
 
 // Connect implements uct.EPConnector. Errors: ErrInvalidAddr, ErrUnreachable,
@@ -167,7 +151,7 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	if err != nil {
 		return e.it.opError("connect", err)
 	}
-	peer, err := rcwire.ParseEPAddr(epAddr)
+	peer, err := e.link.ParseAddr(epAddr)
 	if err != nil {
 		return e.it.opError("connect", err)
 	}
@@ -175,42 +159,13 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 		return e.it.opError("connect", fmt.Errorf("%w: the peer's SEG_SIZE %d is below ours, %d",
 			uct.ErrInvalidParam, peer.SegLen, e.it.cfg.SegSize))
 	}
-	if err := e.toRTS(dev, peer); err != nil {
+	if err := e.link.Connect(dev, peer); err != nil {
 		return err
 	}
 	e.state, e.err = stateReady, nil
 	e.peerGrant = int32(peer.Credits)
 	e.Credits = e.peerGrant
-	return nil
-}
-
-func (e *EP) toRTS(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
-	cfg := &e.it.cfg
-	err := e.qp.Modify(verbs.QPAttr{
-		State:       verbs.QPStateRTR,
-		AH:          e.it.port.AH(dev),
-		PathMTU:     min(e.it.port.Attr.ActiveMTU, peer.MTU),
-		DestQPN:     peer.QPN,
-		RQPSN:       peer.PSN,
-		MaxDestRD:   uint8(cfg.MaxRDAtomic),
-		MinRNRTimer: ib.RNRTimerCode(cfg.RNRTimeout),
-	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
-		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
-	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to RTR", e.QPN), err)
-	}
-	err = e.qp.Modify(verbs.QPAttr{
-		State:       verbs.QPStateRTS,
-		Timeout:     ib.AckTimeoutCode(cfg.Timeout),
-		RetryCnt:    uint8(cfg.RetryCount),
-		RNRRetry:    verbs.RNRForever,
-		SQPSN:       e.psn,
-		MaxRDAtomic: uint8(min(cfg.MaxRDAtomic, int(peer.Reads))),
-	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
-		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
-	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to RTS", e.QPN), err)
-	}
+	e.listCredits() // for what has come before, over a link that others use
 	return nil
 }
 
@@ -230,21 +185,10 @@ func (e *EP) Close() error {
 	if was == stateReady {
 		err = e.disconnect()
 	} else if was == stateFailed && e.PI != e.CI {
-		err = e.toERR()
+		err = e.stop()
 	}
 	e.settle()
 	return err
-}
-
-func (e *EP) toERR() error {
-	if e.qp.State() == verbs.QPStateErr {
-		return nil
-	}
-	err := e.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)
-	if err != nil {
-		return e.it.opError(fmt.Sprintf("modify qp %#x to ERR", e.QPN), err)
-	}
-	return nil
 }
 
 // settle gives back what an EP that posts no more holds, once its work requests
@@ -257,11 +201,12 @@ func (e *EP) settle() {
 		return
 	}
 	it.cqFree += int(e.lease)
+	e.link.Return(int(e.lease))
 	e.lease = 0
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.forget(e)
 		// Nothing is left to report to: the QP is gone for us either way.
-		_ = it.sharing.CloseQP(e.qp)
+		_ = e.link.Close()
 	}
 }
 

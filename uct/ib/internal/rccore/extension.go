@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
@@ -57,3 +58,21 @@ func (it *Iface) Port() *ib.Port { return it.port }
 
 // VerbsCQ is the completion queue of the iface.
 func (it *Iface) VerbsCQ() *verbs.CQ { return it.verbsCQ }
+
+// Fail ends an EP with the reason, as a failed completion does.
+func (e *EP) Fail(st ucs.Status, cause error) { e.it.fail(e, st, cause) }
+
+// Canceled ends what an EP that has failed or is closed has in flight: its link has taken it back.
+func (e *EP) Canceled() {
+	if e.PI != e.CI {
+		e.CI = e.PI
+		e.Retire(ucs.StatusCanceled)
+	}
+}
+
+// TellClosed tells the peer of an EP that has failed, as Close does of one that has not. Without
+// room for the message the peer is not told.
+func (e *EP) TellClosed() { e.sendDisconnect() }
+
+// ReceiveQueue is the queue that messages arrive in.
+func (it *Iface) ReceiveQueue() *verbs.SRQ { return it.srq }

@@ -61,6 +61,7 @@ type Iface struct {
 	self    uct.Iface // what the user has: this, or what embeds it
 	driver  Driver
 	ext     Extension // nil: none
+	links   Links     // nil: QPs
 	extCQ   int
 	cost    time.Duration // declared overhead of a post
 	verbsCQ *verbs.CQ
@@ -138,7 +139,7 @@ func (it *Iface) fillAttr() {
 			Domain:  uct.AtomicDevice,
 		},
 		DeviceAddrLen: ib.DeviceAddrLen,
-		EPAddrLen:     rcwire.EPAddrLen,
+		EPAddrLen:     it.addrLen(),
 	}
 	if it.md.DeviceAttr().AtomicCap == verbs.AtomicGlob {
 		it.attr.Atomic.Domain = uct.AtomicCPU
@@ -147,6 +148,13 @@ func (it *Iface) fillAttr() {
 }
 
 const maxHeader = 256
+
+func (it *Iface) addrLen() int {
+	if it.links != nil {
+		return it.links.AddrLen()
+	}
+	return rcwire.EPAddrLen
+}
 
 // Config is the configuration in effect.
 func (it *Iface) Config() *Config { return &it.cfg }
@@ -197,7 +205,7 @@ func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()
 
 // qpFault is an event of the device about a QP.
 type qpFault struct {
-	qpn    uint32
+	qp     *verbs.QP
 	status ucs.Status
 }
 
@@ -207,7 +215,7 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	if ev.QP == nil {
 		return
 	}
-	fault := qpFault{ev.QP.Number(), ucs.StatusConnReset}
+	fault := qpFault{ev.QP, ucs.StatusConnReset}
 	switch ev.Type {
 	case verbs.EventQPFatal:
 	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the peer asked for what is not allowed: it is there
@@ -254,6 +262,11 @@ func (it *Iface) Close() error {
 	var errs error
 	for it.open.Len() > 0 {
 		errs = errors.Join(errs, it.open.All()[0].Close())
+	}
+	for _, e := range it.closing.All() {
+		if e.link.Shared() {
+			e.leaveSoon()
+		}
 	}
 	if err := it.drain(); err != nil {
 		errs = errors.Join(errs, err)

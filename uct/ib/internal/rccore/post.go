@@ -30,8 +30,8 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 	return flags, nil
 }
 
-// slot reports whether one more work request can be posted, leasing CQ slots if
-// it must.
+// slot reports whether one more work request can be posted, leasing CQ slots, and
+// places in the queue of the link, if it must.
 func (e *EP) slot() bool {
 	used := e.PI - e.CI
 	if used < e.lease {
@@ -45,7 +45,11 @@ func (e *EP) slot() bool {
 	if it.cqFree == 0 {
 		it.reclaim()
 	}
-	got := min(want, it.cqFree)
+	got := e.link.Reserve(min(want, it.cqFree))
+	if got == 0 && it.cqFree > 0 {
+		it.reclaim()
+		got = e.link.Reserve(min(want, it.cqFree))
+	}
 	it.cqFree -= got
 	e.lease += uint64(got)
 	return got > 0
@@ -56,6 +60,7 @@ func (it *Iface) reclaim() {
 	for _, e := range it.open.All() {
 		idle := e.lease - (e.PI - e.CI)
 		it.cqFree += int(idle)
+		e.link.Return(int(idle))
 		e.lease -= idle
 		e.Room = min(e.Room, e.lease)
 	}

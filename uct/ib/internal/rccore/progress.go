@@ -114,7 +114,7 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	e.state, e.Room, e.cause = stateFailed, 0, st
 	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), ucs.EPFailed(ucs.Because(st, cause)))
 	it.unlistCredits(e)
-	if err := e.toERR(); err != nil {
+	if err := e.stop(); err != nil {
 		e.err = ucs.Join(e.err, err)
 	}
 	e.settle()
@@ -192,7 +192,11 @@ func (it *Iface) takeEvents() (n int) {
 	it.async = it.async[:0]
 	it.asyncMu.Unlock()
 	for _, f := range it.handed {
-		if e := it.eps.find(f.qpn); e != &it.eps.vacant && e.state != stateClosed {
+		if it.links != nil {
+			n += it.links.Fault(f.qp, f.status)
+			continue
+		}
+		if e := it.eps.find(f.qp.Number()); e != &it.eps.vacant && e.state != stateClosed {
 			it.fail(e, f.status, errFault)
 			n++
 		}

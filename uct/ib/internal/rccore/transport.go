@@ -28,6 +28,8 @@ type Params struct {
 	// ExtensionCQ is how many completions of it there may be.
 	Extension   Extension
 	ExtensionCQ int
+	// Links is nil, or connects EPs otherwise than by a QP each.
+	Links Links
 	// Self is what the user gets: the Iface, or what embeds it.
 	Self uct.Iface
 }
@@ -39,7 +41,11 @@ func Open(it *Iface, md *ib.MD, own Params, p uct.IfaceParams) error {
 	if err == nil {
 		it.name, it.self, it.driver, it.cost = own.Name, own.Self, own.Driver, own.Overhead
 		it.md, it.onError, it.cfg = md, p.OnError, fit(cfg, md.DeviceAttr(), own.ExtensionCQ)
-		it.ext, it.extCQ = own.Extension, own.ExtensionCQ
+		it.ext, it.extCQ, it.links = own.Extension, own.ExtensionCQ, own.Links
+		if it.links != nil {
+			it.cfg.Moderation = 0
+			it.cfg.FCWindow = min(it.cfg.FCWindow, it.links.MaxCredits())
+		}
 		err = it.openOn(own.Port, p)
 	}
 	if err != nil {
@@ -118,6 +124,9 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 		return err
 	}
 	undo.Add(it.rx.Close)
+	if it.links != nil {
+		undo.Add(it.srq.Stop) // peers reach it while there are initiators
+	}
 	return it.rx.Posted()
 }
 
@@ -152,24 +161,15 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 	if it.verbsCQ, err = it.sharing.CreateCQ(verbs.CQInitAttr{Depth: depth, Channel: it.wake.Channel()}, undo); err != nil {
 		return err
 	}
-	it.srq, err = it.md.PD().CreateSRQ(verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.sharing.TD()})
+	attr := verbs.SRQInitAttr{MaxWR: it.cfg.RxDepth, MaxSGE: 1, TD: it.sharing.TD()}
+	if it.links != nil {
+		it.links.RecvQueue(&attr, it.verbsCQ)
+	}
+	it.srq, err = it.md.PD().CreateSRQ(attr)
 	if err != nil {
 		return fmt.Errorf("create srq: %w", err)
 	}
 	undo.Add(it.srq.Close)
 	it.cqFree = it.cfg.TxCQDepth
 	return nil
-}
-
-// createQP makes the QP of an EP.
-func (it *Iface) createQP() (*verbs.QP, error) {
-	return it.sharing.CreateQP(verbs.QPInitAttr{
-		Type: verbs.QPTypeRC,
-		SRQ:  it.srq,
-		Cap: verbs.QPCap{
-			MaxSendWR:  it.cfg.TxDepth,
-			MaxSendSGE: it.cfg.TxMaxSGE,
-			MaxInline:  int(it.cfg.TxMaxInline),
-		},
-	})
 }

@@ -1,0 +1,270 @@
+package xrc
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// initiator carries the work requests of all paths to a domain, in the order in which they were
+// posted. It keeps them until they are complete.
+//
+//	head ........ given ........ tail
+//	 the device has   held back,
+//	                  while waiting
+//
+// All are signaled, so each has one completion, and these come in order.
+type initiator struct {
+	n     *node
+	id    uint32 // in n.all
+	to    rcwire.Domain
+	qp    *verbs.QP
+	send  verbs.QPProvider // of qp
+	psn   uint32           // the first that it sends
+	room  int              // places in the send queue that no path has reserved
+	users int              // paths
+	phase phase
+	// epoch tells completions from those of earlier connections.
+	epoch uint32
+	ring  []posted
+	head  uint64
+	given uint64
+	tail  uint64
+	offer offer
+	until time.Time // when it waits no longer for an offer
+	cause ucs.Status
+}
+
+// phase is what becomes of work requests that are posted.
+type phase uint8
+
+const (
+	phaseUp      phase = iota // the device has them
+	phaseWaiting              // they are held back until somebody in the domain offers a target
+	phaseEnded                // the QP is in ERR for good: the device flushes them
+)
+
+// posted is a work request, with copies of what it points to.
+type posted struct {
+	p      *path
+	id     uint64 // of p.e
+	wr     [1]verbs.SendWR
+	sges   []verbs.SGE
+	inline []byte
+}
+
+// offer is a target that a peer has made for the initiator.
+type offer struct {
+	p    *path // over which it came; nil: there is none
+	qpn  uint32
+	psn  uint32
+	peer rcwire.EPAddr
+}
+
+// newInitiator makes one that is not connected.
+func (n *node) newInitiator(psn uint32) (*initiator, error) {
+	qp, err := n.it.CreateQP(verbs.QPTypeXRCSend)
+	if err != nil {
+		return nil, err
+	}
+	cfg := n.it.Iface.Config()
+	in := &initiator{n: n, qp: qp, send: qp.Provider(), psn: psn, room: cfg.TxDepth, ring: make([]posted, cfg.TxDepth)}
+	sges, inline := make([]verbs.SGE, cfg.TxDepth*cfg.TxMaxSGE), make([]byte, cfg.TxDepth*n.it.MaxInline)
+	for i := range in.ring {
+		s := &in.ring[i]
+		s.sges, sges = sges[:0:cfg.TxMaxSGE], sges[cfg.TxMaxSGE:]
+		s.inline, inline = inline[:0:n.it.MaxInline], inline[n.it.MaxInline:]
+	}
+	in.id = n.all.add(in)
+	return in, nil
+}
+
+func (in *initiator) at(i uint64) *posted { return &in.ring[i%uint64(len(in.ring))] }
+
+// post takes a work request of a path, which has reserved a place.
+func (in *initiator) post(p *path, w *verbs.SendWR) error {
+	s := in.at(in.tail)
+	s.p, s.id, s.wr[0] = p, w.ID, *w
+	s.wr[0].Flags |= verbs.SendSignaled
+	if w.Flags&verbs.SendInline != 0 {
+		s.wr[0].SGList, s.wr[0].Inline = nil, append(s.inline, w.Inline...)
+	} else {
+		s.wr[0].SGList = append(s.sges, w.SGList...)
+	}
+	in.tail++
+	if in.phase == phaseWaiting {
+		return nil
+	}
+	return in.give()
+}
+
+// give posts what the device does not have.
+func (in *initiator) give() error {
+	for ; in.given != in.tail; in.given++ {
+		w := &in.at(in.given).wr
+		w[0].ID = uint64(in.id)<<32 | uint64(in.epoch)
+		if _, err := in.send.PostSend(w[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completed turns the completion of the oldest work request into one of its EP.
+func (in *initiator) completed(c *verbs.WC) {
+	s := in.at(in.head)
+	in.head++
+	p := s.p
+	s.p = nil
+	c.QPN, c.ID = uint32(p.number), s.id
+	if c.Status != verbs.WCSuccess && in.phase == phaseUp {
+		in.failed(c)
+	}
+	if c.Status == verbs.WCRemInvReqErr { // the domain has no such SRQ: the peer's iface is closed
+		c.Status, c.VendorErr = verbs.WCRetryExcErr, verbs.VendorPeerClosed
+		p.told = true
+	}
+}
+
+// failed is told of the first work request that has failed. If the target has refused it, which
+// is then in ERR too, nothing behind it was executed: it is held back, and posted again to another
+// target, which the peers that had the old one offer. In all other cases it is not known what
+// was executed, or whether anybody is there: the EPs of all paths fail.
+func (in *initiator) failed(c *verbs.WC) {
+	switch c.Status {
+	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
+		if in.users > 1 {
+			in.wait()
+			return
+		}
+	}
+	cause := ucs.StatusConnReset
+	if ib.CompletionStatus(c) == ucs.StatusPeerClosed {
+		cause = ucs.StatusPeerClosed
+	}
+	in.end(cause)
+}
+
+// wait holds work requests back. The completions of those that the device flushes are of an
+// earlier epoch.
+func (in *initiator) wait() {
+	cfg := in.n.it.Iface.Config()
+	in.phase, in.given, in.offer = phaseWaiting, in.head, offer{}
+	in.epoch++
+	in.until = time.Now().Add(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
+	in.n.ailing = append(in.n.ailing, in)
+}
+
+// end has all paths fail; new ones do not take the initiator.
+func (in *initiator) end(cause ucs.Status) {
+	if in.phase == phaseEnded {
+		return
+	}
+	if in.phase == phaseUp {
+		in.n.ailing = append(in.n.ailing, in)
+	}
+	in.phase, in.cause = phaseEnded, cause
+	if in.n.initiators[in.to] == in {
+		delete(in.n.initiators, in.to)
+	}
+	_ = in.n.it.QPToERR(in.qp) // a device that refuses flushes nothing either; Close is bounded
+	_ = in.give()              // the same
+}
+
+// drop takes work requests of paths that have been cut off out of what is held back, and ends
+// them.
+func (in *initiator) drop() {
+	kept := in.head
+	for i := in.head; i != in.tail; i++ {
+		if s := in.at(i); !s.p.cut {
+			k := in.at(kept)
+			*k, *s = *s, *k
+			kept++
+		}
+	}
+	in.tail = kept
+	for _, p := range in.paths() {
+		if p.cut {
+			p.e.Canceled()
+		}
+	}
+}
+
+// paths lists those that use the initiator.
+func (in *initiator) paths() (list []*path) {
+	for _, p := range in.n.paths {
+		if p != nil && p.via == in {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// work goes on after a failure, and reports whether the initiator is done with.
+func (in *initiator) work() (done bool) {
+	if in.users == 0 {
+		return true // it is closed
+	}
+	if in.phase == phaseWaiting {
+		in.drop()
+		switch {
+		case in.offer.p != nil:
+			if err := in.reconnect(); err == nil {
+				return true
+			}
+		case !in.n.leaving && time.Now().Before(in.until):
+			return false
+		}
+		in.end(ucs.StatusConnReset)
+	}
+	for _, p := range in.paths() {
+		if p.e.Ready() {
+			p.e.Fail(in.cause, errInitiator)
+		}
+	}
+	return true
+}
+
+// reconnect connects with the target that was offered, and posts what was held back.
+func (in *initiator) reconnect() error {
+	it, o := in.n.it, in.offer
+	if err := in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
+		return err
+	}
+	if err := it.ToInit(in.qp); err != nil {
+		return err
+	}
+	if err := in.connect(o.p, o.qpn, o.psn); err != nil {
+		return err
+	}
+	in.phase = phaseUp
+	for _, p := range in.paths() {
+		p.reconnected(p == o.p)
+	}
+	return in.give()
+}
+
+// connect takes the QP from INIT to RTS, to a target that the peer of a path has named.
+func (in *initiator) connect(p *path, target, psn uint32) error {
+	peer := p.peer.EPAddr
+	peer.QPN, peer.PSN = target, 0 // nothing comes back over it
+	if err := in.n.it.ToRTR(in.qp, p.dev, peer); err != nil {
+		return err
+	}
+	return in.n.it.ToRTS(in.qp, psn, peer.Reads)
+}
+
+// leave takes a path off, and closes the initiator with the last one.
+func (in *initiator) leave() error {
+	if in.users--; in.users > 0 {
+		return nil
+	}
+	if in.n.initiators[in.to] == in {
+		delete(in.n.initiators, in.to)
+	}
+	in.n.all.remove(in.id)
+	return in.n.it.CloseQP(in.qp)
+}

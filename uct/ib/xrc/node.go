@@ -1,0 +1,164 @@
+package xrc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// node is the iface as a member of an XRC domain that others share: it implements
+// rccore.Links, so that EPs are paths over initiators, one to each domain of peers, and not RC QPs.
+type node struct {
+	it         *Iface
+	domain     *ib.Domain
+	initiators map[rcwire.Domain]*initiator // those that are connected and have not ended
+	all        table[initiator]
+	ailing     []*initiator // that have something to do: waiting, or ended
+	paths      []*path      // by number; nil: free
+	next       int          // where the search for a free number begins
+	leaving    bool         // the iface closes: no offer is waited for
+}
+
+var _ rccore.Links = (*node)(nil)
+
+func newNode(it *Iface, d *ib.Domain) *node {
+	return &node{it: it, domain: d, initiators: map[rcwire.Domain]*initiator{}, next: 1}
+}
+
+// AddrLen implements rccore.Links.
+func (*node) AddrLen() int { return rcwire.NodeAddrLen }
+
+// MaxCredits implements rccore.Links.
+func (*node) MaxCredits() int { return rcwire.MaxNodeCredits }
+
+// RecvQueue implements rccore.Links: messages of all paths to the iface arrive in one XRC SRQ.
+func (n *node) RecvQueue(a *verbs.SRQInitAttr, cq *verbs.CQ) {
+	a.Type, a.XRCD, a.CQ = verbs.SRQTypeXRC, n.domain.XRCD, cq
+}
+
+// number finds a free one, from 1. Those that were given back come last, so that what is on its way
+// to an EP that is gone does not find another one.
+func (n *node) number(p *path) error {
+	for range rcwire.MaxNodeNumber {
+		i := n.next
+		n.next = i%rcwire.MaxNodeNumber + 1
+		if i >= len(n.paths) {
+			n.paths = append(n.paths, make([]*path, i+1-len(n.paths))...)
+		}
+		if n.paths[i] == nil {
+			n.paths[i], p.number = p, uint16(i)
+			return nil
+		}
+	}
+	return n.it.opError("new ep", fmt.Errorf("%w: %d are open", uct.ErrNoMemory, rcwire.MaxNodeNumber))
+}
+
+// at is the path with a number, or nil.
+func (n *node) at(number uint16) *path {
+	if int(number) >= len(n.paths) {
+		return nil
+	}
+	return n.paths[number]
+}
+
+// errInitiator is the cause where a failure of the initiator takes its paths along.
+var errInitiator = errors.New("the initiator to the peer's domain has failed")
+
+// Fault implements rccore.Links. A target that has failed is replaced, by each path that it
+// was for: its initiator may be held back, or it is gone, and then the offer gets nowhere.
+func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
+	for _, in := range n.all.all() {
+		if in.qp == qp && in.phase == phaseUp {
+			in.end(st)
+			handled++
+		}
+	}
+	for _, p := range n.paths {
+		if p != nil && p.source == qp && p.e.Ready() {
+			p.replace()
+			handled++
+		}
+	}
+	return handled
+}
+
+// work goes on with initiators after failures.
+func (n *node) work() (done int) {
+	ailing := n.ailing
+	n.ailing = nil
+	for _, in := range ailing {
+		if in.work() {
+			done++
+		} else {
+			n.ailing = append(n.ailing, in)
+		}
+	}
+	return done
+}
+
+// completions is the completion queue, as the core sees it.
+type completions struct {
+	verbs.CQProvider
+	n *node
+}
+
+// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator.
+func (q *completions) Poll(wc []verbs.WC) int {
+	count := q.CQProvider.Poll(wc)
+	kept := 0
+	for i := range wc[:max(count, 0)] {
+		if q.n.translate(&wc[i]) {
+			if kept != i {
+				wc[kept] = wc[i]
+			}
+			kept++
+		}
+	}
+	return min(kept, count)
+}
+
+// translate reports whether there is something to be told of a completion.
+func (n *node) translate(c *verbs.WC) bool {
+	switch {
+	case c.ID >= rccore.ExtensionID:
+		return true
+	case c.ID >= ib.RecvID:
+		return n.arrived(c)
+	}
+	in := n.all.at(uint32(c.ID >> 32))
+	if in == nil || uint32(c.ID) != in.epoch {
+		return false
+	}
+	in.completed(c)
+	return true
+}
+
+// noPath is the QPN of receives that are for no EP: the number of none.
+const noPath = 0
+
+// arrived finds the path that a message is for. What comes over another target than the
+// path's is from somebody else. False for what is kept until the path is connected.
+func (n *node) arrived(c *verbs.WC) bool {
+	from := c.QPN
+	c.QPN = noPath
+	if c.Status != verbs.WCSuccess || c.Flags&verbs.WCWithImm == 0 || c.Opcode == verbs.WCRecvRDMAWithImm {
+		return true
+	}
+	imm := rcwire.NodeImm(c.Imm)
+	p := n.at(imm.Number())
+	if p == nil || !p.comesOver(from) {
+		return true
+	}
+	c.QPN, c.Imm = uint32(p.number), uint32(imm.Imm())
+	if !p.connected || len(p.early) > 0 {
+		p.early = append(p.early, *c)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,228 @@
+package xrc
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// host is processes of a host, as ifaces that share a memory domain and an XRC domain.
+type host struct {
+	procs []*proc
+	all   []*side // of all hosts, for until
+}
+
+// proc is an iface with an EP to each iface of the other host.
+type proc struct {
+	*side
+	eps []*EP
+	got []byte // first bytes of messages
+}
+
+const testAM = 5
+
+// newHost opens n ifaces on one device.
+func newHost(t testing.TB, n int, cfg Config) *host {
+	t.Helper()
+	md := ibtest.NewMD(t, softhca.FabricShm, Transport(Config{}))
+	h := &host{}
+	for range n {
+		p := &proc{side: newSideOn(t, md, inDomain(cfg))}
+		require.NoError(t, p.ep.Close())
+		require.NoError(t, p.it.SetAMHandler(testAM, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+			p.got = append(p.got, data[8])
+			return false
+		})))
+		h.procs = append(h.procs, p)
+	}
+	return h
+}
+
+// connectHosts connects each iface with each of the other host.
+func connectHosts(t testing.TB, a, b *host) {
+	t.Helper()
+	for _, x := range a.procs {
+		for _, y := range b.procs {
+			connectProcs(t, x, y)
+		}
+	}
+	for _, p := range append(append([]*proc{}, a.procs...), b.procs...) {
+		a.all = append(a.all, p.side)
+	}
+	b.all = a.all
+}
+
+func connectProcs(t testing.TB, x, y *proc) {
+	t.Helper()
+	ep := func(p *proc) *EP {
+		e, err := p.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		p.eps = append(p.eps, e.(*EP))
+		return e.(*EP)
+	}
+	e, f := ep(x), ep(y)
+	require.NoError(t, e.Connect(y.it.DeviceAddr(nil), f.EPAddr(nil)))
+	require.NoError(t, f.Connect(x.it.DeviceAddr(nil), e.EPAddr(nil)))
+}
+
+// exchange has each EP of the host send a message, and waits until the other one has them.
+func (h *host) exchange(t testing.TB, to *host, b byte) {
+	t.Helper()
+	want := make([]int, len(to.procs))
+	for i := range to.procs {
+		want[i] = len(to.procs[i].got) + len(h.procs)
+	}
+	for _, p := range h.procs {
+		for _, e := range p.eps {
+			push(t, h.all, func() error { return e.AMShort(testAM, 0, []byte{b}) })
+		}
+	}
+	until(t, func() bool {
+		for i, p := range to.procs {
+			if len(p.got) < want[i] {
+				return false
+			}
+		}
+		return true
+	}, h.all...)
+}
+
+// push posts when there is room.
+func push(t testing.TB, sides []*side, post func() error) {
+	t.Helper()
+	until(t, func() bool {
+		err := post()
+		if err != uct.ErrNoResource {
+			require.NoError(t, err)
+		}
+		return err == nil
+	}, sides...)
+}
+
+// qps is how many QPs the device of a host has.
+func (h *host) qps(t testing.TB) int {
+	t.Helper()
+	r, ok := h.procs[0].it.MD().Context().Resources()
+	require.True(t, ok)
+	return r.QPs
+}
+
+// TestNode_QPs: each of n processes has one initiator to each host, and its host a target for
+// each process that is connected with it, whatever the number of EPs is.
+func TestNode_QPs(t *testing.T) {
+	const n = 4
+	a, b := newHost(t, n, Config{}), newHost(t, n, Config{})
+	connectHosts(t, a, b)
+	a.exchange(t, b, 1)
+	b.exchange(t, a, 2)
+	for _, h := range []*host{a, b} {
+		for _, p := range h.procs {
+			assert.Len(t, p.it.node.initiators, 1)
+			assert.Equal(t, 1, p.it.node.all.live, "initiators that were offered are gone")
+			assert.Len(t, p.eps, n)
+		}
+		targets := map[uint32]bool{}
+		for _, p := range h.procs {
+			for _, e := range p.eps {
+				targets[e.path.source.Number()] = true
+			}
+		}
+		assert.Len(t, targets, n)
+		assert.Equal(t, 2*n, h.qps(t), "and n*n over rc")
+	}
+}
+
+// TestNode_SrqIsGone: one process of a host closes its iface without a word. Its EP fails; the
+// others at the same initiator go on, and what they had posted behind arrives once, in order.
+func TestNode_SrqIsGone(t *testing.T) {
+	a, b := newHost(t, 1, Config{}), newHost(t, 3, Config{})
+	connectHosts(t, a, b)
+	a.exchange(t, b, 0)
+	from := a.procs[0]
+	// The device of b refuses what comes to this queue, as that of a process that has died.
+	require.NoError(t, b.procs[1].it.ReceiveQueue().Stop())
+	var posted byte
+	for posted = 1; posted <= 6; posted++ {
+		for i, e := range from.eps {
+			if err := e.AMShort(testAM, 0, []byte{posted}); err != nil {
+				assert.Equal(t, 1, i)
+				assert.ErrorIs(t, err, uct.ErrEPFailed)
+			}
+		}
+	}
+	until(t, func() bool { return len(b.procs[0].got) == 7 && len(b.procs[2].got) == 7 && len(from.errs) == 1 }, a.all...)
+	for _, p := range []*proc{b.procs[0], b.procs[2]} {
+		assert.Equal(t, []byte{0, 1, 2, 3, 4, 5, 6}, p.got)
+	}
+	assert.ErrorIs(t, from.errs[0], uct.ErrPeerClosed)
+	assert.ErrorIs(t, from.eps[1].Err(), uct.ErrEPFailed)
+	assert.True(t, from.eps[0].Ready() && from.eps[2].Ready())
+	in := from.eps[0].path.via
+	until(t, func() bool { return in.head == in.tail }, a.all...)
+	assert.Equal(t, phaseUp, in.phase)
+	assert.EqualValues(t, 1, in.epoch, "it is not connected again and again")
+}
+
+// TestNode_NoOffer: no process of the peer's host replaces the target that has failed. All EPs fail when the time for one is over.
+func TestNode_NoOffer(t *testing.T) {
+	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // ns: over at once
+	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
+	connectHosts(t, a, b)
+	a.exchange(t, b, 0)
+	from := a.procs[0]
+	for _, p := range b.procs {
+		require.NoError(t, p.it.ReceiveQueue().Stop())
+	}
+	require.NoError(t, from.eps[0].AMShort(testAM, 0, []byte{1}))
+	until(t, func() bool { return len(from.errs) == 2 }, from.side) // b does not take part
+	for _, e := range from.eps {
+		assert.ErrorIs(t, e.Err(), uct.ErrEPFailed)
+	}
+	assert.Empty(t, from.it.node.initiators, "a new EP makes a new one")
+}
+
+// TestNode_Early: a message over the initiator of another EP waits for Connect of its receiver.
+func TestNode_Early(t *testing.T) {
+	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
+	from := a.procs[0]
+	connectProcs(t, from, b.procs[0])
+	a.all = []*side{from.side, b.procs[0].side, b.procs[1].side}
+	x, err := from.it.NewEP(uct.EPParams{})
+	require.NoError(t, err)
+	y, err := b.procs[1].it.NewEP(uct.EPParams{})
+	require.NoError(t, err)
+	e, f := x.(*EP), y.(*EP)
+	require.NoError(t, e.Connect(b.procs[1].it.DeviceAddr(nil), f.EPAddr(nil)))
+	require.NoError(t, e.AMShort(testAM, 0, []byte{1}))
+	require.NoError(t, e.AMShort(testAM, 0, []byte{2}))
+	until(t, func() bool { return len(f.path.early) == 3 }, a.all...) // and the source
+	assert.Empty(t, b.procs[1].got)
+	require.NoError(t, f.Connect(from.it.DeviceAddr(nil), e.EPAddr(nil)))
+	assert.Empty(t, b.procs[1].got, "handlers are called by Progress")
+	until(t, func() bool { return len(b.procs[1].got) == 2 }, a.all...)
+	assert.Equal(t, []byte{1, 2}, b.procs[1].got)
+	assert.Equal(t, from.eps[0].path.via, e.path.via)
+}
+
+// TestNode_Numbers: numbers of EPs that are gone come last.
+func TestNode_Numbers(t *testing.T) {
+	n := &node{next: 1}
+	var p, q path
+	require.NoError(t, n.number(&p))
+	n.paths[p.number] = nil
+	require.NoError(t, n.number(&q))
+	assert.NotEqual(t, p.number, q.number)
+	n.next = 1<<16 - 1
+	require.NoError(t, n.number(&p))
+	assert.Equal(t, uint16(1<<16-1), p.number)
+	require.NoError(t, n.number(&p))
+	assert.Equal(t, uint16(1), p.number)
+	require.NoError(t, n.number(&p))
+	assert.Equal(t, uint16(3), p.number, "2 is in use")
+}
