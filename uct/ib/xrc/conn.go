@@ -34,9 +34,9 @@ type conn struct {
 	qp       *verbs.QP
 	psn      uint32
 	sends    []send // a ring
-	head     uint32 // the oldest send
-	posted   uint32 // the first that the device does not have yet
-	tail     uint32 // behind the youngest
+	head     uint64 // the oldest send
+	posted   uint64 // the first that the device does not have yet
+	tail     uint64 // behind the youngest
 	recalled *uct.Completion
 	wr       [1]verbs.SendWR
 }
@@ -92,6 +92,8 @@ func (c *conn) ask() {
 	c.e.it.later(c.e)
 }
 
+func (c *conn) at(i uint64) *send { return &c.sends[i%uint64(len(c.sends))] }
+
 // SendZcopy implements uct.QueueConn.
 func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err error) {
 	it := c.e.it
@@ -102,10 +104,10 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 	if !c.e.Ready() {
 		return false, c.e.Err()
 	}
-	if c.tail-c.head == uint32(len(c.sends)) {
+	if c.tail-c.head == uint64(len(c.sends)) {
 		return false, uct.ErrNoResource
 	}
-	s := &c.sends[c.tail%uint32(len(c.sends))]
+	s := c.at(c.tail)
 	sges, ok := it.MD().SGEs(s.sges[:0], iov)
 	if !ok {
 		return false, uct.ErrInvalidParam
@@ -124,7 +126,7 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 // post gives the device what it does not have yet. In ERR it flushes that.
 func (c *conn) post() {
 	for ; c.posted != c.tail; c.posted++ {
-		c.wr[0].SGList, c.wr[0].SRQN = c.sends[c.posted%uint32(len(c.sends))].sges, c.number
+		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
 		if _, err := c.qp.PostSend(c.wr[:]); err != nil {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
 			c.link = linkNone // the device and the connection disagree: work ends the rest
@@ -148,7 +150,7 @@ func (c *conn) completed(wc *verbs.WC) {
 
 // pop takes the oldest send off the ring.
 func (c *conn) pop() *uct.Completion {
-	s := &c.sends[c.head%uint32(len(c.sends))]
+	s := c.at(c.head)
 	c.head++
 	done := s.comp
 	s.comp = nil
@@ -322,10 +324,7 @@ func (c *conn) toRTS(target uint32) error {
 	}
 	return c.qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateRTS, Timeout: ib.AckTimeoutCode(cfg.Timeout), RetryCnt: uint8(cfg.RetryCount),
-		RNRRetry: rnrForever, SQPSN: c.psn, MaxRDAtomic: 1,
+		RNRRetry: verbs.RNRForever, SQPSN: c.psn, MaxRDAtomic: 1,
 	}, verbs.QPMaskState|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|
 		verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic)
 }
-
-// rnrForever is the RNR retry count that never gives up (IBTA volume 1, 9.9.2.4.1).
-const rnrForever = 7

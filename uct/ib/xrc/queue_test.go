@@ -214,6 +214,31 @@ func TestSend_NoTarget(t *testing.T) {
 	})
 }
 
+// TestSend_Past32Bits: more sends than 32 bits count, over a ring of any length.
+func TestSend_Past32Bits(t *testing.T) {
+	const depth = 3
+	a, b := connected(t, softhca.FabricShm, Config{QueueTxDepth: depth})
+	q := b.newQueue(t, 2*depth, 64)
+	attached := a.attach(t, q.Number())
+	c := attached.(*conn)
+	c.head, c.posted, c.tail = 1<<32-2, 1<<32-2, 1<<32-2
+	for round := range 2 {
+		var sends [depth]*sent
+		for i := range sends {
+			q.post(t, round*depth+i)
+			sends[i] = a.send(t, attached, i*64, 8, byte(round*depth+i))
+		}
+		until(t, func() bool { return c.idle() && len(q.got) == (round+1)*depth }, a, b)
+		for i, s := range sends {
+			assert.True(t, s.ended, "send %d", i)
+			assert.Equal(t, ucs.StatusOK, s.Status)
+			assert.Equal(t, byte(round*depth+i), q.got[round*depth+i][0])
+		}
+	}
+	require.NoError(t, c.Detach())
+	require.NoError(t, q.Close())
+}
+
 // TestEPClose_WithHeldSends: sends that the device never had end as well.
 func TestEPClose_WithHeldSends(t *testing.T) {
 	a, b := connected(t, softhca.FabricShm, Config{})
