@@ -117,6 +117,7 @@ func (e *EP) replayMessages() {
 		}
 		for e.messagesFirst() && e.replayFirst() {
 		}
+		e.again = e.again || !e.stillWaits && !e.waiting.empty() // messages behind what has no lane yet
 	}
 	e.replaying = false
 	e.bindMessages()

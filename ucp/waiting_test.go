@@ -75,6 +75,38 @@ func TestAllocs_Waiting(t *testing.T) {
 	requireBytes(t, piece, all[len(all)-len(piece):])
 }
 
+// TestReplay_BehindOthers: a message that waits for credit goes when there is credit, also if
+// something that has no lane yet waits before it, and messages before that.
+func TestReplay_BehindOthers(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	from, to := p.streamed()
+	var first *Request
+	sent, data := 0, pattern(100, 1)
+	send := func() (r *Request) {
+		r, err := from.StreamSend(data, nil)
+		require.NoError(t, err)
+		sent += len(data)
+		return r
+	}
+	for first == nil {
+		first = send()
+	}
+	lane := false
+	between := stage{name: "test", role: noRole, post: func(*Request) error { return nil }, admit: func(*Request) bool { return lane }}
+	x, err := from.w.newRequest(from, &between).start()
+	require.NoError(t, err)
+	last := send()
+	require.NotNil(t, last)
+	r, err := to.StreamRecv(make([]byte, sent), true, new(int), nil)
+	require.NoError(t, p.finish(r, err))
+	require.NoError(t, p.finish(first, nil))
+	require.NoError(t, p.finish(last, nil))
+	require.False(t, x.Done())
+	lane = true
+	from.replay()
+	require.NoError(t, p.finish(x, nil))
+}
+
 // TestNextPiece: a sender whose peer reads everything never waits for ever, and pieces are as
 // long as they can be where the window has room for two of those.
 func TestNextPiece(t *testing.T) {
