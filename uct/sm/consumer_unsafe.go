@@ -80,22 +80,13 @@ func (c *consumer) taken() {
 	mmio.StoreRelease64(unsafe.Pointer(&c.hdr.head), c.head)
 }
 
-// deliver gives a message to its handler; false if the slot is not a message.
+// deliver gives a message that is in a segment to its handler; false if the slot is not one.
 func (c *consumer) deliver(s *slot, word uint64, table *base.AMTable) bool {
-	n := int(uint8(word >> shiftLen))
-	if n > inlineLen {
-		return false
-	}
-	id := uint8(word >> shiftID)
-	if word>>shiftKind == kindInline {
-		table.Handle(id, s.data[:n:n], nil)
-		return true
-	}
 	ref := *(*segRef)(unsafe.Pointer(&s.data)) // a copy: the peer may change it
 	if word>>shiftKind != kindSeg || ref.seg >= c.count || int64(ref.len) > int64(c.segLen) {
 		return false
 	}
-	table.Handle(id, c.seg(ref.seg)[:ref.len:ref.len], nil)
+	table.Handle(uint8(word>>shiftID), c.seg(ref.seg)[:ref.len:ref.len], nil)
 	c.giveBack(ref.seg)
 	return true
 }
