@@ -32,6 +32,7 @@ type queuePair struct {
 
 	domain  *xrcDomain                // of an XRC target; else nil
 	refs    int                       // of this device to an XRC target; under hca.mu
+	serial  uint32                    // of a target in a shared domain: xrcdomain.View.Serial
 	epoch   uint32                    // of a target in a shared domain: see sync; under driving
 	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
 	records uint64                    // the doorbell record of an XRC target, which is always 0

@@ -92,7 +92,7 @@ func (h *hca) newTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 		qp.entry.xrcdn.Store(d.xrcdn)
 		return qp, nil
 	}
-	qp.qpn, qp.entry = number, targetEntry(&d.dir.View, number)
+	qp.qpn, qp.serial, qp.entry = number, d.dir.Serial(number), targetEntry(&d.dir.View, number)
 	h.targets.add(qp)
 	h.qps.slot[qp.handle%maxQP].Store(qp)
 	return qp, nil
@@ -145,7 +145,7 @@ func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err erro
 	defer h.driving.unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	qp = h.targets.find(number, func(qp *queuePair) bool { return qp.domain == d })
+	qp = h.targets.find(number, func(qp *queuePair) bool { return qp.domain == d && !qp.replaced() })
 	if qp == nil {
 		if qp, err = h.newTarget(d, number); err != nil {
 			return nil, err
@@ -177,8 +177,11 @@ func (h *hca) unrefer(qp *queuePair) (last bool, err error) {
 // isShared reports whether the QP is a target in a domain that other devices can be in.
 func (qp *queuePair) isShared() bool { return qp.domain != nil && qp.domain.dir != nil }
 
-// replaced reports whether the entry of a target in a shared domain is not its own any more.
-func (qp *queuePair) replaced() bool { return qp.isShared() && qp.entry.destroyed(qp.qpn) }
+// replaced reports whether the entry of a target in a shared domain is not its own any more: it
+// may have the number again.
+func (qp *queuePair) replaced() bool {
+	return qp.isShared() && (qp.entry.destroyed(qp.qpn) || qp.domain.dir.Serial(qp.qpn) != qp.serial)
+}
 
 // sync takes over what other members have made of a target in a shared domain. driving is
 // held, and exec is not, or nobody else executes the QP.

@@ -458,6 +458,39 @@ func TestSharedXRC_Rejoin(t *testing.T) {
 	}
 }
 
+// The number of a target comes again after all others of its entry. A member over which
+// messages of the former one came, and none since, does not take the new one for it.
+func TestSharedXRC_NumberComesAgain(t *testing.T) {
+	cfg := softhca.Config{NoCMA: true} // so that members have responders
+	i, attr := openNode(t, cfg).newInitiator(), sharedDomain(t)
+	x, y := openNode(t, cfg).enterDomain(attr), openNode(t, cfg).enterDomain(attr)
+	private := make([]byte, 4096)
+	mr, err := y.pd.RegMR(private, verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, mr.Close()) }()
+	s := y.newSRQ()
+	receive := func(id uint64, target *verbs.QP) {
+		connectXRC(i, x, target, defaultLink)
+		_, err := s.PostRecv([]verbs.RecvWR{{ID: id, SGList: []verbs.SGE{mr.SGE(0, 4096)}}})
+		require.NoError(t, err)
+		i.sendSRQ(s.Number(), id, 4096)
+		i.succeed(id)
+		y.succeed(id)
+		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+	}
+	target := x.newTarget()
+	number, others := target.Number(), -1
+	receive(1, target)
+	for again := false; !again; again = target.Number() == number {
+		require.NoError(t, target.Close())
+		target = x.newTarget()
+		others++
+	}
+	defer func() { require.NoError(t, target.Close()) }()
+	require.Equal(t, 255, others)
+	receive(2, target)
+}
+
 // What one member grants over the target holds for the memory of all.
 func TestSharedXRC_Access(t *testing.T) {
 	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {

@@ -163,6 +163,21 @@ func TestQP_SecondOpens(t *testing.T) {
 	require.NotEqual(t, n, addQP(t, a), "a number is not given again at once")
 }
 
+// TestQP_NumberComesAgain: two targets with one number, after each other, are told apart.
+func TestQP_NumberComesAgain(t *testing.T) {
+	a := join(t, domainFile(t), 1)
+	first := addQP(t, a)
+	serial := a.Serial(first)
+	n := first
+	for again := false; !again; again = n == first {
+		_, err := a.CloseQP(n)
+		require.NoError(t, err)
+		n = addQP(t, a)
+		require.NotEqual(t, serial, a.Serial(n))
+	}
+	assert.Equal(t, serial+qpSerials, a.Serial(n))
+}
+
 // TestQP_Numbers: each has its entry, in domains that begin anywhere.
 func TestQP_Numbers(t *testing.T) {
 	a := join(t, domainFile(t), 1)

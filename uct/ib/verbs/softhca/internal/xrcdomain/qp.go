@@ -138,6 +138,9 @@ func (v *View) Referred(number uint32, gone func(gid [16]byte) bool) bool {
 	return number != 0 && e.number.Load() == number && v.used(e, gone)
 }
 
+// Serial is another one for each target QP that a number has been given to, one after the other.
+func (v *View) Serial(number uint32) uint32 { return v.entryOf(number).serial.Load() }
+
 // Area is what the devices of the domain keep of a target QP: zero when it is made and when
 // it is gone. It is another QP's if there is none with the number: devices have the number in
 // it. All members may write to it, views may not; valid until Close.
