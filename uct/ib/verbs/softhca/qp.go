@@ -203,8 +203,8 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		qp.endReceives() // also what was posted in ERR
 		return nil
 	}
+	qp.changed(attr.State) // before the initiator sees the state, and sends
 	qp.setState(attr.State)
-	qp.changed(attr.State)
 	return nil
 }
 
