@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,8 +33,10 @@ func fetch(id inode) (int, error) {
 func ask(id inode) (fd, busy int, err error) {
 	r := requests{answers: make(chan answer, maxMembers)}
 	defer r.abandon()
+	d := dialer{fd: -1}
+	defer d.close()
 	for place := range maxMembers {
-		conn, err := net.DialUnix(network, nil, socketAddr(id, place))
+		conn, err := d.dial(id, place)
 		switch {
 		case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.EPROTOTYPE):
 			continue // nobody listens, or somebody else does
@@ -55,6 +58,38 @@ func ask(id inode) (fd, busy int, err error) {
 		return -1, busy, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
 	}
 	return -1, busy, nil // they left meanwhile, or were other users
+}
+
+// dialer tries one name after another with the same socket, until one takes it: most have
+// nobody.
+type dialer struct{ fd int } // -1: none
+
+// dial connects to the member at a place. It does not block.
+func (d *dialer) dial(id inode, place int) (*net.UnixConn, error) {
+	if d.fd < 0 {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return nil, os.NewSyscallError("socket", err)
+		}
+		d.fd = fd
+	}
+	if err := unix.Connect(d.fd, &unix.SockaddrUnix{Name: socketAddr(id, place).Name}); err != nil {
+		return nil, os.NewSyscallError("connect", err)
+	}
+	f := os.NewFile(uintptr(d.fd), network)
+	d.fd = -1
+	defer func() { _ = f.Close() }()
+	conn, err := net.FileConn(f) // of a duplicate
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+func (d *dialer) close() {
+	if d.fd >= 0 {
+		_ = unix.Close(d.fd)
+	}
 }
 
 // answer is what a member gave: a descriptor, or -1.

@@ -1,0 +1,18 @@
+package xrcdomain
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// BenchmarkJoin_First is a member that makes a domain and leaves it: it looks for others at
+// all places.
+func BenchmarkJoin_First(b *testing.B) {
+	path := domainFile(b)
+	for b.Loop() {
+		d, err := joinPath(path, 1)
+		require.NoError(b, err)
+		require.NoError(b, d.Close())
+	}
+}
