@@ -252,6 +252,54 @@ func (n *node) runXRCSpreader() int {
 	}
 }
 
+// queued is members of a domain, each with a queue that has killedReceives receives.
+type queued struct {
+	t       *testing.T
+	members []*xrcTarget
+	queues  []*verbs.SRQ
+}
+
+// take has member k receive the next message, and post its receive again.
+func (q *queued) take(k int) verbs.WC {
+	q.t.Helper()
+	wc := q.members[k].completion()
+	require.Equal(q.t, verbs.WCSuccess, wc.Status)
+	q.members[k].post(q.queues[k], wc.ID, 0, bufLen/2)
+	return wc
+}
+
+// takeAll has all members receive what there is.
+func (q *queued) takeAll() {
+	for k, x := range q.members {
+		if x.cq.Poll(x.wcs[:1]) == 1 {
+			require.Equal(q.t, verbs.WCSuccess, x.wcs[0].Status)
+			x.post(q.queues[k], x.wcs[0].ID, 0, bufLen/2)
+		}
+	}
+}
+
+// lostNone makes sure that each member has all its receives: the sender's messages fill them.
+func (q *queued) lostNone(sender *node, target uint32) {
+	q.t.Helper()
+	for k, x := range q.members {
+		seen := map[uint64]bool{}
+		for id := range uint64(killedReceives) {
+			sender.sendSRQ(q.queues[k].Number(), id, bufLen/4)
+			sender.succeed(id)
+			wc := x.completion()
+			for ; wc.SrcQP != sender.qp.Number() || wc.QPN != target; wc = x.completion() {
+				x.post(q.queues[k], wc.ID, 0, bufLen/2) // of one that was killed, late
+			}
+			require.Equal(q.t, verbs.WCSuccess, wc.Status)
+			seen[wc.ID] = true
+		}
+		assert.Len(q.t, seen, killedReceives, "a receive was lost")
+		for id := range uint64(killedReceives) {
+			x.post(q.queues[k], id, 0, bufLen/2)
+		}
+	}
+}
+
 // An initiator is killed at any moment: what has come to each member is in order, the target
 // goes to ERR for all, and no receive is lost.
 func TestSharedXRC_KilledInitiator(t *testing.T) {
@@ -261,11 +309,10 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 	other := a.newTarget()
 	defer func() { require.NoError(t, other.Close()) }()
 	connectXRC(survivor, a, other, defaultLink)
-	members := []*xrcTarget{a, b}
-	queues := []*verbs.SRQ{a.newSRQ(), b.newSRQ()}
-	for k, x := range members {
+	q := &queued{t: t, members: []*xrcTarget{a, b}, queues: []*verbs.SRQ{a.newSRQ(), b.newSRQ()}}
+	for k, x := range q.members {
 		for id := range uint64(killedReceives) {
-			x.post(queues[k], id, 0, bufLen/2)
+			x.post(q.queues[k], id, 0, bufLen/2)
 		}
 	}
 	for round := range testenv.Rounds(5, 40) {
@@ -273,43 +320,16 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 		target := a.newTarget()
 		b.openTarget(target.Number())
 		toRTS(t, target, c.GID, c.QPN, defaultLink)
-		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: queues[0].Number(), RKey: queues[1].Number()})
-		take := func(k int, want uint32) {
-			wc := members[k].completion()
-			require.Equal(t, verbs.WCSuccess, wc.Status)
-			require.Equal(t, want, wc.Imm)
-			members[k].post(queues[k], wc.ID, 0, bufLen/2)
-		}
+		c.reach(t, introduction{GID: a.gid, QPN: target.Number(), SRQN: q.queues[0].Number(), RKey: q.queues[1].Number()})
 		for id := range 3 + round { // a different moment each time
-			take(id%2, uint32(id))
+			require.Equal(t, uint32(id), q.take(id%2).Imm)
 		}
 		c.kill(t)
 		testenv.ProgressWithin(t, patience, func() bool {
-			for k, x := range members {
-				if x.cq.Poll(x.wcs[:1]) == 1 {
-					require.Equal(t, verbs.WCSuccess, x.wcs[0].Status)
-					x.post(queues[k], x.wcs[0].ID, 0, bufLen/2)
-				}
-			}
+			q.takeAll()
 			return target.State() == verbs.QPStateErr && b.target.State() == verbs.QPStateErr
 		})
-		for k, x := range members {
-			seen := map[uint64]bool{}
-			for id := range uint64(killedReceives) {
-				survivor.sendSRQ(queues[k].Number(), id, bufLen/4)
-				survivor.succeed(id)
-				wc := x.completion()
-				for ; wc.SrcQP != survivor.qp.Number() || wc.QPN != other.Number(); wc = x.completion() {
-					x.post(queues[k], wc.ID, 0, bufLen/2) // of the child, late
-				}
-				require.Equal(t, verbs.WCSuccess, wc.Status)
-				seen[wc.ID] = true
-			}
-			assert.Len(t, seen, killedReceives, "a receive was lost")
-			for id := range uint64(killedReceives) {
-				x.post(queues[k], id, 0, bufLen/2)
-			}
-		}
+		q.lostNone(survivor, other.Number())
 		require.NoError(t, target.Close())
 		require.NoError(t, b.target.Close())
 	}

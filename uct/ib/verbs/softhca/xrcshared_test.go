@@ -31,6 +31,31 @@ func xrcMembers(t *testing.T, n int, cfg softhca.Config, l link) (i *node, xs []
 	return i, xs
 }
 
+// mixedLen is the length of each of the mixedCount receives of mixedReceives.
+const mixedLen, mixedCount = bufLen / 16, 16
+
+// mixedReceives posts receives to memory of the device and to private memory in turn, and
+// returns where each is.
+func (x *xrcTarget) mixedReceives(s *verbs.SRQ) (at [mixedCount][]byte) {
+	x.t.Helper()
+	private := make([]byte, mixedCount/2*mixedLen)
+	mr, err := x.pd.RegMR(private, verbs.AccessLocalWrite)
+	require.NoError(x.t, err)
+	x.t.Cleanup(func() { require.NoError(x.t, mr.Close()) })
+	for id := range mixedCount {
+		off := id / 2 * mixedLen
+		if id%2 == 0 {
+			x.post(s, uint64(id), off, mixedLen)
+			at[id] = x.buf.Bytes()[off:]
+			continue
+		}
+		_, err = s.PostRecv([]verbs.RecvWR{{ID: uint64(id), SGList: []verbs.SGE{mr.SGE(off, mixedLen)}}})
+		require.NoError(x.t, err)
+		at[id] = private[off:]
+	}
+	return at
+}
+
 // What a member receives is what was sent to its queue, in the order of the initiator,
 // however messages go: in the initiator's hands, through the ring, from one member to the
 // next and back.
@@ -39,39 +64,23 @@ func TestSharedXRC_Members(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			i, xs := xrcMembers(t, 3, cfg, defaultLink)
 			queues := make([]*verbs.SRQ, len(xs))
-			private := make([][]byte, len(xs))
+			receives := make([][mixedCount][]byte, len(xs))
 			for k, x := range xs {
 				queues[k] = x.newSRQ()
-				private[k] = make([]byte, 4*bufLen/16)
-				mr, err := x.pd.RegMR(private[k], verbs.AccessLocalWrite)
-				require.NoError(t, err)
-				t.Cleanup(func() { require.NoError(t, mr.Close()) })
-				for id := range 16 { // arena and private memory in turn
-					if id%2 == 0 {
-						x.post(queues[k], uint64(id), id/2*bufLen/16, bufLen/16)
-						continue
-					}
-					_, err = queues[k].PostRecv([]verbs.RecvWR{{ID: uint64(id),
-						SGList: []verbs.SGE{mr.SGE(id/2%4*bufLen/16, bufLen/16)}}})
-					require.NoError(t, err)
-				}
+				receives[k] = x.mixedReceives(queues[k])
 			}
 			require.NotEqual(t, queues[0].Number(), queues[1].Number())
 			fill(i.buf.Bytes(), 9)
 			got := make([]int, len(xs))
 			for k, to := range []int{1, 0, 2, 2, 1, 1, 0, 2, 1, 0, 0, 0, 1, 2, 1, 1} {
-				length := (k * 7001) % (bufLen / 16)
+				length := (k * 7001) % mixedLen
 				i.sendSRQ(queues[to].Number(), uint64(k), length)
 				wc := xs[to].completion()
 				require.Equal(t, verbs.WCSuccess, wc.Status)
 				require.Equal(t, []uint32{uint32(k), uint32(length), i.qp.Number(), xs[0].target.Number()},
 					[]uint32{wc.Imm, wc.ByteLen, wc.SrcQP, wc.QPN})
-				mem := xs[to].buf.Bytes()[got[to]/2*bufLen/16:]
-				if got[to]%2 == 1 {
-					mem = private[to][got[to]/2%4*bufLen/16:]
-				}
 				require.Equal(t, uint64(got[to]), wc.ID)
-				require.Equal(t, i.buf.Bytes()[:length], mem[:length])
+				require.Equal(t, i.buf.Bytes()[:length], receives[to][got[to]][:length])
 				got[to]++
 				i.succeed(uint64(k))
 			}
