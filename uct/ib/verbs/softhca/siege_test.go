@@ -187,8 +187,9 @@ func (s *siege) newQP(attr verbs.QPInitAttr) *verbs.QP {
 	return qp
 }
 
-// connect brings a QP from RESET to RTS.
+// connect brings a QP from RESET to RTS, when what a link that was taken down fails has failed.
 func (s *siege) connect(qp *verbs.QP, gid verbs.GID, dest uint32) {
+	s.h.dials.Wait()
 	modify := func(a verbs.QPAttr, m verbs.QPAttrMask) {
 		require.NoError(s.t, qp.Modify(a, m|verbs.QPMaskState))
 	}
