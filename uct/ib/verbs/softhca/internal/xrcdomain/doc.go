@@ -34,6 +34,7 @@
 // # Trust
 //
 // Other users are turned away on both sides of the sockets. A process of the same user
-// can write anything to the directory: what is read is checked for range, so that all
-// it can do is have messages of the domain go to the wrong member or to none.
+// can write anything to the directory: what is read is checked for range, and loops end. So it
+// can have messages of the domain go to the wrong member or to none, stop its targets, connect
+// them to itself or let them grant what their owners did not, and hold up changes.
 package xrcdomain

@@ -239,7 +239,7 @@ func (d *Domain) change(f func() error) error {
 func (d *Domain) forget(place int) {
 	d.forgetSRQs(place)
 	for i := range d.dir.qpsEnd() {
-		d.dir.qp(i).drop(place)
+		d.drop(d.dir.qp(i), place)
 	}
 }
 

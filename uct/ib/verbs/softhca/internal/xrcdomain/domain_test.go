@@ -144,6 +144,19 @@ func TestQP_LivesAsLongAsReferred(t *testing.T) {
 	}
 }
 
+// TestQP_LeftByTheLastAlive: a member that leaves without having closed its QPs takes those
+// with it that only dead ones refer to besides.
+func TestQP_LeftByTheLastAlive(t *testing.T) {
+	path := domainFile(t)
+	a, b, c := join(t, path, 1), join(t, path, 2), startMember(t, path)
+	n := c.number(t, "qp 77")
+	require.NoError(t, b.OpenQP(n))
+	c.kill(t)
+	require.Equal(t, uint64(77), a.Area(n)[0].Load())
+	require.NoError(t, b.Close())
+	assert.Zero(t, a.Area(n)[0].Load())
+}
+
 func TestQP_SecondOpens(t *testing.T) {
 	path := domainFile(t)
 	a, c := join(t, path, 1), startMember(t, path)

@@ -161,18 +161,15 @@ func (e *qpEntry) refer(place int) { e.refs[place/64].Or(1 << (place % 64)) }
 
 func (e *qpEntry) unrefer(place int) { e.refs[place/64].And(^uint64(1 << (place % 64))) }
 
-// drop takes the reference of a place back, and the QP with the last one.
-func (e *qpEntry) drop(place int) {
+// drop takes the reference of a place back, and the QP with the last one of those alive.
+func (d *Domain) drop(e *qpEntry, place int) {
 	if !e.refers(place) {
 		return
 	}
 	e.unrefer(place)
-	for i := range e.refs {
-		if e.refs[i].Load() != 0 {
-			return
-		}
+	if !d.used(e, noneGone) {
+		e.clear()
 	}
-	e.clear()
 }
 
 func (e *qpEntry) clear() {
