@@ -61,18 +61,22 @@ func result(t *testing.T, m *Measurement, c Case) Sample {
 	return Sample{}
 }
 
-// TestLayers_EveryCaseCounts leaves out sizes and switches with -short, and on the other
-// fabric without GUCX_TEST_SOAK=1: each instruction is two system calls, and takes a
-// hundred times as long in emulation.
+// TestLayers_EveryCaseCounts leaves out the other fabric, sizes and switches with -short, and
+// on the other fabric without GUCX_TEST_SOAK=1: each instruction is two system calls, and
+// takes a hundred times as long in emulation.
 func TestLayers_EveryCaseCounts(t *testing.T) {
 	for _, fabric := range fabrics {
 		plan := Plan{Ops: allOps(), APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}, Switches: true}
+		reps := 2
 		if testing.Short() || fabric != "shm" && !testenv.Soak() {
-			plan.Sizes, plan.Switches = []int{8}, false
+			plan.Sizes, plan.Switches, reps = []int{8}, false, 1
 		}
 		t.Run(fabric, func(t *testing.T) {
+			if testing.Short() && fabric != "shm" {
+				t.Skip("an hour in emulation")
+			}
 			t.Parallel()
-			m := countTimes(t, fabric, 2, plan, ByPart)
+			m := countTimes(t, fabric, reps, plan, ByPart)
 			for _, r := range m.Results {
 				assert.Empty(t, r.Skip, r.Case)
 				assert.Positive(t, r.Sample.Total(), r.Case)
