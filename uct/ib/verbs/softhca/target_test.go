@@ -41,6 +41,22 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	s.posts = nil // they are accounted for here
 }
 
+// elsewhere is a target in RESET that another member has made for an initiator; its first
+// message has number 5.
+func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (number uint32, e *qpEntry) {
+	t.Helper()
+	number, err := d.dir.AddQP()
+	require.NoError(t, err)
+	e = targetEntry(&d.dir.View, number)
+	e.qpn.Store(number)
+	e.service.Store(uint32(verbs.QPTypeXRCRecv))
+	e.destQPN.Store(initiator)
+	e.setDestGID(gid)
+	e.rqPSN.Store(5)
+	e.epoch.Store(1)
+	return number, e
+}
+
 // A packet over a target that this device has not opened makes a responder; it goes when the
 // target does, and what it had taken is flushed.
 func TestTarget_OfAnotherMember(t *testing.T) {
@@ -48,16 +64,8 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	s.begin(t)
 	defer s.end()
 	d, q, p := s.qps[xrcTarget].q.domain, s.h.xrcSRQs.find(s.xsrq.Number()), s.peers[0]
-	number, err := d.dir.AddQP()
-	require.NoError(t, err)
 	const initiator = foreign + 77
-	e := targetEntry(&d.dir.View, number)
-	e.qpn.Store(number)
-	e.service.Store(uint32(verbs.QPTypeXRCRecv))
-	e.destQPN.Store(initiator)
-	e.setDestGID(p.gid)
-	e.rqPSN.Store(5)
-	e.epoch.Store(1)
+	number, e := elsewhere(t, d, p.gid, initiator)
 	pkt := packet{op: pktSend, flags: flagFirst | flagXRC, dstQPN: number, srcQPN: initiator, msn: 5, ext: q.srqn,
 		payload: 8, dmaLen: 16}
 	payload := make([]byte, 8)
