@@ -29,13 +29,20 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// A batch has no lines with threads.
+// A batch has no lines with threads, nor threads for all its lines.
 func TestThreads_NotInABatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lines")
 	require.NoError(t, os.WriteFile(file, []byte("a -x sm -t put_lat -s 8 -T 2\n"), 0o600))
 	code, _, errs := perftest(t, "-b", file)
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "line 1 (a): -T and -M")
+
+	require.NoError(t, os.WriteFile(file, []byte("a -x sm -t put_lat -s 8 -n 8 -q\n"), 0o600))
+	for _, flags := range [][]string{{"-T", "2"}, {"-M", "multi"}} {
+		code, _, errs = perftest(t, with(flags, "-b", file)...)
+		assert.Equal(t, exitUsage, code, flags)
+		assert.Contains(t, errs, "line 1 (a): -T and -M", flags)
+	}
 }
 
 // One number of threads in one mode shows each of them.
