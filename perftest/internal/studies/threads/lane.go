@@ -52,8 +52,9 @@ type starts struct {
 const wordLen = 8
 
 // newLane makes lane i.
-func newLane(i int, w worker) *lane {
-	l := &lane{i: i, worker: w}
+func newLane(i int, w worker, mem *ucp.Mem) *lane {
+	l := &lane{i: i, worker: w, mem: mem}
+	l.params.Mem, l.into.Mem = mem, mem
 	l.posted = l.post
 	l.ended = l.end
 	l.enough = func() bool { return l.reached(l.got) }

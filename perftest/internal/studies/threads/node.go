@@ -70,25 +70,25 @@ func openNode(j job, open Open) (_ *node, err error) {
 		return nil, err
 	}
 	n.undo.Add(n.ctx.Close)
+	mems := make([]*ucp.Mem, j.Threads) // closed behind the workers, whose operations may have it
+	for i := range mems {
+		if mems[i], err = n.ctx.MemAlloc(2 * j.Memory); err != nil {
+			return nil, err
+		}
+		n.undo.Add(mems[i].Close)
+	}
 	for range j.Mode.workers(j.Threads) {
 		w, err := n.ctx.NewWorker(ucp.WorkerConfig{})
 		if err != nil {
 			return nil, err
 		}
 		n.workers = append(n.workers, j.Mode.share(w))
+		n.undo.Add(n.workers[len(n.workers)-1].Close)
 	}
-	for i := range j.Threads {
-		l := newLane(i, n.workers[n.of(i)])
-		if l.mem, err = n.ctx.MemAlloc(2 * j.Memory); err != nil {
-			return nil, err
-		}
-		n.undo.Add(l.mem.Close)
-		l.params.Mem, l.into.Mem = l.mem, l.mem
+	for i, m := range mems {
+		l := newLane(i, n.workers[n.of(i)], m)
 		l.worker.Do(l.handle)
 		n.lanes = append(n.lanes, l)
-	}
-	for _, w := range n.workers {
-		n.undo.Add(w.Close)
 	}
 	return n, nil
 }

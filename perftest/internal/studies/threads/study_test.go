@@ -134,6 +134,14 @@ func (l *lane) spoil(at int) {
 	}
 }
 
+// A process that cannot have its memory keeps nothing open: TestMain looks for what is left.
+func TestOpenNode_Fails(t *testing.T) {
+	for _, m := range Modes() {
+		_, err := openNode(job{Where: Where{Transport: "sm"}, Mode: m, Threads: 2, Memory: 1 << 60}, open)
+		require.ErrorContains(t, err, "invalid parameter", "%s", m)
+	}
+}
+
 // When the target dies, the goroutines end, and so does the measurement.
 func TestStudy_TargetDies(t *testing.T) {
 	ctx := bounded(t)
