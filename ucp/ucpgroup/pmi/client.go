@@ -33,6 +33,7 @@ type Client struct {
 	keyLen   int    // how long a key may be
 	valueLen int    // and a value
 	done     bool
+	broken   error // of a call without an answer, which may come yet: none is sent after it
 }
 
 var _ ucpgroup.Bootstrap = (*Client)(nil)
@@ -129,12 +130,17 @@ func (c *Client) ask(l line, answer string) (line, error) {
 // call sends a message and returns the answer, which must be of that command and say that all
 // is well.
 func (c *Client) call(l line, answer string) (line, error) {
-	if _, err := io.WriteString(c.conn, l.String()); err != nil {
-		return line{}, hungUp(err)
+	if c.broken != nil {
+		return line{}, c.broken
 	}
-	got, err := readLine(c.in)
+	_, err := io.WriteString(c.conn, l.String())
+	var got line
+	if err == nil {
+		got, err = readLine(c.in)
+	}
 	if err != nil {
-		return line{}, hungUp(err)
+		c.broken = hungUp(err)
+		return line{}, c.broken
 	}
 	if got.cmd != answer {
 		return line{}, fmt.Errorf("pmi: %s: the answer is %.40q: %w", l.cmd, got.cmd, ucs.ErrInvalidParam)

@@ -379,6 +379,32 @@ func TestClient_NoAnswer(t *testing.T) {
 	})
 }
 
+// TestClient_LateAnswer: what comes after its time is no answer to the next call, and nothing waits
+// again.
+func TestClient_LateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		late := make(chan struct{})
+		go func() {
+			in := newReader(theirs)
+			_, _ = readLine(in)
+			<-late
+			_, _ = io.WriteString(theirs, message("get_result", "rc", "0", "value", "late").String())
+			_, _ = io.Copy(io.Discard, in)
+		}()
+		c := &Client{conn: ours, in: newReader(ours), size: 2}
+		_, err := c.Get(0, "a")
+		require.ErrorIs(t, err, ucs.ErrTimedOut)
+		close(late)
+		start := time.Now()
+		_, err = c.Get(1, "b")
+		require.ErrorIs(t, err, ucs.ErrTimedOut)
+		require.ErrorIs(t, c.Close(), ucs.ErrTimedOut)
+		require.Zero(t, time.Since(start))
+		require.NoError(t, theirs.Close())
+	})
+}
+
 // exchangeUnder has four ranks that a command starts swap values.
 func exchangeUnder(t *testing.T, name string, args ...string) {
 	t.Helper()
