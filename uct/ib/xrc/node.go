@@ -108,19 +108,32 @@ type completions struct {
 	n *node
 }
 
-// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator.
+// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. 0
+// means that the queue is empty, and not that nothing of a batch is to be told: a caller waits
+// for an event then.
 func (q *completions) Poll(wc []verbs.WC) int {
-	count := q.CQProvider.Poll(wc)
-	kept := 0
-	for i := range wc[:max(count, 0)] {
-		if q.n.translate(&wc[i]) {
+	for {
+		count := q.CQProvider.Poll(wc)
+		if count <= 0 {
+			return count
+		}
+		if kept := q.n.translateAll(wc[:count]); kept > 0 {
+			return kept
+		}
+	}
+}
+
+// translateAll moves those of which there is something to be told to the front.
+func (n *node) translateAll(wc []verbs.WC) (kept int) {
+	for i := range wc {
+		if n.translate(&wc[i]) {
 			if kept != i {
 				wc[kept] = wc[i]
 			}
 			kept++
 		}
 	}
-	return min(kept, count)
+	return kept
 }
 
 // translate reports whether there is something to be told of a completion.

@@ -7,8 +7,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -225,4 +227,32 @@ func TestNode_Numbers(t *testing.T) {
 	assert.Equal(t, uint16(1), p.number)
 	require.NoError(t, n.number(&p))
 	assert.Equal(t, uint16(3), p.number, "2 is in use")
+}
+
+// batches is a completion queue of what each poll finds.
+type batches struct {
+	verbs.CQProvider
+	left [][]verbs.WC
+}
+
+func (b *batches) Poll(wc []verbs.WC) (n int) {
+	if len(b.left) > 0 {
+		n = copy(wc, b.left[0])
+		b.left = b.left[1:]
+	}
+	return n
+}
+
+// TestCompletions_NothingToTellIsNotEmpty: behind completions of an initiator that is gone
+// another one is found in the same poll, since the caller may wait for an event after it.
+func TestCompletions_NothingToTellIsNotEmpty(t *testing.T) {
+	n := &node{}
+	gone := n.all.add(&initiator{})
+	n.all.remove(gone)
+	of := func(id uint64) []verbs.WC { return []verbs.WC{{ID: id, Status: verbs.WCWRFlushErr}} }
+	q := &completions{&batches{left: [][]verbs.WC{of(uint64(gone) << 32), of(uint64(gone) << 32), of(ib.RecvID)}}, n}
+	wc := make([]verbs.WC, 4)
+	require.Equal(t, 1, q.Poll(wc))
+	assert.Equal(t, uint64(ib.RecvID), wc[0].ID)
+	assert.Zero(t, q.Poll(wc))
 }
