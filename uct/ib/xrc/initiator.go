@@ -58,10 +58,9 @@ type posted struct {
 
 // offer is a target that a peer has made for the initiator.
 type offer struct {
-	p    *path // over which it came; nil: there is none
-	qpn  uint32
-	psn  uint32
-	peer rcwire.EPAddr
+	p   *path // over which it came; nil: there is none
+	qpn uint32
+	psn uint32
 }
 
 // newInitiator makes one that is not connected.
