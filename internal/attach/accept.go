@@ -94,6 +94,7 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(reason))
 		_ = l.Close()
+		l.goDown() // OnLink may have had it
 		return
 	}
 	p.count.accepted.Add(1)

@@ -78,3 +78,72 @@ func TestHangUp_CountsUntilClosed(t *testing.T) {
 	require.NoError(t, in.Close())
 	a.dial(t, b.gid)
 }
+
+// closingUnder has a peer dial a port whose Close begins while onLink runs, and returns the link
+// when the port is closed.
+func closingUnder(t *testing.T, onLink func(*Inbound)) *Inbound {
+	t.Helper()
+	links := make(chan *Inbound, 1)
+	var b *station
+	b = newStation(t, func(c *Config) {
+		c.OnLink = func(in *Inbound) error {
+			onLink(in)
+			links <- in
+			<-b.ctx.Done()
+			return nil
+		}
+	})
+	a := newStation(t, nil)
+	dialed := make(chan struct{})
+	go func() {
+		defer close(dialed)
+		if out, err := a.Dial(t.Context(), b.gid); err == nil {
+			_ = out.Close()
+		}
+	}()
+	in := within(t, links, "inbound link")
+	require.NoError(t, b.Port.Close())
+	within(t, dialed, "end of the dial")
+	return in
+}
+
+// TestHangUp_WhileThePortCloses: the link is its owner's, who is told of its end.
+func TestHangUp_WhileThePortCloses(t *testing.T) {
+	left := make(chan struct{})
+	in := closingUnder(t, func(in *Inbound) {
+		in.AfterDown(func() { close(left) })
+		in.HangUp()
+	})
+	within(t, left, "hang-up of the peer")
+	within(t, in.Done(), "end of the link")
+	assert.Zero(t, in.Seg.Bytes()[0], "still mapped")
+	require.NoError(t, in.Close())
+}
+
+// TestClose_WhileALinkIsAccepted: the port closes it, and so it is down.
+func TestClose_WhileALinkIsAccepted(t *testing.T) {
+	in := closingUnder(t, func(*Inbound) {})
+	within(t, in.Done(), "end of the link")
+	assert.False(t, in.Up())
+}
+
+// TestHangUp_BeforeThePortHasTheLink: Close leaves it mapped.
+func TestHangUp_BeforeThePortHasTheLink(t *testing.T) {
+	links := make(chan *Inbound, 1)
+	b := newStation(t, func(c *Config) {
+		c.OnLink = func(in *Inbound) error {
+			in.HangUp()
+			links <- in
+			return nil
+		}
+	})
+	a := newStation(t, nil)
+	if out, err := a.Dial(t.Context(), b.gid); err == nil {
+		require.NoError(t, out.Close())
+	}
+	in := within(t, links, "inbound link")
+	require.NoError(t, b.Port.Close())
+	assert.Zero(t, in.Seg.Bytes()[0], "still mapped")
+	within(t, in.Done(), "hang-up")
+	require.NoError(t, in.Close())
+}

@@ -128,6 +128,13 @@ func (l *Link) isClosed() bool {
 	return l.closed
 }
 
+// isAlone reports whether the link is its owner's alone.
+func (l *Link) isAlone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hungUp
+}
+
 // HangUp tells the peer that this side goes, and makes the link its owner's alone: the
 // port's Close neither closes it nor waits for it. The peer may be in the middle of an
 // access; segments and the guards in them stay mapped, and functions of AfterDown are
@@ -219,6 +226,7 @@ func (l *Link) awaitHangUp() {
 	}
 }
 
+// goDown tells everybody that the link is down, once.
 func (l *Link) goDown() {
 	l.mu.Lock()
 	hooks := l.hooks

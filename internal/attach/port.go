@@ -126,11 +126,14 @@ func (p *Port) spawn(f func()) bool {
 	return true
 }
 
-// adopt makes a link one that Close closes. On error the link is the caller's to
-// close.
+// adopt makes a link one that Close closes, unless its owner has hung up already. On
+// error the link is the caller's to close.
 func (p *Port) adopt(l *Link) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if l.isAlone() {
+		return nil
+	}
 	if p.closed || l.isClosed() {
 		return ucs.ErrClosed
 	}
