@@ -46,8 +46,10 @@ func TestHangUp_PeerIsKilled(t *testing.T) {
 	require.NoError(t, in.Close())
 }
 
-// TestHangUp_BeforeWelcome: an owner may hang up as soon as it has the link.
-func TestHangUp_BeforeWelcome(t *testing.T) {
+// hungUpBeforeWelcome returns a port, and a link to it of which the owner has hung up as
+// soon as it had it.
+func hungUpBeforeWelcome(t *testing.T) (*station, *Inbound) {
+	t.Helper()
 	links := make(chan *Inbound, 1)
 	b := newStation(t, func(c *Config) {
 		c.OnLink = func(in *Inbound) error {
@@ -60,7 +62,12 @@ func TestHangUp_BeforeWelcome(t *testing.T) {
 	if out, err := a.Dial(t.Context(), b.gid); err == nil {
 		require.NoError(t, out.Close())
 	}
-	in := within(t, links, "inbound link")
+	return b, within(t, links, "inbound link")
+}
+
+// TestHangUp_BeforeWelcome: an owner may hang up as soon as it has the link.
+func TestHangUp_BeforeWelcome(t *testing.T) {
+	b, in := hungUpBeforeWelcome(t)
 	within(t, in.Done(), "hang-up")
 	require.NoError(t, b.Port.Close())
 	require.NoError(t, in.Close())
@@ -129,19 +136,7 @@ func TestClose_WhileALinkIsAccepted(t *testing.T) {
 
 // TestHangUp_BeforeThePortHasTheLink: Close leaves it mapped.
 func TestHangUp_BeforeThePortHasTheLink(t *testing.T) {
-	links := make(chan *Inbound, 1)
-	b := newStation(t, func(c *Config) {
-		c.OnLink = func(in *Inbound) error {
-			in.HangUp()
-			links <- in
-			return nil
-		}
-	})
-	a := newStation(t, nil)
-	if out, err := a.Dial(t.Context(), b.gid); err == nil {
-		require.NoError(t, out.Close())
-	}
-	in := within(t, links, "inbound link")
+	b, in := hungUpBeforeWelcome(t)
 	require.NoError(t, b.Port.Close())
 	assert.Zero(t, in.Seg.Bytes()[0], "still mapped")
 	within(t, in.Done(), "hang-up")
