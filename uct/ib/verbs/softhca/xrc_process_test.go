@@ -142,13 +142,12 @@ func TestXRC_KilledTarget(t *testing.T) {
 	}
 }
 
-// runXRCInitiator sends to the parent's SRQ without an end: messages of some lengths, each
-// of which goes in pieces.
-func (n *node) runXRCInitiator() int {
-	i := n.newInitiator()
+// initiatorToParent connects an initiator with the target of the parent, whose end is that of
+// this process.
+func (n *node) initiatorToParent() (i *node, peer introduction) {
+	i = n.newInitiator()
 	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
 	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: i.qp.Number()}))
-	var peer introduction
 	require.NoError(n.t, dec.Decode(&peer))
 	toRTS(n.t, i.qp, peer.GID, peer.QPN, defaultLink)
 	require.NoError(n.t, enc.Encode(true))
@@ -156,6 +155,13 @@ func (n *node) runXRCInitiator() int {
 		_, _ = io.Copy(io.Discard, os.Stdin) // the parent has gone
 		os.Exit(0)
 	}()
+	return i, peer
+}
+
+// runXRCInitiator sends to the parent's SRQ without an end: messages of some lengths, each
+// of which goes in pieces.
+func (n *node) runXRCInitiator() int {
+	i, peer := n.initiatorToParent()
 	for id := uint64(0); ; id++ {
 		n := int(id%3) * 150000
 		_, _ = i.qp.PostSend([]verbs.SendWR{{ID: id, Opcode: verbs.OpSendWithImm, Imm: uint32(n), Flags: verbs.SendSignaled,

@@ -2,7 +2,6 @@ package softhca_test
 
 import (
 	"encoding/json"
-	"io"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -233,17 +232,7 @@ func TestSharedXRC_KilledLast(t *testing.T) {
 
 // runXRCSpreader sends to two queues of the parent in turn, without an end.
 func (n *node) runXRCSpreader() int {
-	i := n.newInitiator()
-	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
-	require.NoError(n.t, enc.Encode(introduction{GID: n.gid, QPN: i.qp.Number()}))
-	var peer introduction
-	require.NoError(n.t, dec.Decode(&peer))
-	toRTS(n.t, i.qp, peer.GID, peer.QPN, defaultLink)
-	require.NoError(n.t, enc.Encode(true))
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // the parent has gone
-		os.Exit(0)
-	}()
+	i, peer := n.initiatorToParent()
 	for id := uint64(0); ; id++ {
 		srqn := []uint32{peer.SRQN, peer.RKey}[id%2]
 		_, _ = i.qp.PostSend([]verbs.SendWR{{ID: id, Opcode: verbs.OpSendWithImm, Imm: uint32(id), Flags: verbs.SendSignaled,
