@@ -93,13 +93,14 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 	if reason != 0 {
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(reason))
+		_ = conn.Close() // the refusal is the last word
 		_ = l.Close()
 		l.goDown() // OnLink may have had it
 		return
 	}
 	p.count.accepted.Add(1)
 	if err := p.welcome(l); err != nil {
-		_ = conn.Close() // watch then tells the owner
+		_ = conn.CloseWrite() // the dialer goes, if it has not; watch then tells the owner
 	}
 	_ = l.watch()
 }

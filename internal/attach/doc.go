@@ -11,7 +11,8 @@
 //	                                                    first bytes, OnLink
 //	map table and arena <------------------------------ WELCOME  layout, GIDs, lengths
 //	                                                      table, arena, eventfd
-//	...the socket stays open and silent; its hang-up ends the link...
+//	...the socket stays open and silent; its hang-up ends the link; who hangs up and has
+//	its port still says so before...
 //
 // The acceptor answers REFUSE with a reason instead, or just hangs up on what is
 // no handshake. OnLink has returned before WELCOME leaves, so an acceptor knows a

@@ -32,6 +32,8 @@ type Link struct {
 	segs []*memfd.Segment
 	up   atomic.Bool
 	done chan struct{}
+	// peerStays: see PeerStays; stored before up becomes false.
+	peerStays atomic.Bool
 
 	counted bool // against MaxLinks; under port.mu
 
@@ -99,6 +101,11 @@ func newLink(p *Port, conn *net.UnixConn, who peer, gid [16]byte) *Link {
 
 // Up reports whether the link is up, as far as is known. Costs one atomic load.
 func (l *Link) Up() bool { return l.up.Load() }
+
+// PeerStays reports, of a link that is down, whether the peer has ended it alone and has its
+// port still: a dial took it too long, or it has done with the link. False if the port is
+// closed, the process is dead or this side was first.
+func (l *Link) PeerStays() bool { return l.peerStays.Load() }
 
 // Done is closed when the link goes down, for whatever reason.
 func (l *Link) Done() <-chan struct{} { return l.done }
@@ -173,9 +180,27 @@ func (l *Link) Close() error {
 	l.hooks = nil
 	l.mu.Unlock()
 
+	if !l.port.isClosed() {
+		l.sayStays()
+	}
 	_ = l.conn.Close() // the only error is that watch, seeing the hang-up, was first
 	l.port.forget(l)
 	return l.release()
+}
+
+// stays is the message of a side that ends a link and not its port.
+const stays = 's'
+
+// sayStays sends it, unless the peer was first. It is the only message after the handshake, so
+// that there is room for it.
+func (l *Link) sayStays() {
+	raw, err := l.conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.Send(int(fd), []byte{stays}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	})
 }
 
 func (l *Link) release() error {
@@ -189,8 +214,8 @@ func (l *Link) release() error {
 	return errors.Join(errs...)
 }
 
-// watch has a goroutine wait until the link is down. Nothing is ever sent after the
-// handshake, so whatever a read returns ends the link; descriptors that would come with
+// watch has a goroutine wait until the link is down. Nothing is sent after the handshake
+// but the last word of who ends the link, so whatever a read returns ends it; descriptors that would come with
 // data are dropped by the kernel, as read has no place for them. The socket stays open
 // until Close: a hang-up tells the peer that this side is inside its memory no more.
 // ErrClosed, and the link is down, when the port is closed.
@@ -215,14 +240,18 @@ func (l *Link) watch() error {
 	return nil
 }
 
-// awaitHangUp reads what never comes. A deadline is what is left of the handshake.
+// awaitHangUp reads the peer's last word. A deadline is what is left of the handshake. A
+// reset says that the peer has not read our welcome, and comes before what it had sent.
 func (l *Link) awaitHangUp() {
 	var b [1]byte
 	for {
 		_ = l.conn.SetDeadline(time.Time{})
-		if _, err := l.conn.Read(b[:]); !errors.Is(err, os.ErrDeadlineExceeded) {
-			return
+		n, err := l.conn.Read(b[:])
+		if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, unix.ECONNRESET) {
+			continue
 		}
+		l.peerStays.Store(n == 1 && b[0] == stays)
+		return
 	}
 }
 

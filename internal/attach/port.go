@@ -92,6 +92,12 @@ func (p *Port) Close() error {
 	return errors.Join(errs...)
 }
 
+func (p *Port) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
 func (p *Port) allLinks() []*Link {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -71,6 +71,7 @@ func TestProcess_KillIsNoticed(t *testing.T) {
 	require.NoError(t, c.cmd.Process.Kill())
 	within(t, out.Done(), "death of the acceptor")
 	within(t, hook, "death of the dialer")
+	assert.False(t, in.PeerStays() || out.PeerStays())
 	t.Logf("noticed after %v", time.Since(killed))
 	assert.NoError(t, Wake(out.WakeFD), "the eventfd of a dead peer stays valid")
 	out.Arena.Bytes()[testArenaLen-1] = 1

@@ -11,10 +11,16 @@ func Copy(dst, src []byte) int {
 	if n < word || n > 2*word || n > len(dst) {
 		return copy(dst, src)
 	}
+	Words(dst, src)
+	return n
+}
+
+// Words is Copy for one to two words, which dst has room for.
+func Words(dst, src []byte) {
+	n := len(src)
 	first, last := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[n-word:n:n])
 	binary.LittleEndian.PutUint64(dst, first)
 	binary.LittleEndian.PutUint64(dst[n-word:n:n], last)
-	return n
 }
 
 const word = 8 // bytes

@@ -325,12 +325,15 @@ const (
 
 	// EventUnreachable: nobody is at a port. A datagram of a UD QP to it was dropped, as
 	// ICMP tells of UDP; or the peer that was there has gone, after all that it sent was
-	// delivered, and the QP may have had to do with it. The software HCA knows; most
-	// devices do not.
+	// delivered, and the QP may have had to do with it: also an XRC initiator to a domain that
+	// several ports share, which goes on. The software HCA knows; most devices do not.
 	EventUnreachable EventType = 128
 	// EventPeerClosed is EventQPFatal of an RC QP whose peer has closed its device, or
 	// destroyed its QP: the software HCA knows, and says so if no completion does, which
 	// has VendorPeerClosed then.
+	//
+	// Of an XRC target, EventQPFatal says that the device of its initiator is gone, and EventQPReqErr
+	// or EventQPAccessErr that something was refused. All that have it open are told.
 	EventPeerClosed EventType = 129
 )
 

@@ -183,7 +183,7 @@ func (qp *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	if to == QPStateReset {
 		qp.attr = QPAttr{}
 	}
-	qp.attr.merge(&attr, mask)
+	qp.attr.Merge(&attr, mask)
 	qp.setState(to)
 	return nil
 }

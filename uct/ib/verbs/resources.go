@@ -6,6 +6,7 @@ type Resources struct {
 	Contexts           int
 	PDs, MRs, AHs, TDs int
 	CQs, SRQs, QPs     int // an XRC target counts once, whatever stands for it
+	Targets            int // of QPs: XRC targets, which have no queues
 	XRCDs              int
 	// UARPages are mapped, with two micro-UARs each. A micro-UAR is used when at
 	// least one QP or thread domain has it, and wasted otherwise.
@@ -44,6 +45,7 @@ func (r *Resources) Add(o Resources) {
 	r.CQs += o.CQs
 	r.SRQs += o.SRQs
 	r.QPs += o.QPs
+	r.Targets += o.Targets
 	r.XRCDs += o.XRCDs
 	r.UARPages += o.UARPages
 	r.UUARs += o.UUARs

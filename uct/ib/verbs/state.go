@@ -104,6 +104,13 @@ func transitions(typ QPType) map[stateChange]transition {
 	return rcTransitions
 }
 
+// Allows reports whether Modify may take a QP of the type from one state to another. For
+// devices: the state may have changed since Modify has looked.
+func (t QPType) Allows(from, to QPState) bool {
+	_, ok := findTransition(t, from, to)
+	return ok
+}
+
 // findTransition looks a change up; false if it is not allowed.
 func findTransition(typ QPType, from, to QPState) (transition, bool) {
 	switch {
@@ -198,8 +205,8 @@ func (c *Context) checkValues(a *QPAttr, mask QPAttrMask) error {
 	return nil
 }
 
-// merge takes over the attributes in mask.
-func (a *QPAttr) merge(n *QPAttr, mask QPAttrMask) {
+// Merge takes over the attributes in mask, but for the state.
+func (a *QPAttr) Merge(n *QPAttr, mask QPAttrMask) {
 	set := func(bit QPAttrMask, copyField func()) {
 		if mask&bit != 0 {
 			copyField()

@@ -131,11 +131,11 @@ func TestQPAttr_Merge(t *testing.T) {
 	n := QPAttr{PathMTU: MTU512, QKey: 1, RQPSN: 2, SQPSN: 3, DestQPN: 4, AccessFlags: 5, PKeyIndex: 6, MaxRDAtomic: 7, MaxDestRD: 8,
 		MinRNRTimer: 9, Port: 10, Timeout: 11, RetryCnt: 12, RNRRetry: 13, AH: AHAttr{Port: 14}}
 	var a QPAttr
-	a.merge(&n, 0)
+	a.Merge(&n, 0)
 	assert.Equal(t, QPAttr{}, a)
-	a.merge(&n, QPMaskSQPSN)
+	a.Merge(&n, QPMaskSQPSN)
 	assert.Equal(t, QPAttr{SQPSN: 3}, a)
-	a.merge(&n, 1<<21-1)
+	a.Merge(&n, 1<<21-1)
 	assert.Equal(t, n, a)
 }
 

@@ -62,11 +62,14 @@ func (s *SharedRegister) Give() {
 
 // RawQP is a QP in memory.
 type RawQP struct {
-	QPN   uint32
-	DBRec prm.DBRec
-	SQ    RawRing // of basic blocks
-	RQ    RawRing // Count is 0 with an SRQ
-	UAR   RawUAR
+	QPN uint32
+	// UserIndex is what completions carry: those of its sends, and of what it receives
+	// into a queue that is not an XRC SRQ. Unique in the context among QPs and XRC SRQs.
+	UserIndex uint32
+	DBRec     prm.DBRec
+	SQ        RawRing // of basic blocks
+	RQ        RawRing // Count is 0 with an SRQ
+	UAR       RawUAR
 	// Guard is that of the thread domain, for builds that notice when goroutines meet.
 	Guard *Guard
 }
@@ -118,7 +121,7 @@ func RawQPOf(qp *verbs.QP) (RawQP, error) {
 		return RawQP{}, notOurs("QP", qp.Provider())
 	}
 	r := RawQP{
-		QPN: q.qpn, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar), Guard: &Guard{},
+		QPN: q.qpn, UserIndex: q.uidx, DBRec: q.sq.dbrec.DBRec, UAR: rawUUAR(q.sq.uuar), Guard: &Guard{},
 		SQ: RawRing{Buf: q.sq.wqes.Base(), Count: q.sq.wqes.Count(), Stride: prm.BBLen},
 	}
 	if q.rq.Base() != nil {

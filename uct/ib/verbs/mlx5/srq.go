@@ -38,28 +38,11 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 			_ = undo.Run()
 		}
 	}()
-	size, err := sizeSRQ(attr.MaxWR, attr.MaxSGE)
+	s := &sharedRecv{prov: p, v: v, locked: attr.TD == nil && !p.cfg.SingleThreaded}
+	params, err := s.openQueue(&attr, &undo)
 	if err != nil {
-		return nil, opError("create SRQ", err)
-	}
-	s := &sharedRecv{prov: p, v: v, maxSGE: size.maxSGE, maxWR: int(size.count) - 1,
-		locked: attr.TD == nil && !p.cfg.SingleThreaded}
-	if s.mem, err = allocQueue(size.bytes()); err != nil {
 		return nil, err
 	}
-	undo.Add(s.mem.free)
-	if s.dbrec, err = p.dbrecs.take(); err != nil {
-		return nil, err
-	}
-	undo.Add(func() error { p.dbrecs.give(s.dbrec); return nil })
-	view, err := prm.NewRQView(s.mem.base, size.count, size.stride)
-	if err != nil {
-		return nil, opError("create SRQ", err)
-	}
-	s.list.Open(view, s.dbrec.DBRec, 0, 0, false)
-	s.list.Link()
-	params := prm.SRQParams{PDN: pdn(v.PD()), Buf: s.mem.base, Count: size.count, Stride: size.stride,
-		DBRec: s.dbrec.DBRec, MaxSGE: size.maxSGE}
 	if attr.Type == verbs.SRQTypeXRC {
 		s.uidx = p.users.add(owner{srq: s})
 		undo.Add(func() error { p.users.remove(s.uidx); return nil })
@@ -79,6 +62,31 @@ func (p *Provider) CreateSRQ(v *verbs.SRQ, attr verbs.SRQInitAttr) (_ verbs.SRQP
 	}
 	p.count(func(r *verbs.Resources) { r.SRQs++; r.Bytes.SRQs += s.footprint() })
 	return s, nil
+}
+
+// openQueue allocates the ring and the doorbell record, and describes them to the hardware.
+func (s *sharedRecv) openQueue(attr *verbs.SRQInitAttr, undo *cleanup.Stack) (params prm.SRQParams, err error) {
+	size, err := sizeSRQ(attr.MaxWR, attr.MaxSGE)
+	if err != nil {
+		return params, opError("create SRQ", err)
+	}
+	s.maxSGE, s.maxWR = size.maxSGE, int(size.count)-1
+	if s.mem, err = allocQueue(size.bytes()); err != nil {
+		return params, err
+	}
+	undo.Add(s.mem.free)
+	if s.dbrec, err = s.prov.dbrecs.take(); err != nil {
+		return params, err
+	}
+	undo.Add(func() error { s.prov.dbrecs.give(s.dbrec); return nil })
+	view, err := prm.NewRQView(s.mem.base, size.count, size.stride)
+	if err != nil {
+		return params, opError("create SRQ", err)
+	}
+	s.list.Open(view, s.dbrec.DBRec, 0, 0, false)
+	s.list.Link()
+	return prm.SRQParams{PDN: pdn(s.v.PD()), Buf: s.mem.base, Count: size.count, Stride: size.stride,
+		DBRec: s.dbrec.DBRec, MaxSGE: size.maxSGE}, nil
 }
 
 // createXRC makes the hardware's side of an XRC SRQ.

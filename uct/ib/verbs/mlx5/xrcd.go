@@ -69,6 +69,7 @@ func (p *Provider) countTarget(itself bool, n int) {
 	p.count(func(r *verbs.Resources) {
 		if r.Bytes.QPs += int64(n) * targetLen; itself {
 			r.QPs += n
+			r.Targets += n
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
-// tellIfGone raises EventUnreachable on the QPs that exchange datagrams if a port, with
+// tellIfGone raises EventUnreachable on the QPs that are not connected to one port if a port, with
 // which a link has ended, has no other one with us in either direction: nobody is there
 // any more, and what it had sent has been delivered. A QP may not have heard of the port.
 // No lock of the device is held.
@@ -17,10 +17,20 @@ func (h *hca) tellIfGone(gid [2]uint64) {
 		return
 	}
 	h.eachQP(func(qp *queuePair) {
-		if qp.service == verbs.QPTypeUD {
+		if qp.service == verbs.QPTypeUD || qp.hasMembers() {
 			(*s).Unreachable(qp.qpn, gidOf(gid))
 		}
 	})
+}
+
+// hasMembers reports whether the QP is an initiator to a domain that several devices share.
+func (qp *queuePair) hasMembers() bool {
+	if qp.service != verbs.QPTypeXRCSend {
+		return false
+	}
+	qp.exec.lock() // for the attributes
+	defer qp.exec.release()
+	return qp.toSharedTarget()
 }
 
 // linked reports whether a port reaches us, or we reach it.

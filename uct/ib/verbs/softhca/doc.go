@@ -44,7 +44,7 @@
 //
 // A send ends when the notice is in the ring, also while the target is stopped. What is
 // claimed and not in a notice goes back to the queue when the process of its initiator
-// dies. Closing the SRQ hides it, waits for guards as deregistering does, and then completes
+// dies; what has been passed over without a notice is flushed then. Closing the SRQ hides it, waits for guards as deregistering does, and then completes
 // what the notices in the rings say. What an initiator cannot do takes the ring: the loop
 // fabric, a receive of more than three pieces, a message that is too long (for the target
 // to refuse), memory that cross-memory attach does not reach.
@@ -56,7 +56,8 @@
 //
 // An SRQ number that the domain of the target does not have, or not any more, is
 // REM_INV_REQ for the initiator, and the target goes to ERR with EventQPReqErr. A target
-// whose initiator's device is gone goes to ERR too.
+// whose initiator's device is gone goes to ERR too; not where that device has given up a link
+// alone, as after a dial that took it too long.
 //
 // # Shared XRC domains
 //
@@ -78,20 +79,31 @@
 // What of a domain is gone, and how its initiator learns it:
 //
 //	no such SRQ number, closed, of another domain    REM_INV_REQ, the target goes to ERR
-//	the number of a process that is dead or left     the same
-//	a process that dies with a message of the QP,    RETRY_EXC with VendorPeerGone
-//	or before, and the kernel has not told yet
+//	the number of a process that has left            the same
+//	the number of a process that is dead, also one   the same, with VendorPeerGone
+//	that dies with a message of the QP on its way
+//	a process that is dead or has left, and nothing  EventUnreachable of its port; the QP goes on
+//	is on its way to it
 //	a process that is stopped                        its posted receives are filled; then RNR
-//	one that was stopped before the first message    RETRY_EXC after Config.DialTimeout
-//	for it
+//	one that was stopped before the first message    REM_OP_ERR after Config.DialTimeout, the
+//	for it                                           target goes to ERR
 //	the process that made the target                 nothing: another one refers to it
 //	the last process that refers to the target       RETRY_EXC, or an event if nothing is posted
 //	the process it was connected to, before the      RETRY_EXC
 //	first message
 //	all processes stopped before the first message   RETRY_EXC after 5 s
 //
-// A fault of the target is seen by all that have it open as its state, and is an event where it
-// was found. Only the initiators of this user find the directory. When the last process that
+// A fault of the target is seen by all that have it open as its state, and all of them are told
+// by an event: who finds it notes it in the directory, and calls the others by the sockets at
+// which they give the directory to those that join. EventQPFatal says that the initiator's
+// device is gone.
+//
+// A process that dies takes its SRQs along, as in hardware, where the kernel closes them. So
+// a message that was on its way to it is refused, and those behind it can be sent again over
+// another target: nothing of them has arrived anywhere else. The target is told by a member that the
+// initiator has a link with; if there is none it does not go to ERR.
+//
+// Only the initiators of this user find the directory. When the last process that
 // refers to a target is killed, and has no link with the initiator, the target goes on until
 // a link of the initiator ends. An initiator without limit of retries that waits for a receive
 // of one member does not see that another one resets or closes the target, until that
@@ -132,9 +144,10 @@
 // be one that the oldest request can have; else that request ends with BAD_RESP. So
 // nothing is written but to receives, reads and atomics that have been posted and have
 // not completed, and to regions that grant it. A peer that is connected to an XRC target can
-// say that it has filled a receive without having done it, and by writing to the claim words
-// keep an XRC SRQ from receiving: it makes receives complete or wait, and the device write
-// nowhere else. A ring with malformed records takes its
+// say that it has filled a receive without having done it (in a shared domain, any process of
+// this user), and by writing to the claim words keep an XRC SRQ from receiving until it is
+// gone: it makes receives complete or wait, and the device write nowhere else. A ring with
+// malformed records takes its
 // link down.
 //
 // # Virtual time

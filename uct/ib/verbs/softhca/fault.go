@@ -10,10 +10,9 @@ import (
 // receives when the device is driven next.
 // told is what the peer's QP is told, or SyndromeOK. exec is held.
 func (qp *queuePair) enterError(syn, told prm.Syndrome) {
-	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) {
+	if qp.is(verbs.QPStateErr) || qp.is(verbs.QPStateReset) || !qp.setState(verbs.QPStateErr) {
 		return
 	}
-	qp.setState(verbs.QPStateErr)
 	if qp.timed != nil {
 		qp.timed.fail()
 	}
@@ -31,7 +30,7 @@ func (qp *queuePair) enterError(syn, told prm.Syndrome) {
 	qp.sendFault() // or runStopped does
 	qp.flushSends()
 	if silent { // no completion tells of the fault
-		qp.hca.raise(qp.faultEvent(syn), qp.handle)
+		qp.raiseFault(qp.faultEvent(syn))
 	}
 	qp.hca.schedule(qp) // for endReceives
 }
@@ -54,7 +53,7 @@ func (qp *queuePair) absence() uint8 {
 	switch linkEnd(l.end.Load()) {
 	case endClosed:
 		return verbs.VendorPeerClosed
-	case endGone:
+	case endGone, endBroken:
 		return verbs.VendorPeerGone
 	}
 	if l.state.Load() == linkUp && qp.peerDestroyed() {
@@ -94,8 +93,11 @@ func (qp *queuePair) retireWithError(syn prm.Syndrome) {
 	r := &qp.req
 	e := prm.CQE{Opcode: prm.CQEReqErr, UserIndex: qp.uidx, QPN: qp.qpn,
 		WQECounter: r.next, SendOp: prm.Opcode(qp.sq.BB(uint32(r.next))[3]), Syndrome: syn}
-	if syn == prm.SyndromeRetryExceeded {
+	switch {
+	case syn == prm.SyndromeRetryExceeded:
 		e.VendorErr = qp.absence()
+	case syn == prm.SyndromeRemoteInvalidReq && r.died:
+		e.VendorErr = verbs.VendorPeerGone
 	}
 	bbs := prm.SkipWQE(&qp.sq, r.next, qp.dbrec.Send())
 	r.next += uint16(bbs)
@@ -140,12 +142,32 @@ func (qp *queuePair) recvError(q *recvQueue, entry *recvEntry, syn prm.Syndrome)
 // lost stops a QP whose CQ has overrun: there is nowhere to say what became of its
 // work. exec or driving is held.
 func (qp *queuePair) lost() {
-	if qp.is(verbs.QPStateErr) {
+	if qp.is(verbs.QPStateErr) || !qp.setState(verbs.QPStateErr) {
 		return
 	}
-	qp.setState(verbs.QPStateErr)
-	qp.hca.raise(verbs.EventQPFatal, qp.handle)
+	qp.raiseFault(qp.fatal())
 	qp.hca.schedule(qp) // for endReceives
+}
+
+// fatal is the event for a fault on this side, or one that has no event of its own.
+// EventQPFatal of an XRC target says that its initiator's device is gone.
+func (qp *queuePair) fatal() verbs.EventType {
+	if qp.domain != nil {
+		return verbs.EventQPReqErr
+	}
+	return verbs.EventQPFatal
+}
+
+// raiseFault reports an event of a QP that has gone to ERR; of a target in a shared domain to
+// all devices that refer to it. driving is held for a target, else exec or driving.
+func (qp *queuePair) raiseFault(t verbs.EventType) {
+	switch {
+	case !qp.isShared():
+		qp.hca.raise(t, qp.handle)
+	case !qp.replaced() && qp.entry.load() == errorOf(qp.epoch):
+		qp.hca.tellMembers(qp.domain, qp.entry, t)
+		qp.noticeFault()
+	}
 }
 
 // raise reports an asynchronous event.

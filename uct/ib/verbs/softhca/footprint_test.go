@@ -1,8 +1,13 @@
 package softhca
 
 import (
+	"bufio"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -137,5 +142,63 @@ func TestFootprint_Context(t *testing.T) {
 	assert.Greater(t, sum.Bytes.Contexts, contexts*hcaLen)
 	for _, ctx := range open {
 		require.NoError(t, ctx.Close())
+	}
+}
+
+// written is how much memory the process has in segments of the device.
+func written(t *testing.T) (n int64) {
+	t.Helper()
+	f, err := os.Open("/proc/self/smaps")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	ours := false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var kib int64
+		if strings.Contains(lines.Text(), "-") && !strings.HasPrefix(lines.Text(), "VmFlags") {
+			ours = strings.Contains(lines.Text(), "/memfd:gucx-")
+		} else if _, err := fmt.Sscanf(lines.Text(), "Rss: %d kB", &kib); err == nil && ours {
+			n += kib << 10
+		}
+	}
+	return n
+}
+
+// What is counted for receives that peers see, for claims and for the directory of a shared
+// domain is what has been written of segments.
+func TestFootprint_Segments(t *testing.T) {
+	dev, err := NewDevice(Config{})
+	require.NoError(t, err)
+	ctx, err := dev.Open()
+	require.NoError(t, err)
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	cq, err := ctx.CreateCQ(verbs.CQInitAttr{Depth: 64})
+	require.NoError(t, err)
+	mr, err := pd.RegMR(make([]byte, 64), verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	own := func(b verbs.ResourceBytes) int64 { return b.Contexts + b.XRCDs }
+	before, counted := written(t), resources(t, ctx).Bytes
+	domain, err := ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE})
+	require.NoError(t, err)
+	var open []verbs.Closer
+	for range many {
+		s, err := pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: domain, CQ: cq, MaxWR: 2 * shownRecvs, MaxSGE: 1})
+		require.NoError(t, err)
+		for range shownRecvs {
+			_, err := s.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{mr.SGE(0, 64)}}})
+			require.NoError(t, err)
+		}
+		q, err := domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
+		require.NoError(t, err)
+		open = append(open, s, q)
+	}
+	used, after := written(t)-before, resources(t, ctx).Bytes
+	assert.InEpsilon(t, used, own(after)-own(counted), tolerance)
+	assert.Less(t, after.Reserved-counted.Reserved, int64(128<<20), "address space of the directory, less what is used now")
+	for _, c := range append(open, domain, mr, cq, pd, ctx) {
+		require.NoError(t, c.Close())
 	}
 }

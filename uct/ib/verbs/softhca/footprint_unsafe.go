@@ -36,6 +36,7 @@ const pinnedLen = 64
 func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.Contexts = hcaLen + pageLen // the control page
 	h.addLinks(&b)
+	h.addViews(&b)
 	b.Kept = h.quarantine.bytes.Load()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,6 +53,7 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	b.SRQs = int64(h.srqs.live)*srqLen + int64(cap(h.srqs.slot))*pointerLen
 	b.SRQs += int64(h.srqIDs.live()) * (srqLen + windowBytes)
 	b.XRCDs = int64(h.xrcds.live)*xrcdLen + int64(cap(h.xrcds.slot))*pointerLen
+	h.addDirectories(&b)
 	b.QPs = int64(h.qpIDs.live()-h.withSRQ) * (qpLen + srqLen)
 	b.QPs += int64(h.withSRQ) * qpLen
 	b.MRs = int64(h.mrIDs.live()) * regionLen
@@ -59,21 +61,48 @@ func (h *hca) Footprint() (b verbs.ResourceBytes) {
 	return b
 }
 
-// tableTouched is how much of the table that peers read has been written: indexes are
-// handed out in order.
+// tableTouched is how much has been written of the table that peers read, and of the claims
+// of XRC SRQs: indexes are handed out in order.
 func (h *hca) tableTouched() int64 {
-	pages := func(n uint32) int64 { return (int64(n)*entryLen + pageLen - 1) / pageLen * pageLen }
 	n := int64(tableQPs) // the header
-	if h.qpIDs.next > 0 {
-		n += pages(h.qpIDs.next + 1)
-	}
-	if h.mrIDs.next > 0 {
-		n += pages(h.mrIDs.next + 1)
-	}
-	if h.srqIDs.next > 0 {
-		n += pages(h.srqIDs.next + 1)
+	n += touched(&h.qpIDs, entryLen) + touched(&h.mrIDs, entryLen)
+	n += touched(&h.srqIDs, entryLen) + touched(&h.srqIDs, claimLen)
+	if h.arena != nil { // peers see receives too
+		n += touched(&h.srqIDs, shownRecvs*entryLen)
 	}
 	return n
+}
+
+// touched is how much has been written of a table by index, with entries of some length.
+func touched(ids *idPool, entry int64) int64 {
+	if ids.next == 0 {
+		return 0
+	}
+	return (int64(ids.next+1)*entry + pageLen - 1) / pageLen * pageLen
+}
+
+// addDirectories adds those of the shared domains that the device is in. mu is held.
+func (h *hca) addDirectories(b *verbs.ResourceBytes) {
+	for _, d := range h.xrcds.slot {
+		if d != nil && d.dir != nil {
+			used, reserved := d.dir.Footprint()
+			b.XRCDs += used
+			b.Reserved += reserved
+		}
+	}
+}
+
+// addViews adds the directories that initiators look at.
+func (h *hca) addViews(b *verbs.ResourceBytes) {
+	h.views.mu.Lock()
+	defer h.views.mu.Unlock()
+	for _, v := range h.views.open {
+		if v.state.Load() == viewOpen {
+			used, reserved := v.dir.Footprint()
+			b.Contexts += used
+			b.Reserved += reserved
+		}
+	}
 }
 
 // addLinks adds the links that this device has dialed: their rings, and guards as

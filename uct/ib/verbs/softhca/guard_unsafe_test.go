@@ -128,6 +128,7 @@ func newTestQP(t testing.TB, h *hca) *queuePair {
 		SQ: at(unsafe.Pointer(&queue[0])), SQCount: bbs, RQ: unsafe.Add(at(unsafe.Pointer(&queue[0])), bbs*prm.BBLen),
 		RQCount: bbs, RQStride: 6, RQMaxSGE: 4, DBRec: prm.NewDBRec(unsafe.Pointer(&rec[1])), UserIndex: testUserIndex})
 	require.NoError(t, err)
+	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPMaskState))
 	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: qpn, AccessFlags: 0xf,
 		AH: verbs.AHAttr{DGID: h.gid}}, verbs.QPMaskState|verbs.QPMaskDestQPN|verbs.QPMaskAV|verbs.QPMaskAccessFlags))
 	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState))

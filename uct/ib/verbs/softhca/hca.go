@@ -20,7 +20,7 @@ import (
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
 //
-// Locks, outermost first: xrcdMu, driving, queuePair.exec, quarantine.mu, linkMu, mu,
+// Locks, outermost first: xrcdMu, driving, queuePair.exec, quarantine.mu, overdueMu, linkMu, mu,
 // targets.mu and views.mu, then the spin locks of links, queues and runList, which are held
 // for a few instructions.
 type hca struct {
@@ -80,6 +80,9 @@ type hca struct {
 
 	revoked    map[uint32]*region // keys that are closed and in use; under mu
 	quarantine quarantine
+
+	overdueMu sync.Mutex
+	overdue   []visit // see awaitPeer
 
 	closing    atomic.Bool
 	pollerLeft atomic.Bool // the caller that polled is about to sleep

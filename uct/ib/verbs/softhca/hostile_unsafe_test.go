@@ -81,7 +81,7 @@ func (p *hostilePeer) attach() {
 		}
 	}
 	p.in = &inLink{hca: h, gid: gidWords(p.gid), ctl: p.ctl, wakeFD: h.wakeFD, mem: p.toDevice,
-		closeFunc: func() error { return nil }}
+		peerStays: func() bool { return false }, closeFunc: func() error { return nil }}
 	p.in.hangUp = func() { h.dropInbound(p.in) } // the peer does so too
 	p.in.req, p.in.resp = p.toDevice.consumer(linkReq), p.toDevice.producer(linkResp)
 	p.requests, p.answered = p.toDevice.producer(linkReq), p.toDevice.consumer(linkResp)

@@ -76,6 +76,7 @@ const (
 	endBusy                  // the peer did not take it, but may live
 	endGone                  // nobody is there, or the peer has hung up
 	endClosed                // the peer has closed its device in order
+	endBroken                // the peer has answered what is no packet
 )
 
 // outLink reaches one peer. Its fields are set before state becomes linkUp and
@@ -184,8 +185,10 @@ type inLink struct {
 	ack     packet // dstQPN and msn
 	reading readback
 
-	rejected  bool   // the peer breaks the rules: nothing is taken any more
-	hangUp    func() // tells the peer that it is
+	sameUser  bool        // the peer is a process of this user
+	rejected  bool        // the peer breaks the rules: nothing is taken any more
+	hangUp    func()      // tells the peer that it is
+	peerStays func() bool // see attach.Link
 	closeFunc func() error
 }
 

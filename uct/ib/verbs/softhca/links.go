@@ -62,8 +62,8 @@ func (h *hca) setInbound(list []*inLink)   { h.inbound.Store(&list) }
 func (h *hca) dial(l *outLink) {
 	out, err := h.port.Dial(context.Background(), l.gid)
 	if err == nil {
-		if err = h.enlist(l, out); err != nil {
-			_ = out.Close()
+		if err = h.enlist(l, out); err != nil && !errors.Is(err, ucs.ErrClosed) {
+			_ = out.Close() // else the port does, without the word that it stays
 		}
 	}
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *hca) failUsers(l *outLink) {
 
 // reject ends a link on which the peer has answered what is no packet. driving is held.
 func (l *outLink) reject() {
-	if l.goDown(endGone) {
+	if l.goDown(endBroken) {
 		l.hca.failUsers(l)
 		l.hca.dials.Go(func() { l.hca.dispose(l) })
 	}
@@ -185,7 +185,7 @@ func (qp *queuePair) peerGone(l *outLink) {
 	qp.exec.lock()
 	if qp.req.shared != nil {
 		qp.memberGone(l)
-	} else if qp.req.link == l && (qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD)) {
+	} else if qp.req.link == l && receiving(qp.now()) {
 		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 	}
 	qp.exec.release()
@@ -208,18 +208,23 @@ func (h *hca) accept(in *attach.Inbound) error {
 	return nil
 }
 
-// dropInbound forgets a peer that has hung up, after what it had sent completely: it is
-// dead, or does not access our memory any more.
+// dropInbound forgets a link whose peer has hung up, after what it had sent completely: it is
+// dead, or does not access our memory over it any more. Nothing else ends where the peer's
+// device is there still and has ended the link alone.
 func (h *hca) dropInbound(l *inLink) {
 	if l.state.Swap(linkDown) == linkDown {
 		return
 	}
 	h.dials.Go(func() {
-		if h.delist(l) {
-			_ = l.closeFunc()
+		if !h.delist(l) {
+			return
+		}
+		gone := l.rejected || !l.peerStays()
+		_ = l.closeFunc()
+		h.quarantine.release()
+		h.settleClaims()
+		if gone {
 			h.failTargets(l.gid)
-			h.settleClaims(l.gid)
-			h.quarantine.release()
 			h.tellIfGone(l.gid)
 		}
 	})
@@ -248,17 +253,22 @@ func (h *hca) delist(l *inLink) bool {
 	return true
 }
 
-// failTargets fails the XRC targets whose initiators are of a device that is gone.
+// failTargets fails the XRC targets whose initiators are of a device that is gone. What had
+// arrived for those that are gone too is given up.
 func (h *hca) failTargets(gid [2]uint64) {
 	h.driving.lock() // no target is destroyed meanwhile
 	defer h.driving.unlock()
 	h.eachQP(func(qp *queuePair) {
-		if qp.domain != nil && !qp.replaced() && qp.peer() == gid {
-			qp.sync()
+		if qp.domain == nil || qp.replaced() {
+			return
+		}
+		qp.sync()
+		if receiving(qp.now()) && qp.peer() == gid {
 			qp.exec.lock()
 			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
 			qp.exec.release()
 		}
 	})
 	h.failShared(gid)
+	h.dropResponders((*queuePair).replaced)
 }

@@ -179,6 +179,21 @@ func (n *node) completion() verbs.WC {
 	return verbs.WC{}
 }
 
+// completionUnless is completion, and fails the test with the first error of those that it waits
+// for.
+func (n *node) completionUnless(errs <-chan error) (wc verbs.WC) {
+	n.t.Helper()
+	testenv.ProgressWithin(n.t, patience, func() bool {
+		select {
+		case err := <-errs:
+			require.NoError(n.t, err)
+		default:
+		}
+		return n.cq.Poll(n.wcs[:1]) == 1
+	})
+	return n.wcs[0]
+}
+
 // succeed polls for a successful completion of work request id.
 func (n *node) succeed(id uint64) verbs.WC {
 	n.t.Helper()

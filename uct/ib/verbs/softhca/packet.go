@@ -10,7 +10,7 @@ const (
 	pktAtomicFA // fetch-and-add through the target
 	pktAtomicCS // compare-and-swap through the target
 	pktDatagram // UD send
-	pktFault    // the initiator was refused: status is what happened
+	pktFault    // the initiator was refused: status is what happened, msn the first of the connection
 	pktFilled   // a send that the initiator has put into receive raddr of the SRQ
 
 	// Packets on the response ring.

@@ -53,7 +53,8 @@ func newInLink(h *hca, in *attach.Inbound) (*inLink, error) {
 	}
 	mem := linkMem{unsafe.Pointer(unsafe.SliceData(seg))}
 	l := &inLink{hca: h, gid: gidWords(in.PeerGID), pid: in.PeerPID, ctl: (*control)(unsafe.Pointer(unsafe.SliceData(ctl))),
-		wakeFD: in.WakeFD, mem: mem, hangUp: in.HangUp, closeFunc: in.Close}
+		wakeFD: in.WakeFD, mem: mem, sameUser: int(in.PeerUID) == os.Geteuid(),
+		hangUp: in.HangUp, peerStays: in.PeerStays, closeFunc: in.Close}
 	l.req = mem.consumer(linkReq)
 	l.resp = mem.producer(linkResp)
 	l.state.Store(linkUp)
@@ -76,7 +77,7 @@ func (l *outLink) connectSelf() {
 	l.req = l.mem.producer(linkReq)
 	l.resp = l.mem.consumer(linkResp)
 	in := &inLink{hca: h, gid: h.gidWords, pid: os.Getpid(), ctl: h.ctl, wakeFD: h.wakeFD, mem: l.mem,
-		hangUp: func() {}, closeFunc: block.Free}
+		hangUp: func() {}, peerStays: func() bool { return false }, closeFunc: block.Free}
 	in.req = l.mem.consumer(linkReq)
 	in.resp = l.mem.producer(linkResp)
 	in.state.Store(linkUp)

@@ -1,9 +1,9 @@
 package softhca
 
 import (
+	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -33,7 +33,7 @@ type queuePair struct {
 	domain  *xrcDomain                // of an XRC target; else nil
 	refs    int                       // of this device to an XRC target; under hca.mu
 	serial  uint32                    // of a target in a shared domain: xrcdomain.View.Serial
-	epoch   uint32                    // of a target in a shared domain: see sync; under driving
+	epoch   uint32                    // of a target in a shared domain: stateWord.epoch, see sync; under driving
 	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
 	records uint64                    // the doorbell record of an XRC target, which is always 0
 
@@ -166,15 +166,10 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	peer := qp.peer()
 	err := qp.modify(attr, mask)
 	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
-		h.await(h.visitsFrom(peer), qpPatience)
+		h.awaitPeer(peer)
 	}
 	return err
 }
-
-// qpPatience is how long a QP that ends waits for its peer, which may be in the middle of
-// an access: far more than any takes. A peer that does not run ends that later, unless
-// the memory is deregistered, which waits longer and tells.
-const qpPatience = 100 * time.Millisecond
 
 // peer is the device that an RC QP is connected to.
 func (qp *queuePair) peer() [2]uint64 { return qp.entry.peer() }
@@ -184,13 +179,18 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	qp.halt()
 	defer qp.resume()
 	qp.sync()
+	toState := mask&verbs.QPMaskState != 0
+	if from := qp.now(); toState && !qp.service.Allows(from, attr.State) {
+		return overtaken(from, attr.State)
+	}
 	qp.merge(attr, mask)
-	if mask&verbs.QPMaskState == 0 {
+	if !toState {
 		return nil
 	}
 	switch attr.State {
 	case verbs.QPStateReset:
 		qp.reset()
+		return nil
 	case verbs.QPStateRTR:
 		switch qp.service {
 		case verbs.QPTypeRC, verbs.QPTypeXRCSend:
@@ -203,9 +203,16 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 		qp.endReceives() // also what was posted in ERR
 		return nil
 	}
-	qp.changed(attr.State) // before the initiator sees the state, and sends
-	qp.setState(attr.State)
+	if !qp.setState(attr.State) {
+		return overtaken(qp.entry.load().state(), attr.State)
+	}
 	return nil
+}
+
+// overtaken is the error for a change of state that was possible when Modify was called: the
+// device, or another member of the target's domain, was first.
+func overtaken(from, to verbs.QPState) error {
+	return fmt.Errorf("from %v, which it went to meanwhile, to %v: %w", from, to, ucs.ErrInvalidState)
 }
 
 // halt keeps everybody else from executing the QP, until resume.
@@ -219,63 +226,54 @@ func (qp *queuePair) resume() {
 	qp.hca.driving.unlock()
 }
 
-func (qp *queuePair) setState(s verbs.QPState) {
-	qp.state.Store(uint32(s))
-	if !qp.replaced() {
+// setState changes the state, here and for peers. False if another member of the domain of a
+// shared target was first: see setShared.
+func (qp *queuePair) setState(s verbs.QPState) bool {
+	switch {
+	case !qp.isShared():
 		qp.entry.state.Store(uint32(s))
+	case !qp.replaced() && !qp.setShared(s):
+		return false
 	}
+	qp.state.Store(uint32(s))
 	qp.hca.table.generation().Add(1)
 	if qp.domain != nil {
 		qp.hca.wakeStarving() // who waits for a receive finds that the target has gone
 	}
+	return true
 }
 
-func (qp *queuePair) is(s verbs.QPState) bool { return qp.state.Load() == uint32(s) }
+func (qp *queuePair) now() verbs.QPState { return verbs.QPState(qp.state.Load()) }
 
-// merge takes over the attributes in mask.
+func (qp *queuePair) is(s verbs.QPState) bool { return qp.now() == s }
+
+// merge takes over the attributes in mask, and shows peers what they must know of them.
 func (qp *queuePair) merge(a *verbs.QPAttr, mask verbs.QPAttrMask) {
+	qp.attr.Merge(a, mask)
 	has := func(m verbs.QPAttrMask) bool { return mask&m != 0 }
-	d := &qp.attr
+	e := qp.entry
 	if has(verbs.QPMaskAccessFlags) {
-		d.AccessFlags = a.AccessFlags
-		qp.entry.access.Store(uint32(a.AccessFlags))
+		e.access.Store(uint32(a.AccessFlags))
 		qp.hca.table.generation().Add(1)
 	}
-	if has(verbs.QPMaskQKey) {
-		d.QKey = a.QKey
-	}
-	if has(verbs.QPMaskAV) {
-		d.AH = a.AH
-	}
 	if has(verbs.QPMaskPathMTU) {
-		d.PathMTU = a.PathMTU
-		qp.entry.pathMTU.Store(uint32(a.PathMTU))
-	}
-	if has(verbs.QPMaskTimeout) {
-		d.Timeout = a.Timeout
-	}
-	if has(verbs.QPMaskRetryCnt) {
-		d.RetryCnt = a.RetryCnt
-	}
-	if has(verbs.QPMaskRNRRetry) {
-		d.RNRRetry = a.RNRRetry
-		qp.req.rnrLeft = a.RNRRetry
+		e.pathMTU.Store(uint32(a.PathMTU))
 	}
 	if has(verbs.QPMaskMinRNRTimer) {
-		d.MinRNRTimer = a.MinRNRTimer
-		qp.entry.rnrTimer.Store(uint32(a.MinRNRTimer))
-	}
-	if has(verbs.QPMaskRQPSN) {
-		qp.resp.msn = a.RQPSN & mlx5PSNMask
-		qp.entry.rqPSN.Store(qp.resp.msn)
-	}
-	if has(verbs.QPMaskSQPSN) {
-		qp.req.msn = a.SQPSN & mlx5PSNMask
-		d.SQPSN = qp.req.msn
+		e.rnrTimer.Store(uint32(a.MinRNRTimer))
 	}
 	if has(verbs.QPMaskDestQPN) {
-		d.DestQPN = a.DestQPN
-		qp.entry.destQPN.Store(a.DestQPN)
+		e.destQPN.Store(a.DestQPN)
+	}
+	if has(verbs.QPMaskRQPSN) {
+		qp.resp.msn = a.RQPSN
+		e.rqPSN.Store(a.RQPSN)
+	}
+	if has(verbs.QPMaskSQPSN) {
+		qp.req.msn = a.SQPSN
+	}
+	if has(verbs.QPMaskRNRRetry) {
+		qp.req.rnrLeft = a.RNRRetry
 	}
 }
 
@@ -374,7 +372,7 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	h.hideQP(qp)
 	qp.detach()
 	qp.resume()
-	inside := h.await(h.visitsFrom(peer), qpPatience)
+	inside := h.awaitPeer(peer)
 
 	h.mu.Lock()
 	qp.countUsers(-1)
@@ -404,7 +402,7 @@ func (h *hca) QueryQP(qpn uint32) (verbs.QPState, error) {
 		return 0, ucs.ErrInvalidParam
 	}
 	if qp.isShared() {
-		return verbs.QPState(qp.entry.state.Load()), nil
+		return qp.entry.load().state(), nil
 	}
-	return verbs.QPState(qp.state.Load()), nil
+	return qp.now(), nil
 }

@@ -25,6 +25,7 @@ type requester struct {
 	shared *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
 	views  []*domainView // where it was looked for
 	routed bool          // such an initiator: the work request at next goes over path
+	died   bool          // the process that had the SRQ of the work request at next is dead
 
 	out     delivery
 	vec     cma.Vec

@@ -12,6 +12,7 @@ type responder struct {
 	msn     uint32 // the message that must come next, or is open
 	refused bool   // an RNR NAK was sent: what comes before its retry is stale
 	over    bool   // in ERR: the last receive of an SRQ has been completed
+	told    bool   // a target in a shared domain, in ERR: this device's user has been told
 	orphan  bool   // the message that must come lost its SRQ on the way
 	open    openMessage
 }
@@ -126,7 +127,9 @@ func (l *inLink) handle(pkt *packet, body unsafe.Pointer) {
 		return
 	}
 	if pkt.op == pktFault {
-		qp.peerFault(prm.Syndrome(pkt.status))
+		if pkt.msn == qp.entry.rqPSN.Load() { // else it is of a connection before a RESET
+			qp.peerFault(prm.Syndrome(pkt.status))
+		}
 		return
 	}
 	if !l.inOrder(qp, pkt) {
@@ -285,6 +288,9 @@ func (qp *queuePair) receiveFailed(here, there prm.Syndrome) prm.Syndrome {
 	m.close()
 	qp.recvError(m.queue, &m.entry, here)
 	qp.stop()
+	if qp.domain != nil { // the completion is somebody else's
+		qp.raiseFault(verbs.EventQPReqErr)
+	}
 	return there
 }
 
@@ -300,11 +306,11 @@ func (qp *queuePair) peerFault(syn prm.Syndrome) {
 	qp.stop()
 	switch syn {
 	case prm.SyndromeRemoteAccess:
-		qp.hca.raise(verbs.EventQPAccessErr, qp.handle)
+		qp.raiseFault(verbs.EventQPAccessErr)
 	case prm.SyndromeRemoteInvalidReq:
-		qp.hca.raise(verbs.EventQPReqErr, qp.handle)
+		qp.raiseFault(verbs.EventQPReqErr)
 	default:
-		qp.hca.raise(verbs.EventQPFatal, qp.handle)
+		qp.raiseFault(qp.fatal())
 	}
 }
 

@@ -121,6 +121,42 @@ func TestDereg_OthersAreNotHeldUp(t *testing.T) {
 	v.leave()
 }
 
+// A peer that is stopped in the middle of an access holds up the end of all QPs to it once, for
+// qpPatience; one that is stopped in another one later does so again.
+func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
+	h := openTest(t)
+	v := newVisitor(t, h)
+	var qps []*queuePair
+	for range 20 {
+		qp := newTestQP(t, h)
+		qp.entry.setDestGID(v.gid)
+		qps = append(qps, qp)
+	}
+	v.enter(1)
+	synctest.Test(t, func(t *testing.T) {
+		start := nanotime()
+		end := func(qps []*queuePair) {
+			for _, qp := range qps {
+				require.NoError(t, h.ModifyQP(qp.qpn, &verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+				qp.entry.setDestGID(v.gid)
+				require.NoError(t, h.DestroyQP(qp.qpn))
+			}
+		}
+		end(qps[:10])
+		once := nanotime() - start
+		assert.GreaterOrEqual(t, once, qpPatience.Nanoseconds())
+		assert.Less(t, once, 2*qpPatience.Nanoseconds())
+		v.leave()
+		v.enter(1)
+		start = nanotime()
+		end(qps[10:])
+		assert.Equal(t, once, nanotime()-start)
+	})
+	v.leave()
+	h.quarantine.release()
+	assert.Zero(t, h.quarantine.count.Load(), "the numbers are free")
+}
+
 // An XRC SRQ with a peer in the middle of a message is not waited for: it takes no message any
 // more, and can be destroyed when the peer has gone on.
 func TestDestroyXRCSRQ_DoesNotWait(t *testing.T) {

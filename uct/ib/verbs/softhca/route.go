@@ -112,7 +112,7 @@ func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
 	place, _ := s.view.dir.SRQPlace(srqn)
 	m, ok := s.view.dir.SRQOwner(srqn)
 	if !ok {
-		return nil, qp.noQueue()
+		return nil, qp.noQueue(s.view.dir.SRQDied(srqn))
 	}
 	p, err := qp.pathTo(place, m)
 	if err != nil {
@@ -122,19 +122,23 @@ func (qp *queuePair) reach(srqn uint32) (*path, stepResult) {
 	case linkDialing:
 		return nil, qp.awaitLink(p.link)
 	case linkDown:
-		if linkEnd(p.link.end.Load()) == endBusy {
-			return nil, qp.failNext(prm.SyndromeRetryExceeded)
+		if end := linkEnd(p.link.end.Load()); end != endBusy {
+			return nil, qp.noQueue(end != endClosed)
 		}
-		return nil, qp.noQueue()
+		return nil, qp.refused(prm.SyndromeRemoteOp) // it has not been sent, and others go on
 	}
 	if !s.shows(p.link, srqn) {
-		return nil, qp.noQueue()
+		return nil, qp.noQueue(s.view.dir.SRQDied(srqn))
 	}
 	return p, stepDone
 }
 
-// noQueue fails the work request at next: its SRQ is in no device of the domain.
-func (qp *queuePair) noQueue() stepResult { return qp.refused(prm.SyndromeRemoteInvalidReq) }
+// noQueue fails the work request at next: its SRQ is in no device of the domain. died says that
+// its process is dead.
+func (qp *queuePair) noQueue(died bool) stepResult {
+	qp.req.died = died
+	return qp.refused(prm.SyndromeRemoteInvalidReq)
+}
 
 // pathTo is the path to a member. The responders of one that was not there before expect
 // the first message number of the connection. Nothing is in flight.
@@ -184,13 +188,15 @@ func (qp *queuePair) memberGone(l *outLink) {
 	if !slices.ContainsFunc(s.paths, func(p *path) bool { return p.link == l }) {
 		return
 	}
-	if !s.view.dir.Referred(qp.attr.DestQPN, s.knownGone) || r.link == l && (r.inFlight > 0 || r.routed) {
-		qp.leaveStarving()
-		r.take(&path{link: l}) // it is the reason
-		if qp.is(verbs.QPStateRTR) || qp.is(verbs.QPStateRTS) || qp.is(verbs.QPStateSQD) {
-			qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
-		}
-	} else if r.link == l {
+	switch onItsWay := r.link == l && (r.inFlight > 0 || r.routed); {
+	case !s.view.dir.Referred(qp.attr.DestQPN, s.knownGone):
+		qp.memberLost(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
+	case onItsWay && linkEnd(l.end.Load()) == endBroken:
+		qp.memberLost(l, prm.SyndromeRetryExceeded, prm.SyndromeOK)
+	case onItsWay:
+		r.died = linkEnd(l.end.Load()) != endClosed
+		qp.memberLost(l, prm.SyndromeRemoteInvalidReq, prm.SyndromeRemoteInvalidReq)
+	case r.link == l:
 		r.take(&path{link: l}) // until the next message
 	}
 	for _, p := range s.paths {
@@ -200,11 +206,26 @@ func (qp *queuePair) memberGone(l *outLink) {
 	}
 }
 
+// memberLost fails the QP, because of a link that has gone down: with syn, and the target with
+// told. A queue whose member is gone is refused as one that is closed: in hardware the kernel
+// closes it.
+func (qp *queuePair) memberLost(l *outLink, syn, told prm.Syndrome) {
+	r := &qp.req
+	qp.leaveStarving()
+	r.take(&path{link: l}) // it is the reason
+	if told != prm.SyndromeOK {
+		qp.findWayForFault()
+	}
+	if receiving(qp.now()) {
+		qp.enterError(syn, told)
+	}
+}
+
 // knownGone reports whether a device is one that has hung up.
 func (s *sharedPeer) knownGone(gid [16]byte) bool {
 	return slices.ContainsFunc(s.paths, func(p *path) bool {
 		end := linkEnd(p.link.end.Load())
-		return p.link.gid == verbs.GID(gid) && (end == endGone || end == endClosed)
+		return p.link.gid == verbs.GID(gid) && (end == endGone || end == endClosed || end == endBroken)
 	})
 }
 

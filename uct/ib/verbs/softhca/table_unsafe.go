@@ -19,7 +19,7 @@ import (
 //	tableLen     on the shm fabric: shownRecvs receives of each XRC SRQ, 64 bytes each
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 5
+	tableVersion = 7
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
@@ -40,7 +40,7 @@ const (
 // state change only while state is below RTR.
 type qpEntry struct {
 	qpn     atomic.Uint32 // 0: free
-	state   atomic.Uint32 // verbs.QPState; stored last, so it publishes the rest
+	state   atomic.Uint32 // stateWord; stored last, so it publishes the rest
 	destQPN atomic.Uint32
 	access  atomic.Uint32 // verbs.Access granted through this QP
 	pdn     atomic.Uint32
@@ -50,11 +50,41 @@ type qpEntry struct {
 	// rnrTimer is the code of the delay after a message found no receive.
 	rnrTimer atomic.Uint32
 	// Of a target in a shared domain, where all devices see one entry: what its responders
-	// there need besides. epoch is another one after each reset and connection.
-	epoch   atomic.Uint32
+	// there need besides.
 	rqPSN   atomic.Uint32
 	pathMTU atomic.Uint32 // verbs.MTU
+	fault   atomic.Uint32 // verbs.EventType that the devices are told of, in ERR; 0: none
 	_       [4]byte
+}
+
+// stateWord is the state of a QP as peers see it, and of which connection, if it is a target
+// in a shared domain: the epoch is another one after each reset and connection.
+//
+//	31..8 epoch    7..0 verbs.QPState
+type stateWord uint32
+
+const epochShift = 8
+
+// state is ERR if it is none: others can write to the directory of a domain.
+func (w stateWord) state() verbs.QPState { return min(verbs.QPState(w), verbs.QPStateErr) }
+
+func (w stateWord) epoch() uint32 { return uint32(w >> epochShift) }
+
+// errorOf is ERR of a connection.
+func errorOf(epoch uint32) stateWord { return stateWord(epoch<<epochShift | uint32(verbs.QPStateErr)) }
+
+// to is the word after a change of state.
+func (w stateWord) to(s verbs.QPState) stateWord {
+	epoch := w.epoch()
+	if s == verbs.QPStateReset || s == verbs.QPStateRTR {
+		epoch++
+	}
+	return stateWord(epoch<<epochShift | uint32(s))
+}
+
+// receiving reports whether a QP in a state receives from its peer.
+func receiving(s verbs.QPState) bool {
+	return s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD
 }
 
 // mrEntry is what an initiator must know of a memory region. key is stored last
@@ -213,12 +243,17 @@ func (e *qpEntry) setDestGID(g verbs.GID) {
 // peer is the device that the QP of the entry is connected to.
 func (e *qpEntry) peer() [2]uint64 { return [2]uint64{e.destGID[0].Load(), e.destGID[1].Load()} }
 
+func (e *qpEntry) load() stateWord { return stateWord(e.state.Load()) }
+
+// change stores the word that comes after w; false if it is not w any more.
+func (e *qpEntry) change(w stateWord, to verbs.QPState) bool {
+	return e.state.CompareAndSwap(uint32(w), uint32(w.to(to)))
+}
+
 // accepts reports whether the entry is QP qpn, ready to receive from the QP
 // srcQPN at the port src. state is loaded first, as it is stored last.
 func (e *qpEntry) accepts(qpn, srcQPN uint32, src *[2]uint64) bool {
-	s := verbs.QPState(e.state.Load())
-	return (s == verbs.QPStateRTS || s == verbs.QPStateRTR || s == verbs.QPStateSQD) &&
-		e.qpn.Load() == qpn && e.from(srcQPN, src)
+	return receiving(verbs.QPState(e.state.Load())) && e.qpn.Load() == qpn && e.from(srcQPN, src)
 }
 
 // from reports whether the entry's QP is connected to the QP srcQPN at the port src.

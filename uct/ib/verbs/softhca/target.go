@@ -3,6 +3,7 @@ package softhca
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -190,24 +191,85 @@ func (qp *queuePair) sync() {
 		return
 	}
 	e := qp.entry
-	if epoch := e.epoch.Load(); epoch != qp.epoch {
+	w := e.load()
+	if w.epoch() != qp.epoch {
 		qp.abandon()
-		qp.epoch = epoch
+		qp.epoch = w.epoch()
 		qp.resp = responder{msn: e.rqPSN.Load()}
 	}
 	qp.attr.AccessFlags = verbs.Access(e.access.Load())
 	qp.attr.MinRNRTimer = uint8(e.rnrTimer.Load())
 	qp.attr.PathMTU = verbs.MTU(e.pathMTU.Load())
-	if s := e.state.Load(); s != qp.state.Swap(s) && verbs.QPState(s) == verbs.QPStateErr {
+	if s := w.state(); qp.state.Swap(uint32(s)) != uint32(s) && s == verbs.QPStateErr {
 		qp.abandon()
 	}
 }
 
-// changed tells other members that the target was reset or connected.
-func (qp *queuePair) changed(to verbs.QPState) {
-	if qp.isShared() && (to == verbs.QPStateReset || to == verbs.QPStateRTR) {
-		qp.epoch = qp.entry.epoch.Add(1)
+// setShared changes the state of a target in a shared domain. False if another member has
+// reset or connected it since sync, so that this is about a connection that is over, or has
+// changed its state so that it does not go on to this one. driving is held.
+func (qp *queuePair) setShared(to verbs.QPState) bool {
+	for range stateTries {
+		w := qp.entry.load()
+		if to != verbs.QPStateReset && (w.epoch() != qp.epoch || !qp.service.Allows(w.state(), to)) {
+			return false
+		}
+		if to == verbs.QPStateReset || to == verbs.QPStateRTR {
+			qp.entry.fault.Store(0)
+		}
+		if qp.entry.change(w, to) {
+			qp.epoch = w.to(to).epoch()
+			return true
+		}
 	}
+	return false
+}
+
+// stateTries is more often than members change a target at the same time. A process that
+// writes to the directory all the time cannot keep others in a loop.
+const stateTries = 1 << 10
+
+// tellMembers has the other devices that refer to a target look at its entry, which is in ERR.
+// Those of processes that are stopped look when they go on.
+func (h *hca) tellMembers(d *xrcDomain, e *qpEntry, t verbs.EventType) {
+	e.fault.Store(uint32(t))
+	if others := d.dir.Others(e.qpn.Load()); len(others) > 0 {
+		h.dials.Go(func() { xrcdomain.Call(d.key, others) })
+	}
+}
+
+// lookAtFaults reports the faults of targets in a domain that other devices have found. It runs
+// on the goroutine of the domain.
+func (h *hca) lookAtFaults(d *xrcDomain) {
+	h.driving.lock()
+	defer h.driving.unlock()
+	h.eachQP(func(qp *queuePair) {
+		if qp.domain == d && !qp.replaced() {
+			qp.noticeFault()
+		}
+	})
+}
+
+// noticeFault reports a fault of a target in a shared domain, once. driving is held.
+func (qp *queuePair) noticeFault() {
+	word := qp.entry.fault.Load()
+	if word == 0 || qp.entry.load().state() != verbs.QPStateErr {
+		return
+	}
+	if qp.sync(); !qp.resp.told {
+		qp.resp.told = true
+		qp.hca.raise(targetFault(word), qp.handle)
+	}
+}
+
+// targetFault is the event in the entry of a target. What no device writes there, such as one of
+// a completion queue with the number, reads as a refusal: others can write to the directory.
+func targetFault(word uint32) verbs.EventType {
+	switch word {
+	case uint32(verbs.EventQPFatal), uint32(verbs.EventQPAccessErr):
+		return verbs.EventType(word)
+	}
+	return verbs.EventQPReqErr
 }
 
 // targetTable finds the responders of targets in shared domains by number, without a lock.
@@ -265,24 +327,37 @@ func (l *inLink) receiver(pkt *packet) *queuePair {
 }
 
 // addResponder makes a responder for the first packet that a peer has sent over a target in
-// a shared domain; nil if there is no such target. driving is held.
+// a shared domain; nil if there is no such target: that takes a look at each domain, and at
+// no QP, since a peer may send any number. driving is held.
 func (l *inLink) addResponder(pkt *packet) *queuePair {
 	h := l.hca
+	d := l.domainOf(pkt)
+	if d == nil {
+		return nil
+	}
 	h.dropResponders((*queuePair).replaced)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, d := range h.xrcds.slot {
-		if d == nil || d.dir == nil || !targetEntry(&d.dir.View, pkt.dstQPN).accepts(pkt.dstQPN, pkt.srcQPN, &l.gid) {
-			continue
-		}
-		qp, err := h.newTarget(d, pkt.dstQPN)
-		if err != nil {
-			return nil
-		}
-		qp.sync()
-		return qp
+	qp, err := h.newTarget(d, pkt.dstQPN)
+	if err != nil {
+		return nil
 	}
-	return nil
+	qp.sync()
+	return qp
+}
+
+// domainOf is the shared domain with the target of a packet; nil if there is none. driving is
+// held, so that the device does not leave it.
+func (l *inLink) domainOf(pkt *packet) *xrcDomain {
+	l.hca.mu.Lock()
+	defer l.hca.mu.Unlock()
+	i := slices.IndexFunc(l.hca.xrcds.slot, func(d *xrcDomain) bool {
+		return d != nil && d.dir != nil && targetEntry(&d.dir.View, pkt.dstQPN).accepts(pkt.dstQPN, pkt.srcQPN, &l.gid)
+	})
+	if i < 0 {
+		return nil
+	}
+	return l.hca.xrcds.slot[i]
 }
 
 // dropResponders destroys the responders without users that are to go. driving is held.
@@ -316,9 +391,24 @@ func (h *hca) failShared(gid [2]uint64) {
 			continue
 		}
 		eachTarget(&d.dir.View, func(e *qpEntry) {
-			if s := e.state.Load(); e.peer() == gid && verbs.QPState(s) != verbs.QPStateReset {
-				e.state.CompareAndSwap(s, uint32(verbs.QPStateErr))
+			if e.failOf(gid) {
+				h.tellMembers(d, e, verbs.EventQPFatal)
 			}
 		})
 	}
+}
+
+// failOf moves the target of an entry to ERR if it is connected to a device: that connection,
+// and no later one. False if there is none.
+func (e *qpEntry) failOf(gid [2]uint64) bool {
+	for range stateTries {
+		w := e.load()
+		if !receiving(w.state()) || e.peer() != gid {
+			return false
+		}
+		if e.change(w, verbs.QPStateErr) {
+			return true
+		}
+	}
+	return false
 }

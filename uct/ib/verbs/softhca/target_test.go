@@ -7,7 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
@@ -25,10 +27,9 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	settled(s.h)
 	require.True(t, target.q.resp.open.begun())
 	e := target.q.entry
-	e.state.Store(uint32(verbs.QPStateReset))
+	e.changeElsewhere(t, verbs.QPStateReset)
 	e.rqPSN.Store(77)
-	e.epoch.Add(1)
-	e.state.Store(uint32(verbs.QPStateRTS))
+	e.changeElsewhere(t, verbs.QPStateRTR)
 	pkt, payload = s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
 	pkt.ext, pkt.msn = q.srqn, 77
 	require.True(t, s.peers[0].request(pkt, payload))
@@ -39,6 +40,73 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	assert.Equal(t, verbs.WCSuccess, wcs[1].Status)
 	assert.Equal(t, uint32(8), wcs[1].ByteLen)
 	s.posts = nil // they are accounted for here
+}
+
+// changeElsewhere changes the state as another member does.
+func (e *qpEntry) changeElsewhere(t *testing.T, to verbs.QPState) {
+	t.Helper()
+	require.True(t, e.change(e.load(), to))
+}
+
+// Another member, or the device, moves a target to ERR while this one is about to move it on:
+// the fault is not lost.
+func TestTarget_FailsDuringModify(t *testing.T) {
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		q := s.qps[xrcTarget].q
+		if e := q.entry; q.isShared() {
+			e.changeElsewhere(t, verbs.QPStateErr)
+		} else {
+			q.stop()
+		}
+		err := s.h.ModifyQP(q.handle, &verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState)
+		require.ErrorIs(t, err, ucs.ErrInvalidState)
+		assert.Equal(t, verbs.QPStateErr, s.qps[xrcTarget].v.State())
+	})
+}
+
+// What another member makes of a target after this one has looked is not undone.
+func TestTarget_ChangedElsewhere(t *testing.T) {
+	for name, c := range map[string]struct {
+		elsewhere []verbs.QPState
+		here      verbs.QPState
+	}{
+		"failed":          {[]verbs.QPState{verbs.QPStateErr}, verbs.QPStateRTS},
+		"reset":           {[]verbs.QPState{verbs.QPStateReset}, verbs.QPStateErr},
+		"connected anew":  {[]verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateRTS}, verbs.QPStateErr},
+		"to be connected": {[]verbs.QPState{verbs.QPStateReset, verbs.QPStateInit}, verbs.QPStateErr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSharedSiege(t)
+			s.begin(t)
+			defer s.end()
+			q := s.qps[xrcTarget].q
+			for _, to := range c.elsewhere {
+				q.entry.changeElsewhere(t, to)
+			}
+			want := q.entry.load()
+			assert.False(t, q.setState(c.here))
+			q.stop()
+			assert.Equal(t, want, q.entry.load())
+			require.True(t, q.setState(verbs.QPStateReset), "from any state")
+		})
+	}
+}
+
+// A device that is gone fails the targets that are connected to it, and not those that were,
+// and are about to be connected to another one.
+func TestTarget_InitiatorIsGone(t *testing.T) {
+	xrcSieges(t, func(t *testing.T, s *siege) {
+		gid, target := gidWords(s.peers[0].gid), s.qps[xrcTarget].v
+		s.h.failTargets(gidWords(s.peers[1].gid))
+		assert.Equal(t, verbs.QPStateRTS, target.State(), "of another one")
+		s.h.failTargets(gid)
+		assert.Equal(t, verbs.QPStateErr, target.State())
+		require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1},
+			verbs.QPMaskState|verbs.QPMaskPort|verbs.QPMaskPKeyIndex|verbs.QPMaskAccessFlags))
+		s.h.failTargets(gid)
+		assert.Equal(t, verbs.QPStateInit, target.State())
+	})
 }
 
 // elsewhere is a target in RESET that another member has made for an initiator; its first
@@ -53,7 +121,6 @@ func elsewhere(t *testing.T, d *xrcDomain, gid verbs.GID, initiator uint32) (num
 	e.destQPN.Store(initiator)
 	e.setDestGID(gid)
 	e.rqPSN.Store(5)
-	e.epoch.Store(1)
 	return number, e
 }
 
@@ -73,7 +140,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	settled(s.h)
 	each := func(*queuePair) bool { return true }
 	require.Nil(t, s.h.targets.find(number, each), "it is in RESET")
-	e.state.Store(uint32(verbs.QPStateRTR))
+	e.changeElsewhere(t, verbs.QPStateRTR)
 	require.True(t, p.request(pkt, payload))
 	settled(s.h)
 	qp := s.h.targets.find(number, each)
@@ -83,10 +150,7 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	gone, err := d.dir.CloseQP(number)
 	require.NoError(t, err)
 	require.True(t, gone)
-	other := pkt
-	other.dstQPN ^= 1 << 15
-	require.True(t, p.request(other, payload)) // who looks for another one finds that it has gone
-	settled(s.h)
+	s.h.failTargets(gidWords(s.peers[1].gid)) // a process with that address has gone
 	assert.Nil(t, s.h.targets.find(number, each))
 	assert.Equal(t, live-1, s.h.qpIDs.live())
 	var wcs [4]verbs.WC
@@ -94,6 +158,51 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	assert.Equal(t, verbs.WCWRFlushErr, wcs[0].Status)
 	assert.Equal(t, number, wcs[0].QPN)
 	s.posts = nil
+}
+
+// A notice that the initiator was refused is of one connection: one that comes late, behind a RESET and
+// another connection, leaves that alone.
+func TestFault_OfFormerConnection(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	for _, i := range []int{0, 1, xrcTarget} {
+		q := &s.qps[i]
+		for _, c := range []struct {
+			psn  uint32
+			want bool // that it goes to ERR
+		}{{siegePSN - 1, false}, {0, false}, {siegePSN, true}} {
+			require.True(t, s.peers[q.peer].request(packet{op: pktFault, srcQPN: q.remote, dstQPN: q.v.Number(), msn: c.psn,
+				status: uint8(prm.SyndromeRemoteInvalidReq)}, nil))
+			settled(s.h)
+			require.Equal(t, c.want, q.v.State() == verbs.QPStateErr, "QP %d, PSN %#x", i, c.psn)
+		}
+	}
+}
+
+// A packet to a number that no domain has costs a look at each domain and at no QP: a peer can
+// send as many as it likes.
+func TestTarget_UnknownNumber(t *testing.T) {
+	s := newSharedSiege(t)
+	s.begin(t)
+	defer s.end()
+	id, _, ok := s.h.qpIDs.take()
+	require.True(t, ok)
+	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(qpEntry)}
+	s.h.qps.slot[id].Store(gone) // a look at it takes it away
+	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
+		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
+		pkt.dstQPN = number
+		require.True(t, s.peers[0].request(pkt, payload))
+		settled(s.h)
+		var answers []packet
+		s.peers[0].drain(func(p *packet) { answers = append(answers, *p) })
+		require.Len(t, answers, 1)
+		assert.Equal(t, [2]uint8{pktNak, uint8(prm.SyndromeRetryExceeded)}, [2]uint8{answers[0].op, answers[0].status})
+	}
+	assert.Same(t, gone, s.h.qps.slot[id].Load())
+	s.h.dropResponders((*queuePair).replaced)
+	assert.Nil(t, s.h.qps.slot[id].Load())
 }
 
 // The table finds what is in it, whatever shares a bucket.
@@ -118,4 +227,44 @@ func TestTargetTable(t *testing.T) {
 			}
 		}
 	})
+}
+
+// faults notes what is reported.
+type faults struct{ types []verbs.EventType }
+
+func (f *faults) AsyncEvent(t verbs.EventType, _ uint32) { f.types = append(f.types, t) }
+func (f *faults) Unreachable(_ uint32, _ verbs.GID)      {}
+
+// What a member reports of a target is a fault of a target, whatever somebody writes to the directory:
+// no event of the device, or of a queue that happens to have its number.
+func TestTarget_FaultThatIsNone(t *testing.T) {
+	s := newSharedSiege(t)
+	s.begin(t)
+	defer s.end()
+	q := s.qps[xrcTarget].q
+	var got faults
+	sink := prm.AsyncSink(&got)
+	defer s.h.sink.Store(s.h.sink.Swap(&sink))
+	const beyond = 1 << 8 // of verbs.EventType
+	for _, c := range []struct {
+		word uint32
+		want verbs.EventType
+	}{
+		{uint32(verbs.EventQPFatal), verbs.EventQPFatal},
+		{uint32(verbs.EventQPAccessErr), verbs.EventQPAccessErr},
+		{uint32(verbs.EventQPReqErr), verbs.EventQPReqErr},
+		{uint32(verbs.EventDeviceFatal), verbs.EventQPReqErr},
+		{uint32(verbs.EventSRQErr), verbs.EventQPReqErr},
+		{beyond | uint32(verbs.EventCQErr), verbs.EventQPReqErr},
+		{beyond | uint32(verbs.EventQPFatal), verbs.EventQPReqErr},
+	} {
+		for _, to := range []verbs.QPState{verbs.QPStateReset, verbs.QPStateInit, verbs.QPStateRTR, verbs.QPStateErr} {
+			q.entry.changeElsewhere(t, to)
+		}
+		q.entry.fault.Store(c.word)
+		got.types = nil
+		s.h.lookAtFaults(q.domain)
+		s.h.lookAtFaults(q.domain)
+		assert.Equal(t, []verbs.EventType{c.want}, got.types, "%#x, once", c.word)
+	}
 }

@@ -226,7 +226,7 @@ func (qp *queuePair) sendFault() bool {
 	l.txLock.lock()
 	pkt := l.req.reserve(0)
 	if pkt != nil {
-		pkt.op, pkt.srcQPN, pkt.dstQPN = pktFault, qp.qpn, qp.attr.DestQPN
+		pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = pktFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
 		pkt.status = uint8(r.fault)
 		l.req.publish(pkt)
 	}

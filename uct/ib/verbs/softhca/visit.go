@@ -93,6 +93,28 @@ func (h *hca) await(list []visit, limit time.Duration) []visit {
 	return list
 }
 
+// qpPatience is how long a QP that ends waits for its peer, which may be in the middle of
+// an access: far more than any takes. A peer that does not run ends that later, unless
+// the memory is deregistered, which waits longer and tells.
+const qpPatience = 100 * time.Millisecond
+
+// awaitPeer waits until the accesses of a device that are under way are over, for qpPatience,
+// and returns those that are not. What has been waited for in vain is not waited for again:
+// a peer that is stopped holds up the end of all QPs to it once.
+func (h *hca) awaitPeer(gid [2]uint64) (inside []visit) {
+	list := h.visitsFrom(gid)
+	h.overdueMu.Lock()
+	h.overdue = h.ongoing(h.overdue)
+	late := slices.Clone(h.overdue)
+	h.overdueMu.Unlock()
+	known := func(v visit) bool { return slices.Contains(late, v) }
+	fresh := h.await(slices.DeleteFunc(slices.Clone(list), known), qpPatience)
+	h.overdueMu.Lock()
+	h.overdue = append(h.overdue, fresh...)
+	h.overdueMu.Unlock()
+	return append(slices.DeleteFunc(list, func(v visit) bool { return !known(v) }), fresh...)
+}
+
 // inUseError is the error for memory that peers are inside of.
 func inUseError(list []visit) error {
 	e := &ucs.InUseError{}

@@ -3,6 +3,7 @@ package softhca
 import (
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
 )
 
 // shownRecvs is how many receives of an XRC SRQ peers see: as many messages can arrive
@@ -153,33 +154,6 @@ func (q *recvQueue) consume(seq uint16) {
 	}
 }
 
-// settle passes the claim of a device on that is gone: what it had said is known.
-func (q *recvQueue) settle(id uint64) {
-	q.mu.lock()
-	w := q.xrc.window
-	word := w.claim.Load()
-	if by, seq := splitClaim(word); by == id {
-		if !w.holds(seq) {
-			seq++
-		}
-		w.claim.CompareAndSwap(word, claimed(0, seq))
-	}
-	q.mu.release()
-	q.hca.wakeStarving()
-}
-
-// settleClaims passes on what a device has claimed that is gone.
-func (h *hca) settleClaims(gid [2]uint64) {
-	h.mu.Lock()
-	n := h.srqIDs.next
-	h.mu.Unlock()
-	for i := range n + 1 {
-		if q := h.xrcSRQs.slot[i].Load(); q != nil {
-			q.settle(claimID(gid))
-		}
-	}
-}
-
 // filled takes what the peer says in pktFilled: a message is in a receive. The peer holds
 // its send for complete.
 func (l *inLink) filled(pkt *packet) {
@@ -205,11 +179,16 @@ func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
 	}
 }
 
-// isSender reports whether a packet comes over a target in a domain, from its initiator.
+// isSender reports whether a packet comes over a target in a domain, from its initiator. A target
+// in a shared domain may be gone since, with its initiator's process: what has been sent before, and is
+// complete there, arrives. Only processes of this user, which can write to the directory, are believed that.
 func (l *inLink) isSender(d *xrcDomain, pkt *packet) bool {
 	if d.dir != nil {
 		e := targetEntry(&d.dir.View, pkt.dstQPN)
-		return !e.destroyed(pkt.dstQPN) && e.from(pkt.srcQPN, &l.gid)
+		if e.destroyed(pkt.dstQPN) {
+			return l.sameUser && pkt.dstQPN&xrcdomain.NumberBit != 0
+		}
+		return e.from(pkt.srcQPN, &l.gid)
 	}
 	qp := l.hca.qps.find(pkt.dstQPN)
 	return qp != nil && qp.domain == d && qp.entry.from(pkt.srcQPN, &l.gid)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -502,6 +503,7 @@ func TestXRC_Contention(t *testing.T) {
 			require.NoError(t, err)
 		}
 		errs := make(chan error, senders)
+		var sending sync.WaitGroup
 		var next [senders]uint32
 		of := map[uint32]int{}
 		for k := range senders {
@@ -510,13 +512,17 @@ func TestXRC_Contention(t *testing.T) {
 			t.Cleanup(func() { require.NoError(t, target.Close()) })
 			connectXRC(n, x, target, defaultLink)
 			of[target.Number()] = k
-			go func() { errs <- n.sender(s.Number(), messages, limit) }()
+			sending.Go(func() {
+				if err := n.sender(s.Number(), messages, limit); err != nil {
+					errs <- err
+				}
+			})
 		}
 		for id := range uint64(6) {
 			post(id)
 		}
 		for range senders * messages {
-			wc := a.completion()
+			wc := a.completionUnless(errs)
 			require.Equal(t, verbs.WCSuccess, wc.Status)
 			k, ok := of[wc.QPN]
 			require.True(t, ok)
@@ -528,9 +534,8 @@ func TestXRC_Contention(t *testing.T) {
 			}
 			post(wc.ID)
 		}
-		for range senders {
-			require.NoError(t, <-errs)
-		}
+		sending.Wait()
+		require.Empty(t, errs)
 		a.idle()
 		require.NoError(t, s.Close())
 		require.NoError(t, mr.Close())

@@ -71,16 +71,59 @@ func TestXRCSRQ_ClaimOfTheDead(t *testing.T) {
 		gid := gidWords(s.peers[0].gid)
 		c := q.xrc.window.claim
 		c.Store(claimed(claimID(gid), 0))
-		s.h.settleClaims(gidWords(s.peers[1].gid))
-		assert.Equal(t, claimed(claimID(gid), 0), c.Load(), "of another device")
-		s.h.settleClaims(gid)
+		s.h.settleClaims()
+		assert.Equal(t, claimed(claimID(gid), 0), c.Load(), "it is there")
+		require.True(t, s.h.delist(s.peers[0].in))
+		s.h.settleClaims()
 		assert.Equal(t, claimed(0, 0), c.Load())
 		c.Store(claimed(claimID(gid), 0))
 		_, ok := q.takeFilled(0, 8, claimID(gid))
 		require.True(t, ok)
-		s.h.settleClaims(gid)
+		s.h.settleClaims()
 		assert.Equal(t, claimed(0, 1), c.Load())
 	})
+}
+
+// What a device has passed over without filling it does not keep the queue from receiving when
+// the device is gone: it is flushed, but for what somebody has said to have filled.
+func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
+	for name, c := range map[string]struct {
+		claim   uint64
+		flushed int
+	}{
+		"all":              {claimed(0, 3), 3},
+		"one":              {claimed(0, 1), 1},
+		"none":             {claimed(0, 0), 0},
+		"claim of nobody":  {claimed(77, 2), 2},
+		"claim is no such": {claimed(0, 1000), 3},
+	} {
+		for _, noticed := range []bool{false, true} {
+			xrcSieges(t, func(t *testing.T, s *siege) {
+				q := s.h.xrcSRQs.find(s.xsrq.Number())
+				q.xrc.window.claim.Store(c.claim)
+				want := c.flushed
+				if noticed && c.flushed > 0 {
+					want-- // the driver of the test has not looked at the notice
+					require.True(t, s.peers[1].request(packet{op: pktFilled, dstQPN: 77, ext: q.srqn, dmaLen: 8}, nil))
+				}
+				s.h.dropInbound(s.peers[0].in)
+				s.h.dials.Wait()
+				var wcs [8]verbs.WC
+				n := s.cq.Poll(wcs[:])
+				require.Equal(t, want, n, name)
+				for _, wc := range wcs[:n] {
+					assert.Equal(t, verbs.WCWRFlushErr, wc.Status)
+					assert.Zero(t, wc.QPN)
+				}
+				s.posts = nil
+				for range c.flushed {
+					s.postRecv(xrcQueues)
+				}
+				ok, busy, _ := q.takeShown(new(recvEntry))
+				assert.True(t, ok && !busy, "the next message is received")
+			})
+		}
+	}
 }
 
 // While a receive is claimed a message over the ring waits, and is told that it need not
@@ -183,6 +226,7 @@ func (p *xrcPair) up(qpn, dest uint32) {
 	p.t.Helper()
 	attr := verbs.QPAttr{State: verbs.QPStateRTR, DestQPN: dest, AH: verbs.AHAttr{DGID: p.h.gid}, PathMTU: verbs.MTU4096,
 		RNRRetry: verbs.RNRForever, Timeout: 14, RetryCnt: 7}
+	require.NoError(p.t, p.h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateInit}, verbs.QPMaskState))
 	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, 1<<21-1))
 	attr.State = verbs.QPStateRTS
 	require.NoError(p.t, p.h.ModifyQP(qpn, &attr, verbs.QPMaskState))

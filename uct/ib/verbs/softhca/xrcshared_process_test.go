@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 // domainEnv names the file of the domain that a child is a member of.
@@ -155,15 +157,24 @@ func TestSharedXRC_KilledMaker(t *testing.T) {
 		i.deliverTo(cs[1+k%2], k)
 	}
 	i.sendToMember(cs[0], 7)
-	wc := i.completion()
-	if wc.Status == verbs.WCRetryExcErr { // the kernel had not told of the death yet
-		require.Equal(t, verbs.VendorPeerGone, wc.VendorErr)
-		return
-	}
-	require.Equal(t, verbs.WCRemInvReqErr, wc.Status)
+	i.fail(7, verbs.WCRemInvReqErr) // also if the kernel had not told of the death yet
+	require.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 	testenv.ProgressWithin(t, patience, func() bool {
 		return cs[1].do(t, order{Do: "state"}).State == verbs.QPStateErr
 	})
+}
+
+// The number of a process that was killed is told from one that was closed also when another
+// process has taken its place.
+func TestSharedXRC_NumberOfTheDead(t *testing.T) {
+	i, cs := xrcProcesses(t, 2)
+	i.deliverTo(cs[1], 1)
+	cs[1].kill(t)
+	newChild(t, "xrc member")
+	i.deliverTo(cs[0], 2) // it is not the only one
+	i.sendToMember(cs[1], 3)
+	i.fail(3, verbs.WCRemInvReqErr)
+	assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 }
 
 // The same with a connection over which nothing had gone to the one that is killed.
@@ -187,9 +198,12 @@ func TestSharedXRC_KilledWaiting(t *testing.T) {
 		i.sendToMember(cs[1], 3)
 		i.idle()
 		require.NoError(t, cs[2].cmd.Process.Kill())
-		i.fail(2, verbs.WCRetryExcErr)
+		i.fail(2, verbs.WCRemInvReqErr)
 		assert.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
 		i.fail(3, verbs.WCWRFlushErr)
+		testenv.ProgressWithin(t, patience, func() bool { // as if its SRQ had been closed
+			return cs[1].do(t, order{Do: "state"}).State == verbs.QPStateErr
+		})
 	}
 }
 
@@ -212,6 +226,23 @@ func TestSharedXRC_StoppedMember(t *testing.T) {
 	cs[1].do(t, order{Do: "post", ID: 3})
 	cs[1].took(t, 3)
 	i.succeed(3)
+}
+
+// A process that was stopped before the first message to it is given up: that message is refused, and
+// the target with it, so those behind it can go on to others.
+func TestSharedXRC_StoppedBeforeTheFirst(t *testing.T) {
+	_, cs := xrcProcesses(t, 2)
+	i := openNode(t, softhca.Config{DialTimeout: 50 * time.Millisecond}).newInitiator()
+	cs[0].QPN = cs[0].do(t, order{Do: "make"}).QPN
+	i.connectToMember(cs[0])
+	i.deliverTo(cs[0], 1)
+	cs[1].stop(t)
+	i.sendToMember(cs[1], 2)
+	i.fail(2, verbs.WCRemOpErr)
+	testenv.ProgressWithin(t, patience, func() bool {
+		return cs[0].do(t, order{Do: "state"}).State == verbs.QPStateErr
+	})
+	cs[1].cont(t)
 }
 
 // The last process that refers to the target is killed: no message arrives any more, though
@@ -318,6 +349,8 @@ func TestSharedXRC_KilledInitiator(t *testing.T) {
 			q.takeAll()
 			return target.State() == verbs.QPStateErr && b.target.State() == verbs.QPStateErr
 		})
+		a.told(target, verbs.EventQPFatal)
+		b.told(b.target, verbs.EventQPFatal)
 		q.lostNone(survivor, other.Number())
 		require.NoError(t, target.Close())
 		require.NoError(t, b.target.Close())

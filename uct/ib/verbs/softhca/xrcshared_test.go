@@ -227,6 +227,68 @@ func TestSharedXRC_Fault(t *testing.T) {
 	i.fail(2, verbs.WCRemInvReqErr)
 	assert.Equal(t, verbs.WCLocLenErr, xs[1].completion().Status)
 	assert.Equal(t, verbs.QPStateErr, xs[0].target.State())
+	xs[0].told(xs[0].target, verbs.EventQPReqErr)
+}
+
+// told waits for an event of a QP.
+func (n *node) told(qp *verbs.QP, want verbs.EventType) {
+	n.t.Helper()
+	ev, err := n.ctx.NextAsyncEvent()
+	require.NoError(n.t, err)
+	require.Equal(n.t, want, ev.Type)
+	require.Same(n.t, qp, ev.QP)
+}
+
+// All devices that refer to a target are told of its fault, once, by whichever it was found, and again
+// when it has been connected anew.
+func TestSharedXRC_FaultIsToldToAll(t *testing.T) {
+	i, xs := xrcMembers(t, 4, softhca.Config{}, defaultLink)
+	for _, x := range xs[1:3] {
+		x.openTarget(xs[0].target.Number())
+	}
+	for round := range uint64(3) {
+		good := xs[3].newSRQ()
+		xs[3].post(good, round, 0, 100)
+		i.sendSRQ(good.Number(), 1, 10)
+		i.succeed(1)
+		xs[3].succeed(round)
+		i.sendSRQ(0x123456, 2, 10)
+		i.fail(2, verbs.WCRemInvReqErr)
+		assert.Zero(t, i.wcs[0].VendorErr)
+		for _, x := range xs[:3] {
+			x.told(x.target, verbs.EventQPReqErr)
+			assert.Equal(t, verbs.QPStateErr, x.target.State())
+		}
+		maker := xs[round%3]
+		require.NoError(t, i.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		require.NoError(t, maker.target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+		connectXRC(i, maker, maker.target, defaultLink)
+	}
+}
+
+// A member that leaves is told of to the initiators that may have sent to it, which go on.
+func TestSharedXRC_DepartureIsTold(t *testing.T) {
+	attr := sharedDomain(t)
+	x := openNode(t, softhca.Config{}).enterDomain(attr)
+	x.target = x.newTarget()
+	defer func() { require.NoError(t, x.target.Close()) }()
+	s := x.newSRQ()
+	leaver, gone, leave := memberThatLeaves(t, attr)
+	from := openNode(t, softhca.Config{}).newInitiator()
+	connectXRC(from, x, x.target, defaultLink)
+	leaver.post(gone, 1, 0, 100)
+	from.sendSRQ(gone.Number(), 1, 10)
+	from.succeed(1)
+	leaver.succeed(1)
+	gid := leaver.gid
+	leave()
+	ev, err := from.ctx.NextAsyncEvent()
+	require.NoError(t, err)
+	assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventUnreachable, QP: from.qp, GID: gid}, ev)
+	x.post(s, 2, 0, 100)
+	from.sendSRQ(s.Number(), 2, 10)
+	from.succeed(2)
+	x.succeed(2)
 }
 
 // Numbers that lead nowhere: of no queue, of one that was closed, of another domain, of a
@@ -323,6 +385,7 @@ func TestSharedXRC_MemberLeaves(t *testing.T) {
 	}
 	i.sendSRQ(gone.Number(), 5, 10)
 	i.fail(5, verbs.WCRemInvReqErr)
+	assert.Zero(t, i.wcs[0].VendorErr)
 	await(t, stays.node, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
 }
 
@@ -592,4 +655,29 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 		once()
 	}
 	testenv.NoAllocs(t, "send to two members in turn", once)
+}
+
+// What a send has put into a receive arrives, although the target is destroyed before the device of the receiver
+// looks: the process that had it may have ended.
+func TestSharedXRC_TargetGoesBehindMessages(t *testing.T) {
+	for round := range uint64(20) {
+		attr := sharedDomain(t)
+		x := openNode(t, softhca.Config{}).enterDomain(attr)
+		s := x.newSRQ()
+		i := openNode(t, softhca.Config{}).enterDomain(attr)
+		target := i.newTarget() // of the sender's own device
+		from := i.node.newInitiator()
+		connectXRC(from, i, target, defaultLink)
+		for id := range round%4 + 1 {
+			x.post(s, id, 0, 100)
+			from.sendSRQ(s.Number(), id, 10)
+		}
+		for id := range round%4 + 1 {
+			from.succeed(id)
+		}
+		require.NoError(t, target.Close())
+		for id := range round%4 + 1 {
+			x.succeed(id)
+		}
+	}
 }

@@ -38,7 +38,7 @@ func joinPath(path string, n int) (*Domain, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return Join(int(f.Fd()), unix.O_CREAT, gidFor(n))
+	return Join(int(f.Fd()), unix.O_CREAT, gidFor(n), func() {})
 }
 
 // runMember joins as member 1000, says so, and does what the lines of its input say, each

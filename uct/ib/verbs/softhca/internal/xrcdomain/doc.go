@@ -27,6 +27,8 @@
 // that is killed in the middle leaves no half of one. Reading takes no lock, and neither
 // does giving an SRQ number back.
 //
+// Who changes what others are to look at calls them (Call): a connection to their socket does.
+//
 // A member that is stopped in the middle of a change, which takes some microseconds, holds up
 // the changes of all others: each ends with ucs.ErrTimedOut after 5 s, and so do those of
 // other goroutines of that member which wait behind it. Messages are not held up.

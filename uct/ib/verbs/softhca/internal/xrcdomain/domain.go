@@ -113,6 +113,7 @@ func (v *View) HasMember(gid [16]byte) bool {
 type Domain struct {
 	View
 	server *server
+	called func()
 
 	mu     sync.Mutex // outside of the lock for changes, which goroutines share
 	opened map[uint32]int
@@ -124,15 +125,18 @@ type Domain struct {
 // domain if it has no member, and O_EXCL besides if it must have none. Blocks while another
 // process joins, and while no member answers.
 //
+// called runs whenever somebody uses Call for this member, and may run without, until Close has
+// returned: on a goroutine of the domain.
+//
 // Errors, within a *ucs.OpError: ucs.ErrInvalidParam (fd is neither), unix.EAGAIN (no member,
 // without O_CREAT), unix.EEXIST (members, with O_EXCL), ucs.ErrTimedOut (a process that
 // joins, or all members, are stopped), ucs.ErrNoMemory (all places are taken), system calls.
-func Join(fd, flags int, gid [16]byte) (*Domain, error) {
+func Join(fd, flags int, gid [16]byte, called func()) (*Domain, error) {
 	id, err := identify(fd)
 	if err != nil {
 		return nil, failed("join", id, err)
 	}
-	d := &Domain{View: View{id: id, place: -1}, opened: map[uint32]int{}}
+	d := &Domain{View: View{id: id, place: -1}, opened: map[uint32]int{}, called: called}
 	if err := d.join(fd, flags, gid); err != nil {
 		return nil, failed("join", id, err)
 	}
@@ -190,7 +194,7 @@ func (d *Domain) enter(gid [16]byte) error {
 		if !d.lock.live(place) {
 			continue
 		}
-		s, err := serve(d.id, place, d.lock.fd)
+		s, err := serve(d.id, place, d.lock.fd, d.called)
 		if errors.Is(err, unix.EADDRINUSE) {
 			d.lock.release(place)
 			continue // another user's
@@ -207,7 +211,7 @@ func (d *Domain) enter(gid [16]byte) error {
 // settle clears what an earlier member at the place had, and publishes this one.
 func (d *Domain) settle(gid [16]byte) error {
 	err := d.change(func() error {
-		d.forget(d.place)
+		d.forget(d.place, srqDied)
 		m, w := d.dir.member(d.place), words(gid)
 		m.joins.Add(1)
 		m.pid.Store(uint32(os.Getpid()))
@@ -235,9 +239,10 @@ func (d *Domain) change(f func() error) error {
 	return f()
 }
 
-// forget removes what the member at a place has. Under the lock for changes.
-func (d *Domain) forget(place int) {
-	d.forgetSRQs(place)
+// forget removes what the member at a place has; its SRQ numbers become free. Under the lock
+// for changes.
+func (d *Domain) forget(place int, free srqWord) {
+	d.forgetSRQs(place, free)
 	for i := range d.dir.qpsEnd() {
 		d.drop(d.dir.qp(i), place)
 	}
@@ -247,7 +252,7 @@ func (d *Domain) forget(place int) {
 // to. Idempotent.
 func (d *Domain) Close() error {
 	err := d.change(func() error {
-		d.forget(d.place)
+		d.forget(d.place, 0)
 		return nil
 	})
 	if errors.Is(err, ucs.ErrClosed) {

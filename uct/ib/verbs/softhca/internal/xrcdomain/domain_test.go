@@ -74,6 +74,9 @@ func TestSRQ_FoundByAll(t *testing.T) {
 	require.ErrorIs(t, b.RemoveSRQ(sb), ucs.ErrInvalidParam)
 	_, ok := v.SRQOwner(sb)
 	assert.False(t, ok)
+	assert.False(t, v.SRQDied(sb), "it was given back")
+	require.NoError(t, a.Close())
+	assert.False(t, v.SRQDied(sa), "its member has left")
 }
 
 func TestSRQ_ProcessIsKilled(t *testing.T) {
@@ -83,12 +86,15 @@ func TestSRQ_ProcessIsKilled(t *testing.T) {
 	m, ok := a.SRQOwner(n)
 	require.True(t, ok)
 	require.Equal(t, Member{gidFor(1000), c.Process.Pid, 1}, m)
+	assert.False(t, a.SRQDied(n))
 	c.kill(t)
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok)
+	assert.True(t, a.SRQDied(n))
 	again := startMember(t, path) // takes the same place
 	_, ok = a.SRQOwner(n)
 	assert.False(t, ok, "what the dead had is not that of the next at its place")
+	assert.True(t, a.SRQDied(n), "also when that has cleared up")
 	assert.Equal(t, uint32(2), a.Joins(1))
 	assert.NotEqual(t, n, again.number(t, "srq"))
 }
@@ -191,6 +197,31 @@ func TestQP_NumberComesAgain(t *testing.T) {
 	assert.Equal(t, serial+qpSerials, a.Serial(n))
 }
 
+// TestCall: members that refer to a target are called, whatever becomes of others.
+func TestCall(t *testing.T) {
+	path := domainFile(t)
+	c, a := startMember(t, path), join(t, path, 1)
+	n := c.number(t, "qp 1")
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	calls := make(chan struct{}) // nobody but Call connects to the last that has joined
+	b, err := Join(int(f.Fd()), unix.O_CREAT, gidFor(2), func() { calls <- struct{}{} })
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.Equal(t, []int{0}, b.Others(n), "the maker")
+	require.NoError(t, a.OpenQP(n))
+	require.NoError(t, b.OpenQP(n))
+	require.Equal(t, []int{0, 2}, a.Others(n))
+	require.Equal(t, []int{0, 1}, b.Others(n))
+	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
+	Call(a.Key(), a.Others(n))
+	<-calls
+	c.kill(t)
+	Call(a.Key(), a.Others(n))
+	<-calls
+}
+
 // TestQP_Numbers: each has its entry, in domains that begin anywhere.
 func TestQP_Numbers(t *testing.T) {
 	a := join(t, domainFile(t), 1)
@@ -234,14 +265,14 @@ func TestJoin_Flags(t *testing.T) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
-	_, err = Join(int(f.Fd()), 0, gidFor(1))
+	_, err = Join(int(f.Fd()), 0, gidFor(1), func() {})
 	require.ErrorIs(t, err, unix.EAGAIN)
-	a, err := Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(1))
+	a, err := Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(1), func() {})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, a.Close()) }()
-	_, err = Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(2))
+	_, err = Join(int(f.Fd()), unix.O_CREAT|unix.O_EXCL, gidFor(2), func() {})
 	require.ErrorIs(t, err, unix.EEXIST)
-	b, err := Join(int(f.Fd()), 0, gidFor(2))
+	b, err := Join(int(f.Fd()), 0, gidFor(2), func() {})
 	require.NoError(t, err)
 	require.NoError(t, b.Close())
 }
@@ -250,9 +281,9 @@ func TestJoin_NotByPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	defer func() { _, _ = r.Close(), w.Close() }()
-	_, err = Join(int(r.Fd()), unix.O_CREAT, gidFor(1))
+	_, err = Join(int(r.Fd()), unix.O_CREAT, gidFor(1), func() {})
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
-	_, err = Join(-1, unix.O_CREAT, gidFor(1))
+	_, err = Join(-1, unix.O_CREAT, gidFor(1), func() {})
 	require.ErrorIs(t, err, unix.EBADF)
 }
 

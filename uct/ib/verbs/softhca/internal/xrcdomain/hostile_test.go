@@ -48,7 +48,7 @@ func FuzzDirectory(f *testing.F) {
 		gone, err := d.CloseQP(q)
 		require.NoError(t, err)
 		require.True(t, gone)
-		d.forgetSRQs(d.place)
+		d.forgetSRQs(d.place, srqDied)
 	})
 }
 

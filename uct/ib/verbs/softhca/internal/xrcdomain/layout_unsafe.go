@@ -11,7 +11,7 @@ import (
 // The directory, in native order, as all who map it run on one machine.
 const (
 	layoutMagic   = 0x6763_7872 // "gcxr"
-	layoutVersion = 2
+	layoutVersion = 4
 
 	maxMembers = 1 << 10
 	maxSlots   = 1 << 16 // of a device
@@ -25,7 +25,11 @@ const (
 	membersAt = headerLen
 	slotsAt   = membersAt + maxMembers*memberLen
 	qpsAt     = slotsAt + maxSlots*slotLen // address space: pages are taken when touched
-	layoutLen = qpsAt + maxQPs*qpLen
+	// layoutLen is in whole pages of any machine, so that the segment is as long everywhere.
+	layoutLen = (qpsAt + maxQPs*qpLen + longestPage - 1) / longestPage * longestPage
+
+	// longestPage is that of arm64 with CONFIG_ARM64_64K_PAGES.
+	longestPage = 64 << 10
 )
 
 // Bytes of the file that locks are taken of. Locks are no data: they may lie behind its end.
@@ -96,6 +100,15 @@ func (d directory) srq(number uint32) *atomic.Uint32 {
 
 func (d directory) qp(i uint32) *qpEntry {
 	return (*qpEntry)(unsafe.Add(d.base, qpsAt+int(i%maxQPs)*qpLen))
+}
+
+// Footprint is how many bytes of the directory have been written, by all members together, and
+// how many more are address space.
+func (v *View) Footprint() (used, reserved int64) {
+	pages := func(n int) int64 { return int64(n+headerLen-1) / headerLen * headerLen } // a page is as long
+	used = headerLen + pages(maxMembers*memberLen)
+	used += pages(int(v.dir.slotsEnd())*slotLen) + pages(int(v.dir.qpsEnd())*qpLen)
+	return used, layoutLen - used
 }
 
 // slotsEnd is how many slots may have been used.

@@ -138,6 +138,20 @@ func (v *View) Referred(number uint32, gone func(gid [16]byte) bool) bool {
 	return number != 0 && e.number.Load() == number && v.used(e, gone)
 }
 
+// Others lists the places of the members that refer to a target QP, without the own one. Those
+// of dead members may be among them.
+func (v *View) Others(number uint32) (places []int) {
+	e := v.entryOf(number)
+	for i := range e.refs {
+		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
+			if place := i*64 + bits.TrailingZeros64(rest); place != v.place {
+				places = append(places, place)
+			}
+		}
+	}
+	return places
+}
+
 // Serial is another one for each target QP that a number has been given to, one after the other.
 func (v *View) Serial(number uint32) uint32 { return v.entryOf(number).serial.Load() }
 

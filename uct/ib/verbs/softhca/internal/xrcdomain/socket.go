@@ -37,8 +37,9 @@ func sameUser(conn *net.UnixConn) error {
 	return err
 }
 
-// server gives the directory to those who connect.
+// server gives the directory to those who connect, and calls the member then.
 type server struct {
+	called   func()
 	listener *net.UnixListener
 	fd       int // of the directory, and of a description that has no locks: peers keep it for a while
 	done     chan struct{}
@@ -46,7 +47,7 @@ type server struct {
 
 // serve starts a server on the name of a place, for the directory behind fd, which stays
 // the caller's.
-func serve(id inode, place, fd int) (*server, error) {
+func serve(id inode, place, fd int, called func()) (*server, error) {
 	l, err := net.ListenUnix(network, socketAddr(id, place))
 	if err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func serve(id inode, place, fd int) (*server, error) {
 	if fd, err = reopen(fd, unix.O_RDWR); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	s := &server{listener: l, fd: fd, done: make(chan struct{})}
+	s := &server{called: called, listener: l, fd: fd, done: make(chan struct{})}
 	go s.accept()
 	return s, nil
 }
@@ -79,6 +80,19 @@ func (s *server) accept() {
 			_, _, _ = conn.WriteMsgUnix([]byte{layoutVersion}, unix.UnixRights(s.fd), nil) // it may be gone
 		}
 		_ = conn.Close()
+		s.called()
+	}
+}
+
+// Call has the members of a domain at some places called, as Join says. It does not wait for
+// them: one that is stopped is called when it goes on.
+func Call(key Key, places []int) {
+	d := dialer{fd: -1}
+	defer d.close()
+	for _, place := range places {
+		if conn, err := d.dial(inode{key.Dev, key.Ino}, place); err == nil {
+			_ = conn.Close()
+		} // else it is gone, or as many others are waiting to call it
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Devices number their slots alike, so the variant tells the members apart; and it tells
 // a queue from those that had the slot before. There is a word for each number:
 //
-//	9..0  the member's place    10  taken
+//	9..0  the member's place    10  taken    11  the member died with it; free
 //
 // That of variant 0, which no number has, is the variant that was given last.
 const (
@@ -24,10 +24,14 @@ const (
 
 type srqWord uint32
 
-const srqTaken srqWord = 1 << 10
+const (
+	srqTaken srqWord = 1 << 10
+	srqDied  srqWord = 1 << 11
+)
 
 func (w srqWord) place() int  { return int(w % maxMembers) }
 func (w srqWord) taken() bool { return w&srqTaken != 0 }
+func (w srqWord) died() bool  { return w&srqDied != 0 }
 
 // AddSRQ takes a number for an SRQ of this member at a slot of its device, 1 to 65535.
 // ucs.ErrNoMemory when all 255 numbers of that slot are taken; another slot may have some.
@@ -63,11 +67,11 @@ func (d *Domain) RemoveSRQ(number uint32) error {
 	return nil
 }
 
-// forgetSRQs frees the numbers of a place. Under the lock for changes.
-func (d *Domain) forgetSRQs(place int) {
+// forgetSRQs frees the numbers of a place: free is 0, or srqDied. Under the lock for changes.
+func (d *Domain) forgetSRQs(place int, free srqWord) {
 	for slot := range d.dir.slotsEnd() {
 		for variant := uint32(1); variant <= maxVariant; variant++ {
-			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqTaken)|uint32(place), 0)
+			d.dir.srq(variant<<slotBits|slot).CompareAndSwap(uint32(srqTaken)|uint32(place), uint32(free))
 		}
 	}
 }
@@ -94,4 +98,11 @@ func (v *View) SRQOwner(number uint32) (Member, bool) {
 		return Member{}, false // a member that takes the place clears the word first
 	}
 	return m, ok
+}
+
+// SRQDied reports whether the member that had an SRQ died with it: the number was not given
+// back, nor to another one since. A system call if nobody has noted it yet.
+func (v *View) SRQDied(number uint32) bool {
+	w := srqWord(v.dir.srq(number).Load())
+	return number>>slotBits != 0 && (w.died() || w.taken() && !v.alive(w.place()))
 }

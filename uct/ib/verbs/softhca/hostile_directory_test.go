@@ -1,0 +1,219 @@
+package softhca_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// directory is that of a shared domain, as any process of the user can have it: a file of
+// words. Its layout is that of package xrcdomain.
+type directory struct {
+	t testing.TB
+	f *os.File
+	// undo is what was there before.
+	undo map[int64]uint32
+}
+
+const (
+	dirHeader  = 24 // the words that tell how much of the rest is used
+	dirMembers = 4096
+	dirSlots   = dirMembers + 1024*32
+	dirQPs     = dirSlots + 1<<16*1024
+	dirQPLen   = 256
+	dirQPState = 64 + 4
+)
+
+// openDirectory finds the one of the only domain that the process is in.
+func openDirectory(t testing.TB) *directory {
+	t.Helper()
+	fds, err := filepath.Glob("/proc/self/fd/*")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		if name, err := os.Readlink(fd); err == nil && strings.HasPrefix(name, "/memfd:gucx-xrcd") {
+			f, err := os.OpenFile(fd, os.O_RDWR, 0)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, f.Close()) })
+			return &directory{t: t, f: f, undo: map[int64]uint32{}}
+		}
+	}
+	require.FailNow(t, "no directory")
+	return nil
+}
+
+func (d *directory) load(at int64) uint32 {
+	var b [4]byte
+	_, err := d.f.ReadAt(b[:], at)
+	require.NoError(d.t, err)
+	return binary.NativeEndian.Uint32(b[:])
+}
+
+func (d *directory) store(at int64, v uint32) {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	_, err := d.f.WriteAt(b[:], at)
+	require.NoError(d.t, err)
+}
+
+// spoil changes a word.
+func (d *directory) spoil(at int64, v uint32) {
+	if _, ok := d.undo[at]; !ok {
+		d.undo[at] = d.load(at)
+	}
+	d.store(at, v)
+}
+
+// mend takes back what spoil has changed.
+func (d *directory) mend() {
+	for at, v := range d.undo {
+		d.store(at, v)
+	}
+	clear(d.undo)
+}
+
+// target is where the entry of a target is.
+func (d *directory) target(number uint32) int64 {
+	for at := int64(dirQPs); ; at += dirQPLen {
+		require.Less(d.t, at, int64(dirQPs+1<<15*dirQPLen), "no such target")
+		if d.load(at) == number {
+			return at
+		}
+	}
+}
+
+// srqWordAt is where the word of an SRQ is.
+func srqWordAt(number uint32) int64 {
+	return dirSlots + int64(number%(1<<16))*1024 + int64(number>>16)*4
+}
+
+// besieged is an initiator and members whose directory somebody writes to.
+type besieged struct {
+	*directory
+	i      *node
+	xs     []*xrcTarget
+	queues []*verbs.SRQ
+}
+
+const (
+	besiegedRecvs = 4
+	besiegedLen   = 3000
+	besiegedRDMA  = 512 << 10 // where RDMA goes; behind it nothing may change
+)
+
+func newBesieged(t testing.TB, cfg softhca.Config) *besieged {
+	attr := sharedDomain(t)
+	b := &besieged{i: openNode(t, cfg)}
+	for range 2 {
+		x := openNode(t, cfg).enterDomain(attr)
+		fill(x.buf.Bytes(), 1)
+		b.xs, b.queues = append(b.xs, x), append(b.queues, x.newSRQ())
+		for id := range besiegedRecvs {
+			x.post(b.queues[len(b.queues)-1], uint64(id), id*besiegedLen, besiegedLen)
+		}
+	}
+	b.directory = openDirectory(t)
+	return b
+}
+
+// places is where to spoil something: of the target, the queues, the members, and what tells how
+// much is used.
+func (b *besieged) places(target int64) (at []int64) {
+	for off := int64(0); off < dirQPLen; off += 4 {
+		at = append(at, target+off)
+	}
+	for range 8 {
+		at = append(at, target+dirQPState)
+		for _, q := range b.queues {
+			at = append(at, srqWordAt(q.Number()))
+		}
+	}
+	for off := int64(0); off < 2*32; off += 4 {
+		at = append(at, dirMembers+off)
+	}
+	return append(at, dirHeader, dirHeader+4)
+}
+
+// post posts a message, or a write, to any queue.
+func (b *besieged) post(t *rapid.T, qp *verbs.QP) {
+	k := rapid.IntRange(0, 1).Draw(t, "member")
+	wr := verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SRQN: b.queues[k].Number(),
+		SGList: []verbs.SGE{b.i.mr.SGE(0, rapid.IntRange(0, besiegedLen+10).Draw(t, "length"))}}
+	if rapid.Bool().Draw(t, "write") {
+		wr.Opcode, wr.RemoteAddr, wr.RKey = verbs.OpRDMAWrite, b.xs[k].mr.Addr()+besiegedRDMA, b.xs[k].mr.RKey()
+	}
+	_, err := qp.PostSend([]verbs.SendWR{wr})
+	require.NoError(t, err)
+}
+
+// drive polls everything a few times, and posts receives again.
+func (b *besieged) drive(t *rapid.T) (sent int) {
+	var wcs [16]verbs.WC
+	for range 20 {
+		sent += b.i.cq.Poll(wcs[:])
+		for k, x := range b.xs {
+			for _, wc := range wcs[:x.cq.Poll(wcs[:])] {
+				require.Less(t, wc.ID, uint64(besiegedRecvs))
+				x.post(b.queues[k], wc.ID, int(wc.ID)*besiegedLen, besiegedLen)
+			}
+		}
+	}
+	return sent
+}
+
+// Somebody changes any words of the directory while messages go to its members: nothing hangs or
+// faults, every work request ends, and nothing is written but to what was posted, and to what
+// RDMA names. When the words are what they were, the domain is as good as before.
+func TestSharedXRC_SpoiledDirectory(t *testing.T) {
+	for name, cfg := range map[string]softhca.Config{"mapped": {}, "ring": {NoCMA: true}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBesieged(t, cfg)
+			want := bytes.Clone(b.xs[0].buf.Bytes())
+			rapid.Check(t, func(t *rapid.T) {
+				b.run(t)
+				for _, x := range b.xs {
+					for _, part := range [][2]int{{besiegedRecvs * besiegedLen, besiegedRDMA}, {besiegedRDMA + besiegedLen + 10, bufLen}} {
+						require.True(t, bytes.Equal(want[part[0]:part[1]], x.buf.Bytes()[part[0]:part[1]]))
+					}
+				}
+			})
+		})
+	}
+}
+
+func (b *besieged) run(t *rapid.T) {
+	qp, err := b.i.pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: b.i.cq, Cap: verbs.QPCap{MaxSendWR: 16, MaxSendSGE: 1}})
+	require.NoError(t, err)
+	target := b.xs[0].newTarget()
+	toRTS(b.t, target, b.i.gid, qp.Number(), defaultLink)
+	toRTS(b.t, qp, b.xs[0].gid, target.Number(), defaultLink)
+	defer b.mend()
+	places := b.places(b.target(target.Number()))
+	posted, ended := 1, 0
+	b.post(t, qp)
+	testenv.ProgressWithin(b.t, patience, func() bool { ended += b.drive(t); return ended == 1 })
+	for range rapid.IntRange(1, 6).Draw(t, "steps") {
+		at := rapid.SampledFrom(places).Draw(t, "at")
+		v := rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 8),
+			rapid.SampledFrom([]uint32{b.load(at) ^ 1, b.load(at) + 1<<8, 1<<10 | 1, 1 << 11, ^uint32(0)})).Draw(t, "word")
+		b.spoil(at, v)
+		b.post(t, qp)
+		posted++
+		ended += b.drive(t)
+	}
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
+	testenv.ProgressWithin(b.t, patience, func() bool { ended += b.drive(t); return ended == posted })
+	require.NoError(t, qp.Close())
+	require.NoError(t, target.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState), "from any state")
+	b.mend()
+	require.NoError(t, target.Close())
+}

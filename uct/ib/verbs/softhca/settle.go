@@ -1,0 +1,101 @@
+package softhca
+
+import "slices"
+
+// When a device is gone, what it had claimed in XRC SRQs is passed on. If it had not kept to the
+// rules, receives may have been passed over that nobody has filled: they complete as flushed, so
+// that the queue has room for others.
+
+// settleClaims settles the claims of all XRC SRQs after the end of a link, all of whose notices
+// have been taken.
+func (h *hca) settleClaims() {
+	h.mu.Lock()
+	n := h.srqIDs.next
+	h.mu.Unlock()
+	for i := range n + 1 {
+		if q := h.xrcSRQs.slot[i].Load(); q != nil {
+			q.settle()
+			h.giveUpSkipped(q)
+		}
+	}
+}
+
+// settle passes on the claim of a device that has no link with this one. What it had said is
+// known.
+func (q *recvQueue) settle() {
+	q.mu.lock()
+	w := q.xrc.window
+	word := w.claim.Load()
+	if by, seq := splitClaim(word); by != 0 && !q.hca.hasClaimant(by) {
+		if !w.holds(seq) {
+			seq++
+		}
+		w.claim.CompareAndSwap(word, claimed(0, seq))
+	}
+	q.mu.release()
+	q.hca.wakeStarving()
+}
+
+// hasClaimant reports whether a device has a link, as it had before it claimed anything.
+func (h *hca) hasClaimant(id uint64) bool {
+	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return claimID(l.gid) == id })
+}
+
+// giveUpSkipped completes as flushed the receives that the claim has passed over, unless they are
+// in a notice: who fills one says so before it passes the claim on. Who is in the middle of a
+// message may be at one of them, if the claim was taken from it, and is waited for; where that
+// does not end they stay.
+func (h *hca) giveUpSkipped(q *recvQueue) {
+	end, some := q.passedOver()
+	if !some || len(h.await(h.visitsToQueue(q.srqn), qpPatience)) > 0 {
+		return
+	}
+	h.driving.lock()
+	defer h.driving.unlock()
+	if h.xrcSRQs.findAny(q.srqn) != q {
+		return // it was destroyed meanwhile
+	}
+	var noticed [shownRecvs]bool
+	for _, l := range *h.inbound.Load() {
+		l.eachFilled(func(pkt *packet) {
+			if pkt.ext == q.srqn {
+				noticed[pkt.raddr%shownRecvs] = true
+			}
+		})
+	}
+	for seq := end - shownRecvs; seq != end; seq++ {
+		if !noticed[seq%shownRecvs] {
+			q.giveUp(seq)
+		}
+	}
+}
+
+// passedOver is the receive behind those that the claim has passed over, and whether one of them
+// has not been consumed. A claim that is nonsense has passed all that are shown.
+func (q *recvQueue) passedOver() (end uint16, some bool) {
+	q.mu.lock()
+	defer q.mu.release()
+	w := q.xrc.window
+	word := w.claim.Load()
+	_, end = splitClaim(word)
+	if end-w.base > w.posted-w.base {
+		end = w.posted
+		if !w.claim.CompareAndSwap(word, claimed(0, end)) {
+			return 0, false
+		}
+	}
+	return end, end != w.base
+}
+
+// giveUp completes receive seq as flushed, if it is still there.
+func (q *recvQueue) giveUp(seq uint16) {
+	q.mu.lock()
+	w := q.xrc.window
+	if !w.holds(seq) {
+		q.mu.release()
+		return
+	}
+	index := w.slots[seq%shownRecvs].index
+	q.consume(seq)
+	q.complete(&packet{}, index, false)
+}
