@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct/tcp/internal/epoll"
+	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 // acceptBatch is the number of connections accepted for one event.
@@ -130,8 +131,8 @@ func (s *incoming) Ready(uint32) int {
 	case err != nil:
 		s.refuse(s.tun.Because(err))
 	case s.hello.got >= wordStart && !looksRight(&s.hello.buf):
-		if s.tun == nil && startsTLS(&s.hello.buf) {
-			_, _ = s.it.io.send(s.fd, noTLS[:])
+		if s.tun == nil && tunnel.Wanted(s.hello.buf[:]) {
+			_, _ = s.it.io.send(s.fd, tunnel.Declined[:])
 			s.refuse(errWantsTLS)
 		} else {
 			s.refuse(errGarbage)
@@ -149,13 +150,6 @@ func (s *incoming) Ready(uint32) int {
 
 // wordStart is how many bytes tell what protocol a peer speaks.
 const wordStart = 4
-
-// startsTLS reports whether b begins as a TLS ClientHello does: a handshake record
-// of version 3.x (RFC 8446, 5.1).
-func startsTLS(b *[helloLen]byte) bool { return b[0] == 22 && b[1] == 3 }
-
-// noTLS is a fatal alert, no_application_protocol (RFC 8446, 6.2; RFC 7301, 3.2).
-var noTLS = [...]byte{21, 3, 3, 0, 2, 2, 120}
 
 // Why connections are refused in the handshake.
 var (

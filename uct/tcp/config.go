@@ -8,6 +8,7 @@ import (
 
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 // Config tunes the transport. The zero value is ready to use.
@@ -142,4 +143,13 @@ func (c *Config) times() error {
 func (c *Config) Validate() error {
 	_, err := c.withDefaults()
 	return err
+}
+
+// tlsProtocol is the application protocol of connections through TLS (ALPN).
+const tlsProtocol = "gucx-tcp/1"
+
+// policy is what the configuration demands of connections, nil for plain ones.
+func (c *Config) policy() (*tunnel.Policy, error) {
+	t := tunnel.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.TLSCA, TLS: c.TLS, Name: c.TLSName, Protocol: tlsProtocol}
+	return t.Policy()
 }

@@ -96,9 +96,7 @@ func (e *EP) fail(reason error, st ucs.Status) {
 	e.state, e.status = epFailed, st
 	e.err = e.it.opError("ep to "+e.conn.addr.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
 	e.it.freed = true
-	if e.it.onError != nil {
-		e.it.onError(e, e.err)
-	}
+	e.it.onError(e, e.err)
 }
 
 // refusedByPeer fails the EP because the peer refused one of its requests.

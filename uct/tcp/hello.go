@@ -101,3 +101,14 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 func looksRight(b *[helloLen]byte) bool {
 	return binary.LittleEndian.Uint32(b[offMagic:]) == helloMagic
 }
+
+// demandTLS answers a client that began with a plain HELLO where TLS is demanded; nil if it
+// began with something else.
+func (it *Iface) demandTLS(first [5]byte) []byte {
+	if binary.LittleEndian.Uint32(first[:]) != helloMagic {
+		return nil
+	}
+	var b [helloLen]byte
+	(&hello{version: helloVersion, msg: msgAnswer, code: codeTLS, from: it.addr.id}).put(&b)
+	return b[:]
+}

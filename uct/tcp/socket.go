@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 // backlog is the accept queue of a listener; the kernel caps it
@@ -164,4 +165,15 @@ func connected(fd int) error {
 		return unix.Errno(v)
 	}
 	return nil
+}
+
+// newTunnels prepares connections through TLS.
+func (it *Iface) newTunnels(p *tunnel.Policy) *tunnel.Group {
+	return &tunnel.Group{
+		Policy:   p,
+		Tune:     func(fd int) error { return errors.Join(tune(fd, &it.cfg), shareLocalPorts(fd)) },
+		Linger:   it.cfg.Linger,
+		Refusals: it.cfg.MaxHandshakes,
+		Explain:  it.demandTLS,
+	}
 }

@@ -1,0 +1,37 @@
+package tunnel
+
+import (
+	"crypto/tls"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestPlain_ClientIsToldWhy: a client of crypto/tls is recognised by what it sends first, and
+// understands the answer.
+func TestPlain_ClientIsToldWhy(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	require.NoError(t, server.SetDeadline(time.Now().Add(testenv.Watchdog)))
+	failed := make(chan error, 1)
+	go func() { failed <- tls.Client(client, &tls.Config{ServerName: "worker"}).Handshake() }()
+	first := make([]byte, 4<<10) // a pipe loses nothing: the client writes until all is read
+	n, err := server.Read(first)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, n, 2)
+	assert.True(t, Wanted(first))
+	assert.False(t, Wanted([]byte("GXCP")), "our own handshake")
+	for rest := int(first[3])<<8 + int(first[4]) + 5 - n; rest > 0; rest -= n {
+		n, err = server.Read(first[:min(rest, len(first))])
+		require.NoError(t, err)
+	}
+	_, err = server.Write(Declined[:])
+	require.NoError(t, err)
+	assert.ErrorContains(t, <-failed, "remote error: tls: no application protocol")
+}
