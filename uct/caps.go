@@ -37,6 +37,11 @@ const (
 	CapQueue Caps = 1 << 20
 	// CapNotify: EPs put and tell the peer of it in one operation; see Notifier.
 	CapNotify Caps = 1 << 21
+	// CapCheckDevice: Ops.Check is answered by the peer's device, also while the peer makes
+	// no progress.
+	CapCheckDevice Caps = 1 << 22
+	// CapAMWords: EPs send two words and a payload in one call; see AMWordSender.
+	CapAMWords Caps = 1 << 23
 )
 
 // Groups of variants; an EP has a class in its Ops iff one of its bits is set.
@@ -52,7 +57,7 @@ var capNames = [...]string{
 	"get_short", "get_bcopy", "get_zcopy", "atomic32", "atomic64", "pending",
 	"connect_to_iface", "connect_to_ep", "errhandle_peer_failure",
 	"errhandle_remote_mem", "event_fd", "inter_node", "lossy", "errhandle_peer_idle", "queue",
-	"put_notify",
+	"put_notify", "check_device", "am_words",
 }
 
 // Has reports whether every bit of want is set.

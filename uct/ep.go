@@ -50,10 +50,12 @@ type Ops struct {
 	Explain Explainer   // may be nil
 	Queues  QueueSender // iff CapQueue
 	Notify  Notifier    // iff CapNotify, which goes with CapPutBcopy, CapPutZcopy and CapConnectEP
+	// Words is there iff CapAMWords is set, which goes with CapAMShort.
+	Words AMWordSender
 }
 
 // Checker finds out whether the peer is alive, for a caller to whom silence says nothing:
-// see CapErrPeerIdle.
+// see CapErrPeerIdle. Without CapCheckDevice a peer that computes for long may count as dead.
 type Checker interface {
 	// Check costs one small message that nobody at the peer sees, or nothing. (false,
 	// nil): the transport knows that the peer is there. (true, nil): c, which is not
@@ -98,6 +100,14 @@ type AMSender interface {
 	// AM.MaxZcopy, len(iov) > AM.MaxIOV), ErrInvalidParam (a Mem that is missing
 	// or does not cover its Buf), ErrEPFailed.
 	AMZcopy(id uint8, hdr []byte, iov []IOV, c *Completion) (pending bool, err error)
+}
+
+// AMWordSender sends short active messages that begin with two words, for callers with a
+// header of that length, who need not put the second word and the payload together first.
+type AMWordSender interface {
+	// AMWords is AMShort of first, and of second (little endian) and payload as its
+	// payload. Errors as AMShort, with 16+len > AM.MaxShort.
+	AMWords(id uint8, first, second uint64, payload []byte) error
 }
 
 // Putter writes remote memory. The range is raddr and the length of the data, and

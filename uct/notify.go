@@ -3,7 +3,8 @@ package uct
 // Notifier puts, and gives a word to the EP at the other end, in one operation. The word
 // comes when the data is visible to the target, and when what was posted before a Fence is;
 // words and messages of one EP arrive in the order in which they were posted, once each.
-// An operation whose put fails brings no word.
+// An operation whose put fails brings no word. After a put that has failed at the target, of a
+// Notifier or a [Putter], neither words nor messages of the EP arrive that were posted later.
 type Notifier interface {
 	// NotifyBcopy is PutBcopy of buf, then word. A put of no bytes brings the word alone.
 	// Errors: as PutBcopy.

@@ -41,10 +41,10 @@ uct/sm                uct uct/base uct/targetop uct/internal ucs internal       
 uct/tcp               uct uct/base uct/targetop uct/internal uct/tcp/internal ucs internal | uct/ucttest
 uct/tcp/internal      ucs internal
 uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all uct/ib/rc uct/ib/ud uct/ib/verbs/mlx5 uct/ib/verbs/softhca
-uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
+uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/softhca internal
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
-uct/ib/xrc            uct uct/base uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
+uct/ib/xrc            uct/ib uct/ib/internal
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
 uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
@@ -75,7 +75,7 @@ gucx                  ucp uct uct/all ucs                            | internal
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest
 perftest/internal/measure                                                           | internal
-perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/dv uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
+perftest/internal/layers      perftest/internal/measure gucx ucp uct uct/ib/rc uct/ib/xrc uct/ib/dv uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca ucs internal | uct/all perftest/internal/measure/bench perftest/internal/peers
 perftest/internal/peers       perftest/internal/measure perftest/internal/layers internal
 perftest/internal/measure/bench perftest/internal/measure perftest/internal/layers perftest/internal/peers
 perftest/internal/show        perftest/internal/measure
@@ -87,7 +87,7 @@ perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show intern
 perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
 perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show  | gucx ucp uct/all internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
-perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies uct uct/ib uct/ib/verbs uct/ib/verbs/mlx5/prm ucs
+perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies uct uct/ib uct/ib/verbs uct/ib/verbs/mlx5/prm ucs internal
 perftest/internal/cli         *
 
 # programs

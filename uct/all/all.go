@@ -20,14 +20,15 @@ import (
 // Config has the configuration of every transport. The zero value is the default.
 type Config struct {
 	SM sm.Config
-	IB ib.Config // of RC, UD, RCMLX5 and UDMLX5
+	IB ib.Config // of RC, UD, XRC, and of these over mlx5 queues
 	RC rc.Config
 	UD ud.Config
 	// RCMLX5 and UDMLX5 are for the same over queues that are driven directly.
 	RCMLX5 dv.RCConfig
 	UDMLX5 dv.UDConfig
-	// XRC is rc with receive queues.
-	XRC xrc.Config
+	// XRC is rc with receive queues, XRCMLX5 the same over RCMLX5.
+	XRC     xrc.Config
+	XRCMLX5 dv.XRCConfig
 
 	Self self.Config
 	TCP  tcp.Config
@@ -46,6 +47,7 @@ func (c *Config) Tables() []config.Table {
 		{Prefix: "RC_MLX5", Doc: "Reliable connections over mlx5 queues, without verbs (rc_mlx5).", Config: &c.RCMLX5},
 		{Prefix: "UD_MLX5", Doc: "Unreliable datagrams over mlx5 queues, without verbs (ud_mlx5).", Config: &c.UDMLX5},
 		{Prefix: "XRC", Doc: "Reliable connections with receive queues that peers send to by number (xrc), for who names it in TLS.", Config: &c.XRC},
+		{Prefix: "XRC_MLX5", Doc: "The same over mlx5 queues, without verbs (xrc_mlx5), for who names it in TLS.", Config: &c.XRCMLX5},
 		{Prefix: "SELF", Doc: "Loopback within a worker (self).", Config: &c.Self},
 		{Prefix: "TCP", Doc: "Sockets (tcp).", Config: &c.TCP},
 	}
@@ -63,7 +65,8 @@ func (c Config) Components() []uct.Component {
 	}
 	return []uct.Component{
 		sm.New(c.SM),
-		c.IB.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5), xrc.Transport(c.XRC)),
+		c.IB.New(devices, rc.Transport(c.RC), ud.Transport(c.UD), dv.RC(c.RCMLX5), dv.UD(c.UDMLX5),
+			xrc.Transport(c.XRC), dv.XRC(c.XRCMLX5)),
 		self.New(c.Self),
 		tcp.New(c.TCP),
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -28,13 +29,16 @@ func loop() all.Config {
 func TestTables(t *testing.T) {
 	var c all.Config
 	require.NoError(t, config.FromEnv([]string{
-		"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "GUCX_SM_SEGS=9", "GUCX_SELF_FIFO_SIZE=8", "GUCX_TCP_JOIN=4k", "GUCX_RC_MLX5_MAX_POLL=3", "GUCX_UD_MLX5_WINDOW=9",
+		"GUCX_RC_SEG_SIZE=2k", "GUCX_UD_WINDOW=7", "GUCX_SM_SEGS=9", "GUCX_SELF_FIFO_SIZE=8", "GUCX_TCP_JOIN=4k", "GUCX_RC_MLX5_MAX_POLL=3", "GUCX_UD_MLX5_WINDOW=9", "GUCX_XRC_MLX5_SHARE_DOMAIN=host", "GUCX_XRC_MLX5_TX_POSTLIST=4",
 		"GUCX_IB_ENDPOINTS=shareddynamic", "GUCX_POLL_IDLE_TX=y", "HOME=/",
 	}, c.Tables()...))
 	assert.EqualValues(t, 2048, c.RC.SegSize)
 	assert.Equal(t, 7, c.UD.Window)
 	assert.Equal(t, 3, c.RCMLX5.MaxPoll)
 	assert.Equal(t, 9, c.UDMLX5.Window)
+	assert.Equal(t, xrc.ShareHost, c.XRCMLX5.ShareDomain)
+	assert.Equal(t, 4, c.XRCMLX5.TxPostlist)
+	assert.Empty(t, c.XRC.ShareDomain)
 	assert.Equal(t, 9, c.SM.Segs)
 	assert.Equal(t, 8, c.Self.FIFOSize)
 	assert.EqualValues(t, 4096, c.TCP.Join)
@@ -60,7 +64,7 @@ func TestComponents(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []string{"sm", "ib", "self", "tcp"}, comps)
-	assert.Equal(t, []string{"sm/memory", "rc/loop0:1", "ud/loop0:1", "rc_mlx5/loop0:1", "ud_mlx5/loop0:1", "xrc/loop0:1", "self/memory", "tcp/lo"}, offers)
+	assert.Equal(t, []string{"sm/memory", "rc/loop0:1", "ud/loop0:1", "rc_mlx5/loop0:1", "ud_mlx5/loop0:1", "xrc/loop0:1", "xrc_mlx5/loop0:1", "self/memory", "tcp/lo"}, offers)
 	assert.Len(t, all.Components(), 4)
 }
 

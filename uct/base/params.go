@@ -8,7 +8,8 @@ import (
 
 // OpenParams checks what no OpenIface takes: another transport, a configuration that is
 // not a C or a *C. It returns the configuration to use, def if
-// p has none or a nil *C. Error: ErrInvalidParam, with the reason.
+// p has none or a nil *C, and gives p an OnError that does nothing if it has none. Error:
+// ErrInvalidParam, with the reason.
 func OpenParams[C any](p *uct.IfaceParams, transport string, def C) (C, error) {
 	cfg, err := PickConfig(p.Config, def)
 	if err != nil {
@@ -16,6 +17,9 @@ func OpenParams[C any](p *uct.IfaceParams, transport string, def C) (C, error) {
 	}
 	if p.Transport != transport {
 		return def, fmt.Errorf("%w: no transport %q", uct.ErrInvalidParam, p.Transport)
+	}
+	if p.OnError == nil {
+		p.OnError = func(uct.EP, error) {}
 	}
 	return cfg, nil
 }

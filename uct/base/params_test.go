@@ -28,6 +28,7 @@ func TestOpenParams(t *testing.T) {
 			assert.Equal(t, tc.want, got.n)
 			if tc.err == "" {
 				assert.NoError(t, err)
+				assert.NotPanics(t, func() { tc.p.OnError(nil, nil) })
 				return
 			}
 			assert.ErrorIs(t, err, uct.ErrInvalidParam)

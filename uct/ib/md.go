@@ -28,7 +28,7 @@ type MD struct {
 	owners owners
 
 	domainMu sync.Mutex
-	domain   *Domain // that ifaces have open, or nil
+	domains  map[string]*Domain // that ifaces have open, by file
 
 	users base.Users
 }

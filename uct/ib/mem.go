@@ -139,8 +139,8 @@ func (m *Mem) deregister() error {
 // does not lie there.
 func (m *Mem) SGE(b []byte) (s verbs.SGE, ok bool) {
 	start := addrOf(b)
-	if start < m.addr || start-m.addr > uint64(len(m.buf)) ||
-		uint64(len(b)) > uint64(len(m.buf))-(start-m.addr) {
+	off, whole := start-m.addr, uint64(len(m.buf)) // off wraps around below the memory
+	if off > whole || uint64(len(b)) > whole-off {
 		return verbs.SGE{}, false
 	}
 	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true

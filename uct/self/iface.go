@@ -148,7 +148,7 @@ func (it *Iface) report() int {
 	failed := it.failed
 	it.failed = nil
 	for _, e := range failed {
-		if it.onError != nil && !e.closed {
+		if !e.closed {
 			it.onError(e, errFailed)
 		}
 	}

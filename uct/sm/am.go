@@ -9,9 +9,59 @@ import (
 	"github.com/gucx/gucx/uct/internal/memop"
 )
 
-// AMShort implements uct.AMSender.
+// AMShort implements uct.AMSender. What most messages are, a word and a payload of up to two
+// words, is written here, where nothing has to be kept across a call.
 func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
-	if len(payload) > inlineLen-8 {
+	l := e.outLink
+	if id > uct.MaxAMID || l.hold.Load() != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
+		return e.anyShort(id, hdr, 0, 1, payload)
+	}
+	s := l.tx.slotAt(l.tx.tail)
+	binary.LittleEndian.PutUint64(s.data[:], hdr)
+	if n := len(payload); n == wordLen {
+		*(*[wordLen]byte)(s.data[wordLen:]) = [wordLen]byte(payload)
+	} else if n > wordLen && n <= 2*wordLen {
+		shortcopy.Words(s.data[wordLen:], payload)
+	} else if n != 0 {
+		return e.anyShort(id, hdr, 0, 1, payload)
+	}
+	l.tx.publish(s, id, kindInline, uint64(wordLen+len(payload)))
+	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		l.notify()
+	}
+	l.tx.fetch()
+	return nil
+}
+
+// AMWords implements uct.AMWordSender, as AMShort.
+func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
+	l := e.outLink
+	if id > uct.MaxAMID || l.hold.Load() != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
+		return e.anyShort(id, first, second, 2, payload)
+	}
+	s := l.tx.slotAt(l.tx.tail)
+	binary.LittleEndian.PutUint64(s.data[:], first)
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second)
+	if n := len(payload); n == wordLen {
+		*(*[wordLen]byte)(s.data[2*wordLen:]) = [wordLen]byte(payload)
+	} else if n > wordLen && n <= 2*wordLen {
+		shortcopy.Words(s.data[2*wordLen:], payload)
+	} else if n != 0 {
+		return e.anyShort(id, first, second, 2, payload)
+	}
+	l.tx.publish(s, id, kindInline, uint64(2*wordLen+len(payload)))
+	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+		l.notify()
+	}
+	l.tx.fetch()
+	return nil
+}
+
+// anyShort sends any short message, of one word or two and a payload.
+//
+//go:noinline
+func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
+	if len(payload) > inlineLen-words*wordLen {
 		return uct.ErrTooLong
 	}
 	if id > uct.MaxAMID {
@@ -21,18 +71,15 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 		return e.refused()
 	}
 	l := e.outLink
-	if l.tx.isFull() {
+	s := l.tx.next()
+	if s == nil {
 		return l.full()
 	}
-	s := l.tx.slotAt(l.tx.tail)
-	binary.LittleEndian.PutUint64(s.data[:], hdr)
-	if len(payload) > 0 {
-		shortcopy.Copy(s.data[8:], payload)
-	}
-	l.tx.publish(s, id, kindInline, uint64(8+len(payload)))
-	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
-		l.notify()
-	}
+	binary.LittleEndian.PutUint64(s.data[:], first)
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
+	n := words*wordLen + copy(s.data[words*wordLen:], payload)
+	l.tx.publish(s, id, kindInline, uint64(n))
+	l.told()
 	l.tx.fetch()
 	return nil
 }

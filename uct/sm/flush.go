@@ -7,7 +7,8 @@ import (
 // What a call has accepted is in the peer's memory or in the ring, from where it is
 // delivered even if this process dies: flushing waits for targetOps only.
 
-// Flush implements uct.EP.
+// Flush implements uct.EP. ErrNoResource also when the peer has gone and Progress has not failed
+// the EP yet: what was put since has reached nobody.
 func (e *EP) Flush(c *uct.Completion) (bool, error) {
 	switch e.state {
 	case epFailed:
@@ -16,6 +17,9 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 		return false, uct.ErrClosed
 	}
 	if e.ops.empty() {
+		if e.hold.Load()&holdDown != 0 {
+			return false, uct.ErrNoResource
+		}
 		e.iface.barrier()
 		return false, nil
 	}

@@ -56,6 +56,67 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// TestGrant_Short: a region that is shorter than a word has no place for one, and bytes of it
+// can be reached all the same.
+func TestGrant_Short(t *testing.T) {
+	w := openTwo(t, Config{})
+	word, buf := []byte("12345678"), make([]byte, wordLen)
+	for n := 1; n < wordLen; n++ {
+		mem, key := w.allocate(n, uct.AccessAll)
+		require.NoError(t, w.ab.PutShort(word[:n], mem.Addr(), key))
+		clear(buf)
+		_, err := w.ab.GetBcopy(buf[:n], mem.Addr(), key, nil)
+		require.NoError(t, err)
+		assert.Equal(t, word[:n], buf[:n])
+		assert.Equal(t, ucs.ErrRemoteAccess, w.ab.PutShort(word, mem.Addr(), key), "%d bytes", n)
+		_, err = w.ab.GetBcopy(buf, mem.Addr(), key, nil)
+		assert.Equal(t, ucs.ErrRemoteAccess, err, "%d bytes", n)
+		require.NoError(t, mem.Close())
+	}
+}
+
+// TestGrant_GivenUp: an EP that was closed does not write to the region of the latest access,
+// which is not mapped any more, and its link does not keep it.
+func TestGrant_GivenUp(t *testing.T) {
+	w := openTwo(t, Config{})
+	mem, key := w.allocate(4096, uct.AccessAll)
+	word := []byte("12345678")
+	require.NoError(t, w.ab.PutShort(word, mem.Addr(), key))
+	l := w.ab.outLink
+	require.NotZero(t, l.grant.writes)
+	require.NoError(t, w.ab.Close())
+	assert.Equal(t, noGrant, l.grant)
+	assert.Equal(t, uct.ErrClosed, w.ab.PutShort(word, mem.Addr(), key))
+	_, err := w.ab.GetBcopy(word, mem.Addr(), key, nil)
+	assert.Equal(t, uct.ErrClosed, err)
+	require.NoError(t, mem.Close())
+}
+
+// TestGrant_PeerGone: a put of a word does not ask whether the peer is there. A flush does, and ends
+// with the reason when Progress has failed the EP.
+func TestGrant_PeerGone(t *testing.T) {
+	w := openTwo(t, Config{})
+	word := []byte("12345678")
+	mem, key := w.allocate(4096, uct.AccessAll)
+	require.NoError(t, w.ab.PutShort(word, mem.Addr(), key))
+	pending, err := w.ab.Flush(nil)
+	require.NoError(t, err)
+	require.False(t, pending)
+	w.ab.lost()
+	require.NoError(t, w.ab.PutShort(word, mem.Addr(), key))
+	_, err = w.ab.Flush(nil)
+	assert.Equal(t, uct.ErrNoResource, err)
+	var again error
+	require.NoError(t, w.ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+		_, again = w.ab.Flush(nil)
+		return again
+	}}))
+	w.until(func() bool { return again != nil })
+	assert.ErrorIs(t, again, uct.ErrEPFailed)
+	assert.ErrorIs(t, again, ucs.ErrConnReset)
+	require.NoError(t, mem.Close())
+}
+
 // TestGrant_ArenaGrows: what was mapped is mapped elsewhere when there is more of it.
 func TestGrant_ArenaGrows(t *testing.T) {
 	w := openTwo(t, Config{})

@@ -28,7 +28,7 @@ type Iface struct {
 	events    atomic.Uint32 // nonzero: other goroutines have left word
 	marked    bool          // peers mark their attention words
 	lookAtAll bool
-	hasty     int           // polls until one that finds nothing pauses
+	exchange  exchange
 	opsWait   bool          // some EP may have targetOps
 	fence     atomic.Uint32 // of barrier
 	byIndex   []*inLink
@@ -86,7 +86,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
 	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
-		links: map[portGID]*outLink{}}
+		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, most: mostLull()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, it.undo.Run())
@@ -143,7 +143,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 	seg := int(cfg.SegSize)
 	attr := uct.IfaceAttr{
 		Resource: resource,
-		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
+		Caps: uct.CapAM | uct.CapAMWords | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
 			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD,
 		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeader)},
 		Put: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
@@ -194,10 +194,11 @@ func (it *Iface) AddStats(n *stats.Node) {
 }
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
-// again at once would take the line away from the peer that is about to write it. Soon after
-// a message that came alone it does not: if that was one of an exchange, the next comes in
-// less than a PAUSE.
+// again at once would take the line away from the peer that is about to write it. See exchange.
 func (it *Iface) Progress() (n int) {
+	if it.exchange.idle == 0 {
+		it.exchange.wait()
+	}
 	if it.marked {
 		n = it.pollMarked()
 	} else {
@@ -216,22 +217,18 @@ func (it *Iface) Progress() (n int) {
 	if it.arb.Len() > 0 {
 		n += it.arb.Dispatch(nil)
 	}
-	switch {
+	switch x := &it.exchange; {
 	case n == 1:
-		it.hasty = hastyPolls
+		x.found, x.idle = x.idle, 0
 	case n > 1:
-		it.hasty = 0
-	case it.hasty > 0:
-		it.hasty--
+		x.idle = notSoon
 	default:
-		mmio.Pause()
+		if x.idle++; x.idle > hastyPolls {
+			mmio.Pause()
+		}
 	}
 	return n
 }
-
-// hastyPolls is after how many polls in which nothing happened Progress is in no hurry any
-// more: some 500 ns, which is several ping-pongs of short messages between near processors.
-const hastyPolls = 32
 
 // handleEvents does what other goroutines left word of.
 func (it *Iface) handleEvents() int {

@@ -242,7 +242,7 @@ func (l *outLink) leave(e *EP) {
 	if l.out == nil {
 		return
 	}
-	l.tx.slots = nil
+	l.tx.slots, l.grant = nil, noGrant
 	l.hold.Or(holdUnconnected)
 	_ = l.out.Close() // unmapping what is mapped does not fail
 	l.out = nil

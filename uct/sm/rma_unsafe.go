@@ -3,6 +3,7 @@ package sm
 import (
 	"unsafe"
 
+	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -31,8 +32,11 @@ func (l *outLink) lookUp(key, raddr, n uint64, need uct.Access) unsafe.Pointer {
 		return nil
 	}
 	l.grant = grant{
-		key: key, shown: &t.key, access: uct.Access(t.access.Load()), addr: t.addr.Load(),
+		key: key, shown: &t.key, access: uct.Access(t.access.Load()), offset: -t.addr.Load(),
 		length: min(t.length.Load(), l.arenaLen-at), base: unsafe.Add(l.arena, at),
+	}
+	if !l.guard.fenced {
+		l.grant.words()
 	}
 	return l.grant.find(key, raddr, n, need)
 }
@@ -59,8 +63,31 @@ func (l *outLink) denied() error {
 	return ucs.ErrRemoteAccess
 }
 
-// PutShort implements uct.Putter.
+// PutShort implements uct.Putter. A word into the region of the latest access, which is what
+// most are, is checked by a few comparisons. Whether the link is up is not among them: while it
+// is not connected there is no such region, and memory of a peer that has gone is mapped until
+// Progress finds that; a Flush does not say that such a put is complete.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
+	l := e.outLink
+	off := raddr + l.grant.offset
+	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.writes || e.fenced || e.pending.Blocks() {
+		return e.putAny(buf, raddr, uint64(key))
+	}
+	at, visit := unsafe.Pointer(l.guard.word), l.guard.seq+visitStep // as enter and leave do, which would look for each twice
+	l.guard.seq = visit
+	mmio.StoreRelease32(at, visit|uint32(key)&regionMask)
+	if l.grant.shown.Load() != uint64(key) {
+		return e.putElsewhere(buf, raddr, uint64(key))
+	}
+	*(*[wordLen]byte)(unsafe.Add(l.grant.base, off)) = [wordLen]byte(buf)
+	mmio.StoreRelease32(at, visit)
+	return nil
+}
+
+// putAny is PutShort of any length to anywhere.
+//
+//go:noinline
+func (e *EP) putAny(buf []byte, raddr, key uint64) error {
 	if len(buf) > e.maxShort {
 		return uct.ErrTooLong
 	}
@@ -68,10 +95,10 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 		return e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(uint64(key))
-	p := l.grant.find(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteWrite)
+	l.guard.enter(key)
+	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
 	if p == nil {
-		return e.putElsewhere(buf, raddr, uint64(key))
+		return e.putElsewhere(buf, raddr, key)
 	}
 	memop.Store(p, buf)
 	l.guard.leave()
@@ -199,8 +226,28 @@ func (e *EP) load(buf []byte, raddr, key uint64) bool {
 	return p != nil
 }
 
-// GetBcopy implements uct.Getter.
+// GetBcopy implements uct.Getter. A word is read as PutShort writes it.
 func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+	l := e.outLink
+	off := raddr + l.grant.offset
+	if len(buf) != wordLen || uint64(key) != l.grant.key || off >= l.grant.reads || e.fenced || e.pending.Blocks() {
+		return e.getAny(buf, raddr, uint64(key), c)
+	}
+	at, visit := unsafe.Pointer(l.guard.word), l.guard.seq+visitStep
+	l.guard.seq = visit
+	mmio.StoreRelease32(at, visit|uint32(key)&regionMask)
+	if l.grant.shown.Load() != uint64(key) {
+		return e.getElsewhere(buf, raddr, uint64(key), c)
+	}
+	*(*[wordLen]byte)(buf) = *(*[wordLen]byte)(unsafe.Add(l.grant.base, off))
+	mmio.StoreRelease32(at, visit)
+	return false, nil
+}
+
+// getAny is GetBcopy of any length from anywhere.
+//
+//go:noinline
+func (e *EP) getAny(buf []byte, raddr, key uint64, c *uct.Completion) (bool, error) {
 	if len(buf) > e.maxBcopy {
 		return false, uct.ErrTooLong
 	}
@@ -208,10 +255,10 @@ func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion)
 		return false, e.refused()
 	}
 	l := e.outLink
-	l.guard.enter(uint64(key))
-	p := l.grant.find(uint64(key), raddr, uint64(len(buf)), uct.AccessRemoteRead)
+	l.guard.enter(key)
+	p := l.grant.find(key, raddr, uint64(len(buf)), uct.AccessRemoteRead)
 	if p == nil {
-		return e.getElsewhere(buf, raddr, uint64(key), c)
+		return e.getElsewhere(buf, raddr, key, c)
 	}
 	memop.Load(buf, p)
 	l.guard.leave()

@@ -1,6 +1,8 @@
 package ucttest
 
 import (
+	"runtime"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +15,11 @@ var aliveChecks = []check{
 		name: "check/alive",
 		rule: "Check of a peer that lives is complete at once, or fires once with StatusOK: on a new EP, an idle one, and behind other operations",
 		run:  checkAlive,
+	},
+	{
+		name: "check/device",
+		rule: "with CapCheckDevice Check of a peer that makes no progress fires with StatusOK",
+		need: uct.CapCheckDevice, run: checkDevice,
 	},
 	{
 		name: "peer/check",
@@ -62,6 +69,19 @@ func checkAlive(t T, p *Pair) {
 			}
 		}
 	}
+}
+
+func checkDevice(t T, p *Pair) {
+	l, _ := p.connect(t, p.A, p.B)
+	c := p.alive(t, l)
+	for w := p.h.patience(1); c.fired < c.expect; {
+		if n := p.A.Iface.Progress(); w.spent(n) {
+			require.Fail(t, "stuck: the device of the peer does not answer", "nothing happened in %d rounds", w.idle)
+		} else if n == 0 {
+			runtime.Gosched()
+		}
+	}
+	assert.Equal(t, ucs.StatusOK, c.Status)
 }
 
 func checkPeerChecked(t T, p *Pair) {

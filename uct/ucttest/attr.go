@@ -60,6 +60,9 @@ func checkAttrSane(t T, p *Pair) {
 		checkQueueAttr(t, a)
 		assert.False(t, a.Caps.Has(uct.CapLossy), "a conforming transport is not lossy")
 		assert.NotZero(t, a.Caps&(uct.CapConnectIface|uct.CapConnectEP), "no way to connect")
+		if a.Caps.Has(uct.CapAMWords) {
+			assert.True(t, a.Caps.Has(uct.CapAMShort) && a.AM.MaxShort >= 16, "what CapAMWords goes with")
+		}
 		if a.Caps.Has(uct.CapNotify) {
 			assert.True(t, a.Caps.Has(uct.CapPutBcopy|uct.CapPutZcopy|uct.CapConnectEP), "what CapNotify goes with")
 		}
@@ -135,6 +138,7 @@ func checkClasses(t T, p *Pair) {
 		assert.Equal(t, caps.Has(uct.CapConnectEP), ops.Connect != nil, "Connect and CapConnectEP")
 		assert.Equal(t, caps.Has(uct.CapQueue), ops.Queues != nil, "Queues of the EP and CapQueue")
 		assert.Equal(t, caps.Has(uct.CapNotify), ops.Notify != nil, "Notify and CapNotify")
+		assert.Equal(t, caps.Has(uct.CapAMWords), ops.Words != nil, "Words and CapAMWords")
 		assert.Equal(t, *ops, *l.EP.Ops(), "Ops changed")
 	}
 	for _, s := range []*Side{p.A, p.B} {

@@ -3,6 +3,7 @@ package ucttest
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,6 +31,11 @@ var notifyChecks = []check{
 		name: "notify/refused",
 		rule: "what is over the limits of put or not registered is refused with ErrTooLong or ErrInvalidParam, and brings no word",
 		need: uct.CapNotify, run: checkNotifyRefused,
+	},
+	{
+		name: "notify/failed",
+		rule: "what was posted after a put that has failed at the target is not delivered, neither words nor messages",
+		need: uct.CapNotify | uct.CapErrRemoteMem, run: checkNotifyFailed,
 	},
 	{
 		name: "notify/unhandled",
@@ -165,6 +171,42 @@ func checkNotifyRefused(t T, p *Pair) {
 	p.until(t, "no word", func() bool { return len(box.got) > 0 })
 	p.settle()
 	assert.Equal(t, []uint32{4}, box.got)
+}
+
+func checkNotifyFailed(t T, p *Pair) {
+	mem := p.memory(t, p.B, 4096, uct.AccessAll)
+	key, beyond := p.unpack(t, p.A, mem), mem.Addr()+uint64(len(mem.Bytes()))
+	attr, word, messages := p.A.Iface.Attr(), uint32(1), 0
+	require.NoError(t, p.B.Iface.SetAMHandler(3, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		messages++
+		return false
+	})))
+	am := anyAM(attr)
+	for _, v := range slices.Concat(claimedPut(attr), claimedNotify(attr, &word)) {
+		l, back := p.connect(t, p.A, p.B)
+		box := notes(back)
+		data := pattern(1, v.clamp(8))
+		if err := p.push(t, func() error { return v.put(p, l, beyond, key, data) }); err != nil {
+			require.ErrorIs(t, err, uct.ErrRemoteAccess, v.name)
+			continue // nothing was posted
+		}
+		l.failed, back.mayFail = true, true // a device may fail both ends of the connection
+		for _, post := range []func() error{
+			l.EP.Fence,
+			func() error { return l.EP.Ops().Notify.NotifyBcopy(nil, 0, 0, word) },
+			func() error { return am.send(p, l, 3, pattern(0, 64)) },
+		} {
+			if err := post(); err != nil && err != uct.ErrNoResource {
+				require.ErrorIs(t, err, uct.ErrEPFailed, v.name)
+			}
+		}
+		p.until(t, "the put did not fail", func() bool { return p.told(l) > 0 })
+		p.settle()
+		assert.Empty(t, box.got, "%s: a word came", v.name)
+		assert.Zero(t, messages, "%s: a message came", v.name)
+		p.closeLink(t, l)
+		p.closeLink(t, back)
+	}
 }
 
 func checkNotifyUnhandled(t T, p *Pair) {

@@ -1,6 +1,7 @@
 package ucttest_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -34,7 +35,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.FenceNothing:     {"fence/matrix", "fence/message"},
 	ucttest.FenceLong:        {"fence/matrix"},
 	ucttest.IgnoreKey:        {"fault/key", "fault/stale-key"},
-	ucttest.HideFault:        {"fault/bounds"},
+	ucttest.HideFault:        {"fault/bounds", "notify/failed"},
 	ucttest.SilentFailure:    {"fault/bounds", "fault/rights", "peer/killed", "peer/idle"},
 	ucttest.RepeatFailure:    {"fault/bounds", "peer/killed"},
 	ucttest.RoundAtomics:     {"fault/misaligned"},
@@ -59,7 +60,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.CompleteEarly:    {"put/sizes", "put/many"},
 	ucttest.KeepCopied:       {"get/sizes"},
 	ucttest.BlindCheck:       {"peer/check"},
-	ucttest.LoseCheck:        {"check/alive"},
+	ucttest.LoseCheck:        {"check/alive", "check/device"},
 	ucttest.LoseRecall:       {"queue/recall"},
 	ucttest.KeepQueue:        {"queue/stop"},
 	ucttest.ShortLength:      {"queue/sizes"},
@@ -75,7 +76,9 @@ func TestBroken_EachKindIsCaught(t *testing.T) {
 			if testenv.RaceEnabled && (k == ucttest.KeepMem || k == ucttest.ForgetMem) {
 				t.Skip("the race detector notices first")
 			}
-			h := memHarness(func(c *memtp.Config) { c.ConnectEP = k == ucttest.NotifyEarly || k == ucttest.NotifyTwice })
+			h := memHarness(func(c *memtp.Config) {
+				c.ConnectEP = slices.Contains(caughtBy[k], "notify/failed") || k == ucttest.NotifyEarly || k == ucttest.NotifyTwice
+			})
 			h.Budget = 1 << 14
 			h.EventTimeout = 200 * time.Millisecond
 			for _, v := range ucttest.Results(ucttest.Broken(h, k), checks...) {

@@ -45,6 +45,7 @@ func claimedAM(a *uct.IfaceAttr) []amVariant {
 	m := &a.AM
 	all := []amVariant{
 		{opVariant{"short", uct.CapAMShort, 8, m.MaxShort}, sendShort},
+		{opVariant{"words", uct.CapAMWords, 16, m.MaxShort}, sendWords},
 		{opVariant{"bcopy", uct.CapAMBcopy, 0, m.MaxBcopy}, sendBcopy},
 		{opVariant{"zcopy", uct.CapAMZcopy, m.MinZcopy, m.MaxZcopy}, sendZcopy(0, 1)},
 		{opVariant{"zcopy header", uct.CapAMZcopy, max(m.MinZcopy, m.MaxHeader), m.MaxZcopy}, sendZcopy(m.MaxHeader, 1)},
@@ -72,6 +73,13 @@ func anyAM(a *uct.IfaceAttr) amVariant {
 func sendShort(_ *Pair, l *Link, id uint8, msg []byte) error {
 	payload := append([]byte{}, msg[8:]...)
 	err := l.AM.AMShort(id, binary.LittleEndian.Uint64(msg), payload)
+	scribble(payload)
+	return err
+}
+
+func sendWords(_ *Pair, l *Link, id uint8, msg []byte) error {
+	payload := append([]byte{}, msg[16:]...)
+	err := l.EP.Ops().Words.AMWords(id, binary.LittleEndian.Uint64(msg), binary.LittleEndian.Uint64(msg[8:]), payload)
 	scribble(payload)
 	return err
 }

@@ -18,6 +18,9 @@ func (e *EP) Intercept(x Interceptor) {
 	if e.Has.AM != nil {
 		e.Has.AM = &amSender{e.Has.AM, x}
 	}
+	if e.Has.Words != nil {
+		e.Has.Words = &wordSender{e.Has.Words, x}
+	}
 	if e.Has.Put != nil {
 		e.Has.Put = &putter{e.Has.Put, x}
 	}
@@ -66,6 +69,21 @@ func (s *amSender) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, c *uct.Completio
 	pending, err := s.AMSender.AMZcopy(id, hdr, iov, c)
 	s.x.After(uct.AMZcopy, n, err)
 	return pending, err
+}
+
+// wordSender intercepts messages of two words as short ones.
+type wordSender struct {
+	below uct.AMWordSender
+	x     Interceptor
+}
+
+func (s *wordSender) AMWords(id uint8, first, second uint64, payload []byte) error {
+	if err := s.x.Before(uct.AMShort); err != nil {
+		return err
+	}
+	err := s.below.AMWords(id, first, second, payload)
+	s.x.After(uct.AMShort, 16+len(payload), err)
+	return err
 }
 
 type putter struct {

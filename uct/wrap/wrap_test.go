@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -220,5 +221,33 @@ func TestRate(t *testing.T) {
 	require.NoError(t, post())
 	require.NoError(t, post())
 	assert.Equal(t, uct.ErrNoResource, post(), "a burst, however long it was idle")
+	require.NoError(t, l.ep.Close())
+}
+
+// wordsToShort has messages of two words by AMShort.
+type wordsToShort struct{ uct.AMSender }
+
+func (w wordsToShort) AMWords(id uint8, first, second uint64, payload []byte) error {
+	return w.AMShort(id, first, append(binary.LittleEndian.AppendUint64(nil, second), payload...))
+}
+
+// TestIntercept_Words: messages of two words are seen as short ones, with all their bytes.
+func TestIntercept_Words(t *testing.T) {
+	var lines []string
+	words := wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Words = wordsToShort{e.Has.AM} }}
+	refuse := wrap.Faults(func(_ uct.EP, v uct.Variant, n int) wrap.Fault {
+		if v == uct.AMShort && n == 1 {
+			return wrap.Fault{Refuse: uct.ErrNoResource}
+		}
+		return wrap.Fault{}
+	})
+	l := open(t, words, refuse, wrap.Trace(func(line string) { lines = append(lines, line) }))
+	for _, want := range []error{nil, uct.ErrNoResource, nil} {
+		assert.Equal(t, want, l.ep.Ops().Words.AMWords(1, 2, 3, []byte("data")))
+	}
+	l.progress(10)
+	assert.Equal(t, 2, l.got)
+	require.Len(t, lines, 5, "two of them of what has arrived")
+	assert.Contains(t, lines[0], "am_short of 20 bytes: <nil>")
 	require.NoError(t, l.ep.Close())
 }

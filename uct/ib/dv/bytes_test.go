@@ -144,7 +144,7 @@ func TestGolden_InlineWraps(t *testing.T) {
 // sendWR draws a work request that fits rcLimits.
 func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 	ops := []verbs.Opcode{verbs.OpSend, verbs.OpSendWithImm}
-	if typ == verbs.QPTypeRC {
+	if typ != verbs.QPTypeUD {
 		ops = append(ops, verbs.OpRDMAWrite, verbs.OpRDMAWriteWithImm, verbs.OpRDMARead, verbs.OpAtomicCmpSwap, verbs.OpAtomicFetchAdd)
 	}
 	wr := verbs.SendWR{
@@ -156,6 +156,7 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 		CompareAdd: rapid.Uint64().Draw(t, "compare"),
 		Swap:       rapid.Uint64().Draw(t, "swap"),
 		AH:         ah, RemoteQPN: rapid.Uint32Range(0, invalidQPN).Draw(t, "qpn"), RemoteQKey: rapid.Uint32().Draw(t, "qkey"),
+		SRQN: rapid.Uint32Range(0, invalidQPN).Draw(t, "srqn"),
 	}
 	sge := func(length uint32) verbs.SGE {
 		return verbs.SGE{Addr: rapid.Uint64().Draw(t, "addr"), Length: length, LKey: rapid.Uint32().Draw(t, "lkey")}
@@ -178,7 +179,7 @@ func sendWR(t *rapid.T, typ verbs.QPType, ah *verbs.AH) verbs.SendWR {
 // round: rings, doorbell records and register stores are the same bytes.
 func TestPostSend_LikeVerbs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		typ := rapid.SampledFrom([]verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD}).Draw(t, "type")
+		typ := rapid.SampledFrom([]verbs.QPType{verbs.QPTypeRC, verbs.QPTypeUD, verbs.QPTypeXRCSend}).Draw(t, "type")
 		over := newBench(t, t.Cleanup, typ, rcLimits)
 		direct := newBench(t, t.Cleanup, typ, rcLimits)
 		ahs := make([]*verbs.AH, 2)
@@ -285,7 +286,8 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 		over := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 		direct := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 		var q prm.RecvList
-		require.NoError(t, openList(&q, direct.srq))
+		_, err := openList(&q, direct.srq, true)
+		require.NoError(t, err)
 		rawOver, err := mlx5.RawSRQOf(over.srq)
 		require.NoError(t, err)
 		rawDirect, err := mlx5.RawSRQOf(direct.srq)
@@ -324,8 +326,9 @@ func TestSRQ_LikeVerbs(t *testing.T) {
 func TestGolden_SRQAndArm(t *testing.T) {
 	b := newBench(t, t.Cleanup, verbs.QPTypeRC, rcLimits)
 	var q prm.RecvList
-	require.NoError(t, openList(&q, b.srq))
-	_, err := q.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{{Addr: 0x7f0000001000, Length: 0x80, LKey: 0x1000}}}})
+	_, err := openList(&q, b.srq, true)
+	require.NoError(t, err)
+	_, err = q.PostRecv([]verbs.RecvWR{{SGList: []verbs.SGE{{Addr: 0x7f0000001000, Length: 0x80, LKey: 0x1000}}}})
 	require.NoError(t, err)
 	raw, err := mlx5.RawSRQOf(b.srq)
 	require.NoError(t, err)

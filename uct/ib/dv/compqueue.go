@@ -60,6 +60,12 @@ func (c *compQueue) disown(qpn uint32) {
 	}
 }
 
+// drop removes the completions that wait for what had a user index: it may be given to
+// another.
+func (c *compQueue) drop(index uint32) {
+	c.Remove(func(s *prm.CQESlot) bool { return s.UserIndex() == index })
+}
+
 // failure fills in what went wrong.
 func failure(s *prm.CQESlot, wc *verbs.WC) {
 	wc.Status, wc.VendorErr = s.Syndrome().Status(), s.VendorErr()

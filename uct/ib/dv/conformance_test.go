@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
@@ -72,6 +73,7 @@ func TestMain(m *testing.M) {
 	}
 	ucttest.PeerMain(map[string]ucttest.Harness{
 		rcPeer: rcSuite.Peers(rcPeer), rcListPeer: rcListSuite.Peers(rcListPeer), udPeer: udSuite.Peers(udPeer),
+		xrcPeer: xrcSuite.Peers(xrcPeer), xrcNodePeer: xrcNodeSuite.Peers(xrcNodePeer),
 	})
 	os.Exit(m.Run())
 }
@@ -80,7 +82,12 @@ func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcSuite.On(softhca.F
 
 func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcSuite.Peers(rcPeer)) }
 
-func TestConformanceRC_ListLoop(t *testing.T) { ucttest.Test(t, rcListSuite.On(softhca.FabricLoop)) }
+func TestConformanceRC_ListLoop(t *testing.T) {
+	testenv.SkipShort(t, listsOverShm)
+	ucttest.Test(t, rcListSuite.On(softhca.FabricLoop))
+}
+
+const listsOverShm = "a suite; lists are in one over shm, and this fabric in one without them"
 
 func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, rcListSuite.Peers(rcListPeer)) }
 

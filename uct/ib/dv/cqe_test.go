@@ -63,7 +63,8 @@ func newRawIface(t require.TestingT, b *bench) (*rcIface, *rcEP) {
 	e := newRawEP(b)
 	it := e.it
 	require.NoError(t, it.cq.open(b.cq))
-	require.NoError(t, openList(&it.srq, b.srq))
+	_, err := openList(&it.srq, b.srq, true)
+	require.NoError(t, err)
 	it.forgetAll()
 	e.QPN = b.qp.Number()
 	it.recent[uint8(e.QPN)] = e
@@ -76,7 +77,10 @@ func (it *rcIface) next(t require.TestingT) (wc verbs.WC, ok bool) {
 	require.True(t, it.cq.Owned(tail))
 	it.cq.Take()
 	if !it.cq.Sent(tail) && tail.Opcode() != prm.CQEReq {
-		return wc, it.parse(s, tail, &wc)
+		if tail.Opcode() == prm.CQEReqErr {
+			return wc, it.failed(s, tail, &wc)
+		}
+		return wc, received(&it.srq, s, tail, &wc)
 	}
 	e := it.find(s.QPN())
 	require.NotNil(t, e)

@@ -1,6 +1,6 @@
-// Package dv has the transports that drive mlx5 queues directly: rc_mlx5 and
-// ud_mlx5. They speak what rc and ud speak, from the same cores (rccore, udcore), and
-// differ in posting and polling only: no post or poll of verbs is called. What
+// Package dv has the transports that drive mlx5 queues directly: rc_mlx5,
+// ud_mlx5 and xrc_mlx5. They speak what rc, ud and xrc speak, from the same cores (rccore,
+// udcore, xrccore), and differ in posting and polling only: no post or poll of verbs is called. What
 // verbs does per call, to serve every opcode, number of work requests, QP state and
 // thread, is not needed here: the core knows that there is room, that the QP can
 // send and that one goroutine owns it.
@@ -8,6 +8,7 @@
 //	EP       sendQueue: has WQEs written by a prm.SendRing; the doorbell record, the register
 //	Iface    compQueue: reads CQEs; prm.RecvList or prm.RecvRing: posts receives
 //	         register: which BlueFlame buffer of the thread domain is next
+//	         with xrc_mlx5: xrcSend and xrcRecv, of initiators and XRC SRQs
 //
 // # Posting
 //
@@ -32,7 +33,8 @@
 // # Polling
 //
 // A completion names its QP and the first basic block of its WQE; the queue
-// remembers the number of the work request that begins there. One Progress takes
+// remembers the number of the work request that begins there. Queues of xrc_mlx5 that are not
+// an EP's RC QP are found by the user index. One Progress takes
 // Config.MaxPoll entries and gives them back to the device with one store. A
 // software HCA is driven when its attention word is up.
 //

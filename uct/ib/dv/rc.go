@@ -7,6 +7,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -25,6 +26,12 @@ type rcIface struct {
 	srq    prm.RecvList
 	reg    *register
 	list   int // WQEs of an EP that a doorbell waits for
+
+	// xrcs are queues of xrc_mlx5 that are not RC QPs, by the user index in their completions;
+	// nil of rc_mlx5.
+	xrcs   []xrcQueue
+	filter xrccore.Filter // of their completions; nil: these are of the extension
+	xrcWC  verbs.WC       // the one that is being handled
 }
 
 // rcEP is an EP of rc_mlx5: the core's, with its send queue.
@@ -57,26 +64,36 @@ func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, 
 	if err := cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: RCName, Dev: p.Device, Op: "open iface", Err: err}
 	}
-	it := &rcIface{}
-	self := uct.Iface(it)
-	if cfg.TxPostlist > 1 {
-		self = listIface{it}
-	}
-	it.forgetAll()
+	it, self := newRC(cfg.TxPostlist)
 	err := rccore.Open(&it.Iface, md, rccore.Params{
 		Name: RCName, Port: port, Config: cfg.Config, Overhead: rcOverhead, Driver: it, Self: self,
 	}, p)
 	if err != nil {
 		return nil, err
 	}
+	it.opened(md, cfg.TxPostlist)
+	return self, nil
+}
+
+// newRC makes an iface that is not open, and what the user gets.
+func newRC(postlist int) (it *rcIface, self xrccore.BaseIface) {
+	it = &rcIface{}
+	it.forgetAll()
+	if postlist > 1 {
+		return it, listIface{it}
+	}
+	return it, it
+}
+
+// opened takes over what the core has found out.
+func (it *rcIface) opened(md *ib.MD, postlist int) {
 	if md.Config().PollIdleTx {
 		it.cq.pollAlways()
 	}
 	it.batch = it.Config().MaxPoll
-	it.list = min(cfg.TxPostlist, it.Config().TxDepth)
+	it.list = min(postlist, it.Config().TxDepth)
 	it.putMax = uint(min(maxPutBB, it.MaxInline))
 	it.amMax = min(maxAMBB, it.MaxInline-amWordLen)
-	return self, nil
 }
 
 // Attach implements rccore.Driver.
@@ -84,8 +101,12 @@ func (it *rcIface) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.Re
 	if err := it.cq.open(cq); err != nil {
 		return nil, nil, err
 	}
-	if err := openList(&it.srq, srq); err != nil {
+	index, err := openList(&it.srq, srq, true)
+	if err != nil {
 		return nil, nil, err
+	}
+	if srq.Type() == verbs.SRQTypeXRC {
+		it.addXRC(index, &xrcRecv{&it.srq, index})
 	}
 	return &it.cq, &it.srq, nil
 }
@@ -121,6 +142,8 @@ func direct(outer uct.EP) *rcEP {
 		return e
 	case *listEP:
 		return &e.rcEP
+	case *xrccore.EP:
+		return direct(e.Base())
 	}
 	return nil
 }

@@ -78,6 +78,9 @@ func (it *rcIface) finish(n int) int {
 
 // other handles what is not the success of a send of an EP that was seen lately.
 func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
+	if it.xrcs != nil && it.ofXRC(s, t) {
+		return
+	}
 	if t.Opcode() == prm.CQEReq {
 		if e := it.find(s.QPN()); e != nil {
 			e.CI = *e.sq.id(uint32(t.WQECounter()))
@@ -88,34 +91,43 @@ func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
 		return
 	}
 	var wc verbs.WC
-	if it.parse(s, t, &wc) {
+	var ok bool
+	if t.Opcode() == prm.CQEReqErr {
+		ok = it.failed(s, t, &wc)
+	} else {
+		ok = received(&it.srq, s, t, &wc)
+	}
+	if ok {
 		it.NotSent(&wc)
 	}
 }
 
-// parse turns an entry that is not the success of a send into a completion. It
-// reports false for one of a QP that is gone, or with nonsense in it: that stands for
-// nothing of ours. The receive that an entry took is given back.
-func (it *rcIface) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+// failed turns the failure of a send into a completion; false for one of a QP that is gone.
+func (it *rcIface) failed(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+	e := it.find(s.QPN())
+	if e == nil {
+		return false
+	}
+	wc.QPN, wc.ID = e.QPN, *e.sq.id(uint32(t.WQECounter()))
+	failure(s, wc)
+	return true
+}
+
+// received turns an entry of a receive into a completion, and gives the receive back to its
+// queue; false for nonsense.
+func received(q *prm.RecvList, s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
 	wc.QPN = s.QPN()
 	switch t.Opcode() {
-	case prm.CQEReqErr:
-		e := it.find(wc.QPN)
-		if e == nil {
-			return false
-		}
-		wc.ID = *e.sq.id(uint32(t.WQECounter()))
-		failure(s, wc)
 	case prm.CQERespSendImm:
-		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
+		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 		wc.Imm, wc.Flags = s.Imm(), verbs.WCWithImm
 	case prm.CQERespWrImm:
-		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
+		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 		wc.Opcode, wc.Imm, wc.Flags = verbs.WCRecvRDMAWithImm, s.Imm(), verbs.WCWithImm
-	case prm.CQERespSend: // a message that is not ours
-		wc.ID, wc.ByteLen = it.srq.Take(t.WQECounter()), s.ByteCount()
+	case prm.CQERespSend: // without the header of a message
+		wc.ID, wc.ByteLen = q.Take(t.WQECounter()), s.ByteCount()
 	case prm.CQERespErr:
-		wc.ID = it.srq.Take(t.WQECounter())
+		wc.ID = q.Take(t.WQECounter())
 		failure(s, wc)
 	default:
 		return false

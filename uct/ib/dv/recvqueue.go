@@ -8,19 +8,20 @@ import (
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
 
-// openList takes over the memory of an SRQ. Its receives are those of an ib.RecvQueue, of
-// which each has its memory and its ID for ever.
-func openList(q *prm.RecvList, srq *verbs.SRQ) error {
+// openList takes over the memory of an SRQ, and returns its user index. fixed: its receives
+// are those of an ib.RecvQueue, of which each has its memory and its ID for ever.
+func openList(q *prm.RecvList, srq *verbs.SRQ, fixed bool) (index uint32, err error) {
 	raw, err := mlx5.RawSRQOf(srq)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	view, err := entries(raw.Entries)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	q.Open(view, raw.DBRec, raw.Head, raw.Tail, true)
-	return nil
+	q.Open(view, raw.DBRec, raw.Head, raw.Tail, fixed)
+	q.Tell(raw.Doorbell)
+	return raw.UserIndex, nil
 }
 
 // openRing takes over the memory of a receive queue.

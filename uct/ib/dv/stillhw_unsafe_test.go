@@ -1,11 +1,13 @@
 package dv
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -106,6 +108,21 @@ func (h *stillHW) CreateSRQ(p prm.SRQParams) (uint32, error) {
 	return n, nil
 }
 
+// CreateXRCSRQ implements prm.XRCHardware: one number names the queue to all.
+func (h *stillHW) CreateXRCSRQ(p prm.SRQParams) (handle, srqn uint32, err error) {
+	n, err := h.CreateSRQ(p)
+	return n, n, err
+}
+
+func (h *stillHW) OpenXRCD(verbs.XRCDInitAttr) (uint32, error) { return 1, nil }
+func (h *stillHW) CloseXRCD(uint32) error                      { return nil }
+
+// There are no targets.
+func (h *stillHW) CreateTarget(uint32) (handle, qpn uint32, err error) {
+	return 0, 0, ucs.ErrUnsupported
+}
+func (h *stillHW) OpenTarget(uint32, uint32) (uint32, error) { return 0, ucs.ErrUnsupported }
+
 func (h *stillHW) CreateQP(p prm.QPParams) (uint32, error) {
 	n := h.number()
 	h.qps[n] = p
@@ -157,27 +174,44 @@ func newBenchOf(t require.TestingT, cleanup func(func()), typ verbs.QPType, limi
 	require.NoError(t, err)
 	b.cq, err = ctx.CreateCQ(verbs.CQInitAttr{Depth: 64, SingleThreaded: true, Channel: channel})
 	require.NoError(t, err)
-	b.srq, err = b.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 7, MaxSGE: 2, TD: b.td})
-	require.NoError(t, err)
-	attr := verbs.QPInitAttr{Type: typ, SendCQ: b.cq, RecvCQ: b.cq, TD: b.td, Cap: limits}
-	if typ == verbs.QPTypeUD {
-		b.hw.next = firstNumber + 1
-		attr.Cap.MaxRecvWR, attr.Cap.MaxRecvSGE = 16, 2
-	} else {
-		b.hw.next = firstNumber
-		attr.SRQ = b.srq
+	recv := verbs.SRQInitAttr{MaxWR: 7, MaxSGE: 2, TD: b.td}
+	var domain *verbs.XRCD
+	if typ == verbs.QPTypeXRCSend {
+		domain, err = ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+		require.NoError(t, err)
+		recv.Type, recv.XRCD, recv.CQ = verbs.SRQTypeXRC, domain, b.cq
 	}
-	b.qp, err = b.pd.CreateQP(attr)
+	b.srq, err = b.pd.CreateSRQ(recv)
+	require.NoError(t, err)
+	b.qp, err = b.pd.CreateQP(b.attr(typ, limits))
 	require.NoError(t, err)
 	b.raw, err = mlx5.RawQPOf(b.qp)
 	require.NoError(t, err)
 	b.toRTS(t)
 	cleanup(func() {
-		for _, c := range []verbs.Closer{b.qp, b.srq, b.cq, channel, b.td, b.pd, ctx} {
+		objects := []verbs.Closer{b.qp, b.srq, b.cq, channel, b.td, b.pd, ctx}
+		if domain != nil {
+			objects = slices.Insert(objects, 2, verbs.Closer(domain))
+		}
+		for _, c := range objects {
 			require.NoError(t, c.Close())
 		}
 	})
 	return b
+}
+
+// attr is what the QP is made with; an initiator has no receive queue.
+func (b *bench) attr(typ verbs.QPType, limits verbs.QPCap) verbs.QPInitAttr {
+	attr := verbs.QPInitAttr{Type: typ, SendCQ: b.cq, TD: b.td, Cap: limits}
+	b.hw.next = firstNumber
+	switch typ {
+	case verbs.QPTypeUD:
+		b.hw.next = firstNumber + 1
+		attr.RecvCQ, attr.Cap.MaxRecvWR, attr.Cap.MaxRecvSGE = b.cq, 16, 2
+	case verbs.QPTypeRC:
+		attr.RecvCQ, attr.SRQ = b.cq, b.srq
+	}
+	return attr
 }
 
 func (b *bench) toRTS(t require.TestingT) {
@@ -189,9 +223,12 @@ func (b *bench) toRTS(t require.TestingT) {
 		return
 	}
 	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1}, st|verbs.QPMaskPort|verbs.QPMaskPKeyIndex|verbs.QPMaskAccessFlags))
+	mask := st | verbs.QPMaskAV | verbs.QPMaskPathMTU | verbs.QPMaskDestQPN | verbs.QPMaskRQPSN
+	if b.qp.Type() == verbs.QPTypeRC {
+		mask |= verbs.QPMaskMaxDestRD | verbs.QPMaskMinRNRTimer
+	}
 	require.NoError(t, b.qp.Modify(
-		verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: 0x77, AH: verbs.AHAttr{Port: 1, Global: true}},
-		st|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
+		verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: 0x77, AH: verbs.AHAttr{Port: 1, Global: true}}, mask))
 	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS},
 		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
 }

@@ -13,8 +13,9 @@ import (
 
 // Names of the transports in uct.Resource.
 const (
-	RCName = "rc_mlx5"
-	UDName = "ud_mlx5"
+	RCName  = "rc_mlx5"
+	UDName  = "ud_mlx5"
+	XRCName = "xrc_mlx5"
 )
 
 // RCConfig tunes rc_mlx5: what rc has, and how it posts. The zero value is ready to
@@ -51,7 +52,7 @@ func pick[C any](defaults C, given any) (c C, rest any) {
 // RC makes the reliable-connected transport for ib.New. defaults are used by ifaces
 // that are opened without a Config.
 func RC(defaults RCConfig) ib.Transport {
-	return transport{RCName, func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	return transport{name: RCName, open: func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
 		return openRC(md, port, p, defaults)
 	}}
 }
@@ -70,15 +71,17 @@ func (c *UDConfig) Validate() error { return checkPostlist(&c.TxPostlist) }
 // UD makes the datagram transport for ib.New. defaults are used by ifaces that are
 // opened without a Config.
 func UD(defaults UDConfig) ib.Transport {
-	return transport{UDName, func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	return transport{name: UDName, open: func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
 		return openUD(md, port, p, defaults)
 	}}
 }
 
-// transport implements ib.Transport and ib.DeviceFilter.
+// transport implements ib.Transport, ib.DeviceFilter and ib.Explicit.
 type transport struct {
-	name string
-	open func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
+	name     string
+	open     func(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error)
+	needs    func(dev *verbs.Context) error // why dev cannot carry it, besides; nil: nothing
+	explicit bool
 }
 
 // Name implements ib.Transport.
@@ -94,4 +97,12 @@ func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Ifac
 }
 
 // Supports implements ib.DeviceFilter.
-func (t transport) Supports(dev *verbs.Context) error { return mlx5.RawSupported(dev) }
+func (t transport) Supports(dev *verbs.Context) error {
+	if err := mlx5.RawSupported(dev); err != nil || t.needs == nil {
+		return err
+	}
+	return t.needs(dev)
+}
+
+// Explicit implements ib.Explicit.
+func (t transport) Explicit() bool { return t.explicit }

@@ -99,7 +99,7 @@ const (
 )
 
 func (i *Iface) setAttr() {
-	caps := uct.CapAM | uct.CapQueue | uct.CapPending | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD
+	caps := uct.CapAM | uct.CapQueue | uct.CapPending | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapCheckDevice | uct.CapErrRemoteMem | uct.CapEventFD
 	a := &i.attr
 	*a = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: Transport, Device: Device, Kind: uct.DeviceShm},

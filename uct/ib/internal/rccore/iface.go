@@ -128,7 +128,7 @@ func (it *Iface) fillAttr() {
 		Resource: uct.Resource{Transport: it.name, Device: it.port.Name, Kind: uct.DeviceNet},
 		Caps: uct.CapAM | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic64 |
 			uct.CapNotify | uct.CapPending | uct.CapConnectEP | uct.CapErrPeer | uct.CapErrRemoteMem |
-			uct.CapEventFD | uct.CapInterNode,
+			uct.CapEventFD | uct.CapInterNode | uct.CapCheckDevice,
 		AM: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: seg,
 			MaxIOV: sge - 1, MaxHeader: min(seg, maxHeader)},
 		Put: uct.OpLimits{MaxShort: it.MaxInline, MaxBcopy: seg, MaxZcopy: msg, MaxIOV: sge},
@@ -207,6 +207,7 @@ func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()
 type qpFault struct {
 	qp     *verbs.QP
 	status ucs.Status
+	gone   verbs.GID // a device; else zero
 }
 
 // AsyncEvent notes an event that concerns a QP; called on the goroutine
@@ -215,13 +216,15 @@ func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	if ev.QP == nil {
 		return
 	}
-	fault := qpFault{ev.QP, ucs.StatusConnReset}
+	fault := qpFault{qp: ev.QP, status: ucs.StatusConnReset}
 	switch ev.Type {
 	case verbs.EventQPFatal:
 	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the peer asked for what is not allowed: it is there
 		fault.status = ucs.StatusIOError
 	case verbs.EventPeerClosed:
 		fault.status = ucs.StatusPeerClosed
+	case verbs.EventUnreachable: // of a QP that carries the work requests of many EPs
+		fault.gone = ev.GID
 	default:
 		return
 	}

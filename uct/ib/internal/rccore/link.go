@@ -45,6 +45,9 @@ type Links interface {
 	// Fault is told what the device reports of a QP, and returns how many EPs it concerns.
 	// Numbers do not tell XRC targets of two domains apart.
 	Fault(qp *verbs.QP, st ucs.Status) int
+	// Gone is told that the device with a GID is gone, with all that it had sent polled or in the completion
+	// queue, and returns how many EPs it concerns.
+	Gone(gid verbs.GID) int
 	// MaxCredits is the largest number that comes back in one immediate.
 	MaxCredits() int
 }

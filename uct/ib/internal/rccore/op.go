@@ -117,7 +117,8 @@ func (e *EP) joins(c *uct.Completion) bool {
 	return c != nil && (w.comp == nil || w.comp == c && w.sn == e.PI && w.kind == opSend && e.opHead == nil)
 }
 
-// join takes in the operation pi, which has been posted last, and for which joins said so.
+// join takes in the operation pi, for which joins said so: the last one, or the one that is
+// posted next.
 func (e *EP) join(c *uct.Completion, pi uint64) {
 	w := &e.waiter
 	w.sn = pi
@@ -143,6 +144,17 @@ func (e *EP) Retire(st ucs.Status) {
 		}
 		return
 	}
+	e.retireInOrder(st)
+}
+
+// retireInOrder is Retire with more than one thing to end, a failure, or an EP that is not ready.
+//
+//go:noinline
+func (e *EP) retireInOrder(st ucs.Status) {
+	if st == ucs.StatusOK {
+		e.retireFetched()
+	}
+	w := &e.waiter
 	for {
 		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.first())) {
 			if e.opHead = o.next; o == e.opTail {
@@ -160,6 +172,34 @@ func (e *EP) Retire(st ucs.Status) {
 	}
 	if e.state >= stateFailed {
 		e.settle()
+	}
+}
+
+// retireFetched ends the atomics that come first and have succeeded: retireInOrder without its
+// other cases. It stops when a completion has run, which may have changed what waits.
+func (e *EP) retireFetched() {
+	last := e.CI
+	if w := &e.waiter; w.comp != nil {
+		last = min(last, w.first()-1)
+	}
+	for o := e.opHead; o != nil && o.sn <= last && o.kind == opAtomic; o = e.opHead {
+		if e.opHead = o.next; o == e.opTail {
+			e.opHead = nil
+		}
+		c := o.comp
+		o.comp = nil
+		if r := o.result; r != nil {
+			*r = binary.NativeEndian.Uint64(o.slot[:8])
+			o.result = nil
+		}
+		e.it.ops.put(o)
+		if c == nil {
+			continue
+		}
+		if c.Count--; c.Count == 0 {
+			c.Func(c)
+			return
+		}
 	}
 }
 

@@ -76,6 +76,19 @@ func (it *Iface) Polled(n int) int {
 	return n
 }
 
+// Completed handles a completion of any kind, for a transport with a Progress of its own.
+func (it *Iface) Completed(wc *verbs.WC) {
+	if wc.Status != verbs.WCSuccess || wc.ID >= ib.RecvID {
+		it.NotSent(wc)
+		return
+	}
+	e := it.eps.find(wc.QPN)
+	e.CI = wc.ID
+	if wc.ID >= e.NextOp {
+		e.Retire(ucs.StatusOK)
+	}
+}
+
 // NotSent handles what is not the success of a send. The opcode of a failed
 // completion is not valid: receives are told by the range of their ID.
 func (it *Iface) NotSent(wc *verbs.WC) {
@@ -193,7 +206,7 @@ func (it *Iface) takeEvents() (n int) {
 	it.asyncMu.Unlock()
 	for _, f := range it.handed {
 		if it.links != nil {
-			n += it.links.Fault(f.qp, f.status)
+			n += it.linkFault(&f)
 			continue
 		}
 		if e := it.eps.find(f.qp.Number()); e != &it.eps.vacant && e.state != stateClosed {
@@ -202,4 +215,12 @@ func (it *Iface) takeEvents() (n int) {
 		}
 	}
 	return n
+}
+
+// linkFault has links that are not QPs handle an event.
+func (it *Iface) linkFault(f *qpFault) int {
+	if f.gone != (verbs.GID{}) {
+		return it.links.Gone(f.gone)
+	}
+	return it.links.Fault(f.qp, f.status)
 }

@@ -1,6 +1,8 @@
 package rccore
 
 import (
+	"cmp"
+
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -89,10 +91,10 @@ func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
 	pi++
 	e.PI, wr.ID = pi, pi
-	if _, err = e.send.PostSend(it.write[:]); err != nil {
-		return false, e.postFailed(err)
-	}
 	e.join(c, pi)
+	if _, err = e.send.PostSend(it.write[:]); err != nil {
+		return false, e.joinFailed(err)
+	}
 	return true, nil
 }
 
@@ -178,11 +180,23 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
 	pi++
 	e.PI, e.reads, wr.ID = pi, pi, pi
-	if _, err = e.send.PostSend(it.read[:]); err != nil {
-		return false, e.postFailed(err)
-	}
 	e.join(c, pi)
+	if _, err = e.send.PostSend(it.read[:]); err != nil {
+		return false, e.joinFailed(err)
+	}
 	return true, nil
+}
+
+// joinFailed is postFailed for an operation that the waiter has taken in.
+//
+//go:noinline
+func (e *EP) joinFailed(err error) error {
+	w := &e.waiter
+	w.sn--
+	if w.n--; w.n == 0 {
+		w.comp = nil
+	}
+	return e.postFailed(err)
 }
 
 // zcopyList posts a write or read of any list of pieces, without room, and with or without
@@ -191,6 +205,9 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 //go:noinline
 func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it := e.it
+	if e.pending.Blocks() {
+		return false, cmp.Or(e.err, uct.ErrNoResource)
+	}
 	if len(iov) > it.attr.Put.MaxIOV || uct.IOVLen(iov) > it.maxZcopy {
 		return false, uct.ErrTooLong
 	}
@@ -212,7 +229,14 @@ func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct
 		err = e.post(&it.long)
 		return err == nil, err
 	}
+	joins := e.joins(c)
 	wr.Flags = flags | e.opSignal()
+	if joins {
+		if err = e.post(&it.long); err == nil {
+			e.join(c, e.PI)
+		}
+		return err == nil, err
+	}
 	o := it.ops.get()
 	o.kind, o.comp = opSend, c
 	if err = e.post(&it.long); err != nil {

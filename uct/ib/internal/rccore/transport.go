@@ -125,7 +125,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	}
 	undo.Add(it.rx.Close)
 	if it.links != nil {
-		undo.Add(it.srq.Stop) // peers reach it while there are initiators
+		undo.Add(func() error { return ucs.AwaitUse(it.srq.Stop) }) // peers reach it while there are initiators
 	}
 	return it.rx.Posted()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
 // order is completions that note the order in which they ended.
@@ -184,5 +185,47 @@ func TestWaited_MessageIsSignaled(t *testing.T) {
 		}
 		until(t, func() bool { return len(o.ended) == messages }, a, b)
 		assert.EqualValues(t, 1+messages, ab.core.PI, "nothing else was posted to learn of them")
+	})
+}
+
+// refusing is a send queue that refuses one work request.
+type refusing struct {
+	SendQueue
+	e *EP
+}
+
+func (q refusing) PostSend([]verbs.SendWR) (int, error) {
+	q.e.send = q.SendQueue
+	return 0, ucs.ErrIO
+}
+
+// TestWaited_PostRefused: of operations that share a completion the one that was refused is not
+// waited for, and those before it are, once each.
+func TestWaited_PostRefused(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		for _, before := range []int{0, 1, 3} {
+			a, b, ab, _ := over.pair(t, Config{})
+			e, fired := ab.core, 0
+			c := &uct.Completion{Count: before + 1, Func: func(*uct.Completion) { fired++ }}
+			iov := []uct.IOV{{Buf: a.mem.Bytes()[:1000], Mem: a.mem}}
+			for i := range before {
+				post := e.PutZcopy
+				if i%2 == 1 {
+					post = e.GetZcopy
+				}
+				pending, err := post(iov, b.mem.Addr(), b.key, c)
+				require.NoError(t, err)
+				require.True(t, pending)
+			}
+			e.send = refusing{e.send, e}
+			pending, err := e.PutZcopy(iov, b.mem.Addr(), b.key, c)
+			require.ErrorIs(t, err, uct.ErrEPFailed)
+			require.False(t, pending)
+			until(t, func() bool { return c.Count <= 1 }, a)
+			require.Zero(t, fired)
+			require.Equal(t, 1, c.Count, "the caller accounts for what was refused")
+			require.NoError(t, ab.Close())
+			require.Len(t, a.errs, 1)
+		}
 	})
 }

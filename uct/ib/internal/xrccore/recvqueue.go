@@ -1,6 +1,7 @@
-package xrc
+package xrccore
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,6 +16,7 @@ import (
 type recvQueue struct {
 	it       *Iface
 	srq      *verbs.SRQ
+	queue    ib.RecvPoster // of srq
 	number   uint32
 	index    uint32 // in it.queues
 	slots    []recvSlot
@@ -60,8 +62,12 @@ func (it *Iface) newQueue(depth int) (*recvQueue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create srq: %w", err)
 	}
+	queue, err := it.poster.OpenRecv(srq)
+	if err != nil {
+		return nil, errors.Join(err, srq.Close())
+	}
 	it.cqFree -= depth
-	q := &recvQueue{it: it, srq: srq, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
+	q := &recvQueue{it: it, srq: srq, queue: queue, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
 	for i := range q.free {
 		q.free[i] = uint32(depth - 1 - i)
 	}
@@ -94,7 +100,7 @@ func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	}
 	slot := q.free[last]
 	it.recv[0] = verbs.RecvWR{ID: recvID(q.index, slot), SGList: sges}
-	if _, err := q.srq.PostRecv(it.recv[:]); err != nil {
+	if _, err := q.queue.PostRecv(it.recv[:]); err != nil {
 		return err
 	}
 	q.free = q.free[:last]
@@ -168,6 +174,7 @@ func (q *recvQueue) Close() error {
 	if err := q.srq.Close(); err != nil {
 		return it.opError("close queue", err)
 	}
+	it.poster.CloseRecv(q.queue)
 	q.closed = true
 	it.draining = slices.DeleteFunc(it.draining, func(x *recvQueue) bool { return x == q })
 	it.queues.remove(q.index)

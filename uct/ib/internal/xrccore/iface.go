@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"errors"
@@ -16,7 +16,10 @@ import (
 // Iface is an open transport: that of rccore, with an XRC domain. It implements
 // rccore.Extension.
 type Iface struct {
-	rccore.Iface
+	*rccore.Iface
+	base   BaseIface
+	poster Poster
+	name   string
 	cfg    Config
 	attr   uct.IfaceAttr
 	domain *verbs.XRCD // of queues, private
@@ -46,10 +49,14 @@ var (
 
 // openDomains opens a private domain for queues, and the shared one if the configuration says so.
 func (it *Iface) openDomains(md *ib.MD) (err error) {
-	if it.domain, err = md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil || !it.cfg.ShareDomain {
+	if it.domain, err = md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil || !it.cfg.Shares() {
 		return err
 	}
-	d, err := md.OpenDomain()
+	file := ""
+	if it.cfg.ShareDomain == ShareHost {
+		file = ib.DomainFile(it.cfg.DomainDir, md.Context().Device().Name())
+	}
+	d, err := md.OpenDomain(file)
 	if err != nil {
 		return errors.Join(err, it.domain.Close())
 	}
@@ -65,8 +72,8 @@ func (it *Iface) closeDomains() error {
 	return err
 }
 
-// openQueues declares what the core does not have.
-func (it *Iface) openQueues() {
+// openQueues declares what the core does not have; overhead is that of a post.
+func (it *Iface) openQueues(overhead time.Duration) {
 	dev := it.MD().DeviceAttr()
 	it.sges = make([]verbs.SGE, 0, maxRecvIOV)
 	it.allPolled = uint64(it.VerbsCQ().Depth()/it.Config().MaxPoll) + 1
@@ -84,7 +91,7 @@ func (it *Iface) openQueues() {
 		MaxQueues:  min(maxQueues, it.cfg.QueueCQDepth/2, dev.MaxSRQ),
 		MaxConns:   it.cfg.QueueConns,
 	}
-	costs := it.Port().Costs(postOverhead)
+	costs := it.Port().Costs(overhead)
 	costs.Set(costs[uct.PutZcopy], uct.QueueZcopy)
 	it.attr.Declare(costs)
 }
@@ -104,7 +111,7 @@ func (it *Iface) Arm(events uct.Events) error {
 	if it.deferred() {
 		return uct.ErrBusy
 	}
-	return it.Iface.Arm(events)
+	return it.base.Arm(events)
 }
 
 // deferred reports that Progress has something to do that no completion tells of.
@@ -115,12 +122,18 @@ func (it *Iface) deferred() bool {
 // Progress implements uct.Iface.
 func (it *Iface) Progress() int {
 	it.round++
-	n := it.Iface.Progress()
+	n := it.base.Progress()
 	if it.deferred() {
 		n += it.work(n < it.Config().MaxPoll)
 	}
 	return n
 }
+
+// Flush implements uct.Iface.
+func (it *Iface) Flush(c *uct.Completion) (pending bool, err error) { return it.base.Flush(c) }
+
+// Fence implements uct.Iface.
+func (it *Iface) Fence() error { return it.base.Fence() }
 
 // work does what was deferred. drained says that the completion queue was empty in this
 // round.
@@ -199,7 +212,7 @@ func (it *Iface) Close() error {
 		errs = errors.Join(errs, q.Close())
 	}
 	it.closed = true
-	return errors.Join(errs, it.Iface.Close(), it.closeDomains())
+	return errors.Join(errs, it.base.Close(), it.closeDomains())
 }
 
 // drain drives the iface until nothing is under way on connections and queues.
@@ -231,5 +244,5 @@ func (it *Iface) endDrained(drained bool) (n int) {
 }
 
 func (it *Iface) opError(op string, err error) error {
-	return &ucs.OpError{TL: Name, Dev: it.Port().Name, Op: op, Err: err}
+	return &ucs.OpError{TL: it.name, Dev: it.Port().Name, Op: op, Err: err}
 }

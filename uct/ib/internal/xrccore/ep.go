@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"errors"
@@ -15,7 +15,8 @@ import (
 // EP is an EP of rccore with connections to queues of its peer, and the targets of those that
 // the peer has to queues here.
 type EP struct {
-	rccore.EP
+	*rccore.EP
+	base    uct.EP // with the RC QP, or EP itself
 	it      *Iface
 	path    *path // nil with an RC QP
 	conns   []conn
@@ -34,13 +35,22 @@ var (
 
 // Ops implements uct.EP.
 func (e *EP) Ops() *uct.Ops {
-	ops := e.EP.Ops()
+	ops := e.base.Ops()
 	ops.Queues, ops.Connect = e, e
 	if e.path != nil {
 		ops.Notify = nil // a word leaves no room for the number of the EP
 	}
 	return ops
 }
+
+// Base is the EP that connections to queues are added to.
+func (e *EP) Base() uct.EP { return e.base }
+
+// Flush implements uct.EP.
+func (e *EP) Flush(c *uct.Completion) (pending bool, err error) { return e.base.Flush(c) }
+
+// Fence implements uct.EP.
+func (e *EP) Fence() error { return e.base.Fence() }
 
 // Connect implements uct.EPConnector.
 func (e *EP) Connect(deviceAddr, epAddr []byte) error {
@@ -131,7 +141,7 @@ func (e *EP) Close() error {
 		}
 	}
 	e.targets = nil
-	return errors.Join(errs, e.EP.Close())
+	return errors.Join(errs, e.base.Close())
 }
 
 // Control implements rccore.Extension.

@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"errors"
@@ -33,8 +33,9 @@ type path struct {
 	dev       ib.DeviceAddr
 	early     []verbs.WC // what has come before Connect
 
-	sourceDue bool // the peer is to be told which initiator is used
-	offerDue  bool // the peer is to be told of source, with psn
+	sourceDue bool   // the peer is to be told which initiator is used
+	offerDue  bool   // the peer is to be told of source, with psn
+	lost      uint64 // round in which the peer's device was gone; 0: it is not
 	psn       uint32
 }
 
@@ -107,10 +108,8 @@ func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	if p.from == 0 {
 		p.from = peer.QPN
 	}
-	if !p.moved {
-		if err := p.n.it.ToRTR(p.source, dev, peer); err != nil {
-			return err
-		}
+	if err := p.expect(dev, peer); err != nil {
+		return err
 	}
 	if err := p.join(); err != nil {
 		return err
@@ -119,26 +118,46 @@ func (p *path) Connect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	return nil
 }
 
-// join takes the initiator to the peer's domain, or connects its own.
+// expect connects the target that was offered with the peer's initiator. A peer of the own domain
+// has another target.
+func (p *path) expect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
+	switch {
+	case p.moved:
+		return nil
+	case p.peer.Domain == p.n.domain.ID:
+		offered := p.source
+		p.source = nil
+		return offered.Close()
+	}
+	return p.n.it.ToRTR(p.source, dev, peer)
+}
+
+// join takes the initiator to the peer's domain, or connects its own. One that is held back waits for the
+// peers of other paths, who may not look for long.
 func (p *path) join() error {
-	if in := p.n.initiators[p.peer.Domain]; in != nil {
+	if in := p.n.initiators[p.peer.Domain]; in != nil && in.phase == phaseUp {
 		in.users++
 		offered := p.via
-		p.via, p.sourceDue = in, true
+		p.via, p.sourceDue = in, !in.isLocal()
 		return offered.leave()
 	}
-	if err := p.via.connect(p, p.peer.Target, p.via.psn); err != nil {
+	p.via.to = p.peer.Domain
+	if p.via.isLocal() {
+		if err := p.via.connectLocal(p.via.psn); err != nil {
+			return err
+		}
+	} else if err := p.via.connect(p, p.peer.Target, p.via.psn); err != nil {
 		return err
 	}
-	p.via.to = p.peer.Domain
 	p.n.initiators[p.via.to] = p.via
 	return nil
 }
 
 // comesOver reports whether messages of the peer may come over a target of the domain. The first
-// one over another than was offered, or than one that has failed, has the path refer to that.
+// one over another than was offered, or than one that has failed, has the path refer to that. If
+// it is gone by now its messages had been received before.
 func (p *path) comesOver(qpn uint32) bool {
-	if qpn == p.source.Number() || qpn == p.before {
+	if qpn == p.before || p.source != nil && qpn == p.source.Number() {
 		return true
 	}
 	if p.moved && p.source.State() != verbs.QPStateErr {
@@ -146,17 +165,47 @@ func (p *path) comesOver(qpn uint32) bool {
 	}
 	t, err := p.n.domain.XRCD.OpenQP(qpn)
 	if err != nil {
-		return false
+		p.before = qpn
+		return true
 	}
 	p.setSource(t)
 	p.moved, p.offerDue = true, false
 	return true
 }
 
+// sourceFailed is told that the device has failed the target that the peer's messages come over.
+func (p *path) sourceFailed(st ucs.Status) {
+	switch {
+	case st != ucs.StatusIOError:
+		p.peerGone()
+	case !p.via.isLocal(): // else the peer's process connects it again
+		p.replace()
+	}
+}
+
+// peerGone is told that the peer's device is gone.
+func (p *path) peerGone() {
+	p.lost = p.n.it.round
+	p.n.it.later(p.ep)
+}
+
+// endLost fails the EP whose peer's device is gone, when what had come from it before has been
+// polled: the last of that may be that the EP there is closed.
+func (p *path) endLost() {
+	if p.n.it.round-p.lost <= p.n.it.allPolled {
+		p.n.it.later(p.ep)
+		return
+	}
+	p.told = true // there is nobody
+	p.e.Fail(ucs.StatusConnReset, errPeerLost)
+}
+
 // setSource refers to another target, and no longer to the one before.
 func (p *path) setSource(t *verbs.QP) {
-	p.before = p.source.Number()
-	_ = p.source.Close() // what has come over it is complete
+	if p.source != nil {
+		p.before = p.source.Number()
+		_ = p.source.Close() // what has come over it is complete
+	}
 	p.source = t
 }
 
@@ -196,6 +245,9 @@ func (p *path) control(m message) bool {
 
 // work sends the messages that are due, and delivers what came before Connect.
 func (p *path) work() (n int) {
+	if p.lost != 0 && p.e.Ready() {
+		p.endLost()
+	}
 	if p.sourceDue {
 		m := message{kind: kindSource, qpn: p.via.qp.Number()}
 		p.sourceDue = !p.tell(&m)
@@ -249,7 +301,7 @@ func (p *path) reconnected(offered bool) {
 		p.tellClosed()
 		return
 	}
-	if p.sourceDue = !offered; p.sourceDue {
+	if p.sourceDue = !offered && !p.via.isLocal(); p.sourceDue {
 		p.n.it.later(p.ep)
 	}
 }

@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"errors"
@@ -70,8 +70,12 @@ func (n *node) at(number uint16) *path {
 // errInitiator is the cause where a failure of the initiator takes its paths along.
 var errInitiator = errors.New("the initiator to the peer's domain has failed")
 
-// Fault implements rccore.Links. A target that has failed is replaced, by each path that it
-// was for: its initiator may be held back, or it is gone, and then the offer gets nowhere.
+// errPeerLost is the cause where the device tells that the peer's is gone.
+var errPeerLost = errors.New("the peer's device is gone")
+
+// Fault implements rccore.Links. A target that has refused something is replaced by each path that
+// it was for, since its initiator is held back. Any other fault of it says that the initiator's
+// device is gone.
 func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	for _, in := range n.all.all() {
 		if in.qp == qp && in.phase == phaseUp {
@@ -81,7 +85,18 @@ func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	}
 	for _, p := range n.paths {
 		if p != nil && p.source == qp && p.e.Ready() {
-			p.replace()
+			p.sourceFailed(st)
+			handled++
+		}
+	}
+	return handled
+}
+
+// Gone implements rccore.Links.
+func (n *node) Gone(gid verbs.GID) (handled int) {
+	for _, p := range n.paths {
+		if p != nil && p.connected && p.dev.GID == gid && p.e.Ready() {
+			p.peerGone()
 			handled++
 		}
 	}
@@ -105,7 +120,7 @@ func (n *node) work() (done int) {
 // completions is the completion queue, as the core sees it.
 type completions struct {
 	verbs.CQProvider
-	n *node
+	f Filter
 }
 
 // Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. 0
@@ -117,16 +132,16 @@ func (q *completions) Poll(wc []verbs.WC) int {
 		if count <= 0 {
 			return count
 		}
-		if kept := q.n.translateAll(wc[:count]); kept > 0 {
+		if kept := q.filter(wc[:count]); kept > 0 {
 			return kept
 		}
 	}
 }
 
-// translateAll moves those of which there is something to be told to the front.
-func (n *node) translateAll(wc []verbs.WC) (kept int) {
+// filter moves those of which there is something to be told to the front.
+func (q *completions) filter(wc []verbs.WC) (kept int) {
 	for i := range wc {
-		if n.translate(&wc[i]) {
+		if q.f.Filter(&wc[i]) {
 			if kept != i {
 				wc[kept] = wc[i]
 			}
@@ -136,8 +151,8 @@ func (n *node) translateAll(wc []verbs.WC) (kept int) {
 	return kept
 }
 
-// translate reports whether there is something to be told of a completion.
-func (n *node) translate(c *verbs.WC) bool {
+// Filter implements Filter.
+func (n *node) Filter(c *verbs.WC) bool {
 	switch {
 	case c.ID >= rccore.ExtensionID:
 		return true

@@ -1,10 +1,13 @@
-package xrc
+package xrccore
 
 import (
+	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -22,7 +25,7 @@ type initiator struct {
 	id    uint32 // in n.all
 	to    rcwire.Domain
 	qp    *verbs.QP
-	send  verbs.QPProvider // of qp
+	send  rccore.SendQueue // of qp
 	psn   uint32           // the first that it sends
 	room  int              // places in the send queue that no path has reserved
 	users int              // paths
@@ -36,6 +39,7 @@ type initiator struct {
 	offer offer
 	until time.Time // when it waits no longer for an offer
 	cause ucs.Status
+	local *verbs.QP // the target, of an initiator to the own domain; else nil
 }
 
 // phase is what becomes of work requests that are posted.
@@ -69,8 +73,12 @@ func (n *node) newInitiator(psn uint32) (*initiator, error) {
 	if err != nil {
 		return nil, err
 	}
+	send, err := n.it.poster.OpenSend(qp)
+	if err != nil {
+		return nil, errors.Join(err, n.it.CloseQP(qp))
+	}
 	cfg := n.it.Iface.Config()
-	in := &initiator{n: n, qp: qp, send: qp.Provider(), psn: psn, room: cfg.TxDepth, ring: make([]posted, cfg.TxDepth)}
+	in := &initiator{n: n, qp: qp, send: send, psn: psn, room: cfg.TxDepth, ring: make([]posted, cfg.TxDepth)}
 	sges, inline := make([]verbs.SGE, cfg.TxDepth*cfg.TxMaxSGE), make([]byte, cfg.TxDepth*n.it.MaxInline)
 	for i := range in.ring {
 		s := &in.ring[i]
@@ -122,9 +130,11 @@ func (in *initiator) completed(c *verbs.WC) {
 	if c.Status != verbs.WCSuccess && in.phase == phaseUp {
 		in.failed(c)
 	}
-	if c.Status == verbs.WCRemInvReqErr { // the domain has no such SRQ: the peer's iface is closed
-		c.Status, c.VendorErr = verbs.WCRetryExcErr, verbs.VendorPeerClosed
-		p.told = true
+	if c.Status == verbs.WCRemInvReqErr { // no such SRQ: the peer's iface is closed, or its process dead
+		if c.VendorErr != verbs.VendorPeerGone {
+			c.VendorErr = verbs.VendorPeerClosed
+		}
+		c.Status, p.told = verbs.WCRetryExcErr, true
 	}
 }
 
@@ -210,7 +220,7 @@ func (in *initiator) work() (done bool) {
 	if in.phase == phaseWaiting {
 		in.drop()
 		switch {
-		case in.offer.p != nil:
+		case in.offer.p != nil || in.isLocal():
 			if err := in.reconnect(); err == nil {
 				return true
 			}
@@ -227,16 +237,21 @@ func (in *initiator) work() (done bool) {
 	return true
 }
 
-// reconnect connects with the target that was offered, and posts what was held back.
+// reconnect connects with the target that was offered, or the own one, and posts what was held back.
 func (in *initiator) reconnect() error {
 	it, o := in.n.it, in.offer
 	if err := in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
 		return err
 	}
+	it.poster.ResetSend(in.send)
 	if err := it.ToInit(in.qp); err != nil {
 		return err
 	}
-	if err := in.connect(o.p, o.qpn, o.psn); err != nil {
+	if in.isLocal() {
+		if err := in.connectLocal(rand.Uint32() & maxPSN); err != nil {
+			return err
+		}
+	} else if err := in.connect(o.p, o.qpn, o.psn); err != nil {
 		return err
 	}
 	in.phase = phaseUp
@@ -256,6 +271,31 @@ func (in *initiator) connect(p *path, target, psn uint32) error {
 	return in.n.it.ToRTS(in.qp, psn, peer.Reads)
 }
 
+// isLocal reports whether the initiator is to the own domain. Then its target is made here, so it
+// is there for as long as the initiator, and is connected again without the peers.
+func (in *initiator) isLocal() bool { return in.to == in.n.domain.ID }
+
+// connectLocal takes the QP from INIT to RTS, to the target that this iface makes.
+func (in *initiator) connectLocal(psn uint32) (err error) {
+	it := in.n.it
+	if in.local == nil {
+		in.local, err = in.n.newTarget()
+	} else if err = in.local.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err == nil {
+		err = it.ToInit(in.local)
+	}
+	if err != nil {
+		return err
+	}
+	here, mtu, reads := it.Port().Addr, it.Port().Attr.ActiveMTU, uint8(it.Iface.Config().MaxRDAtomic)
+	if err := it.ToRTR(in.local, here, rcwire.EPAddr{MTU: mtu, QPN: in.qp.Number(), PSN: psn}); err != nil {
+		return err
+	}
+	if err := it.ToRTR(in.qp, here, rcwire.EPAddr{MTU: mtu, QPN: in.local.Number()}); err != nil {
+		return err
+	}
+	return it.ToRTS(in.qp, psn, reads)
+}
+
 // leave takes a path off, and closes the initiator with the last one.
 func (in *initiator) leave() error {
 	if in.users--; in.users > 0 {
@@ -265,5 +305,10 @@ func (in *initiator) leave() error {
 		delete(in.n.initiators, in.to)
 	}
 	in.n.all.remove(in.id)
-	return in.n.it.CloseQP(in.qp)
+	err := in.n.it.CloseQP(in.qp)
+	in.n.it.poster.CloseSend(in.send)
+	if in.local != nil {
+		err = errors.Join(err, in.local.Close())
+	}
+	return err
 }

@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"encoding/hex"

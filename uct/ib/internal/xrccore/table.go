@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import "github.com/gucx/gucx/uct/ib/internal/rccore"
 

@@ -1,12 +1,14 @@
-package xrc
+package xrccore
 
 import (
+	"errors"
 	"math/rand/v2"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/log"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -32,6 +34,7 @@ type conn struct {
 	number   uint32
 	id       uint32 // in it.conns
 	qp       *verbs.QP
+	queue    rccore.SendQueue // of qp
 	psn      uint32
 	sends    []send // a ring
 	head     uint64 // the oldest send
@@ -71,6 +74,11 @@ func (c *conn) create() (err error) {
 	c.qp, err = it.MD().PD().CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCSend, SendCQ: it.VerbsCQ(),
 		Cap: verbs.QPCap{MaxSendWR: it.cfg.QueueTxDepth, MaxSendSGE: maxIOV}})
 	if err != nil {
+		return err
+	}
+	if c.queue, err = it.poster.OpenSend(c.qp); err != nil {
+		err = errors.Join(err, c.qp.Close())
+		c.qp = nil
 		return err
 	}
 	it.cqFree -= it.cfg.QueueTxDepth
@@ -127,7 +135,7 @@ func (c *conn) SendZcopy(iov []uct.IOV, done *uct.Completion) (pending bool, err
 func (c *conn) post() {
 	for ; c.posted != c.tail; c.posted++ {
 		c.wr[0].SGList, c.wr[0].SRQN = c.at(c.posted).sges, c.number
-		if _, err := c.qp.PostSend(c.wr[:]); err != nil {
+		if _, err := c.queue.PostSend(c.wr[:]); err != nil {
 			logger.Error("post to a receive queue", "device", c.e.it.Port().Name, "qpn", c.qp.Number(), "reason", err)
 			c.link = linkNone // the device and the connection disagree: work ends the rest
 			c.stop()
@@ -250,7 +258,8 @@ func (c *conn) close() {
 	it.closing--
 	it.cqFree += it.cfg.QueueTxDepth
 	_ = c.qp.Close() // nothing is left to report to
-	c.qp, c.link = nil, linkNone
+	it.poster.CloseSend(c.queue)
+	c.qp, c.queue, c.link = nil, nil, linkNone
 }
 
 // work asks the peer, if that is due; of an EP that takes nothing more it ends what the
@@ -288,6 +297,7 @@ func (c *conn) toInit() error {
 		if err := c.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState); err != nil {
 			return err
 		}
+		c.e.it.poster.ResetSend(c.queue)
 	}
 	return c.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: c.e.it.Port().Num},
 		verbs.QPMaskState|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags)

@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ const shortTimeout = 100 * time.Millisecond
 
 // suite has queues of a few messages.
 var suite = ibtest.Suite{
-	Transport: Transport(Config{}),
+	Transport: testTransport(),
 	Config: func(o ucttest.Options) any {
 		return Config{Config: rccore.Config{TxDepth: o.TxDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout},
 			QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
@@ -35,17 +35,34 @@ var nodeSuite = ibtest.Suite{
 	OneSided:  true, OneSidedAM: true,
 }
 
+// hostSuite is suite with a domain that all processes of the run of this binary are in: each EP is to the
+// own domain.
+var hostSuite = ibtest.Suite{
+	Transport: suite.Transport,
+	Config:    func(o ucttest.Options) any { return onHost(suite.Config(o).(Config), os.Getenv(domainDirEnv)) },
+	OneSided:  true, OneSidedAM: true,
+}
+
+// domainDirEnv names the directory of the file of their domain to processes.
+const domainDirEnv = "GUCX_XRC_TEST_DOMAIN_DIR"
+
+func onHost(c Config, dir string) Config {
+	c.ShareDomain, c.DomainDir = ShareHost, dir
+	return c
+}
+
 func inDomain(c Config) Config {
-	c.ShareDomain = true
+	c.ShareDomain = ShareProcess
 	return c
 }
 
 const (
 	shmPeer  = "xrc-shm"
 	nodePeer = "xrc-node-shm"
+	hostPeer = "xrc-host-shm"
 )
 
-var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: Name, Device: ibtest.Device,
+var peers = rctest.Harness{OpenMD: suite.On(softhca.FabricShm).OpenMD, Transport: testName, Device: ibtest.Device,
 	Config: Config{Config: rccore.Config{Timeout: time.Hour}}}
 
 func TestMain(m *testing.M) {
@@ -59,7 +76,15 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer), nodePeer: nodeSuite.Peers(nodePeer)})
+	if os.Getenv(hostEnv) != "" {
+		if err := serveHost(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	ucttest.PeerMain(map[string]ucttest.Harness{shmPeer: suite.Peers(shmPeer), nodePeer: nodeSuite.Peers(nodePeer),
+		hostPeer: hostSuite.Peers(hostPeer)})
 	os.Exit(m.Run())
 }
 
@@ -73,6 +98,11 @@ func TestConformance_NodeLoop(t *testing.T) {
 }
 
 func TestConformance_NodeShm(t *testing.T) { ucttest.Test(t, nodeSuite.Peers(nodePeer)) }
+
+func TestConformance_HostShm(t *testing.T) {
+	t.Setenv(domainDirEnv, t.TempDir())
+	ucttest.Test(t, hostSuite.Peers(hostPeer))
+}
 
 func TestConformance_Categories(t *testing.T) {
 	suite.Categories(t, func(config any, e ib.Endpoints) any {

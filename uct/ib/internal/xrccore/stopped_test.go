@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"bufio"
@@ -31,11 +31,11 @@ const longLen = 1 << 20
 // device and into memory of its own. It says its address, reads the peer's, says the number
 // of the queue, and then, when all have come, which bytes came and how many messages.
 func serveStopped(in io.Reader, out io.Writer) error {
-	md, err := ibtest.OpenMD(softhca.FabricShm, Transport(Config{}))
+	md, err := ibtest.OpenMD(softhca.FabricShm, testTransport())
 	if err != nil {
 		return err
 	}
-	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: ibtest.Device})
+	it, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: ibtest.Device})
 	if err != nil {
 		return err
 	}

@@ -1,17 +1,24 @@
-package xrc
+package xrccore
 
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
+
+// testName is the name of the transport here.
+const testName = "xrc"
+
+func testTransport() ib.Transport { return OverVerbs(testName, time.Nanosecond, Config{}) }
 
 // side is an iface with an EP and memory.
 type side struct {
@@ -24,13 +31,13 @@ type side struct {
 // newSide opens an iface on a device of its own.
 func newSide(t testing.TB, fabric softhca.Fabric, cfg Config) *side {
 	t.Helper()
-	return newSideOn(t, ibtest.NewMD(t, fabric, Transport(Config{})), cfg)
+	return newSideOn(t, ibtest.NewMD(t, fabric, testTransport()), cfg)
 }
 
 func newSideOn(t testing.TB, md uct.MD, cfg Config) *side {
 	t.Helper()
 	s := &side{}
-	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: ibtest.Device, Config: cfg,
+	it, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: ibtest.Device, Config: cfg,
 		OnError: func(_ uct.EP, err error) { s.errs = append(s.errs, err) }})
 	require.NoError(t, err)
 	s.it = it.(*Iface)
@@ -50,7 +57,7 @@ func newSideOn(t testing.TB, md uct.MD, cfg Config) *side {
 func connected(t testing.TB, fabric softhca.Fabric, cfg Config) (a, b *side) {
 	t.Helper()
 	if fabric == softhca.FabricLoop {
-		md := ibtest.NewMD(t, fabric, Transport(Config{}))
+		md := ibtest.NewMD(t, fabric, testTransport())
 		a, b = newSideOn(t, md, cfg), newSideOn(t, md, cfg)
 	} else {
 		a, b = newSide(t, fabric, cfg), newSide(t, fabric, cfg)

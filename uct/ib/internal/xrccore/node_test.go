@@ -1,4 +1,4 @@
-package xrc
+package xrccore
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ const testAM = 5
 // newHost opens n ifaces on one device.
 func newHost(t testing.TB, n int, cfg Config) *host {
 	t.Helper()
-	md := ibtest.NewMD(t, softhca.FabricShm, Transport(Config{}))
+	md := ibtest.NewMD(t, softhca.FabricShm, testTransport())
 	h := &host{}
 	for range n {
 		p := &proc{side: newSideOn(t, md, inDomain(cfg))}
@@ -169,6 +169,20 @@ func TestNode_SrqIsGone(t *testing.T) {
 	until(t, func() bool { return in.head == in.tail }, a.all...)
 	assert.Equal(t, phaseUp, in.phase)
 	assert.EqualValues(t, 1, in.epoch, "it is not connected again and again")
+}
+
+// TestNode_JoinsNoneThatWaits: an EP that is connected while the initiator to its peer's domain is held
+// back has one of its own: the peers of others, who do not look here, need not offer anything.
+func TestNode_JoinsNoneThatWaits(t *testing.T) {
+	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
+	from, to := a.procs[0], b.procs[1]
+	connectProcs(t, from, b.procs[0])
+	from.eps[0].path.via.wait()
+	connectProcs(t, from, to)
+	require.NoError(t, from.eps[1].AMShort(testAM, 0, []byte{7}))
+	until(t, func() bool { return len(to.got) > 0 || len(from.errs) > 0 }, from.side, to.side)
+	assert.Empty(t, from.errs)
+	assert.Equal(t, []byte{7}, to.got)
 }
 
 // TestNode_NoOffer: no process of the peer's host replaces the target that has failed. All EPs fail when the time for one is over.

@@ -1,0 +1,137 @@
+package ib
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// The file of an XRC domain has one use: processes of a user that open it are in one domain, which
+// belongs to its inode. Who finds the domain without members makes it, and writes its ID; who
+// finds it with members reads that. A lock (F_OFD_SETLK of fcntl(2)), which the kernel drops when a
+// process dies, keeps others out meanwhile. So each domain has an ID of its own, also if one
+// follows another on a file that was left behind: it stays, with 16 bytes.
+
+// DomainFile is the path of the file by which processes find the domain of a device: in dir, or
+// if that is "" in $XDG_RUNTIME_DIR, if nobody else can reach that, else in os.TempDir. Its name
+// has the user, the device and the network namespace: software devices of two of these do not
+// reach each other.
+func DomainFile(dir, device string) string {
+	if dir == "" {
+		dir = runtimeDir()
+	}
+	ns, _ := os.Readlink("/proc/self/ns/net") // what cannot be read is left out
+	ns = strings.Trim(strings.TrimPrefix(ns, "net:"), "[]")
+	return filepath.Join(dir, fmt.Sprintf("gucx-xrc-%d-%s-%s", os.Geteuid(), strings.ReplaceAll(device, "/", "_"), ns))
+}
+
+func runtimeDir() string {
+	var st unix.Stat_t
+	dir := os.Getenv("XDG_RUNTIME_DIR")
+	if filepath.IsAbs(dir) && unix.Stat(dir, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && isPrivate(&st) {
+		return dir
+	}
+	return os.TempDir()
+}
+
+// groupAndOthers are the bits of a mode that give others rights.
+const groupAndOthers = 0o077
+
+// isPrivate reports whether a file is this user's, and nobody else has rights to it.
+func isPrivate(st *unix.Stat_t) bool {
+	return int(st.Uid) == os.Geteuid() && st.Mode&groupAndOthers == 0
+}
+
+// openDomainFile opens the file of a domain, which it makes if it is not there: a file, and no
+// link, of this user alone.
+func openDomainFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 || !isPrivate(&st)) {
+		err = fmt.Errorf("%w: %s is not a file of this user alone (mode 0600, one link)", ucs.ErrRejected, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Waiting for another process that joins: it takes milliseconds, unless it is stopped or waits
+// for members that are, for which the device gives it 5 s.
+const (
+	joinTimeout = 10 * time.Second
+	joinPause   = time.Millisecond
+)
+
+// lockDomainFile keeps other processes out until f is closed.
+func lockDomainFile(f *os.File) error {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
+	for end := time.Now().Add(joinTimeout); ; time.Sleep(joinPause) {
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fcntl F_OFD_SETLK", err)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%w: another process holds the lock of %s", ucs.ErrTimedOut, f.Name())
+		}
+	}
+}
+
+// joinDomain opens the domain of a file.
+func joinDomain(ctx *verbs.Context, path string) (_ *verbs.XRCD, id [16]byte, err error) {
+	f, err := openDomainFile(path)
+	if err != nil {
+		return nil, id, err
+	}
+	defer func() { _ = f.Close() }() // nothing is lost: the ID is in the file when it is written
+	if err := lockDomainFile(f); err != nil {
+		return nil, id, err
+	}
+	for {
+		x, err := makeDomain(ctx, f, &id)
+		if errors.Is(err, unix.EEXIST) {
+			x, err = findDomain(ctx, f, &id)
+		}
+		if !errors.Is(err, unix.EAGAIN) { // else the last member has left meanwhile
+			return x, id, err
+		}
+	}
+}
+
+// makeDomain makes the domain, and gives it an ID. EEXIST if it has members.
+func makeDomain(ctx *verbs.Context, f *os.File, id *[16]byte) (*verbs.XRCD, error) {
+	x, err := ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: unix.O_CREAT | unix.O_EXCL})
+	if err != nil {
+		return nil, err
+	}
+	_, _ = rand.Read(id[:]) // never fails
+	if _, err := f.WriteAt(id[:], 0); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// findDomain joins a domain that has members. EAGAIN if it has none.
+func findDomain(ctx *verbs.Context, f *os.File, id *[16]byte) (*verbs.XRCD, error) {
+	x, err := ctx.OpenXRCD(verbs.XRCDInitAttr{FD: int(f.Fd())})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.ReadAt(id[:], 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %s has no ID of a domain: %w", ucs.ErrRejected, f.Name(), err), x.Close())
+	}
+	return x, nil
+}

@@ -1,0 +1,205 @@
+package dv
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/internal/xrccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/ucttest"
+)
+
+func tinyXRC(o ucttest.Options) xrccore.Config {
+	return xrccore.Config{Config: tinyRC(o), QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
+}
+
+// The suites have queues of a few messages.
+var (
+	xrcSuite = ibtest.Suite{
+		Transport: XRC(XRCConfig{}),
+		Config:    func(o ucttest.Options) any { return tinyXRC(o) },
+		OneSided:  true,
+	}
+	xrcListSuite = ibtest.Suite{
+		Transport: XRC(XRCConfig{}),
+		Config:    func(o ucttest.Options) any { return &XRCConfig{Config: tinyXRC(o), TxPostlist: postlist} },
+		OneSided:  true,
+	}
+	// xrcNodeSuite has a domain that ifaces share.
+	xrcNodeSuite = ibtest.Suite{
+		Transport: XRC(XRCConfig{}),
+		Config: func(o ucttest.Options) any {
+			c := tinyXRC(o)
+			c.ShareDomain = xrccore.ShareProcess
+			return c
+		},
+		OneSided: true, OneSidedAM: true,
+	}
+)
+
+// Names of peers.
+const (
+	xrcPeer     = "xrc-shm"
+	xrcNodePeer = "xrc-node-shm"
+)
+
+func TestConformanceXRC_Loop(t *testing.T) { ucttest.Test(t, xrcSuite.On(softhca.FabricLoop)) }
+
+func TestConformanceXRC_NodeLoop(t *testing.T) { ucttest.Test(t, xrcNodeSuite.On(softhca.FabricLoop)) }
+
+func TestConformanceXRC_Shm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; those of rc_mlx5 and xrc over shm stand for it")
+	ucttest.Test(t, xrcSuite.Peers(xrcPeer))
+}
+
+func TestConformanceXRC_ListLoop(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that of rc_mlx5 with lists stands for it")
+	ucttest.Test(t, xrcListSuite.On(softhca.FabricLoop))
+}
+
+func TestConformanceXRC_NodeShm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that of xrc over shm stands for it")
+	ucttest.Test(t, xrcNodeSuite.Peers(xrcNodePeer))
+}
+
+// newXRCs is an iface over a bench as far as polling goes, with its initiator and its XRC
+// SRQ.
+func newXRCs(t require.TestingT, b *bench) (*rcIface, *xrcSend, *xrcRecv) {
+	it := &rcIface{}
+	require.NoError(t, it.cq.open(b.cq))
+	it.forgetAll()
+	send, err := it.OpenSend(b.qp)
+	require.NoError(t, err)
+	recv, err := it.OpenRecv(b.srq)
+	require.NoError(t, err)
+	return it, send.(*xrcSend), recv.(*xrcRecv)
+}
+
+// nextXRC reads an entry as Progress does. ok is false if it stands for nothing.
+func (it *rcIface) nextXRC(t require.TestingT) (wc verbs.WC, ok bool) {
+	s, tail := it.cq.Peek()
+	require.True(t, it.cq.Owned(tail))
+	it.cq.Take()
+	return wc, it.xrcs[s.UserIndex()].parse(s, tail, &wc)
+}
+
+// TestParseXRC_LikeVerbs reads the entries of an initiator and of an XRC SRQ as verbs does,
+// several times round the queue. An entry that belongs to the other kind of queue is nonsense.
+func TestParseXRC_LikeVerbs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwins(t, t.Cleanup, verbs.QPTypeXRCSend)
+		it, send, recv := newXRCs(t, w.direct)
+		i := w.sends(t, &send.sendQueue, verbs.OpSend, [2]*verbs.AH{})
+		for range i {
+			it.cq.Take()
+		}
+		r := receives{post: [2]func([]verbs.RecvWR) (int, error){w.over.srq.PostRecv, recv.PostRecv}}
+		for range rapid.IntRange(1, 200).Draw(t, "entries") {
+			head, _ := recv.Ends()
+			r.one(t, uint64(i), head)
+			s := drawCQE(t, w.over.qp.Number(), w.qpIndex(), r.waiting[0])
+			if s.Tail().OfReceive() {
+				s = drawnFor(s, recv.index)
+			}
+			w.cqe(t, i, slotBytes(s))
+			i++
+			var over [2]verbs.WC
+			n := w.over.cq.Poll(over[:])
+			got, ok := it.nextXRC(t)
+			require.Equal(t, n == 1, ok)
+			if ok {
+				same(t, verbs.QPTypeRC, over[0], got)
+				if got.ID >= recvIDs {
+					r.waiting = r.waiting[1:]
+				}
+			}
+		}
+	})
+}
+
+// drawnFor is an entry with another user index.
+func drawnFor(s *prm.CQESlot, index uint32) *prm.CQESlot {
+	var e prm.CQE
+	s.Read(&e, 0)
+	e.UserIndex = index
+	out := &prm.CQESlot{}
+	out.Write(&e, 0)
+	return out
+}
+
+// TestParseXRC_WrongKind: an entry that names a queue of the other kind stands for nothing, and
+// takes no receive.
+func TestParseXRC_WrongKind(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
+	it, send, recv := newXRCs(t, b)
+	head, tail := recv.Ends()
+	for i, e := range []prm.CQE{
+		{Opcode: prm.CQERespSend, UserIndex: send.index},
+		{Opcode: prm.CQERespErr, UserIndex: send.index},
+		{Opcode: prm.CQEReq, UserIndex: recv.index},
+		{Opcode: prm.CQEReqErr, UserIndex: recv.index},
+	} {
+		b.cqe(t, uint32(i), &e)
+		_, ok := it.nextXRC(t)
+		assert.False(t, ok, "entry %d", i)
+	}
+	gotHead, gotTail := recv.Ends()
+	assert.Equal(t, [2]uint16{head, tail}, [2]uint16{gotHead, gotTail})
+}
+
+// TestXRC_Drops: completions of a queue that is reset or closed are gone, those of others stay.
+func TestXRC_Drops(t *testing.T) {
+	for name, end := range map[string]func(*rcIface, *xrcSend, *xrcRecv) (gone uint32){
+		"reset":      func(it *rcIface, s *xrcSend, _ *xrcRecv) uint32 { it.ResetSend(s); return s.index },
+		"close send": func(it *rcIface, s *xrcSend, _ *xrcRecv) uint32 { it.CloseSend(s); return s.index },
+		"close recv": func(it *rcIface, _ *xrcSend, r *xrcRecv) uint32 { it.CloseRecv(r); return r.index },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
+			it, send, recv := newXRCs(t, b)
+			for i := range uint32(6) {
+				e := prm.CQE{Opcode: prm.CQEReq, UserIndex: send.index, WQECounter: uint16(i)}
+				if i%2 == 1 {
+					e.Opcode, e.UserIndex = prm.CQERespSend, recv.index
+				}
+				b.cqe(t, i, &e)
+			}
+			gone := end(it, send, recv)
+			for range 3 {
+				s, tail := it.cq.Peek()
+				require.True(t, it.cq.Owned(tail))
+				assert.NotEqual(t, gone, s.UserIndex())
+				it.cq.Take()
+			}
+			_, tail := it.cq.Peek()
+			assert.False(t, it.cq.Owned(tail))
+		})
+	}
+}
+
+// TestResetSend: the first work request after RESET is where the device looks for it.
+func TestResetSend(t *testing.T) {
+	b := newBench(t, t.Cleanup, verbs.QPTypeXRCSend, rcLimits)
+	it, q, _ := newXRCs(t, b)
+	wr := []verbs.SendWR{{ID: 7, Opcode: verbs.OpSend, SRQN: 3, Flags: verbs.SendInline, Inline: count(8)}}
+	for range 3 {
+		_, err := q.PostSend(wr)
+		require.NoError(t, err)
+	}
+	require.NoError(t, b.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState))
+	it.ResetSend(q)
+	wr[0].ID = 8
+	_, err := q.PostSend(wr)
+	require.NoError(t, err)
+	assert.EqualValues(t, 1, b.raw.DBRec.Send())
+	assert.EqualValues(t, 8, *q.id(0))
+	last := b.hw.rings[len(b.hw.rings)-1]
+	assert.Equal(t, bytesOf(b.raw.SQ)[:64], last.page[:64])
+}

@@ -1,0 +1,130 @@
+package dv
+
+import (
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/internal/xrccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// xrcQueue is a queue that is not an RC QP's, and completes in the completion queue of the
+// iface: an XRC initiator or an XRC SRQ.
+type xrcQueue interface {
+	// parse turns an entry into a completion; false for nonsense.
+	parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool
+}
+
+// xrcSend is the send queue of an XRC initiator.
+type xrcSend struct {
+	sendQueue
+	index uint32
+}
+
+// xrcRecv is an XRC SRQ.
+type xrcRecv struct {
+	*prm.RecvList
+	index uint32
+}
+
+var _ xrccore.Poster = (*rcIface)(nil)
+
+// addXRC has completions with a user index go to q.
+func (it *rcIface) addXRC(index uint32, q xrcQueue) {
+	if n := int(index) + 1 - len(it.xrcs); n > 0 {
+		it.xrcs = append(it.xrcs, make([]xrcQueue, n)...)
+	}
+	it.xrcs[index] = q
+}
+
+// removeXRC drops completions of a queue that is closed, or is empty again.
+func (it *rcIface) removeXRC(index uint32) {
+	it.xrcs[index] = nil
+	it.cq.drop(index)
+}
+
+// ofXRC handles an entry of an xrcQueue; false if it is of none.
+func (it *rcIface) ofXRC(s *prm.CQESlot, t prm.Tail) bool {
+	index := s.UserIndex()
+	if uint(index) >= uint(len(it.xrcs)) || it.xrcs[index] == nil {
+		return false
+	}
+	wc := &it.xrcWC
+	*wc = verbs.WC{}
+	switch {
+	case !it.xrcs[index].parse(s, t, wc):
+	case it.filter == nil:
+		it.NotSent(wc)
+	case it.filter.Filter(wc):
+		it.Completed(wc)
+	}
+	return true
+}
+
+// parse implements xrcQueue.
+func (q *xrcSend) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+	switch t.Opcode() {
+	case prm.CQEReq:
+	case prm.CQEReqErr:
+		failure(s, wc)
+	default:
+		return false
+	}
+	wc.QPN, wc.ID = s.QPN(), *q.id(uint32(t.WQECounter()))
+	return true
+}
+
+// parse implements xrcQueue.
+func (q *xrcRecv) parse(s *prm.CQESlot, t prm.Tail, wc *verbs.WC) bool {
+	return received(q.RecvList, s, t, wc)
+}
+
+// OpenSend implements xrccore.Poster.
+func (it *rcIface) OpenSend(qp *verbs.QP) (rccore.SendQueue, error) {
+	raw, err := mlx5.RawQPOf(qp)
+	if err != nil {
+		return nil, err
+	}
+	q := &xrcSend{index: raw.UserIndex}
+	if err := q.open(qp, raw, it.registerAt(raw.UAR)); err != nil {
+		return nil, err
+	}
+	it.addXRC(q.index, q)
+	return q, nil
+}
+
+// ResetSend implements xrccore.Poster.
+func (it *rcIface) ResetSend(q rccore.SendQueue) {
+	s := q.(*xrcSend)
+	s.pi, s.batched = 0, 0
+	it.cq.drop(s.index)
+}
+
+// CloseSend implements xrccore.Poster.
+func (it *rcIface) CloseSend(q rccore.SendQueue) {
+	s := q.(*xrcSend)
+	s.reg.forget(&s.sendQueue)
+	it.removeXRC(s.index)
+}
+
+// OpenRecv implements xrccore.Poster.
+func (it *rcIface) OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error) {
+	list := new(prm.RecvList)
+	index, err := openList(list, srq, false)
+	if err != nil {
+		return nil, err
+	}
+	q := &xrcRecv{list, index}
+	it.addXRC(index, q)
+	return q, nil
+}
+
+// CloseRecv implements xrccore.Poster.
+func (it *rcIface) CloseRecv(q ib.RecvPoster) { it.removeXRC(q.(*xrcRecv).index) }
+
+// Filter implements xrccore.Poster.
+func (it *rcIface) Filter(q rccore.CompQueue, f xrccore.Filter) rccore.CompQueue {
+	it.filter = f
+	return q
+}

@@ -1,0 +1,159 @@
+package xrccore
+
+import (
+	"errors"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Base is the reliable-connected transport that receive queues are added to: how it posts and
+// polls.
+type Base struct {
+	// Core is what Iface embeds, or is. Open opens it.
+	Core  *rccore.Iface
+	Iface BaseIface
+	// Driver makes the EPs with an RC QP.
+	Driver rccore.Driver
+	Poster Poster
+}
+
+// BaseIface is an iface of the base. Its Progress polls the completion queue that all share.
+type BaseIface interface {
+	uct.Iface
+	uct.Waker
+}
+
+// Poster posts to queues that are not those of the EPs' RC QPs, and polls what completes of
+// them: sends as completions of their QP, receives as those of a target. The methods are called
+// by the owner of the iface.
+type Poster interface {
+	// OpenSend is how an initiator is posted to that completes in the queue of the iface.
+	OpenSend(qp *verbs.QP) (rccore.SendQueue, error)
+	// ResetSend is told that the QP is in RESET, and CloseSend that it is closed: completions
+	// of it that nobody has polled are dropped.
+	ResetSend(q rccore.SendQueue)
+	CloseSend(q rccore.SendQueue)
+	// OpenRecv is how an XRC SRQ is posted to, likewise. CloseRecv is told that it is closed.
+	OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error)
+	CloseRecv(q ib.RecvPoster)
+	// Filter has f look at each completion of these queues, and at those of the receive queue
+	// of the core if that is an XRC SRQ. q is the completion queue that Driver.Attach has
+	// returned; the result takes its place.
+	Filter(q rccore.CompQueue, f Filter) rccore.CompQueue
+}
+
+// Filter looks at completions before the core does.
+type Filter interface {
+	// Filter makes it one of an EP, and reports whether there is something to be told of it.
+	Filter(c *verbs.WC) bool
+}
+
+// overVerbs is the base whose posts and polls are those of verbs.
+func overVerbs() Base {
+	core := new(rccore.Iface)
+	return Base{Core: core, Iface: core, Driver: rccore.Verbs{}, Poster: verbsPoster{}}
+}
+
+// verbsPoster leaves both to verbs, which drops completions by itself.
+type verbsPoster struct{}
+
+// OpenSend implements Poster.
+func (verbsPoster) OpenSend(qp *verbs.QP) (rccore.SendQueue, error) { return qp.Provider(), nil }
+
+// ResetSend implements Poster.
+func (verbsPoster) ResetSend(rccore.SendQueue) {}
+
+// CloseSend implements Poster.
+func (verbsPoster) CloseSend(rccore.SendQueue) {}
+
+// OpenRecv implements Poster.
+func (verbsPoster) OpenRecv(srq *verbs.SRQ) (ib.RecvPoster, error) { return srq.Provider(), nil }
+
+// CloseRecv implements Poster.
+func (verbsPoster) CloseRecv(ib.RecvPoster) {}
+
+// Filter implements Poster.
+func (verbsPoster) Filter(q rccore.CompQueue, f Filter) rccore.CompQueue {
+	return &completions{q.(verbs.CQProvider), f}
+}
+
+// Params says what Open opens.
+type Params struct {
+	// Name of the transport in uct.Resource.
+	Name   string
+	Config Config
+	// Overhead is the declared cost of a post.
+	Overhead time.Duration
+	Base     Base
+}
+
+// Open opens it on a port of md, with what p has besides a configuration of this package.
+// After an error nothing is open.
+func Open(md *ib.MD, port uint8, own Params, p uct.IfaceParams) (*Iface, error) {
+	cfg, err := own.Config.withDefaults()
+	if err != nil {
+		return nil, &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	b := &own.Base
+	it := &Iface{Iface: b.Core, base: b.Iface, poster: b.Poster, name: own.Name, cfg: cfg, cqFree: cfg.QueueCQDepth}
+	core := rccore.Params{
+		Name: own.Name, Port: port, Config: cfg.Config, Overhead: own.Overhead, Driver: driver{b.Driver, it}, Self: it,
+		Extension: it, ExtensionCQ: cfg.QueueCQDepth,
+	}
+	if err := it.openDomains(md); err != nil {
+		return nil, &ucs.OpError{TL: own.Name, Dev: p.Device, Op: "open iface", Err: err}
+	}
+	if it.node != nil {
+		core.Links = it.node
+	}
+	if err := rccore.Open(b.Core, md, core, p); err != nil {
+		return nil, errors.Join(err, it.closeDomains())
+	}
+	it.openQueues(own.Overhead)
+	return it, nil
+}
+
+// driver is that of the base, with EPs of this package.
+type driver struct {
+	rccore.Driver
+	it *Iface
+}
+
+// Attach implements rccore.Driver.
+func (d driver) Attach(cq *verbs.CQ, srq *verbs.SRQ) (rccore.CompQueue, ib.RecvPoster, error) {
+	queue, poster, err := d.Driver.Attach(cq, srq)
+	if err == nil && d.it.node != nil {
+		queue = d.it.poster.Filter(queue, d.it.node)
+	}
+	return queue, poster, err
+}
+
+// MakeEP implements rccore.Driver.
+func (d driver) MakeEP(l rccore.Link) (_ uct.EP, _ *rccore.EP, send rccore.SendQueue, err error) {
+	e := &EP{it: d.it}
+	if p, ok := l.(*path); ok {
+		e.EP = new(rccore.EP)
+		e.base, e.path, p.ep, p.e, send = e.EP, p, e, e.EP, p
+	} else if e.base, e.EP, send, err = d.Driver.MakeEP(l); err != nil {
+		return nil, nil, nil, err
+	}
+	e.conns = make([]conn, d.it.cfg.QueueConns)
+	for i := range e.conns {
+		c := &e.conns[i]
+		c.e, c.index = e, uint8(i)
+	}
+	d.it.eps = append(d.it.eps, e)
+	return e, e.EP, send, nil
+}
+
+// Forget implements rccore.Driver.
+func (d driver) Forget(outer uct.EP) {
+	if e := outer.(*EP); e.path == nil {
+		d.Driver.Forget(e.base)
+	}
+}

@@ -1,0 +1,260 @@
+package xrccore
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// received waits until the process has so many messages, and returns their first bytes.
+func (p *process) received(n int, sides ...*side) (got []byte) {
+	p.t.Helper()
+	testenv.ProgressWithin(p.t, testenv.Watchdog, func() bool {
+		got = p.do(hostOrder{Do: "got"}, sides...).Got
+		return len(got) >= n
+	})
+	return got
+}
+
+// nodeQPs is how many QPs there are on a node of processes, each target once.
+func nodeQPs(t *testing.T, procs []*process) (initiators, targets int) {
+	t.Helper()
+	seen := map[uint32]bool{}
+	for _, p := range procs {
+		r := p.do(hostOrder{Do: "count"})
+		require.Equal(t, r.Initiators+len(r.Targets), r.QPs, "the device has no others")
+		initiators += r.Initiators
+		for _, n := range r.Targets {
+			seen[n] = true
+		}
+	}
+	return initiators, len(seen)
+}
+
+// sum is the number of QPs of all processes.
+func sum(procs []*process) (n int) {
+	for _, p := range procs {
+		n += p.do(hostOrder{Do: "count"}).QPs
+	}
+	return n
+}
+
+// startHosts starts n processes in each of the domains of dirs, and connects each with each of the other
+// domain, or if there is one domain with each other one. All EPs have exchanged messages.
+func startHosts(t *testing.T, share string, n int, dirs ...string) (nodes [][]*process) {
+	t.Helper()
+	for _, dir := range dirs {
+		var procs []*process
+		for range n {
+			procs = append(procs, startHost(t, share, dir))
+		}
+		nodes = append(nodes, procs)
+	}
+	last := nodes[len(nodes)-1]
+	for i, p := range nodes[0] {
+		for _, q := range last[min(i+1, (2-len(dirs))*n):] {
+			a, b := connectProcesses(p, q)
+			p.do(hostOrder{Do: "send", EP: a, Byte: 1})
+			q.do(hostOrder{Do: "send", EP: b, Byte: 2})
+		}
+	}
+	for _, procs := range nodes {
+		for _, p := range procs {
+			p.received(p.eps)
+		}
+	}
+	return nodes
+}
+
+// TestHost_QPs: n processes on each of two nodes, all connected with all of the other: each process
+// has one initiator, and each node a target for each process of the other, whatever the number of EPs is.
+func TestHost_QPs(t *testing.T) {
+	const n = 3
+	for _, procs := range startHosts(t, ShareHost, n, t.TempDir(), t.TempDir()) {
+		initiators, targets := nodeQPs(t, procs)
+		assert.Equal(t, n, initiators)
+		assert.Equal(t, n, targets)
+		for _, p := range procs {
+			assert.Equal(t, n, p.eps, "each of which has a QP without a domain")
+		}
+	}
+}
+
+// TestHost_QPsWithin: the same among the processes of a node, and the QPs that they have without a domain.
+func TestHost_QPsWithin(t *testing.T) {
+	const n = 4
+	initiators, targets := nodeQPs(t, startHosts(t, ShareHost, n, t.TempDir())[0])
+	assert.Equal(t, n, initiators)
+	assert.Equal(t, n, targets)
+	assert.Equal(t, n*(n-1), sum(startHosts(t, ShareNothing, n, t.TempDir())[0]))
+}
+
+// newHostSide is a process with a domain that is this one, and keeps first bytes of messages in got.
+func newHostSide(t testing.TB, dir string) *proc {
+	t.Helper()
+	p := &proc{side: newSideOn(t, ibtest.NewMD(t, softhca.FabricShm, testTransport()), onHost(Config{}, dir))}
+	require.NoError(t, p.ep.Close())
+	require.NoError(t, p.it.SetAMHandler(testAM, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+		p.got = append(p.got, data[8])
+		return false
+	})))
+	return p
+}
+
+// hostDirs are the directories of the domains of a process, and of those that it is connected to.
+func hostDirs(t *testing.T) map[string][2]string {
+	same := t.TempDir()
+	return map[string][2]string{"within a node": {same, same}, "two nodes": {t.TempDir(), t.TempDir()}}
+}
+
+// TestHost_Killed: one of two processes of a node is killed while messages to both are under way.
+// The EP to it fails, and the other goes on with the same peer: all messages arrive, once and in
+// order, both ways.
+func TestHost_Killed(t *testing.T) {
+	for name, dirs := range hostDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			for round := range testenv.Rounds(3, 30) {
+				a := newHostSide(t, dirs[0])
+				b, c := startHost(t, ShareHost, dirs[1]), startHost(t, ShareHost, dirs[1])
+				atB, toB := connectProcess(b, a.side)
+				atC, toC := connectProcess(c, a.side)
+				b.do(hostOrder{Do: "send", EP: atB, Byte: 1}, a.side)
+				c.do(hostOrder{Do: "send", EP: atC, Byte: 1}, a.side)
+				until(t, func() bool { return len(a.got) == 2 }, a.side)
+				require.Same(t, toB.path.via, toC.path.via)
+				var want []byte
+				for i := range byte(20) {
+					if int(i) == 5+round {
+						require.NoError(t, c.cmd.Process.Kill())
+					}
+					push(t, []*side{a.side}, func() error { return toB.AMShort(testAM, 0, []byte{i}) })
+					want = append(want, i)
+					if err := toC.AMShort(testAM, 0, []byte{i}); err != nil && err != uct.ErrNoResource {
+						require.ErrorIs(t, err, ucs.ErrConnReset)
+					}
+				}
+				require.Equal(t, want, b.received(len(want), a.side))
+				_ = c.end()
+				until(t, func() bool { return !toC.Ready() }, a.side)
+				require.ErrorIs(t, toC.Err(), ucs.ErrConnReset)
+				require.True(t, toB.Ready())
+				require.Len(t, a.errs, 1)
+				a.got = nil
+				b.do(hostOrder{Do: "send", EP: atB, Byte: 9}, a.side)
+				until(t, func() bool { return bytes.Equal(a.got, []byte{9}) }, a.side)
+				require.Empty(t, b.do(hostOrder{Do: "got"}, a.side).Failed)
+			}
+		})
+	}
+}
+
+// TestHost_KilledIdle: the peer of an EP that does nothing is killed: that is told.
+func TestHost_KilledIdle(t *testing.T) {
+	for name, dirs := range hostDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			a := newHostSide(t, dirs[0])
+			b, c := startHost(t, ShareHost, dirs[1]), startHost(t, ShareHost, dirs[1])
+			_, toB := connectProcess(b, a.side)
+			_, toC := connectProcess(c, a.side)
+			for _, e := range []*EP{toB, toC} {
+				require.NoError(t, e.AMShort(testAM, 0, []byte{1}))
+			}
+			b.received(1, a.side)
+			c.received(1, a.side)
+			b.kill()
+			until(t, func() bool { return len(a.errs) == 1 }, a.side)
+			require.ErrorIs(t, toB.Err(), ucs.ErrConnReset)
+			require.NoError(t, toC.AMShort(testAM, 0, []byte{2}))
+			assert.Equal(t, []byte{1, 2}, c.received(2, a.side))
+			assert.Zero(t, toC.path.via.epoch, "the initiator was not disturbed")
+		})
+	}
+}
+
+// TestHost_LastWords: a process sends and leaves before the peer looks, so that the target that the message
+// came over is gone: the message is delivered, within a node before the EP fails, as the one there was closed.
+// Between two the initiator to the other node, where nobody is left, may fail first.
+func TestHost_LastWords(t *testing.T) {
+	for name, dirs := range hostDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			a, b := newHostSide(t, dirs[0]), startHost(t, ShareHost, dirs[1])
+			atB, toB := connectProcess(b, a.side)
+			for i := range byte(3) {
+				b.do(hostOrder{Do: "send", EP: atB, Byte: i})
+			}
+			b.leave()
+			within := dirs[0] == dirs[1]
+			until(t, func() bool { return len(a.errs) > 0 && (within || len(a.got) == 3) }, a.side)
+			assert.Equal(t, []byte{0, 1, 2}, a.got)
+			require.Len(t, a.errs, 1)
+			if within {
+				assert.ErrorIs(t, toB.Err(), ucs.ErrPeerClosed)
+			}
+		})
+	}
+}
+
+// openFiles is how many descriptors this process has.
+func openFiles(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestHost_Churn: processes of a node come, and leave or are killed, beside one that stays: nothing
+// of them is left.
+func TestHost_Churn(t *testing.T) {
+	for name, dirs := range hostDirs(t) {
+		t.Run(name, func(t *testing.T) {
+			a, stays := newHostSide(t, dirs[0]), startHost(t, ShareHost, dirs[1])
+			atStays, toStays := connectProcess(stays, a.side)
+			type counts struct{ qps, paths, initiators int }
+			var first counts
+			var files int
+			for round := range testenv.Rounds(6, 60) {
+				c := startHost(t, ShareHost, dirs[1])
+				atC, toC := connectProcess(c, a.side)
+				c.do(hostOrder{Do: "send", EP: atC, Byte: 1}, a.side)
+				stays.do(hostOrder{Do: "send", EP: atStays, Byte: 1}, a.side)
+				push(t, []*side{a.side}, func() error { return toC.AMShort(testAM, 0, []byte{1}) })
+				c.received(1, a.side)
+				if round%2 == 0 {
+					until(t, func() bool { return len(a.got) == 2*(round+1) }, a.side) // what waits for a link dies with the process
+					c.kill()
+				} else {
+					require.NoError(t, c.in.Close())
+					_ = c.end()
+				}
+				until(t, func() bool { return len(a.errs) == round+1 && len(a.got) == 2*(round+1) }, a.side)
+				require.NoError(t, toC.Close())
+				push(t, []*side{a.side}, func() error { return toStays.AMShort(testAM, 0, []byte{1}) })
+				stays.received(round+1, a.side)
+				res, _ := a.it.MD().Context().Resources()
+				now := counts{qps: res.QPs, initiators: a.it.node.all.live}
+				for _, p := range a.it.node.paths {
+					if p != nil {
+						now.paths++
+					}
+				}
+				if first == (counts{}) {
+					first, files = now, openFiles(t)
+				}
+				require.Equal(t, first, now, "round %d", round)
+				until(t, func() bool { return openFiles(t) <= files }, a.side) // links go in the background
+			}
+			left, err := os.ReadDir(dirs[1])
+			require.NoError(t, err)
+			assert.Len(t, left, 1, "the file of the domain")
+		})
+	}
+}

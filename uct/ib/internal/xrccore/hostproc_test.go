@@ -1,0 +1,265 @@
+package xrccore
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// hostEnv makes the test binary a process with an iface that follows orders; it is the value of
+// ShareDomain.
+const hostEnv = "GUCX_XRC_TEST_HOST"
+
+// hostOrder is what a process is to do.
+type hostOrder struct {
+	Do   string // ep, connect, send, got, count
+	EP   int
+	Dev  []byte
+	Addr []byte
+	Byte byte
+}
+
+// hostReport is what came of it.
+type hostReport struct {
+	Err        string
+	Dev, Addr  []byte   // of a new EP
+	Got        []byte   // first bytes of all messages so far
+	Failed     []string // what OnError was told
+	QPs        int      // of the device
+	Initiators int
+	Targets    []uint32 // numbers of those that the process refers to
+}
+
+// hostProc is the process's half.
+type hostProc struct {
+	it     *Iface
+	eps    []*EP
+	got    []byte
+	failed []string
+}
+
+// serveHost follows orders until they end.
+func serveHost(in *os.File, out io.Writer) error {
+	md, err := ibtest.OpenMD(softhca.FabricShm, testTransport())
+	if err != nil {
+		return err
+	}
+	p := &hostProc{}
+	it, err := md.OpenIface(uct.IfaceParams{Transport: testName, Device: ibtest.Device,
+		Config:  Config{ShareDomain: os.Getenv(hostEnv), DomainDir: os.Getenv(domainDirEnv)},
+		OnError: func(_ uct.EP, err error) { p.failed = append(p.failed, err.Error()) }})
+	if err != nil {
+		return err
+	}
+	p.it = it.(*Iface)
+	err = it.SetAMHandler(testAM, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+		p.got = append(p.got, data[8])
+		return false
+	}))
+	if err != nil {
+		return err
+	}
+	if err := p.follow(in, json.NewEncoder(out)); err != nil {
+		return err
+	}
+	for _, c := range []io.Closer{it, md} {
+		if err := c.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow answers orders, of which the next comes after the answer, and sleeps when there is nothing to do.
+func (p *hostProc) follow(in *os.File, out *json.Encoder) error {
+	fds := []unix.PollFd{{Fd: int32(p.it.EventFD()), Events: unix.POLLIN}, {Fd: int32(in.Fd()), Events: unix.POLLIN}}
+	for dec := json.NewDecoder(in); ; {
+		wait := 0
+		if p.it.Progress() == 0 && p.it.Arm(uct.EventSendComp|uct.EventRecv) == nil {
+			wait = -1
+		}
+		if _, err := unix.Poll(fds, wait); err != nil || fds[1].Revents == 0 {
+			continue
+		}
+		var o hostOrder
+		var r hostReport
+		if dec.Decode(&o) != nil {
+			return nil
+		}
+		if err := p.obey(&o, &r); err != nil {
+			r.Err = err.Error()
+		}
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *hostProc) obey(o *hostOrder, r *hostReport) error {
+	switch o.Do {
+	case "ep":
+		ep, err := p.it.NewEP(uct.EPParams{})
+		if err != nil {
+			return err
+		}
+		e := ep.(*EP)
+		p.eps = append(p.eps, e)
+		r.Dev, r.Addr = p.it.DeviceAddr(nil), e.EPAddr(nil)
+	case "connect":
+		return p.eps[o.EP].Connect(o.Dev, o.Addr)
+	case "send":
+		err := p.eps[o.EP].AMShort(testAM, 0, []byte{o.Byte})
+		for ; err == uct.ErrNoResource; err = p.eps[o.EP].AMShort(testAM, 0, []byte{o.Byte}) {
+			p.it.Progress()
+		}
+		return err
+	case "got":
+		r.Got, r.Failed = p.got, p.failed
+	case "count":
+		res, _ := p.it.MD().Context().Resources()
+		r.QPs = res.QPs
+		if n := p.it.node; n != nil {
+			r.Initiators, r.Targets = n.all.live, n.targets()
+		}
+	default:
+		return fmt.Errorf("unknown order %q", o.Do)
+	}
+	return nil
+}
+
+// targets lists the numbers of the targets that the iface refers to, each once.
+func (n *node) targets() (list []uint32) {
+	seen := map[uint32]bool{}
+	add := func(number uint32) {
+		if !seen[number] {
+			seen[number] = true
+			list = append(list, number)
+		}
+	}
+	for _, p := range n.paths {
+		if p != nil && p.source != nil {
+			add(p.source.Number())
+		}
+	}
+	for _, in := range n.all.all() {
+		if in.local != nil {
+			add(in.local.Number())
+		}
+	}
+	return list
+}
+
+// process is another process with an iface, as the test sees it.
+type process struct {
+	t       testing.TB
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	enc     *json.Encoder
+	reports chan hostReport
+	eps     int
+	ended   bool
+}
+
+// startHost starts a process whose domain is that of a directory.
+func startHost(t testing.TB, share, dir string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(os.Args[0]), reports: make(chan hostReport)}
+	p.cmd.Env = append(os.Environ(), hostEnv+"="+share, domainDirEnv+"="+dir, "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stderr = os.Stderr
+	var err error
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	p.enc = json.NewEncoder(p.in)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	go func() {
+		defer close(p.reports)
+		for dec := json.NewDecoder(out); ; {
+			var r hostReport
+			if dec.Decode(&r) != nil {
+				return
+			}
+			p.reports <- r
+		}
+	}()
+	t.Cleanup(func() {
+		if !p.ended {
+			p.leave()
+		}
+	})
+	return p
+}
+
+// do gives an order and drives sides until the answer is there.
+func (p *process) do(o hostOrder, sides ...*side) (r hostReport) {
+	p.t.Helper()
+	require.NoError(p.t, p.enc.Encode(o))
+	until(p.t, func() bool {
+		select {
+		case got, ok := <-p.reports:
+			require.True(p.t, ok, "the process has ended")
+			r = got
+			return true
+		default:
+			return false
+		}
+	}, sides...)
+	require.Empty(p.t, r.Err, o.Do)
+	return r
+}
+
+// kill ends the process by SIGKILL, and waits until it is gone.
+func (p *process) kill() {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Kill())
+	p.end()
+}
+
+// leave ends the process in order.
+func (p *process) leave() {
+	p.t.Helper()
+	require.NoError(p.t, p.in.Close())
+	require.NoError(p.t, p.end())
+}
+
+func (p *process) end() error {
+	p.ended = true
+	for range p.reports {
+	}
+	return p.cmd.Wait()
+}
+
+// connectProcess connects a new EP of the process with a new one of an iface here, and returns the number of
+// the one and the other.
+func connectProcess(p *process, s *side) (int, *EP) {
+	p.t.Helper()
+	x, err := s.it.NewEP(uct.EPParams{})
+	require.NoError(p.t, err)
+	e, r := x.(*EP), p.do(hostOrder{Do: "ep"}, s)
+	require.NoError(p.t, e.Connect(r.Dev, r.Addr))
+	p.do(hostOrder{Do: "connect", EP: p.eps, Dev: s.it.DeviceAddr(nil), Addr: e.EPAddr(nil)}, s)
+	p.eps++
+	return p.eps - 1, e
+}
+
+// connectProcesses connects new EPs of two processes, and returns their numbers.
+func connectProcesses(p, q *process) (int, int) {
+	p.t.Helper()
+	rp, rq := p.do(hostOrder{Do: "ep"}), q.do(hostOrder{Do: "ep"})
+	p.do(hostOrder{Do: "connect", EP: p.eps, Dev: rq.Dev, Addr: rq.Addr})
+	q.do(hostOrder{Do: "connect", EP: q.eps, Dev: rp.Dev, Addr: rp.Addr})
+	p.eps++
+	q.eps++
+	return p.eps - 1, q.eps - 1
+}

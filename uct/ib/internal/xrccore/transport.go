@@ -1,0 +1,61 @@
+package xrccore
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// OverVerbs makes a transport over the posts and polls of verbs. Overhead is the declared cost of
+// a post; defaults are used by ifaces that are opened without a Config.
+func OverVerbs(name string, overhead time.Duration, defaults Config) ib.Transport {
+	return transport{name, overhead, defaults}
+}
+
+type transport struct {
+	name     string
+	overhead time.Duration
+	defaults Config
+}
+
+var (
+	_ ib.DeviceFilter = transport{}
+	_ ib.Explicit     = transport{}
+)
+
+// Explicit implements ib.Explicit: rc is for who has no use for queues.
+func (transport) Explicit() bool { return true }
+
+// Name implements ib.Transport.
+func (t transport) Name() string { return t.name }
+
+// Supports implements ib.DeviceFilter.
+func (transport) Supports(dev *verbs.Context) error { return Supported(dev) }
+
+// Supported returns why dev has no XRC; nil if it has.
+func Supported(dev *verbs.Context) error {
+	if !dev.HasXRC() {
+		return fmt.Errorf("no XRC: %w", ucs.ErrUnsupported)
+	}
+	return nil
+}
+
+// OpenIface implements ib.Transport. p.Config is nil, a Config or a *Config.
+func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
+	cfg := t.defaults
+	switch c := p.Config.(type) {
+	case Config:
+		cfg, p.Config = c, nil
+	case *Config:
+		cfg, p.Config = *c, nil
+	}
+	it, err := Open(md, port, Params{Name: t.name, Config: cfg, Overhead: t.overhead, Base: overVerbs()}, p)
+	if err != nil {
+		return nil, err
+	}
+	return it, nil
+}
