@@ -119,8 +119,8 @@ func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, 
 		if m.credit >= 0 && m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data) == nil {
 			return nil, nil
 		}
-		m.credit += charge(len(data))
-		return e.sendActiveSlow(id, nil, data, p) // the header need not be kept across the call
+		e.msgs.credit += charge(len(data))
+		return e.sendActiveSlow(id, nil, data[:len(data):len(data)], p) // without what need not be kept across the call
 	}
 	return e.sendActiveSlow(id, header, data, p)
 }

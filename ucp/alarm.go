@@ -46,5 +46,6 @@ func (e *EP) timePassed() {
 		e.expire()
 		return
 	}
+	e.link.ask()
 	e.handle(wireup.Event{Kind: wireup.TimePassed})
 }

@@ -27,6 +27,10 @@ var aliases = []struct {
 	{"ud_v", []string{"ud"}},
 	{"ud_verbs", []string{"ud"}},
 	{"ud_x", []string{"ud_mlx5"}},
+	{"xrc", []string{"xrc", "xrc_mlx5"}},
+	{"xrc_v", []string{"xrc"}},
+	{"xrc_verbs", []string{"xrc"}},
+	{"xrc_x", []string{"xrc_mlx5"}},
 }
 
 var shmAliases = []string{"sm", "shm"}
@@ -40,15 +44,16 @@ func Exact(transport string) string { return exactMark + transport }
 
 // namesOf are the names in TLS that select a transport.
 func namesOf(r *uct.Resource, component string) []string {
-	if r.Explicit {
-		return []string{Exact(r.Transport), r.Transport}
-	}
-	names := []string{Exact(r.Transport), r.Transport, component}
+	names := []string{Exact(r.Transport), r.Transport}
 	for _, a := range aliases {
 		if slices.Contains(a.transports, r.Transport) {
 			names = append(names, a.name)
 		}
 	}
+	if r.Explicit {
+		return names
+	}
+	names = append(names, component)
 	if r.Kind == uct.DeviceShm {
 		names = append(names, shmAliases...)
 	}

@@ -17,12 +17,12 @@ import (
 )
 
 // churnWarm is after how many peers a server holds what it always will.
-const churnWarm = 10
+const churnWarm = 8
 
 // TestChurn: a server holds no more after many peers than after a few, whether they closed
 // their EP, ended without a word, were killed, or were closed by the server first.
 func TestChurn(t *testing.T) {
-	n := testenv.Rounds(12, 1000)
+	n := testenv.Rounds(2*len(manners), 1000)
 	for _, tls := range processSets {
 		t.Run(tls, func(t *testing.T) {
 			s := startServer(t, tls, visitors*slotLen)

@@ -1,7 +1,9 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -9,12 +11,13 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // Config configures a [Context]. The zero value is the default; [Config.Table]
 // reads it from the environment.
 type Config struct {
-	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Aliases as in UCX: ib for all over InfiniBand devices, rc for rc (rc_v, rc_verbs) and rc_mlx5 (rc_x), ud for ud (ud_v, ud_verbs) and ud_mlx5 (ud_x), sm or shm for all over shared memory. A backslash means just the transport of that name: \\rc. Only who names it has xrc: rc with receive queues that peers send to by number. Naming one that is not there is an error."`
+	TLS         config.List `env:"TLS" doc:"Transports to use, such as rc,sm. Aliases as in UCX: ib for all over InfiniBand devices, rc for rc (rc_v, rc_verbs) and rc_mlx5 (rc_x), ud for ud (ud_v, ud_verbs) and ud_mlx5 (ud_x), sm or shm for all over shared memory. A backslash means just the transport of that name: \\rc. Only who names it has xrc, for xrc (xrc_v, xrc_verbs) and xrc_mlx5 (xrc_x): rc with receive queues that peers send to by number. Naming one that is not there is an error."`
 	NetDevices  config.List `env:"NET_DEVICES" doc:"Network devices to use, such as softhca0:1."`
 	ShmDevices  config.List `env:"SHM_DEVICES" doc:"Shared-memory devices to use."`
 	SelfDevices config.List `env:"SELF_DEVICES" doc:"Loopback devices to use."`
@@ -30,14 +33,22 @@ type Config struct {
 	// ever.
 	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long, and a connection that a peer asked for is forgotten that has not come about by then; inf waits for ever."`
 
+	// KeepaliveInterval is how often an EP asks whether its peer lives, where the transport
+	// tells of a dead one only to who sends; config.Infinite means never. 0 means every 20 s
+	// where the device of the peer answers. Any other time holds for all such transports:
+	// over ud a peer then counts as dead that makes no progress for 30 s (GUCX_UD_TIMEOUT).
+	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
+
 	// SpinPolls is how often a blocking call of a worker looks for progress before it
 	// parks; negative means never park. 0 lets each worker learn from its waits how
 	// long that pays, for at most some 100 us.
 	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps."`
 
 	// RndvThresh is the length of a message in bytes from which its data stays with the
-	// sender until the receiver asks for it (rendezvous). The zero value means 32 KiB.
-	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means 32k. A message for which the receiver has no room is announced whatever its length."`
+	// sender until the receiver asks for it (rendezvous). The zero value means where that takes
+	// no longer than sending it, by the costs of the lanes, and 32 KiB at the latest: an eighth
+	// of the default EagerWindow. EP.Explain tells.
+	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 32k at the latest. A message for which the receiver has no room is announced whatever its length."`
 
 	// RndvScheme is how the data of an announced message comes to its receiver, where that
 	// is possible: get_zcopy, the receiver gets it, if the sender's memory is registered;
@@ -45,6 +56,26 @@ type Config struct {
 	// messages, which is always possible. Empty means auto: by cost. A sender that is not
 	// to have its data got hands out no keys.
 	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
+
+	// MaxRndvRails is how many lanes over different devices share the data of an announced
+	// message, where both sides have them: 1 to 4. 0 means 2.
+	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Lanes over different devices that share the data of an announced message; at most 4."`
+
+	// MaxRMARails is how many lanes over different devices share a long put or get: 1 to 4.
+	// 0 means 1. A flush and a fence have more to do with several.
+	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Lanes over different devices that share a long put or get; at most 4."`
+
+	// MinRndvChunk is the least part of an announced message in bytes that a lane moves,
+	// where several share it. The zero value means 16 KiB.
+	MinRndvChunk config.MemSize `env:"MIN_RNDV_CHUNK_SIZE" default:"auto" doc:"Least part of an announced message that one of several lanes moves; auto means 16k."`
+
+	// MinRMAChunk is the least part of a put or get in bytes that a lane moves, where several
+	// share it. The zero value means 8 KiB.
+	MinRMAChunk config.MemSize `env:"MIN_RMA_CHUNK_SIZE" default:"auto" doc:"Least part of a put or get that one of several lanes moves; auto means 8k."`
+
+	// MultiLaneMaxRatio is how many times slower than the best lane one may be that shares
+	// its work. 0 means 4. Both sides should have the same.
+	MultiLaneMaxRatio int `env:"MULTI_LANE_MAX_RATIO" default:"4" doc:"A lane that is so many times slower than the best one does not share its work."`
 
 	// EagerWindow is how many bytes of messages a peer may send before they are received;
 	// with what is beyond, and every longer message, it waits. It holds for what is sent
@@ -135,8 +166,19 @@ func (c *Config) Validate() error {
 	if c.TupleqMax < 0 {
 		return fmt.Errorf("%d tags with a queue: %w", c.TupleqMax, ucs.ErrInvalidParam)
 	}
+	for _, n := range []int{c.MaxRndvRails, c.MaxRMARails} {
+		if n < 0 || n > wireup.MaxRails {
+			return fmt.Errorf("%d rails: %w", n, ucs.ErrInvalidParam)
+		}
+	}
+	if c.MultiLaneMaxRatio < 0 {
+		return fmt.Errorf("lanes that are %d times slower: %w", c.MultiLaneMaxRatio, ucs.ErrInvalidParam)
+	}
 	if c.WireupTimeout < 0 {
 		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
+	}
+	if c.KeepaliveInterval < 0 {
+		return fmt.Errorf("keepalive interval %v: %w", c.KeepaliveInterval, ucs.ErrInvalidParam)
 	}
 	return c.RCache.Validate()
 }
@@ -216,6 +258,12 @@ const (
 	defaultRndvThresh  = 32 << 10
 	defaultEagerWindow = 256 << 10
 	defaultEagerBudget = 64 << 20
+
+	// As in UCX.
+	defaultRndvRails = 2
+	defaultRMARails  = 1
+	defaultRndvChunk = 16 << 10
+	defaultRMAChunk  = 8 << 10
 )
 
 // lengthOf is a length that is configured, in bytes. inf is the most that a peer may be granted.
@@ -236,6 +284,33 @@ func (c *Config) zcopyThresh() int {
 func (c *Config) rndvScheme() proto.Scheme {
 	s, _ := proto.ParseScheme(c.RndvScheme)
 	return s
+}
+
+// sharing is how many lanes share what takes long, and the least part of one of them in bytes.
+type sharing struct{ rails, chunk int }
+
+func (c *Config) rndvSharing() sharing {
+	return sharing{cmp.Or(c.MaxRndvRails, defaultRndvRails), int(lengthOf(c.MinRndvChunk, defaultRndvChunk))}
+}
+
+func (c *Config) rmaSharing() sharing {
+	return sharing{cmp.Or(c.MaxRMARails, defaultRMARails), int(lengthOf(c.MinRMAChunk, defaultRMAChunk))}
+}
+
+// sharedFrom is a length in bytes below which nothing is shared.
+func (c *Config) sharedFrom() int {
+	least := math.MaxInt
+	for _, s := range []sharing{c.rndvSharing(), c.rmaSharing()} {
+		if s.rails > 1 {
+			least = min(least, 2*s.chunk)
+		}
+	}
+	return least
+}
+
+// rails is how many lanes connections have for both.
+func (c *Config) rails() wireup.Rails {
+	return wireup.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails), MaxRatio: c.MultiLaneMaxRatio}
 }
 
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }

@@ -111,7 +111,8 @@ func (m *headedMsg) Pack(dst []byte) int {
 	return at + m.n
 }
 
-// TagSendData is [EP.TagSend] of any data. What is not in one piece is copied; a Packer is
+// TagSendData is [EP.TagSend] of any data. What is not in one piece is copied, unless it is a list that
+// is announced and put into the receiver's buffer; a Packer is
 // called until the request has ended, by this call or from Progress. A Packer that breaks
 // its contract fails the EP with ErrInvalidParam, since the peer has a part of the message.
 func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
@@ -165,7 +166,8 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 // TagRecvData is [Worker.TagRecv] into any data. An Unpacker is called from Progress, or by
 // this call, until it is told to finish, which is before the request ends: the receive ends
 // with the status of the error that it has returned (StatusInternal for one that ucs does
-// not have). What the peer announces is put together in a buffer first.
+// not have). What the peer announces is put together in a buffer first, unless it is got into
+// the pieces of a list.
 func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if b, ok := d.Contiguous(); ok {
 		return w.TagRecv(b, tag, mask, info, p)

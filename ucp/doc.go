@@ -96,7 +96,9 @@
 // (a transport endpoint for put and get, for atomics, or for active messages) has
 // the next Progress connect it; until then operations wait. Package wireup chooses
 // the lanes, [EP.Explain] tells why. A transport that cannot carry the handshake is
-// replaced by the next best. When the handshake is over, the transport that carried it
+// replaced by the next best. The data of long messages is shared by lanes over two devices of the
+// same transport where both sides have them (Config.MaxRndvRails), long puts and gets if
+// Config.MaxRMARails says so. When the handshake is over, the transport that carried it
 // is no longer polled.
 //
 // # Finding each other

@@ -269,6 +269,7 @@ func (e *EP) abort(st ucs.Status) {
 	if e.link != nil {
 		e.link.purge()
 		e.link.closeLanes()
+		e.link.endUndecided(st)
 	}
 	e.endAnswered(st)
 	e.msgs.endAwaited(st)

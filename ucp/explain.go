@@ -22,7 +22,7 @@ func (w *Worker) reacher(addr *wireup.Address) wireup.Reacher {
 }
 
 func (w *Worker) explain(addr *wireup.Address) string {
-	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr), wireup.Rails{})
+	return w.explainChoice() + wireup.Explain(w.addr, addr, w.reacher(addr), w.ctx.cfg.rails())
 }
 
 // Explain tells which transports the configuration selects, which lanes would be
@@ -45,12 +45,56 @@ func (e *EP) Explain() string {
 	if i := e.transport(wireup.AM); i != nil {
 		text += e.explainMessages(i)
 	}
+	text += e.explainRails()
 	if e.link != nil {
 		for _, why := range e.link.tried {
 			text += fmt.Sprintf("given up: %v\n", why)
 		}
 	}
 	return text
+}
+
+// explainRails says which lanes share what takes long, from which length on, and the part of
+// each.
+func (e *EP) explainRails() string {
+	if e.transport(wireup.RMA) == nil {
+		return ""
+	}
+	cfg := &e.w.ctx.cfg
+	return "shared by several lanes:\n" +
+		e.explainShares("put, get", cfg.rmaSharing(), "MAX_RMA_RAILS") +
+		e.explainShares("data of announced messages", cfg.rndvSharing(), "MAX_RNDV_RAILS")
+}
+
+func (e *EP) explainShares(what string, how sharing, setting string) string {
+	names, use := e.plannedRails()
+	use.Limit(how.rails)
+	switch {
+	case how.rails < 2:
+		return fmt.Sprintf("  %s: never, %s=%d\n", what, setting, how.rails)
+	case use.Len() < 2:
+		return fmt.Sprintf("  %s: never, there is no second device of the same transport that is fast enough\n", what)
+	}
+	text := fmt.Sprintf("  %s of %d bytes or more:", what, use.From(how.chunk))
+	for i := range use.Len() {
+		text += fmt.Sprintf(" %s %d%%", names[i], use.Share(i))
+	}
+	return text + "\n"
+}
+
+// plannedRails are the lanes that share work, or would, and the names of their transports.
+func (e *EP) plannedRails() (names []string, use proto.Rails) {
+	if l := e.link; l != nil && l.rails.Len() > 1 {
+		for i := range l.rails.Len() {
+			names = append(names, l.lanes.All[l.rails.lanes[i]].Iface.String())
+		}
+		return names, l.rails.Rails
+	}
+	for _, c := range wireup.Chosen(wireup.RMABW, e.w.addr, e.peer.Addr, e.w.reacher(e.peer.Addr), e.w.ctx.cfg.rails()) {
+		names = append(names, e.w.ifaces[c.Local].String())
+		use.Add(c.Bandwidth)
+	}
+	return names, use
 }
 
 // explainMessages lists how messages of this side go over a transport, and how the data of
@@ -68,9 +112,10 @@ func (e *EP) explainMessages(i *iface) (text string) {
 
 func (e *EP) messageTable(i *iface, registered bool) proto.Table {
 	s, wish := i.sends(), i.w.ctx.cfg.rndvScheme()
+	from := e.threshold(registered)
 	m := &proto.Messages{
 		Short: min(i.attr.AM.MaxShort-wire.HeadLen, shortData), Copy: s.eager, Bare: s.bare, MostBare: s.most,
-		Piece: s.piece, Announced: s.rndv,
+		Piece: s.piece, Announced: from.From, Why: from.Why,
 	}
 	if !registered && i.domain.Attr.NeedMemH {
 		m.Bare = math.MaxInt

@@ -62,6 +62,9 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	if !active {
 		return
 	}
+	l.losses++
+	l.findRails()
+	l.e.forgetThresholds()
 	if had.Has(wireup.AM) && proven && l.e.msgs != nil {
 		l.e.markFailed(st, why, x.Iface)
 		return
@@ -78,16 +81,24 @@ func (l *link) retire(x *lane, st ucs.Status) {
 // leaveLane has an operation that waits for the resources of a lane which broke go on
 // with the next lane. What was begun ends here: the rest of it would come too late.
 func (r *Request) leaveLane() {
+	lost := r.ep.link.lanes.Lost(wireup.RMA)
 	switch {
+	case r.stage.role == noRole && r.stage.steps && lost != ucs.StatusOK: // behind a put, of which it may have had a part
+		r.fail(lost)
+		r.posted()
 	case r.stage.role == noRole: // a flush: that lane has nothing left
 		r.proceed()
-	case r.flags&reqPosted != 0 && !r.stage.steps:
+	case r.begun():
 		r.fail(r.ep.link.lanes.Lost(r.stage.role))
 		r.posted()
 	default:
 		r.waitAgain()
 	}
 }
+
+// begun reports that a part of the operation was posted without which the rest is nothing. Of what
+// takes steps, only a put has such.
+func (r *Request) begun() bool { return r.flags&reqPosted != 0 && (!r.stage.steps || r.off > 0) }
 
 // waitAgain has an operation wait for the next lane, whose own broke. A message is charged
 // anew in its turn: one before it may need the credit first.
@@ -104,7 +115,7 @@ func (r *Request) waitAgain() {
 // false for other errors, and if there is no next lane.
 func (r *Request) reroute(err error) bool {
 	s := r.stage
-	if s.role == noRole || r.flags&reqPosted != 0 && !s.steps || !r.ep.moves(err) {
+	if s.role == noRole || r.begun() || !r.ep.moves(err) {
 		return false
 	}
 	r.waitAgain()
@@ -162,6 +173,9 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 		e.markFailed(statusOf(why), why, i)
 		return st
 	}
+	if r.flags&(reqAwaited|reqZcopy) == reqAwaited { // the peer says so, or the request that it leads, which has told
+		return st
+	}
 	if l := e.link; l != nil {
 		why := l.whyLost(r)
 		if st == ucs.StatusCanceled && why != ucs.StatusOK && r.flags&(reqPosted|reqFlushing) != 0 {
@@ -176,7 +190,7 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	}
 	switch st {
 	case ucs.StatusTimedOut, ucs.StatusRNR:
-		if !e.goesOn(r.stage) {
+		if !e.goesOn(r) {
 			e.markFailed(st, st.Err(), e.via(r.stage))
 		}
 	case ucs.StatusConnReset, ucs.StatusPeerClosed:
@@ -207,15 +221,23 @@ func (l *link) reported() {
 	l.lanes.Reported()
 }
 
-// goesOn reports that the EP survives the loss of the lane that a stage takes; of any, if
+// goesOn reports that the EP survives the loss of the lane that a request takes; of any, if
 // it takes all.
-func (e *EP) goesOn(s *stage) bool {
+func (e *EP) goesOn(r *Request) bool {
 	if e.link == nil {
 		return false
 	}
+	s := r.stage
+	if s.part != nil { // its parts have told
+		return true
+	}
 	for n := range e.link.lanes.All {
 		x := &e.link.lanes.All[n]
-		if x.Active && (s.role == noRole || e.link.lanes.Use[s.role] == x) && !e.link.survives(x) {
+		takes := s.role == noRole || e.link.lanes.Use[s.role] == x
+		if s.pinned {
+			takes = n == int(r.lane)
+		}
+		if x.Active && takes && !e.link.survives(x) {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"sync"
@@ -23,6 +24,7 @@ type fabric struct {
 	nextKey uint64
 	eps     int // opened since the start
 	sent    int // active messages since the start
+	checks  int // questions whether a peer lives
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
@@ -38,10 +40,12 @@ type fakeKind struct {
 	depth     int // operations in flight on an iface
 	latency   time.Duration
 	device    string // fakes on different devices do not reach each other
+	bandwidth uint64 // in bytes per second; 0 means 1e9
 	class     uct.DeviceKind
 	unflagged bool // events show in the descriptor only
 	dials     bool // an endpoint connects at its first post, and takes nothing before that
 	late      bool // operations of a closed endpoint end in Progress, or when the iface closes
+	silent    bool // a dead peer shows only to who posts something, or asks
 }
 
 const (
@@ -117,10 +121,12 @@ func (m *fakeMD) Attr() *uct.MDAttr {
 func (m *fakeMD) Resources() ([]uct.Resource, error) {
 	var out []uct.Resource
 	for _, k := range m.f.kinds {
-		out = append(out, uct.Resource{Transport: k.name, Device: "fake0:1", Kind: k.class})
+		out = append(out, uct.Resource{Transport: k.name, Device: k.deviceName(), Kind: k.class})
 	}
 	return out, nil
 }
+
+func (k *fakeKind) deviceName() string { return "fake0:1" + k.device }
 
 func (m *fakeMD) Close() error { return nil }
 
@@ -178,7 +184,7 @@ func (f *fabric) reach(key uct.RKey, addr uint64, n int, access uct.Access) []by
 }
 
 func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
-	i := slices.IndexFunc(m.f.kinds, func(k fakeKind) bool { return k.name == p.Transport })
+	i := slices.IndexFunc(m.f.kinds, func(k fakeKind) bool { return k.name == p.Transport && k.deviceName() == p.Device })
 	if i < 0 {
 		return nil, uct.ErrUnsupported
 	}
@@ -191,13 +197,13 @@ func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	k := m.f.kinds[i]
 	it := &fakeIface{f: m.f, kind: k, onError: p.OnError, efd: efd, index: len(m.f.ifaces)}
 	it.attr = uct.IfaceAttr{
-		Resource: uct.Resource{Transport: k.name, Device: "fake0:1"}, Caps: k.caps, Atomic: k.atomic,
+		Resource: uct.Resource{Transport: k.name, Device: k.deviceName()}, Caps: k.caps, Atomic: k.atomic,
 		AM:  uct.OpLimits{MaxBcopy: fakeBcopyM},
 		Put: uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
 		Get: uct.OpLimits{MaxShort: fakeShort, MaxBcopy: fakeBcopy, MaxZcopy: fakeZcopy, MaxIOV: 1},
 	}
 	for v := range it.attr.Costs {
-		it.attr.Costs[v] = uct.Cost{Latency: k.latency, Bandwidth: 1e9}
+		it.attr.Costs[v] = uct.Cost{Latency: k.latency, Bandwidth: cmp.Or(k.bandwidth, 1e9)}
 	}
 	m.f.ifaces = append(m.f.ifaces, it)
 	if k.unflagged {
@@ -232,6 +238,9 @@ type fakeIface struct {
 	stuck   bool // has no resources
 	frozen  bool // executes nothing of open endpoints
 	polls   int
+	moved   int    // bytes put and got
+	loses   bool   // puts that end well have no effect
+	lost    int    // bytes of those
 	hook    func() // called by Progress
 }
 

@@ -44,7 +44,7 @@ func (e *fakeEP) Connect(_, ep []byte) error {
 // checkPeer fails an endpoint whose peer has died.
 func (e *fakeEP) checkPeer() int {
 	e.i.f.mu.Lock()
-	gone := e.peer != nil && e.peer.dead && e.status == 0 && !e.closed
+	gone := e.peer != nil && e.peer.dead && e.status == 0 && !e.closed && !e.i.kind.silent
 	e.i.f.mu.Unlock()
 	if !gone {
 		return 0
@@ -131,9 +131,13 @@ func (o *fakeOp) execute() uct.Status {
 	}
 	switch o.kind {
 	case fakePut:
-		copy(mem, o.src)
+		if o.ep.i.loses {
+			o.ep.i.lost += o.n
+			return 0
+		}
+		o.ep.i.moved += copy(mem, o.src)
 	case fakeGet:
-		copy(o.dst, mem)
+		o.ep.i.moved += copy(o.dst, mem)
 	default:
 		o.atomic(mem)
 	}
@@ -235,6 +239,9 @@ func (e *fakeEP) Ops() *uct.Ops {
 	if caps.Has(uct.CapConnectEP) {
 		ops.Connect = e
 	}
+	if e.i.kind.silent {
+		ops.Check = e
+	}
 	return ops
 }
 
@@ -280,6 +287,15 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 		return true, nil
 	}
 	// Everything in flight ends in the next Progress, so a no-op behind it is a flush.
+	return true, e.post1(fakeOp{kind: fakeFlush, comp: c})
+}
+
+// Check is a flush of nothing.
+func (e *fakeEP) Check(c *uct.Completion) (bool, error) {
+	e.i.f.checks++
+	if e.status != 0 || e.closed {
+		return false, uct.ErrEPFailed
+	}
 	return true, e.post1(fakeOp{kind: fakeFlush, comp: c})
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // Stages of what waits for the operations before it and then flushes the lanes.
@@ -153,6 +154,16 @@ func (l *link) only() *lane {
 		return nil
 	}
 	return l.lanes.Single
+}
+
+// ordered is the lane of puts and of messages if that is one on which a message behind a fence
+// comes after the puts before it, and not at all if one of them has failed, as [uct.Notifier]
+// promises; nil otherwise. There are no other lanes, which could have a part of a put.
+func (l *link) ordered() *lane {
+	if x := l.only(); x != nil && x.Notify != nil && x == l.lanes.Use[wireup.AM] {
+		return x
+	}
+	return nil
 }
 
 // fenceByFlush holds later operations back until all earlier ones are complete.

@@ -27,8 +27,12 @@ var idleSets = []string{"self", "sm", "tcp", `\rc`, "rc_mlx5", "sm,self,tcp", "a
 // TestIdle: workers with peers that are connected and say nothing sleep. Nobody polls them
 // meanwhile, however they are served and whatever else happens on the machine.
 func TestIdle(t *testing.T) {
+	counts := []int{1, 9, testenv.Rounds(20, 100)}
+	if testing.Short() {
+		counts = counts[:2]
+	}
 	for _, tls := range idleSets {
-		for _, peers := range []int{1, 9, testenv.Rounds(20, 100)} {
+		for _, peers := range counts {
 			if tls == "self" && peers > 1 {
 				continue // there is only the worker itself
 			}

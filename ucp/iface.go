@@ -14,6 +14,7 @@ type iface struct {
 	domain   *region.Domain
 	messages *sends             // nil until they are chosen
 	moves    *transfers         // nil until a lane is bound
+	short    *transfers         // nil until one is bound that shares long puts and gets
 	index    int                // in Worker.ifaces, and of the resource in the worker address
 	addr     uct.IfaceAddresser // nil if it has no address
 }

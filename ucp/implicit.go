@@ -3,6 +3,7 @@ package ucp
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // implicit are the operations of an EP that have no request.
@@ -38,6 +39,9 @@ func (e *EP) PutImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 		if err == nil {
 			return nil
 		}
+		if err == uct.ErrNoResource {
+			return e.implyLater(&impliedPutStage, buf, raddr, key, p)
+		}
 	}
 	return letGo(e.Put(buf, raddr, key, p))
 }
@@ -56,6 +60,10 @@ func (e *EP) GetImplicit(buf []byte, raddr uint64, key *RKey, p *OpParams) error
 	if mem, ok := key.fits(&key.moves.getBare, buf, raddr, p); ok {
 		i.iov[0].Buf, i.iov[0].Mem = buf, mem
 		pending, err = key.get.GetZcopy(i.iov[:], raddr, key.rma, &i.comp)
+		if err == uct.ErrNoResource {
+			i.comp.Count--
+			return e.implyLater(&impliedGetStage, buf, raddr, key, p)
+		}
 	} else if len(buf) <= key.maxGet && len(buf) > 0 && key.opens(raddr, uint64(len(buf))) && (p == nil || p.copies(buf, key.moves.getBare.min)) {
 		pending, err = key.get.GetBcopy(buf, raddr, key.rma, &i.comp)
 	} else {
@@ -105,6 +113,74 @@ func (e *EP) AtomicCSwapImplicit(size int, compare, swap uint64, result *uint64,
 		}
 	}
 	return letGo(e.AtomicCSwap(size, compare, swap, result, raddr, key))
+}
+
+// impliedPutStage and impliedGetStage post what found its lane full as one of the operations
+// that have no request: the request, which nobody holds, ends with that.
+var (
+	impliedPutStage = stage{name: "put", sized: true, role: wireup.RMA, post: postImpliedPut, stop: unposted}
+	impliedGetStage = stage{name: "get", sized: true, role: wireup.RMA, post: postImpliedGet, stop: unposted, lends: true}
+)
+
+// implyLater queues a put or get that RKey.fits allows and its lane refused for want of
+// resources.
+//
+//go:noinline
+func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	r := e.w.newRequest(e, s)
+	r.buf, r.raddr, r.key = buf, raddr, key
+	if p != nil {
+		r.mem = p.Mem
+	}
+	return letGo(r.startFull())
+}
+
+func postImpliedPut(r *Request) error {
+	l := r.ep.link.lanes.Use[wireup.RMA]
+	key, iov, ok := r.whole(l, &l.Iface.transfers().putBare)
+	if !ok {
+		return postPut(r)
+	}
+	i := r.ep.implied()
+	i.comp.Count++
+	return r.implied(l.Put.PutZcopy(iov, r.raddr, key, &i.comp))
+}
+
+func postImpliedGet(r *Request) error {
+	l := r.ep.link.lanes.Use[wireup.RMA]
+	key, iov, ok := r.whole(l, &l.Iface.transfers().getBare)
+	if !ok {
+		return postGet(r)
+	}
+	i := r.ep.implied()
+	i.comp.Count++
+	return r.implied(l.Get.GetZcopy(iov, r.raddr, key, &i.comp))
+}
+
+// whole returns what one call over l takes to move all of r without a copy; ok is false if
+// there is none, b being the lengths for which there is: the lane may be another one by now.
+func (r *Request) whole(l *lane, b *bare) (key uct.RKey, iov []uct.IOV, ok bool) {
+	n, t := len(r.buf), l.Iface.transfers()
+	if n < b.min || n > b.max || r.off > 0 || t.domain.Attr.NeedMemH && t.of(r.mem) != registered {
+		return 0, nil, false
+	}
+	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	if err != nil {
+		return 0, nil, false // as the usual way says
+	}
+	return key, r.bare(r.buf, r.mem, l.Iface.domain), true
+}
+
+// implied takes what the call of postImpliedPut or postImpliedGet has returned.
+func (r *Request) implied(pending bool, err error) error {
+	if !pending || err != nil {
+		r.ep.implicit.comp.Count--
+	}
+	if err == nil {
+		r.off = len(r.buf)
+		r.flags |= reqPosted
+	}
+	return err
 }
 
 // letGo releases a request whose end the caller learns by a flush.

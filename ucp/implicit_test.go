@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // TestImplicit_Sizes: puts and gets without a request are done when a flush has ended, also
@@ -72,6 +73,71 @@ func TestImplicit_Atomics(t *testing.T) {
 		assert.ErrorIs(t, p.a.ep.AtomicCSwapImplicit(8, 0, 1, &old[0], addr+memLen-4, key), ucs.ErrInvalidParam, "not aligned")
 		assert.ErrorIs(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, &old[0], addr+memLen, key), ucs.ErrRemoteAccess)
 	})
+}
+
+// TestImplicit_FullLane: of registered memory more is put and got than any queue takes; the
+// data is right, and nothing is left behind.
+func TestImplicit_FullLane(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect().warm()
+		const each = 700
+		n := len(p.a.mem.Bytes()) / each
+		local, there, params := p.a.mem.Bytes(), p.b.mem.Bytes(), &OpParams{Mem: p.a.mem}
+		all := func(do func(buf []byte, raddr uint64, key *RKey, params *OpParams) error) {
+			for i := range n {
+				require.NoError(t, do(local[i*each:][:each], p.b.mem.Addr()+uint64(i*each), p.a.key, params))
+			}
+			require.NoError(t, p.flush())
+			assert.False(t, p.a.ep.busy())
+			assert.Zero(t, p.a.ep.unposted)
+		}
+		for round := range 3 {
+			copy(local, pattern(len(local), round))
+			all(p.a.ep.PutImplicit)
+			requireBytes(t, local[:n*each], there[:n*each])
+			clear(local)
+			all(p.a.ep.GetImplicit)
+			requireBytes(t, there[:n*each], local[:n*each])
+		}
+	})
+}
+
+// TestImplicit_FullLaneBreaks: what waits behind a full queue goes over the next lane, and what
+// was in it is lost, which the flush says; a forced close ends both kinds.
+func TestImplicit_FullLaneBreaks(t *testing.T) {
+	const n, each = 12, 300
+	p := rails(t)
+	x := p.a.ep.lane(wireup.RMA).EP.(*fakeEP)
+	depth, params := likeRC().depth, &OpParams{Mem: p.a.mem}
+	post := func() {
+		for i := range n {
+			buf := p.a.mem.Bytes()[i*each:][:each]
+			require.NoError(t, p.a.ep.PutImplicit(buf, p.b.mem.Addr()+uint64(i*each), p.a.key, params))
+		}
+	}
+	copy(p.a.mem.Bytes(), pattern(n*each, 1))
+	clear(p.b.mem.Bytes())
+	x.i.frozen = true
+	post()
+	assert.EqualValues(t, n-depth, p.a.ep.unposted)
+	x.fail(ucs.StatusTimedOut)
+	x.i.frozen = false
+	require.ErrorIs(t, p.flush(), ucs.ErrTimedOut)
+	require.NoError(t, p.flush())
+	requireBytes(t, p.a.mem.Bytes()[depth*each:n*each], p.b.mem.Bytes()[depth*each:n*each])
+	requireZero(t, p.b.mem.Bytes()[:depth*each], "posted to the lane that broke")
+
+	for _, i := range x.i.f.ifaces {
+		i.frozen = true
+	}
+	post()
+	end, err := p.a.ep.Close(CloseForce)
+	require.NoError(t, err)
+	for _, i := range x.i.f.ifaces {
+		i.frozen = false
+	}
+	require.NoError(t, p.finish(end, nil))
+	assert.False(t, p.a.ep.busy())
 }
 
 // TestImplicit_Refused: what is wrong from the beginning is told at once.

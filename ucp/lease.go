@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -15,22 +16,51 @@ import (
 // regCache keeps memory of callers registered with one memory domain.
 type regCache = regcache.Cache[*Mem]
 
-// regCaches are those of a worker by the index of the domain; nil where nothing was
-// registered.
+// regCaches are those of a worker by the index of the domain, and behind them those of
+// Worker.groups; nil where nothing was registered.
 type regCaches []*regCache
 
 // regCache is the cache of a domain.
 func (w *Worker) regCache(d *region.Domain) *regCache {
+	return w.cacheAt(d.Index, d, d.Attr.Component, d.Attr.Name)
+}
+
+func (w *Worker) cacheAt(i int, with regcache.Registrar[*Mem], component, name string) *regCache {
 	if w.leases == nil {
 		w.leases = make(regCaches, len(w.ctx.memory.Domains))
 	}
-	c := w.leases[d.Index]
-	if c == nil {
-		c = regcache.New(d, w.ctx.cfg.RCache)
-		w.stats.addCache(d.Attr.Component, d.Attr.Name, c)
-		w.leases[d.Index] = c
+	for i >= len(w.leases) {
+		w.leases = append(w.leases, nil)
 	}
-	return c
+	if w.leases[i] == nil {
+		w.leases[i] = regcache.New(with, w.ctx.cfg.RCache)
+		w.stats.addCache(component, name, w.leases[i])
+	}
+	return w.leases[i]
+}
+
+// groupOf is the index in Worker.groups of some domains; -1 for fewer than two.
+func (w *Worker) groupOf(g region.Group) int {
+	if len(g) < 2 {
+		return -1
+	}
+	i := slices.IndexFunc(w.groups, func(x region.Group) bool { return slices.Equal(x, g) })
+	if i < 0 {
+		i, w.groups = len(w.groups), append(w.groups, g)
+	}
+	return i
+}
+
+// groupCache is the cache of a group.
+func (w *Worker) groupCache(i int) *regCache {
+	g, names := w.groups[i], ""
+	for k, d := range g {
+		if k > 0 {
+			names += "+"
+		}
+		names += d.Attr.Name
+	}
+	return w.cacheAt(len(w.ctx.memory.Domains)+i, g, g[0].Attr.Component, names)
 }
 
 // lease is memory of the caller that is registered while an operation uses it, and maybe
@@ -75,9 +105,15 @@ func (i *iface) reachesFar(m proto.Move) proto.Move {
 	return m
 }
 
-// lease has the buffer of the request be registered with a domain. It reports false if that
-// is not possible.
+// lease has the buffer of the request be registered with a domain, and if several lanes may
+// share it with those of all of them. It reports false if that is not possible.
 func (r *Request) lease(d *region.Domain, access uct.Access) bool {
+	if x := r.ep.link; x != nil && x.group >= 0 && len(r.buf) >= r.worker.ctx.cfg.sharedFrom() {
+		if e, err := r.worker.groupCache(x.group).Get(r.buf, access); err == nil {
+			r.leased, r.mem = (*lease)(e), e.Mem
+			return true
+		}
+	}
 	l, err := r.worker.lease(d, r.buf, access)
 	if err != nil {
 		return false

@@ -16,14 +16,23 @@ type link struct {
 	e       *EP
 	conn    *wireup.Conn
 	lanes   lanes.Set[*iface]
+	rails   railSet      // of lanes, those that share what takes long
+	group   int          // in Worker.groups, of their domains; -1 if that is one
 	tried   []error      // why transports were given up
 	carrier conn.Carrier // of handshake messages
 
-	halfOpen           bool          // see passive.go
-	expires            time.Duration // when an EP that is half open goes; 0 if never
-	rerouting          bool          // operations are purged from a lane to go to another one
-	answers            int           // to the peer's atomics, that have not left
-	disconnectDeadline time.Duration // when an EP that ends no longer waits for the peer; 0 if never
+	losses     uint64     // lanes that broke
+	undecided  []*Request // transfers that have failed and may be repeated
+	pause      int        // rounds of Progress until that is decided
+	askedRails bool       // lanes that share work were asked for
+
+	halfOpen           bool            // see passive.go
+	expires            time.Duration   // when an EP that is half open goes; 0 if never
+	asks               time.Duration   // when lanes are asked whether the peer lives; 0 if never; see keepalive.go
+	asked              *uct.Completion // of those that were; Count says how many have not answered; nil if none ever was
+	rerouting          bool            // operations are purged from a lane to go to another one
+	answers            int             // to the peer's atomics, that have not left
+	disconnectDeadline time.Duration   // when an EP that ends no longer waits for the peer; 0 if never
 }
 
 // lane is one transport endpoint of an EP.
@@ -66,6 +75,9 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 		l.close(&l.lanes.All[act.Lane])
 		l.lanes.All[act.Lane] = lane{}
+		if len(l.undecided) > 0 {
+			l.e.w.schedule(l.e)
+		}
 	case wireup.RetireLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
 	case wireup.FailEP:
@@ -149,6 +161,12 @@ func (l *link) prove(x *lane) {
 func (l *link) activate(n int, roles wireup.Roles) {
 	l.whole()
 	l.lanes.Activate(&l.lanes.All[n], roles)
+	l.keepAlive()
+	l.findRails()
+	l.e.forgetThresholds()
+	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {
+		l.needRails() // the peer shares work over several lanes, or this side will
+	}
 	l.e.bindKeys()
 	l.e.replay()
 }
@@ -167,6 +185,7 @@ func runPurged(p *uct.PendingReq) { _ = p.Func(p) } // it ends, with nothing to 
 
 func (l *link) closeLanes() {
 	l.lanes.Clear()
+	l.rails, l.group = railSet{}, -1
 	for i := range l.lanes.All {
 		l.close(&l.lanes.All[i])
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -22,11 +23,12 @@ type messages struct {
 	// How a message goes out in one call; bind sets it. While a message has to wait, and
 	// those behind it with it, the lengths are -1.
 	am       uct.AMSender
-	name     uint64 // of the EP at the peer
-	maxShort int    // longest by AMShort, in bytes of data; -1 if there is none
-	maxCopy  int    // longest by one AMBcopy; -1 if there is none
-	word     uint64 // of a short active message, without its id
-	maxWord  int    // longest of those, in bytes of data; -1 if there is none
+	words    uct.AMWordSender // of the same lane; nil if there is none
+	name     uint64           // of the EP at the peer
+	maxShort int              // longest by AMShort, in bytes of data; -1 if there is none
+	maxCopy  int              // longest by one AMBcopy; -1 if there is none
+	word     uint64           // of a short active message, without its id
+	maxWord  int              // longest of those, in bytes of data; -1 if there is none
 
 	// What comes.
 	self uint64 // the peer's name of the EP
@@ -41,15 +43,20 @@ type messages struct {
 	next    *messages   // of those that have gone and have left messages,
 	prev    *messages   // in the order in which they went
 	keys    peerKeys
-	lastID  uint64     // name of the latest message that was sent in parts
-	stream  *stream    // nil until there was one
-	tuple   *tupleLink // nil if messages go through no queues
+	from    [2]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
+	lastID  uint64             // name of the latest message that was sent in parts
+	stream  *stream            // nil until there was one
+	tuple   *tupleLink         // nil if messages go through no queues
 }
 
 // holdsBack reports that a message waits, and all later ones behind it: all but r, which may
 // be nil, if that is in turn.
 func (m *messages) holdsBack(r *Request) bool {
-	return m.waiting > 0 && (r == nil || r.flags&reqInTurn == 0) || m.stream != nil && m.stream.sending != nil
+	before := m.waiting
+	if before > 0 && r != nil && r.flags&reqInTurn != 0 {
+		before = m.e.waiting.messages
+	}
+	return before > 0 || m.stream != nil && m.stream.sending != nil
 }
 
 // shortData is the longest data of a short message, in bytes: what does not fit into the
@@ -90,7 +97,7 @@ func (e *EP) bindMessages() {
 		return
 	}
 	limits := &x.Iface.attr.AM
-	m.am, m.name = x.AM, e.link.conn.RemoteEP()
+	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.RemoteEP()
 	m.maxCopy = x.Iface.sends().eager
 	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
 	if m.word = wire.ShortActive(m.name); wire.ShortName(m.word) == m.name { // else the peer has made it up
@@ -101,7 +108,7 @@ func (e *EP) bindMessages() {
 
 // unbind has all messages take the slow way.
 func (m *messages) unbind() {
-	m.am, m.maxShort, m.maxCopy, m.maxWord = nil, -1, -1, -1
+	m.am, m.words, m.maxShort, m.maxCopy, m.maxWord = nil, nil, -1, -1, -1
 	m.tuple.unbind()
 }
 
@@ -111,11 +118,19 @@ func (m *messages) short(w *Worker, id uint8, word uint64, data []byte) error {
 	if m.credit < charge(len(data)) {
 		return uct.ErrNoResource
 	}
-	err := m.am.AMShort(id, word, w.short.fill(m.name, data))
+	err := m.post(w, id, word, data)
 	if err == nil {
 		m.credit -= charge(len(data))
 	}
 	return err
+}
+
+// post posts a short message, whatever credit there is.
+func (m *messages) post(w *Worker, id uint8, word uint64, data []byte) error {
+	if x := m.words; x != nil {
+		return x.AMWords(id, word, m.name, data)
+	}
+	return m.am.AMShort(id, word, w.short.fill(m.name, data))
 }
 
 // copied sends a message by one copy; as short.

@@ -12,9 +12,9 @@ import (
 )
 
 // A put with notification is one operation of the lane where that has it, carries messages
-// too, and the word fits; so all words of a connection take one way, in order. It posts the
-// data, a fence and the word in a message where one lane carries both. Otherwise it flushes
-// the lanes between data and word.
+// too, and the word fits; so all words of a connection take one way, in order. With a longer word
+// such a lane gets the data, a fence and the word in a message. Otherwise the lanes are flushed
+// between data and word.
 var (
 	notifyStage = stage{
 		name: "put", sized: true, role: wireup.RMA, post: (*Request).putNotify, done: (*Request).dataPut,
@@ -56,11 +56,8 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 
 // putNotify posts the data, and the word behind it if the lane carries both.
 func (r *Request) putNotify() error {
-	x := r.ep.link.only()
-	if x != r.ep.lane(wireup.AM) {
-		x = nil
-	}
-	if x != nil && x.Notify != nil && r.value <= math.MaxUint32 {
+	x := r.ep.link.ordered()
+	if x != nil && r.value <= math.MaxUint32 {
 		return r.putWithWord(x)
 	}
 	if err := postPut(r); err != nil || x == nil {
@@ -97,7 +94,7 @@ func notifyBcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	if r.off+n < len(r.buf) {
 		return putBcopy(r, l, key, n)
 	}
-	if err := l.EP.Fence(); err != nil { // behind the pieces before
+	if err := r.behindPieces(l); err != nil {
 		return err
 	}
 	buf, raddr := r.part(n)
@@ -108,12 +105,20 @@ func notifyZcopy(r *Request, l *lane, key uct.RKey, n int) error {
 	if r.off+n < len(r.buf) {
 		return putZcopy(r, l, key, n)
 	}
-	if err := l.EP.Fence(); err != nil {
+	if err := r.behindPieces(l); err != nil {
 		return err
 	}
 	iov, raddr := r.piece(l, n)
 	r.comp.Count++
 	return r.took(l.Notify.NotifyZcopy(iov, raddr, key, uint32(r.value), &r.comp))
+}
+
+// behindPieces has the word, which comes with the last piece of the data, come behind the others.
+func (r *Request) behindPieces(l *lane) error {
+	if r.off == 0 {
+		return nil
+	}
+	return l.EP.Fence()
 }
 
 // dataPut runs when what was posted of the data has ended at this side.

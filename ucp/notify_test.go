@@ -168,6 +168,7 @@ func seq(n int) (s []uint64) {
 func TestPutNotify_Refused(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect().warm()
+		require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil))) // messages have their lane
 		seen := p.b.note(func(uint64) {})
 		_, err := p.a.ep.PutNotify(make([]byte, 8), p.b.mem.Addr()+memLen-4, p.a.key, 1, nil)
 		assert.ErrorIs(t, err, ucs.ErrRemoteAccess)

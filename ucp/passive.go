@@ -32,11 +32,14 @@ func (l *link) whole() {
 	}
 }
 
-// due is when an EP has to do something about the handshake.
+// due is when an EP has to do something about the handshake, or to ask for its peer.
 func (l *link) due() (at time.Duration, ok bool) {
 	at, ok = l.conn.Deadline()
 	if l.halfOpen && l.expires > 0 && (!ok || l.expires < at) {
-		return l.expires, true
+		at, ok = l.expires, true
+	}
+	if l.asks > 0 && (!ok || l.asks < at) {
+		at, ok = l.asks, true
 	}
 	return at, ok
 }

@@ -93,6 +93,7 @@ func (e *EP) deferredWork() {
 		e.disconnect()
 	}
 	l := e.link
+	l.decide()
 	if l.carrier.Err() != nil {
 		e.carrierFailed()
 	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
@@ -125,9 +126,10 @@ func (e *EP) makeLink() { e.makeLinkTo(0) }
 // makeLinkTo is makeLink where the peer waits for the EP under a name that it has told; 0 if
 // it does not.
 func (e *EP) makeLinkTo(peerEP uint64) {
-	e.link = &link{e: e, conn: wireup.NewConn(wireup.ConnParams{
+	e.link = &link{e: e, group: -1, conn: wireup.NewConn(wireup.ConnParams{
 		Local: e.w.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: e.w.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
+		Rails: e.w.ctx.cfg.rails(),
 	})}
 	if e.w.carrier != nil {
 		e.link.carrier = e.w.carrier(e)

@@ -19,15 +19,32 @@ func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, er
 		if err == nil {
 			return nil, nil
 		}
-		if err != uct.ErrNoResource && !e.moves(err) {
-			return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
-		}
+		return key.ep.putRefused(err, buf[:len(buf):len(buf)], raddr, key, p) // without what need not be kept across the call
+	}
+	return e.putSlow(buf, raddr, key, p)
+}
+
+// putRefused goes on with a short put that the transport has refused.
+//
+//go:noinline
+func (e *EP) putRefused(err error, buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
+	if err != uct.ErrNoResource && !e.moves(err) {
+		return nil, e.refused(action{stage: &putStage, n: len(buf)}, err)
 	}
 	return e.putSlow(buf, raddr, key, p)
 }
 
 // putStage puts what is left, piece by piece.
-var putStage = stage{name: "put", sized: true, role: wireup.RMA, post: postPut, stop: unposted}
+var putStage = stage{
+	name: "put", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putSplitStage, post: postPut,
+	stop: unposted,
+}
+
+// putSplitStage puts over several lanes.
+var putSplitStage = stage{
+	name: "put", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
+	share: (*Config).rmaSharing, lends: true, stop: unposted,
+}
 
 func postPut(r *Request) error { return r.move(putTables, &putCalls) }
 

@@ -40,7 +40,8 @@ func realSets() []transports {
 		real("tcp", "tcp"),
 		real("rc", `\rc`), // ud carries the handshakes
 		real("rc_mlx5", "rc_mlx5"),
-		real("xrc", "xrc"),
+		real("xrc", `\xrc`),
+		real("xrc_mlx5", "xrc_mlx5"),
 		real("rc+ud", `\rc`, `\ud`),
 		real("rc+tcp", `\rc`, "tcp"),
 		real("sm+self+tcp", "sm", "self", "tcp"),
@@ -53,7 +54,13 @@ func TestSelection_RealTransports(t *testing.T) {
 	for _, tc := range []struct{ env, want string }{
 		{"TLS=all", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
 		{"TLS=ib", "rc ud rc_mlx5 ud_mlx5"},
-		{"TLS=xrc", "xrc ud:aux"},
+		{"TLS=xrc", "xrc xrc_mlx5 ud:aux"},
+		{"TLS=xrc_v", "xrc ud:aux"},
+		{"TLS=xrc_verbs", "xrc ud:aux"},
+		{`TLS=\xrc`, "xrc ud:aux"},
+		{"TLS=xrc_x", "xrc_mlx5 ud:aux"},
+		{"TLS=xrc_mlx5", "xrc_mlx5 ud:aux"},
+		{"TLS=^xrc", "sm rc ud rc_mlx5 ud_mlx5 self tcp"},
 		{"TLS=rc", "rc rc_mlx5 ud:aux"},
 		{"TLS=rc_v", "rc ud:aux"},
 		{"TLS=rc_verbs", "rc ud:aux"},
@@ -83,7 +90,7 @@ func TestSelection_RealTransports(t *testing.T) {
 		})
 	}
 	for _, tc := range []struct{ env, want string }{
-		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5, xrc)"},
+		{"TLS=dc", "transport dc is not there (there is: rc, rc_mlx5, self, sm, tcp, ud, ud_mlx5, xrc, xrc_mlx5)"},
 		{"TLS=sm,dc_mlx5", "transport dc_mlx5 is not there"},
 		{`TLS=\ib`, `transport \ib is not there`},
 		{`TLS=\rc_x`, `transport \rc_x is not there`},

@@ -29,12 +29,13 @@ type Request struct {
 	off    int // bytes posted
 	raddr  uint64
 	mem    *Mem
-	leased *lease // of mem, if it was registered for the request
+	leased *lease     // of mem, if it was registered for the request
+	pieces *pieceList // of a put or get of data in pieces, instead of buf
 	iov    [1]uct.IOV
 
 	value   uint64  // operand of an atomic
 	compare uint64  // the other one of compare-and-swap
-	expect  uint64  // compare-and-swap: what the word is believed to hold
+	expect  uint64  // compare-and-swap: what the word is believed to hold; a transfer: link.losses when it was posted
 	word    uint64  // where the transport stores the old value
 	result  *uint64 // where the caller wants it
 
@@ -46,11 +47,11 @@ type Request struct {
 	onDone func(error) // OpParams.OnDone; called if reqTells is set
 
 	stage  *stage
-	lane   uint8 // the next lane to flush
+	lane   uint8 // the next lane to flush; that of a part
 	op     uct.AtomicOp
 	size   uint8 // of the atomic; 0 if it is none
-	flags  reqFlags
 	status ucs.Status
+	flags  reqFlags
 }
 
 // reqFlags are the places where a request is known, and what was asked of it.

@@ -13,7 +13,8 @@ func TestContext_Resources(t *testing.T) {
 	for env, want := range map[string][]string{
 		"TLS=tcp,self":   {"self", "tcp"},
 		"TLS=rc_x":       {"rc_mlx5"},
-		"TLS=rc_x,xrc":   {"rc_mlx5", "xrc"},
+		"TLS=rc_x,xrc":   {"rc_mlx5", "xrc", "xrc_mlx5"},
+		"TLS=rc_x,xrc_x": {"rc_mlx5", "xrc_mlx5"},
 		"TLS=^sm,ud":     {"rc", "rc_mlx5", "self", "tcp"},
 		"TLS=ib":         {"rc", "ud", "rc_mlx5", "ud_mlx5"},
 		"NET_DEVICES=lo": {"sm", "self", "tcp"},

@@ -18,8 +18,8 @@ type RKey struct {
 	rma      uct.RKey
 	ep       *EP    // nil after Close
 	maxShort int    // longest put that goes by PutShort; -1 while unbound
-	base     uint64 // address of the region at the target, and its length
-	size     uint64
+	offset   uint64 // added to an address it is the place in the region: minus the region's address at the target
+	size     uint64 // length of the region
 
 	maxPut int // longest put that goes by one PutBcopy; -1 while unbound
 	maxGet int // longest get that goes by one GetBcopy; -1 while unbound
@@ -52,7 +52,7 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	if k.packed, err = region.Unpack(packed); err != nil {
 		return nil, err
 	}
-	k.base, k.size = k.packed.Addr, k.packed.Length
+	k.offset, k.size = -k.packed.Addr, k.packed.Length
 	for _, p := range []wireup.Role{wireup.RMA, wireup.AMO} {
 		if best := e.peer.Best[p]; best.OK {
 			if _, err := k.resolve(best.Local, best.Remote); err != nil {
@@ -122,7 +122,7 @@ func (k *RKey) bindLate(p wireup.Role) bool {
 func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 	switch {
 	case !k.packed.Holds(raddr, uint64(n)):
-		return fmt.Sprintf("at %#x, the key opens %d bytes at %#x", raddr, k.size, k.base)
+		return fmt.Sprintf("at %#x, the key opens %d bytes at %#x", raddr, k.size, k.packed.Addr)
 	case k.packed.Access&right == 0:
 		return "the key does not give the right"
 	}
@@ -130,8 +130,8 @@ func (k *RKey) denies(raddr uint64, n int, right uct.Access) string {
 }
 
 // opens reports that n bytes at raddr, of which there are not more than size, are in the
-// region. No sum is made that could wrap around.
-func (k *RKey) opens(raddr, n uint64) bool { return raddr-k.base <= k.size-n }
+// region. An address before it wraps around to a place far behind it.
+func (k *RKey) opens(raddr, n uint64) bool { return raddr+k.offset <= k.size-n }
 
 // bound reports that some operation is bound to a lane.
 func (k *RKey) bound() bool { return k.put != nil || k.get != nil || k.amo != nil }
@@ -162,6 +162,9 @@ func (k *RKey) bindRMA(l *lane) {
 		return // told by the operation
 	}
 	t := l.Iface.transfers()
+	if k.ep.sharesRMA() {
+		t = l.Iface.shortTransfers()
+	}
 	whole := int(min(k.size, math.MaxInt))
 	k.rma, k.moves = key, t
 	if l.Put != nil && k.packed.Access&uct.AccessRemoteWrite != 0 {

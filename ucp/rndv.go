@@ -17,6 +17,8 @@ import (
 //	put        the receiver asks for it, the sender puts it    RTS -> RTR <- PUT <- PUT DONE
 //	fragments  the receiver asks, the sender sends messages    RTS -> RTR <- DATA
 //
+// PUT DONE goes right behind the put where the lane keeps their order (link.ordered).
+//
 // The first two need memory that is registered at the side that is reached: by the caller
 // (OpParams.Mem), or for the message where that pays (lease.go).
 // A message that is dropped is acknowledged, with ErrCanceled.
@@ -155,7 +157,21 @@ func (r *Request) fetchStatus() ucs.Status {
 
 // getDataStage gets the data of a message for the receive that is its parent.
 var getDataStage = stage{
-	name: "receive", sized: true, role: wireup.RMA, post: postGet, settled: (*Request).closeKey, lends: true, ahead: true,
+	name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
+	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
+}
+
+// getDataSplitStage gets it over several lanes.
+var getDataSplitStage = stage{
+	name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
+	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
+}
+
+func (r *Request) getData() error {
+	if r.pieces != nil {
+		return r.moveList(&getList)
+	}
+	return postGet(r)
 }
 
 // closeKey gives back a key that came with a message.
@@ -163,10 +179,17 @@ func (r *Request) closeKey() { keyDone(r.key) }
 
 // get gets the data of a message.
 func (r *Request) get(a *announced, key *RKey) {
+	child := r.getting(a, key)
+	child.buf, child.mem = r.buf, r.mem
+	r.lead(child)
+}
+
+// getting is a request that gets the data of a message for r.
+func (r *Request) getting(a *announced, key *RKey) *Request {
 	r.value = a.id
 	child := r.worker.newRequest(r.ep, &getDataStage)
-	child.buf, child.raddr, child.key, child.mem = r.buf, a.addr, key, r.mem
-	r.lead(child)
+	child.raddr, child.key, child.expect = a.addr, key, r.ep.link.losses
+	return child
 }
 
 // lead starts a request that does what its parent r waits for: it has the parent's place
@@ -335,6 +358,7 @@ func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
 	case to.leased:
 		v.Put = rma.leased(rma.reachesFar(put), n)
 	}
+	v.Get, v.Put = e.railMove(v.Get, n), e.railMove(v.Put, n)
 	return v
 }
 

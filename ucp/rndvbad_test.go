@@ -174,3 +174,18 @@ func TestRndv_GivenUp(t *testing.T) {
 		requireZero(t, p.to.Bytes(), "written after the receive was given up")
 	})
 }
+
+// TestRndv_PeerFails: the way of a message that broke at the peer, or has broken for the request that
+// puts its data, is not that of the message itself: that ends, and the EP goes on.
+func TestRndv_PeerFails(t *testing.T) {
+	for _, st := range []ucs.Status{ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset} {
+		p := newRndvPair(t, fakes("like rc+ud", likeRC(), likeUD()), "get_zcopy")
+		sent := p.send(rndvLen, 1)
+		m := p.announcement()
+		ack := p.a.w.handleControl((*Worker).handleAck)
+		ack(control(p.a.ep.id, sent.remote, st), nil)
+		require.ErrorIs(t, p.finish(sent, nil), st.Err())
+		require.NoError(t, p.a.ep.Err())
+		m.Release()
+	}
+}

@@ -87,13 +87,17 @@ func (w *Worker) handleRTR(data []byte, _ uct.Desc) bool {
 // reply is the request that puts or sends the data of the message.
 func (r *Request) reply(m *wire.RTR) *Request {
 	child := r.worker.newRequest(r.ep, &dataStage)
-	child.value = m.Recv
-	if r.data() != nil {
+	child.value, child.expect = m.Recv, r.ep.link.losses
+	key, d := r.ep.target(m), r.data()
+	if d != nil {
 		child.raddr = m.Length
+		if key != nil && !child.putPieces(d, m.Addr, int(m.Length), key) {
+			keyDone(key)
+		}
 		return child
 	}
 	child.buf, child.mem = r.buf[:m.Length], r.mem
-	if key := r.ep.target(m); key != nil {
+	if key != nil {
 		child.stage, child.key, child.raddr = &putDataStage, key, m.Addr
 		if child.mem == nil && len(child.buf) > 0 {
 			child.leaseLocal(putTables, uct.PutShort, 0)
@@ -144,17 +148,60 @@ func (r *Request) sendData() error {
 	return nil
 }
 
-// Stages that put the data of a message for the request that is their parent.
+// Stages that put the data of a message for the request that is their parent. The receiver
+// is told that it is there: behind the put, where one lane carries both and keeps their order,
+// and otherwise when the lanes were flushed.
 var (
 	putDataStage = stage{
-		name: "send", sized: true, role: wireup.RMA, post: postPut, done: (*Request).dataPosted,
-		settled: (*Request).closeKey, steps: true, ahead: true,
+		name: "send", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &putDataSplitStage,
+		post: (*Request).putData, done: (*Request).dataPosted, settled: (*Request).dataMoved, steps: true, ahead: true,
 	}
+	// putDataSplitStage does so over several lanes.
+	putDataSplitStage = stage{
+		name: "send", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &putPartStage,
+		share: (*Config).rndvSharing, done: (*Request).dataPosted, settled: (*Request).dataMoved,
+		lends: true, steps: true, ahead: true,
+	}
+	putToldStage  = stage{name: "send", sized: true, role: wireup.RMA, settled: (*Request).dataMoved, ahead: true}
 	putOrderStage = stage{
 		name: "send", sized: true, role: noRole, post: (*Request).flushLanes, done: (*Request).dataArrived,
-		settled: (*Request).closeKey, steps: true, ahead: true,
+		settled: (*Request).dataMoved, steps: true, ahead: true,
 	}
 )
+
+// putData puts the data, and tells the receiver behind it if it can.
+func (r *Request) putData() error {
+	x := r.ep.link.ordered()
+	post := postPut
+	if r.pieces != nil {
+		post = postPutPieces
+	}
+	if err := post(r); err != nil || x == nil || r.comp.Status != ucs.StatusOK {
+		return err
+	}
+	if err := x.EP.Fence(); err != nil {
+		return err
+	}
+	if err := r.sendPutDone(x); err != nil {
+		return err
+	}
+	r.stage = &putToldStage // the receiver needs nothing more
+	return nil
+}
+
+func postPutPieces(r *Request) error { return r.moveList(&putList) }
+
+// sendPutDone tells the receiver that all was put.
+func (r *Request) sendPutDone(x *lane) error {
+	w := r.worker
+	c := wire.Control{EP: r.ep.link.conn.RemoteEP(), ID: r.value, Value: uint64(ucs.StatusOK)}
+	w.msg.b = c.Append(w.msg.b[:0])
+	_, err := x.AM.AMBcopy(wire.AMPutDone, &w.msg)
+	return err
+}
+
+// What was put before it was flushed is put again if a lane breaks.
+func init() { putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage }
 
 // dataPosted runs when what was put has left the buffer, or the put has failed.
 func (r *Request) dataPosted() {
@@ -168,6 +215,12 @@ func (r *Request) dataPosted() {
 // dataArrived tells the receiver that the data is there, or will not be.
 func (r *Request) dataArrived() {
 	st := r.comp.Status
+	if l := r.ep.link; st == ucs.StatusOK && l != nil && r.expect != l.losses {
+		st = l.lanes.LastLost() // with what was put and not flushed
+	}
+	if r.repeats(st) {
+		return
+	}
 	if e := r.ep; e.state <= epClosing {
 		e.control(&putDoneStage, r.value, uint64(st))
 	}

@@ -42,13 +42,16 @@ var tagFetchStages = func() schemeStages {
 	return by
 }()
 
-// fetch has the receive get the data of a message. Where that does not go into one buffer
-// it takes one of the worker first.
+// fetch has the receive get the data of a message. What goes neither into one buffer nor into
+// pieces takes one of the worker first.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
 	v.tell(a.e, tag, a.n)
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
 	if v.typed {
+		if a.fetchPieces(r, &v.data, &tagFetchStages) {
+			return
+		}
 		r.buf = r.worker.buffers.get(min(a.n, v.data.Len()))
 	}
 	a.fetch(r, &tagFetchStages)
@@ -61,10 +64,12 @@ func (r *Request) tagFetched() {
 		v.release()
 		return
 	}
-	if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
-		v.write(0, r.buf)
+	if r.buf != nil { // else it came into the pieces
+		if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
+			v.write(0, r.buf)
+		}
+		r.worker.buffers.put(r.buf)
 	}
-	r.worker.buffers.put(r.buf)
 	r.recvSettled()
 }
 

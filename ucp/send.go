@@ -3,6 +3,7 @@ package ucp
 import (
 	"math"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -49,7 +50,9 @@ type sends struct {
 	most  int // greatest length of data that goes without a copy in one call; least is math.MaxInt if there is none
 	piece int // longest data of one fragment
 	data  int // longest data of one fragment of a message that was announced
-	rndv  int // least length that is announced
+	rndv  int // least length that is announced in any case; see EP.announcedFrom
+
+	copies proto.Eager // what is copied takes
 
 	header int // longest header of an active message that goes with bare
 }
@@ -77,6 +80,7 @@ func (i *iface) chooseSends() *sends {
 	limits, costs := &i.attr.AM, &i.attr.Costs
 	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
+	s.copies = i.copies(s)
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s
 	}
@@ -163,7 +167,7 @@ func (r *Request) chooseSend() {
 	x := r.ep.lane(wireup.AM)
 	s := x.Iface.sends()
 	switch {
-	case c.rts != 0 && (n >= s.rndv || r.ep.msgs.credit < charge(n)):
+	case c.rts != 0 && (n >= s.rndv || n > s.eager && n >= r.ep.announcedFrom(r.mem).From || r.ep.msgs.credit < charge(n)):
 		r.stage = &c.announce
 	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
 		r.stage = &c.announce

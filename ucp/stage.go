@@ -39,6 +39,16 @@ type stage struct {
 	// EP replays what waits. nil: it may. It runs after choose.
 	admit func(*Request) bool
 
+	// split is set instead by chooseRails where several lanes share the bytes; part is the
+	// stage of the part of each then, and share says how many lanes and how much for each.
+	split *stage
+	part  *stage
+	share func(*Config) sharing
+	// again is the stage of what is repeated as its lane broke; nil: the same.
+	again *stage
+	// pinned: it takes the lane of that number that the request names, and no role.
+	pinned bool
+
 	lends bool // transports have the buffer as long as anything is under way
 	steps bool // posted anew after done: a fence waits for its end
 	fence bool // holds back what comes later
@@ -69,6 +79,20 @@ func (s *stage) lacksLane(e *EP) bool { return s.role != noRole && e.lane(s.role
 // start enters the operation and does what can be done now.
 func (r *Request) start() (*Request, error) {
 	r.ep.list(r)
+	r.launch()
+	return r.started()
+}
+
+// startFull is start for an operation whose lane has just refused it for want of resources:
+// it is not tried again before it is queued.
+func (r *Request) startFull() (*Request, error) {
+	e := r.ep
+	e.list(r)
+	if e.fences == 0 && e.aborting == ucs.StatusOK && r.waitsOn().EP.AddPending(&r.pend) == nil {
+		r.trackUnposted()
+		r.flags |= reqQueued
+		return r, nil
+	}
 	r.launch()
 	return r.started()
 }

@@ -10,13 +10,14 @@ import (
 type workerStats struct {
 	root *stats.Node
 
-	badMessages     stats.Counter // of peers, that made no sense or came late
-	droppedMessages stats.Counter // of peers that have gone, beyond the budget
-	brokenLanes     stats.Counter // transport endpoints that failed
-	replacedLanes   stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
-	failedEPs       stats.Counter // EPs that failed
-	expiredEPs      stats.Counter // connections that a peer asked for and that never came about
-	refusedPeers    stats.Counter // requests for a connection that found too many half open
+	badMessages       stats.Counter // of peers, that made no sense or came late
+	droppedMessages   stats.Counter // of peers that have gone, beyond the budget
+	brokenLanes       stats.Counter // transport endpoints that failed
+	replacedLanes     stats.Counter // lanes that came to nothing, and had another transport take their place if there was one
+	repeatedTransfers stats.Counter // that were posted anew as their lane broke
+	failedEPs         stats.Counter // EPs that failed
+	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
+	refusedPeers      stats.Counter // requests for a connection that found too many half open
 }
 
 // init makes the tree. sleeps counts the waits that had the kernel put the goroutine to
@@ -27,6 +28,7 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("dropped_messages", &s.droppedMessages)
 	s.root.Add("broken_lanes", &s.brokenLanes)
 	s.root.Add("replaced_lanes", &s.replacedLanes)
+	s.root.Add("repeated_transfers", &s.repeatedTransfers)
 	s.root.Add("failed_eps", &s.failedEPs)
 	s.root.Add("expired_eps", &s.expiredEPs)
 	s.root.Add("refused_peers", &s.refusedPeers)

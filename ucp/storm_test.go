@@ -37,7 +37,7 @@ func TestStorm(t *testing.T) {
 	for _, tls := range []string{"sm", `\rc`, "tcp", "all"} {
 		t.Run(tls, func(t *testing.T) {
 			s := startStorm(t, tls)
-			kills := testenv.Rounds(15, 1000)
+			kills := testenv.Rounds(10, 1000)
 			warm := min(kills/2, 50)
 			s.run(t, warm)
 			before := footprintOf(t, s.shared)

@@ -32,12 +32,20 @@ var tagChannel = newChannel("tag send", channel{
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
 		m.credit -= charge(len(buf))
-		if m.credit >= 0 && m.am.AMShort(wire.AMTag, tag, e.w.short.fill(m.name, buf)) == nil {
-			return nil, nil
+		if m.credit >= 0 {
+			var err error
+			if x := m.words; x != nil { // as post, which a call would cost
+				err = x.AMWords(wire.AMTag, tag, m.name, buf)
+			} else {
+				err = m.am.AMShort(wire.AMTag, tag, e.w.short.fill(m.name, buf))
+			}
+			if err == nil {
+				return nil, nil
+			}
 		}
-		m.credit += charge(len(buf))
+		e.msgs.credit += charge(len(buf))
 	}
-	return e.tagSendSlow(tag, buf, p)
+	return e.tagSendSlow(tag, buf[:len(buf):len(buf)], p) // without what need not be kept across the call
 }
 
 //go:noinline
@@ -101,8 +109,8 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
 	if len(data) > wire.HeadLen && n < maxPlain {
 		tag, m := binary.LittleEndian.Uint64(data), w.latest
-		if m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && int64(n) <= m.room {
-			if r := w.tags.First(tag); r != nil && r.Owner.fits(n) {
+		if m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && int64(n) <= m.room && w.tags.Expected() > 0 {
+			if r := w.tags.First(); r.Ready(tag) && r.Owner.fits(n) {
 				v := r.Owner
 				w.tags.TakeFirst()
 				shortcopy.Copy(v.buf, data[wire.HeadLen:])

@@ -133,7 +133,10 @@ func noCall(*Request, *lane, uct.RKey, int) error { return ucs.ErrUnsupported }
 
 // move posts the rest of a put or get, one piece after the other.
 func (r *Request) move(tables func(*transfers) *[2]proto.Table, by *calls) error {
-	l := r.ep.link.lanes.Use[wireup.RMA]
+	return r.moveOver(r.ep.link.lanes.Use[wireup.RMA], tables, by)
+}
+
+func (r *Request) moveOver(l *lane, tables func(*transfers) *[2]proto.Table, by *calls) error {
 	key, err := r.key.resolve(l.Iface.index, l.Remote)
 	if err != nil {
 		return err

@@ -41,7 +41,9 @@ func queues(layers ...wrap.Hooks) transports {
 }
 
 // queueSets are transports that have queues.
-func queueSets() []transports { return []transports{queues(), real("xrc", `\xrc`)} }
+func queueSets() []transports {
+	return []transports{queues(), real("xrc", `\xrc`), real("xrc_mlx5", "xrc_mlx5")}
+}
 
 // tupleq is a configuration with tuples.
 var tupleq = Config{TagProto: "tupleq", TupleqMaxFallbacks: -1}

@@ -185,12 +185,16 @@ func (c *crowd) next(p *pairing) {
 	require.NoError(c.t, err)
 }
 
-// TestTuple_ManyRanks: 64 workers exchange messages of 1,024 tuples, with receives for any
-// tag of a sender in between, and each receive gets what a serial matcher gives it.
+// TestTuple_ManyRanks: 64 workers, 16 with -short, exchange messages of 16 tuples each, with
+// receives for any tag of a sender in between, and each receive gets what a serial matcher gives it.
 func TestTuple_ManyRanks(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqMax = 12 // of 16 at each rank
-	t.Run("queues", func(t *testing.T) { manyRanks(newCrowd(t, 64, overMemory(cfg)), 150) })
+	many := 64
+	if testing.Short() {
+		many = 16
+	}
+	t.Run("queues", func(t *testing.T) { manyRanks(newCrowd(t, many, overMemory(cfg)), 150) })
 	t.Run("xrc", func(t *testing.T) {
 		ranks := 8 // at least, for four different others
 		if testenv.Soak() {

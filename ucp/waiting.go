@@ -4,13 +4,23 @@ import "slices"
 
 // waitQueue is operations that wait, in order. Taking the first, and putting it back, take as
 // long with a thousand others as with none.
+//
+// While all of them are started again, one after the other, those that wait again are kept
+// aside: they go before those whose turn has not come, and before what is issued meanwhile.
 type waitQueue struct {
 	list []*Request
 	head int // of list; those before it are nil
+
+	all      bool // all are being started
+	again    []*Request
+	messages int // of again: those that keep their order
 }
 
 // empty reports that nothing waits. q may be nil.
-func (q *waitQueue) empty() bool { return q == nil || q.head == len(q.list) }
+func (q *waitQueue) empty() bool { return q == nil || q.passed() && len(q.again) == 0 }
+
+// passed reports that nothing is left in the list.
+func (q *waitQueue) passed() bool { return q.head == len(q.list) }
 
 // first is the one that has waited longest; there must be one.
 func (q *waitQueue) first() *Request { return q.list[q.head] }
@@ -29,10 +39,26 @@ func (q *waitQueue) add(r *Request) {
 func (q *waitQueue) pop() *Request {
 	r := q.list[q.head]
 	q.list[q.head] = nil
-	if q.head++; q.empty() {
+	if q.head++; q.passed() {
 		q.list, q.head = q.list[:0], 0
 	}
 	return r
+}
+
+// setAside keeps a request that waits again while all are being started.
+func (q *waitQueue) setAside(r *Request) {
+	q.again = append(q.again, r)
+	if r.stage.inOrder {
+		q.messages++
+	}
+}
+
+// restore ends the starting of all: what waits again is the queue.
+func (q *waitQueue) restore() {
+	if len(q.again) > 0 { // nothing is left in the list
+		q.list, q.head, q.again = q.again, 0, q.list[:0]
+	}
+	q.all, q.messages = false, 0
 }
 
 // putBack puts a request before the others: the one that pop has returned.
@@ -47,6 +73,13 @@ func (q *waitQueue) putBack(r *Request) {
 
 // remove takes a request out, if it is there.
 func (q *waitQueue) remove(r *Request) bool {
+	if i := slices.Index(q.again, r); i >= 0 {
+		q.again = slices.Delete(q.again, i, i+1)
+		if r.stage.inOrder {
+			q.messages--
+		}
+		return true
+	}
 	i := slices.Index(q.list[q.head:], r)
 	if i >= 0 {
 		q.list = slices.Delete(q.list, q.head+i, q.head+i+1)
@@ -56,22 +89,25 @@ func (q *waitQueue) remove(r *Request) bool {
 
 // take empties the queue.
 func (q *waitQueue) take() []*Request {
-	list := q.list[q.head:]
-	*q = waitQueue{}
+	list := slices.Concat(q.again, q.list[q.head:])
+	*q = waitQueue{all: q.all}
 	return list
 }
 
-// keepWaiting puts a request behind those that wait, or a message that is in turn before
+// keepWaiting puts a request behind those that wait, or one that is in turn before
 // them. Messages that follow one which waits wait too.
 func (e *EP) keepWaiting(r *Request) {
 	if e.waiting == nil {
 		e.waiting = &waitQueue{}
 	}
-	if r.flags&reqInTurn != 0 {
+	switch {
+	case r.flags&reqInTurn == 0:
+		e.waiting.add(r)
+	case e.waiting.all:
+		e.waiting.setAside(r)
+	default:
 		e.stillWaits = true
 		e.waiting.putBack(r)
-	} else {
-		e.waiting.add(r)
 	}
 	if r.stage.inOrder {
 		e.msgs.waiting++
@@ -128,11 +164,20 @@ func (e *EP) messagesFirst() bool {
 	return !e.waiting.empty() && !e.unsorted && e.fences == 0 && e.waiting.first().stage.inOrder
 }
 
+// nextWaiting takes out the request that has waited longest, which is in turn.
+func (e *EP) nextWaiting() *Request {
+	r := e.waiting.pop()
+	if r.stage.inOrder {
+		e.msgs.waiting--
+	}
+	r.flags |= reqInTurn
+	return r
+}
+
 // replayFirst starts the message that has waited longest. It reports false if it waits again.
 func (e *EP) replayFirst() bool {
-	r := e.waiting.pop()
-	e.msgs.waiting--
-	r.flags = r.flags&^reqWaiting | reqAhead | reqInTurn
+	r := e.nextWaiting()
+	r.flags = r.flags&^reqWaiting | reqAhead
 	e.stillWaits = false
 	r.launch()
 	r.flags &^= reqInTurn
@@ -141,13 +186,21 @@ func (e *EP) replayFirst() bool {
 
 // replayOnce starts all waiting requests, of which some may wait again.
 func (e *EP) replayOnce() {
-	queue := e.takeWaiting()
+	if e.unsorted {
+		e.sortWaiting()
+	}
+	q := e.waiting
+	if q.empty() {
+		return
+	}
+	q.all = true
 	closed := e.barrier != nil // a fence that is not over: what comes later stays
-	for _, r := range queue {
+	for !q.passed() {
+		r := e.nextWaiting()
 		switch {
 		case closed && !r.stage.ahead && r.flags&reqAhead == 0:
 			e.keepWaiting(r)
-		case r.stage.fence && !e.waiting.empty(): // behind what has no lane yet
+		case r.stage.fence && len(q.again) > 0: // behind what has no lane yet
 			closed = true
 			e.keepWaiting(r)
 		case r.stage.fence:
@@ -158,7 +211,9 @@ func (e *EP) replayOnce() {
 			r.flags = r.flags&^reqWaiting | reqAhead
 			r.launch()
 		}
+		r.flags &^= reqInTurn
 	}
+	q.restore()
 }
 
 // sortWaiting puts what waits into the order of issue again, after some of it has come back
@@ -171,7 +226,7 @@ func (e *EP) sortWaiting() {
 			queue = append(queue, r)
 		}
 	}
-	*e.waiting = waitQueue{list: queue}
+	*e.waiting = waitQueue{list: queue, all: e.waiting.all}
 }
 
 // takeWaiting empties the queue of those that wait.

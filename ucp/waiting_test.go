@@ -107,6 +107,46 @@ func TestReplay_BehindOthers(t *testing.T) {
 	require.NoError(t, p.finish(x, nil))
 }
 
+// TestReplay_SendsInside: what is sent while waiting operations are started goes behind the
+// messages that wait.
+func TestReplay_SendsInside(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{})
+	from, to := p.streamed()
+	var sent []byte
+	send := func() *Request {
+		b := byte(len(sent))
+		sent = append(sent, b)
+		r, err := from.StreamSend([]byte{b}, nil)
+		require.NoError(t, err)
+		return r
+	}
+	var reqs []*Request
+	lane := false
+	inside := func(*Request) error {
+		reqs = append(reqs, send())
+		return nil
+	}
+	first := stage{name: "test", role: noRole, post: inside, admit: func(*Request) bool { return lane }}
+	x, err := from.w.newRequest(from, &first).start()
+	require.NoError(t, err)
+	for len(reqs) < 3 {
+		if r := send(); r != nil { // there is no credit any more
+			reqs = append(reqs, r)
+		}
+	}
+	lane = true
+	from.replay()
+	require.NoError(t, p.finish(x, nil))
+	require.Len(t, reqs, 4)
+	got := make([]byte, len(sent))
+	r, err := to.StreamRecv(got, true, new(int), nil)
+	require.NoError(t, p.finish(r, err))
+	require.Equal(t, sent, got)
+	for _, r := range reqs {
+		require.NoError(t, p.finish(r, nil))
+	}
+}
+
 // TestNextPiece: a sender whose peer reads everything never waits for ever, and pieces are as
 // long as they can be where the window has room for two of those.
 func TestNextPiece(t *testing.T) {
@@ -135,4 +175,24 @@ func TestNextPiece(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWaitQueue_RemovedInside: what is canceled while all are started takes none of the others with it.
+func TestWaitQueue_RemovedInside(t *testing.T) {
+	var q waitQueue
+	s := stage{}
+	list := []*Request{{stage: &s}, {stage: &s}, {stage: &s}}
+	for _, r := range list {
+		q.add(r)
+	}
+	q.all = true
+	q.setAside(q.pop())
+	q.setAside(q.pop())
+	require.True(t, q.remove(list[2]))
+	require.True(t, q.passed())
+	q.restore()
+	require.False(t, q.empty())
+	require.Same(t, list[0], q.pop())
+	require.Same(t, list[1], q.pop())
+	require.True(t, q.empty())
 }

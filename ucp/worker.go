@@ -67,14 +67,16 @@ type Worker struct {
 	// Tagged messages; see tag.go.
 	tags         match.Table[*tagRecv, *TagMessage]
 	idleMessages *TagMessage
-	idleCount    int       // of these
-	leftFirst    *messages // of peers that have gone; see leftover.go
+	freeLists    *pieceList // records for data in pieces
+	idleCount    int        // of these
+	leftFirst    *messages  // of peers that have gone; see leftover.go
 	leftLast     *messages
 	leftBytes    int64   // that their messages are charged
 	tagInfo      TagInfo // of a blocking receive
 	tuples       *tuples // nil if messages go through no queues; see tuple.go
 	unusual      bool    // closed, or tuples is not nil: TagRecv looks for both at once
 
+	groups    []region.Group            // of domains over which lanes share work
 	leases    regCaches                 // memory of callers that operations have registered
 	scratch   uint64                    // result of a blocking atomic
 	staged    []byte                    // for a get that may be given up; nil while one goes on

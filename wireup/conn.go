@@ -132,11 +132,11 @@ func (c *Conn) count(role Role) (n int) {
 }
 
 // Survives reports that the connection goes on if a lane breaks: each role that this
-// side needs keeps a lane or gets another one.
+// side needs, but for the bandwidth roles, keeps a lane or gets another one.
 func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
 	for role := range Aux {
-		if c.wanted.Has(role) && x.roles.Has(role) && c.count(role) == 1 && len(c.plan(role, 1, x)) == 0 {
+		if c.wanted.Has(role) && !role.shared() && x.roles.Has(role) && c.count(role) == 1 && len(c.plan(role, Rails{}, x)) == 0 {
 			return false
 		}
 	}
@@ -156,12 +156,12 @@ func (c *Conn) Quiet() bool {
 }
 
 // Plan are the pairs that would be proposed for a role, best first.
-func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails.of(role), nil) }
+func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails, nil) }
 
-// plan picks at most n pairs; not that of lane but, if there is one.
-func (c *Conn) plan(role Role, n int, but *lane) []Candidate {
+// plan picks pairs; not that of lane but, if there is one.
+func (c *Conn) plan(role Role, rails Rails, but *lane) []Candidate {
 	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
-	return choose(role, c.p.Local, c.p.Remote, ranked, n, func(l, r int) bool {
+	return choose(role, c.p.Local, c.p.Remote, ranked, rails, func(l, r int) bool {
 		return c.isExcluded(l, r) || but != nil && int(but.local) == l && int(but.remote) == r
 	})
 }
@@ -234,12 +234,12 @@ func (c *Conn) need(role Role) {
 		}
 		if i = c.open(best.Local, best.Remote, true); i >= 0 {
 			c.lanes[i].roles |= Set(role)
-		} else if c.count(role) == 0 {
+		} else if c.count(role) == 0 && !role.shared() {
 			c.fail(ucs.StatusNoResource, "too many lanes")
 			return
 		}
 	}
-	if c.count(role) == 0 {
+	if c.count(role) == 0 && !role.shared() {
 		c.fail(c.lastErr, "no lane left for "+role.String())
 	}
 }

@@ -32,8 +32,9 @@
 // # Roles
 //
 // A [Role] has one lane. The bandwidth roles have up to [Rails] lanes with weights in
-// proportion to bandwidth, over different devices; both sides choose the same ones. One
-// lane may have several roles.
+// proportion to bandwidth, over one transport and different devices; both sides choose the
+// same ones. One lane may have several roles. A connection goes on without lanes of a
+// bandwidth role.
 //
 // # A lane that breaks
 //

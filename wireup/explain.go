@@ -25,10 +25,10 @@ func explainRole(b *strings.Builder, role Role, local, remote *Address, reach Re
 	if len(cands) == 0 {
 		b.WriteString("  no transport is open\n")
 	}
-	chosen := choose(role, local, remote, cands, rails.of(role), func(int, int) bool { return false })
+	chosen := choose(role, local, remote, cands, rails, func(int, int) bool { return false })
 	var sum uint64
 	for _, c := range chosen {
-		sum += bandwidth(role, &local.Resources[c.Local], &remote.Resources[c.Remote])
+		sum += c.Bandwidth
 	}
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, c := range cands {
@@ -39,7 +39,7 @@ func explainRole(b *strings.Builder, role Role, local, remote *Address, reach Re
 			if slices.Contains(chosen, c) {
 				mark = "*"
 				if len(chosen) > 1 {
-					result += fmt.Sprintf(", %d%% of the work", 100*bandwidth(role, l, r)/sum)
+					result += fmt.Sprintf(", %d%% of the work", 100*c.Bandwidth/sum)
 				}
 			}
 		}

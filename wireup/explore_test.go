@@ -249,7 +249,7 @@ func (x *explorer) agree(w *world) {
 	for _, s := range []*side{w.a, w.b} {
 		o := w.other(s)
 		for role := range Aux {
-			if s.conn.wanted.Has(role) && len(s.conn.Lanes(role)) == 0 {
+			if s.conn.wanted.Has(role) && !role.shared() && len(s.conn.Lanes(role)) == 0 {
 				x.fail(w, "%s has no lane for %s", s.name, role)
 			}
 		}

@@ -27,6 +27,10 @@ func (r Role) String() string {
 	return "unknown"
 }
 
+// shared reports that r is a bandwidth role. It has lanes besides those of the other roles,
+// and a connection goes on without.
+func (r Role) shared() bool { return r == RMABW || r == AMBW }
+
 // Roles is a set of roles, one bit for each.
 type Roles uint8
 

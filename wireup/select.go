@@ -18,6 +18,8 @@ type Candidate struct {
 	Remote int // index of the remote resource; -1 if the peer has none of that transport
 	// Score is in 1/s, higher is better; 0 if the pair cannot be used.
 	Score float64
+	// Bandwidth for the role in bytes per second; 0 if the pair cannot be used.
+	Bandwidth uint64
 	// Why is the criterion that failed; empty if the pair can be used.
 	Why string
 }
@@ -40,6 +42,9 @@ const minAuxBcopy = 512
 type Rails struct {
 	RMA int // of RMABW
 	AM  int // of AMBW
+	// MaxRatio is how many times slower than the best lane of a role another one may be:
+	// what a slower one would carry is not worth its handshake. 0 means 4, as in UCX.
+	MaxRatio int
 }
 
 // MaxRails bounds them.
@@ -55,34 +60,41 @@ func (n Rails) of(role Role) int {
 	return 1
 }
 
-// slowestRail is how many times slower than the best lane of a bandwidth role another
-// one may be: what it would carry is not worth its handshake.
-const slowestRail = 4
+// defaultMaxRatio is UCX's default of MULTI_LANE_MAX_RATIO.
+const defaultMaxRatio = 4
 
-// choose picks at most n of ranked candidates for a role, best first; excluded leaves
-// some out. Lanes that share work share no device: that would add nothing. Both sides
-// choose the same ones.
-func choose(role Role, local, remote *Address, ranked []Candidate, n int, excluded func(l, r int) bool) (chosen []Candidate) {
+func (n Rails) maxRatio() uint64 { return uint64(cmp.Or(n.MaxRatio, defaultMaxRatio)) }
+
+// Chosen are the pairs that a role would have, best first.
+func Chosen(role Role, local, remote *Address, reach Reacher, rails Rails) []Candidate {
+	return choose(role, local, remote, Rank(role, local, remote, reach), rails, func(int, int) bool { return false })
+}
+
+// choose picks as many of ranked candidates for a role as it may have, best first; excluded
+// leaves some out. Both sides choose the same ones.
+func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, excluded func(l, r int) bool) (chosen []Candidate) {
 	for _, c := range ranked {
-		if len(chosen) == n || c.Why != "" {
+		if len(chosen) == rails.of(role) || c.Why != "" {
 			break
 		}
-		if !excluded(c.Local, c.Remote) && adds(role, local, remote, chosen, c) {
+		if !excluded(c.Local, c.Remote) && adds(role, local, remote, chosen, c, rails.maxRatio()) {
 			chosen = append(chosen, c)
 		}
 	}
 	return chosen
 }
 
-// adds reports that a pair has bandwidth which the chosen ones have not.
-func adds(role Role, local, remote *Address, chosen []Candidate, c Candidate) bool {
+// adds reports that a pair has bandwidth which the chosen ones have not: it is over another
+// device. It is over the same transport, too: where transports differ, most often the
+// same processor, or the same memory, carries the bytes of both.
+func adds(role Role, local, remote *Address, chosen []Candidate, c Candidate, maxRatio uint64) bool {
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
 		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
-		if l.sharesDevice(xl) || r.sharesDevice(xr) {
+		if l.sharesDevice(xl) || r.sharesDevice(xr) || l.Transport != xl.Transport {
 			return false
 		}
-		if i == 0 && bandwidth(role, l, r)*slowestRail < bandwidth(role, xl, xr) {
+		if i == 0 && bandwidth(role, l, r)*maxRatio < bandwidth(role, xl, xr) {
 			return false
 		}
 	}
@@ -126,6 +138,7 @@ func evaluate(role Role, local, remote *Address, l, r int, reach Reacher) Candid
 		return c
 	}
 	c.Score = Score(role, &local.Resources[l], &remote.Resources[r])
+	c.Bandwidth = bandwidth(role, &local.Resources[l], &remote.Resources[r])
 	return c
 }
 

@@ -76,10 +76,10 @@ func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
 	none := func(int, int) bool { return false }
 	ranked := Rank(RMABW, a, b, reach(a, b))
 	require.Len(t, usable(ranked), 3)
-	chosen := choose(RMABW, a, b, ranked, MaxRails, none)
+	chosen := choose(RMABW, a, b, ranked, Rails{RMA: MaxRails}, none)
 	require.Len(t, chosen, 2)
 	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
-	assert.Len(t, choose(RMABW, a, b, ranked, 1, none), 1)
+	assert.Len(t, choose(RMABW, a, b, ranked, Rails{}, none), 1)
 	assert.Regexp(t, `rma_bw:\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
 }
 
@@ -114,13 +114,13 @@ func TestRank_IsSymmetric(t *testing.T) {
 			}
 			assert.Equal(rt, usable(Rank(p, a, b, reach(a, b))), mirrored, "%v", p)
 
-			none := func(int, int) bool { return false }
+			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails}
 			var there []Candidate
-			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), MaxRails, none) {
+			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), all, none) {
 				c.Local, c.Remote = c.Remote, c.Local
 				there = append(there, c)
 			}
-			here := choose(p, a, b, Rank(p, a, b, reach(a, b)), MaxRails, none)
+			here := choose(p, a, b, Rank(p, a, b, reach(a, b)), all, none)
 			assert.Equal(rt, here, there, "%v", p)
 			if p != RMABW && p != AMBW { // one lane
 				continue

@@ -22,6 +22,7 @@ type Lane[I comparable] struct {
 	Get     uct.Getter
 	AMO     uct.Atomics
 	AM      uct.AMSender
+	Words   uct.AMWordSender // nil if there is none
 	Notify  uct.Notifier
 	Connect uct.EPConnector
 
@@ -37,7 +38,7 @@ func New[I comparable](ep uct.EP, i I, remote int) Lane[I] {
 	ops := ep.Ops()
 	return Lane[I]{
 		EP: ep, Iface: i, Remote: remote,
-		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Notify: ops.Notify, Connect: ops.Connect,
+		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Words: ops.Words, Notify: ops.Notify, Connect: ops.Connect,
 	}
 }
 
@@ -49,6 +50,7 @@ type Set[I comparable] struct {
 	All    [wireup.MaxLanes]Lane[I]
 
 	lost       [wireup.Aux]ucs.Status // why the lane broke that a role lost last
+	lastLost   ucs.Status             // why the latest lane broke
 	unreported ucs.Status             // why a lane broke of which no flush has told
 }
 
@@ -102,6 +104,7 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 		}
 	}
 	x.Active, x.Retired, x.Failed = false, true, nil
+	s.lastLost = st
 	s.FindSingle()
 	return had
 }
@@ -111,6 +114,9 @@ func (s *Set[I]) Clear() { s.Use, s.Single = [wireup.Aux]*Lane[I]{}, nil }
 
 // Lost is why the lane broke that a role lost last; StatusOK if it has lost none.
 func (s *Set[I]) Lost(role wireup.Role) ucs.Status { return s.lost[role] }
+
+// LastLost is why the latest lane broke; StatusOK if none has.
+func (s *Set[I]) LastLost() ucs.Status { return s.lastLost }
 
 // Unreported is why a lane broke of which no flush has told; StatusOK if there is none.
 // Operations without a request may be lost with it.

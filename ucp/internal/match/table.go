@@ -30,17 +30,11 @@ func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 	return t.receives.take(tag)
 }
 
-// First is the earliest posted receive if Arrive would return that, and finds it in a few
-// instructions, as it nearly always does; nil if that is to be asked. It stays in the table.
-func (t *Table[R, M]) First(tag uint64) *Recv[R] {
-	l := t.receives.order.head
-	if l == nil || (l.entry.Tag^tag)&l.entry.Mask != 0 || l.entry.same.prev != nil {
-		return nil
-	}
-	return l.entry
-}
+// First is the earliest of the posted receives, of which there are some. It stays in the table.
+// If it is [Recv.Ready] for a message, Arrive would return it.
+func (t *Table[R, M]) First() *Recv[R] { return t.receives.order.head.entry }
 
-// TakeFirst takes out the receive that First has returned.
+// TakeFirst takes out the receive that First has returned, which is ready.
 func (t *Table[R, M]) TakeFirst() { t.receives.shift() }
 
 // Cancel takes a receive out and reports true, or reports false if it is not in the table. The

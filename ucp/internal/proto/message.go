@@ -7,12 +7,13 @@ import (
 
 // Messages say how messages go over a transport, by their lengths in bytes.
 type Messages struct {
-	Short     int // longest in one short call
-	Copy      int // longest by one copy
-	Bare      int // least and
-	MostBare  int // greatest length without a copy; Bare is math.MaxInt if there is none
-	Piece     int // longest fragment
-	Announced int // least length that is announced
+	Short     int    // longest in one short call
+	Copy      int    // longest by one copy
+	Bare      int    // least and
+	MostBare  int    // greatest length without a copy; Bare is math.MaxInt if there is none
+	Piece     int    // longest fragment
+	Announced int    // least length that is announced, and
+	Why       string // that; may be empty
 	// Scheme is how the data of an announced message of a length comes, and why.
 	Scheme func(n int) (Scheme, string)
 }
@@ -38,6 +39,9 @@ func (m *Messages) Table() Table {
 // announced adds the ranges of announced messages, to powers of two.
 func (m *Messages) announced(b *builder) {
 	scheme, why := m.Scheme(m.Announced)
+	if m.Why != "" {
+		why += "; announced from here on: " + m.Why
+	}
 	for n := 1; n <= longestExplained; n *= 2 {
 		if n <= m.Announced {
 			continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -46,6 +47,26 @@ func (d *Domain) Register(buf []byte, access uct.Access) (*Mem, error) {
 	}
 	return d.set.newMem(nil, access, func(parts []uct.Mem) error {
 		return d.set.register(d.set.Domains[d.Index:d.Index+1], parts, buf, access)
+	})
+}
+
+// Group is several domains of one Set.
+type Group []*Domain
+
+// Register is Domain.Register with each of them: an error of one is that of all.
+func (g Group) Register(buf []byte, access uct.Access) (*Mem, error) {
+	if len(buf) == 0 {
+		return nil, fmt.Errorf("ucp: register memory of no bytes: %w", ucs.ErrInvalidParam)
+	}
+	s := g[0].set
+	return s.newMem(nil, access, func(parts []uct.Mem) error {
+		if err := ucs.Join(s.registerEach(g, parts, buf, access)...); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(g, func(d *Domain) bool { return parts[d.Index] == nil }) {
+			return fmt.Errorf("peers would have to name it by several addresses: %w", ucs.ErrUnsupported)
+		}
+		return nil
 	})
 }
 
@@ -94,6 +115,15 @@ func (d *Domain) comparePref(o *Domain) int {
 // would have to address differently, or that refuses, is left out as long as
 // another one has the memory.
 func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) error {
+	errs := s.registerEach(with, parts, buf, access)
+	if slices.ContainsFunc(parts, func(p uct.Mem) bool { return p != nil }) {
+		return nil
+	}
+	return ucs.Join(append(errs, ucs.ErrUnsupported)...)
+}
+
+// registerEach adds buf to those of some domains that do not have it yet, as far as they can.
+func (s *Set) registerEach(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) (errs []error) {
 	var addr uint64
 	have := false
 	for _, p := range parts {
@@ -101,7 +131,6 @@ func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.A
 			addr, have = p.Addr(), true
 		}
 	}
-	var errs []error
 	for _, d := range with {
 		i := d.Index
 		if parts[i] != nil || d.reg == nil {
@@ -118,10 +147,7 @@ func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.A
 		}
 		addr, have, parts[i] = mem.Addr(), true, mem
 	}
-	if !have {
-		return ucs.Join(append(errs, ucs.ErrUnsupported)...)
-	}
-	return nil
+	return errs
 }
 
 // newMem makes a Mem out of the parts that fill finds. alloc is the domain that allocates it,

@@ -1,0 +1,84 @@
+package ucp
+
+import (
+	"time"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// Where a transport does not claim CapErrPeerIdle, only who sends finds out that a peer has
+// died: an EP that waits for a message would wait for ever, and a server would keep the EPs
+// of clients that were killed. The worker's alarm asks such lanes, at no cost to operations.
+
+// defaultKeepalive is that of UCX (UCX_KEEPALIVE_INTERVAL).
+const defaultKeepalive = 20 * time.Second
+
+// keepalive is KeepaliveInterval, 0 for never.
+func (c *Config) keepalive() time.Duration {
+	switch c.KeepaliveInterval {
+	case 0:
+		return defaultKeepalive
+	case config.Infinite:
+		return 0
+	}
+	return c.KeepaliveInterval
+}
+
+// toAsk returns what tells whether the peer lives, of a lane that does not tell by itself; nil
+// if it is not to be asked.
+func (c *Config) toAsk(x *lane) uct.Checker {
+	if !x.Active || x.EP == nil || x.Iface.attr.Caps.Has(uct.CapErrPeerIdle) {
+		return nil
+	}
+	if c.KeepaliveInterval == 0 && !x.Iface.attr.Caps.Has(uct.CapCheckDevice) {
+		return nil
+	}
+	return x.EP.Ops().Check
+}
+
+// keepAlive sets the time of the next questions, if a lane is to be asked.
+func (l *link) keepAlive() {
+	w := l.e.w
+	every := w.ctx.cfg.keepalive()
+	if l.asks = 0; every == 0 {
+		return
+	}
+	for i := range l.lanes.All {
+		if w.ctx.cfg.toAsk(&l.lanes.All[i]) != nil {
+			l.asks = w.engine.Alarm.Now() + every
+			w.engine.Alarm.Set(l.asks)
+			return
+		}
+	}
+}
+
+// ask asks the lanes, if it is time and all have answered before. A transport that finds its
+// peer dead tells of it as of any failure.
+func (l *link) ask() {
+	if l.asks == 0 || l.asks > l.e.w.engine.Alarm.Now() {
+		return
+	}
+	if l.asked == nil {
+		l.asked = &uct.Completion{Func: func(*uct.Completion) {}}
+	}
+	if l.asked.Count == 0 {
+		l.asked.Status = ucs.StatusOK
+		for i := range l.lanes.All {
+			l.askLane(&l.lanes.All[i])
+		}
+	}
+	l.keepAlive()
+}
+
+// askLane asks one lane. One that is short of resources has something under way, which is as
+// good as a question.
+func (l *link) askLane(x *lane) {
+	if c := l.e.w.ctx.cfg.toAsk(x); c != nil {
+		l.asked.Count++
+		if pending, err := c.Check(l.asked); !pending || err != nil {
+			l.asked.Count--
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package ucp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// quietPair is a connected pair over a transport that tells of a dead peer only to who asks.
+func quietPair(t *testing.T, every time.Duration, caps uct.Caps) (*pair, *fabric) {
+	rc, ud := likeRC(), likeUD()
+	rc.silent, ud.silent = true, true
+	rc.caps |= caps
+	p, f := fakePair(t, Config{KeepaliveInterval: every}, rc, ud)
+	p.connect().warm()
+	p.idle()
+	return p, f
+}
+
+// skip lets virtual time go by while nobody polls, and then has both sides poll that live.
+func (p *pair) skip(d time.Duration, ends ...*end) {
+	for range 2 { // who was away for long gives the peers the same time once
+		time.Sleep(d)
+		synctest.Wait()
+		for _, x := range ends {
+			x.spin()
+		}
+		d = engine.AlarmGrace
+	}
+}
+
+// TestKeepalive: the EP of a peer that has died fails, though its owner posts nothing, once it
+// is asked about; that of one that lives does not.
+func TestKeepalive(t *testing.T) {
+	for name, c := range map[string]struct {
+		every, after time.Duration // set; at work, 0: never
+		caps         uct.Caps
+	}{
+		"devices answer":      {0, defaultKeepalive, uct.CapCheckDevice},
+		"processes answer":    {0, 0, 0},
+		"processes, asked":    {3 * time.Second, 3 * time.Second, 0},
+		"never":               {config.Infinite, 0, uct.CapCheckDevice},
+		"it tells by itself":  {3 * time.Second, 0, uct.CapErrPeerIdle},
+		"devices, other time": {time.Minute, time.Minute, uct.CapCheckDevice},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, f := quietPair(t, c.every, c.caps)
+				const rounds = 3
+				wait := c.after
+				if wait == 0 {
+					wait = time.Hour
+				}
+				for n := range rounds {
+					p.skip(wait, &p.a, &p.b)
+					if c.after > 0 {
+						assert.Equal(t, 2*(n+1), f.checks, "each side asks once in an interval")
+					}
+				}
+				require.NoError(t, p.a.ep.Err(), "the peer lives")
+				for _, i := range f.ifaces[len(f.ifaces)/2:] {
+					i.kill()
+				}
+				p.skip(wait/2, &p.a)
+				assert.NoError(t, p.a.ep.Err(), "nobody has asked")
+				p.skip(wait/2, &p.a)
+				if c.after == 0 {
+					assert.NoError(t, p.a.ep.Err())
+					assert.Zero(t, f.checks)
+					return
+				}
+				assert.ErrorIs(t, p.a.ep.Err(), ucs.ErrConnReset)
+			})
+		})
+	}
+}
+
+// TestKeepalive_OneQuestionAtATime: a peer that does not answer is not asked again meanwhile.
+func TestKeepalive_OneQuestionAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, f := quietPair(t, 0, uct.CapCheckDevice)
+		for _, i := range f.ifaces {
+			i.frozen = true
+		}
+		for range 5 {
+			p.skip(defaultKeepalive, &p.a)
+		}
+		assert.Equal(t, 1, f.checks)
+		for _, i := range f.ifaces {
+			i.frozen = false
+		}
+		p.skip(defaultKeepalive, &p.a)
+		p.skip(defaultKeepalive, &p.a)
+		assert.Greater(t, f.checks, 1)
+		assert.NoError(t, p.a.ep.Err())
+	})
+}
+
+func TestKeepalive_Config(t *testing.T) {
+	assert.ErrorIs(t, (&Config{KeepaliveInterval: -1}).Validate(), ucs.ErrInvalidParam)
+}

@@ -1,0 +1,250 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// Data in pieces goes without a copy where the other side's memory is in one piece and can be
+// reached: the sender of a list puts from its pieces, the receiver of one gets into them. A
+// transport takes several with one call. Otherwise it goes in fragments, as generic data does,
+// which has no addresses.
+
+// maxPieces is how many pieces a list may have that goes without a copy: as many regions as
+// the cache keeps by default. Each is looked up there, which takes as long as copying some
+// hundred bytes.
+const maxPieces = 256
+
+// listPiece is a piece of a list.
+type listPiece struct {
+	buf   []byte
+	end   int     // where it ends in the message
+	mem   uct.Mem // nil if the transport reaches memory by itself
+	lease *lease  // of mem; nil without one
+}
+
+// pieceList are the pieces of a message that a put or get moves. They are the transport's
+// until it has ended.
+type pieceList struct {
+	domain *region.Domain // that reaches them
+	pieces []listPiece
+	at     int // of pieces: the one where the next call begins
+	iov    []uct.IOV
+	next   *pieceList // in Worker.freeLists
+}
+
+// listOp is what puts and gets of lists differ in.
+type listOp struct {
+	cap    uct.Caps
+	first  uct.Variant // proto.Short of it
+	access uct.Access  // to the pieces
+	scheme proto.Scheme
+	tables func(*transfers) *[2]proto.Table
+	limits func(*uct.IfaceAttr) *uct.OpLimits
+	call   func(l *lane, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error)
+}
+
+var (
+	putList = listOp{
+		cap: uct.CapPutZcopy, first: uct.PutShort, scheme: proto.Put, tables: putTables,
+		limits: func(a *uct.IfaceAttr) *uct.OpLimits { return &a.Put },
+		call: func(l *lane, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+			return l.Put.PutZcopy(iov, raddr, key, c)
+		},
+	}
+	getList = listOp{
+		cap: uct.CapGetZcopy, first: uct.GetShort, access: uct.AccessLocalWrite, scheme: proto.Get, tables: getTables,
+		limits: func(a *uct.IfaceAttr) *uct.OpLimits { return &a.Get },
+		call: func(l *lane, iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+			return l.Get.GetZcopy(iov, raddr, key, c)
+		},
+	}
+)
+
+// pieces makes the first n bytes of a list ready for an operation; nil if they are to be
+// copied: they have no addresses, are too many, cannot be registered, or are so short that
+// this does not pay, unless the scheme is wished for; or there is none.
+func (e *EP) pieces(d *Data, n int, op *listOp) *pieceList {
+	i := e.transport(wireup.RMA)
+	if n == 0 || d.Generic() || i == nil || !op.over(i) {
+		return nil
+	}
+	x := e.w.newPieceList(i.domain)
+	var one [1]uct.IOV
+	for off := 0; off < n; {
+		_, got := d.Slices(off, n-off, one[:])
+		if off += got; got == 0 || len(x.pieces) == maxPieces || !op.pays(i, got) || !x.add(i, one[0].Buf, off, op) {
+			e.w.freePieces(x)
+			return nil
+		}
+	}
+	return x
+}
+
+// over reports that a transport takes pieces of any length.
+func (op *listOp) over(i *iface) bool {
+	return i.attr.Caps.Has(op.cap) && op.limits(i.attr).MinZcopy <= 1
+}
+
+// pays reports that a piece of n bytes is to be moved without a copy.
+func (op *listOp) pays(i *iface, n int) bool {
+	return !i.domain.Attr.NeedMemH || i.w.ctx.cfg.rndvScheme() == op.scheme || i.leasePays(op.tables(i.transfers()), n, op.first)
+}
+
+// add adds a piece. It reports false if that cannot be registered.
+func (x *pieceList) add(i *iface, buf []byte, end int, op *listOp) bool {
+	p := listPiece{buf: buf, end: end}
+	if i.domain.Attr.NeedMemH {
+		if !i.leases(len(buf)) {
+			return false
+		}
+		l, err := i.w.lease(i.domain, buf, op.access)
+		if err != nil {
+			return false
+		}
+		p.lease, p.mem = l, l.Mem.In(i.domain)
+	}
+	x.pieces = append(x.pieces, p)
+	return true
+}
+
+// newPieceList takes an empty list.
+func (w *Worker) newPieceList(d *region.Domain) *pieceList {
+	x := w.freeLists
+	if x == nil {
+		x = &pieceList{}
+	} else {
+		w.freeLists = x.next
+	}
+	x.domain, x.at, x.next = d, 0, nil
+	return x
+}
+
+// freePieces gives a list back, and the memory of its pieces.
+func (w *Worker) freePieces(x *pieceList) {
+	for k := range x.pieces {
+		if l := x.pieces[k].lease; l != nil {
+			l.end()
+		}
+	}
+	clear(x.pieces)
+	clear(x.iov[:cap(x.iov)])
+	x.pieces, x.iov = x.pieces[:0], x.iov[:0]
+	x.next, w.freeLists = w.freeLists, x
+}
+
+// len is the length in bytes.
+func (x *pieceList) len() int { return x.pieces[len(x.pieces)-1].end }
+
+// take makes the scatter list of the next call, from off on, and returns how many bytes it has.
+func (x *pieceList) take(off int, limits *uct.OpLimits) (n int) {
+	for x.pieces[x.at].end <= off {
+		x.at++
+	}
+	x.iov = x.iov[:0]
+	for k := x.at; k < len(x.pieces) && len(x.iov) < limits.MaxIOV && n < limits.MaxZcopy; k++ {
+		p := &x.pieces[k]
+		b := p.buf[len(p.buf)-(p.end-off-n):]
+		b = b[:min(len(b), limits.MaxZcopy-n)]
+		x.iov = append(x.iov, uct.IOV{Buf: b, Mem: p.mem})
+		n += len(b)
+	}
+	return n
+}
+
+// moveList posts the rest of a put or get of a list.
+func (r *Request) moveList(op *listOp) error {
+	l := r.ep.link.lanes.Use[wireup.RMA]
+	if l.Iface.domain != r.pieces.domain && !r.renewPieces(l.Iface, op) {
+		return ucs.ErrUnsupported
+	}
+	x := r.pieces
+	key, err := r.key.resolve(l.Iface.index, l.Remote)
+	if err != nil {
+		return err
+	}
+	r.flags |= reqZcopy
+	for total := x.len(); r.off < total; {
+		n := x.take(r.off, op.limits(l.Iface.attr))
+		r.comp.Count++
+		if err := r.took(op.call(l, x.iov, r.raddr+uint64(r.off), key, &r.comp)); err != nil {
+			return err
+		}
+		r.off += n
+		r.flags |= reqPosted
+	}
+	return nil
+}
+
+// renewPieces makes the list ready for a lane of another domain, which has taken the place of
+// the one that it was made for. No transport has any of it. It reports false if that cannot be.
+func (r *Request) renewPieces(i *iface, op *listOp) bool {
+	old, x := r.pieces, r.worker.newPieceList(i.domain)
+	for k := range old.pieces {
+		if p := &old.pieces[k]; !op.over(i) || !x.add(i, p.buf, p.end, op) {
+			r.worker.freePieces(x)
+			return false
+		}
+	}
+	r.pieces = x
+	r.worker.freePieces(old)
+	return true
+}
+
+// dataMoved lets go of what a put or get of the data of a message had.
+func (r *Request) dataMoved() {
+	r.closeKey()
+	if x := r.pieces; x != nil {
+		r.pieces = nil
+		r.worker.freePieces(x)
+	}
+}
+
+// putPieces has a request put the data of its parent, which is in pieces, where the receiver
+// wants it. It reports false if the data is to be sent.
+func (r *Request) putPieces(d *Data, addr uint64, n int, key *RKey) bool {
+	x := r.ep.pieces(d, n, &putList)
+	if x == nil {
+		return false
+	}
+	r.stage, r.key, r.raddr, r.pieces = &putDataStage, key, addr, x
+	return true
+}
+
+// fetchPieces is fetch into data in pieces, without a copy. It reports false if that is not
+// to be.
+func (a *announced) fetchPieces(r *Request, d *Data, by *schemeStages) bool {
+	e, n := a.e, min(a.n, d.Len())
+	i := e.transport(wireup.RMA)
+	if n == 0 || d.Generic() || i == nil {
+		return false
+	}
+	key := a.open(n)
+	if key == nil {
+		return false
+	}
+	v := e.ways(n, reach{gettable: true, leased: i.leases(n)})
+	x := (*pieceList)(nil)
+	if v.Choose(n, e.w.ctx.cfg.rndvScheme()) == proto.Get {
+		x = e.pieces(d, n, &getList)
+	}
+	if x == nil {
+		keyDone(key)
+		return false
+	}
+	if a.n > n {
+		r.flags |= reqTruncated
+	}
+	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
+	r.flags |= reqFetching
+	r.awaitPeer()
+	child := r.getting(a, key)
+	child.pieces = x
+	r.lead(child)
+	a.free()
+	r.posted()
+	return true
+}

@@ -1,0 +1,254 @@
+package ucp
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
+	"github.com/gucx/gucx/wireup"
+)
+
+// listLen is the length of a message of many pieces.
+const listLen = 100_000
+
+// cut is b in n pieces of different lengths, and some that are empty.
+func cut(b []byte, n int) (list [][]byte) {
+	for i := n; i > 1; i-- {
+		k := len(b)/i - i%2
+		list = append(list, b[:k:k], nil)
+		b = b[k:]
+	}
+	return append(list, b)
+}
+
+// TestList_AnyWay: lists and slices at either side, more pieces than one call takes, over each
+// transport with each scheme.
+func TestList_AnyWay(t *testing.T) {
+	overSchemes(t, func(t *testing.T, p *pair) {
+		p.connect()
+		for i, parts := range [][2]int{{40, 1}, {1, 40}, {40, 7}, {3, 1}, {1, 3}, {maxPieces + 1, 1}, {1, maxPieces + 1}} {
+			data, buf := pattern(listLen, i), make([]byte, listLen)
+			recv, err := p.b.w.TagRecvData(Buffers(cut(buf, parts[1])), 1, exact, nil, nil)
+			require.NoError(t, err)
+			sent, err := p.a.ep.TagSendData(1, Buffers(cut(data, parts[0])), nil)
+			require.NoError(t, p.finish(sent, err))
+			require.NoError(t, p.finish(recv, nil))
+			requireBytes(t, data, buf)
+		}
+		require.NoError(t, p.a.ep.Err())
+	})
+}
+
+// TestList_Truncated: a list that is too short is filled, and nothing beside it is written.
+func TestList_Truncated(t *testing.T) {
+	overSchemes(t, func(t *testing.T, p *pair) {
+		p.connect()
+		data, buf := pattern(listLen, 1), make([]byte, listLen)
+		recv, err := p.b.w.TagRecvData(Buffers(cut(buf[:listLen-999], 5)), 1, exact, nil, nil)
+		require.NoError(t, err)
+		sent, err := p.a.ep.TagSend(1, data, nil)
+		require.NoError(t, err)
+		require.ErrorIs(t, p.finish(recv, nil), ucs.ErrTruncated)
+		require.NoError(t, p.finish(sent, nil))
+		requireBytes(t, data[:listLen-999], buf[:listLen-999])
+		requireZero(t, buf[listLen-999:], "written past the end")
+	})
+}
+
+// moves counts what transports were given, by variant.
+type moves [64]int
+
+func (m *moves) Before(uct.Variant) error { return nil }
+
+func (m *moves) After(v uct.Variant, _ int, err error) {
+	if err == nil {
+		m[v]++
+	}
+}
+
+// overLists runs a test over transports that put and get without a copy, with the scheme by
+// which a list goes so from the side that has it.
+func overLists(t *testing.T, f func(t *testing.T, p *pair, atSender bool, seen *moves)) {
+	for _, tls := range []string{"self", "sm", "tcp", `\rc`, "rc_mlx5"} {
+		for _, s := range []proto.Scheme{proto.Put, proto.Get} {
+			t.Run(fmt.Sprintf("%s/%v", tls, s), func(t *testing.T) {
+				set, seen := real(tls, tls), &moves{}
+				set.oneself = tls == "self"
+				open := set.open
+				set.open = func(t testing.TB) (a, b []uct.Component) {
+					layer := wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(seen) }}
+					a, b = open(t)
+					return layered(a, layer), layered(b, layer)
+				}
+				f(t, newPair(t, set, Config{RndvScheme: s.String(), RndvThresh: 1}).connect(), s == proto.Put, seen)
+			})
+		}
+	}
+}
+
+// sendList has data come into buf, which one of both has in pieces.
+func (p *pair) sendList(data, buf []byte, atSender bool) (sent, recv *Request) {
+	from, into := Bytes(data), Bytes(buf)
+	if atSender {
+		from = Buffers(cut(data, 40))
+	} else {
+		into = Buffers(cut(buf, 40))
+	}
+	recv, err := p.b.w.TagRecvData(into, 1, exact, nil, nil)
+	require.NoError(p.t, err)
+	sent, err = p.a.ep.TagSendData(1, from, nil)
+	require.NoError(p.t, err)
+	return sent, recv
+}
+
+// TestList_NotCopied: a list is put from, or got into, and goes in no fragments; the memory of
+// its pieces is given back.
+func TestList_NotCopied(t *testing.T) {
+	overLists(t, func(t *testing.T, p *pair, atSender bool, seen *moves) {
+		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
+		for i := range 2 {
+			sent, recv := p.sendList(data, buf, atSender)
+			require.NoError(t, p.finish(recv, nil))
+			require.NoError(t, p.finish(sent, nil))
+			requireBytes(t, data, buf)
+			if i == 0 { // with the messages that connect
+				clear(buf)
+				*seen = moves{}
+			}
+		}
+		zcopy, other := uct.PutZcopy, uct.GetZcopy
+		if !atSender {
+			zcopy, other = other, zcopy
+		}
+		assert.Positive(t, seen[zcopy])
+		assert.Less(t, seen[zcopy], 40, "several pieces with one call")
+		assert.Zero(t, seen[other])
+		assert.LessOrEqual(t, seen[uct.AMBcopy]+seen[uct.AMShort], 4, "RTS, RTR or ACK, PUT DONE, credit")
+		for _, x := range []*end{&p.a, &p.b} {
+			require.NoError(t, x.w.Purge())
+			assert.Equal(t, before, x.leased(), "registrations that are in use")
+		}
+	})
+}
+
+// TestList_CutOff: an EP that closes in the middle leaves no registration in use, and each
+// request ends.
+func TestList_CutOff(t *testing.T) {
+	overLists(t, func(t *testing.T, p *pair, atSender bool, _ *moves) {
+		data, buf, before := pattern(listLen, 1), make([]byte, listLen), p.a.leased()
+		for steps := range 6 {
+			sent, recv := p.sendList(data, buf, atSender)
+			for range 3 * steps {
+				p.a.w.Progress()
+			}
+			p.b.w.Progress()
+			require.NoError(t, p.finish(p.a.ep.Close(CloseForce)))
+			_ = p.finish(sent, nil)
+			recv.Cancel() // if nothing has come of the message
+			_ = p.finish(recv, nil)
+			for _, x := range []*end{&p.a, &p.b} {
+				require.NoError(t, x.w.Purge())
+				require.Equal(t, before, x.leased())
+			}
+			p.connect()
+		}
+	})
+}
+
+// TestAllocs_List: a list allocates nothing once the pools are warm.
+func TestAllocs_List(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvScheme: "get_zcopy", RndvThresh: 1}).connect()
+	data, list := p.a.mem.Bytes(), cut(make([]byte, memLen), 10)
+	params := &OpParams{Mem: p.a.mem}
+	do := func() {
+		recv, err := p.b.w.TagRecvData(Buffers(list), 1, exact, nil, nil)
+		if err != nil {
+			panic(err)
+		}
+		p.endBoth(p.a.ep.TagSend(1, data, params))
+		p.endBoth(recv, nil)
+	}
+	for range 300 {
+		do()
+	}
+	testenv.NoAllocs(t, "list", do)
+}
+
+// TestList_WantsNothing: a receiver that wants no byte of a list, as a peer may make up, gets none.
+func TestList_WantsNothing(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvScheme: putScheme, RndvThresh: 1}).connect().warm()
+	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return sent.flags&reqAwaited != 0 })
+	rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: 1, Addr: p.b.mem.Addr(), Key: p.b.mem.AppendKey(nil)}
+	p.a.w.handleRTR(rtr.Append(nil), nil)
+	require.NoError(t, p.finish(sent, nil))
+}
+
+// TestList_LaneReplaced: a list of which a part went over a lane that breaks is moved anew over the
+// next one, from its begin. Neither side hears of it.
+func TestList_LaneReplaced(t *testing.T) {
+	first, second := likeRC(), likeRC2()
+	first.caps &^= uct.CapAM
+	second.caps &^= uct.CapAM
+	for _, atSender := range []bool{true, false} {
+		cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
+		if !atSender {
+			cfg.RndvScheme = "get_zcopy"
+		}
+		t.Run(cfg.RndvScheme, func(t *testing.T) {
+			p := newPair(t, fakes("two", first, second, likeUD()), cfg).connect().warm()
+			mover := p.a.ep
+			if !atSender {
+				mover = p.b.peerEP(t)
+				mover.need(wireup.RMA)
+				p.until(func() bool { return mover.lane(wireup.RMA) != nil })
+			}
+			data, buf := pattern(listLen, 1), make([]byte, listLen)
+			sent, recv := p.sendList(data, buf, atSender)
+			lane := mover.lane(wireup.RMA).EP.(*fakeEP)
+			lane.i.frozen = true
+			p.until(func() bool { return lane.inflight == lane.i.kind.depth })
+			lane.fail(ucs.StatusIOError)
+			lane.i.frozen = false
+			require.NoError(t, p.finish(sent, nil))
+			require.NoError(t, p.finish(recv, nil))
+			requireBytes(t, data, buf)
+			assert.Positive(t, counters(mover.w)["worker.repeated_transfers"])
+			require.NoError(t, p.a.ep.Err())
+		})
+	}
+}
+
+// TestList_AnotherDomain: a list that waits for the next lane is registered with the domain of that,
+// and with the first one no more.
+func TestList_AnotherDomain(t *testing.T) {
+	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), Config{RndvScheme: putScheme}).connect().warm()
+	w, leased := p.a.w, p.a.leased()
+	r, d := w.newRequest(p.a.ep, &putDataStage), Buffers(cut(pattern(listLen, 1), 7))
+	r.pieces = p.a.ep.pieces(&d, listLen, &putList)
+	require.NotNil(t, r.pieces)
+	next := slices.IndexFunc(w.ifaces, func(i *iface) bool { return i != nil && putList.over(i) && i.domain != r.pieces.domain })
+	require.GreaterOrEqual(t, next, 0)
+	require.True(t, r.renewPieces(w.ifaces[next], &putList))
+	require.Same(t, w.ifaces[next].domain, r.pieces.domain)
+	require.Equal(t, listLen, r.pieces.len())
+	for _, x := range r.pieces.pieces {
+		require.NotNil(t, x.mem)
+		require.Same(t, x.lease.Mem.In(w.ifaces[next].domain), x.mem)
+	}
+	w.freePieces(r.pieces)
+	r.pieces = nil
+	w.recycle(r)
+	require.NoError(t, w.Purge())
+	require.Equal(t, leased, p.a.leased())
+}

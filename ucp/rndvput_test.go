@@ -1,0 +1,209 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/tcp"
+	"github.com/gucx/gucx/uct/wrap"
+	"github.com/gucx/gucx/wireup"
+)
+
+const putScheme = "put_zcopy"
+
+// stripedTCP has parts of each long put come over connections of their own.
+func stripedTCP() transports {
+	set := real("striped tcp", "tcp")
+	set.open = func(testing.TB) (a, b []uct.Component) {
+		c := all.Config{TCP: tcp.Config{ConnsPerPeer: 3, SendvThresh: 1, StripeThresh: 16 << 10}}
+		return c.Components(), c.Components()
+	}
+	return set
+}
+
+// TestRndvPut_ToldBehindPut: who has put the data does not have to come back for the receiver
+// to be told of it.
+func TestRndvPut_ToldBehindPut(t *testing.T) {
+	for _, tls := range []string{`\rc`, "rc_mlx5", "xrc"} {
+		t.Run(tls, func(t *testing.T) {
+			p := newRndvPair(t, real(tls, tls), putScheme)
+			first := p.send(rndvLen, 0) // both sides have their lanes
+			require.NoError(t, p.finish(p.recv(p.announcement(), p.to.Bytes()), nil))
+			require.NoError(t, p.finish(first, nil))
+			sent := p.send(rndvLen, 1)
+			recv := p.recv(p.announcement(), p.to.Bytes())
+			testenv.ProgressWithin(t, patience, func() bool {
+				p.a.w.Progress()
+				return sent.Done() || sent.flags&reqLed != 0
+			})
+			testenv.ProgressWithin(t, patience, func() bool { // without a call of the sender
+				p.b.w.Progress()
+				return recv.Done()
+			})
+			require.NoError(t, p.finish(recv, nil))
+			requireBytes(t, p.from.Bytes(), p.to.Bytes())
+			require.NoError(t, p.finish(sent, nil))
+		})
+	}
+}
+
+// TestRndvPut_DataIsThere: when a receive ends its data is there, with many on their way and
+// short of resources.
+func TestRndvPut_DataIsThere(t *testing.T) {
+	for _, set := range append(transportSets(), stripedTCP()) {
+		t.Run(set.name, func(t *testing.T) {
+			const n, size = 32, 40_000
+			p := newPair(t, set, Config{RndvScheme: putScheme, RndvThresh: 1})
+			from, to := p.a.memOf(t, n*size), p.b.memOf(t, n*size)
+			copy(from.Bytes(), pattern(n*size, 3))
+			p.connect()
+			var sent, recv [n]*Request
+			for i := range n {
+				r, err := p.b.w.TagRecv(to.Bytes()[i*size:][:size], uint64(i), ^uint64(0), nil, &OpParams{Mem: to})
+				require.NoError(t, err)
+				recv[i] = r
+			}
+			for i := range n {
+				params := &OpParams{Mem: from}
+				if i%2 == 0 {
+					params = nil
+				}
+				r, err := p.a.ep.TagSend(uint64(i), from.Bytes()[i*size:][:size], params)
+				require.NoError(t, err)
+				sent[i] = r
+			}
+			seen := [n]bool{}
+			for left := n; left > 0; {
+				p.until(func() bool { return anyDone(recv[:], seen[:]) })
+				for i, r := range recv {
+					if r.Done() && !seen[i] {
+						seen[i] = true
+						left--
+						requireBytes(t, from.Bytes()[i*size:][:size], to.Bytes()[i*size:][:size])
+					}
+				}
+			}
+			for i := range n {
+				require.NoError(t, p.finish(recv[i], nil))
+				require.NoError(t, p.finish(sent[i], nil))
+			}
+		})
+	}
+}
+
+// anyDone reports that a request has ended that was not seen.
+func anyDone(reqs []*Request, seen []bool) bool {
+	for i, r := range reqs {
+		if r.Done() && !seen[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRndvPut_Refused: if the target refuses the put, the receiver is not told that the data is
+// there. The memory has been closed that the put goes to.
+func TestRndvPut_Refused(t *testing.T) {
+	failed := map[string]bool{}
+	for _, set := range append(transportSets(), stripedTCP()) {
+		if set.oneself {
+			continue // nothing is between the call and the memory
+		}
+		t.Run(set.name, func(t *testing.T) {
+			p := newRndvPair(t, set, putScheme)
+			p.warm()
+			sent := p.send(rndvLen, 1)
+			recv := p.recv(p.announcement(), p.to.Bytes())
+			gone := p.b.memOf(t, rndvLen)
+			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: rndvLen, Addr: gone.Addr(), Key: gone.AppendKey(nil)}
+			require.NoError(t, gone.Close())
+			p.a.w.handleRTR(rtr.Append(nil), nil)
+			err := p.finish(sent, nil)
+			p.idle()
+			if recv.Done() && recv.Status() == ucs.StatusOK { // it was sent, as it could not be put
+				requireBytes(t, p.from.Bytes(), p.to.Bytes())
+			} else {
+				require.Error(t, err)
+				failed[set.name] = true
+			}
+			recv.Release()
+		})
+	}
+	for _, name := range []string{"like tcp", "like sm", "rc", "rc_mlx5", "xrc", "tcp", "striped tcp"} {
+		assert.True(t, failed[name], "%s: the put was not refused", name)
+	}
+}
+
+// TestRndvPut_BreaksBetween: the lane breaks when all was put and the receiver has not been
+// told: it learns that the message is lost.
+func TestRndvPut_BreaksBetween(t *testing.T) {
+	for _, tls := range []string{`\rc`, "rc_mlx5"} {
+		t.Run(tls, func(t *testing.T) {
+			set, put, armed := real(tls, tls), false, false
+			plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
+				if armed && put && v == uct.AMBcopy {
+					f.Break = ucs.ErrTimedOut
+				}
+				put = put || armed && v == uct.PutZcopy
+				return f
+			}
+			set.open = func(testing.TB) (a, b []uct.Component) {
+				return layered(all.Components(), wrap.Faults(plan)), all.Components()
+			}
+			p := newRndvPair(t, set, putScheme)
+			p.warm()
+			sent := p.send(rndvLen, 1)
+			armed = true
+			recv := p.recv(p.announcement(), p.to.Bytes())
+			require.ErrorIs(t, p.finish(sent, nil), ucs.ErrTimedOut)
+			require.True(t, put)
+			require.Error(t, p.finish(recv, nil))
+		})
+	}
+}
+
+// TestRndvPut_LaneReplaced: a put of which a part went over a lane that breaks is done anew over
+// the next one, from its begin. Neither side hears of it.
+func TestRndvPut_LaneReplaced(t *testing.T) {
+	first, second := likeRC(), likeRC2()
+	first.caps &^= uct.CapAM
+	second.caps &^= uct.CapAM
+	for _, registered := range []bool{false, true} {
+		t.Run(fmt.Sprintf("registered=%v", registered), func(t *testing.T) {
+			cfg := Config{RndvScheme: putScheme, RndvThresh: 1}
+			cfg.RCache.Enable = config.No
+			p := newPair(t, fakes("two", first, second, likeUD()), cfg).connect().warm()
+			const n = 20 * fakeBcopy
+			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
+			copy(from.Bytes(), pattern(n, 1))
+			params := (*OpParams)(nil)
+			if registered {
+				params = &OpParams{Mem: from}
+			}
+			recv, err := p.b.w.TagRecv(to.Bytes(), 1, ^uint64(0), nil, &OpParams{Mem: to})
+			require.NoError(t, err)
+			sent, err := p.a.ep.TagSend(1, from.Bytes(), params)
+			require.NoError(t, err)
+			testenv.ProgressWithin(t, patience, func() bool {
+				p.b.w.Progress()
+				p.a.w.Progress()
+				return sent.flags&reqLed != 0
+			})
+			breakLane(p.a.ep, wireup.RMA, ucs.StatusIOError)
+			require.NoError(t, p.finish(sent, nil))
+			require.NoError(t, p.finish(recv, nil))
+			requireBytes(t, pattern(n, 1), to.Bytes())
+			assert.Positive(t, counters(p.a.w)["worker.repeated_transfers"])
+			require.NoError(t, p.a.ep.Err())
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs/config"
+)
+
+// TestThreshold_ByCost: over shared memory, where sending takes two copies and getting one, data
+// in memory of the transport is announced from where that takes less time; other data is not,
+// as it would come in the same fragments.
+func TestThreshold_ByCost(t *testing.T) {
+	set := real("sm", "sm")
+	set.byCost = true
+	p := newPair(t, set, Config{}).both().warm()
+	from := p.a.ep.announcedFrom(p.a.mem)
+	require.Greater(t, from.From, 8<<10)
+	require.Less(t, from.From, defaultRndvThresh)
+	assert.Equal(t, defaultRndvThresh, p.a.ep.announcedFrom(nil).From)
+	for _, n := range []int{from.From - 1, from.From} {
+		assert.Equal(t, n == from.From, p.announces(t, n, &OpParams{Mem: p.a.mem}), "%d bytes", n)
+		assert.False(t, p.announces(t, n, nil), "%d bytes that are not registered", n)
+	}
+	text := p.a.ep.Explain()
+	assert.Contains(t, text, "announced from here on: "+from.Why+"\n")
+	assert.Contains(t, text, "announced from here on: more would hold up what follows; ")
+}
+
+// announces sends n bytes, for which there is credit, and reports whether they were announced.
+func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
+	t.Helper()
+	for p.a.ep.msgs == nil || p.a.ep.msgs.credit < charge(n) { // the first messages have the peer grant more
+		recv, err := p.b.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)
+		require.NoError(t, err)
+		send, err := p.a.ep.TagSend(1, []byte{1}, nil)
+		require.NoError(t, p.finish(send, err))
+		require.NoError(t, p.finish(recv, nil))
+	}
+	copy(p.a.mem.Bytes(), pattern(n, n))
+	data := p.a.mem.Bytes()[:n]
+	if params == nil {
+		data = pattern(n, n)
+	}
+	send, err := p.a.ep.TagSend(1, data, params)
+	require.NoError(t, err)
+	announced := send != nil && send.stage.announces
+	recv, err := p.b.w.TagRecv(p.b.mem.Bytes()[:n], 1, exact, nil, &OpParams{Mem: p.b.mem})
+	require.NoError(t, p.finish(recv, err))
+	require.NoError(t, p.finish(send, nil))
+	requireBytes(t, pattern(n, n), p.b.mem.Bytes()[:n])
+	return announced
+}
+
+// TestThreshold_AsWished: a threshold that is configured holds whatever the costs.
+func TestThreshold_AsWished(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{RndvThresh: config.MemSize(30 << 10)}).both().warm()
+	assert.Equal(t, 30<<10, p.a.ep.announcedFrom(p.a.mem).From)
+	assert.False(t, p.announces(t, 30<<10-1, &OpParams{Mem: p.a.mem}))
+	assert.True(t, p.announces(t, 30<<10, &OpParams{Mem: p.a.mem}))
+	assert.Contains(t, p.a.ep.Explain(), "announced from here on: RNDV_THRESH=30720\n")
+}
