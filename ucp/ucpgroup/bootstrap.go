@@ -18,12 +18,13 @@ type Bootstrap interface {
 	Size() int
 	// Put publishes a value under a key of this rank, once for each key. It copies value.
 	// What others may see of it before the next fence is not said.
-	Put(key string, value []byte) error
+	Put(ctx context.Context, key string, value []byte) error
 	// Fence returns when every rank has called it. What was put before that can be got after
-	// it. If ctx ends first its error is returned, and the bootstrap is of no use any more.
+	// it. If ctx ends first, here and in Put and Get, its error is returned, and the
+	// bootstrap is of no use any more.
 	Fence(ctx context.Context) error
 	// Get returns what a rank has put. An error that wraps ErrInvalidParam if there is none.
-	Get(rank int, key string) ([]byte, error)
+	Get(ctx context.Context, rank int, key string) ([]byte, error)
 	// Close leaves: who has started the ranks does not wait for this one any more. The
 	// group stays.
 	Close() error
@@ -78,7 +79,7 @@ func (m *member) Rank() int { return m.rank }
 func (m *member) Size() int { return m.t.n }
 
 // Put implements Bootstrap.
-func (m *member) Put(key string, value []byte) error {
+func (m *member) Put(_ context.Context, key string, value []byte) error {
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
 	m.t.values[tableKey{m.rank, key}] = slices.Clone(value)
@@ -117,7 +118,7 @@ func (t *table) arrive() (*round, error) {
 var errLeft = fmt.Errorf("fence: a rank has left: %w", ucs.ErrPeerClosed)
 
 // Get implements Bootstrap.
-func (m *member) Get(rank int, key string) ([]byte, error) {
+func (m *member) Get(_ context.Context, rank int, key string) ([]byte, error) {
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
 	v, ok := m.t.values[tableKey{rank, key}]

@@ -60,7 +60,8 @@
 // rank that cannot go on and says so by [Group.Abort]. What is then left is [Group.Close].
 //
 // Who notices the end of a process depends on the transport: sm, tcp and rc over the software HCA
-// notice it when it happens, an adapter when something is sent to the process. A rank that makes
+// notice it when it happens, an adapter when something is sent to the process or it is asked
+// whether it lives (ucp.Config.KeepaliveInterval). A rank that makes
 // no progress for ucp.Config.WireupTimeout (a minute) while another one sends its first message
 // to it counts as dead, too: have ranks that compute for longer connect first, by a barrier.
 //

@@ -380,7 +380,7 @@ func TestInProcess_Leave(t *testing.T) {
 		require.ErrorIs(t, <-waiting, ucs.ErrPeerClosed)
 	}
 	require.NoError(t, boots[2].Close())
-	_, err := boots[0].Get(1, "nothing")
+	_, err := boots[0].Get(t.Context(), 1, "nothing")
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -90,7 +90,7 @@ const addressKey = "ucp"
 
 // exchange swaps values between all ranks.
 func exchange(ctx context.Context, b Bootstrap, mine []byte) ([][]byte, error) {
-	if err := b.Put(addressKey, mine); err != nil {
+	if err := b.Put(ctx, addressKey, mine); err != nil {
 		return nil, err
 	}
 	if err := b.Fence(ctx); err != nil {
@@ -99,7 +99,7 @@ func exchange(ctx context.Context, b Bootstrap, mine []byte) ([][]byte, error) {
 	all := make([][]byte, b.Size())
 	for q := range all {
 		var err error
-		if all[q], err = b.Get(q, addressKey); err != nil {
+		if all[q], err = b.Get(ctx, q, addressKey); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", q, err)
 		}
 	}

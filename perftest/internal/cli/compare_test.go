@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 )
@@ -28,7 +29,8 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 		t.Skip("needs two processors")
 	}
 	t.Setenv(asPerftest, "1")
-	code, out, errs := perftest(t, "compare-ucx", "-q", "--only", "^(self/put_pp|sm/am_lat|cma/get)", "--rounds", "1",
+	testenv.SkipShort(t, "starts some twenty pairs of processes of another program")
+	code, out, errs := perftest(t, "compare-ucx", "-q", "--only", "^(self/put_pp|sm/am_lat)", "--rounds", "1",
 		"--time", "100us", "-o", "json")
 	require.Equal(t, exitOK, code, errs)
 	d := json.NewDecoder(strings.NewReader(out))
@@ -53,7 +55,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 			assert.Positive(t, p.OursNS)
 		}
 	}
-	assert.Equal(t, []string{"sm", "cma", "self", "sm"}, names, "of UCT, then of UCP")
+	assert.Equal(t, []string{"sm", "self", "sm"}, names, "of UCT, then of UCP")
 }
 
 func TestCompareUCX_MissingIsSkipped(t *testing.T) {

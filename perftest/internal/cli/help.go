@@ -68,5 +68,6 @@ const examples = `  perftest                                  the comparison
   perftest server & perftest client         the two ends in two shells
   perftest ranks                            messages and collective operations of ranks
   perftest info -d                          devices, transports and their limits
+  perftest info -p -t tcp                   lanes and protocols by length, and why
   perftest instructions                     count instructions instead of time
   perftest compare-ucx                      the transports beside ucx_perftest`

@@ -14,8 +14,8 @@ func (p Program) newInfo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Print devices, transports, their limits and the configuration",
-		Long: `Print devices, transports, their capabilities and limits, and the configuration, by
-the letters of ucx_info. Without letters: version and devices.`,
+		Long: `Print devices, transports, their capabilities and limits, the protocols of an endpoint, and
+the configuration, by the letters of ucx_info. Without letters: version and devices.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.config()
@@ -38,9 +38,10 @@ the letters of ucx_info. Without letters: version and devices.`,
 	f.BoolVarP(&q.Version, "version", "v", false, "version and build")
 	f.BoolVarP(&q.System, "system", "s", false, "machine")
 	f.BoolVarP(&q.Devices, "devices", "d", false, "devices and transports with capabilities and limits")
+	f.BoolVarP(&q.Protocols, "protocols", "p", false, "lanes and protocols of an endpoint to a process of this host, and why")
 	f.BoolVarP(&q.Config, "config", "c", false, "configuration in force, as environment variables")
 	f.BoolVarP(&q.Full, "full", "f", false, "configuration with its documentation")
-	f.BoolVar(&q.Resources, "resources", false, "what verbs objects take of a device: by object, and for 16 threads by category of endpoints")
+	f.BoolVar(&q.Resources, "resources", false, "what verbs objects take of a device: by object, for 16 threads by category of endpoints, and for connections of two nodes")
 	f.StringVarP(&q.Transport, "transport", "t", "", "only this transport")
 	f.StringVar(&q.Fabric, "fabric", device.Fabrics()[0], "fabric of the software HCA")
 	complete.One(cmd, "transport", func() []string {

@@ -221,11 +221,12 @@ func TestMain_Info(t *testing.T) {
 		{"info", []string{"# gucx ", "softhca0", "Transport: rc", "put_short", "atomic fetch 64"}},
 		{"info -d -t ud", []string{"Transport: ud", "am_short"}},
 		{"info -d -t sm", []string{"Memory domain: sm", "Transport: sm"}},
+		{"info -p -t tcp", []string{"* tcp/lo", "put over tcp lo", "rndv", "data of announced messages"}},
 		{"info -s", []string{"cores"}},
 		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
 		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
 		{"info --resources", []string{"QP, depth 64", "bytes", "MPI-everywhere", "256", "MPI+threads"}},
-		{"info --resources --fabric loop", []string{"softhca-loop", "SharedDynamic"}},
+		{"info --resources --fabric loop", []string{"softhca-loop", "SharedDynamic", "do not reach each other"}},
 		{"info --fabric loop", []string{"softhca-loop"}},
 		{"--help", []string{"Exit status", "--stop-peer", "instructions"}},
 	} {

@@ -9,10 +9,13 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
 	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
 	"github.com/gucx/gucx/perftest/internal/layers/verbslayer"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
 // Config is what the environment can set.
@@ -46,10 +49,25 @@ func Of(t *device.Transport, caps uct.Caps) (names []string) {
 
 // reliable is the configuration of a transport over reliable connections.
 func (c Config) reliable(transport string) rc.Config {
-	if transport == dv.RCName {
+	switch transport {
+	case dv.RCName:
 		return c.UCT.RCMLX5.Config
+	case xrc.Name:
+		return c.UCT.XRC.Config
+	case dv.XRCName:
+		return c.UCT.XRCMLX5.Config.Config
 	}
 	return c.UCT.RC
+}
+
+// Explain is what ucp says of an EP between two processes of this host; see ucplayer.Explain.
+// transport is the only one that it may use; empty means those that the configuration selects.
+func (c Config) Explain(fabric, transport string) (string, error) {
+	cfg := c.UCP
+	if transport != "" {
+		cfg.TLS = config.Allow(ucp.Exact(transport))
+	}
+	return ucplayer.Explain(cfg, func() []uct.Component { return c.Components(fabric) })
 }
 
 // Set makes the layers.

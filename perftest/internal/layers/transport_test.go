@@ -19,13 +19,18 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// everyTransport runs f for each transport that there is.
+// everyTransport runs f for each transport that there is; with -short, for one of those that
+// share a protocol.
 func everyTransport(t *testing.T, f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
 	list, err := device.Transports(Config{}.Components("shm"))
 	require.NoError(t, err)
 	require.NotEmpty(t, list)
 	for _, tr := range list {
 		t.Run(tr.Resource.Transport, func(t *testing.T) {
+			switch tr.Resource.Transport {
+			case "rc_mlx5", "xrc", "ud_mlx5":
+				testenv.SkipShort(t, "as rc or ud")
+			}
 			caps, err := tr.Caps()
 			require.NoError(t, err)
 			f(t, tr, caps)
@@ -71,9 +76,9 @@ const messages = 10
 func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		for _, v := range variants {
-			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 100, 3000}, Layers: []string{"uct"},
+			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 3000}, Layers: []string{"uct"},
 				Transport: tr.Resource.Transport, Variant: v,
-				Iterations: messages, Warmup: 1, Rounds: 2, Window: 4}
+				Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
 			records, skips := measure(t, plan, sessionFor(t, tr))
 			assert.Equal(t, plan.Cells(), len(records)+len(skips))
 			for _, test := range uctTests() {
@@ -110,7 +115,7 @@ func TestUCP_LayoutsOfMessages(t *testing.T) {
 		}{{"iov", laid}, {"generic", laid}, {"iov,iov", tagged}, {"generic,generic", tagged}, {"contig,iov", tagged}} {
 			layouts, err := layer.ParseLayouts(c.layouts)
 			require.NoError(t, err)
-			plan := bench.Plan{Tests: c.tests, Sizes: []int{1, 3, 10_000, 70_000}, Layers: []string{"ucp"},
+			plan := bench.Plan{Tests: c.tests, Sizes: []int{3, 10_000, 70_000}, Layers: []string{"ucp"},
 				Transport: tr.Resource.Transport, Layouts: layouts, Strict: true,
 				Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
 			records, _ := measure(t, plan, sessionFor(t, tr))
@@ -155,7 +160,7 @@ func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
 	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		names := Of(&tr, caps)
 		plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{8, 64 << 10}, Layers: names, Missing: true,
-			Transport: tr.Resource.Transport, Iterations: messages, Warmup: 1, Rounds: 2, Window: 4}
+			Transport: tr.Resource.Transport, Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
 		records, skips := measure(t, plan, sessionFor(t, tr))
 		seen := map[string]bool{}
 		for _, r := range records {

@@ -89,14 +89,14 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 		return nil, fmt.Errorf("pmi: rank %d of %d: %w", rank, size, ucs.ErrInvalidParam)
 	}
 	c := &Client{conn: conn, in: newReader(conn), rank: rank, size: size}
-	hello, err := c.ask(message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
+	hello, err := c.ask(context.Background(), message("init", "pmi_version", "1", "pmi_subversion", "1"), "response_to_init")
 	if err != nil {
 		return nil, err
 	}
 	if v := hello.value("pmi_version"); v != "1" {
 		return nil, fmt.Errorf("pmi: the process manager speaks version %q: %w", v, ucs.ErrUnsupported)
 	}
-	maxes, err := c.ask(message("get_maxes"), "maxes")
+	maxes, err := c.ask(context.Background(), message("get_maxes"), "maxes")
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 	if c.valueLen, err = maxes.number("vallen_max"); err != nil {
 		return nil, err
 	}
-	name, err := c.ask(message("get_my_kvsname"), "my_kvsname")
+	name, err := c.ask(context.Background(), message("get_my_kvsname"), "my_kvsname")
 	c.kvs = name.value("kvsname")
 	return c, err
 }
@@ -115,16 +115,41 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 // far more than it does, also where it is on another host and many ranks ask at once.
 const answerLimit = time.Minute
 
-// ask is call for what is answered at once. ErrTimedOut if it is not within answerLimit.
-func (c *Client) ask(l line, answer string) (line, error) {
-	if err := c.conn.SetDeadline(time.Now().Add(answerLimit)); err != nil {
-		return line{}, err
-	}
-	got, err := c.call(l, answer)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+// ask is callBy for what is answered at once. ErrTimedOut if it is not within answerLimit.
+func (c *Client) ask(ctx context.Context, l line, answer string) (line, error) {
+	limited, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	got, err := c.callBy(limited, l, answer)
+	switch {
+	case err == nil:
+		return got, nil
+	case ctx.Err() != nil && errors.Is(err, limited.Err()):
+		return line{}, ctx.Err()
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
 		return line{}, fmt.Errorf("pmi: %s: no answer within %v: %w", l.cmd, answerLimit, ucs.ErrTimedOut)
 	}
-	return got, errors.Join(err, c.conn.SetDeadline(time.Time{}))
+	return line{}, err
+}
+
+// callBy is call until ctx ends, whose error is then returned.
+func (c *Client) callBy(ctx context.Context, l line, answer string) (line, error) {
+	if err := ctx.Err(); err != nil {
+		return line{}, err
+	}
+	over := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.conn.SetDeadline(time.Unix(1, 0)) // fails only when closed
+		close(over)
+	})
+	got, err := c.call(l, answer)
+	if stop() {
+		return got, err
+	}
+	<-over
+	if err == nil { // just in time
+		return got, c.conn.SetDeadline(time.Time{})
+	}
+	return line{}, ctx.Err()
 }
 
 // call sends a message and returns the answer, which must be of that command and say that all
@@ -167,7 +192,7 @@ func (c *Client) Size() int { return c.size }
 
 // Put implements ucpgroup.Bootstrap. ErrTooLong for a key that with what is added to it is
 // longer than the process manager takes, and for a value of more than 1 MiB.
-func (c *Client) Put(key string, value []byte) error {
+func (c *Client) Put(ctx context.Context, key string, value []byte) error {
 	pieces, err := split(value, c.room(key))
 	if err != nil {
 		return err
@@ -177,7 +202,7 @@ func (c *Client) Put(key string, value []byte) error {
 		if len(name) >= c.keyLen {
 			return fmt.Errorf("pmi: key %q: %w", name, ucs.ErrTooLong)
 		}
-		if _, err := c.ask(message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
+		if _, err := c.ask(ctx, message("put", "kvsname", c.kvs, "key", name, "value", piece), "put_result"); err != nil {
 			return err
 		}
 	}
@@ -192,10 +217,10 @@ func (c *Client) room(key string) int {
 }
 
 // Get implements ucpgroup.Bootstrap.
-func (c *Client) Get(rank int, key string) ([]byte, error) {
+func (c *Client) Get(ctx context.Context, rank int, key string) ([]byte, error) {
 	return join(func(piece int) (string, error) {
 		name := pieceKey(rank, key, piece)
-		got, err := c.ask(message("get", "kvsname", c.kvs, "key", name), "get_result")
+		got, err := c.ask(ctx, message("get", "kvsname", c.kvs, "key", name), "get_result")
 		if errors.Is(err, ucs.ErrRejected) {
 			err = fmt.Errorf("%w: %w", ucs.ErrInvalidParam, err)
 		}
@@ -206,12 +231,7 @@ func (c *Client) Get(rank int, key string) ([]byte, error) {
 // Fence implements ucpgroup.Bootstrap. It ends with ErrConnReset if the process manager hangs up,
 // as that of a [Job] does when a rank is gone.
 func (c *Client) Fence(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) }) // fails only when closed
-	defer stop()
-	_, err := c.call(message("barrier_in"), "barrier_out")
-	if ctx.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-		return ctx.Err()
-	}
+	_, err := c.callBy(ctx, message("barrier_in"), "barrier_out")
 	return err
 }
 
@@ -221,7 +241,7 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.done = true
-	_, err := c.ask(message("finalize"), "finalize_ack")
+	_, err := c.ask(context.Background(), message("finalize"), "finalize_ack")
 	return ucs.Join(err, c.conn.Close())
 }
 

@@ -81,14 +81,14 @@ func TestClient_Exchange(t *testing.T) {
 	for round := range 4 {
 		key := "key" + string(rune('0'+round))
 		require.NoError(t, each(clients, func(c *Client) error {
-			if err := c.Put(key, value(c.Rank(), round)); err != nil {
+			if err := c.Put(t.Context(), key, value(c.Rank(), round)); err != nil {
 				return err
 			}
 			if err := c.Fence(t.Context()); err != nil {
 				return err
 			}
 			for q := range c.Size() {
-				got, err := c.Get(q, key)
+				got, err := c.Get(t.Context(), q, key)
 				if err != nil {
 					return err
 				}
@@ -99,10 +99,10 @@ func TestClient_Exchange(t *testing.T) {
 			return nil
 		}))
 	}
-	_, err := clients[0].Get(1, "nothing")
+	_, err := clients[0].Get(t.Context(), 1, "nothing")
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
-	require.ErrorIs(t, clients[0].Put(strings.Repeat("k", 60), nil), ucs.ErrTooLong)
-	require.ErrorIs(t, clients[0].Put("k", make([]byte, maxValue+1)), ucs.ErrTooLong)
+	require.ErrorIs(t, clients[0].Put(t.Context(), strings.Repeat("k", 60), nil), ucs.ErrTooLong)
+	require.ErrorIs(t, clients[0].Put(t.Context(), "k", make([]byte, maxValue+1)), ucs.ErrTooLong)
 	require.NoError(t, each(clients, (*Client).Close))
 	require.NoError(t, clients[0].Close())
 	require.NoError(t, <-ended)
@@ -137,6 +137,42 @@ func TestFence_RankGone(t *testing.T) {
 	}
 }
 
+// silentConn takes nothing, and says nothing until it is closed.
+type silentConn struct {
+	net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *silentConn) Read([]byte) (int, error) {
+	<-c.closed
+	return 0, net.ErrClosed
+}
+
+func (c *silentConn) Write([]byte) (int, error) { return 0, unix.EPIPE }
+
+func (c *silentConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
+
+// TestFence_NoRankToTell: the reason is the rank that cannot be told of the end of a fence, and not
+// the one that came last.
+func TestFence_NoRankToTell(t *testing.T) {
+	theirs, ours := socketPair(t)
+	s := NewServer([]net.Conn{&silentConn{closed: make(chan struct{})}, theirs})
+	s.inside = 1 // the first one has come, and is gone
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve() }()
+	c, err := NewClient(ours, 1, 2)
+	require.NoError(t, err)
+	require.ErrorIs(t, c.Fence(t.Context()), ucs.ErrConnReset)
+	err = <-ended
+	require.ErrorContains(t, err, "rank 0")
+	require.ErrorIs(t, err, unix.EPIPE)
+	require.NoError(t, ours.Close())
+}
+
 // TestFence_AfterARankLeft: nor for one that has left before.
 func TestFence_AfterARankLeft(t *testing.T) {
 	_, clients, ended := served(t, 2)
@@ -145,7 +181,7 @@ func TestFence_AfterARankLeft(t *testing.T) {
 	defer cancel()
 	require.ErrorIs(t, clients[1].Fence(ctx), ucs.ErrConnReset)
 	err := <-ended
-	require.ErrorContains(t, err, "rank 1")
+	require.ErrorContains(t, err, "rank 0: it has left, and rank 1 is at a fence")
 	require.ErrorIs(t, err, ucs.ErrPeerClosed)
 	require.NoError(t, clients[1].conn.Close())
 }
@@ -302,11 +338,11 @@ func playRole(role string) int {
 		}
 		select {} // it is killed
 	}
-	if c.Put("a", []byte{byte(c.Rank())}) != nil || c.Fence(context.Background()) != nil {
+	if c.Put(context.Background(), "a", []byte{byte(c.Rank())}) != nil || c.Fence(context.Background()) != nil {
 		return 8
 	}
 	for q := range c.Size() {
-		if b, err := c.Get(q, "a"); err != nil || len(b) != 1 || b[0] != byte(q) {
+		if b, err := c.Get(context.Background(), q, "a"); err != nil || len(b) != 1 || b[0] != byte(q) {
 			return 9
 		}
 	}
@@ -379,6 +415,31 @@ func TestClient_NoAnswer(t *testing.T) {
 	})
 }
 
+// TestClient_ContextEnds: nor does a call go on when its context has ended.
+func TestClient_ContextEnds(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, c *Client) error{
+		"put":   func(ctx context.Context, c *Client) error { return c.Put(ctx, "a", []byte{1}) },
+		"get":   func(ctx context.Context, c *Client) error { _, err := c.Get(ctx, 0, "a"); return err },
+		"fence": func(ctx context.Context, c *Client) error { return c.Fence(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ours, theirs := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, theirs) }()
+				c := &Client{conn: ours, in: newReader(ours), size: 2, keyLen: keyMost, valueLen: serverValue}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				start := time.Now()
+				require.ErrorIs(t, call(ctx, c), context.DeadlineExceeded)
+				require.Equal(t, time.Second, time.Since(start))
+				require.ErrorIs(t, call(ctx, c), context.DeadlineExceeded)
+				require.Error(t, call(t.Context(), c), "it is of no use any more")
+				require.NoError(t, errors.Join(ours.Close(), theirs.Close()))
+			})
+		})
+	}
+}
+
 // TestClient_LateAnswer: what comes after its time is no answer to the next call, and nothing waits
 // again.
 func TestClient_LateAnswer(t *testing.T) {
@@ -393,11 +454,11 @@ func TestClient_LateAnswer(t *testing.T) {
 			_, _ = io.Copy(io.Discard, in)
 		}()
 		c := &Client{conn: ours, in: newReader(ours), size: 2}
-		_, err := c.Get(0, "a")
+		_, err := c.Get(t.Context(), 0, "a")
 		require.ErrorIs(t, err, ucs.ErrTimedOut)
 		close(late)
 		start := time.Now()
-		_, err = c.Get(1, "b")
+		_, err = c.Get(t.Context(), 1, "b")
 		require.ErrorIs(t, err, ucs.ErrTimedOut)
 		require.ErrorIs(t, c.Close(), ucs.ErrTimedOut)
 		require.Zero(t, time.Since(start))

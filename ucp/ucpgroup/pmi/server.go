@@ -30,14 +30,14 @@ type Server struct {
 
 	mu     sync.Mutex
 	table  map[string]string
-	inside int  // ranks at the fence
-	left   bool // a rank has
+	inside int // ranks at the fence
+	left   int // the rank that has left first; -1 if none has
 	err    error
 }
 
 // NewServer serves ranks at the other ends of conns, which it closes when it ends.
 func NewServer(conns []net.Conn) *Server {
-	return &Server{conns: conns, table: map[string]string{}}
+	return &Server{conns: conns, table: map[string]string{}, left: -1}
 }
 
 // Serve answers until all ranks have closed their clients. When one has hung up without that,
@@ -47,13 +47,23 @@ func (s *Server) Serve() error {
 	var wait sync.WaitGroup
 	for rank, conn := range s.conns {
 		wait.Go(func() {
-			if err := s.serve(conn); err != nil {
-				s.fail(&ucpgroup.RankError{Rank: rank, Err: err})
+			if err := s.serve(rank, conn); err != nil {
+				s.fail(reasonOf(rank, err))
 			}
 		})
 	}
 	wait.Wait()
 	return s.err
+}
+
+// reasonOf is an error that serving a rank has come to, as one of the rank that is the reason:
+// what a rank asks for may show that another one is gone.
+func reasonOf(rank int, err error) error {
+	var other *ucpgroup.RankError
+	if errors.As(err, &other) {
+		return other
+	}
+	return &ucpgroup.RankError{Rank: rank, Err: err}
 }
 
 // fail hangs up on all.
@@ -70,14 +80,14 @@ func (s *Server) fail(err error) {
 }
 
 // serve answers a rank until it is done.
-func (s *Server) serve(conn net.Conn) error {
+func (s *Server) serve(rank int, conn net.Conn) error {
 	in := newReader(conn)
 	for {
 		l, err := s.next(in)
 		if err != nil {
 			return err
 		}
-		answer, last, err := s.handle(l)
+		answer, last, err := s.handle(rank, l)
 		if err != nil {
 			return err
 		}
@@ -108,8 +118,8 @@ func hungUpRank(err error) error {
 	return err
 }
 
-// handle is the answer to a message; last says that there are no more.
-func (s *Server) handle(l line) (answer line, last bool, err error) {
+// handle is the answer to a message of a rank; last says that there are no more.
+func (s *Server) handle(rank int, l line) (answer line, last bool, err error) {
 	switch l.cmd {
 	case "init":
 		return message("response_to_init", "rc", "0", "pmi_version", version, "pmi_subversion", subversion), false, nil
@@ -126,9 +136,9 @@ func (s *Server) handle(l line) (answer line, last bool, err error) {
 	case "get":
 		return s.get(l), false, nil
 	case "barrier_in":
-		return line{}, false, s.arrive()
+		return line{}, false, s.arrive(rank)
 	case "finalize":
-		return message("finalize_ack"), true, s.leave()
+		return message("finalize_ack"), true, s.leave(rank)
 	case "abort":
 		return line{}, true, fmt.Errorf("it has aborted with code %.20s: %w", l.value("exitcode"), ucs.ErrCanceled)
 	}
@@ -137,13 +147,15 @@ func (s *Server) handle(l line) (answer line, last bool, err error) {
 
 // leave refuses that a rank leaves while others are at the fence, where they would wait for
 // ever.
-func (s *Server) leave() error {
+func (s *Server) leave(rank int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inside > 0 {
 		return fmt.Errorf("it has left, and others are at the fence: %w", ucs.ErrPeerClosed)
 	}
-	s.left = true
+	if s.left < 0 {
+		s.left = rank
+	}
 	return nil
 }
 
@@ -170,19 +182,19 @@ func (s *Server) get(l line) line {
 
 // arrive counts a rank at the fence; the last one lets all go on. One that comes when another has
 // left would wait for ever.
-func (s *Server) arrive() error {
+func (s *Server) arrive(rank int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.left {
-		return fmt.Errorf("it is at a fence, and another one has left: %w", ucs.ErrPeerClosed)
+	if s.left >= 0 {
+		return &ucpgroup.RankError{Rank: s.left, Err: fmt.Errorf("it has left, and rank %d is at a fence: %w", rank, ucs.ErrPeerClosed)}
 	}
 	if s.inside++; s.inside < len(s.conns) {
 		return nil
 	}
 	s.inside = 0
-	for _, conn := range s.conns {
+	for to, conn := range s.conns {
 		if _, err := io.WriteString(conn, message("barrier_out").String()); err != nil {
-			return hungUpRank(err)
+			return &ucpgroup.RankError{Rank: to, Err: hungUpRank(err)}
 		}
 	}
 	return nil

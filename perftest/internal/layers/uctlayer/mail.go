@@ -37,9 +37,9 @@ func newMail(o *op, s layer.Spec, id uint8) (*mail, error) {
 		zcopyMax = 0
 	}
 	return m, o.pick(s, []way{
-		{layer.Short, uct.CapAMShort, layer.NumberLen, l.MaxShort, m.short},
-		{layer.Zcopy, uct.CapAMZcopy, l.MinZcopy, zcopyMax, m.zcopy},
-		{layer.Bcopy, uct.CapAMBcopy, 0, l.MaxBcopy, m.bcopy},
+		{layer.Short, uct.CapAMShort, layer.NumberLen, l.MaxShort, func(*op) error { return m.short() }},
+		{layer.Zcopy, uct.CapAMZcopy, l.MinZcopy, zcopyMax, func(*op) error { return m.zcopy() }},
+		{layer.Bcopy, uct.CapAMBcopy, 0, l.MaxBcopy, func(*op) error { return m.bcopy() }},
 	})
 }
 
@@ -70,7 +70,7 @@ func (m *mail) zcopy() error {
 
 // try sends the next message if there is room. Errors: uct.ErrNoResource.
 func (m *mail) try() error {
-	err := m.post()
+	err := m.post(m.op)
 	if err == nil {
 		m.sent++
 	}

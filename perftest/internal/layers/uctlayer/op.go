@@ -10,7 +10,7 @@ import (
 // op repeats one operation; each kind posts in its own way.
 type op struct {
 	*conn
-	post    func() error
+	post    func(*op) error
 	variant layer.Variant
 	idle    layer.Idle
 	buf     []byte
@@ -65,21 +65,21 @@ func (o *op) choose(s layer.Spec) error {
 	attr := o.iface.Attr()
 	switch s.Kind {
 	case layer.Flush:
-		o.post = func() error { return nil }
+		o.post = func(*op) error { return nil }
 		return nil
 	case layer.Put:
 		l := &attr.Put
 		return o.pick(s, []way{
-			{layer.Short, uct.CapPutShort, 0, l.MaxShort, o.putShort},
-			{layer.Zcopy, uct.CapPutZcopy, l.MinZcopy, l.MaxZcopy, o.putZcopy},
-			{layer.Bcopy, uct.CapPutBcopy, 0, l.MaxBcopy, o.putBcopy},
+			{layer.Short, uct.CapPutShort, 0, l.MaxShort, (*op).putShort},
+			{layer.Zcopy, uct.CapPutZcopy, l.MinZcopy, l.MaxZcopy, (*op).putZcopy},
+			{layer.Bcopy, uct.CapPutBcopy, 0, l.MaxBcopy, (*op).putBcopy},
 		})
 	case layer.Get:
 		l := &attr.Get
 		return o.pick(s, []way{
-			{layer.Short, uct.CapGetShort, 0, l.MaxShort, o.getShort},
-			{layer.Zcopy, uct.CapGetZcopy, l.MinZcopy, l.MaxZcopy, o.getZcopy},
-			{layer.Bcopy, uct.CapGetBcopy, 0, l.MaxBcopy, o.getBcopy},
+			{layer.Short, uct.CapGetShort, 0, l.MaxShort, (*op).getShort},
+			{layer.Zcopy, uct.CapGetZcopy, l.MinZcopy, l.MaxZcopy, (*op).getZcopy},
+			{layer.Bcopy, uct.CapGetBcopy, 0, l.MaxBcopy, (*op).getBcopy},
 		})
 	}
 	return o.chooseAtomic(s, &attr.Atomic)
@@ -89,11 +89,11 @@ func (o *op) chooseAtomic(s layer.Spec, a *uct.AtomicAttr) error {
 	var has bool
 	switch s.Kind {
 	case layer.Add:
-		has, o.post = a.Post64.Has(uct.AtomicAdd), o.add
+		has, o.post = a.Post64.Has(uct.AtomicAdd), (*op).add
 	case layer.FAdd:
-		has, o.post = a.Fetch64.Has(uct.AtomicAdd), o.fetchAdd
+		has, o.post = a.Fetch64.Has(uct.AtomicAdd), (*op).fetchAdd
 	case layer.CSwap:
-		has, o.post = a.Fetch64.Has(uct.AtomicCSwap), o.cswap
+		has, o.post = a.Fetch64.Has(uct.AtomicCSwap), (*op).cswap
 	}
 	if !has {
 		return &layer.LimitError{Transport: o.res.Transport, Spec: s, Limit: "the transport has no such operation"}
@@ -105,7 +105,7 @@ func (o *op) chooseAtomic(s layer.Spec, a *uct.AtomicAttr) error {
 // Post repeats the operation until the transport has room for it.
 func (o *op) Post() error {
 	for {
-		err := o.post()
+		err := o.post(o)
 		if err != uct.ErrNoResource {
 			return err
 		}

@@ -13,7 +13,7 @@ type way struct {
 	variant  layer.Variant
 	needs    uct.Caps
 	min, max int // bytes
-	post     func() error
+	post     func(*op) error
 }
 
 // pick takes the first of ways that the transport has, that fits the size, and that

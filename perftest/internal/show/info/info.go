@@ -23,6 +23,8 @@ import (
 // Query says what to print. Nothing chosen means version and devices.
 type Query struct {
 	Version, System, Devices, Config bool
+	// Protocols prints the lanes and protocols of an endpoint to a process of this host.
+	Protocols bool
 	// Full prints the configuration with its documentation.
 	Full bool
 	// Resources prints what verbs objects take of each device.
@@ -34,7 +36,7 @@ type Query struct {
 
 // Write prints what q asks for. It opens the devices for a moment.
 func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
-	if !q.Version && !q.System && !q.Devices && !q.Config && !q.Full && !q.Resources {
+	if !q.Version && !q.System && !q.Devices && !q.Config && !q.Full && !q.Resources && !q.Protocols {
 		q.Version, q.Devices = true, true
 	}
 	out := bufio.NewWriter(w)
@@ -50,8 +52,16 @@ func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 			return err
 		}
 	}
+	if q.Protocols {
+		if err := p.protocols(cfg, q); err != nil {
+			return err
+		}
+	}
 	if q.Resources {
 		if err := p.resources(q.Fabric); err != nil {
+			return err
+		}
+		if err := p.connections(cfg, q.Fabric); err != nil {
 			return err
 		}
 	}
@@ -94,6 +104,19 @@ func (p *printer) system() {
 	p.item("go", m.Go+" "+m.Arch)
 	p.item("gomaxprocs", m.GOMAXPROCS)
 	p.item("gogc", m.GOGC)
+}
+
+// protocols prints what an endpoint says of itself.
+func (p *printer) protocols(cfg layers.Config, q Query) error {
+	text, err := cfg.Explain(q.Fabric, q.Transport)
+	if err != nil {
+		return err
+	}
+	p.line("#\n# Endpoint between two processes of this host")
+	for line := range strings.Lines(text) {
+		p.line("#   %s", strings.TrimSuffix(line, "\n"))
+	}
+	return nil
 }
 
 func (p *printer) devices(cfg layers.Config, q Query) error {

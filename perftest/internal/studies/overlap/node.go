@@ -72,7 +72,8 @@ func (n *realNode) exchange(x Exchange) (t Times, err error) {
 	if !n.job.Measured {
 		return t, x.Serve(n, n.memory)
 	}
-	thread, process := cpu(unix.CLOCK_THREAD_CPUTIME_ID), cpu(unix.CLOCK_PROCESS_CPUTIME_ID)
+	// The thread's time is within that of the process.
+	process, thread := cpu(unix.CLOCK_PROCESS_CPUTIME_ID), cpu(unix.CLOCK_THREAD_CPUTIME_ID)
 	t.Iteration, err = x.Measure(n, n.memory)
 	all := time.Duration(x.Warmup + x.Iterations)
 	t.Program = (cpu(unix.CLOCK_THREAD_CPUTIME_ID) - thread) / all

@@ -22,7 +22,7 @@ type Protocol struct {
 const eagerLimit = "GUCX_RNDV_THRESH=8k"
 
 // queues names the transport that has queues for TupleQ.
-const queues = "GUCX_TLS=xrc"
+const queues = `GUCX_TLS=\xrc`
 
 // Protocols are those that a study compares.
 func Protocols() []Protocol {
@@ -167,14 +167,14 @@ func (s *Study) open(p Protocol, undo *cleanup.Stack) (*ucp.Context, error) {
 // addresses swaps the addresses of the ranks' workers for one protocol.
 func addresses(ctx context.Context, b ucpgroup.Bootstrap, protocol string, mine []byte) (all [][]byte, err error) {
 	key := "sp-" + protocol
-	if err := b.Put(key, mine); err != nil {
+	if err := b.Put(ctx, key, mine); err != nil {
 		return nil, err
 	}
 	if err := b.Fence(ctx); err != nil {
 		return nil, err
 	}
 	for q := range b.Size() {
-		addr, err := b.Get(q, key)
+		addr, err := b.Get(ctx, q, key)
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,11 @@ func TestStudy(t *testing.T) {
 				assert.Equal(t, c.ranks, r.Ranks)
 				assert.Positive(t, r.Rate)
 				assert.Positive(t, r.MiB)
-				assert.Equal(t, strings.HasPrefix(r.Protocol, "tupleq"), r.Queued > 0, "%+v", r)
+				queued := 0.0
+				if strings.HasPrefix(r.Protocol, "tupleq") {
+					queued = 1 // but for a message of each hundred, with 100 steps
+				}
+				assert.InDelta(t, queued, r.Queued, 0.05, "%+v", r)
 			}
 		})
 	}

@@ -1,0 +1,196 @@
+package info
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// connected is what a node has when each of its interfaces is connected with each of another
+// node.
+type connected struct {
+	Transport string
+	Ifaces    int
+	EPs       int
+	verbs.Resources
+}
+
+// connectedIfaces is for how many interfaces a node that is counted.
+var connectedIfaces = []int{1, 2, 4, 8}
+
+// kind is a transport, as it is configured.
+type kind struct {
+	label, transport string
+	cfg              layers.Config
+}
+
+// kinds are those whose connections are compared.
+func kinds(cfg layers.Config) []kind {
+	cfg.UCT.XRC.ShareDomain = "n"
+	shared := cfg
+	shared.UCT.XRC.ShareDomain = "process"
+	return []kind{{"rc", "rc", cfg}, {"xrc", "xrc", cfg}, {"xrc, shared domain", "xrc", shared}}
+}
+
+const connectionsLegend = "Counted from the contexts of one node when each endpoint has sent a message; an interface stands for " +
+	"a process. Targets are those of the QPs that have no queues."
+
+// connections prints what connections of interfaces of two nodes take.
+func (p *printer) connections(cfg layers.Config, fabric string) error {
+	var rows []connected
+	for _, k := range kinds(cfg) {
+		for _, n := range connectedIfaces {
+			r, err := k.count(fabric, n)
+			if errors.Is(err, uct.ErrUnreachable) {
+				p.line("#\n# Connections of two nodes: contexts do not reach each other on this fabric")
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s, %d interfaces: %w", k.label, n, err)
+			}
+			rows = append(rows, r)
+		}
+	}
+	p.line("#\n# Connections of two nodes, each interface with each of the other node")
+	s := &sheet.Sheet[connected]{Legend: connectionsLegend, Columns: connectedColumns, Rows: rows,
+		Group: func(r connected) string { return r.Transport }}
+	return s.Write(p.w, "table")
+}
+
+var connectedColumns = []sheet.Column[connected]{
+	{Title: "Transport", Value: func(r connected) any { return r.Transport }},
+	{Title: "Interfaces", Value: func(r connected) any { return r.Ifaces }},
+	{Title: "Endpoints", Value: func(r connected) any { return r.EPs }},
+	{Title: "QPs", Value: func(r connected) any { return r.QPs }},
+	{Title: "Targets", Value: func(r connected) any { return r.Targets }},
+	{Title: "With queues", Value: func(r connected) any { return r.QPs - r.Targets }},
+	{Title: "SRQs", Value: func(r connected) any { return r.SRQs }},
+	{Title: "CQs", Value: func(r connected) any { return r.CQs }},
+	{Title: "Memory of QPs", Value: func(r connected) any { return r.Bytes.QPs }, Text: sheet.KiB},
+}
+
+// count connects n interfaces of each of two nodes, and counts what one has.
+func (k kind) count(fabric string, n int) (r connected, err error) {
+	t, err := device.FindTransport(k.cfg.Components(fabric), k.transport, "")
+	if err != nil {
+		return r, err
+	}
+	var undo cleanup.Stack
+	defer func() { err = errors.Join(err, undo.Run()) }()
+	var nodes [2]*node
+	for i := range nodes {
+		if nodes[i], err = openNode(&t, n, &undo); err != nil {
+			return r, err
+		}
+	}
+	if err = connect(nodes[0], nodes[1]); err != nil {
+		return r, err
+	}
+	if err = exchange(nodes); err != nil {
+		return r, err
+	}
+	counted, _ := nodes[0].md.Context().Resources() // softhca counts
+	return connected{k.label, n, len(nodes[0].eps), counted}, nil
+}
+
+// node is interfaces of a memory domain, with their endpoints.
+type node struct {
+	md     *ib.MD
+	ifaces []uct.Iface
+	eps    []uct.EP
+	got    int   // messages
+	failed error // what an interface reports of an endpoint
+}
+
+// openNode opens n interfaces; undo closes them.
+func openNode(t *device.Transport, n int, undo *cleanup.Stack) (*node, error) {
+	md, err := t.Component.OpenMD(t.MD)
+	if err != nil {
+		return nil, err
+	}
+	undo.Add(md.Close)
+	x := &node{md: md.(*ib.MD)}
+	for range n {
+		it, err := md.OpenIface(uct.IfaceParams{Transport: t.Resource.Transport, Device: t.Device,
+			OnError: func(_ uct.EP, err error) { x.failed = errors.Join(x.failed, err) }})
+		if err != nil {
+			return nil, err
+		}
+		undo.Add(it.Close)
+		x.ifaces = append(x.ifaces, it)
+		if err := it.SetAMHandler(0, x); err != nil {
+			return nil, err
+		}
+	}
+	return x, nil
+}
+
+// HandleAM implements uct.AMHandler.
+func (x *node) HandleAM([]byte, uct.Desc) bool { x.got++; return false }
+
+// connect connects each interface of one node with each of the other.
+func connect(a, b *node) error {
+	for _, x := range a.ifaces {
+		for _, y := range b.ifaces {
+			e, err := x.NewEP(uct.EPParams{})
+			if err != nil {
+				return err
+			}
+			f, err := y.NewEP(uct.EPParams{})
+			if err != nil {
+				return err
+			}
+			a.eps, b.eps = append(a.eps, e), append(b.eps, f)
+			if err := errors.Join(join(e, y, f), join(f, x, e)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// join connects an endpoint with peer, of an interface.
+func join(e uct.EP, it uct.Iface, peer uct.EP) error {
+	return e.Ops().Connect.Connect(it.Ext().Address.DeviceAddr(nil), peer.Ops().Connect.EPAddr(nil))
+}
+
+// exchange has each endpoint send a message, and waits until all have arrived: endpoints give
+// up then what they do not need.
+func exchange(nodes [2]*node) error {
+	for i, x := range nodes {
+		for _, e := range x.eps {
+			if err := e.Ops().AM.AMShort(0, 0, nil); err != nil {
+				return err
+			}
+		}
+		to := nodes[1-i]
+		for to.got < len(to.eps) {
+			if err := progress(nodes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// progress progresses all interfaces once.
+func progress(nodes [2]*node) error {
+	for _, x := range nodes {
+		for _, it := range x.ifaces {
+			it.Progress()
+		}
+		if x.failed != nil {
+			return x.failed
+		}
+	}
+	runtime.Gosched()
+	return nil
+}

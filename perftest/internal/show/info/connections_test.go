@@ -1,0 +1,35 @@
+package info
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/layers"
+	"github.com/gucx/gucx/perftest/internal/layers/device"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// TestCount_QPs: n interfaces of a node that have a domain need 1/n of the QPs of rc, and a
+// target for each of the other node.
+func TestCount_QPs(t *testing.T) {
+	const n = 4
+	got := map[string]connected{}
+	for _, k := range kinds(layers.Config{}) {
+		r, err := k.count(device.Fabrics()[0], n)
+		require.NoError(t, err)
+		assert.Equal(t, n*n, r.EPs, k.label)
+		got[r.Transport] = r
+	}
+	require.Len(t, got, 3)
+	assert.Equal(t, n*n, got["rc"].QPs)
+	assert.Equal(t, n*n, got["xrc"].QPs)
+	assert.Zero(t, got["rc"].Targets)
+	shared := got["xrc, shared domain"]
+	assert.Equal(t, n, shared.QPs-shared.Targets)
+	assert.Equal(t, n, shared.Targets)
+	assert.Less(t, shared.Bytes.QPs, got["rc"].Bytes.QPs)
+}
