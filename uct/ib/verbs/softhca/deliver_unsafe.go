@@ -189,8 +189,10 @@ func (qp *queuePair) fill(w *prm.WQE, k *walk, limit uint64) (n uint64, v stepRe
 	}
 	r.guard.leave(seq)
 	switch {
-	case syn != prm.SyndromeOK:
+	case syn == prm.SyndromeLocalProt:
 		return 0, qp.failNext(syn)
+	case syn != prm.SyndromeOK:
+		return 0, qp.refused(syn)
 	case !ours:
 		qp.dropClaim()
 		r.moved = 0
@@ -228,7 +230,7 @@ func (qp *queuePair) fillPrivate(k *walk, raddr, n uint64) (ok bool, syn prm.Syn
 		switch err := r.vec.Write(r.link.pid, b, raddr+off); err {
 		case nil:
 		case cma.ErrGone:
-			return false, prm.SyndromeRetryExceeded
+			return false, r.processLost()
 		default:
 			return false, prm.SyndromeOK
 		}

@@ -194,7 +194,7 @@ func (qp *queuePair) attachFailed(err error) (stepResult, prm.Syndrome) {
 	case cma.ErrForbidden, cma.ErrUnsupported:
 		return qp.viaRing()
 	case cma.ErrGone:
-		return stepFail, prm.SyndromeRetryExceeded
+		return stepFail, qp.req.processLost()
 	case cma.ErrBadRange:
 		return stepFail, prm.SyndromeRemoteAccess
 	}

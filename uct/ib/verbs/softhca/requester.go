@@ -205,7 +205,7 @@ func (qp *queuePair) ready() (v stepResult, ok bool) {
 	case linkDialing:
 		return qp.awaitLink(l), false
 	default:
-		return qp.failNext(prm.SyndromeRetryExceeded), false
+		return qp.linkLost(l), false
 	}
 	if qp.req.guard == nil {
 		slot, ok := l.takeGuard()
@@ -215,6 +215,26 @@ func (qp *queuePair) ready() (v stepResult, ok bool) {
 		qp.req.guardSlot, qp.req.guard = slot, l.mem.guard(slot)
 	}
 	return stepDone, true
+}
+
+// linkLost ends the work request at next, whose link has gone down. That to a member is refused, as
+// by memberGone, which comes for the messages in flight.
+func (qp *queuePair) linkLost(l *outLink) stepResult {
+	end := linkEnd(l.end.Load())
+	if qp.req.shared == nil || end == endBroken || qp.req.inFlight > 0 {
+		return qp.failNext(prm.SyndromeRetryExceeded)
+	}
+	return qp.noQueue(end != endClosed)
+}
+
+// processLost is the syndrome of a work request that the kernel has refused since the process of
+// the peer is dead, before the link has gone down.
+func (r *requester) processLost() prm.Syndrome {
+	if r.shared == nil {
+		return prm.SyndromeRetryExceeded
+	}
+	r.died = true
+	return prm.SyndromeRemoteInvalidReq
 }
 
 // failNext ends the work request at next with an error and stops the QP.

@@ -185,6 +185,25 @@ func TestSharedXRC_KilledMakerUnused(t *testing.T) {
 	i.deliverTo(cs[1], 2)
 }
 
+// A process is killed while the initiator writes to it, one write after the other: whether the
+// kernel refuses the copy, the link is found to be down, or its end is told first, the write is
+// refused as one to a number of the dead.
+func TestSharedXRC_KilledWhileWritten(t *testing.T) {
+	for range testenv.Rounds(10, 200) {
+		i, cs := xrcProcesses(t, 2)
+		i.deliverTo(cs[1], 1)
+		require.NoError(t, cs[1].cmd.Process.Kill())
+		status := verbs.WCSuccess
+		testenv.ProgressWithin(t, patience, func() bool {
+			i.send(verbs.SendWR{ID: 2, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SRQN: cs[1].SRQN})
+			status = i.completion().Status
+			return status != verbs.WCSuccess
+		})
+		require.Equal(t, verbs.WCRemInvReqErr, status)
+		require.Equal(t, verbs.VendorPeerGone, i.wcs[0].VendorErr)
+	}
+}
+
 // A process dies with a message that waits for its receive: the initiator is told so. One that
 // refers to the target is told too.
 func TestSharedXRC_KilledWaiting(t *testing.T) {
