@@ -77,7 +77,7 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 		if len(chosen) == rails.of(role) || c.Why != "" {
 			break
 		}
-		if !excluded(c.Local, c.Remote) && adds(role, local, remote, chosen, c, rails.maxRatio()) {
+		if !excluded(c.Local, c.Remote) && adds(local, remote, chosen, c, rails.maxRatio()) {
 			chosen = append(chosen, c)
 		}
 	}
@@ -87,14 +87,14 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 // adds reports that a pair has bandwidth which the chosen ones have not: it is over another
 // device. It is over the same transport, too: where transports differ, most often the
 // same processor, or the same memory, carries the bytes of both.
-func adds(role Role, local, remote *Address, chosen []Candidate, c Candidate, maxRatio uint64) bool {
+func adds(local, remote *Address, chosen []Candidate, c Candidate, maxRatio uint64) bool {
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
 		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
 		if l.sharesDevice(xl) || r.sharesDevice(xr) || l.Transport != xl.Transport {
 			return false
 		}
-		if i == 0 && bandwidth(role, l, r)*maxRatio < bandwidth(role, xl, xr) {
+		if i == 0 && c.Bandwidth <= (x.Bandwidth-1)/maxRatio { // c.Bandwidth*maxRatio may overflow
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -81,6 +82,19 @@ func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
 	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
 	assert.Len(t, choose(RMABW, a, b, ranked, Rails{}, none), 1)
 	assert.Regexp(t, `rma_bw:\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
+}
+
+// TestChoose_Ratio: a lane may be that many times slower, and not a little more; whatever the number
+// is, it is not too large to count with.
+func TestChoose_Ratio(t *testing.T) {
+	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
+	for _, x := range []*Address{a, b} {
+		x.Resources[0] = priced(x.Resources[0], figures(600, 50, 13*rateUnit))
+		x.Resources[1] = priced(x.Resources[1], figures(600, 50, 3*rateUnit))
+	}
+	for ratio, lanes := range map[int]int{1: 1, 4: 1, 5: 2, 1 << 44: 2, 1 << 50: 2, math.MaxInt: 2} {
+		assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails, MaxRatio: ratio}), lanes, "ratio %d", ratio)
+	}
 }
 
 func TestRank_PriorityBreaksTies(t *testing.T) {
