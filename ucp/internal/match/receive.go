@@ -32,7 +32,7 @@ func (r *Recv[R]) fits(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 }
 
 // Ready says, of the earliest receive, whether a message with that tag is for it and TakeFirst can
 // take it out, as is nearly always so.
-func (r *Recv[R]) Ready(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 && r.same.prev == nil }
+func (r *Recv[R]) Ready(tag uint64) bool { return r.fits(tag) && r.same.prev == nil }
 
 // seq is the receive's sequence number.
 func (r *Recv[R]) seq() uint64 { return r.order.key }
