@@ -21,6 +21,9 @@ import (
 // first time comes late. A part of the caller's put is not: it ends with the reason, as every
 // put does.
 
+// proto takes as many lanes as wireup sets up.
+var _ = [1]struct{}{}[wireup.MaxRails-proto.MaxRails]
+
 // railSet is the lanes that share what takes long.
 type railSet struct {
 	proto.Rails
