@@ -18,8 +18,11 @@ const (
 	window    = 16
 	headerLen = 24
 	maxData   = 7 << 10 // bytes behind a header
+)
 
-	// Kinds of messages, as they are on the wire. Operations: number is the id of the handler of an AM and the length of a get; put
+// Kinds of messages, as they are on the wire.
+const (
+	// Operations: number is the id of the handler of an AM and the length of a get; put
 	// and get have key and address; flush has nothing.
 	kindAM, kindPut, kindGet, kindFlush = 1, 2, 3, 4
 	// Answers: done has the data of a get; refused is the last one of the connection. Bye

@@ -63,8 +63,10 @@ func appendAddr(b []byte, addr uint64) []byte { return binary.LittleEndian.Appen
 
 // parseAddr reads what appendAddr wrote, or anybody else.
 func parseAddr(b []byte) (addr uint64, ok bool) {
-	n, _ := binary.Decode(b, binary.LittleEndian, &addr)
-	return addr, n == len(b) && n == addrLen
+	if len(b) != addrLen {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(b), true
 }
 
 // domain implements uct.MD.
