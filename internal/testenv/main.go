@@ -15,9 +15,6 @@ import (
 // not return. A package that has other things to do in TestMain (to become a child
 // process, say) does them first.
 func Main(m *testing.M) {
-	if f := flag.Lookup(checksFlag); f != nil && !Soak() {
-		_ = f.Value.Set(checks) // before the command line, which has the last word
-	}
 	before := takeInventory()
 	code := m.Run()
 	if code == 0 && !fuzzing() && reportLeaks(os.Stderr, before) {

@@ -12,13 +12,6 @@ const soakEnv = "GUCX_TEST_SOAK"
 // Soak says whether the long form of tests is asked for, by GUCX_TEST_SOAK=1.
 func Soak() bool { return os.Getenv(soakEnv) == "1" }
 
-// checks is how many cases a property has by default, in the flag of package rapid; a fifth
-// with -short. With GUCX_TEST_SOAK=1 they are rapid's own 100. Each run draws others.
-const (
-	checksFlag = "rapid.checks"
-	checks     = "50"
-)
-
 // shortShare is the part of the ordinary rounds that -short leaves.
 const shortShare = 5
 

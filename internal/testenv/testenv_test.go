@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"runtime"
@@ -190,22 +189,4 @@ func TestReportLeaks(t *testing.T) {
 	assert.True(t, reportLeaks(&out, before))
 	assert.Contains(t, out.String(), "leaked off-heap memory: 64 bytes")
 	require.NoError(t, b.Free())
-}
-
-// rapidChecks stands for the flag of package rapid, which is not imported here.
-var rapidChecks = flag.String(checksFlag, "100", "cases of a property")
-
-// TestMain_Checks: Main says how many cases a property has, unless the long form of tests
-// or the command line does.
-func TestMain_Checks(t *testing.T) {
-	want := checks
-	if Soak() {
-		want = "100"
-	}
-	flag.Visit(func(f *flag.Flag) {
-		if f.Name == checksFlag {
-			t.Skip("said on the command line")
-		}
-	})
-	assert.Equal(t, want, *rapidChecks)
 }
