@@ -7,7 +7,8 @@ import (
 
 // Measure is how many bytes per second a processor of this machine copies in its caches, as what
 // is sent soon after it was written: measured at the first call, for the process, by any
-// goroutine, in some 50 us on an idle machine. 0: the clock is too coarse.
+// goroutine, in some 50 us on an idle machine. 0: the clock is too coarse; otherwise from minRate to
+// maxRate.
 func Measure() uint64 { return measured() }
 
 var measured = sync.OnceValue(measure)
@@ -25,11 +26,23 @@ func measure() uint64 {
 	for i := range src { // every page is there
 		src[i], dst[i] = byte(i), 1
 	}
-	more := leastOf(dst, src) - leastOf(dst[:measureShort], src[:measureShort])
-	if more <= 0 {
+	return rate(measureLong-measureShort, leastOf(dst, src)-leastOf(dst[:measureShort], src[:measureShort]))
+}
+
+// Bounds of a rate, in bytes per second: a processor copies between 100 MB/s and 10 TB/s in its
+// caches. What is outside is of a clock that hardly ticked, or of a processor that was taken away.
+const (
+	minRate = 1e8
+	maxRate = 1e13
+)
+
+// rate is how many bytes per second those are that took so long, within the bounds. 0: no time
+// passed, or less than none, as the clock is too coarse.
+func rate(bytes uint64, took time.Duration) uint64 {
+	if took <= 0 {
 		return 0
 	}
-	return (measureLong - measureShort) * uint64(time.Second) / uint64(more)
+	return min(max(bytes*uint64(time.Second)/uint64(took), minRate), maxRate)
 }
 
 // leastOf is the least time of some copies.
