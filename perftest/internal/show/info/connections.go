@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/xrc"
 )
 
 // connected is what a node has when each of its interfaces is connected with each of another
@@ -34,9 +35,9 @@ type kind struct {
 
 // kinds are those whose connections are compared.
 func kinds(cfg layers.Config) []kind {
-	cfg.UCT.XRC.ShareDomain = "n"
+	cfg.UCT.XRC.ShareDomain = xrc.ShareNothing
 	shared := cfg
-	shared.UCT.XRC.ShareDomain = "process"
+	shared.UCT.XRC.ShareDomain = xrc.ShareProcess
 	return []kind{{"rc", "rc", cfg}, {"xrc", "xrc", cfg}, {"xrc, shared domain", "xrc", shared}}
 }
 
