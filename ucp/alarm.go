@@ -14,7 +14,7 @@ const alarmPause = 10 * time.Millisecond
 // that do not stop, and sets the alarm for the others.
 func (d *duties) Alarm(now time.Duration) {
 	w := d.w
-	w.tuples.lookAtUnstopped()
+	w.tuples.lookAgain()
 	for e := range w.eps.All() { // a failed EP's callback may make others
 		if at, ok := e.deadline(); ok && at <= now {
 			e.timePassed()

@@ -12,7 +12,7 @@ import (
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
 	if x := w.tuples; x != nil {
-		found = x.probe(tag, mask)
+		found = x.in.Probe(tag, mask)
 	} else {
 		found = w.tags.Peek(tag, mask)
 	}

@@ -531,9 +531,9 @@ func (x *tupler) nothingLeft(t *testing.T) {
 		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{graveByte}), "a send wrote")
 		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{graveByte}), "written to after the end")
 	}
-	assert.Zero(t, x.w.tuples.in.n, "queues of the dead")
-	assert.Zero(t, x.w.tuples.closing)
-	assert.False(t, x.w.tuples.paused)
+	queues, _ := x.w.tuples.in.Queues()
+	assert.Zero(t, queues, "queues of the dead")
+	assert.False(t, x.w.tuples.in.Paused())
 	assert.Zero(t, x.w.tags.Unexpected())
 	assert.Zero(t, inUse(x.w), "requests that never came back")
 }

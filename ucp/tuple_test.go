@@ -147,17 +147,10 @@ func TestTuple_Model(t *testing.T) {
 // quiet reports that no queue comes or goes, and that each message which was not received
 // has been kept or waits in a queue.
 func (m *tagModel) quiet() bool {
-	x, l := m.p.b.w.tuples, m.p.a.ep.msgs.tuple
-	steady, waiting := !x.paused && x.closing == 0, 0
-	x.in.all(func(_ uint64, t *inTuple) bool { steady = steady && t.state == inOpen; return steady })
-	l.out.all(func(_ uint64, t *outTuple) bool {
-		steady = steady && (t.state == outUsual || t.state == outOpen)
-		for s := t.first; s != nil; s = s.next {
-			waiting++
-		}
-		return steady
-	})
-	return steady && x.w.tags.Unexpected()+waiting == len(m.msgs)
+	w := m.p.b.w
+	_, steady := w.tuples.in.Queues()
+	waiting, still := m.p.a.ep.msgs.tuple.out.Waiting()
+	return steady && still && w.tags.Unexpected()+waiting == len(m.msgs)
 }
 
 func tupleModel(t *testing.T, set transports, cfg Config) {

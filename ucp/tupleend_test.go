@@ -87,18 +87,13 @@ func TestTuple_SenderDies(t *testing.T) {
 		require.NoError(t, p.finish(s, nil))
 		requireBytes(t, pattern(100, k), got[k])
 	}
-	assert.Zero(t, p.b.w.tuples.in.n-p.b.w.tuples.openTo(self), "no queue of the dead one is left")
-}
-
-// openTo counts the queues of an EP.
-func (x *tuples) openTo(e *EP) (n int) {
-	x.in.all(func(_ uint64, t *inTuple) bool {
-		if t.e.peer == e.peer {
-			n++
+	left, _ := p.b.w.tuples.in.Queues()
+	for e := range p.b.w.eps.All() {
+		if e.peer == self.peer && e.msgs != nil {
+			left -= e.msgs.tuple.queues
 		}
-		return true
-	})
-	return n
+	}
+	assert.Zero(t, left, "queues of the dead one")
 }
 
 // TestTuple_Closes: an EP that closes waits for messages in queues, or ends them; receives
@@ -168,7 +163,7 @@ func TestTuple_Hostile(t *testing.T) {
 				value := rapid.OneOf(rapid.Uint64Range(0, 4), rapid.Uint64()).Draw(rt, "value")
 				kind := wire.TupleKind(rapid.Uint32Range(1, 8).Draw(rt, "kind"))
 				if p.a.ep.Err() == nil {
-					p.a.ep.tellTuple(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
+					p.a.ep.messaging().tuple.Tell(rapid.Uint64Range(0, 3).Draw(rt, "tag"), kind, number, value)
 				}
 			},
 			"there": func(rt *rapid.T) { tryTag(p.a.ep, rapid.Uint64Range(0, 3).Draw(rt, "tag"), sent) },

@@ -70,6 +70,12 @@ func (p *pair) alone(r *Request, err error) {
 	require.NoError(p.t, r.take())
 }
 
+// How a queue that does not stop is tried again; package tuple.
+const (
+	stopLooks = 200
+	stopPause = time.Millisecond
+)
+
 // TestTuple_PeerInTheMiddle: a queue that does not stop, as a peer was stopped in the middle of a
 // message, is tried again at times, and meanwhile costs nothing and holds up nobody else.
 func TestTuple_PeerInTheMiddle(t *testing.T) {
@@ -112,7 +118,7 @@ func TestTuple_PeerInTheMiddle(t *testing.T) {
 		require.NoError(t, p.finish(out, nil))
 		requireBytes(t, pattern(64, 2), got)
 		p.settle()
-		assert.False(t, p.b.w.tuples.paused)
+		assert.False(t, p.b.w.tuples.in.Paused())
 	})
 }
 
@@ -134,7 +140,7 @@ func TestTuple_SilentSender(t *testing.T) {
 	for range 100 {
 		p.b.w.Progress()
 	}
-	require.True(t, p.b.w.tuples.paused)
+	require.True(t, p.b.w.tuples.in.Paused())
 	require.False(t, masked.Done(), "the message of tag 17 was sent after others that it takes")
 	_, _, ok := p.b.w.TagProbe(7, 0xf, false)
 	require.False(t, ok)
@@ -152,7 +158,7 @@ func TestTuple_SilentSender(t *testing.T) {
 		p.alone(p.b.w.TagRecv(got, 7, 0xf, info, nil))
 		assert.Equal(t, want, info.Tag)
 	}
-	require.True(t, p.b.w.tuples.paused)
+	require.True(t, p.b.w.tuples.in.Paused())
 
 	for _, want := range []uint64{7, 7, 0x17} {
 		r, err := p.b.w.TagRecv(got, 7, 0xf, info, nil)
@@ -163,7 +169,7 @@ func TestTuple_SilentSender(t *testing.T) {
 		require.NoError(t, p.finish(s, nil))
 	}
 	p.settle()
-	assert.False(t, p.b.w.tuples.paused)
+	assert.False(t, p.b.w.tuples.in.Paused())
 }
 
 // TestTuple_SilentSenderEarlierReceive: a message goes to the earlier of two receives, also if a

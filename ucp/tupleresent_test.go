@@ -106,16 +106,18 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	early := p.sends(7, 1)
 	p.b.w.TagProbe(7, exact, false)
 	m := p.a.ep.msgs
-	out := m.tuple.out.find(7)
-	p.until(func() bool { return out.told })
-	require.Equal(t, outClosing, out.state)
+	told := p.a.stat("messages")
+	p.until(func() bool { return p.a.stat("messages") > told }) // STOPPED
+	waiting, steady := m.tuple.out.Waiting()
+	require.Equal(t, 1, waiting)
+	require.False(t, steady)
 	credit := m.credit
 	m.credit = -reserve
 	waits := p.sends(9, 1)
 	require.Len(t, waits, 1)
 	again := p.sends(7, 1)
 	p.settle()
-	require.Equal(t, outUsual, out.state)
+	require.True(t, m.tuple.out.Find(7).Usual())
 	m.credit = credit
 	require.True(t, waits[0].Cancel())
 	last := p.sends(11, 1)
@@ -148,7 +150,7 @@ func TestTuple_ResentBeyondCredit(t *testing.T) {
 		require.NoError(t, p.finish(s, nil))
 	}
 	p.settle()
-	assert.False(t, p.b.w.tuples.paused)
+	assert.False(t, p.b.w.tuples.in.Paused())
 }
 
 // TestTuple_StoppedBeyondCredit: a queue is closed though the sender has messages of another
@@ -169,7 +171,7 @@ func TestTuple_StoppedBeyondCredit(t *testing.T) {
 	masked, err := p.b.w.TagRecv(make([]byte, 8), 7, 0xff7, nil, nil)
 	require.NoError(t, err)
 	p.settle()
-	require.True(t, p.b.w.tuples.paused, "STOPPED waits behind the others")
+	require.True(t, p.b.w.tuples.in.Paused(), "STOPPED waits behind the others")
 	for range count {
 		got := make([]byte, length)
 		r, err := p.b.w.TagRecv(got, 100, exact, nil, nil)
@@ -180,7 +182,7 @@ func TestTuple_StoppedBeyondCredit(t *testing.T) {
 		require.NoError(t, p.finish(s, nil))
 	}
 	p.settle()
-	assert.False(t, p.b.w.tuples.paused)
+	assert.False(t, p.b.w.tuples.in.Paused())
 	require.True(t, masked.Cancel())
 	masked.Release()
 }

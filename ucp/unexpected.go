@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/tuple"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -13,10 +14,10 @@ type TagMessage struct {
 	w     *Worker
 	msgs  *messages // to which it is charged
 	from  *EP
-	n     int    // length of the message
-	place place  // among those of its sender, where messages may be sent again; see tuple.go
-	buf   []byte // of the worker's buffers: the message, or the key of one that was announced
-	sync  uint64 // the sender's name of it, if that waits
+	n     int         // length of the message
+	place tuple.Place // among those of its sender, where messages may be sent again; see package tuple
+	buf   []byte      // of the worker's buffers: the message, or the key of one that was announced
+	sync  uint64      // the sender's name of it, if that waits
 
 	in       *inbound   // as long as a part of it is to come
 	rndv     *announced // the data, if it is with the sender

@@ -1,28 +1,28 @@
-package ucp
+package tuple
 
 import "math/bits"
 
-// tupleTable finds values by tags: open addressing, at most half full.
-type tupleTable[V any] struct {
-	slots []tupleSlot[V] // a power of two, or none
+// table finds values by tags: open addressing, at most half full.
+type table[V any] struct {
+	slots []tableSlot[V] // a power of two, or none
 	n     int
 	shift uint
 }
 
-type tupleSlot[V any] struct {
+type tableSlot[V any] struct {
 	tag  uint64
 	used bool
 	v    V
 }
 
-// tupleHash spreads tags, whose parts are small numbers (Fibonacci hashing, Knuth, The Art
+// tagHash spreads tags, whose parts are small numbers (Fibonacci hashing, Knuth, The Art
 // of Computer Programming, volume 3, 6.4).
-const tupleHash = 0x9e3779b97f4a7c15
+const tagHash = 0x9e3779b97f4a7c15
 
-func (t *tupleTable[V]) home(tag uint64) int { return int(tag * tupleHash >> t.shift) }
+func (t *table[V]) home(tag uint64) int { return int(tag * tagHash >> t.shift) }
 
 // find is the value of a tag; the zero value if there is none.
-func (t *tupleTable[V]) find(tag uint64) (v V) {
+func (t *table[V]) find(tag uint64) (v V) {
 	if t.n == 0 {
 		return v
 	}
@@ -35,7 +35,7 @@ func (t *tupleTable[V]) find(tag uint64) (v V) {
 }
 
 // add enters a tag that is not there.
-func (t *tupleTable[V]) add(tag uint64, v V) {
+func (t *table[V]) add(tag uint64, v V) {
 	if 2*(t.n+1) > len(t.slots) {
 		t.grow()
 	}
@@ -44,13 +44,13 @@ func (t *tupleTable[V]) add(tag uint64, v V) {
 	for t.slots[i].used {
 		i = (i + 1) & (len(t.slots) - 1)
 	}
-	t.slots[i] = tupleSlot[V]{tag, true, v}
+	t.slots[i] = tableSlot[V]{tag, true, v}
 }
 
-func (t *tupleTable[V]) grow() {
+func (t *table[V]) grow() {
 	const least = 16
 	old := t.slots
-	t.slots = make([]tupleSlot[V], max(2*len(old), least))
+	t.slots = make([]tableSlot[V], max(2*len(old), least))
 	t.n, t.shift = 0, uint(64-bits.Len(uint(len(t.slots)-1)))
 	for i := range old {
 		if old[i].used {
@@ -60,7 +60,7 @@ func (t *tupleTable[V]) grow() {
 }
 
 // remove takes a tag out, and moves back what has been displaced by it.
-func (t *tupleTable[V]) remove(tag uint64) {
+func (t *table[V]) remove(tag uint64) {
 	if t.n == 0 {
 		return
 	}
@@ -79,11 +79,11 @@ func (t *tupleTable[V]) remove(tag uint64) {
 			i = k
 		}
 	}
-	t.slots[i] = tupleSlot[V]{}
+	t.slots[i] = tableSlot[V]{}
 }
 
 // all calls f with each value until it reports false. f must not change the table.
-func (t *tupleTable[V]) all(f func(tag uint64, v V) bool) {
+func (t *table[V]) all(f func(tag uint64, v V) bool) {
 	for i := range t.slots {
 		if s := &t.slots[i]; s.used && !f(s.tag, s.v) {
 			return

@@ -1,4 +1,4 @@
-package ucp
+package tuple
 
 import (
 	"testing"
@@ -7,33 +7,33 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestTupleTable: it finds what a map finds, whatever is added and removed, and keeps no
+// TestTable: it finds what a map finds, whatever is added and removed, and keeps no
 // more than it needs.
-func TestTupleTable(t *testing.T) {
+func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var table tupleTable[int]
+		var tags table[int]
 		model := map[uint64]int{}
-		tags := rapid.Uint64Range(0, 40)
+		few := rapid.Uint64Range(0, 40)
 		t.Repeat(map[string]func(*rapid.T){
 			"add": func(t *rapid.T) {
-				tag := tags.Draw(t, "tag")
+				tag := few.Draw(t, "tag")
 				if _, ok := model[tag]; !ok {
 					model[tag] = len(model) + 1
-					table.add(tag, model[tag])
+					tags.add(tag, model[tag])
 				}
 			},
 			"remove": func(t *rapid.T) {
-				tag := tags.Draw(t, "tag")
+				tag := few.Draw(t, "tag")
 				delete(model, tag)
-				table.remove(tag)
+				tags.remove(tag)
 			},
 			"": func(t *rapid.T) {
-				require.Equal(t, len(model), table.n)
+				require.Equal(t, len(model), tags.n)
 				for tag := range uint64(42) {
-					require.Equal(t, model[tag], table.find(tag), "tag %d", tag)
+					require.Equal(t, model[tag], tags.find(tag), "tag %d", tag)
 				}
 				seen := map[uint64]int{}
-				table.all(func(tag uint64, v int) bool { seen[tag] = v; return true })
+				tags.all(func(tag uint64, v int) bool { seen[tag] = v; return true })
 				require.Equal(t, model, seen)
 			},
 		})

@@ -1,0 +1,183 @@
+package ucp
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucp/internal/tuple"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// tupleSource is what is known of messages from a peer.
+type tupleSource = tuple.Source[*tagRecv, *TagMessage]
+
+// tupleLink is what the messages of an EP have for tuples.
+type tupleLink struct {
+	x   *tuples
+	m   *messages
+	out tuple.Sender
+	in  tupleSource
+
+	// While tuples are on, messages.maxShort and maxCopy say that no message goes in one call;
+	// these are what they would be.
+	short, copy int
+
+	iface  *iface // that has the queues for the peer
+	queues int    // how many there are
+}
+
+// newTupleLink is nil if tuples are off.
+func (w *Worker) newTupleLink(m *messages) *tupleLink {
+	x := w.tuples
+	if x == nil {
+		return nil
+	}
+	l := &tupleLink{x: x, m: m, short: -1, copy: -1}
+	l.out.Init(l, &x.cfg, &x.stats)
+	l.in.Init(&x.in, l)
+	return l
+}
+
+// bind has tagged messages ask for tuples first: none goes in one call without that.
+func (l *tupleLink) bind() {
+	if l != nil {
+		l.short, l.copy = l.m.maxShort, l.m.maxCopy
+		l.m.maxShort, l.m.maxCopy = -1, -1
+	}
+}
+
+// unbind see messages.unbind.
+func (l *tupleLink) unbind() {
+	if l != nil {
+		l.short, l.copy = -1, -1
+	}
+}
+
+// take handles what the peer tells. It reports false for what makes no sense.
+func (l *tupleLink) take(c *wire.Tuple) bool {
+	switch c.Kind {
+	case wire.TupleOpened, wire.TupleStop, wire.TupleClosed:
+		return l.out.Take(c)
+	}
+	return l.in.Take(c)
+}
+
+// endTuples ends what goes through queues of an EP whose operations end with st. What a
+// transport has ends when that lets go.
+func (m *messages) endTuples(st ucs.Status) {
+	if m != nil && m.tuple != nil {
+		m.tuple.out.End(st)
+	}
+}
+
+// endQueues closes the queues of an EP that has ended or closes.
+func (m *messages) endQueues() {
+	if m != nil && m.tuple != nil {
+		m.tuple.in.End()
+	}
+}
+
+// uncount is called when a message that was to go the usual way was not sent: those after it
+// have come closer.
+func (l *tupleLink) uncount(number uint64) {
+	if l == nil || number == 0 {
+		return
+	}
+	l.out.Uncount(number)
+	for r := l.m.e.ops.first; r != nil; r = r.next {
+		if r.msg != nil && r.msg.number > number {
+			r.msg.number--
+		}
+		if r.stage.unsent != nil {
+			r.stage.unsent(r, number)
+		}
+	}
+}
+
+// tupleStage tells the peer something about a queue, in the order of messages.
+var tupleStage = stage{
+	name: "tuple", role: wireup.AM, inOrder: true, settled: (*Request).answered, post: (*Request).sendTuple,
+	unsent: (*Request).moveUp,
+}
+
+// Tell implements tuple.Peer.
+func (l *tupleLink) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint64) {
+	e := l.m.e
+	if e.state > epClosing {
+		return
+	}
+	l.x.stats.Messages.Inc()
+	r := e.w.newRequest(e, &tupleStage)
+	r.raddr, r.value, r.compare, r.expect = tag, value, uint64(number), uint64(kind)
+	if kind != wire.TupleNext {
+		r.answer()
+	} else if r, _ = r.start(); r != nil { // no answer: there are as many as the user's messages
+		r.Release()
+	}
+}
+
+// moveUp changes a place that is told when the number-th message of the usual way was not
+// sent.
+func (r *Request) moveUp(number uint64) {
+	if wire.TupleKind(r.expect) == wire.TupleNext {
+		r.value = uint64(tuple.Place(r.value).Without(number))
+	}
+}
+
+func (r *Request) sendTuple() error {
+	w, l := r.worker, r.ep.link
+	c := wire.Tuple{EP: l.conn.RemoteEP(), Tag: r.raddr, Value: r.value, Kind: wire.TupleKind(r.expect), Number: uint32(r.compare)}
+	w.msg.b = c.Append(w.msg.b[:0])
+	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMTuple, &w.msg)
+	return err
+}
+
+// Queues implements tuple.Target.
+func (l *tupleLink) Queues() (q uct.QueueSender, ready bool) {
+	e := l.m.e
+	x := e.lane(wireup.AM)
+	if e.state != epOpen || x == nil || !x.Proven {
+		return nil, false
+	}
+	return x.EP.Ops().Queues, true
+}
+
+// QueueAttr implements tuple.Conn.
+func (l *tupleLink) QueueAttr() *uct.QueueAttr {
+	e := l.m.e
+	x := e.lane(wireup.AM)
+	if e.state != epOpen || x == nil || !x.Iface.attr.Caps.Has(uct.CapQueue) || l.queues > 0 && x.Iface != l.iface {
+		return nil
+	}
+	return &x.Iface.attr.Queue
+}
+
+// NewQueue implements tuple.Conn.
+func (l *tupleLink) NewQueue(depth int) (uct.Queue, error) {
+	if err := l.x.makeSink(); err != nil {
+		return nil, err
+	}
+	i := l.m.e.lane(wireup.AM).Iface
+	q, err := i.Ext().Queues.NewQueue(depth)
+	if err != nil {
+		return nil, err
+	}
+	i.Retain()
+	l.iface = i
+	l.queues++
+	return q, nil
+}
+
+// CloseQueue implements tuple.Conn.
+func (l *tupleLink) CloseQueue(q uct.Queue) {
+	l.x.w.keep(q.Close())
+	l.iface.Release()
+	l.queues--
+}
+
+// Fail implements tuple.Conn.
+func (l *tupleLink) Fail(why string) {
+	l.m.e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: %s", ucs.ErrRemoteInvalid, why), l.iface)
+}
