@@ -36,3 +36,26 @@ func TestOpenParams(t *testing.T) {
 		})
 	}
 }
+
+// TestSplitConfig: what is of another type is left, and nothing else.
+func TestSplitConfig(t *testing.T) {
+	type config struct{ n int }
+	for _, tc := range []struct {
+		name  string
+		given any
+		want  int
+		rest  any
+	}{
+		{"none", nil, 1, nil},
+		{"value", config{2}, 2, nil},
+		{"pointer", &config{3}, 3, nil},
+		{"nil pointer", (*config)(nil), 1, nil},
+		{"other type", 4, 1, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, rest := SplitConfig(tc.given, config{1})
+			assert.Equal(t, tc.want, got.n)
+			assert.Equal(t, tc.rest, rest)
+		})
+	}
+}

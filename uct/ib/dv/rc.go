@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
@@ -60,7 +61,7 @@ const noQPN = 1<<32 - 1
 const rcOverhead = 40 * time.Nanosecond
 
 func openRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg RCConfig) (uct.Iface, error) {
-	cfg, p.Config = pick(cfg, p.Config)
+	cfg, p.Config = base.SplitConfig(p.Config, cfg)
 	if err := cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: RCName, Dev: p.Device, Op: "open iface", Err: err}
 	}

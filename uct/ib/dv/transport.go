@@ -37,18 +37,6 @@ func checkPostlist(n *int) error {
 	return base.Settle("TX_POSTLIST", n, 1, 1, maxPostlist)
 }
 
-// pick returns the configuration of an iface, and what is left for the core to
-// look at.
-func pick[C any](defaults C, given any) (c C, rest any) {
-	switch c := given.(type) {
-	case C:
-		return c, nil
-	case *C:
-		return *c, nil
-	}
-	return defaults, given
-}
-
 // RC makes the reliable-connected transport for ib.New. defaults are used by ifaces
 // that are opened without a Config.
 func RC(defaults RCConfig) ib.Transport {

@@ -6,6 +6,7 @@ import (
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/udcore"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -36,7 +37,7 @@ type udIface struct {
 }
 
 func openUD(md *ib.MD, port uint8, p uct.IfaceParams, cfg UDConfig) (uct.Iface, error) {
-	cfg, p.Config = pick(cfg, p.Config)
+	cfg, p.Config = base.SplitConfig(p.Config, cfg)
 	if err := cfg.Validate(); err != nil {
 		return nil, &ucs.OpError{TL: UDName, Dev: p.Device, Op: "open iface", Err: err}
 	}

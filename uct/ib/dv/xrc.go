@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/xrccore"
 )
@@ -36,8 +37,8 @@ func XRC(defaults XRCConfig) ib.Transport {
 }
 
 func openXRC(md *ib.MD, port uint8, p uct.IfaceParams, cfg XRCConfig) (uct.Iface, error) {
-	cfg, p.Config = pick(cfg, p.Config)
-	cfg.Config, p.Config = pick(cfg.Config, p.Config)
+	cfg, p.Config = base.SplitConfig(p.Config, cfg)
+	cfg.Config, p.Config = base.SplitConfig(p.Config, cfg.Config)
 	if err := checkPostlist(&cfg.TxPostlist); err != nil {
 		return nil, &ucs.OpError{TL: XRCName, Dev: p.Device, Op: "open iface", Err: err}
 	}

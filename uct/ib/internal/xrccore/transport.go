@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -46,13 +47,8 @@ func Supported(dev *verbs.Context) error {
 
 // OpenIface implements ib.Transport. p.Config is nil, a Config or a *Config.
 func (t transport) OpenIface(md *ib.MD, port uint8, p uct.IfaceParams) (uct.Iface, error) {
-	cfg := t.defaults
-	switch c := p.Config.(type) {
-	case Config:
-		cfg, p.Config = c, nil
-	case *Config:
-		cfg, p.Config = *c, nil
-	}
+	var cfg Config
+	cfg, p.Config = base.SplitConfig(p.Config, t.defaults)
 	it, err := Open(md, port, Params{Name: t.name, Config: cfg, Overhead: t.overhead, Base: overVerbs()}, p)
 	if err != nil {
 		return nil, err
