@@ -111,8 +111,9 @@ func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(le
 // are sent. A nil request says that header and data are the caller's again; that the
 // message was handled nobody tells. Of a message from Config.RndvThresh bytes on, or for
 // which the peer has no room, the handler gets the announcement; the request ends when the
-// handler, or who it has left that to, has received the data, or has dropped it. Errors: as [EP.Err]; ErrTooLong for the header;
-// ErrUnsupported if no transport of both sides has active messages.
+// handler, or who it has left that to, has received the data, or has dropped it. Errors: as
+// [EP.Err]; ErrTooLong for the header; ErrUnsupported if no transport of both sides has
+// active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
 		m.credit -= charge(len(data))

@@ -18,8 +18,8 @@
 //
 // Short copies the caller's bytes with the CPU while the call runs; the buffer
 // is the caller's again on return. Bcopy copies into or out of a buffer of the
-// transport; an active message packs into it through a [Packer]. Zcopy moves bytes from or to registered memory, which
-// belongs to the transport until the [Completion] fires.
+// transport; an active message packs into it through a [Packer]. Zcopy moves bytes from
+// or to registered memory, which belongs to the transport until the [Completion] fires.
 //
 // # Results
 //

@@ -1,7 +1,8 @@
 // Package attach lets processes on one host find each other and share memory.
 //
 // A Port listens on an abstract unix socket whose name is made of the service, the
-// user and the GID, or on a socket file in Config.SocketDir. A link goes one way: the dialer will reach the acceptor's memory.
+// user and the GID, or on a socket file in Config.SocketDir. A link goes one way: the
+// dialer will reach the acceptor's memory.
 //
 //	dialer                                              acceptor
 //	connect ------------------------------------------> accept

@@ -5,7 +5,8 @@
 // descriptor that PMI_FD names. That is
 //
 //	mpiexec -n 4 program             MPICH, and what is made from it
-//	srun --mpi=pmi2 -n 4 program     Slurm: its plugin pmi2 speaks version 1.1 to who begins so; tried with 22.05
+//	srun --mpi=pmi2 -n 4 program     Slurm: its plugin pmi2 speaks version 1.1 to who begins so
+//	                                 (tried with 22.05)
 //
 //	boot, err := pmi.FromEnv()
 //	group, err := ucpgroup.New(ctx, worker, boot)

@@ -24,7 +24,8 @@ func rendezvous(name, scheme string) Protocol {
 }
 
 // tupleQ is a protocol over receive queues, with rendezvous where there is none. A message
-// whose receive is not posted is tried again after the shortest time that a QP can ask for (IBTA volume 1, table 45).
+// whose receive is not posted is tried again after the shortest time that a QP can ask for
+// (IBTA volume 1, table 45).
 func tupleQ(name, proto string) Protocol {
 	return Protocol{name, []string{`GUCX_TLS=\xrc`, "GUCX_XRC_RNR_TIMEOUT=10us", "GUCX_RNDV_THRESH=8k", "GUCX_TAG_PROTO=" + proto}}
 }

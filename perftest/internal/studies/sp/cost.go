@@ -37,9 +37,9 @@ func (c *Costs) Time(e Event) time.Duration {
 	return time.Duration(c[e.Work] * float64(e.Amount))
 }
 
-// Measure measures costs: the least of some steps of one rank of several, alone on this processor, with messages
-// that come back to itself in place of those of its neighbors, so that it computes with numbers of the
-// problem. All cells must have the same size.
+// Measure measures costs: the least of some steps of one rank of several, alone on this processor,
+// with messages that come back to itself in place of those of its neighbors, so that it computes
+// with numbers of the problem. All cells must have the same size.
 func Measure(class Class, ranks, steps int) (best Costs, err error) {
 	l, err := newLayout(class.Grid, ranks, 0)
 	if err != nil {

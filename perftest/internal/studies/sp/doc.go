@@ -1,8 +1,9 @@
 // Package sp is the SP benchmark of the NAS Parallel Benchmarks, written from their
 // specification (Bailey et al., RNR-94-007, and NAS-95-020): the compressible Navier-Stokes
-// equations on a cube, implicit in time, with an approximate factorization into sweeps along x, y and z, each of
-// which solves scalar systems with five diagonals. Forces make a polynomial the steady state; a
-// run ends with norms that are published for each class, to be met within [Epsilon].
+// equations on a cube, implicit in time, with an approximate factorization into sweeps along x,
+// y and z, each of which solves scalar systems with five diagonals. Forces make a polynomial
+// the steady state; a run ends with norms that are published for each class, to be met within
+// [Epsilon].
 //
 //	class.go     sizes and published norms          exact.go     exact solution, initial values
 //	medium.go    the gas, its derived state         stencil.go   fourth differences at boundaries
@@ -22,15 +23,16 @@
 // of q stages; it posts the receive of what comes from the stage before, assembles its rows while
 // that is under way, waits, eliminates, and sends what the next cell needs. Back substitution does the
 // same in the other direction, with the change to the next eigenvectors between post and wait.
-// Ranks talk over a [Comm]; [Over] is the one over package ucpgroup, with all messages of a rank in registered memory.
+// Ranks talk over a [Comm]; [Over] is the one over package ucpgroup, with all messages of a rank in
+// registered memory.
 //
 // # The message pattern
 //
 // [Program] is what a rank does in a time step, as a list of [Event]: work of a kind and an amount,
 // receives and sends with peer, tag and bytes, and waits for all that was posted. It
 // comes from the same driver that computes. A model of a machine turns work into time with
-// [Costs], those of [ClassA] or from [Measure], and repeats the list Class.Steps times; all steps are alike, so that
-// a few of them tell the time of one:
+// [Costs], those of [ClassA] or from [Measure], and repeats the list Class.Steps times; all steps
+// are alike, so that a few of them tell the time of one:
 //
 //	costs := sp.ClassA
 //	events, _ := sp.Program(classC, 64, rank)

@@ -34,8 +34,8 @@ type Driver interface {
 	// Attach is called once, with the queues that all EPs share, before anything is
 	// posted to them. It returns how completions are read and receives are posted.
 	Attach(cq *verbs.CQ, srq *verbs.SRQ) (CompQueue, ib.RecvPoster, error)
-	// MakeEP makes an EP over a link, which is a QPLink without Params.Links: what the user gets, the EP in it, which
-	// the caller fills in, and its send queue.
+	// MakeEP makes an EP over a link, which is a QPLink without Params.Links: what the
+	// user gets, the EP in it, which the caller fills in, and its send queue.
 	MakeEP(l Link) (outer uct.EP, e *EP, send SendQueue, err error)
 	// Forget is called when an EP is gone, before its QP is closed. Messages that
 	// have arrived for the QP may still wait in the completion queue.

@@ -27,11 +27,12 @@
 //
 // An EP's address has all that the peer needs, so there is no message before the first: the
 // domain, the number of the SRQ, an initiator and a target that were made for the EP. If the
-// iface has an initiator to the peer's domain, which is not held back, the EP takes that, and gives its own up. The peer
-// learns it from the first message, whose completion names another target: then it refers to that
-// (verbs.XRCD.OpenQP), and gives up the one that it had offered. The immediate of a message has
-// the number of the receiver's EP (docs/wire.md), so that there are no puts with notification.
-// A message that overtakes the Connect of its EP is kept until then.
+// iface has an initiator to the peer's domain, which is not held back, the EP takes that, and
+// gives its own up. The peer learns it from the first message, whose completion names another
+// target: then it refers to that (verbs.XRCD.OpenQP), and gives up the one that it had offered.
+// The immediate of a message has the number of the receiver's EP (docs/wire.md), so that there
+// are no puts with notification. A message that overtakes the Connect of its EP is kept until
+// then.
 //
 // Processes of a host find their domain by a file (ib.DomainFile). An initiator to the own domain has
 // a target that its iface makes: no other process takes it along when it dies.

@@ -185,7 +185,8 @@ func TestNode_JoinsNoneThatWaits(t *testing.T) {
 	assert.Equal(t, []byte{7}, to.got)
 }
 
-// TestNode_NoOffer: no process of the peer's host replaces the target that has failed. All EPs fail when the time for one is over.
+// TestNode_NoOffer: no process of the peer's host replaces the target that has failed.
+// All EPs fail when the time for one is over.
 func TestNode_NoOffer(t *testing.T) {
 	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // ns: over at once
 	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)

@@ -8,7 +8,7 @@
 //	doorbell ── Ring ── queuePair.kick ── shortWrites: inline writes to mapped memory
 //	                                   '── step
 //	                                       |-- write, read, atomic: the peer's memory, here and now
-//	                                       |-- send of XRC:         the receive that the peer shows, here and now
+//	                                       |-- send of XRC:         the receive that is shown, here and now
 //	                                       '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
 //	engine ──── Drive    when nobody polls
@@ -44,10 +44,11 @@
 //
 // A send ends when the notice is in the ring, also while the target is stopped. What is
 // claimed and not in a notice goes back to the queue when the process of its initiator
-// dies; what has been passed over without a notice is flushed then. Closing the SRQ hides it, waits for guards as deregistering does, and then completes
-// what the notices in the rings say. What an initiator cannot do takes the ring: the loop
-// fabric, a receive of more than three pieces, a message that is too long (for the target
-// to refuse), memory that cross-memory attach does not reach.
+// dies; what has been passed over without a notice is flushed then. Closing the SRQ hides
+// it, waits for guards as deregistering does, and then completes what the notices in the
+// rings say. What an initiator cannot do takes the ring: the loop fabric, a receive of
+// more than three pieces, a message that is too long (for the target to refuse), memory
+// that cross-memory attach does not reach.
 //
 // A message that finds no receive waits with all that is behind it in its QP. With a limit
 // of retries that is the delay of the target, again and again. Without one (7) the QP

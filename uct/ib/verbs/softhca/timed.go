@@ -8,10 +8,10 @@ import (
 )
 
 // Under a model of time a device executes work requests as always, when the doorbell
-// rings, or in a model of a network when they arrive, and tells the model what it saw there: the register, whether a work request
-// came with the store, the work requests in the queue. It holds the completions back
-// until the model releases them. One goroutine uses the device, so nothing
-// here is locked.
+// rings, or in a model of a network when they arrive, and tells the model what it saw
+// there: the register, whether a work request came with the store, the work requests in
+// the queue. It holds the completions back until the model releases them. One goroutine
+// uses the device, so nothing here is locked.
 
 // timedPage is the doorbell of a UAR page under a model.
 type timedPage struct {

@@ -657,8 +657,8 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 	testenv.NoAllocs(t, "send to two members in turn", once)
 }
 
-// What a send has put into a receive arrives, although the target is destroyed before the device of the receiver
-// looks: the process that had it may have ended.
+// What a send has put into a receive arrives, although the target is destroyed before
+// the device of the receiver looks: the process that had it may have ended.
 func TestSharedXRC_TargetGoesBehindMessages(t *testing.T) {
 	for round := range uint64(20) {
 		attr := sharedDomain(t)

@@ -47,9 +47,10 @@ type Thread struct {
 type Ran struct{ Begin, End Time }
 
 // Run runs one thread for each of steps, all on the caller's goroutine, and returns
-// when each ran. A thread begins at a moment within a microsecond that seed decides. The steps may use objects of the model's
-// devices; a post or poll inside of a step returns when the thread's clock has reached its
-// end. Work that is in flight when the last thread ends is completed.
+// when each ran. A thread begins at a moment within a microsecond that seed decides. The
+// steps may use objects of the model's devices; a post or poll inside of a step returns
+// when the thread's clock has reached its end. Work that is in flight when the last thread
+// ends is completed.
 //
 // The first error of a step ends the run, as does ErrStalled; the model is not to be
 // used after that.
