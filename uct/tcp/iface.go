@@ -92,14 +92,30 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		return nil, err
 	}
 	cfg.chooseCongestion(&dev)
+	it := newIface(md, dev, cfg, p, policy)
+	if err = it.poll.Open(&ticker{it}, &undo); err != nil {
+		return nil, err
+	}
+	undo.Add(it.poll.CloseAll)
+	if err = it.listenAll(); err != nil {
+		return nil, err
+	}
+	it.fillAttr()
+	it.undo = undo.Release()
+	return it, nil
+}
+
+// newIface makes an iface that has nothing of the kernel yet. policy is nil for plain connections.
+func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tunnel.Policy) *Iface {
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
-		maxAM: int(cfg.SegSize) + maxAMHeader,
-		ops:   newOps(cfg.TxOps),
-		tags:  handle.Make[*EP](tagPlaceBits, 32),
-		table: map[uint64]*conn{},
-		hot:   make([]*conn, 0, maxHot),
-		addr:  ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: policy != nil},
+		maxAM:   int(cfg.SegSize) + maxAMHeader,
+		ops:     newOps(cfg.TxOps),
+		tags:    handle.Make[*EP](tagPlaceBits, 32),
+		table:   map[uint64]*conn{},
+		hot:     make([]*conn, 0, maxHot),
+		addr:    ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: policy != nil},
+		stripes: maxRMA + 1,
 	}
 	if policy != nil {
 		it.tunnels = it.newTunnels(policy)
@@ -107,26 +123,10 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 	if it.io == nil {
 		it.io = kernel{}
 	}
-	if err = it.poll.Open(&ticker{it}, &undo); err != nil {
-		return nil, err
-	}
-	undo.Add(it.poll.CloseAll)
-	if it.addr.port4, err = it.listen(listenV4); err != nil {
-		return nil, err
-	}
-	if it.addr.port6, err = it.listen(listenV6); err != nil {
-		return nil, err
-	}
-	if len(it.listeners) == 0 {
-		return nil, fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, dev.name)
-	}
-	it.fillAttr()
-	it.stripes = maxRMA + 1
 	if cfg.ConnsPerPeer > 1 {
 		it.stripes = max(int(cfg.StripeThresh), int(cfg.SendvThresh)+1)
 	}
-	it.undo = undo.Release()
-	return it, nil
+	return it
 }
 
 type listenFamily bool
@@ -135,6 +135,20 @@ const (
 	listenV4 listenFamily = false
 	listenV6 listenFamily = true
 )
+
+// listenAll opens a listener on each address of the device. Error: ErrInvalidParam if it has none.
+func (it *Iface) listenAll() (err error) {
+	if it.addr.port4, err = it.listen(listenV4); err != nil {
+		return err
+	}
+	if it.addr.port6, err = it.listen(listenV6); err != nil {
+		return err
+	}
+	if len(it.listeners) == 0 {
+		return fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, it.dev.name)
+	}
+	return nil
+}
 
 // listen opens a listener on the device's address of a family, if it has one.
 func (it *Iface) listen(f listenFamily) (port uint16, err error) {
