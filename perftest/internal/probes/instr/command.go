@@ -41,12 +41,8 @@ type options struct {
 // that child runs.
 func Command() *cobra.Command { return newCommand(openers) }
 
-func newCommand(openers map[Part]opener) *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use:   "instructions",
-		Short: "Count the instructions of one operation, by layer and function",
-		Long: `Count the instructions of one operation, by layer and function.
+// long is the help of the command.
+const long = `Count the instructions of one operation, by layer and function.
 
 A child process runs each operation over verbs, UCT and UCP on the software HCA
 while this one single-steps it with ptrace. That needs no performance counters and
@@ -64,12 +60,26 @@ handler's return, in UCT over every transport that -x knows, of which ud and ud_
 have nothing else, in UCP (SendActive) over those that it is counted over, rc and sm.
 Sizes of UCT have the 8 bytes of the header in them. Tagged messages are those of UCP:
 tag is TagSend, tag_post TagRecv before there is a message and tag_kept after, and
-tag_recv the receiver's progress that fills a receive.`,
+tag_recv the receiver's progress that fills a receive.`
+
+func newCommand(openers map[Part]opener) *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:           "instructions",
+		Short:         "Count the instructions of one operation, by layer and function",
+		Long:          long,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: false,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
+	o.bind(cmd)
+	cmd.AddCommand(childCommand(openers))
+	return cmd
+}
+
+// bind gives cmd the flags.
+func (o *options) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.ops, "ops", opNames[:], "operations to count")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
@@ -85,7 +95,11 @@ tag_recv the receiver's progress that fills a receive.`,
 	complete.List(cmd, "transport", complete.Values(transports...))
 	complete.One(cmd, "fabric", complete.Values(fabrics...))
 	complete.One(cmd, "output", complete.Values("table", "md", "csv", "json"))
-	cmd.AddCommand(&cobra.Command{
+}
+
+// childCommand runs the operations, under the eyes of its parent.
+func childCommand(openers map[Part]opener) *cobra.Command {
+	return &cobra.Command{
 		Use:    childName,
 		Short:  "Run the operations to be counted; started by its parent command",
 		Hidden: true,
@@ -95,8 +109,7 @@ tag_recv the receiver's progress that fills a receive.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runChild(cmd.InOrStdin(), cmd.OutOrStdout(), openers)
 		},
-	})
-	return cmd
+	}
 }
 
 // fabrics are the values of the flag; the first is the default.

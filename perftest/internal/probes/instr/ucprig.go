@@ -73,17 +73,7 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 			return nil, err
 		}
 	}
-	near, far := ctxs[0], ctxs[len(ctxs)-1]
-	if r.worker, err = r.openWorker(near); err != nil {
-		return nil, err
-	}
-	if r.peer, err = r.openWorker(far); err != nil {
-		return nil, err
-	}
-	if r.near, err = r.alloc(near); err != nil {
-		return nil, err
-	}
-	if r.far, err = r.alloc(far); err != nil {
+	if err = r.openEnds(ctxs[0], ctxs[len(ctxs)-1]); err != nil {
 		return nil, err
 	}
 	r.post = r.put
@@ -91,6 +81,21 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 		r.post = r.share()
 	}
 	return r, r.connect()
+}
+
+// openEnds opens a worker and memory of each end.
+func (r *ucpRig) openEnds(near, far *ucp.Context) (err error) {
+	if r.worker, err = r.openWorker(near); err != nil {
+		return err
+	}
+	if r.peer, err = r.openWorker(far); err != nil {
+		return err
+	}
+	if r.near, err = r.alloc(near); err != nil {
+		return err
+	}
+	r.far, err = r.alloc(far)
+	return err
 }
 
 // share makes the put of one goroutine of several, while the others do something else.
