@@ -1,5 +1,6 @@
-// Package meter shows how far a run has come: a bar on a terminal; elsewhere a line
-// once the first step is done, and then each second. The measuring goroutine only counts; another one draws.
+// Package meter shows how far a run has come: a bar on a terminal; elsewhere a line once the
+// first step is done, and then each second that brings something new. The measuring goroutine
+// only counts; another one draws.
 package meter
 
 import (
@@ -114,11 +115,16 @@ func (m *Meter) every(interval time.Duration, f func()) {
 	})
 }
 
-// newLines writes a line at an interval.
+// newLines writes a line at an interval, if it says something new.
 func newLines(w io.Writer, total int, interval time.Duration) *Meter {
 	m := newMeter(total)
-	// Progress that cannot be shown is no reason to fail.
-	m.every(interval, func() { _, _ = fmt.Fprintln(w, m) })
+	last := ""
+	m.every(interval, func() {
+		if now := m.String(); now != last {
+			last = now
+			_, _ = fmt.Fprintln(w, now) // progress that cannot be shown is no reason to fail
+		}
+	})
 	return m
 }
 

@@ -27,10 +27,25 @@ func TestLines_OneAfterTheFirstStepAndEachInterval(t *testing.T) {
 		m.Step("put_lat", 8)
 		m.Step("put_bw", 1024)
 		time.Sleep(time.Millisecond)
+		synctest.Wait() // the tick and the sleep end at the same time
 		m.Close()
 		m.Close()
 		assert.Equal(t, []string{"connecting", " 25% put_lat 8 B", " 75% put_bw 1024 B"},
 			strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n"))
+	})
+}
+
+// TestLines_NothingTwice: a long step is told once.
+func TestLines_NothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b bytes.Buffer
+		m := newLines(&b, 200, time.Second)
+		for range 3 {
+			m.Step("put_lat", 8)
+			time.Sleep(10 * time.Second)
+		}
+		m.Close()
+		assert.Equal(t, "  0% put_lat 8 B\n  1% put_lat 8 B\n", b.String())
 	})
 }
 
