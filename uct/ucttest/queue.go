@@ -228,17 +228,32 @@ func checkQueueSizes(t T, p *Pair) {
 }
 
 func checkQueueLimits(t T, p *Pair) {
-	a := p.A.Iface.Attr().Queue
 	queues := p.B.Iface.Ext().Queues
-	for _, depth := range []int{-1, 0, a.MaxDepth + 1} {
+	for _, depth := range []int{-1, 0, p.A.Iface.Attr().Queue.MaxDepth + 1} {
 		_, err := queues.NewQueue(depth)
 		assert.ErrorIs(t, err, uct.ErrInvalidParam, "depth %d", depth)
 	}
 	e := p.newQueue(t, p.B, 2)
+	p.refusesReceives(t, e)
+	c := p.attach(t, p.AB, e.q.Number())
+	p.refusesSends(t, c)
+	for range 2 { // the queue and the connection are as before
+		p.sendTo(t, p.AB, c, pattern(1, 8), 1)
+	}
+	e.await(t, 2)
+	p.checkFull(t, e, c)
+	p.detach(t, c)
+	require.NoError(t, e.q.Close())
+	p.checkMaxQueues(t)
+}
+
+// refusesReceives posts to a queue for two receives what it must refuse, and fills it.
+func (p *Pair) refusesReceives(t T, e *queueEnd) {
+	t.Helper()
 	mem := p.B.Local.mem
 	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { p.complain("a refused receive ended") }}
 	buf := e.buffer(t, 8)
-	long := make([]uct.IOV, a.MaxRecvIOV+1)
+	long := make([]uct.IOV, p.A.Iface.Attr().Queue.MaxRecvIOV+1)
 	for k := range long {
 		long[k] = uct.IOV{Buf: buf[:1], Mem: mem}
 	}
@@ -250,8 +265,12 @@ func checkQueueLimits(t T, p *Pair) {
 	e.post(t, 1, 8)
 	e.post(t, 2, 8)
 	assert.Equal(t, uct.ErrNoResource, e.q.Post(r, []uct.IOV{{Buf: buf, Mem: mem}}), "a full queue")
+}
 
-	c := p.attach(t, p.AB, e.q.Number())
+// refusesSends sends over a connection what it must refuse.
+func (p *Pair) refusesSends(t T, c uct.QueueConn) {
+	t.Helper()
+	a := p.A.Iface.Attr().Queue
 	done := &uct.Completion{Count: 1, Func: func(*uct.Completion) { p.complain("a refused send ended") }}
 	piece := uct.IOV{Buf: p.A.Local.take(1), Mem: p.A.Local.mem}
 	var iov []uct.IOV
@@ -269,14 +288,6 @@ func checkQueueLimits(t T, p *Pair) {
 		assert.Equal(t, uct.ErrInvalidParam, err, "memory without registration")
 	}
 	p.A.Local.giveBack(piece.Buf)
-	for range 2 { // the queue and the connection are as before
-		p.sendTo(t, p.AB, c, pattern(1, 8), 1)
-	}
-	e.await(t, 2)
-	p.checkFull(t, e, c)
-	p.detach(t, c)
-	require.NoError(t, e.q.Close())
-	p.checkMaxQueues(t)
 }
 
 // checkFull fills a connection to a queue without receives.

@@ -157,18 +157,22 @@ func checkWakeRace(t T, p *Pair) {
 		}
 	}
 	taken.Store(int64(count)) // the sender goes on also after a failure
-	for ended := false; !ended; {
+	assert.NoError(t, p.progressUntil(failed))
+	assert.Equal(t, count, seen)
+}
+
+// progressUntil progresses B until an error is received, which it returns.
+func (p *Pair) progressUntil(ended <-chan error) error {
+	for {
 		select {
-		case err := <-failed:
-			assert.NoError(t, err)
-			ended = true
+		case err := <-ended:
+			return err
 		default:
 			if p.B.Iface.Progress() == 0 {
 				runtime.Gosched()
 			}
 		}
 	}
-	assert.Equal(t, count, seen)
 }
 
 // trickle sends count messages, each after the one before was taken, with a
