@@ -22,14 +22,15 @@ func newEndpoints() *cobra.Command {
 	var e endpointsFlags
 	cmd := &cobra.Command{
 		Use:   "endpoints",
-		Short: "Compare the six categories of endpoints for threads: rate and resources",
+		Short: "Compare the six categories of endpoints for threads",
 		Long: `Compare the six categories of endpoints for threads: rate and resources.
 
-Each thread writes small messages by RDMA, one work request in a call and with a
-completion for each, inline and by BlueFlame, as the study of scalable endpoints has
-it for applications; -p and --unsignaled change that. Arrivals are verified. On a
-machine with fewer processors than threads rates show what locks and calls cost, not
-what a NIC does; --model predicts that. Resources do not depend on the machine.
+Each thread writes small messages by RDMA, one work request in a call and with
+a completion for each, inline and by BlueFlame, as the study of scalable
+endpoints has it for applications; -p and --unsignaled change that. Arrivals
+are verified. On a machine with fewer processors than threads rates show what
+locks and calls cost, not what a NIC does; --model predicts that. Resources do
+not depend on the machine.
 
 Categories: ` + strings.Join(categoryNames(), " ") + `.`,
 		Example: `  perftest endpoints                        all categories, 1 to 16 threads

@@ -14,8 +14,9 @@ func (p Program) newInfo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
 		Short: "Print devices, transports, their limits and the configuration",
-		Long: `Print devices, transports, their capabilities and limits, the protocols of an endpoint, and
-the configuration, by the letters of ucx_info. Without letters: version and devices.`,
+		Long: `Print devices, transports, their capabilities and limits, the protocols of an
+endpoint, and the configuration, by the letters of ucx_info. Without letters:
+version and devices.`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.config()

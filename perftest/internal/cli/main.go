@@ -147,6 +147,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
 	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))
 	p.rename(root)
 	return root
 }

@@ -246,6 +246,22 @@ func TestMain_Info(t *testing.T) {
 	}
 }
 
+// TestHelp_Width: no command has help that is wider than a terminal, but for lists of values that
+// are one word.
+func TestHelp_Width(t *testing.T) {
+	root := Program{Name: defaultName}.newRoot(nil)
+	for _, c := range append(root.Commands(), root) {
+		var out strings.Builder
+		c.SetOut(&out)
+		require.NoError(t, c.Help())
+		for _, line := range strings.Split(out.String(), "\n") {
+			if words := strings.Fields(line); len(words) > 1 { // one alone is a list of values
+				assert.LessOrEqual(t, len(line), helpWidth, "%s: %s", c.Name(), line)
+			}
+		}
+	}
+}
+
 // TestMain_DefaultAndFullSizes: the default is a choice of what --full measures.
 func TestMain_DefaultAndFullSizes(t *testing.T) {
 	short, err := jobOf(t, "-x self")

@@ -26,16 +26,16 @@ func newMsgrate() *cobra.Command {
 		Short: "Measure the message rate of threads that share verbs objects",
 		Long: `Measure the message rate of threads that share verbs objects.
 
-Each thread writes small messages by RDMA in lists of p work requests (postlist), of
-which each q-th asks for a completion (unsignaled), inline and by BlueFlame where
-the rules of mlx5 allow. Each feature can be turned off, and each kind of object
-shared by x threads, as in the study of scalable endpoints. Arrivals are
-verified. On a machine with fewer processors than threads rates show what locks and
-calls cost, not what a NIC does; --model predicts that.
+Each thread writes small messages by RDMA in lists of p work requests
+(postlist), of which each q-th asks for a completion (unsignaled), inline and
+by BlueFlame where the rules of mlx5 allow. Each feature can be turned off, and
+each kind of object shared by x threads, as in the study of scalable endpoints.
+Arrivals are verified. On a machine with fewer processors than threads rates
+show what locks and calls cost, not what a NIC does; --model predicts that.
 
-Kinds of objects: ` + strings.Join(shareNames(), " ") + `. "none" gives each
-thread a context of its own and takes --ways as numbers of threads.`,
-		Example: `  perftest msgrate                                   sixteen threads, each kind of object
+Kinds of objects: ` + strings.Join(shareNames(), " ") + `. "none"
+gives each thread a context of its own and takes --ways as numbers of threads.`,
+		Example: `  perftest msgrate                           16 threads, each kind of object
   perftest msgrate --share cq,qp --features all,postlist
   perftest msgrate --share ctx -o csv --plot ctx.svg`,
 		Args: usage(cobra.NoArgs),

@@ -116,18 +116,21 @@ func newOverlap() *cobra.Command {
 		Short: "Measure how much of the processor messages leave to the program",
 		Long: `Measure how much of the processor messages leave to the program.
 
-An iteration goes through a barrier, posts a message, works and waits; work is doubled until that takes
-more than twice as long as with hardly any (base). Overhead is the time beyond that of the same
-without the message, and application availability one minus its share of base: the method of the
-Sandia micro-benchmarks for host processor overhead. The measured side sends (isend) or receives
-(irecv) while the other one waits for it, or it sends and the other one works as long (both).
+An iteration goes through a barrier, posts a message, works and waits; work is
+doubled until that takes more than twice as long as with hardly any (base).
+Overhead is the time beyond that of the same without the message, and
+application availability one minus its share of base: the method of the Sandia
+micro-benchmarks for host processor overhead. The measured side sends (isend)
+or receives (irecv) while the other one waits for it, or it sends and the other
+one works as long (both).
 
-Two processes on the shm fabric, over tagged messages of ucp with registered buffers. A device in software takes
-processor time that silicon would not; it is told separately. --model runs the same messages in the
-virtual time of two machines with a NIC each.
+Two processes on the shm fabric, over tagged messages of ucp with registered
+buffers. A device in software takes processor time that silicon would not; it
+is told separately. --model runs the same messages in the virtual time of two
+machines with a NIC each.
 
-Protocols, with rendezvous from 8 KiB on: rput and rget (put_zcopy, get_zcopy), tupleq,
-and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
+Protocols, with rendezvous from 8 KiB on: rput and rget (put_zcopy, get_zcopy),
+tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 		Example: `  perftest overlap --model connectxddr            the figure of the TupleQ paper
   perftest overlap --sides isend -s 1-1m/4        in real time
   perftest overlap --protocols rget --sides both -o csv --plot overlap.svg`,

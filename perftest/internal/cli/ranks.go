@@ -44,15 +44,17 @@ func (p Program) newRanks(args []string) *cobra.Command {
 		Short: "Measure messages between ranks, and collective operations",
 		Long: `Measure messages between ranks, and collective operations.
 
-Ranks are those of package ucp/ucpgroup, over tagged messages of UCP. perftest starts them as
-processes of this host, unless a process manager has started perftest: then it is one of
-its ranks, and rank 0 prints. Hydra's mpiexec is such a process manager, and Slurm's
-srun with --mpi=pmi2. With --in-process ranks are goroutines.
+Ranks are those of package ucp/ucpgroup, over tagged messages of UCP. perftest
+starts them as processes of this host, unless a process manager has started
+perftest: then it is one of its ranks, and rank 0 prints. Hydra's mpiexec is
+such a process manager, and Slurm's srun with --mpi=pmi2. With --in-process
+ranks are goroutines.
 
-pingpong is a message between ranks 0 and 1, ring one that goes around all ranks; the others are
-collective operations. Each round follows a barrier that is not counted. Data is checked after
-the rounds. A rank that ends before the others ends them, with the reason. Where there
-are more ranks than processors, times are those of the scheduler.`,
+pingpong is a message between ranks 0 and 1, ring one that goes around all
+ranks; the others are collective operations. Each round follows a barrier that
+is not counted. Data is checked after the rounds. A rank that ends before the
+others ends them, with the reason. Where there are more ranks than processors,
+times are those of the scheduler.`,
 		Example: `  perftest ranks                                       four ranks, all tests
   perftest ranks --ranks 8 -t allreduce,bcast -s 8-1m/16
   perftest ranks -x tcp -t pingpong -s 8

@@ -70,7 +70,8 @@ func (p Program) newServer() *cobra.Command {
 ADDRESS is where to listen: HOST, HOST:PORT or :PORT, by default ` + defaultHost + `. The
 two sides exchange keys that give access to the target's test memory, without
 authentication: listen on other addresses only in a network that you trust. The
-device decides which hosts can be reached; the fabric shm needs both sides on one.`,
+device decides which hosts can be reached; the fabric shm needs both sides on
+one.`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := address(args, port)
@@ -143,7 +144,7 @@ func (p Program) newClient() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "client [ADDRESS]",
 		Short: "Measure against perftest server",
-		Long:  "Measure against perftest server at ADDRESS: HOST, HOST:PORT or :PORT, by default " + defaultHost + ".\nOf -c only the initiator's processor has an effect; pin the server with taskset.",
+		Long:  "Measure against perftest server at ADDRESS: HOST, HOST:PORT or :PORT, by\ndefault " + defaultHost + ".\nOf -c only the initiator's processor has an effect; pin the server with taskset.",
 		Args:  usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := address(args, port)

@@ -44,19 +44,21 @@ func (p Program) newSP(args []string) *cobra.Command {
 		Short: "Run the SP benchmark of the NAS Parallel Benchmarks on ranks",
 		Long: `Run the SP benchmark of the NAS Parallel Benchmarks on ranks.
 
-Navier-Stokes equations on a cube, implicit in time: sweeps along x, y and z solve lines
-with five diagonals. The cube is cut for a square number of ranks so that each has work in all
-stages of a sweep; receives are posted before the work that their data is not needed
-for, and waited for behind it. Classes are S, W, A, B and C, of 12, 36, 64, 102 and 162 points in each
-direction. The result is compared with the published one: exit status 3 if it differs.
+Navier-Stokes equations on a cube, implicit in time: sweeps along x, y and z
+solve lines with five diagonals. The cube is cut for a square number of ranks
+so that each has work in all stages of a sweep; receives are posted before the
+work that their data is not needed for, and waited for behind it. Classes are
+S, W, A, B and C, of 12, 36, 64, 102 and 162 points in each direction. The
+result is compared with the published one: exit status 3 if it differs.
 
-Ranks are processes that this one starts; or those of mpiexec or srun, if it is one of them. Rendezvous
-begins at 8 KiB, as in the study of TupleQ. On a machine with fewer processors than
-ranks times show what messages cost, not what they hide.`,
+Ranks are processes that this one starts; or those of mpiexec or srun, if it is
+one of them. Rendezvous begins at 8 KiB, as in the study of TupleQ. On a
+machine with fewer processors than ranks times show what messages cost, not
+what they hide.`,
 		Example: `  perftest sp                              class S on 4 ranks, each protocol
   perftest sp --class A --ranks 9 -x rc
   perftest sp --class W --ranks 1 --protocols am
-  mpiexec -n 4 perftest sp -x rc           ranks of a process manager that speaks PMI
+  mpiexec -n 4 perftest sp -x rc           ranks of a process manager with PMI
   perftest sp --model connectxddr          the figure of the TupleQ paper
   perftest sp --class A --costs            what its computation costs here`,
 		Args: usage(cobra.NoArgs),

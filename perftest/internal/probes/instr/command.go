@@ -45,22 +45,25 @@ func Command() *cobra.Command { return newCommand(openers) }
 const long = `Count the instructions of one operation, by layer and function.
 
 A child process runs each operation over verbs, UCT and UCP on the software HCA
-while this one single-steps it with ptrace. That needs no performance counters and
-no privilege, and the counts are exact: they compare layers on a noisy machine.
+while this one single-steps it with ptrace. That needs no performance counters
+and no privilege, and the counts are exact: they compare layers on a noisy
+machine.
 
 Rows are where instructions were executed, columns the API that was called. The
-caller's own instructions are not counted; those in the standard library count for
-the layer that called it; everything between a doorbell and its return is the
-software HCA's and not part of the total, because hardware does it elsewhere. A put of
-1 KiB is posted from registered memory in verbs, and copied into a transport buffer by
-UCT and UCP; put_zcopy and get_zcopy, from 512 B on, are posted from registered memory
-in all three, in UCP without a request. Active messages are counted on both sides: am_short and am_bcopy are the
-sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to the
-handler's return, in UCT over every transport that -x knows, of which ud and ud_mlx5
-have nothing else, in UCP (SendActive) over those that it is counted over, rc and sm.
-Sizes of UCT have the 8 bytes of the header in them. Tagged messages are those of UCP:
-tag is TagSend, tag_post TagRecv before there is a message and tag_kept after, and
-tag_recv the receiver's progress that fills a receive.`
+caller's own instructions are not counted; those in the standard library count
+for the layer that called it; everything between a doorbell and its return is
+the software HCA's and not part of the total, because hardware does it
+elsewhere. A put of 1 KiB is posted from registered memory in verbs, and copied
+into a transport buffer by UCT and UCP; put_zcopy and get_zcopy, from 512 B on,
+are posted from registered memory in all three, in UCP without a request.
+Active messages are counted on both sides: am_short and am_bcopy are the
+sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to
+the handler's return, in UCT over every transport that -x knows, of which ud
+and ud_mlx5 have nothing else, in UCP (SendActive) over those that it is
+counted over, rc and sm. Sizes of UCT have the 8 bytes of the header in them.
+Tagged messages are those of UCP: tag is TagSend, tag_post TagRecv before there
+is a message and tag_kept after, and tag_recv the receiver's progress that
+fills a receive.`
 
 func newCommand(openers map[Part]opener) *cobra.Command {
 	var o options

@@ -33,25 +33,27 @@ type options struct {
 	list, quiet        bool
 }
 
-const longHelp = `Compare with UCX: run ucx_perftest (package ` + ucxPackage + `) and this perftest in
-turns, on the same two processors, for the same test, size and data layout. Layout "ucp"
-is UCP on both sides, UCX's restricted by UCX_TLS to what --list names.
+const longHelp = `Compare with UCX: run ucx_perftest (package ` + ucxPackage + `) and this
+perftest in turns, on the same two processors, for the same test, size and data
+layout. Layout "ucp" is UCP on both sides, UCX's restricted by UCX_TLS to what
+--list names.
 
-Each pair of runs is measured with a probe before, between and after: how long a
-cache line takes from one processor to the other. A pair counts where its own probes
-agree within a factor of 1.5; they also tell whether the processors are near each
-other (--near) or far, and each of the two has a row of its own. Pairs are run until
-one row has --rounds of them, at most three times as many; where none counts, the row
-is called "moved" and has those that do not. Figures are medians. The ratio is ours
-over UCX's, the median over pairs: of times, one way for ping-pongs, it should be
-small, of rates and bandwidths large. What runs on the other hardware threads of the
-cores can halve the speed for seconds; the ratio of the best run of each side (Best)
-feels least of it.
+Each pair of runs is measured with a probe before, between and after: how long
+a cache line takes from one processor to the other. A pair counts where its own
+probes agree within a factor of 1.5; they also tell whether the processors are
+near each other (--near) or far, and each of the two has a row of its own.
+Pairs are run until one row has --rounds of them, at most three times as many;
+where none counts, the row is called "moved" and has those that do not. Figures
+are medians. The ratio is ours over UCX's, the median over pairs: of times, one
+way for ping-pongs, it should be small, of rates and bandwidths large. What
+runs on the other hardware threads of the cores can halve the speed for
+seconds; the ratio of the best run of each side (Best) feels least of it.
 
-On a machine that others use, run it with a real-time priority (chrt -r 1): both
-sides inherit it.
+On a machine that others use, run it with a real-time priority (chrt -r 1):
+both sides inherit it.
 
-Exit status: 0 well, also where a goal is missed; 1 failed; 77 ucx_perftest is missing.`
+Exit status: 0 well, also where a goal is missed; 1 failed; 77 ucx_perftest is
+missing.`
 
 // Command returns "perftest compare-ucx".
 func Command() *cobra.Command {
