@@ -146,7 +146,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), instr.Command(), compare.Command())
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))
 	p.rename(root)
 	return root
@@ -181,4 +181,10 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// checked makes errors of what a command checks before it runs usage errors.
+func checked(cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.PreRunE = usage(cmd.Args), usage(cmd.PreRunE)
+	return cmd
 }

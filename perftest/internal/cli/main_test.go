@@ -181,12 +181,17 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"info --fabric ether", "ether"},
 		{"info --bogus", "see perftest info --help"},
 		{"-s 8x", "want a number of bytes"},
+		{"instructions put", "unknown command"},
+		{"instructions --ops put_short", `unknown operation "put_short"`},
+		{"instructions -o xml", `unknown format "xml"`},
+		{"compare-ucx -o xml", `unknown output format "xml"`},
+		{"compare-ucx sm", "unknown command"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := perftest(t, strings.Fields(c.args)...)
 			assert.Equal(t, exitUsage, code, errs)
 			assert.Contains(t, errs, c.want)
-			assert.Regexp(t, `see perftest (client |server |info )?--help\n$`, errs)
+			assert.Regexp(t, `see perftest (client |server |info |instructions |compare-ucx )?--help\n$`, errs)
 			assert.Empty(t, out)
 		})
 	}

@@ -74,6 +74,7 @@ func newCommand(openers map[Part]opener) *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: false,
+		PreRunE:       func(*cobra.Command, []string) error { return o.check() },
 		RunE:          func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.bind(cmd)
@@ -117,6 +118,15 @@ func childCommand(openers map[Part]opener) *cobra.Command {
 
 // fabrics are the values of the flag; the first is the default.
 var fabrics = []string{"loop", "shm"}
+
+// check refuses flags that make no sense.
+func (o options) check() error {
+	_, err := o.plan()
+	if err == nil {
+		_, err = o.writer()
+	}
+	return err
+}
 
 // run counts and prints.
 func (o options) run(cmd *cobra.Command) error {

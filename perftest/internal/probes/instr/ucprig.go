@@ -33,6 +33,7 @@ type ucpRig struct {
 	word   uint64       // result of atomics
 	req    *ucp.Request // of the counted operation; nil when it has ended
 	post   func() error // a put, as it is counted
+	atOnce bool         // puts and flushes end while they are posted
 	undo   cleanup.Stack
 }
 
@@ -50,7 +51,7 @@ var alternatives = map[string]struct {
 }
 
 func openUCP(fabric, alternative string) (_ rig, err error) {
-	r := &ucpRig{}
+	r := &ucpRig{atOnce: alternative == sm.Name}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undo.Run())
@@ -208,6 +209,9 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 	case Idle:
 		return steps{op: func() error { return want(r.worker.Progress(), 0) }}, nil
 	case Busy:
+		if r.atOnce {
+			return steps{}, fmt.Errorf("no put has a completion later: %w", unsupported(c))
+		}
 		return steps{before: r.putAndFlush, op: r.progressOnce, after: r.finish}, nil
 	}
 	return steps{}, unsupported(c)

@@ -59,11 +59,12 @@ missing.`
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:   "compare-ucx",
-		Short: "Compare with ucx_perftest on the same processors",
-		Long:  longHelp,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		Use:     "compare-ucx",
+		Short:   "Compare with ucx_perftest on the same processors",
+		Long:    longHelp,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return o.check() },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -98,9 +99,6 @@ func (o *options) check() error {
 var errTwoCPUs = errors.New("a comparison needs two different processors: see -c")
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	cases, err := choose(Cases(), o.only)
 	if err != nil {
 		return err
