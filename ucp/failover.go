@@ -81,11 +81,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 // leaveLane has an operation that waits for the resources of a lane which broke go on
 // with the next lane. What was begun ends here: the rest of it would come too late.
 func (r *Request) leaveLane() {
-	lost := r.ep.link.lanes.Lost(wireup.RMA)
 	switch {
-	case r.stage.role == noRole && r.stage.steps && lost != ucs.StatusOK: // behind a put, of which it may have had a part
-		r.fail(lost)
-		r.posted()
 	case r.stage.role == noRole: // a flush: that lane has nothing left
 		r.proceed()
 	case r.begun():
@@ -207,6 +203,8 @@ func (l *link) whyLost(r *Request) ucs.Status {
 		return ucs.StatusOK
 	case r.stage.role != noRole:
 		return l.lanes.Lost(r.stage.role)
+	case r.stage.steps && r.expect != l.losses: // behind a put, of which that lane may have had a part
+		return l.lanes.LastLost()
 	}
 	return l.lanes.Unreported()
 }

@@ -280,6 +280,9 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 	if e.status != 0 || e.closed {
 		return false, uct.ErrEPFailed
 	}
+	if e.i.stuck {
+		return false, uct.ErrNoResource
+	}
 	if e.inflight == 0 {
 		return false, nil
 	}

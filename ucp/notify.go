@@ -57,6 +57,9 @@ func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *R
 // putNotify posts the data, and the word behind it if the lane carries both.
 func (r *Request) putNotify() error {
 	x := r.ep.link.ordered()
+	if r.off == 0 {
+		r.expect = r.ep.link.losses
+	}
 	if x != nil && r.value <= math.MaxUint32 {
 		return r.putWithWord(x)
 	}
@@ -124,8 +127,13 @@ func (r *Request) behindPieces(l *lane) error {
 // dataPut runs when what was posted of the data has ended at this side.
 func (r *Request) dataPut() { r.goOn(&notifyOrderStage) }
 
-// dataThere runs when the data is at the peer.
-func (r *Request) dataThere() { r.goOn(&notifyWordStage) }
+// dataThere runs when the data is at the peer, unless a lane broke that may have had a part.
+func (r *Request) dataThere() {
+	if l := r.ep.link; l != nil && r.expect != l.losses {
+		r.fail(l.lanes.LastLost())
+	}
+	r.goOn(&notifyWordStage)
+}
 
 // goOn goes to the next stage, unless the request has failed or was given up.
 func (r *Request) goOn(next *stage) {

@@ -197,6 +197,53 @@ func TestPutNotify_Refused(t *testing.T) {
 	})
 }
 
+// TestPutNotify_LaneBreaks: the lane that has taken the data, and loses it, breaks before its turn to
+// be flushed, also where a flush has told of that already. No word comes, and the next put goes over
+// the next lane.
+func TestPutNotify_LaneBreaks(t *testing.T) {
+	near := likeUD()
+	near.latency = likeRC().latency / 2
+	for _, told := range []bool{false, true} {
+		t.Run(fmt.Sprintf("told=%v", told), func(t *testing.T) {
+			p, _ := fakePair(t, Config{}, likeRC(), likeRC2(), near)
+			p.connect()
+			require.NoError(t, p.finish(p.a.ep.SendActive(1, nil, nil, nil)))
+			p.warm()
+			first, x := p.a.ep.lane(wireup.AM), p.a.ep.lane(wireup.RMA)
+			require.Less(t, p.a.ep.link.lanes.Index(first), p.a.ep.link.lanes.Index(x))
+			seen := p.b.note(func(uint64) {})
+			y := x.EP.(*fakeEP)
+			y.i.loses, y.i.frozen = true, told
+			var flush *Request
+			if told {
+				require.NoError(t, p.a.ep.PutImplicit(pattern(100, 1), p.a.key.Addr(), p.a.key, nil))
+				var err error
+				flush, err = p.a.ep.Flush()
+				require.NoError(t, err)
+			}
+			first.EP.(*fakeEP).i.stuck = true
+			put, err := p.a.ep.PutNotify(pattern(100, 2), p.a.key.Addr(), p.a.key, 1, nil)
+			require.NoError(t, err)
+			p.until(func() bool { return told || y.i.lost == 100 })
+			y.fail(ucs.StatusTimedOut)
+			y.i.frozen = false
+			if told {
+				require.ErrorIs(t, p.finish(flush, nil), ucs.ErrTimedOut)
+			}
+			p.until(func() bool { return x.Retired })
+			require.False(t, put.Done(), "not all lanes are flushed")
+			first.EP.(*fakeEP).i.stuck = false
+			require.ErrorIs(t, p.finish(put, nil), ucs.ErrTimedOut)
+			require.NoError(t, p.a.ep.Err())
+			require.NoError(t, p.finish(p.a.ep.PutNotify(pattern(100, 3), p.a.key.Addr(), p.a.key, 2, nil)))
+			p.until(func() bool { return len(seen.words) > 0 })
+			assert.Equal(t, []uint64{2}, seen.words)
+			requireBytes(t, pattern(100, 3), p.b.mem.Bytes()[:100])
+			assert.Equal(t, "frc2", p.a.ep.lane(wireup.RMA).Iface.kind())
+		})
+	}
+}
+
 // TestPutNotify_Messages: words that nobody waits for, or that name no connection, are
 // counted and dropped.
 func TestPutNotify_Messages(t *testing.T) {
