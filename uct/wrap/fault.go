@@ -17,7 +17,8 @@ type Fault struct {
 	Refuse error
 	// Break has the EP fail for this reason, as by its transport: the call and those
 	// after it return ErrEPFailed, and the next Progress dispatches pending requests
-	// and calls OnError. What was in flight ends as that of an EP which is closed.
+	// and calls OnError. What was in flight ends as the transport has it, or when the EP is closed;
+	// only then does the peer hear of it.
 	Break error
 }
 
@@ -25,8 +26,8 @@ type Fault struct {
 func Faults(plan Plan) Hooks {
 	return Hooks{
 		Iface: func(i *Iface) {
-			f := &faultyIface{Iface: i.Iface, outer: i}
-			i.Iface, i.Has.Watch = f, nil
+			f := &faultyIface{Iface: i.Iface, onError: i.OnError}
+			i.Iface, i.OnError, i.Has.Watch = f, f.failed, nil
 			if i.Has.Wake != nil {
 				i.Has.Wake = &wakeUnless{i.Has.Wake, func() bool { return len(f.broken) > 0 }}
 			}
@@ -45,8 +46,20 @@ func Faults(plan Plan) Hooks {
 // faultyIface tells of EPs that a plan has broken.
 type faultyIface struct {
 	uct.Iface
-	outer  *Iface
-	broken []*faultyEP
+	onError func(uct.EP, error)
+	broken  []*faultyEP
+}
+
+// failed tells of an EP that failed, once: below, or as planned.
+func (i *faultyIface) failed(ep uct.EP, err error) {
+	e, ok := ep.(*EP).EP.(*faultyEP)
+	if !ok || e.told {
+		return
+	}
+	e.told = true
+	if i.onError != nil {
+		i.onError(ep, err)
+	}
 }
 
 // Progress implements uct.Iface.
@@ -68,6 +81,7 @@ type faultyEP struct {
 	asked  int
 	err    error // what is returned since the EP broke
 	reason error
+	told   bool // of the failure
 	closed bool
 }
 
@@ -97,9 +111,8 @@ func (e *faultyEP) end() int {
 		return 0
 	}
 	e.EP.PurgePending(func(r *uct.PendingReq) { _ = r.Func(r) }) // their posts see the failure
-	_ = e.EP.Close()
-	if i := e.outer.On; i.OnError != nil && !e.closed {
-		i.OnError(e.outer, e.reason)
+	if !e.closed {
+		e.outer.On.OnError(e.outer, e.reason)
 	}
 	return 1
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest"
 	"github.com/gucx/gucx/uct/ucttest/memtp"
@@ -159,6 +160,73 @@ func TestFaults_Break(t *testing.T) {
 	assert.Equal(t, 2, l.got)
 	require.NoError(t, l.ep.Close())
 	assert.Empty(t, dispatched)
+}
+
+// TestFaults_BreakTwice: an EP that fails below, and as planned, has failed once.
+func TestFaults_BreakTwice(t *testing.T) {
+	broken := func(uct.EP, uct.Variant, int) wrap.Fault { return wrap.Fault{Break: ucs.ErrTimedOut} }
+	late := func(_ uct.EP, _ uct.Variant, n int) (f wrap.Fault) {
+		if n > 0 {
+			f.Break = ucs.ErrIO
+		}
+		return f
+	}
+	l := open(t, wrap.Faults(broken), wrap.Faults(late))
+	am := l.ep.Ops().AM
+	assert.ErrorIs(t, am.AMShort(1, 0, nil), ucs.ErrTimedOut)
+	assert.ErrorIs(t, am.AMShort(1, 0, nil), ucs.ErrIO)
+	l.progress(10)
+	assert.Len(t, l.failed, 1)
+	require.NoError(t, l.ep.Close())
+}
+
+// TestFaults_BreakOfAPair: the peer of an EP that broke hears of it when that is closed.
+func TestFaults_BreakOfAPair(t *testing.T) {
+	armed := false
+	h := harness(func(c *memtp.Config) { c.ConnectEP = true }, wrap.Faults(func(uct.EP, uct.Variant, int) (f wrap.Fault) {
+		if armed {
+			f.Break = ucs.ErrTimedOut
+		}
+		return f
+	}))
+	var sides [2]struct {
+		iface  uct.Iface
+		ep     uct.EP
+		failed []error
+	}
+	for k := range sides {
+		x := &sides[k]
+		md, err := h.OpenMD()
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, md.Close()) })
+		x.iface, err = md.OpenIface(uct.IfaceParams{Transport: h.Transport, Device: memtp.Device, Config: h.Config(ucttest.Options{}),
+			OnError: func(_ uct.EP, err error) { x.failed = append(x.failed, err) }})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, x.iface.Close()) })
+		x.ep, err = x.iface.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+	}
+	a, b := &sides[0], &sides[1]
+	progress := func() { a.iface.Progress(); b.iface.Progress() }
+	connect := func(x, to uct.EP, at uct.Iface) {
+		require.NoError(t, x.Ops().Connect.Connect(at.Ext().Address.DeviceAddr(nil), to.Ops().Connect.EPAddr(nil)))
+	}
+	connect(a.ep, b.ep, b.iface)
+	connect(b.ep, a.ep, a.iface)
+	armed = true
+	require.ErrorIs(t, a.ep.Ops().AM.AMShort(1, 0, nil), uct.ErrEPFailed)
+	armed = false
+	progress()
+	require.Equal(t, []error{ucs.ErrTimedOut}, a.failed)
+	require.NoError(t, b.ep.Ops().AM.AMShort(1, 0, nil))
+	progress()
+	assert.Empty(t, b.failed)
+	require.NoError(t, a.ep.Close())
+	_ = b.ep.Ops().AM.AMShort(1, 0, nil)
+	progress()
+	require.Len(t, b.failed, 1)
+	assert.ErrorIs(t, b.failed[0], ucs.ErrPeerClosed)
+	require.NoError(t, b.ep.Close())
 }
 
 // TestFaults_BreakBehindPending: requests that wait are dispatched, and see the failure.
