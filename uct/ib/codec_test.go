@@ -111,7 +111,7 @@ func TestStatus(t *testing.T) {
 		verbs.WCWRFlushErr:     ucs.StatusCanceled,
 		verbs.WCRemAccessErr:   ucs.StatusRemoteAccess,
 		verbs.WCRemInvReqErr:   ucs.StatusRemoteInvalid,
-		verbs.WCRetryExcErr:    ucs.StatusConnReset,
+		verbs.WCRetryExcErr:    ucs.StatusTimedOut,
 		verbs.WCRNRRetryExcErr: ucs.StatusRNR,
 		verbs.WCRemOpErr:       ucs.StatusConnReset,
 		verbs.WCLocQPOpErr:     ucs.StatusInternal,

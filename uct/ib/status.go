@@ -37,8 +37,10 @@ func Status(s verbs.WCStatus) ucs.Status {
 		return ucs.StatusRemoteInvalid
 	case verbs.WCRNRRetryExcErr:
 		return ucs.StatusRNR
-	case verbs.WCRemOpErr, verbs.WCRemAbortErr, verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
-		return ucs.StatusConnReset // nobody answers: the peer has died or vanished
+	case verbs.WCRemOpErr, verbs.WCRemAbortErr:
+		return ucs.StatusConnReset
+	case verbs.WCRetryExcErr, verbs.WCRespTimeoutErr:
+		return ucs.StatusTimedOut // nobody answers: the peer, or the way to it over this device
 	case verbs.WCLocQPOpErr, verbs.WCBadRespErr:
 		return ucs.StatusInternal
 	default: // EE contexts and tag matching, which we do not use; device faults

@@ -48,9 +48,10 @@
 //
 // The first failed completion of a QP fails its EP: the operation gets the status
 // of the cause, and so does a flush; other operations behind it get
-// StatusCanceled, or the cause if that was the connection (reset, no receive
-// buffer). A bad remote key, range or right is such a failure, on the initiator's
+// StatusCanceled, or the cause if that was the connection (reset, no answer, no
+// receive buffer). A bad remote key, range or right is such a failure, on the initiator's
 // EP and, by an asynchronous event, ErrIO on the target's. A peer that dies is told by
-// the device, or by nobody answering: that is ErrConnReset. A peer that closes its EP
+// the device: that is ErrConnReset. If all there is to see is that nobody answers, that is
+// ErrTimedOut: it may be the way over this device. A peer that closes its EP
 // sends a control message first: that is ErrPeerClosed. Other EPs of the iface go on.
 package rccore

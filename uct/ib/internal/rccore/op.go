@@ -298,7 +298,7 @@ func (e *EP) opStatus(kind opKind, st ucs.Status) ucs.Status {
 		return st
 	}
 	switch e.cause {
-	case ucs.StatusConnReset, ucs.StatusPeerClosed, ucs.StatusRNR:
+	case ucs.StatusConnReset, ucs.StatusPeerClosed, ucs.StatusTimedOut, ucs.StatusRNR:
 		return e.cause
 	}
 	if kind == opFlush {
