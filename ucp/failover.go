@@ -174,7 +174,7 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	}
 	if l := e.link; l != nil {
 		why := l.whyLost(r)
-		if st == ucs.StatusCanceled && why != ucs.StatusOK && r.flags&(reqPosted|reqFlushing) != 0 {
+		if why != ucs.StatusOK && r.flags&(reqPosted|reqFlushing) != 0 && l.wentWith(st) {
 			st = why
 		}
 		if r.stage.tells {
@@ -195,6 +195,21 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 	return st
 }
 
+// wentWith reports that a status may be how a transport ended what was in flight over a lane that
+// is out of use: the lane was closed, or the peer has closed it.
+func (l *link) wentWith(st ucs.Status) bool {
+	switch st {
+	case ucs.StatusCanceled:
+		return true
+	case ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusConnReset, ucs.StatusPeerClosed:
+		return l.lingers()
+	}
+	return false
+}
+
+// lingers reports that operations may be in flight over lanes that are out of use.
+func (l *link) lingers() bool { return l.e.held != nil || l.retiring() }
+
 // whyLost is why the latest lane broke that a request was posted over; StatusOK if none
 // has.
 func (l *link) whyLost(r *Request) ucs.Status {
@@ -203,7 +218,7 @@ func (l *link) whyLost(r *Request) ucs.Status {
 		return ucs.StatusOK
 	case r.stage.role != noRole:
 		return l.lanes.Lost(r.stage.role)
-	case r.stage.steps && r.expect != l.losses: // behind a put, of which that lane may have had a part
+	case l.lanes.Unreported() == ucs.StatusOK && l.lingers():
 		return l.lanes.LastLost()
 	}
 	return l.lanes.Unreported()

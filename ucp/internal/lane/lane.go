@@ -50,7 +50,7 @@ type Set[I comparable] struct {
 	All    [wireup.MaxLanes]Lane[I]
 
 	lost       [wireup.Aux]ucs.Status // why the lane broke that a role lost last
-	lastLost   ucs.Status             // why the latest lane broke
+	lastLost   ucs.Status             // why the latest lane broke that was in use
 	unreported ucs.Status             // why a lane broke of which no flush has told
 }
 
@@ -94,8 +94,11 @@ func (s *Set[I]) Prove(x *Lane[I]) {
 // Retire takes all roles from a lane that broke for a reason. It returns those that it
 // had here.
 func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
-	if x.Active && x.Proven && !x.told {
-		s.unreported = st
+	if x.Active {
+		s.lastLost = st
+		if x.Proven && !x.told {
+			s.unreported = st
+		}
 	}
 	for role := range wireup.Aux {
 		if s.Use[role] == x {
@@ -104,7 +107,6 @@ func (s *Set[I]) Retire(x *Lane[I], st ucs.Status) (had wireup.Roles) {
 		}
 	}
 	x.Active, x.Retired, x.Failed = false, true, nil
-	s.lastLost = st
 	s.FindSingle()
 	return had
 }
@@ -115,7 +117,7 @@ func (s *Set[I]) Clear() { s.Use, s.Single = [wireup.Aux]*Lane[I]{}, nil }
 // Lost is why the lane broke that a role lost last; StatusOK if it has lost none.
 func (s *Set[I]) Lost(role wireup.Role) ucs.Status { return s.lost[role] }
 
-// LastLost is why the latest lane broke; StatusOK if none has.
+// LastLost is why the latest lane broke that was in use; StatusOK if none has.
 func (s *Set[I]) LastLost() ucs.Status { return s.lastLost }
 
 // Unreported is why a lane broke of which no flush has told; StatusOK if there is none.

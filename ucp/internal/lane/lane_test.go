@@ -56,7 +56,10 @@ func TestSet_RetireOfWhatWasNotUsed(t *testing.T) {
 	s := two()
 	s.Retire(&s.All[0], ucs.StatusIOError)
 	assert.Equal(t, ucs.StatusOK, s.Unreported(), "nothing was posted over it")
+	assert.Equal(t, ucs.StatusIOError, s.LastLost())
 	assert.True(t, s.All[0].Retired)
+	s.Retire(&s.All[2], ucs.StatusRejected)
+	assert.Equal(t, ucs.StatusIOError, s.LastLost(), "it came to nothing")
 	assert.Equal(t, 1, s.Index(&s.All[1]))
 	assert.Equal(t, -1, s.Index(&Lane[string]{}))
 }
