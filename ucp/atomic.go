@@ -18,7 +18,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key *RKe
 		if err == nil {
 			return nil
 		}
-		if err != uct.ErrNoResource && !e.moves(err) {
+		if err != uct.ErrNoResource && !e.moves(&postStage, err) {
 			return e.refused(action{&postStage, op, size}, err)
 		}
 	}

@@ -156,8 +156,8 @@
 //   - ErrPeerClosed if the peer left in order: it closed its EP or its worker;
 //   - ErrConnReset if its process ended otherwise, also by a kill, or vanished;
 //   - ErrTimedOut if an operation needs a lane and the peer did not go on with the
-//     handshake for Config.WireupTimeout, or if ud, which has no other way to find out,
-//     got no answer;
+//     handshake for Config.WireupTimeout, or if a transport that has no other way to find
+//     out got no answer;
 //   - ErrRemoteAccess if the target refused an access that the key seemed to permit.
 //
 // An error is an [Error]: one line with the operation, the peer, the transport and the

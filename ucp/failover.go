@@ -111,20 +111,26 @@ func (r *Request) waitAgain() {
 // false for other errors, and if there is no next lane.
 func (r *Request) reroute(err error) bool {
 	s := r.stage
-	if s.role == noRole || r.begun() || !r.ep.moves(err) {
+	if s.role == noRole || r.begun() || !r.ep.moves(s, err) {
 		return false
 	}
 	r.waitAgain()
 	return true
 }
 
-// moves reports that a lane did not take an operation since it is broken, and that others
-// will.
-func (e *EP) moves(err error) bool {
+// moves reports that a lane did not take an operation of a stage since it is broken, and that
+// others will. The transport may have told already, or tells in Progress.
+func (e *EP) moves(s *stage, err error) bool {
 	if !errors.Is(err, uct.ErrEPFailed) || e.state != epOpen {
 		return false
 	}
 	x, why := e.told()
+	if x == nil {
+		x, why = s.lane(e), err
+	}
+	if x == nil {
+		x = e.link.only()
+	}
 	return x != nil && !e.link.fatal(x, why)
 }
 

@@ -305,7 +305,7 @@ func (r *Request) notPending(err error) (_ *Request, busy bool, _ error) {
 	}
 	e, a := r.ep, r.action()
 	r.worker.recycle(r)
-	if err == uct.ErrNoResource || e.moves(err) {
+	if err == uct.ErrNoResource || e.moves(a.stage, err) {
 		return nil, true, nil
 	}
 	return nil, false, e.refused(a, err)

@@ -1,0 +1,255 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
+	"github.com/gucx/gucx/wireup"
+)
+
+// breaker is a layer that breaks an endpoint at its next operation.
+type breaker struct {
+	ep    uct.EP // nil: none
+	times int
+}
+
+func (b *breaker) plan(ep uct.EP, _ uct.Variant, _ int) (f wrap.Fault) {
+	if ep == b.ep {
+		f.Break = ucs.ErrTimedOut
+		b.times++
+	}
+	return f
+}
+
+// under is a set whose first side has the layer.
+func (b *breaker) under(set transports) transports {
+	open := set.open
+	set.open = func(t testing.TB) (x, y []uct.Component) {
+		x, y = open(t)
+		return layered(x, wrap.Faults(b.plan)), y
+	}
+	return set
+}
+
+// failing is an endpoint that can be made to fail as by its device: what is in flight is lost, and
+// the peer gets no answer any more.
+type failing interface{ Fail(ucs.Status, error) }
+
+// apart is two devices of which one has the cheaper messages, and the other one the cheaper puts,
+// gets and atomics.
+func apart(testing.TB) func() []uct.Component {
+	open := hcas(2)
+	return func() (list []uct.Component) {
+		for _, c := range open() {
+			list = append(list, pricedComponent{c})
+		}
+		return list
+	}
+}
+
+// pricedComponent, and its domains, have ifaces with costs that apart wants.
+type pricedComponent struct{ uct.Component }
+
+func (c pricedComponent) OpenMD(name string) (uct.MD, error) {
+	md, err := c.Component.OpenMD(name)
+	return pricedMD{md}, err
+}
+
+type pricedMD struct{ uct.MD }
+
+func (m pricedMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
+	i, err := m.MD.OpenIface(p)
+	if err != nil {
+		return nil, err
+	}
+	x := &costed{i, *i.Attr()}
+	for v := range x.attr.Costs {
+		x.attr.Costs[v] = uct.Cost{Latency: 1000, Bandwidth: 1 << 30}
+		if message := uct.Variant(v) <= uct.AMZcopy; message == (p.Device == "softhca1:1") {
+			x.attr.Costs[v].Latency = 9000
+		}
+	}
+	return x, nil
+}
+
+// A side has its puts in the first half of the other's memory, at whose end is the word of the
+// atomics, and gets from the second half.
+const (
+	half    = memLen / 2
+	putLen  = half - 64
+	counter = half - 8
+)
+
+// underWay is the operations that one side has begun.
+type underWay struct {
+	x, to      *end
+	seed       int
+	may, must  []*Request // may end with the reason, and must not
+	asked      int        // how many are to tell of their end
+	told       int
+	got        []byte
+	get        *Request
+	from, into *Mem // of the message
+	increments [16]uint64
+}
+
+// startAll starts a put, a get, atomics and a message in each direction.
+func (p *pair) startAll(seed int) (all []*underWay) {
+	for k, x := range []*end{&p.a, &p.b} {
+		u := &underWay{x: x, to: []*end{&p.b, &p.a}[k], seed: seed + k, got: make([]byte, half)}
+		u.from, u.into = x.memOf(p.t, half), u.to.memOf(p.t, half)
+		copy(u.to.mem.Bytes()[half:], pattern(half, u.seed))
+		u.start(p.t)
+		all = append(all, u)
+	}
+	return all
+}
+
+func (u *underWay) start(t testing.TB) {
+	t.Helper()
+	keep := func(list *[]*Request, r *Request, err error) {
+		if err != nil && list == &u.may { // it has ended already
+			assert.ErrorIs(t, err, ucs.ErrTimedOut)
+			return
+		}
+		require.NoError(t, err)
+		if r != nil {
+			*list = append(*list, r)
+			u.asked++
+		}
+	}
+	tell, ep, at := &OpParams{OnDone: func(error) { u.told++ }}, u.x.ep, u.x.key.Addr()
+	r, err := ep.Put(pattern(putLen, u.seed), at, u.x.key, tell)
+	keep(&u.may, r, err)
+	u.get, err = ep.Get(u.got, at+half, u.x.key, tell)
+	keep(&u.may, u.get, err)
+	copy(u.from.Bytes(), pattern(half, u.seed))
+	r, err = u.to.w.TagRecv(u.into.Bytes(), 1, exact, nil, &OpParams{Mem: u.into, OnDone: tell.OnDone})
+	keep(&u.must, r, err)
+	r, err = ep.TagSend(1, u.from.Bytes(), &OpParams{Mem: u.from, OnDone: tell.OnDone})
+	keep(&u.must, r, err)
+	for i := range u.increments {
+		r, err = ep.AtomicFetch(uct.AtomicAdd, 8, 1, &u.increments[i], at+counter, u.x.key)
+		keep(&u.may, r, err)
+		if r != nil {
+			u.asked-- // has no parameters
+		}
+	}
+}
+
+// end waits for all, checks what has ended well, and that a flush reports what has not.
+func (u *underWay) end(p *pair) (lost int) {
+	p.t.Helper()
+	got := u.get == nil
+	for _, r := range u.must {
+		require.NoError(p.t, p.finish(r, nil))
+	}
+	requireBytes(p.t, pattern(half, u.seed), u.into.Bytes())
+	for _, r := range u.may {
+		p.until(r.Done)
+		got = got || r == u.get && r.Status() == ucs.StatusOK
+		if err := p.finish(r, nil); err != nil {
+			assert.ErrorIs(p.t, err, ucs.ErrTimedOut)
+			assert.NotErrorIs(p.t, err, ucs.ErrEPFailed)
+			lost++
+		}
+	}
+	if got {
+		requireBytes(p.t, pattern(half, u.seed), u.got)
+	}
+	if err := p.finish(u.x.ep.Flush()); err != nil {
+		assert.ErrorIs(p.t, err, ucs.ErrTimedOut)
+		require.NoError(p.t, p.finish(u.x.ep.Flush()), "a flush reports it once")
+	}
+	require.NoError(p.t, u.x.ep.Err())
+	p.until(func() bool { return u.told == u.asked })
+	return lost
+}
+
+// checkGoesOn: everything works in both directions, and the lane that broke is gone.
+func (p *pair) checkGoesOn() {
+	p.t.Helper()
+	for seed := range 3 {
+		for _, u := range p.startAll(10 * seed) {
+			require.Zero(p.t, u.end(p))
+			requireBytes(p.t, pattern(putLen, u.seed), u.to.mem.Bytes()[:putLen])
+			seen := u.to.note(func(uint64) {})
+			require.NoError(p.t, p.finish(u.x.ep.PutNotify(pattern(putLen, 7), u.x.key.Addr(), u.x.key, 3, nil)))
+			p.until(func() bool { return len(seen.words) > 0 })
+			requireBytes(p.t, pattern(putLen, 7), u.to.mem.Bytes()[:putLen])
+		}
+	}
+	for _, x := range []*end{&p.a, &p.b} {
+		p.until(x.ep.link.conn.Quiet)
+		for i := range x.ep.link.lanes.All {
+			assert.False(p.t, x.ep.link.lanes.All[i].Retired, "lane %d is not closed", i)
+		}
+		require.NoError(p.t, x.ep.Err())
+	}
+}
+
+// warmBoth has both sides use every lane.
+func (p *pair) warmBoth() *pair {
+	p.t.Helper()
+	p.both()
+	for _, x := range []*end{&p.a, &p.b} {
+		require.NoError(p.t, p.finish(x.ep.SendActive(1, nil, nil, nil)))
+		require.NoError(p.t, p.finish(x.ep.Put([]byte{1}, x.key.Addr(), x.key, nil)))
+		require.NoError(p.t, x.ep.AtomicPost(uct.AtomicAdd, 8, 0, x.key.Addr()+counter, x.key))
+		require.NoError(p.t, p.finish(x.ep.Flush()))
+		p.until(func() bool { return p.spare(x) != nil })
+	}
+	return p
+}
+
+// spare is a lane of x that does not carry its messages.
+func (p *pair) spare(x *end) *lane {
+	for i := range x.ep.link.lanes.All {
+		if l := &x.ep.link.lanes.All[i]; l.Active && l != x.ep.lane(wireup.AM) {
+			return l
+		}
+	}
+	return nil
+}
+
+// TestFailover_RealLanes: a lane without messages breaks at one side while operations of both are
+// under way over it: one that shares long transfers, or that of all puts, gets and atomics. The
+// endpoints live, messages come whole, and all else ends once, well or with the reason.
+func TestFailover_RealLanes(t *testing.T) {
+	sets := append(railSets()[1:],
+		configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5"))
+	for _, set := range sets {
+		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+			cfg := railConfig()
+			cfg.RndvScheme = scheme
+			t.Run(set.name+"/"+scheme+"/by a layer", func(t *testing.T) {
+				b := &breaker{}
+				p := newPair(t, b.under(set), cfg).warmBoth()
+				b.ep = p.spare(&p.a).EP
+				for _, u := range p.startAll(1) {
+					u.end(p)
+				}
+				require.Positive(t, b.times)
+				p.checkGoesOn()
+			})
+			t.Run(set.name+"/"+scheme+"/by the device", func(t *testing.T) {
+				p := newPair(t, set, cfg).warmBoth()
+				x, ok := p.spare(&p.a).EP.(failing)
+				if !ok {
+					t.Skip("nothing fails a connection of this transport alone")
+				}
+				both := p.startAll(1)
+				x.Fail(ucs.StatusTimedOut, ucs.ErrTimedOut)
+				for _, u := range both {
+					u.end(p)
+				}
+				p.checkGoesOn()
+			})
+		}
+	}
+}
