@@ -77,11 +77,15 @@ func (s *shortMsg) fill(name uint64, data []byte) []byte {
 // messaging are the EP's messages.
 func (e *EP) messaging() *messages {
 	if e.msgs == nil {
-		e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
-		e.msgs.window.open()
-		e.msgs.tuple = e.w.newTupleLink(e.msgs)
+		e.newMessages()
 	}
 	return e.msgs
+}
+
+func (e *EP) newMessages() {
+	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
+	e.msgs.window.open()
+	e.msgs.tuple = e.w.newTupleLink(e.msgs)
 }
 
 // bindMessages has messages go out in one call if nothing is in the way: no lane that is

@@ -24,8 +24,9 @@ type tupleLink struct {
 	// these are what they would be.
 	short, copy int
 
-	iface  *iface // that has the queues for the peer
-	queues int    // how many there are
+	iface  *iface  // that has the queues for the peer
+	queues int     // how many there are
+	sink   uct.IOV // tuples.sink for their receives
 }
 
 // newTupleLink is nil if tuples are off.
@@ -165,7 +166,7 @@ func (l *tupleLink) NewQueue(depth int) (uct.Queue, error) {
 		return nil, err
 	}
 	i.Retain()
-	l.iface = i
+	l.iface, l.sink = i, uct.IOV{Buf: l.x.sink.Bytes(), Mem: l.x.sink.In(i.domain)}
 	l.queues++
 	return q, nil
 }

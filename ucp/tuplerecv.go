@@ -40,48 +40,55 @@ func (x *tuples) makeSink() (err error) {
 	return err
 }
 
-// Prepare implements tuple.Conn.
+// Prepare implements tuple.Conn. The message goes into the buffer, and what is longer into
+// the sink.
 func (l *tupleLink) Prepare(v *tagRecv) *tuple.Recv[*tagRecv, *TagMessage] {
 	if v.typed {
 		return nil
 	}
 	q := v.queue
 	if q == nil {
-		q = &queuedRecv{}
-		q.Init()
+		q = newQueuedRecv()
 		v.queue = q
 	}
-	if !q.register(l, v) {
-		return nil
+	d := l.iface.domain
+	var part uct.Mem
+	if v.mem != nil {
+		part = v.mem.In(d)
+	}
+	if part == nil && d.Attr.NeedMemH && len(v.buf) > 0 {
+		if part = q.register(l, v.buf); part == nil {
+			return nil
+		}
+	}
+	q.iov[0].Buf, q.iov[0].Mem, q.iov[1] = v.buf, part, l.sink
+	if q.IOV = q.iov[:]; len(v.buf) == 0 {
+		q.IOV = q.iov[1:]
 	}
 	v.req.ep, v.req.stage = l.m.e, &tupleRecvStage
 	return &q.Recv
 }
 
-// register makes the scatter list: the buffer, and what takes the rest.
-func (q *queuedRecv) register(l *tupleLink, v *tagRecv) bool {
-	i, buf, mem := l.iface, v.buf, v.mem
-	d := i.domain
-	if len(buf) > 0 && d.Attr.NeedMemH && (mem == nil || mem.In(d) == nil) {
-		if !i.leases(len(buf)) {
-			return false
-		}
-		reg, err := l.x.w.lease(d, buf, uct.AccessLocalWrite)
-		if err != nil {
-			return false
-		}
-		q.reg, mem = reg, reg.Mem
+//go:noinline
+func newQueuedRecv() *queuedRecv {
+	q := &queuedRecv{}
+	q.Init()
+	return q
+}
+
+// register has a buffer be registered until the queue has given the receive back; nil if that
+// is not possible.
+func (q *queuedRecv) register(l *tupleLink, buf []byte) uct.Mem {
+	i := l.iface
+	if !i.leases(len(buf)) {
+		return nil
 	}
-	q.iov[0] = uct.IOV{Buf: buf}
-	if mem != nil {
-		q.iov[0].Mem = mem.In(d)
+	reg, err := l.x.w.lease(i.domain, buf, uct.AccessLocalWrite)
+	if err != nil {
+		return nil
 	}
-	sink := l.x.sink
-	q.iov[1] = uct.IOV{Buf: sink.Bytes(), Mem: sink.In(d)}
-	if q.IOV = q.iov[:]; len(buf) == 0 {
-		q.IOV = q.iov[1:]
-	}
-	return true
+	q.reg = reg
+	return reg.Mem.In(i.domain)
 }
 
 // release gives up what the receive had for the queue.
@@ -90,7 +97,7 @@ func (q *queuedRecv) release() {
 		q.reg.end()
 		q.reg = nil
 	}
-	q.iov = [2]uct.IOV{}
+	q.iov[0] = uct.IOV{}
 }
 
 // Received implements tuple.Conn.

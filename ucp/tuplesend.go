@@ -74,7 +74,11 @@ func (x *tuples) start(r *Request) (*Request, error) {
 
 // through sends a message through a queue.
 func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
-	s := x.newSend(r)
+	s := x.idle
+	if s == nil {
+		s = x.growSends()
+	}
+	x.idle, s.next, s.r = s.next, nil, r
 	r.stage = &tupleSendStage
 	r.flags |= reqPosted | reqLed
 	r.awaitPeer()
@@ -88,16 +92,12 @@ func (x *tuples) through(t *tuple.Out, r *Request) (*Request, error) {
 	return r.started()
 }
 
-// newSend takes a record.
-func (x *tuples) newSend(r *Request) *tupleSend {
-	s := x.idle
-	if s == nil {
-		s = &tupleSend{x: x}
-		s.Init(s)
-	} else {
-		x.idle, s.next = s.next, nil
-	}
-	s.r = r
+// growSends makes a record.
+//
+//go:noinline
+func (x *tuples) growSends() *tupleSend {
+	s := &tupleSend{x: x}
+	s.Init(s)
 	return s
 }
 

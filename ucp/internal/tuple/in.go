@@ -56,17 +56,17 @@ func (t *in[R, M]) switched() {
 		if n == nil {
 			return
 		}
-		t.postOrHold(n)
+		if !t.post(n) {
+			t.refuse(n)
+		}
 	}
 }
 
-// postOrHold gives a receive to the queue, which is closed if that does not take it.
-func (t *in[R, M]) postOrHold(n *match.Recv[R]) {
-	if !t.post(n) {
-		x := t.from.x
-		t.stop(&x.stats.wildcards)
-		x.hold(n)
-	}
+// refuse closes the queue for a receive that it does not take.
+func (t *in[R, M]) refuse(n *match.Recv[R]) {
+	x := t.from.x
+	t.stop(&x.stats.wildcards)
+	x.hold(n)
 }
 
 // post gives a receive to the queue. It reports false for one that cannot be.

@@ -84,7 +84,9 @@ func (x *Receiver[R, M]) Admit(n *match.Recv[R]) {
 		return
 	}
 	if t := x.in.find(tag); t != nil && t.state == inOpen && mask == exactMask {
-		t.postOrHold(n)
+		if !t.post(n) {
+			t.refuse(n)
+		}
 		return
 	}
 	x.w.Expects(n.Owner)

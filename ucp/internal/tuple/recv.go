@@ -40,11 +40,12 @@ func (r *Recv[R, M]) ended() {
 	} else {
 		t.giveBack(r)
 	}
-	if t.state == inStopping {
+	switch {
+	case t.state == inStopping:
 		t.proceed()
-		return
+	case len(t.backlog) > 0:
+		t.postBacklog()
 	}
-	t.postBacklog()
 }
 
 // Cancel takes a receive out that the queue has no room for yet, and reports true. Otherwise it

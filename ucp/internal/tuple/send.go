@@ -48,7 +48,9 @@ func (m *Send) done() {
 	case m.Status == ucs.StatusOK:
 		t.acked++
 		t.pop().end(ucs.StatusOK)
-		t.pump()
+		if t.unsent != nil {
+			t.pump()
+		}
 	case t.state == outOpen: // the peer has left the queue
 		t.close(nil, true)
 	}
