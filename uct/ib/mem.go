@@ -15,6 +15,7 @@ type Mem struct {
 	mr    *verbs.MR
 	buf   []byte
 	addr  uint64
+	span  uint64 // of buf, if one work request can be as long; 0 otherwise
 	lkey  uint32
 	local bool         // local write is allowed
 	block verbs.Buffer // nil for Reg
@@ -74,7 +75,11 @@ func (md *MD) register(buf []byte, access uct.Access, block verbs.Buffer) (*Mem,
 		md.Drop()
 		return nil, md.opError(fmt.Sprintf("register %d bytes", len(buf)), err)
 	}
-	return &Mem{md: md, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block,
+	span := uint64(len(buf))
+	if span > uint64(md.dev.MaxMsgSize) {
+		span = 0
+	}
+	return &Mem{md: md, span: span, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block,
 		local: verbsAccess(access)&verbs.AccessLocalWrite != 0}, nil
 }
 
@@ -141,6 +146,17 @@ func (m *Mem) SGE(b []byte) (s verbs.SGE, ok bool) {
 	start := addrOf(b)
 	off, whole := start-m.addr, uint64(len(m.buf)) // off wraps around below the memory
 	if off > whole || uint64(len(b)) > whole-off {
+		return verbs.SGE{}, false
+	}
+	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true
+}
+
+// OneSGE is SGE for the only piece of a work request. ok is also false where the memory is
+// longer than a work request can be, and the piece may be too.
+func (m *Mem) OneSGE(b []byte) (s verbs.SGE, ok bool) {
+	start := addrOf(b)
+	off := start - m.addr
+	if off > m.span || uint64(len(b)) > m.span-off {
 		return verbs.SGE{}, false
 	}
 	return verbs.SGE{Addr: start, Length: uint32(len(b)), LKey: m.lkey}, true

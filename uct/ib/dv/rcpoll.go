@@ -2,7 +2,6 @@ package dv
 
 import (
 	"github.com/gucx/gucx/internal/race"
-	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
@@ -43,7 +42,7 @@ func (it *rcIface) Progress() int {
 		id := *e.sq.id(uint32(t.WQECounter()))
 		e.CI = id
 		if id >= e.NextOp {
-			e.Retire(ucs.StatusOK)
+			e.Retire()
 		}
 	}
 	c.LookAgain()
@@ -85,7 +84,7 @@ func (it *rcIface) other(s *prm.CQESlot, t prm.Tail) {
 		if e := it.find(s.QPN()); e != nil {
 			e.CI = *e.sq.id(uint32(t.WQECounter()))
 			if e.CI >= e.NextOp {
-				e.Retire(ucs.StatusOK)
+				e.Retire()
 			}
 		}
 		return

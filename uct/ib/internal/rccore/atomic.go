@@ -64,7 +64,8 @@ func (e *EP) AtomicCSwap(size int, compare, swap uint64, result *uint64, raddr u
 	return e.fetch(result, raddr, key, c)
 }
 
-// fetch posts the atomic that is in it.fetch. If nothing else is waited for, it needs no op.
+// fetch posts the atomic that is in it.fetch. It needs no op if nothing else is waited for, or
+// only the same by the same completion.
 func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, w := e.it, &e.waiter
 	var flags verbs.SendFlags
@@ -73,7 +74,7 @@ func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion
 			return false, err
 		}
 	}
-	if c == nil || w.comp != nil || w.addr == 0 {
+	if !e.fetches(c, result, e.PI) {
 		o := it.ops.get()
 		o.kind, o.result, o.comp = opAtomic, result, c
 		it.fetchSGE[0].Addr, it.fetchSGE[0].Length = o.addr, 8
@@ -81,13 +82,13 @@ func (e *EP) fetch(result *uint64, raddr uint64, key uct.RKey, c *uct.Completion
 	}
 	it.fetchSGE[0].Addr, it.fetchSGE[0].Length = w.addr, 8
 	wr := &it.fetch[0]
-	wr.Flags, wr.RemoteAddr, wr.RKey = flags|e.opSignal(), raddr, uint32(key)
+	wr.Flags, wr.RemoteAddr, wr.RKey = flags|e.joinSignal(e.PI), raddr, uint32(key)
 	pi := e.PI + 1
 	e.PI, e.reads, wr.ID = pi, pi, pi
+	w.result = result
+	e.join(c, pi, opAtomic)
 	if _, err = e.send.PostSend(it.fetch[:]); err != nil {
-		return false, e.postFailed(err)
+		return false, e.joinFailed(err)
 	}
-	w.comp, w.result, w.sn, w.n, w.kind = c, result, pi, 1, opAtomic
-	e.NextOp = min(e.NextOp, e.Sig)
 	return true, nil
 }

@@ -18,8 +18,9 @@ type EP struct {
 
 	QPN       uint32
 	state     state
-	fenced    bool // the next work request waits for reads and atomics before it
-	dueListed bool // in it.due
+	fenced    bool   // the next work request waits for reads and atomics before it
+	dueListed bool   // in it.due
+	waits     opKind // of the waiter: opFlush, opAtomic or opSend
 
 	it         *Iface
 	send       SendQueue

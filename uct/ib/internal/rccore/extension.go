@@ -66,7 +66,7 @@ func (e *EP) Fail(st ucs.Status, cause error) { e.it.fail(e, st, cause) }
 func (e *EP) Canceled() {
 	if e.PI != e.CI {
 		e.CI = e.PI
-		e.Retire(ucs.StatusCanceled)
+		e.retireInOrder(ucs.StatusCanceled)
 	}
 }
 

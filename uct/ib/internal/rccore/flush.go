@@ -17,7 +17,7 @@ func (e *EP) Flush(c *uct.Completion) (pending bool, err error) {
 	case c == nil:
 	case e.waiter.comp == nil && (e.opHead == nil || e.opTail.kind != opFlush):
 		w := &e.waiter
-		w.comp, w.sn, w.n, w.kind = c, pi, 1, opFlush
+		w.comp, w.ended, w.sn, e.waits = c, pi-1, pi, opFlush
 		e.NextOp = min(e.NextOp, pi)
 	default:
 		return e.flushOp(c)

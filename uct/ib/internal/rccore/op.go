@@ -94,60 +94,64 @@ func (e *EP) queue(o *op) {
 	e.opTail = o
 }
 
-// waiter is one completion that needs no op: of a flush, of an atomic, or of zero-copy
-// operations that were posted one after the other with the same completion. An EP has one,
-// for the first that comes; others are ops.
+// waiter is one completion that needs no op: of a flush, or of zero-copy operations or
+// atomics that were posted one after the other with the same completion, and with the same
+// result. An EP has one, for the first that comes; others are ops.
 type waiter struct {
 	comp   *uct.Completion // nil: free
 	result *uint64         // of opAtomic, or nil; nil if free
-	slot   *[slotLen]byte  // where an atomic of the waiter returns into
+	slot   *[slotLen]byte  // where atomics of the waiter return into, one after the other
 	addr   uint64          // of slot; 0: there is none
+	ended  uint64          // the work request before the first one that it waits for
 	sn     uint64          // of the last operation, or what the flush waits for
-	n      uint32          // operations; 1 but for opSend
-	kind   opKind          // opFlush, opAtomic or opSend
 }
 
-// first is the first work request that the waiter waits for.
-func (w *waiter) first() uint64 { return w.sn - uint64(w.n) + 1 }
-
-// joins reports whether the waiter can take in an operation that is posted next, with c.
-// It does not without c, which is nothing to wait for.
-func (e *EP) joins(c *uct.Completion) bool {
+// joins reports whether the waiter can take in a zero-copy operation that is posted behind pi,
+// with c. It does not without c, which is nothing to wait for.
+func (e *EP) joins(c *uct.Completion, pi uint64) bool {
 	w := &e.waiter
-	return c != nil && (w.comp == nil || w.comp == c && w.sn == e.PI && w.kind == opSend && e.opHead == nil)
+	return c != nil && (w.comp == nil || w.comp == c && w.sn == pi && e.waits == opSend)
 }
 
-// join takes in the operation pi, for which joins said so: the last one, or the one that is
-// posted next.
-func (e *EP) join(c *uct.Completion, pi uint64) {
+// fetches is joins for an atomic. Of those that share a completion and a result the last one's
+// old value stays, as they end in order.
+func (e *EP) fetches(c *uct.Completion, result *uint64, pi uint64) bool {
+	w := &e.waiter
+	return c != nil && w.addr != 0 &&
+		(w.comp == nil || w.comp == c && w.sn == pi && e.waits == opAtomic && w.result == result)
+}
+
+// join takes in the operation pi, for which joins or fetches said so: the last one, or the one
+// that is posted next.
+func (e *EP) join(c *uct.Completion, pi uint64, kind opKind) {
 	w := &e.waiter
 	w.sn = pi
-	if w.comp != nil {
-		w.n++
-		return
+	if w.comp == nil {
+		w.comp, w.ended, e.waits = c, pi-1, kind
+		e.NextOp = min(e.NextOp, e.Sig)
 	}
-	w.comp, w.n, w.kind = c, 1, opSend
-	e.NextOp = min(e.NextOp, e.Sig)
 }
 
-// Retire ends what waits for work requests up to CI with st, in the order in which it was
-// posted. Completions run; they may post on e and close it.
-func (e *EP) Retire(st ucs.Status) {
-	w := &e.waiter
-	if c := w.comp; e.opHead == nil && c != nil && w.sn <= e.CI && st == ucs.StatusOK && e.state == stateReady {
+// Retire ends what waits for work requests up to CI, which have succeeded, in the order in which
+// it was posted. Completions run; they may post on e and close it.
+func (e *EP) Retire() {
+	w, sn := &e.waiter, e.waiter.sn
+	if c := w.comp; e.opHead == nil && c != nil && sn <= e.CI && e.state == stateReady {
 		w.comp, e.NextOp = nil, NoOp // it is alone, as it is mostly
-		if w.kind == opAtomic {
+		if e.waits == opAtomic {
 			w.take()
+			w.result = nil
 		}
-		if c.Count -= int(w.n); c.Count == 0 {
+		if c.Count -= int(sn - w.ended); c.Count == 0 {
 			c.Func(c)
 		}
 		return
 	}
-	e.retireInOrder(st)
+	e.retireInOrder(ucs.StatusOK)
 }
 
-// retireInOrder is Retire with more than one thing to end, a failure, or an EP that is not ready.
+// retireInOrder is Retire with more than one thing to end, for work requests that ended with st,
+// or for an EP that is not ready.
 //
 //go:noinline
 func (e *EP) retireInOrder(st ucs.Status) {
@@ -156,12 +160,12 @@ func (e *EP) retireInOrder(st ucs.Status) {
 	}
 	w := &e.waiter
 	for {
-		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.first())) {
+		if o := e.opHead; o != nil && o.sn <= e.CI && (w.comp == nil || o.precedes(w.ended+1)) {
 			if e.opHead = o.next; o == e.opTail {
 				e.opHead = nil
 			}
 			e.finishOp(o, st)
-		} else if w.comp != nil && w.first() <= e.CI {
+		} else if w.comp != nil && w.ended < e.CI {
 			e.endWaiter(st)
 		} else {
 			break
@@ -180,7 +184,7 @@ func (e *EP) retireInOrder(st ucs.Status) {
 func (e *EP) retireFetched() {
 	last := e.CI
 	if w := &e.waiter; w.comp != nil {
-		last = min(last, w.first()-1)
+		last = min(last, w.ended)
 	}
 	for o := e.opHead; o != nil && o.sn <= last && o.kind == opAtomic; o = e.opHead {
 		if e.opHead = o.next; o == e.opTail {
@@ -203,27 +207,34 @@ func (e *EP) retireFetched() {
 	}
 }
 
-// endWaiter ends the first operation of the waiter, or the flush that it is.
+// endWaiter ends the flush that the waiter is; or its operations up to CI or to the next flush,
+// of which it ends the first one alone with another status than OK.
 func (e *EP) endWaiter(st ucs.Status) {
 	w := &e.waiter
-	c := w.comp
-	if w.n--; w.n == 0 {
-		w.comp = nil
+	c, last := w.comp, min(w.sn, e.CI)
+	if o := e.opHead; o != nil {
+		last = min(last, o.sn)
 	}
 	if st != ucs.StatusOK {
-		w.result = nil
-		st = e.opStatus(w.kind, st)
-	} else if w.kind == opAtomic {
+		last = w.ended + 1
+	} else if e.waits == opAtomic {
 		w.take()
 	}
-	c.Complete(st)
+	n, kind := int(last-w.ended), e.waits
+	if w.ended = last; last == w.sn {
+		w.comp, w.result = nil, nil
+	}
+	if st != ucs.StatusOK {
+		c.Complete(e.opStatus(kind, st))
+	} else if c.Count -= n; c.Count == 0 {
+		c.Func(c)
+	}
 }
 
-// take gives the user what an atomic has brought.
+// take gives the user what the last atomic has brought.
 func (w *waiter) take() {
 	if r := w.result; r != nil {
 		*r = binary.NativeEndian.Uint64(w.slot[:8])
-		w.result = nil
 	}
 }
 
@@ -234,15 +245,20 @@ func (o *op) precedes(sn uint64) bool { return o.sn < sn || o.sn == sn && o.kind
 // more says which completion is to be looked at next, and has one come if somebody waits
 // for what is behind the last one on its way.
 func (e *EP) more() {
-	if e.Sig <= e.CI && e.wanted > e.CI && e.state == stateReady && e.postNop() == uct.ErrNoResource {
+	w := &e.waiter
+	wanted := e.wanted
+	if w.comp != nil {
+		wanted = max(wanted, w.sn)
+	}
+	if e.Sig <= e.CI && wanted > e.CI && e.state == stateReady && e.postNop() == uct.ErrNoResource {
 		e.it.untold = true // no slot in the CQ: finish tries again
 		e.it.raise(attnBacklog)
 	}
 	if e.opHead != nil {
 		e.NextOp = min(e.opHead.sn, e.Sig)
 	}
-	if e.waiter.comp != nil {
-		e.NextOp = min(e.NextOp, e.waiter.first(), e.Sig)
+	if w.comp != nil {
+		e.NextOp = min(e.NextOp, w.ended+1, e.Sig)
 	}
 }
 

@@ -80,8 +80,14 @@ func (e *EP) signal() verbs.SendFlags {
 // one arrives, Retire sees to it that another follows.
 func (e *EP) opSignal() verbs.SendFlags {
 	e.wanted = e.PI + 1
-	if e.Sig <= e.CI || e.PI-e.Sig >= e.it.Moderation {
-		e.Sig = e.PI + 1
+	return e.joinSignal(e.PI)
+}
+
+// joinSignal is opSignal for a work request behind pi that the waiter takes in, which knows
+// what it waits for.
+func (e *EP) joinSignal(pi uint64) verbs.SendFlags {
+	if sig := e.Sig; sig <= e.CI || pi-sig >= e.it.Moderation {
+		e.Sig = pi + 1
 		return verbs.SendSignaled
 	}
 	return 0

@@ -26,7 +26,7 @@ func (it *Iface) Progress() int {
 		if wc.QPN == e.QPN && wc.Status == verbs.WCSuccess && wc.ID < ib.RecvID {
 			e.CI = wc.ID
 			if wc.ID >= e.NextOp {
-				e.Retire(ucs.StatusOK)
+				e.Retire()
 			}
 			return 1
 		}
@@ -58,7 +58,7 @@ func (it *Iface) progress(n int) int {
 		}
 		e.CI = wc.ID
 		if wc.ID >= e.NextOp {
-			e.Retire(ucs.StatusOK)
+			e.Retire()
 		}
 	}
 	return it.Polled(n)
@@ -85,7 +85,7 @@ func (it *Iface) Completed(wc *verbs.WC) {
 	e := it.eps.find(wc.QPN)
 	e.CI = wc.ID
 	if wc.ID >= e.NextOp {
-		e.Retire(ucs.StatusOK)
+		e.Retire()
 	}
 }
 
@@ -111,11 +111,11 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	}
 	if wc.ID > e.CI+1 { // what was not signaled before it has succeeded
 		e.CI = wc.ID - 1
-		e.Retire(ucs.StatusOK)
+		e.Retire()
 	}
 	it.fail(e, st, cause)
 	e.CI = wc.ID
-	e.Retire(st)
+	e.retireInOrder(st)
 }
 
 // fail ends an EP: posts return an error from now on, and OnError is told once.

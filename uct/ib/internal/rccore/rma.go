@@ -75,23 +75,23 @@ func (e *EP) PutBcopy(src []byte, raddr uint64, key uct.RKey) error {
 // in, is written out here and in GetZcopy; the rest takes the way of lists.
 func (e *EP) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, pi := e.it, e.PI
-	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c) || len(iov[0].Buf) > it.maxZcopy {
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c, pi) {
 		return e.zcopyList(verbs.OpRDMAWrite, iov, raddr, key, c)
 	}
-	m, ours := iov[0].Mem.(*ib.Mem)
-	if !ours || !m.Of(it.md) {
+	m, _ := iov[0].Mem.(*ib.Mem)
+	if !m.Of(it.md) {
 		return false, uct.ErrInvalidParam
 	}
-	sge, in := m.SGE(iov[0].Buf)
+	sge, in := m.OneSGE(iov[0].Buf)
 	if !in {
-		return false, uct.ErrInvalidParam
+		return e.zcopyList(verbs.OpRDMAWrite, iov, raddr, key, c)
 	}
 	it.oneSGE[0] = sge
 	wr := &it.write[0]
-	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
+	wr.Flags, wr.RemoteAddr, wr.RKey = e.joinSignal(pi), raddr, uint32(key)
 	pi++
 	e.PI, wr.ID = pi, pi
-	e.join(c, pi)
+	e.join(c, pi, opSend)
 	if _, err = e.send.PostSend(it.write[:]); err != nil {
 		return false, e.joinFailed(err)
 	}
@@ -164,23 +164,23 @@ func (e *EP) getLong(dst []byte, raddr uint64, key uct.RKey, c *uct.Completion) 
 // GetZcopy implements uct.Getter.
 func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (pending bool, err error) {
 	it, pi := e.it, e.PI
-	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c) || len(iov[0].Buf) > it.maxZcopy {
+	if len(iov) != 1 || pi-e.CI >= e.Room || !e.joins(c, pi) {
 		return e.zcopyList(verbs.OpRDMARead, iov, raddr, key, c)
 	}
-	m, ours := iov[0].Mem.(*ib.Mem)
-	if !ours || !m.Of(it.md) {
+	m, _ := iov[0].Mem.(*ib.Mem)
+	if !m.Of(it.md) {
 		return false, uct.ErrInvalidParam
 	}
-	sge, in := m.SGE(iov[0].Buf)
+	sge, in := m.OneSGE(iov[0].Buf)
 	if !in {
-		return false, uct.ErrInvalidParam
+		return e.zcopyList(verbs.OpRDMARead, iov, raddr, key, c)
 	}
 	it.oneSGE[0] = sge
 	wr := &it.read[0]
-	wr.Flags, wr.RemoteAddr, wr.RKey = e.opSignal(), raddr, uint32(key)
+	wr.Flags, wr.RemoteAddr, wr.RKey = e.joinSignal(pi), raddr, uint32(key)
 	pi++
 	e.PI, e.reads, wr.ID = pi, pi, pi
-	e.join(c, pi)
+	e.join(c, pi, opSend)
 	if _, err = e.send.PostSend(it.read[:]); err != nil {
 		return false, e.joinFailed(err)
 	}
@@ -192,9 +192,8 @@ func (e *EP) GetZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completi
 //go:noinline
 func (e *EP) joinFailed(err error) error {
 	w := &e.waiter
-	w.sn--
-	if w.n--; w.n == 0 {
-		w.comp = nil
+	if w.sn--; w.sn == w.ended {
+		w.comp, w.result = nil, nil
 	}
 	return e.postFailed(err)
 }
@@ -229,11 +228,11 @@ func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct
 		err = e.post(&it.long)
 		return err == nil, err
 	}
-	joins := e.joins(c)
+	joins := e.joins(c, e.PI)
 	wr.Flags = flags | e.opSignal()
 	if joins {
 		if err = e.post(&it.long); err == nil {
-			e.join(c, e.PI)
+			e.join(c, e.PI, opSend)
 		}
 		return err == nil, err
 	}

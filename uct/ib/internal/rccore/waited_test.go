@@ -188,6 +188,129 @@ func TestWaited_MessageIsSignaled(t *testing.T) {
 	})
 }
 
+// shared is operations of one EP that share two completions, which never fire, and two results.
+type shared struct {
+	t      *testing.T
+	ab     *endpoint
+	b      *side
+	iov    []uct.IOV
+	comps  [2]uct.Completion
+	posted [2]int // with each of comps
+	words  [2]uint64
+	last   [2]int // the number of the last fetch into each of words, from 1
+	adds   int
+	fired  int // flushes
+}
+
+// never is a Count that nothing brings to 0.
+const never = 1 << 30
+
+// post posts an operation with a completion, which counts it if there was room.
+func (s *shared) post(rnd *rand.Rand) (err error) {
+	i := rnd.IntN(2)
+	c, pending := &s.comps[i], false
+	c.Count++
+	switch kind, word := rnd.IntN(4), rnd.IntN(2); kind {
+	case 0:
+		pending, err = s.ab.PutZcopy(s.iov, s.b.mem.Addr()+1024, s.b.key, c)
+	case 1:
+		pending, err = s.ab.GetZcopy(s.iov, s.b.mem.Addr()+1024, s.b.key, c)
+	default:
+		pending, err = s.ab.AtomicFetch(uct.AtomicAdd, 8, 1, &s.words[word], s.b.mem.Addr()+8192, s.b.key, c)
+		if pending {
+			s.adds++
+			s.last[word] = s.adds
+		}
+	}
+	if !pending {
+		c.Count--
+		return err
+	}
+	s.posted[i]++
+	return err
+}
+
+// flush starts a flush, at whose end everything before it has ended and nothing behind it.
+func (s *shared) flush() error {
+	before := s.posted
+	pending, err := s.ab.Flush(&uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+		s.fired++
+		assert.Equal(s.t, ucs.StatusOK, c.Status)
+		for i := range s.comps {
+			assert.Equal(s.t, s.posted[i]-before[i], s.comps[i].Count-never)
+		}
+	}})
+	if !pending && err == nil {
+		s.fired++
+	}
+	return err
+}
+
+// TestWaited_Shared: operations that share completions and results end in order with the
+// flushes between them, however many a completion queue entry retires.
+func TestWaited_Shared(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		for seed := range uint64(20) {
+			rnd := rand.New(rand.NewPCG(seed, 2))
+			a, b, ab, _ := over.pair(t, Config{TxDepth: 8 << rnd.IntN(5), Moderation: 1 + rnd.IntN(8)})
+			s := &shared{t: t, ab: ab, b: b, iov: []uct.IOV{{Buf: a.mem.Bytes()[:300], Mem: a.mem}}}
+			for i := range s.comps {
+				s.comps[i] = uct.Completion{Count: never, Func: func(*uct.Completion) { t.Error("fired") }}
+			}
+			flushes := 0
+			for range 300 {
+				err := error(nil)
+				if rnd.IntN(6) > 0 {
+					err = s.post(rnd)
+				} else if err = s.flush(); err == nil {
+					flushes++
+				}
+				if err != nil {
+					require.Equal(t, uct.ErrNoResource, err)
+					a.it.Progress()
+				}
+			}
+			until(t, func() bool { return s.fired >= flushes && s.comps[0].Count+s.comps[1].Count == 2*never }, a)
+			for i, n := range s.last {
+				require.EqualValues(t, n-1, s.words[i])
+			}
+			require.Equal(t, a.it.core.ops.total, a.it.core.ops.left)
+		}
+	})
+}
+
+// TestWaited_Joined: of operations that share a completion, and a result if they have one, none
+// needs a record.
+func TestWaited_Joined(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		const n = 100
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:1000], Mem: a.mem}}
+		word := new(uint64)
+		for name, post := range map[string]func(c *uct.Completion) (bool, error){
+			"puts": func(c *uct.Completion) (bool, error) { return ab.PutZcopy(iov, b.mem.Addr(), b.key, c) },
+			"gets": func(c *uct.Completion) (bool, error) { return ab.GetZcopy(iov, b.mem.Addr(), b.key, c) },
+			"adds": func(c *uct.Completion) (bool, error) {
+				return ab.AtomicFetch(uct.AtomicAdd, 8, 1, word, b.mem.Addr()+8192, b.key, c)
+			},
+			"swaps": func(c *uct.Completion) (bool, error) {
+				return ab.AtomicCSwap(8, n, 1, word, b.mem.Addr()+8192, b.key, c)
+			},
+		} {
+			fired := 0
+			c := &uct.Completion{Count: n, Func: func(*uct.Completion) { fired++ }}
+			for range n {
+				pending, err := post(c)
+				require.NoError(t, err, name)
+				require.True(t, pending, name)
+			}
+			assert.Equal(t, a.it.core.ops.total, a.it.core.ops.left, name)
+			until(t, func() bool { return fired == 1 }, a)
+			flush(t, ab, a)
+		}
+	})
+}
+
 // refusing is a send queue that refuses one work request.
 type refusing struct {
 	SendQueue
