@@ -29,6 +29,11 @@ const (
 	PutZcopy // post a put of registered memory [then flush it]
 	GetZcopy // post a get into registered memory [then flush it]
 
+	// Windows of windowLen operations that are not copied, with the flush behind them.
+	PutWindow  // post puts of registered memory, and flush
+	GetWindow  // post gets into registered memory, and flush
+	FAddWindow // post fetching adds, and flush
+
 	// Active messages: what the sender does and what the receiver does. UCP has
 	// SendActive for both; the names are those of UCT.
 	AMShort     // send by AMShort, or a short SendActive [then deliver it]
@@ -45,6 +50,7 @@ const (
 )
 
 var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "put_zcopy", "get_zcopy",
+	"put_window", "get_window", "fadd_window",
 	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept"}
 
 // String returns the name in tables, flags and files.
@@ -67,17 +73,23 @@ func ParseOp(name string) (Op, error) {
 // asked for: atomics have one, and idle progress has none.
 func (o Op) sizes(asked []int) []int {
 	switch o {
-	case Add, FAdd:
+	case Add, FAdd, FAddWindow:
 		return []int{wordLen}
 	case Idle:
 		return []int{0}
-	case PutZcopy, GetZcopy:
+	case PutZcopy, GetZcopy, PutWindow, GetWindow:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minZcopy })
 	case AMShort, AMShortRecv:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > maxAMShort })
 	}
 	return asked
 }
+
+// windowed reports whether op is one of windows.
+func (o Op) windowed() bool { return o >= PutWindow && o <= FAddWindow }
+
+// windowLen is how many operations a window has: more than rc posts for one completion.
+const windowLen = 80
 
 // message reports whether op is one of messages, and tagged whether they have tags.
 func (o Op) message() bool { return o >= AMShort }

@@ -129,12 +129,32 @@ func TestBudget_Shared(t *testing.T) {
 
 // TestBudget_RC: what uct/ib/rc adds to verbs. minZcopy is the length of what has no 8 bytes.
 func TestBudget_RC(t *testing.T) {
-	budget := map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 95, Flush: 120, PutZcopy: 90, GetZcopy: 90}
+	budget := map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 90, Flush: 120, PutZcopy: 80, GetZcopy: 80}
 	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(budget)), APIs: []Part{Verbs, UCT}, Sizes: []int{8, minZcopy}})
 	for op, most := range budget {
 		size := op.sizes([]int{8, minZcopy})[0]
 		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: size}).Total() }
 		assert.LessOrEqual(t, total(UCT)-total(Verbs), most, op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
+// windowBudgets are what uct/ib/rc may add to verbs for one operation of a window, its share of
+// the flush included.
+var windowBudgets = map[Op]int{PutWindow: 95, GetWindow: 98, FAddWindow: 108}
+
+func TestBudget_Windows(t *testing.T) {
+	testenv.SkipCheckptr(t, "its own instructions would be counted")
+	testenv.SkipShort(t, "the same on any number of processors")
+	plan := Plan{Ops: slices.Collect(maps.Keys(windowBudgets)), APIs: []Part{Verbs, UCT}, Sizes: []int{minZcopy}}
+	m := countTimes(t, "shm", 1, plan, ByFunction)
+	for op, most := range windowBudgets {
+		total := func(api Part) int {
+			return result(t, m, Case{Op: op, API: api, Size: op.sizes([]int{minZcopy})[0]}).Total()
+		}
+		assert.LessOrEqual(t, (total(UCT)-total(Verbs))/windowLen, most, op)
 	}
 	if t.Failed() {
 		t.Log(tables(t, m))

@@ -200,6 +200,12 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		return steps{before: r.change, op: r.putZcopy, after: r.verify}, nil
 	case GetZcopy:
 		return steps{before: r.change, op: r.getZcopy, after: r.verify}, nil
+	case PutWindow:
+		return steps{before: r.change, op: r.window(r.putZcopy), after: r.verify}, nil
+	case GetWindow:
+		return steps{before: r.change, op: r.window(r.getZcopy), after: r.verify}, nil
+	case FAddWindow:
+		return steps{op: r.window(r.fetchAddImplicit)}, nil
 	case Add:
 		return steps{op: r.add, after: r.flushBoth}, nil
 	case FAdd:
@@ -238,6 +244,23 @@ func (r *ucpRig) add() error {
 func (r *ucpRig) fetchAdd() (err error) {
 	r.req, err = r.ep.AtomicFetch(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key)
 	return err
+}
+
+func (r *ucpRig) fetchAddImplicit() error {
+	return r.ep.AtomicFetchImplicit(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key)
+}
+
+// window posts a window of operations and blocks until it is flushed.
+func (r *ucpRig) window(post func() error) func() error {
+	ctx := context.Background()
+	return func() error {
+		for range windowLen {
+			if err := post(); err != nil {
+				return err
+			}
+		}
+		return r.ep.FlushWait(ctx)
+	}
 }
 
 // flush waits for the remote completion of everything issued, as a caller does that

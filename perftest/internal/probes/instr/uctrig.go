@@ -227,6 +227,12 @@ func (r *uctRig) steps(c Case) (steps, error) {
 		return steps{before: r.change, op: r.putZcopy, after: r.verifyGet}, nil
 	case GetZcopy:
 		return steps{before: r.change, op: r.getZcopy, after: r.verifyGet}, nil
+	case PutWindow:
+		return steps{before: r.change, op: r.window(r.putZcopy), after: r.compare}, nil
+	case GetWindow:
+		return steps{before: r.change, op: r.window(r.getZcopy), after: r.compare}, nil
+	case FAddWindow:
+		return steps{before: r.arm, op: r.window(r.postFetchAdd)}, nil
 	case Add:
 		return steps{op: func() error {
 			return r.atomic.AtomicPost(uct.AtomicAdd, wordLen, 1, r.raddr, r.key)
@@ -289,6 +295,32 @@ func (r *uctRig) postFetchAdd() error {
 	pending, err := r.atomic.AtomicFetch(uct.AtomicAdd, wordLen, 1, &r.word, r.raddr, r.key, &r.comp)
 	r.done = !pending
 	return err
+}
+
+// window posts a window of operations that comp counts, and polls the EP until it is flushed,
+// which is what a caller without anything else to do does.
+func (r *uctRig) window(post func() error) func() error {
+	return func() error {
+		r.comp.Count = windowLen
+		for range windowLen {
+			if err := post(); err != nil {
+				return err
+			}
+			if r.done { // at once
+				r.comp.Count--
+			}
+		}
+		for range pollLimit {
+			pending, err := r.ep.Flush(nil)
+			if err != nil || !pending {
+				return errors.Join(err, want(r.comp.Count, 0), r.comp.Status.Err())
+			}
+			if r.iface.Progress() == 0 {
+				runtime.Gosched()
+			}
+		}
+		return errStuck
+	}
 }
 
 // flush waits for the remote completion of everything posted.

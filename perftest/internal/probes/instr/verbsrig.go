@@ -12,11 +12,12 @@ import (
 
 // Attributes of the verbs rig: those that uct/ib/rc uses too.
 const (
-	verbsSendDepth = 256
-	verbsInline    = 128
-	verbsReads     = 16
-	verbsPort      = 1
-	verbsBatch     = 16 // work completions of one poll
+	verbsSendDepth  = 256
+	verbsInline     = 128
+	verbsReads      = 16
+	verbsPort       = 1
+	verbsModeration = 64
+	verbsBatch      = 16 // work completions of one poll
 )
 
 // verbsRig counts verbs calls on an RC QP that is in a thread domain, with a
@@ -148,6 +149,15 @@ func (r *verbsRig) steps(c Case) (steps, error) {
 	case Flush:
 		r.wr[0] = r.write(c.Size)
 		return steps{before: r.post, op: r.complete}, nil
+	case PutWindow:
+		r.wr[0] = r.write(c.Size)
+		return steps{before: r.change, op: r.window, after: r.compare(c.Size)}, nil
+	case GetWindow:
+		r.wr[0] = r.request(verbs.OpRDMARead, c.Size)
+		return steps{before: r.change, op: r.window, after: r.compare(c.Size)}, nil
+	case FAddWindow:
+		r.wr[0] = r.request(verbs.OpAtomicFetchAdd, wordLen)
+		return steps{op: r.window}, nil
 	case Idle:
 		return steps{op: func() error { return want(r.near.cq.Poll(r.wc[:]), 0) }}, nil
 	case Busy:
@@ -204,6 +214,30 @@ func (r *verbsRig) post() error {
 	return err
 }
 
+// window posts a window, of which each verbsModeration-th and the last one are signaled, and
+// polls until it is complete.
+func (r *verbsRig) window() error {
+	wr := &r.wr[0]
+	left := 0
+	for i := 1; i <= windowLen; i++ {
+		wr.Flags &^= verbs.SendSignaled
+		if i%verbsModeration == 0 || i == windowLen {
+			wr.Flags |= verbs.SendSignaled
+			left++
+		}
+		if err := r.post(); err != nil {
+			return err
+		}
+	}
+	for range pollLimit {
+		if left -= r.near.cq.Poll(r.wc[:]); left == 0 {
+			return r.wc[0].Status.Err()
+		}
+		runtime.Gosched()
+	}
+	return errStuck
+}
+
 // complete polls until one completion has come.
 func (r *verbsRig) complete() error {
 	for range pollLimit {
@@ -240,6 +274,13 @@ func (r *verbsRig) verify(n int) func() error {
 		if err := r.complete(); err != nil {
 			return err
 		}
+		return r.compare(n)()
+	}
+}
+
+// compare compares what a put or get has moved.
+func (r *verbsRig) compare(n int) func() error {
+	return func() error {
 		if !bytes.Equal(r.near.mr.Bytes()[:n], r.far.mr.Bytes()[:n]) {
 			return errCorrupt
 		}
