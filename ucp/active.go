@@ -43,10 +43,10 @@ type ActiveHandler func(m *ActiveMessage)
 // activeHandlers are the handlers by id, in pages, none of which is nil.
 type activeHandlers struct {
 	// What the latest short message was about, as the next one nearly always is.
-	word    uint64         // its name and id
-	to      *ActiveHandler // of that id
-	running bool           // a handler
-	short   ActiveMessage  // of its handler; msgs, From and ID are as the word says
+	word  uint64        // its name and id
+	from  *messages     // of that name; unconnected if that has gone
+	to    ActiveHandler // of that id
+	short ActiveMessage // of the handler; msgs, From and ID are as the word says
 
 	msg  ActiveMessage  // of the handler of any other message that is all here
 	free *ActiveMessage // for those that are kept, or run beside
@@ -70,16 +70,32 @@ func (h *activeHandlers) init(w *Worker) {
 	for i := range h.page {
 		h.page[i] = &noHandlers
 	}
-	h.msg.w, h.short.w, h.short.msgs = w, w, unconnected
+	h.msg.w, h.short.w, h.from, h.short.msgs = w, w, unconnected, unconnected
 }
 
 func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id&0xff] }
 
-// forget drops what is known of a connection that has gone.
+// forget drops what is known of a connection that has gone: but for what a handler may have,
+// which tidy drops when none runs.
 func (h *activeHandlers) forget(m *messages) {
-	if h.short.msgs == m && !h.running {
-		h.short.msgs, h.short.From = unconnected, nil
+	if h.from == m {
+		h.from = unconnected
 	}
+}
+
+func (h *activeHandlers) tidy() {
+	if h.from == unconnected {
+		h.short.msgs, h.short.From, h.short.Data = unconnected, nil, nil
+	}
+}
+
+// inHand is what the latest short message of a connection was to be charged, which its handler
+// may keep.
+func (h *activeHandlers) inHand(m *messages) int64 {
+	if h.short.msgs != m || h.short.kept {
+		return 0
+	}
+	return min(charge(h.short.Length), m.due)
 }
 
 // OnActive has f take the active messages of an id; nil drops them, as do messages of an
@@ -94,6 +110,9 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 		*p = &page
 	}
 	*w.active.at(id) = f
+	if w.active.short.ID == id {
+		w.active.to = f
+	}
 }
 
 // MaxActiveHeader is the longest header of an active message in bytes.
@@ -173,39 +192,21 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 type shortArrivals Worker
 
 // HandleAM hands a short active message over, in a few instructions if it has the word of
-// the latest one.
+// the latest one. What it was to be charged is given back before: then nothing is left to do
+// after the handler, for which a call would have to keep what it takes.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
-	n, h := len(data)-wire.WordLen, &(*Worker)(a).active
-	m := &h.short
-	msgs := m.msgs
-	if len(data) <= wire.WordLen || binary.LittleEndian.Uint64(data) != h.word || h.running || int64(n) > msgs.room {
-		(*Worker)(a).handleShort(data)
-		return false
+	w, n := (*Worker)(a), len(data)-wire.WordLen
+	if len(data) > wire.WordLen && binary.LittleEndian.Uint64(data) == w.active.word {
+		if from := w.active.from; from.left(n) >= 0 {
+			from.quota = from.left(n)
+			m := &w.active.short
+			m.Data, m.Length, m.kept = data[wire.WordLen:len(data):len(data)], n, false
+			w.active.to(m)
+			return false
+		}
 	}
-	m.Data, m.Length = data[wire.WordLen:], n // as runShort, which a call would cost
-	h.running = true
-	(*h.to)(m)
-	h.running = false
-	if m.kept {
-		m.kept = false
-		return false
-	}
-	msgs.passed(charge(n))
+	w.handleShort(data)
 	return false
-}
-
-// runShort calls the handler of the latest word.
-func (h *activeHandlers) runShort(data []byte) {
-	m := &h.short
-	m.Data, m.Length = data, len(data)
-	h.running = true
-	(*h.to)(m)
-	h.running = false
-	if m.kept {
-		m.kept = false
-		return
-	}
-	m.msgs.passed(charge(m.Length))
 }
 
 // handleShort hands over any short active message.
@@ -219,36 +220,37 @@ func (w *Worker) handleShort(data []byte) {
 	word, rest := binary.LittleEndian.Uint64(data), data[wire.WordLen:]
 	name, id, h := wire.ShortName(word), wire.ShortID(word), &w.active
 	msgs := w.from(name, len(rest))
-	if msgs == nil || h.running {
+	if msgs == nil {
 		w.runCharged(name, id, nil, rest)
 		return
 	}
-	h.word, h.to = word, h.at(id)
-	h.short.ID, h.short.From, h.short.msgs = id, msgs.e, msgs
-	h.runShort(rest)
+	h.word, h.from, h.to = word, msgs, *h.at(id)
+	m := &h.short
+	m.ID, m.From, m.msgs = id, msgs.e, msgs
+	m.Data, m.Length, m.kept = rest, len(rest), false
+	msgs.quota -= charge(len(rest))
+	h.to(m)
+	msgs.passed(0)
 }
 
 // runActive calls the handler of a message that is all here, over the connection of a name.
 func (w *Worker) runActive(name uint64, id uint16, header, data []byte) {
 	h, n := &w.active, len(header)+len(data)
 	msgs := w.from(name, n)
-	if msgs == nil || h.running {
+	if msgs == nil {
 		w.runCharged(name, id, header, data)
 		return
 	}
 	m := &h.msg // written field by field, which costs a third of writing all of it
 	m.ID, m.Header, m.Data, m.Length = id, header, data, len(data)
 	m.From, m.msgs, m.kept, m.charge = msgs.e, msgs, false, n
-	h.running = true
 	(*h.at(id))(m)
-	h.running = false
 	if !m.kept {
 		msgs.passed(charge(n))
 	}
 }
 
-// runCharged is runActive for a message that has to be charged first, or while another handler
-// runs.
+// runCharged is runActive for a message that has to be charged first.
 func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	n := len(header) + len(data)
 	if e := w.accept(name, n); e != nil {
@@ -256,8 +258,7 @@ func (w *Worker) runCharged(name uint64, id uint16, header, data []byte) {
 	}
 }
 
-// runAside calls the handler of any message that was charged to its sender, also while another
-// handler runs.
+// runAside calls the handler of any message that was charged to its sender.
 func (w *Worker) runAside(e *EP, what ActiveMessage) {
 	m := w.active.take()
 	*m = what
@@ -346,6 +347,9 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	k := w.active.take()
 	if m == &w.active.short {
 		m.charge = m.Length
+		if !m.kept {
+			m.msgs.quota += charge(m.charge) // which HandleAM has given back
+		}
 	}
 	if (m == &w.active.short || m == &w.active.msg) && !m.kept {
 		m.msgs.hold(m.charge)

@@ -244,6 +244,7 @@ func TestActive_KeptTwice(t *testing.T) {
 	}
 	p.until(func() bool { return len(kept) == 4 })
 	account := kept[0].msgs
+	account.settle()
 	held, due := account.held, account.due
 	assert.Equal(t, 2*charge(len("message")), held)
 	for _, m := range kept {
@@ -251,5 +252,6 @@ func TestActive_KeptTwice(t *testing.T) {
 		m.Release()
 	}
 	assert.Zero(t, account.held)
+	account.settle()
 	assert.Equal(t, due+held, account.due)
 }

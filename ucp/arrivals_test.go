@@ -70,27 +70,6 @@ func TestArrivals_HandlerGoes(t *testing.T) {
 	assert.Zero(t, p.b.w.latest.held)
 }
 
-// TestArrivals_Within: a message that is delivered while a handler runs, as one is that closes
-// an EP, has a record of its own.
-func TestArrivals_Within(t *testing.T) {
-	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
-	w := p.b.w
-	var order []string
-	w.OnActive(3, func(m *ActiveMessage) {
-		if string(m.Data) == "outer" {
-			inner := binary.LittleEndian.AppendUint64(nil, wire.ShortActive(m.From.id)|3)
-			(*shortArrivals)(w).HandleAM(append(inner, "inner"...), nil)
-		}
-		order = append(order, string(m.Data))
-	})
-	for range 3 {
-		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, []byte("outer"), nil)))
-	}
-	p.until(func() bool { return len(order) == 6 })
-	assert.Equal(t, []string{"inner", "outer", "inner", "outer", "inner", "outer"}, order)
-	assert.Zero(t, w.latest.held)
-}
-
 // TestArrivals_Kept: each message that is kept is charged its own length.
 func TestArrivals_Kept(t *testing.T) {
 	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
@@ -120,6 +99,36 @@ func TestArrivals_Kept(t *testing.T) {
 	assert.Equal(t, account.size+reserve-messageCharge, account.room)
 }
 
+// TestArrivals_KeptAfterGrant: a handler that has its peer told of more credit, by what it
+// releases, and then keeps its message: the peer is never granted more than the window.
+func TestArrivals_KeptAfterGrant(t *testing.T) {
+	p := newPair(t, real("sm", "sm"), Config{}).connect().warm()
+	const batch = 32
+	data, calls := pattern(200, 1), 0
+	var kept []*ActiveMessage
+	p.b.w.OnActive(3, func(m *ActiveMessage) {
+		if calls++; calls%batch == 0 {
+			for _, k := range kept {
+				k.Release()
+			}
+			kept = kept[:0]
+		}
+		kept = append(kept, m.Keep())
+	})
+	for n := 1; n <= 40*batch; n++ {
+		require.NoError(t, p.finish(p.a.ep.SendActive(3, nil, data, nil)))
+		p.until(func() bool { return calls == n })
+		in := kept[0].msgs
+		in.settle()
+		require.GreaterOrEqual(t, in.due, int64(0))
+		require.Equal(t, int64(len(kept))*charge(len(data)), in.held)
+		require.LessOrEqual(t, p.a.ep.msgs.credit+in.due+in.held, in.size)
+	}
+	for _, k := range kept {
+		k.Release()
+	}
+}
+
 // TestArrivals_Closed: nothing is remembered of a connection that has gone, and a message that
 // still names it is refused.
 func TestArrivals_Closed(t *testing.T) {
@@ -132,6 +141,7 @@ func TestArrivals_Closed(t *testing.T) {
 	p.until(func() bool { return calls == 2 })
 	from := w.latest
 	require.Positive(t, from.room)
+	require.Same(t, from, w.active.from)
 	require.Same(t, from, w.active.short.msgs)
 	word := binary.LittleEndian.AppendUint64(nil, w.active.word)
 	tagged := append(hostileHead(9), "data"...)
@@ -141,7 +151,9 @@ func TestArrivals_Closed(t *testing.T) {
 	p.until(func() bool { return from.e.state == epClosed })
 	assert.Negative(t, from.room)
 	assert.Same(t, unconnected, w.latest)
+	assert.Same(t, unconnected, w.active.from)
 	assert.Same(t, unconnected, w.active.short.msgs)
+	assert.Nil(t, w.active.short.From)
 	bad := w.stats.badMessages.Load()
 	(*shortArrivals)(w).HandleAM(word, nil)
 	(*tagArrivals)(w).HandleAM(tagged, nil)

@@ -69,6 +69,7 @@ func (d *duties) Work() int {
 	}
 	clear(due)
 	w.spare = due
+	w.active.tidy()
 	return n + w.tellEnded()
 }
 

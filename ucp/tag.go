@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -98,34 +99,44 @@ func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpP
 // tagArrivals is the worker as the handler of tagged messages that come whole.
 type tagArrivals Worker
 
-// maxPlain bounds, in bytes, what HandleAM copies itself: from 8 KiB on there is a faster
-// copy between two processors; see package bulk.
-const maxPlain = 8 << 10
-
 // HandleAM takes a tagged message to the receive that it fits, or keeps it. That is nearly
 // always the first one, and needs nothing but a copy; over a connection that the latest
 // message came over too, it goes in a few instructions.
 func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
-	if len(data) > wire.HeadLen && n < maxPlain {
-		tag, m := binary.LittleEndian.Uint64(data), w.latest
-		if m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && int64(n) <= m.room && w.tags.Expected() > 0 {
-			if r := w.tags.First(); r.Ready(tag) && r.Owner.fits(n) {
-				v := r.Owner
-				w.tags.TakeFirst()
-				shortcopy.Copy(v.buf, data[wire.HeadLen:])
-				if v.info != nil {
-					v.tell(m.e, tag, n)
+	if m := w.latest; len(data) > wire.HeadLen && w.tags.Expected() > 0 {
+		r := w.tags.First()
+		if r.Ready(binary.LittleEndian.Uint64(data)) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) {
+			v := r.Owner
+			buf, q, left := v.buf, v.req, m.left(n)
+			if n <= len(buf) && q.flags == 0 && left >= 0 {
+				m.quota = left
+				if n < wire.WordLen || n > 2*wire.WordLen || v.info != nil {
+					w.fillFirst(v, data)
+					return false
 				}
-				v.buf, v.mem, v.info = nil, nil, nil
-				v.req.flags = directDone
-				m.passed(charge(n))
+				shortcopy.Words(buf, data[wire.HeadLen:])
+				v.buf, v.mem = nil, nil
+				q.flags = directDone
+				w.tags.TakeFirst()
 				return false
 			}
 		}
 	}
 	w.handleTag(data)
 	return false
+}
+
+// fillFirst ends the first receive, which is v, with a message of any length that it has room
+// for.
+//
+//go:noinline
+func (w *Worker) fillFirst(v *tagRecv, data []byte) {
+	w.tags.TakeFirst()
+	n := bulk.Copy(v.buf, data[wire.HeadLen:])
+	v.tell(w.latest.e, binary.LittleEndian.Uint64(data), n)
+	v.buf, v.mem, v.info = nil, nil, nil
+	v.req.flags = directDone
 }
 
 // handleTag is HandleAM of tagArrivals for any message.

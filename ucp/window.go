@@ -34,13 +34,16 @@ type window struct {
 	most   int64 // what credit was at most: no more than what the peer takes in all
 	size   int64 // what the peer may have unreceived here, without the reserve
 	held   int64 // what it has
-	due    int64 // what was received since credit was given back last
+	due    int64 // what was received since credit was given back last, as of settle
 	batch  int64 // as much as is given back at once
 	grown  bool  // size is more than the first window, or cannot be
 
 	// room is how long a message may be that nothing else has to be done for, in bytes: what
 	// may be held yet. Negative while there is something to be done for each; see admit.
 	room int64
+	// quota is what may be charged to messages that are not held either before something has to
+	// be given back; see left. It was measured once: what it is less since then is due.
+	quota, measured int64
 }
 
 // noRoom is the room of a connection that no message may come over unchecked. What is charged
@@ -48,7 +51,7 @@ type window struct {
 const noRoom = math.MinInt64 / 2
 
 func (a *window) open() {
-	a.credit, a.most, a.room = firstWindow, firstWindow, noRoom
+	a.credit, a.most, a.room, a.quota, a.measured = firstWindow, firstWindow, noRoom, noRoom, noRoom
 	a.resize(firstWindow)
 }
 
@@ -62,12 +65,33 @@ func (m *messages) admit() {
 	if m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil {
 		m.room = m.size + reserve - m.held - messageCharge
 	}
+	m.measure()
 }
 
-// charge charges what is held; less than 0 gives it back.
-func (m *messages) charge(n int64) {
-	m.held += n
-	m.room -= n
+// measure sets the quota. What passes lessens it by as much as it brings the peer nearer to
+// being told, so it is never too much between two calls.
+func (a *window) measure() {
+	a.settle()
+	a.quota = min(a.room+messageCharge, a.batch-a.due-1)
+	a.measured = a.quota
+}
+
+// settle brings due up to date.
+func (a *window) settle() {
+	a.due += a.measured - a.quota
+	a.measured = a.quota
+}
+
+// left is what is left of the quota after a message of n bytes. If that is not negative, setting
+// it gives back what the message was to be charged, and nothing else has to be done for it.
+func (a *window) left(n int) int64 { return a.quota - charge(n) }
+
+// charge charges what is held.
+func (a *window) charge(n int64) {
+	a.held += n
+	a.room -= n
+	a.quota -= n
+	a.measured -= n
 }
 
 // accept finds the connection that a message of n bytes comes over, by the name that the
@@ -101,7 +125,7 @@ func (w *Worker) from(name uint64, n int) *messages {
 }
 
 // unconnected is the latest connection where there is none.
-var unconnected = &messages{window: window{room: noRoom}}
+var unconnected = &messages{window: window{room: noRoom, quota: noRoom, measured: noRoom}}
 
 // hold charges a message of n bytes that was admitted, also if the connection has gone
 // meanwhile.
@@ -114,9 +138,19 @@ func (m *messages) hold(n int) {
 
 // passed gives back n bytes, which a message was to be charged.
 func (m *messages) passed(n int64) {
-	if m.due += n; m.due >= m.batch {
+	if m.quota -= n; m.quota < 0 {
+		m.tell()
+	}
+}
+
+// tell tells the peer what it may send again if that is worth it, and sets the quota.
+//
+//go:noinline
+func (m *messages) tell() {
+	if m.settle(); m.due >= m.batch {
 		m.grant()
 	}
+	m.measure()
 }
 
 //go:noinline
@@ -167,7 +201,8 @@ func (m *messages) received(n int) { m.giveBack(charge(n)) }
 
 // giveBack is received by what messages were charged.
 func (m *messages) giveBack(n int64) {
-	m.charge(-n)
+	m.held -= n
+	m.room += n
 	if m.closed {
 		m.e.w.leftBytes -= n
 		return
@@ -175,13 +210,13 @@ func (m *messages) giveBack(n int64) {
 	m.passed(n)
 }
 
-// grant tells the peer what it may send again, unless the connection is over.
-//
-//go:noinline
+// grant tells the peer what it may send again, unless the connection is over. What a handler
+// may still keep is left for the next time.
 func (m *messages) grant() {
 	if e := m.e; e.state == epOpen && e.msgs == m {
-		e.control(&creditStage, 0, uint64(m.due))
-		m.due = 0
+		left := e.w.active.inHand(m)
+		e.control(&creditStage, 0, uint64(m.due-left))
+		m.due = left
 	}
 }
 
