@@ -7,13 +7,13 @@ import (
 
 // AMTable holds the active-message handlers of an iface. The zero value has none.
 type AMTable struct {
-	handlers [uct.MaxAMID + 1]uct.AMHandler
-	dropped  stats.Counter // messages that had no handler
+	handlers [1 << 8]uct.AMHandler // up to MaxAMID; a peer may send any
+	dropped  stats.Counter         // messages that had no handler
 }
 
 // Set installs h for id; nil removes. ErrInvalidParam if id > MaxAMID.
 func (t *AMTable) Set(id uint8, h uct.AMHandler) error {
-	if int(id) >= len(t.handlers) {
+	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
 	}
 	t.handlers[id] = h
@@ -30,10 +30,8 @@ func (t *AMTable) Handle(id uint8, data []byte, desc uct.Desc) (keep bool) {
 // At is what Handle gives the messages of an id to; never nil. Calling it spares the call
 // of Handle.
 func (t *AMTable) At(id uint8) uct.AMHandler {
-	if int(id) < len(t.handlers) {
-		if h := t.handlers[id]; h != nil {
-			return h
-		}
+	if h := t.handlers[id]; h != nil {
+		return h
 	}
 	return (*noHandler)(t)
 }

@@ -131,6 +131,7 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 	case e.state == epIdle, e.pending.Empty() && e.room():
 		return uct.ErrBusy // the first post is what connects
 	}
+	e.iface.waits()
 	return e.iface.arb.Add(&e.pending, r)
 }
 

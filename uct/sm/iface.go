@@ -25,7 +25,7 @@ import (
 type Iface struct {
 	in        []*inLink // peers, polled in turn
 	ctl       *control
-	events    atomic.Uint32 // nonzero: other goroutines have left word
+	events    atomic.Uint32 // nonzero: Progress has more to do than to poll; event bits
 	marked    bool          // peers mark their attention words
 	lookAtAll bool
 	exchange  exchange
@@ -209,13 +209,7 @@ func (it *Iface) Progress() (n int) {
 		}
 	}
 	if it.events.Load() != 0 {
-		n += it.handleEvents()
-	}
-	if it.opsWait {
-		n += it.collect()
-	}
-	if it.arb.Len() > 0 {
-		n += it.arb.Dispatch(nil)
+		n += it.attend()
 	}
 	switch x := &it.exchange; {
 	case n == 1:
@@ -230,9 +224,37 @@ func (it *Iface) Progress() (n int) {
 	return n
 }
 
+// Bits of Iface.events.
+const (
+	eventPosted = 1 << iota // other goroutines have left word
+	eventWaits              // operations or requests may wait, since waits was called
+)
+
+// waits has Progress look for operations and requests that wait.
+func (it *Iface) waits() { it.events.Or(eventWaits) }
+
+// attend does what is left to do besides polling.
+//
+//go:noinline
+func (it *Iface) attend() (n int) {
+	if it.events.Load()&eventPosted != 0 {
+		n = it.handleEvents()
+	}
+	if it.opsWait {
+		n += it.collect()
+	}
+	if it.arb.Len() > 0 {
+		n += it.arb.Dispatch(nil)
+	}
+	if !it.opsWait && it.arb.Len() == 0 {
+		it.events.And(^uint32(eventWaits))
+	}
+	return n
+}
+
 // handleEvents does what other goroutines left word of.
 func (it *Iface) handleEvents() int {
-	it.events.Store(0)
+	it.events.And(^uint32(eventPosted))
 	it.adopt()
 	n := it.bury()
 	it.mu.Lock()

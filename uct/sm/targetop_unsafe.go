@@ -152,6 +152,7 @@ func (e *EP) issue() {
 		return
 	}
 	e.iface.opsWait = true
+	e.iface.waits()
 	for q.next != q.tail && e.tx.slots != nil {
 		a := q.at(q.next)
 		for a.kind != opFlush && !a.sent {

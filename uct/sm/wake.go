@@ -41,7 +41,7 @@ func (it *Iface) EventFD() int { return it.wakeFD }
 // owner itself, changes the state after Arm. A peer does so just after it has made
 // the descriptor readable.
 func (it *Iface) EventPending() bool {
-	return it.ctl.state.Load() != it.armed || it.events.Load() != 0
+	return it.ctl.state.Load() != it.armed || it.events.Load()&eventPosted != 0
 }
 
 // Arm implements uct.Waker.
@@ -79,7 +79,7 @@ func (it *Iface) disarm() {
 
 // busy reports whether there is something that Progress would do.
 func (it *Iface) busy() bool {
-	if it.events.Load() != 0 || it.arrived() {
+	if it.events.Load()&eventPosted != 0 || it.arrived() {
 		return true
 	}
 	for _, e := range it.open.All() {
@@ -104,6 +104,6 @@ func (it *Iface) arrived() (any bool) {
 
 // post sets a word for Progress. Any goroutine may call it.
 func (it *Iface) post() {
-	it.events.Store(1)
+	it.events.Or(eventPosted)
 	_ = attach.Wake(it.wakeFD) // the own descriptor is open as long as somebody posts
 }
