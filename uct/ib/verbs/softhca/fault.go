@@ -47,7 +47,10 @@ func (qp *queuePair) faultEvent(syn prm.Syndrome) verbs.EventType {
 // exec is held.
 func (qp *queuePair) absence() uint8 {
 	l := qp.req.link
-	if l == nil {
+	switch {
+	case qp.req.died:
+		return verbs.VendorPeerGone
+	case l == nil:
 		return 0
 	}
 	switch linkEnd(l.end.Load()) {

@@ -238,6 +238,36 @@ func TestKilledTarget(t *testing.T) {
 	a.fail(4, verbs.WCWRFlushErr)
 }
 
+// A target dies while the kernel copies from and to its private memory: that it has died is told
+// also where the kernel has refused the copy before the link has gone down.
+func TestKilledTarget_WhileAccessed(t *testing.T) {
+	for _, op := range []verbs.Opcode{verbs.OpRDMAWrite, verbs.OpRDMARead} {
+		refused := 0
+		for range testenv.Rounds(20, 200) {
+			a := openNode(t, softhca.Config{})
+			c := startChild(t, a, "idle")
+			access := verbs.SendWR{ID: 1, Opcode: op, Flags: verbs.SendSignaled,
+				SGList: []verbs.SGE{a.mr.SGE(0, 4096)}, RemoteAddr: c.Private, RKey: c.PrivKey}
+			a.send(access)
+			a.succeed(1) // the link is up
+			require.NoError(t, c.cmd.Process.Kill())
+			status := verbs.WCSuccess
+			testenv.ProgressWithin(t, patience, func() bool {
+				a.send(access)
+				status = a.completion().Status
+				return status != verbs.WCSuccess
+			})
+			if status == verbs.WCWRFlushErr {
+				continue // the link went down while nothing was posted
+			}
+			require.Equal(t, verbs.WCRetryExcErr, status)
+			require.Equal(t, verbs.VendorPeerGone, a.wcs[0].VendorErr)
+			refused++
+		}
+		assert.NotZero(t, refused, "how often the death was seen by an access")
+	}
+}
+
 // An initiator that is killed while it writes and sends leaves the target, its
 // other connections and the rest of its memory as they are.
 func TestKilledInitiator(t *testing.T) {

@@ -25,7 +25,7 @@ type requester struct {
 	shared *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
 	views  []*domainView // where it was looked for
 	routed bool          // such an initiator: the work request at next goes over path
-	died   bool          // the process that had the SRQ of the work request at next is dead
+	died   bool          // the process that the work request at next went to is dead
 
 	out     delivery
 	vec     cma.Vec
@@ -230,10 +230,10 @@ func (qp *queuePair) linkLost(l *outLink) stepResult {
 // processLost is the syndrome of a work request that the kernel has refused since the process of
 // the peer is dead, before the link has gone down.
 func (r *requester) processLost() prm.Syndrome {
+	r.died = true
 	if r.shared == nil {
 		return prm.SyndromeRetryExceeded
 	}
-	r.died = true
 	return prm.SyndromeRemoteInvalidReq
 }
 
