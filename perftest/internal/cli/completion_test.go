@@ -37,7 +37,7 @@ func TestCompletion_KnowsTheValuesOfFlags(t *testing.T) {
 		{"msgrate --features |pos", []string{"postlist"}},
 		{"dgemm --model |", []string{"connectx4"}},
 		{"stencil -o |j", []string{"json"}},
-		{"instructions --ops |fa", []string{"fadd"}},
+		{"instructions --ops |fa", []string{"fadd", "fadd_window"}},
 		{"instructions --fabric |s", []string{"shm"}},
 		{"compare-ucx --only |self/am", []string{"self/am_lat/8/short"}},
 	} {

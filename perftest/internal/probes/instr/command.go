@@ -97,7 +97,8 @@ func newCommand(openers map[Part]opener) *cobra.Command {
 // bind gives cmd the flags.
 func (o *options) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ","))
+	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ", "))
+	f.Lookup("ops").DefValue = "all but windows"
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
 	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc and sm of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
