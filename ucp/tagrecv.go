@@ -192,10 +192,6 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 	}
 }
 
-// fits reports that the receive ends with a message of n bytes once that is copied, and that
-// nobody has to be told.
-func (v *tagRecv) fits(n int) bool { return n <= len(v.buf) && v.req.flags == 0 }
-
 // write implements sink.
 func (v *tagRecv) write(off int, data []byte) {
 	switch {
