@@ -87,6 +87,20 @@ func TestDeparture_BeforeTheConnection(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: a.qp}, ev)
 	})
+	t.Run("before it is to send", func(t *testing.T) {
+		a := openNode(t, softhca.Config{})
+		b := a.sibling()
+		a.toRTR(unusedGID, 77, forever)
+		b.join(unusedGID, 78, forever)
+		for _, qp := range []*verbs.QP{b.qp, a.qp} { // that in RTR hears nothing of the refusal
+			ev, err := a.ctx.NextAsyncEvent()
+			require.NoError(t, err)
+			assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: qp}, ev)
+			if qp == b.qp {
+				a.toRTS(forever)
+			}
+		}
+	})
 }
 
 // A QP that exchanges datagrams with a port learns when it has gone, after all that it had

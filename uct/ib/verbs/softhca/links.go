@@ -185,10 +185,19 @@ func (qp *queuePair) peerGone(l *outLink) {
 	qp.exec.lock()
 	if qp.req.shared != nil {
 		qp.memberGone(l)
-	} else if qp.req.link == l && receiving(qp.now()) {
-		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
+	} else if qp.req.link == l {
+		qp.failUnlinked()
 	}
 	qp.exec.release()
+}
+
+// failUnlinked fails a QP whose link has gone down. One in RTR is left alone until it is to
+// send: to hardware the peer is silent, and who connects a QP finds the state that it set. exec
+// is held.
+func (qp *queuePair) failUnlinked() {
+	if receiving(qp.now()) && !qp.is(verbs.QPStateRTR) {
+		qp.enterError(prm.SyndromeRetryExceeded, prm.SyndromeOK)
+	}
 }
 
 // accept takes over an inbound link.

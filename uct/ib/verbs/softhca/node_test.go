@@ -117,12 +117,22 @@ func initQP(t testing.TB, qp *verbs.QP, access verbs.Access) {
 // join brings n's QP to RTS towards the QP dest at gid.
 func (n *node) join(gid verbs.GID, dest uint32, l link) {
 	n.t.Helper()
+	n.toRTR(gid, dest, l)
+	n.toRTS(l)
+}
+
+func (n *node) toRTR(gid verbs.GID, dest uint32, l link) {
+	n.t.Helper()
 	initQP(n.t, n.qp, l.access)
 	require.NoError(n.t, n.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: dest,
 		RQPSN: 0xfffff0, MaxDestRD: 4, MinRNRTimer: l.minRNR,
 		AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1, HopLimit: 64}},
 		verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|
 			verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
+}
+
+func (n *node) toRTS(l link) {
+	n.t.Helper()
 	require.NoError(n.t, n.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0xfffff0, MaxRDAtomic: 4,
 		Timeout: l.timeout, RetryCnt: l.retry, RNRRetry: l.rnr},
 		verbs.QPMaskState|verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic|verbs.QPMaskTimeout|

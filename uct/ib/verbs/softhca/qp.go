@@ -206,6 +206,9 @@ func (qp *queuePair) modify(attr *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	if !qp.setState(attr.State) {
 		return overtaken(qp.entry.load().state(), attr.State)
 	}
+	if l := qp.req.link; l != nil && l.state.Load() == linkDown {
+		qp.failUnlinked()
+	}
 	return nil
 }
 
