@@ -269,6 +269,7 @@ func (s *siege) finish() {
 	for i := range s.qps {
 		require.NoError(s.t, s.qps[i].v.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	}
+	s.h.dials.Wait() // the ends of links give up receives that the claim has passed over
 	s.settle()
 	for _, p := range s.posts {
 		if p.qp >= 0 {
