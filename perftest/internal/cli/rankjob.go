@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 )
 
@@ -39,6 +40,12 @@ func startRanks(cmd *cobra.Command, args []string, n int) error {
 		return errors.Join(context.Cause(cmd.Context()), err)
 	}
 	return nil
+}
+
+// checkConfig opens what ranks would, so that what is not there is refused once, before they start.
+func checkConfig(c gucx.Config) error {
+	_, err := allowed(c.UCP, c.Components())
+	return err
 }
 
 // turns is a writer that several processes write to in turn.

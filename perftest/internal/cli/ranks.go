@@ -100,10 +100,16 @@ func (s *ranksFlags) check(n int) (err error) {
 	if err := s.study.Check(n); err != nil {
 		return err
 	}
-	if _, err := s.config(); err != nil {
+	return sheet.CheckFormat(s.output)
+}
+
+// checkTransports refuses transports that are not there.
+func (s *ranksFlags) checkTransports() error {
+	c, err := s.config()
+	if err != nil {
 		return err
 	}
-	return sheet.CheckFormat(s.output)
+	return checkConfig(c)
 }
 
 // config is what the environment and the flags say.
@@ -123,7 +129,7 @@ func (s *ranksFlags) run(cmd *cobra.Command) error {
 	case !errors.Is(err, pmi.ErrAbsent):
 		return err
 	}
-	if err := s.check(s.ranks); err != nil {
+	if err := errors.Join(s.check(s.ranks), s.checkTransports()); err != nil {
 		return &usageError{err}
 	}
 	if s.together {

@@ -58,9 +58,10 @@ func TestRanks_Mpiexec(t *testing.T) {
 
 // TestRanks_Fails: what is wrong on the ranks is told, with their exit status.
 func TestRanks_Fails(t *testing.T) {
-	code, _, errs := perftest(t, strings.Fields("ranks -q --ranks 2 -x other")...)
+	code, _, errs := perftest(t, strings.Fields("ranks -q --ranks 2 -x self")...)
 	assert.Equal(t, exitFailure, code)
-	assert.Contains(t, errs, "other")
+	assert.Contains(t, errs, "on rank 1: ")
+	assert.Contains(t, errs, "self memory: unreachable")
 }
 
 func TestRanks_Refuses(t *testing.T) {
@@ -71,6 +72,7 @@ func TestRanks_Refuses(t *testing.T) {
 		"-s none":               "none",
 		"-n 0":                  "0 iterations",
 		"-o paper":              "paper",
+		"-x other":              "transport other is not there",
 	} {
 		code, _, errs := perftest(t, append([]string{"ranks", "-q"}, strings.Fields(args)...)...)
 		assert.Equal(t, exitUsage, code, args)

@@ -129,6 +129,15 @@ func (s *spFlags) config(env []string) (gucx.Config, error) {
 	return gucx.FromEnv(append(environ, env...), s.own)
 }
 
+// checkTransports refuses transports that are not there.
+func (s *spFlags) checkTransports() error {
+	c, err := s.config(nil)
+	if err != nil {
+		return err
+	}
+	return checkConfig(c)
+}
+
 func (s *spFlags) run(cmd *cobra.Command) error {
 	if s.model != "" {
 		return s.predict(cmd)
@@ -144,10 +153,13 @@ func (s *spFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	switch {
-	case s.costs:
+	if s.costs {
 		return s.measureCosts(cmd, study)
-	case s.together:
+	}
+	if err := s.checkTransports(); err != nil {
+		return &usageError{err}
+	}
+	if s.together {
 		return s.runTogether(cmd, study)
 	}
 	return startRanks(cmd, s.args, s.ranks)
