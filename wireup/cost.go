@@ -182,15 +182,15 @@ func Score(role Role, l, r *Resource) float64 {
 	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
 }
 
-// String lists the terms, in nanoseconds.
+// String lists the terms, in nanoseconds; both sizes are whole KiB.
 func (c PairCost) String() string {
 	ns := func(ps uint64) string {
-		s := strconv.FormatFloat(float64(ps)/1000, 'f', 3, 64)
-		return strings.TrimRight(strings.TrimRight(s, "0"), ".") + " ns"
+		s := strconv.FormatFloat(float64(ps)/1000, 'f', 1, 64)
+		return strings.TrimSuffix(s, ".0") + " ns"
 	}
 	s := "latency " + ns(c.Latency) + " + overhead " + ns(c.Overhead)
 	if c.Size > 0 {
-		s += fmt.Sprintf(" + %d bytes %s", c.Size, ns(c.Transfer))
+		s += fmt.Sprintf(" + %d KiB %s", c.Size>>10, ns(c.Transfer))
 	}
 	return s
 }

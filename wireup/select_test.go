@@ -161,7 +161,7 @@ func TestExplain(t *testing.T) {
 	a, b := address(t, 1, "rc", "ud", "sm"), address(t, 2, "rc", "ud")
 	want := `worker 0x1 to worker 0x2
 rma:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  latency 576 ns + overhead 52 ns + 4096 bytes 346.79 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  latency 576 ns + overhead 52 ns + 4 KiB 346.8 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_bcopy|get_bcopy
 amo:
@@ -173,12 +173,12 @@ am:
   ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
   sm/memory[2]  -             the peer does not have this transport
 rma_bw:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 11185  latency 576 ns + overhead 52 ns + 1048576 bytes 88778.409 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11185  latency 576 ns + overhead 52 ns + 1024 KiB 88778.4 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_zcopy|get_zcopy
 am_bw:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 11178  latency 576 ns + overhead 104 ns + 1048576 bytes 88778.409 ns
-  ud/hca0:1[1]  ud/hca0:1[1]  score 9143   latency 704 ns + overhead 160 ns + 1048576 bytes 108506.944 ns
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11178  latency 576 ns + overhead 104 ns + 1024 KiB 88778.4 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 9143   latency 704 ns + overhead 160 ns + 1024 KiB 108506.9 ns
   sm/memory[2]  -             the peer does not have this transport
 aux:
 * ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
