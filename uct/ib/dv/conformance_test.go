@@ -74,6 +74,7 @@ func TestMain(m *testing.M) {
 	ucttest.PeerMain(map[string]ucttest.Harness{
 		rcPeer: rcSuite.Peers(rcPeer), rcListPeer: rcListSuite.Peers(rcListPeer), udPeer: udSuite.Peers(udPeer),
 		xrcPeer: xrcSuite.Peers(xrcPeer), xrcNodePeer: xrcNodeSuite.Peers(xrcNodePeer),
+		xrcHostPeer: xrcHostSuite.Peers(xrcHostPeer),
 	})
 	os.Exit(m.Run())
 }

@@ -1,6 +1,7 @@
 package dv
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,12 +43,26 @@ var (
 		},
 		OneSided: true, OneSidedAM: true,
 	}
+	// xrcHostSuite has one that all processes of the run of this binary share.
+	xrcHostSuite = ibtest.Suite{
+		Transport: XRC(XRCConfig{}),
+		Config: func(o ucttest.Options) any {
+			c := tinyXRC(o)
+			c.ShareDomain, c.DomainDir = xrccore.ShareHost, os.Getenv(domainDirEnv)
+			return c
+		},
+		OneSided: true, OneSidedAM: true,
+	}
 )
+
+// domainDirEnv names the directory of the file of their domain to processes.
+const domainDirEnv = "GUCX_XRC_TEST_DOMAIN_DIR"
 
 // Names of peers.
 const (
 	xrcPeer     = "xrc-shm"
 	xrcNodePeer = "xrc-node-shm"
+	xrcHostPeer = "xrc-host-shm"
 )
 
 func TestConformanceXRC_Loop(t *testing.T) { ucttest.Test(t, xrcSuite.On(softhca.FabricLoop)) }
@@ -67,6 +82,12 @@ func TestConformanceXRC_ListLoop(t *testing.T) {
 func TestConformanceXRC_NodeShm(t *testing.T) {
 	testenv.SkipShort(t, "a suite; that of xrc over shm stands for it")
 	ucttest.Test(t, xrcNodeSuite.Peers(xrcNodePeer))
+}
+
+func TestConformanceXRC_HostShm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that of xrc with a domain of the host stands for it")
+	t.Setenv(domainDirEnv, t.TempDir())
+	ucttest.Test(t, xrcHostSuite.Peers(xrcHostPeer))
 }
 
 // newXRCs is an iface over a bench as far as polling goes, with its initiator and its XRC
