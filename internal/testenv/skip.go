@@ -82,3 +82,12 @@ func SkipShort(t testing.TB, why string) {
 		t.Skipf("not with -short: %s", why)
 	}
 }
+
+// SkipSweep skips the test unless sweeps are asked for, with the reason why what it takes
+// shows little that the default does not.
+func SkipSweep(t testing.TB, why string) {
+	t.Helper()
+	if !Sweep() {
+		t.Skipf("%s; %s=1 takes it, too", why, sweepEnv)
+	}
+}

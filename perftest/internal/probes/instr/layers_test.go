@@ -61,32 +61,52 @@ func result(t *testing.T, m *Measurement, c Case) Sample {
 	return Sample{}
 }
 
+// everyCase are plans that, with the budgets, have each case. A window takes as long as a
+// hundred other cases: TestBudget_Windows counts those of verbs and uct, and this only in
+// sweeps.
+func everyCase() []Plan {
+	layers := []Part{Verbs, UCT, UCP}
+	if testing.Short() {
+		return []Plan{{Ops: []Op{Put, GetZcopy, Flush, AMShort, Tag}, APIs: layers, Sizes: []int{8}}}
+	}
+	single := slices.DeleteFunc(allOps(), Op.windowed)
+	windows := Plan{Ops: []Op{PutWindow, GetWindow, FAddWindow}, APIs: []Part{UCP}, Sizes: []int{minZcopy}}
+	if testenv.Sweep() {
+		windows.APIs = layers
+	}
+	return []Plan{{Ops: single, APIs: layers, Sizes: []int{8, 1024}, Switches: true}, windows}
+}
+
 // TestLayers_EveryCaseCounts takes each case once on one fabric, and with -short some of them:
-// each instruction is two system calls, and takes a hundred times as long in emulation.
-// GUCX_TEST_SOAK=1 is for both fabrics.
+// each instruction is two system calls, and takes a hundred times as long in emulation. A sweep
+// is for both fabrics.
 func TestLayers_EveryCaseCounts(t *testing.T) {
 	for _, fabric := range fabrics {
-		plan := Plan{Ops: allOps(), APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}, Switches: true}
-		if testing.Short() {
-			plan.Ops, plan.Sizes, plan.Switches = []Op{Put, GetZcopy, Flush, AMShort, Tag}, []int{8}, false
-		}
 		t.Run(fabric, func(t *testing.T) {
-			if fabric != "shm" && !testenv.Soak() {
-				t.Skip("as over shm; GUCX_TEST_SOAK=1 counts here too")
+			if fabric != "shm" {
+				testenv.SkipSweep(t, "as over shm")
 			}
-			m := countTimes(t, fabric, 1, plan, ByPart)
-			for _, r := range m.Results {
-				assert.Empty(t, r.Skip, r.Case)
-				assert.Positive(t, r.Sample.Total(), r.Case)
-				assert.Positive(t, r.Sample.Profile.Part(r.Case.API), r.Case)
-				for part := r.Case.API + 1; part < harness; part++ {
-					assert.Zero(t, r.Sample.Profile.Part(part), "%v: %v is above it", r.Case, part)
-				}
-			}
-			if t.Failed() {
-				t.Log(tables(t, m))
+			for _, plan := range everyCase() {
+				checkCases(t, countTimes(t, fabric, 1, plan, ByPart))
 			}
 		})
+	}
+}
+
+// checkCases holds that each case ran the layer that was called and none above it.
+func checkCases(t *testing.T, m *Measurement) {
+	t.Helper()
+	require.NotEmpty(t, m.Results)
+	for _, r := range m.Results {
+		assert.Empty(t, r.Skip, r.Case)
+		assert.Positive(t, r.Sample.Total(), r.Case)
+		assert.Positive(t, r.Sample.Profile.Part(r.Case.API), r.Case)
+		for part := r.Case.API + 1; part < harness; part++ {
+			assert.Zero(t, r.Sample.Profile.Part(part), "%v: %v is above it", r.Case, part)
+		}
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
 	}
 }
 
