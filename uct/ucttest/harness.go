@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -153,6 +154,23 @@ func (w *patience) spent(n int) bool {
 		w.limit = time.Now().Add(w.least)
 	}
 	return time.Now().After(w.limit)
+}
+
+// idleYields is how many idle rounds follow each other before a pause, which is 20 us or longer.
+const (
+	idleYields = 256
+	idlePause  = 20 * time.Microsecond
+)
+
+// yield lets other goroutines run. With one processor the runtime does not look for what
+// has come by descriptors, which wakes a device's goroutine, while any can run: sysmon does so, every
+// 10 ms. So now and then there is a pause.
+func (w *patience) yield() {
+	if w.idle%idleYields == idleYields-1 {
+		time.Sleep(idlePause)
+		return
+	}
+	runtime.Gosched()
 }
 
 func (h *Harness) budget() int {

@@ -75,7 +75,7 @@ func (s *sender) drive(cond func() bool) bool {
 		if w.spent(s.l.From.Iface.Progress()) {
 			return false
 		}
-		runtime.Gosched()
+		w.yield()
 	}
 	return true
 }
