@@ -62,7 +62,7 @@ func TestConformance_Registered(t *testing.T) {
 				needCMA(t)
 			}
 			if tc.cma == config.Yes {
-				testenv.SkipShort(t, "a suite for each way to memory; the other two go all of them but short gets")
+				testenv.SkipSweep(t, "a suite for each way to memory; the other two go all of them but short gets")
 			}
 			h := harness()
 			h.OneSided, h.StartPeer = tc.cma != config.No, nil

@@ -52,6 +52,6 @@ func TestMain(m *testing.M) {
 func TestConformance_Loopback(t *testing.T) { ucttest.Test(t, harness()) }
 
 func TestConformance_DefaultSizes(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that of short queues finds more")
+	testenv.SkipSweep(t, "a suite; that of short queues finds more")
 	ucttest.Test(t, defaultHarness())
 }

@@ -27,12 +27,12 @@ func transports(t *testing.T) (names []string) {
 var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-o", "json"}
 
 // TestMain_EveryTransportDoesEveryTest is with two processes; package layers has the
-// variants of uct too. With -short it takes one transport of those over InfiniBand.
+// variants of uct too. But for sweeps it takes one transport of those over InfiniBand.
 func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
 	for _, x := range transports(t) {
 		t.Run(x, func(t *testing.T) {
 			if x != "sm" && x != "tcp" && x != "rc_mlx5" {
-				testenv.SkipShort(t, "as others between processes")
+				testenv.SkipSweep(t, "as others between processes")
 			}
 			code, out, errs := perftest(t, with(short, "-x", x, "-t", "all", "-s", "100", "--rounds", "1")...)
 			require.Equal(t, exitOK, code, errs)

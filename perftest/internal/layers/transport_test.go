@@ -19,9 +19,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// everyTransport runs f for each transport that there is; with -short, for one of those that
-// share a protocol.
-func everyTransport(t *testing.T, f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
+// everyTransport runs f for each transport that there is; for one of those that share a protocol
+// where alike skips.
+func everyTransport(t *testing.T, alike func(t testing.TB, why string), f func(t *testing.T, tr device.Transport, caps uct.Caps)) {
 	list, err := device.Transports(Config{}.Components("shm"))
 	require.NoError(t, err)
 	require.NotEmpty(t, list)
@@ -29,7 +29,7 @@ func everyTransport(t *testing.T, f func(t *testing.T, tr device.Transport, caps
 		t.Run(tr.Resource.Transport, func(t *testing.T) {
 			switch tr.Resource.Transport {
 			case "rc_mlx5", "xrc", "ud_mlx5":
-				testenv.SkipShort(t, "as rc or ud")
+				alike(t, "as rc or ud")
 			}
 			caps, err := tr.Caps()
 			require.NoError(t, err)
@@ -74,7 +74,7 @@ func uctTests() []bench.Test {
 const messages = 10
 
 func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
-	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		for _, v := range variants {
 			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 3000}, Layers: []string{"uct"},
 				Transport: tr.Resource.Transport, Variant: v,
@@ -103,7 +103,7 @@ func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 // TestUCP_LayoutsOfMessages has them over a transport with remote memory and one without, by
 // eager messages in one piece and in fragments, and by rendezvous.
 func TestUCP_LayoutsOfMessages(t *testing.T) {
-	everyTransport(t, func(t *testing.T, tr device.Transport, _ uct.Caps) {
+	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, _ uct.Caps) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" && name != "self" {
 			t.Skip("as others")
 		}
@@ -141,7 +141,7 @@ func TestUCP_ActiveMessagesArriveInOnePiece(t *testing.T) {
 
 // TestUCP_VariantsOfTags has them over a transport with remote memory and one without.
 func TestUCP_VariantsOfTags(t *testing.T) {
-	everyTransport(t, func(t *testing.T, tr device.Transport, _ uct.Caps) {
+	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, _ uct.Caps) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" {
 			t.Skip("as others")
 		}
@@ -157,7 +157,7 @@ func TestUCP_VariantsOfTags(t *testing.T) {
 }
 
 func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
-	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		names := Of(&tr, caps)
 		plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{8, 64 << 10}, Layers: names, Missing: true,
 			Transport: tr.Resource.Transport, Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
@@ -181,7 +181,7 @@ var variants = []layer.Variant{layer.Short, layer.Bcopy, layer.Zcopy}
 // TestEveryTransport_DoesNotAllocate counts allocations of both sides: the target is
 // a goroutine of this process.
 func TestEveryTransport_DoesNotAllocate(t *testing.T) {
-	everyTransport(t, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		s := sessionFor(t, tr)
 		for _, name := range Of(&tr, caps) {
 			c, err := s.Open(t.Context(), name, oob.Params{Transport: tr.Resource.Transport, Fabric: "shm", MemLen: 1 << 16})

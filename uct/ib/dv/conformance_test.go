@@ -84,7 +84,7 @@ func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcSuite.On(softhca.F
 func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcSuite.Peers(rcPeer)) }
 
 func TestConformanceRC_ListLoop(t *testing.T) {
-	testenv.SkipShort(t, listsOverShm)
+	testenv.SkipSweep(t, listsOverShm)
 	ucttest.Test(t, rcListSuite.On(softhca.FabricLoop))
 }
 

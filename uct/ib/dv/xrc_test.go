@@ -70,22 +70,22 @@ func TestConformanceXRC_Loop(t *testing.T) { ucttest.Test(t, xrcSuite.On(softhca
 func TestConformanceXRC_NodeLoop(t *testing.T) { ucttest.Test(t, xrcNodeSuite.On(softhca.FabricLoop)) }
 
 func TestConformanceXRC_Shm(t *testing.T) {
-	testenv.SkipShort(t, "a suite; those of rc_mlx5 and xrc over shm stand for it")
+	testenv.SkipSweep(t, "a suite; those of rc_mlx5 and xrc over shm stand for it")
 	ucttest.Test(t, xrcSuite.Peers(xrcPeer))
 }
 
 func TestConformanceXRC_ListLoop(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that of rc_mlx5 with lists stands for it")
+	testenv.SkipSweep(t, "a suite; that of rc_mlx5 with lists stands for it")
 	ucttest.Test(t, xrcListSuite.On(softhca.FabricLoop))
 }
 
 func TestConformanceXRC_NodeShm(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that of xrc over shm stands for it")
+	testenv.SkipSweep(t, "a suite; that of xrc over shm stands for it")
 	ucttest.Test(t, xrcNodeSuite.Peers(xrcNodePeer))
 }
 
 func TestConformanceXRC_HostShm(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that of xrc with a domain of the host stands for it")
+	testenv.SkipSweep(t, "a suite; that of xrc with a domain of the host stands for it")
 	t.Setenv(domainDirEnv, t.TempDir())
 	ucttest.Test(t, xrcHostSuite.Peers(xrcHostPeer))
 }

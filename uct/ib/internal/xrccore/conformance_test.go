@@ -93,7 +93,7 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.Fabri
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
 func TestConformance_NodeLoop(t *testing.T) {
-	testenv.SkipShort(t, "a suite; that over shm stands for it")
+	testenv.SkipSweep(t, "a suite; that over shm stands for it")
 	ucttest.Test(t, nodeSuite.On(softhca.FabricLoop))
 }
 
