@@ -214,27 +214,43 @@ func (qp *queuePair) wireQKey(q uint32) uint32 {
 	return q
 }
 
-// sendFault tells the peer's QP of a refusal that concerns it too. False when the
+// sendFault tells the peer's QP of a refusal that concerns it too; of a shared target all members
+// that are reached, as one may be about to leave and look no more. False when a
 // ring has no room for it now.
 func (qp *queuePair) sendFault() bool {
 	r := &qp.req
-	l := r.link
-	if r.fault == prm.SyndromeOK || l == nil || l.state.Load() != linkUp {
+	if r.fault == prm.SyndromeOK || r.link == nil {
 		r.fault = prm.SyndromeOK
+		return true
+	}
+	sent := qp.sendFaultOver(r.link)
+	if r.shared != nil {
+		for _, p := range r.shared.paths {
+			sent = (p.link == r.link || qp.sendFaultOver(p.link)) && sent
+		}
+	}
+	if sent {
+		r.fault = prm.SyndromeOK
+	}
+	return sent
+}
+
+// sendFaultOver tells whom a link reaches. It may be repeated.
+func (qp *queuePair) sendFaultOver(l *outLink) bool {
+	if l.state.Load() != linkUp {
 		return true
 	}
 	l.txLock.lock()
 	pkt := l.req.reserve(0)
 	if pkt != nil {
 		pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = pktFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
-		pkt.status = uint8(r.fault)
+		pkt.status = uint8(qp.req.fault)
 		l.req.publish(pkt)
 	}
 	l.txLock.unlock()
 	if pkt == nil {
 		return false
 	}
-	r.fault = prm.SyndromeOK
 	call(l.ctl, l.wakeFD, attnRequest)
 	return true
 }
