@@ -51,8 +51,8 @@
 //     before it was executed and nothing behind. That is held back, in the copies that the initiator
 //     keeps, and so is what is posted meanwhile. The target is in ERR too. In the own domain the
 //     iface connects it again. Otherwise the device tells all that refer to it. Each makes another
-//     one and offers it over its own initiator. The first offer is taken: the initiator is
-//     connected again. It posts what it held back, without what was of the EP that failed.
+//     one and offers it over its own initiator. The first offer for the target that
+//     failed is taken, also one that comes before its completion: the initiator is connected again. It posts what it held back, without what was of the EP that failed.
 //   - Nobody answered, an error was found here, or no offer came in the time that the device would have
 //     tried (TIMEOUT, RETRY_COUNT): what was executed is not known. All EPs over the initiator fail, with
 //     ErrConnReset, or ErrPeerClosed. A new EP makes a new initiator. The peers are

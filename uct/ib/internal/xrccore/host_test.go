@@ -203,6 +203,27 @@ func TestHost_LastWords(t *testing.T) {
 	}
 }
 
+// TestHost_OfferComesFirst: an offer may overtake the completion that tells what it is for. One of a
+// target before, which has been replaced already, is not taken.
+func TestHost_OfferComesFirst(t *testing.T) {
+	a, b := newHostSide(t, t.TempDir()), startHost(t, ShareHost, t.TempDir())
+	_, toB := connectProcess(b, a.side)
+	in := toB.path.via
+	require.Equal(t, toB.path.peer.Target, in.target)
+	o := message{kind: kindOffer, qpn: 0x1234, psn: 1, lost: in.target + 1}
+	require.True(t, toB.path.control(o))
+	require.Nil(t, in.offer.p, "of another target")
+	o.lost = in.target
+	require.True(t, toB.path.control(o))
+	o.qpn++
+	require.True(t, toB.path.control(o))
+	want := offer{p: toB.path, qpn: 0x1234, psn: 1}
+	require.Equal(t, want, in.offer, "the first one")
+	in.wait()
+	assert.Equal(t, want, in.offer, "which is for this failure")
+	assert.Equal(t, phaseWaiting, in.phase)
+}
+
 // openFiles is how many descriptors this process has.
 func openFiles(t testing.TB) int {
 	t.Helper()

@@ -31,15 +31,16 @@ type initiator struct {
 	users int              // paths
 	phase phase
 	// epoch tells completions from those of earlier connections.
-	epoch uint32
-	ring  []posted
-	head  uint64
-	given uint64
-	tail  uint64
-	offer offer
-	until time.Time // when it waits no longer for an offer
-	cause ucs.Status
-	local *verbs.QP // the target, of an initiator to the own domain; else nil
+	epoch  uint32
+	ring   []posted
+	head   uint64
+	given  uint64
+	tail   uint64
+	target uint32    // QPN of what it is connected to
+	offer  offer     // of another one instead
+	until  time.Time // when it waits no longer for an offer
+	cause  ucs.Status
+	local  *verbs.QP // the target, of an initiator to the own domain; else nil
 }
 
 // phase is what becomes of work requests that are posted.
@@ -161,10 +162,18 @@ func (in *initiator) failed(c *verbs.WC) {
 // earlier epoch.
 func (in *initiator) wait() {
 	cfg := in.n.it.Iface.Config()
-	in.phase, in.given, in.offer = phaseWaiting, in.head, offer{}
+	in.phase, in.given = phaseWaiting, in.head
 	in.epoch++
 	in.until = time.Now().Add(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
 	in.n.ailing = append(in.n.ailing, in)
+}
+
+// offered takes the first offer of a target instead of the one that the initiator is connected to. It may
+// come before the completion that tells of the failure; one that replaces a target before is late.
+func (in *initiator) offered(o offer, lost uint32) {
+	if in.offer.p == nil && lost == in.target {
+		in.offer = o
+	}
 }
 
 // end has all paths fail; new ones do not take the initiator.
@@ -254,7 +263,7 @@ func (in *initiator) reconnect() error {
 	} else if err := in.connect(o.p, o.qpn, o.psn); err != nil {
 		return err
 	}
-	in.phase = phaseUp
+	in.phase, in.offer = phaseUp, offer{}
 	for _, p := range in.paths() {
 		p.reconnected(p == o.p)
 	}
@@ -265,6 +274,7 @@ func (in *initiator) reconnect() error {
 func (in *initiator) connect(p *path, target, psn uint32) error {
 	peer := p.peer.EPAddr
 	peer.QPN, peer.PSN = target, 0 // nothing comes back over it
+	in.target = target
 	if err := in.n.it.ToRTR(in.qp, p.dev, peer); err != nil {
 		return err
 	}

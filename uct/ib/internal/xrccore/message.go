@@ -17,13 +17,14 @@ import (
 //	4  u32  ask, source: QPN of the initiator; answer, offer: of the target; 0 in an
 //	        answer if there is none
 //	8  u32  ask, offer: first PSN of the initiator; else 0
-//	12 u32  zero
+//	12 u32  offer: QPN of the target that has failed; else 0
 type message struct {
 	kind uint8
 	conn uint8
 	mtu  verbs.MTU
 	qpn  uint32
 	psn  uint32
+	lost uint32
 }
 
 const (
@@ -33,7 +34,7 @@ const (
 	kindAsk    = 1
 	kindAnswer = 2
 	kindSource = 3 // messages of the EP come from this initiator
-	kindOffer  = 4 // this target is there for the initiator of the EP
+	kindOffer  = 4 // this target is there for the initiator of the EP, instead of one that has failed
 
 	max24 = 1<<24 - 1
 )
@@ -43,18 +44,21 @@ func (m *message) encode() []byte {
 	b[0], b[1], b[2], b[3] = messageVersion, m.kind, m.conn, uint8(m.mtu)
 	binary.BigEndian.PutUint32(b[4:], m.qpn)
 	binary.BigEndian.PutUint32(b[8:], m.psn)
+	binary.BigEndian.PutUint32(b[12:], m.lost)
 	return b[:]
 }
 
 // parseMessage checks what came from a peer.
 func parseMessage(b []byte) (m message, ok bool) {
-	if len(b) != messageLen || b[0] != messageVersion || binary.BigEndian.Uint32(b[12:]) != 0 {
+	if len(b) != messageLen || b[0] != messageVersion {
 		return m, false
 	}
 	m = message{kind: b[1], conn: b[2], mtu: verbs.MTU(b[3]),
-		qpn: binary.BigEndian.Uint32(b[4:]), psn: binary.BigEndian.Uint32(b[8:])}
+		qpn: binary.BigEndian.Uint32(b[4:]), psn: binary.BigEndian.Uint32(b[8:]), lost: binary.BigEndian.Uint32(b[12:])}
 	switch {
-	case m.conn >= maxQueueConns || m.qpn > max24 || m.psn > max24:
+	case m.conn >= maxQueueConns || m.qpn > max24 || m.psn > max24 || m.lost > max24:
+		return m, false
+	case (m.lost != 0) != (m.kind == kindOffer):
 		return m, false
 	case m.kind == kindAsk:
 		return m, m.mtu.Bytes() != 0 && m.qpn != 0

@@ -15,7 +15,7 @@ var (
 	ask     = message{kind: kindAsk, conn: 3, mtu: verbs.MTU4096, qpn: 0xabcdef, psn: 0x123456}
 	answer  = message{kind: kindAnswer, conn: 3, qpn: 0x1234}
 	source  = message{kind: kindSource, qpn: 0x1234}
-	offered = message{kind: kindOffer, qpn: 0x1234, psn: 0x567890}
+	offered = message{kind: kindOffer, qpn: 0x1234, psn: 0x567890, lost: 0x1233}
 )
 
 func TestMessage_Golden(t *testing.T) {
@@ -26,7 +26,7 @@ func TestMessage_Golden(t *testing.T) {
 		{ask, "01010305" + "00abcdef" + "00123456" + "00000000"},
 		{answer, "01020300" + "00001234" + "00000000" + "00000000"},
 		{source, "01030000" + "00001234" + "00000000" + "00000000"},
-		{offered, "01040000" + "00001234" + "00567890" + "00000000"},
+		{offered, "01040000" + "00001234" + "00567890" + "00001233"},
 		{message{kind: kindAnswer}, "01020000" + "00000000" + "00000000" + "00000000"},
 	} {
 		b := tc.m.encode()
@@ -42,9 +42,10 @@ func TestParseMessage_Refuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"short": ask.encode()[:15], "long": append(ask.encode(), 0), "version": edit(0, 2), "kind": edit(1, 3),
 		"connection": edit(2, maxQueueConns), "no mtu": edit(3, 0), "mtu": edit(3, 6), "qpn": edit(4, 1),
-		"psn": edit(8, 1), "reserved": edit(15, 1), "answer with psn": edit(1, kindAnswer),
+		"psn": edit(8, 1), "lost without offer": edit(15, 1), "answer with psn": edit(1, kindAnswer),
 		"source with psn":       testenv.Editor(offered.encode())(1, kindSource),
 		"offer with connection": testenv.Editor(offered.encode())(2, 1), "source with mtu": testenv.Editor(source.encode())(3, 1),
+		"offer for none": (&message{kind: kindOffer, qpn: 1}).encode(), "offer for no qpn": testenv.Editor(offered.encode())(12, 1),
 		"unknown kind":    testenv.Editor(offered.encode())(1, 5),
 		"ask without qpn": (&message{kind: kindAsk, mtu: verbs.MTU256}).encode(),
 	} {

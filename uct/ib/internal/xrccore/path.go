@@ -37,6 +37,7 @@ type path struct {
 	offerDue  bool   // the peer is to be told of source, with psn
 	lost      uint64 // round in which the peer's device was gone; 0: it is not
 	psn       uint32
+	replaced  uint32 // QPN of the target that has failed, of which source takes the place
 }
 
 var (
@@ -223,6 +224,7 @@ func (p *path) replace() {
 		p.e.Fail(ucs.StatusConnReset, errors.Join(err, t.Close()))
 		return
 	}
+	p.replaced = p.source.Number()
 	p.setSource(t)
 	p.moved, p.offerDue = false, true
 	p.n.it.later(p.ep)
@@ -235,9 +237,7 @@ func (p *path) control(m message) bool {
 		p.from = m.qpn
 		return true
 	case kindOffer:
-		if in := p.via; in.phase == phaseWaiting && in.offer.p == nil {
-			in.offer = offer{p: p, qpn: m.qpn, psn: m.psn}
-		}
+		p.via.offered(offer{p: p, qpn: m.qpn, psn: m.psn}, m.lost)
 		return true
 	}
 	return false
@@ -253,7 +253,7 @@ func (p *path) work() (n int) {
 		p.sourceDue = !p.tell(&m)
 	}
 	if p.offerDue {
-		m := message{kind: kindOffer, qpn: p.source.Number(), psn: p.psn}
+		m := message{kind: kindOffer, qpn: p.source.Number(), psn: p.psn, lost: p.replaced}
 		p.offerDue = !p.tell(&m)
 	}
 	if !p.connected {
