@@ -104,7 +104,11 @@ type link struct {
 	retry   uint8
 	rnr     uint8
 	minRNR  uint8
+	conn    uint32 // which connection of the two it is: each begins with a PSN of its own
 }
+
+// firstPSN is that of the first connection; it wraps soon.
+const firstPSN = 0xfffff0
 
 var defaultLink = link{access: anyone, timeout: 14, retry: 7, rnr: 7, minRNR: 1}
 
@@ -125,7 +129,7 @@ func (n *node) toRTR(gid verbs.GID, dest uint32, l link) {
 	n.t.Helper()
 	initQP(n.t, n.qp, l.access)
 	require.NoError(n.t, n.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: dest,
-		RQPSN: 0xfffff0, MaxDestRD: 4, MinRNRTimer: l.minRNR,
+		RQPSN: firstPSN - l.conn, MaxDestRD: 4, MinRNRTimer: l.minRNR,
 		AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1, HopLimit: 64}},
 		verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|
 			verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
@@ -133,7 +137,7 @@ func (n *node) toRTR(gid verbs.GID, dest uint32, l link) {
 
 func (n *node) toRTS(l link) {
 	n.t.Helper()
-	require.NoError(n.t, n.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0xfffff0, MaxRDAtomic: 4,
+	require.NoError(n.t, n.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: firstPSN - l.conn, MaxRDAtomic: 4,
 		Timeout: l.timeout, RetryCnt: l.retry, RNRRetry: l.rnr},
 		verbs.QPMaskState|verbs.QPMaskSQPSN|verbs.QPMaskMaxRDAtomic|verbs.QPMaskTimeout|
 			verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry))

@@ -125,10 +125,10 @@ func toRTS(t testing.TB, qp *verbs.QP, gid verbs.GID, dest uint32, l link) {
 		rts |= verbs.QPMaskRetryCnt | verbs.QPMaskRNRRetry | verbs.QPMaskMaxRDAtomic
 	}
 	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: dest,
-		RQPSN: 0xfffff0, MaxDestRD: 4, MinRNRTimer: l.minRNR,
+		RQPSN: firstPSN - l.conn, MaxDestRD: 4, MinRNRTimer: l.minRNR,
 		AH: verbs.AHAttr{DGID: gid, Global: true, Port: 1, HopLimit: 64}}, rtr))
 	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, Timeout: l.timeout, RetryCnt: l.retry,
-		RNRRetry: l.rnr, SQPSN: 0xfffff0, MaxRDAtomic: 4}, rts))
+		RNRRetry: l.rnr, SQPSN: firstPSN - l.conn, MaxRDAtomic: 4}, rts))
 }
 
 // xrcFabrics runs f with an initiator that is connected to a target, on both fabrics, and
