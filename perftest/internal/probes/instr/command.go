@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx/perftest/internal/show/complete"
+	"github.com/gucx/gucx/perftest/internal/show/meter"
 )
 
 // Defaults of the command.
@@ -44,6 +46,7 @@ type options struct {
 	fabric, output   string
 	verbose          int
 	withAlternatives bool
+	quiet            bool
 }
 
 // Command returns "perftest instructions", which counts the instructions of single
@@ -107,6 +110,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.StringVarP(&o.output, "output", "o", "table", "format: table|md|csv|json")
 	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
 	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "ops", complete.Values(opNames[:]...))
 	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))
 	complete.List(cmd, "transport", complete.Values(transports...))
@@ -155,12 +159,20 @@ func (o options) run(cmd *cobra.Command) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	m := measurer{args: childArgs(cmd), detail: Detail(min(o.verbose, int(ByLine)))}
-	res, err := m.measure(ctx, job{Cases: p.Cases(), Fabric: o.fabric, Reps: o.reps, Warmup: warmup})
+	res, err := o.count(ctx, childArgs(cmd), p.Cases())
 	if err != nil {
 		return err
 	}
 	return write(cmd.OutOrStdout(), res)
+}
+
+// count measures cases and shows how far it is.
+func (o options) count(ctx context.Context, child []string, cases []Case) (*Measurement, error) {
+	progress := meter.New(os.Stderr, len(cases)*o.reps, o.quiet)
+	defer progress.Close()
+	m := measurer{args: child, detail: Detail(min(o.verbose, int(ByLine))),
+		window: func(c Case) { progress.Step(c.Op.String(), c.Size) }}
+	return m.measure(ctx, job{Cases: cases, Fabric: o.fabric, Reps: o.reps, Warmup: warmup})
 }
 
 // childArgs are the words that reach the hidden command from the top of the program.

@@ -32,17 +32,18 @@ type Measurement struct {
 type measurer struct {
 	args   []string // of the child, behind the program's name
 	detail Detail
-	// window is told of each window of a case; nil for nobody.
-	window func()
+	// window is told of each window of a case that has been counted.
+	window func(Case)
 
 	syms       resolver
+	cases      []Case
 	collectors []collector // by tag
 }
 
 // measure executes j. It blocks while the child runs; ctx ends that.
 func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
 	m.syms = resolver{}
-	m.collectors = make([]collector, tagCase+len(j.Cases))
+	m.cases, m.collectors = j.Cases, make([]collector, tagCase+len(j.Cases))
 	replies, err := m.trace(ctx, j)
 	if err != nil {
 		return nil, err
@@ -127,8 +128,8 @@ func (m *measurer) count(w ptrace.Window) error {
 	} else {
 		c.interrupted++
 	}
-	if m.window != nil && w.Tag >= tagCase {
-		m.window()
+	if w.Tag >= tagCase {
+		m.window(m.cases[w.Tag-tagCase])
 	}
 	return nil
 }

@@ -16,7 +16,13 @@ import (
 // ptrace is forbidden.
 func count(t *testing.T, j job, d Detail) (*Measurement, error) {
 	t.Helper()
-	m := measurer{args: []string{childName}, detail: d}
+	return countAnd(t, j, d, func(Case) {})
+}
+
+// countAnd is count, and tells of each window.
+func countAnd(t *testing.T, j job, d Detail, window func(Case)) (*Measurement, error) {
+	t.Helper()
+	m := measurer{window: window, args: []string{childName}, detail: d}
 	res, err := m.measure(t.Context(), j)
 	if errors.Is(err, ptrace.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -30,11 +36,13 @@ func standinJob(cases ...Case) job {
 
 func TestMeasure_StandIn(t *testing.T) {
 	t.Setenv(standinEnv, "")
-	res, err := count(t, standinJob(
-		Case{Op: Put, API: Verbs, Size: 8}, Case{Op: Put, API: UCT, Size: 8},
-		Case{Op: Get, API: UCT, Size: 8}, Case{Op: Put, API: UCP, Size: 8}), ByFunction)
+	overVerbs, overUCT := Case{Op: Put, API: Verbs, Size: 8}, Case{Op: Put, API: UCT, Size: 8}
+	windows := map[Case]int{}
+	res, err := countAnd(t, standinJob(overVerbs, overUCT,
+		Case{Op: Get, API: UCT, Size: 8}, Case{Op: Put, API: UCP, Size: 8}), ByFunction, func(c Case) { windows[c]++ })
 	require.NoError(t, err)
 	require.Len(t, res.Results, 4)
+	assert.Equal(t, map[Case]int{overVerbs: 8, overUCT: 8}, windows)
 
 	v, u := res.Results[0].Sample, res.Results[1].Sample
 	for _, s := range []Sample{v, u} {
@@ -76,7 +84,7 @@ func TestMeasure_ChildFails(t *testing.T) {
 func TestMeasure_Canceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	m := measurer{args: []string{childName}}
+	m := measurer{window: func(Case) {}, args: []string{childName}}
 	_, err := m.measure(ctx, standinJob())
 	if errors.Is(err, ptrace.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
