@@ -26,7 +26,7 @@ func TestThreshold_ByCost(t *testing.T) {
 	}
 	text := p.a.ep.Explain()
 	assert.Contains(t, text, "announced from here on: "+from.Why+"\n")
-	assert.Contains(t, text, "announced from here on: more would hold up what follows; ")
+	assert.Contains(t, text, "announced from here on: more would hold up what follows;\n")
 }
 
 // announces sends n bytes, for which there is credit, and reports whether they were announced.

@@ -17,7 +17,7 @@ func TestExplain_Ranges(t *testing.T) {
 		for _, want := range []string{
 			"put over rc softhca0:1, buffer not registered:\n", "get over rc softhca0:1, buffer in OpParams.Mem:\n",
 			"messages over rc softhca0:1, buffers not registered:\n", "messages over rc softhca0:1, buffers in OpParams.Mem:\n",
-			" rndv   get_zcopy, the least time, ", " ns, registered for it; announced from here on: ", "..inf          is registered for the operation\n",
+			" rndv   get_zcopy, the least time, ", " ns, registered for it;\n", " announced from here on: ", "..inf          is registered for the operation\n",
 			" short  up to ", " bcopy  one copy\n", " zcopy  cheaper than a copy\n",
 		} {
 			assert.Contains(t, text, want)

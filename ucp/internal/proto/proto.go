@@ -162,7 +162,8 @@ func (b *builder) pieces(r Range) {
 	b.add(r)
 }
 
-// String has a line for each range: "    97..8256    bcopy  one copy".
+// String has a line for each range: "    97..8256    bcopy  one copy"; each further reason, behind
+// a semicolon, has one of its own below.
 func (t Table) String() string {
 	var text strings.Builder
 	for i := range t {
@@ -171,7 +172,8 @@ func (t Table) String() string {
 		if r.Max == math.MaxInt {
 			to = "inf"
 		}
-		fmt.Fprintf(&text, "  %10d..%-12s %-6v %s\n", r.Min, to, r.Protocol, r.Why)
+		why := strings.ReplaceAll(r.Why, "; ", fmt.Sprintf(";\n%34s", ""))
+		fmt.Fprintf(&text, "  %10d..%-12s %-6v %s\n", r.Min, to, r.Protocol, why)
 	}
 	return text.String()
 }
