@@ -5,8 +5,8 @@ import (
 
 	"math"
 	"sync"
-	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -32,7 +32,7 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 	if name != Name {
 		return nil, &ucs.OpError{TL: Name, Op: "open md " + name, Err: uct.ErrInvalidParam}
 	}
-	return &MD{cfg: c.cfg, ifaces: map[*Iface]bool{}, attr: uct.MDAttr{
+	return &MD{cfg: c.cfg, regions: sparse.New[region](memop.KeyIndexMask + 1), ifaces: map[*Iface]bool{}, attr: uct.MDAttr{
 		Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64,
 		RegCost: uct.Cost{Send: 6 * time.Microsecond}, // whatever the length; docs/perf.md
 	}}, nil
@@ -40,7 +40,7 @@ func (c *component) OpenMD(name string) (uct.MD, error) {
 
 // MD is the memory domain.
 type MD struct {
-	regions [memop.KeyIndexMask + 1]atomic.Pointer[region] // by the index in the key; 0 is not used
+	regions sparse.Table[region] // by the index in the key; 0 is not used
 
 	cfg    Config
 	attr   uct.MDAttr

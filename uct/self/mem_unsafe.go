@@ -24,7 +24,7 @@ type region struct {
 
 // find checks an access and returns the memory, or nil.
 func (md *MD) find(key, addr uint64, n int, need uct.Access) []byte {
-	r := md.regions[key&memop.KeyIndexMask].Load()
+	r := md.regions.Load(uint32(key & memop.KeyIndexMask))
 	if r == nil || r.key != key || r.access&need == 0 {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (md *MD) add(buf []byte, access uct.Access, pin *runtime.Pinner) (*Mem, err
 	}
 	r := &region{key: memop.NewKey(index), access: access, buf: buf,
 		addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(buf))))}
-	md.regions[index].Store(r)
+	md.regions.Store(uint32(index), r)
 	return &Mem{md: md, region: r, pin: pin}, nil
 }
 

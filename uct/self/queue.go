@@ -33,9 +33,12 @@ type queue struct {
 // segment is the buffer of a longer message; it implements uct.Desc.
 type segment struct {
 	q     *queue
-	buf   []byte
+	buf   []byte // nil until so many are in use
 	index uint16
 }
+
+// segmentChunk is how many segments get their buffers at once.
+const segmentChunk = 8
 
 // Release implements uct.Desc.
 func (s *segment) Release() { s.q.free = append(s.q.free, s.index) }
@@ -43,13 +46,24 @@ func (s *segment) Release() { s.q.free = append(s.q.free, s.index) }
 func newQueue(depth, segLen int) *queue {
 	q := &queue{slots: make([]slot, depth), segLen: segLen,
 		segs: make([]segment, depth), free: make([]uint16, 0, depth)}
-	stride := (segLen + 63) &^ 63
-	mem := make([]byte, depth*stride)
 	for i := range q.segs {
-		q.segs[i] = segment{q: q, buf: mem[i*stride : i*stride+segLen : i*stride+segLen], index: uint16(i)}
+		q.segs[i] = segment{q: q, index: uint16(i)}
 		q.free = append(q.free, uint16(depth-1-i))
 	}
 	return q
+}
+
+// grow gives the segments beside that of a number, and itself, buffers.
+//
+//go:noinline
+func (q *queue) grow(index uint16) {
+	first := int(index) &^ (segmentChunk - 1)
+	chunk := q.segs[first:min(first+segmentChunk, len(q.segs))]
+	stride := (q.segLen + 63) &^ 63
+	mem := make([]byte, len(chunk)*stride)
+	for i := range chunk {
+		chunk[i].buf = mem[i*stride : i*stride+q.segLen : i*stride+q.segLen]
+	}
 }
 
 // room reports whether a message of any kind fits.
@@ -81,7 +95,11 @@ func (q *queue) take() []byte {
 	if !q.room() {
 		return nil
 	}
-	return q.segs[q.free[len(q.free)-1]].buf
+	i := q.free[len(q.free)-1]
+	if q.segs[i].buf == nil {
+		q.grow(i)
+	}
+	return q.segs[i].buf
 }
 
 // push makes a message of the n bytes in what take returned.

@@ -26,7 +26,7 @@ func (m *Mem) Close() error {
 		return nil
 	}
 	md := m.md
-	md.regions[m.region.key&memop.KeyIndexMask].Store(nil)
+	md.regions.Store(uint32(m.region.key&memop.KeyIndexMask), nil)
 	if m.pin != nil && !outlast(md.visits()) {
 		return &ucs.OpError{TL: Name, Op: "deregister memory", Err: &ucs.InUseError{PIDs: []int{os.Getpid()}}}
 	}

@@ -95,7 +95,6 @@ func (it *Iface) prepare() {
 	}
 	it.wc = make([]verbs.WC, it.cfg.MaxPoll)
 	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
-	it.zops.grow(it.cfg.TxBuffers)
 	it.flushes.grow(it.cfg.TxBuffers)
 }
 

@@ -33,18 +33,25 @@ type zop struct {
 	bufs   [maxIOV][]byte
 }
 
-// zopPool is a free list.
+// zopPool is a free list. It grows to what is in use at once, which is at most one for
+// each packet.
 type zopPool struct{ free *zop }
 
-func (p *zopPool) grow(n int) {
-	chunk := make([]zop, n)
+// zopChunk is how many a pool grows by.
+const zopChunk = 32
+
+//go:noinline
+func (p *zopPool) grow() {
+	chunk := make([]zop, zopChunk)
 	for i := range chunk {
 		p.put(&chunk[i])
 	}
 }
 
-// get takes one; there are as many as packets.
 func (p *zopPool) get() *zop {
+	if p.free == nil {
+		p.grow()
+	}
 	z := p.free
 	p.free, z.next = z.next, nil
 	return z

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/internal/xrcdomain"
@@ -43,9 +44,7 @@ var (
 )
 
 // xrcTable finds an XRC SRQ of this device by number without a lock.
-type xrcTable struct {
-	slot [maxXRCSRQ]atomic.Pointer[recvQueue]
-}
+type xrcTable struct{ slot sparse.Table[recvQueue] }
 
 func (t *xrcTable) find(srqn uint32) *recvQueue {
 	if q := t.findAny(srqn); q != nil && !q.xrc.closing.Load() {
@@ -56,7 +55,7 @@ func (t *xrcTable) find(srqn uint32) *recvQueue {
 
 // findAny is find, also for a queue that is closing: what is in it already completes.
 func (t *xrcTable) findAny(srqn uint32) *recvQueue {
-	if q := t.slot[srqn%maxXRCSRQ].Load(); q != nil && q.srqn == srqn {
+	if q := t.slot.Load(srqn % maxXRCSRQ); q != nil && q.srqn == srqn {
 		return q
 	}
 	return nil
@@ -132,7 +131,7 @@ func (h *hca) giveSlot(slot uint32) {
 func (h *hca) showSRQ(q *recvQueue) {
 	e := h.table.srq(q.srqn)
 	q.xrc.window = &recvWindow{claim: h.claims.of(q.srqn), entry: e}
-	h.xrcSRQs.slot[q.srqn%maxXRCSRQ].Store(q)
+	h.xrcSRQs.slot.Store(q.srqn%maxXRCSRQ, q)
 	q.xrc.window.claim.Store(0)
 	e.posted.Store(0)
 	e.xrcdn.Store(q.xrc.domain.xrcdn)
@@ -178,7 +177,7 @@ func (h *hca) destroyXRCSRQ(handle uint32) error {
 	for _, l := range *h.inbound.Load() {
 		l.lastFilled(q)
 	}
-	h.xrcSRQs.slot[handle%maxXRCSRQ].Store(nil) // before the notices come to their turn
+	h.xrcSRQs.slot.Store(handle%maxXRCSRQ, nil) // before the notices come to their turn
 	h.driving.unlock()
 	if dir := q.xrc.domain.dir; dir != nil {
 		if err := dir.RemoveSRQ(q.srqn); err != nil { // another process has written over it

@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -96,7 +97,9 @@ func open(cfg Config, uars *uarPool) (_ *hca, err error) {
 		return nil, err
 	}
 	h := &hca{cfg: cfg, uars: uars, engineDone: make(chan struct{}), revoked: map[uint32]*region{},
-		qpIDs: idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ, resting: restingSRQs}}
+		regions: regions{sparse.New[region](maxMR)}, qps: qpTable{sparse.New[queuePair](maxQP)},
+		xrcSRQs: xrcTable{sparse.New[recvQueue](maxXRCSRQ)},
+		qpIDs:   idPool{limit: maxQP}, mrIDs: idPool{limit: maxMR}, srqIDs: idPool{limit: maxXRCSRQ, resting: restingSRQs}}
 	h.quarantine.h = h
 	h.setInbound(nil)
 	h.setOutbound(nil)
@@ -257,7 +260,7 @@ func (h *hca) unpinAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.mrIDs.next + 1 {
-		if r := h.regions.slot[i].Swap(nil); r != nil {
+		if r := h.regions.slot.Swap(i, nil); r != nil {
 			r.unpin()
 		}
 	}

@@ -2,10 +2,10 @@ package softhca
 
 import (
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/gucx/gucx/internal/memprot"
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -22,13 +22,11 @@ type region struct {
 }
 
 // regions maps keys to regions without a lock: entry key>>8.
-type regions struct {
-	slot [maxMR]atomic.Pointer[region]
-}
+type regions struct{ slot sparse.Table[region] }
 
 // find checks a local access of n bytes at addr and returns the memory, or nil.
 func (rs *regions) find(lkey uint32, addr uint64, n uint64, pdn uint32, need verbs.Access) unsafe.Pointer {
-	r := rs.slot[lkey>>8%maxMR].Load()
+	r := rs.slot.Load(lkey >> 8 % maxMR)
 	if r == nil || r.key != lkey || r.pdn != pdn || r.access&need != need {
 		return nil
 	}
@@ -62,7 +60,7 @@ func (h *hca) register(pdn uint32, buf []byte, access verbs.Access) (uint32, err
 		r.pin = new(runtime.Pinner)
 		r.pin.Pin(base)
 	}
-	h.regions.slot[idx].Store(r)
+	h.regions.slot.Store(idx, r)
 
 	e := h.table.mr(key)
 	e.access.Store(uint32(access))
@@ -120,14 +118,13 @@ func (h *hca) deregister(key uint32, free freer) error {
 func (h *hca) revoke(key uint32) *region {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	slot := &h.regions.slot[key>>8%maxMR]
-	r := slot.Load()
+	r := h.regions.slot.Load(key >> 8 % maxMR)
 	if r == nil || r.key != key {
 		return h.revoked[key]
 	}
 	h.revoked[key] = r
 	h.table.mr(key).key.Store(0)
-	slot.Store(nil)
+	h.regions.slot.Store(key>>8%maxMR, nil)
 	h.table.generation().Add(1)
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/internal/testenv"
 )
 
@@ -59,7 +60,7 @@ func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
 		_, err := unix.Read(fd, count[:])
 		return err == nil
 	}
-	h := &hca{ctl: new(control), wakeFD: fd}
+	h := &hca{ctl: new(control), wakeFD: fd, qps: qpTable{sparse.New[queuePair](maxQP)}}
 	send, requests := newRing()
 	answers, _ := newRing()
 	h.setOutbound(nil)

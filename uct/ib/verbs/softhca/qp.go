@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
@@ -98,7 +99,7 @@ func (h *hca) showQP(qp *queuePair) {
 	qp.entry.service.Store(uint32(qp.service))
 	qp.entry.setDestGID(verbs.GID{})
 	qp.entry.state.Store(uint32(verbs.QPStateReset))
-	h.qps.slot[qp.handle%maxQP].Store(qp)
+	h.qps.slot.Store(qp.handle%maxQP, qp)
 }
 
 // countUsers counts the QP in or out, by n, at what it uses. mu is held.
@@ -134,12 +135,10 @@ func (qp *queuePair) attachQueues(h *hca, p prm.QPParams) (err error) {
 
 // qpTable finds a QP by its handle without a lock, which is its number but for targets in
 // shared domains: see targetTable.
-type qpTable struct {
-	slot [maxQP]atomic.Pointer[queuePair]
-}
+type qpTable struct{ slot sparse.Table[queuePair] }
 
 func (t *qpTable) find(handle uint32) *queuePair {
-	if qp := t.slot[handle%maxQP].Load(); qp != nil && qp.handle == handle {
+	if qp := t.slot.Load(handle % maxQP); qp != nil && qp.handle == handle {
 		return qp
 	}
 	return nil
@@ -151,7 +150,7 @@ func (h *hca) eachQP(f func(*queuePair)) {
 	n := h.qpIDs.next
 	h.mu.Unlock()
 	for i := range n + 1 {
-		if qp := h.qps.slot[i].Load(); qp != nil {
+		if qp := h.qps.slot.Load(i); qp != nil {
 			f(qp)
 		}
 	}
@@ -395,7 +394,7 @@ func (h *hca) hideQP(qp *queuePair) {
 	} else {
 		qp.entry.qpn.Store(0)
 	}
-	h.qps.slot[qp.handle%maxQP].Store(nil)
+	h.qps.slot.Store(qp.handle%maxQP, nil)
 }
 
 // QueryQP implements prm.Hardware.

@@ -128,7 +128,7 @@ func (h *hca) DestroySRQ(srqn uint32) error {
 // findSRQ is the queue that the driver names; nil if there is none. mu is held.
 func (h *hca) findSRQ(handle uint32) *recvQueue {
 	if handle&xrcHandle != 0 {
-		return h.xrcSRQs.slot[handle%maxXRCSRQ].Load()
+		return h.xrcSRQs.slot.Load(handle % maxXRCSRQ)
 	}
 	return h.srqs.get(handle)
 }

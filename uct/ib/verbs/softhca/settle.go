@@ -13,7 +13,7 @@ func (h *hca) settleClaims() {
 	n := h.srqIDs.next
 	h.mu.Unlock()
 	for i := range n + 1 {
-		if q := h.xrcSRQs.slot[i].Load(); q != nil {
+		if q := h.xrcSRQs.slot.Load(i); q != nil {
 			q.settle()
 			h.giveUpSkipped(q)
 		}

@@ -95,7 +95,7 @@ func (h *hca) newTarget(d *xrcDomain, number uint32) (*queuePair, error) {
 	}
 	qp.qpn, qp.serial, qp.entry = number, d.dir.Serial(number), targetEntry(&d.dir.View, number)
 	h.targets.add(qp)
-	h.qps.slot[qp.handle%maxQP].Store(qp)
+	h.qps.slot.Store(qp.handle%maxQP, qp)
 	return qp, nil
 }
 

@@ -189,7 +189,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	id, _, ok := s.h.qpIDs.take()
 	require.True(t, ok)
 	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(qpEntry)}
-	s.h.qps.slot[id].Store(gone) // a look at it takes it away
+	s.h.qps.slot.Store(id, gone) // a look at it takes it away
 	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
 		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
 		pkt.dstQPN = number
@@ -200,9 +200,9 @@ func TestTarget_UnknownNumber(t *testing.T) {
 		require.Len(t, answers, 1)
 		assert.Equal(t, [2]uint8{pktNak, uint8(prm.SyndromeRetryExceeded)}, [2]uint8{answers[0].op, answers[0].status})
 	}
-	assert.Same(t, gone, s.h.qps.slot[id].Load())
+	assert.Same(t, gone, s.h.qps.slot.Load(id))
 	s.h.dropResponders((*queuePair).replaced)
-	assert.Nil(t, s.h.qps.slot[id].Load())
+	assert.Nil(t, s.h.qps.slot.Load(id))
 }
 
 // The table finds what is in it, whatever shares a bucket.
