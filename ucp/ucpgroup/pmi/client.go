@@ -42,9 +42,11 @@ var _ ucpgroup.Bootstrap = (*Client)(nil)
 var ErrAbsent = fmt.Errorf("pmi: %s is not set: %w", envFD, ucs.ErrUnsupported)
 
 // FromEnv takes the connection to the process manager, which the environment names, and
-// greets it. It can be taken once: the variable is then unset, also for children. Errors:
-// [ErrAbsent]; ErrInvalidParam; ErrUnsupported for another version of the protocol; ErrTimedOut if the
-// process manager does not answer within a minute, which Put, Get and Close say as well.
+// greets it. It can be taken once: the variable is then unset, also for children. Close it when
+// the rank is done: the process manager takes a connection that ends without that, also because
+// nothing refers to the client any more, for the end of the rank. Errors: [ErrAbsent];
+// ErrInvalidParam; ErrUnsupported for another version of the protocol; ErrTimedOut if the process
+// manager does not answer within a minute, which Put, Get and Close say as well.
 func FromEnv() (*Client, error) {
 	text := os.Getenv(envFD)
 	if text == "" {

@@ -168,6 +168,7 @@ func playWorker(work func(context.Context, *ucpgroup.Comm) error) int {
 	if err != nil {
 		return fault(err)
 	}
+	defer func() { _ = boot.Close() }() // the process manager has hung up
 	g, err := ucpgroup.New(ctx, w, boot)
 	if err != nil {
 		return fault(err)
