@@ -87,10 +87,10 @@ func (qp *queuePair) limit() uint16 {
 	return qp.dbrec.Send()
 }
 
-// clock is nanotime, or in a run of the model its time.
+// clock is nanotime, or that of the model.
 func (h *hca) clock() int64 {
-	if m := h.cfg.Timing; m != nil && m.InRun() {
-		return int64(m.Now()/timing.Nanosecond) + 1
+	if m := h.cfg.Timing; m != nil {
+		return int64(m.Clock()/timing.Nanosecond) + 1
 	}
 	return nanotime()
 }

@@ -108,7 +108,7 @@ func (h *hca) fireTimers() (next int64) {
 	if len(h.timed) == 0 {
 		return 0
 	}
-	now := nanotime()
+	now := h.clock()
 	rest := h.timed[:0]
 	for _, qp := range h.timed {
 		switch at := qp.wakeAt.Load(); {

@@ -10,6 +10,7 @@ type Model struct {
 	stats   Stats
 	current *Thread // whose step runs
 	inRun   bool
+	unrun   Time     // of Clock outside of Run
 	remote  bool     // see NewNetwork
 	process *Process // see Enter
 

@@ -32,8 +32,19 @@ type Target interface {
 // and not at once: inside of Run in a model from NewNetwork.
 func (m *Model) Travels() bool { return m.remote && m.inRun }
 
-// InRun reports whether Run is under way, so that Now goes on.
-func (m *Model) InRun() bool { return m.inRun }
+// unrunTick is how far Clock goes on by a look outside of Run: the devices look with each poll
+// while something waits for a time, which is 20 us or more.
+const unrunTick = 100 * Nanosecond
+
+// Clock is Now while Run is under way. Outside, where nothing takes time, it goes on by each look:
+// so what waits for a time has its turn, and the same one in each run of a program.
+func (m *Model) Clock() Time {
+	if m.inRun {
+		return m.now
+	}
+	m.unrun += unrunTick
+	return m.unrun
+}
 
 // first is what the NIC reads of a piece of a payload before it sends.
 func (m *Model) first(s Span) Span {

@@ -251,3 +251,19 @@ func TestNetwork_RefusedEarly(t *testing.T) {
 	assert.Less(t, a.arrived[0], 300*Microsecond+length*Nanosecond*115/100)
 	assert.Equal(t, uint64(2), m.Stats().NotReady)
 }
+
+// Outside of runs looks alone have Clock go on, so that who waits for a time waits for as many of
+// them each time; inside it is the time of the run.
+func TestModel_Clock(t *testing.T) {
+	m := newNetwork(t)
+	assert.Equal(t, unrunTick, m.Clock())
+	_, err := m.Run(1, []Step{func() (bool, error) {
+		assert.Equal(t, m.Now(), m.Clock())
+		m.Spend(Microsecond)
+		assert.Equal(t, m.Now(), m.Clock())
+		return true, nil
+	}})
+	require.NoError(t, err)
+	assert.Equal(t, 2*unrunTick, m.Clock())
+	assert.Equal(t, 3*unrunTick, m.Clock())
+}
