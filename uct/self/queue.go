@@ -3,6 +3,7 @@ package self
 import (
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/uct/base"
 )
 
@@ -85,7 +86,9 @@ func (q *queue) pushShort(id uint8, hdr uint64, payload []byte) bool {
 	}
 	s.len, s.seg, s.id = uint32(8+len(payload)), noSeg, id
 	binary.LittleEndian.PutUint64(s.data[:], hdr)
-	copy(s.data[8:], payload)
+	if len(payload) > 0 {
+		shortcopy.Copy(s.data[8:], payload)
+	}
 	q.tail++
 	return true
 }
@@ -117,11 +120,11 @@ func (q *queue) handle(table *base.AMTable) int {
 	for end := q.tail; q.head != end; q.head++ {
 		s := &q.slots[q.head&uint(len(q.slots)-1)]
 		if s.seg == noSeg {
-			table.Handle(s.id, s.data[:s.len:s.len], nil)
+			table.At(s.id).HandleAM(s.data[:s.len:s.len], nil)
 			continue
 		}
 		g := &q.segs[s.seg]
-		if !table.Handle(s.id, g.buf[:s.len:s.len], g) {
+		if !table.At(s.id).HandleAM(g.buf[:s.len:s.len], g) {
 			g.Release()
 		}
 	}

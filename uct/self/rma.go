@@ -1,6 +1,7 @@
 package self
 
 import (
+	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
@@ -30,7 +31,7 @@ func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if err != nil {
 		return err
 	}
-	copy(dst, buf)
+	shortcopy.Copy(dst, buf)
 	e.peer.guard.leave(before)
 	return nil
 }
@@ -67,7 +68,7 @@ func (e *EP) GetShort(buf []byte, raddr uint64, key uct.RKey) error {
 	if err != nil {
 		return err
 	}
-	copy(buf, src)
+	shortcopy.Copy(buf, src)
 	e.peer.guard.leave(before)
 	return nil
 }
