@@ -64,7 +64,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	}
 	l.losses++
 	l.findRails()
-	l.e.forgetThresholds()
+	l.e.forgetChoices()
 	if had.Has(wireup.AM) && proven && l.e.msgs != nil {
 		l.e.markFailed(st, why, x.Iface)
 		return

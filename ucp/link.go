@@ -163,7 +163,7 @@ func (l *link) activate(n int, roles wireup.Roles) {
 	l.lanes.Activate(&l.lanes.All[n], roles)
 	l.keepAlive()
 	l.findRails()
-	l.e.forgetThresholds()
+	l.e.forgetChoices()
 	if roles.Has(wireup.RMABW) || roles.Has(wireup.RMA) && l.e.w.ctx.cfg.rmaSharing().rails > 1 {
 		l.needRails() // the peer shares work over several lanes, or this side will
 	}

@@ -44,6 +44,7 @@ type messages struct {
 	prev    *messages   // in the order in which they went
 	keys    peerKeys
 	from    [2]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
+	choice  schemeChoice       // the latest; no bytes: none
 	lastID  uint64             // name of the latest message that was sent in parts
 	stream  *stream            // nil until there was one
 	tuple   *tupleLink         // nil if messages go through no queues

@@ -78,7 +78,7 @@ func (a *announced) gone(act action) error {
 // with. The record is free then.
 func (a *announced) refuse(st ucs.Status) {
 	if e := a.e; e.state <= epClosing && e.msgs == a.msgs {
-		e.control(&ackStage, a.id, uint64(st))
+		e.control(ackControl, a.id, uint64(st))
 	}
 	a.free()
 }
@@ -206,7 +206,7 @@ func (r *Request) lead(child *Request) {
 func (r *Request) fetched() {
 	st := r.comp.Status
 	if e := r.ep; e.state <= epClosing {
-		e.control(&ackStage, r.value, uint64(st))
+		e.control(ackControl, r.value, uint64(st))
 	}
 	r.arrived()
 }
@@ -299,7 +299,7 @@ func (w *Worker) handlePutDone(c *wire.Control, e *EP) bool {
 // scheme chooses how the data of a message comes into the buffer of r, and registers that
 // if it is to be. key opens the data, and is nil if it cannot be got.
 func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
-	n, wish, i := len(r.buf), e.w.ctx.cfg.rndvScheme(), e.transport(wireup.RMA)
+	n, i := len(r.buf), e.transport(wireup.RMA)
 	to := reach{gettable: key != nil}
 	if i != nil && r.mem != nil {
 		to.reached = r.mem.In(i.domain) != nil
@@ -307,14 +307,34 @@ func (e *EP) scheme(r *Request, key *RKey) proto.Scheme {
 		to.far = !r.mem.AllocatedBy(i.domain)
 	}
 	to.leased = i != nil && r.mem == nil && i.leases(n)
-	v := e.ways(n, to)
-	s := v.Choose(n, wish)
-	if !v.Registers(s) || r.lease(i.domain, fetchRights[s]) {
+	s, registers := e.chooseScheme(n, to)
+	if !registers || r.lease(i.domain, fetchRights[s]) {
 		return s
 	}
 	to.leased = false
-	v = e.ways(n, to)
-	return v.Choose(n, wish)
+	s, _ = e.chooseScheme(n, to)
+	return s
+}
+
+// schemeChoice is the scheme that was chosen for n bytes.
+type schemeChoice struct {
+	n         int
+	to        reach
+	scheme    proto.Scheme
+	registers bool // the buffer has to be registered for it
+}
+
+// chooseScheme chooses the scheme for n bytes. The latest choice is kept until the lanes change:
+// the next message is often as long, and the costs of all ways take as many instructions as
+// the rest of a rendezvous.
+func (e *EP) chooseScheme(n int, to reach) (s proto.Scheme, registers bool) {
+	c := &e.messaging().choice
+	if c.n != n || c.to != to || n == 0 {
+		v := e.ways(n, to)
+		s = v.Choose(n, e.w.ctx.cfg.rndvScheme())
+		*c = schemeChoice{n: n, to: to, scheme: s, registers: v.Registers(s)}
+	}
+	return c.scheme, c.registers
 }
 
 // fetchRights are the rights that a buffer needs, by how the data comes.

@@ -150,7 +150,7 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 		t.Run(tls, func(t *testing.T) {
 			set, put, armed := real(tls, tls), false, false
 			plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
-				if armed && put && v == uct.AMBcopy {
+				if armed && put && v == uct.AMShort {
 					f.Break = ucs.ErrTimedOut
 				}
 				put = put || armed && v == uct.PutZcopy

@@ -182,7 +182,7 @@ func (r *Request) putData() error {
 	if err := x.EP.Fence(); err != nil {
 		return err
 	}
-	if err := r.sendPutDone(x); err != nil {
+	if err := r.ep.sendControl(x, wire.AMPutDone, r.value, uint64(ucs.StatusOK)); err != nil {
 		return err
 	}
 	r.stage = &putToldStage // the receiver needs nothing more
@@ -190,15 +190,6 @@ func (r *Request) putData() error {
 }
 
 func postPutPieces(r *Request) error { return r.moveList(&putList) }
-
-// sendPutDone tells the receiver that all was put.
-func (r *Request) sendPutDone(x *lane) error {
-	w := r.worker
-	c := wire.Control{EP: r.ep.link.conn.RemoteEP(), ID: r.value, Value: uint64(ucs.StatusOK)}
-	w.msg.b = c.Append(w.msg.b[:0])
-	_, err := x.AM.AMBcopy(wire.AMPutDone, &w.msg)
-	return err
-}
 
 // What was put before it was flushed is put again if a lane breaks.
 func init() { putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage }
@@ -222,7 +213,7 @@ func (r *Request) dataArrived() {
 		return
 	}
 	if e := r.ep; e.state <= epClosing {
-		e.control(&putDoneStage, r.value, uint64(st))
+		e.control(putDoneControl, r.value, uint64(st))
 	}
 	r.settle(st)
 }

@@ -52,7 +52,8 @@ type sends struct {
 	data  int // longest data of one fragment of a message that was announced
 	rndv  int // least length that is announced in any case; see EP.announcedFrom
 
-	copies proto.Eager // what is copied takes
+	control bool        // a wire.Control goes short
+	copies  proto.Eager // what is copied takes
 
 	header int // longest header of an active message that goes with bare
 }
@@ -80,6 +81,7 @@ func (i *iface) chooseSends() *sends {
 	limits, costs := &i.attr.AM, &i.attr.Costs
 	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
+	s.control = i.attr.Caps.Has(uct.CapAMShort) && limits.MaxShort >= wire.ControlLen
 	s.copies = i.copies(s)
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s

@@ -224,6 +224,6 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 // acknowledge ends a message of the peer that waits for its receiver.
 func (m *messages) acknowledge(id uint64, st ucs.Status) {
 	if e := m.e; e.state == epOpen && e.msgs == m {
-		e.control(&ackStage, id, uint64(st))
+		e.control(ackControl, id, uint64(st))
 	}
 }

@@ -56,9 +56,9 @@ func (e *EP) threshold(allocated bool) proto.Threshold {
 	})
 }
 
-// forgetThresholds has them be chosen anew: the EP has other lanes.
-func (e *EP) forgetThresholds() {
+// forgetChoices has thresholds and schemes be chosen anew: the EP has other lanes.
+func (e *EP) forgetChoices() {
 	if e.msgs != nil {
-		e.msgs.from = [2]proto.Threshold{}
+		e.msgs.from, e.msgs.choice = [2]proto.Threshold{}, schemeChoice{}
 	}
 }

@@ -170,7 +170,7 @@ func (e *EP) arrived(n int) bool {
 	a.charge(charge(n))
 	if a.held > a.size+reserve {
 		e.w.stats.badMessages.Inc()
-		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditStage))
+		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
 	if !a.grown {
@@ -215,7 +215,7 @@ func (m *messages) giveBack(n int64) {
 func (m *messages) grant() {
 	if e := m.e; e.state == epOpen && e.msgs == m {
 		left := e.w.active.inHand(m)
-		e.control(&creditStage, 0, uint64(m.due-left))
+		e.control(creditControl, 0, uint64(m.due-left))
 		m.due = left
 	}
 }
@@ -265,23 +265,33 @@ func (a *window) affords(n, below int64) bool {
 	return true
 }
 
-// Control messages of the AM lane: what is left to say about a message, and credit.
-var (
-	ackStage     = controlStage("acknowledgement", wire.AMAck)
-	creditStage  = controlStage("credit", wire.AMCredit)
-	putDoneStage = controlStage("end of data", wire.AMPutDone)
-)
-
-func controlStage(name string, id uint8) stage {
-	return stage{
-		name: name, role: wireup.AM, ahead: true, settled: (*Request).answered,
-		post: func(r *Request) error { return r.sendControl(id) },
-	}
+// controlMsg is a message of the AM lane with what is left to say about a message, or credit.
+type controlMsg struct {
+	stage stage // of the request that sends one which the lane does not take at once
+	am    uint8
 }
 
-// control tells the peer something about the message or receive that it calls id.
-func (e *EP) control(s *stage, id, value uint64) {
-	r := e.w.newRequest(e, s)
+var (
+	ackControl     = newControl("acknowledgement", wire.AMAck)
+	creditControl  = newControl("credit", wire.AMCredit)
+	putDoneControl = newControl("end of data", wire.AMPutDone)
+)
+
+func newControl(name string, am uint8) *controlMsg {
+	return &controlMsg{am: am, stage: stage{
+		name: name, role: wireup.AM, ahead: true, settled: (*Request).answered,
+		post: func(r *Request) error { return r.ep.sendControl(r.stage.lane(r.ep), am, r.raddr, r.value) },
+	}}
+}
+
+// control tells the peer something about the message or receive that it calls id: in the call,
+// if the lane takes it, and otherwise by a request.
+func (e *EP) control(c *controlMsg, id, value uint64) {
+	x := e.lane(wireup.AM)
+	if x != nil && x.Proven && e.aborting == ucs.StatusOK && e.sendControl(x, c.am, id, value) == nil {
+		return
+	}
+	r := e.w.newRequest(e, &c.stage)
 	r.raddr, r.value = id, value
 	r.answer()
 }
@@ -296,10 +306,13 @@ func (r *Request) answer() {
 	}
 }
 
-func (r *Request) sendControl(id uint8) error {
-	w, l := r.worker, r.ep.link
-	c := wire.Control{EP: l.conn.RemoteEP(), ID: r.raddr, Value: r.value}
+func (e *EP) sendControl(x *lane, am uint8, id, value uint64) error {
+	w := e.w
+	c := wire.Control{EP: e.link.conn.RemoteEP(), ID: id, Value: value}
 	w.msg.b = c.Append(w.msg.b[:0])
-	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(id, &w.msg)
+	if x.Iface.sends().control {
+		return x.AM.AMShort(am, c.EP, w.msg.b[wire.ControlWord:])
+	}
+	_, err := x.AM.AMBcopy(am, &w.msg)
 	return err
 }

@@ -129,6 +129,9 @@ func (f *Frag) Unpack(b []byte) (data []byte, ok bool) {
 // ControlLen is the length of a Control.
 const ControlLen = 24
 
+// ControlWord is the length of its first word, EP, which is the header where it is sent short.
+const ControlWord = 8
+
 // Control is all of AMAck, AMPutDone and AMCredit.
 type Control struct {
 	EP    uint64 // the receiver's name of the connection

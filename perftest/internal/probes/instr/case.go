@@ -46,12 +46,18 @@ const (
 	TagPost // post a receive [then send to it, and deliver that]
 	TagRecv // [post a receive, send to it, then] the progress that fills it
 	TagKept // [send one and keep it at the receiver, then] receive it
+
+	// Tagged messages that are announced, from and to memory that MemAlloc has given.
+	Rndv     // send one for which a receive is posted [then deliver it]
+	RndvRecv // [post a receive, send to it, then] the progress that gets the data
+	RndvDone // [post a receive, send to it, get the data, then] the sender's progress that ends it
 	opEnd
 )
 
 var opNames = [opEnd]string{"put", "get", "add", "fadd", "flush", "idle", "busy", "put_zcopy", "get_zcopy",
 	"put_window", "get_window", "fadd_window",
-	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept"}
+	"am_short", "am_short_recv", "am_bcopy", "am_bcopy_recv", "tag", "tag_post", "tag_recv", "tag_kept",
+	"rndv", "rndv_recv", "rndv_done"}
 
 // String returns the name in tables, flags and files.
 func (o Op) String() string {
@@ -81,6 +87,8 @@ func (o Op) sizes(asked []int) []int {
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minZcopy })
 	case AMShort, AMShortRecv:
 		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n > maxAMShort })
+	case Rndv, RndvRecv, RndvDone:
+		return slices.DeleteFunc(slices.Clone(asked), func(n int) bool { return n < minRndv })
 	}
 	return asked
 }
@@ -102,6 +110,10 @@ const maxAMShort = 64
 // minZcopy is the shortest put and get, in bytes, that every layer posts without a copy;
 // UCP copies shorter ones (see docs/perf.md, "Where put stops copying").
 const minZcopy = 512
+
+// minRndv is from where on messages are announced over every transport, in bytes (docs/perf.md,
+// "Where messages are announced").
+const minRndv = 32 << 10
 
 // wordLen is the operand of the atomics, in bytes.
 const wordLen = 8

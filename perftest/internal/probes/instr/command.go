@@ -78,7 +78,8 @@ and ud_mlx5 have nothing else, in UCP (SendActive) over those that it is
 counted over, rc and sm. Sizes of UCT have the 8 bytes of the header in them.
 Tagged messages are those of UCP: tag is TagSend, tag_post TagRecv before there
 is a message and tag_kept after, and tag_recv the receiver's progress that
-fills a receive.`
+fills a receive. rndv, rndv_recv and rndv_done are TagSend, the receiver's and
+the sender's progress for a message that is announced, from 32 KiB on.`
 
 func newCommand(openers map[Part]opener) *cobra.Command {
 	var o options

@@ -302,6 +302,20 @@ func TestBudget_Tags(t *testing.T) {
 	}
 }
 
+// rndvBudget are the instructions of ucp and sm for a message that is announced and got, from and
+// to allocated memory: announce it, get it and acknowledge, end the send.
+var rndvBudget = map[Op]int{Rndv: 1300, RndvRecv: 2740, RndvDone: 555}
+
+func TestBudget_Rendezvous(t *testing.T) {
+	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(rndvBudget)), APIs: []Part{UCP}, Sizes: []int{minRndv}, Transports: []string{sm.Name}})
+	for op, most := range rndvBudget {
+		assert.LessOrEqual(t, result(t, m, Case{Op: op, API: UCP, Size: minRndv, Switch: sm.Name}).Total(), most, op)
+	}
+	if t.Failed() {
+		t.Log(tables(t, m))
+	}
+}
+
 // TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
 // is connected after the handshake.
 func TestBudget_IdleProgress(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 type tagMessages struct {
 	recv *ucp.Request // of the far end; nil when it has ended
 	into []byte
+	// with are the parameters of the two ends; nil unless the message is to be announced.
+	with, intoWith *ucp.OpParams
 }
 
 // aTag is the tag of all of them, and exactly the mask of a receive that takes no other.
@@ -22,16 +24,23 @@ const (
 // steps are those of one message. What is kept is waited for with a probe.
 func (t *tagMessages) steps(r *ucpRig, op Op) steps {
 	t.into = r.far.Bytes()[:len(r.buf)]
+	t.with, t.intoWith = nil, nil
+	if op >= Rndv {
+		t.with, t.intoWith = &r.params, &ucp.OpParams{Mem: r.far}
+	}
 	send := func() error { return t.send(r) }
 	post := func() error { return t.post(r) }
+	fill := func() error { return t.fill(r) }
 	after := func() error { return t.deliver(r) }
 	switch op {
-	case Tag:
+	case Tag, Rndv:
 		return steps{before: inTurn(r.change, post), op: send, after: after}
 	case TagPost:
 		return steps{before: r.change, op: post, after: inTurn(send, after)}
-	case TagRecv:
-		return steps{before: inTurn(r.change, post, send), op: func() error { return t.fill(r) }, after: after}
+	case TagRecv, RndvRecv:
+		return steps{before: inTurn(r.change, post, send), op: fill, after: after}
+	case RndvDone:
+		return steps{before: inTurn(r.change, post, send, fill), op: r.progressOnce, after: after}
 	}
 	return steps{before: inTurn(r.change, send, func() error { return t.kept(r) }), op: post, after: after}
 }
@@ -49,12 +58,12 @@ func inTurn(fs ...func() error) func() error {
 }
 
 func (t *tagMessages) send(r *ucpRig) (err error) {
-	r.req, err = r.ep.TagSend(aTag, r.buf, nil)
+	r.req, err = r.ep.TagSend(aTag, r.buf, t.with)
 	return err
 }
 
 func (t *tagMessages) post(r *ucpRig) (err error) {
-	t.recv, err = r.peer.TagRecv(t.into, aTag, exactly, nil, nil)
+	t.recv, err = r.peer.TagRecv(t.into, aTag, exactly, nil, t.intoWith)
 	return err
 }
 

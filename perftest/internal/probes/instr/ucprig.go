@@ -192,6 +192,11 @@ func (r *ucpRig) steps(c Case) (steps, error) {
 		return r.active.receives(r), nil
 	case Tag, TagPost, TagRecv, TagKept:
 		return r.tags.steps(r, c.Op), nil
+	case Rndv, RndvRecv, RndvDone:
+		if !r.atOnce {
+			return steps{}, fmt.Errorf("the data is not there in one progress: %w", unsupported(c))
+		}
+		return r.tags.steps(r, c.Op), nil
 	case Put:
 		return steps{before: r.change, op: r.post, after: r.verify}, nil
 	case Get:
