@@ -90,6 +90,9 @@ func (it *Iface) peerClosed(e *EP) {
 // patience is how long the iface may be left without a Progress; 0 if nothing waits for
 // a time.
 func (it *Iface) patience() time.Duration {
+	if len(it.flushed) > 0 {
+		return disconnectLimit
+	}
 	for _, e := range it.closing.All() {
 		if !e.leaveBy.IsZero() {
 			return disconnectLimit

@@ -49,8 +49,14 @@
 // The first failed completion of a QP fails its EP: the operation gets the status
 // of the cause, and so does a flush; other operations behind it get
 // StatusCanceled, or the cause if that was the connection (reset, no answer, no
-// receive buffer). A bad remote key, range or right is such a failure, on the initiator's
-// EP and, by an asynchronous event, ErrIO on the target's. A peer that dies is told by
+// receive buffer) or what the peer has done. A bad remote key, range or right is such a
+// failure, on the initiator's EP and, by an asynchronous event, ErrIO on the target's.
+//
+// Such an event and completions come by different ways. What the device has flushed, with
+// no failed work request before it, ends when the event is there, or after a second with
+// ErrConnReset.
+//
+// A peer that dies is told by
 // the device: that is ErrConnReset. If all there is to see is that nobody answers, that is
 // ErrTimedOut: it may be the way over this device. A peer that closes its EP
 // sends a control message first: that is ErrPeerClosed. Other EPs of the iface go on.

@@ -64,7 +64,7 @@ func TestFailure_BadKey(t *testing.T) {
 }
 
 // TestFailure_FlushedBeforeTheEvent: what is posted to a QP that the device has moved
-// to ERR is flushed before the event tells why; that is no cancelation.
+// to ERR ends with the reason that the event tells, also when it is flushed before.
 func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
@@ -79,9 +79,9 @@ func TestFailure_FlushedBeforeTheEvent(t *testing.T) {
 			require.NoError(t, err)
 		}
 		until(t, func() bool { return len(c.ended) == 3 }, b)
-		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended[1:])
+		assert.Equal(t, []uct.Status{ucs.StatusIOError, ucs.StatusIOError}, c.ended[1:])
 		require.Len(t, b.errs, 1)
-		assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+		assert.ErrorIs(t, b.errs[0], ucs.ErrIO)
 	})
 }
 

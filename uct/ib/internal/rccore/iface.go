@@ -46,8 +46,9 @@ type Iface struct {
 	arb      base.Arbiter
 	handlers base.AMTable
 	handed   []qpFault // of async, being looked at
-	tx       *ib.Pool  // bounce buffers
-	slots    *ib.Pool  // of ops and EPs, and one for results that nobody wants
+	flushed  []flushedEP
+	tx       *ib.Pool // bounce buffers
+	slots    *ib.Pool // of ops and EPs, and one for results that nobody wants
 	ops      opPool
 	untold   bool // an EP waits for a completion that nobody has asked for
 	groups   base.FlushGroups

@@ -307,14 +307,14 @@ func (e *EP) take(o *op) {
 }
 
 // opStatus is the status of an op that ended with st on an EP that has failed or
-// was closed: flushed ones get the cause if it was the connection, or if they are
-// a flush, which speaks for everything before it.
+// was closed: flushed ones get the cause if it was the connection or a fault that no
+// operation of the EP has made, or if they are a flush, which speaks for everything before it.
 func (e *EP) opStatus(kind opKind, st ucs.Status) ucs.Status {
 	if st != ucs.StatusCanceled || e.cause == ucs.StatusOK {
 		return st
 	}
 	switch e.cause {
-	case ucs.StatusConnReset, ucs.StatusPeerClosed, ucs.StatusTimedOut, ucs.StatusRNR:
+	case ucs.StatusConnReset, ucs.StatusPeerClosed, ucs.StatusTimedOut, ucs.StatusRNR, ucs.StatusIOError:
 		return e.cause
 	}
 	if kind == opFlush {

@@ -105,15 +105,19 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	st, cause := ib.CompletionStatus(wc), wc.Status.Err()
-	if wc.Status == verbs.WCWRFlushErr && e.state != stateFailed && e.state != stateClosed {
-		st, cause = ucs.StatusConnReset, errFault // the event that says so is still on its way
+	if e.state != stateReady {
+		it.endFlushed()
 	}
-	if wc.ID > e.CI+1 { // what was not signaled before it has succeeded
+	if wc.ID > e.CI+1 && !it.heldBack(e) { // what was not signaled before it has succeeded
 		e.CI = wc.ID - 1
 		e.Retire()
 	}
-	it.fail(e, st, cause)
+	if wc.Status == verbs.WCWRFlushErr && e.state == stateReady {
+		it.awaitCause(e, wc.ID)
+		return
+	}
+	st := ib.CompletionStatus(wc)
+	it.fail(e, st, wc.Status.Err())
 	e.CI = wc.ID
 	e.retireInOrder(st)
 }
@@ -147,6 +151,7 @@ func (it *Iface) finish() {
 		it.returnCredits()
 	}
 	it.Attn.And(^uint32(attnBacklog | attnPending))
+	it.endFlushed()
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		it.closing.All()[i].settle()
 	}
@@ -196,8 +201,7 @@ func (it *Iface) progressRare(n int) int {
 var errFault = errors.New("the device reported a fault of the connection")
 
 // takeEvents fails the EPs whose QPs the device has moved to ERR without a
-// completion to tell it by. An EP whose work requests fail gets its status from
-// them, which are in the CQ by now.
+// completion to tell it by. An EP with a work request that has failed has its status from that.
 func (it *Iface) takeEvents() (n int) {
 	it.wake.Lower()
 	it.asyncMu.Lock()

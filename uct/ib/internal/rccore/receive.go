@@ -62,11 +62,11 @@ func (it *Iface) badMessage(e *EP, wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	switch wc.Status {
-	case verbs.WCSuccess:
+	switch {
+	case wc.Status == verbs.WCSuccess:
 		it.fail(e, ucs.StatusRemoteInvalid, fmt.Errorf("receive: %s", wc.Status))
-	case verbs.WCWRFlushErr: // the event that says why is still on its way
-		it.fail(e, ucs.StatusConnReset, errFault)
+	case wc.Status == verbs.WCWRFlushErr && e.state == stateReady:
+		it.awaitCause(e, e.CI)
 	default:
 		it.fail(e, ib.Status(wc.Status), fmt.Errorf("receive: %s", wc.Status))
 	}

@@ -53,7 +53,7 @@
 //     iface connects it again. Otherwise the device tells all that refer to it. Each makes another
 //     one and offers it over its own initiator. The first offer for the target that
 //     failed is taken, also one that comes before its completion: the initiator is connected again. It posts what it held back, without what was of the EP that failed.
-//   - Nobody answered, an error was found here, or no offer came in the time that the device would have
+//   - Nobody answered, an error was found here, the device had stopped the initiator before, or no offer came in the time that the device would have
 //     tried (TIMEOUT, RETRY_COUNT): what was executed is not known. All EPs over the initiator fail, with
 //     ErrConnReset, or ErrPeerClosed. A new EP makes a new initiator. The peers are
 //     not told: nothing goes out over the old one. Their EPs take work until this process ends.

@@ -38,7 +38,7 @@ type initiator struct {
 	tail   uint64
 	target uint32    // QPN of what it is connected to
 	offer  offer     // of another one instead
-	until  time.Time // when it waits no longer for an offer
+	until  time.Time // when it waits no longer for an offer, or the event
 	cause  ucs.Status
 	local  *verbs.QP // the target, of an initiator to the own domain; else nil
 }
@@ -49,6 +49,7 @@ type phase uint8
 const (
 	phaseUp      phase = iota // the device has them
 	phaseWaiting              // they are held back until somebody in the domain offers a target
+	phaseFlushed              // the device flushes them; the event that says why is on its way
 	phaseEnded                // the QP is in ERR for good: the device flushes them
 )
 
@@ -142,9 +143,14 @@ func (in *initiator) completed(c *verbs.WC) {
 // failed is told of the first work request that has failed. If the target has refused it, which
 // is then in ERR too, nothing behind it was executed: it is held back, and posted again to another
 // target, which the peers that had the old one offer. In all other cases it is not known what
-// was executed, or whether anybody is there: the EPs of all paths fail.
+// was executed, or whether anybody is there: the EPs of all paths fail. One that is flushed says
+// that the device had stopped the QP before; Fault is told why.
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
+	case verbs.WCWRFlushErr:
+		in.phase, in.until = phaseFlushed, time.Now().Add(rccore.EventLimit)
+		in.n.ailing = append(in.n.ailing, in)
+		return
 	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
 		if in.users > 1 {
 			in.wait()
@@ -234,6 +240,12 @@ func (in *initiator) work() (done bool) {
 				return true
 			}
 		case !in.n.leaving && time.Now().Before(in.until):
+			return false
+		}
+		in.end(ucs.StatusConnReset)
+	}
+	if in.phase == phaseFlushed {
+		if !in.n.leaving && time.Now().Before(in.until) {
 			return false
 		}
 		in.end(ucs.StatusConnReset)

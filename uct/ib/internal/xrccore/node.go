@@ -78,7 +78,7 @@ var errPeerLost = errors.New("the peer's device is gone")
 // device is gone.
 func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	for _, in := range n.all.all() {
-		if in.qp == qp && in.phase == phaseUp {
+		if in.qp == qp && (in.phase == phaseUp || in.phase == phaseFlushed) {
 			in.end(st)
 			handled++
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
@@ -202,6 +203,34 @@ func TestNode_NoOffer(t *testing.T) {
 		assert.ErrorIs(t, e.Err(), uct.ErrEPFailed)
 	}
 	assert.Empty(t, from.it.node.initiators, "a new EP makes a new one")
+}
+
+// TestNode_FlushedBeforeTheEvent: what is posted to an initiator that the device has stopped is
+// flushed before the event tells why, which is the reason for all EPs over it.
+func TestNode_FlushedBeforeTheEvent(t *testing.T) {
+	a, b := newHost(t, 1, Config{}), newHost(t, 2, Config{})
+	connectHosts(t, a, b)
+	a.exchange(t, b, 0)
+	from := a.procs[0]
+	in := from.eps[0].path.via
+	until(t, func() bool { return in.head == in.tail }, a.all...)
+	require.NoError(t, in.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState)) // as the device does
+	var c uct.Completion
+	ended := 0
+	c.Count, c.Func = 1, func(*uct.Completion) { ended++ }
+	require.NoError(t, from.eps[0].AMShort(testAM, 0, []byte{1}))
+	pending, err := from.eps[0].Flush(&c)
+	require.NoError(t, err)
+	require.True(t, pending)
+	until(t, func() bool { return in.head == in.tail }, from.side)
+	assert.Zero(t, ended)
+	assert.Empty(t, from.errs)
+	assert.Equal(t, 1, from.it.node.Fault(in.qp, ucs.StatusPeerClosed))
+	until(t, func() bool { return len(from.errs) == 2 && ended == 1 }, from.side)
+	assert.Equal(t, ucs.StatusPeerClosed, c.Status)
+	for _, err := range from.errs {
+		assert.ErrorIs(t, err, ucs.ErrPeerClosed)
+	}
 }
 
 // TestNode_Early: a message over the initiator of another EP waits for Connect of its receiver.

@@ -1,0 +1,88 @@
+package rccore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// flushed is a pair whose b has two writes and a flush that its device has flushed, in a QP that a
+// bad key of a has moved to ERR. Events of the device do not reach b.
+func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
+	t.Helper()
+	a, b, ab, ba := p.pair(t, Config{})
+	b.md.Unsubscribe(b.it.core)
+	require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), uct.RKey(1)))
+	until(t, func() bool { return len(a.errs) == 1 }, a) // and b's QP is in ERR
+	iov := []uct.IOV{{Buf: b.mem.Bytes()[:64], Mem: b.mem}}
+	for range 2 {
+		_, err := ba.PutZcopy(iov, a.mem.Addr(), a.key, c.get())
+		require.NoError(t, err)
+	}
+	_, err := ba.Flush(c.get())
+	require.NoError(t, err)
+	until(t, func() bool { return b.it.core.heldBack(ba.core) }, b)
+	settle(b)
+	assert.Empty(t, c.ended, "nothing ends before the event")
+	assert.Empty(t, b.errs)
+	return b, ba
+}
+
+// TestFlushed_EndWithTheEvent: whatever it says, and each operation once.
+func TestFlushed_EndWithTheEvent(t *testing.T) {
+	for _, tc := range []struct {
+		event verbs.EventType
+		want  ucs.Status
+	}{
+		{verbs.EventQPAccessErr, ucs.StatusIOError},
+		{verbs.EventPeerClosed, ucs.StatusPeerClosed},
+		{verbs.EventQPFatal, ucs.StatusConnReset},
+	} {
+		t.Run(tc.want.String(), func(t *testing.T) {
+			each(t, func(t *testing.T, over poster) {
+				var c comps
+				b, ba := over.flushed(t, &c)
+				b.it.core.AsyncEvent(verbs.AsyncEvent{Type: tc.event, QP: ba.core.link.(*QPLink).QP})
+				until(t, func() bool { return len(c.ended) == 3 }, b)
+				assert.Equal(t, []uct.Status{tc.want, tc.want, tc.want}, c.ended)
+				require.Len(t, b.errs, 1)
+				assert.ErrorIs(t, b.errs[0], tc.want.Err())
+				assert.Empty(t, b.it.core.flushed)
+				settle(b)
+				assert.Len(t, c.ended, 3)
+			})
+		})
+	}
+}
+
+// TestFlushed_ByADeviceThatDoesNotSayWhy: the wait ends.
+func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		var c comps
+		b, _ := over.flushed(t, &c)
+		b.it.core.flushed[0].until = time.Now()
+		until(t, func() bool { return len(c.ended) == 3 }, b)
+		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
+		require.Len(t, b.errs, 1)
+		assert.ErrorIs(t, b.errs[0], ucs.ErrConnReset)
+	})
+}
+
+// TestFlushed_OfAClosedEP: it waits for no event.
+func TestFlushed_OfAClosedEP(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		var c comps
+		b, ba := over.flushed(t, &c)
+		require.NoError(t, ba.Close())
+		until(t, func() bool { return len(c.ended) == 3 && b.it.core.closing.Len() == 0 }, b)
+		assert.Equal(t, []uct.Status{ucs.StatusCanceled, ucs.StatusCanceled, ucs.StatusCanceled}, c.ended)
+		assert.Empty(t, b.errs)
+		assert.Empty(t, b.it.core.flushed)
+	})
+}
