@@ -12,12 +12,22 @@ func (h *hca) settleClaims() {
 	h.mu.Lock()
 	n := h.srqIDs.next
 	h.mu.Unlock()
+	var skipped []skippedRecvs
 	for i := range n + 1 {
 		if q := h.xrcSRQs.slot.Load(i); q != nil {
 			q.settle()
-			h.giveUpSkipped(q)
+			if end, some := q.passedOver(); some {
+				skipped = append(skipped, skippedRecvs{q, end})
+			}
 		}
 	}
+	h.giveUpSkipped(skipped)
+}
+
+// skippedRecvs are receives of a queue that the claim has passed over, up to end.
+type skippedRecvs struct {
+	q   *recvQueue
+	end uint16
 }
 
 // settle passes on the claim of a device that has no link with this one. What it had said is
@@ -41,31 +51,43 @@ func (h *hca) hasClaimant(id uint64) bool {
 	return slices.ContainsFunc(*h.inbound.Load(), func(l *inLink) bool { return claimID(l.gid) == id })
 }
 
-// giveUpSkipped completes as flushed the receives that the claim has passed over, unless they are
+// giveUpSkipped completes as flushed the receives that the claims have passed over, unless they are
 // in a notice: who fills one says so before it passes the claim on. Who is in the middle of a
-// message may be at one of them, if the claim was taken from it, and is waited for; where that
-// does not end they stay.
-func (h *hca) giveUpSkipped(q *recvQueue) {
-	end, some := q.passedOver()
-	if !some || len(h.await(h.visitsToQueue(q.srqn), qpPatience)) > 0 {
+// message may be at one of them, if the claim was taken from it, and is waited for, once for all
+// queues; where that does not end they stay.
+func (h *hca) giveUpSkipped(list []skippedRecvs) {
+	if len(list) == 0 {
 		return
 	}
+	inside := h.visitsOf(func(v *visit) bool {
+		return slices.ContainsFunc(list, func(s skippedRecvs) bool { return s.q.srqn == v.srqn })
+	})
+	inside = h.await(inside, qpPatience)
+	for _, s := range list {
+		if !slices.ContainsFunc(inside, func(v visit) bool { return v.srqn == s.q.srqn }) {
+			h.giveUp(s)
+		}
+	}
+}
+
+// giveUp completes those of one queue that nobody has said to have filled.
+func (h *hca) giveUp(s skippedRecvs) {
 	h.driving.lock()
 	defer h.driving.unlock()
-	if h.xrcSRQs.findAny(q.srqn) != q {
+	if h.xrcSRQs.findAny(s.q.srqn) != s.q {
 		return // it was destroyed meanwhile
 	}
 	var noticed [shownRecvs]bool
 	for _, l := range *h.inbound.Load() {
 		l.eachFilled(func(pkt *packet) {
-			if pkt.ext == q.srqn {
+			if pkt.ext == s.q.srqn {
 				noticed[pkt.raddr%shownRecvs] = true
 			}
 		})
 	}
-	for seq := end - shownRecvs; seq != end; seq++ {
+	for seq := s.end - shownRecvs; seq != s.end; seq++ {
 		if !noticed[seq%shownRecvs] {
-			q.giveUp(seq)
+			s.q.giveUp(seq)
 		}
 	}
 }

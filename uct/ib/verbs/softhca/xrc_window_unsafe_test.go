@@ -2,6 +2,8 @@ package softhca
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
@@ -123,6 +125,41 @@ func TestXRCSRQ_PassedOverByTheDead(t *testing.T) {
 				assert.True(t, ok && !busy, "the next message is received")
 			})
 		}
+	}
+}
+
+// A peer that is stopped in the middle of messages to several queues is waited for once when
+// another one is gone. What nobody is at is flushed.
+func TestXRCSRQ_PassedOverAndVisited(t *testing.T) {
+	s := newSiege(t)
+	s.begin(t)
+	defer s.end()
+	m := s.peers[0].toDevice
+	const visited, all = 3, 4
+	m.header().guardsUsed.Store(visited)
+	defer m.header().guardsUsed.Store(0)
+	var queues []*recvQueue
+	for i := range uint32(all) {
+		v, err := s.pd.CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: s.domain, CQ: s.cq, MaxWR: 1, MaxSGE: 1})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, v.Close()) }()
+		_, err = v.PostRecv([]verbs.RecvWR{{ID: 1}})
+		require.NoError(t, err)
+		q := s.h.xrcSRQs.find(v.Number())
+		q.xrc.window.claim.Store(claimed(0, 1))
+		queues = append(queues, q)
+		if i < visited {
+			seq := m.guard(i).enterQueue(q.srqn, 0)
+			defer m.guard(i).leave(seq)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		s.h.settleClaims()
+		assert.Less(t, time.Since(began), 2*qpPatience)
+	})
+	for i, q := range queues {
+		assert.Equal(t, i < visited, q.xrc.window.holds(0), "queue %d", i)
 	}
 }
 
