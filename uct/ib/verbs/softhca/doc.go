@@ -102,7 +102,7 @@
 // A process that dies takes its SRQs along, as in hardware, where the kernel closes them. So
 // a message that was on its way to it is refused, and those behind it can be sent again over
 // another target: nothing of them has arrived anywhere else. The target is told by the members that
-// the initiator has links with; if there is none it does not go to ERR. A member may hear of it
+// the initiator has links with, or by another one that refers to it. A member may hear of it
 // after another one has reset the target and connected it again, and knows by the first PSN which
 // connection it is of: the next one needs another first PSN.
 //

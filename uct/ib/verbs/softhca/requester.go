@@ -120,6 +120,7 @@ func (qp *queuePair) runStopped() stepResult {
 		return stepAgain
 	}
 	qp.flushSends()
+	qp.tellAnother()
 	return stepDone
 }
 
@@ -250,7 +251,6 @@ func (qp *queuePair) failNext(syn prm.Syndrome) stepResult {
 
 // refused is failNext for a refusal that the peer's QP shares: it goes to ERR too.
 func (qp *queuePair) refused(syn prm.Syndrome) stepResult {
-	qp.findWayForFault()
 	qp.enterError(syn, syn)
 	return stepFail
 }

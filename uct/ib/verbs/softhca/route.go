@@ -18,6 +18,7 @@ type sharedPeer struct {
 	paths []*path // those that were ever used, but for some that are down
 	// byPlace is the paths by the place of the member: what a lookup of an SRQ number gives.
 	byPlace []memberPath
+	fault   faultNotice
 }
 
 // memberPath is the path to a member.
@@ -204,6 +205,10 @@ func (qp *queuePair) memberGone(l *outLink) {
 			p.giveGuard()
 		}
 	}
+	if r.fault != prm.SyndromeOK {
+		s.fault.told = false
+		qp.hca.schedule(qp) // for tellAnother
+	}
 }
 
 // memberLost fails the QP, because of a link that has gone down: with syn, and the target with
@@ -213,9 +218,6 @@ func (qp *queuePair) memberLost(l *outLink, syn, told prm.Syndrome) {
 	r := &qp.req
 	qp.leaveStarving()
 	r.take(&path{link: l}) // it is the reason
-	if told != prm.SyndromeOK {
-		qp.findWayForFault()
-	}
 	if receiving(qp.now()) {
 		qp.enterError(syn, told)
 	}
@@ -227,21 +229,6 @@ func (s *sharedPeer) knownGone(gid [16]byte) bool {
 		end := linkEnd(p.link.end.Load())
 		return p.link.gid == verbs.GID(gid) && (end == endGone || end == endClosed || end == endBroken)
 	})
-}
-
-// findWayForFault has path go to a member that can be told of a fault, if that where it
-// goes can not.
-func (qp *queuePair) findWayForFault() {
-	r := &qp.req
-	if r.shared == nil || r.link.state.Load() == linkUp {
-		return
-	}
-	for _, p := range r.shared.paths {
-		if p.link.state.Load() == linkUp {
-			r.take(p)
-			return
-		}
-	}
 }
 
 // leaveDomain lets go of all members but the one that path goes to. exec is held.

@@ -391,6 +391,27 @@ func TestSharedXRC_MemberLeaves(t *testing.T) {
 	await(t, stays.node, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
 }
 
+// A fault is told to a device that the initiator has sent nothing to, if that which it was connected
+// over, and that alone it has reached, has left.
+func TestSharedXRC_FaultWhenTheOneReachedHasLeft(t *testing.T) {
+	i, attr := openNode(t, softhca.Config{}).newInitiator(), sharedDomain(t)
+	stays := openNode(t, softhca.Config{}).enterDomain(attr)
+	leaver, gone, leave := memberThatLeaves(t, attr)
+	target := leaver.newTarget()
+	stays.openTarget(target.Number())
+	connectXRC(i, leaver, target, defaultLink)
+	leaver.post(gone, 1, 0, 100)
+	i.sendSRQ(gone.Number(), 1, 10)
+	i.succeed(1)
+	leaver.succeed(1)
+	require.NoError(t, target.Close())
+	leave()
+	i.sendSRQ(gone.Number(), 2, 10)
+	i.fail(2, verbs.WCRemInvReqErr)
+	await(t, i, stays.node, func() bool { return stays.target.State() == verbs.QPStateErr })
+	stays.told(stays.target, verbs.EventQPReqErr)
+}
+
 // The last device that refers to the target leaves: the initiator learns it without a
 // message.
 func TestSharedXRC_LastLeaves(t *testing.T) {

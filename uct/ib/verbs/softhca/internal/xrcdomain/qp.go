@@ -78,14 +78,20 @@ func noneGone([16]byte) bool { return false }
 
 // used reports whether a member refers to an entry that is alive, and not gone by its GID.
 func (v *View) used(e *qpEntry, gone func(gid [16]byte) bool) bool {
+	_, ok := v.user(e, gone)
+	return ok
+}
+
+// user is a member for which used is true.
+func (v *View) user(e *qpEntry, gone func(gid [16]byte) bool) (Member, bool) {
 	for i := range e.refs {
 		for rest := e.refs[i].Load(); rest != 0; rest &= rest - 1 {
 			if m, ok := v.memberAt(i*64 + bits.TrailingZeros64(rest)); ok && !gone(m.GID) {
-				return true
+				return m, true
 			}
 		}
 	}
-	return false
+	return Member{}, false
 }
 
 // OpenQP refers to a target QP that is there, once more if it did before.
@@ -134,8 +140,17 @@ func noQP(number uint32) error {
 // Referred reports whether a member that is alive refers to a target QP. gone says of those
 // whose locks are there still what the caller knows better. A system call for each member.
 func (v *View) Referred(number uint32, gone func(gid [16]byte) bool) bool {
+	_, ok := v.Referrer(number, gone)
+	return ok
+}
+
+// Referrer is a member for which Referred is true.
+func (v *View) Referrer(number uint32, gone func(gid [16]byte) bool) (Member, bool) {
 	e := v.entryOf(number)
-	return number != 0 && e.number.Load() == number && v.used(e, gone)
+	if number == 0 || e.number.Load() != number {
+		return Member{}, false
+	}
+	return v.user(e, gone)
 }
 
 // Others lists the places of the members that refer to a target QP, without the own one. Those

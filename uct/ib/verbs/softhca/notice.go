@@ -1,0 +1,114 @@
+package softhca
+
+import (
+	"slices"
+
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
+)
+
+// A refusal stops the QPs of both sides. The peer's, where it was not the one who refused, is told
+// by a packet. A shared target is told by way of any member, which notes the fault in the directory:
+// all that are reached hear of it, as one may be about to leave and look no more. When a link ends
+// and the directory does not show the fault, another member that refers to the target is dialed.
+
+// faultNotice is how far an initiator has told a fault of a shared target.
+type faultNotice struct {
+	told  bool        // over all links that were up
+	asked []verbs.GID // members that were dialed for it
+}
+
+// sendFault tells the peer's QP of a refusal that concerns it too. False when a ring has no room
+// for it now.
+func (qp *queuePair) sendFault() (sent bool) {
+	r := &qp.req
+	switch {
+	case r.fault == prm.SyndromeOK:
+		return true
+	case r.link == nil:
+		r.fault = prm.SyndromeOK
+		return true
+	case r.shared != nil:
+		return qp.tellReached()
+	}
+	if sent = qp.sendFaultOver(r.link); sent {
+		r.fault = prm.SyndromeOK
+	}
+	return sent
+}
+
+// tellReached is sendFault for a shared target. The fault stays noted: see tellAnother.
+func (qp *queuePair) tellReached() (sent bool) {
+	s := qp.req.shared
+	if s.fault.told {
+		return true
+	}
+	reached := false
+	sent = true
+	for _, p := range s.paths {
+		if p.link.state.Load() == linkUp {
+			reached = true
+			sent = qp.sendFaultOver(p.link) && sent
+		}
+	}
+	s.fault.told = reached && sent
+	return sent
+}
+
+// tellAnother dials one more member that refers to the target, if those that were told of the fault
+// have left and it does not show. Without such a member nobody is to be told. exec is held.
+func (qp *queuePair) tellAnother() {
+	r := &qp.req
+	s := r.shared
+	if r.fault == prm.SyndromeOK || s == nil || s.fault.told {
+		return
+	}
+	for qp.targetGoesOn() {
+		if i := slices.IndexFunc(s.paths, func(p *path) bool { return p.link.state.Load() == linkDialing }); i >= 0 {
+			qp.awaitLink(s.paths[i].link)
+			return
+		}
+		m, ok := s.view.dir.Referrer(qp.attr.DestQPN, func(gid [16]byte) bool {
+			return slices.Contains(s.fault.asked, gid) || s.knownGone(gid)
+		})
+		if !ok {
+			break
+		}
+		s.fault.asked = append(s.fault.asked, m.GID)
+		p, err := qp.pathOver(m.GID)
+		if err != nil {
+			break
+		}
+		if p.link.state.Load() == linkUp {
+			qp.hca.schedule(qp) // tells it
+			return
+		}
+	}
+	r.fault = prm.SyndromeOK
+}
+
+// targetGoesOn reports whether the target receives what the QP sent over this connection.
+func (qp *queuePair) targetGoesOn() bool {
+	e := qp.req.shared.entry
+	return e.accepts(qp.attr.DestQPN, qp.qpn, &qp.hca.gidWords) && e.rqPSN.Load() == qp.attr.SQPSN
+}
+
+// sendFaultOver tells whom a link reaches. It may be repeated.
+func (qp *queuePair) sendFaultOver(l *outLink) bool {
+	if l.state.Load() != linkUp {
+		return true
+	}
+	l.txLock.lock()
+	pkt := l.req.reserve(0)
+	if pkt != nil {
+		pkt.op, pkt.srcQPN, pkt.dstQPN, pkt.msn = pktFault, qp.qpn, qp.attr.DestQPN, qp.attr.SQPSN
+		pkt.status = uint8(qp.req.fault)
+		l.req.publish(pkt)
+	}
+	l.txLock.unlock()
+	if pkt == nil {
+		return false
+	}
+	call(l.ctl, l.wakeFD, attnRequest)
+	return true
+}
