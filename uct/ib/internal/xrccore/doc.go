@@ -52,16 +52,20 @@
 //     keeps, and so is what is posted meanwhile. The target is in ERR too. In the own domain the
 //     iface connects it again. Otherwise the device tells all that refer to it. Each makes another
 //     one and offers it over its own initiator. The first offer for the target that
-//     failed is taken, also one that comes before its completion: the initiator is connected again. It posts what it held back, without what was of the EP that failed.
-//   - Nobody answered, an error was found here, the device had stopped the initiator before, or no offer came in the time that the device would have
-//     tried (TIMEOUT, RETRY_COUNT): what was executed is not known. All EPs over the initiator fail, with
-//     ErrConnReset, or ErrPeerClosed. A new EP makes a new initiator. The peers are
+//     failed is taken, also one that comes before its completion: the initiator is connected again. It
+//     posts what it held back, without what was of the EP that failed.
+//   - Nobody answered, or an error was found here, or the device had stopped the initiator before: what
+//     was executed is not known. All EPs over the initiator fail, with ErrTimedOut if nobody answered,
+//     else with ErrConnReset or ErrPeerClosed. A new EP makes a new initiator. The peers are
 //     not told: nothing goes out over the old one. Their EPs take work until this process ends.
+//   - No offer came in the time that the device would have tried (TIMEOUT, RETRY_COUNT). All EPs over the
+//     initiator fail likewise, with ErrTimedOut: their peers may live.
 //
 // The device tells when a peer's is gone. EPs to it fail with ErrConnReset; the initiator goes on, unless
 // something was under way to them. When a process of each of two domains dies at once,
 // initiators of both may be held back, and with them the offers for each other: then
-// all EPs between the two fail when the time for an offer is over.
+// all EPs between the two fail when the time for an offer is over, also of processes that live. A user
+// with another transport takes that for their operations then, as after any ErrTimedOut.
 //
 // An EP that has failed, or is closed, with work requests in flight cannot take them back
 // without the others': it leaves them to the device until the iface is closed.

@@ -157,11 +157,12 @@ func (in *initiator) failed(c *verbs.WC) {
 			return
 		}
 	}
-	cause := ucs.StatusConnReset
-	if ib.CompletionStatus(c) == ucs.StatusPeerClosed {
-		cause = ucs.StatusPeerClosed
+	switch cause := ib.CompletionStatus(c); cause {
+	case ucs.StatusPeerClosed, ucs.StatusTimedOut:
+		in.end(cause)
+	default:
+		in.end(ucs.StatusConnReset)
 	}
-	in.end(cause)
 }
 
 // wait holds work requests back. The completions of those that the device flushes are of an
@@ -234,15 +235,17 @@ func (in *initiator) work() (done bool) {
 	}
 	if in.phase == phaseWaiting {
 		in.drop()
+		cause := ucs.StatusTimedOut // the peers may live, and be reached by another transport
 		switch {
 		case in.offer.p != nil || in.isLocal():
 			if err := in.reconnect(); err == nil {
 				return true
 			}
+			cause = ucs.StatusConnReset
 		case !in.n.leaving && time.Now().Before(in.until):
 			return false
 		}
-		in.end(ucs.StatusConnReset)
+		in.end(cause)
 	}
 	if in.phase == phaseFlushed {
 		if !in.n.leaving && time.Now().Before(in.until) {

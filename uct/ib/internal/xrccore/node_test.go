@@ -187,7 +187,8 @@ func TestNode_JoinsNoneThatWaits(t *testing.T) {
 }
 
 // TestNode_NoOffer: no process of the peer's host replaces the target that has failed.
-// All EPs fail when the time for one is over.
+// All EPs fail when the time for one is over, with a status that lets others reach the peers by
+// another transport: they may live.
 func TestNode_NoOffer(t *testing.T) {
 	cfg := Config{Config: rccore.Config{Timeout: 1, RetryCount: 1}} // ns: over at once
 	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
@@ -202,6 +203,9 @@ func TestNode_NoOffer(t *testing.T) {
 	for _, e := range from.eps {
 		assert.ErrorIs(t, e.Err(), uct.ErrEPFailed)
 	}
+	assert.ErrorIs(t, from.errs[0], ucs.ErrPeerClosed, "whose message was refused")
+	assert.ErrorIs(t, from.errs[1], ucs.ErrTimedOut)
+	assert.NotErrorIs(t, from.errs[1], ucs.ErrConnReset)
 	assert.Empty(t, from.it.node.initiators, "a new EP makes a new one")
 }
 
