@@ -228,8 +228,14 @@ func (e *EP) zcopyList(opcode verbs.Opcode, iov []uct.IOV, raddr uint64, key uct
 		err = e.post(&it.long)
 		return err == nil, err
 	}
+	return e.postLong(flags, c)
+}
+
+// postLong posts the work request in it.long, whose end c waits for: as the waiter, or in an op.
+func (e *EP) postLong(flags verbs.SendFlags, c *uct.Completion) (pending bool, err error) {
+	it := e.it
 	joins := e.joins(c, e.PI)
-	wr.Flags = flags | e.opSignal()
+	it.long[0].Flags = flags | e.opSignal()
 	if joins {
 		if err = e.post(&it.long); err == nil {
 			e.join(c, e.PI, opSend)

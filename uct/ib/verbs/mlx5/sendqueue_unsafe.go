@@ -101,10 +101,7 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 		}
 		word, first = w, q.pi
 		bf = bf || r.Flags&verbs.SendInline != 0
-		s := q.slot(first)
-		s.id, s.head = r.ID, q.head
-		q.head++
-		q.pi += prm.WordBBs(w)
+		q.take(first, r.ID, w)
 		n = i + 1
 	}
 	if n == 0 {
@@ -124,6 +121,14 @@ func (q *sendQueue) post(wr []verbs.SendWR) (n int, err error) {
 		q.doorbell.Ring(off, word)
 	}
 	return n, err
+}
+
+// take goes on behind the work request that is encoded at pi, from BB first on. w is its first word.
+func (q *sendQueue) take(first uint32, id, w uint64) {
+	s := q.slot(first)
+	s.id, s.head = id, q.head
+	q.head++
+	q.pi += prm.WordBBs(w)
 }
 
 // ring stores to the micro-UAR: the WQE that begins at BB first by BlueFlame, or

@@ -77,13 +77,7 @@ func form(op prm.Opcode, packed bool) packetForm {
 func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v stepResult) {
 	r := &qp.req
 	l := r.link
-	n := uint64(0)
-	first := !f.payload || r.moved == 0
-	last = true
-	if f.payload {
-		n = min(w.Len-r.moved, uint64(qp.mtu()))
-		last = r.moved+n == w.Len
-	}
+	n, first, last := qp.nextPacket(w, f.payload)
 	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
 	pkt := l.req.reserve(int(n))
@@ -103,11 +97,7 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 		pkt.flags |= flagFirst
 	}
 	if last {
-		pkt.flags |= flagLast | f.flags
-		pkt.imm = w.Imm
-		if w.Flags.Solicited() {
-			pkt.flags |= flagSolicited
-		}
+		pkt.setLast(w, f.flags)
 	}
 	if n > 0 && !k.gather(pkt.body(), r.moved, n) {
 		pkt.op, pkt.payload = pktFiller, 0 // the region went while it was sent
@@ -120,6 +110,25 @@ func (qp *queuePair) sendPacket(w *prm.WQE, k *walk, f packetForm) (last bool, v
 	r.moved += n
 	call(l.ctl, l.wakeFD, attnRequest)
 	return last, stepDone
+}
+
+// nextPacket is how many bytes the next packet of a message has, and which of its packets it is.
+func (qp *queuePair) nextPacket(w *prm.WQE, payload bool) (n uint64, first, last bool) {
+	if !payload {
+		return 0, true, true
+	}
+	moved := qp.req.moved
+	n = min(w.Len-moved, uint64(qp.mtu()))
+	return n, moved == 0, moved+n == w.Len
+}
+
+// setLast makes a packet the last of a message.
+func (pkt *packet) setLast(w *prm.WQE, flags uint8) {
+	pkt.flags |= flagLast | flags
+	pkt.imm = w.Imm
+	if w.Flags.Solicited() {
+		pkt.flags |= flagSolicited
+	}
 }
 
 func (qp *queuePair) mtu() int {
