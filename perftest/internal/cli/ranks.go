@@ -30,6 +30,7 @@ type ranksFlags struct {
 	study     ranks.Study
 	ranks     int
 	tests     []string
+	protocols []string
 	sizes     string
 	transport string
 	output    string
@@ -54,10 +55,16 @@ pingpong is a message between ranks 0 and 1, ring one that goes around all
 ranks; the others are collective operations. Each round follows a barrier that
 is not counted. Data is checked after the rounds. A rank that ends before the
 others ends them, with the reason. Where there are more ranks than processors,
-times are those of the scheduler.`,
+times are those of the scheduler.
+
+--protocols compares how messages may go: auto is what ucp chooses by cost,
+eager does not announce them, the others are schemes of rendezvous. Memory is
+that of the program, which has not registered it.`,
 		Example: `  perftest ranks                                       four ranks, all tests
   perftest ranks --ranks 8 -t allreduce,bcast -s 8-1m/16
   perftest ranks -x tcp -t pingpong -s 8
+  perftest ranks --ranks 2 -x sm -t pingpong -s 16k-4m/4 \
+    --protocols auto,eager,get_zcopy,put_zcopy,am
   mpiexec -n 4 perftest ranks -t barrier
   srun --mpi=pmi2 -n 4 perftest ranks`,
 		Args: usage(cobra.NoArgs),
@@ -67,6 +74,7 @@ times are those of the scheduler.`,
 	f.SortFlags = false
 	f.IntVar(&s.ranks, "ranks", 4, "ranks to start; those of the process manager if there is one")
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests: "+strings.Join(ranks.Names(2), ", ")+" (default all)")
+	f.StringSliceVar(&s.protocols, "protocols", []string{ranks.Auto}, "protocols of UCP for messages, in turns: "+strings.Join(ranks.ProtocolNames(), ", "))
 	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message or of a rank's part: 8,1k,64k; 1-1m for powers of two")
 	f.IntVarP(&s.study.Iterations, "iters", "n", 200, "rounds")
 	f.IntVarP(&s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
@@ -75,6 +83,7 @@ times are those of the scheduler.`,
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })
+	complete.List(cmd, "protocols", ranks.ProtocolNames)
 	complete.One(cmd, "output", sheet.Formats)
 	return cmd
 }
@@ -94,10 +103,18 @@ func (s *ranksFlags) check(n int) (err error) {
 		}
 		s.study.Tests = append(s.study.Tests, t)
 	}
+	if len(s.protocols) == 0 {
+		return errors.New("no protocol")
+	}
+	for _, name := range s.protocols {
+		if _, err := ranks.ParseProtocol(name); err != nil {
+			return err
+		}
+	}
 	if s.study.Sizes, err = parseSizes(s.sizes); err != nil {
 		return err
 	}
-	if err := s.study.Check(n); err != nil {
+	if err := s.study.Check(n, len(s.protocols)); err != nil {
 		return err
 	}
 	return sheet.CheckFormat(s.output)
@@ -105,20 +122,20 @@ func (s *ranksFlags) check(n int) (err error) {
 
 // checkTransports refuses transports that are not there.
 func (s *ranksFlags) checkTransports() error {
-	c, err := s.config()
+	c, err := s.config(nil)
 	if err != nil {
 		return err
 	}
 	return checkConfig(c)
 }
 
-// config is what the environment and the flags say.
-func (s *ranksFlags) config() (gucx.Config, error) {
+// config is what the environment, the flags and a protocol say; the later one of them counts.
+func (s *ranksFlags) config(env []string) (gucx.Config, error) {
 	environ := os.Environ()
 	if s.transport != "" {
 		environ = append(environ, "GUCX_TLS="+s.transport)
 	}
-	return gucx.FromEnv(environ, s.own)
+	return gucx.FromEnv(append(environ, env...), s.own)
 }
 
 func (s *ranksFlags) run(cmd *cobra.Command) error {
@@ -169,29 +186,50 @@ func (s *ranksFlags) runTogether(cmd *cobra.Command) error {
 func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup.Bootstrap) (err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	g, err := s.join(ctx, b, &undo)
+	groups, ways, err := s.join(ctx, b, &undo)
 	if err != nil {
 		return err
 	}
 	m := meter.New(os.Stderr, s.study.Cases(), s.quiet || b.Rank() != 0)
 	defer m.Close()
-	rows, err := s.study.Run(ctx, g.World(), func(test string, size int) { m.Step(test, size) })
+	rows, err := s.study.Run(ctx, ways, func(test string, size int) { m.Step(test, size) })
 	m.Close()
 	if err != nil {
-		g.Abort(err)
-		_ = g.Close(ctx) // says why it has failed, which is known
+		for _, g := range groups {
+			g.Abort(err)
+			_ = g.Close(ctx) // says why it has failed, which is known
+		}
 		return err
 	}
 	if b.Rank() == 0 {
 		c := s.conditions(ctx, b.Size())
 		err = ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
 	}
-	return errors.Join(err, g.Close(ctx))
+	for _, g := range groups {
+		err = errors.Join(err, g.Close(ctx))
+	}
+	return err
 }
 
-// join opens a worker and makes it a rank.
-func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
-	cfg, err := s.config()
+// join makes the worker of each protocol a rank.
+func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *cleanup.Stack) (groups []*ucpgroup.Group, ways []ranks.Way, err error) {
+	for _, name := range s.protocols {
+		p, err := ranks.ParseProtocol(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		g, err := s.joinBy(ctx, p, b, undo)
+		if err != nil {
+			return nil, nil, err
+		}
+		groups, ways = append(groups, g), append(ways, ranks.Way{Protocol: name, Comm: g.World()})
+	}
+	return groups, ways, nil
+}
+
+// joinBy opens a worker whose messages go by a protocol.
+func (s *ranksFlags) joinBy(ctx context.Context, p ranks.Protocol, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
+	cfg, err := s.config(p.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +243,23 @@ func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *clean
 		return nil, err
 	}
 	undo.Add(worker.Close)
-	return ucpgroup.New(ctx, worker, b)
+	return ucpgroup.New(ctx, worker, keyed{b, p.Name})
+}
+
+// keyed is a bootstrap whose keys begin with a name: a key is put once.
+type keyed struct {
+	ucpgroup.Bootstrap
+	name string
+}
+
+// Put implements ucpgroup.Bootstrap.
+func (b keyed) Put(ctx context.Context, key string, value []byte) error {
+	return b.Bootstrap.Put(ctx, b.name+"/"+key, value)
+}
+
+// Get implements ucpgroup.Bootstrap.
+func (b keyed) Get(ctx context.Context, rank int, key string) ([]byte, error) {
+	return b.Bootstrap.Get(ctx, rank, b.name+"/"+key)
 }
 
 // ranksConditions is the first object of JSON output, and what tables begin with.

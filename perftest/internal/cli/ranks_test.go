@@ -45,6 +45,14 @@ func TestRanks_InProcess(t *testing.T) {
 	assert.NotContains(t, out, "\n pingpong")
 }
 
+// TestRanks_Protocols: each test and size has a row for each protocol.
+func TestRanks_Protocols(t *testing.T) {
+	code, out, errs := perftest(t, strings.Fields("ranks -q -n 3 -w 2 --ranks 2 -x sm -t pingpong -s 8,40k --protocols auto,eager,put_zcopy")...)
+	require.Equal(t, exitOK, code, errs)
+	assert.Equal(t, 2, strings.Count(out, " put_zcopy "), out)
+	assert.Contains(t, out, "+%")
+}
+
 // TestRanks_Mpiexec: perftest as ranks of MPICH's process manager.
 func TestRanks_Mpiexec(t *testing.T) {
 	mpiexec := testenv.Command(t, "mpiexec")
@@ -73,6 +81,8 @@ func TestRanks_Refuses(t *testing.T) {
 		"-n 0":                  "0 iterations",
 		"-o paper":              "paper",
 		"-x other":              "transport other is not there",
+		"--protocols magic":     "get_zcopy",
+		"--protocols auto,am --ranks 2 -t ring -w 1": "2 rounds to warm up",
 	} {
 		code, _, errs := perftest(t, append([]string{"ranks", "-q"}, strings.Fields(args)...)...)
 		assert.Equal(t, exitUsage, code, args)

@@ -34,7 +34,7 @@ func together(t *testing.T, s *Study, n int) (rows [][]Row, errs []error) {
 			defer cancel()
 			g, err := ucpgroup.New(ctx, w, b)
 			if err == nil {
-				rows[q], errs[q] = s.Run(ctx, g.World(), nil)
+				rows[q], errs[q] = s.Run(ctx, []Way{{"one", g.World()}, {"two", g.World()}}, nil)
 				err = g.Close(ctx)
 			}
 			errs[q] = errors.Join(errs[q], err)
@@ -45,21 +45,51 @@ func together(t *testing.T, s *Study, n int) (rows [][]Row, errs []error) {
 }
 
 func TestStudy(t *testing.T) {
-	s := &Study{Tests: Tests(), Sizes: []int{1, 9000}, Iterations: 2, Warmup: 1}
-	require.NoError(t, s.Check(3))
+	s := &Study{Tests: Tests(), Sizes: []int{1, 9000}, Iterations: 2, Warmup: 2}
+	require.NoError(t, s.Check(3, 2))
 	rows, errs := together(t, s, 3)
 	require.NoError(t, errors.Join(errs...))
-	require.Len(t, rows[0], s.Cases())
+	require.Len(t, rows[0], 2*s.Cases())
 	assert.Equal(t, rows[0], rows[1])
 	assert.Equal(t, rows[0], rows[2])
 	for _, r := range rows[0] {
 		assert.Positive(t, r.LeastNS, "%+v", r)
 		assert.LessOrEqual(t, r.LeastNS, r.MeanNS, "%+v", r)
 		assert.LessOrEqual(t, r.MeanNS, r.MostNS, "%+v", r)
+		assert.Positive(t, r.BestNS, "%+v", r)
+		assert.LessOrEqual(t, r.BestNS, r.LeastNS, "%+v", r)
 	}
 	var out strings.Builder
 	require.NoError(t, Sheet(nil, nil, rows[0]).Write(&out, "md"))
 	assert.Contains(t, out.String(), "allreduce")
+}
+
+// TestSheet: what protocols take more than the quickest is told where there are several.
+func TestSheet(t *testing.T) {
+	rows := []Row{
+		{Test: "ring", Size: 8, Protocol: "one", BestNS: 3000}, {Test: "ring", Size: 8, Protocol: "two", BestNS: 2000},
+		{Test: "ring", Size: 9, Protocol: "one", BestNS: 1000}, {Test: "ring", Size: 9, Protocol: "two", BestNS: 1100},
+	}
+	var out strings.Builder
+	require.NoError(t, Sheet(nil, nil, rows).Write(&out, "md"))
+	for _, end := range []string{"3.00 | 50 |", "2.00 | 0 |", "1.00 | 0 |", "1.10 | 10 |"} {
+		assert.Contains(t, out.String(), end)
+	}
+	out.Reset()
+	require.NoError(t, Sheet(nil, nil, rows[:1]).Write(&out, "md"))
+	assert.NotContains(t, out.String(), "+%")
+	assert.NotContains(t, out.String(), "Protocol")
+}
+
+func TestParseProtocol(t *testing.T) {
+	for _, name := range ProtocolNames() {
+		p, err := ParseProtocol(name)
+		require.NoError(t, err)
+		_, err = gucx.FromEnv(p.Env, gucx.Own{})
+		require.NoError(t, err, name)
+	}
+	_, err := ParseProtocol("magic")
+	assert.ErrorContains(t, err, "get_zcopy")
 }
 
 // TestStudy_WrongData: a rank that has other bytes than it should have is found by all.
@@ -71,7 +101,7 @@ func TestStudy_WrongData(t *testing.T) {
 		}
 		return round, check
 	}}
-	_, errs := together(t, &Study{Tests: []Test{bad}, Sizes: []int{8}, Iterations: 1}, 3)
+	_, errs := together(t, &Study{Tests: []Test{bad}, Sizes: []int{8}, Iterations: 1, Warmup: 2}, 3)
 	for _, err := range errs {
 		require.ErrorIs(t, err, ErrData)
 	}

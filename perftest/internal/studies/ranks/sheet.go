@@ -7,20 +7,53 @@ import (
 )
 
 const legend = "Microseconds of one round, and for pingpong and ring of one message of it, by the clock of rank 0: the mean of each rank's rounds, then the mean, " +
-	"the least and the most of the ranks. Bytes are those of a message, or of a rank's part. Before each round is a barrier that is not counted."
+	"the least and the most of the ranks; best is the quickest round of any. Bytes are those of a message, or of a rank's part. Before each round is a barrier that is not counted."
+
+const behindLegend = " Protocols take turns; +% is how much longer the best round took than that of the quickest protocol."
 
 // Sheet is rows to write.
 func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
-	return &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
+	s := &sheet.Sheet[Row]{Head: head, Lines: lines, Legend: legend, Rows: rows,
 		Group: func(r Row) string { return r.Test },
 		Columns: []sheet.Column[Row]{
 			{Name: "test", Title: "Test", Value: func(r Row) any { return r.Test }},
 			{Name: "size", Title: "Bytes", Value: func(r Row) any { return r.Size }},
 			{Name: "ranks", Title: "Ranks", Value: func(r Row) any { return r.Ranks }},
+			{Name: "protocol", Value: func(r Row) any { return r.Protocol }},
 			microseconds("mean_ns", "Mean", func(r Row) float64 { return r.MeanNS }),
 			microseconds("least_ns", "Least", func(r Row) float64 { return r.LeastNS }),
 			microseconds("most_ns", "Most", func(r Row) float64 { return r.MostNS }),
+			microseconds("best_ns", "Best", func(r Row) float64 { return r.BestNS }),
 		}}
+	if quickest := quickest(rows); len(quickest) < len(rows) {
+		s.Legend += behindLegend
+		s.Group = func(r Row) string { return fmt.Sprint(r.Test, r.Size) }
+		s.Columns[3].Title = "Protocol"
+		s.Columns = append(s.Columns, sheet.Column[Row]{Title: "+%", Right: true,
+			Value: func(r Row) any { return 100 * (r.BestNS/quickest[r.cell()] - 1) },
+			Text:  func(v any) string { return fmt.Sprintf("%.0f", v) }})
+	}
+	return s
+}
+
+// cell is a test at a size.
+type cell struct {
+	test string
+	size int
+}
+
+func (r *Row) cell() cell { return cell{r.Test, r.Size} }
+
+// quickest is the best round of any protocol, in nanoseconds.
+func quickest(rows []Row) map[cell]float64 {
+	least := map[cell]float64{}
+	for i := range rows {
+		r := &rows[i]
+		if v, ok := least[r.cell()]; !ok || r.BestNS < v {
+			least[r.cell()] = r.BestNS
+		}
+	}
+	return least
 }
 
 // microseconds is a column of times, which are nanoseconds in CSV.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gucx/gucx/ucp/ucpgroup"
@@ -20,8 +21,11 @@ type Study struct {
 // ErrStudy says that a study cannot be run.
 var ErrStudy = errors.New("not a study")
 
-// Check says what is wrong with the study for a number of ranks.
-func (s *Study) Check(ranks int) error {
+// leastWarmup is how many rounds by one way connect everything that it uses.
+const leastWarmup = 2
+
+// Check says what is wrong with the study for a number of ranks, and of ways that they go.
+func (s *Study) Check(ranks, ways int) error {
 	for _, t := range s.Tests {
 		if ranks < t.least {
 			return fmt.Errorf("%w: %s needs %d ranks", ErrStudy, t.Name, t.least)
@@ -32,6 +36,8 @@ func (s *Study) Check(ranks int) error {
 		return fmt.Errorf("%w: no tests, or no sizes", ErrStudy)
 	case s.Iterations < 1 || s.Warmup < 0:
 		return fmt.Errorf("%w: %d iterations after %d", ErrStudy, s.Iterations, s.Warmup)
+	case ways > 1 && s.Warmup < leastWarmup:
+		return fmt.Errorf("%w: several protocols need %d rounds to warm up", ErrStudy, leastWarmup)
 	}
 	return nil
 }
@@ -52,70 +58,122 @@ func (s *Study) sizes(t Test) []int {
 	return s.Sizes
 }
 
+// Way is how messages go, and the ranks between which they do.
+type Way struct {
+	Protocol string
+	Comm     *ucpgroup.Comm
+}
+
 // Row is one test at one size.
 type Row struct {
-	Test  string `json:"test"`
-	Size  int    `json:"size"`
-	Ranks int    `json:"ranks"`
+	Test     string `json:"test"`
+	Size     int    `json:"size"`
+	Protocol string `json:"protocol"`
+	Ranks    int    `json:"ranks"`
 	// Nanoseconds of one round, or one hop of it: the mean of a rank's rounds, of which the mean,
 	// the least and the most over the ranks that are timed.
 	MeanNS  float64 `json:"mean_ns"`
 	LeastNS float64 `json:"least_ns"`
 	MostNS  float64 `json:"most_ns"`
+	// BestNS is the quickest round of any of them, which on a busy machine says most.
+	BestNS float64 `json:"best_ns"`
 }
 
-// Run runs the study as one of the ranks of c, all of which call it. Rows are the same on each.
-// step, which may be nil, is called before each row.
-func (s *Study) Run(ctx context.Context, c *ucpgroup.Comm, step func(test string, size int)) (rows []Row, err error) {
+// Run runs the study as one of the ranks that go by all the ways, all of which call it. Rows are
+// the same on each. step, which may be nil, is called before the rows of a test and size.
+func (s *Study) Run(ctx context.Context, ways []Way, step func(test string, size int)) (rows []Row, err error) {
 	for _, t := range s.Tests {
 		for _, size := range s.sizes(t) {
 			if step != nil {
 				step(t.Name, size)
 			}
-			row, err := s.measure(ctx, c, t, size)
+			got, err := s.measure(ctx, ways, t, size)
 			if err != nil {
 				return rows, fmt.Errorf("%s of %d bytes: %w", t.Name, size, err)
 			}
-			rows = append(rows, row)
+			rows = append(rows, got...)
 		}
 	}
 	return rows, nil
 }
 
-// measure is one row.
-func (s *Study) measure(ctx context.Context, c *ucpgroup.Comm, t Test, size int) (Row, error) {
-	row := Row{Test: t.Name, Size: size, Ranks: c.Size()}
-	round, check := t.prepare(c, size)
-	if _, err := repeat(ctx, c, round, s.Warmup); err != nil {
-		return row, err
-	}
-	spent, err := repeat(ctx, c, round, s.Iterations)
-	if err != nil {
-		return row, err
-	}
-	if err := agree(ctx, c, check()); err != nil {
-		return row, err
-	}
-	hops := 1
-	if t.hops != nil {
-		hops = t.hops(c.Size())
-	}
-	return row, row.collect(ctx, c, float64(spent.Nanoseconds())/float64(s.Iterations*hops), t.ranks == 0 || c.Rank() < t.ranks)
+// timed is a test by one of the ways.
+type timed struct {
+	Way
+	round round
+	check func() error
+	spent time.Duration // by all rounds
+	best  time.Duration // by the quickest
 }
 
-// repeat runs rounds, each behind a barrier that is not counted, and returns the time of all.
-func repeat(ctx context.Context, c *ucpgroup.Comm, round round, n int) (spent time.Duration, err error) {
-	for range n {
-		if err := c.Barrier(ctx); err != nil {
-			return 0, err
-		}
-		start := time.Now()
-		if err := round(ctx); err != nil {
-			return 0, err
-		}
-		spent += time.Since(start)
+// turn is how many rounds a way has in a row: so many that its data is in the caches again.
+const turn = 16
+
+// measure is a row for each way. Once they are warm these take turns, so that a machine whose
+// speed changes is as fast for all. A rank makes progress by one way only, so a lane
+// must not be connecting when it goes on to the next one: two rounds in a row see to that.
+func (s *Study) measure(ctx context.Context, ways []Way, t Test, size int) (rows []Row, err error) {
+	turns := make([]timed, len(ways))
+	for i, w := range ways {
+		turns[i] = timed{Way: w}
+		turns[i].round, turns[i].check = t.prepare(w.Comm, size)
 	}
-	return spent, nil
+	for i := range turns {
+		for range s.Warmup {
+			if err := turns[i].run(ctx, false); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for n := 0; n < s.Iterations; n += turn {
+		for i := range turns {
+			for range min(turn, s.Iterations-n) {
+				if err := turns[i].run(ctx, true); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	for i := range turns {
+		x := &turns[i]
+		if err := agree(ctx, x.Comm, x.check()); err != nil {
+			return nil, err
+		}
+		row := Row{Test: t.Name, Size: size, Protocol: x.Protocol, Ranks: x.Comm.Size()}
+		hops := float64(t.messages(row.Ranks))
+		mean, best := float64(x.spent)/float64(s.Iterations)/hops, float64(x.best)/hops
+		if err := row.collect(ctx, x.Comm, mean, best, t.ranks == 0 || x.Comm.Rank() < t.ranks); err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// messages is how many of a round follow each other among n ranks, of which one is told.
+func (t *Test) messages(n int) int {
+	if t.hops == nil {
+		return 1
+	}
+	return t.hops(n)
+}
+
+// run runs a round behind a barrier, which is not counted.
+func (x *timed) run(ctx context.Context, counts bool) error {
+	if err := x.Comm.Barrier(ctx); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := x.round(ctx); err != nil {
+		return err
+	}
+	if took := time.Since(start); counts {
+		x.spent += took
+		if x.best == 0 || took < x.best {
+			x.best = took
+		}
+	}
+	return nil
 }
 
 // agree has all ranks return an error if one has one.
@@ -137,24 +195,20 @@ func agree(ctx context.Context, c *ucpgroup.Comm, err error) error {
 }
 
 // collect fills the figures from those of all ranks.
-func (r *Row) collect(ctx context.Context, c *ucpgroup.Comm, mine float64, timed bool) error {
-	count := 1.0
+func (r *Row) collect(ctx context.Context, c *ucpgroup.Comm, mean, best float64, timed bool) error {
+	sum, most, least := []float64{mean, 1}, []float64{mean}, []float64{mean, best}
 	if !timed {
-		mine, count = 0, 0
-	}
-	most, least, sum := []float64{mine}, []float64{mine}, []float64{mine, count}
-	if err := ucpgroup.Allreduce(ctx, c, nil, most, ucpgroup.Max[float64]); err != nil {
-		return err
-	}
-	if !timed {
-		least[0] = most[0]
-	}
-	if err := ucpgroup.Allreduce(ctx, c, nil, least, ucpgroup.Min[float64]); err != nil {
-		return err
+		sum, most, least = []float64{0, 0}, []float64{0}, []float64{math.Inf(1), math.Inf(1)}
 	}
 	if err := ucpgroup.Allreduce(ctx, c, nil, sum, ucpgroup.Sum[float64]); err != nil {
 		return err
 	}
-	r.MostNS, r.LeastNS, r.MeanNS = most[0], least[0], sum[0]/sum[1]
+	if err := ucpgroup.Allreduce(ctx, c, nil, most, ucpgroup.Max[float64]); err != nil {
+		return err
+	}
+	if err := ucpgroup.Allreduce(ctx, c, nil, least, ucpgroup.Min[float64]); err != nil {
+		return err
+	}
+	r.MeanNS, r.MostNS, r.LeastNS, r.BestNS = sum[0]/sum[1], most[0], least[0], least[1]
 	return nil
 }
