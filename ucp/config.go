@@ -57,6 +57,12 @@ type Config struct {
 	// to have its data got hands out no keys.
 	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
 
+	// Costs says by which costs messages choose when to be announced and how their data comes:
+	// those of this machine (uct.Measurer), which the first message finds out that one call does
+	// not take, for the process, or those that transports declare, which are the same everywhere.
+	// Empty means measured. Lanes are always chosen by those that are declared.
+	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"By which costs messages choose when to be announced and how their data comes: measured on this machine, when the first long message is sent, or declared by the transports, and so the same everywhere."`
+
 	// MaxRndvRails is how many lanes over different devices share the data of an announced
 	// message, where both sides have them: 1 to 4. 0 means 2.
 	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Lanes over different devices that share the data of an announced message; at most 4."`
@@ -119,6 +125,15 @@ type Config struct {
 // RCacheConfig bounds what stays registered of the caller's memory.
 type RCacheConfig = regcache.Config
 
+// CostSource says where costs come from.
+type CostSource string
+
+// Sources of costs; empty means measured.
+const (
+	CostsMeasured CostSource = "measured"
+	CostsDeclared CostSource = "declared"
+)
+
 // ConnectMode says when an EP connects its lanes.
 type ConnectMode string
 
@@ -154,6 +169,11 @@ func (c *Config) Validate() error {
 	case "", ResolveAtUnpack, ResolveAtOp:
 	default:
 		return fmt.Errorf("key resolution %q: %w", c.KeyResolve, ucs.ErrInvalidParam)
+	}
+	switch c.Costs {
+	case "", CostsMeasured, CostsDeclared:
+	default:
+		return fmt.Errorf("costs %q: %w", c.Costs, ucs.ErrInvalidParam)
 	}
 	if _, ok := proto.ParseScheme(c.RndvScheme); !ok {
 		return fmt.Errorf("rendezvous scheme %q: %w", c.RndvScheme, ucs.ErrInvalidParam)

@@ -107,7 +107,7 @@ func (e *EP) explainMessages(i *iface) (text string) {
 		}
 		text += fmt.Sprintf("messages over %s, %s:\n%v", i, kind, e.messageTable(i, registered))
 	}
-	return text
+	return text + fmt.Sprintf("costs by which messages go over %s: %s\n", i, i.costsFrom())
 }
 
 func (e *EP) messageTable(i *iface, registered bool) proto.Table {
@@ -152,5 +152,5 @@ func (e *EP) reachOf(n int, allocated bool) reach {
 		return reach{gettable: wish <= proto.Get, reached: true, writable: true}
 	}
 	leased := i != nil && i.leases(n)
-	return reach{leased: leased, gettable: leased && wish <= proto.Get && e.offers(n, offerLeased)}
+	return reach{leased: leased, farData: true, gettable: leased && wish <= proto.Get && e.offers(n, offerLeased)}
 }

@@ -17,4 +17,29 @@ type iface struct {
 	short    *transfers         // nil until one is bound that shares long puts and gets
 	index    int                // in Worker.ifaces, and of the resource in the worker address
 	addr     uct.IfaceAddresser // nil if it has no address
+	measure  uct.Measurer       // nil if nothing is to be measured
+	measured *uct.Measured      // nil until it is
+}
+
+// costs are those that messages choose by: as they are on this machine, which the first call
+// finds out, or as declared.
+func (i *iface) costs() *uct.Measured {
+	if i.measured == nil {
+		i.measured = &uct.Measured{Costs: i.attr.Costs, RegReach: i.domain.Attr.RegReach}
+		if i.measure != nil {
+			*i.measured = i.measure.Measure()
+		}
+	}
+	return i.measured
+}
+
+// costsFrom says where costs are from.
+func (i *iface) costsFrom() string {
+	switch {
+	case i.measure == nil:
+		return "declared"
+	case i.costs().Assumed:
+		return "assumed, as they could not be measured"
+	}
+	return "measured"
 }

@@ -99,7 +99,7 @@ func (i *iface) leased(m proto.Move, n int) proto.Move {
 // reachesFar is a way to move bytes to or from memory of the peer that is registered, and
 // not allocated by a domain.
 func (i *iface) reachesFar(m proto.Move) proto.Move {
-	if far := i.domain.Attr.RegReach; far != (uct.Cost{}) {
+	if far := i.costs().RegReach; far != (uct.Cost{}) {
 		m.Cost = far
 	}
 	return m
@@ -149,8 +149,9 @@ func (r *Request) leaseLocal(tables func(*transfers) *[2]proto.Table, first uct.
 // leasePays reports that a put or get of n bytes takes less time if the local buffer is
 // registered for it.
 func (i *iface) leasePays(t *[2]proto.Table, n int, first uct.Variant) bool {
-	bare := i.leased(i.move(&t[registered], n, first), n)
-	return proto.Quicker(n, i.move(&t[unregistered], n, first), bare).Registers
+	costs := &i.attr.Costs
+	bare := i.leased(moveAt(costs, &t[registered], n, first), n)
+	return proto.Quicker(n, moveAt(costs, &t[unregistered], n, first), bare).Registers
 }
 
 // leasedFrom is the least length of a put or get for which the local buffer is registered;

@@ -309,7 +309,9 @@ func TestLease_ByCost(t *testing.T) {
 	}{{"rc", real("rc", `\rc`), uct.Cost{}, 1}, {"slow kernel", real("sm", "sm"), slow, 0}, {"fast kernel", real("sm", "sm"), fast, 1}} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPair(t, tc.set, Config{}).connect()
-			p.a.w.ifaces[0].domain.Attr.RegReach = tc.reach
+			for _, e := range []*end{&p.a, &p.b} {
+				e.w.ifaces[0].costs().RegReach = tc.reach
+			}
 			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
 			p.sendTag(from, to)
 			requireBytes(t, from, to)

@@ -98,6 +98,9 @@ func newPair(t testing.TB, set transports, cfg Config) *pair {
 	if cfg.RndvThresh == config.MemAuto && !set.byCost {
 		cfg.RndvThresh = defaultRndvThresh
 	}
+	if cfg.Costs == "" { // tests choose alike on every machine
+		cfg.Costs = CostsDeclared
+	}
 	p := &pair{t: t}
 	p.a.open(t, cfg, ca)
 	if set.oneself {

@@ -346,27 +346,31 @@ type reach struct {
 	reached  bool // the transport of puts and gets, the buffer by itself
 	writable bool // the peer, the buffer
 	far      bool // which was registered and not allocated
+	farData  bool // neither was the data allocated
 	leased   bool // the buffer may be registered for the message
 }
 
 // ways are the ways for n bytes.
 func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
 	am, rma := e.transport(wireup.AM), e.transport(wireup.RMA)
-	v.Message = am.attr.Costs[uct.AMBcopy]
+	v.Message = am.costs().Costs[uct.AMBcopy]
 	v.Fragment = proto.Move{Cost: v.Message, Piece: am.sends().data}
 	if rma == nil {
 		return v
 	}
 	t := rma.transfers()
 	if to.gettable {
-		bare := rma.move(&t.get[registered], n, uct.GetShort)
+		bare, copied := rma.move(&t.get[registered], n, uct.GetShort), rma.move(&t.get[unregistered], n, uct.GetShort)
+		if to.farData {
+			bare, copied = rma.reachesFar(bare), rma.reachesFar(copied)
+		}
 		switch {
 		case to.reached:
 			v.Get = bare
 		case to.leased && rma.domain.Attr.NeedMemH:
-			v.Get = proto.Quicker(n, rma.move(&t.get[unregistered], n, uct.GetShort), rma.leased(bare, n))
+			v.Get = proto.Quicker(n, copied, rma.leased(bare, n))
 		default:
-			v.Get = rma.move(&t.get[unregistered], n, uct.GetShort)
+			v.Get = copied
 		}
 	}
 	put := rma.move(&t.put[unregistered], n, uct.PutShort)
@@ -382,12 +386,17 @@ func (e *EP) ways(n int, to reach) (v proto.Rendezvous) {
 	return v
 }
 
-// move is how a transport moves n bytes. first is the variant that is proto.Short, which
+// move is how a transport moves n bytes of a message.
+func (i *iface) move(t *proto.Table, n int, first uct.Variant) proto.Move {
+	return moveAt(&i.costs().Costs, t, n, first)
+}
+
+// moveAt is how n bytes move, at those costs. first is the variant that is proto.Short, which
 // proto.Bcopy and proto.Zcopy follow.
-func (i *iface) move(t *proto.Table, n int, first uct.Variant) (m proto.Move) {
+func moveAt(costs *uct.Costs, t *proto.Table, n int, first uct.Variant) (m proto.Move) {
 	way := t.Find(n)
 	if way.Protocol == proto.None {
 		return m
 	}
-	return proto.Move{Cost: i.attr.Costs[first+uct.Variant(way.Protocol-proto.Short)], Piece: way.Piece}
+	return proto.Move{Cost: costs[first+uct.Variant(way.Protocol-proto.Short)], Piece: way.Piece}
 }

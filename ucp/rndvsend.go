@@ -59,8 +59,7 @@ const (
 // less time.
 func (e *EP) offers(n int, leased bool) bool {
 	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	v := e.ways(n, reach{gettable: true, reached: true})
-	v.Get = i.reachesFar(v.Get)
+	v := e.ways(n, reach{gettable: true, reached: true, farData: true})
 	if leased {
 		v.Get = i.leased(v.Get, n)
 	}

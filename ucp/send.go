@@ -3,7 +3,6 @@ package ucp
 import (
 	"math"
 
-	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -52,8 +51,7 @@ type sends struct {
 	data  int // longest data of one fragment of a message that was announced
 	rndv  int // least length that is announced in any case; see EP.announcedFrom
 
-	control bool        // a wire.Control goes short
-	copies  proto.Eager // what is copied takes
+	control bool // a wire.Control goes short
 
 	header int // longest header of an active message that goes with bare
 }
@@ -82,7 +80,6 @@ func (i *iface) chooseSends() *sends {
 	s := &sends{piece: limits.MaxBcopy - wire.FragLen - wire.PartLen, data: aligned(limits.MaxBcopy - wire.FragLen), bare: math.MaxInt, rndv: i.w.ctx.cfg.rndvThresh()}
 	s.eager = min(limits.MaxBcopy-wire.HeadLen, s.rndv-1)
 	s.control = i.attr.Caps.Has(uct.CapAMShort) && limits.MaxShort >= wire.ControlLen
-	s.copies = i.copies(s)
 	if !i.attr.Caps.Has(uct.CapAMZcopy) || limits.MaxHeader < wire.HeadLen {
 		return s
 	}

@@ -12,20 +12,33 @@ import (
 )
 
 // copies is what messages take over the transport that are copied. Where a device or the kernel
-// moves the bytes, what the processors of both sides copy around that is measured on the machine;
-// between processors that share memory the copies are all there is, and declared.
-func (i *iface) copies(s *sends) proto.Eager {
-	m := i.attr.Costs[uct.AMBcopy]
-	if i.attr.Resource.Kind != uct.DeviceNet {
+// moves the bytes, processors of both sides copy around that; between processors that share memory
+// the copies are all there is.
+func (i *iface) copies() proto.Eager {
+	s, costs := i.sends(), &i.costs().Costs
+	m := costs[uct.AMBcopy]
+	if i.attr.Resource.Kind != uct.DeviceNet || i.measure != nil {
 		return proto.Copies(m, 0, 0, s.eager, s.piece)
 	}
 	link := m.Bandwidth
 	for _, v := range []uct.Variant{uct.AMZcopy, uct.PutZcopy, uct.GetZcopy} {
 		if v.Claimed(i.attr) {
-			link = max(link, i.attr.Costs[v].Bandwidth)
+			link = max(link, costs[v].Bandwidth)
 		}
 	}
-	return proto.Copies(m, link, bulk.Measure(), s.eager, s.piece)
+	return proto.Copies(m, link, i.w.ctx.cfg.copyRate(), s.eager, s.piece)
+}
+
+// declaredCopies is what a processor copies in its caches if that is not to be measured, in bytes
+// per second.
+const declaredCopies = 12e9
+
+// copyRate is what a processor copies in its caches, in bytes per second.
+func (c *Config) copyRate() uint64 {
+	if c.Costs == CostsDeclared {
+		return declaredCopies
+	}
+	return bulk.Measure()
 }
 
 // announcedFrom is the least length from which messages are announced whose data is in mem, which
@@ -49,8 +62,9 @@ func (e *EP) threshold(allocated bool) proto.Threshold {
 	if cfg.RndvThresh != config.MemAuto {
 		return proto.Threshold{From: s.rndv, Why: "RNDV_THRESH=" + strconv.Itoa(s.rndv)}
 	}
-	tell := am.attr.Costs[uct.AMBcopy].Time(wire.HeadLen + wire.RTSLen)
-	return proto.ThresholdOf(s.eager+1, s.rndv, &s.copies, tell, func(n int) uint64 {
+	tell := am.costs().Costs[uct.AMBcopy].Time(wire.HeadLen + wire.RTSLen)
+	eager := am.copies()
+	return proto.ThresholdOf(s.eager+1, s.rndv, &eager, tell, func(n int) uint64 {
 		v := e.ways(n, e.reachOf(n, allocated))
 		return v.Time(n, v.Choose(n, cfg.rndvScheme()))
 	})

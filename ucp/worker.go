@@ -203,6 +203,9 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 	undo.Add(u.Close)
 	ext := u.Ext()
 	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: n, addr: ext.Address}
+	if w.ctx.cfg.Costs != CostsDeclared {
+		i.measure = ext.Measure
+	}
 	w.engine.Add(&i.Iface, u)
 	res := wireup.NewResource(i.attr, o.domain.Index)
 	res.AuxOnly = o.auxOnly

@@ -53,9 +53,9 @@ func (v Variant) Claimed(a *IfaceAttr) bool {
 	return a.Caps&(1<<v) != 0
 }
 
-// Cost is what one operation of a variant costs, declared from measurements; the zero
-// value is that of a variant which is not there. The layer above chooses by it between
-// variants and between transports.
+// Cost is what one operation of a variant costs, declared from measurements or measured on the
+// machine (Measurer); the zero value is that of a variant which is not there. The layer above
+// chooses by it between variants and between transports.
 type Cost struct {
 	Send    time.Duration // of the CPU that posts, with what its completion takes
 	Recv    time.Duration // of the CPU of the target; 0 if it takes no part

@@ -48,6 +48,7 @@ type IfaceExt struct {
 	Watch   Watcher        // nil: call Progress
 	Stats   Counted        // nil: it has no counters
 	Explain Explainer      // nil: nothing depends on the system
+	Measure Measurer       // nil: what is declared is all there is
 	Queues  Queuer         // iff CapQueue
 }
 
@@ -116,6 +117,26 @@ type Explainer interface {
 	// Explain says for people how it works and why not better, in one line. By the
 	// owner; it may make system calls.
 	Explain() string
+}
+
+// Measurer measures what it depends on the machine that operations cost: where processors of the
+// host move the bytes.
+type Measurer interface {
+	// Measure returns the costs on this machine. It is for any goroutine. The first call in a
+	// process for a device may block for a millisecond with two processors busy; from then on the
+	// result is the same. Who chooses between lanes of two sides goes by what is declared, which is
+	// the same in all processes.
+	Measure() Measured
+}
+
+// Measured are costs on a machine.
+type Measured struct {
+	// Costs are those of IfaceAttr, of the same variants, as they are here for long operations.
+	Costs Costs
+	// RegReach is that of MDAttr.
+	RegReach Cost
+	// Assumed says that they could not be measured.
+	Assumed bool
 }
 
 // Counted counts what happens to an iface.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -71,14 +70,8 @@ var _ uct.MD = (*MD)(nil)
 // executes the operation: 1.2 to 2.5 us for a put of 8 bytes and a flush.
 const allocReach = 15 * time.Nanosecond
 
-// regReach is what a copy by the kernel costs on this machine, cross-memory attach, and where
-// that cannot be measured, on another one (docs/perf.md).
-func regReach() uct.Cost {
-	if m := cma.Measure(); m.Call > 0 {
-		return uct.Cost{Send: m.Call, Bandwidth: m.Bandwidth}
-	}
-	return uct.Cost{Send: 1100 * time.Nanosecond, Bandwidth: 17e9}
-}
+// regReach is what a copy by the kernel costs, cross-memory attach (docs/perf.md).
+var regReach = uct.Cost{Send: 1100 * time.Nanosecond, Bandwidth: 17e9}
 
 func openMD(name string, cfg Config) (_ *MD, err error) {
 	if name != Name {
@@ -89,7 +82,7 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 	}
 	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64, AllocReach: allocReach,
-		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach()} // whatever the length; docs/perf.md
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // whatever the length; docs/perf.md
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

@@ -179,7 +179,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it, Measure: it}
 }
 
 // SetAMHandler implements uct.Iface.

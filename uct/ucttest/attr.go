@@ -176,6 +176,28 @@ func checkCosts(t T, p *Pair) {
 				checkCost(t, "reaching registered memory", md.RegReach)
 			}
 		}
+		checkMeasured(t, s)
+	}
+}
+
+// checkMeasured: what is measured is of the variants that are claimed, and stays.
+func checkMeasured(t T, s *Side) {
+	t.Helper()
+	ext := s.Iface.Ext()
+	if ext.Measure == nil {
+		return
+	}
+	m, a := ext.Measure.Measure(), s.Iface.Attr()
+	assert.Equal(t, m, ext.Measure.Measure(), "measured once for the process")
+	for v := range uct.Variant(uct.NumVariants) {
+		if !v.Claimed(a) {
+			assert.Zero(t, m.Costs[v], "measured: %v is not claimed", v)
+			continue
+		}
+		checkCost(t, "measured: "+v.String(), m.Costs[v])
+	}
+	if m.RegReach != (uct.Cost{}) {
+		checkCost(t, "measured: reaching registered memory", m.RegReach)
 	}
 }
 

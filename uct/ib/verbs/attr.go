@@ -92,6 +92,9 @@ type PortAttr struct {
 	LID       uint16
 	Ethernet  bool // RoCE: addresses are GIDs and an AH needs one
 	SpeedGbps float64
+	// InMemory says that processors of the host move the bytes, through memory that they share,
+	// as fast as they do: SpeedGbps is only a name.
+	InMemory bool
 }
 
 // AHAttr is the address of a remote port.

@@ -203,6 +203,7 @@ func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	p.item("component", a.Component)
 	p.item("register", upTo(a.MaxReg))
 	p.item("remote key", size(uint64(a.RKeyLen)))
+	p.item("cost of registering", "declared: "+cost(a.RegCost))
 	p.item("local memory handle", yesNo(a.NeedMemH, "required for zcopy", "not needed"))
 	if _, is := md.(*ib.MD); is {
 		p.item("endpoints", ib.EndpointsAuto.Grammar())
@@ -233,7 +234,7 @@ func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	p.line("#\n#   Transport: %s", r.Transport)
 	p.item("device", r.Device)
 	p.item("type", r.Kind)
-	p.costs(a)
+	p.costs(a, iface.Ext().Measure)
 	p.class("put", a.Put, a.Caps, uct.CapPutShort, uct.CapPutBcopy, uct.CapPutZcopy)
 	p.class("get", a.Get, a.Caps, uct.CapGetShort, uct.CapGetBcopy, uct.CapGetZcopy)
 	p.class("am", a.AM, a.Caps, uct.CapAMShort, uct.CapAMBcopy, uct.CapAMZcopy)
@@ -248,13 +249,29 @@ func (p *printer) transport(md uct.MD, r uct.Resource) (err error) {
 	return nil
 }
 
-// costs prints what each variant costs that is claimed.
-func (p *printer) costs(a *uct.IfaceAttr) {
+// costs prints what each variant costs that is claimed: as it is declared, and as it is on this
+// machine if that differs.
+func (p *printer) costs(a *uct.IfaceAttr, measure uct.Measurer) {
 	p.item("priority", a.Priority)
+	here, m := "", uct.Measured{Costs: a.Costs}
+	if measure != nil {
+		here, m = "measured", measure.Measure()
+	}
+	if m.Assumed {
+		here = "assumed"
+	}
 	for v := range uct.Variant(uct.NumVariants) {
-		if v.Claimed(a) {
-			p.item("cost of "+v.String(), cost(a.Costs[v]))
+		if !v.Claimed(a) {
+			continue
 		}
+		text := "declared: " + cost(a.Costs[v])
+		if m.Costs[v] != a.Costs[v] {
+			text += "; " + here + ": " + cost(m.Costs[v])
+		}
+		p.item("cost of "+v.String(), text)
+	}
+	if m.RegReach != (uct.Cost{}) {
+		p.item("reaching other memory", here+": "+cost(m.RegReach))
 	}
 }
 

@@ -123,7 +123,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Measure: it.port.Measurer(&it.attr)}
 }
 
 // SetAMHandler implements uct.Iface.

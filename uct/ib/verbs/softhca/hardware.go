@@ -40,7 +40,7 @@ func (h *hca) QueryPort(port uint8) (verbs.PortAttr, error) {
 		return verbs.PortAttr{}, errNoPort
 	}
 	return verbs.PortAttr{State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: verbs.MTU4096,
-		GIDs: 1, Ethernet: true, SpeedGbps: 100}, nil
+		GIDs: 1, Ethernet: true, SpeedGbps: 100, InMemory: h.cfg.Fabric == FabricShm}, nil
 }
 
 // QueryGID implements prm.Hardware.

@@ -1,0 +1,102 @@
+package ucp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/wrap"
+)
+
+// gauge is a machine on which the kernel or fragments take less time, as cases have it.
+type gauge struct {
+	asked           int
+	fragments, call uct.Cost
+}
+
+// over is sm on that machine.
+func (g *gauge) over() transports {
+	sm := real("sm", "sm")
+	return transports{name: "sm", tls: sm.tls, open: func(t testing.TB) (a, b []uct.Component) {
+		a, b = sm.open(t)
+		hooks := wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Measure = measurer{g, i.Attr()} }}
+		for _, set := range [][]uct.Component{a, b} {
+			for k := range set {
+				set[k] = wrap.Component(set[k], hooks)
+			}
+		}
+		return a, b
+	}}
+}
+
+type measurer struct {
+	*gauge
+	attr *uct.IfaceAttr
+}
+
+// Measure implements uct.Measurer.
+func (m measurer) Measure() uct.Measured {
+	m.asked++
+	out := uct.Measured{Costs: m.attr.Costs, RegReach: m.call}
+	out.Costs.Set(m.fragments, uct.AMBcopy)
+	return out
+}
+
+// TestCosts_Measured: the first message that one call does not take asks each side what costs are
+// here, and its data comes by what takes the least time. Before, and if costs are to be those that
+// are declared, nobody is asked.
+func TestCosts_Measured(t *testing.T) {
+	slow, fast := uct.Cost{Send: 1000, Latency: 100, Bandwidth: 2e9}, uct.Cost{Send: 1000, Latency: 100, Bandwidth: 20e9}
+	for _, tc := range []struct {
+		name            string
+		fragments, call uct.Cost
+		from            CostSource
+		asked, leased   int
+	}{
+		{"the kernel is quick", slow, fast, CostsMeasured, 2, 1},
+		{"the kernel is slow", fast, slow, CostsMeasured, 2, 0},
+		{"declared", slow, fast, CostsDeclared, 0, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := &gauge{fragments: tc.fragments, call: tc.call}
+			p := newPair(t, g.over(), Config{Costs: tc.from}).both().warm()
+			from, to := pattern(leaseLen, 1), make([]byte, leaseLen)
+			p.sendTag(from[:8000], to[:8000])
+			require.NoError(t, p.finish(p.a.ep.Put(from[:memLen], p.b.mem.Addr(), p.a.key, nil)))
+			require.NoError(t, p.flush())
+			assert.Zero(t, g.asked, "nothing that is long was sent")
+			for range 2 {
+				p.sendTag(from, to)
+				requireBytes(t, from, to)
+			}
+			assert.Equal(t, tc.asked, g.asked)
+			assert.Equal(t, tc.leased, p.a.leased())
+		})
+	}
+}
+
+// TestCosts_Explain: where costs are from is told.
+func TestCosts_Explain(t *testing.T) {
+	g := &gauge{fragments: uct.Cost{Send: time.Microsecond, Bandwidth: 1e9}, call: uct.Cost{Send: 1, Bandwidth: 9e9}}
+	for from, want := range map[CostSource]string{CostsMeasured: "measured", CostsDeclared: "declared"} {
+		p := newPair(t, g.over(), Config{Costs: from}).connect()
+		assert.Contains(t, p.a.ep.Explain(), "costs by which messages go over sm memory: "+want+"\n")
+		p.a.w.ifaces[0].costs().Assumed = true
+		assert.Equal(t, from == CostsMeasured, p.a.w.ifaces[0].costsFrom() == "assumed, as they could not be measured")
+	}
+}
+
+func TestConfig_Costs(t *testing.T) {
+	for value, want := range map[string]CostSource{"measured": CostsMeasured, "declared": CostsDeclared} {
+		var cfg Config
+		require.NoError(t, config.FromEnv([]string{"GUCX_COSTS=" + value}, cfg.Table()))
+		assert.Equal(t, want, cfg.Costs)
+		require.NoError(t, cfg.Validate())
+	}
+	assert.ErrorIs(t, (&Config{Costs: "guessed"}).Validate(), ucs.ErrInvalidParam)
+}
