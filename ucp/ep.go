@@ -412,8 +412,8 @@ func (e *EP) destroy() {
 	e.w.unexpect(e)
 	e.w.forget(e)
 	e.unbindKeys()
-	e.closeWindow()
 	e.msgs.dropStream()
+	e.closeWindow()
 	if e.link != nil {
 		e.link.whole()
 		e.link.closeLanes()

@@ -220,6 +220,13 @@ func (x *victim) allEnd() {
 		r.Release()
 	}
 	p.until(func() bool { return p.a.w.granted <= victimWindow }) // the good peer's
+	left := int64(0)
+	for m := range p.a.w.tags.Messages() {
+		if u := m.Owner; u.msgs.closed {
+			left += charge(u.charge())
+		}
+	}
+	require.Equal(x.t, left, p.a.w.leftBytes, "what the bad peer is charged for")
 }
 
 // toWorker gives a handshake message the names that make it look like the peer's.

@@ -41,3 +41,30 @@ func TestTag_LeftBehind(t *testing.T) {
 		})
 	}
 }
+
+// TestStream_LeftBehind: what peers have streamed that have gone is nobody's, and takes no room from
+// the messages of others.
+func TestStream_LeftBehind(t *testing.T) {
+	const budget = 64 << 10
+	p, _ := fakePair(t, Config{EagerBudget: budget}, likeTCP())
+	w := p.b.w
+	p.connect()
+	require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(1000, 1), nil)))
+	p.until(func() bool { return w.tags.Unexpected() == 1 })
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.until(func() bool { return w.eps.Len() == 0 })
+	left := w.leftBytes
+	for range budget / 8000 {
+		p.connect()
+		require.NoError(t, p.finish(p.a.ep.StreamSend(pattern(8000, 2), nil)))
+		p.until(func() bool { return w.StreamReady() != nil })
+		lent := w.StreamReady().StreamData()
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		p.until(func() bool { return w.eps.Len() == 0 })
+		lent.Release()
+		require.Equal(t, left, w.leftBytes)
+	}
+	buf := make([]byte, 1000)
+	require.NoError(t, p.finish(w.TagRecv(buf, 1, exact, nil, nil)))
+	requireBytes(t, pattern(1000, 1), buf)
+}

@@ -56,6 +56,7 @@ func (s *stream) take(off uint64, data []byte) {
 	if off != s.came {
 		w.stats.badMessages.Inc()
 		why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
+		m.received(len(data))
 		m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
 		return
 	}
@@ -110,10 +111,8 @@ func (m *messages) dropStream() {
 	if m == nil || m.stream == nil {
 		return
 	}
-	s, w := m.stream, m.e.w
-	w.ready.remove(s)
-	for s.unread.first != nil {
-		w.freeStreamData(s.unread.pop())
+	for s := m.stream; s.unread.first != nil; {
+		s.pop().Release()
 	}
 }
 

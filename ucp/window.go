@@ -170,6 +170,7 @@ func (e *EP) arrived(n int) bool {
 	a.charge(charge(n))
 	if a.held > a.size+reserve {
 		e.w.stats.badMessages.Inc()
+		a.charge(-charge(n)) // nothing of it is kept
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
 		return false
 	}
