@@ -87,10 +87,19 @@ func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
 	e.msgs.window.open()
 	e.msgs.tuple = e.w.newTupleLink(e.msgs)
+	e.bindMessages() // to a lane that puts or gets have made
+}
+
+// used notes that the user of an EP that took over the peer's connection uses it.
+func (e *EP) used() {
+	if e.adopted {
+		e.adopted = false
+		e.bindMessages()
+	}
 }
 
 // bindMessages has messages go out in one call if nothing is in the way: no lane that is
-// not there yet, no fence, no message that waits.
+// not there yet, no fence, no message that waits, and nothing to note with the first one.
 func (e *EP) bindMessages() {
 	m := e.msgs
 	if m == nil {
@@ -98,7 +107,7 @@ func (e *EP) bindMessages() {
 	}
 	m.unbind()
 	x := e.lane(wireup.AM)
-	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.replaying {
+	if x == nil || !x.Proven || e.fences > 0 || e.state != epOpen || m.holdsBack(nil) || e.replaying || e.adopted {
 		return
 	}
 	limits := &x.Iface.attr.AM

@@ -79,7 +79,7 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 		}
 		return nil
 	}
-	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil {
+	if e := w.names.Called(m.SrcUUID, m.SrcEP); e != nil && (m.Type != wireup.Request || e.peer.Is(m.Addr)) {
 		return e
 	}
 	if m.Type != wireup.Request {
@@ -87,7 +87,7 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 	}
 	if m.SrcUUID != w.addr.UUID {
 		e := w.names.At(m.SrcUUID, m.Seq)
-		if e != nil && (e.link == nil || e.link.conn.RemoteEP() == 0) {
+		if e != nil && (e.link == nil || e.link.conn.RemoteEP() == 0) && e.peer.Is(m.Addr) {
 			return e
 		}
 	}

@@ -61,7 +61,7 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 			}
 		}
 	}
-	e.adopted = false
+	e.used()
 	k.next = e.keys
 	if e.keys != nil {
 		e.keys.prev = k

@@ -151,7 +151,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	if p != nil && p.Mem != nil && !p.Mem.Covers(data) {
 		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
-	e.adopted = false
+	e.used()
 	e.messaging()
 	return e.w.newMessage(e, c, word, data, p), nil
 }

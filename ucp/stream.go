@@ -43,7 +43,7 @@ func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	if e := w.accept(h.EP, len(rest)); e != nil {
-		e.adopted = false // what has come must not go with a connection that starts over
+		e.used() // what has come must not go with a connection that starts over
 		e.msgs.streaming().take(h.Word, rest)
 	}
 	return false

@@ -56,7 +56,7 @@ func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) 
 
 // newStreamReceive posts a receive of which *n bytes are there.
 func (w *Worker) newStreamReceive(e *EP, buf []byte, all bool, n *int) *Request {
-	e.adopted = false
+	e.used()
 	r := w.newRequest(e, &streamReceive)
 	r.msg = w.newMessageRecord()
 	r.msg.count, r.msg.all = n, all

@@ -309,14 +309,15 @@ func (w *Worker) keep(err error) {
 }
 
 // adopt hands out a connection that the peer has made already under the number
-// that the next one of ours would have; nil if there is none.
+// that the next one of ours would have; nil if there is none. One that a worker of the same
+// name has made which says that it is elsewhere is not the peer's.
 func (w *Worker) adopt(p *conn.Peer) *EP {
 	uuid := p.Addr.UUID
 	if uuid == w.addr.UUID {
 		return nil
 	}
 	e := w.names.Next(uuid)
-	if e == nil || !e.passive || e.state != epOpen {
+	if e == nil || !e.passive || e.state != epOpen || e.peer != p {
 		return nil
 	}
 	w.names.Take(uuid)
@@ -324,6 +325,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 		e.link.whole()
 	}
 	e.passive, e.adopted = false, true
+	e.bindMessages()
 	return e
 }
 

@@ -12,6 +12,9 @@ type Peer struct {
 	refs   int
 }
 
+// Is reports that this is the peer's address: who only knows its name is another one.
+func (p *Peer) Is(packed []byte) bool { return p.packed == string(packed) }
+
 // Path is a pair of resources, by index.
 type Path struct{ Local, Remote int }
 
