@@ -115,7 +115,8 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	}
 }
 
-// MaxActiveHeader is the longest header of an active message in bytes.
+// MaxActiveHeader is the longest header of an active message in bytes; less fits where a transport
+// has short messages, as ud with an MTU of 1 KiB.
 const MaxActiveHeader = 2 << 10
 
 var activeChannel = newChannel("active message", channel{
@@ -147,7 +148,7 @@ func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, 
 
 //go:noinline
 func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Request, error) {
-	if len(header) > MaxActiveHeader {
+	if len(header) > shortData && len(header) > e.longestHeader() {
 		return nil, e.headerTooLong(header, len(data))
 	}
 	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) {
@@ -479,5 +480,14 @@ func (m *messages) shortHeaded(w *Worker, word uint64, header, data []byte) erro
 
 func (e *EP) headerTooLong(header []byte, n int) error {
 	a := action{stage: &activeChannel.send, n: n}
-	return e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), MaxActiveHeader))
+	return e.wrong(a, ucs.ErrTooLong, fmt.Sprintf("a header of %d bytes, %d fit", len(header), e.longestHeader()))
+}
+
+// longestHeader is how long the header of an active message may be: it has to go with an
+// announcement, or with the first fragment, which takes less.
+func (e *EP) longestHeader() int {
+	if i := e.transport(wireup.AM); i != nil {
+		return min(MaxActiveHeader, i.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen)
+	}
+	return MaxActiveHeader
 }

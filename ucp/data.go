@@ -152,7 +152,7 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 	if b, ok := d.Contiguous(); ok {
 		return e.SendActive(id, header, b, p)
 	}
-	if len(header) > MaxActiveHeader {
+	if len(header) > e.longestHeader() {
 		return nil, e.headerTooLong(header, d.Len())
 	}
 	r, err := e.newSendData(activeChannel, activeWord(id, header), &d, p)

@@ -50,3 +50,47 @@ func TestMessages_CancelLetsOthersGo(t *testing.T) {
 	require.NoError(t, p.finish(short, nil))
 	requireBytes(t, pattern(100, 1), buf)
 }
+
+// refusedSizes are lengths of messages that go in one piece, in several, and when they are asked for.
+var refusedSizes = []int{100, 5000, 100_000}
+
+// TestMessages_RefusedHeader: a header for which the transport has no room is refused in words.
+func TestMessages_RefusedHeader(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeTCP())
+	p.grown()
+	const room = fakeBcopyM - 48
+	credit := p.a.ep.msgs.credit
+	for _, n := range refusedSizes {
+		_, err := p.a.ep.SendActive(1, make([]byte, room+1), make([]byte, n), nil)
+		require.ErrorIs(t, err, ucs.ErrTooLong)
+		require.ErrorContains(t, err, "a header of 2001 bytes, 2000 fit")
+		_, err = p.a.ep.SendActiveData(1, make([]byte, room+1), Buffers(pieces(make([]byte, n))), nil)
+		require.ErrorIs(t, err, ucs.ErrTooLong)
+		require.Equal(t, credit, p.a.ep.msgs.credit)
+		var got []byte
+		p.b.w.OnActive(1, func(m *ActiveMessage) { got = append(got, m.Header...) })
+		r, err := p.a.ep.SendActive(1, pattern(room, n), make([]byte, n), nil)
+		require.NoError(t, err)
+		p.until(func() bool { return len(got) > 0 })
+		require.NoError(t, p.finish(r, nil))
+		requireBytes(t, pattern(room, n), got)
+		p.until(func() bool { return p.a.ep.msgs.credit > firstWindow })
+		credit = p.a.ep.msgs.credit
+	}
+}
+
+// TestMessages_RefusedRefunds: one for which there is no room when it is to go uses up no credit.
+func TestMessages_RefusedRefunds(t *testing.T) {
+	for _, n := range refusedSizes {
+		p, f := fakePair(t, Config{}, likeTCP())
+		p.connect()
+		f.ifaces[0].attr.AM.MaxBcopy = 2 * fakeBcopyM
+		r, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader), make([]byte, n), nil)
+		require.NoError(t, err)
+		f.ifaces[0].attr.AM.MaxBcopy = fakeBcopyM
+		credit := p.a.ep.msgs.credit
+		require.Error(t, p.finish(r, nil))
+		require.Equal(t, credit, p.a.ep.msgs.credit, "%d bytes", n)
+		require.NoError(t, p.a.ep.Err())
+	}
+}

@@ -168,6 +168,9 @@ func (r *Request) advance() error {
 		return nil
 	case err != nil:
 		r.fail(statusOf(r.ep.reason(err)))
+		if r.msg != nil && r.flags&reqPosted == 0 {
+			r.refund()
+		}
 	}
 	r.posted()
 	return nil
