@@ -363,6 +363,7 @@ func (m *ActiveMessage) Keep() *ActiveMessage {
 	k.next, k.buf = nil, nil
 	if m.rndv != nil { // there is a header and a key
 		m.rndv = nil
+		k.rndv.dropLongKey()
 		k.buf = w.buffers.get(len(m.Header) + len(k.rndv.key))
 		k.Header, k.rndv.key = k.copied(m.Header, k.rndv.key)
 		return k

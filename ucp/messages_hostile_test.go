@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -133,4 +134,49 @@ func (p *pair) unreceived() (n int) {
 		n += cap(m.Owner.buf)
 	}
 	return n
+}
+
+// TestMessages_HugeAnnouncement: what a peer announces to an Unpacker takes no memory, is taken as it
+// comes, and ends with the peer.
+func TestMessages_HugeAnnouncement(t *testing.T) {
+	x := newVictim(t)
+	w, to := x.p.a.w, &drain{t: t, most: 500}
+	r, err := w.TagRecvData(To(to), 9, exact, nil, nil)
+	require.NoError(t, err)
+	x.track(r, err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	x.handle(hostileMsg{wire.AMTagRTS, namesEP, (&wire.RTS{ID: 7, Length: 1 << 30}).Append(hostileHead(9))})
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+	for i := range 3 {
+		x.handle(hostileMsg{wire.AMData, namesEP | namesRequest, frag(0, 0, uint64(200*i), 200)})
+	}
+	require.Len(t, to.data, 400, "it refuses more")
+	require.False(t, r.Done())
+	x.bad.fail(ucs.StatusConnReset, ucs.ErrConnReset, nil)
+	x.p.until(r.Done)
+	require.Equal(t, 1, to.finished)
+	require.ErrorIs(t, to.err, ucs.ErrTruncated)
+	x.othersWork()
+	x.allEnd()
+}
+
+// TestMessages_LongKeys: keys of announcements that nobody receives are bounded as all that peers
+// have a worker keep is.
+func TestMessages_LongKeys(t *testing.T) {
+	x := newVictim(t)
+	w := x.p.a.w
+	key, most := make([]byte, 1900), 0
+	for i := 0; x.bad.Err() == nil; i++ {
+		rts := &wire.RTS{ID: uint64(i + 1), Length: 1 << 20, Key: key}
+		x.handle(hostileMsg{wire.AMTagRTS, namesEP, rts.Append(hostileHead(9))})
+		kept := 0
+		for m := range w.tags.Messages() {
+			kept += cap(m.Owner.buf)
+		}
+		most = max(most, kept)
+	}
+	assert.LessOrEqual(t, most, 2*(victimWindow+reserve))
+	x.allEnd()
 }

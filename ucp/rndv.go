@@ -53,6 +53,17 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 	return a
 }
 
+// maxKeptKey is the longest key that is kept with an announcement, in bytes: about as much as that
+// was charged. Keys for ten memory domains have half of it.
+const maxKeptKey = 512
+
+// dropLongKey is called when the announcement is to be kept. Without a key the data is asked for.
+func (a *announced) dropLongKey() {
+	if len(a.key) > maxKeptKey {
+		a.key = nil
+	}
+}
+
 // free is called when the message is being fetched or was refused.
 func (a *announced) free() {
 	w := a.e.w
@@ -234,7 +245,7 @@ func (r *Request) request(a *announced, s proto.Scheme) {
 	if s == proto.Put {
 		rtr.buf, rtr.mem = r.buf, r.mem
 	} else {
-		rtr.off = len(r.buf)
+		rtr.off = r.wanted()
 	}
 	rtr.answer()
 }
@@ -263,18 +274,33 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	r := w.fetching(w.connected(f.EP), f.ID)
-	if r == nil || f.Offset != uint64(r.off) || len(part) > len(r.buf)-r.off {
+	if r == nil || f.Offset != uint64(r.off) || len(part) > r.wanted()-r.off {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if r.flags&reqGivenUp == 0 {
+	switch {
+	case r.flags&reqGivenUp != 0:
+	case r.inOrder():
+		r.recv.write(r.off, part)
+	default:
 		bulk.Copy(r.buf[r.off:], part)
 	}
-	if r.off += len(part); r.off == len(r.buf) {
+	if r.off += len(part); r.off == r.wanted() {
 		r.comp.Complete(ucs.StatusOK)
 	}
 	return false
 }
+
+// wanted is how much of the data of a message a receive takes that asks for it.
+func (r *Request) wanted() int {
+	if r.inOrder() {
+		return int(r.raddr)
+	}
+	return len(r.buf)
+}
+
+// inOrder reports that a receive takes the data of a message as it comes.
+func (r *Request) inOrder() bool { return r.flags&reqTyped != 0 && r.buf == nil }
 
 // fetching is the receive that a peer is to put or send data for, by the name that it was
 // told; nil if there is none.

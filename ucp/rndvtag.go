@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -42,8 +43,9 @@ var tagFetchStages = func() schemeStages {
 	return by
 }()
 
-// fetch has the receive get the data of a message. What goes neither into one buffer nor into
-// pieces takes one of the worker first.
+// fetch has the receive get the data of a message. A list that is not to be got into its pieces
+// takes a buffer of the worker first. An Unpacker has no room of its own that bounds what a peer
+// announces: it takes the data as it comes.
 func (v *tagRecv) fetch(a *announced, tag uint64) {
 	v.tell(a.e, tag, a.n)
 	r := v.req
@@ -52,9 +54,24 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 		if a.fetchPieces(r, &v.data, &tagFetchStages) {
 			return
 		}
+		if v.data.Generic() && a.n > 0 {
+			a.fetchInOrder(r, &tagFetchStages)
+			return
+		}
 		r.buf = r.worker.buffers.get(min(a.n, v.data.Len()))
 	}
 	a.fetch(r, &tagFetchStages)
+}
+
+// fetchInOrder has the sender send the data to r, a receive of data without addresses. The record
+// is free when it returns.
+func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
+	r.ep, r.buf, r.off, r.raddr, r.stage = a.e, nil, 0, uint64(a.n), &by[proto.Fragments]
+	r.flags |= reqFetching
+	r.awaitPeer()
+	r.request(a, proto.Fragments)
+	a.free()
+	r.posted()
 }
 
 // tagFetched runs when a receive of a message that was announced has ended.
@@ -64,7 +81,7 @@ func (r *Request) tagFetched() {
 		v.release()
 		return
 	}
-	if r.buf != nil { // else it came into the pieces
+	if r.buf != nil { // else it came into the pieces, or was taken
 		if r.status == ucs.StatusOK || r.status == ucs.StatusTruncated {
 			v.write(0, r.buf)
 		}

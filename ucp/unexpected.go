@@ -70,6 +70,7 @@ func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 
 // keepAnnounced keeps a message whose data is with its sender.
 func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
+	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
 	u.rndv, u.buf = a, w.buffers.get(len(a.key))
 	copy(u.buf, a.key)
