@@ -226,3 +226,38 @@ func TestFlushWait_FullLane(t *testing.T) {
 		})
 	}
 }
+
+// TestSleep_DoneStartsOperations: what the function of Until starts just before the sleep is not left
+// for its end, whether it waits for a lane or is at its target already.
+func TestSleep_DoneStartsOperations(t *testing.T) {
+	p := newPair(t, real("self", "self"), Config{})
+	p.a.dial(t, &p.a)
+	for range 2 { // the first time there is no lane
+		p.idle()
+		started := false
+		ready, err := p.a.w.engine.ReadyToSleep(func() bool {
+			if !started {
+				started = true
+				assert.NoError(t, letGo(p.a.ep.TagSend(1, []byte{1}, nil)))
+			}
+			return false
+		})
+		require.NoError(t, err)
+		require.True(t, started)
+		require.False(t, ready)
+		require.NoError(t, p.finish(p.a.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)))
+	}
+}
+
+// TestSleep_AlarmBeforeTheFirst: an alarm that goes off when nobody has slept yet does not wait for
+// the end of the sleep.
+func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	e := &p.a.w.engine
+	e.Alarm.Set(e.Alarm.Now())
+	testenv.ProgressWithin(t, patience, e.Alarm.Due)
+	e.Ticks = engine.IdleTicks
+	ready, err := e.ReadyToSleep(never)
+	require.NoError(t, err)
+	assert.False(t, ready)
+}

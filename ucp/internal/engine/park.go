@@ -146,7 +146,10 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, err
 		}
 	}
-	if e.Progress() > 0 || e.slow || e.posted.Load() || done() || e.Turn.closing() {
+	if e.Progress() > 0 || done() || e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
+		return false, nil
+	}
+	if e.Progress() > 0 { // what done has started raises no event if it has ended since
 		return false, nil
 	}
 	e.Sleeps.Inc()

@@ -160,8 +160,15 @@ func (c *Control) Unpack(b []byte) bool {
 
 // Status is the value as a status; one that is none is StatusInternal.
 func (c *Control) Status() ucs.Status {
-	st := ucs.Status(c.Value)
-	if c.Value > 0x7f || st.Err() == ucs.ErrInternal {
+	if c.Value > 0x7f {
+		return ucs.StatusInternal
+	}
+	return ended(ucs.Status(c.Value))
+}
+
+// ended is st if that is how something may have ended, and StatusInternal otherwise.
+func ended(st ucs.Status) ucs.Status {
+	if st == ucs.StatusInProgress || st.Err() == ucs.ErrInternal {
 		return ucs.StatusInternal
 	}
 	return st

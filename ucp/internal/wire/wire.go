@@ -79,10 +79,7 @@ func (m *Answer) Unpack(b []byte) bool {
 	if len(b) != AnswerLen {
 		return false
 	}
-	m.Status = ucs.Status(b[0])
-	if m.Status < 0 || m.Status.Err() == ucs.ErrInternal {
-		m.Status = ucs.StatusInternal
-	}
+	m.Status = ended(ucs.Status(b[0]))
 	for i, v := range [...]*uint64{&m.EP, &m.ID, &m.Value} {
 		*v = binary.LittleEndian.Uint64(b[8+8*i:])
 	}
