@@ -25,6 +25,7 @@ type SharedWorker struct {
 	// All below under mu.
 	driven  bool            // a goroutine makes progress
 	parked  bool            // it sleeps, or is about to, and nobody has woken it
+	waitsOn func() bool     // the end of its wait
 	blocked []*sharedWaiter // those that wait to be told, in the order in which they came
 }
 
@@ -127,9 +128,9 @@ func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 			return err
 		}
 	}
-	s.driven = true
+	s.driven, s.waitsOn = true, done
 	err := s.drive(ctx, done)
-	s.driven = false
+	s.driven, s.waitsOn = false, nil
 	return err
 }
 
@@ -227,11 +228,11 @@ func (s *SharedWorker) release() {
 }
 
 // wake tells who waited for what the goroutine has done that has the worker. Who sleeps until
-// there is something to do is woken if it has left something: what was posted after the
-// transports were armed need not raise an event.
+// there is something to do is woken if it has left something, as what was posted after the
+// transports were armed need not raise an event, or has ended what the sleeper waits for.
 func (s *SharedWorker) wake() {
 	s.tell()
-	if s.parked && s.w.engine.Unsettled() {
+	if s.parked && (s.w.engine.Unsettled() || s.waitsOn()) {
 		s.parked = false
 		s.w.Signal()
 	}

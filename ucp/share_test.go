@@ -286,3 +286,30 @@ func TestSharedWorker_GiveUpWhileAnotherSleeps(t *testing.T) {
 		i.frozen = false
 	}
 }
+
+// TestSharedWorker_EndedWhileAsleep: who sleeps for all is woken when another goroutine ends what it
+// waits for: cancels its request, takes the last step of what Until asks for, or closes the EP.
+func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
+	for name, end := range map[string]func(p *pair, r *Request, over *bool){
+		"canceled": func(_ *pair, r *Request, _ *bool) { assert.True(t, r.Cancel()) },
+		"until":    func(_ *pair, _ *Request, over *bool) { *over = true },
+		"closed":   func(p *pair, _ *Request, _ *bool) { assert.NoError(t, letGo(p.a.ep.Close(CloseForce))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+			p.connect()
+			p.a.w.engine.ParkLimit = time.Hour
+			s := p.a.w.Share()
+			n, over := 0, false
+			r, err := p.a.ep.StreamRecv(make([]byte, 1), true, &n, nil)
+			require.NoError(t, err)
+			ended := make(chan error)
+			go func() { ended <- s.Until(context.Background(), func() bool { return over || r.Done() }) }()
+			untilParked(t, s, 1)
+			s.Do(func(*Worker) { end(p, r, &over) })
+			assert.NoError(t, <-ended)
+			r.Cancel()
+			r.Release()
+		})
+	}
+}
