@@ -186,6 +186,9 @@ func (l *Listener) publish(name string, mem *Mem) error {
 	if name == "" || len(name) > bootstrap.MaxName || mem == nil {
 		return fmt.Errorf("a name has 1 to %d bytes, and memory: %w", bootstrap.MaxName, ucs.ErrInvalidParam)
 	}
+	if !mem.Of(&l.w.ctx.memory) {
+		return fmt.Errorf("memory of another context, whose key opens nothing at this worker: %w", ucs.ErrInvalidParam)
+	}
 	key := mem.Pack()
 	n := bootstrap.KeyLen(name, key)
 	if old, ok := l.keys[name]; ok {

@@ -1,12 +1,14 @@
 package ucp
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
 )
 
 // TestProgress_ByTwoGoroutines is found while both are in it, and said in words.
@@ -41,4 +43,28 @@ func TestProgress_InACallback(t *testing.T) {
 	}
 	require.NoError(t, p.b.w.Close())
 	p.until(func() bool { return told })
+}
+
+// TestMem_OfAnotherContext: memory that was registered with another Context is to this one as memory
+// that was not registered, and it is not published.
+func TestMem_OfAnotherContext(t *testing.T) {
+	few, many := newPair(t, real("sm", "sm"), Config{}), newPair(t, real("self+tcp", "self", "tcp"), Config{})
+	for _, of := range [][2]*pair{{few, many}, {many, few}} {
+		mem, p := of[0].a.mem, of[1]
+		p.connect().warm()
+		copy(mem.Bytes(), pattern(memLen, 1))
+		with := &OpParams{Mem: mem}
+		for _, n := range []int{8, 5000, memLen} {
+			require.NoError(t, p.finish(p.a.ep.Put(mem.Bytes()[:n], p.b.mem.Addr(), p.a.key, with)))
+			require.NoError(t, p.flush())
+			requireBytes(t, mem.Bytes()[:n], p.b.mem.Bytes()[:n])
+			require.NoError(t, p.finish(p.a.ep.Get(mem.Bytes()[:n], p.b.mem.Addr(), p.a.key, with)))
+			sent, err := p.a.ep.TagSend(1, mem.Bytes()[:n], with)
+			require.NoError(t, err)
+			require.NoError(t, p.finish(p.b.w.TagRecv(p.b.mem.Bytes()[:n], 1, exact, nil, &OpParams{Mem: p.b.mem})))
+			require.NoError(t, p.finish(sent, nil))
+		}
+		_, err := p.a.w.Listen(context.Background(), "unix", "@"+t.Name(), ListenConfig{Keys: map[string]*Mem{"of another": mem}})
+		require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
 }

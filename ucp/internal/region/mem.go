@@ -21,6 +21,7 @@ type Mem struct {
 	access uct.Access
 	id     uint64    // names the region in operations that the target executes; random
 	parts  []uct.Mem // by domain; nil where the domain does not have it
+	first  uint64    // Domain.number of the first
 	alloc  *Domain   // that allocated it; nil if it was only registered
 	packed []byte
 
@@ -153,7 +154,7 @@ func (s *Set) registerEach(with []*Domain, parts []uct.Mem, buf []byte, access u
 // newMem makes a Mem out of the parts that fill finds. alloc is the domain that allocates it,
 // or nil.
 func (s *Set) newMem(alloc *Domain, access uct.Access, fill func(parts []uct.Mem) error) (*Mem, error) {
-	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains)), alloc: alloc}
+	m := &Mem{set: s, access: access, parts: make([]uct.Mem, len(s.Domains)), first: s.first, alloc: alloc}
 	if err := s.enter(m); err != nil {
 		return nil, err
 	}
@@ -289,5 +290,13 @@ func (m *Mem) Covers(buf []byte) bool { return within(m.bytes, buf) }
 // AllocatedBy reports that d has allocated the memory, and not only registered it.
 func (m *Mem) AllocatedBy(d *Domain) bool { return m.alloc == d }
 
-// In is the memory as d has it, for IOV.Mem; nil if d does not have it.
-func (m *Mem) In(d *Domain) uct.Mem { return m.parts[d.Index] }
+// In is the memory as d has it, for IOV.Mem; nil if d does not have it, as any of another Set.
+func (m *Mem) In(d *Domain) uct.Mem {
+	if i := d.number - m.first; i < uint64(len(m.parts)) {
+		return m.parts[i]
+	}
+	return nil
+}
+
+// Of reports that the memory is registered with domains of s.
+func (m *Mem) Of(s *Set) bool { return m.set == s }

@@ -17,6 +17,7 @@ import (
 // before there is memory, and then stay; the rest may be called by any goroutine.
 type Set struct {
 	Domains []*Domain
+	first   uint64 // Domain.number of the first
 
 	mu     sync.RWMutex
 	byID   map[uint64]*Mem // open memory
