@@ -131,7 +131,8 @@
 //
 // The peer of a message that is got has the key of the data, and no more rights and no other
 // bytes; it has them as long as the buffer stays registered, and so can a peer that is not to
-// be trusted read what the program writes there later. MAX_SIZE=0 takes the key back when
+// be trusted read what the program writes there later. One that is asked to put a message
+// has a key to write where that goes, for as long. MAX_SIZE=0 takes the key back when
 // the message has ended. The key of an operation that has failed is always taken back.
 //
 // # Counters
