@@ -156,17 +156,22 @@ func (w *patience) spent(n int) bool {
 	return time.Now().After(w.limit)
 }
 
-// idleYields is how many idle rounds follow each other before a pause, which is 20 us or longer.
+// yield lets other goroutines run.
+func (w *patience) yield() { yieldIdle(w.idle) }
+
+// idleYields is how many idle rounds follow each other before a pause, which is idlePause or
+// longer.
 const (
-	idleYields = 256
+	idleYields = 64
 	idlePause  = 20 * time.Microsecond
 )
 
-// yield lets other goroutines run. With one processor the runtime does not look for what
-// has come by descriptors, which wakes a device's goroutine, while any can run: sysmon does so, every
-// 10 ms. So now and then there is a pause.
-func (w *patience) yield() {
-	if w.idle%idleYields == idleYields-1 {
+// yieldIdle lets other goroutines run after the idle round that has that number. As long as
+// a goroutine is ready for each processor the runtime does not look for what has come by
+// descriptors, which wakes a device's goroutine: sysmon does so, every 10 ms. So now and then
+// there is a pause, which also gives the processor to other processes, such as the peer.
+func yieldIdle(number int) {
+	if number%idleYields == idleYields-1 {
 		time.Sleep(idlePause)
 		return
 	}

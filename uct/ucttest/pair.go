@@ -66,6 +66,7 @@ type Pair struct {
 	// posting is set while a posting call runs, in which no completion may fire.
 	posting bool
 	gone    [][]byte // buffers of gets that have completed, scribbled over
+	idle    int      // rounds since something happened
 	shut    bool
 }
 
@@ -232,10 +233,17 @@ func (p *Pair) round() int {
 			n += s.Iface.Progress()
 		}
 	}
-	if n == 0 {
-		runtime.Gosched()
+	if n > 0 {
+		p.idle = 0
+		return n
 	}
-	return n
+	if p.h.Budget > 0 { // which rounds without pauses spend sooner
+		runtime.Gosched()
+		return 0
+	}
+	yieldIdle(p.idle)
+	p.idle++
+	return 0
 }
 
 // idle is how many idle rounds show that nothing more is under way.

@@ -148,7 +148,8 @@ func TestResults_AHangFailsAlone(t *testing.T) {
 		h := memHarness(func(c *memtp.Config) { c.ConnectEP = true })
 		h.OpenMD = standing(h.OpenMD, gate)
 		all := ucttest.Results(h, "attr/classes", "attr/sane", "attr/params", "am/sizes", "am/iov", "md/close-in-use")
-		close(gate) // those that hang go on, and clean up
+		close(gate)           // those that hang go on, and clean up,
+		time.Sleep(time.Hour) // in time of the bubble, in which they pause
 		hung := 0
 		for _, v := range all {
 			if v.Hung {
