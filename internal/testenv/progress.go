@@ -6,12 +6,15 @@ import (
 	"time"
 )
 
-// stepsPerLook is how many steps ProgressWithin takes between two looks at the clock, which
-// cost more than an idle step.
-const stepsPerLook = 64
+// firstSteps is how many steps ProgressWithin takes before it parks and looks at the clock,
+// and moreSteps how many between two such looks.
+const (
+	firstSteps = 64
+	moreSteps  = 16
+)
 
-// parkTime is how long ProgressWithin gives up the processor after each stepsPerLook steps.
-// It is about as short as the kernel's timers are.
+// parkTime is how long ProgressWithin gives up the processor, which is longer in the end: the
+// kernel's timers have a slack of 50 us.
 const parkTime = 20 * time.Microsecond
 
 // ProgressWithin calls step until it returns true, and fails the test after limit. It
@@ -24,13 +27,15 @@ const parkTime = 20 * time.Microsecond
 // which therefore owns what step drives.
 func ProgressWithin(t testing.TB, limit time.Duration, step func() bool) {
 	t.Helper()
+	steps := firstSteps
 	for start := time.Now(); time.Since(start) < limit; time.Sleep(parkTime) {
-		for range stepsPerLook {
+		for range steps {
 			if step() {
 				return
 			}
 			runtime.Gosched()
 		}
+		steps = moreSteps
 	}
 	t.Fatalf("no end within %v", limit)
 }
