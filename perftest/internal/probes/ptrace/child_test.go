@@ -19,6 +19,8 @@ var scenarios = map[string]func(){
 	"empty":     func() { marked(5, 0, func() {}) },
 	"known":     func() { marked(5, 0, Known) },
 	"work":      func() { marked(20, 3, func() { sink = triangle(17) }) },
+	"calls":     func() { go chatter(); marked(20, 0, func() { sink = triangle(17) + triangle(170); Known() }) },
+	"no return": func() { marked(1, 0, leave) },
 	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },
 	"long":      func() { marked(4, 0, func() { sink = triangle(500) }) },
 	"syscall":   func() { marked(3, 0, func() { unix.Getppid() }) },
@@ -80,6 +82,14 @@ func triangle(n int) (sum int) {
 		sum += i
 	}
 	return sum
+}
+
+// leave ends the window and does not return before.
+//
+//go:noinline
+func leave() {
+	End()
+	os.Exit(0)
 }
 
 // chatter keeps the scheduler and other threads busy.

@@ -26,3 +26,10 @@ func (r *registers) marks() (code, base uint64) { return r.Rax, r.Rbx }
 // trapPC is the address of the trap instruction that stopped the thread: INT3
 // reports the address behind it.
 func (r *registers) trapPC() uint64 { return r.Rip - trapLen }
+
+// hasBreakpoints says that threads have registers for breakpoints, debugRegisters where
+// they are in struct user (sys/user.h).
+const (
+	hasBreakpoints = true
+	debugRegisters = 848
+)

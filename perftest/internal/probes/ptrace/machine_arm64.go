@@ -35,3 +35,9 @@ func (r *registers) marks() (code, base uint64) { return r.Regs[0], r.Regs[1] }
 // trapPC is the address of the trap instruction that stopped the thread: BRK
 // reports its own address.
 func (r *registers) trapPC() uint64 { return r.Pc }
+
+// hasBreakpoints: Program.Over has no effect.
+const (
+	hasBreakpoints = false
+	debugRegisters = 0
+)

@@ -25,3 +25,9 @@ func (*registers) trapPC() uint64       { return 0 }
 func trap(_, _ uint64) {}
 
 func known() {}
+
+// hasBreakpoints: Program.Over has no effect.
+const (
+	hasBreakpoints = false
+	debugRegisters = 0
+)

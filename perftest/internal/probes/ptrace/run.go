@@ -32,6 +32,11 @@ type Program struct {
 	File []*os.File // descriptors 0, 1, 2, ...; nil leaves one closed
 	// MaxSteps bounds the instructions of one window; 0 means DefaultMaxSteps.
 	MaxSteps int
+	// Over says of the address of an instruction, as this process would have it, whether
+	// it is the first of a function that is not recorded: the thread runs until that
+	// returns, at full speed, with the other threads. nil means no function. Where the
+	// machine has no breakpoints for that the function is recorded all the same.
+	Over func(pc uint64) bool
 }
 
 // SelfPath is the executable of this process, also when its file was replaced.
@@ -112,7 +117,7 @@ func start(p Program) (*tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTracer(proc.Pid, p.MaxSteps)
+	t := newTracer(proc.Pid, p)
 	err = t.attach()
 	if rerr := proc.Release(); err == nil && rerr != nil {
 		err = rerr

@@ -15,9 +15,11 @@ type tracer struct {
 	threads  map[int]*thread
 	exited   bool
 	maxSteps int
+	over     func(pc uint64) bool // nil without one, and where there are no breakpoints
 
 	frozen  bool // threads that stop are left so: a window is being recorded
 	trapPC  uint64
+	slide   uint64 // what is added to the child's addresses
 	steps   []Step
 	enters  map[uint64]bool // whether the instruction at an address enters the kernel
 	pending []pendingSignal // held back from the stepped thread
@@ -34,12 +36,12 @@ type pendingSignal struct {
 	sig unix.Signal
 }
 
-func newTracer(pid, maxSteps int) *tracer {
-	if maxSteps <= 0 {
-		maxSteps = DefaultMaxSteps
+func newTracer(pid int, p Program) *tracer {
+	if p.MaxSteps <= 0 {
+		p.MaxSteps = DefaultMaxSteps
 	}
 	return &tracer{
-		pid: pid, maxSteps: maxSteps,
+		pid: pid, maxSteps: p.MaxSteps, over: p.Over,
 		threads: map[int]*thread{pid: {}},
 		enters:  map[uint64]bool{},
 	}

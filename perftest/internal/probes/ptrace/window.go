@@ -33,6 +33,7 @@ func (t *tracer) window(tid int, f func(Window) error) error {
 		return err
 	}
 	w := Window{Tag: code >> tagShift}
+	t.slide = anchor - base
 	dropped, err := t.record(tid, &regs, &w)
 	if err == errFaulted {
 		return t.thaw()
@@ -41,7 +42,7 @@ func (t *tracer) window(tid int, f func(Window) error) error {
 		return err
 	}
 	if !dropped {
-		t.relocate(base)
+		t.relocate()
 		w.Steps = t.steps
 		if err := f(w); err != nil {
 			return err
@@ -62,6 +63,12 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 	for range t.maxSteps {
 		if pc == t.trapPC {
 			return t.leave(tid, regs)
+		}
+		if done, err := t.skip(tid, pc, regs); err != nil {
+			return false, err
+		} else if done {
+			pc, last = regs.pc(), 0
+			continue
 		}
 		if err := t.watchKernel(tid, pc, w); err != nil {
 			return false, err
@@ -113,9 +120,16 @@ func (t *tracer) watchKernel(tid int, pc uint64, w *Window) error {
 
 // step executes one instruction of tid.
 func (t *tracer) step(tid int) error {
+	return t.advance(tid, func() error {
+		return os.NewSyscallError("ptrace singlestep", unix.PtraceSingleStep(tid))
+	})
+}
+
+// advance lets tid go on by resume until it traps.
+func (t *tracer) advance(tid int, resume func() error) error {
 	for {
-		if err := unix.PtraceSingleStep(tid); err != nil {
-			return os.NewSyscallError("ptrace singlestep", err)
+		if err := resume(); err != nil {
+			return err
 		}
 		st, err := t.waitStepped(tid)
 		if err != nil {
@@ -190,12 +204,11 @@ func (t *tracer) resume(tid int) error {
 }
 
 // relocate turns the child's addresses into those of this process.
-func (t *tracer) relocate(base uint64) {
-	slide := anchor - base
-	if slide == 0 {
+func (t *tracer) relocate() {
+	if t.slide == 0 {
 		return
 	}
 	for i := range t.steps {
-		t.steps[i].PC += slide
+		t.steps[i].PC += t.slide
 	}
 }
