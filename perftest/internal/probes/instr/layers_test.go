@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -25,17 +26,11 @@ func allOps() (ops []Op) {
 	return ops
 }
 
-// countLayers counts the cases of a plan on the layers as they are, often enough to
-// see what is usual.
-func countLayers(t *testing.T, fabric string, p Plan, d Detail) *Measurement {
-	t.Helper()
-	return countTimes(t, fabric, 5, p, d)
-}
-
-func countTimes(t *testing.T, fabric string, reps int, p Plan, d Detail) *Measurement {
+// countLayers counts the cases of a plan on the layers as they are.
+func countLayers(t *testing.T, fabric string, reps int, p Plan, by measurer) *Measurement {
 	t.Helper()
 	testenv.SkipRace(t, "the detector's own instructions would be counted")
-	m, err := count(t, job{Cases: p.Cases(), Fabric: fabric, Reps: reps, Warmup: warmup}, d)
+	m, err := countBy(t, job{Cases: p.Cases(), Fabric: fabric, Reps: reps, Warmup: warmup}, by)
 	require.NoError(t, err)
 	return m
 }
@@ -87,7 +82,7 @@ func TestLayers_EveryCaseCounts(t *testing.T) {
 				testenv.SkipSweep(t, "as over shm")
 			}
 			for _, plan := range everyCase() {
-				checkCases(t, countTimes(t, fabric, 1, plan, ByPart))
+				checkCases(t, countLayers(t, fabric, 1, plan, measurer{noDevice: true}))
 			}
 		})
 	}
@@ -116,16 +111,35 @@ const (
 	budgetIdleUCP = 28 // Worker.Progress with nothing to do, for each active iface
 )
 
-// countBudget counts what a budget is set for.
-func countBudget(t *testing.T, p Plan) *Measurement {
+// TestLayers_WithoutTheDevice: what the layers execute does not depend on whether the device
+// is counted, and of the device nothing is where it runs at full speed.
+func TestLayers_WithoutTheDevice(t *testing.T) {
+	testenv.SkipShort(t, "the same on any number of processors")
+	plan := Plan{Ops: []Op{Put, Add}, APIs: []Part{Verbs, UCT}, Sizes: []int{8}}
+	with := countLayers(t, "shm", usual, plan, measurer{})
+	without := countLayers(t, "shm", usual, plan, measurer{noDevice: true})
+	for i, r := range without.Results {
+		assert.Equal(t, with.Results[i].Sample.Total(), r.Sample.Total(), r.Case)
+		if runtime.GOARCH == "amd64" {
+			assert.Zero(t, r.Sample.Profile.Part(Device), r.Case)
+		}
+		assert.Positive(t, with.Results[i].Sample.Profile.Part(Device), r.Case)
+	}
+}
+
+// usual is how often a case is counted to see what is usual.
+const usual = 5
+
+// countBudget counts what a budget is set for, the device not among it.
+func countBudget(t *testing.T, reps int, p Plan) *Measurement {
 	t.Helper()
 	testenv.SkipCheckptr(t, "its own instructions would be counted")
 	testenv.SkipShort(t, "the same on any number of processors")
-	return countLayers(t, "shm", p, ByFunction)
+	return countLayers(t, "shm", reps, p, measurer{detail: ByFunction, noDevice: true})
 }
 
 func TestBudget_Put(t *testing.T) {
-	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCT, UCP}, Sizes: []int{8}})
+	m := countBudget(t, usual, Plan{Ops: []Op{Put}, APIs: []Part{UCT, UCP}, Sizes: []int{8}})
 	total := func(api Part) int { return result(t, m, Case{Op: Put, API: api, Size: 8}).Total() }
 	assert.LessOrEqual(t, total(UCP)-total(UCT), budgetUCPPut, "what UCP adds to UCT")
 	if t.Failed() {
@@ -137,7 +151,7 @@ func TestBudget_Put(t *testing.T) {
 // lock and its release, and two calls.
 func TestBudget_Shared(t *testing.T) {
 	const most = 75
-	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
+	m := countBudget(t, usual, Plan{Ops: []Op{Put}, APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
 	put := Case{Op: Put, API: UCP, Size: 8}
 	alone := result(t, m, put).Total()
 	put.Switch = switchShared
@@ -150,7 +164,7 @@ func TestBudget_Shared(t *testing.T) {
 // TestBudget_RC: what uct/ib/rc adds to verbs. minZcopy is the length of what has no 8 bytes.
 func TestBudget_RC(t *testing.T) {
 	budget := map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 90, Flush: 120, PutZcopy: 80, GetZcopy: 80}
-	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(budget)), APIs: []Part{Verbs, UCT}, Sizes: []int{8, minZcopy}})
+	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(budget)), APIs: []Part{Verbs, UCT}, Sizes: []int{8, minZcopy}})
 	for op, most := range budget {
 		size := op.sizes([]int{8, minZcopy})[0]
 		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: size}).Total() }
@@ -166,10 +180,7 @@ func TestBudget_RC(t *testing.T) {
 var windowBudgets = map[Op]int{PutWindow: 95, GetWindow: 98, FAddWindow: 108}
 
 func TestBudget_Windows(t *testing.T) {
-	testenv.SkipCheckptr(t, "its own instructions would be counted")
-	testenv.SkipShort(t, "the same on any number of processors")
-	plan := Plan{Ops: slices.Collect(maps.Keys(windowBudgets)), APIs: []Part{Verbs, UCT}, Sizes: []int{minZcopy}}
-	m := countTimes(t, "shm", 1, plan, ByFunction)
+	m := countBudget(t, 1, Plan{Ops: slices.Collect(maps.Keys(windowBudgets)), APIs: []Part{Verbs, UCT}, Sizes: []int{minZcopy}})
 	for op, most := range windowBudgets {
 		total := func(api Part) int {
 			return result(t, m, Case{Op: op, API: api, Size: op.sizes([]int{minZcopy})[0]}).Total()
@@ -187,7 +198,7 @@ var overUCT = map[Op]int{Get: 80, FAdd: 80, Flush: 150, PutZcopy: 126, GetZcopy:
 
 // TestBudget_UCP: what UCP adds to UCT over rc. minZcopy is the length of what has no 8 bytes.
 func TestBudget_UCP(t *testing.T) {
-	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(overUCT)), APIs: []Part{UCT, UCP}, Sizes: []int{8, minZcopy}})
+	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(overUCT)), APIs: []Part{UCT, UCP}, Sizes: []int{8, minZcopy}})
 	for op, most := range overUCT {
 		size := op.sizes([]int{8, minZcopy})[0]
 		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: size}).Total() }
@@ -201,7 +212,7 @@ func TestBudget_UCP(t *testing.T) {
 // TestBudget_DirectPut: rc_mlx5, which writes the queue itself, executes at most half
 // of the instructions of rc outside the device.
 func TestBudget_DirectPut(t *testing.T) {
-	m := countBudget(t, Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: transports[:2]})
+	m := countBudget(t, usual, Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: transports[:2]})
 	over := result(t, m, Case{Op: Put, API: UCT, Size: 8}).Total()
 	direct := result(t, m, Case{Op: Put, API: UCT, Size: 8, Switch: transports[1]}).Total()
 	assert.LessOrEqual(t, 2*direct, over)
@@ -218,7 +229,7 @@ var directBudgets = map[Op]map[Part]int{
 }
 
 func TestBudget_OneSidedOverSM(t *testing.T) {
-	m := countBudget(t, Plan{Ops: []Op{Put, Get}, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	m := countBudget(t, usual, Plan{Ops: []Op{Put, Get}, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	for op, budget := range directBudgets {
 		for api, most := range budget {
 			assert.LessOrEqual(t, result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total(), most, "%s, %s", op, api)
@@ -241,7 +252,7 @@ var messageBudgets = map[string]map[Op]int{
 }
 
 func TestBudget_Messages(t *testing.T) {
-	m := countBudget(t, Plan{Ops: []Op{AMShort, AMBcopy, AMShortRecv}, APIs: []Part{UCT}, Sizes: []int{8}})
+	m := countBudget(t, usual, Plan{Ops: []Op{AMShort, AMBcopy, AMShortRecv}, APIs: []Part{UCT}, Sizes: []int{8}})
 	for _, c := range m.Results {
 		tl := cmp.Or(c.Case.Switch, transports[0])
 		require.Contains(t, messageBudgets, tl)
@@ -256,7 +267,7 @@ func TestBudget_Messages(t *testing.T) {
 // receiver's where there is one, and no other layer than uct over shared memory.
 func TestLayers_MessagesOnBothSides(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv}
-	m := countTimes(t, "shm", 2, Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}, ByPart)
+	m := countLayers(t, "shm", 2, Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}, measurer{})
 	for _, op := range ops {
 		for i, tl := range transports {
 			c := Case{Op: op, API: UCT, Size: 8}
@@ -278,7 +289,7 @@ var messageOver = map[Op]int{AMShort: 45, AMShortRecv: 65}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
-	m := countBudget(t, Plan{Ops: ops, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	m := countBudget(t, usual, Plan{Ops: ops, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	for _, op := range ops {
 		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total() }
 		assert.LessOrEqual(t, total(UCP)-total(UCT), messageOver[op], op)
@@ -292,7 +303,7 @@ func TestBudget_ActiveMessages(t *testing.T) {
 var tagBudget = map[Op]int{Tag: 47, TagPost: 70, TagRecv: 108, TagKept: 273}
 
 func TestBudget_Tags(t *testing.T) {
-	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	for op, most := range tagBudget {
 		s := result(t, m, Case{Op: op, API: UCP, Size: 8, Switch: sm.Name})
 		assert.LessOrEqual(t, s.Profile.Part(UCP), most, op)
@@ -307,7 +318,7 @@ func TestBudget_Tags(t *testing.T) {
 var rndvBudget = map[Op]int{Rndv: 1300, RndvRecv: 2740, RndvDone: 555}
 
 func TestBudget_Rendezvous(t *testing.T) {
-	m := countBudget(t, Plan{Ops: slices.Collect(maps.Keys(rndvBudget)), APIs: []Part{UCP}, Sizes: []int{minRndv}, Transports: []string{sm.Name}})
+	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(rndvBudget)), APIs: []Part{UCP}, Sizes: []int{minRndv}, Transports: []string{sm.Name}})
 	for op, most := range rndvBudget {
 		assert.LessOrEqual(t, result(t, m, Case{Op: op, API: UCP, Size: minRndv, Switch: sm.Name}).Total(), most, op)
 	}
@@ -319,7 +330,7 @@ func TestBudget_Rendezvous(t *testing.T) {
 // TestBudget_IdleProgress: the rig's worker has one active iface, rc; on ud nothing
 // is connected after the handshake.
 func TestBudget_IdleProgress(t *testing.T) {
-	m := countBudget(t, Plan{Ops: []Op{Idle}, APIs: []Part{Verbs, UCT, UCP}})
+	m := countBudget(t, usual, Plan{Ops: []Op{Idle}, APIs: []Part{Verbs, UCT, UCP}})
 	assert.LessOrEqual(t, result(t, m, Case{Op: Idle, API: UCP}).Total(), budgetIdleUCP)
 	if t.Failed() {
 		t.Log(tables(t, m))
@@ -334,7 +345,7 @@ func TestSwitches_ShowTheirCost(t *testing.T) {
 		pollLeast   = 50  // a poll of an empty completion queue
 	)
 	ops := []Op{Put, Get, Add, FAdd, Idle} // the others: TestLayers_EveryCaseCounts
-	m := countBudget(t, Plan{Ops: ops, APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
+	m := countBudget(t, usual, Plan{Ops: ops, APIs: []Part{UCP}, Sizes: []int{8}, Switches: true})
 	more := func(c Case, by string) int {
 		plain := result(t, m, c).Total()
 		c.Switch = by

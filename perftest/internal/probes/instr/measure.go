@@ -32,6 +32,8 @@ type Measurement struct {
 type measurer struct {
 	args   []string // of the child, behind the program's name
 	detail Detail
+	// noDevice: the device runs at full speed, and is not counted.
+	noDevice bool
 	// window is told of each window of a case that has been counted.
 	window func(Case)
 
@@ -95,12 +97,24 @@ func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
 		Args: append([]string{os.Args[0]}, m.args...),
 		Env:  childEnv(os.Environ()),
 		File: []*os.File{in, out.w, errs.w},
+		Over: m.over(),
 	}, m.count)
 	replies, message := out.finish(), errs.finish()
 	if err != nil {
 		return nil, withMessage(err, message)
 	}
 	return decodeReplies(replies)
+}
+
+// over is what the child need not be stepped through; nil without such.
+func (m *measurer) over() func(pc uint64) bool {
+	if !m.noDevice {
+		return nil
+	}
+	return func(pc uint64) bool {
+		s := m.syms.at(pc)
+		return s.part == Device && s.entry == pc
+	}
 }
 
 // withMessage adds what the child said last.

@@ -16,13 +16,16 @@ import (
 // ptrace is forbidden.
 func count(t *testing.T, j job, d Detail) (*Measurement, error) {
 	t.Helper()
-	return countAnd(t, j, d, func(Case) {})
+	return countBy(t, j, measurer{detail: d})
 }
 
-// countAnd is count, and tells of each window.
-func countAnd(t *testing.T, j job, d Detail, window func(Case)) (*Measurement, error) {
+// countBy is count by m.
+func countBy(t *testing.T, j job, m measurer) (*Measurement, error) {
 	t.Helper()
-	m := measurer{window: window, args: []string{childName}, detail: d}
+	m.args = []string{childName}
+	if m.window == nil {
+		m.window = func(Case) {}
+	}
 	res, err := m.measure(t.Context(), j)
 	if errors.Is(err, ptrace.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
@@ -38,8 +41,9 @@ func TestMeasure_StandIn(t *testing.T) {
 	t.Setenv(standinEnv, "")
 	overVerbs, overUCT := Case{Op: Put, API: Verbs, Size: 8}, Case{Op: Put, API: UCT, Size: 8}
 	windows := map[Case]int{}
-	res, err := countAnd(t, standinJob(overVerbs, overUCT,
-		Case{Op: Get, API: UCT, Size: 8}, Case{Op: Put, API: UCP, Size: 8}), ByFunction, func(c Case) { windows[c]++ })
+	res, err := countBy(t, standinJob(overVerbs, overUCT,
+		Case{Op: Get, API: UCT, Size: 8}, Case{Op: Put, API: UCP, Size: 8}),
+		measurer{detail: ByFunction, window: func(c Case) { windows[c]++ }})
 	require.NoError(t, err)
 	require.Len(t, res.Results, 4)
 	assert.Equal(t, map[Case]int{overVerbs: 8, overUCT: 8}, windows)
