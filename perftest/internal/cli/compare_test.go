@@ -29,7 +29,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 		t.Skip("needs two processors")
 	}
 	t.Setenv(asPerftest, "1")
-	testenv.SkipShort(t, "starts some twenty pairs of processes of another program")
+	testenv.SkipSweep(t, "starts some twenty pairs of processes of another program, each of which spins")
 	code, out, errs := perftest(t, "compare-ucx", "-q", "--only", "^(self/put_pp|sm/am_lat)", "--rounds", "1",
 		"--time", "100us", "-o", "json")
 	require.Equal(t, exitOK, code, errs)

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
+
 	"github.com/gucx/gucx/perftest/internal/peers/session"
 )
 
@@ -93,11 +95,17 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 	return p, words[len(words)-1]
 }
 
-// onlyChild finds the child of a process.
-func onlyChild(t *testing.T, pid int) int {
-	list := children(t, pid)
-	require.NotEmpty(t, list, "perftest has no child process")
-	return list[0]
+// onlyChild finds the child of a process. A look misses it whose thread ends meanwhile: the
+// child is then another thread's, which may have been looked at before.
+func onlyChild(t *testing.T, pid int) (child int) {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		list := children(t, pid)
+		if len(list) > 0 {
+			child = list[0]
+		}
+		return len(list) > 0
+	})
+	return child
 }
 
 // children are the child processes of a process.
