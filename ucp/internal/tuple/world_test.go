@@ -22,7 +22,8 @@ type world struct {
 	peers []*peer
 	recvs []*recv // in the order in which they were posted
 	sink  [maxLen]byte
-	asked bool // WakeIn was called
+	asked bool   // WakeIn was called
+	sent  uint64 // messages of all peers
 }
 
 const maxLen = 64 // bytes of a message, with its number in front; what is longer goes no queue
@@ -230,7 +231,8 @@ func (o *target) Queues() (uct.QueueSender, bool) { return &o.carrier, true }
 
 // send sends a message of n bytes.
 func (p *peer) send(tag uint64, n int) *send {
-	s := &send{p: p, id: uint64(len(p.sends)) + 1, tag: tag, data: make([]byte, n)}
+	p.w.sent++
+	s := &send{p: p, id: p.w.sent, tag: tag, data: make([]byte, n)}
 	s.Init(s)
 	binary.LittleEndian.PutUint64(s.data, s.id)
 	p.sends = append(p.sends, s)
