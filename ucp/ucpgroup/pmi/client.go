@@ -109,8 +109,13 @@ func NewClient(conn net.Conn, rank, size int) (*Client, error) {
 		return nil, err
 	}
 	name, err := c.ask(context.Background(), message("get_my_kvsname"), "my_kvsname")
-	c.kvs = name.value("kvsname")
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	if c.kvs = name.value("kvsname"); c.kvs == "" {
+		return nil, fmt.Errorf("pmi: the table has no name: %w", ucs.ErrInvalidParam)
+	}
+	return c, nil
 }
 
 // answerLimit is how long the process manager may take for an answer, other than that of a fence:
@@ -193,8 +198,12 @@ func (c *Client) Rank() int { return c.rank }
 func (c *Client) Size() int { return c.size }
 
 // Put implements ucpgroup.Bootstrap. ErrTooLong for a key that with what is added to it is
-// longer than the process manager takes, and for a value of more than 1 MiB.
+// longer than the process manager takes, and for a value of more than 1 MiB. ErrInvalidParam, as
+// Get, for a key that is empty or has white space or '=' in it.
 func (c *Client) Put(ctx context.Context, key string, value []byte) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
 	pieces, err := split(value, c.room(key))
 	if err != nil {
 		return err
@@ -220,6 +229,9 @@ func (c *Client) room(key string) int {
 
 // Get implements ucpgroup.Bootstrap.
 func (c *Client) Get(ctx context.Context, rank int, key string) ([]byte, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
 	return join(func(piece int) (string, error) {
 		name := pieceKey(rank, key, piece)
 		got, err := c.ask(ctx, message("get", "kvsname", c.kvs, "key", name), "get_result")

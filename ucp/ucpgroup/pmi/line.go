@@ -63,10 +63,10 @@ func (l line) value(name string) string {
 	return ""
 }
 
-// number is a value that is a number.
+// number is a value that is a number, from 0 on.
 func (l line) number(name string) (int, error) {
 	n, err := strconv.Atoi(l.value(name))
-	if err != nil {
+	if err != nil || n < 0 {
 		return 0, fmt.Errorf("pmi: %s: %s is %q: %w", l.cmd, name, l.value(name), ucs.ErrInvalidParam)
 	}
 	return n, nil

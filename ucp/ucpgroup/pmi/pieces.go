@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -28,6 +29,14 @@ const (
 // pieceKey is the key of a piece of a value of rank.
 func pieceKey(rank int, key string, piece int) string {
 	return "gucx-" + strconv.Itoa(rank) + "-" + key + "-" + strconv.Itoa(piece)
+}
+
+// checkKey refuses a key that would be read as something else.
+func checkKey(key string) error {
+	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r == '=' || unicode.IsSpace(r) }) {
+		return fmt.Errorf("pmi: key %.40q: %w", key, ucs.ErrInvalidParam)
+	}
+	return nil
 }
 
 // split cuts a value into pieces of at most room characters.
@@ -73,6 +82,9 @@ func join(get func(piece int) (string, error)) ([]byte, error) {
 		piece, err := get(i)
 		if err != nil {
 			return nil, err
+		}
+		if piece == "" { // split makes none, and the number of those has no limit
+			return nil, fmt.Errorf("pmi: an empty piece: %w", ucs.ErrInvalidParam)
 		}
 		if b.WriteString(piece); encoding.DecodedLen(b.Len()) > maxValue {
 			return nil, fmt.Errorf("pmi: value: %w", ucs.ErrTooLong)

@@ -20,6 +20,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -103,9 +104,34 @@ func TestClient_Exchange(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 	require.ErrorIs(t, clients[0].Put(t.Context(), strings.Repeat("k", 60), nil), ucs.ErrTooLong)
 	require.ErrorIs(t, clients[0].Put(t.Context(), "k", make([]byte, maxValue+1)), ucs.ErrTooLong)
+	for _, key := range []string{"two words", "a=b", "line\ncmd=abort", "tab\t", "\u00a0", ""} {
+		require.ErrorIs(t, clients[0].Put(t.Context(), key, nil), ucs.ErrInvalidParam, "%q", key)
+		_, err := clients[0].Get(t.Context(), 0, key)
+		require.ErrorIs(t, err, ucs.ErrInvalidParam, "%q", key)
+		require.ErrorContains(t, err, "key", "%q", key)
+	}
 	require.NoError(t, each(clients, (*Client).Close))
 	require.NoError(t, clients[0].Close())
 	require.NoError(t, <-ended)
+}
+
+// TestFence_TwiceAtOnce: a rank that comes to a fence again before it is let go does not count for
+// another one.
+func TestFence_TwiceAtOnce(t *testing.T) {
+	_, clients, ended := served(t, 2)
+	_, err := io.WriteString(clients[0].conn, strings.Repeat(message("barrier_in").String(), 2))
+	require.NoError(t, err)
+	_, err = readLine(clients[0].in)
+	require.ErrorIs(t, hungUp(err), ucs.ErrConnReset, "rank 1 has not come")
+	err = <-ended
+	var at *ucpgroup.RankError
+	require.ErrorAs(t, err, &at)
+	assert.Equal(t, 0, at.Rank)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.ErrorIs(t, clients[1].Fence(t.Context()), ucs.ErrConnReset)
+	for _, c := range clients {
+		require.NoError(t, c.conn.Close())
+	}
 }
 
 // TestFence_RankGone: no rank waits at a fence for one that is gone, has left, or has aborted.
@@ -199,6 +225,9 @@ func TestFence_ContextEnds(t *testing.T) {
 	require.Error(t, <-ended)
 }
 
+// greeting is the answer to that of a client.
+const greeting = "cmd=response_to_init pmi_version=1 rc=0\n"
+
 // TestClient_Answers: what a process manager should not say ends with an error.
 func TestClient_Answers(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -212,6 +241,8 @@ func TestClient_Answers(t *testing.T) {
 		"other version":    {"cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n", ucs.ErrUnsupported},
 		"refused":          {"cmd=response_to_init rc=-1 msg=no\n", ucs.ErrRejected},
 		"no lengths":       {"cmd=response_to_init pmi_version=1 rc=0\ncmd=maxes\n", ucs.ErrInvalidParam},
+		"negative length":  {greeting + "cmd=maxes keylen_max=64 vallen_max=-1\n", ucs.ErrInvalidParam},
+		"no table":         {greeting + "cmd=maxes keylen_max=64 vallen_max=1024\ncmd=my_kvsname rc=0\n", ucs.ErrInvalidParam},
 		"line without end": {strings.Repeat("x", 10*maxLine), ucs.ErrTooLong},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -230,6 +261,20 @@ func TestClient_Answers(t *testing.T) {
 			require.NoError(t, theirs.Close())
 		})
 	}
+}
+
+// TestJoin_EmptyPieces: a value of pieces that hold nothing is refused, however many it says there
+// are.
+func TestJoin_EmptyPieces(t *testing.T) {
+	asked := 0
+	_, err := join(func(i int) (string, error) {
+		if asked++; i == 0 {
+			return "1000000.", nil
+		}
+		return "", nil
+	})
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.LessOrEqual(t, asked, 2)
 }
 
 // TestPieces: what was split is joined to the same, and no piece is longer than the room.

@@ -30,14 +30,15 @@ type Server struct {
 
 	mu     sync.Mutex
 	table  map[string]string
-	inside int // ranks at the fence
-	left   int // the rank that has left first; -1 if none has
+	at     []bool // by rank: it is at the fence
+	inside int    // how many are
+	left   int    // the rank that has left first; -1 if none has
 	err    error
 }
 
 // NewServer serves ranks at the other ends of conns, which it closes when it ends.
 func NewServer(conns []net.Conn) *Server {
-	return &Server{conns: conns, table: map[string]string{}, left: -1}
+	return &Server{conns: conns, table: map[string]string{}, at: make([]bool, len(conns)), left: -1}
 }
 
 // Serve answers until all ranks have closed their clients. When one has hung up without that,
@@ -188,10 +189,15 @@ func (s *Server) arrive(rank int) error {
 	if s.left >= 0 {
 		return &ucpgroup.RankError{Rank: s.left, Err: fmt.Errorf("it has left, and rank %d is at a fence: %w", rank, ucs.ErrPeerClosed)}
 	}
+	if s.at[rank] {
+		return fmt.Errorf("it comes to a fence again where it waits for others: %w", ucs.ErrInvalidParam)
+	}
+	s.at[rank] = true
 	if s.inside++; s.inside < len(s.conns) {
 		return nil
 	}
 	s.inside = 0
+	clear(s.at)
 	for to, conn := range s.conns {
 		if _, err := io.WriteString(conn, message("barrier_out").String()); err != nil {
 			return &ucpgroup.RankError{Rank: to, Err: hungUpRank(err)}
