@@ -34,6 +34,9 @@ func (w *Worker) receive(b []byte) {
 		w.stats.badMessages.Inc()
 		return
 	}
+	if e.disconnecting { // its lanes are closed: nothing of the handshake goes on
+		e.disconnect()
+	}
 	switch {
 	case e.link != nil:
 	case e.passive:
