@@ -45,7 +45,9 @@
 //
 // # Collective operations
 //
-// Every rank of the communicator calls them, in the same order, with lengths that agree. Several
+// Every rank of the communicator calls them, in the same order, with lengths that agree. Where they
+// do not, a rank that gets a message of another length than it expects ends the group; lengths that
+// lead ranks to different algorithms may leave them waiting for each other, until ctx ends. Several
 // may be under way, also of different kinds; messages of the user never match theirs. They return
 // when this rank's part is over and its buffers are its own again; only Barrier says that the
 // others have come that far. One that fails on a rank, is given up as ctx ends, or is refused there
