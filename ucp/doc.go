@@ -58,7 +58,8 @@
 //
 // # Requests
 //
-// A request is waited for by [Request.Wait], [WaitAny] or [WaitAll], tested by
+// A nil request has ended well, and may be waited for as any other. A request is waited for by
+// [Request.Wait], [WaitAny] or [WaitAll], tested by
 // [Request.Test], canceled by [Request.Cancel] as long as nothing has happened, and then
 // given back. OpParams.OnDone is called from Progress when the operation has ended; not for
 // one that had ended when the call returned.
@@ -170,7 +171,9 @@
 // locked. Only Worker.Address and Worker.Signal may be called by any goroutine, and
 // Worker.Close while the owner is in a blocking call, which then ends with ErrClosed.
 // Callbacks run inside Progress and must not call it. A second blocking call on a worker
-// while one goes on panics. [SharedWorker] lets several goroutines take turns.
+// while one goes on panics, and so may all else that two goroutines do at once. A worker of
+// which a callback panics is of no more use, also if the program recovers: end the process.
+// [SharedWorker] lets several goroutines take turns.
 //
 // A blocking call polls, yields, and parks. How long it polls before it parks adapts to
 // how long waits have taken lately, and is less while there are more waiters than

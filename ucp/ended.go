@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -98,12 +99,18 @@ func WaitAll(ctx context.Context, reqs ...*Request) error {
 	return ucs.Join(errs...)
 }
 
+// What WaitAny and WaitAll refuse.
+var (
+	errNoRequests     = fmt.Errorf("ucp: wait for any: %w: there are no requests", ucs.ErrInvalidParam)
+	errSeveralWorkers = fmt.Errorf("ucp: wait: %w: the requests are of several workers", ucs.ErrInvalidParam)
+)
+
 // untilEnded makes progress until done reports true of the requests.
 func untilEnded(ctx context.Context, reqs []*Request, done func() bool) error {
 	var w *Worker
 	for _, r := range reqs {
 		if r != nil && w != nil && r.worker != w {
-			return ucs.ErrInvalidParam
+			return errSeveralWorkers
 		}
 		if r != nil {
 			w = r.worker
@@ -111,7 +118,7 @@ func untilEnded(ctx context.Context, reqs []*Request, done func() bool) error {
 	}
 	switch {
 	case len(reqs) == 0:
-		return ucs.ErrInvalidParam
+		return errNoRequests
 	case w == nil || done():
 		done()
 		return nil

@@ -29,7 +29,7 @@ func (r *Request) cancelQueued() bool {
 		r.ep = nil
 		return true
 	}
-	return r.Done() && r.status == ucs.StatusCanceled
+	return r.flags&reqDone != 0 && r.status == ucs.StatusCanceled
 }
 
 // makeSink makes the memory for what is beyond the buffers of receives.

@@ -25,7 +25,7 @@ var tupleSendStage = stage{
 	name: "tag send", sized: true, role: noRole, lends: true, stop: func(r *Request) bool {
 		r.flags |= reqCanceling
 		r.ep.msgs.tuple.out.Cancel(r.value)
-		return r.Done()
+		return r.flags&reqDone != 0 // not if that has given it back
 	},
 }
 

@@ -11,6 +11,9 @@ import (
 // ends first, its error is returned and the request goes on: wait again, or
 // Release it. ErrClosed if the worker is closed meanwhile.
 func (r *Request) Wait(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
 	w := r.worker
 	if !r.Done() {
 		if err := w.engine.Turn.Take(); err != nil {
@@ -158,6 +161,10 @@ func (w *Worker) Until(ctx context.Context, done func() bool) error {
 // most, after which the EP fails with ErrCanceled. The request is given back. Not from a
 // callback.
 func (r *Request) GiveUp() {
+	if r.Done() {
+		r.Release()
+		return
+	}
 	w := r.worker
 	if w.engine.Turn.Take() != nil { // the worker is closed: all has ended
 		r.Release()

@@ -90,9 +90,7 @@ func (s *server) reply(to *ucp.EP, failure error) {
 	if err != nil {
 		log.Print(err)
 	}
-	if r != nil {
-		r.Release() // text is gucx's until it has gone
-	}
+	r.Release() // text is gucx's until it has gone
 }
 
 // set executes a request, which may be anything.

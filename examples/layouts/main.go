@@ -36,9 +36,7 @@ func main() {
 	// The receiver has the numbers as columns; the message has row after row.
 	t := &table{}
 	r := must(w.TagRecvData(ucp.To(t), tag, exact, nil, nil))
-	if r != nil {
-		check(r.Wait(ctx))
-	}
+	check(r.Wait(ctx))
 	go func() { running.Wait(); stop() }()
 	_ = w.Serve(ctx) // the sender's last operations may need this side
 	fmt.Println("row 7:", t.columns[0][7], t.columns[1][7], t.columns[2][7], t.columns[3][7])
@@ -56,9 +54,7 @@ func send(ctx context.Context, c *ucp.Context, addr string) {
 		}
 	}
 	r := must(ep.TagSendData(tag, ucp.Buffers(pieces), nil))
-	if r != nil { // the pieces are gucx's until then
-		check(r.Wait(ctx))
-	}
+	check(r.Wait(ctx)) // the pieces are gucx's until then
 	check(ep.CloseWait(ctx, ucp.CloseFlush))
 }
 

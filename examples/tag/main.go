@@ -61,9 +61,7 @@ func send(ctx context.Context, c *ucp.Context, addr string, id int) {
 	r := must(ep.TagSend(tagOf(kindText, id), text, nil))
 	number := binary.LittleEndian.AppendUint64(nil, uint64(id*id))
 	check(ep.TagSendSyncWait(ctx, tagOf(kindNumber, id), number, nil)) // returns when it is received
-	if r != nil {                                                      // the text was not gone at once
-		check(r.Wait(ctx))
-	}
+	check(r.Wait(ctx))                                                 // the text has gone
 	check(ep.CloseWait(ctx, ucp.CloseFlush))
 }
 
@@ -86,9 +84,7 @@ func collect(ctx context.Context, w *ucp.Worker) {
 		buf := make([]byte, text.Length)
 		r, err := m.Recv(buf, nil, nil)
 		check(err)
-		if r != nil { // its data has yet to come
-			check(r.Wait(ctx))
-		}
+		check(r.Wait(ctx)) // its data may have yet to come
 		lengths[sender] = len(buf)
 	}
 	fmt.Println("numbers:", sum, "texts:", lengths)

@@ -1,0 +1,84 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestRequest_Nil: what an operation returns that ended in its call has ended well.
+func TestRequest_Nil(t *testing.T) {
+	var r *Request
+	assert.True(t, r.Done())
+	assert.Equal(t, ucs.StatusOK, r.Status())
+	done, err := r.Test()
+	assert.True(t, done)
+	assert.NoError(t, err)
+	assert.NoError(t, r.Wait(context.Background()))
+	assert.False(t, r.Cancel())
+	r.GiveUp()
+	r.Release()
+}
+
+// TestRequest_GivenBack: a request that is in the pool is told, and not waited for.
+func TestRequest_GivenBack(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	r, err := p.a.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	require.NoError(t, err)
+	require.True(t, r.Cancel())
+	require.ErrorIs(t, r.Wait(t.Context()), ucs.ErrCanceled)
+
+	const text = "ucp: request: invalid parameter: it was given back already"
+	assert.EqualError(t, r.Wait(t.Context()), text)
+	done, err := r.Test()
+	assert.True(t, done)
+	assert.EqualError(t, err, text)
+	i, err := WaitAny(t.Context(), r)
+	assert.Zero(t, i)
+	assert.EqualError(t, err, text)
+	assert.EqualError(t, WaitAll(t.Context(), r, nil), text)
+	assert.True(t, r.Done())
+	assert.Equal(t, ucs.StatusInvalidParam, r.Status())
+	assert.False(t, r.Cancel())
+	if invariants.Enabled {
+		assert.Panics(t, r.Release)
+		assert.Panics(t, r.GiveUp)
+		return
+	}
+	r.Release()
+	r.GiveUp()
+
+	var rs [2 * chunk]*Request
+	seen := map[*Request]bool{}
+	for i := range rs {
+		rs[i], err = p.a.w.TagRecv(make([]byte, 8), uint64(i), exact, nil, nil)
+		require.NoError(t, err)
+		assert.False(t, seen[rs[i]], "it went back to the pool twice")
+		seen[rs[i]] = true
+		require.True(t, rs[i].Cancel())
+	}
+	for _, r := range rs {
+		r.Release()
+	}
+}
+
+// TestWaitAny_Refusals say what is wrong.
+func TestWaitAny_Refusals(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	_, err := WaitAny(t.Context())
+	assert.EqualError(t, err, "ucp: wait for any: invalid parameter: there are no requests")
+	a, err := p.a.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	require.NoError(t, err)
+	b, err := p.b.w.TagRecv(make([]byte, 8), 1, exact, nil, nil)
+	require.NoError(t, err)
+	assert.EqualError(t, WaitAll(t.Context(), a, b), "ucp: wait: invalid parameter: the requests are of several workers")
+	for _, r := range []*Request{a, b} {
+		require.True(t, r.Cancel())
+		r.Release()
+	}
+}
