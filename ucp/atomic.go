@@ -31,7 +31,7 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 		return e.refusal(action{&postStage, op, size}, key)
 	}
 	if op >= uct.AtomicCSwap {
-		return e.wrong(action{&postStage, op, size}, ucs.ErrInvalidParam, "it is not posted")
+		return e.wrong(action{&postStage, op, size}, ucs.ErrInvalidParam, "AtomicPost does not have it")
 	}
 	if e.w.lateKeys && key.bindLate(wireup.AMO) {
 		err := e.AtomicPost(op, size, value, raddr, key)
@@ -130,6 +130,14 @@ func (k *RKey) fetches(e *EP, op uct.AtomicOp, size int, raddr uint64) bool {
 		raddr&uint64(size-1) == 0 && k.opens(raddr, uint64(size))
 }
 
+// wordText says why no atomic is of size bytes at raddr.
+func wordText(size int, raddr uint64) string {
+	if size != 4 && size != 8 {
+		return "a word has 4 or 8 bytes"
+	}
+	return fmt.Sprintf("address %#x is not a multiple of %d", raddr, size)
+}
+
 // newAtomic checks an atomic and makes its request.
 func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *RKey) (*Request, error) {
 	a := action{s, op, size}
@@ -137,7 +145,7 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 		return nil, err
 	}
 	if size != 4 && size != 8 || raddr%uint64(size) != 0 {
-		return nil, e.wrong(a, ucs.ErrInvalidParam, fmt.Sprintf("address %#x", raddr))
+		return nil, e.wrong(a, ucs.ErrInvalidParam, wordText(size, raddr))
 	}
 	if why := key.denies(raddr, size, uct.AccessRemoteAtomic); why != "" {
 		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -209,13 +210,13 @@ func (c *Context) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.workers > 0 {
-		return ucs.ErrBusy
+		return fmt.Errorf("ucp: close context: %w: close its workers first (open: %d)", ucs.ErrBusy, c.workers)
 	}
 	if err := c.closeCaches(); err != nil {
 		return err
 	}
 	err := c.memory.Close()
-	c.closed = err != ucs.ErrBusy
+	c.closed = !errors.Is(err, ucs.ErrBusy)
 	return err
 }
 

@@ -173,7 +173,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 		return w.TagRecv(b, tag, mask, info, p)
 	}
 	if err := d.Validate(); err != nil {
-		return nil, recvError(0, err)
+		return nil, recvError(0, fmt.Errorf("%w: the data has no valid length, or nothing takes it", err))
 	}
 	if w.closed {
 		return nil, recvError(0, ucs.ErrClosed)

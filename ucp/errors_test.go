@@ -49,7 +49,7 @@ func TestErrors_Texts(t *testing.T) {
 		{"alignment", func(p *pair) error {
 			return p.finish(p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), p.a.key.Addr()+1, p.a.key))
 		},
-			"ucp: atomic add of 8 bytes PEER: invalid parameter: address 0x200000001", []error{ucs.ErrInvalidParam}},
+			"ucp: atomic add of 8 bytes PEER: invalid parameter: address 0x200000001 is not a multiple of 8", []error{ucs.ErrInvalidParam}},
 		{"region closed at the target", func(p *pair) error {
 			mem, err := p.b.ctx.MemAlloc(64)
 			require.NoError(p.t, err)

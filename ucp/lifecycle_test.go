@@ -431,7 +431,9 @@ func TestWorkerClose_WithWorkInFlight(t *testing.T) {
 
 func TestContext_OutlivesWhatIsOpen(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeSM())
-	assert.ErrorIs(t, p.a.ctx.Close(), ucs.ErrBusy)
+	err := p.a.ctx.Close()
+	assert.ErrorIs(t, err, ucs.ErrBusy)
+	assert.EqualError(t, err, "ucp: close context: device is busy: close its workers first (open: 1)")
 	c, err := NewContext(Config{}, newFabric(likeSM()))
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
@@ -440,6 +442,7 @@ func TestContext_OutlivesWhatIsOpen(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 	_, err = c.MemAlloc(10)
 	assert.ErrorIs(t, err, ucs.ErrClosed)
+	assert.ErrorContains(t, err, "ucp: register memory")
 }
 
 func TestNewEP_Refuses(t *testing.T) {

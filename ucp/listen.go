@@ -53,7 +53,7 @@ func (r *ConnRequest) Answer(b []byte) error {
 
 func checkPrivate(b []byte) error {
 	if len(b) > MaxPrivate {
-		return fmt.Errorf("private data of %d bytes: %w", len(b), ucs.ErrTooLong)
+		return fmt.Errorf("private data of %d bytes: %w of %d", len(b), ucs.ErrTooLong, MaxPrivate)
 	}
 	return nil
 }
@@ -183,8 +183,11 @@ func (l *Listener) Publish(name string, mem *Mem) error {
 }
 
 func (l *Listener) publish(name string, mem *Mem) error {
-	if name == "" || len(name) > bootstrap.MaxName || mem == nil {
-		return fmt.Errorf("a name has 1 to %d bytes, and memory: %w", bootstrap.MaxName, ucs.ErrInvalidParam)
+	switch {
+	case name == "" || len(name) > bootstrap.MaxName:
+		return fmt.Errorf("%w: a name has 1 to %d bytes, %.40q has %d", ucs.ErrInvalidParam, bootstrap.MaxName, name, len(name))
+	case mem == nil:
+		return fmt.Errorf("%w: no memory is under the name %q", ucs.ErrInvalidParam, name)
 	}
 	if !mem.Of(&l.w.ctx.memory) {
 		return fmt.Errorf("memory of another context, whose key opens nothing at this worker: %w", ucs.ErrInvalidParam)

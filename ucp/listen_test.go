@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -315,6 +316,8 @@ func TestDial_Refuses(t *testing.T) {
 	p := newPair(t, fakes("like sm", likeSM()), Config{})
 	_, err := p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{Private: make([]byte, MaxPrivate+1)})
 	assert.ErrorIs(t, err, ucs.ErrTooLong)
+	_, err = p.a.w.Dial(t.Context(), "unix", "@"+strings.Repeat("x", 107), DialConfig{})
+	assert.ErrorIs(t, err, ucs.ErrTooLong)
 	require.NoError(t, p.a.w.Close())
 	_, err = p.a.w.Dial(t.Context(), "unix", abstractName(), DialConfig{})
 	assert.ErrorIs(t, err, ucs.ErrClosed)
@@ -343,6 +346,7 @@ func TestListen_Refuses(t *testing.T) {
 		"another network":    {"udp", ":0", ListenConfig{}, ucs.ErrInvalidParam},
 		"no port":            {"tcp", "localhost", ListenConfig{}, ucs.ErrInvalidParam},
 		"long private data":  {"tcp", ":0", ListenConfig{Private: make([]byte, MaxPrivate+1)}, ucs.ErrTooLong},
+		"long path":          {"unix", "/tmp/" + strings.Repeat("x", 103), ListenConfig{}, ucs.ErrTooLong},
 		"no slots":           {"tcp", ":0", ListenConfig{MaxHandshakes: -1}, ucs.ErrInvalidParam},
 		"no time":            {"tcp", ":0", ListenConfig{HelloTimeout: -1}, ucs.ErrInvalidParam},
 		"a key without name": {"tcp", ":0", ListenConfig{Keys: map[string]*Mem{"": p.a.mem}}, ucs.ErrInvalidParam},

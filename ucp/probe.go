@@ -34,7 +34,7 @@ func (u *TagMessage) Info() TagInfo { return u.info() }
 // rest of it does not come, since its EP has failed or was closed, the error says so.
 func (u *TagMessage) Recv(buf []byte, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
-		return nil, recvError(len(buf), ucs.ErrInvalidParam)
+		return nil, recvError(len(buf), errNotCovered)
 	}
 	if st := u.lost; st != ucs.StatusOK {
 		err := u.from.failure(action{stage: &tagRecvStage, n: len(buf)}, st)

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/match"
@@ -74,7 +75,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 //go:noinline
 func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
-		return nil, recvError(len(buf), ucs.ErrInvalidParam)
+		return nil, recvError(len(buf), errNotCovered)
 	}
 	if x := w.tuples; x != nil && !w.closed {
 		return x.receiveInto(buf, tag, mask, info, p)
@@ -103,6 +104,9 @@ func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, 
 	err = finish(ctx, r, err)
 	return *info, err
 }
+
+// errNotCovered refuses memory that the buffer of a receive is not in.
+var errNotCovered = fmt.Errorf("%w: the buffer is not in OpParams.Mem", ucs.ErrInvalidParam)
 
 // recvError is the error of a receive into n bytes that has no EP to do with it.
 func recvError(n int, cause error) error {

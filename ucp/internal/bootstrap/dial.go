@@ -107,7 +107,7 @@ const backlogPause = 5 * time.Millisecond
 
 // connect makes the connection.
 func connect(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := checkNetwork(network); err != nil {
+	if err := checkAddress(network, address); err != nil {
 		return nil, err
 	}
 	for {

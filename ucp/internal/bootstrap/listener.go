@@ -96,7 +96,7 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 
 // listen makes the socket.
 func listen(ctx context.Context, network, address string, public bool) (net.Listener, error) {
-	if err := checkNetwork(network); err != nil {
+	if err := checkAddress(network, address); err != nil {
 		return nil, err
 	}
 	switch {

@@ -49,10 +49,18 @@ func (i Identity) permitted(users []uint32) bool {
 	return i.Network != "unix" || i.UID == uint32(os.Geteuid()) || slices.Contains(users, i.UID)
 }
 
-// checkNetwork returns ErrInvalidParam unless package bootstrap knows the network.
-func checkNetwork(network string) error {
-	if network != "tcp" && network != "unix" {
+// maxUnixLen is the longest address of a unix socket in bytes, abstract or not: sun_path of
+// unix(7) less the byte that ends a path.
+const maxUnixLen = 107
+
+// checkAddress returns ErrInvalidParam unless package bootstrap knows the network, and
+// ErrTooLong for an address that the kernel would refuse without saying why.
+func checkAddress(network, address string) error {
+	switch {
+	case network != "tcp" && network != "unix":
 		return fmt.Errorf("network %q, not tcp or unix: %w", network, ucs.ErrInvalidParam)
+	case network == "unix" && len(address) > maxUnixLen:
+		return fmt.Errorf("%w: %d bytes, where a unix socket has at most %d", ucs.ErrTooLong, len(address), maxUnixLen)
 	}
 	return nil
 }

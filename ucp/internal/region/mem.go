@@ -188,7 +188,7 @@ func (m *Mem) make(fill func(parts []uct.Mem) error) error {
 	return nil
 }
 
-// Bytes is the memory.
+// Bytes is the memory. What MemAlloc has allocated must not be touched after Close.
 func (m *Mem) Bytes() []byte { return m.bytes }
 
 // Addr is the address of Bytes()[0] that peers name.

@@ -30,7 +30,7 @@ func (s *Set) enter(m *Mem) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return ucs.ErrClosed
+		return errClosed
 	}
 	if s.byID == nil {
 		s.byID = map[uint64]*Mem{}
@@ -71,6 +71,9 @@ func (s *Set) find(id uint64) *Mem {
 	return s.byID[id]
 }
 
+// errClosed refuses memory for a context that is closed.
+var errClosed = fmt.Errorf("ucp: register memory: context: %w", ucs.ErrClosed)
+
 // Close closes the domains. ErrBusy while memory is open. Idempotent.
 func (s *Set) Close() error {
 	s.mu.Lock()
@@ -79,7 +82,7 @@ func (s *Set) Close() error {
 		return nil
 	}
 	if s.open > 0 {
-		return ucs.ErrBusy
+		return fmt.Errorf("ucp: close context: %w: close its memory first (open: %d)", ucs.ErrBusy, s.open)
 	}
 	s.closed = true
 	return s.Keep(func(*Domain) bool { return false })
