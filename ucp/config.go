@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
@@ -158,49 +160,53 @@ func (c *Config) Table() config.Table {
 	return config.Table{Doc: "Context: transports, protocols and connections", Config: c}
 }
 
-// Validate checks ranges. ErrInvalidParam.
+// Validate checks values, but for those of RCache, which has such a method of its own.
+// ErrInvalidParam, with the name that the value has in the environment.
 func (c *Config) Validate() error {
-	switch c.Connect {
-	case "", ConnectLazy, ConnectEager:
-	default:
-		return fmt.Errorf("connect mode %q: %w", c.Connect, ucs.ErrInvalidParam)
-	}
-	switch c.KeyResolve {
-	case "", ResolveAtUnpack, ResolveAtOp:
-	default:
-		return fmt.Errorf("key resolution %q: %w", c.KeyResolve, ucs.ErrInvalidParam)
-	}
-	switch c.Costs {
-	case "", CostsMeasured, CostsDeclared:
-	default:
-		return fmt.Errorf("costs %q: %w", c.Costs, ucs.ErrInvalidParam)
-	}
 	if _, ok := proto.ParseScheme(c.RndvScheme); !ok {
-		return fmt.Errorf("rendezvous scheme %q: %w", c.RndvScheme, ucs.ErrInvalidParam)
+		return invalidSetting("RNDV_SCHEME", c.RndvScheme, "one of auto, get_zcopy, put_zcopy, am")
 	}
-	switch c.TagProto {
-	case "", tagProtoAuto, tagProtoTupleq, tagProtoCopy:
-	default:
-		return fmt.Errorf("tag protocol %q: %w", c.TagProto, ucs.ErrInvalidParam)
+	return cmp.Or(
+		checkWord("CONNECT", c.Connect, "", ConnectLazy, ConnectEager),
+		checkWord("KEY_RESOLVE", c.KeyResolve, "", ResolveAtUnpack, ResolveAtOp),
+		checkWord("COSTS", c.Costs, "", CostsMeasured, CostsDeclared),
+		checkWord("TAG_PROTO", c.TagProto, "", tagProtoAuto, tagProtoTupleq, tagProtoCopy),
+		checkRange("MAX_RNDV_RAILS", c.MaxRndvRails, wireup.MaxRails),
+		checkRange("MAX_RMA_RAILS", c.MaxRMARails, wireup.MaxRails),
+		checkRange("MULTI_LANE_MAX_RATIO", c.MultiLaneMaxRatio, math.MaxInt),
+		checkRange("TUPLEQ_MAX", c.TupleqMax, math.MaxInt),
+		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
+		checkRange("KEEPALIVE_INTERVAL", c.KeepaliveInterval, config.Infinite),
+	)
+}
+
+// checkWord returns an error unless a setting has one of the values, the first of which is
+// the default.
+func checkWord[T ~string](name string, value T, values ...T) error {
+	if slices.Contains(values, value) {
+		return nil
 	}
-	if c.TupleqMax < 0 {
-		return fmt.Errorf("%d tags with a queue: %w", c.TupleqMax, ucs.ErrInvalidParam)
+	words := make([]string, len(values)-1)
+	for i, v := range values[1:] {
+		words[i] = string(v)
 	}
-	for _, n := range []int{c.MaxRndvRails, c.MaxRMARails} {
-		if n < 0 || n > wireup.MaxRails {
-			return fmt.Errorf("%d rails: %w", n, ucs.ErrInvalidParam)
-		}
+	return invalidSetting(name, string(value), "one of "+strings.Join(words, ", "))
+}
+
+// checkRange returns an error unless a setting is from 0 to most.
+func checkRange[T int | time.Duration](name string, value, most T) error {
+	switch {
+	case value < 0:
+		return invalidSetting(name, value, "0 or more")
+	case value > most:
+		return invalidSetting(name, value, fmt.Sprintf("at most %v", most))
 	}
-	if c.MultiLaneMaxRatio < 0 {
-		return fmt.Errorf("lanes that are %d times slower: %w", c.MultiLaneMaxRatio, ucs.ErrInvalidParam)
-	}
-	if c.WireupTimeout < 0 {
-		return fmt.Errorf("wireup timeout %v: %w", c.WireupTimeout, ucs.ErrInvalidParam)
-	}
-	if c.KeepaliveInterval < 0 {
-		return fmt.Errorf("keepalive interval %v: %w", c.KeepaliveInterval, ucs.ErrInvalidParam)
-	}
-	return c.RCache.Validate()
+	return nil
+}
+
+// invalidSetting is the error of a setting that has a wrong value.
+func invalidSetting(name string, value any, want string) error {
+	return fmt.Errorf("%w: %s %v, want %s", ucs.ErrInvalidParam, name, value, want)
 }
 
 // defaultWireupTimeout is twice the 30 s after which ud gives up a peer that is

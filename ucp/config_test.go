@@ -2,10 +2,12 @@ package ucp
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 )
 
@@ -33,5 +35,31 @@ func TestConfig_Lengths(t *testing.T) {
 		assert.Equal(t, c.zcopy, cfg.zcopyThresh(), c.value)
 		assert.Equal(t, c.window, cfg.eagerWindow(), c.value)
 		assert.Equal(t, c.budgetBytes, cfg.eagerBudget(), c.value)
+	}
+}
+
+// TestConfig_Validate: a wrong value is told with its name in the environment, once and in one
+// line, also where the environment has given it.
+func TestConfig_Validate(t *testing.T) {
+	for want, c := range map[string]Config{
+		"CONNECT soon, want one of lazy, eager":                        {Connect: "soon"},
+		"KEY_RESOLVE never, want one of unpack, op":                    {KeyResolve: "never"},
+		"COSTS guessed, want one of measured, declared":                {Costs: "guessed"},
+		"RNDV_SCHEME fast, want one of auto, get_zcopy, put_zcopy, am": {RndvScheme: "fast"},
+		"TAG_PROTO other, want one of auto, tupleq, tupleq_copy":       {TagProto: "other"},
+		"MAX_RNDV_RAILS 9, want at most 4":                             {MaxRndvRails: 9},
+		"MAX_RMA_RAILS -1, want 0 or more":                             {MaxRMARails: -1},
+		"MULTI_LANE_MAX_RATIO -1, want 0 or more":                      {MultiLaneMaxRatio: -1},
+		"TUPLEQ_MAX -1, want 0 or more":                                {TupleqMax: -1},
+		"WIREUP_TIMEOUT -1s, want 0 or more":                           {WireupTimeout: -time.Second},
+		"KEEPALIVE_INTERVAL -1s, want 0 or more":                       {KeepaliveInterval: -time.Second},
+		"RCACHE_MAX_REGIONS -1, want 0 or more":                        {RCache: RCacheConfig{MaxRegions: -1}},
+		"RCACHE_OVERHEAD -1s, want 0 or more":                          {RCache: RCacheConfig{Overhead: -time.Second}},
+	} {
+		_, err := NewContext(c)
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		assert.EqualError(t, err, "ucp: invalid parameter: "+want)
+		err = config.FromEnv(nil, c.Table())
+		assert.EqualError(t, err, "GUCX_*: invalid parameter: "+want)
 	}
 }

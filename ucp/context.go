@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,7 +45,7 @@ type offer struct {
 // which criterion failed; errors.Is ErrUnreachable. Close it after its workers and
 // memory.
 func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cmp.Or(cfg.Validate(), cfg.RCache.Validate()); err != nil {
 		return nil, fmt.Errorf("ucp: %w", err)
 	}
 	c := &Context{cfg: cfg}

@@ -1,11 +1,12 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/gucx/gucx/ucs"
 )
 
 // Error is what is wrong with one name in the environment.
@@ -48,8 +49,8 @@ type slot struct {
 // the value it has. Names with the prefix GUCX_TEST_ belong to tests and are passed
 // over. It then calls the Validate hooks.
 //
-// The error joins everything that is wrong: each unknown name and each bad value
-// as an [*Error], then what the hooks said. If there is one, no table has changed.
+// The error joins everything that is wrong, in one line: each unknown name and each bad
+// value as an [*Error], or else what the hooks said. If there is one, no table has changed.
 func FromEnv(environ []string, tables ...Table) error {
 	drafts, slots, err := prepare(tables)
 	if err != nil {
@@ -61,10 +62,10 @@ func FromEnv(environ []string, tables ...Table) error {
 	var errs []error
 	for i, d := range drafts {
 		if err := validate(d.values); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", title(tables[i]), err))
+			errs = append(errs, fmt.Errorf("%s: %w", tables[i].names(), err))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := ucs.Join(errs...); err != nil {
 		return err
 	}
 	for _, d := range drafts {
@@ -112,7 +113,7 @@ func assign(environ []string, slots map[string]slot) error {
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return ucs.Join(errs...)
 }
 
 // assignOne parses one value into its draft.

@@ -146,20 +146,20 @@ func TestFromEnv_TellsAllAndChangesNothing(t *testing.T) {
 	err := FromEnv([]string{"GUCX_RC_TX_DEPTH=1", "GUCX_RC_SMALL=x", "GUCX_NO=1", "GUCX_RC_FC_WINDOW=y"}, tableOf(&s))
 	require.Error(t, err)
 	assert.Equal(t, before, s)
-	lines := strings.Split(err.Error(), "\n")
-	require.Len(t, lines, 3)
+	parts := strings.Split(err.Error(), "; ")
+	require.Len(t, parts, 3)
 	for i, name := range []string{"GUCX_NO", "GUCX_RC_FC_WINDOW", "GUCX_RC_SMALL"} {
-		assert.True(t, strings.HasPrefix(lines[i], name), "sorted by name: %q", lines[i])
+		assert.True(t, strings.HasPrefix(parts[i], name), "sorted by name: %q", parts[i])
 	}
 }
 
 func TestFromEnv_Validate(t *testing.T) {
 	s, before := sample{}, sample{}
 	err := FromEnv([]string{"GUCX_RC_TX_DEPTH=2000000", "GUCX_RC_FC_FACTOR=2"}, tableOf(&s))
-	assert.EqualError(t, err, "rc transport: FACTOR is above 1\nTX_DEPTH 2000000 is above 1048576")
+	assert.EqualError(t, err, "GUCX_RC_*: FACTOR is above 1; TX_DEPTH 2000000 is above 1048576")
 	assert.Equal(t, before, s)
 	s.FC.Factor = 3 // a value that the program has set is checked too
-	assert.ErrorContains(t, FromEnv(nil, Table{Prefix: "RC", Config: &s}), "GUCX_RC: FACTOR is above 1")
+	assert.ErrorContains(t, FromEnv(nil, Table{Prefix: "RC", Config: &s}), "GUCX_RC_*: FACTOR is above 1")
 }
 
 func TestFromEnv_SeveralTables(t *testing.T) {

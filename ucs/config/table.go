@@ -1,9 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
+
+	"github.com/gucx/gucx/ucs"
 )
 
 // Prefix starts every name in the environment.
@@ -21,6 +22,14 @@ type Table struct {
 	Doc string
 	// Config is a pointer to the struct.
 	Config any
+}
+
+// names is how errors call the names of the table: "GUCX_RC_*".
+func (t Table) names() string {
+	if t.Prefix == "" {
+		return Prefix + "*"
+	}
+	return Prefix + t.Prefix + "_*"
 }
 
 // validator is the hook of a table.
@@ -131,5 +140,5 @@ func validate(s reflect.Value) error {
 	if v, ok := s.Addr().Interface().(validator); ok {
 		errs = append(errs, v.Validate())
 	}
-	return errors.Join(errs...)
+	return ucs.Join(errs...)
 }

@@ -34,10 +34,10 @@ const (
 // Validate checks ranges. ErrInvalidParam.
 func (c *Config) Validate() error {
 	if c.MaxRegions < 0 {
-		return fmt.Errorf("registration cache of %d regions: %w", c.MaxRegions, ucs.ErrInvalidParam)
+		return fmt.Errorf("%w: RCACHE_MAX_REGIONS %d, want 0 or more", ucs.ErrInvalidParam, c.MaxRegions)
 	}
 	if c.Overhead < 0 {
-		return fmt.Errorf("registration cache with an overhead of %v: %w", c.Overhead, ucs.ErrInvalidParam)
+		return fmt.Errorf("%w: RCACHE_OVERHEAD %v, want 0 or more", ucs.ErrInvalidParam, c.Overhead)
 	}
 	return nil
 }
