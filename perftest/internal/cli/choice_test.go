@@ -82,6 +82,8 @@ func TestJob_TellsWhatAnOptionDoesNotApplyTo(t *testing.T) {
 		{"-D iov -t put_lat,tag_bw", "", "-D iov has no effect on put_lat"},
 		{"-D iov -t tag_lat", "", ""},
 		{"-D contig", "", ""},
+		{"-x sm --layers verbs", "--layers verbs: sm is not over a verbs device", ""},
+		{"-x sm --layers verbs,ucp", "", ""},
 		{"-x sm -f loop", "", "-f loop has no effect on sm"},
 		{"-x rc -f loop", "", ""},
 	} {
@@ -100,6 +102,18 @@ func TestJob_TellsWhatAnOptionDoesNotApplyTo(t *testing.T) {
 			require.Len(t, j.remarks, 1)
 			assert.Contains(t, j.remarks[0], c.remark)
 		})
+	}
+}
+
+// TestJob_NamedLayers: verbs is measured on a verbs device only.
+func TestJob_NamedLayers(t *testing.T) {
+	for args, want := range map[string][]string{
+		"-x sm --layers ucp,verbs": {"ucp"},
+		"-x rc --layers ucp,verbs": {"verbs", "ucp"},
+	} {
+		j, err := jobOf(t, args)
+		require.NoError(t, err)
+		assert.Equal(t, want, j.plan.Layers, args)
 	}
 }
 

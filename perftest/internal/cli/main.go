@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -66,12 +67,23 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", p.Name, err)
+	err = reason(ctx, err)
+	fmt.Fprintf(stderr, "%s: %s\n", p.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
 	code := exitCode(err)
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "%s: see %s --help\n", p.Name, cmd.CommandPath())
 	}
 	return code
+}
+
+// reason is why a run has ended: after a signal what else broke off is a consequence of that,
+// but for wrong data.
+func reason(ctx context.Context, err error) error {
+	var sig *signalError
+	if errors.As(context.Cause(ctx), &sig) && exitCode(err) != exitData {
+		return sig
+	}
+	return err
 }
 
 // signalError is the end of a run by a signal.

@@ -287,6 +287,17 @@ func TestExitCode(t *testing.T) {
 	assert.Equal(t, exitFailure, exitCode(context.DeadlineExceeded))
 }
 
+// TestReason: what breaks off because of a signal does not hide it; wrong data is not
+// because of it.
+func TestReason(t *testing.T) {
+	broken := errors.New("read unix @->@: read: connection reset by peer")
+	assert.Equal(t, broken, reason(t.Context(), broken))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(&signalError{syscall.SIGINT})
+	assert.EqualError(t, reason(ctx, broken), "interrupt")
+	assert.Equal(t, bench.ErrData, reason(ctx, bench.ErrData))
+}
+
 func TestParseSizes(t *testing.T) {
 	for in, want := range map[string][]int{
 		"8":         {8},

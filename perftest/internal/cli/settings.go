@@ -16,6 +16,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
+	"github.com/gucx/gucx/perftest/internal/layers/verbslayer"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
@@ -238,7 +239,7 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 	case j.plan.Registered && len(j.settings.layers) > 0 && !slices.Equal(j.settings.layers, uctOnly):
 		return nil, errRegistered
 	case len(j.settings.layers) > 0:
-		return orderLayers(j.settings.layers)
+		return j.namedLayers()
 	case j.plan.Registered:
 		return uctOnly, nil
 	}
@@ -246,6 +247,20 @@ func (j *job) findLayers(caps uct.Caps) ([]string, error) {
 		return []string{d.layer}, nil
 	}
 	return layers.Of(&j.transport, caps), nil
+}
+
+// namedLayers are those that --layers names, without verbs where no verbs device is under the
+// transport.
+func (j *job) namedLayers() ([]string, error) {
+	names, err := orderLayers(j.settings.layers)
+	if err != nil || j.transport.OverVerbs() {
+		return names, err
+	}
+	names = slices.DeleteFunc(names, func(n string) bool { return n == verbslayer.Name })
+	if len(names) == 0 {
+		return nil, fmt.Errorf("--layers %s: %s is not over a verbs device; it has uct and ucp", verbslayer.Name, j.plan.Transport)
+	}
+	return names, nil
 }
 
 func findTests(names []string) (tests []bench.Test, err error) {

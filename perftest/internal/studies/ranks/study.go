@@ -19,7 +19,7 @@ type Study struct {
 }
 
 // ErrStudy says that a study cannot be run.
-var ErrStudy = errors.New("not a study")
+var ErrStudy = errors.New("cannot be measured")
 
 // leastWarmup is how many rounds by one way connect everything that it uses.
 const leastWarmup = 2

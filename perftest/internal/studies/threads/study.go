@@ -26,7 +26,7 @@ type Study struct {
 }
 
 // ErrStudy says that a study cannot be run.
-var ErrStudy = errors.New("not a study")
+var ErrStudy = errors.New("cannot be measured")
 
 // MaxSize bounds messages, in bytes.
 const MaxSize = 64 << 20
