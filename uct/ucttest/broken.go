@@ -23,6 +23,7 @@ const (
 	LieUnclaimed                 // has a variant that it does not claim
 	LoseCompletion               // forgets a completion
 	DoubleCompletion             // fires a completion twice
+	EndTwice                     // tells a completion twice that an operation has ended
 	LoseCancel                   // forgets completions when an EP is closed
 	LoseNested                   // forgets completions when one of them closes the EP
 	FlushEarly                   // says that a flush is complete while it is not
@@ -65,7 +66,7 @@ const (
 
 var kindNames = [kindEnd]string{
 	"drop", "duplicate", "reorder", "corrupt", "keep-buffer", "truncate", "wrong-id", "lie-claimed",
-	"lie-unclaimed", "lose-completion", "double-completion", "lose-cancel", "lose-nested", "flush-early",
+	"lie-unclaimed", "lose-completion", "double-completion", "end-twice", "lose-cancel", "lose-nested", "flush-early",
 	"fence-nothing", "fence-long", "ignore-key", "hide-fault", "silent-failure", "repeat-failure",
 	"round-atomics", "tear-atomics", "leak-descriptor", "unfair-pending", "pending-lifo",
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
@@ -107,7 +108,7 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &refusingPut{e.Has.Put} }}
 	case LieUnclaimed:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, modest(i.Iface)} }}
-	case LoseCompletion, DoubleCompletion, LoseCancel, LoseNested:
+	case LoseCompletion, DoubleCompletion, EndTwice, LoseCancel, LoseNested:
 		return wrap.Hooks{EP: func(e *wrap.EP) { newBadCompletions(k, e) }}
 	case FlushEarly:
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.EP = &hastyEP{e.EP} }}

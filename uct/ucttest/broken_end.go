@@ -33,6 +33,8 @@ func (b *badCompletions) spoil(c *uct.Completion) *uct.Completion {
 			h.user.Count++
 			h.fire()
 			h.user.Func(h.user)
+		case b.kind == EndTwice && bad:
+			defer h.user.Complete(h.Status)
 		}
 		b.firing++
 		h.fire()

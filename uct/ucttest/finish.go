@@ -36,7 +36,7 @@ func (p *Pair) comp(n int) *comp {
 func (p *Pair) complain(format string, args ...any) { p.t.Errorf(format, args...) }
 
 // finish ends a check that got through: all EPs that work flush, nothing is left
-// waiting, no completion fires twice, and everything closes without complaint.
+// waiting, no completion fires twice or is told of an end twice, and everything closes without complaint.
 func (p *Pair) finish(t T) {
 	t.Helper()
 	for _, l := range p.links {
@@ -47,6 +47,9 @@ func (p *Pair) finish(t T) {
 	for _, c := range p.comps {
 		if c.fired != c.expect {
 			t.Errorf("a completion fired %d times, want %d", c.fired, c.expect)
+		}
+		if c.Count < 0 {
+			t.Errorf("Complete was called %d times more than a completion has operations", -c.Count)
 		}
 	}
 	for _, buf := range p.gone {

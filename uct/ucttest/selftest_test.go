@@ -29,6 +29,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.LieUnclaimed:     {"attr/variants"},
 	ucttest.LoseCompletion:   {"am/post-in-completion", "put/many"},
 	ucttest.DoubleCompletion: {"put/many", "order/variants"},
+	ucttest.EndTwice:         {"put/sizes", "order/variants"},
 	ucttest.LoseCancel:       {"close/in-flight", "reenter/completion"},
 	ucttest.LoseNested:       {"reenter/completion"},
 	ucttest.FlushEarly:       {"flush/put", "put/sizes"},
