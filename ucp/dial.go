@@ -86,7 +86,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if err != nil {
 		return nil, err
 	}
-	e, err := w.newInvited(socket.Answer)
+	e, err := w.newDialed(socket.Answer)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Cont
 	return err
 }
 
-// newInvited makes the EP to a listener that waits for it.
-func (w *Worker) newInvited(a *bootstrap.Answer) (*EP, error) {
+// newDialed makes the EP to a listener that waits for it.
+func (w *Worker) newDialed(a *bootstrap.Answer) (*EP, error) {
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
 	}

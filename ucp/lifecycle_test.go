@@ -457,7 +457,7 @@ func TestNewEP_Refuses(t *testing.T) {
 	_, err := p.a.w.NewEP(q.b.w.Address(), EPConfig{})
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 	assert.ErrorContains(t, err, "unreachable: another fabric")
-	assert.Zero(t, p.a.w.peers.Len(), "nothing is kept of a stranger")
+	assert.Zero(t, p.a.w.peers.Len(), "nothing is kept of an unreachable peer")
 }
 
 // TestReceive_GarbageDoesNoHarm: no bytes that claim to be a handshake disturb a

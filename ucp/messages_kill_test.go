@@ -151,7 +151,7 @@ func (x *survivor) until(ok func() bool) {
 
 // nothingLeft looks for what the worker holds for the peer, and for late writes.
 func (x *survivor) nothingLeft(t *testing.T) {
-	fill(x.mem.Bytes(), graveByte)
+	fill(x.mem.Bytes(), closedByte)
 	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
 		_, err := x.w.TagRecv(make([]byte, chatMost), 0, 0, nil, nil)
 		require.False(t, errors.Is(err, ucs.ErrTruncated))
@@ -160,7 +160,7 @@ func (x *survivor) nothingLeft(t *testing.T) {
 		x.step()
 	}
 	for i, b := range x.mem.Bytes() {
-		require.EqualValues(t, graveByte, b, "written at %d", i)
+		require.EqualValues(t, closedByte, b, "written at %d", i)
 	}
 	require.Zero(t, x.w.granted)
 	require.Zero(t, inUse(x.w))

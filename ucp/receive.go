@@ -94,11 +94,11 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 			return e
 		}
 	}
-	return w.invite(m)
+	return w.newPassive(m)
 }
 
-// invite makes the passive side of a connection.
-func (w *Worker) invite(m *wireup.Msg) *EP {
+// newPassive makes the passive side of a connection.
+func (w *Worker) newPassive(m *wireup.Msg) *EP {
 	if w.closed {
 		return nil
 	}

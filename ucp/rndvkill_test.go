@@ -204,13 +204,13 @@ func killRndv(t *testing.T, tls, scheme, victim, buffers string, moved int) {
 		assert.ErrorIs(t, x.err, ucs.ErrConnReset)
 	}
 	for _, b := range x.bufs {
-		fill(b, graveByte)
+		fill(b, closedByte)
 	}
 	for range 100 {
 		x.step()
 	}
 	for _, b := range x.bufs {
-		assert.Equal(t, rndvLen, bytes.Count(b, []byte{graveByte}), "written to after the end")
+		assert.Equal(t, rndvLen, bytes.Count(b, []byte{closedByte}), "written to after the end")
 	}
 	assert.Zero(t, inUse(x.w), "requests that never came back")
 	require.NoError(t, x.close())

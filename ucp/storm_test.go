@@ -26,7 +26,7 @@ const (
 	stormStride  = stormSlot + stormGuard
 	stormLen     = stormSlots*stormStride + stormGuard
 	guardByte    = 0xC3
-	graveByte    = 0x5A
+	closedByte   = 0x5A
 )
 
 // TestStorm: clients of one server are killed while they put and get, and the server
@@ -53,13 +53,13 @@ func TestStorm(t *testing.T) {
 // storm is a server, its regions and its clients.
 type storm struct {
 	*longServer
-	rng     *rand.Rand
-	regions []*stormRegion
-	graves  [][]byte // registered memory that was closed
-	clients []*child
-	slot    int // of the next client
-	closed  int // regions
-	inUse   int // of them, those that could not be closed at once
+	rng       *rand.Rand
+	regions   []*stormRegion
+	closedMem [][]byte // registered memory that was closed
+	clients   []*child
+	slot      int // of the next client
+	closed    int // regions
+	inUse     int // of them, those that could not be closed at once
 }
 
 // stormRegion is memory that clients reach.
@@ -117,8 +117,8 @@ func (s *storm) check(t *testing.T) {
 			require.Equal(t, guard, b[at:at+stormGuard], "guard at %d of region %d", at, k)
 		}
 	}
-	for _, b := range s.graves {
-		require.Len(t, b, bytes.Count(b, []byte{graveByte}), "written after it was closed")
+	for _, b := range s.closedMem {
+		require.Len(t, b, bytes.Count(b, []byte{closedByte}), "written after it was closed")
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *storm) run(t *testing.T, kills int) {
 	}
 	s.clients = nil
 	s.check(t)
-	s.graves = nil
+	s.closedMem = nil
 }
 
 func (s *storm) newClient(t *testing.T) *child {
@@ -174,8 +174,8 @@ func (s *storm) close(t *testing.T, r *stormRegion) {
 	assert.NoError(t, err)
 	s.closed++
 	if r.own != nil {
-		fill(r.own, graveByte)
-		s.graves = append(s.graves, r.own)
+		fill(r.own, closedByte)
+		s.closedMem = append(s.closedMem, r.own)
 	}
 }
 

@@ -517,8 +517,8 @@ func (x *tupler) endOne(t *testing.T, s *tuplerOp, check func(*tuplerOp) error, 
 // nothingLeft looks for late writes, and for what the worker holds for the peer.
 func (x *tupler) nothingLeft(t *testing.T) {
 	for k := range tuplerSlots {
-		fill(x.sends[k].buf, graveByte)
-		fill(x.recvs[k].buf, graveByte)
+		fill(x.sends[k].buf, closedByte)
+		fill(x.recvs[k].buf, closedByte)
 	}
 	for _, _, ok := x.w.TagProbe(0, 0, false); ok; _, _, ok = x.w.TagProbe(0, 0, false) {
 		_, err := x.w.TagRecv(make([]byte, tuplerLongest), 0, 0, nil, nil)
@@ -528,8 +528,8 @@ func (x *tupler) nothingLeft(t *testing.T) {
 		x.w.Progress()
 	}
 	for k := range tuplerSlots {
-		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{graveByte}), "a send wrote")
-		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{graveByte}), "written to after the end")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.sends[k].buf, []byte{closedByte}), "a send wrote")
+		assert.Equal(t, tuplerLongest, bytes.Count(x.recvs[k].buf, []byte{closedByte}), "written to after the end")
 	}
 	queues, _ := x.w.tuples.in.Queues()
 	assert.Zero(t, queues, "queues of the dead")

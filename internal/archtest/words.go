@@ -27,6 +27,7 @@ consider* judge judged judges | evaluate, validate
 farewell departing expel expelled settledown* | disconnectDeadline, disconnecting, forceClose, closeWhenIdle
 blame* verdict verdicts relieve | failureStatus, stepResult, pollerLeaving
 loosen tight* owe owes owed owing debt debts | trackUnposted, untrack, creditsDue
+graveyard graves* bury* buried* limbo muster musters mustered | retired, drop, unread, launch
 wind* tenant tenants chooser choosers | restartTimer, exclusivePort, DeviceFilter
 ask* asks* loan loans         | targetOp, segments                 | uct/sm
 gather* gathered* gathers*    | batch                              | uct/ib/dv

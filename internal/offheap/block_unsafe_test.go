@@ -121,7 +121,7 @@ func TestFree_LateAccessFaults(t *testing.T) {
 
 func TestFree_ManyBlocks(t *testing.T) {
 	before := InUse()
-	for range 300 { // more than the graveyard of -tags invariants holds
+	for range 300 { // more than the retired of -tags invariants holds
 		b, err := Alloc(8192)
 		require.NoError(t, err)
 		require.NoError(t, b.Free())

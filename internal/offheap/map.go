@@ -27,7 +27,7 @@ func obtain(n int) ([]byte, error) {
 func giveBack(mem []byte) error {
 	whole := wholeMapping(mem)
 	if invariants.Enabled {
-		return graveyard.bury(whole)
+		return retired.add(whole)
 	}
 	return os.NewSyscallError("munmap", unix.Munmap(whole))
 }

@@ -256,7 +256,7 @@ func (it *Iface) attend() (n int) {
 func (it *Iface) handleEvents() int {
 	it.events.And(^uint32(eventPosted))
 	it.adopt()
-	n := it.bury()
+	n := it.dropLost()
 	it.mu.Lock()
 	list := it.dialed
 	it.dialed = nil

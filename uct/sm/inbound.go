@@ -184,9 +184,9 @@ func (it *Iface) adopt() {
 	}
 }
 
-// bury lets go of the links whose peers are gone, after everything that they had sent,
+// dropLost lets go of the links whose peers are gone, after everything that they had sent,
 // and of those that cannot be read.
-func (it *Iface) bury() (n int) {
+func (it *Iface) dropLost() (n int) {
 	left := it.in[:0]
 	for _, l := range it.in {
 		if !l.down.Load() && !l.bad {

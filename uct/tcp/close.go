@@ -27,7 +27,7 @@ func (it *Iface) Close() error {
 		c.fail(fmt.Errorf("%w: iface closed", ucs.ErrCanceled))
 	}
 	for _, c := range it.broken {
-		c.bury(ucs.StatusCanceled)
+		c.endAll(ucs.StatusCanceled)
 	}
 	it.broken = nil
 	for len(it.incoming) > 0 {

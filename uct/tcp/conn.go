@@ -166,9 +166,9 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// bury ends what was in flight on a broken connection and tells the EPs. It
+// endAll ends what was in flight on a broken connection and tells the EPs. It
 // returns the completions.
-func (c *conn) bury(st ucs.Status) (n int) {
+func (c *conn) endAll(st ucs.Status) (n int) {
 	it := c.it
 	it.cool(c)
 	c.link.close(&it.poll)

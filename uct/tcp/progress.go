@@ -37,7 +37,7 @@ func (it *Iface) Progress() int {
 		n += it.finish()
 	}
 	if len(it.broken) > 0 {
-		n += it.buryBroken()
+		n += it.cleanBroken()
 	}
 	if it.freed && it.arb.Len() > 0 {
 		it.freed = false
@@ -133,12 +133,12 @@ func (it *Iface) finish() (n int) {
 	return n
 }
 
-// buryBroken cleans up after the connections that have failed.
-func (it *Iface) buryBroken() (n int) {
+// cleanBroken cleans up after the connections that have failed.
+func (it *Iface) cleanBroken() (n int) {
 	for i := 0; i < len(it.broken); i++ { // callbacks may add more
 		c := it.broken[i]
 		it.broken[i] = nil
-		n += 1 + c.bury(statusOf(c.err))
+		n += 1 + c.endAll(statusOf(c.err))
 	}
 	it.broken = it.broken[:0]
 	it.freed = true

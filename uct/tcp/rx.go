@@ -137,9 +137,9 @@ func (c *conn) endSink() {
 	}
 }
 
-// pour moves what the buffer has of the frame's data, from its start at body,
+// moveData moves what the buffer has of the frame's data, from its start at body,
 // into the sink.
-func (c *conn) pour(s sink) {
+func (c *conn) moveData(s sink) {
 	r := &c.rx
 	data := r.buf[r.head:min(r.tail, r.head+s.left)]
 	r.head += len(data)
@@ -277,7 +277,7 @@ func (c *conn) takeData(h *header) error {
 	}
 	o.got = true
 	c.rx.head += frameLen
-	c.pour(sink{left: h.n, op: o})
+	c.moveData(sink{left: h.n, op: o})
 	return nil
 }
 

@@ -22,7 +22,7 @@ func (c *conn) servePut(h *header, t target) {
 	if s.mem, s.off = c.it.md.mems.find(t.key, t.addr, n, uct.AccessRemoteWrite); s.mem == nil {
 		s.status = ucs.StatusRemoteAccess
 	}
-	c.pour(s)
+	c.moveData(s)
 }
 
 // answerPut says how a put ended, if that was asked for or if it was refused.

@@ -190,15 +190,15 @@ func checkPendingAgain(t T, p *Pair) {
 	other, _ := p.connect(t, p.A, p.B)
 	p.until(t, "a refused request was not called again", func() bool {
 		if !done {
-			p.nudge(t, other)
+			p.postUnseen(t, other)
 		}
 		return done && second.done
 	})
 	p.arrivals(t, in, sent+2)
 }
 
-// nudge posts something on l that no inbox sees.
-func (p *Pair) nudge(t T, l *Link) {
+// postUnseen posts something on l that no inbox sees.
+func (p *Pair) postUnseen(t T, l *Link) {
 	t.Helper()
 	var err error
 	if l.AM != nil {

@@ -186,7 +186,7 @@ func (l *Listener) admit(conn net.Conn) {
 	})
 }
 
-// takeSlot waits for a slot, and has those who are silent hurry; false if the listener is
+// takeSlot waits for a slot, and gives those who are silent less time; false if the listener is
 // closed meanwhile.
 func (l *Listener) takeSlot() bool {
 	select {
@@ -194,7 +194,7 @@ func (l *Listener) takeSlot() bool {
 		return true
 	default:
 	}
-	l.hurry()
+	l.shortenHellos()
 	select {
 	case l.slots <- struct{}{}:
 		return true
@@ -203,8 +203,8 @@ func (l *Listener) takeSlot() bool {
 	}
 }
 
-// hurry gives those whose HELLO is not complete less time for it.
-func (l *Listener) hurry() {
+// shortenHellos gives those whose HELLO is not complete less time for it.
+func (l *Listener) shortenHellos() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.silent {

@@ -95,8 +95,8 @@ func (l *Line) Reply(v any, err error) error {
 // Crew is processes in a row.
 type Crew []*Line
 
-// Muster starts n processes, which undo closes. The end of ctx ends all waits for them.
-func Muster(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew, error) {
+// Launch starts n processes, which undo closes. The end of ctx ends all waits for them.
+func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew, error) {
 	var c Crew
 	for range n {
 		conn, process, err := start()

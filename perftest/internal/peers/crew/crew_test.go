@@ -52,7 +52,7 @@ func twice(l *Line) {
 func TestAsk(t *testing.T) {
 	var undo cleanup.Stack
 	closed := 0
-	c, err := Muster(t.Context(), 3, pipes(twice, &closed), &undo)
+	c, err := Launch(t.Context(), 3, pipes(twice, &closed), &undo)
 	require.NoError(t, err)
 	got, err := Ask[int](c, func(i int) any { return i + 1 })
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAsk(t *testing.T) {
 func TestAsk_OneIsGone(t *testing.T) {
 	var undo cleanup.Stack
 	closed, n := 0, 0
-	c, err := Muster(t.Context(), 3, func() (net.Conn, io.Closer, error) {
+	c, err := Launch(t.Context(), 3, func() (net.Conn, io.Closer, error) {
 		i := n
 		n++
 		return pipes(func(l *Line) {
@@ -93,11 +93,11 @@ func TestAsk_OneIsGone(t *testing.T) {
 }
 
 // A wait for a process that does not answer lasts no longer than the context.
-func TestMuster_ContextEnds(t *testing.T) {
+func TestLaunch_ContextEnds(t *testing.T) {
 	var undo cleanup.Stack
 	ctx, cancel := context.WithCancel(t.Context())
 	closed := 0
-	c, err := Muster(ctx, 1, pipes(func(l *Line) {
+	c, err := Launch(ctx, 1, pipes(func(l *Line) {
 		var n int
 		_ = l.Receive(&n)
 		cancel()
@@ -110,13 +110,13 @@ func TestMuster_ContextEnds(t *testing.T) {
 	assert.Equal(t, 1, closed)
 }
 
-func TestMuster_NoProcess(t *testing.T) {
+func TestLaunch_NoProcess(t *testing.T) {
 	var undo cleanup.Stack
 	closed := 0
 	gone := errors.New("gone")
 	begin := pipes(twice, &closed)
 	n := 0
-	_, err := Muster(t.Context(), 3, func() (net.Conn, io.Closer, error) {
+	_, err := Launch(t.Context(), 3, func() (net.Conn, io.Closer, error) {
 		if n++; n == 3 {
 			return nil, nil, gone
 		}

@@ -74,7 +74,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 	cfg.Threads = threads / p.Count
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	workers, err := crew.Muster(ctx, p.Count, p.Start, &undo)
+	workers, err := crew.Launch(ctx, p.Count, p.Start, &undo)
 	if err != nil {
 		return o, err
 	}

@@ -22,7 +22,7 @@ func Real(start crew.Start) Opener {
 				err = errors.Join(err, r.Close())
 			}
 		}()
-		if r.nodes, err = crew.Muster(ctx, 2, start, &r.undo); err != nil {
+		if r.nodes, err = crew.Launch(ctx, 2, start, &r.undo); err != nil {
 			return nil, err
 		}
 		addrs, err := crew.Ask[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })

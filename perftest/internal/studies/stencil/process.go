@@ -55,7 +55,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate
 	}
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	ranks, err := crew.Muster(ctx, nodes*p.Ranks, p.Start, &undo)
+	ranks, err := crew.Launch(ctx, nodes*p.Ranks, p.Start, &undo)
 	if err != nil {
 		return o, err
 	}

@@ -34,7 +34,7 @@ func newPair(ctx context.Context, j job, open Open, start crew.Start) (_ *pair, 
 		return nil, err
 	}
 	p.undo.Add(p.node.undo.Run)
-	if p.target, err = crew.Muster(ctx, 1, start, &p.undo); err != nil {
+	if p.target, err = crew.Launch(ctx, 1, start, &p.undo); err != nil {
 		return nil, err
 	}
 	p.ctx = p.target[0].Follow(ctx)

@@ -156,9 +156,9 @@ func (c *Conn) Acked(ack seq.U16) int {
 	return n
 }
 
-// Naked takes in a NAK, after its acknowledgement: what is in flight is sent
+// Nak takes in a NAK, after its acknowledgement: what is in flight is sent
 // again.
-func (c *Conn) Naked() { c.snd = c.una }
+func (c *Conn) Nak() { c.snd = c.una }
 
 // advanced restarts the timer.
 func (c *Conn) advanced() { c.timing, c.retries = false, 0 }

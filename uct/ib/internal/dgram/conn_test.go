@@ -161,13 +161,13 @@ func TestConn_NakSendsAgain(t *testing.T) {
 	push(c, 4)
 	sendAll(c)
 	assert.Equal(t, 1, c.Acked(65534))
-	c.Naked()
+	c.Nak()
 	psns, req := sendAll(c)
 	assert.Equal(t, []seq.U16{65535, 0, 1}, psns)
 	assert.True(t, req[2])
 	// The acknowledgement of the first round comes late, and covers what is
 	// being sent again.
-	c.Naked()
+	c.Nak()
 	assert.Equal(t, 2, c.Acked(0))
 	psns, _ = sendAll(c)
 	assert.Equal(t, []seq.U16{1}, psns)
@@ -368,7 +368,7 @@ func (e *endpoint) arrive(t *rapid.T, h Header) {
 		}
 		return
 	case h.ID == CtlNak:
-		e.conn.Naked()
+		e.conn.Nak()
 	}
 	if h.AckReq {
 		e.conn.Asked(h.PSN)

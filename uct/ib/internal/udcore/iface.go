@@ -42,22 +42,22 @@ type Iface struct {
 	scratch [minInline]byte // a control packet while it is posted
 	wc      []verbs.WC
 
-	arb      base.Arbiter
-	handlers base.AMTable
-	pool     *ib.Pool // bounce buffers, each with the packet of the same number
-	packets  []packet
-	limbo    *packet // acknowledged, but the device may not have read them
-	zlimbo   *zop    // of closed EPs, likewise
-	zops     zopPool
-	flushes  flushPool
-	groups   base.FlushGroups
-	rx       *ib.RecvQueue
-	conns    handle.Table[*conn] // by the ids in packets, which a peer may have made up
-	peers    map[peerKey]*peer
-	params   dgram.Params
-	mtu      int           // longest datagram, in bytes
-	strays   stats.Counter // datagrams that were dropped as not ours
-	resends  stats.Counter // how often unacknowledged datagrams were sent again
+	arb        base.Arbiter
+	handlers   base.AMTable
+	pool       *ib.Pool // bounce buffers, each with the packet of the same number
+	packets    []packet
+	unread     *packet // acknowledged, but the device may not have read them
+	unreadZops *zop    // of closed EPs, likewise
+	zops       zopPool
+	flushes    flushPool
+	groups     base.FlushGroups
+	rx         *ib.RecvQueue
+	conns      handle.Table[*conn] // by the ids in packets, which a peer may have made up
+	peers      map[peerKey]*peer
+	params     dgram.Params
+	mtu        int           // longest datagram, in bytes
+	strays     stats.Counter // datagrams that were dropped as not ours
+	resends    stats.Counter // how often unacknowledged datagrams were sent again
 
 	name    string
 	self    uct.Iface     // what the user has: this, or what embeds it

@@ -14,7 +14,7 @@ type packet struct {
 	buf    uint32
 	n      int        // bytes in the buffer, header included
 	amID   uint8      // or dgram.ProbeID
-	status ucs.Status // in limbo
+	status ucs.Status // while unread
 	lastSN uint64     // the last datagram that the device reads from the buffer
 	z      *zop       // memory of the user that follows the buffer; or nil
 }
@@ -75,7 +75,7 @@ func (it *Iface) takePacket() *packet {
 func (it *Iface) release(p *packet, st ucs.Status) {
 	if p.lastSN > it.ci {
 		p.status = st
-		p.next, it.limbo = it.limbo, p
+		p.next, it.unread = it.unread, p
 		return
 	}
 	it.finishPacket(p, st)
@@ -113,27 +113,27 @@ func (it *Iface) detach(p *packet, st ucs.Status) {
 	}
 	if p.lastSN > it.ci {
 		z.status, z.lastSN = st, p.lastSN
-		z.next, it.zlimbo = it.zlimbo, z
+		z.next, it.unreadZops = it.unreadZops, z
 		return
 	}
 	it.finishZop(z, st)
 }
 
-// leaveLimbo ends what the device is done with.
-func (it *Iface) leaveLimbo() {
-	packets := it.limbo
-	it.limbo = nil
+// endUnread ends what the device is done with.
+func (it *Iface) endUnread() {
+	packets := it.unread
+	it.unread = nil
 	for p := packets; p != nil; {
 		next := p.next
 		it.release(p, p.status)
 		p = next
 	}
-	zops := it.zlimbo
-	it.zlimbo = nil
+	zops := it.unreadZops
+	it.unreadZops = nil
 	for z := zops; z != nil; {
 		next := z.next
 		if z.lastSN > it.ci {
-			z.next, it.zlimbo = it.zlimbo, z
+			z.next, it.unreadZops = it.unreadZops, z
 		} else {
 			it.finishZop(z, z.status)
 		}

@@ -67,8 +67,8 @@ func (it *Iface) progressIdle(n int) int {
 
 // finish does what may wait until the completions are handled.
 func (it *Iface) finish() {
-	if it.limbo != nil || it.zlimbo != nil {
-		it.leaveLimbo()
+	if it.unread != nil || it.unreadZops != nil {
+		it.endUnread()
 	}
 	if it.stalled != nil {
 		it.resume()

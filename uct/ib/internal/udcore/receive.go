@@ -85,7 +85,7 @@ func (it *Iface) controlPacket(c *conn, h dgram.Header, body []byte) {
 	it.acknowledged(c, h)
 	switch h.ID {
 	case dgram.CtlNak:
-		c.proto.Naked()
+		c.proto.Nak()
 		it.resends.Inc()
 		c.unsent = c.head
 		it.transmit(c)

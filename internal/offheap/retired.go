@@ -9,22 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// graveDepth is how many freed mappings stay without access rights: enough that a
+// retiredDepth is how many freed mappings stay without access rights: enough that a
 // late access within a test hits one, and far from the kernel's limit of 65530
 // mappings (vm.max_map_count).
-const graveDepth = 64
+const retiredDepth = 64
 
-// graves is a ring of freed mappings.
-type graves struct {
+// retiredRing is a ring of freed mappings.
+type retiredRing struct {
 	mu    sync.Mutex
-	ring  [graveDepth][]byte
+	ring  [retiredDepth][]byte
 	count int
 }
 
-var graveyard graves
+var retired retiredRing
 
-// bury takes all rights and the pages from mem, and unmaps the oldest one.
-func (g *graves) bury(mem []byte) error {
+// add takes all rights and the pages from mem, and unmaps the oldest one.
+func (g *retiredRing) add(mem []byte) error {
 	if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
 		return os.NewSyscallError("madvise", err)
 	}
@@ -32,8 +32,8 @@ func (g *graves) bury(mem []byte) error {
 		return os.NewSyscallError("mprotect", err)
 	}
 	g.mu.Lock()
-	oldest := g.ring[g.count%graveDepth]
-	g.ring[g.count%graveDepth] = mem
+	oldest := g.ring[g.count%retiredDepth]
+	g.ring[g.count%retiredDepth] = mem
 	g.count++
 	g.mu.Unlock()
 	if oldest == nil {
