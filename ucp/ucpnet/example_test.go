@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp"
@@ -36,6 +37,37 @@ func Example() {
 	check(err)
 	fmt.Println(string(got))
 	// Output: hello
+}
+
+// A server and a client of package net/http: the listener of the one, and the dialer of the
+// other, are of ucpnet.
+func Example_http() {
+	c, err := gucx.Open()
+	check(err)
+	defer c.Close()
+	server := sharedWorker(c)
+	defer server.Close()
+	l, err := ucpnet.Listen(context.Background(), server, "tcp", "127.0.0.1:0")
+	check(err)
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s is here", r.URL.Path)
+	})}
+	defer srv.Close()
+	go srv.Serve(l) // always in Accept: it makes progress for all connections
+
+	client := sharedWorker(c)
+	defer client.Close()
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return ucpnet.Dial(ctx, client, network, addr)
+	}}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get("http://" + l.Addr().String() + "/page")
+	check(err)
+	body, err := io.ReadAll(resp.Body)
+	check(err)
+	check(resp.Body.Close())
+	fmt.Println(resp.Status, string(body))
+	// Output: 200 OK /page is here
 }
 
 // echo serves connections. As it always waits for one, it makes progress for all of them.
