@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -18,7 +20,8 @@ type categories struct {
 }
 
 func (c *categories) bind(f *pflag.FlagSet) {
-	f.StringSliceVar(&c.names, "categories", categoryNames(), "categories to compare")
+	f.StringSliceVar(&c.names, "categories", categoryNames(), "categories to compare, of "+strings.Join(categoryNames(), ", "))
+	f.Lookup("categories").DefValue = "all" // the list would be one long word of the help
 	f.IntVar(&c.cq, "cq", 1, "threads that share a completion queue, where their context is shared")
 }
 
