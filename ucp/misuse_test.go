@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 )
 
 // TestProgress_ByTwoGoroutines is found while both are in it, and said in words.
@@ -25,7 +25,7 @@ func TestProgress_ByTwoGoroutines(t *testing.T) {
 		p.a.w.Progress()
 	}()
 	<-in
-	assert.PanicsWithValue(t, engine.TwoAtOnce, func() { p.a.w.Progress() })
+	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { p.a.w.Progress() })
 	f.ifaces[0].hook = nil
 	close(leave)
 	<-left
@@ -39,7 +39,7 @@ func TestProgress_InACallback(t *testing.T) {
 	p.connect().warm()
 	p.a.ep.onError = func(e *EP, _ error) {
 		told = true
-		assert.PanicsWithValue(t, engine.TwoAtOnce, func() { e.w.Progress() })
+		assert.PanicsWithValue(t, uct.TwoAtOnce, func() { e.w.Progress() })
 	}
 	require.NoError(t, p.b.w.Close())
 	p.until(func() bool { return told })

@@ -252,7 +252,7 @@ func TestBlocking_TwoAtOnce(t *testing.T) {
 	served := make(chan error)
 	go func() { served <- p.b.w.Serve(ctx) }()
 	testenv.ProgressWithin(t, patience, func() bool { return p.b.w.engine.Turn.Taken() })
-	assert.PanicsWithValue(t, engine.TwoAtOnce, func() { _ = p.b.w.Serve(ctx) })
+	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { _ = p.b.w.Serve(ctx) })
 	cancel()
 	assert.ErrorIs(t, <-served, context.Canceled)
 }

@@ -50,7 +50,13 @@ type IfaceExt struct {
 	Explain Explainer      // nil: nothing depends on the system
 	Measure Measurer       // nil: what is declared is all there is
 	Queues  Queuer         // iff CapQueue
+	// Guarded: Progress panics with TwoAtOnce if it finds that it runs already, which a
+	// caller need not look for then.
+	Guarded bool
 }
+
+// TwoAtOnce is the text of that panic, and of the one of ucp.
+const TwoAtOnce = "uct: concurrent use of an iface or ucp.Worker by two goroutines, or by a callback of it; goroutines share a ucp.Worker by Worker.Share"
 
 // IfaceParams opens an iface.
 type IfaceParams struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/mmio"
+	"github.com/gucx/gucx/uct"
 )
 
 // exchange is what an iface knows of messages that come alone, as in a ping-pong. A receiver that looks
@@ -13,8 +14,8 @@ import (
 // after each is put off by some PAUSEs, a few until that finds the next one. Two sides that
 // both do so wait for each other, which is why there is a bound.
 type exchange struct {
-	idle  int // polls in which nothing happened, since a message came alone
-	found int // how many these were when the latest one came
+	idle  int // polls in which nothing happened, since a message came alone; or inProgress
+	found int // how many these were at the latest poll
 	lull  int // PAUSEs before the first look
 	most  int // of these
 	hits  int // first looks that found one, since lull was changed for that
@@ -28,6 +29,8 @@ const (
 	// soonPolls is up to how many of them messages follow each other between near processors:
 	// some 200 ns. Where they take longer putting looks off gains nothing.
 	soonPolls = 16
+	// inProgress is idle while Progress runs.
+	inProgress = -1
 	// notSoon is what counts after messages that came together.
 	notSoon = hastyPolls
 	// enoughHits is after how many first looks that find a message one comes earlier. With
@@ -40,10 +43,13 @@ const (
 )
 
 // wait puts the first look off after a message that came alone, and learns from how many looks
-// the one before took.
+// the one before took. It panics if Progress runs already.
 //
 //go:noinline
 func (x *exchange) wait() {
+	if x.idle == inProgress {
+		panic(uct.TwoAtOnce)
+	}
 	switch {
 	case x.found > soonPolls:
 		x.lull = 0

@@ -179,7 +179,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it, Measure: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Explain: it, Measure: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.
@@ -196,9 +196,10 @@ func (it *Iface) AddStats(n *stats.Node) {
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
 // again at once would take the line away from the peer that is about to write it. See exchange.
 func (it *Iface) Progress() (n int) {
-	if it.exchange.idle == 0 {
+	if it.exchange.idle <= 0 {
 		it.exchange.wait()
 	}
+	it.exchange.found, it.exchange.idle = it.exchange.idle, inProgress
 	if it.marked {
 		n = it.pollMarked()
 	} else {
@@ -213,11 +214,11 @@ func (it *Iface) Progress() (n int) {
 	}
 	switch x := &it.exchange; {
 	case n == 1:
-		x.found, x.idle = x.idle, 0
+		x.idle = 0
 	case n > 1:
 		x.idle = notSoon
 	default:
-		if x.idle++; x.idle > hastyPolls {
+		if x.idle = x.found + 1; x.idle > hastyPolls {
 			mmio.Pause()
 		}
 	}

@@ -61,6 +61,7 @@ const (
 	ShortLength                  // tells a receive the length of its first piece
 	NotifyEarly                  // brings a word before its data
 	NotifyTwice                  // brings a word twice
+	LieGuarded                   // says that it finds when Progress is called inside itself
 	kindEnd
 )
 
@@ -72,7 +73,7 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
-	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice",
+	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded",
 }
 
 // String returns the name of the kind.
@@ -158,6 +159,8 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return breakingQueues(k)
 	case NotifyEarly, NotifyTwice:
 		return breakingNotify(k)
+	case LieGuarded:
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Guarded = true }}
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}

@@ -28,7 +28,9 @@ func (i *retryingIface) Progress() int {
 	return i.Iface.Progress()
 }
 
-func retrying(i *wrap.Iface) { i.Iface, i.Has.Watch = &retryingIface{Iface: i.Iface}, nil }
+func retrying(i *wrap.Iface) {
+	i.Iface, i.Has.Watch, i.Has.Guarded = &retryingIface{Iface: i.Iface}, nil, false
+}
 
 // later queues a job on the iface of e.
 func later(e *wrap.EP, job func() error) {

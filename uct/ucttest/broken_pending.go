@@ -24,7 +24,9 @@ type badPending struct {
 
 func breakingPending(k Kind) wrap.Hooks {
 	return wrap.Hooks{
-		Iface: func(i *wrap.Iface) { i.Iface, i.Has.Watch = &badIface{Iface: i.Iface, kind: k}, nil },
+		Iface: func(i *wrap.Iface) {
+			i.Iface, i.Has.Watch, i.Has.Guarded = &badIface{Iface: i.Iface, kind: k}, nil, false
+		},
 		EP: func(e *wrap.EP) {
 			q := &badPending{EP: e.EP, iface: e.On.Iface.(*badIface)}
 			q.iface.eps = append(q.iface.eps, q)

@@ -29,6 +29,11 @@ var reenterChecks = []check{
 		need: uct.CapErrRemoteMem, any: uct.CapPut, run: checkCloseInError,
 	},
 	{
+		name: "reenter/progress",
+		rule: "of a guarded iface Progress panics if a handler calls it, and goes on",
+		any:  uct.CapAM, run: checkProgressInside,
+	},
+	{
 		name: "reenter/open",
 		rule: "handlers and completions may open EPs and post on them",
 		any:  uct.CapAM, run: checkOpenInHandler,
@@ -200,6 +205,26 @@ func checkCloseInHandler(t T, p *Pair) {
 		p.settle()
 	}
 	p.works(t, p.AB, "another ep")
+}
+
+// checkProgressInside has a handler of A call Progress.
+func checkProgressInside(t T, p *Pair) {
+	if !p.A.Iface.Ext().Guarded {
+		t.Skipf("the iface is not guarded")
+	}
+	newInbox(t, p.B, 3)
+	inside := 0
+	require.NoError(t, p.A.Iface.SetAMHandler(4, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		inside++
+		assert.PanicsWithValue(t, uct.TwoAtOnce, func() { p.A.Iface.Progress() })
+		return false
+	})))
+	v := anyAM(p.B.Iface.Attr())
+	for i := range ready {
+		require.NoError(t, p.push(t, func() error { return v.send(p, p.BA, 4, pattern(i, 64)) }))
+	}
+	p.until(t, "messages did not come", func() bool { return inside == ready })
+	p.works(t, p.AB, "the iface after that")
 }
 
 func checkCloseInPending(t T, p *Pair) {

@@ -67,6 +67,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.ShortLength:      {"queue/sizes"},
 	ucttest.NotifyEarly:      {"notify/sizes"},
 	ucttest.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
+	ucttest.LieGuarded:       {"reenter/progress"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {

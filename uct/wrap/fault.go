@@ -27,7 +27,7 @@ func Faults(plan Plan) Hooks {
 	return Hooks{
 		Iface: func(i *Iface) {
 			f := &faultyIface{Iface: i.Iface, onError: i.OnError}
-			i.Iface, i.OnError, i.Has.Watch = f, f.failed, nil
+			i.Iface, i.OnError, i.Has.Watch, i.Has.Guarded = f, f.failed, nil, false
 			if i.Has.Wake != nil {
 				i.Has.Wake = &wakeUnless{i.Has.Wake, func() bool { return len(f.broken) > 0 }}
 			}

@@ -94,7 +94,7 @@ func (e *tracedEP) Close() error {
 // out. rounds is at least 1.
 func Delay(rounds int) Hooks {
 	return Hooks{Iface: func(i *Iface) {
-		i.Iface, i.Has.Watch = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}, nil
+		i.Iface, i.Has.Watch, i.Has.Guarded = &delayedIface{Iface: i.Iface, rounds: max(rounds, 1)}, nil, false
 	}}
 }
 

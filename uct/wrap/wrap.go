@@ -20,7 +20,9 @@ type MD struct {
 func (m *MD) Ext() *uct.MDExt { return &m.Has }
 
 // Iface is an iface with a layer around it. A layer that holds work back has to clear
-// Has.Watch, and have Has.Wake return ErrBusy, as long as they do not know of that work.
+// Has.Watch, and have Has.Wake return ErrBusy, as long as they do not know of that work; one
+// whose Progress calls back by itself, or not that of the iface each time, has to clear
+// Has.Guarded.
 type Iface struct {
 	uct.Iface
 	Has uct.IfaceExt // what Ext returns

@@ -29,11 +29,12 @@ type Owner interface {
 // called by any. Init comes first.
 type Engine struct {
 	// These are for a Progress that has no call to spare; see there.
-	Ticks  int        // calls of Progress until it looks at everything
-	Hot    poller     // the iface that is polled, or all of them; never nil
-	Watch  *ucs.Watch // on Hot; nil if there is none
-	Inside bool       // a goroutine makes progress
+	Ticks uint64    // so many calls of Progress, and one, poll only; due if none does
+	Run   [2]poller // what Progress calls, by the highest bit of Ticks; neither is nil
 
+	hot       poller        // the iface that is polled, or all of them; never nil
+	watch     *ucs.Watch    // on hot; nil if there is none
+	inside    bool          // a goroutine makes progress
 	slow      bool          // there is more to do than to poll; see Raise
 	pollIdle  bool          // ifaces on which nothing is connected are polled too
 	stopped   bool          // no iface is polled any more: they are closed, or about to be
@@ -55,7 +56,7 @@ type Engine struct {
 	// Sleeps counts waits that had the kernel put the goroutine to sleep.
 	Sleeps stats.Counter
 
-	posted atomic.Bool // stored by Post; pairs with the load in RunAll
+	posted atomic.Bool // stored by Post; pairs with the load in runAll
 
 	parkMu sync.Mutex // Signal reads park from any goroutine
 	park   *parker    // nil until the first sleep
@@ -66,7 +67,8 @@ type Engine struct {
 // nothing is connected.
 func (e *Engine) Init(owner Owner, spinPolls int, pollIdle bool) {
 	e.owner, e.pollIdle, e.ParkLimit = owner, pollIdle, parkLimit
-	e.Hot, e.Watch = nothing{}, quiet
+	e.Run[1] = (*all)(e)
+	e.setHot(nothing{}, quiet, false)
 	e.Spin.Fixed = spinPolls
 	e.Turn.init()
 	e.Alarm.e = e
@@ -82,25 +84,62 @@ func (e *Engine) Start() {
 // Progress completes operations and delivers what arrived. It returns how much happened.
 // It panics if it finds that it runs already.
 func (e *Engine) Progress() int {
-	if e.Ticks--; e.Ticks < 0 {
-		return e.RunAll()
-	}
-	if e.Quiet() {
-		return 0
-	}
-	e.enter()
-	n := e.Hot.Progress()
-	e.Inside = false
-	return n
+	t := e.Ticks
+	e.Ticks--
+	return e.Run[t>>63].Progress()
 }
 
 // enter notes that a goroutine makes progress. Another one that does, or a callback, is
 // found as writes to a map are: often, and at no cost.
 func (e *Engine) enter() {
-	if e.Inside {
-		panic(TwoAtOnce)
+	if e.inside {
+		panic(uct.TwoAtOnce)
 	}
-	e.Inside = true
+	e.inside = true
+}
+
+// setHot sets what is polled. An iface that finds by itself when two goroutines poll it, and
+// has no watch, is polled without more ado.
+func (e *Engine) setHot(p poller, watch *ucs.Watch, guarded bool) {
+	e.hot, e.watch = p, watch
+	switch {
+	case watch != nil:
+		e.Run[0] = (*watched)(e)
+	case guarded:
+		e.Run[0] = p
+	default:
+		e.Run[0] = (*unguarded)(e)
+	}
+}
+
+// all is an engine of which a call of Progress does all that it may.
+type all Engine
+
+func (a *all) Progress() int { return (*Engine)(a).runAll() }
+
+// unguarded is an engine whose iface does not find when two goroutines poll it.
+type unguarded Engine
+
+func (u *unguarded) Progress() int {
+	e := (*Engine)(u)
+	e.enter()
+	n := e.hot.Progress()
+	e.inside = false
+	return n
+}
+
+// watched is an engine with a watch on its iface.
+type watched Engine
+
+func (w *watched) Progress() int { // as unguarded, which a call would cost
+	e := (*Engine)(w)
+	if e.watch.Idle() {
+		return 0
+	}
+	e.enter()
+	n := e.hot.Progress()
+	e.inside = false
+	return n
 }
 
 // poller is the part of an iface that Progress needs.
@@ -139,10 +178,12 @@ func watchOf(i *uct.IfaceExt) *ucs.Watch {
 // resting ifaces while others are polled. Only new connections come that way.
 const IdleTicks = 64
 
-// RunAll is Progress with all that is not done each time.
-//
-//go:noinline
-func (e *Engine) RunAll() (n int) {
+// due is Ticks when the next call of Progress is to look at everything. What it is less than that
+// after more calls makes no difference.
+const due = 1<<64 - 1
+
+// runAll is Progress with all that is not done each time.
+func (e *Engine) runAll() (n int) {
 	e.enter()
 	if e.Alarm.due.Load() {
 		e.Alarm.rung()
@@ -154,12 +195,12 @@ func (e *Engine) RunAll() (n int) {
 	if e.slow {
 		n = e.work()
 	}
-	n += e.Hot.Progress()
+	n += e.hot.Progress()
 	if e.polled > 0 && !e.slow {
-		e.Ticks = IdleTicks
+		e.Ticks = IdleTicks - 1
 	}
 	n += e.lookAtIdle()
-	e.Inside = false
+	e.inside = false
 	return n
 }
 
@@ -176,7 +217,7 @@ func (e *Engine) work() int {
 }
 
 // Raise has the next Run call the owner's Work.
-func (e *Engine) Raise() { e.slow, e.Ticks = true, 0 }
+func (e *Engine) Raise() { e.slow, e.Ticks = true, due }
 
 // Post has one of the next Runs call the owner's Work, and wakes the goroutine that waits in
 // a blocking call. Any goroutine.
@@ -190,7 +231,7 @@ func (e *Engine) Polled() int { return e.polled }
 
 // Quiet reports that the only polled iface shows that it has nothing to do, or that none is
 // polled.
-func (e *Engine) Quiet() bool { return e.Watch != nil && e.Watch.Idle() }
+func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
 
 // Vacate has the blocking call end that the owner's goroutine is in, if it is, and keeps
 // others from beginning. Call Left when what they wait for is over. It locks out others
@@ -216,7 +257,8 @@ func (e *Engine) Stop() (errs []error) {
 // Close ends what Stop has left. Then calls that wait return ErrClosed.
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
-	e.Hot, e.Watch, e.idle, e.unflagged, e.resting = nothing{}, quiet, nil, nil, nil
+	e.setHot(nothing{}, quiet, false)
+	e.idle, e.unflagged, e.resting = nil, nil, nil
 	if e.park != nil {
 		err = e.park.close()
 	}

@@ -20,12 +20,13 @@ type Iface struct {
 	waker    uct.Waker       // nil if it has no events
 	pender   uct.EventPender // nil if its events cannot be seen without a system call
 	watch    *ucs.Watch      // nil if it has none
+	guarded  bool            // it finds by itself when two goroutines poll it
 }
 
 // Add takes an open iface into the engine, which polls it once Start was called.
 func (e *Engine) Add(i *Iface, u uct.Iface) {
 	ext := u.Ext()
-	*i = Iface{Iface: u, e: e, waker: ext.Wake, pender: ext.Pending, watch: watchOf(ext)}
+	*i = Iface{Iface: u, e: e, waker: ext.Wake, pender: ext.Pending, watch: watchOf(ext), guarded: ext.Guarded}
 	i.cooldown.i = i
 	e.ifaces = append(e.ifaces, i)
 }
@@ -137,7 +138,8 @@ func (l *cooldown) Progress() int {
 
 // repoll makes the lists of ifaces that Progress polls and of those that rest.
 func (e *Engine) repoll() {
-	e.Hot, e.Watch, e.polled = nothing{}, quiet, 0
+	e.setHot(nothing{}, quiet, false)
+	e.polled = 0
 	e.idle, e.unflagged, e.eventFDs = nil, nil, nil
 	for _, i := range e.ifaces {
 		switch {
@@ -151,21 +153,21 @@ func (e *Engine) repoll() {
 			e.eventFDs = append(e.eventFDs, unix.PollFd{Fd: int32(i.waker.EventFD()), Events: unix.POLLIN})
 		}
 	}
-	e.Ticks = 0
+	e.Ticks = due
 }
 
 func (e *Engine) pollToo(i *Iface) {
-	p, watch := poller(i.Iface), i.watch
+	p, watch, guarded := poller(i.Iface), i.watch, i.guarded
 	if i.users == 0 && i.waker != nil && !e.pollIdle {
-		p, watch = &i.cooldown, nil
+		p, watch, guarded = &i.cooldown, nil, false
 	}
 	switch e.polled++; e.polled {
 	case 1:
-		e.Hot, e.Watch = p, watch
+		e.setHot(p, watch, guarded)
 	case 2:
-		e.Hot, e.Watch = several{e.Hot, p}, nil
+		e.setHot(several{e.hot, p}, nil, false)
 	default:
-		e.Hot = append(e.Hot.(several), p)
+		e.hot = append(e.hot.(several), p)
 	}
 }
 

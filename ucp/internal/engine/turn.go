@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 )
 
 // Turn is who has a worker: a goroutine in a blocking call, or one that closes it, for
@@ -38,7 +39,7 @@ func (t *Turn) Take() error {
 //go:noinline
 func (t *Turn) refuse() error {
 	if t.state.Load()&turnTaken != 0 {
-		panic(TwoAtOnce)
+		panic(uct.TwoAtOnce)
 	}
 	<-t.closed
 	return ErrClosed
@@ -46,9 +47,6 @@ func (t *Turn) refuse() error {
 
 // ErrClosed is how calls of a worker end that is closed.
 var ErrClosed = fmt.Errorf("ucp: worker: %w", ucs.ErrClosed)
-
-// TwoAtOnce is the text of that panic.
-const TwoAtOnce = "ucp: concurrent use of a ucp.Worker by two goroutines, or by a callback of it; goroutines share a worker by Worker.Share"
 
 // Give ends a blocking call. If the worker is to be closed, it waits until it is.
 func (t *Turn) Give() {
