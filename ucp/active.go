@@ -42,12 +42,7 @@ type ActiveHandler func(m *ActiveMessage)
 
 // activeHandlers are the handlers by id, in pages, none of which is nil.
 type activeHandlers struct {
-	// What the latest short message was about, as the next one nearly always is.
-	word  uint64        // its name and id
-	from  *messages     // of that name; unconnected if that has gone
-	to    ActiveHandler // of that id
-	short ActiveMessage // of the handler; msgs, From and ID are as the word says
-
+	short shortArrivals
 	msg  ActiveMessage  // of the handler of any other message that is all here
 	free *ActiveMessage // for those that are kept, or run beside
 	page [256]*handlerPage
@@ -70,7 +65,7 @@ func (h *activeHandlers) init(w *Worker) {
 	for i := range h.page {
 		h.page[i] = &noHandlers
 	}
-	h.msg.w, h.short.w, h.from, h.short.msgs = w, w, unconnected, unconnected
+	h.msg.w, h.short.w, h.short.from, h.short.msgs = w, w, unconnected, unconnected
 }
 
 func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id&0xff] }
@@ -78,13 +73,13 @@ func (h *activeHandlers) at(id uint16) *ActiveHandler { return &h.page[id>>8][id
 // forget drops what is known of a connection that has gone: but for what a handler may have,
 // which tidy drops when none runs.
 func (h *activeHandlers) forget(m *messages) {
-	if h.from == m {
-		h.from = unconnected
+	if h.short.from == m {
+		h.short.from = unconnected
 	}
 }
 
 func (h *activeHandlers) tidy() {
-	if h.from == unconnected {
+	if h.short.from == unconnected {
 		h.short.msgs, h.short.From, h.short.Data = unconnected, nil, nil
 	}
 }
@@ -111,7 +106,7 @@ func (w *Worker) OnActive(id uint16, f ActiveHandler) {
 	}
 	*w.active.at(id) = f
 	if w.active.short.ID == id {
-		w.active.to = f
+		w.active.short.to = f
 	}
 }
 
@@ -189,24 +184,28 @@ func (a *activeArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// shortArrivals is the worker as the handler of short active messages.
-type shortArrivals Worker
+// shortArrivals is the handler of short active messages. It knows what the latest one was about,
+// as the next one nearly always is.
+type shortArrivals struct {
+	ActiveMessage               // of the handler; w stays, msgs, From and ID are as the word says
+	word          uint64        // its name and id
+	from          *messages     // of that name; unconnected if that has gone, or the message was kept
+	to            ActiveHandler // of that id
+}
 
 // HandleAM hands a short active message over, in a few instructions if it has the word of
 // the latest one. What it was to be charged is given back before: then nothing is left to do
 // after the handler, for which a call would have to keep what it takes.
 func (a *shortArrivals) HandleAM(data []byte, _ uct.Desc) bool {
-	w, n := (*Worker)(a), len(data)-wire.WordLen
-	if len(data) > wire.WordLen && binary.LittleEndian.Uint64(data) == w.active.word {
-		if from := w.active.from; from.left(n) >= 0 {
-			from.quota = from.left(n)
-			m := &w.active.short
-			m.Data, m.Length, m.kept = data[wire.WordLen:len(data):len(data)], n, false
-			w.active.to(m)
+	if n := len(data) - wire.WordLen; n > 0 && binary.LittleEndian.Uint64(data) == a.word {
+		if left := a.from.left(n); left >= 0 {
+			a.from.quota = left
+			a.Data, a.Length = data[wire.WordLen:len(data):len(data)], n
+			a.to(&a.ActiveMessage)
 			return false
 		}
 	}
-	w.handleShort(data)
+	a.w.handleShort(data)
 	return false
 }
 
@@ -225,12 +224,12 @@ func (w *Worker) handleShort(data []byte) {
 		w.runCharged(name, id, nil, rest)
 		return
 	}
-	h.word, h.from, h.to = word, msgs, *h.at(id)
 	m := &h.short
+	m.word, m.from, m.to = word, msgs, *h.at(id)
 	m.ID, m.From, m.msgs = id, msgs.e, msgs
 	m.Data, m.Length, m.kept = rest, len(rest), false
 	msgs.quota -= charge(len(rest))
-	h.to(m)
+	m.to(&m.ActiveMessage)
 	msgs.passed(0)
 }
 
@@ -346,13 +345,15 @@ func (m *ActiveMessage) copyTo(buf []byte, act action) error {
 func (m *ActiveMessage) Keep() *ActiveMessage {
 	w := m.w
 	k := w.active.take()
-	if m == &w.active.short {
+	short := &w.active.short
+	if m == &short.ActiveMessage {
 		m.charge = m.Length
 		if !m.kept {
 			m.msgs.quota += charge(m.charge) // which HandleAM has given back
 		}
+		short.from = unconnected // so that handleShort takes the next one, which is not kept
 	}
-	if (m == &w.active.short || m == &w.active.msg) && !m.kept {
+	if (m == &short.ActiveMessage || m == &w.active.msg) && !m.kept {
 		m.msgs.hold(m.charge)
 	}
 	*k = *m

@@ -18,7 +18,7 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMTagSync, w.counted(uct.AMHandlerFunc(w.handleTagSync))),
 		i.SetAMHandler(wire.AMTagFirst, w.counted(uct.AMHandlerFunc(w.handleTagFirst))),
 		i.SetAMHandler(wire.AMActive, (*activeArrivals)(w)),
-		i.SetAMHandler(wire.AMActiveShort, (*shortArrivals)(w)),
+		i.SetAMHandler(wire.AMActiveShort, &w.active.short),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMStream, uct.AMHandlerFunc(w.handleStream)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
