@@ -43,9 +43,9 @@ type ActiveHandler func(m *ActiveMessage)
 // activeHandlers are the handlers by id, in pages, none of which is nil.
 type activeHandlers struct {
 	short shortArrivals
-	msg  ActiveMessage  // of the handler of any other message that is all here
-	free *ActiveMessage // for those that are kept, or run beside
-	page [256]*handlerPage
+	msg   ActiveMessage  // of the handler of any other message that is all here
+	free  *ActiveMessage // for those that are kept, or run beside
+	page  [256]*handlerPage
 }
 
 type handlerPage [256]ActiveHandler

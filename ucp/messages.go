@@ -23,7 +23,7 @@ type messages struct {
 	// How a message goes out in one call; bind sets it. While a message has to wait, and
 	// those behind it with it, the lengths are -1.
 	am       uct.AMSender
-	words    uct.AMWordSender // of the same lane; nil if there is none
+	words    uct.AMWordSender // of the same lane, or joined
 	name     uint64           // of the EP at the peer
 	maxShort int              // longest by AMShort, in bytes of data; -1 if there is none
 	maxCopy  int              // longest by one AMBcopy; -1 if there is none
@@ -48,6 +48,7 @@ type messages struct {
 	lastID  uint64             // name of the latest message that was sent in parts
 	stream  *stream            // nil until there was one
 	tuple   *tupleLink         // nil if messages go through no queues
+	joined  joinedWords        // words of a lane that has none
 }
 
 // holdsBack reports that a message waits, and all later ones behind it: all but r, which may
@@ -73,6 +74,18 @@ func (s *shortMsg) fill(name uint64, data []byte) []byte {
 	binary.LittleEndian.PutUint64(s[:], name)
 	shortcopy.Copy(s[wire.NameLen:], data)
 	return s[:wire.NameLen+len(data)]
+}
+
+// joinedWords sends messages of two words over a lane that has those of one: the second is put
+// before the data.
+type joinedWords struct {
+	am    uct.AMSender
+	short *shortMsg
+}
+
+// AMWords implements uct.AMWordSender.
+func (j *joinedWords) AMWords(id uint8, first, second uint64, payload []byte) error {
+	return j.am.AMShort(id, first, j.short.fill(second, payload))
 }
 
 // messaging are the EP's messages.
@@ -112,6 +125,10 @@ func (e *EP) bindMessages() {
 	}
 	limits := &x.Iface.attr.AM
 	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.RemoteEP()
+	if m.words == nil {
+		m.joined = joinedWords{x.AM, &e.w.short}
+		m.words = &m.joined
+	}
 	m.maxCopy = x.Iface.sends().eager
 	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
 	if m.word = wire.ShortActive(m.name); wire.ShortName(m.word) == m.name { // else the peer has made it up
@@ -128,23 +145,15 @@ func (m *messages) unbind() {
 
 // short sends a message in one call, if it fits and may go now. Its caller has compared
 // the length with maxShort.
-func (m *messages) short(w *Worker, id uint8, word uint64, data []byte) error {
+func (m *messages) short(id uint8, word uint64, data []byte) error {
 	if m.credit < charge(len(data)) {
 		return uct.ErrNoResource
 	}
-	err := m.post(w, id, word, data)
+	err := m.words.AMWords(id, word, m.name, data)
 	if err == nil {
 		m.credit -= charge(len(data))
 	}
 	return err
-}
-
-// post posts a short message, whatever credit there is.
-func (m *messages) post(w *Worker, id uint8, word uint64, data []byte) error {
-	if x := m.words; x != nil {
-		return x.AMWords(id, word, m.name, data)
-	}
-	return m.am.AMShort(id, word, w.short.fill(m.name, data))
 }
 
 // copied sends a message by one copy; as short.

@@ -34,7 +34,7 @@ var errNoCredit = errors.New("no credit")
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.stream != nil {
-		if m.short(e.w, wire.AMStream, m.stream.sent, buf) == nil {
+		if m.short(wire.AMStream, m.stream.sent, buf) == nil {
 			m.stream.sent += uint64(len(buf))
 			return nil, nil
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 
 	"github.com/gucx/gucx/internal/bulk"
-	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -34,13 +33,7 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
 		m.credit -= charge(len(buf))
 		if m.credit >= 0 {
-			var err error
-			if x := m.words; x != nil { // as post, which a call would cost
-				err = x.AMWords(wire.AMTag, tag, m.name, buf)
-			} else {
-				err = m.am.AMShort(wire.AMTag, tag, e.w.short.fill(m.name, buf))
-			}
-			if err == nil {
+			if m.words.AMWords(wire.AMTag, tag, m.name, buf) == nil {
 				return nil, nil
 			}
 		}
@@ -104,8 +97,8 @@ type tagArrivals Worker
 // message came over too, it goes in a few instructions.
 func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 	w, n := (*Worker)(a), len(data)-wire.HeadLen
-	if m := w.latest; len(data) > wire.HeadLen && w.tags.Expected() > 0 {
-		r := w.tags.First()
+	if len(data) > wire.HeadLen && w.tags.Expects() {
+		r, m := w.tags.First(), w.latest
 		if r.Ready(binary.LittleEndian.Uint64(data)) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) {
 			v := r.Owner
 			buf, q, left := v.buf, v.req, m.left(n)
@@ -115,10 +108,11 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 					w.fillFirst(v, data)
 					return false
 				}
-				shortcopy.Words(buf, data[wire.HeadLen:])
-				v.buf, v.mem = nil, nil
-				q.flags = directDone
-				w.tags.TakeFirst()
+				last := binary.LittleEndian.Uint64(data[len(data)-wire.WordLen : len(data) : len(data)])
+				binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:])) // as shortcopy.Words
+				binary.LittleEndian.PutUint64(buf[n-wire.WordLen:n:n], last)
+				w.tags.TakeFirst(r)
+				v.buf, v.mem, q.flags = nil, nil, directDone
 				return false
 			}
 		}
@@ -132,7 +126,7 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 //
 //go:noinline
 func (w *Worker) fillFirst(v *tagRecv, data []byte) {
-	w.tags.TakeFirst()
+	w.tags.TakeFirst(&v.node)
 	n := bulk.Copy(v.buf, data[wire.HeadLen:])
 	v.tell(w.latest.e, binary.LittleEndian.Uint64(data), n)
 	v.buf, v.mem, v.info = nil, nil, nil

@@ -20,7 +20,7 @@ func TestTag_Sync(t *testing.T) {
 			recv, err := p.b.w.TagRecv(buf, 7, exact, nil, nil)
 			require.NoError(t, err)
 			require.NoError(t, p.finish(p.a.ep.TagSendSync(7, data, nil)))
-			require.Zero(t, p.b.w.tags.Expected(), "it has ended before its message was matched")
+			require.False(t, p.b.w.tags.Expects(), "it has ended before its message was matched")
 			require.NoError(t, p.finish(recv, nil))
 			requireBytes(t, data, buf)
 

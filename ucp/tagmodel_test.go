@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ func (m *tagModel) come() {
 		return
 	}
 	m.p.until(func() bool {
-		return m.p.b.w.tags.Expected() == len(m.recv) && m.p.b.w.tags.Unexpected() == len(m.msgs)
+		return len(slices.Collect(m.p.b.w.tags.Receives())) == len(m.recv) && m.p.b.w.tags.Unexpected() == len(m.msgs)
 	})
 }
 

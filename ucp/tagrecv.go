@@ -14,8 +14,8 @@ import (
 type tagRecv struct {
 	node match.Recv[*tagRecv] // in Worker.tags until there is a message
 	req  *Request
+	mem  *Mem // of buf; may be nil. Before it, so that both are cleared at once
 	buf  []byte
-	mem  *Mem     // of buf; may be nil
 	info *TagInfo // may be nil
 	tag  uint64   // of the message that comes in fragments
 

@@ -24,6 +24,8 @@ import (
 // called by any goroutine, and Close while the owner is in a blocking call.
 type Worker struct {
 	engine engine.Engine
+	latest *messages // over which a message has come; unconnected if there is none
+	tags   match.Table[*tagRecv, *TagMessage]
 	duties duties
 
 	ctx    *Context
@@ -48,8 +50,7 @@ type Worker struct {
 	remote   handle.Table[*Request] // atomics that targets execute for us
 
 	// Messages; see messages.go.
-	granted       int64     // credit that peers have beyond the first window of each
-	latest        *messages // over which a message has come; unconnected if there is none
+	granted       int64 // credit that peers have beyond the first window of each
 	messages      *message
 	ended         []endedOp // of which callers are to be told
 	spareEnded    []endedOp
@@ -65,7 +66,6 @@ type Worker struct {
 	streamed      int         // bytes of a blocking call
 
 	// Tagged messages; see tag.go.
-	tags         match.Table[*tagRecv, *TagMessage]
 	idleMessages *TagMessage
 	freeLists    *pieceList // records for data in pieces
 	idleCount    int        // of these

@@ -53,7 +53,7 @@ func (s *messages[M]) init() {
 
 // add keeps a message.
 func (s *messages[M]) add(m *Msg[M]) {
-	if invariants.Enabled && m.order.key != 0 {
+	if invariants.Enabled && m.order.prev != nil {
 		invariants.Assert(false, "message %#x is kept twice", m.Tag)
 	}
 	s.seq++
@@ -65,7 +65,6 @@ func (s *messages[M]) add(m *Msg[M]) {
 // remove takes out a message that is kept.
 func (s *messages[M]) remove(m *Msg[M]) {
 	s.count--
-	m.order.key = 0
 	s.order.remove(&m.order)
 	if m.indexed != 0 {
 		s.unfile(m)
@@ -78,7 +77,6 @@ func (s *messages[M]) take(tag, mask uint64) *Msg[M] {
 	l := s.order.head
 	if m := l.entry; (m.Tag^tag)&mask == 0 && m.indexed == 0 {
 		s.count--
-		l.key = 0
 		s.order.shift(l)
 		return m
 	}

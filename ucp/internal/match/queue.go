@@ -7,7 +7,7 @@ type link[E any] struct {
 	rest  queue[E] // of the first of a queue in an index: the next queue of the bucket
 	entry *E
 	// key is what the queue is in the order of, or has in common: in a list in order
-	// the sequence number, from 1, and 0 outside; in an index the tag under the mask.
+	// the sequence number, from 1; in an index the tag under the mask.
 	key uint64
 }
 
@@ -83,9 +83,9 @@ func (q *queue[E]) all(yield func(*E) bool) {
 			return
 		}
 		switch {
-		case l.key == seq:
+		case l.prev != nil && l.key == seq:
 			l = l.next
-		case next != nil && next.key == nextSeq:
+		case next != nil && next.prev != nil && next.key == nextSeq:
 			l = next
 		default:
 			l = q.after(seq)

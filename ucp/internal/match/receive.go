@@ -32,7 +32,7 @@ func (r *Recv[R]) fits(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 }
 
 // Ready says, of the earliest receive, whether a message with that tag is for it and TakeFirst can
 // take it out, as is nearly always so.
-func (r *Recv[R]) Ready(tag uint64) bool { return r.fits(tag) && r.same.prev == nil }
+func (r *Recv[R]) Ready(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 && r.same.prev == nil }
 
 // seq is the receive's sequence number.
 func (r *Recv[R]) seq() uint64 { return r.order.key }
@@ -40,7 +40,6 @@ func (r *Recv[R]) seq() uint64 { return r.order.key }
 // receives is the side of the receives.
 type receives[R any] struct {
 	order   queue[Recv[R]]
-	count   int
 	seq     uint64 // of the last one that was posted
 	indexed uint64 // up to which they are in an index, or unindexed for good
 
@@ -58,19 +57,16 @@ func (s *receives[R]) init() {
 
 // add posts a receive.
 func (s *receives[R]) add(r *Recv[R]) {
-	if invariants.Enabled && r.seq() != 0 {
+	if invariants.Enabled && r.order.prev != nil {
 		invariants.Assert(false, "receive %#x/%#x is posted twice", r.Tag, r.Mask)
 	}
 	s.seq++
-	s.count++
 	r.order.key, r.order.entry = s.seq, r
 	s.order.push(&r.order)
 }
 
 // remove takes out a receive that is posted.
 func (s *receives[R]) remove(r *Recv[R]) {
-	s.count--
-	r.order.key = 0
 	s.order.remove(&r.order)
 	if r.same.prev != nil {
 		s.unfile(r)
@@ -80,19 +76,11 @@ func (s *receives[R]) remove(r *Recv[R]) {
 // take takes out the earliest receive that a message with that tag fits; nil: none fits. There
 // are receives. The first one, not indexed, is nearly always it, and goes in a few instructions.
 func (s *receives[R]) take(tag uint64) *Recv[R] {
-	if r := s.order.head.entry; r.fits(tag) && r.same.prev == nil {
-		s.shift()
+	if r := s.order.head.entry; r.Ready(tag) {
+		s.order.shift(&r.order)
 		return r
 	}
 	return s.takeAny(tag)
-}
-
-// shift takes out the first receive, which is not indexed.
-func (s *receives[R]) shift() {
-	l := s.order.head
-	s.count--
-	l.key = 0
-	s.order.shift(l)
 }
 
 // takeAny is take for wherever the receive is.

@@ -24,7 +24,7 @@ func (t *Table[R, M]) Expect(r *Recv[R]) { t.receives.add(r) }
 
 // Arrive takes out the earliest receive that a message with that tag fits; nil: none.
 func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
-	if t.receives.count == 0 {
+	if t.receives.order.head == nil {
 		return nil
 	}
 	return t.receives.take(tag)
@@ -34,13 +34,19 @@ func (t *Table[R, M]) Arrive(tag uint64) *Recv[R] {
 // If it is [Recv.Ready] for a message, Arrive would return it.
 func (t *Table[R, M]) First() *Recv[R] { return t.receives.order.head.entry }
 
-// TakeFirst takes out the receive that First has returned, which is ready.
-func (t *Table[R, M]) TakeFirst() { t.receives.shift() }
+// TakeFirst takes out r, which First has returned and which is ready.
+func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift, which a mark of the call would cost
+	q, next := &t.receives.order, r.order.next
+	if next != nil {
+		next.prev = r.order.prev
+	}
+	q.head, r.order.next, r.order.prev = next, nil, nil
+}
 
 // Cancel takes a receive out and reports true, or reports false if it is not in the table. The
 // receive is of this table or of none.
 func (t *Table[R, M]) Cancel(r *Recv[R]) bool {
-	if r.order.key == 0 {
+	if r.order.prev == nil {
 		return false
 	}
 	t.receives.remove(r)
@@ -65,15 +71,15 @@ func (t *Table[R, M]) Peek(tag, mask uint64) *Msg[M] { return t.messages.find(ta
 // Remove takes a message out and reports true, or reports false if it is not in the table. The
 // message is of this table or of none.
 func (t *Table[R, M]) Remove(m *Msg[M]) bool {
-	if m.order.key == 0 {
+	if m.order.prev == nil {
 		return false
 	}
 	t.messages.remove(m)
 	return true
 }
 
-// Expected is the number of receives in the table.
-func (t *Table[R, M]) Expected() int { return t.receives.count }
+// Expects reports that there are receives in the table.
+func (t *Table[R, M]) Expects() bool { return t.receives.order.head != nil }
 
 // Unexpected is the number of messages in the table.
 func (t *Table[R, M]) Unexpected() int { return t.messages.count }

@@ -285,7 +285,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 }
 
 // messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
-var messageOver = map[Op]int{AMShort: 45, AMShortRecv: 65}
+var messageOver = map[Op]int{AMShort: 45, AMShortRecv: 45}
 
 func TestBudget_ActiveMessages(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv}
@@ -300,7 +300,7 @@ func TestBudget_ActiveMessages(t *testing.T) {
 }
 
 // tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
-var tagBudget = map[Op]int{Tag: 47, TagPost: 70, TagRecv: 109, TagKept: 273}
+var tagBudget = map[Op]int{Tag: 43, TagPost: 68, TagRecv: 81, TagKept: 273}
 
 func TestBudget_Tags(t *testing.T) {
 	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
