@@ -68,14 +68,6 @@ const shortData = 256 - wire.NameLen
 // shortMsg is what follows the word of a short message.
 type shortMsg [wire.NameLen + shortData]byte
 
-// fill writes the receiver's name of the connection and the data, of at most shortData
-// bytes, and returns what it has written.
-func (s *shortMsg) fill(name uint64, data []byte) []byte {
-	binary.LittleEndian.PutUint64(s[:], name)
-	shortcopy.Copy(s[wire.NameLen:], data)
-	return s[:wire.NameLen+len(data)]
-}
-
 // joinedWords sends messages of two words over a lane that has those of one: the second is put
 // before the data.
 type joinedWords struct {
@@ -85,7 +77,10 @@ type joinedWords struct {
 
 // AMWords implements uct.AMWordSender.
 func (j *joinedWords) AMWords(id uint8, first, second uint64, payload []byte) error {
-	return j.am.AMShort(id, first, j.short.fill(second, payload))
+	b := j.short[:wire.NameLen+len(payload)]
+	binary.LittleEndian.PutUint64(b, second)
+	shortcopy.Copy(b[wire.NameLen:], payload)
+	return j.am.AMShort(id, first, b)
 }
 
 // messaging are the EP's messages.
