@@ -320,7 +320,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	if p != nil {
 		r.mem, r.onDone = p.Mem, p.OnDone
 	}
-	m.rndv.fetch(r, &fetchStages)
+	m.rndv.fetch(r, fetchStages)
 	m.rndv = nil
 	return r.started()
 }

@@ -94,23 +94,38 @@ type underWay struct {
 	told       int
 	got        []byte
 	get        *Request
-	from, into *Mem // of the message
+	from, into *Mem // of the message; nil if the caller has not registered it
+	out, in    []byte
 	increments [16]uint64
 }
 
+// memory says what the buffers of messages are.
+type memory string
+
+const (
+	owned  memory = "owned"  // registered by the caller
+	leased memory = "leased" // registered for the message
+	listed memory = "listed" // and one side's are in pieces: that which moves the data
+)
+
 // startAll starts a put, a get, atomics and a message in each direction.
-func (p *pair) startAll(seed int) (all []*underWay) {
+func (p *pair) startAll(seed int, by memory) (all []*underWay) {
 	for k, x := range []*end{&p.a, &p.b} {
 		u := &underWay{x: x, to: []*end{&p.b, &p.a}[k], seed: seed + k, got: make([]byte, half)}
-		u.from, u.into = x.memOf(p.t, half), u.to.memOf(p.t, half)
+		if by != owned {
+			u.out, u.in = make([]byte, half), make([]byte, half)
+		} else {
+			u.from, u.into = x.memOf(p.t, half), u.to.memOf(p.t, half)
+			u.out, u.in = u.from.Bytes(), u.into.Bytes()
+		}
 		copy(u.to.mem.Bytes()[half:], pattern(half, u.seed))
-		u.start(p.t)
+		u.start(p.t, by)
 		all = append(all, u)
 	}
 	return all
 }
 
-func (u *underWay) start(t testing.TB) {
+func (u *underWay) start(t testing.TB, by memory) {
 	t.Helper()
 	keep := func(list *[]*Request, r *Request, err error) {
 		if err != nil && list == &u.may { // it has ended already
@@ -128,10 +143,16 @@ func (u *underWay) start(t testing.TB) {
 	keep(&u.may, r, err)
 	u.get, err = ep.Get(u.got, at+half, u.x.key, tell)
 	keep(&u.may, u.get, err)
-	copy(u.from.Bytes(), pattern(half, u.seed))
-	r, err = u.to.w.TagRecv(u.into.Bytes(), 1, exact, nil, &OpParams{Mem: u.into, OnDone: tell.OnDone})
+	copy(u.out, pattern(half, u.seed))
+	in, out := Bytes(u.in), Bytes(u.out)
+	if by == listed && ep.w.ctx.cfg.RndvScheme == putScheme {
+		out = Buffers([][]byte{u.out[:half/2], u.out[half/2:]})
+	} else if by == listed {
+		in = Buffers([][]byte{u.in[:half/2], u.in[half/2:]})
+	}
+	r, err = u.to.w.TagRecvData(in, 1, exact, nil, &OpParams{Mem: u.into, OnDone: tell.OnDone})
 	keep(&u.must, r, err)
-	r, err = ep.TagSend(1, u.from.Bytes(), &OpParams{Mem: u.from, OnDone: tell.OnDone})
+	r, err = ep.TagSendData(1, out, &OpParams{Mem: u.from, OnDone: tell.OnDone})
 	keep(&u.must, r, err)
 	for i := range u.increments {
 		r, err = ep.AtomicFetch(uct.AtomicAdd, 8, 1, &u.increments[i], at+counter, u.x.key)
@@ -149,7 +170,7 @@ func (u *underWay) end(p *pair) (lost int) {
 	for _, r := range u.must {
 		require.NoError(p.t, p.finish(r, nil))
 	}
-	requireBytes(p.t, pattern(half, u.seed), u.into.Bytes())
+	requireBytes(p.t, pattern(half, u.seed), u.in)
 	for _, r := range u.may {
 		p.until(r.Done)
 		got = got || r == u.get && r.Status() == ucs.StatusOK
@@ -172,10 +193,10 @@ func (u *underWay) end(p *pair) (lost int) {
 }
 
 // checkGoesOn: everything works in both directions, and the lane that broke is gone.
-func (p *pair) checkGoesOn() {
+func (p *pair) checkGoesOn(by memory) {
 	p.t.Helper()
 	for seed := range 3 {
-		for _, u := range p.startAll(10 * seed) {
+		for _, u := range p.startAll(10*seed, by) {
 			require.Zero(p.t, u.end(p))
 			requireBytes(p.t, pattern(putLen, u.seed), u.to.mem.Bytes()[:putLen])
 			seen := u.to.note(func(uint64) {})
@@ -219,37 +240,55 @@ func (p *pair) spare(x *end) *lane {
 
 // TestFailover_RealLanes: a lane without messages breaks at one side while operations of both are
 // under way over it: one that shares long transfers, or that of all puts, gets and atomics. The
-// endpoints live, messages come whole, and all else ends once, well or with the reason.
+// endpoints live, messages come whole, also if their memory was registered for them with the domain
+// of that lane only, and all else ends once, well or with the reason.
 func TestFailover_RealLanes(t *testing.T) {
-	sets := append(railSets()[1:],
-		configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5"))
-	for _, set := range sets {
+	apartSets := []transports{configured("rc, apart", apart, `\rc`), configured("rc_mlx5, apart", apart, "rc_mlx5")}
+	for _, set := range append(railSets()[1:], apartSets...) {
 		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
 			cfg := railConfig()
 			cfg.RndvScheme = scheme
-			t.Run(set.name+"/"+scheme+"/by a layer", func(t *testing.T) {
-				b := &breaker{}
-				p := newPair(t, b.under(set), cfg).warmBoth()
-				b.ep = p.spare(&p.a).EP
-				for _, u := range p.startAll(1) {
-					u.end(p)
-				}
-				require.Positive(t, b.times)
-				p.checkGoesOn()
-			})
-			t.Run(set.name+"/"+scheme+"/by the device", func(t *testing.T) {
-				p := newPair(t, set, cfg).warmBoth()
-				x, ok := p.spare(&p.a).EP.(failing)
-				if !ok {
-					t.Skip("nothing fails a connection of this transport alone")
-				}
-				both := p.startAll(1)
-				x.Fail(ucs.StatusTimedOut, ucs.ErrTimedOut)
-				for _, u := range both {
-					u.end(p)
-				}
-				p.checkGoesOn()
-			})
+			t.Run(set.name+"/"+scheme, func(t *testing.T) { breakSpare(t, set, cfg, owned) })
 		}
 	}
+	for _, set := range apartSets {
+		for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+			cfg := Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}
+			for _, by := range []memory{leased, listed} {
+				t.Run(set.name+"/"+scheme+"/"+string(by), func(t *testing.T) { breakSpare(t, set, cfg, by) })
+			}
+		}
+	}
+}
+
+func breakSpare(t *testing.T, set transports, cfg Config, by memory) {
+	t.Run("by a layer", func(t *testing.T) { breakByLayer(t, set, cfg, by) })
+	t.Run("by the device", func(t *testing.T) { breakByDevice(t, set, cfg, by) })
+}
+
+// breakByLayer has a layer break the next operation over a lane.
+func breakByLayer(t *testing.T, set transports, cfg Config, by memory) {
+	b := &breaker{}
+	p := newPair(t, b.under(set), cfg).warmBoth()
+	b.ep = p.spare(&p.a).EP
+	for _, u := range p.startAll(1, by) {
+		u.end(p)
+	}
+	require.Positive(t, b.times)
+	p.checkGoesOn(by)
+}
+
+// breakByDevice has the device of a lane lose what is in flight over it.
+func breakByDevice(t *testing.T, set transports, cfg Config, by memory) {
+	p := newPair(t, set, cfg).warmBoth()
+	x, ok := p.spare(&p.a).EP.(failing)
+	if !ok {
+		t.Skip("nothing fails a connection of this transport alone")
+	}
+	both := p.startAll(1, by)
+	x.Fail(ucs.StatusTimedOut, ucs.ErrTimedOut)
+	for _, u := range both {
+		u.end(p)
+	}
+	p.checkGoesOn(by)
 }

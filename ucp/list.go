@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"fmt"
+
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
@@ -159,7 +161,7 @@ func (x *pieceList) take(off int, limits *uct.OpLimits) (n int) {
 func (r *Request) moveList(op *listOp) error {
 	l := r.ep.link.lanes.Use[wireup.RMA]
 	if l.Iface.domain != r.pieces.domain && !r.renewPieces(l.Iface, op) {
-		return ucs.ErrUnsupported
+		return errNoPieces
 	}
 	x := r.pieces
 	key, err := r.key.resolve(l.Iface.index, l.Remote)
@@ -178,6 +180,9 @@ func (r *Request) moveList(op *listOp) error {
 	}
 	return nil
 }
+
+// errNoPieces says that the transport of a lane does not reach the pieces of a list.
+var errNoPieces = fmt.Errorf("%w: pieces of a list", ucs.ErrUnsupported)
 
 // renewPieces makes the list ready for a lane of another domain, which has taken the place of
 // the one that it was made for. No transport has any of it. It reports false if that cannot be.
@@ -239,6 +244,7 @@ func (a *announced) fetchPieces(r *Request, d *Data, by *schemeStages) bool {
 		r.flags |= reqTruncated
 	}
 	r.ep, r.buf, r.off, r.stage = e, nil, 0, &by[proto.Get]
+	r.raddr = uint64(n)
 	r.flags |= reqFetching
 	r.awaitPeer()
 	child := r.getting(a, key)

@@ -2,11 +2,13 @@ package ucp
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -152,7 +154,7 @@ func (r *Request) postPart(tables func(*transfers) *[2]proto.Table, by *calls) e
 		r.fail(l.lanes.LastLost())
 		return nil
 	}
-	err := r.moveOver(x, tables, by)
+	err := r.keyed(x, r.moveOver(x, tables, by))
 	if r.flags&reqPosted != 0 && !x.Proven {
 		l.prove(x)
 	}
@@ -171,7 +173,11 @@ func (r *Request) partEnded() {
 func (r *Request) repeats(st ucs.Status) bool {
 	e := r.ep
 	switch {
+	case r.flags&reqDecided != 0:
+		return false
 	case st == ucs.StatusOK || e.state > epClosing || e.aborting != ucs.StatusOK || r.unwanted():
+		return false
+	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
 		return false
 	case st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid: // every lane would break
 		return false
@@ -182,6 +188,32 @@ func (r *Request) repeats(st ucs.Status) bool {
 	e.link.undecided, e.link.pause = append(e.link.undecided, r), decidePause
 	e.w.schedule(e)
 	return true
+}
+
+// keyed is the error with which a lane has not taken a part of the data of a message. If that is
+// for want of a key to the memory, which was registered for the message with the domain of a lane
+// that broke, the data goes another way, as soon as that lane is closed at both sides.
+func (r *Request) keyed(x *lane, err error) error {
+	if err == nil || err == uct.ErrNoResource {
+		return err
+	}
+	_, unknown := r.key.resolve(x.Iface.index, x.Remote)
+	if unknown == nil && !errors.Is(err, errNoPieces) {
+		return err
+	}
+	whole := r
+	for whole != nil && whole.stage.instead == nil {
+		whole = whole.parent
+	}
+	if whole == nil { // the caller's
+		return err
+	}
+	for p := r; p != whole; p = p.parent {
+		p.flags |= reqUnreached
+	}
+	whole.flags |= reqUnreached
+	r.fail(cmp.Or(r.ep.link.lanes.LastLost(), statusOf(err)))
+	return nil
 }
 
 // unwanted reports that the caller has given up the operation.
@@ -211,8 +243,9 @@ func (l *link) decide() {
 	l.undecided = nil
 	for _, r := range list {
 		switch {
-		case r.expect == l.losses:
-			r.settle(r.comp.Status)
+		case r.expect == l.losses && r.flags&reqUnreached == 0:
+			r.flags |= reqDecided
+			r.stage.done(r)
 		case l.retiring():
 			l.undecided = append(l.undecided, r)
 		default:
@@ -234,7 +267,10 @@ func (l *link) retiring() bool {
 // repeat posts a transfer anew, over the lane that puts and gets have now.
 func (r *Request) repeat() {
 	r.worker.stats.repeatedTransfers.Inc()
-	if s := r.stage.again; s != nil {
+	if r.flags&reqUnreached != 0 {
+		r.flags &^= reqUnreached
+		r.stage.instead(r)
+	} else if s := r.stage.again; s != nil {
 		r.stage = s
 	}
 	if r.pieces != nil {
@@ -281,12 +317,16 @@ var (
 		pinned: true, lends: true, ahead: true,
 	}
 	getAgainStage = stage{
-		name: "get", sized: true, role: wireup.RMA, post: postGet, done: (*Request).partEnded, lends: true, ahead: true,
+		name: "get", sized: true, role: wireup.RMA, post: postGetAgain, done: (*Request).partEnded, lends: true, ahead: true,
 	}
 )
 
 func postPutPart(r *Request) error { return r.postPart(putTables, &putCalls) }
 func postGetPart(r *Request) error { return r.postPart(getTables, &getCalls) }
+
+func postGetAgain(r *Request) error {
+	return r.keyed(r.ep.link.lanes.Use[wireup.RMA], postGet(r))
+}
 
 // railMove is a way of n bytes over the lanes that share them.
 func (e *EP) railMove(m proto.Move, n int) proto.Move {

@@ -29,8 +29,8 @@ type Request struct {
 	next, prev *Request // in EP.ops or messages.awaited, in the order in which operations were issued
 
 	buf    []byte
-	off    int // bytes posted
-	raddr  uint64
+	off    int    // bytes posted
+	raddr  uint64 // of a receive into pieces: its length
 	mem    *Mem
 	leased *lease     // of mem, if it was registered for the request
 	pieces *pieceList // of a put or get of data in pieces, instead of buf
@@ -85,6 +85,8 @@ const (
 	reqTells                          // onDone is to be called: the caller has the request
 	reqTyped                          // a receive into data that is not in one piece
 	reqCanceling                      // ends with ErrCanceled when the queue of the transport gives it back
+	reqDecided                        // a transfer that has failed and is not repeated
+	reqUnreached                      // the lane that is left has no key for the memory of the message
 )
 
 // chunk is how many requests the pool grows by.

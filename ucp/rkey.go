@@ -53,13 +53,9 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 		return nil, err
 	}
 	k.offset, k.size = -k.packed.Addr, k.packed.Length
-	for _, p := range []wireup.Role{wireup.RMA, wireup.AMO} {
-		if best := e.peer.Best[p]; best.OK {
-			if _, err := k.resolve(best.Local, best.Remote); err != nil {
-				k.release()
-				return nil, err
-			}
-		}
+	if err = k.check(); err != nil {
+		k.release()
+		return nil, err
 	}
 	e.used()
 	k.next = e.keys
@@ -69,6 +65,22 @@ func (e *EP) Unpack(packed []byte) (*RKey, error) {
 	e.keys = k
 	k.bind()
 	return k, nil
+}
+
+// check reports what is wrong with the key for the lanes that there are, or would be.
+func (k *RKey) check() (err error) {
+	e := k.ep
+	for _, role := range []wireup.Role{wireup.RMA, wireup.AMO} {
+		if x := e.lane(role); x != nil {
+			_, err = k.resolve(x.Iface.index, x.Remote)
+		} else if best := e.peer.Best[role]; best.OK {
+			_, err = k.resolve(best.Local, best.Remote)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // resolve returns the key for a pair of resources, unpacking it once.

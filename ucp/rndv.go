@@ -95,17 +95,27 @@ func (a *announced) refuse(st ucs.Status) {
 }
 
 // schemeStages are the stages of a receive whose data is being fetched, by scheme.
-type schemeStages [proto.Fragments + 1]stage
+type schemeStages [askAnew + 1]stage
 
-var fetchStages = newFetchStages("receive")
+// askAnew is the stage of a receive that could not get the data, and asks for it.
+const askAnew = proto.Fragments + 1
 
-// newFetchStages makes the stages of receives that are called name in errors.
-func newFetchStages(name string) schemeStages {
-	return schemeStages{
-		proto.Get:       {name: name, sized: true, role: wireup.RMA, done: (*Request).fetched, lends: true},
-		proto.Put:       {name: name, sized: true, role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
-		proto.Fragments: {name: name, sized: true, role: wireup.AM, done: (*Request).arrived},
+var fetchStages = newFetchStages("receive", nil)
+
+// newFetchStages makes the stages of receives that are called name in errors. settled may be nil.
+func newFetchStages(name string, settled func(*Request)) *schemeStages {
+	by := &schemeStages{
+		proto.Get:       {role: wireup.RMA, done: (*Request).fetched, lends: true},
+		proto.Put:       {role: wireup.RMA, done: (*Request).arrived, lends: true, filled: true},
+		proto.Fragments: {role: wireup.AM, done: (*Request).arrived},
+		askAnew:         {role: noRole, done: (*Request).fetched},
 	}
+	by[proto.Get].instead = func(r *Request) { r.stage = &by[askAnew] }
+	by[askAnew].post = func(r *Request) error { return r.askAnew(by) }
+	for i := range by {
+		by[i].name, by[i].sized, by[i].settled = name, true, settled
+	}
+	return by
 }
 
 // fetch brings the data into the buffer of r, a receive that nothing knows yet and that
@@ -134,10 +144,32 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	if s == proto.Get {
 		r.get(a, key)
 	} else {
-		r.request(a, s)
+		r.request(a.id, s)
 	}
 	a.free()
 	r.posted()
+}
+
+// askAnew has the sender put or send the data that could not be got. What was got of it is
+// written again.
+func (r *Request) askAnew(by *schemeStages) error {
+	if r.unwanted() {
+		r.fail(ucs.StatusCanceled)
+		return nil
+	}
+	if l := r.leased; l != nil {
+		r.leased, r.mem = nil, nil
+		l.end()
+	}
+	if r.buf == nil { // the data was to come into pieces
+		r.buf = r.worker.buffers.get(int(r.raddr))
+	}
+	s := r.ep.scheme(r, nil)
+	r.stage = &by[s]
+	r.flags &^= reqLed
+	r.comp.Count++ // it waits for the peer
+	r.request(r.value, s)
+	return nil
 }
 
 // open is the key of the first n bytes of the data; nil if they cannot be got. One that
@@ -179,11 +211,14 @@ var getDataSplitStage = stage{
 }
 
 func (r *Request) getData() error {
+	post := postGet
 	if r.pieces != nil {
-		return r.moveList(&getList)
+		post = getPieces
 	}
-	return postGet(r)
+	return r.keyed(r.ep.link.lanes.Use[wireup.RMA], post(r))
 }
+
+func getPieces(r *Request) error { return r.moveList(&getList) }
 
 // closeKey gives back a key that came with a message.
 func (r *Request) closeKey() { keyDone(r.key) }
@@ -216,6 +251,9 @@ func (r *Request) lead(child *Request) {
 // fetched runs when the data was got, or was not.
 func (r *Request) fetched() {
 	st := r.comp.Status
+	if r.flags&reqUnreached != 0 && r.repeats(st) {
+		return
+	}
 	if e := r.ep; e.state <= epClosing {
 		e.control(ackControl, r.value, uint64(st))
 	}
@@ -237,11 +275,11 @@ var rtrStage = stage{
 	name: "receive", role: wireup.AM, ahead: true, settled: (*Request).answered, post: (*Request).sendRTR,
 }
 
-// request tells the sender to put or to send the data.
-func (r *Request) request(a *announced, s proto.Scheme) {
+// request tells the sender to put or to send the data of the message that it calls id.
+func (r *Request) request(id uint64, s proto.Scheme) {
 	r.nameIt()
 	rtr := r.worker.newRequest(r.ep, &rtrStage)
-	rtr.raddr, rtr.value = a.id, r.remote
+	rtr.raddr, rtr.value = id, r.remote
 	if s == proto.Put {
 		rtr.buf, rtr.mem = r.buf, r.mem
 	} else {

@@ -171,6 +171,28 @@ func TestRndvPut_BreaksBetween(t *testing.T) {
 	}
 }
 
+// TestRndvPut_NotTaken: a lane that does not break takes none of the data: both sides learn of it.
+func TestRndvPut_NotTaken(t *testing.T) {
+	set, armed := real("rc", `\rc`), false
+	plan := func(_ uct.EP, v uct.Variant, _ int) (f wrap.Fault) {
+		if armed && v == uct.PutZcopy {
+			f.Refuse = ucs.ErrIO
+		}
+		return f
+	}
+	set.open = func(testing.TB) (a, b []uct.Component) {
+		return layered(all.Components(), wrap.Faults(plan)), all.Components()
+	}
+	p := newRndvPair(t, set, putScheme)
+	p.warm()
+	armed = true
+	sent := p.send(rndvLen, 1)
+	recv := p.recv(p.announcement(), p.to.Bytes())
+	require.ErrorIs(t, p.finish(sent, nil), ucs.ErrIO)
+	require.ErrorIs(t, p.finish(recv, nil), ucs.ErrIO)
+	require.NoError(t, p.a.ep.Err())
+}
+
 // TestRndvPut_LaneReplaced: a put of which a part went over a lane that breaks is done anew over
 // the next one, from its begin. Neither side hears of it.
 func TestRndvPut_LaneReplaced(t *testing.T) {

@@ -175,8 +175,9 @@ func (r *Request) putData() error {
 	if r.pieces != nil {
 		post = postPutPieces
 	}
-	if err := post(r); err != nil || x == nil || r.comp.Status != ucs.StatusOK {
-		return err
+	err := post(r)
+	if err != nil || x == nil || r.comp.Status != ucs.StatusOK {
+		return r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
 	}
 	if err := x.EP.Fence(); err != nil {
 		return err
@@ -190,8 +191,22 @@ func (r *Request) putData() error {
 
 func postPutPieces(r *Request) error { return r.moveList(&putList) }
 
-// What was put before it was flushed is put again if a lane breaks.
-func init() { putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage }
+// What was put before it was flushed is put again if a lane breaks, and sent if the one that is
+// left does not reach the memory.
+func init() {
+	putDataSplitStage.again, putOrderStage.again = &putDataStage, &putDataStage
+	putDataStage.instead, putDataSplitStage.instead = (*Request).sendInstead, (*Request).sendInstead
+}
+
+// sendInstead has the data be sent that could not be put. What was put of it is written again.
+func (r *Request) sendInstead() {
+	n := len(r.buf)
+	if r.pieces != nil {
+		n = r.pieces.len()
+	}
+	r.dataMoved()
+	r.stage, r.key, r.raddr = &dataStage, nil, uint64(n)
+}
 
 // dataPosted runs when what was put has left the buffer, or the put has failed.
 func (r *Request) dataPosted() {

@@ -35,13 +35,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 }
 
 // tagFetchStages are the stages of a receive that fetches a tagged message.
-var tagFetchStages = func() schemeStages {
-	by := newFetchStages("tag receive")
-	for i := range by {
-		by[i].settled = (*Request).tagFetched
-	}
-	return by
-}()
+var tagFetchStages = newFetchStages("tag receive", (*Request).tagFetched)
 
 // fetch has the receive get the data of a message. A list that is not to be got into its pieces
 // takes a buffer of the worker first. An Unpacker has no room of its own that bounds what a peer
@@ -51,16 +45,16 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 	r := v.req
 	r.buf, r.mem = v.buf, v.mem
 	if v.typed {
-		if a.fetchPieces(r, &v.data, &tagFetchStages) {
+		if a.fetchPieces(r, &v.data, tagFetchStages) {
 			return
 		}
 		if v.data.Generic() && a.n > 0 {
-			a.fetchInOrder(r, &tagFetchStages)
+			a.fetchInOrder(r, tagFetchStages)
 			return
 		}
 		r.buf = r.worker.buffers.get(min(a.n, v.data.Len()))
 	}
-	a.fetch(r, &tagFetchStages)
+	a.fetch(r, tagFetchStages)
 }
 
 // fetchInOrder has the sender send the data to r, a receive of data without addresses. The record
@@ -69,7 +63,7 @@ func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.ep, r.buf, r.off, r.raddr, r.stage = a.e, nil, 0, uint64(a.n), &by[proto.Fragments]
 	r.flags |= reqFetching
 	r.awaitPeer()
-	r.request(a, proto.Fragments)
+	r.request(a.id, proto.Fragments)
 	a.free()
 	r.posted()
 }

@@ -46,6 +46,9 @@ type stage struct {
 	share func(*Config) sharing
 	// again is the stage of what is repeated as its lane broke; nil: the same.
 	again *stage
+	// instead sets the stage of another way for the data of a message, where the lane that is
+	// left does not reach its memory. nil: there is none.
+	instead func(*Request)
 	// pinned: it takes the lane of that number that the request names, and no role.
 	pinned bool
 
