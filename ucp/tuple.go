@@ -156,6 +156,14 @@ func (x *tuples) Before(u *TagMessage) *match.Msg[*TagMessage] {
 	return &u.prev.node
 }
 
+// LastKept implements tuple.Conn.
+func (l *tupleLink) LastKept() *match.Msg[*TagMessage] {
+	if u := l.m.kept.last; u != nil {
+		return &u.node
+	}
+	return nil
+}
+
 // Requeue implements tuple.Worker.
 func (x *tuples) Requeue(u *TagMessage) {
 	x.w.tags.Remove(&u.node)

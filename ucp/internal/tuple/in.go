@@ -27,6 +27,7 @@ type in[R, M any] struct {
 	looks   int    // how often it was tried in vain to have it so
 	waits   bool   // in Receiver.unstopped
 	told    bool   // the sender has said how many it has sent
+	latest  Place  // of the latest message that is sent again; 0: none yet
 	sent    uint64 // that
 	gone    bool   // the connection has ended
 	listed  bool   // in Receiver.ended
@@ -128,7 +129,10 @@ func (t *in[R, M]) take(c *wire.Tuple) bool {
 		t.told, t.sent = true, c.Value
 		t.stop(nil)
 		t.proceed()
+	case c.Kind == wire.TupleNext && t.state == inClosed:
+		return t.from.announced(t, Place(c.Value))
 	case c.Kind == wire.TupleResent && t.state == inClosed:
+		t.from.order(t)
 		t.remove()
 		t.from.x.resume()
 		t.from.x.handCertain()

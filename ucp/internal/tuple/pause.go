@@ -75,16 +75,17 @@ func (x *Receiver[R, M]) firstHeld(u *match.Msg[M]) int {
 func fits[M any](u *match.Msg[M], tag, mask uint64) bool { return (u.Tag^tag)&mask == 0 }
 
 // certain reports that of the messages of its sender that a receive fits this one is the
-// first, and that no earlier receive which a queue has may get it.
+// first, by their places, and that no earlier receive which a queue has may get it.
 func (x *Receiver[R, M]) certain(u *match.Msg[M], tag, mask uint64) bool {
 	if t := x.in.find(u.Tag); t != nil && t.state == inStopping && t.posted > 0 {
 		return false
 	}
-	if mask != exactMask && x.w.Source(u.Owner).hides(tag, mask) { // messages of one tag come in order
+	s, at := x.w.Source(u.Owner), *x.w.Place(u.Owner)
+	if mask != exactMask && s.hides(tag, mask) { // messages of one tag come in order
 		return false
 	}
-	for b := x.w.Before(u.Owner); b != nil; b = x.w.Before(b.Owner) {
-		if fits(b, tag, mask) {
+	for b := s.conn.LastKept(); b != nil; b = x.w.Before(b.Owner) {
+		if fits(b, tag, mask) && at.after(*x.w.Place(b.Owner)) {
 			return false
 		}
 	}

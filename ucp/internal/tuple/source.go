@@ -23,6 +23,8 @@ type Conn[R, M any] interface {
 	Prepare(v R) *Recv[R, M]
 	Received(v R, n int)
 	Returned(v R) bool
+	// LastKept is the latest message of the connection that was kept; nil if there is none.
+	LastKept() *match.Msg[M]
 	// Fail ends the connection for a peer that does not keep to the rules.
 	Fail(why string)
 }
@@ -36,6 +38,7 @@ type Source[R, M any] struct {
 	usual uint64 // tagged messages that came the usual way
 	next  Place  // of the next one, if that is sent again; 0 if it is not
 	in    []*in[R, M]
+	steps uint64 // messages looked at to put those in order that were sent again
 }
 
 // Init makes the source of a connection ready.
@@ -47,11 +50,8 @@ func (s *Source[R, M]) Take(c *wire.Tuple) bool {
 	case wire.TupleOpen:
 		s.offer(c.Tag)
 		return true
-	case wire.TupleNext:
-		s.next = Place(c.Value)
-		return s.next.through() != 0
-	case wire.TupleResent: // the last one was canceled before it was sent again
-		s.next = 0
+	case wire.TupleNext, wire.TupleResent:
+		s.next = 0 // the last one was canceled before it was sent again
 	}
 	t := s.x.in.find(c.Tag)
 	return t != nil && t.from == s && t.take(c)
@@ -112,21 +112,56 @@ func (s *Source[R, M]) Came(n *match.Msg[M]) {
 	if n == nil {
 		return
 	}
-	s.enter(n, at)
+	*s.x.w.Place(n.Owner) = at
 	if s.x.handIfCertain(n) {
 		s.x.handCertain()
 	}
 }
 
-// enter puts what was sent after a message, and is there already, behind it.
-func (s *Source[R, M]) enter(n *match.Msg[M], at Place) {
-	w := s.x.w
-	*w.Place(n.Owner) = at
-	var later []M
-	for b := w.Before(n.Owner); b != nil && w.Place(b.Owner).after(at); b = w.Before(b.Owner) {
-		later = append(later, b.Owner)
+// announced handles the place of the next message of a queue that is sent again. They come in
+// order, and behind what had gone the usual way before; it reports false for others.
+func (s *Source[R, M]) announced(t *in[R, M], at Place) bool {
+	if at.through() == 0 || at.usual() > s.usual || t.latest != 0 && !at.after(t.latest) {
+		return false
 	}
-	for _, u := range slices.Backward(later) {
+	s.next, t.latest = at, at
+	return true
+}
+
+// order puts the messages of a queue that were sent again among the others of the connection,
+// once all of them are there. Both have been kept in order, so one look at each is enough,
+// wherever they belong; till then their places tell (Receiver.certain).
+func (s *Source[R, M]) order(t *in[R, M]) {
+	if t.latest == 0 { // none was sent again
+		return
+	}
+	w := s.x.w
+	var again, others []M // the latest first
+	for n := s.conn.LastKept(); n != nil; n = w.Before(n.Owner) {
+		s.steps++
+		if n.Tag == t.tag && w.Place(n.Owner).through() != 0 {
+			again = append(again, n.Owner)
+		} else {
+			others = append(others, n.Owner)
+		}
+	}
+	moves := false
+	for len(again) > 0 && len(others) > 0 {
+		first, next := again[len(again)-1], others[len(others)-1]
+		if !w.Place(next).after(*w.Place(first)) {
+			others = others[:len(others)-1]
+			if moves {
+				w.Requeue(next)
+			}
+			continue
+		}
+		moves, again = true, again[:len(again)-1]
+		w.Requeue(first)
+	}
+	if !moves { // they are behind all others already
+		return
+	}
+	for _, u := range slices.Backward(append(others, again...)) { // one of the two is empty
 		w.Requeue(u)
 	}
 }
@@ -146,6 +181,7 @@ func (s *Source[R, M]) End() {
 		}
 		t.gone = true
 		if t.state == inClosed {
+			s.order(t)
 			t.remove()
 		} else {
 			t.stop(nil)

@@ -218,6 +218,13 @@ func (o *origin) Returned(v *recv) bool {
 	return !v.canceled
 }
 
+func (o *origin) LastKept() *match.Msg[*msg] {
+	if len(o.kept) == 0 {
+		return nil
+	}
+	return &o.kept[len(o.kept)-1].node
+}
+
 func (o *origin) Fail(why string) { require.Fail(o.w.t, why) }
 
 // target is a peer as the Target of its Sender.

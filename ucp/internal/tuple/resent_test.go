@@ -1,0 +1,94 @@
+package tuple
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+)
+
+// closed is a world whose peer has sent n messages through the queue of tag 7, which is closed, and
+// others the usual way among them, of which none was received. What was sent again is on the way.
+func closed(t *testing.T, n int) (*world, *peer) {
+	w, p := opened(t, 7)
+	for i := range n {
+		p.send(7, 8)
+		p.send(uint64(100+i), 8)
+	}
+	w.Probe(7, exactMask)
+	for len(p.there) == 0 || p.there[len(p.there)-1].tuple.Kind != wire.TupleResent {
+		for _, step := range w.steps() {
+			if len(p.there) == 0 || p.there[0].tuple.Kind != wire.TupleNext {
+				step()
+			}
+		}
+		run(p.leave)
+	}
+	return w, p
+}
+
+// TestResent_Steps: to put messages that were sent again in order takes one step for each that is
+// there, however many were sent the usual way behind each of them.
+func TestResent_Steps(t *testing.T) {
+	for _, n := range []int{10, 100, 300} {
+		w, p := closed(t, n)
+		before := p.steps
+		run(p.arrive)
+		assert.Equal(t, uint64(2*n), p.steps-before, "%d", n)
+		w.settle()
+		for range 2 * n {
+			w.post(0, 0, maxLen, false)
+		}
+		w.settle()
+		w.check()
+	}
+}
+
+// TestResent_Place: the place of a message that is sent again is refused that is not behind those of
+// the same queue before it, or is behind messages that have not come; and one for no queue, or a
+// queue that is open. The message has the place then that it came in.
+func TestResent_Place(t *testing.T) {
+	_, p := opened(t, 7, 8)
+	next := func(tag uint64, number uint32, at Place) bool {
+		return p.Source.Take(&wire.Tuple{Tag: tag, Kind: wire.TupleNext, Number: number, Value: uint64(at)})
+	}
+	number := p.Find(7).number
+	assert.False(t, next(7, number, newPlace(0, 1)), "the queue is open")
+	w, p := closed(t, 3)
+	number = p.Find(7).number
+	usual := p.Source.usual
+	assert.False(t, next(9, number, newPlace(1, 1)), "no queue")
+	assert.False(t, next(7, number+1, newPlace(1, 1)), "another queue")
+	assert.False(t, next(7, number, newPlace(1, 0)), "it went the usual way")
+	assert.False(t, next(7, number, newPlace(usual+1, 1)), "behind one that has not come")
+	require.True(t, next(7, number, newPlace(usual, 2)))
+	assert.False(t, next(7, number, newPlace(usual, 2)), "twice")
+	assert.False(t, next(7, number, newPlace(usual, 1)), "before it")
+	assert.False(t, next(7, number, newPlace(usual-1, 3)), "before it")
+	assert.Zero(t, p.Source.next)
+	assert.True(t, next(7, number, newPlace(usual, 3)))
+	assert.True(t, w.Paused())
+}
+
+// TestResent_Hostile: a peer that says of each message that it belongs before all others has none
+// looked at for that.
+func TestResent_Hostile(t *testing.T) {
+	const n = 1000
+	w, p := closed(t, 1)
+	p.there = nil
+	number := p.Find(7).number
+	before := p.steps
+	for i := range n {
+		p.Source.Take(&wire.Tuple{Tag: 7, Kind: wire.TupleNext, Number: number, Value: uint64(newPlace(0, uint32(n-i)))})
+		u := &msg{from: p, data: make([]byte, 8)}
+		u.node.Owner, u.node.Tag = u, uint64(1000+i)
+		p.Coming(u.node.Tag)
+		p.keep(u)
+		p.Came(&u.node)
+	}
+	require.True(t, p.Source.Take(&wire.Tuple{Tag: 7, Kind: wire.TupleResent, Number: number}))
+	assert.LessOrEqual(t, p.steps-before, uint64(n+2))
+	assert.False(t, w.Paused())
+}
