@@ -18,6 +18,8 @@ type carrier struct {
 	unsure   bool     // what was received and not told yet ends as taken back
 }
 
+func newCarrier() *carrier { return &carrier{byNumber: map[uint32]*fakeQueue{}} }
+
 const (
 	fakeConns = 2 // of a connection
 	fakeDepth = 3 // sends that one takes, and receives of a queue

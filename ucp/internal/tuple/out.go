@@ -22,6 +22,7 @@ type Out struct {
 	closes int // how often it was closed for a reason that may come again
 	used   uint64
 
+	queues uct.QueueSender // of the transport that had the messages when the queue was wanted
 	number uint32
 	max    int           // longest message for the queue, in bytes
 	conn   uct.QueueConn // nil: it has none
@@ -62,10 +63,7 @@ func (t *Out) open() {
 		s.evict()
 		return
 	}
-	if s.queues == nil {
-		s.queues = q
-	}
-	t.state = outAsked
+	t.state, t.queues = outAsked, q
 	s.open++
 	s.to.Tell(t.tag, wire.TupleOpen, 0, 0)
 }
@@ -148,12 +146,12 @@ func (t *Out) pump() {
 // it goes the usual way.
 func (t *Out) attach() bool {
 	for {
-		c, err := t.s.queues.Attach(t.number)
+		c, err := t.queues.Attach(t.number)
 		if err == nil {
 			t.conn = c
 			return true
 		}
-		if err != uct.ErrBusy || !t.s.detach() {
+		if err != uct.ErrBusy || !t.s.detach(t.queues) {
 			t.close(&t.s.stats.busy, true)
 			return false
 		}

@@ -9,8 +9,8 @@ import (
 // Target is the connection that a Sender sends over.
 type Target interface {
 	Peer
-	// Queues is how queues of the peer are reached; nil if its transport has none. It
-	// reports false while nothing can be asked of the peer.
+	// Queues is how queues of the peer are reached over the transport that messages take now;
+	// nil if that has none. Its values can be compared. It reports false while nothing can be asked of the peer.
 	Queues() (q uct.QueueSender, ready bool)
 }
 
@@ -22,11 +22,10 @@ type Sender struct {
 	stats *Stats
 
 	out     table[*Out]
-	open    int    // of these, those that are open or are to be
-	usual   uint64 // tagged messages that went the usual way
-	through uint32 // number of the latest one that went through a queue; never 0
-	clock   uint64 // of the use of tuples
-	queues  uct.QueueSender
+	open    int        // of these, those that are open or are to be
+	usual   uint64     // tagged messages that went the usual way
+	through uint32     // number of the latest one that went through a queue; never 0
+	clock   uint64     // of the use of tuples
 	dead    ucs.Status // why nothing goes on any more
 }
 
@@ -104,11 +103,11 @@ func (s *Sender) evict() {
 	}
 }
 
-// detach gives the connection back that was not used for the longest time.
-func (s *Sender) detach() bool {
+// detach gives the connection back that was not used for the longest time, of a transport.
+func (s *Sender) detach(queues uct.QueueSender) bool {
 	var oldest *Out
 	s.out.all(func(_ uint64, t *Out) bool {
-		if t.conn != nil && t.busy == 0 && t.state == outOpen && (oldest == nil || t.used < oldest.used) {
+		if t.conn != nil && t.queues == queues && t.busy == 0 && t.state == outOpen && (oldest == nil || t.used < oldest.used) {
 			oldest = t
 		}
 		return true

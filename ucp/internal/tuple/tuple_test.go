@@ -304,3 +304,22 @@ func TestTake_Nonsense(t *testing.T) {
 	w.settle()
 	w.check()
 }
+
+// TestAnotherTransport: when messages go over another transport, queues are reached over that.
+func TestAnotherTransport(t *testing.T) {
+	w, p := opened(t, 7)
+	w.Probe(7, exactMask)
+	w.settle()
+	require.True(t, p.Find(7).Usual())
+	p.carrier = newCarrier()
+	p.last = 100 // numbers of queues
+	received := w.stats.receives.Load()
+	w.open(p, 8)
+	for range 3 {
+		w.post(8, exactMask, maxLen, false)
+		p.send(8, 8)
+	}
+	w.settle()
+	w.check()
+	assert.EqualValues(t, received+4, w.stats.receives.Load())
+}

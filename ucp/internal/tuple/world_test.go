@@ -62,7 +62,7 @@ type msg struct {
 
 // peer is a sender, and what the worker has of it.
 type peer struct {
-	carrier
+	*carrier
 	Sender
 	Source[*recv, *msg]
 	w      *world
@@ -98,7 +98,7 @@ func newWorld(t require.TestingT, cfg Config, peers int) *world {
 	w.tags.Init()
 	w.Receiver.Init(w, &w.tags, &w.cfg, &w.stats)
 	for range peers {
-		p := &peer{w: w, carrier: carrier{byNumber: map[uint32]*fakeQueue{}}}
+		p := &peer{w: w, carrier: newCarrier()}
 		p.Sender.Init((*target)(p), &w.cfg, &w.stats)
 		p.Source.Init(&w.Receiver, (*origin)(p))
 		w.peers = append(w.peers, p)
@@ -234,7 +234,7 @@ func (o *target) Tell(tag uint64, kind wire.TupleKind, number uint32, value uint
 	o.outbox = append(o.outbox, &event{tuple: wire.Tuple{Tag: tag, Kind: kind, Number: number, Value: value}})
 }
 
-func (o *target) Queues() (uct.QueueSender, bool) { return &o.carrier, true }
+func (o *target) Queues() (uct.QueueSender, bool) { return o.carrier, true }
 
 // send sends a message of n bytes.
 func (p *peer) send(tag uint64, n int) *send {
