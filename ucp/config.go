@@ -85,6 +85,11 @@ type Config struct {
 	// its work. 0 means 4. Both sides should have the same.
 	MultiLaneMaxRatio int `env:"MULTI_LANE_MAX_RATIO" default:"4" doc:"A lane that is so many times slower than the best one does not share its work."`
 
+	// MultiLaneMixed has lanes over different transports share what takes long, where each may
+	// reach another host. Within a host one transport does it: the processor is what is shared
+	// there. Off by default, as addresses do not tell devices that are one link from two.
+	MultiLaneMixed bool `env:"MULTI_LANE_MIXED" default:"n" doc:"Lanes over different transports may share what takes long, where each reaches other hosts; for devices that are not the same link, such as an InfiniBand adapter and another one for Ethernet."`
+
 	// EagerWindow is how many bytes of messages a peer may send before they are received;
 	// with what is beyond, and every longer message, it waits. It holds for what is sent
 	// to this process. The zero value means 256 KiB; less than 16 KiB is 16 KiB.
@@ -336,7 +341,9 @@ func (c *Config) sharedFrom() int {
 
 // rails is how many lanes connections have for both.
 func (c *Config) rails() wireup.Rails {
-	return wireup.Rails{RMA: max(c.rndvSharing().rails, c.rmaSharing().rails), MaxRatio: c.MultiLaneMaxRatio}
+	return wireup.Rails{
+		RMA: max(c.rndvSharing().rails, c.rmaSharing().rails), MaxRatio: c.MultiLaneMaxRatio, Mixed: c.MultiLaneMixed,
+	}
 }
 
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }

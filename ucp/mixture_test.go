@@ -60,22 +60,23 @@ func configured(name string, open func(t testing.TB) func() []uct.Component, tls
 
 // twoDevices is tcp over loopback and over another device, if there is one.
 func twoDevices(t testing.TB) func() []uct.Component {
+	return (&all.Config{TCP: tcp.Config{Devices: []string{"lo", netDevice(t)}}}).Components
+}
+
+// netDevice is a network device that is not loopback; the test is skipped if there is none.
+func netDevice(t testing.TB) string {
 	list, err := net.Interfaces()
 	if err != nil {
 		t.Skip(err)
 	}
-	devices := []string{"lo"}
 	for _, i := range list {
 		addrs, _ := i.Addrs()
 		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 && len(addrs) > 0 {
-			devices = append(devices, i.Name)
-			break
+			return i.Name
 		}
 	}
-	if len(devices) < 2 {
-		t.Skip("no network device besides loopback")
-	}
-	return (&all.Config{TCP: tcp.Config{Devices: devices}}).Components
+	t.Skip("no network device besides loopback")
+	return ""
 }
 
 // secret is tcp through TLS, whose messages wake four goroutines each.

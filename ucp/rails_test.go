@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/uct/all"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/tcp"
 	"github.com/gucx/gucx/uct/wrap"
 	"github.com/gucx/gucx/wireup"
 )
@@ -28,7 +29,12 @@ func twoHCAs(testing.TB) func() []uct.Component { return hcas(2) }
 
 // hcas is a transport over n software HCAs.
 func hcas(n int) func() []uct.Component {
-	devices := func() (list []*verbs.Device, err error) {
+	return (&all.Config{Devices: softHCAs(n)}).Components
+}
+
+// softHCAs makes n software HCAs.
+func softHCAs(n int) func() ([]*verbs.Device, error) {
+	return func() (list []*verbs.Device, err error) {
 		for i := range n {
 			d, err := softhca.NewDevice(softhca.Config{Name: fmt.Sprint("softhca", i)})
 			if err != nil {
@@ -38,7 +44,6 @@ func hcas(n int) func() []uct.Component {
 		}
 		return list, nil
 	}
-	return (&all.Config{Devices: devices}).Components
 }
 
 // railSets are transports of which two lanes share what takes long.
@@ -48,13 +53,31 @@ func railSets() []transports {
 		configured("tcp, two devices", twoDevices, "tcp"),
 		configured("rc, two devices", twoHCAs, `\rc`),
 		configured("rc_mlx5, two devices", twoHCAs, "rc_mlx5"),
+		configured("rc and tcp", hcaAndNet, `\rc`, "tcp"),
+	}
+}
+
+// hcaAndNet is transports over a software HCA and over a network device, which says that it is half
+// as fast.
+func hcaAndNet(t testing.TB) func() []uct.Component {
+	c := &all.Config{Devices: softHCAs(1), TCP: tcp.Config{Devices: []string{netDevice(t)}}}
+	return func() []uct.Component {
+		return layered(c.Components(), wrap.Hooks{Iface: func(i *wrap.Iface) {
+			x := &costed{i.Iface, *i.Attr()}
+			if x.attr.Resource.Transport == "tcp" {
+				for v := range x.attr.Costs {
+					x.attr.Costs[v].Bandwidth, x.attr.Costs[v].SharedBandwidth = 6e9, 0
+				}
+			}
+			i.Iface = x
+		}})
 	}
 }
 
 // railConfig has puts, gets and announced messages shared that are long enough. Loopback and a
 // network device differ much in speed.
 func railConfig() Config {
-	return Config{MaxRMARails: 2, MinRMAChunk: 4 << 10, MinRndvChunk: 4 << 10, MultiLaneMaxRatio: 64, RndvThresh: 1}
+	return Config{MaxRMARails: 2, MinRMAChunk: 4 << 10, MinRndvChunk: 4 << 10, MultiLaneMaxRatio: 64, MultiLaneMixed: true, RndvThresh: 1}
 }
 
 // overRails runs a test over each set, of which both sides have two lanes.
@@ -194,6 +217,24 @@ func TestRails_Messages(t *testing.T) {
 				require.NoError(t, p.flush())
 			})
 		})
+	}
+}
+
+// TestRails_WithinAHost: peers of a host share nothing between sm and tcp, though lanes over different
+// transports may be mixed.
+func TestRails_WithinAHost(t *testing.T) {
+	set := configured("sm and tcp", func(testing.TB) func() []uct.Component { return all.Components }, "sm", "tcp")
+	p := newPair(t, set, railConfig())
+	p.both()
+	for i := range 3 {
+		p.sendTagged(t, memLen, i)
+	}
+	require.NoError(t, p.flush())
+	for _, x := range []*end{&p.a, &p.b} {
+		assert.LessOrEqual(t, x.ep.link.rails.Len(), 1)
+		plan := x.ep.link.conn.Plan(wireup.RMABW)
+		require.Len(t, plan, 1)
+		assert.Equal(t, "sm", x.w.ifaces[plan[0].Local].kind())
 	}
 }
 

@@ -152,9 +152,10 @@ var wireCaps = [...]uct.Caps{
 	4: uct.CapGetBcopy, 5: uct.CapGetZcopy,
 	6: uct.CapAtomic32, 7: uct.CapAtomic64,
 	8: uct.CapPending, 9: uct.CapConnectIface, 10: uct.CapConnectEP, 11: uct.CapLossy,
+	14: uct.CapInterNode,
 }
 
-// Flags beside the capabilities.
+// Flags beside the capabilities, which have their places free.
 const (
 	bitAuxOnly  = 1 << 12
 	bitPriority = 1 << 13 // the priority is packed; otherwise it is 0
@@ -162,7 +163,7 @@ const (
 
 func wireBits(caps uct.Caps) (bits uint16) {
 	for i, c := range wireCaps {
-		if caps.Has(c) {
+		if c != 0 && caps.Has(c) {
 			bits |= 1 << i
 		}
 	}

@@ -107,7 +107,7 @@ func TestUnpackAddress_SkipsTheRest(t *testing.T) {
 	want := address(t, 7, "rc", "ud")
 	b, err := want.Pack()
 	require.NoError(t, err)
-	b[addrHeader+1+1+1+6+1+2] |= 0xc0
+	b[addrHeader+1+1+1+6+1+2] |= 0x80
 	got, err := UnpackAddress(append(b, "of a later version"...))
 	require.NoError(t, err)
 	assert.Equal(t, packable(want), got)

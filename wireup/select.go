@@ -45,6 +45,9 @@ type Rails struct {
 	// MaxRatio is how many times slower than the best lane of a role another one may be:
 	// what a slower one would carry is not worth its handshake. 0 means 4, as in UCX.
 	MaxRatio int
+	// Mixed has lanes over different transports share a role, where peers of each may be on
+	// another host.
+	Mixed bool
 }
 
 // MaxRails bounds them.
@@ -77,21 +80,27 @@ func choose(role Role, local, remote *Address, ranked []Candidate, rails Rails, 
 		if len(chosen) == rails.of(role) || c.Why != "" {
 			break
 		}
-		if !excluded(c.Local, c.Remote) && adds(local, remote, chosen, c, rails.maxRatio()) {
+		if !excluded(c.Local, c.Remote) && rails.add(local, remote, chosen, c) {
 			chosen = append(chosen, c)
 		}
 	}
 	return chosen
 }
 
-// adds reports that a pair has bandwidth which the chosen ones have not: it is over another
-// device. It is over the same transport, too: where transports differ, most often the
-// same processor, or the same memory, carries the bytes of both.
-func adds(local, remote *Address, chosen []Candidate, c Candidate, maxRatio uint64) bool {
+// add reports that a pair has bandwidth which the chosen ones have not: it is over another
+// device. It is over the same transport, too, unless that is not asked for: where transports
+// differ, the same link may carry the bytes of both, as with tcp over the network of a RoCE
+// device. What stays within a host is never beside another transport: there the same processor,
+// or the same memory, carries them.
+func (n Rails) add(local, remote *Address, chosen []Candidate, c Candidate) bool {
+	maxRatio := n.maxRatio()
 	l, r := &local.Resources[c.Local], &remote.Resources[c.Remote]
 	for i, x := range chosen {
 		xl, xr := &local.Resources[x.Local], &remote.Resources[x.Remote]
-		if l.sharesDevice(xl) || r.sharesDevice(xr) || l.Transport != xl.Transport {
+		if local.shareDevice(l, xl) || remote.shareDevice(r, xr) {
+			return false
+		}
+		if l.Transport != xl.Transport && !(n.Mixed && outward(l, r) && outward(xl, xr)) {
 			return false
 		}
 		if i == 0 && c.Bandwidth <= (x.Bandwidth-1)/maxRatio { // c.Bandwidth*maxRatio may overflow
@@ -101,8 +110,14 @@ func adds(local, remote *Address, chosen []Candidate, c Candidate, maxRatio uint
 	return true
 }
 
-func (r *Resource) sharesDevice(x *Resource) bool {
-	return r.MD == x.MD && bytes.Equal(r.DeviceAddr, x.DeviceAddr)
+// outward reports that a pair of resources may connect two hosts.
+func outward(l, r *Resource) bool { return (l.Caps & r.Caps).Has(uct.CapInterNode) }
+
+// shareDevice reports that two resources of an address are over one device. Two transports may
+// have it by two memory domains.
+func (a *Address) shareDevice(x, y *Resource) bool {
+	twice := x.Transport != y.Transport && a.MDs[x.MD].Component == a.MDs[y.MD].Component
+	return (x.MD == y.MD || twice) && bytes.Equal(x.DeviceAddr, y.DeviceAddr)
 }
 
 // Rank lists the candidates for role, best first, then those that cannot be used

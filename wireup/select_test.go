@@ -97,6 +97,70 @@ func TestChoose_Ratio(t *testing.T) {
 	}
 }
 
+// TestChoose_Mixed: lanes over different transports share work if that is asked for, each may reach
+// another host from both sides, and the slower one is not too slow. What stays within a host is
+// alone.
+func TestChoose_Mixed(t *testing.T) {
+	mixed := Rails{RMA: MaxRails, Mixed: true}
+	tcpAt := func(bw float64) *Resource {
+		r := priced(rcLike(), figures(9000, 900, bw))
+		r.Transport, r.Device, r.DeviceAddr, r.MD = "tcp", "eth0", []byte("eth0"), 1
+		return &r
+	}
+	inside := func(r *Resource) { r.Caps &^= uct.CapInterNode }
+	for _, tc := range []struct {
+		name  string
+		rails Rails
+		names []string // besides tcp
+		tcp   *Resource
+		edit  func(r *Resource) // at the peer
+		want  []string
+	}{
+		{"two devices and tcp", mixed, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc", "tcp"}},
+		{"a limit", Rails{RMA: 2, Mixed: true}, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc"}},
+		{"not asked for", Rails{RMA: MaxRails}, []string{"rc", "rc@x"}, tcpAt(4e9), nil, []string{"rc", "rc"}},
+		{"one transport is better", mixed, []string{"rc"}, tcpAt(24e9), nil, []string{"tcp", "rc"}},
+		{"less than a quarter", mixed, []string{"rc"}, tcpAt(2e9), nil, []string{"rc"}},
+		{"within a host, here", mixed, []string{"rc", "sm"}, tcpAt(12e9), nil, []string{"sm"}},
+		{"within a host, there", mixed, []string{"rc"}, tcpAt(4e9), inside, []string{"rc"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a, b := address(t, 1, tc.names...), address(t, 2, tc.names...)
+			for _, x := range []*Address{a, b} {
+				x.MDs = append(x.MDs, MD{Component: "tcp"})
+				x.Resources = append(x.Resources, *tc.tcp)
+				for i := range x.Resources {
+					if r := &x.Resources[i]; r.Transport != "sm" {
+						r.Caps |= uct.CapInterNode
+					}
+				}
+			}
+			if tc.edit != nil {
+				tc.edit(&b.Resources[len(b.Resources)-1])
+			}
+			var got []string
+			for _, c := range Chosen(RMABW, a, b, reach(a, b), tc.rails) {
+				got = append(got, a.Resources[c.Local].Transport)
+			}
+			assert.Equal(t, tc.want, got)
+		})
+	}
+}
+
+// TestChoose_OneDeviceTwice: two transports over one device do not share work, be it by two memory
+// domains.
+func TestChoose_OneDeviceTwice(t *testing.T) {
+	a, b := address(t, 1, "rc", "rc"), address(t, 2, "rc", "rc")
+	for _, x := range []*Address{a, b} {
+		x.MDs = append(x.MDs, x.MDs[0])
+		x.Resources[1].Transport, x.Resources[1].MD = "rc_mlx5", 1
+		for i := range x.Resources {
+			x.Resources[i].Caps |= uct.CapInterNode
+		}
+	}
+	assert.Len(t, Chosen(RMABW, a, b, reach(a, b), Rails{RMA: MaxRails, Mixed: true}), 1)
+}
+
 func TestRank_PriorityBreaksTies(t *testing.T) {
 	a, b := address(t, 1, "rc", "rc"), address(t, 2, "rc")
 	a.Resources[1].Priority = 1
@@ -118,6 +182,9 @@ func TestRank_IsSymmetric(t *testing.T) {
 				r := &x.Resources[i]
 				*r = priced(*r, figures(100, 10, rapid.Float64Range(10e9, 13e9).Draw(rt, "bandwidth")))
 				r.Priority = rapid.Int8Range(0, 1).Draw(rt, "priority")
+				if rapid.Bool().Draw(rt, "outward") {
+					r.Caps |= uct.CapInterNode
+				}
 			}
 		}
 		for p := range Role(roleEnd) {
@@ -128,7 +195,7 @@ func TestRank_IsSymmetric(t *testing.T) {
 			}
 			assert.Equal(rt, usable(Rank(p, a, b, reach(a, b))), mirrored, "%v", p)
 
-			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails}
+			none, all := func(int, int) bool { return false }, Rails{RMA: MaxRails, AM: MaxRails, Mixed: rapid.Bool().Draw(rt, "mixed")}
 			var there []Candidate
 			for _, c := range choose(p, b, a, Rank(p, b, a, reach(b, a)), all, none) {
 				c.Local, c.Remote = c.Remote, c.Local
@@ -141,7 +208,7 @@ func TestRank_IsSymmetric(t *testing.T) {
 			}
 			for i, x := range here {
 				for _, y := range here[:i] {
-					assert.False(rt, a.Resources[x.Local].sharesDevice(&a.Resources[y.Local]), "lanes over one device")
+					assert.False(rt, a.shareDevice(&a.Resources[x.Local], &a.Resources[y.Local]), "lanes over one device")
 				}
 			}
 		}
