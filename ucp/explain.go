@@ -73,7 +73,11 @@ func (e *EP) explainShares(what string, how sharing, setting string) string {
 	case how.rails < 2:
 		return fmt.Sprintf("  %s: never, %s=%d\n", what, setting, how.rails)
 	case use.Len() < 2:
-		return fmt.Sprintf("  %s: never, there is no second device of the same transport that is fast enough\n", what)
+		of := " of the same transport"
+		if e.w.ctx.cfg.MultiLaneMixed {
+			of = ""
+		}
+		return fmt.Sprintf("  %s: never, there is no second device%s that is fast enough\n", what, of)
 	}
 	text := fmt.Sprintf("  %s of %d bytes or more:", what, use.From(how.chunk))
 	for i := range use.Len() {
