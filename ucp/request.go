@@ -30,7 +30,7 @@ type Request struct {
 
 	buf    []byte
 	off    int    // bytes posted
-	raddr  uint64 // of a receive into pieces: its length
+	raddr  uint64 // of a receive of data that is in no buffer: its length
 	mem    *Mem
 	leased *lease     // of mem, if it was registered for the request
 	pieces *pieceList // of a put or get of data in pieces, instead of buf

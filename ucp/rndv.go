@@ -161,10 +161,10 @@ func (r *Request) askAnew(by *schemeStages) error {
 		r.leased, r.mem = nil, nil
 		l.end()
 	}
-	if r.buf == nil { // the data was to come into pieces
-		r.buf = r.worker.buffers.get(int(r.raddr))
+	s := proto.Fragments
+	if !r.inOrder() { // else the data was to come into pieces, which take it as it comes
+		s = r.ep.scheme(r, nil)
 	}
-	s := r.ep.scheme(r, nil)
 	r.stage = &by[s]
 	r.flags &^= reqLed
 	r.comp.Count++ // it waits for the peer
@@ -210,15 +210,17 @@ var getDataSplitStage = stage{
 	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
 }
 
-func (r *Request) getData() error {
-	post := postGet
+func (r *Request) getData() (err error) {
 	if r.pieces != nil {
-		post = getPieces
+		err = r.moveList(&getList)
+	} else {
+		err = postGet(r)
 	}
-	return r.keyed(r.ep.link.lanes.Use[wireup.RMA], post(r))
+	if err != nil {
+		err = r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
+	}
+	return err
 }
-
-func getPieces(r *Request) error { return r.moveList(&getList) }
 
 // closeKey gives back a key that came with a message.
 func (r *Request) closeKey() { keyDone(r.key) }

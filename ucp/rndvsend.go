@@ -175,9 +175,11 @@ func (r *Request) putData() error {
 	if r.pieces != nil {
 		post = postPutPieces
 	}
-	err := post(r)
-	if err != nil || x == nil || r.comp.Status != ucs.StatusOK {
+	if err := post(r); err != nil {
 		return r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
+	}
+	if x == nil || r.comp.Status != ucs.StatusOK {
+		return nil
 	}
 	if err := x.EP.Fence(); err != nil {
 		return err
