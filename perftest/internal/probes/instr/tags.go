@@ -38,7 +38,7 @@ func (t *tagMessages) steps(r *ucpRig, op Op) steps {
 	case TagPost:
 		return steps{before: r.change, op: post, after: inTurn(send, after)}
 	case TagRecv, RndvRecv:
-		return steps{before: inTurn(r.change, post, send), op: fill, after: after}
+		return steps{before: inTurn(r.change, post, send), op: fill, after: inTurn(t.filled, after)}
 	case RndvDone:
 		return steps{before: inTurn(r.change, post, send, fill), op: r.progressOnce, after: after}
 	}
@@ -67,9 +67,13 @@ func (t *tagMessages) post(r *ucpRig) (err error) {
 	return err
 }
 
-// fill is one progress of the far end, which must end the receive.
+// fill is one progress of the far end, which must end the receive: see filled.
 func (t *tagMessages) fill(r *ucpRig) error {
 	r.peer.Progress()
+	return nil
+}
+
+func (t *tagMessages) filled() error {
 	if !t.recv.Done() {
 		return errVoid
 	}

@@ -103,6 +103,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 func (it *Iface) Ext() *uct.IfaceExt {
 	ext := it.Iface.Ext()
 	ext.Wake, ext.Queues, ext.Watch = it, it, nil
+	ext.Measure = it.Port().Measurer(&it.attr)
 	return ext
 }
 
