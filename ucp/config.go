@@ -61,7 +61,7 @@ type Config struct {
 
 	// Costs says by which costs messages choose when to be announced and how their data comes:
 	// those of this machine (uct.Measurer), which the first message finds out that one call does
-	// not take, for the process, or those that transports declare, which are the same everywhere.
+	// not take, or of 1 KiB or more in registered memory, for the process, or those that transports declare, which are the same everywhere.
 	// Empty means measured. Lanes are always chosen by those that are declared.
 	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"By which costs messages choose when to be announced and how their data comes: measured on this machine, when the first long message is sent, or declared by the transports, and so the same everywhere."`
 

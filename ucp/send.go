@@ -3,6 +3,7 @@ package ucp
 import (
 	"math"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -166,7 +167,7 @@ func (r *Request) chooseSend() {
 	x := r.ep.lane(wireup.AM)
 	s := x.Iface.sends()
 	switch {
-	case c.rts != 0 && (n >= s.rndv || n > s.eager && n >= r.ep.announcedFrom(r.mem).From || r.ep.msgs.credit < charge(n)):
+	case c.rts != 0 && (n >= s.rndv || r.longEnough(n, s) && n >= r.ep.announcedFrom(r.mem).From || r.ep.msgs.credit < charge(n)):
 		r.stage = &c.announce
 	case r.msg.acked && n > x.Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.PartLen:
 		r.stage = &c.announce
@@ -179,6 +180,12 @@ func (r *Request) chooseSend() {
 	default:
 		r.stage = &c.one
 	}
+}
+
+// longEnough reports that a message of n bytes may be announced to save time: if one call does not
+// take it, or its data is in memory that the caller has registered and so goes by a request anyway.
+func (r *Request) longEnough(n int, s *sends) bool {
+	return n > s.eager || r.mem != nil && n >= proto.ShortestAnnounced
 }
 
 // reached reports that the transport of a lane gets the buffer by itself.

@@ -63,8 +63,11 @@ func (e *EP) threshold(allocated bool) proto.Threshold {
 		return proto.Threshold{From: s.rndv, Why: "RNDV_THRESH=" + strconv.Itoa(s.rndv)}
 	}
 	tell := am.costs().Costs[uct.AMBcopy].Time(wire.HeadLen + wire.RTSLen)
-	eager := am.copies()
-	return proto.ThresholdOf(s.eager+1, s.rndv, &eager, tell, func(n int) uint64 {
+	eager, least := am.copies(), s.eager+1
+	if allocated {
+		least = proto.ShortestAnnounced
+	}
+	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
 		v := e.ways(n, e.reachOf(n, allocated))
 		return v.Time(n, v.Choose(n, cfg.rndvScheme()))
 	})

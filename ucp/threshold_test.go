@@ -6,7 +6,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 )
 
 // TestThreshold_ByCost: over shared memory, where sending takes two copies and getting one, data
@@ -27,6 +29,25 @@ func TestThreshold_ByCost(t *testing.T) {
 	text := p.a.ep.Explain()
 	assert.Contains(t, text, "announced from here on: "+from.Why+"\n")
 	assert.Contains(t, text, "announced from here on: more would hold up what follows;\n")
+}
+
+// TestThreshold_SlowCopies: where processors are far from each other, data in memory of the transport
+// is announced that one call would take. Other data goes in the call, without a request.
+func TestThreshold_SlowCopies(t *testing.T) {
+	set := real("sm", "sm")
+	set.byCost = true
+	p := newPair(t, set, Config{})
+	for _, e := range []*end{&p.a, &p.b} {
+		e.w.ifaces[0].costs().Costs[uct.AMBcopy].Bandwidth = 2e9
+	}
+	p.both().warm()
+	from := p.a.ep.announcedFrom(p.a.mem).From
+	require.Less(t, from, p.a.w.ifaces[0].sends().eager)
+	require.GreaterOrEqual(t, from, proto.ShortestAnnounced)
+	for _, n := range []int{from - 1, from} {
+		assert.Equal(t, n == from, p.announces(t, n, &OpParams{Mem: p.a.mem}), "%d bytes", n)
+		assert.False(t, p.announces(t, n, nil), "%d bytes that are not registered", n)
+	}
 }
 
 // announces sends n bytes, for which there is credit, and reports whether they were announced.

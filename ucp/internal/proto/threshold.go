@@ -43,8 +43,8 @@ func (v *Eager) Time(n int) uint64 {
 // are announced".
 const announcing = 290_000
 
-// shortestAnnounced is where Threshold stops to look, in bytes.
-const shortestAnnounced = 1 << 10
+// ShortestAnnounced is where ThresholdOf stops to look, in bytes.
+const ShortestAnnounced = 1 << 10
 
 // Threshold is a length from which on messages are announced, and why.
 type Threshold struct {
@@ -63,7 +63,7 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 		return Threshold{most, fmt.Sprintf("more would hold up what follows; %d ns, %d ns if it is not announced",
 			announced(most)/1000, eager.Time(most)/1000)}
 	}
-	least = max(least, shortestAnnounced)
+	least = max(least, ShortestAnnounced)
 	from := most
 	for from > least && pays(max(from/2, least)) {
 		from = max(from/2, least)

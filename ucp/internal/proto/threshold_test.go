@@ -50,7 +50,7 @@ func TestThreshold_Pays(t *testing.T) {
 		if x.From < most {
 			assert.False(rt, longer(x.From))
 		}
-		if x.From > max(least, shortestAnnounced) && x.From < most {
+		if x.From > max(least, ShortestAnnounced) && x.From < most {
 			assert.True(rt, longer(x.From-1))
 		}
 	})
