@@ -14,6 +14,7 @@ import (
 )
 
 func TestConformance_Rails(t *testing.T) {
+	testenv.SkipSweep(t, "a suite; that of one connection and the tests of stripes stand for it")
 	h := harness()
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)

@@ -93,6 +93,7 @@ const listsOverShm = "a suite; lists are in one over shm, and this fabric in one
 func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, rcListSuite.Peers(rcListPeer)) }
 
 func TestConformanceRC_Categories(t *testing.T) {
+	testenv.SkipSweep(t, categories)
 	rcSuite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(rc.Config)
 		c.IB.Endpoints = e
@@ -106,7 +107,10 @@ func TestConformanceUD_ListLoop(t *testing.T) { ucttest.Test(t, udListSuite.On(s
 
 func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udSuite.Peers(udPeer)) }
 
+const categories = "a suite for each category; those of rc, and that of the default here, stand for them"
+
 func TestConformanceUD_Categories(t *testing.T) {
+	testenv.SkipSweep(t, categories)
 	udSuite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(ud.Config)
 		c.IB.Endpoints = e

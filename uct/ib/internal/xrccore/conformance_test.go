@@ -105,6 +105,7 @@ func TestConformance_HostShm(t *testing.T) {
 }
 
 func TestConformance_Categories(t *testing.T) {
+	testenv.SkipSweep(t, "a suite for each category; those of rc, and that of the default here, stand for them")
 	suite.Categories(t, func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e
