@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // traceOver is trace, and runs over functions with that suffix.
@@ -42,8 +44,8 @@ func TestRun_Over(t *testing.T) {
 	for i, w := range without {
 		assert.Zero(t, count(w, "ptrace.triangle"), "window %d", i)
 		assert.Equal(t, KnownLen, count(w, "ptrace.known"), "window %d", i)
-		if !preempted(w) {
-			assert.Len(t, w.Steps, len(all[0].Steps)-count(all[0], "ptrace.triangle"), "window %d", i)
+		if !preempted(w) && !testenv.RaceEnabled { // the detector's calls in triangle are run over, too
+			assert.Equal(t, len(all[0].Steps)-count(all[0], "ptrace.triangle"), len(w.Steps), "window %d", i)
 		}
 	}
 }
