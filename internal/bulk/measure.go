@@ -26,7 +26,7 @@ func measure() uint64 {
 	for i := range src { // every page is there
 		src[i], dst[i] = byte(i), 1
 	}
-	return rate(measureLong-measureShort, leastOf(dst, src)-leastOf(dst[:measureShort], src[:measureShort]))
+	return Rate(measureLong-measureShort, leastOf(dst, src)-leastOf(dst[:measureShort], src[:measureShort]))
 }
 
 // Bounds of a rate, in bytes per second: a processor copies between 100 MB/s and 10 TB/s in its
@@ -36,9 +36,9 @@ const (
 	maxRate = 1e13
 )
 
-// rate is how many bytes per second those are that took so long, within the bounds. 0: no time
+// Rate is how many bytes per second those are that took so long, within the bounds. 0: no time
 // passed, or less than none, as the clock is too coarse.
-func rate(bytes uint64, took time.Duration) uint64 {
+func Rate(bytes uint64, took time.Duration) uint64 {
 	if took <= 0 {
 		return 0
 	}

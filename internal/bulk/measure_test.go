@@ -42,6 +42,6 @@ func TestRate(t *testing.T) {
 		{"taken away for ever", bytes, math.MaxInt64, minRate},
 		{"nothing", 0, time.Second, minRate},
 	} {
-		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, rate(tc.bytes, tc.took)) })
+		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, Rate(tc.bytes, tc.took)) })
 	}
 }

@@ -193,27 +193,12 @@ func (p *pair) feed(o uint64) {
 	}
 }
 
-// Bounds of rates in bytes per second, as in bulk: what is outside is of a clock that hardly
-// ticked, or of a processor that was taken away.
-const (
-	minRate = 1e8
-	maxRate = 1e13
-)
-
-// rate is how many bytes per second those are that took so long; 0 if that took no time.
-func rate(bytes uint64, took time.Duration) uint64 {
-	if took <= 0 {
-		return 0
-	}
-	return min(max(bytes*uint64(time.Second)/uint64(took), minRate), maxRate)
-}
-
 // costs are what the times come to; assumed ones if one is missing that there is on any machine.
 func (l least) costs() Costs {
 	if l.read == 0 || l.pass == 0 {
 		return assumed()
 	}
-	c := Costs{Read: rate(block, l.read), Pass: rate(passed, l.pass), Measured: true}
+	c := Costs{Read: bulk.Rate(block, l.read), Pass: bulk.Rate(passed, l.pass), Measured: true}
 	if l.few == 0 { // the kernel does not do it
 		return c
 	}
@@ -221,7 +206,7 @@ func (l least) costs() Costs {
 	if more <= 0 {
 		return assumed()
 	}
-	c.Kernel = rate(block-few, more)
+	c.Kernel = bulk.Rate(block-few, more)
 	c.Call = max(l.few-more*few/(block-few), 1)
 	return c
 }

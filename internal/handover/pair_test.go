@@ -1,7 +1,6 @@
 package handover
 
 import (
-	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -87,18 +86,5 @@ func TestLeast_Costs(t *testing.T) {
 		{"a call takes nothing", least{8 * us, 64 * us, us, 30 * us}, Costs{Read: 8_192_000_000, Pass: 2_048_000_000, Call: 1, Kernel: 2_118_620_689, Measured: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.l.costs()) })
-	}
-}
-
-func TestRate(t *testing.T) {
-	for _, tc := range []struct {
-		bytes uint64
-		took  time.Duration
-		want  uint64
-	}{
-		{1 << 30, time.Second, 1 << 30}, {block, 0, 0}, {block, -1, 0}, {block, 1, maxRate},
-		{block, time.Second, minRate}, {block, math.MaxInt64, minRate},
-	} {
-		assert.Equal(t, tc.want, rate(tc.bytes, tc.took), "%d bytes in %v", tc.bytes, tc.took)
 	}
 }
