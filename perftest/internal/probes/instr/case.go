@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/self"
 	"github.com/gucx/gucx/uct/sm"
 )
 
@@ -149,8 +151,8 @@ type Plan struct {
 	Ops   []Op
 	APIs  []Part
 	Sizes []int // bytes, 1..64 KiB
-	// Transports are those to count UCT over, and UCP over rc and sm of them; none means
-	// rc, and for messages all.
+	// Transports are those to count UCT over, and UCP over rc, sm and self of them; none
+	// means rc, and for messages all.
 	Transports []string
 	// Switches adds the alternatives of the layers to their defaults.
 	Switches bool
@@ -158,10 +160,17 @@ type Plan struct {
 
 // transports are what UCT can be counted over; the first is the default. Those of
 // datagrams have messages only.
-var transports = []string{rc.Name, dv.RCName, sm.Name, ud.Name, dv.UDName}
+var transports = []string{rc.Name, dv.RCName, sm.Name, self.Name, ud.Name, dv.UDName}
 
 // ucpTransports are what UCP can be counted over.
-var ucpTransports = []string{rc.Name, sm.Name}
+var ucpTransports = []string{rc.Name, sm.Name, self.Name}
+
+// deviceless are the transports without a device, where an operation ends in the call that
+// posts it.
+var deviceless = map[string]func() uct.Component{
+	sm.Name:   func() uct.Component { return sm.New(sm.Config{}) },
+	self.Name: func() uct.Component { return self.New(self.Config{}) },
+}
 
 // Cases lists the cases in the order of the report: by operation, size and API.
 func (p Plan) Cases() (cases []Case) {

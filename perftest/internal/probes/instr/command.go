@@ -76,7 +76,7 @@ Active messages are counted on both sides: am_short and am_bcopy are the
 sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to
 the handler's return, in UCT over every transport that -x knows, of which ud
 and ud_mlx5 have nothing else, in UCP (SendActive) over those that it is
-counted over, rc and sm. Sizes of UCT have the 8 bytes of the header in them.
+counted over, rc, sm and self. Sizes of UCT have the 8 bytes of the header in them.
 Tagged messages are those of UCP: tag is TagSend, tag_post TagRecv before there
 is a message and tag_kept after, and tag_recv the receiver's progress that
 fills a receive. rndv, rndv_recv and rndv_done are TagSend, the receiver's and
@@ -105,7 +105,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ", "))
 	f.Lookup("ops").DefValue = "all but windows"
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
-	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc and sm of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
+	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc, sm and self of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
 	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
 	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
 	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))

@@ -27,13 +27,13 @@ func TestPlan_Cases(t *testing.T) {
 	p = Plan{Ops: []Op{AMShort, AMBcopyRecv}, APIs: []Part{Verbs, UCT, UCP}, Sizes: []int{8, 1024}}
 	var want []Case
 	for _, c := range []Case{{Op: AMShort, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 8}, {Op: AMBcopyRecv, API: UCT, Size: 1024}} {
-		for _, c.Switch = range []string{"", "rc_mlx5", "sm", "ud", "ud_mlx5"} {
+		for _, c.Switch = range []string{"", "rc_mlx5", "sm", "self", "ud", "ud_mlx5"} {
 			want = append(want, c)
 		}
 		if c.Op == AMBcopyRecv && c.Size == 8 {
 			continue // SendActive chooses, and sends these short
 		}
-		for _, c.Switch = range []string{"", "sm"} {
+		for _, c.Switch = range []string{"", "sm", "self"} {
 			c.API = UCP
 			want = append(want, c)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/dv"
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/self"
 	"github.com/gucx/gucx/uct/sm"
 )
 
@@ -249,6 +250,7 @@ var messageBudgets = map[string]map[Op]int{
 	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
 	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
 	sm.Name:   {AMShort: 77, AMBcopy: 228, AMShortRecv: 135},
+	self.Name: {AMShort: 66, AMBcopy: 146, AMShortRecv: 88},
 }
 
 func TestBudget_Messages(t *testing.T) {
@@ -264,7 +266,7 @@ func TestBudget_Messages(t *testing.T) {
 }
 
 // Both sides of a message run what they must: the device on the sender's and the
-// receiver's where there is one, and no other layer than uct over shared memory.
+// receiver's where there is one, and no other layer than uct where there is none.
 func TestLayers_MessagesOnBothSides(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv}
 	m := countLayers(t, "shm", 2, Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}, measurer{})
@@ -276,7 +278,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 			}
 			s := result(t, m, c)
 			assert.Positive(t, s.Profile.Part(UCT), c)
-			assert.Equal(t, tl != sm.Name, s.Profile.Part(Device) > 0, c)
+			assert.Equal(t, deviceless[tl] == nil, s.Profile.Part(Device) > 0, c)
 		}
 	}
 	if t.Failed() {

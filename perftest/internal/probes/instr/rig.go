@@ -7,12 +7,13 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+	"github.com/gucx/gucx/uct/self"
 )
 
 // openers are the layers as they are. A rig has both ends in one process, on one
 // thread, and the software HCA executes one-sided operations in the doorbell: what
 // is counted is all that the initiator does. On the loop fabric both ends share a
-// device, on shm each opens its own.
+// device, on shm each opens its own; over self they are one.
 var openers = map[Part]opener{
 	Verbs: openVerbs,
 	UCT:   openUCT,
@@ -31,12 +32,15 @@ var (
 )
 
 // ends is how many devices the two ends of a rig open.
-func ends(fabric string) int {
-	if softhca.Fabric(fabric) == softhca.FabricLoop {
+func ends(fabric, tl string) int {
+	if softhca.Fabric(fabric) == softhca.FabricLoop || loops(tl) {
 		return 1
 	}
 	return 2
 }
+
+// loops reports that both ends of a rig are one iface or worker: the transport leads nowhere else.
+func loops(tl string) bool { return tl == self.Name }
 
 // engineTick makes the device's engine look in seldom. By default it does so each
 // millisecond, which is once in many thousand polls; a child that is stepped runs a

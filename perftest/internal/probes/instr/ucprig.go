@@ -14,10 +14,12 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/self"
 	"github.com/gucx/gucx/uct/sm"
 )
 
-// ucpRig counts calls of ucp, with rc for operations and ud for the handshake, or over sm.
+// ucpRig counts calls of ucp, with rc for operations and ud for the handshake, or over a
+// transport without a device.
 type ucpRig struct {
 	active ucpMessages
 	tags   tagMessages
@@ -47,11 +49,12 @@ var alternatives = map[string]struct {
 	switchPollTx:      {ib: ib.Config{PollIdleTx: true}},
 	switchProgressAll: {ucp: ucp.Config{ProgressIdle: true}},
 	switchShared:      {}, // see share
-	sm.Name:           {}, // a transport, with components of its own
+	sm.Name:           {}, // transports, with components of their own
+	self.Name:         {},
 }
 
 func openUCP(fabric, alternative string) (_ rig, err error) {
-	r := &ucpRig{atOnce: alternative == sm.Name}
+	r := &ucpRig{atOnce: deviceless[alternative] != nil}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.undo.Run())
@@ -61,11 +64,11 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	if !ok {
 		return nil, fmt.Errorf("alternative %q: %w", alternative, errors.ErrUnsupported)
 	}
-	ctxs := make([]*ucp.Context, ends(fabric))
+	ctxs := make([]*ucp.Context, ends(fabric, alternative))
 	for i := range ctxs {
 		component, err := overIB(fabric, cfg.ib)
-		if alternative == sm.Name {
-			component, err = sm.New(sm.Config{}), nil
+		if open := deviceless[alternative]; open != nil {
+			component, err = open(), nil
 		}
 		if err != nil {
 			return nil, err
@@ -74,7 +77,7 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 			return nil, err
 		}
 	}
-	if err = r.openEnds(ctxs[0], ctxs[len(ctxs)-1]); err != nil {
+	if err = r.openEnds(ctxs[0], ctxs[len(ctxs)-1], loops(alternative)); err != nil {
 		return nil, err
 	}
 	r.post = r.put
@@ -84,13 +87,15 @@ func openUCP(fabric, alternative string) (_ rig, err error) {
 	return r, r.connect()
 }
 
-// openEnds opens a worker and memory of each end.
-func (r *ucpRig) openEnds(near, far *ucp.Context) (err error) {
+// openEnds opens a worker and memory of each end; one worker if it sends to itself.
+func (r *ucpRig) openEnds(near, far *ucp.Context, one bool) (err error) {
 	if r.worker, err = r.openWorker(near); err != nil {
 		return err
 	}
-	if r.peer, err = r.openWorker(far); err != nil {
-		return err
+	if r.peer = r.worker; !one {
+		if r.peer, err = r.openWorker(far); err != nil {
+			return err
+		}
 	}
 	if r.near, err = r.alloc(near); err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
-	"github.com/gucx/gucx/uct/sm"
 )
 
 // uctRig counts calls of the uct contract on one transport.
@@ -52,7 +51,7 @@ func openUCT(fabric, tl string) (_ rig, err error) {
 			err = errors.Join(err, r.undo.Run())
 		}
 	}()
-	mds := make([]uct.MD, ends(fabric))
+	mds := make([]uct.MD, ends(fabric, tl))
 	for i := range mds {
 		if mds[i], err = r.openMD(fabric); err != nil {
 			return nil, err
@@ -79,8 +78,8 @@ func (r *uctRig) openMD(fabric string) (uct.MD, error) {
 	list := func() ([]*verbs.Device, error) { return []*verbs.Device{dev}, nil }
 	component, name := ib.New(list, rc.Transport(rc.Config{}), dv.RC(dv.RCConfig{}),
 		ud.Transport(ud.Config{}), dv.UD(dv.UDConfig{})), dev.Name()
-	if r.tl == sm.Name {
-		component, name = sm.New(sm.Config{}), sm.Name
+	if open := deviceless[r.tl]; open != nil {
+		component, name = open(), r.tl
 	}
 	md, err := component.OpenMD(name)
 	if err != nil {
@@ -126,8 +125,10 @@ func (r *uctRig) connect(near, far uct.MD) (err error) {
 	if r.iface, err = r.openIface(near); err != nil {
 		return err
 	}
-	if r.peer, err = r.openIface(far); err != nil {
-		return err
+	if r.peer = r.iface; !loops(r.tl) {
+		if r.peer, err = r.openIface(far); err != nil {
+			return err
+		}
 	}
 	if r.iface.Attr().Caps.Has(uct.CapConnectEP) {
 		err = r.connectEPs()
@@ -242,7 +243,7 @@ func (r *uctRig) steps(c Case) (steps, error) {
 	case Flush:
 		return steps{before: r.putter(), op: r.flush}, nil
 	case Busy:
-		if r.tl == sm.Name {
+		if deviceless[r.tl] != nil {
 			return steps{}, fmt.Errorf("no put has a completion later: %w", unsupported(c))
 		}
 		return steps{before: r.putAndArm(r.putter()), op: r.progressOnce, after: r.wait}, nil

@@ -50,7 +50,7 @@ func openVerbs(fabric, _ string) (_ rig, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctxs := make([]*verbs.Context, ends(fabric))
+	ctxs := make([]*verbs.Context, ends(fabric, ""))
 	for i := range ctxs {
 		if ctxs[i], err = dev.Open(); err != nil {
 			return nil, err
