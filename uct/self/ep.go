@@ -6,14 +6,14 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/internal/memop"
 )
 
 // EP is a connection to an iface of the group.
 type EP struct {
+	rx      *queue // of the peer; noQueue when closed or failed
+	pending base.PendingQueue
 	peer    *Iface // nil when closed or failed
 	iface   *Iface
-	pending base.PendingQueue
 	failed  bool
 	closed  bool
 	base.Slot
@@ -22,7 +22,7 @@ type EP struct {
 var _ uct.EP = (*EP)(nil)
 
 // Ops implements uct.EP.
-func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Put: e, Get: e, Atomics: e, Check: e} }
+func (e *EP) Ops() *uct.Ops { return &uct.Ops{AM: e, Words: e, Put: e, Get: e, Atomics: e, Check: e} }
 
 // errFailed is the only way in which an EP fails: its peer has closed, in order.
 var errFailed error = &ucs.OpError{TL: Name, Dev: DeviceName, Op: "ep",
@@ -37,7 +37,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if err != nil {
 		return nil, &ucs.OpError{TL: Name, Dev: DeviceName, Op: "new ep", Err: err}
 	}
-	e := &EP{peer: peer, iface: it}
+	e := &EP{rx: &peer.rx, peer: peer, iface: it}
 	it.open.Add(e)
 	peer.peers[e] = true
 	return e, nil
@@ -62,78 +62,6 @@ func (e *EP) Check(*uct.Completion) (bool, error) { return false, e.refused() }
 // ready is refused in one comparison for the usual case.
 func (e *EP) ready() bool { return e.peer != nil && !e.pending.Blocks() }
 
-// AMShort implements uct.AMSender.
-func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
-	if len(payload) > inlineLen-8 {
-		return uct.ErrTooLong
-	}
-	if id > uct.MaxAMID {
-		return uct.ErrInvalidParam
-	}
-	if !e.ready() {
-		return e.refused()
-	}
-	if !e.peer.rx.pushShort(id, hdr, payload) {
-		return uct.ErrNoResource
-	}
-	if e.peer.armed {
-		e.peer.wake()
-	}
-	return nil
-}
-
-// AMBcopy implements uct.AMSender.
-func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
-	buf, err := e.segment(id)
-	if err != nil {
-		return 0, err
-	}
-	n := p.Pack(buf)
-	e.post(id, n)
-	return n, nil
-}
-
-// AMZcopy implements uct.AMSender. The buffer is free on return.
-func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
-	am := &e.iface.attr.AM
-	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
-		return false, uct.ErrTooLong
-	}
-	if !memop.Covers(iov) {
-		return false, uct.ErrInvalidParam
-	}
-	buf, err := e.segment(id)
-	if err != nil {
-		return false, err
-	}
-	n := copy(buf, hdr)
-	n += memop.Gather(buf[n:], iov)
-	e.post(id, n)
-	return false, nil
-}
-
-// segment is the buffer for a message of id.
-func (e *EP) segment(id uint8) ([]byte, error) {
-	if id > uct.MaxAMID {
-		return nil, uct.ErrInvalidParam
-	}
-	if !e.ready() {
-		return nil, e.refused()
-	}
-	buf := e.peer.rx.take()
-	if buf == nil {
-		return nil, uct.ErrNoResource
-	}
-	return buf[:min(len(buf), e.iface.attr.AM.MaxBcopy)], nil
-}
-
-func (e *EP) post(id uint8, n int) {
-	e.peer.rx.push(id, n)
-	if e.peer.armed {
-		e.peer.wake()
-	}
-}
-
 // Flush implements uct.EP.
 func (e *EP) Flush(*uct.Completion) (bool, error) {
 	if e.failed {
@@ -157,9 +85,10 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 		return uct.ErrClosed
 	case e.failed:
 		return errFailed
-	case e.peer.rx.room() && e.pending.Empty():
+	case e.rx.room() && e.pending.Empty():
 		return uct.ErrBusy
 	}
+	e.iface.events = true
 	return e.iface.arb.Add(&e.pending, r)
 }
 
@@ -169,9 +98,10 @@ func (e *EP) PurgePending(f func(*uct.PendingReq)) { e.iface.arb.Purge(&e.pendin
 // fail makes e refuse work, because its peer has closed.
 func (e *EP) fail() {
 	e.failed = true
-	e.peer = nil
+	e.rx, e.peer = &noQueue, nil
 	e.iface.failed = append(e.iface.failed, e)
-	if e.iface.armed {
+	e.iface.events = true
+	if e.iface.rx.awaited {
 		e.iface.wake()
 	}
 }
@@ -184,7 +114,7 @@ func (e *EP) Close() error {
 	e.closed = true
 	if e.peer != nil {
 		delete(e.peer.peers, e)
-		e.peer = nil
+		e.rx, e.peer = &noQueue, nil
 	}
 	e.iface.open.Remove(e)
 	return nil

@@ -17,9 +17,10 @@ import (
 
 // Iface is an open self transport.
 type Iface struct {
-	rx       *queue
+	rx       queue
+	inside   bool  // Progress runs
+	events   bool  // it has more to do than to deliver
 	guard    guard // of operations on memory of md
-	armed    bool  // an event is asked for
 	arb      base.Arbiter
 	handlers base.AMTable
 
@@ -73,7 +74,8 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 		return nil, os.NewSyscallError("eventfd2", err)
 	}
 	it := &Iface{md: md, group: cfg.Group, onError: p.OnError, eventFD: fd, peers: map[*EP]bool{},
-		rx: newQueue(cfg.FIFOSize, int(cfg.SegSize)), attr: attrOf(int(cfg.SegSize))}
+		attr: attrOf(int(cfg.SegSize))}
+	it.rx.init(cfg.FIFOSize, int(cfg.SegSize))
 	if it.group == nil {
 		it.group = new(Group)
 	}
@@ -88,7 +90,7 @@ func (md *MD) openIface(p uct.IfaceParams) (*Iface, error) {
 func attrOf(segSize int) uct.IfaceAttr {
 	attr := uct.IfaceAttr{
 		Resource: resource,
-		Caps: uct.CapAM | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
+		Caps: uct.CapAM | uct.CapAMWords | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
 			uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
 		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeader)},
 		Put: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
@@ -119,7 +121,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Pending: it, Stats: it, Guarded: true}
 }
 
 // SetAMHandler implements uct.Iface.
@@ -128,18 +130,50 @@ func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.handl
 // AddStats implements uct.Counted.
 func (it *Iface) AddStats(n *stats.Node) { it.handlers.AddStats(n) }
 
-// Progress implements uct.Iface.
-func (it *Iface) Progress() int {
-	n := 0
-	if it.rx.head != it.rx.tail {
-		n = it.rx.handle(&it.handlers)
+// Progress implements uct.Iface. It delivers what was posted before, not what handlers post.
+func (it *Iface) Progress() (n int) {
+	q := &it.rx
+	if end := q.tail; q.head != end {
+		it.enter()
+		for ; q.head != end; n++ {
+			s := q.slotAt(q.head)
+			if size := s.word >> shiftLen; size <= inlineLen {
+				it.handlers.At(uint8(s.word)).HandleAM(s.data[:size:size], nil)
+			} else {
+				q.deliver(s.word, &it.handlers)
+			}
+			q.head += slotLen
+			q.limit += slotLen
+		}
+		it.inside = false
 	}
+	if it.events {
+		n += it.attend()
+	}
+	return n
+}
+
+// enter notes that Progress runs. It panics if it does already.
+func (it *Iface) enter() {
+	if it.inside {
+		panic(uct.TwoAtOnce)
+	}
+	it.inside = true
+}
+
+// attend does what is left to do besides delivering.
+//
+//go:noinline
+func (it *Iface) attend() (n int) {
+	it.enter()
 	if len(it.failed) > 0 {
-		n += it.report()
+		n = it.report()
 	}
 	if it.arb.Len() > 0 {
 		n += it.arb.Dispatch(nil)
 	}
+	it.events = len(it.failed) > 0 || it.arb.Len() > 0
+	it.inside = false
 	return n
 }
 
@@ -208,7 +242,7 @@ func (it *Iface) Arm(uct.Events) error {
 	if it.EventPending() || it.arb.Len() > 0 {
 		return uct.ErrBusy
 	}
-	it.armed = true
+	it.rx.awaited, it.rx.limit = true, it.rx.tail
 	return nil
 }
 
@@ -216,7 +250,7 @@ func (it *Iface) Arm(uct.Events) error {
 //
 //go:noinline
 func (it *Iface) wake() {
-	it.armed = false
+	it.rx.awaited, it.rx.limit = false, it.rx.head+it.rx.mask+1
 	var one [8]byte
 	binary.NativeEndian.PutUint64(one[:], 1)
 	_, _ = unix.Write(it.eventFD, one[:]) // the counter is far from full

@@ -203,6 +203,7 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 	var pack uct.Packer = packer(long)
 	for name, op := range map[string]func() error{
 		"am short":  func() error { return r.ep.AMShort(1, 1, buf) },
+		"am words":  func() error { return r.ep.AMWords(1, 1, 2, buf) },
 		"am bcopy":  func() error { _, err := r.ep.AMBcopy(1, pack); return err },
 		"am zcopy":  func() error { _, err := r.ep.AMZcopy(1, buf, iov, nil); return err },
 		"put short": func() error { return r.ep.PutShort(buf, raddr, r.key) },

@@ -250,7 +250,7 @@ var messageBudgets = map[string]map[Op]int{
 	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
 	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
 	sm.Name:   {AMShort: 77, AMBcopy: 228, AMShortRecv: 135},
-	self.Name: {AMShort: 66, AMBcopy: 146, AMShortRecv: 88},
+	self.Name: {AMShort: 40, AMBcopy: 125, AMShortRecv: 64},
 }
 
 func TestBudget_Messages(t *testing.T) {
@@ -286,29 +286,34 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 	}
 }
 
-// messageOver: what SendActive adds to AMShort over sm, of 8 bytes, by side.
+// messageOver: what SendActive adds to AMShort over sm and self, of 8 bytes, by side.
 var messageOver = map[Op]int{AMShort: 45, AMShortRecv: 45}
 
 func TestBudget_ActiveMessages(t *testing.T) {
-	ops := []Op{AMShort, AMShortRecv}
-	m := countBudget(t, usual, Plan{Ops: ops, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	ops, over := []Op{AMShort, AMShortRecv}, []string{sm.Name, self.Name}
+	m := countBudget(t, usual, Plan{Ops: ops, APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: over})
 	for _, op := range ops {
-		total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8, Switch: sm.Name}).Total() }
-		assert.LessOrEqual(t, total(UCP)-total(UCT), messageOver[op], op)
+		for _, tl := range over {
+			total := func(api Part) int { return result(t, m, Case{Op: op, API: api, Size: 8, Switch: tl}).Total() }
+			assert.LessOrEqual(t, total(UCP)-total(UCT), messageOver[op], "%s, %s", op, tl)
+		}
 	}
 	if t.Failed() {
 		t.Log(tables(t, m))
 	}
 }
 
-// tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm.
+// tagBudget are the instructions of ucp itself for a tagged message of 8 bytes over sm and self.
 var tagBudget = map[Op]int{Tag: 43, TagPost: 68, TagRecv: 78, TagKept: 273}
 
 func TestBudget_Tags(t *testing.T) {
-	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	over := []string{sm.Name, self.Name}
+	m := countBudget(t, usual, Plan{Ops: slices.Collect(maps.Keys(tagBudget)), APIs: []Part{UCP}, Sizes: []int{8}, Transports: over})
 	for op, most := range tagBudget {
-		s := result(t, m, Case{Op: op, API: UCP, Size: 8, Switch: sm.Name})
-		assert.LessOrEqual(t, s.Profile.Part(UCP), most, op)
+		for _, tl := range over {
+			s := result(t, m, Case{Op: op, API: UCP, Size: 8, Switch: tl})
+			assert.LessOrEqual(t, s.Profile.Part(UCP), most, "%s, %s", op, tl)
+		}
 	}
 	if t.Failed() {
 		t.Log(tables(t, m))

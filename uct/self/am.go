@@ -1,0 +1,131 @@
+package self
+
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/internal/shortcopy"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/internal/memop"
+)
+
+// AMShort implements uct.AMSender. What most messages are, a word and a payload of up to two
+// words, is written here, where nothing has to be kept across a call.
+func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
+	q := e.rx
+	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
+		return e.anyShort(id, hdr, 0, 1, payload)
+	}
+	s := q.slotAt(q.tail)
+	binary.LittleEndian.PutUint64(s.data[:], hdr)
+	if n := len(payload); n == wordLen {
+		*(*[wordLen]byte)(s.data[wordLen:]) = [wordLen]byte(payload)
+	} else if n > wordLen && n <= 2*wordLen {
+		shortcopy.Words(s.data[wordLen:], payload)
+	} else if n != 0 {
+		return e.anyShort(id, hdr, 0, 1, payload)
+	}
+	s.word = inlineWord(id, wordLen+len(payload))
+	q.tail += slotLen
+	return nil
+}
+
+// AMWords implements uct.AMWordSender, as AMShort.
+func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
+	q := e.rx
+	if id > uct.MaxAMID || q.tail == q.limit || e.pending.Blocks() {
+		return e.anyShort(id, first, second, 2, payload)
+	}
+	s := q.slotAt(q.tail)
+	binary.LittleEndian.PutUint64(s.data[:], first)
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second)
+	if n := len(payload); n == wordLen {
+		*(*[wordLen]byte)(s.data[2*wordLen:]) = [wordLen]byte(payload)
+	} else if n > wordLen && n <= 2*wordLen {
+		shortcopy.Words(s.data[2*wordLen:], payload)
+	} else if n != 0 {
+		return e.anyShort(id, first, second, 2, payload)
+	}
+	s.word = inlineWord(id, 2*wordLen+len(payload))
+	q.tail += slotLen
+	return nil
+}
+
+// anyShort sends any short message, of one word or two and a payload.
+//
+//go:noinline
+func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
+	if len(payload) > inlineLen-words*wordLen {
+		return uct.ErrTooLong
+	}
+	if id > uct.MaxAMID {
+		return uct.ErrInvalidParam
+	}
+	if !e.ready() {
+		return e.refused()
+	}
+	q := e.rx
+	if q.full() {
+		return uct.ErrNoResource
+	}
+	s := q.slotAt(q.tail)
+	binary.LittleEndian.PutUint64(s.data[:], first)
+	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
+	s.word = inlineWord(id, words*wordLen+copy(s.data[words*wordLen:], payload))
+	e.posted()
+	return nil
+}
+
+// AMBcopy implements uct.AMSender.
+func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
+	buf, err := e.segment(id)
+	if err != nil {
+		return 0, err
+	}
+	n := p.Pack(buf)
+	e.rx.put(id, n)
+	e.posted()
+	return n, nil
+}
+
+// AMZcopy implements uct.AMSender. The buffer is free on return.
+func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bool, error) {
+	am := &e.iface.attr.AM
+	if len(hdr) > am.MaxHeader || len(iov) > am.MaxIOV || len(hdr)+uct.IOVLen(iov) > am.MaxZcopy {
+		return false, uct.ErrTooLong
+	}
+	if !memop.Covers(iov) {
+		return false, uct.ErrInvalidParam
+	}
+	buf, err := e.segment(id)
+	if err != nil {
+		return false, err
+	}
+	n := copy(buf, hdr)
+	n += memop.Gather(buf[n:], iov)
+	e.rx.put(id, n)
+	e.posted()
+	return false, nil
+}
+
+// segment is the buffer for a message of id.
+func (e *EP) segment(id uint8) ([]byte, error) {
+	if id > uct.MaxAMID {
+		return nil, uct.ErrInvalidParam
+	}
+	if !e.ready() {
+		return nil, e.refused()
+	}
+	buf := e.rx.take()
+	if buf == nil {
+		return nil, uct.ErrNoResource
+	}
+	return buf[:min(len(buf), e.iface.attr.AM.MaxBcopy)], nil
+}
+
+// posted makes what the next slot has a message, and wakes the peer if it is to be woken.
+func (e *EP) posted() {
+	e.rx.tail += slotLen
+	if e.rx.awaited {
+		e.peer.wake()
+	}
+}

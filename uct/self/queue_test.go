@@ -1,0 +1,81 @@
+package self
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// fill posts until the queue takes no more, and returns how many it took.
+func (r *rig) fill(t testing.TB) (n int) {
+	t.Helper()
+	for ; n <= defaultFIFOSize; n++ {
+		if err := r.ep.AMShort(1, 1, nil); err != nil {
+			require.Equal(t, uct.ErrNoResource, err)
+			return n
+		}
+	}
+	return n
+}
+
+// TestQueue_Depth: the queue takes as many messages as it is deep, also after its owner was
+// woken, by a message of any kind.
+func TestQueue_Depth(t *testing.T) {
+	r := openRig(t)
+	buf := make([]byte, 20)
+	for name, post := range map[string]func() error{
+		"short": func() error { return r.ep.AMShort(1, 1, nil) },
+		"words": func() error { return r.ep.AMWords(1, 1, 2, buf[:8]) },
+		"long":  func() error { return r.ep.AMShort(1, 1, buf) },
+		"bcopy": func() error { _, err := r.ep.AMBcopy(1, packer(buf)); return err },
+	} {
+		require.Equal(t, defaultFIFOSize, r.fill(t), name)
+		require.Equal(t, defaultFIFOSize, r.iface.Progress(), name)
+		require.NoError(t, r.iface.Arm(uct.EventRecv), name)
+		require.NoError(t, r.iface.Arm(uct.EventRecv), "%s: again", name)
+		require.Equal(t, uct.ErrBusy, r.ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), name)
+		require.Zero(t, r.iface.Progress(), name)
+		require.False(t, readable(t, r.iface.EventFD()), name)
+		require.NoError(t, post(), name)
+		require.True(t, readable(t, r.iface.EventFD()), name)
+		require.Equal(t, defaultFIFOSize-1, r.fill(t), name)
+		require.Equal(t, defaultFIFOSize, r.iface.Progress(), name)
+	}
+}
+
+// TestQueue_SlotOfHandler: the slot of a running handler is in use, those of the ones before are
+// free.
+func TestQueue_SlotOfHandler(t *testing.T) {
+	r := openRig(t)
+	var took []int
+	require.NoError(t, r.iface.SetAMHandler(2, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+		took = append(took, r.fill(t))
+		return false
+	})))
+	require.NoError(t, r.ep.AMShort(2, 1, nil))
+	require.NoError(t, r.ep.AMShort(2, 1, nil))
+	require.Equal(t, defaultFIFOSize-2, r.fill(t))
+	require.Equal(t, defaultFIFOSize, r.iface.Progress())
+	assert.Equal(t, []int{0, 1}, took)
+	require.Equal(t, 1, r.iface.Progress(), "what a handler posts is for the next one")
+}
+
+// TestProgress_InsideCallbacks: Progress finds itself below pending requests too.
+func TestProgress_InsideCallbacks(t *testing.T) {
+	r := openRig(t)
+	r.fill(t)
+	var got any
+	require.NoError(t, r.ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+		defer func() { got = recover() }()
+		r.iface.Progress()
+		return nil
+	}}))
+	r.iface.Progress()
+	assert.Equal(t, uct.TwoAtOnce, got)
+	assert.Zero(t, r.iface.Progress(), "nothing is left")
+	require.NoError(t, r.ep.AMShort(1, 1, nil))
+	assert.Equal(t, 1, r.iface.Progress())
+}

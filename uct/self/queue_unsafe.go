@@ -1,0 +1,129 @@
+package self
+
+import (
+	"unsafe"
+
+	"github.com/gucx/gucx/uct/base"
+)
+
+// slot is a message that waits: in data, or in a segment.
+//
+//	bits  0..7   id
+//	bits  8..23  number of the segment
+//	bits 32..62  length
+//	bit  63      it is in the segment
+//
+// The last two together are the length of a message that is in data: one comparison tells
+// those from the others.
+type slot struct {
+	word uint64
+	data [inlineLen]byte
+}
+
+const (
+	slotLen   = 128
+	inlineLen = slotLen - wordLen
+	wordLen   = 8
+
+	shiftSeg  = 8
+	shiftLen  = 32
+	inSegment = 1 << 31 // above the length
+)
+
+var _ = [1]struct{}{}[unsafe.Sizeof(slot{})-slotLen]
+
+// inlineWord is the word of a message of n bytes in the slot.
+func inlineWord(id uint8, n int) uint64 { return uint64(id) | uint64(n)<<shiftLen }
+
+// queue is the messages of an iface, in order of arrival. One goroutine posts and takes, so
+// there is nothing to synchronise. Its ends are running offsets in bytes.
+type queue struct {
+	tail  uint64         // of the slot to fill next
+	limit uint64         // tail at which a short message goes the long way: the queue is full, or awaited
+	mask  uint64         // the length of the ring in bytes, a power of two, less 1
+	ring  unsafe.Pointer // the slots
+	head  uint64         // of the slot to handle next; that of a running handler is still in use
+
+	awaited bool // the owner is to be woken by the next message; there is none then
+	segs    []segment
+	free    []uint16 // segments, last used first: its lines are still in the cache
+	segLen  int
+}
+
+// noQueue takes no messages.
+var noQueue queue
+
+// segment is the buffer of a longer message; it implements uct.Desc.
+type segment struct {
+	q     *queue
+	buf   []byte // nil until so many are in use
+	index uint16
+}
+
+// segmentChunk is how many segments get their buffers at once.
+const segmentChunk = 8
+
+// Release implements uct.Desc.
+func (s *segment) Release() { s.q.free = append(s.q.free, s.index) }
+
+// init makes q a queue of depth messages, a power of two.
+func (q *queue) init(depth, segLen int) {
+	slots := make([]slot, depth)
+	*q = queue{ring: unsafe.Pointer(unsafe.SliceData(slots)), limit: uint64(depth) * slotLen, mask: uint64(depth)*slotLen - 1,
+		segLen: segLen, segs: make([]segment, depth), free: make([]uint16, 0, depth)}
+	for i := range q.segs {
+		q.segs[i] = segment{q: q, index: uint16(i)}
+		q.free = append(q.free, uint16(depth-1-i))
+	}
+}
+
+// slotAt is the slot of a running offset, a multiple of slotLen: mask keeps it in the ring.
+func (q *queue) slotAt(off uint64) *slot { return (*slot)(unsafe.Add(q.ring, off&q.mask)) }
+
+// grow gives the segments beside that of a number, and itself, buffers.
+//
+//go:noinline
+func (q *queue) grow(index uint16) {
+	first := int(index) &^ (segmentChunk - 1)
+	chunk := q.segs[first:min(first+segmentChunk, len(q.segs))]
+	stride := (q.segLen + 63) &^ 63
+	mem := make([]byte, len(chunk)*stride)
+	for i := range chunk {
+		chunk[i].buf = mem[i*stride : i*stride+q.segLen : i*stride+q.segLen]
+	}
+}
+
+// full reports that there is no slot to fill.
+func (q *queue) full() bool { return q.tail == q.limit && !q.awaited }
+
+// room reports whether a message of any kind fits.
+func (q *queue) room() bool { return !q.full() && len(q.free) > 0 }
+
+// take returns the payload area of a segment for the next message, or nil.
+func (q *queue) take() []byte {
+	if !q.room() {
+		return nil
+	}
+	i := q.free[len(q.free)-1]
+	if q.segs[i].buf == nil {
+		q.grow(i)
+	}
+	return q.segs[i].buf
+}
+
+// put writes the next slot for a message of the n bytes in what take returned.
+func (q *queue) put(id uint8, n int) {
+	last := len(q.free) - 1
+	q.slotAt(q.tail).word = uint64(id) | uint64(q.free[last])<<shiftSeg | uint64(n|inSegment)<<shiftLen
+	q.free = q.free[:last]
+}
+
+// deliver gives the message that is in a segment to its handler.
+//
+//go:noinline
+func (q *queue) deliver(word uint64, table *base.AMTable) {
+	g, n := &q.segs[uint16(word>>shiftSeg)], word>>shiftLen&^inSegment
+	if !table.At(uint8(word)).HandleAM(g.buf[:n:n], g) {
+		g.Release()
+	}
+}
