@@ -13,7 +13,8 @@ import (
 // words, is written here, where nothing has to be kept across a call.
 func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 	l := e.outLink
-	if id > uct.MaxAMID || l.hold.Load() != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
+	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
+	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
 		return e.anyShort(id, hdr, 0, 1, payload)
 	}
 	s := l.tx.slotAt(l.tx.tail)
@@ -36,7 +37,8 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 // AMWords implements uct.AMWordSender, as AMShort.
 func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 	l := e.outLink
-	if id > uct.MaxAMID || l.hold.Load() != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
+	hold := l.hold.Load() // a call among the conditions would become a value that is compared again
+	if id > uct.MaxAMID || hold != 0 || e.fenced || e.pending.Blocks() || l.tx.tail == l.tx.limit {
 		return e.anyShort(id, first, second, 2, payload)
 	}
 	s := l.tx.slotAt(l.tx.tail)

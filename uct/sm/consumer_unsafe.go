@@ -65,8 +65,23 @@ func (c *consumer) stop() { c.base, c.off, c.want = unsafe.Pointer(&never), 0, 1
 // slot is where the next message shows: nothing but the word of it, unless base are the slots.
 func (c *consumer) slot() *slot { return (*slot)(unsafe.Add(c.base, c.off)) }
 
-// seen is called when a message shows.
-func (c *consumer) seen() { race.Acquire(unsafe.Pointer(&order)) }
+// seen is called when a message shows, whose word is in slot s.
+func (c *consumer) seen(s *slot, word uint64) {
+	race.Acquire(unsafe.Pointer(&order))
+	s.claim(word)
+}
+
+// claim stores the word that is there, which takes the line away from the sender. Otherwise that
+// would keep a copy, shared with this side: for leave to write to it, it would wait a round later,
+// and with it all that it has stored since, where a line that it has not is fetched ahead
+// (docs/perf.md, "A line that both have").
+func (s *slot) claim(word uint64) { mmio.StoreRelease64(unsafe.Pointer(&s.word), word) }
+
+// claimRest is claim for what is longer than firstLen.
+func (s *slot) claimRest() {
+	p := unsafe.Pointer(&s.data[firstLen])
+	mmio.StoreRelease64(p, *(*uint64)(p))
+}
 
 // next goes on to the next slot.
 func (c *consumer) next() {

@@ -118,26 +118,27 @@ func (l *inLink) poll() (n int) {
 	if !l.rx.begun && !l.begin() {
 		return 0
 	}
-	for ; n < pollBatch; n++ {
+	for {
 		s := l.rx.slot()
 		word := s.word.Load()
-		if uint32(word) != l.rx.want {
-			break
-		}
-		l.rx.seen()
+		l.rx.seen(s, word)
 		if size := word >> shiftLen; size <= inlineLen {
+			if size > firstLen {
+				s.claimRest()
+			}
 			l.it.handlers.At(uint8(word>>shiftID)).HandleAM(s.data[:size:size], nil)
 		} else if !l.deliver(s, word) {
 			l.spoil()
 			break
 		}
 		l.rx.next()
-	}
-	if n > 0 {
-		l.rx.taken()
-		if l.ctl.state.Load()&stateSend != 0 {
-			wakePeer(l.ctl, stateSend, l.wakeFD)
+		if n++; n == pollBatch || !l.rx.waiting() {
+			break
 		}
+	}
+	l.rx.taken()
+	if l.ctl.state.Load()&stateSend != 0 {
+		wakePeer(l.ctl, stateSend, l.wakeFD)
 	}
 	return n
 }
@@ -151,7 +152,7 @@ func (l *inLink) deliver(s *slot, word uint64) bool {
 	return l.rx.deliver(s, word, &l.it.handlers)
 }
 
-// begin takes over what the dialer has said about its side.
+// begin takes over what the dialer has said about its side, and reports whether there is a message.
 func (l *inLink) begin() bool {
 	control, valid := l.rx.begin()
 	l.ctl = controlAt(l.in.Control.Bytes(), control)
@@ -159,7 +160,7 @@ func (l *inLink) begin() bool {
 		l.spoil()
 		return false
 	}
-	return true
+	return l.rx.waiting()
 }
 
 // spoil ends a link on which the peer wrote what nobody can read.

@@ -90,6 +90,9 @@ const (
 //
 // The last two together are the length of a message that is in the slot, as the kind of
 // those is 0: one comparison tells them from all others.
+//
+// The sender writes a slot that is free. The receiver stores the word again that it has seen, until
+// it gives the slot back: see claim.
 type slot struct {
 	word atomic.Uint64
 	data [inlineLen]byte
@@ -98,6 +101,7 @@ type slot struct {
 const (
 	slotLen   = 128
 	inlineLen = slotLen - 8
+	firstLen  = 64 - 8 // of what is in the line of the word, where lines have 64 bytes
 
 	shiftID   = 32
 	shiftLen  = 48

@@ -249,7 +249,7 @@ var messageBudgets = map[string]map[Op]int{
 	dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
 	ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
 	dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
-	sm.Name:   {AMShort: 77, AMBcopy: 228, AMShortRecv: 135},
+	sm.Name:   {AMShort: 74, AMBcopy: 228, AMShortRecv: 133},
 	self.Name: {AMShort: 40, AMBcopy: 125, AMShortRecv: 64},
 }
 
