@@ -9,8 +9,8 @@
 // The contract has handlers run inside Progress, so a message is stored in the
 // receiving iface's queue and handed over by its next Progress, in place: a short
 // one lies in its slot, a longer one in a segment that the handler may keep. UCX
-// calls the handler inside the sender's call instead; the queue costs about 2 ns
-// more and spares the application reentrancy (see docs/perf-sm.md).
+// calls the handler inside the sender's call instead; the queue costs a few ns
+// more and spares the application reentrancy (see docs/perf.md, "Messages over self").
 //
 // # Put, get, atomics
 //
