@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
@@ -55,8 +56,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 			return false
 		})))
 		ab.send(t, 0)
-		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
-		settle(a, b)
+		arrive(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
 		sentByB := b.it.core.pi
 		for i := range 50 {
 			require.NoError(t, ab.AMShort(1, 0, nil))
@@ -232,17 +232,12 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
-		poll := func(fd int, ms int) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
+		poll := func(fd int, wait time.Duration) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(wait.Milliseconds()))
 			require.NoError(t, err)
 			return n == 1
 		}
-		arm := func(s *side) {
-			for s.it.Arm(uct.EventRecv) != nil {
-				s.it.Progress()
-			}
-		}
-		arm(b)
+		arm(t, b)
 		assert.False(t, b.it.EventPending())
 		assert.False(t, poll(b.it.EventFD(), 0))
 		ab := a.epTo(b)
@@ -250,12 +245,14 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 		until(t, b.it.EventPending, a)
 		assert.True(t, poll(b.it.EventFD(), 0))
 
-		arm(a) // its request is not answered yet
-		assert.True(t, poll(a.it.EventFD(), 5000), "time to send it again")
+		arm(t, a) // its request is not answered yet
+		assert.True(t, poll(a.it.EventFD(), testenv.Watchdog), "time to send it again")
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
-		arm(a)
-		assert.False(t, poll(a.it.EventFD(), 0), "nothing to wait for")
+		arrive(t, func() bool { // nothing to wait for, once the answers to what was sent twice are there
+			arm(t, a)
+			return !poll(a.it.EventFD(), 0)
+		}, a)
 	})
 }
 
@@ -266,13 +263,8 @@ func TestArm_SendsAcks(t *testing.T) {
 		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
-		for len(b.got) == 0 {
-			a.it.Progress()
-			b.it.Progress()
-		}
-		for b.it.Arm(uct.EventRecv) != nil {
-			b.it.Progress()
-		}
+		arrive(t, func() bool { return len(b.got) == 1 }, a, b)
+		arm(t, b)
 		arrive(t, func() bool { return ab.c.proto.Unacked() == 0 }, a)
 	})
 }

@@ -145,6 +145,18 @@ func arrive(t testing.TB, cond func() bool, sides ...*side) {
 	})
 }
 
+// arm arms s, which Progress of it makes possible. Time stands still.
+func arm(t testing.TB, s *side) {
+	t.Helper()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		if s.it.Arm(uct.EventRecv) == nil {
+			return true
+		}
+		s.it.Progress()
+		return false
+	})
+}
+
 // settle progresses until all are idle for some rounds. Time stands still. It is for
 // what must not happen: the device's goroutine may be slower than that, so what must
 // happen is waited for by arrive or until.
