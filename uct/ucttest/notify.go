@@ -223,5 +223,6 @@ func checkNotifyUnhandled(t T, p *Pair) {
 	assert.Empty(t, box.got, "no handler")
 	p.BA.EP.Ops().Notify.SetNotifyHandler(box)
 	notify(p.AB, 2)
+	p.until(t, "no word", func() bool { return len(box.got) > 0 })
 	assert.Equal(t, []uint32{2}, box.got)
 }
