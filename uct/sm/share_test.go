@@ -28,6 +28,11 @@ func held(t testing.TB) holdings {
 	return holdings{openFDs(t), bytes.Count(maps, []byte("gucx-")), runtime.NumGoroutine()}
 }
 
+// atMost reports whether h is no more than other. A goroutine that ends may be in an earlier count.
+func (h holdings) atMost(other holdings) bool {
+	return h.descriptors <= other.descriptors && h.mappings <= other.mappings && h.goroutines <= other.goroutines
+}
+
 // TestEP_SharesTheLink: EPs that lead to the same iface cost memory of this process only,
 // and live and end on their own.
 func TestEP_SharesTheLink(t *testing.T) {
@@ -40,7 +45,8 @@ func TestEP_SharesTheLink(t *testing.T) {
 	for range 100 {
 		eps = append(eps, w.a.connect(t, w.b.meeting()))
 	}
-	assert.Equal(t, one, held(t))
+	now := held(t)
+	assert.True(t, now.atMost(one), "%+v after %+v", now, one)
 	c := newCompletion()
 	pending, err := eps[0].GetBcopy(make([]byte, 64), mem.Addr(), far, &c.Completion)
 	require.NoError(t, err)
