@@ -88,21 +88,32 @@ func (e *end) keyOf(peer *end) uct.RKey {
 // limit is when a test gives up.
 const limit = testenv.Watchdog
 
+// idleRounds in a row, in which no end finds anything, come before a pause, which leaves the
+// processor to others for idlePause or longer.
+const (
+	idleRounds = 16
+	idlePause  = 20 * time.Microsecond
+)
+
 // until progresses the ends until cond holds.
 func until(t testing.TB, cond func() bool, ends ...*end) {
 	t.Helper()
 	start := time.Now()
-	for i := 0; !cond(); i++ {
+	for idle := 0; !cond(); {
 		n := 0
 		for _, e := range ends {
 			n += e.it.Progress()
 		}
-		if n == 0 {
+		if n > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle%idleRounds != 0 {
 			runtime.Gosched()
+			continue
 		}
-		if i%1024 == 1023 && time.Since(start) > limit {
-			require.Fail(t, "nothing more happens")
-		}
+		require.Less(t, time.Since(start), limit, "nothing more happens")
+		time.Sleep(idlePause)
 	}
 }
 
