@@ -65,7 +65,7 @@ func TestCheck_BetweenMessages(t *testing.T) {
 func TestCheck_PeerThatDoesNotAnswer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
-		a, b := newSide(t, md, Config{Timeout: time.Second}), newSide(t, md, Config{})
+		a, b := newSide(t, md, Config{Timeout: 100 * time.Millisecond}), newSide(t, md, Config{})
 		ab := a.epTo(b)
 		c := ab.checked(t)
 		until(t, func() bool { return c.Count < 0 }, a, b)

@@ -25,7 +25,7 @@ func TestLoss_NoReceiveBuffer(t *testing.T) {
 			a := newSide(t, md, Config{Window: window})
 			b := newSide(t, md, Config{RxDepth: 4})
 			ab := a.epTo(b)
-			const total = 400
+			const total = 250 // more than a window
 			sent, rounds := uint64(0), 0
 			until(t, func() bool {
 				for sent < total && ab.AMShort(0, sent, nil) == nil {
