@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/stretchr/testify/require"
@@ -12,11 +13,32 @@ import (
 // read too late.
 const poison = 0xEE
 
-func scribble(b []byte) {
-	for i := range b {
-		b[i] = poison
+func scribble(b []byte) { fillWith(b, poison) }
+
+// untouched reports whether b holds only poison.
+func untouched(b []byte) bool { return holdsOnly(b, poison) }
+
+// fillWith gives every byte of b one value.
+func fillWith(b []byte, x byte) {
+	if len(b) == 0 {
+		return
+	}
+	b[0] = x
+	for n := 1; n < len(b); n *= 2 {
+		copy(b[n:], b[:n])
 	}
 }
+
+// holdsOnly reports whether all bytes of b are among set.
+func holdsOnly(b []byte, set ...byte) bool {
+	n := 0
+	for _, x := range set {
+		n += countByte(b, x)
+	}
+	return n == len(b)
+}
+
+func countByte(b []byte, x byte) int { return bytes.Count(b, []byte{x}) }
 
 // pattern is n bytes that tell seed: two patterns of 8 bytes or more differ if
 // their seeds do, and no byte of one repeats at a fixed distance.

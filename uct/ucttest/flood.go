@@ -1,7 +1,6 @@
 package ucttest
 
 import (
-	"bytes"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -18,8 +17,9 @@ const (
 )
 
 // floodLen is the length in bytes of the region that is flooded, and of each long
-// operation as far as the transport takes so much.
-const floodLen = 2 << 20
+// operation as far as the transport takes so much: several times what a transport copies
+// before it looks at the key again.
+const floodLen = 1 << 20
 
 // floodKind is an operation that is posted again and again.
 type floodKind struct {
@@ -84,25 +84,6 @@ func (p *Pair) newFlood(t T, k *floodKind, l *Link, raddr uint64, key uct.RKey) 
 	fillWith(buf, floodByte)
 	return &flood{kind: k, l: l, raddr: raddr, key: key, iov: []uct.IOV{{Buf: buf, Mem: mem}}}
 }
-
-// fillWith gives every byte of b, which is not empty, one value.
-func fillWith(b []byte, x byte) {
-	b[0] = x
-	for n := 1; n < len(b); n *= 2 {
-		copy(b[n:], b[:n])
-	}
-}
-
-// holdsOnly reports whether all bytes of b are among set.
-func holdsOnly(b []byte, set ...byte) bool {
-	n := 0
-	for _, x := range set {
-		n += countByte(b, x)
-	}
-	return n == len(b)
-}
-
-func countByte(b []byte, x byte) int { return bytes.Count(b, []byte{x}) }
 
 // Pack writes what is put.
 func (f *flood) Pack(dst []byte) int { return copy(dst, f.iov[0].Buf) }

@@ -57,8 +57,6 @@ type Harness struct {
 	// Watchdog is when a check that has not ended fails, alone: it is abandoned, and the
 	// next one runs. 0 means testenv.Watchdog.
 	Watchdog time.Duration
-
-	short bool // go test -short
 }
 
 // Options are the properties of an iface that checks vary.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -36,12 +37,7 @@ var revokeChecks = []check{
 
 // revokeRounds is how often memory is closed for each kind of operation, each time
 // after a different while.
-func (h *Harness) revokeRounds() int {
-	if h.short {
-		return 1
-	}
-	return 3
-}
+func revokeRounds() int { return testenv.Rounds(2, 10) }
 
 // closeMem closes memory that peers may be in the middle of an access to. While they
 // are the transport may say so, each time after ucs.RevokeLimit.
@@ -109,7 +105,7 @@ func checkRevokeAllocated(t T, p *Pair) {
 func (p *Pair) eachFlood(t T, f func(k *floodKind, round int)) {
 	t.Helper()
 	for _, k := range floodKinds(p.A.Iface.Attr()) {
-		for round := range p.h.revokeRounds() {
+		for round := range revokeRounds() {
 			f(&k, round)
 		}
 		p.works(t, p.AB, "another ep after the memory was closed during "+k.name)
@@ -254,7 +250,7 @@ func checkRevokeLocal(t T, p *Pair) {
 		if k.access.need == uct.AccessRemoteAtomic || k.n < floodLen/64 {
 			continue
 		}
-		for round := range 2 * p.h.revokeRounds() {
+		for round := range 2 * revokeRounds() {
 			p.tryLocal(t, &k, round)
 		}
 	}

@@ -98,16 +98,6 @@ func checkPutSizes(t T, p *Pair) {
 	}
 }
 
-// untouched reports whether b holds only poison.
-func untouched(b []byte) bool {
-	for _, x := range b {
-		if x != poison {
-			return false
-		}
-	}
-	return true
-}
-
 func checkGetSizes(t T, p *Pair) {
 	target := p.B.Mem.Bytes()
 	copy(target, pattern(99, len(target)))

@@ -52,7 +52,6 @@ func allChecks() []check {
 // Test runs the suite, one subtest for each check. A check that fails says so in one
 // message, with its rule; what else it noticed afterwards is shown with -v.
 func Test(t *testing.T, h Harness) {
-	h.short = testing.Short()
 	s := session{h: &h}
 	for _, c := range allChecks() {
 		if h.leavesOut(c.name) {
