@@ -79,7 +79,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestConformanceRC_Loop(t *testing.T) { ucttest.Test(t, rcSuite.On(softhca.FabricLoop)) }
+func TestConformanceRC_Loop(t *testing.T) {
+	testenv.SkipSweep(t, "a suite; that over shm stands for it, and that of xrc_mlx5 for the fabric")
+	ucttest.Test(t, rcSuite.On(softhca.FabricLoop))
+}
 
 func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcSuite.Peers(rcPeer)) }
 
@@ -88,13 +91,15 @@ func TestConformanceRC_ListLoop(t *testing.T) {
 	ucttest.Test(t, rcListSuite.On(softhca.FabricLoop))
 }
 
-const listsOverShm = "a suite; lists are in one over shm, and this fabric in one without them"
+const listsOverShm = "a suite; lists are in one over shm, and this fabric in that of xrc_mlx5"
 
-func TestConformanceRC_ListShm(t *testing.T) { ucttest.Test(t, rcListSuite.Peers(rcListPeer)) }
+func TestConformanceRC_ListShm(t *testing.T) {
+	ucttest.Test(t, ibtest.Brief(rcListSuite.Peers(rcListPeer)))
+}
 
 func TestConformanceRC_Categories(t *testing.T) {
 	testenv.SkipSweep(t, categories)
-	rcSuite.Categories(t, func(config any, e ib.Endpoints) any {
+	rcSuite.Categories(t, true, func(config any, e ib.Endpoints) any {
 		c := config.(rc.Config)
 		c.IB.Endpoints = e
 		return c
@@ -111,7 +116,7 @@ const categories = "a suite for each category; those of rc, and that of the defa
 
 func TestConformanceUD_Categories(t *testing.T) {
 	testenv.SkipSweep(t, categories)
-	udSuite.Categories(t, func(config any, e ib.Endpoints) any {
+	udSuite.Categories(t, true, func(config any, e ib.Endpoints) any {
 		c := config.(ud.Config)
 		c.IB.Endpoints = e
 		return c

@@ -65,9 +65,14 @@ const (
 	xrcHostPeer = "xrc-host-shm"
 )
 
-func TestConformanceXRC_Loop(t *testing.T) { ucttest.Test(t, xrcSuite.On(softhca.FabricLoop)) }
+func TestConformanceXRC_Loop(t *testing.T) {
+	testenv.SkipSweep(t, "a suite; that in a domain, and that of rc_mlx5, stand for it")
+	ucttest.Test(t, xrcSuite.On(softhca.FabricLoop))
+}
 
-func TestConformanceXRC_NodeLoop(t *testing.T) { ucttest.Test(t, xrcNodeSuite.On(softhca.FabricLoop)) }
+func TestConformanceXRC_NodeLoop(t *testing.T) {
+	ucttest.Test(t, ibtest.Brief(xrcNodeSuite.On(softhca.FabricLoop)))
+}
 
 func TestConformanceXRC_Shm(t *testing.T) {
 	testenv.SkipSweep(t, "a suite; those of rc_mlx5 and xrc over shm stand for it")

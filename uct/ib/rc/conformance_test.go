@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rctest"
@@ -42,7 +43,7 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.Fabri
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
 func TestConformance_Categories(t *testing.T) {
-	suite.Categories(t, func(config any, e ib.Endpoints) any {
+	suite.Categories(t, testenv.Sweep(), func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e
 		return c

@@ -115,22 +115,35 @@ func UDTimeout(o ucttest.Options) time.Duration {
 // device, 300 sleeps, and memory that is revoked.
 var likeDynamic = []string{"close/peer", "wake/race", "revoke/allocated", "revoke/registered", "revoke/local", "revoke/iface"}
 
+// ofTheDevice are the checks of what is the device's alone, whatever a transport posts and
+// its ifaces share.
+var ofTheDevice = append([]string{"peer/revoke", "atomic/senders", "atomic/linearizable"}, likeDynamic...)
+
+// Brief is a suite beside another one over the same fabric, and leaves out what is of the
+// device, unless testenv.Sweep.
+func Brief(h ucttest.Harness) ucttest.Harness {
+	if !testenv.Sweep() {
+		h.Except = ofTheDevice
+	}
+	return h
+}
+
 // sharing are the categories in which ifaces share something. The others, like the
 // default, share nothing.
 var sharing = []ib.Endpoints{ib.EndpointsStatic, ib.EndpointsSharedDynamic, ib.EndpointsMPIThreads}
 
-// Categories runs the suite for each category of endpoints of sharing, without
-// likeDynamic; for all but the default, with all checks, if testenv.Soak; for the first
-// with -short. in is the configuration for one. Each side has a memory domain of its own,
+// Categories runs the suite for each category of endpoints of sharing, if all, else for
+// the first, without likeDynamic; for all but the default, with all checks, if
+// testenv.Soak. in is the configuration for one. Each side has a memory domain of its own,
 // as categories with one owner want.
-func (s Suite) Categories(t *testing.T, in func(config any, e ib.Endpoints) any) {
+func (s Suite) Categories(t *testing.T, all bool, in func(config any, e ib.Endpoints) any) {
 	for e := ib.EndpointsMPIEverywhere; e.Valid(); e++ {
 		if e == ib.EndpointsDynamic {
 			continue // the default
 		}
 		t.Run(e.String(), func(t *testing.T) {
-			if e != sharing[0] {
-				testenv.SkipShort(t, "a suite for each category; the one whose ifaces share registers stands for them")
+			if !all && e != sharing[0] {
+				t.Skip("a suite for each category; the one whose ifaces share registers stands for them")
 			}
 			if !slices.Contains(sharing, e) && !testenv.Soak() {
 				t.Skip("only with GUCX_TEST_SOAK=1: it shares nothing, as the default")

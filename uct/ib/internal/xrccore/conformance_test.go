@@ -88,7 +88,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.FabricLoop)) }
+func TestConformance_Loop(t *testing.T) { ucttest.Test(t, ibtest.Brief(suite.On(softhca.FabricLoop))) }
 
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
@@ -97,16 +97,16 @@ func TestConformance_NodeLoop(t *testing.T) {
 	ucttest.Test(t, nodeSuite.On(softhca.FabricLoop))
 }
 
-func TestConformance_NodeShm(t *testing.T) { ucttest.Test(t, nodeSuite.Peers(nodePeer)) }
+func TestConformance_NodeShm(t *testing.T) { ucttest.Test(t, ibtest.Brief(nodeSuite.Peers(nodePeer))) }
 
 func TestConformance_HostShm(t *testing.T) {
 	t.Setenv(domainDirEnv, t.TempDir())
-	ucttest.Test(t, hostSuite.Peers(hostPeer))
+	ucttest.Test(t, ibtest.Brief(hostSuite.Peers(hostPeer)))
 }
 
 func TestConformance_Categories(t *testing.T) {
 	testenv.SkipSweep(t, "a suite for each category; those of rc, and that of the default here, stand for them")
-	suite.Categories(t, func(config any, e ib.Endpoints) any {
+	suite.Categories(t, true, func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e
 		return c
