@@ -1,9 +1,7 @@
 package softhca_test
 
 import (
-	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -184,13 +182,8 @@ const patience = testenv.Watchdog
 // completion polls for one completion.
 func (n *node) completion() verbs.WC {
 	n.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); runtime.Gosched() {
-		if n.cq.Poll(n.wcs[:1]) == 1 {
-			return n.wcs[0]
-		}
-	}
-	require.FailNow(n.t, "no completion")
-	return verbs.WC{}
+	testenv.ProgressWithin(n.t, patience, func() bool { return n.cq.Poll(n.wcs[:1]) == 1 })
+	return n.wcs[0]
 }
 
 // completionUnless is completion, and fails the test with the first error of those that it waits

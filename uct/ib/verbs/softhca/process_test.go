@@ -264,21 +264,20 @@ func TestKilledTarget_WhileAccessed(t *testing.T) {
 			require.Equal(t, verbs.VendorPeerGone, a.wcs[0].VendorErr)
 			refused++
 		}
-		assert.NotZero(t, refused, "how often the death was seen by an access")
+		t.Logf("%v: %d deaths were seen by an access, which is chance", op, refused)
 	}
 }
 
 // An initiator that is killed while it writes and sends leaves the target, its
 // other connections and the rest of its memory as they are.
 func TestKilledInitiator(t *testing.T) {
-	const kills = 20
 	a := openNode(t, softhca.Config{})
 	peer := openNode(t, softhca.Config{})
 	survivor := a.sibling()
 	connect(survivor, peer, defaultLink)
 	fill(a.buf.Bytes()[bufLen/2:], 77)
 	want := append([]byte(nil), a.buf.Bytes()[bufLen/2:]...)
-	for i := range kills {
+	for i := range testenv.Rounds(8, 200) {
 		require.NoError(t, a.qp.Close())
 		a.qp = a.newQP()
 		c := startChild(t, a, "hammer")
@@ -287,9 +286,10 @@ func TestKilledInitiator(t *testing.T) {
 			require.NotEqual(t, verbs.WCGeneralErr, a.completion().Status)
 		}
 		require.NoError(t, c.cmd.Process.Kill())
-		for a.qp.State() != verbs.QPStateErr {
+		testenv.ProgressWithin(t, patience, func() bool {
 			a.cq.Poll(a.wcs[:])
-		}
+			return a.qp.State() == verbs.QPStateErr
+		})
 		survivor.send(verbs.SendWR{ID: 9, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
 			SGList: []verbs.SGE{survivor.mr.SGE(0, 64)}, RemoteAddr: peer.mr.Addr(), RKey: peer.mr.RKey()})
 		survivor.succeed(9)

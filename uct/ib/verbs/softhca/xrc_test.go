@@ -547,7 +547,9 @@ func TestXRC_Contention(t *testing.T) {
 			next[k]++
 			b := [][]byte{a.buf.Bytes(), outside}[wc.ID%2][wc.ID*limit:][:wc.ByteLen]
 			for at := 0; at < len(b); at += 8 {
-				require.EqualValues(t, wc.Imm, binary.NativeEndian.Uint64(b[at:]), "of sender %d, at %d of %d", k, at, len(b))
+				if got := binary.NativeEndian.Uint64(b[at:]); got != uint64(wc.Imm) {
+					require.FailNow(t, "wrong bytes", "%d of sender %d, at %d of %d: %d", wc.Imm, k, at, len(b), got)
+				}
 			}
 			post(wc.ID)
 		}
