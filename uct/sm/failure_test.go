@@ -127,7 +127,7 @@ func (o *whole) HandleAM(data []byte, _ uct.Desc) bool {
 // loses nothing; what was acknowledged to the dead has arrived, whole and in order; and
 // in the end nothing is left of them: no file, no socket, no descriptor.
 func TestStorm(t *testing.T) {
-	kills := testenv.Rounds(50, 1000)
+	kills := testenv.Rounds(20, 1000)
 	files := shmFiles(t)
 	s := openStation(t, Config{})
 	steady := openStation(t, Config{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -130,7 +131,7 @@ func flip(stop *atomic.Bool, liars []liar) {
 }
 
 func TestFlips(t *testing.T) {
-	const rounds = 20000
+	rounds := testenv.Rounds(20_000, 200_000)
 	flipped := func(liars []liar, round func()) {
 		var stop atomic.Bool
 		done := make(chan struct{})

@@ -103,7 +103,7 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 // TestZcopy_InVisits: a long copy does not keep the owner of the memory waiting for all of
 // it, and what is left when the key goes is refused.
 func TestZcopy_InVisits(t *testing.T) {
-	const n = 3*visitMax + 5
+	const n = visitMax + 8
 	data, back := pattern(4, n), make([]byte, n)
 	for _, kind := range kindsOfMemory {
 		t.Run(kind.name, func(t *testing.T) {
@@ -113,10 +113,10 @@ func TestZcopy_InVisits(t *testing.T) {
 			require.NoError(t, err)
 			key := uct.RKey(handle(mem))
 			from := w.ab.guard.seq
-			pending, err := w.ab.PutZcopy([]uct.IOV{{Buf: data[:visitMax+3]}, {}, {Buf: data[visitMax+3:]}}, mem.Addr(), key, nil)
+			pending, err := w.ab.PutZcopy([]uct.IOV{{Buf: data[:3]}, {}, {Buf: data[3:]}}, mem.Addr(), key, nil)
 			require.NoError(t, err)
 			require.False(t, pending)
-			assert.GreaterOrEqual(t, (w.ab.guard.seq-from)/visitStep, uint32(4))
+			assert.GreaterOrEqual(t, (w.ab.guard.seq-from)/visitStep, uint32(3))
 			assert.True(t, bytes.Equal(data, mem.Bytes()))
 			_, err = w.ab.GetZcopy([]uct.IOV{{Buf: back}}, mem.Addr(), key, nil)
 			require.NoError(t, err)
@@ -348,7 +348,7 @@ func TestRevoke_UnderTransfer(t *testing.T) {
 				}
 				s := openStation(t, Config{})
 				c := start(t, roleWrite, s, "")
-				for range testenv.Rounds(5, 100) {
+				for range testenv.Rounds(3, 100) {
 					mem, err := kind.make(s.md, putLen)
 					require.NoError(t, err)
 					revokeUnderTransfer(t, s, c, mem, func() { way.do(t, s, mem) })
