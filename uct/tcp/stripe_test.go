@@ -161,7 +161,7 @@ func TestRails_FenceBeforeStripes(t *testing.T) {
 	const n = 8000
 	last := b.mem.addr + endMem - n // the last part covers it
 	old, fresh := bytes.Repeat([]byte{1}, n), bytes.Repeat([]byte{2}, endMem)
-	for round := range 20 {
+	for round := range testenv.Rounds(10, 200) {
 		for err := error(nil); err != uct.ErrNoResource; err = ep.PutShort(old, last, key) {
 			require.NoError(t, err)
 		}
