@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -36,7 +37,8 @@ func crowd(t *testing.T) uct.MD {
 // Ifaces of several goroutines ring in the same registers, by BlueFlame and by
 // doorbell.
 func TestStatic_SharedRegisters(t *testing.T) {
-	const threads, puts = 4, 5000
+	const threads = 4
+	puts := testenv.Rounds(5000, 50_000)
 	md := crowd(t)
 	mem, err := md.Ext().Alloc.Alloc(4096, uct.AccessAll)
 	require.NoError(t, err)
@@ -65,7 +67,7 @@ func TestStatic_SharedRegisters(t *testing.T) {
 
 	var wg sync.WaitGroup
 	for i := range its {
-		wg.Go(func() { putUpTo(t, its[i], eps[i].Ops().Put, mem.Addr()+uint64(i)*8, key, puts) })
+		wg.Go(func() { putUpTo(t, its[i], eps[i].Ops().Put, mem.Addr()+uint64(i)*8, key, uint64(puts)) })
 	}
 	wg.Wait()
 	for i := range threads {

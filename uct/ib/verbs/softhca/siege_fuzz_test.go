@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
 )
@@ -249,8 +250,8 @@ func FuzzSiege(f *testing.F) {
 
 // Scripts made by chance, the same ones each time: bytes, and seeds with changes.
 func TestSiege(t *testing.T) {
-	t.Run("private", func(t *testing.T) { newSiege(t).storm(t, 2000) })
-	t.Run("shared", func(t *testing.T) { newSharedSiege(t).storm(t, 500) })
+	t.Run("private", func(t *testing.T) { newSiege(t).storm(t, testenv.Rounds(2000, 20_000)) })
+	t.Run("shared", func(t *testing.T) { newSharedSiege(t).storm(t, testenv.Rounds(500, 5000)) })
 }
 
 func (s *siege) storm(t *testing.T, scripts int) {

@@ -494,7 +494,8 @@ func (n *node) sender(srqn uint32, count, limit int, givenUp *atomic.Bool) error
 // Several devices send to one SRQ at a time: every message comes once, whole, and those of
 // a QP in their order.
 func TestXRC_Contention(t *testing.T) {
-	const senders, messages, limit = 4, 100, 20000
+	const senders, limit = 4, 20000
+	messages := testenv.Rounds(100, 1000)
 	for _, noCMA := range []bool{false, true} {
 		a := openNode(t, testConfig)
 		x := a.addDomain()
