@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -73,7 +74,7 @@ func TestWaited_OneIsSignaled(t *testing.T) {
 // needed for it.
 func TestWaited_Order(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		for seed := range uint64(20) {
+		for seed := range uint64(testenv.Rounds(20, 200)) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			cfg := Config{TxDepth: 4 << rnd.IntN(5), TxCQDepth: 8 << rnd.IntN(6), TxBuffers: 4 << rnd.IntN(4)}
 			a, b, ab, _ := over.pair(t, cfg)
@@ -250,7 +251,7 @@ func (s *shared) flush() error {
 // flushes between them, however many a completion queue entry retires.
 func TestWaited_Shared(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		for seed := range uint64(20) {
+		for seed := range uint64(testenv.Rounds(20, 200)) {
 			rnd := rand.New(rand.NewPCG(seed, 2))
 			a, b, ab, _ := over.pair(t, Config{TxDepth: 8 << rnd.IntN(5), Moderation: 1 + rnd.IntN(8)})
 			s := &shared{t: t, ab: ab, b: b, iov: []uct.IOV{{Buf: a.mem.Bytes()[:300], Mem: a.mem}}}
