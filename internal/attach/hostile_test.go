@@ -215,7 +215,7 @@ func squat(t *testing.T, gid [16]byte, reply func(conn *net.UnixConn, hello fram
 
 func TestSquatter(t *testing.T) {
 	lender := newStation(t, nil) // its segments are what a squatter offers
-	gid := [16]byte{0xcd, 7}
+	gid := anyGID()
 	good := func(h frame) *frame {
 		return &frame{kind: kindWelcome, layout: testLayout, from: gid, to: h.from, len0: testTableLen, arenaLen: testArenaLen}
 	}
@@ -280,7 +280,7 @@ func squatSilently(t *testing.T, gid [16]byte) <-chan struct{} {
 }
 
 func TestDial_EndsEarly(t *testing.T) {
-	gid := [16]byte{0xcd, 8}
+	gid := anyGID()
 	t.Run("canceled", func(t *testing.T) {
 		a, arrived := newStation(t, nil), squatSilently(t, gid)
 		ctx, cancel := context.WithCancel(context.Background())
@@ -300,7 +300,7 @@ func TestDial_EndsEarly(t *testing.T) {
 // passes while it waits for the answer, or, on a slow machine, before it has sent
 // anything.
 func TestDial_CallersDeadline(t *testing.T) {
-	gid := [16]byte{0xcd, 8}
+	gid := anyGID()
 	for _, limit := range []time.Duration{0, 20 * time.Millisecond} {
 		t.Run(limit.String(), func(t *testing.T) {
 			a := newStation(t, nil)
@@ -317,7 +317,7 @@ func TestDial_CallersDeadline(t *testing.T) {
 // TestDial_FullBacklog: a kernel without room for the connection says so at once,
 // and a dialer keeps trying until its time is over.
 func TestDial_FullBacklog(t *testing.T) {
-	gid := [16]byte{0xcd, 9}
+	gid := anyGID()
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer func() { _ = unix.Close(fd) }()

@@ -41,10 +41,15 @@ type station struct {
 	in    chan *Inbound
 }
 
+// anyGID is one that nobody else on this host has, not even another run of these tests.
+func anyGID() (gid [16]byte) {
+	_, _ = rand.Read(gid[:])
+	return gid
+}
+
 // openStation makes a port with fresh segments; edit may change its configuration.
 func openStation(edit func(*Config)) (*station, error) {
-	s := &station{in: make(chan *Inbound, 64)}
-	_, _ = rand.Read(s.gid[:])
+	s := &station{gid: anyGID(), in: make(chan *Inbound, 64)}
 	var errs [4]error
 	s.table, errs[0] = memfd.Create("test-table", testTableLen, memfd.PeersRead)
 	s.arena, errs[1] = memfd.Create("test-arena", testArenaLen, memfd.PeersWrite)
