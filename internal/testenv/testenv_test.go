@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -178,6 +179,37 @@ func TestParseMapping(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asleep reports whether a thread of this process waits in the kernel: proc(5), stat.
+func asleep(thread int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return err != nil || strings.HasPrefix(state, "S")
+}
+
+// TestReadable_Signals: signals do not end the wait.
+func TestReadable_Signals(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, errors.Join(r.Close(), w.Close())) }()
+	assert.False(t, Readable(t, int(r.Fd()), 0))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, done := unix.Gettid(), make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 10 {
+			for !asleep(thread) {
+				runtime.Gosched()
+			}
+			assert.NoError(t, unix.Tgkill(unix.Getpid(), thread, unix.SIGURG))
+		}
+		_, err := w.Write([]byte{1})
+		assert.NoError(t, err)
+	}()
+	assert.True(t, Readable(t, int(r.Fd()), Watchdog))
+	<-done
 }
 
 func TestReportLeaks(t *testing.T) {

@@ -180,12 +180,6 @@ func TestPool(t *testing.T) {
 	}
 }
 
-func readable(t *testing.T, fd, ms int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, ms)
-	require.NoError(t, err)
-	return n == 1
-}
-
 func TestWake(t *testing.T) {
 	md := openMD(t)
 	var word atomic.Uint32
@@ -196,23 +190,23 @@ func TestWake(t *testing.T) {
 	cq, err := md.Context().CreateCQ(verbs.CQInitAttr{Depth: 4, Channel: w.Channel()})
 	require.NoError(t, err)
 	require.NoError(t, w.Arm(cq, 0))
-	assert.False(t, readable(t, w.FD(), 0))
+	assert.False(t, testenv.Readable(t, w.FD(), 0))
 
 	done := make(chan struct{})
 	go func() { w.Raise(); w.Raise(); close(done) }()
 	<-done
 	assert.True(t, w.Pending())
-	assert.True(t, readable(t, w.FD(), 0))
+	assert.True(t, testenv.Readable(t, w.FD(), 0))
 	assert.Equal(t, uct.ErrBusy, w.Arm(cq, 0))
 	w.Lower()
 	w.Lower()
 	assert.False(t, w.Pending())
-	assert.False(t, readable(t, w.FD(), 0))
+	assert.False(t, testenv.Readable(t, w.FD(), 0))
 	assert.EqualValues(t, 5, word.Load(), "the other bits are the iface's")
 
 	require.NoError(t, w.Arm(cq, time.Microsecond))
-	assert.True(t, readable(t, w.FD(), int(testenv.Watchdog.Milliseconds())), "the timer")
+	assert.True(t, testenv.Readable(t, w.FD(), testenv.Watchdog), "the timer")
 	require.NoError(t, w.Arm(cq, 0))
-	assert.False(t, readable(t, w.FD(), 0), "no timer")
+	assert.False(t, testenv.Readable(t, w.FD(), 0), "no timer")
 	require.NoError(t, errors.Join(cq.Close(), undo.Run()))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
@@ -173,26 +172,17 @@ func TestPeerClosed_EPFailsOnce(t *testing.T) {
 	assert.Equal(t, uct.ErrClosed, ep.(*EP).AMShort(0, 0, nil))
 }
 
-// readable polls a descriptor without waiting.
-func readable(t testing.TB, fd int) bool {
-	t.Helper()
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	require.NoError(t, err)
-	return n > 0
-}
-
 func TestWake(t *testing.T) {
 	r := openRig(t)
 	require.NoError(t, r.iface.Arm(uct.EventRecv))
-	assert.False(t, readable(t, r.iface.EventFD()))
+	assert.False(t, testenv.Readable(t, r.iface.EventFD(), 0))
 	require.NoError(t, r.ep.AMShort(1, 1, nil))
-	assert.True(t, readable(t, r.iface.EventFD()))
+	assert.True(t, testenv.Readable(t, r.iface.EventFD(), 0))
 	assert.True(t, r.iface.EventPending())
 	assert.Equal(t, uct.ErrBusy, r.iface.Arm(uct.EventRecv))
 	r.iface.Progress()
 	require.NoError(t, r.iface.Arm(uct.EventRecv))
-	assert.False(t, readable(t, r.iface.EventFD()))
+	assert.False(t, testenv.Readable(t, r.iface.EventFD(), 0))
 }
 
 func TestDataPath_AllocatesNothing(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
@@ -250,16 +249,7 @@ const math32 = 1<<32 - 1
 // sleep waits for the event descriptor, as a caller of Arm does.
 func sleep(t testing.TB, it *Iface) {
 	t.Helper()
-	fds := []unix.PollFd{{Fd: int32(it.EventFD()), Events: unix.POLLIN}}
-	for {
-		n, err := unix.Poll(fds, int(watchdog.Milliseconds()))
-		if err == unix.EINTR {
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, 1, n, "slept for good")
-		return
-	}
+	require.True(t, testenv.Readable(t, it.EventFD(), watchdog), "slept for good")
 }
 
 // TestWake has a sleeper and a sender that keeps it just awake, by turns: a wake-up

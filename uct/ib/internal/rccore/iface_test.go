@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/race"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
@@ -46,12 +46,6 @@ func TestConfig_FromEnvironment(t *testing.T) {
 	require.NoError(t, config.Print(io.Discard, config.PrintOptions{}, table), "defaults are in the fields' grammar")
 }
 
-func readable(t *testing.T, fd int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-	require.NoError(t, err)
-	return n == 1
-}
-
 // arm progresses b until it can be armed.
 func arm(t *testing.T, s *side) {
 	until(t, func() bool {
@@ -72,9 +66,9 @@ func TestWaker(t *testing.T) {
 		for i := range uint64(20) {
 			arm(t, b)
 			assert.False(t, b.it.EventPending())
-			assert.False(t, readable(t, b.it.EventFD()))
+			assert.False(t, testenv.Readable(t, b.it.EventFD(), 0))
 			require.NoError(t, ab.AMShort(0, i, nil))
-			until(t, func() bool { return readable(t, b.it.EventFD()) }, a)
+			until(t, func() bool { return testenv.Readable(t, b.it.EventFD(), 0) }, a)
 			assert.True(t, b.it.EventPending())
 			until(t, func() bool { return got.n == i+1 }, b)
 		}
@@ -99,12 +93,12 @@ func TestWaker_FailureWakes(t *testing.T) {
 		a, b, ab, _ := over.pair(t, Config{})
 		arm(t, b)
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), 0))
-		until(t, func() bool { return readable(t, b.it.EventFD()) }, a)
+		until(t, func() bool { return testenv.Readable(t, b.it.EventFD(), 0) }, a)
 		assert.True(t, b.it.EventPending())
 		assert.Equal(t, uct.ErrBusy, b.it.Arm(uct.EventRecv))
 		until(t, func() bool { return len(b.errs) == 1 }, b)
 		arm(t, b)
-		assert.False(t, readable(t, b.it.EventFD()))
+		assert.False(t, testenv.Readable(t, b.it.EventFD(), 0))
 	})
 }
 

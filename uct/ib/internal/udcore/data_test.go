@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/race"
 	"github.com/gucx/gucx/internal/testenv"
@@ -232,26 +231,21 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)
 		a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
-		poll := func(fd int, wait time.Duration) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(wait.Milliseconds()))
-			require.NoError(t, err)
-			return n == 1
-		}
 		arm(t, b)
 		assert.False(t, b.it.EventPending())
-		assert.False(t, poll(b.it.EventFD(), 0))
+		assert.False(t, testenv.Readable(t, b.it.EventFD(), 0))
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, b.it.EventPending, a)
-		assert.True(t, poll(b.it.EventFD(), 0))
+		assert.True(t, testenv.Readable(t, b.it.EventFD(), 0))
 
 		arm(t, a) // its request is not answered yet
-		assert.True(t, poll(a.it.EventFD(), testenv.Watchdog), "time to send it again")
+		assert.True(t, testenv.Readable(t, a.it.EventFD(), testenv.Watchdog), "time to send it again")
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, a, b)
 		arrive(t, func() bool { // nothing to wait for, once the answers to what was sent twice are there
 			arm(t, a)
-			return !poll(a.it.EventFD(), 0)
+			return !testenv.Readable(t, a.it.EventFD(), 0)
 		}, a)
 	})
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/internal/testenv"
@@ -366,14 +365,6 @@ func TestSRQ_ModifyAndLimit(t *testing.T) {
 	assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: srq}, ev)
 }
 
-func readable(t *testing.T, fd int) bool {
-	t.Helper()
-	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(p, 0)
-	require.NoError(t, err)
-	return n == 1
-}
-
 func (r *rig) channel() *verbs.CompChannel {
 	r.t.Helper()
 	ch, err := r.ctx.CreateCompChannel()
@@ -423,13 +414,13 @@ func TestArm_EventOnceAndSerial(t *testing.T) {
 		require.NoError(t, cq.Arm(false))
 		sn, _, _ := prm.SplitArmWord(c.dbrec.Arm())
 		assert.Equal(t, round&3, sn, "counts events taken")
-		assert.False(t, readable(t, ch.FD()))
+		assert.False(t, testenv.Readable(t, ch.FD(), 0))
 		post(t, qp, inlineWrite(1, 8), inlineWrite(2, 8))
 		assert.True(t, ch.Pending())
-		assert.True(t, readable(t, ch.FD()))
+		assert.True(t, testenv.Readable(t, ch.FD(), 0))
 		assert.Same(t, cq, ch.TryGet())
 		assert.Nil(t, ch.TryGet(), "one event for one arm")
-		assert.False(t, readable(t, ch.FD()))
+		assert.False(t, testenv.Readable(t, ch.FD(), 0))
 		assert.Len(t, poll(t, cq, 4), 2)
 	}
 	assert.Equal(t, "mine", cq.Context())
@@ -463,7 +454,7 @@ func TestChannel_SeveralCQs(t *testing.T) {
 	require.NoError(t, a.Close())
 	assert.Same(t, b, ch.TryGet())
 	assert.False(t, ch.Pending())
-	assert.False(t, readable(t, ch.FD()))
+	assert.False(t, testenv.Readable(t, ch.FD(), 0))
 }
 
 func TestEvents_ByObject(t *testing.T) {
