@@ -24,7 +24,7 @@ const (
 )
 
 func tinyRC(o ucttest.Options) rc.Config {
-	return rc.Config{TxDepth: o.TxDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: rcTimeout}
+	return rc.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: rcTimeout}
 }
 
 func tinyUD(o ucttest.Options) ud.Config {

@@ -20,7 +20,8 @@ const shortTimeout = 100 * time.Millisecond
 var suite = ibtest.Suite{
 	Transport: Transport(Config{}),
 	Config: func(o ucttest.Options) any {
-		return Config{TxDepth: o.TxDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout}
+		return Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10,
+			Timeout: shortTimeout}
 	},
 	OneSided: true,
 }

@@ -86,6 +86,10 @@ func (s Suite) Peers(name string) ucttest.Harness {
 	return h
 }
 
+// CQDepth is the length of completion queues, for all that the suite sends at a time: each
+// entry is written before an iface is open, and the default has 4096.
+const CQDepth = 256
+
 // minRxDepth is the least that the configurations of the transports take.
 const minRxDepth = 4
 

@@ -22,7 +22,7 @@ const shortTimeout = 100 * time.Millisecond
 var suite = ibtest.Suite{
 	Transport: testTransport(),
 	Config: func(o ucttest.Options) any {
-		return Config{Config: rccore.Config{TxDepth: o.TxDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout},
+		return Config{Config: rccore.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout},
 			QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
 	},
 	OneSided: true,
