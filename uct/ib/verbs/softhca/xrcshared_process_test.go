@@ -251,10 +251,16 @@ func TestSharedXRC_StoppedMember(t *testing.T) {
 // the target with it, so those behind it can go on to others.
 func TestSharedXRC_StoppedBeforeTheFirst(t *testing.T) {
 	_, cs := xrcProcesses(t, 2)
-	i := openNode(t, softhca.Config{DialTimeout: 50 * time.Millisecond}).newInitiator()
-	cs[0].QPN = cs[0].do(t, order{Do: "make"}).QPN
-	i.connectToMember(cs[0])
-	i.deliverTo(cs[0], 1)
+	cs[0].do(t, order{Do: "post", ID: 1})
+	var i *node
+	testenv.ProgressWithin(t, patience, func() bool { // one that waits for a processor may answer too late
+		i = openNode(t, softhca.Config{DialTimeout: 50 * time.Millisecond}).newInitiator()
+		cs[0].QPN = cs[0].do(t, order{Do: "make"}).QPN
+		i.connectToMember(cs[0])
+		i.sendToMember(cs[0], 1)
+		return i.completion().Status == verbs.WCSuccess
+	})
+	cs[0].took(t, 1)
 	cs[1].stop(t)
 	i.sendToMember(cs[1], 2)
 	i.fail(2, verbs.WCRemOpErr)
