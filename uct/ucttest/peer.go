@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/internal/testenv"
 )
 
@@ -136,7 +138,15 @@ func (c *process) Kill() error {
 	return c.cmd.Process.Kill()
 }
 
-func (c *process) Stop() error     { return c.cmd.Process.Signal(syscall.SIGSTOP) }
+// Stop returns when all threads stand still: the one that is to tell the others may wait
+// for a processor, while another one has one.
+func (c *process) Stop() error {
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	return unix.Waitid(unix.P_PID, c.cmd.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+}
+
 func (c *process) Continue() error { return c.cmd.Process.Signal(syscall.SIGCONT) }
 
 func (c *process) Wait() error {

@@ -49,7 +49,7 @@ func checkPeerQueue(t T, p *Pair) {
 	for k := range 3 {
 		p.ended(t, p.sendTo(t, f.l, c, pattern(k, n), 1), ucs.StatusOK)
 	}
-	f.until(t, "the peer did not receive", func() bool { return f.ask(t, request{Op: opQueued}).Received == 3 })
+	p.until(t, "the peer did not receive", func() bool { return f.ask(t, request{Op: opQueued}).Received == 3 })
 	assert.Equal(t, pattern(2, n), f.ask(t, request{Op: opQueued}).Data)
 	if p.h.OneSided {
 		require.NoError(t, f.Stop())
@@ -62,7 +62,7 @@ func checkPeerQueue(t T, p *Pair) {
 		require.NoError(t, f.Continue())
 		f.ask(t, request{Op: opQueue, Count: 1, Len: n})
 		p.ended(t, waits, ucs.StatusOK)
-		f.until(t, "the peer did not receive", func() bool { return f.ask(t, request{Op: opQueued}).Received == 7 })
+		p.until(t, "the peer did not receive", func() bool { return f.ask(t, request{Op: opQueued}).Received == 7 })
 		assert.Equal(t, pattern(20, n), f.ask(t, request{Op: opQueued}).Data)
 	}
 	p.detach(t, c)

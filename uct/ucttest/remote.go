@@ -194,7 +194,7 @@ func checkPeerExchange(t T, p *Pair) {
 		for i := range count {
 			require.NoError(t, p.push(t, func() error { return v.send(p, f.l, peerAMID, pattern(i, n)) }))
 		}
-		f.until(t, "the peer did not get all messages", func() bool {
+		p.until(t, "the peer did not get all messages", func() bool {
 			return f.ask(t, request{Op: opReceived}).Received == count
 		})
 	}
@@ -212,18 +212,6 @@ func checkPeerExchange(t T, p *Pair) {
 	f.atomics(t)
 	p.flush(t, f.l)
 	f.leave(t)
-}
-
-// until is Pair.until with questions to the peer, each of which takes a while.
-func (f *far) until(t T, what string, cond func() bool) {
-	t.Helper()
-	for range 1000 {
-		if cond() {
-			return
-		}
-		f.p.round()
-	}
-	require.Fail(t, what)
 }
 
 // atomics tries each operation on the peer's memory.
@@ -283,7 +271,7 @@ func checkPeerStopped(t T, p *Pair) {
 	p.flushWith(t, f.l.EP.Flush, func() {})
 	require.NoError(t, f.Continue())
 	if p.h.OneSidedAM {
-		f.until(t, "the peer did not get the message", func() bool { return f.ask(t, request{Op: opReceived}).Received == 1 })
+		p.until(t, "the peer did not get the message", func() bool { return f.ask(t, request{Op: opReceived}).Received == 1 })
 	}
 	got := f.ask(t, request{Op: opRead, Off: 256, Len: len(last)}).Data
 	assert.True(t, bytes.Equal(last, got), "what was put while the peer was stopped")
