@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -38,9 +39,9 @@ func TestQueue_Depth(t *testing.T) {
 		require.NoError(t, r.iface.Arm(uct.EventRecv), "%s: again", name)
 		require.Equal(t, uct.ErrBusy, r.ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return nil }}), name)
 		require.Zero(t, r.iface.Progress(), name)
-		require.False(t, readable(t, r.iface.EventFD()), name)
+		require.False(t, testenv.Readable(t, r.iface.EventFD(), 0), name)
 		require.NoError(t, post(), name)
-		require.True(t, readable(t, r.iface.EventFD()), name)
+		require.True(t, testenv.Readable(t, r.iface.EventFD(), 0), name)
 		require.Equal(t, defaultFIFOSize-1, r.fill(t), name)
 		require.Equal(t, defaultFIFOSize, r.iface.Progress(), name)
 	}
