@@ -29,7 +29,7 @@ func Copies(m uct.Cost, link, copied uint64, one, piece int) Eager {
 
 // Time is what n bytes take until they are in the receive's buffer, in picoseconds.
 func (v *Eager) Time(n int) uint64 {
-	if n <= v.One {
+	if n <= max(v.One, v.Piece) {
 		return v.Cost.Time(uint64(n))
 	}
 	rest := uint64(n - v.Piece)

@@ -15,6 +15,8 @@ func TestEager_Time(t *testing.T) {
 	v := Copies(m, 10e9, 20e9, 8000, 5000)
 	assert.Equal(t, uint64(500_000+8000*200), v.Time(8000), "link and two copies, one after the other")
 	assert.Equal(t, uint64(500_000+5000*200+10_000*100+2*100_000), v.Time(15_000), "fragments behind the first wait for the link")
+	bounded := Copies(m, 10e9, 20e9, 8000, 20_000)
+	assert.Equal(t, uint64(500_000+8001*200), bounded.Time(8001), "what one call does not take may be one fragment")
 	plain := Copies(m, 0, 0, 8000, 5000)
 	assert.Equal(t, uint64(500_000+8000*1000), plain.Time(8000), "as declared")
 }
