@@ -158,9 +158,10 @@ func (r *Request) waitsOn() *lane {
 // advance posts as much as there are resources for. It returns ErrNoResource if
 // some is left; then the operation must be queued.
 func (r *Request) advance() error {
-	err := r.stage.post(r)
+	s := r.stage // post may set another one, whose lane has taken nothing yet
+	err := s.post(r)
 	if r.flags&reqPosted != 0 || err == nil {
-		r.proves()
+		r.proves(s)
 	}
 	switch {
 	case err == uct.ErrNoResource:
@@ -179,9 +180,9 @@ func (r *Request) advance() error {
 	return nil
 }
 
-// proves notes that the transport of the operation's lane has taken something.
-func (r *Request) proves() {
-	if x := r.stage.lane(r.ep); x != nil && !x.Proven {
+// proves notes that the transport of the lane of s, which was posted, has taken something.
+func (r *Request) proves(s *stage) {
+	if x := s.lane(r.ep); x != nil && !x.Proven {
 		r.ep.link.prove(x)
 	}
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/wireup"
 )
 
 // TestStages_WithoutWaiter: a request goes on by what its stage says; no function compares
@@ -55,4 +57,39 @@ func TestStages_WithoutWaiter(t *testing.T) {
 		})
 	}
 	assert.Greater(t, tables, 10, "stages are found by their names")
+}
+
+// TestStage_ProvesItsOwnLane: a stage that takes no lane, and goes on with one that takes a lane, does
+// not show that this lane has connected.
+func TestStage_ProvesItsOwnLane(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeSM())
+	p.connect()
+	f.ifaces[0].stuck = true
+	put, err := p.a.ep.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)
+	require.NoError(t, err)
+	p.until(func() bool { return p.a.ep.lane(wireup.RMA) != nil })
+	over := &stage{name: "over", role: wireup.RMA}
+	r := p.a.w.newRequest(p.a.ep, &stage{name: "before", role: noRole, post: func(r *Request) error {
+		r.stage = over
+		return nil
+	}})
+	r, err = r.start()
+	require.NoError(t, err)
+	require.Nil(t, r)
+	assert.False(t, p.a.ep.lane(wireup.RMA).Proven)
+	f.ifaces[0].stuck = false
+	require.NoError(t, p.finish(put, nil))
+	assert.True(t, p.a.ep.lane(wireup.RMA).Proven)
+}
+
+// TestControl_Proves: what is told first over a lane shows that it has connected, for its
+// failure is that of the messages before.
+func TestControl_Proves(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.connect()
+	require.NoError(t, p.finish(p.a.ep.TagSend(1, []byte{1}, nil)))
+	p.until(func() bool { return p.b.w.tags.Unexpected() == 1 })
+	e := p.b.w.latest.e
+	p.until(func() bool { return e.lane(wireup.AM) != nil && e.ops.first == nil })
+	assert.True(t, e.lane(wireup.AM).Proven, "the peer was told what it may send")
 }
