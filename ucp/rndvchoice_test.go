@@ -1,0 +1,50 @@
+package ucp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// TestRndvChoice_Follows: the choice that is kept is for one length and one reach, and goes with the
+// lanes. One lane gets long data more slowly than messages carry it, and two get it faster; one is
+// lost.
+func TestRndvChoice_Follows(t *testing.T) {
+	const short, long = 512, memLen
+	messages, first, second := likeUD(), likeRC(), likeRC()
+	messages.latency, messages.bandwidth = time.Microsecond, 3<<29
+	for _, k := range []*fakeKind{&first, &second} {
+		k.caps, k.latency, k.bandwidth = k.caps&^uct.CapAMBcopy, 0, 1<<30
+	}
+	second.device = "b"
+	p := newPair(t, fakes("fakes", messages, first, second), railConfig()).connect()
+	e := p.a.ep
+	by := func(n int, gettable bool) proto.Scheme {
+		s, _ := e.chooseScheme(n, reach{gettable: gettable, reached: true})
+		return s
+	}
+	for range 2 {
+		assert.Equal(t, proto.Get, by(short, true))
+		assert.Equal(t, proto.Fragments, by(long, true))
+		assert.Equal(t, proto.Get, by(short, true))
+		assert.Equal(t, proto.Fragments, by(short, false))
+	}
+
+	by(long, true)
+	require.NoError(t, p.finish(e.Put([]byte{1}, p.a.key.Addr(), p.a.key, nil)))
+	p.until(func() bool { return e.link.rails.Len() == 2 })
+	assert.Equal(t, proto.Get, by(long, true), "over two lanes")
+
+	rail := p.a.railLanes()[1]
+	require.NotSame(t, rail, e.lane(wireup.RMA))
+	rail.EP.(*fakeEP).fail(ucs.StatusTimedOut)
+	p.until(func() bool { return e.link.rails.Len() < 2 })
+	assert.Equal(t, proto.Fragments, by(long, true), "one of them is lost")
+}
