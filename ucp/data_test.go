@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,4 +171,62 @@ func TestActive_Data(t *testing.T) {
 			}
 		}
 	})
+}
+
+// leaver is an Unpacker that closes the EP of the message when it has the first of it.
+type leaver struct {
+	drain
+	leave func()
+}
+
+func (l *leaver) UnpackAt(off int, src []byte) error {
+	err := l.drain.UnpackAt(off, src)
+	if off == 0 {
+		l.leave()
+	}
+	return err
+}
+
+// TestTag_UnpackerCloses: an Unpacker may close the EP from which it takes a message that was
+// announced. Nothing more of that comes, and what the receive had is as new for the next one.
+func TestTag_UnpackerCloses(t *testing.T) {
+	for _, set := range []transports{fakes("like sm", likeSM()), real("sm", "sm"), real("tcp", "tcp")} {
+		for _, mode := range []CloseMode{CloseFlush, CloseForce} {
+			t.Run(fmt.Sprintf("%s/%d", set.name, mode), func(t *testing.T) {
+				p := newPair(t, set, Config{RndvThresh: 1}).connect()
+				var (
+					closing, recv *Request
+					info          TagInfo
+				)
+				l := &leaver{drain: drain{t: t, most: rndvLen}}
+				l.leave = func() {
+					recv.Release()
+					var err error
+					closing, err = info.From.Close(mode)
+					require.NoError(t, err)
+				}
+				var err error
+				recv, err = p.b.w.TagRecvData(To(l), 1, exact, &info, nil)
+				require.NoError(t, err)
+				send, err := p.a.ep.TagSend(1, pattern(rndvLen, 1), nil)
+				require.NoError(t, err)
+				p.until(func() bool { return l.finished > 0 })
+				require.NoError(t, p.finish(closing, nil))
+				p.until(send.Done)
+				send.Release()
+				assert.Equal(t, 1, l.finished)
+				if mode == CloseFlush {
+					require.NoError(t, l.err)
+					requireBytes(t, pattern(rndvLen, 1), l.data)
+				} else {
+					assert.ErrorIs(t, l.err, ucs.ErrCanceled)
+					assert.Less(t, len(l.data), rndvLen)
+				}
+				for r := p.b.w.free; r != nil; r = r.next {
+					require.Zero(t, r.off)
+					require.Equal(t, 1, r.comp.Count)
+				}
+			})
+		}
+	}
 }

@@ -313,7 +313,8 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	r := w.fetching(w.connected(f.EP), f.ID)
+	e := w.connected(f.EP)
+	r := w.fetching(e, f.ID)
 	if r == nil || f.Offset != uint64(r.off) || len(part) > r.wanted()-r.off {
 		w.stats.badMessages.Inc()
 		return false
@@ -321,7 +322,9 @@ func (w *Worker) handleData(data []byte, _ uct.Desc) bool {
 	switch {
 	case r.flags&reqGivenUp != 0:
 	case r.inOrder():
-		r.recv.write(r.off, part)
+		if r.recv.write(r.off, part); w.fetching(e, f.ID) != r { // the Unpacker has closed the EP
+			return false
+		}
 	default:
 		bulk.Copy(r.buf[r.off:], part)
 	}
