@@ -180,12 +180,19 @@ func (p *pair) serve() {
 	}
 }
 
+// perYield is how many polls go by between two yields of a feed: a garbage collection may wait for
+// it, and the one who drains for the collection.
+const perYield = 1 << 10
+
 // feed copies passed bytes into the ring, until another job is ordered.
 func (p *pair) feed(o uint64) {
 	for k := range uint64(passed / segment) {
-		for k-p.taken.v.Load() >= ring/segment {
+		for n := 1; k-p.taken.v.Load() >= ring/segment; n++ {
 			if p.ordered.v.Load() != o {
 				return
+			}
+			if n%perYield == 0 {
+				runtime.Gosched()
 			}
 		}
 		bulk.Copy(part(p.ring, k), part(p.own, k))

@@ -1,11 +1,15 @@
 package handover
 
 import (
+	"context"
+	"os"
+	"os/exec"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/cma"
 	"github.com/gucx/gucx/internal/testenv"
@@ -69,6 +73,29 @@ func TestMeasure_TooLate(t *testing.T) {
 		assert.Zero(t, l.pass)
 		assert.Equal(t, assumed(), l.costs())
 	}
+}
+
+// TestPair_FeedYields: a garbage collection does not wait for a feed that nobody drains, also where
+// goroutines are stopped only in calls.
+func TestPair_FeedYields(t *testing.T) {
+	const child = "GUCX_TEST_FEED"
+	if os.Getenv(child) == "" {
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Watchdog)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestPair_FeedYields$")
+		cmd.Env = append(os.Environ(), child+"=1", "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=2")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		return
+	}
+	p := newPair(time.Now, testenv.Watchdog)
+	n := p.order(feed)
+	for p.fed.v.Load() < ring/segment {
+		runtime.Gosched()
+	}
+	runtime.GC()
+	assert.NotEqual(t, n, p.done.v.Load())
+	p.order(leave)
 }
 
 func TestLeast_Costs(t *testing.T) {
