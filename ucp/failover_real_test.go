@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -14,13 +15,14 @@ import (
 
 // breaker is a layer that breaks an endpoint at its next operation.
 type breaker struct {
-	ep    uct.EP // nil: none
-	times int
+	ep     uct.EP // nil: none
+	reason error  // nil: ErrTimedOut
+	times  int
 }
 
 func (b *breaker) plan(ep uct.EP, _ uct.Variant, _ int) (f wrap.Fault) {
 	if ep == b.ep {
-		f.Break = ucs.ErrTimedOut
+		f.Break = cmp.Or(b.reason, ucs.ErrTimedOut)
 		b.times++
 	}
 	return f
@@ -291,4 +293,33 @@ func breakByDevice(t *testing.T, set transports, cfg Config, by memory) {
 		u.end(p)
 	}
 	p.checkGoesOn(by)
+}
+
+// TestFailover_AnyReason: a message whose data goes another way does so whatever the lane broke for,
+// also if that is what a put of the caller has done.
+func TestFailover_AnyReason(t *testing.T) {
+	set := configured("rc, apart", apart, `\rc`)
+	for _, scheme := range []string{"get_zcopy", "put_zcopy"} {
+		for _, reason := range []error{ucs.ErrRemoteAccess, ucs.ErrRemoteInvalid, ucs.ErrIO} {
+			t.Run(scheme+"/"+reason.Error(), func(t *testing.T) {
+				b := &breaker{reason: reason}
+				p := newPair(t, b.under(set), Config{RndvScheme: scheme, RndvThresh: 1, MaxRndvRails: 1}).warmBoth()
+				from, to := &p.a, &p.b
+				if scheme == "get_zcopy" { // the receiver moves the data
+					from, to = to, from
+				}
+				b.ep = p.spare(&p.a).EP
+				data, buf := pattern(half, 3), make([]byte, half)
+				recv, err := to.w.TagRecv(buf, 1, exact, nil, nil)
+				require.NoError(t, err)
+				send, err := from.ep.TagSend(1, data, nil)
+				require.NoError(t, err)
+				require.NoError(t, p.finish(recv, nil))
+				require.NoError(t, p.finish(send, nil))
+				requireBytes(t, data, buf)
+				require.Positive(t, b.times)
+				require.NoError(t, p.a.ep.Err())
+			})
+		}
+	}
 }

@@ -179,7 +179,7 @@ func (r *Request) repeats(st ucs.Status) bool {
 		return false
 	case r.flags&reqUnreached != 0 && r.stage.instead == nil: // the request that it is a part of goes another way
 		return false
-	case st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid: // every lane would break
+	case (st == ucs.StatusRemoteAccess || st == ucs.StatusRemoteInvalid) && r.flags&reqUnreached == 0: // every lane would break
 		return false
 	case r.parent != nil && r.parent.comp.Status != ucs.StatusOK:
 		return false

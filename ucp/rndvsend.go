@@ -221,12 +221,16 @@ func (r *Request) dataPosted() {
 
 // dataArrived tells the receiver that the data is there, or will not be.
 func (r *Request) dataArrived() {
-	st := r.comp.Status
-	if l := r.ep.link; st == ucs.StatusOK && l != nil && r.expect != l.losses {
-		st = l.lanes.LastLost() // with what was put and not flushed
+	st, l := r.comp.Status, r.ep.link
+	lost := st == ucs.StatusOK && l != nil && r.expect != l.losses // what was put and not flushed
+	if lost {
+		st = ucs.StatusCanceled // whatever the lane broke for, which this put was not
 	}
 	if r.repeats(st) {
 		return
+	}
+	if lost {
+		st = l.lanes.LastLost()
 	}
 	if e := r.ep; e.state <= epClosing {
 		e.control(putDoneControl, r.value, uint64(st))
