@@ -289,6 +289,7 @@ func (h *activeHandlers) put(m *ActiveMessage) {
 func (m *ActiveMessage) over() {
 	if m.rndv != nil {
 		m.rndv.refuse(ucs.StatusCanceled)
+		m.rndv.free()
 	}
 	if m.charge != uncharged {
 		m.msgs.received(m.charge)
@@ -321,6 +322,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 		r.mem, r.onDone = p.Mem, p.OnDone
 	}
 	m.rndv.fetch(r, fetchStages)
+	m.rndv.free()
 	m.rndv = nil
 	return r.started()
 }

@@ -250,7 +250,6 @@ func (a *announced) fetchPieces(r *Request, d *Data, by *schemeStages) bool {
 	child := r.getting(a, key)
 	child.pieces = x
 	r.lead(child)
-	a.free()
 	r.posted()
 	return true
 }

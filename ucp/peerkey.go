@@ -1,9 +1,6 @@
 package ucp
 
-import (
-	"bytes"
-	"slices"
-)
+import "bytes"
 
 // peerKeys are keys that a peer has sent for the data of messages, and that stay unpacked: who
 // sends from the same memory again sends the same key. A key names its region by a random
@@ -12,6 +9,7 @@ type peerKeys [maxPeerKeys]peerKey
 
 // peerKey is one of them. It is closed when another one takes its place, and with the EP.
 type peerKey struct {
+	of     *messages
 	key    *RKey // nil: none
 	packed []byte
 	users  int
@@ -26,7 +24,7 @@ func (m *messages) unpack(packed []byte) (*RKey, error) {
 	var unused *peerKey
 	for i := range m.keys {
 		switch k := &m.keys[i]; {
-		case k.key != nil && bytes.Equal(k.packed, packed):
+		case k.key != nil && k.is(packed):
 			k.users++
 			return k.key, nil
 		case k.users == 0 && (unused == nil || unused.key != nil):
@@ -40,22 +38,23 @@ func (m *messages) unpack(packed []byte) (*RKey, error) {
 	if unused.key != nil {
 		unused.key.Close()
 	}
-	key.shared = m
-	*unused = peerKey{key, append(unused.packed[:0], packed...), 1}
+	key.kept = unused
+	*unused = peerKey{m, key, append(unused.packed[:0], packed...), 1}
 	return key, nil
 }
+
+// is reports that packed is the key. Most others differ in the first bytes.
+func (k *peerKey) is(packed []byte) bool { return bytes.Equal(k.packed, packed) }
 
 // keyDone gives a key back that messages.unpack has returned, also if its EP has other messages
 // by now: no operation of the caller uses it any more.
 func keyDone(key *RKey) {
-	m := key.shared
-	if m == nil {
+	k := key.kept
+	if k == nil {
 		key.Close()
 		return
 	}
-	i := slices.IndexFunc(m.keys[:], func(k peerKey) bool { return k.key == key })
-	k := &m.keys[i]
-	if k.users--; k.users == 0 && m.closed {
+	if k.users--; k.users == 0 && k.of.closed {
 		k.key.Close()
 		k.key = nil
 	}

@@ -32,8 +32,8 @@ type RKey struct {
 	fetch  sized
 
 	packed     *region.Keys
-	shared     *messages // whose keys it is of, if operations share it
-	next, prev *RKey     // in EP.keys
+	kept       *peerKey // that it is the key of, if operations share it
+	next, prev *RKey    // in EP.keys
 }
 
 // sized are atomics by the size of their word: 4 or 8; other places are empty.

@@ -39,8 +39,13 @@ type announced struct {
 	next *announced // in Worker.freeAnnounced
 }
 
-// newAnnounced is what an RTS says, whose key must be copied to be kept. The announcement
+// announcedBy is what an RTS says, whose key must be copied to be kept. The announcement
 // was charged to its sender.
+func announcedBy(e *EP, m *wire.RTS) announced {
+	return announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
+}
+
+// newAnnounced is announcedBy in a record that is to be freed.
 func newAnnounced(e *EP, m *wire.RTS) *announced {
 	w := e.w
 	a := w.freeAnnounced
@@ -49,7 +54,7 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 	} else {
 		w.freeAnnounced = a.next
 	}
-	*a = announced{e: e, msgs: e.msgs, id: m.ID, n: int(m.Length), addr: m.Addr, key: m.Key}
+	*a = announcedBy(e, m)
 	return a
 }
 
@@ -64,7 +69,7 @@ func (a *announced) dropLongKey() {
 	}
 }
 
-// free is called when the message is being fetched or was refused.
+// free is called when the message is being fetched or was refused, of a record of newAnnounced.
 func (a *announced) free() {
 	w := a.e.w
 	*a = announced{next: w.freeAnnounced}
@@ -86,12 +91,11 @@ func (a *announced) gone(act action) error {
 }
 
 // refuse tells the sender that the data is not wanted, with a status that its request ends
-// with. The record is free then.
+// with.
 func (a *announced) refuse(st ucs.Status) {
 	if e := a.e; e.state <= epClosing && e.msgs == a.msgs {
 		e.control(ackControl, a.id, uint64(st))
 	}
-	a.free()
 }
 
 // schemeStages are the stages of a receive whose data is being fetched, by scheme.
@@ -120,7 +124,7 @@ func newFetchStages(name string, settled func(*Request)) *schemeStages {
 
 // fetch brings the data into the buffer of r, a receive that nothing knows yet and that
 // gone has not refused. r ends when it is there: with StatusTruncated if it is longer than
-// the buffer, which has the first bytes then. The record is free when fetch returns.
+// the buffer, which has the first bytes then. The record is not used any more when fetch returns.
 func (a *announced) fetch(r *Request, by *schemeStages) {
 	e := a.e
 	if a.n > len(r.buf) {
@@ -135,10 +139,13 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	}
 	key := a.open(len(r.buf))
 	s := e.scheme(r, key)
+	r.stage = &by[s]
+	if s == proto.Get && r.gotAtOnce(a, key) {
+		return
+	}
 	if s != proto.Get && key != nil {
 		keyDone(key)
 	}
-	r.stage = &by[s]
 	r.flags |= reqFetching
 	r.awaitPeer()
 	if s == proto.Get {
@@ -146,7 +153,6 @@ func (a *announced) fetch(r *Request, by *schemeStages) {
 	} else {
 		r.request(a.id, s)
 	}
-	a.free()
 	r.posted()
 }
 
@@ -196,48 +202,6 @@ func (r *Request) fetchStatus() ucs.Status {
 		return ucs.StatusTruncated
 	}
 	return ucs.StatusOK
-}
-
-// getDataStage gets the data of a message for the receive that is its parent.
-var getDataStage = stage{
-	name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
-	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
-}
-
-// getDataSplitStage gets it over several lanes.
-var getDataSplitStage = stage{
-	name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
-	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
-}
-
-func (r *Request) getData() (err error) {
-	if r.pieces != nil {
-		err = r.moveList(&getList)
-	} else {
-		err = postGet(r)
-	}
-	if err != nil {
-		err = r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
-	}
-	return err
-}
-
-// closeKey gives back a key that came with a message.
-func (r *Request) closeKey() { keyDone(r.key) }
-
-// get gets the data of a message.
-func (r *Request) get(a *announced, key *RKey) {
-	child := r.getting(a, key)
-	child.buf, child.mem = r.buf, r.mem
-	r.lead(child)
-}
-
-// getting is a request that gets the data of a message for r.
-func (r *Request) getting(a *announced, key *RKey) *Request {
-	r.value = a.id
-	child := r.worker.newRequest(r.ep, &getDataStage)
-	child.raddr, child.key, child.expect = a.addr, key, r.ep.link.losses
-	return child
 }
 
 // lead starts a request that does what its parent r waits for: it has the parent's place

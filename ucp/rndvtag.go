@@ -24,13 +24,13 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 	if e == nil || !e.arrived(0) {
 		return false
 	}
-	a := newAnnounced(e, &p)
 	if found := w.tags.Arrive(h.Word); found != nil {
 		e.msgs.received(0)
-		found.Owner.fetch(a, h.Word)
+		a := announcedBy(e, &p)
+		found.Owner.fetch(&a, h.Word)
 		return false
 	}
-	w.keepAnnounced(e, h.Word, a)
+	w.keepAnnounced(e, h.Word, newAnnounced(e, &p))
 	return false
 }
 
@@ -57,14 +57,12 @@ func (v *tagRecv) fetch(a *announced, tag uint64) {
 	a.fetch(r, tagFetchStages)
 }
 
-// fetchInOrder has the sender send the data to r, a receive of data without addresses. The record
-// is free when it returns.
+// fetchInOrder has the sender send the data to r, a receive of data without addresses.
 func (a *announced) fetchInOrder(r *Request, by *schemeStages) {
 	r.ep, r.buf, r.off, r.raddr, r.stage = a.e, nil, 0, uint64(a.n), &by[proto.Fragments]
 	r.flags |= reqFetching
 	r.awaitPeer()
 	r.request(a.id, proto.Fragments)
-	a.free()
 	r.posted()
 }
 
@@ -94,6 +92,7 @@ func (u *TagMessage) giveAnnounced(v *tagRecv) {
 		return
 	}
 	v.fetch(a, u.node.Tag)
+	a.free()
 	u.msgs.received(u.charge())
 	u.free()
 }

@@ -105,6 +105,7 @@ func (u *TagMessage) done(st ucs.Status) {
 	switch {
 	case u.rndv != nil:
 		u.rndv.refuse(st)
+		u.rndv.free()
 	case u.sync != 0:
 		m.acknowledge(u.sync, st)
 	}

@@ -1,0 +1,115 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// A receive gets the data of a message by a request of its own, its child, unless one call brings
+// it.
+
+// gotAtOnce gets the data of a message into the buffer of r with one call, if one does without a
+// copy: then r has ended. It reports false if nothing has come, nor is under way.
+func (r *Request) gotAtOnce(a *announced, key *RKey) bool {
+	e, n := r.ep, len(r.buf)
+	t := key.moves
+	if key.get == nil || n < t.getBare.min || n > t.getBare.max || e.sharesData(n) {
+		return false
+	}
+	mem := uct.Mem(nil)
+	if r.mem != nil {
+		mem = r.mem.In(t.domain)
+	}
+	if mem == nil && t.domain.Attr.NeedMemH {
+		return false
+	}
+	child := r.worker.newDirect() // it has the completion, in case the data comes later
+	child.iov[0] = uct.IOV{Buf: r.buf, Mem: mem}
+	pending, err := key.get.GetZcopy(child.iov[:], a.addr, key.rma, &child.comp)
+	if pending && err == nil {
+		r.gettingBy(child, a, key)
+		return true
+	}
+	child.iov[0] = uct.IOV{}
+	r.worker.recycleDirect(child)
+	if err != nil {
+		return false
+	}
+	keyDone(key)
+	e.control(ackControl, a.id, uint64(ucs.StatusOK))
+	r.settle(r.fetchStatus())
+	return true
+}
+
+// gettingBy has r wait for child, which has posted all of a get.
+func (r *Request) gettingBy(child *Request, a *announced, key *RKey) {
+	r.adopt(child, a, key)
+	child.buf, child.mem, child.off = r.buf, r.mem, len(r.buf)
+	child.flags = reqPosted | reqZcopy | reqReleased
+	r.ep.list(child)
+	r.flags |= reqFetching | reqLed
+	r.awaitPeer()
+	child.parent = r
+	r.posted()
+}
+
+// sharesData reports that several lanes may share n bytes of the data of a message, or are to be
+// asked for.
+func (e *EP) sharesData(n int) bool {
+	l := e.link
+	if l.askedRails && l.rails.Len() < 2 {
+		return false
+	}
+	how := e.w.ctx.cfg.rndvSharing()
+	return how.rails > 1 && n >= 2*how.chunk
+}
+
+// getDataStage gets the data of a message for the receive that is its parent.
+var getDataStage = stage{
+	name: "receive", sized: true, role: wireup.RMA, choose: (*Request).chooseRails, split: &getDataSplitStage,
+	post: (*Request).getData, done: (*Request).partEnded, settled: (*Request).dataMoved, lends: true, ahead: true,
+}
+
+// getDataSplitStage gets it over several lanes.
+var getDataSplitStage = stage{
+	name: "receive", sized: true, role: wireup.RMA, post: (*Request).postSplit, part: &getPartStage,
+	share: (*Config).rndvSharing, settled: (*Request).dataMoved, lends: true, ahead: true,
+}
+
+func (r *Request) getData() (err error) {
+	if r.pieces != nil {
+		err = r.moveList(&getList)
+	} else {
+		err = postGet(r)
+	}
+	if err != nil {
+		err = r.keyed(r.ep.link.lanes.Use[wireup.RMA], err)
+	}
+	return err
+}
+
+// closeKey gives back a key that came with a message.
+func (r *Request) closeKey() { keyDone(r.key) }
+
+// get gets the data of a message.
+func (r *Request) get(a *announced, key *RKey) {
+	child := r.getting(a, key)
+	child.buf, child.mem = r.buf, r.mem
+	r.lead(child)
+}
+
+// getting is a request that gets the data of a message for r.
+func (r *Request) getting(a *announced, key *RKey) *Request {
+	child := r.worker.newDirect()
+	child.flags = 0
+	r.adopt(child, a, key)
+	return child
+}
+
+// adopt has child get the data of a message for r.
+func (r *Request) adopt(child *Request, a *announced, key *RKey) {
+	r.value = a.id
+	child.ep, child.stage = r.ep, &getDataStage
+	child.raddr, child.key, child.expect = a.addr, key, r.ep.link.losses
+}
