@@ -16,9 +16,7 @@ type RTS struct {
 
 // Append appends the announcement.
 func (m *RTS) Append(b []byte) []byte {
-	for _, v := range [...]uint64{m.ID, m.Length, m.Addr, uint64(len(m.Key))} {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
+	b = binary.LittleEndian.AppendUint64(appendThree(b, m.ID, m.Length, m.Addr), uint64(len(m.Key)))
 	return append(b, m.Key...)
 }
 
@@ -64,9 +62,8 @@ func (m *RTR) Unpack(b []byte) bool {
 	if len(b) < RTRLen || len(b) > RTRLen+maxKeyLen {
 		return false
 	}
-	for i, v := range [...]*uint64{&m.EP, &m.ID, &m.Recv, &m.Length, &m.Addr} {
-		*v = binary.LittleEndian.Uint64(b[8*i:])
-	}
+	le := binary.LittleEndian
+	m.EP, m.ID, m.Recv, m.Length, m.Addr = le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])
 	m.Key = b[RTRLen:]
 	return true
 }
