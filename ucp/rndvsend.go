@@ -33,6 +33,40 @@ func (r *Request) sendRTS() error {
 	return nil
 }
 
+// announcedAtOnce announces a message without a header, as sendRTS does, if that is to be announced
+// and its data got from memory which the transport has allocated, and nothing is in its way: no
+// list and no queue has to know of it then. nil, with nothing done, if it goes another way. m may be
+// nil.
+func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpParams) *Request {
+	if m == nil || m.am == nil || p == nil || p.Mem == nil || len(buf) < proto.ShortestAnnounced {
+		return nil
+	}
+	e, w, mem := m.e, m.e.w, p.Mem
+	i, wish := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
+	switch {
+	case i == nil || !mem.AllocatedBy(i.domain) || !mem.Covers(buf) || mem.Access()&uct.AccessRemoteRead == 0:
+		return nil
+	case wish != proto.Auto && wish != proto.Get || len(buf) < e.announcedFrom(mem).From:
+		return nil
+	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.affords(charge(0), reserve):
+		return nil
+	}
+	r := w.newMessage(e, c, word, buf, p)
+	r.nameIt()
+	h, rts := wire.Head{Word: word, EP: m.name}, wire.RTS{ID: r.remote, Length: uint64(len(buf)), Addr: mem.AddrOf(buf), Key: mem.Key()}
+	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
+	if _, err := m.am.AMBcopy(c.rts, &w.msg); err != nil {
+		m.credit += charge(0)
+		w.remote.Remove(r.remote)
+		w.recycle(r)
+		return nil
+	}
+	r.msg.charged, r.stage, r.flags = charge(0), &c.announce, reqPosted|reqAwaited
+	m.awaited.add(r)
+	r.tells()
+	return r
+}
+
 // gettable reports that the peer may get the data of the message. Data without a
 // registration of the caller's is registered if that pays.
 func (r *Request) gettable() bool {

@@ -52,6 +52,9 @@ func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 	if x := e.w.tuples; x != nil {
 		return x.send(e, tag, buf, p, false)
 	}
+	if r := e.msgs.announcedAtOnce(tagChannel, tag, buf, p); r != nil {
+		return r, nil
+	}
 	r, err := e.newSend(tagChannel, tag, buf, p)
 	if err != nil {
 		return nil, err

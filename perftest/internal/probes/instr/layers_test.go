@@ -323,7 +323,7 @@ func TestBudget_Tags(t *testing.T) {
 // rndvBudget are the instructions of ucp and sm for a message that is announced and got, from and
 // to allocated memory: announce it, get it and acknowledge, end the send. Each byte of the copy is a
 // step, so one run is counted.
-var rndvBudget = map[Op]int{Rndv: 1300, RndvRecv: 2750, RndvDone: 555}
+var rndvBudget = map[Op]int{Rndv: 830, RndvRecv: 1590, RndvDone: 515}
 
 func TestBudget_Rendezvous(t *testing.T) {
 	m := countBudget(t, 1, Plan{Ops: slices.Collect(maps.Keys(rndvBudget)), APIs: []Part{UCP}, Sizes: []int{minRndv}, Transports: []string{sm.Name}})

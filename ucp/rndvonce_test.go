@@ -1,0 +1,72 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRndv_AtOnce: a message is announced in the call, and got in the call that sees that, and no
+// list of operations has either; where the lane is full, or there is no credit for an announcement,
+// it goes all the same, in order.
+func TestRndv_AtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		before func(p *pair, e *EP) (reqs []*Request)
+		atOnce bool
+	}{
+		{"nothing in the way", func(*pair, *EP) []*Request { return nil }, true},
+		{"a full lane", func(p *pair, e *EP) (reqs []*Request) {
+			e.msgs.credit += 1 << 30 // else that is used up before
+			for len(reqs) == 0 {
+				if r := p.tagSend(7, pattern(8, 7)); r != nil {
+					reqs = append(reqs, r)
+				}
+			}
+			return reqs
+		}, false},
+		{"no credit", func(_ *pair, e *EP) []*Request {
+			e.msgs.credit -= e.msgs.credit + reserve
+			return nil
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPair(t, real("sm", "sm"), Config{}).connect()
+			const n = 40_000
+			from, to := p.a.memOf(t, n), p.b.memOf(t, n)
+			recv, err := p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})
+			require.NoError(t, err)
+			require.NoError(t, p.finish(p.a.ep.TagSend(1, from.Bytes(), &OpParams{Mem: from})))
+			require.NoError(t, p.finish(recv, nil)) // the window has grown, and there are lanes
+			e, credit := p.a.ep, p.a.ep.msgs.credit
+			copy(from.Bytes(), pattern(n, 3))
+			recv, err = p.b.w.TagRecv(to.Bytes(), 1, exact, nil, &OpParams{Mem: to})
+			require.NoError(t, err)
+			require.NotNil(t, recv)
+			reqs := tc.before(p, e)
+			sent, err := e.TagSend(1, from.Bytes(), &OpParams{Mem: from})
+			require.NoError(t, err)
+			require.NotNil(t, sent)
+			assert.Equal(t, tc.atOnce, sent.flags == reqPosted|reqAwaited, "flags %#x", sent.flags)
+			if tc.atOnce {
+				assert.Equal(t, credit-messageCharge, e.msgs.credit)
+				p.b.w.Progress()
+				assert.True(t, recv.Done())
+				assert.False(t, sent.Done())
+			}
+			if e.msgs.credit < 0 {
+				e.msgs.credit = credit
+				e.replayMessages()
+			}
+			require.NoError(t, p.finish(recv, nil))
+			require.NoError(t, p.finish(sent, nil))
+			requireBytes(t, pattern(n, 3), to.Bytes())
+			for _, r := range reqs {
+				require.NoError(t, p.finish(r, nil))
+			}
+			assert.False(t, e.msgs.awaits())
+			assert.Zero(t, p.a.w.remote.Len())
+		})
+	}
+}
