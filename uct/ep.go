@@ -52,6 +52,17 @@ type Ops struct {
 	Notify  Notifier    // iff CapNotify, which goes with CapPutBcopy, CapPutZcopy and CapConnectEP
 	// Words is there iff CapAMWords is set, which goes with CapAMShort.
 	Words AMWordSender
+	// Mapped is nil where memory of peers is never mapped.
+	Mapped MappedGetter
+}
+
+// MappedGetter reads memory of the peer that this process has mapped, for callers who cannot wait
+// for a get.
+type MappedGetter interface {
+	// GetMapped reads into buf, which need not be registered, and has ended when it returns. false
+	// if the memory is not mapped, the key does not open it, or the EP does not work just now: what
+	// buf holds is then not defined, and a get by [Getter] goes, or says why it does not.
+	GetMapped(buf []byte, raddr uint64, key RKey) bool
 }
 
 // Checker finds out whether the peer is alive, for a caller to whom silence says nothing:

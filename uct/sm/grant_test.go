@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -115,6 +116,33 @@ func TestGrant_PeerGone(t *testing.T) {
 	assert.ErrorIs(t, again, uct.ErrEPFailed)
 	assert.ErrorIs(t, again, ucs.ErrConnReset)
 	require.NoError(t, mem.Close())
+}
+
+// TestGetMapped: what is mapped is read in the call, also what the peer has allocated since and what
+// takes several visits; what the key does not open is not.
+func TestGetMapped(t *testing.T) {
+	w := openTwo(t, Config{})
+	small, smallKey := w.allocate(4096, uct.AccessRemoteRead)
+	copy(small.Bytes(), "12345678")
+	buf := make([]byte, 8)
+	require.True(t, w.ab.GetMapped(buf, small.Addr(), smallKey))
+	assert.Equal(t, "12345678", string(buf))
+	const n = 2*visitMax + 100
+	large, largeKey := w.allocate(n, uct.AccessRemoteRead)
+	for i := range large.Bytes() {
+		large.Bytes()[i] = byte(i*7 + i>>9)
+	}
+	all := make([]byte, n)
+	require.True(t, w.ab.GetMapped(all, large.Addr(), largeKey))
+	assert.True(t, bytes.Equal(large.Bytes(), all))
+	assert.False(t, w.ab.GetMapped(all, large.Addr()+1, largeKey), "a byte behind it")
+	assert.False(t, w.ab.GetMapped(buf, small.Addr(), largeKey), "the key of other memory")
+	hidden, hiddenKey := w.allocate(4096, uct.AccessRemoteWrite)
+	assert.False(t, w.ab.GetMapped(buf, hidden.Addr(), hiddenKey), "without the right")
+	require.NoError(t, large.Close())
+	assert.False(t, w.ab.GetMapped(buf, large.Addr(), largeKey), "it has gone")
+	require.NoError(t, hidden.Close())
+	require.NoError(t, small.Close())
 }
 
 // TestGrant_ArenaGrows: what was mapped is mapped elsewhere when there is more of it.

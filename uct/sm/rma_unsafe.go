@@ -226,6 +226,25 @@ func (e *EP) load(buf []byte, raddr, key uint64) bool {
 	return p != nil
 }
 
+// GetMapped implements uct.MappedGetter, in visits of visitMax.
+func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
+	if !e.ready() {
+		return false
+	}
+	for len(buf) > visitMax {
+		if !e.loadExtended(buf[:visitMax], raddr, uint64(key)) {
+			return false
+		}
+		buf, raddr = buf[visitMax:], raddr+visitMax
+	}
+	return e.loadExtended(buf, raddr, uint64(key))
+}
+
+// loadExtended is load that maps first what the peer has allocated since.
+func (e *EP) loadExtended(buf []byte, raddr, key uint64) bool {
+	return e.load(buf, raddr, key) || e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteRead) && e.load(buf, raddr, key)
+}
+
 // GetBcopy implements uct.Getter. A word is read as PutShort writes it.
 func (e *EP) GetBcopy(buf []byte, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	l := e.outLink

@@ -27,6 +27,9 @@ func (e *EP) Intercept(x Interceptor) {
 	if e.Has.Get != nil {
 		e.Has.Get = &getter{e.Has.Get, x}
 	}
+	if e.Has.Mapped != nil {
+		e.Has.Mapped = &mappedGetter{e.Has.Mapped, x}
+	}
 	if e.Has.Atomics != nil {
 		e.Has.Atomics = &atomics{e.Has.Atomics, x}
 	}
@@ -84,6 +87,24 @@ func (s *wordSender) AMWords(id uint8, first, second uint64, payload []byte) err
 	err := s.below.AMWords(id, first, second, payload)
 	s.x.After(uct.AMShort, 16+len(payload), err)
 	return err
+}
+
+// mappedGetter intercepts gets of mapped memory as those that are not copied.
+type mappedGetter struct {
+	below uct.MappedGetter
+	x     Interceptor
+}
+
+func (g *mappedGetter) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
+	if g.x.Before(uct.GetZcopy) != nil {
+		return false
+	}
+	ok, err := g.below.GetMapped(buf, raddr, key), error(nil)
+	if !ok {
+		err = uct.ErrNoResource
+	}
+	g.x.After(uct.GetZcopy, len(buf), err)
+	return ok
 }
 
 type putter struct {

@@ -295,6 +295,38 @@ func TestRate(t *testing.T) {
 	require.NoError(t, l.ep.Close())
 }
 
+// mappedOnce reads mapped memory once.
+type mappedOnce struct{ left int }
+
+func (m *mappedOnce) GetMapped(buf []byte, _ uint64, _ uct.RKey) bool {
+	m.left--
+	return copy(buf, "x") > 0 && m.left >= 0
+}
+
+// TestIntercept_Mapped: gets of mapped memory are seen as gets, and one that is refused is not made.
+func TestIntercept_Mapped(t *testing.T) {
+	var lines []string
+	mapped := &mappedOnce{left: 1}
+	refused := false
+	refuse := wrap.Faults(func(_ uct.EP, v uct.Variant, _ int) wrap.Fault {
+		if v == uct.GetZcopy && refused {
+			return wrap.Fault{Refuse: uct.ErrNoResource}
+		}
+		return wrap.Fault{}
+	})
+	l := open(t, wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Mapped = mapped }}, refuse, wrap.Trace(func(line string) { lines = append(lines, line) }))
+	get := func() bool { return l.ep.Ops().Mapped.GetMapped(make([]byte, 5), 0, 0) }
+	refused = true
+	assert.False(t, get())
+	assert.Equal(t, 1, mapped.left, "it was not made")
+	refused = false
+	assert.True(t, get())
+	assert.False(t, get())
+	require.NotEmpty(t, lines)
+	assert.Contains(t, lines[len(lines)-2], "get_zcopy of 5 bytes: <nil>")
+	require.NoError(t, l.ep.Close())
+}
+
 // wordsToShort has messages of two words by AMShort.
 type wordsToShort struct{ uct.AMSender }
 
