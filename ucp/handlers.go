@@ -21,6 +21,8 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMActiveShort, &w.active.short),
 		i.SetAMHandler(wire.AMActiveFirst, uct.AMHandlerFunc(w.handleActiveFirst)),
 		i.SetAMHandler(wire.AMStream, uct.AMHandlerFunc(w.handleStream)),
+		i.SetAMHandler(wire.AMStreamRTS, uct.AMHandlerFunc(w.handleStreamRTS)),
+		i.SetAMHandler(wire.AMStreamTaken, w.handleControl((*Worker).handleStreamTaken)),
 		i.SetAMHandler(wire.AMFrag, uct.AMHandlerFunc(w.handleFrag)),
 		i.SetAMHandler(wire.AMTagRTS, w.counted(uct.AMHandlerFunc(w.handleTagRTS))),
 		i.SetAMHandler(wire.AMActiveRTS, uct.AMHandlerFunc(w.handleActiveRTS)),

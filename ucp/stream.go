@@ -17,6 +17,9 @@ type stream struct {
 	sent    uint64   // offset of the next byte to send
 	sending *Request // that goes in pieces, of which some are to be posted: others wait
 	starved bool     // sending waits for credit
+	asked   int      // bytes of sending that the peer is to take, for which it waits then
+	refused uint     // how often the peer has not taken them, since it has last
+	bare    int      // sends yet that are not announced for that
 
 	came     uint64      // offset of the next byte to come
 	receives requestList // posted receives, the oldest first: nothing is unread then
@@ -53,11 +56,7 @@ func (w *Worker) handleStream(data []byte, _ uct.Desc) bool {
 // and keeps the rest.
 func (s *stream) take(off uint64, data []byte) {
 	m, w := s.m, s.m.e.w
-	if off != s.came {
-		w.stats.badMessages.Inc()
-		why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
-		m.received(len(data))
-		m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
+	if !s.follows(off, len(data)) {
 		return
 	}
 	s.came += uint64(len(data))
@@ -73,14 +72,33 @@ func (s *stream) take(off uint64, data []byte) {
 	w.ready.add(s)
 }
 
+// follows reports that n bytes, which were charged to their sender, begin where those before end.
+// Otherwise the EP fails.
+func (s *stream) follows(off uint64, n int) bool {
+	if off == s.came {
+		return true
+	}
+	m := s.m
+	m.e.w.stats.badMessages.Inc()
+	why := fmt.Errorf("%w: its stream goes on at %d, and came up to %d", ucs.ErrRemoteInvalid, off, s.came)
+	m.received(n)
+	m.e.markFailed(ucs.StatusRemoteInvalid, why, m.e.via(&streamReceive))
+	return false
+}
+
 // give copies bytes into the buffer of a receive, and ends that if it has what it waits for.
 func (s *stream) give(r *Request, data []byte) int {
 	n := bulk.Copy(r.buf[r.off:], data)
+	r.given(n)
+	return n
+}
+
+// given ends a receive of a stream if it has what it waits for, with n bytes more.
+func (r *Request) given(n int) {
 	r.off += n
 	if r.off == len(r.buf) || !r.msg.all {
 		r.settle(ucs.StatusOK)
 	}
-	return n
 }
 
 // endReceives ends the posted receives.
@@ -100,8 +118,13 @@ func (m *messages) endStream(st ucs.Status) {
 	if m == nil || m.stream == nil {
 		return
 	}
-	if s := m.stream; s.starved {
+	switch s := m.stream; {
+	case s.starved:
 		s.starved = false
+		s.sending.comp.Complete(st)
+	case s.asked > 0:
+		s.asked = 0
+		s.sending.comp.Count--
 		s.sending.comp.Complete(st)
 	}
 }

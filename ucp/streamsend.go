@@ -14,11 +14,12 @@ var streamChannel = newStreamChannel()
 
 func newStreamChannel() *channel {
 	c := newChannel("stream send", channel{whole: wire.AMStream})
-	for _, s := range []*stage{&c.send, &c.one, &c.pieces} {
+	for _, s := range []*stage{&c.send, &c.one, &c.pieces, &c.announce} {
 		s.choose, s.stop, s.settled = (*Request).chooseStream, (*Request).streamStops, (*Request).streamSent
 	}
 	c.one.post = (*Request).streamWhole
 	c.pieces.post, c.pieces.admit = (*Request).streamPieces, (*Request).streamBegins
+	c.announce.post, c.announce.admit, c.announce.announces = (*Request).streamAsks, (*Request).streamBegins, false
 	return c
 }
 
@@ -86,7 +87,10 @@ func (r *Request) chooseStream() {
 		m.stream.sending = nil
 	}
 	r.stage = &c.pieces
-	if len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.credit >= charge(len(r.buf)) {
+	switch {
+	case m.stream.asks(r):
+		r.stage = &c.announce
+	case len(r.buf) <= r.ep.lane(wireup.AM).Iface.streamPiece() && m.credit >= charge(len(r.buf)):
 		r.stage = &c.one
 	}
 }
@@ -168,7 +172,7 @@ func (s *stream) goOn() {
 // streamStops is the stop of stream sends: they end between any two pieces.
 func (r *Request) streamStops() bool {
 	s := r.ep.msgs.stream
-	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r
+	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r // and not while the peer reads from its buffer
 }
 
 // streamSent lets the messages go on that wait behind a send in pieces.

@@ -276,6 +276,7 @@ var (
 	ackControl     = newControl("acknowledgement", wire.AMAck)
 	creditControl  = newControl("credit", wire.AMCredit)
 	putDoneControl = newControl("end of data", wire.AMPutDone)
+	takenControl   = newControl("end of stream data", wire.AMStreamTaken)
 )
 
 func newControl(name string, am uint8) *controlMsg {

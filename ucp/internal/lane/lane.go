@@ -20,6 +20,7 @@ type Lane[I comparable] struct {
 
 	Put     uct.Putter
 	Get     uct.Getter
+	Mapped  uct.MappedGetter // nil if there is none
 	AMO     uct.Atomics
 	AM      uct.AMSender
 	Words   uct.AMWordSender // nil if there is none
@@ -38,7 +39,7 @@ func New[I comparable](ep uct.EP, i I, remote int) Lane[I] {
 	ops := ep.Ops()
 	return Lane[I]{
 		EP: ep, Iface: i, Remote: remote,
-		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Words: ops.Words, Notify: ops.Notify, Connect: ops.Connect,
+		Put: ops.Put, Get: ops.Get, AMO: ops.Atomics, AM: ops.AM, Words: ops.Words, Mapped: ops.Mapped, Notify: ops.Notify, Connect: ops.Connect,
 	}
 }
 

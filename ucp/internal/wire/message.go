@@ -23,6 +23,8 @@ const (
 	AMPutDone     = 16 // all of that data was put
 	AMCredit      = 17 // the sender may send more
 	AMActiveShort = 18 // an active message without a header
+	AMStreamRTS   = 20 // the next bytes of a stream, which stay with the sender until the receiver has got them
+	AMStreamTaken = 21 // it has, as many as it says
 )
 
 // NameBits is how long names of connections are, so that the word of a short active message
@@ -136,11 +138,11 @@ const ControlLen = 24
 // ControlWord is the length of its first word, EP, which is the header where it is sent short.
 const ControlWord = 8
 
-// Control is all of AMAck, AMPutDone and AMCredit.
+// Control is all of AMAck, AMPutDone, AMCredit and AMStreamTaken.
 type Control struct {
 	EP    uint64 // the receiver's name of the connection
 	ID    uint64 // the receiver's name of the message or the receive; 0 in AMCredit
-	Value uint64 // a status, or the bytes of credit
+	Value uint64 // a status, the bytes of credit, or those that were taken of a stream
 }
 
 // Append appends the message.
