@@ -31,7 +31,9 @@ var errNoCredit = errors.New("no credit")
 // that buf is the caller's again; that the peer has read it nobody tells. A peer that does
 // not read holds the sender back: what it has not read is bounded by Config.EagerWindow,
 // the request then ends when it reads, and messages that follow on the EP wait, too.
-// A request that is canceled may have sent a part of buf. Errors: as [EP.Err];
+// A request that is canceled may have sent a part of buf. Long data in memory of MemAlloc may stay
+// here until the peer's next Progress reads it; until then the request cannot be canceled. Errors:
+// as [EP.Err];
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.stream != nil {
@@ -169,10 +171,11 @@ func (s *stream) goOn() {
 	}
 }
 
-// streamStops is the stop of stream sends: they end between any two pieces.
+// streamStops is the stop of stream sends: they end between any two pieces, and not while the peer
+// reads from the buffer.
 func (r *Request) streamStops() bool {
 	s := r.ep.msgs.stream
-	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r // and not while the peer reads from its buffer
+	return r.flags&(reqQueued|reqWaiting) != 0 || s.starved && s.sending == r
 }
 
 // streamSent lets the messages go on that wait behind a send in pieces.
