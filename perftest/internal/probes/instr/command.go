@@ -112,7 +112,7 @@ func (o *options) bind(cmd *cobra.Command) {
 	f.StringVarP(&o.output, "output", "o", "table", "format: table|md|csv|json")
 	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
 	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
-	f.BoolVar(&o.noDevice, "no-device", false, "do not count the software HCA, which runs at full speed then (amd64)")
+	f.BoolVar(&o.noDevice, "no-device", false, "let the software HCA run at full speed, and count each call of it as one instruction (amd64)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "ops", complete.Values(opNames[:]...))
 	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))
@@ -173,8 +173,11 @@ func (o options) run(cmd *cobra.Command) error {
 func (o options) count(ctx context.Context, child []string, cases []Case) (*Measurement, error) {
 	progress := meter.New(os.Stderr, len(cases)*o.reps, o.quiet)
 	defer progress.Close()
-	m := measurer{args: child, detail: Detail(min(o.verbose, int(ByLine))), noDevice: o.noDevice,
+	m := measurer{args: child, detail: Detail(min(o.verbose, int(ByLine))),
 		window: func(c Case) { progress.Step(c.Op.String(), c.Size) }}
+	if o.noDevice {
+		m.stepped = Verbs
+	}
 	return m.measure(ctx, job{Cases: cases, Fabric: o.fabric, Reps: o.reps, Warmup: warmup})
 }
 

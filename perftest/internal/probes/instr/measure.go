@@ -32,8 +32,9 @@ type Measurement struct {
 type measurer struct {
 	args   []string // of the child, behind the program's name
 	detail Detail
-	// noDevice: the device runs at full speed, and is not counted.
-	noDevice bool
+	// stepped is the lowest part that is stepped through. Those below run at full speed, and
+	// of what is called there the first instruction is counted (amd64).
+	stepped Part
 	// window is told of each window of a case that has been counted.
 	window func(Case)
 
@@ -97,7 +98,7 @@ func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
 		Args: append([]string{os.Args[0]}, m.args...),
 		Env:  childEnv(os.Environ()),
 		File: []*os.File{in, out.w, errs.w},
-		Over: m.over(),
+		Over: m.over,
 	}, m.count)
 	replies, message := out.finish(), errs.finish()
 	if err != nil {
@@ -106,15 +107,11 @@ func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
 	return decodeReplies(replies)
 }
 
-// over is what the child need not be stepped through; nil without such.
-func (m *measurer) over() func(pc uint64) bool {
-	if !m.noDevice {
-		return nil
-	}
-	return func(pc uint64) bool {
-		s := m.syms.at(pc)
-		return s.part == Device && s.entry == pc
-	}
+// over reports whether the function that begins at pc need not be stepped through: one of a
+// part below, or what the scheduler does, which is none of the operation's.
+func (m *measurer) over(pc uint64) bool {
+	s := m.syms.at(pc)
+	return s.entry == pc && (s.part < m.stepped || strings.HasPrefix(s.function, moreStack))
 }
 
 // withMessage adds what the child said last.

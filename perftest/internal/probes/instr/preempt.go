@@ -10,7 +10,8 @@ import (
 // A goroutine that has run for 10 ms is asked to yield, and one that is stepped has run
 // that long after some hundred instructions. It does so where a function begins: the
 // check of the stack there fails, the scheduler runs, and the function begins again
-// (runtime/stack.go: newstack). These steps are none of the operation's.
+// (runtime/stack.go: newstack). These steps are none of the operation's; where a function can be
+// run over, one of them is recorded.
 
 // moreStack begins the names of the routines that such a check calls.
 const moreStack = "runtime.morestack"

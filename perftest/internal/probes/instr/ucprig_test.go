@@ -22,3 +22,15 @@ func TestUCPRig_NothingLaterOverSM(t *testing.T) {
 	require.NoError(t, err)
 	assert.NoError(t, s.once(func() {}, func(bool) {}))
 }
+
+// TestUCPRig_Windows executes each window once at full speed; counting them is for sweeps.
+func TestUCPRig_Windows(t *testing.T) {
+	r, err := openUCP(fabrics[0], "")
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, r.Close()) }()
+	for _, c := range cases(Plan{Ops: []Op{PutWindow, GetWindow, FAddWindow}, APIs: []Part{UCP}, Sizes: []int{minZcopy}}) {
+		s, err := r.steps(c)
+		require.NoError(t, err, c)
+		assert.NoError(t, s.once(func() {}, func(bool) {}), c)
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/bulk"
 )
 
 // childEnv names the scenario that this test binary runs as a traced child.
@@ -23,6 +25,7 @@ var scenarios = map[string]func(){
 	"no return": func() { marked(1, 0, leave) },
 	"threads":   func() { go chatter(); marked(20, 0, func() { sink = triangle(17) }) },
 	"long":      func() { marked(4, 0, func() { sink = triangle(500) }) },
+	"copy":      func() { marked(2, 0, func() { bulk.Copy(copied[:copyLen], copied[copyLen:]) }) },
 	"syscall":   func() { marked(3, 0, func() { unix.Getppid() }) },
 	"wait":      waitForThread,
 	"spawn":     spawnInWindow,
@@ -49,6 +52,11 @@ var (
 	nowhere *int
 	never   bool
 )
+
+// copyLen is how many bytes the scenario copies, by one instruction where there is such a one.
+const copyLen = 64 << 10
+
+var copied = make([]byte, 2*copyLen)
 
 func TestMain(m *testing.M) {
 	name := os.Getenv(childEnv)

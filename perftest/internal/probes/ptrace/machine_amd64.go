@@ -1,6 +1,10 @@
 package ptrace
 
-import "golang.org/x/sys/unix"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // supported says that this architecture has the marks and the registers below.
 const supported = true
@@ -33,3 +37,33 @@ const (
 	hasBreakpoints = true
 	debugRegisters = 848
 )
+
+// textLen is how many bytes of an instruction tell what must be known of it.
+const textLen = 4
+
+// The bytes of a string instruction that is repeated (Intel SDM volume 2, "REP").
+const (
+	prefixREPNE = 0xf2
+	prefixREP   = 0xf3
+	prefixREX   = 0x40 // in the upper half of the byte
+)
+
+// stringOps are the opcodes that can be repeated: MOVS, CMPS, STOS, LODS and SCAS, for bytes
+// and for what is longer.
+var stringOps = []byte{0xa4, 0xa5, 0xa6, 0xa7, 0xaa, 0xab, 0xac, 0xad, 0xae, 0xaf}
+
+// repeats is the length in bytes of the instruction that text begins with if that repeats
+// itself; otherwise 0.
+func repeats(text []byte) int {
+	if text[0] != prefixREP && text[0] != prefixREPNE {
+		return 0
+	}
+	n := 1
+	if text[n]&0xf0 == prefixREX {
+		n++
+	}
+	if !slices.Contains(stringOps, text[n]) {
+		return 0
+	}
+	return n + 1
+}

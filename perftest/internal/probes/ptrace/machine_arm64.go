@@ -41,3 +41,9 @@ const (
 	hasBreakpoints = false
 	debugRegisters = 0
 )
+
+// textLen is how many bytes of an instruction tell what must be known of it.
+const textLen = 4
+
+// repeats: no instruction traps more than once.
+func repeats([]byte) int { return 0 }

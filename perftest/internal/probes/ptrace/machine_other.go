@@ -31,3 +31,9 @@ const (
 	hasBreakpoints = false
 	debugRegisters = 0
 )
+
+// textLen is how many bytes of an instruction tell what must be known of it.
+const textLen = 4
+
+// repeats: no instruction traps for each of its repetitions.
+func repeats([]byte) int { return 0 }

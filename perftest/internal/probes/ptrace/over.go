@@ -9,17 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNoBreakpoint says that functions cannot be run over here.
+// errNoBreakpoint says that there is none here, although the architecture has them.
 var errNoBreakpoint = errors.New("no breakpoint")
 
-// skip runs over the function that begins at pc, if it is one of those; done says so.
-func (t *tracer) skip(tid int, pc uint64, regs *registers) (done bool, err error) {
-	if t.over == nil || !t.over(pc+t.slide) {
+// runPast runs to the end of what begins at pc if that is not to be stepped through: a function
+// to run over, or an instruction that repeats itself. done says so, and regs are loaded then.
+func (t *tracer) runPast(tid int, pc uint64, i instruction, regs *registers) (done bool, err error) {
+	switch {
+	case t.over != nil && t.over(pc+t.slide):
+		err = t.runOver(tid, regs)
+	case i.repeats > 0:
+		err = t.runTo(tid, pc+uint64(i.repeats), regs)
+	default:
 		return false, nil
 	}
-	err = t.runOver(tid, regs)
 	if errors.Is(err, errNoBreakpoint) {
-		t.over = nil
+		t.breakpoints = false
 		return false, nil
 	}
 	return err == nil, err
@@ -33,21 +38,26 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	if err != nil {
 		return err
 	}
-	if err := setBreakpoint(tid, back); err != nil {
-		return fmt.Errorf("%w: %w", errNoBreakpoint, err)
-	}
 	frozen := t.frozen
 	if err := t.thaw(); err != nil {
 		return err
 	}
-	err = t.advance(tid, func() error { return os.NewSyscallError("ptrace cont", unix.PtraceCont(tid, 0)) })
-	if err != nil {
+	err = t.runTo(tid, back, regs)
+	if !frozen || err != nil && !errors.Is(err, errNoBreakpoint) {
 		return err
 	}
-	if frozen {
-		if err := t.freeze(tid); err != nil {
-			return err
-		}
+	return errors.Join(err, t.freeze(tid))
+}
+
+// runTo runs tid until the instruction at pc is next, and loads regs. errNoBreakpoint if
+// nothing was run.
+func (t *tracer) runTo(tid int, pc uint64, regs *registers) error {
+	if err := setBreakpoint(tid, pc); err != nil {
+		return fmt.Errorf("%w: %w", errNoBreakpoint, err)
+	}
+	err := t.advance(tid, func() error { return os.NewSyscallError("ptrace cont", unix.PtraceCont(tid, 0)) })
+	if err != nil {
+		return err
 	}
 	if err := clearBreakpoint(tid); err != nil {
 		return err
@@ -55,17 +65,14 @@ func (t *tracer) runOver(tid int, regs *registers) error {
 	if err := regs.load(tid); err != nil {
 		return os.NewSyscallError("ptrace getregs", err)
 	}
-	if regs.pc() != back {
-		return fmt.Errorf("traced child: trap at %#x in a function that was to return to %#x", regs.pc(), back)
+	if regs.pc() != pc {
+		return fmt.Errorf("traced child: trap at %#x in what was to go on at %#x", regs.pc(), pc)
 	}
 	return nil
 }
 
 // returnAddress reads where the function goes back to of which no instruction has run.
 func (r *registers) returnAddress(tid int) (uint64, error) {
-	if !hasBreakpoints {
-		return 0, errNoBreakpoint
-	}
 	var word [8]byte
 	if _, err := unix.PtracePeekData(tid, uintptr(r.sp()), word[:]); err != nil {
 		return 0, os.NewSyscallError("ptrace peekdata", err)

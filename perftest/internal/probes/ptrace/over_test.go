@@ -32,8 +32,10 @@ func traceOver(t *testing.T, scenario, suffix string) (windows []Window, err err
 	return windows, err
 }
 
-// What is run over is not recorded, nor what it calls, and what is around it is.
+// Of what is run over the first instruction is recorded, none of what it calls, and all that is
+// around it.
 func TestRun_Over(t *testing.T) {
+	const calls = 2
 	all, err := trace(t, "calls", 0)
 	require.NoError(t, err)
 	without, err := traceOver(t, "calls", "ptrace.triangle")
@@ -42,15 +44,49 @@ func TestRun_Over(t *testing.T) {
 	all = slices.DeleteFunc(all, preempted)
 	require.NotEmpty(t, all)
 	for i, w := range without {
-		assert.Zero(t, count(w, "ptrace.triangle"), "window %d", i)
+		assert.Equal(t, calls, count(w, "ptrace.triangle"), "window %d", i)
 		assert.Equal(t, KnownLen, count(w, "ptrace.known"), "window %d", i)
 		if !preempted(w) && !testenv.RaceEnabled { // the detector's calls in triangle are run over, too
-			assert.Equal(t, len(all[0].Steps)-count(all[0], "ptrace.triangle"), len(w.Steps), "window %d", i)
+			assert.Equal(t, len(all[0].Steps)-count(all[0], "ptrace.triangle")+calls, len(w.Steps), "window %d", i)
 		}
 	}
 }
 
 func TestRun_OverWhatDoesNotReturn(t *testing.T) {
 	_, err := traceOver(t, "no return", "ptrace.leave")
-	assert.ErrorContains(t, err, "that was to return to")
+	assert.ErrorContains(t, err, "in what was to go on at")
+}
+
+// An instruction that repeats itself is one step, which takes no trap for each repetition.
+func TestRun_OverRepetitions(t *testing.T) {
+	windows, err := trace(t, "copy", copyLen/2)
+	if !hasBreakpoints {
+		t.Skip("no breakpoints on this machine")
+	}
+	require.NoError(t, err)
+	require.Len(t, windows, 2)
+	for i, w := range windows {
+		assert.Positive(t, count(w, "bulk.copyLong"), "window %d", i)
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	if !hasBreakpoints {
+		t.Skip("no such instructions")
+	}
+	for _, tc := range []struct {
+		name string
+		text []byte
+		want int
+	}{
+		{"rep movsb", []byte{0xf3, 0xa4, 0xc3, 0xcc}, 2},
+		{"rep stosq", []byte{0xf3, 0x48, 0xab, 0xc3}, 3},
+		{"repne scasb", []byte{0xf2, 0xae, 0xc3, 0xcc}, 2},
+		{"pause", []byte{0xf3, 0x90, 0xf3, 0xa4}, 0},
+		{"popcnt", []byte{0xf3, 0x48, 0x0f, 0xb8}, 0},
+		{"movsb", []byte{0xa4, 0xc3, 0xcc, 0xcc}, 0},
+		{"unreadable", make([]byte, textLen), 0},
+	} {
+		assert.Equal(t, tc.want, repeats(tc.text), tc.name)
+	}
 }

@@ -33,8 +33,8 @@ type Program struct {
 	// MaxSteps bounds the instructions of one window; 0 means DefaultMaxSteps.
 	MaxSteps int
 	// Over says of the address of an instruction, as this process would have it, whether
-	// it is the first of a function that is not recorded: the thread runs until that
-	// returns, at full speed, with the other threads. nil means no function. Where the
+	// it is the first of a function of which no other is recorded: the thread runs until
+	// that returns, at full speed, with the other threads. nil means no function. Where the
 	// machine has no breakpoints for that the function is recorded all the same.
 	Over func(pc uint64) bool
 }

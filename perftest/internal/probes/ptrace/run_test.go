@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // trace runs a scenario and returns copies of its windows. It skips the test where
@@ -82,15 +84,23 @@ func TestRun_KnownCount(t *testing.T) {
 	}
 }
 
+// undisturbed are two windows of a run of a scenario, or more, in which the scheduler took no part. The
+// first of a run warms up: the race detector's tables.
+func undisturbed(t *testing.T, scenario string) (windows []Window) {
+	t.Helper()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		all, err := trace(t, scenario, 0)
+		require.NoError(t, err)
+		windows = slices.DeleteFunc(all[1:], preempted)
+		return len(windows) > 1
+	})
+	return windows
+}
+
 func TestRun_EveryRepetitionEqual(t *testing.T) {
 	for _, scenario := range []string{"work", "threads", "long"} {
 		t.Run(scenario, func(t *testing.T) {
-			windows, err := trace(t, scenario, 0)
-			require.NoError(t, err)
-			all := len(windows)
-			windows = windows[1:] // the first warms up: the race detector's tables
-			windows = slices.DeleteFunc(windows, preempted)
-			require.Greater(t, len(windows), all/2)
+			windows := undisturbed(t, scenario)
 			want := windows[0].Steps
 			assert.Positive(t, count(windows[0], ".triangle"))
 			for i, w := range windows {

@@ -15,14 +15,16 @@ type tracer struct {
 	threads  map[int]*thread
 	exited   bool
 	maxSteps int
-	over     func(pc uint64) bool // nil without one, and where there are no breakpoints
+	over     func(pc uint64) bool // nil without one
 
 	frozen  bool // threads that stop are left so: a window is being recorded
 	trapPC  uint64
 	slide   uint64 // what is added to the child's addresses
 	steps   []Step
-	enters  map[uint64]bool // whether the instruction at an address enters the kernel
-	pending []pendingSignal // held back from the stepped thread
+	text    map[uint64]instruction // by address
+	pending []pendingSignal        // held back from the stepped thread
+
+	breakpoints bool // threads have them, as far as is known
 }
 
 // thread is a thread of the process that has been seen.
@@ -43,7 +45,9 @@ func newTracer(pid int, p Program) *tracer {
 	return &tracer{
 		pid: pid, maxSteps: p.MaxSteps, over: p.Over,
 		threads: map[int]*thread{pid: {}},
-		enters:  map[uint64]bool{},
+		text:    map[uint64]instruction{},
+
+		breakpoints: hasBreakpoints,
 	}
 }
 

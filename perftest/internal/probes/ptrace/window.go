@@ -64,28 +64,38 @@ func (t *tracer) record(tid int, regs *registers, w *Window) (dropped bool, err 
 		if pc == t.trapPC {
 			return t.leave(tid, regs)
 		}
-		if done, err := t.skip(tid, pc, regs); err != nil {
-			return false, err
-		} else if done {
-			pc, last = regs.pc(), 0
-			continue
-		}
-		if err := t.watchKernel(tid, pc, w); err != nil {
-			return false, err
-		}
 		if pc != last { // the same again: a REP instruction, which traps for each element
 			t.steps = append(t.steps, Step{PC: pc, SP: regs.sp()})
 			last = pc
 		}
-		if err := t.step(tid); err != nil {
+		if err := t.pass(tid, pc, regs, w); err != nil {
 			return false, err
-		}
-		if err := regs.load(tid); err != nil {
-			return false, os.NewSyscallError("ptrace getregs", err)
 		}
 		pc = regs.pc()
 	}
 	return false, fmt.Errorf("traced child: no End within %d instructions of Begin(%d)", t.maxSteps, w.Tag)
+}
+
+// pass executes the instruction at pc, or the function that begins there if that is to be
+// run over, and loads regs.
+func (t *tracer) pass(tid int, pc uint64, regs *registers, w *Window) error {
+	i := t.instructionAt(tid, pc)
+	if t.breakpoints {
+		done, err := t.runPast(tid, pc, i, regs)
+		if done || err != nil {
+			return err
+		}
+	}
+	if i.entersKernel { // what it waits for there may be another thread
+		w.Syscalls++
+		if err := t.thaw(); err != nil {
+			return err
+		}
+	}
+	if err := t.step(tid); err != nil {
+		return err
+	}
+	return os.NewSyscallError("ptrace getregs", regs.load(tid))
 }
 
 // leave puts the thread behind the trap of the end mark, which it need not run
@@ -99,23 +109,25 @@ func (t *tracer) leave(tid int, regs *registers) (dropped bool, err error) {
 	return code == dropMark, os.NewSyscallError("ptrace setregs", regs.store(tid))
 }
 
-// watchKernel lets the other threads run before the instruction at pc if that
-// enters the kernel: what it waits for there may be one of them.
-func (t *tracer) watchKernel(tid int, pc uint64, w *Window) error {
-	enters, seen := t.enters[pc]
+// instruction is what the tracer must know of one before it is executed.
+type instruction struct {
+	entersKernel bool
+	repeats      int // its length in bytes if it traps for each of its repetitions; otherwise 0
+}
+
+// instructionAt reads the instruction at an address, once.
+func (t *tracer) instructionAt(tid int, pc uint64) instruction {
+	i, seen := t.text[pc]
 	if !seen {
-		text := make([]byte, len(kernelEntry))
-		// Text that cannot be read is no system call; stepping into it
-		// faults and says more than an error here.
-		_, err := unix.PtracePeekText(tid, uintptr(pc), text)
-		enters = err == nil && bytes.Equal(text, kernelEntry)
-		t.enters[pc] = enters
+		var text [textLen]byte
+		// Text that cannot be read is nothing special; stepping into it faults and says
+		// more than an error here.
+		if _, err := unix.PtracePeekText(tid, uintptr(pc), text[:]); err == nil {
+			i = instruction{bytes.HasPrefix(text[:], kernelEntry), repeats(text[:])}
+		}
+		t.text[pc] = i
 	}
-	if !enters {
-		return nil
-	}
-	w.Syscalls++
-	return t.thaw()
+	return i
 }
 
 // step executes one instruction of tid.

@@ -1,0 +1,166 @@
+package instr
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/dv"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/ud"
+	"github.com/gucx/gucx/uct/self"
+	"github.com/gucx/gucx/uct/sm"
+)
+
+// usual is how often a case is counted to see what is usual.
+const usual = 3
+
+// countBudget counts what budgets are set for, from the part stepped on; all in one child, as
+// opening the layers takes as long as many cases.
+func countBudget(t *testing.T, reps int, stepped Part, plans ...Plan) *Measurement {
+	t.Helper()
+	testenv.SkipCheckptr(t, "its own instructions would be counted")
+	testenv.SkipShort(t, "the same on any number of processors")
+	m := countLayers(t, "shm", reps, cases(plans...), measurer{detail: ByFunction, stepped: stepped})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(tables(t, m))
+		}
+	})
+	return m
+}
+
+// sorted are the operations of a table, in the order in which they are counted.
+func sorted[V any](table map[Op]V) []Op { return slices.Sorted(maps.Keys(table)) }
+
+// Budgets of operations of 8 bytes, of minZcopy bytes for those that have no 8, in instructions.
+var (
+	// rcOver is what uct/ib/rc may add to verbs.
+	rcOver = map[Op]int{Put: 35, Get: 110, Add: 60, FAdd: 90, Flush: 120, PutZcopy: 80, GetZcopy: 80}
+	// ucpOver is what UCP may add to UCT over rc: the goals of get, fetch and flush, and what
+	// puts and gets take that are not copied. Eight instructions of a put refuse ranges outside
+	// the region.
+	ucpOver = map[Op]int{Put: 42, Get: 80, FAdd: 80, Flush: 150, PutZcopy: 126, GetZcopy: 132}
+	// overSM are what one-sided operations on mapped memory may take over sm, with all layers
+	// and by uct alone: what was counted, and a few percent.
+	overSM = map[Op]map[Part]int{Put: {UCT: 45, UCP: 82}, Get: {UCT: 46, UCP: 128}}
+)
+
+const (
+	// budgetIdleUCP is Worker.Progress with nothing to do, for each active iface. The rig's
+	// worker has one, rc; on ud nothing is connected after the handshake.
+	budgetIdleUCP = 28
+	// budgetShared is what a SharedWorker adds to a put while no other goroutine uses it: a
+	// lock and its release, and two calls.
+	budgetShared = 75
+	resolveMost  = 300 // resolving a key; a request and its queues would be more
+	pollLeast    = 50  // a poll of an empty completion queue
+)
+
+func TestBudget_OneSided(t *testing.T) {
+	layers := []Part{Verbs, UCT, UCP}
+	m := countBudget(t, usual, Verbs,
+		Plan{Ops: []Op{Put, Get, Add, FAdd, Flush, Idle}, APIs: layers, Sizes: []int{8}, Switches: true},
+		Plan{Ops: []Op{PutZcopy, GetZcopy}, APIs: layers, Sizes: []int{minZcopy}},
+		Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
+		Plan{Ops: sorted(overSM), APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
+	total := func(op Op, api Part, by string) int {
+		return result(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
+	}
+	t.Run("rc", func(t *testing.T) {
+		for op, most := range rcOver {
+			assert.LessOrEqual(t, total(op, UCT, "")-total(op, Verbs, ""), most, op)
+		}
+	})
+	t.Run("rc_mlx5", func(t *testing.T) { // which writes the queue itself
+		assert.LessOrEqual(t, 2*total(Put, UCT, dv.RCName), total(Put, UCT, ""))
+	})
+	t.Run("sm", func(t *testing.T) {
+		for op, budget := range overSM {
+			for api, most := range budget {
+				assert.LessOrEqual(t, total(op, api, sm.Name), most, "%s, %s", op, api)
+			}
+		}
+	})
+	t.Run("ucp", func(t *testing.T) {
+		for op, most := range ucpOver {
+			assert.LessOrEqual(t, total(op, UCP, "")-total(op, UCT, ""), most, op)
+		}
+		assert.LessOrEqual(t, total(Idle, UCP, ""), budgetIdleUCP)
+	})
+	t.Run("switches", func(t *testing.T) {
+		more := func(op Op, by string) int { return total(op, UCP, by) - total(op, UCP, "") }
+		assert.LessOrEqual(t, more(Put, switchShared), budgetShared)
+		for _, op := range []Op{Put, Get, Add, FAdd} {
+			assert.Positive(t, more(op, switchResolve), op)
+			assert.Less(t, more(op, switchResolve), resolveMost, op)
+		}
+		assert.Greater(t, more(Idle, switchPollTx), pollLeast)
+		assert.Greater(t, more(Idle, switchProgressAll), pollLeast)
+	})
+}
+
+// windowBudgets are the instructions of uct/ib/rc for one operation of a window, its share of
+// the flush included. What verbs take is in the budgets of single operations.
+var windowBudgets = map[Op]int{PutWindow: 107, GetWindow: 110, FAddWindow: 120}
+
+func TestBudget_Windows(t *testing.T) {
+	m := countBudget(t, 1, UCT, Plan{Ops: sorted(windowBudgets), APIs: []Part{UCT}, Sizes: []int{minZcopy}})
+	for op, most := range windowBudgets {
+		c := Case{Op: op, API: UCT, Size: op.sizes([]int{minZcopy})[0]}
+		assert.LessOrEqual(t, result(t, m, c).Profile.Part(UCT)/windowLen, most, op)
+	}
+}
+
+// Budgets of messages, in instructions: what was counted, and a few percent.
+var (
+	// messageBudgets are what a message of 8 bytes, which are its header, may take outside the
+	// device, by transport: the sender's AMShort and AMBcopy, and the receiver's progress.
+	messageBudgets = map[string]map[Op]int{
+		rc.Name:   {AMShort: 440, AMBcopy: 570, AMShortRecv: 625},
+		dv.RCName: {AMShort: 170, AMBcopy: 450, AMShortRecv: 440},
+		ud.Name:   {AMShort: 1065, AMBcopy: 1040, AMShortRecv: 730},
+		dv.UDName: {AMShort: 1060, AMBcopy: 1035, AMShortRecv: 630},
+		sm.Name:   {AMShort: 74, AMBcopy: 228, AMShortRecv: 133},
+		self.Name: {AMShort: 40, AMBcopy: 125, AMShortRecv: 64},
+	}
+	// messageOver is what SendActive adds to AMShort over sm and self, of 8 bytes, by side.
+	messageOver = map[Op]int{AMShort: 45, AMShortRecv: 45}
+	// tagBudget is what ucp itself takes for a tagged message of 8 bytes over sm and self.
+	tagBudget = map[Op]int{Tag: 43, TagPost: 68, TagRecv: 78, TagKept: 273}
+	// rndvBudget is what ucp and sm take for a message that is announced and got, from and to
+	// allocated memory: announce it, get it and acknowledge, end the send.
+	rndvBudget = map[Op]int{Rndv: 830, RndvRecv: 1590, RndvDone: 515}
+)
+
+func TestBudget_Messages(t *testing.T) {
+	over := func(ops []Op, size int, transports ...string) Plan {
+		return Plan{Ops: ops, APIs: []Part{UCP}, Sizes: []int{size}, Transports: transports}
+	}
+	m := countBudget(t, usual, Verbs,
+		Plan{Ops: []Op{AMShort, AMBcopy, AMShortRecv}, APIs: []Part{UCT}, Sizes: []int{8}},
+		over(sorted(messageOver), 8, sm.Name, self.Name), over(sorted(tagBudget), 8, sm.Name, self.Name),
+		over(sorted(rndvBudget), minRndv, sm.Name))
+	for _, r := range m.Results {
+		total := result(t, m, r.Case).Total()
+		ucp := r.Sample.Profile.Part(UCP)
+		switch op := r.Case.Op; {
+		case r.Case.API == UCT:
+			tl := cmp.Or(r.Case.Switch, transports[0])
+			require.Contains(t, messageBudgets, tl)
+			assert.LessOrEqual(t, total, messageBudgets[tl][op], r.Case)
+		case !op.tagged():
+			below := result(t, m, Case{Op: op, API: UCT, Size: 8, Switch: r.Case.Switch}).Total()
+			assert.LessOrEqual(t, total-below, messageOver[op], r.Case)
+		case op >= Rndv:
+			assert.LessOrEqual(t, total, rndvBudget[op], r.Case)
+		default:
+			assert.LessOrEqual(t, ucp, tagBudget[op], r.Case)
+		}
+	}
+}
