@@ -89,7 +89,7 @@ func resourcesOf(t *testing.T, all ...*Context) (sum verbs.Resources) {
 
 // inCategory are all transports, with devices in a category of endpoints.
 func inCategory(e ib.Endpoints) []uct.Component {
-	return all.Config{IB: ib.Config{Endpoints: e}}.Components()
+	return components(all.Config{IB: ib.Config{Endpoints: e}})
 }
 
 // categoryCase is what n workers take in a category, each with one interface that has a

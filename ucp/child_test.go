@@ -176,7 +176,7 @@ func openContextWith(cfg Config, tls string) (*Context, error) {
 	if err := cfg.TLS.UnmarshalText([]byte(tls)); err != nil {
 		return nil, err
 	}
-	return NewContext(cfg, all.Components()...)
+	return NewContext(cfg, components(all.Config{})...)
 }
 
 // reachable is a worker and memory of another process: what EPs and keys are made from.

@@ -23,7 +23,7 @@ const churnWarm = 8
 // their EP, ended without a word, were killed, or were closed by the server first.
 func TestChurn(t *testing.T) {
 	n := testenv.Rounds(2*len(manners), 1000)
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			s := startServer(t, tls, visitors*slotLen)
 			for i := range churnWarm {
@@ -66,7 +66,7 @@ func startServer(t testing.TB, tls string, length int) *longServer {
 	var err error
 	cfg := fromEnv(t, "TLS="+tls)
 	cfg.WireupTimeout = forgetHalfOpen
-	x.ctx, err = NewContext(cfg, all.Components()...)
+	x.ctx, err = NewContext(cfg, components(all.Config{})...)
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)

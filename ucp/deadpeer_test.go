@@ -14,7 +14,7 @@ import (
 // TestProcesses_DeadBeforeTheHandshake: the kernel knows that nobody is at the address of
 // a process that has gone, so the first operation does not wait for an answer.
 func TestProcesses_DeadBeforeTheHandshake(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		for name, end := range map[string]func(x *target) error{
 			"exited": func(x *target) error { return x.in.Close() },
 			"killed": func(x *target) error { return x.cmd.Process.Kill() },

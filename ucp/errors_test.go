@@ -142,7 +142,7 @@ func TestErrors_OfConnecting(t *testing.T) {
 // TestErrors_BeforeTheRequestEnds: when an operation has ended because of a failure, the EP
 // says so already, over each transport between processes.
 func TestErrors_BeforeTheRequestEnds(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)

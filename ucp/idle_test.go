@@ -27,9 +27,9 @@ var idleSets = []string{"self", "sm", "tcp", `\rc`, "rc_mlx5", "sm,self,tcp", "a
 // TestIdle: workers with peers that are connected and say nothing sleep. Nobody polls them
 // meanwhile, however they are served and whatever else happens on the machine.
 func TestIdle(t *testing.T) {
-	counts := []int{1, 9, testenv.Rounds(20, 100)}
-	if testing.Short() {
-		counts = counts[:2]
+	counts := []int{1, 9}
+	if testenv.Sweep() {
+		counts = append(counts, testenv.Rounds(20, 100))
 	}
 	for _, tls := range idleSets {
 		for _, peers := range counts {
@@ -99,7 +99,7 @@ func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 	t.Helper()
 	x := &idleWorld{}
 	var err error
-	x.ctx, err = NewContext(fromEnv(t, "TLS="+tls), all.Components()...)
+	x.ctx, err = NewContext(fromEnv(t, "TLS="+tls), components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, x.ctx.Close()) })
 	x.mem, err = x.ctx.MemAlloc(8)

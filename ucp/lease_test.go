@@ -53,9 +53,10 @@ func (p *pair) sendTag(from, to []byte) {
 
 // leaseSets are transports that need registered memory, and others.
 func leaseSets() []transports {
+	direct := real("rc_mlx5", "rc_mlx5")
+	direct.like = "rc"
 	return []transports{
-		fakes("like rc+ud", likeRC(), likeUD()), real("rc", `\rc`), real("rc_mlx5", "rc_mlx5"),
-		real("sm", "sm"), real("tcp", "tcp"),
+		fakes("like rc+ud", likeRC(), likeUD()), real("rc", `\rc`), direct, real("sm", "sm"), real("tcp", "tcp"),
 	}
 }
 
@@ -63,7 +64,8 @@ func leaseSets() []transports {
 func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.Scheme)) {
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
 		for _, set := range leaseSets() {
-			t.Run(s.String()+"/"+set.name, func(t *testing.T) {
+			set.name = s.String() + "/" + set.name
+			set.run(t, func(t *testing.T) {
 				cfg.RndvScheme = s.String()
 				f(t, newPair(t, set, cfg).connect(), s)
 			})

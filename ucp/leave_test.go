@@ -13,7 +13,7 @@ import (
 // exits, has closed the connection for its peer; it is not dead, nor has it refused
 // anything. Also for what the peer has under way, and does meanwhile.
 func TestProcesses_TargetLeavesInOrder(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			t.Run("idle", func(t *testing.T) {
 				x := startTarget(t, tls)

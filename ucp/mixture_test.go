@@ -107,7 +107,7 @@ func faultyUD(testing.TB) func() []uct.Component {
 		return f
 	}
 	return func() (list []uct.Component) {
-		for _, c := range (&all.Config{UD: ud.Config{RxDepth: fewBuffers, RTO: time.Millisecond}}).Components() {
+		for _, c := range components(all.Config{UD: ud.Config{RxDepth: fewBuffers, RTO: time.Millisecond}}) {
 			if strings.HasPrefix(c.Name(), "ib") {
 				c = wrap.Component(c, wrap.Faults(plan))
 			}

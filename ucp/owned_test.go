@@ -179,7 +179,7 @@ func TestGiveUp_ReturnsTheBuffer(t *testing.T) {
 // TestGiveUp_BufferOfAPut: what a caller writes to the buffer of a put that it has given up
 // never arrives, over each transport between processes.
 func TestGiveUp_BufferOfAPut(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		for _, zcopy := range []bool{false, true} {
 			name := tls + " copied"
 			if zcopy {

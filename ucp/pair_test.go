@@ -46,6 +46,18 @@ type transports struct {
 	// byCost: messages are announced where that takes less time on this machine. Otherwise
 	// their length decides, so that tests do the same everywhere.
 	byCost bool
+	// like is the set that most tests are the same over; over this one those are for sweeps.
+	like string
+}
+
+// run runs a test that is much the same over sets that are alike.
+func (set transports) run(t *testing.T, f func(t *testing.T)) {
+	t.Run(set.name, func(t *testing.T) {
+		if set.like != "" {
+			testenv.SkipSweep(t, "as over "+set.like)
+		}
+		f(t)
+	})
 }
 
 func fakes(name string, kinds ...fakeKind) transports {
@@ -65,8 +77,15 @@ func transportSets() []transports {
 	}, realSets()...)
 }
 
-// overAll runs a test over every transport set.
+// overAll runs a test over transport sets that differ, in sweeps over every one.
 func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
+	for _, set := range transportSets() {
+		set.run(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
+	}
+}
+
+// overEvery runs a test over every transport set.
+func overEvery(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range transportSets() {
 		t.Run(set.name, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
@@ -208,9 +227,13 @@ func (p *pair) warm() *pair {
 
 // pattern is n bytes that differ with seed.
 func pattern(n, seed int) []byte {
+	const period = 1 << 16
 	b := make([]byte, n)
-	for i := range b {
+	for i := range b[:min(n, period)] {
 		b[i] = byte(i*7 + i>>8 + seed)
+	}
+	for at := period; at < n; at += period {
+		copy(b[at:], b[:period])
 	}
 	return b
 }

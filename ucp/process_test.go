@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
@@ -44,7 +45,7 @@ const targetLen = 1 << 20
 // its end; then it leaves in order.
 func serveAsChild(tls string) error {
 	var cfg Config
-	components := all.Components()
+	components := components(all.Config{})
 	if rest, turned := strings.CutPrefix(tls, turnedPrefix); turned {
 		slices.Reverse(components)
 		tls, components = rest, append([]uct.Component{foreign{}}, components...)
@@ -135,7 +136,7 @@ func (x *target) reach(t *testing.T, tls string) *initiator {
 
 func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	t.Helper()
-	c, err := NewContext(cfg, all.Components()...)
+	c, err := NewContext(cfg, components(all.Config{})...)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close()) })
 	in := &initiator{}
@@ -156,14 +157,20 @@ func (x *target) reachWith(t *testing.T, cfg Config) *initiator {
 	return in
 }
 
-// processSets are the transports between two processes.
-var processSets = []string{"sm", `\rc`, "rc_mlx5", `\rc,tcp`, "tcp", "all"}
+// processSets are the transports between two processes, in sweeps also those that are like rc.
+func processSets() []string {
+	sets := []string{"sm", `\rc`, "tcp", "all"}
+	if testenv.Sweep() {
+		sets = append(sets, "rc_mlx5", `\rc,tcp`)
+	}
+	return sets
+}
 
 // oneSided are those that need nothing of the target once they are connected.
 var oneSided = []string{"sm", `\rc`, "rc_mlx5", "all"}
 
 func TestProcesses(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)
@@ -255,7 +262,7 @@ func TestProcesses_TargetStoppedAndServing(t *testing.T) {
 // TestProcesses_TargetKilled: whatever is under way or waiting when the target is
 // killed ends exactly once, as done or with the reason why the EP or its lane failed.
 func TestProcesses_TargetKilled(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)
@@ -349,7 +356,7 @@ func exercise(ctx context.Context, t *testing.T, ep *EP, key *RKey, seed int) {
 // TestProcesses_DeathIsSeenInTime: a peer that dies fails its EP without traffic, also
 // when the worker sleeps.
 func TestProcesses_DeathIsSeenInTime(t *testing.T) {
-	for _, tls := range processSets {
+	for _, tls := range processSets() {
 		t.Run(tls, func(t *testing.T) {
 			x := startTarget(t, tls)
 			in := x.reach(t, tls)

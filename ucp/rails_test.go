@@ -29,7 +29,7 @@ func twoHCAs(testing.TB) func() []uct.Component { return hcas(2) }
 
 // hcas is a transport over n software HCAs.
 func hcas(n int) func() []uct.Component {
-	return (&all.Config{Devices: softHCAs(n)}).Components
+	return func() []uct.Component { return components(all.Config{Devices: softHCAs(n)}) }
 }
 
 // softHCAs makes n software HCAs.
@@ -60,9 +60,9 @@ func railSets() []transports {
 // hcaAndNet is transports over a software HCA and over a network device, which says that it is half
 // as fast.
 func hcaAndNet(t testing.TB) func() []uct.Component {
-	c := &all.Config{Devices: softHCAs(1), TCP: tcp.Config{Devices: []string{netDevice(t)}}}
+	c := all.Config{Devices: softHCAs(1), TCP: tcp.Config{Devices: []string{netDevice(t)}}}
 	return func() []uct.Component {
-		return layered(c.Components(), wrap.Hooks{Iface: func(i *wrap.Iface) {
+		return layered(components(c), wrap.Hooks{Iface: func(i *wrap.Iface) {
 			x := &costed{i.Iface, *i.Attr()}
 			if x.attr.Resource.Transport == "tcp" {
 				for v := range x.attr.Costs {

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ import (
 // Each end opens domains and devices of its own. Without names it is all of them.
 func real(name string, tls ...string) transports {
 	set := transports{name: name, open: func(testing.TB) (a, b []uct.Component) {
-		return all.Components(), all.Components()
+		return components(all.Config{}), components(all.Config{})
 	}}
 	if len(tls) > 0 {
 		set.tls = config.Allow(tls...)
@@ -29,22 +30,40 @@ func real(name string, tls ...string) transports {
 	return set
 }
 
+// components are all transports with short queues: a worker writes each entry of its completion
+// queues when it opens them, and tests open some thousand.
+func components(c all.Config) []uct.Component {
+	const tx, rx, queues = 512, 256, 4096
+	c.RC.TxCQDepth, c.RC.RxDepth = tx, rx
+	c.RCMLX5.TxCQDepth, c.RCMLX5.RxDepth = tx, rx
+	c.XRC.TxCQDepth, c.XRC.RxDepth, c.XRC.QueueCQDepth = tx, rx, queues
+	c.XRCMLX5.TxCQDepth, c.XRCMLX5.RxDepth, c.XRCMLX5.QueueCQDepth = tx, rx, queues
+	c.UD.RxDepth = cmp.Or(c.UD.RxDepth, rx)
+	c.UDMLX5.RxDepth = rx
+	return c.Components()
+}
+
 // realSets are each transport by itself, as far as it can carry operations, and
 // several together.
 func realSets() []transports {
 	self := real("self", "self")
 	self.oneself = true
+	alike := func(to, name string, tls ...string) transports {
+		set := real(name, tls...)
+		set.like = to
+		return set
+	}
 	return []transports{
 		self,
 		real("sm", "sm"),
 		real("tcp", "tcp"),
 		real("rc", `\rc`), // ud carries the handshakes
 		real("rc_mlx5", "rc_mlx5"),
-		real("xrc", `\xrc`),
-		real("xrc_mlx5", "xrc_mlx5"),
-		real("rc+ud", `\rc`, `\ud`),
-		real("rc+tcp", `\rc`, "tcp"),
-		real("sm+self+tcp", "sm", "self", "tcp"),
+		alike("rc", "xrc", `\xrc`),
+		alike("rc_mlx5", "xrc_mlx5", "xrc_mlx5"),
+		alike("rc", "rc+ud", `\rc`, `\ud`),
+		alike("rc", "rc+tcp", `\rc`, "tcp"),
+		alike("all", "sm+self+tcp", "sm", "self", "tcp"),
 		real("all"),
 	}
 }

@@ -18,13 +18,13 @@ var rndvSizes = []int{1, 2024, 2025, 8168, 8169, 1 << 18}
 // schemes are the values of RNDV_SCHEME.
 var schemes = []string{"auto", "get_zcopy", "put_zcopy", "am"}
 
-// overSchemes runs a test over every transport set with every scheme; all messages are
+// overSchemes runs a test over transport sets that differ with every scheme; all messages are
 // announced.
 func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range transportSets() {
-				t.Run(set.name, func(t *testing.T) {
+				set.run(t, func(t *testing.T) {
 					f(t, newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1}))
 				})
 			}

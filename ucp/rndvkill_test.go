@@ -43,7 +43,7 @@ func newRndvPeer(tls, scheme string, leased bool) (*rndvPeer, error) {
 	}
 	x := &rndvPeer{reqs: make([]*Request, rndvDepth)}
 	var err error
-	if x.ctx, err = NewContext(cfg, all.Components()...); err != nil {
+	if x.ctx, err = NewContext(cfg, components(all.Config{})...); err != nil {
 		return nil, err
 	}
 	if x.w, err = x.ctx.NewWorker(WorkerConfig{}); err != nil {

@@ -36,6 +36,9 @@ const (
 func TestStorm(t *testing.T) {
 	for _, tls := range []string{"sm", `\rc`, "tcp", "all"} {
 		t.Run(tls, func(t *testing.T) {
+			if tls == "all" {
+				testenv.SkipSweep(t, "as over sm")
+			}
 			s := startStorm(t, tls)
 			kills := testenv.Rounds(10, 1000)
 			warm := min(kills/2, 50)

@@ -26,7 +26,7 @@ func TestPutGet_Sizes(t *testing.T) {
 // putGetSizes puts to the peer's memory and gets it back, in every size, from memory that
 // is the caller's and that is registered. A put has ended after a flush.
 func putGetSizes(t *testing.T, put, get func(p *pair, buf []byte, params *OpParams) error) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for i, n := range sizes {
 			for _, zcopy := range []bool{false, true} {
@@ -52,7 +52,7 @@ func putGetSizes(t *testing.T, put, get func(p *pair, buf []byte, params *OpPara
 }
 
 func TestPut_ManyBeforeOneFlush(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		const n = 300
 		bufs := make([][]byte, n)
@@ -73,7 +73,7 @@ func TestPut_ManyBeforeOneFlush(t *testing.T) {
 
 func TestAtomics(t *testing.T) {
 	ops := []uct.AtomicOp{uct.AtomicAdd, uct.AtomicAnd, uct.AtomicOr, uct.AtomicXor, uct.AtomicSwap}
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for _, size := range []int{4, 8} {
 			for _, op := range ops {
@@ -135,7 +135,7 @@ func (p *pair) checkCSwap(t *testing.T, size int) {
 // TestAtomics_BothSidesAtOnce adds to one word from both workers, by operations
 // that the transports emulate differently.
 func TestAtomics_BothSidesAtOnce(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.both()
 		self, err := p.b.w.NewEP(p.b.w.Address(), EPConfig{})
 		require.NoError(t, err)
@@ -156,7 +156,7 @@ func TestAtomics_BothSidesAtOnce(t *testing.T) {
 }
 
 func TestAtomics_WordAtTheEdge(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		mem, err := p.b.ctx.MemMap(make([]byte, 12))
 		require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestAtomics_WordAtTheEdge(t *testing.T) {
 }
 
 func TestFence_Orders(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for i := range 50 {
 			data, flag := pattern(2000, i), []byte{byte(i + 1)}
@@ -195,7 +195,7 @@ func TestFence_Orders(t *testing.T) {
 }
 
 func TestErrors_OfTheCaller(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.both()
 		ep, key, addr := p.a.ep, p.a.key, p.b.mem.Addr()
 		result := new(uint64)

@@ -46,7 +46,7 @@ func (p *pair) grown() *pair {
 }
 
 func TestTag_Sizes(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for i, size := range tagSizes {
 			data, buf := pattern(size, i), make([]byte, size+1)
@@ -78,7 +78,7 @@ func TestTag_Sizes(t *testing.T) {
 
 // TestTag_Partial: a receive is posted when only a part of its message has come.
 func TestTag_Partial(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.grown()
 		const size = 100_000
 		data, buf := pattern(size, 3), make([]byte, size)
@@ -93,7 +93,7 @@ func TestTag_Partial(t *testing.T) {
 }
 
 func TestTag_Truncated(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		for _, size := range []int{9, 500, 15000} {
 			for _, expected := range []bool{true, false} {
@@ -123,7 +123,7 @@ func TestTag_Truncated(t *testing.T) {
 // TestTag_Masks: a receive gets the earliest message that it fits, a message the earliest
 // receive.
 func TestTag_Masks(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		var sent []*Request
 		for i, tag := range []uint64{0x11, 0x21, 0x12, 0x11} {
@@ -162,7 +162,7 @@ func TestTag_Masks(t *testing.T) {
 // TestTag_Order: messages of all lengths are received in the order in which they were sent,
 // also those that had to wait for a lane, for queues or for credit.
 func TestTag_Order(t *testing.T) {
-	overAll(t, func(t *testing.T, p *pair) {
+	overEvery(t, func(t *testing.T, p *pair) {
 		p.connect()
 		const n = 48 // less than a window, as those of one tag are received before the next
 		var sent []*Request

@@ -190,9 +190,9 @@ func (c *crowd) next(p *pairing) {
 func TestTuple_ManyRanks(t *testing.T) {
 	cfg := tupleq
 	cfg.TupleqMax = 12 // of 16 at each rank
-	many := 64
-	if testing.Short() {
-		many = 16
+	many := 16
+	if testenv.Sweep() {
+		many = 64
 	}
 	t.Run("queues", func(t *testing.T) { manyRanks(newCrowd(t, many, overMemory(cfg)), 150) })
 	t.Run("xrc", func(t *testing.T) {
