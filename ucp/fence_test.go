@@ -72,13 +72,17 @@ func TestFence_Matrix(t *testing.T) {
 		put("short", 8, false), put("bcopy", 2000, false), put("fragments", blockLen, false), put("zcopy", blockLen, true),
 		add("post", uct.AtomicAdd, 8, false), add("fetch", uct.AtomicAdd, 8, true), add("emulated", uct.AtomicSwap, 4, false),
 	}
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
 	overAll(t, func(t *testing.T, p *pair) {
 		p.both()
 		for _, f := range []*fenceCase{{&p.a, &p.b}, {&p.b, &p.a}} {
 			for _, first := range ways {
 				for _, second := range ways {
 					clear(f.to.mem.Bytes()[:2*blockLen])
-					for i := 1; i <= 3; i++ {
+					for i := 1; i <= rounds; i++ {
 						p.fence(f, first, second, i)
 					}
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -36,6 +37,7 @@ func (p *pair) ask(i int, lane wireup.MsgLane) {
 // TestHalfOpen_GoAgain: connections that untrusted peers ask for and never make are bounded
 // while they are there, and go.
 func TestHalfOpen_GoAgain(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine, and some thousand handshakes")
 	for _, tc := range []struct {
 		name string
 		lane wireup.MsgLane
@@ -96,6 +98,7 @@ func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 // TestAnswers_AreBounded: a peer that asks for atomics and takes no answers loses its EP,
 // and what waited for it is given back.
 func TestAnswers_AreBounded(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine, and some thousand requests")
 	p, f := fakePair(t, Config{}, likeTCP())
 	p.connect().warm()
 	eps := slices.Collect(p.b.w.eps.All())

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -142,7 +143,7 @@ func TestAtomics_BothSidesAtOnce(t *testing.T) {
 		key, err := self.Unpack(p.b.mem.Pack())
 		require.NoError(t, err)
 		defer key.Close()
-		const n = 200
+		n := testenv.Rounds(200, 2000)
 		for range n {
 			require.NoError(t, p.a.ep.AtomicPost(uct.AtomicAdd, 4, 1, p.b.mem.Addr()+4, p.a.key))
 			require.NoError(t, self.AtomicPost(uct.AtomicAdd, 4, 1, p.b.mem.Addr()+4, key))
