@@ -31,7 +31,7 @@ func TestCompareUCX_RunsBothPrograms(t *testing.T) {
 	t.Setenv(asPerftest, "1")
 	testenv.SkipSweep(t, "starts some twenty pairs of processes of another program, each of which spins")
 	code, out, errs := perftest(t, "compare-ucx", "-q", "--only", "^(self/put_pp|sm/am_lat)", "--rounds", "1",
-		"--time", "100us", "-o", "json")
+		"--time", "100us", "--limit", testenv.Watchdog.String(), "-o", "json")
 	require.Equal(t, exitOK, code, errs)
 	d := json.NewDecoder(strings.NewReader(out))
 	var conditions compare.Conditions

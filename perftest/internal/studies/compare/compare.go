@@ -74,10 +74,11 @@ func (r *comparer) pairs(ctx context.Context, c Case) (all []Pair, err error) {
 }
 
 // Limits of the operations of a run. So few for a start that they take no longer
-// than a run should even where each takes 10 us, or moves its bytes at 2 GB/s; and
-// so many as fit into the counters of both programs.
+// than a run should even where each takes 10 us, or, in 100 ms, moves its bytes at 2 GB/s;
+// and so many as fit into the counters of both programs.
 const (
 	trialOps   = 10_000
+	trialTime  = 10 * time.Microsecond // of an operation
 	trialBytes = 256 << 20
 	minOps     = 100
 	maxOps     = 1 << 28
@@ -86,7 +87,8 @@ const (
 // ops finds out how many operations take as long as a run should, by a run that
 // does not count.
 func (r *comparer) ops(ctx context.Context, s side, c Case) (int, error) {
-	ns, err := s.run(ctx, c, min(trialOps, trialBytes/c.Size))
+	trial := max(minOps, int(min(trialOps, r.plan.Time/trialTime)))
+	ns, err := s.run(ctx, c, min(trial, trialBytes/c.Size))
 	if err != nil {
 		return 0, err
 	}

@@ -65,8 +65,8 @@ func TestCompare_TakesTurnsWithProbesBetween(t *testing.T) {
 	require.Len(t, rows, 1)
 	assert.Len(t, rows[0].Pairs, 3)
 	assert.InDelta(t, 0.5, rows[0].Ratio.Median, 1e-9)
-	assert.Equal(t, []int{trialOps, 10_000, 10_000, 10_000}, ucx.ops, "1 ms of 100 ns each")
-	assert.Equal(t, []int{trialOps, 20_000, 20_000, 20_000}, ours.ops)
+	assert.Equal(t, []int{minOps, 10_000, 10_000, 10_000}, ucx.ops, "1 ms of 100 ns each")
+	assert.Equal(t, []int{minOps, 20_000, 20_000, 20_000}, ours.ops)
 }
 
 func TestCompare_LoopbackIsNotProbed(t *testing.T) {
@@ -160,18 +160,23 @@ func TestCompare_EndsWithTheContext(t *testing.T) {
 
 func TestOps_Limits(t *testing.T) {
 	for _, c := range []struct {
+		time  time.Duration
 		ns    float64
 		size  int
 		trial int
 		want  int
 	}{
-		{100, 8, trialOps, 10_000},
-		{1e-9, 8, trialOps, maxOps},
-		{1e9, 8, trialOps, minOps},
-		{1e5, mib, trialBytes / mib, minOps},
+		{defaultTime, 100, 8, trialOps, 1_500_000},
+		{defaultTime, 1e-9, 8, trialOps, maxOps},
+		{defaultTime, 1e9, 8, trialOps, minOps},
+		{defaultTime, 1e7, mib, trialBytes / mib, minOps},
+		{2 * time.Millisecond, 100, 8, 200, 20_000}, // a short run has a short trial
+		{time.Microsecond, 100, 8, minOps, minOps},
 	} {
 		s := &script{ns: []float64{c.ns}}
-		got, err := newComparer(s, s, 50).ops(t.Context(), s, Case{Size: c.size})
+		r := newComparer(s, s, 50)
+		r.plan.Time = c.time
+		got, err := r.ops(t.Context(), s, Case{Size: c.size})
 		require.NoError(t, err)
 		assert.Equal(t, c.want, got)
 		assert.Equal(t, []int{c.trial}, s.ops)
