@@ -155,6 +155,9 @@ var kinds = []struct{ transport, test string }{
 func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
+			if c.transport == "rc" {
+				testenv.SkipSweep(t, "as over sm")
+			}
 			t.Parallel()
 			p := endlessTest(t, c.test, "-x", c.transport)
 			require.NoError(t, syscall.Kill(p.target, syscall.SIGKILL))
@@ -168,6 +171,9 @@ func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 func TestProcess_KilledServerEndsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
+			if c.transport == "rc" {
+				testenv.SkipSweep(t, "as over sm")
+			}
 			t.Parallel()
 			server, addr := serving(t)
 			client := measuring(t, c.test, "client", addr, "-x", c.transport)
