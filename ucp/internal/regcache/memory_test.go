@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,9 +109,6 @@ func getNew(t *testing.T, c *Cache[uct.Mem]) *uatomic.Bool {
 	return collected
 }
 
-// collectLimit is far more than the collections take that find a block free.
-const collectLimit = 30 * time.Second
-
 // TestCache_IdleMemoryIsKeptUntilDeregistered: with each domain.
 func TestCache_IdleMemoryIsKeptUntilDeregistered(t *testing.T) {
 	eachDomain(t, func(t *testing.T, md uct.MD) {
@@ -123,7 +119,7 @@ func TestCache_IdleMemoryIsKeptUntilDeregistered(t *testing.T) {
 		}
 		require.False(t, collected.Load())
 		require.NoError(t, c.Purge())
-		testenv.ProgressWithin(t, collectLimit, func() bool {
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 			runtime.GC()
 			return collected.Load()
 		})
@@ -161,7 +157,7 @@ func TestCache_DeregistersBeforeItLetsGo(t *testing.T) {
 	}
 	next := getNew(t, c)
 	require.Equal(t, 1, deregistered)
-	testenv.ProgressWithin(t, collectLimit, func() bool {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
 		runtime.GC()
 		return collected.Load()
 	})
