@@ -538,15 +538,16 @@ func TestListener_Untrusted(t *testing.T) {
 		t.Run(n.name, func(t *testing.T) {
 			p := newPair(t, real("sm", "sm"), Config{WireupTimeout: 50 * time.Millisecond})
 			l := p.b.listen(t, n.network, n.address(t), ListenConfig{})
-			assert.Empty(t, p.hangUp(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
-			assert.EqualValues(t, 1, p.stat("/listen.malformed_hellos"))
-
-			said := p.hangUp(l.untrusted(hello([]byte("no address"))))
+			// On a busy machine what was said may be read too late, as if nothing was said.
+			for p.stat("/listen.malformed_hellos") == 0 {
+				assert.Empty(t, p.hangUp(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
+			}
+			said := p.told(l, []byte("no address"))
 			require.Len(t, said, 12)
 			assert.Equal(t, []byte{3, 3}, said[6:8], "REJECT, malformed")
 			assert.EqualValues(t, 1, p.stat("/listen.rejected"))
 
-			said = p.hangUp(l.untrusted(hello(p.a.w.Address())))
+			said = p.told(l, p.a.w.Address())
 			require.Greater(t, len(said), 12)
 			assert.Equal(t, []byte{2, 0}, said[6:8], "ACCEPT")
 			assert.EqualValues(t, 1, p.stat(".expired_eps"))
@@ -554,6 +555,15 @@ func TestListener_Untrusted(t *testing.T) {
 			assert.Empty(t, l.events, "nobody has come")
 		})
 	}
+}
+
+// told is what a dialer is told that says HELLO with an address and nothing more; another one
+// says it if that was read too late.
+func (p *pair) told(l *watched, address []byte) (said []byte) {
+	for len(said) == 0 {
+		said = p.hangUp(l.untrusted(hello(address)))
+	}
+	return said
 }
 
 // TestListener_UntrustedWhileBusy: the worker makes no progress, and is then closed, which
