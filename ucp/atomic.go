@@ -150,6 +150,9 @@ func (e *EP) newAtomic(s *stage, op uct.AtomicOp, size int, raddr uint64, key *R
 	if why := key.denies(raddr, size, uct.AccessRemoteAtomic); why != "" {
 		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)
 	}
+	if why := e.lacks(wireup.AMO); why != nil {
+		return nil, e.errorOf(a, why)
+	}
 	if !e.peer.Best[wireup.AMO].OK {
 		if !e.peer.Best[wireup.AM].OK {
 			return nil, e.wrong(a, ucs.ErrUnsupported, e.w.unreachable(wireup.AMO, e.peer.Addr))

@@ -94,6 +94,9 @@ func (e *EP) failure(a action, st ucs.Status) *Error {
 	if e.err != nil && st == e.cause {
 		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Via: e.err.Via, Err: e.err.Err, failed: true}
 	}
+	if why := e.lacks(a.stage.role); why != nil && st == e.link.lost.status {
+		return e.errorOf(a, why)
+	}
 	return e.errorOf(a, st.Err())
 }
 

@@ -142,8 +142,8 @@ func (e *EP) transport(role wireup.Role) *iface {
 	if x := e.lane(role); x != nil {
 		return x.Iface
 	}
-	if best := e.peer.Best[role]; best.OK {
-		return e.w.ifaces[best.Local]
+	if e.reachable(role) {
+		return e.w.ifaces[e.peer.Best[role].Local]
 	}
 	return nil
 }

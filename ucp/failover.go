@@ -12,8 +12,9 @@ import (
 // A lane that breaks goes out of its roles, here and at the peer, and the next best pair of
 // transports takes its place. What had not been posted to it moves; what had been posted
 // ends with the reason, and the next flush reports it, since it may have left puts behind
-// of which no request knows. The EP fails with the reason when a role that is needed has no
-// lane left, and at once when the reason says that the peer is gone.
+// of which no request knows. A role that has no lane left is lost: what needs it ends with the
+// reason (lostrole.go). The EP fails with the reason when that leaves it no lane that is of use,
+// or none for messages, and at once when the reason says that the peer is gone.
 
 // peerGone reports that err says something about the peer, and not about the transport.
 func peerGone(err error) bool {
@@ -186,7 +187,7 @@ func (e *EP) learn(r *Request, st ucs.Status) ucs.Status {
 		if r.stage.tells {
 			l.reported()
 		}
-		if st == why {
+		if st == why || st == l.lost.status && r.stage.role != noRole && e.lacks(r.stage.role) != nil {
 			return st
 		}
 	}

@@ -19,6 +19,7 @@ type link struct {
 	rails   railSet      // of lanes, those that share what takes long
 	group   int          // in Worker.groups, of their domains; -1 if that is one
 	tried   []error      // why transports were given up
+	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
 	losses     uint64     // lanes that broke
@@ -80,6 +81,8 @@ func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 		}
 	case wireup.RetireLane:
 		l.retire(&l.lanes.All[act.Lane], act.Status)
+	case wireup.LoseRoles:
+		l.lose(act.Roles, act.Status)
 	case wireup.FailEP:
 		l.failed(act.Status, act.Why)
 	}
@@ -91,19 +94,24 @@ func (l *link) failed(st ucs.Status, why string) {
 		l.e.startOver()
 		return
 	}
-	err := st.Err()
 	for i := range l.lanes.All {
 		if x := &l.lanes.All[i]; x.Failed != nil {
 			l.tried = append(l.tried, x.Iface.failure(x.Failed))
 		}
 	}
-	if len(l.tried) > 0 {
-		err = ucs.Because(st, ucs.Join(l.tried...))
-	}
+	err := l.because(st)
 	if why != "" {
 		err = fmt.Errorf("%s: %w", why, err)
 	}
 	l.e.fail(st, err, nil)
+}
+
+// because is the error of a status for which transports were given up.
+func (l *link) because(st ucs.Status) error {
+	if len(l.tried) > 0 {
+		return ucs.Because(st, ucs.Join(l.tried...))
+	}
+	return st.Err()
 }
 
 // open makes the transport endpoint of a lane.

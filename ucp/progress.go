@@ -95,12 +95,17 @@ func (e *EP) deferredWork() {
 	}
 }
 
-// connect asks for the lanes that operations need.
+// connect asks for the lanes that operations need. That of messages comes first: with it, an
+// EP goes on that gets none for another role. One that has messages needs it.
 func (e *EP) connect() {
 	needs := e.needs
 	e.needs = 0
 	if e.link == nil {
 		e.makeLink()
+	}
+	if e.msgs != nil && e.link.lanes.Use[wireup.AM] == nil && e.peer.Best[wireup.AM].OK || needs.Has(wireup.AM) {
+		needs &^= wireup.Set(wireup.AM)
+		e.handle(wireup.Event{Kind: wireup.NeedLane, Role: wireup.AM})
 	}
 	for p := range wireup.Aux {
 		if needs.Has(p) && e.state < epFailed {

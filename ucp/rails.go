@@ -201,17 +201,9 @@ func (r *Request) keyed(x *lane, err error) error {
 	if unknown == nil && !errors.Is(err, errNoPieces) {
 		return err
 	}
-	whole := r
-	for whole != nil && whole.stage.instead == nil {
-		whole = whole.parent
-	}
-	if whole == nil { // the caller's
+	if !r.unreached() { // the caller's
 		return err
 	}
-	for p := r; p != whole; p = p.parent {
-		p.flags |= reqUnreached
-	}
-	whole.flags |= reqUnreached
 	r.fail(cmp.Or(r.ep.link.lanes.LastLost(), statusOf(err)))
 	return nil
 }

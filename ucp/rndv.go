@@ -181,7 +181,7 @@ func (r *Request) askAnew(by *schemeStages) error {
 // open is the key of the first n bytes of the data; nil if they cannot be got. One that
 // makes no sense is counted, and the data comes in fragments then.
 func (a *announced) open(n int) *RKey {
-	if len(a.key) == 0 || !a.e.peer.Best[wireup.RMA].OK {
+	if len(a.key) == 0 || !a.e.reachable(wireup.RMA) {
 		return nil
 	}
 	key, err := a.msgs.unpack(a.key)

@@ -142,7 +142,7 @@ func (r *Request) reply(m *wire.RTR) *Request {
 // target is the key of the memory that the receiver wants the data in; nil if it is to be
 // sent in fragments, which the receiver takes always.
 func (e *EP) target(m *wire.RTR) *RKey {
-	if len(m.Key) == 0 || !e.peer.Best[wireup.RMA].OK {
+	if len(m.Key) == 0 || !e.reachable(wireup.RMA) {
 		return nil
 	}
 	key, err := e.msgs.unpack(m.Key)

@@ -113,6 +113,10 @@ func (r *Request) launch() {
 	s := r.stage
 	held := e.fences > 0 && r.flags&reqAhead == 0 && !s.ahead || s.inOrder && e.msgs.holdsBack(r)
 	if s.role != noRole && (held || s.lacksLane(e)) || s.admit != nil && !s.admit(r) {
+		if !held && e.lacks(s.role) != nil {
+			r.loseLane()
+			return
+		}
 		e.wait(r)
 		return
 	}

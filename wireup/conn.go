@@ -131,16 +131,31 @@ func (c *Conn) count(role Role) (n int) {
 	return n
 }
 
-// Survives reports that the connection goes on if a lane breaks: each role that this
-// side needs, but for the bandwidth roles, keeps a lane or gets another one.
+// Survives reports that the connection goes on if a lane breaks: the role of active messages
+// gets another one, if it had that; and so does one of the other roles, or a lane is left that
+// is of use.
 func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
+	had := x.roles & c.wanted &^ sharedRoles
+	lost := had
 	for role := range Aux {
-		if c.wanted.Has(role) && !role.shared() && x.roles.Has(role) && c.count(role) == 1 && len(c.plan(role, Rails{}, x)) == 0 {
-			return false
+		if lost.Has(role) && len(c.plan(role, Rails{}, x)) > 0 {
+			lost &^= Set(role)
 		}
 	}
-	return true
+	return lost == 0 || !lost.Has(AM) && (lost != had || c.useful(x))
+}
+
+// useful reports that there is a lane besides one, which may be nil, that this side needs for
+// more than bandwidth, or that the peer has asked for.
+func (c *Conn) useful(but *lane) bool {
+	for i := range c.lanes {
+		l := &c.lanes[i]
+		if l != but && l.state != laneFree && l.state != laneBroken && (l.roles&^sharedRoles != 0 || !l.initiator) {
+			return true
+		}
+	}
+	return false
 }
 
 // Quiet reports that no handshake is under way: nothing will be sent or is
@@ -187,7 +202,7 @@ func (c *Conn) Handle(ev Event) []Action {
 	switch ev.Kind {
 	case NeedLane:
 		c.wanted |= Set(ev.Role)
-		c.need(ev.Role)
+		c.lose(c.need(ev.Role))
 	case MsgReceived:
 		c.message(ev.Msg)
 	case LaneOpened:
@@ -216,15 +231,15 @@ func (c *Conn) Handle(ev Event) []Action {
 func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 
 // need gives a role its lanes: those that exist already for the best pairs, and new
-// ones.
-func (c *Conn) need(role Role) {
+// ones. It returns the role if it has none then, though it must have one.
+func (c *Conn) need(role Role) (lost Roles) {
 	limit := c.p.Rails.of(role)
 	if role >= Aux || c.count(role) >= limit {
-		return
+		return 0
 	}
 	for _, best := range c.Plan(role) {
 		if c.count(role) >= limit {
-			return
+			return 0
 		}
 		i := c.find(best.Local, best.Remote)
 		if i >= 0 {
@@ -236,12 +251,26 @@ func (c *Conn) need(role Role) {
 			c.lanes[i].roles |= Set(role)
 		} else if c.count(role) == 0 && !role.shared() {
 			c.fail(ucs.StatusNoResource, "too many lanes")
-			return
+			return 0
 		}
 	}
 	if c.count(role) == 0 && !role.shared() {
-		c.fail(c.lastErr, "no lane left for "+role.String())
+		return Set(role)
 	}
+	return 0
+}
+
+// lose ends the use of roles that have no pair left. Without active messages, or with no other
+// lane that is of use, it ends the connection.
+func (c *Conn) lose(roles Roles) {
+	if roles == 0 || c.over {
+		return
+	}
+	if c.wanted &^= roles; !roles.Has(AM) && c.useful(nil) {
+		c.do(Action{Kind: LoseRoles, Roles: roles, Status: c.lastErr})
+		return
+	}
+	c.fail(c.lastErr, "no lane left for "+roles.String())
 }
 
 // find returns the lane of a pair, or -1.
@@ -407,11 +436,13 @@ func (c *Conn) exclude(l, r int, st ucs.Status) {
 
 // needAgain asks for successors of the lanes that roles have lost.
 func (c *Conn) needAgain() {
+	var lost Roles
 	for role := range Aux {
 		if c.wanted.Has(role) && !c.over {
-			c.need(role)
+			lost |= c.need(role)
 		}
 	}
+	c.lose(lost)
 }
 
 // fail ends the connection for a reason on this side.

@@ -44,6 +44,7 @@ const (
 	ActivateLane                   // Lane is ready for Roles
 	RetireLane                     // Lane broke, for Status: use it no more; CloseLane follows
 	CloseLane                      // close the uct EP of Lane, for Status; its number may be used again
+	LoseRoles                      // no pair is left for Roles, for Status; other lanes are
 	FailEP                         // the connection is over, for Status
 )
 
@@ -59,6 +60,6 @@ type Action struct {
 	Roles    Roles
 	Msg      *Msg
 	Again    bool       // SendMsg: it repeats what was not answered
-	Status   ucs.Status // FailEP, RetireLane, CloseLane: why
+	Status   ucs.Status // FailEP, LoseRoles, RetireLane, CloseLane: why
 	Why      string     // FailEP: for people
 }

@@ -29,7 +29,9 @@ func (r Role) String() string {
 
 // shared reports that r is a bandwidth role. It has lanes besides those of the other roles,
 // and a connection goes on without.
-func (r Role) shared() bool { return r == RMABW || r == AMBW }
+func (r Role) shared() bool { return sharedRoles.Has(r) }
+
+const sharedRoles = Roles(1<<RMABW | 1<<AMBW)
 
 // Roles is a set of roles, one bit for each.
 type Roles uint8

@@ -180,6 +180,8 @@ func (s *side) carryOut(act Action) (Event, bool) {
 	case CloseLane:
 		s.logf("close lane %d", act.Lane)
 		*l = simLane{}
+	case LoseRoles:
+		s.logf("lose %s: %s", act.Roles, act.Status)
 	case FailEP:
 		s.logf("fail: %s", strings.TrimPrefix(act.Why+": "+act.Status.String(), ": "))
 		s.err = act.Status
