@@ -335,6 +335,9 @@ func (e *fakeEP) Close() error {
 	}
 	e.closed = true
 	e.i.eps = slices.DeleteFunc(e.i.eps, func(x *fakeEP) bool { return x == e })
+	if err := e.i.f.failing("close " + e.i.kind.name); err != nil {
+		return err
+	}
 	if e.i.kind.late {
 		return nil
 	}

@@ -84,7 +84,7 @@ type Worker struct {
 	lateKeys  bool                      // Config.KeyResolve is ResolveAtOp
 	lendLimit time.Duration             // how long a call that was given up waits for its buffer
 	closed    bool
-	errs      []error // of closing transport endpoints, for Close
+	errs      closeErrors
 	stats     workerStats
 
 	listening listening
@@ -244,7 +244,9 @@ func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
 // StatusCanceled; flush first to avoid that. Peers are told by each transport that they
 // are connected over, which takes microseconds, or if one does not take the notice some
 // 100 ms; then it finds out by itself. Close memory after the worker: a peer in the middle
-// of an access then has ErrPeerClosed, and not ErrRemoteAccess. Idempotent.
+// of an access then has ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error tells of
+// everything that did not close in order, transport endpoints since the worker was made
+// included: the first 16, and how many more.
 //
 // Any goroutine may close a worker whose owner is in a blocking call, such as Serve: the
 // call ends with an error that wraps ErrClosed once the worker is closed. Otherwise it is
@@ -270,7 +272,7 @@ func (w *Worker) Close() error {
 	for _, e := range eps {
 		e.destroy()
 	}
-	errs := append(w.errs, w.engine.Stop()...)
+	errs := append(w.errs.all(), w.engine.Stop()...)
 	for _, e := range eps {
 		e.finishClose()
 	}
@@ -302,10 +304,33 @@ func (w *Worker) forceClose(e *EP) {
 }
 
 // keep notes an error for Close.
-func (w *Worker) keep(err error) {
-	if err != nil {
-		w.errs = append(w.errs, err)
+func (w *Worker) keep(err error) { w.errs.add(err) }
+
+// closeErrors are errors of what was closed while the worker was in use.
+type closeErrors struct {
+	first []error // at most maxCloseErrors
+	more  int     // that came after them
+}
+
+// maxCloseErrors bounds them where each of many EPs leaves one.
+const maxCloseErrors = 16
+
+func (c *closeErrors) add(err error) {
+	switch {
+	case err == nil:
+	case len(c.first) < maxCloseErrors:
+		c.first = append(c.first, err)
+	default:
+		c.more++
 	}
+}
+
+// all lists the errors that were kept, and how many were not.
+func (c *closeErrors) all() []error {
+	if c.more == 0 {
+		return c.first
+	}
+	return append(c.first, fmt.Errorf("and %d errors more", c.more))
 }
 
 // adopt hands out a connection that the peer has made already under the number

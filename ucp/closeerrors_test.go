@@ -1,0 +1,30 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestWorkerClose_TellsOfABoundedNumber: of transport endpoints that did not close in order the
+// first are told, and how many more there were.
+func TestWorkerClose_TellsOfABoundedNumber(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeSM())
+	for i := range 100 {
+		f.failNext("close fsm", fmt.Errorf("%w: close %d", ucs.ErrIO, i))
+		x := end{w: p.a.w}
+		x.dial(t, &p.b)
+		require.NoError(t, p.finish(x.ep.Put([]byte{1}, x.key.Addr(), x.key, nil)))
+		require.NoError(t, p.finish(x.ep.Close(CloseForce)))
+		assert.Empty(t, f.fail)
+	}
+	err := p.a.w.Close()
+	require.ErrorIs(t, err, ucs.ErrIO)
+	assert.ErrorContains(t, err, "close 0; ")
+	assert.ErrorContains(t, err, "close 15; and 84 errors more")
+	assert.NotContains(t, err.Error(), "close 16")
+}
