@@ -136,8 +136,7 @@ func (w *Worker) newDialed(a *bootstrap.Answer) (*EP, error) {
 		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
 	}
 	e := &EP{w: w, peer: p}
-	w.peers.Hold(p)
-	e.id = w.eps.Add(e)
+	w.hold(e)
 	e.makeLinkTo(a.EP)
 	e.need(wireup.AM)
 	e.connectEagerly()

@@ -109,10 +109,16 @@ func (e *EP) connectEagerly() {
 // addEP makes an EP and enters it in the worker's tables.
 func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	e := &EP{w: w, peer: p, seq: seq}
-	w.peers.Hold(p)
-	e.id = w.eps.Add(e)
+	w.hold(e)
 	w.names.Enter(p.Addr.UUID, seq, e)
 	return e
+}
+
+// hold counts an EP for its peer, and names it, until it is destroyed.
+func (w *Worker) hold(e *EP) {
+	w.peers.Hold(e.peer)
+	w.names.Hold(e.peer.Addr.UUID)
+	e.id = w.eps.Add(e)
 }
 
 // Worker is the worker that the EP was made from.
@@ -421,6 +427,7 @@ func (e *EP) destroy() {
 		e.link = nil
 	}
 	e.w.eps.Remove(e.id)
+	e.w.names.Drop(e.peer.Addr.UUID)
 	e.w.peers.Drop(e.peer)
 	e.finishClose()
 }

@@ -319,8 +319,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, passive: true}
-	w.peers.Hold(p)
-	e.id = w.eps.Add(e)
+	w.hold(e)
 	e.begin()
 	if w.listening.expected == nil {
 		w.listening.expected = map[*EP]*expected{}

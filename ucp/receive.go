@@ -115,8 +115,7 @@ func (w *Worker) newPassive(m *wireup.Msg) *EP {
 		return nil
 	}
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true}
-	w.peers.Hold(p)
-	e.id = w.eps.Add(e)
+	w.hold(e)
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}

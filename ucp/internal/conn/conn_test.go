@@ -30,6 +30,48 @@ func TestNames(t *testing.T) {
 	assert.Zero(t, numbered+called)
 }
 
+// TestNames_RemembersSomeThatHaveGone: the numbers of a peer without a connection go on where they
+// were, but for one that has been away for long. One with a connection is never forgotten.
+func TestNames_RemembersSomeThatHaveGone(t *testing.T) {
+	var n Names[string]
+	n.Init()
+	visit := func(uuid uint64) uint32 {
+		seq := n.Take(uuid)
+		n.Hold(uuid)
+		n.Drop(uuid)
+		return seq
+	}
+	stays, returns := uint64(1), uint64(2)
+	n.Take(stays)
+	n.Hold(stays)
+	for i := range uint64(10 * maxGone) {
+		visit(100 + i)
+		if i%(maxGone/2) == 0 {
+			assert.Equal(t, uint32(i/(maxGone/2)), visit(returns))
+		}
+		require.LessOrEqual(t, len(n.next), maxGone+1)
+	}
+	assert.Equal(t, uint32(1), n.Take(stays))
+	assert.Equal(t, uint32(0), n.Take(100), "it is forgotten")
+	assert.Equal(t, uint32(1), n.Take(100+10*maxGone-1), "the latest is not")
+	for range 3 * maxGone { // many visits of one peer take no place from each other
+		visit(returns)
+	}
+	assert.LessOrEqual(t, len(n.next), maxGone+2)
+}
+
+// TestNames_NothingOfPeersThatCalled: a peer of which no number was taken leaves nothing.
+func TestNames_NothingOfPeersThatCalled(t *testing.T) {
+	var n Names[string]
+	n.Init()
+	n.Hold(1)
+	n.Hold(1)
+	n.Drop(1)
+	n.Drop(1)
+	assert.Empty(t, n.next)
+	assert.Empty(t, n.gone)
+}
+
 func TestInbox_IsBounded(t *testing.T) {
 	var b Inbox
 	msg := []byte{1}

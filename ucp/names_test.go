@@ -1,0 +1,62 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// goneFor makes EPs of a to as many peers that go again as make it forget any other one.
+func (p *pair) goneFor(t *testing.T) {
+	t.Helper()
+	const enough = 1025
+	addr := *p.b.w.addr
+	for range enough {
+		addr.UUID++
+		packed, err := addr.Pack()
+		require.NoError(t, err)
+		ep, err := p.a.w.NewEP(packed, EPConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(ep.Close(CloseForce)))
+	}
+}
+
+// TestNames_APeerThatComesBack: both sides go on with the same number when a peer comes back, and
+// then one connection serves both, though one of them has not closed the first one yet.
+func TestNames_APeerThatComesBack(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.both()
+	p.checkMessages(&p.a, &p.b)
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.until(func() bool { return p.b.ep.Err() != nil })
+	old := p.b.ep
+	p.both()
+	p.checkMessages(&p.a, &p.b)
+	p.checkMessages(&p.b, &p.a)
+	assert.Equal(t, 1, p.a.w.eps.Len())
+	assert.Equal(t, 2, p.b.w.eps.Len())
+	require.NoError(t, p.finish(old.Close(CloseForce)))
+}
+
+// TestNames_APeerThatWasForgotten: one side begins anew with number 0, and the other one does not,
+// as it has not closed its end. Each has a connection of its own then, and nothing is mixed up.
+func TestNames_APeerThatWasForgotten(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.both()
+	p.checkMessages(&p.a, &p.b)
+	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+	p.until(func() bool { return p.b.ep.Err() != nil })
+	old := p.b.ep
+	p.goneFor(t)
+	p.both()
+	require.Zero(t, p.a.ep.seq, "it is forgotten")
+	p.checkMessages(&p.a, &p.b)
+	p.checkMessages(&p.b, &p.a)
+	require.ErrorIs(t, old.Err(), ucs.ErrPeerClosed)
+	require.NoError(t, p.a.ep.Err())
+	require.NoError(t, p.b.ep.Err())
+	require.NoError(t, p.finish(old.Close(CloseForce)))
+}
