@@ -323,8 +323,12 @@ var closeStage = stage{name: "close", role: noRole}
 // every operation has ended and the notice is on its way, or the peer has taken nothing
 // for Config.WireupTimeout; the peer need not take it. A nil request says
 // that it is closed already. Closing an EP that has failed always succeeds, and
-// closing twice is ErrClosed.
+// closing twice is ErrClosed, but that CloseForce cuts a CloseFlush off whose operations have
+// not ended: then both requests end as one.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
+	if e.state == epClosing && !e.ending && mode == CloseForce {
+		return e.closeAnyway()
+	}
 	if e.ending || e.state == epClosing || e.state == epClosed {
 		return nil, errClosed
 	}
@@ -342,6 +346,15 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 		e.stop()
 		e.drain()
 	}
+	return r.started()
+}
+
+// closeAnyway is Close where an earlier one still waits for operations.
+func (e *EP) closeAnyway() (*Request, error) {
+	r := e.w.newRequest(e, &closeStage)
+	e.closing.parent = r
+	e.abort(ucs.StatusCanceled)
+	e.leave()
 	return r.started()
 }
 

@@ -116,7 +116,7 @@ func (r *Request) drained() {
 	e := r.ep
 	r.settle(r.comp.Status)
 	switch {
-	case e.ending:
+	case e.ending || e.aborting != ucs.StatusOK: // that leaves itself
 	case e.msgs.awaits():
 		e.msgs.leaving = true
 	default:

@@ -243,7 +243,7 @@ func (m *messages) awaits() bool { return m != nil && m.awaited.first != nil }
 // goOnLeaving goes on with EP.Close when the peer has told all there is to tell. What this
 // side told last may still be queued, so operations are waited for once more.
 func (e *EP) goOnLeaving() {
-	if m := e.msgs; m != nil && m.leaving && m.awaited.first == nil && e.state == epClosing {
+	if m := e.msgs; m != nil && m.leaving && m.awaited.first == nil && e.state == epClosing && !e.ending {
 		m.leaving = false
 		e.drain()
 	}

@@ -1,0 +1,53 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// TestClose_ForceCutsAFlushOff: where operations do not end, or a message is not received, the
+// first Close waits; a second one by force ends both, and the operations.
+func TestClose_ForceCutsAFlushOff(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		op   func(p *pair) (*Request, error)
+	}{
+		{"get", func(p *pair) (*Request, error) {
+			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
+			return p.a.ep.Get(make([]byte, 9000), p.b.mem.Addr(), p.a.key, nil)
+		}},
+		{"put", func(p *pair) (*Request, error) { // ends, and its flush does not
+			p.a.ep.lane(wireup.RMA).EP.(*fakeEP).i.frozen = true
+			return p.a.ep.Put(make([]byte, 100), p.b.mem.Addr(), p.a.key, nil)
+		}},
+		{"message", func(p *pair) (*Request, error) { return p.a.ep.TagSend(1, make([]byte, memLen), nil) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+			p.connect().warm()
+			r, err := tc.op(p)
+			require.NoError(t, err)
+			first, err := p.a.ep.Close(CloseFlush)
+			require.NoError(t, err)
+			for range 100 {
+				p.step()
+			}
+			require.False(t, first.Done())
+			_, err = p.a.ep.Close(CloseFlush)
+			require.ErrorIs(t, err, ucs.ErrClosed)
+			second, err := p.a.ep.Close(CloseForce)
+			require.NoError(t, p.finish(second, err))
+			require.NoError(t, p.finish(first, nil))
+			if r != nil {
+				require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+			}
+			_, err = p.a.ep.Close(CloseForce)
+			require.ErrorIs(t, err, ucs.ErrClosed)
+			p.until(func() bool { return p.a.w.eps.Len() == 0 && p.b.w.eps.Len() == 0 })
+		})
+	}
+}
