@@ -36,7 +36,7 @@ type window struct {
 	held   int64 // what it has
 	due    int64 // what was received since credit was given back last, as of settle
 	batch  int64 // as much as is given back at once
-	grown  bool  // size is more than the first window, or cannot be
+	grown  bool  // it was tried to make size more than the first window
 
 	// room is how long a message may be that nothing else has to be done for, in bytes: what
 	// may be held yet. Negative while there is something to be done for each; see admit.
@@ -183,7 +183,7 @@ func (e *EP) arrived(n int) bool {
 }
 
 // grow makes the window as large as the configuration says, while the budget of the worker
-// permits that.
+// permits that. One that finds no budget asks again whenever the peer is told of half a window.
 func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	more := w.ctx.cfg.eagerWindow() - a.size
@@ -194,6 +194,7 @@ func (e *EP) grow() {
 	w.granted += more
 	a.resize(a.size + more)
 	a.due += more
+	a.room += more
 }
 
 // received gives back the charge of a message of n bytes, which the user has now, and
@@ -215,6 +216,7 @@ func (m *messages) giveBack(n int64) {
 // may still keep is left for the next time.
 func (m *messages) grant() {
 	if e := m.e; e.state == epOpen && e.msgs == m {
+		e.grow()
 		left := e.w.active.inHand(m)
 		e.control(creditControl, 0, uint64(m.due-left))
 		m.due = left
