@@ -177,13 +177,27 @@ func (l *Listener) admit(conn net.Conn) {
 		return
 	}
 	r := newRequest(l, conn, from)
-	l.mu.Lock()
-	l.silent[r] = struct{}{}
-	l.mu.Unlock()
+	l.enter(r)
 	l.running.Go(func() {
 		r.serve()
 		<-l.slots
 	})
+}
+
+// enter gives a connection its time for the HELLO, which shortenHellos lessens.
+func (l *Listener) enter(r *Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = r.conn.SetDeadline(r.since.Add(l.cfg.HelloTimeout))
+	l.silent[r] = struct{}{}
+}
+
+// hangUp ends the reading of a HELLO.
+func (l *Listener) hangUp(r *Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.silent, r)
+	_ = r.conn.SetDeadline(past)
 }
 
 // takeSlot waits for a slot, and gives those who are silent less time; false if the listener is

@@ -96,10 +96,10 @@ func (r *Request) serve() {
 	<-r.hungUp
 }
 
-// readHello reads the HELLO. It reports false if there is none.
+// readHello reads the HELLO, within the time that Listener.enter has given. It reports false
+// if there is none.
 func (r *Request) readHello() bool {
-	_ = r.conn.SetDeadline(r.since.Add(r.l.cfg.HelloTimeout))
-	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetDeadline(past) })
+	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
 	defer stop()
 	h, body, err := receive(r.conn)
 	if err == nil && h.kind != kindHello {
