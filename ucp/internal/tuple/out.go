@@ -60,7 +60,7 @@ func (t *Out) open() {
 		t.askAt = math.MaxInt
 		return
 	case s.open >= s.cfg.Max:
-		s.evict()
+		s.makeRoom()
 		return
 	}
 	t.state, t.queues = outAsked, q

@@ -24,6 +24,7 @@ type Sender struct {
 	out     table[*Out]
 	open    int        // of these, those that are open or are to be
 	usual   uint64     // tagged messages that went the usual way
+	roomAt  uint64     // value of usual from which makeRoom looks again
 	through uint32     // number of the latest one that went through a queue; never 0
 	clock   uint64     // of the use of tuples
 	dead    ucs.Status // why nothing goes on any more
@@ -84,6 +85,15 @@ func (s *Sender) Uncount(number uint64) {
 		}
 		return true
 	})
+}
+
+// makeRoom evicts a tuple for a tag that wants a queue. Such a tag calls it with each message, so it
+// looks at the tags no more often than there are messages for each of them.
+func (s *Sender) makeRoom() {
+	if s.usual >= s.roomAt {
+		s.roomAt = s.usual + uint64(s.out.n)
+		s.evict()
+	}
 }
 
 // evict closes the tuple that was not used for the longest time and has nothing under way,

@@ -72,6 +72,42 @@ func (p *peer) got() (n uint64) {
 	return n
 }
 
+// TestEvict_LooksAtABoundedRate: a tag that finds no room for its queue does not have all others be
+// looked at for each of its messages, but for as many as there are tags.
+func TestEvict_LooksAtABoundedRate(t *testing.T) {
+	cfg := usual
+	cfg.Max = 2
+	w := newWorld(t, cfg, 1)
+	p := w.peers[0]
+	w.open(p, 1)
+	w.open(p, 2)
+	p.send(1, 8)
+	p.send(2, 8) // neither can be evicted
+	for tag := range uint64(5) {
+		p.send(100+tag, 8)
+		w.post(100+tag, exactMask, maxLen, false)
+	}
+	w.settle()
+	next := func() {
+		w.post(9, exactMask, maxLen, false)
+		p.send(9, 8)
+		w.settle()
+	}
+	next()
+	next() // it wants a queue, and finds no room
+	w.post(1, exactMask, maxLen, false)
+	w.settle()
+	n := 0
+	for ; p.Find(1) != nil && !p.Find(1).Usual(); n++ {
+		require.Less(t, n, 20, "it is evicted some time")
+		next()
+	}
+	assert.Greater(t, n, 2)
+	w.post(2, exactMask, maxLen, false)
+	w.settle()
+	w.check()
+}
+
 // TestSwitch_Wildcard: a queue that comes into being while a receive with a mask waits is closed
 // before it takes that.
 func TestSwitch_Wildcard(t *testing.T) {
