@@ -274,9 +274,55 @@ func targetFault(word uint32) verbs.EventType {
 
 // targetTable finds the responders of targets in shared domains by number, without a lock.
 // Several can have one number: the targets of different domains.
+//
+// Those whose targets are no more stay until there are twice as many as the last time that all
+// were looked at, or a number is wanted and none is left. Where that finds none to drop, it is not
+// done again for as many packets as there are responders: so a packet costs no look at each.
 type targetTable struct {
 	mu     sync.Mutex // for changes
+	n      int
 	bucket [targetBuckets]atomic.Pointer[queuePair]
+
+	// Under driving.
+	left  int // that the last look has left
+	skips int // packets that find no number before there is another look
+}
+
+// fewTargets is how many are not worth a look.
+const fewTargets = 64
+
+func (t *targetTable) size() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.n
+}
+
+// many reports that so many were added since the last look that another one is due.
+func (t *targetTable) many() bool { return t.size() >= 2*t.left+fewTargets }
+
+// look reports that there is to be a look as no number is left.
+func (t *targetTable) look() bool {
+	if t.skips > 0 {
+		t.skips--
+		return false
+	}
+	return true
+}
+
+// dropped notes what a look has left of so many.
+func (t *targetTable) dropped(before int) {
+	if t.left = t.size(); t.left == before {
+		t.skips = t.left
+	}
+}
+
+// each calls f with every one, which may remove it.
+func (t *targetTable) each(f func(*queuePair)) {
+	for i := range t.bucket {
+		for qp := t.bucket[i].Load(); qp != nil; qp = qp.next.Load() {
+			f(qp)
+		}
+	}
 }
 
 // targetBuckets is so many that what a process has of targets is hardly ever two in one.
@@ -295,6 +341,7 @@ func (t *targetTable) find(number uint32, match func(*queuePair) bool) *queuePai
 func (t *targetTable) add(qp *queuePair) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.n++
 	head := &t.bucket[qp.qpn%targetBuckets]
 	qp.next.Store(head.Load())
 	head.Store(qp)
@@ -307,6 +354,7 @@ func (t *targetTable) remove(qp *queuePair) {
 	for at := &t.bucket[qp.qpn%targetBuckets]; at.Load() != nil; at = &at.Load().next {
 		if at.Load() == qp {
 			at.Store(qp.next.Load())
+			t.n--
 			return
 		}
 	}
@@ -335,15 +383,33 @@ func (l *inLink) addResponder(pkt *packet) *queuePair {
 	if d == nil {
 		return nil
 	}
-	h.dropResponders((*queuePair).replaced)
+	if h.targets.many() {
+		h.dropReplaced()
+	}
+	qp := h.tryResponder(d, pkt.dstQPN)
+	if qp == nil && h.targets.look() {
+		h.dropReplaced()
+		qp = h.tryResponder(d, pkt.dstQPN)
+	}
+	if qp != nil {
+		qp.sync()
+	}
+	return qp
+}
+
+// tryResponder makes a responder of a target in a shared domain; nil if there is no number left.
+func (h *hca) tryResponder(d *xrcDomain, number uint32) *queuePair {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	qp, err := h.newTarget(d, pkt.dstQPN)
-	if err != nil {
-		return nil
-	}
-	qp.sync()
+	qp, _ := h.newTarget(d, number)
 	return qp
+}
+
+// dropReplaced destroys the responders without users whose targets are no more. driving is held.
+func (h *hca) dropReplaced() {
+	before := h.targets.size()
+	h.dropResponders((*queuePair).replaced)
+	h.targets.dropped(before)
 }
 
 // domainOf is the shared domain with the target of a packet; nil if there is none. driving is
@@ -362,8 +428,8 @@ func (l *inLink) domainOf(pkt *packet) *xrcDomain {
 
 // dropResponders destroys the responders without users that are to go. driving is held.
 func (h *hca) dropResponders(which func(*queuePair) bool) {
-	h.eachQP(func(qp *queuePair) {
-		if !qp.isShared() || !which(qp) || !h.unused(qp) {
+	h.targets.each(func(qp *queuePair) {
+		if !which(qp) || !h.unused(qp) {
 			return
 		}
 		qp.abandon()

@@ -190,6 +190,7 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	require.True(t, ok)
 	gone := &queuePair{hca: s.h, handle: id, qpn: 1, domain: s.qps[xrcTarget].q.domain, entry: new(qpEntry)}
 	s.h.qps.slot.Store(id, gone) // a look at it takes it away
+	s.h.targets.add(gone)
 	for _, number := range []uint32{xrcdomain.NumberBit, s.qps[xrcTarget].v.Number() ^ 1<<15} {
 		pkt, payload := s.next(xrcTarget, pktSend, flagOnly|flagXRC, 8, 8)
 		pkt.dstQPN = number
@@ -203,6 +204,62 @@ func TestTarget_UnknownNumber(t *testing.T) {
 	assert.Same(t, gone, s.h.qps.slot.Load(id))
 	s.h.dropResponders((*queuePair).replaced)
 	assert.Nil(t, s.h.qps.slot.Load(id))
+}
+
+// Where no number is left, a packet to a target that has no responder here costs a look at the
+// others only once in as many packets as there are of them; then one whose target is no more
+// gives its number up.
+func TestTarget_NoNumberLeft(t *testing.T) {
+	s := newSharedSiege(t)
+	s.begin(t)
+	defer s.end()
+	d, q, p := s.qps[xrcTarget].q.domain, s.h.xrcSRQs.find(s.xsrq.Number()), s.peers[0]
+	each := func(*queuePair) bool { return true }
+	var numbers [4]uint32
+	arrives := func(i int) {
+		require.True(t, p.request(packet{op: pktSend, flags: flagFirst | flagXRC, dstQPN: numbers[i],
+			srcQPN: foreign + 77 + uint32(i), msn: 5, ext: q.srqn, payload: 8, dmaLen: 16}, make([]byte, 8)))
+		settled(s.h)
+		p.drain(func(*packet) {})
+	}
+	last := len(numbers) - 1
+	var taken []uint32
+	for i := range numbers {
+		number, e := elsewhere(t, d, p.gid, foreign+77+uint32(i))
+		e.changeElsewhere(t, verbs.QPStateRTR)
+		if numbers[i] = number; i < last {
+			arrives(i)
+			require.NotNil(t, s.h.targets.find(number, each))
+		}
+	}
+	for id, _, ok := s.h.qpIDs.take(); ok; id, _, ok = s.h.qpIDs.take() {
+		taken = append(taken, id)
+	}
+	arrives(last)
+	require.Nil(t, s.h.targets.find(numbers[last], each), "there is no number")
+	gone, err := d.dir.CloseQP(numbers[0])
+	require.NoError(t, err)
+	require.True(t, gone)
+	for range s.h.targets.size() {
+		arrives(last)
+		require.NotNil(t, s.h.targets.find(numbers[0], each), "a look at all for one packet")
+	}
+	arrives(last)
+	assert.Nil(t, s.h.targets.find(numbers[0], each))
+	assert.NotNil(t, s.h.targets.find(numbers[last], each))
+	for _, id := range taken {
+		s.h.qpIDs.give(id)
+	}
+	for _, number := range numbers[1:] {
+		_, err := d.dir.CloseQP(number)
+		require.NoError(t, err)
+	}
+	s.h.driving.lock()
+	s.h.dropResponders((*queuePair).replaced)
+	s.h.driving.unlock()
+	var wcs [8]verbs.WC
+	s.cq.Poll(wcs[:])
+	s.posts = nil
 }
 
 // The table finds what is in it, whatever shares a bucket.
