@@ -29,6 +29,9 @@ func (l *link) whole() {
 	if l.halfOpen {
 		l.halfOpen = false
 		l.e.w.halfOpen--
+		if !l.e.w.late.Empty() {
+			l.e.w.engine.Raise()
+		}
 	}
 }
 

@@ -72,6 +72,40 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 	}
 }
 
+// TestHalfOpen_OthersWaitForRoom: of more connections at once than may be half open, those beyond are
+// made as soon as the first ones have come about, and not when their peers ask again.
+func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where no time goes by, nobody asks again
+		const n = 2*conn.MaxHalfOpen + 100
+		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		f.ifaces[1].stuck = true // a answers nobody
+		var reqs []*Request
+		for range n {
+			x := end{w: p.b.w}
+			x.dial(t, &p.a)
+			r, err := x.ep.Put([]byte{1}, x.key.Addr(), x.key, nil)
+			require.NoError(t, err)
+			reqs = append(reqs, r)
+		}
+		refused := func() int { return int(counters(p.a.w)["worker.refused_peers"]) }
+		for range n {
+			p.step()
+		}
+		require.Equal(t, n-conn.MaxHalfOpen, refused())
+		require.Equal(t, conn.MaxHalfOpen, p.a.w.eps.Len())
+		f.ifaces[1].stuck = false
+		for range 10 * n {
+			p.step()
+		}
+		for _, r := range reqs {
+			require.True(t, r.Done())
+			require.NoError(t, p.finish(r, nil))
+		}
+		require.True(t, p.a.w.late.Empty())
+		require.Equal(t, n-conn.MaxHalfOpen, refused(), "each once")
+	})
+}
+
 // TestReceive_OtherNamesOfThePeerAreNotKept: a message for a connection that names another
 // source than its peer leaves nothing behind.
 func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {

@@ -42,6 +42,7 @@ func (d *duties) Work() int {
 	for _, b := range inbox {
 		w.receive(b)
 	}
+	n += w.receiveLate()
 	broken := w.broken
 	w.broken = nil
 	for _, b := range broken {

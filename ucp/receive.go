@@ -18,6 +18,21 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 	return false
 }
 
+// receiveLate handles requests for a connection that came while too many were half open.
+func (w *Worker) receiveLate() (n int) {
+	if w.late.Empty() || w.halfOpen >= conn.MaxHalfOpen {
+		return 0
+	}
+	for now := w.engine.Alarm.Now(); w.halfOpen < conn.MaxHalfOpen; n++ {
+		b := w.late.Next(now)
+		if b == nil {
+			break
+		}
+		w.receive(b)
+	}
+	return n
+}
+
 // receive hands a handshake message to the connection that it is about, which is
 // made if the message asks for that.
 func (w *Worker) receive(b []byte) {
@@ -104,6 +119,7 @@ func (w *Worker) newPassive(m *wireup.Msg) *EP {
 	}
 	if w.halfOpen >= conn.MaxHalfOpen {
 		w.stats.refusedPeers.Inc()
+		w.late.Add(w.engine.Alarm.Now(), m.Append(nil))
 		return nil
 	}
 	p, err := w.peers.Find(m.Addr)

@@ -17,7 +17,7 @@ type workerStats struct {
 	repeatedTransfers stats.Counter // that were posted anew as their lane broke
 	failedEPs         stats.Counter // EPs that failed
 	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
-	refusedPeers      stats.Counter // requests for a connection that found too many half open
+	refusedPeers      stats.Counter // requests for a connection that found too many half open, and had to wait or were dropped
 }
 
 // init makes the tree. sleeps counts the waits that had the kernel put the goroutine to

@@ -40,6 +40,7 @@ type Worker struct {
 
 	halfOpen int // EPs of peers without a lane; see passive.go
 	inbox    conn.Inbox
+	late     conn.Late
 	broken   []brokenLane
 	deferred []*EP
 	spare    []*EP // deferred, while it is worked off

@@ -3,7 +3,7 @@ package conn
 // Bounds of what untrusted peers may make a worker keep.
 const (
 	// MaxHalfOpen bounds the connections that peers have asked for and of which no lane
-	// has come about. A peer that is not heard asks again a second later.
+	// has come about. What comes beyond waits for a second; see Late.
 	MaxHalfOpen = 1024
 	// MaxAnswers bounds the answers that wait for one peer to take them: more than the
 	// atomics that it can have under way.
