@@ -5,11 +5,11 @@
 // access rights, opcodes and lengths. It completes in order, moves QPs to ERR on a
 // fault, with the syndrome of each side, and flushes them.
 //
-//	doorbell ── Ring ── queuePair.kick ── shortWrites: inline writes to mapped memory
-//	                                   '── step
-//	                                       |-- write, read, atomic: the peer's memory, here and now
-//	                                       |-- send of XRC:         the receive that is shown, here and now
-//	                                       '-- send, immediate:     a packet in the request ring
+//	doorbell ── Ring ── queuePair.run ── shortWrites: inline writes to mapped memory
+//	                                  '── step
+//	                                      |-- write, read, atomic: the peer's memory, here and now
+//	                                      |-- send of XRC:         the receive that is shown, here and now
+//	                                      '-- send, immediate:     a packet in the request ring
 //	poller ──── Drive ── requests (responder), responses, run list, timers
 //	engine ──── Drive    when nobody polls
 //

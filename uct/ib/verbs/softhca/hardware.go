@@ -108,7 +108,7 @@ func (u *uarPage) Ring(off uint32, first8 uint64) {
 	}
 	_, qpn := prm.SplitCtrlWord(first8)
 	if qp := u.hca.qps.find(qpn); qp != nil {
-		qp.kick()
+		qp.runOrSchedule()
 	}
 	if u.hca.port == nil && u.hca.ctl.attention.Load()&attnWork != 0 {
 		u.hca.Drive() // the loop fabric's other end is here too

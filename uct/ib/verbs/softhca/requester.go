@@ -67,9 +67,10 @@ const (
 	stepFail                    // the QP is in ERR
 )
 
-// kick executes what has been posted, as far as it goes. Where another thread is at
-// it, which may have seen an older doorbell record, the thread that drives looks again.
-func (qp *queuePair) kick() {
+// runOrSchedule executes what has been posted, as far as it goes. Where another thread is at
+// it, which may have seen an older doorbell record, the QP is put on the run list: the thread
+// that drives the device looks again.
+func (qp *queuePair) runOrSchedule() {
 	if !qp.exec.held.CompareAndSwap(0, 1) {
 		qp.hca.schedule(qp)
 		return

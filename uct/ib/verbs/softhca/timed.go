@@ -103,7 +103,7 @@ func (t *timedQP) Arrive(index uint16, blocks int) (again timing.Time, done bool
 		t.horizon = end
 	}
 	t.again = 0
-	qp.kick()
+	qp.runOrSchedule()
 	qp.hca.runDown()
 	if t.failed || !qp.is(verbs.QPStateRTS) || behind(qp.req.acked, end) {
 		return 0, true

@@ -151,7 +151,7 @@ func (h *hca) runScheduled() bool {
 		if qp.is(verbs.QPStateErr) {
 			qp.endReceives()
 		}
-		qp.kick()
+		qp.runOrSchedule()
 	}
 	h.spare = list[:0]
 	h.runLock.lock()

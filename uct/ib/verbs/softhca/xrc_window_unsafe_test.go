@@ -278,7 +278,7 @@ func (p *xrcPair) send() {
 	require.NotZero(p.t, ring.Encode(uint32(p.posted), &verbs.SendWR{Opcode: verbs.OpSend, SRQN: p.srqn, Flags: verbs.SendInline, Inline: []byte{1}}, nil))
 	p.posted++
 	prm.NewDBRec(p.mem.at(pairSendRec)).StoreSend(p.posted)
-	p.h.qps.find(p.from).kick()
+	p.h.qps.find(p.from).runOrSchedule()
 	settled(p.h)
 }
 

@@ -20,9 +20,9 @@ func (cq *compQueue) completed(i uint32) bool {
 	return cq.view.Slot(i).Tail().Owned(cq.view.Owner(i))
 }
 
-// TestKick_WhileAnotherThreadHasTheQP: who has the QP may have read the doorbell record
+// TestRunOrSchedule_WhileAnotherThreadHasTheQP: who has the QP may have read the doorbell record
 // before. The thread that drives executes what was posted, though nobody rings again.
-func TestKick_WhileAnotherThreadHasTheQP(t *testing.T) {
+func TestRunOrSchedule_WhileAnotherThreadHasTheQP(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	for i := range qp.sendCQ.view.Count() {
@@ -30,7 +30,7 @@ func TestKick_WhileAnotherThreadHasTheQP(t *testing.T) {
 	}
 	qp.exec.lock()
 	qp.nop(0)
-	qp.kick()
+	qp.runOrSchedule()
 	assert.False(t, qp.sendCQ.completed(0), "executed by two threads")
 	qp.exec.release()
 	testenv.ProgressWithin(t, testPatience, func() bool {
