@@ -34,7 +34,7 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 	return nil
 }
 
-// pollAlways makes the watch restless for ever.
+// pollAlways has the watch never idle, so that every Progress polls.
 func (c *compQueue) pollAlways() { c.Watch().Attention = &alarmed }
 
 // alarmed is the attention word of a device that always needs driving.

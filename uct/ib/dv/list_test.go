@@ -110,7 +110,7 @@ func TestList_Rings(t *testing.T) {
 	}
 }
 
-// TestList_Watch: a watch is restless while posts wait, since Progress rings.
+// TestList_Watch: a watch is not idle while posts wait, since Progress rings.
 func TestList_Watch(t *testing.T) {
 	s := newSender(t, softhca.FabricLoop, RCName, &listConfig)
 	w := s.it.Ext().Watch.Watch()

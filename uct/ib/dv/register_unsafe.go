@@ -34,7 +34,8 @@ type register struct {
 	queues  int
 	// What direct and holding are between release and hold.
 	restDirect, restHolding bool
-	// comps is made restless by what is batched; nil if that is only in a Progress.
+	// comps has a watch that is not idle while something is batched; nil if that is only so
+	// within a Progress.
 	comps *prm.CompRing
 }
 
@@ -50,7 +51,7 @@ func (r *register) release() {
 	}
 }
 
-// list batches posts always, up to n WQEs of a queue. The watch of c is then restless
+// list batches posts always, up to n WQEs of a queue. The watch of c is then not idle
 // until the next poll, so that the next Progress comes to ring.
 func (r *register) list(n int, c *prm.CompRing) {
 	r.limit, r.comps = n, c

@@ -33,7 +33,7 @@ func (e *EP) AtomicPost(op uct.AtomicOp, size int, value, raddr uint64, key uct.
 		}
 	}
 	it := e.it
-	it.fetchSGE[0] = it.nowhere
+	it.fetchSGE[0] = it.discard
 	wr := &it.fetch[0]
 	wr.Opcode, wr.Flags, wr.CompareAdd = verbs.OpAtomicFetchAdd, flags|e.signal(), value
 	wr.RemoteAddr, wr.RKey = raddr, uint32(key)

@@ -33,7 +33,7 @@ type Iface struct {
 	long     [1]verbs.SendWR // write or read with a gather list
 	full     [1]verbs.SendWR // anything else
 	fetchSGE [1]verbs.SGE
-	nowhere  verbs.SGE // where atomics return what nobody wants
+	discard  verbs.SGE // where atomics return what the caller does not want
 	wc       []verbs.WC
 	recent   [256]*EP // by the last byte of the QPN: EPs, or &eps.vacant
 
@@ -41,22 +41,22 @@ type Iface struct {
 	maxZcopy   int    // longest zero-copy write or read
 	Moderation uint64 // work requests of one EP without completion
 
-	eps      epTable
-	wake     *ib.Wake
-	arb      base.Arbiter
-	handlers base.AMTable
-	handed   []qpFault // of async, being looked at
-	flushed  []flushedEP
-	tx       *ib.Pool // bounce buffers
-	slots    *ib.Pool // of ops and EPs, and one for results that nobody wants
-	ops      opPool
-	untold   bool // an EP waits for a completion that nobody has asked for
-	groups   base.FlushGroups
-	rx       *ib.RecvQueue
-	due      *EP // EPs that are to return credits, linked by nextDue
-	cqFree   int // CQ slots that no EP leases
-	sges     []verbs.SGE
-	scratch  [maxScratch]byte // a short message while it is posted
+	eps       epTable
+	wake      *ib.Wake
+	arb       base.Arbiter
+	handlers  base.AMTable
+	handed    []qpFault // of async, being looked at
+	flushed   []flushedEP
+	tx        *ib.Pool // bounce buffers
+	slots     *ib.Pool // of ops and EPs, and one for results that nobody wants
+	ops       opPool
+	signalDue bool // an EP waits for a completion that no work request asks for
+	groups    base.FlushGroups
+	rx        *ib.RecvQueue
+	due       *EP // EPs that are to return credits, linked by nextDue
+	cqFree    int // CQ slots that no EP leases
+	sges      []verbs.SGE
+	scratch   [maxScratch]byte // a short message while it is posted
 
 	name    string
 	self    uct.Iface // what the user has: this, or what embeds it
@@ -115,9 +115,9 @@ func (it *Iface) prepare() {
 	it.fetch[0].SGList = it.fetchSGE[:]
 	it.write[0].Opcode, it.write[0].SGList = verbs.OpRDMAWrite, it.oneSGE[:]
 	it.read[0].Opcode, it.read[0].SGList = verbs.OpRDMARead, it.oneSGE[:]
-	nowhere, _ := it.slots.Get()
-	it.nowhere = it.slots.SGE(nowhere, 0, 8)
-	it.fetchSGE[0] = it.nowhere
+	slot, _ := it.slots.Get()
+	it.discard = it.slots.SGE(slot, 0, 8)
+	it.fetchSGE[0] = it.discard
 }
 
 func (it *Iface) fillAttr() {

@@ -37,8 +37,9 @@ func (it *Iface) Progress() int {
 // Watch implements uct.Watcher: one queue has all completions and arrivals.
 func (it *Iface) Watch() *ucs.Watch { return it.watch }
 
-// restless is the watch of a queue that has none, or whose watch is not to be used.
-func restless() *ucs.Watch {
+// neverIdle is the watch of a queue that has none, or whose watch is not to be used: with it
+// every Progress polls.
+func neverIdle() *ucs.Watch {
 	word := new(uint32)
 	return &ucs.Watch{Word: word, Quiet: 1, Attention: word}
 }
@@ -155,8 +156,8 @@ func (it *Iface) finish() {
 	for i := it.closing.Len() - 1; i >= 0; i-- {
 		it.closing.All()[i].settle()
 	}
-	if it.untold {
-		it.tell()
+	if it.signalDue {
+		it.postSignals()
 	}
 	it.arb.Dispatch(nil)
 	if it.due != nil {
@@ -167,9 +168,9 @@ func (it *Iface) finish() {
 	}
 }
 
-// tell asks for completions that somebody waits for and for which there was no slot.
-func (it *Iface) tell() {
-	it.untold = false
+// postSignals asks for the completions that EPs wait for and for which the CQ had no slot.
+func (it *Iface) postSignals() {
+	it.signalDue = false
 	for _, e := range it.open.All() {
 		if e.opHead != nil || e.waiter.comp != nil {
 			e.more()

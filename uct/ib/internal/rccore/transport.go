@@ -107,7 +107,7 @@ func (it *Iface) openBuffers(undo *cleanup.Stack) (err error) {
 	}
 	it.poller, _ = it.cq.(Poller)
 	if it.watch = it.cq.Watch(); it.watch == nil || md.Config().PollIdleTx {
-		it.watch = restless()
+		it.watch = neverIdle()
 	}
 	if it.tx, err = md.NewPool(it.cfg.TxBuffers, int(it.cfg.SegSize)); err != nil {
 		return err
