@@ -78,7 +78,7 @@ func (l *letters) Result() uint64 { return 0 }
 func NewLetters(m Mail, s Spec, in *Inbox, note *Note, loopback bool) Op {
 	l := letters{Mail: m, in: in, note: note}
 	if !s.Kind.OneWay() {
-		return &volley{l}
+		return &pinger{l}
 	}
 	if !loopback {
 		l.in = nil
@@ -96,21 +96,21 @@ func NewAnswers(m Mail, s Spec, in *Inbox, note *Note) Part {
 	return &sink{letters: l, every: uint64(max(s.Window/2, 1))}
 }
 
-// volley is the initiator of a ping-pong. A loopback gets its own messages back, which is
+// pinger is the initiator of a ping-pong. A loopback gets its own messages back, which is
 // the round trip then, as in ucx_perftest.
-type volley struct{ letters }
+type pinger struct{ letters }
 
 // Post implements Op.
-func (v *volley) Post() error { return v.push() }
+func (p *pinger) Post() error { return p.push() }
 
 // Flush waits for the answer.
-func (v *volley) Flush() error {
-	for v.in.Count != v.sent {
-		if err := v.Poll(); err != nil {
+func (p *pinger) Flush() error {
+	for p.in.Count != p.sent {
+		if err := p.Poll(); err != nil {
 			return err
 		}
 	}
-	return v.in.Err
+	return p.in.Err
 }
 
 // echo is the target of a ping-pong.

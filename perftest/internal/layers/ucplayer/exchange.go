@@ -20,34 +20,34 @@ type exchange struct {
 	sends requests
 	wrong error // of a receive
 
-	told    [layer.NoteLen]byte
-	telling *ucp.Request // of the latest note, while it is under way
-	heard   [layer.NoteLen]byte
-	hearing *ucp.Request // of a note that the peer has announced
+	noteOut  [layer.NoteLen]byte
+	noteSend *ucp.Request // of the latest note, while it is under way
+	noteIn   [layer.NoteLen]byte
+	noteRecv *ucp.Request // of a note that the peer has announced
 }
 
 // newExchange prepares for messages of s, of which at most a window is under way. What the
 // peer sends goes to in and note. The receives of the operation before are over.
 func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchange {
 	x := &exchange{op: o, in: in, note: note, sends: newRequests(s.Window)}
-	o.worker.OnActive(idNote, x.heed)
+	o.worker.OnActive(idNote, x.onNote)
 	return x
 }
 
-// heed takes a note. The peer announces even that while it has no credit.
-func (x *exchange) heed(a *ucp.ActiveMessage) {
+// onNote takes a note. The peer announces even that while it has no credit.
+func (x *exchange) onNote(a *ucp.ActiveMessage) {
 	if a.Length == len(a.Data) {
 		x.note.Take(a.Data)
 		return
 	}
-	r, err := a.Recv(x.heard[:], nil)
+	r, err := a.Recv(x.noteIn[:], nil)
 	switch {
-	case err != nil || x.hearing != nil:
+	case err != nil || x.noteRecv != nil:
 		x.wrong = errors.Join(err, fmt.Errorf("%w: a note that did not come whole", layer.ErrData))
 	case r != nil:
-		x.hearing = r
+		x.noteRecv = r
 	default:
-		x.note.Take(x.heard[:])
+		x.note.Take(x.noteIn[:])
 	}
 }
 
@@ -70,14 +70,14 @@ func (x *exchange) Send(number uint64) (bool, error) {
 
 // Tell implements layer.Mail: there is room once the latest note has ended.
 func (x *exchange) Tell(v uint64) (_ bool, err error) {
-	if x.telling != nil {
-		if !x.telling.Done() {
+	if x.noteSend != nil {
+		if !x.noteSend.Done() {
 			return false, nil
 		}
-		x.telling.Release()
+		x.noteSend.Release()
 	}
-	binary.LittleEndian.PutUint64(x.told[:], v)
-	x.telling, err = x.ep.SendActive(idNote, nil, x.told[:], nil)
+	binary.LittleEndian.PutUint64(x.noteOut[:], v)
+	x.noteSend, err = x.ep.SendActive(idNote, nil, x.noteOut[:], nil)
 	return err == nil, err
 }
 
@@ -86,8 +86,8 @@ func (x *exchange) Poll() error {
 	if err := x.op.Poll(); err != nil || x.wrong != nil {
 		return errors.Join(err, x.wrong)
 	}
-	if x.hearing != nil {
-		x.hear()
+	if x.noteRecv != nil {
+		x.takeAnnounced()
 	}
 	return nil
 }
@@ -95,8 +95,8 @@ func (x *exchange) Poll() error {
 // Progress implements layer.Mail.
 func (x *exchange) Progress() (int, error) {
 	n := x.worker.Progress()
-	if x.hearing != nil {
-		x.hear()
+	if x.noteRecv != nil {
+		x.takeAnnounced()
 	}
 	if n == 0 && x.failed != nil {
 		return 0, x.failed
@@ -104,12 +104,12 @@ func (x *exchange) Progress() (int, error) {
 	return n, x.wrong
 }
 
-// hear takes the note that was announced once it is there.
-func (x *exchange) hear() {
-	if x.hearing.Done() {
-		x.hearing.Release()
-		x.hearing = nil
-		x.note.Take(x.heard[:])
+// takeAnnounced takes the note that was announced once it is there.
+func (x *exchange) takeAnnounced() {
+	if x.noteRecv.Done() {
+		x.noteRecv.Release()
+		x.noteRecv = nil
+		x.note.Take(x.noteIn[:])
 	}
 }
 

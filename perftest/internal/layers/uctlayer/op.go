@@ -34,7 +34,7 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	case layer.AM:
 		return newStream(o, s)
 	case layer.AMPing:
-		return newVolley(o, s)
+		return newPinger(o, s)
 	case layer.PutPing:
 		return layer.NewPing(c, s)
 	}

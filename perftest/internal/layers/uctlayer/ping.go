@@ -5,14 +5,14 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// volley is the initiator of a ping-pong of messages. A loopback gets its own
+// pinger is the initiator of a ping-pong of messages. A loopback gets its own
 // messages back, which is the round trip then, as in ucx_perftest.
-type volley struct {
+type pinger struct {
 	*mail
 	in *inbox
 }
 
-func newVolley(o *op, s layer.Spec) (layer.Op, error) {
+func newPinger(o *op, s layer.Spec) (layer.Op, error) {
 	id := uint8(idData)
 	if o.cfg.Loopback {
 		id = idEcho
@@ -21,21 +21,21 @@ func newVolley(o *op, s layer.Spec) (layer.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &volley{mail: m, in: newInbox(s)}
-	return v, o.iface.SetAMHandler(idEcho, v.in)
+	p := &pinger{mail: m, in: newInbox(s)}
+	return p, o.iface.SetAMHandler(idEcho, p.in)
 }
 
 // Post implements layer.Op.
-func (v *volley) Post() error { return v.push() }
+func (p *pinger) Post() error { return p.push() }
 
 // Flush waits for the answer.
-func (v *volley) Flush() error {
-	for v.in.Count != v.sent {
-		if err := v.progress(); err != nil {
+func (p *pinger) Flush() error {
+	for p.in.Count != p.sent {
+		if err := p.progress(); err != nil {
 			return err
 		}
 	}
-	return v.in.Err
+	return p.in.Err
 }
 
 // echo is the target of a ping-pong.

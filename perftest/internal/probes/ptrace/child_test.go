@@ -31,7 +31,7 @@ var scenarios = map[string]func(){
 	"spawn":     spawnInWindow,
 	"signal":    signalInWindow,
 	"drop":      func() { Begin(1); Drop(); marked(2, 7, Known) },
-	"fault":     func() { marked(1, 0, func() { sink = *nowhere }) },
+	"fault":     func() { marked(1, 0, func() { sink = *nilPointer }) },
 	"exit":      func() { os.Exit(3) },
 	"loose end": func() { marked(1, 0, func() {}); End() },
 	"nested":    func() { marked(1, 0, func() { Begin(1) }) },
@@ -48,9 +48,9 @@ var scenarios = map[string]func(){
 }
 
 var (
-	sink    int
-	nowhere *int
-	never   bool
+	sink       int
+	nilPointer *int
+	never      bool
 )
 
 // copyLen is how many bytes the scenario copies, by one instruction where there is such a one.
