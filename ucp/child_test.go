@@ -46,8 +46,8 @@ type childSide struct {
 // say sends a line to the parent.
 func (c *childSide) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// heard waits for a line of the parent; it reports false when the parent has gone.
-func (c *childSide) heard() bool { return c.in.Scan() }
+// nextLine waits for a line of the parent; it reports false when the parent has gone.
+func (c *childSide) nextLine() bool { return c.in.Scan() }
 
 // runRole plays the role of the environment. It reports false if there is none.
 func runRole() bool {
@@ -89,7 +89,7 @@ func (c *childSide) reachWith(cfg Config) (*Worker, *EP, error) {
 func (c *childSide) untilParentGoes(f func(context.Context) error) error {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
-		c.heard()
+		c.nextLine()
 		stop()
 	}()
 	for {

@@ -134,7 +134,7 @@ func visitRole(c *childSide) error {
 	defer stop()
 	how := make(chan string, 1)
 	go func() {
-		if c.heard() {
+		if c.nextLine() {
 			how <- c.in.Text()
 		}
 		stop()

@@ -44,7 +44,7 @@ func dialRole(c *childSide) error {
 		return err
 	}
 	c.say("there")
-	if c.heard() && c.in.Text() == "close" {
+	if c.nextLine() && c.in.Text() == "close" {
 		key.Close()
 		return errors.Join(p.EP.CloseWait(context.Background(), CloseFlush), w.Close(), ctx.Close())
 	}
@@ -149,7 +149,7 @@ func guestRole(c *childSide) error {
 		return err
 	}
 	c.say("listening")
-	c.heard()
+	c.nextLine()
 	return errors.Join(w.Close(), ctx.Close())
 }
 

@@ -106,7 +106,7 @@ func loadRole(c *childSide) error {
 		}
 	}
 	c.say("ready")
-	if !c.heard() {
+	if !c.nextLine() {
 		return nil
 	}
 	n, err := strconv.Atoi(c.in.Text())

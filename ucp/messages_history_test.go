@@ -53,7 +53,7 @@ type talk struct {
 	messagesOnly bool
 	from, to     *EP // the ends of the stream
 	out, in      *Mem
-	got          []heard
+	got          []activeArrival
 	began        uint64 // offset of the stream when the history began
 
 	rt     *rapid.T
@@ -62,16 +62,16 @@ type talk struct {
 	load   int // bytes that were sent
 	used   int // of out and in
 
-	tags     []*saying // that were sent, in order
-	receives []*hearing
-	active   []*saying
+	tags     []*sentMessage // that were sent, in order
+	receives []*tagReceive
+	active   []*sentMessage
 	stream   []byte // that was sent
 	reads    []*reading
-	sends    []*saying // whose request has not ended
+	sends    []*sentMessage // whose request has not ended
 }
 
-// saying is a message that was sent.
-type saying struct {
+// sentMessage is a message that was sent.
+type sentMessage struct {
 	id     uint16
 	tag    uint64
 	header []byte
@@ -79,8 +79,8 @@ type saying struct {
 	req    *Request
 }
 
-// hearing is a receive of a tagged message.
-type hearing struct {
+// tagReceive is a receive of a tagged message.
+type tagReceive struct {
 	tag, mask uint64
 	buf       []byte
 	info      TagInfo
@@ -88,8 +88,8 @@ type hearing struct {
 	err       error
 }
 
-// heard is an active message that has come.
-type heard struct {
+// activeArrival is an active message that has come.
+type activeArrival struct {
 	id           uint16
 	header, data []byte
 	req          *Request       // brings the data
@@ -120,14 +120,14 @@ func newTalk(t *testing.T, set transports, scheme string) *talk {
 	x.from, x.to = p.streamed()
 	x.out, x.in = p.a.memOf(t, talkLimit), p.b.memOf(t, talkLimit)
 	for id := uint16(talkCopied); id <= talkFetched; id++ {
-		p.b.w.OnActive(id, x.hear)
+		p.b.w.OnActive(id, x.onActive)
 	}
 	return x
 }
 
-// hear is the handler of active messages.
-func (x *talk) hear(m *ActiveMessage) {
-	h := heard{id: m.ID, header: slices.Clone(m.Header)}
+// onActive is the handler of active messages.
+func (x *talk) onActive(m *ActiveMessage) {
+	h := activeArrival{id: m.ID, header: slices.Clone(m.Header)}
 	switch m.ID {
 	case talkKept:
 		h.kept = m.Keep()
@@ -138,7 +138,7 @@ func (x *talk) hear(m *ActiveMessage) {
 }
 
 // receive receives the data of an active message, by registered memory if there is some.
-func (x *talk) receive(h *heard, m *ActiveMessage) {
+func (x *talk) receive(h *activeArrival, m *ActiveMessage) {
 	var p *OpParams
 	h.data, p = x.room(x.in, m.Length, m.ID == talkFetched)
 	var err error
@@ -206,7 +206,7 @@ func (x *talk) message() (data []byte, p *OpParams) {
 }
 
 // sent notes a message and its request.
-func (x *talk) sent(s *saying, r *Request, err error) *saying {
+func (x *talk) sent(s *sentMessage, r *Request, err error) *sentMessage {
 	require.NoError(x.rt, err)
 	if s.req = r; r != nil {
 		x.sends = append(x.sends, s)
@@ -227,14 +227,14 @@ func (x *talk) tagSend() {
 		send = x.from.TagSendSync
 	}
 	data, p := x.message()
-	s := &saying{tag: tag, data: slices.Clone(data)}
+	s := &sentMessage{tag: tag, data: slices.Clone(data)}
 	r, err := send(tag, data, p)
 	x.tags = append(x.tags, x.sent(s, r, err))
 }
 
-func (x *talk) newHearing(tag, mask uint64) (*hearing, *OpParams) {
+func (x *talk) newTagReceive(tag, mask uint64) (*tagReceive, *OpParams) {
 	n := rapid.SampledFrom(talkSizes).Draw(x.rt, "room")
-	h := &hearing{tag: tag, mask: mask}
+	h := &tagReceive{tag: tag, mask: mask}
 	var p *OpParams
 	h.buf, p = x.room(x.in, n, rapid.Bool().Draw(x.rt, "registered"))
 	x.receives = append(x.receives, h)
@@ -242,7 +242,7 @@ func (x *talk) newHearing(tag, mask uint64) (*hearing, *OpParams) {
 }
 
 func (x *talk) tagRecv() {
-	h, p := x.newHearing(x.tag())
+	h, p := x.newTagReceive(x.tag())
 	h.req, h.err = x.p.b.w.TagRecv(h.buf, h.tag, h.mask, &h.info, p)
 }
 
@@ -254,7 +254,7 @@ func (x *talk) tagProbe() {
 	if !ok {
 		return
 	}
-	h, p := x.newHearing(tag, mask)
+	h, p := x.newTagReceive(tag, mask)
 	if remove {
 		require.Equal(x.rt, info, m.Info())
 		x.progress(&x.p.a)
@@ -286,7 +286,7 @@ func (x *talk) sendCancel() {
 		return
 	}
 	s := x.sends[len(x.sends)-1]
-	isIt := func(other *saying) bool { return other == s }
+	isIt := func(other *sentMessage) bool { return other == s }
 	if (slices.Contains(x.tags, s) || slices.Contains(x.active, s)) && s.req.Cancel() {
 		require.ErrorIs(x.rt, s.req.take(), ucs.ErrCanceled)
 		x.sends = x.sends[:len(x.sends)-1]
@@ -298,7 +298,7 @@ func (x *talk) activeSend() {
 	id := uint16(rapid.IntRange(talkCopied, talkFetched).Draw(x.rt, "id"))
 	header := pattern(rapid.SampledFrom([]int{0, 0, 7, 300}).Draw(x.rt, "header"), x.load)
 	data, p := x.message()
-	s := &saying{id: id, header: slices.Clone(header), data: slices.Clone(data)}
+	s := &sentMessage{id: id, header: slices.Clone(header), data: slices.Clone(data)}
 	r, err := x.from.SendActive(id, header, data, p)
 	x.active = append(x.active, x.sent(s, r, err))
 }
@@ -307,7 +307,7 @@ func (x *talk) streamSend() {
 	data, p := x.message()
 	x.stream = append(x.stream, data...)
 	r, err := x.from.StreamSend(data, p)
-	x.sent(&saying{}, r, err)
+	x.sent(&sentMessage{}, r, err)
 }
 
 func (x *talk) streamRecv() {
@@ -328,12 +328,12 @@ func (x *talk) remote() {
 // matched is what the receives get, in the order in which they were posted, and what
 // nobody gets. Each message goes to the first receive that is left and fits, whatever was
 // earlier, the message or the receive.
-func (x *talk) matched() (got []*saying, rest []*saying) {
-	got = make([]*saying, len(x.receives))
+func (x *talk) matched() (got []*sentMessage, rest []*sentMessage) {
+	got = make([]*sentMessage, len(x.receives))
 	for _, s := range x.tags {
-		i := slices.IndexFunc(x.receives, func(h *hearing) bool { return (h.tag^s.tag)&h.mask == 0 })
+		i := slices.IndexFunc(x.receives, func(h *tagReceive) bool { return (h.tag^s.tag)&h.mask == 0 })
 		for i >= 0 && got[i] != nil {
-			next := slices.IndexFunc(x.receives[i+1:], func(h *hearing) bool { return (h.tag^s.tag)&h.mask == 0 })
+			next := slices.IndexFunc(x.receives[i+1:], func(h *tagReceive) bool { return (h.tag^s.tag)&h.mask == 0 })
 			if next < 0 {
 				i = -1
 			} else {
@@ -365,7 +365,7 @@ func (x *talk) checkTags() {
 		}
 	}
 	for _, s := range rest {
-		h := &hearing{buf: make([]byte, len(s.data))}
+		h := &tagReceive{buf: make([]byte, len(s.data))}
 		h.req, h.err = x.p.b.w.TagRecv(h.buf, 0, 0, &h.info, nil)
 		h.check(x, s)
 	}
@@ -373,7 +373,7 @@ func (x *talk) checkTags() {
 }
 
 // check waits for a receive and looks whether it has that message.
-func (h *hearing) check(x *talk, s *saying) {
+func (h *tagReceive) check(x *talk, s *sentMessage) {
 	err := x.p.finish(h.req, h.err)
 	n := min(len(h.buf), len(s.data))
 	if n < len(s.data) {

@@ -192,7 +192,7 @@ func chatRole(c *childSide) error {
 		return err
 	}
 	go func() {
-		for c.heard() {
+		for c.nextLine() {
 		}
 		os.Exit(0) // the parent has gone
 	}()

@@ -146,7 +146,7 @@ func rndvRole(c *childSide) error {
 	}
 	gone := make(chan struct{})
 	go func() {
-		for c.heard() {
+		for c.nextLine() {
 		}
 		close(gone)
 	}()

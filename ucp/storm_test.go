@@ -194,7 +194,7 @@ func stormRole(c *childSide) error {
 	}
 	asked := make(chan struct{}, 1)
 	go func() {
-		for c.heard() {
+		for c.nextLine() {
 			asked <- struct{}{}
 		}
 		close(asked)

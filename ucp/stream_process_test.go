@@ -24,7 +24,7 @@ func streamerRole(c *childSide) error {
 		return err
 	}
 	c.say("%x", w.Address())
-	if !c.heard() {
+	if !c.nextLine() {
 		return nil
 	}
 	lengths, off := rand.New(rand.NewPCG(1, 1)), 0

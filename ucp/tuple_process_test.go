@@ -40,7 +40,7 @@ func posterRole(c *childSide) error {
 	if err := ep.TagSendSyncWait(background, posterHello, nil, nil); err != nil {
 		return err
 	}
-	for c.heard() {
+	for c.nextLine() {
 		if c.in.Text() == "long" {
 			if err := receivePosted(c, w); err != nil {
 				return err

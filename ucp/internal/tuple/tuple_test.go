@@ -48,7 +48,7 @@ func TestSwitch(t *testing.T) {
 		run(p.leave)
 		run(p.arrive)
 		p.send(7, 8) // while the queue is wanted
-		run(p.hear)
+		run(p.handleTold)
 		require.False(t, p.Find(7).Usual())
 		for range 3 {
 			p.send(7, 8)
@@ -120,7 +120,7 @@ func TestSwitch_Wildcard(t *testing.T) {
 	for range 3 {
 		w.post(7, 0, maxLen, false)
 	}
-	run(p.hear)
+	run(p.handleTold)
 	p.send(9, 8) // behind SWITCH
 	w.settle()
 	w.check()

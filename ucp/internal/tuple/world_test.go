@@ -44,7 +44,7 @@ type recv struct {
 type recvAt int
 
 const (
-	nowhere recvAt = iota
+	inNoList recvAt = iota
 	inTable
 	isHeld
 	inQueue
@@ -212,7 +212,7 @@ func (o *origin) Received(v *recv, n int) {
 
 func (o *origin) Returned(v *recv) bool {
 	require.Equal(o.w.t, inQueue, v.at)
-	if v.at = nowhere; v.canceled {
+	if v.at = inNoList; v.canceled {
 		v.at = wasCanceled
 	}
 	return !v.canceled
@@ -336,8 +336,8 @@ func (p *peer) arrive() bool {
 	return true
 }
 
-// hear has the sender handle the first that the worker has told.
-func (p *peer) hear() bool {
+// handleTold has the sender handle the first that the worker has told.
+func (p *peer) handleTold() bool {
 	if len(p.back) == 0 {
 		return false
 	}
@@ -367,7 +367,7 @@ func (w *world) steps() []func() bool {
 		return asked
 	}}
 	for _, p := range w.peers {
-		list = append(list, p.leave, p.arrive, p.hear, p.carry,
+		list = append(list, p.leave, p.arrive, p.handleTold, p.carry,
 			func() bool { return poll(&p.toSend) }, func() bool { return poll(&p.toRecv) })
 	}
 	return list
