@@ -32,6 +32,8 @@ wind* tenant tenants chooser choosers | restartTimer, exclusivePort, DeviceFilte
 ask* asks* loan loans         | targetOp, segments                 | uct/sm
 gather* gathered* gathers*    | batch                              | uct/ib/dv
 plain*                        | direct                             | uct/ib/dv
+kick* kicks* volley* restless* | runOrSchedule, ping, neverIdle
+heard* hearing* untold* nowhere* | nextLine, onActive, signalDue, discard
 `
 
 // phrases are refused in comments and documents.
