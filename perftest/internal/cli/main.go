@@ -159,9 +159,26 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
 	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
+	p.addCompletion(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))
 	p.rename(root)
 	return root
+}
+
+// addCompletion adds cobra's command for the shells. By itself that prints its help for one that
+// it does not know, and ends well.
+func (p Program) addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		c.Args = usage(c.Args)
+		for _, shell := range c.Commands() {
+			shell.Args = usage(shell.Args)
+		}
+	}
 }
 
 // nameInText is the name as a word: neither that of a file nor that of ucx_perftest.

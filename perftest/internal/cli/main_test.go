@@ -187,12 +187,14 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"instructions -o xml", `unknown format "xml"`},
 		{"compare-ucx -o xml", `unknown output format "xml"`},
 		{"compare-ucx sm", "unknown command"},
+		{"completion tcsh", `unknown command "tcsh"`},
+		{"completion bash x", "unknown command"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, errs := perftest(t, strings.Fields(c.args)...)
 			assert.Equal(t, exitUsage, code, errs)
 			assert.Contains(t, errs, c.want)
-			assert.Regexp(t, `see perftest (client |server |info |instructions |compare-ucx )?--help\n$`, errs)
+			assert.Regexp(t, `see perftest (client |server |info |instructions |compare-ucx |completion |completion bash )?--help\n$`, errs)
 			assert.Empty(t, out)
 		})
 	}

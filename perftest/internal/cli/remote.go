@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -166,8 +167,10 @@ func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	}
 	dialer := net.Dialer{Timeout: oob.HelloTimeout}
 	conn, err := dialer.DialContext(cmd.Context(), "tcp", addr)
-	if err != nil {
+	if errors.Is(err, syscall.ECONNREFUSED) {
 		return fmt.Errorf("%w; is perftest server running there?", err)
+	} else if err != nil {
+		return err
 	}
 	sess, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{Patience: serverPatience})
 	if err != nil {

@@ -267,7 +267,7 @@ func (c conditions) lines() []string {
 		what = c.Problem
 	}
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; %s; UAR policy %s; processes %d", c.Commit, where, c.UARPolicy, max(c.Processes, 1)),
 		fmt.Sprintf("%s; median of %d rounds", what, c.Rounds),
 	}

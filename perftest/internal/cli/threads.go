@@ -176,7 +176,7 @@ type threadConditions struct {
 func (c threadConditions) lines() []string {
 	m, s := c.Machine, c.Study
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; ucp over %s; two processes, nothing is pinned", c.Commit, s.Where.Transport),
 		fmt.Sprintf("%d operations of each thread after %d, in %d rounds; window %d", s.Iterations, s.Warmup, s.Rounds, s.Window),
 	}

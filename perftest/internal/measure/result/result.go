@@ -1,7 +1,10 @@
 // Package result holds what a run of perftest found out, for any form of output.
 package result
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // Run describes under which conditions records were taken.
 type Run struct {
@@ -25,6 +28,15 @@ type Machine struct {
 	// ProbeNS is what one hand-over of a cache line between the two processors
 	// took, one way; 0 when not probed.
 	ProbeNS float64 `json:"probe_ns,omitempty"`
+}
+
+// String is a line for people: hardware and kernel, then Go.
+func (m Machine) String() string {
+	cores := "cores"
+	if m.Cores == 1 {
+		cores = "core"
+	}
+	return fmt.Sprintf("%s, %d %s, Linux %s, %s %s", m.CPU, m.Cores, cores, m.Kernel, m.Go, m.Arch)
 }
 
 // Clock says what intervals were measured with.

@@ -77,7 +77,7 @@ func writeGrids(w io.Writer, run result.Run, records []result.Record, f form) er
 func heading(run result.Run) string {
 	m, c, s := run.Machine, run.Clock, run.Settings
 	lines := []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d, GOGC %s", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS, m.GOGC),
+		fmt.Sprintf("%s, GOMAXPROCS %d, GOGC %s", m, m.GOMAXPROCS, m.GOGC),
 		fmt.Sprintf("gucx %s; device %s, transport %s%s%s, processors %s", run.Commit, s.Device, s.Transport,
 			optional(", fabric ", s.Fabric), optional(", variant ", s.Variant), processors(s.CPUs)),
 		fmt.Sprintf("%d iterations in %d rounds, warm-up %d, window %d; clock %s, resolution %.2f ns, cost %.1f ns (taken off)",

@@ -40,10 +40,8 @@ func write(w io.Writer, format string, c Conditions, rows []Row) error {
 
 // heading tells under which conditions the numbers were taken.
 func heading(c Conditions) []string {
-	m := c.Machine
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s; gucx %s, UCX %s; processors %v",
-			m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, c.Commit, c.UCX, c.CPUs),
+		fmt.Sprintf("%s; gucx %s, UCX %s; processors %v", c.Machine, c.Commit, c.UCX, c.CPUs),
 		fmt.Sprintf("%d pairs of runs of %.0f ms; near: probes of %.0f ns at most; probes of a pair agree within %.1fx",
 			c.Rounds, float64(c.RunNS)/1e6, c.NearNS, c.Agreement),
 	}
