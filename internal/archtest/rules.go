@@ -82,11 +82,12 @@ perftest/internal/measure/bench perftest/internal/measure perftest/internal/laye
 perftest/internal/show        perftest/internal/measure
 perftest/internal/probes      perftest/internal/measure perftest/internal/show ucp uct uct/self uct/sm uct/ib uct/ib/rc uct/ib/dv uct/ib/ud uct/ib/verbs uct/ib/verbs/softhca internal
 perftest/internal/studies     perftest/internal/measure perftest/internal/measure/bench perftest/internal/peers perftest/internal/show uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal | perftest/internal/layers
+perftest/internal/studies/protocol
 perftest/internal/studies/cluster ucp wireup uct uct/all uct/wrap ucs uct/ib/verbs uct/ib/verbs/softhca uct/ib/verbs/softhca/timing internal
-perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/measure perftest/internal/peers perftest/internal/show uct/ib/verbs/softhca/timing internal
-perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show internal
-perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
-perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show  | gucx ucp uct/all internal
+perftest/internal/studies/overlap gucx ucp ucs uct perftest/internal/studies/cluster perftest/internal/studies/protocol perftest/internal/measure perftest/internal/peers perftest/internal/show uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/sp gucx ucp ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol internal
+perftest/internal/studies/spmodel ucp perftest/internal/show perftest/internal/studies/cluster perftest/internal/studies/overlap perftest/internal/studies/protocol perftest/internal/studies/sp uct/ib/verbs/softhca/timing internal
+perftest/internal/studies/ranks ucp/ucpgroup perftest/internal/show perftest/internal/studies/protocol | gucx ucp uct/all internal
 perftest/internal/studies/threads ucp perftest/internal/measure perftest/internal/peers perftest/internal/show internal | gucx uct/all
 perftest/internal/show/info   perftest/internal/measure perftest/internal/layers perftest/internal/show perftest/internal/studies uct uct/ib uct/ib/xrc uct/ib/verbs uct/ib/verbs/mlx5/prm ucs internal
 perftest/internal/cli         *

@@ -93,7 +93,7 @@ func (c messageConditions) lines() []string {
 	}
 	m := c.Machine
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; %s", c.Commit, where),
 		c.Problem,
 	}
@@ -139,7 +139,7 @@ tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&o.protocols, "protocols", overlap.ProtocolNames(), "protocols to compare")
+	f.StringSliceVar(&o.protocols, "protocols", overlap.Protocols().Names(), "protocols to compare")
 	f.StringSliceVar(&o.sides, "sides", overlap.SideNames(), "what the measured side does")
 	f.StringVarP(&o.sizes, "size", "s", "1-1m", "sizes of messages: a list with ranges, such as 8,1k-1m or 1-1m/4")
 	f.IntVarP(&o.iterations, "iters", "n", 0, "iterations of each measurement; 0: 1000, and 10 in virtual time")
@@ -147,7 +147,7 @@ tupleq, and tupleq_copy, which copies messages of up to 8 KiB at the sender.`,
 	f.IntVar(&o.rounds, "rounds", 3, "how often each is measured in real time; the shortest iteration counts")
 	o.bind(f)
 	o.complete(cmd)
-	complete.List(cmd, "protocols", overlap.ProtocolNames)
+	complete.List(cmd, "protocols", overlap.Protocols().Names)
 	complete.List(cmd, "sides", overlap.SideNames)
 	return cmd
 }
@@ -181,7 +181,7 @@ func (o *overlapFlags) study() (s overlap.Study, open overlap.Opener, err error)
 		s.Warmup = max(overlapWarmup, s.Iterations/overlapWarmupShare)
 	}
 	for _, name := range o.protocols {
-		p, e := overlap.ParseProtocol(name)
+		p, e := overlap.Protocols().Find(name)
 		s.Protocols, err = append(s.Protocols, p), errors.Join(err, e)
 	}
 	for _, name := range o.sides {

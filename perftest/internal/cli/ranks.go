@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/complete"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
@@ -74,7 +75,7 @@ that of the program, which has not registered it.`,
 	f.SortFlags = false
 	f.IntVar(&s.ranks, "ranks", 4, "ranks to start; those of the process manager if there is one")
 	f.StringSliceVarP(&s.tests, "test", "t", nil, "tests: "+strings.Join(ranks.Names(2), ", ")+" (default all)")
-	f.StringSliceVar(&s.protocols, "protocols", []string{ranks.Auto}, "protocols of UCP for messages, in turns: "+strings.Join(ranks.ProtocolNames(), ", "))
+	f.StringSliceVar(&s.protocols, "protocols", []string{ranks.Auto}, "protocols of UCP for messages, in turns: "+strings.Join(ranks.Protocols().Names(), ", "))
 	f.StringVarP(&s.sizes, "size", "s", "8,1k,32k,256k", "bytes of a message or of a rank's part: 8,1k,64k; 1-1m for powers of two")
 	f.IntVarP(&s.study.Iterations, "iters", "n", 200, "rounds")
 	f.IntVarP(&s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
@@ -83,7 +84,7 @@ that of the program, which has not registered it.`,
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })
-	complete.List(cmd, "protocols", ranks.ProtocolNames)
+	complete.List(cmd, "protocols", ranks.Protocols().Names)
 	complete.One(cmd, "output", sheet.Formats)
 	return cmd
 }
@@ -107,7 +108,7 @@ func (s *ranksFlags) check(n int) (err error) {
 		return errors.New("no protocol")
 	}
 	for _, name := range s.protocols {
-		if _, err := ranks.ParseProtocol(name); err != nil {
+		if _, err := ranks.Protocols().Find(name); err != nil {
 			return err
 		}
 	}
@@ -214,7 +215,7 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 // join makes the worker of each protocol a rank.
 func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *cleanup.Stack) (groups []*ucpgroup.Group, ways []ranks.Way, err error) {
 	for _, name := range s.protocols {
-		p, err := ranks.ParseProtocol(name)
+		p, err := ranks.Protocols().Find(name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -228,7 +229,7 @@ func (s *ranksFlags) join(ctx context.Context, b ucpgroup.Bootstrap, undo *clean
 }
 
 // joinBy opens a worker whose messages go by a protocol.
-func (s *ranksFlags) joinBy(ctx context.Context, p ranks.Protocol, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
+func (s *ranksFlags) joinBy(ctx context.Context, p protocol.Protocol, b ucpgroup.Bootstrap, undo *cleanup.Stack) (*ucpgroup.Group, error) {
 	cfg, err := s.config(p.Env)
 	if err != nil {
 		return nil, err
@@ -291,7 +292,7 @@ func (c ranksConditions) lines() []string {
 		are = "goroutines of one process"
 	}
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; transports %s; %d ranks that are %s", c.Commit, over, c.Ranks, are),
 		fmt.Sprintf("%d rounds after %d", c.Iterations, c.Warmup),
 	}

@@ -68,7 +68,7 @@ what they hide.`,
 	f.SortFlags = false
 	f.StringVar(&s.class, "class", "S", "size of the problem: "+strings.Join(classNames(), ", "))
 	f.IntVar(&s.ranks, "ranks", 4, "ranks, a square number")
-	f.StringSliceVar(&s.protocols, "protocols", protocolNames(), "protocols of UCP for messages, one after the other")
+	f.StringSliceVar(&s.protocols, "protocols", sp.Protocols().Names(), "protocols of UCP for messages, one after the other")
 	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them, of the protocols besides tupleq and tupleq_copy, which take xrc")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process, each with a context and a worker of its own")
 	f.BoolVar(&s.costs, "costs", false, "measure what a rank's computation costs, by kind, without messages: what models of it are made from")
@@ -76,7 +76,7 @@ what they hide.`,
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	s.spModelFlags.bind(cmd)
 	complete.One(cmd, "class", classNames)
-	complete.List(cmd, "protocols", protocolNames)
+	complete.List(cmd, "protocols", sp.Protocols().Names)
 	complete.One(cmd, "output", sheet.Formats)
 	return cmd
 }
@@ -88,13 +88,6 @@ func classNames() (names []string) {
 	return names
 }
 
-func protocolNames() (names []string) {
-	for _, p := range sp.Protocols() {
-		names = append(names, p.Name)
-	}
-	return names
-}
-
 // study checks the flags.
 func (s *spFlags) study() (study *sp.Study, err error) {
 	study = &sp.Study{Config: s.config}
@@ -102,7 +95,7 @@ func (s *spFlags) study() (study *sp.Study, err error) {
 		return nil, err
 	}
 	for _, name := range s.protocols {
-		p, err := sp.ParseProtocol(name)
+		p, err := sp.Protocols().Find(name)
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +266,7 @@ func (c spConditions) lines() []string {
 		over = "any"
 	}
 	return []string{
-		fmt.Sprintf("%s, %d cores, Linux %s, %s %s, GOMAXPROCS %d", m.CPU, m.Cores, m.Kernel, m.Go, m.Arch, m.GOMAXPROCS),
+		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; transports %s; ranks are %s", c.Commit, over, c.Ranks),
 		fmt.Sprintf("NAS SP, %d x %d x %d points, %d steps", c.Grid, c.Grid, c.Grid, c.Steps),
 	}

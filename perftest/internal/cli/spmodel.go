@@ -27,7 +27,7 @@ type spModelFlags struct {
 
 func (m *spModelFlags) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&m.model, "model", "", "predict the time in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed; classes are a list then, by default B,C, protocols are "+strings.Join(overlap.ProtocolNames(), ", ")+", and 64 ranks are the default")
+	f.StringVar(&m.model, "model", "", "predict the time in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed; classes are a list then, by default B,C, protocols are "+strings.Join(overlap.Protocols().Names(), ", ")+", and 64 ranks are the default")
 	f.IntVar(&m.nodes, "nodes", 8, "nodes of the model, with a NIC each")
 	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "how much longer computation takes in the model than on the machine where its costs were measured")
 	f.IntVar(&m.steps, "steps", 2, "time steps that the model runs; all are alike")
@@ -51,7 +51,7 @@ func (m *spModelFlags) study(s *spFlags, f *pflag.FlagSet) (study spmodel.Study,
 		classes = spModelClasses
 	}
 	if !f.Changed("protocols") {
-		protocols = overlap.ProtocolNames()
+		protocols = overlap.Protocols().Names()
 	}
 	if !f.Changed("ranks") {
 		study.Ranks = spModelRanks
@@ -61,7 +61,7 @@ func (m *spModelFlags) study(s *spFlags, f *pflag.FlagSet) (study spmodel.Study,
 		study.Classes, err = append(study.Classes, c), errors.Join(err, e)
 	}
 	for _, name := range protocols {
-		p, e := overlap.ParseProtocol(name)
+		p, e := overlap.Protocols().Find(name)
 		study.Protocols, err = append(study.Protocols, p), errors.Join(err, e)
 	}
 	var e error

@@ -29,7 +29,7 @@ type realNode struct {
 // open opens a worker and returns its address.
 func (n *realNode) open(j job) (addr []byte, err error) {
 	n.job = j
-	cfg, err := j.Protocol.Config()
+	cfg, err := Config(j.Protocol)
 	if err != nil {
 		return nil, err
 	}

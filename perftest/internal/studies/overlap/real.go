@@ -7,6 +7,7 @@ import (
 
 	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 )
 
 // Real connects two processes over the shm fabric, in real time. start starts one that
@@ -15,7 +16,7 @@ import (
 // A process answers, in this order: its job with the address of its worker; the address of
 // the other with nothing; and each exchange with its times.
 func Real(start crew.Start) Opener {
-	return func(ctx context.Context, p Protocol, size int) (_ Pair, err error) {
+	return func(ctx context.Context, p protocol.Protocol, size int) (_ Pair, err error) {
 		r := &realPair{}
 		defer func() {
 			if err != nil {
@@ -57,7 +58,7 @@ func (r *realPair) Close() error { return r.undo.Run() }
 
 // job is what a process is to be.
 type job struct {
-	Protocol Protocol
+	Protocol protocol.Protocol
 	Size     int // of its buffer
 	Measured bool
 }

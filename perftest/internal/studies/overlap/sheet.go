@@ -25,8 +25,8 @@ func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
 		{Name: "availability", Title: "Available", Value: func(r Row) any { return r.Availability }, Text: sheet.Percent},
 		micros("overhead_us", "Overhead us", func(r Row) time.Duration { return r.Overhead }),
 		micros("base_us", "Base us", func(r Row) time.Duration { return r.Base }),
-		micros("iteration_us", "Iteration us", func(r Row) time.Duration { return r.Iteration }),
-		micros("work_us", "Work us", func(r Row) time.Duration { return r.Work }),
+		ranked(2, micros("iteration_us", "Iteration us", func(r Row) time.Duration { return r.Iteration })),
+		ranked(1, micros("work_us", "Work us", func(r Row) time.Duration { return r.Work })),
 	}
 	if real {
 		s.Legend += legendReal
@@ -35,6 +35,12 @@ func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
 			micros("device_us", "Device us", func(r Row) time.Duration { return r.Process - r.Program }))
 	}
 	return s
+}
+
+// ranked is c with a rank.
+func ranked(rank int, c sheet.Column[Row]) sheet.Column[Row] {
+	c.Rank = rank
+	return c
 }
 
 func micros(name, title string, value func(Row) time.Duration) sheet.Column[Row] {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 )
 
 // Pair is two nodes that are connected over a protocol.
@@ -22,11 +24,11 @@ type Times struct {
 }
 
 // Opener connects two nodes over a protocol. size is the longest message.
-type Opener func(ctx context.Context, p Protocol, size int) (Pair, error)
+type Opener func(ctx context.Context, p protocol.Protocol, size int) (Pair, error)
 
 // Study is what is to be measured.
 type Study struct {
-	Protocols  []Protocol
+	Protocols  protocol.List
 	Sides      []Side
 	Sizes      []int // bytes
 	Iterations int
@@ -102,7 +104,7 @@ func (s *Study) Cases() int { return len(s.Protocols) * len(s.Sides) * len(s.Siz
 // Run measures all. step, which may be nil, is told of each row.
 func (s *Study) Run(ctx context.Context, open Opener, step func(label string)) (rows []Row, refused []Refused, err error) {
 	for _, p := range s.Protocols {
-		if _, err := p.Config(); err != nil {
+		if _, err := Config(p); err != nil {
 			refused = append(refused, Refused{p.Name, err.Error()})
 			continue
 		}
@@ -115,7 +117,7 @@ func (s *Study) Run(ctx context.Context, open Opener, step func(label string)) (
 	return rows, refused, nil
 }
 
-func (s *Study) protocol(ctx context.Context, open Opener, p Protocol, step func(string)) (rows []Row, err error) {
+func (s *Study) protocol(ctx context.Context, open Opener, p protocol.Protocol, step func(string)) (rows []Row, err error) {
 	longest := 0
 	for _, n := range s.Sizes {
 		longest = max(longest, n)

@@ -1,6 +1,7 @@
 package overlap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"testing"
@@ -10,16 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // protocols are those of the names.
-func protocols(t *testing.T, names ...string) (list []Protocol) {
+func protocols(t *testing.T, names ...string) (list protocol.List) {
 	t.Helper()
 	for _, name := range names {
-		p, err := ParseProtocol(name)
+		p, err := Protocols().Find(name)
 		require.NoError(t, err)
 		list = append(list, p)
 	}
@@ -116,7 +119,7 @@ func TestVirtual_Deterministic(t *testing.T) {
 
 // What this build does not have is refused with its reason, and the rest is measured.
 func TestRun_Refused(t *testing.T) {
-	s := Study{Protocols: []Protocol{{"later", []string{"GUCX_TAG_PROTOCOL_OF_LATER=x"}}, protocols(t, "rget")[0]},
+	s := Study{Protocols: protocol.List{{Name: "later", Env: []string{"GUCX_TAG_PROTOCOL_OF_LATER=x"}}, protocols(t, "rget")[0]},
 		Sides: []Side{Isend}, Sizes: []int{8}, Iterations: 1}
 	rows, refused, err := s.Run(t.Context(), Virtual(timing.ConnectXDDR()), nil)
 	require.NoError(t, err)
@@ -158,7 +161,17 @@ func TestParse(t *testing.T) {
 	}
 	_, err := ParseSide("middle")
 	require.ErrorContains(t, err, "isend")
-	_, err = ParseProtocol("eager")
+	_, err = Protocols().Find("eager")
 	require.ErrorContains(t, err, "rput")
-	assert.Equal(t, []string{"rput", "rget", "tupleq", "tupleq_copy"}, ProtocolNames())
+	assert.Equal(t, []string{"rput", "rget", "tupleq", "tupleq_copy"}, Protocols().Names())
+}
+
+// TestSheet_Width: without a terminal the table is 80 columns wide at most.
+func TestSheet_Width(t *testing.T) {
+	const long = 123456789 * time.Nanosecond
+	r := Row{Side: "isend", Protocol: "tupleq_copy", Size: 1 << 20, Base: long, Iteration: long, Work: long, Overhead: long,
+		Availability: -1.234, Program: long, Process: 2 * long}
+	var out bytes.Buffer
+	require.NoError(t, Sheet(nil, nil, []Row{r}, true).Write(&out, "table"))
+	assert.LessOrEqual(t, sheet.TextWidth(out.String()), 80)
 }

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
 
 // Virtual connects two nodes of a cluster in virtual time.
 func Virtual(params timing.Params) Opener {
-	return func(_ context.Context, p Protocol, size int) (_ Pair, err error) {
-		cfg, err := p.Config()
+	return func(_ context.Context, p protocol.Protocol, size int) (_ Pair, err error) {
+		cfg, err := Config(p)
 		if err != nil {
 			return nil, err
 		}

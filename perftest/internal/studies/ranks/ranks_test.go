@@ -81,15 +81,11 @@ func TestSheet(t *testing.T) {
 	assert.NotContains(t, out.String(), "Protocol")
 }
 
-func TestParseProtocol(t *testing.T) {
-	for _, name := range ProtocolNames() {
-		p, err := ParseProtocol(name)
-		require.NoError(t, err)
-		_, err = gucx.FromEnv(p.Env, gucx.Own{})
-		require.NoError(t, err, name)
+func TestProtocols(t *testing.T) {
+	for _, p := range Protocols() {
+		_, err := gucx.FromEnv(p.Env, gucx.Own{})
+		require.NoError(t, err, p.Name)
 	}
-	_, err := ParseProtocol("magic")
-	assert.ErrorContains(t, err, "get_zcopy")
 }
 
 // TestStudy_WrongData: a rank that has other bytes than it should have is found by all.

@@ -8,15 +8,10 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
-
-// Protocol is a way of UCP for messages, as variables of the environment say it.
-type Protocol struct {
-	Name string
-	Env  []string
-}
 
 // eagerLimit is where rendezvous begins, as in the study of TupleQ.
 const eagerLimit = "GUCX_RNDV_THRESH=8k"
@@ -25,26 +20,14 @@ const eagerLimit = "GUCX_RNDV_THRESH=8k"
 const queues = `GUCX_TLS=\xrc`
 
 // Protocols are those that a study compares.
-func Protocols() []Protocol {
-	return []Protocol{
-		{"get_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=get_zcopy"}},
-		{"put_zcopy", []string{eagerLimit, "GUCX_RNDV_SCHEME=put_zcopy"}},
-		{"am", []string{eagerLimit, "GUCX_RNDV_SCHEME=am"}},
-		{"tupleq", []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq"}},
-		{"tupleq_copy", []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq_copy"}},
+func Protocols() protocol.List {
+	return protocol.List{
+		{Name: "get_zcopy", Env: []string{eagerLimit, "GUCX_RNDV_SCHEME=get_zcopy"}},
+		{Name: "put_zcopy", Env: []string{eagerLimit, "GUCX_RNDV_SCHEME=put_zcopy"}},
+		{Name: "am", Env: []string{eagerLimit, "GUCX_RNDV_SCHEME=am"}},
+		{Name: "tupleq", Env: []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq"}},
+		{Name: "tupleq_copy", Env: []string{eagerLimit, queues, "GUCX_TAG_PROTO=tupleq_copy"}},
 	}
-}
-
-// ParseProtocol is the protocol of that name.
-func ParseProtocol(name string) (Protocol, error) {
-	var names []string
-	for _, p := range Protocols() {
-		if p.Name == name {
-			return p, nil
-		}
-		names = append(names, p.Name)
-	}
-	return Protocol{}, fmt.Errorf("protocol %q: there are %q", name, names)
 }
 
 // Row is what a run of all ranks came to.
@@ -71,7 +54,7 @@ type Row struct {
 // Study runs the benchmark with each protocol.
 type Study struct {
 	Class     Class
-	Protocols []Protocol
+	Protocols protocol.List
 	Config    func(env []string) (gucx.Config, error) // reads the environment with env added
 }
 
@@ -97,7 +80,7 @@ func (s *Study) Run(ctx context.Context, b ucpgroup.Bootstrap, step func(protoco
 }
 
 // runOne runs it with one protocol, on a context of its own.
-func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p Protocol, step func()) (row Row, err error) {
+func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Protocol, step func()) (row Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
 	owner, err := s.open(p, &undo)
@@ -136,7 +119,7 @@ func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
 }
 
 // measure runs the benchmark and verifies its result.
-func (s *Study) measure(ctx context.Context, comm Comm, p Protocol, step func()) (row Row, err error) {
+func (s *Study) measure(ctx context.Context, comm Comm, p protocol.Protocol, step func()) (row Row, err error) {
 	rank, err := NewRank(s.Class, comm)
 	if err != nil {
 		return row, err
@@ -152,7 +135,7 @@ func (s *Study) measure(ctx context.Context, comm Comm, p Protocol, step func())
 }
 
 // open opens a context as the environment and the protocol say.
-func (s *Study) open(p Protocol, undo *cleanup.Stack) (*ucp.Context, error) {
+func (s *Study) open(p protocol.Protocol, undo *cleanup.Stack) (*ucp.Context, error) {
 	cfg, err := s.Config(p.Env)
 	if err != nil {
 		return nil, err
@@ -184,7 +167,7 @@ func addresses(ctx context.Context, b ucpgroup.Bootstrap, protocol string, mine 
 }
 
 // row is the mean over all ranks.
-func (s *Study) row(p Protocol, comm Comm, r *Result) (Row, error) {
+func (s *Study) row(p protocol.Protocol, comm Comm, r *Result) (Row, error) {
 	v := []float64{
 		r.Elapsed.Seconds(),
 		r.seconds(Derive, Residual),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
@@ -54,7 +55,7 @@ func runStudy(t *testing.T, s *Study, ranks int) (rows []Row, err error) {
 type studied struct {
 	class, tls string
 	ranks      int
-	protocols  []Protocol
+	protocols  protocol.List
 }
 
 // studies are those that there is time for.
@@ -129,12 +130,4 @@ func TestStudy_OneRankFails(t *testing.T) {
 		}
 	}
 	assert.ErrorIs(t, errs[2], why)
-}
-
-func TestParseProtocol(t *testing.T) {
-	p, err := ParseProtocol("am")
-	require.NoError(t, err)
-	assert.Equal(t, "am", p.Name)
-	_, err = ParseProtocol("rget")
-	assert.ErrorContains(t, err, `"put_zcopy"`)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gucx/gucx/perftest/internal/studies/cluster"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
@@ -24,7 +25,7 @@ type Study struct {
 	Classes   []sp.Class
 	Ranks     int // a square number
 	Nodes     int // with a NIC each; 0: one for each rank
-	Protocols []overlap.Protocol
+	Protocols protocol.List
 	Factors   []float64 // how much longer computation takes than on the processor of sp.ClassA
 	Steps     int       // time steps that are run; all are alike
 }
@@ -81,7 +82,7 @@ func (s *Study) Cases() int { return len(s.Classes) * len(s.Protocols) * len(s.F
 // nil, is told of each row.
 func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, refused []overlap.Refused, err error) {
 	for _, p := range s.Protocols {
-		if _, err := p.Config(); err != nil {
+		if _, err := overlap.Config(p); err != nil {
 			refused = append(refused, overlap.Refused{Protocol: p.Name, Reason: err.Error()})
 			continue
 		}
@@ -118,8 +119,8 @@ func (s *Study) compare(rows []Row) []Row {
 }
 
 // class runs a class over a protocol, with each factor.
-func (s *Study) class(ctx context.Context, class sp.Class, p overlap.Protocol, step func(string)) (rows []Row, err error) {
-	cfg, err := p.Config()
+func (s *Study) class(ctx context.Context, class sp.Class, p protocol.Protocol, step func(string)) (rows []Row, err error) {
+	cfg, err := overlap.Config(p)
 	if err != nil {
 		return nil, err
 	}

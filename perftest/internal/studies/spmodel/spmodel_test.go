@@ -10,6 +10,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/overlap"
+	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca/timing"
 )
@@ -27,7 +28,7 @@ func study(t *testing.T) Study {
 	t.Helper()
 	s := Study{Params: timing.ConnectXDDR(), Classes: []sp.Class{class(t, "W")}, Ranks: 9, Nodes: 3, Factors: []float64{1, 8}, Steps: 2}
 	for _, name := range []string{"rput", "rget"} {
-		p, err := overlap.ParseProtocol(name)
+		p, err := overlap.Protocols().Find(name)
 		require.NoError(t, err)
 		s.Protocols = append(s.Protocols, p)
 	}
@@ -90,7 +91,7 @@ func TestRun_RefusedAndCanceled(t *testing.T) {
 	cancel(gone)
 	_, _, err := s.Run(ctx, nil)
 	require.ErrorIs(t, err, gone)
-	s.Protocols = []overlap.Protocol{{Name: "later", Env: []string{"GUCX_LATER=1"}}}
+	s.Protocols = protocol.List{{Name: "later", Env: []string{"GUCX_LATER=1"}}}
 	rows, refused, err := s.Run(t.Context(), nil)
 	require.NoError(t, err)
 	assert.Empty(t, rows)
