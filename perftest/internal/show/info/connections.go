@@ -41,8 +41,8 @@ func kinds(cfg layers.Config) []kind {
 	return []kind{{"rc", "rc", cfg}, {"xrc", "xrc", cfg}, {"xrc, shared domain", "xrc", shared}}
 }
 
-const connectionsLegend = "Counted from the contexts of one node when each endpoint has sent a message; an interface stands for " +
-	"a process. Targets are those of the QPs that have no queues."
+const connectionsLegend = "Counted from the contexts of one node when each endpoint (EP) has sent a message; an interface (iface) " +
+	"stands for a process. Targets are those of the QPs that have no queues."
 
 // connections prints what connections of interfaces of two nodes take.
 func (p *printer) connections(cfg layers.Config, fabric string) error {
@@ -61,15 +61,19 @@ func (p *printer) connections(cfg layers.Config, fabric string) error {
 		}
 	}
 	p.line("#\n# Connections of two nodes, each interface with each of the other node")
-	s := &sheet.Sheet[connected]{Legend: connectionsLegend, Columns: connectedColumns, Rows: rows,
+	return connectedSheet(rows).Write(p.w, "table")
+}
+
+// connectedSheet is rows to write.
+func connectedSheet(rows []connected) *sheet.Sheet[connected] {
+	return &sheet.Sheet[connected]{Legend: connectionsLegend, Columns: connectedColumns, Rows: rows, Alone: true,
 		Group: func(r connected) string { return r.Transport }}
-	return s.Write(p.w, "table")
 }
 
 var connectedColumns = []sheet.Column[connected]{
 	{Title: "Transport", Value: func(r connected) any { return r.Transport }},
-	{Title: "Interfaces", Value: func(r connected) any { return r.Ifaces }},
-	{Title: "Endpoints", Value: func(r connected) any { return r.EPs }},
+	{Title: "Ifaces", Value: func(r connected) any { return r.Ifaces }},
+	{Title: "EPs", Value: func(r connected) any { return r.EPs }},
 	{Title: "QPs", Value: func(r connected) any { return r.QPs }},
 	{Title: "Targets", Value: func(r connected) any { return r.Targets }},
 	{Title: "With queues", Value: func(r connected) any { return r.QPs - r.Targets }},

@@ -1,6 +1,7 @@
 package info
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -32,4 +34,14 @@ func TestCount_QPs(t *testing.T) {
 	assert.Equal(t, n, shared.QPs-shared.Targets)
 	assert.Equal(t, n, shared.Targets)
 	assert.Less(t, shared.Bytes.QPs, got["rc"].Bytes.QPs)
+}
+
+// TestConnections_Width: without a terminal the table is 80 columns wide at most.
+func TestConnections_Width(t *testing.T) {
+	r := connected{Transport: "xrc, shared domain", Ifaces: 8, EPs: 64}
+	r.QPs, r.Targets, r.SRQs, r.CQs, r.Bytes.QPs = 64, 8, 8, 8, 5348<<10
+	var out bytes.Buffer
+	require.NoError(t, connectedSheet([]connected{r}).Write(&out, "table"))
+	assert.LessOrEqual(t, sheet.TextWidth(out.String()), 80)
+	assert.NotContains(t, out.String(), "Left out")
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/gucx/gucx/perftest/internal/layers"
@@ -202,7 +203,7 @@ func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	p.line("#\n# Memory domain: %s", a.Name)
 	p.item("component", a.Component)
 	p.item("register", upTo(a.MaxReg))
-	p.item("remote key", size(uint64(a.RKeyLen)))
+	p.item("remote key", fmt.Sprintf("%d bytes", a.RKeyLen))
 	p.item("cost of registering", "declared: "+cost(a.RegCost))
 	p.item("local memory handle", yesNo(a.NeedMemH, "required for zcopy", "not needed"))
 	if _, is := md.(*ib.MD); is {
@@ -344,6 +345,9 @@ func size(n uint64) string { return config.MemSize(n).String() }
 func upTo(n uint64) string {
 	if n == 0 {
 		return "none"
+	}
+	if n >= math.MaxInt64 { // no slice is longer
+		return "any length"
 	}
 	return "up to " + size(n)
 }

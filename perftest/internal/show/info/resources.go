@@ -48,5 +48,7 @@ func (p *printer) deviceResources(d *verbs.Device) error {
 		return err
 	}
 	p.line("#\n# Endpoints for %d threads on %s, by category", resourceThreads, d.Name())
-	return endpoints.Sheet(nil, nil, rows, false).Write(p.w, "table")
+	s := endpoints.Sheet(nil, nil, rows, false)
+	s.Alone = true
+	return s.Write(p.w, "table")
 }

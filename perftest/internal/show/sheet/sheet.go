@@ -36,6 +36,8 @@ type Sheet[R any] struct {
 	Rows    []R
 	// Group begins a new block of the table where it changes; nil for one block.
 	Group func(R) string
+	// Alone says that the program writes the table in no other format.
+	Alone bool
 }
 
 // Formats lists the names that Write takes; the first is the default.
@@ -116,7 +118,11 @@ func (s *Sheet[R]) leftOut(shown []Column[R]) string {
 			names = append(names, c.Title)
 		}
 	}
-	return "Left out, for the width of the terminal: " + strings.Join(names, ", ") + ". -o csv and json have all."
+	left := "Left out, for the width of the terminal: " + strings.Join(names, ", ") + "."
+	if s.Alone {
+		return left
+	}
+	return left + " -o csv and json have all."
 }
 
 // withoutHighest leaves out the last column of the highest rank; none of rank 0.

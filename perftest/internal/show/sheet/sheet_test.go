@@ -66,8 +66,18 @@ func TestDraw_FitsTheWidth(t *testing.T) {
 		if width == 80 {
 			assert.NotContains(t, last, "Column 00", "the highest rank goes first")
 			assert.Contains(t, last, "Column 11")
+			assert.Contains(t, last, "-o csv and json have all.")
 		}
 	}
+}
+
+func TestDraw_AloneNamesNoOtherFormat(t *testing.T) {
+	s := wide(12, 1)
+	s.Alone = true
+	var out bytes.Buffer
+	require.NoError(t, s.drawn(&out, 80))
+	assert.Contains(t, out.String(), "Left out")
+	assert.NotContains(t, out.String(), "csv")
 }
 
 func TestDraw_RankZeroStaysHoweverNarrow(t *testing.T) {

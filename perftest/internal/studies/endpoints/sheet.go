@@ -6,9 +6,11 @@ import (
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Relative: to MPI-everywhere with as many threads. Wasted: micro-UARs that no thread rings. " +
-	"CPU ns: processor time of the senders for a message; 0 where it is not taken. Memory: of all objects, with what a " +
+const legend = "Wasted: micro-UARs that no thread rings. Memory: of all objects, with what a " +
 	"device in software keeps of them, without UAR pages, which lie in the NIC."
+
+const legendMeasured = "Relative: to MPI-everywhere with as many threads. CPU ns: processor time of the senders for a message; " +
+	"0 where it is not taken. "
 
 // Sheet is rows to write; without rates if nothing was measured.
 func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row] {
@@ -22,6 +24,7 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 		{Name: "category", Title: "Category", Value: func(r Row) any { return r.Category.String() }},
 	}...)
 	if measured {
+		s.Legend = legendMeasured + legend
 		s.Columns = append(s.Columns,
 			sheet.Column[Row]{Name: "msg_per_s", Title: "M msg/s", Value: func(r Row) any { return r.Rate }, Text: sheet.Millions},
 			sheet.Column[Row]{Name: "relative", Title: "Relative", Value: func(r Row) any { return r.Relative }, Text: sheet.Percent})
