@@ -1,0 +1,45 @@
+package gucx
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/archtest"
+	"github.com/gucx/gucx/ucs/config"
+)
+
+// variableName finds variables, and what stands for all that begin so: GUCX_RC_*.
+var variableName = regexp.MustCompile(`GUCX_[A-Z0-9_]+\*?`)
+
+// ofTests are variables that the tests and benchmarks of single packages read.
+var ofTests = []string{"GUCX_TEST_SOAK", "GUCX_TEST_SWEEP", "GUCX_BENCH", "GUCX_UCP_IDLE", "GUCX_UCP_WAKE"}
+
+// TestDocuments_Variables: documents name variables that there are.
+func TestDocuments_Variables(t *testing.T) {
+	cfg, err := FromEnv(nil, Own{})
+	require.NoError(t, err)
+	var printed strings.Builder
+	require.NoError(t, config.Print(&printed, config.PrintOptions{}, cfg.Tables()...))
+	known := "\n" + printed.String() + strings.Join(ofTests, "=\n") + "=\n"
+	documents, err := archtest.Documents(os.DirFS("."))
+	require.NoError(t, err)
+	found := 0
+	for _, d := range documents {
+		text, err := os.ReadFile(d)
+		require.NoError(t, err)
+		for _, name := range variableName.FindAllString(string(text), -1) {
+			found++
+			want := "\n" + name + "="
+			if prefix, all := strings.CutSuffix(name, "*"); all {
+				want = "\n" + prefix
+			}
+			assert.True(t, strings.Contains(known, want), "%s: there is no %s", d, name)
+		}
+	}
+	assert.NotZero(t, found)
+}
