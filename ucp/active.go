@@ -121,14 +121,13 @@ var activeChannel = newChannel("active message", channel{
 // activeWord is the first word of an active message.
 func activeWord(id uint16, header []byte) uint64 { return uint64(id) | uint64(len(header))<<32 }
 
-// SendActive sends an active message: the handler of that id at the peer gets header, of at
-// most MaxActiveHeader bytes, and data. Messages of an EP come in the order in which they
-// are sent. A nil request says that header and data are the caller's again; that the
-// message was handled nobody tells. Of a message from Config.RndvThresh bytes on, or for
-// which the peer has no room, the handler gets the announcement; the request ends when the
-// handler, or who it has left that to, has received the data, or has dropped it. Errors: as
-// [EP.Err]; ErrTooLong for the header; ErrUnsupported if no transport of both sides has
-// active messages.
+// SendActive sends an active message: the handler of that id at the peer gets header, of at most
+// MaxActiveHeader bytes, and data. Messages of an EP come in the order in which they are sent. A
+// nil request says that header and data are the caller's again; nothing says that the message was
+// handled. Of a message from Config.RndvThresh bytes on, or for which the peer has no room, the
+// handler gets the announcement; the request ends when the peer has received the data, in the
+// handler or later, or has dropped the message. Errors: as [EP.Err]; ErrTooLong for the header;
+// ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) SendActive(id uint16, header, data []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(header) == 0 && len(data) <= m.maxWord {
 		m.credit -= charge(len(data))

@@ -49,9 +49,8 @@ func (e *EP) postSlow(op uct.AtomicOp, size int, value, raddr uint64, key *RKey)
 	return err
 }
 
-// AtomicFetch is AtomicPost that stores the old value in *result, zero-extended
-// for 4 bytes, when the request ends; result is gucx's until then. A nil request
-// says that it is there.
+// AtomicFetch is AtomicPost that stores the old value in *result, zero-extended for 4 bytes, when
+// the request ends; result is gucx's until then. A nil request says that the old value is there.
 func (e *EP) AtomicFetch(op uct.AtomicOp, size int, value uint64, result *uint64, raddr uint64, key *RKey) (*Request, error) {
 	if key.fetches(e, op, size, raddr) && result != nil && op != uct.AtomicCSwap {
 		r := e.w.newDirect()

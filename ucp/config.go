@@ -60,17 +60,18 @@ type Config struct {
 	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
 
 	// Costs says by which costs messages choose when to be announced and how their data comes:
-	// those of this machine (uct.Measurer), which the first message finds out that one call does
-	// not take, or of 1 KiB or more in registered memory, for the process, or those that transports declare, which are the same everywhere.
-	// Empty means measured. Lanes are always chosen by those that are declared.
+	// those measured on this machine (uct.Measurer), or those that transports declare, which are
+	// the same everywhere. The process measures once, when it sends the first message that one
+	// call does not take, or that has 1 KiB or more in registered memory. Empty means measured.
+	// Lanes are always chosen by those that are declared.
 	Costs CostSource `env:"COSTS" default:"measured" enum:"measured,declared" doc:"By which costs messages choose when to be announced and how their data comes: measured on this machine, when the first long message is sent, or declared by the transports, and so the same everywhere."`
 
 	// MaxRndvRails is how many lanes over different devices share the data of an announced
 	// message, where both sides have them: 1 to 4. 0 means 2.
 	MaxRndvRails int `env:"MAX_RNDV_RAILS" default:"2" doc:"Lanes over different devices that share the data of an announced message; at most 4."`
 
-	// MaxRMARails is how many lanes over different devices share a long put or get: 1 to 4.
-	// 0 means 1. A flush and a fence have more to do with several.
+	// MaxRMARails is how many lanes over different devices share a long put or get: 1 to 4. 0
+	// means 1. With several, a flush and a fence take longer.
 	MaxRMARails int `env:"MAX_RMA_RAILS" default:"1" doc:"Lanes over different devices that share a long put or get; at most 4."`
 
 	// MinRndvChunk is the least part of an announced message in bytes that a lane moves,
@@ -268,11 +269,11 @@ type OpParams struct {
 	// outside is not got, and memory without the right to write is not put into.
 	Mem *Mem
 
-	// OnDone is called once, from Progress, when the operation has ended that had returned
-	// a request: with what Wait returns. It is not called for an operation that returned no
-	// request, nor for one without a request of its own (PutImplicit). It may start
-	// operations and close EPs, and must not call Progress. The request, if it was not
-	// released, is still to be given back.
+	// OnDone is called once, from Progress, when an operation that has returned a request ends,
+	// with the error that Wait returns. It is not called for an operation that returned no
+	// request, nor for one that never has a request (PutImplicit). It may start operations and
+	// close EPs, and must not call Progress. The request, if it was not released, is still to be
+	// given back.
 	OnDone func(err error)
 }
 

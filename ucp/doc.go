@@ -19,15 +19,15 @@
 // posted atomics are at the peer when a Flush has ended. Operations are not ordered
 // unless a Fence or a Flush is between them.
 //
-// The blocking forms (PutWait and so on) make progress themselves and obey their
-// context. A call that returns as its context has ended is given up: what was not posted
-// is not posted any more, what was posted takes effect or not, and no transport reads or
-// writes the buffer after the return. A call whose buffer a transport has, that of a get of
-// more than 8 KiB and of what is not copied, therefore waits for the transport, for ucs.RevokeLimit at
-// most; one that has not let go by then has to, as the EP fails with ErrCanceled. A target
-// takes no part in put and get, and none in atomics that the transport can do; but its
-// worker must make progress to be connected to, and for what the transport cannot do by
-// itself, which over tcp is everything. [Worker.Serve] does that in a goroutine.
+// The blocking forms (PutWait and so on) make progress themselves and obey their context. A call
+// that returns as its context has ended is given up: what was not posted is not posted any more,
+// what was posted takes effect or not, and no transport reads or writes the buffer after the
+// return. So a call whose buffer a transport still uses waits until that has ended: a get of more
+// than 8 KiB, or an operation that moves the buffer without a copy. It waits for ucs.RevokeLimit
+// at most; then the EP fails with ErrCanceled, which ends the use. A target takes no part in put
+// and get, and none in atomics that the transport can do; but its worker must make progress to be
+// connected to, and for what the transport cannot do by itself, which over tcp is everything.
+// [Worker.Serve] does that in a goroutine.
 //
 // [EP.PutImplicit], [EP.GetImplicit], [EP.AtomicFetchImplicit] and [EP.AtomicCSwapImplicit] make
 // no request: many of them before a flush cost less, and only the flush says that they are done.
@@ -46,12 +46,12 @@
 //
 // A short message goes in one call and without a request; it is eager, as is all below
 // Config.RndvThresh: what no receive waits for is kept by the peer, within a budget of bytes
-// (Config.EagerWindow and Config.EagerBudget). What is longer, or finds no room, is announced
-// and stays here until it is received (rendezvous). So memory is bounded, and a peer that
-// does not receive holds up those that send to it, and nobody else. Who sends more than
-// announcements of which it can have some 40 outstanding beyond the window waits for receives:
-// a receiver that takes messages in another order than they come must not wait for one that
-// is behind more than that.
+// (Config.EagerWindow and Config.EagerBudget). What is longer, or finds no room, is announced and
+// stays here until it is received (rendezvous). So memory is bounded, and a peer that does not
+// receive holds up those that send to it, and nobody else. When its window is used up, a sender
+// may still have some 40 announcements outstanding; after those it sends nothing until messages
+// are received. So a receiver that takes messages in another order than they come must not wait
+// for one that is sent behind more than these.
 //
 // Messages are bytes in one piece, or a list ([Buffers]), or made and taken by callbacks
 // ([From], [To]): [EP.TagSendData], [Worker.TagRecvData], [EP.SendActiveData].
@@ -130,11 +130,11 @@
 // much that is at most, and [Worker.Purge] lets go of all. Other memory must be given to
 // [Worker.Invalidate] before it is unmapped or freed.
 //
-// The peer of a message that is got has the key of the data, and no more rights and no other
-// bytes; it has them as long as the buffer stays registered, and so can a peer that is not to
-// be trusted read what the program writes there later. One that is asked to put a message
-// has a key to write where that goes, for as long. MAX_SIZE=0 takes the key back when
-// the message has ended. The key of an operation that has failed is always taken back.
+// A peer that gets the data of a message has a key to read the buffer, and nothing else, for as
+// long as the buffer stays registered: an untrusted peer can read what the program writes there
+// later. A peer that puts the data of a message likewise has a key to write to the buffer of the
+// receive. With MAX_SIZE=0 the key is taken back when the message has ended. The key of an
+// operation that has failed is always taken back.
 //
 // # Counters
 //
@@ -167,13 +167,13 @@
 //
 // # Goroutines
 //
-// One goroutine at a time owns a worker with everything made from it; nothing is
-// locked. Only Worker.Address and Worker.Signal may be called by any goroutine, and
-// Worker.Close while the owner is in a blocking call, which then ends with ErrClosed.
-// Callbacks run inside Progress and must not call it. A second blocking call on a worker
-// while one goes on panics, and so may all else that two goroutines do at once. A worker of
-// which a callback panics is of no more use, also if the program recovers: end the process.
-// [SharedWorker] lets several goroutines take turns.
+// One goroutine at a time owns a worker with everything made from it; nothing is locked. Only
+// Worker.Address and Worker.Signal may be called by any goroutine, and Worker.Close while the
+// owner is in a blocking call, which then ends with ErrClosed. Callbacks run inside Progress and
+// must not call it. A second blocking call on a worker while one goes on panics, and so may all
+// else that two goroutines do at once. After a panic in a callback the worker cannot be used any
+// more, even if the program recovers: end the process. [SharedWorker] lets several goroutines
+// take turns.
 //
 // A blocking call polls, yields, and parks. How long it polls before it parks adapts to
 // how long waits have taken lately, and is less while there are more waiters than

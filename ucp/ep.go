@@ -318,13 +318,12 @@ const (
 // closeStage is the caller's Close: it ends with the EP.
 var closeStage = stage{name: "close", role: noRole}
 
-// Close ends the connection and tells the peer, whose EP then fails with
-// ErrPeerClosed. The EP takes no more operations from now on. The request ends when
-// every operation has ended and the notice is on its way, or the peer has taken nothing
-// for Config.WireupTimeout; the peer need not take it. A nil request says
-// that it is closed already. Closing an EP that has failed always succeeds, and
-// closing twice is ErrClosed, but that CloseForce cuts a CloseFlush off whose operations have
-// not ended: then both requests end as one.
+// Close ends the connection and tells the peer, whose EP then fails with ErrPeerClosed. The EP
+// takes no more operations from now on. The request ends when every operation has ended and the
+// notice to the peer is on its way, which the peer need not have taken; or when the peer has
+// taken nothing for Config.WireupTimeout. A nil request says that it is closed already. Closing
+// an EP that has failed always succeeds. Closing twice is ErrClosed, except for CloseForce after
+// a CloseFlush whose operations have not ended: it ends them, and both requests with them.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	if e.state == epClosing && !e.ending && mode == CloseForce {
 		return e.closeAnyway()

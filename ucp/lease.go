@@ -171,16 +171,16 @@ func (i *iface) leasedFrom(t *[2]proto.Table, first uct.Variant) int {
 // longestLease is how far leasedFrom looks, in bytes.
 const longestLease = 1 << 30
 
-// Invalidate has memory be registered by operations of this worker no more, whatever part of
-// it was: call it before memory is unmapped, remapped or given back to a Mem of MemAlloc
-// that is closed. Memory of the Go heap needs none of that. ErrBusy if operations use it
-// yet: call it again when they have ended; other errors are those of deregistering.
+// Invalidate deregisters what operations of this worker have registered of memory, all of it or
+// parts. Call it before memory is unmapped or remapped, and before the Mem of [Context.MemAlloc]
+// that it lies in is closed. Memory of the Go heap needs no call. ErrBusy while operations use
+// it: call it again when they have ended. Other errors are those of deregistering.
 func (w *Worker) Invalidate(memory []byte) error {
 	return w.leases.each(func(c *regCache) error { return c.Invalidate(memory) })
 }
 
-// Purge has all memory be registered no more that operations of this worker have registered
-// and no operation uses: what it keeps of the Go heap can be collected. The error is that of
+// Purge deregisters all memory that operations of this worker have registered and that no
+// operation uses, so that what of it lies on the Go heap can be collected. The error is that of
 // deregistering.
 func (w *Worker) Purge() error { return w.leases.each((*regCache).Purge) }
 

@@ -205,8 +205,8 @@ func (l *Listener) publish(name string, mem *Mem) error {
 	return nil
 }
 
-// Unpublish has dialers get the key no more. Those that have it keep it, as long as the
-// memory is not closed.
+// Unpublish withdraws a key: dialers that are accepted from now on do not get it. Peers that have
+// it keep it until the memory is closed.
 func (l *Listener) Unpublish(name string) {
 	if key, ok := l.keys[name]; ok {
 		l.keysLen -= bootstrap.KeyLen(name, key)

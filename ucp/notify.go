@@ -160,12 +160,12 @@ func (r *Request) sendWord() error {
 	return err
 }
 
-// OnNotify has f called for each word that a [EP.PutNotify] of a peer brings, from
-// Progress, when the data is visible to the caller. ep is the connection that it came over;
-// words of one come in the order in which the peer put them if it does not put the next
-// before the last has ended. f may start operations, on ep too, and must not call Progress.
-// Without f words are dropped and counted as bad messages: call it before peers get the
-// worker's address. nil takes it back.
+// OnNotify sets f, which Progress calls with the word of each [EP.PutNotify] of a peer, when the
+// data is visible to the caller. ep is the connection that the word came over. Words of one
+// connection come in the order of the puts if the peer starts each after the one before it has
+// ended. f may start operations, on ep too, and must not call Progress. A nil f removes it;
+// without one words are dropped and counted as bad messages, so call it before peers get the
+// worker's address.
 func (w *Worker) OnNotify(f func(ep *EP, word uint64)) { w.onNotify = f }
 
 // notified is an EP that takes words which come with a put.

@@ -8,14 +8,12 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Request is an operation that has not ended when the call returned. It is pooled:
-// Wait, and Test when it reports done, give it back, and it must not be touched
-// after that: until another operation has it, which nothing tells, Wait and Test then
-// return ErrInvalidParam. Release gives it back at any time. It belongs to the goroutine that
-// owns the worker.
+// Request is an operation that has not ended when the call returned. It is pooled: Wait, and Test
+// when it reports done, give it back, and Release does at any time. After that it must not be
+// touched, since another operation may have it; as long as none has, Wait and Test return
+// ErrInvalidParam. It belongs to the goroutine that owns the worker.
 //
-// It ends once, when no transport has any part of it any more: also when its EP fails
-// or is closed it lasts until the transports have let go.
+// It ends once, when no transport uses its buffer any more, also when its EP fails or is closed.
 type Request struct {
 	// comp, the first field, counts the transport operations that are under way, and one more while
 	// some are still to be posted. The transports have it until all of them have ended.

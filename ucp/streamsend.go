@@ -26,14 +26,13 @@ func newStreamChannel() *channel {
 // errNoCredit is what post returns when the rest has to wait for credit.
 var errNoCredit = errors.New("no credit")
 
-// StreamSend sends bytes of the EP's stream, which come at the peer in order, behind all
-// bytes that were sent before. Where a send ends is not seen there. A nil request says
-// that buf is the caller's again; that the peer has read it nobody tells. A peer that does
-// not read holds the sender back: what it has not read is bounded by Config.EagerWindow,
-// the request then ends when it reads, and messages that follow on the EP wait, too.
-// A request that is canceled may have sent a part of buf. Long data in memory of MemAlloc may stay
-// here until the peer's next Progress reads it; until then the request cannot be canceled. Errors:
-// as [EP.Err];
+// StreamSend sends bytes of the EP's stream, which come at the peer in order, behind all bytes
+// that were sent before. Where a send ends is not seen there. A nil request says that buf is the
+// caller's again; nothing says that the peer has read it. A peer that does not read holds the
+// sender back: what it has not read is bounded by Config.EagerWindow, the request then ends when
+// it reads, and messages that follow on the EP wait, too. A request that is canceled may have
+// sent a part of buf. Long data in memory of MemAlloc may stay here until the peer's next
+// Progress reads it; until then the request cannot be canceled. Errors: as [EP.Err];
 // ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort && len(buf) > 0 && m.stream != nil {

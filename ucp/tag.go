@@ -21,14 +21,13 @@ var tagChannel = newChannel("tag send", channel{
 	whole: wire.AMTag, sync: wire.AMTagSync, first: wire.AMTagFirst, rts: wire.AMTagRTS,
 })
 
-// TagSend sends a message to the peer's worker, where a receive gets it whose tag agrees
-// with this one in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP
-// come in the order in which they are sent. A nil request says that buf is the caller's
-// again; that the message was received [EP.TagSendSync] tells. The data of a message from
+// TagSend sends a message to the peer's worker, where a receive gets it whose tag agrees with
+// this one in the bits of the receive's mask; see [Worker.TagRecv]. Messages of an EP come in the
+// order in which they are sent. A nil request says that buf is the caller's again; the request of
+// [EP.TagSendSync] says that the message was matched. The data of a message from
 // Config.RndvThresh bytes on, or for which the peer has no room, stays here until there is a
-// receive for it. Errors: as [EP.Err];
-// ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
-// sides has active messages.
+// receive for it. Errors: as [EP.Err]; ErrInvalidParam if OpParams.Mem does not cover buf;
+// ErrUnsupported if no transport of both sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
 		m.credit -= charge(len(buf))

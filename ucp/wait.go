@@ -56,9 +56,9 @@ func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p
 	return finish(ctx, r, err)
 }
 
-// GetWait is Get that returns when the data is there. If ctx ends first, its error is
-// returned and buf is the caller's; as [EP.PutWait] where buf is longer than 8 KiB or
-// registered, as it is a transport's then until all that was posted has come back.
+// GetWait is Get that returns when the data is there. If ctx ends first, its error is returned
+// and buf is the caller's; where buf is longer than 8 KiB, or registered, the call waits as
+// [EP.PutWait] until the transports use it no more.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
 	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
 		return e.getStaged(ctx, buf, raddr, key)

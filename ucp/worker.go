@@ -241,13 +241,13 @@ func (w *Worker) Context() *Context { return w.ctx }
 // Address is what a peer passes to NewEP. It is the caller's. Any goroutine.
 func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
 
-// Close closes the worker and its EPs. Operations in progress end with
-// StatusCanceled; flush first to avoid that. Peers are told by each transport that they
-// are connected over, which takes microseconds, or if one does not take the notice some
-// 100 ms; then it finds out by itself. Close memory after the worker: a peer in the middle
-// of an access then has ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error tells of
-// everything that did not close in order, transport endpoints since the worker was made
-// included: the first 16, and how many more.
+// Close closes the worker and its EPs. Operations in progress end with StatusCanceled; flush
+// first to avoid that. Each transport tells the peers that are connected over it, which takes
+// microseconds, and some 100 ms where a peer does not take the notice; that peer finds out by
+// itself. Close memory after the worker: a peer in the middle of an access then has
+// ErrPeerClosed, and not ErrRemoteAccess. Idempotent. The error tells of everything that did not
+// close in order, transport endpoints since the worker was made included: the first 16, and how
+// many more.
 //
 // Any goroutine may close a worker whose owner is in a blocking call, such as Serve: the
 // call ends with an error that wraps ErrClosed once the worker is closed. Otherwise it is
