@@ -50,12 +50,13 @@ type IfaceExt struct {
 	Explain Explainer      // nil: nothing depends on the system
 	Measure Measurer       // nil: what is declared is all there is
 	Queues  Queuer         // iff CapQueue
-	// Guarded: Progress panics with TwoAtOnce if it finds that it runs already, which a
-	// caller need not look for then.
+	// Guarded: Progress panics with TwoAtOnce when it is called while it runs, so that the caller
+	// need not check.
 	Guarded bool
 }
 
-// TwoAtOnce is the text of that panic, and of the one of ucp.
+// TwoAtOnce is the text of the panic of an iface, and of a ucp.Worker, that is used by two
+// goroutines at once.
 const TwoAtOnce = "uct: concurrent use of an iface or ucp.Worker by two goroutines, or by a callback of it; goroutines share a ucp.Worker by Worker.Share"
 
 // IfaceParams opens an iface.
@@ -125,13 +126,13 @@ type Explainer interface {
 	Explain() string
 }
 
-// Measurer measures what it depends on the machine that operations cost: where processors of the
-// host move the bytes.
+// Measurer measures the costs of operations where they depend on the machine, as the processors
+// of the host move the bytes.
 type Measurer interface {
 	// Measure returns the costs on this machine. It is for any goroutine. The first call in a
 	// process for a device may block for a millisecond with two processors busy; from then on the
-	// result is the same. Who chooses between lanes of two sides goes by what is declared, which is
-	// the same in all processes.
+	// result is the same. What two sides must choose alike, such as lanes, goes by the declared
+	// costs, which are the same in all processes.
 	Measure() Measured
 }
 

@@ -41,8 +41,8 @@ type MDAttr struct {
 	// RegCost is what registering takes: Send for the call, Bandwidth for what grows with
 	// the length. Zero if the MD registers nothing.
 	RegCost Cost
-	// RegReach is what a put or get takes that reaches memory of a peer which was registered
-	// and not allocated by the MD, if that is more than IfaceAttr.Costs; zero if there is no
+	// RegReach is the cost of a put or get to memory of a peer that was registered, and not
+	// allocated by the MD, where that is more than IfaceAttr.Costs; zero if there is no
 	// difference.
 	RegReach Cost
 	// AllocReach is how long a peer of this host takes for a put of 8 bytes to memory
@@ -101,15 +101,14 @@ type Mem interface {
 	// PackRKey appends the remote key, MDAttr.RKeyLen bytes that stay the same while
 	// the Mem is open, to b and returns the extended slice.
 	PackRKey(b []byte) ([]byte, error)
-	// Close deregisters and, for Alloc, frees. After it returned nil no peer and no
-	// transport touches the memory, and a key that was handed out is refused. No
-	// access can begin once Close was called; it waits for those that began before.
-	// Memory from Reg: ucs.InUseError if one of them has not ended within
-	// ucs.RevokeLimit; the Mem is then still open, and Close may be called again.
-	// Memory from Alloc: Close does not wait that long, the transport keeps what a
-	// peer is inside of in quarantine, until that access ends or the peer is dead.
-	// Once it has returned nil, further calls do nothing. Operations in flight that
-	// use the Mem as a local buffer must have completed.
+	// Close deregisters and, for Alloc, frees. After it returned nil no peer and no transport
+	// touches the memory, and a key that was handed out is refused. No access can begin once
+	// Close was called; it waits for those that began before. Memory from Reg: ucs.InUseError if
+	// one of them has not ended within ucs.RevokeLimit; the Mem is then still open, and Close may
+	// be called again. Memory from Alloc: Close does not wait that long; the transport keeps
+	// memory that a peer is still accessing in quarantine until the access ends or the peer is
+	// dead. Once it has returned nil, further calls do nothing. Operations in flight that use the
+	// Mem as a local buffer must have completed.
 	Close() error
 }
 

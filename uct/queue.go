@@ -40,14 +40,13 @@ type Queue interface {
 	// Number is what peers call the queue. It is not 0, does not change, and is not that
 	// of another queue before Close.
 	Number() uint32
-	// Post adds a receive behind those that are there. A message fills the pieces of
-	// iov, which need local write access, in order; iov and r are the transport's until
-	// r.Func has been called. No message may be longer than the first receive it
-	// finds: what becomes of its EP and of the receive then is not defined; so a caller
-	// whose buffer may be too short adds a piece that takes the rest. That may be part of
-	// many receives, and holds nothing that is defined then. Errors:
-	// ErrNoResource (the queue holds as many as it can: post when one has ended),
-	// ErrTooLong (len(iov) > Queue.MaxRecvIOV), ErrInvalidParam (a Mem that is missing,
+	// Post adds a receive behind those that are there. A message fills the pieces of iov, which
+	// need local write access, in order; iov and r are the transport's until r.Func has been
+	// called. No message may be longer than the receive that it fills: otherwise what becomes of
+	// its EP and of the receive is not defined. So a caller whose buffer may be too short adds a
+	// piece that takes the rest. The same piece may be part of many receives; its content is not
+	// defined. Errors: ErrNoResource (the queue holds as many as it can: post when one has
+	// ended), ErrTooLong (len(iov) > Queue.MaxRecvIOV), ErrInvalidParam (a Mem that is missing,
 	// lacks the right or does not cover its Buf), ErrClosed (after Stop).
 	Post(r *QueueRecv, iov []IOV) error
 	// Received is how many messages have been received, and told to their receives. It
@@ -104,13 +103,12 @@ type QueueConn interface {
 	// has ended), ErrTooLong (longer than Queue.MaxMessage, len(iov) > Queue.MaxIOV),
 	// ErrInvalidParam (a Mem that is missing or does not cover its Buf), ErrEPFailed.
 	SendZcopy(iov []IOV, c *Completion) (pending bool, err error)
-	// Recall takes back what has not been received, and gives the connection back as
-	// Detach does. Every send that is under way ends from this call or from Progress: with
-	// StatusOK if it was received, with StatusCanceled if that is not certain;
-	// Queue.Received tells which were, as they are received in order. Then c fires, and
-	// from then on it is certain that none of them is received later. (false, nil): it is
-	// certain already, all have ended. The target's processor may be needed until another
-	// Attach succeeds, not for this. Errors: ErrEPFailed.
+	// Recall takes back what has not been received, and gives the connection back as Detach does.
+	// Every send that is under way ends from this call or from Progress: with StatusOK if it was
+	// received, with StatusCanceled if that is not certain; Queue.Received tells which were, as
+	// they are received in order. Then c fires, and from then on it is certain that none of them
+	// is received later. (false, nil): it is certain already, all have ended. The target's
+	// processor is not needed for this; the next Attach may need it. Errors: ErrEPFailed.
 	Recall(c *Completion) (pending bool, err error)
 	// Detach gives the connection back. ErrBusy while a send is under way.
 	Detach() error

@@ -3,13 +3,14 @@
 // and channels, queue pairs (QP) of the services RC, UD and XRC, shared receive queues
 // (SRQ), XRC domains (XRCD), address handles (AH) and thread domains (TD).
 //
-// Who hangs on whom; a parent closes after its children, or Close returns ErrBusy:
+// What is made from what. A parent is closed after its children, otherwise its Close returns
+// ErrBusy:
 //
 //	Device -> Context -> CompChannel -> CQ --+
 //	                  -> TD -----------------+-> QP
 //	                  -> PD -> MR, AH, SRQ --+
 //	                  -> XRCD -> target QP
-//	                          -> XRC SRQ, which also hangs on its PD and CQ
+//	                          -> XRC SRQ, made from its PD and CQ too
 //
 // A queue pair is made in RESET and taken to RTS by three Modify calls, each with
 // the attributes that its step needs. Work requests are posted as lists; those that
