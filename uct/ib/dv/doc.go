@@ -18,14 +18,13 @@
 // one or a list by its first 8 bytes. On hardware each step has its fence; the
 // software HCA is told instead, by [prm.Doorbell].
 //
-// What a Progress posts (of rc_mlx5, what it posts at its end) is batched: one doorbell
-// for each queue. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, so does what
-// is posted outside Progress, and lists of that length share the doorbell record and
-// the register. A shorter list waits for the next Progress, Flush, Arm or Close of the
-// iface, with RC also for Fence and for those of its EP, and reaches the peer of nobody
-// who calls none of them. A post that finds the queue full gets ErrNoResource as ever;
-// the Progress that makes room rings. A QP whose register is not that of the iface's
-// first one rings at once; outside thread domains there are such.
+// What a Progress posts (of rc_mlx5, what it posts at its end) is batched: one doorbell for each
+// queue. With RCConfig.TxPostlist or UDConfig.TxPostlist above 1, so does what is posted outside
+// Progress, and lists of that length share the doorbell record and the register. A shorter list
+// waits for the next Progress, Flush, Arm or Close of the iface, with RC also for Fence and for
+// those of its EP; until one of these is called it does not reach the peer. A post that finds the
+// queue full gets ErrNoResource as ever; the Progress that makes room rings. A QP whose register
+// is not that of the iface's first one rings at once; outside thread domains there are such.
 //
 // Outside thread domains a register may also be shared with queues of other ifaces.
 // Then each store to it takes its lock, the one that posts of verbs take.
@@ -40,9 +39,9 @@
 //
 // # Misuse
 //
-// An iface is one goroutine's. Builds with the race detector tell those that meet: a
-// post in a thread domain in which another one posts gives [mlx5.ErrMet], and a poll
-// beside another one takes nothing and logs why.
+// An iface is one goroutine's. Builds with the race detector report two that use it at once: a
+// post in a thread domain while another one posts there returns mlx5.ErrMet, and a poll during
+// another one takes nothing and logs why.
 //
 // # Devices
 //
