@@ -80,7 +80,7 @@ that of the program, which has not registered it.`,
 	f.IntVarP(&s.study.Iterations, "iters", "n", 200, "rounds")
 	f.IntVarP(&s.study.Warmup, "warmup", "w", 20, "rounds before that, not counted")
 	f.BoolVar(&s.together, "in-process", false, "ranks are goroutines of one process")
-	f.StringVarP(&s.transport, "transport", "x", "", "transports, as GUCX_TLS has them; that if empty")
+	f.StringVarP(&s.transport, "transport", "x", "", "transports, in the grammar of GUCX_TLS (default what that says)")
 	f.StringVarP(&s.output, "output", "o", sheet.Formats()[0], "form of the results: "+strings.Join(sheet.Formats(), ", "))
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "test", func() []string { return ranks.Names(2) })

@@ -61,7 +61,8 @@ const long = `Count the instructions of one operation, by layer and function.
 A child process runs each operation over verbs, UCT and UCP on the software HCA
 while this one single-steps it with ptrace. That needs no performance counters
 and no privilege, and the counts are exact: they compare layers on a noisy
-machine.
+machine. Everything takes a minute or two, less than half of that with
+--no-device, and a few operations (--ops, -s) some seconds.
 
 Rows are where instructions were executed, columns the API that was called. The
 caller's own instructions are not counted; those in the standard library count
