@@ -40,7 +40,7 @@
 // # Misuse
 //
 // An iface is one goroutine's. Builds with the race detector report two that use it at once: a
-// post in a thread domain while another one posts there returns mlx5.ErrMet, and a poll during
+// post in a thread domain while another one posts there returns [mlx5.ErrConcurrentPost], and a poll during
 // another one takes nothing and logs why.
 //
 // # Devices

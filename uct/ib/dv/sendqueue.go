@@ -54,7 +54,7 @@ func (q *sendQueue) enter() error {
 	if q.guard.Enter() {
 		return nil
 	}
-	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: fmt.Errorf("qp %#x: %w", q.qpn, mlx5.ErrMet)}
+	return &ucs.OpError{TL: "mlx5", Op: "post send", Err: fmt.Errorf("qp %#x: %w", q.qpn, mlx5.ErrConcurrentPost)}
 }
 
 // fitsBB reports whether a control word is of a WQE that goes to the register as one

@@ -10,10 +10,10 @@ import (
 
 var logger = log.For("mlx5")
 
-// ErrMet is that of a post that meets another one in a thread domain, in builds that
-// notice: goroutines that use queues without locks must not do so at the same time.
-// It wraps ErrBusy.
-var ErrMet = fmt.Errorf("another goroutine posts in its thread domain: %w", ucs.ErrBusy)
+// ErrConcurrentPost is the error of a post in a thread domain while another goroutine posts there:
+// goroutines must not use queues without locks at the same time. Only builds with the race
+// detector check it. It wraps ErrBusy.
+var ErrConcurrentPost = fmt.Errorf("another goroutine posts in its thread domain: %w", ucs.ErrBusy)
 
 // postAlone is post for a QP that may be in a thread domain, in builds that notice
 // when goroutines meet there.
@@ -22,7 +22,7 @@ func (q *queuePair) postAlone(wr []verbs.SendWR) (n int, err error) {
 		return q.sq.post(wr)
 	}
 	if !q.td.guard.Enter() {
-		return 0, opError("post send", fmt.Errorf("qp %#x: %w", q.qpn, ErrMet))
+		return 0, opError("post send", fmt.Errorf("qp %#x: %w", q.qpn, ErrConcurrentPost))
 	}
 	defer q.td.guard.Leave()
 	return q.sq.post(wr)

@@ -49,7 +49,7 @@ func TestPostSend_TwoGoroutinesInADomain(t *testing.T) {
 		n, err := qp.PostSend([]verbs.SendWR{inlineWrite(2, 8)})
 		assert.Zero(t, n, name)
 		assert.ErrorIs(t, err, ucs.ErrBusy, name)
-		assert.ErrorIs(t, err, ErrMet, name)
+		assert.ErrorIs(t, err, ErrConcurrentPost, name)
 		assert.ErrorContains(t, err, "another goroutine posts in its thread domain", name)
 	}
 	post(t, free, inlineWrite(3, 8))
