@@ -27,15 +27,18 @@ func (l *link) lose(roles wireup.Roles, st ucs.Status) {
 
 // lacks is why the EP has no lane for a role, and will not get one; nil if it may have one.
 func (e *EP) lacks(role wireup.Role) error {
-	if e.link == nil || !e.link.lost.roles.Has(role) {
+	if !e.hasLost(role) {
 		return nil
 	}
 	return e.link.lost.why
 }
 
+// hasLost reports that the EP has no lane for a role, and will not get one.
+func (e *EP) hasLost(role wireup.Role) bool { return e.link != nil && e.link.lost.roles.Has(role) }
+
 // reachable reports that there is a lane for a role, or may be.
 func (e *EP) reachable(role wireup.Role) bool {
-	return e.peer.Best[role].OK && e.lacks(role) == nil
+	return e.peer.Best[role].OK && !e.hasLost(role)
 }
 
 // loseLane ends an operation whose role has no lane any more. The data of a message goes

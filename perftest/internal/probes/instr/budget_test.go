@@ -135,7 +135,7 @@ var (
 	tagBudget = map[Op]int{Tag: 43, TagPost: 68, TagRecv: 78, TagKept: 273}
 	// rndvBudget is what ucp and sm take for a message that is announced and got, from and to
 	// allocated memory: announce it, get it and acknowledge, end the send.
-	rndvBudget = map[Op]int{Rndv: 830, RndvRecv: 1590, RndvDone: 515}
+	rndvBudget = map[Op]int{Rndv: 880, RndvRecv: 1605, RndvDone: 515}
 )
 
 func TestBudget_Messages(t *testing.T) {

@@ -77,7 +77,8 @@ Active messages are counted on both sides: am_short and am_bcopy are the
 sender's call, am_short_recv and am_bcopy_recv the receiver's progress up to
 the handler's return, in UCT over every transport that -x knows, of which ud
 and ud_mlx5 have nothing else, in UCP (SendActive) over those that it is
-counted over, rc, sm and self. Sizes of UCT have the 8 bytes of the header in them.
+counted over, rc, sm and self. Sizes of UCT have the 8 bytes of the header in
+them.
 Tagged messages are those of UCP: tag is TagSend, tag_post TagRecv before there
 is a message and tag_kept after, and tag_recv the receiver's progress that
 fills a receive. rndv, rndv_recv and rndv_done are TagSend, the receiver's and
