@@ -11,12 +11,12 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help check fmt vet lint build test race cpus invariants cross fuzz-short arm64 storm idle soak sweep arrows bench bench-smoke
+.PHONY: help check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep arrows bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-check: fmt vet lint build cross test race cpus invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
+check: fmt vet lint build cross test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
 
 fmt: ## fail if gofmt would change a file
 	@bad=$$(gofmt -l $(GOFILES)); if [ -n "$$bad" ]; then echo "gofmt would change:"; echo "$$bad"; exit 1; fi
@@ -36,11 +36,8 @@ test: ## all tests, in random order
 
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
-race: ## tests under the race detector; all of them with RACE=
-	GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race $(RACE) $(PKGS)
-
-cpus: ## tests with 4 processors
-	$(GOTEST) -short -cpu 4 $(PKGS)
+race: ## tests under the race detector, with 4 processors; all of them with RACE=
+	GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 $(RACE) $(PKGS)
 
 invariants: ## tests with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
 	$(GOTEST) -short -cpu 1 -tags invariants -gcflags=all=-d=checkptr $(PKGS)

@@ -28,7 +28,8 @@ type fabric struct {
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
-	inside  []int            // processes that are inside the regions
+	inside  []int // processes that are inside the regions
+	failMu  sync.Mutex
 	fail    map[string]error // by "new ep fud", "connect frc": the next such call fails
 }
 
@@ -102,9 +103,15 @@ func (f *fabric) MDs() ([]uct.MDResource, error) { return []uct.MDResource{{Name
 func (f *fabric) OpenMD(string) (uct.MD, error) { return &fakeMD{f: f}, nil }
 
 // failNext makes the next call of that name fail.
-func (f *fabric) failNext(what string, err error) { f.fail[what] = err }
+func (f *fabric) failNext(what string, err error) {
+	f.failMu.Lock()
+	defer f.failMu.Unlock()
+	f.fail[what] = err
+}
 
 func (f *fabric) failing(what string) error {
+	f.failMu.Lock()
+	defer f.failMu.Unlock()
 	err := f.fail[what]
 	delete(f.fail, what)
 	return err

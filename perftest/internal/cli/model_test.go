@@ -6,10 +6,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // A prediction is the same each time, to the last digit.
 func TestModel_SameOutput(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for _, args := range []string{
 		"endpoints -q --model connectx4 -n 64 -t 4 -o csv",
 		"msgrate -q --model connectx4 -n 128 -t 4 --ways 1,4 --share cq,qp,buf --features each -o csv",

@@ -8,9 +8,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func TestOverlap_Model(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	plot := filepath.Join(t.TempDir(), "overlap.svg")
 	args := []string{"overlap", "-q", "--model", "connectxddr", "--protocols", "rput,rget", "-s", "1k,64k", "-o", "csv", "--plot", plot}
 	code, first, errs := perftest(t, args...)

@@ -59,6 +59,7 @@ func TestRun_OverWhatDoesNotReturn(t *testing.T) {
 
 // An instruction that repeats itself is one step, which takes no trap for each repetition.
 func TestRun_OverRepetitions(t *testing.T) {
+	testenv.SkipRace(t, "the detector looks at each byte of the copy")
 	windows, err := trace(t, "copy", copyLen/2)
 	if !hasBreakpoints {
 		t.Skip("no breakpoints on this machine")

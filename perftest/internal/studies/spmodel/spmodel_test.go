@@ -38,6 +38,7 @@ func study(t *testing.T) Study {
 // A prediction has all that its ranks do: computation grows by the factor, messages are
 // those of the program, and nothing depends on chance.
 func TestRun(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
 	require.NoError(t, s.Check())
 	steps := 0

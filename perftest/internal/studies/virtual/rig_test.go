@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -32,6 +33,7 @@ func measure(t *testing.T, rig *Rig, queues mlx5.Config, cfg msgrate.Config) msg
 // The same rig gives the same figures, whatever else the machine does and wherever
 // memory lies; for each category, and with payloads that the NIC reads.
 func TestMeasure_Deterministic(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for _, c := range endpoint.Categories() {
 		t.Run(c.String(), func(t *testing.T) {
 			cfg := applications(c)
