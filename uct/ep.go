@@ -52,7 +52,7 @@ type Ops struct {
 	Notify  Notifier    // iff CapNotify, which goes with CapPutBcopy, CapPutZcopy and CapConnectEP
 	// Words is there iff CapAMWords is set, which goes with CapAMShort.
 	Words AMWordSender
-	// Mapped is nil where memory of peers is never mapped.
+	// Mapped, which goes with CapGet, is nil where memory of peers is never mapped.
 	Mapped MappedGetter
 }
 

@@ -62,6 +62,7 @@ const (
 	NotifyEarly                  // brings a word before its data
 	NotifyTwice                  // brings a word twice
 	LieGuarded                   // says that it finds when Progress is called inside itself
+	LieMapped                    // says that it has read memory that it cannot reach
 	kindEnd
 )
 
@@ -73,7 +74,7 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
-	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded",
+	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped",
 }
 
 // String returns the name of the kind.
@@ -161,6 +162,8 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return breakingNotify(k)
 	case LieGuarded:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Guarded = true }}
+	case LieMapped:
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Mapped = &lyingMapped{e.Has.Mapped} }}
 	case SpawnGoroutine:
 		return wrap.Hooks{EP: spawning}
 	}

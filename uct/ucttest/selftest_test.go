@@ -68,6 +68,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.NotifyEarly:      {"notify/sizes"},
 	ucttest.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
 	ucttest.LieGuarded:       {"reenter/progress"},
+	ucttest.LieMapped:        {"get/mapped"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {

@@ -44,7 +44,7 @@ var openCheck = check{
 func allChecks() []check {
 	return slices.Concat([]check{openCheck},
 		attrChecks, addressChecks, amChecks, orderChecks, descChecks, pendingChecks,
-		rmaChecks, notifyChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
+		rmaChecks, mappedChecks, notifyChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
 		wakeChecks, queueChecks, costChecks, aliveChecks, peerChecks, queuePeerChecks,
 	)
 }

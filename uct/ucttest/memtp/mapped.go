@@ -1,0 +1,19 @@
+package memtp
+
+import "github.com/gucx/gucx/uct"
+
+// GetMapped implements uct.MappedGetter. It does not overtake posted operations.
+func (e *EP) GetMapped(buf []byte, raddr uint64, key uct.RKey) bool {
+	if e.free() != nil || e.tx.n > 0 {
+		return false
+	}
+	if len(buf) == 0 {
+		return true
+	}
+	w := e.iface.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	src := w.reach(key, raddr, len(buf), uct.AccessRemoteRead)
+	copy(buf, src)
+	return src != nil
+}

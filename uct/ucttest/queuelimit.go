@@ -1,0 +1,119 @@
+package ucttest
+
+import (
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/uct"
+)
+
+func checkQueueLimits(t T, p *Pair) {
+	queues := p.B.Iface.Ext().Queues
+	for _, depth := range []int{-1, 0, p.A.Iface.Attr().Queue.MaxDepth + 1} {
+		_, err := queues.NewQueue(depth)
+		assert.ErrorIs(t, err, uct.ErrInvalidParam, "depth %d", depth)
+	}
+	e := p.newQueue(t, p.B, 2)
+	p.refusesReceives(t, e)
+	c := p.attach(t, p.AB, e.q.Number())
+	p.refusesSends(t, c)
+	for range 2 { // the queue and the connection are as before
+		p.sendTo(t, p.AB, c, pattern(1, 8), 1)
+	}
+	e.await(t, 2)
+	p.checkFull(t, e, c)
+	p.detach(t, c)
+	require.NoError(t, e.q.Close())
+	p.checkMaxQueues(t)
+}
+
+// refusesReceives posts to a queue for two receives what it must refuse, and fills it.
+func (p *Pair) refusesReceives(t T, e *queueEnd) {
+	t.Helper()
+	mem := p.B.Local.mem
+	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { p.complain("a refused receive ended") }}
+	buf := e.buffer(t, 8)
+	long := make([]uct.IOV, p.A.Iface.Attr().Queue.MaxRecvIOV+1)
+	for k := range long {
+		long[k] = uct.IOV{Buf: buf[:1], Mem: mem}
+	}
+	assert.Equal(t, uct.ErrTooLong, e.q.Post(r, long), "pieces of a receive")
+	if p.B.MD.Attr().NeedMemH {
+		assert.Equal(t, uct.ErrInvalidParam, e.q.Post(r, []uct.IOV{{Buf: buf}}), "memory without registration")
+		assert.Equal(t, uct.ErrInvalidParam, e.q.Post(r, []uct.IOV{{Buf: make([]byte, 8), Mem: mem}}), "memory of another region")
+	}
+	e.post(t, 1, 8)
+	e.post(t, 2, 8)
+	assert.Equal(t, uct.ErrNoResource, e.q.Post(r, []uct.IOV{{Buf: buf, Mem: mem}}), "a full queue")
+}
+
+// refusesSends sends over a connection what it must refuse.
+func (p *Pair) refusesSends(t T, c uct.QueueConn) {
+	t.Helper()
+	a := p.A.Iface.Attr().Queue
+	done := &uct.Completion{Count: 1, Func: func(*uct.Completion) { p.complain("a refused send ended") }}
+	piece := uct.IOV{Buf: p.A.Local.take(1), Mem: p.A.Local.mem}
+	var iov []uct.IOV
+	for range a.MaxIOV + 1 {
+		iov = append(iov, piece)
+	}
+	_, err := c.SendZcopy(iov, done)
+	assert.Equal(t, uct.ErrTooLong, err, "pieces of a send")
+	if n := a.MaxMessage + 1; n <= stageLen {
+		_, err = c.SendZcopy([]uct.IOV{{Buf: p.A.Local.buf[:n], Mem: p.A.Local.mem}}, done)
+		assert.Equal(t, uct.ErrTooLong, err, "length of a message")
+	}
+	if p.A.MD.Attr().NeedMemH {
+		_, err = c.SendZcopy([]uct.IOV{{Buf: make([]byte, 8)}}, done)
+		assert.Equal(t, uct.ErrInvalidParam, err, "memory without registration")
+	}
+	p.A.Local.giveBack(piece.Buf)
+}
+
+// checkFull fills a connection to a queue without receives.
+func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
+	t.Helper()
+	const most = 1 << 14
+	buf := p.A.Local.take(1)
+	iov := []uct.IOV{{Buf: buf, Mem: p.A.Local.mem}}
+	sent, ended := 0, 0
+	var done []*uct.Completion
+	for ; sent < most; sent++ {
+		done = append(done, &uct.Completion{Count: 1, Func: func(*uct.Completion) { ended++ }})
+		if _, err := c.SendZcopy(iov, done[sent]); err != nil {
+			require.Equal(t, uct.ErrNoResource, err)
+			break
+		}
+	}
+	require.Positive(t, sent)
+	require.Less(t, sent, most, "a connection holds as much as it likes")
+	for got := 0; got < sent; {
+		for k := 0; k < 2 && got < sent; k++ {
+			e.post(t, 3, 0)
+			got++
+		}
+		p.until(t, "the queue is emptied", func() bool { return ended >= got && len(e.got) >= 2+got })
+	}
+	p.A.Local.giveBack(buf)
+}
+
+// checkMaxQueues makes as many queues as there can be, if that is few.
+func (p *Pair) checkMaxQueues(t T) {
+	t.Helper()
+	a := p.B.Iface.Attr().Queue
+	const few = 256
+	if a.MaxQueues > few {
+		return
+	}
+	var all []uct.Queue
+	for range a.MaxQueues {
+		q, err := p.B.Iface.Ext().Queues.NewQueue(1)
+		require.NoError(t, err)
+		all = append(all, q)
+	}
+	_, err := p.B.Iface.Ext().Queues.NewQueue(1)
+	assert.ErrorIs(t, err, uct.ErrNoMemory)
+	for _, q := range all {
+		assert.NoError(t, q.Close())
+	}
+}
