@@ -24,16 +24,25 @@ func (p *pair) goneFor(t *testing.T) {
 	}
 }
 
-// TestNames_APeerThatComesBack: both sides go on with the same number when a peer comes back, and
-// then one connection serves both, though one of them has not closed the first one yet.
-func TestNames_APeerThatComesBack(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
+// comeBack connects a and b, lets a close its end, and connects them again after what happens
+// meanwhile. old is the end of b that nobody has closed.
+func comeBack(t *testing.T, meanwhile func(p *pair)) (p *pair, old *EP) {
+	t.Helper()
+	p, _ = fakePair(t, Config{}, likeSM())
 	p.both()
 	p.checkMessages(&p.a, &p.b)
 	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
 	p.until(func() bool { return p.b.ep.Err() != nil })
-	old := p.b.ep
+	old = p.b.ep
+	meanwhile(p)
 	p.both()
+	return p, old
+}
+
+// TestNames_APeerThatComesBack: both sides go on with the same number when a peer comes back, and
+// then one connection serves both, though one of them has not closed the first one yet.
+func TestNames_APeerThatComesBack(t *testing.T) {
+	p, old := comeBack(t, func(*pair) {})
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)
 	assert.Equal(t, 1, p.a.w.eps.Len())
@@ -44,14 +53,7 @@ func TestNames_APeerThatComesBack(t *testing.T) {
 // TestNames_APeerThatWasForgotten: one side begins anew with number 0, and the other one does not,
 // as it has not closed its end. Each has a connection of its own then, and nothing is mixed up.
 func TestNames_APeerThatWasForgotten(t *testing.T) {
-	p, _ := fakePair(t, Config{}, likeSM())
-	p.both()
-	p.checkMessages(&p.a, &p.b)
-	require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
-	p.until(func() bool { return p.b.ep.Err() != nil })
-	old := p.b.ep
-	p.goneFor(t)
-	p.both()
+	p, old := comeBack(t, func(p *pair) { p.goneFor(t) })
 	require.Zero(t, p.a.ep.seq, "it is forgotten")
 	p.checkMessages(&p.a, &p.b)
 	p.checkMessages(&p.b, &p.a)
