@@ -288,3 +288,29 @@ func TestAllocs_StreamGet(t *testing.T) {
 	testenv.NoAllocs(t, "announced", do)
 	requireBytes(t, from.Bytes()[:streamLen], buf)
 }
+
+// TestStreamGet_ReaderCloses: a receive closes its EP when it is filled, in the midst of what is read.
+func TestStreamGet_ReaderCloses(t *testing.T) {
+	for _, mode := range []CloseMode{CloseFlush, CloseForce} {
+		p, from, e, to := announcing(t)
+		buf, n := make([]byte, 1000), 0
+		var closing *Request
+		r, err := to.StreamRecv(buf, true, &n, &OpParams{OnDone: func(err error) {
+			require.NoError(t, err)
+			closing, err = to.Close(mode)
+			require.NoError(t, err)
+		}})
+		require.NoError(t, err)
+		send, err := e.StreamSend(from.Bytes()[:streamLen], &OpParams{Mem: from})
+		require.NoError(t, err)
+		require.Positive(t, e.msgs.stream.asked)
+		p.until(func() bool { return r.Done() && send.Done() && (closing == nil || closing.Done()) })
+		assert.Equal(t, from.Bytes()[:len(buf)], buf)
+		assert.Len(t, buf, n)
+		r.Release()
+		send.Release()
+		if closing != nil {
+			closing.Release()
+		}
+	}
+}
