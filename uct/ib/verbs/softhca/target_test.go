@@ -1,6 +1,9 @@
 package softhca
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -40,6 +43,37 @@ func TestTarget_ConnectedAnewElsewhere(t *testing.T) {
 	assert.Equal(t, verbs.WCSuccess, wcs[1].Status)
 	assert.Equal(t, uint32(8), wcs[1].ByteLen)
 	s.posts = nil // they are accounted for here
+}
+
+// A target is destroyed while the device looks whether a notice comes over it: what it tells of
+// was sent before, and is taken. The race detector makes the looks slow enough to see it.
+func TestTarget_DestroyedDuringNotice(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "domain"))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	gid := verbs.GID{15: 1}
+	dir, err := xrcdomain.Join(int(f.Fd()), os.O_CREATE, gid, func() {})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, dir.Close()) }()
+	d, l := &xrcDomain{dir: dir}, &inLink{gid: gidWords(gid), sameUser: true}
+	for range 2_000 {
+		number, err := dir.AddQP()
+		require.NoError(t, err)
+		pkt, e := &packet{dstQPN: number, srcQPN: 7}, targetEntry(&dir.View, number)
+		e.setDestGID(gid)
+		e.destQPN.Store(pkt.srcQPN)
+		e.qpn.Store(number)
+		closed := make(chan error, 1)
+		go func() {
+			_, err := dir.CloseQP(number)
+			closed <- err
+		}()
+		for !e.destroyed(number) {
+			require.True(t, l.isSender(d, pkt))
+			runtime.Gosched() // there may be one processor
+		}
+		require.NoError(t, <-closed)
+	}
 }
 
 // changeElsewhere changes the state as another member does.

@@ -179,19 +179,24 @@ func (l *inLink) filledIn(q *recvQueue, pkt *packet) {
 	}
 }
 
-// isSender reports whether a packet comes over a target in a domain, from its initiator. A target
-// in a shared domain may be gone since, with its initiator's process: what has been sent before, and is
-// complete there, arrives. Only processes of this user, which can write to the directory, are believed that.
+// isSender reports whether a packet comes over a target in a domain, from its initiator.
 func (l *inLink) isSender(d *xrcDomain, pkt *packet) bool {
 	if d.dir != nil {
-		e := targetEntry(&d.dir.View, pkt.dstQPN)
-		if e.destroyed(pkt.dstQPN) {
-			return l.sameUser && pkt.dstQPN&xrcdomain.NumberBit != 0
-		}
-		return e.from(pkt.srcQPN, &l.gid)
+		return l.isSharedSender(targetEntry(&d.dir.View, pkt.dstQPN), pkt)
 	}
 	qp := l.hca.qps.find(pkt.dstQPN)
 	return qp != nil && qp.domain == d && qp.entry.from(pkt.srcQPN, &l.gid)
+}
+
+// isSharedSender is isSender for a target in a shared domain. It may be gone since, with the
+// process of its initiator, or go now: what has been sent before, and is complete there, arrives.
+// Only processes of this user, which can write to the directory, are believed that.
+func (l *inLink) isSharedSender(e *qpEntry, pkt *packet) bool {
+	if !e.destroyed(pkt.dstQPN) && e.from(pkt.srcQPN, &l.gid) {
+		return true
+	}
+	// Who destroys it clears the number before whom it is connected to.
+	return e.destroyed(pkt.dstQPN) && l.sameUser && pkt.dstQPN&xrcdomain.NumberBit != 0
 }
 
 // lastFilled completes what the peer has put into a queue that is closing, and that is still
