@@ -99,7 +99,7 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 // child is then another thread's, which may have been looked at before.
 func onlyChild(t *testing.T, pid int) (child int) {
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		list := children(t, pid)
+		list := childrenOf(t, pid)
 		if len(list) > 0 {
 			child = list[0]
 		}
@@ -108,8 +108,8 @@ func onlyChild(t *testing.T, pid int) (child int) {
 	return child
 }
 
-// children are the child processes of a process.
-func children(t *testing.T, pid int) (list []int) {
+// childrenOf are the child processes of a process.
+func childrenOf(t *testing.T, pid int) (list []int) {
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	require.NoError(t, err)
 	for _, e := range threads {

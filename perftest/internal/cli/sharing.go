@@ -16,7 +16,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/perftest/internal/peers/launch"
 	"github.com/gucx/gucx/perftest/internal/show/chart"
 	"github.com/gucx/gucx/perftest/internal/show/meter"
@@ -198,7 +198,7 @@ func newRealTime(fabric softhca.Fabric) *msgrate.RealTime {
 }
 
 // starter starts processes that run a hidden command.
-func starter(name string) crew.Start {
+func starter(name string) children.Start {
 	return func() (net.Conn, io.Closer, error) {
 		child, err := launch.Start([]string{name}, func(error) {})
 		if err != nil {

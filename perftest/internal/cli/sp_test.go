@@ -51,7 +51,7 @@ func TestSP_Mpiexec(t *testing.T) {
 func TestSP_RankKilled(t *testing.T) {
 	p := start(t, strings.Fields("sp --class A -x sm --ranks 4 --protocols am")...)
 	p.line(t, "am") // rank 0 has done a step
-	ranks := children(t, p.Process.Pid)
+	ranks := childrenOf(t, p.Process.Pid)
 	require.Len(t, ranks, 4)
 	require.NoError(t, syscall.Kill(ranks[2], syscall.SIGKILL))
 	code, text := p.end(t)

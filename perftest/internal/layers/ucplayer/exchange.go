@@ -51,7 +51,7 @@ func (x *exchange) onNote(a *ucp.ActiveMessage) {
 	}
 }
 
-// Send implements layer.Mail.
+// Send implements layer.Messenger.
 func (x *exchange) Send(number uint64) (bool, error) {
 	if !x.sends.empty() {
 		if x.sends.reap(); x.sends.full() {
@@ -68,7 +68,7 @@ func (x *exchange) Send(number uint64) (bool, error) {
 	return err == nil, err
 }
 
-// Tell implements layer.Mail: there is room once the latest note has ended.
+// Tell implements layer.Messenger: there is room once the latest note has ended.
 func (x *exchange) Tell(v uint64) (_ bool, err error) {
 	if x.noteSend != nil {
 		if !x.noteSend.Done() {
@@ -81,7 +81,7 @@ func (x *exchange) Tell(v uint64) (_ bool, err error) {
 	return err == nil, err
 }
 
-// Poll implements layer.Mail.
+// Poll implements layer.Messenger.
 func (x *exchange) Poll() error {
 	if err := x.op.Poll(); err != nil || x.wrong != nil {
 		return errors.Join(err, x.wrong)
@@ -92,7 +92,7 @@ func (x *exchange) Poll() error {
 	return nil
 }
 
-// Progress implements layer.Mail.
+// Progress implements layer.Messenger.
 func (x *exchange) Progress() (int, error) {
 	n := x.worker.Progress()
 	if x.noteRecv != nil {
@@ -113,7 +113,7 @@ func (x *exchange) takeAnnounced() {
 	}
 }
 
-// Finish implements layer.Mail.
+// Finish implements layer.Messenger.
 func (x *exchange) Finish() error {
 	for {
 		if x.sends.reap(); x.sends.empty() {

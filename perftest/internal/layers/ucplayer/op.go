@@ -36,17 +36,17 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layer.NewLetters(m, s, in, note, c.cfg.Loopback), nil
+	return layer.NewMessageOp(m, s, in, note, c.cfg.Loopback), nil
 }
 
 // newMessages makes the exchange of messages of a kind.
-func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Mail, error) {
+func newMessages(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (layer.Messenger, error) {
 	if o.over != nil {
 		o.over()
 		o.over = nil
 	}
 	if s.Kind == layer.AM || s.Kind == layer.AMPing {
-		return newMail(o, s, in, note), nil
+		return newActive(o, s, in, note), nil
 	}
 	return newPosted(o, s, in, note)
 }
@@ -107,7 +107,7 @@ func (c *conn) Part(s layer.Spec) (layer.Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	return layer.NewAnswers(m, s, in, note), nil
+	return layer.NewMessagePart(m, s, in, note), nil
 }
 
 // Poll implements layer.Op.

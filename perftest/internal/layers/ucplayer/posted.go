@@ -21,7 +21,7 @@ const (
 // slotsOf is how many receives of size bytes are posted at a time.
 func slotsOf(size int) int { return max(cachedLen/size, min(fewSlots, slotsLen/size), 1) }
 
-// posted is layer.Mail by messages for which receives are posted, each with a buffer of its
+// posted is layer.Messenger by messages for which receives are posted, each with a buffer of its
 // own: as many as a window has, while there is memory for them.
 type posted struct {
 	*exchange
@@ -179,7 +179,7 @@ func (p *posted) cancel() {
 	}
 }
 
-// Poll implements layer.Mail.
+// Poll implements layer.Messenger.
 func (p *posted) Poll() error {
 	if err := p.exchange.Poll(); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (p *posted) Poll() error {
 	return p.collect()
 }
 
-// Progress implements layer.Mail.
+// Progress implements layer.Messenger.
 func (p *posted) Progress() (int, error) {
 	n, err := p.exchange.Progress()
 	if err != nil {

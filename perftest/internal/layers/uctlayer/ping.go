@@ -8,7 +8,7 @@ import (
 // pinger is the initiator of a ping-pong of messages. A loopback gets its own
 // messages back, which is the round trip then, as in ucx_perftest.
 type pinger struct {
-	*mail
+	*sender
 	in *inbox
 }
 
@@ -17,11 +17,11 @@ func newPinger(o *op, s layer.Spec) (layer.Op, error) {
 	if o.cfg.Loopback {
 		id = idEcho
 	}
-	m, err := newMail(o, s, id)
+	m, err := newSender(o, s, id)
 	if err != nil {
 		return nil, err
 	}
-	p := &pinger{mail: m, in: newInbox(s)}
+	p := &pinger{sender: m, in: newInbox(s)}
 	return p, o.iface.SetAMHandler(idEcho, p.in)
 }
 
@@ -40,16 +40,16 @@ func (p *pinger) Flush() error {
 
 // echo is the target of a ping-pong.
 type echo struct {
-	*mail
+	*sender
 	in *inbox
 }
 
 func newEcho(o *op, s layer.Spec) (layer.Part, error) {
-	m, err := newMail(o, s, idEcho)
+	m, err := newSender(o, s, idEcho)
 	if err != nil {
 		return nil, err
 	}
-	e := &echo{mail: m, in: newInbox(s)}
+	e := &echo{sender: m, in: newInbox(s)}
 	return e, o.iface.SetAMHandler(idData, e.in)
 }
 

@@ -10,7 +10,7 @@ import (
 // stream sends messages in one direction. At most window of them are on their way
 // unacknowledged: -W of ucx_perftest.
 type stream struct {
-	*mail
+	*sender
 	window uint64
 	sync   *note
 	ack    *word  // what the target has told
@@ -18,11 +18,11 @@ type stream struct {
 }
 
 func newStream(o *op, s layer.Spec) (layer.Op, error) {
-	m, err := newMail(o, s, idData)
+	m, err := newSender(o, s, idData)
 	if err != nil {
 		return nil, err
 	}
-	st := &stream{mail: m, window: uint64(s.Window), sync: newNote(o, idSync), ack: &word{}}
+	st := &stream{sender: m, window: uint64(s.Window), sync: newNote(o, idSync), ack: &word{}}
 	if o.cfg.Loopback {
 		st.own = newInbox(s)
 		return st, o.iface.SetAMHandler(idData, st.own)

@@ -34,11 +34,11 @@ func (c *conn) Op(s layer.Spec) (layer.Op, error) {
 	case layer.PutPing:
 		return layer.NewPing(c, s)
 	case layer.AM, layer.AMPing:
-		m, err := newMail(o, &s)
+		m, err := newMessenger(o, &s)
 		if err != nil {
 			return nil, err
 		}
-		return layer.NewLetters(m, s, m.in, m.note, c.cfg.Loopback), nil
+		return layer.NewMessageOp(m, s, m.in, m.note, c.cfg.Loopback), nil
 	}
 	return o, nil
 }
@@ -77,11 +77,11 @@ func (c *conn) Part(s layer.Spec) (layer.Part, error) {
 	if s.Kind == layer.PutPing {
 		return layer.NewPong(c, s)
 	}
-	m, err := newMail(o, &s)
+	m, err := newMessenger(o, &s)
 	if err != nil {
 		return nil, err
 	}
-	return layer.NewAnswers(m, s, m.in, m.note), nil
+	return layer.NewMessagePart(m, s, m.in, m.note), nil
 }
 
 // fill completes wr for the operation.

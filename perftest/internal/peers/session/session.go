@@ -105,7 +105,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 // Explain prefers the end of the target over err, which it may have caused. It asks
 // the target whether it is still there, and waits for the news of its end if not.
 func (s *Session) Explain(err error) error {
-	if err == nil || s.loopback || innocent(err) {
+	if err == nil || s.loopback || notOfTarget(err) {
 		return err
 	}
 	if s.ctx.Err() == nil && hungUp(s.Rest(s.ctx)) {
@@ -169,8 +169,8 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 	return c, nil
 }
 
-// innocent reports whether the end of the target cannot have caused err.
-func innocent(err error) bool {
+// notOfTarget reports that the end of the target cannot have caused err.
+func notOfTarget(err error) bool {
 	var answer *oob.RemoteError
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, layer.ErrData) || errors.As(err, &answer)
 }

@@ -98,8 +98,8 @@ func (g tableGroup) longestName() (n int) {
 
 // keepEnd shortens a name from the front.
 func keepEnd(name string, limit int) string {
-	if letters := []rune(name); len(letters) > limit {
-		return "…" + string(letters[len(letters)-limit+1:])
+	if runes := []rune(name); len(runes) > limit {
+		return "…" + string(runes[len(runes)-limit+1:])
 	}
 	return name
 }

@@ -147,9 +147,9 @@ func (r *run) makeThreads(rig msgrate.Rig, inline, atomics bool) error {
 		}
 		r.threads = append(r.threads, th)
 	}
-	land, err := msgrate.Connect(r.set, r.target, n, func(t int) msgrate.Destination { return self[t] })
-	for t := range land {
-		r.threads[t].there = land[t]
+	regions, err := msgrate.Connect(r.set, r.target, n, func(t int) msgrate.Destination { return self[t] })
+	for t := range regions {
+		r.threads[t].there = regions[t]
 	}
 	return err
 }

@@ -17,7 +17,7 @@ type Destination struct {
 // Connect connects the first QP of each endpoint with target, which gets n bytes of
 // memory, and returns where that is for each endpoint. Without a target QPs are
 // connected to themselves, and self says where memory is that an endpoint reaches so.
-func Connect(set *endpoint.Set, target Target, n int, self func(t int) Destination) (land []Destination, err error) {
+func Connect(set *endpoint.Set, target Target, n int, self func(t int) Destination) (regions []Destination, err error) {
 	var qps []*verbs.QP
 	var addrs []rclink.Addr
 	for _, e := range set.Endpoints {
@@ -50,7 +50,7 @@ func Connect(set *endpoint.Set, target Target, n int, self func(t int) Destinati
 		if target == nil {
 			d = self(t)
 		}
-		land = append(land, d)
+		regions = append(regions, d)
 	}
-	return land, nil
+	return regions, nil
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
@@ -18,7 +18,7 @@ import (
 type Processes struct {
 	Count  int
 	Fabric softhca.Fabric
-	Start  crew.Start // a process that calls ServeWorker with its end
+	Start  children.Start // a process that calls ServeWorker with its end
 }
 
 // job is what a process is to do.
@@ -33,7 +33,7 @@ type job struct {
 // told, not returned. It closes conn.
 func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric) Rig) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	line := crew.NewLine(conn)
+	line := children.NewLine(conn)
 	var j job
 	if err := line.Receive(&j); err != nil {
 		return err
@@ -53,7 +53,7 @@ func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric)
 
 // runWhenTold says that p is ready and runs it when the other end says so. err is one of
 // the connection.
-func runWhenTold(ctx context.Context, p *Prepared, line *crew.Line) (o Outcome, failed, err error) {
+func runWhenTold(ctx context.Context, p *Prepared, line *children.Line) (o Outcome, failed, err error) {
 	if err := line.Reply(nil, nil); err != nil {
 		return o, nil, err
 	}
@@ -74,7 +74,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 	cfg.Threads = threads / p.Count
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	workers, err := crew.Launch(ctx, p.Count, p.Start, &undo)
+	workers, err := children.Launch(ctx, p.Count, p.Start, &undo)
 	if err != nil {
 		return o, err
 	}
@@ -89,11 +89,11 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg Config)
 }
 
 // runAll has all workers warm before the first one runs.
-func runAll(workers crew.Crew, j job) ([]Outcome, error) {
-	if _, err := crew.Ask[struct{}](workers, func(int) any { return j }); err != nil {
+func runAll(workers children.List, j job) ([]Outcome, error) {
+	if _, err := children.Ask[struct{}](workers, func(int) any { return j }); err != nil {
 		return nil, err
 	}
-	return crew.Ask[Outcome](workers, crew.Go)
+	return children.Ask[Outcome](workers, children.Go)
 }
 
 // Together adds up what processes of one machine measured at the same time.

@@ -46,11 +46,11 @@ func Open(dev *verbs.Device, target Target, cfg Config) (_ *Senders, err error) 
 	if err = s.register(); err != nil {
 		return nil, err
 	}
-	land, err := s.connect()
+	regions, err := s.connect()
 	if err != nil {
 		return nil, err
 	}
-	s.makeThreads(land)
+	s.makeThreads(regions)
 	s.Restart(cfg.Messages)
 	return s, nil
 }
@@ -74,16 +74,16 @@ func (s *Senders) register() error {
 
 // connect connects every QP and returns the destination of each thread.
 func (s *Senders) connect() ([]Destination, error) {
-	land, err := Connect(s.set, s.target, s.memory.landingLen(), func(t int) Destination {
+	regions, err := Connect(s.set, s.target, s.memory.landingLen(), func(t int) Destination {
 		return Destination{s.mrs[t].Addr() + uint64(s.memory.landing), s.mrs[t].RKey()}
 	})
-	for t := range land {
-		land[t].Addr += uint64(s.memory.slot(t))
+	for t := range regions {
+		regions[t].Addr += uint64(s.memory.slot(t))
 	}
-	return land, err
+	return regions, err
 }
 
-func (s *Senders) makeThreads(land []Destination) {
+func (s *Senders) makeThreads(regions []Destination) {
 	cfg := s.Config
 	free := map[int]*steps.Shared{} // by number of the QP
 	for t, e := range s.set.Endpoints {
@@ -99,8 +99,8 @@ func (s *Senders) makeThreads(land []Destination) {
 			}
 			th.free = free[e.SharedBy.QP]
 		}
-		th.list = s.workRequests(t, land[t], false)
-		th.last = s.workRequests(t, land[t], true)
+		th.list = s.workRequests(t, regions[t], false)
+		th.last = s.workRequests(t, regions[t], true)
 		s.Threads = append(s.Threads, th)
 	}
 	for _, th := range s.Threads {

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/perftest/internal/studies/protocol"
 )
 
@@ -15,7 +15,7 @@ import (
 //
 // A process answers, in this order: its job with the address of its worker; the address of
 // the other with nothing; and each exchange with its times.
-func Real(start crew.Start) Opener {
+func Real(start children.Start) Opener {
 	return func(ctx context.Context, p protocol.Protocol, size int) (_ Pair, err error) {
 		r := &realPair{}
 		defer func() {
@@ -23,27 +23,27 @@ func Real(start crew.Start) Opener {
 				err = errors.Join(err, r.Close())
 			}
 		}()
-		if r.nodes, err = crew.Launch(ctx, 2, start, &r.undo); err != nil {
+		if r.nodes, err = children.Launch(ctx, 2, start, &r.undo); err != nil {
 			return nil, err
 		}
-		addrs, err := crew.Ask[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })
+		addrs, err := children.Ask[[]byte](r.nodes, func(i int) any { return job{Protocol: p, Size: size, Measured: i == 0} })
 		if err != nil {
 			return nil, err
 		}
-		_, err = crew.Ask[struct{}](r.nodes, func(i int) any { return addrs[1-i] })
+		_, err = children.Ask[struct{}](r.nodes, func(i int) any { return addrs[1-i] })
 		return r, err
 	}
 }
 
 // realPair is two processes, of which the first is measured.
 type realPair struct {
-	nodes crew.Crew
+	nodes children.List
 	undo  cleanup.Stack
 }
 
 // Run implements Pair.
 func (r *realPair) Run(ctx context.Context, x Exchange) (Times, error) {
-	times, err := crew.Ask[Times](r.nodes, func(int) any { return x })
+	times, err := children.Ask[Times](r.nodes, func(int) any { return x })
 	if ctx.Err() != nil {
 		return Times{}, context.Cause(ctx)
 	}
@@ -67,18 +67,18 @@ type job struct {
 // told, not returned. It closes conn.
 func ServeNode(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	line := crew.NewLine(conn)
+	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
 	n := &realNode{ctx: ctx}
 	defer func() { err = errors.Join(err, n.undo.Run()) }()
-	if err = n.serve(line); errors.Is(context.Cause(ctx), crew.ErrGone) {
+	if err = n.serve(line); errors.Is(context.Cause(ctx), children.ErrGone) {
 		return nil // nobody wants to know
 	}
 	return err
 }
 
 // serve goes through the protocol.
-func (n *realNode) serve(line *crew.Line) error {
+func (n *realNode) serve(line *children.Line) error {
 	var j job
 	if err := line.Receive(&j); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
 // served runs a node on the other end of a pipe. Its Close closes the connection and returns
@@ -22,7 +22,7 @@ type served struct {
 
 func (s *served) Close() error { return errors.Join(s.conn.Close(), <-s.done) }
 
-func startNode(ctx context.Context) crew.Start {
+func startNode(ctx context.Context) children.Start {
 	return func() (net.Conn, io.Closer, error) {
 		here, there := net.Pipe()
 		s := &served{here, make(chan error, 1)}
@@ -59,7 +59,7 @@ func TestReal_ANodeDies(t *testing.T) {
 		here, there := net.Pipe()
 		done := make(chan error, 1)
 		go func() {
-			line := crew.NewLine(there)
+			line := children.NewLine(there)
 			node := &realNode{ctx: t.Context()}
 			var j job
 			err := line.Receive(&j)
@@ -72,7 +72,7 @@ func TestReal_ANodeDies(t *testing.T) {
 	}
 	s := Study{Protocols: protocols(t, "rget"), Sides: []Side{Isend}, Sizes: []int{8}, Iterations: 1}
 	_, _, err := s.Run(t.Context(), Real(start), nil)
-	require.ErrorIs(t, err, crew.ErrGone)
+	require.ErrorIs(t, err, children.ErrGone)
 }
 
 type closer func() error

@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
@@ -20,7 +20,7 @@ import (
 // an exchange is complete, which does not count.
 type Processes struct {
 	Problem
-	Start crew.Start // a process that calls ServeRank with its end
+	Start children.Start // a process that calls ServeRank with its end
 }
 
 // A rank's process answers, in this order: a job with its windows, by side; the windows of its
@@ -55,7 +55,7 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate
 	}
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
-	ranks, err := crew.Launch(ctx, nodes*p.Ranks, p.Start, &undo)
+	ranks, err := children.Launch(ctx, nodes*p.Ranks, p.Start, &undo)
 	if err != nil {
 		return o, err
 	}
@@ -82,8 +82,8 @@ func (p *Processes) Measure(ctx context.Context, queues mlx5.Config, cfg msgrate
 }
 
 // runAll goes through the protocol with all ranks.
-func runAll(ranks crew.Crew, job func(int) any) ([]result, error) {
-	all, err := crew.Ask[windows](ranks, job)
+func runAll(ranks children.List, job func(int) any) ([]result, error) {
+	all, err := children.Ask[windows](ranks, job)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +91,17 @@ func runAll(ranks crew.Crew, job func(int) any) ([]result, error) {
 	beside := func(i int) any {
 		return windows{above: all[(i+n-1)%n][below], below: all[(i+1)%n][above]}
 	}
-	if _, err := crew.Ask[struct{}](ranks, beside); err != nil {
+	if _, err := children.Ask[struct{}](ranks, beside); err != nil {
 		return nil, err
 	}
-	if _, err := crew.Ask[struct{}](ranks, crew.Go); err != nil {
+	if _, err := children.Ask[struct{}](ranks, children.Go); err != nil {
 		return nil, err
 	}
-	results, err := crew.Ask[result](ranks, crew.Go)
+	results, err := children.Ask[result](ranks, children.Go)
 	if err != nil {
 		return nil, err
 	}
-	_, err = crew.Ask[struct{}](ranks, crew.Go)
+	_, err = children.Ask[struct{}](ranks, children.Go)
 	return results, err
 }
 
@@ -109,11 +109,11 @@ func runAll(ranks crew.Crew, job func(int) any) ([]result, error) {
 // error of the measurement is told, not returned. It closes conn.
 func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	w := &worker{line: crew.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
+	w := &worker{line: children.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
 	defer func() { err = errors.Join(err, w.undo.Run()) }()
 	ctx = w.line.Follow(ctx)
 	err = w.serve(ctx)
-	if errors.Is(context.Cause(ctx), crew.ErrGone) {
+	if errors.Is(context.Cause(ctx), children.ErrGone) {
 		return nil // nobody wants to know
 	}
 	return err
@@ -142,7 +142,7 @@ func (w *worker) serve(ctx context.Context) error {
 
 // worker is a rank in a process of its own.
 type worker struct {
-	line *crew.Line
+	line *children.Line
 	rig  msgrate.Rig
 	job  job
 	rank *rank

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
@@ -28,7 +28,7 @@ type served struct {
 
 func (s *served) Close() error { return errors.Join(s.conn.Close(), <-s.done) }
 
-func start(ctx context.Context) crew.Start {
+func start(ctx context.Context) children.Start {
 	return func() (net.Conn, io.Closer, error) {
 		here, there := net.Pipe()
 		s := &served{here, make(chan error, 1)}
@@ -87,14 +87,14 @@ func TestProcesses_ARankDies(t *testing.T) {
 			return start(t.Context())()
 		}
 		here, there := net.Pipe()
-		w := &worker{line: crew.NewLine(there), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
+		w := &worker{line: children.NewLine(there), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
 		done := make(chan error, 1)
 		go func() { done <- errors.Join(w.open(), there.Close()) }()
 		return here, closer(func() error { return errors.Join(here.Close(), <-done, w.undo.Run()) }), nil
 	}
 	_, err := p.Measure(t.Context(), mlx5.Config{}, msgrate.Config{Plan: endpoint.Dynamic.Plan(2)})
 	require.ErrorContains(t, err, "process 2: ")
-	require.ErrorIs(t, err, crew.ErrGone)
+	require.ErrorIs(t, err, children.ErrGone)
 }
 
 type closer func() error

@@ -15,7 +15,7 @@ type rank struct {
 	set     *endpoint.Set
 	first   int     // row of the grid
 	grid    [2]band // by parity of the iteration
-	crew    barrier
+	barrier barrier
 	threads []*thread
 	undo    *cleanup.Stack
 }
@@ -28,7 +28,7 @@ const depth = 64
 func (b *Problem) openRank(dev *verbs.Device, i int, cfg settings, undo *cleanup.Stack) (_ *rank, err error) {
 	rows := b.Rows / (nodes * b.Ranks)
 	k := &rank{first: i * rows, grid: [2]band{newBand(rows, b.Cols), newBand(rows, b.Cols)}, undo: undo}
-	k.crew.threads = int64(b.Threads)
+	k.barrier.threads = int64(b.Threads)
 	inline := cfg.Inline && b.Points*element <= steps.InlineLimit
 	ends := endpoint.Config{Plan: cfg.Plan, LockCQ: cfg.LockCQ, QPs: sides}
 	ends.Cap.MaxSendWR = depth
@@ -41,12 +41,12 @@ func (b *Problem) openRank(dev *verbs.Device, i int, cfg settings, undo *cleanup
 	undo.Add(k.set.Close)
 	lanes := steps.NewLanes(k.set, depth, cfg.Atomics)
 	lanes.Meter(cfg.Counter)
-	k.crew.arrived.Meter(cfg.Counter())
-	k.crew.generation.Meter(cfg.Counter())
+	k.barrier.arrived.Meter(cfg.Counter())
+	k.barrier.generation.Meter(cfg.Counter())
 	width := b.Cols / b.Threads
 	for t, e := range k.set.Endpoints {
 		th := &thread{grid: &k.grid, lo: t * width, hi: (t + 1) * width, points: b.Points, inline: inline,
-			poller: lanes.Pollers[t], crew: &k.crew}
+			poller: lanes.Pollers[t], barrier: &k.barrier}
 		if th.memory, err = newMemory(e, width, undo); err != nil {
 			return nil, err
 		}

@@ -43,12 +43,12 @@ type thread struct {
 	points int // of a put
 	inline bool
 
-	poller *steps.Poller
-	beside [sides]neighbor
-	memory memory
-	crew   *barrier // of the rank
-	sge    [1]verbs.SGE
-	rows   [sides][]float64
+	poller  *steps.Poller
+	beside  [sides]neighbor
+	memory  memory
+	barrier *barrier // of the rank
+	sge     [1]verbs.SGE
+	rows    [sides][]float64
 
 	phase      phase
 	side, at   int    // of the next put: its side and first point
@@ -160,7 +160,7 @@ func (t *thread) waited() {
 		return
 	}
 	t.sent.Store(t.exchanges) // pairs with Load in met: what was put is there
-	t.generation = t.crew.arrive()
+	t.generation = t.barrier.arrive()
 	t.phase = atBarrier
 }
 
@@ -191,7 +191,7 @@ func (t *thread) tell() error {
 // met reports whether the rank's threads have come as far as this one, and whether what
 // its neighbors put in this exchange is there.
 func (t *thread) met() bool {
-	if !t.crew.passed(t.generation) {
+	if !t.barrier.passed(t.generation) {
 		return false
 	}
 	for side := range sides {

@@ -7,7 +7,7 @@ import (
 	"net"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
 // pair is the initiator, which is this process, and the target, which is another one.
@@ -18,12 +18,12 @@ import (
 type pair struct {
 	ctx    context.Context // ends with the target
 	node   *node
-	target crew.Crew
+	target children.List
 	undo   cleanup.Stack
 }
 
 // newPair starts a target and connects it. start starts a process that calls Serve.
-func newPair(ctx context.Context, j job, open Open, start crew.Start) (_ *pair, err error) {
+func newPair(ctx context.Context, j job, open Open, start children.Start) (_ *pair, err error) {
 	p := &pair{}
 	defer func() {
 		if err != nil {
@@ -34,18 +34,18 @@ func newPair(ctx context.Context, j job, open Open, start crew.Start) (_ *pair, 
 		return nil, err
 	}
 	p.undo.Add(p.node.undo.Run)
-	if p.target, err = crew.Launch(ctx, 1, start, &p.undo); err != nil {
+	if p.target, err = children.Launch(ctx, 1, start, &p.undo); err != nil {
 		return nil, err
 	}
 	p.ctx = p.target[0].Follow(ctx)
-	theirs, err := crew.Ask[contact](p.target, func(int) any { return j })
+	theirs, err := children.Ask[contact](p.target, func(int) any { return j })
 	if err != nil {
 		return nil, err
 	}
 	if err := p.node.connect(theirs[0]); err != nil {
 		return nil, err
 	}
-	_, err = crew.Ask[struct{}](p.target, func(int) any { return p.node.contact() })
+	_, err = children.Ask[struct{}](p.target, func(int) any { return p.node.contact() })
 	return p, err
 }
 
@@ -54,7 +54,7 @@ func (p *pair) run(part Part) (times, error) {
 	if err := p.node.begin(part, true); err != nil {
 		return times{}, err
 	}
-	if _, err := crew.Ask[struct{}](p.target, func(int) any { return part }); err != nil {
+	if _, err := children.Ask[struct{}](p.target, func(int) any { return part }); err != nil {
 		return times{}, err
 	}
 	t, err := p.node.run(p.ctx, part)
@@ -75,7 +75,7 @@ func (p *pair) run(part Part) (times, error) {
 func (p *pair) ask() (string, error) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	end := p.node.idle(ctx)
-	wrong, err := crew.Ask[string](p.target, crew.Go)
+	wrong, err := children.Ask[string](p.target, children.Go)
 	cancel()
 	if err = errors.Join(err, end()); err != nil {
 		return "", err
@@ -97,16 +97,16 @@ func (p *pair) close() error { return p.undo.Run() }
 // Serve is the target until conn ends. It closes conn.
 func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	line := crew.NewLine(conn)
+	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	if err = serve(ctx, line, open, func() { _ = conn.Close() }); errors.Is(context.Cause(ctx), crew.ErrGone) {
+	if err = serve(ctx, line, open, func() { _ = conn.Close() }); errors.Is(context.Cause(ctx), children.ErrGone) {
 		return nil // nobody wants to know
 	}
 	return err
 }
 
 // serve goes through the protocol. hangUp ends the line where the initiator waits in vain.
-func serve(ctx context.Context, line *crew.Line, open Open, hangUp func()) (err error) {
+func serve(ctx context.Context, line *children.Line, open Open, hangUp func()) (err error) {
 	var j job
 	if err := line.Receive(&j); err != nil {
 		return err
@@ -137,7 +137,7 @@ func serve(ctx context.Context, line *crew.Line, open Open, hangUp func()) (err 
 }
 
 // servePart is one part: it is over when the initiator has asked and all messages have come.
-func (n *node) servePart(ctx context.Context, line *crew.Line, hangUp func()) error {
+func (n *node) servePart(ctx context.Context, line *children.Line, hangUp func()) error {
 	var p Part
 	if err := line.Receive(&p); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (n *node) servePart(ctx context.Context, line *crew.Line, hangUp func()) er
 }
 
 // partUntilAsked does a part, and hangs up when that fails.
-func (n *node) partUntilAsked(ctx context.Context, line *crew.Line, p Part, hangUp func()) error {
+func (n *node) partUntilAsked(ctx context.Context, line *children.Line, p Part, hangUp func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	done, end := n.serve(ctx, p)
 	ended := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 )
 
 // Study is what is measured.
@@ -93,7 +93,7 @@ const All = -1
 // Run measures everything: in each round all numbers of threads and modes take turns. step,
 // which may be nil, is called before each round. Rows are one for all threads, then one for
 // each.
-func (s *Study) Run(ctx context.Context, open Open, start crew.Start, step func(test string, size int)) (rows []Row, err error) {
+func (s *Study) Run(ctx context.Context, open Open, start children.Start, step func(test string, size int)) (rows []Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
 	var pairs []*pair

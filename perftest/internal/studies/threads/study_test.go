@@ -16,7 +16,7 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/perftest/internal/peers/crew"
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/ucp"
 )
 
@@ -40,7 +40,7 @@ type served struct {
 
 func (s *served) Close() error { return errors.Join(s.conn.Close(), <-s.done) }
 
-func startTarget(ctx context.Context, serve func(ctx context.Context, c net.Conn) error) crew.Start {
+func startTarget(ctx context.Context, serve func(ctx context.Context, c net.Conn) error) children.Start {
 	return func() (net.Conn, io.Closer, error) {
 		here, there := net.Pipe()
 		s := &served{here, make(chan error, 1)}
@@ -162,7 +162,7 @@ func TestStudy_TargetDies(t *testing.T) {
 
 // mortal is a target that takes a part and then is gone.
 func mortal(_ context.Context, c net.Conn) error {
-	line := crew.NewLine(c)
+	line := children.NewLine(c)
 	var j job
 	if err := line.Receive(&j); err != nil {
 		return err

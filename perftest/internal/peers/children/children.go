@@ -1,6 +1,6 @@
-// Package crew talks with the processes of one measurement: the same request to each,
+// Package children asks the processes of one measurement: the same request to each,
 // then the reply of each, in JSON.
-package crew
+package children
 
 import (
 	"context"
@@ -92,12 +92,12 @@ func (l *Line) Reply(v any, err error) error {
 	return l.out.Encode(reply{Value: v})
 }
 
-// Crew is processes in a row.
-type Crew []*Line
+// List is processes in a row.
+type List []*Line
 
 // Launch starts n processes, which undo closes. The end of ctx ends all waits for them.
-func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew, error) {
-	var c Crew
+func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (List, error) {
+	var c List
 	for range n {
 		conn, process, err := start()
 		if err != nil {
@@ -115,7 +115,7 @@ func Launch(ctx context.Context, n int, start Start, undo *cleanup.Stack) (Crew,
 }
 
 // hangUp ends all waits, on both sides.
-func (c Crew) hangUp() {
+func (c List) hangUp() {
 	for _, l := range c {
 		_ = l.conn.Close() // its process closes it again
 	}
@@ -124,7 +124,7 @@ func (c Crew) hangUp() {
 // Ask sends each process its request before it waits for replies. The first error ends
 // the connections of all, for the others may wait for the one that has it, and is
 // returned.
-func Ask[Value any](c Crew, request func(i int) any) ([]Value, error) {
+func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
 	for i, l := range c {
 		if err := l.out.Encode(request(i)); err != nil {
 			c.hangUp()

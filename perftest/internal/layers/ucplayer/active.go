@@ -13,15 +13,15 @@ const (
 	idNote
 )
 
-// mail is layer.Mail by active messages from the local buffer.
-type mail struct {
+// active is layer.Messenger by active messages from the local buffer.
+type active struct {
 	*exchange
 	recvs requests // of what the peer has announced, into Memory
 	into  ucp.OpParams
 }
 
-func newMail(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *mail {
-	m := &mail{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
+func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
+	m := &active{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
 	m.post = func() (*ucp.Request, error) { return m.ep.SendActive(idData, nil, m.buf, &m.params) }
 	if s.Layouts.Send != layer.Contig {
 		f := newForm(s.Layouts.Send, m.buf)
@@ -33,7 +33,7 @@ func newMail(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *mail {
 
 // take takes a message, or fetches it. Those that have been fetched come first: their
 // sender may have gone on to the next number.
-func (m *mail) take(a *ucp.ActiveMessage) {
+func (m *active) take(a *ucp.ActiveMessage) {
 	if !m.recvs.empty() {
 		m.fetched()
 	}
@@ -57,14 +57,14 @@ func (m *mail) take(a *ucp.ActiveMessage) {
 }
 
 // fetched takes the messages that were fetched.
-func (m *mail) fetched() {
+func (m *active) fetched() {
 	for m.recvs.ended() {
 		m.in.Take(m.memory.Bytes()[:len(m.buf)])
 	}
 }
 
-// Poll implements layer.Mail.
-func (m *mail) Poll() error {
+// Poll implements layer.Messenger.
+func (m *active) Poll() error {
 	err := m.exchange.Poll()
 	if !m.recvs.empty() {
 		m.fetched()
@@ -72,8 +72,8 @@ func (m *mail) Poll() error {
 	return err
 }
 
-// Progress implements layer.Mail.
-func (m *mail) Progress() (int, error) {
+// Progress implements layer.Messenger.
+func (m *active) Progress() (int, error) {
 	n, err := m.exchange.Progress()
 	if !m.recvs.empty() {
 		m.fetched()

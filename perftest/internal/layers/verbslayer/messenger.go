@@ -23,9 +23,9 @@ const (
 // sender is never told to wait.
 func (c *conn) receives() int { return c.queues.depth + spareReceives }
 
-// mail is layer.Mail by send and receive. A note has an immediate, whose value does not
+// messenger is layer.Messenger by send and receive. A note has an immediate, whose value does not
 // matter.
-type mail struct {
+type messenger struct {
 	*op
 	in    *layer.Inbox
 	note  *layer.Note
@@ -35,9 +35,9 @@ type mail struct {
 	recv  [1]verbs.RecvWR
 }
 
-// newMail posts the receives, if that has not been done, and bounds the window of s by
+// newMessenger posts the receives, if that has not been done, and bounds the window of s by
 // their number.
-func newMail(o *op, s *layer.Spec) (*mail, error) {
+func newMessenger(o *op, s *layer.Spec) (*messenger, error) {
 	if s.Size > slotLen {
 		return nil, &layer.LimitError{Transport: o.cfg.Transport, Spec: *s, Limit: fmt.Sprintf("receives of verbs have %d bytes", slotLen)}
 	}
@@ -45,7 +45,7 @@ func newMail(o *op, s *layer.Spec) (*mail, error) {
 	o.window, o.left = s.Window, s.Window
 	in := layer.NewInbox(*s)
 	in.Repeats = o.wr[0].Inline == nil
-	m := &mail{op: o, in: &in, note: &layer.Note{}, buf: o.local.Bytes()[:s.Size]}
+	m := &messenger{op: o, in: &in, note: &layer.Note{}, buf: o.local.Bytes()[:s.Size]}
 	m.recv[0].SGList = make([]verbs.SGE, 1)
 	if err := m.open(); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newMail(o *op, s *layer.Spec) (*mail, error) {
 }
 
 // open makes and posts all receives, once for the connection.
-func (m *mail) open() (err error) {
+func (m *messenger) open() (err error) {
 	if m.slots != nil {
 		return nil
 	}
@@ -76,20 +76,20 @@ func (m *mail) open() (err error) {
 }
 
 // post posts the receive of a slot.
-func (m *mail) post(slot uint64) error {
+func (m *messenger) post(slot uint64) error {
 	m.recv[0].ID = slot
 	m.recv[0].SGList[0] = m.slots.SGE(int(slot)*slotLen, slotLen)
 	_, err := m.qp.PostRecv(m.recv[:])
 	return err
 }
 
-func (m *mail) noteSlot() int { return m.receives() * slotLen }
+func (m *messenger) noteSlot() int { return m.receives() * slotLen }
 
-func (m *mail) noteBytes() []byte { return m.slots.Bytes()[m.noteSlot():][:layer.NoteLen] }
+func (m *messenger) noteBytes() []byte { return m.slots.Bytes()[m.noteSlot():][:layer.NoteLen] }
 
-// Send implements layer.Mail. A buffer that is not copied is in use until its work request
+// Send implements layer.Messenger. A buffer that is not copied is in use until its work request
 // has ended; messages that follow until then have the same number.
-func (m *mail) Send(number uint64) (bool, error) {
+func (m *messenger) Send(number uint64) (bool, error) {
 	if m.wr[0].Inline == nil && m.done != m.posted {
 		if err := m.reap(); err != nil {
 			return false, err
@@ -103,7 +103,7 @@ func (m *mail) Send(number uint64) (bool, error) {
 }
 
 // reap takes the completions of sends that there are.
-func (m *mail) reap() error {
+func (m *messenger) reap() error {
 	n := m.cq.Poll(m.wc[:])
 	if n == 0 {
 		return nil
@@ -111,8 +111,8 @@ func (m *mail) reap() error {
 	return m.ended(n)
 }
 
-// Tell implements layer.Mail. A later note may take the place of one that is on its way.
-func (m *mail) Tell(v uint64) (bool, error) {
+// Tell implements layer.Messenger. A later note may take the place of one that is on its way.
+func (m *messenger) Tell(v uint64) (bool, error) {
 	if err := m.room(); err != nil {
 		return false, err
 	}
@@ -126,8 +126,8 @@ func (m *mail) Tell(v uint64) (bool, error) {
 	return err == nil, err
 }
 
-// Poll implements layer.Mail.
-func (m *mail) Poll() error {
+// Poll implements layer.Messenger.
+func (m *messenger) Poll() error {
 	n, err := m.Progress()
 	if n > 0 || err != nil {
 		return err
@@ -135,8 +135,8 @@ func (m *mail) Poll() error {
 	return m.idle.Poll()
 }
 
-// Progress implements layer.Mail.
-func (m *mail) Progress() (int, error) {
+// Progress implements layer.Messenger.
+func (m *messenger) Progress() (int, error) {
 	n := m.recvCQ.Poll(m.wc[:])
 	switch {
 	case n < 0:
@@ -156,7 +156,7 @@ func (m *mail) Progress() (int, error) {
 }
 
 // take takes a message or a note, and posts its receive again.
-func (m *mail) take(wc *verbs.WC) error {
+func (m *messenger) take(wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess {
 		return m.failed(wc)
 	}
@@ -169,5 +169,5 @@ func (m *mail) take(wc *verbs.WC) error {
 	return m.post(wc.ID)
 }
 
-// Finish implements layer.Mail: what has been delivered is the sender's again.
-func (m *mail) Finish() error { return nil }
+// Finish implements layer.Messenger: what has been delivered is the sender's again.
+func (m *messenger) Finish() error { return nil }

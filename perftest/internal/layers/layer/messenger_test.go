@@ -11,25 +11,25 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/pattern"
 )
 
-// shelf is a Mail whose arrivals wait at the other side until that makes progress, and
+// memMessenger is a Messenger whose arrivals wait at the other side until that makes progress, and
 // which has no room every other time. Poll has the other side make progress too.
-type shelf struct {
+type memMessenger struct {
 	spec   Spec
 	in     *Inbox
 	note   *Note
-	peer   *shelf
+	peer   *memMessenger
 	come   []func() // what has arrived and was not taken
 	calls  int
 	before func() error // of Poll
 	failed error
 }
 
-func (s *shelf) room() bool {
+func (s *memMessenger) room() bool {
 	s.calls++
 	return s.calls%2 == 0
 }
 
-func (s *shelf) Send(number uint64) (bool, error) {
+func (s *memMessenger) Send(number uint64) (bool, error) {
 	if !s.room() {
 		return false, s.failed
 	}
@@ -40,7 +40,7 @@ func (s *shelf) Send(number uint64) (bool, error) {
 	return true, nil
 }
 
-func (s *shelf) Tell(v uint64) (bool, error) {
+func (s *memMessenger) Tell(v uint64) (bool, error) {
 	if !s.room() {
 		return false, s.failed
 	}
@@ -49,7 +49,7 @@ func (s *shelf) Tell(v uint64) (bool, error) {
 	return true, nil
 }
 
-func (s *shelf) Progress() (int, error) {
+func (s *memMessenger) Progress() (int, error) {
 	if len(s.come) == 0 {
 		return 0, s.failed
 	}
@@ -58,7 +58,7 @@ func (s *shelf) Progress() (int, error) {
 	return 1, nil
 }
 
-func (s *shelf) Poll() error {
+func (s *memMessenger) Poll() error {
 	if err := s.before(); err != nil {
 		return err
 	}
@@ -66,18 +66,18 @@ func (s *shelf) Poll() error {
 	return err
 }
 
-func (s *shelf) Finish() error { return nil }
+func (s *memMessenger) Finish() error { return nil }
 
-// mailPair is an operation and the target's part in it.
-func mailPair(spec Spec) (Op, Part, *shelf) {
-	a, b := &shelf{spec: spec, note: &Note{}}, &shelf{spec: spec, note: &Note{}}
+// messagePair is an operation and the target's part in it.
+func messagePair(spec Spec) (Op, Part, *memMessenger) {
+	a, b := &memMessenger{spec: spec, note: &Note{}}, &memMessenger{spec: spec, note: &Note{}}
 	a.peer, b.peer = b, a
-	for _, s := range []*shelf{a, b} {
+	for _, s := range []*memMessenger{a, b} {
 		in := NewInbox(spec)
 		s.in = &in
 	}
-	op := NewLetters(a, spec, a.in, a.note, false)
-	part := NewAnswers(b, spec, b.in, b.note)
+	op := NewMessageOp(a, spec, a.in, a.note, false)
+	part := NewMessagePart(b, spec, b.in, b.note)
 	a.before = func() error {
 		_, err := part.Progress()
 		return err
@@ -85,11 +85,11 @@ func mailPair(spec Spec) (Op, Part, *shelf) {
 	return op, part, a
 }
 
-func TestMail_EveryMessageComesOnce(t *testing.T) {
+func TestMessenger_EveryMessageComesOnce(t *testing.T) {
 	for _, kind := range []Kind{AM, AMPing, Tag, TagPing, Stream, StreamPing} {
 		for _, window := range []int{1, 2, 7} {
 			spec := Spec{Kind: kind, Size: 20, Window: window, Seed: 5, Thorough: true}
-			op, part, _ := mailPair(spec)
+			op, part, _ := messagePair(spec)
 			const ops = 3 * 7
 			for i := range ops {
 				require.NoError(t, op.Post())
@@ -105,8 +105,8 @@ func TestMail_EveryMessageComesOnce(t *testing.T) {
 	}
 }
 
-func TestMail_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
-	op, _, near := mailPair(Spec{Kind: AM, Size: 8, Window: 4})
+func TestMessenger_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
+	op, _, near := messagePair(Spec{Kind: AM, Size: 8, Window: 4})
 	for range 4 {
 		require.NoError(t, op.Post())
 	}
@@ -115,9 +115,9 @@ func TestMail_AWindowBoundsWhatIsOnItsWay(t *testing.T) {
 	assert.ErrorIs(t, op.Post(), why, "the fifth waits for an acknowledgement")
 }
 
-func TestMail_AFailureEndsTheWait(t *testing.T) {
+func TestMessenger_AFailureEndsTheWait(t *testing.T) {
 	for _, kind := range []Kind{AM, AMPing} {
-		op, _, near := mailPair(Spec{Kind: kind, Size: 8, Window: 4})
+		op, _, near := messagePair(Spec{Kind: kind, Size: 8, Window: 4})
 		require.NoError(t, op.Post())
 		near.failed = errors.New("broken")
 		near.before = func() error { return nil }
@@ -125,12 +125,12 @@ func TestMail_AFailureEndsTheWait(t *testing.T) {
 	}
 }
 
-func TestMail_ALoopbackTakesItsOwn(t *testing.T) {
+func TestMessenger_ALoopbackTakesItsOwn(t *testing.T) {
 	spec := Spec{Kind: AM, Size: 8, Window: 4}
 	in := NewInbox(spec)
-	s := &shelf{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}
+	s := &memMessenger{spec: spec, in: &in, note: &Note{}, before: func() error { return nil }}
 	s.peer = s
-	op := NewLetters(s, spec, s.in, s.note, true)
+	op := NewMessageOp(s, spec, s.in, s.note, true)
 	for range 10 {
 		require.NoError(t, op.Post())
 	}

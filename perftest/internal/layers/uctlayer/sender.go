@@ -16,8 +16,8 @@ const (
 	idAck             // how many idData have come
 )
 
-// mail sends numbered messages, the rest of which is the local buffer.
-type mail struct {
+// sender sends numbered messages, the rest of which is the local buffer.
+type sender struct {
 	*op
 	am   uct.AMSender
 	id   uint8
@@ -25,9 +25,9 @@ type mail struct {
 	head [layer.NumberLen]byte
 }
 
-// newMail chooses how o sends messages of s under id.
-func newMail(o *op, s layer.Spec, id uint8) (*mail, error) {
-	m := &mail{op: o, id: id}
+// newSender chooses how o sends messages of s under id.
+func newSender(o *op, s layer.Spec, id uint8) (*sender, error) {
+	m := &sender{op: o, id: id}
 	m.am = o.ep.Ops().AM
 	n := min(layer.NumberLen, s.Size)
 	o.iov[0].Buf = o.buf[n:]
@@ -43,22 +43,22 @@ func newMail(o *op, s layer.Spec, id uint8) (*mail, error) {
 	})
 }
 
-func (m *mail) short() error { return m.am.AMShort(m.id, m.sent, m.buf[layer.NumberLen:]) }
+func (m *sender) short() error { return m.am.AMShort(m.id, m.sent, m.buf[layer.NumberLen:]) }
 
-func (m *mail) bcopy() error {
+func (m *sender) bcopy() error {
 	_, err := m.am.AMBcopy(m.id, m)
 	return err
 }
 
 // Pack implements uct.Packer.
-func (m *mail) Pack(dst []byte) int {
+func (m *sender) Pack(dst []byte) int {
 	n := layer.PutNumber(dst[:min(len(dst), len(m.buf))], m.sent)
 	return n + copy(dst[n:], m.iov[0].Buf)
 }
 
 // zcopy sends the number as header, which is copied: the same buffer may be in
 // several messages at once.
-func (m *mail) zcopy() error {
+func (m *sender) zcopy() error {
 	n := layer.PutNumber(m.head[:min(len(m.head), len(m.buf))], m.sent)
 	iov := m.iov[:]
 	if len(m.iov[0].Buf) == 0 {
@@ -69,7 +69,7 @@ func (m *mail) zcopy() error {
 }
 
 // try sends the next message if there is room. Errors: uct.ErrNoResource.
-func (m *mail) try() error {
+func (m *sender) try() error {
 	err := m.post(m.op)
 	if err == nil {
 		m.sent++
@@ -78,7 +78,7 @@ func (m *mail) try() error {
 }
 
 // push sends the next message, and waits for room.
-func (m *mail) push() error {
+func (m *sender) push() error {
 	for {
 		err := m.try()
 		if err != uct.ErrNoResource {

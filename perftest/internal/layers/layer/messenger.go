@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Mail is how a layer exchanges numbered messages and notes with the peer. Arrivals go to
+// Messenger is how a layer exchanges numbered messages and notes with the peer. Arrivals go to
 // the Inbox and the Note that it was made with.
-type Mail interface {
+type Messenger interface {
 	// Send sends the message of a number. It reports false if there is no room now.
 	Send(number uint64) (bool, error)
 	// Tell sends a note. It reports false if there is no room now.
@@ -39,66 +39,66 @@ func (n *Note) Take(data []byte) {
 	n.Value = binary.LittleEndian.Uint64(data)
 }
 
-// letters are one side of an exchange of messages.
-type letters struct {
-	Mail
+// exchange is one side of an exchange of messages.
+type exchange struct {
+	Messenger
 	in   *Inbox
 	note *Note
 	sent uint64
 }
 
 // try sends the next message if there is room for it.
-func (l *letters) try() (bool, error) {
-	ok, err := l.Send(l.sent)
+func (x *exchange) try() (bool, error) {
+	ok, err := x.Send(x.sent)
 	if ok {
-		l.sent++
+		x.sent++
 	}
 	return ok, err
 }
 
 // push sends the next message, and waits for room.
-func (l *letters) push() error {
+func (x *exchange) push() error {
 	for {
-		ok, err := l.try()
+		ok, err := x.try()
 		if ok || err != nil {
 			return err
 		}
-		if err := l.Poll(); err != nil {
+		if err := x.Poll(); err != nil {
 			return err
 		}
 	}
 }
 
 // Result implements Op.
-func (l *letters) Result() uint64 { return 0 }
+func (x *exchange) Result() uint64 { return 0 }
 
-// NewLetters makes the initiator's side of an operation with messages. in takes the answers
+// NewMessageOp makes the initiator's side of an operation with messages. in takes the answers
 // of a ping-pong; note, in the other operations, how many messages have come. A loopback
 // takes its own messages.
-func NewLetters(m Mail, s Spec, in *Inbox, note *Note, loopback bool) Op {
-	l := letters{Mail: m, in: in, note: note}
+func NewMessageOp(m Messenger, s Spec, in *Inbox, note *Note, loopback bool) Op {
+	x := exchange{Messenger: m, in: in, note: note}
 	if !s.Kind.OneWay() {
-		return &pinger{l}
+		return &pinger{x}
 	}
 	if !loopback {
-		l.in = nil
+		x.in = nil
 	}
-	return &stream{l, uint64(s.Window)}
+	return &stream{x, uint64(s.Window)}
 }
 
-// NewAnswers makes the target's side: in takes the messages, and note what the initiator
+// NewMessagePart makes the target's side: in takes the messages, and note what the initiator
 // asks.
-func NewAnswers(m Mail, s Spec, in *Inbox, note *Note) Part {
-	l := letters{Mail: m, in: in, note: note}
+func NewMessagePart(m Messenger, s Spec, in *Inbox, note *Note) Part {
+	x := exchange{Messenger: m, in: in, note: note}
 	if !s.Kind.OneWay() {
-		return &echo{l}
+		return &echo{x}
 	}
-	return &sink{letters: l, every: uint64(max(s.Window/2, 1))}
+	return &sink{exchange: x, every: uint64(max(s.Window/2, 1))}
 }
 
 // pinger is the initiator of a ping-pong. A loopback gets its own messages back, which is
 // the round trip then, as in ucx_perftest.
-type pinger struct{ letters }
+type pinger struct{ exchange }
 
 // Post implements Op.
 func (p *pinger) Post() error { return p.push() }
@@ -114,11 +114,11 @@ func (p *pinger) Flush() error {
 }
 
 // echo is the target of a ping-pong.
-type echo struct{ letters }
+type echo struct{ exchange }
 
 // Progress implements Part.
 func (e *echo) Progress() (int, error) {
-	n, err := e.Mail.Progress()
+	n, err := e.Messenger.Progress()
 	for err == nil && e.sent != e.in.Count {
 		var ok bool
 		if ok, err = e.try(); !ok {
@@ -134,7 +134,7 @@ func (e *echo) Finish() (uint64, error) { return e.in.Count, e.in.Err }
 // stream sends messages in one direction. At most window of them are on their way
 // unacknowledged. The inbox is that of a loopback, nil for others.
 type stream struct {
-	letters
+	exchange
 	window uint64
 }
 
@@ -192,14 +192,14 @@ func (s *stream) ask() error {
 // sink is the target of a stream. It acknowledges twice in a window, so that a sender that
 // is as fast as the target never waits.
 type sink struct {
-	letters
+	exchange
 	acked uint64 // messages
 	every uint64 // messages between two acknowledgements
 }
 
 // Progress implements Part.
 func (k *sink) Progress() (int, error) {
-	n, err := k.Mail.Progress()
+	n, err := k.Messenger.Progress()
 	if err != nil || k.in.Count-k.acked < k.every && !k.asked() {
 		return n, err
 	}
