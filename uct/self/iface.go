@@ -148,7 +148,7 @@ func (it *Iface) Progress() (n int) {
 		it.inside = false
 	}
 	if it.events {
-		n += it.attend()
+		n += it.runDeferred()
 	}
 	return n
 }
@@ -161,10 +161,10 @@ func (it *Iface) enter() {
 	it.inside = true
 }
 
-// attend does what is left to do besides delivering.
+// runDeferred does what is left to do besides delivering.
 //
 //go:noinline
-func (it *Iface) attend() (n int) {
+func (it *Iface) runDeferred() (n int) {
 	it.enter()
 	if len(it.failed) > 0 {
 		n = it.report()

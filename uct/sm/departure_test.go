@@ -12,9 +12,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// TestIfaceClose_PeersHearOfIt: what waits for the peer and what comes later end with
+// TestIfaceClose_PeersAreTold: what waits for the peer and what comes later end with
 // the status of an orderly departure.
-func TestIfaceClose_PeersHearOfIt(t *testing.T) {
+func TestIfaceClose_PeersAreTold(t *testing.T) {
 	a, b := openStation(t, Config{CMA: config.No}), openStation(t, Config{})
 	var failures []error
 	a2 := &station{md: a.md, iface: a.open(t, func(_ uct.EP, err error) { failures = append(failures, err) })}

@@ -15,7 +15,7 @@ func TestExchange(t *testing.T) {
 	waits := func(found int) int {
 		x.found = found
 		x.wait()
-		return x.lull
+		return x.pauses
 	}
 	assert.Zero(t, waits(notSoon), "the first one came late")
 	assert.Zero(t, waits(0), "nothing is put off where messages are there already")
@@ -39,7 +39,7 @@ func TestExchange_WhatProgressTells(t *testing.T) {
 	assert.NoError(t, w.ab.AMShort(1, 0, nil))
 	w.until(func() bool { return got == 1 })
 	x := &w.b.iface.exchange
-	x.idle, x.lull = notSoon, 0
+	x.idle, x.pauses = notSoon, 0
 	deliver := func(messages, polls int) {
 		for range polls {
 			w.b.iface.Progress()
@@ -56,10 +56,10 @@ func TestExchange_WhatProgressTells(t *testing.T) {
 	deliver(1, 3)
 	assert.Equal(t, 3, x.found)
 	deliver(1, 2)
-	assert.Equal(t, min(1, x.most), x.lull, "three were empty before the message of before")
+	assert.Equal(t, min(1, x.most), x.pauses, "three were empty before the message of before")
 	deliver(2, 0)
 	assert.Equal(t, notSoon, x.idle, "two at once are no exchange")
-	lull := x.lull
+	pauses := x.pauses
 	deliver(2, 1)
-	assert.Equal(t, lull, x.lull, "nothing was put off")
+	assert.Equal(t, pauses, x.pauses, "nothing was put off")
 }

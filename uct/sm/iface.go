@@ -86,7 +86,7 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 		return nil, fmt.Errorf("CMA=y: %w", err)
 	}
 	it := &Iface{md: md, cfg: cfg, onError: p.OnError, attr: attrOf(&cfg), attnUsed: make([]bool, cfg.MaxPeers),
-		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, most: mostLull()}}
+		links: map[portGID]*outLink{}, exchange: exchange{idle: notSoon, most: pauseBound()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, it.undo.Run())
@@ -190,7 +190,7 @@ func (it *Iface) AddStats(n *stats.Node) {
 	it.handlers.AddStats(n)
 	n.Add("malformed_links", &it.malformed)
 	n.Add("domain_quarantined", &it.md.quarantine.regions)
-	n.Add("domain_quarantined_bytes", &it.md.quarantine.detained)
+	n.Add("domain_quarantined_bytes", &it.md.quarantine.bytesNow)
 }
 
 // Progress implements uct.Iface. When idle it takes about 30 ns, in a PAUSE: looking
@@ -210,7 +210,7 @@ func (it *Iface) Progress() (n int) {
 		}
 	}
 	if it.events.Load() != 0 {
-		n += it.attend()
+		n += it.runDeferred()
 	}
 	switch x := &it.exchange; {
 	case n == 1:
@@ -218,7 +218,7 @@ func (it *Iface) Progress() (n int) {
 	case n > 1:
 		x.idle = notSoon
 	default:
-		if x.idle = x.found + 1; x.idle > hastyPolls {
+		if x.idle = x.found + 1; x.idle > idlePolls {
 			mmio.Pause()
 		}
 	}
@@ -227,17 +227,17 @@ func (it *Iface) Progress() (n int) {
 
 // Bits of Iface.events.
 const (
-	eventPosted = 1 << iota // other goroutines have left word
+	eventPosted = 1 << iota // another goroutine has posted an event
 	eventWaits              // operations or requests may wait, since waits was called
 )
 
 // waits has Progress look for operations and requests that wait.
 func (it *Iface) waits() { it.events.Or(eventWaits) }
 
-// attend does what is left to do besides polling.
+// runDeferred does what is left to do besides polling.
 //
 //go:noinline
-func (it *Iface) attend() (n int) {
+func (it *Iface) runDeferred() (n int) {
 	if it.events.Load()&eventPosted != 0 {
 		n = it.handleEvents()
 	}
@@ -253,7 +253,7 @@ func (it *Iface) attend() (n int) {
 	return n
 }
 
-// handleEvents does what other goroutines left word of.
+// handleEvents does what the events are for that other goroutines have posted.
 func (it *Iface) handleEvents() int {
 	it.events.And(^uint32(eventPosted))
 	it.adopt()

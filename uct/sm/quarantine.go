@@ -16,35 +16,35 @@ import (
 // have left or are dead. A peer is in one region at a time, so there is at most one for
 // each link, and at most half of the arena. MD.mu is held for everything but counters.
 type quarantine struct {
-	held  []detained
+	held  []quarantined
 	bytes int
 
 	regions  stats.Counter // ever
-	detained stats.Counter // bytes now
+	bytesNow stats.Counter // the same as bytes, for statistics
 }
 
-// detained is a region in quarantine.
-type detained struct {
+// quarantined is a region in quarantine.
+type quarantined struct {
 	mem    *Mem
 	inside []visit
 }
 
 func (q *quarantine) add(m *Mem, inside []visit) {
-	q.held = append(q.held, detained{m, inside})
+	q.held = append(q.held, quarantined{m, inside})
 	q.bytes += len(m.buf)
 	q.regions.Inc()
-	q.detained.Add(uint64(len(m.buf)))
+	q.bytesNow.Add(uint64(len(m.buf)))
 }
 
 // emptyQuarantine reclaims what nobody is inside of any more. md.mu is held.
 func (md *MD) emptyQuarantine() {
 	q := &md.quarantine
-	q.held = slices.DeleteFunc(q.held, func(d detained) bool {
+	q.held = slices.DeleteFunc(q.held, func(d quarantined) bool {
 		if slices.ContainsFunc(d.inside, func(v visit) bool { return !md.isOver(v) }) {
 			return false
 		}
 		q.bytes -= len(d.mem.buf)
-		q.detained.Add(-uint64(len(d.mem.buf)))
+		q.bytesNow.Add(-uint64(len(d.mem.buf)))
 		md.reclaim(d.mem)
 		return true
 	})

@@ -70,11 +70,11 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 		require.NoError(t, mem.Close())
 		require.NoError(t, mem.Close(), "once more")
 		assert.EqualValues(t, 1, md.quarantine.regions.Load())
-		assert.EqualValues(t, 4096, md.quarantine.detained.Load())
+		assert.EqualValues(t, 4096, md.quarantine.bytesNow.Load())
 		w.ab.guard.leave()
 		again, err := md.Alloc(4096, uct.AccessAll)
 		require.NoError(t, err)
-		assert.Zero(t, md.quarantine.detained.Load())
+		assert.Zero(t, md.quarantine.bytesNow.Load())
 		require.NoError(t, again.Close())
 	})
 	t.Run("registered", func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestIfaceClose_GuardsStay(t *testing.T) {
 		w.a.iface.Progress()
 		return linksOf(md) == 0
 	})
-	assert.Zero(t, md.quarantine.detained.Load())
+	assert.Zero(t, md.quarantine.bytesNow.Load())
 	assert.Equal(t, 1, controlsOf(md))
 }
 
@@ -259,7 +259,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			require.NoError(t, victim.Close())
 			again, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
-			assert.EqualValues(t, 4096, md.quarantine.detained.Load())
+			assert.EqualValues(t, 4096, md.quarantine.bytesNow.Load())
 			c.thaw(t)
 			_, err = c.in.WriteString("leave\n")
 			require.NoError(t, err)
@@ -268,7 +268,7 @@ func TestVisitor_Stopped(t *testing.T) {
 			require.NoError(t, again.Close())
 			fresh, err := md.Alloc(4096, uct.AccessAll)
 			require.NoError(t, err)
-			assert.Zero(t, md.quarantine.detained.Load(), "given back")
+			assert.Zero(t, md.quarantine.bytesNow.Load(), "given back")
 			assert.Equal(t, make([]byte, 4096), fresh.Bytes(), "and cleared")
 			require.NoError(t, fresh.Close())
 			c.stop(t)
@@ -298,7 +298,7 @@ func TestVisitor_Killed(t *testing.T) {
 			c.kill(t)
 			md := s.md.(*MD)
 			testenv.ProgressWithin(t, watchdog, func() bool { // the hang-up, on another goroutine
-				return mem.Close() == nil && md.quarantine.detained.Load() == 0
+				return mem.Close() == nil && md.quarantine.bytesNow.Load() == 0
 			})
 			s.close(t)
 		})
@@ -418,6 +418,6 @@ func TestRevoke_WriterIsKilled(t *testing.T) {
 		require.Equal(t, make([]byte, band), around[:band])
 		require.Equal(t, make([]byte, band), around[band+putLen:])
 	}
-	assert.Zero(t, md.quarantine.detained.Load())
+	assert.Zero(t, md.quarantine.bytesNow.Load())
 	s.close(t)
 }

@@ -73,7 +73,7 @@ type incoming struct {
 // room for it.
 func (it *Iface) receiveConn(fd int) {
 	if len(it.incoming) >= it.cfg.MaxHandshakes {
-		it.incoming[0].refuse(errCrowd)
+		it.incoming[0].refuse(errTooMany)
 	}
 	s := &incoming{it: it, limit: time.Now().Add(it.cfg.HelloTimeout)}
 	var err error
@@ -156,7 +156,7 @@ var (
 	errGarbage    = errors.New("it does not speak this protocol")
 	errWrongIface = errors.New("it looks for another iface")
 	errSilent     = errors.New("it made no handshake in time")
-	errCrowd      = errors.New("too many others have come since (MAX_HANDSHAKES)")
+	errTooMany    = errors.New("too many others have come since (MAX_HANDSHAKES)")
 	errWantsTLS   = errors.New("it speaks TLS, which is off here")
 	errVersion    = errors.New("it speaks another version of this protocol")
 	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")

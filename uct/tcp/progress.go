@@ -25,7 +25,7 @@ func (it *Iface) Progress() int {
 	it.tick++
 	n := 0
 	for i := 0; i < len(it.hot); i++ {
-		n += it.hot[i].glance()
+		n += it.hot[i].pollHot()
 	}
 	if it.tick >= it.lookAt {
 		n += it.look()
@@ -47,9 +47,9 @@ func (it *Iface) Progress() int {
 	return n
 }
 
-// glance reads a hot connection, but not at every call while messages are posted
+// pollHot reads a hot connection, but not at every call while messages are posted
 // to it in a stream.
-func (c *conn) glance() int {
+func (c *conn) pollHot() int {
 	if c.tx.streak >= streamStreak && c.tx.posts != c.tx.seen && c.it.tick%skipStream != 0 {
 		return 0
 	}

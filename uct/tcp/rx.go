@@ -193,12 +193,12 @@ func (c *conn) parse() (n int) {
 			return n
 		}
 	}
-	c.tidy(need)
+	c.makeRoom(need)
 	return n
 }
 
-// tidy makes room in the buffer for a frame that needs so many bytes from head.
-func (c *conn) tidy(need int) {
+// makeRoom makes room in the buffer for a frame that needs so many bytes from head.
+func (c *conn) makeRoom(need int) {
 	r := &c.rx
 	switch {
 	case r.head == r.tail:

@@ -323,7 +323,7 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 		v.add(q.buf[pos:at])
 		pos = at
 		if x.mem != nil && !x.mem.enter() {
-			c.spoil(x)
+			c.zeroFill(x)
 		}
 		if x.mem != nil {
 			held = append(held, x.mem)
@@ -342,9 +342,9 @@ func (c *conn) writeSome() (n int, errno syscall.Errno, whole int) {
 	return n, errno, v.bytes
 }
 
-// spoil replaces memory that was closed under a peer that reads it: the length
+// zeroFill replaces memory that was closed under a peer that reads it: the length
 // was announced, so zeros follow, and the frame after them says what they are.
-func (c *conn) spoil(x *extent) {
+func (c *conn) zeroFill(x *extent) {
 	x.mem = nil
 	c.tx.buf[int(x.at-c.tx.base)+offID] = uint8(ucs.StatusRemoteAccess)
 }

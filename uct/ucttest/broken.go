@@ -113,7 +113,7 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 	case LoseCompletion, DoubleCompletion, EndTwice, LoseCancel, LoseNested:
 		return wrap.Hooks{EP: func(e *wrap.EP) { newBadCompletions(k, e) }}
 	case FlushEarly:
-		return wrap.Hooks{EP: func(e *wrap.EP) { e.EP = &hastyEP{e.EP} }}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.EP = &earlyFlush{e.EP} }}
 	case FenceNothing, FenceLong:
 		return wrap.Hooks{EP: func(e *wrap.EP) { newLazyPut(k, e) }}
 	case IgnoreKey, HideFault:
@@ -149,7 +149,7 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 	case ReleaseAll:
 		return releasingAll()
 	case CompleteEarly:
-		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &hastyPut{e.Has.Put} }}
+		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Put = &earlyPut{e.Has.Put} }}
 	case BlindCheck, LoseCheck:
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Check = &badChecker{e.Has.Check, k} }}
 	case KeepCopied:

@@ -71,10 +71,10 @@ func (e *badClose) Close() error {
 	return e.EP.Close()
 }
 
-// hastyEP says that flushes are complete at once.
-type hastyEP struct{ uct.EP }
+// earlyFlush says that flushes are complete at once.
+type earlyFlush struct{ uct.EP }
 
-func (e *hastyEP) Flush(*uct.Completion) (bool, error) {
+func (e *earlyFlush) Flush(*uct.Completion) (bool, error) {
 	_, err := e.EP.Flush(nil)
 	return false, err
 }

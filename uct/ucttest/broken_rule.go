@@ -58,10 +58,10 @@ func (p *forgetfulPut) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	return p.Putter.PutShort(buf, raddr, key)
 }
 
-// hastyPut completes what it posts at once, and says that the completion comes later.
-type hastyPut struct{ uct.Putter }
+// earlyPut completes what it posts at once, and says that the completion comes later.
+type earlyPut struct{ uct.Putter }
 
-func (p *hastyPut) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
+func (p *earlyPut) PutZcopy(iov []uct.IOV, raddr uint64, key uct.RKey, c *uct.Completion) (bool, error) {
 	pending, err := p.Putter.PutZcopy(iov, raddr, key, hooked(c, func(*hook) {}))
 	if err == nil && pending && c != nil {
 		c.Complete(0)

@@ -16,7 +16,7 @@ type EP struct {
 	id      uint64
 	conn    bool   // connects to an EP
 	peer    *Iface // nil: not connected yet; under world.mu
-	mate    uint64 // id of the EP at the other end; under world.mu
+	peerEP  uint64 // id of the EP at the other end; under world.mu
 	tx      tx
 	conns   [queueConns]queueConn
 	pending base.PendingQueue
@@ -77,21 +77,21 @@ func (e *EP) Connect(deviceAddr, epAddr []byte) error {
 	w := e.iface.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mate := w.eps[id]
+	peerEP := w.eps[id]
 	switch {
-	case mate == nil || mate.iface.md.id != device:
+	case peerEP == nil || peerEP.iface.md.id != device:
 		return e.iface.md.fail(fmt.Sprintf("connect to ep %d", id), uct.ErrUnreachable)
 	case e.peer != nil:
 		return e.iface.md.fail("connect", uct.ErrInvalidParam)
 	}
-	e.peer, e.mate = mate.iface, id
+	e.peer, e.peerEP = peerEP.iface, id
 	return nil
 }
 
 // met reports whether the other end is connected to this one.
 func (e *EP) met() bool {
-	mate := e.iface.world.eps[e.mate]
-	return mate != nil && mate.mate == e.id
+	peerEP := e.iface.world.eps[e.peerEP]
+	return peerEP != nil && peerEP.peerEP == e.id
 }
 
 // watches reports whether the EP looks for the death of its peer.
@@ -106,7 +106,7 @@ func (e *EP) lost() ucs.Status {
 	case e.peer.md.dead:
 		return ucs.StatusConnReset
 	}
-	gone := e.iface.world.ifaces[e.peer.id] == nil || e.conn && e.iface.world.eps[e.mate] == nil
+	gone := e.iface.world.ifaces[e.peer.id] == nil || e.conn && e.iface.world.eps[e.peerEP] == nil
 	if gone && (e.tx.n > 0 || e.sending()) {
 		return ucs.StatusPeerClosed
 	}

@@ -176,7 +176,7 @@ func (e *EP) notify(o *op) ucs.Status {
 		return st
 	}
 	d := e.peer.rx.free.pop()
-	d.to, d.word = e.iface.world.eps[e.mate], o.word
+	d.to, d.word = e.iface.world.eps[e.peerEP], o.word
 	e.peer.rx.filled.push(d)
 	e.peer.signal(uct.EventRecv)
 	return ucs.StatusOK
