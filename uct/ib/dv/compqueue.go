@@ -35,10 +35,10 @@ func (c *compQueue) open(cq *verbs.CQ) error {
 }
 
 // pollAlways has the watch never idle, so that every Progress polls.
-func (c *compQueue) pollAlways() { c.Watch().Attention = &alarmed }
+func (c *compQueue) pollAlways() { c.Watch().Attention = &alwaysAttention }
 
-// alarmed is the attention word of a device that always needs driving.
-var alarmed uint32 = 1
+// alwaysAttention is the attention word of a device that always needs driving.
+var alwaysAttention uint32 = 1
 
 // Arm asks for an event at the next completion.
 func (c *compQueue) Arm(solicitedOnly bool) error {

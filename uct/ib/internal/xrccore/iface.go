@@ -117,7 +117,7 @@ func (it *Iface) Arm(events uct.Events) error {
 
 // deferred reports that Progress has something to do that no completion tells of.
 func (it *Iface) deferred() bool {
-	return len(it.busy)+len(it.draining) > 0 || it.node != nil && len(it.node.ailing) > 0
+	return len(it.busy)+len(it.draining) > 0 || it.node != nil && len(it.node.recovering) > 0
 }
 
 // Progress implements uct.Iface.

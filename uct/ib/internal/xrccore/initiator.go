@@ -149,7 +149,7 @@ func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
 		in.phase, in.until = phaseFlushed, time.Now().Add(rccore.EventLimit)
-		in.n.ailing = append(in.n.ailing, in)
+		in.n.recovering = append(in.n.recovering, in)
 		return
 	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
 		if in.users > 1 {
@@ -172,7 +172,7 @@ func (in *initiator) wait() {
 	in.phase, in.given = phaseWaiting, in.head
 	in.epoch++
 	in.until = time.Now().Add(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
-	in.n.ailing = append(in.n.ailing, in)
+	in.n.recovering = append(in.n.recovering, in)
 }
 
 // offered takes the first offer of a target instead of the one that the initiator is connected to. It may
@@ -189,7 +189,7 @@ func (in *initiator) end(cause ucs.Status) {
 		return
 	}
 	if in.phase == phaseUp {
-		in.n.ailing = append(in.n.ailing, in)
+		in.n.recovering = append(in.n.recovering, in)
 	}
 	in.phase, in.cause = phaseEnded, cause
 	if in.n.initiators[in.to] == in {

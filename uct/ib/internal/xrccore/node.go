@@ -19,7 +19,7 @@ type node struct {
 	domain     *ib.Domain
 	initiators map[rcwire.Domain]*initiator // those that are connected and have not ended
 	all        table[initiator]
-	ailing     []*initiator // that have something to do: waiting, or ended
+	recovering []*initiator // that have something to do: waiting, or ended
 	paths      []*path      // by number; nil: free
 	next       int          // where the search for a free number begins
 	leaving    bool         // the iface closes: no offer is waited for
@@ -105,13 +105,13 @@ func (n *node) Gone(gid verbs.GID) (handled int) {
 
 // work goes on with initiators after failures.
 func (n *node) work() (done int) {
-	ailing := n.ailing
-	n.ailing = nil
-	for _, in := range ailing {
+	recovering := n.recovering
+	n.recovering = nil
+	for _, in := range recovering {
 		if in.work() {
 			done++
 		} else {
-			n.ailing = append(n.ailing, in)
+			n.recovering = append(n.recovering, in)
 		}
 	}
 	return done

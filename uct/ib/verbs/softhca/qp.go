@@ -363,7 +363,7 @@ func (h *hca) DestroyQP(qpn uint32) error {
 		return ucs.ErrInvalidParam
 	}
 	peer := qp.peer()
-	if last, err := h.unrefer(qp); !last {
+	if last, err := h.dropRef(qp); !last {
 		return err
 	}
 	qp.halt()

@@ -28,13 +28,13 @@ func (h *hca) CreateTarget(xrcdn uint32) (handle, qpn uint32, err error) {
 	}
 	if d.dir != nil {
 		if qpn, err = d.dir.AddQP(); err != nil {
-			h.unuseDomain(d)
+			h.releaseDomain(d)
 			return 0, 0, err
 		}
 	}
 	qp, err := h.addTarget(d, qpn)
 	if err != nil {
-		h.unuseDomain(d)
+		h.releaseDomain(d)
 		return 0, 0, d.giveTarget(qpn, err)
 	}
 	return qp.handle, qp.qpn, nil
@@ -62,7 +62,7 @@ func (d *xrcDomain) giveTarget(qpn uint32, err error) error {
 	return err
 }
 
-// useDomain is the domain with a number, which is not closed until unuseDomain; nil if
+// useDomain is the domain with a number, which is not closed until releaseDomain; nil if
 // there is none.
 func (h *hca) useDomain(xrcdn uint32) *xrcDomain {
 	h.mu.Lock()
@@ -74,7 +74,7 @@ func (h *hca) useDomain(xrcdn uint32) *xrcDomain {
 	return d
 }
 
-func (h *hca) unuseDomain(d *xrcDomain) {
+func (h *hca) releaseDomain(d *xrcDomain) {
 	h.mu.Lock()
 	d.users--
 	h.mu.Unlock()
@@ -111,7 +111,7 @@ func (h *hca) OpenTarget(xrcdn, qpn uint32) (handle uint32, err error) {
 		handle, err = h.openPrivate(d, qpn)
 	}
 	if err != nil {
-		h.unuseDomain(d)
+		h.releaseDomain(d)
 	}
 	return handle, err
 }
@@ -156,10 +156,10 @@ func (h *hca) useResponder(d *xrcDomain, number uint32) (qp *queuePair, err erro
 	return qp, nil
 }
 
-// unrefer takes one reference to an XRC target back, and reports whether it was the last of
+// dropRef takes one reference to an XRC target back, and reports whether it was the last of
 // the domain. Of another QP it does nothing: it has one. A responder without references
 // stays for what is sent to queues of this device.
-func (h *hca) unrefer(qp *queuePair) (last bool, err error) {
+func (h *hca) dropRef(qp *queuePair) (last bool, err error) {
 	if qp.domain == nil {
 		return true, nil
 	}

@@ -15,9 +15,9 @@ func TestAgenda_TimeThenOrderOfMaking(t *testing.T) {
 		n  int
 	}
 	var got []mark
-	dice := rand.New(rand.NewPCG(7, 7))
+	random := rand.New(rand.NewPCG(7, 7))
 	for n := range 2000 {
-		at := Time(dice.IntN(50))
+		at := Time(random.IntN(50))
 		a.at(at, func() {
 			assert.Equal(t, at, a.now)
 			got = append(got, mark{at, n})

@@ -10,14 +10,14 @@ type Model struct {
 	stats   Stats
 	current *Thread // whose step runs
 	inRun   bool
-	unrun   Time     // of Clock outside of Run
+	outside Time     // of Clock outside of Run
 	remote  bool     // see NewNetwork
 	process *Process // see Enter
 
-	inFlight int    // work requests
-	marks    uint64 // posts, and polls that found something
-	barren   int    // steps in a row that did nothing
-	err      error
+	inFlight  int    // work requests
+	marks     uint64 // posts, and polls that found something
+	idleSteps int    // steps in a row that did nothing
+	err       error
 }
 
 // New makes a machine. ErrInvalidParam for costs that cannot be.

@@ -32,9 +32,9 @@ type Target interface {
 // and not at once: inside of Run in a model from NewNetwork.
 func (m *Model) Travels() bool { return m.remote && m.inRun }
 
-// unrunTick is how far Clock goes on by a look outside of Run: the devices look with each poll
+// outsideTick is how far Clock goes on by a look outside of Run: the devices look with each poll
 // while something waits for a time, which is 20 us or more.
-const unrunTick = 100 * Nanosecond
+const outsideTick = 100 * Nanosecond
 
 // Clock is Now while Run is under way. Outside, where nothing takes time, it goes on by each look:
 // so what waits for a time has its turn, and the same one in each run of a program.
@@ -42,8 +42,8 @@ func (m *Model) Clock() Time {
 	if m.inRun {
 		return m.now
 	}
-	m.unrun += unrunTick
-	return m.unrun
+	m.outside += outsideTick
+	return m.outside
 }
 
 // first is what the NIC reads of a piece of a payload before it sends.

@@ -256,7 +256,7 @@ func TestNetwork_RefusedEarly(t *testing.T) {
 // them each time; inside it is the time of the run.
 func TestModel_Clock(t *testing.T) {
 	m := newNetwork(t)
-	assert.Equal(t, unrunTick, m.Clock())
+	assert.Equal(t, outsideTick, m.Clock())
 	_, err := m.Run(1, []Step{func() (bool, error) {
 		assert.Equal(t, m.Now(), m.Clock())
 		m.Spend(Microsecond)
@@ -264,6 +264,6 @@ func TestModel_Clock(t *testing.T) {
 		return true, nil
 	}})
 	require.NoError(t, err)
-	assert.Equal(t, 2*unrunTick, m.Clock())
-	assert.Equal(t, 3*unrunTick, m.Clock())
+	assert.Equal(t, 2*outsideTick, m.Clock())
+	assert.Equal(t, 3*outsideTick, m.Clock())
 }

@@ -116,7 +116,7 @@ func TestCost_Monotone(t *testing.T) {
 		"list":      func(p *port) (bool, []WQE) { return false, []WQE{p.write(2), p.write(2), p.write(2)} },
 		"long":      func(p *port) (bool, []WQE) { return true, []WQE{p.gather(Span{0x1000, 9000})} },
 	}
-	dice := rand.New(rand.NewPCG(9, 9))
+	random := rand.New(rand.NewPCG(9, 9))
 	base := round()
 	for kind, next := range kinds {
 		finish := func(p Params) Time {
@@ -136,7 +136,7 @@ func TestCost_Monotone(t *testing.T) {
 			for range 5 {
 				p := base
 				before := finish(p)
-				*costs(&p)[name] += Time(1 + dice.IntN(int(Microsecond)))
+				*costs(&p)[name] += Time(1 + random.IntN(int(Microsecond)))
 				assert.GreaterOrEqual(t, finish(p), before, "%s, %s", kind, name)
 			}
 		}

@@ -124,7 +124,7 @@ func TestComplete_ReadBeforeWrite(t *testing.T) {
 // Whatever is mixed, completions of a QP come in order, each once, and nothing is
 // left in flight.
 func TestComplete_InOrder(t *testing.T) {
-	dice := rand.New(rand.NewPCG(3, 3))
+	random := rand.New(rand.NewPCG(3, 3))
 	for range 60 {
 		m := newModel(t, round())
 		page := m.NewPage()
@@ -133,12 +133,12 @@ func TestComplete_InOrder(t *testing.T) {
 		for i, p := range ports {
 			left := 20
 			steps = append(steps, func() (bool, error) {
-				p.postAny(dice, uint32(even+i*512))
+				p.postAny(random, uint32(even+i*512))
 				left--
 				return left == 0, nil
 			})
 		}
-		_, err := m.Run(dice.Uint64(), steps)
+		_, err := m.Run(random.Uint64(), steps)
 		require.NoError(t, err)
 		assert.Zero(t, m.inFlight)
 		for _, p := range ports {
@@ -152,21 +152,21 @@ func TestComplete_InOrder(t *testing.T) {
 }
 
 // postAny posts a list of anything.
-func (p *port) postAny(dice *rand.Rand, register uint32) {
-	list := make([]WQE, 1+dice.IntN(12))
+func (p *port) postAny(random *rand.Rand, register uint32) {
+	list := make([]WQE, 1+random.IntN(12))
 	for i := range list {
-		switch dice.IntN(3) {
+		switch random.IntN(3) {
 		case 0:
-			list[i] = p.write(dice.IntN(100))
+			list[i] = p.write(random.IntN(100))
 		case 1:
-			list[i] = p.gather(Span{uint64(dice.IntN(1 << 12)), uint32(1 + dice.IntN(5000))})
+			list[i] = p.gather(Span{uint64(random.IntN(1 << 12)), uint32(1 + random.IntN(5000))})
 		case 2:
-			list[i] = p.write(dice.IntN(5000))
+			list[i] = p.write(random.IntN(5000))
 			list[i].Kind = Fetch
 		}
-		list[i].Blocks = 1 + dice.IntN(2)
+		list[i].Blocks = 1 + random.IntN(2)
 	}
-	p.qp.Post(register, len(list) == 1 && dice.IntN(2) == 0, list)
+	p.qp.Post(register, len(list) == 1 && random.IntN(2) == 0, list)
 }
 
 // The clock of a thread is the sum of what it did, to the picosecond, however long.

@@ -60,13 +60,13 @@ func (m *Model) Run(seed uint64, steps []Step) ([]Ran, error) {
 	}
 	m.inRun = true
 	defer func() { m.inRun = false }()
-	dice := rand.New(rand.NewPCG(seed, 0))
+	random := rand.New(rand.NewPCG(seed, 0))
 	threads := make([]*Thread, len(steps))
 	for i, step := range steps {
 		th := &Thread{m: m, id: i, step: step}
 		th.resume, th.stop = iter.Pull(th.life)
 		threads[i] = th
-		th.ran.Begin = m.now + Time(dice.Int64N(int64(startSpread)))
+		th.ran.Begin = m.now + Time(random.Int64N(int64(startSpread)))
 		m.at(th.ran.Begin, th.run)
 	}
 	for m.err == nil && m.next() {
@@ -109,10 +109,10 @@ func (th *Thread) life(yield func(struct{}) bool) {
 // had been done before the last one.
 func (m *Model) watchStall(marks uint64) {
 	if m.marks != marks || m.inFlight > 0 {
-		m.barren = 0
+		m.idleSteps = 0
 		return
 	}
-	if m.barren++; m.barren == stallSteps && m.err == nil {
+	if m.idleSteps++; m.idleSteps == stallSteps && m.err == nil {
 		m.err = ErrStalled
 	}
 }

@@ -124,7 +124,7 @@ func (d *Domain) CloseQP(number uint32) (gone bool, err error) {
 			gone = true
 			return nil
 		}
-		e.unrefer(d.place)
+		e.dropRef(d.place)
 		if gone = !d.used(e, noneGone); gone {
 			e.clear()
 		}
@@ -188,14 +188,14 @@ func (e *qpEntry) refers(place int) bool { return e.refs[place/64].Load()&(1<<(p
 
 func (e *qpEntry) refer(place int) { e.refs[place/64].Or(1 << (place % 64)) }
 
-func (e *qpEntry) unrefer(place int) { e.refs[place/64].And(^uint64(1 << (place % 64))) }
+func (e *qpEntry) dropRef(place int) { e.refs[place/64].And(^uint64(1 << (place % 64))) }
 
 // drop takes the reference of a place back, and the QP with the last one of those alive.
 func (d *Domain) drop(e *qpEntry, place int) {
 	if !e.refers(place) {
 		return
 	}
-	e.unrefer(place)
+	e.dropRef(place)
 	if !d.used(e, noneGone) {
 		e.clear()
 	}
