@@ -201,7 +201,7 @@ func TestCollectives_Sweep(t *testing.T) {
 				sizes = counts
 			}
 			for _, size := range sizes {
-				x.runTasks(t, rng, everyone(n), []*task{newTask(rng, kind, n, size%n, size, size)})
+				x.runTasks(t, rng, allRanks(n), []*task{newTask(rng, kind, n, size%n, size, size)})
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func (c *Comm) peer(rank int) *peer { return &c.g.peers[c.ranks[rank]] }
 // dial is the endpoint to a rank to which a message goes.
 func (c *Comm) dial(rank int) *ucp.EP {
 	p := c.peer(rank)
-	p.talked = true
+	p.used = true
 	return p.ep
 }
 
@@ -60,8 +60,8 @@ func (c *Comm) usable(op string) error {
 	return nil
 }
 
-// deserted is why a receive from any rank cannot end well: all other ranks are gone.
-func (c *Comm) deserted() error {
+// allGone is why a receive from any rank cannot end well: all other ranks are gone.
+func (c *Comm) allGone() error {
 	var last error
 	for rank, q := range c.ranks {
 		if rank == c.rank {

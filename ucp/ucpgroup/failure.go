@@ -77,24 +77,24 @@ func (g *Group) handleNotice(m *ucp.ActiveMessage) {
 		return
 	}
 	p := &g.peers[from]
-	p.knows, p.talked, g.noticeDue = true, true, true
+	p.knows, p.used, g.noticeDue = true, true, true
 	if g.failed == nil {
 		g.failed = opError("group failed", &RankError{int(rank), st.Err()})
 	}
 }
 
 // endFailed ends what waits for a rank that is gone, or all if the group has failed, and tells
-// others: all, if this rank has found it, otherwise those that it has talked with, which may
+// others: all, if this rank has found it, otherwise those that it has exchanged messages with, which may
 // notice that this one closes its endpoints before they are told by the first.
 func (g *Group) endFailed() {
 	g.noticeDue = false
 	if g.failed != nil {
 		g.tell()
 	}
-	for r := g.pending.first; r != nil; r = r.next { // cut gives none back: who is told of an end is so by Progress
-		r.cutIfDoomed()
+	for r := g.pending.first; r != nil; r = r.next { // abort gives none back: who is told of an end is so by Progress
+		r.abortIfDead()
 	}
-	g.cutSchedules()
+	g.abortSchedules()
 }
 
 // tell sends ranks that are there the reason.
@@ -109,7 +109,7 @@ func (g *Group) tell() {
 	g.notice[8] = byte(statusToTell(g.failed))
 	for q := range g.peers {
 		p := &g.peers[q]
-		if q == g.rank || q == rank || p.gone != nil || p.told || !g.found && !p.talked {
+		if q == g.rank || q == rank || p.gone != nil || p.told || !g.found && !p.used {
 			continue
 		}
 		p.told = true

@@ -28,7 +28,7 @@ type Group struct {
 type peer struct {
 	ep     *ucp.EP
 	gone   error        // why the EP takes no more operations; nil if it does
-	talked bool         // messages went there, or came from there
+	used   bool         // messages went there, or came from there
 	told   bool         // of the failure of the group
 	knows  bool         // of it, as it has told this rank
 	notice *ucp.Request // of that, while it is under way
@@ -62,12 +62,12 @@ func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 		g.peers[q].ep = ep
 	}
 	g.contexts.take(worldContext)
-	g.world = newComm(g, worldContext, rank, everyone(n))
+	g.world = newComm(g, worldContext, rank, allRanks(n))
 	return g, nil
 }
 
-// everyone are the ranks of the world.
-func everyone(n int) []int32 {
+// allRanks are the ranks of the world.
+func allRanks(n int) []int32 {
 	ranks := make([]int32, n)
 	for q := range ranks {
 		ranks[q] = int32(q)

@@ -82,7 +82,7 @@ func TestMatching_Serial(t *testing.T) {
 
 // open makes two communicators of the same ranks, the second in another order, and one more.
 func (h *history) open(context uint16) {
-	ranks := everyone(len(h.x.groups))
+	ranks := allRanks(len(h.x.groups))
 	for i := range h.comms {
 		h.comms[i] = commsOf(h.x, context+uint16(i), slices.Clone(ranks))
 		slices.Reverse(ranks)

@@ -40,15 +40,15 @@ func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, er
 		r.err = opError("receive", err)
 	case u != nil:
 		r.underway(u)
-		r.cutIfDoomed()
+		r.abortIfDead()
 	}
 	return r, nil
 }
 
-// cutIfDoomed ends a receive for which no message can come any more.
-func (r *Request) cutIfDoomed() {
-	if err := r.doomed(); err != nil {
-		r.cut(err)
+// abortIfDead ends a receive for which no message can come any more.
+func (r *Request) abortIfDead() {
+	if err := r.cannotEnd(); err != nil {
+		r.abort(err)
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *Comm) probe(source, tag int) (Status, bool, error) {
 	if _, info, ok := c.g.w.TagProbe(want, mask, false); ok {
 		return statusOf(info.Tag, info.Length), true, nil
 	}
-	gone := c.deserted()
+	gone := c.allGone()
 	if source != AnySource {
 		gone = c.peer(source).gone
 	}

@@ -147,7 +147,7 @@ func (r *Request) take() (st Status, err error) {
 	if kind == kindRecv && (err == nil || errors.Is(err, ucs.ErrTruncated)) {
 		st = statusOf(r.info.Tag, r.info.Length)
 		if st.Source < c.Size() { // what the tag says, which is the peer's
-			c.peer(st.Source).talked = true
+			c.peer(st.Source).used = true
 		}
 	}
 	g.recycle(r)
@@ -197,8 +197,8 @@ func (r *Request) giveUp() {
 	r.g.recycle(r)
 }
 
-// doomed is why the request cannot end well any more; nil if it may.
-func (r *Request) doomed() error {
+// cannotEnd is why the request cannot end well any more; nil if it may.
+func (r *Request) cannotEnd() error {
 	g := r.g
 	switch {
 	case g.failed != nil:
@@ -208,12 +208,12 @@ func (r *Request) doomed() error {
 	case r.peer != AnySource:
 		return g.peers[r.peer].gone
 	}
-	return r.c.deserted()
+	return r.c.allGone()
 }
 
-// cut ends a request that is doomed. A part of it that a transport has ends with the
+// abort ends a request that cannot end well. A part of it that a transport has ends with the
 // endpoint.
-func (r *Request) cut(err error) {
+func (r *Request) abort(err error) {
 	if r.u.Done() || r.err != nil {
 		return
 	}
@@ -238,7 +238,7 @@ func (g *Group) cancelAll() {
 			r.u.Cancel()
 		}
 	}
-	g.cutSchedules()
+	g.abortSchedules()
 }
 
 // requestList is a list of requests.

@@ -25,10 +25,10 @@ type schedule struct {
 	fold  func(into, from []byte)
 	spare []byte // scratch memory, kept for the next operation
 
-	cutting bool // nothing more is started: it ends with err
-	ended   bool
-	err     error
-	next    *schedule // in schedules, or in Comm.spare
+	aborting bool // nothing more is started: it ends with err
+	ended    bool
+	err      error
+	next     *schedule // in schedules, or in Comm.spare
 }
 
 // step is one thing to do.
@@ -207,7 +207,7 @@ func (s *schedule) advance() {
 		return
 	}
 	s.collect()
-	for !s.cutting && s.at < len(s.steps) {
+	for !s.aborting && s.at < len(s.steps) {
 		x := &s.steps[s.at]
 		if x.kind == stepWait && s.busy > 0 {
 			return
@@ -294,7 +294,7 @@ func (s *schedule) received(f *flow, err error) {
 		err = fmt.Errorf("%d bytes where %d were to come: the ranks do not agree: %w", f.info.Length, f.want, ucs.ErrInvalidParam)
 	}
 	f.info.From = nil
-	s.c.peer(f.peer).talked = true
+	s.c.peer(f.peer).used = true
 	if err != nil {
 		g := s.c.g
 		g.findLost(err)
@@ -308,10 +308,10 @@ func (s *schedule) received(f *flow, err error) {
 // broke has the operation end with an error, and the group with it: the other ranks of the
 // communicator would wait for this one.
 func (s *schedule) broke(err error) {
-	if s.cutting {
+	if s.aborting {
 		return
 	}
-	s.cut(err)
+	s.abort(err)
 	var gone *RankError
 	if !errors.As(err, &gone) {
 		err = &RankError{s.c.g.rank, err}
@@ -319,12 +319,12 @@ func (s *schedule) broke(err error) {
 	s.c.g.fail(err)
 }
 
-// cut has the operation end with an error when nothing of it is under way any more.
-func (s *schedule) cut(err error) {
-	if s.ended || s.cutting {
+// abort has the operation end with an error when nothing of it is under way any more.
+func (s *schedule) abort(err error) {
+	if s.ended || s.aborting {
 		return
 	}
-	s.cutting, s.err = true, opError(s.op, err)
+	s.aborting, s.err = true, opError(s.op, err)
 	for _, f := range s.flows {
 		if f.u != nil && !f.u.Done() {
 			f.u.Cancel()
@@ -332,23 +332,23 @@ func (s *schedule) cut(err error) {
 	}
 }
 
-// cutSchedules ends operations that cannot end well any more.
-func (g *Group) cutSchedules() {
+// abortSchedules ends operations that cannot end well any more.
+func (g *Group) abortSchedules() {
 	for s := g.first; s != nil; s = s.next {
 		switch {
 		case g.failed != nil:
-			s.cut(g.failed)
+			s.abort(g.failed)
 			s.hangUp()
 		case g.closed:
-			s.cut(ucs.ErrCanceled)
+			s.abort(ucs.ErrCanceled)
 		default:
-			s.cutDeserted()
+			s.abortWithoutPeer()
 		}
 	}
 }
 
-// cutDeserted ends an operation that waits for a rank that is gone.
-func (s *schedule) cutDeserted() {
+// abortWithoutPeer ends an operation that waits for a rank that is gone.
+func (s *schedule) abortWithoutPeer() {
 	for _, f := range s.flows {
 		gone := s.c.peer(f.peer).gone
 		if f.u != nil && f.recv && gone != nil && !f.u.Done() {
@@ -374,7 +374,7 @@ const maxSpare = 1 << 20
 func (s *schedule) recycle() {
 	clear(s.steps)
 	s.steps, s.at, s.fold = s.steps[:0], 0, nil
-	s.cutting, s.ended, s.err = false, false, nil
+	s.aborting, s.ended, s.err = false, false, nil
 	if cap(s.spare) > maxSpare {
 		s.spare = nil
 	}
