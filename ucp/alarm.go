@@ -12,8 +12,8 @@ const alarmPause = 10 * time.Millisecond
 
 // Alarm implements engine.Owner: it goes on with the EPs whose time has come, and with queues
 // that do not stop, and sets the alarm for the others.
-func (d *duties) Alarm(now time.Duration) {
-	w := d.w
+func (o *engineOwner) Alarm(now time.Duration) {
+	w := o.w
 	w.tuples.lookAgain()
 	for e := range w.eps.All() { // a failed EP's callback may make others
 		if at, ok := e.deadline(); ok && at <= now {

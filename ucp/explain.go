@@ -115,7 +115,7 @@ func (e *EP) explainMessages(i *iface) (text string) {
 }
 
 func (e *EP) messageTable(i *iface, registered bool) proto.Table {
-	s, wish := i.sends(), i.w.ctx.cfg.rndvScheme()
+	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
 	from := e.threshold(registered)
 	m := &proto.Messages{
 		Short: min(i.attr.AM.MaxShort-wire.HeadLen, shortData), Copy: s.eager, Bare: s.bare, MostBare: s.most,
@@ -126,8 +126,8 @@ func (e *EP) messageTable(i *iface, registered bool) proto.Table {
 	}
 	m.Scheme = func(n int) (proto.Scheme, string) {
 		v := e.ways(n, e.reachOf(n, registered))
-		best := v.Choose(n, wish)
-		why := v.Why(n, wish, best)
+		best := v.Choose(n, preferred)
+		why := v.Why(n, preferred, best)
 		if !registered && (best == proto.Get || v.Registers(best)) {
 			why += ", registered for it"
 		}
@@ -151,10 +151,10 @@ func (e *EP) transport(role wireup.Role) *iface {
 // reachOf is who reaches what of messages of n bytes from and to buffers of which both are
 // allocated by transports, or both are not registered.
 func (e *EP) reachOf(n int, allocated bool) reach {
-	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
 	if allocated {
-		return reach{gettable: wish <= proto.Get, reached: true, writable: true}
+		return reach{gettable: preferred <= proto.Get, reached: true, writable: true}
 	}
 	leased := i != nil && i.leases(n)
-	return reach{leased: leased, farData: true, gettable: leased && wish <= proto.Get && e.offers(n, offerLeased)}
+	return reach{leased: leased, farData: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerLeased)}
 }

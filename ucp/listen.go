@@ -299,7 +299,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	if w.halfOpen >= conn.MaxHalfOpen {
 		w.stats.refusedPeers.Inc()
-		r.Reject(bootstrap.CodeCrowded, nil)
+		r.Reject(bootstrap.CodeTooMany, nil)
 		return
 	}
 	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private), answer: l.cfg.Private}

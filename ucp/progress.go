@@ -31,12 +31,12 @@ func (w *Worker) schedule(e *EP) {
 	}
 }
 
-// duties is the worker as its engine sees it.
-type duties struct{ w *Worker }
+// engineOwner is the worker as its engine sees it.
+type engineOwner struct{ w *Worker }
 
 // Work implements engine.Owner.
-func (d *duties) Work() int {
-	w := d.w
+func (o *engineOwner) Work() int {
+	w := o.w
 	inbox := w.inbox.Take()
 	n := len(inbox) + len(w.broken)
 	for _, b := range inbox {

@@ -42,11 +42,11 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		return nil
 	}
 	e, w, mem := m.e, m.e.w, p.Mem
-	i, wish := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
+	i, preferred := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
 	switch {
 	case i == nil || !mem.AllocatedBy(i.domain) || !mem.Covers(buf) || mem.Access()&uct.AccessRemoteRead == 0:
 		return nil
-	case wish != proto.Auto && wish != proto.Get || len(buf) < e.announcedFrom(mem).From:
+	case preferred != proto.Auto && preferred != proto.Get || len(buf) < e.announcedFrom(mem).From:
 		return nil
 	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.affords(charge(0), reserve):
 		return nil
@@ -70,9 +70,9 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 // gettable reports that the peer may get the data of the message. Data without a
 // registration of the caller's is registered if that pays.
 func (r *Request) gettable() bool {
-	i, n, wish := r.ep.transport(wireup.RMA), len(r.buf), r.worker.ctx.cfg.rndvScheme()
+	i, n, preferred := r.ep.transport(wireup.RMA), len(r.buf), r.worker.ctx.cfg.rndvScheme()
 	switch {
-	case i == nil || n == 0 || wish != proto.Auto && wish != proto.Get:
+	case i == nil || n == 0 || preferred != proto.Auto && preferred != proto.Get:
 		return false
 	case r.mem == nil:
 		return i.leases(n) && r.ep.offers(n, offerLeased) && r.lease(i.domain, uct.AccessRemoteRead)
@@ -92,13 +92,13 @@ const (
 // offers reports that n bytes are to be got rather than sent: that is wished for, or takes
 // less time.
 func (e *EP) offers(n int, leased bool) bool {
-	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
 	v := e.ways(n, reach{gettable: true, reached: true, farData: true})
 	if leased {
 		v.Get = i.leased(v.Get, n)
 	}
 	v.Put.Piece = 0
-	return v.Choose(n, wish) == proto.Get
+	return v.Choose(n, preferred) == proto.Get
 }
 
 // handleRTR has the data of a message put or sent, as its receiver wants it.

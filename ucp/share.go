@@ -166,7 +166,7 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool) (drive bool,
 // drive makes progress for all until done reports true. Others have the worker between
 // any two polls.
 func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
-	var x engine.Stretch
+	var x engine.IdleTime
 	for err == nil && !done() {
 		switch {
 		case s.w.closed:
@@ -196,7 +196,7 @@ func (s *SharedWorker) yield() {
 }
 
 // pause is what the goroutine that makes progress does after a round of polls in vain.
-func (s *SharedWorker) pause(ctx context.Context, x *engine.Stretch, done func() bool) error {
+func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) error {
 	s.mu.Unlock()
 	runtime.Gosched()
 	s.mu.Lock()
@@ -210,7 +210,7 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.Stretch, done func()
 	}
 	s.parked = true
 	s.mu.Unlock()
-	err = s.w.engine.Doze(ctx)
+	err = s.w.engine.Park(ctx)
 	s.mu.Lock()
 	s.parked = false
 	if s.w.closed {

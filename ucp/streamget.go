@@ -26,8 +26,8 @@ func (s *stream) asks(r *Request) bool {
 	if len(r.buf) < minStreamAsked || mem == nil || r.off > 0 || s.m.most < 2*minStreamAsked {
 		return false
 	}
-	i, wish := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	if i == nil || !mem.AllocatedBy(i.domain) || mem.Access()&uct.AccessRemoteRead == 0 || wish != proto.Auto && wish != proto.Get {
+	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
+	if i == nil || !mem.AllocatedBy(i.domain) || mem.Access()&uct.AccessRemoteRead == 0 || preferred != proto.Auto && preferred != proto.Get {
 		return false
 	}
 	if len(mem.Key()) > e.lane(wireup.AM).Iface.attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen {

@@ -26,7 +26,7 @@ type Worker struct {
 	engine engine.Engine
 	latest *messages // over which a message has come; unconnected if there is none
 	tags   match.Table[*tagRecv, *TagMessage]
-	duties duties
+	owner  engineOwner
 
 	ctx    *Context
 	ifaces []*iface
@@ -119,8 +119,8 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.eps = handle.Make[*EP](epIndexBits, wire.NameBits)
 	w.active.init(w)
 	w.latest = unconnected
-	w.duties.w = w
-	w.engine.Init(&w.duties, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
+	w.owner.w = w
+	w.engine.Init(&w.owner, cmp.Or(cfg.SpinPolls, c.cfg.SpinPolls), c.cfg.ProgressIdle)
 	w.stats.init(&w.engine.Sleeps)
 	w.tuples = newTuples(w)
 	w.unusual = w.tuples != nil
@@ -253,8 +253,8 @@ func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
 // call ends with an error that wraps ErrClosed once the worker is closed. Otherwise it is
 // the owner's to call. Never from a callback.
 func (w *Worker) Close() error {
-	w.engine.Vacate()
-	defer w.engine.Left()
+	w.engine.BeginClose()
+	defer w.engine.EndClose()
 	if w.closed {
 		return nil
 	}

@@ -16,9 +16,9 @@ import (
 const (
 	defaultMaxHandshakes = 64              // as many as uct/tcp has
 	defaultHelloTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
-	// crowdedTimeout is how long a HELLO may take while others wait for a place: what is
+	// fullTimeout is how long a HELLO may take while others wait for a place: what is
 	// honest has sent it along with the connection.
-	crowdedTimeout = time.Second
+	fullTimeout = time.Second
 )
 
 // Config configures a [Listener]. The zero value is the default, but for Notify and Stats.
@@ -222,7 +222,7 @@ func (l *Listener) shortenHellos() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r := range l.silent {
-		_ = r.conn.SetReadDeadline(r.since.Add(min(crowdedTimeout, l.cfg.HelloTimeout)))
+		_ = r.conn.SetReadDeadline(r.since.Add(min(fullTimeout, l.cfg.HelloTimeout)))
 	}
 }
 

@@ -59,7 +59,7 @@ const (
 	CodeMalformed   Code = 3 // not a HELLO, or with a worker address that is none
 	CodeForeignUser Code = 4 // of a user who may not
 	CodeUnreachable Code = 5 // no transport of both workers has active messages
-	CodeCrowded     Code = 6 // too many connections are being made
+	CodeTooMany     Code = 6 // too many connections are being made
 
 	codeEnd Code = 7
 )
@@ -69,7 +69,7 @@ func (c Code) String() string {
 	texts := [codeEnd]string{
 		CodeRejected: "it does not want this peer", CodeVersion: "it speaks another version of this protocol",
 		CodeMalformed: "it did not understand the request", CodeForeignUser: "this user may not connect to it",
-		CodeUnreachable: "no transport of both workers has active messages", CodeCrowded: "too many others connect to it just now",
+		CodeUnreachable: "no transport of both workers has active messages", CodeTooMany: "too many others connect to it just now",
 	}
 	if c < codeEnd && texts[c] != "" {
 		return texts[c]

@@ -233,10 +233,10 @@ func (e *Engine) Polled() int { return e.polled }
 // polled.
 func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
 
-// Vacate has the blocking call end that the owner's goroutine is in, if it is, and keeps
-// others from beginning. Call Left when what they wait for is over. It locks out others
-// that vacate.
-func (e *Engine) Vacate() {
+// BeginClose ends the blocking call that the owner's goroutine is in, if it is in one, and
+// keeps other blocking calls from beginning. It holds a lock until EndClose, which the caller
+// calls when the worker is closed.
+func (e *Engine) BeginClose() {
 	e.Turn.mu.Lock()
 	if e.Turn.state.Or(turnClosing)&turnTaken != 0 {
 		e.Signal()
@@ -266,5 +266,5 @@ func (e *Engine) Close() (err error) {
 	return err
 }
 
-// Left ends Vacate.
-func (e *Engine) Left() { e.Turn.mu.Unlock() }
+// EndClose lets go of the lock of BeginClose.
+func (e *Engine) EndClose() { e.Turn.mu.Unlock() }

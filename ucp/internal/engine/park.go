@@ -116,7 +116,7 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 	if ready, err := e.ReadyToSleep(done); !ready || err != nil {
 		return err
 	}
-	return e.Doze(ctx)
+	return e.Park(ctx)
 }
 
 // ReadyToSleep asks the transports for events. It reports whether there is nothing to do
@@ -156,9 +156,9 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	return true, nil
 }
 
-// Doze parks until an event that was asked for, Signal, or the end of ctx. Callbacks do
+// Park parks until an event that was asked for, Signal, or the end of ctx. Callbacks do
 // not run meanwhile.
-func (e *Engine) Doze(ctx context.Context) error {
+func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
 	err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)

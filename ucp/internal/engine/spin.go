@@ -45,9 +45,9 @@ type Spinner struct {
 	until  time.Duration // the end of that
 }
 
-// Stretch is a time in which a waiter found nothing to do. The zero value is the start
-// of one.
-type Stretch struct {
+// IdleTime is the time since a waiter last found something to do. The zero value is its
+// start.
+type IdleTime struct {
 	Polls    int
 	since    time.Duration // when the first round of polls was over; 0 before that
 	last     time.Duration // when the last round was over, while spinning
@@ -56,7 +56,7 @@ type Stretch struct {
 }
 
 // Again reports whether the waiter goes on polling after another round in vain.
-func (p *Spinner) Again(s *Stretch) bool {
+func (p *Spinner) Again(s *IdleTime) bool {
 	if p.Fixed != 0 {
 		return p.Fixed < 0 || s.Polls < p.Fixed
 	}
@@ -75,8 +75,8 @@ func (p *Spinner) Again(s *Stretch) bool {
 	return s.spinning
 }
 
-// Found ends a stretch: there was something to do.
-func (p *Spinner) Found(s *Stretch) {
+// Found ends the idle time: there was something to do.
+func (p *Spinner) Found(s *IdleTime) {
 	if s.since != 0 {
 		now := clock()
 		if !s.spinning || !p.preempted(s, now) {
@@ -84,11 +84,11 @@ func (p *Spinner) Found(s *Stretch) {
 		}
 		s.park()
 	}
-	*s = Stretch{}
+	*s = IdleTime{}
 }
 
-// End ends a stretch with the wait: whether it was over, or given up.
-func (p *Spinner) End(s *Stretch, over bool) {
+// End ends the idle time with the wait, which is over or was given up.
+func (p *Spinner) End(s *IdleTime, over bool) {
 	if over {
 		p.Found(s)
 	}
@@ -109,7 +109,7 @@ func (p *Spinner) learn(took time.Duration) {
 
 // preempted notes the time of a round, and reports whether the processor was taken away in
 // it. Then the worker does not spin for a while.
-func (p *Spinner) preempted(s *Stretch, now time.Duration) bool {
+func (p *Spinner) preempted(s *IdleTime, now time.Duration) bool {
 	took := now - s.last
 	s.last = now
 	if took < spinPreempted {
@@ -124,7 +124,7 @@ func (p *Spinner) preempted(s *Stretch, now time.Duration) bool {
 }
 
 // park ends spinning.
-func (s *Stretch) park() {
+func (s *IdleTime) park() {
 	if s.spinning {
 		s.spinning = false
 		waiting.spinning.Add(-1)

@@ -13,7 +13,7 @@ import (
 // waitOf has a waiter wait for d, in rounds of a microsecond while it polls, and returns
 // for how long it polled.
 func (p *Spinner) waitOf(d time.Duration) (spun time.Duration) {
-	var s Stretch
+	var s IdleTime
 	for p.Again(&s) && spun < d {
 		time.Sleep(time.Microsecond)
 		spun += time.Microsecond
@@ -52,7 +52,7 @@ func TestSpinner_RestsWhenStolenFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := Spinner{budget: spinMost}
 		rests := func() time.Duration {
-			var s Stretch
+			var s IdleTime
 			require.True(t, p.Again(&s))
 			time.Sleep(spinPreempted)
 			require.False(t, p.Again(&s))
@@ -78,10 +78,10 @@ func TestSpinner_RestsWhenStolenFrom(t *testing.T) {
 // TestSpinner_Fixed: a number of polls is what it says, and a negative one has no end.
 func TestSpinner_Fixed(t *testing.T) {
 	p := Spinner{Fixed: 128}
-	assert.True(t, p.Again(&Stretch{Polls: 127}))
-	assert.False(t, p.Again(&Stretch{Polls: 128}))
+	assert.True(t, p.Again(&IdleTime{Polls: 127}))
+	assert.False(t, p.Again(&IdleTime{Polls: 128}))
 	p.Fixed = -1
-	assert.True(t, p.Again(&Stretch{Polls: 1 << 40}))
+	assert.True(t, p.Again(&IdleTime{Polls: 1 << 40}))
 }
 
 // TestWaiters_LeaveAProcessor: while goroutines are parked, not every processor spins.

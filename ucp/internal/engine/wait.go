@@ -12,7 +12,7 @@ const YieldPolls = 64
 
 // Until makes progress until done reports true. The caller has the turn.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
-	var s Stretch
+	var s IdleTime
 	for err == nil && !done() {
 		if e.Turn.closing() {
 			err = ErrClosed
@@ -31,7 +31,7 @@ func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 }
 
 // pause is what a waiter does after a round of polls in vain.
-func (e *Engine) pause(ctx context.Context, s *Stretch, done func() bool) error {
+func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (s *messages[M]) remove(m *Msg[M]) {
 	s.count--
 	s.order.remove(&m.order)
 	if m.indexed != 0 {
-		s.unfile(m)
+		s.removeFromIndex(m)
 	}
 }
 
@@ -118,7 +118,7 @@ func (s *messages[M]) search(from *link[Msg[M]], tag, mask uint64) *Msg[M] {
 		return s.scan(from, tag, mask)
 	}
 	s.indexes[slot].lastUse = s.searches
-	s.fileAll(slot)
+	s.indexNew(slot)
 	return s.indexes[slot].first(tag)
 }
 
@@ -168,8 +168,8 @@ func (s *messages[M]) takeOver(slot int, mask uint64) {
 	x.indexed = 0
 }
 
-// fileAll puts the messages that came since the last time into an index.
-func (s *messages[M]) fileAll(slot int) {
+// indexNew puts the messages that came since the last time into an index.
+func (s *messages[M]) indexNew(slot int) {
 	x := &s.indexes[slot]
 	for l := s.order.after(x.indexed); l != nil; l = l.next {
 		s.steps++
@@ -180,8 +180,8 @@ func (s *messages[M]) fileAll(slot int) {
 	x.indexed = s.seq
 }
 
-// unfile takes a message out of all indexes.
-func (s *messages[M]) unfile(m *Msg[M]) {
+// removeFromIndex takes a message out of all indexes.
+func (s *messages[M]) removeFromIndex(m *Msg[M]) {
 	for i := range s.indexes {
 		if m.indexed&(1<<i) != 0 {
 			s.indexes[i].remove(&m.same[i])

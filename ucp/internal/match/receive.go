@@ -69,7 +69,7 @@ func (s *receives[R]) add(r *Recv[R]) {
 func (s *receives[R]) remove(r *Recv[R]) {
 	s.order.remove(&r.order)
 	if r.same.prev != nil {
-		s.unfile(r)
+		s.removeFromIndex(r)
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *receives[R]) find(tag uint64) *Recv[R] {
 
 // search is find by the indexes.
 func (s *receives[R]) search(tag uint64) (best *Recv[R]) {
-	s.fileAll()
+	s.indexNew()
 	for i := range s.indexes[:s.used] {
 		if r := s.indexes[i].first(tag); r != nil && (best == nil || r.seq() < best.seq()) {
 			best = r
@@ -127,17 +127,17 @@ func (s *receives[R]) search(tag uint64) (best *Recv[R]) {
 	return best
 }
 
-// fileAll puts those that were posted since the last time into an index.
-func (s *receives[R]) fileAll() {
+// indexNew puts those that were posted since the last time into an index.
+func (s *receives[R]) indexNew() {
 	for l := s.order.after(s.indexed); l != nil; l = l.next {
 		s.steps++
-		s.file(l.entry)
+		s.addToIndex(l.entry)
 	}
 	s.indexed = s.seq
 }
 
-// file puts a receive into the index of its mask.
-func (s *receives[R]) file(r *Recv[R]) {
+// addToIndex puts a receive into the index of its mask.
+func (s *receives[R]) addToIndex(r *Recv[R]) {
 	if r.index = s.indexOf(r.Mask); r.index != nil {
 		r.index.add(&r.same, r, r.Tag)
 		return
@@ -146,8 +146,8 @@ func (s *receives[R]) file(r *Recv[R]) {
 	s.unindexed.push(&r.same)
 }
 
-// unfile takes a receive out of where file has put it.
-func (s *receives[R]) unfile(r *Recv[R]) {
+// removeFromIndex takes a receive out of where addToIndex has put it.
+func (s *receives[R]) removeFromIndex(r *Recv[R]) {
 	if r.index != nil {
 		r.index.remove(&r.same)
 		r.index = nil

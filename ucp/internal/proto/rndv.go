@@ -66,15 +66,15 @@ func (m *Move) time(n uint64) uint64 {
 // Rendezvous are the ways in which the data of an announced message may come.
 type Rendezvous struct {
 	Message  uct.Cost // of a message that one side tells the other
-	Get, Put Move     // no piece where a key, the call or the wish for it is missing
+	Get, Put Move     // no piece where a key, the call or the preference for it is missing
 	Fragment Move
 }
 
-// Choose returns the scheme for n bytes: the wish, if that is possible, and otherwise what
+// Choose returns the scheme for n bytes: the preferred one, if that is possible, and otherwise what
 // takes the least time, by the costs that the transports declare.
-func (v *Rendezvous) Choose(n int, wish Scheme) Scheme {
-	if v.can(wish) {
-		return wish
+func (v *Rendezvous) Choose(n int, preferred Scheme) Scheme {
+	if v.can(preferred) {
+		return preferred
 	}
 	best := Fragments
 	for _, s := range []Scheme{Put, Get} {
@@ -115,10 +115,10 @@ func (v *Rendezvous) Time(n int, s Scheme) uint64 {
 }
 
 // Why says why Choose has chosen s for n bytes.
-func (v *Rendezvous) Why(n int, wish, s Scheme) string {
+func (v *Rendezvous) Why(n int, preferred, s Scheme) string {
 	switch {
-	case s == wish:
-		return "RNDV_SCHEME=" + wish.String()
+	case s == preferred:
+		return "RNDV_SCHEME=" + preferred.String()
 	case !v.can(Get) && !v.can(Put):
 		return "no memory that the other side reaches"
 	}

@@ -29,25 +29,25 @@ func TestRndv_Choose(t *testing.T) {
 	noGet := without(func(v *Rendezvous) { v.Get.Piece = 0 })
 	none := without(func(v *Rendezvous) { v.Get.Piece, v.Put.Piece = 0, 0 })
 	for _, tc := range []struct {
-		name string
-		v    *Rendezvous
-		n    int
-		wish Scheme
-		want Scheme
-		why  string
+		name      string
+		v         *Rendezvous
+		n         int
+		preferred Scheme
+		want      Scheme
+		why       string
 	}{
 		{"short", rndvCosts(), 1000, Auto, Fragments, "the least time, 3200 ns"},
 		{"long", rndvCosts(), 1 << 20, Auto, Get, "the least time, 114857 ns"},
 		{"no key", noGet, 1 << 20, Auto, Put, "the least time, 117057 ns"},
 		{"nothing registered", none, 1 << 20, Auto, Fragments, "no memory that the other side reaches"},
-		{"a wish", rndvCosts(), 1, Put, Put, "RNDV_SCHEME=put_zcopy"},
-		{"another wish", rndvCosts(), 1 << 20, Fragments, Fragments, "RNDV_SCHEME=am"},
-		{"a wish that cannot be", none, 1 << 20, Get, Fragments, "no memory that the other side reaches"},
+		{"a preferred", rndvCosts(), 1, Put, Put, "RNDV_SCHEME=put_zcopy"},
+		{"another preferred", rndvCosts(), 1 << 20, Fragments, Fragments, "RNDV_SCHEME=am"},
+		{"a preferred that cannot be", none, 1 << 20, Get, Fragments, "no memory that the other side reaches"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := tc.v.Choose(tc.n, tc.wish)
+			got := tc.v.Choose(tc.n, tc.preferred)
 			assert.Equal(t, tc.want, got, "%v", got)
-			assert.Equal(t, tc.why, tc.v.Why(tc.n, tc.wish, got))
+			assert.Equal(t, tc.why, tc.v.Why(tc.n, tc.preferred, got))
 		})
 	}
 }
