@@ -34,6 +34,11 @@ gather* gathered* gathers*    | batch                              | uct/ib/dv
 plain*                        | direct                             | uct/ib/dv
 kick* kicks* volley* restless* | runOrSchedule, ping, neverIdle
 heard* hearing* untold* nowhere* | nextLine, onActive, signalDue, discard
+mail* letters* shelf* crew crews | Messenger, exchange, children
+lull* hasty* glance* ailing mate* | pauses, idlePolls, pollHot, recovering, peerEP
+doze dozes vacate vacates duties* | Park, BeginClose, engineOwner
+doomed deserted* talked* everyone* crowded* | cannotEnd, allGone, used, allRanks, tooMany
+alarmed* barren dice* innocent* wish* detained | alwaysAttention, idleSteps, random, preferred, quarantined
 `
 
 // phrases are refused in comments and documents.
@@ -41,6 +46,7 @@ var phrases = map[string]string{
 	"leaves word":            "posts an event, or sets a word",
 	"leave word":             "post an event, or set a word",
 	"from the start of time": "a running index",
+	"left word":              "has posted an event, or has set a word",
 	"wrong door":             "wrong iface",
 }
 
