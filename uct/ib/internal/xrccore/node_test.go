@@ -260,6 +260,33 @@ func TestNode_Early(t *testing.T) {
 	assert.Equal(t, from.eps[0].path.via, e.path.via)
 }
 
+// TestNode_EarlyOfNone: receives that messages have filled for an EP that is closed before its
+// Connect are posted again: the queue is that of all EPs.
+func TestNode_EarlyOfNone(t *testing.T) {
+	const depth = 8
+	cfg := Config{Config: rccore.Config{RxDepth: depth}}
+	a, b := newHost(t, 1, cfg), newHost(t, 2, cfg)
+	from, to := a.procs[0], b.procs[1]
+	connectProcs(t, from, b.procs[0])
+	connectProcs(t, from, to)
+	a.all = []*side{from.side, b.procs[0].side, to.side}
+	for range depth {
+		x, err := from.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		y, err := to.it.NewEP(uct.EPParams{})
+		require.NoError(t, err)
+		e, f := x.(*EP), y.(*EP)
+		require.NoError(t, e.Connect(to.it.DeviceAddr(nil), f.EPAddr(nil)))
+		push(t, a.all, func() error { return e.AMShort(testAM, 0, []byte{1}) })
+		until(t, func() bool { return len(f.path.early) == 2 }, a.all...) // and the source
+		require.NoError(t, f.Close())
+		require.NoError(t, e.Close())
+	}
+	require.NoError(t, from.eps[1].AMShort(testAM, 0, []byte{7}))
+	until(t, func() bool { return len(to.got) > 0 }, a.all...)
+	assert.Equal(t, []byte{7}, to.got)
+}
+
 // TestNode_Numbers: numbers of EPs that are gone come last.
 func TestNode_Numbers(t *testing.T) {
 	n := &node{next: 1}

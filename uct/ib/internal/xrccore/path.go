@@ -257,14 +257,20 @@ func (p *path) work() (n int) {
 		p.offerDue = !p.tell(&m)
 	}
 	if !p.connected {
-		return 0
+		return n
 	}
-	for i := range p.early {
-		p.n.it.NotSent(&p.early[i])
-		n++
+	return n + p.takeEarly()
+}
+
+// takeEarly hands over what has been kept: to the EP, or, when that is gone, its receives to the
+// queue of all EPs.
+func (p *path) takeEarly() int {
+	early := p.early
+	p.early = nil // a handler may close the EP
+	for i := range early {
+		p.n.it.NotSent(&early[i])
 	}
-	p.early = nil
-	return n
+	return len(early)
 }
 
 // tell sends a message, or has Progress try again.
@@ -342,7 +348,7 @@ func (p *path) ToERR() error {
 	return nil
 }
 
-// Close implements rccore.Link.
+// Close implements rccore.Link. The core does not find the EP any more.
 func (p *path) Close() error {
 	var errs error
 	if p.via != nil {
@@ -352,5 +358,6 @@ func (p *path) Close() error {
 		errs = errors.Join(errs, p.source.Close())
 	}
 	p.n.paths[p.number] = nil
+	p.takeEarly()
 	return errs
 }
