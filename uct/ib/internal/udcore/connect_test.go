@@ -113,6 +113,33 @@ func TestConnect_PeerForgot(t *testing.T) {
 	})
 }
 
+// TestConnect_PeerForgotAndOnErrorConnects: an EP that OnError makes in place of the one whose
+// connection the peer has lost takes up the connection that the peer makes anew.
+func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 }, a, b)
+		settle(a, b)
+		var again *EP
+		a.it.core.onError = func(_ uct.EP, err error) {
+			a.errs = append(a.errs, err)
+			again = a.epTo(b)
+		}
+		b.it.core.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
+		ba.c.ep = nil
+		b.epTo(a).send(t, 9)
+		until(t, func() bool { return len(a.got) == 1 && again != nil }, a, b)
+		again.send(t, 7)
+		until(t, func() bool { return len(b.got) == 2 || len(b.errs) > 0 }, a, b)
+		assert.Empty(t, b.errs)
+		assert.Len(t, a.errs, 1)
+		assert.Equal(t, 1, a.it.core.conns.Len())
+	})
+}
+
 // unusedAddr is the address of an iface that does not exist.
 func unusedAddr(s *side) uct.EPParams {
 	addr := dgram.IfaceAddr{MTU: verbs.MTU4096, QPN: 0xfffff0}

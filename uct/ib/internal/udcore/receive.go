@@ -121,7 +121,7 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 			it.strays.Inc()
 			return
 		}
-		c = nil
+		c = p.conns[req.Number] // of an EP that a callback has made
 	}
 	if c == nil {
 		if c, err = it.newConn(p, req.Number); err != nil {
@@ -129,8 +129,8 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 			it.strays.Inc()
 			return
 		}
-		c.proto.Accept(req.ID)
 	}
+	c.proto.Accept(req.ID) // nothing changes where it has
 	it.sendCrep(c)
 	it.connected(c)
 }
