@@ -1,6 +1,7 @@
 package udcore
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -228,6 +229,30 @@ func TestPeerCloses_Idle(t *testing.T) {
 		assert.Empty(t, a.errs, "nobody waits for the peer")
 		assert.ErrorIs(t, ab.AMShort(0, 1, nil), uct.ErrEPFailed)
 		assert.Len(t, a.errs, 1)
+	})
+}
+
+// TestPeerCloses_AllAreTold: an iface with more connections than its send queue has places tells the
+// peer of each that it closes.
+func TestPeerCloses_AllAreTold(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const depth, conns = 4, 10
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{TxDepth: depth}), newSide(t, md, Config{})
+		var eps []*EP
+		for i := range uint64(conns) {
+			e := b.epTo(a)
+			e.send(t, i)
+			eps = append(eps, e)
+		}
+		until(t, func() bool {
+			return len(a.got) == conns && !slices.ContainsFunc(eps, func(e *EP) bool { return e.c.proto.Unacked() > 0 })
+		}, a, b)
+		require.NoError(t, a.it.Close())
+		settle(b)
+		for i, e := range eps {
+			assert.True(t, e.c.gone, i)
+		}
 	})
 }
 

@@ -249,13 +249,15 @@ func (it *Iface) Close() error {
 	for it.open.Len() > 0 {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
+	limit := time.Now().Add(drainTimeout)
 	for c := range it.conns.All() {
+		_ = it.await(it.hasSlot, limit) // there is none in time: it is not told
 		if c.proto.State() == dgram.Connected {
 			it.control(c, c.proto.Control(dgram.CtlFin, false), 0)
 		}
 		it.drop(c, ucs.StatusCanceled)
 	}
-	errs = errors.Join(errs, it.drain())
+	errs = errors.Join(errs, it.await(it.drained, limit))
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
@@ -265,12 +267,15 @@ func (it *Iface) Close() error {
 // drainTimeout bounds how long Close waits for a broken device.
 const drainTimeout = 5 * time.Second
 
-// drain polls until the device is done with all memory, which for datagrams does
+// drained reports that the device is done with all memory, which for datagrams does
 // not depend on peers. Those behind the last signaled one went inline.
-func (it *Iface) drain() error {
-	for deadline := time.Now().Add(drainTimeout); it.ci < it.sig; {
+func (it *Iface) drained() bool { return it.ci >= it.sig }
+
+// await polls until done. ErrTimedOut.
+func (it *Iface) await(done func() bool, limit time.Time) error {
+	for !done() {
 		if it.self.Progress() == 0 {
-			if time.Now().After(deadline) {
+			if time.Now().After(limit) {
 				return ucs.ErrTimedOut
 			}
 			runtime.Gosched()
