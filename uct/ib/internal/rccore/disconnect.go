@@ -16,13 +16,22 @@ import (
 // times what one takes that is there. After it, what is in flight is canceled.
 const disconnectLimit = 100 * time.Millisecond
 
-// disconnect tells the peer that the EP is closed. Without room for the message the peer
-// is not told.
+// disconnect tells the peer that the EP is closed, now or when there is room.
 func (e *EP) disconnect() error {
+	e.untold = true
+	e.leaveSoon()
+	return e.tellPeer()
+}
+
+// tellPeer sends the message if there is room for it. It is called again when there may be some.
+func (e *EP) tellPeer() error {
+	if !e.slot() {
+		return nil
+	}
+	e.untold = false
 	if !e.sendDisconnect() {
 		return e.stop()
 	}
-	e.leaveSoon()
 	return nil
 }
 
@@ -63,7 +72,7 @@ func (e *EP) leaveInTime() {
 	case time.Now().Before(e.leaveBy):
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
-		e.leaveBy = time.Time{}
+		e.leaveBy, e.untold = time.Time{}, false
 	default:
 		e.cutOff()
 	}
@@ -71,7 +80,7 @@ func (e *EP) leaveInTime() {
 
 // cutOff ends what a closed EP has in flight.
 func (e *EP) cutOff() {
-	e.leaveBy = time.Time{}
+	e.leaveBy, e.untold = time.Time{}, false
 	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
 }
 

@@ -73,6 +73,44 @@ func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 	})
 }
 
+// TestClose_ThePeerIsToldBehindAFullQueue: also where the send queue has no place for the notice.
+func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const n = 4
+		a, b, ab, _ := over.pair(t, Config{TxDepth: n})
+		got := &counter{t: t}
+		require.NoError(t, b.it.SetAMHandler(0, got))
+		for i := range uint64(n) {
+			require.NoError(t, ab.AMShort(0, i, nil))
+		}
+		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, n, nil))
+		require.NoError(t, ab.Close())
+		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a)
+		until(t, func() bool { return len(b.errs) == 1 }, b)
+		assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
+		assert.EqualValues(t, n, got.n)
+	})
+}
+
+// TestClose_IfaceTellsMorePeersThanItsQueueHolds: the notices do not fit into the completion queue
+// at once.
+func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const eps = 3 * leaseStep
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{TxCQDepth: 2 * leaseStep}), over.newSide(t, md, Config{})
+		for range eps {
+			join(t, a, b)
+		}
+		require.NoError(t, a.it.Close())
+		settle(b)
+		require.Len(t, b.errs, eps)
+		for _, err := range b.errs {
+			assert.ErrorIs(t, err, ucs.ErrPeerClosed)
+		}
+	})
+}
+
 // TestErrors_OneLine: what an EP failed of is told in one line, once.
 func TestErrors_OneLine(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {

@@ -49,6 +49,7 @@ type EP struct {
 	ownSlot   uint32 // number of the waiter's, if it has one
 	peerGrant int32  // credits that we started with
 	cause     ucs.Status
+	untold    bool      // the peer of a closed EP has not been told
 	err       error     // what posts return after a failure or Close
 	leaveBy   time.Time // when a closed EP no longer waits for its peer to take notice
 }
@@ -196,7 +197,10 @@ func (e *EP) Close() error {
 // are complete: the CQ slots, and the QP if it is closed.
 func (e *EP) settle() {
 	it := e.it
-	if e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
+	if e.untold {
+		_ = e.tellPeer() // what is refused here is flushed
+	}
+	if e.untold || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
 		e.leaveInTime()
 		e.flushTail()
 		return

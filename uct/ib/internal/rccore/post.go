@@ -3,6 +3,7 @@ package rccore
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -57,12 +58,14 @@ func (e *EP) slot() bool {
 
 // reclaim takes back the CQ slots that EPs hold without using them.
 func (it *Iface) reclaim() {
-	for _, e := range it.open.All() {
-		idle := e.lease - (e.PI - e.CI)
-		it.cqFree += int(idle)
-		e.link.Return(int(idle))
-		e.lease -= idle
-		e.Room = min(e.Room, e.lease)
+	for _, list := range [...]*base.List[*EP]{&it.open, &it.closing} {
+		for _, e := range list.All() {
+			idle := e.lease - (e.PI - e.CI)
+			it.cqFree += int(idle)
+			e.link.Return(int(idle))
+			e.lease -= idle
+			e.Room = min(e.Room, e.lease)
+		}
 	}
 }
 
