@@ -22,7 +22,7 @@ const hostEnv = "GUCX_XRC_TEST_HOST"
 
 // hostOrder is what a process is to do.
 type hostOrder struct {
-	Do   string // ep, connect, send, got, count
+	Do   string // ep, connect, send, flush, got, count
 	EP   int
 	Dev  []byte
 	Addr []byte
@@ -123,6 +123,8 @@ func (p *hostProc) obey(o *hostOrder, r *hostReport) error {
 			p.it.Progress()
 		}
 		return err
+	case "flush":
+		return p.flush()
 	case "got":
 		r.Got, r.Failed = p.got, p.failed
 	case "count":
@@ -135,6 +137,16 @@ func (p *hostProc) obey(o *hostOrder, r *hostReport) error {
 		return fmt.Errorf("unknown order %q", o.Do)
 	}
 	return nil
+}
+
+// flush returns when what was posted has arrived, whether anybody looks there or not.
+func (p *hostProc) flush() error {
+	for {
+		if pending, err := p.it.Flush(nil); !pending && err != uct.ErrNoResource {
+			return err
+		}
+		p.it.Progress()
+	}
 }
 
 // targets lists the numbers of the targets that the iface refers to, each once.
