@@ -109,18 +109,31 @@ func (c *conn) parted() bool {
 		return false
 	}
 	_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-	for {
-		n, errno := c.it.io.recv(c.fd, c.rx.buf)
-		if n == 0 && !retry(errno) {
-			return true // the peer has closed too, or is gone
-		}
-		if errno != 0 {
-			break
-		}
+	over, quiet := c.dropArrivals()
+	if over || !quiet {
+		return over
 	}
 	if c.tun != nil {
 		return c.tun.Delivered()
 	}
 	unsent, err := unix.IoctlGetInt(c.fd, unix.SIOCOUTQ)
 	return err != nil || unsent == 0
+}
+
+// dropReads is how many reads in a row drop what a peer sends to an iface that closes: one that sends
+// all the time is not read for longer than others are waited for.
+const dropReads = 64
+
+// dropArrivals drops what has come. over: the peer has closed too, or is gone. quiet: there is no more now.
+func (c *conn) dropArrivals() (over, quiet bool) {
+	for range dropReads {
+		n, errno := c.it.io.recv(c.fd, c.rx.buf)
+		if n == 0 && !retry(errno) {
+			return true, true
+		}
+		if errno != 0 {
+			return false, true
+		}
+	}
+	return false, false
 }

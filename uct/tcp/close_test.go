@@ -3,7 +3,9 @@ package tcp
 import (
 	"bytes"
 	"encoding/binary"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -204,4 +206,29 @@ func TestKeys(t *testing.T) {
 	assert.Equal(t, k.index, n.index, "the place is used again")
 	assert.NotEqual(t, k.variant, n.variant)
 	require.NoError(t, again.Close())
+}
+
+// ahead is sockets with always more to read than was read, once it is told to.
+type ahead struct {
+	kernel
+	on bool
+}
+
+func (a *ahead) recv(fd int, b []byte) (int, syscall.Errno) {
+	if a.on {
+		return len(b), 0
+	}
+	return a.kernel.recv(fd, b)
+}
+
+// TestClose_PeerThatSendsOn: a peer that sends all the time, whatever it is told, holds up a close
+// for no longer than Config.Linger.
+func TestClose_PeerThatSendsOn(t *testing.T) {
+	sys := &ahead{}
+	a, b := newEnd(t, Config{sys: sys, Linger: time.Millisecond}), newEnd(t, Config{})
+	ep := a.to(b)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	sys.on = true
+	a.close()
 }
