@@ -261,3 +261,43 @@ func TestSleep_AlarmBeforeTheFirst(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, ready)
 }
+
+// TestSleep_DoneFillsTheSocket: what the function of Until starts just before the sleep, and its
+// socket has no room for, wakes the sleeper when there is some.
+func TestSleep_DoneFillsTheSocket(t *testing.T) {
+	p := newPair(t, real("tcp", "tcp"), Config{})
+	const length = 64 << 20
+	long, err := p.b.ctx.MemAlloc(length)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, long.Close()) }()
+	p.connect().warm()
+	key, err := p.a.ep.Unpack(long.Pack())
+	require.NoError(t, err)
+	defer key.Close()
+	p.idle()
+	e := &p.a.w.engine
+	e.ParkLimit = time.Hour
+	var put *Request
+	ready, err := e.ReadyToSleep(func() bool {
+		if put == nil {
+			var err error
+			put, err = p.a.ep.Put(make([]byte, length), long.Addr(), key, nil)
+			assert.NoError(t, err)
+		}
+		return false
+	})
+	require.NoError(t, err)
+	require.False(t, put.Done())
+	p.serve()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for ; err == nil && ctx.Err() == nil && !put.Done(); ready, err = e.ReadyToSleep(put.Done) {
+		if ready {
+			require.NoError(t, e.Park(ctx))
+		}
+		p.a.w.Progress()
+	}
+	require.NoError(t, err)
+	require.NoError(t, ctx.Err(), "nothing has woken the sleeper")
+	require.NoError(t, p.finish(put, nil))
+}

@@ -120,7 +120,7 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 }
 
 // ReadyToSleep asks the transports for events. It reports whether there is nothing to do
-// until one comes.
+// until one comes, and done is not true.
 func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {
@@ -132,6 +132,25 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, err
 		}
 	}
+	for range 2 { // what done has started, and left to Progress, is posted by the second
+		if e.Progress() > 0 || done() {
+			return false, nil
+		}
+	}
+	if armed, err := e.armAll(); !armed || err != nil {
+		return false, err
+	}
+	// No Progress from here on: it would use up events that were asked for, and start what needs
+	// others. Nor done, which may start something too.
+	if e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
+		return false, nil
+	}
+	e.Sleeps.Inc()
+	return true, nil
+}
+
+// armAll asks the transports for events. It reports false if one has something to do already.
+func (e *Engine) armAll() (bool, error) {
 	for _, i := range e.ifaces {
 		if i.waker == nil || !i.polled && i.users == 0 && !i.canReceive() {
 			continue
@@ -146,13 +165,6 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 			return false, err
 		}
 	}
-	if e.Progress() > 0 || done() || e.slow || e.posted.Load() || e.Alarm.Due() || e.Turn.closing() {
-		return false, nil
-	}
-	if e.Progress() > 0 { // what done has started raises no event if it has ended since
-		return false, nil
-	}
-	e.Sleeps.Inc()
 	return true, nil
 }
 
