@@ -74,12 +74,13 @@ func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
 	p.head = head
 	if d := r.data(); d != nil {
 		p.from, p.off, p.n = d, off, n
+		r.worker.packing = d.Generic()
 	} else {
 		p.data = r.buf[off : off+n]
 	}
 	_, err := x.AM.AMBcopy(id, p)
 	broken := p.err
-	*p = headedMsg{}
+	*p, r.worker.packing = headedMsg{}, false
 	if err == nil && broken != nil {
 		r.ep.markFailed(ucs.StatusInvalidParam, fmt.Errorf("%w: the data of a message could not be packed", broken), nil)
 		return broken

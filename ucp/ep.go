@@ -43,6 +43,8 @@ type EP struct {
 	replayAll     bool         // and not just with messages
 	stillWaits    bool         // the message in turn has to
 	unsorted      bool         // waiting is not in the order of issue
+	closesLater   bool         // Close was called within a transport: the next Progress does what it says
+	closeMode     CloseMode    // of that
 	scheduled     bool         // in Worker.deferred
 	ending        bool         // to be destroyed when nothing keeps it
 	disconnecting bool         // the peer is to be told first
@@ -323,16 +325,47 @@ var closeStage = stage{name: "close", role: noRole}
 // notice to the peer is on its way, which the peer need not have taken; or when the peer has
 // taken nothing for Config.WireupTimeout. A nil request says that it is closed already. Closing
 // an EP that has failed always succeeds. Closing twice is ErrClosed, except for CloseForce after
-// a CloseFlush whose operations have not ended: it ends them, and both requests with them.
+// a CloseFlush whose operations have not ended: it ends them, and both requests with them. Called
+// by a [Packer], it begins when that has returned.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
-	if e.state == epClosing && !e.ending && mode == CloseForce {
+	forced := e.closesLater && e.closeMode == CloseForce
+	if e.state == epClosing && !e.ending && mode == CloseForce && !forced {
 		return e.closeAnyway()
 	}
-	if e.ending || e.state == epClosing || e.state == epClosed {
+	if e.ending || e.closesLater || e.state == epClosing || e.state == epClosed {
 		return nil, errClosed
 	}
 	r := e.w.newRequest(e, &closeStage)
 	e.closing = r
+	if e.w.packing {
+		e.closeLater(mode)
+	} else {
+		e.close(mode)
+	}
+	return r.started()
+}
+
+// closeLater has the EP take no more operations, and the next Progress do the rest of Close: until a
+// Packer has returned, a transport needs the lane for its message.
+func (e *EP) closeLater(mode CloseMode) {
+	e.closesLater, e.closeMode = true, mode
+	if e.state == epOpen {
+		e.state = epClosing
+	}
+	e.unbindKeys()
+	e.w.schedule(e)
+}
+
+// closePostponed does what closeLater has left.
+func (e *EP) closePostponed() {
+	if e.closesLater {
+		e.closesLater = false
+		e.close(e.closeMode)
+	}
+}
+
+// close does what Close says.
+func (e *EP) close(mode CloseMode) {
 	switch {
 	case e.state == epFailed:
 		e.closeFailed()
@@ -345,15 +378,18 @@ func (e *EP) Close(mode CloseMode) (*Request, error) {
 		e.stop()
 		e.drain()
 	}
-	return r.started()
 }
 
 // closeAnyway is Close where an earlier one still waits for operations.
 func (e *EP) closeAnyway() (*Request, error) {
 	r := e.w.newRequest(e, &closeStage)
 	e.closing.parent = r
-	e.abort(ucs.StatusCanceled)
-	e.leave()
+	if e.w.packing {
+		e.closeLater(CloseForce)
+		return r, nil
+	}
+	e.closesLater = false
+	e.cutOff()
 	return r.started()
 }
 

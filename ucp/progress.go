@@ -68,6 +68,7 @@ func (e *EP) deferredWork() {
 		return
 	}
 	e.closeFailed()
+	e.closePostponed()
 	e.goOnLeaving()
 	if e.needs != 0 && e.state < epFailed {
 		e.connect()

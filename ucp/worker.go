@@ -61,6 +61,7 @@ type Worker struct {
 	short         shortMsg
 	whole         wholeMsg
 	piece         headedMsg
+	packing       bool // a Packer is called, within a transport
 	active        activeHandlers
 	ready         streams     // with something unread
 	freeData      *StreamData // a list

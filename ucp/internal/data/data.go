@@ -29,7 +29,8 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Packer makes the bytes of a message while it is sent.
+// Packer makes the bytes of a message while it is sent. It is called within a transport: it may
+// close EPs, and must not start or cancel operations, nor make progress.
 type Packer interface {
 	// Length is how many bytes there are. It is called once.
 	Length() int

@@ -1,0 +1,93 @@
+package ucp
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+)
+
+// leavingSource is a Packer that closes the EP it is sent over when it makes the bytes from an
+// offset on.
+type leavingSource struct {
+	source
+	at    int
+	leave func()
+}
+
+func (s *leavingSource) PackAt(off int, dst []byte) int {
+	if s.leave != nil && off >= s.at {
+		leave := s.leave
+		s.leave = nil
+		leave()
+	}
+	return s.source.PackAt(off, dst)
+}
+
+// TestTag_PackerCloses: a Packer may close the EP that its message goes over, which begins when the
+// transport that calls it has the message: that comes whole if the close waits for it, and nothing is
+// torn if not.
+func TestTag_PackerCloses(t *testing.T) {
+	for _, set := range []transports{fakes("like sm", likeSM()), real("sm", "sm"), real("tcp", "tcp"), real("rc", "rc"), real("ud", "ud")} {
+		for _, thresh := range []config.MemSize{config.MemInf, 1} {
+			for _, at := range []int{0, 30_000} {
+				for _, mode := range []CloseMode{CloseFlush, CloseForce} {
+					t.Run(fmt.Sprintf("%s/%s/%d/%d", set.name, thresh, at, mode), func(t *testing.T) {
+						packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, false)
+						if mode == CloseFlush {
+							packerCloses(t, newPair(t, set, Config{RndvThresh: thresh}).connect(), at, mode, true)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// packerCloses closes a's EP while the bytes from an offset on are made. Twice: a forced close follows
+// at once.
+func packerCloses(t *testing.T, p *pair, at int, mode CloseMode, twice bool) {
+	to, data := &drain{t: t, most: 60_000}, pattern(60_000, 1)
+	recv, err := p.b.w.TagRecvData(To(to), 1, exact, nil, nil)
+	require.NoError(t, err)
+	var closing, again *Request
+	from := &leavingSource{source: source{data: data}, at: at}
+	from.leave = func() {
+		closing, err = p.a.ep.Close(mode)
+		require.NoError(t, err)
+		_, err = p.a.ep.Close(CloseFlush)
+		require.ErrorIs(t, err, ucs.ErrClosed)
+		_, err = p.a.ep.TagSend(2, nil, nil)
+		require.ErrorIs(t, err, ucs.ErrClosed)
+		if twice {
+			again, err = p.a.ep.Close(CloseForce)
+			require.NoError(t, err)
+		}
+		if twice || mode == CloseForce {
+			_, err = p.a.ep.Close(CloseForce)
+			require.ErrorIs(t, err, ucs.ErrClosed)
+		}
+	}
+	send, err := p.a.ep.TagSendData(1, From(from), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return from.leave == nil })
+	require.NoError(t, p.finish(closing, nil))
+	require.NoError(t, p.finish(again, nil))
+	p.until(send.Done)
+	err = p.finish(send, nil)
+	if mode == CloseFlush && !twice {
+		require.NoError(t, err)
+		require.NoError(t, p.finish(recv, nil))
+		requireBytes(t, data, to.data)
+		return
+	}
+	p.idle()
+	recv.Cancel()
+	_ = p.finish(recv, nil)
+	assert.Equal(t, 1, to.finished)
+	requireBytes(t, data[:len(to.data)], to.data)
+}
