@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -140,23 +139,21 @@ func (x *idleWorld) put(t *testing.T, from *Worker) {
 	require.NoError(t, ep.FlushWait(ctx))
 }
 
-// idleLooks is how often the test looks whether an idle worker has woken up, and idleWakes
-// how often it may have: for what a handshake has left to do.
-const (
-	idleLooks = 2000
-	idleWakes = 16
-)
+// idleLooks is at how many looks in a row an idle worker still sleeps.
+const idleLooks = 500
 
-// requireSleep waits until the worker sleeps, for as long as nothing wakes it, and holds
-// that little does.
+// requireSleep waits until the worker sleeps, for as long as nothing wakes it, and nothing
+// does. What handshakes have left to do may wake it before.
 func (x *idleWorld) requireSleep(t *testing.T, before uint64) {
 	t.Helper()
-	sleeps := &x.w.engine.Sleeps
-	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return sleeps.Load() > before })
-	for range idleLooks {
-		runtime.Gosched()
-	}
-	assert.LessOrEqual(t, sleeps.Load(), before+idleWakes)
+	sleeps, last, looks := &x.w.engine.Sleeps, before, 0
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		if now := sleeps.Load(); now != last {
+			last, looks = now, 0
+		}
+		looks++
+		return last > before && looks >= idleLooks
+	})
 }
 
 // report measures the processor time of the process while nothing happens.

@@ -181,12 +181,10 @@ func TestTuple_TargetStopped(t *testing.T) {
 	cfg := tupleq
 	cfg.RndvScheme = schemes[0]
 	p := newPoster(t, "xrc", cfg)
-	for range 1000 {
-		if p.short(); p.through > 0 {
-			break
-		}
-	}
-	require.Positive(t, p.through, "no queue")
+	testenv.ProgressWithin(t, patience, func() bool {
+		p.short()
+		return p.through > 0
+	})
 	p.stop()
 	for _, r := range p.long() {
 		p.wait(r)

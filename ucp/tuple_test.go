@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ucttest/memtp"
 	"github.com/gucx/gucx/uct/wrap"
@@ -76,13 +77,12 @@ func (p *pair) tag(tag uint64, n, seed int) {
 // openTuple has messages of a tag go through a queue.
 func (p *pair) openTuple(tag uint64) {
 	p.t.Helper()
-	before := p.b.stat("receives")
-	for k := range 1000 {
-		if p.tag(tag, 64, k); p.b.stat("receives") > before {
-			return
-		}
-	}
-	require.Fail(p.t, "no queue", "tag %d", tag)
+	before, k := p.b.stat("receives"), 0
+	testenv.ProgressWithin(p.t, patience, func() bool {
+		k++
+		p.tag(tag, 64, k)
+		return p.b.stat("receives") > before
+	})
 }
 
 func TestTuple_MessagesGoThroughQueues(t *testing.T) {
