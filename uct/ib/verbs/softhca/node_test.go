@@ -108,9 +108,9 @@ type link struct {
 // firstPSN is that of the first connection; it wraps soon.
 const firstPSN = 0xfffff0
 
-// defaultLink gives a peer 8.6 s, in 8 tries of 2^18 times 4.096 us: a busy machine holds up the
-// device of one for hundreds of milliseconds.
-var defaultLink = link{access: anyone, timeout: 18, retry: 7, rnr: 7, minRNR: 1}
+// defaultLink gives a peer two minutes, in 8 tries of 2^22 times 4.096 us: a busy machine may take
+// seconds to join a peer later than the other, and to run the device of one.
+var defaultLink = link{access: anyone, timeout: 22, retry: 7, rnr: 7, minRNR: 1}
 
 func initQP(t testing.TB, qp *verbs.QP, access verbs.Access) {
 	t.Helper()
