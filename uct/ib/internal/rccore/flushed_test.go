@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -27,7 +28,12 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	}
 	_, err := ba.Flush(c.get())
 	require.NoError(t, err)
-	until(t, func() bool { return b.it.core.heldBack(ba.core) }, b)
+	until(t, func() bool {
+		for i := range b.it.core.flushed { // the wait for the event does not end meanwhile
+			b.it.core.flushed[i].until = time.Now().Add(testenv.Watchdog)
+		}
+		return b.it.core.heldBack(ba.core)
+	}, b)
 	settle(b)
 	assert.Empty(t, c.ended, "nothing ends before the event")
 	assert.Empty(t, b.errs)

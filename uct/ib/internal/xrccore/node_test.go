@@ -2,10 +2,12 @@ package xrccore
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -226,7 +228,10 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	pending, err := from.eps[0].Flush(&c)
 	require.NoError(t, err)
 	require.True(t, pending)
-	until(t, func() bool { return in.head == in.tail }, from.side)
+	until(t, func() bool {
+		in.until = time.Now().Add(testenv.Watchdog) // the wait for the event does not end meanwhile
+		return in.head == in.tail && in.phase == phaseFlushed
+	}, from.side)
 	assert.Zero(t, ended)
 	assert.Empty(t, from.errs)
 	assert.Equal(t, 1, from.it.node.Fault(in.qp, ucs.StatusPeerClosed))
