@@ -103,8 +103,9 @@ func RxDepth(o ucttest.Options) int {
 }
 
 // dyingTimeout is when a transport that learns by time alone gives up a peer that was
-// killed: twenty times what a busy machine lets a process wait for a processor.
-const dyingTimeout = 2 * time.Second
+// killed: many times what a busy machine lets a process wait for a processor. These devices
+// tell it before.
+const dyingTimeout = 20 * time.Second
 
 // UDTimeout is the timeout of an unreliable transport for o; 0, which is the default, if
 // the peer lives.
