@@ -37,7 +37,8 @@ const checkReps = 3
 
 // errVoid is returned by an operation that did not meet what it is to be counted
 // with, because the device's background work came in between. The repetition is
-// forgotten, and after is called all the same.
+// forgotten, and after is called all the same. What prepares an operation returns it
+// too, and neither of both is called then.
 var errVoid = errors.New("not what was to be counted")
 
 // voidLimit bounds the void repetitions for each one that counts.

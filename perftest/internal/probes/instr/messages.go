@@ -29,7 +29,7 @@ func (m *messages) open(r *uctRig) error {
 		return err
 	}
 	r.size = headerLen
-	for range pollLimit {
+	for range polls {
 		_, err := m.sender.AMBcopy(amID, r)
 		if err == nil {
 			return m.deliver(r)
@@ -95,7 +95,7 @@ func (m *messages) receive(r *uctRig) error {
 // deliver progresses both ends until the message has come and all of it is over, and
 // compares it.
 func (m *messages) deliver(r *uctRig) error {
-	for range pollLimit {
+	for range polls {
 		if r.progress() == 0 && m.arrived > 0 {
 			break
 		}

@@ -20,16 +20,37 @@ var openers = map[Part]opener{
 	UCP:   openUCP,
 }
 
-// pollLimit bounds the wait for a completion, in polls that yield the thread: some
-// seconds. One poll is enough once the devices know each other, because everything
-// completes in the doorbell.
-const pollLimit = 1 << 20
+// A completion is there at one of the first polls once the devices know each other, because
+// everything completes in the doorbell. Handshakes take as long as other threads do, on a machine
+// that may have others to run: patience bounds the wait.
+const (
+	firstPolls = 1 << 10 // before the clock is read, of which an operation that is counted sees nothing
+	morePolls  = 16      // between two pauses
+	pollPause  = 100 * time.Microsecond
+	patience   = time.Minute
+)
 
 var (
-	errStuck   = fmt.Errorf("no completion within %d polls", pollLimit)
+	errStuck   = fmt.Errorf("no completion within %v", patience)
 	errCorrupt = errors.New("the data did not arrive")
-	errIdle    = errors.New("nothing to flush after a put")
 )
+
+// polls is a loop that ends when nothing will happen any more. Its body polls, and yields to
+// other goroutines; now and then polls gives up the processor, which what connects may wait for.
+func polls(yield func() bool) {
+	for range firstPolls {
+		if !yield() {
+			return
+		}
+	}
+	for start := time.Now(); time.Since(start) < patience; time.Sleep(pollPause) {
+		for range morePolls {
+			if !yield() {
+				return
+			}
+		}
+	}
+}
 
 // ends is how many devices the two ends of a rig open.
 func ends(fabric, tl string) int {

@@ -82,7 +82,7 @@ func (t *tagMessages) filled() error {
 
 // kept waits until the far end keeps the message.
 func (t *tagMessages) kept(r *ucpRig) error {
-	for range pollLimit {
+	for range polls {
 		if _, _, ok := r.peer.TagProbe(aTag, exactly, false); ok {
 			return nil
 		}
@@ -98,7 +98,7 @@ func (t *tagMessages) deliver(r *ucpRig) error {
 	if err := r.finish(); err != nil {
 		return err
 	}
-	for range pollLimit {
+	for range polls {
 		if t.recv == nil || t.recv.Done() {
 			return t.compare(r)
 		}

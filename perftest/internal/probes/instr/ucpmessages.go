@@ -80,7 +80,7 @@ func (m *ucpMessages) deliver(r *ucpRig) error {
 	if err := r.finish(); err != nil {
 		return err
 	}
-	for range pollLimit {
+	for range polls {
 		if r.worker.Progress()+r.peer.Progress() > 0 {
 			continue
 		}

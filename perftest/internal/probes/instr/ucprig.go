@@ -169,7 +169,7 @@ func (r *ucpRig) connect() (err error) {
 
 // idle progresses both ends until nothing is left to do.
 func (r *ucpRig) idle() error {
-	for range pollLimit {
+	for range polls {
 		if r.worker.Progress()+r.peer.Progress() == 0 {
 			return nil
 		}
@@ -280,7 +280,7 @@ func (r *ucpRig) flush() error {
 	if req == nil || err != nil {
 		return err
 	}
-	for range pollLimit {
+	for range polls {
 		if done, err := req.Test(); done {
 			return err
 		}
@@ -289,7 +289,7 @@ func (r *ucpRig) flush() error {
 	return errStuck
 }
 
-// putAndFlush leaves the request of a flush in req.
+// putAndFlush leaves the request of a flush in req. There is none if the put had to wait.
 func (r *ucpRig) putAndFlush() error {
 	if err := r.put(); err != nil {
 		return err
@@ -299,7 +299,7 @@ func (r *ucpRig) putAndFlush() error {
 	}
 	req, err := r.ep.Flush()
 	if err == nil && req == nil {
-		return errIdle
+		return errVoid
 	}
 	r.req = req
 	return err
@@ -318,7 +318,7 @@ func (r *ucpRig) finish() error {
 	if r.req == nil {
 		return nil
 	}
-	for range pollLimit {
+	for range polls {
 		if done, err := r.req.Test(); done {
 			r.req = nil
 			return err

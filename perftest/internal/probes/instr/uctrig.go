@@ -311,7 +311,7 @@ func (r *uctRig) window(post func() error) func() error {
 				r.comp.Count--
 			}
 		}
-		for range pollLimit {
+		for range polls {
 			pending, err := r.ep.Flush(nil)
 			if err != nil || !pending {
 				return errors.Join(err, want(r.comp.Count, 0), r.comp.Status.Err())
@@ -338,7 +338,7 @@ func (r *uctRig) flush() error {
 
 // wait progresses until comp has fired.
 func (r *uctRig) wait() error {
-	for range pollLimit {
+	for range polls {
 		if r.done {
 			return r.comp.Status.Err()
 		}
@@ -357,7 +357,7 @@ func (r *uctRig) putAndArm(put func() error) func() error {
 		}
 		pending, err := r.ep.Flush(&r.comp)
 		if err == nil && !pending {
-			return errIdle
+			return errVoid
 		}
 		return err
 	}

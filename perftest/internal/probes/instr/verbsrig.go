@@ -229,7 +229,7 @@ func (r *verbsRig) window() error {
 			return err
 		}
 	}
-	for range pollLimit {
+	for range polls {
 		if left -= r.near.cq.Poll(r.wc[:]); left == 0 {
 			return r.wc[0].Status.Err()
 		}
@@ -240,7 +240,7 @@ func (r *verbsRig) window() error {
 
 // complete polls until one completion has come.
 func (r *verbsRig) complete() error {
-	for range pollLimit {
+	for range polls {
 		if n := r.near.cq.Poll(r.wc[:]); n != 0 {
 			return r.check(n)
 		}
