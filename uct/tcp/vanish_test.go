@@ -2,9 +2,11 @@ package tcp
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -60,8 +62,11 @@ func ip(t *testing.T, args ...string) error {
 	return nil
 }
 
-// cable is a pair of devices, one of them in a network namespace of its own.
-type cable struct{ ns, near, far string }
+// cable is a pair of devices, one of them in a network namespace of its own, and their addresses.
+type cable struct {
+	ns, near, far     string
+	nearAddr, farAddr netip.Addr
+}
 
 var cables int // laid so far: the kernel takes time to remove one
 
@@ -74,6 +79,7 @@ func newCable(t *testing.T) *cable {
 	cables++
 	n := fmt.Sprintf("%d-%d", os.Getpid(), cables)
 	c := &cable{ns: "gucx" + n, near: "ga" + n, far: "gb" + n}
+	c.nearAddr, c.farAddr = testNet(os.Getpid() + cables)
 	if err := ip(t, "netns", "add", c.ns); err != nil {
 		t.Skip("needs the right to make network namespaces: ", err)
 	}
@@ -82,14 +88,24 @@ func newCable(t *testing.T) *cable {
 		t.Skip("needs veth devices: ", err)
 	}
 	t.Cleanup(func() { assert.NoError(t, ip(t, "link", "del", c.near)) })
-	// A network for tests, RFC 2544.
-	require.NoError(t, ip(t, "addr", "add", "198.18.211.1/30", "dev", c.near))
+	require.NoError(t, ip(t, "addr", "add", c.nearAddr.String()+"/30", "dev", c.near))
 	require.NoError(t, ip(t, "link", "set", c.near, "up"))
-	require.NoError(t, ip(t, "-n", c.ns, "addr", "add", "198.18.211.2/30", "dev", c.far))
+	require.NoError(t, ip(t, "-n", c.ns, "addr", "add", c.farAddr.String()+"/30", "dev", c.far))
 	require.NoError(t, ip(t, "-n", c.ns, "link", "set", "lo", "up"))
 	require.NoError(t, ip(t, "-n", c.ns, "link", "set", c.far, "up"))
 	c.waitUp(t)
 	return c
+}
+
+// testNet is two addresses of a network of four, another one for each of many numbers: runs on one
+// host do not share it. It is one for tests, RFC 2544.
+func testNet(number int) (near, far netip.Addr) {
+	const networks = 1 << (30 - 15) // of /30 in 198.18.0.0/15
+	at := uint32(198<<24|18<<16) + uint32(number%networks)*4
+	addr := func(host uint32) netip.Addr {
+		return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, at+host)))
+	}
+	return addr(1), addr(2)
 }
 
 // waitUp waits until both ends are said to be running, which the kernel does a
@@ -113,7 +129,7 @@ func (c *cable) waitUp(t *testing.T) {
 func (c *cable) cut(t *testing.T) {
 	require.NoError(t, ip(t, "-n", c.ns, "addr", "flush", "dev", c.far))
 	require.NoError(t, ip(t, "-n", c.ns, "link", "set", c.far, "arp", "off"))
-	require.NoError(t, ip(t, "neigh", "replace", "198.18.211.2", "lladdr", "02:00:00:00:00:01", "dev", c.near, "nud", "permanent"))
+	require.NoError(t, ip(t, "neigh", "replace", c.farAddr.String(), "lladdr", "02:00:00:00:00:01", "dev", c.near, "nud", "permanent"))
 }
 
 // startFar starts the process at the far end and returns its addresses.
