@@ -95,17 +95,17 @@ func serving(t *testing.T, args ...string) (p *running, addr string) {
 	return p, words[len(words)-1]
 }
 
-// onlyChild finds the child of a process. A look misses it whose thread ends meanwhile: the
-// child is then another thread's, which may have been looked at before.
-func onlyChild(t *testing.T, pid int) (child int) {
+// onlyChild finds the child of a process.
+func onlyChild(t *testing.T, pid int) int { return allChildren(t, pid, 1)[0] }
+
+// allChildren finds the n children of a process. A look misses one whose thread ends meanwhile:
+// the child is then another thread's, which may have been looked at before.
+func allChildren(t *testing.T, pid, n int) (list []int) {
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
-		list := childrenOf(t, pid)
-		if len(list) > 0 {
-			child = list[0]
-		}
-		return len(list) > 0
+		list = childrenOf(t, pid)
+		return len(list) == n
 	})
-	return child
+	return list
 }
 
 // childrenOf are the child processes of a process.
