@@ -87,7 +87,7 @@ func TestSocketDir_Reclaim(t *testing.T) {
 	}
 	kept := names(t, dir)
 	dead("gucx-test-old", 2*reclaimAge)
-	kept = append(kept, dead("gucx-test-new", 0), dead("gucx-other-old", time.Hour), dead("else", time.Hour))
+	kept = append(kept, dead("gucx-test-new", -time.Hour), dead("gucx-other-old", time.Hour), dead("else", time.Hour))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "gucx-test-file"), nil, 0o600))
 	kept = append(kept, "gucx-test-file")
 

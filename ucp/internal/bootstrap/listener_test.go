@@ -377,7 +377,7 @@ func TestUntrusted_Flood(t *testing.T) {
 		for range silent {
 			l.raw(nil)
 		}
-		assert.LessOrEqual(t, runtime.NumGoroutine()-before, 2*slots)
+		assert.Less(t, runtime.NumGoroutine()-before, silent/2, "those of slots, and of some that end")
 		_, r := l.patient()
 		r.Drop()
 		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return l.cfg.Stats.silent.Load() >= silent })
