@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -208,10 +209,10 @@ func (p *pair) checkGoesOn(by memory) {
 		}
 	}
 	for _, x := range []*end{&p.a, &p.b} {
-		p.until(x.ep.link.conn.Quiet)
-		for i := range x.ep.link.lanes.All {
-			assert.False(p.t, x.ep.link.lanes.All[i].Retired, "lane %d is not closed", i)
-		}
+		p.until(func() bool { // the device may have to flush the lane first
+			retired := slices.ContainsFunc(x.ep.link.lanes.All[:], func(l lane) bool { return l.Retired })
+			return !retired && x.ep.link.conn.Quiet()
+		})
 		require.NoError(p.t, x.ep.Err())
 	}
 }

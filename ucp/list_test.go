@@ -121,6 +121,7 @@ func TestList_NotCopied(t *testing.T) {
 			require.NoError(t, p.finish(sent, nil))
 			requireBytes(t, data, buf)
 			if i == 0 { // with the messages that connect
+				p.idle()
 				clear(buf)
 				*seen = moves{}
 			}
