@@ -21,6 +21,9 @@ import (
 // roleEnv has the test's program be the command.
 const roleEnv = "KEYVALUE_TEST_COMMAND"
 
+// hang is after how long nothing will happen any more.
+const hang = 3 * time.Minute
+
 func TestMain(m *testing.M) {
 	if os.Getenv(roleEnv) != "" {
 		main()
@@ -85,7 +88,7 @@ func openClient(t *testing.T, ctx context.Context, addr string) *client {
 // TestReadsWhileWritten: a value that one client reads while others write it is always one that
 // was written, and the newest once its writer has been answered.
 func TestReadsWhileWritten(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	_, addr := startServer(t)
 	reader, writer := openClient(t, ctx, addr), openClient(t, ctx, addr)
@@ -121,7 +124,7 @@ func TestReadsWhileWritten(t *testing.T) {
 
 // TestServerKilled: a client is told that its server has died, also while it waits for a reply.
 func TestServerKilled(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	server, addr := startServer(t)
 	cl := openClient(t, ctx, addr)
