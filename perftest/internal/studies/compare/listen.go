@@ -5,21 +5,32 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// freePort returns a TCP port that nobody listens on at the moment. Another process may take it
-// before it is used, which the caller sees as a run that fails.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// Ports below those that Linux gives to whoever connects, or names none (ip_local_port_range).
+const (
+	firstPort = 20_000
+	lastPort  = 32_000
+	portTries = 100
+)
+
+// freePort returns a TCP port that nobody listens on at the moment. Another process that wants
+// just that one may take it before it is used, which the caller sees as a run that fails.
+func freePort() (port int, err error) {
+	for range portTries {
+		port = firstPort + rand.IntN(lastPort-firstPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	return 0, err
 }
 
 // lookInterval is the time between two looks at whether a server listens.
