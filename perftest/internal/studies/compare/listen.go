@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Ports below those that Linux gives to whoever connects, or names none (ip_local_port_range).
+// Ports below those that Linux gives to a socket that connects, or that names none
+// (ip_local_port_range).
 const (
 	firstPort = 20_000
 	lastPort  = 32_000

@@ -18,7 +18,7 @@ const disconnectLimit = 100 * time.Millisecond
 
 // disconnect tells the peer that the EP is closed, now or when there is room.
 func (e *EP) disconnect() error {
-	e.untold = true
+	e.noticePending = true
 	e.leaveSoon()
 	return e.tellPeer()
 }
@@ -28,7 +28,7 @@ func (e *EP) tellPeer() error {
 	if !e.slot() {
 		return nil
 	}
-	e.untold = false
+	e.noticePending = false
 	if !e.sendDisconnect() {
 		return e.stop()
 	}
@@ -72,7 +72,7 @@ func (e *EP) leaveInTime() {
 	case time.Now().Before(e.leaveBy):
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
-		e.leaveBy, e.untold = time.Time{}, false
+		e.leaveBy, e.noticePending = time.Time{}, false
 	default:
 		e.cutOff()
 	}
@@ -80,7 +80,7 @@ func (e *EP) leaveInTime() {
 
 // cutOff ends what a closed EP has in flight.
 func (e *EP) cutOff() {
-	e.leaveBy, e.untold = time.Time{}, false
+	e.leaveBy, e.noticePending = time.Time{}, false
 	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
 }
 

@@ -45,13 +45,13 @@ type EP struct {
 	nextDue *EP
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
-	window    uint32 // credits that the peer started with
-	ownSlot   uint32 // number of the waiter's, if it has one
-	peerGrant int32  // credits that we started with
-	cause     ucs.Status
-	untold    bool      // the peer of a closed EP has not been told
-	err       error     // what posts return after a failure or Close
-	leaveBy   time.Time // when a closed EP no longer waits for its peer to take notice
+	window        uint32 // credits that the peer started with
+	ownSlot       uint32 // number of the waiter's, if it has one
+	peerGrant     int32  // credits that we started with
+	cause         ucs.Status
+	noticePending bool      // the peer of a closed EP has not been told
+	err           error     // what posts return after a failure or Close
+	leaveBy       time.Time // when a closed EP no longer waits for its peer to take notice
 }
 
 // state of an EP.
@@ -197,10 +197,10 @@ func (e *EP) Close() error {
 // are complete: the CQ slots, and the QP if it is closed.
 func (e *EP) settle() {
 	it := e.it
-	if e.untold {
+	if e.noticePending {
 		_ = e.tellPeer() // what is refused here is flushed
 	}
-	if e.untold || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
+	if e.noticePending || e.PI != e.CI || e.opHead != nil || e.waiter.comp != nil {
 		e.leaveInTime()
 		e.flushTail()
 		return
