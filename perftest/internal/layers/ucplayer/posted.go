@@ -28,9 +28,9 @@ type posted struct {
 	recvs requests
 	slots *ucp.Mem
 	into  ucp.OpParams
-	recv  func(i uint64) (*ucp.Request, error) // into the slot of a running index
-	ready func() bool                          // a message is there; nil to post before
-	n     int                                  // where receives of a stream tell their length, which is known
+	recv  func(i int) (*ucp.Request, error) // into a slot
+	ready func() bool                       // a message is there; nil to post before
+	n     int                               // where receives of a stream tell their length, which is known
 }
 
 func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *posted, err error) {
@@ -62,7 +62,7 @@ func (p *posted) streamed() error {
 		}
 	}
 	p.post = func() (*ucp.Request, error) { return p.ep.StreamSend(p.buf, &p.params) }
-	p.recv = func(i uint64) (*ucp.Request, error) { return from.StreamRecv(p.slot(i), true, &p.n, &p.into) }
+	p.recv = func(i int) (*ucp.Request, error) { return from.StreamRecv(p.slot(i), true, &p.n, &p.into) }
 	return nil
 }
 
@@ -112,24 +112,23 @@ func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
 }
 
 // tagRecv receives into a slot in a layout.
-func (p *posted) tagRecv(l layer.Layout, want, mask uint64) func(i uint64) (*ucp.Request, error) {
+func (p *posted) tagRecv(l layer.Layout, want, mask uint64) func(i int) (*ucp.Request, error) {
 	if l == layer.Contig {
-		return func(i uint64) (*ucp.Request, error) { return p.worker.TagRecv(p.slot(i), want, mask, nil, &p.into) }
+		return func(i int) (*ucp.Request, error) { return p.worker.TagRecv(p.slot(i), want, mask, nil, &p.into) }
 	}
 	forms := make([]*form, len(p.recvs.ring))
 	for i := range forms {
-		forms[i] = newForm(l, p.slot(uint64(i)))
+		forms[i] = newForm(l, p.slot(i))
 	}
-	return func(i uint64) (*ucp.Request, error) {
-		return p.worker.TagRecvData(forms[i%uint64(len(forms))].incoming(), want, mask, nil, &p.into)
+	return func(i int) (*ucp.Request, error) {
+		return p.worker.TagRecvData(forms[i].incoming(), want, mask, nil, &p.into)
 	}
 }
 
-// slot is the buffer of the next receive.
-func (p *posted) slot(i uint64) []byte {
+// slot is the buffer of the receive at place i of the ring.
+func (p *posted) slot(i int) []byte {
 	n := len(p.buf)
-	at := int(i%uint64(len(p.recvs.ring))) * n
-	return p.slots.Bytes()[at : at+n]
+	return p.slots.Bytes()[i*n : i*n+n]
 }
 
 // fill posts receives as long as there are buffers.
@@ -151,15 +150,15 @@ func (p *posted) fill() error {
 // collect takes the messages that have come, and posts receives for the next: when none has
 // come, while there are enough, so that an answer need not wait for that.
 func (p *posted) collect() error {
-	first := p.recvs.first
+	before := p.recvs.count
 	for {
-		buf := p.slot(p.recvs.first)
+		at := p.recvs.first
 		if !p.recvs.ended() {
 			break
 		}
-		p.in.Take(buf)
+		p.in.Take(p.slot(at))
 	}
-	if p.recvs.first != first && p.enough() {
+	if p.recvs.count != before && p.enough() {
 		return nil
 	}
 	return p.fill()
@@ -167,12 +166,12 @@ func (p *posted) collect() error {
 
 // enough reports that half of the receives are posted, before there are messages.
 func (p *posted) enough() bool {
-	return p.ready == nil && 2*(p.recvs.end-p.recvs.first) >= uint64(len(p.recvs.ring))
+	return p.ready == nil && 2*p.recvs.count >= len(p.recvs.ring)
 }
 
 // cancel ends the receives that no message has come for.
 func (p *posted) cancel() {
-	for ; !p.recvs.empty(); p.recvs.first++ {
+	for ; !p.recvs.empty(); p.recvs.drop() {
 		r := p.recvs.oldest()
 		r.Cancel()
 		r.Release()
