@@ -23,3 +23,25 @@ func TestSizes(t *testing.T) {
 		assert.LessOrEqual(t, tc.size, tc.budget, tc.name)
 	}
 }
+
+// TestLines holds what a plain receive of a tagged message touches to a line of its request and
+// two of what it has besides: hundreds are posted, and each is touched three times.
+func TestLines(t *testing.T) {
+	const line = 64
+	var r Request
+	assert.LessOrEqual(t, unsafe.Offsetof(r.worker)+unsafe.Sizeof(r.worker)-unsafe.Offsetof(r.flags), uintptr(line))
+	for name, offset := range map[string]uintptr{
+		"status": unsafe.Offsetof(r.status), "next": unsafe.Offsetof(r.next), "recv": unsafe.Offsetof(r.recv),
+	} {
+		assert.Greater(t, offset, unsafe.Offsetof(r.flags), name)
+		assert.Less(t, offset, unsafe.Offsetof(r.worker), name)
+	}
+	const matched = 80 // bytes at the front of a match.Recv that posting and matching the first one touch
+	var v tagRecv
+	assert.LessOrEqual(t, unsafe.Offsetof(v.node)+matched, uintptr(2*line))
+	for name, offset := range map[string]uintptr{
+		"req": unsafe.Offsetof(v.req), "mem": unsafe.Offsetof(v.mem), "buf": unsafe.Offsetof(v.buf), "info": unsafe.Offsetof(v.info),
+	} {
+		assert.Less(t, offset, unsafe.Offsetof(v.node), name)
+	}
+}

@@ -256,8 +256,10 @@ func requireZero(t testing.TB, b []byte, msg string) {
 // inUse counts the requests of w that are not in the pool.
 func inUse(w *Worker) int {
 	n := w.requests
-	for r := w.free; r != nil; r = r.next {
-		n--
+	for _, free := range []*Request{w.free, w.freeRecvs} {
+		for r := free; r != nil; r = r.next {
+			n--
+		}
 	}
 	return n
 }

@@ -17,14 +17,25 @@ import (
 type Request struct {
 	// comp, the first field, counts the transport operations that are under way, and one more while
 	// some are still to be posted. The transports have it until all of them have ended.
-	comp   uct.Completion
+	comp uct.Completion
+
+	// What a receive of a tagged message needs of it, together: hundreds of them may be posted,
+	// which caches hold only if each has few lines.
+	flags  reqFlags
+	status ucs.Status
+	lane   uint8 // the next lane to flush; that of a part
+	op     uct.AtomicOp
+	size   uint8    // of the atomic; 0 if it is none
+	next   *Request // in EP.ops or messages.awaited, in the order in which operations were issued; in the pool
+	recv   *tagRecv // of a receive, for good; nil for all others
+	worker *Worker
+
+	prev   *Request // as next
 	pend   uct.PendingReq
 	ep     *EP // nil for a request of a worker
 	key    *RKey
-	worker *Worker
 	parent *Request // counts this one as its child
-
-	next, prev *Request // in EP.ops or messages.awaited, in the order in which operations were issued
+	stage  *stage
 
 	buf    []byte
 	off    int    // bytes posted
@@ -42,17 +53,9 @@ type Request struct {
 
 	remote uint64 // name of an atomic that the target executes
 
-	msg  *message // nil for what is none
-	recv *tagRecv // of the latest receive that this was, if any
+	msg *message // nil for what is none
 
 	onDone func(error) // OpParams.OnDone; called if reqTells is set
-
-	stage  *stage
-	lane   uint8 // the next lane to flush; that of a part
-	op     uct.AtomicOp
-	size   uint8 // of the atomic; 0 if it is none
-	status ucs.Status
-	flags  reqFlags
 }
 
 // reqFlags are the places where a request is known, and what was asked of it.
@@ -85,6 +88,7 @@ const (
 	reqCanceling                      // ends with ErrCanceled when the queue of the transport gives it back
 	reqDecided                        // a transfer that has failed and is not repeated
 	reqUnreached                      // the lane that is left has no key for the memory of the message
+	reqReceived                       // a receive that its message has ended and nothing else knows of
 )
 
 // chunk is how many requests the pool grows by.
@@ -135,7 +139,20 @@ func (w *Worker) recycle(r *Request) {
 	r.prev = nil
 	r.lane, r.remote = 0, 0
 	r.status, r.comp.Status = ucs.StatusOK, ucs.StatusOK
-	w.recycleDirect(r)
+	if r.recv == nil {
+		w.recycleDirect(r)
+		return
+	}
+	r.result, r.off, r.stage = nil, 0, &tagRecvStage
+	r.comp.Count = 1
+	w.recycleReceived(r)
+}
+
+// recycleReceived is recycle for a receive that has ended with recvDone. Receives have a pool
+// of their own, so that what does not differ between them is not written for each.
+func (w *Worker) recycleReceived(r *Request) {
+	r.flags = reqFree
+	r.next, w.freeRecvs = w.freeRecvs, r
 }
 
 // recycleDirect is recycle for a request that was posted in one call, of a buffer that is
@@ -188,10 +205,17 @@ func (r *Request) Test() (done bool, err error) {
 // directDone are the flags of a request that was posted in one call and has ended.
 const directDone = reqPosted | reqDirect | reqDone
 
+// recvDone are the flags of a receive that its message has ended, and nothing was asked of it.
+const recvDone = reqReceived | reqDone
+
 // take returns how an ended request ended and gives it back.
 func (r *Request) take() error {
 	if r.flags == directDone && r.status == ucs.StatusOK {
 		r.worker.recycleDirect(r)
+		return nil
+	}
+	if r.flags == recvDone {
+		r.worker.recycleReceived(r)
 		return nil
 	}
 	if r.flags&reqFree != 0 {
@@ -210,6 +234,10 @@ func (r *Request) Release() {
 	}
 	if r.flags == directDone && r.status == ucs.StatusOK {
 		r.worker.recycleDirect(r)
+		return
+	}
+	if r.flags == recvDone {
+		r.worker.recycleReceived(r)
 		return
 	}
 	if r.flags&reqFree != 0 {

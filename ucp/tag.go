@@ -114,7 +114,7 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 				binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:])) // as shortcopy.Words
 				binary.LittleEndian.PutUint64(buf[n-wire.WordLen:n:n], last)
 				w.tags.TakeFirst(r)
-				v.buf, v.mem, q.flags = nil, nil, directDone
+				v.buf, v.mem, q.flags = nil, nil, recvDone
 				return false
 			}
 		}
@@ -132,7 +132,7 @@ func (w *Worker) fillFirst(v *tagRecv, data []byte) {
 	n := bulk.Copy(v.buf, data[wire.HeadLen:])
 	v.tell(w.latest.e, binary.LittleEndian.Uint64(data), n)
 	v.buf, v.mem, v.info = nil, nil, nil
-	v.req.flags = directDone
+	v.req.flags = recvDone
 }
 
 // handleTag is HandleAM of tagArrivals for any message.

@@ -12,12 +12,14 @@ import (
 // tagRecv is what a receive of a tagged message has besides its request. It stays with the
 // request for the next one.
 type tagRecv struct {
-	node match.Recv[*tagRecv] // in Worker.tags until there is a message
+	// What a message needs of it is in two lines of the cache, at the front.
 	req  *Request
 	mem  *Mem // of buf; may be nil. Before it, so that both are cleared at once
 	buf  []byte
-	info *TagInfo // may be nil
-	tag  uint64   // of the message that comes in fragments
+	info *TagInfo             // may be nil
+	node match.Recv[*tagRecv] // in Worker.tags until there is a message
+
+	tag uint64 // of the message that comes in fragments
 
 	typed bool // the message goes to data and not to buf
 	data  Data
@@ -29,7 +31,7 @@ type tagRecv struct {
 
 // tagRecvStage is a receive. It ends early as long as it has no message.
 var tagRecvStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).recvSettled,
+	name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tags.Cancel(&r.recv.node) },
 }
 
@@ -57,12 +59,12 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 			return m.Owner.taken().recv(buf, info, p)
 		}
 	}
-	r := w.free
-	if r == nil || r.recv == nil {
+	r := w.freeRecvs
+	if r == nil {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
-	w.free = r.next
-	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
+	w.freeRecvs = r.next
+	r.flags = 0
 	v := r.recv
 	v.buf, v.mem, v.info = buf, mem, info
 	v.node.Tag, v.node.Mask = tag, mask
@@ -115,19 +117,29 @@ func recvError(n int, cause error) error {
 
 // newTagRecv takes a request for a receive.
 func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
-	r := w.newDirect()
-	r.ep, r.stage, r.flags, r.off = nil, &tagRecvStage, 0, len(buf)
-	v := r.recv
-	if v == nil {
-		v = &tagRecv{req: r}
+	r := w.freeRecvs
+	if r == nil {
+		r = w.newDirect()
+		v := &tagRecv{req: r}
 		v.node.Owner = v
 		r.recv = v
+	} else {
+		w.freeRecvs = r.next
 	}
+	r.ep, r.stage, r.flags = nil, &tagRecvStage, 0
+	v := r.recv
 	v.buf, v.info = buf, info
 	if p != nil {
 		v.mem, r.onDone = p.Mem, p.OnDone
 	}
 	return r
+}
+
+// postedSettled is recvSettled for a receive whose message was not announced: its error tells
+// the length of the buffer, which goes now.
+func (r *Request) postedSettled() {
+	r.off = len(r.recv.buf)
+	r.recvSettled()
 }
 
 // recvSettled lets go of what was the caller's. An Unpacker may have another opinion of how
@@ -192,7 +204,7 @@ func (v *tagRecv) end(from *EP, tag uint64, n int) {
 		r.settle(ucs.StatusOK)
 	default:
 		v.release()
-		r.flags = directDone
+		r.flags = recvDone
 	}
 }
 

@@ -123,7 +123,7 @@ func (x *tuples) cancelAll() {
 
 // tupleHeldStage is a receive that waits until the worker is not paused.
 var tupleHeldStage = stage{
-	name: "tag receive", sized: true, role: noRole, settled: (*Request).recvSettled,
+	name: "tag receive", sized: true, role: noRole, settled: (*Request).postedSettled,
 	stop: func(r *Request) bool { return r.worker.tuples.in.Unhold(&r.recv.node) },
 }
 

@@ -38,17 +38,18 @@ type Worker struct {
 	names  conn.Names[*EP]
 	byLane map[uct.EP]laneOwner
 
-	halfOpen int // EPs of peers without a lane; see passive.go
-	inbox    conn.Inbox
-	late     conn.Late
-	broken   []brokenLane
-	deferred []*EP
-	spare    []*EP // deferred, while it is worked off
-	msg      packedMsg
-	carrier  func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
-	free     *Request
-	requests int                    // that there are, free ones included
-	remote   handle.Table[*Request] // atomics that targets execute for us
+	halfOpen  int // EPs of peers without a lane; see passive.go
+	inbox     conn.Inbox
+	late      conn.Late
+	broken    []brokenLane
+	deferred  []*EP
+	spare     []*EP // deferred, while it is worked off
+	msg       packedMsg
+	carrier   func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
+	free      *Request
+	freeRecvs *Request               // those that have a recv
+	requests  int                    // that there are, free ones included
+	remote    handle.Table[*Request] // atomics that targets execute for us
 
 	// Messages; see messages.go.
 	granted       int64 // credit that peers have beyond the first window of each
