@@ -106,13 +106,17 @@ func (a *tagArrivals) HandleAM(data []byte, _ uct.Desc) bool {
 			buf, q, left := v.buf, v.req, m.left(n)
 			if n <= len(buf) && q.flags == 0 && left >= 0 {
 				m.quota = left
-				if n < wire.WordLen || n > 2*wire.WordLen || v.info != nil {
+				switch {
+				case n == wire.WordLen && v.info == nil:
+					binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:]))
+				case n < wire.WordLen || n > 2*wire.WordLen || v.info != nil:
 					w.fillFirst(v, data)
 					return false
+				default: // as shortcopy.Words
+					last := binary.LittleEndian.Uint64(data[len(data)-wire.WordLen : len(data) : len(data)])
+					binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:]))
+					binary.LittleEndian.PutUint64(buf[n-wire.WordLen:n:n], last)
 				}
-				last := binary.LittleEndian.Uint64(data[len(data)-wire.WordLen : len(data) : len(data)])
-				binary.LittleEndian.PutUint64(buf, binary.LittleEndian.Uint64(data[wire.HeadLen:])) // as shortcopy.Words
-				binary.LittleEndian.PutUint64(buf[n-wire.WordLen:n:n], last)
 				w.tags.TakeFirst(r)
 				v.buf, v.mem, q.flags = nil, nil, recvDone
 				return false
