@@ -47,12 +47,14 @@ var tagRecvStage = stage{
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
+	if w.unusual {
+		return w.tagRecvSlow(buf, tag, mask, info, p)
+	}
 	var mem *Mem
 	if p != nil {
-		mem = p.Mem
-	}
-	if w.unusual || p != nil && p.OnDone != nil || mem != nil && !mem.Covers(buf) {
-		return w.tagRecvSlow(buf, tag, mask, info, p)
+		if mem = p.Mem; p.OnDone != nil || mem != nil && !mem.Covers(buf) {
+			return w.tagRecvSlow(buf, tag, mask, info, p)
+		}
 	}
 	if w.tags.Unexpected() > 0 {
 		if m := w.tags.Take(tag, mask); m != nil {

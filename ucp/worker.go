@@ -23,10 +23,12 @@ import (
 // owner may change if the hand-over synchronises. Only Address and Signal may be
 // called by any goroutine, and Close while the owner is in a blocking call.
 type Worker struct {
-	engine engine.Engine
-	latest *messages // over which a message has come; unconnected if there is none
-	tags   match.Table[*tagRecv, *TagMessage]
-	owner  engineOwner
+	engine    engine.Engine
+	latest    *messages // over which a message has come; unconnected if there is none
+	unusual   bool      // closed, or tuples is not nil: TagRecv looks for both at once
+	tags      match.Table[*tagRecv, *TagMessage]
+	freeRecvs *Request // those that have a recv
+	owner     engineOwner
 
 	ctx    *Context
 	ifaces []*iface
@@ -38,18 +40,17 @@ type Worker struct {
 	names  conn.Names[*EP]
 	byLane map[uct.EP]laneOwner
 
-	halfOpen  int // EPs of peers without a lane; see passive.go
-	inbox     conn.Inbox
-	late      conn.Late
-	broken    []brokenLane
-	deferred  []*EP
-	spare     []*EP // deferred, while it is worked off
-	msg       packedMsg
-	carrier   func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
-	free      *Request
-	freeRecvs *Request               // those that have a recv
-	requests  int                    // that there are, free ones included
-	remote    handle.Table[*Request] // atomics that targets execute for us
+	halfOpen int // EPs of peers without a lane; see passive.go
+	inbox    conn.Inbox
+	late     conn.Late
+	broken   []brokenLane
+	deferred []*EP
+	spare    []*EP // deferred, while it is worked off
+	msg      packedMsg
+	carrier  func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
+	free     *Request
+	requests int                    // that there are, free ones included
+	remote   handle.Table[*Request] // atomics that targets execute for us
 
 	// Messages; see messages.go.
 	granted       int64 // credit that peers have beyond the first window of each
@@ -77,7 +78,6 @@ type Worker struct {
 	leftBytes    int64   // that their messages are charged
 	tagInfo      TagInfo // of a blocking receive
 	tuples       *tuples // nil if messages go through no queues; see tuple.go
-	unusual      bool    // closed, or tuples is not nil: TagRecv looks for both at once
 
 	groups    []region.Group            // of domains over which lanes share work
 	leases    regCaches                 // memory of callers that operations have registered

@@ -61,7 +61,10 @@ func (s *receives[R]) add(r *Recv[R]) {
 		invariants.Assert(false, "receive %#x/%#x is posted twice", r.Tag, r.Mask)
 	}
 	s.seq++
-	r.order.key, r.order.entry = s.seq, r
+	r.order.key = s.seq
+	if r.order.entry == nil { // to store it each time would ask the collector
+		r.order.entry = r
+	}
 	s.order.push(&r.order)
 }
 
