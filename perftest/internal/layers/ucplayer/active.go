@@ -22,7 +22,8 @@ type active struct {
 
 func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
 	m := &active{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
-	m.post = func() (*ucp.Request, error) { return m.ep.SendActive(idData, nil, m.buf, &m.params) }
+	ep, buf, params := o.ep, o.buf, &o.params
+	m.post = func() (*ucp.Request, error) { return ep.SendActive(idData, nil, buf, params) }
 	if s.Layouts.Send != layer.Contig {
 		f := newForm(s.Layouts.Send, m.buf)
 		m.post = func() (*ucp.Request, error) { return m.ep.SendActiveData(idData, nil, f.outgoing(), &m.params) }

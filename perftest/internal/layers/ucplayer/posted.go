@@ -98,23 +98,28 @@ func (p *posted) tagged(s layer.Spec) {
 	}
 }
 
-// tagSend sends the buffer in the layout of the sender.
+// tagSend sends the buffer in the layout of the sender. What a message of one piece needs is the
+// function's own, as finding it again for each would be counted with what is measured.
 func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
-	send, sendData := p.ep.TagSend, p.ep.TagSendData
-	if s.Kind == layer.TagSyncPing {
-		send, sendData = p.ep.TagSendSync, p.ep.TagSendSyncData
+	ep, buf, params, sync := p.ep, p.buf, &p.params, s.Kind == layer.TagSyncPing
+	switch {
+	case s.Layouts.Send != layer.Contig:
+		f, send := newForm(s.Layouts.Send, buf), ep.TagSendData
+		if sync {
+			send = ep.TagSendSyncData
+		}
+		return func() (*ucp.Request, error) { return send(tag, f.outgoing(), params) }
+	case sync:
+		return func() (*ucp.Request, error) { return ep.TagSendSync(tag, buf, params) }
 	}
-	if s.Layouts.Send == layer.Contig {
-		return func() (*ucp.Request, error) { return send(tag, p.buf, &p.params) }
-	}
-	f := newForm(s.Layouts.Send, p.buf)
-	return func() (*ucp.Request, error) { return sendData(tag, f.outgoing(), &p.params) }
+	return func() (*ucp.Request, error) { return ep.TagSend(tag, buf, params) }
 }
 
 // tagRecv receives into a slot in a layout.
 func (p *posted) tagRecv(l layer.Layout, want, mask uint64) func(i int) (*ucp.Request, error) {
 	if l == layer.Contig {
-		return func(i int) (*ucp.Request, error) { return p.worker.TagRecv(p.slot(i), want, mask, nil, &p.into) }
+		w, into := p.worker, &p.into
+		return func(i int) (*ucp.Request, error) { return w.TagRecv(p.slot(i), want, mask, nil, into) }
 	}
 	forms := make([]*form, len(p.recvs.ring))
 	for i := range forms {
