@@ -132,7 +132,10 @@ func (l *inLink) poll() (n int) {
 			break
 		}
 		l.rx.next()
-		if n++; n == pollBatch || !l.rx.waiting() {
+		if n++; n == pollBatch {
+			break
+		}
+		if !l.rx.waiting() { // as a part of the condition above it would become a value that is compared again
 			break
 		}
 	}
