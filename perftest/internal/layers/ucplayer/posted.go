@@ -16,10 +16,19 @@ const (
 	// fewSlots is how many are posted of any length while there is memory: with one of 1 MiB
 	// tcp had 5/6 of the bandwidth that it has with four.
 	fewSlots = 4
+	// spareLen is up to which length, in bytes, a ping-pong has a second receive, so that the
+	// answer goes out before the next one is posted, as in ucx_perftest. Longer ones take much
+	// longer than that, and a second buffer takes caches.
+	spareLen = 4 << 10
 )
 
-// slotsOf is how many receives of size bytes are posted at a time.
-func slotsOf(size int) int { return max(cachedLen/size, min(fewSlots, slotsLen/size), 1) }
+// slotsOf is how many receives of size bytes are posted at a time in a window.
+func slotsOf(size, window int) int {
+	if size <= spareLen {
+		window = max(window, 2)
+	}
+	return min(window, max(cachedLen/size, min(fewSlots, slotsLen/size), 1))
+}
 
 // posted is layer.Messenger by messages for which receives are posted, each with a buffer of its
 // own: as many as a window has, while there is memory for them.
@@ -39,7 +48,7 @@ func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *poste
 		return nil, err
 	}
 	p.into = ucp.OpParams{Mem: p.slots}
-	p.recvs = newRequests(min(s.Window, slotsOf(s.Size)))
+	p.recvs = newRequests(slotsOf(s.Size, s.Window))
 	if s.Kind.Streamed() {
 		err = p.streamed()
 	} else {
