@@ -44,7 +44,7 @@ uct/ib                uct uct/base uct/ib/verbs ucs internal         | uct/all u
 uct/ib/internal       uct uct/base uct/ib uct/ib/verbs ucs internal          | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/dv uct/ib/verbs/softhca
 uct/ib/internal/ibtest uct uct/ucttest uct/ib uct/ib/verbs uct/ib/verbs/softhca internal
 uct/ib/rc             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
-uct/ib/xrc            uct/ib uct/ib/internal
+uct/ib/xrc            uct/ib uct/ib/internal | uct uct/ib/verbs uct/ib/verbs/softhca
 uct/ib/ud             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/verbs/softhca
 uct/ib/dv             uct uct/base uct/internal uct/ib uct/ib/internal uct/ib/verbs uct/ib/verbs/mlx5 uct/ib/verbs/mlx5/prm ucs internal | uct/ucttest uct/ib/internal/ibtest uct/ib/rc uct/ib/ud uct/ib/verbs/softhca
 
