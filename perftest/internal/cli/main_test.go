@@ -45,6 +45,16 @@ func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// refuses runs commands that are wrong: each must end as wrong usage, and say why in words that
+// include those it maps to. before is put before each.
+func refuses(t *testing.T, before string, reasons map[string]string) {
+	for args, reason := range reasons {
+		code, _, errs := perftest(t, strings.Fields(before+" "+args)...)
+		assert.Equal(t, exitUsage, code, "%s: %s", args, errs)
+		assert.Contains(t, errs, reason, args)
+	}
+}
+
 func with(base []string, more ...string) []string {
 	return append(append([]string{}, base...), more...)
 }

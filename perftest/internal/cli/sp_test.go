@@ -77,7 +77,7 @@ func TestSP_Costs(t *testing.T) {
 }
 
 func TestSP_Refuses(t *testing.T) {
-	for args, want := range map[string]string{
+	refuses(t, "sp -q", map[string]string{
 		"--class D":                       `class "D"`,
 		"--ranks 2":                       "square",
 		"--ranks 49":                      "cells of 1",
@@ -85,9 +85,5 @@ func TestSP_Refuses(t *testing.T) {
 		"-o paper":                        "paper",
 		"--class S -x other":              "transport other is not there",
 		"--class S -x other --in-process": "transport other is not there",
-	} {
-		code, _, errs := perftest(t, append([]string{"sp", "-q"}, strings.Fields(args)...)...)
-		assert.Equal(t, exitUsage, code, args)
-		assert.Contains(t, errs, want, args)
-	}
+	})
 }

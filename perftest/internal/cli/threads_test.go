@@ -59,7 +59,7 @@ func TestThreads_Each(t *testing.T) {
 
 // What has no meaning with threads is refused, with the reason.
 func TestThreads_Refuses(t *testing.T) {
-	for flags, reason := range map[string]string{
+	refuses(t, "", map[string]string{
 		"-T 2 -t flush":           "flush does not run with threads; there are am_lat",
 		"-T 2 -t put_pp":          "put_pp does not run with threads",
 		"-T 2 -t fadd_lat":        "fadd_lat does not run with threads",
@@ -85,9 +85,5 @@ func TestThreads_Refuses(t *testing.T) {
 		"-T 2 -s 128m -t put_lat": "size 134217728 is outside",
 		"-T 2 -x nothing":         "nothing",
 		"-T 2 -n 0":               "0 iterations",
-	} {
-		code, _, errs := perftest(t, strings.Fields(flags)...)
-		assert.Equal(t, exitUsage, code, "%s: %s", flags, errs)
-		assert.Contains(t, errs, reason, flags)
-	}
+	})
 }
