@@ -1,7 +1,7 @@
 // Package base holds what most transports need and the contract of package uct
 // does not force: pending queues with a fair arbiter, the active-message table, a
 // list of endpoints, completions of flushes over many endpoints, the checks of
-// OpenIface, refusals to embed, and the memory of a domain over messages.
+// OpenIface, refusals to embed, measured costs, and the memory of a domain over messages.
 //
 // Nothing here locks, but [Memory] and [Users]: all else belongs to the goroutine that
 // owns the iface.

@@ -1,0 +1,34 @@
+package base
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/internal/handover"
+	"github.com/gucx/gucx/uct"
+)
+
+// TestMeasured: messages are passed, operations on memory of the transport read or write it, and
+// what is only registered the kernel reaches, or the peer where that must not.
+func TestMeasured(t *testing.T) {
+	const byPeer = 2 * time.Microsecond
+	var attr uct.IfaceAttr
+	for v := range uct.Variant(uct.NumVariants) {
+		attr.Costs[v] = uct.Cost{Send: time.Duration(v), SharedBandwidth: 1e9, Bandwidth: 1e9}
+	}
+	attr.Costs[uct.PutShort].Bandwidth = 0
+	h := handover.Costs{Read: 20e9, Pass: 2e9, Call: time.Microsecond, Kernel: 6e9, Measured: true}
+	m := Measured(&attr, h, byPeer)
+	assert.False(t, m.Assumed)
+	for v, bandwidth := range map[uct.Variant]uint64{uct.AMShort: h.Pass, uct.AMBcopy: h.Pass, uct.AMZcopy: h.Pass, uct.QueueZcopy: h.Pass,
+		uct.PutBcopy: h.Read, uct.PutZcopy: h.Read, uct.GetShort: h.Read, uct.GetZcopy: h.Read} {
+		assert.Equal(t, uct.Cost{Send: time.Duration(v), Bandwidth: bandwidth}, m.Costs[v], "%v", v)
+	}
+	assert.Equal(t, attr.Costs[uct.PutShort], m.Costs[uct.PutShort], "its time does not depend on the length")
+	assert.Equal(t, uct.Cost{Send: h.Call, Bandwidth: h.Kernel}, m.RegReach)
+	m = Measured(&attr, handover.Costs{Read: 20e9, Pass: 2e9}, byPeer)
+	assert.Equal(t, uct.Cost{Send: byPeer, Bandwidth: h.Pass}, m.RegReach)
+	assert.True(t, m.Assumed)
+}
