@@ -77,7 +77,7 @@ func (e *EP) explainShares(what string, how sharing, setting string) string {
 		if e.w.ctx.cfg.MultiLaneMixed {
 			of = ""
 		}
-		return fmt.Sprintf("  %s: never, there is no second device%s that is fast enough\n", what, of)
+		return fmt.Sprintf("  %s: never, no second device%s is fast enough\n", what, of)
 	}
 	text := fmt.Sprintf("  %s of %d bytes or more:", what, use.From(how.chunk))
 	for i := range use.Len() {

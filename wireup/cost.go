@@ -142,12 +142,7 @@ func CostOf(role Role, l, r *Resource) PairCost {
 		Latency:  (x.Latency.Picoseconds() + y.Latency.Picoseconds()) / 2,
 		Overhead: (x.Overhead.Picoseconds() + y.Overhead.Picoseconds()) / 2,
 	}
-	switch role {
-	case RMA:
-		c.Size = rmaSize
-	case RMABW, AMBW:
-		c.Size = wideSize
-	}
+	c.Size = role.size()
 	switch role {
 	case AM, AMBW, Aux:
 		c.Overhead *= 2
@@ -156,6 +151,18 @@ func CostOf(role Role, l, r *Resource) PairCost {
 		c.Transfer = uint64(c.Size) * 1e12 / min(x.Bandwidth.BytesPerSecond(), y.Bandwidth.BytesPerSecond())
 	}
 	return c
+}
+
+// size is the length of the operations by which transports are compared for a role, in bytes; 0:
+// what the bytes take does not count.
+func (r Role) size() int {
+	switch r {
+	case RMA:
+		return rmaSize
+	case RMABW, AMBW:
+		return wideSize
+	}
+	return 0
 }
 
 // cost is that of the class of operations of a role.
@@ -182,15 +189,22 @@ func Score(role Role, l, r *Resource) float64 {
 	return 1e12 / float64(max(c.Latency+c.Overhead+c.Transfer, 1))
 }
 
-// String lists the terms, in nanoseconds; both sizes are whole KiB.
+// String lists the terms of the sum in nanoseconds, in the order of Role.terms.
 func (c PairCost) String() string {
 	ns := func(ps uint64) string {
-		s := strconv.FormatFloat(float64(ps)/1000, 'f', 1, 64)
-		return strings.TrimSuffix(s, ".0") + " ns"
+		return strings.TrimSuffix(strconv.FormatFloat(float64(ps)/1000, 'f', 1, 64), ".0")
 	}
-	s := "latency " + ns(c.Latency) + " + overhead " + ns(c.Overhead)
+	s := ns(c.Latency) + " + " + ns(c.Overhead)
 	if c.Size > 0 {
-		s += fmt.Sprintf(" + %d KiB %s", c.Size>>10, ns(c.Transfer))
+		s += " + " + ns(c.Transfer)
 	}
-	return s
+	return s + " ns"
+}
+
+// terms are those that the score of a role is made of; sizes are whole KiB.
+func (r Role) terms() string {
+	if n := r.size(); n > 0 {
+		return fmt.Sprintf("latency + overhead + %d KiB", n>>10)
+	}
+	return "latency + overhead"
 }

@@ -32,22 +32,22 @@ func ExampleExplain() {
 	fmt.Print(wireup.Explain(worker(1), worker(2), reach, wireup.Rails{}))
 	// Output:
 	// worker 0x1 to worker 0x2
-	// rma:
-	// * tcp/eth0[1]   tcp/eth0[1]   score 40735  latency 10240 ns + overhead 10240 ns + 4 KiB 4069 ns
+	// rma: score is 1 / (latency + overhead + 4 KiB)
+	// * tcp/eth0[1]   tcp/eth0[1]   score 40735  10240 + 10240 + 4069 ns
 	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// amo:
+	// amo: score is 1 / (latency + overhead)
 	//   sm/memory[0]  sm/memory[0]  no atomic64
 	//   tcp/eth0[1]   tcp/eth0[1]   no atomic64
-	// am:
-	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  latency 10240 ns + overhead 20480 ns
+	// am: score is 1 / (latency + overhead)
+	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  10240 + 20480 ns
 	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// rma_bw:
-	// * tcp/eth0[1]   tcp/eth0[1]   score 941  latency 10240 ns + overhead 10240 ns + 1024 KiB 1041666.7 ns
+	// rma_bw: score is 1 / (latency + overhead + 1024 KiB)
+	// * tcp/eth0[1]   tcp/eth0[1]   score 941  10240 + 10240 + 1041666.7 ns
 	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// am_bw:
-	// * tcp/eth0[1]   tcp/eth0[1]   score 932  latency 10240 ns + overhead 20480 ns + 1024 KiB 1041666.7 ns
+	// am_bw: score is 1 / (latency + overhead + 1024 KiB)
+	// * tcp/eth0[1]   tcp/eth0[1]   score 932  10240 + 20480 + 1041666.7 ns
 	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
-	// aux:
-	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  latency 10240 ns + overhead 20480 ns
+	// aux: score is 1 / (latency + overhead)
+	// * tcp/eth0[1]   tcp/eth0[1]   score 32552  10240 + 20480 ns
 	//   sm/memory[0]  sm/memory[0]  unreachable: on another host
 }

@@ -20,7 +20,7 @@ func Explain(local, remote *Address, reach Reacher, rails Rails) string {
 }
 
 func explainRole(b *strings.Builder, role Role, local, remote *Address, reach Reacher, rails Rails) {
-	fmt.Fprintf(b, "%s:\n", role)
+	fmt.Fprintf(b, "%s: score is 1 / (%s)\n", role, role.terms())
 	cands := Rank(role, local, remote, reach)
 	if len(cands) == 0 {
 		b.WriteString("  no transport is open\n")

@@ -81,7 +81,7 @@ func TestChoose_LeavesOutWhatIsSlow(t *testing.T) {
 	require.Len(t, chosen, 2)
 	assert.Equal(t, []int{0, 1}, []int{chosen[0].Local, chosen[1].Local})
 	assert.Len(t, choose(RMABW, a, b, ranked, Rails{}, none), 1)
-	assert.Regexp(t, `rma_bw:\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
+	assert.Regexp(t, `rma_bw: .*\n\* .*, 70% of the work\n\* .*, 29% of the work\n  rc/y`, Explain(a, b, reach(a, b), Rails{RMA: 4}))
 }
 
 // TestChoose_Ratio: a lane may be that many times slower, and not a little more; whatever the number
@@ -227,28 +227,28 @@ func usable(cands []Candidate) (out []Candidate) {
 func TestExplain(t *testing.T) {
 	a, b := address(t, 1, "rc", "ud", "sm"), address(t, 2, "rc", "ud")
 	want := `worker 0x1 to worker 0x2
-rma:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  latency 576 ns + overhead 52 ns + 4 KiB 346.8 ns
+rma: score is 1 / (latency + overhead + 4 KiB)
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1025862  576 + 52 + 346.8 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_bcopy|get_bcopy
-amo:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1592357  latency 576 ns + overhead 52 ns
+amo: score is 1 / (latency + overhead)
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1592357  576 + 52 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no atomic64
-am:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 1470588  latency 576 ns + overhead 104 ns
-  ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
+am: score is 1 / (latency + overhead)
+* rc/hca0:1[0]  rc/hca0:1[0]  score 1470588  576 + 104 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  704 + 160 ns
   sm/memory[2]  -             the peer does not have this transport
-rma_bw:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 11185  latency 576 ns + overhead 52 ns + 1024 KiB 88778.4 ns
+rma_bw: score is 1 / (latency + overhead + 1024 KiB)
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11185  576 + 52 + 88778.4 ns
   sm/memory[2]  -             the peer does not have this transport
   ud/hca0:1[1]  ud/hca0:1[1]  no put_zcopy|get_zcopy
-am_bw:
-* rc/hca0:1[0]  rc/hca0:1[0]  score 11178  latency 576 ns + overhead 104 ns + 1024 KiB 88778.4 ns
-  ud/hca0:1[1]  ud/hca0:1[1]  score 9143   latency 704 ns + overhead 160 ns + 1024 KiB 108506.9 ns
+am_bw: score is 1 / (latency + overhead + 1024 KiB)
+* rc/hca0:1[0]  rc/hca0:1[0]  score 11178  576 + 104 + 88778.4 ns
+  ud/hca0:1[1]  ud/hca0:1[1]  score 9143   704 + 160 + 108506.9 ns
   sm/memory[2]  -             the peer does not have this transport
-aux:
-* ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  latency 704 ns + overhead 160 ns
+aux: score is 1 / (latency + overhead)
+* ud/hca0:1[1]  ud/hca0:1[1]  score 1157407  704 + 160 ns
   rc/hca0:1[0]  rc/hca0:1[0]  no connect_to_iface
   sm/memory[2]  -             the peer does not have this transport
 `

@@ -21,6 +21,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
 // asPerftest makes the test binary be perftest itself where its arguments begin with a flag.
@@ -240,6 +241,7 @@ func TestMain_Info(t *testing.T) {
 		{"info -d -t ud", []string{"Transport: ud", "am_short"}},
 		{"info -d -t sm", []string{"Memory domain: sm", "Transport: sm"}},
 		{"info -p -t tcp", []string{"* tcp/lo", "put over tcp lo", "rndv", "data of announced messages"}},
+		{"info -p", []string{"score is 1 / (latency + overhead + 4 KiB)"}},
 		{"info -s", []string{"cores"}},
 		{"info -c", []string{"GUCX_RC_TX_QUEUE_LEN=256", "GUCX_TLS="}},
 		{"info -f", []string{"# Send queue of an endpoint", "GUCX_RC_TX_QUEUE_LEN=256"}},
@@ -259,6 +261,9 @@ func TestMain_Info(t *testing.T) {
 			}
 			if c.args == "info -d -t sm" {
 				assert.NotContains(t, out, "softhca")
+			}
+			if c.args == "info -p" {
+				assert.LessOrEqual(t, sheet.TextWidth(out), 100)
 			}
 		})
 	}

@@ -158,7 +158,7 @@ func (b *builder) pieces(r Range) {
 	one := r
 	one.Max = min(r.Max, r.Piece)
 	b.add(one)
-	r.Why += ", in pieces of " + strconv.Itoa(r.Piece) + " bytes"
+	r.Why += "; in pieces of " + strconv.Itoa(r.Piece) + " bytes"
 	b.add(r)
 }
 
