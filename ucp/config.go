@@ -52,11 +52,11 @@ type Config struct {
 	// of the default EagerWindow. EP.Explain tells.
 	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 32k at the latest. A message for which the receiver has no room is announced whatever its length."`
 
-	// RndvScheme is how the data of an announced message comes to its receiver, where that
-	// is possible: get_zcopy, the receiver gets it, if the sender's memory is registered;
-	// put_zcopy, the sender puts it, if the receiver's memory is registered; am, in active
-	// messages, which is always possible. Empty means auto: by cost. A sender that is not
-	// to have its data got hands out no keys.
+	// RndvScheme is how the data of an announced message comes to its receiver. get_zcopy: the
+	// receiver gets it, if the sender's memory is registered. put_zcopy: the sender puts it, if
+	// the receiver's memory is registered. am: in active messages, which is always possible,
+	// and is what happens where the others are not. Empty means auto: by cost. Only with
+	// get_zcopy and auto does a sender hand out keys.
 	RndvScheme string `env:"RNDV_SCHEME" default:"auto" enum:"auto,get_zcopy,put_zcopy,am" doc:"How the data of an announced message comes to its receiver, where that is possible: get_zcopy, the receiver gets it from registered memory; put_zcopy, the sender puts it into registered memory; am, in active messages; auto, by cost."`
 
 	// Costs says by which costs messages choose when to be announced and how their data comes:

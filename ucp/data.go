@@ -165,10 +165,10 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 }
 
 // TagRecvData is [Worker.TagRecv] into any data. An Unpacker is called from Progress, or by
-// this call, until it is told to finish, which is before the request ends: the receive ends
-// with the status of the error that it has returned (StatusInternal for one that ucs does
-// not have). What the peer announces is put together in a buffer first, unless it is got into
-// the pieces of a list.
+// this call; its last call, which tells it to finish, comes before the request ends. If it
+// returns an error, the receive ends with the status of that error (StatusInternal if ucs has
+// none for it). The data of an announced message is put together in a buffer first, unless it
+// is got into the pieces of a list.
 func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
 	if b, ok := d.Contiguous(); ok {
 		return w.TagRecv(b, tag, mask, info, p)

@@ -38,10 +38,15 @@ type DialConfig struct {
 //
 // Dial blocks and makes progress itself. If ctx ends first its error is returned, and nothing
 // is left; without an end Dial waits as long as the listener's worker makes no progress.
-// Errors: ErrUnreachable at once if nobody listens there, or if the workers have no transport
-// in common; *RejectedError, which is ErrRejected; ErrUnsupported if who listens speaks
-// something else; ErrForeignUser; ErrConnReset if the listener hung up or was closed;
-// ErrTooLong; ErrClosed; as [EP.Err] if the EP does not connect.
+// Errors, besides those of [EP.Err] if the EP does not connect:
+//
+//   - ErrUnreachable, at once: nothing listens there, or the workers have no transport in
+//     common.
+//   - *RejectedError, which is ErrRejected: the listener refused.
+//   - ErrUnsupported: what listens there speaks another protocol.
+//   - ErrForeignUser: one of the two refuses processes of the other's user.
+//   - ErrConnReset: the listener hung up or was closed.
+//   - ErrTooLong, ErrClosed.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
 	if err := w.engine.Turn.Take(); err != nil {
 		return nil, err

@@ -122,12 +122,12 @@
 //
 // # Memory that is registered for an operation
 //
-// Where a transport or a peer reaches only registered memory, a long message, put or get
-// whose buffer the caller has not registered (OpParams.Mem) registers it if that takes less
-// time than copies, by the declared costs, and keeps it registered for the next operation:
-// GUCX_RCACHE_ENABLE, _OVERHEAD, _MAX_SIZE, _MAX_REGIONS, with a cache for each worker and
-// memory domain. What is registered on the heap cannot be collected; the bounds say how
-// much that is at most, and [Worker.Purge] lets go of all. Other memory must be given to
+// Some transports and peers reach only registered memory. If the caller has not registered
+// the buffer of a long message, put or get (OpParams.Mem), the operation does so where that
+// takes less time than copies, by the declared costs. The buffer stays registered for the next
+// operation, in a cache for each worker and memory domain: GUCX_RCACHE_ENABLE, _OVERHEAD,
+// _MAX_SIZE, _MAX_REGIONS. Registered memory of the heap cannot be collected; the bounds say
+// how much that is at most, and [Worker.Purge] lets go of all. Other memory must be given to
 // [Worker.Invalidate] before it is unmapped or freed.
 //
 // A peer that gets the data of a message has a key to read the buffer, and nothing else, for as

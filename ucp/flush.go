@@ -156,9 +156,9 @@ func (l *link) only() *lane {
 	return l.lanes.Single
 }
 
-// ordered is the lane of puts and of messages if that is one on which a message behind a fence
-// comes after the puts before it, and not at all if one of them has failed, as [uct.Notifier]
-// promises; nil otherwise. There are no other lanes, which could have a part of a put.
+// ordered is the only lane of the connection if its messages behind a fence arrive after the puts
+// before the fence, and not at all if one of these has failed, as [uct.Notifier] promises. It is
+// nil otherwise, and if there are other lanes, which could have a part of a put.
 func (l *link) ordered() *lane {
 	if x := l.only(); x != nil && x.Notify != nil && x == l.lanes.Use[wireup.AM] {
 		return x

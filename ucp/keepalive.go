@@ -8,9 +8,9 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Where a transport does not claim CapErrPeerIdle, only who sends finds out that a peer has
-// died: an EP that waits for a message would wait for ever, and a server would keep the EPs
-// of clients that were killed. The worker's alarm asks such lanes, at no cost to operations.
+// Without CapErrPeerIdle of its transport an EP finds out that its peer has died only when it
+// sends: one that waits for a message would wait for ever, and a server would keep the EPs of
+// clients that were killed. So the worker's alarm checks such lanes, at no cost to operations.
 
 // defaultKeepalive is that of UCX (UCX_KEEPALIVE_INTERVAL).
 const defaultKeepalive = 20 * time.Second

@@ -66,9 +66,9 @@ var (
 	}
 )
 
-// pieces makes the first n bytes of a list ready for an operation; nil if they are to be
-// copied: they have no addresses, are too many, cannot be registered, or are so short that
-// this does not pay, unless the scheme is wished for; or there is none.
+// pieces makes the first n bytes of a list ready for an operation. It returns nil if there are no
+// pieces, or if they are to be copied: they have no addresses, are too many, cannot be registered,
+// or are so short that this does not pay and the configuration does not name the scheme.
 func (e *EP) pieces(d *Data, n int, op *listOp) *pieceList {
 	i := e.transport(wireup.RMA)
 	if n == 0 || d.Generic() || i == nil || !op.over(i) {

@@ -8,11 +8,13 @@ import (
 
 // Put writes buf to raddr at the peer, in the region of key. A nil request says
 // that buf is the caller's again; the data is at the peer after a flush. buf may
-// have any length. Errors: as [EP.Err]; ErrInvalidRKey for no key, a closed one and one
-// of another EP; ErrRemoteAccess for a range outside the region of the key and without
-// the right, which refuses the operation and leaves the EP as it is, and for what only
-// the target finds out (the region was closed, or is not what the key says), which may
-// fail the EP; ErrUnsupported if no transport of both sides can put and get.
+// have any length. Errors, besides those of [EP.Err]:
+//
+//   - ErrInvalidRKey: key is nil, closed or of another EP.
+//   - ErrRemoteAccess: the range is outside the region of the key, or the key lacks the
+//     right. The put had no effect, and the EP goes on. The target may also find that the
+//     region was closed or is not what the key says; that may fail the EP.
+//   - ErrUnsupported: no transport of both sides can put and get.
 func (e *EP) Put(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request, error) {
 	if key != nil && len(buf) <= key.maxShort && key.ep == e && key.opens(raddr, uint64(len(buf))) {
 		err := key.put.PutShort(buf, raddr, key.rma)

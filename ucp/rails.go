@@ -190,9 +190,9 @@ func (r *Request) repeats(st ucs.Status) bool {
 	return true
 }
 
-// keyed is the error with which a lane has not taken a part of the data of a message. If that is
-// for want of a key to the memory, which was registered for the message with the domain of a lane
-// that broke, the data goes another way, as soon as that lane is closed at both sides.
+// keyed is the error with which a lane has refused a part of the data of a message. The lane may
+// lack a key: the memory was registered for the message with the domain of another lane, which
+// broke. Then the data goes another way, as soon as the broken lane is closed at both sides.
 func (r *Request) keyed(x *lane, err error) error {
 	if err == nil || err == uct.ErrNoResource {
 		return err

@@ -33,10 +33,10 @@ func (r *Request) sendRTS() error {
 	return nil
 }
 
-// announcedAtOnce announces a message without a header, as sendRTS does, if that is to be announced
-// and its data got from memory which the transport has allocated, and nothing is in its way: no
-// list and no queue has to know of it then. nil, with nothing done, if it goes another way. m may be
-// nil.
+// announcedAtOnce announces a message without a header, as sendRTS does, in one call: the request
+// is in no list and no queue. It does so if the message is to be announced, its data is to be got
+// from memory that the transport has allocated, and nothing is in its way. Otherwise it does
+// nothing and returns nil. m may be nil.
 func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpParams) *Request {
 	if m == nil || m.am == nil || p == nil || p.Mem == nil || len(buf) < proto.ShortestAnnounced {
 		return nil

@@ -15,9 +15,9 @@ import (
 // categories of endpoints, and what it costs. Methods may be called by any goroutine,
 // but not from a callback of the worker.
 //
-// Of the goroutines that are blocked in Run and Serve one makes progress for all, spins
-// and parks on the worker's descriptor; the others sleep until it tells them that their
-// operation has ended, or that it is their turn.
+// One of the goroutines that are blocked in Run and Serve makes progress for all of them: it
+// spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
+// their operation has ended or because it is their turn to make progress.
 type SharedWorker struct {
 	mu sync.Mutex
 	w  *Worker
@@ -227,9 +227,10 @@ func (s *SharedWorker) release() {
 	s.mu.Unlock()
 }
 
-// wake tells who waited for what the goroutine has done that has the worker. Who sleeps until
-// there is something to do is woken if it has left something, as what was posted after the
-// transports were armed need not raise an event, or has ended what the sleeper waits for.
+// wake is called by the goroutine that has the worker, before it gives the worker back. It wakes
+// the goroutines whose operations have ended. It also wakes the one that is parked, in two cases:
+// its operation has ended, or there is something to do that need not raise an event, as it was
+// posted after the transports were armed.
 func (s *SharedWorker) wake() {
 	s.tell()
 	if s.parked && (s.w.engine.Unsettled() || s.waitsOn()) {

@@ -40,10 +40,10 @@ var tagRecvStage = stage{
 // fits the one that was posted first gets it.
 //
 // With a nil request the message is in buf, and info, which may be nil, is filled.
-// Otherwise buf and info are the worker's until the request has ended: when the message is
-// in buf; with the reason if the EP that it was coming over fails or closes; with
-// ErrCanceled by [Request.Cancel], which succeeds as long as there is no message for it, and
-// by [Worker.Close]. A message that is longer than buf fills it and ends with ErrTruncated;
+// Otherwise buf and info are the worker's until the request has ended. It ends when the
+// message is in buf. It ends with an error if the EP that brings the message fails or closes,
+// and with ErrCanceled by [Worker.Close] and by [Request.Cancel], which succeeds until a message
+// is there for it. A message that is longer than buf fills it and ends with ErrTruncated;
 // info has its length. Errors: ErrTruncated, ErrClosed; ErrInvalidParam if OpParams.Mem does
 // not cover buf.
 func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {

@@ -94,21 +94,21 @@ type QueueSender interface {
 // is not to be used any more. Flush, Fence and pending requests of the EP do not cover it.
 type QueueConn interface {
 	// SendZcopy sends the bytes of iov, in order, as one message. Messages of a
-	// connection are received in the order in which they were sent. iov is the transport's
-	// until c, which is not nil, fires: with StatusOK when the message has been received;
-	// with StatusCanceled if it was not, because there is no queue of that number or it was
-	// stopped, and then all later ones of the connection end so; or as Recall and the
-	// end of the EP have it. It is always pending if there is no error. Errors:
+	// connection are received in the order in which they were sent. c is not nil, and iov is
+	// the transport's until c fires. Its status is StatusOK when the message has been
+	// received, and StatusCanceled if there is no queue of that number or the queue was
+	// stopped: then all later sends of the connection end with StatusCanceled too. Recall and
+	// the end of the EP also end it. It is always pending if there is no error. Errors:
 	// ErrNoResource (the connection holds as many as it can, at least one: send when one
 	// has ended), ErrTooLong (longer than Queue.MaxMessage, len(iov) > Queue.MaxIOV),
 	// ErrInvalidParam (a Mem that is missing or does not cover its Buf), ErrEPFailed.
 	SendZcopy(iov []IOV, c *Completion) (pending bool, err error)
 	// Recall takes back what has not been received, and gives the connection back as Detach does.
 	// Every send that is under way ends from this call or from Progress: with StatusOK if it was
-	// received, with StatusCanceled if that is not certain; Queue.Received tells which were, as
-	// they are received in order. Then c fires, and from then on it is certain that none of them
-	// is received later. (false, nil): it is certain already, all have ended. The target's
-	// processor is not needed for this; the next Attach may need it. Errors: ErrEPFailed.
+	// received, with StatusCanceled if that is not certain. Messages are received in order, so
+	// Queue.Received tells which ones were. Then c fires, and none of them is received after
+	// that. (false, nil): all have ended already, and c does not fire. The target's processor is
+	// not needed for this; the next Attach may need it. Errors: ErrEPFailed.
 	Recall(c *Completion) (pending bool, err error)
 	// Detach gives the connection back. ErrBusy while a send is under way.
 	Detach() error

@@ -131,9 +131,9 @@ func (c *Conn) count(role Role) (n int) {
 	return n
 }
 
-// Survives reports that the connection goes on if a lane breaks: the role of active messages
-// gets another one, if it had that; and so does one of the other roles, or a lane is left that
-// is of use.
+// Survives reports that the connection goes on if a lane breaks. It does if other pairs can take
+// all roles of the lane. If some roles are lost, that of active messages must not be among them,
+// and another pair must take one of the rest, or a useful lane must be left.
 func (c *Conn) Survives(lane int) bool {
 	x := &c.lanes[lane]
 	had := x.roles & c.wanted &^ sharedRoles

@@ -116,9 +116,9 @@ var (
 	amVariants  = []uct.Variant{uct.AMShort, uct.AMBcopy, uct.AMZcopy}
 )
 
-// Sizes of the message by which pairs are compared, in bytes: for put and get as in UCX,
-// large enough that bandwidth counts and small enough that latency does too; for the
-// bandwidth roles so large that little else counts.
+// Sizes of the message by which pairs are compared, in bytes. For put and get it is that of UCX:
+// both bandwidth and latency count. For the bandwidth roles it is so large that little else
+// counts.
 const (
 	rmaSize  = 4096
 	wideSize = 1 << 20

@@ -46,11 +46,11 @@
 //
 // The lane leaves all its roles, and each role that is needed gets the next best pair.
 // Nobody proposes the pair again. The EP of the broken lane stays until the other side
-// has closed its own, which would take the closing for the end of the connection. When
+// has closed its own: that side would take the closing for the end of the connection. When
 // the reason says that the peer is gone, the connection ends. When a role has no pair left,
-// the side that needs it loses the role (LoseRoles), and goes on with the lanes that it has
-// for others, or that the peer has asked for; with none of these, and without the role am,
-// the connection ends.
+// the side that needs the role loses it (LoseRoles) and goes on with the lanes of its other
+// roles, and with those that the peer has asked for. Without such lanes, and without the role
+// am, the connection ends.
 //
 // # Silence and loss
 //

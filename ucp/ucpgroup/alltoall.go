@@ -82,9 +82,9 @@ func (s *schedule) pairwiseAlltoall(out, in blocks) {
 	}
 }
 
-// bruckAlltoall passes data on by way of other ranks: what is for the rank i after this one goes as
-// many steps as i has bits, in a message for each bit together with all that goes the same way
-// (Bruck and others 1997).
+// bruckAlltoall passes data on by way of other ranks (Bruck and others 1997). There is a step for
+// each bit of a distance between ranks. In the step of bit k a rank sends one message to the rank
+// 2^k after it, with all the data whose distance has that bit set.
 func (s *schedule) bruckAlltoall(out, in blocks) {
 	n, me := s.c.Size(), s.c.rank
 	size := len(out.b) / n

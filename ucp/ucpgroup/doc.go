@@ -25,12 +25,12 @@
 // of collective operations. The worker's other tagged messages would mix with those of
 // the group: a worker with a group is the group's in this respect.
 //
-// Messages between two ranks of a communicator keep their order: of those that a receive
-// matches it gets the one that was sent first, and of the receives that a message matches the
-// one that was posted first gets it. A message that comes early is kept, within the limits of
-// package ucp ("Messages" there): a rank that sends very much more than its receiver has posted
-// receives for waits, and a receiver must not wait for a message that is far behind others that it
-// does not receive.
+// Messages between two ranks of a communicator keep their order. A receive gets the message that
+// was sent first among those that it matches; a message goes to the receive that was posted first
+// among those that match it. A message that comes before its receive is kept, within the limits of
+// package ucp ("Messages" there). So a rank that sends far more than its receiver has posted
+// receives for has to wait, and a receiver must not wait for a message that is behind many others
+// that it does not receive.
 //
 // # Requests
 //

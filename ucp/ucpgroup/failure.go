@@ -29,8 +29,9 @@ type failure struct {
 // each knows that the other knows.
 const noticeLen = 9
 
-// noticeLimit is how long Close, and what is under way to a rank, wait for that to know why: far
-// more than a rank takes that waits for something, and not long for one that works, or is stopped.
+// noticeLimit is how long Close, and operations to a rank, wait until that rank has read why the
+// group failed. A rank that waits for something reads it far sooner. One that computes or is
+// stopped may not read it at all.
 const noticeLimit = time.Second
 
 // lost is told that an EP has failed. A rank that has left in order takes its messages with it;
@@ -83,9 +84,10 @@ func (g *Group) handleNotice(m *ucp.ActiveMessage) {
 	}
 }
 
-// endFailed ends what waits for a rank that is gone, or all if the group has failed, and tells
-// others: all, if this rank has found it, otherwise those that it has exchanged messages with, which may
-// notice that this one closes its endpoints before they are told by the first.
+// endFailed ends what waits for a rank that is gone, or all operations if the group has failed.
+// It also tells other ranks. If this rank found the failure first, it tells all of them. Otherwise
+// it tells those that it has exchanged messages with: they may see this rank close its endpoints
+// before the notice of the rank that was first.
 func (g *Group) endFailed() {
 	g.noticeDue = false
 	if g.failed != nil {

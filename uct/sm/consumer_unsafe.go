@@ -71,10 +71,11 @@ func (c *consumer) seen(s *slot, word uint64) {
 	s.claim(word)
 }
 
-// claim stores the word that is there, which takes the line away from the sender. Otherwise that
-// would keep a copy, shared with this side: for leave to write to it, it would wait a round later,
-// and with it all that it has stored since, where a line that it has not is fetched ahead
-// (docs/perf.md, "A line that both have").
+// claim stores the word that is there again, which takes the line away from the sender's cache.
+// Without it the sender keeps a copy that it shares with this side. Its store to such a line, one
+// round later, waits until this side has given its copy up, and so do all stores behind it. A line
+// that the sender does not have is fetched ahead of the store (docs/perf.md, "A line that both
+// have").
 func (s *slot) claim(word uint64) { mmio.StoreRelease64(unsafe.Pointer(&s.word), word) }
 
 // claimRest is claim for what is longer than firstLen.

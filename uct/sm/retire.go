@@ -10,17 +10,17 @@ import (
 )
 
 // Closing memory takes its key out of the table and then waits for the peers that are
-// inside. Every way of a peer to touch memory is a visit, which its guard shows for as
-// long as it takes: loads and stores of mapped memory, and the system calls of
-// cross-memory attach, in which the kernel copies until they return. What this side does
-// for peers that ask, it does with MD.mu held. A guard names the region and the visit,
-// so that a closing region waits neither for visits elsewhere nor for later ones.
+// inside. A visit is one access of a peer: loads and stores of mapped memory, or a system
+// call of cross-memory attach, in which the kernel copies until the call returns. The peer's
+// guard shows the visit from begin to end. What this side does for peers that ask, it does
+// with MD.mu held. A guard names the region and the visit, so that a closing region waits
+// neither for visits elsewhere nor for later ones.
 //
 // A visit is over when the guard shows something else, or when the peer has hung up.
-// A living peer hangs up when it has closed its EP, which it does outside of visits. For
-// one that is killed the kernel closes the socket when the last of its threads gives up
-// its descriptors, in exit_files, on its own way out: it has left user mode for good and
-// has returned from process_vm_writev by then, so nothing of it copies any more.
+// A living peer hangs up when it has closed its EP, which it does outside of visits. If a
+// peer is killed, the kernel closes its socket when the last of its threads gives up the
+// descriptors (exit_files). Such a thread has left user mode for good and has returned from
+// process_vm_writev, so nothing of the peer copies any more.
 
 // visit is a peer that is inside a region: as long as its guard has this value.
 type visit struct {

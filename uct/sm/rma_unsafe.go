@@ -63,10 +63,10 @@ func (l *outLink) denied() error {
 	return ucs.ErrRemoteAccess
 }
 
-// PutShort implements uct.Putter. A word into the region of the latest access, which is what
-// most are, is checked by a few comparisons. Whether the link is up is not among them: while it
-// is not connected there is no such region, and memory of a peer that has gone is mapped until
-// Progress finds that; a Flush does not say that such a put is complete.
+// PutShort implements uct.Putter. Most puts are a word into the region of the latest access, which
+// a few comparisons check. Whether the link is up is not among them. Before the link is connected
+// there is no such region. When the peer has gone its memory stays mapped until Progress finds that
+// out; then a Flush does not say that such a put is complete.
 func (e *EP) PutShort(buf []byte, raddr uint64, key uct.RKey) error {
 	l := e.outLink
 	off := raddr + l.grant.offset

@@ -5,9 +5,9 @@
 //	c := wrap.Component(usock.New(), wrap.Trace(log.Println), wrap.Delay(3))
 //
 // A layer is a [Hooks]: functions that change a domain, an iface or an EP when it is
-// opened. Each is a struct that embeds the object of the layer below and has what it can
-// do besides as fields, so that a hook replaces either the object, by one that embeds
-// it, or single fields:
+// opened. What a hook changes is a struct. It embeds the object of the layer below, and its
+// field Has has the optional abilities. A hook replaces the object by one that embeds it, or
+// single abilities:
 //
 //	wrap.Hooks{EP: func(e *wrap.EP) {
 //		e.EP = &countingFlushes{EP: e.EP}     // a method of uct.EP

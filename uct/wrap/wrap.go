@@ -19,10 +19,10 @@ type MD struct {
 // Ext implements uct.MD.
 func (m *MD) Ext() *uct.MDExt { return &m.Has }
 
-// Iface is an iface with a layer around it. A layer that holds work back has to clear
-// Has.Watch, and have Has.Wake return ErrBusy, as long as they do not know of that work; one
-// whose Progress calls back by itself, or not that of the iface each time, has to clear
-// Has.Guarded.
+// Iface is an iface with a layer around it. Watch and Wake of the iface below do not know of work
+// that the layer holds back: a layer that does so has to clear Has.Watch, and its Has.Wake has to
+// return ErrBusy while there is such work. A layer has to clear Has.Guarded if its Progress runs
+// callbacks itself, or does not call Progress of the iface each time.
 type Iface struct {
 	uct.Iface
 	Has uct.IfaceExt // what Ext returns

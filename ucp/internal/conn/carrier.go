@@ -1,7 +1,7 @@
-// Package conn is what a worker has of its connections besides lanes and operations: the
-// peers that it knows, by which names messages find a connection, what carries the
-// handshake, and bounds for what untrusted peers may ask. It knows neither endpoints nor
-// requests of package ucp.
+// Package conn has the parts of a worker's connections that are neither lanes nor operations:
+// the peers that the worker knows, the names by which messages find a connection, the carrier
+// of the handshake, and bounds for what untrusted peers may ask. It knows neither endpoints
+// nor requests of package ucp.
 //
 // Everything belongs to the goroutine that owns the worker.
 package conn

@@ -44,9 +44,9 @@ func (i *Iface) Retain() {
 	}
 }
 
-// Release is called after a transport endpoint was closed; the last one lets the
-// iface rest, but for one that nothing arrives at: it stays polled, since an endpoint of a
-// pair may still have to tell its peer that it is closed.
+// Release is called after a transport endpoint was closed. After the last one the iface
+// rests. An iface at which nothing arrives stays polled: an endpoint of a pair may still have
+// to tell its peer that it is closed.
 func (i *Iface) Release() {
 	switch i.users--; {
 	case i.users > 0 || i.e.stopped:

@@ -9,14 +9,14 @@ import (
 )
 
 // A blocking call that finds nothing to do spins for a while before it parks: the answer
-// of a peer that is awake comes sooner than a parked goroutine is woken. Where there are
-// more waiters than processors that is wrong: a waiter that spins keeps away the one that has
-// the answer. So each worker learns from its waits how long to spin, as hosts of virtual
-// machines do when a processor of a guest halts: a wait that was over soon lets the next
-// one spin for twice as long, one that took long for half as long. What matters is how
-// long the whole wait took, not whether it ended while spinning: a worker that parks at
-// once still sees that spinning would have paid. And a spinning waiter offers its
-// processor to other processes: if one takes it, the worker does not spin for a while.
+// of a peer that runs comes sooner than a parked goroutine is woken. With more waiters than
+// processors spinning does harm: the waiter has the processor that its peer needs. So each
+// worker learns from its waits how long to spin, as hosts of virtual machines do when a
+// processor of a guest halts. A short wait doubles the time that the next one may spin, a
+// long wait halves it. What counts is how long the whole wait took, and not whether it ended
+// while spinning, so a worker that parks at once still sees that spinning would have paid.
+// And a spinning waiter offers its processor to other processes: if one takes it, the worker
+// does not spin for a while.
 const (
 	// spinMost bounds the time of spinning before a sleep, at several times what a
 	// sleep costs.

@@ -52,10 +52,10 @@ type Threshold struct {
 	Why  string
 }
 
-// ThresholdOf is the least length from above least to most from which on announcing takes no longer than
-// not announcing, and most if that is not so: the receiver grants bytes for a few messages of
-// that length, and longer ones would hold up those behind them. rndv is what the data takes from the
-// receive on, in picoseconds, and tell what the announcement takes.
+// ThresholdOf is the length, from least to most, from which on announcing a message takes no longer
+// than sending it at once. It is most if there is none: the receiver grants bytes
+// for a few messages of that length, and longer ones would hold up those behind them. rndv is what
+// the data takes from the receive on, in picoseconds, and tell what the announcement takes.
 func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) uint64) Threshold {
 	announced := func(n int) uint64 { return tell + rndv(n) + announcing }
 	pays := func(n int) bool { return announced(n) <= eager.Time(n) }

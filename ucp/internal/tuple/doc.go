@@ -17,11 +17,10 @@
 // The sender can close a queue too: then it begins with STOPPED.
 //
 // A [Receiver] has the table of package match in which receives and messages find each other
-// that go through no queue. What a queue has taken is hidden from that table, so both must
-// never compete for a message. Before a receive could be posted that does, the queues that it
-// could compete with are closed, and until that is done the worker is paused: receives wait
-// in order, messages are kept in order, and then one finds the other as if all had come at
-// once.
+// that go through no queue. What a queue has taken is hidden from that table, so a queue and a
+// receive in the table must never compete for a message. A receive that would compete with queues
+// closes them first. Until they are closed the worker is paused: it keeps receives and messages in
+// order, and matches them afterwards as if all had come at once.
 //
 // Of transports the package knows uct.Queue and uct.QueueConn; connections, workers, requests
 // and receives are what the interfaces here say. Everything belongs to the goroutine that owns

@@ -1,8 +1,8 @@
 package tuple
 
-// Place is that of a message among all tagged messages of a connection: how many went the
-// usual way until then, with this one, and in the lower bits the number of this one of
-// those that went through queues; 0 if it did not.
+// Place is where a message stands among all tagged messages of a connection. The upper bits count
+// the messages that went the usual way up to this one, itself included. The lower bits are its
+// number among those that went through queues, or 0 if it went the usual way.
 type Place uint64
 
 // throughBits is how long numbers of messages through queues are. They wrap: so many are

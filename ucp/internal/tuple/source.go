@@ -166,9 +166,9 @@ func (s *Source[R, M]) order(t *in[R, M]) {
 	}
 }
 
-// hides reports that the peer may have sent messages before those that are here which come
-// through a queue, or were taken out of it and are to be sent again, and which a receive
-// of that tag and mask fits.
+// hides reports that the peer may have sent messages that a receive of that tag and mask fits, and
+// that are not visible here though they are older than those that are: they come through a queue,
+// or were taken out of it and are to be sent again.
 func (s *Source[R, M]) hides(tag, mask uint64) bool {
 	return slices.ContainsFunc(s.in, func(t *in[R, M]) bool { return t.state >= inOpen && (t.tag^tag)&mask == 0 })
 }

@@ -326,10 +326,11 @@ const (
 	EventSRQLimitReached  EventType = 15
 	EventQPLastWQEReached EventType = 16
 
-	// EventUnreachable: nobody is at a port. A datagram of a UD QP to it was dropped, as
-	// ICMP tells of UDP; or the peer that was there has gone, after all that it sent was
-	// delivered, and the QP may have had to do with it: also an XRC initiator to a domain that
-	// several ports share, which goes on. The software HCA knows; most devices do not.
+	// EventUnreachable: no device is at a port. Either a datagram of a UD QP to the port was
+	// dropped, which ICMP tells senders of UDP; or the device that was there has gone, after all
+	// that it sent was delivered. The event is for each QP that may have used the port, also for
+	// an XRC initiator to a domain of several ports, which goes on. The software HCA raises it;
+	// most devices do not.
 	EventUnreachable EventType = 128
 	// EventPeerClosed is EventQPFatal of an RC QP whose peer has closed its device, or
 	// destroyed its QP: the software HCA knows, and says so if no completion does, which

@@ -30,11 +30,14 @@ type XRCDInitAttr struct {
 // PrivateXRCD as XRCDInitAttr.FD is a domain without a name.
 const PrivateXRCD = -1
 
-// OpenXRCD opens a domain. ErrUnsupported where there is no XRC, or none that is shared
-// as FD asks; ErrInvalidParam for a descriptor that is of no file or directory; with the unix
-// error EAGAIN for a domain that does not exist without O_CREAT, EEXIST for one that does with
-// O_EXCL. A domain with a name may block for seconds while other processes that are in it are
-// stopped, and then ends with ErrTimedOut; so may CreateQP, OpenQP, and making an SRQ in it.
+// OpenXRCD opens a domain. It may block for seconds if the domain has a name and other
+// processes in it are stopped, and ends with ErrTimedOut then; so may CreateQP, OpenQP, and
+// making an SRQ in it. Other errors:
+//
+//   - ErrUnsupported: there is no XRC, or no domain can be shared as FD asks.
+//   - ErrInvalidParam: the descriptor is of no file or directory.
+//   - The unix error EAGAIN: the domain does not exist, and O_CREAT is not set.
+//   - The unix error EEXIST: the domain exists, and O_EXCL is set.
 func (c *Context) OpenXRCD(attr XRCDInitAttr) (*XRCD, error) {
 	const op = "open XRC domain"
 	if attr.FD < PrivateXRCD {

@@ -46,11 +46,11 @@
 //
 // # Failure
 //
-// The first failed completion of a QP fails its EP: the operation gets the status
-// of the cause, and so does a flush; other operations behind it get
-// StatusCanceled, or the cause if that was the connection (reset, no answer, no
-// receive buffer) or what the peer has done. A bad remote key, range or right is such a
-// failure, on the initiator's EP and, by an asynchronous event, ErrIO on the target's.
+// The first failed completion of a QP fails its EP. The operation gets the status
+// of the cause, and so does a flush. Other operations behind it get the cause if that
+// was the connection (reset, no answer, no receive buffer) or what the peer has done,
+// and StatusCanceled otherwise. A bad remote key, range or right is such a failure on
+// the initiator's EP; on the target's EP it is ErrIO, by an asynchronous event.
 //
 // Such an event and completions come by different ways. What the device has flushed, with
 // no failed work request before it, ends when the event is there, or after a second with

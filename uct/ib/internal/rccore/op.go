@@ -306,9 +306,10 @@ func (e *EP) take(o *op) {
 	}
 }
 
-// opStatus is the status of an op that ended with st on an EP that has failed or
-// was closed: flushed ones get the cause if it was the connection or a fault that no
-// operation of the EP has made, or if they are a flush, which speaks for everything before it.
+// opStatus is the status of an op that ended with st on an EP that has failed or was
+// closed. An op that the device has flushed gets the cause in two cases: the cause was the
+// connection, or a fault that no operation of the EP has made; or the op is a flush, whose
+// status stands for everything before it.
 func (e *EP) opStatus(kind opKind, st ucs.Status) ucs.Status {
 	if st != ucs.StatusCanceled || e.cause == ucs.StatusOK {
 		return st

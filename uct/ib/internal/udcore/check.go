@@ -6,9 +6,10 @@ import (
 	"github.com/gucx/gucx/uct/ib/internal/dgram"
 )
 
-// Check implements uct.Checker: an idle EP sends a packet without a message, which Progress
-// of the peer acknowledges as any other, and which is repeated until the peer counts as dead;
-// an EP that waits for acknowledgements asks for them. One that has sent nothing connects.
+// Check implements uct.Checker. An idle EP sends a packet without a message. Progress of the
+// peer acknowledges it as any other; until then the packet is repeated, up to the time after which
+// the peer counts as dead. An EP that waits for acknowledgements asks for them. One that has sent
+// nothing connects.
 func (e *EP) Check(c *uct.Completion) (pending bool, err error) {
 	if e.err == nil && e.c.gone {
 		e.it.fail(e.c, ucs.StatusPeerClosed, nil)
