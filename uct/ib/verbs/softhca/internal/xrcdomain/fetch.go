@@ -1,6 +1,7 @@
 package xrcdomain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -15,7 +16,8 @@ import (
 
 // fetch takes the descriptor of the directory from a member; -1 if there is none.
 //
-// Errors: ucs.ErrTimedOut (there are members, none answers), system calls.
+// Errors: ucs.ErrTimedOut (there are members, none answers), system calls, unix.EMFILE also where
+// a member has answered and there was no room for the descriptor.
 func fetch(id inode) (int, error) {
 	for end := time.Now().Add(answerTimeout); ; time.Sleep(hedgePause) {
 		fd, busy, err := ask(id)
@@ -53,6 +55,9 @@ func ask(id inode) (fd, busy int, err error) {
 	}
 	if fd := r.wait(answerTimeout); fd >= 0 {
 		return fd, busy, nil
+	}
+	if r.failed != nil {
+		return -1, busy, r.failed
 	}
 	if r.pending > 0 {
 		return -1, busy, fmt.Errorf("%w: %d members, none answers", ucs.ErrTimedOut, r.pending)
@@ -92,20 +97,25 @@ func (d *dialer) close() {
 	}
 }
 
-// answer is what a member gave: a descriptor, or -1.
-type answer struct{ fd int }
+// answer is what a member gave: a descriptor, or -1. err says that it gave one which this process
+// could not take.
+type answer struct {
+	fd  int
+	err error
+}
 
 // requests are those to members that are under way.
 type requests struct {
 	conns   []*net.UnixConn
 	pending int
+	failed  error       // of an answer
 	answers chan answer // room for all, so that none blocks
 }
 
 func (r *requests) add(conn *net.UnixConn) {
 	r.conns = append(r.conns, conn)
 	r.pending++
-	go func() { r.answers <- answer{receive(conn)} }()
+	go func() { r.answers <- receive(conn) }()
 }
 
 // wait returns the first descriptor that comes; -1 when all have answered, or after d.
@@ -119,6 +129,7 @@ func (r *requests) wait(d time.Duration) int {
 			if a.fd >= 0 {
 				return a.fd
 			}
+			r.failed = cmp.Or(r.failed, a.err)
 		case <-limit.C:
 			return -1
 		}
@@ -139,21 +150,27 @@ func (r *requests) abandon() {
 }
 
 // receive reads the answer of a member and closes conn.
-func receive(conn *net.UnixConn) int {
+func receive(conn *net.UnixConn) answer {
 	defer func() { _ = conn.Close() }()
 	if sameUser(conn) != nil {
-		return -1
+		return answer{fd: -1}
 	}
 	buf, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
 	n, oobLen, flags, _, err := conn.ReadMsgUnix(buf, oob)
 	fds := descriptors(oob[:max(oobLen, 0)]) // also an error may bring some
-	if err == nil && n == 1 && buf[0] == layoutVersion && len(fds) == 1 && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 {
-		return fds[0]
+	if err == nil && n == 1 && buf[0] == layoutVersion && flags&unix.MSG_TRUNC == 0 {
+		cut := flags&unix.MSG_CTRUNC != 0
+		switch {
+		case len(fds) == 1 && !cut:
+			return answer{fd: fds[0]}
+		case len(fds) == 0 && cut: // the kernel had no place for it
+			return answer{-1, os.NewSyscallError("recvmsg", unix.EMFILE)}
+		}
 	}
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
-	return -1
+	return answer{fd: -1}
 }
 
 // descriptors returns all that are in control data.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -75,6 +76,50 @@ func TestFetch_FullBacklog(t *testing.T) {
 	fd, busy, err = ask(id)
 	require.NoError(t, err)
 	assert.Equal(t, []int{-1, 0}, []int{fd, busy})
+}
+
+// identifyPath is identify of a file.
+func identifyPath(path string) (inode, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return inode{}, err
+	}
+	defer func() { _ = f.Close() }()
+	return identify(int(f.Fd()))
+}
+
+// TestFetch_NoRoomForTheDescriptor: a member that has given the directory is one, also where this
+// process has no descriptor left to take it by, so that no second directory is made.
+func TestFetch_NoRoomForTheDescriptor(t *testing.T) {
+	path := domainFile(t)
+	id, err := identifyPath(path)
+	require.NoError(t, err)
+	startMember(t, path)
+	for _, room := range []bool{true, false} {
+		dial := dialer{fd: -1}
+		conn, err := dial.dial(id, 0)
+		require.NoError(t, err)
+		dial.close()
+		var was, limit unix.Rlimit
+		require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+		limit = was
+		if !room {
+			limit.Cur = 3
+		}
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		r := requests{answers: make(chan answer, 1)}
+		r.add(conn)
+		fd := r.wait(testenv.Watchdog)
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+		require.Zero(t, r.pending)
+		if room {
+			require.NoError(t, r.failed)
+			require.NoError(t, unix.Close(fd))
+			continue
+		}
+		assert.Equal(t, -1, fd)
+		assert.ErrorIs(t, r.failed, unix.EMFILE)
+	}
 }
 
 func TestOpen_NoDirectory(t *testing.T) {
