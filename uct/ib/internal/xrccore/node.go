@@ -1,6 +1,7 @@
 package xrccore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -123,19 +124,21 @@ type completions struct {
 	f Filter
 }
 
-// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. 0
-// means that the queue is empty, and not that nothing of a batch is to be told: a caller waits
-// for an event then.
-func (q *completions) Poll(wc []verbs.WC) int {
-	for {
-		count := q.CQProvider.Poll(wc)
+// Poll implements rccore.Poller: QPN and ID are those of the EP, and not of the initiator. Fewer
+// than there is room for mean that the queue was empty, and not that nothing of a batch is to be
+// told: a caller waits for an event then, or ends the receives of a queue that was stopped.
+func (q *completions) Poll(wc []verbs.WC) (kept int) {
+	for kept < len(wc) {
+		room := wc[kept:]
+		count := q.CQProvider.Poll(room)
 		if count <= 0 {
-			return count
+			return cmp.Or(kept, count)
 		}
-		if kept := q.filter(wc[:count]); kept > 0 {
-			return kept
+		if kept += q.filter(room[:count]); kept > 0 && count < len(room) {
+			break // it was empty
 		}
 	}
+	return kept
 }
 
 // filter moves those of which there is something to be told to the front.

@@ -40,6 +40,35 @@ func TestStop_TakesWhatCame(t *testing.T) {
 	})
 }
 
+// TestStop_BehindWhatIsNotTold: completions of which nothing is told, of an initiator that was
+// connected again, do not pass for an empty queue: what has come behind them is received.
+func TestStop_BehindWhatIsNotTold(t *testing.T) {
+	cfg := inDomain(Config{Config: rccore.Config{MaxPoll: 2}})
+	a, b := connected(t, softhca.FabricShm, cfg)
+	q := b.newQueue(t, 4, 64)
+	for i := range 3 {
+		q.post(t, i)
+	}
+	c := a.attach(t, q.Number())
+	first := a.send(t, c, 0, 8, 1)
+	until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
+	in := b.ep.path.via
+	until(t, func() bool { return in.head == in.tail }, a, b)
+	require.NoError(t, b.ep.AMShort(testAM, 0, nil))
+	in.epoch++ // what is on its way is of the connection before
+	for i := range 2 {
+		s := a.send(t, c, 0, 8, byte(2+i))
+		until(t, func() bool { return s.ended }, a)
+	}
+	require.NoError(t, ucs.AwaitUse(q.Stop))
+	until(t, func() bool { return len(q.got) == 3 }, b)
+	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusOK, ucs.StatusOK}, q.status)
+	in.head = in.tail
+	b.ep.path.e.Canceled() // which nobody tells of
+	require.NoError(t, c.Detach())
+	require.NoError(t, q.Close())
+}
+
 // TestRecall_OnceAndInOrder: a sender that takes back what was not received, and sends from
 // there on again, as the receiver's count says, has everything received once, in order.
 func TestRecall_OnceAndInOrder(t *testing.T) {
