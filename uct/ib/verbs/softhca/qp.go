@@ -32,7 +32,7 @@ type queuePair struct {
 	entry   *qpEntry // ours, in the table that peers read
 
 	domain  *xrcDomain                // of an XRC target; else nil
-	refs    int                       // of this device to an XRC target; under hca.mu
+	refs    int                       // of this device to an XRC target, -1 when it is being destroyed; under hca.mu
 	serial  uint32                    // of a target in a shared domain: xrcdomain.View.Serial
 	epoch   uint32                    // of a target in a shared domain: stateWord.epoch, see sync; under driving
 	next    atomic.Pointer[queuePair] // of targets in shared domains: see targetTable
@@ -366,6 +366,12 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	if last, err := h.dropRef(qp); !last {
 		return err
 	}
+	h.destroy(qp, peer)
+	return nil
+}
+
+// destroy ends a QP that was connected to a device, and that nobody refers to any more.
+func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	qp.halt()
 	qp.setState(verbs.QPStateReset)
 	if qp.receivesShared() {
@@ -381,10 +387,9 @@ func (h *hca) DestroyQP(qpn uint32) error {
 	h.mu.Unlock()
 	h.quarantine.put(inside, 0, func() {
 		h.mu.Lock()
-		h.qpIDs.give(qpn % maxQP)
+		h.qpIDs.give(qp.handle % maxQP)
 		h.mu.Unlock()
 	})
-	return nil
 }
 
 // hideQP takes a QP out of the tables. driving is held.

@@ -120,7 +120,7 @@ func (h *hca) openPrivate(d *xrcDomain, qpn uint32) (handle uint32, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	qp := h.qps.find(qpn)
-	if qp == nil || qp.domain != d || qp.refs == 0 {
+	if qp == nil || qp.domain != d || qp.refs <= 0 {
 		return 0, fmt.Errorf("target %#x is not in the domain: %w", qpn, ucs.ErrInvalidParam)
 	}
 	qp.refs++
@@ -172,7 +172,10 @@ func (h *hca) dropRef(qp *queuePair) (last bool, err error) {
 	defer h.mu.Unlock()
 	qp.domain.users--
 	qp.refs--
-	return last || qp.refs == 0 && !qp.isShared(), nil
+	if last = last || qp.refs == 0 && !qp.isShared(); last {
+		qp.refs = -1 // nobody else drops it
+	}
+	return last, nil
 }
 
 // isShared reports whether the QP is a target in a domain that other devices can be in.

@@ -194,6 +194,25 @@ func TestTarget_OfAnotherMember(t *testing.T) {
 	s.posts = nil
 }
 
+// A target that is being destroyed is dropped by nobody else meanwhile: its number would be given
+// back twice, and then to two QPs.
+func TestTarget_DroppedOnce(t *testing.T) {
+	s := newSharedSiege(t)
+	s.begin(t)
+	defer s.end()
+	d := s.qps[xrcTarget].q.domain
+	handle, _, err := s.h.CreateTarget(d.xrcdn)
+	require.NoError(t, err)
+	qp, live := s.h.qps.find(handle), s.h.qpIDs.live()
+	last, err := s.h.dropRef(qp)
+	require.NoError(t, err)
+	require.True(t, last)
+	s.h.failTargets(gidWords(s.peers[1].gid)) // a device goes meanwhile
+	assert.Equal(t, live, s.h.qpIDs.live())
+	s.h.destroy(qp, qp.peer())
+	assert.Equal(t, live-1, s.h.qpIDs.live())
+}
+
 // A notice that the initiator was refused is of one connection: one that comes late, behind a RESET and
 // another connection, leaves that alone.
 func TestFault_OfFormerConnection(t *testing.T) {
