@@ -166,6 +166,7 @@ func (h *hca) ModifyQP(qpn uint32, attr *verbs.QPAttr, mask verbs.QPAttrMask) er
 	err := qp.modify(attr, mask)
 	if mask&verbs.QPMaskState != 0 && attr.State == verbs.QPStateReset {
 		h.awaitPeer(peer)
+		qp.takeArrived()
 	}
 	return err
 }
@@ -377,10 +378,18 @@ func (h *hca) destroy(qp *queuePair, peer [2]uint64) {
 	if qp.receivesShared() {
 		qp.abandon() // see reset
 	}
-	h.hideQP(qp)
+	if qp.domain == nil {
+		h.hideQP(qp)
+	}
 	qp.detach()
 	qp.resume()
 	inside := h.awaitPeer(peer)
+	if qp.domain != nil {
+		qp.takeArrived()
+		h.driving.lock()
+		h.hideQP(qp)
+		h.driving.unlock()
+	}
 
 	h.mu.Lock()
 	qp.countUsers(-1)

@@ -232,6 +232,21 @@ func (qp *queuePair) setShared(to verbs.QPState) bool {
 // writes to the directory all the time cannot keep others in a loop.
 const stateTries = 1 << 10
 
+// takeArrived takes in what has come over an XRC target that receives no more, and before it is
+// connected to somebody else, or nobody knows to whom it was: senders hold it for complete.
+func (qp *queuePair) takeArrived() {
+	h := qp.hca
+	if qp.domain == nil || h.port == nil {
+		return
+	}
+	h.driving.lock()
+	defer h.driving.unlock()
+	for _, l := range *h.inbound.Load() {
+		for end := l.req.ctl.tail.Load(); int64(end-l.req.head) > 0 && l.drainRequests(); {
+		}
+	}
+}
+
 // tellMembers has the other devices that refer to a target look at its entry, which is in ERR.
 // Those of processes that are stopped look when they go on.
 func (h *hca) tellMembers(d *xrcDomain, e *qpEntry, t verbs.EventType) {
