@@ -32,6 +32,7 @@ func (e *EP) tellPeer() error {
 	if !e.sendDisconnect() {
 		return e.stop()
 	}
+	e.leaveSoon()
 	return nil
 }
 
@@ -69,7 +70,8 @@ func (e *EP) stop() error {
 func (e *EP) leaveInTime() {
 	switch {
 	case e.leaveBy.IsZero():
-	case time.Now().Before(e.leaveBy):
+	case time.Now().Before(e.leaveBy),
+		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for other EPs, which leave in time
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
 		e.leaveBy, e.noticePending = time.Time{}, false
