@@ -55,18 +55,18 @@ func TestImplicit_Atomics(t *testing.T) {
 		clear(p.b.mem.Bytes())
 		addr, key := p.b.mem.Addr(), p.a.key
 		old, swapped, other := make([]uint64, n), make([]uint64, n), make([]uint64, n)
+		wantOld, wantSwapped, wantOther := make([]uint64, n), make([]uint64, n), make([]uint64, n)
 		for i := range n {
 			require.NoError(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 3, &old[i], addr, key))
 			require.NoError(t, p.a.ep.AtomicCSwapImplicit(8, uint64(i), uint64(i+1), &swapped[i], addr+8, key))
 			require.NoError(t, p.a.ep.AtomicFetchImplicit(uct.AtomicOr, 4, 1<<(i%31), &other[i], addr+20, key))
 			require.NoError(t, p.a.ep.Fence())
+			wantOld[i], wantSwapped[i], wantOther[i] = uint64(3*i), uint64(i), uint64(1)<<min(i, 31)-1
 		}
 		require.NoError(t, p.flush())
-		for i := range n {
-			assert.EqualValues(t, 3*i, old[i])
-			assert.EqualValues(t, i, swapped[i])
-			assert.EqualValues(t, uint64(1)<<min(i, 31)-1, other[i])
-		}
+		assert.Equal(t, wantOld, old)
+		assert.Equal(t, wantSwapped, swapped)
+		assert.Equal(t, wantOther, other)
 		assert.EqualValues(t, n, p.word(8, 8))
 		assert.ErrorIs(t, p.a.ep.AtomicFetchImplicit(uct.AtomicAdd, 8, 1, nil, addr, key), ucs.ErrInvalidParam)
 		assert.ErrorIs(t, p.a.ep.AtomicCSwapImplicit(8, 0, 1, &old[0], addr, nil), ucs.ErrInvalidRKey)

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -159,9 +160,7 @@ func (x *survivor) nothingLeft(t *testing.T) {
 	for range 100 {
 		x.step()
 	}
-	for i, b := range x.mem.Bytes() {
-		require.EqualValues(t, closedByte, b, "written at %d", i)
-	}
+	require.Len(t, x.mem.Bytes(), bytes.Count(x.mem.Bytes(), []byte{closedByte}), "written late")
 	require.Zero(t, x.w.granted)
 	require.Zero(t, inUse(x.w))
 	require.Zero(t, x.w.remote.Len())

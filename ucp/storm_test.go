@@ -106,9 +106,7 @@ func (s *storm) newRegion(t *testing.T, i int) *stormRegion {
 }
 
 func fill(b []byte, v byte) {
-	for i := range b {
-		b[i] = v
-	}
+	copy(b, bytes.Repeat([]byte{v}, len(b)))
 }
 
 // check finds bytes that somebody wrote who must not.
