@@ -229,8 +229,8 @@ const (
 	thoroughLen = 1 << 20
 )
 
-// verifyMessages sends more of them, with another pattern, of which every byte is
-// checked where they arrive.
+// verifyMessages sends more of them, but no more than were measured, with another pattern,
+// of which every byte is checked where they arrive.
 func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) error {
 	if err := r.finish(ctx, l); err != nil {
 		return err
@@ -245,7 +245,7 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	if err := l.thorough(t, size); err != nil {
+	if err := l.thorough(t, min(max(thoroughLen/size, 1), r.Plan.Iterations)); err != nil {
 		return err
 	}
 	if err := r.drive(ctx, nil); err != nil {
@@ -254,9 +254,8 @@ func (r *Runner) verifyMessages(ctx context.Context, l *lane, t Test, size int) 
 	return r.finish(ctx, l)
 }
 
-// thorough runs the operations that are looked at byte by byte.
-func (l *lane) thorough(t Test, size int) error {
-	most := max(thoroughLen/size, 1)
+// thorough runs the operations that are looked at byte by byte, at most as many as said.
+func (l *lane) thorough(t Test, most int) error {
 	if t.Stream() {
 		return l.more(min(thoroughStream, most))
 	}
