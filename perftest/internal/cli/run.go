@@ -213,9 +213,11 @@ func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Recor
 	return &about, r.Count(ctx, c, records)
 }
 
-// pinned runs f on a thread bound to the initiator's processor, with all other
-// threads of this process kept off it where there is another.
+// pinned runs f on a thread of its own, bound to the initiator's processor where there is
+// one, with all other threads of this process kept off it where there is another.
 func (j *job) pinned(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if len(j.cpus) == 0 {
 		return f()
 	}
@@ -227,8 +229,6 @@ func (j *job) pinned(f func() error) error {
 	if len(rest) == 0 {
 		rest = allowed
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	// The next line of a batch has all processors again. Best effort: they were
 	// allowed before.
 	defer func() { _ = affinity.Process(allowed) }()

@@ -3,6 +3,7 @@ package layers
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -26,8 +27,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newSession returns a session whose target is a goroutine.
+// newSession returns a session whose target is a goroutine. The two spin and take turns: with
+// one processor a turn is a switch of goroutines; with more, each holds a thread, and a turn
+// waits for the kernel's time slices where others want the processors, too.
 func newSession(t *testing.T, set layer.Set) *session.Session {
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	served := make(chan error, 1)

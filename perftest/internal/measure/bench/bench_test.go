@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,11 @@ var clock = func() *tick.Clock {
 	return c
 }()
 
-// newRunner returns a runner of plan whose target is a goroutine.
+// newRunner returns a runner of plan whose target is a goroutine, for a test that has a
+// thread of its own as where figures count.
 func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *Runner {
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	a, b, err := oob.Pipe()
 	require.NoError(t, err)
 	served := make(chan error, 1)
