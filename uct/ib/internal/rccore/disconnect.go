@@ -49,12 +49,12 @@ func (e *EP) sendDisconnect() bool {
 
 // leaveSoon bounds what a closed EP waits for.
 func (e *EP) leaveSoon() {
-	e.leaveBy = time.Now().Add(disconnectLimit)
+	e.leaveBy = time.Now().Add(e.it.leaveLimit)
 	e.it.raise(attnBacklog)
 }
 
 // stop ends what is in flight of an EP that takes nothing more. On a queue that others use
-// that is left to the device, until the iface is closed and disconnectLimit is over.
+// that is left to the device, until the iface is closed and leaveLimit is over.
 func (e *EP) stop() error {
 	if !e.link.Shared() {
 		return e.link.ToERR()

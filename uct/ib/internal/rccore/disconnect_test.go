@@ -12,11 +12,15 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
+// leaveSlowly has EPs that are closed from now on wait for their peers, however slow the machine is.
+func (s *side) leaveSlowly() { s.it.core.leaveLimit = time.Minute }
+
 // TestClose_ThePeerIsTold: the peer of an EP that is closed in order learns of it, before
 // its own work requests to the QP that is gone could time out.
 func TestClose_ThePeerIsTold(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, ba := over.pair(t, Config{})
+		a.leaveSlowly()
 		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
 		require.NoError(t, ab.Close())
 		until(t, func() bool { return a.it.core.closing.Len() == 0 }, a) // b does nothing for that
@@ -39,6 +43,7 @@ func TestClose_ThePeerIsTold(t *testing.T) {
 func TestClose_MessagesBeforeTheEndArrive(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, ab, _ := over.pair(t, Config{})
+		a.leaveSlowly()
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
 		const n = 20
@@ -66,6 +71,7 @@ func TestClose_BothAtOnce(t *testing.T) {
 func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b, _, _ := over.pair(t, Config{})
+		a.leaveSlowly()
 		_, _ = join(t, a, b)
 		require.NoError(t, a.it.Close())
 		until(t, func() bool { return len(b.errs) == 2 }, b)
@@ -80,6 +86,7 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const n = 4
 		a, b, ab, _ := over.pair(t, Config{TxDepth: n})
+		a.leaveSlowly()
 		got := &counter{t: t}
 		require.NoError(t, b.it.SetAMHandler(0, got))
 		for i := range uint64(n) {
@@ -101,6 +108,7 @@ func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
 		const eps = 3 * leaseStep
 		md := over.newMD(t)
 		a, b := over.newSide(t, md, Config{TxCQDepth: 2 * leaseStep}), over.newSide(t, md, Config{})
+		a.leaveSlowly()
 		for range eps {
 			join(t, a, b)
 		}

@@ -78,6 +78,8 @@ type Iface struct {
 	closing base.List[*EP] // closed EPs whose work requests are in flight
 	closed  bool
 
+	leaveLimit time.Duration // disconnectLimit; tests of what comes before it set more
+
 	asyncMu sync.Mutex
 	async   []qpFault // what the device reported, until Progress looks
 }
@@ -107,6 +109,7 @@ const maxScratch = 1 << 10
 func (it *Iface) prepare() {
 	it.MaxInline = min(int(it.cfg.TxMaxInline), maxScratch)
 	it.Moderation = uint64(it.cfg.Moderation)
+	it.leaveLimit = disconnectLimit
 	it.sges = make([]verbs.SGE, 0, it.cfg.TxMaxSGE)
 	it.wc = make([]verbs.WC, it.cfg.MaxPoll)
 	it.put[0].Opcode = verbs.OpRDMAWrite
