@@ -1,7 +1,9 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 // TestMessages_AnswerToNoAtomic: a peer cannot end a message, whose data is being sent, as
@@ -180,3 +184,41 @@ func TestMessages_LongKeys(t *testing.T) {
 	assert.LessOrEqual(t, most, 2*(victimWindow+reserve))
 	x.allEnd()
 }
+
+// TestMessages_LaterVersion: an active message that this version does not know fails the connection
+// that it names, on both sides, and says why.
+func TestMessages_LaterVersion(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("one worker")
+		}
+		p.both()
+		a, b := p.a.ep, p.b.ep
+		for _, x := range []*EP{a, b} {
+			require.NoError(t, p.finish(x.TagSend(1, nil, nil)))
+		}
+		p.idle()
+		for _, short := range []bool{true, false} {
+			msg := packer(binary.LittleEndian.AppendUint64(nil, a.link.conn.RemoteEP()))
+			if short {
+				msg = msg[:wire.NameLen-1]
+			}
+			bad := p.b.w.stats.badMessages.Load()
+			_, err := a.lane(wireup.AM).AM.AMBcopy(uct.MaxAMID, msg)
+			require.NoError(t, err)
+			p.until(func() bool { return p.b.w.stats.badMessages.Load() > bad })
+			require.Equal(t, short, b.Err() == nil)
+		}
+		require.ErrorIs(t, b.Err(), ucs.ErrUnsupported)
+		require.ErrorContains(t, b.Err(), "active message 31, of a later version")
+		p.until(func() bool { return a.Err() != nil })
+		if strings.HasSuffix(t.Name(), "/tcp") { // elsewhere the end of the lane may be seen before the notice
+			require.ErrorContains(t, a.Err(), "failed at the peer, unsupported operation")
+		}
+	})
+}
+
+// packer is a message as it is.
+type packer []byte
+
+func (p packer) Pack(dst []byte) int { return copy(dst, p) }

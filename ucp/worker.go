@@ -234,6 +234,7 @@ func (w *Worker) setHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMAnswer, uct.AMHandlerFunc(w.handleAnswer)),
 		i.SetAMHandler(wire.AMNotify, uct.AMHandlerFunc(w.handleNotify)),
 		w.setMessageHandlers(i),
+		w.setUnknown(i),
 	)
 }
 

@@ -80,7 +80,8 @@ func TestUnpackAddress_Refuses(t *testing.T) {
 		{"a short header", good[:addrHeader-1]},
 		{"another magic", edit(0, 'X')},
 		{"version 1", edit(1, 1)},
-		{"a later version", edit(1, 3)},
+		{"a later version", edit(1, addrVersion+1)},
+		{"an earlier version", edit(1, addrVersion-1)},
 		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, 8)...), good[addrHeader:]...)},
 		{"too many memory domains", edit(addrHeader, MaxMDs+1)},
 		{"a component number that is not known", edit(md, 15<<4|1)},
@@ -133,7 +134,7 @@ func TestAddress_Golden(t *testing.T) {
 	b, err := a.Pack()
 	require.NoError(t, err)
 	want := strings.Join([]string{
-		"57 02", "08 07 06 05 04 03 02 01",
+		"57 03", "08 07 06 05 04 03 02 01",
 		"02",                                  // memory domains
 		"41 06 66 61 62 72 69 63",             // ib with 1 device, "fabric"
 		"01 07 66 6f 72 65 69 67 6e",          // "foreign" with 1 device
