@@ -30,6 +30,7 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMData, uct.AMHandlerFunc(w.handleData)),
 		i.SetAMHandler(wire.AMPutDone, w.handleControl((*Worker).handlePutDone)),
 		i.SetAMHandler(wire.AMAck, w.handleControl((*Worker).handleAck)),
+		i.SetAMHandler(wire.AMWithdraw, w.handleControl((*Worker).handleWithdraw)),
 		i.SetAMHandler(wire.AMCredit, w.handleControl((*Worker).handleCredit)),
 	)
 }

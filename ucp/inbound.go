@@ -162,7 +162,7 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 	w.remote.Remove(r.remote)
 	r.remote = 0
 	st := c.Status()
-	if st == ucs.StatusCanceled && !r.msg.acked {
+	if st == ucs.StatusCanceled && !r.msg.acked && r.flags&reqCanceling == 0 {
 		st = ucs.StatusOK // the peer has dropped it, which is nothing to its sender
 	}
 	r.comp.Complete(st)

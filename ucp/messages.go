@@ -39,6 +39,7 @@ type messages struct {
 	waiting int         // sends in EP.waiting: the next one goes behind them
 	inbound *inbound    // messages of which a part has come, the oldest first
 	kept    tagList     // tagged messages that have come and were not received
+	rndv    *announced  // messages that were announced and are kept, the latest first
 	closed  bool        // the EP has gone, or has others
 	next    *messages   // of those that have gone and have left messages,
 	prev    *messages   // in the order in which they went

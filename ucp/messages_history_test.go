@@ -280,13 +280,16 @@ func (x *talk) tagCancel() {
 	}
 }
 
-// sendCancel cancels the latest send, if that is not posted. It was not sent then.
+// sendCancel cancels the latest send, if that is not posted, nor announced. It was not sent then.
 func (x *talk) sendCancel() {
 	if len(x.sends) == 0 {
 		return
 	}
 	s := x.sends[len(x.sends)-1]
 	isIt := func(other *sentMessage) bool { return other == s }
+	if s.req.waitsForReceive() { // withdrawn messages have a model of their own
+		return
+	}
 	if (slices.Contains(x.tags, s) || slices.Contains(x.active, s)) && s.req.Cancel() {
 		require.ErrorIs(x.rt, s.req.take(), ucs.ErrCanceled)
 		x.sends = x.sends[:len(x.sends)-1]

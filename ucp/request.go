@@ -85,7 +85,7 @@ const (
 	reqTruncated                      // of one that is longer than the buffer
 	reqTells                          // onDone is to be called: the caller has the request
 	reqTyped                          // a receive into data that is not in one piece
-	reqCanceling                      // ends with ErrCanceled when the queue of the transport gives it back
+	reqCanceling                      // ends with ErrCanceled when the queue of the transport, or the peer, gives it back
 	reqDecided                        // a transfer that has failed and is not repeated
 	reqUnreached                      // the lane that is left has no key for the memory of the message
 	reqReceived                       // a receive that its message has ended and nothing else knows of
@@ -250,8 +250,14 @@ func (r *Request) Release() {
 
 // Cancel ends an operation of which nothing was posted yet with StatusCanceled and
 // reports whether it did. An operation that the transport has begun cannot be
-// canceled, nor can a flush or a close.
+// canceled, nor can a flush or a close. A message whose data waits here until the peer
+// receives it is asked back: Cancel reports false, the buffer stays gucx's, and the
+// request ends when the peer has answered, with ErrCanceled unless a receive was first.
 func (r *Request) Cancel() bool {
+	if r.waitsForReceive() {
+		r.withdraw()
+		return false
+	}
 	if r.Done() || r.stage.stop == nil || !r.stage.stop(r) {
 		return false
 	}

@@ -31,12 +31,13 @@ const maxMessage = 1 << 48
 // once.
 type announced struct {
 	e    *EP
-	msgs *messages  // of e when it was announced
-	id   uint64     // the sender's name of the message
-	n    int        // length of the data
-	addr uint64     // of the data at the sender, if there is a key
-	key  []byte     // opens the data; empty if it cannot be got
-	next *announced // in Worker.freeAnnounced
+	msgs *messages // of e when it was announced
+	id   uint64    // the sender's name of the message; 0 if it has withdrawn it
+	n    int       // length of the data
+	addr uint64    // of the data at the sender, if there is a key
+	key  []byte    // opens the data; empty if it cannot be got
+
+	next, prev *announced // in messages.announced; next also in Worker.freeAnnounced
 }
 
 // announcedBy is what an RTS says, whose key must be copied to be kept. The announcement
@@ -55,6 +56,7 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 		w.freeAnnounced = a.next
 	}
 	*a = announcedBy(e, m)
+	a.enlist()
 	return a
 }
 
@@ -72,6 +74,7 @@ func (a *announced) dropLongKey() {
 // free is called when the message is being fetched or was refused, of a record of newAnnounced.
 func (a *announced) free() {
 	w := a.e.w
+	a.delist()
 	*a = announced{next: w.freeAnnounced}
 	w.freeAnnounced = a
 }
@@ -79,6 +82,8 @@ func (a *announced) free() {
 // gone is why the data cannot be had any more; nil if it can.
 func (a *announced) gone(act action) error {
 	switch e := a.e; {
+	case a.id == 0:
+		return e.errorOf(act, errWithdrawn)
 	case e.state == epOpen && e.msgs == a.msgs:
 		return nil
 	case e.state == epOpen: // it has started over
@@ -93,7 +98,7 @@ func (a *announced) gone(act action) error {
 // refuse tells the sender that the data is not wanted, with a status that its request ends
 // with.
 func (a *announced) refuse(st ucs.Status) {
-	if e := a.e; e.state <= epClosing && e.msgs == a.msgs {
+	if e := a.e; a.id != 0 && e.state <= epClosing && e.msgs == a.msgs {
 		e.control(ackControl, a.id, uint64(st))
 	}
 }

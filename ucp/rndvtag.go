@@ -100,6 +100,8 @@ func (u *TagMessage) giveAnnounced(v *tagRecv) {
 // lost is why the data cannot be had any more; StatusOK if it can.
 func (a *announced) lost() ucs.Status {
 	switch e := a.e; {
+	case a.id == 0:
+		return ucs.StatusCanceled
 	case e.err != nil:
 		return e.cause
 	case e.state != epOpen:

@@ -8,8 +8,8 @@ import (
 
 // Wait makes progress until the operation has ended or ctx has, and returns how it
 // ended; the request is then given back. It spins, yields, and then parks. If ctx
-// ends first, its error is returned and the request goes on: wait again, or
-// Release it. ErrClosed if the worker is closed meanwhile.
+// ends first, its error is returned and the request goes on, with its buffer: wait again, or
+// Release it, Cancel it and wait for that, or GiveUp. ErrClosed if the worker is closed meanwhile.
 func (r *Request) Wait(ctx context.Context) error {
 	if r == nil {
 		return nil
@@ -157,8 +157,9 @@ func (w *Worker) Until(ctx context.Context, done func() bool) error {
 
 // GiveUp ends the caller's part of an operation, as the blocking forms do when their context
 // ends: what was not posted is not posted any more, and the buffer is the caller's when it
-// returns. If a transport has the buffer, it waits until that lets go, for ucs.RevokeLimit at
-// most, after which the EP fails with ErrCanceled. The request is given back. Not from a
+// returns. If a transport has the buffer, or a peer may read from it as it was told of the message,
+// it waits until they let go, for ucs.RevokeLimit at most, after which the EP fails with
+// ErrCanceled: a peer that makes progress lets go at once. The request is given back. Not from a
 // callback.
 func (r *Request) GiveUp() {
 	if r.Done() {

@@ -275,10 +275,11 @@ type controlMsg struct {
 }
 
 var (
-	ackControl     = newControl("acknowledgement", wire.AMAck)
-	creditControl  = newControl("credit", wire.AMCredit)
-	putDoneControl = newControl("end of data", wire.AMPutDone)
-	takenControl   = newControl("end of stream data", wire.AMStreamTaken)
+	ackControl      = newControl("acknowledgement", wire.AMAck)
+	creditControl   = newControl("credit", wire.AMCredit)
+	putDoneControl  = newControl("end of data", wire.AMPutDone)
+	takenControl    = newControl("end of stream data", wire.AMStreamTaken)
+	withdrawControl = newControl("withdrawal", wire.AMWithdraw)
 )
 
 func newControl(name string, am uint8) *controlMsg {

@@ -25,7 +25,8 @@ const (
 	AMActiveShort = 18 // an active message without a header
 	AMStreamRTS   = 20 // the next bytes of a stream, which stay with the sender until the receiver has got them
 	AMStreamTaken = 21 // it has, as many as it says
-	AMUnknown     = 22 // the first of those that this version does not know
+	AMWithdraw    = 22 // the sender wants its announced data back
+	AMUnknown     = 23 // the first of those that this version does not know
 )
 
 // NameBits is how long names of connections are, so that the word of a short active message

@@ -1,0 +1,164 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// announce sends a message whose data stays here until it is received.
+func (p *pair) announce(data []byte) *Request {
+	p.t.Helper()
+	r, err := p.a.ep.TagSend(1, data, nil)
+	require.NoError(p.t, err)
+	require.NotNil(p.t, r)
+	return r
+}
+
+// TestCancel_Announced: a message that nobody receives is given back, and leaves nothing behind.
+func TestCancel_Announced(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		for range 3 {
+			r := p.announce(pattern(rndvLen, 1))
+			p.unexpected(1)
+			require.False(t, r.Cancel())
+			require.False(t, r.Cancel(), "once is enough")
+			require.False(t, r.Done(), "the peer has not answered")
+			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+			p.unexpected(0)
+		}
+		next := p.announce(pattern(rndvLen, 2))
+		buf := make([]byte, rndvLen)
+		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 1, exact, nil, nil)))
+		require.NoError(t, p.finish(next, nil))
+		requireBytes(t, pattern(rndvLen, 2), buf)
+		require.False(t, next.Cancel())
+		require.NoError(t, p.a.ep.Err())
+	})
+}
+
+// TestCancel_AnnouncedHeld: who holds a message that is withdrawn cannot receive it any more.
+func TestCancel_AnnouncedHeld(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		var active *ActiveMessage
+		p.b.w.OnActive(1, func(m *ActiveMessage) { active = m.Keep() })
+		r, err := p.a.ep.SendActive(1, []byte("header"), pattern(rndvLen, 1), nil)
+		require.NoError(t, err)
+		s := p.announce(pattern(rndvLen, 1))
+		p.unexpected(1)
+		p.until(func() bool { return active != nil })
+		tagged, _, ok := p.b.w.TagProbe(1, exact, true)
+		require.True(t, ok)
+		for _, x := range []*Request{r, s} {
+			require.False(t, x.Cancel())
+			require.ErrorIs(t, p.finish(x, nil), ucs.ErrCanceled)
+		}
+		_, err = active.Recv(make([]byte, rndvLen), nil)
+		require.ErrorIs(t, err, ucs.ErrCanceled)
+		require.Equal(t, "header", string(active.Header))
+		active.Release()
+		require.ErrorIs(t, p.finish(tagged.Recv(make([]byte, rndvLen), nil, nil)), ucs.ErrCanceled)
+		require.Nil(t, p.b.from(p).msgs.rndv)
+	})
+}
+
+// TestCancel_AnnouncedGivenUp: a send that is given up waits for the peer's answer, and the EP stays.
+func TestCancel_AnnouncedGivenUp(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		r := p.announce(pattern(rndvLen, 1))
+		p.unexpected(1)
+		p.serve()
+		r.GiveUp()
+		require.NoError(t, p.a.ep.Err())
+	})
+}
+
+// TestCancel_AnnouncedPeerGone: the peer goes while it is asked.
+func TestCancel_AnnouncedPeerGone(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		if p.oneself() {
+			t.Skip("one worker")
+		}
+		p.connect()
+		r := p.announce(pattern(rndvLen, 1))
+		p.unexpected(1)
+		require.False(t, r.Cancel())
+		require.NoError(t, p.b.w.Close())
+		require.Error(t, p.finish(r, nil))
+		require.Error(t, p.a.ep.Err())
+	})
+}
+
+// TestCancel_AnnouncedModel: whatever crosses, a send has ended well if a receive has its message, and
+// with ErrCanceled if none has; those that are received come in order.
+func TestCancel_AnnouncedModel(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		p.connect()
+		p.grown()
+		rapid.Check(t, func(t *rapid.T) { withdrawModel(t, p) })
+	})
+}
+
+// withdrawModel sends, receives and cancels in any order.
+func withdrawModel(t *rapid.T, p *pair) {
+	var sends, receives []*Request
+	var bufs [][]byte
+	send := func() {
+		if len(sends) < 8 {
+			sends = append(sends, p.announce(pattern(rndvLen, len(sends))))
+		}
+	}
+	receive := func() {
+		if len(receives) < 8 {
+			bufs = append(bufs, make([]byte, rndvLen))
+			r, err := p.b.w.TagRecv(bufs[len(bufs)-1], 1, exact, nil, nil)
+			require.NoError(t, err)
+			receives = append(receives, r)
+		}
+	}
+	for _, what := range rapid.SliceOfN(rapid.IntRange(0, 9), 1, 40).Draw(t, "steps") {
+		switch {
+		case what < 2:
+			send()
+		case what < 4:
+			receive()
+		case what < 7:
+			p.a.w.Progress()
+		case what < 9:
+			p.b.w.Progress()
+		case len(sends) > 0:
+			sends[rapid.IntRange(0, len(sends)-1).Draw(t, "which")].Cancel()
+		}
+	}
+	for _, r := range sends { // what has no receive must not stay for the next case
+		r.Cancel()
+	}
+	var came []int
+	for i, r := range sends {
+		switch err := p.finish(r, nil); {
+		case err == nil:
+			came = append(came, i)
+		case !errors.Is(err, ucs.ErrCanceled):
+			t.Fatal(err)
+		}
+	}
+	for i, r := range receives {
+		if i < len(came) {
+			require.NoError(t, p.finish(r, nil))
+			assert.Equal(t, pattern(rndvLen, came[i]), bufs[i])
+			continue
+		}
+		require.True(t, r.Cancel(), "no message is left for it")
+		r.Release()
+	}
+	require.LessOrEqual(t, len(came), len(receives))
+	require.NoError(t, p.a.ep.Err())
+}
