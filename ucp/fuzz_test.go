@@ -54,7 +54,7 @@ func (m *hostileMsg) unpack(b []byte) []byte {
 	if len(b) < 4 {
 		return nil
 	}
-	m.id, m.how = b[0]%(wire.AMActiveShort+1), b[1]
+	m.id, m.how = b[0]%(wire.AMWithdraw+1), b[1]
 	n := min(int(binary.LittleEndian.Uint16(b[2:])), len(b)-4)
 	m.body = slices.Clone(b[4 : 4+n])
 	return b[4+n:]
@@ -67,9 +67,10 @@ func (m hostileMsg) append(b []byte) []byte {
 }
 
 // nameAt is where a message has the receiver's name of the connection.
-var nameAt = [wire.AMActiveShort + 1]int{
+var nameAt = [wire.AMWithdraw + 1]int{
 	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
 	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
+	wire.AMStreamRTS: 8,
 }
 
 // address puts names into the message as the input says. That of a request follows the
@@ -286,6 +287,7 @@ func messageSeeds() (seeds [][]byte) {
 	for _, id := range []uint8{wire.AMTagRTS, wire.AMActiveRTS} {
 		announce, next := hostileMsg{id, namesEP, rts(hostileID, 80, 6)}, hostileMsg{wire.AMData, namesEP | namesRequest | 3<<2, frag(0, 0)}
 		add(announce, next, next, announce)
+		add(announce, hostileMsg{wire.AMWithdraw, namesEP, (&wire.Control{ID: 6}).Append(nil)}, announce)
 		add(hostileMsg{id, namesEP, rts(hostileID, maxMessage, 6)}, next)
 	}
 	add(hostileMsg{wire.AMActiveShort, namesEP, append(head(hostileID)[:wire.WordLen], data...)})
