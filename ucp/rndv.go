@@ -37,7 +37,7 @@ type announced struct {
 	addr uint64    // of the data at the sender, if there is a key
 	key  []byte    // opens the data; empty if it cannot be got
 
-	next, prev *announced // in messages.announced; next also in Worker.freeAnnounced
+	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
 }
 
 // announcedBy is what an RTS says, whose key must be copied to be kept. The announcement
