@@ -67,12 +67,17 @@ func TestPutNotify_Many(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.connect()
 		const n, size = 200, 256
-		late := 0
+		var all []byte
+		for i := range n {
+			all = append(all, pattern(size, i)...)
+		}
+		fenced := false // the put behind the fence has been seen
 		seen := p.b.note(func(word uint64) {
 			got := p.b.mem.Bytes()[word*size:][:size]
 			assert.Equal(t, pattern(size, int(word)), got, "word %d", word)
-			if p.b.mem.Bytes()[memLen-1] == 1 {
-				late++
+			if !fenced && p.b.mem.Bytes()[memLen-1] == 1 {
+				fenced = true
+				assert.Equal(t, all, p.b.mem.Bytes()[:n*size], "before what comes behind the fence")
 			}
 		})
 		for i := range n {
