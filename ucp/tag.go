@@ -26,8 +26,9 @@ var tagChannel = newChannel("tag send", channel{
 // order in which they are sent. A nil request says that buf is the caller's again; the request of
 // [EP.TagSendSync] says that the message was matched. The data of a message from
 // Config.RndvThresh bytes on, or for which the peer has no room, stays here until there is a
-// receive for it; until then [Request.Cancel] asks for it back. Errors: as [EP.Err]; ErrInvalidParam if OpParams.Mem does not cover buf;
-// ErrUnsupported if no transport of both sides has active messages.
+// receive for it; until then [Request.Cancel] asks for it back. Errors: as [EP.Err];
+// ErrInvalidParam if OpParams.Mem does not cover buf; ErrUnsupported if no transport of both
+// sides has active messages.
 func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && len(buf) <= m.maxShort {
 		m.credit -= charge(len(buf))

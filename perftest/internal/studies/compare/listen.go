@@ -27,7 +27,7 @@ func freePort() (port int, err error) {
 	for range portTries {
 		port = firstPort + rand.IntN(lastPort-firstPort)
 		var l net.Listener
-		if l, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil {
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
 			return port, l.Close()
 		}
 	}
