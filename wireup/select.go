@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -149,7 +151,7 @@ func evaluate(role Role, local, remote *Address, l, r int, reach Reacher) Candid
 		return c
 	}
 	if ok, why := reach(l, r); !ok {
-		c.Why = "unreachable: " + why
+		c.Why = "unreachable: " + strings.TrimPrefix(why, ucs.ErrUnreachable.Error()+": ")
 		return c
 	}
 	c.Score = Score(role, &local.Resources[l], &remote.Resources[r])

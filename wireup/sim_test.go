@@ -79,7 +79,7 @@ func address(t testing.TB, uuid uint64, names ...string) *Address {
 func reach(a, b *Address) Reacher {
 	return func(l, r int) (bool, string) {
 		if string(a.Resources[l].DeviceAddr) != string(b.Resources[r].DeviceAddr) {
-			return false, "other fabric"
+			return false, ucs.ErrUnreachable.Error() + ": other fabric"
 		}
 		return true, ""
 	}

@@ -60,7 +60,7 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 	announced := func(n int) uint64 { return tell + rndv(n) + announcing }
 	pays := func(n int) bool { return announced(n) <= eager.Time(n) }
 	if !pays(most) {
-		return Threshold{most, fmt.Sprintf("more would hold up what follows; %d ns, %d ns if it is not announced",
+		return Threshold{most, fmt.Sprintf("more would hold up what follows; %d ns, at once %d ns",
 			announced(most)/1000, eager.Time(most)/1000)}
 	}
 	least = max(least, ShortestAnnounced)
@@ -71,7 +71,7 @@ func ThresholdOf(least, most int, eager *Eager, tell uint64, rndv func(n int) ui
 	if below := max(from/2, least); below < from { // it pays at from, and not at below
 		from = crossing(below, from, pays)
 	}
-	return Threshold{from, fmt.Sprintf("%d ns, %d ns if it is not announced", announced(from)/1000, eager.Time(from)/1000)}
+	return Threshold{from, fmt.Sprintf("%d ns, at once %d ns", announced(from)/1000, eager.Time(from)/1000)}
 }
 
 // crossing is the least length found for which pays is true, between one for which it is not

@@ -28,11 +28,11 @@ func TestThreshold_Example(t *testing.T) {
 	rndv := func(n int) uint64 { return got.Time(uint64(n)) }
 	x := ThresholdOf(8000, 32<<10, &eager, 100_000, rndv)
 	assert.Equal(t, 17_000, x.From) // 340 ns at 20 ps for each byte
-	assert.Equal(t, "780 ns, 780 ns if it is not announced", x.Why)
+	assert.Equal(t, "780 ns, at once 780 ns", x.Why)
 	assert.Equal(t, 20_000, ThresholdOf(20_000, 32<<10, &eager, 100_000, rndv).From, "no less than least")
 	x = ThresholdOf(8000, 16<<10, &eager, 100_000, rndv)
 	assert.Equal(t, 16<<10, x.From)
-	assert.Contains(t, x.Why, "more would hold up what follows; 767 ns, 755 ns")
+	assert.Contains(t, x.Why, "more would hold up what follows; 767 ns, at once 755 ns")
 }
 
 // TestThreshold_Pays: at the threshold announcing takes no longer, one byte below it takes longer,
