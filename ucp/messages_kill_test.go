@@ -205,11 +205,12 @@ func chatRole(c *childSide) error {
 
 // chatter is the peer of a survivor.
 type chatter struct {
-	w    *Worker
-	ep   *EP
-	mem  *Mem // messages go out of the first half, and come into the second
-	rng  *rand.Rand
-	reqs []*Request
+	w     *Worker
+	ep    *EP
+	mem   *Mem // messages go out of the first half, and come into the second
+	rng   *rand.Rand
+	sends []*Request // and receives of active messages
+	recvs []*Request // of tags: they wait for answers, which not all questions get
 }
 
 // into is where a message of n bytes goes.
@@ -222,8 +223,20 @@ func (x *chatter) into(n int) ([]byte, *OpParams) {
 
 func (x *chatter) track(r *Request, _ error) {
 	if r != nil {
-		x.reqs = append(x.reqs, r)
+		x.sends = append(x.sends, r)
 	}
+}
+
+// ended takes the requests that have ended out of the list.
+func (x *chatter) ended(list []*Request) (rest []*Request) {
+	for _, r := range list {
+		if r.Done() {
+			_ = r.take()
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	return rest
 }
 
 // turn sends something, and receives.
@@ -232,31 +245,30 @@ func (x *chatter) turn() {
 	for d := x.ep.StreamData(); d != nil; d = x.ep.StreamData() {
 		d.Release()
 	}
-	var rest []*Request
-	for _, r := range x.reqs {
-		if r.Done() {
-			_ = r.take()
-		} else {
-			rest = append(rest, r)
+	x.sends, x.recvs = x.ended(x.sends), x.ended(x.recvs)
+	if len(x.recvs) < chatSlots && x.rng.IntN(4) == 0 {
+		buf, p := x.into(chatMost)
+		if r, _ := x.w.TagRecv(buf, 0, 0, nil, p); r != nil {
+			x.recvs = append(x.recvs, r)
 		}
 	}
-	if x.reqs = rest; len(rest) > 2*chatSlots {
-		return
+	if len(x.sends) <= chatSlots {
+		x.send()
 	}
+}
+
+func (x *chatter) send() {
 	data := x.mem.Bytes()[:chatSizes[x.rng.IntN(len(chatSizes))]]
 	var p *OpParams
 	if x.rng.IntN(2) == 0 {
 		p = &OpParams{Mem: x.mem}
 	}
-	switch x.rng.IntN(5) {
+	switch x.rng.IntN(4) {
 	case 0, 1:
 		x.track(x.ep.SendActive(chatQuestion, nil, data, p))
 	case 2:
 		x.track(x.ep.TagSend(1, data, p))
-	case 3:
-		x.track(x.ep.StreamSend(data, p))
 	default:
-		buf, p := x.into(chatMost)
-		x.track(x.w.TagRecv(buf, 0, 0, nil, p))
+		x.track(x.ep.StreamSend(data, p))
 	}
 }
