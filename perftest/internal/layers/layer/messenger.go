@@ -148,12 +148,17 @@ func (s *stream) delivered() uint64 {
 
 // Post implements Op.
 func (s *stream) Post() error {
-	for s.sent-s.delivered() >= s.window {
+	for {
+		if s.sent-s.delivered() < s.window {
+			ok, err := s.try()
+			if ok || err != nil {
+				return err
+			}
+		}
 		if err := s.Poll(); err != nil {
 			return err
 		}
 	}
-	return s.push()
 }
 
 // Flush asks for an acknowledgement and waits until all messages have arrived.

@@ -53,10 +53,8 @@ func (x *exchange) onNote(a *ucp.ActiveMessage) {
 
 // Send implements layer.Messenger.
 func (x *exchange) Send(number uint64) (bool, error) {
-	if !x.sends.empty() {
-		if x.sends.reap(); x.sends.full() {
-			return false, nil
-		}
+	if !x.sends.empty() && !x.room() {
+		return false, nil
 	}
 	if x.sends.empty() {
 		layer.PutNumber(x.buf, number)
@@ -66,6 +64,12 @@ func (x *exchange) Send(number uint64) (bool, error) {
 		x.sends.add(r)
 	}
 	return err == nil, err
+}
+
+// room lets go of what has ended, and reports whether another send may be under way.
+func (x *exchange) room() bool {
+	x.sends.reap()
+	return !x.sends.full()
 }
 
 // Tell implements layer.Messenger: there is room once the latest note has ended.

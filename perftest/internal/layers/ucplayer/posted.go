@@ -37,7 +37,9 @@ type posted struct {
 	recvs requests
 	slots *ucp.Mem
 	into  ucp.OpParams
-	recv  func(i int) (*ucp.Request, error) // into a slot
+	recv  func(i int) (*ucp.Request, error) // into a slot; nil where a tag is received in one piece
+	want  uint64                            // the tag, and
+	mask  uint64                            // which of its bits count
 	ready func() bool                       // a message is there; nil to post before
 	n     int                               // where receives of a stream tell their length, which is known
 }
@@ -98,7 +100,10 @@ func (p *posted) tagged(s layer.Spec) {
 		mask, want = 0, 0
 	}
 	p.post = p.tagSend(s)
-	p.recv = p.tagRecv(s.Layouts.Recv, want, mask)
+	p.want, p.mask = want, mask
+	if s.Layouts.Recv != layer.Contig {
+		p.recv = p.tagRecvForms(s.Layouts.Recv)
+	}
 	if s.Unexpected {
 		p.ready = func() bool {
 			_, _, ok := p.worker.TagProbe(want, mask, false)
@@ -124,18 +129,14 @@ func (p *posted) tagSend(s layer.Spec) func() (*ucp.Request, error) {
 	return func() (*ucp.Request, error) { return ep.TagSend(tag, buf, params) }
 }
 
-// tagRecv receives into a slot in a layout.
-func (p *posted) tagRecv(l layer.Layout, want, mask uint64) func(i int) (*ucp.Request, error) {
-	if l == layer.Contig {
-		w, into := p.worker, &p.into
-		return func(i int) (*ucp.Request, error) { return w.TagRecv(p.slot(i), want, mask, nil, into) }
-	}
+// tagRecvForms receives into slots in a layout.
+func (p *posted) tagRecvForms(l layer.Layout) func(i int) (*ucp.Request, error) {
 	forms := make([]*form, len(p.recvs.ring))
 	for i := range forms {
 		forms[i] = newForm(l, p.slot(i))
 	}
 	return func(i int) (*ucp.Request, error) {
-		return p.worker.TagRecvData(forms[i].incoming(), want, mask, nil, &p.into)
+		return p.worker.TagRecvData(forms[i].incoming(), p.want, p.mask, nil, &p.into)
 	}
 }
 
@@ -148,7 +149,13 @@ func (p *posted) slot(i int) []byte {
 // fill posts receives as long as there are buffers.
 func (p *posted) fill() error {
 	for !p.recvs.full() && (p.ready == nil || p.ready()) {
-		r, err := p.recv(p.recvs.end)
+		var r *ucp.Request
+		var err error
+		if p.recv == nil { // a call less, of what is counted with each message
+			r, err = p.worker.TagRecv(p.slot(p.recvs.end), p.want, p.mask, nil, &p.into)
+		} else {
+			r, err = p.recv(p.recvs.end)
+		}
 		if err != nil {
 			return err
 		}
@@ -165,12 +172,10 @@ func (p *posted) fill() error {
 // come, while there are enough, so that an answer need not wait for that.
 func (p *posted) collect() error {
 	before := p.recvs.count
-	for {
-		at := p.recvs.first
-		if !p.recvs.ended() {
-			break
-		}
-		p.in.Take(p.slot(at))
+	for !p.recvs.empty() && p.recvs.oldest().Done() {
+		p.recvs.oldest().Release()
+		p.in.Take(p.slot(p.recvs.first))
+		p.recvs.drop()
 	}
 	if p.recvs.count != before && p.enough() {
 		return nil
