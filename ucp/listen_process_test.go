@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
@@ -119,9 +120,6 @@ func (p *pair) lines(c *child, n int) (lines []string) {
 	return lines
 }
 
-// guestUID is a user that owns nothing.
-const guestUID = 65534
-
 // guestRole is a process of another user: it says how dialing two names ends, the second of
 // which it trusts the owner of, and listens under a third.
 func guestRole(c *childSide) error {
@@ -154,12 +152,12 @@ func guestRole(c *childSide) error {
 }
 
 // startGuest starts a process of another user.
-func startGuest(t *testing.T, role string) *child {
+func startGuest(t *testing.T, as *syscall.SysProcAttr, role string) *child {
 	cmd := exec.Command("/proc/self/exe") // the file itself may be out of the user's reach
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: guestUID, Gid: guestUID, NoSetGroups: true}}
+	cmd.SysProcAttr = as
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -173,19 +171,17 @@ func startGuest(t *testing.T, role string) *child {
 // TestListener_OtherUsers: they are turned away unless they are named, and so are listeners of
 // other users.
 func TestListener_OtherUsers(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root, to start a process of another user")
-	}
+	other := testenv.NeedOtherUser(t)
 	p := newPair(t, real("tcp", "tcp"), Config{})
 	closed := p.b.listen(t, "unix", abstractName(), ListenConfig{})
-	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{guestUID}})
+	open := p.b.listen(t, "unix", abstractName(), ListenConfig{AllowUIDs: []uint32{testenv.OtherUser}})
 	theirs := abstractName()
-	c := startGuest(t, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
+	c := startGuest(t, other, fmt.Sprint("guest ", closed.Addr(), " ", open.Addr(), " ", theirs))
 	require.Equal(t, []string{"turned away", "connected", "listening"}, p.lines(c, 3))
 	assert.Empty(t, closed.peers)
 	require.Len(t, open.peers, 1)
-	assert.Equal(t, uint32(guestUID), open.peers[0].From.UID)
-	assert.Equal(t, uint32(guestUID), open.peers[0].From.GID)
+	assert.Equal(t, uint32(testenv.OtherUser), open.peers[0].From.UID)
+	assert.Equal(t, uint32(testenv.OtherUser), open.peers[0].From.GID)
 	assert.True(t, strings.HasSuffix(open.peers[0].From.String(), "of user 65534"))
 
 	_, err := p.a.w.Dial(t.Context(), "unix", theirs, DialConfig{})

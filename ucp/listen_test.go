@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -28,7 +29,7 @@ var networks = []struct {
 	address       func(t testing.TB) string
 }{
 	{"tcp", "tcp", func(testing.TB) string { return ":0" }},
-	{"unix", "unix", func(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }},
+	{"unix", "unix", func(t testing.TB) string { return filepath.Join(testenv.SocketDir(t), "s") }},
 	{"abstract", "unix", func(testing.TB) string { return abstractName() }},
 }
 

@@ -96,16 +96,14 @@ type child struct {
 	gid [16]byte // of a station
 }
 
-// start runs a role; uid 0 means the user of this process.
-func start(t testing.TB, role, name string, uid uint32) *child {
+// start runs a role; with attr nil it is of the user of this process.
+func start(t testing.TB, role, name string, attr *syscall.SysProcAttr) *child {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), roleEnv+"="+role, roleEnv+"_NAME="+name, "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
-	if uid != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, NoSetGroups: true}}
-	}
+	cmd.SysProcAttr = attr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
@@ -138,7 +136,7 @@ func (c *child) tell(t testing.TB, format string, args ...any) {
 
 func startStation(t testing.TB) *child {
 	t.Helper()
-	c := start(t, roleStation, "", 0)
+	c := start(t, roleStation, "", nil)
 	gid, err := hex.DecodeString(c.line(t))
 	require.NoError(t, err)
 	c.gid = [16]byte(gid)

@@ -11,18 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
-
-// noRights is the conventional user without rights.
-const noRights = 65534
-
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs the right to run a process as another user")
-	}
-}
 
 func TestProcess_BothWays(t *testing.T) {
 	a, c := newStation(t, nil), startStation(t)
@@ -89,19 +80,19 @@ func TestProcess_StoppedAcceptorTimesOut(t *testing.T) {
 }
 
 func TestProcess_SquatterOfAnotherUser(t *testing.T) {
-	needRoot(t)
+	other := testenv.NeedOtherUser(t)
 	a := newStation(t, nil)
 	gid := anyGID()
-	c := start(t, roleSquatter, socketAddr("", testService, uint32(os.Geteuid()), gid).Name, noRights)
+	c := start(t, roleSquatter, socketAddr("", testService, uint32(os.Geteuid()), gid).Name, other)
 	require.Equal(t, "ready", c.line(t))
 	_, err := a.Dial(context.Background(), gid)
 	assert.ErrorIs(t, err, ErrForeignUser)
 }
 
 func TestProcess_PeerOfAnotherUser(t *testing.T) {
-	needRoot(t)
+	other := testenv.NeedOtherUser(t)
 	a := newStation(t, nil)
-	c := start(t, roleOtherUser, socketAddr("", testService, uint32(os.Geteuid()), a.gid).Name, noRights)
+	c := start(t, roleOtherUser, socketAddr("", testService, uint32(os.Geteuid()), a.gid).Name, other)
 	assert.Equal(t, "true", c.line(t), "hung up on")
 	assert.Equal(t, Stats{Foreign: 1}, a.Stats())
 }

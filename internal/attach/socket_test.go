@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -36,9 +37,9 @@ func TestSocketDir(t *testing.T) {
 		name string
 		uids []uint32
 		mode os.FileMode
-	}{{"own user", nil, 0o600}, {"other users too", []uint32{noRights}, 0o666}} {
+	}{{"own user", nil, 0o600}, {"other users too", []uint32{testenv.OtherUser}, 0o666}} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir := testenv.SocketDir(t)
 			a, b := newStation(t, inDir(dir, tc.uids...)), newStation(t, inDir(dir, tc.uids...))
 			for _, name := range names(t, dir) {
 				st, err := os.Lstat(filepath.Join(dir, name))
@@ -60,7 +61,7 @@ func TestSocketDir(t *testing.T) {
 
 // TestSocketDir_OtherWay: who listens on a name is not found in a directory.
 func TestSocketDir_OtherWay(t *testing.T) {
-	a, b := newStation(t, nil), newStation(t, inDir(t.TempDir()))
+	a, b := newStation(t, nil), newStation(t, inDir(testenv.SocketDir(t)))
 	_, err := b.Dial(context.Background(), a.gid)
 	assert.ErrorIs(t, err, ucs.ErrUnreachable)
 	_, err = a.Dial(context.Background(), b.gid)
@@ -70,7 +71,7 @@ func TestSocketDir_OtherWay(t *testing.T) {
 // TestSocketDir_Reclaim: of all that looks like a port's file, only what has no socket
 // any more, and is not new, goes.
 func TestSocketDir_Reclaim(t *testing.T) {
-	dir := t.TempDir()
+	dir := testenv.SocketDir(t)
 	live := newStation(t, inDir(dir))
 	dead := func(name string, age time.Duration) string {
 		l, err := net.ListenUnix(network, &net.UnixAddr{Name: filepath.Join(dir, name), Net: network})
@@ -98,10 +99,10 @@ func TestSocketDir_Reclaim(t *testing.T) {
 }
 
 func TestSocketDir_Unusable(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(testenv.SocketDir(t), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for name, dir := range map[string]string{
-		"missing": filepath.Join(t.TempDir(), "none"), "a file": file, "too long": "/" + strings.Repeat("d", maxPath-40),
+		"missing": filepath.Join(testenv.SocketDir(t), "none"), "a file": file, "too long": "/" + strings.Repeat("d", maxPath-40),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := openStation(inDir(dir))

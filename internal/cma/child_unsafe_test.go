@@ -63,7 +63,7 @@ func runTarget() error {
 }
 
 // runProber is a child that probes the process named in its arguments, and prints
-// the result.
+// the error.
 func runProber() error {
 	var pid int
 	var addr uint64
@@ -71,7 +71,7 @@ func runProber() error {
 		return err
 	}
 	var v Vec
-	fmt.Println(v.Probe(pid, addr, cookie) == ErrForbidden)
+	fmt.Println(v.Probe(pid, addr, cookie))
 	return nil
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func TestRead_Child(t *testing.T) {
@@ -113,26 +115,35 @@ func TestProbe_OtherProcess(t *testing.T) {
 	assert.Equal(t, ErrOtherProcess, err)
 }
 
-// TestProbe_Forbidden has somebody without the right try: a child running as nobody
-// against this process or, without the right to become nobody, this user against init.
+// TestProbe_Forbidden has somebody without the right try: a child of another user against this
+// process or, without the right to start one, this user against process 1, if that is of another one.
 func TestProbe_Forbidden(t *testing.T) {
+	pid, as := forbidden(t)
 	mem, err := mapRegion()
 	require.NoError(t, err)
-	pid := 1
 	cmd := exec.Command("/proc/self/exe")
-	if os.Geteuid() == 0 {
-		pid = os.Getpid()
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, NoSetGroups: true}}
-	}
+	cmd.SysProcAttr = as
 	cmd.Env = append(os.Environ(), roleEnv+"=prober", noRaceWait, fmt.Sprintf("%s_ARGS=%d %d", roleEnv, pid, addrOf(mem)))
 	cmd.Stderr = os.Stderr
 	cmd.Dir = "/"
 	out, err := cmd.Output()
-	if errors.Is(err, unix.EPERM) {
-		t.Skip("may not run a child as another user")
-	}
 	require.NoError(t, err)
-	assert.Equal(t, "true", strings.TrimSpace(string(out)))
+	if got := strings.TrimSpace(string(out)); got != ErrUnsupported.Error() {
+		assert.Equal(t, ErrForbidden.Error(), got)
+	}
+}
+
+// forbidden is a process, and as whom to start another one that must not read it.
+func forbidden(t *testing.T) (pid int, as *syscall.SysProcAttr) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return os.Getpid(), testenv.NeedOtherUser(t)
+	}
+	var init unix.Stat_t
+	if err := unix.Stat("/proc/1", &init); err != nil || int(init.Uid) == os.Geteuid() {
+		t.Skipf("no process of another user is known here (%v)", err)
+	}
+	return 1, nil
 }
 
 func TestFromErrno(t *testing.T) {

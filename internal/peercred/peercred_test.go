@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // TestOf: both ends of a connection within this process are this process.
 func TestOf(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "s")
+	name := filepath.Join(testenv.SocketDir(t), "s")
 	l, err := net.Listen("unix", name)
 	require.NoError(t, err)
 	defer l.Close()
@@ -34,7 +34,7 @@ func TestOf(t *testing.T) {
 }
 
 func TestOf_ClosedSocket(t *testing.T) {
-	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	l, err := net.Listen("unix", filepath.Join(testenv.SocketDir(t), "s"))
 	require.NoError(t, err)
 	defer l.Close()
 	conn, err := net.Dial("unix", l.Addr().String())

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 func TestAbandoned(t *testing.T) {
 	for _, network := range []string{"unix", "unixpacket"} {
 		t.Run(network, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "s")
+			path := filepath.Join(testenv.SocketDir(t), "s")
 			assert.False(t, Abandoned(path, 0), "not there")
 			l, err := net.Listen(network, path)
 			require.NoError(t, err)

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -221,4 +223,22 @@ func TestReportLeaks(t *testing.T) {
 	assert.True(t, reportLeaks(&out, before))
 	assert.Contains(t, out.String(), "leaked off-heap memory: 64 bytes")
 	require.NoError(t, b.Free())
+}
+
+// TestSocketDir: where a directory has a long name, or is none, another one is taken.
+func TestSocketDir(t *testing.T) {
+	assert.LessOrEqual(t, len(SocketDir(t)), socketDirLen)
+	short, long := SocketDir(t), t.TempDir()+"/"+strings.Repeat("d", socketDirLen)
+	require.NoError(t, os.Mkdir(long, 0o700))
+	assert.Equal(t, short, filepath.Dir(socketDir(t, long, short)))
+	assert.Equal(t, short, filepath.Dir(socketDir(t, short+"/none", short)))
+	assert.True(t, outcomeOf(t, func(tb testing.TB) { socketDir(tb, long) }).skipped)
+}
+
+// TestNeedProcAttr: what cannot be given to a process skips the test.
+func TestNeedProcAttr(t *testing.T) {
+	for skips, uid := range map[bool]int{false: os.Geteuid(), true: -1} { // no user has the number -1
+		id := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(os.Getegid()), NoSetGroups: true}}
+		assert.Equal(t, skips, outcomeOf(t, func(tb testing.TB) { NeedProcAttr(tb, id, "needs it") }).skipped)
+	}
 }

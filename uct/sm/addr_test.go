@@ -58,23 +58,22 @@ func TestReachable(t *testing.T) {
 // own, as in another container, that is killed in the end; the next iface of anybody
 // takes its file away.
 func TestSocketDir_AcrossNamespaces(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs the right to make a network namespace")
-	}
-	dir := t.TempDir()
+	own := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	testenv.NeedProcAttr(t, own, "needs the right to make a network namespace")
+	dir := testenv.SocketDir(t)
 	s := openStation(t, Config{SocketDir: dir})
 	cmd := command(roleEcho, "")
 	cmd.Env = append(cmd.Env, dirEnv+"="+dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+	cmd.SysProcAttr = own
 	c := run(t, cmd, s)
 	e, got := s.connect(t, c.meeting), &pong{}
 	require.NoError(t, s.iface.SetAMHandler(idEcho, got))
 	require.NoError(t, e.AMShort(idEcho, 1, nil))
 	testenv.ProgressWithin(t, watchdog, func() bool { s.iface.Progress(); return got.n > 0 })
 
-	own, err := deviceAddr("")
+	here, err := deviceAddr("")
 	require.NoError(t, err)
-	assert.NotEqual(t, own[offPlace:], c.Device[offPlace:])
+	assert.NotEqual(t, here[offPlace:], c.Device[offPlace:])
 	require.NoError(t, e.Close())
 	c.kill(t)
 	s.close(t)
@@ -90,7 +89,7 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 func TestSocketDir_Missing(t *testing.T) {
 	md, err := openTestMD()
 	require.NoError(t, err)
-	_, err = md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{SocketDir: t.TempDir() + "/none"}})
+	_, err = md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName, Config: Config{SocketDir: testenv.SocketDir(t) + "/none"}})
 	assert.ErrorIs(t, err, uct.ErrInvalidParam)
 	assert.ErrorContains(t, err, "SOCKET_DIR")
 	require.NoError(t, md.Close())

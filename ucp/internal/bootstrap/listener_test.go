@@ -27,7 +27,7 @@ var networks = []struct {
 	address       func(t testing.TB) string
 }{
 	{"tcp", "tcp", func(testing.TB) string { return ":0" }},
-	{"unix", "unix", func(t testing.TB) string { return filepath.Join(t.TempDir(), "s") }},
+	{"unix", "unix", func(t testing.TB) string { return filepath.Join(testenv.SocketDir(t), "s") }},
 	{"abstract", "unix", func(testing.TB) string { return abstractName() }},
 }
 
@@ -263,7 +263,7 @@ func TestListen_Refuses(t *testing.T) {
 }
 
 func TestListen_NameTaken(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "s")
+	name := filepath.Join(testenv.SocketDir(t), "s")
 	open(t, "unix", name, Config{})
 	require.NoError(t, os.Chtimes(name, time.Time{}, time.Now().Add(-time.Hour)))
 	_, err := Listen(t.Context(), "unix", name, Config{})
@@ -273,7 +273,7 @@ func TestListen_NameTaken(t *testing.T) {
 
 // TestListen_LeftBehind: the file of a process that was killed is replaced; other files are not.
 func TestListen_LeftBehind(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "s")
+	name := filepath.Join(testenv.SocketDir(t), "s")
 	dead, err := net.Listen("unix", name)
 	require.NoError(t, err)
 	dead.(*net.UnixListener).SetUnlinkOnClose(false)
@@ -298,7 +298,7 @@ func TestListen_EmptyHostIsLoopback(t *testing.T) {
 
 func TestListen_ModeOfTheFile(t *testing.T) {
 	for want, users := range map[os.FileMode][]uint32{0o600: nil, 0o666: {12345}} {
-		name := filepath.Join(t.TempDir(), "s")
+		name := filepath.Join(testenv.SocketDir(t), "s")
 		l := open(t, "unix", name, Config{AllowUIDs: users})
 		info, err := os.Stat(name)
 		require.NoError(t, err)
