@@ -61,8 +61,10 @@ func TestAdopt_HugePagesOnlyWhereAsked(t *testing.T) {
 }
 
 func TestCreateHuge_PoolTooSmall(t *testing.T) {
+	const size = 1 << 50
+	needRoom(t, size)
 	before := openFDs(t)
-	_, err := CreateHuge("test-huge", 1<<50, PeersWrite)
+	_, err := CreateHuge("test-huge", size, PeersWrite)
 	assert.ErrorIs(t, err, errors.ErrUnsupported)
 	assert.ErrorContains(t, err, hugePool)
 	assert.Equal(t, before, openFDs(t))

@@ -22,15 +22,16 @@ func sameMapping(a, b *Segment) bool {
 
 func TestMapper_MapsOnce(t *testing.T) {
 	before := openFDs(t)
+	const size = 4 * minStep
 	var m Mapper
-	s, other := create(t, 64<<30, PeersWrite), create(t, 64<<30, PeersWrite)
+	s, other := create(t, size, PeersWrite), create(t, size, PeersWrite)
 	a, b := adoptBy(t, &m, s, ReadWrite, 4096), adoptBy(t, &m, s, ReadWrite, 1<<20)
 	c, ro := adoptBy(t, &m, other, ReadWrite, 1), adoptBy(t, &m, s, ReadOnly, 1)
 	assert.True(t, sameMapping(a, b))
 	assert.False(t, sameMapping(a, c), "another file")
 	assert.False(t, sameMapping(a, ro), "other rights")
 	assert.Len(t, a.Bytes(), minStep, "not the whole file")
-	assert.Equal(t, 64<<30, a.FileLen())
+	assert.Equal(t, size, a.FileLen())
 	a.Bytes()[7] = 9
 	assert.EqualValues(t, 9, s.Bytes()[7])
 	for _, seg := range []*Segment{a, b, c, ro} {

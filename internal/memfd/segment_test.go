@@ -49,8 +49,22 @@ func TestCreate_RoundsUpAndIsZero(t *testing.T) {
 	}
 }
 
+// needRoom skips the test where the user's limits leave no room for size bytes, whether they are
+// used or not.
+func needRoom(t testing.TB, size uint64) {
+	t.Helper()
+	for name, id := range map[string]int{"ulimit -v": unix.RLIMIT_AS, "ulimit -f": unix.RLIMIT_FSIZE} {
+		var limit unix.Rlimit
+		require.NoError(t, unix.Getrlimit(id, &limit))
+		if limit.Cur/2 < size {
+			t.Skipf("needs %d bytes, and %s allows %d", size, name, limit.Cur)
+		}
+	}
+}
+
 func TestCreate_Sparse(t *testing.T) {
 	const size = 64 << 30
+	needRoom(t, size)
 	s := create(t, size, PeersWrite)
 	s.Bytes()[0], s.Bytes()[size-1] = 1, 2
 	var st unix.Stat_t
