@@ -64,10 +64,14 @@ func (md *MD) addLink(l *inLink) {
 }
 
 // peerGone runs on a goroutine of the link when the peer has hung up or is dead, and so
-// is inside nothing. The iface delivers what it had sent, if it still has the link.
+// is inside nothing. The iface delivers what it had sent, if it still has the link. A domain
+// that is closed has forgotten its links, and has no arena.
 func (md *MD) peerGone(l *inLink) {
 	md.mu.Lock()
 	defer md.mu.Unlock()
+	if _, open := md.links[l]; !open {
+		return
+	}
 	l.down.Store(true)
 	if l.left {
 		md.dispose(l)

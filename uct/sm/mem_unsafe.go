@@ -34,10 +34,14 @@ func (md *MD) Reg(buf []byte, access uct.Access) (uct.Mem, error) {
 	if err := memprot.Check(buf, access.Writes()); err != nil {
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
 	}
+	if err := md.users.Hold(); err != nil {
+		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
+	}
 	m := &Mem{md: md, buf: buf, access: access, off: -1, pin: new(runtime.Pinner)}
 	m.pin.Pin(unsafe.SliceData(buf))
 	if err := md.show(m, memPrivate, 0); err != nil {
 		m.pin.Unpin()
+		md.users.Drop()
 		return nil, &ucs.OpError{TL: Name, Op: "register memory", Err: err}
 	}
 	return m, nil
@@ -56,6 +60,18 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 	if n <= 0 || n > len(md.arenaSeg.Bytes()) || access&^uct.AccessAll != 0 {
 		return nil, uct.ErrInvalidParam
 	}
+	if err := md.users.Hold(); err != nil { // a domain that is closed has no arena
+		return nil, err
+	}
+	m, err := md.allocHeld(n, access)
+	if err != nil {
+		md.users.Drop()
+	}
+	return m, err
+}
+
+// allocHeld is alloc in a domain that stays open meanwhile.
+func (md *MD) allocHeld(n int, access uct.Access) (*Mem, error) {
 	off, err := md.place(n)
 	if err != nil {
 		return nil, err
@@ -68,16 +84,12 @@ func (md *MD) alloc(n int, access uct.Access) (*Mem, error) {
 	return m, nil
 }
 
-// show enters m into the table.
+// show enters m into the table. The domain stays open meanwhile.
 func (md *MD) show(m *Mem, kind uint32, offset uint64) error {
-	if err := md.users.Hold(); err != nil {
-		return err
-	}
 	md.mu.Lock()
 	defer md.mu.Unlock()
 	index, ok := md.places.Take()
 	if !ok {
-		md.users.Drop()
 		return uct.ErrNoMemory
 	}
 	m.key = memop.NewKey(index)
