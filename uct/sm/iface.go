@@ -111,6 +111,9 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 // resetControl clears what peers of an earlier iface have left.
 func (it *Iface) resetControl() {
 	it.ctl.state.Store(0)
+	if !it.md.expedited {
+		it.ctl.state.Store(stateFenced)
+	}
 	for i := range it.ctl.attention {
 		it.ctl.attention[i].Store(0)
 	}

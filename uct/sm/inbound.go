@@ -15,8 +15,9 @@ import (
 type inLink struct {
 	rx      consumer
 	it      *Iface
-	ctl     *control // the peer's; nil until it has said which
-	wakeFD  int      // the peer's
+	ctl     *control       // the peer's; nil until it has said which
+	look    *atomic.Uint32 // what says whether to wake the peer when slots are free: its state, or alwaysLook
+	wakeFD  int            // the peer's
 	attnIdx int
 	in      *attach.Inbound
 	down    atomic.Bool // the peer has hung up or is dead
@@ -144,8 +145,8 @@ func (l *inLink) poll() (n int) {
 		}
 	}
 	l.rx.taken()
-	if l.ctl.state.Load()&stateSend != 0 {
-		wakePeer(l.ctl, stateSend, l.wakeFD)
+	if l.look.Load()&stateSend != 0 {
+		l.wakeSender()
 	}
 	return n
 }
@@ -166,6 +167,10 @@ func (l *inLink) begin() bool {
 	if !valid || l.ctl == nil {
 		l.spoil()
 		return false
+	}
+	l.look = &l.ctl.state
+	if !l.it.md.expedited || l.look.Load()&stateFenced != 0 {
+		l.look = &alwaysLook
 	}
 	return l.rx.waiting()
 }

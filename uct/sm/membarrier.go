@@ -10,7 +10,8 @@ const (
 	membarrierRegisterGlobalExpedited = 1 << 2
 )
 
-// A sender that has stored a message must then look whether the receiver sleeps,
+// A sender that has stored a message must then look whether the receiver sleeps, a
+// receiver that has given slots back whether the sender does,
 // and a writer that has raised its guard must then look whether the key still
 // holds. Between a store and a later load of another place every CPU needs a full
 // barrier, which costs a message more than all the rest. Instead the other side,
@@ -18,7 +19,7 @@ const (
 // every registered process has passed a full barrier.
 //
 // Where a process cannot register, or the other cannot call, the barriers are
-// real: see EP.fenced.
+// real: see producer.fenced, guard.fenced and inLink.look.
 
 // expedited registers this process, and reports whether membarrier works here.
 func expedited() bool {

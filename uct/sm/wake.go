@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/attach"
@@ -15,6 +17,7 @@ const (
 	stateRecv      = 1 << 0 // wake me when a message comes
 	stateSend      = 1 << 1 // wake me when something that I sent was taken
 	stateAttention = 1 << 2 // mark my attention word with each message
+	stateFenced    = 1 << 3 // pass a full barrier before you look here: I cannot have you pass one; it stays
 	stateCount     = 1 << 8 // counts the Arms in bits 8..31
 
 	stateArmed = stateRecv | stateSend
@@ -32,6 +35,20 @@ func wakePeer(c *control, what uint32, fd int) {
 		return // the peer is gone; its link will say so
 	}
 	c.state.CompareAndSwap(s, s&^stateArmed)
+}
+
+// alwaysLook is the state of a peer about which a look at its state alone says nothing.
+var alwaysLook atomic.Uint32
+
+func init() { alwaysLook.Store(stateSend) }
+
+// wakeSender wakes the peer if it waits for slots or segments. They are free before the look at
+// its state, which takes a full barrier where membarrier does not make one: see membarrier.go.
+//
+//go:noinline
+func (l *inLink) wakeSender() {
+	l.it.barrier()
+	wakePeer(l.ctl, stateSend, l.wakeFD)
 }
 
 // EventFD implements uct.Waker.

@@ -1,0 +1,49 @@
+package sm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// openWithout is openStation in a process that the kernel refuses membarrier, if so.
+func openWithout(t testing.TB, without bool) *station {
+	s := openStation(t, Config{})
+	md := s.md.(*MD)
+	if !md.expedited {
+		s.close(t)
+		t.Skip("the kernel refuses membarrier")
+	}
+	if without {
+		md.expedited = false
+		md.table.header().expedited.Store(0)
+		s.iface.resetControl()
+	}
+	return s
+}
+
+// TestBarriers_WhereMembarrierIsMissing: what has to be ordered before a look at the state of a
+// peer that may sleep is, by both sides, as soon as one of them cannot call membarrier.
+func TestBarriers_WhereMembarrierIsMissing(t *testing.T) {
+	for _, without := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+		t.Run(fmt.Sprintf("sender %v, receiver %v", without[0], without[1]), func(t *testing.T) {
+			a, b := openWithout(t, without[0]), openWithout(t, without[1])
+			defer a.close(t)
+			defer b.close(t)
+			e := a.connect(t, b.meeting())
+			defer func() { require.NoError(t, e.Close()) }()
+			either := without[0] || without[1]
+			assert.Equal(t, either, e.tx.fenced)
+			assert.Equal(t, either, e.guard.fenced)
+			b.iface.Progress() // takes the link over
+			before := b.iface.fence.Load()
+			require.NoError(t, e.AMShort(1, 2, nil))
+			testenv.ProgressWithin(t, watchdog, func() bool { return b.iface.Progress() > 0 })
+			assert.Equal(t, either, b.iface.fence.Load() > before, "between giving slots back and the look")
+		})
+	}
+}
