@@ -23,7 +23,6 @@ type EP struct {
 	state  epState
 	reason error // of the failure
 	ops    opQueue
-	visit  [1]uct.IOV // of vectorInVisits
 	base.Slot
 }
 

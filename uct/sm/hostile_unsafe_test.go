@@ -12,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -115,16 +116,23 @@ type liar struct {
 }
 
 // flip changes words as fast as it can until stop is set: who reads one twice, and
-// checks it once, falls for it.
+// checks it once, falls for it. Each lie stands for a while, so that it is seen, too.
 func flip(stop *atomic.Bool, liars []liar) {
+	stand := func(turns int) {
+		for i := range turns {
+			runtime.KeepAlive(i)
+		}
+	}
 	for !stop.Load() {
-		for range 200 {
+		for n := range 200 {
 			for i := range liars {
 				atomic.StoreUint32(liars[i].word, liars[i].wrong)
 			}
+			stand(n)
 			for i := range liars {
 				atomic.StoreUint32(liars[i].word, liars[i].right)
 			}
+			stand(n)
 		}
 		runtime.Gosched()
 	}
@@ -181,6 +189,24 @@ func TestFlips(t *testing.T) {
 				require.NoError(t, e.Close())
 			} else {
 				require.NoError(t, err)
+			}
+		})
+	})
+	t.Run("acceptor, long copies", func(t *testing.T) {
+		a := openAcceptor(t)
+		e, err := a.connect(t)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, e.Close()) }()
+		entry := a.table.entry(hostileKey)
+		entry.show(hostileKey, uct.AccessAll, memArena, 1<<20, 1<<30, controlLen)
+		iov := []uct.IOV{{Buf: make([]byte, visitMax+8)}}
+		flipped([]liar{{(*uint32)(unsafe.Pointer(&entry.kind)), memArena, memPrivate}}, func() {
+			for range 10 { // they are short
+				c := &uct.Completion{Count: 1, Func: func(*uct.Completion) {}}
+				if pending, err := e.GetZcopy(iov, 1<<20, hostileKey, c); err != nil || !pending {
+					require.True(t, e.ops.empty(), "what has ended is not written to later")
+				}
+				e.cancelOps(ucs.StatusCanceled)
 			}
 		})
 	})

@@ -167,21 +167,40 @@ func (e *EP) vector(kind opKind, iov []uct.IOV, raddr, key uint64, c *uct.Comple
 }
 
 // vectorInVisits is vector for more than visitMax bytes of mapped memory. If the key goes
-// in the middle, the rest is refused.
+// in the middle, the rest is refused. The peer does none of it, whatever its table says
+// meanwhile: it would after the call.
 func (e *EP) vectorInVisits(kind opKind, iov []uct.IOV, raddr, key uint64) error {
 	for i := range iov {
 		for buf := iov[i].Buf; len(buf) > 0; {
 			n := min(len(buf), visitMax)
-			e.visit[0].Buf = buf[:n]
-			_, err := e.vector(kind, e.visit[:], raddr, key, nil)
-			e.visit[0].Buf = nil
-			if err != nil {
-				return err
+			if !e.moveExtended(kind, buf[:n], raddr, key) {
+				return e.denied()
 			}
 			buf, raddr = buf[n:], raddr+uint64(n)
 		}
 	}
 	return nil
+}
+
+// moveExtended puts buf to, or fills it from, mapped memory, in one visit; false if it is not
+// mapped. It maps first what the peer has allocated since.
+func (e *EP) moveExtended(kind opKind, buf []byte, raddr, key uint64) bool {
+	if kind == opGet {
+		return e.loadExtended(buf, raddr, key)
+	}
+	return e.store(buf, raddr, key) || e.extended(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite) && e.store(buf, raddr, key)
+}
+
+// store puts buf to memory that is mapped; false if it is not.
+func (e *EP) store(buf []byte, raddr, key uint64) bool {
+	l := e.outLink
+	l.guard.enter(key)
+	p := l.mapped(key, raddr, uint64(len(buf)), uct.AccessRemoteWrite)
+	if p != nil {
+		memop.Store(p, buf)
+	}
+	l.guard.leave()
+	return p != nil
 }
 
 // GetShort implements uct.Getter. It is claimed with CMA=y only: what only the peer
