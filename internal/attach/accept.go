@@ -114,6 +114,9 @@ func (p *Port) turnAway(conn *net.UnixConn, err error) {
 	case errors.Is(err, errVersion):
 		p.count.refused.Add(1)
 		_ = send(conn, p.refusal(ReasonVersion))
+	case errors.Is(err, errDescriptors):
+		p.count.refused.Add(1)
+		_ = send(conn, p.refusal(ReasonLimit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		p.count.timeout.Add(1)
 	default:

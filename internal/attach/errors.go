@@ -24,7 +24,7 @@ const (
 	ReasonLayout                     // Config.Layout or LinkLen differ
 	ReasonAddress                    // the GID dialed is not the acceptor's
 	ReasonSegments                   // the descriptors are not what they must be
-	ReasonLimit                      // MaxLinks reached
+	ReasonLimit                      // MaxLinks reached, or no descriptors left
 	ReasonOwner                      // OnLink returned an error
 )
 
@@ -40,7 +40,7 @@ func (r Reason) String() string {
 	case ReasonSegments:
 		return "segments not acceptable"
 	case ReasonLimit:
-		return "too many links"
+		return "no room for another link"
 	case ReasonOwner:
 		return "device does not take links"
 	}

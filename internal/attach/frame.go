@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"golang.org/x/sys/unix"
 )
 
 // frame is a handshake message: 64 bytes, little-endian.
@@ -55,6 +57,8 @@ const (
 var (
 	errMalformed = errors.New("malformed handshake message")
 	errVersion   = errors.New("handshake version not supported")
+	// errDescriptors: a message came with descriptors, and this process may have no more.
+	errDescriptors = fmt.Errorf("descriptors of a handshake message: %w", unix.EMFILE)
 )
 
 func (f *frame) encode() []byte {

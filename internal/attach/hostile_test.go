@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -335,4 +336,60 @@ func TestDial_FullBacklog(t *testing.T) {
 	a := newStation(t, func(c *Config) { c.HandshakeTimeout = 20 * time.Millisecond })
 	_, err = a.Dial(context.Background(), gid)
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
+}
+
+// exhaust calls f while the process can open no descriptor.
+func exhaust(t testing.TB, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	none := was
+	none.Cur = 3
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }()
+	f()
+}
+
+// TestNoDescriptors: what fails for want of descriptors on either side says so, and may go well
+// when it is tried again.
+func TestNoDescriptors(t *testing.T) {
+	t.Run("acceptor", func(t *testing.T) {
+		s := newStation(t, nil)
+		hello, fds := s.hello(t)
+		c := s.connect(t)
+		testenv.ProgressWithin(t, watchdog, func() bool { return len(s.slots) == 1 }) // accepted
+		before := openFDs(t)
+		exhaust(t, func() {
+			require.NoError(t, send(c.UnixConn, hello, fds...))
+			reply, err := decodeFrame(c.untilHangUp(t))
+			require.NoError(t, err)
+			assert.Equal(t, frame{kind: kindRefuse, reason: ReasonLimit, from: s.gid}, reply)
+		})
+		assert.Equal(t, before-2, openFDs(t), "both ends are closed")
+		assert.Equal(t, Stats{Refused: 1}, s.Stats())
+		newStation(t, nil).dial(t, s.gid)
+	})
+	t.Run("dialer", func(t *testing.T) {
+		a, lender, gid := newStation(t, nil), newStation(t, nil), anyGID()
+		told, answer, ended := make(chan frame, 1), make(chan struct{}), make(chan struct{})
+		squat(t, gid, func(conn *net.UnixConn, h frame) {
+			told <- h
+			<-answer
+			welcome := &frame{kind: kindWelcome, layout: testLayout, from: gid, to: h.from, len0: testTableLen, arenaLen: testArenaLen}
+			assert.NoError(t, send(conn, welcome, lender.table.FD(), lender.arena.FD(), lender.wake))
+			<-ended
+		})
+		var err error
+		go func() {
+			defer close(ended)
+			_, err = a.Dial(context.Background(), gid)
+		}()
+		within(t, told, "hello")
+		exhaust(t, func() {
+			close(answer)
+			within(t, ended, "the end of the dial")
+		})
+		assert.ErrorIs(t, err, ucs.ErrNoMemory)
+		assert.NotErrorIs(t, err, ErrProtocol)
+	})
 }

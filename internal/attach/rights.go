@@ -46,13 +46,16 @@ func send(conn *net.UnixConn, f *frame, fds ...int) error {
 
 // receive reads one message. A hello and a welcome have exactly frameFDs
 // descriptors, a refuse has none; of anything else all descriptors are closed.
-// Errors: io errors, errMalformed, errVersion.
+// Errors: io errors, errMalformed, errVersion, errDescriptors.
 func receive(conn *net.UnixConn) (frame, rights, error) {
 	buf := make([]byte, frameLen)
 	oob := make([]byte, unix.CmsgSpace(frameFDs*4))
 	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob)
 	got, oobErr := parseRights(oob[:max(oobn, 0)]) // also an error or an empty message may bring some
 	f, err := checkMessage(buf[:max(n, 0)], flags, errors.Join(err, oobErr))
+	if flags&unix.MSG_CTRUNC != 0 && len(got) < frameFDs { // the buffer has room for more
+		err = errDescriptors
+	}
 	if err == nil && len(got) != f.wantFDs() {
 		err = fmt.Errorf("%w: %d descriptors", errMalformed, len(got))
 	}
