@@ -3,6 +3,7 @@ package gucx
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -114,4 +115,19 @@ func TestOwn(t *testing.T) {
 	assert.Equal(t, 2, c.opened)
 	_, err = FromEnv([]string{"GUCX_MINE_DEPHT=7"}, own)
 	assert.ErrorContains(t, err, "GUCX_MINE_DEPTH")
+}
+
+// TestConfig_PrintedReadsBack: what is printed, of defaults too, can be put into the environment
+// line by line.
+func TestConfig_PrintedReadsBack(t *testing.T) {
+	defaults, err := FromEnv(nil, Own{})
+	require.NoError(t, err)
+	var text strings.Builder
+	require.NoError(t, config.Print(&text, config.PrintOptions{}, defaults.Tables()...))
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	assert.Greater(t, len(lines), 100)
+	for _, line := range lines {
+		_, err := FromEnv([]string{strings.ReplaceAll(line, "'", "")}, Own{})
+		assert.NoError(t, err)
+	}
 }

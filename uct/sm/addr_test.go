@@ -103,6 +103,7 @@ func TestConfig_FromEnv(t *testing.T) {
 	}{
 		{"socket directory", "GUCX_SM_SOCKET_DIR=/run/gucx", Config{SocketDir: "/run/gucx"}, ""},
 		{"users", "GUCX_SM_ALLOW_UIDS=1000, 1001", Config{AllowUIDs: UIDs{1000, 1001}}, ""},
+		{"nobody else", "GUCX_SM_ALLOW_UIDS=", Config{}, ""},
 		{"no user", "GUCX_SM_ALLOW_UIDS=1000,me", Config{}, `user "me"`},
 		{"negative user", "GUCX_SM_ALLOW_UIDS=-1", Config{}, `user "-1"`},
 		{"segment too long", "GUCX_SM_SEG_SIZE=1m", Config{}, "SEG_SIZE"},
@@ -122,11 +123,9 @@ func TestConfig_FromEnv(t *testing.T) {
 			assert.Equal(t, want, got)
 			text, err := got.AllowUIDs.MarshalText()
 			require.NoError(t, err)
-			if len(got.AllowUIDs) > 0 {
-				var back UIDs
-				require.NoError(t, back.UnmarshalText(text))
-				assert.Equal(t, got.AllowUIDs, back)
-			}
+			var back UIDs
+			require.NoError(t, back.UnmarshalText(text))
+			assert.Equal(t, got.AllowUIDs, back)
 		})
 	}
 }

@@ -48,9 +48,13 @@ func (u UIDs) MarshalText() (text []byte, err error) {
 	return text, nil
 }
 
-// UnmarshalText reads what Grammar says.
+// UnmarshalText reads what Grammar says; without a number it is the empty list.
 func (u *UIDs) UnmarshalText(text []byte) error {
 	var list UIDs
+	if len(text) == 0 {
+		*u = nil
+		return nil
+	}
 	for field := range strings.SplitSeq(string(text), ",") {
 		uid, err := strconv.ParseUint(strings.TrimSpace(field), 10, 32)
 		if err != nil {
