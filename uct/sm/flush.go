@@ -39,8 +39,11 @@ func (e *EP) Flush(c *uct.Completion) (bool, error) {
 // CPU with each flush.
 func (it *Iface) barrier() { it.fence.Add(1) }
 
-// flushAll is Iface.Flush.
+// flushAll is Iface.Flush. ErrNoResource also where EP.Flush of one EP returns it.
 func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
+	if it.events.Load()&eventPosted != 0 && it.anyLost() {
+		return false, uct.ErrNoResource
+	}
 	if !it.opsWait {
 		it.barrier()
 		return false, nil
@@ -66,6 +69,16 @@ func (it *Iface) flushAll(c *uct.Completion) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// anyLost reports that a peer has gone and Progress has not failed its EPs yet.
+func (it *Iface) anyLost() bool {
+	for _, l := range it.links {
+		if l.isLost() {
+			return true
+		}
+	}
+	return false
 }
 
 // collect takes answers on all EPs. Completions may close EPs, whose places in the

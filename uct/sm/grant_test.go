@@ -107,6 +107,8 @@ func TestGrant_PeerGone(t *testing.T) {
 	require.NoError(t, w.ab.PutShort(word, mem.Addr(), key))
 	_, err = w.ab.Flush(nil)
 	assert.Equal(t, uct.ErrNoResource, err)
+	_, err = w.a.iface.Flush(nil)
+	assert.Equal(t, uct.ErrNoResource, err, "of all EPs")
 	var again error
 	require.NoError(t, w.ab.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
 		_, again = w.ab.Flush(nil)
@@ -115,6 +117,8 @@ func TestGrant_PeerGone(t *testing.T) {
 	w.until(func() bool { return again != nil })
 	assert.ErrorIs(t, again, uct.ErrEPFailed)
 	assert.ErrorIs(t, again, ucs.ErrConnReset)
+	_, err = w.a.iface.Flush(nil)
+	assert.NoError(t, err, "of EPs that have not failed")
 	require.NoError(t, mem.Close())
 }
 

@@ -205,10 +205,13 @@ func (l *outLink) whyGone() error {
 	return ucs.ErrConnReset
 }
 
+// isLost reports that Progress has to fail the EPs.
+func (l *outLink) isLost() bool { return l.hold.Load()&holdDown != 0 && l.out != nil }
+
 // failLost fails the EPs of links whose peers are gone.
 func (it *Iface) failLost() (n int) {
 	for _, l := range it.links {
-		if l.hold.Load()&holdDown != 0 && l.out != nil {
+		if l.isLost() {
 			n += l.fail(cmp.Or(l.cause, l.whyGone()))
 		}
 	}
