@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
@@ -19,11 +20,12 @@ import (
 // spins, and parks on the worker's descriptor. The others sleep until it wakes them, because
 // their operation has ended or because it is their turn to make progress.
 type SharedWorker struct {
-	mu sync.Mutex
-	w  *Worker
+	mu    sync.Mutex
+	wants atomic.Int32 // goroutines that wait for mu; pairs with the load in drive
+	w     *Worker
 
 	// All below under mu.
-	driven  bool            // a goroutine makes progress
+	driven  atomic.Bool     // a goroutine makes progress; acquire looks at it before it has mu
 	parked  bool            // it sleeps, or is about to, and nobody has woken it
 	waitsOn func() bool     // the end of its wait
 	blocked []*sharedWaiter // those that wait to be told, in the order in which they came
@@ -42,7 +44,11 @@ func (w *Worker) Share() *SharedWorker { return &SharedWorker{w: w} }
 
 // Do runs f while no other goroutine has the worker. f should not block.
 func (s *SharedWorker) Do(f func(w *Worker)) {
-	s.mu.Lock()
+	if s.driven.Load() { // as acquire, which a call would cost
+		s.await()
+	} else {
+		s.mu.Lock()
+	}
 	defer s.release()
 	f(s.w)
 }
@@ -56,7 +62,11 @@ func (s *SharedWorker) Do(f func(w *Worker)) {
 //		return ep.Put(buf, raddr, key, nil)
 //	})
 func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) error {
-	s.mu.Lock()
+	if s.driven.Load() { // as acquire, which a call would cost
+		s.await()
+	} else {
+		s.mu.Lock()
+	}
 	defer s.release()
 	r, err := start()
 	if r == nil || err != nil {
@@ -77,7 +87,7 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 // has the worker, and must be quick. If ctx ends first, its error is returned. ErrClosed if
 // the worker is closed meanwhile.
 func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
-	s.mu.Lock()
+	s.acquire()
 	defer s.release()
 	return s.wait(ctx, done)
 }
@@ -101,7 +111,7 @@ func (s *SharedWorker) StreamRecv(ctx context.Context, e *EP, buf []byte) (n int
 // closed, and returns an error that wraps ErrClosed. Other goroutines have the worker
 // meanwhile.
 func (s *SharedWorker) Serve(ctx context.Context) error {
-	s.mu.Lock()
+	s.acquire()
 	defer s.release()
 	return s.wait(ctx, never)
 }
@@ -109,7 +119,7 @@ func (s *SharedWorker) Serve(ctx context.Context) error {
 // Close closes the worker. Goroutines that are blocked return with an error that wraps
 // ErrClosed.
 func (s *SharedWorker) Close() error {
-	s.mu.Lock()
+	s.acquire()
 	defer s.release()
 	return s.w.Close()
 }
@@ -123,14 +133,16 @@ func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 		}
 		s.w.Progress()
 	}
-	if s.driven {
+	if s.driven.Load() {
 		if drive, err := s.block(ctx, done); !drive {
 			return err
 		}
 	}
-	s.driven, s.waitsOn = true, done
+	s.waitsOn = done
+	s.driven.Store(true)
 	err := s.drive(ctx, done)
-	s.driven, s.waitsOn = false, nil
+	s.driven.Store(false)
+	s.waitsOn = nil
 	return err
 }
 
@@ -148,7 +160,7 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool) (drive bool,
 	case <-x.told:
 	case <-ctx.Done():
 	}
-	s.mu.Lock()
+	s.acquire()
 	if i := slices.Index(s.blocked, x); i >= 0 {
 		s.blocked = slices.Delete(s.blocked, i, i+1)
 	}
@@ -157,51 +169,61 @@ func (s *SharedWorker) block(ctx context.Context, done func() bool) (drive bool,
 		return true, nil
 	case done():
 		return false, nil
-	case s.w.closed:
-		return false, engine.ErrClosed
 	}
-	return false, ctx.Err()
+	return false, s.over(ctx)
 }
 
 // drive makes progress for all until done reports true. Others have the worker between
 // any two polls.
 func (s *SharedWorker) drive(ctx context.Context, done func() bool) (err error) {
 	var x engine.IdleTime
-	for err == nil && !done() {
-		switch {
-		case s.w.closed:
-			err = engine.ErrClosed
-		case s.w.Progress() > 0:
-			s.w.engine.Spin.Found(&x)
-			s.yield()
-		default:
-			if x.Polls++; x.Polls%engine.YieldPolls != 0 {
-				s.yield()
-				continue
+	for polls := 0; err == nil && !done(); {
+		if polls == 0 { // others have had the worker
+			if err = s.over(ctx); err != nil {
+				break
 			}
-			err = s.pause(ctx, &x, done)
+		}
+		polls++
+		if s.w.Progress() > 0 {
+			s.w.engine.Spin.Found(&x)
+			s.tell()
+		} else {
+			x.Polls++
+		}
+		switch {
+		case x.Polls > 0 && x.Polls%engine.YieldPolls == 0:
+			err, polls = s.pause(ctx, &x, done), 0
+		case s.wants.Load() > 0 || polls == engine.YieldPolls:
+			s.yield()
+			polls = 0
 		}
 	}
 	s.w.engine.Spin.End(&x, err == nil)
 	return err
 }
 
-// yield lets others have the worker that wait for it.
-func (s *SharedWorker) yield() {
-	if len(s.blocked) > 0 {
-		s.tell()
+// over says why nobody is to make progress any more; nil if somebody is.
+func (s *SharedWorker) over(ctx context.Context) error {
+	if s.w.closed {
+		return engine.ErrClosed
 	}
+	return ctx.Err()
+}
+
+// yield lets others have the worker. It leaves the processor to the one that it has woken: a mutex
+// is whose who takes it first, and that would be this goroutine again.
+func (s *SharedWorker) yield() {
 	s.mu.Unlock()
+	runtime.Gosched()
 	s.mu.Lock()
 }
 
 // pause is what the goroutine that makes progress does after a round of polls in vain.
 func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func() bool) error {
-	s.mu.Unlock()
-	runtime.Gosched()
-	s.mu.Lock()
-	if err := ctx.Err(); err != nil || s.w.closed || s.w.engine.Spin.Again(x) {
-		return err
+	s.tell()
+	s.yield()
+	if s.w.closed || s.w.engine.Spin.Again(x) {
+		return nil
 	}
 	ready, err := s.w.engine.ReadyToSleep(done)
 	s.tell()
@@ -213,10 +235,26 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	err = s.w.engine.Park(ctx)
 	s.mu.Lock()
 	s.parked = false
-	if s.w.closed {
-		return engine.ErrClosed
+	if s.w.closed { // which ends the sleep with an error
+		return nil
 	}
 	return err
+}
+
+// acquire takes the worker for a goroutine that does not make progress for all.
+func (s *SharedWorker) acquire() {
+	if s.driven.Load() {
+		s.await()
+	} else {
+		s.mu.Lock()
+	}
+}
+
+// await is acquire where a goroutine makes progress, which learns that it is waited for.
+func (s *SharedWorker) await() {
+	s.wants.Add(1)
+	s.mu.Lock()
+	s.wants.Add(-1)
 }
 
 // release gives the worker back after a goroutine has had it.
@@ -242,6 +280,9 @@ func (s *SharedWorker) wake() {
 // tell wakes the goroutines whose wait is over and, if nobody makes progress, one that
 // will. mu is held.
 func (s *SharedWorker) tell() {
+	if len(s.blocked) == 0 {
+		return
+	}
 	over := s.w.closed
 	s.blocked = slices.DeleteFunc(s.blocked, func(x *sharedWaiter) bool {
 		if !over && !x.done() {
@@ -250,9 +291,10 @@ func (s *SharedWorker) tell() {
 		x.told <- struct{}{}
 		return true
 	})
-	if !s.driven && len(s.blocked) > 0 {
+	if !s.driven.Load() && len(s.blocked) > 0 {
 		x := s.blocked[0]
-		s.driven, x.drives = true, true
+		s.driven.Store(true)
+		x.drives = true
 		s.blocked = slices.Delete(s.blocked, 0, 1)
 		x.told <- struct{}{}
 	}

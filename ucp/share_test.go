@@ -36,7 +36,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 			running.Go(func() { p.share(ctx, t, s, i) })
 		}
 		running.Wait()
-		assert.False(t, s.driven)
+		assert.False(t, s.driven.Load())
 		assert.Empty(t, s.blocked)
 	})
 }

@@ -10,13 +10,19 @@ import (
 // (a yield is some 100 ns, a poll 5 to 50).
 const YieldPolls = 64
 
-// Until makes progress until done reports true. The caller has the turn.
+// Until makes progress until done reports true. The caller has the turn. It looks at ctx every
+// YieldPolls polls, also if each of them finds something.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 	var s IdleTime
-	for err == nil && !done() {
+	for polls := 1; err == nil && !done(); polls++ {
 		if e.Turn.closing() {
 			err = ErrClosed
 			break
+		}
+		if polls%YieldPolls == 0 {
+			if err = ctx.Err(); err != nil {
+				break
+			}
 		}
 		if e.Progress() > 0 {
 			e.Spin.Found(&s)
@@ -32,9 +38,6 @@ func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 
 // pause is what a waiter does after a round of polls in vain.
 func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	runtime.Gosched()
 	if e.Spin.Again(s) {
 		return nil

@@ -1,0 +1,73 @@
+package ucp
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/engine"
+)
+
+// neverIdle is a worker whose every Progress finds something: a message that it sends itself again
+// and again.
+func neverIdle(t *testing.T) *Worker {
+	t.Helper()
+	p := newPair(t, real("self", "self"), Config{})
+	p.a.dial(t, &p.a)
+	came := 0
+	p.a.w.OnActive(1, func(*ActiveMessage) {
+		came++
+		assert.NoError(t, letGo(p.a.ep.SendActive(1, nil, nil, nil)))
+	})
+	require.NoError(t, letGo(p.a.ep.SendActive(1, nil, nil, nil)))
+	p.until(func() bool { return came > 10 })
+	require.Positive(t, p.a.w.Progress())
+	return p.a.w
+}
+
+// TestServe_ContextEndsUnderLoad: the end of a context ends a wait also if each poll finds
+// something.
+func TestServe_ContextEndsUnderLoad(t *testing.T) {
+	for name, serve := range map[string]func(w *Worker) func(context.Context) error{
+		"owner":  func(w *Worker) func(context.Context) error { return w.Serve },
+		"shared": func(w *Worker) func(context.Context) error { return w.Share().Serve },
+	} {
+		t.Run(name, func(t *testing.T) {
+			served, ended := serve(neverIdle(t)), make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			go func() { ended <- served(ctx) }()
+			testenv.ProgressWithin(t, patience, func() bool { return len(ended) > 0 })
+			assert.ErrorIs(t, <-ended, context.Canceled)
+		})
+	}
+}
+
+// TestSharedWorker_TurnsUnderLoad: who wants the worker has it after a few polls of the goroutine
+// that makes progress, also if each of these finds something.
+func TestSharedWorker_TurnsUnderLoad(t *testing.T) {
+	s := neverIdle(t).Share()
+	ctx, cancel := context.WithCancel(t.Context())
+	var polls uatomic.Int64
+	ended := make(chan error, 1)
+	go func() { ended <- s.Until(ctx, func() bool { polls.Inc(); return false }) }()
+	waited := make([]int64, 101)
+	for i := range waited {
+		begin := polls.Load() + 2*engine.YieldPolls
+		for polls.Load() < begin {
+			runtime.Gosched()
+		}
+		begin = polls.Load()
+		s.Do(func(*Worker) { waited[i] = polls.Load() - begin })
+	}
+	cancel()
+	assert.ErrorIs(t, <-ended, context.Canceled)
+	slices.Sort(waited)
+	assert.LessOrEqual(t, waited[len(waited)/2], int64(engine.YieldPolls), "polls until the worker is had: %v", waited)
+}
