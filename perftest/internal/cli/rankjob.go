@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
 	"syscall"
 
@@ -24,9 +25,15 @@ func startRanks(cmd *cobra.Command, args []string, n int) error {
 		return err
 	}
 	out, errs := &turns{w: cmd.OutOrStdout()}, &turns{w: cmd.ErrOrStderr()}
-	job, err := pmi.Start(n, func(int) *exec.Cmd {
+	// Ranks are not in the foreground of a terminal, which may have been told to stop those that
+	// write to it then (stty tostop). They inherit what is ignored.
+	signal.Ignore(syscall.SIGTTOU)
+	job, err := pmi.Start(n, func(rank int) *exec.Cmd {
 		c := exec.Command(self, args...)
 		c.Stdout, c.Stderr = out, errs
+		if rank == 0 { // it prints: a file has a width, and tells it what cannot be written
+			c.Stdout, c.Stderr = out.direct(), errs.direct()
+		}
 		// A process group of its own, so that Ctrl-C reaches this process alone. The kernel ends the
 		// rank with the thread that started it: that is with this process, as the runtime ends no
 		// thread that is not locked.
@@ -52,6 +59,14 @@ func checkConfig(c gucx.Config) error {
 type turns struct {
 	mu sync.Mutex
 	w  io.Writer
+}
+
+// direct is the file behind t for one process that writes to it by itself; t if there is none.
+func (t *turns) direct() io.Writer {
+	if f, ok := t.w.(*os.File); ok {
+		return f
+	}
+	return t
 }
 
 // Write implements io.Writer.

@@ -85,3 +85,19 @@ func TestRanks_Refuses(t *testing.T) {
 		"--protocols auto,am --ranks 2 -t ring -w 1": "2 rounds to warm up",
 	})
 }
+
+// TestRanks_DiskThatIsFull: who prints says why it could not.
+func TestRanks_DiskThatIsFull(t *testing.T) {
+	for _, args := range []string{"ranks -q -n 3 -w 1 -s 8 --ranks 2 -x sm -t barrier", "sp -q -x sm --ranks 4 --protocols am"} {
+		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		require.NoError(t, err)
+		defer full.Close()
+		var errs strings.Builder
+		cmd := rerun(&errs, strings.Fields(args)...)
+		cmd.Stdout = full
+		require.Error(t, cmd.Run())
+		assert.Equal(t, exitFailure, cmd.ProcessState.ExitCode())
+		assert.Contains(t, errs.String(), "on rank 0: write /dev/stdout: no space left on device")
+		assert.NotContains(t, errs.String(), "connection reset")
+	}
+}
