@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
@@ -131,7 +132,36 @@ func (s *spFlags) checkTransports() error {
 	return checkConfig(c)
 }
 
+// meaningless are flags that mean nothing beside one that chooses another kind of run.
+var meaningless = []struct {
+	chosen bool // when the flag is given, or when it is not
+	flag   string
+	others []string
+}{
+	{true, "model", []string{"transport", "in-process", "costs"}},
+	{false, "model", []string{"nodes", "factor", "steps"}},
+	{true, "costs", []string{"transport", "in-process", "protocols"}},
+}
+
+// checkFlags refuses flags that would have no effect.
+func checkFlags(f *pflag.FlagSet) error {
+	for _, m := range meaningless {
+		if f.Changed(m.flag) != m.chosen {
+			continue
+		}
+		for _, name := range m.others {
+			if f.Changed(name) {
+				return fmt.Errorf("--%s has no meaning %s --%s", name, map[bool]string{true: "with", false: "without"}[m.chosen], m.flag)
+			}
+		}
+	}
+	return nil
+}
+
 func (s *spFlags) run(cmd *cobra.Command) error {
+	if err := checkFlags(cmd.Flags()); err != nil {
+		return &usageError{err}
+	}
 	if s.model != "" {
 		return s.predict(cmd)
 	}

@@ -85,5 +85,9 @@ func TestSP_Refuses(t *testing.T) {
 		"-o paper":                        "paper",
 		"--class S -x other":              "transport other is not there",
 		"--class S -x other --in-process": "transport other is not there",
+		"--factor 2":                      "--factor has no meaning without --model",
+		"--steps 2":                       "--steps has no meaning without --model",
+		"--nodes 2":                       "--nodes has no meaning without --model",
+		"--costs -x sm":                   "--transport has no meaning with --costs",
 	})
 }

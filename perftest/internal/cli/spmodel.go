@@ -29,7 +29,8 @@ func (m *spModelFlags) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&m.model, "model", "", "predict the time in the virtual time of a model: "+strings.Join(clusterModelNames(), ", ")+", or with parameters changed; classes are a list then, by default B,C, protocols are "+strings.Join(overlap.Protocols().Names(), ", ")+", and 64 ranks are the default")
 	f.IntVar(&m.nodes, "nodes", 8, "nodes of the model, with a NIC each")
-	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "how much longer computation takes in the model than on the machine where its costs were measured")
+	f.Float64SliceVar(&m.factors, "factor", []float64{4, 16}, "how many `times` longer computation takes in the model than on the machine where its costs were measured")
+	f.Lookup("factor").DefValue = "4,16"
 	f.IntVar(&m.steps, "steps", 2, "time steps that the model runs; all are alike")
 	complete.One(cmd, "model", clusterModelNames)
 }
@@ -43,9 +44,6 @@ const (
 // study is what the flags say together with those of runs in real time.
 func (m *spModelFlags) study(s *spFlags, f *pflag.FlagSet) (study spmodel.Study, err error) {
 	study = spmodel.Study{Ranks: s.ranks, Nodes: m.nodes, Factors: m.factors, Steps: m.steps}
-	if s.transport != "" {
-		return study, errors.New("-x: the protocol decides in a model")
-	}
 	classes, protocols := s.class, s.protocols
 	if !f.Changed("class") {
 		classes = spModelClasses

@@ -85,7 +85,7 @@ func (s *Study) Check() error {
 	case len(s.Sizes) == 0 || len(s.Sides) == 0 || len(s.Protocols) == 0:
 		return fmt.Errorf("nothing to measure")
 	case s.Iterations < 1 || s.Warmup < 0 || s.Rounds < 0:
-		return fmt.Errorf("%d iterations after %d, in %d rounds", s.Iterations, s.Warmup, s.Rounds)
+		return fmt.Errorf("%d iterations after %d to warm up, in %d rounds: want no number below 0", s.Iterations, s.Warmup, s.Rounds)
 	}
 	for _, n := range s.Sizes {
 		if n < 1 || n > MaxSize {

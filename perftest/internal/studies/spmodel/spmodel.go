@@ -57,13 +57,13 @@ func (s *Study) Check() error {
 		return errors.New("nothing to predict")
 	}
 	if s.Steps < 1 {
-		return fmt.Errorf("%d steps", s.Steps)
+		return fmt.Errorf("%d time steps: want 1 or more", s.Steps)
 	}
 	if slices.ContainsFunc(s.Factors, func(f float64) bool { return !(f > 0 && f <= maxFactor) }) {
 		return fmt.Errorf("factors %v: want more than 0, and at most %d", s.Factors, maxFactor)
 	}
 	if s.Nodes < 0 || s.Nodes > s.Ranks {
-		return fmt.Errorf("%d nodes for %d ranks", s.Nodes, s.Ranks)
+		return fmt.Errorf("%d nodes for %d ranks: want no more nodes than ranks", s.Nodes, s.Ranks)
 	}
 	for _, c := range s.Classes {
 		if _, err := sp.Program(c, s.Ranks, 0); err != nil {
