@@ -3,6 +3,7 @@ package instr
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/dv"
@@ -74,7 +75,7 @@ func ParseOp(name string) (Op, error) {
 	if i := slices.Index(opNames[:], name); i >= 0 {
 		return Op(i), nil
 	}
-	return 0, fmt.Errorf("unknown operation %q: one of %v", name, opNames)
+	return 0, fmt.Errorf("unknown operation %q; there are %s", name, strings.Join(opNames[:], ", "))
 }
 
 // sizes are the message lengths at which an operation is counted, out of those

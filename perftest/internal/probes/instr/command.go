@@ -84,12 +84,19 @@ is a message and tag_kept after, and tag_recv the receiver's progress that
 fills a receive. rndv, rndv_recv and rndv_done are TagSend, the receiver's and
 the sender's progress for a message that is announced, from 32 KiB on.`
 
+const examples = `  perftest instructions                                everything, over rc
+  perftest instructions --ops put,am_short -s 8        two operations of 8 bytes
+  perftest instructions -x sm,self --layers uct,ucp --ops tag,tag_recv
+  perftest instructions -x rc,rc_mlx5 -f shm --no-device
+  perftest instructions --ops put -s 8 -v              by function`
+
 func newCommand(openers map[Part]opener) *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
 		Use:           "instructions",
 		Short:         "Count the instructions of one operation, by layer and function",
 		Long:          long,
+		Example:       examples,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: false,
@@ -104,23 +111,24 @@ func newCommand(openers map[Part]opener) *cobra.Command {
 // bind gives cmd the flags.
 func (o *options) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
+	f.SortFlags = false
 	f.StringSliceVar(&o.ops, "ops", defaultOps(), "operations to count, of "+strings.Join(opNames[:], ", "))
 	f.Lookup("ops").DefValue = "all but windows"
+	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
 	f.StringSliceVar(&o.layers, "layers", []string{"verbs", "uct", "ucp"}, "APIs to call")
 	f.StringSliceVarP(&o.transports, "transport", "x", nil, "transports to count UCT over, and UCP over rc, sm and self of them: "+strings.Join(transports, ",")+" (default "+transports[0]+"; for messages all)")
-	f.IntSliceVarP(&o.sizes, "size", "s", []int{8, 1024}, "message lengths in bytes")
+	f.StringVarP(&o.fabric, "fabric", "f", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, ", "))
 	f.IntVarP(&o.reps, "reps", "n", defaultReps, "repetitions of each operation")
-	f.StringVar(&o.fabric, "fabric", fabrics[0], "fabric of the software HCA: "+strings.Join(fabrics, "|"))
-	f.StringVarP(&o.output, "output", "o", "table", "format: table|md|csv|json")
-	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
-	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
 	f.BoolVar(&o.noDevice, "no-device", false, "let the software HCA run at full speed, and count each call of it as one instruction (amd64)")
+	f.BoolVar(&o.withAlternatives, "switches", false, "count also the alternatives of the UCX study, and a put through a SharedWorker")
+	f.CountVarP(&o.verbose, "verbose", "v", "show functions; twice: source lines too")
+	f.StringVarP(&o.output, "output", "o", formats[0], "form of the results: "+strings.Join(formats, ", "))
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	complete.List(cmd, "ops", complete.Values(opNames[:]...))
 	complete.List(cmd, "layers", complete.Values(partNames[Device+1:harness]...))
 	complete.List(cmd, "transport", complete.Values(transports...))
 	complete.One(cmd, "fabric", complete.Values(fabrics...))
-	complete.One(cmd, "output", complete.Values("table", "md", "csv", "json"))
+	complete.One(cmd, "output", complete.Values(formats...))
 }
 
 // childCommand runs the operations, under the eyes of its parent.
@@ -138,8 +146,11 @@ func childCommand(openers map[Part]opener) *cobra.Command {
 	}
 }
 
-// fabrics are the values of the flag; the first is the default.
-var fabrics = []string{"loop", "shm"}
+// fabrics and formats are the values of flags; the first is the default.
+var (
+	fabrics = []string{"loop", "shm"}
+	formats = []string{"table", "md", "csv", "json"}
+)
 
 // check refuses flags that make no sense.
 func (o options) check() error {
@@ -201,27 +212,27 @@ func (o options) plan() (p Plan, err error) {
 	for _, name := range o.layers {
 		i := slices.Index(partNames[:harness], name)
 		if i <= int(Device) {
-			return Plan{}, fmt.Errorf("unknown layer %q: verbs, uct or ucp", name)
+			return Plan{}, fmt.Errorf("unknown layer %q; there are verbs, uct, ucp", name)
 		}
 		p.APIs = append(p.APIs, Part(i))
 	}
 	slices.Sort(p.APIs)
 	for _, name := range o.transports {
 		if !slices.Contains(transports, name) {
-			return Plan{}, fmt.Errorf("unknown transport %q: one of %v", name, transports)
+			return Plan{}, fmt.Errorf("unknown transport %q; there are %s", name, strings.Join(transports, ", "))
 		}
 		p.Transports = append(p.Transports, name)
 	}
 	for _, n := range o.sizes {
 		if n < 1 || n > maxSize {
-			return Plan{}, fmt.Errorf("size %d: must be 1..%d bytes", n, maxSize)
+			return Plan{}, fmt.Errorf("size %d: outside 1..%d", n, maxSize)
 		}
 	}
 	switch {
 	case o.reps < 1:
 		return Plan{}, fmt.Errorf("%d repetitions: at least 1", o.reps)
 	case !slices.Contains(fabrics, o.fabric):
-		return Plan{}, fmt.Errorf("unknown fabric %q: %s", o.fabric, strings.Join(fabrics, " or "))
+		return Plan{}, fmt.Errorf("fabric %q: there are %s", o.fabric, strings.Join(fabrics, ", "))
 	case len(p.Cases()) == 0:
 		return Plan{}, errors.New("nothing to count: no operation, layer or size")
 	}
@@ -240,7 +251,7 @@ func (o options) writer() (func(io.Writer, *Measurement) error, error) {
 	case "json":
 		return func(w io.Writer, m *Measurement) error { return writeJSON(w, m, about(m)) }, nil
 	}
-	return nil, fmt.Errorf("unknown format %q: table, md, csv or json", o.output)
+	return nil, fmt.Errorf("unknown output format %q; there are %s", o.output, strings.Join(formats, ", "))
 }
 
 // about is the first object of the JSON output.

@@ -63,8 +63,8 @@ func TestCommand_BadFlags(t *testing.T) {
 		{"size 0", []string{"-s", "0"}, "1..65536"},
 		{"size beyond", []string{"-s", "65537"}, "1..65536"},
 		{"repetitions", []string{"-n", "0"}, "at least 1"},
-		{"fabric", []string{"--fabric", "roce"}, `unknown fabric "roce"`},
-		{"format", []string{"-o", "xml"}, `unknown format "xml"`},
+		{"fabric", []string{"--fabric", "roce"}, `fabric "roce": there are loop, shm`},
+		{"format", []string{"-o", "xml"}, `unknown output format "xml"`},
 		{"nothing", []string{"--ops="}, "nothing to count"},
 		{"argument", []string{"put"}, "unknown command"},
 	} {
