@@ -176,7 +176,7 @@ func (p Peer) as(layout string) Peer {
 func choose(all []Case, pattern string) (chosen []Case, err error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--only: %w", err)
 	}
 	for _, c := range all {
 		if re.MatchString(c.String()) {

@@ -59,9 +59,12 @@ missing.`
 func Command() *cobra.Command {
 	var o options
 	cmd := &cobra.Command{
-		Use:     "compare-ucx",
-		Short:   "Compare with ucx_perftest on the same processors",
-		Long:    longHelp,
+		Use:   "compare-ucx",
+		Short: "Compare with ucx_perftest on the same processors",
+		Long:  longHelp,
+		Example: `  perftest compare-ucx                               everything
+  perftest compare-ucx --only '^sm/am' --rounds 3    active messages over sm
+  perftest compare-ucx --list                        what there is`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return o.check() },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -93,7 +96,24 @@ func (o *options) check() error {
 	case o.plan.Near <= 0:
 		return fmt.Errorf("near processors at %v ns: want a positive time", o.plan.Near)
 	}
+	if _, err := choose(Cases(), o.only); err != nil {
+		return err
+	}
+	if !o.list {
+		if _, err := o.processors(); err != nil {
+			return err
+		}
+	}
 	return sheet.CheckFormat(o.output)
+}
+
+// processors are two different ones.
+func (o *options) processors() ([]int, error) {
+	cpus, err := affinity.Pair(o.cpus)
+	if err == nil && (len(cpus) < 2 || cpus[0] == cpus[1]) {
+		err = errTwoCPUs
+	}
+	return cpus, err
 }
 
 var errTwoCPUs = errors.New("a comparison needs two different processors: see -c")
@@ -106,12 +126,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if o.list {
 		return writeList(cmd.OutOrStdout(), cases)
 	}
-	cpus, err := affinity.Pair(o.cpus)
+	cpus, err := o.processors()
 	if err != nil {
 		return err
-	}
-	if len(cpus) < 2 || cpus[0] == cpus[1] {
-		return errTwoCPUs
 	}
 	r, err := o.comparer(cpus)
 	if err != nil {

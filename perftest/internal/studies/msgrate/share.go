@@ -49,7 +49,7 @@ func ParseShare(name string) (Share, error) {
 // Apply has x neighbors of the threads of cfg share the kind of object.
 func (s Share) Apply(cfg Config, x int) (Config, error) {
 	if x < 1 {
-		return cfg, fmt.Errorf("%d-way sharing", x)
+		return cfg, fmt.Errorf("%d-way sharing: want one way or more", x)
 	}
 	n := (max(cfg.Threads, 1) + x - 1) / x * x // all, in whole groups
 	p := endpoint.Plan{Domain: 1}

@@ -35,7 +35,7 @@ func (s *Study) Check(ranks, ways int) error {
 	case len(s.Tests) == 0 || len(s.Sizes) == 0:
 		return fmt.Errorf("%w: no tests, or no sizes", ErrStudy)
 	case s.Iterations < 1 || s.Warmup < 0:
-		return fmt.Errorf("%w: %d iterations after %d", ErrStudy, s.Iterations, s.Warmup)
+		return fmt.Errorf("%w: %d rounds after %d to warm up: want 1 or more after 0 or more", ErrStudy, s.Iterations, s.Warmup)
 	case ways > 1 && s.Warmup < leastWarmup:
 		return fmt.Errorf("%w: several protocols need %d rounds to warm up", ErrStudy, leastWarmup)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
@@ -63,7 +64,7 @@ func ParseTest(name string) (Test, error) {
 			return t, nil
 		}
 	}
-	return Test{}, fmt.Errorf("test %q: there are %q", name, Names(2))
+	return Test{}, fmt.Errorf("test %q: there are %s", name, strings.Join(Names(2), ", "))
 }
 
 // tag is that of messages.
