@@ -17,14 +17,25 @@ func (p Program) newInfo() *cobra.Command {
 		Long: `Print devices, transports, their capabilities and limits, the protocols of an
 endpoint, and the configuration, by the letters of ucx_info. Without letters:
 version and devices.`,
+		Example: `  perftest info -d -t tcp      devices and limits of one transport
+  perftest info -p             which transport and protocol a message takes
+  perftest info -f             all variables of the environment, explained`,
 		Args: usage(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := p.config()
 			if err != nil {
 				return &usageError{err}
 			}
+			if err := checkFabric(q.Fabric); err != nil {
+				return &usageError{err}
+			}
 			if _, err := device.List(q.Fabric); err != nil {
 				return &usageError{err}
+			}
+			if q.Protocols {
+				if _, err := allowed(cfg.UCP, cfg.Components(q.Fabric)); err != nil {
+					return &usageError{err}
+				}
 			}
 			if q.Transport != "" {
 				if _, err := device.FindTransport(cfg.Components(q.Fabric), q.Transport, ""); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -20,5 +21,9 @@ func startLog(environ []string) (io.Closer, error) {
 	if err := config.FromEnv(mine, c.Table()); err != nil {
 		return nil, &usageError{err}
 	}
-	return log.Apply(c)
+	file, err := log.Apply(c)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("%sFILE: %w", logPrefix, err)}
+	}
+	return file, nil
 }

@@ -38,6 +38,7 @@ func TestLog_WrongValues(t *testing.T) {
 	t.Setenv("GUCX_LOG_LEVEL", "warn")
 	t.Setenv("GUCX_LOG_FILE", filepath.Join(t.TempDir(), "none", "log"))
 	code, _, errs = perftest(t, "info")
-	assert.Equal(t, exitFailure, code)
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "GUCX_LOG_FILE: open ")
 	assert.Contains(t, errs, "no such file")
 }

@@ -160,6 +160,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	root.AddCommand(newSharing()...)
 	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
 	p.addCompletion(root)
+	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))
 	p.rename(root)
 	return root
@@ -178,6 +179,25 @@ func (p Program) addCompletion(root *cobra.Command) {
 		for _, shell := range c.Commands() {
 			shell.Args = usage(shell.Args)
 		}
+	}
+}
+
+// addHelp adds cobra's command for help. By itself that prints the help of root for a command that
+// it does not know, and ends well.
+func addHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil {
+		return
+	}
+	help.Run = nil
+	help.RunE = func(_ *cobra.Command, args []string) error {
+		cmd, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			return &usageError{fmt.Errorf("unknown command %q for %q", strings.Join(args, " "), root.Name())}
+		}
+		cmd.InitDefaultHelpFlag() // help lists it
+		return cmd.Help()
 	}
 }
 

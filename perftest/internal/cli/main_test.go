@@ -173,7 +173,8 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"--plot a.svg -s 8", "two sizes or more"},
 		{"--full -s 8", "only one of them"},
 		{"--layers ucp,mpi", `unknown layer "mpi"`},
-		{"-f ether", "ether"},
+		{"-f ether", `fabric "ether": there are shm, loop`},
+		{"-x sm -f ether", `fabric "ether"`},
 		{"-d mlx5_0", "there is softhca0"},
 		{"-c 0", "want two"},
 		{"-c 0,9999", "9999"},
@@ -190,14 +191,19 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"server -p 65536", "outside 0..65535"},
 		{"info extra", "unknown command"},
 		{"info -d -t dc", "there is rc"},
-		{"info --fabric ether", "ether"},
+		{"info --fabric ether", `fabric "ether": there are shm, loop`},
 		{"info --bogus", "see perftest info --help"},
 		{"-s 8x", "want a number of bytes"},
 		{"instructions put", "unknown command"},
 		{"instructions --ops put_short", `unknown operation "put_short"`},
-		{"instructions -o xml", `unknown format "xml"`},
+		{"instructions -o xml", `unknown output format "xml"`},
 		{"compare-ucx -o xml", `unknown output format "xml"`},
 		{"compare-ucx sm", "unknown command"},
+		{"compare-ucx --only (", "--only: "},
+		{"compare-ucx --only nothing", "see --list"},
+		{"compare-ucx -c 0,0", "two different processors"},
+		{"help bogus", `unknown command "bogus"`},
+		{"help sp bogus", `unknown command "sp bogus"`},
 		{"completion tcsh", `unknown command "tcsh"`},
 		{"completion bash x", "unknown command"},
 	} {
@@ -205,7 +211,7 @@ func TestMain_WrongUsage(t *testing.T) {
 			code, out, errs := perftest(t, strings.Fields(c.args)...)
 			assert.Equal(t, exitUsage, code, errs)
 			assert.Contains(t, errs, c.want)
-			assert.Regexp(t, `see perftest (client |server |info |instructions |compare-ucx |completion |completion bash )?--help\n$`, errs)
+			assert.Regexp(t, `see perftest (client |server |info |instructions |compare-ucx |completion |completion bash |help )?--help\n$`, errs)
 			assert.Empty(t, out)
 		})
 	}
@@ -223,6 +229,36 @@ func TestMain_TransportThatIsNotThere(t *testing.T) {
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, `no transport "dc"; there is `)
 	assert.Contains(t, errs, "rc")
+}
+
+func TestMain_EnvironmentWithoutThatTransport(t *testing.T) {
+	t.Setenv("GUCX_TLS", "dc")
+	code, _, errs := perftest(t, "info", "-p")
+	assert.Equal(t, exitUsage, code)
+	assert.Contains(t, errs, "transport dc is not there")
+}
+
+// TestMain_FlagsOfTagsWithoutTags: what has no effect is told, and no error.
+func TestMain_FlagsOfTagsWithoutTags(t *testing.T) {
+	for args, want := range map[string]string{
+		"-t put_lat -C":         "perftest: -C has no effect without tests of tagged messages\n",
+		"-t am_lat -U":          "perftest: -U has no effect without tests of tagged messages\n",
+		"-t put_lat,tag_lat -C": "",
+	} {
+		code, _, errs := perftest(t, with(quick, strings.Fields("-x self "+args)...)...)
+		assert.Equal(t, exitOK, code, errs)
+		assert.Equal(t, want, errs, args)
+	}
+}
+
+func TestMain_Help(t *testing.T) {
+	for args, asked := range map[string]string{"help": "--help", "help sp": "sp --help", "help completion bash": "completion bash --help"} {
+		code, want, errs := perftest(t, strings.Fields(asked)...)
+		assert.Equal(t, exitOK, code, errs)
+		code, out, errs := perftest(t, strings.Fields(args)...)
+		assert.Equal(t, exitOK, code, errs)
+		assert.Equal(t, want, out, args)
+	}
 }
 
 func TestMain_PeerIsNoCommandForPeople(t *testing.T) {

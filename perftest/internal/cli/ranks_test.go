@@ -76,9 +76,9 @@ func TestRanks_Refuses(t *testing.T) {
 	refuses(t, "ranks -q", map[string]string{
 		"--ranks 0":             "0 ranks",
 		"--ranks 1 -t pingpong": "needs 2 ranks",
-		"-t magic":              "allreduce",
+		"-t magic":              "there are pingpong, ring",
 		"-s none":               "none",
-		"-n 0":                  "0 iterations",
+		"-n 0":                  "0 rounds after 20 to warm up: want 1 or more",
 		"-o paper":              "paper",
 		"-x other":              "transport other is not there",
 		"--protocols magic":     "get_zcopy",

@@ -73,6 +73,9 @@ two sides exchange keys that give access to the target's test memory, without
 authentication: listen on other addresses only in a network that you trust. The
 device decides which hosts can be reached; the fabric shm needs both sides on
 one.`,
+		Example: `  perftest server                    on 127.0.0.1:13337
+  taskset -c 0 perftest server       on processor 0
+  GUCX_TCP_DEVICES=eth0 perftest server :13337         also for other hosts`,
 		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := address(args, port)
@@ -145,8 +148,12 @@ func (p Program) newClient() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "client [ADDRESS]",
 		Short: "Measure against perftest server",
-		Long:  "Measure against perftest server at ADDRESS: HOST, HOST:PORT or :PORT, by\ndefault " + defaultHost + ".\nOf -c only the initiator's processor has an effect; pin the server with taskset.",
-		Args:  usage(cobra.MaximumNArgs(1)),
+		Long: `Measure against perftest server at ADDRESS: HOST, HOST:PORT or :PORT, by
+default ` + defaultHost + `. A server has one client at a time. Of -c only the processor
+of the initiator has an effect; pin the server with taskset.`,
+		Example: `  perftest client -s 8               against a server on this host
+  GUCX_TCP_DEVICES=eth0 perftest client HOST -x tcp    on another host`,
+		Args: usage(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			addr, err := address(args, port)
 			if err != nil {

@@ -182,6 +182,9 @@ func (j *job) makePlan() (err error) {
 	if p.Sizes, err = s.chosenSizes(); err != nil {
 		return err
 	}
+	if err := checkFabric(s.fabric); err != nil {
+		return err
+	}
 	if err := j.chooseTransport(); err != nil {
 		return err
 	}
@@ -198,6 +201,7 @@ func (j *job) makePlan() (err error) {
 	if p.Tests, err = j.findTests(caps); err != nil {
 		return err
 	}
+	j.remarkOnReceives()
 	if p.Layers, err = j.findLayers(caps); err != nil {
 		return err
 	}
@@ -208,6 +212,27 @@ func (j *job) makePlan() (err error) {
 	p.Strict = len(p.Sizes) == 1 && !isAll(s.tests)
 	p.Missing = len(s.layers) == 0
 	return p.Check()
+}
+
+// checkFabric refuses one that the software HCA has not.
+func checkFabric(name string) error {
+	if !slices.Contains(device.Fabrics(), name) {
+		return fmt.Errorf("fabric %q: there are %s", name, strings.Join(device.Fabrics(), ", "))
+	}
+	return nil
+}
+
+// remarkOnReceives tells of -C and -U where no test receives tagged messages.
+func (j *job) remarkOnReceives() {
+	if slices.ContainsFunc(j.plan.Tests, func(t bench.Test) bool { return t.Kind.Tagged() }) {
+		return
+	}
+	if j.settings.wildcard {
+		j.remark("-C has no effect without tests of tagged messages")
+	}
+	if j.settings.unexpected {
+		j.remark("-U has no effect without tests of tagged messages")
+	}
 }
 
 // findTests are those asked for; by default the main comparison, or active messages

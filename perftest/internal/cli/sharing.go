@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -108,10 +109,8 @@ func (s *sharing) check() (mlx5.Config, error) {
 	switch {
 	case !known:
 		return queues, fmt.Errorf("UAR policy %q: there are %s", s.uarPolicy, strings.Join(policyNames(), ", "))
-	case !slices.Contains(device.Fabrics(), s.fabric):
-		return queues, fmt.Errorf("fabric %q: there are %s", s.fabric, strings.Join(device.Fabrics(), ", "))
 	case s.rounds < 1:
-		return queues, fmt.Errorf("%d rounds", s.rounds)
+		return queues, fmt.Errorf("--rounds %d: want one or more", s.rounds)
 	}
 	if s.plot != "" {
 		if err := chart.Check(s.plot); err != nil {
@@ -119,7 +118,7 @@ func (s *sharing) check() (mlx5.Config, error) {
 		}
 	}
 	queues.UARPolicy = policy
-	return queues, sheet.CheckFormat(s.output)
+	return queues, errors.Join(checkFabric(s.fabric), sheet.CheckFormat(s.output))
 }
 
 // checkMessages finds mistakes of benchmarks that send messages. cases is what they would
