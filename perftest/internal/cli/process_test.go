@@ -238,6 +238,18 @@ func TestProcess_ServerAndClient(t *testing.T) {
 	assert.Contains(t, errs, "is perftest server running there?")
 }
 
+// TestProcess_ClientWaitsForItsTurn: who waits for a server is told so.
+func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
+	server, addr := serving(t)
+	first := measuring(t, "put_lat", "client", addr, "-x", "sm")
+	second := start(t, append([]string{"client", addr, "-t", "put_lat", "-x", "sm"}, quick[1:]...)...)
+	assert.Contains(t, second.line(t, "waiting for the server"), addr+", which has one client at a time")
+	require.NoError(t, first.Process.Kill())
+	code, stderr := second.end(t)
+	assert.Equal(t, exitOK, code, stderr)
+	server.line(t, "client ") // that the first has gone
+}
+
 func TestProcess_ServerSurvivesUntrustedPeers(t *testing.T) {
 	server, addr := serving(t)
 	sendBytes(t, addr, "GET / HTTP/1.1\r\n\r\n")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	// serverPatience bounds the wait for an answer of a server, which may be busy
 	// with another client, or on a host that is gone.
 	serverPatience = time.Minute
+	// serverDelay is how long a server takes that is busy with nobody, and more.
+	serverDelay = time.Second
 )
 
 // newPeer is the hidden command that a child process runs.
@@ -179,9 +182,31 @@ func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	} else if err != nil {
 		return err
 	}
-	sess, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{Patience: serverPatience})
+	sess, err := j.greet(cmd, conn)
 	if err != nil {
 		return err
 	}
 	return errors.Join(j.measure(cmd, sess, nil), sess.Close())
+}
+
+// greet opens a session with a server, and says so if that lets it wait.
+func (j *job) greet(cmd *cobra.Command, conn net.Conn) (*session.Session, error) {
+	answered := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		select {
+		case <-answered:
+		case <-time.After(serverDelay):
+			if !j.settings.quiet {
+				cmd.PrintErrf("%s: waiting for the server at %v, which has one client at a time\n", cmd.Root().Name(), conn.RemoteAddr())
+			}
+		}
+	})
+	s, err := session.New(cmd.Context(), conn, j.config.Set(), session.Options{Patience: serverPatience})
+	close(answered)
+	wait.Wait() // it may be writing
+	if errors.Is(err, session.ErrSilent) {
+		err = fmt.Errorf("%w; has the server another client?", err)
+	}
+	return s, err
 }

@@ -80,6 +80,9 @@ func New(ctx context.Context, c net.Conn, layers layer.Set, o Options) (*Session
 // ErrEnded says that the target has closed the connection or is gone.
 var ErrEnded = errors.New("the target has ended or closed the connection")
 
+// ErrSilent says that the target has not answered within Options.Patience.
+var ErrSilent = errors.New("no answer")
+
 // watch makes the Session's context, which ends once the target hangs up.
 func (s *Session) watch(ctx context.Context, c net.Conn, why func() error) error {
 	if why == nil {
@@ -144,7 +147,7 @@ func (s *Session) NeedsTarget(name string) bool {
 func (s *Session) call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 	if s.patience > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, s.patience, fmt.Errorf("no answer within %v", s.patience))
+		ctx, cancel = context.WithTimeoutCause(ctx, s.patience, fmt.Errorf("%w within %v", ErrSilent, s.patience))
 		defer cancel()
 	}
 	return s.peer.Call(ctx, r)

@@ -218,5 +218,6 @@ func TestCall_GivesUpOnAServerInTime(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, b) }()
 		_, err := New(t.Context(), a, layertest.Set("uct"), Options{Patience: time.Minute})
 		assert.ErrorContains(t, err, "no answer within 1m0s")
+		assert.ErrorIs(t, err, ErrSilent)
 	})
 }
