@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/archtest"
+)
+
+// commandLine finds perftest and its arguments, up to what explains them.
+var commandLine = regexp.MustCompile(`^(?:[A-Z_0-9]+=\S+ |taskset -c \S+ |chrt -r 1 |mpiexec -n \d+ |srun --mpi=pmi2 -n \d+ |go run )*(?:\S*/)?perftest( .*)?$`)
+
+// requireFlags asserts that line, if it is a command, has a command and flags that there are. It
+// reports whether it is one.
+func requireFlags(t *testing.T, line string) bool {
+	line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+	line, _, _ = strings.Cut(line, " # ")
+	line = strings.TrimSuffix(line, " \\")
+	found := commandLine.FindStringSubmatch(line)
+	if found == nil || strings.ContainsAny(line, "[&>|") {
+		return false
+	}
+	args := strings.Fields(strings.ReplaceAll(found[1], "'", ""))
+	cmd, rest, err := Program{Name: defaultName}.newRoot(nil).Find(args)
+	require.NoError(t, err, line)
+	cmd.InitDefaultHelpFlag()
+	err = cmd.ParseFlags(rest)
+	if assert.NoError(t, err, line) {
+		assert.NoError(t, cmd.ValidateArgs(cmd.Flags().Args()), line)
+	}
+	return true
+}
+
+// TestExamples_OfHelp: commands in help have flags that there are.
+func TestExamples_OfHelp(t *testing.T) {
+	root := Program{Name: defaultName}.newRoot(nil)
+	for _, c := range append([]*cobra.Command{root}, root.Commands()...) {
+		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+			continue
+		}
+		found := 0
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			if requireFlags(t, line) {
+				found++
+			}
+		}
+		assert.NotZero(t, found, "%s has no example", c.Name())
+	}
+}
+
+// TestExamples_OfDocuments: so have those on lines of their own in documents.
+func TestExamples_OfDocuments(t *testing.T) {
+	root := "../../.."
+	documents, err := archtest.Documents(os.DirFS(root))
+	require.NoError(t, err)
+	found := 0
+	for _, d := range documents {
+		text, err := os.ReadFile(root + "/" + d)
+		require.NoError(t, err)
+		for line := range strings.SplitSeq(string(text), "\n") {
+			if strings.HasPrefix(line, "    ") && requireFlags(t, line) {
+				found++
+			}
+		}
+	}
+	assert.Greater(t, found, 30)
+}
