@@ -124,11 +124,11 @@
 //
 // Some transports and peers reach only registered memory. If the caller has not registered
 // the buffer of a long message, put or get (OpParams.Mem), the operation does so where that
-// takes less time than copies, by the declared costs. The buffer stays registered for the next
-// operation, in a cache for each worker and memory domain: GUCX_RCACHE_ENABLE, _OVERHEAD,
-// _MAX_SIZE, _MAX_REGIONS. Registered memory of the heap cannot be collected; the bounds say
-// how much that is at most, and [Worker.Purge] lets go of all. Other memory must be given to
-// [Worker.Invalidate] before it is unmapped or freed.
+// takes less time than copies, by Config.Costs for messages and by the declared costs for put and
+// get. The buffer stays registered for the next operation, in a cache for each worker and memory
+// domain: GUCX_RCACHE_ENABLE, _OVERHEAD, _MAX_SIZE, _MAX_REGIONS. Registered memory of the heap
+// cannot be collected; the bounds say how much that is at most, and [Worker.Purge] lets go of all.
+// Other memory must be given to [Worker.Invalidate] before it is unmapped or freed.
 //
 // A peer that gets the data of a message has a key to read the buffer, and nothing else, for as
 // long as the buffer stays registered: an untrusted peer can read what the program writes there

@@ -4,7 +4,7 @@
 //
 //	comp := ib.New(softhca.Devices, rc.Transport(rc.Config{}), ud.Transport(ud.Config{}))
 //
-// The transports (packages rc and ud) do not know each other; package uct/all
+// The transports (packages rc, ud, xrc and dv) do not know each other; package uct/all
 // composes them. What they share is here: address handles, registered buffer
 // pools, the wake-up descriptor, and the one mapping of work-completion statuses.
 //

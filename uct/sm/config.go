@@ -27,7 +27,7 @@ type Config struct {
 	FirstTouch     config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
 	NUMANode       string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of the thread that touches it first."`
 	ConnectTimeout time.Duration  `env:"CONNECT_TIMEOUT" default:"10s" doc:"How long connecting to a peer may take, on either side."`
-	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes meet that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
+	SocketDir      string         `env:"SOCKET_DIR" doc:"Directory for socket files, by which processes find each other that share it but no network namespace; empty: abstract sockets. Peers need the same directory, maybe mounted elsewhere."`
 	AllowUIDs      UIDs           `env:"ALLOW_UIDS" doc:"Users, beside this process's, whose processes may connect and be connected to. They can then read and write all allocated memory."`
 }
 

@@ -10,7 +10,7 @@
 //	+-----------+     unix socket: hang-up only  +-----------+
 //
 // An iface listens on an abstract unix socket (package internal/attach: same user,
-// or one of Config.AllowUIDs), or on a socket file, by which processes meet that share
+// or one of Config.AllowUIDs), or on a socket file, by which processes find each other that share
 // Config.SocketDir but no network namespace. The first post on an EP dials it in the background;
 // until it has answered, posts return ErrNoResource. All memory is in memfds that
 // travel over the socket: there is no file, so nothing is left behind, but for the
