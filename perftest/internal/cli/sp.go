@@ -231,11 +231,13 @@ const costSteps = 30
 
 // measureCosts measures what the computation of a rank costs.
 func (s *spFlags) measureCosts(cmd *cobra.Command, study *sp.Study) error {
-	c, err := sp.Measure(study.Class, s.ranks, costSteps)
+	m := meter.New(os.Stderr, costSteps+1, s.quiet)
+	c, err := sp.Measure(cmd.Context(), study.Class, s.ranks, costSteps, func() { m.Step("costs", 0) })
+	m.Close()
 	if err != nil {
 		return &usageError{err}
 	}
-	head := s.conditions(cmd, study, "one of "+strconv.Itoa(s.ranks)+", alone")
+	head := s.conditions(cmd, study, strconv.Itoa(s.ranks)+", of which one computes alone")
 	return sp.CostSheet(head, head.lines(), c).Write(cmd.OutOrStdout(), s.output)
 }
 

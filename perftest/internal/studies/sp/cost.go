@@ -1,6 +1,7 @@
 package sp
 
 import (
+	"context"
 	"fmt"
 	"time"
 )
@@ -39,8 +40,9 @@ func (c *Costs) Time(e Event) time.Duration {
 
 // Measure measures costs: the least of some steps of one rank of several, alone on this processor,
 // with messages that come back to itself in place of those of its neighbors, so that it computes
-// with numbers of the problem. All cells must have the same size.
-func Measure(class Class, ranks, steps int) (best Costs, err error) {
+// with numbers of the problem. All cells must have the same size. It ends with the cause of ctx, and
+// calls did after each of steps + 1 steps.
+func Measure(ctx context.Context, class Class, ranks, steps int, did func()) (best Costs, err error) {
 	l, err := newLayout(class.Grid, ranks, 0)
 	if err != nil {
 		return best, err
@@ -58,6 +60,10 @@ func Measure(class Class, ranks, steps int) (best Costs, err error) {
 		if err := d.step(); err != nil {
 			return best, err
 		}
+		if err := context.Cause(ctx); err != nil {
+			return best, err
+		}
+		did()
 		switch c := m.costs(); {
 		case i == 1:
 			best = c

@@ -1,6 +1,7 @@
 package sp
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -101,14 +102,28 @@ func TestProgram_Refuses(t *testing.T) {
 }
 
 func TestMeasure(t *testing.T) {
-	c, err := Measure(classOf(t, "S"), 4, 2)
+	did := 0
+	c, err := Measure(t.Context(), classOf(t, "S"), 4, 2, func() { did++ })
 	require.NoError(t, err)
 	for w, cost := range c {
 		assert.Positive(t, cost, "%v", Work(w))
 		assert.Positive(t, c.Time(Event{Work: Work(w), Amount: 1000}))
 	}
-	_, err = Measure(classOf(t, "S"), 25, 1)
+	assert.Equal(t, 3, did)
+	_, err = Measure(t.Context(), classOf(t, "S"), 25, 1, func() {})
 	assert.ErrorContains(t, err, "different sizes")
+}
+
+// TestMeasure_Ends: what takes minutes on a large class ends when it is told to.
+func TestMeasure_Ends(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	steps := 0
+	_, err := Measure(ctx, classOf(t, "S"), 4, 1000, func() {
+		steps++
+		cancel()
+	})
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, 1, steps)
 }
 
 // A step on one rank takes what its points take.
