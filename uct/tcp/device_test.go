@@ -114,8 +114,8 @@ func TestReachable(t *testing.T) {
 	}{
 		{"itself", device, iface, ""},
 		{"device only", device, nil, ""},
-		{"another host's loopback", foreign.append(nil), iface, "another host"},
-		{"not loopback", remote.append(nil), iface, "loopback reaches only loopback"},
+		{"another host's loopback", foreign.append(nil), iface, "another host or network namespace; GUCX_TCP_DEVICES"},
+		{"not loopback", remote.append(nil), iface, "loopback reaches only loopback; GUCX_TCP_DEVICES names"},
 		{"other segments", device, small.append(nil), "SEG_SIZE"},
 		{"no device address", device[1:], iface, "address not valid"},
 		{"no iface address", device, iface[1:], "address not valid"},

@@ -13,14 +13,18 @@ type path struct {
 	remote netip.AddrPort
 }
 
+// otherDevices says what to do where loopback, which is what a program offers by itself, is not
+// enough.
+const otherDevices = "; GUCX_TCP_DEVICES names other devices"
+
 // pathTo chooses the path from a device to a peer, or says why there is none:
 // the kernel's route to the peer must leave by this device.
 func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, why string) {
 	if d.loopback != dev.loopback {
-		return p, "loopback reaches only loopback"
+		return p, "loopback reaches only loopback" + otherDevices
 	}
 	if d.loopback && dev.host != hostID() {
-		return p, "loopback of another host or network namespace"
+		return p, "loopback of another host or network namespace" + otherDevices
 	}
 	why = "no address family in common"
 	for _, end := range []struct {
