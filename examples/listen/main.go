@@ -33,7 +33,7 @@ func main() {
 	case len(args) == 4 && args[0] == "write":
 		check(write(ctx, args[1], args[2], args[3]))
 	default:
-		log.Fatal("usage: listen serve ADDRESS, or listen write ADDRESS NAME LINE")
+		log.Fatal("usage: listen serve ADDRESS, or listen write ADDRESS NAME LINE, with a unix socket as address: @board")
 	}
 }
 

@@ -72,7 +72,7 @@ ucp/ucpgroup/pmi      ucp ucp/ucpgroup ucs                           | internal 
 # all of it, as the environment says: the package at the root
 gucx                  ucp uct uct/all ucs                            | internal
 
-# perftest: rooms, each above those that it names; bench and info see more than their rooms
+# perftest: folders, each above those that it names; bench and info import more than theirs
 perftest                      perftest/perf
 perftest/perf                 gucx perftest/internal/cli uct ucs | uct/ucttest
 perftest/internal/measure                                                           | internal
