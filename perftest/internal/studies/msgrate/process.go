@@ -29,11 +29,21 @@ type job struct {
 }
 
 // ServeWorker takes a job from conn, warms up, waits for the word to go on, and tells
-// the outcome. rigFor makes the rig for a fabric. An error of the measurement is
-// told, not returned. It closes conn.
+// the outcome. The end of conn ends what it does. rigFor makes the rig for a fabric. An
+// error of the measurement is told, not returned. It closes conn.
 func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric) Rig) (err error) {
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
+	ctx = line.Follow(ctx)
+	err = work(ctx, line, rigFor)
+	if errors.Is(context.Cause(ctx), children.ErrGone) {
+		return nil // nobody wants to know
+	}
+	return err
+}
+
+// work goes through the protocol.
+func work(ctx context.Context, line *children.Line, rigFor func(softhca.Fabric) Rig) error {
 	var j job
 	if err := line.Receive(&j); err != nil {
 		return err

@@ -75,6 +75,24 @@ func TestProcesses(t *testing.T) {
 	assert.Positive(t, o.Rates.Elapsed)
 }
 
+// TestProcesses_EndWithWhoAsked: a worker does not go on for somebody who has gone.
+func TestProcesses_EndWithWhoAsked(t *testing.T) {
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	start := func() (net.Conn, io.Closer, error) {
+		s := serveOn(func(c net.Conn) error {
+			return ServeWorker(t.Context(), c, func(f softhca.Fabric) Rig {
+				cancel(why)
+				return &RealTime{Fabric: f}
+			})
+		})
+		return s.conn, s, nil
+	}
+	p := &Processes{Count: 1, Fabric: softhca.FabricLoop, Start: start}
+	_, err := p.Measure(ctx, mlx5.Config{}, Config{Threads: 2, Messages: 1 << 40})
+	require.ErrorIs(t, err, why)
+}
+
 func TestProcesses_Errors(t *testing.T) {
 	p := &Processes{Count: 2, Fabric: softhca.FabricLoop, Start: workers(t.Context())}
 	_, err := p.Measure(t.Context(), mlx5.Config{}, Config{Threads: 3})
