@@ -9,13 +9,13 @@ const longHelp = `Measure what each layer of gucx costs.
 
 Without a subcommand perftest starts a second process, the target, and runs the
 same one-sided operations against its memory three times: over verbs, over UCT
-and over UCP, on the same device. It prints one table: for each size the
-latency of a put with remote completion, split into Post (the posting call) and
-Flush (until the data is in the target's memory), then bandwidth and message
-rate of puts and gets with a window of operations for each flush, and what each
-layer adds to the one below it, and says so in words at 8 bytes. Data is
-verified on both sides. It takes less than 20 s; with --full, at every power of
-two, a minute.
+and over UCP, on the same device. It prints tables: for each size the latency
+of a put with remote completion, split into Post (the posting call) and Flush
+(until the data is in the target's memory), then bandwidth and message rate of
+puts and gets with a window of operations for each flush, and what each layer
+adds to the one below it, and says so in words at 8 bytes. Data is verified on
+both sides. It takes less than 20 s; with --full, at every power of two, a
+minute; longer where others use the processors.
 
 The layers take turns in rounds (verbs, uct, ucp, verbs, ...) after a warm-up,
 so that a noisy machine is equally noisy to all of them, and overhead is the
@@ -30,11 +30,12 @@ would call it:
          blocking flush
 
 -x measures any transport that perftest info -d lists, through the layers that
-it has; several, as in -x sm,tcp, one after the other into one table. In
-am_lat, am_bw, am_mr and put_pp the target takes part, in a polling loop of its
-own; in the other tests only if the transport needs it. -D picks the variant of
-UCT, or the layout of UCP's messages on both sides. What a transport cannot do
-is an error when one size is asked for, and left out of a range.
+it has; several, as in -x sm,tcp, one after the other into one table. In tests
+of messages (am_, tag_, stream_) and in put_pp the target takes part, in a
+polling loop of its own; in the other tests only if the transport needs it. -D
+picks the variant of UCT, or the layout of UCP's messages on both sides. What a
+transport cannot do is an error when one size is asked for, and left out of a
+range.
 
 Queue lengths are the same in all layers and come from the variables of the
 transport, such as GUCX_RC_*; see perftest info -c. Without -x, GUCX_TLS and
