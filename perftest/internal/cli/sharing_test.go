@@ -70,7 +70,7 @@ func TestSharing_WrongUsage(t *testing.T) {
 		"msgrate --plot a.pdf":               ".svg or .png",
 		"endpoints --plot no/such/a.png":     "no such file or directory",
 		"msgrate --uar-policy eager":         "lazy, static",
-		"msgrate --rounds 0":                 "0 rounds",
+		"msgrate --rounds 0":                 "--rounds 0: want one or more",
 		"msgrate --model connectx9":          "connectx9",
 		"endpoints --model x --processes 2":  "one process",
 		"endpoints --categories MPI-nowhere": "MPI-everywhere, 2xDynamic",
