@@ -141,8 +141,9 @@ func stamp(settings []debug.BuildSetting) string {
 	return rev
 }
 
-// IsTerminal reports whether somebody may be looking at what is written to f.
+// IsTerminal reports whether f is a terminal on which a line can be drawn anew, which one of TERM
+// dumb, such as that of an editor, is not.
 func IsTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
+	return err == nil && os.Getenv("TERM") != "dumb"
 }

@@ -91,3 +91,16 @@ func TestIsTerminal_NotAPipe(t *testing.T) {
 	defer w.Close()
 	assert.False(t, machine.IsTerminal(w))
 }
+
+// TestIsTerminal_ThatCannotMoveItsCursor: a bar would be a line for each time that it is drawn.
+func TestIsTerminal_ThatCannotMoveItsCursor(t *testing.T) {
+	f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	defer f.Close()
+	t.Setenv("TERM", "xterm")
+	assert.True(t, machine.IsTerminal(f))
+	t.Setenv("TERM", "dumb")
+	assert.False(t, machine.IsTerminal(f))
+}
