@@ -238,6 +238,13 @@ func TestProcess_ServerAndClient(t *testing.T) {
 	assert.Contains(t, errs, "is perftest server running there?")
 }
 
+func TestProcess_ServerOnAPortInUse(t *testing.T) {
+	_, addr := serving(t)
+	code, _, errs := perftest(t, "server", addr)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errs, "address already in use; give it another port, by -p")
+}
+
 // TestProcess_ClientWaitsForItsTurn: who waits for a server is told so.
 func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
 	server, addr := serving(t)

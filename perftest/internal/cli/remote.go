@@ -116,7 +116,9 @@ func (p Program) serve(cmd *cobra.Command, addr string, once bool) error {
 	ctx := cmd.Context()
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%w; give it another port, by -p", err)
+	} else if err != nil {
 		return err
 	}
 	defer l.Close()
