@@ -37,7 +37,8 @@
 // allowed user can:
 //   - overwrite the arena and the link segment at any time, as remote writes do;
 //   - refuse service: use up MaxLinks, sit on a GID's name, take wake-ups out of the
-//     eventfd, or make it blocking and full, so that Wake waits.
+//     eventfd, or make it blocking, so that Wake waits if it is full, and who drains it if
+//     it is empty.
 //
 // It cannot:
 //   - write to the table, or get a writable mapping of it (from Linux 5.1 on);
