@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
@@ -61,11 +62,15 @@ func (k *Key) Append(b []byte) []byte {
 	return b
 }
 
-// UnpackKey checks and decodes a key, which may come from an untrusted peer. The result
-// shares nothing with b. ErrInvalidRKey.
+// UnpackKey checks and decodes a key, which may come from an untrusted peer, who may still
+// write to b. The result shares nothing with b. ErrInvalidRKey.
 func UnpackKey(b []byte) (*Key, error) {
-	if len(b) < keyHeader || len(b) > maxKeyLen || b[0] != keyMagic || b[1] != keyVersion {
-		return nil, BadKey("not a remote key of version %d", keyVersion)
+	if len(b) < keyHeader || len(b) > maxKeyLen {
+		return nil, notKey()
+	}
+	b = bytes.Clone(b) // what is checked is what is used
+	if b[0] != keyMagic || b[1] != keyVersion {
+		return nil, notKey()
 	}
 	le := binary.LittleEndian
 	k := &Key{Access: uct.Access(b[2]), Region: le.Uint64(b[4:]), Addr: le.Uint64(b[12:]), Length: le.Uint64(b[20:])}
@@ -82,7 +87,7 @@ func UnpackKey(b []byte) (*Key, error) {
 			return nil, BadKey("malformed part")
 		}
 		n := 2 + int(rest[1])
-		k.Parts = append(k.Parts, KeyPart{MD: rest[0], Key: append([]byte{}, rest[2:n]...)})
+		k.Parts = append(k.Parts, KeyPart{MD: rest[0], Key: rest[2:n:n]})
 		rest = rest[n:]
 	}
 	if len(rest) != 0 {
@@ -90,6 +95,8 @@ func UnpackKey(b []byte) (*Key, error) {
 	}
 	return k, nil
 }
+
+func notKey() error { return BadKey("not a remote key of version %d", keyVersion) }
 
 // Find returns the key of a memory domain of the target; nil if there is none.
 func (k *Key) Find(md int) []byte {
