@@ -125,6 +125,9 @@ func (e *EP) attachPiece(buf []byte, raddr, key uint64, need uct.Access) error {
 	}
 	switch err {
 	case nil:
+		if e.hold.Load()&holdDown != 0 { // the pid may be another process's by now
+			return uct.ErrNoResource
+		}
 		return nil
 	case cma.ErrForbidden, cma.ErrUnsupported:
 		e.cmaErr = err

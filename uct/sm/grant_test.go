@@ -2,6 +2,8 @@ package sm
 
 import (
 	"bytes"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -164,4 +166,33 @@ func TestGrant_ArenaGrows(t *testing.T) {
 	assert.Equal(t, "12345678", string(large.Bytes()[16<<20-8:]))
 	require.NoError(t, large.Close())
 	require.NoError(t, small.Close())
+}
+
+// TestAttach_PeerGoesMeanwhile: what was read when the peer had gone may be another process's, which
+// has the pid now: such a get has not ended well.
+func TestAttach_PeerGoesMeanwhile(t *testing.T) {
+	needCMA(t)
+	w := openTwo(t, Config{})
+	const n = 16 * visitMax
+	mem, key := w.register(n, uct.AccessAll)
+	buf, guard := make([]byte, n), &w.ab.tx.hdr.guard
+	for known := false; !known; {
+		var over atomic.Bool
+		last := make(chan uint32)
+		go func() { // as the goroutine of the link
+			for guard.Load()&regionMask != uint32(key)&regionMask && !over.Load() {
+				runtime.Gosched()
+			}
+			w.ab.lost()
+			last <- guard.Load() / visitStep
+		}()
+		_, err := w.ab.GetZcopy([]uct.IOV{{Buf: buf}}, mem.Addr(), key, nil)
+		over.Store(true)
+		begun := w.ab.guard.seq/visitStep > <-last // a visit, since the peer had gone
+		if known = err != nil || begun; known {
+			assert.Equal(t, uct.ErrNoResource, err)
+		}
+		w.ab.hold.And(^uint32(holdDown)) // the machine was too busy: once more
+	}
+	require.NoError(t, mem.Close())
 }
