@@ -81,8 +81,19 @@ type found struct {
 }
 
 // inspect looks at a file from another process, and makes sure that it is a memory
-// file whose length is fixed.
+// file whose length is fixed. The seals come first: until they are there the peer may
+// change the length.
 func inspect(fd int) (f found, err error) {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return f, fmt.Errorf("%w: %w", ErrKind, os.NewSyscallError("fcntl F_GET_SEALS", err))
+	}
+	if f.page, f.huge, err = pageOf(fd); err != nil {
+		return f, err
+	}
+	if seals&fixedLen != fixedLen {
+		return f, fmt.Errorf("%w: seals %#x", ErrUnsealed, seals)
+	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return f, os.NewSyscallError("fstat", err)
@@ -91,16 +102,6 @@ func inspect(fd int) (f found, err error) {
 		return f, fmt.Errorf("%w: mode %#o", ErrKind, st.Mode)
 	}
 	f.size = st.Size
-	if f.page, f.huge, err = pageOf(fd); err != nil {
-		return f, err
-	}
-	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-	if err != nil {
-		return f, fmt.Errorf("%w: %w", ErrKind, os.NewSyscallError("fcntl F_GET_SEALS", err))
-	}
-	if seals&fixedLen != fixedLen {
-		return f, fmt.Errorf("%w: seals %#x", ErrUnsealed, seals)
-	}
 	return f, nil
 }
 
