@@ -73,7 +73,7 @@ func (c *Config) listen() (*net.UnixListener, error) {
 		return nil, err
 	}
 	if len(c.AllowUIDs) > 1 {
-		if err := os.Chmod(addr.Name, 0o666); err != nil {
+		if err := sockfile.SetMode(addr.Name, 0o666); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}

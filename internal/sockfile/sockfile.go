@@ -1,8 +1,10 @@
 // Package sockfile tells which socket files were left behind: a process that is killed does
-// not remove those that it listened on, and nobody can listen there until somebody does.
+// not remove those that it listened on, and nobody can listen there until somebody does. And
+// it sets their mode.
 package sockfile
 
 import (
+	"fmt"
 	"os"
 	"time"
 
@@ -27,4 +29,23 @@ func Abandoned(path string, age time.Duration) bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == unix.ECONNREFUSED
+}
+
+// SetMode sets the mode of a socket file, and of nothing else: who may write to the directory can
+// put another file, or a link to one, in its place. ENOTSOCK then.
+func SetMode(path string, mode os.FileMode) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		err = unix.ENOTSOCK
+	}
+	if err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), mode)
 }

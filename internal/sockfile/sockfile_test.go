@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 )
@@ -41,4 +42,25 @@ func TestAbandoned_OtherFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	assert.False(t, Abandoned(path, 0))
 	assert.False(t, Abandoned(filepath.Dir(path), 0))
+}
+
+// TestSetMode_NoOtherFile: what a link in the place of a socket leads to keeps its mode.
+func TestSetMode_NoOtherFile(t *testing.T) {
+	dir := t.TempDir()
+	private, link, socket := filepath.Join(dir, "private"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")
+	require.NoError(t, os.WriteFile(private, nil, 0o600))
+	require.NoError(t, os.Symlink(private, link))
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	for _, path := range []string{private, link} {
+		assert.ErrorIs(t, SetMode(path, 0o666), unix.ENOTSOCK)
+	}
+	assert.ErrorIs(t, SetMode(filepath.Join(dir, "none"), 0o666), os.ErrNotExist)
+	require.NoError(t, SetMode(socket, 0o666))
+	for path, want := range map[string]os.FileMode{private: 0o600, socket: 0o666} {
+		st, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, st.Mode().Perm(), path)
+	}
 }

@@ -39,7 +39,7 @@ func listenFile(ctx context.Context, path string, public bool) (net.Listener, er
 	case err != nil || !public:
 		return l, err
 	}
-	if err := os.Chmod(path, publicMode); err != nil {
+	if err := sockfile.SetMode(path, publicMode); err != nil {
 		return nil, ucs.Join(err, l.Close())
 	}
 	return l, nil
