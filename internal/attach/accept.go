@@ -143,16 +143,28 @@ func (p *Port) admit(l *Link, hello *frame, fds rights) Reason {
 	in := &Inbound{Link: l}
 	var err error
 	if in.Seg, err = l.own(memfd.Adopt(fds.take(0), memfd.ReadWrite, p.cfg.LinkLen, p.cfg.LinkLen)); err != nil {
-		return ReasonSegments
+		return reasonOf(err)
 	}
 	in.Control, err = l.own(p.cfg.Mapper.Adopt(fds.take(1), l.arenaAccess(), p.cfg.ControlLen, p.cfg.MaxArenaLen, p.cfg.ControlLen))
-	if err != nil || l.takeWake(fds, 2) != nil {
+	if err != nil {
+		return reasonOf(err)
+	}
+	if l.takeWake(fds, 2) != nil {
 		return ReasonSegments
 	}
 	if p.cfg.OnLink == nil || p.cfg.OnLink(in) != nil || p.adopt(l) != nil {
 		return ReasonOwner
 	}
 	return 0
+}
+
+// reasonOf says whether a segment was not mapped because of what it is, or for want of room here,
+// which there may be at another time.
+func reasonOf(err error) Reason {
+	if outOfRoom(err) {
+		return ReasonLimit
+	}
+	return ReasonSegments
 }
 
 // welcome hands the port's segments to the dialer.

@@ -175,7 +175,7 @@ func (p *Port) dialError(ctx, bound context.Context, err error) error {
 		return fmt.Errorf("%w: no answer from the peer: %w", ucs.ErrTimedOut, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE):
 		return fmt.Errorf("%w: during the handshake", ucs.ErrConnReset)
-	case errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE):
+	case outOfRoom(err):
 		return fmt.Errorf("%w: %w", ucs.ErrNoMemory, err)
 	case errors.Is(err, errMalformed) || errors.Is(err, errVersion):
 		return fmt.Errorf("%w: %w", ErrProtocol, err)

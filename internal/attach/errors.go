@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -24,7 +26,7 @@ const (
 	ReasonLayout                     // Config.Layout or LinkLen differ
 	ReasonAddress                    // the GID dialed is not the acceptor's
 	ReasonSegments                   // the descriptors are not what they must be
-	ReasonLimit                      // MaxLinks reached, or no descriptors left
+	ReasonLimit                      // MaxLinks reached, or this process has no memory or descriptors left
 	ReasonOwner                      // OnLink returned an error
 )
 
@@ -55,3 +57,8 @@ func (e *RefusedError) Error() string { return "refused: " + e.Reason.String() }
 
 // Is makes the error match ucs.ErrRejected.
 func (e *RefusedError) Is(target error) bool { return target == ucs.ErrRejected }
+
+// outOfRoom reports that this process, or its host, has no memory or descriptors left.
+func outOfRoom(err error) bool {
+	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+}

@@ -393,3 +393,21 @@ func TestNoDescriptors(t *testing.T) {
 		assert.NotErrorIs(t, err, ErrProtocol)
 	})
 }
+
+// TestReasonOf: a peer whose memory finds no room is told another reason than one whose memory is
+// not acceptable.
+func TestReasonOf(t *testing.T) {
+	const beyond = 1 << 56 // any address space
+	adopt := func(n int) error {
+		fd, err := unix.MemfdCreate("long", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+		require.NoError(t, err)
+		require.NoError(t, unix.Ftruncate(fd, beyond))
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		require.NoError(t, err)
+		_, err = new(memfd.Mapper).Adopt(fd, memfd.ReadWrite, 1, n, beyond)
+		require.Error(t, err)
+		return err
+	}
+	assert.Equal(t, ReasonLimit, reasonOf(adopt(beyond)))
+	assert.Equal(t, ReasonSegments, reasonOf(adopt(beyond-1)))
+}
