@@ -16,7 +16,7 @@ import (
 // A device address says on which host the sockets of an iface are, and where:
 //
 //	0  u8   version in the high half, kind of place in the low one
-//	1  8B   first half of the boot id of the kernel, which is random
+//	1  8B   first half of the boot id of the kernel, which is random; 0 if unknown
 //	9  u64  inode of the network namespace, or FNV-1a of device and inode of the directory
 //
 // Integers are little endian. A directory has one device and inode wherever it is
@@ -37,19 +37,32 @@ type portGID [16]byte
 
 const ifaceAddrLen = 8
 
+// bootIDFile is where the kernel tells its boot id.
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+// bootID reads the first half of a boot id from a file. It is 0 where a sandbox does not show it:
+// in doubt peers try, and find no socket if they are on different hosts.
+func bootID(file string) (half [offPlace - offBoot]byte, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return half, nil
+	}
+	id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
+	if err != nil || len(id) < len(half) {
+		return half, fmt.Errorf("%w: boot id %q", uct.ErrUnsupported, text)
+	}
+	return [offPlace - offBoot]byte(id), nil
+}
+
 // deviceAddr is the address of ifaces that have their sockets in dir, or abstract
 // ones if that is empty.
 func deviceAddr(dir string) ([]byte, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := bootID(bootIDFile)
 	if err != nil {
 		return nil, err
 	}
 	b := make([]byte, deviceAddrLen)
-	id, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), "-", ""))
-	if err != nil || len(id) < offPlace-offBoot {
-		return nil, fmt.Errorf("%w: boot id %q", uct.ErrUnsupported, text)
-	}
-	copy(b[offBoot:offPlace], id)
+	copy(b[offBoot:offPlace], boot[:])
 	path := "/proc/self/ns/net"
 	if dir != "" {
 		path = dir

@@ -86,6 +86,23 @@ func TestSocketDir_AcrossNamespaces(t *testing.T) {
 	assert.NoFileExists(t, file)
 }
 
+// TestBootID: a host that does not tell its boot id has an address all the same.
+func TestBootID(t *testing.T) {
+	file := t.TempDir() + "/boot_id"
+	half, err := bootID(file)
+	require.NoError(t, err)
+	assert.Zero(t, half)
+	require.NoError(t, os.WriteFile(file, []byte("01020304-0506-0708-090a-0b0c0d0e0f10\n"), 0o600))
+	half, err = bootID(file)
+	require.NoError(t, err)
+	assert.Equal(t, [...]byte{1, 2, 3, 4, 5, 6, 7, 8}, half)
+	for _, bad := range []string{"", "0102", "host"} {
+		require.NoError(t, os.WriteFile(file, []byte(bad), 0o600))
+		_, err = bootID(file)
+		assert.ErrorIs(t, err, uct.ErrUnsupported, bad)
+	}
+}
+
 func TestSocketDir_Missing(t *testing.T) {
 	md, err := openTestMD()
 	require.NoError(t, err)
