@@ -142,6 +142,7 @@ func (x *task) check(q int) error {
 // gives.
 func TestCollectives_Serial(t *testing.T) {
 	const most = 17
+	testenv.NeedDescriptors(t, 2000)
 	x := newStepped(t, "sm", most)
 	rapid.Check(t, func(rt *rapid.T) {
 		n := rapid.IntRange(1, most).Draw(rt, "ranks")

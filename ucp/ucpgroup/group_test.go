@@ -199,6 +199,7 @@ func TestBarrier_Late(t *testing.T) {
 }
 
 func TestAllreduce_Ranks(t *testing.T) {
+	testenv.NeedDescriptors(t, 2000)
 	for _, n := range []int{1, 2, 3, 4, 5, 8, 11} {
 		x := newStepped(t, "sm", n)
 		for _, count := range []int{0, 1, 7, 256, 257, 3000, 70_000} {

@@ -44,6 +44,7 @@ func arm(it *Iface) error {
 func TestArm_IdlePeers(t *testing.T) {
 	for _, peers := range idlePeers {
 		t.Run(fmt.Sprint(peers), func(t *testing.T) {
+			testenv.NeedDescriptors(t, uint64(100+10*peers))
 			s := openStation(t, Config{})
 			defer s.close(t)
 			connectIdle(t, s, peers)

@@ -683,6 +683,7 @@ func TestSharedXRC_NoAllocation(t *testing.T) {
 // What a send has put into a receive arrives, although the target is destroyed before
 // the device of the receiver looks: the process that had it may have ended.
 func TestSharedXRC_TargetGoesBehindMessages(t *testing.T) {
+	testenv.NeedDescriptors(t, 1000)
 	for round := range uint64(20) {
 		attr := sharedDomain(t)
 		x := openNode(t, softhca.Config{}).enterDomain(attr)
