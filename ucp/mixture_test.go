@@ -58,21 +58,41 @@ func configured(name string, open func(t testing.TB) func() []uct.Component, tls
 	}}
 }
 
-// twoDevices is tcp over loopback and over another device, if there is one.
+// twoDevices is tcp over loopback and over another device, if there is one. They say that they are
+// alike, whatever the speed of the other one is.
 func twoDevices(t testing.TB) func() []uct.Component {
-	return (&all.Config{TCP: tcp.Config{Devices: []string{"lo", netDevice(t)}}}).Components
+	c := all.Config{TCP: tcp.Config{Devices: []string{"lo", netDevice(t)}}}
+	return func() []uct.Component { return layered(c.Components(), wrap.Hooks{Iface: sixGBps}) }
 }
 
-// netDevice is a network device that is not loopback; the test is skipped if there is none.
+// sixGBps has an iface of tcp say that this is its bandwidth.
+func sixGBps(i *wrap.Iface) {
+	x := &costed{i.Iface, *i.Attr()}
+	if x.attr.Resource.Transport == "tcp" {
+		for v := range x.attr.Costs {
+			x.attr.Costs[v].Bandwidth, x.attr.Costs[v].SharedBandwidth = 6e9, 0
+		}
+	}
+	i.Iface = x
+}
+
+// netDevice is a network device that is not loopback and can be used; the test is skipped if there is
+// none.
 func netDevice(t testing.TB) string {
 	list, err := net.Interfaces()
 	if err != nil {
 		t.Skip(err)
 	}
 	for _, i := range list {
+		const want = net.FlagUp | net.FlagRunning
+		if i.Flags&(want|net.FlagLoopback) != want {
+			continue
+		}
 		addrs, _ := i.Addrs()
-		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 && len(addrs) > 0 {
-			return i.Name
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
+				return i.Name
+			}
 		}
 	}
 	t.Skip("no network device besides loopback")

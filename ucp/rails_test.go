@@ -62,22 +62,13 @@ func railSets() []transports {
 func hcaAndNet(t testing.TB) func() []uct.Component {
 	c := all.Config{Devices: softHCAs(1), TCP: tcp.Config{Devices: []string{netDevice(t)}}}
 	return func() []uct.Component {
-		return layered(components(c), wrap.Hooks{Iface: func(i *wrap.Iface) {
-			x := &costed{i.Iface, *i.Attr()}
-			if x.attr.Resource.Transport == "tcp" {
-				for v := range x.attr.Costs {
-					x.attr.Costs[v].Bandwidth, x.attr.Costs[v].SharedBandwidth = 6e9, 0
-				}
-			}
-			i.Iface = x
-		}})
+		return layered(components(c), wrap.Hooks{Iface: sixGBps})
 	}
 }
 
-// railConfig has puts, gets and announced messages shared that are long enough. Loopback and a
-// network device differ much in speed.
+// railConfig has puts, gets and announced messages shared that are long enough.
 func railConfig() Config {
-	return Config{MaxRMARails: 2, MinRMAChunk: 4 << 10, MinRndvChunk: 4 << 10, MultiLaneMaxRatio: 64, MultiLaneMixed: true, RndvThresh: 1}
+	return Config{MaxRMARails: 2, MinRMAChunk: 4 << 10, MinRndvChunk: 4 << 10, MultiLaneMixed: true, RndvThresh: 1}
 }
 
 // overRails runs a test over each set, of which both sides have two lanes.

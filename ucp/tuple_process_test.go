@@ -178,6 +178,7 @@ func (p *poster) long() (reqs []*Request) {
 // TestTuple_TargetStopped: a message through a queue ends at its sender while the process
 // that posted the receive is stopped, and the process has it when it goes on.
 func TestTuple_TargetStopped(t *testing.T) {
+	testenv.NeedCMA(t)
 	cfg := tupleq
 	cfg.RndvScheme = schemes[0]
 	p := newPoster(t, "xrc", cfg)

@@ -192,6 +192,7 @@ func (*fatal) Errorf(format string, args ...any) {
 
 // The point of one-sided operations: the target need not run.
 func TestStoppedTarget(t *testing.T) {
+	testenv.NeedCMA(t) // for memory that the kernel has to reach
 	a := openNode(t, softhca.Config{})
 	c := startChild(t, a, "idle")
 	a.send(verbs.SendWR{ID: 0, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled,
