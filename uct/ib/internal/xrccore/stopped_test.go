@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
@@ -89,6 +90,7 @@ func serveStopped(in io.Reader, out io.Writer) error {
 // TestSend_TargetIsStopped: messages to receives that were posted are received, and their
 // sends end, while the target's process is stopped.
 func TestSend_TargetIsStopped(t *testing.T) {
+	testenv.NeedCMA(t)
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), stoppedEnv+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr

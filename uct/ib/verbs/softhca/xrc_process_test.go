@@ -95,6 +95,7 @@ func (c *child) cont(t *testing.T) {
 // A message to a receive that is posted ends while the target does not run, wherever the
 // receive is; one without a receive waits, and the target finds all of it when it runs.
 func TestXRC_StoppedTarget(t *testing.T) {
+	testenv.NeedCMA(t)
 	i, c := startXRCTarget(t, openNode(t, testConfig))
 	c.stop(t)
 	for k, seed := range xrcSeeds {
