@@ -56,22 +56,41 @@ func createPages(cfg *Config) (*memfd.Segment, string, error) {
 }
 
 // arenaLen is the address space of the arena: as much as the machine has memory,
-// since allocating more could only end in swapping.
+// since allocating more could only end in swapping, or what the user's limits leave room for.
 func arenaLen(size config.MemSize) int {
 	if size != config.MemAuto {
 		return int(size)
 	}
+	memory := uint64(fallbackArena)
 	var info unix.Sysinfo_t
-	if unix.Sysinfo(&info) != nil {
-		return fallbackArena
+	if unix.Sysinfo(&info) == nil {
+		memory = uint64(info.Totalram) * uint64(info.Unit)
 	}
-	return int(min(max(uint64(info.Totalram)*uint64(info.Unit), minArena), maxArena))
+	return autoArena(memory, limitOf(unix.RLIMIT_AS), limitOf(unix.RLIMIT_FSIZE))
+}
+
+// autoArena is its length for a machine with so much memory and a user with these limits to address
+// space and files.
+func autoArena(memory, addresses, file uint64) int {
+	return int(min(max(min(memory, addresses/arenaShare, file), minArena), maxArena))
 }
 
 const (
 	fallbackArena = 16 << 30
 	maxArena      = 1 << 40 // what package attach maps at most
+	// arenaShare is the part of limited address space that an arena takes at most: other domains,
+	// the arenas of peers and the Go runtime need some as well.
+	arenaShare = 8
 )
+
+// limitOf is a limit of this process; the largest number if there is none.
+func limitOf(resource int) uint64 {
+	var limit unix.Rlimit
+	if unix.Getrlimit(resource, &limit) != nil {
+		return unix.RLIM_INFINITY
+	}
+	return limit.Cur
+}
 
 // touches reports whether allocated pages are made at once.
 func (md *MD) touches() bool { return md.cfg.FirstTouch != config.No }

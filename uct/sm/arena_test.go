@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
 	"github.com/gucx/gucx/ucs/config"
@@ -81,4 +82,36 @@ func TestNUMANode(t *testing.T) {
 			assert.Contains(t, explain(t, cfg), tc.want)
 		})
 	}
+}
+
+func TestArena_Auto(t *testing.T) {
+	const none, gib = unix.RLIM_INFINITY, 1 << 30
+	for want, in := range map[int][3]uint64{
+		24 * gib: {24 * gib, none, none},
+		gib:      {24 * gib, 8 * gib, none},
+		2 * gib:  {24 * gib, 32 * gib, 2 * gib},
+		minArena: {24 * gib, 1, none},
+		maxArena: {1 << 50, none, none},
+	} {
+		assert.Equal(t, want, autoArena(in[0], in[1], in[2]), "%v", in)
+	}
+}
+
+// TestArena_LimitedAddressSpace: a domain opens also for a user with less address space than the
+// machine has memory.
+func TestArena_LimitedAddressSpace(t *testing.T) {
+	const room = 2 << 30
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_AS, &was))
+	low, err := addressSpace()
+	require.NoError(t, err)
+	low += room
+	if low > was.Cur {
+		t.Skipf("the address space is limited already, to %d bytes", was.Cur)
+	}
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: low, Max: was.Max}))
+	md, err := New(Config{}).OpenMD(Name)
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_AS, &was))
+	require.NoError(t, err)
+	require.NoError(t, md.Close())
 }

@@ -22,7 +22,7 @@ type Config struct {
 	Segs           int            `env:"SEGS" default:"64" doc:"Messages of more than 120 bytes on their way to one peer."`
 	MaxPeers       int            `env:"MAX_PEERS" default:"1024" doc:"Peers that may connect to one iface."`
 	CMA            config.Ternary `env:"CMA" default:"auto" doc:"Reach registered memory of peers by process_vm_readv and process_vm_writev; where that is off or forbidden the peer helps, in its progress; y: a peer where it is forbidden is not connected to, and short gets exist."`
-	ArenaSize      config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine. Only what is allocated takes memory, and address space of peers."`
+	ArenaSize      config.MemSize `env:"ARENA_SIZE" default:"auto" doc:"Address space for allocated memory; auto is the memory of the machine, or less where limits (ulimit -v, -f) leave less room. Only what is allocated takes memory, and address space of peers."`
 	HugeTLB        config.Ternary `env:"HUGETLB" default:"n" doc:"Huge pages for allocated memory. They are of the machine's pool and reserved for all of ARENA_SIZE, which must then be given; y: an error where there are not enough; try: transparent ones instead if the system has them, else base pages."`
 	FirstTouch     config.Ternary `env:"FIRST_TOUCH" default:"y" doc:"Make the pages of allocated memory when it is allocated, on the NUMA node of the caller."`
 	NUMANode       string         `env:"NUMA_NODE" default:"auto" doc:"NUMA node that allocated memory comes from as long as it has some; auto: that of the thread that touches it first."`
