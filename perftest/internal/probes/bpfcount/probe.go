@@ -67,11 +67,14 @@ type Probe struct {
 }
 
 // Open loads the programs and attaches them; nothing is counted yet. It fails without
-// the rights (EPERM), and where the kernel has no such programs
+// the rights (EPERM), and where the kernel has no such programs, or is too old for them
 // (errors.ErrUnsupported). Close it.
 func Open() (_ *Probe, err error) {
 	p := &Probe{}
 	defer func() {
+		if errors.Is(err, ebpf.ErrNotSupported) { // which does not say so by itself
+			err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
+		}
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
