@@ -45,6 +45,7 @@ func TestHugeTLB_Reached(t *testing.T) {
 
 func TestHugeTLB_OtherwiseAsConfigured(t *testing.T) {
 	const tooMuch = 1 << 40
+	needArena(t, tooMuch)
 	_, err := New(Config{HugeTLB: config.Yes, ArenaSize: tooMuch}).OpenMD(Name)
 	assert.ErrorIs(t, err, memfd.ErrNoHugePages)
 	_, err = New(Config{HugeTLB: config.Yes}).OpenMD(Name)

@@ -112,13 +112,19 @@ func TestDomain_MapsAPeerOnce(t *testing.T) {
 	require.NoError(t, w.ab.PutShort([]byte{1}, w.b.mem.Addr(), w.key))
 }
 
+// needArena skips the test where the user's limits leave no room for an arena of n bytes.
+func needArena(t testing.TB, n uint64) {
+	t.Helper()
+	if have := min(limitOf(unix.RLIMIT_AS), limitOf(unix.RLIMIT_FSIZE)); have/2 < n {
+		t.Skipf("needs an arena of %d bytes, and limits allow %d (ulimit -v, -f)", n, have)
+	}
+}
+
 // TestArena_MappedAsFarAsUsed: address space follows what a peer has allocated, whatever
 // operation comes first to what is new.
 func TestArena_MappedAsFarAsUsed(t *testing.T) {
 	const arena, more = config.MemSize(64 << 30), 16 << 20
-	if have := min(limitOf(unix.RLIMIT_AS), limitOf(unix.RLIMIT_FSIZE)); have/2 < uint64(arena) {
-		t.Skipf("needs an arena of %d bytes, and limits allow %d (ulimit -v, -f)", arena, have)
-	}
+	needArena(t, uint64(arena))
 	buf, old, iov := pattern(1, 8), new(uint64), []uct.IOV{{Buf: make([]byte, 2000)}}
 	for name, op := range map[string]func(e *EP, raddr uint64, key uct.RKey) (bool, error){
 		"put short": func(e *EP, raddr uint64, key uct.RKey) (bool, error) { return false, e.PutShort(buf, raddr, key) },
