@@ -3,6 +3,7 @@ package softhca_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -183,11 +184,12 @@ func (n *node) hammer(peer introduction) {
 // fatal is a testing.TB for a process that is not a test.
 type fatal struct{ testing.TB }
 
+func (*fatal) Name() string   { return "child" }
 func (*fatal) Helper()        {}
 func (*fatal) Cleanup(func()) {}
 func (*fatal) FailNow()       { os.Exit(3) }
 func (*fatal) Errorf(format string, args ...any) {
-	panic(format)
+	panic(fmt.Sprintf(format, args...))
 }
 
 // The point of one-sided operations: the target need not run.

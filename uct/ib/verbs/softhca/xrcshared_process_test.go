@@ -43,6 +43,7 @@ func (n *node) runXRCMember() int {
 	f, err := os.Open(os.Getenv(domainEnv))
 	require.NoError(n.t, err)
 	x := n.enterDomain(verbs.XRCDInitAttr{FD: int(f.Fd()), Flags: os.O_CREATE})
+	require.NoError(n.t, f.Close()) // not earlier, as the collector might
 	x.target = x.newTarget()
 	s := x.openSRQ()
 	enc, dec := json.NewEncoder(os.Stdout), json.NewDecoder(os.Stdin)
