@@ -1,0 +1,247 @@
+package ucp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	uatomic "go.uber.org/atomic"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/engine"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// users is goroutines that use two shared workers at once, each with memory, tags and endpoints of
+// its own.
+type users struct {
+	t       *testing.T
+	p       *pair
+	a, b    *SharedWorker
+	ctx     context.Context
+	closing uatomic.Bool // operations may end with any error
+	told    uatomic.Int64
+	wanted  uatomic.Int64 // calls of OnDone
+	added   uatomic.Int64
+}
+
+// member is one of them.
+type member struct {
+	*users
+	i    int
+	rng  *rand.Rand
+	slot []byte // what its memory at b holds
+	old  uint64
+}
+
+const userSlot = memLen / 2 / sharers
+
+// ok reports that an operation has ended as it should.
+func (m *member) ok(err error) bool {
+	return err == nil || !m.closing.Load() && assert.NoError(m.t, err)
+}
+
+func (m *member) addr() uint64 { return m.p.b.mem.Addr() + uint64(m.i*userSlot) }
+
+// params has the end of an operation be counted.
+func (m *member) params() *OpParams {
+	return &OpParams{OnDone: func(error) { m.told.Inc() }}
+}
+
+// counted notes that an operation will be told of.
+func (m *member) counted(r *Request, err error) (*Request, error) {
+	if r != nil {
+		m.wanted.Inc()
+	}
+	return r, err
+}
+
+func (m *member) put() bool {
+	n := 1 + m.rng.IntN(userSlot)
+	copy(m.slot, pattern(n, m.rng.IntN(256)))
+	return m.ok(m.a.Run(m.ctx, func() (*Request, error) {
+		return m.counted(m.p.a.ep.Put(m.slot[:n], m.addr(), m.p.a.key, m.params()))
+	})) && m.ok(m.a.Run(m.ctx, m.p.a.ep.Flush))
+}
+
+func (m *member) get() bool {
+	got := make([]byte, 1+m.rng.IntN(userSlot))
+	err := m.a.Run(m.ctx, func() (*Request, error) { return m.p.a.ep.Get(got, m.addr(), m.p.a.key, nil) })
+	return m.ok(err) && (err != nil || assert.Equal(m.t, m.slot[:len(got)], got))
+}
+
+func (m *member) add() bool {
+	err := m.a.Run(m.ctx, func() (*Request, error) {
+		return m.p.a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, &m.old, m.p.b.mem.Addr()+memLen/2, m.p.a.key)
+	})
+	if err == nil {
+		m.added.Inc()
+	}
+	return m.ok(err)
+}
+
+// message goes from a to b, and is received by another goroutine.
+func (m *member) message() bool {
+	tag, n := uint64(m.i+1), m.rng.IntN(40_000)
+	data, got := pattern(n, m.rng.IntN(256)), make([]byte, n)
+	received := make(chan error, 1)
+	go func() {
+		received <- m.b.Run(m.ctx, func() (*Request, error) {
+			return m.counted(m.p.b.w.TagRecv(got, tag, exact, nil, m.params()))
+		})
+	}()
+	err := m.a.Run(m.ctx, func() (*Request, error) { return m.p.a.ep.TagSendSync(tag, data, nil) })
+	why := <-received
+	return m.ok(err) && m.ok(why) && (err != nil || why != nil || assert.Equal(m.t, data, got))
+}
+
+// soon is a context that ends in a moment.
+func (m *member) soon() context.Context {
+	ctx, cancel := context.WithCancel(m.ctx)
+	n := m.rng.IntN(20)
+	go func() {
+		for range n {
+			runtime.Gosched()
+		}
+		cancel()
+	}()
+	return ctx
+}
+
+// givenUp is what nothing comes for.
+func (m *member) givenUp() bool {
+	buf, ctx, none := make([]byte, 20_000), m.soon(), uint64(1<<32+m.i)
+	var err error
+	switch m.rng.IntN(4) {
+	case 0:
+		err = m.a.Run(ctx, func() (*Request, error) { return m.p.a.w.TagRecv(buf, none, exact, nil, nil) })
+	case 1:
+		err = m.a.Run(ctx, func() (*Request, error) { return m.p.a.ep.TagSendSync(none, buf, nil) })
+	case 2:
+		_, err = m.a.StreamRecv(ctx, m.p.a.ep, buf)
+	case 3:
+		err = m.a.Until(ctx, never)
+	}
+	return m.closing.Load() || assert.ErrorIs(m.t, err, context.Canceled)
+}
+
+// canceled is what another goroutine cancels while this one waits.
+func (m *member) canceled() bool {
+	var r *Request
+	var err error
+	m.a.Do(func(w *Worker) { r, err = m.counted(w.TagRecv(make([]byte, 8), 1<<33, exact, nil, m.params())) })
+	if err != nil {
+		return m.ok(err)
+	}
+	go m.a.Do(func(*Worker) { r.Cancel() })
+	err = m.a.Run(m.ctx, func() (*Request, error) { return r, nil })
+	return m.closing.Load() || assert.ErrorIs(m.t, err, ucs.ErrCanceled)
+}
+
+// endpoint makes an EP, uses it and closes it.
+func (m *member) endpoint() bool {
+	var e *EP
+	var key *RKey
+	var err error
+	m.a.Do(func(w *Worker) {
+		if e, err = w.NewEP(m.p.b.w.Address(), EPConfig{}); err == nil {
+			key, err = e.Unpack(m.p.b.mem.Pack())
+		}
+	})
+	if err != nil {
+		return m.ok(err)
+	}
+	copy(m.slot, pattern(8, m.rng.IntN(256)))
+	ok := m.ok(m.a.Run(m.ctx, func() (*Request, error) { return e.Put(m.slot[:8], m.addr(), key, nil) }))
+	ok = ok && m.ok(m.a.Run(m.ctx, e.Flush))
+	mode := CloseMode(m.rng.IntN(2))
+	if m.rng.IntN(2) == 0 {
+		m.a.Do(func(*Worker) {
+			if r, err := e.Put(make([]byte, 10), m.p.b.mem.Addr()+memLen-16, key, nil); err == nil {
+				r.Release()
+			}
+		})
+	}
+	err = m.a.Run(m.ctx, func() (*Request, error) { return e.Close(mode) })
+	m.a.Do(func(*Worker) { key.Close() })
+	return ok && (err == nil || errors.Is(err, ucs.ErrClosed) || m.ok(err))
+}
+
+func (m *member) steps(n int) {
+	todo := []func() bool{m.put, m.get, m.add, m.message, m.givenUp, m.canceled, m.endpoint}
+	for range n {
+		if m.closing.Load() || !todo[m.rng.IntN(len(todo))]() {
+			return
+		}
+	}
+}
+
+// newUsers starts goroutines over a pair whose workers sleep whenever they may, and for as long as
+// nothing wakes them.
+func newUsers(t *testing.T, p *pair, steps int) (c *users, wait func()) {
+	for _, w := range []*Worker{p.a.w, p.b.w} {
+		w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
+	}
+	p.connect()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	c = &users{t: t, p: p, a: p.a.w.Share(), ctx: ctx}
+	if c.b = c.a; !p.oneself() {
+		c.b = p.b.w.Share()
+	}
+	serving, stop := context.WithCancel(ctx)
+	var running, served sync.WaitGroup
+	served.Go(func() { assert.Error(t, c.b.Serve(serving)) })
+	for i := range sharers {
+		m := &member{users: c, i: i, rng: rand.New(rand.NewPCG(rand.Uint64(), uint64(i))), slot: make([]byte, userSlot)}
+		running.Go(func() { m.steps(steps) })
+	}
+	return c, func() {
+		running.Wait()
+		assert.NoError(t, ctx.Err(), "it hangs")
+		stop()
+		served.Wait()
+		cancel()
+	}
+}
+
+func TestSharedWorker_Users(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		c, wait := newUsers(t, p, 40)
+		wait()
+		p.until(func() bool { return c.told.Load() == c.wanted.Load() })
+		p.idle()
+		assert.Equal(t, c.wanted.Load(), c.told.Load())
+		assert.Equal(t, uint64(c.added.Load()), binary.LittleEndian.Uint64(p.b.mem.Bytes()[memLen/2:]))
+		assert.Empty(t, c.a.blocked)
+		assert.Zero(t, c.a.wants.Load())
+	})
+}
+
+// TestSharedWorker_UsersAndClose: one of the workers is closed while goroutines use both.
+func TestSharedWorker_UsersAndClose(t *testing.T) {
+	overAll(t, func(t *testing.T, p *pair) {
+		for _, which := range []int{0, 1}[:1] {
+			_ = which
+			c, wait := newUsers(t, p, 1000)
+			testenv.ProgressWithin(t, patience, func() bool { return c.added.Load() > 5 })
+			c.closing.Store(true)
+			s := c.a
+			if rand.IntN(2) == 0 {
+				s = c.b
+			}
+			require.NoError(t, s.Close())
+			require.NoError(t, c.a.Close())
+			require.NoError(t, c.b.Close())
+			wait()
+			assert.Equal(t, c.wanted.Load(), c.told.Load())
+		}
+	})
+}
