@@ -56,7 +56,8 @@ func (s *SharedWorker) Do(f func(w *Worker)) {
 // Run starts an operation with start, which may return a request or nothing, and
 // returns when that has ended, and how. Others have the worker while it waits. If ctx
 // ends first, its error is returned, and the operation is given up as by the
-// blocking forms of EP. ErrClosed if the worker is closed meanwhile.
+// blocking forms of EP. ErrClosed if the worker is closed meanwhile. The request is given back, so
+// one goroutine may wait for it; others look at it in Until.
 //
 //	err := shared.Run(ctx, func() (*ucp.Request, error) {
 //		return ep.Put(buf, raddr, key, nil)
@@ -76,10 +77,10 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 		r.giveUp(s.wait)
 		return err
 	}
-	if err = r.err(); r.Status() == ucs.StatusCanceled && s.w.closed {
+	cut := r.Status() == ucs.StatusCanceled && s.w.closed
+	if err = r.take(); cut {
 		err = engine.ErrClosed
 	}
-	r.Release()
 	return err
 }
 

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -312,4 +313,27 @@ func TestSharedWorker_EndedWhileAsleep(t *testing.T) {
 			r.Release()
 		})
 	}
+}
+
+// TestSharedWorker_TwoWaitForOne: a request that two goroutines wait for is given back by the first;
+// the other one is told so, and does not take the end for its own.
+func TestSharedWorker_TwoWaitForOne(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	p.a.w.engine.ParkLimit = time.Hour
+	s := p.a.w.Share()
+	r, err := p.a.w.TagRecv(make([]byte, 1), 1, exact, nil, nil)
+	require.NoError(t, err)
+	ended := make(chan error)
+	for range 2 {
+		go func() { ended <- s.Run(context.Background(), func() (*Request, error) { return r, nil }) }()
+	}
+	untilParked(t, s, 2)
+	s.Do(func(*Worker) { assert.True(t, r.Cancel()) })
+	how := []error{<-ended, <-ended}
+	if !errors.Is(how[0], ucs.ErrCanceled) {
+		how[0], how[1] = how[1], how[0]
+	}
+	assert.ErrorIs(t, how[0], ucs.ErrCanceled)
+	assert.ErrorIs(t, how[1], ucs.ErrInvalidParam)
 }
