@@ -450,7 +450,8 @@ func (e *EP) end() {
 	}
 }
 
-// disconnect tells the peer that the EP is closed, if it knows of it.
+// disconnect tells the peer that the EP is closed, if it knows of it. Answers that wait for room
+// go before: the notice may take another lane.
 func (e *EP) disconnect() {
 	e.disconnecting = false
 	e.handle(wireup.Event{Kind: wireup.Closed})
@@ -470,6 +471,7 @@ func (e *EP) destroy() {
 	e.closeWindow()
 	if e.link != nil {
 		e.link.whole()
+		e.dropAnswers()
 		e.link.closeLanes()
 		e.link.carrier.Close()
 		e.link = nil
@@ -484,10 +486,19 @@ func (e *EP) destroy() {
 // have let go of all operations. The EP stays in the worker until the notice has arrived.
 func (e *EP) finishClose() {
 	if e.link != nil {
+		e.dropAnswers()
 		e.link.closeLanes()
 	}
 	if r := e.closing; r != nil && !e.busy() {
 		e.closing = nil
 		r.settle(ucs.StatusOK)
+	}
+}
+
+// dropAnswers ends the answers to the peer that wait for room in a lane which is about to be
+// closed: the peer has taken nothing for too long, or has left.
+func (e *EP) dropAnswers() {
+	if e.link.answers > 0 && e.aborting == ucs.StatusOK {
+		e.abort(ucs.StatusCanceled)
 	}
 }

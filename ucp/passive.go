@@ -68,7 +68,11 @@ func (e *EP) answerDue() {
 
 // answered is called when an answer has left, or will not.
 func (r *Request) answered() {
-	if r.flags&reqAnswerDue != 0 && r.ep.link != nil {
-		r.ep.link.answers--
+	e := r.ep
+	if r.flags&reqAnswerDue == 0 || e.link == nil {
+		return
+	}
+	if e.link.answers--; e.disconnecting {
+		e.w.schedule(e)
 	}
 }

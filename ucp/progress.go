@@ -79,17 +79,17 @@ func (e *EP) deferredWork() {
 		}
 		return
 	}
-	if e.disconnecting {
+	l := e.link
+	if e.disconnecting && l.answers == 0 {
 		e.disconnect()
 	}
-	l := e.link
 	l.decide()
 	if l.carrier.Err() != nil {
 		e.carrierFailed()
 	} else if !l.carrier.Settle(l.conn.Quiet() || l.conn.Over()) {
 		e.w.schedule(e)
 	}
-	if e.ending && l.carrier.Posted() {
+	if e.ending && !e.disconnecting && l.carrier.Posted() {
 		e.finishClose()
 	}
 	if e.ending && e.over() {

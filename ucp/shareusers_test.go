@@ -175,8 +175,42 @@ func (m *member) endpoint() bool {
 	return ok && (err == nil || errors.Is(err, ucs.ErrClosed) || m.ok(err))
 }
 
+// fenced puts twice to the same place.
+func (m *member) fenced() bool {
+	n := 1 + m.rng.IntN(userSlot)
+	first := pattern(n, m.rng.IntN(256))
+	copy(m.slot, pattern(n, m.rng.IntN(256)))
+	var err error
+	m.a.Do(func(*Worker) {
+		ep := m.p.a.ep
+		err = errors.Join(letGo(ep.Put(first, m.addr(), m.p.a.key, nil)), ep.Fence())
+		err = errors.Join(err, letGo(ep.Put(m.slot[:n], m.addr(), m.p.a.key, nil)))
+	})
+	return m.ok(err) && m.ok(m.a.Run(m.ctx, m.p.a.ep.Flush)) && m.get()
+}
+
+// hangUp is the id of an active message whose handler closes the EP that it came over.
+const hangUp = 7
+
+// dropped makes an EP that the peer closes in a handler; its own callback closes it then.
+func (m *member) dropped() bool {
+	gone := false
+	var err error
+	m.a.Do(func(w *Worker) {
+		var e *EP
+		e, err = w.NewEP(m.p.b.w.Address(), EPConfig{OnError: func(e *EP, _ error) {
+			gone = true
+			_ = letGo(e.Close(CloseForce))
+		}})
+		if err == nil {
+			err = letGo(e.SendActive(hangUp, nil, make([]byte, m.rng.IntN(20_000)), nil))
+		}
+	})
+	return m.ok(err) && m.ok(m.a.Until(m.ctx, func() bool { return gone }))
+}
+
 func (m *member) steps(n int) {
-	todo := []func() bool{m.put, m.get, m.add, m.message, m.givenUp, m.canceled, m.endpoint}
+	todo := []func() bool{m.put, m.get, m.add, m.message, m.givenUp, m.canceled, m.endpoint, m.fenced, m.dropped}
 	for range n {
 		if m.closing.Load() || !todo[m.rng.IntN(len(todo))]() {
 			return
@@ -191,6 +225,7 @@ func newUsers(t *testing.T, p *pair, steps int) (c *users, wait func()) {
 		w.engine.Spin.Fixed, w.engine.ParkLimit = engine.YieldPolls, time.Hour
 	}
 	p.connect()
+	p.b.w.OnActive(hangUp, func(m *ActiveMessage) { _ = letGo(m.From.Close(CloseMode(rand.IntN(2)))) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	c = &users{t: t, p: p, a: p.a.w.Share(), ctx: ctx}
 	if c.b = c.a; !p.oneself() {
@@ -228,20 +263,16 @@ func TestSharedWorker_Users(t *testing.T) {
 // TestSharedWorker_UsersAndClose: one of the workers is closed while goroutines use both.
 func TestSharedWorker_UsersAndClose(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
-		for _, which := range []int{0, 1}[:1] {
-			_ = which
-			c, wait := newUsers(t, p, 1000)
-			testenv.ProgressWithin(t, patience, func() bool { return c.added.Load() > 5 })
-			c.closing.Store(true)
-			s := c.a
-			if rand.IntN(2) == 0 {
-				s = c.b
-			}
-			require.NoError(t, s.Close())
-			require.NoError(t, c.a.Close())
-			require.NoError(t, c.b.Close())
-			wait()
-			assert.Equal(t, c.wanted.Load(), c.told.Load())
+		c, wait := newUsers(t, p, 1000)
+		testenv.ProgressWithin(t, patience, func() bool { return c.added.Load() > 5 })
+		c.closing.Store(true)
+		first, second := c.a, c.b
+		if rand.IntN(2) == 0 {
+			first, second = second, first
 		}
+		require.NoError(t, first.Close())
+		require.NoError(t, second.Close())
+		wait()
+		assert.Equal(t, c.wanted.Load(), c.told.Load())
 	})
 }

@@ -1,0 +1,61 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// answerWaits has a handler of b close the EP over which an announced message has come, when its
+// iface is full: the answer that nobody receives the message waits for room.
+func answerWaits(t *testing.T) (p *pair, f *fabric, sent, closing *Request) {
+	p, f = fakePair(t, Config{}, likeSM())
+	p.both().warm()
+	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.b.key.Addr(), p.b.key, nil)))
+	p.b.w.OnActive(1, func(m *ActiveMessage) {
+		for range f.kinds[0].depth {
+			assert.NoError(t, letGo(p.b.ep.Put(make([]byte, fakeBcopy), p.b.key.Addr(), p.b.key, nil)))
+		}
+		var err error
+		closing, err = m.From.Close(CloseFlush)
+		assert.NoError(t, err)
+	})
+	e, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+	require.NoError(t, err)
+	got := collect(t, p.b.w, 2)
+	require.NoError(t, p.finish(e.SendActive(2, nil, nil, nil)))
+	p.until(have(t, got, 1))
+	p.idle() // credit has gone
+	sent, err = e.SendActive(1, nil, make([]byte, 200_000), nil)
+	require.NoError(t, err)
+	p.until(func() bool { return closing != nil })
+	return p, f, sent, closing
+}
+
+// TestClose_AnswerWaits: an EP that is closed while an answer to its peer waits for room in the lane
+// leaves when that has gone.
+func TestClose_AnswerWaits(t *testing.T) {
+	p, _, sent, closing := answerWaits(t)
+	require.NoError(t, letGo(p.b.ep.Close(CloseForce))) // there is room now, and the queue has not seen it
+	require.NoError(t, p.finish(closing, nil))
+	if err := p.finish(sent, nil); err != nil {
+		assert.True(t, errors.Is(err, ucs.ErrPeerClosed), err)
+	}
+}
+
+// TestClose_AnswerNeverGoes: the end of the worker is that of an answer for which there is no room.
+func TestClose_AnswerNeverGoes(t *testing.T) {
+	p, f, sent, closing := answerWaits(t)
+	f.ifaceOf(&p.b, 0).stuck = true
+	for range 100 {
+		p.step()
+	}
+	require.False(t, closing.Done())
+	require.NoError(t, p.b.w.Close())
+	assert.NoError(t, ended(t, closing))
+	assert.ErrorIs(t, p.finish(sent, nil), ucs.ErrConnReset, "no notice went out")
+}
