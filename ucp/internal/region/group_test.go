@@ -67,3 +67,15 @@ func TestGroup_Register(t *testing.T) {
 		})
 	}
 }
+
+// TestRegister_Refused: an error says what each domain did, and no more.
+func TestRegister_Refused(t *testing.T) {
+	var s Set
+	for _, name := range []string{"a", "b"} {
+		s.Add(&picky{memory: memory{attr: uct.MDAttr{Component: "x", Name: name}}, full: true})
+	}
+	_, err := s.Register(make([]byte, 10), uct.AccessAll)
+	assert.ErrorIs(t, err, ucs.ErrUnsupported, "it can go without")
+	assert.ErrorIs(t, err, ucs.ErrNoMemory)
+	assert.EqualError(t, err, "ucp: register memory: out of memory; out of memory")
+}

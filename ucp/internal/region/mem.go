@@ -120,8 +120,19 @@ func (s *Set) register(with []*Domain, parts []uct.Mem, buf []byte, access uct.A
 	if slices.ContainsFunc(parts, func(p uct.Mem) bool { return p != nil }) {
 		return nil
 	}
-	return ucs.Join(append(errs, ucs.ErrUnsupported)...)
+	if len(errs) == 0 {
+		return ucs.ErrUnsupported
+	}
+	return refused{ucs.Join(errs...)}
 }
+
+// refused is why no domain has taken memory. It is an ErrUnsupported too, as what is sent or
+// received can go without being registered.
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
+func (r refused) Is(target error) bool { return target == ucs.ErrUnsupported }
 
 // registerEach adds buf to those of some domains that do not have it yet, as far as they can.
 func (s *Set) registerEach(with []*Domain, parts []uct.Mem, buf []byte, access uct.Access) (errs []error) {
