@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
 )
 
 // Errors of transfers and probes. The first five are returned bare, so that a failed
@@ -19,8 +21,8 @@ var (
 	// ErrBadRange: part of the range is not mapped there (or here) with the rights
 	// needed. What precedes that part may have been transferred.
 	ErrBadRange = errors.New("memory range not accessible")
-	// ErrNoMemory: the kernel had no memory for the call.
-	ErrNoMemory = errors.New("no kernel memory for cross-memory attach")
+	// ErrNoMemory: the kernel had no memory for the call. It matches ucs.ErrNoMemory.
+	ErrNoMemory = fmt.Errorf("cross-memory attach: %w", ucs.ErrNoMemory)
 	// ErrUnsupported: the kernel has no cross-memory attach (CONFIG_CROSS_MEMORY_ATTACH).
 	// It matches errors.ErrUnsupported.
 	ErrUnsupported = fmt.Errorf("cross-memory attach: %w", errors.ErrUnsupported)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 )
 
 func TestRead_Child(t *testing.T) {
@@ -154,6 +155,7 @@ func TestFromErrno(t *testing.T) {
 		assert.ErrorIs(t, fromErrno("call", errno), want)
 	}
 	assert.ErrorIs(t, ErrUnsupported, errors.ErrUnsupported)
+	assert.ErrorIs(t, ErrNoMemory, ucs.ErrNoMemory)
 }
 
 func TestTransfer_AllocatesNothing(t *testing.T) {
