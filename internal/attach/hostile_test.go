@@ -338,18 +338,6 @@ func TestDial_FullBacklog(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrTimedOut)
 }
 
-// exhaust calls f while the process can open no descriptor.
-func exhaust(t testing.TB, f func()) {
-	t.Helper()
-	var was unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
-	none := was
-	none.Cur = 3
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &none))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }()
-	f()
-}
-
 // TestNoDescriptors: what fails for want of descriptors on either side says so, and may go well
 // when it is tried again.
 func TestNoDescriptors(t *testing.T) {
@@ -359,7 +347,7 @@ func TestNoDescriptors(t *testing.T) {
 		c := s.connect(t)
 		testenv.ProgressWithin(t, watchdog, func() bool { return len(s.slots) == 1 }) // accepted
 		before := openFDs(t)
-		exhaust(t, func() {
+		testenv.WithoutDescriptors(t, func() {
 			require.NoError(t, send(c.UnixConn, hello, fds...))
 			reply, err := decodeFrame(c.untilHangUp(t))
 			require.NoError(t, err)
@@ -385,7 +373,7 @@ func TestNoDescriptors(t *testing.T) {
 			_, err = a.Dial(context.Background(), gid)
 		}()
 		within(t, told, "hello")
-		exhaust(t, func() {
+		testenv.WithoutDescriptors(t, func() {
 			close(answer)
 			within(t, ended, "the end of the dial")
 		})

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // requireRDMA is the environment name that turns a missing RDMA device from a
@@ -91,15 +89,5 @@ func SkipSweep(t testing.TB, why string) {
 	t.Helper()
 	if !Sweep() {
 		t.Skipf("%s; %s=1 takes it, too", why, sweepEnv)
-	}
-}
-
-// NeedDescriptors skips the test where the process may not have n file descriptors, for one that has
-// many peers in one process.
-func NeedDescriptors(t testing.TB, n uint64) {
-	t.Helper()
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < n {
-		t.Skipf("needs %d descriptors, and %d are allowed (%v)", n, limit.Cur, err)
 	}
 }

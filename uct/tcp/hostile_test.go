@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +26,7 @@ func TestAccept_NoDescriptors(t *testing.T) {
 	flush(t, ep, a, b)
 	waiting := client(t, b)
 
-	exhaust(t, func() {
+	testenv.WithoutDescriptors(t, func() {
 		until(t, func() bool { return b.it.acceptPaused }, b)
 		looks, events := 0, 0
 		for ; looks < 1000; looks++ {
@@ -46,20 +45,6 @@ func TestAccept_NoDescriptors(t *testing.T) {
 	h, err := readAnswer(t, waiting, b)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, h.code)
-}
-
-// exhaust calls f while the process can open no descriptor.
-func exhaust(t *testing.T, f func()) {
-	t.Helper()
-	var was unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
-	low := was
-	low.Cur = 3
-	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }()
-	_, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	require.ErrorIs(t, err, unix.EMFILE)
-	f()
 }
 
 // TestConnection_Ends: a peer that resets, half closes or sends rubbish after a
