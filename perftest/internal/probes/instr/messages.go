@@ -13,6 +13,8 @@ type messages struct {
 	sender  uct.AMSender
 	arrived int    // of the repetition
 	last    []byte // the last that has arrived
+	refused bool   // the message of the repetition had no room
+	room    uct.PendingReq
 }
 
 // amID is the handler of the rig's messages.
@@ -60,15 +62,18 @@ func (m *messages) steps(r *uctRig, c Case) (steps, error) {
 	}
 	send := func() error {
 		_, err := m.sender.AMBcopy(amID, r)
-		return err
+		return m.posted(err)
 	}
 	if short {
 		buf := r.near.Bytes()[:c.Size]
 		send = func() error {
-			return m.sender.AMShort(amID, binary.LittleEndian.Uint64(buf), buf[headerLen:])
+			return m.posted(m.sender.AMShort(amID, binary.LittleEndian.Uint64(buf), buf[headerLen:]))
 		}
 	}
 	prepare := func() error {
+		if err := m.makeRoom(r); err != nil {
+			return err
+		}
 		m.arrived = 0
 		return r.change()
 	}
@@ -83,6 +88,38 @@ func (m *messages) steps(r *uctRig, c Case) (steps, error) {
 	}, op: func() error { return m.receive(r) }, after: func() error { return m.deliver(r) }}, nil
 }
 
+// posted is what becomes of a message that was posted with err. Room comes back from the far end,
+// whose device may have had no processor for as long as the messages before took.
+func (m *messages) posted(err error) error {
+	if err != uct.ErrNoResource {
+		return err
+	}
+	m.refused = true
+	return errVoid
+}
+
+// makeRoom waits until there is room again, if the last message had none.
+func (m *messages) makeRoom(r *uctRig) error {
+	if !m.refused {
+		return nil
+	}
+	m.refused = false
+	there := false
+	m.room.Func = func(*uct.PendingReq) error { there = true; return nil }
+	if err := r.ep.AddPending(&m.room); err != nil {
+		if err == uct.ErrBusy {
+			return nil
+		}
+		return err
+	}
+	for range polls {
+		if r.progress(); there {
+			return nil
+		}
+	}
+	return errStuck
+}
+
 // receive is one progress of the far end, which must hand over the message.
 func (m *messages) receive(r *uctRig) error {
 	r.peer.Progress()
@@ -95,6 +132,9 @@ func (m *messages) receive(r *uctRig) error {
 // deliver progresses both ends until the message has come and all of it is over, and
 // compares it.
 func (m *messages) deliver(r *uctRig) error {
+	if m.refused {
+		return nil
+	}
 	for range polls {
 		if r.progress() == 0 && m.arrived > 0 {
 			break
