@@ -8,8 +8,9 @@ import (
 
 // The engine is the goroutine that drives the device when nobody polls.
 //
-//	parked   sleeping=1: who raises attention writes the eventfd
-//	watching sleeping=0: somebody polls; look again every tick
+//	parked   sleeping is odd: who raises attention writes the eventfd
+//	called   sleeping is even: the eventfd was written; it runs when it gets a processor
+//	watching sleeping is even: somebody polls; look again every tick
 //
 // It tells one from the other by the probe bit, which it raises and who drives
 // the device clears.
@@ -45,7 +46,7 @@ func (h *hca) watch() {
 // as the runtime rounds up shorter sleeps of an idle process.
 func (h *hca) pollerLeaving() {
 	h.pollerLeft.Store(true)
-	if h.ctl.sleeping.Load() == 0 {
+	if !isNap(h.ctl.sleeping.Load()) {
 		wake(h.wakeFD)
 	}
 }
@@ -58,12 +59,25 @@ func (h *hca) polled() bool { return h.ctl.attention.Load()&attnProbe == 0 }
 // leaves the timers alone: what a timer sets going is for Drive to run.
 func (h *hca) park() {
 	h.ctl.attention.Or(attnProbe)
-	h.ctl.sleeping.Store(1)
-	// Pairs with call: either it sees sleeping, or this sees its bits.
+	h.naps += 2
+	h.ctl.sleeping.Store(h.naps - 1)
+	// Pairs with call: either it sees the nap, or this sees its bits.
 	if h.ctl.attention.Load()&attnWork == 0 && !h.closing.Load() {
 		h.wait(h.untilTimer())
 	}
-	h.ctl.sleeping.Store(0)
+	h.ctl.sleeping.Store(h.naps)
+}
+
+// isNap reports whether a value of the sleeping word says that the engine sleeps and has not been
+// called. Each sleep has an odd value of its own.
+func isNap(sleeping uint32) bool { return sleeping&1 != 0 }
+
+// rouse wakes the engine out of a nap. Others need not write the eventfd then: a woken engine may get
+// a processor a thousand messages later. The word says so after the write, as who calls may be killed
+// in between, and only if it is still the same nap.
+func rouse(ctl *control, wakeFD int, nap uint32) {
+	wake(wakeFD)
+	ctl.sleeping.CompareAndSwap(nap, nap+1)
 }
 
 // untilTimer is how long the engine may sleep; 0 means forever.

@@ -86,6 +86,7 @@ type hca struct {
 	overdue   []visit // see awaitPeer
 
 	closing    atomic.Bool
+	naps       uint32      // of the engine, twice
 	pollerLeft atomic.Bool // the caller that polled is about to sleep
 	engineDone chan struct{}
 }

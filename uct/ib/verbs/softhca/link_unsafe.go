@@ -35,7 +35,7 @@ type linkHeader struct {
 type control struct {
 	attention atomic.Uint32 // attn* bits
 	_         [60]byte
-	sleeping  atomic.Uint32 // nobody looks at attention: write the eventfd
+	sleeping  atomic.Uint32 // odd: nobody looks at attention; see isNap
 	_         [60]byte
 	starving  atomic.Uint32 // QPs of some peer wait for receives; see starve
 	_         [60]byte
@@ -200,7 +200,7 @@ func call(ctl *control, wakeFD int, bits uint32) {
 	if ctl.attention.Load()&bits != bits {
 		ctl.attention.Or(bits)
 	}
-	if ctl.sleeping.Load() != 0 {
-		wake(wakeFD)
+	if nap := ctl.sleeping.Load(); isNap(nap) {
+		rouse(ctl, wakeFD, nap)
 	}
 }

@@ -1,6 +1,7 @@
 package softhca
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func TestEngine_TakesOverFromASleeper(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
-	testenv.ProgressWithin(t, testPatience, func() bool { return h.ctl.sleeping.Load() == 1 })
+	testenv.ProgressWithin(t, testPatience, func() bool { return isNap(h.ctl.sleeping.Load()) })
 	h.armCQ(uint64(qp.sendCQ.cqn))
 	assert.True(t, h.pollerLeft.Load(), "for when it is woken")
 
@@ -78,6 +79,35 @@ func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
 	h.Drive()
 	assert.Zero(t, h.ctl.attention.Load())
 	assert.False(t, woken(), "there is no rest")
+}
+
+// TestCall_WakesOncePerNap: the eventfd is written once for each sleep of the engine, however many
+// calls come before the engine runs, and a call of the sleep before does not count for the next.
+func TestCall_WakesOncePerNap(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	written := func() uint64 {
+		var count [8]byte
+		if _, err := unix.Read(fd, count[:]); err != nil {
+			return 0
+		}
+		return binary.NativeEndian.Uint64(count[:])
+	}
+	ctl := new(control)
+	call(ctl, fd, attnRequest)
+	assert.Zero(t, written(), "it is awake")
+	ctl.sleeping.Store(1)
+	for range 3 {
+		call(ctl, fd, attnRequest)
+	}
+	assert.EqualValues(t, 1, written())
+	ctl.sleeping.Store(3)
+	rouse(ctl, fd, 1)
+	assert.EqualValues(t, 1, written(), "late, for the sleep before")
+	call(ctl, fd, attnRequest)
+	assert.EqualValues(t, 1, written())
+	assert.False(t, isNap(ctl.sleeping.Load()))
 }
 
 // TestAwaitRoom_NotOnALinkThatIsDown: a QP that finds a full ring just after those who

@@ -19,7 +19,7 @@ import (
 //	tableLen     on the shm fabric: shownRecvs receives of each XRC SRQ, 64 bytes each
 const (
 	tableMagic   = 0x6763_7874 // "gcxt"
-	tableVersion = 7
+	tableVersion = 8
 
 	maxQP = 1 << 16
 	maxMR = 1 << 18
