@@ -20,15 +20,28 @@ type endedOp struct {
 	err error
 }
 
-// tell has the next Progress tell the caller of the end.
+// tell has the next Progress tell the caller of the end, and the SharedWorker wake who sleeps.
 //
 //go:noinline
 func (r *Request) tell() {
 	w := r.worker
-	w.ended = append(w.ended, endedOp{r.onDone, r.err()})
-	r.flags &^= reqTells
-	r.onDone = nil
-	w.engine.Raise()
+	if r.flags&reqWakes != 0 {
+		w.woken = append(w.woken, r)
+	}
+	if r.flags&reqTells != 0 {
+		w.ended = append(w.ended, endedOp{r.onDone, r.err()})
+		r.onDone = nil
+		w.engine.Raise()
+	}
+	r.flags &^= reqTells | reqWakes
+}
+
+// takeWoken returns the requests that have ended while a goroutine slept for them. The list is
+// valid until the next one ends.
+func (w *Worker) takeWoken() []*Request {
+	woken := w.woken
+	w.woken = w.woken[:0]
+	return woken
 }
 
 // tellEnded tells of the operations that have ended. What it brings about is for the next

@@ -84,6 +84,7 @@ const (
 	reqFetching                       // a receive of a message that was announced
 	reqTruncated                      // of one that is longer than the buffer
 	reqTells                          // onDone is to be called: the caller has the request
+	reqWakes                          // a goroutine of a SharedWorker sleeps until it has ended
 	reqTyped                          // a receive into data that is not in one piece
 	reqCanceling                      // ends with ErrCanceled when the queue of the transport, or the peer, gives it back
 	reqDecided                        // a transfer that has failed and is not repeated

@@ -25,10 +25,15 @@ type SharedWorker struct {
 	w     *Worker
 
 	// All below under mu.
-	driven  atomic.Bool     // a goroutine makes progress; acquire looks at it before it has mu
-	parked  bool            // it sleeps, or is about to, and nobody has woken it
-	waitsOn func() bool     // the end of its wait
-	blocked []*sharedWaiter // those that wait to be told, in the order in which they came
+	driven  atomic.Bool // a goroutine makes progress; acquire looks at it before it has mu
+	parked  bool        // it sleeps, or is about to, and nobody has woken it
+	waitsOn func() bool // the end of its wait
+
+	// The others wait to be told. A request says that it has ended, so that what one of those
+	// costs does not grow with how many wait; any other end is asked for.
+	ends    map[*Request]*sharedWaiter
+	asks    []*sharedWaiter // in the order in which they came
+	blocked int             // of both
 }
 
 // sharedWaiter is a blocked goroutine that does not make progress itself.
@@ -40,7 +45,9 @@ type sharedWaiter struct {
 
 // Share gives the worker to a SharedWorker, which owns it from then on: use it, and
 // everything made from it, through that only, until it is closed.
-func (w *Worker) Share() *SharedWorker { return &SharedWorker{w: w} }
+func (w *Worker) Share() *SharedWorker {
+	return &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
+}
 
 // Do runs f while no other goroutine has the worker. f should not block.
 func (s *SharedWorker) Do(f func(w *Worker)) {
@@ -73,7 +80,7 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	if r == nil || err != nil {
 		return err
 	}
-	if err := s.wait(ctx, r.Done); err != nil {
+	if err := s.waitFor(ctx, r.Done, r); err != nil {
 		r.giveUp(s.wait)
 		return err
 	}
@@ -128,6 +135,11 @@ func (s *SharedWorker) Close() error {
 // wait returns when done reports true, ctx has ended or the worker is closed. mu is held
 // at the begin and at the end.
 func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
+	return s.waitFor(ctx, done, nil)
+}
+
+// waitFor is wait. If r is not nil, done reports that it has ended.
+func (s *SharedWorker) waitFor(ctx context.Context, done func() bool, r *Request) error {
 	for range sharedLooks {
 		if done() {
 			return nil
@@ -135,7 +147,7 @@ func (s *SharedWorker) wait(ctx context.Context, done func() bool) error {
 		s.w.Progress()
 	}
 	if s.driven.Load() {
-		if drive, err := s.block(ctx, done); !drive {
+		if drive, err := s.block(ctx, done, r); !drive {
 			return err
 		}
 	}
@@ -153,17 +165,29 @@ const sharedLooks = 4
 
 // block waits to be told. It reports whether this goroutine is to make progress now;
 // otherwise the wait is over.
-func (s *SharedWorker) block(ctx context.Context, done func() bool) (drive bool, err error) {
+func (s *SharedWorker) block(ctx context.Context, done func() bool, r *Request) (drive bool, err error) {
+	if done() {
+		return false, nil
+	}
 	x := &sharedWaiter{done: done, told: make(chan struct{}, 1)}
-	s.blocked = append(s.blocked, x)
+	if r != nil && s.ends[r] == nil {
+		s.ends[r] = x
+		r.flags |= reqWakes
+	} else {
+		s.asks = append(s.asks, x)
+	}
+	s.blocked++
 	s.release()
 	select {
 	case <-x.told:
 	case <-ctx.Done():
 	}
 	s.acquire()
-	if i := slices.Index(s.blocked, x); i >= 0 {
-		s.blocked = slices.Delete(s.blocked, i, i+1)
+	if s.ends[r] == x {
+		s.forget(r)
+	} else if i := slices.Index(s.asks, x); i >= 0 {
+		s.asks = slices.Delete(s.asks, i, i+1)
+		s.blocked--
 	}
 	switch {
 	case x.drives:
@@ -260,7 +284,7 @@ func (s *SharedWorker) await() {
 
 // release gives the worker back after a goroutine has had it.
 func (s *SharedWorker) release() {
-	if len(s.blocked) > 0 || s.parked {
+	if s.blocked > 0 || s.parked {
 		s.wake()
 	}
 	s.mu.Unlock()
@@ -281,22 +305,52 @@ func (s *SharedWorker) wake() {
 // tell wakes the goroutines whose wait is over and, if nobody makes progress, one that
 // will. mu is held.
 func (s *SharedWorker) tell() {
-	if len(s.blocked) == 0 {
+	if s.blocked == 0 {
 		return
 	}
-	over := s.w.closed
-	s.blocked = slices.DeleteFunc(s.blocked, func(x *sharedWaiter) bool {
-		if !over && !x.done() {
+	for _, r := range s.w.takeWoken() {
+		if x := s.ends[r]; x != nil && r.flags&reqWakes == 0 { // not of who has the request now
+			s.forget(r)
+			x.told <- struct{}{}
+		}
+	}
+	s.asks = slices.DeleteFunc(s.asks, func(x *sharedWaiter) bool {
+		if !s.w.closed && !x.done() {
 			return false
 		}
+		s.blocked--
 		x.told <- struct{}{}
 		return true
 	})
-	if !s.driven.Load() && len(s.blocked) > 0 {
-		x := s.blocked[0]
+	if s.w.closed {
+		for r, x := range s.ends {
+			s.forget(r)
+			x.told <- struct{}{}
+		}
+	}
+	if !s.driven.Load() && s.blocked > 0 {
+		x := s.next()
 		s.driven.Store(true)
 		x.drives = true
-		s.blocked = slices.Delete(s.blocked, 0, 1)
 		x.told <- struct{}{}
 	}
+}
+
+// next takes out the goroutine that will make progress; there must be one.
+func (s *SharedWorker) next() *sharedWaiter {
+	for r, x := range s.ends {
+		s.forget(r)
+		return x
+	}
+	x := s.asks[0]
+	s.asks = slices.Delete(s.asks, 0, 1)
+	s.blocked--
+	return x
+}
+
+// forget has nobody be told of the end of a request, for which a goroutine slept.
+func (s *SharedWorker) forget(r *Request) {
+	delete(s.ends, r)
+	r.flags &^= reqWakes
+	s.blocked--
 }

@@ -38,7 +38,7 @@ func TestSharedWorker_NoWakeUpIsLost(t *testing.T) {
 		}
 		running.Wait()
 		assert.False(t, s.driven.Load())
-		assert.Empty(t, s.blocked)
+		assert.Zero(t, s.blocked)
 	})
 }
 
@@ -89,7 +89,7 @@ func untilParked(t *testing.T, s *SharedWorker, n int) {
 	testenv.ProgressWithin(t, patience, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.parked && len(s.blocked) == n-1
+		return s.parked && s.blocked == n-1
 	})
 }
 
@@ -112,6 +112,49 @@ func TestSharedWorker_IdleSleeps(t *testing.T) {
 			assert.ErrorIs(t, err, context.Canceled)
 		}
 	}
+}
+
+// TestSharedWorker_SleepersAreNotAsked: however many goroutines sleep until their requests end, one
+// that goes on asks none of them.
+func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
+	const n = 100
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect()
+	p.a.w.engine.ParkLimit = time.Hour
+	ctx, cancel := context.WithCancel(context.Background())
+	s := p.a.w.Share()
+	ended := blockedOn(ctx, p, s, n)
+	untilParked(t, s, n)
+	s.Do(func(*Worker) {
+		assert.Empty(t, s.asks)
+		assert.Len(t, s.ends, n-1)
+	})
+	cancel()
+	for _, err := range ended() {
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+	s.Do(func(*Worker) { assert.Empty(t, s.ends) })
+}
+
+// TestSharedWorker_WakesNobodyForAnotherUse: a request that has ended while nobody was told may be
+// that of another operation by then, whose goroutine sleeps on.
+func TestSharedWorker_WakesNobodyForAnotherUse(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	w := p.a.w
+	s := w.Share()
+	s.driven.Store(true)
+	r := w.newRequest(nil, &tagRecvStage)
+	sleeper := &sharedWaiter{told: make(chan struct{}, 1)}
+	s.ends[r], s.blocked = sleeper, 1
+	r.flags |= reqWakes
+	w.woken = append(w.woken, r) // of the use before
+	s.tell()
+	assert.Empty(t, sleeper.told)
+	r.tell()
+	s.tell()
+	assert.Len(t, sleeper.told, 1)
+	assert.Zero(t, s.blocked)
+	w.recycle(r)
 }
 
 // TestSharedWorker_HandsOver: when the goroutine that sleeps for all gives up, another

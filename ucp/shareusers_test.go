@@ -255,7 +255,7 @@ func TestSharedWorker_Users(t *testing.T) {
 		p.idle()
 		assert.Equal(t, c.wanted.Load(), c.told.Load())
 		assert.Equal(t, uint64(c.added.Load()), binary.LittleEndian.Uint64(p.b.mem.Bytes()[memLen/2:]))
-		assert.Empty(t, c.a.blocked)
+		assert.Zero(t, c.a.blocked)
 		assert.Zero(t, c.a.wants.Load())
 	})
 }

@@ -249,7 +249,7 @@ func (r *Request) settle(st ucs.Status) {
 		r.parent = nil
 		p.comp.Complete(r.status)
 	}
-	if r.flags&reqTells != 0 {
+	if r.flags&(reqTells|reqWakes) != 0 {
 		r.tell()
 	}
 	r.collect()

@@ -57,6 +57,7 @@ type Worker struct {
 	messages      *message
 	ended         []endedOp // of which callers are to be told
 	spareEnded    []endedOp
+	woken         []*Request // those that have ended while a goroutine slept for them; see SharedWorker
 	freeInbound   *inbound
 	freeAnnounced *announced
 	buffers       buffers
