@@ -136,9 +136,9 @@ func TestSharedWorker_SleepersAreNotAsked(t *testing.T) {
 	s.Do(func(*Worker) { assert.Empty(t, s.ends) })
 }
 
-// TestSharedWorker_WakesNobodyForAnotherUse: a request that has ended while nobody was told may be
+// TestSharedWorker_StaleEnd: a request that has ended while nobody was told may be
 // that of another operation by then, whose goroutine sleeps on.
-func TestSharedWorker_WakesNobodyForAnotherUse(t *testing.T) {
+func TestSharedWorker_StaleEnd(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 	w := p.a.w
 	s := w.Share()

@@ -201,6 +201,6 @@ func call(ctl *control, wakeFD int, bits uint32) {
 		ctl.attention.Or(bits)
 	}
 	if nap := ctl.sleeping.Load(); isNap(nap) {
-		rouse(ctl, wakeFD, nap)
+		wakeOnce(ctl, wakeFD, nap)
 	}
 }

@@ -103,7 +103,7 @@ func TestCall_WakesOncePerNap(t *testing.T) {
 	}
 	assert.EqualValues(t, 1, written())
 	ctl.sleeping.Store(3)
-	rouse(ctl, fd, 1)
+	wakeOnce(ctl, fd, 1)
 	assert.EqualValues(t, 1, written(), "late, for the sleep before")
 	call(ctl, fd, attnRequest)
 	assert.EqualValues(t, 1, written())
