@@ -35,6 +35,15 @@ func (h *carrierHost) Close(p conn.Path, ep uct.EP) {
 	h.iface(p).Release()
 }
 
+// Drain implements conn.Host.
+func (h *carrierHost) Drain(p conn.Path, drains bool) {
+	if drains {
+		h.iface(p).BeginDrain()
+	} else {
+		h.iface(p).EndDrain()
+	}
+}
+
 // Limit implements conn.Host.
 func (h *carrierHost) Limit(p conn.Path) int { return h.iface(p).attr.AM.MaxBcopy }
 

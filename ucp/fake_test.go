@@ -244,6 +244,7 @@ type fakeIface struct {
 	dead    bool
 	stuck   bool // has no resources
 	frozen  bool // executes nothing of open endpoints
+	unacked bool // peers acknowledge nothing: flushes of open endpoints do not end
 	polls   int
 	moved   int    // bytes put and got
 	loses   bool   // puts that end well have no effect
@@ -380,10 +381,10 @@ func (i *fakeIface) Progress() int {
 	i.f.mu.Lock()
 	ops, rx := i.posted, i.rx
 	i.posted, i.spare = i.spare[:0], nil
-	if i.frozen {
+	if i.frozen || i.unacked {
 		i.posted = append(i.posted, ops...)
-		i.posted = slices.DeleteFunc(i.posted, func(o fakeOp) bool { return o.ep.closed })
-		ops = slices.DeleteFunc(ops, func(o fakeOp) bool { return !o.ep.closed })
+		i.posted = slices.DeleteFunc(i.posted, func(o fakeOp) bool { return !i.holds(&o) })
+		ops = slices.DeleteFunc(ops, func(o fakeOp) bool { return i.holds(&o) })
 	}
 	i.rx, i.rxSpare = i.rxSpare[:0], nil
 	i.f.mu.Unlock()
@@ -401,6 +402,11 @@ func (i *fakeIface) Progress() int {
 		n += e.dialed() + e.checkPeer()
 	}
 	return n + i.arb.Dispatch(nil)
+}
+
+// holds reports that an operation stays in flight.
+func (i *fakeIface) holds(o *fakeOp) bool {
+	return !o.ep.closed && (i.frozen || i.unacked && o.kind == fakeFlush)
 }
 
 // run executes an operation and tells its completion.

@@ -283,7 +283,7 @@ func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
 	if e.i.stuck {
 		return false, uct.ErrNoResource
 	}
-	if e.inflight == 0 {
+	if e.inflight == 0 && !e.i.unacked {
 		return false, nil
 	}
 	if c == nil {

@@ -75,3 +75,34 @@ func TestSleep_ServesWhatCameBeforeArm(t *testing.T) {
 		require.NoError(t, p.b.w.engine.Until(ctx, func() bool { return p.b.w.stats.badMessages.Load() == 1 }))
 	}
 }
+
+// TestRest_WithoutAcknowledgement: a handshake whose last message the peer does not acknowledge has
+// its iface polled now and then only, also while another one is polled. It is closed when the
+// acknowledgement comes.
+func TestRest_WithoutAcknowledgement(t *testing.T) {
+	for _, unflagged := range []bool{false, true} {
+		kind := likeUD()
+		kind.unflagged = unflagged
+		p, f := fakePair(t, Config{}, likeRC(), kind)
+		ud := f.ifaceOf(&p.a, 1)
+		ud.unacked = true
+		p.connect().warm()
+		p.idle()
+		require.False(t, p.a.ep.link.carrier.Idle())
+		assert.Equal(t, 1, p.a.w.engine.Polled(), "unflagged=%v", unflagged)
+		before, looks := ud.polls, 100
+		for range looks * (engine.IdleTicks + 1) {
+			p.a.w.Progress()
+		}
+		assert.InDelta(t, looks, ud.polls-before, 1, "unflagged=%v", unflagged)
+
+		ud.unacked = false
+		p.until(p.a.ep.link.carrier.Idle)
+		p.idle()
+		before = ud.polls
+		for range engine.IdleTicks * engine.LooksPerPoll {
+			p.a.w.Progress()
+		}
+		assert.Equal(t, before, ud.polls, "it rests, unflagged=%v", unflagged)
+	}
+}

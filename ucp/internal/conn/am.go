@@ -15,6 +15,9 @@ type Host interface {
 	Open(p Path, c *AM) (uct.EP, error)
 	// Close closes the endpoint and lets its iface rest.
 	Close(p Path, ep uct.EP)
+	// Drain says whether the endpoint of a path only waits for the peer's acknowledgement, so
+	// that its iface need not be polled each time.
+	Drain(p Path, drains bool)
 	// Limit is the longest active message of a path in bytes.
 	Limit(p Path) int
 	// Name has an error say which transport failed.
@@ -39,6 +42,7 @@ type AM struct {
 	pend   uct.PendingReq
 	flush  *amFlush // before closing
 	queued bool
+	drains bool // the host knows that ep only waits
 	state  amState
 	err    error   // the lane broke
 	at     int     // in paths
@@ -89,6 +93,7 @@ func (a *AM) Send(msg []byte, repeat bool) {
 	}
 	a.out = append(a.out, msg)
 	a.state = amDirty
+	a.drain(false)
 	a.host.Attention()
 	a.push()
 }
@@ -177,11 +182,20 @@ func (a *AM) Settle(quiet bool) (done bool) {
 			return false
 		case pending:
 			a.state = amFlushing
+			a.drain(true)
 			return true
 		}
 	}
 	a.Close()
 	return true
+}
+
+// drain tells the host whether the endpoint only waits for an acknowledgement, if that is new.
+func (a *AM) drain(drains bool) {
+	if a.drains != drains {
+		a.drains = drains
+		a.host.Drain(a.paths[a.at], drains)
+	}
 }
 
 // amFlush is one flush of the lane. The transport has it until it has ended, which may
@@ -236,6 +250,7 @@ func (a *AM) shut() {
 	if a.ep == nil {
 		return
 	}
+	a.drain(false)
 	ep := a.ep
 	a.ep, a.am = nil, nil
 	if a.queued {

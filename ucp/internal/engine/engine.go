@@ -39,6 +39,7 @@ type Engine struct {
 	pollIdle  bool          // ifaces on which nothing is connected are polled too
 	stopped   bool          // no iface is polled any more: they are closed, or about to be
 	polled    int           // ifaces that are polled
+	draining  []*Iface      // ifaces that are polled now and then
 	idle      []*Iface      // ifaces that rest and have a flag
 	unflagged []*Iface      // ifaces that rest and have none
 	eventFDs  []unix.PollFd // their descriptors
@@ -175,7 +176,8 @@ func watchOf(i *uct.IfaceExt) *ucs.Watch {
 }
 
 // IdleTicks is how many calls of Progress go by between two looks at the flags of
-// resting ifaces while others are polled. Only new connections come that way.
+// resting ifaces while others are polled. Only new connections come that way, and the last
+// acknowledgements of handshakes.
 const IdleTicks = 64
 
 // due is Ticks when the next call of Progress is to look at everything. What it is less than that
@@ -226,7 +228,7 @@ func (e *Engine) Post() {
 	e.Signal()
 }
 
-// Polled is how many ifaces are polled.
+// Polled is how many ifaces each Progress polls.
 func (e *Engine) Polled() int { return e.polled }
 
 // Quiet reports that the only polled iface shows that it has nothing to do, or that none is
@@ -258,7 +260,7 @@ func (e *Engine) Stop() (errs []error) {
 func (e *Engine) Close() (err error) {
 	e.Alarm.stop()
 	e.setHot(nothing{}, quiet, false)
-	e.idle, e.unflagged, e.resting = nil, nil, nil
+	e.draining, e.idle, e.unflagged, e.resting = nil, nil, nil, nil
 	if e.park != nil {
 		err = e.park.close()
 	}

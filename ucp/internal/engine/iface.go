@@ -10,12 +10,15 @@ import (
 // Iface is an open transport. While nothing is connected over it, it rests: Progress does
 // not poll it but looks now and then whether it has an event. An event activates it: it is
 // polled for a while, since a peer that has said something is likely to go on, also one
-// that puts and gets over a connection of which only the transport knows.
+// that puts and gets over a connection of which only the transport knows. While its endpoints
+// wait for acknowledgements only, which the peer may send when it likes, it is polled at those
+// looks: events would not tell when to send again.
 type Iface struct {
 	uct.Iface
 	e        *Engine
-	users    int // transport endpoints that are open
-	polled   bool
+	users    int  // transport endpoints that are open
+	draining int  // those of them that wait for acknowledgements only
+	polled   bool // by each Progress
 	cooldown cooldown
 	waker    uct.Waker       // nil if it has no events
 	pender   uct.EventPender // nil if its events cannot be seen without a system call
@@ -31,15 +34,16 @@ func (e *Engine) Add(i *Iface, u uct.Iface) {
 	e.ifaces = append(e.ifaces, i)
 }
 
-// Polled reports whether Progress polls the iface.
+// Polled reports whether each Progress polls the iface.
 func (i *Iface) Polled() bool { return i.polled }
 
 // Users is how many transport endpoints are open.
 func (i *Iface) Users() int { return i.users }
 
-// Retain counts a transport endpoint; the first one makes Progress poll the iface.
+// Retain counts a transport endpoint; the first one that does not drain makes Progress poll the
+// iface.
 func (i *Iface) Retain() {
-	if i.users++; i.users == 1 {
+	if i.users++; i.users == i.draining+1 {
 		i.poll()
 	}
 }
@@ -49,10 +53,26 @@ func (i *Iface) Retain() {
 // to tell its peer that it is closed.
 func (i *Iface) Release() {
 	switch i.users--; {
-	case i.users > 0 || i.e.stopped:
-	case i.canReceive() || i.waker == nil:
+	case i.users > i.draining || i.e.stopped:
+	case i.users == 0 && (i.canReceive() || i.waker == nil):
 		i.e.restSoon(i)
 	default:
+		i.poll()
+	}
+}
+
+// BeginDrain tells that an open endpoint has nothing more to do than to wait for the peer's
+// acknowledgement; EndDrain ends that, before the endpoint is used again or closed. When nothing
+// has come for a while, the iface is polled now and then only, unless other endpoints need more.
+func (i *Iface) BeginDrain() {
+	if i.draining++; i.draining == i.users {
+		i.poll()
+	}
+}
+
+// EndDrain ends what BeginDrain has begun.
+func (i *Iface) EndDrain() {
+	if i.draining--; !i.e.stopped {
 		i.poll()
 	}
 }
@@ -71,18 +91,19 @@ func (i *Iface) poll() {
 }
 
 // rest stops polling the iface if that is possible: it can tell of events, or
-// nothing can arrive since its endpoints are made in pairs and there are none.
+// nothing can arrive since its endpoints are made in pairs and there are none. One with endpoints
+// that drain is polled now and then, and needs events only to wake a sleeper.
 func (i *Iface) rest() {
-	if i.users > 0 {
+	if i.users > i.draining {
 		return
 	}
 	canReceive := i.canReceive()
-	if i.e.pollIdle || canReceive && i.waker == nil {
+	if i.e.pollIdle || (canReceive || i.users > 0) && i.waker == nil {
 		i.poll()
 		return
 	}
 	i.polled = false
-	if canReceive && !i.arm() {
+	if i.users == 0 && canReceive && !i.arm() {
 		i.polled = true
 		i.e.restSoon(i) // a flood: try again at the next progress
 	}
@@ -107,14 +128,14 @@ func (i *Iface) arm() bool {
 // armTries bounds one attempt to catch up with arrivals.
 const armTries = 64
 
-// activate handles the events of a resting iface, which stays polled from now on.
+// activate handles the events of an iface that is not polled, which is from now on.
 func (i *Iface) activate() int {
 	i.poll()
 	return i.cooldown.Progress()
 }
 
-// cooldown is an iface on which nothing is connected and that is polled since it
-// had an event.
+// cooldown is an iface on which nothing is connected, or which only drains, and that is polled
+// since it had an event or began to.
 type cooldown struct {
 	i     *Iface
 	quiet int // polls since something happened
@@ -136,15 +157,17 @@ func (l *cooldown) Progress() int {
 	return 0
 }
 
-// repoll makes the lists of ifaces that Progress polls and of those that rest.
+// repoll makes the lists of ifaces that Progress polls, of those that drain and of those that rest.
 func (e *Engine) repoll() {
 	e.setHot(nothing{}, quiet, false)
 	e.polled = 0
-	e.idle, e.unflagged, e.eventFDs = nil, nil, nil
+	e.idle, e.draining, e.unflagged, e.eventFDs = nil, nil, nil, nil
 	for _, i := range e.ifaces {
 		switch {
 		case i.polled:
 			e.pollToo(i)
+		case i.users > 0:
+			e.draining = append(e.draining, i)
 		case !i.canReceive():
 		case i.pender != nil:
 			e.idle = append(e.idle, i)
@@ -158,7 +181,7 @@ func (e *Engine) repoll() {
 
 func (e *Engine) pollToo(i *Iface) {
 	p, watch, guarded := poller(i.Iface), i.watch, i.guarded
-	if i.users == 0 && i.waker != nil && !e.pollIdle {
+	if i.users == i.draining && i.waker != nil && !e.pollIdle {
 		p, watch, guarded = &i.cooldown, nil, false
 	}
 	switch e.polled++; e.polled {
@@ -171,8 +194,15 @@ func (e *Engine) pollToo(i *Iface) {
 	}
 }
 
-// lookAtIdle activates a resting iface that has an event.
+// lookAtIdle polls those that drain, and activates an iface over which something came: a resting
+// one that has an event, or one of those.
 func (e *Engine) lookAtIdle() int {
+	for _, i := range e.draining {
+		if n := i.Iface.Progress(); n > 0 {
+			i.poll() // the lists have changed
+			return n
+		}
+	}
 	for _, i := range e.idle {
 		if i.pender.EventPending() {
 			return i.activate() // the lists have changed

@@ -146,6 +146,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 		return false, nil
 	}
 	e.Sleeps.Inc()
+	e.Ticks = due // what wakes may be of an iface that is not polled each time
 	return true, nil
 }
 

@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/uct"
+)
+
+// quietOwner has nothing to do.
+type quietOwner struct{ Owner }
+
+func (quietOwner) Work() int { return 0 }
+
+// counted is a transport over which n things happen, which has events.
+type counted struct {
+	uct.Iface
+	attr     uct.IfaceAttr
+	polls, n int
+}
+
+func (c *counted) Attr() *uct.IfaceAttr { return &c.attr }
+func (c *counted) Ext() *uct.IfaceExt   { return &uct.IfaceExt{Wake: c, Pending: c} }
+func (c *counted) EventFD() int         { return -1 }
+func (c *counted) Arm(uct.Events) error { return nil }
+func (c *counted) EventPending() bool   { return false }
+func (c *counted) Progress() (handled int) {
+	c.polls++
+	handled, c.n = c.n, 0
+	return handled
+}
+
+// TestIface_Drain: an iface whose endpoints drain is polled by each Progress for a while, then at
+// each look at those that rest; and by each again when something comes, when an endpoint is opened
+// and when one has something to do.
+func TestIface_Drain(t *testing.T) {
+	var e Engine
+	e.Init(quietOwner{}, 0, false)
+	data, aux := &counted{}, &counted{attr: uct.IfaceAttr{Caps: uct.CapConnectIface}}
+	var d, a Iface
+	e.Add(&d, data)
+	e.Add(&a, aux)
+	e.Start()
+	d.Retain()
+	polls := func(n int) int {
+		before := aux.polls
+		for range n {
+			e.Progress()
+		}
+		return aux.polls - before
+	}
+	const looks = 100
+	often := func(why string) { assert.Equal(t, looks, polls(looks), why) }
+	seldom := func(why string) {
+		polls(2 * CooldownPolls)
+		assert.InDelta(t, looks, polls(looks*(IdleTicks+1)), 1, why)
+	}
+	a.Retain()
+	polls(2 * CooldownPolls)
+	often("it is used")
+	a.BeginDrain()
+	often("at first")
+	seldom("it drains")
+	aux.n = 1
+	polls(IdleTicks + 1)
+	often("something came")
+	seldom("and no more")
+	a.Retain()
+	often("another endpoint is used")
+	polls(2 * CooldownPolls)
+	often("and stays so")
+	a.BeginDrain()
+	seldom("both drain")
+	a.EndDrain()
+	often("one sends again")
+	a.Release()
+	seldom("that was closed")
+	a.EndDrain()
+	a.Release()
+	polls(2)
+	assert.Zero(t, polls(looks*(IdleTicks+1)), "it rests")
+}
