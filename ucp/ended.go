@@ -63,7 +63,7 @@ func (w *Worker) tellEnded() int {
 // returned; the worker was closed meanwhile (ErrClosed); there are no requests, or they are
 // of several workers (ErrInvalidParam).
 func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
-	i := -1
+	i, how := -1, error(nil)
 	err := untilEnded(ctx, reqs, func() bool {
 		for k, r := range reqs {
 			if r == nil || r.Done() {
@@ -72,14 +72,15 @@ func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
 			}
 		}
 		return false
+	}, func() {
+		if reqs[i] != nil {
+			how = reqs[i].take()
+		}
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return -1, err
-	case reqs[i] == nil:
-		return i, nil
 	}
-	return i, reqs[i].take()
+	return i, how
 }
 
 // WaitAll makes progress until all requests have ended, and returns the errors of those that
@@ -88,26 +89,27 @@ func WaitAny(ctx context.Context, reqs ...*Request) (int, error) {
 // ErrClosed if the worker is closed meanwhile; ErrInvalidParam if the requests are of several
 // workers.
 func WaitAll(ctx context.Context, reqs ...*Request) error {
+	if len(reqs) == 0 {
+		return nil
+	}
 	first := 0 // those before have ended
+	var errs []error
 	err := untilEnded(ctx, reqs, func() bool {
 		for first < len(reqs) && (reqs[first] == nil || reqs[first].Done()) {
 			first++
 		}
 		return first == len(reqs)
-	})
-	if err != nil {
-		if len(reqs) == 0 {
-			return nil
-		}
-		return err
-	}
-	var errs []error
-	for _, r := range reqs {
-		if r != nil {
-			if err := r.take(); err != nil {
-				errs = append(errs, err)
+	}, func() {
+		for _, r := range reqs {
+			if r != nil {
+				if err := r.take(); err != nil {
+					errs = append(errs, err)
+				}
 			}
 		}
+	})
+	if err != nil {
+		return err
 	}
 	return ucs.Join(errs...)
 }
@@ -118,28 +120,46 @@ var (
 	errSeveralWorkers = fmt.Errorf("ucp: wait: %w: the requests are of several workers", ucs.ErrInvalidParam)
 )
 
-// untilEnded makes progress until done reports true of the requests.
-func untilEnded(ctx context.Context, reqs []*Request, done func() bool) error {
-	var w *Worker
+// untilEnded makes progress until done reports true of the requests, and then gives them back with
+// end, while no other goroutine closes their worker.
+func untilEnded(ctx context.Context, reqs []*Request, done func() bool, end func()) error {
+	w, err := workerOf(reqs)
+	if err != nil {
+		return err
+	}
+	if w == nil {
+		done()
+		end()
+		return nil
+	}
+	closed := w.engine.Turn.Take()
+	if !done() {
+		if closed != nil {
+			return closed
+		}
+		err = w.engine.Until(ctx, done)
+	}
+	if err == nil {
+		end()
+	}
+	if closed == nil {
+		w.engine.Turn.Give()
+	}
+	return err
+}
+
+// workerOf is the one that the requests are of; nil if all of them are nil.
+func workerOf(reqs []*Request) (w *Worker, err error) {
+	if len(reqs) == 0 {
+		return nil, errNoRequests
+	}
 	for _, r := range reqs {
 		if r != nil && w != nil && r.worker != w {
-			return errSeveralWorkers
+			return nil, errSeveralWorkers
 		}
 		if r != nil {
 			w = r.worker
 		}
 	}
-	switch {
-	case len(reqs) == 0:
-		return errNoRequests
-	case w == nil || done():
-		done()
-		return nil
-	}
-	if err := w.engine.Turn.Take(); err != nil {
-		return err
-	}
-	err := w.engine.Until(ctx, done)
-	w.engine.Turn.Give()
-	return err
+	return w, nil
 }

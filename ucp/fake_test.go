@@ -250,6 +250,7 @@ type fakeIface struct {
 	loses   bool   // puts that end well have no effect
 	lost    int    // bytes of those
 	hook    func() // called by Progress
+	posting func() // called by what posts on an endpoint, and by its flushes
 }
 
 type fakeMsg struct {

@@ -97,6 +97,9 @@ func (e *fakeEP) inflightOfIface() (n int) {
 }
 
 func (e *fakeEP) post(o fakeOp) error {
+	if e.i.posting != nil {
+		e.i.posting()
+	}
 	if err := e.ready(); err != nil {
 		return err
 	}
@@ -277,6 +280,9 @@ func (e *fakeEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, rad
 }
 
 func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
+	if e.i.posting != nil {
+		e.i.posting()
+	}
 	if e.status != 0 || e.closed {
 		return false, uct.ErrEPFailed
 	}

@@ -35,7 +35,8 @@ const maxStaged = 8 << 10
 var stagedStage = func() stage { s := getStage; s.lends = false; return s }()
 
 // getStaged gets into the worker's own buffer, so that a call that is given up leaves
-// neither a wait nor a failed EP behind: the buffer is then the transport's for good.
+// neither a wait nor a failed EP behind: the buffer is then the transport's for good. It finishes
+// the call.
 func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey) error {
 	w := e.w
 	staged := w.staged
@@ -47,7 +48,7 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 	if r != nil {
 		r.stage = &stagedStage
 	}
-	if err = finish(ctx, r, err); err == nil {
+	if err = w.finish(ctx, r, err); err == nil {
 		copy(buf, staged)
 		w.staged = staged
 	}

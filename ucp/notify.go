@@ -50,8 +50,11 @@ func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpPa
 // PutNotifyWait is PutNotify that returns when buf is the caller's again and the word is
 // on its way. If ctx ends first: as [EP.PutWait].
 func (e *EP) PutNotifyWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	r, err := e.PutNotify(buf, raddr, key, word, p)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // putNotify posts the data, and the word behind it if the lane carries both.

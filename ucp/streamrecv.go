@@ -49,8 +49,11 @@ func (e *EP) StreamRecv(buf []byte, all bool, n *int, p *OpParams) (*Request, er
 // StreamRecvWait is StreamRecv, of at least one byte, that returns when it is there. If ctx
 // ends first, its error is returned.
 func (e *EP) StreamRecvWait(ctx context.Context, buf []byte) (n int, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
 	r, err := e.StreamRecv(buf, false, &e.w.streamed, nil)
-	err = finish(ctx, r, err)
+	err = e.w.finish(ctx, r, err)
 	return e.w.streamed, err
 }
 

@@ -47,8 +47,11 @@ func (e *EP) StreamSend(buf []byte, p *OpParams) (*Request, error) {
 // StreamSendWait is StreamSend that returns when buf is the caller's again. If ctx ends
 // first, its error is returned, and n is how many bytes were sent.
 func (e *EP) StreamSendWait(ctx context.Context, buf []byte) (n int, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
 	r, err := e.streamSend(buf, nil, &e.w.streamed)
-	err = finish(ctx, r, err)
+	err = e.w.finish(ctx, r, err)
 	return e.w.streamed, err
 }
 

@@ -81,15 +81,21 @@ func (e *EP) TagSendSync(tag uint64, buf []byte, p *OpParams) (*Request, error) 
 // error is returned, and buf is the caller's then too: a message of which nothing was
 // posted is not sent.
 func (e *EP) TagSendWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	r, err := e.TagSend(tag, buf, p)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // TagSendSyncWait is TagSendSync that returns when the message is matched. If ctx ends
 // first, its error is returned; a message that was posted stays sent.
 func (e *EP) TagSendSyncWait(ctx context.Context, tag uint64, buf []byte, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	r, err := e.TagSendSync(tag, buf, p)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // tagArrivals is the worker as the handler of tagged messages that come whole.

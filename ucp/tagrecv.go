@@ -102,10 +102,13 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 // error is returned, and buf is the caller's: a message that was coming into it is lost,
 // any other stays for the next receive.
 func (w *Worker) TagRecvWait(ctx context.Context, buf []byte, tag, mask uint64, p *OpParams) (TagInfo, error) {
+	if err := w.begin(); err != nil {
+		return TagInfo{}, err
+	}
 	info := &w.tagInfo
 	*info = TagInfo{}
 	r, err := w.TagRecv(buf, tag, mask, info, p)
-	err = finish(ctx, r, err)
+	err = w.finish(ctx, r, err)
 	return *info, err
 }
 

@@ -15,32 +15,36 @@ func (r *Request) Wait(ctx context.Context) error {
 		return nil
 	}
 	w := r.worker
-	if !r.Done() {
-		if err := w.engine.Turn.Take(); err != nil {
-			return err
+	if err := w.engine.Turn.Take(); err != nil {
+		if r.Done() {
+			return r.take()
 		}
-		err := w.engine.Until(ctx, r.Done)
-		w.engine.Turn.Give()
-		if err != nil {
-			return err
-		}
+		return err
 	}
-	return r.take()
+	var err error
+	if !r.Done() {
+		err = w.engine.Until(ctx, r.Done)
+	}
+	if err == nil {
+		err = r.take()
+	}
+	w.engine.Turn.Give()
+	return err
 }
 
-// finish waits for the request of a blocking form. If ctx ends first, it is given up.
-func finish(ctx context.Context, r *Request, err error) error {
-	if r == nil || err != nil {
-		return err
-	}
-	w := r.worker
-	if err := w.engine.Turn.Take(); err != nil {
-		return err
-	}
-	if err = w.engine.Until(ctx, r.Done); err != nil {
-		r.giveUp(w.engine.Until)
-	} else {
-		err = r.take()
+// begin begins a blocking form, which has the turn before it starts its operation: another
+// goroutine may close the worker as soon as the call has begun. The caller calls finish then.
+func (w *Worker) begin() error { return w.engine.Turn.Take() }
+
+// finish waits for the request of a blocking form, and gives the turn back. If ctx ends first, the
+// request is given up.
+func (w *Worker) finish(ctx context.Context, r *Request, err error) error {
+	if r != nil && err == nil {
+		if err = w.engine.Until(ctx, r.Done); err != nil {
+			r.giveUp(w.engine.Until)
+		} else {
+			err = r.take()
+		}
 	}
 	w.engine.Turn.Give()
 	return err
@@ -52,44 +56,60 @@ func finish(ctx context.Context, r *Request, err error) error {
 // without a copy, the call waits until it lets go, for ucs.RevokeLimit at most, after
 // which the EP fails with ErrCanceled.
 func (e *EP) PutWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	r, err := e.Put(buf, raddr, key, p)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // GetWait is Get that returns when the data is there. If ctx ends first, its error is returned
 // and buf is the caller's; where buf is longer than 8 KiB, or registered, the call waits as
 // [EP.PutWait] until the transports use it no more.
 func (e *EP) GetWait(ctx context.Context, buf []byte, raddr uint64, key *RKey, p *OpParams) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	if ctx.Done() != nil && len(buf) <= maxStaged && (p == nil || p.Mem == nil) {
 		return e.getStaged(ctx, buf, raddr, key)
 	}
 	r, err := e.Get(buf, raddr, key, p)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // AtomicFetchWait is AtomicFetch that returns the old value.
 func (e *EP) AtomicFetchWait(ctx context.Context, op uct.AtomicOp, size int, value, raddr uint64, key *RKey) (old uint64, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
 	result := &e.w.scratch
 	r, err := e.AtomicFetch(op, size, value, result, raddr, key)
-	err = finish(ctx, r, err)
+	err = e.w.finish(ctx, r, err)
 	return *result, err
 }
 
 // AtomicCSwapWait is AtomicCSwap that returns the old value.
 func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr uint64, key *RKey) (old uint64, err error) {
+	if err := e.w.begin(); err != nil {
+		return 0, err
+	}
 	result := &e.w.scratch
 	r, err := e.AtomicCSwap(size, compare, swap, result, raddr, key)
-	err = finish(ctx, r, err)
+	err = e.w.finish(ctx, r, err)
 	return *result, err
 }
 
 // FlushWait is Flush that returns when everything is complete at the peer.
 func (e *EP) FlushWait(ctx context.Context) error {
-	if e.flushSoon() {
-		return nil
+	if err := e.w.begin(); err != nil {
+		return err
 	}
-	r, err := e.Flush()
-	return finish(ctx, r, err)
+	var r *Request
+	var err error
+	if !e.flushSoon() {
+		r, err = e.Flush()
+	}
+	return e.w.finish(ctx, r, err)
 }
 
 // flushLooks is how often a blocking flush looks at its lane before it makes a
@@ -118,14 +138,20 @@ func (e *EP) flushSoon() bool {
 // CloseWait is Close that returns when the EP is closed. If ctx ends first, the EP
 // goes on closing.
 func (e *EP) CloseWait(ctx context.Context, mode CloseMode) error {
+	if err := e.w.begin(); err != nil {
+		return err
+	}
 	r, err := e.Close(mode)
-	return finish(ctx, r, err)
+	return e.w.finish(ctx, r, err)
 }
 
 // FlushWait is Flush that returns when everything is complete at the peers.
 func (w *Worker) FlushWait(ctx context.Context) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
 	r, err := w.Flush()
-	return finish(ctx, r, err)
+	return w.finish(ctx, r, err)
 }
 
 // Serve makes progress until ctx ends, and returns its error, or until the worker is
@@ -162,8 +188,7 @@ func (w *Worker) Until(ctx context.Context, done func() bool) error {
 // ErrCanceled: a peer that makes progress lets go at once. The request is given back. Not from a
 // callback.
 func (r *Request) GiveUp() {
-	if r.Done() {
-		r.Release()
+	if r == nil {
 		return
 	}
 	w := r.worker
@@ -171,6 +196,10 @@ func (r *Request) GiveUp() {
 		r.Release()
 		return
 	}
-	r.giveUp(w.engine.Until)
+	if r.Done() {
+		r.Release()
+	} else {
+		r.giveUp(w.engine.Until)
+	}
 	w.engine.Turn.Give()
 }

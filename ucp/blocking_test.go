@@ -1,0 +1,113 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// blockingForm is a call that starts an operation and waits for it.
+type blockingForm struct {
+	name string
+	do   func(ctx context.Context) error
+}
+
+// blockingForms are those of a. A message is sent to receives that b has; the last form ends the EP.
+func (p *pair) blockingForms() []blockingForm {
+	ep, key, addr, buf := p.a.ep, p.a.key, p.b.mem.Addr(), make([]byte, 64)
+	word := func(_ uint64, err error) error { return err }
+	length := func(_ int, err error) error { return err }
+	return []blockingForm{
+		{"put", func(ctx context.Context) error { return ep.PutWait(ctx, buf, addr, key, nil) }},
+		{"get", func(ctx context.Context) error { return ep.GetWait(ctx, buf, addr, key, nil) }},
+		{"atomic fetch", func(ctx context.Context) error {
+			return word(ep.AtomicFetchWait(ctx, uct.AtomicAdd, 8, 1, addr, key))
+		}},
+		{"compare and swap", func(ctx context.Context) error { return word(ep.AtomicCSwapWait(ctx, 8, 1, 2, addr, key)) }},
+		{"put and notify", func(ctx context.Context) error { return ep.PutNotifyWait(ctx, buf, addr, key, 1, nil) }},
+		{"stream send", func(ctx context.Context) error { return length(ep.StreamSendWait(ctx, buf[:1])) }},
+		{"tag send", func(ctx context.Context) error { return ep.TagSendWait(ctx, 1, buf[:1], nil) }},
+		{"synchronous tag send", func(ctx context.Context) error { return ep.TagSendSyncWait(ctx, 2, buf[:1], nil) }},
+		{"flush", ep.FlushWait},
+		{"flush of the worker", p.a.w.FlushWait},
+		{"close", func(ctx context.Context) error { return ep.CloseWait(ctx, CloseFlush) }},
+	}
+}
+
+// TestBlocking_StartsWithTheTurn: a blocking form has the turn when it posts, so that another
+// goroutine which closes the worker from the begin of the call on waits for its end.
+func TestBlocking_StartsWithTheTurn(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeSM())
+	p.connect().warm()
+	var recvs []*Request
+	for range 3 {
+		r, err := p.b.w.TagRecv(make([]byte, 64), 0, 0, nil, nil)
+		require.NoError(t, err)
+		recvs = append(recvs, r)
+	}
+	require.NoError(t, p.finish(p.a.ep.TagSend(1, nil, nil)))
+	p.idle()
+	t.Cleanup(func() {
+		for _, r := range recvs {
+			r.Release()
+		}
+	})
+	p.serve()
+	posts := 0
+	f.ifaceOf(&p.a, 0).posting = func() {
+		posts++
+		assert.True(t, p.a.w.engine.Turn.Taken())
+	}
+	for _, form := range p.blockingForms() {
+		before := posts
+		require.NoError(t, form.do(t.Context()), form.name)
+		assert.Greater(t, posts, before, form.name)
+	}
+}
+
+// TestBlocking_ClosedAnytime: a worker whose owner does nothing but to call blocking forms may be
+// closed by another goroutine at any time.
+func TestBlocking_ClosedAnytime(t *testing.T) {
+	for range testenv.Rounds(50, 1000) {
+		p, _ := fakePair(t, Config{}, likeSM())
+		p.connect().warm()
+		p.serve()
+		forms := p.blockingForms()
+		forms[len(forms)-1] = blockingForm{"tag receive", func(ctx context.Context) error {
+			_, err := p.a.w.TagRecvWait(ctx, make([]byte, 1), 1, exact, nil)
+			return err
+		}}
+		var calls atomic.Int64
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for k := 0; ; k++ {
+				form, ctx := forms[k%len(forms)], t.Context()
+				if form.name == "tag receive" || form.name == "synchronous tag send" { // nobody sends or receives
+					ctx = overCtx()
+				}
+				err := form.do(ctx)
+				calls.Add(1)
+				if errors.Is(err, ucs.ErrClosed) {
+					return
+				}
+				assert.True(t, err == nil || errors.Is(err, context.Canceled), "%s: %v", form.name, err)
+			}
+		}()
+		for n := rand.Int64N(40); calls.Load() < n; {
+			runtime.Gosched()
+		}
+		require.NoError(t, p.a.w.Close())
+		<-ended
+	}
+}
