@@ -195,12 +195,10 @@ func rejection(why Code, private []byte) []byte {
 	return appendMessage(nil, kindReject, why, func(b []byte) []byte { return append(b, private...) })
 }
 
-// refuseTimeout bounds how long a refusal takes to leave. It fits into the empty buffer of a
-// socket.
-const refuseTimeout = 100 * time.Millisecond
-
-// refuse answers a connection that has no request.
+// refuse answers a connection that has no request. The answer fits into the empty buffer of the
+// socket, so that the write does not wait: a time limit would only lose it where the process is
+// stopped before the write.
 func refuse(conn net.Conn, why Code) {
-	_ = conn.SetWriteDeadline(time.Now().Add(refuseTimeout))
+	_ = conn.SetWriteDeadline(time.Time{})
 	_, _ = conn.Write(rejection(why, nil))
 }
