@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -65,7 +66,7 @@ func (r *Request) takeBack(until untilFunc) {
 	back := func() bool { return !r.lent() }
 	ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit)
 	defer cancel()
-	if until(ctx, back) == nil {
+	if until(ctx, back) == nil || w.catchUp(back) {
 		return
 	}
 	r.ep.fail(ucs.StatusCanceled, errGivenUp, nil)
@@ -73,4 +74,15 @@ func (r *Request) takeBack(until untilFunc) {
 		w.Progress()
 		runtime.Gosched()
 	}
+}
+
+// catchUp makes progress after a time limit, and reports whether done is true then: this process may
+// have been stopped meanwhile, and what it waited for have come long ago.
+func (w *Worker) catchUp(done func() bool) bool {
+	for range engine.YieldPolls {
+		if w.Progress(); done() {
+			return true
+		}
+	}
+	return false
 }

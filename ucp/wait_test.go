@@ -301,3 +301,19 @@ func TestSleep_DoneFillsTheSocket(t *testing.T) {
 	require.NoError(t, ctx.Err(), "nothing has woken the sleeper")
 	require.NoError(t, p.finish(put, nil))
 }
+
+// TestGiveUp_Stopped: a process that was stopped until the time limit has passed looks once more
+// whether the transport has let go of the buffer, before the EP fails.
+func TestGiveUp_Stopped(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	p.a.w.lendLimit = time.Nanosecond
+	r, err := p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
+	require.NoError(t, err)
+	r.giveUp(func(ctx context.Context, _ func() bool) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	require.NoError(t, p.a.ep.Err())
+	require.NoError(t, p.flush())
+}
