@@ -17,10 +17,11 @@ const NoticeID = 0xfffe
 // failure is why a group takes no more operations.
 type failure struct {
 	failed    error
-	found     bool      // this rank has found it, and tells all others
-	noticeDue bool      // operations are to be ended, and others to be told
-	hangDue   bool      // endpoints are to be closed
-	hangSince time.Time // when that was first so
+	found     bool          // this rank has found it, and tells all others
+	noticeDue bool          // operations are to be ended, and others to be told
+	hangDue   bool          // endpoints are to be closed
+	hangSince time.Time     // when that was first so
+	waits     time.Duration // for ranks to know; noticeLimit
 	notice    [noticeLen]byte
 }
 
@@ -31,8 +32,9 @@ const noticeLen = 9
 
 // noticeLimit is how long Close, and operations to a rank, wait until that rank has read why the
 // group failed. A rank that waits for something reads it far sooner. One that computes or is
-// stopped may not read it at all.
-const noticeLimit = time.Second
+// stopped may not read it at all. A live process on an overloaded machine took more than 1 s; a job
+// kills its ranks after 10 s.
+const noticeLimit = 5 * time.Second
 
 // lost is told that an EP has failed. A rank that has left in order takes its messages with it;
 // any other end is that of the group. It is called from within package ucp.
@@ -133,7 +135,7 @@ func (g *Group) hangUp(q int) {
 // noticeLimit that they do.
 func (g *Group) hangUps() {
 	g.hangDue = false
-	late := time.Since(g.hangSince) >= noticeLimit
+	late := time.Since(g.hangSince) >= g.waits
 	for q := range g.peers {
 		p := &g.peers[q]
 		switch {
@@ -167,7 +169,7 @@ func (p *peer) release() {
 
 // tellAll waits until the ranks that are told know.
 func (g *Group) tellAll(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, noticeLimit)
+	ctx, cancel := context.WithTimeout(ctx, g.waits)
 	defer cancel()
 	_ = g.w.Until(ctx, func() bool { // if ctx ends, they may not
 		g.step()

@@ -49,6 +49,7 @@ func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 		return nil, invalid("connect", "rank", rank)
 	}
 	g := &Group{w: w, rank: rank, peers: make([]peer, n)}
+	g.waits = noticeLimit
 	w.OnActive(NoticeID, g.handleNotice)
 	for q, addr := range addrs {
 		ep, err := w.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { g.lost(q, err) }})
