@@ -551,7 +551,7 @@ func TestListener_Untrusted(t *testing.T) {
 			said = p.told(l, p.a.w.Address())
 			require.Greater(t, len(said), 12)
 			assert.Equal(t, []byte{2, 0}, said[6:8], "ACCEPT")
-			assert.EqualValues(t, 1, p.stat(".expired_eps"))
+			assert.Positive(t, p.stat(".expired_eps"), "one, and those that went before their answer left")
 			assert.Zero(t, p.b.w.eps.Len())
 			assert.Empty(t, l.events, "nobody has come")
 		})
