@@ -1,6 +1,7 @@
 package udcore
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -152,6 +153,42 @@ func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 		_, err = ab.AMZcopy(0, nil, []uct.IOV{{Buf: foreign.Bytes(), Mem: foreign}}, nil)
 		assert.ErrorIs(t, err, uct.ErrInvalidParam)
 		require.NoError(t, foreign.Close())
+	})
+}
+
+// TestZcopy_CompletionPostsWhilePacketsAreSentAgain: the acknowledgement of packets that are being sent
+// again, and not all of which have been, ends their operations. What a completion of one of them
+// posts is the message behind all of them.
+func TestZcopy_CompletionPostsWhilePacketsAreSentAgain(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const count = 12 // below the first window, and above half of it
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		arrive(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+
+		next := uint64(count + 1)
+		post := func(*uct.Completion) {
+			ab.send(t, next)
+			next++
+		}
+		for i := range uint64(count) {
+			hdr := binary.LittleEndian.AppendUint64(nil, i+1)
+			_, err := ab.AMZcopy(0, hdr, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, &uct.Completion{Count: 1, Func: post})
+			require.NoError(t, err)
+		}
+		resends := a.it.core.resends.Load()
+		until(t, func() bool { return a.it.core.resends.Load() > resends }, a)
+		arrive(t, a.it.core.drained, a)
+		require.NotNil(t, ab.c.unsent, "not all have been sent again")
+		until(t, func() bool { return len(b.got) > 2*count }, b, a)
+		until(t, func() bool { return ab.c.proto.Unacked() == 0 }, b, a)
+		assert.Equal(t, upTo(2*count+1), b.got)
+		assert.Equal(t, a.it.core.cfg.TxBuffers, a.it.core.pool.Free())
 	})
 }
 

@@ -57,23 +57,36 @@ func (it *Iface) acknowledged(c *conn, h dgram.Header) {
 	if n == 0 {
 		return
 	}
-	una := h.Ack.Next()
-	for ; n > 0 && c.head != nil; n-- {
-		p := c.head
-		if c.head = p.next; c.head == nil {
-			c.tail = nil
-		}
-		if c.unsent == p {
-			c.unsent = p.next
-		}
-		p.next = nil
+	for p := c.dequeue(n); p != nil; {
+		next := p.next
 		it.release(p, ucs.StatusOK)
+		p = next
 	}
-	it.flushes.complete(&c.flushes, una)
+	it.flushes.complete(&c.flushes, h.Ack.Next())
 	if !c.proto.Waiting() {
 		it.active.Remove(c)
 	}
 	it.transmit(c)
+}
+
+// dequeue takes the n oldest packets, 1 or more, from the queue and returns them as a list.
+// They leave it before any of them ends: a completion may post, and what is sent next must be the
+// packet whose turn it is for proto.
+func (c *conn) dequeue(n int) *packet {
+	list := c.head
+	var last *packet
+	for range n {
+		last = c.head
+		c.head = last.next
+		if c.unsent == last {
+			c.unsent = c.head
+		}
+	}
+	last.next = nil
+	if c.head == nil {
+		c.tail = nil
+	}
+	return list
 }
 
 // controlPacket takes in a control packet from c's peer.
