@@ -49,7 +49,7 @@ func (e *EP) sendDisconnect() bool {
 
 // leaveSoon bounds what a closed EP waits for.
 func (e *EP) leaveSoon() {
-	e.leaveBy = time.Now().Add(e.it.leaveLimit)
+	e.leaving = NewLimit(e.it.leaveLimit)
 	e.it.raise(attnBacklog)
 }
 
@@ -69,12 +69,12 @@ func (e *EP) stop() error {
 // take notice. Until then it has finish look again.
 func (e *EP) leaveInTime() {
 	switch {
-	case e.leaveBy.IsZero():
-	case time.Now().Before(e.leaveBy),
+	case !e.leaving.Waits():
+	case !e.leaving.Over(),
 		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for other EPs, which leave in time
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
-		e.leaveBy, e.noticePending = time.Time{}, false
+		e.leaving, e.noticePending = Limit{}, false
 	default:
 		e.cutOff()
 	}
@@ -82,7 +82,7 @@ func (e *EP) leaveInTime() {
 
 // cutOff ends what a closed EP has in flight.
 func (e *EP) cutOff() {
-	e.leaveBy, e.noticePending = time.Time{}, false
+	e.leaving, e.noticePending = Limit{}, false
 	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
 }
 
@@ -101,12 +101,13 @@ func (it *Iface) peerClosed(e *EP) {
 // patience is how long the iface may be left without a Progress; 0 if nothing waits for
 // a time.
 func (it *Iface) patience() time.Duration {
+	const often = disconnectLimit / limitLooks
 	if len(it.flushed) > 0 {
-		return disconnectLimit
+		return often
 	}
 	for _, e := range it.closing.All() {
-		if !e.leaveBy.IsZero() {
-			return disconnectLimit
+		if e.leaving.Waits() {
+			return often
 		}
 	}
 	return 0

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -81,7 +80,8 @@ func TestClose_IfaceTellsEveryPeer(t *testing.T) {
 	})
 }
 
-// TestClose_ThePeerIsToldBehindAFullQueue: also where the send queue has no place for the notice.
+// TestClose_ThePeerIsToldBehindAFullQueue: also where the send queue has no place for the notice, and
+// though the process does not run for long before there is one.
 func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const n = 4
@@ -94,7 +94,7 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 		}
 		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, n, nil))
 		require.NoError(t, ab.Close())
-		ab.core.leaveBy = time.Now().Add(testenv.Watchdog) // the machine may be busy for longer than disconnectLimit
+		ab.core.leaving.stand(2 * a.it.core.leaveLimit)
 		until(t, func() bool { return len(b.errs) == 1 }, a, b)
 		assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
 		assert.EqualValues(t, n, got.n)
@@ -113,7 +113,7 @@ func TestClose_IfaceTellsMorePeersThanItsQueueHolds(t *testing.T) {
 			join(t, a, b)
 		}
 		require.NoError(t, a.it.Close())
-		settle(b)
+		until(t, func() bool { return len(b.errs) >= eps }, b)
 		require.Len(t, b.errs, eps)
 		for _, err := range b.errs {
 			assert.ErrorIs(t, err, ucs.ErrPeerClosed)

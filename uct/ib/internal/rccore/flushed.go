@@ -17,9 +17,9 @@ const EventLimit = time.Second
 
 // flushedEP is an EP whose event is still on its way.
 type flushedEP struct {
-	e     *EP
-	upTo  uint64 // the last work request that was flushed; what is between CI and it has not ended
-	until time.Time
+	e    *EP
+	upTo uint64 // the last work request that was flushed; what is between CI and it has not ended
+	wait Limit
 }
 
 // awaitCause notes that the device has flushed what was posted on an EP that is ready, up to a
@@ -31,7 +31,7 @@ func (it *Iface) awaitCause(e *EP, upTo uint64) {
 			return
 		}
 	}
-	it.flushed = append(it.flushed, flushedEP{e, upTo, time.Now().Add(EventLimit)})
+	it.flushed = append(it.flushed, flushedEP{e, upTo, NewLimit(EventLimit)})
 	it.raise(attnBacklog)
 }
 
@@ -45,11 +45,11 @@ func (it *Iface) heldBack(e *EP) bool {
 // Completions run.
 func (it *Iface) endFlushed() {
 	for i := 0; i < len(it.flushed); {
-		f := it.flushed[i]
-		if f.e.state == stateReady && time.Now().Before(f.until) {
+		if f := &it.flushed[i]; f.e.state == stateReady && !f.wait.Over() {
 			i++
 			continue
 		}
+		f := it.flushed[i]
 		last := len(it.flushed) - 1
 		it.flushed[i], it.flushed[last] = it.flushed[last], flushedEP{}
 		it.flushed = it.flushed[:last]

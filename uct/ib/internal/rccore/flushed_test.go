@@ -2,7 +2,6 @@ package rccore
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,7 +29,7 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	require.NoError(t, err)
 	until(t, func() bool {
 		for i := range b.it.core.flushed { // the wait for the event does not end meanwhile
-			b.it.core.flushed[i].until = time.Now().Add(testenv.Watchdog)
+			b.it.core.flushed[i].wait = NewLimit(testenv.Watchdog)
 		}
 		return b.it.core.heldBack(ba.core)
 	}, b)
@@ -67,12 +66,27 @@ func TestFlushed_EndWithTheEvent(t *testing.T) {
 	}
 }
 
+// TestFlushed_AProcessThatStands: the event that came while the process did not run is taken in before
+// the wait for it is over.
+func TestFlushed_AProcessThatStands(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		var c comps
+		b, ba := over.flushed(t, &c)
+		b.it.core.flushed[0].wait.stand(2 * testenv.Watchdog)
+		b.it.Progress()
+		require.Empty(t, c.ended)
+		b.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventPeerClosed, QP: ba.core.link.(*QPLink).QP})
+		until(t, func() bool { return len(c.ended) == 3 }, b)
+		assert.Equal(t, []uct.Status{ucs.StatusPeerClosed, ucs.StatusPeerClosed, ucs.StatusPeerClosed}, c.ended)
+	})
+}
+
 // TestFlushed_ByADeviceThatDoesNotSayWhy: the wait ends.
 func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, _ := over.flushed(t, &c)
-		b.it.core.flushed[0].until = time.Now()
+		b.it.core.flushed[0].wait = NewLimit(1)
 		until(t, func() bool { return len(c.ended) == 3 }, b)
 		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
 		require.Len(t, b.errs, 1)

@@ -36,9 +36,9 @@ type initiator struct {
 	head   uint64
 	given  uint64
 	tail   uint64
-	target uint32    // QPN of what it is connected to
-	offer  offer     // of another one instead
-	until  time.Time // when it waits no longer for an offer, or the event
+	target uint32       // QPN of what it is connected to
+	offer  offer        // of another one instead
+	limit  rccore.Limit // for an offer, or the event
 	cause  ucs.Status
 	local  *verbs.QP // the target, of an initiator to the own domain; else nil
 }
@@ -148,7 +148,7 @@ func (in *initiator) completed(c *verbs.WC) {
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
-		in.phase, in.until = phaseFlushed, time.Now().Add(rccore.EventLimit)
+		in.phase, in.limit = phaseFlushed, rccore.NewLimit(rccore.EventLimit)
 		in.n.recovering = append(in.n.recovering, in)
 		return
 	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
@@ -171,7 +171,7 @@ func (in *initiator) wait() {
 	cfg := in.n.it.Iface.Config()
 	in.phase, in.given = phaseWaiting, in.head
 	in.epoch++
-	in.until = time.Now().Add(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
+	in.limit = rccore.NewLimit(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
 	in.n.recovering = append(in.n.recovering, in)
 }
 
@@ -242,13 +242,13 @@ func (in *initiator) work() (done bool) {
 				return true
 			}
 			cause = ucs.StatusConnReset
-		case !in.n.leaving && time.Now().Before(in.until):
+		case !in.n.leaving && !in.limit.Over():
 			return false
 		}
 		in.end(cause)
 	}
 	if in.phase == phaseFlushed {
-		if !in.n.leaving && time.Now().Before(in.until) {
+		if !in.n.leaving && !in.limit.Over() {
 			return false
 		}
 		in.end(ucs.StatusConnReset)

@@ -2,7 +2,6 @@ package xrccore
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -229,7 +228,7 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, pending)
 	until(t, func() bool {
-		in.until = time.Now().Add(testenv.Watchdog) // the wait for the event does not end meanwhile
+		in.limit = rccore.NewLimit(testenv.Watchdog) // the wait for the event does not end meanwhile
 		return in.head == in.tail && in.phase == phaseFlushed
 	}, from.side)
 	assert.Zero(t, ended)
