@@ -122,13 +122,18 @@ func (it *Iface) makeEP(link Link) (*EP, error) {
 
 // setModeration bounds the work requests without completion so that those of all
 // EPs together leave half of the CQ slots: EPs that fall silent behind unsignaled
-// work requests do not starve the rest.
+// work requests do not starve the rest. Those that have posted more, while that was
+// allowed, ask for a completion.
 func (it *Iface) setModeration() {
 	if it.links != nil {
 		return // all are signaled: those of a silent EP would keep the places of others
 	}
+	before := it.Moderation
 	share := it.cfg.TxCQDepth / (2 * max(it.eps.n, 1))
 	it.Moderation = uint64(min(it.cfg.Moderation, share))
+	if it.Moderation < before {
+		it.signalLater()
+	}
 }
 
 // EPAddr implements uct.EPConnector.

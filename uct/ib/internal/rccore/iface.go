@@ -50,7 +50,7 @@ type Iface struct {
 	tx        *ib.Pool // bounce buffers
 	slots     *ib.Pool // of ops and EPs, and one for results that nobody wants
 	ops       opPool
-	signalDue bool // an EP waits for a completion that no work request asks for
+	signalDue bool // completions are to be asked for: see postSignals
 	groups    base.FlushGroups
 	rx        *ib.RecvQueue
 	due       *EP // EPs that are to return credits, linked by nextDue

@@ -251,8 +251,7 @@ func (e *EP) more() {
 		wanted = max(wanted, w.sn)
 	}
 	if e.Sig <= e.CI && wanted > e.CI && e.state == stateReady && e.postNop() == uct.ErrNoResource {
-		e.it.signalDue = true // no slot in the CQ: finish tries again
-		e.it.raise(attnBacklog)
+		e.it.signalLater() // no slot in the CQ
 	}
 	if e.opHead != nil {
 		e.NextOp = min(e.opHead.sn, e.Sig)

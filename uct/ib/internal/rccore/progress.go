@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -168,12 +169,27 @@ func (it *Iface) finish() {
 	}
 }
 
-// postSignals asks for the completions that EPs wait for and for which the CQ had no slot.
+// signalLater has finish ask for completions.
+func (it *Iface) signalLater() {
+	it.signalDue = true
+	it.raise(attnBacklog)
+}
+
+// postSignals asks for the completions that EPs wait for and for which the CQ had no slot, and for
+// those of EPs with more work requests behind the last signaled one than are allowed now. EPs
+// may fail, and be closed.
 func (it *Iface) postSignals() {
 	it.signalDue = false
-	for _, e := range it.open.All() {
+	for i := it.open.Len() - 1; i >= 0; i-- {
+		if i >= it.open.Len() {
+			continue
+		}
+		e := it.open.All()[i]
 		if e.opHead != nil || e.waiter.comp != nil {
 			e.more()
+		}
+		if e.state == stateReady && e.PI-max(e.Sig, e.CI) > it.Moderation && e.postNop() == uct.ErrNoResource {
+			it.signalLater()
 		}
 	}
 }

@@ -174,3 +174,36 @@ func TestBcopy_PoolRunsDry(t *testing.T) {
 		assert.True(t, bytes.Equal(want, b.mem.Bytes()[:1<<10]))
 	})
 }
+
+// TestModeration_EPsMadeOneByOne: endpoints that have fallen silent behind work requests without completion,
+// as many as were allowed when there were fewer endpoints, do not keep the places of the completion queue
+// from others.
+func TestModeration_EPsMadeOneByOne(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const eps = 40
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{TxDepth: 32, TxCQDepth: 63}), over.newSide(t, md, Config{})
+		for range eps {
+			ab, _ := join(t, a, b)
+			put := func() {
+				until(t, func() bool { return ab.PutShort([]byte{1}, b.mem.Addr(), b.key) != uct.ErrNoResource }, a)
+			}
+			for range a.it.core.Moderation {
+				put()
+			}
+			until(t, func() bool { return ab.core.CI >= ab.core.Sig }, a)
+			put() // which may be one without completion, in the last place
+		}
+		silent := uint64(0)
+		until(t, func() bool {
+			silent = 0
+			for _, e := range a.it.core.open.All() {
+				if e.Sig <= e.CI {
+					silent += e.PI - e.CI
+				}
+			}
+			return silent <= 63/2
+		}, a)
+		assert.Empty(t, a.errs)
+	})
+}
