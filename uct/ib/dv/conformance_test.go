@@ -15,16 +15,12 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-const (
-	// rcTimeout is that of one of eight attempts to reach a QP that is gone.
-	rcTimeout = 100 * time.Millisecond
-	// postlist is longer than most queues of the suite, so that most posts wait for
-	// what else makes a doorbell ring.
-	postlist = 32
-)
+// postlist is longer than most queues of the suite, so that most posts wait for
+// what else makes a doorbell ring.
+const postlist = 32
 
 func tinyRC(o ucttest.Options) rc.Config {
-	return rc.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: rcTimeout}
+	return rc.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10}
 }
 
 func tinyUD(o ucttest.Options) ud.Config {

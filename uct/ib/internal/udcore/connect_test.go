@@ -249,10 +249,7 @@ func TestPeerCloses_AllAreTold(t *testing.T) {
 			return len(a.got) == conns && !slices.ContainsFunc(eps, func(e *EP) bool { return e.c.proto.Unacked() > 0 })
 		}, a, b)
 		require.NoError(t, a.it.Close())
-		settle(b)
-		for i, e := range eps {
-			assert.True(t, e.c.gone, i)
-		}
+		arrive(t, func() bool { return !slices.ContainsFunc(eps, func(e *EP) bool { return !e.c.gone }) }, b)
 	})
 }
 

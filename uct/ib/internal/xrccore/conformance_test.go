@@ -15,14 +15,11 @@ import (
 	"github.com/gucx/gucx/uct/ucttest"
 )
 
-// shortTimeout is that of one of eight attempts to reach a QP that is gone.
-const shortTimeout = 100 * time.Millisecond
-
 // suite has queues of a few messages.
 var suite = ibtest.Suite{
 	Transport: testTransport(),
 	Config: func(o ucttest.Options) any {
-		return Config{Config: rccore.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10, Timeout: shortTimeout},
+		return Config{Config: rccore.Config{TxDepth: o.TxDepth, TxCQDepth: ibtest.CQDepth, RxDepth: ibtest.RxDepth(o), SegSize: 1 << 10},
 			QueueConns: 2, QueueTxDepth: 4, QueueCQDepth: 1 << 10}
 	},
 	OneSided: true,
