@@ -116,7 +116,7 @@ func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 		it.backlog = true // pending requests are to see the failure
 	}
 	it.drop(c, st)
-	if e != nil && it.onError != nil {
+	if e != nil && !e.closed && it.onError != nil { // a completion may have closed it
 		it.onError(e, e.err)
 	}
 }

@@ -217,6 +217,32 @@ func TestPeerCloses_InFlight(t *testing.T) {
 	})
 }
 
+// TestPeerCloses_CompletionClosesTheEP: of an EP that a completion has closed nothing is told any more.
+func TestPeerCloses_CompletionClosesTheEP(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		ab := a.epTo(b)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		var st []uct.Status
+		_, err = ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+			st = append(st, c.Status)
+			require.NoError(t, ab.Close())
+		}})
+		require.NoError(t, err)
+		arrive(t, a.it.core.drained, a) // the end of the connection is the end of the operation
+		require.NoError(t, b.it.Close())
+		arrive(t, func() bool { return len(st) == 1 }, a)
+		settle(a)
+		assert.Equal(t, []uct.Status{ucs.StatusPeerClosed}, st)
+		assert.Empty(t, a.errs)
+	})
+}
+
 func TestPeerCloses_Idle(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)

@@ -130,6 +130,38 @@ func TestZcopy_CloseDetaches(t *testing.T) {
 	})
 }
 
+// TestZcopy_CompletionOpensAnEP: what a completion that Close runs posts on a new EP to the same peer is
+// not that of the EP that is closed.
+func TestZcopy_CompletionOpensAnEP(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		iov := []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}
+		hdr := func(i uint64) []byte { return binary.LittleEndian.AppendUint64(nil, i) }
+		ab := a.epTo(b)
+		var st []uct.Status
+		note := func(c *uct.Completion) { st = append(st, c.Status) }
+		var again *EP
+		_, err = ab.AMZcopy(0, hdr(0), iov, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+			note(c)
+			again = a.epTo(b)
+			_, err := again.AMZcopy(0, hdr(1), iov, &uct.Completion{Count: 1, Func: note})
+			require.NoError(t, err)
+			_, err = again.Flush(&uct.Completion{Count: 1, Func: note})
+			require.NoError(t, err)
+		}})
+		require.NoError(t, err)
+		require.NoError(t, ab.Close())
+		until(t, func() bool { return len(st) == 3 && len(b.got) == 2 }, a, b)
+		assert.Equal(t, []uct.Status{ucs.StatusCanceled, ucs.StatusOK, ucs.StatusOK}, st)
+		assert.ElementsMatch(t, upTo(2), b.got)
+		assert.Empty(t, a.errs)
+	})
+}
+
 func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		md := over.newMD(t)

@@ -226,11 +226,11 @@ func (e *EP) Close() error {
 	if lost {
 		return nil // the connection is gone
 	}
-	c.ep = nil
 	for p := c.head; p != nil; p = p.next {
 		it.detach(p, ucs.StatusCanceled)
 	}
 	it.flushes.end(&c.flushes, ucs.StatusCanceled)
+	c.ep = nil // now: an EP that a completion opens does not take up the connection
 	if c.gone || c.proto.State() == dgram.Idle {
 		it.drop(c, ucs.StatusCanceled)
 	}
