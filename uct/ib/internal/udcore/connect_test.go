@@ -114,6 +114,34 @@ func TestConnect_PeerForgot(t *testing.T) {
 	})
 }
 
+// TestConnect_AfterTheEnd: a request from an iface that has said that it closes is that of another one, which
+// has got its number, also where the connection has the same id.
+func TestConnect_AfterTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		ab.send(t, 0)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
+		settle(a, b)
+		a.it.core.peerClosed(ab.c)
+		id, core := ba.c.id, b.it.core
+		core.drop(ba.c, ucs.StatusCanceled)
+		ba.c.ep = nil
+		again := b.epTo(a)
+		for ; again.c.id != id; again = b.epTo(a) { // ids of a place come again
+			require.NoError(t, again.Close())
+		}
+		again.send(t, 9)
+		until(t, func() bool { return len(a.got) == 1 }, a, b)
+		require.Len(t, a.errs, 1)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrPeerClosed)
+		a.epTo(b).send(t, 1)
+		until(t, func() bool { return len(b.got) == 2 }, a, b)
+		assert.Empty(t, b.errs)
+	})
+}
+
 // TestConnect_PeerForgotAndOnErrorConnects: an EP that OnError makes in place of the one whose
 // connection the peer has lost takes up the connection that the peer makes anew.
 func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {

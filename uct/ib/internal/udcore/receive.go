@@ -127,9 +127,8 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 		return
 	}
 	c := p.conns[req.Number]
-	if c != nil && !c.proto.Accept(req.ID) {
-		// The peer has lost the connection and makes a new one.
-		it.fail(c, ucs.StatusConnReset, errors.New("the peer connects anew"))
+	if c != nil && (c.gone || !c.proto.Accept(req.ID)) {
+		it.replaced(c)
 		if p, err = it.findPeer(p.key); err != nil {
 			it.strays.Inc()
 			return
@@ -146,6 +145,16 @@ func (it *Iface) connectRequest(data []byte, from uint32) {
 	c.proto.Accept(req.ID) // nothing changes where it has
 	it.sendCrep(c)
 	it.connected(c)
+}
+
+// replaced ends a connection whose peer makes a new one: it has lost the old one, or it is another
+// iface that has got the number of one that has closed.
+func (it *Iface) replaced(c *conn) {
+	if c.gone {
+		it.fail(c, ucs.StatusPeerClosed, nil)
+		return
+	}
+	it.fail(c, ucs.StatusConnReset, errors.New("the peer connects anew"))
 }
 
 func (it *Iface) connectReply(c *conn, body []byte) {
