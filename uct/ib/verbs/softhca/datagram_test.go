@@ -104,6 +104,30 @@ func TestDatagram_StoppedPeer(t *testing.T) {
 	assert.EqualValues(t, 2, ub.succeed(10).Imm)
 }
 
+// A peer that is stopped in the middle of a stream of datagrams holds those to others up for a moment only,
+// once, though its ring is full.
+func TestDatagram_PeerStopsWithAFullRing(t *testing.T) {
+	a, b := openNode(t, softhca.Config{}), openNode(t, softhca.Config{})
+	connect(a, b, defaultLink)
+	roundTrip(a, b)
+	n := a.sibling()
+	c := startChild(t, n, "idle")
+	n.write(c)
+	n.succeed(1) // the link is up
+	ua, ub := a.datagrams(), b.datagrams()
+	toC := ua.address(c.GID)
+	c.stop(t)
+	const more = 2 * (1 << 20) / 4096 // than a ring holds
+	for id := range uint64(more) {
+		ua.datagram(id, toC, c.QPN, testQKey, 4096)
+		ua.succeed(id)
+	}
+	ub.recv(10, 0, 200)
+	ua.datagram(1, ua.address(b.gid), ub.qp.Number(), testQKey, 100)
+	ua.succeed(1)
+	assert.EqualValues(t, 1, ub.succeed(10).Imm)
+}
+
 // A datagram to a port where nobody is succeeds, as any that is lost, and an event tells;
 // one is enough for many.
 func TestDatagram_NoPort(t *testing.T) {

@@ -102,12 +102,15 @@ type outLink struct {
 	mem       linkMem
 	closeFunc func() error
 
-	txLock  spinLock // req, guard slots
-	req     producer
-	guards  []uint32 // free slots
-	resp    consumer
-	blocked []*queuePair // waiting for room in req; under txLock
-	starved []*queuePair // waiting for receives; under txLock
+	txLock spinLock // req, guard slots
+	req    producer
+	// A datagram found the ring full at fullSince, and fullAt is what the peer had taken then; under txLock.
+	fullSince int64
+	fullAt    uint64
+	guards    []uint32 // free slots
+	resp      consumer
+	blocked   []*queuePair // waiting for room in req; under txLock
+	starved   []*queuePair // waiting for receives; under txLock
 	// starvedSpare is room for the next list of them; under txLock.
 	starvedSpare []*queuePair
 	waiters      []*queuePair // waiting for the end of dialing; under hca.runLock

@@ -182,18 +182,38 @@ func (qp *queuePair) undelivered(l *outLink) {
 	}
 }
 
-// udPatience is how long datagrams wait for a link that is being dialed, before they
-// are dropped: many times what a peer that runs takes to answer, also on a busy
-// machine, and little enough that one that does not run harms the others little.
+// udPatience is how long datagrams wait for a link that is being dialed, or for a peer
+// that takes nothing from its full ring, before they are dropped: many times what a peer
+// that runs takes, also on a busy machine, and little enough that one that does not run
+// harms the others little.
 const udPatience = 100 * time.Millisecond
+
+// awaitDatagramRoom is awaitRoom for a datagram, which is done with where the peer does not run:
+// others are behind it. l.txLock is held.
+func (qp *queuePair) awaitDatagramRoom(l *outLink) (v stepResult, until int64) {
+	if l.self || l.state.Load() == linkDown {
+		return qp.awaitRoom(l), 0
+	}
+	now := nanotime()
+	if l.fullSince == 0 || l.fullAt != l.req.head {
+		l.fullSince, l.fullAt = now, l.req.head
+	}
+	if now-l.fullSince < udPatience.Nanoseconds() {
+		return stepWait, now + peerLook
+	}
+	return stepDone, 0
+}
 
 func (qp *queuePair) sendDatagram(w *prm.WQE, k *walk, l *outLink) stepResult {
 	qp.exec.quiescent() // locking is the barrier
 	l.txLock.lock()
 	pkt := l.req.reserve(int(w.Len))
 	if pkt == nil {
-		v := qp.awaitRoom(l)
+		v, until := qp.awaitDatagramRoom(l)
 		l.txLock.unlock()
+		if until != 0 {
+			return qp.sleepUntil(until)
+		}
 		return v
 	}
 	pkt.op, pkt.flags, pkt.srcQPN, pkt.dstQPN = pktDatagram, flagFirst|flagLast, qp.qpn, w.AV.QPN
