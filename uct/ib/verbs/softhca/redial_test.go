@@ -44,13 +44,19 @@ func hangUps(t *testing.T, gid verbs.GID) <-chan struct{} {
 	return came
 }
 
-// down waits until the link to a port is down.
-func down(t *testing.T, qp *queuePair, gid verbs.GID) *outLink {
+// linkOf is the link to a port that a QP of datagrams has.
+func linkOf(t *testing.T, qp *queuePair, gid verbs.GID) *outLink {
 	t.Helper()
 	l, err := qp.udLink(gid)
 	require.NoError(t, err)
-	testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == linkDown })
 	return l
+}
+
+// awaitState waits until a link is up or down. A link that is down is not that of its port any more
+// after redialPause.
+func (l *outLink) awaitState(t *testing.T, state uint32) {
+	t.Helper()
+	testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == state })
 }
 
 // A port that hung up during the handshake is dialed again, not at once, but later.
@@ -60,7 +66,8 @@ func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
 	gid := verbs.GID{0: 0xfe, 1: 0x80}
 	_, _ = rand.Read(gid[8:]) // another run on this host has another one
 	came := hangUps(t, gid)
-	first := down(t, qp, gid)
+	first := linkOf(t, qp, gid)
+	first.awaitState(t, linkDown)
 	<-came
 	first.again.Store(nanotime() + time.Hour.Nanoseconds())
 	same, err := qp.udLink(gid)
@@ -68,7 +75,8 @@ func TestUDLink_DialsAgainWhoHungUp(t *testing.T) {
 	assert.Same(t, first, same)
 
 	first.again.Store(nanotime())
-	second := down(t, qp, gid)
+	second := linkOf(t, qp, gid)
+	second.awaitState(t, linkDown)
 	<-came
 	assert.NotSame(t, first, second)
 	assert.Equal(t, []*outLink{second}, qp.req.udLinks)
@@ -80,25 +88,22 @@ func TestUDLink_GoneIsForgotten(t *testing.T) {
 	h := openTest(t)
 	qp := newTestQP(t, h)
 	unusedGID := verbs.GID{0: 0xfe, 1: 0x80, 15: 2}
-	for end, port := range map[linkEnd]func() verbs.GID{
-		endGone: func() verbs.GID { return unusedGID },
-		endClosed: func() verbs.GID {
+	for end, link := range map[linkEnd]func() *outLink{
+		endGone: func() *outLink { return linkOf(t, qp, unusedGID) },
+		endClosed: func() *outLink {
 			peer, err := open(Config{ArenaLen: 1 << 20}, &uarPool{})
 			require.NoError(t, err)
-			l, err := qp.udLink(peer.gid)
-			require.NoError(t, err)
-			testenv.ProgressWithin(t, testPatience, func() bool { return l.state.Load() == linkUp })
+			l := linkOf(t, qp, peer.gid)
+			l.awaitState(t, linkUp)
 			require.NoError(t, peer.Close())
-			return peer.gid
+			return l
 		},
 	} {
-		gid := port()
-		l := down(t, qp, gid)
+		l := link()
+		l.awaitState(t, linkDown)
 		assert.EqualValues(t, end, l.end.Load())
 		l.again.Store(nanotime() + time.Hour.Nanoseconds())
-		same, err := qp.udLink(gid)
-		require.NoError(t, err)
-		assert.Same(t, l, same, "%d", end)
+		assert.Same(t, l, linkOf(t, qp, l.gid), "%d", end)
 		l.again.Store(0)
 	}
 	next, err := qp.udLink(verbs.GID{0: 0xfe, 1: 0x80, 15: 3})
