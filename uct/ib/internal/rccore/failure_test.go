@@ -11,6 +11,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -249,6 +250,23 @@ func TestReachable_OtherDevices(t *testing.T) {
 			ok, why := ifaces[0].Reachable(ifaces[1].DeviceAddr(nil), nil)
 			assert.Equal(t, tc.want, ok, why)
 		}
+	})
+}
+
+// TestFailure_EventOfAnotherQP: an event that is of a QP that is gone says nothing of the one that has got its
+// number; here both are there, on two devices.
+func TestFailure_EventOfAnotherQP(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		_, _, other, _ := over.pair(t, Config{})
+		require.Equal(t, ab.core.QPN, other.core.QPN)
+		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: other.core.link.(*QPLink).QP})
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+		flush(t, ab, a)
+		settle(a)
+		assert.Empty(t, a.errs)
+		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: ab.core.link.(*QPLink).QP})
+		until(t, func() bool { return len(a.errs) == 1 }, a)
 	})
 }
 

@@ -230,7 +230,8 @@ func (it *Iface) takeEvents() (n int) {
 			n += it.linkFault(&f)
 			continue
 		}
-		if e := it.eps.find(f.qp.Number()); e != &it.eps.vacant && e.state != stateClosed {
+		e := it.eps.find(f.qp.Number())
+		if e != &it.eps.vacant && e.state != stateClosed && e.link.(*QPLink).QP == f.qp { // else f.qp is gone
 			it.fail(e, f.status, errFault)
 			n++
 		}
