@@ -13,7 +13,7 @@ import (
 // peer that posts to a QP that is gone learns of it by a timeout.
 
 // disconnectLimit bounds how long a closed EP waits for its peer's device: a thousand
-// times what one takes that is there. After it, what is in flight is canceled.
+// times what one takes that is there; see Limit. After it, what is in flight is canceled.
 const disconnectLimit = 100 * time.Millisecond
 
 // disconnect tells the peer that the EP is closed, now or when there is room.
