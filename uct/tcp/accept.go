@@ -256,6 +256,9 @@ func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 			return nil, hello{code: codeOpen, other: c.id}, nil
 		}
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, errReplaced))
+		if h.rail > 0 && it.table[h.from] == nil { // what was under way on the rail took the first connection along
+			return nil, hello{code: codeRefused}, errRail
+		}
 		c = nil
 	}
 	if c != nil && c.state == connDialing && it.addr.id < h.from {

@@ -222,6 +222,33 @@ func TestRails_Broken(t *testing.T) {
 	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
 }
 
+// TestRails_Replaced: a peer that has lost a rail on which this side has something under way,
+// and with that the EP, is refused another one: there is no connection that it could be a rail of.
+func TestRails_Replaced(t *testing.T) {
+	slow := threeRails
+	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
+	a, b, ep, key := railed(t, slow, slow)
+	c := newCounter(1)
+	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
+	require.NoError(t, err)
+	require.True(t, pending)
+	lost := ep.conn.rails[0]
+	require.Positive(t, lost.awaits.n)
+
+	next := client(t, a)
+	h := good(a)
+	h.from, h.conn, h.other, h.rail = b.it.addr.id, lost.id+1, lost.id, lost.rail
+	say(t, next, h)
+	answer, err := readAnswer(t, next, a)
+	require.NoError(t, err)
+	assert.Equal(t, codeRefused, answer.code)
+	assert.ErrorIs(t, a.it.refused.last, errRail)
+	until(t, func() bool { return len(a.errs) == 1 && c.fired == 1 }, a, b)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+	assert.ErrorContains(t, a.errs[0], errRailLost.Error())
+	until(t, func() bool { return a.it.opened+b.it.opened == 0 }, a, b)
+}
+
 // TestRails_NoAllocation pins striped puts.
 func TestRails_NoAllocation(t *testing.T) {
 	if testenv.RaceEnabled {
