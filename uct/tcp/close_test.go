@@ -232,3 +232,42 @@ func TestClose_PeerThatSendsOn(t *testing.T) {
 	sys.on = true
 	a.close()
 }
+
+// TestEPFails_BeforeCompletions: what the completions of a connection that breaks post on the
+// EP is refused: nothing would end it.
+func TestEPFails_BeforeCompletions(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep, closing := a.to(b), a.to(b)
+	key := a.keyOf(b)
+	var refusals []error
+	put := func(then func()) *counter {
+		c := newCounter(1)
+		c.Func = func(*uct.Completion) { c.fired++; then() }
+		pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
+		require.NoError(t, err)
+		require.True(t, pending)
+		return c
+	}
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	later := newCounter(1)
+	first := put(func() {
+		_, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &later.Completion)
+		refusals = append(refusals, err)
+		assert.NoError(t, closing.Close())
+	})
+	second := put(func() {
+		_, err := ep.AMZcopy(msgID, nil, []uct.IOV{{Buf: make([]byte, 8<<10)}}, &later.Completion)
+		refusals = append(refusals, err, ep.AMShort(msgID, 0, nil))
+	})
+	require.NoError(t, vanish(b.it, true))
+	until(t, func() bool { return len(a.errs) > 0 }, a)
+	assert.Equal(t, []uct.EP{ep}, a.failed, "told once, and not of the one that was closed")
+	assert.Equal(t, 2, first.fired+second.fired)
+	require.Len(t, refusals, 3)
+	for _, err := range refusals {
+		assert.ErrorIs(t, err, uct.ErrEPFailed)
+	}
+	assert.Zero(t, later.fired)
+	assert.Equal(t, a.it.cfg.TxOps, a.it.ops.left)
+}

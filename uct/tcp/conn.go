@@ -167,11 +167,12 @@ func (c *conn) fail(err error) {
 }
 
 // endAll ends what was in flight on a broken connection and tells the EPs. It
-// returns the completions.
+// returns the completions. What these post on the EPs is refused.
 func (c *conn) endAll(st ucs.Status) (n int) {
 	it := c.it
 	it.cool(c)
 	c.link.close(&it.poll)
+	c.failEPs(st)
 	for o := c.tx.popUnsent(); o != nil; o = c.tx.popUnsent() {
 		if o.kind == opAM {
 			it.complete(o, st)
@@ -188,9 +189,19 @@ func (c *conn) endAll(st ucs.Status) (n int) {
 	for c.eps.Len() > 0 {
 		e := c.eps.All()[0]
 		c.eps.Remove(e)
-		e.fail(c.err, st)
+		e.tellFailed()
 	}
 	return n
+}
+
+// failEPs puts the EPs out of use; those that were so before leave the connection, as they
+// have been told.
+func (c *conn) failEPs(st ucs.Status) {
+	for i := c.eps.Len() - 1; i >= 0; i-- {
+		if e := c.eps.All()[i]; !e.setFailed(c.err, st) {
+			c.eps.Remove(e)
+		}
+	}
 }
 
 // know enters c as the connection to its peer, or as a rail of that.

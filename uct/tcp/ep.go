@@ -87,20 +87,31 @@ func (e *EP) posted(n int) {
 	c.posted(n)
 }
 
-// fail is called by Progress when the connection has failed or the peer has
-// refused a request.
-func (e *EP) fail(reason error, st ucs.Status) {
+// setFailed puts the EP out of use, and reports whether it was not.
+func (e *EP) setFailed(reason error, st ucs.Status) bool {
 	if e.state != epReady {
-		return
+		return false
 	}
 	e.state, e.status = epFailed, st
 	e.err = e.it.opError("ep to "+e.conn.addr.String(), fmt.Errorf("%w: %w", uct.ErrEPFailed, reason))
-	e.it.freed = true
-	e.it.onError(e, e.err)
+	return true
 }
 
-// refusedByPeer fails the EP because the peer refused one of its requests.
-func (e *EP) refusedByPeer(st ucs.Status) { e.fail(st.Err(), st) }
+// tellFailed calls OnError, unless the EP was closed since setFailed.
+func (e *EP) tellFailed() {
+	e.it.freed = true
+	if e.state == epFailed {
+		e.it.onError(e, e.err)
+	}
+}
+
+// refusedByPeer is called by Progress when the peer refused a request of the EP, which fails
+// by that.
+func (e *EP) refusedByPeer(st ucs.Status) {
+	if e.setFailed(st.Err(), st) {
+		e.tellFailed()
+	}
+}
 
 // Fence implements uct.EP. The peer executes requests in order, but may read the
 // data of a get later, and parts of a striped put come on other connections: what
