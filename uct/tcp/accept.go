@@ -48,7 +48,7 @@ func (it *Iface) pauseAccept() {
 	for _, l := range it.listeners {
 		it.poll.Change(l.slot, 0)
 	}
-	_ = it.poll.Tick(true)
+	_ = it.poll.Tick(deadlineTick)
 }
 
 func (it *Iface) resumeAccept() {
@@ -82,7 +82,7 @@ func (it *Iface) receiveConn(fd int) {
 	}
 	if err == nil {
 		it.incoming = append(it.incoming, s)
-		err = it.poll.Tick(true)
+		err = it.poll.Tick(deadlineTick)
 	}
 	if err != nil {
 		s.refuse(err)

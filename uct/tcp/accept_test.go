@@ -160,7 +160,7 @@ func TestIncoming_Silent(t *testing.T) {
 		_, err := c.Read(make([]byte, 1))
 		assert.Error(t, err)
 	}
-	until(t, func() bool { return !e.it.poll.Ticking() }, e)
+	until(t, func() bool { return e.it.poll.Ticking() == 0 }, e)
 }
 
 func TestIncoming_MaxConns(t *testing.T) {

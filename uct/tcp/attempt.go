@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,7 +77,7 @@ func (c *conn) dial() {
 	}
 	t := &attempt{c: c, link: l, id: randomWord()}
 	if err = t.watch(&it.poll, unix.EPOLLOUT, t); err == nil {
-		err = it.poll.Tick(true)
+		err = it.poll.Tick(deadlineTick)
 	}
 	if err != nil {
 		t.drop()
@@ -214,24 +213,3 @@ func (it *Iface) dropPending(c *conn) {
 		}
 	}
 }
-
-// Ready implements epoll.Watcher for the timer: it looks at all deadlines.
-func (tk *ticker) Ready(uint32) int {
-	it := tk.it
-	it.poll.Ticked()
-	now := time.Now()
-	it.expireIncoming(now)
-	for i := len(it.pendingConns) - 1; i >= 0; i-- {
-		if c := it.pendingConns[i]; now.After(c.limit) {
-			c.fail(fmt.Errorf("connect: %w", ucs.ErrTimedOut))
-		}
-	}
-	it.resumeAccept()
-	if len(it.pendingConns) == 0 && len(it.incoming) == 0 && !it.acceptPaused {
-		_ = it.poll.Tick(false)
-	}
-	return 0
-}
-
-// ticker is the watcher of an iface's timer.
-type ticker struct{ it *Iface }

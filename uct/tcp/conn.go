@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/base"
+	"github.com/gucx/gucx/uct/tcp/internal/alive"
 	"github.com/gucx/gucx/uct/tcp/internal/epoll"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
@@ -58,6 +59,9 @@ type conn struct {
 	left  bool   // the peer has said that it closes in order
 	bye   bool   // this side has
 	gets  uint64 // value of sent at the last get: see EP.Fence
+
+	host    alive.Peer
+	unacked bool // in Iface.unacked
 
 	hot     bool // polled by each Progress
 	misses  int  // polls in a row that found nothing, while hot

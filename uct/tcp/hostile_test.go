@@ -2,9 +2,7 @@ package tcp
 
 import (
 	"encoding/binary"
-	"errors"
 	"net"
-	"syscall"
 	"testing"
 	"time"
 
@@ -118,7 +116,7 @@ func TestConnection_Options(t *testing.T) {
 					{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 					{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7},
 					{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 3},
-					{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 11000},
+					{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 1},
 				} {
 					got, err := c.option(o.level, o.name)
 					require.NoError(t, err)
@@ -131,14 +129,9 @@ func TestConnection_Options(t *testing.T) {
 
 // option reads an option of the TCP socket.
 func (c *conn) option(level, name int) (value int, err error) {
-	if c.tun == nil {
-		return unix.GetsockoptInt(c.fd, level, name)
-	}
-	c.tun.Socket(func(sock *net.TCPConn) {
-		var raw syscall.RawConn
-		if raw, err = sock.SyscallConn(); err == nil {
-			err = errors.Join(err, raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), level, name) }))
-		}
+	err = c.onSocket(func(fd int) (err error) {
+		value, err = unix.GetsockoptInt(fd, level, name)
+		return err
 	})
 	return value, err
 }

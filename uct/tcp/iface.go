@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -57,6 +58,8 @@ type Iface struct {
 	known        base.List[*conn] // the same
 	pendingConns []*conn          // dialing or waiting
 	opened       int
+	unacked      []*conn   // that wait for acknowledgements of the peer's host
+	nextLook     time.Time // for these, at the earliest
 	listeners    []*listener
 	incoming     []*incoming   // oldest first
 	acceptPaused bool          // until the next tick

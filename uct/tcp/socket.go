@@ -48,7 +48,7 @@ func tune(fd int, cfg *Config) error {
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(cfg.KeepIdle)},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(cfg.KeepInterval)},
-		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(cfg.UserTimeout.Milliseconds())},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, cfg.probes()},
 	}
 	if cfg.SndBuf != 0 {
 		opts = append(opts, sockOpt{unix.SOL_SOCKET, unix.SO_SNDBUF, int(min(cfg.SndBuf, maxBuf))})
@@ -72,6 +72,13 @@ func tune(fd int, cfg *Config) error {
 // there, and pacing (bbr) costs most of the bandwidth; see docs/perf-tcp.md. Every
 // kernel has it.
 const loopbackCongestion = "reno"
+
+// probes is how many of an idle connection may stay unanswered, so that a host is missed
+// after UserTimeout as near as the kernel can.
+func (c *Config) probes() int {
+	const most = 127 // MAX_TCP_KEEPCNT
+	return min(max(seconds(c.UserTimeout-c.KeepIdle)/seconds(c.KeepInterval), 1), most)
+}
 
 // chooseCongestion completes the configuration for a device. An administrator may
 // have reserved the algorithm (net.ipv4.tcp_allowed_congestion_control).
@@ -173,6 +180,7 @@ func (it *Iface) newTunnels(p *tunnel.Policy) *tunnel.Group {
 		Policy:   p,
 		Tune:     func(fd int) error { return errors.Join(tune(fd, &it.cfg), shareLocalPorts(fd)) },
 		Linger:   it.cfg.Linger,
+		Silence:  it.cfg.UserTimeout,
 		Refusals: it.cfg.MaxHandshakes,
 		Explain:  it.demandTLS,
 	}

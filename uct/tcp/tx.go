@@ -197,6 +197,7 @@ func (c *conn) settle() bool {
 	if c.state != connOpen {
 		return false // open marks it dirty
 	}
+	c.expectAcks()
 	if q.cut != 0 {
 		c.readRest()
 		return false

@@ -155,7 +155,7 @@ func (c *cable) startFar(t *testing.T) (dev, iface []byte) {
 }
 
 // TestVanishedHost: a host that is gone without a word is noticed, whether something is
-// under way to it or not. Only the kernel's own timers tell.
+// under way to it or not.
 func TestVanishedHost(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)

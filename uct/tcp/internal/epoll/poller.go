@@ -14,9 +14,6 @@ import (
 	"github.com/gucx/gucx/ucs/handle"
 )
 
-// tickInterval is the time between two ticks.
-const tickInterval = 20 * time.Millisecond
-
 // batch is the number of events taken with one call.
 const batch = 16
 
@@ -42,7 +39,7 @@ type watched struct {
 type Poller struct {
 	fd      int
 	timer   int
-	ticking bool
+	tick    time.Duration // between two ticks; 0: none
 	watched handle.Table[*watched]
 	events  [batch]unix.EpollEvent
 }
@@ -111,25 +108,24 @@ func (p *Poller) Look() (n int, any bool) {
 // Readable reports whether an event waits, and takes none.
 func (p *Poller) Readable() bool { return pollNow(p.fd, p.events[:1]) > 0 }
 
-// Tick turns the timer on or off.
-func (p *Poller) Tick(on bool) error {
-	if on == p.ticking {
+// Tick sets the time between two ticks, from now on; 0 turns them off. The time that is set
+// already goes on.
+func (p *Poller) Tick(every time.Duration) error {
+	if every == p.tick {
 		return nil
 	}
 	var spec unix.ItimerSpec
-	if on {
-		spec.Interval = unix.NsecToTimespec(int64(tickInterval))
-		spec.Value = spec.Interval
-	}
+	spec.Interval = unix.NsecToTimespec(int64(every))
+	spec.Value = spec.Interval
 	if err := unix.TimerfdSettime(p.timer, 0, &spec, nil); err != nil {
 		return os.NewSyscallError("timerfd_settime", err)
 	}
-	p.ticking = on
+	p.tick = every
 	return nil
 }
 
-// Ticking reports whether the timer is on.
-func (p *Poller) Ticking() bool { return p.ticking }
+// Ticking is the time between two ticks, 0 for none.
+func (p *Poller) Ticking() time.Duration { return p.tick }
 
 // Ticked takes the timer's event.
 func (p *Poller) Ticked() {

@@ -2,6 +2,7 @@ package epoll
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -128,10 +129,10 @@ func TestPoller_Tick(t *testing.T) {
 	var p *Poller
 	w := &watcher{do: func() { p.Ticked() }}
 	p = newPoller(t, w)
-	require.NoError(t, p.Tick(true))
-	assert.True(t, p.Ticking())
+	require.NoError(t, p.Tick(time.Millisecond))
+	assert.Equal(t, time.Millisecond, p.Ticking())
 	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { p.Look(); return w.calls > 1 })
-	require.NoError(t, p.Tick(false))
+	require.NoError(t, p.Tick(0))
 	p.Ticked() // what came before
 	calls := w.calls
 	p.Look()

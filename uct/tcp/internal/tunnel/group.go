@@ -22,9 +22,10 @@ import (
 // Group opens the tunnels of one owner. The exported fields are set before the first
 // tunnel and not changed.
 type Group struct {
-	Policy *Policy
-	Tune   func(fd int) error // sets the options of a TCP socket: before it connects, after it was accepted
-	Linger time.Duration      // longest time for the last bytes, and for a refused client to read why
+	Policy  *Policy
+	Tune    func(fd int) error // sets the options of a TCP socket: before it connects, after it was accepted
+	Silence time.Duration      // after which a host that acknowledges nothing is gone
+	Linger  time.Duration      // longest time for the last bytes, and for a refused client to read why
 
 	// Refusals is how many refused clients are told why at a time.
 	Refusals int
@@ -44,7 +45,7 @@ func (g *Group) Wait() { g.running.Wait() }
 // written to fd, which the caller owns, follows the handshake; why that failed shows
 // in Because when the tunnel closes its end of fd.
 func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Duration) (t *Tunnel, fd int, err error) {
-	t, ctx, fd, err := newTunnel(g.Linger)
+	t, ctx, fd, err := newTunnel(g.Linger, g.Silence)
 	if err != nil {
 		return nil, -1, err
 	}
@@ -77,7 +78,7 @@ func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err 
 	if err != nil {
 		return nil, -1, err
 	}
-	t, ctx, fd, err := newTunnel(g.Linger)
+	t, ctx, fd, err := newTunnel(g.Linger, g.Silence)
 	if err == nil {
 		err = g.retune(conn)
 	}

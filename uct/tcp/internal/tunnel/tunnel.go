@@ -38,6 +38,8 @@ type Tunnel struct {
 	cancel context.CancelFunc
 	linger time.Duration
 
+	silence time.Duration // Group.Silence
+
 	mu   sync.Mutex
 	sock *net.TCPConn // nil until it is connected
 	gone bool         // the owner has closed its end
@@ -50,7 +52,7 @@ type Tunnel struct {
 const bufLen = 64 << 10
 
 // newTunnel makes the pair; fd is the end of the owner.
-func newTunnel(linger time.Duration) (t *Tunnel, ctx context.Context, fd int, err error) {
+func newTunnel(linger, silence time.Duration) (t *Tunnel, ctx context.Context, fd int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, -1, os.NewSyscallError("socketpair", err)
@@ -60,7 +62,7 @@ func newTunnel(linger time.Duration) (t *Tunnel, ctx context.Context, fd int, er
 		return nil, nil, -1, errors.Join(err, unix.Close(fds[0]))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Tunnel{inner: inner, cancel: cancel, linger: linger}, ctx, fds[0], nil
+	return &Tunnel{inner: inner, cancel: cancel, linger: linger, silence: silence}, ctx, fds[0], nil
 }
 
 // run makes the handshake, whose error it returns, and then moves bytes until both
@@ -74,6 +76,7 @@ func (t *Tunnel) run(ctx context.Context, sock *net.TCPConn, secure *tls.Conn) e
 		t.end(inTerms("TLS handshake", err))
 		return err
 	}
+	defer t.watchPeer(sock)()
 	var in sync.WaitGroup
 	in.Go(func() { t.inbound(secure) })
 	t.outbound(secure, sock)

@@ -20,7 +20,7 @@ func newGroup(t *testing.T, a *testenv.Authority) *Group {
 	t.Helper()
 	p, err := (&Config{TLS: a.Good(), Protocol: "test/1"}).Policy()
 	require.NoError(t, err)
-	g := &Group{Policy: p, Tune: func(int) error { return nil }, Linger: time.Minute, Refusals: 1}
+	g := &Group{Policy: p, Tune: func(int) error { return nil }, Linger: time.Minute, Silence: time.Hour, Refusals: 1}
 	g.Explain = func(first [5]byte) []byte {
 		if string(first[:]) == "hello" {
 			return []byte("no")

@@ -1,0 +1,105 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// onSocket calls f with the descriptor of the TCP socket.
+func (c *conn) onSocket(f func(fd int) error) (err error) {
+	if c.tun == nil {
+		return f(c.fd)
+	}
+	c.tun.Socket(func(sock *net.TCPConn) {
+		var raw syscall.RawConn
+		if raw, err = sock.SyscallConn(); err == nil {
+			err = errors.Join(raw.Control(func(fd uintptr) { err = f(int(fd)) }), err)
+		}
+	})
+	return err
+}
+
+// silences opens a connection, plain and through TLS, for f. a is configured, b is patient.
+func silences(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
+	secret := cfg
+	secret.TLS = testenv.NewAuthority(t).Good()
+	for name, cfg := range map[string]Config{"plain": cfg, "TLS": secret} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newEnd(t, cfg), newEnd(t, Config{TLS: cfg.TLS, RcvBuf: cfg.RcvBuf, Linger: time.Millisecond})
+			ep := a.to(b)
+			send(t, ep, 1, 64, a, b)
+			flush(t, ep, a, b)
+			f(t, a, b, ep)
+		})
+	}
+}
+
+// TestSilence_PeerReadsNothing: a process that reads nothing for longer than USER_TIMEOUT, as it
+// computes or was stopped, is not taken for gone, and nothing is lost.
+func TestSilence_PeerReadsNothing(t *testing.T) {
+	silences(t, Config{UserTimeout: time.Second, SndBuf: 4 << 10, RcvBuf: 4 << 10}, func(t *testing.T, a, b *end, ep *EP) {
+		// The kernel doubles the time between its probes of a closed window, at first 200 ms.
+		const probes = 4
+		sent := 1
+		until(t, func() bool {
+			var info *unix.TCPInfo
+			require.NoError(t, ep.conn.onSocket(func(fd int) (err error) {
+				info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+				return err
+			}))
+			if ep.AMShort(msgID, 0, make([]byte, 4<<10)) == nil {
+				sent++
+			}
+			return info.Backoff >= probes || len(a.errs) > 0
+		}, a)
+		require.Empty(t, a.errs)
+		until(t, func() bool { return len(b.got) == sent }, a, b)
+		flush(t, ep, a, b)
+		until(t, func() bool { return len(a.it.unacked) == 0 && a.it.poll.Ticking() == 0 }, a, b)
+	})
+}
+
+// dropAll drops what arrives at the socket of c, with the acknowledgements for it.
+func (c *conn) dropAll(t *testing.T) {
+	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
+	require.NoError(t, c.onSocket(func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
+	}))
+}
+
+// TestSilence_HostGone: a host that acknowledges nothing any more is missed, whether something
+// is under way to it or not.
+func TestSilence_HostGone(t *testing.T) {
+	short := Config{KeepIdle: time.Second, KeepInterval: time.Second, UserTimeout: time.Second, Linger: time.Millisecond}
+	silences(t, short, func(t *testing.T, a, b *end, ep *EP) {
+		idle := newEnd(t, a.it.cfg)
+		other := idle.to(b)
+		send(t, other, 1, 64, idle, b)
+		flush(t, other, idle, b)
+		for _, e := range []*end{a, idle} {
+			b.it.table[e.it.addr.id].dropAll(t)
+		}
+		c := newCounter(1)
+		require.NoError(t, ep.AMShort(msgID, 0, nil))
+		_, err := ep.Flush(&c.Completion)
+		require.NoError(t, err)
+		until(t, func() bool { return len(a.errs) == 1 && len(idle.errs) == 1 }, a, idle)
+		for _, e := range []*end{a, idle} {
+			assert.ErrorIs(t, e.errs[0], ucs.ErrTimedOut)
+			assert.ErrorIs(t, e.errs[0], uct.ErrEPFailed)
+		}
+		assert.Equal(t, 1, c.fired)
+		assert.Equal(t, ucs.StatusTimedOut, c.Status)
+	})
+}

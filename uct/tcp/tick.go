@@ -1,0 +1,95 @@
+package tcp
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/tcp/internal/alive"
+)
+
+// deadlineTick is the time between two looks at the deadlines of handshakes.
+const deadlineTick = 20 * time.Millisecond
+
+// ticker is the watcher of an iface's timer.
+type ticker struct{ it *Iface }
+
+// Ready implements epoll.Watcher for the timer: it looks at all deadlines.
+func (tk *ticker) Ready(uint32) int {
+	it := tk.it
+	it.poll.Ticked()
+	now := time.Now()
+	it.expireIncoming(now)
+	for i := len(it.pendingConns) - 1; i >= 0; i-- {
+		if c := it.pendingConns[i]; now.After(c.limit) {
+			c.fail(fmt.Errorf("connect: %w", ucs.ErrTimedOut))
+		}
+	}
+	it.resumeAccept()
+	it.lookForPeers(now)
+	if len(it.pendingConns) == 0 && len(it.incoming) == 0 && !it.acceptPaused {
+		_ = it.poll.Tick(it.peerTick())
+	}
+	return 0
+}
+
+// peerEvery is the time between two looks for peers.
+func (it *Iface) peerEvery() time.Duration { return alive.Every(it.cfg.UserTimeout) }
+
+// peerTick is peerEvery while there is something to look for, else 0.
+func (it *Iface) peerTick() time.Duration {
+	if len(it.unacked) == 0 {
+		return 0
+	}
+	return it.peerEvery()
+}
+
+// expectAcks has the timer look for the peer of c as long as it has not acknowledged
+// everything. A tunnel looks by itself.
+func (c *conn) expectAcks() {
+	it := c.it
+	if c.unacked || c.tun != nil {
+		return
+	}
+	c.unacked = true
+	it.unacked = append(it.unacked, c)
+	if it.poll.Ticking() == 0 {
+		_ = it.poll.Tick(it.peerEvery())
+	}
+}
+
+// lookForPeers fails the connections whose peer's host is gone, and forgets those that have
+// nothing under way. Looks are not closer to each other than peerEvery, but for what a tick
+// may come late.
+func (it *Iface) lookForPeers(now time.Time) {
+	if now.Before(it.nextLook) {
+		return
+	}
+	it.nextLook = now.Add(it.peerEvery() - deadlineTick/2)
+	rest := it.unacked[:0]
+	for _, c := range it.unacked {
+		if c.unacked = c.state == connOpen && c.lookForPeer(); c.unacked {
+			rest = append(rest, c)
+		}
+	}
+	clear(it.unacked[len(rest):])
+	it.unacked = rest
+}
+
+// lookForPeer reports whether something is still under way.
+func (c *conn) lookForPeer() bool {
+	info, err := unix.GetsockoptTCPInfo(c.fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return false // not of a connected TCP socket
+	}
+	switch c.host.Look(info) {
+	case alive.Idle:
+		return false
+	case alive.Gone:
+		c.fail(fmt.Errorf("%w: the peer's host has acknowledged nothing for %v", ucs.ErrTimedOut, c.it.cfg.UserTimeout))
+		return false
+	}
+	return true
+}
