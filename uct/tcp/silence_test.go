@@ -70,7 +70,7 @@ func TestSilence_PeerReadsNothing(t *testing.T) {
 	})
 }
 
-// dropAll drops what arrives at the socket of c, with the acknowledgements for it.
+// dropAll drops what arrives at the socket of c, acknowledgements too.
 func (c *conn) dropAll(t *testing.T) {
 	nothing := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
 	require.NoError(t, c.onSocket(func(fd int) error {
@@ -87,8 +87,8 @@ func TestSilence_HostGone(t *testing.T) {
 		other := idle.to(b)
 		send(t, other, 1, 64, idle, b)
 		flush(t, other, idle, b)
-		for _, e := range []*end{a, idle} {
-			b.it.table[e.it.addr.id].dropAll(t)
+		for _, lost := range []*conn{ep.conn, other.conn, b.it.table[a.it.addr.id], b.it.table[idle.it.addr.id]} {
+			lost.dropAll(t)
 		}
 		c := newCounter(1)
 		require.NoError(t, ep.AMShort(msgID, 0, nil))
