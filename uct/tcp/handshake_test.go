@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/gucx/gucx/ucs"
@@ -245,6 +246,53 @@ func TestConnect_Silence(t *testing.T) {
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 	assert.ErrorIs(t, ep.AMShort(msgID, 0, nil), uct.ErrEPFailed)
+}
+
+// readable waits until there is something to read, which nobody reads.
+func readable(t *testing.T, fd int) {
+	t.Helper()
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+		if err != unix.EINTR {
+			require.NoError(t, err)
+			require.Equal(t, 1, n)
+			return
+		}
+	}
+}
+
+// TestHandshake_ProcessStood: a process that stood still while its peer went on reads what has come
+// before it looks at the clock, on either side of the handshake.
+func TestHandshake_ProcessStood(t *testing.T) {
+	t.Run("accepting", func(t *testing.T) {
+		e := newEnd(t, Config{})
+		conn := client(t, e)
+		until(t, func() bool { return len(e.it.incoming) == 1 }, e)
+		s := e.it.incoming[0]
+		readable(t, e.it.poll.FD()) // the timer is, before the HELLO comes
+		say(t, conn, good(e))
+		readable(t, s.fd)
+		s.limit = time.Now().Add(-time.Second)
+		e.it.Progress()
+		answer, err := readAnswer(t, conn, e)
+		require.NoError(t, err)
+		assert.Equal(t, codeOK, answer.code)
+		assert.Zero(t, e.it.dropped)
+	})
+	t.Run("connecting", func(t *testing.T) {
+		a, b := newEnd(t, Config{}), newEnd(t, Config{})
+		ep := a.to(b)
+		require.NoError(t, ep.AMShort(msgID, 0, nil))
+		until(t, func() bool { return ep.conn.try.connected }, a)
+		readable(t, a.it.poll.FD())
+		until(t, func() bool { return b.it.opened == 1 }, b)
+		readable(t, ep.conn.try.fd)
+		ep.conn.limit = time.Now().Add(-time.Second)
+		a.it.Progress()
+		flush(t, ep, a, b)
+		assert.Len(t, b.got, 1)
+		assert.Empty(t, a.errs)
+	})
 }
 
 // TestConnect_Version: the answer of a peer of another version is the reason.

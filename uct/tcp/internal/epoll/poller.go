@@ -40,6 +40,8 @@ type Poller struct {
 	fd      int
 	timer   int
 	tick    time.Duration // between two ticks; 0: none
+	onTick  Watcher
+	due     int // looks at most until a tick that has come is told; 0: none has
 	watched handle.Table[*watched]
 	events  [batch]unix.EpollEvent
 }
@@ -55,7 +57,8 @@ func (p *Poller) Open(onTick Watcher, undo *cleanup.Stack) (err error) {
 		return os.NewSyscallError("timerfd_create", err)
 	}
 	undo.Add(func() error { return unix.Close(p.timer) })
-	_, err = p.Watch(p.timer, unix.EPOLLIN, onTick)
+	p.onTick = onTick
+	_, err = p.Watch(p.timer, unix.EPOLLIN, p)
 	return err
 }
 
@@ -93,7 +96,9 @@ func (p *Poller) Forget(i Watch) error {
 	return os.NewSyscallError("close", unix.Close(fd))
 }
 
-// Look handles what is ready now. any says whether something was.
+// Look handles what is ready now. any says whether something was. A tick is told behind
+// everything that was ready with it: who finds by the clock that something has not come in time has
+// looked for it before, also when the process stood still meanwhile.
 func (p *Poller) Look() (n int, any bool) {
 	k := pollNow(p.fd, p.events[:])
 	for i := range p.events[:k] {
@@ -102,7 +107,29 @@ func (p *Poller) Look() (n int, any bool) {
 			n += d.w.Ready(ev.Events)
 		}
 	}
+	if p.due > 0 {
+		n += p.tickAfter(k)
+	}
 	return n, k > 0
+}
+
+// Ready implements Watcher for the timer. Descriptors that are ready take turns, so that each is
+// seen in so many looks.
+func (p *Poller) Ready(uint32) int {
+	if p.due == 0 {
+		p.due = p.watched.Len()/batch + 2
+	}
+	return 0
+}
+
+// tickAfter tells the tick if the look, which took k events, left none or was the last to be
+// waited for.
+func (p *Poller) tickAfter(k int) int {
+	if p.due--; k == batch && p.due > 0 {
+		return 0
+	}
+	p.due = 0
+	return p.onTick.Ready(unix.EPOLLIN)
 }
 
 // Readable reports whether an event waits, and takes none.
