@@ -295,6 +295,27 @@ func TestHandshake_ProcessStood(t *testing.T) {
 	})
 }
 
+// TestHandshake_AllAtOnce: the peers of a job that starts may all have connected before the first
+// says who it is, as a machine with few processors has them. None is sent away.
+func TestHandshake_AllAtOnce(t *testing.T) {
+	const peers = 200
+	e := newEnd(t, Config{})
+	var conns [peers]net.Conn
+	for i := range conns {
+		conns[i] = client(t, e)
+		e.it.Progress()
+	}
+	until(t, func() bool { return len(e.it.incoming)+int(e.it.dropped) >= peers }, e)
+	for i, conn := range conns {
+		h := good(e)
+		h.from += uint64(i)
+		say(t, conn, h)
+		answer, err := readAnswer(t, conn, e)
+		require.NoError(t, err, "peer %d", i)
+		require.Equal(t, codeOK, answer.code)
+	}
+}
+
 // TestConnect_Version: the answer of a peer of another version is the reason.
 func TestConnect_Version(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
