@@ -139,6 +139,23 @@ func TestRoute_ByDevice(t *testing.T) {
 	assert.Contains(t, why, "no address family")
 }
 
+// TestSocket_FailsAtOnce: a socket that cannot be bound or connected is closed.
+func TestSocket_FailsAtOnce(t *testing.T) {
+	cfg, err := Config{}.withDefaults()
+	require.NoError(t, err)
+	elsewhere := netip.MustParseAddr("192.0.2.77")
+	before := descriptors(t)
+	_, _, err = listen(elsewhere, &cfg)
+	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
+	assert.NotErrorIs(t, err, unix.EBADF)
+	_, err = dial(path{elsewhere, netip.AddrPortFrom(usualV4, 9)}, &cfg)
+	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
+	_, err = dial(path{usualV4, netip.AddrPortFrom(elsewhere, 9)}, &cfg)
+	assert.Error(t, err)
+	assert.NotErrorIs(t, err, unix.EBADF)
+	assert.LessOrEqual(t, descriptors(t), before)
+}
+
 // TestNetworkDevice runs over every other device of this machine.
 func TestNetworkDevice(t *testing.T) {
 	devs, err := listDevices()

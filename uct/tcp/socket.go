@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/internal/cleanup"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
@@ -105,55 +104,58 @@ func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Seco
 // listen makes a listening socket on a port that the kernel chooses.
 func listen(ip netip.Addr, cfg *Config) (fd int, port uint16, err error) {
 	fd, err = newSocket(ip, cfg)
+	if err == nil {
+		if port, err = listenOn(fd, ip); err != nil {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}
 	if err != nil {
 		return -1, 0, err
 	}
-	var undo cleanup.Stack
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo.Run())
-		}
-	}()
-	undo.Add(func() error { return unix.Close(fd) })
-	if err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(ip, 0)))); err != nil {
-		return -1, 0, err
+	return fd, port, nil
+}
+
+func listenOn(fd int, ip netip.Addr) (port uint16, err error) {
+	if err = unix.Bind(fd, sockaddr(netip.AddrPortFrom(ip, 0))); err != nil {
+		return 0, os.NewSyscallError("bind", err)
 	}
-	if err = os.NewSyscallError("listen", unix.Listen(fd, backlog)); err != nil {
-		return -1, 0, err
+	if err = unix.Listen(fd, backlog); err != nil {
+		return 0, os.NewSyscallError("listen", err)
 	}
 	local, err := unix.Getsockname(fd)
 	if err != nil {
-		return -1, 0, os.NewSyscallError("getsockname", err)
+		return 0, os.NewSyscallError("getsockname", err)
 	}
-	return fd, addrPort(local).Port(), nil
+	return addrPort(local).Port(), nil
 }
 
 // dial starts to connect along p; the socket becomes writable when that has ended.
 func dial(p path, cfg *Config) (fd int, err error) {
 	fd, err = newSocket(p.local, cfg)
-	if err != nil {
-		return -1, err
-	}
-	var undo cleanup.Stack
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, undo.Run())
+	if err == nil {
+		if err = connectAlong(fd, p); err != nil {
+			err = errors.Join(err, unix.Close(fd))
 		}
-	}()
-	undo.Add(func() error { return unix.Close(fd) })
-	if err = shareLocalPorts(fd); err != nil {
-		return -1, err
-	}
-	if err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.local, 0)))); err != nil {
-		return -1, err
-	}
-	if err = unix.Connect(fd, sockaddr(p.remote)); err == unix.EINPROGRESS || err == unix.EINTR {
-		err = nil
 	}
 	if err != nil {
-		return -1, err // of an attempt that says that it was to connect
+		return -1, err
 	}
 	return fd, nil
+}
+
+// connectAlong starts to connect. An error of connect itself is that of an attempt that says that
+// it was to connect.
+func connectAlong(fd int, p path) error {
+	if err := shareLocalPorts(fd); err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(p.local, 0))); err != nil {
+		return os.NewSyscallError("bind", err)
+	}
+	if err := unix.Connect(fd, sockaddr(p.remote)); err != nil && err != unix.EINPROGRESS && err != unix.EINTR {
+		return err
+	}
+	return nil
 }
 
 // shareLocalPorts makes bind leave the port to connect: it would take one that no
