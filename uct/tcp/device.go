@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,7 +21,8 @@ type device struct {
 	name     string
 	loopback bool
 	v4, v6   netip.Addr // the zero Addr where it has none
-	mbits    int        // link speed in 10^6 bit/s; 0 if the system does not say
+	all      []netip.Addr
+	mbits    int // link speed in 10^6 bit/s; 0 if the system does not say
 }
 
 // listDevices returns the devices that peers may be reached by, in the order of
@@ -70,8 +72,8 @@ func describe(link *net.Interface, sys string) (d device, ok bool) {
 	return d, d.v4.IsValid() || d.v6.IsValid()
 }
 
-// take notes the first address of each family. Link-local ones mean nothing to a
-// peer that does not know the link.
+// take notes an address, and of each family the first as the one to be reached by. Link-local
+// ones mean nothing to a peer that does not know the link.
 func (d *device) take(a net.Addr) {
 	n, ok := a.(*net.IPNet)
 	if !ok {
@@ -79,8 +81,11 @@ func (d *device) take(a net.Addr) {
 	}
 	ip, ok := netip.AddrFromSlice(n.IP)
 	ip = ip.Unmap()
+	if !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+		return
+	}
+	d.all = append(d.all, ip)
 	switch {
-	case !ok || ip.IsLinkLocalUnicast() || ip.IsMulticast():
 	case ip.Is4() && !d.v4.IsValid():
 		d.v4 = ip
 	case ip.Is6() && !d.v6.IsValid():
@@ -88,8 +93,9 @@ func (d *device) take(a net.Addr) {
 	}
 }
 
-// has reports whether ip is an address of the device.
-func (d *device) has(ip netip.Addr) bool { return ip.IsValid() && (ip == d.v4 || ip == d.v6) }
+// has reports whether ip is an address of the device. The kernel may choose any of them for the
+// way to a peer: that of the peer's network, or a temporary one of IPv6.
+func (d *device) has(ip netip.Addr) bool { return slices.Contains(d.all, ip) }
 
 // linkSpeed reads the speed of a link in 10^6 bit/s; 0 if the system does not
 // know it: virtual devices say -1 or refuse to say.

@@ -137,6 +137,29 @@ func TestRoute_ByDevice(t *testing.T) {
 	assert.Contains(t, why, "not on eth9")
 	_, why = d.pathTo(&deviceAddr{v6: netip.IPv6Loopback()}, &ifaceAddr{port6: 1})
 	assert.Contains(t, why, "no address family")
+
+	d.all = []netip.Addr{d.v4, usualV4}
+	p, why := d.pathTo(&deviceAddr{v4: usualV4}, &ifaceAddr{port4: 1})
+	assert.Empty(t, why, "a further address of the device")
+	assert.Equal(t, path{usualV4, netip.AddrPortFrom(usualV4, 1)}, p)
+}
+
+// TestRoute_FurtherAddress: a device is the way to the networks of all its addresses, not only of
+// that by which it is reached.
+func TestRoute_FurtherAddress(t *testing.T) {
+	cable := newCable(t)
+	dev, iface := cable.startFar(t)
+	first, near := "192.0.2.77/32", cable.nearAddr.String()+"/30"
+	require.NoError(t, ip(t, "addr", "del", near, "dev", cable.near))
+	require.NoError(t, ip(t, "addr", "add", first, "dev", cable.near))
+	require.NoError(t, ip(t, "addr", "add", near, "dev", cable.near))
+	a := newEndOn(t, cable.near, Config{})
+	require.Equal(t, "192.0.2.77", a.it.dev.v4.String())
+	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
+	require.NoError(t, err)
+	a.eps = append(a.eps, ep.(*EP))
+	send(t, a.eps[0], 1, 64, a)
+	flush(t, a.eps[0], a)
 }
 
 // TestSocket_FailsAtOnce: a socket that cannot be bound or connected is closed.
@@ -154,6 +177,26 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 	assert.Error(t, err)
 	assert.NotErrorIs(t, err, unix.EBADF)
 	assert.LessOrEqual(t, descriptors(t), before)
+}
+
+// TestOpen_AddressNotReady: an address that cannot be used yet, such as one of IPv6 whose
+// uniqueness is being checked, leaves the other family.
+func TestOpen_AddressNotReady(t *testing.T) {
+	unready := netip.MustParseAddr("2001:db8::77") // of documentation: not on this host
+	lo, err := findDevice("lo")
+	require.NoError(t, err)
+	lo.v6 = unready
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	moveTo(t, a, lo)
+	assert.Zero(t, a.it.addr.port6)
+	for _, ep := range []*EP{a.to(b), b.to(a)} {
+		send(t, ep, 1, 64, a, b)
+		flush(t, ep, a, b)
+	}
+	cfg, err := Config{}.withDefaults()
+	require.NoError(t, err)
+	_, err = openIface(a.md, device{name: "none", v6: unready}, cfg, uct.IfaceParams{})
+	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
 }
 
 // TestNetworkDevice runs over every other device of this machine.

@@ -1,8 +1,10 @@
 package tcp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -132,33 +134,31 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tunnel.
 	return it
 }
 
-type listenFamily bool
-
-const (
-	listenV4 listenFamily = false
-	listenV6 listenFamily = true
-)
-
-// listenAll opens a listener on each address of the device. Error: ErrInvalidParam if it has none.
+// listenAll opens a listener on the device's address of each family. One that cannot be used, such
+// as one of IPv6 that was just given and is checked for being unique, is done without if there is
+// the other. Error: ErrInvalidParam if there is none.
 func (it *Iface) listenAll() (err error) {
-	if it.addr.port4, err = it.listen(listenV4); err != nil {
-		return err
-	}
-	if it.addr.port6, err = it.listen(listenV6); err != nil {
-		return err
+	var unready error
+	for _, l := range []struct {
+		ip   *netip.Addr
+		port *uint16
+	}{{&it.dev.v4, &it.addr.port4}, {&it.dev.v6, &it.addr.port6}} {
+		*l.port, err = it.listen(*l.ip)
+		switch {
+		case errors.Is(err, unix.EADDRNOTAVAIL):
+			unready, *l.ip = err, netip.Addr{}
+		case err != nil:
+			return err
+		}
 	}
 	if len(it.listeners) == 0 {
-		return fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, it.dev.name)
+		return cmp.Or(unready, fmt.Errorf("%w: device %s has no address to listen on", uct.ErrInvalidParam, it.dev.name))
 	}
 	return nil
 }
 
-// listen opens a listener on the device's address of a family, if it has one.
-func (it *Iface) listen(f listenFamily) (port uint16, err error) {
-	ip := it.dev.v4
-	if f == listenV6 {
-		ip = it.dev.v6
-	}
+// listen opens a listener on ip, if that is an address.
+func (it *Iface) listen(ip netip.Addr) (port uint16, err error) {
 	if !ip.IsValid() {
 		return 0, nil
 	}
