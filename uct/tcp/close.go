@@ -53,14 +53,18 @@ func (it *Iface) conns() []*conn {
 	return all
 }
 
-// lingerStep is how long the kernel is waited for between looks.
-const lingerStep = 2 * time.Millisecond
+// lingerStep is how long the kernel is waited for between looks. lingerCount is how much a look and
+// the wait for the next count at most: a process that stood still meanwhile has not waited.
+const (
+	lingerStep  = 2 * time.Millisecond
+	lingerCount = 5 * lingerStep
+)
 
 // linger writes what is queued and half closes all connections, and waits until
 // the hosts of the peers have taken everything. A connection is closed only then:
 // the kernel would drop what is under way if the peer sent anything.
 func (it *Iface) linger() {
-	limit := time.Now().Add(it.cfg.Linger)
+	left, last := it.cfg.Linger, time.Now()
 	open := it.conns()
 	for len(open) > 0 {
 		rest := open[:0]
@@ -70,7 +74,9 @@ func (it *Iface) linger() {
 			}
 		}
 		open = rest
-		if len(open) == 0 || time.Now().After(limit) {
+		now := time.Now()
+		left -= min(now.Sub(last), lingerCount)
+		if last = now; len(open) == 0 || left < 0 {
 			return
 		}
 		fds := []unix.PollFd{{Fd: int32(open[0].fd), Events: unix.POLLRDHUP}}

@@ -3,12 +3,14 @@ package tcp
 import (
 	"bytes"
 	"encoding/binary"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -36,6 +38,48 @@ func TestClose_LosesNothing(t *testing.T) {
 	for i, m := range b.got {
 		require.EqualValues(t, i, binary.LittleEndian.Uint64(m))
 	}
+	assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
+	assert.Same(t, uct.EP(ba), b.failed[0])
+}
+
+// standing makes the calls, but for sends while it is shut. The first after wake stands still for
+// that long, as a process does that gets no processor, and sends nothing.
+type standing struct {
+	kernel
+	shut  bool
+	stand time.Duration
+}
+
+func (s *standing) send(fd int, b []byte) (int, syscall.Errno) {
+	if s.shut {
+		return 0, unix.EAGAIN
+	}
+	if s.stand > 0 {
+		for from := time.Now(); time.Since(from) < s.stand; {
+			runtime.Gosched()
+		}
+		s.stand = 0
+		return 0, unix.EAGAIN
+	}
+	return s.kernel.send(fd, b)
+}
+
+// TestClose_ProcessStood: a process that stands still for longer than LINGER while it closes an
+// iface still sends what it has.
+func TestClose_ProcessStood(t *testing.T) {
+	sys := &standing{}
+	a, b := newEnd(t, Config{sys: sys, Linger: 100 * time.Millisecond}), newEnd(t, Config{})
+	ab, ba := a.to(b), b.to(a)
+	send(t, ab, 0, 64, a, b)
+	flush(t, ab, a, b)
+	sys.shut = true
+	for i := 1; i <= 9; i++ {
+		require.NoError(t, ab.AMShort(msgID, uint64(i), nil))
+	}
+	sys.shut, sys.stand = false, 2*a.it.cfg.Linger
+	a.close()
+	until(t, func() bool { return len(b.errs) == 1 }, b)
+	assert.Len(t, b.got, 10)
 	assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
 	assert.Same(t, uct.EP(ba), b.failed[0])
 }
