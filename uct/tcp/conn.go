@@ -175,6 +175,7 @@ func (c *conn) fail(err error) {
 func (c *conn) endAll(st ucs.Status) (n int) {
 	it := c.it
 	it.cool(c)
+	c.expectNoAcks()
 	c.link.close(&it.poll)
 	c.failEPs(st)
 	for o := c.tx.popUnsent(); o != nil; o = c.tx.popUnsent() {

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,6 +61,16 @@ func (c *conn) expectAcks() {
 	}
 }
 
+// expectNoAcks is called when c is gone.
+func (c *conn) expectNoAcks() {
+	if !c.unacked {
+		return
+	}
+	c.unacked = false
+	i := slices.Index(c.it.unacked, c)
+	c.it.unacked = slices.Delete(c.it.unacked, i, i+1)
+}
+
 // lookForPeers fails the connections whose peer's host is gone, and forgets those that have
 // nothing under way. Looks are not closer to each other than peerEvery, but for what a tick
 // may come late.
@@ -70,8 +81,10 @@ func (it *Iface) lookForPeers(now time.Time) {
 	it.nextLook = now.Add(it.peerEvery() - deadlineTick/2)
 	rest := it.unacked[:0]
 	for _, c := range it.unacked {
-		if c.unacked = c.state == connOpen && c.lookForPeer(); c.unacked {
+		if c.state != connOpen || c.lookForPeer() { // endAll takes out one that is broken
 			rest = append(rest, c)
+		} else {
+			c.unacked = false
 		}
 	}
 	clear(it.unacked[len(rest):])
