@@ -33,7 +33,7 @@ type Config struct {
 	KeepIdle      time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`
 	KeepInterval  time.Duration  `env:"KEEPINTVL" default:"2s" doc:"Time between probes (TCP_KEEPINTVL)."`
 	UserTimeout   time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that acknowledges nothing of what it is sent, data or probes, is taken for gone; one second is the least. A process that reads nothing may take as long as it likes."`
-	Linger        time.Duration  `env:"LINGER" default:"1s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
+	Linger        time.Duration  `env:"LINGER" default:"5s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
 
 	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused; with none of them, none does."`
 	TLSKey  string `env:"TLS_KEY" doc:"File with the private key of TLS_CERT (PEM)."`
@@ -67,7 +67,7 @@ const (
 	defaultKeepIdle     = 10 * time.Second
 	defaultKeepInterval = 2 * time.Second
 	defaultUserTimeout  = 20 * time.Second
-	defaultLinger       = time.Second
+	defaultLinger       = 5 * time.Second
 
 	minSegSize = 256
 	maxSegSize = 16 << 20

@@ -25,7 +25,7 @@ type Group struct {
 	Policy  *Policy
 	Tune    func(fd int) error // sets the options of a TCP socket: before it connects, after it was accepted
 	Silence time.Duration      // after which a host that acknowledges nothing is gone
-	Linger  time.Duration      // longest time for the last bytes, and for a refused client to read why
+	Linger  time.Duration      // longest time for the last bytes
 
 	// Refusals is how many refused clients are told why at a time.
 	Refusals int
@@ -109,6 +109,10 @@ func (g *Group) retune(conn *net.TCPConn) error {
 	return g.control("", "", raw)
 }
 
+// refusalTime is how long a refused client has to read why: as long as a group that ends may
+// have to wait for one that does not.
+const refusalTime = time.Second
+
 // refuse tells a client whose handshake has failed why, as far as it can
 // understand. It is given time to read that unless there are many of them: closing
 // a socket with unread bytes in it resets the connection.
@@ -117,12 +121,12 @@ func (g *Group) refuse(conn *net.TCPConn, err error) {
 	if g.refusing.Add(1) > int32(g.Refusals) {
 		return
 	}
-	_ = conn.SetDeadline(time.Now().Add(g.Linger))
 	var first tls.RecordHeaderError
 	if errors.As(err, &first) {
-		_, _ = conn.Write(g.Explain(first.RecordHeader))
+		_, _ = conn.Write(g.Explain(first.RecordHeader)) // does not block: it is the first on the connection
 	}
 	_ = conn.CloseWrite()
+	_ = conn.SetDeadline(time.Now().Add(refusalTime))
 	_, _ = io.CopyN(io.Discard, conn, bufLen)
 }
 
