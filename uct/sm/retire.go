@@ -34,6 +34,10 @@ const (
 	visitPauseMin = 20 * time.Microsecond
 	visitPauseMax = time.Millisecond
 
+	// visitStood is how many pauses one may count as at most. A process that gets no processor
+	// has not waited: mostly its peers got none either, as those of one container.
+	visitStood = 10
+
 	// allocPatience is how long closing allocated memory waits before it leaves the
 	// memory in quarantine.
 	allocPatience = 200 * time.Microsecond
@@ -86,10 +90,13 @@ func (md *MD) await(in []visit, limit time.Duration) []visit {
 		}
 		runtime.Gosched()
 	}
-	deadline := time.Now().Add(limit)
-	for pause := visitPauseMin; len(in) > 0 && time.Now().Before(deadline); pause = min(2*pause, visitPauseMax) {
+	last := time.Now()
+	for pause := visitPauseMin; len(in) > 0 && limit > 0; pause = min(2*pause, visitPauseMax) {
 		time.Sleep(pause)
 		in = md.ongoing(in)
+		now := time.Now()
+		limit -= min(now.Sub(last), visitStood*pause)
+		last = now
 	}
 	return in
 }

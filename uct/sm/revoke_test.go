@@ -100,6 +100,42 @@ func TestMemClose_VisitGoesOn(t *testing.T) {
 	})
 }
 
+// TestMemClose_ProcessStood: the time in which the process that closes memory stands still is no
+// time that it waited for its peers.
+func TestMemClose_ProcessStood(t *testing.T) {
+	w := openTwo(t, Config{})
+	md := w.b.md.(*MD)
+	mem, _ := w.register(4096, uct.AccessAll)
+	w.ab.guard.enter(handle(mem))
+	seen := md.visitors(mem.(*Mem))
+	require.Len(t, seen, 1)
+	left := make(chan []visit, 1)
+	go func() { left <- md.await(seen, ucs.RevokeLimit) }()
+	looks := func(n int) { // time for so many
+		for range n {
+			md.mu.Lock()
+			runtime.Gosched()
+			md.mu.Unlock()
+			runtime.Gosched()
+		}
+	}
+	looks(2 * visitYields)
+	md.mu.Lock() // it stands in the middle of a look
+	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
+		runtime.Gosched()
+	}
+	md.mu.Unlock()
+	looks(2 * visitYields)
+	select {
+	case <-left:
+		require.Fail(t, "it has not waited")
+	default:
+	}
+	w.ab.guard.leave()
+	assert.Empty(t, <-left)
+	require.NoError(t, mem.Close())
+}
+
 // TestZcopy_InVisits: a long copy does not keep the owner of the memory waiting for all of
 // it, and what is left when the key goes is refused.
 func TestZcopy_InVisits(t *testing.T) {
