@@ -149,12 +149,13 @@ func TestRoute_ByDevice(t *testing.T) {
 func TestRoute_FurtherAddress(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
-	first, near := "192.0.2.77/32", cable.nearAddr.String()+"/30"
+	first, _ := testNet(os.Getpid() + cables + 1<<14) // of no cable
+	near := cable.nearAddr.String() + "/30"
 	require.NoError(t, ip(t, "addr", "del", near, "dev", cable.near))
-	require.NoError(t, ip(t, "addr", "add", first, "dev", cable.near))
+	require.NoError(t, ip(t, "addr", "add", first.String()+"/32", "dev", cable.near))
 	require.NoError(t, ip(t, "addr", "add", near, "dev", cable.near))
 	a := newEndOn(t, cable.near, Config{})
-	require.Equal(t, "192.0.2.77", a.it.dev.v4.String())
+	require.Equal(t, first, a.it.dev.v4)
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
 	require.NoError(t, err)
 	a.eps = append(a.eps, ep.(*EP))
@@ -166,7 +167,7 @@ func TestRoute_FurtherAddress(t *testing.T) {
 func TestSocket_FailsAtOnce(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	require.NoError(t, err)
-	elsewhere := netip.MustParseAddr("192.0.2.77")
+	elsewhere := netip.MustParseAddr("192.0.2.77") // of documentation: not on this host
 	before := descriptors(t)
 	_, _, err = listen(elsewhere, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
