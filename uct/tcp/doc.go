@@ -27,6 +27,10 @@
 // active messages cannot keep the data: it lies between other messages, and a buffer
 // for each would cost the copy that keeping saves.
 //
+// A peer that computes, or gets no processor, may take as long as it likes: its host answers. A
+// host that acknowledges nothing for USER_TIMEOUT is taken for gone (internal/alive), and its
+// connection fails. What has a deadline in the handshake is looked for before the clock is.
+//
 // Progress does all the work; there are no goroutines. Formats: docs/wire.md.
 //
 // With TLS (Config.TLSCert or Config.TLS) each connection has two goroutines
