@@ -45,25 +45,33 @@ func silences(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP))
 	}
 }
 
+// narrow has a window that closes soon.
+var narrow = Config{UserTimeout: time.Second, SndBuf: 4 << 10, RcvBuf: 4 << 10, Linger: time.Millisecond}
+
+// fillUntilProbed sends until the window of the peer, which does nothing, is closed and was probed
+// so often, and returns how many messages that took. The kernel doubles the time between its
+// probes, at first 200 ms.
+func fillUntilProbed(t *testing.T, a *end, ep *EP, probes uint8) (sent int) {
+	until(t, func() bool {
+		var info *unix.TCPInfo
+		require.NoError(t, ep.conn.onSocket(func(fd int) (err error) {
+			info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+			return err
+		}))
+		if ep.AMShort(msgID, 0, make([]byte, 4<<10)) == nil {
+			sent++
+		}
+		return info.Backoff >= probes || len(a.errs) > 0
+	}, a)
+	require.Empty(t, a.errs)
+	return sent
+}
+
 // TestSilence_PeerReadsNothing: a process that reads nothing for longer than USER_TIMEOUT, as it
 // computes or was stopped, is not taken for gone, and nothing is lost.
 func TestSilence_PeerReadsNothing(t *testing.T) {
-	silences(t, Config{UserTimeout: time.Second, SndBuf: 4 << 10, RcvBuf: 4 << 10}, func(t *testing.T, a, b *end, ep *EP) {
-		// The kernel doubles the time between its probes of a closed window, at first 200 ms.
-		const probes = 4
-		sent := 1
-		until(t, func() bool {
-			var info *unix.TCPInfo
-			require.NoError(t, ep.conn.onSocket(func(fd int) (err error) {
-				info, err = unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
-				return err
-			}))
-			if ep.AMShort(msgID, 0, make([]byte, 4<<10)) == nil {
-				sent++
-			}
-			return info.Backoff >= probes || len(a.errs) > 0
-		}, a)
-		require.Empty(t, a.errs)
+	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+		sent := 1 + fillUntilProbed(t, a, ep, 4)
 		until(t, func() bool { return len(b.got) == sent }, a, b)
 		flush(t, ep, a, b)
 		until(t, func() bool { return len(a.it.unacked) == 0 && a.it.poll.Ticking() == 0 }, a, b)
@@ -76,6 +84,21 @@ func (c *conn) dropAll(t *testing.T) {
 	require.NoError(t, c.onSocket(func(fd int) error {
 		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing})
 	}))
+}
+
+// TestSilence_GoneWithClosedWindow: a host that does not answer the probes of a closed window any
+// more is missed.
+func TestSilence_GoneWithClosedWindow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 9 s, as the kernel takes its time between probes")
+	}
+	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
+		fillUntilProbed(t, a, ep, 1)
+		ep.conn.dropAll(t)
+		b.it.table[a.it.addr.id].dropAll(t)
+		until(t, func() bool { return len(a.errs) == 1 }, a)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
+	})
 }
 
 // TestSilence_HostGone: a host that acknowledges nothing any more is missed, whether something

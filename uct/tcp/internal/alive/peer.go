@@ -15,9 +15,14 @@ import (
 // looks once when it goes on, so that time in which it did not look does not count.
 const looks = 8
 
-// shortest time after which a host is missed: it answers probes of a closed window each 500 ms
-// at most (net.ipv4.tcp_invalid_ratelimit).
+// shortest time after which a host is missed: the kernel sends again after 200 ms at the earliest,
+// and then after twice as long each time.
 const shortest = time.Second
+
+// lostProbes of a closed window in a row are no accident. One is not answered if it comes within
+// 500 ms of another (net.ipv4.tcp_invalid_ratelimit), and one may be lost. The time between them
+// doubles up to two minutes, so no time tells.
+const lostProbes = 3
 
 // Every is the time between two looks for a host that is to be missed after limit, or a second
 // if limit is less.
@@ -37,22 +42,22 @@ const (
 // goroutine.
 type Peer struct {
 	acked  uint64 // bytes
-	segs   uint32 // received
 	silent int    // looks in a row
+	window bool   // this kernel tells the window
 }
 
 // Look takes a look. A host shows that it is there by acknowledging data, or by answering the
 // probes of a sender whose window is closed. That it sends data of its own shows nothing about
 // the way to it.
 func (p *Peer) Look(i *unix.TCPInfo) State {
-	acked, answered := i.Bytes_acked != p.acked, i.Segs_in != p.segs
-	probing := i.Unacked == 0 || i.Snd_wnd == 0
-	p.acked, p.segs = i.Bytes_acked, i.Segs_in
+	acked := i.Bytes_acked != p.acked
+	p.acked = i.Bytes_acked
+	p.window = p.window || i.Snd_wnd != 0
 	switch {
 	case i.Unacked == 0 && i.Notsent_bytes == 0:
 		p.silent = 0
 		return Idle
-	case acked, probing && answered, i.Unacked == 0 && i.Probes == 0:
+	case acked || !p.unanswered(i):
 		p.silent = 0
 		return Waiting
 	}
@@ -61,4 +66,15 @@ func (p *Peer) Look(i *unix.TCPInfo) State {
 		return Waiting
 	}
 	return Gone
+}
+
+// unanswered reports whether the kernel sends again and again. It also does so with data that a
+// host whose window is closed has dropped; by itself it gives that up after minutes without an
+// answer (tcp_rtx_probe0_timed_out).
+func (p *Peer) unanswered(i *unix.TCPInfo) bool {
+	if i.Unacked == 0 {
+		return i.Probes >= lostProbes
+	}
+	closed := p.window && i.Snd_wnd == 0
+	return i.Retransmits > 0 && !closed
 }

@@ -10,29 +10,35 @@ import (
 
 // TestPeer_Look has the looks at one connection in order.
 func TestPeer_Look(t *testing.T) {
-	lost := unix.TCPInfo{Unacked: 1, Bytes_acked: 100, Segs_in: 5, Snd_wnd: 9}
-	talks := lost // data comes from the host, and nothing is acknowledged
-	shut := unix.TCPInfo{Notsent_bytes: 1, Bytes_acked: 100, Segs_in: 5}
-	probed, dropped := shut, lost // a probe is under way; data was dropped behind a closed window
-	probed.Probes, dropped.Snd_wnd = 1, 0
+	first := unix.TCPInfo{Unacked: 1, Bytes_acked: 100, Snd_wnd: 9}
+	lost := first
+	lost.Retransmits = 1
+	dropped, untold := lost, lost
+	dropped.Snd_wnd, untold.Snd_wnd = 0, 0
+	shut := unix.TCPInfo{Notsent_bytes: 1, Bytes_acked: 100}
+	probed, silent := shut, shut
+	probed.Probes, silent.Probes = lostProbes-1, lostProbes
 	for _, tc := range []struct {
 		name   string
+		before unix.TCPInfo
 		info   unix.TCPInfo
 		change func(i *unix.TCPInfo, look int)
-		want   State // after as many looks as a silent host is given, and one
+		want   State // after as many looks as a silent host is given
 	}{
-		{"nothing under way", unix.TCPInfo{Bytes_acked: 100}, nil, Idle},
-		{"nothing acknowledged", lost, nil, Gone},
-		{"a little acknowledged", lost, func(i *unix.TCPInfo, look int) { i.Bytes_acked += uint64(look / looks) }, Waiting},
-		{"talks, acknowledges nothing", talks, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Gone},
-		{"window closed, no probe now", shut, nil, Waiting},
-		{"window closed, probes answered", probed, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Waiting},
-		{"window closed, probes not answered", probed, nil, Gone},
-		{"window closed over data", dropped, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Waiting},
-		{"window closed over data, no answers", dropped, nil, Gone},
+		{"nothing under way", first, unix.TCPInfo{Bytes_acked: 100}, nil, Idle},
+		{"just sent", first, first, nil, Waiting},
+		{"nothing acknowledged", first, lost, nil, Gone},
+		{"a little acknowledged", first, lost, func(i *unix.TCPInfo, look int) { i.Bytes_acked += uint64(look / looks) }, Waiting},
+		{"talks, acknowledges nothing", first, lost, func(i *unix.TCPInfo, _ int) { i.Segs_in++ }, Gone},
+		{"window closed", first, shut, nil, Waiting},
+		{"window closed, few probes not answered", first, probed, nil, Waiting},
+		{"window closed, probes not answered", first, silent, nil, Gone},
+		{"window closed, data dropped", first, dropped, nil, Waiting},
+		{"a kernel that does not tell the window", shut, untold, nil, Gone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := Peer{acked: tc.info.Bytes_acked, segs: tc.info.Segs_in}
+			var p Peer
+			p.Look(&tc.before)
 			for look := 1; look < looks; look++ {
 				if tc.change != nil {
 					tc.change(&tc.info, look)
