@@ -149,7 +149,7 @@ func TestRoute_ByDevice(t *testing.T) {
 func TestRoute_FurtherAddress(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
-	first, _ := testNet(os.Getpid() + cables + 1<<14) // of no cable
+	first, _ := testNet(cables + testNets/2) // of no cable now
 	near := cable.nearAddr.String() + "/30"
 	require.NoError(t, ip(t, "addr", "del", near, "dev", cable.near))
 	require.NoError(t, ip(t, "addr", "add", first.String()+"/32", "dev", cable.near))

@@ -79,7 +79,7 @@ func newCable(t *testing.T) *cable {
 	cables++
 	n := fmt.Sprintf("%d-%d", os.Getpid(), cables)
 	c := &cable{ns: "gucx" + n, near: "ga" + n, far: "gb" + n}
-	c.nearAddr, c.farAddr = testNet(os.Getpid() + cables)
+	c.nearAddr, c.farAddr = testNet(cables)
 	if err := ip(t, "netns", "add", c.ns); err != nil {
 		t.Skip("needs the right to make network namespaces: ", err)
 	}
@@ -97,9 +97,14 @@ func newCable(t *testing.T) *cable {
 	return c
 }
 
-// testNet is two addresses of a network of four, another one for each of many numbers: runs on one
-// host do not share it. It is one for tests, RFC 2544.
+// testNets is how many networks a process has before it takes the first again.
+const testNets = 16
+
+// testNet is two addresses of a network of four, another one for each of some numbers: runs side by
+// side on one host, whose process numbers are neighbors, do not share it. It is one for tests,
+// RFC 2544.
 func testNet(number int) (near, far netip.Addr) {
+	number = os.Getpid()*testNets + number%testNets
 	const networks = 1 << (30 - 15) // of /30 in 198.18.0.0/15
 	at := uint32(198<<24|18<<16) + uint32(number%networks)*4
 	addr := func(host uint32) netip.Addr {
