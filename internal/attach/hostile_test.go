@@ -203,8 +203,8 @@ func squat(t *testing.T, gid [16]byte, reply func(conn *net.UnixConn, hello fram
 		}
 		defer func() { _ = conn.Close() }()
 		hello, fds, err := receive(conn)
-		if errors.Is(err, io.EOF) {
-			return // the dialer has given up before it said anything
+		if errors.Is(err, io.EOF) || errors.Is(err, errMalformed) {
+			return // the dialer has given up before it said anything, but perhaps that it stays
 		}
 		if assert.NoError(t, err) {
 			fds.close()
