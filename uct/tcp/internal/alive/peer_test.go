@@ -13,8 +13,8 @@ func TestPeer_Look(t *testing.T) {
 	first := unix.TCPInfo{Unacked: 1, Bytes_acked: 100, Snd_wnd: 9}
 	lost := first
 	lost.Retransmits = 1
-	dropped, untold := lost, lost
-	dropped.Snd_wnd, untold.Snd_wnd = 0, 0
+	dropped, noWindow := lost, lost
+	dropped.Snd_wnd, noWindow.Snd_wnd = 0, 0
 	shut := unix.TCPInfo{Notsent_bytes: 1, Bytes_acked: 100}
 	probed, silent := shut, shut
 	probed.Probes, silent.Probes = lostProbes-1, lostProbes
@@ -34,7 +34,7 @@ func TestPeer_Look(t *testing.T) {
 		{"window closed, few probes not answered", first, probed, nil, Waiting},
 		{"window closed, probes not answered", first, silent, nil, Gone},
 		{"window closed, data dropped", first, dropped, nil, Waiting},
-		{"a kernel that does not tell the window", shut, untold, nil, Gone},
+		{"a kernel that does not tell the window", shut, noWindow, nil, Gone},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var p Peer
