@@ -110,7 +110,7 @@ func TestBudget_OneSided(t *testing.T) {
 var windowBudgets = map[Op]int{PutWindow: 107, GetWindow: 110, FAddWindow: 120}
 
 func TestBudget_Windows(t *testing.T) {
-	m := countBudget(t, 1, UCT, Plan{Ops: sorted(windowBudgets), APIs: []Part{UCT}, Sizes: []int{minZcopy}})
+	m := countBudget(t, usual, UCT, Plan{Ops: sorted(windowBudgets), APIs: []Part{UCT}, Sizes: []int{minZcopy}})
 	for op, most := range windowBudgets {
 		c := Case{Op: op, API: UCT, Size: op.sizes([]int{minZcopy})[0]}
 		assert.LessOrEqual(t, result(t, m, c).Profile.Part(UCT)/windowLen, most, op)
