@@ -119,8 +119,10 @@ func gitCommit(ctx context.Context) string {
 	return head
 }
 
+// git runs git without locks that it can do without: it is killed when ctx ends, and a lock that is
+// left keeps everybody from committing.
 func git(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "git", args...).Output()
+	out, err := exec.CommandContext(ctx, "git", append([]string{"--no-optional-locks"}, args...)...).Output()
 	return string(bytes.TrimSpace(out)), err
 }
 

@@ -1,14 +1,19 @@
 package machine
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/measure/tick"
 )
@@ -44,6 +49,35 @@ func TestStamp(t *testing.T) {
 
 func TestCommit_NeverEmpty(t *testing.T) {
 	assert.NotEmpty(t, Commit(t.Context()))
+}
+
+// TestGitCommit: git only looks. It writes the index anew, under a lock, where that knows other times
+// of a file than the file has, if nobody tells it not to.
+func TestGitCommit(t *testing.T) {
+	program := testenv.Command(t, "git")
+	t.Chdir(t.TempDir())
+	index := filepath.Join(".git", "index")
+	for name, here := range map[string]string{"GIT_DIR": ".git", "GIT_WORK_TREE": ".", "GIT_INDEX_FILE": index} {
+		t.Setenv(name, here) // a hook of git has those of its repository
+	}
+	run := func(args ...string) {
+		t.Helper()
+		out, err := exec.Command(program, append([]string{"-c", "user.name=x", "-c", "user.email=x@x", "-c", "commit.gpgsign=false"}, args...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	require.NoError(t, os.WriteFile("file", []byte("text"), 0o600))
+	run("init", "-q")
+	run("add", "file")
+	run("commit", "-q", "-m", "first")
+	require.NoError(t, os.Chtimes("file", time.Time{}, time.Unix(1<<30, 0)))
+	before, err := os.ReadFile(index)
+	require.NoError(t, err)
+	assert.Regexp(t, "^[0-9a-f]{12}$", gitCommit(t.Context()))
+	after, err := os.ReadFile(index)
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
+	require.NoError(t, os.WriteFile("file", []byte("other"), 0o600))
+	assert.Regexp(t, "^[0-9a-f]{12}[+]$", gitCommit(t.Context()))
 }
 
 func TestGOGC(t *testing.T) {
