@@ -36,6 +36,7 @@ func TestOverlap_Model(t *testing.T) {
 func TestOverlap_Real(t *testing.T) {
 	code, out, errs := perftest(t, "overlap", "-q", "--protocols", "rget", "--sides", "irecv", "-s", "8,64k", "-n", "3", "--rounds", "1")
 	require.Equal(t, exitOK, code, errs)
+	out = strings.Join(strings.Fields(out), " ") // the room between columns depends on what was measured
 	for _, word := range []string{"fabric shm, real time", "Device us", "irecv rget", "65536"} {
 		assert.Contains(t, out, word)
 	}
