@@ -217,7 +217,8 @@ func TestProcess_KilledInitiatorLeavesNoTarget(t *testing.T) {
 			t.Parallel()
 			p := endless(t, args...)
 			require.NoError(t, p.Process.Kill())
-			p.end(t)
+			_, stderr := p.end(t)
+			assert.NotContains(t, stderr, "perftest: ", "nobody asks the target")
 			gone(t, p.target)
 		})
 	}

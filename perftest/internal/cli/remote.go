@@ -55,7 +55,11 @@ func (p Program) newPeer() *cobra.Command {
 					return errors.Join(err, conn.Close())
 				}
 			}
-			return target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{})
+			err = target.Serve(cmd.Context(), conn, cfg.Set(), target.Options{})
+			if errors.Is(err, target.ErrHungUp) {
+				return nil // nobody wants to know
+			}
+			return err
 		},
 	}
 	cmd.Flags().IntVar(&cpu, "cpu", -1, "processor to run on")

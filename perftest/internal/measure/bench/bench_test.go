@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"errors"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func newRunner(ctx context.Context, t *testing.T, plan Plan, layers layer.Set) *
 		if err := <-served; ctx.Err() == nil {
 			assert.NoError(t, err)
 		} else if err != nil {
-			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			assert.ErrorIs(t, err, target.ErrHungUp)
 		}
 	})
 	return &Runner{Plan: plan, Session: s, Clock: clock, Step: func(string, int) {}}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -127,6 +128,16 @@ func (c *Conn) Answer(r Reply, failure error) error {
 		return err
 	}
 	return c.send(kindReply, &r)
+}
+
+// Refuse answers something that is no request of this version with why: the header of the answer
+// tells the other side which version this one is. It waits until the other side has hung up, at
+// most for timeout, without limit when that is 0: an end of this side might overtake the answer.
+func (c *Conn) Refuse(why error, timeout time.Duration) {
+	if c.Answer(Reply{}, why) != nil || c.c.SetReadDeadline(deadline(timeout)) != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, c.c) // also what is left of the message
 }
 
 func deadline(timeout time.Duration) time.Time {

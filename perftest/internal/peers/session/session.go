@@ -175,7 +175,7 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 // notOfTarget reports that the end of the target cannot have caused err.
 func notOfTarget(err error) bool {
 	var answer *oob.RemoteError
-	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, layer.ErrData) || errors.As(err, &answer)
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, layer.ErrData) || errors.Is(err, oob.ErrVersion) || errors.As(err, &answer)
 }
 
 // join opens the target's end and connects both.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -188,6 +189,22 @@ func TestExplain_AsksATargetThatIsThere(t *testing.T) {
 	own := errors.New("no such thing")
 	assert.Equal(t, own, s.Explain(own))
 	assert.NoError(t, s.Rest(t.Context()), "it is still of use")
+}
+
+// TestExplain_AnotherVersion: a target of another version hangs up, which is not why there is no
+// session.
+func TestExplain_AnotherVersion(t *testing.T) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- target.Serve(context.Background(), b, layertest.Set("uct"), target.Options{}) }()
+	s, err := New(t.Context(), a, layertest.Set("uct"), Options{})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, <-served)
+	<-s.Context().Done()
+	refused := fmt.Errorf("hello: %w", oob.ErrVersion)
+	assert.Equal(t, refused, s.Explain(refused))
 }
 
 // A target that has not answered yet may just wait for a processor.

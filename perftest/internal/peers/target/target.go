@@ -35,7 +35,7 @@ type Options struct {
 }
 
 // Serve answers one initiator until it says bye, hangs up, or ctx ends; it closes
-// c, which must be a socket. A hang-up without bye is io.ErrUnexpectedEOF.
+// c, which must be a socket. A hang-up without bye is ErrHungUp.
 func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
 	s := &session{conn: oob.NewConn(c), layers: layers, ends: map[string]*end{}, ctx: ctx, beside: o.Beside}
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.Close() })
@@ -59,6 +59,9 @@ type session struct {
 
 func (s *session) run(helloTimeout time.Duration) error {
 	first, err := s.conn.Receive(helloTimeout)
+	if errors.Is(err, oob.ErrVersion) {
+		s.conn.Refuse(err, helloTimeout)
+	}
 	if err != nil {
 		return lastWord(err)
 	}
@@ -66,7 +69,7 @@ func (s *session) run(helloTimeout time.Duration) error {
 		return fmt.Errorf("%w: %s before hello", oob.ErrFrame, first.Verb)
 	}
 	if err := s.conn.Answer(oob.Reply{Value: uint64(os.Getpid())}, nil); err != nil {
-		return err
+		return lastWord(err)
 	}
 	return s.serve()
 }
@@ -141,10 +144,13 @@ func (s *session) drive(e *end, delay time.Duration) error {
 	}
 }
 
+// ErrHungUp says that the initiator has closed the connection, or is gone, without bye.
+var ErrHungUp = errors.New("hung up before the end of the session")
+
 // lastWord is why a session ended without bye.
 func lastWord(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return io.ErrUnexpectedEOF
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
+		return ErrHungUp
 	}
 	return err
 }

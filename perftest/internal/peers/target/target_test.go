@@ -91,7 +91,7 @@ func TestServe_AnswersWithValues(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, uint64(1<<60), word.Value)
 	require.NoError(t, c.Close())
-	assert.ErrorIs(t, <-ended, io.ErrUnexpectedEOF, "a hang-up without bye")
+	assert.ErrorIs(t, <-ended, ErrHungUp)
 }
 
 func TestServe_WantsHelloFirst(t *testing.T) {
@@ -117,6 +117,43 @@ func TestServe_GivesUpOnASilentPeer(t *testing.T) {
 	defer a.Close()
 	err = Serve(t.Context(), b, layertest.Set("uct"), Options{HelloTimeout: time.Millisecond})
 	assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+// frameHead begins a request with a payload of n bytes.
+func frameHead(version, n byte) []byte {
+	return []byte{'g', 'u', 'p', 'x', version, 1, 0, 0, 0, 0, 0, n}
+}
+
+// TestServe_HangUps: an initiator that is gone has hung up, whatever it was at.
+func TestServe_HangUps(t *testing.T) {
+	hello := string(frameHead(oob.Version, 16)) + `{"verb":"hello"}`
+	for name, said := range map[string]string{"nothing": "", "half a message": hello[:20], "hello": hello} {
+		t.Run(name, func(t *testing.T) {
+			a, b, err := oob.Pipe()
+			require.NoError(t, err)
+			_, err = a.Write([]byte(said))
+			require.NoError(t, err)
+			require.NoError(t, a.Close())
+			assert.ErrorIs(t, Serve(t.Context(), b, layertest.Set("uct"), Options{}), ErrHungUp)
+		})
+	}
+}
+
+// TestServe_AnotherVersion: an initiator of another version learns which one this is, and the
+// target which one the initiator is.
+func TestServe_AnotherVersion(t *testing.T) {
+	a, b, err := oob.Pipe()
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(t.Context(), b, layertest.Set("uct"), Options{}) }()
+	_, err = a.Write(append(frameHead(oob.Version+1, 2), "{}"...))
+	require.NoError(t, err)
+	head := make([]byte, len(frameHead(0, 0)))
+	_, err = io.ReadFull(a, head)
+	require.NoError(t, err)
+	assert.Equal(t, byte(oob.Version), head[len("gupx")])
+	require.NoError(t, a.Close())
+	assert.ErrorIs(t, <-ended, oob.ErrVersion)
 }
 
 // A request that comes within the delay ends it, and the layer is left alone: the
