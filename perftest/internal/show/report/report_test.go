@@ -153,16 +153,16 @@ func TestGrids_PackTestsThatFit(t *testing.T) {
 	assert.Len(t, grids(nil, many, func(grid) bool { return false }), 4, "one that is too wide has its own")
 }
 
-// worst are results of the default tests with the longest numbers.
-func worst() (all []result.Record) {
+// worst are results of the default tests with the longest numbers, of times up to ns.
+func worst(ns float64) (all []result.Record) {
 	for _, name := range []string{"put_lat", "put_bw", "get_bw"} {
 		for _, size := range []int{1, 512 << 10, 1 << 20} {
 			for _, layer := range []string{"verbs", "uct", "ucp"} {
 				r := rate(layer, size, "uct")
 				if name == "put_lat" {
-					r = latency(layer, size, 104_000, "uct")
+					r = latency(layer, size, ns, "uct")
 				}
-				r.Test, r.OverNS, r.OverPct = name, -23_456.7, -23.45
+				r.Test, r.OverNS, r.OverPct, r.Transport = name, -0.9876*ns, -0.02345*ns, "xrc_mlx5"
 				all = append(all, r)
 			}
 		}
@@ -171,12 +171,14 @@ func worst() (all []result.Record) {
 }
 
 func TestWrite_FitsATerminalOf80(t *testing.T) {
-	var b bytes.Buffer
-	require.NoError(t, Write(&b, "table", run, worst()))
-	for _, line := range strings.Split(b.String(), "\n") {
-		assert.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
+	for _, ns := range []float64{0.5, 78, 104_000, 999_999.4, 1.0449e6, 5.5555e8, 1e9, 9.9999e10, 1e12} {
+		var b bytes.Buffer
+		require.NoError(t, Write(&b, "table", run, append(worst(ns), latency("uct", 8, ns, "")))) // over two transports
+		for _, line := range strings.Split(b.String(), "\n") {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 80, line)
+		}
+		assert.Contains(t, b.String(), "get_bw")
 	}
-	assert.Contains(t, b.String(), "get_bw")
 }
 
 func TestInWords(t *testing.T) {

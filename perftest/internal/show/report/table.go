@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -110,7 +111,7 @@ func processors(cpus []int) string {
 	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(cpus), "[]")), ",")
 }
 
-const legend = "Times in ns for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
+const legend = "Times in ns, or with their unit, for one operation; MiB = 2^20 bytes. Post, Flush and Total are medians, p99 is that of Total.\n" +
 	"Total = Post + Flush = until complete at the target; in a ping-pong (am_lat, put_pp) half of that.\n" +
 	"Mean: a loop without clock readings in it, median over rounds.\n" +
 	"+ns and +%: what the layer adds to the Mean of the layer above it in the table."
@@ -131,19 +132,19 @@ type column struct {
 
 // The tables have what is read first; csv and json have everything.
 var latencyColumns = []column{
-	{"Post", func(r result.Record) string { return ns(r.PostNS) }},
-	{"Flush", func(r result.Record) string { return ns(r.FlushNS) }},
-	{"Total", func(r result.Record) string { return ns(r.P50NS) }},
-	{"p99", func(r result.Record) string { return ns(r.P99NS) }},
-	{"Mean", func(r result.Record) string { return ns(r.LoopNS) }},
-	{"+ns", func(r result.Record) string { return over(r, r.OverNS) }},
-	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
+	{"Post", func(r result.Record) string { return sheet.Nanoseconds(r.PostNS) }},
+	{"Flush", func(r result.Record) string { return sheet.Nanoseconds(r.FlushNS) }},
+	{"Total", func(r result.Record) string { return sheet.Nanoseconds(r.P50NS) }},
+	{"p99", func(r result.Record) string { return sheet.Nanoseconds(r.P99NS) }},
+	{"Mean", func(r result.Record) string { return sheet.Nanoseconds(r.LoopNS) }},
+	{"+ns", func(r result.Record) string { return over(r, sheet.Nanoseconds(r.OverNS)) }},
+	{"+%", func(r result.Record) string { return over(r, percent(r.OverPct)) }},
 }
 
 var rateColumns = []column{
-	{"M msg/s", func(r result.Record) string { return fmt.Sprintf("%.2f", r.MsgPerS/1e6) }},
-	{"MiB/s", func(r result.Record) string { return fmt.Sprintf("%.0f", r.MiBPerS) }},
-	{"+%", func(r result.Record) string { return over(r, r.OverPct) }},
+	{"M msg/s", func(r result.Record) string { return sheet.Decimals(r.MsgPerS/1e6, 2) }},
+	{"MiB/s", func(r result.Record) string { return sheet.Decimals(r.MiBPerS, 0) }},
+	{"+%", func(r result.Record) string { return over(r, percent(r.OverPct)) }},
 }
 
 // columns are the figures of a test.
@@ -154,23 +155,26 @@ func columns(latency bool) []column {
 	return rateColumns
 }
 
-// over prints what a layer adds to the one below, if there is one.
-func over(r result.Record, v float64) string {
+// over is a difference to the layer below with its sign; nothing if there is none below.
+func over(r result.Record, difference string) string {
 	switch {
 	case r.Over == "":
 		return ""
-	case v > -100 && v < 100:
-		return fmt.Sprintf("%+.1f", v)
+	case difference[0] == '-':
+		return difference
 	}
-	return fmt.Sprintf("%+.0f", v)
+	return "+" + difference
 }
 
-// ns prints a time with as many digits as it deserves.
-func ns(v float64) string {
-	if v < 100 {
+// percent prints percent with as many digits as they deserve.
+func percent(v float64) string {
+	switch a := math.Abs(v); {
+	case a < 100:
 		return fmt.Sprintf("%.1f", v)
+	case a < 1e6:
+		return fmt.Sprintf("%.0f", v)
 	}
-	return fmt.Sprintf("%.0f", v)
+	return fmt.Sprintf("%.1e", v)
 }
 
 // grids packs the tests of records, in their order, into one table if that fits; else

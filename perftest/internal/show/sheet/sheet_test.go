@@ -124,3 +124,25 @@ func TestWrap(t *testing.T) {
 	assert.Equal(t, "a\nlongerthanthat\nb", Wrap("a longerthanthat b", 6))
 	assert.Equal(t, "  as it is", Wrap("  as it is", 80))
 }
+
+func TestNanoseconds(t *testing.T) {
+	for want, ns := range map[string]float64{
+		"0.0": 0, "-5.2": -5.24, "100": 100.4, "999999": 999_999.4, "1ms": 999_999.5, "1.04ms": 1_044_000, "-10ms": -9_996_000,
+		"999ms": 999.4e6, "1s": 999.5e6, "12.3s": 12.3456e9, "999s": 999.4e9, "1000s": 999.5e9, "3600s": 3.6e12,
+	} {
+		assert.Equal(t, want, Nanoseconds(ns), ns)
+	}
+}
+
+func TestDecimals(t *testing.T) {
+	for _, c := range []struct {
+		v    float64
+		n    int
+		want string
+	}{
+		{0, 2, "0.00"}, {25, 2, "25.00"}, {0.1, 2, "0.10"}, {0.0123, 2, "0.012"}, {0.00000123, 2, "1.2e-06"}, {-0.001, 2, "-0.001"},
+		{191.4, 0, "191"}, {10, 0, "10"}, {2.34, 0, "2.3"}, {0.05, 3, "0.050"}, {0.005, 3, "0.005"},
+	} {
+		assert.Equal(t, c.want, Decimals(c.v, c.n), c)
+	}
+}

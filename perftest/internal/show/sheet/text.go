@@ -1,9 +1,42 @@
 package sheet
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
 
 // Millions prints a float64 number of things a second in millions.
-func Millions(v any) string { return fmt.Sprintf("%.3f", v.(float64)/1e6) }
+func Millions(v any) string { return Decimals(v.(float64)/1e6, 3) }
+
+// Decimals prints v with n digits behind the point, and one that is too small to have two of them
+// as "0.0012" or "1.2e-05".
+func Decimals(v float64, n int) string {
+	if a := math.Abs(v); a > 0 && a < math.Pow10(1-n) {
+		return significant(v, 2)
+	}
+	return strconv.FormatFloat(v, 'f', n, 64)
+}
+
+// Nanoseconds prints a time in nanoseconds of any length in seven characters at most, and a sign: one
+// that has more than six digits has its unit, as in "1.04ms".
+func Nanoseconds(ns float64) string {
+	const ms, s = 1e6, 1e9
+	switch a := math.Abs(ns); {
+	case a < 100:
+		return fmt.Sprintf("%.1f", ns)
+	case a < ms-0.5:
+		return fmt.Sprintf("%.0f", ns)
+	case a < 999.5*ms:
+		return significant(ns/ms, 3) + "ms"
+	case a < 999.5*s:
+		return significant(ns/s, 3) + "s"
+	}
+	return fmt.Sprintf("%.0fs", ns/s)
+}
+
+// significant prints v with n digits that mean something, and no zeros at the end.
+func significant(v float64, n int) string { return strconv.FormatFloat(v, 'g', n, 64) }
 
 // Percent prints a float64 share.
 func Percent(v any) string { return fmt.Sprintf("%.1f %%", 100*v.(float64)) }

@@ -25,14 +25,14 @@ func Sheet(head any, lines []string, rows []Row, real bool) *sheet.Sheet[Row] {
 		{Name: "availability", Title: "Available", Value: func(r Row) any { return r.Availability }, Text: sheet.Percent},
 		micros("overhead_us", "Overhead us", func(r Row) time.Duration { return r.Overhead }),
 		micros("base_us", "Base us", func(r Row) time.Duration { return r.Base }),
-		ranked(2, micros("iteration_us", "Iteration us", func(r Row) time.Duration { return r.Iteration })),
-		ranked(1, micros("work_us", "Work us", func(r Row) time.Duration { return r.Work })),
+		ranked(3, micros("iteration_us", "Iteration us", func(r Row) time.Duration { return r.Iteration })),
+		ranked(2, micros("work_us", "Work us", func(r Row) time.Duration { return r.Work })),
 	}
 	if real {
 		s.Legend += legendReal
 		s.Columns = append(s.Columns,
-			micros("program_us", "Program us", func(r Row) time.Duration { return r.Program }),
-			micros("device_us", "Device us", func(r Row) time.Duration { return r.Process - r.Program }))
+			ranked(1, micros("program_us", "Program us", func(r Row) time.Duration { return r.Program })),
+			ranked(1, micros("device_us", "Device us", func(r Row) time.Duration { return r.Process - r.Program })))
 	}
 	return s
 }

@@ -168,10 +168,11 @@ func TestParse(t *testing.T) {
 
 // TestSheet_Width: without a terminal the table is 80 columns wide at most.
 func TestSheet_Width(t *testing.T) {
-	const long = 123456789 * time.Nanosecond
-	r := Row{Side: "isend", Protocol: "tupleq_copy", Size: 1 << 20, Base: long, Iteration: long, Work: long, Overhead: long,
-		Availability: -1.234, Program: long, Process: 2 * long}
-	var out bytes.Buffer
-	require.NoError(t, Sheet(nil, nil, []Row{r}, true).Write(&out, "table"))
-	assert.LessOrEqual(t, sheet.TextWidth(out.String()), 80)
+	for _, long := range []time.Duration{123456789 * time.Nanosecond, 100 * time.Second} {
+		r := Row{Side: "isend", Protocol: "tupleq_copy", Size: 1 << 20, Base: long, Iteration: long, Work: long, Overhead: -long,
+			Availability: 12.34 * long.Seconds(), Program: long, Process: 2 * long}
+		var out bytes.Buffer
+		require.NoError(t, Sheet(nil, nil, []Row{r}, true).Write(&out, "table"))
+		assert.LessOrEqual(t, sheet.TextWidth(out.String()), 80, out.String())
+	}
 }

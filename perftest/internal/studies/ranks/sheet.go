@@ -20,10 +20,10 @@ func Sheet(head any, lines []string, rows []Row) *sheet.Sheet[Row] {
 			{Name: "size", Title: "Bytes", Value: func(r Row) any { return r.Size }},
 			{Name: "ranks", Title: "Ranks", Value: func(r Row) any { return r.Ranks }},
 			{Name: "protocol", Value: func(r Row) any { return r.Protocol }},
-			microseconds("mean_ns", "Mean", func(r Row) float64 { return r.MeanNS }),
-			microseconds("least_ns", "Least", func(r Row) float64 { return r.LeastNS }),
-			microseconds("most_ns", "Most", func(r Row) float64 { return r.MostNS }),
-			microseconds("best_ns", "Best", func(r Row) float64 { return r.BestNS }),
+			microseconds("mean_ns", "Mean", 0, func(r Row) float64 { return r.MeanNS }),
+			microseconds("least_ns", "Least", 1, func(r Row) float64 { return r.LeastNS }),
+			microseconds("most_ns", "Most", 1, func(r Row) float64 { return r.MostNS }),
+			microseconds("best_ns", "Best", 0, func(r Row) float64 { return r.BestNS }),
 		}}
 	if quickest := quickest(rows); len(quickest) < len(rows) {
 		s.Legend += behindLegend
@@ -57,8 +57,8 @@ func quickest(rows []Row) map[cell]float64 {
 }
 
 // microseconds is a column of times, which are nanoseconds in CSV.
-func microseconds(name, title string, value func(Row) float64) sheet.Column[Row] {
-	return sheet.Column[Row]{Name: name, Title: title + " us", Right: true,
+func microseconds(name, title string, rank int, value func(Row) float64) sheet.Column[Row] {
+	return sheet.Column[Row]{Name: name, Title: title + " us", Rank: rank, Right: true,
 		Value: func(r Row) any { return value(r) },
 		Text:  func(v any) string { return fmt.Sprintf("%.2f", v.(float64)/1000) }}
 }

@@ -1,13 +1,12 @@
 package threads
 
 import (
-	"fmt"
 	"strconv"
 
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
 )
 
-const legend = "Mean: nanoseconds in which all threads together do an operation, or the one thread of the row; of messages there and back half of that. " +
+const legend = "Mean: the time, in ns or with its unit, in which all threads together do an operation, or the one thread of the row; of messages there and back half of that. " +
 	"Slowest, Fastest: million operations each second of single threads."
 
 // Sheet is rows to write; of single threads only with each.
@@ -20,11 +19,11 @@ func Sheet(head any, lines []string, rows []Row, each bool) *sheet.Sheet[Row] {
 			{Name: "mode", Title: "Mode", Value: func(r Row) any { return string(r.Mode) }},
 			{Name: "threads", Title: "Threads", Value: func(r Row) any { return r.Threads }},
 			{Name: "thread", Title: "Thread", Value: func(r Row) any { return r.thread() }, Right: true},
-			figure("ns", "Mean", "%.1f", 1, func(r Row) float64 { return r.NS }),
-			figure("msg_per_s", "M msg/s", "%.3f", 1e-6, func(r Row) float64 { return r.Rate }),
-			figure("mib_per_s", "MiB/s", "%.0f", 1, func(r Row) float64 { return r.MiB }),
-			figure("slowest_msg_per_s", "Slowest", "%.3f", 1e-6, func(r Row) float64 { return r.Slowest }),
-			figure("fastest_msg_per_s", "Fastest", "%.3f", 1e-6, func(r Row) float64 { return r.Fastest }),
+			figure("ns", "Mean", 0, sheet.Nanoseconds, func(r Row) float64 { return r.NS }),
+			figure("msg_per_s", "M msg/s", 0, millions, func(r Row) float64 { return r.Rate }),
+			figure("mib_per_s", "MiB/s", 0, whole, func(r Row) float64 { return r.MiB }),
+			figure("slowest_msg_per_s", "Slowest", 1, millions, func(r Row) float64 { return r.Slowest }),
+			figure("fastest_msg_per_s", "Fastest", 1, millions, func(r Row) float64 { return r.Fastest }),
 		}}
 	for _, r := range rows {
 		if each || r.Thread == All {
@@ -42,8 +41,11 @@ func (r Row) thread() string {
 	return strconv.Itoa(r.Thread)
 }
 
-func figure(name, title, format string, scale float64, value func(Row) float64) sheet.Column[Row] {
-	return sheet.Column[Row]{Name: name, Title: title, Right: true,
+func millions(v float64) string { return sheet.Millions(v) }
+func whole(v float64) string    { return sheet.Decimals(v, 0) }
+
+func figure(name, title string, rank int, text func(float64) string, value func(Row) float64) sheet.Column[Row] {
+	return sheet.Column[Row]{Name: name, Title: title, Rank: rank, Right: true,
 		Value: func(r Row) any { return value(r) },
-		Text:  func(v any) string { return fmt.Sprintf(format, v.(float64)*scale) }}
+		Text:  func(v any) string { return text(v.(float64)) }}
 }
