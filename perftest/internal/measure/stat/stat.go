@@ -43,7 +43,7 @@ const coarse = 200
 // A sample is the difference of two readings of a clock that goes in steps, so an
 // interval of 2.3 steps gives 2 or 3 of them, in a proportion that tells the
 // fraction. Small values are therefore interpolated as the percentile of grouped
-// data, in a group one step wide around the sample.
+// data, in a group one step wide around the sample, but not above the largest sample.
 func (d *Digest) Percentile(p float64) float64 {
 	v := float64(d.h.ValueAtQuantile(p))
 	if d.step <= 1 || v > coarse*d.step || d.Count() == 0 {
@@ -52,7 +52,7 @@ func (d *Digest) Percentile(p float64) float64 {
 	lo, hi := v-d.step/2, v+d.step/2
 	below, inside := d.count(lo, hi)
 	rank := p / 100 * float64(d.Count())
-	return max(0, lo+d.step*min(1, max(0, (rank-below)/inside)))
+	return min(d.Max(), max(0, lo+d.step*min(1, max(0, (rank-below)/inside))))
 }
 
 // count returns how many samples are below lo and how many from there up to hi.

@@ -46,6 +46,21 @@ func TestDigest_PercentilesWithinPrecision(t *testing.T) {
 	})
 }
 
+// TestDigest_NoPercentileIsAboveTheLargest: also where it is interpolated.
+func TestDigest_NoPercentileIsAboveTheLargest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		samples := rapid.SliceOfN(rapid.Uint64Range(0, 10_000), 1, 30).Draw(t, "samples")
+		d := NewDigest(samples, rapid.SampledFrom([]float64{1, 26, 100}).Draw(t, "step"))
+		last := 0.0
+		for _, p := range []float64{1, 50, 99, 100} {
+			v := d.Percentile(p)
+			require.LessOrEqual(t, last, v)
+			require.LessOrEqual(t, v, d.Max())
+			last = v
+		}
+	})
+}
+
 // TestDigest_LooksBetweenTheStepsOfTheClock measures intervals of a known length
 // with a clock that goes in steps.
 func TestDigest_LooksBetweenTheStepsOfTheClock(t *testing.T) {
