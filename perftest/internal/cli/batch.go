@@ -107,23 +107,23 @@ func (s *settings) runBatch(cmd *cobra.Command) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	runs := make([]*job, len(lines))
+	runs := make([][]*job, len(lines))
 	for i := range lines {
 		one, err := lines[i].settings(cmd, s.own)
 		if err != nil {
 			return &usageError{err}
 		}
-		if runs[i], err = one.readyJob(); err != nil {
+		if runs[i], err = one.jobs(); err != nil {
 			return lines[i].wrong(err)
 		}
 	}
-	for i, j := range runs {
-		if j.settings.output == "table" || j.settings.output == "md" {
+	for i, jobs := range runs {
+		if form := jobs[0].settings.output; form == "table" || form == "md" {
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "# %s\n", lines[i].title); err != nil {
 				return err
 			}
 		}
-		if err := j.run(cmd); err != nil {
+		if err := runJobs(cmd, jobs, func(j *job) error { return j.run(cmd) }); err != nil {
 			return lines[i].wrong(err)
 		}
 	}

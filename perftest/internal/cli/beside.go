@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -17,29 +18,45 @@ var errBeside = errors.New("-x with several transports: --plot and --counters ta
 // runEach runs the job of each transport that the flag names, one after the other. The
 // results of several stand in one table.
 func (s *settings) runEach(cmd *cobra.Command, run func(*job) error) error {
-	if !strings.Contains(s.transport, ",") {
-		j, err := s.readyJob()
-		if err != nil {
-			return err
+	jobs, err := s.jobs()
+	if err != nil {
+		return err
+	}
+	return runJobs(cmd, jobs, run)
+}
+
+// jobs are those of the transports that the flag names, each of which has passed all checks.
+func (s *settings) jobs() (jobs []*job, err error) {
+	names := strings.Split(s.transport, ",")
+	if len(names) > 1 && (s.plot != "" || s.counters != "") {
+		return nil, &usageError{errBeside}
+	}
+	for i, name := range names {
+		switch {
+		case len(names) > 1 && name == "":
+			return nil, &usageError{fmt.Errorf("transport %q: a name is empty", s.transport)}
+		case slices.Contains(names[:i], name):
+			return nil, &usageError{fmt.Errorf("transport %q is named twice", name)}
 		}
-		return run(j)
-	}
-	if s.plot != "" || s.counters != "" {
-		return &usageError{errBeside}
-	}
-	var runs []*job
-	for _, name := range strings.Split(s.transport, ",") {
 		one := *s
 		one.transport = name
 		j, err := one.readyJob()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		runs = append(runs, j)
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// runJobs runs them one after the other, and has their results in one table.
+func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
+	if len(jobs) == 1 {
+		return run(jobs[0])
 	}
 	var all result.Run
 	var records []result.Record
-	for i, j := range runs {
+	for i, j := range jobs {
 		j.emit = func(_ io.Writer, run result.Run, more []result.Record) error {
 			records = append(records, more...)
 			if i == 0 {
@@ -53,7 +70,7 @@ func (s *settings) runEach(cmd *cobra.Command, run func(*job) error) error {
 			return err
 		}
 	}
-	return runs[0].write(cmd.OutOrStdout(), all, records)
+	return jobs[0].write(cmd.OutOrStdout(), all, records)
 }
 
 // beside are settings of runs that differ in their transports alone.

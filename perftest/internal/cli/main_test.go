@@ -160,6 +160,8 @@ func TestMain_WrongUsage(t *testing.T) {
 		{"bogus", `unknown command "bogus"`},
 		{"-t tag_rate", "there are put_lat"},
 		{"-x sm,nothing", `no transport "nothing"`},
+		{"-x sm,self,sm", `transport "sm" is named twice`},
+		{"-x sm,", `transport "sm,": a name is empty`},
 		{"-x sm,tcp --counters", "take one"},
 		{"-t put_lat,put_lat", "named twice"},
 		{"-s 0", "outside 1.."},
@@ -394,6 +396,14 @@ func TestMain_BatchFile(t *testing.T) {
 	assert.Equal(t, 2+2+2*2, strings.Count(strings.TrimSpace(out), "\n")+1, out)
 	assert.NotContains(t, out, "flush,", "a line's own tests take the place of those of the command line")
 
+	require.NoError(t, os.WriteFile(file, []byte("both -x sm,self -t am_lat -s 8\n"), 0o600))
+	code, out, errs = perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-b", file)
+	require.Equal(t, exitOK, code, errs)
+	for _, row := range []string{"sm uct", "sm ucp", "self uct", "self ucp"} {
+		assert.Contains(t, out, row, "a line may name several transports")
+	}
+
+	require.NoError(t, os.WriteFile(file, []byte("self_am -x self -t am_lat -s 8\nself_put -x self -t put_lat -s 16\n"), 0o600))
 	code, out, errs = perftest(t, "-q", "-n", "16", "-w", "1", "--rounds", "1", "-b", file)
 	require.Equal(t, exitOK, code, errs)
 	assert.Contains(t, out, "# self_am\n")
