@@ -96,7 +96,11 @@ func (p *pair) close() error { return p.undo.Run() }
 
 // Serve is the target until conn ends. It closes conn.
 func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
-	defer func() { err = errors.Join(err, conn.Close()) }()
+	defer func() {
+		if e := conn.Close(); !errors.Is(e, net.ErrClosed) { // a part that fails hangs up
+			err = errors.Join(err, e)
+		}
+	}()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
 	if err = serve(ctx, line, open, func() { _ = conn.Close() }); errors.Is(context.Cause(ctx), children.ErrGone) {

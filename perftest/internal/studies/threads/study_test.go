@@ -17,6 +17,7 @@ import (
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/peers/children"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
 	"github.com/gucx/gucx/ucp"
 )
 
@@ -158,6 +159,25 @@ func TestStudy_TargetDies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestServe_InitiatorGone: a target whose initiator is gone in the middle of a part has nothing to say.
+func TestServe_InitiatorGone(t *testing.T) {
+	ctx := bounded(t)
+	here, there, err := oob.Pipe()
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, there, open) }()
+	start := func() (net.Conn, io.Closer, error) { return here, here, nil }
+	p, err := newPair(ctx, job{Where: Where{Transport: "tcp"}, Mode: Single, Threads: 2, Memory: 1 << 10}, open, start)
+	require.NoError(t, err)
+	test, err := ParseTest("am_lat")
+	require.NoError(t, err)
+	part := Part{Test: test, Size: 64, Window: 4, Warm: 1, Windows: 2}
+	_, err = children.Ask[struct{}](p.target, func(int) any { return part })
+	require.NoError(t, err)
+	require.NoError(t, p.close())
+	assert.NoError(t, <-served)
 }
 
 // mortal is a target that takes a part and then is gone.
