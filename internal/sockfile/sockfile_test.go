@@ -46,7 +46,7 @@ func TestAbandoned_OtherFiles(t *testing.T) {
 
 // TestSetMode_NoOtherFile: what a link in the place of a socket leads to keeps its mode.
 func TestSetMode_NoOtherFile(t *testing.T) {
-	dir := t.TempDir()
+	dir := testenv.SocketDir(t)
 	private, link, socket := filepath.Join(dir, "private"), filepath.Join(dir, "link"), filepath.Join(dir, "socket")
 	require.NoError(t, os.WriteFile(private, nil, 0o600))
 	require.NoError(t, os.Symlink(private, link))
