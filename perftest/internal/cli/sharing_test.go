@@ -17,7 +17,7 @@ import (
 
 func TestEndpoints_Output(t *testing.T) {
 	plot := filepath.Join(t.TempDir(), "a.svg")
-	code, out, errs := perftest(t, strings.Fields("endpoints -q -n 64 --rounds 1 -t 1,2 -o json --plot "+plot)...)
+	code, out, errs := perftest(t, with(strings.Fields("endpoints -q -n 64 --rounds 1 -t 1,2 -o json --plot"), plot)...)
 	require.Equal(t, exitOK, code, errs)
 	d := json.NewDecoder(strings.NewReader(out))
 	d.DisallowUnknownFields()
@@ -50,8 +50,8 @@ func TestMsgrate_Output(t *testing.T) {
 
 // Processes of their own are senders, with targets of their own.
 func TestMsgrate_Processes(t *testing.T) {
-	code, out, errs := perftest(t, strings.Fields("msgrate -q -n 64 --rounds 1 -t 4 --processes 2 --ways 1,2 --share ctx --features all -o json --plot "+
-		filepath.Join(t.TempDir(), "a.png"))...)
+	plot := filepath.Join(t.TempDir(), "a.png")
+	code, out, errs := perftest(t, with(strings.Fields("msgrate -q -n 64 --rounds 1 -t 4 --processes 2 --ways 1,2 --share ctx --features all -o json --plot"), plot)...)
 	require.Equal(t, exitOK, code, errs)
 	var p msgrate.Point
 	lines := strings.Split(strings.TrimSpace(out), "\n")
