@@ -38,7 +38,7 @@ var ErrGone = errors.New("the process at the other end is gone")
 // Receive reads into v what the other end sends. ErrGone if it never will.
 func (l *Line) Receive(v any) error {
 	if l.ahead == nil {
-		return gone(l.in.Decode(v))
+		return Gone(l.in.Decode(v))
 	}
 	m, ok := <-l.ahead
 	if !ok {
@@ -47,9 +47,12 @@ func (l *Line) Receive(v any) error {
 	return json.Unmarshal(m, v)
 }
 
-func gone(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, syscall.ECONNRESET) {
-		return ErrGone
+// Gone is ErrGone for an error of a connection that the other end has left, and err otherwise.
+func Gone(err error) error {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, io.ErrClosedPipe, syscall.EPIPE, syscall.ECONNRESET} {
+		if errors.Is(err, end) {
+			return ErrGone
+		}
 	}
 	return err
 }
@@ -65,7 +68,7 @@ func (l *Line) Follow(ctx context.Context) context.Context {
 		for {
 			var m json.RawMessage
 			if err := l.in.Decode(&m); err != nil {
-				cancel(gone(err))
+				cancel(Gone(err))
 				return
 			}
 			select {
@@ -128,7 +131,7 @@ func Ask[Value any](c List, request func(i int) any) ([]Value, error) {
 	for i, l := range c {
 		if err := l.out.Encode(request(i)); err != nil {
 			c.hangUp()
-			return nil, fmt.Errorf("process %d: %w", i, gone(err))
+			return nil, fmt.Errorf("process %d: %w", i, Gone(err))
 		}
 	}
 	var (

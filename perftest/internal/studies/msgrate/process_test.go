@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/perftest/internal/peers/children"
+	"github.com/gucx/gucx/perftest/internal/peers/oob"
 	"github.com/gucx/gucx/perftest/internal/studies/rclink"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -52,6 +54,35 @@ func TestRemote_Errors(t *testing.T) {
 	require.NoError(t, r.Close())
 	_, err = r.Memory()
 	require.Error(t, err)
+}
+
+// TestRemote_Gone: a target that has died is told as that, whether it had a request or gets one.
+func TestRemote_Gone(t *testing.T) {
+	for name, serve := range map[string]func(net.Conn) error{
+		"before": func(c net.Conn) error { return c.Close() },
+		"in a request": func(c net.Conn) error {
+			_, err := c.Read(make([]byte, 1<<10))
+			return errors.Join(err, c.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			here, there, err := oob.Pipe()
+			require.NoError(t, err)
+			s := &served{here, make(chan error, 1)}
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				s.done <- serve(there)
+			}()
+			if name == "before" {
+				<-ended
+			}
+			r := NewRemote(s.conn, s)
+			_, err = r.Memory()
+			assert.ErrorIs(t, err, children.ErrGone)
+			assert.ErrorIs(t, r.Close(), children.ErrGone)
+		})
+	}
 }
 
 func workers(ctx context.Context) func() (net.Conn, io.Closer, error) {

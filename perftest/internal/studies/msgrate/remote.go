@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 
+	"github.com/gucx/gucx/perftest/internal/peers/children"
 	"github.com/gucx/gucx/perftest/internal/studies/rclink"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
@@ -94,10 +95,10 @@ func NewRemote(conn net.Conn, with io.Closer) Target {
 
 func (r *remote) call(req targetRequest) (reply targetReply, err error) {
 	if err := r.out.Encode(req); err != nil {
-		return reply, err
+		return reply, children.Gone(err)
 	}
 	if err := r.in.Decode(&reply); err != nil {
-		return reply, err
+		return reply, children.Gone(err)
 	}
 	if reply.Error != "" {
 		return reply, errors.New(reply.Error)
