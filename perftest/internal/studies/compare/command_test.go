@@ -90,5 +90,8 @@ func TestProgress_OfWhat(t *testing.T) {
 		t.Skipf("no terminals here: %v", err)
 	}
 	defer terminal.Close()
-	assert.IsType(t, &line{}, newListener(terminal, false, plan{}, 1))
+	for name, want := range map[string]listener{"xterm": &line{}, "dumb": &lines{}} {
+		t.Setenv("TERM", name)
+		assert.IsType(t, want, newListener(terminal, false, plan{}, 1), name)
+	}
 }
