@@ -3,6 +3,7 @@ package tcp
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs/config"
@@ -13,9 +14,10 @@ import (
 func openMD() (uct.MD, error) { return New(Config{Devices: []string{allDevices}}).OpenMD(Name) }
 
 // tiny is the configuration of the suite: buffers of a few messages, of the
-// sockets too, so that they fill.
+// sockets too, so that they fill. Ifaces whose peers take nothing close soon.
 func tiny(o ucttest.Options) any {
-	return Config{SegSize: 1 << 10, TxOps: max(o.TxDepth, 4), SendvThresh: 64, SndBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10)}
+	return Config{SegSize: 1 << 10, TxOps: max(o.TxDepth, 4), SendvThresh: 64, SndBuf: 4 << 10, RcvBuf: config.MemSize(4 << 10),
+		Linger: 500 * time.Millisecond}
 }
 
 func harness() ucttest.Harness {

@@ -30,12 +30,15 @@ func (c *conn) onSocket(f func(fd int) error) (err error) {
 	return err
 }
 
-// silences opens a connection, plain and through TLS, for f. a is configured, b is patient.
+// silences opens a connection, plain and through TLS, for f. a is configured, b is patient. All of
+// these tests run side by side, as they wait for timers of the kernel.
 func silences(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
+	t.Parallel()
 	secret := cfg
 	secret.TLS = testenv.NewAuthority(t).Good()
 	for name, cfg := range map[string]Config{"plain": cfg, "TLS": secret} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a, b := newEnd(t, cfg), newEnd(t, Config{TLS: cfg.TLS, RcvBuf: cfg.RcvBuf, Linger: time.Millisecond})
 			ep := a.to(b)
 			send(t, ep, 1, 64, a, b)
