@@ -38,7 +38,6 @@ func (p *pair) blockingForms() []blockingForm {
 		{"stream send", func(ctx context.Context) error { return length(ep.StreamSendWait(ctx, buf[:1])) }},
 		{"tag send", func(ctx context.Context) error { return ep.TagSendWait(ctx, 1, buf[:1], nil) }},
 		{"synchronous tag send", func(ctx context.Context) error { return ep.TagSendSyncWait(ctx, 2, buf[:1], nil) }},
-		{"flush", ep.FlushWait},
 		{"flush of the worker", p.a.w.FlushWait},
 		{"close", func(ctx context.Context) error { return ep.CloseWait(ctx, CloseFlush) }},
 	}

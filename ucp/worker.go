@@ -254,8 +254,8 @@ func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
 // many more.
 //
 // Any goroutine may close a worker whose owner is in a blocking call, such as Serve: the
-// call ends with an error that wraps ErrClosed once the worker is closed. Otherwise it is
-// the owner's to call. Never from a callback.
+// call ends with an error that wraps ErrClosed once the worker is closed. Otherwise, and where the
+// owner may be in [EP.FlushWait], it is the owner's to call. Never from a callback.
 func (w *Worker) Close() error {
 	w.engine.BeginClose()
 	defer w.engine.EndClose()
