@@ -141,6 +141,7 @@ func (x *end) open(t testing.TB, cfg Config, comps []uct.Component) {
 	require.NoError(t, err)
 	x.w, err = x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
+	x.w.lendLimit = patience // the threads of the other end may stand for longer than ucs.RevokeLimit
 	t.Cleanup(func() { require.NoError(t, x.ctx.Close()) })
 	x.alloc(t)
 	t.Cleanup(func() {
