@@ -197,10 +197,10 @@ func (r *Request) GiveUp() {
 		r.Release()
 		return
 	}
+	defer w.engine.Turn.Give() // also when a build with invariants panics
 	if r.Done() {
 		r.Release()
 	} else {
 		r.giveUp(w.engine.Until)
 	}
-	w.engine.Turn.Give()
 }
