@@ -100,8 +100,8 @@ func (e *EP) AtomicCSwapWait(ctx context.Context, size int, compare, swap, raddr
 }
 
 // FlushWait is Flush that returns when everything is complete at the peer. Its first looks are no
-// blocking call: they would take a third longer, two atomic operations, if another goroutine might
-// close the worker meanwhile.
+// blocking call, during which another goroutine may close the worker: that takes two atomic
+// operations, 2 to 5 ns of a put and flush of 8 bytes.
 func (e *EP) FlushWait(ctx context.Context) error {
 	if e.flushSoon() {
 		return nil
