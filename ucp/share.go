@@ -33,7 +33,7 @@ type SharedWorker struct {
 	// costs does not grow with how many wait; any other end is asked for.
 	ends    map[*Request]*sharedWaiter
 	asks    []*sharedWaiter // in the order in which they came
-	blocked int             // of both
+	blocked int             // of both, so that release has one place to look at
 }
 
 // sharedWaiter is a blocked goroutine that does not make progress itself.

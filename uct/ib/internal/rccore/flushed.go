@@ -11,8 +11,8 @@ import (
 // does. Events and completions come by different ways: what is flushed may be polled first. It
 // then ends when the event is there, and with the status that the event gives.
 
-// EventLimit bounds the wait for the event, which takes microseconds; see Limit. After it the EP fails with
-// ErrConnReset.
+// EventLimit bounds the wait for the event, which takes microseconds; see Limit. After it the EP
+// fails with ErrConnReset.
 const EventLimit = time.Second
 
 // flushedEP is an EP whose event is still on its way.

@@ -126,9 +126,9 @@
 // error of the completion, or an event if nothing was posted, tells the two apart. A QP
 // posted to before its peer is ready looks again until the local ACK timeout, times the
 // retries, is over; if the peer's QP was destroyed, RETRY_EXC comes at once. A datagram to a peer
-// that takes nothing from its full ring for 100 ms is dropped, as are those behind it until it does. Datagrams to
-// a port where nobody is raise EventUnreachable; so does the end of the last link with a
-// port, in either direction, on every UD QP of the device.
+// that takes nothing from its full ring for 100 ms is dropped, as are those behind it until it
+// does. Datagrams to a port where nobody is raise EventUnreachable; so does the end of the last
+// link with a port, in either direction, on every UD QP of the device.
 //
 // # Taking memory back
 //

@@ -72,9 +72,9 @@ func (h *hca) park() {
 // called. Each sleep has an odd value of its own.
 func isNap(sleeping uint32) bool { return sleeping&1 != 0 }
 
-// wakeOnce wakes the engine out of a nap. Others need not write the eventfd then: a woken engine may get
-// a processor a thousand messages later. The word says so after the write, as who calls may be killed
-// in between, and only if it is still the same nap.
+// wakeOnce wakes the engine out of a nap. Others need not write the eventfd then: a woken engine may
+// get a processor a thousand messages later. The word says so after the write, as who calls may be
+// killed in between, and only if it is still the same nap.
 func wakeOnce(ctl *control, wakeFD int, nap uint32) {
 	wake(wakeFD)
 	ctl.sleeping.CompareAndSwap(nap, nap+1)
