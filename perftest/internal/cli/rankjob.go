@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
+	"github.com/gucx/gucx/ucs"
 )
 
 // startRanks starts n processes of this program with the arguments of cmd, which find each other by
@@ -45,6 +46,15 @@ func startRanks(cmd *cobra.Command, args []string, n int) error {
 	}
 	if err := job.Wait(cmd.Context()); err != nil {
 		return errors.Join(context.Cause(cmd.Context()), err)
+	}
+	return nil
+}
+
+// leave ends a rank whose work is done. The process manager has hung up by then if another rank
+// failed after that, and it is for that rank, and for who started them, to say so.
+func leave(boot *pmi.Client) error {
+	if err := boot.Close(); !errors.Is(err, ucs.ErrConnReset) {
+		return err
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.runRank(cmd.Context(), cmd, boot); err != nil {
 		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
 	}
-	return boot.Close()
+	return leave(boot)
 }
 
 // runTogether runs the ranks as goroutines.

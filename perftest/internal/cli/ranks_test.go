@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/csv"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
+	"github.com/gucx/gucx/ucp/ucpgroup"
+	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 )
 
 // requireRanks looks at the CSV of a run of all tests at two sizes.
@@ -100,4 +103,22 @@ func TestRanks_DiskThatIsFull(t *testing.T) {
 		assert.Contains(t, errs.String(), "on rank 0: write /dev/stdout: no space left on device")
 		assert.NotContains(t, errs.String(), "connection reset")
 	}
+}
+
+// TestLeave_ManagerGone: a rank that was done has nothing to say of one that failed since.
+func TestLeave_ManagerGone(t *testing.T) {
+	const n = 2
+	ours, theirs := make([]net.Conn, n), make([]net.Conn, n)
+	for i := range n {
+		ours[i], theirs[i] = net.Pipe()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- pmi.NewServer(theirs).Serve() }()
+	boot, err := pmi.NewClient(ours[0], 0, n)
+	require.NoError(t, err)
+	require.NoError(t, ours[1].Close())
+	var gone *ucpgroup.RankError
+	require.ErrorAs(t, <-ended, &gone)
+	assert.Equal(t, 1, gone.Rank)
+	require.NoError(t, leave(boot))
 }

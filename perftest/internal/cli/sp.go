@@ -198,7 +198,7 @@ func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 	if err := s.runRank(cmd, study, boot); err != nil {
 		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
 	}
-	return boot.Close()
+	return leave(boot)
 }
 
 // runRank is one rank, of which the first shows progress and results.

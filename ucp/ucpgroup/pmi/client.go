@@ -185,8 +185,10 @@ func (c *Client) call(l line, answer string) (line, error) {
 
 // hungUp is err as an error that tells that the process manager is gone, if it does.
 func hungUp(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
-		return fmt.Errorf("pmi: the process manager has hung up, as it does when a rank is gone: %w", ucs.ErrConnReset)
+	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, io.ErrClosedPipe, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, gone) {
+			return fmt.Errorf("pmi: the process manager has hung up, as it does when a rank is gone: %w", ucs.ErrConnReset)
+		}
 	}
 	return err
 }
