@@ -1,10 +1,10 @@
 package sm
 
 import (
-	"runtime"
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/internal/memop"
 )
@@ -28,20 +28,9 @@ type visit struct {
 	word uint32
 }
 
-// Waiting for visits: a copy of 1 MiB takes 15 us, a yield 0.1 us or more.
-const (
-	visitYields   = 100
-	visitPauseMin = 20 * time.Microsecond
-	visitPauseMax = time.Millisecond
-
-	// visitStood is how many pauses one may count as at most. A process that gets no processor
-	// has not waited: mostly its peers got none either, as those of one container.
-	visitStood = 10
-
-	// allocPatience is how long closing allocated memory waits before it leaves the
-	// memory in quarantine.
-	allocPatience = 200 * time.Microsecond
-)
+// allocPatience is how long closing allocated memory waits before it leaves the memory in
+// quarantine. A copy of 1 MiB takes 15 us.
+const allocPatience = 200 * time.Microsecond
 
 // revoke gives back what m has, whose key is gone from the table, when no peer is inside.
 // Registered memory: InUseError if that takes too long. Allocated memory goes into
@@ -84,20 +73,10 @@ func (md *MD) visitors(m *Mem) (in []visit) {
 
 // await waits until the visits are over, or for limit, and returns those that go on.
 func (md *MD) await(in []visit, limit time.Duration) []visit {
-	for range visitYields {
-		if in = md.ongoing(in); len(in) == 0 {
-			return nil
-		}
-		runtime.Gosched()
-	}
-	last := time.Now()
-	for pause := visitPauseMin; len(in) > 0 && limit > 0; pause = min(2*pause, visitPauseMax) {
-		time.Sleep(pause)
+	timelimit.Await(limit, func() bool {
 		in = md.ongoing(in)
-		now := time.Now()
-		limit -= min(now.Sub(last), visitStood*pause)
-		last = now
-	}
+		return len(in) == 0
+	})
 	return in
 }
 

@@ -119,13 +119,13 @@ func TestMemClose_ProcessStood(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	looks(2 * visitYields)
+	looks(200)
 	md.mu.Lock() // it stands in the middle of a look
 	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
 		runtime.Gosched()
 	}
 	md.mu.Unlock()
-	looks(2 * visitYields)
+	looks(200)
 	select {
 	case <-left:
 		require.Fail(t, "it has not waited")

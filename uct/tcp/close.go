@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -53,18 +54,18 @@ func (it *Iface) conns() []*conn {
 	return all
 }
 
-// lingerStep is how long the kernel is waited for between looks. lingerCount is how much a look and
-// the wait for the next count at most: a process that stood still meanwhile has not waited.
+// lingerStep is how long the kernel is waited for between looks. lingerMost is how much of the limit a
+// look and the wait for the next take at most.
 const (
-	lingerStep  = 2 * time.Millisecond
-	lingerCount = 5 * lingerStep
+	lingerStep = 2 * time.Millisecond
+	lingerMost = 5 * lingerStep
 )
 
 // linger writes what is queued and half closes all connections, and waits until
 // the hosts of the peers have taken everything. A connection is closed only then:
 // the kernel would drop what is under way if the peer sent anything.
 func (it *Iface) linger() {
-	left, last := it.cfg.Linger, time.Now()
+	limit := timelimit.WithMost(it.cfg.Linger, lingerMost)
 	open := it.conns()
 	for len(open) > 0 {
 		rest := open[:0]
@@ -73,10 +74,7 @@ func (it *Iface) linger() {
 				rest = append(rest, c)
 			}
 		}
-		open = rest
-		now := time.Now()
-		left -= min(now.Sub(last), lingerCount)
-		if last = now; len(open) == 0 || left < 0 {
+		if open = rest; len(open) == 0 || limit.Over() {
 			return
 		}
 		fds := []unix.PollFd{{Fd: int32(open[0].fd), Events: unix.POLLRDHUP}}

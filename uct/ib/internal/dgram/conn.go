@@ -3,6 +3,7 @@ package dgram
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs/seq"
 )
 
@@ -54,10 +55,9 @@ type Conn struct {
 	gap     bool    // a NAK for expect has gone out
 	nakDue  bool
 	p       *Params
-	timing  bool          // the next three are set
-	stamp   time.Duration // of the last attempt
-	last    time.Duration // of the last Tick
-	silent  time.Duration // how long the peer has been silent
+	timing  bool            // the next two are set
+	stamp   time.Duration   // of the last attempt
+	silence timelimit.Limit // of the peer
 	retries uint8
 }
 
@@ -232,13 +232,11 @@ func (c *Conn) Tick(now time.Duration) Action {
 		return ActNone
 	}
 	if !c.timing {
-		c.timing, c.stamp, c.last, c.silent = true, now, now, 0
+		c.timing, c.stamp, c.silence = true, now, timelimit.At(now, c.p.PeerTimeout, c.timeout())
 		return ActNone
 	}
-	c.silent += min(now-c.last, c.timeout())
-	c.last = now
 	switch {
-	case c.silent >= c.p.PeerTimeout:
+	case c.silence.Count(now, c.timeout()):
 		return ActFail
 	case now-c.stamp < c.timeout():
 		return ActNone

@@ -3,6 +3,7 @@ package rccore
 import (
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/internal/rcwire"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -13,7 +14,7 @@ import (
 // peer that posts to a QP that is gone learns of it by a timeout.
 
 // disconnectLimit bounds how long a closed EP waits for its peer's device: a thousand
-// times what one takes that is there; see Limit. After it, what is in flight is canceled.
+// times what one takes that is there, while this process runs. After it, what is in flight is canceled.
 const disconnectLimit = 100 * time.Millisecond
 
 // disconnect tells the peer that the EP is closed, now or when there is room.
@@ -49,7 +50,7 @@ func (e *EP) sendDisconnect() bool {
 
 // leaveSoon bounds what a closed EP waits for.
 func (e *EP) leaveSoon() {
-	e.leaving = NewLimit(e.it.leaveLimit)
+	e.leaving = timelimit.New(e.it.leaveLimit)
 	e.it.raise(attnBacklog)
 }
 
@@ -74,7 +75,7 @@ func (e *EP) leaveInTime() {
 		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for other EPs, which leave in time
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
-		e.leaving, e.noticePending = Limit{}, false
+		e.leaving, e.noticePending = timelimit.Limit{}, false
 	default:
 		e.cutOff()
 	}
@@ -82,7 +83,7 @@ func (e *EP) leaveInTime() {
 
 // cutOff ends what a closed EP has in flight.
 func (e *EP) cutOff() {
-	e.leaving, e.noticePending = Limit{}, false
+	e.leaving, e.noticePending = timelimit.Limit{}, false
 	_ = e.link.ToERR() // a device that refuses flushes nothing either; the iface's Close is bounded
 }
 
@@ -101,7 +102,7 @@ func (it *Iface) peerClosed(e *EP) {
 // patience is how long the iface may be left without a Progress; 0 if nothing waits for
 // a time.
 func (it *Iface) patience() time.Duration {
-	const often = disconnectLimit / limitLooks
+	const often = disconnectLimit / timelimit.Looks
 	if len(it.flushed) > 0 {
 		return often
 	}

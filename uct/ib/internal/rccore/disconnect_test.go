@@ -94,7 +94,7 @@ func TestClose_ThePeerIsToldBehindAFullQueue(t *testing.T) {
 		}
 		require.Equal(t, uct.ErrNoResource, ab.AMShort(0, n, nil))
 		require.NoError(t, ab.Close())
-		ab.core.leaving.stand(2 * a.it.core.leaveLimit)
+		ab.core.leaving = stood(a.it.core.leaveLimit)
 		until(t, func() bool { return len(b.errs) == 1 }, a, b)
 		assert.ErrorIs(t, b.errs[0], ucs.ErrPeerClosed)
 		assert.EqualValues(t, n, got.n)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -48,9 +49,9 @@ type EP struct {
 	ownSlot       uint32 // number of the waiter's, if it has one
 	peerGrant     int32  // credits that we started with
 	cause         ucs.Status
-	noticePending bool  // the peer of a closed EP has not been told
-	err           error // what posts return after a failure or Close
-	leaving       Limit // a closed EP waits for its peer to take notice
+	noticePending bool            // the peer of a closed EP has not been told
+	err           error           // what posts return after a failure or Close
+	leaving       timelimit.Limit // a closed EP waits for its peer to take notice
 }
 
 // state of an EP.

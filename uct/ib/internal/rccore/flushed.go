@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -11,7 +12,7 @@ import (
 // does. Events and completions come by different ways: what is flushed may be polled first. It
 // then ends when the event is there, and with the status that the event gives.
 
-// EventLimit bounds the wait for the event, which takes microseconds; see Limit. After it the EP
+// EventLimit bounds the wait for the event, which takes microseconds, while this process runs. After it the EP
 // fails with ErrConnReset.
 const EventLimit = time.Second
 
@@ -19,7 +20,7 @@ const EventLimit = time.Second
 type flushedEP struct {
 	e    *EP
 	upTo uint64 // the last work request that was flushed; what is between CI and it has not ended
-	wait Limit
+	wait timelimit.Limit
 }
 
 // awaitCause notes that the device has flushed what was posted on an EP that is ready, up to a
@@ -31,7 +32,7 @@ func (it *Iface) awaitCause(e *EP, upTo uint64) {
 			return
 		}
 	}
-	it.flushed = append(it.flushed, flushedEP{e, upTo, NewLimit(EventLimit)})
+	it.flushed = append(it.flushed, flushedEP{e, upTo, timelimit.New(EventLimit)})
 	it.raise(attnBacklog)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -29,7 +30,7 @@ func (p poster) flushed(t *testing.T, c *comps) (b *side, ba *endpoint) {
 	require.NoError(t, err)
 	until(t, func() bool {
 		for i := range b.it.core.flushed { // the wait for the event does not end meanwhile
-			b.it.core.flushed[i].wait = NewLimit(testenv.Watchdog)
+			b.it.core.flushed[i].wait = timelimit.New(testenv.Watchdog)
 		}
 		return b.it.core.heldBack(ba.core)
 	}, b)
@@ -72,7 +73,7 @@ func TestFlushed_AProcessThatStands(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, ba := over.flushed(t, &c)
-		b.it.core.flushed[0].wait.stand(2 * testenv.Watchdog)
+		b.it.core.flushed[0].wait = stood(testenv.Watchdog)
 		b.it.Progress()
 		require.Empty(t, c.ended)
 		b.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventPeerClosed, QP: ba.core.link.(*QPLink).QP})
@@ -86,7 +87,7 @@ func TestFlushed_ByADeviceThatDoesNotSayWhy(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		var c comps
 		b, _ := over.flushed(t, &c)
-		b.it.core.flushed[0].wait = NewLimit(1)
+		b.it.core.flushed[0].wait = timelimit.New(1)
 		until(t, func() bool { return len(c.ended) == 3 }, b)
 		assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
 		require.Len(t, b.errs, 1)

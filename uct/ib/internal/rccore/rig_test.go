@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -135,6 +137,11 @@ func until(t testing.TB, cond func() bool, sides ...*side) {
 		}
 		return false
 	})
+}
+
+// stood is a limit of d that began before, and of which no time has counted: the process did not run.
+func stood(d time.Duration) timelimit.Limit {
+	return timelimit.At(timelimit.Now()-2*d, d, d/timelimit.Looks)
 }
 
 // settle progresses until all are idle for some rounds. It is for what must not happen:

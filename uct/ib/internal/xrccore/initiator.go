@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
@@ -36,9 +37,9 @@ type initiator struct {
 	head   uint64
 	given  uint64
 	tail   uint64
-	target uint32       // QPN of what it is connected to
-	offer  offer        // of another one instead
-	limit  rccore.Limit // for an offer, or the event
+	target uint32          // QPN of what it is connected to
+	offer  offer           // of another one instead
+	limit  timelimit.Limit // for an offer, or the event
 	cause  ucs.Status
 	local  *verbs.QP // the target, of an initiator to the own domain; else nil
 }
@@ -148,7 +149,7 @@ func (in *initiator) completed(c *verbs.WC) {
 func (in *initiator) failed(c *verbs.WC) {
 	switch c.Status {
 	case verbs.WCWRFlushErr:
-		in.phase, in.limit = phaseFlushed, rccore.NewLimit(rccore.EventLimit)
+		in.phase, in.limit = phaseFlushed, timelimit.New(rccore.EventLimit)
 		in.n.recovering = append(in.n.recovering, in)
 		return
 	case verbs.WCRemInvReqErr, verbs.WCRemAccessErr, verbs.WCRemOpErr:
@@ -171,7 +172,7 @@ func (in *initiator) wait() {
 	cfg := in.n.it.Iface.Config()
 	in.phase, in.given = phaseWaiting, in.head
 	in.epoch++
-	in.limit = rccore.NewLimit(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
+	in.limit = timelimit.New(time.Duration(cfg.RetryCount+1) * cfg.Timeout)
 	in.n.recovering = append(in.n.recovering, in)
 }
 

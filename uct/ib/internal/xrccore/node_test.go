@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -228,7 +229,7 @@ func TestNode_FlushedBeforeTheEvent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, pending)
 	until(t, func() bool {
-		in.limit = rccore.NewLimit(testenv.Watchdog) // the wait for the event does not end meanwhile
+		in.limit = timelimit.New(testenv.Watchdog) // the wait for the event does not end meanwhile
 		return in.head == in.tail && in.phase == phaseFlushed
 	}, from.side)
 	assert.Zero(t, ended)
