@@ -2,12 +2,12 @@ package rccore
 
 import (
 	"errors"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
@@ -290,16 +290,9 @@ const drainTimeout = 5 * time.Second
 
 // drain polls until no closed EP has work requests in flight.
 func (it *Iface) drain() error {
-	if it.closing.Len() == 0 {
-		return nil
-	}
-	for deadline := time.Now().Add(drainTimeout); it.closing.Len() > 0; {
-		if it.self.Progress() == 0 {
-			if time.Now().After(deadline) {
-				return uct.Status(ucs.StatusTimedOut).Err()
-			}
-			runtime.Gosched()
-		}
+	limit := timelimit.New(drainTimeout)
+	if !limit.Poll(func() bool { return it.closing.Len() == 0 }, it.self.Progress) {
+		return uct.Status(ucs.StatusTimedOut).Err()
 	}
 	return nil
 }

@@ -3,13 +3,13 @@ package udcore
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
 	uatomic "go.uber.org/atomic"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/ucs/stats"
@@ -249,15 +249,17 @@ func (it *Iface) Close() error {
 	for it.open.Len() > 0 {
 		errs = errors.Join(errs, it.open.All()[0].Close())
 	}
-	limit := time.Now().Add(drainTimeout)
+	limit := timelimit.New(drainTimeout)
 	for c := range it.conns.All() {
-		_ = it.await(it.hasSlot, limit) // there is none in time: it is not told
+		_ = limit.Poll(it.hasSlot, it.self.Progress) // there is none in time: it is not told
 		if c.proto.State() == dgram.Connected {
 			it.control(c, c.proto.Control(dgram.CtlFin, false), 0)
 		}
 		it.drop(c, ucs.StatusCanceled)
 	}
-	errs = errors.Join(errs, it.await(it.drained, limit))
+	if !limit.Poll(it.drained, it.self.Progress) {
+		errs = errors.Join(errs, ucs.ErrTimedOut)
+	}
 	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
@@ -270,19 +272,6 @@ const drainTimeout = 5 * time.Second
 // drained reports that the device is done with all memory, which for datagrams does
 // not depend on peers. Those behind the last signaled one went inline.
 func (it *Iface) drained() bool { return it.ci >= it.sig }
-
-// await polls until done. ErrTimedOut.
-func (it *Iface) await(done func() bool, limit time.Time) error {
-	for !done() {
-		if it.self.Progress() == 0 {
-			if time.Now().After(limit) {
-				return ucs.ErrTimedOut
-			}
-			runtime.Gosched()
-		}
-	}
-	return nil
-}
 
 func (it *Iface) opError(op string, err error) error {
 	return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: op, Err: err}

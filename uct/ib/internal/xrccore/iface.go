@@ -2,10 +2,10 @@ package xrccore
 
 import (
 	"errors"
-	"runtime"
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -218,14 +218,9 @@ func (it *Iface) Close() error {
 
 // drain drives the iface until nothing is under way on connections and queues.
 func (it *Iface) drain() {
-	for end := time.Now().Add(closeTimeout); it.closing > 0 || it.deferred(); {
-		if it.Progress() == 0 {
-			if time.Now().After(end) {
-				return // closing the QPs ends what is left
-			}
-			runtime.Gosched()
-		}
-	}
+	limit := timelimit.New(closeTimeout)
+	// Closing the QPs ends what is left when it is over.
+	_ = limit.Poll(func() bool { return it.closing == 0 && !it.deferred() }, it.Progress)
 }
 
 // endDrained ends the receives of queues that were stopped before this round, once what had
