@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gucx/gucx/internal/timelimit"
 )
 
 // RevokeLimit bounds how long closing registered memory waits for peers that are in
 // the middle of an access that they began before: some ten times what a copy of 1 GiB
-// takes. Only a peer that is stopped, or starved of a processor, takes longer.
+// takes. Only a peer that is stopped, or starved of a processor, takes longer. The time in
+// which this process stands still does not count.
 const RevokeLimit = time.Second
 
 // InUseError says that memory could not be deregistered within [RevokeLimit], or without
@@ -32,21 +35,14 @@ func (e *InUseError) Error() string {
 // Unwrap returns ErrTimedOut.
 func (e *InUseError) Unwrap() error { return ErrTimedOut }
 
-// Pauses of AwaitUse: at first what a peer that runs takes at most for a copy, then longer
-// ones.
-const (
-	usePauseMin = 10 * time.Microsecond
-	usePauseMax = 2 * time.Millisecond
-)
-
 // AwaitUse calls stop, which does not wait, until that returns another error than an
 // [InUseError], or none, for [RevokeLimit] at most. It returns the last error.
 func AwaitUse(stop func() error) error {
-	err := stop()
+	var err error
 	var inUse *InUseError
-	for pause, end := usePauseMin, time.Now().Add(RevokeLimit); errors.As(err, &inUse) && time.Now().Before(end); err = stop() {
-		time.Sleep(pause)
-		pause = min(2*pause, usePauseMax)
-	}
+	timelimit.Await(RevokeLimit, func() bool {
+		err = stop()
+		return !errors.As(err, &inUse)
+	})
 	return err
 }

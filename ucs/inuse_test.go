@@ -31,3 +31,21 @@ func TestAwaitUse(t *testing.T) {
 		assert.EqualError(t, inUse, "memory is in use by process 3, 7: operation timed out")
 	})
 }
+
+// TestAwaitUse_ProcessStood: the time in which the process stands still is no time that it waited.
+func TestAwaitUse_ProcessStood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for stand := 1; stand < 200; stand++ {
+			tries := 0
+			assert.NoError(t, AwaitUse(func() error {
+				if tries++; tries == stand {
+					time.Sleep(2 * RevokeLimit)
+				}
+				if tries < stand+10 {
+					return &InUseError{}
+				}
+				return nil
+			}), "at try %d", stand)
+		}
+	})
+}

@@ -2,19 +2,11 @@ package self
 
 import (
 	"os"
-	"runtime"
 	"slices"
-	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/internal/memop"
-)
-
-// How Close waits for operations of other goroutines that are in the memory: most last
-// for less than a microsecond.
-const (
-	closeYields = 100
-	closePause  = 50 * time.Microsecond
 )
 
 // Close implements uct.Mem. Allocated memory is not waited for: an operation that is in
@@ -60,18 +52,8 @@ func (md *MD) visits() (all []visit) {
 // outlast waits until the visits have ended; false if one has not within
 // ucs.RevokeLimit.
 func outlast(all []visit) bool {
-	limit := time.Now().Add(ucs.RevokeLimit)
-	for i := 0; ; i++ {
+	return timelimit.Await(ucs.RevokeLimit, func() bool {
 		all = slices.DeleteFunc(all, visit.over)
-		switch {
-		case len(all) == 0:
-			return true
-		case i < closeYields:
-			runtime.Gosched()
-		case time.Now().After(limit):
-			return false
-		default:
-			time.Sleep(closePause)
-		}
-	}
+		return len(all) == 0
+	})
 }

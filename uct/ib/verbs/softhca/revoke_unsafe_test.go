@@ -3,8 +3,10 @@ package softhca
 import (
 	"errors"
 	"os"
+	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -155,6 +157,41 @@ func TestDestroyQP_StoppedPeerIsAwaitedOnce(t *testing.T) {
 	v.leave()
 	h.quarantine.release()
 	assert.Zero(t, h.quarantine.count.Load(), "the numbers are free")
+}
+
+// The time in which the process that waits for its peers stands still is no time that it waited.
+func TestAwait_ProcessStood(t *testing.T) {
+	h := openTest(t)
+	v := newVisitor(t, h)
+	key := registered(t, h)
+	v.enter(key)
+	seen := h.visits(key)
+	require.Len(t, seen, 1)
+	left := make(chan []visit, 1)
+	go func() { left <- h.await(seen, ucs.RevokeLimit) }()
+	looks := func() { // time for some
+		for range 500 {
+			h.linkMu.Lock()
+			runtime.Gosched()
+			h.linkMu.Unlock()
+			runtime.Gosched()
+		}
+	}
+	looks()
+	h.linkMu.Lock() // it stands in the middle of a look
+	for from := time.Now(); time.Since(from) <= ucs.RevokeLimit; {
+		runtime.Gosched()
+	}
+	h.linkMu.Unlock()
+	looks()
+	select {
+	case <-left:
+		require.Fail(t, "it has not waited")
+	default:
+	}
+	v.leave()
+	assert.Empty(t, <-left)
+	require.NoError(t, h.DeregMR(key, nil))
 }
 
 // An XRC SRQ with a peer in the middle of a message is not waited for: it takes no message any

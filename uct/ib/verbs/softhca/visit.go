@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -66,30 +67,16 @@ func (h *hca) ongoing(list []visit) []visit {
 	})
 }
 
-// Pauses between looks at visits: a peer that runs is done within the time of a copy,
-// some 10 us, so looks are many at first; one that does not run is looked at rarely.
-const (
-	visitLooks    = 200
-	visitPauseMin = 20 * time.Microsecond
-	visitPauseMax = 2 * time.Millisecond
-)
-
 // await waits until the visits are over, for at most limit, and returns those that are
 // not.
 func (h *hca) await(list []visit, limit time.Duration) []visit {
-	for range visitLooks {
-		if len(list) == 0 {
-			return nil
-		}
-		yield()
-		list = h.ongoing(list)
+	if len(list) == 0 {
+		return nil
 	}
-	pause := visitPauseMin
-	for end := time.Now().Add(limit); len(list) > 0 && time.Now().Before(end); {
-		time.Sleep(pause)
-		pause = min(2*pause, visitPauseMax)
+	timelimit.Await(limit, func() bool {
 		list = h.ongoing(list)
-	}
+		return len(list) == 0
+	})
 	return list
 }
 
