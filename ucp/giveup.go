@@ -2,9 +2,11 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucp/internal/engine"
 	"github.com/gucx/gucx/ucs"
 )
@@ -56,23 +58,37 @@ func (e *EP) getStaged(ctx context.Context, buf []byte, raddr uint64, key *RKey)
 	return err
 }
 
-// untilFunc makes progress until done reports true: Worker.until, or SharedWorker.wait.
+// untilFunc makes progress until done reports true: Engine.Until, or SharedWorker.wait.
 type untilFunc func(ctx context.Context, done func() bool) error
 
 // takeBack waits until the transports have let go of the caller's buffer. One that has
-// not within Worker.lendLimit has to, as the EP fails.
+// not within Worker.lendLimit has to, as the EP fails. The time in which the process stands still
+// does not count: the transport and the peer may have stood still with it.
 func (r *Request) takeBack(until untilFunc) {
 	w := r.worker
 	back := func() bool { return !r.lent() }
-	ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit)
-	defer cancel()
-	if until(ctx, back) == nil || w.catchUp(back) {
+	if w.awaitLent(until, back) {
 		return
 	}
 	r.ep.fail(ucs.StatusCanceled, errGivenUp, nil)
 	for !back() { // the lanes are closed: a transport takes microseconds
 		w.Progress()
 		runtime.Gosched()
+	}
+}
+
+// awaitLent has until wait for lendLimit, and reports whether it is done.
+func (w *Worker) awaitLent(until untilFunc, done func() bool) bool {
+	for limit := timelimit.New(w.lendLimit); ; {
+		ctx, cancel := context.WithTimeout(context.Background(), w.lendLimit/timelimit.Looks)
+		err := until(ctx, done)
+		cancel()
+		if err == nil {
+			return true
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || limit.Over() {
+			return w.catchUp(done)
+		}
 	}
 }
 

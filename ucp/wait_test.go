@@ -317,3 +317,35 @@ func TestGiveUp_Stopped(t *testing.T) {
 	require.NoError(t, p.a.ep.Err())
 	require.NoError(t, p.flush())
 }
+
+// TestGiveUp_ProcessStood: the time in which the process stands still does not count, and when it goes
+// on there is time for the transport to let go of the buffer.
+func TestGiveUp_ProcessStood(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	const stands = 3
+	freeze := func(frozen bool) {
+		for _, i := range f.ifaces {
+			i.frozen = frozen
+		}
+	}
+	freeze(true)
+	p.a.w.lendLimit = 10 * time.Millisecond
+	r, err := p.a.ep.Get(p.a.mem.Bytes()[:4000], p.b.mem.Addr(), p.a.key, &OpParams{Mem: p.a.mem})
+	require.NoError(t, err)
+	calls := 0
+	r.giveUp(func(ctx context.Context, done func() bool) error {
+		if calls++; calls > stands {
+			freeze(false)
+			return p.a.w.engine.Until(context.Background(), done)
+		}
+		stood, cancel := context.WithTimeout(context.Background(), p.a.w.lendLimit)
+		defer cancel()
+		<-stood.Done()
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	assert.Equal(t, stands+1, calls)
+	require.NoError(t, p.a.ep.Err())
+	require.NoError(t, p.flush())
+}
