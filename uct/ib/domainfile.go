@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -69,25 +70,20 @@ func openDomainFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Waiting for another process that joins: it takes milliseconds, unless it is stopped or waits
-// for members that are, for which the device gives it 5 s.
-const (
-	joinTimeout = 10 * time.Second
-	joinPause   = time.Millisecond
-)
+// joinTimeout bounds the wait for another process that joins: it takes milliseconds, unless it is
+// stopped or waits for members that are, for which the device gives it 5 s.
+const joinTimeout = 10 * time.Second
 
 // lockDomainFile keeps other processes out until f is closed.
-func lockDomainFile(f *os.File) error {
+func lockDomainFile(f *os.File) (err error) {
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Len: 1}
-	for end := time.Now().Add(joinTimeout); ; time.Sleep(joinPause) {
-		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
-			return os.NewSyscallError("fcntl F_OFD_SETLK", err)
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%w: another process holds the lock of %s", ucs.ErrTimedOut, f.Name())
-		}
+	if !timelimit.Await(joinTimeout, func() bool {
+		err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR)
+	}) {
+		return fmt.Errorf("%w: another process holds the lock of %s", ucs.ErrTimedOut, f.Name())
 	}
+	return os.NewSyscallError("fcntl F_OFD_SETLK", err)
 }
 
 // joinDomain opens the domain of a file.

@@ -8,15 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 )
 
 // lockTimeout bounds how long a member waits for another one that is joining or changing
 // the directory: it may be stopped.
 const lockTimeout = 5 * time.Second
-
-// lockPause is between two tries: the kernel offers no lock that ends at a deadline.
-const lockPause = time.Millisecond
 
 // inode names a domain.
 type inode struct{ dev, ino uint64 }
@@ -52,17 +50,16 @@ func identify(fd int) (inode, error) {
 	return inode{uint64(st.Dev), st.Ino}, nil
 }
 
-// patiently repeats try until it does not find the lock taken, for lockTimeout at most.
-func patiently(what string, try func() error) error {
-	for end := time.Now().Add(lockTimeout); ; time.Sleep(lockPause) {
-		err := try()
-		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
-			return os.NewSyscallError(what, err)
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("%w: another process holds the lock (%s)", ucs.ErrTimedOut, what)
-		}
+// patiently repeats try until it does not find the lock taken, for lockTimeout at most: the kernel
+// offers no lock that ends at a deadline.
+func patiently(what string, try func() error) (err error) {
+	if !timelimit.Await(lockTimeout, func() bool {
+		err = try()
+		return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR)
+	}) {
+		return fmt.Errorf("%w: another process holds the lock (%s)", ucs.ErrTimedOut, what)
 	}
+	return os.NewSyscallError(what, err)
 }
 
 // lockInode takes the lock for joining; closing fd gives it back.
