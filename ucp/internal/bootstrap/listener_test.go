@@ -397,6 +397,51 @@ func TestUntrusted_StaysAfterItHasConnected(t *testing.T) {
 	})
 }
 
+// TestRequest_ProcessStood: a HELLO that came in time is read, though the process stood still until the
+// time was over.
+func TestRequest_ProcessStood(t *testing.T) {
+	overAll(t, func(t *testing.T, network, address string) {
+		socket, err := net.Listen(network, address)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = socket.Close() })
+		l := open(t, "unix", abstractName(), Config{})
+		accepted := func(b []byte) *Request {
+			dialer, err := net.Dial(socket.Addr().Network(), socket.Addr().String())
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = dialer.Close() })
+			_, err = dialer.Write(b)
+			require.NoError(t, err)
+			conn, err := socket.Accept()
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			awaitReadable(t, conn)
+			r := newRequest(l.Listener, conn, Identity{})
+			t.Cleanup(r.cancel)
+			r.since = r.since.Add(-time.Hour)
+			l.enter(r)
+			return r
+		}
+		hello := sampleHello().append(nil)
+		r := accepted(hello)
+		require.True(t, r.readHello())
+		assert.Equal(t, *sampleHello(), r.Hello)
+		assert.Zero(t, l.cfg.Stats.silent.Load())
+		r = accepted(hello[:len(hello)-1])
+		assert.False(t, r.readHello(), "the rest is not waited for")
+		assert.EqualValues(t, 1, l.cfg.Stats.silent.Load())
+	})
+}
+
+// awaitReadable waits until there is something to read.
+func awaitReadable(t *testing.T, conn net.Conn) {
+	t.Helper()
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		assert.True(t, testenv.Readable(t, int(fd), testenv.Watchdog))
+	}))
+}
+
 // patient says HELLO until it was in time.
 func (l *listener) patient() (net.Conn, *Request) {
 	for {

@@ -101,7 +101,7 @@ func (r *Request) serve() {
 func (r *Request) readHello() bool {
 	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
 	defer stop()
-	h, body, err := receive(r.conn)
+	h, body, err := receive(arrived{r.conn})
 	if err == nil && h.kind != kindHello {
 		err = malformed("message of kind %d", h.kind)
 	}

@@ -8,7 +8,10 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/peercred"
 	"github.com/gucx/gucx/ucs"
@@ -89,4 +92,41 @@ func readFull(conn net.Conn, b []byte) error {
 		return fmt.Errorf("it hung up in the middle of the handshake: %w", ucs.ErrConnReset)
 	}
 	return err
+}
+
+// arrived is a connection from which is read what has arrived, also when the deadline has passed: a
+// process that stood still has not looked before.
+type arrived struct{ net.Conn }
+
+// Read reads, or looks once more without waiting. os.ErrDeadlineExceeded if there was nothing.
+func (c arrived) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
+	}
+	if n = readNow(c.Conn, b); n > 0 {
+		return n, nil
+	}
+	return 0, err
+}
+
+// readNow reads without waiting; 0 if there is nothing, or no descriptor.
+func readNow(conn net.Conn, b []byte) (n int) {
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return 0
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) { // an error says that it is closed
+		for {
+			var err error
+			if n, err = unix.Read(int(fd), b); !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+	return max(n, 0)
 }
