@@ -23,8 +23,7 @@ func (e *EP) checked(t testing.TB) *uct.Completion {
 
 func TestCheck_OneDatagramEachWay(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		first := ab.checked(t)
 		arrive(t, func() bool { return first.Count < 0 }, a, b) // no time passes: nothing is sent twice
@@ -45,8 +44,7 @@ func TestCheck_OneDatagramEachWay(t *testing.T) {
 // messages sends none.
 func TestCheck_BetweenMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		var last *uct.Completion
 		for i := range uint64(20) {
@@ -64,8 +62,7 @@ func TestCheck_BetweenMessages(t *testing.T) {
 
 func TestCheck_PeerThatDoesNotAnswer(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{Timeout: 100 * time.Millisecond}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{Timeout: 100 * time.Millisecond}, Config{})
 		ab := a.epTo(b)
 		c := ab.checked(t)
 		until(t, func() bool { return c.Count < 0 }, a, b)

@@ -16,8 +16,7 @@ import (
 
 func TestConnect_AtTheFirstMessage(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		settle(a, b)
 		assert.Zero(t, a.it.core.pi, "an endpoint that was only made sends nothing")
@@ -44,8 +43,7 @@ func TestConnect_AtTheFirstMessage(t *testing.T) {
 
 func TestConnect_BothAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		for i := range uint64(5) {
 			ab.send(t, i)
@@ -76,8 +74,7 @@ func TestConnect_ToItself(t *testing.T) {
 
 func TestConnect_AgainAfterClose(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		for i := range uint64(5) {
 			ep := a.epTo(b)
 			ep.send(t, i)
@@ -88,7 +85,7 @@ func TestConnect_AgainAfterClose(t *testing.T) {
 		}
 		assert.Equal(t, upTo(5), b.got)
 		assert.Equal(t, 1, a.it.core.conns.Len())
-		unused := a.epTo(newSide(t, md, Config{}))
+		unused := a.epTo(newSide(t, a.md, Config{}))
 		require.NoError(t, unused.Close())
 		assert.Equal(t, 1, a.it.core.conns.Len(), "a connection that never was is forgotten")
 		assert.Len(t, a.it.core.peers, 1)
@@ -97,8 +94,7 @@ func TestConnect_AgainAfterClose(t *testing.T) {
 
 func TestConnect_PeerForgot(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -118,8 +114,7 @@ func TestConnect_PeerForgot(t *testing.T) {
 // has got its number, also where the connection has the same id.
 func TestConnect_AfterTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
@@ -146,8 +141,7 @@ func TestConnect_AfterTheEnd(t *testing.T) {
 // connection the peer has lost takes up the connection that the peer makes anew.
 func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -233,8 +227,7 @@ func TestNewEP_Refuses(t *testing.T) {
 
 func TestPeerCloses_InFlight(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
@@ -248,16 +241,13 @@ func TestPeerCloses_InFlight(t *testing.T) {
 // TestPeerCloses_CompletionClosesTheEP: of an EP that a completion has closed nothing is told any more.
 func TestPeerCloses_CompletionClosesTheEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		a, b := over.pair(t, Config{}, Config{})
+		mem := a.alloc()
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
 		var st []uct.Status
-		_, err = ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+		_, err := ab.AMZcopy(0, nil, []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
 			st = append(st, c.Status)
 			require.NoError(t, ab.Close())
 		}})
@@ -273,8 +263,7 @@ func TestPeerCloses_CompletionClosesTheEP(t *testing.T) {
 
 func TestPeerCloses_Idle(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
@@ -291,8 +280,7 @@ func TestPeerCloses_Idle(t *testing.T) {
 func TestPeerCloses_AllAreTold(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const depth, conns = 4, 10
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{TxDepth: depth}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{TxDepth: depth}, Config{})
 		var eps []*EP
 		for i := range uint64(conns) {
 			e := b.epTo(a)
@@ -309,8 +297,7 @@ func TestPeerCloses_AllAreTold(t *testing.T) {
 
 func TestPeerCloses_PassiveConnection(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -323,8 +310,7 @@ func TestPeerCloses_PassiveConnection(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{MaxConns: 2})
+		a, b := over.pair(t, Config{}, Config{MaxConns: 2})
 		for range 3 {
 			a.epTo(b).send(t, 0)
 		}
@@ -338,8 +324,7 @@ func TestMaxConns(t *testing.T) {
 
 func TestFault_TheFirstReasonIsTold(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		until(t, func() bool { return len(b.got) == 1 }, a, b)

@@ -48,8 +48,7 @@ func TestLoss_NoReceiveBuffer(t *testing.T) {
 
 func TestAcks_TravelWithMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, ba := a.epTo(b), b.epTo(a)
 		require.NoError(t, b.it.SetAMHandler(1, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
 			ba.send(t, 0)
@@ -68,8 +67,7 @@ func TestAcks_TravelWithMessages(t *testing.T) {
 
 func TestFlush(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab, idle := a.epTo(b), a.epTo(b)
 		pending, err := ab.Flush(nil)
 		require.NoError(t, err)
@@ -99,9 +97,8 @@ func TestFlush(t *testing.T) {
 
 func TestZcopy_CloseDetaches(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
+		a, b := over.pair(t, Config{}, Config{})
+		mem, err := a.md.Alloc(4096, uct.AccessLocalWrite)
 		require.NoError(t, err)
 		ab := a.epTo(b)
 		for i := range mem.Bytes() {
@@ -134,18 +131,15 @@ func TestZcopy_CloseDetaches(t *testing.T) {
 // not that of the EP that is closed.
 func TestZcopy_CompletionOpensAnEP(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		a, b := over.pair(t, Config{}, Config{})
+		mem := a.alloc()
 		iov := []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}
 		hdr := func(i uint64) []byte { return binary.LittleEndian.AppendUint64(nil, i) }
 		ab := a.epTo(b)
 		var st []uct.Status
 		note := func(c *uct.Completion) { st = append(st, c.Status) }
 		var again *EP
-		_, err = ab.AMZcopy(0, hdr(0), iov, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
+		_, err := ab.AMZcopy(0, hdr(0), iov, &uct.Completion{Count: 1, Func: func(c *uct.Completion) {
 			note(c)
 			again = a.epTo(b)
 			_, err := again.AMZcopy(0, hdr(1), iov, &uct.Completion{Count: 1, Func: note})
@@ -164,11 +158,8 @@ func TestZcopy_CompletionOpensAnEP(t *testing.T) {
 
 func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		a, b := over.pair(t, Config{}, Config{})
+		mem := a.alloc()
 		ab := a.epTo(b)
 		done := 0
 		for range 20 {
@@ -194,11 +185,8 @@ func TestZcopy_CompletesWhenAcknowledged(t *testing.T) {
 func TestZcopy_CompletionPostsWhilePacketsAreSentAgain(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		const count = 12 // below the first window, and above half of it
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		a, b := over.pair(t, Config{}, Config{})
+		mem := a.alloc()
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		arrive(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 }, a, b)
@@ -298,8 +286,7 @@ func FuzzReceive(f *testing.F) {
 
 func TestWaker_TimerAndMessages(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{RTO: time.Millisecond, MaxRTO: time.Millisecond}, Config{})
 		arm(t, b)
 		assert.False(t, b.it.EventPending())
 		assert.False(t, testenv.Readable(t, b.it.EventFD(), 0))
@@ -322,8 +309,7 @@ func TestWaker_TimerAndMessages(t *testing.T) {
 // TestArm_SendsAcks: one that goes to sleep leaves nobody waiting.
 func TestArm_SendsAcks(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		a, b := over.pair(t, Config{}, Config{})
 		ab := a.epTo(b)
 		ab.send(t, 0)
 		arrive(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -337,11 +323,8 @@ func TestAllocs(t *testing.T) {
 		if race.Enabled {
 			t.Skip("the race detector allocates")
 		}
-		md := over.newMD(t)
-		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
-		mem, err := md.Alloc(4096, uct.AccessLocalWrite)
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, mem.Close()) })
+		a, b := over.pair(t, Config{}, Config{})
+		mem := a.alloc()
 		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool { return false })))
 		ab := a.epTo(b)
 		buf, pack := make([]byte, 8), &fill{0, 300}

@@ -65,6 +65,22 @@ func newSide(t testing.TB, md *ib.MD, cfg Config) *side {
 	return s
 }
 
+// pair opens two ifaces of one MD.
+func (p poster) pair(t testing.TB, a, b Config) (*side, *side) {
+	t.Helper()
+	md := p.newMD(t)
+	return newSide(t, md, a), newSide(t, md, b)
+}
+
+// alloc allocates memory to send from, which is closed before the iface.
+func (s *side) alloc() uct.Mem {
+	s.t.Helper()
+	mem, err := s.md.Alloc(4096, uct.AccessLocalWrite)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { require.NoError(s.t, mem.Close()) })
+	return mem
+}
+
 // open opens the iface.
 func (s *side) open(cfg Config) {
 	s.t.Helper()
