@@ -144,7 +144,7 @@ func (g *Group) step() {
 
 // Close leaves the group, after every rank has called it: until then it blocks and makes
 // progress. If the group has failed, or ctx ends first, which fails it, Close does not wait for
-// others, but for at most a second so that they are told why. Requests that have not ended are
+// others, but for 5 s at most so that they are told why. Requests that have not ended are
 // canceled. The error is why the group has failed. The worker stays open.
 func (g *Group) Close(ctx context.Context) error {
 	if g.closed {
