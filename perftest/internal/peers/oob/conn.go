@@ -84,11 +84,20 @@ func (c *Conn) exchange(ctx context.Context, r *Request) (reply Reply, err error
 	return reply, decode(payload, &reply)
 }
 
-// watch makes blocked calls on the connection fail once ctx ends.
+// watch makes blocked calls on the connection fail once ctx ends. After release it does nothing
+// any more: the deadline of a call that ctx has just not ended would end the next one.
 func (c *Conn) watch(ctx context.Context) (release func()) {
 	_ = c.c.SetDeadline(time.Time{})
-	stop := context.AfterFunc(ctx, func() { _ = c.c.SetDeadline(time.Unix(1, 0)) })
-	return func() { stop() }
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = c.c.SetDeadline(time.Unix(1, 0))
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		}
+	}
 }
 
 // callError prefers the reason for which ctx ended over the error of the

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +80,44 @@ func TestCall_EndsWithTheReasonOfTheContext(t *testing.T) {
 	_, err := initiator.Call(ctx, Request{Verb: Hello})
 	assert.ErrorIs(t, err, why)
 	<-received
+}
+
+// slowEnd takes a second to end the calls on a connection.
+type slowEnd struct{ net.Conn }
+
+func (c slowEnd) SetDeadline(t time.Time) error {
+	if !t.IsZero() {
+		time.Sleep(time.Second)
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+// TestCall_AfterAContextThatEnded: a context that ends when the answer is there has nothing to do
+// with the next call.
+func TestCall_AfterAContextThatEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		initiator, target := NewConn(slowEnd{a}), NewConn(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			for range 2 {
+				_, err := target.Receive(0)
+				assert.NoError(t, err)
+				cancel()
+				synctest.Wait() // the context has begun to end the call
+				assert.NoError(t, target.Answer(Reply{}, nil))
+				time.Sleep(2 * time.Second) // what comes late comes within the next call
+			}
+		}()
+		_, err := initiator.Call(ctx, Request{Verb: Hello})
+		require.NoError(t, err)
+		_, err = initiator.Call(t.Context(), Request{Verb: Bye})
+		require.NoError(t, err)
+		<-served
+		require.NoError(t, errors.Join(initiator.Close(), target.Close()))
+	})
 }
 
 func TestCall_PeerGone(t *testing.T) {
