@@ -25,6 +25,7 @@ type Line struct {
 	in    *json.Decoder
 	out   *json.Encoder
 	ahead chan json.RawMessage // nil if nothing is read ahead
+	alive context.Context      // of Follow
 }
 
 // NewLine is the line over conn, which it does not own.
@@ -62,7 +63,7 @@ func Gone(err error) error {
 // is closed.
 func (l *Line) Follow(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
-	l.ahead = make(chan json.RawMessage)
+	l.ahead, l.alive = make(chan json.RawMessage), ctx
 	go func() {
 		defer close(l.ahead)
 		for {
@@ -81,18 +82,27 @@ func (l *Line) Follow(ctx context.Context) context.Context {
 	return ctx
 }
 
+// Ended is what a process that has called Follow ends with, after err: nil if the other end is gone,
+// as nobody wants to know then. A reply may find that out before what reads ahead does.
+func (l *Line) Ended(err error) error {
+	if errors.Is(context.Cause(l.alive), ErrGone) || errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
 // reply is what a process answers: a value, or why there is none.
 type reply struct {
 	Value any
 	Error string
 }
 
-// Reply answers with v, or with the text of err.
+// Reply answers with v, or with the text of err. ErrGone if nobody reads it.
 func (l *Line) Reply(v any, err error) error {
 	if err != nil {
-		return l.out.Encode(reply{Error: err.Error()})
+		return Gone(l.out.Encode(reply{Error: err.Error()}))
 	}
-	return l.out.Encode(reply{Value: v})
+	return Gone(l.out.Encode(reply{Value: v}))
 }
 
 // List is processes in a row.

@@ -35,11 +35,7 @@ func ServeWorker(ctx context.Context, conn net.Conn, rigFor func(softhca.Fabric)
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	err = work(ctx, line, rigFor)
-	if errors.Is(context.Cause(ctx), children.ErrGone) {
-		return nil // nobody wants to know
-	}
-	return err
+	return line.Ended(work(ctx, line, rigFor))
 }
 
 // work goes through the protocol.

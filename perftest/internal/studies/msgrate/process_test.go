@@ -2,9 +2,11 @@ package msgrate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,6 +87,20 @@ func TestRemote_Gone(t *testing.T) {
 	}
 }
 
+// TestServeTarget_Gone: a target has nothing to say of an initiator that is gone, whatever that was at.
+func TestServeTarget_Gone(t *testing.T) {
+	for name, said := range map[string]string{"nothing": "", "half a request": `{"Len":`, "a request": "{}\n"} {
+		t.Run(name, func(t *testing.T) {
+			here, there, err := oob.Pipe()
+			require.NoError(t, err)
+			_, err = io.WriteString(here, said)
+			require.NoError(t, err)
+			require.NoError(t, here.Close())
+			assert.NoError(t, ServeTarget(there))
+		})
+	}
+}
+
 func workers(ctx context.Context) func() (net.Conn, io.Closer, error) {
 	return func() (net.Conn, io.Closer, error) {
 		s := serveOn(func(c net.Conn) error {
@@ -122,6 +138,23 @@ func TestProcesses_EndWithWhoAsked(t *testing.T) {
 	p := &Processes{Count: 1, Fabric: softhca.FabricLoop, Start: start}
 	_, err := p.Measure(ctx, mlx5.Config{}, Config{Threads: 2, Messages: 1 << 40})
 	require.ErrorIs(t, err, why)
+}
+
+// noReader is an end whose other one is gone, which its reads do not say yet.
+type noReader struct{ net.Conn }
+
+func (noReader) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// TestServeWorker_Gone: a worker that cannot answer has nothing to say either.
+func TestServeWorker_Gone(t *testing.T) {
+	here, there := net.Pipe()
+	served := make(chan error, 1)
+	go func() {
+		served <- ServeWorker(t.Context(), noReader{there}, func(f softhca.Fabric) Rig { return &RealTime{Fabric: f} })
+	}()
+	require.NoError(t, json.NewEncoder(here).Encode(job{Config: Config{Messages: 64}, Fabric: softhca.FabricLoop}))
+	assert.NoError(t, <-served)
+	require.NoError(t, here.Close())
 }
 
 func TestProcesses_Errors(t *testing.T) {

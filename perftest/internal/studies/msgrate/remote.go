@@ -51,15 +51,20 @@ func ServeTarget(conn net.Conn) (err error) {
 	for {
 		var req targetRequest
 		if err := in.Decode(&req); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
+			return unlessGone(err)
 		}
 		if err := out.Encode(serve(t, req)); err != nil || req.Close {
-			return err
+			return unlessGone(err)
 		}
 	}
+}
+
+// unlessGone is err, or nil where it says that who asks is gone: nobody wants to know then.
+func unlessGone(err error) error {
+	if errors.Is(children.Gone(err), children.ErrGone) {
+		return nil
+	}
+	return err
 }
 
 func serve(t Target, req targetRequest) (r targetReply) {

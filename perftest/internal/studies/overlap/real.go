@@ -71,10 +71,7 @@ func ServeNode(ctx context.Context, conn net.Conn) (err error) {
 	ctx = line.Follow(ctx)
 	n := &realNode{ctx: ctx}
 	defer func() { err = errors.Join(err, n.undo.Run()) }()
-	if err = n.serve(line); errors.Is(context.Cause(ctx), children.ErrGone) {
-		return nil // nobody wants to know
-	}
-	return err
+	return line.Ended(n.serve(line))
 }
 
 // serve goes through the protocol.

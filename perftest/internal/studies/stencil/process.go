@@ -112,11 +112,7 @@ func ServeRank(ctx context.Context, conn net.Conn) (err error) {
 	w := &worker{line: children.NewLine(conn), rig: &msgrate.RealTime{Fabric: softhca.FabricShm}}
 	defer func() { err = errors.Join(err, w.undo.Run()) }()
 	ctx = w.line.Follow(ctx)
-	err = w.serve(ctx)
-	if errors.Is(context.Cause(ctx), children.ErrGone) {
-		return nil // nobody wants to know
-	}
-	return err
+	return w.line.Ended(w.serve(ctx))
 }
 
 // serve goes through the protocol.

@@ -103,10 +103,7 @@ func Serve(ctx context.Context, conn net.Conn, open Open) (err error) {
 	}()
 	line := children.NewLine(conn)
 	ctx = line.Follow(ctx)
-	if err = serve(ctx, line, open, func() { _ = conn.Close() }); errors.Is(context.Cause(ctx), children.ErrGone) {
-		return nil // nobody wants to know
-	}
-	return err
+	return line.Ended(serve(ctx, line, open, func() { _ = conn.Close() }))
 }
 
 // serve goes through the protocol. hangUp ends the line where the initiator waits in vain.
