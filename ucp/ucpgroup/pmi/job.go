@@ -1,6 +1,7 @@
 package pmi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,10 +33,13 @@ type Job struct {
 	failed chan struct{} // closed when a rank has failed
 	ended  chan struct{} // closed when all have ended, and the server has
 	once   sync.Once
-	first  error // of the processes that have failed; under mu
+	err    error // of the job
+
 	mu     sync.Mutex
-	errs   []error // by rank: how the process has ended
-	err    error   // of the job
+	killed bool    // Kill was called
+	errs   []error // by rank: how a process has ended badly by itself
+	first  error   // of these
+	byKill error   // how one has ended that Kill has ended
 }
 
 // Start starts a process for each rank, by the command that command returns, whose environment
@@ -98,8 +103,7 @@ func (j *Job) run(s *Server) {
 	for rank, cmd := range j.cmds {
 		wait.Go(func() {
 			if err := cmd.Wait(); err != nil {
-				j.errs[rank] = &ucpgroup.RankError{Rank: rank, Err: err}
-				j.note(j.errs[rank])
+				j.note(rank, err)
 				j.fail()
 			}
 		})
@@ -113,30 +117,53 @@ func (j *Job) run(s *Server) {
 	close(j.ended)
 }
 
-// note keeps the first error of a process.
-func (j *Job) note(err error) {
+// note keeps how a process has ended badly. What Kill has ended is no reason beside what has ended
+// by itself, however late that is seen.
+func (j *Job) note(rank int, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.first == nil {
-		j.first = err
+	at := &ucpgroup.RankError{Rank: rank, Err: err}
+	if j.killed && isKilled(err) {
+		j.byKill = at
+		return
 	}
+	if j.errs[rank] = at; j.first == nil {
+		j.first = at
+	}
+}
+
+// isKilled reports whether a process was ended as Kill does.
+func isKilled(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // fail says that the job has failed.
 func (j *Job) fail() { j.once.Do(func() { close(j.failed) }) }
+
+// hasFailed reports whether the job has failed by now.
+func (j *Job) hasFailed() bool {
+	select {
+	case <-j.failed:
+		return true
+	default:
+		return false
+	}
+}
 
 // reason is why the job has failed, when all have ended; nil if it has not. A rank that was gone
 // first may have the others end badly, and one that is told of another's end may be gone before
 // that other's end is seen here.
 func (j *Job) reason(errServe error) error {
 	var gone *ucpgroup.RankError
-	switch {
-	case errors.As(errServe, &gone) && j.errs[gone.Rank] != nil:
+	if errors.As(errServe, &gone) && j.errs[gone.Rank] != nil {
 		return j.errs[gone.Rank]
-	case j.first != nil:
-		return j.first
 	}
-	return errServe
+	return cmp.Or(j.first, errServe, j.byKill)
 }
 
 // Size is how many ranks there are.
@@ -147,6 +174,9 @@ func (j *Job) PID(rank int) int { return j.cmds[rank].Process.Pid }
 
 // Kill ends all ranks. Any goroutine may call it.
 func (j *Job) Kill() {
+	j.mu.Lock()
+	j.killed = true
+	j.mu.Unlock()
 	for _, cmd := range j.cmds {
 		_ = cmd.Process.Kill() // it may have ended
 	}
@@ -154,15 +184,18 @@ func (j *Job) Kill() {
 
 // Wait returns when all ranks have ended: with nil if they ended well, otherwise with a
 // [ucpgroup.RankError] of the first that did not. The others then have 10 seconds to end by
-// themselves; they are killed after that, and at once when ctx ends. Any goroutine may call it.
+// themselves; they are killed after that, and at once when ctx ends. The error is that of ctx if it
+// ends before a rank has failed. Any goroutine may call it.
 func (j *Job) Wait(ctx context.Context) error {
 	select {
 	case <-j.ended:
 		return j.err
 	case <-ctx.Done():
-		j.Kill()
-		<-j.ended
-		return ctx.Err()
+		if !j.hasFailed() {
+			j.Kill()
+			<-j.ended
+			return ctx.Err()
+		}
 	case <-j.failed:
 	}
 	last := time.NewTimer(grace)

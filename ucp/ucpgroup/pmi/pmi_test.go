@@ -377,11 +377,13 @@ func playRole(role string) int {
 			return 4
 		}
 		return 5
-	case "hang":
-		if c.Rank() == 1 {
-			return 7
+	case "hang", "leave", "leave well":
+		if code := map[string]int{"leave": 7}[role]; role != "hang" && c.Rank() == 1 {
+			return code
 		}
-		select {} // it is killed
+		for { // it is killed
+			_ = unix.Pause() // without cgo the runtime takes a wait for nothing for a deadlock
+		}
 	}
 	if c.Put(context.Background(), "a", []byte{byte(c.Rank())}) != nil || c.Fence(context.Background()) != nil {
 		return 8
@@ -403,7 +405,7 @@ func playRole(role string) int {
 func startRole(t testing.TB, n int, role string) *Job {
 	j, err := Start(n, func(int) *exec.Cmd {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVar+"="+role)
+		cmd.Env = append(os.Environ(), roleVar+"="+role, "GORACE=atexit_sleep_ms=0") // else each takes a second to end
 		return cmd
 	})
 	require.NoError(t, err)
@@ -424,6 +426,20 @@ func TestJob_Killed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, j.Wait(ctx), context.Canceled)
+}
+
+// TestJob_KilledAfterAFailure: neither a context that ends as well nor the end of the ranks that
+// are killed then hides a failure.
+func TestJob_KilledAfterAFailure(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for role, want := range map[string]string{"leave": "rank 1: exit status 7", "leave well": "rank 1: gone before it was done"} {
+		for range testenv.Rounds(5, 50) {
+			j := startRole(t, 2, role)
+			<-j.failed
+			require.ErrorContains(t, j.Wait(ctx), want)
+		}
+	}
 }
 
 func TestStart_NoProgram(t *testing.T) {
