@@ -23,8 +23,6 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(roleVar) {
 	case "echo":
 		echo()
-	case "idle":
-		select {} // the test kills it
 	case "fail":
 		os.Exit(7)
 	}
@@ -112,7 +110,7 @@ func TestChild_CloseEndsAFrozenChild(t *testing.T) {
 }
 
 func TestChild_KilledIsReported(t *testing.T) {
-	c, exits := start(t, "idle")
+	c, exits := start(t, "echo")
 	require.NoError(t, syscall.Kill(c.PID(), syscall.SIGKILL))
 	err := <-exits
 	require.ErrorIs(t, err, ErrExited)

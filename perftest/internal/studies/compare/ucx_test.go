@@ -42,7 +42,9 @@ func TestMain(m *testing.M) {
 		}
 	case roleHang:
 		fmt.Fprintln(os.Stderr, "there")
-		select {}
+		for {
+			_ = unix.Pause() // without cgo the runtime takes a wait for nothing for a deadlock
+		}
 	default:
 		os.Exit(standIn(role, os.Args[1:]))
 	}
