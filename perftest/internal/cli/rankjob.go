@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 	"github.com/gucx/gucx/ucs"
 )
@@ -57,6 +59,30 @@ func leave(boot *pmi.Client) error {
 		return err
 	}
 	return nil
+}
+
+// runTogether runs n ranks as goroutines. The error is that of the first that has failed, which may
+// end after others that name it: it waits until they know.
+func runTogether(ctx context.Context, n int, run func(ctx context.Context, b ucpgroup.Bootstrap) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	for q, b := range ucpgroup.InProcess(n) {
+		wait.Go(func() {
+			if err := run(ctx, b); err != nil {
+				errs[q] = fmt.Errorf("on rank %d: %w", q, err)
+				cancel(errs[q])
+			}
+		})
+	}
+	wait.Wait()
+	err := context.Cause(ctx)
+	var named *ucpgroup.RankError
+	if errors.As(err, &named) && errs[named.Rank] != nil {
+		return errs[named.Rank]
+	}
+	return err
 }
 
 // checkConfig opens what ranks would, so that what is not there is refused once, before they start.

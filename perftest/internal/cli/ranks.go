@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -151,7 +150,7 @@ func (s *ranksFlags) run(cmd *cobra.Command) error {
 		return &usageError{err}
 	}
 	if s.together {
-		return s.runTogether(cmd)
+		return runTogether(cmd.Context(), s.ranks, func(ctx context.Context, b ucpgroup.Bootstrap) error { return s.runRank(ctx, cmd, b) })
 	}
 	return startRanks(cmd, s.args, s.ranks)
 }
@@ -165,22 +164,6 @@ func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
 	}
 	return leave(boot)
-}
-
-// runTogether runs the ranks as goroutines.
-func (s *ranksFlags) runTogether(cmd *cobra.Command) error {
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	var wait sync.WaitGroup
-	for q, b := range ucpgroup.InProcess(s.ranks) {
-		wait.Go(func() {
-			if err := s.runRank(ctx, cmd, b); err != nil {
-				cancel(fmt.Errorf("on rank %d: %w", q, err))
-			}
-		})
-	}
-	wait.Wait()
-	return context.Cause(ctx)
 }
 
 // runRank is one rank; rank 0 writes what all have come to.

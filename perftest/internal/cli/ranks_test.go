@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"encoding/csv"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
+	"github.com/gucx/gucx/ucs"
 )
 
 // requireRanks looks at the CSV of a run of all tests at two sizes.
@@ -121,4 +124,17 @@ func TestLeave_ManagerGone(t *testing.T) {
 	require.ErrorAs(t, <-ended, &gone)
 	assert.Equal(t, 1, gone.Rank)
 	require.NoError(t, leave(boot))
+}
+
+// TestRunTogether_Cause: the reason is that of the rank that has failed, and not that it has, though
+// who is told of it ends before.
+func TestRunTogether_Cause(t *testing.T) {
+	err := runTogether(t.Context(), 2, func(ctx context.Context, b ucpgroup.Bootstrap) error {
+		if b.Rank() == 0 {
+			return &ucpgroup.RankError{Rank: 1, Err: ucs.ErrCanceled}
+		}
+		<-ctx.Done()
+		return errors.New("no more paper")
+	})
+	require.EqualError(t, err, "on rank 1: no more paper")
 }

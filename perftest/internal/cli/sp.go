@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -249,32 +248,24 @@ func (s *spFlags) transports() string {
 	return os.Getenv("GUCX_TLS")
 }
 
-// runTogether runs a study on goroutines. The error is that of the rank that failed first.
+// runTogether runs a study on goroutines.
 func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
 	step, done := s.progress(study, false)
 	defer done()
-	ctx, cancel := context.WithCancelCause(cmd.Context())
-	defer cancel(nil)
-	rows := make([][]sp.Row, s.ranks)
-	var wait sync.WaitGroup
-	for q, b := range ucpgroup.InProcess(s.ranks) {
-		wait.Go(func() {
-			each := step
-			if q > 0 {
-				each = nil
-			}
-			var err error
-			if rows[q], err = study.Run(ctx, b, each); err != nil {
-				cancel(fmt.Errorf("on rank %d: %w", q, err))
-			}
-		})
-	}
-	wait.Wait()
+	var rows []sp.Row // of the first, as on each
+	err := runTogether(cmd.Context(), s.ranks, func(ctx context.Context, b ucpgroup.Bootstrap) (err error) {
+		if b.Rank() > 0 {
+			_, err = study.Run(ctx, b, nil)
+			return err
+		}
+		rows, err = study.Run(ctx, b, step)
+		return err
+	})
 	done()
-	if err := context.Cause(ctx); err != nil {
+	if err != nil {
 		return err
 	}
-	return s.write(cmd, study, rows[0], "goroutines")
+	return s.write(cmd, study, rows, "goroutines")
 }
 
 func (s *spFlags) conditions(cmd *cobra.Command, study *sp.Study, kind string) spConditions {
