@@ -107,10 +107,10 @@ func (s *Study) runOne(ctx context.Context, b ucpgroup.Bootstrap, p protocol.Pro
 	return row, errors.Join(err, leave(ctx, group, err))
 }
 
-// leave closes a group: with the others after a good end; after another, they are told why and do not
-// wait for this rank.
+// leave closes a group: with the others after a good end, and after a wrong result, which all have;
+// after another end, they are told why and do not wait for this rank.
 func leave(ctx context.Context, g *ucpgroup.Group, err error) error {
-	if err == nil {
+	if err == nil || errors.Is(err, ErrVerify) {
 		return g.Close(ctx)
 	}
 	g.Abort(err)

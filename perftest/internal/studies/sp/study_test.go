@@ -92,12 +92,22 @@ func TestStudy(t *testing.T) {
 	}
 }
 
-// A result that differs from the published one is an error on each rank.
+// A result that differs from the published one is that error on each rank.
 func TestStudy_WrongResult(t *testing.T) {
 	class := classOf(t, "S")
-	class.Steps--
-	_, err := runStudy(t, &Study{Class: class, Protocols: Protocols()[:1], Config: over("sm")}, 1)
-	assert.ErrorIs(t, err, ErrVerify)
+	class.Steps = 1
+	s := &Study{Class: class, Protocols: Protocols()[:1], Config: over("sm")}
+	for range testenv.Rounds(5, 100) {
+		errs := make([]error, 4)
+		var wait sync.WaitGroup
+		for q, b := range ucpgroup.InProcess(len(errs)) {
+			wait.Go(func() { _, errs[q] = s.Run(t.Context(), b, nil) })
+		}
+		wait.Wait()
+		for q, err := range errs {
+			require.ErrorIs(t, err, ErrVerify, "rank %d", q)
+		}
+	}
 }
 
 // A rank that cannot go on ends what the others wait for.
