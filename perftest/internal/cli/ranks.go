@@ -178,21 +178,12 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 	defer m.Close()
 	rows, err := s.study.Run(ctx, ways, func(test string, size int) { m.Step(test, size) })
 	m.Close()
-	if err != nil {
-		for _, g := range groups {
-			g.Abort(err)
-			_ = g.Close(ctx) // says why it has failed, which is known
-		}
-		return err
-	}
-	if b.Rank() == 0 {
+	var errWrite error
+	if err == nil && b.Rank() == 0 {
 		c := s.conditions(ctx, b.Size())
-		err = ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
+		errWrite = ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
 	}
-	for _, g := range groups {
-		err = errors.Join(err, g.Close(ctx))
-	}
-	return err
+	return errors.Join(err, errWrite, ranks.Leave(ctx, groups, err))
 }
 
 // join makes the worker of each protocol a rank.

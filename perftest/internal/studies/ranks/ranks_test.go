@@ -35,7 +35,7 @@ func together(t *testing.T, s *Study, n int) (rows [][]Row, errs []error) {
 			g, err := ucpgroup.New(ctx, w, b)
 			if err == nil {
 				rows[q], errs[q] = s.Run(ctx, []Way{{"one", g.World()}, {"two", g.World()}}, nil)
-				err = g.Close(ctx)
+				err = Leave(ctx, []*ucpgroup.Group{g}, errs[q])
 			}
 			errs[q] = errors.Join(errs[q], err)
 		})
@@ -97,8 +97,10 @@ func TestStudy_WrongData(t *testing.T) {
 		}
 		return round, check
 	}}
-	_, errs := together(t, &Study{Tests: []Test{bad}, Sizes: []int{8}, Iterations: 1, Warmup: 2}, 3)
-	for _, err := range errs {
-		require.ErrorIs(t, err, ErrData)
+	for range testenv.Rounds(5, 100) {
+		_, errs := together(t, &Study{Tests: []Test{bad}, Sizes: []int{8}, Iterations: 1, Warmup: 2}, 5)
+		for q, err := range errs {
+			require.ErrorIs(t, err, ErrData, "rank %d", q)
+		}
 	}
 }

@@ -97,6 +97,23 @@ func (s *Study) Run(ctx context.Context, ways []Way, step func(test string, size
 	return rows, nil
 }
 
+// Leave closes the groups of a rank that has run a study, which ended with err: with the others after
+// a good end, and after wrong data, which all have been told of; after another end they are told why,
+// and not waited for.
+func Leave(ctx context.Context, groups []*ucpgroup.Group, err error) error {
+	together := err == nil || errors.Is(err, ErrData)
+	var errs error
+	for _, g := range groups {
+		if !together {
+			g.Abort(err)
+		}
+		if e := g.Close(ctx); together { // else it says why the group has failed, which is known
+			errs = errors.Join(errs, e)
+		}
+	}
+	return errs
+}
+
 // timed is a test by one of the ways.
 type timed struct {
 	Way
