@@ -378,6 +378,9 @@ func playRole(role string) int {
 		}
 		return 5
 	case "hang", "leave", "leave well":
+		if c.Fence(context.Background()) != nil { // a rank that is late would find the process manager gone
+			return 6
+		}
 		if code := map[string]int{"leave": 7}[role]; role != "hang" && c.Rank() == 1 {
 			return code
 		}
