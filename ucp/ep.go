@@ -239,11 +239,23 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 		return
 	}
 	e.w.stats.failedEPs.Inc()
-	e.state, e.cause, e.tellPeer = epFailed, st, i != nil && !wireup.PeerGone(st)
-	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID, Via: i.String(), Err: i.cause(reason), failed: true}
+	e.state = epFailed
+	e.because(st, reason, i)
 	e.unbindKeys()
 	e.w.forget(e)
 	e.w.schedule(e)
+}
+
+// because notes why the EP has failed.
+func (e *EP) because(st ucs.Status, reason error, i *iface) {
+	e.cause, e.tellPeer = st, i != nil && !wireup.PeerGone(st)
+	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID, Via: i.String(), Err: i.cause(reason), failed: true}
+}
+
+// onlyClosed reports that the EP has failed since a transport has told that the peer has closed it,
+// and that the user has not been told yet: why the peer has done so may be known before.
+func (e *EP) onlyClosed() bool {
+	return e.state == epFailed && e.cause == ucs.StatusPeerClosed && e.aborting == ucs.StatusOK
 }
 
 // closeFailed closes the lanes of an EP that has failed, and tells the user.

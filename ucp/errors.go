@@ -137,15 +137,19 @@ func (e *EP) refuses(a action) error {
 }
 
 // refused is the error of an operation that a transport did not take. If the reason
-// is that the lane is broken, the EP fails now: the caller may not make progress.
+// is that the lane is broken, the EP fails now: the caller may not make progress. Where a transport
+// tells no more than that the peer has closed the connection, the next Progress ends what is in
+// progress and tells the user, as that finds out why.
 //
 //go:noinline
 func (e *EP) refused(a action, err error) error {
 	if e.state == epOpen && errors.Is(err, uct.ErrEPFailed) {
-		if i, why := e.broken(); why != nil {
-			e.fail(statusOf(why), why, i)
-		} else {
-			e.fail(statusOf(err), err, e.via(a.stage))
+		i, why := e.broken()
+		if why == nil {
+			i, why = e.via(a.stage), err
+		}
+		if e.markFailed(statusOf(why), why, i); !e.onlyClosed() {
+			e.closeFailed()
 		}
 	}
 	if e.err != nil {

@@ -103,6 +103,9 @@ func (l *link) failed(st ucs.Status, why string) {
 	if why != "" {
 		err = fmt.Errorf("%s: %w", why, err)
 	}
+	if l.e.onlyClosed() {
+		l.e.because(st, err, nil)
+	}
 	l.e.fail(st, err, nil)
 }
 

@@ -67,6 +67,9 @@ func (e *EP) deferredWork() {
 		e.finishClose()
 		return
 	}
+	if e.onlyClosed() {
+		e.receiveNotice()
+	}
 	e.closeFailed()
 	e.closePostponed()
 	e.goOnLeaving()
@@ -188,7 +191,8 @@ func (w *Worker) lose(b brokenLane) {
 		return
 	}
 	if statusOf(b.err) == ucs.StatusPeerClosed {
-		if e.receiveRest(); e.link == nil {
+		e.receiveRest()
+		if e.receiveNotice(); e.link == nil {
 			return
 		}
 	}

@@ -87,6 +87,33 @@ func (e *EP) receiveRest() {
 // comes in fewer polls.
 const maxRestPolls = 1 << 12
 
+// receiveNotice handles the handshake messages that are here, where a transport says that the peer
+// has closed the connection: if the peer did so for a failure, it has told why before, over another
+// lane, whose arrivals are seen later. It polls, so that it is called by Work only.
+func (e *EP) receiveNotice() {
+	if e.ended() {
+		return
+	}
+	for _, p := range e.peer.Aux {
+		i := e.w.ifaces[p.Local]
+		for range maxRestPolls {
+			n := i.Progress()
+			for _, b := range e.w.inbox.Take() {
+				e.w.receive(b)
+			}
+			if n == 0 {
+				break
+			}
+			if e.ended() {
+				return
+			}
+		}
+	}
+}
+
+// ended reports that the EP is over, or about to be, for a reason that is known.
+func (e *EP) ended() bool { return e.state >= epFailed && !e.onlyClosed() || e.ending || e.link == nil }
+
 // match finds the connection of a message. A REQUEST that names none is about the
 // one made under the same number by this side, or makes a new one. A worker that
 // connects to itself has both ends, so there a REQUEST never finds its sender.
