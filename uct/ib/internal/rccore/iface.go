@@ -76,6 +76,7 @@ type Iface struct {
 	undo    cleanup.Stack
 	open    base.List[*EP] // EPs that are not closed
 	closing base.List[*EP] // closed EPs whose work requests are in flight
+	cqLost  bool           // the completion queue has failed
 	closed  bool
 
 	leaveLimit time.Duration // disconnectLimit; tests of what comes before it set more
@@ -209,20 +210,20 @@ func (it *Iface) Arm(uct.Events) error { return it.wake.Arm(it.cq, it.patience()
 
 // qpFault is an event of the device about a QP.
 type qpFault struct {
-	qp     *verbs.QP
+	qp     *verbs.QP // nil: the event is about the completion queue
 	status ucs.Status
 	gone   verbs.GID // a device; else zero
 }
 
-// AsyncEvent notes an event that concerns a QP; called on the goroutine
+// AsyncEvent notes an event that concerns a QP, or the completion queue; called on the goroutine
 // of the MD.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
-	if ev.QP == nil {
+	if ev.QP == nil && (ev.Type != verbs.EventCQErr || ev.CQ != it.verbsCQ) {
 		return
 	}
 	fault := qpFault{qp: ev.QP, status: ucs.StatusConnReset}
 	switch ev.Type {
-	case verbs.EventQPFatal:
+	case verbs.EventQPFatal, verbs.EventCQErr:
 	case verbs.EventQPReqErr, verbs.EventQPAccessErr: // the peer asked for what is not allowed: it is there
 		fault.status = ucs.StatusIOError
 	case verbs.EventPeerClosed:

@@ -48,6 +48,9 @@ type Links interface {
 	// Gone is told that the device with a GID is gone, with all that it had sent polled or in the completion
 	// queue, and returns how many EPs it concerns.
 	Gone(gid verbs.GID) int
+	// Lost is told that the completion queue has failed, before the EPs are: the device is to let go of
+	// all that was posted.
+	Lost()
 	// MaxCredits is the largest number that comes back in one immediate.
 	MaxCredits() int
 }

@@ -3,7 +3,6 @@ package rccore
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -199,9 +198,7 @@ func (it *Iface) postSignals() {
 // nothing has become free.
 func (it *Iface) progressRare(n int) int {
 	if n < 0 {
-		for _, e := range slices.Clone(it.open.All()) {
-			it.fail(e, ucs.StatusInternal, errors.New("completion queue overrun"))
-		}
+		it.cqFailed()
 		n = 0
 	}
 	attn := it.Attn.Load()
@@ -226,6 +223,11 @@ func (it *Iface) takeEvents() (n int) {
 	it.async = it.async[:0]
 	it.asyncMu.Unlock()
 	for _, f := range it.handed {
+		if f.qp == nil {
+			it.cqFailed()
+			n++
+			continue
+		}
 		if it.links != nil {
 			n += it.linkFault(&f)
 			continue

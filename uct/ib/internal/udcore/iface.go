@@ -73,6 +73,7 @@ type Iface struct {
 	open    base.List[*EP]
 	closed  bool
 	lost    lostPorts
+	cqLost  atomic.Bool   // the device has told that the completion queue has failed
 	fault   uatomic.Error // why the QP is of no use any more: what was noticed first
 }
 
@@ -183,10 +184,16 @@ func (it *Iface) Arm(uct.Events) error {
 	return it.wake.Arm(it.comp, patience)
 }
 
-// AsyncEvent notes a fault of the QP, or of a port where nobody is; called on the
-// goroutine of the MD.
+// AsyncEvent notes a fault of the QP or of its completion queue, or of a port where nobody is; called
+// on the goroutine of the MD.
 func (it *Iface) AsyncEvent(ev verbs.AsyncEvent) {
 	switch ev.Type {
+	case verbs.EventCQErr:
+		if ev.CQ == it.cq {
+			it.cqLost.Store(true)
+			it.wake.Raise()
+		}
+		return
 	case verbs.EventUnreachable:
 		if ev.QP == it.qp {
 			it.noteUnreachable(ev.GID)

@@ -50,10 +50,13 @@ func (it *Iface) progressIdle(n int) int {
 	if it.attn.Load() != 0 {
 		it.failUnreachable()
 	}
-	if why := it.broken(n); why != nil {
+	if n < 0 || it.cqLost.Load() {
+		it.wake.Lower()
+		it.cqFailed()
+		n = 0
+	} else if why := it.fault.Load(); why != nil {
 		it.wake.Lower()
 		it.failAll(why)
-		n = 0
 	}
 	if it.acks != nil {
 		it.sendAcks(true)
@@ -118,15 +121,20 @@ func (it *Iface) tick(now time.Duration) {
 	}
 }
 
-// errPoll stands for a completion queue that cannot be polled.
-var errPoll = errors.New("the completion queue cannot be polled")
+// errCQ is the cause where connections end as there is no completion queue any more.
+var errCQ = errors.New("the completion queue has failed")
 
-// broken says why nothing goes on, after a poll that returned n; nil if it does.
-func (it *Iface) broken(n int) error {
-	if n < 0 {
-		return errPoll
+// cqFailed ends every connection after an error of the completion queue: it has overrun, or the device
+// cannot write to it, and takes no completions any more (IBTA volume 1, 10.10.2.3). In RESET the device
+// lets go of what was posted. Connections that are made later end the same way.
+func (it *Iface) cqFailed() {
+	if it.qp.State() != verbs.QPStateReset {
+		_ = it.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
 	}
-	return it.fault.Load()
+	it.ci = it.pi
+	it.failAll(errCQ)
+	it.ci = it.pi // a callback has posted
+	it.endUnread()
 }
 
 // failAll ends every connection after a fault.

@@ -200,6 +200,17 @@ func (in *initiator) end(cause ucs.Status) {
 	_ = in.give()              // the same
 }
 
+// lost ends what was posted, none of which completes.
+func (in *initiator) lost() {
+	in.end(ucs.StatusIOError)
+	_ = in.qp.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState) // a device that refuses has failed as a whole
+	in.n.it.poster.ResetSend(in.send)
+	for ; in.head != in.tail; in.head++ {
+		in.at(in.head).p = nil
+	}
+	in.given = in.tail
+}
+
 // drop takes work requests of paths that have been cut off out of what is held back, and ends
 // them.
 func (in *initiator) drop() {

@@ -93,6 +93,13 @@ func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	return handled
 }
 
+// Lost implements rccore.Links.
+func (n *node) Lost() {
+	for _, in := range n.all.all() {
+		in.lost()
+	}
+}
+
 // Gone implements rccore.Links.
 func (n *node) Gone(gid verbs.GID) (handled int) {
 	for _, p := range n.paths {

@@ -67,8 +67,8 @@ func (h *hca) DestroyCQ(cqn uint32) error {
 	return nil
 }
 
-// push writes a completion. It reports false when the queue is full: the CQ is
-// then lost, and the QP that produced goes to ERR.
+// push writes a completion. It reports false when the queue is full: the CQ is in error from then
+// on and takes no more, and the QPs that produce for it go to ERR (IBTA volume 1, 10.10.2.3).
 func (cq *compQueue) push(e *prm.CQE) bool {
 	cq.mu.lock()
 	if cq.pi-cq.ciSeen >= cq.view.Count() && !cq.hasRoom() {
@@ -123,8 +123,12 @@ func (cq *compQueue) announce(solicited bool) {
 }
 
 // hasRoom reads the consumer index anew. The load acquires: the driver has read the
-// entries that it gives back.
+// entries that it gives back. A queue that has overrun has no room any more: it is called for each
+// completion then, as the index of one that is full is not read by others.
 func (cq *compQueue) hasRoom() bool {
+	if cq.overrun {
+		return false
+	}
 	cq.ciSeen = cq.pi - (cq.pi-cq.dbrec.CI())&ciMask
 	return cq.pi-cq.ciSeen < cq.view.Count()
 }

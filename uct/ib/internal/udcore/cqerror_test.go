@@ -1,0 +1,79 @@
+package udcore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// wantLost: the only endpoint has failed since there is no completion queue any more.
+func (s *side) wantLost() {
+	s.t.Helper()
+	require.Len(s.t, s.errs, 1)
+	assert.ErrorIs(s.t, s.errs[0], uct.ErrEPFailed)
+	assert.ErrorIs(s.t, s.errs[0], ucs.ErrIO)
+	assert.ErrorContains(s.t, s.errs[0], "the completion queue has failed")
+}
+
+// TestCQError_Overrun: when the device has lost the completion queue, all endpoints of the iface
+// fail, also those that are made then, and what is in flight ends.
+func TestCQError_Overrun(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{RxDepth: 16}), newSide(t, md, Config{RxDepth: 16})
+		e := a.epTo(b)
+		e.send(t, 1)
+		until(t, func() bool { return e.c.proto.Unacked() == 0 }, a, b)
+		mem, err := md.Alloc(4096, uct.AccessAll)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, mem.Close()) }()
+		ibtest.Overrun(t, md, a.it.core.cq)
+
+		var ended []uct.Status
+		comp := func() *uct.Completion {
+			return &uct.Completion{Count: 1, Func: func(c *uct.Completion) { ended = append(ended, c.Status) }}
+		}
+		pending, err := e.AMZcopy(0, make([]byte, 8), []uct.IOV{{Buf: mem.Bytes()[:64], Mem: mem}}, comp())
+		require.NoError(t, err)
+		require.True(t, pending)
+		pending, err = e.Flush(comp())
+		require.NoError(t, err)
+		require.True(t, pending)
+		arrive(t, func() bool { return len(ended) == 2 }, a)
+		assert.Equal(t, []uct.Status{ucs.StatusIOError, ucs.StatusIOError}, ended)
+		a.wantLost()
+		assert.ErrorIs(t, e.AMShort(0, 2, nil), uct.ErrEPFailed)
+
+		a.errs = nil
+		later := a.epTo(b)
+		later.send(t, 3)
+		arrive(t, func() bool { return len(a.errs) > 0 }, a)
+		a.wantLost()
+	})
+}
+
+// TestCQError_Event: the device cannot write to a queue in which nothing is, which only an event
+// tells. It wakes who sleeps.
+func TestCQError_Event(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		e := a.epTo(b)
+		e.send(t, 1)
+		until(t, func() bool { return e.c.proto.Unacked() == 0 }, a, b)
+		for a.it.Arm(uct.EventRecv) == uct.ErrBusy {
+			a.it.Progress()
+		}
+		require.False(t, a.it.EventPending())
+		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: a.it.core.cq})
+		require.True(t, a.it.EventPending())
+		a.it.Progress()
+		a.wantLost()
+	})
+}
