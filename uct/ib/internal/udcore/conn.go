@@ -76,21 +76,27 @@ func (it *Iface) closePeers() (errs error) {
 	return errs
 }
 
-// newConn makes the connection with the given number. ErrNoMemory at the limit.
+// newConn makes the connection with the given number. ErrNoMemory at the limit. Its id differs from
+// those of other ifaces: a peer that has not noticed the end of one which had the number of this one's
+// QP before takes a request with the same id for one that is repeated, and goes on with the PSNs of
+// the old connection. So all ids of an iface are changed by the same random bits.
 func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
 	if it.conns.Len() >= it.cfg.MaxConns {
 		return nil, fmt.Errorf("%w: %d connections", uct.ErrNoMemory, it.conns.Len())
 	}
 	c := &conn{peer: p, number: number}
 	c.proto.Init(&it.params)
-	c.id = uint32(it.conns.Add(c))
+	if c.id = uint32(it.conns.Add(c)) ^ it.salt; c.id == 0 { // which is none: the next id of the place
+		it.conns.Remove(uint64(it.salt))
+		c.id = uint32(it.conns.Add(c)) ^ it.salt
+	}
 	p.conns[number] = c
 	return c, nil
 }
 
 // drop ends a connection: what it holds ends with st.
 func (it *Iface) drop(c *conn, st ucs.Status) {
-	it.conns.Remove(uint64(c.id))
+	it.conns.Remove(uint64(c.id ^ it.salt))
 	if c.peer.conns[c.number] == c {
 		delete(c.peer.conns, c.number)
 	}

@@ -137,6 +137,54 @@ func TestConnect_AfterTheEnd(t *testing.T) {
 	})
 }
 
+// TestConnect_AfterADeath: an iface that has got the number of one which died without a word begins
+// with connections of its own. Its peer has not noticed the death, as nothing was under way.
+func TestConnect_AfterADeath(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ba := a.epTo(b), b.epTo(a)
+		ab.send(t, 0)
+		ba.send(t, 1)
+		until(t, func() bool { return len(b.got) == 1 && ab.c.proto.Unacked() == 0 && ba.c.proto.Unacked() == 0 }, a, b)
+		settle(a, b)
+		id, core := ba.c.id, b.it.core
+		core.drop(ba.c, ucs.StatusCanceled)
+		ba.c.ep = nil
+		core.prepare() // as one that is opened
+
+		again := b.epTo(a)
+		require.NotEqual(t, id, again.c.id)
+		again.send(t, 2)
+		until(t, func() bool { return len(a.got) == 2 }, a, b)
+		assert.Equal(t, []uint64{1, 2}, a.got)
+		require.Len(t, a.errs, 1)
+		assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
+		a.epTo(b).send(t, 3)
+		until(t, func() bool { return len(b.got) == 2 }, a, b)
+	})
+}
+
+// TestConnect_NoIDIsZero: whatever the random bits are, no connection has the id that is none.
+func TestConnect_NoIDIsZero(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		md := over.newMD(t)
+		a, b := newSide(t, md, Config{}), newSide(t, md, Config{})
+		first := a.epTo(b)
+		first.send(t, 0)
+		handle := first.c.id ^ a.it.core.salt
+		until(t, func() bool { return len(b.got) == 1 && first.c.proto.Unacked() == 0 }, a, b)
+		core := a.it.core
+		core.drop(first.c, ucs.StatusCanceled)
+		first.c.ep = nil
+		core.salt = handle + 1<<placeBits // of the next use of the place
+		second := a.epTo(b)
+		assert.NotZero(t, second.c.id)
+		second.send(t, 1)
+		until(t, func() bool { return len(b.got) == 2 && second.c.proto.Unacked() == 0 }, a, b)
+	})
+}
+
 // TestConnect_PeerForgotAndOnErrorConnects: an EP that OnError makes in place of the one whose
 // connection the peer has lost takes up the connection that the peer makes anew.
 func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {

@@ -3,6 +3,7 @@ package udcore
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -52,7 +53,8 @@ type Iface struct {
 	flushes    flushPool
 	groups     base.FlushGroups
 	rx         *ib.RecvQueue
-	conns      handle.Table[*conn] // by the ids in packets, which a peer may have made up
+	conns      handle.Table[*conn] // by the ids in packets, which a peer may have made up, without salt
+	salt       uint32              // of the ids, see newConn
 	peers      map[peerKey]*peer
 	params     dgram.Params
 	mtu        int           // longest datagram, in bytes
@@ -87,6 +89,7 @@ func (it *Iface) prepare() {
 	start := time.Now()
 	it.now = func() time.Duration { return time.Since(start) }
 	it.peers, it.conns = map[peerKey]*peer{}, handle.Make[*conn](placeBits, idBits)
+	it.salt = rand.Uint32() & (1<<idBits - 1)
 	it.params = dgram.Params{
 		Window: it.cfg.Window, Timeout: it.cfg.RTO, MaxTimeout: it.cfg.MaxRTO, PeerTimeout: it.cfg.Timeout,
 	}

@@ -30,7 +30,7 @@ func (it *Iface) receive(wc *verbs.WC) {
 		it.rx.Put(b)
 		return
 	}
-	c := it.conns.Find(uint64(h.Dest))
+	c := it.conns.Find(uint64(h.Dest ^ it.salt))
 	if c == nil || !c.peer.sent(data, wc.SrcQP) {
 		it.rx.Put(b)
 		it.strays.Inc()
