@@ -50,6 +50,9 @@ type messages struct {
 	stream  *stream            // nil until there was one
 	tuple   *tupleLink         // nil if messages go through no queues
 	joined  joinedWords        // words of a lane that has none
+
+	byName map[uint64]*announced // of rndv, by the sender's name; nil until one is withdrawn
+	steps  uint64                // messages that were entered there
 }
 
 // holdsBack reports that a message waits, and all later ones behind it: all but r, which may

@@ -38,6 +38,9 @@ type announced struct {
 	key  []byte    // opens the data; empty if it cannot be got
 
 	next, prev *announced // in messages.rndv; next also in Worker.freeAnnounced
+
+	tagged *TagMessage // what is kept of a tagged message; nil for others
+	named  bool        // entered in messages.byName, as those behind it in messages.rndv are
 }
 
 // announcedBy is what an RTS says, whose key must be copied to be kept. The announcement

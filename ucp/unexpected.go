@@ -72,7 +72,7 @@ func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, u.buf = a, w.buffers.get(len(a.key))
+	u.rndv, a.tagged, u.buf = a, u, w.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
 	u.keep()

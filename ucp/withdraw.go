@@ -34,25 +34,44 @@ func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 	if e.msgs == nil || c.ID == 0 {
 		return false
 	}
-	for a := e.msgs.rndv; a != nil; a = a.next {
-		if a.id == c.ID {
-			e.msgs.giveUp(a)
-			break
-		}
+	if a := e.msgs.announcedAs(c.ID); a != nil {
+		e.msgs.giveUp(a)
 	}
 	return true
+}
+
+// announcedAs is the message that is kept under the name that its sender has for it; nil if there is
+// none. Messages are entered by name when one is withdrawn: those that came since the last time.
+func (m *messages) announcedAs(id uint64) *announced {
+	for a := m.rndv; a != nil && !a.named; a = a.next {
+		if m.byName == nil {
+			m.byName = map[uint64]*announced{}
+		}
+		m.byName[a.id], a.named = a, true // of two of a name, which no peer sends that keeps the rules, one is found
+		m.steps++
+	}
+	return m.byName[id]
+}
+
+// unname has a message not be found by name any more.
+func (m *messages) unname(a *announced) {
+	if m.byName[a.id] == a {
+		delete(m.byName, a.id)
+	}
+	if len(m.byName) == 0 {
+		m.byName = nil
+	}
 }
 
 // giveUp has a message be gone: a tagged one that nobody has taken leaves the table, others stay
 // with who holds them, without their data.
 func (m *messages) giveUp(a *announced) {
-	for u := m.kept.first; u != nil; u = u.next {
-		if u.rndv == a {
-			u.lose(ucs.StatusCanceled)
-			return
-		}
+	if u := a.tagged; u != nil && u.w.tags.Remove(&u.node) {
+		u.taken().done(ucs.StatusCanceled)
+		return
 	}
 	a.refuse(ucs.StatusCanceled)
+	m.unname(a)
 	a.id = 0
 }
 
@@ -67,6 +86,9 @@ func (a *announced) enlist() {
 
 // delist takes it out.
 func (a *announced) delist() {
+	if a.named {
+		a.msgs.unname(a)
+	}
 	if a.next != nil {
 		a.next.prev = a.prev
 	}

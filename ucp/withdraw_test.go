@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -95,6 +96,37 @@ func TestCancel_AnnouncedPeerGone(t *testing.T) {
 		require.Error(t, p.finish(r, nil)) // the peer may have answered before it went
 		p.until(func() bool { return p.a.ep.Err() != nil })
 	})
+}
+
+// TestCancel_ManyAnnounced: what a withdrawal takes does not grow with the messages that wait: each
+// is entered by name once.
+func TestCancel_ManyAnnounced(t *testing.T) {
+	const n = 10_000
+	for _, latestFirst := range []bool{false, true} {
+		p, _ := fakePair(t, Config{EagerWindow: 16 << 20}, likeRC(), likeUD())
+		p.grown()
+		data := pattern(rndvLen, 1)
+		reqs := make([]*Request, n)
+		for i := range reqs {
+			reqs[i] = p.announce(data)
+		}
+		p.unexpected(n)
+		if latestFirst {
+			slices.Reverse(reqs)
+		}
+		for _, r := range reqs {
+			require.False(t, r.Cancel())
+			p.step() // what waits to be sent is bounded
+		}
+		for _, r := range reqs {
+			require.ErrorIs(t, p.finish(r, nil), ucs.ErrCanceled)
+		}
+		p.unexpected(0)
+		m := p.b.from(p).msgs
+		assert.Equal(t, uint64(n), m.steps)
+		assert.Nil(t, m.rndv)
+		assert.Nil(t, m.byName)
+	}
 }
 
 // TestCancel_AnnouncedModel: whatever crosses, a send has ended well if a receive has its message, and
