@@ -172,8 +172,9 @@
 // owner is in a blocking call, which then ends with ErrClosed. Callbacks run inside Progress and
 // must not call it. A second blocking call on a worker while one goes on panics, and so may all
 // else that two goroutines do at once. After a panic in a callback the worker cannot be used any
-// more, even if the program recovers: end the process. [SharedWorker] lets several goroutines
-// take turns.
+// more, even if the program recovers: end the process. A deferred Worker.Close does not wait for a
+// Serve that such a panic has ended; it may panic too. [SharedWorker] lets several goroutines take
+// turns.
 //
 // A blocking call polls, yields, and parks. How long it polls before it parks adapts to
 // how long waits have taken lately, and is less while there are more waiters than

@@ -162,9 +162,8 @@ func (w *Worker) Serve(ctx context.Context) error {
 	if err := w.engine.Turn.Take(); err != nil {
 		return err
 	}
-	err := w.engine.Until(ctx, never)
-	w.engine.Turn.Give()
-	return err
+	defer w.engine.Leave()
+	return w.engine.Until(ctx, never)
 }
 
 func never() bool { return false }

@@ -235,6 +235,14 @@ func (e *Engine) Polled() int { return e.polled }
 // polled.
 func (e *Engine) Quiet() bool { return e.watch != nil && e.watch.Idle() }
 
+// Leave ends a blocking call as Turn.Give does, also where a callback has left it by a panic: who
+// closes the worker then, as deferred calls do, does not wait for that call. It is for calls that are
+// no data path, as only a deferred call is run then.
+func (e *Engine) Leave() {
+	e.inside = false
+	e.Turn.Give()
+}
+
 // BeginClose ends the blocking call that the owner's goroutine is in, if it is in one, and
 // keeps other blocking calls from beginning. It holds a lock until EndClose, which the caller
 // calls when the worker is closed.
