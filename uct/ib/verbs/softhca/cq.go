@@ -123,8 +123,8 @@ func (cq *compQueue) announce(solicited bool) {
 }
 
 // hasRoom reads the consumer index anew. The load acquires: the driver has read the
-// entries that it gives back. A queue that has overrun has no room any more: it is called for each
-// completion then, as the index of one that is full is not read by others.
+// entries that it gives back. A queue that has overrun has no room any more: ciSeen stays as it was when
+// the queue was full, so that each completion is asked about.
 func (cq *compQueue) hasRoom() bool {
 	if cq.overrun {
 		return false
