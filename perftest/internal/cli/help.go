@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 const longHelp = `Measure what each layer of gucx costs.
@@ -87,3 +90,25 @@ const helpWidth = 80
 
 // wrapFlags changes cobra's template for it.
 var wrapFlags = strings.NewReplacer("Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth))
+
+// helpPrinter prints the help of commands. cobra by itself does not tell that it could not.
+type helpPrinter struct {
+	print func(cmd *cobra.Command, args []string) // into the output of cmd
+	err   error                                   // of writing help
+}
+
+// bind has root and the commands below it print their help by h.
+func (h *helpPrinter) bind(root *cobra.Command) {
+	h.print = root.HelpFunc()
+	root.SetHelpFunc(h.write)
+}
+
+// write prints the help of cmd.
+func (h *helpPrinter) write(cmd *cobra.Command, args []string) {
+	out := cmd.OutOrStdout()
+	var text bytes.Buffer
+	cmd.SetOut(&text)
+	h.print(cmd, args)
+	cmd.SetOut(out)
+	_, h.err = out.Write(text.Bytes())
+}

@@ -63,8 +63,10 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var help helpPrinter
+	help.bind(root)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	if err = cmp.Or(err, help.err); err == nil {
 		return exitOK
 	}
 	err = reason(ctx, err)

@@ -431,3 +431,22 @@ func TestMain_BatchFileThatIsWrong(t *testing.T) {
 	assert.Equal(t, exitUsage, code)
 	assert.Contains(t, errs, "no such file")
 }
+
+// TestMain_OutputThatCannotBeWritten: whatever a command prints, it fails where that is lost.
+func TestMain_OutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	for _, args := range []string{
+		"--help", "-h", "help", "help sp", "sp --help", "completion", "completion zsh --help",
+		"info", "info -v", "info -s", "info -c", "info -p -t sm", "compare-ucx --list", "instructions --help",
+		"-q -x self -t put_lat -s 8 -n 8 --rounds 1", "-q -x self -t put_lat -s 8 -n 8 --rounds 1 -o json",
+	} {
+		var errs bytes.Buffer
+		code := Program{}.Run(strings.Fields(args), full, &errs)
+		assert.Equal(t, exitFailure, code, args)
+		assert.Equal(t, "perftest: write /dev/full: no space left on device\n", errs.String(), args)
+	}
+}
