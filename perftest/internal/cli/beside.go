@@ -15,16 +15,6 @@ import (
 
 var errBeside = errors.New("-x with several transports: --plot and --counters take one")
 
-// runEach runs the job of each transport that the flag names, one after the other. The
-// results of several stand in one table.
-func (s *settings) runEach(cmd *cobra.Command, run func(*job) error) error {
-	jobs, err := s.jobs()
-	if err != nil {
-		return err
-	}
-	return runJobs(cmd, jobs, run)
-}
-
 // jobs are those of the transports that the flag names, each of which has passed all checks.
 func (s *settings) jobs() (jobs []*job, err error) {
 	names := strings.Split(s.transport, ",")
@@ -49,28 +39,37 @@ func (s *settings) jobs() (jobs []*job, err error) {
 	return jobs, nil
 }
 
-// runJobs runs them one after the other, and has their results in one table.
+// runJobs runs them one after the other, and has their results in one table. One that fails does not
+// keep the others from it, but for wrong data, and where the run is to end.
 func runJobs(cmd *cobra.Command, jobs []*job, run func(*job) error) error {
 	if len(jobs) == 1 {
 		return run(jobs[0])
 	}
 	var all result.Run
 	var records []result.Record
-	for i, j := range jobs {
+	var failed error
+	for _, j := range jobs {
 		j.emit = func(_ io.Writer, run result.Run, more []result.Record) error {
-			records = append(records, more...)
-			if i == 0 {
+			if len(records) == 0 {
 				all = run
 			} else {
 				all.Settings = beside(all.Settings, run.Settings)
 			}
+			records = append(records, more...)
 			return nil
 		}
 		if err := run(j); err != nil {
-			return err
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", j.plan.Transport, err))
+			if cmd.Context().Err() != nil || exitCode(err) == exitData {
+				break
+			}
 		}
 	}
-	return jobs[0].write(cmd.OutOrStdout(), all, records)
+	if len(records) == 0 {
+		return failed
+	}
+	all.Partial = partial(cmd.Context(), failed)
+	return errors.Join(failed, jobs[0].write(cmd.OutOrStdout(), all, records))
 }
 
 // beside are settings of runs that differ in their transports alone.

@@ -10,13 +10,16 @@ import (
 )
 
 // jobOf is what a command line comes to.
-func jobOf(t *testing.T, args string) (*job, error) {
+func jobOf(t *testing.T, args string) (*job, error) { return parsedSettings(t, args).job() }
+
+// parsedSettings are those of flags.
+func parsedSettings(t *testing.T, args string) *settings {
 	s := &settings{}
 	f := pflag.NewFlagSet("perftest", pflag.ContinueOnError)
 	s.bind(f)
 	s.bindLocal(f)
 	require.NoError(t, f.Parse(strings.Fields(args)))
-	return s.job()
+	return s
 }
 
 // TestJob_FlagBeatsEnvironmentBeatsDefault of transport and device.

@@ -20,6 +20,7 @@ import (
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
@@ -70,7 +71,7 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	err = reason(ctx, err)
-	fmt.Fprintf(stderr, "%s: %s\n", p.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
+	fmt.Fprintf(stderr, "%s: %s\n", p.Name, oneLine(err))
 	code := exitCode(err)
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "%s: see %s --help\n", p.Name, cmd.CommandPath())
@@ -86,6 +87,17 @@ func reason(ctx context.Context, err error) error {
 		return sig
 	}
 	return err
+}
+
+// oneLine is the text of an error for one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// partial says of results that err has cut them short; nothing for nil.
+func partial(ctx context.Context, err error) (p result.Partial) {
+	if err != nil {
+		p.Incomplete = oneLine(reason(ctx, err))
+	}
+	return p
 }
 
 // signalError is the end of a run by a signal.

@@ -43,14 +43,24 @@ func start(t *testing.T, args ...string) *running {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
-	p := &running{Cmd: rerun(w, args...), stderr: bufio.NewReader(r)}
+	p := newRunning(rerun(w, args...), r)
+	p.begin(t, w)
+	return p
+}
+
+// newRunning is a perftest that is to be started, whose standard error comes to stderr.
+func newRunning(cmd *exec.Cmd, stderr io.Reader) *running {
+	return &running{Cmd: cmd, stderr: bufio.NewReader(stderr)}
+}
+
+// begin starts p, which has w as its standard error; it is killed when the test ends.
+func (p *running) begin(t *testing.T, w *os.File) {
 	require.NoError(t, p.Start())
 	require.NoError(t, w.Close())
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
 		_ = p.Wait() // already collected by most tests
 	})
-	return p
 }
 
 // line waits for a line with text and returns it.

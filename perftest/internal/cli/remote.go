@@ -168,7 +168,14 @@ of the initiator has an effect; pin the server with taskset.`,
 			if err != nil {
 				return err
 			}
-			return s.runEach(cmd, func(j *job) error { return j.runClient(cmd, addr) })
+			jobs, err := s.jobs()
+			if err != nil {
+				return err
+			}
+			if err := checkRemote(jobs); err != nil {
+				return &usageError{err}
+			}
+			return runJobs(cmd, jobs, func(j *job) error { return j.runClient(cmd, addr) })
 		},
 	}
 	s.bind(cmd.Flags())
@@ -177,10 +184,17 @@ of the initiator has an effect; pin the server with taskset.`,
 	return cmd
 }
 
-func (j *job) runClient(cmd *cobra.Command, addr string) error {
-	if j.plan.Fabric == loopFabric || j.loopback() {
-		return &usageError{errors.New("the loop fabric, like self, does not leave a process: run perftest without a subcommand")}
+// checkRemote refuses jobs that have no target in another process.
+func checkRemote(jobs []*job) error {
+	for _, j := range jobs {
+		if j.plan.Fabric == loopFabric || j.loopback() {
+			return errors.New("the loop fabric, like self, does not leave a process: run perftest without a subcommand")
+		}
 	}
+	return nil
+}
+
+func (j *job) runClient(cmd *cobra.Command, addr string) error {
 	dialer := net.Dialer{Timeout: oob.HelloTimeout}
 	conn, err := dialer.DialContext(cmd.Context(), "tcp", addr)
 	if errors.Is(err, syscall.ECONNREFUSED) {

@@ -41,7 +41,11 @@ func (s *settings) runLocal(cmd *cobra.Command) error {
 	if s.threaded(cmd.Flags()) {
 		return s.runThreads(cmd)
 	}
-	return s.runEach(cmd, func(j *job) error { return j.run(cmd) })
+	jobs, err := s.jobs()
+	if err != nil {
+		return err
+	}
+	return runJobs(cmd, jobs, func(j *job) error { return j.run(cmd) })
 }
 
 // readyJob is a job that has passed all checks.
@@ -135,7 +139,8 @@ func (j *job) peerArgs() []string {
 	return args
 }
 
-// measure runs the plan over a session and writes the results.
+// measure runs the plan over a session and writes the results: also those that there are when
+// it fails.
 func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Freezer) error {
 	for _, text := range j.remarks {
 		cmd.PrintErrln(cmd.Root().Name() + ": " + text)
@@ -158,25 +163,26 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	err = j.pinned(func() (err error) {
 		records, err = r.Run(ctx)
 		if err == nil && j.settings.counters != "" {
-			run.Counters, err = j.count(ctx, r, records)
+			run.Counters, records, err = j.count(ctx, r, records)
 		}
 		return err
 	})
 	progress.Close()
-	if err != nil {
-		return s.Explain(err)
+	if err = s.Explain(err); err != nil && len(records) == 0 {
+		return err
 	}
+	run.Partial = partial(cmd.Context(), err)
 	write := j.write
 	if j.emit != nil {
 		write = j.emit
 	}
-	if err := write(cmd.OutOrStdout(), run, records); err != nil {
-		return err
+	if failed := write(cmd.OutOrStdout(), run, records); failed != nil {
+		return errors.Join(err, failed)
 	}
 	if line := leftOut(r.Skips()); line != "" {
 		cmd.PrintErrln(cmd.Root().Name() + ": " + line)
 	}
-	return nil
+	return err
 }
 
 // leftOut counts rows that could not be measured, and says why; empty for none.
@@ -197,20 +203,21 @@ func leftOut(skips []bench.Skip) string {
 	return fmt.Sprintf("%d rows left out (%s)", len(skips), strings.Join(why, "; "))
 }
 
-// count opens a source of counters, now that nothing is timed any more, and fills in
-// those of records.
-func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Record) (_ *result.CounterSource, err error) {
+// count opens a source of counters, now that nothing is timed any more, and returns it, and the
+// records with what it has counted.
+func (j *job) count(ctx context.Context, r *bench.Runner, records []result.Record) (_ *result.CounterSource, counted []result.Record, err error) {
 	peer := r.Session.PID()
 	if peer == os.Getpid() {
 		peer = 0 // the target is in this process
 	}
 	c, err := counters.Open(j.settings.counters, peer)
 	if err != nil {
-		return nil, err
+		return nil, records, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	about := c.Source()
-	return &about, r.Count(ctx, c, records)
+	counted, err = r.Count(ctx, c, records)
+	return &about, counted, err
 }
 
 // pinned runs f on a thread of its own, bound to the initiator's processor where there is
@@ -243,11 +250,12 @@ func (j *job) pinned(f func() error) error {
 	return f()
 }
 
+// write writes the results. A picture has no place that says that it is not whole.
 func (j *job) write(w io.Writer, run result.Run, records []result.Record) error {
 	if err := report.Write(w, j.settings.output, run, records); err != nil {
 		return err
 	}
-	if j.settings.plot == "" {
+	if j.settings.plot == "" || run.Incomplete != "" {
 		return nil
 	}
 	return chart.Save(j.settings.plot, records)

@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
@@ -18,17 +20,23 @@ type Counter interface {
 }
 
 // Count runs the operations of each record once more, with c counting, and adds to the
-// record what it found. Call it after Run, whose times nothing disturbs in this way.
-func (r *Runner) Count(ctx context.Context, c Counter, records []result.Record) error {
+// record what it found. Call it after Run, whose times nothing disturbs in this way. It returns the
+// records: where it fails some have no counters, and one is missing if it has moved wrong data.
+func (r *Runner) Count(ctx context.Context, c Counter, records []result.Record) ([]result.Record, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range records {
 		rec := &records[i]
 		if err := r.countRecord(ctx, c, rec); err != nil {
-			return withCause(ctx, fmt.Errorf("counters: %s of %d bytes: %s: %w", rec.Test, rec.Size, rec.Layer, err))
+			err = withCause(ctx, fmt.Errorf("counters: %s of %d bytes: %s: %w", rec.Test, rec.Size, rec.Layer, err))
+			rec.Counters = nil
+			if errors.Is(err, ErrData) {
+				records = slices.Delete(records, i, i+1)
+			}
+			return records, err
 		}
 	}
-	return nil
+	return records, nil
 }
 
 // countRecord prepares, counts and verifies the operations of one record.

@@ -39,7 +39,8 @@ func TestCount_EveryTest(t *testing.T) {
 	records, err := r.Run(t.Context())
 	require.NoError(t, err)
 	c := &tally{}
-	require.NoError(t, r.Count(t.Context(), c, records))
+	records, err = r.Count(t.Context(), c, records)
+	require.NoError(t, err)
 	assert.Equal(t, len(records), c.stops)
 	for _, rec := range records {
 		require.NotNil(t, rec.Counters, rec.Test)
@@ -54,7 +55,7 @@ func TestCount_Errors(t *testing.T) {
 			r := newRunner(t.Context(), t, smallPlan(t, "put_lat"), layertest.Set("uct", "verbs", "ucp"))
 			records, err := r.Run(t.Context())
 			require.NoError(t, err)
-			err = r.Count(t.Context(), c, records)
+			_, err = r.Count(t.Context(), c, records)
 			require.ErrorIs(t, err, broken)
 			assert.ErrorContains(t, err, "put_lat of 1 bytes: verbs")
 		})
@@ -68,8 +69,11 @@ func TestCount_EndsWithItsContext(t *testing.T) {
 	records, err := r.Run(ctx)
 	require.NoError(t, err)
 	c := &tally{onStart: func() { cancel(why) }}
-	require.ErrorIs(t, r.Count(ctx, c, records), why)
+	left, err := r.Count(ctx, c, records)
+	require.ErrorIs(t, err, why)
 	assert.False(t, c.running, "it was stopped")
+	assert.Len(t, left, len(records), "they were timed")
+	assert.Nil(t, left[0].Counters)
 }
 
 // TestCount_VerifiesData has an operation that goes wrong after it was timed.
@@ -79,5 +83,9 @@ func TestCount_VerifiesData(t *testing.T) {
 	require.NoError(t, err)
 	c := &tally{}
 	c.onStart = func() { r.lanes[0].conn.Local()[0]++ }
-	assert.ErrorIs(t, r.Count(t.Context(), c, records), ErrData)
+	left, err := r.Count(t.Context(), c, records)
+	require.ErrorIs(t, err, ErrData)
+	require.Len(t, left, len(records)-1, "it is no result")
+	assert.Equal(t, "uct", left[0].Layer)
+	assert.Nil(t, left[0].Counters)
 }

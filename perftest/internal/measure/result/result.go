@@ -14,6 +14,21 @@ type Run struct {
 	Settings Settings `json:"settings"`
 	// Counters tells where those of the records are from; nil if they have none.
 	Counters *CounterSource `json:"counters,omitempty"`
+	Partial
+}
+
+// Partial is among the conditions of results, of which some may be missing.
+type Partial struct {
+	// Incomplete is why there are not all results that were asked for; empty if there are.
+	Incomplete string `json:"incomplete,omitempty"`
+}
+
+// Lines tell people what is missing; none if nothing is.
+func (p Partial) Lines() []string {
+	if p.Incomplete == "" {
+		return nil
+	}
+	return []string{"INCOMPLETE, without what was not measured to its end: " + p.Incomplete}
 }
 
 // Machine is the computer and the runtime.

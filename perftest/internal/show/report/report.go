@@ -6,7 +6,8 @@
 // flush_p99_ns, loop_ns and loop_cost_ns; and over, over_ns and over_pct where they are not empty.
 // CSV has a column of the same name for each of them. With counters the run and the
 // records have one field more, counters, and CSV a column for each thread group and
-// event: caller_syscalls.
+// event: caller_syscalls. The run has a field incomplete, and the heading of a table a line, where
+// not all is there that was asked for; CSV has no place for that.
 package report
 
 import (

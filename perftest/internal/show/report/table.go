@@ -93,7 +93,7 @@ func heading(run result.Run) string {
 	if s.StopPeer {
 		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
 	}
-	return strings.Join(lines, "\n")
+	return strings.Join(append(lines, run.Lines()...), "\n")
 }
 
 // optional is name and value; nothing without a value.

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/result"
+	"github.com/gucx/gucx/perftest/internal/show/sheet"
+)
+
+// longSecond are flags of a run whose first test takes a moment, as each round of it is one
+// operation, and the second longer than any test, as that has a window in each.
+var longSecond = strings.Fields("-x sm --layers uct -c off -t put_lat,put_bw -s 8 -n 20000 --rounds 20000 -w 1 -W 65536")
+
+// output is a process and what it has printed.
+type output struct {
+	*running
+	out bytes.Buffer // once the process has ended
+}
+
+// startFor starts perftest, whose results are kept.
+func startFor(t *testing.T, args ...string) *output {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	p := &output{running: newRunning(rerun(w, args...), r)}
+	p.Stdout = &p.out
+	p.begin(t, w)
+	return p
+}
+
+// inSecondTest starts longSecond and returns once the second test runs.
+func inSecondTest(t *testing.T, args ...string) *output {
+	p := startFor(t, with(args, longSecond...)...)
+	p.line(t, "put_bw")
+	return p
+}
+
+// requireFirstTest looks at results of longSecond in a format: those of put_lat are whole, and there
+// are no others; why it is so is told where there is a place for it.
+func requireFirstTest(t *testing.T, format, out, why string) {
+	t.Helper()
+	assert.NotContains(t, out, "put_bw,", "of CSV")
+	switch format {
+	case "json":
+		run, recs := records(t, out)
+		assert.Contains(t, run.Incomplete, why)
+		require.Len(t, recs, 1)
+		assert.Equal(t, "put_lat", recs[0].Test)
+		assert.Equal(t, 20000, recs[0].Ops)
+	case "csv":
+		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+		require.NoError(t, err)
+		require.Len(t, rows, 2)
+		assert.Equal(t, "put_lat", rows[1][3])
+	default:
+		words := strings.Join(strings.Fields(out), " ")
+		assert.Contains(t, words, "INCOMPLETE, without what was not measured to its end: "+why)
+		assert.Contains(t, out, "put_lat")
+		assert.NotContains(t, out, "MiB/s", "a column of put_bw")
+		assert.True(t, strings.HasSuffix(out, "\n"))
+	}
+}
+
+// TestPartial_Interrupt: what was measured is printed in every form, with the status of the signal.
+func TestPartial_Interrupt(t *testing.T) {
+	for _, format := range sheet.Formats() {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			p := inSecondTest(t, "-o", format)
+			target := onlyChild(t, p.Process.Pid)
+			require.NoError(t, p.Process.Signal(os.Interrupt))
+			code, stderr := p.end(t)
+			assert.Equal(t, 130, code, stderr)
+			assert.Contains(t, stderr, "perftest: interrupt\n")
+			requireFirstTest(t, format, p.out.String(), "interrupt")
+			gone(t, target)
+		})
+	}
+}
+
+// TestPartial_PeerKilled: so it is when the other side dies, with the status of a failure.
+func TestPartial_PeerKilled(t *testing.T) {
+	p := inSecondTest(t, "-o", "json")
+	require.NoError(t, syscall.Kill(onlyChild(t, p.Process.Pid), syscall.SIGKILL))
+	code, stderr := p.end(t)
+	assert.Equal(t, exitFailure, code, stderr)
+	assert.Contains(t, stderr, "peer process exited: signal: killed")
+	requireFirstTest(t, "json", p.out.String(), "peer process exited: signal: killed")
+}
+
+// TestPartial_ServerKilled: a client prints what it has.
+func TestPartial_ServerKilled(t *testing.T) {
+	server, addr := serving(t)
+	p := inSecondTest(t, "client", addr, "-o", "csv")
+	require.NoError(t, server.Process.Kill())
+	code, stderr := p.end(t)
+	assert.Equal(t, exitFailure, code, stderr)
+	requireFirstTest(t, "csv", p.out.String(), "")
+}
+
+// TestPartial_NoPlot: a picture cannot say that it is not whole, so that there is none.
+func TestPartial_NoPlot(t *testing.T) {
+	plot := t.TempDir() + "/a.svg"
+	p := startFor(t, append(longSecond, "-s", "8,16", "--plot", plot)...)
+	p.line(t, "put_bw")
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	code, stderr := p.end(t)
+	assert.Equal(t, 143, code, stderr)
+	assert.NotEmpty(t, p.out.String())
+	assert.NoFileExists(t, plot)
+}
+
+// TestPartial_NothingMeasured: without a result nothing is printed.
+func TestPartial_NothingMeasured(t *testing.T) {
+	p := startFor(t, append(hours, "-t", "put_lat", "-x", "sm")...)
+	p.line(t, "put_lat")
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	code, stderr := p.end(t)
+	assert.Equal(t, 130, code, stderr)
+	assert.Empty(t, p.out.String())
+}
+
+// TestPartial_Batch: lines that have ended are printed, and what there is of the one that has not.
+func TestPartial_Batch(t *testing.T) {
+	file := t.TempDir() + "/batch"
+	require.NoError(t, os.WriteFile(file, []byte("first -t put_lat\nsecond -t put_lat,put_bw\nthird -t put_lat\n"), 0o600))
+	p := startFor(t, append(longSecond, "-o", "json", "-b", file)...)
+	p.line(t, "put_bw")
+	require.NoError(t, p.Process.Signal(os.Interrupt))
+	code, stderr := p.end(t)
+	assert.Equal(t, 130, code, stderr)
+	lines := strings.SplitAfter(p.out.String(), "\n")
+	require.Len(t, lines, 2+2+1, "%s", p.out.String())
+	run, recs := records(t, lines[0]+lines[1])
+	assert.Empty(t, run.Incomplete)
+	assert.Len(t, recs, 1)
+	requireFirstTest(t, "json", lines[2]+lines[3], "interrupt")
+}
+
+// TestPartial_TransportThatCannot does not keep those before and behind it from the table.
+func TestPartial_TransportThatCannot(t *testing.T) {
+	args := strings.Fields("-q -x self,ud,sm -t put_lat -s 8 -n 8 --rounds 2 -o")
+	code, out, errs := perftest(t, with(args, "json")...)
+	assert.Equal(t, exitFailure, code, errs)
+	assert.Contains(t, errs, "perftest: ud: put_lat of 8 bytes: uct: ")
+	run, recs := records(t, out)
+	assert.Equal(t, "self,sm", run.Settings.Transport)
+	assert.Contains(t, run.Incomplete, "ud: put_lat of 8 bytes: uct: ")
+	assert.Equal(t, []string{"self", "sm"}, result.Transports(recs))
+
+	code, out, errs = perftest(t, with(args, "table")...)
+	assert.Equal(t, exitFailure, code, errs)
+	assert.Contains(t, strings.Join(strings.Fields(out), " "), "INCOMPLETE, without what was not measured to its end: ud: put_lat")
+	assert.Contains(t, out, "sm uct")
+}
+
+// TestRunJobs_WhatEndsAll: wrong data and a signal end the run of several transports; what was measured
+// before is there, and what is wrong is not.
+func TestRunJobs_WhatEndsAll(t *testing.T) {
+	interrupted := &signalError{syscall.SIGINT}
+	for _, c := range []struct {
+		fails  error
+		signal bool
+		want   []string
+		code   int
+	}{
+		{errors.New("broken"), false, []string{"self", "tcp"}, exitFailure},
+		{fmt.Errorf("%w: byte 3", bench.ErrData), false, []string{"self"}, exitData},
+		{interrupted, true, []string{"self"}, 130},
+	} {
+		s := parsedSettings(t, "-x self,sm,tcp -t put_lat -s 8 -o json")
+		jobs, err := s.jobs()
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var out bytes.Buffer
+		cmd := &cobra.Command{}
+		cmd.SetContext(ctx)
+		cmd.SetOut(&out)
+		err = runJobs(cmd, jobs, func(j *job) error {
+			if j.plan.Transport == "sm" {
+				if c.signal {
+					cancel(c.fails)
+				}
+				return c.fails
+			}
+			return j.emit(io.Discard, result.Run{Settings: result.Settings{Transport: j.plan.Transport}},
+				[]result.Record{{Transport: j.plan.Transport}})
+		})
+		cancel(nil)
+		assert.Equal(t, c.code, exitCode(err), "%v", c.fails)
+		run, recs := records(t, out.String())
+		assert.Equal(t, c.want, result.Transports(recs))
+		assert.Contains(t, run.Incomplete, c.fails.Error())
+	}
+}
