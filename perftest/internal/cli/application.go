@@ -85,15 +85,12 @@ func (a *application) measure(cmd *cobra.Command, parts []part, problem string) 
 	step, done := a.progress(total)
 	defer done()
 	var rows []endpoints.Row
-	for i := range parts {
-		more, err := parts[i].study.Run(cmd.Context(), parts[i].bench, step)
-		if err != nil {
-			return err
-		}
+	var err error
+	for i := 0; i < len(parts) && err == nil; i++ {
+		var more []endpoints.Row
+		more, err = parts[i].study.Run(cmd.Context(), parts[i].bench, step)
 		rows = append(rows, more...)
 	}
 	done()
-	c := a.conditions(cmd.Context())
-	c.Problem = problem
-	return a.writeRows(cmd, c, rows)
+	return a.writeRows(cmd, problem, rows, err)
 }

@@ -79,21 +79,19 @@ func (e *endpointsFlags) run(cmd *cobra.Command) error {
 	step, done := e.progress(len(cases))
 	rows, err := study.Run(cmd.Context(), where, step)
 	done()
-	if err != nil {
-		return err
-	}
-	return e.writeRows(cmd, e.conditions(cmd.Context()), rows)
+	return e.writeRows(cmd, "", rows, err)
 }
 
-// writeRows writes what categories came to, and draws it.
-func (s *sharing) writeRows(cmd *cobra.Command, c conditions, rows []endpoints.Row) error {
-	if err := endpoints.Sheet(c, c.lines(), rows, true).Write(cmd.OutOrStdout(), s.output); err != nil {
-		return err
-	}
-	if s.plot == "" {
-		return nil
-	}
-	return chart.SaveLines(s.plot, endpointsPanels(rows))
+// writeRows writes what categories came to, and draws it. It returns err, if that has cut the rows short.
+func (s *sharing) writeRows(cmd *cobra.Command, problem string, rows []endpoints.Row, err error) error {
+	return s.finish(len(rows), err, func() error {
+		c, least := s.conditions(cmd.Context(), err), s.rounds
+		c.Problem = problem
+		for i := range rows {
+			least = min(least, rows[i].Rounds)
+		}
+		return endpoints.Sheet(c, c.lines(least), rows, true).Write(cmd.OutOrStdout(), s.output)
+	}, func() error { return chart.SaveLines(s.plot, endpointsPanels(rows)) })
 }
 
 // endpointsPanels draws rates and micro-UARs over threads, a line for each category.

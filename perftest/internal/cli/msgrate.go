@@ -111,17 +111,13 @@ func (m *msgrateFlags) run(cmd *cobra.Command) error {
 	step, done := m.progress(len(cases))
 	points, err := sweep.Run(cmd.Context(), where, step)
 	done()
-	if err != nil {
-		return err
-	}
-	c := m.conditions(cmd.Context())
-	if err := msgrate.Sheet(c, c.lines(), points).Write(cmd.OutOrStdout(), m.output); err != nil {
-		return err
-	}
-	if m.plot == "" {
-		return nil
-	}
-	return chart.SaveLines(m.plot, msgratePanels(points))
+	return m.finish(len(points), err, func() error {
+		c, least := m.conditions(cmd.Context(), err), m.rounds
+		for i := range points {
+			least = min(least, points[i].Rounds)
+		}
+		return msgrate.Sheet(c, c.lines(least), points).Write(cmd.OutOrStdout(), m.output)
+	}, func() error { return chart.SaveLines(m.plot, msgratePanels(points)) })
 }
 
 // msgratePanels draws a panel for each kind of object, with a line for each choice of

@@ -242,10 +242,12 @@ type conditions struct {
 	Unsignaled int            `json:"unsignaled,omitempty"`
 	Rounds     int            `json:"rounds"`
 	Problem    string         `json:"problem,omitempty"` // of an application
+	result.Partial
 }
 
-func (s *sharing) conditions(ctx context.Context) conditions {
-	c := conditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model,
+// conditions are those of results that err, if not nil, has cut short.
+func (s *sharing) conditions(ctx context.Context, err error) conditions {
+	c := conditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Fabric: s.fabric, Model: s.model,
 		UARPolicy: s.uarPolicy, Processes: s.processes, Messages: s.base.Messages, Size: s.base.Size, Depth: s.base.Depth,
 		Postlist: s.base.Postlist, Unsignaled: s.base.Unsignaled, Rounds: s.rounds}
 	if s.model != "" {
@@ -254,7 +256,8 @@ func (s *sharing) conditions(ctx context.Context) conditions {
 	return c
 }
 
-func (c conditions) lines() []string {
+// lines are for people, above results of which the one with the fewest rounds has least.
+func (c conditions) lines(least int) []string {
 	where := fmt.Sprintf("fabric %s, real time", c.Fabric)
 	if c.Model != "" {
 		where = fmt.Sprintf("model %s, virtual time", c.Model)
@@ -265,11 +268,27 @@ func (c conditions) lines() []string {
 	if c.Problem != "" {
 		what = c.Problem
 	}
-	return []string{
+	rounds := fmt.Sprintf("median of %d rounds", c.Rounds)
+	if least < c.Rounds {
+		rounds = fmt.Sprintf("medians of %d rounds or more, of %d", least, c.Rounds)
+	}
+	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; %s; UAR policy %s; processes %d", c.Commit, where, c.UARPolicy, max(c.Processes, 1)),
-		fmt.Sprintf("%s; median of %d rounds", what, c.Rounds),
+		fmt.Sprintf("%s; %s", what, rounds),
+	}, c.Lines()...)
+}
+
+// finish writes results, of which there are n, and draws them where nothing has cut them short: err is
+// what has.
+func (s *sharing) finish(n int, err error, write, draw func() error) error {
+	if n == 0 {
+		return err
 	}
+	if failed := write(); failed != nil || err != nil || s.plot == "" {
+		return errors.Join(err, failed)
+	}
+	return draw()
 }
 
 // progress shows steps of total on the standard error.

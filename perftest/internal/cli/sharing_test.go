@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,4 +128,38 @@ func TestStencil_Output(t *testing.T) {
 		"stencil --cols 9 --hybrid 1.2":   "9 columns",
 		"stencil --categories everything": "MPI-everywhere",
 	})
+}
+
+// TestConditions_Lines: a table tells of medians of fewer rounds, and why there are not all.
+func TestConditions_Lines(t *testing.T) {
+	s := sharing{rounds: 3}
+	lines := strings.Join(s.conditions(t.Context(), nil).lines(3), "\n")
+	assert.Contains(t, lines, "median of 3 rounds")
+	assert.NotContains(t, lines, "INCOMPLETE")
+	lines = strings.Join(s.conditions(t.Context(), errors.New("peer\ngone")).lines(1), "\n")
+	assert.Contains(t, lines, "medians of 1 rounds or more, of 3\nINCOMPLETE, without what was not measured to its end: peer; gone")
+}
+
+// TestFinish: rows are written also when an error has cut them short, and then not drawn.
+func TestFinish(t *testing.T) {
+	broken, full := errors.New("broken"), errors.New("full")
+	for _, c := range []struct {
+		rows         int
+		err, write   error
+		plot         string
+		wrote, drawn bool
+		want         error
+	}{
+		{0, broken, nil, "a.svg", false, false, broken},
+		{1, broken, nil, "a.svg", true, false, broken},
+		{1, nil, full, "a.svg", true, false, full},
+		{1, nil, nil, "a.svg", true, true, nil},
+		{1, nil, nil, "", true, false, nil},
+	} {
+		wrote, drawn := false, false
+		s := sharing{plot: c.plot}
+		err := s.finish(c.rows, c.err, func() error { wrote = true; return c.write }, func() error { drawn = true; return nil })
+		require.ErrorIs(t, err, c.want)
+		assert.Equal(t, []bool{c.wrote, c.drawn}, []bool{wrote, drawn}, "%+v", c)
+	}
 }

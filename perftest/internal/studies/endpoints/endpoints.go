@@ -46,6 +46,8 @@ type Row struct {
 	ContextMemory int64 `json:"memory_contexts"`
 	QPMemory      int64 `json:"memory_qps"`
 	CQMemory      int64 `json:"memory_cqs"`
+	// Rounds are those that the figures are medians of; 0 if nothing was measured.
+	Rounds int `json:"rounds,omitempty"`
 }
 
 // Study is what to compare.
@@ -104,20 +106,20 @@ func plan(c endpoint.Category, n, k int) endpoint.Plan {
 	return p
 }
 
-// Run measures all rows. step is told of each measurement; nil is allowed.
+// Run measures all rows. step is told of each measurement; nil is allowed. With an error come the rows
+// that were measured: see msgrate.MeasureAll.
 func (s *Study) Run(ctx context.Context, m msgrate.Measurer, step func(label string)) ([]Row, error) {
 	rows, cases := s.Cases()
 	figures, err := msgrate.MeasureAll(ctx, m, cases, s.Rounds, step)
-	if err != nil {
-		return nil, err
-	}
 	for i := range rows {
+		rows[i].Rounds = figures[i].Rounds
 		rows[i].Rate, rows[i].CPU = figures[i].Rate, figures[i].CPU
 		rows[i].Gets, rows[i].Puts = figures[i].Gets, figures[i].Puts
 		rows[i].count(figures[i].Resources)
 	}
+	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Rounds == 0 })
 	relate(rows)
-	return rows, nil
+	return rows, err
 }
 
 // Resources counts what the categories take on dev, without measuring: the columns of

@@ -2,7 +2,9 @@ package endpoints
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/endpoint"
+	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -105,4 +108,32 @@ func TestSheet(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, Sheet(nil, nil, rows, false).Write(&out, "csv"))
 	assert.NotContains(t, out.String(), "msg_per_s")
+}
+
+// once measures one case.
+type once struct {
+	msgrate.Measurer
+	done bool
+}
+
+var errOnce = errors.New("no more")
+
+func (o *once) Measure(ctx context.Context, q mlx5.Config, c msgrate.Config) (msgrate.Outcome, error) {
+	if o.done {
+		return msgrate.Outcome{}, errOnce
+	}
+	o.done = true
+	return o.Measurer.Measure(ctx, q, c)
+}
+
+// TestRun_EndsEarly: the rows that were measured are there.
+func TestRun_EndsEarly(t *testing.T) {
+	s := Study{Base: msgrate.Config{Messages: 64, Postlist: 1, Unsignaled: 1}, Categories: []endpoint.Category{endpoint.Static, endpoint.Dynamic},
+		Threads: []int{1}, Rounds: 3}
+	rows, err := s.Run(t.Context(), &once{Measurer: msgrate.On{Rig: &msgrate.RealTime{Fabric: softhca.FabricLoop}}}, nil)
+	require.ErrorIs(t, err, errOnce)
+	require.Len(t, rows, 1)
+	assert.Equal(t, endpoint.Static, rows[0].Category)
+	assert.Equal(t, 1, rows[0].Rounds)
+	assert.Positive(t, rows[0].Rate)
 }

@@ -34,7 +34,9 @@ func Sheet(head any, lines []string, rows []Row, measured bool) *sheet.Sheet[Row
 		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "cpu_ns", Title: "CPU ns", Rank: 2, Value: func(r Row) any { return r.CPU }, Text: sheet.Short})
 	}
 	s.Columns = append(s.Columns, resourceColumns...)
-	if !measured { // there is room
+	if measured {
+		s.Columns = append(s.Columns, sheet.Column[Row]{Name: "rounds", Value: func(r Row) any { return r.Rounds }})
+	} else { // there is room
 		s.Columns = append(s.Columns, memoryColumns...)
 	}
 	return s

@@ -30,4 +30,5 @@ var columns = []sheet.Column[Point]{
 	{Name: "doorbells_per_msg", Title: "Doorbells", Rank: 2, Value: func(p Point) any { return p.Doorbells }, Text: sheet.Short},
 	{Name: "blueflames_per_msg", Title: "BlueFlame", Rank: 2, Value: func(p Point) any { return p.BlueFlames }, Text: sheet.Short},
 	{Name: "cqes_per_msg", Title: "CQEs", Rank: 2, Value: func(p Point) any { return p.CQEs }, Text: sheet.Short},
+	{Name: "rounds", Value: func(p Point) any { return p.Rounds }},
 }

@@ -2,6 +2,7 @@ package msgrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,6 +20,7 @@ type Case struct {
 
 // Figure is what a case came to: the medians over rounds.
 type Figure struct {
+	Rounds     int     // that were measured; without one nothing else means anything
 	Rate       float64 // messages of all threads in a second
 	CPU        float64 // nanoseconds of the process for each message; 0 in virtual time
 	Gets, Puts float64 // of Rates
@@ -27,38 +29,61 @@ type Figure struct {
 }
 
 // MeasureAll measures cases in turns, rounds times, so that a machine that gets slower
-// does so for all of them. step is told of each measurement; nil is allowed.
+// does so for all of them. step is told of each measurement; nil is allowed. When one fails, the
+// figures are those of the rounds that all had before; of the first round, as far as it came. The case
+// that has failed has none, unless ctx has ended it.
 func MeasureAll(ctx context.Context, m Measurer, cases []Case, rounds int, step func(label string)) ([]Figure, error) {
-	figures := make([]Figure, len(cases))
-	measured := make([][]Rates, len(cases))
-	for range max(rounds, 1) {
-		for i, c := range cases {
-			o, err := m.Measure(ctx, c.Queues, c.Config)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Label, err)
-			}
-			measured[i] = append(measured[i], o.Rates)
-			figures[i].Resources, figures[i].Counts = o.Resources, o.Counts
-			if step != nil {
-				step(c.Label)
-			}
+	measured := make([][]Outcome, len(cases))
+	var err error
+	whole := 0
+	for ; whole < max(rounds, 1); whole++ {
+		if err = measureRound(ctx, m, cases, measured, step); err != nil {
+			break
 		}
 	}
-	for i := range figures {
-		f := &figures[i]
-		f.Rate = median(measured[i], func(r Rates) float64 { return r.Total })
-		f.CPU = median(measured[i], func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) })
-		f.Gets = median(measured[i], func(r Rates) float64 { return r.Gets })
-		f.Puts = median(measured[i], func(r Rates) float64 { return r.Puts })
+	figures := make([]Figure, len(cases))
+	for i, rounds := range measured {
+		figures[i] = newFigure(rounds[:min(len(rounds), max(whole, 1))])
 	}
-	return figures, nil
+	return figures, err
+}
+
+// measureRound measures each case once more.
+func measureRound(ctx context.Context, m Measurer, cases []Case, measured [][]Outcome, step func(label string)) error {
+	for i, c := range cases {
+		o, err := m.Measure(ctx, c.Queues, c.Config)
+		if err != nil {
+			if ctx.Err() == nil || errors.Is(err, ErrData) {
+				measured[i] = nil
+			}
+			return fmt.Errorf("%s: %w", c.Label, err)
+		}
+		measured[i] = append(measured[i], o)
+		if step != nil {
+			step(c.Label)
+		}
+	}
+	return nil
+}
+
+// newFigure is what rounds of a case came to.
+func newFigure(rounds []Outcome) (f Figure) {
+	if len(rounds) == 0 {
+		return f
+	}
+	last := &rounds[len(rounds)-1]
+	return Figure{Rounds: len(rounds), Resources: last.Resources, Counts: last.Counts,
+		Rate: median(rounds, func(r Rates) float64 { return r.Total }),
+		CPU:  median(rounds, func(r Rates) float64 { return float64(r.CPU) / max(float64(r.Messages), 1) }),
+		Gets: median(rounds, func(r Rates) float64 { return r.Gets }),
+		Puts: median(rounds, func(r Rates) float64 { return r.Puts })}
 }
 
 // median is that of a figure over rounds.
-func median(rounds []Rates, figure func(Rates) float64) float64 {
+func median(rounds []Outcome, figure func(Rates) float64) float64 {
 	var v []float64
-	for _, r := range rounds {
-		v = append(v, figure(r))
+	for i := range rounds {
+		v = append(v, figure(rounds[i].Rates))
 	}
 	return stat.Median(v)
 }
@@ -97,6 +122,8 @@ type Point struct {
 	Doorbells  float64 `json:"doorbells_per_msg"`
 	BlueFlames float64 `json:"blueflames_per_msg"`
 	CQEs       float64 `json:"cqes_per_msg"`
+	// Rounds are those that the figures are medians of.
+	Rounds int `json:"rounds"`
 }
 
 // Cases lists the points without their figures, and how to measure them. For
@@ -124,23 +151,21 @@ func (s *Sweep) Cases() (points []Point, cases []Case, err error) {
 	return points, cases, nil
 }
 
-// Run measures all points.
+// Run measures all points. With an error come those that were measured: see MeasureAll.
 func (s *Sweep) Run(ctx context.Context, m Measurer, step func(label string)) ([]Point, error) {
 	points, cases, err := s.Cases()
 	if err != nil {
 		return nil, err
 	}
 	figures, err := MeasureAll(ctx, m, cases, s.Rounds, step)
-	if err != nil {
-		return nil, err
-	}
 	for i := range points {
 		points[i].fill(figures[i])
 	}
+	points = slices.DeleteFunc(points, func(p Point) bool { return p.Rounds == 0 })
 	for i := range points {
 		points[i].Relative = points[i].Rate / points[base(points, i)].Rate
 	}
-	return points, nil
+	return points, err
 }
 
 // base is the first point with the kind and features of point i.
@@ -152,7 +177,7 @@ func base(points []Point, i int) int {
 
 func (p *Point) fill(f Figure) {
 	r := f.Resources
-	p.CPU = f.CPU
+	p.Rounds, p.CPU = f.Rounds, f.CPU
 	p.Rate, p.Contexts, p.QPs, p.CQs = f.Rate, r.Contexts, r.QPs, r.CQs
 	p.UARPages, p.UUARs, p.Used, p.Memory = r.UARPages, r.UUARs, r.UUARsUsed, r.Bytes.Total()-r.Bytes.UARs
 	n := max(float64(f.Counts.WQEs), 1)

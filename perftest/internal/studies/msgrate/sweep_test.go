@@ -1,6 +1,8 @@
 package msgrate
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -178,4 +180,67 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, s.Verify())
 	s.memory.all[s.memory.landing+2] ^= 1
 	require.ErrorIs(t, s.Verify(), ErrData)
+}
+
+// failing measures until it is asked for the last time.
+type failing struct {
+	Measurer
+	left   int
+	fail   error
+	before func() // the failure; nil for nothing
+}
+
+func (f *failing) Measure(ctx context.Context, queues mlx5.Config, cfg Config) (Outcome, error) {
+	f.left--
+	if f.left > 0 {
+		return f.Measurer.Measure(ctx, queues, cfg)
+	}
+	if f.before != nil {
+		f.before()
+	}
+	return Outcome{}, f.fail
+}
+
+// TestSweep_EndsEarly: points have the figures of the rounds that all have had, or of a part of the first,
+// and one that has failed by itself has none.
+func TestSweep_EndsEarly(t *testing.T) {
+	broken, wrong, enough := errors.New("broken"), fmt.Errorf("%w: byte 3", ErrData), errors.New("enough")
+	for _, c := range []struct {
+		name   string
+		at     int // which of 3 rounds of 3 points fails
+		fail   error
+		ends   bool // the context
+		ways   []int
+		rounds int
+	}{
+		{"at once", 1, broken, false, nil, 0},
+		{"in the first round", 3, broken, false, []int{1, 2}, 1},
+		{"in the second", 5, broken, false, []int{1, 4}, 1},
+		{"the first of a round", 7, broken, false, []int{2, 4}, 2},
+		{"the last of all", 9, broken, false, []int{1, 2}, 2},
+		{"ended in the first round", 2, enough, true, []int{1}, 1},
+		{"ended in the second", 5, enough, true, []int{1, 2, 4}, 1},
+		{"ended, and wrong", 5, wrong, true, []int{1, 4}, 1},
+		{"not at all", 10, nil, false, []int{1, 2, 4}, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			m := &failing{Measurer: On{&RealTime{Fabric: softhca.FabricLoop}}, left: c.at, fail: c.fail}
+			if c.ends {
+				m.before = func() { cancel(enough) }
+			}
+			sweep := &Sweep{Base: Config{Threads: 4, Messages: 64}, Shares: []Share{ShareCQ}, Ways: []int{1, 2, 4}, Features: []Features{{}}, Rounds: 3}
+			points, err := sweep.Run(ctx, m, nil)
+			require.ErrorIs(t, err, c.fail)
+			var ways []int
+			for _, p := range points {
+				ways = append(ways, p.Ways)
+				assert.Equal(t, c.rounds, p.Rounds)
+				assert.Positive(t, p.Rate)
+				assert.Positive(t, p.Relative)
+			}
+			assert.Equal(t, c.ways, ways)
+		})
+	}
 }
