@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,10 +81,12 @@ type messageConditions struct {
 	Commit  string         `json:"commit"`
 	Model   string         `json:"model,omitempty"`
 	Problem string         `json:"problem"`
+	result.Partial
 }
 
-func (s *shown) conditions(ctx context.Context, problem string) messageConditions {
-	return messageConditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Model: s.model, Problem: problem}
+// conditions are those of results that err, if not nil, has cut short.
+func (s *shown) conditions(ctx context.Context, problem string, err error) messageConditions {
+	return messageConditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Model: s.model, Problem: problem}
 }
 
 func (c messageConditions) lines() []string {
@@ -92,11 +95,11 @@ func (c messageConditions) lines() []string {
 		where = fmt.Sprintf("model %s, virtual time", c.Model)
 	}
 	m := c.Machine
-	return []string{
+	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; %s", c.Commit, where),
 		c.Problem,
-	}
+	}, c.Lines()...)
 }
 
 // overlapFlags are the flags of perftest overlap.
@@ -204,19 +207,14 @@ func (o *overlapFlags) run(cmd *cobra.Command) error {
 	m := meter.New(os.Stderr, s.Cases(), o.quiet)
 	rows, refused, err := s.Run(cmd.Context(), open, func(label string) { m.Step(label, 0) })
 	m.Close()
-	if err != nil {
-		return err
-	}
-	c := o.conditions(cmd.Context(), fmt.Sprintf("host processor overhead; %d iterations after %d; best of %d rounds", s.Iterations, s.Warmup, s.Rounds))
+	c := o.conditions(cmd.Context(), fmt.Sprintf("host processor overhead; %d iterations after %d; best of %d rounds", s.Iterations, s.Warmup, s.Rounds), err)
 	reasons := refusals(refused)
 	if len(rows) == 0 {
-		return errors.New(strings.Join(reasons, "; "))
+		return cmp.Or(err, errors.New(strings.Join(reasons, "; ")))
 	}
-	if err := overlap.Sheet(c, append(c.lines(), reasons...), rows, o.model == "").Write(cmd.OutOrStdout(), o.output); err != nil {
+	failed := overlap.Sheet(c, append(c.lines(), reasons...), rows, o.model == "").Write(cmd.OutOrStdout(), o.output)
+	if err = errors.Join(err, failed); err != nil || o.plot == "" {
 		return err
-	}
-	if o.plot == "" {
-		return nil
 	}
 	return chart.SaveLines(o.plot, overlapPanels(rows))
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -79,20 +80,13 @@ func (s *spFlags) predict(cmd *cobra.Command) error {
 	m := meter.New(os.Stderr, study.Cases(), s.quiet)
 	rows, refused, err := study.Run(cmd.Context(), func(label string) { m.Step(label, 0) })
 	m.Close()
-	if err != nil {
-		return err
+	reasons := refusals(refused)
+	if len(rows) == 0 {
+		return cmp.Or(err, errors.New(strings.Join(reasons, "; ")))
 	}
 	show := shown{model: s.model}
-	c := show.conditions(cmd.Context(), fmt.Sprintf("NAS SP on %d nodes, %d time steps and scaled to those of the class", study.Nodes, study.Steps))
-	return writePrediction(cmd, s.output, c, rows, refused)
-}
-
-func writePrediction(cmd *cobra.Command, output string, c messageConditions, rows []spmodel.Row, refused []overlap.Refused) error {
-	lines, reasons := c.lines(), refusals(refused)
-	if len(rows) == 0 {
-		return errors.New(strings.Join(reasons, "; "))
-	}
-	return spmodel.Sheet(c, append(lines, reasons...), rows).Write(cmd.OutOrStdout(), output)
+	c := show.conditions(cmd.Context(), fmt.Sprintf("NAS SP on %d nodes, %d time steps and scaled to those of the class", study.Nodes, study.Steps), err)
+	return errors.Join(err, spmodel.Sheet(c, append(c.lines(), reasons...), rows).Write(cmd.OutOrStdout(), s.output))
 }
 
 // refusals are lines about protocols that were refused.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -156,14 +155,11 @@ func (s *settings) runThreads(cmd *cobra.Command) error {
 	start := starter(threadTargetName)
 	rows, err := t.study.Run(cmd.Context(), threadContext(t.config), start, m.Step)
 	m.Close()
-	if cause := context.Cause(cmd.Context()); cause != nil {
-		return cause
-	}
-	if err != nil {
+	if len(rows) == 0 {
 		return err
 	}
-	c := threadConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Study: t.study}
-	return threads.Sheet(c, c.lines(), rows, t.study.Cases() == len(t.study.Tests)*len(t.study.Sizes)).Write(cmd.OutOrStdout(), s.output)
+	c := threadConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Study: t.study, Partial: partial(cmd.Context(), err)}
+	return errors.Join(err, threads.Sheet(c, c.lines(), rows, t.study.Cases() == len(t.study.Tests)*len(t.study.Sizes)).Write(cmd.OutOrStdout(), s.output))
 }
 
 // threadConditions is the first object of JSON output, and what tables begin with.
@@ -171,13 +167,14 @@ type threadConditions struct {
 	Machine result.Machine `json:"machine"`
 	Commit  string         `json:"commit"`
 	Study   threads.Study  `json:"study"`
+	result.Partial
 }
 
 func (c threadConditions) lines() []string {
 	m, s := c.Machine, c.Study
-	return []string{
+	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; ucp over %s; two processes, nothing is pinned", c.Commit, s.Where.Transport),
 		fmt.Sprintf("%d operations of each thread after %d, in %d rounds; window %d", s.Iterations, s.Warmup, s.Rounds, s.Window),
-	}
+	}, c.Lines()...)
 }

@@ -79,7 +79,7 @@ const maxFactor = 10_000
 func (s *Study) Cases() int { return len(s.Classes) * len(s.Protocols) * len(s.Factors) }
 
 // Run predicts all. Protocols that this build does not have are refused. step, which may be
-// nil, is told of each row.
+// nil, is told of each row. With an error come the rows that were predicted.
 func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, refused []overlap.Refused, err error) {
 	for _, p := range s.Protocols {
 		if _, err := overlap.Config(p); err != nil {
@@ -88,10 +88,10 @@ func (s *Study) Run(ctx context.Context, step func(label string)) (rows []Row, r
 		}
 		for _, class := range s.Classes {
 			more, err := s.class(ctx, class, p, step)
-			if err != nil {
-				return nil, refused, fmt.Errorf("class %s over %s: %w", class.Name, p.Name, err)
-			}
 			rows = append(rows, more...)
+			if err != nil {
+				return s.compare(rows), refused, fmt.Errorf("class %s over %s: %w", class.Name, p.Name, err)
+			}
 		}
 	}
 	return s.compare(rows), refused, nil
@@ -135,14 +135,14 @@ func (s *Study) class(ctx context.Context, class sp.Class, p protocol.Protocol, 
 	}
 	for _, f := range s.Factors {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return rows, context.Cause(ctx)
 		}
 		if step != nil {
 			step(class.Name + " " + p.Name)
 		}
 		r, err := j.run(s.Steps, f)
 		if err != nil {
-			return nil, err
+			return rows, err
 		}
 		r.Nodes, r.Protocol = c.Nodes(), p.Name
 		rows = append(rows, r)

@@ -92,7 +92,7 @@ const All = -1
 
 // Run measures everything: in each round all numbers of threads and modes take turns. step,
 // which may be nil, is called before each round. Rows are one for all threads, then one for
-// each.
+// each. With an error come those of the tests and sizes that were measured to their end.
 func (s *Study) Run(ctx context.Context, open Open, start children.Start, step func(test string, size int)) (rows []Row, err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
