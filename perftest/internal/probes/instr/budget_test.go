@@ -70,7 +70,7 @@ func TestBudget_OneSided(t *testing.T) {
 		Plan{Ops: []Op{Put}, APIs: []Part{UCT}, Sizes: []int{8}, Transports: []string{dv.RCName}},
 		Plan{Ops: sorted(overSM), APIs: []Part{UCT, UCP}, Sizes: []int{8}, Transports: []string{sm.Name}})
 	total := func(op Op, api Part, by string) int {
-		return result(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
+		return sampleOf(t, m, Case{Op: op, API: api, Size: op.sizes([]int{8, minZcopy})[0], Switch: by}).Total()
 	}
 	t.Run("rc", func(t *testing.T) {
 		for op, most := range rcOver {
@@ -113,7 +113,7 @@ func TestBudget_Windows(t *testing.T) {
 	m := countBudget(t, usual, UCT, Plan{Ops: sorted(windowBudgets), APIs: []Part{UCT}, Sizes: []int{minZcopy}})
 	for op, most := range windowBudgets {
 		c := Case{Op: op, API: UCT, Size: op.sizes([]int{minZcopy})[0]}
-		assert.LessOrEqual(t, result(t, m, c).Profile.Part(UCT)/windowLen, most, op)
+		assert.LessOrEqual(t, sampleOf(t, m, c).Profile.Part(UCT)/windowLen, most, op)
 	}
 }
 
@@ -149,14 +149,14 @@ func TestBudget_Messages(t *testing.T) {
 		over(sorted(messageOver), 8, sm.Name, self.Name), over(sorted(tagBudget), 8, sm.Name, self.Name),
 		over(sorted(rndvBudget), minRndv, sm.Name))
 	counted := func(op Op, api Part, by string) int {
-		return result(t, m, Case{Op: op, API: api, Size: 8, Switch: by}).Total()
+		return sampleOf(t, m, Case{Op: op, API: api, Size: 8, Switch: by}).Total()
 	}
 	for _, by := range []string{sm.Name, self.Name} {
 		below := counted(AMShort, UCT, by) + counted(AMShortRecv, UCT, by)
 		assert.LessOrEqual(t, counted(Tag, UCP, by)+counted(TagRecv, UCP, by)-below, tagOver, by)
 	}
 	for _, r := range m.Results {
-		total := result(t, m, r.Case).Total()
+		total := sampleOf(t, m, r.Case).Total()
 		ucp := r.Sample.Profile.Part(UCP)
 		switch op := r.Case.Op; {
 		case r.Case.API == UCT:
@@ -164,7 +164,7 @@ func TestBudget_Messages(t *testing.T) {
 			require.Contains(t, messageBudgets, tl)
 			assert.LessOrEqual(t, total, messageBudgets[tl][op], r.Case)
 		case !op.tagged():
-			below := result(t, m, Case{Op: op, API: UCT, Size: 8, Switch: r.Case.Switch}).Total()
+			below := sampleOf(t, m, Case{Op: op, API: UCT, Size: 8, Switch: r.Case.Switch}).Total()
 			assert.LessOrEqual(t, total-below, messageOver[op], r.Case)
 		case op >= Rndv:
 			assert.LessOrEqual(t, total, rndvBudget[op], r.Case)

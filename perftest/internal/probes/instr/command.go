@@ -176,10 +176,10 @@ func (o options) run(cmd *cobra.Command) error {
 		ctx = context.Background()
 	}
 	res, err := o.count(ctx, childArgs(cmd), p.Cases())
-	if err != nil {
+	if err != nil && len(res.Results) == 0 {
 		return err
 	}
-	return write(cmd.OutOrStdout(), res)
+	return errors.Join(err, write(cmd.OutOrStdout(), res))
 }
 
 // count measures cases and shows how far it is.
@@ -256,8 +256,12 @@ func (o options) writer() (func(io.Writer, *Measurement) error, error) {
 
 // about is the first object of the JSON output.
 func about(m *Measurement) map[string]any {
-	return map[string]any{
+	all := map[string]any{
 		"program": "perftest instructions", "go": runtime.Version(), "arch": runtime.GOARCH,
 		"fabric": m.Fabric, "reps": m.Reps,
 	}
+	if m.Incomplete != "" {
+		all["incomplete"] = m.Incomplete
+	}
+	return all
 }

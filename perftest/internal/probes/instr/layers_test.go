@@ -38,8 +38,8 @@ func tables(t *testing.T, m *Measurement) string {
 	return "\n" + b.String()
 }
 
-// result finds a case that must have been counted.
-func result(t *testing.T, m *Measurement, c Case) Sample {
+// sampleOf finds a case that must have been counted.
+func sampleOf(t *testing.T, m *Measurement, c Case) Sample {
 	t.Helper()
 	for _, r := range m.Results {
 		if r.Case == c {
@@ -137,7 +137,7 @@ func TestLayers_MessagesOnBothSides(t *testing.T) {
 	ops := []Op{AMShort, AMShortRecv, AMBcopy, AMBcopyRecv}
 	m := countLayers(t, "shm", 1, cases(Plan{Ops: ops, APIs: []Part{UCT}, Sizes: []int{8}}), measurer{stepped: Verbs})
 	for _, r := range m.Results {
-		s := result(t, m, r.Case)
+		s := sampleOf(t, m, r.Case)
 		assert.Positive(t, s.Profile.Part(UCT), r.Case)
 		assert.Equal(t, deviceless[r.Case.Switch] == nil, s.Profile.Part(Device) > 0, r.Case)
 	}

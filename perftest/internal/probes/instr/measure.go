@@ -2,14 +2,17 @@ package instr
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
+	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/probes/ptrace"
 )
 
@@ -21,11 +24,12 @@ type Result struct {
 	Skip string
 }
 
-// Measurement is a finished count.
+// Measurement is a count, of which cases may be missing at the end.
 type Measurement struct {
 	Fabric  string
 	Reps    int
 	Results []Result
+	result.Partial
 }
 
 // measurer runs a job in a traced child and counts.
@@ -43,22 +47,37 @@ type measurer struct {
 	collectors []collector // by tag
 }
 
-// measure executes j. It blocks while the child runs; ctx ends that.
+// measure executes j. It blocks while the child runs; ctx ends that. With an error come the cases that
+// had been counted to their end, if any.
 func (m *measurer) measure(ctx context.Context, j job) (*Measurement, error) {
 	m.syms = resolver{}
 	m.cases, m.collectors = j.Cases, make([]collector, tagCase+len(j.Cases))
-	replies, err := m.trace(ctx, j)
-	if err != nil {
-		return nil, err
-	}
+	replies, failed := m.trace(ctx, j)
 	if err := m.verify(); err != nil {
-		return nil, err
+		return &Measurement{}, cmp.Or(failed, err)
 	}
 	res := &Measurement{Fabric: j.Fabric, Reps: j.Reps}
 	for i, c := range j.Cases {
 		res.Results = append(res.Results, Result{Case: c, Sample: m.collectors[tagCase+i].sample()})
 	}
-	return res, note(replies, res.Results)
+	err := note(replies, res.Results)
+	if failed != nil || err != nil {
+		failed = cmp.Or(failed, err)
+		res.Results = whole(res.Results, replies, j.Reps)
+		res.Incomplete = cmp.Or(context.Cause(ctx), failed).Error()
+	}
+	return res, failed
+}
+
+// whole are the results up to the first that was neither counted to its end nor skipped by the child.
+func whole(results []Result, skips []skipped, reps int) []Result {
+	for i, r := range results {
+		refused := slices.ContainsFunc(skips, func(s skipped) bool { return s.Case == i })
+		if r.Sample.Reps+r.Sample.Interrupted < reps && !refused {
+			return results[:i]
+		}
+	}
+	return results
 }
 
 // note enters the reasons of the skipped cases.
@@ -101,10 +120,11 @@ func (m *measurer) trace(ctx context.Context, j job) ([]skipped, error) {
 		Over: m.over,
 	}, m.count)
 	replies, message := out.finish(), errs.finish()
+	all, wrong := decodeReplies(replies)
 	if err != nil {
-		return nil, withMessage(err, message)
+		return all, withMessage(err, message)
 	}
-	return decodeReplies(replies)
+	return all, wrong
 }
 
 // over reports whether the function that begins at pc need not be stepped through: one of a
@@ -203,7 +223,7 @@ func decodeReplies(b []byte) (all []skipped, err error) {
 		if err := d.Decode(&s); err == io.EOF {
 			return all, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("traced child: reply: %w", err)
+			return all, fmt.Errorf("traced child: reply: %w", err)
 		}
 		all = append(all, s)
 	}

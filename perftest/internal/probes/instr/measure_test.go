@@ -85,6 +85,36 @@ func TestMeasure_ChildFails(t *testing.T) {
 	}
 }
 
+// TestMeasure_EndsEarly: cases that were counted to their end are there.
+func TestMeasure_EndsEarly(t *testing.T) {
+	t.Setenv(standinEnv, "")
+	why := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	overVerbs, overUCT := Case{Op: Put, API: Verbs, Size: 8}, Case{Op: Put, API: UCT, Size: 8}
+	skipped := Case{Op: Get, API: UCT, Size: 8}
+	m := measurer{args: []string{childName}, window: func(c Case) {
+		if c == overUCT {
+			cancel(why)
+		}
+	}}
+	j := standinJob(skipped, overVerbs, overUCT, overVerbs)
+	j.Reps = 1000
+	res, err := m.measure(ctx, j)
+	if errors.Is(err, ptrace.ErrForbidden) || errors.Is(err, errors.ErrUnsupported) {
+		t.Skip(err)
+	}
+	require.ErrorIs(t, err, why)
+	require.Len(t, res.Results, 2)
+	assert.Contains(t, res.Results[0].Skip, "stand-in has no get")
+	assert.Equal(t, 1000, res.Results[1].Sample.Reps+res.Results[1].Sample.Interrupted)
+	assert.Equal(t, "enough", res.Incomplete)
+	assert.Equal(t, "enough", about(res)["incomplete"])
+	var b bytes.Buffer
+	require.NoError(t, writeTables(&b, res, plainText))
+	assert.Contains(t, b.String(), "INCOMPLETE")
+}
+
 func TestMeasure_Canceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

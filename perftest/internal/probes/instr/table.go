@@ -26,6 +26,11 @@ const (
 // each part, a column for each API, and below the sum what each API adds to the one
 // before it. The device is below that: on hardware it is no instructions.
 func writeTables(w io.Writer, m *Measurement, st style) error {
+	for _, line := range m.Lines() {
+		if _, err := fmt.Fprintf(w, "%s\n\n", line); err != nil {
+			return err
+		}
+	}
 	for i, g := range groups(m.Results) {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {
