@@ -141,7 +141,10 @@ func (o *options) run(cmd *cobra.Command) error {
 	if len(rows) == 0 {
 		return err
 	}
-	return errors.Join(err, write(cmd.OutOrStdout(), o.output, conditions, rows), failures(rows))
+	if err = errors.Join(err, failures(rows)); err != nil {
+		conditions.Incomplete = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return errors.Join(err, write(cmd.OutOrStdout(), o.output, conditions, rows))
 }
 
 // comparer prepares both sides.

@@ -3,11 +3,14 @@ package compare
 import (
 	"context"
 	"errors"
+	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
 )
 
 // script is a side that returns figures in order; the last one again and again.
@@ -139,6 +142,18 @@ func TestCompare_FailureKeepsWhatWasMeasured(t *testing.T) {
 	rows, err = r.compare(t.Context(), twoSided)
 	require.NoError(t, err)
 	assert.ErrorIs(t, rows[0].Failed, broken)
+}
+
+// Pairs of a side that then moves wrong data are no result.
+func TestCompare_WrongDataKeepsNothing(t *testing.T) {
+	_, err := exec.Command("sh", "-c", "exit 3").Output()
+	r := newComparer(&script{ns: []float64{100}}, &script{ns: []float64{50, 50}, fail: oursFailed(err)}, 50)
+	rows, err := r.compare(t.Context(), twoSided)
+	require.NoError(t, err)
+	require.ErrorIs(t, rows[0].Failed, bench.ErrData)
+	assert.Empty(t, rows[0].Pairs)
+	_, err = exec.Command("sh", "-c", "exit 1").Output()
+	assert.NotErrorIs(t, oursFailed(err), bench.ErrData)
 }
 
 // enough ends the context at the first pair.

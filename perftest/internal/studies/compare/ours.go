@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -79,12 +80,23 @@ func (o *ours) run(ctx context.Context, c Case, ops int) (ns float64, err error)
 	defer cancel()
 	p := newProcess(ctx, o.path, o.args(c, ops)...)
 	if err := p.run(ctx); err != nil {
-		return 0, err
+		return 0, oursFailed(err)
 	}
 	if ns, err = parseOurs(p.stdout.String(), c); err != nil {
 		return 0, fmt.Errorf("%s: %w", p.name(), err)
 	}
 	return ns, nil
+}
+
+// wrongData is the exit status of perftest for it.
+const wrongData = 3
+
+// oursFailed tells wrong data from other failures of this program.
+func oursFailed(err error) error {
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == wrongData {
+		return fmt.Errorf("%w: %w", bench.ErrData, err)
+	}
+	return err
 }
 
 // parseOurs reads the JSON of perftest: the run, then the one record that is

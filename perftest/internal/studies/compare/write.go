@@ -20,6 +20,7 @@ type Conditions struct {
 	// those of a pair that counts may differ.
 	NearNS    float64 `json:"near_ns"`
 	Agreement float64 `json:"agreement"`
+	result.Partial
 }
 
 const legend = "Times are one way for ping-pongs. Ratio: of ours to UCX's, the median of pairs; of times small is good, of rates " +
@@ -40,11 +41,11 @@ func write(w io.Writer, format string, c Conditions, rows []Row) error {
 
 // heading tells under which conditions the numbers were taken.
 func heading(c Conditions) []string {
-	return []string{
+	return append([]string{
 		fmt.Sprintf("%s; gucx %s, UCX %s; processors %v", c.Machine, c.Commit, c.UCX, c.CPUs),
 		fmt.Sprintf("%d pairs of runs of %.0f ms; near: probes of %.0f ns at most; probes of a pair agree within %.1fx",
 			c.Rounds, float64(c.RunNS)/1e6, c.NearNS, c.Agreement),
-	}
+	}, c.Lines()...)
 }
 
 // record is a row as JSON has it.
