@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,6 +28,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/perftest/internal/studies/threads"
+	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
 // Exit codes.
@@ -70,9 +72,14 @@ func (p Program) Run(args []string, stdout, stderr io.Writer) int {
 	if err = cmp.Or(err, help.err); err == nil {
 		return exitOK
 	}
+	managed := new(managedError)
+	rank := errors.As(err, &managed)
 	err = reason(ctx, err)
-	fmt.Fprintf(stderr, "%s: %s\n", p.Name, oneLine(err))
 	code := exitCode(err)
+	if rank && code > exitSignal {
+		return code // the process manager says so, once
+	}
+	fmt.Fprintf(stderr, "%s: %s\n", p.Name, oneLine(err))
 	if code == exitUsage {
 		fmt.Fprintf(stderr, "%s: see %s --help\n", p.Name, cmd.CommandPath())
 	}
@@ -114,7 +121,8 @@ func (e *usageError) Unwrap() error { return e.err }
 func exitCode(err error) int {
 	var sig *signalError
 	var usage *usageError
-	var rank *exec.ExitError
+	var rank *ucpgroup.RankError
+	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &sig):
 		return exitSignal + int(sig.sig)
@@ -122,34 +130,49 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.Is(err, bench.ErrData), errors.Is(err, msgrate.ErrData), errors.Is(err, sp.ErrVerify), errors.Is(err, ranks.ErrData), errors.Is(err, threads.ErrData):
 		return exitData
-	case errors.As(err, &rank) && rank.ExitCode() > 0:
-		return rank.ExitCode() // a rank has done what this program did
+	case errors.As(err, &rank) && errors.As(rank, &exit) && exit.ExitCode() > 0:
+		return exit.ExitCode() // a rank has done what this program did
 	case errors.Is(err, compare.ErrMissing):
 		return exitSkipped
 	}
 	return exitFailure
 }
 
-// withSignals ends the context with a *signalError at the first SIGINT or SIGTERM.
-// The second one ends the process.
+// withSignals ends the context with a *signalError at the first SIGINT or SIGTERM. One that comes
+// more than sameSignal later ends the process.
 func withSignals(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	done := make(chan struct{})
-	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals)
-			sig, _ := s.(syscall.Signal)
-			cancel(&signalError{sig})
-		case <-done:
-		}
-	}()
+	go followSignals(signals, done, func(s syscall.Signal) { cancel(&signalError{s}) }, func() { signal.Stop(signals) })
 	return ctx, func() {
 		signal.Stop(signals)
 		close(done)
 		cancel(nil)
+	}
+}
+
+// sameSignal is how long after the first signal others are taken for the same one: timeout(1) sends
+// it to the process and to its process group.
+const sameSignal = 500 * time.Millisecond
+
+// followSignals calls end at the first signal, and then leave, from when on the next one ends the
+// process. It returns when done is closed at the latest.
+func followSignals(signals <-chan os.Signal, done <-chan struct{}, end func(syscall.Signal), leave func()) {
+	select {
+	case s := <-signals:
+		sig, _ := s.(syscall.Signal)
+		end(sig)
+	case <-done:
+		return
+	}
+	t := time.NewTimer(sameSignal)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		leave()
+	case <-done:
 	}
 }
 

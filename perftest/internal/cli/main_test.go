@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
 // asPerftest makes the test binary be perftest itself where its arguments begin with a flag.
@@ -338,6 +340,9 @@ func TestExitCode(t *testing.T) {
 	assert.Equal(t, exitUsage, exitCode(&usageError{errors.New("x")}))
 	assert.Equal(t, exitData, exitCode(errors.Join(errors.New("x"), bench.ErrData)))
 	assert.Equal(t, exitFailure, exitCode(context.DeadlineExceeded))
+	_, other := exec.Command("sh", "-c", "exit 5").Output()
+	assert.Equal(t, exitFailure, exitCode(other), "that of another program means something else there")
+	assert.Equal(t, 5, exitCode(&ucpgroup.RankError{Rank: 1, Err: other}))
 }
 
 // TestReason: what breaks off because of a signal does not hide it; wrong data is not

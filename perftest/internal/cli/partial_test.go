@@ -9,8 +9,11 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/assert"
@@ -19,6 +22,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/perftest/internal/studies/sp"
 )
 
 // longSecond are flags of a run whose first test takes a moment, as each round of it is one
@@ -206,4 +210,115 @@ func TestRunJobs_WhatEndsAll(t *testing.T) {
 		assert.Equal(t, c.want, result.Transports(recs))
 		assert.Contains(t, run.Incomplete, c.fails.Error())
 	}
+}
+
+// studyCase is a study whose first rows take a moment, and others longer than any test.
+type studyCase struct {
+	name, args string
+	second     string // in a line of progress once the others are measured
+	first      string // how the row of CSV begins that is there then
+}
+
+var studyCases = []studyCase{
+	{"ranks", "ranks --ranks 2 -x sm -t pingpong -s 8,64m -n 1000 -w 1", "pingpong 67108864 B", "pingpong,8,2,auto,"},
+	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 20000 --rounds 20000 -w 1 -W 65536", "put_mr", "put_lat,8,single,1,all,"},
+	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 1000 -w 8 --rounds 1", "100%", "isend,rget,8,"},
+}
+
+// TestPartial_Studies: a signal leaves the rows that were measured, and no process.
+func TestPartial_Studies(t *testing.T) {
+	for _, c := range studyCases {
+		t.Run(c.name, func(t *testing.T) {
+			for _, format := range []string{"csv", "md"} {
+				p := startFor(t, append(strings.Fields(c.args), "-o", format)...)
+				p.line(t, c.second)
+				children := childrenOf(t, p.Process.Pid)
+				require.NoError(t, p.Process.Signal(os.Interrupt))
+				code, stderr := p.end(t)
+				assert.Equal(t, 130, code, stderr)
+				assert.Equal(t, 1, strings.Count(stderr, "perftest: "), "%s", stderr)
+				assert.Contains(t, stderr, "perftest: interrupt\n")
+				if format == "csv" {
+					c.requireFirst(t, p.out.String())
+				} else {
+					assert.Contains(t, p.out.String(), "INCOMPLETE, without what was not measured to its end: interrupt")
+				}
+				for _, pid := range children {
+					gone(t, pid)
+				}
+			}
+		})
+	}
+}
+
+// requireFirst looks at CSV.
+func (c *studyCase) requireFirst(t *testing.T, out string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(rows), 2, "%s", out)
+	for _, r := range rows[1:] {
+		assert.Equal(t, rows[1][1], r[1], "of one test and size")
+	}
+	assert.Contains(t, out, "\n"+c.first)
+}
+
+// TestPartial_RankKilled: rank 0 prints what there is, and what has ended it.
+func TestPartial_RankKilled(t *testing.T) {
+	c := studyCases[0]
+	p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)
+	p.line(t, c.second)
+	ranks := allChildren(t, p.Process.Pid, 2)
+	require.NoError(t, syscall.Kill(ranks[1], syscall.SIGKILL))
+	code, stderr := p.end(t)
+	assert.Equal(t, exitFailure, code, stderr)
+	lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
+	require.Len(t, lines, 2)
+	assert.Regexp(t, `"incomplete":"pingpong of 67108864 bytes: .*rank 1`, lines[0])
+	assert.Contains(t, lines[1], `"test":"pingpong","size":8,`)
+}
+
+// TestPartial_SP: protocols that have ended are there; what failed is not, and is told.
+func TestPartial_SP(t *testing.T) {
+	s := spFlags{class: "S", ranks: 4, protocols: []string{"am", "put_zcopy"}, output: "json"}
+	study, err := s.study()
+	require.NoError(t, err)
+	var out bytes.Buffer
+	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
+	cmd.SetOut(&out)
+	wrong := fmt.Errorf("put_zcopy: %w", sp.ErrVerify)
+	assert.Equal(t, exitData, exitCode(s.write(cmd, study, []sp.Row{{Protocol: "am"}}, "processes", wrong)))
+	assert.Contains(t, out.String(), `"incomplete":"put_zcopy: `+sp.ErrVerify.Error())
+	assert.Equal(t, 2, strings.Count(out.String(), "\n"))
+	out.Reset()
+	assert.Equal(t, wrong, s.write(cmd, study, nil, "processes", wrong))
+	assert.Empty(t, out.String(), "nothing was measured")
+}
+
+// TestFollowSignals: timeout(1) sends its signal twice, which is one; a later one is left to end the process.
+func TestFollowSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		signals, done := make(chan os.Signal, 1), make(chan struct{})
+		var ended atomic.Int64
+		var left atomic.Bool
+		end, leave := func(s syscall.Signal) { ended.Store(int64(s)) }, func() { left.Store(true) }
+		go followSignals(signals, done, end, leave)
+		signals <- syscall.SIGTERM
+		synctest.Wait()
+		assert.Equal(t, int64(syscall.SIGTERM), ended.Load())
+		signals <- syscall.SIGTERM
+		time.Sleep(sameSignal - 1)
+		synctest.Wait()
+		assert.False(t, left.Load())
+		time.Sleep(2 * time.Nanosecond)
+		synctest.Wait()
+		assert.True(t, left.Load())
+
+		left.Store(false)
+		go followSignals(make(chan os.Signal), done, end, leave)
+		close(done)
+		synctest.Wait()
+		assert.False(t, left.Load())
+	})
 }

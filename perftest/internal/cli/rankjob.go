@@ -10,10 +10,12 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gucx/gucx"
+	"github.com/gucx/gucx/perftest/internal/peers/launch"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 	"github.com/gucx/gucx/ucp/ucpgroup/pmi"
 	"github.com/gucx/gucx/ucs"
@@ -21,7 +23,7 @@ import (
 
 // startRanks starts n processes of this program with the arguments of cmd, which find each other by
 // pmi.FromEnv, and waits for them. What they print is printed here. If a rank has failed, the error wraps
-// its *exec.ExitError.
+// its *exec.ExitError. A signal is for rank 0, which prints what there is, and the others end with it.
 func startRanks(cmd *cobra.Command, args []string, n int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -46,11 +48,40 @@ func startRanks(cmd *cobra.Command, args []string, n int) error {
 	if err != nil {
 		return err
 	}
-	if err := job.Wait(cmd.Context()); err != nil {
+	ctx, kill := context.WithCancel(context.WithoutCancel(cmd.Context()))
+	defer kill()
+	stop := context.AfterFunc(cmd.Context(), func() {
+		errs.discard() // of ranks that lose another one
+		if job.Signal(0, signalOf(cmd.Context())) != nil {
+			kill()
+			return
+		}
+		time.AfterFunc(launch.ExitTimeout, kill)
+	})
+	defer stop()
+	if err := job.Wait(ctx); err != nil {
 		return errors.Join(context.Cause(cmd.Context()), err)
 	}
 	return nil
 }
+
+// signalOf is what has ended a context.
+func signalOf(ctx context.Context) os.Signal {
+	var sig *signalError
+	if errors.As(context.Cause(ctx), &sig) {
+		return sig.sig
+	}
+	return syscall.SIGTERM
+}
+
+// managedError is the end of a rank that a process manager has started.
+type managedError struct {
+	rank int
+	err  error
+}
+
+func (e *managedError) Error() string { return fmt.Sprintf("on rank %d: %v", e.rank, e.err) }
+func (e *managedError) Unwrap() error { return e.err }
 
 // leave ends a rank whose work is done. The process manager has hung up by then if another rank
 // failed after that, and it is for that rank, and for who started them, to say so.
@@ -93,8 +124,16 @@ func checkConfig(c gucx.Config) error {
 
 // turns is a writer that several processes write to in turn.
 type turns struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu       sync.Mutex
+	w        io.Writer
+	discards bool
+}
+
+// discard drops what is written from now on.
+func (t *turns) discard() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.discards = true
 }
 
 // direct is the file behind t for one process that writes to it by itself; t if there is none.
@@ -109,5 +148,8 @@ func (t *turns) direct() io.Writer {
 func (t *turns) Write(b []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.discards {
+		return len(b), nil
+	}
 	return t.w.Write(b)
 }

@@ -161,12 +161,12 @@ func (s *ranksFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 		return &usageError{errors.Join(err, boot.Abort(exitUsage))}
 	}
 	if err := s.runRank(cmd.Context(), cmd, boot); err != nil {
-		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
+		return &managedError{boot.Rank(), err}
 	}
 	return leave(boot)
 }
 
-// runRank is one rank; rank 0 writes what all have come to.
+// runRank is one rank; rank 0 writes what all have come to, also when they fail.
 func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup.Bootstrap) (err error) {
 	var undo cleanup.Stack
 	defer func() { err = errors.Join(err, undo.Run()) }()
@@ -178,12 +178,12 @@ func (s *ranksFlags) runRank(ctx context.Context, cmd *cobra.Command, b ucpgroup
 	defer m.Close()
 	rows, err := s.study.Run(ctx, ways, func(test string, size int) { m.Step(test, size) })
 	m.Close()
-	var errWrite error
-	if err == nil && b.Rank() == 0 {
-		c := s.conditions(ctx, b.Size())
-		errWrite = ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
+	failed := err
+	if b.Rank() == 0 && len(rows) > 0 {
+		c := s.conditions(cmd.Context(), b.Size(), failed)
+		err = errors.Join(err, ranks.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output))
 	}
-	return errors.Join(err, errWrite, ranks.Leave(ctx, groups, err))
+	return errors.Join(err, ranks.Leave(ctx, groups, failed))
 }
 
 // join makes the worker of each protocol a rank.
@@ -246,10 +246,12 @@ type ranksConditions struct {
 	Iterations int            `json:"iterations"`
 	Warmup     int            `json:"warmup"`
 	Together   bool           `json:"in_process"`
+	result.Partial
 }
 
-func (s *ranksFlags) conditions(ctx context.Context, n int) ranksConditions {
-	c := ranksConditions{Machine: machine.Describe(), Commit: machine.Commit(ctx), Transports: s.transport,
+// conditions are those of results that err, if not nil, has cut short.
+func (s *ranksFlags) conditions(ctx context.Context, n int, err error) ranksConditions {
+	c := ranksConditions{Partial: partial(ctx, err), Machine: machine.Describe(), Commit: machine.Commit(ctx), Transports: s.transport,
 		Ranks: n, Iterations: s.study.Iterations, Warmup: s.study.Warmup, Together: s.together}
 	if c.Transports == "" {
 		c.Transports = os.Getenv("GUCX_TLS")
@@ -265,9 +267,9 @@ func (c ranksConditions) lines() []string {
 	if c.Together {
 		are = "goroutines of one process"
 	}
-	return []string{
+	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; transports %s; %d ranks that are %s", c.Commit, over, c.Ranks, are),
 		fmt.Sprintf("%d rounds after %d", c.Iterations, c.Warmup),
-	}
+	}, c.Lines()...)
 }

@@ -195,7 +195,7 @@ func (s *spFlags) runManaged(cmd *cobra.Command, boot *pmi.Client) error {
 		return &usageError{errors.Join(err, boot.Abort(exitUsage))}
 	}
 	if err := s.runRank(cmd, study, boot); err != nil {
-		return fmt.Errorf("on rank %d: %w", boot.Rank(), err)
+		return &managedError{boot.Rank(), err}
 	}
 	return leave(boot)
 }
@@ -207,8 +207,8 @@ func (s *spFlags) runRank(cmd *cobra.Command, study *sp.Study, boot ucpgroup.Boo
 	defer done()
 	rows, err := study.Run(cmd.Context(), boot, step)
 	done()
-	if err == nil && first {
-		err = s.write(cmd, study, rows, "processes")
+	if first {
+		err = s.write(cmd, study, rows, "processes", err)
 	}
 	return err
 }
@@ -219,10 +219,13 @@ func (s *spFlags) progress(study *sp.Study, hidden bool) (step func(protocol str
 	return func(protocol string) { m.Step(protocol, 0) }, m.Close
 }
 
-// write writes what ranks of some kind came to.
-func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind string) error {
-	c := s.conditions(cmd, study, kind)
-	return sp.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output)
+// write writes what ranks of some kind came to. It returns err, if that has cut it short.
+func (s *spFlags) write(cmd *cobra.Command, study *sp.Study, rows []sp.Row, kind string, err error) error {
+	if len(rows) == 0 {
+		return err
+	}
+	c := s.conditions(cmd, study, kind, err)
+	return errors.Join(err, sp.Sheet(c, c.lines(), rows).Write(cmd.OutOrStdout(), s.output))
 }
 
 // costSteps are enough for some that nothing disturbs.
@@ -236,7 +239,7 @@ func (s *spFlags) measureCosts(cmd *cobra.Command, study *sp.Study) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	head := s.conditions(cmd, study, strconv.Itoa(s.ranks)+", of which one computes alone")
+	head := s.conditions(cmd, study, strconv.Itoa(s.ranks)+", of which one computes alone", nil)
 	return sp.CostSheet(head, head.lines(), c).Write(cmd.OutOrStdout(), s.output)
 }
 
@@ -262,14 +265,12 @@ func (s *spFlags) runTogether(cmd *cobra.Command, study *sp.Study) error {
 		return err
 	})
 	done()
-	if err != nil {
-		return err
-	}
-	return s.write(cmd, study, rows, "goroutines")
+	return s.write(cmd, study, rows, "goroutines", err)
 }
 
-func (s *spFlags) conditions(cmd *cobra.Command, study *sp.Study, kind string) spConditions {
-	return spConditions{Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
+// conditions are those of results that err, if not nil, has cut short.
+func (s *spFlags) conditions(cmd *cobra.Command, study *sp.Study, kind string, err error) spConditions {
+	return spConditions{Partial: partial(cmd.Context(), err), Machine: machine.Describe(), Commit: machine.Commit(cmd.Context()), Transports: s.transports(), Ranks: kind,
 		Grid: study.Class.Grid, Steps: study.Class.Steps}
 }
 
@@ -281,6 +282,7 @@ type spConditions struct {
 	Ranks      string         `json:"ranks"` // what they are
 	Grid       int            `json:"grid"`
 	Steps      int            `json:"steps"`
+	result.Partial
 }
 
 func (c spConditions) lines() []string {
@@ -288,9 +290,9 @@ func (c spConditions) lines() []string {
 	if over == "" {
 		over = "any"
 	}
-	return []string{
+	return append([]string{
 		fmt.Sprintf("%s, GOMAXPROCS %d", m, m.GOMAXPROCS),
 		fmt.Sprintf("gucx %s; transports %s; ranks are %s", c.Commit, over, c.Ranks),
 		fmt.Sprintf("NAS SP, %d x %d x %d points, %d steps", c.Grid, c.Grid, c.Grid, c.Steps),
-	}
+	}, c.Lines()...)
 }

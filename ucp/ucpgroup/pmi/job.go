@@ -172,6 +172,10 @@ func (j *Job) Size() int { return len(j.cmds) }
 // PID is the process of a rank.
 func (j *Job) PID(rank int) int { return j.cmds[rank].Process.Pid }
 
+// Signal sends a signal to the process of a rank: os.ErrProcessDone if that has ended. Any goroutine
+// may call it.
+func (j *Job) Signal(rank int, s os.Signal) error { return j.cmds[rank].Process.Signal(s) }
+
 // Kill ends all ranks. Any goroutine may call it.
 func (j *Job) Kill() {
 	j.mu.Lock()
