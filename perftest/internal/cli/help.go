@@ -62,7 +62,9 @@ sides. With root or CAP_BPF it counts by eBPF programs, else by the kernel's
 software counters or getrusage, and says which and why.
 
 Exit status: 0 well, 1 failed, 2 wrong usage, 3 data was wrong, 77 skipped,
-128+n signal n. docs/perftest.md explains method and columns.`
+128+n signal n. A run that ends early prints the rows that it has measured, says
+so in its heading, and ends with that status. docs/perftest.md explains method
+and columns.`
 
 const examples = `  perftest                                  the comparison
   perftest --full                           at all powers of two up to 1 MiB

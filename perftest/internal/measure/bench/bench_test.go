@@ -66,6 +66,20 @@ func smallPlan(t *testing.T, testNames ...string) Plan {
 	return p
 }
 
+// TestRun_WrongDataIsNoRecord: a failure leaves the records of tests before it, and none of its own, be
+// another layer right.
+func TestRun_WrongDataIsNoRecord(t *testing.T) {
+	layers := layertest.Set("verbs", "uct", "ucp")
+	layers.Open["uct"] = layertest.Opener(layertest.Corrupt)
+	r := newRunner(t.Context(), t, smallPlan(t, "flush", "put_lat", "get_lat"), layers)
+	records, err := r.Run(t.Context())
+	require.ErrorIs(t, err, ErrData)
+	require.Len(t, records, 3, "a layer each")
+	for _, rec := range records {
+		assert.Equal(t, "flush", rec.Test)
+	}
+}
+
 func TestRun_EveryTestGivesRecordsOfEveryLayer(t *testing.T) {
 	plan := smallPlan(t, TestNames()...)
 	r := newRunner(t.Context(), t, plan, layertest.Set("verbs", "uct", "ucp"))
