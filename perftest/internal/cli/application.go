@@ -82,6 +82,9 @@ func (a *application) measure(cmd *cobra.Command, parts []part, problem string) 
 		_, cases := parts[i].study.Cases()
 		total += len(cases)
 	}
+	if total == 0 {
+		return &usageError{errNothing}
+	}
 	step, done := a.progress(total)
 	defer done()
 	var rows []endpoints.Row

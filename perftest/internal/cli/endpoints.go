@@ -62,6 +62,9 @@ func (e *endpointsFlags) study() (*endpoints.Study, error) {
 		return nil, err
 	}
 	_, cases := s.Cases()
+	if len(cases) == 0 {
+		return s, errNothing
+	}
 	return s, errors.Join(s.Check(), s.Base.Check(), e.checkMessages(cases))
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/probes/instr"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
@@ -179,19 +180,27 @@ func followSignals(signals <-chan os.Signal, done <-chan struct{}, end func(sysc
 // newRoot makes the command tree for arguments; without a subcommand it does the main job.
 func (p Program) newRoot(args []string) *cobra.Command {
 	s := settings{own: p.Own}
+	var version bool
 	root := &cobra.Command{
 		Use:           p.Name,
 		Short:         "Measure what each layer of gucx costs",
 		Long:          longHelp,
 		Example:       examples,
-		Args:          usage(cobra.NoArgs),
+		Args:          usage(noCommand),
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return s.runLocal(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s of gucx %s\n", p.Name, machine.Commit(cmd.Context()))
+				return err
+			}
+			return s.runLocal(cmd)
+		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	s.bind(root.Flags())
 	s.bindLocal(root.Flags())
+	root.Flags().BoolVarP(&version, "version", "v", false, "print the version, and measure nothing")
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)

@@ -445,7 +445,7 @@ func TestMain_OutputThatCannotBeWritten(t *testing.T) {
 	}
 	defer full.Close()
 	for _, args := range []string{
-		"--help", "-h", "help", "help sp", "sp --help", "completion", "completion zsh --help",
+		"--help", "-h", "--version", "help", "help sp", "sp --help", "completion", "completion zsh --help",
 		"info", "info -v", "info -s", "info -c", "info -p -t sm", "compare-ucx --list", "instructions --help",
 		"-q -x self -t put_lat -s 8 -n 8 --rounds 1", "-q -x self -t put_lat -s 8 -n 8 --rounds 1 -o json",
 	} {

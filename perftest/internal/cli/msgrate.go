@@ -101,6 +101,9 @@ func (m *msgrateFlags) run(cmd *cobra.Command) error {
 		return &usageError{err}
 	}
 	_, cases, err := sweep.Cases()
+	if err == nil && len(cases) == 0 {
+		err = errNothing
+	}
 	if err = errors.Join(err, m.checkMessages(cases)); err != nil {
 		return &usageError{err}
 	}

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gucx/gucx/perftest/internal/measure/bench"
+	"github.com/gucx/gucx/perftest/internal/probes/counters"
+)
+
+var errNothing = errors.New("nothing to measure: a list is empty")
+
+// likeness is how many letters a name of a command may differ from what was typed.
+const likeness = 2
+
+// noCommand refuses arguments of the root command, and says what may have been meant.
+func noCommand(cmd *cobra.Command, args []string) error {
+	err := cobra.NoArgs(cmd, args)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; %s", err, meant(cmd, args[0]))
+}
+
+// meant is what somebody who types arg may want.
+func meant(cmd *cobra.Command, arg string) string {
+	cmd.SuggestionsMinimumDistance = likeness
+	list := cmd.SuggestionsFor(arg)
+	switch {
+	case cmd.Flags().Changed("counters") && slices.Contains(counters.Choices(), arg):
+		return "a source of counters is in one word with the flag: --counters=" + arg
+	case len(list) > 0:
+		return "there is " + strings.Join(list, ", ")
+	case slices.Contains(bench.TestNames(), arg):
+		return "tests are named by -t"
+	}
+	return fmt.Sprintf("to measure against a server there is %s client ADDRESS", cmd.Name())
+}
+
+// flagError is a usage error about flags, of which those about numbers say what is wanted.
+func flagError(_ *cobra.Command, err error) error {
+	var flag *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &flag) && errors.As(err, &number) {
+		err = fmt.Errorf("--%s %s: want %s", flag.GetFlag().Name, flag.GetValue(), wanted(number))
+	}
+	return &usageError{err}
+}
+
+// wanted is what a text should have been.
+func wanted(e *strconv.NumError) string {
+	switch {
+	case errors.Is(e.Err, strconv.ErrRange):
+		return "a smaller number"
+	case e.Func == "ParseBool":
+		return "true or false"
+	case e.Func == "ParseFloat":
+		return "a number"
+	}
+	return "a whole number"
+}
