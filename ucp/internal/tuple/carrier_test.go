@@ -174,25 +174,26 @@ func (x *fakeConn) cut(st ucs.Status) {
 			*told = st
 		}
 	}
-	for _, s := range x.sends {
-		x.end(s, st, x.c.prompt && len(x.c.toSend) == 0)
-	}
+	sends, now := x.sends, x.c.prompt && len(x.c.toSend) == 0
 	x.sends = nil
+	for _, s := range sends {
+		x.end(s, st)
+	}
+	if now { // each may call Recall, which then ends behind them
+		for range sends {
+			poll(&x.c.toSend)
+		}
+	}
 }
 
-// end ends a send, now or when the sender polls.
-func (x *fakeConn) end(s fakeSend, st ucs.Status, now bool) {
+// end ends a send when the sender polls.
+func (x *fakeConn) end(s fakeSend, st ucs.Status) {
 	x.told = append(x.told, &st)
-	end := func() {
+	x.c.toSend = append(x.c.toSend, func() {
 		x.busy--
 		x.told = x.told[1:]
 		s.done.Complete(st)
-	}
-	if now {
-		end()
-	} else {
-		x.c.toSend = append(x.c.toSend, end)
-	}
+	})
 }
 
 // carry has a connection deliver its first message, if it can, and reports whether it did
@@ -212,7 +213,7 @@ func (x *fakeConn) carry() bool {
 	s := x.sends[0]
 	x.sends = x.sends[1:]
 	q.fill(s.iov)
-	x.end(s, ucs.StatusOK, false)
+	x.end(s, ucs.StatusOK)
 	return true
 }
 

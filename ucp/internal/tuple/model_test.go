@@ -134,8 +134,17 @@ func TestModel(t *testing.T) {
 		}
 	})
 	t.Logf("%d through queues, %d sent again; closed: %d wildcards, %d evicted", sum[0], sum[1], sum[2], sum[3])
-	for i, n := range sum {
-		assert.Positive(t, n, "%d", i)
+	happened(t, sum[:]...)
+}
+
+// happened wants what is counted to have happened in some of the sequences: in all of them together
+// some 20 times at least. With -short there are a fifth as many, and now and then none has it.
+func happened(t *testing.T, counts ...uint64) {
+	t.Helper()
+	for i, n := range counts {
+		if n == 0 && !testing.Short() {
+			assert.Fail(t, "it has not happened", "count %d of %v", i, counts)
+		}
 	}
 }
 
