@@ -75,7 +75,7 @@ func (p *Port) serve(conn *net.UnixConn, who peer) {
 // answer runs the acceptor's side of the handshake. The connection is closed if no link
 // came out.
 func (p *Port) answer(conn *net.UnixConn, who peer) {
-	_ = conn.SetDeadline(time.Now().Add(p.cfg.HandshakeTimeout))
+	_ = conn.SetReadDeadline(time.Now().Add(p.cfg.HandshakeTimeout))
 	stop := context.AfterFunc(p.ctx, func() { expire(conn) })
 	defer stop()
 
@@ -105,8 +105,9 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 	_ = l.watch()
 }
 
-// expire ends reads and writes under way.
-func expire(conn *net.UnixConn) { _ = conn.SetDeadline(time.Unix(1, 0)) }
+// expire has a handshake no longer wait for the peer's message. Its own does not block: it is the
+// first on the connection, so that there is room for it.
+func expire(conn *net.UnixConn) { _ = conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // turnAway ends a connection that did not deliver a hello.
 func (p *Port) turnAway(conn *net.UnixConn, err error) {

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 
 	conn, who, err := p.connect(bound, gid)
 	if err != nil {
-		return nil, p.dialError(ctx, bound, err)
+		return nil, p.dialError(ctx, err)
 	}
 	out := &Outbound{Link: newLink(p, conn, who, gid)}
 	defer func() {
@@ -53,15 +54,21 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 			_ = out.Close()
 		}
 	}()
-	stop := context.AfterFunc(bound, func() { expire(conn) })
-	err = p.introduce(out)
-	if !stop() && err == nil {
-		err = os.ErrDeadlineExceeded // the deadline is set and would end the link
-	}
-	if err != nil {
-		return nil, p.dialError(ctx, bound, err)
+	if err = p.introduceIn(ctx, bound, out); err != nil {
+		return nil, p.dialError(ctx, err)
 	}
 	return out, p.establish(out.Link)
+}
+
+// introduceIn runs the dialer's side of the handshake until bound is done at most. An answer that has
+// come by then is good, unless ctx is done too, or the port is closed.
+func (p *Port) introduceIn(ctx, bound context.Context, out *Outbound) error {
+	stop := context.AfterFunc(bound, func() { expire(out.conn) })
+	err := p.introduce(out)
+	if !stop() && err == nil {
+		err = cmp.Or(ctx.Err(), p.ctx.Err())
+	}
+	return err
 }
 
 // establish hands the link to the port and starts watching it.
@@ -160,9 +167,8 @@ func (p *Port) settle(out *Outbound, reply *frame, fds rights) (err error) {
 	return nil
 }
 
-// dialError says in ucs terms why a dial ended. ctx is the caller's, bound has the
-// handshake deadline and ends with the port.
-func (p *Port) dialError(ctx, bound context.Context, err error) error {
+// dialError says in ucs terms why a dial ended. ctx is the caller's.
+func (p *Port) dialError(ctx context.Context, err error) error {
 	switch {
 	case p.ctx.Err() != nil:
 		return ucs.ErrClosed
@@ -170,8 +176,7 @@ func (p *Port) dialError(ctx, bound context.Context, err error) error {
 		return ctx.Err()
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ucs.ErrTimedOut, ctx.Err())
-	case bound.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, context.DeadlineExceeded): // net's own timer may be first
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded): // of a read, of connect
 		return fmt.Errorf("%w: no answer from the peer: %w", ucs.ErrTimedOut, err)
 	case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE):
 		return fmt.Errorf("%w: during the handshake", ucs.ErrConnReset)

@@ -50,7 +50,7 @@ func send(conn *net.UnixConn, f *frame, fds ...int) error {
 func receive(conn *net.UnixConn) (frame, rights, error) {
 	buf := make([]byte, frameLen)
 	oob := make([]byte, unix.CmsgSpace(frameFDs*4))
-	n, oobn, flags, _, err := conn.ReadMsgUnix(buf, oob)
+	n, oobn, flags, err := readMessage(conn, buf, oob)
 	got, oobErr := parseRights(oob[:max(oobn, 0)]) // also an error or an empty message may bring some
 	f, err := checkMessage(buf[:max(n, 0)], flags, errors.Join(err, oobErr))
 	if flags&unix.MSG_CTRUNC != 0 && len(got) < frameFDs { // the buffer has room for more
@@ -64,6 +64,33 @@ func receive(conn *net.UnixConn) (frame, rights, error) {
 		return frame{}, nil, err
 	}
 	return f, got, nil
+}
+
+// readMessage is ReadMsgUnix, which reads nothing after the deadline, and looks once more then,
+// without waiting: a process that stood still has not looked before.
+func readMessage(conn *net.UnixConn, buf, oob []byte) (n, oobn, flags int, err error) {
+	n, oobn, flags, _, err = conn.ReadMsgUnix(buf, oob)
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, oobn, flags, err
+	}
+	raw, closed := conn.SyscallConn()
+	if closed != nil {
+		return n, oobn, flags, err
+	}
+	none := err
+	_ = raw.Control(func(fd uintptr) { // an error says that it is closed
+		const now = unix.MSG_DONTWAIT | unix.MSG_CMSG_CLOEXEC
+		for {
+			n, oobn, flags, _, err = unix.Recvmsg(int(fd), buf, oob, now)
+			if !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if errors.Is(err, unix.EAGAIN) {
+		err = none
+	}
+	return n, oobn, flags, err
 }
 
 func checkMessage(b []byte, flags int, err error) (frame, error) {
