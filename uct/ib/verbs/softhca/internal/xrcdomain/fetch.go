@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -19,12 +20,12 @@ import (
 // Errors: ucs.ErrTimedOut (there are members, none answers), system calls, unix.EMFILE also where
 // a member has answered and there was no room for the descriptor.
 func fetch(id inode) (int, error) {
-	for end := time.Now().Add(answerTimeout); ; time.Sleep(hedgePause) {
+	for limit := timelimit.New(answerTimeout); ; time.Sleep(hedgePause) {
 		fd, busy, err := ask(id)
 		if fd >= 0 || err != nil || busy == 0 {
 			return fd, err
 		}
-		if time.Now().After(end) {
+		if limit.Over() {
 			return -1, fmt.Errorf("%w: more processes wait for %d members than they accept", ucs.ErrTimedOut, busy)
 		}
 	}
@@ -53,7 +54,7 @@ func ask(id inode) (fd, busy int, err error) {
 			return fd, busy, nil
 		}
 	}
-	if fd := r.wait(answerTimeout); fd >= 0 {
+	if fd := r.waitLast(timelimit.New(answerTimeout)); fd >= 0 {
 		return fd, busy, nil
 	}
 	if r.failed != nil {
@@ -118,23 +119,53 @@ func (r *requests) add(conn *net.UnixConn) {
 	go func() { r.answers <- receive(conn) }()
 }
 
-// wait returns the first descriptor that comes; -1 when all have answered, or after d.
+// wait returns the first descriptor that comes; -1 when all have answered, or after d. What has come
+// by then is taken: a process that stood still finds it together with the end of its time.
 func (r *requests) wait(d time.Duration) int {
 	limit := time.NewTimer(d)
 	defer limit.Stop()
 	for r.pending > 0 {
 		select {
 		case a := <-r.answers:
-			r.pending--
-			if a.fd >= 0 {
+			if r.take(a) {
 				return a.fd
 			}
-			r.failed = cmp.Or(r.failed, a.err)
 		case <-limit.C:
-			return -1
+			return r.came()
 		}
 	}
 	return -1
+}
+
+// waitLast is wait until limit, which New began for answerTimeout.
+func (r *requests) waitLast(limit timelimit.Limit) int {
+	for {
+		fd := r.wait(answerTimeout / timelimit.Looks)
+		if fd >= 0 || r.pending == 0 || limit.Over() {
+			return fd
+		}
+	}
+}
+
+// came is wait for what has come.
+func (r *requests) came() int {
+	for {
+		select {
+		case a := <-r.answers:
+			if r.take(a) {
+				return a.fd
+			}
+		default:
+			return -1
+		}
+	}
+}
+
+// take notes an answer, and reports whether it is a descriptor.
+func (r *requests) take(a answer) bool {
+	r.pending--
+	r.failed = cmp.Or(r.failed, a.err)
+	return a.fd >= 0
 }
 
 // abandon ends the requests that have not been answered, and waits for their goroutines.

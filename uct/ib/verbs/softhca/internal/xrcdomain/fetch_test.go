@@ -1,0 +1,46 @@
+package xrcdomain
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/internal/timelimit"
+)
+
+// TestWait_ProcessStood: a descriptor that has come is taken, though the time is over.
+func TestWait_ProcessStood(t *testing.T) {
+	for range 100 {
+		r := requests{pending: 3, answers: make(chan answer, 3)}
+		r.answers <- answer{fd: -1}
+		r.answers <- answer{fd: 7}
+		if !assert.Equal(t, 7, r.wait(0)) {
+			return
+		}
+		assert.Equal(t, -1, r.wait(0))
+		assert.Equal(t, 1, r.pending, "one has not answered")
+	}
+}
+
+// TestWaitLast_ProcessStood: a process that stood still goes on to wait, and not for ever.
+func TestWaitLast_ProcessStood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stood := func() timelimit.Limit {
+			return timelimit.At(timelimit.Now()-time.Hour, answerTimeout, answerTimeout/timelimit.Looks)
+		}
+		r := requests{pending: 2, answers: make(chan answer, 2)}
+		go func() {
+			time.Sleep(answerTimeout / 2)
+			r.answers <- answer{fd: 7}
+		}()
+		assert.Equal(t, 7, r.waitLast(stood()))
+		start := timelimit.Now()
+		assert.Equal(t, -1, r.waitLast(timelimit.New(answerTimeout)))
+		assert.Equal(t, answerTimeout, timelimit.Now()-start)
+		r.answers <- answer{fd: -1}
+		assert.Equal(t, -1, r.waitLast(stood()))
+		assert.Equal(t, answerTimeout, timelimit.Now()-start, "all have answered")
+	})
+}
