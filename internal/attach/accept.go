@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/timelimit"
 )
 
 // Pauses of the accept loop when the process is out of descriptors.
@@ -75,8 +76,9 @@ func (p *Port) serve(conn *net.UnixConn, who peer) {
 // answer runs the acceptor's side of the handshake. The connection is closed if no link
 // came out.
 func (p *Port) answer(conn *net.UnixConn, who peer) {
-	_ = conn.SetReadDeadline(time.Now().Add(p.cfg.HandshakeTimeout))
-	stop := context.AfterFunc(p.ctx, func() { expire(conn) })
+	bound, cancel := timelimit.WithTimeout(p.ctx, p.cfg.HandshakeTimeout)
+	defer cancel()
+	stop := context.AfterFunc(bound, func() { expire(conn) })
 	defer stop()
 
 	hello, fds, err := receive(conn)

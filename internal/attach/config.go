@@ -68,7 +68,7 @@ type Config struct {
 	// wait in the listen backlog. 0 means 64.
 	MaxHandshakes int
 
-	// HandshakeTimeout bounds a handshake, on either side. 0 means 5 s.
+	// HandshakeTimeout bounds a handshake, on either side, as package timelimit counts. 0 means 5 s.
 	HandshakeTimeout time.Duration
 
 	// MaxTableLen and MaxArenaLen bound what a peer may offer, in bytes. 0 means

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/internal/memfd"
+	"github.com/gucx/gucx/internal/timelimit"
 	"github.com/gucx/gucx/ucs"
 	"golang.org/x/sys/unix"
 )
@@ -40,7 +41,7 @@ func (p *Port) dial(ctx context.Context, gid [16]byte) (_ *Outbound, err error) 
 		return nil, ucs.ErrClosed
 	}
 	defer p.wg.Done()
-	bound, cancel := context.WithTimeout(ctx, p.cfg.HandshakeTimeout)
+	bound, cancel := timelimit.WithTimeout(ctx, p.cfg.HandshakeTimeout)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 

@@ -38,10 +38,10 @@ func connPair(t *testing.T) (own, theirs *net.UnixConn, who peer) {
 // the time was over.
 func TestAnswer_ProcessStood(t *testing.T) {
 	s := newStation(t, nil)
-	s.cfg.HandshakeTimeout = -time.Hour // nobody else connects
 	conn, dialer, who := connPair(t)
 	hello, fds := s.hello(t)
 	require.NoError(t, send(dialer, hello, fds...))
+	expire(conn)
 	s.answer(conn, who)
 	require.Equal(t, Stats{Accepted: 1}, s.Stats())
 	in := within(t, s.in, "inbound link")
@@ -54,6 +54,7 @@ func TestAnswer_ProcessStood(t *testing.T) {
 	within(t, in.Done(), "end of the link")
 
 	conn, _, who = connPair(t)
+	expire(conn)
 	s.answer(conn, who)
 	assert.Equal(t, Stats{Accepted: 1, TimedOut: 1}, s.Stats(), "what has not come is not waited for")
 }
