@@ -13,6 +13,10 @@ package uct
 //
 // What the two sides must know of each other, the number and how long messages may be,
 // they tell each other by messages of their own.
+//
+// When the device loses what tells an iface of the end of operations, all its EPs fail with ErrIO, and
+// what is under way on its queues and connections, Recall too, ends with StatusIOError: what of it was
+// received is not known. NewQueue and Post return ErrIO from then on.
 
 // QueueAttr bounds receive queues. All zero iff CapQueue is not claimed; otherwise each is
 // positive.

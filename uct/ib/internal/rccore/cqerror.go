@@ -16,8 +16,8 @@ import (
 // errCQ is the cause where an EP fails as there is no completion queue any more.
 var errCQ = errors.New("the completion queue has failed")
 
-// errCQLost is the error of what needs a completion queue.
-var errCQLost = ucs.Because(ucs.StatusIOError, errCQ)
+// ErrCQLost is the error of what needs a completion queue.
+var ErrCQLost = ucs.Because(ucs.StatusIOError, errCQ)
 
 // cqFailed ends all EPs after an error of the completion queue, once. Completions run.
 func (it *Iface) cqFailed() {
@@ -31,6 +31,9 @@ func (it *Iface) cqFailed() {
 	for _, e := range slices.Concat(it.open.All(), it.closing.All()) {
 		it.fail(e, ucs.StatusIOError, errCQ)
 		e.abandon()
+	}
+	if it.ext != nil {
+		it.ext.Lost()
 	}
 }
 

@@ -78,7 +78,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return nil, it.opError("new ep", uct.ErrClosed)
 	}
 	if it.cqLost {
-		return nil, it.opError("new ep", errCQLost)
+		return nil, it.opError("new ep", ErrCQLost)
 	}
 	if len(p.DeviceAddr) != 0 || len(p.IfaceAddr) != 0 {
 		return nil, it.opError("new ep", fmt.Errorf("%w: rc connects endpoints, not ifaces", uct.ErrUnsupported))

@@ -19,6 +19,8 @@ type Extension interface {
 	Control(outer uct.EP, data []byte) bool
 	// Failed tells that an EP takes no more operations, before OnError does.
 	Failed(outer uct.EP)
+	// Lost tells that the completion queue has failed, after all EPs have: Completed is not called any more.
+	Lost()
 }
 
 // ExtensionID marks the WR IDs of an Extension, sends and receives.

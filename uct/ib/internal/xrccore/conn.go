@@ -179,7 +179,7 @@ func (c *conn) settle() {
 	if done := c.recalled; done != nil {
 		c.recalled = nil
 		c.release()
-		done.Complete(ucs.StatusOK)
+		done.Complete(c.e.it.taken(ucs.StatusOK))
 	}
 	if c.e.closed && c.qp != nil {
 		c.close()

@@ -85,4 +85,8 @@
 // The queues complete in the completion queue of the core, which so wakes for all of them.
 // What it must have room for, receives that are posted and sends that are under way, is
 // bounded by QUEUE_CQ_LEN: a queue takes its depth from it, a connection QUEUE_TX_LEN.
+//
+// When it fails, nothing that is under way completes any more. The device is made to let go of it first:
+// initiators go to RESET, and XRC SRQs are stopped, for which a peer in the middle of a message is waited
+// for. Then all ends with ErrIO. Peers find no queue, as after a Stop.
 package xrccore

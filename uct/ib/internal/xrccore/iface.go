@@ -37,7 +37,8 @@ type Iface struct {
 	busy      []*EP  // have deferred work
 	working   []*EP  // busy, while it is done
 	draining  []*recvQueue
-	closing   int // connections of closed EPs that have sends under way
+	closing   int  // connections of closed EPs that have sends under way
+	lost      bool // the completion queue has failed
 	closed    bool
 }
 
@@ -153,6 +154,9 @@ func (it *Iface) work(drained bool) (n int) {
 
 // Completed implements rccore.Extension.
 func (it *Iface) Completed(wc verbs.WC) {
+	if it.lost { // it came between the poll that found none and the error, and has ended
+		return
+	}
 	id := workID(wc.ID)
 	if id.isRecv() {
 		if q := it.queues.at(id.number()); q != nil {
@@ -227,6 +231,9 @@ func (it *Iface) drain() {
 // come by then has been polled: the completion queue was empty, or so many rounds have
 // found enough in it.
 func (it *Iface) endDrained(drained bool) (n int) {
+	if it.lost {
+		return it.endLost()
+	}
 	for i := 0; i < len(it.draining); {
 		q := it.draining[i]
 		if rounds := it.round - q.stoppedIn; rounds == 0 || !drained && rounds <= it.allPolled {

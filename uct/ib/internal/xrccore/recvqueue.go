@@ -8,6 +8,7 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -50,6 +51,8 @@ func (it *Iface) newQueue(depth int) (*recvQueue, error) {
 	switch {
 	case it.closed:
 		return nil, uct.ErrClosed
+	case it.lost:
+		return nil, rccore.ErrCQLost
 	case depth < 1 || depth > it.attr.Queue.MaxDepth:
 		return nil, fmt.Errorf("%w: depth %d not in 1..%d", uct.ErrInvalidParam, depth, it.attr.Queue.MaxDepth)
 	case it.queues.live == it.attr.Queue.MaxQueues:
@@ -85,6 +88,8 @@ func (q *recvQueue) Received() uint64 { return q.received }
 func (q *recvQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	it := q.it
 	switch {
+	case q.stopped && it.lost:
+		return rccore.ErrCQLost
 	case q.stopped:
 		return uct.ErrClosed
 	case len(iov) > it.attr.Queue.MaxRecvIOV:
@@ -154,7 +159,9 @@ func (q *recvQueue) Stop() error {
 		return err
 	}
 	q.stopped, q.stoppedIn = true, q.it.round
-	q.it.draining = append(q.it.draining, q)
+	if !q.it.lost { // else it is listed
+		q.it.draining = append(q.it.draining, q)
+	}
 	return nil
 }
 
@@ -179,6 +186,6 @@ func (q *recvQueue) Close() error {
 	it.draining = slices.DeleteFunc(it.draining, func(x *recvQueue) bool { return x == q })
 	it.queues.remove(q.index)
 	it.cqFree += len(q.slots)
-	q.endRest(ucs.StatusCanceled)
+	q.endRest(it.taken(ucs.StatusCanceled))
 	return nil
 }

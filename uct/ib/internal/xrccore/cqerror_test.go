@@ -1,0 +1,261 @@
+package xrccore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/timelimit"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
+)
+
+// shallow has a completion queue that overruns soon.
+// It is polled one by one, so that it is known to be lost when it is known to be empty.
+var shallow = Config{
+	Config:       rccore.Config{TxDepth: 32, TxCQDepth: 64, RxDepth: 16, MaxPoll: 1, Timeout: time.Hour},
+	QueueCQDepth: 2 * maxQueueConns,
+}
+
+// overrun has the device lose the completion queue of the side. The QPs that it takes are gone then, with
+// their completions, so that the iface can be closed.
+func (s *side) overrun(t *testing.T) {
+	require.True(t, t.Run("overrun", func(t *testing.T) { ibtest.Overrun(t, s.it.MD(), s.it.VerbsCQ()) }))
+}
+
+// wantLost: n EPs have failed, each once, since there is no completion queue any more.
+func (s *side) wantLost(t *testing.T, n int) {
+	t.Helper()
+	require.Len(t, s.errs, n)
+	for _, err := range s.errs {
+		assert.ErrorIs(t, err, uct.ErrEPFailed)
+		assert.ErrorIs(t, err, ucs.ErrIO)
+		assert.ErrorContains(t, err, "the completion queue has failed")
+	}
+}
+
+// ends are completions that have run.
+type ends []ucs.Status
+
+// get is a completion, of which each run counts.
+func (e *ends) get() *uct.Completion {
+	c := &uct.Completion{Count: 1}
+	c.Func = func(*uct.Completion) { *e, c.Count = append(*e, c.Status), 1 }
+	return c
+}
+
+// getFrom is get for an operation on a QP, which the device has let go of when it ends.
+func (e *ends) getFrom(t *testing.T, qp *verbs.QP) *uct.Completion {
+	c := &uct.Completion{Count: 1}
+	c.Func = func(*uct.Completion) {
+		*e, c.Count = append(*e, c.Status), 1
+		assert.Equal(t, verbs.QPStateReset, qp.State())
+	}
+	return c
+}
+
+// wantIOErr: n have run, all with the status of a completion queue that is lost.
+func (e ends) wantIOErr(t *testing.T, n int) {
+	t.Helper()
+	require.Len(t, e, n)
+	for i, st := range e {
+		assert.Equal(t, ucs.StatusIOError, st, "completion %d", i)
+	}
+}
+
+// TestCQError_Sends: sends to queues end when the device has lost the completion queue of the
+// sender, those that it has and those that are held back, and so does a Recall that is under way.
+func TestCQError_Sends(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+		a, b := connected(t, fabric, shallow)
+		up, recalled := b.newQueue(t, 1, 64), b.newQueue(t, 1, 64)
+		c, r := a.attach(t, up.Number()), a.attach(t, recalled.Number())
+		for _, q := range []*queue{up, recalled} {
+			q.post(t, 0)
+		}
+		for _, sender := range []uct.QueueConn{c, r} {
+			s := a.send(t, sender, 0, 8, 1)
+			until(t, func() bool { return s.ended }, a, b)
+		}
+		until(t, func() bool { return len(up.got)+len(recalled.got) == 2 }, b)
+		held := a.attach(t, up.Number()) // the peer does not answer before the end
+		a.overrun(t)
+
+		var ended ends
+		for _, sender := range []uct.QueueConn{c, c, r, held} {
+			pending, err := sender.SendZcopy(a.iov(0, 8), ended.getFrom(t, sender.(*conn).qp))
+			require.NoError(t, err)
+			require.True(t, pending)
+		}
+		pending, err := r.Recall(ended.get())
+		require.NoError(t, err)
+		require.True(t, pending)
+		until(t, func() bool { return len(ended) == 5 }, a)
+		ended.wantIOErr(t, 5)
+		a.wantLost(t, 1)
+		_, err = c.SendZcopy(a.iov(0, 8), ended.get())
+		assert.ErrorIs(t, err, uct.ErrEPFailed)
+		require.NoError(t, c.Detach())
+		require.NoError(t, held.Detach())
+		require.NoError(t, a.ep.Close())
+		until(t, func() bool { return a.it.closing == 0 && !a.it.deferred() }, a)
+		assert.Zero(t, a.it.conns.live)
+		ended.wantIOErr(t, 5)
+	})
+}
+
+// TestCQError_Receives: receives of queues end when the device has lost the completion queue, in
+// order, and messages to them are refused from then on.
+func TestCQError_Receives(t *testing.T) {
+	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+		a, b := connected(t, fabric, shallow)
+		q, stopping := b.newQueue(t, 8, 64), b.newQueue(t, 8, 64)
+		c := a.attach(t, q.Number())
+		q.post(t, 0)
+		first := a.send(t, c, 0, 8, 1)
+		until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
+		b.overrun(t)
+		var order []int
+		var statuses ends
+		var again []error
+		for i := range 6 {
+			to := []*queue{q, stopping}[i%2]
+			r := &uct.QueueRecv{}
+			r.Func = func(r *uct.QueueRecv) {
+				order, statuses = append(order, i), append(statuses, r.Status)
+				again = append(again, to.Post(r, b.iov(0, 64)))
+			}
+			require.NoError(t, to.Post(r, b.iov(0, 64)))
+		}
+		require.NoError(t, ucs.AwaitUse(stopping.Stop))
+		until(t, func() bool { return len(order) >= 6 }, b)
+		statuses.wantIOErr(t, 6)
+		assert.Equal(t, []int{0, 2, 4}, evens(order))
+		for _, err := range again {
+			assert.ErrorIs(t, err, ucs.ErrIO, "a receive that is posted again")
+		}
+		b.wantLost(t, 1)
+		assert.EqualValues(t, 1, q.Received())
+		_, err := b.it.NewQueue(1)
+		assert.ErrorIs(t, err, ucs.ErrIO)
+		_, err = b.it.NewEP(uct.EPParams{})
+		assert.ErrorIs(t, err, ucs.ErrIO)
+		require.NoError(t, q.Stop())
+		until(t, func() bool { return !b.it.deferred() }, b)
+
+		if a.ep.Ready() { // it has not learned of it yet
+			s := a.send(t, c, 0, 8, 2)
+			until(t, func() bool { return s.ended }, a, b)
+			assert.NotEqual(t, ucs.StatusOK, s.Status, "nobody is told of what comes")
+		}
+		require.NoError(t, q.Close())
+		require.NoError(t, stopping.Close())
+		statuses.wantIOErr(t, 6)
+		assert.Equal(t, b.it.cfg.QueueCQDepth, b.it.cqFree)
+	})
+}
+
+// evens are the even ones.
+func evens(all []int) (list []int) {
+	for _, i := range all {
+		if i%2 == 0 {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// TestCQError_NoEPs: receives end also where no EP fails with them, and when only an event tells.
+func TestCQError_NoEPs(t *testing.T) {
+	s := newSide(t, softhca.FabricLoop, shallow)
+	require.NoError(t, s.ep.Close())
+	q := s.newQueue(t, 2, 64)
+	q.post(t, 0)
+	q.post(t, 1)
+	until(t, func() bool { return !s.it.deferred() }, s)
+	for s.it.Arm(uct.EventRecv) == uct.ErrBusy {
+		s.it.Progress()
+	}
+	s.it.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: s.it.VerbsCQ()})
+	require.True(t, s.it.EventPending())
+	until(t, func() bool { return len(q.status) == 2 }, s)
+	ends(q.status).wantIOErr(t, 2)
+	require.NoError(t, q.Close())
+	ends(q.status).wantIOErr(t, 2)
+}
+
+// TestCQError_Close: an iface whose completion queue is lost closes at once with all that it has
+// under way, which ends before.
+func TestCQError_Close(t *testing.T) {
+	for _, cfg := range []Config{shallow, inDomain(shallow)} {
+		onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
+			a, b := connected(t, fabric, cfg)
+			theirs, own := b.newQueue(t, 1, 64), a.newQueue(t, 2, 64)
+			theirs.post(t, 0)
+			c := a.attach(t, theirs.Number())
+			s := a.send(t, c, 0, 8, 1)
+			until(t, func() bool { return s.ended }, a, b)
+			own.post(t, 0)
+			own.post(t, 1)
+			a.overrun(t)
+			var ended ends
+			for range 2 {
+				_, err := c.SendZcopy(a.iov(0, 8), ended.get())
+				require.NoError(t, err)
+			}
+			var message ends
+			_, err := a.ep.AMZcopy(testAM, nil, a.iov(0, 8), message.get())
+			require.NoError(t, err)
+			limit := timelimit.New(closeTimeout)
+			require.NoError(t, a.it.Close())
+			assert.False(t, limit.Over(), "it has waited for what does not come")
+			ended.wantIOErr(t, 2)
+			ends(own.status).wantIOErr(t, 2)
+			assert.Equal(t, ends{ucs.StatusCanceled}, message, "the EP is closed before that is noticed")
+		})
+	}
+}
+
+// TestCQError_Late: a completion that has come between the poll that found none and the error is of a
+// receive that has ended.
+func TestCQError_Late(t *testing.T) {
+	a, b := connected(t, softhca.FabricShm, shallow)
+	q := b.newQueue(t, 2, 64)
+	q.post(t, 0)
+	q.post(t, 1)
+	c := a.attach(t, q.Number())
+	first := a.send(t, c, 0, 8, 1)
+	until(t, func() bool { return first.ended && len(q.got) == 1 }, a, b)
+	second := a.send(t, c, 0, 8, 2)
+	until(t, func() bool { return second.ended }, a)
+	b.it.Lost()
+	require.Equal(t, 1, b.it.endDrained(false))
+	until(t, func() bool { return b.it.Progress() == 0 && !b.it.deferred() }, b)
+	assert.Equal(t, []ucs.Status{ucs.StatusOK, ucs.StatusIOError}, q.status)
+	require.NoError(t, c.Detach())
+	require.NoError(t, q.Close())
+}
+
+// TestCQError_CloseInside: the end of a receive closes the other queue, whose receive ends then.
+func TestCQError_CloseInside(t *testing.T) {
+	s := newSide(t, softhca.FabricLoop, shallow)
+	queues := []*queue{s.newQueue(t, 1, 64), s.newQueue(t, 1, 64)}
+	var ended ends
+	for i, q := range queues {
+		require.NoError(t, q.Post(&uct.QueueRecv{Func: func(r *uct.QueueRecv) {
+			ended = append(ended, r.Status)
+			require.NoError(t, queues[1-i].Close())
+		}}, s.iov(0, 64)))
+	}
+	s.overrun(t)
+	until(t, func() bool { return len(ended) == 2 && !s.it.deferred() }, s)
+	require.NoError(t, queues[0].Close())
+	ended.wantIOErr(t, 2)
+	assert.Zero(t, s.it.queues.live)
+}
