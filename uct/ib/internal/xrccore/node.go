@@ -93,8 +93,10 @@ func (n *node) Fault(qp *verbs.QP, st ucs.Status) (handled int) {
 	return handled
 }
 
-// Lost implements rccore.Links.
+// Lost implements rccore.Links. Peers learn of it as of an iface that is closed, which takes no targets
+// along, as a message without room for its completion does: those are for other ifaces too.
 func (n *node) Lost() {
+	_ = n.it.ReceiveQueue().Stop() // if a peer is in the middle of a message, they learn of it by that of the target
 	for _, in := range n.all.all() {
 		in.lost()
 	}

@@ -1,0 +1,73 @@
+package xrccore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// TestCQError_Node: all EPs over the initiators of a node end with its completion queue, with what
+// the device has, what is held back, and what closed ones have left to the device; other ifaces of
+// the domain go on.
+func TestCQError_Node(t *testing.T) {
+	for name, held := range map[string]bool{"given": false, "held back": true} {
+		t.Run(name, func(t *testing.T) {
+			a, b := newHost(t, 2, shallow), newHost(t, 3, shallow)
+			connectHosts(t, a, b)
+			a.exchange(t, b, 0)
+			b.exchange(t, a, 0)
+			from := a.procs[0]
+			in := from.eps[0].path.via
+			until(t, func() bool { return in.head == in.tail }, a.all...)
+			if held {
+				in.wait()
+			}
+			from.overrun(t)
+			from.loseNode(t)
+			otherGoesOn(t, a, b)
+		})
+	}
+}
+
+// loseNode has what is in flight on three EPs end after an overrun. One is closed before that is noticed.
+func (p *proc) loseNode(t *testing.T) {
+	t.Helper()
+	var ended ends
+	qp := p.eps[0].path.via.qp
+	for _, e := range p.eps {
+		pending, err := e.AMZcopy(testAM, nil, p.iov(0, 16), ended.getFrom(t, qp))
+		require.NoError(t, err)
+		require.True(t, pending)
+		pending, err = e.Flush(ended.getFrom(t, qp))
+		require.NoError(t, err)
+		require.True(t, pending)
+	}
+	require.NoError(t, p.eps[2].Close())
+	until(t, func() bool { return len(ended) == 6 }, p.side)
+	ended[:4].wantIOErr(t, 4)
+	assert.Equal(t, ends{ucs.StatusCanceled, ucs.StatusCanceled}, ended[4:], "of the one that is closed")
+	p.wantLost(t, 2)
+	for _, e := range p.eps {
+		assert.Error(t, e.AMShort(testAM, 0, []byte{1}))
+		require.NoError(t, e.Close())
+	}
+	assert.Zero(t, p.it.node.all.live, "the initiator is gone")
+	assert.Len(t, ended, 6)
+}
+
+// otherGoesOn: the peers learn that the first iface of a has no completion queue any more, and the second
+// one goes on.
+func otherGoesOn(t *testing.T, a, b *host) {
+	t.Helper()
+	other := a.procs[1]
+	had := len(other.got)
+	for _, p := range b.procs {
+		until(t, func() bool { return p.eps[0].AMShort(testAM, 0, []byte{1}) != nil && !p.eps[0].Ready() }, a.all...)
+		push(t, a.all, func() error { return p.eps[1].AMShort(testAM, 0, []byte{7}) })
+	}
+	until(t, func() bool { return len(other.got) == had+3 }, a.all...)
+	assert.Equal(t, []byte{7, 7, 7}, other.got[had:])
+}
