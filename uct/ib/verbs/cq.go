@@ -91,8 +91,11 @@ func (c *Context) CreateCQ(attr CQInitAttr) (*CQ, error) {
 func (cq *CQ) Context() any { return cq.context }
 
 // Poll fills wc with up to len(wc) completions, oldest first, and returns their
-// number; -1 when the queue has overrun and what it still held has been taken.
-// It also lets a software device make progress. It does not block or allocate.
+// number. EventCQErr is what tells that a queue has failed, and takes no completions
+// any more: for Poll of the verbs it is empty then (IBTA volume 1, 11.4.2.1). This one
+// returns -1 where that costs nothing, when what the queue still held has been taken; a
+// SingleThreaded queue that was empty before may go on with 0. It also lets a software
+// device make progress. It does not block or allocate.
 // Several goroutines may poll unless the queue is SingleThreaded.
 func (cq *CQ) Poll(wc []WC) int { return cq.p.Poll(wc) }
 

@@ -88,7 +88,7 @@ type CompChannelProvider interface {
 // CQProvider is a completion queue.
 type CQProvider interface {
 	// Poll fills wc with up to len(wc) completions and returns their number, or
-	// -1 when the queue has overrun.
+	// -1 when the queue has failed, as CQ.Poll says.
 	Poll(wc []WC) int
 	// Arm asks for one event at the next completion (or solicited completion).
 	// One that arrived since the last Poll raises the event at once.
