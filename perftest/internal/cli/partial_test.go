@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -98,6 +99,7 @@ func TestPartial_Interrupt(t *testing.T) {
 
 // TestPartial_PeerKilled: so it is when the other side dies, with the status of a failure.
 func TestPartial_PeerKilled(t *testing.T) {
+	t.Parallel()
 	p := inSecondTest(t, "-o", "json")
 	require.NoError(t, syscall.Kill(onlyChild(t, p.Process.Pid), syscall.SIGKILL))
 	code, stderr := p.end(t)
@@ -108,6 +110,7 @@ func TestPartial_PeerKilled(t *testing.T) {
 
 // TestPartial_ServerKilled: a client prints what it has.
 func TestPartial_ServerKilled(t *testing.T) {
+	t.Parallel()
 	server, addr := serving(t)
 	p := inSecondTest(t, "client", addr, "-o", "csv")
 	require.NoError(t, server.Process.Kill())
@@ -118,6 +121,7 @@ func TestPartial_ServerKilled(t *testing.T) {
 
 // TestPartial_NoPlot: a picture cannot say that it is not whole, so that there is none.
 func TestPartial_NoPlot(t *testing.T) {
+	t.Parallel()
 	plot := t.TempDir() + "/a.svg"
 	p := startFor(t, append(longSecond, "-s", "8,16", "--plot", plot)...)
 	p.line(t, "put_bw")
@@ -130,6 +134,7 @@ func TestPartial_NoPlot(t *testing.T) {
 
 // TestPartial_NothingMeasured: without a result nothing is printed.
 func TestPartial_NothingMeasured(t *testing.T) {
+	t.Parallel()
 	p := startFor(t, append(hours, "-t", "put_lat", "-x", "sm")...)
 	p.line(t, "put_lat")
 	require.NoError(t, p.Process.Signal(os.Interrupt))
@@ -140,6 +145,7 @@ func TestPartial_NothingMeasured(t *testing.T) {
 
 // TestPartial_Batch: lines that have ended are printed, and what there is of the one that has not.
 func TestPartial_Batch(t *testing.T) {
+	t.Parallel()
 	file := t.TempDir() + "/batch"
 	require.NoError(t, os.WriteFile(file, []byte("first -t put_lat\nsecond -t put_lat,put_bw\nthird -t put_lat\n"), 0o600))
 	p := startFor(t, append(longSecond, "-o", "json", "-b", file)...)
@@ -221,15 +227,16 @@ type studyCase struct {
 
 var studyCases = []studyCase{
 	{"ranks", "ranks --ranks 2 -x sm -t pingpong -s 8,64m -n 1000 -w 1", "pingpong 67108864 B", "pingpong,8,2,auto,"},
-	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 20000 --rounds 20000 -w 1 -W 65536", "put_mr", "put_lat,8,single,1,all,"},
+	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 2000 --rounds 2000 -w 1 -W 1048576", "put_mr", "put_lat,8,single,1,all,"},
 	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 1000 -w 8 --rounds 1", "100%", "isend,rget,8,"},
 }
 
 // TestPartial_Studies: a signal leaves the rows that were measured, and no process.
 func TestPartial_Studies(t *testing.T) {
 	for _, c := range studyCases {
-		t.Run(c.name, func(t *testing.T) {
-			for _, format := range []string{"csv", "md"} {
+		for _, format := range []string{"csv", "md"} {
+			t.Run(c.name+"/"+format, func(t *testing.T) {
+				t.Parallel()
 				p := startFor(t, append(strings.Fields(c.args), "-o", format)...)
 				p.line(t, c.second)
 				children := childrenOf(t, p.Process.Pid)
@@ -246,8 +253,8 @@ func TestPartial_Studies(t *testing.T) {
 				for _, pid := range children {
 					gone(t, pid)
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -263,13 +270,28 @@ func (c *studyCase) requireFirst(t *testing.T, out string) {
 	assert.Contains(t, out, "\n"+c.first)
 }
 
+// rankOf finds the process of a rank: children are listed by the thread that has forked them, which may be
+// another one for each.
+func rankOf(t *testing.T, pids []int, rank int) int {
+	t.Helper()
+	for _, pid := range pids {
+		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		require.NoError(t, err)
+		if slices.Contains(strings.Split(string(env), "\x00"), fmt.Sprintf("PMI_RANK=%d", rank)) {
+			return pid
+		}
+	}
+	t.Fatalf("none of %v is rank %d", pids, rank)
+	return 0
+}
+
 // TestPartial_RankKilled: rank 0 prints what there is, and what has ended it.
 func TestPartial_RankKilled(t *testing.T) {
+	t.Parallel()
 	c := studyCases[0]
 	p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)
 	p.line(t, c.second)
-	ranks := allChildren(t, p.Process.Pid, 2)
-	require.NoError(t, syscall.Kill(ranks[1], syscall.SIGKILL))
+	require.NoError(t, syscall.Kill(rankOf(t, allChildren(t, p.Process.Pid, 2), 1), syscall.SIGKILL))
 	code, stderr := p.end(t)
 	assert.Equal(t, exitFailure, code, stderr)
 	lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
