@@ -227,8 +227,8 @@ type studyCase struct {
 
 var studyCases = []studyCase{
 	{"ranks", "ranks --ranks 2 -x sm -t pingpong -s 8,64m -n 1000 -w 1", "pingpong 67108864 B", "pingpong,8,2,auto,"},
-	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 2000 --rounds 2000 -w 1 -W 1048576", "put_mr", "put_lat,8,single,1,all,"},
-	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 1000 -w 8 --rounds 1", "100%", "isend,rget,8,"},
+	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 1000 --rounds 1000 -w 1 -W 2097152", "put_mr", "put_lat,8,single,1,all,"},
+	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 300 -w 8 --rounds 1", "100%", "isend,rget,8,"},
 }
 
 // TestPartial_Studies: a signal leaves the rows that were measured, and no process.
