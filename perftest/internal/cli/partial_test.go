@@ -222,52 +222,51 @@ func TestRunJobs_WhatEndsAll(t *testing.T) {
 type studyCase struct {
 	name, args string
 	second     string // in a line of progress once the others are measured
-	first      string // how the row of CSV begins that is there then
+	first      string // in each row that is there then
 }
 
 var studyCases = []studyCase{
-	{"ranks", "ranks --ranks 2 -x sm -t pingpong -s 8,64m -n 1000 -w 1", "pingpong 67108864 B", "pingpong,8,2,auto,"},
-	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 1000 --rounds 1000 -w 1 -W 2097152", "put_mr", "put_lat,8,single,1,all,"},
-	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 300 -w 8 --rounds 1", "100%", "isend,rget,8,"},
+	{"ranks", "ranks --ranks 2 -x sm -t pingpong -s 8,64m -n 1000 -w 1", "pingpong 67108864 B", `{"test":"pingpong","size":8,"protocol":"auto",`},
+	{"threads", "-x sm -T 1 -t put_lat,put_mr -s 8 -n 1000 --rounds 1000 -w 1 -W 2097152", "put_mr", `{"test":"put_lat","size":8,"mode":"single",`},
+	{"overlap", "overlap --protocols rget --sides isend -s 8,64m -n 300 -w 8 --rounds 1", "100%", `{"Side":"isend","Protocol":"rget","Size":8,`},
 }
 
-// TestPartial_Studies: a signal leaves the rows that were measured, and no process.
+// TestPartial_Studies: a signal leaves the rows that were measured, which say that they are not all,
+// and no process.
 func TestPartial_Studies(t *testing.T) {
 	for _, c := range studyCases {
-		for _, format := range []string{"csv", "md"} {
-			t.Run(c.name+"/"+format, func(t *testing.T) {
-				t.Parallel()
-				p := startFor(t, append(strings.Fields(c.args), "-o", format)...)
-				p.line(t, c.second)
-				children := childrenOf(t, p.Process.Pid)
-				require.NoError(t, p.Process.Signal(os.Interrupt))
-				code, stderr := p.end(t)
-				assert.Equal(t, 130, code, stderr)
-				assert.Equal(t, 1, strings.Count(stderr, "perftest: "), "%s", stderr)
-				assert.Contains(t, stderr, "perftest: interrupt\n")
-				if format == "csv" {
-					c.requireFirst(t, p.out.String())
-				} else {
-					assert.Contains(t, p.out.String(), "INCOMPLETE, without what was not measured to its end: interrupt")
-				}
-				for _, pid := range children {
-					gone(t, pid)
-				}
-			})
-		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)
+			p.line(t, c.second)
+			children := childrenOf(t, p.Process.Pid)
+			require.NoError(t, p.Process.Signal(os.Interrupt))
+			code, stderr := p.end(t)
+			assert.Equal(t, 130, code, stderr)
+			assert.Equal(t, 1, strings.Count(stderr, "perftest: "), "%s", stderr)
+			assert.Contains(t, stderr, "perftest: interrupt\n")
+			lines := strings.Split(strings.TrimSpace(p.out.String()), "\n")
+			require.GreaterOrEqual(t, len(lines), 2, "%s", lines)
+			assert.Contains(t, lines[0], `"incomplete":"interrupt"`)
+			for _, row := range lines[1:] {
+				assert.Contains(t, row, c.first)
+			}
+			for _, pid := range children {
+				gone(t, pid)
+			}
+		})
 	}
 }
 
-// requireFirst looks at CSV.
-func (c *studyCase) requireFirst(t *testing.T, out string) {
-	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(rows), 2, "%s", out)
-	for _, r := range rows[1:] {
-		assert.Equal(t, rows[1][1], r[1], "of one test and size")
+// TestPartial_Headings: tables say that they are not whole.
+func TestPartial_Headings(t *testing.T) {
+	p := result.Partial{Incomplete: "interrupt"}
+	for _, lines := range [][]string{
+		ranksConditions{Partial: p}.lines(), spConditions{Partial: p}.lines(), threadConditions{Partial: p}.lines(),
+		messageConditions{Partial: p}.lines(), conditions{Partial: p}.lines(1),
+	} {
+		assert.Equal(t, p.Lines()[0], lines[len(lines)-1])
 	}
-	assert.Contains(t, out, "\n"+c.first)
 }
 
 // rankOf finds the process of a rank: children are listed by the thread that has forked them, which may be
