@@ -1,6 +1,10 @@
 package uct
 
-import "time"
+import (
+	"crypto/tls"
+	"net/netip"
+	"time"
+)
 
 // MD is an open memory domain. Methods may be called by any goroutine.
 type MD interface {
@@ -24,6 +28,24 @@ type MDExt struct {
 	Reg   Registrar    // iff MDAttr.MaxReg > 0
 	Alloc Allocator    // may be nil
 	Keys  RKeyUnpacker // iff MDAttr.RKeyLen > 0
+	TLS   TLSOpener    // iff connections to other processes are made through TLS
+}
+
+// TLSOpener is an MD whose configuration demands TLS. The layer above then uses TLS with the
+// same certificates and rules for its own connections to other hosts.
+type TLSOpener interface {
+	// OpenTLS reads the certificates. protocol is the application protocol (ALPN) of the
+	// connections. ErrInvalidParam if the configuration is incomplete or wrong.
+	OpenTLS(protocol string) (TLSConfigs, error)
+}
+
+// TLSConfigs makes configurations that demand a certificate of the peer and verify it. Methods
+// may be called by any goroutine.
+type TLSConfigs interface {
+	// Client is for the side that connects to a peer at an address.
+	Client(peer netip.Addr) *tls.Config
+	// Server is for the side that accepts a connection from a peer at an address.
+	Server(peer netip.Addr) *tls.Config
 }
 
 // MDAttr says what a memory domain can do.

@@ -65,14 +65,22 @@ func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) []by
 // Issue makes a certificate for loopback and for a name, which ends after left.
 func (a *Authority) Issue(name string, left time.Duration) tls.Certificate {
 	a.t.Helper()
+	return a.IssueAs(name, left, func(*x509.Certificate) {})
+}
+
+// IssueAs is Issue of a certificate that change has changed before it is signed.
+func (a *Authority) IssueAs(name string, left time.Duration, change func(*x509.Certificate)) tls.Certificate {
+	a.t.Helper()
 	key := newKey(a.t)
-	der := a.sign(&x509.Certificate{
+	c := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		NotBefore:   time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(left),
-	}, key)
+	}
+	change(c)
+	der := a.sign(c, key)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/base"
-	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
 // Config tunes the transport. The zero value is ready to use.
@@ -35,10 +35,10 @@ type Config struct {
 	UserTimeout   time.Duration  `env:"USER_TIMEOUT" default:"20s" doc:"Time after which a host that acknowledges nothing of what it is sent, data or probes, is taken for gone; one second is the least. A process that reads nothing may take as long as it likes."`
 	Linger        time.Duration  `env:"LINGER" default:"5s" doc:"Longest time that closing an interface waits for its last bytes to be taken by the peer's host."`
 
-	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused; with none of them, none does."`
+	TLSCert string `env:"TLS_CERT" doc:"File with this side's certificate and those between it and the authority (PEM). With TLS_CERT, TLS_KEY and TLS_CA every connection uses TLS 1.3 with certificates on both sides, and peers without are refused: connections of the transport and the tcp sockets of Listen and Dial. With none of them, all of it goes in clear."`
 	TLSKey  string `env:"TLS_KEY" doc:"File with the private key of TLS_CERT (PEM)."`
 	TLSCA   string `env:"TLS_CA" doc:"File with the authorities that certificates of peers must come from (PEM)."`
-	TLSName string `env:"TLS_NAME" doc:"Name that certificates of all peers must carry; empty for the IP address that a peer is reached by, which only the side that connects checks."`
+	TLSName string `env:"TLS_NAME" doc:"Name that certificates of all peers must carry: a DNS name, an IP address or a URI, of which one that ends in /* permits all below it, such as spiffe://cluster/*. Empty means the IP address at the other end of the connection. Both sides check."`
 
 	// TLS is used in place of the files. It needs certificates for both roles,
 	// RootCAs and ClientCAs; versions below 1.3, resumption and clients without
@@ -149,7 +149,15 @@ func (c *Config) Validate() error {
 const tlsProtocol = "gucx-tcp/1"
 
 // policy is what the configuration demands of connections, nil for plain ones.
-func (c *Config) policy() (*tunnel.Policy, error) {
-	t := tunnel.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.TLSCA, TLS: c.TLS, Name: c.TLSName, Protocol: tlsProtocol}
+func (c *Config) policy() (*tlspolicy.Policy, error) { return c.policyFor(tlsProtocol) }
+
+// policyFor is policy for an application protocol.
+func (c *Config) policyFor(protocol string) (*tlspolicy.Policy, error) {
+	t := tlspolicy.Config{Cert: c.TLSCert, Key: c.TLSKey, CA: c.TLSCA, TLS: c.TLS, Name: c.TLSName, Protocol: protocol}
 	return t.Policy()
+}
+
+// demandsTLS reports whether any setting of TLS is there; policy says whether they are complete.
+func (c *Config) demandsTLS() bool {
+	return c.TLS != nil || cmp.Or(c.TLSCert, c.TLSKey, c.TLSCA, c.TLSName) != ""
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/ucs/stats"
@@ -111,7 +112,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 }
 
 // newIface makes an iface that has nothing of the kernel yet. policy is nil for plain connections.
-func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tunnel.Policy) *Iface {
+func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy) *Iface {
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
 		maxAM:   int(cfg.SegSize) + maxAMHeader,

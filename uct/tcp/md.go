@@ -57,7 +57,22 @@ var _ uct.MD = (*MD)(nil)
 func (md *MD) Attr() *uct.MDAttr { return &md.attr }
 
 // Ext implements uct.MD.
-func (md *MD) Ext() *uct.MDExt { return &uct.MDExt{Reg: md, Alloc: md, Keys: md} }
+func (md *MD) Ext() *uct.MDExt {
+	ext := &uct.MDExt{Reg: md, Alloc: md, Keys: md}
+	if md.defaults.demandsTLS() {
+		ext.TLS = md
+	}
+	return ext
+}
+
+// OpenTLS implements uct.TLSOpener.
+func (md *MD) OpenTLS(protocol string) (uct.TLSConfigs, error) {
+	p, err := md.defaults.policyFor(protocol)
+	if err != nil {
+		return nil, md.opError("open TLS", err)
+	}
+	return p, nil
+}
 
 // Resources lists the transport on each device that the configuration selects.
 func (md *MD) Resources() ([]uct.Resource, error) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/uct/tcp/internal/tunnel"
 )
 
@@ -177,7 +178,7 @@ func connected(fd int) error {
 }
 
 // newTunnels prepares connections through TLS.
-func (it *Iface) newTunnels(p *tunnel.Policy) *tunnel.Group {
+func (it *Iface) newTunnels(p *tlspolicy.Policy) *tunnel.Group {
 	return &tunnel.Group{
 		Policy:   p,
 		Tune:     func(fd int) error { return errors.Join(tune(fd, &it.cfg), shareLocalPorts(fd)) },

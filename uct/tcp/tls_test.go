@@ -3,6 +3,7 @@ package tcp
 import (
 	"bytes"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"io"
 	"net"
@@ -67,6 +68,8 @@ func TestTLS_Refused(t *testing.T) {
 			"bad certificate", "valid for guest"},
 		{"name of the server", named(Config{TLS: a.Config(fine)}, "worker"), named(Config{TLS: a.Config(a.Issue("guest", time.Hour))}, "worker"),
 			"valid for guest", "bad certificate"},
+		{"address of the client", Config{TLS: a.Config(a.IssueAs("worker", time.Hour, func(c *x509.Certificate) { c.IPAddresses = nil }))}, trusting(a),
+			"bad certificate", "TLS_NAME"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			d, s := newEnd(t, tc.dials), newEnd(t, tc.accepts)

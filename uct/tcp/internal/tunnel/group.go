@@ -16,13 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 )
 
 // Group opens the tunnels of one owner. The exported fields are set before the first
 // tunnel and not changed.
 type Group struct {
-	Policy  *Policy
+	Policy  *tlspolicy.Policy
 	Tune    func(fd int) error // sets the options of a TCP socket: before it connects, after it was accepted
 	Silence time.Duration      // after which a host that acknowledges nothing is gone
 	Linger  time.Duration      // longest time for the last bytes
@@ -49,7 +50,7 @@ func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Durat
 	if err != nil {
 		return nil, -1, err
 	}
-	secret := g.Policy.client(remote.Addr())
+	secret := g.Policy.Client(remote.Addr())
 	g.running.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, timeout)
 		defer stop()
@@ -88,7 +89,7 @@ func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err 
 		}
 		return nil, -1, errors.Join(err, conn.Close())
 	}
-	secret := g.Policy.server()
+	secret := g.Policy.Server(remoteAddr(conn))
 	g.running.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, timeout)
 		defer stop()
@@ -98,6 +99,11 @@ func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err 
 		_ = conn.Close()
 	})
 	return t, fd, nil
+}
+
+// remoteAddr is the IP address at the other end of a socket.
+func remoteAddr(conn *net.TCPConn) netip.Addr {
+	return conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr()
 }
 
 // retune sets again what package net changes when it takes over a socket.

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 )
 
 // newGroup makes a group of an authority; Explain answers "no" to who says "hello".
 func newGroup(t *testing.T, a *testenv.Authority) *Group {
 	t.Helper()
-	p, err := (&Config{TLS: a.Good(), Protocol: "test/1"}).Policy()
+	p, err := (&tlspolicy.Config{TLS: a.Good(), Protocol: "test/1"}).Policy()
 	require.NoError(t, err)
 	g := &Group{Policy: p, Tune: func(int) error { return nil }, Linger: time.Minute, Silence: time.Hour, Refusals: 1}
 	g.Explain = func(first [5]byte) []byte {
