@@ -14,7 +14,7 @@ func TestSizes(t *testing.T) {
 		size   uintptr
 		budget uintptr
 	}{
-		{"EP", unsafe.Sizeof(EP{}), 184},
+		{"EP", unsafe.Sizeof(EP{}), 192},
 		{"Request", unsafe.Sizeof(Request{}), 280},
 		{"RKey", unsafe.Sizeof(RKey{}), 192},
 		{"TagMessage", unsafe.Sizeof(TagMessage{}) + 1<<minBufferBits, messageCharge},

@@ -91,7 +91,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if err != nil {
 		return nil, err
 	}
-	e, err := w.newDialed(socket.Answer)
+	e, err := w.newDialed(socket)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +128,11 @@ func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Cont
 }
 
 // newDialed makes the EP to a listener that waits for it.
-func (w *Worker) newDialed(a *bootstrap.Answer) (*EP, error) {
+func (w *Worker) newDialed(socket *bootstrap.Conn) (*EP, error) {
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
 	}
-	p, err := w.peers.Find(a.Addr)
+	p, err := w.peers.Find(socket.Answer.Addr)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,9 @@ func (w *Worker) newDialed(a *bootstrap.Answer) (*EP, error) {
 		w.peers.Unused(p)
 		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
 	}
-	e := &EP{w: w, peer: p}
+	e := &EP{w: w, peer: p, identity: new(socket.From)}
 	w.hold(e)
-	e.makeLinkTo(a.EP)
+	e.makeLinkTo(socket.Answer.EP)
 	e.need(wireup.AM)
 	e.connectEagerly()
 	return e, nil

@@ -57,6 +57,8 @@ type EP struct {
 	closing *Request // the caller's Close
 	err     *Error   // why the EP failed
 	onError func(*EP, error)
+
+	identity *Identity // of the peer, where a socket has shown it; else nil
 }
 
 // epState is how far an EP has come. It only grows.

@@ -123,7 +123,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	remote := &l.e.peer.Addr.Resources[act.Remote]
 	var p uct.EPParams
 	if act.ViaIface {
-		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr}
+		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity()}
 	}
 	ep, err := i.NewEP(p)
 	if err != nil {

@@ -15,10 +15,6 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Identity says who is at the other end of a socket: over unix sockets the process and its
-// user, as the kernel tells; over tcp an address, which proves nothing.
-type Identity = bootstrap.Identity
-
 // MaxPrivate is the most private data, in bytes, that a dialer and a listener may send.
 const MaxPrivate = bootstrap.MaxPrivate
 
@@ -318,7 +314,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 // peer has sent the first message of the handshake to it.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
-	e := &EP{w: w, peer: p, passive: true}
+	e := &EP{w: w, peer: p, passive: true, identity: new(r.From)}
 	w.hold(e)
 	e.begin()
 	if w.listening.expected == nil {

@@ -115,6 +115,8 @@ func TestDial(t *testing.T) {
 				assert.Equal(t, uint32(os.Geteuid()), from.UID)
 			}
 		}
+		assert.Equal(t, peer.From, peer.EP.PeerIdentity())
+		assert.Equal(t, l.peers[0].From, l.peers[0].EP.PeerIdentity())
 
 		key := peer.Keys["all"]
 		require.NotNil(t, key)

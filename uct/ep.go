@@ -1,5 +1,7 @@
 package uct
 
+import "net/netip"
+
 // EP is one connection. Methods must be called by the goroutine that owns the
 // iface.
 type EP interface {
@@ -82,6 +84,21 @@ type Checker interface {
 type EPParams struct {
 	DeviceAddr []byte // copied
 	IfaceAddr  []byte // copied
+	Peer       PeerIdentity
+}
+
+// PeerIdentity is what the layer above knows of a peer worker by another connection to it than
+// the EP's, such as the socket of ucp's Listen and Dial. A transport that can find out more about
+// the peer of an EP must fail the EP with ErrRejected if it is another one: nothing that a peer
+// says in its address counts. The zero value: nothing is known.
+type PeerIdentity struct {
+	// Name is the identity in the peer's verified certificate: its first URI, else its first
+	// DNS name, else its first IP address, else the common name of its subject. "" if the peer
+	// has shown no certificate.
+	Name string
+	// Addr is the IP address that the peer has connected from, or was reached by; the zero Addr
+	// if it is not known. It is where a HELLO has come from, and proves nothing by itself.
+	Addr netip.Addr
 }
 
 // EPConnector connects an EP of an iface with CapConnectEP.

@@ -21,6 +21,7 @@ import (
 type Identity struct {
 	Network  string         // "tcp" or "unix"
 	Addr     netip.AddrPort // tcp: where it is
+	Name     string         // tcp with TLS: the first URI, DNS name or IP address in its certificate, or else the common name
 	PID      int            // unix: the process, as the kernel tells; 0 outside of the own namespace
 	UID, GID uint32         // unix: its effective user and group, as the kernel tells
 }
@@ -29,6 +30,9 @@ type Identity struct {
 func (i Identity) String() string {
 	if i.Network == "unix" {
 		return fmt.Sprintf("process %d of user %d", i.PID, i.UID)
+	}
+	if i.Name != "" {
+		return i.Name + " at " + i.Addr.String()
 	}
 	return i.Addr.String()
 }

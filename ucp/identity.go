@@ -1,0 +1,26 @@
+package ucp
+
+import (
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/uct"
+)
+
+// Identity says who is at the other end of a socket: over unix sockets the process and its
+// user, as the kernel says; over tcp with TLS the name in its certificate; over tcp without
+// TLS only an address, which proves nothing.
+type Identity = bootstrap.Identity
+
+// PeerIdentity is who the peer is, as the socket of [Worker.Dial] or [Worker.Listen] has shown
+// when the EP was made. Its Network is empty for an EP of [Worker.NewEP], where nothing is known.
+func (e *EP) PeerIdentity() Identity {
+	if e.identity == nil {
+		return Identity{}
+	}
+	return *e.identity
+}
+
+// peerIdentity is what transports get to know of the peer.
+func (e *EP) peerIdentity() uct.PeerIdentity {
+	id := e.PeerIdentity()
+	return uct.PeerIdentity{Name: id.Name, Addr: id.Addr.Addr()}
+}
