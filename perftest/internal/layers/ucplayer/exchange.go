@@ -34,8 +34,13 @@ func newExchange(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *exchan
 	return x
 }
 
-// onNote takes a note. The peer announces even that while it has no credit.
+// onNote takes a note. A peer without credit sends an RTS for it. The data of such a note and the next
+// note, which comes whole, may arrive in one call of Progress: the earlier note is taken first, as the
+// latest value counts.
 func (x *exchange) onNote(a *ucp.ActiveMessage) {
+	if x.noteRecv != nil {
+		x.takeAnnounced()
+	}
 	if a.Length == len(a.Data) {
 		x.note.Take(a.Data)
 		return

@@ -1,0 +1,99 @@
+package ucplayer
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+)
+
+// notePair is two connected ends over sm, with the exchange of one operation at each.
+func notePair(t *testing.T) (near, far *exchange) {
+	l := New(ucp.Config{}, components)
+	open := func() *conn {
+		c, err := l.Open(layer.Config{Transport: "sm", Device: "memory", MemLen: 1 << 10, Context: t.Context(), Beside: true})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c.(*conn)
+	}
+	a, b := open(), open()
+	for c, peer := range map[*conn]*conn{a: b, b: a} {
+		addr, err := peer.Address()
+		require.NoError(t, err)
+		require.NoError(t, c.Connect(addr))
+	}
+	spec := layer.Spec{Kind: layer.AM, Size: 1 << 10, Window: 127}
+	exchangeOf := func(c *conn) *exchange {
+		o, err := c.newOp(spec)
+		require.NoError(t, err)
+		return newExchange(o, spec, newInbox(spec), &layer.Note{})
+	}
+	return exchangeOf(a), exchangeOf(b)
+}
+
+// TestExchange_AnAnnouncedNoteComesBeforeTheNext: the data of an announced note and the note behind it
+// arrive in one call of Progress. The value is that of the second. With that of the first, the target
+// of a stream never acknowledges the end, and both sides wait for each other.
+func TestExchange_AnAnnouncedNoteComesBeforeTheNext(t *testing.T) {
+	near, far := notePair(t)
+	far.worker.OnActive(idData, func(*ucp.ActiveMessage) {}) // which drops what is announced
+	useUpCredit(t, near, far)
+
+	told, err := near.Tell(1)
+	require.NoError(t, err)
+	require.True(t, told)
+	require.NotNil(t, near.noteSend, "the peer has credit for the note")
+	progressUntil(t, far, func() bool { return far.noteRecv != nil })
+	progressUntil(t, near, func() bool { return near.noteSend.Done() }) // the data is in the ring of far
+	told, err = near.Tell(2)
+	require.NoError(t, err)
+	require.True(t, told)
+	require.Nil(t, near.noteSend, "the second note has to come whole")
+
+	progressUntil(t, far, func() bool { return far.noteRecv == nil })
+	for range 2 {
+		_, err := far.Progress()
+		require.NoError(t, err)
+	}
+	assert.Equal(t, uint64(2), far.note.Value)
+	assert.NoError(t, far.note.Err)
+}
+
+// useUpCredit connects near to far and sends messages, which far does not take yet, until near has no
+// credit for another one. Most are so long that the ring has room for more.
+func useUpCredit(t *testing.T, near, far *exchange) {
+	send := func(n int) *ucp.Request {
+		r, err := near.ep.SendActive(idData, nil, make([]byte, n), nil)
+		require.NoError(t, err)
+		return r
+	}
+	first := send(1)
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		near.worker.Progress()
+		far.worker.Progress()
+		return first.Done()
+	})
+	first.Release()
+	progressUntil(t, near, func() bool { return near.worker.Progress() == 0 }) // what far has granted
+	for _, n := range []int{8000, 1} {
+		for announced := false; !announced; {
+			if r := send(n); r != nil {
+				r.Release()
+				announced = true
+			}
+		}
+	}
+}
+
+// progressUntil has one side alone make progress.
+func progressUntil(t *testing.T, x *exchange, done func() bool) {
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		_, err := x.Progress()
+		require.NoError(t, err)
+		return done()
+	})
+}
