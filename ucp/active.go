@@ -217,7 +217,7 @@ func (w *Worker) handleShort(data []byte) {
 		return
 	}
 	word, rest := binary.LittleEndian.Uint64(data), data[wire.WordLen:]
-	name, id, h := wire.ShortName(word), wire.ShortID(word), &w.active
+	name, id, h := wire.ShortEP(word), wire.ShortID(word), &w.active
 	msgs := w.from(name, len(rest))
 	if msgs == nil {
 		w.runCharged(name, id, nil, rest)

@@ -130,7 +130,7 @@ func (e *EP) bindMessages() {
 	}
 	m.maxCopy = x.Iface.sends().eager
 	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
-	if m.word = wire.ShortActive(m.name); wire.ShortName(m.word) == m.name { // else the peer has made it up
+	if m.word = wire.ShortActive(m.name); wire.ShortEP(m.word) == m.name { // else the peer has over 65536 EPs
 		m.maxWord = min(limits.MaxShort-wire.WordLen, shortData, m.maxCopy)
 	}
 	m.tuple.bind()

@@ -35,7 +35,7 @@ type Worker struct {
 	addr   *wireup.Address
 	packed []byte
 
-	eps    handle.Table[*EP] // by the names that peers call them
+	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
 	peers  conn.Peers
 	names  conn.Names[*EP]
 	byLane map[uct.EP]laneOwner
@@ -50,7 +50,7 @@ type Worker struct {
 	carrier  func(*EP) conn.Carrier // of handshakes; nil: the auxiliary lane
 	free     *Request
 	requests int                    // that there are, free ones included
-	remote   handle.Table[*Request] // atomics that targets execute for us
+	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
 
 	// Messages; see messages.go.
 	granted       int64 // credit that peers have beyond the first window of each
@@ -100,10 +100,6 @@ type brokenLane struct {
 	err error
 }
 
-// epIndexBits is how many bits of an EP's name tell its place: more EPs than fit into
-// memory. The others tell EPs from each other that had the same place.
-const epIndexBits = 28
-
 // NewWorker opens the transports that the context's configuration selects.
 // Blocking. Close it before the context. ErrBusy, with what to do instead, if a transport
 // gives its device to one worker and another one has it; see "Threads" in the package
@@ -119,7 +115,6 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	w.peers.Init(w.addr, w.reacher)
 	w.names.Init()
 	w.tags.Init()
-	w.eps = handle.Make[*EP](epIndexBits, wire.NameBits)
 	w.active.init(w)
 	w.latest = unconnected
 	w.owner.w = w

@@ -128,7 +128,7 @@ func (r *Resource) valid(mds int) bool {
 // The packed form; docs/wire.md, "Worker address".
 const (
 	addrMagic   = 0x57 // 'W'
-	addrVersion = 3
+	addrVersion = 4
 	addrHeader  = 10 // magic, version, uuid
 
 	domainShift = 6

@@ -134,7 +134,7 @@ func TestAddress_Golden(t *testing.T) {
 	b, err := a.Pack()
 	require.NoError(t, err)
 	want := strings.Join([]string{
-		"57 03", "08 07 06 05 04 03 02 01",
+		"57 04", "08 07 06 05 04 03 02 01",
 		"02",                                  // memory domains
 		"41 06 66 61 62 72 69 63",             // ib with 1 device, "fabric"
 		"01 07 66 6f 72 65 69 67 6e",          // "foreign" with 1 device

@@ -4,92 +4,160 @@ package handle
 
 import "iter"
 
-// Table names values by handles. A handle has the index of a place in its low bits
-// and, above, how often the place was used, so that a handle that has ended does not
-// find the next value of its place. It is never 0. The zero value is a table whose
-// handles have 64 bits, 32 of them for the index. Find does not allocate. Not safe for
-// concurrent use.
+const (
+	indexBits = 32 // of a handle of a Table: the index of the place
+	indexMask = 1<<indexBits - 1
+)
+
+// Table names values by handles that nobody can guess. A handle has 64 bits: the index
+// of a place in the lower 32, and above it a tag from crypto/rand, which is another one
+// for each use of the place. So a peer that sends a handle has received it from us: the
+// handle is a capability, and must be sent to its owner only. A handle is never 0, and
+// neither is its tag. A handle that was removed finds another value with a probability of
+// 2^-32 for each later use of its place.
+//
+// The zero value is empty. Find does not allocate. Not safe for concurrent use.
 type Table[T comparable] struct {
-	slots []slot[T]
-	free  []uint32
-	n     int
-	mask  uint64 // of the index; 0: not chosen yet
-	limit uint64 // largest handle
-}
-
-// slot is a place. It keeps the handle of its last value.
-type slot[T comparable] struct {
-	value  T // the zero value: the place is free
-	handle uint64
-}
-
-// Make returns a table with handles of so many bits, indexBits of them for the index:
-// at most 32, and fewer than bits.
-func Make[T comparable](indexBits, bits int) Table[T] {
-	return Table[T]{mask: 1<<indexBits - 1, limit: 1<<bits - 1}
+	places[T]
+	tags tags
 }
 
 // Add enters v, which is not the zero value, and returns its handle; 0 if the table is
-// full.
+// full, with 2^32 values.
 func (t *Table[T]) Add(v T) uint64 {
-	if t.mask == 0 {
-		*t = Make[T](32, 64)
+	if t.tags.left == 0 {
+		t.tags.fill()
 	}
-	if len(t.free) == 0 {
-		i := uint64(len(t.slots))
-		if i > t.mask {
-			return 0
-		}
-		t.slots = append(t.slots, slot[T]{handle: i})
-		t.free = append(t.free, uint32(i))
+	if len(t.free) == 0 && !t.grow(indexMask) {
+		return 0
 	}
-	last := len(t.free) - 1
-	i := uint64(t.free[last])
-	t.free = t.free[:last]
+	i := t.take()
 	s := &t.slots[i]
-	if s.handle = (s.handle + t.mask + 1) & t.limit; s.handle <= t.mask {
-		s.handle = t.mask + 1 + i // the uses begin again with 1
-	}
-	s.value = v
-	t.n++
+	s.value, s.handle = v, uint64(t.tags.next())<<indexBits|uint64(i)
 	return s.handle
 }
 
 // Find returns the value of a handle that anyone may have made up; the zero value if
 // there is none.
 func (t *Table[T]) Find(handle uint64) (v T) {
+	if i := handle & indexMask; i < uint64(len(t.slots)) && t.slots[i].handle == handle {
+		v = t.slots[i].value
+	}
+	return v
+}
+
+// Remove removes the value of a handle; false if there is none.
+func (t *Table[T]) Remove(handle uint64) bool {
+	return t.remove(handle, handle&indexMask)
+}
+
+// Counted names values by handles of fewer than 64 bits: the index of a place in the lower
+// bits, and above it the number of times that the place was used. The next handle is easy
+// to guess. So Counted is only for handles that stay in the process, and for those that are
+// looked up together with the connection over which they came. Otherwise as Table. Make
+// makes one.
+type Counted[T comparable] struct {
+	places[T]
+	mask  uint64 // of the index
+	limit uint64 // largest handle
+}
+
+// Make returns a table with handles of so many bits, indexBits of them for the index:
+// at most 32, and fewer than bits.
+func Make[T comparable](indexBits, bits int) Counted[T] {
+	return Counted[T]{mask: 1<<indexBits - 1, limit: 1<<bits - 1}
+}
+
+// Add enters v, which is not the zero value, and returns its handle; 0 if the table is
+// full.
+func (t *Counted[T]) Add(v T) uint64 {
+	if len(t.free) == 0 && !t.grow(t.mask) {
+		return 0
+	}
+	i := t.take()
+	s := &t.slots[i]
+	if s.handle = (s.handle + t.mask + 1) & t.limit; s.handle <= t.mask {
+		s.handle = t.mask + 1 + uint64(i) // the uses begin again with 1
+	}
+	s.value = v
+	return s.handle
+}
+
+// Find is as Table.Find.
+func (t *Counted[T]) Find(handle uint64) (v T) {
 	if i := handle & t.mask; i < uint64(len(t.slots)) && t.slots[i].handle == handle {
 		v = t.slots[i].value
 	}
 	return v
 }
 
-// Remove ends a handle; false if it has no value.
-func (t *Table[T]) Remove(handle uint64) bool {
-	var none T
-	if t.Find(handle) == none {
+// Remove removes the value of a handle; false if there is none.
+func (t *Counted[T]) Remove(handle uint64) bool { return t.remove(handle, handle&t.mask) }
+
+// places are values by index.
+type places[T comparable] struct {
+	slots []slot[T]
+	free  []uint32
+	n     int
+}
+
+// slot is a place. When its value is removed, its last handle remains.
+type slot[T comparable] struct {
+	value  T // the zero value: the place is free
+	handle uint64
+}
+
+// grow makes a free place where there is none; false if its index were more than last.
+//
+//go:noinline
+func (p *places[T]) grow(last uint64) bool {
+	i := uint64(len(p.slots))
+	if i > last {
 		return false
 	}
-	i := handle & t.mask
-	t.slots[i].value = none
-	t.free = append(t.free, uint32(i))
-	t.n--
+	p.slots = append(p.slots, slot[T]{handle: i})
+	p.free = append(p.free, uint32(i))
+	return true
+}
+
+// take returns the index of a free place, of which there is one.
+func (p *places[T]) take() uint32 {
+	end := len(p.free) - 1
+	i := p.free[end]
+	p.free = p.free[:end]
+	p.n++
+	return i
+}
+
+// remove removes the value of a handle with that index; false if there is none.
+func (p *places[T]) remove(handle, index uint64) bool {
+	var none T
+	if index >= uint64(len(p.slots)) {
+		return false
+	}
+	s := &p.slots[index]
+	if s.handle != handle || s.value == none {
+		return false
+	}
+	s.value = none
+	p.free = append(p.free, uint32(index))
+	p.n--
 	return true
 }
 
 // Len is the number of values.
-func (t *Table[T]) Len() int { return t.n }
+func (p *places[T]) Len() int { return p.n }
 
 // Places is the number of places: the most values that there were at a time.
-func (t *Table[T]) Places() int { return len(t.slots) }
+func (p *places[T]) Places() int { return len(p.slots) }
 
 // All is the values in the order of their places. The loop may remove values, and add
 // some, which it may see or not.
-func (t *Table[T]) All() iter.Seq[T] {
+func (p *places[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var none T
-		for i := 0; i < len(t.slots); i++ {
-			if v := t.slots[i].value; v != none && !yield(v) {
+		for i := 0; i < len(p.slots); i++ {
+			if v := p.slots[i].value; v != none && !yield(v) {
 				return
 			}
 		}

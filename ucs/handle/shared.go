@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Shared is a table like Table with handles of 64 bits, for any goroutine: Add and Remove
-// take a lock, Find takes none and does not allocate. The zero value is empty.
+// Shared is a Table for any goroutine: Add and Remove take a lock, Find takes none and does not
+// allocate. The zero value is empty.
 type Shared[T any] struct {
 	slots atomic.Pointer[[]atomic.Pointer[entry[T]]]
 
@@ -32,7 +32,7 @@ func (s *Shared[T]) Add(v *T) uint64 {
 // slot is the place of a handle. The slice is replaced when it grows: who looks into the
 // old one does not find what is added later, of which nobody knows the handle yet.
 func (s *Shared[T]) slot(h uint64) *atomic.Pointer[entry[T]] {
-	i := h & s.table.mask
+	i := h & indexMask
 	var old []atomic.Pointer[entry[T]]
 	if p := s.slots.Load(); p != nil {
 		old = *p
@@ -55,7 +55,7 @@ func (s *Shared[T]) Find(h uint64) *T {
 	if p == nil {
 		return nil
 	}
-	if i := uint64(uint32(h)); i < uint64(len(*p)) {
+	if i := h & indexMask; i < uint64(len(*p)) {
 		if e := (*p)[i].Load(); e != nil && e.handle == h {
 			return e.value
 		}

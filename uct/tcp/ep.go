@@ -193,5 +193,6 @@ func (o *op) detach() *uct.Completion {
 }
 
 // tagPlaceBits are the bits of the place in an EP's tag, the number that peers know
-// it by.
+// it by. A tag need not be hard to guess, as it names an EP only among those of the connection
+// over which it comes (takeNak).
 const tagPlaceBits = 20

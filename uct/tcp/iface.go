@@ -47,7 +47,7 @@ type Iface struct {
 	arb      base.Arbiter
 	ops      ops
 	groups   base.FlushGroups
-	tags     handle.Table[*EP]
+	tags     handle.Counted[*EP]
 	iov      [maxVector]unix.Iovec
 	held     [maxVector]*Mem
 	lanes    [maxPerPeer]*conn

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 
 	"github.com/gucx/gucx/ucs"
 )
@@ -29,22 +30,21 @@ const (
 	AMUnknown     = 23 // the first of those that this version does not know
 )
 
-// NameBits is how long names of connections are, so that the word of a short active message
-// has one, beside the id.
-const NameBits = 48
-
 // WordLen is the length of the word of a message: all that a short active message has besides
 // its data.
 const WordLen = 8
 
 // ShortActive is the word of a short active message over the connection that its receiver
-// calls name. Its id is added.
-func ShortActive(name uint64) (word uint64) { return name << (64 - NameBits) }
+// calls ep: the upper half of that id, then the lowest 16 bits of its lower half. The id of
+// the active message is added. An id that ShortEP does not return has bits that do not fit
+// in.
+func ShortActive(ep uint64) (word uint64) { return ep&^math.MaxUint32 | ep&math.MaxUint16<<16 }
 
-// ShortName is the name in the word of a short active message, and ShortID the id.
-func ShortName(word uint64) uint64 { return word >> (64 - NameBits) }
+// ShortEP is the receiver's id of the connection in the word of a short active message, and
+// ShortID the id of the active message.
+func ShortEP(word uint64) uint64 { return word&^math.MaxUint32 | word>>16&math.MaxUint16 }
 
-// ShortID see ShortName.
+// ShortID see ShortEP.
 func ShortID(word uint64) uint16 { return uint16(word) }
 
 // HeadLen is the length of a Head, and NameLen that of the part which follows the word.

@@ -9,13 +9,15 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// TestShortActive_KeepsNamesThatFit: who sends has to compare, since a name is the peer's.
-func TestShortActive_KeepsNamesThatFit(t *testing.T) {
-	for _, name := range []uint64{1, 1<<NameBits - 1, 1 << NameBits, math.MaxUint64} {
-		word := ShortActive(name) | 0xffff
-		assert.Equal(t, name < 1<<NameBits, ShortName(word) == name)
+// TestShortActive: an id of a connection comes back out of the word if its lower half has
+// at most 16 bits. Otherwise the sender sees that it does not.
+func TestShortActive(t *testing.T) {
+	for _, ep := range []uint64{1 << 32, 1<<32 | 1, 0xfedcba98_0000ffff, 0xfedcba98_00010000, math.MaxUint64} {
+		word := ShortActive(ep) | 0xffff
+		assert.Equal(t, uint32(ep) <= math.MaxUint16, ShortEP(word) == ep, "%#x", ep)
 		assert.EqualValues(t, 0xffff, ShortID(word))
 	}
+	assert.Equal(t, uint64(0xfedcba98_76540000), ShortActive(0xfedcba98_00007654))
 }
 
 // TestStatus_OfAPeer: what a peer says has ended is not in progress for who is told.

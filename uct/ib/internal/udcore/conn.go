@@ -127,7 +127,9 @@ func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	}
 }
 
-// Bits of a connection's id, and of the place in it.
+// Bits of a connection's id, and of the place in it. An id is short, as it is in each packet. It
+// need not be hard to guess, as packets are taken from the address and QP of the connection's
+// peer only (peer.sent), which the device writes.
 const (
 	idBits    = 24
 	placeBits = 18

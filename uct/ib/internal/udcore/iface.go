@@ -53,8 +53,8 @@ type Iface struct {
 	flushes    flushPool
 	groups     base.FlushGroups
 	rx         *ib.RecvQueue
-	conns      handle.Table[*conn] // by the ids in packets, which a peer may have made up, without salt
-	salt       uint32              // of the ids, see newConn
+	conns      handle.Counted[*conn] // by the ids in packets, which a peer may have made up, without salt
+	salt       uint32                // of the ids, see newConn
 	peers      map[peerKey]*peer
 	params     dgram.Params
 	mtu        int           // longest datagram, in bytes
