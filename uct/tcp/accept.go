@@ -65,8 +65,9 @@ func (it *Iface) resumeAccept() {
 type incoming struct {
 	it *Iface
 	link
-	limit time.Time
-	hello message
+	limit  time.Time
+	hello  message
+	secret pairKey // once the HELLO has come
 }
 
 // receiveConn begins the handshake of an accepted connection; the oldest incoming one makes
@@ -137,15 +138,33 @@ func (s *incoming) Ready(uint32) int {
 		} else {
 			s.refuse(errGarbage)
 		}
+	case s.hello.got >= helloStart && h.version != helloVersion:
+		s.declineVersion(&h)
 	case !done:
 	case !ok:
 		s.refuse(errGarbage)
 	case h.to != s.it.addr.id:
 		s.refuse(errWrongIface)
+	case !s.proven(&h):
+		s.refuse(errUnproven)
 	default:
 		s.it.respond(s, &h)
 	}
 	return 0
+}
+
+// proven reports whether the sender of the HELLO has the key that it names.
+func (s *incoming) proven(h *hello) bool {
+	var err error
+	s.secret, err = s.it.identity.pairWith(&h.from)
+	return err == nil && s.secret.proves(&s.hello.buf)
+}
+
+// declineVersion answers a HELLO of another version, of which only the version is understood.
+func (s *incoming) declineVersion(h *hello) {
+	answer := hello{version: helloVersion, msg: msgAnswer, code: codeVersion, from: s.it.addr.key}
+	_ = sendHello(s.it.io, s.fd, &answer, nil)
+	s.refuse(fmt.Errorf("%w: %d, this side %d", errVersion, h.version, helloVersion))
 }
 
 // wordStart is how many bytes tell what protocol a peer speaks.
@@ -158,8 +177,10 @@ var (
 	errSilent     = errors.New("it made no handshake in time")
 	errTooMany    = errors.New("too many others have come since (MAX_HANDSHAKES)")
 	errWantsTLS   = errors.New("it speaks TLS, which is off here")
+	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
 	errVersion    = errors.New("it speaks another version of this protocol")
 	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
+	errSameID     = errors.New("another iface has its id")
 	errFull       = errors.New("there are MAX_CONNS connections")
 	errLimits     = errors.New("its SEG_SIZE or limits differ")
 )
@@ -202,9 +223,10 @@ func (it *Iface) noteRefusal(why error) {
 func (it *Iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h)
 	answer.version, answer.msg = helloVersion, msgAnswer
-	answer.from, answer.to, answer.conn = it.addr.id, h.from, h.conn
+	peer := h.from.id()
+	answer.from, answer.to, answer.conn = it.addr.key, peer, h.conn
 	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
-	err := sendHello(it.io, s.fd, &answer)
+	err := sendHello(it.io, s.fd, &answer, s.secret)
 	if answer.code != codeOK || err != nil {
 		s.leave()
 		if why != nil {
@@ -214,11 +236,11 @@ func (it *Iface) respond(s *incoming, h *hello) {
 	}
 	it.forgetIncoming(s)
 	if c == nil && h.rail > 0 {
-		c = it.table[h.from].newRail(h.rail)
+		c = it.table[peer].newRail(h.rail)
 	}
 	if c == nil {
-		c = &conn{it: it, peer: h.from, link: link{fd: -1}}
-		if h.from != it.addr.id { // the other end of a connection to ourselves is in the table
+		c = &conn{it: it, peer: peer, key: h.from, secret: s.secret, link: link{fd: -1}}
+		if peer != it.addr.id { // the other end of a connection to ourselves is in the table
 			it.know(c)
 		}
 	}
@@ -226,24 +248,26 @@ func (it *Iface) respond(s *incoming, h *hello) {
 		c.try.drop()
 		c.try = nil
 	}
+	c.secret = s.secret
 	c.open(s.link, h.conn)
 }
 
 var errReplaced = errors.New("the peer has lost this connection and made another")
 
-// evaluate decides about a HELLO. Of two attempts that cross, the one of the side
+// evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two attempts that cross, the one of the side
 // with the lower id goes on; both sides come to that by themselves. c is the
 // connection to attach the socket to; nil for a new one. why is nil unless the
 // answer is a refusal.
 func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
-	if h.version != helloVersion {
-		return nil, hello{code: codeVersion}, fmt.Errorf("%w: %d, this side %d", errVersion, h.version, helloVersion)
-	}
 	if h.seg != it.addr.seg || h.answers != maxAnswers {
 		return nil, hello{code: codeRefused}, errLimits
 	}
-	if h.from != it.addr.id {
-		c = it.table[h.from]
+	peer := h.from.id()
+	if peer != it.addr.id {
+		c = it.table[peer]
+	}
+	if c != nil && c.key != h.from {
+		return nil, hello{code: codeRefused}, errSameID
 	}
 	if h.rail > 0 {
 		if c == nil || c.state != connOpen || h.rail >= uint32(it.cfg.ConnsPerPeer) {
@@ -256,12 +280,12 @@ func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 			return nil, hello{code: codeOpen, other: c.id}, nil
 		}
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, errReplaced))
-		if h.rail > 0 && it.table[h.from] == nil { // what was under way on the rail took the first connection along
+		if h.rail > 0 && it.table[peer] == nil { // what was under way on the rail took the first connection along
 			return nil, hello{code: codeRefused}, errRail
 		}
 		c = nil
 	}
-	if c != nil && c.state == connDialing && it.addr.id < h.from {
+	if c != nil && c.state == connDialing && it.addr.id < peer {
 		return nil, hello{code: codeYield}, nil
 	}
 	if it.opened >= it.cfg.MaxConns {

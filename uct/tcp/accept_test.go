@@ -31,24 +31,24 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// greeting is a right HELLO of one iface to another.
-func greeting(from, to uint64) []byte {
-	var h [helloLen]byte
-	(&hello{version: helloVersion, msg: msgHello, from: from, to: to, conn: 1,
-		seg: defaultSegSize, answers: maxAnswers}).put(&h)
-	return h[:]
+// greeting is a right HELLO of an iface of its own to that with a key.
+func greeting(t testing.TB, to *publicKey, id uint64) []byte {
+	p := newRawPeer(t)
+	return p.proven(t, to, hello{version: helloVersion, msg: msgHello, from: p.public, to: id, conn: 1,
+		seg: defaultSegSize, answers: maxAnswers})
 }
 
-// garbage is what an untrusted peer says to the iface with that id: noise, a start that
+// garbage is what an untrusted peer says to the iface with that key: noise, a start that
 // looks right, silence, a right HELLO to somebody else, a right one and then noise,
-// or a right one and then a frame of a length that there cannot be.
-func garbage(rng *rand.Rand, id uint64) []byte {
+// a right one and then a frame of a length that there cannot be, or one without proof.
+func garbage(t testing.TB, rng *rand.Rand, key *publicKey) []byte {
 	b := make([]byte, rng.IntN(200))
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
-	greet := func(to uint64) []byte { return greeting(rng.Uint64()|1, to) }
-	switch rng.IntN(6) {
+	greet := func(id uint64) []byte { return greeting(t, key, id) }
+	id := key.id()
+	switch rng.IntN(7) {
 	case 0:
 		copy(b, "GXCP")
 	case 1:
@@ -59,6 +59,9 @@ func garbage(rng *rand.Rand, id uint64) []byte {
 		b = append(append(greet(id), 0, 0, 0, 0, frameAM, 0, 0, 1), b...)
 	case 4:
 		b = append(append(greet(id), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0), b...)
+	case 5:
+		b = greet(id)
+		b[rng.IntN(proofLen)+offProof] ^= 1 + byte(rng.IntN(255))
 	}
 	return b
 }
@@ -72,15 +75,15 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// impossibleFrame makes the handshake with the iface with that id, sends a frame of a length
+// impossibleFrame makes the handshake with the iface with that key, sends a frame of a length
 // that there cannot be, and waits until it is sent away.
-func impossibleFrame(t *testing.T, addr *net.TCPAddr, id uint64) {
+func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *publicKey) {
 	c, err := net.DialTCP("tcp", nil, addr)
 	if !assert.NoError(t, err) {
 		return
 	}
 	defer c.Close()
-	_, err = c.Write(append(greeting(1, id), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0))
+	_, err = c.Write(append(greeting(t, key, key.id()), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0))
 	assert.NoError(t, err)
 	_, _ = io.Copy(io.Discard, c)
 }
@@ -107,7 +110,7 @@ func TestIncoming_Garbage(t *testing.T) {
 					return
 				}
 				_ = conn.SetLinger(0) // no TIME_WAIT, which would use up the ports
-				_, _ = conn.Write(garbage(rng, b.it.addr.id))
+				_, _ = conn.Write(garbage(t, rng, &b.it.addr.key))
 				if rng.IntN(2) == 0 { // wait until it is sent away, or its time is over
 					_ = conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 					_, _ = conn.Read(make([]byte, 1))
@@ -130,7 +133,7 @@ func TestIncoming_Garbage(t *testing.T) {
 	refused := make(chan struct{})
 	go func() { // alone: it is not one too many
 		defer close(refused)
-		impossibleFrame(t, addr, b.it.addr.id)
+		impossibleFrame(t, addr, &b.it.addr.key)
 	}()
 	until(t, func() bool { return closed(refused) && b.it.opened == 1 }, a, b)
 	assert.Positive(t, b.it.malformed)
@@ -165,10 +168,9 @@ func TestIncoming_Silent(t *testing.T) {
 
 func TestIncoming_MaxConns(t *testing.T) {
 	e := newEnd(t, Config{MaxConns: 1})
-	for i, want := range []answerCode{codeOK, codeRefused} {
-		conn, h := client(t, e), good(e)
-		h.from += uint64(i)
-		say(t, conn, h)
+	for _, want := range []answerCode{codeOK, codeRefused} {
+		conn, p := client(t, e), newRawPeer(t)
+		p.say(t, conn, e, p.good(e))
 		got, err := readAnswer(t, conn, e)
 		require.NoError(t, err)
 		assert.Equal(t, want, got.code)

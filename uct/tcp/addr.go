@@ -106,22 +106,23 @@ func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
 // ifaceAddr is the address of an iface on its device.
 type ifaceAddr struct {
 	port4, port6 uint16 // 0 where it does not listen
-	id           uint64
+	key          publicKey
+	id           uint64 // of key
 	seg          uint32 // longest active message that it takes
 	tls          bool   // connections are made through TLS
 }
 
 // Offsets in a packed iface address.
 const (
-	addrVersion = 1
+	addrVersion = 2
 
 	offIfaceVer = 0 // u8
 	offIfaceTLS = 1 // u8: 0, or 1 if tls
 	offPort4    = 2
 	offPort6    = 4
-	offIfaceID  = 6
-	offIfaceSeg = 14
-	ifaceLen    = 18
+	offIfaceKey = 6
+	offIfaceSeg = offIfaceKey + keyLenX25519
+	ifaceLen    = offIfaceSeg + 4
 )
 
 func (a *ifaceAddr) append(b []byte) []byte {
@@ -132,7 +133,7 @@ func (a *ifaceAddr) append(b []byte) []byte {
 	b = append(b, addrVersion, secure)
 	b = binary.LittleEndian.AppendUint16(b, a.port4)
 	b = binary.LittleEndian.AppendUint16(b, a.port6)
-	b = binary.LittleEndian.AppendUint64(b, a.id)
+	b = append(b, a.key[:]...)
 	return binary.LittleEndian.AppendUint32(b, a.seg)
 }
 
@@ -144,11 +145,11 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 	a = ifaceAddr{
 		port4: binary.LittleEndian.Uint16(b[offPort4:]),
 		port6: binary.LittleEndian.Uint16(b[offPort6:]),
-		id:    binary.LittleEndian.Uint64(b[offIfaceID:]),
+		key:   publicKey(b[offIfaceKey:]),
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
 		tls:   b[offIfaceTLS] == 1,
 	}
-	if a.id == 0 || a.port4|a.port6 == 0 {
+	if a.id = a.key.id(); a.id == 0 || a.port4|a.port6 == 0 {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)
 	}
 	return a, nil

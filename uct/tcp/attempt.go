@@ -39,11 +39,23 @@ func (m *message) read(io netIO, fd int) (done bool, err error) {
 	return true, nil
 }
 
-// sendHello writes a handshake message, the first bytes on a connected socket:
-// its buffer has room.
-func sendHello(io netIO, fd int, h *hello) error {
+// checkVersion looks at an answer of which helloStart bytes are there. One of another version has
+// another length.
+func (m *message) checkVersion() error {
+	h, _ := parseHello(&m.buf, msgAnswer)
+	if h.code == codeVersion || looksRight(&m.buf) && h.version != helloVersion {
+		return fmt.Errorf("%w: peer speaks version %d, this side %d", ucs.ErrRejected, h.version, helloVersion)
+	}
+	return nil
+}
+
+// sendHello writes a handshake message, the first bytes on a connected socket: its buffer has
+// room. Without k it has no proof.
+func sendHello(io netIO, fd int, h *hello, k pairKey) error {
 	var b [helloLen]byte
-	h.put(&b)
+	if h.put(&b); k != nil {
+		k.sign(&b)
+	}
 	for sent := 0; sent < helloLen; {
 		n, errno := io.send(fd, b[sent:])
 		if errno == unix.EINTR {
@@ -70,6 +82,10 @@ type attempt struct {
 func (c *conn) dial() {
 	it := c.it
 	c.tries++
+	if err := c.pair(); err != nil {
+		c.fail(err)
+		return
+	}
 	l, err := it.dialLink(c.path)
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrUnreachable, err))
@@ -86,6 +102,14 @@ func (c *conn) dial() {
 	}
 	c.try, c.state = t, connDialing
 	it.lookSoon()
+}
+
+// pair computes the key of the pair, once.
+func (c *conn) pair() (err error) {
+	if c.secret == nil {
+		c.secret, err = c.it.identity.pairWith(&c.key)
+	}
+	return err
 }
 
 // dialLink begins to connect along p.
@@ -122,6 +146,11 @@ func (t *attempt) step() error {
 		it.poll.Change(t.slot, unix.EPOLLIN)
 	}
 	done, err := t.answer.read(it.io, t.fd)
+	if t.answer.got >= helloStart {
+		if err := t.answer.checkVersion(); err != nil {
+			return err
+		}
+	}
 	if err != nil || !done {
 		return err
 	}
@@ -139,9 +168,9 @@ func dialCause(err error) error {
 func (t *attempt) sendHello() error {
 	it := t.c.it
 	return sendHello(it.io, t.fd, &hello{
-		version: helloVersion, msg: msgHello, from: it.addr.id, to: t.c.peer,
+		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.peer,
 		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail,
-	})
+	}, t.c.secret)
 }
 
 // answered acts on the peer's answer.
@@ -150,11 +179,8 @@ func (t *attempt) answered() error {
 	if ok && h.code == codeTLS {
 		return fmt.Errorf("%w: the peer demands TLS, which is off here", ucs.ErrRejected)
 	}
-	if !ok || h.from != t.c.peer || h.to != t.c.it.addr.id {
+	if !ok || h.from != t.c.key || h.to != t.c.it.addr.id || !t.c.secret.proves(&t.answer.buf) {
 		return fmt.Errorf("%w: not an answer of the peer", ucs.ErrRejected)
-	}
-	if h.version != helloVersion || h.code == codeVersion {
-		return fmt.Errorf("%w: peer speaks version %d, this side %d", ucs.ErrRejected, h.version, helloVersion)
 	}
 	switch c := t.c; h.code {
 	case codeOK:

@@ -32,6 +32,8 @@ type conn struct {
 	it        *Iface
 	state     connState
 	peer      uint64         // id of the peer's iface
+	key       publicKey      // of the peer's iface
+	secret    pairKey        // of both; nil before a handshake
 	id        uint64         // of the open connection or of our attempt
 	path      path           // how to dial; not for a peer that no EP names
 	addr      netip.AddrPort // of the peer, for people; once an EP names it

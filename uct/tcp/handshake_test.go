@@ -90,15 +90,6 @@ func client(t testing.TB, e *end) net.Conn {
 	return conn
 }
 
-// say writes a handshake message.
-func say(t testing.TB, conn net.Conn, h hello) {
-	t.Helper()
-	var b [helloLen]byte
-	h.put(&b)
-	_, err := conn.Write(b[:])
-	require.NoError(t, err)
-}
-
 // readAnswer reads it, progressing e until it is there.
 func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 	t.Helper()
@@ -125,9 +116,37 @@ func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 	return h, nil
 }
 
-// good is a HELLO that e accepts.
-func good(e *end) hello {
-	return hello{version: helloVersion, msg: msgHello, from: 77, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+// rawPeer is a peer that is not an Iface: it can send anything, with the proof of its own key.
+type rawPeer struct{ identity }
+
+func newRawPeer(t testing.TB) rawPeer {
+	t.Helper()
+	id, err := newIdentity()
+	require.NoError(t, err)
+	return rawPeer{id}
+}
+
+// good is a HELLO of s that e accepts.
+func (s rawPeer) good(e *end) hello {
+	return hello{version: helloVersion, msg: msgHello, from: s.public, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+}
+
+// proven encodes a message to the owner of a key, with the proof of s.
+func (s rawPeer) proven(t testing.TB, to *publicKey, h hello) []byte {
+	t.Helper()
+	k, err := s.pairWith(to)
+	require.NoError(t, err)
+	var b [helloLen]byte
+	h.put(&b)
+	k.sign(&b)
+	return b[:]
+}
+
+// say sends h to e with the proof of s.
+func (s rawPeer) say(t testing.TB, conn net.Conn, e *end, h hello) {
+	t.Helper()
+	_, err := conn.Write(s.proven(t, &e.it.addr.key, h))
+	require.NoError(t, err)
 }
 
 func TestHello_Answers(t *testing.T) {
@@ -144,14 +163,17 @@ func TestHello_Answers(t *testing.T) {
 		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
 		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false, errLimits},
 		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongIface},
-		{"no sender", func(h *hello) { h.from = 0 }, 0, true, errGarbage},
+		{"no sender", func(h *hello) { h.from = publicKey{} }, 0, true, errGarbage},
+		{"key of low order", func(h *hello) { h.from = publicKey{1} }, 0, true, errUnproven},
+		{"key of another", func(h *hello) { h.from[31] ^= 1 }, 0, true, errUnproven},
 		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true, errGarbage},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEnd(t, Config{})
-			conn, h := client(t, e), good(e)
+			p := newRawPeer(t)
+			conn, h := client(t, e), p.good(e)
 			tc.change(&h)
-			say(t, conn, h)
+			p.say(t, conn, e, h)
 			got, err := readAnswer(t, conn, e)
 			if tc.refusal != nil {
 				assert.ErrorIs(t, e.it.refused.last, tc.refusal)
@@ -163,9 +185,11 @@ func TestHello_Answers(t *testing.T) {
 			}
 			require.NoError(t, err)
 			assert.Equal(t, tc.want, got.code)
-			assert.Equal(t, e.it.addr.id, got.from)
-			assert.EqualValues(t, 77, got.to)
+			assert.Equal(t, e.it.addr.key, got.from)
 			assert.EqualValues(t, helloVersion, got.version)
+			if tc.want != codeVersion {
+				assert.Equal(t, p.public.id(), got.to)
+			}
 		})
 	}
 }
@@ -173,17 +197,17 @@ func TestHello_Answers(t *testing.T) {
 // TestHello_LostConnection: a peer that has lost a connection which this side
 // believes in is told so, and replaces it.
 func TestHello_LostConnection(t *testing.T) {
-	e := newEnd(t, Config{})
+	e, p := newEnd(t, Config{}), newRawPeer(t)
 	first := client(t, e)
-	say(t, first, good(e))
+	p.say(t, first, e, p.good(e))
 	got, err := readAnswer(t, first, e)
 	require.NoError(t, err)
 	require.Equal(t, codeOK, got.code)
 
 	second := client(t, e)
-	h := good(e)
+	h := p.good(e)
 	h.conn = 6
-	say(t, second, h)
+	p.say(t, second, e, h)
 	got, err = readAnswer(t, second, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOpen, got.code)
@@ -191,11 +215,11 @@ func TestHello_LostConnection(t *testing.T) {
 
 	third := client(t, e)
 	h.other = got.other
-	say(t, third, h)
+	p.say(t, third, e, h)
 	got, err = readAnswer(t, third, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, got.code)
-	assert.EqualValues(t, 6, e.it.table[77].id)
+	assert.EqualValues(t, 6, e.it.table[p.public.id()].id)
 	_, err = first.Read(make([]byte, 1))
 	assert.Error(t, err, "the old connection is closed")
 }
@@ -265,12 +289,12 @@ func readable(t *testing.T, fd int) {
 // before it looks at the clock, on either side of the handshake.
 func TestHandshake_ProcessStood(t *testing.T) {
 	t.Run("accepting", func(t *testing.T) {
-		e := newEnd(t, Config{})
+		e, p := newEnd(t, Config{}), newRawPeer(t)
 		conn := client(t, e)
 		until(t, func() bool { return len(e.it.incoming) == 1 }, e)
 		s := e.it.incoming[0]
 		readable(t, e.it.poll.FD()) // the timer is, before the HELLO comes
-		say(t, conn, good(e))
+		p.say(t, conn, e, p.good(e))
 		readable(t, s.fd)
 		s.limit = time.Now().Add(-time.Second)
 		e.it.Progress()
@@ -307,9 +331,8 @@ func TestHandshake_AllAtOnce(t *testing.T) {
 	}
 	until(t, func() bool { return len(e.it.incoming)+int(e.it.dropped) >= peers }, e)
 	for i, conn := range conns {
-		h := good(e)
-		h.from += uint64(i)
-		say(t, conn, h)
+		p := newRawPeer(t)
+		p.say(t, conn, e, p.good(e))
 		answer, err := readAnswer(t, conn, e)
 		require.NoError(t, err, "peer %d", i)
 		require.Equal(t, codeOK, answer.code)
@@ -329,7 +352,7 @@ func TestConnect_Version(t *testing.T) {
 	defer ep.Close()
 	require.NoError(t, ep.(*EP).AMShort(msgID, 0, nil))
 	done := make(chan error, 1)
-	go func() { done <- answerVersion(l, addr.id) }()
+	go func() { done <- answerVersion(l, addr.key) }()
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	require.NoError(t, <-done)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrRejected)
@@ -337,7 +360,7 @@ func TestConnect_Version(t *testing.T) {
 }
 
 // answerVersion accepts one connection and claims another version.
-func answerVersion(l net.Listener, id uint64) error {
+func answerVersion(l net.Listener, key publicKey) error {
 	conn, err := l.Accept()
 	if err != nil {
 		return err
@@ -348,7 +371,7 @@ func answerVersion(l net.Listener, id uint64) error {
 		return err
 	}
 	h, _ := parseHello(&b, msgHello)
-	answer := hello{version: helloVersion + 1, msg: msgAnswer, code: codeVersion, from: id, to: h.from, conn: h.conn}
+	answer := hello{version: helloVersion + 1, msg: msgAnswer, code: codeVersion, from: key, to: h.from.id(), conn: h.conn}
 	answer.put(&b)
 	_, err = conn.Write(b[:])
 	return err

@@ -3,28 +3,31 @@ package tcp
 import "encoding/binary"
 
 // The handshake: the side that connects sends a HELLO, the other answers. Both
-// messages have the same length and layout; docs/wire.md has it.
+// messages have the same length and layout, and prove who their sender is; docs/wire.md
+// has it.
 
 const (
 	helloMagic   = 0x50435847 // "GXCP"
-	helloVersion = 2
-	helloLen     = 64
+	helloVersion = 3
+	helloLen     = 128
+	helloStart   = 8 // bytes that mean the same in all versions
 )
 
 // Offsets in a handshake message.
 const (
-	offMagic    = 0 // u32
-	offVersion  = 4 // u16
-	offMsg      = 6 // u8: msgHello or msgAnswer
-	offCode     = 7 // u8: of an answer
-	offFrom     = 8 // u64: id of the sender's iface
-	offTo       = 16
-	offConn     = 24 // u64: id of this connection, chosen by the side that connects
-	offOther    = 32 // u64: hello: the connection it replaces; answer codeOpen: the one that is open
-	offSeg      = 40 // u32: longest active message that the sender takes
-	offAnswers  = 44 // u32: maxAnswers
-	offRail     = 48 // u32: 0 for the connection of a peer, 1 and up for its rails
-	helloUnused = 52 // 0 to the end
+	offMagic    = 0                      // u32
+	offVersion  = 4                      // u16
+	offMsg      = 6                      // u8: msgHello or msgAnswer
+	offCode     = 7                      // u8: of an answer
+	offFrom     = 8                      // public key of the sender's iface
+	offTo       = offFrom + keyLenX25519 // u64: id of the receiver's iface
+	offConn     = offTo + 8              // u64: id of this connection, random, chosen by the side that connects
+	offOther    = offConn + 8            // u64: hello: the connection it replaces; answer codeOpen: the one that is open
+	offSeg      = offOther + 8           // u32: longest active message that the sender takes
+	offAnswers  = offSeg + 4             // u32: maxAnswers
+	offRail     = offAnswers + 4         // u32: 0 for the connection of a peer, 1 and up for its rails
+	helloUnused = offRail + 4            // 0 up to the proof
+	offProof    = helloLen - proofLen    // over everything before
 )
 
 // Kinds of handshake message.
@@ -40,32 +43,33 @@ const (
 	codeOK      answerCode = 0
 	codeYield   answerCode = 1 // the other side's own attempt goes on: wait for it
 	codeOpen    answerCode = 2 // there is a connection between the two already
-	codeVersion answerCode = 3 // the version is not spoken here
+	codeVersion answerCode = 3 // the version is not spoken here; an answer without proof
 	codeRefused answerCode = 4 // too many connections, or limits that do not fit
-	codeTLS     answerCode = 5 // TLS is demanded here; the only answer that does not name its receiver
+	codeTLS     answerCode = 5 // TLS is demanded here; an answer without proof that does not name its receiver
 	codeEnd     answerCode = 6
 )
 
 // hello is a decoded handshake message.
 type hello struct {
-	version  uint16
-	msg      uint8
-	code     answerCode
-	from, to uint64
-	conn     uint64
-	other    uint64
-	seg      uint32
-	answers  uint32
-	rail     uint32
+	version uint16
+	msg     uint8
+	code    answerCode
+	from    publicKey
+	to      uint64
+	conn    uint64
+	other   uint64
+	seg     uint32
+	answers uint32
+	rail    uint32
 }
 
-// put encodes h into b.
+// put encodes h into b, without a proof.
 func (h *hello) put(b *[helloLen]byte) {
 	*b = [helloLen]byte{}
 	binary.LittleEndian.PutUint32(b[offMagic:], helloMagic)
 	binary.LittleEndian.PutUint16(b[offVersion:], h.version)
 	b[offMsg], b[offCode] = h.msg, uint8(h.code)
-	binary.LittleEndian.PutUint64(b[offFrom:], h.from)
+	copy(b[offFrom:], h.from[:])
 	binary.LittleEndian.PutUint64(b[offTo:], h.to)
 	binary.LittleEndian.PutUint64(b[offConn:], h.conn)
 	binary.LittleEndian.PutUint64(b[offOther:], h.other)
@@ -75,14 +79,14 @@ func (h *hello) put(b *[helloLen]byte) {
 }
 
 // parseHello decodes b. ok is false if this is not a handshake message of the
-// wanted kind; of another version than helloVersion only version, msg, code, from
-// and to are meaningful.
+// wanted kind; of another version than helloVersion only version, msg and code are
+// meaningful. It does not look at the proof.
 func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 	h = hello{
 		version: binary.LittleEndian.Uint16(b[offVersion:]),
 		msg:     b[offMsg],
 		code:    answerCode(b[offCode]),
-		from:    binary.LittleEndian.Uint64(b[offFrom:]),
+		from:    publicKey(b[offFrom:]),
 		to:      binary.LittleEndian.Uint64(b[offTo:]),
 		conn:    binary.LittleEndian.Uint64(b[offConn:]),
 		other:   binary.LittleEndian.Uint64(b[offOther:]),
@@ -90,7 +94,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
 		rail:    binary.LittleEndian.Uint32(b[offRail:]),
 	}
-	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from == 0 {
+	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from.id() == 0 {
 		return h, false
 	}
 	return h, h.code < codeEnd && (h.msg == msgAnswer || h.code == codeOK)
@@ -109,6 +113,6 @@ func (it *Iface) demandTLS(first [5]byte) []byte {
 		return nil
 	}
 	var b [helloLen]byte
-	(&hello{version: helloVersion, msg: msgAnswer, code: codeTLS, from: it.addr.id}).put(&b)
+	(&hello{version: helloVersion, msg: msgAnswer, code: codeTLS, from: it.addr.key}).put(&b)
 	return b[:]
 }

@@ -39,7 +39,8 @@ func TestAccept_NoDescriptors(t *testing.T) {
 		assert.Empty(t, b.it.incoming)
 	})
 
-	say(t, waiting, good(b))
+	p := newRawPeer(t)
+	p.say(t, waiting, b, p.good(b))
 	h, err := readAnswer(t, waiting, b)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, h.code)
@@ -75,13 +76,13 @@ func TestConnection_Ends(t *testing.T) {
 			send(t, ep, 1, 64, a, b)
 			flush(t, ep, a, b)
 			conn := client(t, b)
-			h := good(b)
-			say(t, conn, h)
+			p := newRawPeer(t)
+			p.say(t, conn, b, p.good(b))
 			answer, err := readAnswer(t, conn, b)
 			require.NoError(t, err)
 			require.Equal(t, codeOK, answer.code)
 			back, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil),
-				IfaceAddr: (&ifaceAddr{port4: 1, id: h.from, seg: b.it.addr.seg}).append(nil)})
+				IfaceAddr: (&ifaceAddr{port4: 1, key: p.public, seg: b.it.addr.seg}).append(nil)})
 			require.NoError(t, err)
 			b.eps = append(b.eps, back.(*EP))
 

@@ -22,15 +22,16 @@ import (
 
 // Iface is an open device: listeners, connections and what they share.
 type Iface struct {
-	md      *MD
-	dev     device
-	cfg     Config
-	attr    uct.IfaceAttr
-	addr    ifaceAddr
-	onError func(uct.EP, error)
-	io      netIO
-	stripes int // bytes from which on puts are striped; more than any has: never
-	maxAM   int // bytes of the longest active message, with header
+	md       *MD
+	dev      device
+	cfg      Config
+	attr     uct.IfaceAttr
+	addr     ifaceAddr
+	identity identity
+	onError  func(uct.EP, error)
+	io       netIO
+	stripes  int // bytes from which on puts are striped; more than any has: never
+	maxAM    int // bytes of the longest active message, with header
 
 	// Progress.
 	tick   uint    // calls of Progress
@@ -97,8 +98,12 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 	if err != nil {
 		return nil, err
 	}
+	id, err := newIdentity()
+	if err != nil {
+		return nil, err
+	}
 	cfg.chooseCongestion(&dev)
-	it := newIface(md, dev, cfg, p, policy)
+	it := newIface(md, dev, cfg, p, policy, id)
 	if err = it.poll.Open(&ticker{it}, &undo); err != nil {
 		return nil, err
 	}
@@ -112,16 +117,17 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 }
 
 // newIface makes an iface that has nothing of the kernel yet. policy is nil for plain connections.
-func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy) *Iface {
+func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id identity) *Iface {
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
-		maxAM:   int(cfg.SegSize) + maxAMHeader,
-		ops:     newOps(cfg.TxOps),
-		tags:    handle.Make[*EP](tagPlaceBits, 32),
-		table:   map[uint64]*conn{},
-		hot:     make([]*conn, 0, maxHot),
-		addr:    ifaceAddr{id: randomWord(), seg: uint32(cfg.SegSize), tls: policy != nil},
-		stripes: maxRMA + 1,
+		maxAM:    int(cfg.SegSize) + maxAMHeader,
+		ops:      newOps(cfg.TxOps),
+		tags:     handle.Make[*EP](tagPlaceBits, 32),
+		table:    map[uint64]*conn{},
+		hot:      make([]*conn, 0, maxHot),
+		identity: id,
+		addr:     ifaceAddr{key: id.public, id: id.public.id(), seg: uint32(cfg.SegSize), tls: policy != nil},
+		stripes:  maxRMA + 1,
 	}
 	if policy != nil {
 		it.tunnels = it.newTunnels(policy)
@@ -248,13 +254,16 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return nil, it.opError("new ep", uct.ErrClosed)
 	}
 	c := it.table[a.id]
+	if c != nil && c.key != a.key {
+		return nil, it.opError("new ep", fmt.Errorf("%w: another iface has its id", uct.ErrInvalidAddr))
+	}
 	if c == nil || c.state == connIdle {
 		route, why := it.reach(&d, &a)
 		if why != "" {
 			return nil, it.opError("new ep", fmt.Errorf("%w: %s", uct.ErrUnreachable, why))
 		}
 		if c == nil {
-			c = &conn{it: it, peer: a.id, link: link{fd: -1}}
+			c = &conn{it: it, peer: a.id, key: a.key, link: link{fd: -1}}
 			it.know(c)
 		}
 		c.path = route

@@ -236,9 +236,10 @@ func TestRails_Replaced(t *testing.T) {
 	require.Positive(t, lost.awaits.n)
 
 	next := client(t, a)
-	h := good(a)
-	h.from, h.conn, h.other, h.rail = b.it.addr.id, lost.id+1, lost.id, lost.rail
-	say(t, next, h)
+	p := rawPeer{b.it.identity}
+	h := p.good(a)
+	h.conn, h.other, h.rail = lost.id+1, lost.id, lost.rail
+	p.say(t, next, a, h)
 	answer, err := readAnswer(t, next, a)
 	require.NoError(t, err)
 	assert.Equal(t, codeRefused, answer.code)

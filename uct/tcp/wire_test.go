@@ -97,9 +97,9 @@ func FuzzHeader(f *testing.F) {
 
 func FuzzHello(f *testing.F) {
 	var b [helloLen]byte
-	(&hello{version: 1, msg: msgHello, from: 1, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
+	(&hello{version: 1, msg: msgHello, from: publicKey{1}, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
 	f.Add(b[:])
-	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: 1}).put(&b)
+	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: publicKey{1}}).put(&b)
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) != helloLen {
@@ -115,6 +115,10 @@ func FuzzHello(f *testing.F) {
 			var again [helloLen]byte
 			h.put(&again)
 			require.Equal(t, in[:helloUnused], again[:helloUnused])
+			k := pairKey("secret of a pair")
+			require.False(t, k.proves((*[helloLen]byte)(in)))
+			k.sign(&again)
+			require.True(t, k.proves(&again))
 		}
 	})
 }
@@ -159,7 +163,7 @@ func TestDeviceAddr_Golden(t *testing.T) {
 
 func FuzzAddresses(f *testing.F) {
 	d := deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.1"), v6: netip.IPv6Loopback()}
-	i := ifaceAddr{port4: 1, port6: 2, id: 3, seg: 4}
+	i := ifaceAddr{port4: 1, port6: 2, key: publicKey{3}, seg: 4}
 	f.Add(d.append(nil), i.append(nil))
 	f.Add([]byte{}, []byte{1})
 	d.v4 = netip.MustParseAddr("127.0.0.9")

@@ -1,0 +1,134 @@
+package tcp
+
+import (
+	"encoding/hex"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// impostor sends HELLOs to b in the name of victim, whose address it knows but not its private
+// key, and returns what b answers.
+func impostor(t *testing.T, b *end, victim *publicKey, other uint64) []byte {
+	t.Helper()
+	p := newRawPeer(t)
+	h := p.good(b)
+	h.from, h.other = *victim, other
+	c := client(t, b)
+	p.say(t, c, b, h)
+	answer := make(chan []byte, 1)
+	go func() {
+		got, _ := io.ReadAll(c)
+		answer <- got
+	}()
+	var got []byte
+	until(t, func() bool {
+		select {
+		case got = <-answer:
+			return true
+		default:
+			return false
+		}
+	}, b)
+	assert.ErrorIs(t, b.it.refused.last, errUnproven)
+	return got
+}
+
+// TestIdentity_Impostor: an untrusted peer that knows the addresses of two ifaces, and even the id
+// of the connection between them, learns nothing and changes nothing.
+func TestIdentity_Impostor(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	open := b.it.table[a.it.addr.id]
+	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
+	assert.Empty(t, impostor(t, b, &a.it.addr.key, open.id))
+	assert.Same(t, open, b.it.table[a.it.addr.id])
+	assert.EqualValues(t, 2, b.it.dropped)
+	send(t, ep, 2, 64, a, b)
+	flush(t, ep, a, b)
+	assert.Len(t, b.got, 2)
+	assert.Empty(t, append(a.errs, b.errs...))
+}
+
+// TestIdentity_ImpostorIsFirst: an untrusted peer that connects before the iface in whose name it
+// does gets nothing of what is sent to that iface.
+func TestIdentity_ImpostorIsFirst(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
+	assert.Empty(t, b.it.table)
+	ep := b.to(a)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	assert.Len(t, a.got, 1)
+}
+
+// TestIdentity_OtherListener: an iface that connects to a port that another process has now sends
+// nothing but its HELLO.
+func TestIdentity_OtherListener(t *testing.T) {
+	a, b, p := newEnd(t, Config{}), newEnd(t, Config{}), newRawPeer(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	addr := b.it.addr
+	addr.port4 = uint16(l.Addr().(*net.TCPAddr).Port)
+	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
+	require.NoError(t, err)
+	defer ep.Close()
+	require.NoError(t, ep.(*EP).AMShort(msgID, 0, []byte("secret")))
+	rest := make(chan []byte, 1)
+	go func() {
+		defer close(rest)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		var b [helloLen]byte
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			return
+		}
+		h, _ := parseHello(&b, msgHello)
+		answer := hello{version: helloVersion, msg: msgAnswer, from: addr.key, to: h.from.id(), conn: h.conn,
+			seg: h.seg, answers: h.answers}
+		_, _ = c.Write(p.proven(t, &h.from, answer))
+		got, _ := io.ReadAll(c)
+		rest <- got
+	}()
+	until(t, func() bool { return len(a.errs) == 1 }, a)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrRejected)
+	assert.Empty(t, <-rest)
+}
+
+// TestIdentity_SameID: a key that has the id of another iface's is not that iface.
+func TestIdentity_SameID(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	a.to(b)
+	near := b.it.addr
+	near.key[31] ^= 1
+	_, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: near.append(nil)})
+	require.ErrorIs(t, err, uct.ErrInvalidAddr)
+	_, answer, why := a.it.evaluate(&hello{from: near.key, seg: a.it.addr.seg, answers: maxAnswers})
+	assert.Equal(t, codeRefused, answer.code)
+	assert.ErrorIs(t, why, errSameID)
+}
+
+func TestHello_Golden(t *testing.T) {
+	h := hello{version: helloVersion, msg: msgAnswer, code: codeOpen, to: 0x1122334455667788, conn: 3, other: 4, seg: 5, answers: 6, rail: 7}
+	for i := range h.from {
+		h.from[i] = byte(i)
+	}
+	var b [helloLen]byte
+	h.put(&b)
+	pairKey("secret of a pair").sign(&b)
+	assert.Equal(t, "47584350"+"0300"+"02"+"02"+"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"+
+		"8877665544332211"+"0300000000000000"+"0400000000000000"+"05000000"+"06000000"+"07000000"+"0000000000000000000000000000000000000000"+
+		"6f2840d46e326fa806ec4c76f6629dbf88cd000bd521c00b73fcaebfe1d6869f", hex.EncodeToString(b[:]))
+}
