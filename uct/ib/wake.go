@@ -21,6 +21,7 @@ type Wake struct {
 	epoll, event, timer int
 	channel             *verbs.CompChannel
 	word                *atomic.Uint32
+	unread              int64 // calls of Lower less what they and Arm have read: more than 0 while a Raise has still to write
 }
 
 // Raised is the bit that Raise sets in the word of OpenWake.
@@ -95,9 +96,20 @@ func (w *Wake) Raise() {
 // Lower takes Raise back. The word that was left must be read after.
 func (w *Wake) Lower() {
 	if w.word.And(^uint32(Raised))&Raised != 0 {
-		var count [8]byte
-		// EAGAIN if Raise has not written yet: then it wakes once for nothing.
-		_, _ = unix.Read(w.event, count[:])
+		w.unread++
+		w.read()
+	}
+}
+
+// read reads what Raise has written, as a readable descriptor ends every sleep. A Raise that has set
+// its bit and not written yet (EAGAIN) leaves that to the next Arm.
+func (w *Wake) read() {
+	if w.unread <= 0 {
+		return
+	}
+	var count [8]byte
+	if _, err := unix.Read(w.event, count[:]); err == nil {
+		w.unread -= int64(binary.NativeEndian.Uint64(count[:]))
 	}
 }
 
@@ -110,6 +122,7 @@ type Armer interface {
 // Arm asks for an event at the next completion of cq, and after d if d > 0.
 // ErrBusy means that there may be something to do already.
 func (w *Wake) Arm(cq Armer, d time.Duration) error {
+	w.read()
 	if w.raised() {
 		return uct.ErrBusy
 	}

@@ -1,0 +1,47 @@
+package ib
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct"
+)
+
+// armed is a completion queue on which nothing completes.
+type armed struct{}
+
+func (armed) Arm(bool) error { return nil }
+
+// TestWake_RaiseWritesLate: Raise sets its bit first and writes afterwards. If Lower runs in between,
+// the next Arm reads what was written; the sleep would end at once for ever otherwise.
+func TestWake_RaiseWritesLate(t *testing.T) {
+	md := domainMD(t)
+	var word atomic.Uint32
+	var undo cleanup.Stack
+	w, err := md.OpenWake(&word, &undo)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, undo.Run()) }()
+	sleeps := func() bool { return w.Arm(armed{}, 0) == nil && !testenv.Readable(t, w.FD(), 0) }
+
+	word.Or(Raised) // the first half of Raise
+	w.Lower()
+	w.Raise() // of another goroutine
+	w.Lower()
+	require.True(t, sleeps())
+	require.NoError(t, attach.Wake(w.event)) // the second half
+	require.True(t, testenv.Readable(t, w.FD(), 0))
+	assert.True(t, sleeps())
+
+	w.Raise()
+	assert.Equal(t, uct.ErrBusy, w.Arm(armed{}, 0))
+	_, err = unix.Read(w.event, make([]byte, 8))
+	assert.NoError(t, err, "what Raise has written is left to Lower")
+	w.Lower()
+}
