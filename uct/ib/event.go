@@ -35,18 +35,38 @@ func (l *eventLoop) run() {
 		if err != nil {
 			return // closed
 		}
-		l.mu.Lock()
+		l.deliver(ev)
+	}
+}
+
+// deliver passes an event of a QP to the sink that is its user context, and any other one to all sinks.
+func (l *eventLoop) deliver(ev verbs.AsyncEvent) {
+	owner := ownerOf(ev.QP)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if owner == nil {
 		for s := range l.sinks {
 			s.AsyncEvent(ev)
 		}
-		l.mu.Unlock()
+	} else if _, subscribed := l.sinks[owner]; subscribed {
+		owner.AsyncEvent(ev)
 	}
+}
+
+// ownerOf returns the sink that has made qp, or nil.
+func ownerOf(qp *verbs.QP) EventSink {
+	if qp == nil {
+		return nil
+	}
+	owner, _ := qp.UserContext().(EventSink)
+	return owner
 }
 
 // wait returns when the goroutine has ended, after the context was closed.
 func (l *eventLoop) wait() { <-l.done }
 
-// Subscribe makes s hear every asynchronous event of the device.
+// Subscribe delivers the asynchronous events of the device to s: those of the QPs whose user context
+// is s, of QPs without a sink as user context, and those of no QP.
 func (md *MD) Subscribe(s EventSink) {
 	md.events.mu.Lock()
 	defer md.events.mu.Unlock()

@@ -26,8 +26,24 @@ type QP struct {
 	up     parents
 	life   lifetime
 
-	mu   sync.Mutex // Modify and Query
+	mu   sync.Mutex // Modify, Query and user
 	attr QPAttr
+	user any
+}
+
+// SetUserContext stores a value of the user, as the qp_context of libibverbs: with an event comes its
+// QP, and so the value.
+func (qp *QP) SetUserContext(v any) {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	qp.user = v
+}
+
+// UserContext returns what SetUserContext has stored, or nil.
+func (qp *QP) UserContext() any {
+	qp.mu.Lock()
+	defer qp.mu.Unlock()
+	return qp.user
 }
 
 // CreateQP makes a queue pair in RESET, of any type but that of XRC targets: see

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
@@ -267,6 +268,28 @@ func TestFailure_EventOfAnotherQP(t *testing.T) {
 		assert.Empty(t, a.errs)
 		a.it.core.AsyncEvent(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: ab.core.link.(*QPLink).QP})
 		until(t, func() bool { return len(a.errs) == 1 }, a)
+	})
+}
+
+// TestEvents_GoToTheIfaceOfTheQP: an event of a QP is for the iface that has made it. Others of the
+// domain have nothing to read, though they may never look.
+func TestEvents_GoToTheIfaceOfTheQP(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		var others []*side
+		for range 4 { // in a map: one of them comes before b, likely
+			others = append(others, over.newSide(t, a.md, Config{}))
+		}
+		pending, err := ab.PutZcopy([]uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}}, b.mem.Addr(), b.key^0xff00, new(comps).get())
+		require.NoError(t, err)
+		require.True(t, pending)
+		until(t, func() bool { return len(b.errs) == 1 }, a, b)
+		a.md.Subscribe(b.it.core) // again, which waits until the event is delivered to all
+		for _, o := range others {
+			assert.False(t, o.it.EventPending())
+			assert.False(t, testenv.Readable(t, o.it.EventFD(), 0))
+			assert.Empty(t, o.it.core.async)
+		}
 	})
 }
 

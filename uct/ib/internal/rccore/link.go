@@ -89,6 +89,7 @@ func (it *Iface) CreateQP(typ verbs.QPType) (*verbs.QP, error) {
 	if err != nil {
 		return nil, it.opError("create qp", err)
 	}
+	qp.SetUserContext(it)
 	if err := it.initQP(qp); err != nil {
 		_ = it.CloseQP(qp) // the QP is of no use: err says why
 		return nil, err

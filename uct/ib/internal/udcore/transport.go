@@ -164,6 +164,7 @@ func (it *Iface) openQueues(undo *cleanup.Stack) (err error) {
 	if err != nil {
 		return fmt.Errorf("create qp: %w", err)
 	}
+	it.qp.SetUserContext(it)
 	undo.Add(it.closeQP)
 	return it.qpToRTS()
 }

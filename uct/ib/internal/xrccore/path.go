@@ -80,6 +80,7 @@ func (n *node) newTarget() (*verbs.QP, error) {
 	if err != nil {
 		return nil, n.it.opError("create target", err)
 	}
+	t.SetUserContext(n.it.Iface)
 	if err := n.it.ToInit(t); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -169,6 +170,7 @@ func (p *path) comesOver(qpn uint32) bool {
 		p.before = qpn
 		return true
 	}
+	t.SetUserContext(p.n.it.Iface)
 	p.setSource(t)
 	p.moved, p.offerDue = true, false
 	return true
