@@ -57,7 +57,8 @@ type Engine struct {
 	// Sleeps counts waits that had the kernel put the goroutine to sleep.
 	Sleeps stats.Counter
 
-	posted atomic.Bool // stored by Post; pairs with the load in runAll
+	posted atomic.Bool // stored by Post and Park; pairs with the load in runAll
+	woke   atomic.Bool // some Iface.woke is set; stored by Park, pairs with the swap in pollWoken
 
 	parkMu sync.Mutex // Signal reads park from any goroutine
 	park   *parker    // nil until the first sleep
@@ -209,6 +210,7 @@ func (e *Engine) runAll() (n int) {
 // work handles what callbacks have left behind.
 func (e *Engine) work() int {
 	e.slow = false
+	e.pollWoken()
 	n := e.owner.Work()
 	resting := e.resting
 	e.resting = nil

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"sync/atomic"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/ucs"
@@ -19,17 +21,20 @@ type Iface struct {
 	users    int  // transport endpoints that are open
 	draining int  // those of them that wait for acknowledgements only
 	polled   bool // by each Progress
+	unread   bool // at the last sleep: nobody reads its descriptor; of the goroutine that parks
 	cooldown cooldown
 	waker    uct.Waker       // nil if it has no events
 	pender   uct.EventPender // nil if its events cannot be seen without a system call
 	watch    *ucs.Watch      // nil if it has none
 	guarded  bool            // it finds by itself when two goroutines poll it
+	woke     atomic.Bool     // its descriptor has ended a sleep while it was unread; stored by Park, pairs with the swap in pollWoken
 }
 
 // Add takes an open iface into the engine, which polls it once Start was called.
 func (e *Engine) Add(i *Iface, u uct.Iface) {
 	ext := u.Ext()
-	*i = Iface{Iface: u, e: e, waker: ext.Wake, pender: ext.Pending, watch: watchOf(ext), guarded: ext.Guarded}
+	i.Iface, i.e = u, e
+	i.waker, i.pender, i.watch, i.guarded = ext.Wake, ext.Pending, watchOf(ext), ext.Guarded
 	i.cooldown.i = i
 	e.ifaces = append(e.ifaces, i)
 }

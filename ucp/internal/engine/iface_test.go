@@ -1,10 +1,15 @@
 package engine
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/attach"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -80,4 +85,59 @@ func TestIface_Drain(t *testing.T) {
 	a.Release()
 	polls(2)
 	assert.Zero(t, polls(looks*(IdleTicks+1)), "it rests")
+}
+
+// stirred is a transport without endpoints whose descriptor becomes readable, and is read by Progress.
+type stirred struct {
+	counted
+	event int
+}
+
+func (s *stirred) Ext() *uct.IfaceExt { return &uct.IfaceExt{Wake: s} }
+func (s *stirred) EventFD() int       { return s.event }
+func (s *stirred) Progress() int {
+	_, _ = unix.Read(s.event, make([]byte, 8)) // EAGAIN: there was nothing
+	return s.counted.Progress()
+}
+
+// TestPark_ReadsDescriptorsOfUnusedIfaces: what makes the descriptor of an iface readable, over which
+// nothing is connected and from which no event was asked for, ends one sleep, and not all that follow.
+func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
+	event, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(event)
+	var e Engine
+	e.Init(quietOwner{}, 0, false)
+	var unused, used Iface
+	other := &stirred{event: event}
+	e.Add(&used, &counted{attr: uct.IfaceAttr{Caps: uct.CapConnectIface}, n: 1})
+	e.Add(&unused, other)
+	e.Start()
+	defer func() { require.NoError(t, e.Close()) }()
+	park := func() {
+		t.Helper()
+		ready, err := e.ReadyToSleep(func() bool { return false })
+		for ; !ready && err == nil; ready, err = e.ReadyToSleep(func() bool { return false }) {
+			e.Progress()
+		}
+		require.NoError(t, err)
+		require.NoError(t, e.Park(context.Background()))
+	}
+
+	for range 3 {
+		require.NoError(t, attach.Wake(event))
+		park()
+		assert.Zero(t, e.Progress())
+		assert.False(t, testenv.Readable(t, event, 0), "it was read")
+		for unused.Polled() {
+			e.Progress()
+		}
+		polls := other.polls
+		e.Signal()
+		park()
+		for range 2 * IdleTicks {
+			e.Progress()
+		}
+		assert.Equal(t, polls, other.polls, "it rests again")
+	}
 }

@@ -26,9 +26,13 @@ type parker struct {
 	signal int // an eventfd
 	mu     sync.Mutex
 	closed bool
+	ready  [4]unix.EpollEvent // what wait has found; Fd is the index of the descriptor
 }
 
-// newParker makes a parker over the descriptors.
+// notAnIface stands for the index of the descriptor that wake makes readable.
+const notAnIface = -1
+
+// newParker makes a parker over the descriptors; noFD stands for none.
 func newParker(fds []int) (_ *parker, err error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -46,37 +50,53 @@ func newParker(fds []int) (_ *parker, err error) {
 	if p.signal, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
 		return nil, os.NewSyscallError("eventfd", err)
 	}
-	for _, fd := range append(fds, p.signal) {
-		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
-		if err := unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-			return nil, os.NewSyscallError("epoll_ctl", err)
+	if err = watch(epfd, p.signal, notAnIface); err != nil {
+		return nil, err
+	}
+	for i, fd := range fds {
+		if fd == noFD {
+			continue
+		}
+		if err = watch(epfd, fd, int32(i)); err != nil {
+			return nil, err
 		}
 	}
 	p.conn, err = p.file.SyscallConn()
 	return p, err
 }
 
-// wait sleeps until a descriptor is readable, ctx ends or atMost has passed.
-func (p *parker) wait(ctx context.Context, atMost time.Duration) error {
+// noFD is in the place of the descriptor of an iface that has none.
+const noFD = -1
+
+// watch has epfd report by the index that fd is readable.
+func watch(epfd, fd int, index int32) error {
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: index}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev))
+}
+
+// wait sleeps until a descriptor is readable, ctx ends or atMost has passed. It returns the
+// descriptors that it found readable, until the next call.
+func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEvent, error) {
 	limit := time.Now().Add(atMost)
 	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
 		limit = d
 	}
 	if err := p.file.SetReadDeadline(limit); err != nil {
-		return err
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }) // fails only when closed
 	defer stop()
-	var events [4]unix.EpollEvent
+	found := 0
 	err := p.conn.Read(func(fd uintptr) bool {
-		n, err := unix.EpollWait(int(fd), events[:], 0)
+		n, err := unix.EpollWait(int(fd), p.ready[:], 0)
+		found = max(n, 0)
 		return n > 0 || err != nil && err != unix.EINTR
 	})
 	p.drain()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil
+		err = nil
 	}
-	return err
+	return p.ready[:found], err
 }
 
 // drain takes back signals.
@@ -153,7 +173,8 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 // armAll asks the transports for events. It reports false if one has something to do already.
 func (e *Engine) armAll() (bool, error) {
 	for _, i := range e.ifaces {
-		if i.waker == nil || !i.polled && i.users == 0 && !i.canReceive() {
+		i.unread = !i.polled && i.users == 0 && !i.canReceive()
+		if i.waker == nil || i.unread {
 			continue
 		}
 		switch err := i.waker.Arm(uct.EventRecv | uct.EventSendComp); {
@@ -170,12 +191,34 @@ func (e *Engine) armAll() (bool, error) {
 }
 
 // Park parks until an event that was asked for, Signal, or the end of ctx. Callbacks do
-// not run meanwhile.
+// not run meanwhile. Other goroutines may make progress meanwhile, but not park.
 func (e *Engine) Park(ctx context.Context) error {
 	waiting.parked.Add(1)
-	err := e.park.wait(ctx, e.ParkLimit)
+	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
+	for i := range ready {
+		if k := ready[i].Fd; k != notAnIface && e.ifaces[k].unread {
+			e.ifaces[k].woke.Store(true)
+			e.woke.Store(true)
+			e.posted.Store(true)
+		}
+	}
 	return err
+}
+
+// pollWoken has Progress poll the ifaces whose descriptors have ended a sleep although nothing is
+// connected over them and nothing was asked for: a fault of a connection that is closed, the
+// completion of its last operation, its timer. Descriptors are level-triggered: what is not read ends
+// every sleep.
+func (e *Engine) pollWoken() {
+	if !e.woke.Swap(false) {
+		return
+	}
+	for _, i := range e.ifaces {
+		if i.woke.Swap(false) && !i.polled {
+			i.poll()
+		}
+	}
 }
 
 // Unsettled reports whether there may be something to do, or to wait for, that a sleeper
@@ -183,10 +226,11 @@ func (e *Engine) Park(ctx context.Context) error {
 func (e *Engine) Unsettled() bool { return e.slow || !e.Quiet() }
 
 func (e *Engine) makeParker() error {
-	var fds []int
-	for _, i := range e.ifaces {
+	fds := make([]int, len(e.ifaces))
+	for k, i := range e.ifaces {
+		fds[k] = noFD
 		if i.waker != nil {
-			fds = append(fds, i.waker.EventFD())
+			fds[k] = i.waker.EventFD()
 		}
 	}
 	p, err := newParker(fds)
