@@ -96,6 +96,15 @@ func (md *MD) PD() *verbs.PD { return md.pd }
 // DeviceAttr are the limits of the device.
 func (md *MD) DeviceAttr() verbs.DeviceAttr { return md.dev }
 
+// maxMessage bounds a message, in bytes, whatever the device declares. InfiniBand allows 2 GiB
+// (IBTA volume 1, 9.7.6), but one SGE takes less: bit 31 of the byte count of an mlx5 data segment
+// is reserved. ConnectX devices declare this limit themselves. It is a multiple of the page size,
+// so that the pieces of a longer transfer stay aligned.
+const maxMessage = 1 << 30
+
+// MaxMessage is the length in bytes of the longest message, in one SGE or in several.
+func (md *MD) MaxMessage() int { return int(min(md.dev.MaxMsgSize, maxMessage)) }
+
 // Resources lists every transport that the device can carry on every active port.
 func (md *MD) Resources() ([]uct.Resource, error) {
 	var out []uct.Resource

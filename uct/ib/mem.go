@@ -76,7 +76,7 @@ func (md *MD) register(buf []byte, access uct.Access, block verbs.Buffer) (*Mem,
 		return nil, md.opError(fmt.Sprintf("register %d bytes", len(buf)), err)
 	}
 	span := uint64(len(buf))
-	if span > uint64(md.dev.MaxMsgSize) {
+	if span > uint64(md.MaxMessage()) {
 		span = 0
 	}
 	return &Mem{md: md, span: span, mr: mr, buf: buf, addr: mr.Addr(), lkey: mr.LKey(), block: block,

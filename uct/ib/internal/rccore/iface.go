@@ -126,7 +126,7 @@ func (it *Iface) prepare() {
 
 func (it *Iface) fillAttr() {
 	seg := int(it.cfg.SegSize)
-	msg := int(it.md.DeviceAttr().MaxMsgSize)
+	msg := it.md.MaxMessage()
 	sge := it.cfg.TxMaxSGE
 	it.maxZcopy = msg
 	it.attr = uct.IfaceAttr{

@@ -85,7 +85,7 @@ func (it *Iface) openQueues(overhead time.Duration) {
 		it.attr.Caps &^= uct.CapNotify
 	}
 	it.attr.Queue = uct.QueueAttr{
-		MaxMessage: int(dev.MaxMsgSize),
+		MaxMessage: it.MD().MaxMessage(),
 		MaxIOV:     it.Config().TxMaxSGE,
 		MaxRecvIOV: min(maxRecvIOV, dev.MaxSRQSGE),
 		MaxDepth:   min(maxQueueDepth, it.cfg.QueueCQDepth/2, dev.MaxSRQWR),
