@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -23,14 +25,21 @@ func tiny(o ucttest.Options) any {
 func harness() ucttest.Harness {
 	return ucttest.Harness{
 		OpenMD: openMD, Transport: Name, Device: "lo", Config: tiny, StartPeer: ucttest.ExecPeer("tcp"),
+		Except: []string{"limit/put", "limit/get"}, // 1 GiB takes 20 s in frames of 4 KiB; see TestConformance_Limits
 	}
 }
 
 // defaultHarness is harness with queues of default size.
 func defaultHarness() ucttest.Harness {
 	h := harness()
-	h.Config, h.StartPeer = nil, ucttest.ExecPeer("tcp-default")
+	h.Config, h.StartPeer, h.Except = nil, ucttest.ExecPeer("tcp-default"), nil
 	return h
+}
+
+func TestConformance_Limits(t *testing.T) {
+	for _, v := range ucttest.Results(defaultHarness(), "limit/put", "limit/get") {
+		assert.False(t, v.Failed || v.Skipped, "%v", v)
+	}
 }
 
 // localPeers gives h peers that are goroutines, for a configuration that no process

@@ -166,7 +166,7 @@ func TestFlush_BreaksConnections(t *testing.T) {
 func TestConformance_Faults(t *testing.T) {
 	h := harness()
 	// With calls of some bytes each, long operations take long and show nothing more.
-	h.Except = []string{"revoke", "cost", "fence/matrix", "atomic/senders", "atomic/linearizable", "wake/race"}
+	h.Except = []string{"revoke", "cost", "fence/matrix", "atomic/senders", "atomic/linearizable", "wake/race", "limit"}
 	h.Config = func(o ucttest.Options) any {
 		cfg := tiny(o).(Config)
 		f := newFaults(1)

@@ -35,7 +35,7 @@ func TestConformance_TLS(t *testing.T) {
 	h := harness()
 	h.Engine = true
 	if !testenv.Soak() { // what requests do to memory is the same inside TLS
-		h.Except = []string{"atomic", "fault", "fence/matrix", "mem", "put", "get", "revoke", "cost", "reenter/completion"}
+		h.Except = []string{"atomic", "fault", "fence/matrix", "mem", "put", "get", "revoke", "cost", "reenter/completion", "limit"}
 	}
 	h.Watchdog = 5 * time.Minute // each hop waits for a processor where others compute
 	h.Config = func(o ucttest.Options) any {

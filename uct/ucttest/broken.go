@@ -63,6 +63,7 @@ const (
 	NotifyTwice                  // brings a word twice
 	LieGuarded                   // says that it finds when Progress is called inside itself
 	LieMapped                    // says that it has read memory that it cannot reach
+	LieLimit                     // declares a limit that is one byte above what it takes
 	kindEnd
 )
 
@@ -74,7 +75,7 @@ var kindNames = [kindEnd]string{
 	"pending-twice", "overtake", "lose-wakeup", "trust-address", "trust-key", "close-in-use",
 	"keep-mem", "forget-mem", "keep-local", "allocate", "spawn-goroutine",
 	"lie-class", "lie-cost", "release-all", "complete-early", "blind-check", "lose-check", "keep-copied",
-	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped",
+	"lose-recall", "keep-queue", "short-length", "notify-early", "notify-twice", "lie-guarded", "lie-mapped", "lie-limit",
 }
 
 // String returns the name of the kind.
@@ -144,6 +145,8 @@ func breaking(k Kind, known *regions) wrap.Hooks {
 		return wrap.Hooks{EP: func(e *wrap.EP) { e.Intercept(beforeEach(func() { garbage.Store(new([64]byte)) })) }}
 	case LieClass:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, withoutAtomics(i.Iface)} }}
+	case LieLimit:
+		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, withLongerPut(i.Iface)} }}
 	case LieCost:
 		return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Iface = &modestIface{i.Iface, withoutCost(i.Iface)} }}
 	case ReleaseAll:

@@ -23,6 +23,13 @@ func withoutCost(i uct.Iface) *uct.IfaceAttr {
 	return &a
 }
 
+// withLongerPut are attributes with a limit of put zcopy that is too high by a byte.
+func withLongerPut(i uct.Iface) *uct.IfaceAttr {
+	a := *i.Attr()
+	a.Put.MaxZcopy++
+	return &a
+}
+
 // releasingAll makes domains that give each key one number, also when it is unpacked
 // twice, and take it back with the first release.
 func releasingAll() wrap.Hooks {

@@ -69,6 +69,7 @@ var caughtBy = map[ucttest.Kind][]string{
 	ucttest.NotifyTwice:      {"notify/sizes", "notify/unhandled"},
 	ucttest.LieGuarded:       {"reenter/progress"},
 	ucttest.LieMapped:        {"get/mapped"},
+	ucttest.LieLimit:         {"limit/put"},
 }
 
 func TestBroken_EachKindIsCaught(t *testing.T) {

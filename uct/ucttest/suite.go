@@ -45,7 +45,7 @@ func allChecks() []check {
 	return slices.Concat([]check{openCheck},
 		attrChecks, addressChecks, amChecks, orderChecks, descChecks, pendingChecks,
 		rmaChecks, mappedChecks, notifyChecks, keyChecks, faultChecks, atomicChecks, flushChecks, fenceChecks, closeChecks, reenterChecks, revokeChecks,
-		wakeChecks, queueChecks, costChecks, aliveChecks, peerChecks, queuePeerChecks,
+		wakeChecks, queueChecks, limitChecks, costChecks, aliveChecks, peerChecks, queuePeerChecks,
 	)
 }
 

@@ -1,0 +1,105 @@
+package ucp
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// TestLongest: operations and messages of 2 GiB and more, which no transport moves in one piece.
+func TestLongest(t *testing.T) {
+	const most = 4<<30 + 5
+	src, dst := testenv.RepeatedMemory(t, most), testenv.RepeatedMemory(t, most)
+	sets, lens := []transports{real("rc", `\rc`)}, []int{1 << 31}
+	if testenv.Sweep() {
+		sets = append(sets, real("rc_mlx5", "rc_mlx5"), real("xrc", `\xrc`), real("xrc_mlx5", "xrc_mlx5"), real("sm", "sm"), real("tcp", "tcp"))
+		lens = []int{1<<31 - 1, 1 << 31, 1<<31 + 1, most}
+	}
+	for _, set := range sets {
+		for _, n := range lens {
+			t.Run(fmt.Sprintf("%s/2GiB%+d", set.name, n-1<<31), func(t *testing.T) {
+				x := newLongest(t, newPair(t, set, Config{}).both(), src[:n], dst[:n])
+				t.Run("tag", x.tag)
+				t.Run("put", x.put)
+				t.Run("get", x.get)
+			})
+		}
+	}
+}
+
+// longest moves all of from to all of to, which repeats a few bytes.
+type longest struct {
+	p        *pair
+	from, to []byte
+	fromMem  *Mem  // of end a
+	key      *RKey // of to, for end a
+}
+
+func newLongest(t *testing.T, p *pair, from, to []byte) *longest {
+	x := &longest{p: p, from: from, to: to}
+	var err error
+	x.fromMem, err = p.a.ctx.MemMap(from)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.fromMem.Close()) })
+	mem, err := p.b.ctx.MemMap(to)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, mem.Close()) })
+	x.key, err = p.a.ep.Unpack(mem.Pack())
+	require.NoError(t, err)
+	t.Cleanup(x.key.Close)
+	return x
+}
+
+// complete waits for the requests and compares the memory.
+func (x *longest) complete(t *testing.T, reqs ...*Request) {
+	for _, r := range reqs {
+		if r != nil {
+			x.p.until(r.Done)
+			_, err := r.Test()
+			require.NoError(t, err)
+		}
+	}
+	assert.True(t, bytes.Equal(x.from[:testenv.RepeatLen], x.to[:testenv.RepeatLen]), "wrong bytes")
+}
+
+func (x *longest) prepare(seed byte) {
+	for i := range x.from[:testenv.RepeatLen] {
+		x.from[i] = byte(i) ^ byte(i>>9) ^ seed
+	}
+	clear(x.to[:testenv.RepeatLen])
+}
+
+func (x *longest) tag(t *testing.T) {
+	x.prepare(1)
+	recv, err := x.p.b.w.TagRecv(x.to, 1, ^uint64(0), nil, nil)
+	require.NoError(t, err)
+	send, err := x.p.a.ep.TagSend(1, x.from, nil)
+	require.NoError(t, err)
+	x.complete(t, send, recv)
+}
+
+func (x *longest) put(t *testing.T) {
+	x.prepare(2)
+	put, err := x.p.a.ep.Put(x.from, x.key.Addr(), x.key, &OpParams{Mem: x.fromMem})
+	require.NoError(t, err)
+	flush, err := x.p.a.ep.Flush()
+	require.NoError(t, err)
+	x.complete(t, put, flush)
+}
+
+// get reads what put has written, into the other memory.
+func (x *longest) get(t *testing.T) {
+	x.prepare(3)
+	x.from, x.to = x.to, x.from
+	defer func() { x.from, x.to = x.to, x.from }()
+	copy(x.from, x.to[:testenv.RepeatLen])
+	clear(x.to[:testenv.RepeatLen])
+	get, err := x.p.a.ep.Get(x.to, x.key.Addr(), x.key, &OpParams{Mem: x.fromMem})
+	require.NoError(t, err)
+	x.complete(t, get)
+}
