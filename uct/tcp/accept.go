@@ -26,12 +26,15 @@ type listener struct {
 // Ready implements epoll.Watcher: it accepts.
 func (l *listener) Ready(uint32) int {
 	for range acceptBatch {
-		fd, _, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, from, err := unix.Accept4(l.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:
-			l.it.receiveConn(fd)
+			l.it.acceptPause = 0
+			l.it.receiveConn(fd, sourceOf(addrPort(from).Addr()))
 		case unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM:
-			l.it.pauseAccept()
+			if !l.it.evictOne(isUseless) { // else there is a descriptor when Progress returns
+				l.it.pauseAccept()
+			}
 			return 0
 		case unix.EAGAIN:
 			return 0
@@ -41,18 +44,23 @@ func (l *listener) Ready(uint32) int {
 	return 0
 }
 
-// pauseAccept ignores the accept queue until the next tick: it would be
+// maxAcceptPause is the longest time for which the accept queue is ignored.
+const maxAcceptPause = time.Second
+
+// pauseAccept ignores the accept queue for a while, which doubles each time: the queue would be
 // reported again and again while descriptors or memory are exhausted.
 func (it *Iface) pauseAccept() {
 	it.acceptPaused = true
+	it.acceptPause = min(max(2*it.acceptPause, deadlineTick), maxAcceptPause)
+	it.acceptAt = time.Now().Add(it.acceptPause)
 	for _, l := range it.listeners {
 		it.poll.Change(l.slot, 0)
 	}
-	_ = it.poll.Tick(deadlineTick)
+	_ = it.tickWithin(it.acceptPause)
 }
 
-func (it *Iface) resumeAccept() {
-	if !it.acceptPaused {
+func (it *Iface) resumeAccept(now time.Time) {
+	if !it.acceptPaused || now.Before(it.acceptAt) {
 		return
 	}
 	it.acceptPaused = false
@@ -65,25 +73,25 @@ func (it *Iface) resumeAccept() {
 type incoming struct {
 	it *Iface
 	link
-	limit  time.Time
-	hello  message
-	secret pairKey // once the HELLO has come
+	unproven *unproven
+	hello    message
+	secret   pairKey // once the HELLO has come
 }
 
-// receiveConn begins the handshake of an accepted connection; the oldest incoming one makes
-// room for it.
-func (it *Iface) receiveConn(fd int) {
-	if len(it.incoming) >= it.cfg.MaxHandshakes {
-		it.incoming[0].refuse(errTooMany)
+// receiveConn begins the handshake of an accepted connection. Another one makes room for it.
+func (it *Iface) receiveConn(fd int, from source) {
+	for len(it.unproven.all) >= it.allowed {
+		it.evictOne(anyUnproven)
 	}
-	s := &incoming{it: it, limit: time.Now().Add(it.cfg.HelloTimeout)}
+	s := &incoming{it: it}
+	s.unproven = &unproven{from: from, in: s, limit: time.Now().Add(it.cfg.HelloTimeout)}
 	var err error
 	if s.link, err = it.acceptLink(fd); err == nil {
 		err = s.watch(&it.poll, unix.EPOLLIN, s)
 	}
 	if err == nil {
-		it.incoming = append(it.incoming, s)
-		err = it.poll.Tick(deadlineTick)
+		it.unproven.add(s.unproven)
+		err = it.tickWithin(deadlineTick)
 	}
 	if err != nil {
 		s.refuse(err)
@@ -101,28 +109,10 @@ func (it *Iface) acceptLink(fd int) (l link, err error) {
 	return l, err
 }
 
-// forgetIncoming takes s from the list and reports whether it was there.
-func (it *Iface) forgetIncoming(s *incoming) bool {
-	for i, o := range it.incoming {
-		if o == s {
-			it.incoming = append(it.incoming[:i], it.incoming[i+1:]...)
-			return true
-		}
-	}
-	return false
-}
-
 // leave closes the connection.
 func (s *incoming) leave() {
-	s.it.forgetIncoming(s)
+	s.it.unproven.remove(s.unproven)
 	s.link.close(&s.it.poll)
-}
-
-// expireIncoming closes those that took too long; the oldest are first.
-func (it *Iface) expireIncoming(now time.Time) {
-	for len(it.incoming) > 0 && now.After(it.incoming[0].limit) {
-		it.incoming[0].refuse(errSilent)
-	}
 }
 
 // Ready implements epoll.Watcher.
@@ -175,7 +165,7 @@ var (
 	errGarbage    = errors.New("it does not speak this protocol")
 	errWrongIface = errors.New("it looks for another iface")
 	errSilent     = errors.New("it made no handshake in time")
-	errTooMany    = errors.New("too many others have come since (MAX_HANDSHAKES)")
+	errTooMany    = errors.New("too many others have connected since (MAX_HANDSHAKES)")
 	errWantsTLS   = errors.New("it speaks TLS, which is off here")
 	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
 	errVersion    = errors.New("it speaks another version of this protocol")
@@ -205,7 +195,12 @@ const refusalLog = time.Second
 var logger = log.For(Name)
 
 func (it *Iface) noteRefusal(why error) {
-	it.dropped++
+	it.limits.refused.Inc()
+	it.logRefusal(why)
+}
+
+// logRefusal writes a line to the log, if it is not too soon for that.
+func (it *Iface) logRefusal(why error) {
 	r := &it.refused
 	r.last = why
 	r.silent++
@@ -234,7 +229,6 @@ func (it *Iface) respond(s *incoming, h *hello) {
 		}
 		return
 	}
-	it.forgetIncoming(s)
 	if c == nil && h.rail > 0 {
 		c = it.table[peer].newRail(h.rail)
 	}
@@ -249,15 +243,32 @@ func (it *Iface) respond(s *incoming, h *hello) {
 		c.try = nil
 	}
 	c.secret = s.secret
+	it.inherit(c, s)
 	c.open(s.link, h.conn)
+}
+
+// inherit makes c, which is accepted, unproven if it is.
+func (it *Iface) inherit(c *conn, s *incoming) {
+	p := s.unproven
+	p.in = nil
+	main := c
+	if c.main != nil {
+		main = c.main
+	}
+	if s.tun != nil || main.eps.Len() > 0 || c.peer == it.addr.id || main != c && main.unproven == nil {
+		it.unproven.remove(p)
+		return
+	}
+	p.c, c.unproven = c, p
+	p.limit = time.Now().Add(it.cfg.HelloTimeout)
 }
 
 var errReplaced = errors.New("the peer has lost this connection and made another")
 
-// evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two attempts that cross, the one of the side
-// with the lower id goes on; both sides come to that by themselves. c is the
-// connection to attach the socket to; nil for a new one. why is nil unless the
-// answer is a refusal.
+// evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two
+// attempts that cross, the one of the side with the lower id goes on; both sides come to that by
+// themselves. c is the connection to attach the socket to; nil for a new one. why is nil unless
+// the answer is a refusal.
 func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 	if h.seg != it.addr.seg || h.answers != maxAnswers {
 		return nil, hello{code: codeRefused}, errLimits
@@ -280,16 +291,16 @@ func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 			return nil, hello{code: codeOpen, other: c.id}, nil
 		}
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, errReplaced))
-		if h.rail > 0 && it.table[peer] == nil { // what was under way on the rail took the first connection along
-			return nil, hello{code: codeRefused}, errRail
-		}
 		c = nil
 	}
 	if c != nil && c.state == connDialing && it.addr.id < peer {
 		return nil, hello{code: codeYield}, nil
 	}
-	if it.opened >= it.cfg.MaxConns {
+	if it.opened >= it.cfg.MaxConns && !it.evictOne(isOpen) {
 		return nil, hello{code: codeRefused}, errFull
+	}
+	if h.rail > 0 && it.table[peer] == nil { // the first connection has failed with the old rail, or was evicted
+		return nil, hello{code: codeRefused}, errRail
 	}
 	return c, hello{code: codeOK}, nil
 }

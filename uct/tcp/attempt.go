@@ -93,7 +93,7 @@ func (c *conn) dial() {
 	}
 	t := &attempt{c: c, link: l, id: randomWord()}
 	if err = t.watch(&it.poll, unix.EPOLLOUT, t); err == nil {
-		err = it.poll.Tick(deadlineTick)
+		err = it.tickWithin(deadlineTick)
 	}
 	if err != nil {
 		t.drop()

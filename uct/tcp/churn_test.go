@@ -54,7 +54,7 @@ func (e *end) holdings(t *testing.T) holdings {
 	return holdings{
 		Files: len(files), Goroutines: runtime.NumGoroutine(),
 		Conns: it.known.Len() + len(it.table), Opened: it.opened, Watched: it.poll.Places(),
-		Tags: it.tags.Places(), Pending: len(it.pendingConns), Incoming: len(it.incoming),
+		Tags: it.tags.Places(), Pending: len(it.pendingConns), Incoming: len(it.unproven.all),
 	}
 }
 

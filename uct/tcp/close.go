@@ -31,8 +31,10 @@ func (it *Iface) Close() error {
 		c.endAll(ucs.StatusCanceled)
 	}
 	it.broken = nil
-	for len(it.incoming) > 0 {
-		it.incoming[0].leave()
+	for i := len(it.unproven.all) - 1; i >= 0; i-- {
+		if s := it.unproven.all[i].in; s != nil {
+			s.leave()
+		}
 	}
 	err := it.undo.Run()
 	if it.tunnels != nil {

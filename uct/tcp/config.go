@@ -25,9 +25,9 @@ type Config struct {
 	SndBuf        config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
 	RcvBuf        config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
 	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
-	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"10s" doc:"Time in which the handshake of an accepted connection must have ended: as long as peers try to connect (CONN_TIMEOUT)."`
-	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"1024" doc:"Accepted connections whose handshake has not ended; one more and the oldest is dropped, whose peer connects again a few times. As many peers as may connect at once."`
-	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface; further peers are refused."`
+	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"10s" doc:"Time in which the handshake of an accepted connection must end: as long as peers try to connect (CONN_TIMEOUT). A peer that no endpoint here names must also send a first frame, and the rest of each frame, within this time."`
+	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"1024" doc:"Accepted connections of peers that no endpoint here names, with or without a handshake; at most half of the file descriptors of the process. One more evicts the oldest of the host that has most. As many peers as may connect at once. With TLS, connections after the handshake do not count."`
+	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface. One more evicts the oldest of a peer that no endpoint here names; without such a connection the new peer is refused."`
 	ConnsPerPeer  int            `env:"MAX_CONN_PER_PEER" default:"1" doc:"Connections to a peer, at most 16: long puts are striped over them. More than one pays where one flow does not fill the link, not on loopback. The smaller number of the two sides counts."`
 	StripeThresh  config.MemSize `env:"STRIPE_THRESH" default:"1m" doc:"Zero-copy puts of at least this length are striped, if there are connections to stripe over."`
 	KeepIdle      time.Duration  `env:"KEEPIDLE" default:"10s" doc:"Silence after which a peer is probed (TCP_KEEPIDLE)."`

@@ -38,7 +38,8 @@ type conn struct {
 	path      path           // how to dial; not for a peer that no EP names
 	addr      netip.AddrPort // of the peer, for people; once an EP names it
 	eps       base.List[*EP]
-	err       error // why it broke
+	unproven  *unproven // nil: nothing limits it
+	err       error     // why it broke
 
 	rail   uint32  // number of this connection to the peer, 0 for the first
 	main   *conn   // of a rail: the first
@@ -121,9 +122,14 @@ func (l *link) close(p *epoll.Poller) {
 func (c *conn) open(l link, id uint64) {
 	it := c.it
 	it.dropPending(c)
+	if c.unproven != nil {
+		_ = it.tickWithin(it.cfg.HelloTimeout / 4) // the timer ticks already
+	}
 	c.link, c.id, c.state, c.try = l, id, connOpen, nil
-	if c.rx.buf == nil {
-		c.rx.buf = make([]byte, int(it.cfg.RxBuf))
+	if n := int(it.cfg.RxBuf); c.rx.buf == nil && c.unproven == nil {
+		c.rx.buf = make([]byte, n)
+	} else if c.rx.buf == nil {
+		c.rx.buf = make([]byte, min(n, smallRx))
 	}
 	it.poll.Rewatch(l.slot, c)
 	it.opened++
@@ -158,6 +164,8 @@ func (c *conn) fail(err error) {
 		c.try = nil
 	}
 	c.it.dropPending(c)
+	c.it.unproven.remove(c.unproven)
+	c.unproven = nil
 	open := c.state == connOpen
 	c.err, c.state = err, connBroken
 	c.it.forget(c)

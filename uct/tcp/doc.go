@@ -27,6 +27,10 @@
 // active messages cannot keep the data: it lies between other messages, and a buffer
 // for each would cost the copy that keeping saves.
 //
+// Anyone can connect to the port of an iface. What a connection may hold before something here
+// names its peer is limited (unproven.go), and the handshake proves which iface the peer is
+// (proof.go); docs/design/0009-tcp-identity.md.
+//
 // A peer that computes, or gets no processor, may take as long as it likes: its host answers. A
 // host that acknowledges nothing for USER_TIMEOUT is taken for gone (internal/alive), and its
 // connection fails. What has a deadline in the handshake is looked for before the clock is.

@@ -177,7 +177,7 @@ func TestHello_Answers(t *testing.T) {
 			got, err := readAnswer(t, conn, e)
 			if tc.refusal != nil {
 				assert.ErrorIs(t, e.it.refused.last, tc.refusal)
-				assert.EqualValues(t, 1, e.it.dropped)
+				assert.EqualValues(t, 1, e.it.limits.refused.Load())
 			}
 			if tc.silent {
 				require.Error(t, err)
@@ -291,17 +291,17 @@ func TestHandshake_ProcessStood(t *testing.T) {
 	t.Run("accepting", func(t *testing.T) {
 		e, p := newEnd(t, Config{}), newRawPeer(t)
 		conn := client(t, e)
-		until(t, func() bool { return len(e.it.incoming) == 1 }, e)
-		s := e.it.incoming[0]
+		until(t, func() bool { return len(e.it.unproven.all) == 1 }, e)
+		entry := e.it.unproven.all[0]
 		readable(t, e.it.poll.FD()) // the timer is, before the HELLO comes
 		p.say(t, conn, e, p.good(e))
-		readable(t, s.fd)
-		s.limit = time.Now().Add(-time.Second)
+		readable(t, entry.in.fd)
+		entry.limit = time.Now().Add(-time.Second)
 		e.it.Progress()
 		answer, err := readAnswer(t, conn, e)
 		require.NoError(t, err)
 		assert.Equal(t, codeOK, answer.code)
-		assert.Zero(t, e.it.dropped)
+		assert.Zero(t, e.it.limits.refused.Load())
 	})
 	t.Run("connecting", func(t *testing.T) {
 		a, b := newEnd(t, Config{}), newEnd(t, Config{})
@@ -329,7 +329,7 @@ func TestHandshake_AllAtOnce(t *testing.T) {
 		conns[i] = client(t, e)
 		e.it.Progress()
 	}
-	until(t, func() bool { return len(e.it.incoming)+int(e.it.dropped) >= peers }, e)
+	until(t, func() bool { return len(e.it.unproven.all)+int(e.it.limits.refused.Load()) >= peers }, e)
 	for i, conn := range conns {
 		p := newRawPeer(t)
 		p.say(t, conn, e, p.good(e))

@@ -12,13 +12,13 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
-	"github.com/gucx/gucx/uct"
 )
 
 // TestAccept_NoDescriptors: an iface that can accept no more goes on serving its
 // connections, does not spin, and accepts again when there are descriptors.
 func TestAccept_NoDescriptors(t *testing.T) {
-	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	cfg := Config{UserTimeout: time.Second}
+	a, b := newEnd(t, cfg), newEnd(t, cfg)
 	ep := a.to(b)
 	send(t, ep, 1, 64, a, b)
 	flush(t, ep, a, b)
@@ -36,7 +36,7 @@ func TestAccept_NoDescriptors(t *testing.T) {
 		send(t, ep, 2, 64, a, b)
 		flush(t, ep, a, b)
 		assert.Len(t, b.got, 2)
-		assert.Empty(t, b.it.incoming)
+		assert.Len(t, b.it.unproven.all, 1, "the connection of a")
 	})
 
 	p := newRawPeer(t)
@@ -44,6 +44,31 @@ func TestAccept_NoDescriptors(t *testing.T) {
 	h, err := readAnswer(t, waiting, b)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, h.code)
+	assert.Zero(t, b.it.acceptPause)
+	require.NoError(t, waiting.Close())
+	b.to(a)
+	until(t, func() bool { return b.it.poll.Ticking() == 0 }, a, b) // nothing wakes an idle process
+}
+
+// TestAccept_PausesLonger: as long as there are no descriptors, the process is woken less and less
+// often.
+func TestAccept_PausesLonger(t *testing.T) {
+	e := newEnd(t, Config{})
+	client(t, e)
+	testenv.WithoutDescriptors(t, func() {
+		until(t, func() bool { return e.it.acceptPaused }, e)
+		assert.Equal(t, deadlineTick, e.it.acceptPause)
+		for pause := deadlineTick; pause < maxAcceptPause; {
+			e.it.resumeAccept(e.it.acceptAt.Add(-time.Nanosecond))
+			require.True(t, e.it.acceptPaused, "resumed before its time")
+			e.it.resumeAccept(e.it.acceptAt)
+			until(t, func() bool { return e.it.acceptPaused }, e)
+			pause = min(2*pause, maxAcceptPause)
+			assert.Equal(t, pause, e.it.acceptPause)
+			assert.LessOrEqual(t, e.it.nextTick(), pause)
+		}
+		assert.Equal(t, maxAcceptPause, e.it.nextTick())
+	})
 }
 
 // TestConnection_Ends: a peer that resets, half closes or sends rubbish after a
@@ -81,10 +106,7 @@ func TestConnection_Ends(t *testing.T) {
 			answer, err := readAnswer(t, conn, b)
 			require.NoError(t, err)
 			require.Equal(t, codeOK, answer.code)
-			back, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil),
-				IfaceAddr: (&ifaceAddr{port4: 1, key: p.public, seg: b.it.addr.seg}).append(nil)})
-			require.NoError(t, err)
-			b.eps = append(b.eps, back.(*EP))
+			back := b.name(&p.public)
 
 			require.NoError(t, tc.end(conn.(*net.TCPConn)))
 			until(t, func() bool { return len(b.errs) == 1 }, b)

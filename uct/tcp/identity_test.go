@@ -51,7 +51,7 @@ func TestIdentity_Impostor(t *testing.T) {
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, open.id))
 	assert.Same(t, open, b.it.table[a.it.addr.id])
-	assert.EqualValues(t, 2, b.it.dropped)
+	assert.EqualValues(t, 2, b.it.limits.refused.Load())
 	send(t, ep, 2, 64, a, b)
 	flush(t, ep, a, b)
 	assert.Len(t, b.got, 2)

@@ -13,7 +13,6 @@ import (
 	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
-	"github.com/gucx/gucx/ucs/stats"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/tcp/internal/epoll"
@@ -65,13 +64,14 @@ type Iface struct {
 	unacked      []*conn   // that wait for acknowledgements of the peer's host
 	nextLook     time.Time // for these, at the earliest
 	listeners    []*listener
-	incoming     []*incoming   // oldest first
-	acceptPaused bool          // until the next tick
+	unproven     unprovenSet
+	allowed      int           // most of these
+	acceptPaused bool          // until acceptAt
+	acceptPause  time.Duration // the last pause; 0 when accepting works
+	acceptAt     time.Time
 	tunnels      *tunnel.Group // nil: plain connections
 	refused      refusals
-
-	dropped   uint64 // connections refused in the handshake
-	malformed uint64 // connections that ended by what the peer sent
+	limits       limits
 
 	undo   cleanup.Stack
 	closed bool
@@ -128,6 +128,8 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		identity: id,
 		addr:     ifaceAddr{key: id.public, id: id.public.id(), seg: uint32(cfg.SegSize), tls: policy != nil},
 		stripes:  maxRMA + 1,
+		unproven: unprovenSet{count: map[source]int{}},
+		allowed:  cfg.allowedHandshakes(),
 	}
 	if policy != nil {
 		it.tunnels = it.newTunnels(policy)
@@ -191,9 +193,6 @@ func (it *Iface) Ext() *uct.IfaceExt {
 
 // SetAMHandler implements uct.Iface.
 func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Set(id, h) }
-
-// AddStats implements uct.Counted.
-func (it *Iface) AddStats(n *stats.Node) { it.am.AddStats(n) }
 
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte {
@@ -279,6 +278,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 		return nil, it.opError("new ep", fmt.Errorf("%w: %d endpoints", uct.ErrNoMemory, it.tags.Len()))
 	}
 	c.eps.Add(e)
+	c.prove()
 	return e, nil
 }
 

@@ -75,6 +75,16 @@ func (e *end) to(peer *end) *EP {
 	return ep.(*EP)
 }
 
+// name makes an EP of e to the peer with that key.
+func (e *end) name(k *publicKey) *EP {
+	e.t.Helper()
+	addr := ifaceAddr{port4: 1, key: *k, seg: e.it.addr.seg}
+	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})
+	require.NoError(e.t, err)
+	e.eps = append(e.eps, ep.(*EP))
+	return ep.(*EP)
+}
+
 // keyOf is the key of peer's memory for e.
 func (e *end) keyOf(peer *end) uct.RKey {
 	b, err := peer.mem.PackRKey(nil)

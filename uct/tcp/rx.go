@@ -206,6 +206,7 @@ func (c *conn) makeRoom(need int) {
 	case r.head+need > len(r.buf) || len(r.buf)-r.tail < len(r.buf)/4:
 		r.tail = copy(r.buf, r.buf[r.head:r.tail])
 		r.head = 0
+		c.needRx(need)
 	}
 }
 
@@ -224,7 +225,7 @@ func (c *conn) wanted(h *header) int {
 
 // malformed breaks the connection because of what the peer sent.
 func (c *conn) malformed(err error) {
-	c.it.malformed++
+	c.it.limits.malformed.Inc()
 	c.left = false
 	c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, err))
 }

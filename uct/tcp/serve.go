@@ -42,7 +42,7 @@ func (c *conn) answerPut(st ucs.Status, ack bool, tag uint32) {
 // answer queues a frame with a body of 0 or 8 bytes; false if there is no room,
 // which a peer that keeps to the limits cannot bring about.
 func (c *conn) answer(kind, id uint8, body []byte) bool {
-	b := c.tx.takeAnswer(c.it, frameLen+len(body))
+	b := c.takeAnswer(frameLen + len(body))
 	if b == nil {
 		return false
 	}
@@ -81,7 +81,7 @@ func (c *conn) serveGet(t target, length uint64) error {
 	if n <= inlineGet && c.inlineData(mem, off, n) {
 		return nil
 	}
-	b := c.tx.takeAnswer(c.it, frameLen)
+	b := c.takeAnswer(frameLen)
 	if b == nil {
 		return errFlooded
 	}

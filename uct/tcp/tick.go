@@ -22,18 +22,41 @@ func (tk *ticker) Ready(uint32) int {
 	it := tk.it
 	it.poll.Ticked()
 	now := time.Now()
-	it.expireIncoming(now)
+	it.expireUnproven(now)
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
 		if c := it.pendingConns[i]; now.After(c.limit) {
 			c.fail(fmt.Errorf("connect: %w", ucs.ErrTimedOut))
 		}
 	}
-	it.resumeAccept()
+	it.resumeAccept(now)
 	it.lookForPeers(now)
-	if len(it.pendingConns) == 0 && len(it.incoming) == 0 && !it.acceptPaused {
-		_ = it.poll.Tick(it.peerTick())
-	}
+	_ = it.poll.Tick(it.nextTick())
 	return 0
+}
+
+// nextTick is the time between two ticks for what there is to look at; 0 if there is nothing.
+func (it *Iface) nextTick() (next time.Duration) {
+	pending, paused := time.Duration(0), time.Duration(0)
+	if len(it.pendingConns) > 0 {
+		pending = deadlineTick
+	}
+	if it.acceptPaused {
+		paused = it.acceptPause
+	}
+	for _, d := range [...]time.Duration{pending, paused, it.unprovenTick(), it.peerTick()} {
+		if d > 0 && (next == 0 || d < next) {
+			next = d
+		}
+	}
+	return next
+}
+
+// tickWithin makes the timer tick at least each d.
+func (it *Iface) tickWithin(d time.Duration) error {
+	if now := it.poll.Ticking(); now > 0 && now <= d {
+		return nil
+	}
+	return it.poll.Tick(d)
 }
 
 // peerEvery is the time between two looks for peers.
@@ -56,9 +79,7 @@ func (c *conn) expectAcks() {
 	}
 	c.unacked = true
 	it.unacked = append(it.unacked, c)
-	if it.poll.Ticking() == 0 {
-		_ = it.poll.Tick(it.peerEvery())
-	}
+	_ = it.tickWithin(it.peerEvery())
 }
 
 // expectNoAcks is called when c is gone.

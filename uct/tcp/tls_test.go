@@ -75,7 +75,7 @@ func TestTLS_Refused(t *testing.T) {
 			d, s := newEnd(t, tc.dials), newEnd(t, tc.accepts)
 			ep := d.to(s)
 			require.NoError(t, ep.AMShort(msgID, 0, nil))
-			until(t, func() bool { return len(d.errs) == 1 && s.it.dropped > 0 }, d, s)
+			until(t, func() bool { return len(d.errs) == 1 && s.it.limits.refused.Load() > 0 }, d, s)
 			assert.ErrorIs(t, d.errs[0], ucs.ErrRejected)
 			assert.ErrorContains(t, d.errs[0], tc.dialer)
 			assert.ErrorContains(t, s.it.refused.last, tc.accepter)

@@ -87,8 +87,12 @@ func (q *txQueue) take(n int) []byte {
 }
 
 // takeAnswer is take for an answer, which may use all of the buffer.
-func (q *txQueue) takeAnswer(it *Iface, n int) []byte {
+func (c *conn) takeAnswer(n int) []byte {
+	q, it := &c.tx, c.it
 	if q.tail+n > len(q.buf) {
+		if q.buf == nil && !c.charge(int(it.cfg.TxBuf)+answerRoom) {
+			return nil
+		}
 		q.grow(it)
 		q.compact()
 		if q.tail+n > len(q.buf) {
