@@ -1,0 +1,310 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs/stats"
+)
+
+// admitted makes a connection of p with e, without an EP of e.
+func (p rawPeer) admitted(t testing.TB, e *end) net.Conn {
+	t.Helper()
+	c := client(t, e)
+	p.say(t, c, e, p.good(e))
+	answer, err := readAnswer(t, c, e)
+	require.NoError(t, err)
+	require.Equal(t, codeOK, answer.code)
+	return c
+}
+
+// rawFrame is a frame whose header says n bytes, of which body are there.
+func rawFrame(kind, id uint8, n int, body ...byte) []byte {
+	b := make([]byte, frameLen)
+	putHeader(b, kind, id, n)
+	return append(b, body...)
+}
+
+// hasRead reports whether e has read something of the peer with that key that is not a whole frame.
+func (e *end) hasRead(k *publicKey) bool {
+	c := e.it.table[k.id()]
+	return c == nil || c.rx.tail > c.rx.head
+}
+
+// TestUnproven_Flood: untrusted peers that make the handshake and then send half a frame hold a
+// bounded number of connections and bytes. A peer that something here names connects meanwhile.
+func TestUnproven_Flood(t *testing.T) {
+	const flood, allowed = 400, 200
+	a, b := newEnd(t, Config{}), newEnd(t, Config{MaxHandshakes: allowed})
+	before := heap()
+	half := rawFrame(frameAM, msgID, 65000, make([]byte, 60000)...)
+	var honest *EP
+	for i := range flood {
+		p := newRawPeer(t)
+		c := p.admitted(t, b)
+		_, err := c.Write(half)
+		require.NoError(t, err)
+		until(t, func() bool { return b.hasRead(&p.public) }, b)
+		if i == flood/2 {
+			b.to(a) // as ucp does for a peer that it has accepted
+			honest = a.to(b)
+			send(t, honest, 1, 64, a, b)
+			flush(t, honest, a, b)
+		}
+		require.LessOrEqual(t, len(b.it.unproven.all), allowed)
+		require.LessOrEqual(t, b.it.unproven.memory, unprovenMemory)
+	}
+	send(t, honest, 2, 64, a, b)
+	flush(t, honest, a, b)
+	assert.Len(t, b.got, 2)
+	assert.Empty(t, append(a.errs, b.errs...))
+	assert.LessOrEqual(t, b.it.opened, allowed+1)
+	assert.Less(t, int64(heap())-int64(before), int64(unprovenMemory+6<<20), "of both ifaces and %d clients", flood)
+	assert.GreaterOrEqual(t, b.it.limits.evicted.Load(), uint64(flood-allowed))
+}
+
+// TestUnproven_FloodOfAnswers: what is sent back to unproven peers that do not read is bounded, too.
+func TestUnproven_FloodOfAnswers(t *testing.T) {
+	const flood = 100
+	b := newEnd(t, Config{})
+	for range flood {
+		p := newRawPeer(t)
+		c := p.admitted(t, b)
+		_, err := c.Write(append(rawFrame(frameFlush, 0, flushLen, make([]byte, flushLen)...), 1))
+		require.NoError(t, err)
+		until(t, func() bool { return b.hasRead(&p.public) }, b)
+		require.LessOrEqual(t, b.it.unproven.memory, unprovenMemory)
+	}
+	assert.Positive(t, b.it.limits.evicted.Load())
+}
+
+// TestUnproven_Stalls: a peer that nothing here names has to send a first frame, and the rest of
+// each that it has begun, but may be silent between frames.
+func TestUnproven_Stalls(t *testing.T) {
+	whole := rawFrame(frameAM, msgID, 3, 1, 2, 3)
+	put := append(rawFrame(framePut, putAck, targetLen+8), make([]byte, targetLen+1)...)
+	for _, tc := range []struct {
+		name   string
+		sends  []byte
+		stalls bool
+	}{
+		{"nothing", nil, true},
+		{"part of a header", whole[:5], true},
+		{"half a message", whole[:frameLen+1], true},
+		{"message", whole, false},
+		{"message and a half", append(append([]byte{}, whole...), whole[:9]...), true},
+		{"half the data of a put", put, true},
+		{"put", append(append([]byte{}, put...), make([]byte, 7)...), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, p := newEnd(t, Config{}), newRawPeer(t)
+			conn := p.admitted(t, e)
+			c := e.it.table[p.public.id()]
+			now := time.Now()
+			_, err := conn.Write(tc.sends)
+			require.NoError(t, err)
+			want := c.rxMark()
+			until(t, func() bool { return len(tc.sends) == 0 || c.rxMark() != want }, e)
+
+			later := now.Add(e.it.cfg.HelloTimeout)
+			if len(tc.sends) > 0 {
+				e.it.expireUnproven(later) // it has moved on
+			} else {
+				later = now
+				c.unproven.limit = now.Add(e.it.cfg.HelloTimeout)
+			}
+			require.Equal(t, connOpen, c.state)
+			e.it.expireUnproven(later.Add(e.it.cfg.HelloTimeout))
+			require.Equal(t, connOpen, c.state, "not before its time")
+			e.it.expireUnproven(later.Add(e.it.cfg.HelloTimeout + time.Nanosecond))
+			if !tc.stalls {
+				e.it.expireUnproven(later.Add(time.Hour))
+				assert.Equal(t, connOpen, c.state)
+				assert.Zero(t, e.it.limits.stalled.Load())
+				return
+			}
+			assert.EqualValues(t, 1, e.it.limits.stalled.Load())
+			assert.ErrorIs(t, c.err, errStalled)
+			until(t, func() bool { return c.state == connGone }, e)
+			assert.Empty(t, e.it.unproven.all)
+		})
+	}
+}
+
+// TestUnproven_Proven: an EP that names the peer ends the limits, also those on rails, and brings
+// the full buffer; what was received before is still there.
+func TestUnproven_Proven(t *testing.T) {
+	cfg := Config{ConnsPerPeer: 2}
+	e, p := newEnd(t, cfg), newRawPeer(t)
+	conn := p.admitted(t, e)
+	railConn := client(t, e)
+	h := p.good(e)
+	h.conn, h.rail = 6, 1
+	p.say(t, railConn, e, h)
+	answer, err := readAnswer(t, railConn, e)
+	require.NoError(t, err)
+	require.Equal(t, codeOK, answer.code)
+	require.Len(t, e.it.unproven.all, 2)
+	c := e.it.table[p.public.id()]
+	assert.Len(t, c.rx.buf, smallRx)
+	message := rawFrame(frameAM, msgID, 100, fill(make([]byte, 100), 1)...)
+	_, err = conn.Write(message[:50])
+	require.NoError(t, err)
+	until(t, func() bool { return e.hasRead(&p.public) }, e)
+
+	e.name(&p.public)
+	assert.Empty(t, e.it.unproven.all)
+	assert.Len(t, c.rx.buf, int(e.it.cfg.RxBuf))
+	assert.Len(t, c.rails[0].rx.buf, int(e.it.cfg.RxBuf))
+	_, err = conn.Write(message[50:])
+	require.NoError(t, err)
+	until(t, func() bool { return len(e.got) == 1 }, e)
+	assert.Equal(t, message[frameLen:], e.got[0])
+	e.it.expireUnproven(time.Now().Add(time.Hour))
+	assert.Equal(t, connOpen, c.state)
+}
+
+// TestUnproven_LargeMessages: a peer that nothing here names may send messages of any size; the
+// memory for them is counted until the connection ends.
+func TestUnproven_LargeMessages(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.to(b)
+	sizes := []int{8, smallRx - frameLen, smallRx - frameLen + 1, defaultSegSize, 8}
+	for i, n := range sizes {
+		payload := fill(make([]byte, n), i)
+		push(t, func() error { _, err := ep.AMBcopy(msgID, packer(payload)); return err }, a, b)
+		flush(t, ep, a, b)
+		require.Len(t, b.got, i+1)
+		assert.Equal(t, payload, b.got[i])
+	}
+	assert.Equal(t, int(b.it.cfg.RxBuf+b.it.cfg.TxBuf)+answerRoom, b.it.unproven.memory)
+	for range 2 * busyFrames { // also many small ones
+		send(t, ep, 1, 64, a, b)
+	}
+	flush(t, ep, a, b)
+	a.close()
+	until(t, func() bool { return b.it.opened == 0 }, b)
+	assert.Zero(t, b.it.unproven.memory)
+}
+
+// packer packs bytes.
+type packer []byte
+
+func (p packer) Pack(dst []byte) int { return copy(dst, p) }
+
+// TestUnproven_MaxConns: when MAX_CONNS are open, one that nothing here names makes room.
+func TestUnproven_MaxConns(t *testing.T) {
+	const most = 3
+	e := newEnd(t, Config{MaxConns: most})
+	for range most {
+		newRawPeer(t).admitted(t, e)
+	}
+	oldest := e.it.unproven.all[0].c
+	p := newRawPeer(t)
+	c := p.admitted(t, e)
+	assert.ErrorIs(t, oldest.err, errEvicted)
+	assert.Equal(t, most, e.it.opened)
+	assert.NotNil(t, e.it.table[p.public.id()])
+
+	for range most { // a rail of one that is evicted for it
+		p = newRawPeer(t)
+		c = p.admitted(t, e)
+	}
+	h := p.good(e)
+	h.rail = 1
+	e.it.cfg.ConnsPerPeer = 2
+	for _, o := range e.it.unproven.all {
+		if o.c.peer != p.public.id() {
+			o.c.taken = 1 // they are useful: the connection of p goes first
+		}
+	}
+	_, answer, why := e.it.evaluate(&h)
+	assert.Equal(t, codeRefused, answer.code)
+	assert.ErrorIs(t, why, errRail)
+	require.NoError(t, c.Close())
+}
+
+func TestSourceOf(t *testing.T) {
+	same := func(a, b string) bool { return sourceOf(netip.MustParseAddr(a)) == sourceOf(netip.MustParseAddr(b)) }
+	assert.True(t, same("127.0.0.1", "127.9.9.9"))
+	assert.True(t, same("127.0.0.1", "::1"))
+	assert.True(t, same("192.0.2.1", "::ffff:192.0.2.1"))
+	assert.False(t, same("192.0.2.1", "192.0.2.2"))
+	assert.True(t, same("2001:db8::1", "2001:db8::ffff:1"))
+	assert.False(t, same("2001:db8::1", "2001:db8:0:1::1"))
+	assert.True(t, same("fe80::1%lo", "fe80::2"))
+	assert.False(t, same("127.0.0.1", "192.0.2.1"))
+}
+
+// TestUnproven_FairToSources: a source loses a connection only while no other has more of them,
+// the oldest first, and one that has sent nothing before one that has. Counts and memory add up.
+func TestUnproven_FairToSources(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		u := unprovenSet{count: map[source]int{}}
+		ip := func(n int) source { return sourceOf(netip.AddrFrom4([4]byte{192, 0, 2, byte(n)})) }
+		for _, n := range rapid.SliceOfN(rapid.IntRange(1, 4), 1, 30).Draw(t, "sources") {
+			p := &unproven{from: ip(n), c: &conn{}, memory: n}
+			if rapid.Bool().Draw(t, "useful") {
+				p.c.taken = 1
+			}
+			u.memory += p.memory
+			u.add(p)
+		}
+		for len(u.all) > 0 {
+			p := u.victim(anyUnproven)
+			older := true
+			for _, o := range u.all {
+				if u.count[o.from] > u.count[p.from] {
+					t.Fatalf("source %v has %d, and one of %d loses", o.from, u.count[o.from], u.count[p.from])
+				}
+				if o == p {
+					older = false
+				}
+				if o.from == p.from && o != p && (p.useful() && !o.useful() || older && o.useful() == p.useful()) {
+					t.Fatal("another of the same source comes first")
+				}
+			}
+			u.remove(p)
+			u.remove(p)
+		}
+		if u.memory != 0 || len(u.count) != 0 || u.victim(anyUnproven) != nil {
+			t.Fatalf("left: %+v", u)
+		}
+	})
+}
+
+// TestUnproven_Descriptors: unproven connections use at most half of the descriptors.
+func TestUnproven_Descriptors(t *testing.T) {
+	var was unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 200, Max: was.Max}))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was)) }()
+	assert.Equal(t, 100, (&Config{MaxHandshakes: 1000}).allowedHandshakes())
+	assert.Equal(t, 99, (&Config{MaxHandshakes: 99}).allowedHandshakes())
+}
+
+// TestUnproven_Counted: what the limits did shows in Stats.
+func TestUnproven_Counted(t *testing.T) {
+	e := newEnd(t, Config{MaxHandshakes: 1})
+	n := stats.New("tcp")
+	e.it.AddStats(n)
+	newRawPeer(t).admitted(t, e)
+	c := newRawPeer(t).admitted(t, e)
+	_, err := c.Write(binary.LittleEndian.AppendUint64(nil, 0))
+	require.NoError(t, err)
+	until(t, func() bool { return e.it.limits.malformed.Load() == 1 }, e)
+	got := map[string]uint64{}
+	for _, v := range n.Snapshot().Counters {
+		got[v.Name] = v.N
+	}
+	assert.Equal(t, map[string]uint64{"no_handler": 0, "refused_connections": 0, "evicted_connections": 1,
+		"stalled_connections": 0, "malformed_connections": 1}, got)
+}
