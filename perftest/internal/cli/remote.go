@@ -51,6 +51,7 @@ func (p Program) newPeer() *cobra.Command {
 				return err
 			}
 			if cpu >= 0 {
+				measureBeforePinning()
 				if err := affinity.Process([]int{cpu}); err != nil {
 					return errors.Join(err, conn.Close())
 				}

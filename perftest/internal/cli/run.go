@@ -228,6 +228,7 @@ func (j *job) pinned(f func() error) error {
 	if len(j.cpus) == 0 {
 		return f()
 	}
+	measureBeforePinning()
 	allowed, err := affinity.Allowed()
 	if err != nil {
 		return err
