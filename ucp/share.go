@@ -91,13 +91,17 @@ func (s *SharedWorker) Run(ctx context.Context, start func() (*Request, error)) 
 	return err
 }
 
-// Until makes progress until done reports true. done is called often, while the goroutine
-// has the worker, and must be quick. If ctx ends first, its error is returned. ErrClosed if
-// the worker is closed meanwhile.
+// Until makes progress until done reports true. done is called often, by any goroutine that has
+// the worker, and must be quick. It is not called after it has returned true. If ctx ends first,
+// its error is returned. ErrClosed if the worker is closed meanwhile.
 func (s *SharedWorker) Until(ctx context.Context, done func() bool) error {
 	s.acquire()
 	defer s.release()
-	return s.wait(ctx, done)
+	over := false
+	return s.wait(ctx, func() bool {
+		over = over || done()
+		return over
+	})
 }
 
 // StreamSend sends bytes of the EP's stream and returns when buf is the caller's again, as

@@ -170,8 +170,9 @@ func never() bool { return false }
 
 // Until makes progress until done reports true, for layers above whose operations are made
 // of several requests. done is called often, between two polls and not from a callback: it
-// must be quick, and may start operations. If ctx ends first, its error is returned; an error
-// that wraps ErrClosed if the worker is closed meanwhile. It spins, yields, and then parks.
+// must be quick, and may start operations. It is not called after it has returned true, so it may
+// receive from a channel. If ctx ends first, its error is returned; an error that wraps ErrClosed
+// if the worker is closed meanwhile. It spins, yields, and then parks.
 func (w *Worker) Until(ctx context.Context, done func() bool) error {
 	if err := w.engine.Turn.Take(); err != nil {
 		return err

@@ -227,6 +227,57 @@ func TestFlushWait_FullLane(t *testing.T) {
 	}
 }
 
+// untilDrained waits with until for a value of a channel, once for each call of done up to the
+// limit at which the value is there: so done returns true at each of the places that call it.
+func untilDrained(t *testing.T, until untilFunc, calls int) {
+	t.Helper()
+	for at := range calls {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		values, called := make(chan int, 1), 0
+		err := until(ctx, func() bool {
+			if called++; called == at+1 {
+				values <- at
+			}
+			select {
+			case <-values:
+				return true
+			default:
+				return false
+			}
+		})
+		cancel()
+		require.NoError(t, err, "value at call %d", at+1)
+		require.Equal(t, at+1, called, "done is not called again")
+	}
+}
+
+// TestUntil_DrainsAChannel: done is not called again once it has returned true, also where it does
+// so just before the goroutine sleeps.
+func TestUntil_DrainsAChannel(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	e := &p.a.w.engine
+	e.Spin.Fixed, e.ParkLimit = engine.YieldPolls, time.Millisecond
+	untilDrained(t, p.a.w.Until, 3*engine.YieldPolls)
+	untilDrained(t, p.a.w.Share().Until, 3*engine.YieldPolls)
+}
+
+// TestUntil_DrainsAChannelWhileAnotherDrives: the goroutine that makes progress calls the done of
+// one that sleeps.
+func TestUntil_DrainsAChannelWhileAnotherDrives(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	e := &p.a.w.engine
+	e.Spin.Fixed, e.ParkLimit = engine.YieldPolls, time.Millisecond
+	s := p.a.w.Share()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.Serve(ctx) })
+	testenv.ProgressWithin(t, patience, s.driven.Load)
+	untilDrained(t, s.Until, 10)
+	cancel()
+	p.a.w.Signal()
+	wg.Wait()
+}
+
 // TestSleep_DoneStartsOperations: what the function of Until starts just before the sleep is not left
 // for its end, whether it waits for a lane or is at its target already.
 func TestSleep_DoneStartsOperations(t *testing.T) {

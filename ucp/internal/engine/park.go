@@ -140,7 +140,7 @@ func (e *Engine) sleep(ctx context.Context, done func() bool) error {
 }
 
 // ReadyToSleep asks the transports for events. It reports whether there is nothing to do
-// until one comes, and done is not true.
+// until one comes, and done is not true. It does not call done after done has returned true.
 func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 	for _, i := range e.ifaces {
 		if i.polled && i.waker == nil {

@@ -10,11 +10,11 @@ import (
 // (a yield is some 100 ns, a poll 5 to 50).
 const YieldPolls = 64
 
-// Until makes progress until done reports true. The caller has the turn. It looks at ctx every
-// YieldPolls polls, also if each of them finds something.
+// Until makes progress until done reports true, and does not call done after that. The caller has
+// the turn. It looks at ctx every YieldPolls polls, also if each of them finds something.
 func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 	var s IdleTime
-	for polls := 1; err == nil && !done(); polls++ {
+	for polls, over := 1, false; err == nil && !over && !done(); polls++ {
 		if e.Turn.closing() {
 			err = ErrClosed
 			break
@@ -29,18 +29,23 @@ func (e *Engine) Until(ctx context.Context, done func() bool) (err error) {
 			continue
 		}
 		if s.Polls++; s.Polls%YieldPolls == 0 {
-			err = e.pause(ctx, &s, done)
+			over, err = e.pause(ctx, &s, done)
 		}
 	}
 	e.Spin.End(&s, err == nil)
 	return err
 }
 
-// pause is what a waiter does after a round of polls in vain.
-func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) error {
+// pause yields after a round of polls that found nothing, and sleeps if the waiter has spun for long
+// enough. It reports whether done, which it calls before the sleep, has returned true.
+func (e *Engine) pause(ctx context.Context, s *IdleTime, done func() bool) (over bool, err error) {
 	runtime.Gosched()
 	if e.Spin.Again(s) {
-		return nil
+		return false, nil
 	}
-	return e.sleep(ctx, done)
+	err = e.sleep(ctx, func() bool {
+		over = done()
+		return over
+	})
+	return over, err
 }
