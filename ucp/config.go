@@ -42,9 +42,10 @@ type Config struct {
 	KeepaliveInterval time.Duration `env:"KEEPALIVE_INTERVAL" default:"auto" doc:"How often an endpoint asks whether its peer lives, where the transport does not tell by itself; auto means every 20s where the peer's device answers (rc); another time includes ud, whose peers have to make progress then; inf means never."`
 
 	// SpinPolls is how often a blocking call of a worker looks for progress before it
-	// parks; negative means never park. 0 lets each worker learn from its waits how
-	// long that pays, for at most some 100 us.
-	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps."`
+	// parks; negative means never park, for waiters that have a CPU each: with fewer CPUs
+	// they take the CPU from their peers. 0 lets each worker learn from its waits how long
+	// that pays, for at most some 100 us.
+	SpinPolls int `env:"SPIN_POLLS" default:"0" doc:"How often a blocking call looks for progress before it sleeps; 0 adapts to how long waits take, negative never sleeps, which needs a CPU for each waiter."`
 
 	// RndvThresh is the length of a message in bytes from which its data stays with the
 	// sender until the receiver asks for it (rendezvous). The zero value means where that takes
