@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/studies/compare"
 )
@@ -94,10 +95,36 @@ func TestMain_RegisteredMemory(t *testing.T) {
 		code, out, errs := perftest(t, with(quick, "-o", "json", "-x", transport, "--registered", "-t", "put_lat,get_lat")...)
 		require.Equal(t, exitOK, code, errs)
 		run, recs := records(t, out)
-		assert.True(t, run.Settings.Registered)
+		assert.Equal(t, "mapped", run.Settings.Memory)
 		require.Len(t, recs, 4, "two tests and sizes")
 		for _, r := range recs {
 			assert.Equal(t, "uct", r.Layer)
 		}
+	}
+}
+
+// TestMain_Memory measures messages, puts and gets on each class of memory. The data is checked.
+func TestMain_Memory(t *testing.T) {
+	for _, memory := range layer.MemoryNames() {
+		for _, transport := range []string{"sm", "rc", "tcp", "self"} {
+			t.Run(memory+"/"+transport, func(t *testing.T) {
+				code, out, errs := perftest(t, "-q", "-n", "20", "-w", "2", "--rounds", "1", "-s", "8,64k", "-o", "json", "-x", transport,
+					"--memory", memory, "--layers", "ucp", "-t", "tag_lat,am_lat,am_mr,put_lat,get_lat")
+				require.Equal(t, exitOK, code, errs)
+				run, recs := records(t, out)
+				assert.Equal(t, memory, run.Settings.Memory)
+				assert.Len(t, recs, 10, "five tests and two sizes")
+			})
+		}
+	}
+}
+
+// TestMain_MemoryLayers: without --layers those are measured that have the class of memory.
+func TestMain_MemoryLayers(t *testing.T) {
+	for memory, want := range map[string][]string{"alloc": {"uct", "ucp"}, "mapped": {"uct", "ucp"}, "plain": {"ucp"}} {
+		code, out, errs := perftest(t, with(quick, "-o", "json", "-x", "sm", "--memory", memory, "-t", "am_lat", "-s", "8")...)
+		require.Equal(t, exitOK, code, errs)
+		run, _ := records(t, out)
+		assert.Equal(t, want, run.Settings.Layers)
 	}
 }

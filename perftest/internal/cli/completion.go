@@ -9,6 +9,7 @@ import (
 	"github.com/gucx/gucx"
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/probes/counters"
 	"github.com/gucx/gucx/perftest/internal/show/complete"
@@ -26,6 +27,7 @@ func (s *settings) complete(cmd *cobra.Command) {
 	})
 	complete.One(cmd, "device", func() []string { return installed(s.own, func(t *device.Transport) string { return t.Device }) })
 	complete.One(cmd, "data-layout", dataLayouts)
+	complete.One(cmd, "memory", layer.MemoryNames)
 	complete.List(cmd, "layers", layers.Names)
 	complete.One(cmd, "fabric", device.Fabrics)
 	complete.One(cmd, "cpus", complete.Values("auto", "off"))

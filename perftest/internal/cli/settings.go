@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers"
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/perftest/internal/layers/ucplayer"
 	"github.com/gucx/gucx/perftest/internal/layers/uctlayer"
 	"github.com/gucx/gucx/perftest/internal/layers/verbslayer"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
@@ -62,6 +63,7 @@ type settings struct {
 	plot       string
 	probe      bool
 	quiet      bool
+	memory     string
 	registered bool
 	stopPeer   bool
 	counters   string // a choice of package counters; empty for none
@@ -83,7 +85,8 @@ func (s *settings) bind(f *pflag.FlagSet) {
 	f.BoolVarP(&s.unexpected, "unexpected", "U", false, "receive tagged messages only once they have come, as a probe tells")
 	f.StringVarP(&s.transport, "transport", "x", "", "transport, of those that perftest info -d lists; several for one table: sm,tcp (default "+defaultTransport+", or what GUCX_TLS and GUCX_NET_DEVICES leave)")
 	f.StringVarP(&s.dataLayout, "data-layout", "D", "", "uct: variant of operations, "+strings.Join(layer.Variants(), ", ")+", which the layer else chooses by size; ucp: layout of messages of the sender, or of sender and receiver as in iov,generic: "+strings.Join(layer.LayoutNames(), ", "))
-	f.BoolVar(&s.registered, "registered", false, "uct: use memory of the process that is registered, not memory that the transport allocates; over sm that is cross-memory attach")
+	f.StringVar(&s.memory, "memory", layer.MemoryNames()[0], "memory of both sides: alloc, allocated by the transport; mapped, of the process and registered, over sm that is cross-memory attach; plain, ucp alone, of the process and not named in messages")
+	f.BoolVar(&s.registered, "registered", false, "--memory mapped --layers uct")
 	f.StringSliceVar(&s.layers, "layers", nil, "layers to compare, of "+strings.Join(layers.Names(), ",")+" (default those that the transport has; with -D the one that it is for)")
 	f.StringVarP(&s.device, "device", "d", "", "device, such as softhca0:1 (default the first that the environment leaves)")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", ")+"; on loop the target is in the same process")
@@ -173,10 +176,13 @@ func (s *settings) chosenSizes() ([]int, error) {
 func (j *job) makePlan() (err error) {
 	s, p := j.settings, &j.plan
 	*p = bench.Plan{
-		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window, Registered: s.registered,
+		Iterations: s.iterations, Warmup: s.warmup, Rounds: min(s.rounds, max(s.iterations, 1)), Window: s.window,
 		Wildcard: s.wildcard, Unexpected: s.unexpected,
 	}
 	if err := parseDataLayout(s.dataLayout, p); err != nil {
+		return err
+	}
+	if p.Memory, err = s.chosenMemory(); err != nil {
 		return err
 	}
 	if p.Sizes, err = s.chosenSizes(); err != nil {
@@ -254,22 +260,20 @@ func (j *job) findTests(caps uct.Caps) ([]bench.Test, error) {
 
 func isAll(tests []string) bool { return len(tests) == 1 && tests[0] == "all" }
 
-var errRegistered = errors.New("--registered is for the uct layer")
-
 // findLayers are those asked for; by default those of the transport, of which only
-// one has what -D asks for, and uct alone can register memory of the process.
+// one has what -D asks for, and those that have the class of memory.
 func (j *job) findLayers(caps uct.Caps) ([]string, error) {
-	uctOnly := []string{uctlayer.Name}
-	switch {
-	case j.plan.Registered && len(j.settings.layers) > 0 && !slices.Equal(j.settings.layers, uctOnly):
-		return nil, errRegistered
-	case len(j.settings.layers) > 0:
-		return j.namedLayers()
-	case j.plan.Registered:
-		return uctOnly, nil
+	if len(j.settings.layers) > 0 {
+		names, err := j.namedLayers()
+		return names, cmp.Or(err, j.checkMemory(names))
 	}
-	if d := j.dataLayout(); d.text != "" {
-		return []string{d.layer}, nil
+	switch d := j.dataLayout(); {
+	case j.settings.registered:
+		return []string{uctlayer.Name}, nil
+	case d.text != "":
+		return []string{d.layer}, j.checkMemory([]string{d.layer})
+	case j.plan.Memory == layer.Plain:
+		return []string{ucplayer.Name}, nil
 	}
 	return layers.Of(&j.transport, caps), nil
 }
@@ -361,7 +365,7 @@ func (j *job) describe(m result.Machine, commit string, clock *tick.Clock) resul
 			Device: name, Transport: j.plan.Transport, Fabric: j.plan.Fabric,
 			Layers: j.plan.Layers, Tests: tests, Sizes: j.plan.Sizes,
 			Iterations: j.plan.Iterations, Warmup: j.plan.Warmup, Rounds: j.plan.Rounds,
-			Window: j.plan.Window, Variant: j.dataLayout().text, Registered: j.plan.Registered, CPUs: j.cpus, StopPeer: j.settings.stopPeer,
+			Window: j.plan.Window, Variant: j.dataLayout().text, Memory: j.plan.Memory.String(), CPUs: j.cpus, StopPeer: j.settings.stopPeer,
 		},
 	}
 }

@@ -71,6 +71,7 @@ func TestThreads_Refuses(t *testing.T) {
 		"-T 2 --stop-peer":        "--stop-peer has no meaning",
 		"-T 2 --plot a.svg":       "--plot has no meaning",
 		"-T 2 --registered":       "--registered has no meaning",
+		"-T 2 --memory plain":     "--memory has no meaning",
 		"-T 2 --layers uct":       "the layer ucp alone",
 		"-T 2 -x self":            "self does not leave its worker",
 		"-T 2 -x sm,tcp":          "one transport at a time",

@@ -191,9 +191,8 @@ type Config struct {
 	Fabric string
 	// MemLen is the length in bytes of Memory and of Local.
 	MemLen int
-	// Registered makes both memory of the process that is registered with the
-	// transport, where the layer can, instead of memory that the transport allocates.
-	Registered bool
+	// Memory is the class of both. Layers that have only one ignore it.
+	Memory Memory
 	// Context makes a waiting Post or Flush give up with its cause once it ends.
 	// Never nil.
 	Context context.Context

@@ -21,7 +21,10 @@ type active struct {
 }
 
 func newActive(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) *active {
-	m := &active{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window), into: ucp.OpParams{Mem: o.memory}}
+	m := &active{exchange: newExchange(o, s, in, note), recvs: newRequests(s.Window)}
+	if o.cfg.Memory != layer.Plain {
+		m.into.Mem = o.memory
+	}
 	ep, buf, params := o.ep, o.buf, &o.params
 	m.post = func() (*ucp.Request, error) { return ep.SendActive(idData, nil, buf, params) }
 	if s.Layouts.Send != layer.Contig {

@@ -1,6 +1,6 @@
-// Package ucplayer measures ucp as an application calls it: allocated memory, a key
-// unpacked once, operations with the memory handle of the local buffer, blocking
-// flushes.
+// Package ucplayer measures ucp as an application calls it: memory of the class that is asked
+// for, a key unpacked once, operations with the memory handle of the local buffer, if it has one,
+// blocking flushes.
 package ucplayer
 
 import (
@@ -49,12 +49,12 @@ type conn struct {
 	ctx    *restricted
 	worker *ucp.Worker
 	memory *ucp.Mem
-	local  *ucp.Mem
+	local  buffer
 	ep     *ucp.EP
 	key    *ucp.RKey
-	slots  *ucp.Mem // of receives; see slotted
-	over   func()   // ends the receives of the operation before; nil for nothing
-	failed error    // what ucp said of the EP
+	slots  buffer // of receives; see slotted
+	over   func() // ends the receives of the operation before; nil for nothing
+	failed error  // what ucp said of the EP
 	undo   cleanup.Stack
 }
 
@@ -73,10 +73,10 @@ func (l *Layer) Open(cfg layer.Config) (_ layer.Conn, err error) {
 	}
 	c.ctx = ctx
 	c.undo.Add(release)
-	if c.memory, err = c.alloc(cfg.MemLen); err != nil {
+	if c.memory, err = c.newMem(cfg.MemLen); err != nil {
 		return nil, err
 	}
-	if c.local, err = c.alloc(cfg.MemLen); err != nil {
+	if c.local, err = c.newBuffer(cfg.MemLen); err != nil {
 		return nil, err
 	}
 	if c.worker, err = c.ctx.NewWorker(ucp.WorkerConfig{}); err != nil {
@@ -125,19 +125,10 @@ func (l *Layer) newContext(cfg layer.Config) (*restricted, error) {
 	return &restricted{ctx, caps}, nil
 }
 
-func (c *conn) alloc(n int) (*ucp.Mem, error) {
-	m, err := c.ctx.MemAlloc(n)
-	if err != nil {
-		return nil, err
-	}
-	c.undo.Add(m.Close)
-	return m, nil
-}
-
 // slotted is the memory of receives, made when it is needed first.
-func (c *conn) slotted() (_ *ucp.Mem, err error) {
-	if c.slots == nil {
-		c.slots, err = c.alloc(max(slotsLen, c.cfg.MemLen))
+func (c *conn) slotted() (_ buffer, err error) {
+	if c.slots.bytes == nil {
+		c.slots, err = c.newBuffer(max(slotsLen, c.cfg.MemLen))
 	}
 	return c.slots, err
 }
@@ -182,7 +173,7 @@ func (c *conn) closeEP() error {
 }
 
 func (c *conn) Memory() []byte { return c.memory.Bytes() }
-func (c *conn) Local() []byte  { return c.local.Bytes() }
+func (c *conn) Local() []byte  { return c.local.bytes }
 
 func (c *conn) Progress() int { return c.worker.Progress() }
 

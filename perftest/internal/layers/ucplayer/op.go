@@ -72,8 +72,8 @@ func (c *conn) newOp(s layer.Spec) (*op, error) {
 	if s.Layouts.Recv != layer.Contig && !s.Kind.Tagged() {
 		return nil, &layer.LimitError{Transport: c.cfg.Transport, Spec: s, Limit: "the receiver gets an active message in one piece"}
 	}
-	return &op{conn: c, kind: s.Kind, buf: c.local.Bytes()[:s.Size], idle: layer.NewIdle(c.cfg),
-		params: ucp.OpParams{Mem: c.local}, raddr: c.key.Addr()}, nil
+	return &op{conn: c, kind: s.Kind, buf: c.local.bytes[:s.Size], idle: layer.NewIdle(c.cfg),
+		params: c.local.params(), raddr: c.key.Addr()}, nil
 }
 
 // has reports whether ucp has an operation over the transport. Atomics that this one lacks

@@ -35,7 +35,7 @@ func slotsOf(size, window int) int {
 type posted struct {
 	*exchange
 	recvs requests
-	slots *ucp.Mem
+	slots buffer
 	into  ucp.OpParams
 	recv  func(i int) (*ucp.Request, error) // into a slot; nil where a tag is received in one piece
 	want  uint64                            // the tag, and
@@ -49,7 +49,7 @@ func newPosted(o *op, s layer.Spec, in *layer.Inbox, note *layer.Note) (_ *poste
 	if p.slots, err = o.slotted(); err != nil {
 		return nil, err
 	}
-	p.into = ucp.OpParams{Mem: p.slots}
+	p.into = p.slots.params()
 	p.recvs = newRequests(slotsOf(s.Size, s.Window))
 	if s.Kind.Streamed() {
 		err = p.streamed()
@@ -143,7 +143,7 @@ func (p *posted) tagRecvForms(l layer.Layout) func(i int) (*ucp.Request, error) 
 // slot is the buffer of the receive at place i of the ring.
 func (p *posted) slot(i int) []byte {
 	n := len(p.buf)
-	return p.slots.Bytes()[i*n : i*n+n]
+	return p.slots.bytes[i*n : i*n+n]
 }
 
 // fill posts receives as long as there are buffers.

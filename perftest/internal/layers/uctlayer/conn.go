@@ -79,10 +79,13 @@ func (l *Layer) openMD(c *conn) error {
 }
 
 func (c *conn) alloc() (m uct.Mem, err error) {
-	if c.cfg.Registered {
-		m, err = c.register()
-	} else {
+	switch c.cfg.Memory {
+	case layer.Allocated:
 		m, err = c.allocate()
+	case layer.Mapped:
+		m, err = c.register()
+	default:
+		err = fmt.Errorf("uct has no operations on memory that is not registered: %w", errors.ErrUnsupported)
 	}
 	if err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ type Plan struct {
 	Window int
 	// Variant of uct to use where an operation has variants.
 	Variant layer.Variant
-	// Registered measures on memory of the process; only uct can.
-	Registered bool
+	// Memory is the class of memory of all layers that have several.
+	Memory layer.Memory
 	// Wildcard has tagged messages received with any tag, Unexpected only once they have
 	// come.
 	Wildcard, Unexpected bool
@@ -198,7 +198,7 @@ func (r *Runner) open(ctx context.Context) error {
 	}
 	for _, name := range r.Plan.Layers {
 		c, err := r.Session.Open(ctx, name, oob.Params{Transport: r.Plan.Transport,
-			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen, Registered: r.Plan.Registered})
+			Device: r.Plan.Device, Fabric: r.Plan.Fabric, MemLen: longest + guardLen, Memory: uint8(r.Plan.Memory)})
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ type Settings struct {
 	Window     int      `json:"window"`
 	Variant    string   `json:"variant,omitempty"` // asked for, or layouts of messages
 	CPUs       []int    `json:"cpus"`
-	Registered bool     `json:"registered,omitempty"` // memory of the process
+	Memory     string   `json:"memory,omitempty"` // class: alloc, mapped or plain
 	StopPeer   bool     `json:"stop_peer"`
 }
 

@@ -84,8 +84,8 @@ type Params struct {
 	Device    string `json:"device"`
 	Fabric    string `json:"fabric"`
 	MemLen    int    `json:"mem_len"`
-	// Registered is layer.Config.Registered.
-	Registered bool `json:"registered,omitempty"`
+	// Memory is layer.Memory.
+	Memory uint8 `json:"memory,omitempty"`
 }
 
 // MaxMemLen bounds the memory in bytes that a peer may ask a target to allocate

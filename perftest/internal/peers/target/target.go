@@ -264,7 +264,7 @@ func (s *session) openLayer(name string, p oob.Params) (oob.Reply, error) {
 	}
 	c, err := open(layer.Config{
 		Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: max(p.MemLen, layer.WordLen), Registered: p.Registered, Context: s.ctx, Beside: s.beside,
+		MemLen: max(p.MemLen, layer.WordLen), Memory: layer.Memory(p.Memory), Context: s.ctx, Beside: s.beside,
 	})
 	if err != nil {
 		return oob.Reply{}, err

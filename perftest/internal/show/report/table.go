@@ -87,13 +87,19 @@ func heading(run result.Run) string {
 	if m.ProbeNS > 0 {
 		lines = append(lines, fmt.Sprintf("a cache line goes from one processor to the other in %.0f ns", m.ProbeNS))
 	}
-	if s.Registered {
-		lines = append(lines, "memory of the process, registered with the transport")
+	if text := memoryText[s.Memory]; text != "" {
+		lines = append(lines, text)
 	}
 	if s.StopPeer {
 		lines = append(lines, "the target process was stopped (SIGSTOP) while the clock ran")
 	}
 	return strings.Join(append(lines, run.Lines()...), "\n")
+}
+
+// memoryText describes the classes of memory of result.Settings other than the default.
+var memoryText = map[string]string{
+	"mapped": "memory of the process, registered with the transport",
+	"plain":  "memory of the process, which operations of ucp do not name as registered",
 }
 
 // optional is name and value; nothing without a value.

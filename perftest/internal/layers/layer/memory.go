@@ -1,0 +1,39 @@
+package layer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Memory is where the buffers of both ends are. The zero value is Allocated.
+type Memory uint8
+
+// Classes of memory.
+const (
+	Allocated Memory = iota // by the transport
+	Mapped                  // of the process, registered with the transport
+	Plain                   // of the process; operations do not name a registration
+	memoryEnd
+)
+
+var memoryNames = [memoryEnd]string{"alloc", "mapped", "plain"}
+
+// String returns the name that ParseMemory accepts.
+func (m Memory) String() string {
+	if m < memoryEnd {
+		return memoryNames[m]
+	}
+	return fmt.Sprintf("Memory(%d)", uint8(m))
+}
+
+// MemoryNames lists the names of the classes; the first is that of Allocated.
+func MemoryNames() []string { return slices.Clone(memoryNames[:]) }
+
+// ParseMemory returns the class of a name.
+func ParseMemory(name string) (Memory, error) {
+	if m := slices.Index(memoryNames[:], name); m >= 0 {
+		return Memory(m), nil
+	}
+	return 0, fmt.Errorf("unknown memory %q; there are %s", name, strings.Join(memoryNames[:], ", "))
+}

@@ -1,0 +1,50 @@
+package ucplayer
+
+import (
+	"os"
+
+	"github.com/gucx/gucx/perftest/internal/layers/layer"
+	"github.com/gucx/gucx/ucp"
+)
+
+// buffer is memory for operations of this process.
+type buffer struct {
+	bytes []byte
+	mem   *ucp.Mem // nil if the memory is plain
+}
+
+// params are the parameters of operations on the buffer.
+func (b *buffer) params() ucp.OpParams { return ucp.OpParams{Mem: b.mem} }
+
+// newBuffer returns n bytes of the class of the connection.
+func (c *conn) newBuffer(n int) (buffer, error) {
+	if c.cfg.Memory == layer.Plain {
+		return buffer{bytes: pages(n)}, nil
+	}
+	m, err := c.newMem(n)
+	if err != nil {
+		return buffer{}, err
+	}
+	return buffer{m.Bytes(), m}, nil
+}
+
+// newMem returns n bytes that peers reach: also plain memory is registered for that.
+func (c *conn) newMem(n int) (m *ucp.Mem, err error) {
+	if c.cfg.Memory == layer.Allocated {
+		m, err = c.ctx.MemAlloc(n)
+	} else {
+		m, err = c.ctx.MemMap(pages(n))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.undo.Add(m.Close)
+	return m, nil
+}
+
+// pages returns n bytes of the Go heap that begin at a page, as memory that transports allocate does.
+func pages(n int) []byte {
+	size := os.Getpagesize()
+	b := make([]byte, n+size)
+	return b[offset(b, size):][:n:n]
+}
