@@ -85,7 +85,29 @@ type EPParams struct {
 	DeviceAddr []byte // copied
 	IfaceAddr  []byte // copied
 	Peer       PeerIdentity
+	Dial       DialMode
 }
+
+// DialMode says which side makes the connection of an EP to a peer iface, for a transport that
+// makes connections. A transport without connections ignores it.
+type DialMode uint8
+
+const (
+	// DialOnUse connects with the first operation, unless the peer has connected before.
+	DialOnUse DialMode = iota
+	// DialNow begins to connect in NewEP, for a peer whose EP has DialByPeer.
+	DialNow
+	// DialByPeer never connects: the addresses come from the peer, and may be those of a third
+	// party. The EP uses the connection that the peer has made or makes within the transport's
+	// time limit for connecting. Otherwise the EP fails with ErrTimedOut.
+	DialByPeer
+	// DialedByPeer is DialByPeer, but NewEP returns ErrUnreachable if the peer has made no
+	// connection.
+	DialedByPeer
+)
+
+// Trusted reports that the EP may connect to its addresses.
+func (m DialMode) Trusted() bool { return m < DialByPeer }
 
 // PeerIdentity is what the layer above knows of a peer worker by another connection to it than
 // the EP's, such as the socket of ucp's Listen and Dial. A transport that can find out more about

@@ -19,7 +19,7 @@ type connState uint8
 const (
 	connIdle    connState = iota // nothing was sent yet
 	connDialing                  // our attempt is under way
-	connWaiting                  // our attempt gave way to the peer's, which is to come
+	connWaiting                  // for the peer's attempt: ours gave way to it, or there is no path
 	connOpen
 	connBroken // failed; Progress will tell the EPs
 	connGone
@@ -35,16 +35,17 @@ type conn struct {
 	key       publicKey      // of the peer's iface
 	secret    pairKey        // of both; nil before a handshake
 	id        uint64         // of the open connection or of our attempt
-	path      path           // how to dial; not for a peer that no EP names
+	path      path           // how to dial; unknown where only the peer may dial
 	addr      netip.AddrPort // of the peer, for people; once an EP names it
 	eps       base.List[*EP]
 	unproven  *unproven // nil: nothing limits it
 	err       error     // why it broke
 
-	rail   uint32  // number of this connection to the peer, 0 for the first
-	main   *conn   // of a rail: the first
-	rails  []*conn // of the first: the others, nil where there is none
-	railed bool    // the rails were dialed
+	rail     uint32  // number of this connection to the peer, 0 for the first
+	main     *conn   // of a rail: the first
+	rails    []*conn // of the first: the others, nil where there is none
+	railed   bool    // the rails were dialed
+	dialsAll bool    // the peer dials no rails
 
 	link  // open only
 	try   *attempt
@@ -74,8 +75,8 @@ type conn struct {
 	lastNak uint64 // tag of the last refusal, plus 1
 }
 
-// start begins to connect if that has not happened. Its failures show in
-// Progress.
+// start begins to connect if that has not happened, or waits for the peer to connect if there is
+// no path. Failures show in Progress.
 func (c *conn) start() {
 	if c.state != connIdle {
 		return
@@ -84,7 +85,39 @@ func (c *conn) start() {
 	c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
 	c.it.pendingConns = append(c.it.pendingConns, c)
 	c.tries = 0
-	c.dial()
+	if c.path.isKnown() {
+		c.dial()
+		return
+	}
+	c.state = connWaiting
+	if err := c.it.tickWithin(deadlineTick); err != nil {
+		c.fail(err)
+	}
+}
+
+// dialAll begins to connect, and to open the rails as soon as the connection is open: the peer
+// does not dial.
+func (c *conn) dialAll() {
+	c.dialsAll = true
+	if c.start(); c.state == connOpen {
+		c.dialRails()
+	}
+}
+
+// canSend reports that the connection is open, or opens without an address of the peer that is
+// not known yet.
+func (c *conn) canSend() bool {
+	return c.state == connOpen || c.path.isKnown() && c.state != connIdle
+}
+
+// setPath gives a connection that is not open the path along which this side connects. If it was
+// waiting for the peer to connect, it dials.
+func (c *conn) setPath(p path) {
+	waiting := c.state == connWaiting && !c.path.isKnown()
+	if c.path = p; waiting {
+		c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
+		c.dial()
+	}
 }
 
 // link is a connected socket, or the near end of a tunnel, and its place in the
@@ -136,6 +169,9 @@ func (c *conn) open(l link, id uint64) {
 	it.warm(c)
 	it.freed = true
 	c.markDirty()
+	if c.dialsAll {
+		c.dialRails()
+	}
 }
 
 // Ready implements epoll.Watcher.

@@ -252,23 +252,9 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if it.closed {
 		return nil, it.opError("new ep", uct.ErrClosed)
 	}
-	c := it.table[a.id]
-	if c != nil && c.key != a.key {
-		return nil, it.opError("new ep", fmt.Errorf("%w: another iface has its id", uct.ErrInvalidAddr))
-	}
-	if c == nil || c.state == connIdle {
-		route, why := it.reach(&d, &a)
-		if why != "" {
-			return nil, it.opError("new ep", fmt.Errorf("%w: %s", uct.ErrUnreachable, why))
-		}
-		if c == nil {
-			c = &conn{it: it, peer: a.id, key: a.key, link: link{fd: -1}}
-			it.know(c)
-		}
-		c.path = route
-	}
-	if it.cfg.ConnsPerPeer > 1 && !c.path.remote.IsValid() { // rails are dialed also where the peer has dialed c
-		c.path, _ = it.reach(&d, &a)
+	c, err := it.connTo(&d, &a, p.Dial)
+	if err != nil {
+		return nil, it.opError("new ep", err)
 	}
 	if !c.addr.IsValid() {
 		c.addr = a.at(&d)
@@ -279,7 +265,40 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	}
 	c.eps.Add(e)
 	c.prove()
+	if p.Dial == uct.DialNow {
+		c.dialAll()
+	}
 	return e, nil
+}
+
+// connTo finds or makes the connection to the iface of a peer. Only a trusted address becomes its
+// path: an address that a peer says of itself may be that of any port of any host.
+func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, error) {
+	c := it.table[a.id]
+	if c != nil && c.key != a.key {
+		return nil, fmt.Errorf("%w: another iface has its id", uct.ErrInvalidAddr)
+	}
+	switch {
+	case c != nil && c.canSend():
+		if it.cfg.ConnsPerPeer > 1 && mode.Trusted() && !c.path.isKnown() { // for rails
+			c.path, _ = it.reach(d, a)
+		}
+		return c, nil
+	case mode == uct.DialedByPeer:
+		return nil, fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)
+	}
+	route, why := it.reach(d, a)
+	if why != "" {
+		return nil, fmt.Errorf("%w: %s", uct.ErrUnreachable, why)
+	}
+	if c == nil {
+		c = &conn{it: it, peer: a.id, key: a.key, link: link{fd: -1}}
+		it.know(c)
+	}
+	if mode.Trusted() {
+		c.setPath(route)
+	}
+	return c, nil
 }
 
 func (it *Iface) opError(op string, err error) error {

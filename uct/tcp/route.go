@@ -13,6 +13,9 @@ type path struct {
 	remote netip.AddrPort
 }
 
+// isKnown reports that there is a path.
+func (p *path) isKnown() bool { return p.remote.IsValid() }
+
 // otherDevices says what to do where loopback, which is what a program offers by itself, is not
 // enough.
 const otherDevices = "; GUCX_TCP_DEVICES names other devices"

@@ -12,7 +12,8 @@ import (
 // Rails are further connections to a peer. Only parts of long puts go over them,
 // each with an answer; everything whose order matters stays on the first. They are
 // dialed with the first long put, by whichever side has one, and used as far as
-// they are open.
+// they are open. A side that does not trust the addresses of the peer dials none; the peer dials
+// them at once (uct.DialNow).
 
 // newRail makes the rail with a number, in its place.
 func (c *conn) newRail(number uint32) *conn {
@@ -36,7 +37,7 @@ func (c *conn) railAt(number uint32) *conn {
 // dialRails begins to open all rails; once, as a peer that refuses them has its
 // reasons. A connection to oneself has none.
 func (c *conn) dialRails() {
-	if c.railed || c.peer == c.it.addr.id || !c.path.remote.IsValid() {
+	if c.railed || c.it.cfg.ConnsPerPeer == 1 || c.peer == c.it.addr.id || !c.path.isKnown() {
 		return
 	}
 	c.railed = true

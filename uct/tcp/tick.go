@@ -25,13 +25,21 @@ func (tk *ticker) Ready(uint32) int {
 	it.expireUnproven(now)
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
 		if c := it.pendingConns[i]; now.After(c.limit) {
-			c.fail(fmt.Errorf("connect: %w", ucs.ErrTimedOut))
+			c.fail(c.late())
 		}
 	}
 	it.resumeAccept(now)
 	it.lookForPeers(now)
 	_ = it.poll.Tick(it.nextTick())
 	return 0
+}
+
+// late is the error of a connection that has not opened in time.
+func (c *conn) late() error {
+	if !c.path.isKnown() {
+		return fmt.Errorf("the peer has not connected: %w", ucs.ErrTimedOut)
+	}
+	return fmt.Errorf("connect: %w", ucs.ErrTimedOut)
 }
 
 // nextTick is the time between two ticks for what there is to look at; 0 if there is nothing.

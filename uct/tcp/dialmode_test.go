@@ -1,0 +1,111 @@
+package tcp
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// toAs is to with a mode of connecting.
+func (e *end) toAs(peer *end, mode uct.DialMode) *EP {
+	e.t.Helper()
+	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: peer.it.DeviceAddr(nil), IfaceAddr: peer.it.IfaceAddr(nil), Dial: mode})
+	require.NoError(e.t, err)
+	e.eps = append(e.eps, ep.(*EP))
+	return ep.(*EP)
+}
+
+// atPort is the address of e with another port.
+func (e *end) atPort(l net.Listener) []byte {
+	addr := e.it.addr
+	addr.port4 = uint16(l.Addr().(*net.TCPAddr).Port)
+	return addr.append(nil)
+}
+
+// thirdParty is a service that speaks another protocol. Its backlog shows whether anything has
+// connected.
+func thirdParty(t *testing.T) net.Listener {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// assertUntouched checks that nothing has connected to l. The kernel completes connections on
+// loopback within connect, so they would be in the backlog.
+func assertUntouched(t *testing.T, l net.Listener) {
+	t.Helper()
+	require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+	_, err := l.Accept()
+	assert.ErrorContains(t, err, "timeout")
+}
+
+// TestDialByPeer_NeverConnects: an address that a peer says of itself leads to no connection.
+func TestDialByPeer_NeverConnects(t *testing.T) {
+	l := thirdParty(t)
+	a, b := newEnd(t, Config{ConnTimeout: 50 * time.Millisecond}), newEnd(t, Config{})
+	params := uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.atPort(l), Dial: uct.DialedByPeer}
+	_, err := a.it.NewEP(params)
+	require.ErrorIs(t, err, uct.ErrUnreachable)
+	assert.Empty(t, a.it.table)
+
+	params.Dial = uct.DialByPeer
+	ep, err := a.it.NewEP(params)
+	require.NoError(t, err)
+	a.eps = append(a.eps, ep.(*EP))
+	send(t, ep.(*EP), 1, 64, a)
+	until(t, func() bool { return len(a.errs) == 1 }, a)
+	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
+	assert.ErrorContains(t, a.errs[0], "the peer has not connected")
+	assertUntouched(t, l)
+}
+
+// TestDialByPeer_UsesPeersConnection: it does not matter which side has something to send first.
+func TestDialByPeer_UsesPeersConnection(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	mine := b.toAs(a, uct.DialByPeer)
+	send(t, mine, 1, 64, a, b)
+	assert.Empty(t, a.got)
+	a.toAs(b, uct.DialNow)
+	until(t, func() bool { return len(a.got) == 1 }, a, b)
+	send(t, b.toAs(a, uct.DialedByPeer), 2, 64, a, b)
+	until(t, func() bool { return len(a.got) == 2 }, a, b)
+	assert.Empty(t, append(a.errs, b.errs...))
+}
+
+// TestDialByPeer_ThenTrusted: a wrong port that a peer says of itself has no effect on EPs whose
+// address the program names, and these help the others.
+func TestDialByPeer_ThenTrusted(t *testing.T) {
+	l := thirdParty(t)
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.atPort(l), Dial: uct.DialByPeer})
+	require.NoError(t, err)
+	a.eps = append(a.eps, ep.(*EP))
+	send(t, ep.(*EP), 1, 64, a, b)
+	trusted := a.to(b)
+	send(t, trusted, 2, 64, a, b)
+	flush(t, trusted, a, b)
+	assert.Len(t, b.got, 2)
+	assertUntouched(t, l)
+	assert.Empty(t, append(a.errs, b.errs...))
+}
+
+// TestDialByPeer_Rails: the rails of a side that does not dial are dialed by the other one.
+func TestDialByPeer_Rails(t *testing.T) {
+	l := thirdParty(t)
+	a, b := newEnd(t, Config{ConnsPerPeer: 3}), newEnd(t, Config{ConnsPerPeer: 3})
+	active := a.toAs(b, uct.DialNow)
+	until(t, func() bool { return active.conn.state == connOpen }, a, b)
+	ep, err := b.it.NewEP(uct.EPParams{DeviceAddr: a.it.DeviceAddr(nil), IfaceAddr: a.atPort(l), Dial: uct.DialByPeer})
+	require.NoError(t, err)
+	b.eps = append(b.eps, ep.(*EP))
+	until(t, func() bool { return len(ep.(*EP).openLanes()) == 3 }, a, b)
+	assertUntouched(t, l)
+	assert.Empty(t, append(a.errs, b.errs...))
+}
