@@ -37,6 +37,7 @@ type EP struct {
 
 	state         epState
 	passive       bool         // made by a peer's REQUEST; no user holds it
+	unverified    bool         // the addresses of the peer are its own claim: no program named them
 	adopted       bool         // was passive, and its user has not used it yet
 	replaying     bool         // in replay
 	again         bool         // replay has more to do

@@ -123,7 +123,10 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	remote := &l.e.peer.Addr.Resources[act.Remote]
 	var p uct.EPParams
 	if act.ViaIface {
-		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity()}
+		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity(), Dial: uct.DialNow}
+		if l.e.unverified {
+			p.Dial = uct.DialByPeer
+		}
 	}
 	ep, err := i.NewEP(p)
 	if err != nil {

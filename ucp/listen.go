@@ -314,7 +314,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 // peer has sent the first message of the handshake to it.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
-	e := &EP{w: w, peer: p, passive: true, identity: new(r.From)}
+	e := &EP{w: w, peer: p, passive: true, unverified: true, identity: new(r.From)}
 	w.hold(e)
 	e.begin()
 	if w.listening.expected == nil {

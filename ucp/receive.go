@@ -157,7 +157,7 @@ func (w *Worker) newPassive(m *wireup.Msg) *EP {
 		w.peers.Unused(p)
 		return nil
 	}
-	e := &EP{w: w, peer: p, seq: m.Seq, passive: true}
+	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
 	w.hold(e)
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID {
 		w.names.Enter(m.SrcUUID, m.Seq, e)

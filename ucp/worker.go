@@ -349,7 +349,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 	if e.link != nil {
 		e.link.whole()
 	}
-	e.passive, e.adopted = false, true
+	e.passive, e.unverified, e.adopted = false, false, true
 	e.bindMessages()
 	return e
 }

@@ -1,0 +1,65 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/wireup"
+)
+
+// Where an address of an iface of tcp has its first port and its public key; docs/wire.md.
+const (
+	tcpPort4 = 2
+	tcpKey   = 6
+)
+
+// lieAbout is an address like b's whose tcp iface has another key and the port of l.
+func (p *pair) lieAbout(l net.Listener, i int) *wireup.Address {
+	p.t.Helper()
+	addr, err := wireup.UnpackAddress(p.b.w.Address())
+	require.NoError(p.t, err)
+	addr.UUID = 1000 + uint64(i)
+	for k := range addr.Resources {
+		if r := &addr.Resources[k]; r.Transport == "tcp" {
+			binary.LittleEndian.PutUint16(r.IfaceAddr[tcpPort4:], uint16(l.Addr().(*net.TCPAddr).Port))
+			r.IfaceAddr[tcpKey] = byte(i)
+		}
+	}
+	return addr
+}
+
+// TestRequest_NamesThirdParty: a REQUEST from a peer, over whatever transport it has come, has the
+// worker connect to nobody: not for the answer and not for the lanes.
+func TestRequest_NamesThirdParty(t *testing.T) {
+	for _, tls := range [][]string{{"tcp"}, {"tcp", "ud"}} {
+		t.Run(tls[len(tls)-1], func(t *testing.T) {
+			l, err := net.Listen("tcp4", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer l.Close()
+			p := newPair(t, real("", tls...), Config{})
+			for i := range 20 {
+				addr := p.lieAbout(l, i)
+				packed, err := addr.Pack()
+				require.NoError(t, err)
+				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID, DstUUID: p.a.w.addr.UUID,
+					SrcEP: uint64(1 + i), Addr: packed}
+				for k := range addr.Resources {
+					m.Lanes = append(m.Lanes, wireup.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: wireup.Set(wireup.AM)})
+				}
+				p.a.w.handleWireup(m.Append(nil), nil)
+				for range 100 {
+					p.step()
+				}
+			}
+			require.NoError(t, l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Millisecond)))
+			_, err = l.Accept()
+			assert.ErrorContains(t, err, "timeout")
+			p.connect().warm() // others are served
+		})
+	}
+}
