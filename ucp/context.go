@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -22,6 +23,8 @@ type Context struct {
 	offers []offer    // on open domains
 	found  []offer    // all that there were; for Explain
 	memory region.Set // its domains never change
+
+	tls uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
 
 	mu      sync.Mutex
 	workers int
@@ -61,6 +64,9 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 			failures = append(failures, err)
 		}
 	}
+	if err := c.openTLS(); err != nil {
+		return nil, fmt.Errorf("ucp: %w", err)
+	}
 	if err := c.choose(failures); err != nil {
 		return nil, err
 	}
@@ -88,6 +94,18 @@ func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 		}
 	}
 	return ucs.Join(errs...)
+}
+
+// openTLS reads the certificates of the first domain that demands TLS. The sockets of Listen and
+// Dial then demand it too, also if the transports of the domain are not selected.
+func (c *Context) openTLS() (err error) {
+	for _, d := range c.memory.Domains {
+		if opener := d.MD.Ext().TLS; opener != nil {
+			c.tls, err = opener.OpenTLS(bootstrap.Protocol)
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Context) addDomain(md uct.MD) error {

@@ -20,6 +20,10 @@ type RejectedError = bootstrap.RejectedError
 // does not name.
 var ErrForeignUser = bootstrap.ErrForeignUser
 
+// ErrUnauthenticated says that the listener or the dialer does not accept the credentials of the
+// other side: a certificate is missing or not trusted, or only one side demands TLS.
+var ErrUnauthenticated = bootstrap.ErrUnauthenticated
+
 // DialConfig configures [Worker.Dial]. The zero value is the default.
 type DialConfig struct {
 	// Private goes to the listener. At most MaxPrivate bytes.
@@ -45,6 +49,7 @@ type DialConfig struct {
 //   - *RejectedError, which is ErrRejected: the listener refused.
 //   - ErrUnsupported: what listens there speaks another protocol.
 //   - ErrForeignUser: one of the two refuses processes of the other's user.
+//   - ErrUnauthenticated: see [Worker.Listen], "TLS".
 //   - ErrConnReset: the listener hung up or was closed.
 //   - ErrTooLong, ErrClosed.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
@@ -82,7 +87,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	var socket *bootstrap.Conn
 	hello := &bootstrap.Hello{Addr: w.packed, Private: cfg.Private}
 	err = w.aside(ctx, until, func(ctx context.Context) (err error) {
-		socket, err = bootstrap.Dial(ctx, network, address, hello, cfg.AllowUIDs)
+		socket, err = bootstrap.Dial(ctx, network, address, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls})
 		return err
 	})
 	if socket != nil {

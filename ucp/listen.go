@@ -117,9 +117,17 @@ type expected struct {
 // empty host in tcp means loopback: nothing listens beyond it unless the address says so, as
 // "0.0.0.0:7000" does. Port 0 has the kernel choose one, see Addr. A unix socket is for
 // processes of the same effective user and of AllowUIDs; its file is removed by Close, and one
-// that a killed process has left is replaced. Over tcp all who reach the address may dial, on
-// loopback every user of the host: have Accept look at the private data. The listener closes
-// with the worker. Blocking only to look up a name.
+// that a killed process has left is replaced. The listener closes with the worker. Blocking only
+// to look up a name.
+//
+// TLS: without it, everybody who reaches a tcp address may dial, on loopback every user of the
+// host, and worker addresses, private data and keys go in clear. With the TLS settings of a
+// transport (GUCX_TCP_TLS_CERT, _KEY and _CA), Listen and Dial use TLS 1.3 with the same
+// certificates over tcp before anything else is sent. Both sides need a certificate of the
+// authorities which carries GUCX_TCP_TLS_NAME or, without that, the IP address that the other
+// side sees. Its name is in ConnRequest.From, Peer.From and EP.PeerIdentity. Unix sockets do not
+// use TLS.
+//
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
@@ -149,7 +157,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.dialersWait, Stats: l.w.listenStats(),
+		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls,
 	})
 	return err
 }

@@ -502,7 +502,7 @@ func TestListener_HoldsNothing(t *testing.T) {
 
 // hello is a HELLO as docs/wire.md has it, with a worker address and no private data.
 func hello(addr []byte) []byte {
-	b := []byte{'G', 'X', 'B', 'S', 1, 0, 1, 0}
+	b := []byte{'G', 'X', 'B', 'S', 2, 0, 1, 0}
 	b = binary.LittleEndian.AppendUint32(b, uint32(4+len(addr)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(addr)))
 	return append(append(b, 0, 0), addr...)

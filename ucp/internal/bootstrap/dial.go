@@ -11,7 +11,12 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// RejectedError says that the listener has turned the dialer away. It is ucs.ErrRejected.
+// ErrUnauthenticated says that one side does not accept the credentials of the other: a
+// certificate is missing or not trusted.
+var ErrUnauthenticated = errors.New("the two sides do not authenticate each other")
+
+// RejectedError says that the listener has turned the dialer away. It is ucs.ErrRejected, and
+// ErrUnauthenticated if the reason is that one side demands TLS and the other does not use it.
 type RejectedError struct {
 	Code    Code
 	Private []byte // what the listener's application says to that
@@ -22,8 +27,14 @@ func (e *RejectedError) Error() string {
 	return "the listener rejects the connection: " + e.Code.String()
 }
 
-// Unwrap returns ucs.ErrRejected.
-func (e *RejectedError) Unwrap() error { return ucs.ErrRejected }
+// Unwrap returns the errors that the rejection is.
+func (e *RejectedError) Unwrap() []error {
+	switch e.Code {
+	case CodeTLS, CodeNoTLS:
+		return []error{ucs.ErrRejected, ErrUnauthenticated}
+	}
+	return []error{ucs.ErrRejected}
+}
 
 // Conn is the socket of a dialer that was accepted. It stays open until the EPs have
 // connected.
@@ -34,19 +45,27 @@ type Conn struct {
 	socket net.Conn
 }
 
-// Dial connects to a listener, says hello and waits for the answer, until ctx ends.
-// Listeners on unix sockets must be of this process's effective user or one of users:
-// anybody may sit on a name. Errors: those of ctx; ErrUnreachable if nobody listens there;
-// *RejectedError; ErrUnsupported if who listens speaks something else; ErrConnReset if it
-// hung up; ErrInvalidParam if what it says makes no sense; ErrForeignUser.
-func Dial(ctx context.Context, network, address string, hello *Hello, users []uint32) (_ *Conn, err error) {
+// DialConfig configures Dial. The zero value is the default.
+type DialConfig struct {
+	// AllowUIDs are users beside the effective one that may listen at a unix socket: anybody
+	// may bind a name.
+	AllowUIDs []uint32
+	// TLS, if it is not nil, is demanded of listeners at tcp addresses.
+	TLS TLSConfigs
+}
+
+// Dial connects to a listener, sends hello and waits for the answer, until ctx ends. Errors:
+// those of ctx; ErrUnreachable if nobody listens there; *RejectedError; ErrUnauthenticated;
+// ErrUnsupported if the listener speaks another protocol; ErrConnReset if it hung up;
+// ErrInvalidParam if its answer is malformed; ErrForeignUser.
+func Dial(ctx context.Context, network, address string, hello *Hello, cfg *DialConfig) (_ *Conn, err error) {
 	socket, err := connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(past) })
 	c := &Conn{socket: socket}
-	err = c.swap(hello, users)
+	err = c.swap(hello, cfg)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -63,17 +82,24 @@ func Dial(ctx context.Context, network, address string, hello *Hello, users []ui
 // ErrForeignUser says that who listens is of another user, who is not permitted.
 var ErrForeignUser = errors.New("the listener is of another user, whom AllowUIDs does not name")
 
-// swap says hello and takes the answer.
-func (c *Conn) swap(hello *Hello, users []uint32) (err error) {
+// swap sends the HELLO and receives the answer.
+func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
 	if c.From, err = identify(c.socket); err != nil {
 		return err
 	}
-	if !c.From.permitted(users) {
+	if !c.From.permitted(cfg.AllowUIDs) {
 		return fmt.Errorf("%w: %v", ErrForeignUser, c.From)
+	}
+	if err = c.secure(cfg.TLS); err != nil {
+		return err
 	}
 	_, werr := c.socket.Write(hello.append(nil))
 	h, body, err := receive(c.socket) // a listener may answer, and hang up, before it has heard all
 	switch {
+	case errors.Is(err, errWantsTLS):
+		return errProtocol // a listener never begins with TLS
+	case err != nil && isAlert(err):
+		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
 	case err != nil && werr != nil:
 		return reset(werr)
 	case err != nil:

@@ -5,6 +5,7 @@
 //	dialer                                     listener
 //	connect ---------------------------------> accept
 //	user allowed? (unix sockets)               user allowed? (unix sockets)
+//	TLS (tcp, if it is demanded) <-----------> TLS: both certificates are verified
 //	HELLO  worker address, private data -----> queue; the worker decides
 //	       <---------------------------------- ACCEPT  worker address, name of the EP,
 //	                                             private data, keys by name

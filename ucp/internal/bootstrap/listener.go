@@ -26,6 +26,7 @@ type Config struct {
 	AllowUIDs     []uint32      // unix: users beside the effective one that may connect
 	MaxHandshakes int           // connections at a time; 0 means 64
 	HelloTimeout  time.Duration // for a HELLO; 0 means 5 s
+	TLS           TLSConfigs    // demanded of tcp dialers; nil means no TLS
 	// Notify is called when Take has something. It runs on a goroutine of the listener and
 	// must not block.
 	Notify func()
@@ -42,6 +43,8 @@ type Stats struct {
 	malformed stats.Counter
 	silent    stats.Counter
 	rejected  stats.Counter
+
+	unauthenticated stats.Counter
 }
 
 // AddTo adds the counters to a tree.
@@ -50,6 +53,7 @@ func (s *Stats) AddTo(n *stats.Node) {
 	n.Add("malformed_hellos", &s.malformed)
 	n.Add("silent_dialers", &s.silent)
 	n.Add("rejected", &s.rejected)
+	n.Add("unauthenticated_dialers", &s.unauthenticated)
 }
 
 func (s *Stats) count(c *stats.Counter) {

@@ -49,6 +49,7 @@ type listener struct {
 	*Listener
 	t    testing.TB
 	news chan struct{} // has room for one
+	tls  TLSConfigs    // of dial
 }
 
 func open(t testing.TB, network, address string, cfg Config) *listener {
@@ -107,7 +108,7 @@ type dialed struct {
 func (l *listener) dial(ctx context.Context) <-chan dialed {
 	c := make(chan dialed, 1)
 	go func() {
-		conn, err := Dial(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), nil)
+		conn, err := Dial(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), &DialConfig{TLS: l.tls})
 		c <- dialed{conn, err}
 	}()
 	return c
@@ -235,7 +236,7 @@ func TestClose_HangsUpOnAll(t *testing.T) {
 		assert.ErrorIs(t, (<-result).err, ucs.ErrConnReset)
 		_, err := silent.Read(make([]byte, 1))
 		assert.Error(t, err)
-		_, err = Dial(t.Context(), network, l.Addr().String(), sampleHello(), nil)
+		_, err = Dial(t.Context(), network, l.Addr().String(), sampleHello(), &DialConfig{})
 		require.ErrorIs(t, err, ucs.ErrUnreachable)
 		assert.ErrorContains(t, err, "start the listener first")
 	})
@@ -244,7 +245,7 @@ func TestClose_HangsUpOnAll(t *testing.T) {
 func TestDial_NoListener(t *testing.T) {
 	for _, n := range networks[1:] {
 		t.Run(n.name, func(t *testing.T) {
-			_, err := Dial(t.Context(), n.network, n.address(t), sampleHello(), nil)
+			_, err := Dial(t.Context(), n.network, n.address(t), sampleHello(), &DialConfig{})
 			require.ErrorIs(t, err, ucs.ErrUnreachable)
 			assert.ErrorContains(t, err, "start the listener first")
 		})
@@ -258,7 +259,7 @@ func TestListen_Refuses(t *testing.T) {
 		_, err := Listen(t.Context(), tc.network, tc.address, Config{})
 		assert.ErrorIs(t, err, ucs.ErrInvalidParam, "%v", tc)
 	}
-	_, err := Dial(t.Context(), "udp", ":1", sampleHello(), nil)
+	_, err := Dial(t.Context(), "udp", ":1", sampleHello(), &DialConfig{})
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
@@ -497,7 +498,7 @@ func TestDial_BadListeners(t *testing.T) {
 		{"a reject of a later version", edit(rejection(CodeVersion, nil), 4, 9), ucs.ErrRejected},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := Dial(t.Context(), "unix", fakeListener(t, tc.in), sampleHello(), nil)
+			_, err := Dial(t.Context(), "unix", fakeListener(t, tc.in), sampleHello(), &DialConfig{})
 			assert.ErrorIs(t, err, tc.want)
 		})
 	}
@@ -507,7 +508,7 @@ func TestDial_ContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	l := open(t, "tcp", ":0", Config{})
-	_, err := Dial(ctx, "tcp", l.Addr().String(), sampleHello(), nil)
+	_, err := Dial(ctx, "tcp", l.Addr().String(), sampleHello(), &DialConfig{})
 	assert.Equal(t, context.Canceled, err)
 }
 

@@ -23,7 +23,7 @@ const (
 // The messages; docs/wire.md, "Bootstrap".
 const (
 	magic   = 0x53425847 // "GXBS"
-	version = 1
+	version = 2
 
 	headerLen   = 12
 	kindAt      = 6 // offset in the header
@@ -60,8 +60,10 @@ const (
 	CodeForeignUser Code = 4 // of a user who may not
 	CodeUnreachable Code = 5 // no transport of both workers has active messages
 	CodeTooMany     Code = 6 // too many connections are being made
+	CodeTLS         Code = 7 // the listener demands TLS, the dialer does not use it
+	CodeNoTLS       Code = 8 // the dialer demands TLS, the listener does not use it
 
-	codeEnd Code = 7
+	codeEnd Code = 9
 )
 
 // String says it about the dialer.
@@ -70,6 +72,8 @@ func (c Code) String() string {
 		CodeRejected: "it does not want this peer", CodeVersion: "it speaks another version of this protocol",
 		CodeMalformed: "it did not understand the request", CodeForeignUser: "this user may not connect to it",
 		CodeUnreachable: "no transport of both workers has active messages", CodeTooMany: "too many others connect to it just now",
+		CodeTLS:   "it demands TLS with a certificate; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA here too",
+		CodeNoTLS: "it does not use TLS, which this side demands; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
 	}
 	if c < codeEnd && texts[c] != "" {
 		return texts[c]
@@ -89,7 +93,10 @@ type header struct {
 // version, ErrInvalidParam for what makes no sense.
 func parseHeader(b *[headerLen]byte) (h header, err error) {
 	le := binary.LittleEndian
-	if le.Uint32(b[:]) != magic {
+	switch {
+	case b[0] == tlsRecord[0] && b[1] == tlsRecord[1]:
+		return h, errWantsTLS
+	case le.Uint32(b[:]) != magic:
 		return h, errProtocol
 	}
 	h = header{le.Uint16(b[4:]), kind(b[kindAt]), Code(b[7]), 0}
@@ -112,6 +119,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 var (
 	errProtocol = fmt.Errorf("it does not speak this protocol: %w", ucs.ErrUnsupported)
 	errVersion  = fmt.Errorf("it speaks another version of this protocol: %w", ucs.ErrUnsupported)
+	errWantsTLS = fmt.Errorf("it demands TLS, which is off here: %w", ucs.ErrUnsupported)
 )
 
 func malformed(format string, args ...any) error {

@@ -16,7 +16,8 @@ type Request struct {
 	From  Identity
 
 	l      *Listener
-	conn   net.Conn
+	conn   net.Conn // the socket
+	secret net.Conn // what is read from and written to: conn, or TLS over it
 	since  time.Time
 	answer chan []byte     // has room for one
 	ctx    context.Context // ends with the listener, or by Close
@@ -30,7 +31,7 @@ type Request struct {
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	r := &Request{
-		From: from, l: l, conn: conn, since: time.Now(),
+		From: from, l: l, conn: conn, secret: arrived{conn}, since: time.Now(),
 		answer: make(chan []byte, 1), hungUp: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
@@ -101,12 +102,9 @@ func (r *Request) serve() {
 func (r *Request) readHello() bool {
 	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
 	defer stop()
-	h, body, err := receive(arrived{r.conn})
-	if err == nil && h.kind != kindHello {
-		err = malformed("message of kind %d", h.kind)
-	}
+	err := r.secure()
 	if err == nil {
-		r.Hello, err = parseHello(body)
+		r.Hello, err = receiveHello(r.secret)
 	}
 	r.l.mu.Lock()
 	delete(r.l.silent, r) // from here on nobody sets the deadline but this goroutine
@@ -119,6 +117,18 @@ func (r *Request) readHello() bool {
 	return r.ctx.Err() == nil
 }
 
+// receiveHello reads a HELLO.
+func receiveHello(conn net.Conn) (Hello, error) {
+	h, body, err := receive(conn)
+	switch {
+	case err != nil:
+		return Hello{}, err
+	case h.kind != kindHello:
+		return Hello{}, malformed("message of kind %d", h.kind)
+	}
+	return parseHello(body)
+}
+
 // turnAway counts a connection without a HELLO, and answers if that makes sense.
 func (r *Request) turnAway(err error) {
 	s := r.l.cfg.Stats
@@ -128,7 +138,15 @@ func (r *Request) turnAway(err error) {
 		s.count(&s.silent)
 	case errors.Is(err, errVersion):
 		s.count(&s.malformed)
-		refuse(r.conn, CodeVersion)
+		refuse(r.secret, CodeVersion)
+	case errors.Is(err, errWantsTLS):
+		s.count(&s.unauthenticated)
+		refuse(r.conn, CodeNoTLS)
+	case errors.Is(err, errNoTLS):
+		s.count(&s.unauthenticated)
+		refuse(r.conn, CodeTLS)
+	case errors.Is(err, ErrUnauthenticated):
+		s.count(&s.unauthenticated)
 	default:
 		s.count(&s.malformed)
 	}
@@ -159,7 +177,7 @@ func (r *Request) send(answer []byte) bool {
 	_ = r.conn.SetWriteDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
 	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetWriteDeadline(past) })
 	defer stop()
-	_, err := r.conn.Write(answer)
+	_, err := r.secret.Write(answer)
 	return err == nil
 }
 

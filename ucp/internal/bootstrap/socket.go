@@ -92,6 +92,11 @@ func receive(conn net.Conn) (header, []byte, error) {
 // readFull is io.ReadFull with the end of the stream as an error of this protocol.
 func readFull(conn net.Conn, b []byte) error {
 	_, err := io.ReadFull(conn, b)
+	return atEnd(err)
+}
+
+// atEnd is err with the end of the stream as an error of this protocol.
+func atEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("it hung up in the middle of the handshake: %w", ucs.ErrConnReset)
 	}

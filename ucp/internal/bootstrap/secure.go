@@ -1,0 +1,101 @@
+package bootstrap
+
+import (
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/gucx/gucx/internal/tlspolicy"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Protocol is the application protocol (ALPN) of the sockets: a certificate or a connection for
+// another service of the same authority is of no use here.
+const Protocol = "gucx-bootstrap/1"
+
+// TLSConfigs makes configurations that demand a certificate of the peer and verify it, such as a
+// *tlspolicy.Policy. Methods may be called by any goroutine.
+type TLSConfigs interface {
+	// Client is for the side that connects to a peer at an address.
+	Client(peer netip.Addr) *tls.Config
+	// Server is for the side that accepts a connection from a peer at an address.
+	Server(peer netip.Addr) *tls.Config
+}
+
+// tlsRecord is how a TLS handshake begins: a handshake record of version 3.x (RFC 8446, 5.1).
+var tlsRecord = [...]byte{22, 3}
+
+// errNoTLS says that a dialer has sent its HELLO in clear to a listener that demands TLS.
+var errNoTLS = fmt.Errorf("it does not use TLS: %w", ErrUnauthenticated)
+
+// secure makes the TLS handshake of a dialer, over tcp and if TLS is demanded.
+func (c *Conn) secure(configs TLSConfigs) error {
+	if configs == nil || c.From.Network != "tcp" {
+		return nil
+	}
+	conn := tls.Client(c.socket, configs.Client(c.From.Addr.Addr()))
+	if err := conn.Handshake(); err != nil {
+		return refusedTLS(err)
+	}
+	c.socket, c.From.Name = conn, nameOf(conn)
+	return nil
+}
+
+// refusedTLS is the error of a dialer whose TLS handshake failed.
+func refusedTLS(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	var first tls.RecordHeaderError
+	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("the certificate of the listener: %w: %w", ErrUnauthenticated, err)
+	case errors.As(err, &first) && isOurs(first.RecordHeader):
+		return &RejectedError{Code: CodeNoTLS}
+	case errors.As(err, &first):
+		return errProtocol
+	case isAlert(err):
+		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
+	}
+	return reset(atEnd(err))
+}
+
+// isOurs reports whether a message of this protocol begins with b.
+func isOurs(b [5]byte) bool { return binary.LittleEndian.Uint32(b[:]) == magic }
+
+// isAlert reports whether err is a TLS alert: a dialer of TLS 1.3 gets one that its certificate is
+// refused when it reads the answer.
+func isAlert(err error) bool {
+	var alert *net.OpError
+	return errors.As(err, &alert) && alert.Op == "remote error"
+}
+
+// secure makes the TLS handshake of a listener, over tcp and if TLS is demanded. Errors:
+// errNoTLS, ErrUnauthenticated, os.ErrDeadlineExceeded, ErrConnReset.
+func (r *Request) secure() error {
+	configs := r.l.cfg.TLS
+	if configs == nil || r.From.Network != "tcp" {
+		return nil
+	}
+	conn := tls.Server(arrived{r.conn}, configs.Server(r.From.Addr.Addr()))
+	var first tls.RecordHeaderError
+	switch err := conn.Handshake(); {
+	case err == nil:
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case errors.As(err, &first) && isOurs(first.RecordHeader):
+		return errNoTLS
+	default:
+		return fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+	}
+	r.secret, r.From.Name = conn, nameOf(conn)
+	return nil
+}
+
+// nameOf is the identity in the certificate of the peer.
+func nameOf(conn *tls.Conn) string {
+	state := conn.ConnectionState()
+	return tlspolicy.PeerName(&state)
+}

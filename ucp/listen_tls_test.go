@@ -1,0 +1,103 @@
+package ucp
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/tcp"
+)
+
+// tcpOf is the transport tcp with two configurations, one for each end.
+func tcpOf(a, b tcp.Config) transports {
+	return transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
+		return components(all.Config{TCP: a}), components(all.Config{TCP: b})
+	}}
+}
+
+// withURI is a tcp configuration that shows a certificate with a URI, and demands URIs of a cluster.
+func withURI(t *testing.T, a *testenv.Authority, uri string) tcp.Config {
+	u, err := url.Parse(uri)
+	require.NoError(t, err)
+	cert := a.IssueAs("", time.Hour, func(c *x509.Certificate) {
+		c.DNSNames, c.IPAddresses, c.URIs = nil, nil, []*url.URL{u}
+	})
+	return tcp.Config{TLS: a.Config(cert), TLSName: "spiffe://cluster/*"}
+}
+
+const dialerURI, listenerURI = "spiffe://cluster/dialer", "spiffe://cluster/listener"
+
+// TestDial_TLS: the sockets of Listen and Dial use the certificates of tcp, and both sides know
+// whom they talk to.
+func TestDial_TLS(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	p := newPair(t, tcpOf(withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)), Config{})
+	accepted := ""
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}, Accept: func(r *ConnRequest) bool {
+		accepted = r.From.Name
+		return true
+	}})
+	peer, err := p.dialTo(l, DialConfig{})
+	require.NoError(t, err)
+	assert.Equal(t, dialerURI, accepted)
+	assert.Equal(t, dialerURI, l.peers[0].From.Name)
+	assert.Equal(t, dialerURI, l.peers[0].EP.PeerIdentity().Name)
+	assert.Equal(t, listenerURI, peer.EP.PeerIdentity().Name)
+	key := peer.Keys["all"]
+	require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+	require.NoError(t, p.finish(peer.EP.Flush()))
+	assert.Equal(t, "data", string(p.b.mem.Bytes()[:4]))
+	key.Close()
+	require.NoError(t, p.finish(peer.EP.Close(CloseFlush)))
+	p.until(func() bool { return len(l.reasons) == 1 })
+}
+
+// TestDial_TLSOnOneSide: neither side connects, both know why, and the listener sends nothing of
+// its own.
+func TestDial_TLSOnOneSide(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	secret := tcp.Config{TLS: authority.Good()}
+	for name, tc := range map[string]struct {
+		a, b tcp.Config
+		text string
+	}{
+		"listener": {tcp.Config{}, secret, "it demands TLS"},
+		"dialer":   {secret, tcp.Config{}, "it does not use TLS"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, tcpOf(tc.a, tc.b), Config{})
+			l := p.b.listen(t, "tcp", ":0", ListenConfig{Private: []byte("private"), Keys: map[string]*Mem{"board": p.b.mem}})
+			_, err := p.dialTo(l, DialConfig{})
+			require.ErrorIs(t, err, ErrUnauthenticated)
+			assert.ErrorIs(t, err, ucs.ErrRejected)
+			assert.ErrorContains(t, err, tc.text)
+			assert.EqualValues(t, 1, p.stat("/listen.unauthenticated_dialers"))
+			assert.Empty(t, l.events)
+			said := p.hangUp(l.untrusted(hello(p.a.w.Address())))
+			if name == "listener" {
+				require.Len(t, said, 12)
+				assert.Equal(t, byte(3), said[6], "REJECT")
+				assert.False(t, bytes.Contains(said, p.b.w.packed))
+			}
+		})
+	}
+}
+
+// TestNewContext_BadTLS: settings that are incomplete are an error, also if tcp is not selected.
+func TestNewContext_BadTLS(t *testing.T) {
+	for _, cfg := range []tcp.Config{{TLSName: "worker"}, {TLSCert: "cert"}, {TLS: &tls.Config{}}} {
+		_, err := NewContext(Config{TLS: config.Allow("sm")}, components(all.Config{TCP: cfg})...)
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	}
+}
