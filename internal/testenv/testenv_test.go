@@ -242,3 +242,14 @@ func TestNeedProcAttr(t *testing.T) {
 		assert.Equal(t, skips, outcomeOf(t, func(tb testing.TB) { NeedProcAttr(tb, id, "needs it") }).skipped)
 	}
 }
+
+func TestWaits(t *testing.T) {
+	released := make(chan struct{})
+	Waits(t, func() { <-released }, func() { close(released) })
+
+	calls := 0
+	v := outcomeOf(t, func(tb testing.TB) { Waits(tb, func() {}, func() { calls++ }) })
+	assert.True(t, v.failed, "a wait that does not wait")
+	assert.Contains(t, v.text, "returned before")
+	assert.Equal(t, 1, calls, "released all the same")
+}

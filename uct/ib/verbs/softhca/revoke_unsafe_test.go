@@ -293,6 +293,21 @@ func TestSection_GraceUnderLoad(t *testing.T) {
 	s.grace()
 }
 
+// TestSection_GraceWaits: grace does not return while the holder of the section may have a
+// pointer. It returns when the holder says that it has none, and when it unlocks.
+func TestSection_GraceWaits(t *testing.T) {
+	for name, release := range map[string]func(s *section){
+		"quiescent": (*section).quiescent,
+		"unlocked":  func(s *section) { s.unlock() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s section
+			s.lock()
+			testenv.Waits(t, s.grace, func() { release(&s) })
+		})
+	}
+}
+
 // A peer that puts nonsense into its ring is told to go, and its guards count until it
 // has gone; the device can be closed before that.
 func TestReject_GuardsCountUntilThePeerHasGone(t *testing.T) {

@@ -1,0 +1,42 @@
+package testenv
+
+import (
+	"runtime"
+	"testing"
+)
+
+// looks is how often Waits looks whether wait has returned too early, and yields in between.
+const looks = 1000
+
+// Waits fails the test if wait returns before release is called, or does not return after it.
+// wait runs on another goroutine and must not use t; release runs on the goroutine of the test.
+// A wait that returns at once may go unnoticed on a machine where the other goroutine does not
+// run meanwhile; one that waits never fails the test.
+func Waits(t testing.TB, wait, release func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait()
+	}()
+	returned := func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}
+	early := false
+	for range looks {
+		runtime.Gosched()
+		if early = returned(); early {
+			break
+		}
+	}
+	release()
+	if early {
+		t.Fatalf("the wait returned before what it waits for")
+	}
+	ProgressWithin(t, Watchdog, returned)
+}
