@@ -1,6 +1,8 @@
 package ucpgroup
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -346,11 +348,145 @@ func TestComms_TooMany(t *testing.T) {
 				return err
 			}
 		}
-		if _, err := g.World().Dup(ctx); !errors.Is(err, ucs.ErrNoMemory) {
+		more, err := g.World().Dup(ctx)
+		assert.ErrorIs(t, err, ucs.ErrNoMemory)
+		assert.Nil(t, more)
+		more, err = g.World().Split(ctx, 0, 0)
+		assert.ErrorIs(t, err, ucs.ErrNoMemory)
+		assert.Nil(t, more)
+		return g.Err()
+	}))
+}
+
+// TestContextSet: each context is taken and freed by itself.
+func TestContextSet(t *testing.T) {
+	var x contextSet
+	for c := range uint16(MaxComms) {
+		got, ok := x.lowestFree()
+		require.True(t, ok)
+		require.Equal(t, c, got)
+		x.take(c)
+	}
+	_, ok := x.lowestFree()
+	require.False(t, ok)
+	for c := range uint16(MaxComms) {
+		x.free(c)
+		got, ok := x.lowestFree()
+		require.True(t, ok)
+		require.Equal(t, c, got)
+		x.take(c)
+	}
+}
+
+// failingBootstrap fails in one of its methods.
+type failingBootstrap struct {
+	Bootstrap
+	put, fence, get error
+}
+
+func (b failingBootstrap) Put(ctx context.Context, key string, value []byte) error {
+	return cmp.Or(b.put, b.Bootstrap.Put(ctx, key, value))
+}
+
+func (b failingBootstrap) Fence(ctx context.Context) error {
+	return cmp.Or(b.fence, b.Bootstrap.Fence(ctx))
+}
+
+func (b failingBootstrap) Get(ctx context.Context, rank int, key string) ([]byte, error) {
+	if b.get != nil {
+		return nil, b.get
+	}
+	return b.Bootstrap.Get(ctx, rank, key)
+}
+
+// TestNew_BootstrapFails: New returns what went wrong while ranks find each other.
+func TestNew_BootstrapFails(t *testing.T) {
+	broken := errors.New("no such key-value space")
+	for name, b := range map[string]failingBootstrap{
+		"put": {put: broken}, "fence": {fence: broken}, "get": {get: broken},
+	} {
+		b.Bootstrap = InProcess(1)[0]
+		g, err := New(t.Context(), openWorkers(t, "self", 1)[0], b)
+		assert.ErrorIs(t, err, broken, name)
+		assert.Nil(t, g, name)
+	}
+}
+
+// TestSendrecv_Refused: a send that is refused also ends the receive.
+func TestSendrecv_Refused(t *testing.T) {
+	x := newStepped(t, "sm", 2)
+	a, b := x.groups[0].World(), x.groups[1].World()
+	ended, cancel := context.WithCancel(t.Context()) // nothing is waited for
+	cancel()
+	buf := []byte{1}
+	_, err := a.Sendrecv(ended, 2, 1, nil, 1, 1, buf)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	_, err = a.Sendrecv(ended, 1, 1, nil, 2, 1, buf)
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	out, err := b.Isend(0, 1, []byte{2}, nil)
+	require.NoError(t, err)
+	require.NoError(t, x.ended(out))
+	in := make([]byte, 1)
+	r, err := a.Irecv(1, 1, in, nil)
+	require.NoError(t, err)
+	require.NoError(t, x.ended(r))
+	assert.Equal(t, []byte{2}, in, "no other receive took the message")
+	assert.Equal(t, []byte{1}, buf)
+}
+
+// TestCollective_CutOff: the buffers of a collective operation that was abandoned in the middle
+// are the caller's: what arrives later is not written to them.
+func TestCollective_CutOff(t *testing.T) {
+	for _, n := range []int{8, 1 << 20} { // eager and rendezvous
+		x := newStepped(t, "sm", 2)
+		require.NoError(t, x.connected())
+		a, b := x.groups[0].World(), x.groups[1].World()
+		into := make([]byte, n)
+		r, err := b.Ibcast(0, into)
+		require.NoError(t, err)
+		require.False(t, r.Done())
+		r.abandon()
+		from := bytes.Repeat([]byte{7}, n)
+		_, err = a.Ibcast(0, from)
+		require.NoError(t, err)
+		x.until(func() bool {
+			_, _, unexpected := b.g.w.TagProbe(collectiveTag(worldContext, 0, 0), ^uint64(0), false)
+			return unexpected || into[n-1] != 0
+		})
+		assert.Equal(t, make([]byte, n), into)
+	}
+}
+
+// TestCollective_Freed: a collective operation of a communicator that was freed is refused here,
+// and the group lives.
+func TestCollective_Freed(t *testing.T) {
+	require.NoError(t, ranks(t, "sm", 2, func(ctx context.Context, g *Group) error {
+		dup, err := g.World().Dup(ctx)
+		if err != nil {
 			return err
 		}
-		return nil
+		dup.Free()
+		assert.ErrorIs(t, dup.Barrier(ctx), ucs.ErrClosed)
+		assert.ErrorIs(t, second(dup.Ibarrier()), ucs.ErrClosed)
+		assert.NoError(t, g.Err())
+		return g.World().Barrier(ctx)
 	}))
+}
+
+// TestCollective_GroupClosed: a collective operation that not all ranks have begun when the group
+// closes is canceled.
+func TestCollective_GroupClosed(t *testing.T) {
+	var open *Request
+	require.NoError(t, ranks(t, "sm", 2, func(ctx context.Context, g *Group) error {
+		dup, err := g.World().Dup(ctx)
+		if err == nil && g.World().Rank() == 0 {
+			open, err = dup.Ibarrier()
+		}
+		return err
+	}))
+	require.True(t, open.Done())
+	_, err := open.take()
+	require.ErrorIs(t, err, ucs.ErrCanceled)
 }
 
 // TestGroup_Closed: what is under way when a group closes is canceled, and nothing more begins.
@@ -392,6 +528,8 @@ func TestInProcess_Leave(t *testing.T) {
 func FuzzNotice(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 12})
 	f.Add([]byte{0, 0, 0, 0, 9, 0, 0, 0, 12})
+	f.Add([]byte{0, 0, 0, 0, 2, 0, 0, 0, 12}) // the first rank that there is not
+	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 12})
 	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 0, 0})
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -184,6 +184,7 @@ func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 			errs = append(errs, err)
 		}
 	}
+	g.advanceAll() // collective operations that were canceled are done
 	g.w.OnActive(NoticeID, nil)
 	return ucs.Join(errs...)
 }

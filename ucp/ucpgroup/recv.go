@@ -76,7 +76,6 @@ func (c *Comm) Sendrecv(ctx context.Context, dst, sendTag int, send []byte, sour
 	}
 	out, err := c.Isend(dst, sendTag, send, nil)
 	if err != nil {
-		in.Cancel()
 		in.giveUp()
 		return Status{}, err
 	}
