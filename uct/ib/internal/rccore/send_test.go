@@ -126,6 +126,108 @@ func TestFence_AfterReadsOnly(t *testing.T) {
 	})
 }
 
+// TestFence_RefusedPost: a post that is refused with ErrNoResource does not consume the fence
+// that was due.
+func TestFence_RefusedPost(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		core := a.it.core
+		long := make([]byte, 2*slotLen) // needs a bounce buffer
+		get := func(dst []byte) error {
+			_, err := ab.GetBcopy(dst, b.mem.Addr(), b.key, nil)
+			return err
+		}
+		getZcopy := func() error {
+			iov := []uct.IOV{{Buf: a.mem.Bytes()[:64], Mem: a.mem}}
+			_, err := ab.GetZcopy(iov, b.mem.Addr(), b.key, &uct.Completion{Count: 1, Func: func(*uct.Completion) {}})
+			return err
+		}
+		noOps := func() (restore func()) {
+			kept := core.ops
+			core.ops = opPool{total: kept.total}
+			return func() { core.ops = kept }
+		}
+		noBuffers := func() (restore func()) {
+			var taken []uint32
+			for buf, ok := core.tx.Get(); ok; buf, ok = core.tx.Get() {
+				taken = append(taken, buf)
+			}
+			return func() {
+				for _, buf := range taken {
+					core.tx.Put(buf)
+				}
+			}
+		}
+		for _, tt := range []struct {
+			name    string
+			exhaust func() (restore func())
+			post    func() error
+		}{
+			{"get into a slot without ops", noOps, func() error { return get(make([]byte, slotLen)) }},
+			{"get into a buffer without ops", noOps, func() error { return get(long) }},
+			{"get into a buffer without buffers", noBuffers, func() error { return get(long) }},
+			{"put from a buffer without buffers", noBuffers, func() error { return ab.PutBcopy(long, b.mem.Addr(), b.key) }},
+			{"zcopy without ops", noOps, getZcopy},
+		} {
+			require.NoError(t, get(make([]byte, 8)), tt.name)
+			require.NoError(t, ab.Fence(), tt.name)
+			restore := tt.exhaust()
+			err := tt.post()
+			restore()
+			require.Equal(t, uct.ErrNoResource, err, tt.name)
+			core.put[0].Flags = 0
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key), tt.name)
+			assert.NotZero(t, core.put[0].Flags&verbs.SendFence, "%s: the next post has the fence", tt.name)
+			flush(t, ab, a)
+		}
+	})
+}
+
+// TestFence_ZcopyList: a read from a list of pieces is a read that a fence waits for, and a fence
+// behind one that is complete costs nothing.
+func TestFence_ZcopyList(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		fenced := func() bool {
+			a.it.core.put[0].Flags = 0
+			require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+			return a.it.core.put[0].Flags&verbs.SendFence != 0
+		}
+		require.False(t, fenced())
+		iov := []uct.IOV{{Buf: a.mem.Bytes()[:8], Mem: a.mem}, {Buf: a.mem.Bytes()[8:16], Mem: a.mem}}
+		_, err := ab.GetZcopy(iov, b.mem.Addr(), b.key, nil)
+		require.NoError(t, err)
+		require.NoError(t, ab.Fence())
+		assert.True(t, fenced(), "the read may be in flight")
+		flush(t, ab, a)
+		require.NoError(t, ab.Fence())
+		assert.False(t, fenced(), "the read is complete")
+	})
+}
+
+// TestZcopy_ExactLimit: zero-copy operations take as many bytes as their limit says, and not one
+// more.
+func TestZcopy_ExactLimit(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		const limit = 4096 // the real one is too large for a test
+		a.it.core.maxZcopy = limit
+		for _, n := range []int{limit - 1, limit, limit + 1} {
+			want := error(nil)
+			if n > limit {
+				want = uct.ErrTooLong
+			}
+			mem := a.mem.Bytes()
+			iov := []uct.IOV{{Buf: mem[:n-1], Mem: a.mem}, {Buf: mem[n-1 : n], Mem: a.mem}}
+			_, err := ab.PutZcopy(iov, b.mem.Addr(), b.key, nil)
+			assert.Equal(t, want, err, "put of %d bytes", n)
+			_, err = ab.GetZcopy(iov, b.mem.Addr(), b.key, nil)
+			assert.Equal(t, want, err, "get of %d bytes", n)
+		}
+		flush(t, ab, a)
+	})
+}
+
 // TestLeases: the slots of the completion queue go where they are used.
 func TestLeases(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {

@@ -95,6 +95,41 @@ func TestFlush(t *testing.T) {
 	})
 }
 
+// TestFlush_Exhausted: an iface has as many flushes as TxBuffers. One more is refused until
+// another has completed.
+func TestFlush_Exhausted(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const depth = 8
+		md := over.newMD(t)
+		a, b, c := newSide(t, md, Config{TxBuffers: depth}), newSide(t, md, Config{}), newSide(t, md, Config{})
+		ab, ac := a.epTo(b), a.epTo(c)
+		ab.send(t, 1)
+		ac.send(t, 1)
+		done := 0
+		flush := func(f func(*uct.Completion) (bool, error)) error {
+			pending, err := f(&uct.Completion{Count: 1, Func: func(*uct.Completion) { done++ }})
+			assert.Equal(t, err == nil, pending)
+			return err
+		}
+		for range depth - 2 {
+			require.NoError(t, flush(ab.Flush))
+		}
+		require.NoError(t, flush(a.it.Flush), "the last two, one for each connection")
+		assert.Equal(t, uct.ErrNoResource, flush(ab.Flush))
+		assert.Equal(t, uct.ErrNoResource, flush(a.it.Flush))
+		until(t, func() bool { return done == depth-1 }, a, b, c)
+
+		ab.send(t, 2)
+		ac.send(t, 2)
+		for range depth - 1 {
+			require.NoError(t, flush(ab.Flush))
+		}
+		assert.Equal(t, uct.ErrNoResource, flush(a.it.Flush), "two are needed, and one is free")
+		require.NoError(t, flush(ac.Flush))
+		until(t, func() bool { return done == 2*depth-1 }, a, b, c)
+	})
+}
+
 func TestZcopy_CloseDetaches(t *testing.T) {
 	each(t, func(t *testing.T, over poster) {
 		a, b := over.pair(t, Config{}, Config{})
