@@ -1,6 +1,8 @@
 package self
 
 import (
+	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,6 +64,43 @@ func TestQueue_SlotOfHandler(t *testing.T) {
 	require.Equal(t, defaultFIFOSize, r.iface.Progress())
 	assert.Equal(t, []int{0, 1}, took)
 	require.Equal(t, 1, r.iface.Progress(), "what a handler posts is for the next one")
+}
+
+// TestQueue_EveryHeader: each message has the header that it was sent with, whatever was in its
+// slot before, and whether or not the owner of the queue is to be woken.
+func TestQueue_EveryHeader(t *testing.T) {
+	r := openRig(t)
+	var got [][]byte
+	require.NoError(t, r.iface.SetAMHandler(1, uct.AMHandlerFunc(func(data []byte, _ uct.Desc) bool {
+		got = append(got, bytes.Clone(data))
+		return false
+	})))
+	payload := []byte{1, 2, 3}
+	send := func(i uint64) (want []byte, err error) {
+		want = binary.LittleEndian.AppendUint64(nil, i)
+		switch i % 4 {
+		case 0:
+			return want, r.ep.AMShort(1, i, nil)
+		case 1:
+			return append(want, payload...), r.ep.AMShort(1, i, payload)
+		case 2:
+			return binary.LittleEndian.AppendUint64(want, ^i), r.ep.AMWords(1, i, ^i, nil)
+		}
+		want = binary.LittleEndian.AppendUint64(want, ^i)
+		return append(want, payload...), r.ep.AMWords(1, i, ^i, payload)
+	}
+	var want [][]byte
+	for i := uint64(1); i <= 4*defaultFIFOSize+3; i++ {
+		if i%5 == 0 {
+			require.Equal(t, len(want)-len(got), r.iface.Progress())
+			require.NoError(t, r.iface.Arm(uct.EventRecv))
+		}
+		msg, err := send(i)
+		require.NoError(t, err)
+		want = append(want, msg)
+	}
+	r.iface.Progress()
+	assert.Equal(t, want, got)
 }
 
 // TestProgress_InsideCallbacks: Progress finds itself below pending requests too.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -158,6 +159,30 @@ func TestDeviceAddr_Golden(t *testing.T) {
 			_, err := parseDeviceAddr(bad)
 			assert.ErrorIs(t, err, uct.ErrInvalidAddr, "%s: %x", tc.name, bad)
 		}
+	}
+}
+
+// TestDeviceAddr_Refused: addresses that no device has.
+func TestDeviceAddr_Refused(t *testing.T) {
+	v4, v6 := []byte{192, 0, 2, 1}, netip.MustParseAddr("fd00::2").AsSlice()
+	for _, tc := range []struct {
+		name  string
+		flags byte
+		ips   []byte
+	}{
+		{"no IP address", 0, nil},
+		{"loopback without IP address", flagLoopback, nil},
+		{"another loopback address, and none", flagLoopback | flagOther, nil},
+		{"another address, but no loopback", flagOther | flagV4, v4},
+		{"IPv4 cut off", flagV4, v4[:3]},
+		{"IPv6 cut off", flagV4 | flagV6, slices.Concat(v4, v6[:15])},
+		{"unspecified", flagV4, make([]byte, 4)},
+		{"multicast", flagV4, []byte{224, 0, 0, 1}},
+		{"IPv4 in IPv6", flagV6, slices.Concat(make([]byte, 10), []byte{255, 255}, v4)},
+	} {
+		b := append([]byte{deviceVersion<<4 | tc.flags, 7, 0, 0, 0, 0, 0, 0, 0}, tc.ips...)
+		_, err := parseDeviceAddr(b)
+		assert.ErrorIs(t, err, uct.ErrInvalidAddr, tc.name)
 	}
 }
 
