@@ -10,9 +10,9 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// maxDefaultAddr is what the address of a worker with every transport may take, in bytes: tcp has a
-// public key of 32 bytes in its own.
-const maxDefaultAddr = 216
+// maxDefaultAddr is what the address of a worker with every transport may take, in bytes: the worker
+// and tcp have a public key of 32 bytes each.
+const maxDefaultAddr = 240
 
 // TestAddress_DefaultWorkerIsShort: the test says what the bytes are, by leaving out one
 // transport after the other.

@@ -55,53 +55,6 @@ func TestMessages_LaneOfPuts(t *testing.T) {
 	})
 }
 
-// elsewhere is the address of c with the name of w.
-func elsewhere(t *testing.T, w, c *Worker) []byte {
-	t.Helper()
-	addr := *c.addr
-	addr.UUID = w.addr.UUID
-	packed, err := addr.Pack()
-	require.NoError(t, err)
-	return packed
-}
-
-// TestNewEP_Impostor: a worker that says it has another one's name gets no EP which was made with
-// that one's address, before or after that, and does not keep it from connecting.
-func TestNewEP_Impostor(t *testing.T) {
-	for _, first := range []bool{true, false} {
-		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
-		bad, err := p.a.ctx.NewWorker(WorkerConfig{})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, bad.Close()) }()
-		forged := &wireup.Msg{
-			Type: wireup.Request, SrcUUID: p.a.w.addr.UUID, DstUUID: p.b.w.addr.UUID, SrcEP: 1,
-			Addr:  elsewhere(t, p.a.w, bad),
-			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
-		}
-		forge := func() {
-			p.b.w.handleWireup(forged.Append(nil), nil)
-			for range 10 {
-				bad.Progress()
-				p.b.w.Progress()
-			}
-		}
-		if first {
-			forge()
-			require.Equal(t, 1, p.b.w.eps.Len())
-		}
-		p.b.dial(t, &p.a)
-		require.True(t, p.b.ep.peer.Is(p.a.w.Address()))
-		if !first {
-			forge()
-		}
-		require.Nil(t, p.b.ep.link, "it is not the one that came")
-		require.NoError(t, p.finish(p.b.ep.Put([]byte{7}, p.a.mem.Addr(), p.b.key, nil)))
-		require.NoError(t, p.finish(p.b.ep.Flush()))
-		assert.Equal(t, byte(7), p.a.mem.Bytes()[0])
-		p.connect().warm()
-	}
-}
-
 // TestNewEP_AddressWithMore: what follows in an address does no harm, and leaves nothing behind.
 func TestNewEP_AddressWithMore(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeRC(), likeUD())

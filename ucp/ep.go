@@ -88,11 +88,11 @@ func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if !p.Reachable() {
 		w.peers.Unused(p)
 		err := fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.RMA, p.Addr))
-		return nil, &Error{Op: "new endpoint", Peer: p.Addr.UUID, Err: err}
+		return nil, &Error{Op: "new endpoint", Peer: p.Addr.UUID(), Err: err}
 	}
 	e := w.adopt(p)
 	if e == nil {
-		e = w.addEP(p, w.names.Take(p.Addr.UUID))
+		e = w.addEP(p, w.names.Take(p.Addr.UUID()))
 	}
 	e.onError = cfg.OnError
 	e.connectEagerly()
@@ -115,14 +115,14 @@ func (e *EP) connectEagerly() {
 func (w *Worker) addEP(p *conn.Peer, seq uint32) *EP {
 	e := &EP{w: w, peer: p, seq: seq}
 	w.hold(e)
-	w.names.Enter(p.Addr.UUID, seq, e)
+	w.names.Enter(p.Addr.UUID(), seq, e)
 	return e
 }
 
 // hold counts an EP for its peer, and names it, until it is destroyed.
 func (w *Worker) hold(e *EP) {
 	w.peers.Hold(e.peer)
-	w.names.Hold(e.peer.Addr.UUID)
+	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
 }
 
@@ -223,8 +223,8 @@ func (e *EP) startOver() {
 	e.closeWindow()
 	e.msgs.dropStream()
 	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
-	e.seq = e.w.names.Take(e.peer.Addr.UUID)
-	e.w.names.Enter(e.peer.Addr.UUID, e.seq, e)
+	e.seq = e.w.names.Take(e.peer.Addr.UUID())
+	e.w.names.Enter(e.peer.Addr.UUID(), e.seq, e)
 }
 
 // fail ends the EP for a reason, which transport i has told, if any: every lane is closed,
@@ -252,7 +252,7 @@ func (e *EP) markFailed(st ucs.Status, reason error, i *iface) {
 // because notes why the EP has failed.
 func (e *EP) because(st ucs.Status, reason error, i *iface) {
 	e.cause, e.tellPeer = st, i != nil && !wireup.PeerGone(st)
-	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID, Via: i.String(), Err: i.cause(reason), failed: true}
+	e.err = &Error{Op: "endpoint", Peer: e.peer.Addr.UUID(), Via: i.String(), Err: i.cause(reason), failed: true}
 }
 
 // onlyClosed reports that the EP has failed since a transport has told that the peer has closed it,
@@ -492,7 +492,7 @@ func (e *EP) destroy() {
 		e.link = nil
 	}
 	e.w.eps.Remove(e.id)
-	e.w.names.Drop(e.peer.Addr.UUID)
+	e.w.names.Drop(e.peer.Addr.UUID())
 	e.w.peers.Drop(e.peer)
 	e.finishClose()
 }

@@ -92,7 +92,7 @@ func (r *Request) err() error {
 // it says what the EP's error says.
 func (e *EP) failure(a action, st ucs.Status) *Error {
 	if e.err != nil && st == e.cause {
-		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Via: e.err.Via, Err: e.err.Err, failed: true}
+		return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.err.Via, Err: e.err.Err, failed: true}
 	}
 	if why := e.lacks(a.stage.role); why != nil && st == e.link.lost.status {
 		return e.errorOf(a, why)
@@ -102,12 +102,12 @@ func (e *EP) failure(a action, st ucs.Status) *Error {
 
 // errorOf is the error of an operation whose cause the lane or the EP has told.
 func (e *EP) errorOf(a action, cause error) *Error {
-	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Via: e.via(a.stage).String(), Err: cause, failed: e.err != nil}
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Via: e.via(a.stage).String(), Err: cause, failed: e.err != nil}
 }
 
 // wrong is the error of an operation that is refused before any transport sees it.
 func (e *EP) wrong(a action, sentinel error, detail string) *Error {
-	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: fmt.Errorf("%w: %s", sentinel, detail)}
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: fmt.Errorf("%w: %s", sentinel, detail)}
 }
 
 // refusal is the error of an operation on an EP that takes none, or with a key that is
@@ -133,7 +133,7 @@ func (e *EP) refuses(a action) error {
 	case epFailed:
 		return e.failure(a, e.cause)
 	}
-	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID, Err: ucs.ErrClosed}
+	return &Error{Op: a.String(), Peer: e.peer.Addr.UUID(), Err: ucs.ErrClosed}
 }
 
 // refused is the error of an operation that a transport did not take. If the reason

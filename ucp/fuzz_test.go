@@ -169,7 +169,7 @@ func (x *victim) handle(m hostileMsg) {
 	}
 	m.address(x.bad, waiting)
 	if m.id == wire.AMWireup && m.how&namesEP != 0 {
-		m.body = toWorker(w, x.bad, m.body)
+		m.body = toWorker(x.p.b.w, w, x.bad, m.body)
 	}
 	x.iface.am.Handle(m.id, m.body, nil)
 	w.Progress()
@@ -230,15 +230,16 @@ func (x *victim) allEnd() {
 	require.Equal(x.t, left, p.a.w.leftBytes, "what the bad peer is charged for")
 }
 
-// toWorker gives a handshake message the names that make it look like the peer's.
-func toWorker(w *Worker, ep *EP, b []byte) []byte {
+// toWorker gives a handshake message the names that make it look like that of a peer, which
+// proves it.
+func toWorker(peer, w *Worker, ep *EP, b []byte) []byte {
 	m, err := wireup.UnpackMsg(b)
 	if err != nil || ep.link == nil {
 		return b
 	}
-	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID, w.addr.UUID
+	m.SrcUUID, m.DstUUID = ep.peer.Addr.UUID(), w.addr.UUID()
 	m.SrcEP, m.DstEP = ep.link.conn.RemoteEP(), ep.id
-	return m.Append(nil)
+	return peer.sealed(w, m)
 }
 
 // messageSeeds are inputs with messages of every kind.

@@ -65,7 +65,7 @@ func (e *EP) handle(ev wireup.Event) {
 func (l *link) carryOut(act wireup.Action) (next wireup.Event, ok bool) {
 	switch act.Kind {
 	case wireup.SendMsg:
-		l.carrier.Send(act.Msg.Append(nil), act.Again)
+		l.carrier.Send(l.e.peer.Seal(act.Msg.Append(nil)), act.Again)
 	case wireup.OpenLane:
 		return l.open(act), true
 	case wireup.ConnectLane:

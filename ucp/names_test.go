@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -15,7 +16,7 @@ func (p *pair) goneFor(t *testing.T) {
 	const enough = 1025
 	addr := *p.b.w.addr
 	for range enough {
-		addr.UUID++
+		binary.LittleEndian.PutUint64(addr.Key[:], addr.UUID()+1)
 		packed, err := addr.Pack()
 		require.NoError(t, err)
 		ep, err := p.a.w.NewEP(packed, EPConfig{})

@@ -18,19 +18,14 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// ask has b's host ask a for a connection, under a name that nobody else has, over the
+// ask has a worker ask a for a connection, under a name that nobody else has, over the
 // given lane, and not be heard of again.
-func (p *pair) ask(i int, lane wireup.MsgLane) {
+func (p *pair) ask(from *Worker, i int, lane wireup.MsgLane) {
 	p.t.Helper()
-	addr, err := wireup.UnpackAddress(p.b.w.Address())
-	require.NoError(p.t, err)
-	addr.UUID = 1000 + uint64(i%10)
-	packed, err := addr.Pack()
-	require.NoError(p.t, err)
 	lane.Roles = wireup.Set(wireup.RMA)
-	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID, DstUUID: p.a.w.addr.UUID,
-		SrcEP: uint64(1 + i), Addr: packed, Lanes: []wireup.MsgLane{lane}}
-	p.a.w.handleWireup(m.Append(nil), nil)
+	m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: from.addr.UUID(), DstUUID: p.a.w.addr.UUID(),
+		SrcEP: uint64(1 + i), Addr: from.packed, Lanes: []wireup.MsgLane{lane}}
+	p.a.w.handleWireup(from.sealed(p.a.w, m), nil)
 	p.step()
 }
 
@@ -49,8 +44,12 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const limit, n = 5 * time.Second, 2*conn.MaxHalfOpen + 10
 				p, _ := fakePair(t, Config{WireupTimeout: limit}, likeRC(), likeUD())
+				var from [10]*Worker
+				for i := range from {
+					from[i] = p.third(p.b.ctx)
+				}
 				for i := range n {
-					p.ask(i, tc.lane)
+					p.ask(from[i%len(from)], i, tc.lane)
 				}
 				assert.Equal(t, conn.MaxHalfOpen, p.a.w.eps.Len())
 				stats := counters(p.a.w)
@@ -117,9 +116,9 @@ func TestReceive_OtherNamesOfThePeerAreNotKept(t *testing.T) {
 	p.idle()
 	_, before := p.b.w.names.Len()
 	for i := range 1000 {
-		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.addr.UUID, DstUUID: p.b.w.addr.UUID, SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
+		m := &wireup.Msg{Type: wireup.Reply, SrcUUID: p.a.w.addr.UUID(), DstUUID: p.b.w.addr.UUID(), SrcEP: uint64(1000 + i), DstEP: p.b.ep.id,
 			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA)}}}
-		p.b.w.handleWireup(m.Append(nil), nil)
+		p.b.w.handleWireup(p.a.w.sealed(p.b.w, m), nil)
 		p.b.w.Progress()
 	}
 	_, called := p.b.w.names.Len()

@@ -10,7 +10,7 @@ import (
 // may make and close transport endpoints as well (package uct, "Calls from inside"); the
 // bound on what is kept also bounds what one poll of an iface has a worker do.
 func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
-	if len(data) <= wireup.MaxMsgLen && w.inbox.Add(data) {
+	if len(data) <= wireup.MaxMsgLen+conn.ProofLen && w.inbox.Add(data) {
 		w.engine.Raise()
 	} else {
 		w.stats.badMessages.Inc()
@@ -34,14 +34,21 @@ func (w *Worker) receiveLate() (n int) {
 }
 
 // receive hands a handshake message to the connection that it is about, which is
-// made if the message asks for that.
+// made if the message asks for that. It drops a message that does not prove that it is of the
+// worker that it names. It may keep b.
 func (w *Worker) receive(b []byte) {
-	m, err := wireup.UnpackMsg(b)
-	if err != nil || m.DstUUID != w.addr.UUID {
+	m, err := wireup.UnpackMsg(conn.Unsealed(b))
+	if err != nil || m.DstUUID != w.addr.UUID() {
 		w.stats.badMessages.Inc()
 		return
 	}
 	e := w.match(m)
+	switch {
+	case e != nil && !e.peer.Proves(b):
+		e = nil
+	case e == nil && m.Type == wireup.Request && m.DstEP == 0:
+		e = w.newPassive(m, b)
+	}
 	if e != nil && m.Type == wireup.Disconnect {
 		e.receiveRest()
 	}
@@ -114,12 +121,12 @@ func (e *EP) receiveNotice() {
 // ended reports that the EP is over, or about to be, for a reason that is known.
 func (e *EP) ended() bool { return e.state >= epFailed && !e.onlyClosed() || e.ending || e.link == nil }
 
-// match finds the connection of a message. A REQUEST that names none is about the
-// one made under the same number by this side, or makes a new one. A worker that
-// connects to itself has both ends, so there a REQUEST never finds its sender.
+// match finds the connection of a message; nil if there is none. A REQUEST that names none is
+// about the one made under the same number by this side. A worker that connects to itself has
+// both ends, so there a REQUEST never finds its sender.
 func (w *Worker) match(m *wireup.Msg) *EP {
 	if m.DstEP != 0 {
-		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID == m.SrcUUID {
+		if e := w.eps.Find(m.DstEP); e != nil && e.peer.Addr.UUID() == m.SrcUUID {
 			return e
 		}
 		return nil
@@ -130,36 +137,37 @@ func (w *Worker) match(m *wireup.Msg) *EP {
 	if m.Type != wireup.Request {
 		return nil
 	}
-	if m.SrcUUID != w.addr.UUID {
+	if m.SrcUUID != w.addr.UUID() {
 		e := w.names.At(m.SrcUUID, m.Seq)
 		if e != nil && (e.link == nil || e.link.conn.RemoteEP() == 0) && e.peer.Is(m.Addr) {
 			return e
 		}
 	}
-	return w.newPassive(m)
+	return nil
 }
 
-// newPassive makes the passive side of a connection.
-func (w *Worker) newPassive(m *wireup.Msg) *EP {
+// newPassive makes the passive side of a connection that a REQUEST asks for, which came as b; nil
+// if that does not prove that it is of the worker at its address.
+func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	if w.closed {
 		return nil
 	}
 	if w.halfOpen >= conn.MaxHalfOpen {
 		w.stats.refusedPeers.Inc()
-		w.late.Add(w.engine.Alarm.Now(), m.Append(nil))
+		w.late.Add(w.engine.Alarm.Now(), b)
 		return nil
 	}
 	p, err := w.peers.Find(m.Addr)
 	if err != nil {
 		return nil
 	}
-	if p.Addr.UUID != m.SrcUUID || len(p.Aux) == 0 {
+	if p.Addr.UUID() != m.SrcUUID || len(p.Aux) == 0 || !p.Proves(b) {
 		w.peers.Unused(p)
 		return nil
 	}
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
 	w.hold(e)
-	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID {
+	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}
 	return e

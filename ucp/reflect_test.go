@@ -18,12 +18,11 @@ const (
 	tcpKey   = 6
 )
 
-// lieAbout is an address like b's whose tcp iface has another key and the port of l.
-func (p *pair) lieAbout(l net.Listener, i int) *wireup.Address {
-	p.t.Helper()
-	addr, err := wireup.UnpackAddress(p.b.w.Address())
-	require.NoError(p.t, err)
-	addr.UUID = 1000 + uint64(i)
+// lieAbout is an address like that of w whose tcp iface has another key and the port of l.
+func lieAbout(t *testing.T, w *Worker, l net.Listener, i int) *wireup.Address {
+	t.Helper()
+	addr, err := wireup.UnpackAddress(w.Address())
+	require.NoError(t, err)
 	for k := range addr.Resources {
 		if r := &addr.Resources[k]; r.Transport == "tcp" {
 			binary.LittleEndian.PutUint16(r.IfaceAddr[tcpPort4:], uint16(l.Addr().(*net.TCPAddr).Port))
@@ -42,16 +41,17 @@ func TestRequest_NamesThirdParty(t *testing.T) {
 			require.NoError(t, err)
 			defer l.Close()
 			p := newPair(t, real("", tls...), Config{})
+			liar := p.third(p.b.ctx)
 			for i := range 20 {
-				addr := p.lieAbout(l, i)
+				addr := lieAbout(t, liar, l, i)
 				packed, err := addr.Pack()
 				require.NoError(t, err)
-				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID, DstUUID: p.a.w.addr.UUID,
+				m := &wireup.Msg{Type: wireup.Request, Seq: uint32(i), SrcUUID: addr.UUID(), DstUUID: p.a.w.addr.UUID(),
 					SrcEP: uint64(1 + i), Addr: packed}
 				for k := range addr.Resources {
 					m.Lanes = append(m.Lanes, wireup.MsgLane{Src: uint8(k), Dst: uint8(k), Roles: wireup.Set(wireup.AM)})
 				}
-				p.a.w.handleWireup(m.Append(nil), nil)
+				p.a.w.handleWireup(liar.sealed(p.a.w, m), nil)
 				for range 100 {
 					p.step()
 				}

@@ -88,7 +88,7 @@ func (k *RKey) resolve(local, remote int) (uct.RKey, error) {
 	i := k.ep.w.ifaces[local]
 	key, err := k.packed.For(i.domain, int(k.ep.peer.Addr.Resources[remote].MD))
 	if err != nil {
-		return key, &Error{Op: "unpack key", Peer: k.ep.peer.Addr.UUID, Via: i.String(), Err: err}
+		return key, &Error{Op: "unpack key", Peer: k.ep.peer.Addr.UUID(), Via: i.String(), Err: err}
 	}
 	return key, nil
 }

@@ -110,9 +110,12 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	}
 	w := &Worker{
 		ctx: c, lateKeys: c.cfg.KeyResolve == ResolveAtOp, lendLimit: ucs.RevokeLimit,
-		addr: &wireup.Address{UUID: wire.RandomID()}, byLane: map[uct.EP]laneOwner{},
+		addr: &wireup.Address{}, byLane: map[uct.EP]laneOwner{},
 	}
-	w.peers.Init(w.addr, w.reacher)
+	if err := w.peers.Init(w.addr, w.reacher); err != nil {
+		c.unhold()
+		return nil, fmt.Errorf("ucp: new worker: %w", err)
+	}
 	w.names.Init()
 	w.tags.Init()
 	w.active.init(w)
@@ -337,8 +340,8 @@ func (c *closeErrors) all() []error {
 // that the next one of ours would have; nil if there is none. One that a worker of the same
 // name has made which says that it is elsewhere is not the peer's.
 func (w *Worker) adopt(p *conn.Peer) *EP {
-	uuid := p.Addr.UUID
-	if uuid == w.addr.UUID {
+	uuid := p.Addr.UUID()
+	if uuid == w.addr.UUID() {
 		return nil
 	}
 	e := w.names.Next(uuid)
@@ -360,5 +363,5 @@ func (w *Worker) forget(e *EP) {
 	if e.link != nil {
 		called = e.link.conn.RemoteEP()
 	}
-	w.names.Forget(e, e.peer.Addr.UUID, e.seq, called)
+	w.names.Forget(e, e.peer.Addr.UUID(), e.seq, called)
 }

@@ -19,16 +19,29 @@ const (
 	MaxComponentName = 16   // bytes, as uct.Component has it
 )
 
+// KeyLen is the length of a public key in bytes.
+const KeyLen = 32
+
+// PublicKey is the X25519 public key of a worker. The worker proves with its private key that
+// it has sent a handshake message; see package ucp.
+type PublicKey [KeyLen]byte
+
+// UUID returns the first 8 bytes of the key. They tell workers apart and are never all 0.
+func (k *PublicKey) UUID() uint64 { return binary.LittleEndian.Uint64(k[:]) }
+
 // Address is what one worker tells others about itself: what they need to choose
 // transports and to connect.
 type Address struct {
-	// UUID tells workers apart; random, never 0.
-	UUID uint64
+	// Key is the public key of the worker, whose UUID is not 0.
+	Key PublicKey
 	// MDs are the memory domains that resources refer to by index.
 	MDs []MD
 	// Resources are the open transports, by index the same at both sides.
 	Resources []Resource
 }
+
+// UUID tells workers apart. It is random, and never 0.
+func (a *Address) UUID() uint64 { return a.Key.UUID() }
 
 // MD is a memory domain in an address.
 type MD struct {
@@ -102,9 +115,9 @@ const capsRMA = uct.CapPut | uct.CapGet
 
 // Check reports what makes the address impossible to pack. ErrInvalidParam.
 func (a *Address) Check() error {
-	if a.UUID == 0 || len(a.MDs) > MaxMDs || len(a.Resources) > MaxResources {
+	if a.UUID() == 0 || len(a.MDs) > MaxMDs || len(a.Resources) > MaxResources {
 		return fmt.Errorf("%w: address with uuid %#x, %d memory domains, %d resources",
-			uct.ErrInvalidParam, a.UUID, len(a.MDs), len(a.Resources))
+			uct.ErrInvalidParam, a.UUID(), len(a.MDs), len(a.Resources))
 	}
 	for i := range a.MDs {
 		if c := a.MDs[i].Component; c == "" || len(c) > MaxComponentName || !printable(c) {
@@ -128,8 +141,8 @@ func (r *Resource) valid(mds int) bool {
 // The packed form; docs/wire.md, "Worker address".
 const (
 	addrMagic   = 0x57 // 'W'
-	addrVersion = 4
-	addrHeader  = 10 // magic, version, uuid
+	addrVersion = 5
+	addrHeader  = 2 + KeyLen // magic, version, public key
 
 	domainShift = 6
 	maxFetch    = 1<<domainShift - 1
@@ -207,7 +220,7 @@ func (a *Address) Pack() ([]byte, error) {
 		return nil, err
 	}
 	b := append(make([]byte, 0, 256), addrMagic, addrVersion)
-	b = binary.LittleEndian.AppendUint64(b, a.UUID)
+	b = append(b, a.Key[:]...)
 	b = append(b, byte(len(a.MDs)))
 	devs := a.devices()
 	for i, rest := 0, devs; i < len(a.MDs); i++ {
@@ -294,7 +307,8 @@ func UnpackAddress(b []byte) (*Address, error) {
 	if v := c.u8(); v != addrVersion {
 		return nil, badAddr("version %d, want %d", v, addrVersion)
 	}
-	a := &Address{UUID: c.u64()}
+	a := &Address{}
+	copy(a.Key[:], c.take(KeyLen))
 	devs, err := a.unpackMDs(&c)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,8 @@ func drawAddress(t *rapid.T) *Address {
 			Rate(rapid.Byte().Draw(t, label+" bandwidth")),
 		}
 	}
-	a := &Address{UUID: rapid.Uint64Min(1).Draw(t, "uuid")}
+	a := &Address{Key: keyOf(rapid.Uint64Min(1).Draw(t, "uuid"))}
+	a.Key[KeyLen-1] = rapid.Byte().Draw(t, "end of the key")
 	for range rapid.IntRange(1, 20).Draw(t, "mds") {
 		name := rapid.OneOf(rapid.SampledFrom(wireComponents[1:]), rapid.StringMatching(`[a-z]{1,16}`))
 		a.MDs = append(a.MDs, MD{Component: name.Draw(t, "component")})
@@ -82,7 +83,7 @@ func TestUnpackAddress_Refuses(t *testing.T) {
 		{"version 1", edit(1, 1)},
 		{"a later version", edit(1, addrVersion+1)},
 		{"an earlier version", edit(1, addrVersion-1)},
-		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, 8)...), good[addrHeader:]...)},
+		{"uuid 0", append(append(bytes.Clone(good[:2]), make([]byte, KeyLen)...), good[addrHeader:]...)},
 		{"too many memory domains", edit(addrHeader, MaxMDs+1)},
 		{"a component number that is not known", edit(md, 15<<4|1)},
 		{"more devices than bytes", edit(md, 4<<4|14)},
@@ -127,6 +128,7 @@ func packable(a *Address) *Address {
 // TestAddress_Golden: the packed form does not change unnoticed.
 func TestAddress_Golden(t *testing.T) {
 	a := address(t, 0x0102030405060708, "rc", "ud", "sm")
+	a.Key[KeyLen-1] = 0x20
 	a.MDs = append(a.MDs, MD{Component: "foreign"})
 	a.Resources[2].MD, a.Resources[2].Transport = 1, "other"
 	a.Resources[2].IfaceAddr = a.Resources[2].DeviceAddr
@@ -134,7 +136,7 @@ func TestAddress_Golden(t *testing.T) {
 	b, err := a.Pack()
 	require.NoError(t, err)
 	want := strings.Join([]string{
-		"57 04", "08 07 06 05 04 03 02 01",
+		"57 05", "08 07 06 05 04 03 02 01" + strings.Repeat("00", 23) + "20",
 		"02",                                  // memory domains
 		"41 06 66 61 62 72 69 63",             // ib with 1 device, "fabric"
 		"01 07 66 6f 72 65 69 67 6e",          // "foreign" with 1 device
@@ -153,7 +155,7 @@ func TestAddress_PackRefuses(t *testing.T) {
 		edit func(a *Address)
 		want error
 	}{
-		{"no uuid", func(a *Address) { a.UUID = 0 }, uct.ErrInvalidParam},
+		{"no uuid", func(a *Address) { a.Key = keyOf(0) }, uct.ErrInvalidParam},
 		{"no component name", func(a *Address) { a.MDs[0].Component = "" }, uct.ErrInvalidParam},
 		{"a long component name", func(a *Address) { a.MDs[0].Component = strings.Repeat("x", 17) }, uct.ErrInvalidParam},
 		{"no transport name", func(a *Address) { a.Resources[0].Transport = "" }, uct.ErrInvalidParam},

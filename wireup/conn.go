@@ -478,7 +478,7 @@ func (c *Conn) disconnect(failed ...MsgLane) {
 func (c *Conn) newMsg(t MsgType) *Msg {
 	return &Msg{
 		Type: t, Seq: c.p.Seq,
-		SrcUUID: c.p.Local.UUID, DstUUID: c.p.Remote.UUID,
+		SrcUUID: c.p.Local.UUID(), DstUUID: c.p.Remote.UUID(),
 		SrcEP: c.p.LocalEP, DstEP: c.destination(),
 	}
 }

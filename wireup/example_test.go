@@ -11,14 +11,14 @@ import (
 // Which transport takes which role: both workers have shared memory and sockets, and are on two
 // hosts. Both compute it from the same numbers, so they need not agree on it by messages.
 func ExampleExplain() {
-	worker := func(uuid uint64) *wireup.Address {
+	worker := func(uuid byte) *wireup.Address {
 		cost := func(d time.Duration, bw float64) wireup.Cost {
 			return wireup.Cost{Overhead: wireup.TimeOf(d), Latency: wireup.TimeOf(d), Bandwidth: wireup.RateOf(bw)}
 		}
 		const caps = uct.CapConnectIface | uct.CapPending | uct.CapAMBcopy |
 			uct.CapPutBcopy | uct.CapPutZcopy | uct.CapGetBcopy | uct.CapGetZcopy
 		mem, net := cost(50*time.Nanosecond, 10e9), cost(10*time.Microsecond, 1e9)
-		return &wireup.Address{UUID: uuid, MDs: []wireup.MD{{Component: "sm"}, {Component: "tcp"}}, Resources: []wireup.Resource{
+		return &wireup.Address{Key: wireup.PublicKey{uuid}, MDs: []wireup.MD{{Component: "sm"}, {Component: "tcp"}}, Resources: []wireup.Resource{
 			{Transport: "sm", Device: "memory", MD: 0, Caps: caps, RMA: mem, AM: mem, AMBcopy: 200},
 			{Transport: "tcp", Device: "eth0", MD: 1, Caps: caps, RMA: net, AM: net, AMBcopy: 200},
 		}}

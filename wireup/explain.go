@@ -12,7 +12,7 @@ import (
 // are chosen have a star, and their part of the work where several share it.
 func Explain(local, remote *Address, reach Reacher, rails Rails) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID, remote.UUID)
+	fmt.Fprintf(&b, "worker %#x to worker %#x\n", local.UUID(), remote.UUID())
 	for role := range Role(roleEnd) {
 		explainRole(&b, role, local, remote, reach, rails)
 	}

@@ -44,7 +44,7 @@ func (c *Conn) disconnected(m *Msg) {
 
 // ours reports whether the message can be about this connection at all.
 func (c *Conn) ours(m *Msg) bool {
-	if m.SrcUUID != c.p.Remote.UUID || m.DstUUID != c.p.Local.UUID {
+	if m.SrcUUID != c.p.Remote.UUID() || m.DstUUID != c.p.Local.UUID() {
 		return false
 	}
 	if d := c.destination(); d != 0 && m.SrcEP != d {
@@ -140,7 +140,7 @@ func (c *Conn) evaluate(e *MsgLane) {
 		c.answers = append(c.answers, l.entry(ucs.StatusOK))
 		return
 	}
-	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID < c.p.Remote.UUID) {
+	if (l.state != laneActive || !l.viaIface) && (!l.initiator || l.state == laneActive || c.p.Local.UUID() < c.p.Remote.UUID()) {
 		c.ignored++ // a repetition; or our own proposal stands
 		return
 	}

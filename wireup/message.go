@@ -17,7 +17,7 @@ const (
 // The packed form; docs/wire.md, "Handshake message".
 const (
 	msgMagic      = 0x58 // 'X'
-	msgVersion    = 2
+	msgVersion    = 3
 	msgHeader     = 44
 	msgLaneHeader = 5
 )

@@ -51,7 +51,7 @@ func TestMsg_Golden(t *testing.T) {
 	m := sampleMsg()
 	m.Type, m.Seq = Drop, 5
 	m.Lanes[0].Roles, m.Lanes[0].Status = Set(RMA, AMO, AM, RMABW, AMBW), ucs.StatusTimedOut
-	want := "58 02 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 07000000" +
+	want := "58 03 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 07000000" +
 		"01 02 1f 0d 02 6570" + "61646472657373"
 	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(m.Append(nil)))
 }

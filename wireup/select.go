@@ -196,7 +196,7 @@ func compare(local, remote *Address, a, b Candidate) int {
 		return c
 	}
 	first, second := cmp.Compare(a.Local, b.Local), cmp.Compare(a.Remote, b.Remote)
-	if remote.UUID < local.UUID {
+	if remote.UUID() < local.UUID() {
 		first, second = second, first
 	}
 	return cmp.Or(first, second)

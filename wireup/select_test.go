@@ -175,7 +175,7 @@ func TestRank_IsSymmetric(t *testing.T) {
 		a := address(t, rapid.Uint64Range(1, 3).Draw(rt, "uuid a"), names.Draw(rt, "a")...)
 		b := address(t, rapid.Uint64Range(4, 5).Draw(rt, "uuid b"), names.Draw(rt, "b")...)
 		if rapid.Bool().Draw(rt, "swap uuids") {
-			a.UUID, b.UUID = b.UUID, a.UUID
+			a.Key, b.Key = b.Key, a.Key
 		}
 		for _, x := range []*Address{a, b} {
 			for i := range x.Resources {
@@ -253,6 +253,6 @@ aux: score is 1 / (latency + overhead)
   sm/memory[2]  -             the peer does not have this transport
 `
 	assert.Equal(t, want, Explain(a, b, reach(a, b), Rails{}))
-	none := &Address{UUID: 3}
+	none := &Address{Key: keyOf(3)}
 	assert.Contains(t, Explain(none, b, reach(none, b), Rails{}), "no transport is open")
 }

@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 	"testing"
@@ -50,10 +51,16 @@ func ifaceLike() Resource {
 	return priced(r, figures(80, 10, 20e9))
 }
 
+// keyOf is a public key with that UUID.
+func keyOf(uuid uint64) (k PublicKey) {
+	binary.LittleEndian.PutUint64(k[:], uuid)
+	return k
+}
+
 // address makes a worker address with one MD out of resource names.
 func address(t testing.TB, uuid uint64, names ...string) *Address {
 	t.Helper()
-	a := &Address{UUID: uuid, MDs: []MD{{Component: "ib"}}}
+	a := &Address{Key: keyOf(uuid), MDs: []MD{{Component: "ib"}}}
 	for _, name := range names {
 		base, dev, _ := strings.Cut(name, "@")
 		var r Resource

@@ -91,15 +91,15 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 		Transport: "sm", AMBcopy: 80, IfaceAddr: []byte{1},
 		Caps: uct.CapAMBcopy | uct.CapPending | uct.CapConnectIface,
 	}
-	local := &wireup.Address{UUID: 1, MDs: []wireup.MD{{Component: "sm"}}, Resources: []wireup.Resource{r}}
+	local := &wireup.Address{MDs: []wireup.MD{{Component: "sm"}}, Resources: []wireup.Resource{r}}
 	remote := *local
-	remote.UUID = 2
+	remote.Key = wireup.PublicKey{2}
 	packed, err := remote.Pack()
 	require.NoError(t, err)
 	var peers Peers
-	peers.Init(local, func(*wireup.Address) wireup.Reacher {
+	require.NoError(t, peers.Init(local, func(*wireup.Address) wireup.Reacher {
 		return func(int, int) (bool, string) { return true, "" }
-	})
+	}))
 	p, err := peers.Find(packed)
 	require.NoError(t, err)
 	assert.True(t, p.Reachable())

@@ -8,8 +8,10 @@ type Peer struct {
 	Best [wireup.Aux + 1]Choice // by role
 	Aux  []Path                 // what can carry handshakes, best first
 
-	packed string
-	refs   int
+	packed   string
+	refs     int
+	identity *Identity // of this side
+	secret   []byte    // shared with the peer; nil until it is needed, see proof.go
 }
 
 // Is reports that this is the peer's address: who only knows its name is another one.
@@ -36,15 +38,21 @@ func (p *Peer) Reachable() bool {
 
 // Peers are the peers of a worker.
 type Peers struct {
-	local *wireup.Address
-	reach func(*wireup.Address) wireup.Reacher
-	known map[string]*Peer
+	identity Identity
+	local    *wireup.Address
+	reach    func(*wireup.Address) wireup.Reacher
+	known    map[string]*Peer
 }
 
-// Init is called once, before anything else. local is this side; reach says which ifaces
-// reach each other.
-func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) {
+// Init must be called once, before any other method. It makes the key pair of this side and
+// sets the public key in local, which is the address of this side. reach says which ifaces
+// reach each other. Errors: those of package crypto.
+func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) (err error) {
 	t.local, t.reach, t.known = local, reach, map[string]*Peer{}
+	if t.identity, err = NewIdentity(); err == nil {
+		local.Key = t.identity.Public
+	}
+	return err
 }
 
 // Len is how many peers are known.
@@ -60,7 +68,7 @@ func (t *Peers) Find(packed []byte) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{packed: string(packed), Addr: addr}
+	p := &Peer{packed: string(packed), Addr: addr, identity: &t.identity}
 	reach := t.reach(addr)
 	for role := range p.Best {
 		cands := wireup.Rank(wireup.Role(role), t.local, addr, reach)

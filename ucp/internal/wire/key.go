@@ -118,7 +118,7 @@ func BadKey(format string, args ...any) error {
 	return fmt.Errorf("ucp: "+format+": %w", append(args, ucs.ErrInvalidRKey)...)
 }
 
-// RandomID returns a random number that is not 0: the name of a worker or of a region.
+// RandomID returns a random number that is not 0: the name of a region.
 func RandomID() uint64 {
 	var b [8]byte
 	for {

@@ -98,7 +98,7 @@ func (c *Cluster) number() error {
 		if err != nil {
 			return err
 		}
-		names[r] = a.UUID
+		names[r] = a.UUID()
 	}
 	slices.SortFunc(c.ranks, func(a, b *Rank) int { return cmp.Compare(names[a], names[b]) })
 	var nic *timing.NIC

@@ -1,0 +1,76 @@
+package conn
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/wireup"
+)
+
+// newPeers is a worker with that address but for the key.
+func newPeers(t testing.TB) (p *Peers, packed []byte) {
+	addr := &wireup.Address{}
+	p = &Peers{}
+	require.NoError(t, p.Init(addr, func(*wireup.Address) wireup.Reacher { return nil }))
+	packed, err := addr.Pack()
+	require.NoError(t, err)
+	return p, packed
+}
+
+// TestProof: a message proves that one worker has sent it to one other, and nothing else.
+func TestProof(t *testing.T) {
+	a, addrA := newPeers(t)
+	b, addrB := newPeers(t)
+	c, addrC := newPeers(t)
+	find := func(at *Peers, addr []byte) *Peer {
+		p, err := at.Find(addr)
+		require.NoError(t, err)
+		return p
+	}
+	msg := []byte("a message")
+	sealed := find(a, addrB).Seal(bytes.Clone(msg))
+	assert.Equal(t, msg, Unsealed(sealed))
+	assert.Len(t, sealed, len(msg)+ProofLen)
+	assert.True(t, find(b, addrA).Proves(sealed))
+	assert.False(t, find(b, addrC).Proves(sealed), "of another worker")
+	assert.False(t, find(c, addrA).Proves(sealed), "for another worker")
+	assert.False(t, find(b, addrA).Proves(sealed[:ProofLen-1]))
+	edit := testenv.Editor(sealed)
+	for i := range sealed {
+		assert.False(t, find(b, addrA).Proves(edit(i, sealed[i]^1)), "byte %d", i)
+	}
+	assert.True(t, find(b, addrB).Proves(find(b, addrB).Seal(nil)), "the own worker")
+}
+
+// TestProof_WeakKey: a key of low order proves nothing.
+func TestProof_WeakKey(t *testing.T) {
+	a, _ := newPeers(t)
+	weak := &wireup.Address{Key: wireup.PublicKey{1}} // X25519 of it and any key is 0
+	packed, err := weak.Pack()
+	require.NoError(t, err)
+	p, err := a.Find(packed)
+	require.NoError(t, err)
+	other := Peer{Addr: weak, secret: make([]byte, wireup.KeyLen)}
+	assert.False(t, p.Proves(other.Seal([]byte("a message"))))
+}
+
+func BenchmarkProof(b *testing.B) {
+	x, addr := newPeers(b)
+	p, err := x.Find(addr)
+	require.NoError(b, err)
+	msg := make([]byte, 300, 400)
+	b.Run("secret", func(b *testing.B) {
+		for b.Loop() {
+			x.identity.sharedWith(&p.Addr.Key)
+		}
+	})
+	b.Run("seal", func(b *testing.B) {
+		for b.Loop() {
+			p.Seal(msg)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/wireup"
+)
+
+// Tests of peers that lie: about who they are, and about what is theirs.
+
+// third opens a worker that has no connection to the pair.
+func (p *pair) third(c *Context) *Worker {
+	p.t.Helper()
+	w, err := c.NewWorker(WorkerConfig{})
+	require.NoError(p.t, err)
+	p.t.Cleanup(func() { require.NoError(p.t, w.Close()) })
+	return w
+}
+
+// sealed is a handshake message from w to another worker, with the proof that w has sent it.
+func (w *Worker) sealed(to *Worker, m *wireup.Msg) []byte {
+	p, err := w.peers.Find(to.packed)
+	if err != nil {
+		panic(err)
+	}
+	return p.Seal(m.Append(nil))
+}
+
+// impostures are REQUESTs by which a worker asks b for a connection in the name of a.
+func impostures(t *testing.T, p *pair, bad *Worker) map[string][]byte {
+	request := func(uuid uint64, addr []byte) *wireup.Msg {
+		return &wireup.Msg{
+			Type: wireup.Request, SrcUUID: uuid, DstUUID: p.b.w.addr.UUID(), SrcEP: 1, Addr: addr,
+			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+		}
+	}
+	mixed := *bad.addr
+	mixed.Key = p.a.w.addr.Key
+	elsewhere, err := mixed.Pack()
+	require.NoError(t, err)
+	a := p.a.w.addr.UUID()
+	return map[string][]byte{
+		"the address of a":                  bad.sealed(p.b.w, request(a, p.a.w.packed)),
+		"the key of a, at another place":    bad.sealed(p.b.w, request(a, elsewhere)),
+		"the uuid of a, with its own key":   bad.sealed(p.b.w, request(a, bad.packed)),
+		"the address of a, as its own uuid": bad.sealed(p.b.w, request(bad.addr.UUID(), p.a.w.packed)),
+		"a message for another worker":      p.a.w.sealed(bad, request(a, p.a.w.packed)),
+		"no proof":                          request(a, p.a.w.packed).Append(nil),
+		"a proof of zeros":                  append(request(a, p.a.w.packed).Append(nil), make([]byte, 16)...),
+	}
+}
+
+// TestImpostor_Request: a worker that asks for a connection in the name of another one gets no
+// answer and leaves nothing behind. The worker whose name it has used connects as ever, also to an
+// EP that was made before, and to one that is made after.
+func TestImpostor_Request(t *testing.T) {
+	for _, dialed := range []bool{true, false} {
+		p, f := fakePair(t, Config{}, likeRC(), likeUD())
+		bad := p.third(p.a.ctx)
+		if dialed {
+			p.b.dial(t, &p.a)
+		}
+		eps, peers, sent := p.b.w.eps.Len(), p.b.w.peers.Len(), f.sent
+		for name, msg := range impostures(t, p, bad) {
+			refused := p.b.w.stats.badMessages.Load()
+			p.b.w.handleWireup(msg, nil)
+			p.idle()
+			assert.Equal(t, refused+1, p.b.w.stats.badMessages.Load(), name)
+			assert.Equal(t, eps, p.b.w.eps.Len(), name)
+			assert.Equal(t, peers, p.b.w.peers.Len(), name)
+			assert.Equal(t, sent, f.sent, name)
+		}
+		if !dialed {
+			p.b.dial(t, &p.a)
+		}
+		require.Nil(t, p.b.ep.link)
+		p.connect().warm()
+		require.NoError(t, p.finish(p.b.ep.Put([]byte{7}, p.a.mem.Addr(), p.b.key, nil)))
+		require.NoError(t, p.finish(p.b.ep.Flush()))
+		assert.Equal(t, byte(7), p.a.mem.Bytes()[0])
+		assert.Equal(t, 1, p.b.w.eps.Len(), "one connection serves both")
+	}
+}
+
+// TestImpostor_Connected: nobody but the peer changes or closes a connection, though all that a
+// message names is right: the proof is of another worker.
+func TestImpostor_Connected(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.both().warm()
+	require.NoError(t, p.finish(p.b.ep.Put([]byte{1}, p.a.mem.Addr(), p.b.key, nil)))
+	p.idle()
+	bad, e := p.third(p.a.ctx), p.b.ep
+	for typ := wireup.Request; typ <= wireup.Dropped; typ++ {
+		for _, dst := range []uint64{e.id, 0} {
+			m := &wireup.Msg{
+				Type: typ, SrcUUID: p.a.w.addr.UUID(), DstUUID: p.b.w.addr.UUID(), SrcEP: e.link.conn.RemoteEP(), DstEP: dst,
+				Addr: p.a.w.packed, Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.RMA), EPAddr: []byte{0, 0}}},
+			}
+			refused, ignored := p.b.w.stats.badMessages.Load(), e.link.conn.Ignored()
+			p.b.w.handleWireup(bad.sealed(p.b.w, m), nil)
+			p.idle()
+			assert.Equal(t, refused+1, p.b.w.stats.badMessages.Load(), "%v", typ)
+			assert.Equal(t, ignored, e.link.conn.Ignored(), "%v", typ)
+			assert.Equal(t, 1, p.b.w.eps.Len())
+		}
+	}
+	require.NoError(t, p.finish(e.Put([]byte{7}, p.a.mem.Addr(), p.b.key, nil)))
+	require.NoError(t, p.finish(p.a.ep.Put([]byte{7}, p.b.mem.Addr(), p.a.key, nil)))
+}
