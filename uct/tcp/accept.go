@@ -170,7 +170,6 @@ var (
 	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
 	errVersion    = errors.New("it speaks another version of this protocol")
 	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
-	errSameID     = errors.New("another iface has its id")
 	errFull       = errors.New("there are MAX_CONNS connections")
 	errLimits     = errors.New("its SEG_SIZE or limits differ")
 )
@@ -230,11 +229,11 @@ func (it *Iface) respond(s *incoming, h *hello) {
 		return
 	}
 	if c == nil && h.rail > 0 {
-		c = it.table[peer].newRail(h.rail)
+		c = it.table[h.from].newRail(h.rail)
 	}
 	if c == nil {
 		c = &conn{it: it, peer: peer, key: h.from, secret: s.secret, link: link{fd: -1}}
-		if peer != it.addr.id { // the other end of a connection to ourselves is in the table
+		if h.from != it.addr.key { // the other end of a connection to ourselves is in the table
 			it.know(c)
 		}
 	}
@@ -255,7 +254,7 @@ func (it *Iface) inherit(c *conn, s *incoming) {
 	if c.main != nil {
 		main = c.main
 	}
-	if s.tun != nil || main.eps.Len() > 0 || c.peer == it.addr.id || main != c && main.unproven == nil {
+	if s.tun != nil || main.eps.Len() > 0 || c.key == it.addr.key || main != c && main.unproven == nil {
 		it.unproven.remove(p)
 		return
 	}
@@ -274,11 +273,8 @@ func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 		return nil, hello{code: codeRefused}, errLimits
 	}
 	peer := h.from.id()
-	if peer != it.addr.id {
-		c = it.table[peer]
-	}
-	if c != nil && c.key != h.from {
-		return nil, hello{code: codeRefused}, errSameID
+	if h.from != it.addr.key {
+		c = it.table[h.from]
 	}
 	if h.rail > 0 {
 		if c == nil || c.state != connOpen || h.rail >= uint32(it.cfg.ConnsPerPeer) {
@@ -299,7 +295,7 @@ func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
 	if it.opened >= it.cfg.MaxConns && !it.evictOne(isOpen) {
 		return nil, hello{code: codeRefused}, errFull
 	}
-	if h.rail > 0 && it.table[peer] == nil { // the first connection has failed with the old rail, or was evicted
+	if h.rail > 0 && it.table[h.from] == nil { // the first connection has failed with the old rail, or was evicted
 		return nil, hello{code: codeRefused}, errRail
 	}
 	return c, hello{code: codeOK}, nil

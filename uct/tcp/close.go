@@ -49,7 +49,7 @@ func (it *Iface) conns() []*conn {
 	var all []*conn
 	all = append(all, it.known.All()...)
 	for _, w := range it.poll.All() {
-		if c, ok := w.(*conn); ok && c.main == nil && it.table[c.peer] != c {
+		if c, ok := w.(*conn); ok && c.main == nil && it.table[c.key] != c {
 			all = append(all, c)
 		}
 	}

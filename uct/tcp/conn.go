@@ -258,7 +258,7 @@ func (c *conn) failEPs(st ucs.Status) {
 // know enters c as the connection to its peer, or as a rail of that.
 func (it *Iface) know(c *conn) {
 	if c.main == nil {
-		it.table[c.peer] = c
+		it.table[c.key] = c
 	}
 	it.known.Add(c)
 }
@@ -266,7 +266,7 @@ func (it *Iface) know(c *conn) {
 // forget takes c out; nothing happens if it is not in.
 func (it *Iface) forget(c *conn) {
 	if it.known.Remove(c) && c.main == nil {
-		delete(it.table, c.peer)
+		delete(it.table, c.key)
 	}
 }
 

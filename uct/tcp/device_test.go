@@ -290,7 +290,7 @@ func TestSocketOptions(t *testing.T) {
 	ep := a.to(b)
 	send(t, ep, 1, 8, a, b)
 	flush(t, ep, a, b)
-	for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.id]} {
+	for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.key]} {
 		for name, want := range map[int]int{unix.TCP_NODELAY: 1, unix.TCP_KEEPIDLE: 7, unix.TCP_KEEPCNT: 1} {
 			got, err := unix.GetsockoptInt(c.fd, unix.IPPROTO_TCP, name)
 			require.NoError(t, err)

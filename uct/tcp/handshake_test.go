@@ -219,7 +219,7 @@ func TestHello_LostConnection(t *testing.T) {
 	got, err = readAnswer(t, third, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, got.code)
-	assert.EqualValues(t, 6, e.it.table[p.public.id()].id)
+	assert.EqualValues(t, 6, e.it.table[p.public].id)
 	_, err = first.Read(make([]byte, 1))
 	assert.Error(t, err, "the old connection is closed")
 }
@@ -231,7 +231,7 @@ func TestHello_PeerInsists(t *testing.T) {
 	ep := a.to(b)
 	send(t, ep, 1, 8, a, b)
 	flush(t, ep, a, b)
-	stale := b.it.table[a.it.addr.id]
+	stale := b.it.table[a.it.addr.key]
 	// a forgets the connection without b noticing: its descriptor stays open.
 	kept := ep.conn
 	a.it.forget(kept)

@@ -133,7 +133,7 @@ func TestConnection_Options(t *testing.T) {
 			ep := a.to(b)
 			send(t, ep, 1, 64, a, b)
 			flush(t, ep, a, b)
-			for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.id]} {
+			for _, c := range []*conn{ep.conn, b.it.table[a.it.addr.key]} {
 				for _, o := range []sockOpt{
 					{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 					{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},

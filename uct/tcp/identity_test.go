@@ -47,10 +47,10 @@ func TestIdentity_Impostor(t *testing.T) {
 	ep := a.to(b)
 	send(t, ep, 1, 64, a, b)
 	flush(t, ep, a, b)
-	open := b.it.table[a.it.addr.id]
+	open := b.it.table[a.it.addr.key]
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, 0))
 	assert.Empty(t, impostor(t, b, &a.it.addr.key, open.id))
-	assert.Same(t, open, b.it.table[a.it.addr.id])
+	assert.Same(t, open, b.it.table[a.it.addr.key])
 	assert.EqualValues(t, 2, b.it.limits.refused.Load())
 	send(t, ep, 2, 64, a, b)
 	flush(t, ep, a, b)
@@ -107,17 +107,20 @@ func TestIdentity_OtherListener(t *testing.T) {
 	assert.Empty(t, <-rest)
 }
 
-// TestIdentity_SameID: a key that has the id of another iface's is not that iface.
+// TestIdentity_SameID: an EP to a key that has the id of an iface, and that nobody has the private
+// key of, keeps neither side from connecting to that iface.
 func TestIdentity_SameID(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
-	a.to(b)
-	near := b.it.addr
-	near.key[31] ^= 1
-	_, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: near.append(nil)})
-	require.ErrorIs(t, err, uct.ErrInvalidAddr)
-	_, answer, why := a.it.evaluate(&hello{from: near.key, seg: a.it.addr.seg, answers: maxAnswers})
-	assert.Equal(t, codeRefused, answer.code)
-	assert.ErrorIs(t, why, errSameID)
+	near := b.it.addr.key
+	near[keyLenX25519-1] ^= 1
+	a.name(&near)
+	ep := b.to(a)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	send(t, a.to(b), 2, 64, a, b)
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	assert.Len(t, a.got, 1)
+	assert.Empty(t, append(a.errs, b.errs...))
 }
 
 func TestHello_Golden(t *testing.T) {

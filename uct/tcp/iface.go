@@ -57,7 +57,7 @@ type Iface struct {
 
 	// Connections.
 	poll         epoll.Poller
-	table        map[uint64]*conn // by peer; those that are not broken
+	table        map[publicKey]*conn // by peer; those that are not broken
 	known        base.List[*conn] // the same
 	pendingConns []*conn          // dialing or waiting
 	opened       int
@@ -123,7 +123,7 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		maxAM:    int(cfg.SegSize) + maxAMHeader,
 		ops:      newOps(cfg.TxOps),
 		tags:     handle.Make[*EP](tagPlaceBits, 32),
-		table:    map[uint64]*conn{},
+		table:    map[publicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
 		identity: id,
 		addr:     ifaceAddr{key: id.public, id: id.public.id(), seg: uint32(cfg.SegSize), tls: policy != nil},
@@ -274,10 +274,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 // connTo finds or makes the connection to the iface of a peer. Only a trusted address becomes its
 // path: an address that a peer says of itself may be that of any port of any host.
 func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, error) {
-	c := it.table[a.id]
-	if c != nil && c.key != a.key {
-		return nil, fmt.Errorf("%w: another iface has its id", uct.ErrInvalidAddr)
-	}
+	c := it.table[a.key]
 	switch {
 	case c != nil && c.canSend():
 		if it.cfg.ConnsPerPeer > 1 && mode.Trusted() && !c.path.isKnown() { // for rails

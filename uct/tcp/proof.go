@@ -24,7 +24,8 @@ const (
 // publicKey is the public key of an iface.
 type publicKey [keyLenX25519]byte
 
-// id is the number of the iface in tables. Two keys may have the same id: compare the keys too.
+// id is the short form of the key in handshake messages. A peer can choose a key with the id of
+// another iface, so tables go by the key.
 func (k *publicKey) id() uint64 { return binary.LittleEndian.Uint64(k[:]) }
 
 // identity is the key pair of an iface.

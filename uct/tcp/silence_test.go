@@ -98,7 +98,7 @@ func TestSilence_GoneWithClosedWindow(t *testing.T) {
 	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		fillUntilProbed(t, a, ep, 1)
 		ep.conn.dropAll(t)
-		b.it.table[a.it.addr.id].dropAll(t)
+		b.it.table[a.it.addr.key].dropAll(t)
 		until(t, func() bool { return len(a.errs) == 1 }, a)
 		assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 	})
@@ -113,7 +113,7 @@ func TestSilence_HostGone(t *testing.T) {
 		other := idle.to(b)
 		send(t, other, 1, 64, idle, b)
 		flush(t, other, idle, b)
-		for _, lost := range []*conn{ep.conn, other.conn, b.it.table[a.it.addr.id], b.it.table[idle.it.addr.id]} {
+		for _, lost := range []*conn{ep.conn, other.conn, b.it.table[a.it.addr.key], b.it.table[idle.it.addr.key]} {
 			lost.dropAll(t)
 		}
 		c := newCounter(1)

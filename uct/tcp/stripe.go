@@ -37,7 +37,7 @@ func (c *conn) railAt(number uint32) *conn {
 // dialRails begins to open all rails; once, as a peer that refuses them has its
 // reasons. A connection to oneself has none.
 func (c *conn) dialRails() {
-	if c.railed || c.it.cfg.ConnsPerPeer == 1 || c.peer == c.it.addr.id || !c.path.isKnown() {
+	if c.railed || c.it.cfg.ConnsPerPeer == 1 || c.key == c.it.addr.key || !c.path.isKnown() {
 		return
 	}
 	c.railed = true

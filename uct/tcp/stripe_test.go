@@ -203,7 +203,7 @@ func TestRails_Broken(t *testing.T) {
 	slow := threeRails
 	slow.SndBuf, slow.RcvBuf = 4<<10, 4<<10
 	a, b, ep, key := railed(t, slow, slow)
-	b.it.table[a.it.addr.id].rails[1].fail(errMalformed)
+	b.it.table[a.it.addr.key].rails[1].fail(errMalformed)
 	until(t, func() bool { return len(ep.conn.openRails()) == 2 }, a, b)
 	require.Equal(t, ucs.StatusOK, putLong(t, a, b, ep, key, fill(make([]byte, endMem), 5)))
 	require.Empty(t, a.errs)
@@ -212,7 +212,7 @@ func TestRails_Broken(t *testing.T) {
 	pending, err := ep.PutZcopy([]uct.IOV{{Buf: a.mem.buf}}, b.mem.addr, key, &c.Completion)
 	require.NoError(t, err)
 	require.True(t, pending)
-	b.it.table[a.it.addr.id].rails[0].fail(errMalformed)
+	b.it.table[a.it.addr.key].rails[0].fail(errMalformed)
 	until(t, func() bool { return c.fired == 1 && len(a.errs) == 1 }, a, b)
 	assert.Equal(t, ucs.StatusConnReset, c.Status)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)

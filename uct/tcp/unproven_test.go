@@ -35,7 +35,7 @@ func rawFrame(kind, id uint8, n int, body ...byte) []byte {
 
 // hasRead reports whether e has read something of the peer with that key that is not a whole frame.
 func (e *end) hasRead(k *publicKey) bool {
-	c := e.it.table[k.id()]
+	c := e.it.table[*k]
 	return c == nil || c.rx.tail > c.rx.head
 }
 
@@ -107,7 +107,7 @@ func TestUnproven_Stalls(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e, p := newEnd(t, Config{}), newRawPeer(t)
 			conn := p.admitted(t, e)
-			c := e.it.table[p.public.id()]
+			c := e.it.table[p.public]
 			now := time.Now()
 			_, err := conn.Write(tc.sends)
 			require.NoError(t, err)
@@ -153,7 +153,7 @@ func TestUnproven_Proven(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, codeOK, answer.code)
 	require.Len(t, e.it.unproven.all, 2)
-	c := e.it.table[p.public.id()]
+	c := e.it.table[p.public]
 	assert.Len(t, c.rx.buf, smallRx)
 	message := rawFrame(frameAM, msgID, 100, fill(make([]byte, 100), 1)...)
 	_, err = conn.Write(message[:50])
@@ -212,7 +212,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	c := p.admitted(t, e)
 	assert.ErrorIs(t, oldest.err, errEvicted)
 	assert.Equal(t, most, e.it.opened)
-	assert.NotNil(t, e.it.table[p.public.id()])
+	assert.NotNil(t, e.it.table[p.public])
 
 	for range most { // a rail of one that is evicted for it
 		p = newRawPeer(t)
