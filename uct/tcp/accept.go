@@ -147,13 +147,13 @@ func (s *incoming) Ready(uint32) int {
 func (s *incoming) proven(h *hello) bool {
 	var err error
 	s.secret, err = s.it.identity.pairWith(&h.from)
-	return err == nil && s.secret.proves(&s.hello.buf)
+	return err == nil && s.secret.proves(&s.hello.buf, s.binding())
 }
 
 // declineVersion answers a HELLO of another version, of which only the version is understood.
 func (s *incoming) declineVersion(h *hello) {
 	answer := hello{version: helloVersion, msg: msgAnswer, code: codeVersion, from: s.it.addr.key}
-	_ = sendHello(s.it.io, s.fd, &answer, nil)
+	_ = sendHello(s.it.io, s.fd, &answer, nil, nil)
 	s.refuse(fmt.Errorf("%w: %d, this side %d", errVersion, h.version, helloVersion))
 }
 
@@ -170,6 +170,7 @@ var (
 	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
 	errVersion    = errors.New("it speaks another version of this protocol")
 	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
+	errOtherCert  = errors.New("its certificate is for another identity than that of its open connection")
 	errFull       = errors.New("there are MAX_CONNS connections")
 	errLimits     = errors.New("its SEG_SIZE or limits differ")
 )
@@ -215,12 +216,12 @@ func (it *Iface) logRefusal(why error) {
 // respond answers a HELLO, and attaches its
 // connection or closes it.
 func (it *Iface) respond(s *incoming, h *hello) {
-	c, answer, why := it.evaluate(h)
+	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
 	peer := h.from.id()
 	answer.from, answer.to, answer.conn = it.addr.key, peer, h.conn
 	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
-	err := sendHello(it.io, s.fd, &answer, s.secret)
+	err := sendHello(it.io, s.fd, &answer, s.secret, s.binding())
 	if answer.code != codeOK || err != nil {
 		s.leave()
 		if why != nil {
@@ -266,15 +267,18 @@ var errReplaced = errors.New("the peer has lost this connection and made another
 
 // evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two
 // attempts that cross, the one of the side with the lower id goes on; both sides come to that by
-// themselves. c is the connection to attach the socket to; nil for a new one. why is nil unless
+// themselves. name is the identity in the certificate of the sender. c is the connection to attach the socket to; nil for a new one. why is nil unless
 // the answer is a refusal.
-func (it *Iface) evaluate(h *hello) (c *conn, answer hello, why error) {
+func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
 	if h.seg != it.addr.seg || h.answers != maxAnswers {
 		return nil, hello{code: codeRefused}, errLimits
 	}
 	peer := h.from.id()
 	if h.from != it.addr.key {
 		c = it.table[h.from]
+	}
+	if c != nil && c.state == connOpen && c.certName != name {
+		return nil, hello{code: codeRefused}, errOtherCert
 	}
 	if h.rail > 0 {
 		if c == nil || c.state != connOpen || h.rail >= uint32(it.cfg.ConnsPerPeer) {

@@ -51,10 +51,10 @@ func (m *message) checkVersion() error {
 
 // sendHello writes a handshake message, the first bytes on a connected socket: its buffer has
 // room. Without k it has no proof.
-func sendHello(io netIO, fd int, h *hello, k pairKey) error {
+func sendHello(io netIO, fd int, h *hello, k pairKey, binding []byte) error {
 	var b [helloLen]byte
 	if h.put(&b); k != nil {
-		k.sign(&b)
+		k.sign(&b, binding)
 	}
 	for sent := 0; sent < helloLen; {
 		n, errno := io.send(fd, b[sent:])
@@ -92,7 +92,11 @@ func (c *conn) dial() {
 		return
 	}
 	t := &attempt{c: c, link: l, id: randomWord()}
-	if err = t.watch(&it.poll, unix.EPOLLOUT, t); err == nil {
+	connected := uint32(unix.EPOLLOUT)
+	if l.tun != nil {
+		connected = unix.EPOLLIN
+	}
+	if err = t.watch(&it.poll, connected, t); err == nil {
 		err = it.tickWithin(deadlineTick)
 	}
 	if err != nil {
@@ -136,8 +140,8 @@ func (t *attempt) Ready(uint32) int {
 func (t *attempt) step() error {
 	it := t.c.it
 	if !t.connected {
-		if err := connected(t.fd); err != nil {
-			return fmt.Errorf("%w: %w", dialCause(err), err)
+		if ok, err := t.linked(); !ok {
+			return err
 		}
 		if err := t.sendHello(); err != nil {
 			return fmt.Errorf("%w: %w", ucs.ErrConnReset, err)
@@ -157,6 +161,26 @@ func (t *attempt) step() error {
 	return t.answered()
 }
 
+// linked reports whether the link is ready for the HELLO: the socket has connected, and the
+// handshake of TLS has succeeded.
+func (t *attempt) linked() (ok bool, err error) {
+	if t.tun == nil {
+		if err := connected(t.fd); err != nil {
+			return false, fmt.Errorf("%w: %w", dialCause(err), err)
+		}
+		return true, nil
+	}
+	var ready [1]byte
+	n, errno := t.c.it.io.recv(t.fd, ready[:])
+	switch {
+	case retry(errno):
+		return false, nil
+	case errno != 0, n == 0:
+		return false, fmt.Errorf("%w: %w", ucs.ErrConnReset, errCutOff)
+	}
+	return true, nil
+}
+
 // dialCause is the status that tells why a connect failed.
 func dialCause(err error) error {
 	if errors.Is(err, syscall.ETIMEDOUT) {
@@ -170,7 +194,7 @@ func (t *attempt) sendHello() error {
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.peer,
 		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail,
-	}, t.c.secret)
+	}, t.c.secret, t.binding())
 }
 
 // answered acts on the peer's answer.
@@ -179,13 +203,16 @@ func (t *attempt) answered() error {
 	if ok && h.code == codeTLS {
 		return fmt.Errorf("%w: the peer demands TLS, which is off here", ucs.ErrRejected)
 	}
-	if !ok || h.from != t.c.key || h.to != t.c.it.addr.id || !t.c.secret.proves(&t.answer.buf) {
+	if !ok || h.from != t.c.key || h.to != t.c.it.addr.id || !t.c.secret.proves(&t.answer.buf, t.binding()) {
 		return fmt.Errorf("%w: not an answer of the peer", ucs.ErrRejected)
 	}
 	switch c := t.c; h.code {
 	case codeOK:
 		if h.conn != t.id || h.seg != c.it.addr.seg || h.answers != maxAnswers || h.rail != c.rail {
 			return fmt.Errorf("%w: answer does not fit the question", ucs.ErrRejected)
+		}
+		if c.main != nil && c.main.certName != t.peerName() {
+			return fmt.Errorf("%w: %w", ucs.ErrRejected, errOtherCert)
 		}
 		c.open(t.link, t.id)
 		return nil

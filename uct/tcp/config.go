@@ -146,7 +146,7 @@ func (c *Config) Validate() error {
 }
 
 // tlsProtocol is the application protocol of connections through TLS (ALPN).
-const tlsProtocol = "gucx-tcp/1"
+const tlsProtocol = "gucx-tcp/2"
 
 // policy is what the configuration demands of connections, nil for plain ones.
 func (c *Config) policy() (*tlspolicy.Policy, error) { return c.policyFor(tlsProtocol) }

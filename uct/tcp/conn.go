@@ -2,7 +2,9 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +36,7 @@ type conn struct {
 	peer      uint64         // id of the peer's iface
 	key       publicKey      // of the peer's iface
 	secret    pairKey        // of both; nil before a handshake
+	certName  string         // identity in the certificate of the peer, from the first link on; "" without TLS
 	id        uint64         // of the open connection or of our attempt
 	path      path           // how to dial; unknown where only the peer may dial
 	addr      netip.AddrPort // of the peer, for people; once an EP names it
@@ -128,6 +131,22 @@ type link struct {
 	tun  *tunnel.Tunnel // nil for a socket
 }
 
+// binding is what ties a handshake message to this link; nil without TLS.
+func (l *link) binding() []byte {
+	if l.tun == nil {
+		return nil
+	}
+	return l.tun.Peer().Binding
+}
+
+// peerName is the identity in the certificate of the peer; "" without TLS.
+func (l *link) peerName() string {
+	if l.tun == nil {
+		return ""
+	}
+	return l.tun.Peer().Name
+}
+
 // watch begins to report events to w; after an error the link is closed.
 func (l *link) watch(p *epoll.Poller, events uint32, w epoll.Watcher) error {
 	slot, err := p.Watch(l.fd, events, w)
@@ -158,7 +177,7 @@ func (c *conn) open(l link, id uint64) {
 	if c.unproven != nil {
 		_ = it.tickWithin(it.cfg.HelloTimeout / 4) // the timer ticks already
 	}
-	c.link, c.id, c.state, c.try = l, id, connOpen, nil
+	c.link, c.id, c.state, c.try, c.certName = l, id, connOpen, nil, l.peerName()
 	if n := int(it.cfg.RxBuf); c.rx.buf == nil && c.unproven == nil {
 		c.rx.buf = make([]byte, n)
 	} else if c.rx.buf == nil {
@@ -172,6 +191,25 @@ func (c *conn) open(l link, id uint64) {
 	if c.dialsAll {
 		c.dialRails()
 	}
+	c.checkEPs()
+}
+
+// checkEPs fails the EPs that want another peer than the one whose certificate the link has shown.
+func (c *conn) checkEPs() {
+	for _, e := range slices.Clone(c.eps.All()) {
+		if err := c.checkPeer(e.peerName); err != nil && e.setFailed(err, ucs.StatusRejected) {
+			e.tellFailed()
+		}
+	}
+}
+
+// checkPeer returns ErrRejected if the certificate of the peer is for another identity than name.
+// "" permits all, as does a connection without TLS.
+func (c *conn) checkPeer(name string) error {
+	if name == "" || c.state != connOpen || c.tun == nil || c.certName == name {
+		return nil
+	}
+	return fmt.Errorf("%w: the certificate of this address is for %q, and that of the worker for %q", ucs.ErrRejected, c.certName, name)
 }
 
 // Ready implements epoll.Watcher.

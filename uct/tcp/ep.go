@@ -28,7 +28,8 @@ type EP struct {
 	fence     uint64 // requests that must be known as executed before the next is posted,
 	fenced    uint64 // and before one is posted on another connection
 	pending   base.PendingQueue
-	err       error // what operations return once it has failed or is closed
+	peerName  string // EPParams.Peer.Name
+	err       error  // what operations return once it has failed or is closed
 	status    ucs.Status
 	base.NoGetShort
 	_ uint8 // keeps the empty struct from padding the end

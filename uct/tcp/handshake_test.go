@@ -138,7 +138,7 @@ func (s rawPeer) proven(t testing.TB, to *publicKey, h hello) []byte {
 	require.NoError(t, err)
 	var b [helloLen]byte
 	h.put(&b)
-	k.sign(&b)
+	k.sign(&b, nil)
 	return b[:]
 }
 

@@ -130,7 +130,7 @@ func TestHello_Golden(t *testing.T) {
 	}
 	var b [helloLen]byte
 	h.put(&b)
-	pairKey("secret of a pair").sign(&b)
+	pairKey("secret of a pair").sign(&b, nil)
 	assert.Equal(t, "47584350"+"0300"+"02"+"02"+"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"+
 		"8877665544332211"+"0300000000000000"+"0400000000000000"+"05000000"+"06000000"+"07000000"+"0000000000000000000000000000000000000000"+
 		"6f2840d46e326fa806ec4c76f6629dbf88cd000bd521c00b73fcaebfe1d6869f", hex.EncodeToString(b[:]))

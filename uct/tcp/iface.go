@@ -58,8 +58,8 @@ type Iface struct {
 	// Connections.
 	poll         epoll.Poller
 	table        map[publicKey]*conn // by peer; those that are not broken
-	known        base.List[*conn] // the same
-	pendingConns []*conn          // dialing or waiting
+	known        base.List[*conn]    // the same
+	pendingConns []*conn             // dialing or waiting
 	opened       int
 	unacked      []*conn   // that wait for acknowledgements of the peer's host
 	nextLook     time.Time // for these, at the earliest
@@ -259,7 +259,10 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	if !c.addr.IsValid() {
 		c.addr = a.at(&d)
 	}
-	e := &EP{it: it, conn: c}
+	if err = c.checkPeer(p.Peer.Name); err != nil {
+		return nil, it.opError("new ep", err)
+	}
+	e := &EP{it: it, conn: c, peerName: p.Peer.Name}
 	if e.tag = uint32(it.tags.Add(e)); e.tag == 0 {
 		return nil, it.opError("new ep", fmt.Errorf("%w: %d endpoints", uct.ErrNoMemory, it.tags.Len()))
 	}

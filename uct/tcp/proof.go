@@ -65,17 +65,19 @@ func (id *identity) pairWith(peer *publicKey) (pairKey, error) {
 	return k, nil
 }
 
-// proof is the code that authenticates a handshake message.
-func (k pairKey) proof(b *[helloLen]byte) []byte {
+// proof is the code that authenticates a handshake message on a link with that binding.
+func (k pairKey) proof(b *[helloLen]byte, binding []byte) []byte {
 	mac := hmac.New(sha256.New, k)
 	mac.Write(b[:offProof])
+	mac.Write(binding)
 	return mac.Sum(nil)
 }
 
 // sign puts the proof into an encoded handshake message.
-func (k pairKey) sign(b *[helloLen]byte) { copy(b[offProof:], k.proof(b)) }
+func (k pairKey) sign(b *[helloLen]byte, binding []byte) { copy(b[offProof:], k.proof(b, binding)) }
 
-// proves reports whether the sender of a handshake message has the private key of its iface.
-func (k pairKey) proves(b *[helloLen]byte) bool {
-	return k != nil && hmac.Equal(b[offProof:], k.proof(b))
+// proves reports whether the sender of a handshake message has the private key of its iface, and
+// is the other end of the TLS session to which binding belongs.
+func (k pairKey) proves(b *[helloLen]byte, binding []byte) bool {
+	return k != nil && hmac.Equal(b[offProof:], k.proof(b, binding))
 }

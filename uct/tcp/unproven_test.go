@@ -226,7 +226,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 			o.c.taken = 1 // they are useful: the connection of p goes first
 		}
 	}
-	_, answer, why := e.it.evaluate(&h)
+	_, answer, why := e.it.evaluate(&h, "")
 	assert.Equal(t, codeRefused, answer.code)
 	assert.ErrorIs(t, why, errRail)
 	require.NoError(t, c.Close())

@@ -117,9 +117,9 @@ func FuzzHello(f *testing.F) {
 			h.put(&again)
 			require.Equal(t, in[:helloUnused], again[:helloUnused])
 			k := pairKey("secret of a pair")
-			require.False(t, k.proves((*[helloLen]byte)(in)))
-			k.sign(&again)
-			require.True(t, k.proves(&again))
+			require.False(t, k.proves((*[helloLen]byte)(in), nil))
+			k.sign(&again, nil)
+			require.True(t, k.proves(&again, nil))
 		}
 	})
 }

@@ -43,8 +43,8 @@ type Group struct {
 func (g *Group) Wait() { g.running.Wait() }
 
 // Dial connects from local to remote through TLS, at the latest in timeout. What is
-// written to fd, which the caller owns, follows the handshake; why that failed shows
-// in Because when the tunnel closes its end of fd.
+// written to fd, which the caller owns, follows the handshake. When that has succeeded, fd has the
+// byte Ready; why it failed shows in Because when the tunnel closes its end of fd.
 func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Duration) (t *Tunnel, fd int, err error) {
 	t, ctx, fd, err := newTunnel(g.Linger, g.Silence)
 	if err != nil {
@@ -60,7 +60,7 @@ func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Durat
 			t.end(fmt.Errorf("%w: %w", causeOf(err, ucs.ErrUnreachable), err))
 			return
 		}
-		t.run(ctx, sock.(*net.TCPConn), tls.Client(sock, secret))
+		t.run(ctx, sock.(*net.TCPConn), tls.Client(sock, secret), true)
 		_ = sock.Close()
 	})
 	return t, fd, nil
@@ -93,7 +93,7 @@ func (g *Group) Accept(sock int, timeout time.Duration) (t *Tunnel, fd int, err 
 	g.running.Go(func() {
 		ctx, stop := context.WithTimeout(ctx, timeout)
 		defer stop()
-		if err := t.run(ctx, conn, tls.Server(conn, secret)); err != nil {
+		if err := t.run(ctx, conn, tls.Server(conn, secret), false); err != nil {
 			g.refuse(conn, err)
 		}
 		_ = conn.Close()

@@ -28,6 +28,7 @@ import (
 	uatomic "go.uber.org/atomic"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -44,8 +45,37 @@ type Tunnel struct {
 	sock *net.TCPConn // nil until it is connected
 	gone bool         // the owner has closed its end
 
+	peer atomic.Pointer[Peer] // nil before the handshake
+
 	why     uatomic.Error // the first reason why the tunnel ended
 	flushed atomic.Bool   // everything was handed to the kernel, and the end announced
+}
+
+// Peer is what the handshake of TLS has established.
+type Peer struct {
+	// Name is the identity in the certificate of the peer; see tlspolicy.PeerName.
+	Name string
+	// Binding is the same at both ends of this TLS session and at no end of another one (RFC 9266).
+	// A proof that contains it is of no use to somebody who passes it on.
+	Binding []byte
+}
+
+// The parameters of Peer.Binding: RFC 9266, section 2.
+const (
+	bindingLabel = "EXPORTER-Channel-Binding"
+	bindingLen   = 32
+)
+
+// Peer returns nil before the handshake. What is read from the owner's end comes after it.
+func (t *Tunnel) Peer() *Peer { return t.peer.Load() }
+
+// identify stores what the handshake has established.
+func (t *Tunnel) identify(state tls.ConnectionState) error {
+	b, err := state.ExportKeyingMaterial(bindingLabel, nil, bindingLen)
+	if err == nil {
+		t.peer.Store(&Peer{Name: tlspolicy.PeerName(&state), Binding: b})
+	}
+	return err
 }
 
 // bufLen is the length of the buffer of each direction.
@@ -65,16 +95,27 @@ func newTunnel(linger, silence time.Duration) (t *Tunnel, ctx context.Context, f
 	return &Tunnel{inner: inner, cancel: cancel, linger: linger, silence: silence}, ctx, fds[0], nil
 }
 
+// Ready is the first byte that the owner of a tunnel that dials reads. It says that the handshake
+// has succeeded.
+const Ready = 0
+
 // run makes the handshake, whose error it returns, and then moves bytes until both
 // directions have ended. ctx limits the handshake.
-func (t *Tunnel) run(ctx context.Context, sock *net.TCPConn, secure *tls.Conn) error {
+func (t *Tunnel) run(ctx context.Context, sock *net.TCPConn, secure *tls.Conn, dialed bool) error {
 	if !t.attach(sock) {
 		t.end(net.ErrClosed)
 		return nil
 	}
-	if err := secure.HandshakeContext(ctx); err != nil {
+	err := secure.HandshakeContext(ctx)
+	if err == nil {
+		err = t.identify(secure.ConnectionState())
+	}
+	if err != nil {
 		t.end(inTerms("TLS handshake", err))
 		return err
+	}
+	if dialed {
+		_, _ = t.inner.Write([]byte{Ready})
 	}
 	defer t.watchPeer(sock)()
 	var in sync.WaitGroup
