@@ -103,6 +103,50 @@ func TestUnpackAddress_Refuses(t *testing.T) {
 	}
 }
 
+// TestAddress_ExactLimits: an address may have MaxMDs memory domains and MaxResources resources,
+// and be MaxAddrLen bytes long when packed, but not more.
+func TestAddress_ExactLimits(t *testing.T) {
+	build := func(mds, resources, ifaceAddrs int) *Address {
+		a := &Address{Key: PublicKey{1}}
+		for range mds {
+			a.MDs = append(a.MDs, MD{Component: "ib"})
+		}
+		for range resources {
+			n := min(ifaceAddrs, sameAddr-1)
+			ifaceAddrs -= n
+			a.Resources = append(a.Resources, Resource{Transport: "rc", Caps: uct.CapAMBcopy | uct.CapConnectIface,
+				DeviceAddr: []byte{1}, IfaceAddr: make([]byte, n)})
+		}
+		require.Zero(t, ifaceAddrs, "there are too few resources for the bytes")
+		return a
+	}
+	const resources = MaxResources
+	small, err := build(1, resources, 0).Pack()
+	require.NoError(t, err)
+	fill := MaxAddrLen - len(small) // each byte of an iface address is one more
+	for _, tt := range []struct {
+		name string
+		a    *Address
+		want error
+	}{
+		{"memory domains", build(MaxMDs, 1, 0), nil},
+		{"one memory domain too many", build(MaxMDs+1, 1, 0), uct.ErrInvalidParam},
+		{"resources", build(1, MaxResources, 0), nil},
+		{"one resource too many", build(1, MaxResources+1, 0), uct.ErrInvalidParam},
+		{"bytes", build(1, resources, fill), nil},
+		{"one byte too many", build(1, resources, fill+1), uct.ErrTooLong},
+	} {
+		b, err := tt.a.Pack()
+		require.ErrorIs(t, err, tt.want, tt.name)
+		if tt.want == nil {
+			got, err := UnpackAddress(b)
+			require.NoError(t, err, tt.name)
+			assert.Equal(t, len(tt.a.MDs), len(got.MDs), tt.name)
+			assert.Equal(t, len(tt.a.Resources), len(got.Resources), tt.name)
+		}
+	}
+}
+
 // TestUnpackAddress_SkipsTheRest: a later version may put more behind the resources, and
 // flags beside the known ones.
 func TestUnpackAddress_SkipsTheRest(t *testing.T) {

@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,6 +114,61 @@ func TestParseHello_Refuses(t *testing.T) {
 			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 		})
 	}
+}
+
+// TestMessage_ExactLimits: addresses, private data and whole messages may be as long as their
+// limits say, and not one byte longer.
+func TestMessage_ExactLimits(t *testing.T) {
+	bytesOf := func(n int) []byte { return make([]byte, n) }
+	for _, tt := range []struct {
+		name          string
+		addr, private int
+		ok            bool
+	}{
+		{"both at their limits", wireup.MaxAddrLen, MaxPrivate, true},
+		{"an address that is too long", wireup.MaxAddrLen + 1, 0, false},
+		{"private data that is too long", 0, MaxPrivate + 1, false},
+	} {
+		hello := Hello{Addr: bytesOf(tt.addr), Private: bytesOf(tt.private)}
+		_, err := parseHello(hello.append(nil)[headerLen:])
+		assert.Equal(t, tt.ok, err == nil, "HELLO with %s: %v", tt.name, err)
+		answer := Answer{EP: 1, Addr: hello.Addr, Private: hello.Private}
+		_, err = parseAnswer(answer.append(nil)[headerLen:])
+		assert.Equal(t, tt.ok, err == nil, "ACCEPT with %s: %v", tt.name, err)
+	}
+	longest := Hello{Addr: bytesOf(wireup.MaxAddrLen), Private: bytesOf(MaxPrivate)}
+	assert.Len(t, longest.append(nil), MaxHelloLen)
+	for k := kindHello; k < kindEnd; k++ {
+		for _, over := range []int{0, 1} {
+			var b [headerLen]byte
+			copy(b[:], appendMessage(nil, k, 0, func(b []byte) []byte { return b }))
+			if k == kindReject {
+				b[7] = byte(CodeRejected)
+			}
+			binary.LittleEndian.PutUint32(b[8:], uint32(maxBody[k]+over))
+			_, err := parseHeader(&b)
+			assert.Equal(t, over == 0, err == nil, "message of kind %d, %d bytes over its limit: %v", k, over, err)
+		}
+	}
+}
+
+// TestCheckAddress: networks that bootstrap knows, and addresses that the kernel takes.
+func TestCheckAddress(t *testing.T) {
+	name := func(n int) string { return "@" + strings.Repeat("x", n-1) }
+	for _, tt := range []struct {
+		network, address string
+		want             error
+	}{
+		{"unix", name(maxUnixLen), nil},
+		{"unix", name(maxUnixLen + 1), ucs.ErrTooLong},
+		{"tcp", name(maxUnixLen + 1), nil},
+		{"udp", "", ucs.ErrInvalidParam},
+	} {
+		assert.ErrorIs(t, checkAddress(tt.network, tt.address), tt.want, "%s, %d bytes", tt.network, len(tt.address))
+	}
+	l, err := net.Listen("unix", fmt.Sprintf("@%0*d", maxUnixLen-1, os.Getpid()))
+	require.NoError(t, err, "the kernel has the same limit")
+	require.NoError(t, l.Close())
 }
 
 func TestParseAnswer_Refuses(t *testing.T) {

@@ -72,6 +72,40 @@ func (p *peer) got() (n uint64) {
 	return n
 }
 
+// TestSender_ForgetsTags: the sender counts messages of a bounded number of tags, and of those
+// that have queues always.
+func TestSender_ForgetsTags(t *testing.T) {
+	w := newWorld(t, usual, 1)
+	p := w.peers[0]
+	p.send(1, 8)
+	p.send(1, 8)
+	w.settle()
+	require.False(t, p.Find(1).Usual())
+	for tag := uint64(2); tag < 20*countedTags*uint64(usual.Max); tag++ {
+		p.send(tag, 8)
+		require.LessOrEqual(t, p.Sender.out.n, countedTags*usual.Max)
+	}
+	require.NotNil(t, p.Find(1))
+	assert.False(t, p.Find(1).Usual(), "it has its queue")
+	w.settle()
+}
+
+// TestSource_NoQueue: a peer whose transport makes no queue goes on the usual way.
+func TestSource_NoQueue(t *testing.T) {
+	w := newWorld(t, usual, 1)
+	p := w.peers[0]
+	p.full = true
+	for range 10 {
+		p.send(7, 8)
+		w.post(7, exactMask, maxLen, false)
+		w.settle()
+	}
+	w.check()
+	assert.Zero(t, w.stats.opened.Load())
+	assert.NotZero(t, w.stats.refused.Load())
+	assert.Empty(t, p.byNumber)
+}
+
 // TestEvict_LooksAtABoundedRate: a tag that finds no room for its queue does not have all others be
 // looked at for each of its messages, but for as many as there are tags.
 func TestEvict_LooksAtABoundedRate(t *testing.T) {

@@ -72,6 +72,7 @@ type peer struct {
 	back   []wire.Tuple
 	kept   []*msg
 	dead   bool
+	full   bool // the transport makes no queue
 }
 
 // event is a message that goes the usual way, or what is told of a queue.
@@ -188,7 +189,12 @@ func (o *origin) QueueAttr() *uct.QueueAttr {
 	return &uct.QueueAttr{MaxMessage: maxLen, MaxDepth: fakeDepth, MaxQueues: 100}
 }
 
-func (o *origin) NewQueue(int) (uct.Queue, error) { return o.makeQueue(), nil }
+func (o *origin) NewQueue(int) (uct.Queue, error) {
+	if o.full {
+		return nil, uct.ErrNoResource
+	}
+	return o.makeQueue(), nil
+}
 
 func (o *origin) CloseQueue(q uct.Queue) { require.NoError(o.w.t, q.Close()) }
 

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,6 +12,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
 )
 
 func sampleKey() *Key {
@@ -35,6 +37,30 @@ func TestPackedKey_RoundTrip(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, k, got)
 	})
+}
+
+// keyOfLen is memory whose remote key has so many bytes.
+type keyOfLen struct {
+	uct.Mem
+	n int
+}
+
+func (m keyOfLen) PackRKey(b []byte) ([]byte, error) { return append(b, make([]byte, m.n)...), nil }
+
+// TestKey_ExactLimits: the key of a memory domain may have 255 bytes, and the longest packed key
+// has MaxMDs of them.
+func TestKey_ExactLimits(t *testing.T) {
+	k := &Key{Length: 1}
+	require.ErrorIs(t, k.Add(0, keyOfLen{n: math.MaxUint8 + 1}), ucs.ErrTooLong)
+	require.Empty(t, k.Parts)
+	for md := range wireup.MaxMDs {
+		require.NoError(t, k.Add(md, keyOfLen{n: math.MaxUint8}))
+	}
+	b := k.Append(nil)
+	require.Len(t, b, maxKeyLen)
+	got, err := UnpackKey(b)
+	require.NoError(t, err)
+	assert.Equal(t, k, got)
 }
 
 func TestUnpackKey_Refuses(t *testing.T) {

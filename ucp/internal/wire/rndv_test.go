@@ -36,6 +36,17 @@ func TestRTR(t *testing.T) {
 	}
 }
 
+// TestRendezvous_ExactLimits: a key may be maxKeyLen bytes long, and not one more.
+func TestRendezvous_ExactLimits(t *testing.T) {
+	for _, n := range []int{maxKeyLen - 1, maxKeyLen, maxKeyLen + 1} {
+		key := make([]byte, n)
+		rts, rtr := RTS{Key: key}, RTR{Key: key}
+		_, ok := new(RTS).Unpack(rts.Append(nil))
+		assert.Equal(t, n <= maxKeyLen, ok, "RTS with a key of %d bytes", n)
+		assert.Equal(t, n <= maxKeyLen, new(RTR).Unpack(rtr.Append(nil)), "RTR with a key of %d bytes", n)
+	}
+}
+
 func FuzzRTS(f *testing.F) {
 	m := RTS{ID: 1, Length: 2, Addr: 3, Key: []byte("key")}
 	f.Add(m.Append(nil))

@@ -61,6 +61,22 @@ func TestEncode_GoldenUD(t *testing.T) {
 	assert.ErrorContains(t, r.Refused(&wr, nil), "no address handle")
 }
 
+// TestAV_Put: every byte of the segment is written, also over another one, and reserved bytes
+// are 0.
+func TestAV_Put(t *testing.T) {
+	for _, av := range []AV{{}, {QKey: 1, QPN: 2, RateSL: 3, Path: 4, DLID: 5, MAC: [6]byte{6}, TrafficClass: 7,
+		HopLimit: 8, GRH: true, SGIDIndex: 9, FlowLabel: 10, DGID: verbs.GID{11}}} {
+		var clean, used [AVLen]byte
+		for i := range used {
+			used[i] = 0xff
+		}
+		av.Put(&clean)
+		av.Put(&used)
+		assert.Equal(t, clean, used)
+		assert.Zero(t, le.Uint32(used[16:]), "reserved")
+	}
+}
+
 // A short send is what Encode writes for a send with immediate whose payload is inline.
 func TestPutShortSend(t *testing.T) {
 	r, mem := newSendRing(t, 8, 0x100, verbs.QPTypeRC, testLimits)
