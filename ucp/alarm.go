@@ -10,11 +10,14 @@ import (
 // close together cost one look.
 const alarmPause = 10 * time.Millisecond
 
-// Alarm implements engine.Owner: it goes on with the EPs whose time has come, and with queues
-// that do not stop, and sets the alarm for the others.
+// Alarm implements engine.Owner: it goes on with the EPs whose time has come, with REQUESTs that
+// wait, and with queues that do not stop, and sets the alarm for the others.
 func (o *engineOwner) Alarm(now time.Duration) {
 	w := o.w
 	w.tuples.lookAgain()
+	if !w.late.Empty() {
+		w.engine.Raise()
+	}
 	for e := range w.eps.All() { // a failed EP's callback may make others
 		if at, ok := e.deadline(); ok && at <= now {
 			e.timePassed()

@@ -301,11 +301,6 @@ func (l *Listener) decide(r *bootstrap.Request) {
 		r.Reject(bootstrap.CodeUnreachable, nil)
 		return
 	}
-	if w.halfOpen >= conn.MaxHalfOpen {
-		w.stats.refusedPeers.Inc()
-		r.Reject(bootstrap.CodeTooMany, nil)
-		return
-	}
 	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private), answer: l.cfg.Private}
 	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
 	switch {

@@ -9,15 +9,17 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// Peers make EPs here that no user holds, by asking for a connection. One of which no lane
-// has come about yet is half open: it may come to nothing, as the peer was refused, has
-// died, or never meant it.
+// Peers make EPs here by asking for a connection. No user has such an EP. While it has no lane it is
+// half open: the peer may have been refused, may have died, or may never have wanted a lane.
+//
+// An EP that a listener has accepted is half open too, but its peer holds a connection of the listener,
+// which bounds their number (ListenConfig.MaxHandshakes). Anyone can ask for the others, so
+// their number is limited for each source, and old ones are evicted; see conn.HalfOpen.
 
 // begin makes the link of an EP that a peer has made.
 func (e *EP) begin() {
 	e.makeLink()
 	e.link.halfOpen = true
-	e.w.halfOpen++
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit
 		e.w.engine.Alarm.Set(e.link.expires)
@@ -28,8 +30,7 @@ func (e *EP) begin() {
 func (l *link) whole() {
 	if l.halfOpen {
 		l.halfOpen = false
-		l.e.w.halfOpen--
-		if !l.e.w.late.Empty() {
+		if l.e.w.halfOpen.Remove(l.e) && !l.e.w.late.Empty() {
 			l.e.w.engine.Raise()
 		}
 	}
@@ -56,6 +57,15 @@ func (l *link) expired() bool {
 func (e *EP) expire() {
 	e.w.stats.expiredEPs.Inc()
 	e.abort(ucs.StatusTimedOut)
+	e.destroy()
+}
+
+// evict forgets the connection to make room for another. The peer gets one notice, if the transport takes
+// it at once.
+func (e *EP) evict() {
+	e.w.stats.evictedEPs.Inc()
+	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
+	e.abort(ucs.StatusNoResource)
 	e.destroy()
 }
 

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"time"
+
 	"github.com/gucx/gucx/ucp/internal/conn"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -18,20 +20,28 @@ func (w *Worker) handleWireup(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// receiveLate handles requests for a connection that came while too many were half open.
+// receiveLate handles REQUESTs that have waited for room among the connections that are half open.
 func (w *Worker) receiveLate() (n int) {
-	if w.late.Empty() || w.halfOpen >= conn.MaxHalfOpen {
+	if w.late.Empty() {
 		return 0
 	}
-	for now := w.engine.Alarm.Now(); w.halfOpen < conn.MaxHalfOpen; n++ {
-		b := w.late.Next(now)
+	now := w.engine.Alarm.Now()
+	room := func(from conn.Source) bool { return w.makeRoom(from, now) }
+	for ; ; n++ {
+		b := w.late.Next(now, room)
 		if b == nil {
 			break
 		}
 		w.receive(b)
 	}
+	if !w.late.Empty() && w.halfOpen.Len() > 0 {
+		w.engine.Alarm.Set(max(w.halfOpen.EvictableAt(), now+latePause))
+	}
 	return n
 }
+
+// latePause is the least time between two looks at REQUESTs that wait while no connection comes about.
+const latePause = 100 * time.Millisecond
 
 // receive hands a handshake message to the connection that it is about, which is
 // made if the message asks for that. It drops a message that does not prove that it is of the
@@ -152,11 +162,6 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	if w.closed {
 		return nil
 	}
-	if w.halfOpen >= conn.MaxHalfOpen {
-		w.stats.refusedPeers.Inc()
-		w.late.Add(w.engine.Alarm.Now(), b)
-		return nil
-	}
 	p, err := w.peers.Find(m.Addr)
 	if err != nil {
 		return nil
@@ -165,10 +170,37 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		w.peers.Unused(p)
 		return nil
 	}
+	from, now := sourceOf(p), w.engine.Alarm.Now()
+	if !w.makeRoom(from, now) {
+		w.peers.Unused(p)
+		w.stats.refusedPeers.Inc()
+		w.late.Add(from, now, b)
+		w.engine.Alarm.Set(max(w.halfOpen.EvictableAt(), now+latePause))
+		return nil
+	}
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
 	w.hold(e)
+	w.halfOpen.Add(e, from, now)
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}
 	return e
+}
+
+// sourceOf is the source of a REQUEST with the address of a peer that handshakes can reach.
+func sourceOf(p *conn.Peer) conn.Source {
+	return conn.Source{Host: string(p.Addr.Resources[p.Aux[0].Remote].DeviceAddr), Worker: p.Addr.UUID()}
+}
+
+// makeRoom reports whether there is room for a connection of a source, for which it may evict another
+// one.
+func (w *Worker) makeRoom(from conn.Source, now time.Duration) bool {
+	if w.halfOpen.Room(from) {
+		return true
+	}
+	e, ok := w.halfOpen.Victim(from, now)
+	if ok {
+		e.evict()
+	}
+	return ok
 }

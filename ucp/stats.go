@@ -17,6 +17,7 @@ type workerStats struct {
 	repeatedTransfers stats.Counter // that were posted anew as their lane broke
 	failedEPs         stats.Counter // EPs that failed
 	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
+	evictedEPs        stats.Counter // connections that a peer asked for and that made room for others
 	refusedPeers      stats.Counter // requests for a connection that found too many half open, and had to wait or were dropped
 }
 
@@ -31,6 +32,7 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("repeated_transfers", &s.repeatedTransfers)
 	s.root.Add("failed_eps", &s.failedEPs)
 	s.root.Add("expired_eps", &s.expiredEPs)
+	s.root.Add("evicted_eps", &s.evictedEPs)
 	s.root.Add("refused_peers", &s.refusedPeers)
 	s.root.Add("sleeps", sleeps)
 }

@@ -40,7 +40,7 @@ type Worker struct {
 	names  conn.Names[*EP]
 	byLane map[uct.EP]laneOwner
 
-	halfOpen int // EPs of peers without a lane; see passive.go
+	halfOpen conn.HalfOpen[*EP] // that no listener has accepted; see passive.go
 	inbox    conn.Inbox
 	late     conn.Late
 	broken   []brokenLane

@@ -84,6 +84,14 @@ func TestInbox_IsBounded(t *testing.T) {
 	assert.Len(t, all, maxInbox)
 	assert.Equal(t, []byte{1}, all[0], "a copy")
 	assert.True(t, b.Add(msg))
+
+	b = Inbox{}
+	msg = make([]byte, maxInboxLen/2)
+	assert.True(t, b.Add(msg))
+	assert.True(t, b.Add(msg))
+	assert.False(t, b.Add(msg[:1]))
+	b.Take()
+	assert.True(t, b.Add(msg))
 }
 
 func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {

@@ -2,53 +2,95 @@ package conn
 
 import "time"
 
-// Late has requests for a connection that found too many half open, in the order in which they
-// came: they are worked off when there is room. The zero value is empty.
+// Late is the REQUESTs for which there was no room among the connections that are half open. They
+// wait for room, each source in a queue of its own. The zero value is empty.
 type Late struct {
-	list  []lateMsg
-	head  int // of list
-	bytes int
+	queues []*lateQueue // in the order in which they are looked at
+	of     map[Source]*lateQueue
+	hosts  map[string]int // bytes
+	bytes  int
 }
 
-// lateMsg is a message, and when it came.
+type lateQueue struct {
+	from Source
+	msgs []lateMsg
+}
+
 type lateMsg struct {
 	at  time.Duration
 	msg []byte
 }
 
 const (
-	// maxLate bounds the messages that are kept, in bytes: some 10,000 of workers with a handful
+	// maxLate is how many bytes of messages wait: some 10,000 messages of workers with a handful
 	// of transports.
 	maxLate = 4 << 20
-	// lateFor is how long they are kept: by then who is still there asks again. So what untrusted
-	// peers have left behind does not go before those who are there.
+	// maxLateHost is how many of them may be of one host.
+	maxLateHost = maxLate / 2
+	// lateFor is how long a message waits. By then a sender that is still there repeats it.
 	lateFor = time.Second
+	// lateLooks is how many queues one call of Next looks at.
+	lateLooks = 64
 )
 
-// Empty reports that there are none.
-func (l *Late) Empty() bool { return l.head == len(l.list) }
+// Empty reports that no message waits.
+func (l *Late) Empty() bool { return len(l.queues) == 0 }
 
-// Add keeps a message, which is the box's then. It drops it if there is no room.
-func (l *Late) Add(now time.Duration, msg []byte) {
-	if l.bytes+len(msg) > maxLate {
+// Add keeps a message, which it takes over. It drops the message if too many wait.
+func (l *Late) Add(from Source, now time.Duration, msg []byte) {
+	if l.bytes+len(msg) > maxLate || l.hosts[from.Host]+len(msg) > maxLateHost {
 		return
 	}
+	if l.of == nil {
+		l.of, l.hosts = map[Source]*lateQueue{}, map[string]int{}
+	}
+	q := l.of[from]
+	if q == nil {
+		q = &lateQueue{from: from}
+		l.of[from] = q
+		l.queues = append(l.queues, q)
+	}
+	q.msgs = append(q.msgs, lateMsg{now, msg})
 	l.bytes += len(msg)
-	l.list = append(l.list, lateMsg{now, msg})
+	l.hosts[from.Host] += len(msg)
 }
 
-// Next takes the oldest message that is not too old; nil if there is none.
-func (l *Late) Next(now time.Duration) []byte {
-	for !l.Empty() {
-		m := l.list[l.head]
-		l.list[l.head] = lateMsg{}
-		l.bytes -= len(m.msg)
-		if l.head++; l.Empty() {
-			l.list, l.head = nil, 0
+// Next returns the next message of a source that has room; nil if it finds none. Sources take turns.
+// It drops messages that have waited for lateFor.
+func (l *Late) Next(now time.Duration, room func(Source) bool) []byte {
+	for range min(len(l.queues), lateLooks) {
+		q := l.queues[0]
+		l.queues = l.queues[1:]
+		for len(q.msgs) > 0 && now-q.msgs[0].at >= lateFor {
+			l.take(q)
 		}
-		if now-m.at < lateFor {
-			return m.msg
+		var msg []byte
+		if len(q.msgs) > 0 && room(q.from) {
+			msg = l.take(q)
+		}
+		if len(q.msgs) > 0 {
+			l.queues = append(l.queues, q)
+		} else {
+			delete(l.of, q.from)
+		}
+		if l.Empty() {
+			*l = Late{}
+		}
+		if msg != nil {
+			return msg
 		}
 	}
 	return nil
+}
+
+// take removes the first message of a queue.
+func (l *Late) take(q *lateQueue) []byte {
+	msg := q.msgs[0].msg
+	q.msgs[0] = lateMsg{}
+	q.msgs = q.msgs[1:]
+	l.bytes -= len(msg)
+	if l.hosts[q.from.Host] -= len(msg); l.hosts[q.from.Host] == 0 {
+		delete(l.hosts, q.from.Host)
+	}
+	return msg
 }

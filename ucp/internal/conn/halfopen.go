@@ -1,0 +1,117 @@
+package conn
+
+import (
+	"slices"
+	"time"
+)
+
+// Source is the sender of a REQUEST.
+type Source struct {
+	// Host is the device address to which the reply goes, as the sender states it. A sender that
+	// states another host gets no reply.
+	Host string
+	// Worker is the UUID of the worker, which the sender has proven.
+	Worker uint64
+}
+
+// Limits of connections that are half open.
+const (
+	// MaxHalfOpen is how many connections without a lane peers may have asked for.
+	MaxHalfOpen = 1024
+	// maxHalfOpenHost and maxHalfOpenWorker are how many of them may be of one host, and of
+	// one worker.
+	maxHalfOpenHost   = MaxHalfOpen / 2
+	maxHalfOpenWorker = MaxHalfOpen / 4
+	// evictAfter is for how long a half-open connection cannot be evicted: a handshake takes
+	// milliseconds, and this much on an overloaded machine.
+	evictAfter = time.Second
+)
+
+// HalfOpen is the connections that peers have asked for and that have no lane yet. The zero value
+// is empty. It is not safe for concurrent use.
+type HalfOpen[E comparable] struct {
+	all     []halfOpen[E] // oldest first
+	hosts   map[string]int
+	workers map[Source]int
+}
+
+type halfOpen[E comparable] struct {
+	e    E
+	from Source
+	at   time.Duration
+}
+
+// Len is the number of connections.
+func (h *HalfOpen[E]) Len() int { return len(h.all) }
+
+// Add enters a connection. The caller has made room for it.
+func (h *HalfOpen[E]) Add(e E, from Source, now time.Duration) {
+	if h.hosts == nil {
+		h.hosts, h.workers = map[string]int{}, map[Source]int{}
+	}
+	h.all = append(h.all, halfOpen[E]{e, from, now})
+	h.hosts[from.Host]++
+	h.workers[from]++
+}
+
+// Remove removes a connection. It reports false if there is no such connection.
+func (h *HalfOpen[E]) Remove(e E) bool {
+	i := slices.IndexFunc(h.all, func(x halfOpen[E]) bool { return x.e == e })
+	if i < 0 {
+		return false
+	}
+	from := h.all[i].from
+	h.all = slices.Delete(h.all, i, i+1)
+	if h.hosts[from.Host]--; h.hosts[from.Host] == 0 {
+		delete(h.hosts, from.Host)
+	}
+	if h.workers[from]--; h.workers[from] == 0 {
+		delete(h.workers, from)
+	}
+	if len(h.all) == 0 {
+		*h = HalfOpen[E]{}
+	}
+	return true
+}
+
+// Room reports whether there is room for a connection of a source.
+func (h *HalfOpen[E]) Room(from Source) bool {
+	return len(h.all) < MaxHalfOpen && h.hosts[from.Host] < maxHalfOpenHost && h.workers[from] < maxHalfOpenWorker
+}
+
+// EvictableAt is when the oldest connection may be evicted. There is one.
+func (h *HalfOpen[E]) EvictableAt() time.Duration { return h.all[0].at + evictAfter }
+
+// Victim returns the connection to evict so that there is room for one of a source: the oldest of the
+// same worker or host if that has as many as it may have, or else the oldest of the host that has
+// most. It reports false if that is younger than evictAfter.
+func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool) {
+	if len(h.all) == 0 || now-h.all[0].at < evictAfter {
+		return victim, false
+	}
+	for i := range h.all {
+		if x := &h.all[i]; now-x.at < evictAfter {
+			break
+		} else if h.makesRoom(x, from) {
+			return x.e, true
+		}
+	}
+	return victim, false
+}
+
+// makesRoom reports whether there is room for a connection of a source when x has gone, and no other
+// host has more connections than that of x.
+func (h *HalfOpen[E]) makesRoom(x *halfOpen[E], from Source) bool {
+	switch {
+	case h.workers[from] >= maxHalfOpenWorker:
+		return x.from == from
+	case h.hosts[from.Host] >= maxHalfOpenHost:
+		return x.from.Host == from.Host
+	}
+	for _, n := range h.hosts {
+		if n > h.hosts[x.from.Host] {
+			return false
+		}
+	}
+	return true
+}

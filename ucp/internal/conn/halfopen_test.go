@@ -1,0 +1,72 @@
+package conn
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fill adds connections of a source until there is no room, and returns how many it has added.
+func fill(h *HalfOpen[int], from Source, first int, now time.Duration) (n int) {
+	for h.Room(from) {
+		h.Add(first+n, from, now)
+		n++
+	}
+	return n
+}
+
+func TestHalfOpen_LimitsEachSource(t *testing.T) {
+	var h HalfOpen[int]
+	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"a", 1}, 1, 0))
+	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"a", 2}, 1001, 0))
+	assert.Zero(t, fill(&h, Source{"a", 3}, 2001, 0), "the host has as many as it may have")
+	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"b", 1}, 3001, 0), "the same worker at another host")
+	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"c", 1}, 4001, 0))
+	assert.Equal(t, MaxHalfOpen, h.Len())
+	assert.Zero(t, fill(&h, Source{"d", 1}, 5001, 0))
+	require.True(t, h.Remove(1))
+	assert.False(t, h.Remove(1))
+	assert.Equal(t, 1, fill(&h, Source{"d", 1}, 5001, 0))
+	for len(h.all) > 0 {
+		require.True(t, h.Remove(h.all[0].e))
+	}
+	assert.Empty(t, h.hosts)
+	assert.Empty(t, h.workers)
+}
+
+func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
+	var h HalfOpen[int]
+	const now = time.Hour
+	for i := range maxHalfOpenHost { // a host with as many as it may have, each of another worker
+		h.Add(i, Source{"a", uint64(i)}, now)
+	}
+	_, ok := h.Victim(Source{"a", 5000}, now+evictAfter-1)
+	assert.False(t, ok, "it is too young")
+	assert.Equal(t, now+evictAfter, h.EvictableAt())
+	e, ok := h.Victim(Source{"a", 5000}, now+evictAfter)
+	assert.True(t, ok)
+	assert.Equal(t, 0, e)
+
+	require.True(t, h.Room(Source{"b", 1}))
+	h.all[0].from.Host = "b" // the oldest of all is of another host
+	h.hosts["a"]--
+	h.hosts["b"]++
+	for i := range MaxHalfOpen - maxHalfOpenHost {
+		h.Add(10000+i, Source{string(rune('0' + i/100)), uint64(i / 100)}, now)
+	}
+	require.Equal(t, MaxHalfOpen, h.Len())
+	e, ok = h.Victim(Source{"x", 1}, now+evictAfter)
+	assert.True(t, ok)
+	assert.Equal(t, 1, e, "the oldest of host a, which has most")
+}
+
+func TestHalfOpen_WorkerMakesRoomForItself(t *testing.T) {
+	var h HalfOpen[int]
+	h.Add(1, Source{"a", 7}, 0)
+	fill(&h, Source{"a", 1}, 100, 0)
+	e, ok := h.Victim(Source{"a", 1}, evictAfter)
+	assert.True(t, ok)
+	assert.Equal(t, 100, e)
+}
