@@ -382,6 +382,10 @@ func (m *ActiveMessage) copied(a, b []byte) (_, _ []byte) {
 	return m.buf[:n:n], m.buf[n:]
 }
 
+// Reject counts the message in bad_messages of [Worker.Stats]. A handler calls it for a message
+// that makes no sense, or that its sender may not send.
+func (m *ActiveMessage) Reject() { m.w.stats.badMessages.Inc() }
+
 // Release gives back a message that Keep has returned.
 func (m *ActiveMessage) Release() {
 	w := m.w

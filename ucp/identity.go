@@ -24,3 +24,9 @@ func (e *EP) peerIdentity() uct.PeerIdentity {
 	id := e.PeerIdentity()
 	return uct.PeerIdentity{Name: id.Name, Addr: id.Addr.Addr()}
 }
+
+// SamePeer reports whether e and other, an EP of the same worker, are connections to one peer: to
+// workers whose addresses have the same public key. A peer proves that it has the private key
+// before its EP connects. [ActiveMessage.From] may be another EP than the one of [Worker.NewEP],
+// as a peer may have several connections.
+func (e *EP) SamePeer(other *EP) bool { return e.peer.Addr.Key == other.peer.Addr.Key }

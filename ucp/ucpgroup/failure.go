@@ -25,7 +25,7 @@ type failure struct {
 	notice    [noticeLen]byte
 }
 
-// A notice is little-endian: the rank that sends it and the one that is gone, or has failed, in
+// A notice counts only if it has come from the worker of the rank that sends it. It is little-endian: the rank that sends it and the one that is gone, or has failed, in
 // 4 bytes each, and the status. Who gets one sends one back, if it has not sent one already: so
 // each knows that the other knows.
 const noticeLen = 9
@@ -69,14 +69,17 @@ func (g *Group) fail(err error) {
 	}
 }
 
-// handleNotice ends the group as another rank says why.
+// handleNotice ends the group as another rank says why. It rejects a notice that has not come from
+// the worker of that rank.
 func (g *Group) handleNotice(m *ucp.ActiveMessage) {
 	if len(m.Data) != noticeLen {
+		m.Reject()
 		return
 	}
 	from, rank, st := binary.LittleEndian.Uint32(m.Data), binary.LittleEndian.Uint32(m.Data[4:]), ucs.Status(m.Data[8])
 	n := uint64(len(g.peers))
-	if uint64(from) >= n || uint64(rank) >= n || st.Err() == nil {
+	if uint64(from) >= n || uint64(rank) >= n || st.Err() == nil || !m.From.SamePeer(g.peers[from].ep) {
+		m.Reject()
 		return
 	}
 	p := &g.peers[from]
