@@ -104,31 +104,27 @@ func (e *EP) plannedRails() (names []string, use proto.Rails) {
 // explainMessages lists how messages of this side go over a transport, and how the data of
 // those that are announced comes, if the peer has the same configuration.
 func (e *EP) explainMessages(i *iface) (text string) {
-	for _, registered := range []bool{false, true} {
-		kind := "buffers not registered"
-		if registered {
-			kind = "buffers in OpParams.Mem"
-		}
-		text += fmt.Sprintf("messages over %s, %s:\n%v", i, kind, e.messageTable(i, registered))
+	for class := range memoryClasses {
+		text += fmt.Sprintf("messages over %s, %v:\n%v", i, class, e.messageTable(i, class))
 	}
 	return text + fmt.Sprintf("costs by which messages go over %s: %s\n", i, i.costsFrom())
 }
 
-func (e *EP) messageTable(i *iface, registered bool) proto.Table {
+func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
-	from := e.threshold(registered)
+	from := e.threshold(class)
 	m := &proto.Messages{
 		Short: min(i.attr.AM.MaxShort-wire.HeadLen, shortData), Copy: s.eager, Bare: s.bare, MostBare: s.most,
 		Piece: s.piece, Announced: from.From, Why: from.Why,
 	}
-	if !registered && i.domain.Attr.NeedMemH {
+	if class == plainMemory && i.domain.Attr.NeedMemH {
 		m.Bare = math.MaxInt
 	}
 	m.Scheme = func(n int) (proto.Scheme, string) {
-		v := e.ways(n, e.reachOf(n, registered))
+		v := e.ways(n, e.reachOf(n, class))
 		best := v.Choose(n, preferred)
 		why := v.Why(n, preferred, best)
-		if !registered && (best == proto.Get || v.Registers(best)) {
+		if class == plainMemory && (best == proto.Get || v.Registers(best)) {
 			why += ", registered for it"
 		}
 		return best, why
@@ -148,12 +144,16 @@ func (e *EP) transport(role wireup.Role) *iface {
 	return nil
 }
 
-// reachOf is who reaches what of messages of n bytes from and to buffers of which both are
-// allocated by transports, or both are not registered.
-func (e *EP) reachOf(n int, allocated bool) reach {
+// reachOf says who reaches what of messages of n bytes from and to buffers of which both are of a
+// class.
+func (e *EP) reachOf(n int, class memoryClass) reach {
 	i, preferred := e.transport(wireup.RMA), e.w.ctx.cfg.rndvScheme()
-	if allocated {
+	switch class {
+	case allocatedMemory:
 		return reach{gettable: preferred <= proto.Get, reached: true, writable: true}
+	case mappedMemory:
+		return reach{gettable: i != nil && preferred <= proto.Get && e.offers(n, offerRegistered),
+			reached: true, writable: true, far: true, farData: true}
 	}
 	leased := i != nil && i.leases(n)
 	return reach{leased: leased, farData: true, gettable: leased && preferred <= proto.Get && e.offers(n, offerLeased)}

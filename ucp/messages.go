@@ -44,12 +44,12 @@ type messages struct {
 	next    *messages   // of those that have gone and have left messages,
 	prev    *messages   // in the order in which they went
 	keys    peerKeys
-	from    [2]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
-	choice  schemeChoice       // the latest; no bytes: none
-	lastID  uint64             // name of the latest message that was sent in parts
-	stream  *stream            // nil until there was one
-	tuple   *tupleLink         // nil if messages go through no queues
-	joined  joinedWords        // words of a lane that has none
+	from    [memoryClasses]proto.Threshold // where announcing begins, see EP.announcedFrom; zero: not known yet
+	choice  schemeChoice                   // the latest; no bytes: none
+	lastID  uint64                         // name of the latest message that was sent in parts
+	stream  *stream                        // nil until there was one
+	tuple   *tupleLink                     // nil if messages go through no queues
+	joined  joinedWords                    // words of a lane that has none
 
 	byName map[uint64]*announced // of rndv, by the sender's name; nil until one is withdrawn
 	steps  uint64                // messages that were entered there

@@ -41,22 +41,44 @@ func (c *Config) copyRate() uint64 {
 	return bulk.Measure()
 }
 
-// announcedFrom is the least length from which messages are announced whose data is in mem, which
-// may be nil, of those that do not go in one call. By cost, if Config.RndvThresh does not say.
-func (e *EP) announcedFrom(mem *Mem) *proto.Threshold {
-	m, k := e.messaging(), unregistered
-	if i := e.transport(wireup.RMA); i != nil && mem != nil && mem.AllocatedBy(i.domain) {
-		k = registered
+// memoryClass is how peers reach a buffer. Each class has a threshold of its own.
+type memoryClass uint8
+
+const (
+	plainMemory     memoryClass = iota // not registered by the caller; the worker may register it for a message
+	mappedMemory                       // registered by Context.MemMap: registering costs the message nothing
+	allocatedMemory                    // allocated by the transport of puts and gets, which reaches it best
+	memoryClasses
+)
+
+var memoryClassNames = [memoryClasses]string{"buffers that are not registered", "buffers of MemMap", "buffers of MemAlloc"}
+
+// String returns the name that Explain uses.
+func (c memoryClass) String() string { return memoryClassNames[c] }
+
+// classOf returns the class of mem, which may be nil, for the transport of puts and gets.
+func (e *EP) classOf(mem *Mem) memoryClass {
+	if mem == nil {
+		return plainMemory
 	}
+	if i := e.transport(wireup.RMA); i != nil && mem.AllocatedBy(i.domain) {
+		return allocatedMemory
+	}
+	return mappedMemory
+}
+
+// announcedFrom returns the length in bytes from which messages are announced whose data is in mem,
+// which may be nil: by cost, unless Config.RndvThresh says it.
+func (e *EP) announcedFrom(mem *Mem) *proto.Threshold {
+	m, k := e.messaging(), e.classOf(mem)
 	if m.from[k].From == 0 {
-		m.from[k] = e.threshold(k == registered)
+		m.from[k] = e.threshold(k)
 	}
 	return &m.from[k]
 }
 
-// threshold chooses it for buffers of which both are allocated by transports, or both are not
-// registered.
-func (e *EP) threshold(allocated bool) proto.Threshold {
+// threshold chooses the length for buffers of which both are of a class.
+func (e *EP) threshold(class memoryClass) proto.Threshold {
 	am, cfg := e.transport(wireup.AM), &e.w.ctx.cfg
 	s := am.sends()
 	if cfg.RndvThresh != config.MemAuto {
@@ -64,11 +86,11 @@ func (e *EP) threshold(allocated bool) proto.Threshold {
 	}
 	tell := am.costs().Costs[uct.AMBcopy].Time(wire.HeadLen + wire.RTSLen)
 	eager, least := am.copies(), s.eager+1
-	if allocated {
+	if class != plainMemory {
 		least = proto.ShortestAnnounced
 	}
 	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
-		v := e.ways(n, e.reachOf(n, allocated))
+		v := e.ways(n, e.reachOf(n, class))
 		return v.Time(n, v.Choose(n, cfg.rndvScheme()))
 	})
 }
@@ -76,6 +98,6 @@ func (e *EP) threshold(allocated bool) proto.Threshold {
 // forgetChoices has thresholds and schemes be chosen anew: the EP has other lanes.
 func (e *EP) forgetChoices() {
 	if e.msgs != nil {
-		e.msgs.from, e.msgs.choice = [2]proto.Threshold{}, schemeChoice{}
+		e.msgs.from, e.msgs.choice = [memoryClasses]proto.Threshold{}, schemeChoice{}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExplain_Ranges: Explain has the ranges of sizes, with their protocols, for both kinds
-// of buffers, before and after the EP has connected.
+// TestExplain_Ranges: Explain has the ranges of sizes, with their protocols, for all
+// classes of buffers, before and after the EP has connected.
 func TestExplain_Ranges(t *testing.T) {
 	p := newPair(t, real(`\rc`, `\rc`), Config{}).connect()
 	before := p.a.ep.Explain()
@@ -16,7 +16,8 @@ func TestExplain_Ranges(t *testing.T) {
 	for _, text := range []string{before, p.a.ep.Explain()} {
 		for _, want := range []string{
 			"put over rc softhca0:1, buffer not registered:\n", "get over rc softhca0:1, buffer in OpParams.Mem:\n",
-			"messages over rc softhca0:1, buffers not registered:\n", "messages over rc softhca0:1, buffers in OpParams.Mem:\n",
+			"messages over rc softhca0:1, buffers that are not registered:\n", "messages over rc softhca0:1, buffers of MemMap:\n",
+			"messages over rc softhca0:1, buffers of MemAlloc:\n",
 			" rndv   get_zcopy, the least time, ", " ns, registered for it;\n", " announced from here on: ", "..inf          is registered for the operation\n",
 			" short  up to ", " bcopy  one copy\n", " zcopy  cheaper than a copy\n",
 		} {
