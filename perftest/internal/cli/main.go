@@ -204,7 +204,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 	s.complete(root)
 	completeLocal(root)
 	root.AddCommand(newSharing()...)
-	root.AddCommand(p.newSP(args), p.newRanks(args), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
+	root.AddCommand(p.newSP(args), p.newRanks(args), p.newCrossover(), p.newThreadTarget(), p.newServer(), p.newClient(), p.newPeer(), p.newInfo(), checked(instr.Command()), checked(compare.Command()))
 	p.addCompletion(root)
 	addHelp(root)
 	root.SetUsageTemplate(wrapFlags.Replace(root.UsageTemplate()))

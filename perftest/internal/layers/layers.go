@@ -72,9 +72,11 @@ func (c Config) Explain(fabric, transport string) (string, error) {
 
 // Set makes the layers.
 func (c Config) Set() layer.Set {
-	return layer.Set{Names: Names(), Open: map[string]layer.Opener{
+	s := layer.Set{Names: Names(), Open: map[string]layer.Opener{
 		verbslayer.Name: verbslayer.New(c.reliable).Open,
 		uctlayer.Name:   uctlayer.New(c.Components).Open,
 		ucplayer.Name:   ucplayer.New(c.UCP, c.Components).Open,
 	}}
+	c.openForced(s.Open)
+	return s
 }

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"slices"
+
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/measure/stat"
@@ -53,7 +55,7 @@ func (r *Runner) records(t Test, size int, p pace, lanes []*lane) []result.Recor
 		rec := r.record(l, t, p, c)
 		rec.Size = size
 		loops := r.loops(l.s.whole, t, p, c)
-		rec.LoopNS = stat.Median(loops)
+		rec.LoopNS, rec.LeastNS = stat.Median(loops), slices.Min(loops)
 		if rec.LoopNS > 0 {
 			rec.MsgPerS = 1e9 / rec.LoopNS
 			rec.MiBPerS = rec.MsgPerS * float64(size) / result.MiB

@@ -110,6 +110,9 @@ type Record struct {
 	// LoopNS is the mean of a loop without clock readings in it: the median over
 	// rounds.
 	LoopNS float64 `json:"loop_ns"`
+	// LeastNS is the least of these: of all figures the one that other load on the machine changes
+	// least.
+	LeastNS float64 `json:"least_ns,omitempty"`
 	// LoopCostNS is what the empty loop takes for an operation: it was taken off
 	// LoopNS. Programs that do not do so measure the sum.
 	LoopCostNS float64 `json:"loop_cost_ns"`

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -261,11 +263,8 @@ func (s *Session) Close() error {
 	stop := context.AfterFunc(s.ctx, func() { time.AfterFunc(endTimeout, cancel) })
 	defer stop()
 	var errs []error
-	for _, name := range s.layers.Names {
-		e, ok := s.open[name]
-		if !ok {
-			continue
-		}
+	for _, name := range slices.Sorted(maps.Keys(s.open)) {
+		e := s.open[name]
 		delete(s.open, name)
 		// A part that was left unfinished would take the end for a failure.
 		_, _ = s.peer.Call(ctx, oob.Request{Verb: oob.Finish, Layer: name})

@@ -1,0 +1,60 @@
+package crossover
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Ranges are the protocols of messages by their lengths, ascending.
+type Ranges []Range
+
+// Range is a protocol of messages of up to Max bytes.
+type Range struct {
+	Max      int
+	Protocol string
+}
+
+// Find returns the protocol of n bytes; "" if there is none.
+func (r Ranges) Find(n int) string {
+	for _, x := range r {
+		if n <= x.Max {
+			return x.Protocol
+		}
+	}
+	return ""
+}
+
+// headings are the tables of messages in the text of EP.Explain, by class of memory.
+var headings = map[string]string{"alloc": "buffers of MemAlloc", "mapped": "buffers of MemMap", "plain": "buffers that are not registered"}
+
+// rangeLine is a line of such a table.
+var rangeLine = regexp.MustCompile(`^ +\d+\.\.(\d+|inf) +(\w+) +(\w+)`)
+
+// Explained returns the ranges of messages in a class of memory from the text of EP.Explain. A
+// rendezvous has the name of its scheme.
+func Explained(text, memory string) (ranges Ranges) {
+	_, table, found := strings.Cut(text, ", "+headings[memory]+":\n")
+	if !found {
+		return nil
+	}
+	for line := range strings.Lines(table) {
+		m := rangeLine.FindStringSubmatch(line)
+		switch {
+		case m == nil && strings.HasPrefix(line, "  "):
+			continue // another reason for the range before
+		case m == nil:
+			return ranges
+		}
+		r := Range{Max: math.MaxInt, Protocol: m[2]}
+		if m[1] != "inf" {
+			r.Max, _ = strconv.Atoi(m[1]) // digits
+		}
+		if r.Protocol == "rndv" {
+			r.Protocol = m[3]
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges
+}
