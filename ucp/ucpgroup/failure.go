@@ -72,21 +72,30 @@ func (g *Group) fail(err error) {
 // handleNotice ends the group as another rank says why. It rejects a notice that has not come from
 // the worker of that rank.
 func (g *Group) handleNotice(m *ucp.ActiveMessage) {
-	if len(m.Data) != noticeLen {
-		m.Reject()
-		return
-	}
-	from, rank, st := binary.LittleEndian.Uint32(m.Data), binary.LittleEndian.Uint32(m.Data[4:]), ucs.Status(m.Data[8])
-	n := uint64(len(g.peers))
-	if uint64(from) >= n || uint64(rank) >= n || st.Err() == nil || !m.From.SamePeer(g.peers[from].ep) {
+	from, why := g.parseNotice(m.Data)
+	if why == nil || !m.From.SamePeer(g.peers[from].ep) {
 		m.Reject()
 		return
 	}
 	p := &g.peers[from]
 	p.knows, p.used, g.noticeDue = true, true, true
 	if g.failed == nil {
-		g.failed = opError("group failed", &RankError{int(rank), st.Err()})
+		g.failed = opError("group failed", why)
 	}
+}
+
+// parseNotice returns the rank that sends a notice, and why the group has failed; nil if the notice
+// makes no sense.
+func (g *Group) parseNotice(b []byte) (from int, why *RankError) {
+	if len(b) != noticeLen {
+		return 0, nil
+	}
+	sender, rank, st := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), ucs.Status(b[8])
+	n := uint64(len(g.peers))
+	if uint64(sender) >= n || uint64(rank) >= n || st.Err() == nil {
+		return 0, nil
+	}
+	return int(sender), &RankError{int(rank), st.Err()}
 }
 
 // endFailed ends what waits for a rank that is gone, or all operations if the group has failed.
