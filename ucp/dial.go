@@ -20,6 +20,10 @@ type RejectedError = bootstrap.RejectedError
 // does not name.
 var ErrForeignUser = bootstrap.ErrForeignUser
 
+// ErrTryAgain says that the listener is busy with other dialers, and that the same call may succeed
+// later.
+var ErrTryAgain = bootstrap.ErrTryAgain
+
 // ErrUnauthenticated says that the listener or the dialer does not accept the credentials of the
 // other side: a certificate is missing or not trusted, or only one side demands TLS.
 var ErrUnauthenticated = bootstrap.ErrUnauthenticated
@@ -41,12 +45,14 @@ type DialConfig struct {
 // The own worker may be dialed too.
 //
 // Dial blocks and makes progress itself. If ctx ends first its error is returned, and nothing
-// is left; without an end Dial waits as long as the listener's worker makes no progress.
+// is left. Without an end Dial waits for the answer as long as the listener's worker makes no
+// progress, and then, for the EPs to connect, Config.WireupTimeout.
 // Errors, besides those of [EP.Err] if the EP does not connect:
 //
 //   - ErrUnreachable, at once: nothing listens there, or the workers have no transport in
 //     common.
-//   - *RejectedError, which is ErrRejected: the listener refused.
+//   - *RejectedError, which is ErrRejected: the listener refused; ErrTryAgain, if it is busy with
+//     other dialers.
 //   - ErrUnsupported: what listens there speaks another protocol.
 //   - ErrForeignUser: one of the two refuses processes of the other's user.
 //   - ErrUnauthenticated: see [Worker.Listen], "TLS".
@@ -155,24 +161,24 @@ func (w *Worker) newDialed(socket *bootstrap.Conn) (*EP, error) {
 
 // join waits until the EP has connected. The listener hangs up if it has given up before.
 func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until untilFunc) error {
-	watched := make(chan struct{})
-	var hungUp atomic.Bool
+	watched := make(chan error, 1)
+	var givenUp atomic.Bool // after watched
 	go func() {
-		defer close(watched)
-		socket.Wait()
-		hungUp.Store(true)
+		err := socket.Wait()
+		watched <- err
+		givenUp.Store(err != nil)
 		w.Signal()
 	}()
-	err := until(ctx, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || hungUp.Load() })
+	err := until(ctx, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || givenUp.Load() })
 	w.keep(socket.Close())
-	<-watched
+	why := <-watched
 	switch {
 	case err != nil:
 		return err
 	case e.state != epOpen:
 		return e.Err()
 	case e.lane(wireup.AM) == nil:
-		return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
+		return why
 	}
 	return nil
 }

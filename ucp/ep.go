@@ -147,6 +147,10 @@ var errClosed = fmt.Errorf("ucp: endpoint: %w", ucs.ErrClosed)
 // Connected reports whether put and get have a lane. It makes no progress.
 func (e *EP) Connected() bool { return e.lane(wireup.RMA) != nil }
 
+// Established reports whether the EP has a lane for messages: the handshake is over, and the peer can
+// go on without this side's progress. It makes no progress.
+func (e *EP) Established() bool { return e.lane(wireup.AM) != nil }
+
 // lane is the lane that is active for a role, or nil.
 func (e *EP) lane(p wireup.Role) *lane {
 	if e.link == nil {

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -79,9 +80,14 @@ type ListenConfig struct {
 	// OnPeerGone returns, as it is without one. It is not told of EPs that are closed here.
 	OnPeerGone func(p *Peer, err error)
 
-	// MaxHandshakes bounds the dialers that have not connected yet; others wait. 0 means 64.
-	MaxHandshakes int
-	// HelloTimeout is how long a dialer may take to say what it wants. 0 means 5 s.
+	// MaxHandshakes limits the dialers that have not connected yet, at most MaxPerSource from one
+	// source. Others wait for a place: dialers lose theirs that keep the listener waiting for
+	// 1/50 of HelloTimeout, those of the source that has most and those without a HELLO first. A
+	// source is an IPv4 address, an IPv6 /64 or, over unix sockets, a process. 0 means 512, and
+	// half of that.
+	MaxHandshakes, MaxPerSource int
+	// HelloTimeout is how long a dialer may take for TLS and its HELLO, then to read the answer.
+	// It may take twice as long to connect. 0 means 5 s.
 	HelloTimeout time.Duration
 }
 
@@ -143,9 +149,10 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	if l.w.closed {
 		return ucs.ErrClosed
 	}
-	if l.cfg.MaxHandshakes < 0 || l.cfg.HelloTimeout < 0 {
-		return fmt.Errorf("%d handshakes of %v: %w", l.cfg.MaxHandshakes, l.cfg.HelloTimeout, ucs.ErrInvalidParam)
+	if l.cfg.MaxHandshakes < 0 || l.cfg.MaxPerSource < 0 || l.cfg.HelloTimeout < 0 {
+		return fmt.Errorf("%d handshakes, %d of a source, of %v: %w", l.cfg.MaxHandshakes, l.cfg.MaxPerSource, l.cfg.HelloTimeout, ucs.ErrInvalidParam)
 	}
+	l.cfg.HelloTimeout = cmp.Or(l.cfg.HelloTimeout, bootstrap.DefaultHelloTimeout)
 	if err := checkPrivate(l.cfg.Private); err != nil {
 		return err
 	}
@@ -156,7 +163,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 		}
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
-		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, HelloTimeout: l.cfg.HelloTimeout,
+		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
 		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls,
 	})
 	return err
@@ -313,6 +320,9 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 }
 
+// connectShare is how often HelloTimeout a dialer may take to connect when it has an ACCEPT.
+const connectShare = 2
+
 // expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
 // peer has sent the first message of the handshake to it.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
@@ -320,6 +330,7 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	e := &EP{w: w, peer: p, passive: true, unverified: true, identity: new(r.From)}
 	w.hold(e)
 	e.begin()
+	e.link.expireWithin(connectShare * l.cfg.HelloTimeout)
 	if w.listening.expected == nil {
 		w.listening.expected = map[*EP]*expected{}
 	}

@@ -586,3 +586,30 @@ func TestListener_UntrustedWhileBusy(t *testing.T) {
 	assert.Empty(t, l.events)
 	assert.Zero(t, p.b.w.eps.Len())
 }
+
+// TestDial_ListenerStops: a listener that makes no progress when it knows of the peer does not end
+// Dial.
+func TestDial_ListenerStops(t *testing.T) {
+	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
+		l := p.b.listen(t, network, address, ListenConfig{HelloTimeout: time.Millisecond})
+		dials := func() (*Peer, error) {
+			stopped := time.Time{}
+			return p.a.w.dial(t.Context(), network, l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+				p.until(func() bool { return done() || len(l.peers) > 0 })
+				if stopped.IsZero() && len(l.peers) > 0 {
+					stopped = time.Now()
+				}
+				for !stopped.IsZero() && time.Since(stopped) < 50*time.Millisecond && !done() {
+					p.a.w.Progress()
+				}
+				return p.within(ctx, done)
+			})
+		}
+		peer, err := dials()
+		for err != nil && len(l.peers) == 0 { // it stood still for the time of a HELLO
+			peer, err = dials()
+		}
+		require.NoError(t, err)
+		require.NoError(t, peer.EP.Err())
+	})
+}

@@ -26,6 +26,16 @@ func (e *EP) begin() {
 	}
 }
 
+// expireWithin has the connection go earlier, if it is half open then.
+func (l *link) expireWithin(d time.Duration) {
+	alarm := &l.e.w.engine.Alarm
+	at := alarm.Now() + d
+	if l.expires == 0 || at < l.expires {
+		l.expires = at
+		alarm.Set(at)
+	}
+}
+
 // whole is called when a lane has come about, and when the EP is a user's or goes.
 func (l *link) whole() {
 	if l.halfOpen {

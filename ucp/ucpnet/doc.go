@@ -16,8 +16,8 @@
 // Nothing here starts a goroutine. A call that blocks makes progress for all, as every
 // blocking call of a [ucp.SharedWorker] does: Read, Write, Accept, Dial and Close. A program
 // none of whose goroutines is in such a call for long needs one in [ucp.SharedWorker.Serve]:
-// otherwise what Write has handed over may stay where it is, and peers wait for answers to
-// the handshake.
+// otherwise bytes that Write has copied may not leave. Accept returns a connection when the Dial of
+// the peer can return without further progress.
 //
 // # What differs from TCP
 //

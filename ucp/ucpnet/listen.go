@@ -3,6 +3,7 @@ package ucpnet
 import (
 	"context"
 	"net"
+	"slices"
 
 	"github.com/gucx/gucx/ucp"
 )
@@ -62,7 +63,8 @@ func (l *Listener) gone(p *ucp.Peer, err error) {
 	}
 }
 
-// Accept returns the next connection, a *Conn. net.ErrClosed if the listener is closed.
+// Accept returns the next connection, a *Conn, when the Dial of the peer can return, whatever this
+// side does then. net.ErrClosed if the listener is closed.
 func (l *Listener) Accept() (net.Conn, error) {
 	var c *Conn
 	err := l.w.Until(l.open, func() bool { return l.take(&c) })
@@ -75,13 +77,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: err}
 }
 
-// take takes the next connection for a call of Accept, unless that has one.
+// take takes the next connection for a call of Accept, unless that has one: one whose peer needs no
+// more progress of this side for its Dial to return, or that is gone, with what the peer has sent.
 func (l *Listener) take(c **Conn) bool {
-	if *c == nil && len(l.waiting) > 0 && l.open.Err() == nil {
-		*c = l.waiting[0]
-		l.waiting = l.waiting[1:]
+	if *c != nil || len(l.waiting) == 0 || l.open.Err() != nil {
+		return *c != nil
 	}
-	return *c != nil
+	i := slices.IndexFunc(l.waiting, func(c *Conn) bool { return c.gone != nil || c.ep.Established() })
+	if i < 0 {
+		return false
+	}
+	*c = l.waiting[i]
+	l.waiting = slices.Delete(l.waiting, i, i+1)
+	return true
 }
 
 // Addr is where it listens, as Dial takes it.

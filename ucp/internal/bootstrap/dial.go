@@ -15,8 +15,12 @@ import (
 // certificate is missing or not trusted.
 var ErrUnauthenticated = errors.New("the two sides do not authenticate each other")
 
+// ErrTryAgain says that the listener is busy with other dialers.
+var ErrTryAgain = errors.New("the listener is busy, try again later")
+
 // RejectedError says that the listener has turned the dialer away. It is ucs.ErrRejected, and
-// ErrUnauthenticated if the reason is that one side demands TLS and the other does not use it.
+// ErrUnauthenticated if the reason is that one side demands TLS and the other does not use it, and
+// ErrTryAgain if the listener is busy.
 type RejectedError struct {
 	Code    Code
 	Private []byte // what the listener's application says to that
@@ -32,6 +36,8 @@ func (e *RejectedError) Unwrap() []error {
 	switch e.Code {
 	case CodeTLS, CodeNoTLS:
 		return []error{ucs.ErrRejected, ErrUnauthenticated}
+	case CodeTooMany:
+		return []error{ucs.ErrRejected, ErrTryAgain}
 	}
 	return []error{ucs.ErrRejected}
 }
@@ -121,8 +127,19 @@ func reset(err error) error {
 	return err
 }
 
-// Wait returns when the listener has hung up, or Close was called.
-func (c *Conn) Wait() { _, _ = c.socket.Read(make([]byte, 1)) }
+// Wait waits for what the listener says last, or until Close is called. nil: it knows that the
+// dialer has connected. Errors: *RejectedError if another dialer took the place of this one;
+// ErrConnReset if the listener hung up.
+func (c *Conn) Wait() error {
+	h, body, err := receive(c.socket)
+	switch {
+	case err == nil && h.kind == kindDone:
+		return nil
+	case err == nil && h.kind == kindReject:
+		return &RejectedError{h.code, body}
+	}
+	return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
+}
 
 // Close hangs up.
 func (c *Conn) Close() error { return c.socket.Close() }

@@ -11,15 +11,17 @@
 //	                                             private data, keys by name
 //	                                         or REJECT  why, private data
 //	...the two EPs connect over their transports...
+//	       <---------------------------------- DONE  the listener knows of the peer
 //	close  ----------------------------------> a dialer that leaves before that is forgotten
 //
 // docs/wire.md, "Bootstrap", has the messages.
 //
 // # Untrusted dialers
 //
-// Anybody who reaches the socket can connect to it. A listener has at most
-// Config.MaxHandshakes connections, each with two goroutines and as many bytes as a HELLO
-// has, MaxHelloLen; others wait in the backlog of the kernel, which bounds it. A HELLO has
-// to be complete within Config.HelloTimeout, and sooner while others wait. What does not
-// begin as a HELLO does is hung up on at once.
+// Anybody who reaches the socket can connect to it. A listener has at most Config.MaxHandshakes
+// connections, at most Config.MaxPerSource of one source, each with two goroutines and as many
+// bytes as a HELLO has, MaxHelloLen. Others wait in the backlog of the kernel, which limits it. A
+// connection that keeps the listener waiting for 1/50 of Config.HelloTimeout can be evicted for
+// them: place.go has the order. TLS and the HELLO must be complete within Config.HelloTimeout. A
+// connection that begins with another protocol is closed at once.
 package bootstrap

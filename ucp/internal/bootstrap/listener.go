@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,20 +13,18 @@ import (
 	"github.com/gucx/gucx/ucs/stats"
 )
 
-// Bounds of what untrusted dialers may make a listener keep, and for how long.
+// Defaults of the limits on what untrusted dialers occupy, and for how long.
 const (
-	defaultMaxHandshakes = 64              // as many as uct/tcp has
-	defaultHelloTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
-	// fullTimeout is how long a HELLO may take while others wait for a place: what is
-	// honest has sent it along with the connection.
-	fullTimeout = time.Second
+	DefaultMaxHandshakes = 512
+	DefaultHelloTimeout  = 5 * time.Second // a live process on an overloaded machine took more than 1 s
 )
 
 // Config configures a [Listener]. The zero value is the default, but for Notify and Stats.
 type Config struct {
 	AllowUIDs     []uint32      // unix: users beside the effective one that may connect
-	MaxHandshakes int           // connections at a time; 0 means 64
-	HelloTimeout  time.Duration // for a HELLO; 0 means 5 s
+	MaxHandshakes int           // connections at a time; 0 means DefaultMaxHandshakes
+	MaxPerSource  int           // of these, from one source; 0 means half of MaxHandshakes
+	HelloTimeout  time.Duration // up to the end of the HELLO, and to send an answer; 0 means DefaultHelloTimeout
 	TLS           TLSConfigs    // demanded of tcp dialers; nil means no TLS
 	// Notify is called when Take has something. It runs on a goroutine of the listener and
 	// must not block.
@@ -43,6 +42,7 @@ type Stats struct {
 	malformed stats.Counter
 	silent    stats.Counter
 	rejected  stats.Counter
+	evicted   stats.Counter
 
 	unauthenticated stats.Counter
 }
@@ -53,6 +53,7 @@ func (s *Stats) AddTo(n *stats.Node) {
 	n.Add("malformed_hellos", &s.malformed)
 	n.Add("silent_dialers", &s.silent)
 	n.Add("rejected", &s.rejected)
+	n.Add("evicted_dialers", &s.evicted)
 	n.Add("unauthenticated_dialers", &s.unauthenticated)
 }
 
@@ -70,11 +71,11 @@ type Listener struct {
 	ctx     context.Context // ends with the listener
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	slots   chan struct{} // one for each connection that is dealt with
+	freed   chan struct{} // a place is free, or one may be evicted; has room for one
 
-	mu     sync.Mutex
-	silent map[*Request]struct{} // those whose HELLO is not complete
-	queue  []*Request            // for Take
+	mu    sync.Mutex
+	live  []*Request // that have a place, the oldest first
+	queue []*Request // for Take
 }
 
 // Listen listens. network is "tcp", whose address without a host is loopback, or "unix",
@@ -86,13 +87,10 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	if err != nil {
 		return nil, err
 	}
-	if cfg.MaxHandshakes == 0 {
-		cfg.MaxHandshakes = defaultMaxHandshakes
-	}
-	if cfg.HelloTimeout == 0 {
-		cfg.HelloTimeout = defaultHelloTimeout
-	}
-	l := &Listener{cfg: cfg, socket: socket, slots: make(chan struct{}, cfg.MaxHandshakes), silent: map[*Request]struct{}{}}
+	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
+	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
+	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, DefaultHelloTimeout)
+	l := &Listener{cfg: cfg, socket: socket, freed: make(chan struct{}, 1)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.running.Go(l.acceptLoop)
 	return l, nil
@@ -167,7 +165,8 @@ func (l *Listener) acceptLoop() {
 	}
 }
 
-// admit begins with a connection as soon as there is a slot. Other users never take one.
+// admit gives a connection a place, and waits for one if there is none. A connection of a user who
+// is not permitted gets none.
 func (l *Listener) admit(conn net.Conn) {
 	from, err := identify(conn)
 	if err != nil || !from.permitted(l.cfg.AllowUIDs) {
@@ -176,58 +175,13 @@ func (l *Listener) admit(conn net.Conn) {
 		_ = conn.Close()
 		return
 	}
-	if !l.takeSlot() {
+	r := newRequest(l, conn, from)
+	if !l.awaitPlace(r) {
+		r.cancel()
 		_ = conn.Close()
 		return
 	}
-	r := newRequest(l, conn, from)
-	l.enter(r)
-	l.running.Go(func() {
-		r.serve()
-		<-l.slots
-	})
-}
-
-// enter gives a connection its time for the HELLO, which shortenHellos lessens.
-func (l *Listener) enter(r *Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = r.conn.SetDeadline(r.since.Add(l.cfg.HelloTimeout))
-	l.silent[r] = struct{}{}
-}
-
-// hangUp ends the reading of a HELLO.
-func (l *Listener) hangUp(r *Request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.silent, r)
-	_ = r.conn.SetDeadline(past)
-}
-
-// takeSlot waits for a slot, and gives those who are silent less time; false if the listener is
-// closed meanwhile.
-func (l *Listener) takeSlot() bool {
-	select {
-	case l.slots <- struct{}{}:
-		return true
-	default:
-	}
-	l.shortenHellos()
-	select {
-	case l.slots <- struct{}{}:
-		return true
-	case <-l.ctx.Done():
-		return false
-	}
-}
-
-// shortenHellos gives those whose HELLO is not complete less time for it.
-func (l *Listener) shortenHellos() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for r := range l.silent {
-		_ = r.conn.SetReadDeadline(r.since.Add(min(fullTimeout, l.cfg.HelloTimeout)))
-	}
+	l.running.Go(r.serve)
 }
 
 // put enters a request for Take.

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -95,7 +94,14 @@ func (l *listener) counted(what string, n uint64, load func() uint64) {
 // idle waits until no connection is dealt with.
 func (l *listener) idle() {
 	l.t.Helper()
-	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool { return len(l.slots) == 0 })
+	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool { return l.occupied() == 0 })
+}
+
+// occupied is how many connections have a place.
+func (l *listener) occupied() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.live)
 }
 
 // dialed is how a Dial ended.
@@ -218,7 +224,7 @@ func TestSwap_OwnerHangsUp(t *testing.T) {
 		d := <-result
 		require.NoError(t, d.err)
 		r.Drop()
-		d.conn.Wait()
+		assert.ErrorIs(t, d.conn.Wait(), ucs.ErrConnReset)
 		require.NoError(t, d.conn.Close())
 		l.idle()
 		assert.Empty(t, l.Take(), "the owner knows")
@@ -368,33 +374,21 @@ func TestUntrusted_Silence(t *testing.T) {
 	})
 }
 
-// TestUntrusted_Flood: many that say nothing take no more than the slots there are, and who
-// has something to say comes through all the same.
-func TestUntrusted_Flood(t *testing.T) {
-	const slots, silent = 4, 50
+// TestConnected: a dialer that has connected is told so, and has no place any more, though it keeps
+// its socket.
+func TestConnected(t *testing.T) {
 	overAll(t, func(t *testing.T, network, address string) {
-		l := open(t, network, address, Config{MaxHandshakes: slots, HelloTimeout: 20 * time.Millisecond})
-		before := runtime.NumGoroutine()
-		for range silent {
-			l.raw(nil)
-		}
-		assert.Less(t, runtime.NumGoroutine()-before, silent/2, "those of slots, and of some that end")
-		_, r := l.patient()
-		r.Drop()
-		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return l.cfg.Stats.silent.Load() >= silent })
-	})
-}
-
-// TestUntrusted_StaysAfterItHasConnected: a dialer that keeps its socket does not keep its
-// slot.
-func TestUntrusted_StaysAfterItHasConnected(t *testing.T) {
-	overAll(t, func(t *testing.T, network, address string) {
-		l := open(t, network, address, Config{HelloTimeout: 5 * time.Millisecond})
-		conn, r := l.patient()
+		l := open(t, network, address, Config{})
+		result := l.dial(t.Context())
+		r := l.next(1)[0]
 		r.Accept(sampleAnswer())
 		r.Connected()
-		_, _ = io.ReadAll(conn)
+		d := <-result
+		require.NoError(t, d.err)
+		assert.NoError(t, d.conn.Wait())
 		l.idle()
+		require.NoError(t, d.conn.Close())
+		assert.Empty(t, l.Take())
 	})
 }
 
@@ -418,8 +412,8 @@ func TestRequest_ProcessStood(t *testing.T) {
 			awaitReadable(t, conn)
 			r := newRequest(l.Listener, conn, Identity{})
 			t.Cleanup(r.cancel)
-			r.since = r.since.Add(-time.Hour)
-			l.enter(r)
+			ok, _ := l.enter(r, time.Now().Add(-time.Hour))
+			require.True(t, ok)
 			return r
 		}
 		hello := sampleHello().append(nil)
@@ -441,20 +435,6 @@ func awaitReadable(t *testing.T, conn net.Conn) {
 	require.NoError(t, raw.Control(func(fd uintptr) {
 		assert.True(t, testenv.Readable(t, int(fd), testenv.Watchdog))
 	}))
-}
-
-// patient says HELLO until it was in time.
-func (l *listener) patient() (net.Conn, *Request) {
-	for {
-		late := l.cfg.Stats.silent.Load()
-		conn := l.raw(sampleHello().append(nil))
-		for l.cfg.Stats.silent.Load() == late {
-			if all := l.Take(); len(all) > 0 {
-				return conn, all[0]
-			}
-			runtime.Gosched()
-		}
-	}
 }
 
 // fakeListener answers a dialer with bytes.

@@ -42,8 +42,9 @@ const (
 	kindHello  kind = 1
 	kindAccept kind = 2
 	kindReject kind = 3
+	kindDone   kind = 4 // the dialer has connected, as far as the listener can tell
 
-	kindEnd kind = 4
+	kindEnd kind = 5
 )
 
 // maxBody is the longest body of a message, by its kind.

@@ -16,23 +16,29 @@ type Request struct {
 	From  Identity
 
 	l      *Listener
+	source source
 	conn   net.Conn // the socket
 	secret net.Conn // what is read from and written to: conn, or TLS over it
 	since  time.Time
 	answer chan []byte     // has room for one
+	done   chan struct{}   // closed by Connected
 	ctx    context.Context // ends with the listener, or by Close
 	cancel context.CancelFunc
 	hungUp chan struct{} // closed when nothing more can be read
 
 	// Under l.mu.
-	closed bool // nobody wants to know any more
-	gone   bool // the dialer has left, or is to be left alone
+	stage   stage
+	staged  time.Time // when stage began
+	evicted bool      // for another connection
+	hanging bool      // nothing is to be read or written any more
+	closed  bool      // nobody wants to know any more
+	gone    bool      // the dialer has left, or is to be left alone
 }
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	r := &Request{
-		From: from, l: l, conn: conn, secret: arrived{conn}, since: time.Now(),
-		answer: make(chan []byte, 1), hungUp: make(chan struct{}),
+		From: from, l: l, source: from.source(), conn: conn, secret: arrived{conn},
+		answer: make(chan []byte, 1), done: make(chan struct{}), hungUp: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
 	return r
@@ -57,14 +63,11 @@ func (r *Request) Reject(why Code, private []byte) {
 	r.answer <- rejection(why, private)
 }
 
-// Connected says that the dialer has connected: it is expected to hang up, soon. Idempotent.
+// Connected says that the dialer has connected: it is told so, and the socket is closed. Once, after
+// Accept.
 func (r *Request) Connected() {
 	r.close()
-	r.l.mu.Lock()
-	defer r.l.mu.Unlock()
-	if !r.gone {
-		_ = r.conn.SetReadDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
-	}
+	close(r.done)
 }
 
 // Drop hangs up: nothing came of the request. Idempotent.
@@ -82,6 +85,7 @@ func (r *Request) close() {
 
 // serve deals with the connection until it is over.
 func (r *Request) serve() {
+	defer r.remove()
 	defer r.cancel()
 	defer r.conn.Close()
 	if !r.readHello() {
@@ -97,6 +101,13 @@ func (r *Request) serve() {
 	<-r.hungUp
 }
 
+// remove gives the place of the connection back.
+func (r *Request) remove() {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	r.l.leavePlace(r)
+}
+
 // readHello reads the HELLO, within the time that Listener.enter has given. It reports false
 // if there is none.
 func (r *Request) readHello() bool {
@@ -106,14 +117,17 @@ func (r *Request) readHello() bool {
 	if err == nil {
 		r.Hello, err = receiveHello(r.secret)
 	}
-	r.l.mu.Lock()
-	delete(r.l.silent, r) // from here on nobody sets the deadline but this goroutine
-	r.l.mu.Unlock()
 	if err != nil {
 		r.turnAway(err)
 		return false
 	}
-	_ = r.conn.SetReadDeadline(time.Time{})
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	if r.hanging {
+		return false
+	}
+	r.stage, r.staged = stageOwner, time.Now()
+	_ = r.conn.SetDeadline(time.Time{})
 	return r.ctx.Err() == nil
 }
 
@@ -133,6 +147,8 @@ func receiveHello(conn net.Conn) (Hello, error) {
 func (r *Request) turnAway(err error) {
 	s := r.l.cfg.Stats
 	switch {
+	case r.wasEvicted() && r.answerable():
+		refuse(r.secret, CodeTooMany)
 	case r.ctx.Err() != nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.count(&s.silent)
@@ -152,8 +168,21 @@ func (r *Request) turnAway(err error) {
 	}
 }
 
-// respond sends the answer when the owner has one, and after an ACCEPT waits until the
-// dialer has hung up or the owner has.
+// wasEvicted reports whether another connection has the place of this one.
+func (r *Request) wasEvicted() bool {
+	r.l.mu.Lock()
+	defer r.l.mu.Unlock()
+	return r.evicted
+}
+
+// answerable reports whether the dialer understands a message: not before a TLS handshake is over.
+func (r *Request) answerable() bool {
+	_, plain := r.secret.(arrived)
+	return !plain || !r.demandsTLS()
+}
+
+// respond sends the answer when the owner has one. After an ACCEPT it waits until the dialer has
+// connected or has hung up, or the owner has, and says why it hangs up.
 func (r *Request) respond() {
 	var answer []byte
 	select {
@@ -163,12 +192,18 @@ func (r *Request) respond() {
 	case <-r.ctx.Done():
 		return
 	}
+	r.l.answered(r)
 	if !r.send(answer) || kind(answer[kindAt]) == kindReject {
 		return
 	}
 	select {
+	case <-r.done:
+		r.send(doneMessage)
 	case <-r.hungUp:
 	case <-r.ctx.Done():
+		if r.wasEvicted() {
+			refuse(r.secret, CodeTooMany)
+		}
 	}
 }
 
@@ -207,6 +242,9 @@ func (r *Request) note() bool {
 	l.queue = append(l.queue, r)
 	return true
 }
+
+// doneMessage is a DONE.
+var doneMessage = appendMessage(nil, kindDone, 0, func(b []byte) []byte { return b })
 
 // rejection is a REJECT.
 func rejection(why Code, private []byte) []byte {

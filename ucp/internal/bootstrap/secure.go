@@ -75,11 +75,10 @@ func isAlert(err error) bool {
 // secure makes the TLS handshake of a listener, over tcp and if TLS is demanded. Errors:
 // errNoTLS, ErrUnauthenticated, os.ErrDeadlineExceeded, ErrConnReset.
 func (r *Request) secure() error {
-	configs := r.l.cfg.TLS
-	if configs == nil || r.From.Network != "tcp" {
+	if !r.demandsTLS() {
 		return nil
 	}
-	conn := tls.Server(arrived{r.conn}, configs.Server(r.From.Addr.Addr()))
+	conn := tls.Server(arrived{r.conn}, r.l.cfg.TLS.Server(r.From.Addr.Addr()))
 	var first tls.RecordHeaderError
 	switch err := conn.Handshake(); {
 	case err == nil:
@@ -93,6 +92,9 @@ func (r *Request) secure() error {
 	r.secret, r.From.Name = conn, nameOf(conn)
 	return nil
 }
+
+// demandsTLS reports whether the dialer has to use TLS.
+func (r *Request) demandsTLS() bool { return r.l.cfg.TLS != nil && r.From.Network == "tcp" }
 
 // nameOf is the identity in the certificate of the peer.
 func nameOf(conn *tls.Conn) string {

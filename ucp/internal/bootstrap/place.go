@@ -1,0 +1,162 @@
+package bootstrap
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// stage is what a connection waits for.
+type stage uint8
+
+const (
+	stageHello   stage = iota // the dialer: TLS, token and HELLO
+	stageOwner                // the owner of the listener: an answer
+	stageConnect              // the dialer: it has an ACCEPT and connects over the transports
+)
+
+// source is whom the connections of a dialer count for: an IPv4 address, an IPv6 /64, or a process.
+type source struct {
+	addr netip.Addr
+	uid  uint32
+	pid  int
+}
+
+// sourcePrefix is how many bits of an IPv6 address one host can choose: the rest of a /64.
+const sourcePrefix = 64
+
+// source is the source of a dialer.
+func (i *Identity) source() source {
+	addr := i.Addr.Addr().Unmap().WithZone("")
+	if addr.Is6() {
+		prefix, _ := addr.Prefix(sourcePrefix) // the error: for more than 128 bits
+		addr = prefix.Addr()
+	}
+	return source{addr, i.UID, i.PID}
+}
+
+// graceShare is which part of HelloTimeout a connection waits at least, in each stage, before
+// another one may take its place: longer than an honest dialer takes for it.
+const graceShare = 50
+
+func (l *Listener) grace() time.Duration { return l.cfg.HelloTimeout / graceShare }
+
+// awaitPlace returns when r has a place; false if the listener is closed first. It is called by the
+// accept loop only.
+func (l *Listener) awaitPlace(r *Request) bool {
+	for l.ctx.Err() == nil {
+		ok, in := l.enter(r, time.Now())
+		if ok {
+			return true
+		}
+		select {
+		case <-l.freed:
+		case <-time.After(in):
+		case <-l.ctx.Done():
+		}
+	}
+	return false
+}
+
+// enter gives r a place, for which it evicts another connection if there is none. Otherwise in is
+// after which time one may be evicted.
+func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x, full := l.inTheWay(r.source); full {
+		in = l.cfg.HelloTimeout
+		if x == nil {
+			return false, in
+		}
+		if in = x.staged.Add(l.grace()).Sub(now); in > 0 {
+			return false, in
+		}
+		l.evict(x)
+	}
+	r.since = now
+	r.staged = now
+	l.live = append(l.live, r)
+	_ = r.conn.SetDeadline(now.Add(l.cfg.HelloTimeout))
+	return true, 0
+}
+
+// inTheWay reports whether there is no place for a connection of a source, and returns which one
+// to evict for it: of the same source if that has MaxPerSource, else of the source that has most.
+// nil if all wait for the owner.
+func (l *Listener) inTheWay(from source) (x *Request, full bool) {
+	count, evictable := map[source]int{}, map[source]int{}
+	for _, r := range l.live {
+		count[r.source]++
+		if r.stage != stageOwner {
+			evictable[r.source]++
+		}
+	}
+	switch {
+	case count[from] >= l.cfg.MaxPerSource:
+		return l.oldest(from), true
+	case len(l.live) < l.cfg.MaxHandshakes:
+		return nil, false
+	}
+	most := source{}
+	for _, r := range l.live { // in order: the same each time
+		if evictable[r.source] > evictable[most] {
+			most = r.source
+		}
+	}
+	return l.oldest(most), true
+}
+
+// oldest is the oldest connection of a source that may be evicted: one without a HELLO if there is
+// one. nil if all wait for the owner.
+func (l *Listener) oldest(from source) (x *Request) {
+	for _, r := range l.live {
+		switch {
+		case r.source != from || r.stage == stageOwner:
+		case r.stage == stageHello:
+			return r
+		case x == nil || r.staged.Before(x.staged):
+			x = r
+		}
+	}
+	return x
+}
+
+// evict ends a connection for another one.
+func (l *Listener) evict(r *Request) {
+	l.leavePlace(r)
+	l.cfg.Stats.count(&l.cfg.Stats.evicted)
+	r.evicted = true
+	r.cancel()
+}
+
+// leavePlace is called when a connection needs no place any more. l.mu is held.
+func (l *Listener) leavePlace(r *Request) {
+	if i := slices.Index(l.live, r); i >= 0 {
+		l.live = slices.Delete(l.live, i, i+1)
+		l.noteFreed()
+	}
+}
+
+// answered notes that the owner has answered r: it may be evicted from now on.
+func (l *Listener) answered(r *Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.stage, r.staged = stageConnect, time.Now()
+	l.noteFreed()
+}
+
+// noteFreed has awaitPlace look again.
+func (l *Listener) noteFreed() {
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
+
+// hangUp ends reads and writes of a connection.
+func (l *Listener) hangUp(r *Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.hanging = true
+	_ = r.conn.SetDeadline(past)
+}
