@@ -47,7 +47,7 @@ type Config struct {
 	// bytes, rounded up to a page. Both sides of a link must have the same.
 	LinkLen int
 
-	// WakeFD is a nonblocking eventfd that peers write to.
+	// WakeFD is Waker.PeerFD: the write end of a pipe, which peers open anew.
 	WakeFD int
 
 	// AllowUIDs lists users, beside this process's effective user, that may
@@ -144,7 +144,7 @@ func (c Config) check() error {
 	if err := checkSocketDir(c.SocketDir, c.Service); err != nil {
 		return err
 	}
-	return checkEventFD(c.WakeFD)
+	return checkPipe(c.WakeFD)
 }
 
 // allows reports whether uid is this user or one of AllowUIDs.

@@ -8,10 +8,10 @@
 //	connect ------------------------------------------> accept
 //	uid allowed? (SO_PEERCRED)                          uid allowed? (SO_PEERCRED)
 //	HELLO  layout, GIDs, lengths
-//	  link segment, arena, eventfd  ------------------> map link and the arena's
+//	  link segment, arena, pipe     ------------------> map link and the arena's
 //	                                                    first bytes, OnLink
 //	map table and arena <------------------------------ WELCOME  layout, GIDs, lengths
-//	                                                      table, arena, eventfd
+//	                                                      table, arena, pipe
 //	...the socket stays open and silent; its hang-up ends the link; who hangs up and has
 //	its port still says so before...
 //
@@ -36,12 +36,12 @@
 // be somebody else's. A process of an
 // allowed user can:
 //   - overwrite the arena and the link segment at any time, as remote writes do;
-//   - refuse service: use up MaxLinks, sit on a GID's name, take wake-ups out of the
-//     eventfd, or make it blocking, so that Wake waits if it is full, and who drains it if
-//     it is empty.
+//   - refuse service: use up MaxLinks, sit on a GID's name, or read from the pipe, so that the
+//     owner misses a Wake of another peer and sleeps until its next look.
 //
 // It cannot:
 //   - write to the table, or get a writable mapping of it (from Linux 5.1 on);
+//   - make a Wake, or the owner of the pipe, block: see Waker;
 //   - resize a segment, and so cause SIGBUS: segments without seals are refused;
 //   - keep handshake slots for longer than HandshakeTimeout, leave descriptors
 //     behind, or make the port run out of memory with what it sends.

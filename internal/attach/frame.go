@@ -34,7 +34,7 @@ type frame struct {
 const (
 	frameLen      = 64
 	frameMagic    = 0x78637567 // "gucx" in memory
-	frameVersion  = 1
+	frameVersion  = 2
 	frameOffVer   = 4
 	frameOffKind  = 6
 	frameOffLay   = 8

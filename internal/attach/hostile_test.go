@@ -55,7 +55,7 @@ func (s *station) hello(t testing.TB) (*frame, []int) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, seg.Close()) })
 	return &frame{kind: kindHello, layout: testLayout, from: [16]byte{9}, to: s.gid,
-		len0: testLinkLen, arenaLen: testArenaLen}, []int{seg.FD(), s.arena.FD(), s.wake}
+		len0: testLinkLen, arenaLen: testArenaLen}, []int{seg.FD(), s.arena.FD(), s.wake.PeerFD()}
 }
 
 func TestHostile_Hello(t *testing.T) {
@@ -66,9 +66,9 @@ func TestHostile_Hello(t *testing.T) {
 	small, err := memfd.Create("small", testLinkLen/2, memfd.PeersWrite)
 	require.NoError(t, err)
 	defer func() { _ = small.Close() }()
-	blocking, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	require.NoError(t, err)
-	defer func() { _ = unix.Close(blocking) }()
+	defer func() { _ = unix.Close(event) }()
 
 	garbage, refused := Stats{Garbage: 1}, Stats{Refused: 1}
 	for _, tt := range []struct {
@@ -102,8 +102,8 @@ func TestHostile_Hello(t *testing.T) {
 		{"small link", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[0] = small.FD(); return b, fds }, refused, ReasonSegments},
 		{"link is no memory", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[0] = fds[2]; return b, fds }, refused, ReasonSegments},
 		{"arena is no memory", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[1] = fds[2]; return b, fds }, refused, ReasonSegments},
-		{"wake is no eventfd", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[2] = fds[0]; return b, fds }, refused, ReasonSegments},
-		{"wake blocks", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[2] = blocking; return b, fds }, refused, ReasonSegments},
+		{"wake is no pipe", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[2] = fds[0]; return b, fds }, refused, ReasonSegments},
+		{"wake is an eventfd", func(b []byte, _ *frame, fds []int) ([]byte, []int) { fds[2] = event; return b, fds }, refused, ReasonSegments},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := openFDs(t)
@@ -222,7 +222,7 @@ func TestSquatter(t *testing.T) {
 	}
 	answer := func(edit func(f *frame, fds []int)) func(*net.UnixConn, frame) {
 		return func(conn *net.UnixConn, h frame) {
-			f, fds := good(h), []int{lender.table.FD(), lender.arena.FD(), lender.wake}
+			f, fds := good(h), []int{lender.table.FD(), lender.arena.FD(), lender.wake.PeerFD()}
 			edit(f, fds)
 			assert.NoError(t, send(conn, f, fds...))
 		}
@@ -249,7 +249,7 @@ func TestSquatter(t *testing.T) {
 		{"huge arena", answer(func(f *frame, _ []int) { f.arenaLen = 1 << 63 }), memfd.ErrSize},
 		{"table is no memory", answer(func(_ *frame, fds []int) { fds[0] = fds[2] }), memfd.ErrKind},
 		{"arena not writable", answer(func(f *frame, fds []int) { fds[1], f.arenaLen = fds[0], testTableLen }), unix.EACCES},
-		{"wake is no eventfd", answer(func(_ *frame, fds []int) { fds[2] = fds[0] }), ErrProtocol},
+		{"wake is no pipe", answer(func(_ *frame, fds []int) { fds[2] = fds[0] }), ErrProtocol},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := openFDs(t)
@@ -364,7 +364,7 @@ func TestNoDescriptors(t *testing.T) {
 			told <- h
 			<-answer
 			welcome := &frame{kind: kindWelcome, layout: testLayout, from: gid, to: h.from, len0: testTableLen, arenaLen: testArenaLen}
-			assert.NoError(t, send(conn, welcome, lender.table.FD(), lender.arena.FD(), lender.wake))
+			assert.NoError(t, send(conn, welcome, lender.table.FD(), lender.arena.FD(), lender.wake.PeerFD()))
 			<-ended
 		})
 		var err error

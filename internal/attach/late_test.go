@@ -80,7 +80,7 @@ func TestDial_ProcessStood(t *testing.T) {
 		return out, err
 	}
 	welcome := &frame{kind: kindWelcome, layout: testLayout, from: b.gid, to: a.gid, len0: testTableLen, arenaLen: testArenaLen}
-	fds := []int{b.table.FD(), b.arena.FD(), b.wake}
+	fds := []int{b.table.FD(), b.arena.FD(), b.wake.PeerFD()}
 
 	out, err := introduce(t.Context(), welcome, fds...)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ type Link struct {
 	PeerPID int
 	// PeerUID is the peer's effective user.
 	PeerUID uint32
-	// WakeFD is the peer's eventfd, for Wake; valid until Close.
+	// WakeFD is the write end of the peer's pipe, for Wake; valid until Close.
 	WakeFD int
 
 	port *Port
@@ -61,13 +61,10 @@ func (l *Link) arenaAccess() memfd.Access {
 	return memfd.ReadWrite
 }
 
-// takeWake checks the peer's eventfd and makes it one that Close closes.
-func (l *Link) takeWake(fds rights, i int) error {
-	if err := checkEventFD(fds[i]); err != nil {
-		return err
-	}
-	l.WakeFD = fds.take(i)
-	return nil
+// takeWake opens the peer's pipe, for Close to close.
+func (l *Link) takeWake(fds rights, i int) (err error) {
+	l.WakeFD, err = reopen(fds[i])
+	return err
 }
 
 // Inbound is a link that a peer dialed.
@@ -209,7 +206,7 @@ func (l *Link) release() error {
 		errs = append(errs, s.Close())
 	}
 	if l.WakeFD >= 0 {
-		errs = append(errs, os.NewSyscallError("close eventfd", unix.Close(l.WakeFD)))
+		errs = append(errs, os.NewSyscallError("close pipe", unix.Close(l.WakeFD)))
 	}
 	return errors.Join(errs...)
 }

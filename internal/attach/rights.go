@@ -135,23 +135,3 @@ func parseRights(oob []byte) (rights, error) {
 	}
 	return all, err
 }
-
-// checkEventFD makes sure that writing to fd wakes somebody and does not block.
-func checkEventFD(fd int) error {
-	link := fmt.Sprintf("/proc/self/fd/%d", fd)
-	target, err := os.Readlink(link)
-	if err != nil {
-		return err
-	}
-	if target != "anon_inode:[eventfd]" {
-		return fmt.Errorf("descriptor is %s, not an eventfd", target)
-	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	if err != nil {
-		return os.NewSyscallError("fcntl F_GETFL", err)
-	}
-	if flags&unix.O_NONBLOCK == 0 {
-		return errors.New("eventfd is blocking")
-	}
-	return nil
-}

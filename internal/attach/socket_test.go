@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
@@ -110,7 +109,7 @@ func TestSocketDir_Unusable(t *testing.T) {
 			assert.ErrorContains(t, err, "socket directory")
 			assert.NoError(t, s.table.Close())
 			assert.NoError(t, s.arena.Close())
-			assert.NoError(t, unix.Close(s.wake))
+			assert.NoError(t, s.wake.Close())
 		})
 	}
 }

@@ -67,7 +67,7 @@ func openHostile(t testing.TB) *hostile {
 		require.NoError(t, control.Close())
 	})
 	in := &attach.Inbound{Link: new(attach.Link), Seg: seg, Control: control}
-	l := &inLink{it: s.iface, in: in, wakeFD: s.iface.wakeFD, rx: newConsumer(seg.Bytes())}
+	l := &inLink{it: s.iface, in: in, wakeFD: s.iface.waker.WakeFD(), rx: newConsumer(seg.Bytes())}
 	return &hostile{s, l, seg.Bytes(), headerOf(seg.Bytes())}
 }
 

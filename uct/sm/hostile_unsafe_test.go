@@ -36,7 +36,7 @@ func openAcceptor(t testing.TB) *acceptor {
 		return seg
 	}
 	t.Cleanup(func() { s.close(t) })
-	out := &attach.Outbound{Link: &attach.Link{WakeFD: s.iface.wakeFD},
+	out := &attach.Outbound{Link: &attach.Link{WakeFD: s.iface.waker.WakeFD()},
 		Table: segment(tableLen), Arena: segment(controlLen + 1<<20), Seg: segment(linkLen)}
 	a := &acceptor{s: s, out: out, table: newTable(out.Table.Bytes()), hdr: headerOf(out.Seg.Bytes())}
 	a.table.header().version.Store(layoutVersion)

@@ -4,11 +4,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/cleanup"
@@ -45,7 +42,7 @@ type Iface struct {
 	device    []byte // address
 	gid       portGID
 	ctlIndex  uint32
-	wakeFD    int
+	waker     *attach.Waker
 	armed     uint32 // state as of the last Arm
 	port      *attach.Port
 	undo      cleanup.Stack
@@ -101,10 +98,10 @@ func (md *MD) openIface(p uct.IfaceParams) (_ *Iface, err error) {
 	it.undo.Add(func() error { md.giveControl(it.ctlIndex); return nil })
 	it.ctl = controlAt(md.arenaSeg.Bytes(), it.ctlIndex)
 	it.resetControl()
-	if it.wakeFD, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-		return nil, os.NewSyscallError("eventfd2", err)
+	if it.waker, err = attach.NewWaker(); err != nil {
+		return nil, err
 	}
-	it.undo.Add(func() error { return os.NewSyscallError("close eventfd", unix.Close(it.wakeFD)) })
+	it.undo.Add(it.waker.Close)
 	return it, it.listen()
 }
 
@@ -123,7 +120,7 @@ func (it *Iface) listen() (err error) {
 	_, _ = rand.Read(it.gid[:ifaceAddrLen]) // does not fail
 	it.port, err = attach.Listen(attach.Config{
 		Service: Name, GID: it.gid, Layout: layoutVersion, Table: it.md.tableSeg, Arena: it.md.arenaSeg,
-		ControlLen: controlLen, DialLen: controlLen, Mapper: &it.md.mapper, LinkLen: linkLen, WakeFD: it.wakeFD, AllowUIDs: it.cfg.AllowUIDs,
+		ControlLen: controlLen, DialLen: controlLen, Mapper: &it.md.mapper, LinkLen: linkLen, WakeFD: it.waker.PeerFD(), AllowUIDs: it.cfg.AllowUIDs,
 		SocketDir: it.cfg.SocketDir, MaxLinks: it.cfg.MaxPeers, OnLink: it.accept,
 		HandshakeTimeout: it.cfg.ConnectTimeout,
 	})

@@ -3,14 +3,12 @@ package sm
 import (
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/uct"
 )
 
 // The state word of a control block. Its owner sets bits; a peer that has news
-// clears the armed bits, after it has written to the owner's eventfd: if it is
+// clears the armed bits, after it has written to the owner's pipe: if it is
 // killed in between, the next peer wakes the owner once more. The counter makes a
 // peer that is late fail to clear what was armed again meanwhile.
 const (
@@ -52,7 +50,7 @@ func (l *inLink) wakeSender() {
 }
 
 // EventFD implements uct.Waker.
-func (it *Iface) EventFD() int { return it.wakeFD }
+func (it *Iface) EventFD() int { return it.waker.FD() }
 
 // EventPending implements uct.EventPender: nobody but a peer with news, and the
 // owner itself, changes the state after Arm. A peer does so just after it has made
@@ -63,8 +61,7 @@ func (it *Iface) EventPending() bool {
 
 // Arm implements uct.Waker.
 func (it *Iface) Arm(ev uct.Events) error {
-	var count [8]byte
-	_, _ = unix.Read(it.wakeFD, count[:]) // EAGAIN: nobody has written
+	it.waker.Drain()
 	var bits uint32
 	if ev&uct.EventRecv != 0 {
 		bits |= stateRecv
@@ -122,5 +119,5 @@ func (it *Iface) arrived() (any bool) {
 // post sets a word for Progress. Any goroutine may call it.
 func (it *Iface) post() {
 	it.events.Or(eventPosted)
-	_ = attach.Wake(it.wakeFD) // the own descriptor is open as long as somebody posts
+	_ = attach.Wake(it.waker.WakeFD()) // the own descriptor is open as long as somebody posts
 }

@@ -8,8 +8,8 @@ import (
 
 // The engine is the goroutine that drives the device when nobody polls.
 //
-//	parked   sleeping is odd: who raises attention writes the eventfd
-//	called   sleeping is even: the eventfd was written; it runs when it gets a processor
+//	parked   sleeping is odd: who raises attention writes the pipe
+//	called   sleeping is even: the pipe was written; it runs when it gets a processor
 //	watching sleeping is even: somebody polls; look again every tick
 //
 // It tells one from the other by the probe bit, which it raises and who drives
@@ -72,7 +72,7 @@ func (h *hca) park() {
 // called. Each sleep has an odd value of its own.
 func isNap(sleeping uint32) bool { return sleeping&1 != 0 }
 
-// wakeOnce wakes the engine out of a nap. Others need not write the eventfd then: a woken engine may
+// wakeOnce wakes the engine out of a nap. Others need not write the pipe then: a woken engine may
 // get a processor a thousand messages later. The word says so after the write, as who calls may be
 // killed in between, and only if it is still the same nap.
 func wakeOnce(ctl *control, wakeFD int, nap uint32) {
@@ -89,7 +89,7 @@ func (h *hca) untilTimer() time.Duration {
 	return max(time.Duration(next-nanotime()), time.Microsecond)
 }
 
-// wait sleeps on the eventfd for at most d; 0 means forever.
+// wait sleeps until the pipe is readable, for at most d; 0 means forever.
 func (h *hca) wait(d time.Duration) {
 	var deadline time.Time
 	if d > 0 {
@@ -98,8 +98,8 @@ func (h *hca) wait(d time.Duration) {
 	if err := h.wakeFile.SetReadDeadline(deadline); err != nil {
 		return // closed
 	}
-	var count [8]byte
-	_, err := h.wakeFile.Read(count[:])
+	var b [256]byte
+	_, err := h.wakeFile.Read(b[:])
 	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		h.closing.Store(true)
 	}

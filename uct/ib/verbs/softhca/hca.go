@@ -16,7 +16,6 @@ import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5/prm"
-	"golang.org/x/sys/unix"
 )
 
 // hca is one open device. It implements prm.Hardware and prm.Pollable.
@@ -40,8 +39,9 @@ type hca struct {
 	cookie   *uint64
 	port     *attach.Port // nil on the loop fabric
 
-	wakeFD   int
-	wakeFile *os.File
+	waker    *attach.Waker
+	wakeFD   int      // of the waker, to write to
+	wakeFile *os.File // of the waker, to read from
 
 	sink    atomic.Pointer[prm.AsyncSink]
 	regions regions
@@ -179,18 +179,17 @@ func (h *hca) makeSegments() (err error) {
 }
 
 func (h *hca) openWake() (err error) {
-	h.wakeFD, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return os.NewSyscallError("eventfd", err)
+	if h.waker, err = attach.NewWaker(); err != nil {
+		return err
 	}
-	h.wakeFile = os.NewFile(uintptr(h.wakeFD), "softhca-wake")
+	h.wakeFD, h.wakeFile = h.waker.WakeFD(), h.waker.File("softhca-wake")
 	return nil
 }
 
 func (h *hca) listen() (err error) {
 	h.port, err = attach.Listen(attach.Config{
 		Service: "softhca", GID: h.gid, Layout: tableVersion, Table: h.tableSeg, Arena: h.arenaSeg,
-		ControlLen: pageLen, LinkLen: linkLen, WakeFD: h.wakeFD,
+		ControlLen: pageLen, LinkLen: linkLen, WakeFD: h.waker.PeerFD(),
 		AllowUIDs: h.cfg.AllowUIDs, HandshakeTimeout: h.cfg.DialTimeout, OnLink: h.accept,
 	})
 	return err
@@ -224,7 +223,7 @@ func (h *hca) release() error {
 	h.unpinAll()
 	errs = append(errs, h.leaveDomains())
 	if h.wakeFile != nil {
-		errs = append(errs, h.wakeFile.Close())
+		errs = append(errs, h.wakeFile.Close(), h.waker.Close())
 	}
 	if h.tableSeg != nil {
 		errs = append(errs, h.tableSeg.Close())

@@ -96,7 +96,7 @@ type outLink struct {
 	arenaLen  uint64
 	ctl       *control // the peer's
 	claims    claims   // the peer's; none if what the peer posts is not shown
-	wakeFD    int      // the peer's eventfd
+	wakeFD    int      // the peer's pipe
 	pid       int
 	cma       bool // cross-memory attach works
 	mem       linkMem

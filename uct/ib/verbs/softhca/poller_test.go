@@ -1,7 +1,6 @@
 package softhca
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/sparse"
 	"github.com/gucx/gucx/internal/testenv"
 )
@@ -53,14 +53,8 @@ func TestEngine_LeavesTimersToDrive(t *testing.T) {
 // TestDrive_WakesTheEngineForWhatIsLeft: one call of Drive does a bounded amount of
 // work. If the engine has gone to sleep meanwhile, it is told of the rest.
 func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	woken := func() bool {
-		var count [8]byte
-		_, err := unix.Read(fd, count[:])
-		return err == nil
-	}
+	fd, written := newWake(t)
+	woken := func() bool { return written() > 0 }
 	h := &hca{ctl: new(control), wakeFD: fd, qps: qpTable{sparse.New[queuePair](maxQP)}}
 	send, requests := newRing()
 	answers, _ := newRing()
@@ -81,19 +75,22 @@ func TestDrive_WakesTheEngineForWhatIsLeft(t *testing.T) {
 	assert.False(t, woken(), "there is no rest")
 }
 
-// TestCall_WakesOncePerNap: the eventfd is written once for each sleep of the engine, however many
+// newWake returns the write end of a pipe, and how many wake-ups were written since the last call.
+func newWake(t *testing.T) (fd int, written func() int) {
+	w, err := attach.NewWaker()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	return w.WakeFD(), func() int {
+		var b [64]byte
+		n, _ := unix.Read(w.FD(), b[:]) // EAGAIN: nobody has written
+		return max(n, 0)
+	}
+}
+
+// TestCall_WakesOncePerNap: the pipe is written once for each sleep of the engine, however many
 // calls come before the engine runs, and a call of the sleep before does not count for the next.
 func TestCall_WakesOncePerNap(t *testing.T) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
-	written := func() uint64 {
-		var count [8]byte
-		if _, err := unix.Read(fd, count[:]); err != nil {
-			return 0
-		}
-		return binary.NativeEndian.Uint64(count[:])
-	}
+	fd, written := newWake(t)
 	ctl := new(control)
 	call(ctl, fd, attnRequest)
 	assert.Zero(t, written(), "it is awake")
