@@ -51,13 +51,17 @@ func (k *Waker) WakeFD() int { return k.w }
 // PeerFD is the descriptor for Config.WakeFD. Nobody may write to it.
 func (k *Waker) PeerFD() int { return k.peers }
 
-// Drain makes FD not readable. It does not block. After a flood of a peer it may leave FD readable.
+// drainLen is how many wake-ups one Drain drops. A sleeping owner gets one from each peer.
+const drainLen = 256
+
+// Drain makes FD not readable if there were at most 256 wake-ups. After more it leaves FD readable, so that the
+// next sleep of the owner ends at once: a peer that writes without end cannot keep the owner here. Drain
+// does not block.
 func (k *Waker) Drain() {
-	var b [256]byte
+	var b [drainLen]byte
 	for {
-		n, err := unix.Read(k.r, b[:])
-		if err != unix.EINTR && n < len(b) {
-			return // also EAGAIN: nobody has written
+		if _, err := unix.Read(k.r, b[:]); err != unix.EINTR {
+			return // also after EAGAIN: no peer has written
 		}
 	}
 }

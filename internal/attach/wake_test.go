@@ -27,9 +27,20 @@ func TestWaker_WakesUntilDrain(t *testing.T) {
 	w := newTestWaker(t)
 	assert.False(t, readable(t, w.FD()))
 	w.Drain()
-	for range 1000 {
+	for range drainLen {
 		require.NoError(t, Wake(w.WakeFD()))
 	}
+	assert.True(t, readable(t, w.FD()))
+	w.Drain()
+	assert.False(t, readable(t, w.FD()))
+}
+
+// TestWaker_DrainReturnsDuringAFlood: the pipe is full, and Drain reads a part of it only.
+func TestWaker_DrainReturnsDuringAFlood(t *testing.T) {
+	w := newTestWaker(t)
+	_, err := unix.Write(w.PeerFD(), make([]byte, 2*drainLen))
+	require.NoError(t, err)
+	w.Drain()
 	assert.True(t, readable(t, w.FD()))
 	w.Drain()
 	assert.False(t, readable(t, w.FD()))
