@@ -11,10 +11,27 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// RejectedError is the cause of an error of [Worker.Dial] whose listener has turned the
-// dialer away; its Private is what the listener's application says to that. It wraps
-// ErrRejected.
+// RejectedError is the cause of an error of [Worker.Dial] whose listener has turned the dialer
+// away: Code says why, for CodeUnreachable with Reasons, and Private is what the listener's application
+// says to that. errors.Is finds ErrRejected and what the code means, such as ErrTryAgain; with
+// CodeUnreachable, ErrUnreachable and not ErrRejected.
 type RejectedError = bootstrap.RejectedError
+
+// Reason is why a transport of the listener does not reach the dialer.
+type Reason = bootstrap.Reason
+
+// Codes of a RejectedError.
+const (
+	CodeRejected    = bootstrap.CodeRejected    // ListenConfig.Accept has returned false
+	CodeVersion     = bootstrap.CodeVersion     // the listener speaks another version of the protocol
+	CodeMalformed   = bootstrap.CodeMalformed   // the listener does not understand the worker address
+	CodeForeignUser = bootstrap.CodeForeignUser // ListenConfig.AllowUIDs does not name the user
+	CodeUnreachable = bootstrap.CodeUnreachable // the workers have no transport in common
+	CodeTooMany     = bootstrap.CodeTooMany     // too many others dial
+	CodeTLS         = bootstrap.CodeTLS         // the listener demands TLS
+	CodeNoTLS       = bootstrap.CodeNoTLS       // the listener does not use TLS, and the dialer demands it
+	CodeNoFiles     = bootstrap.CodeNoFiles     // the listener is out of file descriptors
+)
 
 // ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs
 // does not name.
@@ -51,8 +68,8 @@ type DialConfig struct {
 //
 //   - ErrUnreachable, at once: nothing listens there, or the workers have no transport in
 //     common.
-//   - *RejectedError, which is ErrRejected: the listener refused; ErrTryAgain, if it is busy with
-//     other dialers.
+//   - *RejectedError: the listener refused. It is ErrRejected, or ErrUnreachable; and ErrTryAgain, if
+//     the listener is busy or out of file descriptors.
 //   - ErrUnsupported: what listens there speaks another protocol.
 //   - ErrForeignUser: one of the two refuses processes of the other's user.
 //   - ErrUnauthenticated: see [Worker.Listen], "TLS".
@@ -149,6 +166,9 @@ func (w *Worker) newDialed(socket *bootstrap.Conn) (*EP, error) {
 	}
 	if !p.Best[wireup.AM].OK {
 		w.peers.Unused(p)
+		if outOfFiles() {
+			return nil, fmt.Errorf("%w: %w: no file descriptor is left", ucs.ErrUnreachable, ErrTryAgain)
+		}
 		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
 	}
 	e := &EP{w: w, peer: p, identity: new(socket.From)}

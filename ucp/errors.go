@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -203,21 +207,39 @@ func (i *iface) cause(err error) error {
 	return err
 }
 
-// unreachable lists for each transport of the worker why it does not carry operations of
-// some role to a peer.
+// unreachable is why no transport of the worker carries operations of some role to a peer, in words.
 func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
-	text, last := "", -1
-	for _, c := range wireup.Rank(p, w.addr, addr, w.reacher(addr)) {
-		if c.Local == last {
-			continue
-		}
-		if last >= 0 {
-			text += "; "
-		}
-		text, last = text+w.ifaces[c.Local].String()+": "+c.Why, c.Local
-	}
-	if text == "" {
+	reasons := w.obstacles(p, addr)
+	if len(reasons) == 0 {
 		return "no transport is open"
 	}
-	return text
+	texts := make([]string, len(reasons))
+	for i, r := range reasons {
+		texts[i] = r.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// obstacles has for each transport of the worker the criterion by which it does not carry operations
+// of some role to a peer.
+func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []bootstrap.Reason) {
+	last := -1
+	for _, c := range wireup.Rank(p, w.addr, addr, w.reacher(addr)) {
+		if c.Local != last && c.Why != "" {
+			r := &w.ifaces[c.Local].attr.Resource
+			reasons = append(reasons, bootstrap.Reason{Transport: r.Transport, Device: r.Device, Why: c.Why})
+		}
+		last = c.Local
+	}
+	return reasons
+}
+
+// outOfFiles reports whether the process can open no file descriptor, without which no transport
+// finds out whom it reaches.
+func outOfFiles() bool {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }

@@ -304,8 +304,16 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	w.peers.Hold(p) // callbacks may close the last EP to it
 	defer w.peers.Drop(p)
-	if !p.Best[wireup.AM].OK || len(p.Aux) == 0 {
-		r.Reject(bootstrap.CodeUnreachable, nil)
+	switch {
+	case p.Best[wireup.AM].OK && len(p.Aux) > 0:
+	case outOfFiles():
+		r.Reject(bootstrap.CodeNoFiles, nil)
+		return
+	case len(p.Aux) == 0:
+		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.Aux, p.Addr)...)
+		return
+	default:
+		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.AM, p.Addr)...)
 		return
 	}
 	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private), answer: l.cfg.Private}

@@ -328,15 +328,40 @@ func TestDial_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
 
-// TestDial_NoTransportInCommon: the listener says so.
+// TestDial_NoTransportInCommon: the listener says so, and which criterion failed.
 func TestDial_NoTransportInCommon(t *testing.T) {
 	a := newPair(t, fakes("like sm", likeSM()), Config{})
 	b := newPair(t, real("self", "self"), Config{})
 	p := &pair{t: t, a: a.a, b: b.a}
 	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
 	_, err := p.dialTo(l, DialConfig{})
-	require.ErrorIs(t, err, ucs.ErrRejected)
-	assert.ErrorContains(t, err, "no transport")
+	require.ErrorIs(t, err, ucs.ErrUnreachable)
+	assert.NotErrorIs(t, err, ucs.ErrRejected)
+	var rejected *RejectedError
+	require.ErrorAs(t, err, &rejected)
+	assert.Equal(t, CodeUnreachable, rejected.Code)
+	require.Len(t, rejected.Reasons, 1)
+	assert.Equal(t, "self", rejected.Reasons[0].Transport)
+	assert.ErrorContains(t, err, "over there, self")
+	assert.ErrorContains(t, err, "the peer does not have this transport")
+}
+
+// TestDial_ListenerOutOfFiles: the dialer is told to try again, and not that nothing reaches it.
+func TestDial_ListenerOutOfFiles(t *testing.T) {
+	p := newPair(t, real("tcp", "tcp"), Config{})
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+	_, err := p.a.w.dial(t.Context(), "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+		for !p.b.w.listening.news.Load() && !done() {
+			p.a.w.Progress()
+		}
+		testenv.WithoutDescriptors(t, func() { p.b.w.Progress() })
+		return p.within(ctx, done)
+	})
+	require.ErrorIs(t, err, ErrTryAgain)
+	assert.ErrorIs(t, err, ucs.ErrRejected)
+	assert.ErrorContains(t, err, "file descriptors")
+	_, err = p.dialTo(l, DialConfig{})
+	require.NoError(t, err)
 }
 
 func TestListen_Refuses(t *testing.T) {
@@ -546,7 +571,7 @@ func TestListener_Untrusted(t *testing.T) {
 				assert.Empty(t, p.hangUp(l.untrusted([]byte("GET / HTTP/1.1\r\n\r\n"))))
 			}
 			said := p.told(l, []byte("no address"))
-			require.Len(t, said, 12)
+			require.Len(t, said, 13)
 			assert.Equal(t, []byte{3, 3}, said[6:8], "REJECT, malformed")
 			assert.EqualValues(t, 1, p.stat("/listen.rejected"))
 

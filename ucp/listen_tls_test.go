@@ -86,7 +86,7 @@ func TestDial_TLSOnOneSide(t *testing.T) {
 			assert.Empty(t, l.events)
 			said := p.hangUp(l.untrusted(hello(p.a.w.Address())))
 			if name == "listener" {
-				require.Len(t, said, 12)
+				require.Len(t, said, 13)
 				assert.Equal(t, byte(3), said[6], "REJECT")
 				assert.False(t, bytes.Contains(said, p.b.w.packed))
 			}

@@ -114,8 +114,8 @@ func TestReachable(t *testing.T) {
 	}{
 		{"itself", device, iface, ""},
 		{"device only", device, nil, ""},
-		{"another host's loopback", foreign.append(nil), iface, "another host or network namespace; GUCX_TCP_DEVICES"},
-		{"not loopback", remote.append(nil), iface, "loopback reaches only loopback; GUCX_TCP_DEVICES names"},
+		{"another host's loopback", foreign.append(nil), iface, "of two hosts or network namespaces; GUCX_TCP_DEVICES names other devices, on both"},
+		{"not loopback", remote.append(nil), iface, "it is on loopback here, and on the network there; GUCX_TCP_DEVICES names other devices"},
 		{"other segments", device, small.append(nil), "SEG_SIZE"},
 		{"no device address", device[1:], iface, "address not valid"},
 		{"no iface address", device, iface[1:], "address not valid"},

@@ -23,11 +23,13 @@ const otherDevices = "; GUCX_TCP_DEVICES names other devices"
 // pathTo chooses the path from a device to a peer, or says why there is none:
 // the kernel's route to the peer must leave by this device.
 func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, why string) {
-	if d.loopback != dev.loopback {
-		return p, "loopback reaches only loopback" + otherDevices
-	}
-	if d.loopback && dev.host != hostID() {
-		return p, "loopback of another host or network namespace" + otherDevices
+	switch {
+	case d.loopback && !dev.loopback:
+		return p, "it is on loopback here, and on the network there" + otherDevices + " for this side"
+	case dev.loopback && !d.loopback:
+		return p, "it is on the network here, and on loopback there" + otherDevices + " for the other side"
+	case d.loopback && dev.host != hostID():
+		return p, "it is on loopback on both sides, of two hosts or network namespaces" + otherDevices + ", on both"
 	}
 	why = "no address family in common"
 	for _, end := range []struct {

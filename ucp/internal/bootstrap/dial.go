@@ -18,29 +18,33 @@ var ErrUnauthenticated = errors.New("the two sides do not authenticate each othe
 // ErrTryAgain says that the listener is busy with other dialers.
 var ErrTryAgain = errors.New("the listener is busy, try again later")
 
-// RejectedError says that the listener has turned the dialer away. It is ucs.ErrRejected, and
-// ErrUnauthenticated if the reason is that one side demands TLS and the other does not use it, and
-// ErrTryAgain if the listener is busy.
+// RejectedError says that the listener has turned the dialer away, and why. Besides ErrRejected,
+// errors.Is finds what Code means: CodeUnreachable is ErrUnreachable, and not ErrRejected; CodeTooMany
+// and CodeNoFiles are ErrTryAgain; CodeTLS and CodeNoTLS are ErrUnauthenticated; CodeForeignUser is
+// ErrForeignUser; CodeVersion is ErrUnsupported.
 type RejectedError struct {
-	Code    Code
+	Code Code
+	// Reasons are why the transports of the listener do not reach the dialer, with CodeUnreachable.
+	Reasons []Reason
 	Private []byte // what the listener's application says to that
 }
 
-// Error says why.
+// Error says why, with the reasons.
 func (e *RejectedError) Error() string {
-	return "the listener rejects the connection: " + e.Code.String()
+	text := "the listener rejects the connection: " + e.Code.String()
+	for i, r := range e.Reasons {
+		if i == 0 {
+			text += "; over there, "
+		} else {
+			text += "; "
+		}
+		text += r.String()
+	}
+	return text
 }
 
 // Unwrap returns the errors that the rejection is.
-func (e *RejectedError) Unwrap() []error {
-	switch e.Code {
-	case CodeTLS, CodeNoTLS:
-		return []error{ucs.ErrRejected, ErrUnauthenticated}
-	case CodeTooMany:
-		return []error{ucs.ErrRejected, ErrTryAgain}
-	}
-	return []error{ucs.ErrRejected}
-}
+func (e *RejectedError) Unwrap() []error { return e.Code.errors() }
 
 // Conn is the socket of a dialer that was accepted. It stays open until the EPs have
 // connected.
@@ -85,8 +89,8 @@ func Dial(ctx context.Context, network, address string, hello *Hello, cfg *DialC
 	return c, nil
 }
 
-// ErrForeignUser says that who listens is of another user, who is not permitted.
-var ErrForeignUser = errors.New("the listener is of another user, whom AllowUIDs does not name")
+// ErrForeignUser says that one side is of a user whom the other does not permit.
+var ErrForeignUser = errors.New("the process there is of another user, whom AllowUIDs does not name")
 
 // swap sends the HELLO and receives the answer.
 func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
@@ -111,7 +115,7 @@ func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
 	case err != nil:
 		return reset(err)
 	case h.kind == kindReject:
-		return &RejectedError{h.code, body}
+		return parseRejection(h, body)
 	case h.kind != kindAccept:
 		return malformed("message of kind %d", h.kind)
 	}
@@ -136,7 +140,7 @@ func (c *Conn) Wait() error {
 	case err == nil && h.kind == kindDone:
 		return nil
 	case err == nil && h.kind == kindReject:
-		return &RejectedError{h.code, body}
+		return parseRejection(h, body)
 	}
 	return fmt.Errorf("the listener has hung up: %w", ucs.ErrConnReset)
 }

@@ -167,7 +167,7 @@ func TestSwap_Reject(t *testing.T) {
 		require.ErrorIs(t, d.err, ucs.ErrRejected)
 		var rejected *RejectedError
 		require.ErrorAs(t, d.err, &rejected)
-		assert.Equal(t, RejectedError{CodeRejected, []byte("no")}, *rejected)
+		assert.Equal(t, RejectedError{Code: CodeRejected, Private: []byte("no")}, *rejected)
 		l.idle()
 		assert.Empty(t, l.Take())
 		assert.EqualValues(t, 1, l.cfg.Stats.rejected.Load())

@@ -47,8 +47,16 @@ const (
 	kindEnd kind = 5
 )
 
+// Limits of the reasons of a REJECT.
+const (
+	MaxReasons = 16
+	maxWhy     = 512 // bytes
+	whyFixed   = 4
+	maxRefusal = 1 + MaxReasons*(whyFixed+2*math.MaxUint8+maxWhy) + MaxPrivate
+)
+
 // maxBody is the longest body of a message, by its kind.
-var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: MaxPrivate}
+var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRefusal}
 
 // Code says why a dialer is rejected.
 type Code uint8
@@ -63,23 +71,43 @@ const (
 	CodeTooMany     Code = 6 // too many connections are being made
 	CodeTLS         Code = 7 // the listener demands TLS, the dialer does not use it
 	CodeNoTLS       Code = 8 // the dialer demands TLS, the listener does not use it
+	CodeNoFiles     Code = 9 // the listener is out of file descriptors
 
-	codeEnd Code = 9
+	codeEnd Code = 10
 )
+
+// codes has for each code what it says about the dialer, and the errors that it is.
+var codes = [codeEnd]struct {
+	text string
+	errs []error
+}{
+	CodeRejected:    {"it does not want this peer", []error{ucs.ErrRejected}},
+	CodeVersion:     {"it speaks another version of this protocol", []error{ucs.ErrRejected, ucs.ErrUnsupported}},
+	CodeMalformed:   {"it did not understand the request", []error{ucs.ErrRejected}},
+	CodeForeignUser: {"this user may not connect to it", []error{ucs.ErrRejected, ErrForeignUser}},
+	CodeUnreachable: {"no transport of both workers has active messages", []error{ucs.ErrUnreachable}},
+	CodeTooMany:     {"too many others connect to it just now", []error{ucs.ErrRejected, ErrTryAgain}},
+	CodeTLS: {"it demands TLS with a certificate; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA here too",
+		[]error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeNoTLS: {"it does not use TLS, which this side demands; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
+		[]error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeNoFiles: {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
+}
 
 // String says it about the dialer.
 func (c Code) String() string {
-	texts := [codeEnd]string{
-		CodeRejected: "it does not want this peer", CodeVersion: "it speaks another version of this protocol",
-		CodeMalformed: "it did not understand the request", CodeForeignUser: "this user may not connect to it",
-		CodeUnreachable: "no transport of both workers has active messages", CodeTooMany: "too many others connect to it just now",
-		CodeTLS:   "it demands TLS with a certificate; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA here too",
-		CodeNoTLS: "it does not use TLS, which this side demands; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
-	}
-	if c < codeEnd && texts[c] != "" {
-		return texts[c]
+	if c < codeEnd && codes[c].text != "" {
+		return codes[c].text
 	}
 	return fmt.Sprintf("for the unknown reason %d", uint8(c))
+}
+
+// errors are the errors that a rejection with the code is.
+func (c Code) errors() []error {
+	if c < codeEnd && codes[c].errs != nil {
+		return codes[c].errs
+	}
+	return []error{ucs.ErrRejected}
 }
 
 // header is what every message begins with.

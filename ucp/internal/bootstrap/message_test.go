@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,9 +61,53 @@ func TestAnswer_RoundTrip(t *testing.T) {
 }
 
 func TestRejection(t *testing.T) {
-	h, body := split(t, rejection(CodeRejected, []byte("no")))
-	assert.Equal(t, header{version, kindReject, CodeRejected, 2}, h)
-	assert.Equal(t, "no", string(body))
+	reasons := []Reason{{"tcp", "lo", "it is on loopback"}, {"sm", "", ""}}
+	h, body := split(t, rejection(CodeUnreachable, []byte("no"), reasons...))
+	assert.Equal(t, kindReject, h.kind)
+	var e *RejectedError
+	require.ErrorAs(t, parseRejection(h, body), &e)
+	assert.Equal(t, RejectedError{CodeUnreachable, reasons, []byte("no")}, *e)
+	assert.EqualError(t, e, "the listener rejects the connection: no transport of both workers has active messages; "+
+		"over there, tcp lo: it is on loopback; sm: ")
+	h.version++
+	require.ErrorAs(t, parseRejection(h, []byte{9}), &e)
+	assert.Equal(t, RejectedError{Code: CodeUnreachable}, *e, "of another version")
+}
+
+// TestRejection_Limits: what is too long is cut off, and what cannot be printed does not pass.
+func TestRejection_Limits(t *testing.T) {
+	long := Reason{strings.Repeat("t", 300), "\x1b[31m\xff", strings.Repeat("é", maxWhy)}
+	many := slices.Repeat([]Reason{long}, MaxReasons+1)
+	h, body := split(t, rejection(CodeUnreachable, make([]byte, MaxPrivate), many...))
+	var e *RejectedError
+	require.ErrorAs(t, parseRejection(h, body), &e)
+	require.Len(t, e.Reasons, MaxReasons)
+	assert.Equal(t, Reason{long.Transport[:255], "?[31m?", long.Why[:maxWhy]}, e.Reasons[0])
+	for name, b := range map[string][]byte{
+		"nothing":               nil,
+		"a reason too few":      {1},
+		"half a reason":         {1, 3, 0, 0, 0, 't'},
+		"too many reasons":      append([]byte{MaxReasons + 1}, make([]byte, whyFixed*(MaxReasons+1))...),
+		"a control character":   {1, 1, 0, 0, 0, 27},
+		"a lot of private data": make([]byte, 1+MaxPrivate+1),
+	} {
+		assert.ErrorIs(t, parseRejection(h, b), ucs.ErrInvalidParam, name)
+	}
+}
+
+// TestCode_Errors: errors.Is finds what each code means.
+func TestCode_Errors(t *testing.T) {
+	for c, want := range map[Code][]error{
+		CodeRejected: {ucs.ErrRejected}, CodeVersion: {ucs.ErrRejected, ucs.ErrUnsupported}, CodeMalformed: {ucs.ErrRejected},
+		CodeForeignUser: {ucs.ErrRejected, ErrForeignUser}, CodeUnreachable: {ucs.ErrUnreachable},
+		CodeTooMany: {ucs.ErrRejected, ErrTryAgain}, CodeNoFiles: {ucs.ErrRejected, ErrTryAgain},
+		CodeTLS: {ucs.ErrRejected, ErrUnauthenticated}, CodeNoTLS: {ucs.ErrRejected, ErrUnauthenticated},
+		200: {ucs.ErrRejected},
+	} {
+		for _, err := range []error{ucs.ErrRejected, ucs.ErrUnsupported, ErrForeignUser, ucs.ErrUnreachable, ErrTryAgain, ErrUnauthenticated} {
+			assert.Equal(t, slices.Contains(want, err), errors.Is(&RejectedError{Code: c}, err), "%v: %v", c, err)
+		}
+	}
 }
 
 // edit returns a copy of b with a byte changed.
@@ -210,6 +255,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(sampleAnswer().append(nil))
 	f.Add((&Answer{EP: 1}).append(nil))
 	f.Add(rejection(CodeVersion, []byte("no")))
+	f.Add(rejection(CodeUnreachable, []byte("no"), Reason{"tcp", "lo", "it is on loopback"}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < headerLen {
 			return
@@ -233,6 +279,12 @@ func FuzzReceive(f *testing.F) {
 				a = &Answer{}
 			}
 			requireOneForm(t, b, a.append(nil), err)
+		case kindReject:
+			var e *RejectedError
+			err := parseRejection(h, body)
+			if errors.As(err, &e) && h.version == version {
+				requireOneForm(t, b, rejection(e.Code, e.Private, e.Reasons...), nil)
+			}
 		}
 	})
 }

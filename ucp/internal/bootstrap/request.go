@@ -55,12 +55,12 @@ func (r *Request) Gone() bool {
 // Accept answers that the dialer may connect. Once, and not after Reject.
 func (r *Request) Accept(a *Answer) { r.answer <- a.append(nil) }
 
-// Reject answers that it may not, and with private data of MaxPrivate bytes at most. Once,
-// and not after Accept.
-func (r *Request) Reject(why Code, private []byte) {
+// Reject answers that it may not, with private data of MaxPrivate bytes at most and the first
+// MaxReasons reasons. Once, and not after Accept.
+func (r *Request) Reject(why Code, private []byte, reasons ...Reason) {
 	r.l.cfg.Stats.count(&r.l.cfg.Stats.rejected)
 	r.close()
-	r.answer <- rejection(why, private)
+	r.answer <- rejection(why, private, reasons...)
 }
 
 // Connected says that the dialer has connected: it is told so, and the socket is closed. Once, after
@@ -245,11 +245,6 @@ func (r *Request) note() bool {
 
 // doneMessage is a DONE.
 var doneMessage = appendMessage(nil, kindDone, 0, func(b []byte) []byte { return b })
-
-// rejection is a REJECT.
-func rejection(why Code, private []byte) []byte {
-	return appendMessage(nil, kindReject, why, func(b []byte) []byte { return append(b, private...) })
-}
 
 // refuse answers a connection that has no request. The answer fits into the empty buffer of the
 // socket, so that the write does not wait: a time limit would only lose it where the process is

@@ -1,0 +1,74 @@
+package bootstrap
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Reason is why a transport of the listener does not reach the dialer: the criterion that failed, seen
+// from the listener, and the setting that may change it.
+type Reason struct {
+	Transport, Device string // at most 255 bytes each
+	Why               string // at most 512 bytes
+}
+
+// String is the reason in one line.
+func (r Reason) String() string { return strings.TrimSpace(r.Transport+" "+r.Device) + ": " + r.Why }
+
+// rejection is a REJECT. Texts that are too long are cut off.
+func rejection(why Code, private []byte, reasons ...Reason) []byte {
+	reasons = reasons[:min(len(reasons), MaxReasons)]
+	return appendMessage(nil, kindReject, why, func(b []byte) []byte {
+		b = append(b, byte(len(reasons)))
+		for _, r := range reasons {
+			tl, dev, why := printable(r.Transport, math.MaxUint8), printable(r.Device, math.MaxUint8), printable(r.Why, maxWhy)
+			b = append(b, byte(len(tl)), byte(len(dev)))
+			b = binary.LittleEndian.AppendUint16(b, uint16(len(why)))
+			b = append(append(append(b, tl...), dev...), why...)
+		}
+		return append(b, private...)
+	})
+}
+
+// printable is the begin of s, at most so many bytes, with ? for what cannot be printed.
+func printable(s string, most int) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, s)
+	for n, r := range s {
+		if n+utf8.RuneLen(r) > most {
+			return s[:n]
+		}
+	}
+	return s
+}
+
+// parseRejection checks and decodes a REJECT; of another version, only the code is understood. The
+// error is a *RejectedError, or ErrInvalidParam.
+func parseRejection(h header, body []byte) error {
+	e := &RejectedError{Code: h.code}
+	if h.version != version {
+		return e
+	}
+	c := cursor{b: body}
+	count := int(c.u8())
+	for range min(count, MaxReasons) {
+		tlLen, devLen, whyLen := int(c.u8()), int(c.u8()), c.u16()
+		r := Reason{string(c.take(tlLen)), string(c.take(devLen)), string(c.take(whyLen))}
+		if c.bad || r != (Reason{printable(r.Transport, math.MaxUint8), printable(r.Device, math.MaxUint8), printable(r.Why, maxWhy)}) {
+			return malformed("REJECT with %d reasons in %d bytes", count, len(body))
+		}
+		e.Reasons = append(e.Reasons, r)
+	}
+	if c.bad || count > MaxReasons || len(c.b) > MaxPrivate {
+		return malformed("REJECT with %d reasons in %d bytes", count, len(body))
+	}
+	e.Private = c.b
+	return e
+}
