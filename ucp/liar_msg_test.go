@@ -1,0 +1,372 @@
+package ucp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// lies is a victim (a) with operations of every kind under way to an honest peer (b), and another
+// peer, which is connected in order and sends what it likes.
+type lies struct {
+	*pair
+	bad      end
+	requests []*Request // of a and b, which are to end well
+	check    []func()   // what has come, when they have
+	notified int
+}
+
+const (
+	lieThresh = 4 << 10 // RNDV_THRESH, in bytes
+	partID    = 1 << 40 // the id of a message of b of which a has a part
+)
+
+// lieSets are the transports that peers lie over. A fake one leaves atomics to the target.
+func lieSets() []transports {
+	return []transports{fakes("like tcp", likeTCP()), real("sm", "sm"), real("tcp", "tcp"), real("rc", `\rc`)}
+}
+
+func newLies(t testing.TB, set transports, scheme string) *lies {
+	t.Helper()
+	a, b := set.open(t)
+	set.open = func(testing.TB) (_, _ []uct.Component) { return a, b }
+	cfg := Config{TLS: set.tls, RndvThresh: lieThresh, RndvScheme: scheme, EagerWindow: victimWindow, Costs: CostsDeclared}
+	x := &lies{pair: newPair(t, set, cfg)}
+	x.bad.open(t, cfg, b)
+	x.both().warm()
+	x.bad.dial(t, &x.a)
+	x.a.w.OnNotify(func(*EP, uint64) { x.notified++ })
+	x.greet(x.a.ep, x.b.w)
+	x.greet(x.b.ep, x.a.w)
+	x.greet(x.bad.ep, x.a.w)
+	return x
+}
+
+// greet sends a message, so that the lane for messages is connected.
+func (x *lies) greet(e *EP, to *Worker) {
+	x.t.Helper()
+	in, err := to.TagRecv(make([]byte, 1), 1, exact, nil, nil)
+	require.NoError(x.t, err)
+	out, err := e.TagSend(1, []byte{1}, nil)
+	require.NoError(x.t, err)
+	x.all(func() bool { return in.Done() && (out == nil || out.Done()) })
+	for _, r := range []*Request{in, out} {
+		if r != nil {
+			require.NoError(x.t, r.take())
+		}
+	}
+}
+
+// all makes progress on the three workers until ok.
+func (x *lies) all(ok func() bool) {
+	x.t.Helper()
+	x.until(func() bool { x.bad.w.Progress(); return ok() })
+}
+
+// without makes progress on all but b until ok.
+func (x *lies) without(ok func() bool) {
+	x.t.Helper()
+	testenv.ProgressWithin(x.t, patience, func() bool {
+		x.bad.w.Progress()
+		x.a.w.Progress()
+		return ok()
+	})
+}
+
+// track keeps a request that is to end well.
+func (x *lies) track(r *Request, err error) *Request {
+	x.t.Helper()
+	require.NoError(x.t, err)
+	if r != nil {
+		x.requests = append(x.requests, r)
+	}
+	return r
+}
+
+// receive posts a receive of a for a message of b.
+func (x *lies) receive(tag uint64, data []byte, p *OpParams) *Request {
+	x.t.Helper()
+	buf := make([]byte, len(data))
+	if p != nil {
+		buf = p.Mem.Bytes()[:len(data)]
+	}
+	x.check = append(x.check, func() { requireBytes(x.t, data, buf) })
+	return x.track(x.a.w.TagRecv(buf, tag, exact, nil, p))
+}
+
+// send sends any active message over the lane of e.
+func (x *lies) send(e *EP, id uint8, msg []byte) {
+	x.t.Helper()
+	testenv.ProgressWithin(x.t, patience, func() bool {
+		e.w.Progress()
+		_, err := e.lane(wireup.AM).AM.AMBcopy(id, packer(msg))
+		if err != uct.ErrNoResource {
+			require.NoError(x.t, err)
+		}
+		return err == nil
+	})
+}
+
+// begin has operations of every kind wait for b, which makes no progress any more.
+func (x *lies) begin(scheme string) {
+	a, b := &x.a, &x.b
+	x.track(a.ep.TagSendSync(7, []byte("sync"), nil))
+	announced := x.track(a.ep.TagSend(8, pattern(2*lieThresh, 8), nil))
+	x.track(a.ep.StreamSend(pattern(2*victimWindow, 9), nil)) // b does not read it yet
+	x.all(func() bool { return announced.remote != 0 && a.ep.msgs.stream.starved })
+	x.idle()
+
+	in := (*OpParams)(nil)
+	if scheme == "put_zcopy" {
+		in = &OpParams{Mem: a.memOf(x.t, 2*lieThresh)}
+	}
+	data, parts := pattern(2*lieThresh, 10), pattern(80, 11)
+	fetching := x.receive(10, data, in)
+	x.track(b.ep.TagSend(10, data, nil))
+	x.receive(11, parts, nil)
+	x.send(b.ep, wire.AMTagFirst, partOf(a.ep.id, 11, 80, parts[:40]))
+	b.spin() // the last progress that b makes: a has not replied yet
+	x.track(a.ep.StreamRecv(make([]byte, 10), true, new(int), nil))
+	x.track(a.ep.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), a.key.Addr(), a.key))
+	x.without(func() bool { return fetching.flags&reqFetching != 0 && a.ep.msgs.inbound != nil })
+	for range 1000 {
+		x.a.w.Progress()
+	}
+}
+
+// partOf is the first part of a message.
+func partOf(ep, word, total uint64, data []byte) []byte {
+	h, p := wire.Head{Word: word, EP: ep}, wire.Part{Value: total, ID: partID}
+	return append(p.Append(h.Append(nil)), data...)
+}
+
+// honest has b go on, and checks that all operations end well.
+func (x *lies) honest() {
+	x.t.Helper()
+	a, b := &x.a, &x.b
+	x.send(b.ep, wire.AMFrag, append((&wire.Frag{EP: a.ep.id, ID: partID, Offset: 40}).Append(nil), pattern(80, 11)[40:]...))
+	for tag, want := range map[uint64][]byte{7: []byte("sync"), 8: pattern(2*lieThresh, 8)} {
+		buf := make([]byte, len(want))
+		x.track(b.w.TagRecv(buf, tag, exact, nil, nil))
+		x.check = append(x.check, func() { requireBytes(x.t, want, buf) })
+	}
+	stream := make([]byte, 2*victimWindow)
+	x.track(b.ep.StreamRecv(stream, true, new(int), nil))
+	x.track(b.ep.StreamSend(make([]byte, 10), nil))
+	for _, r := range x.requests {
+		x.all(r.Done)
+		require.NoError(x.t, r.take())
+	}
+	requireBytes(x.t, pattern(2*victimWindow, 9), stream)
+	for _, f := range x.check {
+		f()
+	}
+	require.NoError(x.t, a.ep.Err())
+	require.NoError(x.t, b.ep.Err())
+	require.Zero(x.t, x.notified)
+}
+
+// state is what the victim has of b, which no other peer may change.
+func (x *lies) state() string {
+	var s strings.Builder
+	for _, r := range x.requests {
+		fmt.Fprintln(&s, r.flags, r.off, r.comp.Count, r.comp.Status, r.remote)
+	}
+	m, w := x.a.ep.msgs, x.a.w
+	fmt.Fprintln(&s, x.a.ep.state, m.credit, m.held, m.inbound.got, m.stream.sent, m.stream.came, m.stream.asked)
+	fmt.Fprintln(&s, w.tags.Unexpected(), w.remote.Len(), w.eps.Len(), x.notified)
+	return s.String()
+}
+
+// lie is a message about what is not its sender's.
+type lie struct {
+	what string
+	id   uint8
+	msg  []byte
+}
+
+// aboutRequest are lies about a request or a message that the receiver calls id, over the
+// connection that it calls ep.
+func aboutRequest(ep, id uint64) []lie {
+	control := func(id, value uint64) []byte { return (&wire.Control{EP: ep, ID: id, Value: value}).Append(nil) }
+	return []lie{
+		{"ACK", wire.AMAck, control(id, 0)},
+		{"ACK, canceled", wire.AMAck, control(id, uint64(ucs.StatusCanceled))},
+		{"PUT DONE", wire.AMPutDone, control(id, 0)},
+		{"RTR", wire.AMRTR, (&wire.RTR{EP: ep, ID: id, Recv: 1, Length: 1}).Append(nil)},
+		{"DATA", wire.AMData, frag(ep, id, 0, 8)},
+		{"STREAM TAKEN", wire.AMStreamTaken, control(id, 0)},
+		{"FRAGMENT", wire.AMFrag, frag(ep, id, 0, 40)},
+		{"FRAGMENT of a part", wire.AMFrag, frag(ep, partID, 40, 40)},
+		{"ANSWER", wire.AMAnswer, (&wire.Answer{EP: ep, ID: id, Value: 99}).Append(nil)},
+	}
+}
+
+// aboutConnection are messages over the connection that the receiver calls ep.
+func aboutConnection(ep uint64, to *EP) []lie {
+	h := &wire.Head{Word: 11, EP: ep}
+	head, data := h.Append(nil), []byte("a lie")
+	rts := append(slices.Clone(head), (&wire.RTS{ID: 5, Length: 5}).Append(nil)...)
+	stream := (&wire.Head{Word: to.msgs.stream.came, EP: ep}).Append(nil)
+	active := (&wire.Head{Word: activeWord(7, nil), EP: ep}).Append(nil)
+	return []lie{
+		{"TAG", wire.AMTag, append(slices.Clone(head), data...)},
+		{"TAG SYNC", wire.AMTagSync, partOf(ep, 11, 0, data)},
+		{"TAG FIRST", wire.AMTagFirst, partOf(ep, 11, 80, data)},
+		{"TAG RTS", wire.AMTagRTS, rts},
+		{"ACTIVE", wire.AMActive, append(active, data...)},
+		{"ACTIVE FIRST", wire.AMActiveFirst, partOf(ep, activeWord(7, nil), 80, data)},
+		{"ACTIVE RTS", wire.AMActiveRTS, append(slices.Clone(active), rts[wire.HeadLen:]...)},
+		{"ACTIVE SHORT", wire.AMActiveShort, append(hostileHead(wire.ShortActive(ep) | 7)[:wire.WordLen], data...)},
+		{"STREAM", wire.AMStream, append(slices.Clone(stream), data...)},
+		{"STREAM RTS", wire.AMStreamRTS, append(slices.Clone(stream), rts[wire.HeadLen:]...)},
+		{"NOTIFY", wire.AMNotify, (&wire.Notify{EP: ep, Word: 9}).Append(nil)},
+		{"ATOMIC", wire.AMRequest, (&wire.Request{Op: uct.AtomicAdd, Size: 8, EP: ep, ID: 1}).Append(nil)},
+		{"CREDIT", wire.AMCredit, (&wire.Control{EP: ep, Value: 1 << 20}).Append(nil)},
+		{"WITHDRAW", wire.AMWithdraw, (&wire.Control{EP: ep, ID: 1}).Append(nil)},
+		{"LATER", wire.AMUnknown, (&wire.Control{EP: ep}).Append(nil)},
+	}
+}
+
+// guesses are ids near one that is right.
+func guesses(id uint64) []uint64 {
+	return []uint64{id + 1, id - 1, id ^ 1<<32, id ^ 1<<63, id + 1<<32, id & 0xffffffff, 1 << 28, 0}
+}
+
+// tell sends lies over e. Each is counted and changes nothing.
+func (x *lies) tell(e *EP, all []lie) {
+	x.t.Helper()
+	for _, l := range all {
+		before, bad := x.state(), x.a.w.stats.badMessages.Load()
+		x.send(e, l.id, l.msg)
+		x.without(func() bool { return x.a.w.stats.badMessages.Load() > bad })
+		for range 10 {
+			x.a.w.Progress()
+		}
+		assert.Equal(x.t, bad+1, x.a.w.stats.badMessages.Load(), l.what)
+		require.Equal(x.t, before, x.state(), l.what)
+	}
+}
+
+// TestLiar: a peer that knows the ids of all requests and messages of another one, but not that of
+// its connection, changes nothing of what that one has under way, and every lie is counted.
+func TestLiar(t *testing.T) {
+	for _, scheme := range []string{"am", "put_zcopy"} {
+		for _, set := range lieSets() {
+			t.Run(scheme+"/"+set.name, func(t *testing.T) {
+				x := newLies(t, set, scheme)
+				x.begin(scheme)
+				own := x.bad.ep.link.conn.RemoteEP()
+				var ids []uint64
+				for r := range x.a.w.remote.All() {
+					ids = append(ids, r.remote)
+				}
+				require.GreaterOrEqual(t, len(ids), 3)
+				for _, id := range ids {
+					x.tell(x.bad.ep, aboutRequest(own, id))
+				}
+				for _, guess := range guesses(x.a.ep.id) {
+					x.tell(x.bad.ep, aboutRequest(guess, ids[0]))
+					x.tell(x.bad.ep, aboutConnection(guess, x.a.ep))
+				}
+				require.NoError(t, x.bad.ep.Err())
+				x.honest()
+			})
+		}
+	}
+}
+
+// TestLiar_NoHandshake: a bare transport connection to a worker, without a handshake, changes
+// nothing there.
+func TestLiar_NoHandshake(t *testing.T) {
+	for _, set := range lieSets() {
+		t.Run(set.name, func(t *testing.T) {
+			x := newLies(t, set, "am")
+			x.begin("am")
+			p := x.bad.ep.peer.Aux[0]
+			i, remote := x.bad.w.ifaces[p.Local], &x.a.w.addr.Resources[p.Remote]
+			ep, err := i.NewEP(uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr})
+			require.NoError(t, err)
+			i.Retain()
+			defer func() { require.NoError(t, ep.Close()); i.Release() }()
+			bare := &EP{w: x.bad.w, link: &link{}}
+			bare.link.lanes.Use[wireup.AM] = &lane{AM: ep.Ops().AM}
+			for _, guess := range guesses(x.a.ep.id) {
+				x.tell(bare, aboutRequest(guess, partID))
+				x.tell(bare, aboutConnection(guess, x.a.ep))
+			}
+			x.honest()
+		})
+	}
+}
+
+// TestLiar_From: what a peer sends over its own connection, in the words of another one, is its own:
+// the receiver sees over which connection it has come, and nothing reaches the other one.
+func TestLiar_From(t *testing.T) {
+	for _, set := range lieSets() {
+		t.Run(set.name, func(t *testing.T) {
+			x := newLies(t, set, "am")
+			var from, notifier *EP
+			x.a.w.OnActive(7, func(m *ActiveMessage) { from = m.From })
+			x.a.w.OnNotify(func(e *EP, _ uint64) { notifier = e })
+			x.begin("am")
+			var info TagInfo
+			in, err := x.a.w.TagRecv(make([]byte, 5), 11, exact, &info, nil)
+			require.NoError(t, err)
+			before, own := x.state(), x.bad.ep.link.conn.RemoteEP()
+			for _, l := range aboutConnection(own, x.a.ep) {
+				if l.what == "TAG" || l.what == "ACTIVE" || l.what == "STREAM" || l.what == "NOTIFY" || l.what == "WITHDRAW" {
+					x.send(x.bad.ep, l.id, l.msg)
+				}
+			}
+			x.without(func() bool { return in.Done() && from != nil && notifier != nil && x.a.w.StreamReady() != nil })
+			liar := x.a.w.eps.Find(own)
+			for _, e := range []*EP{info.From, from, notifier, x.a.w.StreamReady()} {
+				assert.Same(t, liar, e)
+			}
+			require.NoError(t, in.take())
+			require.Equal(t, before, x.state())
+			assert.False(t, liar.SamePeer(x.a.ep))
+			x.honest()
+		})
+	}
+}
+
+// TestLiar_Dial: a dialer that names the address of another worker does not connect, and the
+// listener's program hears nothing of it.
+func TestLiar_Dial(t *testing.T) {
+	for _, set := range lieSets() {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{})
+			l := p.b.listen(t, "unix", abstractName(), ListenConfig{})
+			other := p.third(p.b.ctx)
+			p.a.w.addr.Key, p.a.w.packed = other.addr.Key, other.packed
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			_, err := p.a.w.dial(ctx, "unix", l.Addr().String(), &DialConfig{}, func(ctx context.Context, done func() bool) error {
+				return p.within(ctx, func() bool {
+					other.Progress()
+					if p.b.w.stats.badMessages.Load() > 0 {
+						cancel()
+					}
+					return done()
+				})
+			})
+			require.Error(t, err)
+			require.NotZero(t, p.b.w.stats.badMessages.Load())
+			p.until(func() bool { return len(p.b.w.listening.expected) == 0 && p.b.w.eps.Len() == 0 })
+			assert.Empty(t, l.events)
+		})
+	}
+}
