@@ -49,9 +49,9 @@ type Config struct {
 
 	// RndvThresh is the length of a message in bytes from which its data stays with the
 	// sender until the receiver asks for it (rendezvous). The zero value means where that takes
-	// no longer than sending it, by the costs of the lanes, and 32 KiB at the latest: an eighth
-	// of the default EagerWindow. EP.Explain tells.
-	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 32k at the latest. A message for which the receiver has no room is announced whatever its length."`
+	// no longer than sending it, by the costs of the lanes, and 128 KiB at the latest: half of
+	// the default EagerWindow. EP.Explain tells.
+	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 128k at the latest. A message for which the receiver has no room is announced whatever its length."`
 
 	// RndvScheme is how the data of an announced message comes to its receiver. get_zcopy: the
 	// receiver gets it, if the sender's memory is registered. put_zcopy: the sender puts it, if
@@ -288,7 +288,7 @@ func (p *OpParams) onDone() func(error) {
 
 // Defaults of messages, in bytes.
 const (
-	defaultRndvThresh  = 32 << 10
+	defaultRndvThresh  = defaultEagerWindow / 2
 	defaultEagerWindow = 256 << 10
 	defaultEagerBudget = 64 << 20
 

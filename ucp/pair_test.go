@@ -108,6 +108,9 @@ type pair struct {
 
 const memLen = 64 << 10
 
+// testRndvThresh is Config.RndvThresh of pairs that do not choose by cost, in bytes.
+const testRndvThresh = 32 << 10
+
 func newPair(t testing.TB, set transports, cfg Config) *pair {
 	t.Helper()
 	ca, cb := set.open(t)
@@ -115,7 +118,7 @@ func newPair(t testing.TB, set transports, cfg Config) *pair {
 		cfg.TLS = set.tls
 	}
 	if cfg.RndvThresh == config.MemAuto && !set.byCost {
-		cfg.RndvThresh = defaultRndvThresh
+		cfg.RndvThresh = testRndvThresh
 	}
 	if cfg.Costs == "" { // tests choose alike on every machine
 		cfg.Costs = CostsDeclared

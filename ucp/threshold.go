@@ -91,7 +91,12 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 	}
 	return proto.ThresholdOf(least, s.rndv, &eager, tell, func(n int) uint64 {
 		v := e.ways(n, e.reachOf(n, class))
-		return v.Time(n, v.Choose(n, cfg.rndvScheme()))
+		scheme := v.Choose(n, cfg.rndvScheme())
+		t := v.Time(n, scheme)
+		if class == plainMemory && scheme == proto.Get {
+			t += e.transport(wireup.RMA).leased(v.Get, n).Adds // the sender registers it, too
+		}
+		return t
 	})
 }
 

@@ -260,13 +260,13 @@ func TestCache_Counts(t *testing.T) {
 	assert.Equal(t, `{"name":"cache","counters":[{"name":"hits","n":2},{"name":"misses","n":2},{"name":"evictions","n":1}]}`, root.String())
 }
 
-// TestConfig_Adds: what registering adds to an operation is a share of its cost, unless the
+// TestConfig_Adds: what registering adds to an operation is a lookup and a share of its cost, unless the
 // user says how much.
 func TestConfig_Adds(t *testing.T) {
 	cost := uct.Cost{Send: 1600, Bandwidth: 1e9}
 	var cfg Config
-	assert.EqualValues(t, 100_000, cfg.Adds(cost, 0), "picoseconds")
-	assert.EqualValues(t, 200_000, cfg.Adds(cost, 1600))
+	assert.EqualValues(t, 40_000+25_000, cfg.Adds(cost, 0), "picoseconds")
+	assert.EqualValues(t, 40_000+50_000, cfg.Adds(cost, 1600))
 	cfg.Overhead = 7
 	assert.EqualValues(t, 7000, cfg.Adds(cost, 1600))
 	cfg.Overhead = -1
