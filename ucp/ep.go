@@ -273,12 +273,13 @@ func (e *EP) closeFailed() {
 	if e.tellPeer && e.link != nil {
 		e.handle(wireup.Event{Kind: wireup.Closed, Status: e.cause})
 	}
+	onError := e.onError // destroy drops it
 	e.abort(e.cause)
 	if e.passive || e.closing != nil {
 		e.end()
 	}
-	if e.onError != nil {
-		e.onError(e, e.err)
+	if onError != nil {
+		onError(e, e.err)
 	}
 }
 
@@ -498,6 +499,7 @@ func (e *EP) destroy() {
 	e.w.eps.Remove(e.id)
 	e.w.names.Drop(e.peer.Addr.UUID())
 	e.w.peers.Drop(e.peer)
+	e.onError = nil
 	e.finishClose()
 }
 

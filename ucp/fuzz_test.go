@@ -221,12 +221,14 @@ func (x *victim) allEnd() {
 		r.Release()
 	}
 	p.until(func() bool { return p.a.w.granted <= victimWindow }) // the good peer's
-	left := int64(0)
+	left, eps := int64(0), map[*messages]bool{}
 	for m := range p.a.w.tags.Messages() {
 		if u := m.Owner; u.msgs.closed {
-			left += charge(u.charge())
+			left += charge(u.charge()) + u.slack()
+			eps[u.msgs] = true
 		}
 	}
+	left += int64(len(eps)) * departedCharge
 	require.Equal(x.t, left, p.a.w.leftBytes, "what the bad peer is charged for")
 }
 

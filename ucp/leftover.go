@@ -2,18 +2,37 @@ package ucp
 
 import "github.com/gucx/gucx/ucs"
 
-// What peers leave behind that have gone: their messages that have come whole and that
-// nobody has received yet. A peer that comes and goes again and again must not fill the
-// memory with them, so they are bounded as what connected peers send is: beyond the budget
-// those of the peer that has gone first are dropped.
+// A peer that has gone leaves the messages that have come whole and that the user has not received.
+// A peer that comes and goes again and again must not fill the memory with them, so they are limited
+// as the messages of connected peers are: beyond the budget, the messages of the peer that has gone
+// first are dropped. What counts is the memory that the messages keep in use: their buffers, which may
+// be twice as long as their data, and the EP that TagInfo.From names.
+
+// departedCharge is charged for an EP that is kept only by its messages, in bytes: the EP, its messages
+// record and the address of the peer take about 4 KiB.
+const departedCharge = 4 << 10
+
+// slack is how many bytes of the buffer of the message its charge does not count.
+func (u *TagMessage) slack() int64 {
+	if u.rndv != nil {
+		return int64(cap(u.buf))
+	}
+	return int64(cap(u.buf) - u.n)
+}
 
 // leave is called when the EP of the messages goes.
 func (m *messages) leave() {
 	w := m.e.w
 	m.closed = true
+	m.unbind()
+	m.joined = joinedWords{} // it would keep the endpoint of the transport
 	w.leftBytes += m.held
 	if m.kept.first == nil {
 		return
+	}
+	w.leftBytes += departedCharge
+	for u := m.kept.first; u != nil; u = u.next {
+		w.leftBytes += u.slack()
 	}
 	m.prev = w.leftLast
 	if m.prev == nil {
@@ -31,11 +50,13 @@ func (m *messages) leave() {
 }
 
 // leftFewer is called when a message of a peer that has gone is taken.
-func (m *messages) leftFewer() {
+func (m *messages) leftFewer(u *TagMessage) {
+	w := m.e.w
+	w.leftBytes -= u.slack()
 	if m.kept.first != nil {
 		return
 	}
-	w := m.e.w
+	w.leftBytes -= departedCharge
 	if m.prev == nil {
 		w.leftFirst = m.next
 	} else {

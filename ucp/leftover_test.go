@@ -1,10 +1,14 @@
 package ucp
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // TestTag_LeftBehind: what peers that come and go leave behind is bounded; what is received
@@ -27,7 +31,7 @@ func TestTag_LeftBehind(t *testing.T) {
 				p.until(func() bool { return w.eps.Len() == 0 })
 				require.LessOrEqual(t, w.leftBytes, int64(budget))
 			}
-			const left = budget / (size + messageCharge)
+			const left = budget / (4096 + messageCharge + departedCharge)
 			assert.Equal(t, left, w.tags.Unexpected())
 			assert.EqualValues(t, peers-left, counters(w)["worker.dropped_messages"])
 			buf := make([]byte, size)
@@ -40,6 +44,48 @@ func TestTag_LeftBehind(t *testing.T) {
 			assert.Nil(t, w.leftLast)
 		})
 	}
+}
+
+// TestTag_LeftBehindCountsMemory: what is counted of messages that peers leave behind is about the memory
+// that they keep in use, over each transport.
+func TestTag_LeftBehindCountsMemory(t *testing.T) {
+	testenv.SkipRace(t, "the detector keeps memory")
+	if invariants.Enabled {
+		t.Skip("records say who made them")
+	}
+	for _, tl := range []string{"sm", "tcp", "ud", "rc"} {
+		t.Run(tl, func(t *testing.T) {
+			p := newPair(t, real(tl, tl), Config{})
+			w := p.b.w
+			leave := func(n int) {
+				for range n {
+					p.connect()
+					kept := w.tags.Unexpected()
+					require.NoError(t, p.finish(p.a.ep.TagSend(1, pattern(100, 1), nil)))
+					p.until(func() bool { return w.tags.Unexpected() > kept })
+					require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+					p.until(func() bool { return w.eps.Len() == 0 && p.a.w.eps.Len() == 0 })
+				}
+			}
+			leave(10) // what stays for the next peer is not the messages'
+			counted, used := w.leftBytes, heapInUse()
+			const n = 40
+			leave(n)
+			counted, used = w.leftBytes-counted, heapInUse()-used
+			t.Logf("%d bytes a message, %d are counted", used/n, counted/n)
+			assert.Less(t, used, 2*counted)
+			assert.Less(t, counted, 4*used)
+		})
+	}
+}
+
+// heapInUse is how many bytes of the heap are reachable.
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // TestStream_LeftBehind: what peers have streamed that have gone is nobody's, and takes no room from

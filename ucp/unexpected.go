@@ -54,7 +54,7 @@ func (u *TagMessage) keep() {
 func (u *TagMessage) taken() *TagMessage {
 	u.msgs.kept.remove(u)
 	if u.msgs.closed {
-		u.msgs.leftFewer()
+		u.msgs.leftFewer(u)
 	}
 	return u
 }
