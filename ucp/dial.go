@@ -79,7 +79,7 @@ func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConf
 	if err := w.engine.Turn.Take(); err != nil {
 		return nil, err
 	}
-	defer w.engine.Turn.Give()
+	defer w.endBlocking()
 	return w.dial(ctx, network, address, &cfg, w.engine.Until)
 }
 

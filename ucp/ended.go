@@ -143,7 +143,7 @@ func untilEnded(ctx context.Context, reqs []*Request, done func() bool, end func
 		end()
 	}
 	if closed == nil {
-		w.engine.Turn.Give()
+		w.endBlocking()
 	}
 	return err
 }

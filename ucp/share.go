@@ -291,6 +291,9 @@ func (s *SharedWorker) release() {
 	if s.blocked > 0 || s.parked {
 		s.wake()
 	}
+	if !s.driven.Load() {
+		s.w.engine.Push()
+	}
 	s.mu.Unlock()
 }
 

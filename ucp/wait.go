@@ -28,8 +28,15 @@ func (r *Request) Wait(ctx context.Context) error {
 	if err == nil {
 		err = r.take()
 	}
-	w.engine.Turn.Give()
+	w.endBlocking()
 	return err
+}
+
+// endBlocking ends a blocking call. What the transports have joined leaves before it, because the
+// caller may not make progress for a while.
+func (w *Worker) endBlocking() {
+	w.engine.Push()
+	w.engine.Turn.Give()
 }
 
 // begin begins a blocking form, which has the turn before it starts its operation: another
@@ -46,7 +53,7 @@ func (w *Worker) finish(ctx context.Context, r *Request, err error) error {
 			err = r.take()
 		}
 	}
-	w.engine.Turn.Give()
+	w.endBlocking()
 	return err
 }
 
@@ -178,7 +185,7 @@ func (w *Worker) Until(ctx context.Context, done func() bool) error {
 		return err
 	}
 	err := w.engine.Until(ctx, done)
-	w.engine.Turn.Give()
+	w.endBlocking()
 	return err
 }
 
@@ -197,7 +204,7 @@ func (r *Request) GiveUp() {
 		r.Release()
 		return
 	}
-	defer w.engine.Turn.Give() // also when a build with invariants panics
+	defer w.endBlocking() // also when a build with invariants panics
 	if r.Done() {
 		r.Release()
 	} else {

@@ -46,6 +46,7 @@ type IfaceExt struct {
 	Wake    Waker          // iff CapEventFD
 	Pending EventPender    // nil: poll the iface
 	Watch   Watcher        // nil: call Progress
+	Push    Pusher         // nil: what was posted needs no Progress to leave
 	Stats   Counted        // nil: it has no counters
 	Explain Explainer      // nil: nothing depends on the system
 	Measure Measurer       // nil: what is declared is all there is
@@ -116,6 +117,13 @@ type EventPender interface {
 	// an event asked for by Arm has come. It stays true until Progress and Arm
 	// have taken the event.
 	EventPending() bool
+}
+
+// Pusher is an iface that joins small messages, and sends what it has joined at the next Progress.
+type Pusher interface {
+	// Push sends what was posted, as far as that is possible at once: a caller that will not call
+	// Progress for a while calls it. It runs no callbacks. Failures show in Progress.
+	Push()
 }
 
 // Explainer explains an iface or EP whose way of working depends on what the system

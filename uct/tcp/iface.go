@@ -188,7 +188,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Stats: it}
+	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it}
 }
 
 // SetAMHandler implements uct.Iface.

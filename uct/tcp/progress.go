@@ -124,6 +124,15 @@ func (it *Iface) settle() {
 	}
 }
 
+// Push implements uct.Pusher.
+func (it *Iface) Push() {
+	for _, c := range it.dirty {
+		if c.state == connOpen && !c.tx.blocked && !c.tx.empty() {
+			c.flush()
+		}
+	}
+}
+
 // finish runs the completions of messages that were written.
 func (it *Iface) finish() (n int) {
 	for o := it.done.pop(); o != nil; o = it.done.pop() {

@@ -45,7 +45,8 @@ type Engine struct {
 	eventFDs  []unix.PollFd // their descriptors
 	looks     uint          // calls of lookAtIdle
 	ifaces    []*Iface
-	resting   []*Iface // lost their last endpoint
+	pushers   []uct.Pusher // of those that have one
+	resting   []*Iface     // lost their last endpoint
 	owner     Owner
 
 	// Spin, Turn and Alarm are parts of the engine.
@@ -89,6 +90,13 @@ func (e *Engine) Progress() int {
 	t := e.Ticks
 	e.Ticks--
 	return e.Run[t>>63].Progress()
+}
+
+// Push sends what the ifaces have joined.
+func (e *Engine) Push() {
+	for _, p := range e.pushers {
+		p.Push()
+	}
 }
 
 // enter notes that a goroutine makes progress. Another one that does, or a callback, is

@@ -36,6 +36,9 @@ func (e *Engine) Add(i *Iface, u uct.Iface) {
 	i.Iface, i.e = u, e
 	i.waker, i.pender, i.watch, i.guarded = ext.Wake, ext.Pending, watchOf(ext), ext.Guarded
 	i.cooldown.i = i
+	if ext.Push != nil {
+		e.pushers = append(e.pushers, ext.Push)
+	}
 	e.ifaces = append(e.ifaces, i)
 }
 
