@@ -68,8 +68,8 @@ func (s *receives[R]) check(t failer) {
 	links, filed, last := inOrder(t, &s.order), 0, uint64(0)
 	for _, l := range links {
 		r := l.entry
-		require.Greater(t, r.seq(), last)
-		last = r.seq()
+		require.Greater(t, r.Seq(), last)
+		last = r.Seq()
 		require.Equal(t, last <= s.indexed, r.same.prev != nil)
 		if r.same.prev != nil {
 			filed++
@@ -83,7 +83,7 @@ func (s *receives[R]) check(t failer) {
 	require.LessOrEqual(t, last, s.seq)
 	found := len(inOrder(t, &s.unindexed))
 	for i := range s.indexes {
-		n := checkIndex(t, &s.indexes[i], (*Recv[R]).seq)
+		n := checkIndex(t, &s.indexes[i], (*Recv[R]).Seq)
 		require.True(t, i < s.used || n == 0)
 		found += n
 	}

@@ -34,8 +34,9 @@ func (r *Recv[R]) fits(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 }
 // take it out, as is nearly always so.
 func (r *Recv[R]) Ready(tag uint64) bool { return (r.Tag^tag)&r.Mask == 0 && r.same.prev == nil }
 
-// seq is the receive's sequence number.
-func (r *Recv[R]) seq() uint64 { return r.order.key }
+// Seq is the number of a receive that is in a table: from 1, in the order in which receives were
+// posted.
+func (r *Recv[R]) Seq() uint64 { return r.order.key }
 
 // receives is the side of the receives.
 type receives[R any] struct {
@@ -117,11 +118,11 @@ func (s *receives[R]) find(tag uint64) *Recv[R] {
 func (s *receives[R]) search(tag uint64) (best *Recv[R]) {
 	s.indexNew()
 	for i := range s.indexes[:s.used] {
-		if r := s.indexes[i].first(tag); r != nil && (best == nil || r.seq() < best.seq()) {
+		if r := s.indexes[i].first(tag); r != nil && (best == nil || r.Seq() < best.Seq()) {
 			best = r
 		}
 	}
-	for l := s.unindexed.head; l != nil && (best == nil || l.entry.seq() < best.seq()); l = l.next {
+	for l := s.unindexed.head; l != nil && (best == nil || l.entry.Seq() < best.Seq()); l = l.next {
 		s.steps++
 		if l.entry.fits(tag) {
 			return l.entry

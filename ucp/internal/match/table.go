@@ -43,6 +43,28 @@ func (t *Table[R, M]) TakeFirst(r *Recv[R]) { // as queue.shift, which a mark of
 	q.head, r.order.next, r.order.prev = next, nil, nil
 }
 
+// Find is the earliest receive that a message with that tag fits; nil: none. It stays in the table.
+func (t *Table[R, M]) Find(tag uint64) *Recv[R] { return t.receives.find(tag) }
+
+// After is the earliest receive whose number is above seq; nil: none. It stays in the table. It takes
+// few steps if that is the first or one of the last.
+func (t *Table[R, M]) After(seq uint64) *Recv[R] {
+	q := &t.receives.order
+	l := q.head
+	if l != nil && l.key <= seq {
+		l = q.after(seq)
+	}
+	if l == nil {
+		return nil
+	}
+	return l.entry
+}
+
+// Pending reports that r is in the table under the number that it had when it was posted.
+func (t *Table[R, M]) Pending(r *Recv[R], seq uint64) bool {
+	return r.order.prev != nil && r.order.key == seq
+}
+
 // Cancel takes a receive out and reports true, or reports false if it is not in the table. The
 // receive is of this table or of none.
 func (t *Table[R, M]) Cancel(r *Recv[R]) bool {
