@@ -27,7 +27,7 @@ const (
 	AMStreamRTS   = 20 // the next bytes of a stream, which stay with the sender until the receiver has got them
 	AMStreamTaken = 21 // it has, as many as it says
 	AMWithdraw    = 22 // the sender wants its announced data back
-	AMUnknown     = 23 // the first of those that this version does not know
+	AMUnknown     = 26 // the first of those that this version does not know
 )
 
 // WordLen is the length of the word of a message: all that a short active message has besides
