@@ -191,6 +191,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tags.Expect(&v.node)
+	w.receivePosted(tag, mask)
 	r.tells()
 	return r, nil
 }

@@ -31,6 +31,9 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		i.SetAMHandler(wire.AMPutDone, w.handleControl((*Worker).handlePutDone)),
 		i.SetAMHandler(wire.AMAck, w.handleControl((*Worker).handleAck)),
 		i.SetAMHandler(wire.AMWithdraw, w.handleControl((*Worker).handleWithdraw)),
+		i.SetAMHandler(wire.AMQuery, uct.AMHandlerFunc(w.handleQuery)),
+		i.SetAMHandler(wire.AMReply, uct.AMHandlerFunc(w.handleReply)),
+		i.SetAMHandler(wire.AMOffer, uct.AMHandlerFunc(w.handleOffer)),
 		i.SetAMHandler(wire.AMCredit, w.handleControl((*Worker).handleCredit)),
 	)
 }

@@ -49,6 +49,8 @@ type messages struct {
 	lastID  uint64                         // name of the latest message that was sent in parts
 	stream  *stream                        // nil until there was one
 	tuple   *tupleLink                     // nil if messages go through no queues
+	queue   *sendQueue                     // nil until there was no credit for a tagged message
+	sender  *blockedSender                 // nil until the peer had no credit for one
 	joined  joinedWords                    // words of a lane that has none
 
 	byName map[uint64]*announced // of rndv, by the sender's name; nil until one is withdrawn

@@ -82,6 +82,9 @@ func (e *EP) deferredWork() {
 		}
 		return
 	}
+	if m := e.msgs; m != nil {
+		m.queue.reply()
+	}
 	l := e.link
 	if e.disconnecting && l.answers == 0 {
 		e.disconnect()

@@ -259,6 +259,10 @@ func (r *Request) Cancel() bool {
 		r.withdraw()
 		return false
 	}
+	if r.isOffered() {
+		r.flags |= reqCanceling
+		return false
+	}
 	if r.Done() || r.stage.stop == nil || !r.stage.stop(r) {
 		return false
 	}

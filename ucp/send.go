@@ -97,15 +97,16 @@ func (i *iface) chooseSends() *sends {
 // message is what a request has besides if it is a message.
 type message struct {
 	ch      *channel
-	header  []byte   // of an active message; the caller's again when the request has ended
-	data    Data     // that is not in one piece; no bytes if it is in Request.buf
-	charged int64    // to the window; 0 if it is not yet
-	acked   bool     // ends when the peer has received it
-	id      uint64   // name of one that goes in fragments
-	number  uint64   // of a tagged message where some go through queues; 0 otherwise
-	count   *int     // where to say how many bytes of a stream were sent or received; may be nil
-	all     bool     // a receive of a stream ends when its buffer is full
-	next    *message // in Worker.messages
+	header  []byte     // of an active message; the caller's again when the request has ended
+	data    Data       // that is not in one piece; no bytes if it is in Request.buf
+	charged int64      // to the window; 0 if it is not yet
+	acked   bool       // ends when the peer has received it
+	id      uint64     // name of one that goes in fragments
+	queued  *queuedTag // its place among the tagged messages that wait; nil if it does not
+	number  uint64     // of a tagged message where some go through queues; 0 otherwise
+	count   *int       // where to say how many bytes of a stream were sent or received; may be nil
+	all     bool       // a receive of a stream ends when its buffer is full
+	next    *message   // in Worker.messages
 }
 
 // length is the length of the message of r in bytes, with its header.
@@ -160,7 +161,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 // chooseSend chooses how the message goes over the lane that there is now, and with the
 // credit that there is.
 func (r *Request) chooseSend() {
-	if r.msg.charged > 0 {
+	if r.msg.charged > 0 || r.isOffered() {
 		return
 	}
 	c, n := r.msg.ch, r.msg.length(r)
@@ -205,9 +206,14 @@ func (r *Request) admitted() bool {
 	if r.stage.announces {
 		n, below = charge(len(m.header)), reserve
 	}
-	if !a.affords(n, below) {
+	if r.isOffered() {
 		return false
 	}
+	if !a.affords(n, below) {
+		a.block(r)
+		return false
+	}
+	a.dequeue(r)
 	m.charged = n
 	return true
 }

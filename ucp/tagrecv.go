@@ -94,6 +94,7 @@ func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpP
 	v := r.recv
 	v.node.Tag, v.node.Mask = tag, mask
 	w.tags.Expect(&v.node)
+	w.receivePosted(tag, mask)
 	r.tells()
 	return r, nil
 }

@@ -112,6 +112,7 @@ func (e *EP) keepWaiting(r *Request) {
 	if r.stage.inOrder {
 		e.msgs.waiting++
 		e.msgs.unbind()
+		e.msgs.queue.enter(r)
 	}
 }
 
@@ -122,6 +123,10 @@ func (e *EP) dropWaiting(r *Request) {
 	r.flags &^= reqWaiting
 	if r.stage.inOrder {
 		e.msgs.waiting--
+		if r.msg != nil && r.msg.queued != nil {
+			e.msgs.dequeue(r)
+			e.msgs.queue.canceled()
+		}
 		e.bindMessages()
 	}
 }
@@ -157,6 +162,9 @@ func (e *EP) replayMessages() {
 	}
 	e.replaying = false
 	e.bindMessages()
+	if e.msgs != nil && e.msgs.queue.replies() {
+		e.w.schedule(e)
+	}
 }
 
 // messagesFirst reports that a message waits, and nothing else before it.
@@ -235,7 +243,7 @@ func (e *EP) takeWaiting() []*Request {
 		e.sortWaiting()
 	}
 	if e.msgs != nil {
-		e.msgs.waiting = 0
+		e.msgs.waiting, e.msgs.queue = 0, nil
 	}
 	if e.waiting.empty() {
 		return nil

@@ -38,6 +38,8 @@ type window struct {
 	batch  int64 // as much as is given back at once
 	grown  bool  // it was tried to make size more than the first window
 
+	creditsGot, creditsSent uint64 // AMCredit messages
+
 	// room is how long a message may be that nothing else has to be done for, in bytes: what
 	// may be held yet. Negative while there is something to be done for each; see admit.
 	room int64
@@ -220,6 +222,8 @@ func (m *messages) grant() {
 		left := e.w.active.inHand(m)
 		e.control(creditControl, 0, uint64(m.due-left))
 		m.due = left
+		m.creditsSent++
+		m.sender.unblock()
 	}
 }
 
@@ -233,6 +237,7 @@ func (e *EP) closeWindow() {
 	m.resize(firstWindow)
 	m.leave()
 	m.admit()
+	m.sender.unblock()
 	if e.w.latest == m {
 		e.w.latest = unconnected
 	}
@@ -246,6 +251,7 @@ func (w *Worker) handleCredit(c *wire.Control, e *EP) bool {
 	if a == nil || c.Value > maxCredit {
 		return false
 	}
+	a.creditsGot++
 	a.credit += int64(c.Value)
 	a.most = max(a.most, a.credit)
 	a.stream.goOn()

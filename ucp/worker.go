@@ -25,7 +25,7 @@ import (
 type Worker struct {
 	engine    engine.Engine
 	latest    *messages // over which a message has come; unconnected if there is none
-	unusual   bool      // closed, or tuples is not nil: TagRecv looks for both at once
+	unusual   bool      // closed, tuples is not nil, or blocked is not empty: TagRecv looks for all at once
 	tags      match.Table[*tagRecv, *TagMessage]
 	freeRecvs *Request // those that have a recv
 	owner     engineOwner
@@ -76,9 +76,12 @@ type Worker struct {
 	idleCount    int        // of these
 	leftFirst    *messages  // of peers that have gone; see leftover.go
 	leftLast     *messages
-	leftBytes    int64   // that their messages are charged
-	tagInfo      TagInfo // of a blocking receive
-	tuples       *tuples // nil if messages go through no queues; see tuple.go
+	leftBytes    int64            // that their messages are charged
+	tagInfo      TagInfo          // of a blocking receive
+	tuples       *tuples          // nil if messages go through no queues; see tuple.go
+	blocked      []*blockedSender // peers that have no credit; see blockedsender.go
+	probes       []queuedProbe    // while there are such, in the order of their numbers
+	lastProbe    uint64           // number of the last one
 
 	groups    []region.Group            // of domains over which lanes share work
 	leases    regCaches                 // memory of callers that operations have registered

@@ -1,0 +1,305 @@
+package ucp
+
+import (
+	"math"
+	"slices"
+
+	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// blockedSender is what a receiver has for a peer that has queued tagged messages for want of credit.
+//
+// The receiver compares its posted receives with the queue, one query at a time. Receives up to
+// cursor have been compared with the messages up to end: no message of these fits a receive of
+// those. So if a receive behind cursor is compared with the messages up to end, the first that fits
+// is its message, as no earlier receive takes that; and if a message behind end is compared with the
+// receives up to cursor, the first that it fits is its receive.
+type blockedSender struct {
+	m       *messages
+	blocked bool // the peer has no credit, and gets none before something is received; it is in Worker.blocked
+
+	cursor uint64 // number of a receive, in Worker.tags
+	end    uint64 // number of a message, in the peer's queue
+
+	query     wire.Query            // the last one; Kind is QueryNone when its reply has come
+	probe     uint64                // number of the last probe that was compared with all messages up to end
+	asked     uint64                // number of the probe for which the last query was sent
+	recv      *match.Recv[*tagRecv] // for which it was sent, under
+	seq       uint64                // its number
+	listed    bool                  // the receive is up to cursor, and the message Limit was listed
+	returned  bool                  // the peer is to be told with the next query: the message that it offered matches nothing
+	unsettled bool                  // it does not know yet what became of that message
+	unsent    bool                  // the query is to be sent
+	queued    bool                  // a request sends what is to be sent
+}
+
+// block notes that the peer has no credit.
+func (w *Worker) block(m *messages) {
+	b := m.sender
+	if b == nil {
+		b = &blockedSender{m: m}
+		m.sender = b
+	}
+	if !b.blocked {
+		b.blocked = true
+		w.blocked = append(w.blocked, b)
+		w.unusual = true
+	} else { // what was probed may not be queued any more
+		w.forgetProbes(func(p *queuedProbe) bool { return p.from == m })
+	}
+	b.compare()
+}
+
+// unblock notes that the peer gets credit, or is gone: there are no new queries. b may be nil.
+func (b *blockedSender) unblock() {
+	if b == nil || !b.blocked {
+		return
+	}
+	w := b.m.e.w
+	b.blocked = false
+	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.blocked) == 1 })
+	i := slices.Index(w.blocked, b)
+	w.blocked = slices.Delete(w.blocked, i, i+1)
+	w.unusual = len(w.blocked) > 0 || w.closed || w.tuples != nil
+}
+
+// queryAll looks for messages for a receive that was posted and matches nothing.
+func (w *Worker) queryAll() {
+	for i := len(w.blocked) - 1; i >= 0; i-- {
+		w.blocked[i].compare()
+	}
+}
+
+// compare sends the next query, unless one is under way.
+func (b *blockedSender) compare() {
+	w := b.m.e.w
+	if !b.blocked || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
+		return
+	}
+	if r := w.tags.After(b.cursor); r != nil {
+		limit := b.end
+		if w.tags.First() == r { // no earlier receive takes a message
+			limit = math.MaxUint64
+		}
+		b.listed = false
+		b.match(r, limit)
+		return
+	}
+	if p := w.nextProbe(b.probe); p != nil {
+		limit := b.end
+		if !w.tags.Expects() {
+			limit = math.MaxUint64
+		}
+		b.asked = p.number
+		b.ask(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: limit})
+		return
+	}
+	if b.query.Kind == wire.QueryNone && (w.tags.Expects() || w.nextProbe(0) != nil) {
+		b.ask(wire.Query{Kind: wire.QueryList, Limit: b.end})
+	}
+}
+
+// match looks for a message for a receive, up to that of the number limit.
+func (b *blockedSender) match(r *match.Recv[*tagRecv], limit uint64) {
+	b.recv, b.seq = r, r.Seq()
+	b.ask(wire.Query{Kind: wire.QueryMatch, Tag: r.Tag, Mask: r.Mask, Limit: limit})
+}
+
+// ask sends a query.
+func (b *blockedSender) ask(q wire.Query) {
+	q.Number = b.query.Number + 1
+	if q.Number == 0 {
+		q.Number = 1
+	}
+	b.query, b.unsent = q, true
+	b.send()
+}
+
+// send sends what is to be sent: in the call, if the lane takes it, and otherwise by a request.
+func (b *blockedSender) send() {
+	e := b.m.e
+	if b.queued || e.aborting != ucs.StatusOK || e.state != epOpen {
+		return
+	}
+	if x := e.lane(wireup.AM); x != nil && x.Proven && b.post(x) == nil {
+		return
+	}
+	r := e.w.newRequest(e, &queryStage)
+	b.queued = true
+	r.answer()
+}
+
+// queryStage sends what is to be sent when that is possible.
+var queryStage = stage{
+	name: "query", role: wireup.AM, ahead: true, settled: (*Request).queried,
+	post: func(r *Request) error {
+		if m := r.ep.msgs; m != nil && m.sender != nil {
+			return m.sender.post(r.stage.lane(r.ep))
+		}
+		return nil
+	},
+}
+
+func (r *Request) queried() {
+	if m := r.ep.msgs; m != nil && m.sender != nil {
+		m.sender.queued = false
+	}
+	r.answered()
+}
+
+// post sends what is to be sent over the lane of active messages.
+func (b *blockedSender) post(x *lane) error {
+	if !b.unsent && !b.unsettled {
+		return nil
+	}
+	e := b.m.e
+	q := b.query
+	q.EP, q.Returned = e.link.conn.RemoteEP(), b.returned
+	e.w.msg.b = q.Append(e.w.msg.b[:0])
+	_, err := x.AM.AMBcopy(wire.AMQuery, &e.w.msg)
+	if err == nil {
+		b.unsent, b.unsettled, b.returned = false, false, false
+	}
+	return err
+}
+
+// handleReply takes what a peer says about its queue.
+func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
+	var c wire.Reply
+	pairs, ok := c.Unpack(data)
+	e := (*EP)(nil)
+	if ok {
+		e = w.connected(c.EP)
+	}
+	if e == nil || w.tuples == nil && !e.messaging().replied(&c, pairs) {
+		w.stats.badMessages.Inc()
+	}
+	return false
+}
+
+// replied handles a reply of the peer. It reports false for one that it cannot send.
+func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
+	e, b := m.e, m.sender
+	if e.state != epOpen {
+		return true
+	}
+	if c.Kind == wire.ReplyBlocked {
+		if c.Value == m.creditsSent { // else credit is on its way
+			e.w.block(m)
+		}
+		return true
+	}
+	if b == nil || c.Number == 0 || b.query.Number-c.Number > math.MaxInt32 {
+		return false
+	}
+	if c.Number != b.query.Number || b.query.Kind == wire.QueryNone { // another query followed
+		return true
+	}
+	switch {
+	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryMatch:
+		b.advance(c.Value, true)
+	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryProbe:
+		b.query.Kind, b.probe = wire.QueryNone, b.asked
+		if b.query.Limit == math.MaxUint64 {
+			b.end = c.Value
+		}
+	case c.Kind == wire.ReplyProbe && b.query.Kind == wire.QueryProbe:
+		b.probed(pairs)
+	case c.Kind == wire.ReplyList && b.query.Kind == wire.QueryList:
+		b.query.Kind = wire.QueryNone
+		if b.takeList(pairs) {
+			return true
+		}
+	default:
+		return false
+	}
+	b.compare()
+	return true
+}
+
+// advance notes the result of a query for a receive. last is the number of the last message in the
+// queue. compared is false if the receive was gone, and the message that fits it is in the queue.
+func (b *blockedSender) advance(last uint64, compared bool) {
+	b.query.Kind = wire.QueryNone
+	limit := b.query.Limit
+	switch {
+	case b.listed && !compared:
+		return // the message may fit another receive
+	case b.listed:
+		b.end = limit
+	case limit == math.MaxUint64:
+		b.end = last
+	}
+	b.cursor = max(b.cursor, b.seq)
+}
+
+// takeList compares listed messages with the receives up to cursor. It reports whether a query
+// followed from that.
+func (b *blockedSender) takeList(pairs []byte) bool {
+	w := b.m.e.w
+	for len(pairs) > 0 && b.blocked {
+		var p wire.Pair
+		p, pairs = wire.UnpackPair(pairs)
+		if p.First <= b.end {
+			continue
+		}
+		if r := w.tags.Find(p.Second); r != nil && r.Seq() <= b.cursor {
+			b.listed = true
+			b.match(r, p.First)
+			return true
+		}
+		b.end = p.First
+		b.listedForProbe(p.Second)
+	}
+	return false
+}
+
+// handleOffer takes a message that its sender offers out of turn to the receive for which it was
+// queried. If that has a message already, the sender gets it back.
+func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
+	var o wire.Offer
+	var p wire.RTS
+	rest, ok := o.Unpack(data)
+	if ok {
+		rest, ok = p.Unpack(rest)
+	}
+	if !ok || len(rest) != 0 || p.ID == 0 || p.Length > maxMessage {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	e := w.sender(o.EP)
+	if e == nil {
+		return false
+	}
+	if e.msgs == nil || !e.msgs.sender.isOffer(&o) {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	b := e.msgs.sender
+	b.unsettled = true
+	r := b.recv
+	matches := w.tags.Pending(r, b.seq)
+	b.advance(o.Message, matches)
+	if matches {
+		w.tags.Cancel(r)
+		a := announcedBy(e, &p)
+		r.Owner.fetch(&a, o.Tag)
+	} else {
+		b.returned = true
+	}
+	if e.state == epOpen && e.msgs == b.m {
+		b.compare()
+		b.send()
+	}
+	return false
+}
+
+// isOffer reports that an offer replies to the query that is under way. b may be nil.
+func (b *blockedSender) isOffer(o *wire.Offer) bool {
+	return b != nil && b.query.Kind == wire.QueryMatch && o.Query == b.query.Number &&
+		o.Message <= b.query.Limit && (o.Tag^b.query.Tag)&b.query.Mask == 0
+}

@@ -1,0 +1,383 @@
+package ucp
+
+import (
+	"math"
+
+	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// sendQueue is what a sender of tagged messages has once it had no credit for one.
+//
+// A sender without credit queues its messages (EP.waiting). If the receiver has posted receives
+// that match nothing which it has, it sends queries, and the sender offers the first queued message
+// that a query fits, out of turn. An offered message stays in its place in the queue, and the
+// messages behind it wait, until the receiver has matched or returned it. At most one message is
+// offered at a time. See docs/design/0011-order.md.
+type sendQueue struct {
+	m    *messages
+	tags match.Table[struct{}, *queuedTag] // the messages of the queue; no receives
+	last *queuedTag
+	next uint64 // number of the next message
+	free *queuedTag
+
+	offered     *queuedTag // until the receiver says what became of it; may be nil
+	query       wire.Query // to which no reply was sent, if Kind is not QueryNone
+	credits     uint64     // credits of the receiver before which it was told that the sender is blocked
+	blocked     bool       // the receiver is to be told that the sender is blocked
+	probed      bool       // the receiver was told of a message that it has probed
+	replyQueued bool       // a request sends what is to be sent
+}
+
+// queuedTag is a message in a sendQueue.
+type queuedTag struct {
+	node       match.Msg[*queuedTag]
+	r          *Request
+	number     uint64 // grows along the queue
+	prev, next *queuedTag
+	offered    bool
+}
+
+// block is called when there is no credit for a tagged message, which is r and about to be queued.
+func (m *messages) block(r *Request) {
+	w := m.e.w
+	if w.tuples != nil || r.msg.ch.whole != wire.AMTag {
+		return
+	}
+	q := m.queue
+	if q == nil {
+		q = &sendQueue{m: m}
+		q.tags.Init()
+		m.queue = q
+		q.enterAll(r)
+	}
+	if q.credits != m.creditsGot+1 {
+		q.credits, q.blocked = m.creditsGot+1, true
+		w.schedule(m.e)
+	}
+}
+
+// enterAll enters all messages that wait. r, which is not nil if it is in turn, precedes those that
+// have not been tried.
+func (q *sendQueue) enterAll(r *Request) {
+	x := q.m.e.waiting
+	if x != nil {
+		for _, w := range x.again {
+			q.enter(w)
+		}
+	}
+	if r != nil && r.flags&reqInTurn != 0 {
+		q.enter(r)
+	}
+	if x != nil {
+		for _, w := range x.list[x.head:] {
+			q.enter(w)
+		}
+	}
+}
+
+// enter enters a request that waits, if it is a tagged message and not there yet.
+func (q *sendQueue) enter(r *Request) {
+	if q == nil || r.msg == nil || r.msg.ch.whole != wire.AMTag || r.msg.queued != nil {
+		return
+	}
+	t := q.free
+	if t == nil {
+		t = &queuedTag{}
+		t.node.Owner = t
+	} else {
+		q.free = t.next
+	}
+	q.next++
+	t.node.Tag, t.r, t.number = r.value, r, q.next
+	t.prev, t.next = q.last, nil
+	if q.last != nil {
+		q.last.next = t
+	}
+	q.last, r.msg.queued = t, t
+	q.tags.Keep(&t.node)
+	if q.blocked || q.query.Kind == wire.QueryList {
+		q.m.e.w.schedule(q.m.e)
+	}
+}
+
+// remove takes out a message that does not wait any more.
+func (q *sendQueue) remove(t *queuedTag) {
+	if q.offered == t {
+		q.offered = nil
+	}
+	q.tags.Remove(&t.node)
+	if t.next != nil {
+		t.next.prev = t.prev
+	} else {
+		q.last = t.prev
+	}
+	if t.prev != nil {
+		t.prev.next = t.next
+	}
+	t.r.msg.queued = nil
+	t.r, t.offered = nil, false
+	t.prev, t.next, q.free = nil, q.free, t
+}
+
+// dequeue is called when a request does not wait any more.
+func (m *messages) dequeue(r *Request) {
+	if t := r.msg.queued; t != nil {
+		m.queue.remove(t)
+	}
+}
+
+// canceled is called when a message was taken out of the queue before its turn: if the receiver has
+// probed messages, it repeats that.
+func (q *sendQueue) canceled() {
+	if q.probed {
+		q.probed, q.blocked = false, true
+		q.m.e.w.schedule(q.m.e)
+	}
+}
+
+// isOffered reports that r is a message whose offer the receiver has not replied to.
+func (r *Request) isOffered() bool {
+	return r != nil && r.msg != nil && r.msg.queued != nil && r.msg.queued.offered
+}
+
+// bound is the number up to which messages may be offered, itself excluded: they do not pass an
+// active message, stream data, a fence, or what waits for another reason than credit.
+func (q *sendQueue) bound() uint64 {
+	e := q.m.e
+	switch {
+	case e.barrier != nil || e.unsorted || q.m.stream != nil && q.m.stream.sending != nil:
+		return 1
+	case q.m.waiting == q.tags.Unexpected() && e.fences == 0:
+		return math.MaxUint64
+	}
+	hidden := false
+	for _, r := range e.waiting.list[e.waiting.head:] {
+		switch queued := r.msg != nil && r.msg.queued != nil; {
+		case queued && hidden:
+			return r.msg.queued.number
+		case !queued:
+			hidden = hidden || r.stage.inOrder || r.stage.fence
+		}
+	}
+	return math.MaxUint64
+}
+
+// reply sends what is to be sent to the receiver: in the call, if the lane takes it, and otherwise by
+// a request. q may be nil.
+func (q *sendQueue) reply() {
+	if !q.replies() || q.replyQueued || q.m.e.replaying {
+		return
+	}
+	e := q.m.e
+	x := e.lane(wireup.AM)
+	if x == nil || e.aborting != ucs.StatusOK || e.state > epClosing {
+		return
+	}
+	if q.post(x) == nil {
+		return
+	}
+	r := e.w.newRequest(e, &replyStage)
+	q.replyQueued = true
+	r.answer()
+}
+
+// replies reports that there may be something to be sent.
+func (q *sendQueue) replies() bool { return q != nil && (q.blocked || q.query.Kind != wire.QueryNone) }
+
+// replyStage sends what is to be sent when that is possible.
+var replyStage = stage{
+	name: "reply", role: wireup.AM, ahead: true, settled: (*Request).replied,
+	post: func(r *Request) error {
+		if q := r.ep.msgs.queue; q != nil {
+			return q.post(r.stage.lane(r.ep))
+		}
+		return nil
+	},
+}
+
+func (r *Request) replied() {
+	if m := r.ep.msgs; m != nil && m.queue != nil {
+		m.queue.replyQueued = false
+	}
+	r.answered()
+}
+
+// post sends what is to be sent over the lane of active messages. ErrNoResource if something is left.
+func (q *sendQueue) post(x *lane) error {
+	if q.blocked {
+		m := wire.Reply{Kind: wire.ReplyBlocked, Value: q.m.creditsGot}
+		if err := q.send(x, &m, nil); err != nil {
+			return err
+		}
+		q.blocked = false
+	}
+	var err error
+	switch q.query.Kind {
+	case wire.QueryNone:
+		return nil
+	case wire.QueryList:
+		return q.sendList(x)
+	}
+	m := wire.Reply{Kind: wire.ReplyNone, Number: q.query.Number}
+	bound := q.bound()
+	found := q.tags.Peek(q.query.Tag, q.query.Mask)
+	switch {
+	case found == nil || found.Owner.number > q.query.Limit || found.Owner.number >= bound:
+		m.Value = min(q.next, bound-1)
+		err = q.send(x, &m, nil)
+	case q.query.Kind == wire.QueryProbe:
+		q.probed = true
+		m.Kind, m.Value = wire.ReplyProbe, found.Owner.number
+		err = q.send(x, &m, []wire.Pair{{First: found.Tag, Second: uint64(found.Owner.r.total())}})
+	default:
+		err = q.offer(x, found.Owner)
+	}
+	if err == nil {
+		q.query.Kind = wire.QueryNone
+	}
+	return err
+}
+
+// send sends a reply.
+func (q *sendQueue) send(x *lane, m *wire.Reply, pairs []wire.Pair) error {
+	w := q.m.e.w
+	m.EP = q.m.e.link.conn.RemoteEP()
+	w.msg.b = m.Append(w.msg.b[:0])
+	for _, p := range pairs {
+		w.msg.b = p.Append(w.msg.b)
+	}
+	_, err := x.AM.AMBcopy(wire.AMReply, &w.msg)
+	return err
+}
+
+// sendList lists the messages behind the one that the query names, if there are such.
+func (q *sendQueue) sendList(x *lane) error {
+	bound := q.bound()
+	t := q.last
+	if t == nil || t.number <= q.query.Limit {
+		return nil
+	}
+	for t.prev != nil && t.prev.number > q.query.Limit {
+		t = t.prev
+	}
+	var pairs [wire.MaxPairs]wire.Pair
+	n, most := 0, min(len(pairs), (x.Iface.attr.AM.MaxBcopy-wire.ReplyLen)/wire.PairLen)
+	for ; t != nil && n < most && t.number < bound; t = t.next {
+		pairs[n] = wire.Pair{First: t.number, Second: t.node.Tag}
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	err := q.send(x, &wire.Reply{Kind: wire.ReplyList, Number: q.query.Number}, pairs[:n])
+	if err == nil {
+		q.query.Kind = wire.QueryNone
+	}
+	return err
+}
+
+// offer announces a message out of turn. It is not charged: the receiver keeps nothing of it.
+func (q *sendQueue) offer(x *lane, t *queuedTag) error {
+	r, w := t.r, q.m.e.w
+	r.nameIt()
+	o := wire.Offer{EP: r.ep.link.conn.RemoteEP(), Query: q.query.Number, Message: t.number, Tag: r.value}
+	rts := wire.RTS{ID: r.remote, Length: uint64(r.total())}
+	if r.gettable() {
+		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Key()
+		if len(rts.Key) > x.Iface.attr.AM.MaxBcopy-wire.OfferLen-wire.RTSLen {
+			rts.Addr, rts.Key = 0, nil
+		}
+	}
+	w.msg.b = rts.Append(o.Append(w.msg.b[:0]))
+	if _, err := x.AM.AMBcopy(wire.AMOffer, &w.msg); err != nil {
+		r.unannounce()
+		return err
+	}
+	q.offered, t.offered = t, true
+	r.stage = &r.msg.ch.announce
+	r.flags |= reqPosted
+	r.comp.Count++ // it waits for the peer
+	return nil
+}
+
+// unannounce takes back what an announcement has registered.
+func (r *Request) unannounce() {
+	r.worker.remote.Remove(r.remote)
+	r.remote = 0
+	if l := r.leased; l != nil {
+		r.leased, r.mem = nil, nil
+		l.end()
+	}
+}
+
+// matched is called when the receiver has matched the message that was offered: it is now as any that
+// was announced, and those behind it go on.
+func (q *sendQueue) matched() {
+	t := q.offered
+	if t == nil {
+		return
+	}
+	r, e := t.r, q.m.e
+	r.comp.Count--
+	r.flags &^= reqCanceling // the receive was first
+	e.dropWaiting(r)
+	r.awaitPeer()
+	r.posted()
+	e.replayQueued()
+}
+
+// returned is called when the receiver has no receive for the message that was offered, any more.
+func (q *sendQueue) returned() {
+	t := q.offered
+	if t == nil {
+		return
+	}
+	r, e := t.r, q.m.e
+	q.offered, t.offered = nil, false
+	r.comp.Count--
+	r.flags &^= reqPosted
+	r.unannounce()
+	r.stage = &r.msg.ch.send
+	if r.flags&(reqCanceling|reqGivenUp) != 0 {
+		e.dropWaiting(r)
+		r.settle(ucs.StatusCanceled)
+	}
+	e.replayQueued()
+}
+
+// replayQueued lets messages go on, if any wait.
+func (e *EP) replayQueued() {
+	if e.msgs.waiting > 0 && e.state <= epClosing && e.aborting == ucs.StatusOK {
+		e.replayMessages()
+	}
+}
+
+// handleQuery takes a query of the receiver of queued messages.
+func (w *Worker) handleQuery(data []byte, _ uct.Desc) bool {
+	var c wire.Query
+	if !c.Unpack(data) {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	e := w.connected(c.EP)
+	if e == nil || e.msgs == nil || e.msgs.queue == nil || e.aborting != ucs.StatusOK {
+		w.stats.badMessages.Inc()
+		return false
+	}
+	q := e.msgs.queue
+	q.query.Kind = wire.QueryNone
+	if c.Returned {
+		q.returned()
+	} else {
+		q.matched()
+	}
+	if e.msgs.queue == q && c.Kind != wire.QueryNone {
+		q.query = c
+		q.reply()
+	}
+	return false
+}
