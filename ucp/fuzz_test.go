@@ -54,7 +54,7 @@ func (m *hostileMsg) unpack(b []byte) []byte {
 	if len(b) < 4 {
 		return nil
 	}
-	m.id, m.how = b[0]%(wire.AMWithdraw+1), b[1]
+	m.id, m.how = b[0]%(wire.AMOffer+1), b[1]
 	n := min(int(binary.LittleEndian.Uint16(b[2:])), len(b)-4)
 	m.body = slices.Clone(b[4 : 4+n])
 	return b[4+n:]
@@ -67,7 +67,7 @@ func (m hostileMsg) append(b []byte) []byte {
 }
 
 // nameAt is where a message has the receiver's name of the connection.
-var nameAt = [wire.AMWithdraw + 1]int{
+var nameAt = [wire.AMOffer + 1]int{
 	wire.AMRequest: 8, wire.AMAnswer: 8, wire.AMTag: 8, wire.AMTagSync: 8, wire.AMTagFirst: 8, wire.AMTagRTS: 8,
 	wire.AMActive: 8, wire.AMActiveFirst: 8, wire.AMActiveRTS: 8, wire.AMStream: 8,
 	wire.AMStreamRTS: 8,
@@ -110,6 +110,9 @@ const (
 	keptID    = 2 // kept by both sides
 	askID     = 3 // from the good peer
 )
+
+// queuedTagOfVictim is the tag of messages for which the bad peer has granted no credit.
+const queuedTagOfVictim = 5
 
 func newVictim(t *testing.T) *victim {
 	p, f := fakePair(t, Config{RndvThresh: 128, EagerWindow: victimWindow}, likeTCP())
@@ -156,6 +159,9 @@ func (x *victim) begin() {
 	}
 	n := 0
 	x.track(e.StreamRecv(make([]byte, 100), true, &n, nil))
+	for range 2 * (victimWindow + reserve) / messageCharge { // the last ones have no credit
+		x.track(e.TagSend(queuedTagOfVictim, nil, nil))
+	}
 	word := new(uint64)
 	x.track(e.AtomicFetch(0, 8, 1, word, p.a.key.Addr(), p.a.key))
 }
@@ -297,5 +303,32 @@ func messageSeeds() (seeds [][]byte) {
 	add(hostileMsg{wire.AMActive, namesEP, append(head(activeWord(hostileID, data[:9])), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(0), data...)}, hostileMsg{wire.AMStream, namesEP, append(head(40), data...)})
 	add(hostileMsg{wire.AMStream, namesEP, append(head(7), data...)})
+	query := func(number uint32, kind wire.QueryKind, returned bool) hostileMsg {
+		q := wire.Query{Number: number, Kind: kind, Returned: returned, Tag: queuedTagOfVictim, Mask: exact, Limit: 1 << 40}
+		if kind == wire.QueryList {
+			q.Limit = 0
+		}
+		return hostileMsg{wire.AMQuery, namesEP, q.Append(nil)}
+	}
+	for kind := range wire.QueryProbe + 1 {
+		add(query(1, kind, true), query(2, kind, false), query(2, wire.QueryMatch, true), query(3, wire.QueryNone, true))
+	}
+	reply := func(number uint32, kind wire.ReplyKind, value uint64, pairs ...wire.Pair) hostileMsg {
+		b := (&wire.Reply{Number: number, Kind: kind, Value: value}).Append(nil)
+		for _, p := range pairs {
+			b = p.Append(b)
+		}
+		return hostileMsg{wire.AMReply, namesEP, b}
+	}
+	offer := func(number uint32, message uint64) hostileMsg {
+		o := wire.Offer{Query: number, Message: message, Tag: hostileID}
+		return hostileMsg{wire.AMOffer, namesEP, (&wire.RTS{ID: 6, Length: 80}).Append(o.Append(nil))}
+	}
+	for credits := range uint64(3) {
+		blocked, none := reply(0, wire.ReplyBlocked, credits), reply(1, wire.ReplyNone, 7)
+		add(blocked, blocked, none, none, reply(2, wire.ReplyNone, 1), reply(3, wire.ReplyNone, 1), reply(4, wire.ReplyList, 0, wire.Pair{First: 9, Second: 1}), offer(5, 9))
+		add(blocked, offer(1, 1), offer(1, 1), offer(2, 2), offer(3, 3), offer(4, 4))
+		add(blocked, reply(1, wire.ReplyProbe, 1, wire.Pair{First: 1, Second: maxMessage}), reply(2, wire.ReplyList, 0, wire.Pair{}))
+	}
 	return seeds
 }

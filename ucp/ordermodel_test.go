@@ -1,0 +1,375 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/gucx/gucx/ucs"
+)
+
+// orderModel is a worker with several peers that have no credit, and what a serial matcher knows of
+// their messages.
+type orderModel struct {
+	t       *rapid.T
+	b       end
+	senders []end
+	recvs   []*orderRecv
+	msgs    [][]*orderMsg // by sender
+	posted  int
+}
+
+// orderRecv is a receive.
+type orderRecv struct {
+	tag, mask uint64
+	order     int
+	req       *Request
+	info      TagInfo
+	buf       []byte
+	got       *orderMsg // nil: none yet
+	canceled  bool
+}
+
+// orderMsg is a message, whose data begins with its sender and number.
+type orderMsg struct {
+	from, number int
+	tag          uint64
+	size         int
+	req          *Request
+	recv         *orderRecv // that has got it
+	canceled     bool
+}
+
+const (
+	orderJunk  = 99 // tag of the messages that use up the credit
+	orderTags  = 4
+	orderSizes = 20_000
+)
+
+func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
+
+// newOrderModel makes workers, connects them and uses up the credit of the senders.
+func newOrderModel(t *testing.T, rt *rapid.T, set transports, senders int) *orderModel {
+	m := &orderModel{t: rt}
+	c, _ := set.open(t)
+	cfg := Config{TLS: set.tls, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
+	m.b.open(t, cfg, c)
+	m.senders, m.msgs = make([]end, senders), make([][]*orderMsg, senders)
+	for i := range m.senders {
+		s := &m.senders[i]
+		s.open(t, cfg, c)
+		var err error
+		s.ep, err = s.w.NewEP(m.b.w.Address(), EPConfig{})
+		require.NoError(rt, err)
+	}
+	for i := range m.senders {
+		s := &m.senders[i]
+		for k := 0; s.ep.msgs == nil || s.ep.msgs.waiting == 0 || k < 3; k++ {
+			m.send(i, orderJunk, 0)
+			if k%16 == 0 {
+				m.settle()
+			}
+		}
+		m.settle()
+	}
+	return m
+}
+
+func (m *orderModel) step() (n int) {
+	n = m.b.w.Progress()
+	for i := range m.senders {
+		n += m.senders[i].w.Progress()
+	}
+	return n
+}
+
+// settle makes progress until nothing is under way.
+func (m *orderModel) settle() {
+	for idle := 0; idle < 4; idle++ {
+		if m.step() > 0 {
+			idle = 0
+		}
+	}
+}
+
+func (m *orderModel) send(from int, tag uint64, size int) *orderMsg {
+	x := &orderMsg{from: from, number: len(m.msgs[from]), tag: tag, size: max(size, 16)}
+	data := make([]byte, x.size)
+	binary.LittleEndian.PutUint64(data, uint64(from))
+	binary.LittleEndian.PutUint64(data[8:], uint64(x.number))
+	var err error
+	if size%2 == 1 {
+		x.req, err = m.senders[from].ep.TagSendSync(tag, data, nil)
+	} else {
+		x.req, err = m.senders[from].ep.TagSend(tag, data, nil)
+	}
+	require.NoError(m.t, err)
+	m.msgs[from] = append(m.msgs[from], x)
+	return x
+}
+
+func (m *orderModel) drawSend() *orderMsg {
+	tag := rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag")
+	if rapid.IntRange(0, 9).Draw(m.t, "junk") == 0 {
+		tag = orderJunk
+	}
+	return m.send(rapid.IntRange(0, len(m.senders)-1).Draw(m.t, "sender"), tag, rapid.SampledFrom([]int{16, 17, 1000, 5001, orderSizes}).Draw(m.t, "size"))
+}
+
+// drawRecv posts a receive of some tags, or of what uses up the credit.
+func (m *orderModel) drawRecv() *orderRecv {
+	r := &orderRecv{order: m.posted, buf: make([]byte, orderSizes+1)}
+	m.posted++
+	r.tag, r.mask = rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), rapid.SampledFrom([]uint64{exact, exact, 1, 2, orderTags - 1, 0}).Draw(m.t, "mask")
+	if rapid.IntRange(0, 3).Draw(m.t, "junk") == 0 {
+		r.tag, r.mask = orderJunk, exact
+	}
+	var err error
+	r.req, err = m.b.w.TagRecv(r.buf, r.tag, r.mask, &r.info, nil)
+	require.NoError(m.t, err)
+	m.recvs = append(m.recvs, r)
+	return r
+}
+
+// collect notes which receives have ended since the last time.
+func (m *orderModel) collect() (ended []*orderRecv) {
+	for _, r := range m.recvs {
+		if r.got != nil || r.canceled || r.req != nil && !r.req.Done() {
+			continue
+		}
+		if r.req != nil {
+			require.NoError(m.t, r.req.take())
+		}
+		from, number := binary.LittleEndian.Uint64(r.buf), binary.LittleEndian.Uint64(r.buf[8:])
+		x := m.msgs[from][number]
+		require.Nil(m.t, x.recv, "a message is received twice")
+		require.False(m.t, x.canceled, "a message is received that was canceled")
+		require.True(m.t, r.fits(x.tag))
+		require.Equal(m.t, TagInfo{Tag: x.tag, Length: x.size, From: r.info.From}, r.info)
+		r.got, x.recv = x, r
+		ended = append(ended, r)
+	}
+	return ended
+}
+
+// first is the message of a sender that a receive gets; nil if there is none.
+func (m *orderModel) first(from int, r *orderRecv) *orderMsg {
+	for _, x := range m.msgs[from] {
+		if x.recv == nil && !x.canceled && r.fits(x.tag) {
+			return x
+		}
+	}
+	return nil
+}
+
+// firsts are the messages that a receive may get: the first one of each sender.
+func (m *orderModel) firsts(r *orderRecv) (all []*orderMsg) {
+	for i := range m.senders {
+		if x := m.first(i, r); x != nil {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// cancel cancels a receive.
+func (m *orderModel) cancel() *orderRecv {
+	var pending []*orderRecv
+	for _, r := range m.recvs {
+		if r.got == nil && !r.canceled {
+			pending = append(pending, r)
+		}
+	}
+	if len(pending) == 0 {
+		return nil
+	}
+	r := pending[rapid.IntRange(0, len(pending)-1).Draw(m.t, "receive")]
+	if r.req != nil && r.req.Cancel() {
+		require.ErrorIs(m.t, r.req.take(), ucs.ErrCanceled)
+		r.canceled = true
+	}
+	return r
+}
+
+// cancelSend cancels a message that has not ended.
+func (m *orderModel) cancelSend() {
+	var pending []*orderMsg
+	for _, msgs := range m.msgs {
+		for _, x := range msgs {
+			if x.req != nil && !x.req.Done() && x.tag != orderJunk {
+				pending = append(pending, x)
+			}
+		}
+	}
+	if len(pending) == 0 {
+		return
+	}
+	x := pending[rapid.IntRange(0, len(pending)-1).Draw(m.t, "message")]
+	x.req.Cancel()
+	m.settle()
+	x.canceled = x.req.Done() && x.req.Status() == ucs.StatusCanceled
+}
+
+// finish receives all that is left, and ends all requests.
+func (m *orderModel) finish() {
+	for _, r := range m.recvs {
+		if r.got == nil && !r.canceled {
+			require.True(m.t, r.req.Cancel())
+			require.ErrorIs(m.t, r.req.take(), ucs.ErrCanceled)
+			r.canceled = true
+		}
+	}
+	m.settle()
+	left := 0
+	for _, msgs := range m.msgs {
+		for _, x := range msgs {
+			if x.recv == nil && !x.canceled {
+				left++
+			}
+		}
+	}
+	for range left {
+		r := &orderRecv{order: m.posted, buf: make([]byte, orderSizes+1)}
+		m.posted++
+		var err error
+		r.req, err = m.b.w.TagRecv(r.buf, 0, 0, &r.info, nil)
+		require.NoError(m.t, err)
+		m.recvs = append(m.recvs, r)
+		m.settle()
+		require.Len(m.t, m.collect(), 1)
+	}
+	for _, msgs := range m.msgs {
+		for _, x := range msgs {
+			if x.req != nil {
+				require.True(m.t, x.req.Done())
+				x.req.Release()
+			}
+		}
+	}
+}
+
+// checkOrder checks that no message has overtaken another one of its sender.
+func (m *orderModel) checkOrder() {
+	for _, msgs := range m.msgs {
+		for i, late := range msgs {
+			if late.recv == nil {
+				continue
+			}
+			for _, early := range msgs[:i] {
+				if !early.canceled && late.recv.fits(early.tag) && (early.recv == nil || early.recv.order > late.recv.order) {
+					m.t.Fatalf("message %d was overtaken by %d", early.number, late.number)
+				}
+			}
+			for _, r := range m.recvs[:late.recv.order] {
+				if r.fits(late.tag) && !r.canceled && r.got == nil {
+					m.t.Fatalf("receive %d was overtaken by %d", r.order, late.recv.order)
+				}
+			}
+		}
+	}
+}
+
+// TestOrder_Model: step by step, receives get the messages that a serial matcher gives them, though
+// nearly all of these have no credit.
+func TestOrder_Model(t *testing.T) {
+	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+		t.Run(set.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+				m := newOrderModel(t, rt, set, senders)
+				rt.Repeat(map[string]func(*rapid.T){
+					"send": func(*rapid.T) {
+						x := m.drawSend()
+						m.settle()
+						m.oneMatch(m.recvs, func(r *orderRecv) bool { return r.fits(x.tag) }, x)
+					},
+					"receive": func(*rapid.T) {
+						r := m.drawRecv()
+						want := m.firsts(r)
+						m.settle()
+						if len(want) == 0 {
+							require.Empty(rt, m.collect())
+							return
+						}
+						require.Equal(rt, []*orderRecv{r}, m.collect())
+						require.True(rt, slices.Contains(want, r.got))
+					},
+					"cancel": func(*rapid.T) {
+						m.cancel()
+						m.settle()
+						require.Empty(rt, m.collect())
+					},
+					"cancel send": func(*rapid.T) { m.cancelSend() },
+					"probe":       func(*rapid.T) { m.probe() },
+				})
+				m.finish()
+				m.checkOrder()
+			})
+		})
+	}
+}
+
+// oneMatch checks that the first pending receive that fits has got x, and no other one anything.
+func (m *orderModel) oneMatch(recvs []*orderRecv, fits func(*orderRecv) bool, x *orderMsg) {
+	for _, r := range recvs {
+		if r.got == nil && !r.canceled && fits(r) {
+			require.Equal(m.t, []*orderRecv{r}, m.collect())
+			require.Same(m.t, x, r.got)
+			return
+		}
+	}
+	require.Empty(m.t, m.collect())
+}
+
+// probe looks for a message until all peers have replied.
+func (m *orderModel) probe() {
+	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
+	_, _, ok := m.b.w.TagProbe(r.tag, r.mask, false)
+	m.settle()
+	want := m.firsts(r)
+	_, info, found := m.b.w.TagProbe(r.tag, r.mask, false)
+	require.Equal(m.t, len(want) > 0, found)
+	require.True(m.t, found || !ok)
+	if found {
+		require.True(m.t, slices.ContainsFunc(want, func(x *orderMsg) bool { return x.tag == info.Tag && x.size == info.Length }))
+	}
+}
+
+// TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are under way: no
+// message overtakes another one, and none is lost.
+func TestOrder_Crossing(t *testing.T) {
+	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
+		t.Run(set.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				senders := rapid.SampledFrom([]int{1, 3}).Draw(rt, "senders")
+				m := newOrderModel(t, rt, set, senders)
+				rt.Repeat(map[string]func(*rapid.T){
+					"send":    func(*rapid.T) { m.drawSend() },
+					"receive": func(*rapid.T) { m.drawRecv() },
+					"cancel":  func(*rapid.T) { m.collect(); m.cancel() },
+					"probe": func(*rapid.T) {
+						_, _, _ = m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
+					},
+					"step": func(*rapid.T) {
+						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
+							m.senders[i].w.Progress()
+						} else {
+							m.b.w.Progress()
+						}
+					},
+				})
+				m.settle()
+				m.collect()
+				for _, r := range m.recvs {
+					require.True(rt, r.got != nil || r.canceled || len(m.firsts(r)) == 0, "receive %d and its message do not meet", r.order)
+				}
+				m.checkOrder()
+				m.finish()
+				m.checkOrder()
+			})
+		})
+	}
+}
