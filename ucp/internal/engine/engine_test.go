@@ -1,0 +1,621 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// busyOwner counts what an engine asks of it.
+type busyOwner struct {
+	todo, works int
+	alarms      []time.Duration
+}
+
+func (o *busyOwner) Work() (n int) {
+	o.works++
+	n, o.todo = o.todo, 0
+	return n
+}
+
+func (o *busyOwner) Alarm(now time.Duration) { o.alarms = append(o.alarms, now) }
+
+// fake is a transport that a test controls.
+type fake struct {
+	uct.Iface
+	attr    uct.IfaceAttr
+	ext     uct.IfaceExt
+	event   int // descriptor of its events
+	pending bool
+	armErr  error
+	onPoll  func()
+	arms    int
+	polls   int
+	found   int // what the next Progress finds
+	closed  *[]*fake
+	closing error
+}
+
+// newFake is a transport that can tell of events and has a flag for them.
+func newFake(caps uct.Caps) *fake {
+	f := &fake{attr: uct.IfaceAttr{Caps: caps}, event: -1}
+	f.ext = uct.IfaceExt{Wake: f, Pending: f}
+	return f
+}
+
+// newEventFake is one without the flag.
+func newEventFake(t *testing.T, caps uct.Caps) *fake {
+	f := newFake(caps)
+	f.ext.Pending = nil
+	f.event = newEvent(t)
+	return f
+}
+
+// newEvent is a descriptor that is closed with the test.
+func newEvent(t *testing.T) int {
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	return fd
+}
+
+func raise(t *testing.T, fd int) {
+	_, err := unix.Write(fd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	require.NoError(t, err)
+}
+
+func (f *fake) Attr() *uct.IfaceAttr { return &f.attr }
+func (f *fake) Ext() *uct.IfaceExt   { return &f.ext }
+func (f *fake) EventFD() int         { return f.event }
+func (f *fake) EventPending() bool   { return f.pending }
+func (f *fake) Arm(uct.Events) error { f.arms++; return f.armErr }
+
+func (f *fake) Progress() (n int) {
+	f.polls++
+	if f.onPoll != nil {
+		f.onPoll()
+	}
+	n, f.found, f.pending = f.found, 0, false
+	return n
+}
+
+func (f *fake) Close() error {
+	if f.closed != nil {
+		*f.closed = append(*f.closed, f)
+	}
+	return f.closing
+}
+
+// rig is an engine over fakes.
+type rig struct {
+	Engine
+	owner  busyOwner
+	ifaces []*Iface
+}
+
+func newRig(t *testing.T, fakes ...*fake) *rig {
+	r := &rig{}
+	r.Init(&r.owner, 1, false)
+	for _, f := range fakes {
+		i := &Iface{}
+		r.Add(i, f)
+		r.ifaces = append(r.ifaces, i)
+	}
+	r.Start()
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	return r
+}
+
+func never() bool { return false }
+
+// watching gives f a watch that says there is something to do.
+func (f *fake) watching() (watch *ucs.Watch) {
+	watch = &ucs.Watch{Word: new(uint32), Quiet: 1, Attention: new(uint32)}
+	f.ext.Watch = watcher{watch}
+	return watch
+}
+
+type watcher struct{ w *ucs.Watch }
+
+func (w watcher) Watch() *ucs.Watch { return w.w }
+
+// TestProgress_TwoAtOnce: each form of Progress finds that it runs already.
+func TestProgress_TwoAtOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ticks uint64
+		setUp func(f *fake)
+	}{
+		{"all", due, func(*fake) {}},
+		{"polled", IdleTicks, func(*fake) {}},
+		{"watched", IdleTicks, func(f *fake) { f.watching() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(0)
+			tt.setUp(f)
+			r := newRig(t, f)
+			r.ifaces[0].Retain()
+			var got any
+			f.onPoll = func() {
+				f.onPoll = nil
+				defer func() { got = recover() }()
+				r.Ticks = tt.ticks
+				r.Progress()
+			}
+			r.Ticks = tt.ticks
+			r.Progress()
+			assert.Equal(t, uct.TwoAtOnce, got)
+			r.Ticks = tt.ticks
+			assert.NotPanics(t, func() { r.Progress() }, "one after the other")
+		})
+	}
+}
+
+// TestProgress_Watch: an iface whose watch is idle is not polled by itself, and is when all are.
+func TestProgress_Watch(t *testing.T) {
+	f := newFake(0)
+	w := f.watching()
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	polls := func(ticks uint64) int {
+		before := f.polls
+		r.Ticks = ticks
+		f.found = 3
+		found := r.Progress()
+		assert.Equal(t, 3*(f.polls-before), found)
+		return f.polls - before
+	}
+	assert.Equal(t, 1, polls(IdleTicks))
+	*w.Word = w.Quiet
+	assert.Zero(t, polls(IdleTicks))
+	assert.Equal(t, 1, polls(due))
+	*w.Attention = 1
+	assert.Equal(t, 1, polls(IdleTicks))
+}
+
+// TestProgress_Several: all ifaces that are used are polled, and what they find is added up.
+func TestProgress_Several(t *testing.T) {
+	fakes := []*fake{newFake(0), newFake(0), newFake(0)}
+	r := newRig(t, fakes...)
+	assert.Zero(t, r.Polled())
+	for i, f := range fakes {
+		r.ifaces[i].Retain()
+		assert.Equal(t, i+1, r.Polled())
+		assert.True(t, r.ifaces[i].Polled())
+		assert.Equal(t, 1, r.ifaces[i].Users())
+		f.found = 1 << i
+	}
+	assert.Equal(t, 7, r.Progress())
+	assert.Zero(t, r.Progress())
+	for _, f := range fakes {
+		assert.Equal(t, 2, f.polls)
+	}
+}
+
+// TestRaise_Post: what callbacks and other goroutines leave behind is done by the next Progress that
+// does all, once.
+func TestRaise_Post(t *testing.T) {
+	f := newFake(0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	r.Progress()
+	for name, leave := range map[string]func(){"raise": r.Raise, "post": r.Post} {
+		r.owner.works, r.owner.todo = 0, 5
+		leave()
+		found := 0
+		for range 3 * IdleTicks {
+			found += r.Progress()
+		}
+		assert.Equal(t, 1, r.owner.works, name)
+		assert.Equal(t, 5, found, name)
+	}
+	r.owner.works = 0
+	r.Raise()
+	r.Progress()
+	assert.Equal(t, 1, r.owner.works, "the very next one")
+}
+
+// TestUnsettled: what a sleeper may not have asked for is what was left behind, and an iface that does
+// not say that it is quiet.
+func TestUnsettled(t *testing.T) {
+	f := newFake(0)
+	w := f.watching()
+	r := newRig(t, f)
+	r.Progress()
+	assert.True(t, r.Quiet(), "nothing is polled")
+	assert.False(t, r.Unsettled())
+	r.Raise()
+	assert.True(t, r.Unsettled())
+	r.Progress()
+	assert.False(t, r.Unsettled())
+	r.ifaces[0].Retain()
+	r.Progress()
+	assert.True(t, r.Unsettled(), "its watch is not idle")
+	*w.Word = w.Quiet
+	assert.False(t, r.Unsettled())
+
+	plain := newFake(0)
+	r = newRig(t, plain)
+	r.ifaces[0].Retain()
+	r.Progress()
+	assert.False(t, r.Quiet(), "it has no watch")
+	assert.True(t, r.Unsettled())
+}
+
+// TestIdle_Activates: an iface over which nothing is connected is polled when its flag, or its
+// descriptor, shows an event, and rests again after CooldownPolls polls in vain.
+func TestIdle_Activates(t *testing.T) {
+	flagged, event := newFake(uct.CapConnectIface), newEventFake(t, uct.CapConnectIface)
+	event.onPoll = func() { _, _ = unix.Read(event.event, make([]byte, 8)) }
+	r := newRig(t, flagged, event)
+	r.Progress()
+	require.Zero(t, r.Polled())
+	for k, f := range []*fake{flagged, event} {
+		if f.found = 2; f == flagged {
+			f.pending = true
+		} else {
+			raise(t, f.event)
+		}
+		found, calls := 0, 0
+		for ; !r.ifaces[k].Polled(); calls++ {
+			require.LessOrEqual(t, calls, LooksPerPoll)
+			found += r.Progress()
+		}
+		assert.Equal(t, 2, found)
+		polls := f.polls
+		arms := f.arms
+		for range CooldownPolls - 1 {
+			r.Progress()
+		}
+		assert.Equal(t, CooldownPolls-1, f.polls-polls)
+		assert.True(t, r.ifaces[k].Polled())
+		for range 2 {
+			r.Progress()
+		}
+		assert.False(t, r.ifaces[k].Polled(), "it rests")
+		assert.Equal(t, 1, f.arms-arms, "armed again")
+	}
+}
+
+// TestRest_Flood: an iface that always has an event when it is armed stays polled, and is tried
+// again later.
+func TestRest_Flood(t *testing.T) {
+	f := newFake(uct.CapConnectIface)
+	f.armErr = uct.ErrBusy
+	r := newRig(t, f)
+	assert.True(t, r.ifaces[0].Polled())
+	assert.Equal(t, armTries, f.arms)
+	assert.Equal(t, armTries, f.polls)
+	r.Progress()
+	assert.True(t, r.ifaces[0].Polled())
+	assert.Equal(t, 2*armTries, f.arms)
+	f.armErr = nil
+	r.Progress()
+	assert.False(t, r.ifaces[0].Polled())
+}
+
+// TestRest_Stopped: a stopped engine lets its ifaces be, and closes them from last to first.
+func TestRest_Stopped(t *testing.T) {
+	var closed []*fake
+	broken := errors.New("it does not close")
+	a, b := newFake(0), newFake(0)
+	a.closed, b.closed, a.closing = &closed, &closed, broken
+	r := newRig(t, a, b)
+	r.ifaces[0].Retain()
+	r.ifaces[1].Retain()
+	r.ifaces[1].BeginDrain()
+	assert.Equal(t, []error{nil, broken}, r.Stop())
+	assert.Equal(t, []*fake{b, a}, closed)
+	r.ifaces[1].EndDrain()
+	r.ifaces[0].Release()
+	r.ifaces[1].Release()
+	assert.Empty(t, r.resting)
+}
+
+// TestReadyToSleep: a goroutine does not sleep while there is something to do, or nobody would
+// wake it.
+func TestReadyToSleep(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	ready := func() bool {
+		t.Helper()
+		ok, err := r.ReadyToSleep(never)
+		require.NoError(t, err)
+		return ok
+	}
+	assert.True(t, ready())
+	assert.EqualValues(t, 1, r.Sleeps.Load())
+	assert.Equal(t, uint64(due), r.Ticks)
+	f.found = 1
+	assert.False(t, ready(), "something happened")
+	assert.True(t, ready())
+	f.armErr = uct.ErrBusy
+	assert.False(t, ready(), "an event is there")
+	f.armErr = ucs.ErrIO
+	_, err := r.ReadyToSleep(never)
+	assert.ErrorIs(t, err, ucs.ErrIO)
+	f.armErr = nil
+	calls := 0
+	ok, err := r.ReadyToSleep(func() bool { calls++; return true })
+	require.NoError(t, err)
+	assert.False(t, ok)
+	assert.Equal(t, 1, calls, "done is not called after it has returned true")
+	calls = 0
+	ok, err = r.ReadyToSleep(func() bool { calls++; return false })
+	require.NoError(t, err)
+	assert.True(t, ok)
+	assert.Equal(t, 2, calls)
+	arms := f.arms
+	assert.False(t, func() bool { ok, _ := r.ReadyToSleep(func() bool { r.Raise(); return false }); return ok }())
+	assert.Equal(t, arms+1, f.arms)
+	r.Progress()
+	posted := false
+	ok, err = r.ReadyToSleep(func() bool {
+		if posted { // behind the Progress before it
+			r.Post()
+		}
+		posted = true
+		return false
+	})
+	require.NoError(t, err)
+	assert.False(t, ok, "another goroutine has posted")
+	for r.posted.Load() {
+		r.Progress()
+	}
+	assert.True(t, ready())
+
+	mute := newFake(0)
+	mute.ext.Wake = nil
+	r = newRig(t, mute)
+	r.ifaces[0].Retain()
+	assert.False(t, ready(), "it cannot tell of events")
+	assert.Zero(t, mute.polls)
+}
+
+// TestPark: a sleep ends by an event, by Signal, with the context, and after ParkLimit.
+func TestPark(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	sleep := func(ctx context.Context) {
+		t.Helper()
+		ok, err := r.ReadyToSleep(never)
+		require.NoError(t, err)
+		require.True(t, ok)
+		require.NoError(t, r.Park(ctx))
+	}
+	r.ParkLimit = time.Hour
+	raise(t, f.event)
+	sleep(t.Context())
+	assert.True(t, testenv.Readable(t, f.event, 0), "the iface reads it, and nobody else")
+	_, err := unix.Read(f.event, make([]byte, 8))
+	require.NoError(t, err)
+
+	for name, end := range map[string]func(cancel func()){
+		"signal": func(func()) { r.Signal() },
+		"post":   func(func()) { r.Post() },
+		"ctx":    func(cancel func()) { cancel() },
+		"event":  func(func()) { raise(t, f.event) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ok, err := r.ReadyToSleep(never)
+			require.NoError(t, err)
+			require.True(t, ok)
+			var errPark error
+			testenv.Waits(t, func() { errPark = r.Park(ctx) }, func() { end(cancel) })
+			require.NoError(t, errPark)
+			_, _ = unix.Read(f.event, make([]byte, 8))
+			r.Progress() // what was posted is done
+		})
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	sleep(ctx)
+	r.ParkLimit = time.Millisecond
+	sleep(t.Context())
+	assert.Zero(t, waiting.parked.Load())
+}
+
+// stoppable is a context that notes which calls wait for its end.
+type stoppable struct {
+	context.Context
+	waits, stopped int
+}
+
+func (s *stoppable) AfterFunc(func()) (stop func() bool) {
+	s.waits++
+	return func() bool { s.stopped++; return true }
+}
+
+func (s *stoppable) Done() <-chan struct{} { return make(chan struct{}) }
+
+// TestParker_LeavesContext: a sleep that is over has nothing to do with its context any more,
+// which may live long and end during another sleep.
+func TestParker_LeavesContext(t *testing.T) {
+	p, err := newParker(nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.close()) }()
+	ctx := &stoppable{Context: context.Background()}
+	for i := range 3 {
+		p.wake()
+		_, err := p.wait(ctx, time.Hour)
+		require.NoError(t, err)
+		assert.Equal(t, i+1, ctx.waits)
+		assert.Equal(t, i+1, ctx.stopped)
+	}
+}
+
+// TestParker_Closed: a parker that is closed is not woken, and does not sleep.
+func TestParker_Closed(t *testing.T) {
+	p, err := newParker([]int{noFD, newEvent(t)})
+	require.NoError(t, err)
+	require.NoError(t, p.close())
+	p.wake()
+	p.drain()
+	_, err = p.wait(t.Context(), time.Hour)
+	assert.Error(t, err)
+}
+
+// TestParker_BadDescriptor: a descriptor that cannot be watched is an error, and nothing stays
+// open.
+func TestParker_BadDescriptor(t *testing.T) {
+	var r rig
+	f := newFake(0)
+	f.event = 1 << 30
+	r.Init(&r.owner, 1, false)
+	i := &Iface{}
+	r.Add(i, f)
+	r.Start()
+	i.Retain()
+	_, err := r.ReadyToSleep(never)
+	assert.ErrorIs(t, err, unix.EBADF)
+	r.Signal() // there is nobody to wake
+	require.NoError(t, r.Close())
+}
+
+// TestNewParker_NoDescriptors: each descriptor that the process cannot have is an error.
+func TestNewParker_NoDescriptors(t *testing.T) {
+	testenv.WithoutDescriptors(t, func() {
+		_, err := newParker(nil)
+		assert.ErrorIs(t, err, unix.EMFILE)
+	})
+}
+
+// TestUntil: it ends when done is true, which it does not call again, when the context ends, and when
+// the engine is closed.
+func TestUntil(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	require.NoError(t, r.Turn.Take())
+	calls := 0
+	require.NoError(t, r.Until(t.Context(), func() bool { calls++; return true }))
+	assert.Equal(t, 1, calls)
+	assert.Zero(t, f.polls)
+
+	busy := func() { f.found = 1 }
+	f.onPoll = busy // it always finds something
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := f.polls
+	require.ErrorIs(t, r.Until(ctx, never), context.Canceled)
+	assert.Less(t, f.polls-before, 2*YieldPolls, "it looks at the context all the same")
+	f.onPoll = nil
+	require.ErrorIs(t, r.Until(ctx, never), context.Canceled)
+
+	done, last := false, false
+	f.onPoll = func() { done = true }
+	require.NoError(t, r.Until(t.Context(), func() bool {
+		require.False(t, last, "done is not called after it has returned true")
+		last = done
+		return done
+	}))
+	f.onPoll, f.armErr = nil, ucs.ErrIO
+	require.ErrorIs(t, r.Until(t.Context(), never), ucs.ErrIO)
+	f.armErr = nil
+	assert.Zero(t, waiting.spinning.Load())
+	r.Turn.Give()
+}
+
+// TestTurn: one goroutine has the engine, and one that closes it waits until it has left.
+func TestTurn(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.Turn.Take())
+	assert.True(t, r.Turn.Taken())
+	assert.PanicsWithValue(t, uct.TwoAtOnce, func() { _ = r.Turn.Take() })
+	r.inside = true // a callback has panicked
+	r.Leave()
+	assert.False(t, r.Turn.Taken())
+	assert.NotPanics(t, func() { r.Progress() })
+}
+
+// TestTurn_Close: closing ends the blocking call of another goroutine, waits for it, and makes it and
+// later ones wait until the worker is closed.
+func TestTurn_Close(t *testing.T) {
+	f := newEventFake(t, 0)
+	var r rig
+	r.Init(&r.owner, 1, false)
+	i := &Iface{}
+	r.Add(i, f)
+	r.Start()
+	i.Retain()
+	require.NoError(t, r.Turn.Take())
+	testenv.Waits(t, r.BeginClose, func() {
+		testenv.ProgressWithin(t, testenv.Watchdog, r.Turn.closing)
+		assert.ErrorIs(t, r.Until(t.Context(), never), ErrClosed)
+		go r.Turn.Give()
+	})
+	var err error
+	testenv.Waits(t, func() { err = r.Turn.Take() }, func() { require.NoError(t, r.Close()) })
+	assert.ErrorIs(t, err, ErrClosed)
+	testenv.Waits(t, r.BeginClose, r.EndClose) // one that closes at a time
+	r.EndClose()
+}
+
+// TestAlarm: the owner is told when the earliest time has come, not before, and gets a grace if
+// nobody made progress for long.
+func TestAlarm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r rig
+		r.Init(&r.owner, 1, false)
+		progress := func() []time.Duration {
+			synctest.Wait()
+			r.owner.alarms = nil
+			r.Ticks = due
+			r.Progress()
+			return r.owner.alarms
+		}
+		const ms = time.Millisecond
+		require.Zero(t, r.Alarm.Now())
+		assert.False(t, r.Alarm.Pending())
+		r.Alarm.Set(20 * ms)
+		r.Alarm.Set(30 * ms) // later: nothing changes
+		assert.True(t, r.Alarm.Pending())
+		r.Alarm.Set(10 * ms)
+		time.Sleep(10*ms - 1)
+		assert.Empty(t, progress())
+		assert.False(t, r.Alarm.Due())
+		time.Sleep(1)
+		synctest.Wait()
+		assert.True(t, r.Alarm.Due())
+		assert.Equal(t, []time.Duration{10 * ms}, progress())
+		assert.False(t, r.Alarm.Due())
+		assert.False(t, r.Alarm.Pending())
+		time.Sleep(time.Second)
+		assert.Empty(t, progress(), "nothing is set")
+
+		at := r.Alarm.Now() + ms
+		r.Alarm.Set(at)
+		time.Sleep(ms + AlarmLate)
+		assert.Equal(t, []time.Duration{at + AlarmLate}, progress(), "just in time")
+
+		at = r.Alarm.Now() + ms
+		r.Alarm.Set(at)
+		time.Sleep(ms + AlarmLate + 1)
+		assert.Empty(t, progress(), "it was away")
+		assert.True(t, r.Alarm.Pending())
+		time.Sleep(AlarmGrace - 1)
+		assert.Empty(t, progress())
+		time.Sleep(1 + time.Hour)
+		assert.Len(t, progress(), 1, "one grace only")
+
+		r.Alarm.Set(r.Alarm.Now() + ms)
+		require.NoError(t, r.Close())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.False(t, r.Alarm.Due(), "no timer runs after Close")
+	})
+}
