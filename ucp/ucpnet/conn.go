@@ -1,6 +1,7 @@
 package ucpnet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -91,7 +92,7 @@ func (c *Conn) setDeadline(d *deadline, t time.Time) error {
 func (c *Conn) Read(b []byte) (n int, err error) {
 	ctx := c.reading.context()
 	if ctx.Err() != nil {
-		return 0, c.failure("read", context.Cause(ctx))
+		return 0, c.failure("read", c.cause(ctx))
 	}
 	if len(b) == 0 {
 		return 0, nil
@@ -101,11 +102,16 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 	case n > 0:
 		return n, nil
 	case ctx.Err() != nil:
-		return 0, c.failure("read", context.Cause(ctx))
+		return 0, c.failure("read", c.cause(ctx))
 	case errors.Is(err, ucs.ErrPeerClosed):
 		return 0, io.EOF
 	}
 	return n, c.failure("read", err)
+}
+
+// cause is why a call with ctx, which has ended, ends: that the connection is closed comes first.
+func (c *Conn) cause(ctx context.Context) error {
+	return cmp.Or(context.Cause(c.open), context.Cause(ctx))
 }
 
 // receive reads from the EP, or what had come when it went.
@@ -154,14 +160,14 @@ func (c *Conn) lost(why error) {
 func (c *Conn) Write(b []byte) (n int, err error) {
 	ctx := c.writing.context()
 	if ctx.Err() != nil {
-		return 0, c.failure("write", context.Cause(ctx))
+		return 0, c.failure("write", c.cause(ctx))
 	}
 	n, err = c.w.StreamSend(ctx, c.ep, b)
 	switch {
 	case err == nil || n == len(b) && n > 0:
 		return n, nil
 	case ctx.Err() != nil:
-		err = context.Cause(ctx)
+		err = c.cause(ctx)
 	default:
 		c.w.Do(func(*ucp.Worker) { err = c.why(err) })
 	}

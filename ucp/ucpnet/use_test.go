@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -104,6 +105,79 @@ func TestConn_Closed(t *testing.T) {
 	closeBoth(a, b)
 	_, err := Dial(t.Context(), p.a, "unix", p.l.Addr().String())
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
+}
+
+// TestListen_Refused: an address that nobody can listen on is an error.
+func TestListen_Refused(t *testing.T) {
+	l, err := Listen(t.Context(), newWorker(t, "sm"), "udp", "x")
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	require.Nil(t, l)
+}
+
+// TestListen_Backlog: as many connections as backlog wait for Accept; one more is rejected.
+func TestListen_Backlog(t *testing.T) {
+	a, b := newWorker(t, "sm"), newWorker(t, "sm")
+	l, err := Listen(t.Context(), b, "unix", freshName())
+	require.NoError(t, err)
+	(&pair{a: b}).serve(t)
+	waiting := func(n int) {
+		b.Do(func(*ucp.Worker) { l.waiting = make([]*Conn, n) })
+	}
+	waiting(backlog)
+	_, err = Dial(t.Context(), a, "unix", l.Addr().String())
+	require.Error(t, err)
+	waiting(backlog - 1)
+	c, err := Dial(t.Context(), a, "unix", l.Addr().String())
+	require.NoError(t, err)
+	b.Do(func(*ucp.Worker) { l.waiting = l.waiting[backlog-1:] })
+	accepted, err := l.Accept()
+	require.NoError(t, err)
+	closeBoth(c, accepted)
+	require.NoError(t, l.Close())
+}
+
+// TestListener_ForgetsConns: the listener does not keep connections that are closed.
+func TestListener_ForgetsConns(t *testing.T) {
+	p := newPair(t, "sm")
+	for range 3 {
+		a, b := p.connect()
+		require.NoError(t, b.Close()) // the accepted end first
+		_ = a.Close()                 // the peer is gone
+	}
+	p.b.Do(func(*ucp.Worker) { assert.Empty(t, p.l.conns) })
+}
+
+// TestDeadline_OldTimer: a deadline that was set again, or not at all any more, does not pass when the
+// earlier one would have, even if its timer has gone off already.
+func TestDeadline_OldTimer(t *testing.T) {
+	var d deadline
+	d.init(t.Context())
+	defer d.stop()
+	for _, later := range []time.Time{time.Now().Add(time.Hour), {}} {
+		d.at(time.Now().Add(time.Hour))
+		old := d.set
+		d.at(later)
+		d.passed(old)
+		assert.NoError(t, d.context().Err())
+	}
+	d.passed(d.set)
+	assert.ErrorIs(t, context.Cause(d.context()), os.ErrDeadlineExceeded)
+}
+
+// TestConn_ReadNothing: a read into no bytes says so if the connection is closed, or the deadline
+// has passed.
+func TestConn_ReadNothing(t *testing.T) {
+	p := newPair(t, "sm")
+	a, b := p.connect()
+	n, err := a.Read(nil)
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.NoError(t, a.SetReadDeadline(time.Unix(1, 0)))
+	_, err = a.Read(nil)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	closeBoth(a, b)
+	_, err = a.Read(nil)
+	require.ErrorIs(t, err, net.ErrClosed)
 }
 
 func readOne(c net.Conn) error {
