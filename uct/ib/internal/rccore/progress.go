@@ -106,9 +106,6 @@ func (it *Iface) sendFailed(wc *verbs.WC) {
 	if e == &it.eps.vacant {
 		return
 	}
-	if e.state != stateReady {
-		it.endFlushed()
-	}
 	if wc.ID > e.CI+1 && !it.heldBack(e) { // what was not signaled before it has succeeded
 		e.CI = wc.ID - 1
 		e.Retire()
