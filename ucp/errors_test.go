@@ -182,3 +182,47 @@ func TestErrors_OfSetUp(t *testing.T) {
 	requireOneLine(t, err, "new endpoint to worker 0x")
 	assert.Contains(t, err.Error(), "frc fake0:1: unreachable: another fabric")
 }
+
+// TestAtomics_Refused: a fetching atomic without a place for its result, and one whose word is not
+// aligned, is refused and changes nothing, also where the transport has the operation.
+func TestAtomics_Refused(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.connect().warm()
+	p.idle()
+	ep, key := p.a.ep, p.a.key
+	clear(p.b.mem.Bytes())
+	for name, fetch := range map[string]func(size int, result *uint64, addr uint64) error{
+		"add": func(size int, result *uint64, addr uint64) error {
+			return p.finish(ep.AtomicFetch(uct.AtomicAdd, size, 1, result, addr, key))
+		},
+		"compare and swap": func(size int, result *uint64, addr uint64) error {
+			return p.finish(ep.AtomicCSwap(size, 0, 1, result, addr, key))
+		},
+	} {
+		assert.ErrorIs(t, fetch(8, nil, key.Addr()), ucs.ErrInvalidParam, "%s without a result", name)
+		for _, size := range []int{4, 8} {
+			for off := uint64(1); off < uint64(size); off++ {
+				assert.ErrorIs(t, fetch(size, new(uint64), key.Addr()+off), ucs.ErrInvalidParam, "%s of %d bytes at offset %d", name, size, off)
+			}
+		}
+		assert.ErrorIs(t, fetch(3, new(uint64), key.Addr()), ucs.ErrInvalidParam, "%s of 3 bytes", name)
+	}
+	assert.Equal(t, make([]byte, 16), p.b.mem.Bytes()[:16])
+	var old uint64 = 7
+	require.NoError(t, p.finish(ep.AtomicCSwap(8, 0, 5, &old, key.Addr(), key)))
+	assert.Zero(t, old)
+}
+
+// TestBlocking_OfAClosedWorker: each blocking form says that the worker is closed.
+func TestBlocking_OfAClosedWorker(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.connect().warm()
+	p.idle()
+	require.NoError(t, p.a.w.Close())
+	for range 2 {
+		for _, form := range p.blockingForms() {
+			assert.ErrorIs(t, form.do(t.Context()), ucs.ErrClosed, form.name)
+			assert.False(t, p.a.w.engine.Turn.Taken(), form.name)
+		}
+	}
+}

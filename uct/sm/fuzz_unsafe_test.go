@@ -113,6 +113,30 @@ func FuzzLink(f *testing.F) {
 	})
 }
 
+// TestConsumer_Stopped: a consumer that was stopped sees no message, whatever its peer writes.
+func TestConsumer_Stopped(t *testing.T) {
+	h := openHostile(t)
+	h.hdr.depth, h.hdr.segs, h.hdr.segLen = 4, 1, 64
+	c := newConsumer(h.seg)
+	assert.False(t, c.waiting())
+	h.hdr.ready.Store(1)
+	require.True(t, c.waiting())
+	_, ok := c.begin()
+	require.True(t, ok)
+	publish := func() {
+		for i := range uint64(4) {
+			(*slot)(unsafe.Pointer(&h.seg[slotsOff+i*slotLen])).word.Store(i + 1)
+		}
+	}
+	publish()
+	require.True(t, c.waiting())
+	c.stop()
+	assert.False(t, c.waiting())
+	publish()
+	h.hdr.ready.Store(1)
+	assert.False(t, c.waiting())
+}
+
 // TestDrain_Ends: a ring that fills while it is emptied, by somebody who has it mapped
 // after its owner is gone, does not hold Progress up.
 func TestDrain_Ends(t *testing.T) {

@@ -62,6 +62,42 @@ func newCompletion() *completion {
 	return c
 }
 
+// TestGet_LeavesTheMemory: a get of a word is no visit any more when it returns: the memory can be
+// closed.
+func TestGet_LeavesTheMemory(t *testing.T) {
+	w := openTwo(t, Config{})
+	mem, err := w.b.md.Ext().Alloc.Alloc(4096, uct.AccessAll)
+	require.NoError(t, err)
+	packed, err := mem.PackRKey(nil)
+	require.NoError(t, err)
+	key, err := w.a.md.Ext().Keys.UnpackRKey(packed)
+	require.NoError(t, err)
+	word := make([]byte, wordLen)
+	for _, op := range []func() error{
+		func() error { return w.ab.PutShort(word, mem.Addr(), key) },
+		func() error { _, err := w.ab.GetBcopy(word, mem.Addr(), key, nil); return err },
+		func() error { _, err := w.ab.GetBcopy(word[:3], mem.Addr(), key, nil); return err },
+	} {
+		for range 3 { // the first looks the key up
+			require.NoError(t, op())
+			require.Empty(t, w.b.md.(*MD).visitors(mem.(*Mem)))
+		}
+	}
+	require.NoError(t, mem.Close())
+}
+
+// TestFlush_IsABarrier: a flush with nothing in flight makes stores visible before it returns.
+func TestFlush_IsABarrier(t *testing.T) {
+	w := openTwo(t, Config{})
+	for name, flush := range map[string]func(*uct.Completion) (bool, error){"ep": w.ab.Flush, "iface": w.a.iface.Flush} {
+		before := w.a.iface.fence.Load()
+		pending, err := flush(nil)
+		require.NoError(t, err)
+		assert.False(t, pending)
+		assert.NotEqual(t, before, w.a.iface.fence.Load(), name)
+	}
+}
+
 func pattern(seed, n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
 var (
@@ -52,6 +53,46 @@ func TestParseMessage_Refuses(t *testing.T) {
 		_, ok := parseMessage(b)
 		assert.False(t, ok, name)
 	}
+}
+
+// TestParseMessage_ExactLimits: numbers of 24 bits may have any value that the field permits.
+func TestParseMessage_ExactLimits(t *testing.T) {
+	for _, m := range []message{
+		{kind: kindAsk, mtu: verbs.MTU256, qpn: 1},
+		{kind: kindAsk, mtu: verbs.MTU4096, qpn: max24, psn: max24, conn: maxQueueConns - 1},
+		{kind: kindAnswer, qpn: 1},
+		{kind: kindAnswer, qpn: max24, conn: maxQueueConns - 1},
+		{kind: kindSource, qpn: 1},
+		{kind: kindSource, qpn: max24},
+		{kind: kindOffer, qpn: 1, psn: 0, lost: 1},
+		{kind: kindOffer, qpn: max24, psn: max24, lost: max24},
+	} {
+		got, ok := parseMessage(m.encode())
+		assert.True(t, ok, "%+v", m)
+		assert.Equal(t, m, got)
+	}
+	for _, m := range []message{
+		{kind: kindAsk, mtu: verbs.MTU256, qpn: max24 + 1},
+		{kind: kindAsk, mtu: verbs.MTU256, qpn: 1, psn: max24 + 1},
+		{kind: kindOffer, qpn: 1, lost: max24 + 1},
+		{kind: kindOffer, qpn: 1, lost: 1, mtu: verbs.MTU256},
+		{kind: kindSource, qpn: 1, conn: 1},
+		{kind: kindSource},
+		{kind: kindAnswer, qpn: 1, mtu: verbs.MTU256},
+	} {
+		_, ok := parseMessage(m.encode())
+		assert.False(t, ok, "%+v", m)
+	}
+}
+
+// TestProgress_CountsAnswers: an answer that Progress sends counts as progress.
+func TestProgress_CountsAnswers(t *testing.T) {
+	a, _ := connected(t, softhca.FabricLoop, Config{})
+	require.True(t, a.ep.Ready())
+	a.ep.answers = append(a.ep.answers, answer, answer) // which the peer drops, as it has asked for none
+	a.it.later(a.ep)
+	assert.Equal(t, 2, a.it.work(false))
+	assert.Zero(t, a.it.work(false))
 }
 
 func FuzzParseMessage(f *testing.F) {

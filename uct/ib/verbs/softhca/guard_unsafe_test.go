@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/verbs"
@@ -133,4 +134,23 @@ func newTestQP(t testing.TB, h *hca) *queuePair {
 		AH: verbs.AHAttr{DGID: h.gid}}, verbs.QPMaskState|verbs.QPMaskDestQPN|verbs.QPMaskAV|verbs.QPMaskAccessFlags))
 	require.NoError(t, h.ModifyQP(qpn, &verbs.QPAttr{State: verbs.QPStateRTS}, verbs.QPMaskState))
 	return h.qps.find(qpn)
+}
+
+// TestRegMR_NoMemory: memory that is not there, or that must not be written, is not registered for a
+// device that would access it.
+func TestRegMR_NoMemory(t *testing.T) {
+	h := openTest(t)
+	readOnly, err := unix.Mmap(-1, 0, pageLen, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	_, _, err = h.RegMR(1, readOnly, verbs.AccessLocalWrite)
+	assert.Error(t, err)
+	key, _, err := h.RegMR(1, readOnly, 0)
+	require.NoError(t, err)
+	require.NoError(t, h.DeregMR(key, nil))
+	require.NoError(t, unix.Munmap(readOnly))
+	none, err := unix.Mmap(-1, 0, pageLen, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	require.NoError(t, err)
+	_, _, err = h.RegMR(1, none, 0)
+	assert.Error(t, err)
+	require.NoError(t, unix.Munmap(none))
 }
