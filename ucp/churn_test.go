@@ -141,7 +141,7 @@ func visitRole(c *childSide) error {
 	}()
 	c.say("%v", remoteMem{x.w.Address(), x.mem.Pack()})
 	if err := x.w.Serve(ctx); !errors.Is(err, context.Canceled) {
-		return err
+		return fmt.Errorf("serve: %v", err)
 	}
 	if <-how == "exit" {
 		os.Exit(0)

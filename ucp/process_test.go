@@ -72,7 +72,7 @@ func serveAsChild(tls string) error {
 		cancel()
 	}()
 	if err := w.Serve(ctx); !errors.Is(err, context.Canceled) {
-		return err
+		return fmt.Errorf("serve: %v", err)
 	}
 	return errors.Join(w.Close(), mem.Close(), c.Close())
 }

@@ -79,11 +79,15 @@ func TestFlush(t *testing.T) {
 		for i := range uint64(3) {
 			ab.send(t, i)
 		}
-		for _, flush := range []func(*uct.Completion) (bool, error){ab.Flush, a.it.Flush, idle.Flush} {
-			pending, err := flush(c())
-			require.NoError(t, err)
-			assert.Equal(t, len(st) == 0 && idle.c.proto.Unacked() == 0, true)
-			_ = pending
+		for _, flush := range []struct {
+			of      string
+			f       func(*uct.Completion) (bool, error)
+			pending bool
+		}{{"ep", ab.Flush, true}, {"iface", a.it.Flush, true}, {"idle ep", idle.Flush, false}} {
+			pending, err := flush.f(c())
+			require.NoError(t, err, flush.of)
+			assert.Equal(t, flush.pending, pending, flush.of)
+			assert.Empty(t, st, flush.of)
 		}
 		settle(a)
 		assert.Empty(t, st, "the peer has not looked")
