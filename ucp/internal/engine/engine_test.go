@@ -375,12 +375,12 @@ func TestReadyToSleep(t *testing.T) {
 	}
 	assert.True(t, ready())
 
-	mute := newFake(0)
-	mute.ext.Wake = nil
-	r = newRig(t, mute)
+	noEvents := newFake(0)
+	noEvents.ext.Wake = nil
+	r = newRig(t, noEvents)
 	r.ifaces[0].Retain()
 	assert.False(t, ready(), "it cannot tell of events")
-	assert.Zero(t, mute.polls)
+	assert.Zero(t, noEvents.polls)
 }
 
 // TestPark: a sleep ends by an event, by Signal, with the context, and after ParkLimit.
