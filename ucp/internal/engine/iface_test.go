@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
@@ -125,7 +124,7 @@ func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 	}
 
 	for range 3 {
-		require.NoError(t, attach.Wake(event))
+		raise(t, event)
 		park()
 		assert.Zero(t, e.Progress())
 		assert.False(t, testenv.Readable(t, event, 0), "it was read")
