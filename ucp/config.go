@@ -101,6 +101,14 @@ type Config struct {
 	// peers that come later have 16 KiB each. The zero value means 64 MiB.
 	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
 
+	// AuthToken is a secret that all processes of a job have, of 16 bytes or more. Listen and Dial
+	// then demand of the other side a proof that it has the same, before they say anything of this
+	// side, and refuse connections of workers that neither Dial and Listen nor NewEP name here.
+	// Nothing is encrypted by that. AuthTokenFile is a file with the token, without the white space
+	// around it. Set one of the two.
+	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of 16 bytes or more that all processes of a job have: sockets of Listen and Dial demand that the other side proves that it has it too. It encrypts nothing. AUTH_TOKEN_FILE is the better place."`
+	AuthTokenFile string        `env:"AUTH_TOKEN_FILE" doc:"File with the secret of AUTH_TOKEN, which only its owner should be able to read."`
+
 	// RCache is about memory that operations register themselves: see the package
 	// documentation, "Memory that is registered for an operation".
 	RCache RCacheConfig `env:"RCACHE"`

@@ -24,7 +24,8 @@ type Context struct {
 	found  []offer    // all that there were; for Explain
 	memory region.Set // its domains never change
 
-	tls uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
+	tls   uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
+	token string         // that sockets of Listen and Dial demand; empty means none
 
 	mu      sync.Mutex
 	workers int
@@ -52,6 +53,9 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 		return nil, fmt.Errorf("ucp: %w", err)
 	}
 	c := &Context{cfg: cfg}
+	if c.token, err = cfg.token(); err != nil {
+		return nil, fmt.Errorf("ucp: %w", err)
+	}
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

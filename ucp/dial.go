@@ -31,6 +31,9 @@ const (
 	CodeTLS         = bootstrap.CodeTLS         // the listener demands TLS
 	CodeNoTLS       = bootstrap.CodeNoTLS       // the listener does not use TLS, and the dialer demands it
 	CodeNoFiles     = bootstrap.CodeNoFiles     // the listener is out of file descriptors
+	CodeToken       = bootstrap.CodeToken       // the listener demands a token (Config.AuthToken)
+	CodeNoToken     = bootstrap.CodeNoToken     // the listener has no token, and the dialer demands it
+	CodeWrongToken  = bootstrap.CodeWrongToken  // the listener has another token
 )
 
 // ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs
@@ -42,7 +45,7 @@ var ErrForeignUser = bootstrap.ErrForeignUser
 var ErrTryAgain = bootstrap.ErrTryAgain
 
 // ErrUnauthenticated says that the listener or the dialer does not accept the credentials of the
-// other side: a certificate is missing or not trusted, or only one side demands TLS.
+// other side: a certificate or token is missing or not trusted, or only one side demands one.
 var ErrUnauthenticated = bootstrap.ErrUnauthenticated
 
 // DialConfig configures [Worker.Dial]. The zero value is the default.
@@ -110,7 +113,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	var socket *bootstrap.Conn
 	hello := &bootstrap.Hello{Addr: w.packed, Private: cfg.Private}
 	err = w.aside(ctx, until, func(ctx context.Context) (err error) {
-		socket, err = bootstrap.Dial(ctx, network, address, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls})
+		socket, err = bootstrap.Dial(ctx, network, address, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token})
 		return err
 	})
 	if socket != nil {

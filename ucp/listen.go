@@ -134,6 +134,9 @@ type expected struct {
 // side sees. Its name is in ConnRequest.From, Peer.From and EP.PeerIdentity. Unix sockets do not
 // use TLS.
 //
+// Token: with Config.AuthToken, which authenticates and does not encrypt, both sides prove over any
+// socket that they have the same token before they say anything else.
+//
 // Errors: ErrInvalidParam, ErrTooLong, ErrClosed, those of package net.
 func (w *Worker) Listen(ctx context.Context, network, address string, cfg ListenConfig) (*Listener, error) {
 	l := &Listener{w: w, cfg: cfg, keys: map[string][]byte{}}
@@ -164,7 +167,7 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls,
+		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
 	})
 	return err
 }

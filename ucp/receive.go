@@ -170,6 +170,11 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		w.peers.Unused(p)
 		return nil
 	}
+	if !w.mayConnect(p) {
+		w.peers.Unused(p)
+		w.stats.refusedPeers.Inc()
+		return nil
+	}
 	from, now := sourceOf(p), w.engine.Alarm.Now()
 	if !w.makeRoom(from, now) {
 		w.peers.Unused(p)

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnauthenticated says that one side does not accept the credentials of the other: a
-// certificate is missing or not trusted.
+// certificate or a token is missing, or not trusted.
 var ErrUnauthenticated = errors.New("the two sides do not authenticate each other")
 
 // ErrTryAgain says that the listener is busy with other dialers.
@@ -20,7 +20,8 @@ var ErrTryAgain = errors.New("the listener is busy, try again later")
 
 // RejectedError says that the listener has turned the dialer away, and why. Besides ErrRejected,
 // errors.Is finds what Code means: CodeUnreachable is ErrUnreachable, and not ErrRejected; CodeTooMany
-// and CodeNoFiles are ErrTryAgain; CodeTLS and CodeNoTLS are ErrUnauthenticated; CodeForeignUser is
+// and CodeNoFiles are ErrTryAgain; CodeTLS, CodeNoTLS, CodeToken, CodeNoToken
+// and CodeWrongToken are ErrUnauthenticated; CodeForeignUser is
 // ErrForeignUser; CodeVersion is ErrUnsupported.
 type RejectedError struct {
 	Code Code
@@ -52,7 +53,8 @@ type Conn struct {
 	Answer *Answer
 	From   Identity // the listener
 
-	socket net.Conn
+	socket  net.Conn
+	session *session // nil without a token
 }
 
 // DialConfig configures Dial. The zero value is the default.
@@ -62,6 +64,8 @@ type DialConfig struct {
 	AllowUIDs []uint32
 	// TLS, if it is not nil, is demanded of listeners at tcp addresses.
 	TLS TLSConfigs
+	// Token, if it is not empty, is demanded of all listeners: MinTokenLen bytes or more.
+	Token string
 }
 
 // Dial connects to a listener, sends hello and waits for the answer, until ctx ends. Errors:
@@ -103,17 +107,16 @@ func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
 	if err = c.secure(cfg.TLS); err != nil {
 		return err
 	}
-	_, werr := c.socket.Write(hello.append(nil))
-	h, body, err := receive(c.socket) // a listener may answer, and hang up, before it has heard all
+	if err = c.authenticate(cfg.Token); err != nil {
+		return dialError(err)
+	}
+	_, werr := c.socket.Write(c.session.seal(hello.append(nil)))
+	h, body, err := c.session.receive(c.socket) // a listener may answer, and hang up, before it has heard all
 	switch {
-	case errors.Is(err, errWantsTLS):
-		return errProtocol // a listener never begins with TLS
-	case err != nil && isAlert(err):
-		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
 	case err != nil && werr != nil:
 		return reset(werr)
 	case err != nil:
-		return reset(err)
+		return dialError(err)
 	case h.kind == kindReject:
 		return parseRejection(h, body)
 	case h.kind != kindAccept:
@@ -121,6 +124,17 @@ func (c *Conn) swap(hello *Hello, cfg *DialConfig) (err error) {
 	}
 	c.Answer, err = parseAnswer(body)
 	return err
+}
+
+// dialError is an error of a message that a dialer has received.
+func dialError(err error) error {
+	switch {
+	case errors.Is(err, errWantsTLS):
+		return errProtocol // a listener never begins with TLS
+	case isAlert(err):
+		return fmt.Errorf("%w: %w: %w", ucs.ErrRejected, ErrUnauthenticated, err)
+	}
+	return reset(err)
 }
 
 // reset adds ErrConnReset to errors of the kernel that say so.
@@ -135,7 +149,7 @@ func reset(err error) error {
 // dialer has connected. Errors: *RejectedError if another dialer took the place of this one;
 // ErrConnReset if the listener hung up.
 func (c *Conn) Wait() error {
-	h, body, err := receive(c.socket)
+	h, body, err := c.session.receive(c.socket)
 	switch {
 	case err == nil && h.kind == kindDone:
 		return nil

@@ -26,6 +26,7 @@ type Config struct {
 	MaxPerSource  int           // of these, from one source; 0 means half of MaxHandshakes
 	HelloTimeout  time.Duration // up to the end of the HELLO, and to send an answer; 0 means DefaultHelloTimeout
 	TLS           TLSConfigs    // demanded of tcp dialers; nil means no TLS
+	Token         string        // demanded of all dialers, MinTokenLen bytes or more; empty means none
 	// Notify is called when Take has something. It runs on a goroutine of the listener and
 	// must not block.
 	Notify func()

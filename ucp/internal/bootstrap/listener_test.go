@@ -48,7 +48,9 @@ type listener struct {
 	*Listener
 	t    testing.TB
 	news chan struct{} // has room for one
-	tls  TLSConfigs    // of dial
+
+	tls   TLSConfigs // of dial
+	token string     // of dial
 }
 
 func open(t testing.TB, network, address string, cfg Config) *listener {
@@ -114,7 +116,7 @@ type dialed struct {
 func (l *listener) dial(ctx context.Context) <-chan dialed {
 	c := make(chan dialed, 1)
 	go func() {
-		conn, err := Dial(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), &DialConfig{TLS: l.tls})
+		conn, err := Dial(ctx, l.Addr().Network(), l.Addr().String(), sampleHello(), &DialConfig{TLS: l.tls, Token: l.token})
 		c <- dialed{conn, err}
 	}()
 	return c

@@ -44,7 +44,10 @@ const (
 	kindReject kind = 3
 	kindDone   kind = 4 // the dialer has connected, as far as the listener can tell
 
-	kindEnd kind = 5
+	kindChallenge kind = 5 // a random number
+	kindProof     kind = 6 // that the sender has the token and has sent the message before
+
+	kindEnd kind = 7
 )
 
 // Limits of the reasons of a REJECT.
@@ -56,24 +59,31 @@ const (
 )
 
 // maxBody is the longest body of a message, by its kind.
-var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRefusal}
+var maxBody = [kindEnd]int{kindHello: maxHelloBody, kindAccept: maxAcceptBody, kindReject: maxRefusal,
+	kindChallenge: nonceLen, kindProof: proofLen}
+
+// fixedBody is the length of the body of a message that has always the same; 0 for others.
+var fixedBody = [kindEnd]int{kindChallenge: nonceLen, kindProof: proofLen}
 
 // Code says why a dialer is rejected.
 type Code uint8
 
 // Codes by their number on the wire.
 const (
-	CodeRejected    Code = 1 // by the application
-	CodeVersion     Code = 2 // the version is not spoken here
-	CodeMalformed   Code = 3 // not a HELLO, or with a worker address that is none
-	CodeForeignUser Code = 4 // of a user who may not
-	CodeUnreachable Code = 5 // no transport of both workers has active messages
-	CodeTooMany     Code = 6 // too many connections are being made
-	CodeTLS         Code = 7 // the listener demands TLS, the dialer does not use it
-	CodeNoTLS       Code = 8 // the dialer demands TLS, the listener does not use it
-	CodeNoFiles     Code = 9 // the listener is out of file descriptors
+	CodeRejected    Code = 1  // by the application
+	CodeVersion     Code = 2  // the version is not spoken here
+	CodeMalformed   Code = 3  // not a HELLO, or with a worker address that is none
+	CodeForeignUser Code = 4  // of a user who may not
+	CodeUnreachable Code = 5  // no transport of both workers has active messages
+	CodeTooMany     Code = 6  // too many connections are being made
+	CodeTLS         Code = 7  // the listener demands TLS, the dialer does not use it
+	CodeNoTLS       Code = 8  // the dialer demands TLS, the listener does not use it
+	CodeNoFiles     Code = 9  // the listener is out of file descriptors
+	CodeToken       Code = 10 // the listener demands a token, the dialer has none
+	CodeNoToken     Code = 11 // the dialer demands a token, the listener has none
+	CodeWrongToken  Code = 12 // the dialer has another token
 
-	codeEnd Code = 10
+	codeEnd Code = 13
 )
 
 // codes has for each code what it says about the dialer, and the errors that it is.
@@ -91,7 +101,10 @@ var codes = [codeEnd]struct {
 		[]error{ucs.ErrRejected, ErrUnauthenticated}},
 	CodeNoTLS: {"it does not use TLS, which this side demands; set GUCX_TCP_TLS_CERT, GUCX_TCP_TLS_KEY and GUCX_TCP_TLS_CA there too",
 		[]error{ucs.ErrRejected, ErrUnauthenticated}},
-	CodeNoFiles: {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
+	CodeToken:      {"it demands a token; set GUCX_AUTH_TOKEN_FILE here too", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeNoToken:    {"it has no token, which this side demands; set GUCX_AUTH_TOKEN_FILE there too", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeWrongToken: {"it has another token (GUCX_AUTH_TOKEN_FILE)", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeNoFiles:    {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
 }
 
 // String says it about the dialer.
@@ -141,6 +154,9 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 		return h, malformed("message of kind %d with %d bytes", h.kind, n)
 	}
 	h.bodyLen = int(n)
+	if fixed := fixedBody[h.kind]; fixed != 0 && h.bodyLen != fixed {
+		return h, malformed("message of kind %d with %d bytes", h.kind, n)
+	}
 	return h, nil
 }
 

@@ -101,6 +101,7 @@ func TestCode_Errors(t *testing.T) {
 		CodeRejected: {ucs.ErrRejected}, CodeVersion: {ucs.ErrRejected, ucs.ErrUnsupported}, CodeMalformed: {ucs.ErrRejected},
 		CodeForeignUser: {ucs.ErrRejected, ErrForeignUser}, CodeUnreachable: {ucs.ErrUnreachable},
 		CodeTooMany: {ucs.ErrRejected, ErrTryAgain}, CodeNoFiles: {ucs.ErrRejected, ErrTryAgain},
+		CodeToken: {ucs.ErrRejected, ErrUnauthenticated}, CodeNoToken: {ucs.ErrRejected, ErrUnauthenticated}, CodeWrongToken: {ucs.ErrRejected, ErrUnauthenticated},
 		CodeTLS: {ucs.ErrRejected, ErrUnauthenticated}, CodeNoTLS: {ucs.ErrRejected, ErrUnauthenticated},
 		200: {ucs.ErrRejected},
 	} {

@@ -17,14 +17,16 @@ type Request struct {
 
 	l      *Listener
 	source source
-	conn   net.Conn // the socket
-	secret net.Conn // what is read from and written to: conn, or TLS over it
-	since  time.Time
-	answer chan []byte     // has room for one
-	done   chan struct{}   // closed by Connected
-	ctx    context.Context // ends with the listener, or by Close
-	cancel context.CancelFunc
-	hungUp chan struct{} // closed when nothing more can be read
+
+	session *session // nil without a token; of the goroutine of serve
+	conn    net.Conn // the socket
+	secret  net.Conn // what is read from and written to: conn, or TLS over it
+	since   time.Time
+	answer  chan []byte     // has room for one
+	done    chan struct{}   // closed by Connected
+	ctx     context.Context // ends with the listener, or by Close
+	cancel  context.CancelFunc
+	hungUp  chan struct{} // closed when nothing more can be read
 
 	// Under l.mu.
 	stage   stage
@@ -115,7 +117,10 @@ func (r *Request) readHello() bool {
 	defer stop()
 	err := r.secure()
 	if err == nil {
-		r.Hello, err = receiveHello(r.secret)
+		err = r.authenticate()
+	}
+	if err == nil {
+		r.Hello, err = r.receiveHello()
 	}
 	if err != nil {
 		r.turnAway(err)
@@ -132,11 +137,13 @@ func (r *Request) readHello() bool {
 }
 
 // receiveHello reads a HELLO.
-func receiveHello(conn net.Conn) (Hello, error) {
-	h, body, err := receive(conn)
+func (r *Request) receiveHello() (Hello, error) {
+	h, body, err := r.session.receive(r.secret)
 	switch {
 	case err != nil:
 		return Hello{}, err
+	case h.kind == kindChallenge:
+		return Hello{}, errWantsToken
 	case h.kind != kindHello:
 		return Hello{}, malformed("message of kind %d", h.kind)
 	}
@@ -148,19 +155,28 @@ func (r *Request) turnAway(err error) {
 	s := r.l.cfg.Stats
 	switch {
 	case r.wasEvicted() && r.answerable():
-		refuse(r.secret, CodeTooMany)
+		r.refuse(CodeTooMany)
 	case r.ctx.Err() != nil:
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.count(&s.silent)
 	case errors.Is(err, errVersion):
 		s.count(&s.malformed)
-		refuse(r.secret, CodeVersion)
+		r.refuse(CodeVersion)
 	case errors.Is(err, errWantsTLS):
 		s.count(&s.unauthenticated)
 		refuse(r.conn, CodeNoTLS)
 	case errors.Is(err, errNoTLS):
 		s.count(&s.unauthenticated)
 		refuse(r.conn, CodeTLS)
+	case errors.Is(err, errNoToken):
+		s.count(&s.unauthenticated)
+		r.refuse(CodeToken)
+	case errors.Is(err, errWantsToken):
+		s.count(&s.unauthenticated)
+		r.refuse(CodeNoToken)
+	case errors.Is(err, errWrongProof):
+		s.count(&s.unauthenticated)
+		r.refuse(CodeWrongToken)
 	case errors.Is(err, ErrUnauthenticated):
 		s.count(&s.unauthenticated)
 	default:
@@ -202,7 +218,7 @@ func (r *Request) respond() {
 	case <-r.hungUp:
 	case <-r.ctx.Done():
 		if r.wasEvicted() {
-			refuse(r.secret, CodeTooMany)
+			r.refuse(CodeTooMany)
 		}
 	}
 }
@@ -212,7 +228,7 @@ func (r *Request) send(answer []byte) bool {
 	_ = r.conn.SetWriteDeadline(time.Now().Add(r.l.cfg.HelloTimeout))
 	stop := context.AfterFunc(r.ctx, func() { _ = r.conn.SetWriteDeadline(past) })
 	defer stop()
-	_, err := r.secret.Write(answer)
+	_, err := r.secret.Write(r.session.seal(answer))
 	return err == nil
 }
 
@@ -249,7 +265,12 @@ var doneMessage = appendMessage(nil, kindDone, 0, func(b []byte) []byte { return
 // refuse answers a connection that has no request. The answer fits into the empty buffer of the
 // socket, so that the write does not wait: a time limit would only lose it where the process is
 // stopped before the write.
-func refuse(conn net.Conn, why Code) {
+func refuse(conn net.Conn, why Code) { writeNow(conn, rejection(why, nil)) }
+
+// refuse is refuse for a connection that may have a session.
+func (r *Request) refuse(why Code) { writeNow(r.secret, r.session.seal(rejection(why, nil))) }
+
+func writeNow(conn net.Conn, b []byte) {
 	_ = conn.SetWriteDeadline(time.Time{})
-	_, _ = conn.Write(rejection(why, nil))
+	_, _ = conn.Write(b)
 }

@@ -75,22 +75,11 @@ func checkAddress(network, address string) error {
 // past is a deadline that ends reads and writes under way.
 var past = time.Unix(1, 0)
 
-// receive reads a message, of which no more is kept than its kind may have.
-func receive(conn net.Conn) (header, []byte, error) {
-	var b [headerLen]byte
-	if err := readFull(conn, b[:]); err != nil {
-		return header{}, nil, err
-	}
-	h, err := parseHeader(&b)
-	if err != nil {
-		return h, nil, err
-	}
-	body := make([]byte, h.bodyLen)
-	return h, body, readFull(conn, body)
-}
+// receive reads a message without a proof.
+func receive(conn net.Conn) (header, []byte, error) { return (*session)(nil).receive(conn) }
 
 // readFull is io.ReadFull with the end of the stream as an error of this protocol.
-func readFull(conn net.Conn, b []byte) error {
+func readFull(conn io.Reader, b []byte) error {
 	_, err := io.ReadFull(conn, b)
 	return atEnd(err)
 }

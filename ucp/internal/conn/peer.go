@@ -88,6 +88,9 @@ func (t *Peers) Find(packed []byte) (*Peer, error) {
 // Hold counts a connection to a peer.
 func (t *Peers) Hold(p *Peer) { p.refs++ }
 
+// Held reports whether there is a connection to the peer.
+func (p *Peer) Held() bool { return p.refs > 0 }
+
 // Drop is called when a connection is gone. It forgets a peer that has no other.
 func (t *Peers) Drop(p *Peer) {
 	p.refs--

@@ -1,0 +1,40 @@
+package ucp
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gucx/gucx/ucp/internal/bootstrap"
+	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucs"
+)
+
+// token is the token of the configuration; empty if there is none. ErrInvalidParam, also if the file
+// cannot be read or has none.
+func (c *Config) token() (string, error) {
+	token := string(c.AuthToken)
+	switch {
+	case c.AuthTokenFile == "":
+		if err := bootstrap.CheckToken(token); err != nil {
+			return "", fmt.Errorf("AUTH_TOKEN: %w", err)
+		}
+		return token, nil
+	case token != "":
+		return "", fmt.Errorf("%w: both AUTH_TOKEN and AUTH_TOKEN_FILE are set", ucs.ErrInvalidParam)
+	}
+	b, err := os.ReadFile(c.AuthTokenFile)
+	if err != nil {
+		return "", fmt.Errorf("%w: AUTH_TOKEN_FILE: %w", ucs.ErrInvalidParam, err)
+	}
+	token = strings.TrimSpace(string(b))
+	if len(token) < bootstrap.MinTokenLen {
+		return "", fmt.Errorf("%w: AUTH_TOKEN_FILE: %s has a token of %d bytes, want %d or more",
+			ucs.ErrInvalidParam, c.AuthTokenFile, len(token), bootstrap.MinTokenLen)
+	}
+	return token, nil
+}
+
+// mayConnect reports whether a peer may make a connection by a REQUEST. With a token, it has to be the
+// peer of an EP here: Dial and Listen have authenticated its address, or the program gave it to NewEP.
+func (w *Worker) mayConnect(p *conn.Peer) bool { return w.ctx.token == "" || p.Held() }
