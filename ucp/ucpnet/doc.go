@@ -19,6 +19,12 @@
 // otherwise bytes that Write has copied may not leave. Accept returns a connection when the Dial of
 // the peer can return without further progress.
 //
+// # Security
+//
+// By default everything is in clear and unauthenticated: who reaches the address can connect. With the
+// TLS settings of the tcp transport or a token (ucp.Config.AuthToken), Listen and Dial demand a
+// certificate or the token of the other side: see ucp.Worker.Listen, and docs/security.md.
+//
 // # What differs from TCP
 //
 // Write returns when the bytes are on their way, or kept by a transport; the peer's
