@@ -64,7 +64,7 @@ type Conn struct {
 	remoteEP uint64 // 0 until the peer has told
 	lanes    [MaxLanes]lane
 	wanted   Roles      // NeedLane was called for these
-	excluded []pair     // refused or failed, not to be proposed again
+	excluded []pair     // not to be proposed again
 	answers  []MsgLane  // entries of the REPLY that is being made
 	confirms []MsgLane  // entries of the ACK that is being made
 	dropped  []MsgLane  // entries of the DROPPED that is being made
@@ -77,7 +77,22 @@ type Conn struct {
 	acts     []Action
 }
 
-type pair struct{ local, remote uint8 }
+// pair is two resources over which no lane is made any more: one side refused, or the lane failed.
+type pair struct {
+	local, remote uint8
+	reason        ucs.Status
+	peer          peerState
+}
+
+// peerState is whether the peer knows that a pair is excluded. If it does not, it proposes the pair
+// itself, and waits for a lane that fails.
+type peerState uint8
+
+const (
+	peerAware   peerState = iota
+	peerUnaware           // to be sent as soon as the peer can be named
+	peerPending           // a DROP was sent that the peer has not answered
+)
 
 // NewConn makes a connection that has done nothing yet.
 func NewConn(p ConnParams) *Conn {
@@ -167,6 +182,11 @@ func (c *Conn) Quiet() bool {
 			return false
 		}
 	}
+	for i := range c.excluded {
+		if c.excluded[i].peer == peerPending {
+			return false
+		}
+	}
 	return true
 }
 
@@ -177,17 +197,22 @@ func (c *Conn) Plan(role Role) []Candidate { return c.plan(role, c.p.Rails, nil)
 func (c *Conn) plan(role Role, rails Rails, but *lane) []Candidate {
 	ranked := Rank(role, c.p.Local, c.p.Remote, c.p.Reach)
 	return choose(role, c.p.Local, c.p.Remote, ranked, rails, func(l, r int) bool {
-		return c.isExcluded(l, r) || but != nil && int(but.local) == l && int(but.remote) == r
+		return c.Excluded(l, r) || but != nil && int(but.local) == l && int(but.remote) == r
 	})
 }
 
-func (c *Conn) isExcluded(l, r int) bool {
-	for _, x := range c.excluded {
-		if int(x.local) == l && int(x.remote) == r {
-			return true
+// Excluded reports that a lane over a pair of resources failed, or was refused: none is made over it
+// any more.
+func (c *Conn) Excluded(local, remote int) bool { return c.exclusion(local, remote) != nil }
+
+// exclusion is the entry of a pair that is excluded; nil if it is not.
+func (c *Conn) exclusion(l, r int) *pair {
+	for i := range c.excluded {
+		if x := &c.excluded[i]; int(x.local) == l && int(x.remote) == r {
+			return x
 		}
 	}
-	return false
+	return nil
 }
 
 // Handle takes one event and returns what to do, in order. The slice is reused by
@@ -211,6 +236,8 @@ func (c *Conn) Handle(ev Event) []Action {
 		c.connected(ev.Lane)
 	case LaneFailed:
 		c.laneFailed(ev.Lane, ev.Status)
+	case PathFailed:
+		c.pathFailed(ev.Local, ev.Remote, ev.Status)
 	case Closed:
 		c.close(ev.Status)
 	case TimePassed:
@@ -381,6 +408,7 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	}
 	l := &c.lanes[i]
 	up := l.state == laneActive || l.state == laneAccepted
+	peer := peerAware
 	switch {
 	case (up || l.active != 0) && PeerGone(st):
 		c.fail(st, "lane failed")
@@ -388,20 +416,27 @@ func (c *Conn) laneFailed(i int, st ucs.Status) {
 	case up && c.remoteEP != 0: // the peer may use it
 		c.retire(i, st)
 		return
-	case l.state == laneActive:
-	case !l.initiator:
+	case !l.initiator && l.state != laneActive:
 		c.answers = append(c.answers, l.entry(st))
 	case l.state == laneConnecting:
 		c.confirms = append(c.confirms, l.entry(st))
+	default:
+		peer = peerUnaware
 	}
-	c.drop(i, st)
+	c.dropAs(i, st, peer)
 }
 
-// PeerGone reports that a status says something about the peer, and not about one lane to
-// it.
-func PeerGone(st ucs.Status) bool {
-	return st == ucs.StatusConnReset || st == ucs.StatusPeerClosed || st == ucs.StatusUnreachable
+// pathFailed excludes a pair over which a transport connection for something else than a lane could
+// not be made. If there is a lane, its own transport endpoint decides.
+func (c *Conn) pathFailed(l, r int, st ucs.Status) {
+	if c.find(l, r) < 0 {
+		c.exclude(l, r, st, peerUnaware)
+	}
 }
+
+// PeerGone reports that a status says that the peer has gone. Any other is about one lane to it: also
+// StatusUnreachable, as a network device that does not lead to the peer may be beside one that does.
+func PeerGone(st ucs.Status) bool { return st == ucs.StatusConnReset || st == ucs.StatusPeerClosed }
 
 // retire takes a lane out of use that the peer may use too. Its EP is closed when the
 // peer has stopped: until then the peer would take that for the end of the connection.
@@ -409,16 +444,19 @@ func (c *Conn) retire(i int, st ucs.Status) {
 	l := &c.lanes[i]
 	*l = lane{state: laneBroken, local: l.local, remote: l.remote, reason: st}
 	c.do(Action{Kind: RetireLane, Lane: i, Status: st})
-	c.timer = timer{} // it starts anew
-	c.exclude(int(l.local), int(l.remote), st)
+	c.timer = timer{}                                     // it starts anew
+	c.exclude(int(l.local), int(l.remote), st, peerAware) // by the DROP of the lane
 	c.needAgain()
 }
 
-// drop gives up a lane that is not in use, at least not at the peer.
-func (c *Conn) drop(i int, st ucs.Status) {
+// drop gives up a lane that the peer knows to be out of use.
+func (c *Conn) drop(i int, st ucs.Status) { c.dropAs(i, st, peerAware) }
+
+// dropAs gives up a lane that is not in use, at least not at the peer.
+func (c *Conn) dropAs(i int, st ucs.Status, peer peerState) {
 	gone := c.lanes[i]
 	c.free(i, st)
-	c.exclude(int(gone.local), int(gone.remote), st)
+	c.exclude(int(gone.local), int(gone.remote), st, peer)
 	c.needAgain()
 }
 
@@ -427,10 +465,11 @@ func (c *Conn) free(i int, st ucs.Status) {
 	c.do(Action{Kind: CloseLane, Lane: i, Status: st})
 }
 
-func (c *Conn) exclude(l, r int, st ucs.Status) {
+// exclude has no lane be made over a pair any more. What was known of the peer before stays.
+func (c *Conn) exclude(l, r int, st ucs.Status, peer peerState) {
 	c.lastErr = st
-	if !c.isExcluded(l, r) {
-		c.excluded = append(c.excluded, pair{uint8(l), uint8(r)})
+	if c.exclusion(l, r) == nil {
+		c.excluded = append(c.excluded, pair{uint8(l), uint8(r), st, peer})
 	}
 }
 

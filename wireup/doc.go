@@ -52,6 +52,15 @@
 // roles, and with those that the peer has asked for. Without such lanes, and without the role
 // am, the connection ends.
 //
+// # A pair that does not lead to the peer
+//
+// A lane may fail while it connects: of two network devices the first may be one of a
+// hypervisor, with the same address on each host. Such a failure, ErrUnreachable included, is
+// the pair's and not the peer's. The next pair follows, and the connection ends when no pair is
+// left. A pair that failed before the peer knew of its lane is named in a DROP too, as soon as
+// the peer can be named, so that the peer does not wait for the same failure. The same holds for
+// a pair of which the caller says, by PathFailed, that a transport connection over it has failed.
+//
 // # Silence and loss
 //
 // A side that waits repeats what was not answered, after one second, two, four

@@ -16,6 +16,7 @@ const (
 	LaneOpened                     // Lane has a uct EP, whose address is EPAddr
 	LaneConnected                  // Lane is connected to the peer's EP
 	LaneFailed                     // Lane could not be opened or connected, or broke
+	PathFailed                     // no transport connection is possible between Local and Remote
 	Closed                         // the user closed the connection, or it failed for Status
 	TimePassed                     // Conn.Deadline has come
 	SendingFailed                  // messages that were sent may not arrive
@@ -26,8 +27,10 @@ type Event struct {
 	Kind   EventKind
 	Role   Role       // NeedLane
 	Lane   int        // LaneOpened, LaneConnected, LaneFailed
+	Local  int        // PathFailed: the local resource
+	Remote int        // PathFailed: the remote resource
 	EPAddr []byte     // LaneOpened; nil for a lane that connects to an iface
-	Status ucs.Status // LaneFailed, Closed: why; StatusOK if it was closed in order
+	Status ucs.Status // LaneFailed, PathFailed, Closed: why; StatusOK if it was closed in order
 	Msg    *Msg       // MsgReceived
 	// Now is the time since any fixed moment. It does not go back.
 	Now time.Duration

@@ -184,11 +184,11 @@ func (x *explorer) watch(w *world) {
 	for _, s := range []*side{w.a, w.b} {
 		s.check = func(act *Action) {
 			switch {
-			case act.Kind == OpenLane && s.conn.isExcluded(act.Local, act.Remote):
+			case act.Kind == OpenLane && s.conn.Excluded(act.Local, act.Remote):
 				x.fail(w, "%s opens a pair that was given up", s.name)
 			case act.Kind == SendMsg && act.Msg.Type == Request:
 				for _, l := range act.Msg.Lanes {
-					if s.conn.isExcluded(int(l.Src), int(l.Dst)) {
+					if s.conn.Excluded(int(l.Src), int(l.Dst)) {
 						x.fail(w, "%s proposes a pair that was given up", s.name)
 					}
 				}
@@ -252,6 +252,11 @@ func (x *explorer) agree(w *world) {
 	}
 	for _, s := range []*side{w.a, w.b} {
 		o := w.other(s)
+		for _, p := range s.conn.excluded {
+			if p.peer != peerAware && s.conn.remoteEP != 0 {
+				x.fail(w, "%s has not told the other side that %d-%d is excluded", s.name, p.local, p.remote)
+			}
+		}
 		for role := range Aux {
 			if s.conn.wanted.Has(role) && !role.shared() && len(s.conn.Lanes(role)) == 0 {
 				x.fail(w, "%s has no lane for %s", s.name, role)

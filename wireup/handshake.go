@@ -107,6 +107,9 @@ func (c *Conn) markProposed() {
 	}
 }
 
+// entry describes the pair in a DROP.
+func (x *pair) entry() MsgLane { return MsgLane{Src: x.local, Dst: x.remote, Status: x.reason} }
+
 // entry describes the lane in a message of ours.
 func (l *lane) entry(st ucs.Status) MsgLane {
 	return MsgLane{Src: l.local, Dst: l.remote, Roles: l.roles, Status: st, EPAddr: l.epAddr}
@@ -165,7 +168,7 @@ func (c *Conn) validate(e *MsgLane) ucs.Status {
 			return ucs.StatusUnsupported
 		}
 	}
-	if c.isExcluded(int(e.Dst), int(e.Src)) {
+	if c.Excluded(int(e.Dst), int(e.Src)) {
 		return ucs.StatusRejected
 	}
 	if ok, _ := c.p.Reach(int(e.Dst), int(e.Src)); !ok {
@@ -264,7 +267,7 @@ func (c *Conn) repliedAgain(i int, e *MsgLane) {
 		c.lanes[i].state = laneActive
 		c.activate(i)
 		c.confirms = append(c.confirms, c.lanes[i].entry(ucs.StatusOK))
-	case i < 0 && c.isExcluded(int(e.Dst), int(e.Src)):
+	case i < 0 && c.Excluded(int(e.Dst), int(e.Src)):
 		c.confirms = append(c.confirms, MsgLane{Src: e.Dst, Dst: e.Src, Roles: e.Roles, Status: c.lastErr})
 	default:
 		c.ignored++
@@ -289,13 +292,21 @@ func (c *Conn) acked(m *Msg) {
 	}
 }
 
-// tellBroken sends one DROP for the lanes that broke, as soon as the peer can be named.
+// tellBroken sends a DROP for the lanes that broke, and for the pairs of which the peer does not know
+// that they are excluded, as soon as the peer can be named.
 func (c *Conn) tellBroken() {
 	var entries []MsgLane
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == laneBroken && !l.told && c.remoteEP != 0 {
 			l.told = true
 			entries = append(entries, l.entry(l.reason))
+		}
+	}
+	for i := range c.excluded {
+		if x := &c.excluded[i]; x.peer == peerUnaware && c.remoteEP != 0 {
+			x.peer = peerPending
+			entries = append(entries, x.entry())
+			c.timer = timer{} // it starts anew
 		}
 	}
 	c.sendLanes(Drop, entries)
@@ -317,9 +328,12 @@ func (c *Conn) peerDropped(m *Msg) {
 			st = ucs.StatusIOError
 		}
 		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
+		if x := c.exclusion(l, r); x != nil {
+			x.peer = peerAware
+		}
 		switch i := c.find(l, r); {
 		case i < 0:
-			c.exclude(l, r, st)
+			c.exclude(l, r, st, peerAware)
 		case c.lanes[i].state == laneBroken: // it broke at both sides
 			c.free(i, c.lanes[i].reason)
 		default:
@@ -331,11 +345,15 @@ func (c *Conn) peerDropped(m *Msg) {
 // dropConfirmed closes lanes that broke and that the peer has given up too.
 func (c *Conn) dropConfirmed(m *Msg) {
 	for k := range m.Lanes {
-		i := c.find(int(m.Lanes[k].Dst), int(m.Lanes[k].Src))
-		if i < 0 || c.lanes[i].state != laneBroken {
+		l, r := int(m.Lanes[k].Dst), int(m.Lanes[k].Src)
+		i, x := c.find(l, r), c.exclusion(l, r)
+		switch {
+		case i >= 0 && c.lanes[i].state == laneBroken:
+			c.free(i, c.lanes[i].reason)
+		case x != nil && x.peer == peerPending:
+			x.peer = peerAware
+		default:
 			c.ignored++
-			continue
 		}
-		c.free(i, c.lanes[i].reason)
 	}
 }

@@ -27,7 +27,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the scripts in testdata pr
 //	drop a                                  a's oldest message is lost
 //	repeat a                                a gets its oldest message and keeps it
 //	failnext a open|connect rc              the next such action fails
-//	break a lane [reset]                    a lane in use fails; reset: the peer is gone
+//	break a lane [reset|unreachable]        a lane fails; reset: the peer is gone
+//	path a l r                              a cannot connect resource l to r of the peer
 //	settle                                  every message is delivered
 //	rails a 2                               how many lanes bandwidth roles may have
 //	wait 3s time goes by for both
@@ -155,11 +156,14 @@ func (s *script) act(x *side, f []string) {
 	case "break":
 		lane, err := strconv.Atoi(f[2])
 		require.NoError(s.t, err)
-		st := ucs.StatusTimedOut
-		if len(f) > 3 && f[3] == "reset" {
-			st = ucs.StatusConnReset
-		}
-		x.handle(Event{Kind: LaneFailed, Lane: lane, Status: st})
+		st := map[string]ucs.Status{"": ucs.StatusTimedOut, "reset": ucs.StatusConnReset, "unreachable": ucs.StatusUnreachable}
+		x.handle(Event{Kind: LaneFailed, Lane: lane, Status: st[strings.Join(f[3:], " ")]})
+	case "path":
+		l, err := strconv.Atoi(f[2])
+		require.NoError(s.t, err)
+		r, err := strconv.Atoi(f[3])
+		require.NoError(s.t, err)
+		x.handle(Event{Kind: PathFailed, Local: l, Remote: r, Status: ucs.StatusTimedOut})
 	case "lost":
 		x.handle(Event{Kind: SendingFailed})
 	case "rails":

@@ -97,6 +97,11 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 			m.Lanes = append(m.Lanes, l.entry(l.reason))
 		}
 	}
+	for i := range c.excluded { // those without room follow when the peer has answered these
+		if x := &c.excluded[i]; t == Drop && x.peer == peerPending && len(m.Lanes) < MaxLanes {
+			m.Lanes = append(m.Lanes, x.entry())
+		}
+	}
 	if len(m.Lanes) == 0 {
 		return
 	}
@@ -110,6 +115,11 @@ func (c *Conn) retransmit(t MsgType, in laneState) {
 // leaves none, nobody would ever learn that the peer is gone.
 func (c *Conn) forgetBroken() {
 	last := ucs.StatusOK
+	for i := range c.excluded {
+		if x := &c.excluded[i]; x.peer == peerPending {
+			x.peer = peerAware
+		}
+	}
 	for i := range c.lanes {
 		if l := &c.lanes[i]; l.state == laneBroken {
 			last = l.reason
