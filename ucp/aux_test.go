@@ -128,6 +128,8 @@ func TestAux_StartsWithTheBestAgain(t *testing.T) {
 		require.NoError(t, err)
 		f.failNext("new ep fud", ucs.ErrNoMemory)
 		p.checkConnects(t, r)
-		assert.Zero(t, p.a.ep.link.carrier.(*conn.AM).At())
+		f.failNext("new ep fud", ucs.ErrNoMemory)
+		require.NoError(t, p.finish(p.a.ep.Close(CloseFlush)))
+		assert.Empty(t, f.fail, "the notice to the peer has tried it")
 	})
 }

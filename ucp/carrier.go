@@ -39,6 +39,9 @@ func (h *carrierHost) Close(p conn.Path, ep uct.EP) {
 	h.iface(p).Release()
 }
 
+// Excluded implements conn.Host.
+func (h *carrierHost) Excluded(p conn.Path) bool { return h.e.link.conn.Excluded(p.Local, p.Remote) }
+
 // Drain implements conn.Host.
 func (h *carrierHost) Drain(p conn.Path, drains bool) {
 	if drains {

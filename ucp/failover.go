@@ -16,9 +16,10 @@ import (
 // reason (lostrole.go). The EP fails with the reason when that leaves it no lane that is of use,
 // or none for messages, and at once when the reason says that the peer is gone.
 
-// peerGone reports that err says something about the peer, and not about the transport.
+// peerGone reports that err says that the peer has gone. Any other error is about one lane, also
+// ErrUnreachable: another network device may lead to the peer.
 func peerGone(err error) bool {
-	return errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || errors.Is(err, ucs.ErrUnreachable)
+	return errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed)
 }
 
 // fatal reports that the EP cannot go on without a lane that failed for a reason.

@@ -31,6 +31,8 @@ type fabric struct {
 	inside  []int // processes that are inside the regions
 	failMu  sync.Mutex
 	fail    map[string]error // by "new ep fud", "connect frc": the next such call fails
+	dead    map[string]error // by kind: endpoints that connect by themselves fail
+	opened  map[string]int   // by kind: endpoints since the start
 }
 
 // fakeKind is one transport of a fabric.
@@ -93,7 +95,7 @@ func likeTCP() fakeKind {
 }
 
 func newFabric(kinds ...fakeKind) *fabric {
-	return &fabric{regions: map[uint64]*fakeMem{}, kinds: kinds, mdName: "fake0", fail: map[string]error{}}
+	return &fabric{regions: map[uint64]*fakeMem{}, kinds: kinds, mdName: "fake0", fail: map[string]error{}, dead: map[string]error{}, opened: map[string]int{}}
 }
 
 func (f *fabric) Name() string { return "fake" }
@@ -341,6 +343,7 @@ func (i *fakeIface) NewEP(p uct.EPParams) (uct.EP, error) {
 	i.f.mu.Lock()
 	defer i.f.mu.Unlock()
 	i.f.eps++
+	i.f.opened[i.kind.name]++
 	e := &fakeEP{i: i, id: len(i.eps)}
 	if i.kind.caps.Has(uct.CapConnectIface) {
 		if len(p.IfaceAddr) != 1 || int(p.IfaceAddr[0]) >= len(i.f.ifaces) {

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -69,7 +70,7 @@ func (e *fakeEP) dialed() int {
 		return 0
 	}
 	e.dialing, e.up = false, true
-	if err := e.i.f.failing("dial " + e.i.kind.name); err != nil {
+	if err := cmp.Or(e.i.f.failing("dial "+e.i.kind.name), e.i.f.dead[e.i.kind.name]); err != nil {
 		e.fail(statusOf(err))
 	}
 	return 1

@@ -273,7 +273,7 @@ func TestConnect_FallsBackAfterTheDial(t *testing.T) {
 
 // TestConnect_DeadPeerIsNotTriedAgain: what says that the peer is gone ends the EP at once.
 func TestConnect_DeadPeerIsNotTriedAgain(t *testing.T) {
-	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed, ucs.ErrUnreachable} {
+	for _, why := range []error{ucs.ErrConnReset, ucs.ErrPeerClosed} {
 		dials, next := likeSM(), likeTCP()
 		dials.dials, next.latency = true, time.Millisecond
 		p, f := fakePair(t, Config{}, dials, next)

@@ -171,6 +171,15 @@ func (w *Worker) laneBroke(ep uct.EP, err error) {
 	w.engine.Raise()
 }
 
+// pathFailed has no lane be made over a path over which the carrier of the handshake could not
+// connect. What the EP needs later would wait for the same failure.
+func (e *EP) pathFailed(p conn.Path, err error) {
+	switch st := statusOf(err); st {
+	case ucs.StatusUnreachable, ucs.StatusTimedOut, ucs.StatusRejected:
+		e.handle(wireup.Event{Kind: wireup.PathFailed, Local: p.Local, Remote: p.Remote, Status: st})
+	}
+}
+
 // reason is why an operation was refused: what the transport has told of the lane that
 // failed, if it has and the EP does not know yet.
 func (e *EP) reason(err error) error {
@@ -187,6 +196,7 @@ func (w *Worker) lose(b brokenLane) {
 	o := w.byLane[b.ep]
 	if o.carrier != nil {
 		o.carrier.Fail(b.err)
+		o.e.pathFailed(o.carrier.Path(), b.err)
 		return
 	}
 	e := o.e

@@ -340,10 +340,24 @@ func (c *Conn) activate(i int) {
 	default:
 		return
 	}
+	if c.retiring() {
+		ready &^= named
+	}
 	if ready &^= l.active; ready != 0 {
 		l.active |= ready
 		c.do(Action{Kind: ActivateLane, Lane: i, Roles: ready})
 	}
+}
+
+// retiring reports that a lane broke that the peer may still use. Then no lane is activated for
+// messages: what the peer answers over the broken lane would be lost.
+func (c *Conn) retiring() bool {
+	for i := range c.lanes {
+		if c.lanes[i].state == laneBroken {
+			return true
+		}
+	}
+	return false
 }
 
 // named are roles whose receiver must know the connection.

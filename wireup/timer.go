@@ -62,6 +62,7 @@ func (c *Conn) timePassed() {
 		if t.pause *= 2; t.pause > lastPause {
 			t.repeat = never
 			c.forgetBroken()
+			c.activateAll()
 		} else {
 			t.repeat = c.now + t.pause
 		}

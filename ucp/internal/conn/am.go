@@ -15,6 +15,8 @@ type Host interface {
 	Open(p Path, c *AM) (uct.EP, error)
 	// Close closes the endpoint and lets its iface rest.
 	Close(p Path, ep uct.EP)
+	// Excluded reports that a lane over the path has failed: another path is better.
+	Excluded(p Path) bool
 	// Drain says whether the endpoint of a path only waits for the peer's acknowledgement, so
 	// that its iface need not be polled each time.
 	Drain(p Path, drains bool)
@@ -45,9 +47,13 @@ type AM struct {
 	drains bool // the host knows that ep only waits
 	state  amState
 	err    error   // the lane broke
-	at     int     // in paths
-	failed []error // of the transports before that
+	at     int     // in paths; noPath before the first is chosen
+	tried  []bool  // by path; nil if none has failed in this handshake
+	failed []error // why
 }
+
+// noPath is the place of AM.at where no path is chosen.
+const noPath = -1
 
 // amState is what became of the messages that were sent.
 type amState uint8
@@ -60,7 +66,7 @@ const (
 
 // NewAM makes a carrier that sends active messages of an id over the paths to a peer.
 func NewAM(host Host, paths []Path, id uint8) *AM {
-	a := &AM{host: host, paths: paths, id: id}
+	a := &AM{host: host, paths: paths, id: id, at: noPath}
 	a.pend.Func = func(*uct.PendingReq) error { return a.resume() }
 	return a
 }
@@ -68,8 +74,8 @@ func NewAM(host Host, paths []Path, id uint8) *AM {
 // EP is the endpoint that is open; nil if there is none.
 func (a *AM) EP() uct.EP { return a.ep }
 
-// At is how many of the paths have failed in this handshake.
-func (a *AM) At() int { return a.at }
+// Path is where the endpoint is open.
+func (a *AM) Path() Path { return a.paths[a.at] }
 
 // Err implements Carrier.
 func (a *AM) Err() error { return a.err }
@@ -138,7 +144,10 @@ func (a *AM) sendOne(msg []byte) error {
 }
 
 func (a *AM) open() error {
-	if a.at >= len(a.paths) {
+	if a.at == noPath {
+		a.at = a.next()
+	}
+	if a.at == noPath {
 		return fmt.Errorf("no transport can carry the handshake: %w", ucs.ErrUnreachable)
 	}
 	p := a.paths[a.at]
@@ -221,27 +230,47 @@ func (f *amFlush) ended() {
 	a.host.Attention()
 }
 
+// next is the best path that has not failed in this handshake, in paths. One over which a lane has
+// failed comes last. noPath if there is none.
+func (a *AM) next() int {
+	last := noPath
+	for i, p := range a.paths {
+		switch {
+		case a.tried != nil && a.tried[i]:
+		case !a.host.Excluded(p):
+			return i
+		case last == noPath:
+			last = i
+		}
+	}
+	return last
+}
+
 // Recover implements Carrier by the next best transport. If the reason says that the peer
 // is gone, none helps.
 func (a *AM) Recover() (ok bool, why error) {
 	err := a.err
-	if a.at < len(a.paths) {
+	if a.at != noPath {
 		err = a.host.Name(a.paths[a.at], err)
+		if a.tried == nil {
+			a.tried = make([]bool, len(a.paths))
+		}
+		a.tried[a.at] = true
 	}
 	a.failed = append(a.failed, err)
-	if errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || a.at+1 >= len(a.paths) {
+	next := a.next()
+	if errors.Is(err, ucs.ErrConnReset) || errors.Is(err, ucs.ErrPeerClosed) || next == noPath {
 		return false, ucs.Join(a.failed...)
 	}
-	a.at++
 	a.shut()
-	a.err = nil
+	a.at, a.err = next, nil
 	return true, nil
 }
 
 // Close implements Carrier.
 func (a *AM) Close() {
 	a.shut()
-	a.out, a.err, a.at, a.failed = nil, nil, 0, nil
+	a.out, a.err, a.at, a.tried, a.failed = nil, nil, noPath, nil, nil
 }
 
 // shut closes the transport endpoint.
