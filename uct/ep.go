@@ -95,11 +95,13 @@ type DialMode uint8
 const (
 	// DialOnUse connects with the first operation, unless the peer has connected before.
 	DialOnUse DialMode = iota
-	// DialNow begins to connect in NewEP, for a peer whose EP has DialByPeer.
+	// DialNow begins to connect in NewEP, for a peer whose EP has DialByPeer. Operations return
+	// ErrNoResource until the EP is connected: if it cannot connect, none is lost.
 	DialNow
 	// DialByPeer never connects: the addresses come from the peer, and may be those of a third
 	// party. The EP uses the connection that the peer has made or makes within the transport's
-	// time limit for connecting. Otherwise the EP fails with ErrTimedOut.
+	// time limit for connecting. Otherwise the EP fails with ErrTimedOut. Operations return
+	// ErrNoResource until it is connected.
 	DialByPeer
 	// DialedByPeer is DialByPeer, but NewEP returns ErrUnreachable if the peer has made no
 	// connection.

@@ -27,8 +27,8 @@ const (
 	connGone
 )
 
-// conn is the connection to one peer iface. It exists, with what was posted, also
-// before and without a socket.
+// conn is the connection to one peer iface. It exists also before and without a socket, with what
+// was posted unless it waits.
 type conn struct {
 	base.Slot // in Iface.known
 	it        *Iface
@@ -51,6 +51,7 @@ type conn struct {
 	dialsAll bool    // the peer dials no rails
 
 	link  // open only
+	waits bool // no request is taken before it is open
 	try   *attempt
 	tries int
 	lost  uint64    // connection that the next attempt replaces
@@ -84,7 +85,9 @@ func (c *conn) start() {
 	if c.state != connIdle {
 		return
 	}
-	c.tx.grow(c.it)
+	if !c.waits {
+		c.tx.grow(c.it)
+	}
 	c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
 	c.it.pendingConns = append(c.it.pendingConns, c)
 	c.tries = 0

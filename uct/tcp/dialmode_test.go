@@ -59,20 +59,59 @@ func TestDialByPeer_NeverConnects(t *testing.T) {
 	ep, err := a.it.NewEP(params)
 	require.NoError(t, err)
 	a.eps = append(a.eps, ep.(*EP))
-	send(t, ep.(*EP), 1, 64, a)
+	takesNothing(t, ep)
 	until(t, func() bool { return len(a.errs) == 1 }, a)
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
 	assert.ErrorContains(t, a.errs[0], "the peer has not connected")
 	assertUntouched(t, l)
 }
 
+// takesNothing: an EP of a connection that is not open yet refuses an operation.
+func takesNothing(t *testing.T, ep uct.EP) {
+	t.Helper()
+	require.Equal(t, uct.ErrNoResource, ep.(*EP).AMShort(msgID, 1, nil))
+}
+
+// TestDialNow_TakesNothingBefore: what is posted while the EP connects is refused, and posted from a
+// pending request when it has connected. If it cannot connect, the request is purged: nothing is
+// lost with the connection.
+func TestDialNow_TakesNothingBefore(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	ep := a.toAs(b, uct.DialNow)
+	takesNothing(t, ep)
+	sent := 0
+	require.NoError(t, ep.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+		if err := ep.AMShort(msgID, 1, nil); err != nil {
+			return err
+		}
+		sent++
+		return nil
+	}}))
+	until(t, func() bool { return len(b.got) == 1 }, a, b)
+	assert.Equal(t, 1, sent)
+
+	l := thirdParty(t)
+	require.NoError(t, l.Close())
+	dead, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: newEnd(t, Config{}).atPort(l), Dial: uct.DialNow})
+	require.NoError(t, err)
+	a.eps = append(a.eps, dead.(*EP))
+	takesNothing(t, dead)
+	require.NoError(t, dead.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error { return uct.ErrNoResource }}))
+	until(t, func() bool { return len(a.errs) == 1 }, a)
+	assert.ErrorIs(t, a.errs[0], uct.ErrUnreachable)
+	purged := 0
+	dead.PurgePending(func(*uct.PendingReq) { purged++ })
+	assert.Equal(t, 1, purged)
+}
+
 // TestDialByPeer_UsesPeersConnection: it does not matter which side has something to send first.
 func TestDialByPeer_UsesPeersConnection(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	mine := b.toAs(a, uct.DialByPeer)
-	send(t, mine, 1, 64, a, b)
-	assert.Empty(t, a.got)
+	takesNothing(t, mine)
 	a.toAs(b, uct.DialNow)
+	until(t, func() bool { return mine.conn.state == connOpen }, a, b)
+	send(t, mine, 1, 64, a, b)
 	until(t, func() bool { return len(a.got) == 1 }, a, b)
 	send(t, b.toAs(a, uct.DialedByPeer), 2, 64, a, b)
 	until(t, func() bool { return len(a.got) == 2 }, a, b)
@@ -87,8 +126,10 @@ func TestDialByPeer_ThenTrusted(t *testing.T) {
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.atPort(l), Dial: uct.DialByPeer})
 	require.NoError(t, err)
 	a.eps = append(a.eps, ep.(*EP))
-	send(t, ep.(*EP), 1, 64, a, b)
+	takesNothing(t, ep)
 	trusted := a.to(b)
+	until(t, func() bool { return trusted.conn.state == connOpen }, a, b)
+	send(t, ep.(*EP), 1, 64, a, b)
 	send(t, trusted, 2, 64, a, b)
 	flush(t, trusted, a, b)
 	assert.Len(t, b.got, 2)

@@ -268,6 +268,7 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	}
 	c.eps.Add(e)
 	c.prove()
+	c.waits = c.waits || p.Dial != uct.DialOnUse
 	if p.Dial == uct.DialNow {
 		c.dialAll()
 	}

@@ -152,9 +152,13 @@ func (q *txQueue) popUnsent() *op {
 }
 
 // room makes place for a request of n bytes, by writing and by moving the queue,
-// and returns it; nil if there is none.
+// and returns it; nil if there is none. The queue of a connection that waits has no buffer before
+// it is open, so that take returns nil too.
 func (c *conn) room(n int) []byte {
 	q := &c.tx
+	if c.waits && c.state != connOpen {
+		return nil
+	}
 	q.grow(c.it)
 	if c.state == connOpen && !q.blocked {
 		c.flush()
