@@ -13,7 +13,7 @@ import (
 )
 
 // requireOneLine checks the form of an error: one line of ucp about an operation, in which
-// nothing is said twice.
+// nothing is said twice about one transport.
 func requireOneLine(t testing.TB, err error, op string) {
 	t.Helper()
 	require.Error(t, err)
@@ -21,10 +21,12 @@ func requireOneLine(t testing.TB, err error, op string) {
 	require.True(t, strings.HasPrefix(text, "ucp: "+op), text)
 	require.NotContains(t, text, "\n")
 	require.NotContains(t, text, "endpoint has failed")
-	seen := map[string]bool{}
-	for part := range strings.SplitSeq(text, ": ") {
-		require.False(t, seen[part], "%q twice in %q", part, text)
-		seen[part] = true
+	for reason := range strings.SplitSeq(text, "; ") {
+		seen := map[string]bool{}
+		for part := range strings.SplitSeq(reason, ": ") {
+			require.False(t, seen[part], "%q twice in %q", part, text)
+			seen[part] = true
+		}
 	}
 }
 
