@@ -50,7 +50,7 @@ type conn struct {
 	railed   bool    // the rails were dialed
 	dialsAll bool    // the peer dials no rails
 
-	link  // open only
+	link       // open only
 	waits bool // no request is taken before it is open
 	try   *attempt
 	tries int
