@@ -19,10 +19,11 @@ import (
 // Context holds what the workers of a process share: open memory domains and
 // registered memory. Methods may be called by any goroutine.
 type Context struct {
-	cfg    Config
-	offers []offer    // on open domains
-	found  []offer    // all that there were; for Explain
-	memory region.Set // its domains never change
+	cfg      Config
+	offers   []offer    // on open domains
+	found    []offer    // all that there were; for Explain
+	misnamed error      // a setting of a transport names a device that does not exist
+	memory   region.Set // its domains never change
 
 	tls   uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
 	token string         // that sockets of Listen and Dial demand; empty means none
@@ -68,6 +69,9 @@ func NewContext(cfg Config, components ...uct.Component) (_ *Context, err error)
 			failures = append(failures, err)
 		}
 	}
+	if c.misnamed != nil {
+		return nil, fmt.Errorf("ucp: %w", c.misnamed)
+	}
 	if err := c.openTLS(); err != nil {
 		return nil, fmt.Errorf("ucp: %w", err)
 	}
@@ -93,7 +97,11 @@ func (c *Context) openComponent(comp uct.Component, undo *cleanup.Stack) error {
 			continue
 		}
 		undo.Add(md.Close)
-		if err := c.addDomain(md); err != nil {
+		err = c.addDomain(md)
+		if errors.Is(err, ucs.ErrInvalidParam) && c.cfg.TLS.Allows(comp.Name()) {
+			c.misnamed = err
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("%s %s: %w", comp.Name(), res.Name, err))
 		}
 	}

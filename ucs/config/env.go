@@ -120,7 +120,7 @@ func assign(environ []string, slots map[string]slot) error {
 func assignOne(name, value string, slots map[string]slot) error {
 	s, known := slots[name]
 	if !known {
-		return &Error{Name: name, Value: value, Nearest: nearest(name, sortedKeys(slots))}
+		return &Error{Name: name, Value: value, Nearest: Nearest(name, sortedKeys(slots))}
 	}
 	if err := s.field.codec.parse(s.draft.values.FieldByIndex(s.field.index), value); err != nil {
 		return &Error{Name: name, Value: value, Want: s.field.codec.grammar, Err: err}

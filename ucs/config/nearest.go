@@ -1,8 +1,8 @@
 package config
 
-// nearest returns the known name that takes the fewest edits to reach from name;
+// Nearest returns the known name that takes the fewest edits to reach from name;
 // of several the first. Empty if none is known.
-func nearest(name string, known []string) string {
+func Nearest(name string, known []string) string {
 	best, bestEdits := "", -1
 	for _, k := range known {
 		if d := edits(name, k); bestEdits < 0 || d < bestEdits {

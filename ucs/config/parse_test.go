@@ -241,8 +241,8 @@ func TestEdits(t *testing.T) {
 		assert.Equal(t, tt.want, edits(tt.a, tt.b), "%s to %s", tt.a, tt.b)
 		assert.Equal(t, tt.want, edits(tt.b, tt.a), "%s to %s", tt.b, tt.a)
 	}
-	assert.Equal(t, "", nearest("x", nil))
-	assert.Equal(t, "ab", nearest("a", []string{"abc", "ab", "ac"}))
+	assert.Equal(t, "", Nearest("x", nil))
+	assert.Equal(t, "ab", Nearest("a", []string{"abc", "ab", "ac"}))
 }
 
 func FuzzMemSize(f *testing.F) {

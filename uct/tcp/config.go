@@ -3,7 +3,9 @@ package tcp
 import (
 	"cmp"
 	"crypto/tls"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gucx/gucx/internal/tlspolicy"
@@ -13,7 +15,7 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	Devices       []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. Peers on other hosts can connect only if their device is listed."`
+	Devices       []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Peers on other hosts can connect only if their device is listed."`
 	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
 	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
 	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
@@ -79,12 +81,40 @@ const (
 // allDevices in Config.Devices selects every usable device.
 const allDevices = "all"
 
+// loopbackDevice is the device that is offered by default. It may be absent: in a new network
+// namespace it is down.
+const loopbackDevice = "lo"
+
 // deviceListed reports whether the configuration names the device or all.
 func (c *Config) deviceListed(name string) bool {
 	if len(c.Devices) == 0 {
-		return name == "lo"
+		return name == loopbackDevice
 	}
 	return slices.Contains(c.Devices, name) || slices.Contains(c.Devices, allDevices)
+}
+
+// selectDevices returns those of devs that the configuration selects, and those that it names and
+// that are not in devs, such as a bridge of this host. ErrInvalidParam if one cannot be used.
+func (c *Config) selectDevices(devs []device) (selected []device, err error) {
+	var names []string
+	for i := range devs {
+		names = append(names, devs[i].name)
+		if c.deviceListed(devs[i].name) {
+			selected = append(selected, devs[i])
+		}
+	}
+	for _, name := range c.Devices {
+		if name == allDevices || name == loopbackDevice || slices.Contains(names, name) {
+			continue
+		}
+		d, err := findDevice(name)
+		if err != nil {
+			return nil, fmt.Errorf("GUCX_TCP_DEVICES: %w; the nearest device is %q, all are: %s (ip address)",
+				err, config.Nearest(name, names), strings.Join(names, ", "))
+		}
+		selected = append(selected, d)
+	}
+	return selected, nil
 }
 
 // withDefaults replaces zeros and checks ranges.

@@ -81,7 +81,7 @@ func TestResources(t *testing.T) {
 		name    string
 		devices []string
 		lo      bool
-	}{{"default", nil, true}, {"none such", []string{"nosuch0"}, false}, {"all", []string{allDevices}, true}} {
+	}{{"default", nil, true}, {"all", []string{allDevices}, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			md, err := New(Config{Devices: tc.devices}).OpenMD(Name)
 			require.NoError(t, err)
@@ -97,6 +97,21 @@ func TestResources(t *testing.T) {
 			assert.Equal(t, tc.lo, found)
 			require.NoError(t, md.Close())
 		})
+	}
+}
+
+// TestResources_NoSuchDevice: a name that no device has is an error that says which device may be
+// meant.
+func TestResources_NoSuchDevice(t *testing.T) {
+	for _, devices := range [][]string{{"lp"}, {"lo", "lp"}, {allDevices, "lp"}} {
+		md, err := New(Config{Devices: devices}).OpenMD(Name)
+		require.NoError(t, err)
+		list, err := md.Resources()
+		assert.Empty(t, list)
+		require.ErrorIs(t, err, uct.ErrInvalidParam)
+		assert.ErrorContains(t, err, `GUCX_TCP_DEVICES: invalid parameter: device "lp"`)
+		assert.ErrorContains(t, err, `the nearest device is "lo"`)
+		require.NoError(t, md.Close())
 	}
 }
 

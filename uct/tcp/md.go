@@ -74,17 +74,19 @@ func (md *MD) OpenTLS(protocol string) (uct.TLSConfigs, error) {
 	return p, nil
 }
 
-// Resources lists the transport on each device that the configuration selects.
+// Resources lists the transport on each device that the configuration selects. ErrInvalidParam if
+// the configuration names a device that does not exist, is down or has no address.
 func (md *MD) Resources() ([]uct.Resource, error) {
 	devs, err := listDevices()
+	if err == nil {
+		devs, err = md.defaults.selectDevices(devs)
+	}
 	if err != nil {
 		return nil, md.opError("list network devices", err)
 	}
 	var out []uct.Resource
 	for i := range devs {
-		if md.defaults.deviceListed(devs[i].name) {
-			out = append(out, uct.Resource{Transport: Name, Device: devs[i].name, Kind: uct.DeviceNet})
-		}
+		out = append(out, uct.Resource{Transport: Name, Device: devs[i].name, Kind: uct.DeviceNet})
 	}
 	return out, nil
 }
