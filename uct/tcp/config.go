@@ -16,6 +16,7 @@ import (
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
 	Devices       []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Peers on other hosts can connect only if their device is listed."`
+	Port          PortRange      `env:"PORT" default:"0" doc:"Port on which an interface listens, or first and last of a range, such as 7700-7799: the first one that is free. A worker needs one on each of its devices. 0 lets the kernel choose."`
 	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
 	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
 	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
@@ -125,7 +126,7 @@ func (c Config) withDefaults() (Config, error) {
 	if err := c.counts(); err != nil {
 		return c, err
 	}
-	return c, c.times()
+	return c, cmp.Or(c.times(), c.Port.validate())
 }
 
 func (c *Config) sizes() error {

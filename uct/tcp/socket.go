@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"time"
@@ -102,11 +103,21 @@ func (c *Config) chooseCongestion(d *device) {
 // seconds rounds up to whole seconds, the unit of the kernel's keepalive options.
 func seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// listen makes a listening socket on a port that the kernel chooses.
+// listen makes a listening socket on the first free port of Config.Port.
 func listen(ip netip.Addr, cfg *Config) (fd int, port uint16, err error) {
-	fd, err = newSocket(ip, cfg)
+	for p := int(cfg.Port.First); p <= int(cfg.Port.last()); p++ {
+		if fd, port, err = listenAt(netip.AddrPortFrom(ip, uint16(p)), cfg); !errors.Is(err, unix.EADDRINUSE) {
+			return fd, port, err
+		}
+	}
+	return -1, 0, fmt.Errorf("GUCX_TCP_PORT=%v: no port of %v is free: %w", cfg.Port, ip, err)
+}
+
+// listenAt makes a listening socket.
+func listenAt(at netip.AddrPort, cfg *Config) (fd int, port uint16, err error) {
+	fd, err = newSocket(at.Addr(), cfg)
 	if err == nil {
-		if port, err = listenOn(fd, ip); err != nil {
+		if port, err = listenOn(fd, at); err != nil {
 			err = errors.Join(err, unix.Close(fd))
 		}
 	}
@@ -116,8 +127,13 @@ func listen(ip netip.Addr, cfg *Config) (fd int, port uint16, err error) {
 	return fd, port, nil
 }
 
-func listenOn(fd int, ip netip.Addr) (port uint16, err error) {
-	if err = unix.Bind(fd, sockaddr(netip.AddrPortFrom(ip, 0))); err != nil {
+func listenOn(fd int, at netip.AddrPort) (port uint16, err error) {
+	if at.Port() != 0 { // connections of an earlier process on this port may be in TIME_WAIT
+		if err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+			return 0, os.NewSyscallError("setsockopt SO_REUSEADDR", err)
+		}
+	}
+	if err = unix.Bind(fd, sockaddr(at)); err != nil {
 		return 0, os.NewSyscallError("bind", err)
 	}
 	if err = unix.Listen(fd, backlog); err != nil {

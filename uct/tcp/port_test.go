@@ -1,0 +1,84 @@
+package tcp
+
+import (
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+func TestPortRange_Text(t *testing.T) {
+	for _, tc := range []struct {
+		text string
+		want PortRange
+		ok   bool
+	}{
+		{"0", PortRange{}, true},
+		{"7700", PortRange{7700, 7700}, true},
+		{"7700-7799", PortRange{7700, 7799}, true},
+		{"65535-65535", PortRange{65535, 65535}, true},
+		{"7799-7700", PortRange{}, false},
+		{"0-7700", PortRange{}, false},
+		{"65536", PortRange{}, false},
+		{"7700-", PortRange{}, false},
+		{"-7700", PortRange{}, false},
+		{"http", PortRange{}, false},
+		{"", PortRange{}, false},
+	} {
+		var cfg Config
+		err := config.FromEnv([]string{"GUCX_TCP_PORT=" + tc.text}, config.Table{Prefix: "TCP", Doc: "tcp", Config: &cfg})
+		if !tc.ok {
+			assert.ErrorIs(t, err, uct.ErrInvalidParam, "%q", tc.text)
+			continue
+		}
+		require.NoError(t, err, "%q", tc.text)
+		assert.Equal(t, tc.want, cfg.Port)
+	}
+	assert.Equal(t, "7700", PortRange{First: 7700}.String())
+	assert.Equal(t, "7700-7701", PortRange{7700, 7701}.String())
+	assert.ErrorIs(t, (&Config{Port: PortRange{2, 1}}).Validate(), uct.ErrInvalidParam)
+}
+
+// freePorts finds a port p such that p and p+1 are free now.
+func freePorts(t *testing.T) uint16 {
+	t.Helper()
+	for range 100 {
+		a, err := net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		p := a.Addr().(*net.TCPAddr)
+		b, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: p.IP, Port: p.Port + 1})
+		require.NoError(t, a.Close())
+		if err == nil {
+			require.NoError(t, b.Close())
+			return uint16(p.Port)
+		}
+	}
+	t.Skip("no two free ports in a row")
+	return 0
+}
+
+// TestPort_FirstFree: ifaces listen on the first free port of the range, and one for which none is
+// left says so. A port is free again when its iface is closed, although it had connections.
+func TestPort_FirstFree(t *testing.T) {
+	p := freePorts(t)
+	cfg := Config{Port: PortRange{p, p + 1}}
+	a, b := newEnd(t, cfg), newEnd(t, cfg)
+	assert.Equal(t, p, a.it.addr.port4)
+	assert.Equal(t, p+1, b.it.addr.port4)
+	_, err := a.md.OpenIface(uct.IfaceParams{Transport: Name, Device: "lo", Config: cfg})
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	assert.ErrorContains(t, err, "GUCX_TCP_PORT="+cfg.Port.String()+": no port of 127.0.0.1 is free")
+
+	ep := b.to(a)
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	a.close() // closes the connection first, so that its side is in TIME_WAIT
+	until(t, func() bool { return len(b.errs) == 1 }, b)
+	again := newEnd(t, Config{Port: PortRange{First: p}})
+	assert.Equal(t, p, again.it.addr.port4)
+}
