@@ -287,6 +287,6 @@ func checkMDCloseInUse(t T, p *Pair) {
 		in := newInbox(t, p.B, 0)
 		v := anyAM(p.A.Iface.Attr())
 		require.NoError(t, p.push(t, func() error { return v.send(p, p.AB, 0, pattern(1, 64)) }))
-		p.until(t, "the refused close broke the iface", func() bool { return len(in.msgs) == 1 })
+		p.expect(t, in, "behind the refused close", pattern(1, 64))
 	}
 }

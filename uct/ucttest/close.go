@@ -118,7 +118,7 @@ func checkPeerCloses(t T, p *Pair) {
 	l.mayFail = true
 	in := newInbox(t, c, 3)
 	require.NoError(t, p.push(t, func() error { return p.post(l, 0) }))
-	p.until(t, "no message", func() bool { return len(in.msgs) == 1 })
+	p.expect(t, in, "before the close", pattern(0, 64))
 	p.flush(t, l)
 	p.flush(t, back)
 	p.closeLink(t, back)

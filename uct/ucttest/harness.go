@@ -49,14 +49,20 @@ type Harness struct {
 	Except []string
 	// Budget is the number of idle rounds of Progress after which the suite says
 	// that nothing will happen any more. Events that wait for a timer or the kernel
-	// (a peer's death) get 64 times as many. 0 means 1<<20, and not before a minute
-	// have passed, since other threads may be at work on a busy machine.
+	// (a peer's death) get 8 times as many. 0 means 1<<20, and not before 30 s have passed,
+	// since other threads may be at work on a busy machine. A wait in which something happens
+	// in each round ends after 64 times Budget rounds. After the first check that fails, the
+	// waits of the others end by their rounds only, within seconds, so that a transport with
+	// many faults has its report before the time limit of go test.
 	Budget int
-	// EventTimeout is how long an armed event may take to show; 0 means a minute, which only a lost one takes.
+	// EventTimeout is how long an armed event may take to show; 0 means 30 s, which only a
+	// lost one takes, and 1 s after the first check that fails.
 	EventTimeout time.Duration
 	// Watchdog is when a check that has not ended fails, alone: it is abandoned, and the
 	// next one runs. 0 means testenv.Watchdog.
 	Watchdog time.Duration
+
+	shortWaits bool // a check has failed: waits of the others are short
 }
 
 // Options are the properties of an iface that checks vary.
@@ -84,9 +90,11 @@ type T interface {
 
 const (
 	defaultBudget   = 1 << 20
-	timerBudget     = 64 // times Budget, for events of timers and of the kernel
+	timerBudget     = 8  // times Budget, for events of timers and of the kernel
+	busyBudget      = 64 // times Budget, for rounds in which something happens
 	defaultWatchdog = testenv.Watchdog
-	defaultEvent    = time.Minute
+	defaultEvent    = 30 * time.Second
+	shortEvent      = time.Second
 )
 
 // watchdog is how long a check may take.
@@ -101,6 +109,9 @@ func (h *Harness) watchdog() time.Duration {
 func (h *Harness) eventTimeout() int {
 	if h.EventTimeout > 0 {
 		return int(h.EventTimeout.Milliseconds())
+	}
+	if h.shortWaits {
+		return int(shortEvent.Milliseconds())
 	}
 	return int(defaultEvent.Milliseconds())
 }
@@ -119,20 +130,21 @@ func (h *Harness) rounds(n int) int {
 	return testenv.Rounds(n, 10*n)
 }
 
-// patienceTime is the least time that idle rounds are given.
-const patienceTime = time.Minute
+// patienceTime is the least time that idle rounds are given, until a check has failed.
+const patienceTime = 30 * time.Second
 
-// patience counts idle rounds.
+// patience counts the rounds of a wait.
 type patience struct {
 	budget int
 	least  time.Duration
-	idle   int
+	idle   int       // rounds in a row in which nothing happened
+	busy   int       // rounds in which something happened
 	limit  time.Time // zero until the budget is spent
 }
 
 func (h *Harness) patience(times int) patience {
 	w := patience{budget: h.budget() * times}
-	if h.Budget == 0 {
+	if h.Budget == 0 && !h.shortWaits {
 		w.least = patienceTime
 	}
 	return w
@@ -142,7 +154,8 @@ func (h *Harness) patience(times int) patience {
 func (w *patience) spent(n int) bool {
 	if n > 0 {
 		w.idle, w.limit = 0, time.Time{}
-		return false
+		w.busy++
+		return w.busy >= w.budget*busyBudget
 	}
 	w.idle++
 	switch {
@@ -151,7 +164,7 @@ func (w *patience) spent(n int) bool {
 	case w.limit.IsZero():
 		w.limit = time.Now().Add(w.least)
 	}
-	return time.Now().After(w.limit)
+	return !time.Now().Before(w.limit)
 }
 
 // yield lets other goroutines run.

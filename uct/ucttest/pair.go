@@ -274,7 +274,7 @@ func (p *Pair) within(t T, w patience, what string, cond func() bool) {
 	t.Helper()
 	for !cond() {
 		if w.spent(p.round()) {
-			require.Fail(t, "stuck: "+what, "nothing happened in %d rounds", w.idle)
+			require.Fail(t, "stuck: "+what, "something happened in %d rounds, and nothing in the last %d", w.busy, w.idle)
 		}
 	}
 }

@@ -256,6 +256,13 @@ func (p *Pair) tryFair(t T, eps *[fairLinks]*Link, in *inbox) string {
 	p.until(t, "requests were not dispatched", func() bool { return done == [fairLinks]int{each, each, each, each} })
 	if in != nil {
 		p.until(t, "not all messages arrived", func() bool { return len(in.msgs) == total })
+		sent := map[string]bool{}
+		for i := range total {
+			sent[string(pattern(i, 64))] = true
+		}
+		for _, msg := range in.msgs {
+			require.True(t, sent[string(msg)], "a message that nobody sent: %x", msg)
+		}
 	}
 	for k, n := range atFirstEnd {
 		if n < each/4 {

@@ -66,12 +66,12 @@ func (s *session) run(c *check) Result {
 		r.result.Skipped, r.result.Log = true, []string{s.stuck}
 		return r.result
 	}
-	ended := make(chan struct{})
+	h, ended := s.h, make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.record(func() { c.try(r, s.h) })
+		r.record(func() { c.try(r, h) })
 	}()
-	limit := s.h.watchdog()
+	limit := h.watchdog()
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
@@ -81,6 +81,11 @@ func (s *session) run(c *check) Result {
 		s.hung++
 	}
 	v := r.outcome()
+	if v.Failed {
+		shortWaits := *h // which one that hangs still reads
+		shortWaits.shortWaits = true
+		s.h = &shortWaits
+	}
 	switch {
 	case v.Failed && c.name == openCheck.name:
 		s.stuck = "not run: nothing opens"

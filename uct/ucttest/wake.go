@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 
@@ -100,10 +101,10 @@ func checkWakeReceive(t T, p *Pair) {
 		p.flush(t, p.AB)
 		p.settle()
 		p.arm(t, p.B, uct.EventRecv)
-		require.Equal(t, i, len(in.msgs))
+		require.Empty(t, in.msgs, "messages that nobody sent")
 		p.pushFrom(t, p.A, func() error { return p.post(p.AB, i) })
 		require.True(t, p.wakes(p.B, p.A), "round %d: a message came and the descriptor is not readable", i)
-		p.until(t, "woken without a message", func() bool { return len(in.msgs) == i+1 })
+		p.expect(t, in, "woken", pattern(i, 64))
 	}
 }
 
@@ -120,7 +121,7 @@ func checkWakeBusy(t T, p *Pair) {
 			require.NoError(t, err)
 			require.True(t, p.wakes(p.B, p.A), "round %d: neither busy nor an event", i)
 		}
-		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+		p.expect(t, in, fmt.Sprintf("round %d", i), pattern(i, 64))
 	}
 }
 
@@ -217,7 +218,7 @@ func checkEventPending(t T, p *Pair) {
 		}
 		require.True(t, e.EventPending(), "round %d: a message came and no event is pending", i)
 		assert.True(t, e.EventPending(), "it stays so")
-		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+		p.expect(t, in, fmt.Sprintf("round %d", i), pattern(i, 64))
 	}
 }
 
@@ -284,7 +285,7 @@ func checkWatch(t T, p *Pair) {
 			w.yield()
 		}
 		require.False(t, watch.Idle(), "a message came and the watch stays idle")
-		p.until(t, "no message", func() bool { return len(in.msgs) == i+1 })
+		p.expect(t, in, fmt.Sprintf("round %d", i), pattern(i, 64))
 		assert.Same(t, watch, wb.Watch(), "the watch changed")
 	}
 }
