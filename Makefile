@@ -11,7 +11,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep arrows bench bench-smoke
+.PHONY: help check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ soak: ## all tests, those that repeat what only chance shows many times; hours
 
 sweep: ## the packages that leave out what is like something else, with all of it; two minutes
 	GUCX_TEST_SWEEP=1 $(GOTEST) -count 1 $(sort $(dir $(addprefix ./,$(shell git grep -l -e 'testenv\.SkipSweep' -e 'testenv\.Sweep' -- '*_test.go'))))
+
+MUTANTS ?= 40
+SEED    ?= 1
+
+mutate: ## change the package PKG in MUTANTS places, chosen by SEED, and list the changes that its tests, and those of USERS, do not notice
+	$(GO) run ./internal/mutate -pkg $(PKG) -users "$(USERS)" -n $(MUTANTS) -seed $(SEED)
 
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// pkg is a package with its syntax and types.
+type pkg struct {
+	path    string // to import it
+	name    string
+	dir     string
+	fset    *token.FileSet
+	files   []*file
+	info    *types.Info
+	exports map[string]string // files with export data, by import path
+}
+
+type file struct {
+	path   string
+	text   []byte
+	syntax *ast.File
+}
+
+// offset is where a position is in its file, in bytes.
+func (p *pkg) offset(at token.Pos) int { return p.fset.Position(at).Offset }
+
+// load parses and checks the package at path, as "go build" takes it.
+func load(path string) (*pkg, error) {
+	p := &pkg{fset: token.NewFileSet(), exports: map[string]string{}}
+	// os, strconv and sync are for what instrument adds.
+	out, err := goCommand("list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles,DepOnly", path, "os", "strconv", "sync/atomic")
+	if err != nil {
+		return nil, err
+	}
+	want, err := goCommand("list", path)
+	if err != nil {
+		return nil, err
+	}
+	p.path = strings.TrimSpace(string(want))
+	var names []string
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var l struct {
+			ImportPath, Name, Dir, Export string
+			GoFiles                       []string
+		}
+		if err := d.Decode(&l); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		p.exports[l.ImportPath] = l.Export
+		if l.ImportPath == p.path {
+			p.name, p.dir, names = l.Name, l.Dir, l.GoFiles
+		}
+	}
+	for _, n := range names {
+		f := &file{path: filepath.Join(p.dir, n)}
+		if f.text, err = os.ReadFile(f.path); err != nil {
+			return nil, err
+		}
+		p.files = append(p.files, f)
+	}
+	if len(p.files) == 0 {
+		return nil, fmt.Errorf("%s has no Go files", path)
+	}
+	if wd, err := os.Getwd(); err == nil { // shorter names for the reader
+		for _, f := range p.files {
+			if rel, err := filepath.Rel(wd, f.path); err == nil {
+				f.path = rel
+			}
+		}
+	}
+	p.info = &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Defs: map[*ast.Ident]types.Object{}}
+	return p, errors.Join(p.check(p.fset, p.info, func(f *file) []byte { return f.text })...)
+}
+
+// check parses and checks the files with the text that they are given.
+func (p *pkg) check(fset *token.FileSet, info *types.Info, text func(*file) []byte, more ...*ast.File) (errs []error) {
+	var all []*ast.File
+	for _, f := range p.files {
+		syntax, err := parser.ParseFile(fset, f.path, text(f), parser.SkipObjectResolution)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		f.syntax = syntax
+		all = append(all, syntax)
+	}
+	if len(errs) > 0 {
+		return errs
+	}
+	conf := types.Config{
+		Importer: importer.ForCompiler(fset, "gc", p.open),
+		Error:    func(err error) { errs = append(errs, err) },
+	}
+	_, _ = conf.Check(p.path, fset, append(all, more...), info) // Error has its errors
+	return errs
+}
+
+// open opens the export data of an imported package.
+func (p *pkg) open(path string) (io.ReadCloser, error) {
+	for _, name := range []string{path, "vendor/" + path} {
+		if at := p.exports[name]; at != "" {
+			return os.Open(at)
+		}
+	}
+	return nil, fmt.Errorf("no export data of %s", path)
+}
+
+// goCommand runs the go command and returns what it prints.
+func goCommand(args ...string) ([]byte, error) {
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return out, fmt.Errorf("go %s: %w", args[0], err)
+	}
+	return out, nil
+}
+
+// switches is what the mutants of a package share. MUTANT is the id of the one that is on, and
+// MUTANT_TRACE a file to which the ids of those are written that are reached.
+const switches = `
+import (
+	mutantos "os"
+	mutantstrconv "strconv"
+	mutantatomic "sync/atomic"
+)
+
+var (
+	mutantID, _ = mutantstrconv.Atoi(mutantos.Getenv("MUTANT"))
+	mutantTrace = mutantos.Getenv("MUTANT_TRACE")
+	mutantSeen  [1 << 12]mutantatomic.Bool
+)
+
+func isMutant(id int) bool {
+	if mutantTrace != "" && !mutantSeen[id].Swap(true) {
+		mutantReached(id)
+	}
+	return id == mutantID
+}
+
+func mutantReached(id int) {
+	f, err := mutantos.OpenFile(mutantTrace, mutantos.O_APPEND|mutantos.O_WRONLY|mutantos.O_CREATE, 0o666)
+	if err != nil {
+		return
+	}
+	_, _ = f.WriteString(mutantstrconv.Itoa(id) + "\n")
+	_ = f.Close()
+}
+
+type mutantNumber interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~uintptr | ~float32 | ~float64
+}
+
+func mutantAdd[T mutantNumber](id int, a, b T) T {
+	if isMutant(id) {
+		return a - b
+	}
+	return a + b
+}
+
+func mutantSub[T mutantNumber](id int, a, b T) T {
+	if isMutant(id) {
+		return a + b
+	}
+	return a - b
+}
+
+func mutantNext[T mutantNumber](id int, a T) T {
+	if isMutant(id) {
+		return a + 1
+	}
+	return a
+}
+`
+
+// instrument writes files with the mutants, behind their switches, to dir, and returns the overlay for the
+// go command. A mutant that does not compile has that outcome and is left out.
+func (p *pkg) instrument(dir string, chosen []*mutant) (overlay string, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", err
+	}
+	shared := "package " + p.name + "\n" + switches
+	for {
+		fset := token.NewFileSet()
+		more, err := parser.ParseFile(fset, "zz_switches.go", shared, 0)
+		if err != nil {
+			return "", err
+		}
+		texts := map[string][]byte{}
+		for _, f := range p.files {
+			texts[f.path] = f.with(chosen)
+		}
+		errs := p.check(fset, nil, func(f *file) []byte { return texts[f.path] }, more)
+		if len(errs) == 0 {
+			return p.writeOverlay(dir, shared, texts)
+		}
+		if !p.excludeBroken(chosen, errs) {
+			return "", fmt.Errorf("no mutant has these errors: %w", errors.Join(errs...))
+		}
+	}
+}
+
+// with is the text of the file with its mutants, and notes where they are in it.
+func (f *file) with(chosen []*mutant) []byte {
+	var b bytes.Buffer
+	at := 0
+	for _, m := range chosen {
+		if m.file != f.path || m.outcome.kind == notCompiled {
+			continue
+		}
+		b.Write(f.text[at:m.from])
+		m.lo = b.Len()
+		b.WriteString(strings.ReplaceAll(m.text, idMark, strconv.Itoa(m.id)))
+		m.hi, at = b.Len(), m.to
+	}
+	b.Write(f.text[at:])
+	return b.Bytes()
+}
+
+// excludeBroken leaves out the mutants with errors, and reports whether there were any.
+func (p *pkg) excludeBroken(chosen []*mutant, errs []error) (found bool) {
+	for _, err := range errs {
+		var e types.Error
+		if !errors.As(err, &e) {
+			continue
+		}
+		at := e.Fset.Position(e.Pos)
+		for _, m := range chosen {
+			if m.file == at.Filename && m.lo <= at.Offset && at.Offset <= m.hi && m.outcome.kind != notCompiled {
+				m.outcome, found = outcome{kind: notCompiled, by: e.Msg}, true
+			}
+		}
+	}
+	return found
+}
+
+func (p *pkg) writeOverlay(dir, shared string, texts map[string][]byte) (string, error) {
+	replace := map[string]string{}
+	write := func(name string, text []byte) error {
+		to := filepath.Join(dir, name)
+		replace[filepath.Join(p.dir, name)] = to
+		return os.WriteFile(to, text, 0o666)
+	}
+	if err := write("zz_switches.go", []byte(shared)); err != nil {
+		return "", err
+	}
+	for path, text := range texts {
+		if err := write(filepath.Base(path), text); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, b, 0o666)
+}

@@ -1,0 +1,19 @@
+package sums
+
+import "testing"
+
+// The test leaves out sums of exactly Most.
+func TestAdd(t *testing.T) {
+	if n, err := Add(2, 3); n != 5 || err != nil {
+		t.Errorf("got %d, %v", n, err)
+	}
+	if n, err := Add(99, 2); n != 0 || err != ErrTooLarge {
+		t.Errorf("got %d, %v", n, err)
+	}
+}
+
+func TestCount(t *testing.T) {
+	if n := Count(3); n != 3 {
+		t.Errorf("got %d", n)
+	}
+}
