@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -131,6 +132,10 @@ func TestParseHeader_Refuses(t *testing.T) {
 		{"another version", edit(hello, 4, 9), errVersion},
 		{"no kind", edit(hello, kindAt, 0), ucs.ErrInvalidParam},
 		{"an unknown kind", edit(hello, kindAt, 9), ucs.ErrInvalidParam},
+		{"the first unknown kind", edit(edit(hello, kindAt, byte(kindEnd)), 8, 0), ucs.ErrInvalidParam},
+		{"a TLS record", edit(edit(hello, 0, tlsRecord[0]), 1, tlsRecord[1]), errWantsTLS},
+		{"the first byte of a TLS record", edit(hello, 0, tlsRecord[0]), errProtocol},
+		{"the second byte of a TLS record", edit(hello, 1, tlsRecord[1]), errProtocol},
 		{"a code without a reject", edit(hello, 7, 1), ucs.ErrInvalidParam},
 		{"a reject without a code", edit(hello, kindAt, byte(kindReject)), ucs.ErrInvalidParam},
 		{"too long", long, ucs.ErrInvalidParam},
@@ -196,6 +201,45 @@ func TestMessage_ExactLimits(t *testing.T) {
 			assert.Equal(t, over == 0, err == nil, "message of kind %d, %d bytes over its limit: %v", k, over, err)
 		}
 	}
+}
+
+// TestKeyLen: the keys of an ACCEPT take as many bytes as they count.
+func TestKeyLen(t *testing.T) {
+	a := sampleAnswer()
+	without := *a
+	without.Keys = nil
+	n := 0
+	for name, key := range a.Keys {
+		n += KeyLen(name, key)
+	}
+	assert.Equal(t, len(a.append(nil))-len(without.append(nil)), n)
+}
+
+// TestRequest_ForgottenInTheQueue: a request that was not taken before its dialer went is
+// forgotten; one that was taken is there once more.
+func TestRequest_ForgottenInTheQueue(t *testing.T) {
+	l := &Listener{}
+	request := func() *Request {
+		a, b := net.Pipe()
+		t.Cleanup(func() { require.NoError(t, errors.Join(a.Close(), b.Close())) })
+		return &Request{l: l, conn: a}
+	}
+	first, gone, taken := request(), request(), request()
+	l.queue = []*Request{first, gone}
+	assert.False(t, gone.note())
+	assert.Equal(t, []*Request{first}, l.queue)
+	assert.True(t, taken.note())
+	assert.Equal(t, []*Request{first, taken}, l.queue)
+	taken.closed = true
+	assert.False(t, taken.note())
+}
+
+// TestIdentity_String: what people read of a peer.
+func TestIdentity_String(t *testing.T) {
+	at := netip.MustParseAddrPort("192.0.2.1:7")
+	assert.Equal(t, "process 3 of user 4", Identity{Network: "unix", PID: 3, UID: 4}.String())
+	assert.Equal(t, "192.0.2.1:7", Identity{Network: "tcp", Addr: at}.String())
+	assert.Equal(t, "worker at 192.0.2.1:7", Identity{Network: "tcp", Addr: at, Name: "worker"}.String())
 }
 
 // TestCheckAddress: networks that bootstrap knows, and addresses that the kernel takes.

@@ -279,6 +279,12 @@ func TestIdle_Activates(t *testing.T) {
 		}
 		assert.Equal(t, CooldownPolls-1, f.polls-polls)
 		assert.True(t, r.ifaces[k].Polled())
+		f.found = 1
+		assert.Equal(t, 1, r.Progress(), "just in time: it starts again")
+		for range CooldownPolls - 1 {
+			r.Progress()
+		}
+		assert.True(t, r.ifaces[k].Polled())
 		for range 2 {
 			r.Progress()
 		}
