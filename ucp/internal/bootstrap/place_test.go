@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,7 +118,7 @@ func TestEvicted(t *testing.T) {
 		r.Accept(sampleAnswer())
 		d := <-result
 		require.NoError(t, d.err)
-		require.Eventually(t, func() bool { l.age(); return true }, time.Minute, time.Millisecond)
+		l.age()
 
 		result = l.dial(t.Context())
 		err := d.conn.Wait()
@@ -125,7 +126,7 @@ func TestEvicted(t *testing.T) {
 		assert.ErrorIs(t, err, ucs.ErrRejected)
 		require.NoError(t, d.conn.Close())
 		news := l.next(2)
-		assert.Contains(t, news, r)
+		assert.True(t, slices.Contains(news, r))
 		assert.True(t, r.Gone(), "the owner knows")
 		for _, other := range news {
 			if other != r {

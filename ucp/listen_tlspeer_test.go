@@ -1,0 +1,81 @@
+package ucp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/tcp"
+)
+
+// otherTLS is a component whose sockets of Listen and Dial show the certificate of another one.
+type otherTLS struct {
+	uct.Component
+	other uct.Component
+}
+
+func (c otherTLS) OpenMD(name string) (uct.MD, error) {
+	md, err := c.Component.OpenMD(name)
+	if err != nil {
+		return nil, err
+	}
+	other, err := c.other.OpenMD(name)
+	if err != nil {
+		return nil, err
+	}
+	return otherMD{md, other}, nil
+}
+
+type otherMD struct {
+	uct.MD
+	other uct.MD
+}
+
+func (m otherMD) Close() error { return errors.Join(m.MD.Close(), m.other.Close()) }
+
+func (m otherMD) Ext() *uct.MDExt {
+	ext := *m.MD.Ext()
+	ext.TLS = m.other.Ext().TLS
+	return &ext
+}
+
+// TestDial_TLSOfAnotherWorker: a listener whose data connections show another certificate than its
+// socket did is refused.
+func TestDial_TLSOfAnotherWorker(t *testing.T) {
+	a := testenv.NewAuthority(t)
+	set := transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
+		at := components(all.Config{TCP: withURI(t, a, dialerURI)})
+		return at, []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, listenerURI))}}
+	}}
+	p := newPair(t, set, Config{})
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
+	_, err := p.dialTo(l, DialConfig{})
+	require.ErrorIs(t, err, ucs.ErrRejected)
+	assert.ErrorContains(t, err, "spiffe://cluster/other")
+	assert.Empty(t, l.events)
+}
+
+// TestListen_TLSOfAnotherWorker: a dialer whose data connections show another certificate than its
+// socket did is refused.
+func TestListen_TLSOfAnotherWorker(t *testing.T) {
+	a := testenv.NewAuthority(t)
+	set := transports{name: "tcp", tls: config.Allow("tcp"), open: func(testing.TB) (_, _ []uct.Component) {
+		bt := components(all.Config{TCP: withURI(t, a, listenerURI)})
+		return []uct.Component{otherTLS{tcp.New(withURI(t, a, "spiffe://cluster/other")), tcp.New(withURI(t, a, dialerURI))}}, bt
+	}}
+	p := newPair(t, set, Config{WireupTimeout: time.Second})
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
+	_, err := p.dialTo(l, DialConfig{})
+	require.Error(t, err)
+	for _, peer := range l.peers {
+		assert.False(t, peer.EP.Established())
+	}
+}

@@ -1,0 +1,50 @@
+package ucpnet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+)
+
+// secretWorker is a worker over tcp with the certificate of an authority.
+func secretWorker(t *testing.T, a *testenv.Authority) *ucp.SharedWorker {
+	t.Helper()
+	var cfg all.Config
+	cfg.TCP.TLS = a.Config(a.Issue("worker", time.Hour))
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("tcp")}, cfg.Components()...)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	w, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	shared := w.Share()
+	t.Cleanup(func() { require.NoError(t, shared.Close()) })
+	return shared
+}
+
+// TestDial_TLS: connections use the TLS of the transport, and a client without it is refused.
+func TestDial_TLS(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	client, server, plain := secretWorker(t, authority), secretWorker(t, authority), newWorker(t, "tcp")
+	l, err := Listen(t.Context(), server, "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	(&pair{a: server}).serve(t)
+	_, err = Dial(t.Context(), plain, "tcp", l.Addr().String())
+	assert.ErrorIs(t, err, ucp.ErrUnauthenticated)
+	(&pair{a: client}).serve(t)
+	a, err := Dial(t.Context(), client, "tcp", l.Addr().String())
+	require.NoError(t, err)
+	b, err := l.Accept()
+	require.NoError(t, err)
+	assert.Contains(t, b.RemoteAddr().String(), "worker at 127.0.0.1")
+	require.NoError(t, writeOne(a))
+	require.NoError(t, readOne(b))
+	closeBoth(a, b)
+}
