@@ -1,0 +1,294 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// FuzzHostilePeer: whatever a connected peer sends, in any order and between whatever an honest peer
+// does, each operation of the honest peer ends well and with the right data, its connection lives, and
+// what the worker has charged to its peers agrees with what it keeps.
+func FuzzHostilePeer(f *testing.F) {
+	for _, seed := range hostileSeeds() {
+		f.Add(append([]byte{0}, seed...))
+		f.Add(append([]byte{1}, seed...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) == 0 {
+			return
+		}
+		set := fakes("like tcp", likeTCP())
+		if b[0]&1 != 0 {
+			set = real("sm", "sm")
+		}
+		x := newHostile(t, set, schemes[int(b[0]>>1)%len(schemes)])
+		b = b[1:]
+		for range maxHostile {
+			var m hostileMsg
+			if b = m.unpack(b); b == nil {
+				break
+			}
+			x.turn(m)
+		}
+		x.honest()
+		x.balanced()
+	})
+}
+
+// hostile is lies as a fuzz input drives them.
+type hostile struct {
+	*lies
+	t       *testing.T
+	turns   int
+	redials int
+}
+
+// How a message of an input is addressed, beside namesEP and namesRequest, whose higher bits say
+// which request it is.
+const (
+	hostileGuess = 1 << 6 // it is over a connection whose id is near that of the honest peer
+	hostileStep  = 1 << 7 // the honest peer makes progress after it
+)
+
+// hostileTag is in the tags of the hostile peer, whose messages would match the receives of others.
+const hostileTag = 1 << 63
+
+// honestID is the id of active messages of the honest peer.
+const honestID = 9
+
+// maxRedials bounds how often the hostile peer connects again.
+const maxRedials = 3
+
+func newHostile(t *testing.T, set transports, scheme string) *hostile {
+	x := &hostile{lies: newLies(t, set, scheme), t: t}
+	w := x.a.w
+	w.OnNotify(func(e *EP, _ uint64) {
+		if e == x.a.ep {
+			x.notified++
+		}
+	})
+	w.OnActive(hostileID, func(m *ActiveMessage) {
+		r, err := m.Recv(make([]byte, min(m.Length, 1000)), nil)
+		if err == nil && r != nil {
+			r.Release()
+		}
+	})
+	x.begin(scheme)
+	for range 3 {
+		r, err := w.TagRecv(make([]byte, 300), hostileTag, hostileTag, &TagInfo{}, nil)
+		require.NoError(t, err)
+		r.Release()
+	}
+	return x
+}
+
+// turn has the hostile peer send a message, and the honest one do something.
+func (x *hostile) turn(m hostileMsg) {
+	x.turns++
+	x.address(&m)
+	x.say(m.id, m.body)
+	for range 3 {
+		x.bad.w.Progress()
+		x.a.w.Progress()
+	}
+	x.traffic()
+	if m.how&hostileStep != 0 {
+		x.step()
+	}
+}
+
+// address puts ids into a message as the input says.
+func (x *hostile) address(m *hostileMsg) {
+	e := x.bad.ep
+	if e.link == nil {
+		return
+	}
+	own := &EP{id: e.link.conn.RemoteEP()}
+	if m.how&hostileGuess != 0 {
+		near := guesses(x.a.ep.id)
+		own.id = near[x.turns%len(near)]
+	}
+	var waiting []uint64
+	for r := range x.a.w.remote.All() {
+		waiting = append(waiting, r.remote)
+	}
+	if m.id == wire.AMWireup {
+		m.body = x.handshake(m)
+		return
+	}
+	m.address(own, waiting)
+	switch m.id {
+	case wire.AMTag, wire.AMTagSync, wire.AMTagFirst, wire.AMTagRTS:
+		if len(m.body) >= wire.WordLen {
+			m.body[wire.WordLen-1] |= hostileTag >> 56
+		}
+	}
+}
+
+// handshake makes a handshake message of the peer's own, or in the name of the honest one.
+func (x *hostile) handshake(m *hostileMsg) []byte {
+	h, err := wireup.UnpackMsg(m.body)
+	if err != nil {
+		return m.body
+	}
+	e := x.bad.ep
+	h.SrcUUID, h.DstUUID = x.bad.w.addr.UUID(), x.a.w.addr.UUID()
+	if m.how&namesEP != 0 {
+		h.SrcEP, h.DstEP = e.id, e.link.conn.RemoteEP()
+	}
+	if len(h.Addr) > 0 {
+		h.Addr = x.bad.w.packed
+	}
+	if m.how&hostileGuess != 0 {
+		h.SrcUUID, h.SrcEP, h.DstEP = x.b.w.addr.UUID(), x.b.ep.id, x.a.ep.id
+		if len(h.Addr) > 0 {
+			h.Addr, h.DstEP = x.b.w.packed, 0
+		}
+	}
+	return x.bad.w.sealed(x.a.w, h)
+}
+
+// say sends a message if the connection takes it. One that has failed is made anew, a few times.
+func (x *hostile) say(id uint8, msg []byte) {
+	for range 100 {
+		l := x.bad.ep.lane(wireup.AM)
+		if x.bad.ep.Err() != nil || l == nil {
+			x.redial()
+			return
+		}
+		if len(msg) > l.Iface.attr.AM.MaxBcopy {
+			return
+		}
+		if _, err := l.AM.AMBcopy(id, packer(msg)); err != uct.ErrNoResource {
+			return
+		}
+		x.bad.w.Progress()
+		x.a.w.Progress()
+	}
+}
+
+// redial connects the hostile peer again.
+func (x *hostile) redial() {
+	if x.redials++; x.redials > maxRedials {
+		return
+	}
+	if r, _ := x.bad.ep.Close(CloseForce); r != nil {
+		r.Release()
+	}
+	x.bad.dial(x.t, &x.a)
+	if r, _ := x.bad.ep.TagSend(hostileTag, []byte{1}, nil); r != nil {
+		r.Release()
+	}
+	for range 100 {
+		x.bad.w.Progress()
+		x.a.w.Progress()
+	}
+}
+
+// traffic begins an operation between the honest peers.
+func (x *hostile) traffic() {
+	a, b, n, tag := &x.a, &x.b, 1+37*x.turns, uint64(1000+x.turns)
+	data := pattern(n, x.turns)
+	switch x.turns % 5 {
+	case 0:
+		x.receive(tag, data, nil)
+		x.track(b.ep.TagSend(tag, data, nil))
+	case 1:
+		buf := make([]byte, n)
+		x.check = append(x.check, func() { requireBytes(x.t, data, buf) })
+		x.track(b.w.TagRecv(buf, tag, exact, nil, nil))
+		x.track(a.ep.TagSend(tag, data, nil))
+	case 2:
+		came := false
+		a.w.OnActive(honestID, func(m *ActiveMessage) {
+			require.Same(x.t, x.a.ep, m.From)
+			came = true
+		})
+		x.track(b.ep.SendActive(honestID, nil, data, nil))
+		x.all(func() bool { return came })
+	case 3:
+		x.track(b.ep.Put(data, b.key.Addr(), b.key, nil))
+		require.NoError(x.t, x.ends(b.ep.Flush())) // one of a waits for its stream
+		requireBytes(x.t, data, a.mem.Bytes()[:n])
+	case 4:
+		buf := make([]byte, n)
+		copy(b.mem.Bytes(), data)
+		require.NoError(x.t, x.ends(a.ep.Get(buf, a.key.Addr(), a.key, nil)))
+		requireBytes(x.t, data, buf)
+	}
+}
+
+// ends waits for an operation.
+func (x *hostile) ends(r *Request, err error) error {
+	if r == nil || err != nil {
+		return err
+	}
+	x.all(r.Done)
+	return r.take()
+}
+
+// balanced checks that the sums of the victim agree with what it has.
+func (x *hostile) balanced() {
+	w := x.a.w
+	w.cancelReceives()
+	if r, _ := x.bad.ep.Close(CloseForce); r != nil { // the error: it is closed already
+		x.all(r.Done)
+		r.Release()
+	}
+	x.all(func() bool { return w.remote.Len() == 0 })
+	var granted, left int64
+	for e := range w.eps.All() {
+		if e.msgs != nil && !e.msgs.closed {
+			granted += e.msgs.size - firstWindow
+		}
+	}
+	require.Equal(x.t, granted, w.granted)
+	for m := range w.tags.Messages() {
+		if u := m.Owner; u.msgs.closed {
+			left += charge(u.charge())
+		}
+	}
+	require.Equal(x.t, left, w.leftBytes)
+	m := x.a.ep.msgs
+	require.Zero(x.t, m.held, "all that the honest peer has sent was received")
+	require.LessOrEqual(x.t, m.credit, m.most)
+}
+
+// hostileSeeds are those of FuzzMessages and some about the honest peer.
+func hostileSeeds() (seeds [][]byte) {
+	for i, seed := range messageSeeds() {
+		var out []byte
+		for {
+			var m hostileMsg
+			if seed = m.unpack(seed); seed == nil {
+				break
+			}
+			m.how &= namesEP | namesRequest | 3<<2
+			switch i % 3 {
+			case 1:
+				m.how |= hostileGuess
+			case 2:
+				m.how |= hostileStep
+			}
+			out = m.append(out)
+		}
+		seeds = append(seeds, out)
+	}
+	for typ := wireup.Request; typ <= wireup.Dropped; typ++ {
+		m := &wireup.Msg{
+			Type: typ, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Addr: []byte{1},
+			Lanes: []wireup.MsgLane{{Roles: wireup.Set(wireup.AM), EPAddr: []byte{0, 0}}},
+		}
+		for _, how := range []uint8{0, namesEP, hostileGuess, hostileGuess | hostileStep} {
+			seeds = append(seeds, hostileMsg{wire.AMWireup, how, m.Append(nil)}.append(nil))
+		}
+	}
+	credit := binary.LittleEndian.AppendUint64(make([]byte, 16), 1<<40)
+	return append(seeds, hostileMsg{wire.AMCredit, namesEP, credit}.append(nil))
+}
