@@ -370,3 +370,26 @@ func TestLiar_Dial(t *testing.T) {
 		})
 	}
 }
+
+// TestListen_RejectsInSilence: a dialer that Accept rejects learns neither the private data of the
+// listener nor why no transport leads to it, which names devices.
+func TestListen_RejectsInSilence(t *testing.T) {
+	a, b := newFabric(likeTCP()), newFabric(likeSM())
+	set := transports{name: "no transport in common", open: func(testing.TB) (_, _ []uct.Component) {
+		return []uct.Component{a}, []uct.Component{b}
+	}}
+	p, accepts := newPair(t, set, Config{}), false
+	l := p.b.listen(t, "unix", abstractName(), ListenConfig{
+		Private: []byte("secret"), Accept: func(*ConnRequest) bool { return accepts },
+	})
+	_, err := p.dialTo(l, DialConfig{})
+	var rejected *RejectedError
+	require.ErrorAs(t, err, &rejected)
+	require.NotErrorIs(t, err, ucs.ErrUnreachable)
+	assert.Empty(t, rejected.Private)
+	assert.NotContains(t, err.Error(), "fsm")
+	accepts = true
+	_, err = p.dialTo(l, DialConfig{})
+	require.ErrorIs(t, err, ucs.ErrUnreachable)
+	assert.ErrorContains(t, err, "fsm", "one that is admitted learns the reasons")
+}

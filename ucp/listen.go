@@ -35,16 +35,17 @@ type ConnRequest struct {
 	From    Identity
 	Private []byte // what it has sent along; the caller's
 
-	answer []byte
+	answer   []byte
+	answered bool
 }
 
-// Answer sets the private data that goes with the decision, instead of that of the
-// ListenConfig. It copies b. ErrTooLong over MaxPrivate bytes.
+// Answer sets the private data that goes with the decision: instead of that of the ListenConfig if
+// the dialer is accepted, instead of none if it is not. It copies b. ErrTooLong over MaxPrivate bytes.
 func (r *ConnRequest) Answer(b []byte) error {
 	if err := checkPrivate(b); err != nil {
 		return err
 	}
-	r.answer = slices.Clone(b)
+	r.answer, r.answered = slices.Clone(b), true
 	return nil
 }
 
@@ -59,7 +60,7 @@ func checkPrivate(b []byte) error {
 // permits. Callbacks run inside Progress of the worker: they may start operations, open and
 // close EPs and listeners, and must not call Progress.
 type ListenConfig struct {
-	// Private goes to dialers, accepted or not, unless Accept says otherwise. At most
+	// Private goes to dialers that are accepted, unless Accept says otherwise. At most
 	// MaxPrivate bytes; copied.
 	Private []byte
 	// Keys are published from the begin; see Listener.Publish.
@@ -69,7 +70,9 @@ type ListenConfig struct {
 	// trusts.
 	AllowUIDs []uint32
 
-	// Accept decides about a dialer. nil accepts all.
+	// Accept decides about a dialer. nil accepts all. One that it rejects learns nothing of this
+	// worker but what Accept has set by ConnRequest.Answer. One that it does not reject may still
+	// not connect.
 	Accept func(r *ConnRequest) bool
 	// OnPeer is told of each peer when it has connected: before Dial returns at the peer, and
 	// before anything that the peer sends over the EP.
@@ -307,27 +310,33 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	w.peers.Hold(p) // callbacks may close the last EP to it
 	defer w.peers.Drop(p)
-	switch {
-	case p.Best[wireup.AM].OK && len(p.Aux) > 0:
-	case outOfFiles():
-		r.Reject(bootstrap.CodeNoFiles, nil)
-		return
-	case len(p.Aux) == 0:
-		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.Aux, p.Addr)...)
-		return
-	default:
-		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.AM, p.Addr)...)
-		return
-	}
-	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private), answer: l.cfg.Private}
+	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private)}
 	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
 	switch {
 	case l.closed:
 	case !ok:
 		r.Reject(bootstrap.CodeRejected, req.answer)
+	case !p.Best[wireup.AM].OK || len(p.Aux) == 0:
+		w.rejectUnreachable(r, p)
 	default:
+		if !req.answered {
+			req.answer = l.cfg.Private
+		}
 		e := l.expect(r, p)
 		r.Accept(&bootstrap.Answer{EP: e.id, Addr: w.packed, Private: req.answer, Keys: l.keys})
+	}
+}
+
+// rejectUnreachable tells a dialer that the program has admitted why no transport leads to it. The
+// reasons name the devices of this side, which others are not to know.
+func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
+	switch {
+	case outOfFiles():
+		r.Reject(bootstrap.CodeNoFiles, nil)
+	case len(p.Aux) == 0:
+		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.Aux, p.Addr)...)
+	default:
+		r.Reject(bootstrap.CodeUnreachable, nil, w.obstacles(wireup.AM, p.Addr)...)
 	}
 }
 

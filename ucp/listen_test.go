@@ -170,7 +170,7 @@ func TestDial_Transports(t *testing.T) {
 func TestDial_Rejected(t *testing.T) {
 	overNetworks(t, func(t *testing.T, p *pair, network, address string) {
 		l := p.b.listen(t, network, address, ListenConfig{
-			Private: []byte("no"),
+			Private: []byte("for peers only"),
 			Accept: func(r *ConnRequest) bool {
 				assert.ErrorIs(t, r.Answer(make([]byte, MaxPrivate+1)), ucs.ErrTooLong)
 				if string(r.Private) == "answer me" {
@@ -179,7 +179,7 @@ func TestDial_Rejected(t *testing.T) {
 				return string(r.Private) == "friend"
 			},
 		})
-		for private, answer := range map[string]string{"": "no", "answer me": "never"} {
+		for private, answer := range map[string]string{"": "", "answer me": "never"} {
 			_, err := p.dialTo(l, DialConfig{Private: []byte(private)})
 			require.ErrorIs(t, err, ucs.ErrRejected)
 			var rejected *RejectedError
@@ -189,8 +189,9 @@ func TestDial_Rejected(t *testing.T) {
 		}
 		assert.Empty(t, l.events)
 		assert.Zero(t, p.b.w.eps.Len())
-		_, err := p.dialTo(l, DialConfig{Private: []byte("friend")})
+		peer, err := p.dialTo(l, DialConfig{Private: []byte("friend")})
 		require.NoError(t, err)
+		assert.Equal(t, "for peers only", string(peer.Private))
 		assert.Equal(t, uint64(2), maps.Collect(p.b.w.Stats().Snapshot().All())["worker/listen.rejected"])
 	})
 }
