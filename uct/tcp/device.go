@@ -50,9 +50,23 @@ func findDevice(name string) (device, error) {
 	}
 	d, ok := describe(link, sysNet)
 	if !ok {
-		return d, fmt.Errorf("%w: device %q is down or has no address", uct.ErrInvalidParam, name)
+		addrs, _ := link.Addrs() // the error: it has none
+		return d, fmt.Errorf("%w: device %q %s", uct.ErrInvalidParam, name, whyUnusable(link.Flags, addrs))
 	}
 	return d, nil
+}
+
+// whyUnusable says why describe refuses a device.
+func whyUnusable(flags net.Flags, addrs []net.Addr) string {
+	switch {
+	case flags&net.FlagUp == 0:
+		return "is down"
+	case flags&net.FlagRunning == 0:
+		return "is up, but has no link"
+	case len(addrs) == 0:
+		return "has no address"
+	}
+	return "has only link-local addresses, which mean nothing to a peer on another link: give it an address"
 }
 
 // describe reads what is needed of a device; ok is false if it cannot be used.

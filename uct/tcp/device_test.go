@@ -115,6 +115,15 @@ func TestResources_NoSuchDevice(t *testing.T) {
 	}
 }
 
+func TestWhyUnusable(t *testing.T) {
+	local := []net.Addr{&net.IPNet{IP: net.ParseIP("fe80::1"), Mask: net.CIDRMask(64, 128)}}
+	const running = net.FlagUp | net.FlagRunning
+	assert.Equal(t, "is down", whyUnusable(0, local))
+	assert.Equal(t, "is up, but has no link", whyUnusable(net.FlagUp, local))
+	assert.Equal(t, "has no address", whyUnusable(running, nil))
+	assert.Contains(t, whyUnusable(running, local), "only link-local addresses")
+}
+
 func TestReachable(t *testing.T) {
 	e := newEnd(t, Config{})
 	device, iface := e.it.DeviceAddr(nil), e.it.IfaceAddr(nil)
