@@ -183,6 +183,21 @@ func TestFence_RefusedPost(t *testing.T) {
 	})
 }
 
+// TestFence_Message: a message behind a fence waits for the reads before it.
+func TestFence_Message(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		_, err := ab.GetBcopy(make([]byte, 8), b.mem.Addr(), b.key, nil)
+		require.NoError(t, err)
+		require.NoError(t, ab.Fence())
+		require.NoError(t, ab.AMShort(0, 0, nil))
+		assert.NotZero(t, a.it.core.am[0].Flags&verbs.SendFence)
+		require.NoError(t, ab.AMShort(0, 0, nil))
+		assert.Zero(t, a.it.core.am[0].Flags&verbs.SendFence, "once")
+		flush(t, ab, a)
+	})
+}
+
 // TestFence_ZcopyList: a read from a list of pieces is a read that a fence waits for, and a fence
 // behind one that is complete costs nothing.
 func TestFence_ZcopyList(t *testing.T) {
