@@ -35,6 +35,10 @@ type Config struct {
 	// ever.
 	WireupTimeout time.Duration `env:"WIREUP_TIMEOUT" default:"60s" doc:"An endpoint fails that needs a lane and whose peer does not answer the handshake for so long, and a connection that a peer asked for is forgotten that has not come about by then; inf waits for ever."`
 
+	// MaxEPsPerPeer is how many EPs that it has made here a peer worker may have. Its next connection
+	// is rejected. 0 means 4096. EPs that this side makes do not count.
+	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"How many endpoints a peer worker may make at a worker; more are rejected. Each may hold 32k of memory for messages that are not received."`
+
 	// KeepaliveInterval is how often an EP asks whether its peer lives, where the transport
 	// tells of a dead one only to who sends; config.Infinite means never. 0 means every 20 s
 	// where the device of the peer answers. Any other time holds for all such transports:
@@ -190,6 +194,7 @@ func (c *Config) Validate() error {
 		checkRange("MAX_RMA_RAILS", c.MaxRMARails, wireup.MaxRails),
 		checkRange("MULTI_LANE_MAX_RATIO", c.MultiLaneMaxRatio, math.MaxInt),
 		checkRange("TUPLEQ_MAX", c.TupleqMax, math.MaxInt),
+		checkRange("MAX_EPS_PER_PEER", c.MaxEPsPerPeer, math.MaxInt32),
 		checkRange("WIREUP_TIMEOUT", c.WireupTimeout, config.Infinite),
 		checkRange("KEEPALIVE_INTERVAL", c.KeepaliveInterval, config.Infinite),
 	)
@@ -227,6 +232,10 @@ func invalidSetting(name string, value any, want string) error {
 // defaultWireupTimeout is twice the 30 s after which ud gives up a peer that is
 // silent, so that a handshake can go on over another transport.
 const defaultWireupTimeout = time.Minute
+
+const defaultMaxEPsPerPeer = 4096
+
+func (c *Config) maxEPsPerPeer() int { return cmp.Or(c.MaxEPsPerPeer, defaultMaxEPsPerPeer) }
 
 // wireupTimeout is WireupTimeout as wireup takes it: 0 waits for ever.
 func (c *Config) wireupTimeout() time.Duration {

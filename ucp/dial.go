@@ -34,6 +34,7 @@ const (
 	CodeToken       = bootstrap.CodeToken       // the listener demands a token (Config.AuthToken)
 	CodeNoToken     = bootstrap.CodeNoToken     // the listener has no token, and the dialer demands it
 	CodeWrongToken  = bootstrap.CodeWrongToken  // the listener has another token
+	CodeTooManyEPs  = bootstrap.CodeTooManyEPs  // the dialing worker has as many EPs as Config.MaxEPsPerPeer of the listener permits
 )
 
 // ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs

@@ -36,6 +36,7 @@ type EP struct {
 	fences   int32 // fences that wait for operations to complete
 
 	state         epState
+	madeByPeer    bool         // counted in Worker.names
 	passive       bool         // made by a peer's REQUEST; no user holds it
 	unverified    bool         // the addresses of the peer are its own claim: no program named them
 	adopted       bool         // was passive, and its user has not used it yet
@@ -124,6 +125,24 @@ func (w *Worker) hold(e *EP) {
 	w.peers.Hold(e.peer)
 	w.names.Hold(e.peer.Addr.UUID())
 	e.id = w.eps.Add(e)
+}
+
+// countMade counts the EP among those that its peer has made, or not any more.
+func (e *EP) countMade(made bool) {
+	if e.madeByPeer == made {
+		return
+	}
+	e.madeByPeer = made
+	d := -1
+	if made {
+		d = 1
+	}
+	e.w.names.CountMade(e.peer.Addr.UUID(), d)
+}
+
+// hasTooManyEPs reports that a peer has made as many EPs as it may.
+func (w *Worker) hasTooManyEPs(p *conn.Peer) bool {
+	return w.names.Made(p.Addr.UUID()) >= w.ctx.cfg.maxEPsPerPeer()
 }
 
 // Worker is the worker that the EP was made from.
@@ -497,6 +516,7 @@ func (e *EP) destroy() {
 		e.link = nil
 	}
 	e.w.eps.Remove(e.id)
+	e.countMade(false)
 	e.w.names.Drop(e.peer.Addr.UUID())
 	e.w.peers.Drop(e.peer)
 	e.onError = nil

@@ -318,6 +318,9 @@ func (l *Listener) decide(r *bootstrap.Request) {
 		r.Reject(bootstrap.CodeRejected, req.answer)
 	case !p.Best[wireup.AM].OK || len(p.Aux) == 0:
 		w.rejectUnreachable(r, p)
+	case w.hasTooManyEPs(p):
+		w.stats.rejectedEPs.Inc()
+		r.Reject(bootstrap.CodeTooManyEPs, nil)
 	default:
 		if !req.answered {
 			req.answer = l.cfg.Private
@@ -349,6 +352,7 @@ func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, passive: true, unverified: true, identity: new(r.From)}
 	w.hold(e)
+	e.countMade(true)
 	e.begin()
 	e.link.expireWithin(connectShare * l.cfg.HelloTimeout)
 	if w.listening.expected == nil {

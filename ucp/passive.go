@@ -17,8 +17,11 @@ import (
 // their number is limited for each source, and old ones are evicted; see conn.HalfOpen.
 
 // begin makes the link of an EP that a peer has made.
-func (e *EP) begin() {
-	e.makeLink()
+func (e *EP) begin() { e.beginTo(0) }
+
+// beginTo is begin where the peer's id of the connection is known; 0 if it is not.
+func (e *EP) beginTo(peerEP uint64) {
+	e.makeLinkTo(peerEP)
 	e.link.halfOpen = true
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit
@@ -70,12 +73,20 @@ func (e *EP) expire() {
 	e.destroy()
 }
 
+// reject tells the peer that it has made as many EPs as it may. The EP goes when the notice has left.
+func (e *EP) reject(peerEP uint64) {
+	e.w.stats.rejectedEPs.Inc()
+	e.beginTo(peerEP)
+	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
+	e.end()
+}
+
 // evict forgets the connection to make room for another. The peer gets one notice, if the transport takes
 // it at once.
 func (e *EP) evict() {
 	e.w.stats.evictedEPs.Inc()
-	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
-	e.abort(ucs.StatusNoResource)
+	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusTimedOut})
+	e.abort(ucs.StatusTimedOut)
 	e.destroy()
 }
 

@@ -208,3 +208,51 @@ func TestAnswers_AreBounded(t *testing.T) {
 	}
 	p.until(func() bool { return p.b.w.eps.Len() == 0 })
 }
+
+// TestMaxEPsPerPeer: a worker that has made as many EPs as it may is rejected, with the setting as the
+// reason. Another worker is not, and neither is this one when it has closed an EP.
+func TestMaxEPsPerPeer(t *testing.T) {
+	const most = 5
+	for _, set := range []transports{fakes("like rc", likeRC(), likeUD()), real("sm", "sm"), real("tcp", "tcp"), real("rc", "rc")} {
+		t.Run(set.name, func(t *testing.T) {
+			p := newPair(t, set, Config{MaxEPsPerPeer: most})
+			var eps []*EP
+			dial := func() error {
+				ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+				require.NoError(t, err)
+				eps = append(eps, ep)
+				return p.finish(ep.TagSendSync(exact, []byte{1}, nil))
+			}
+			var bufs [most + 2][1]byte
+			for i := range bufs { // there are receives, so that sends end
+				r, err := p.b.w.TagRecv(bufs[i][:], exact, exact, nil, nil)
+				require.NoError(t, err)
+				r.Release()
+			}
+			for range most {
+				require.NoError(t, dial())
+			}
+			err := dial()
+			require.ErrorIs(t, err, ucs.ErrRejected)
+			require.ErrorContains(t, err, "MAX_EPS_PER_PEER")
+			assert.EqualValues(t, 1, counters(p.b.w)["worker.rejected_eps"])
+			_, err = p.dialTo(p.b.listen(t, "unix", abstractName(), ListenConfig{}), DialConfig{})
+			require.ErrorIs(t, err, ucs.ErrRejected, "and by a listener")
+
+			c := p.third(p.a.ctx)
+			ep, err := c.NewEP(p.b.w.Address(), EPConfig{})
+			require.NoError(t, err)
+			r, err := ep.TagSendSync(exact, []byte{1}, nil)
+			require.NoError(t, err)
+			p.until(func() bool { c.Progress(); return r == nil || r.Done() })
+			if r != nil {
+				require.NoError(t, p.finish(r, nil))
+			}
+
+			made := p.b.w.eps.Len()
+			require.NoError(t, p.finish(eps[0].Close(CloseFlush)))
+			p.until(func() bool { return p.b.w.eps.Len() < made })
+			require.NoError(t, dial())
+		})
+	}
+}

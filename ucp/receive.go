@@ -176,6 +176,7 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		return nil
 	}
 	from, now := sourceOf(p), w.engine.Alarm.Now()
+	tooMany := w.hasTooManyEPs(p)
 	if !w.makeRoom(from, now) {
 		w.peers.Unused(p)
 		w.stats.refusedPeers.Inc()
@@ -186,6 +187,11 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 	e := &EP{w: w, peer: p, seq: m.Seq, passive: true, unverified: true}
 	w.hold(e)
 	w.halfOpen.Add(e, from, now)
+	if tooMany {
+		e.reject(m.SrcEP)
+		return nil
+	}
+	e.countMade(true)
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}

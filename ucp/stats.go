@@ -18,6 +18,7 @@ type workerStats struct {
 	failedEPs         stats.Counter // EPs that failed
 	expiredEPs        stats.Counter // connections that a peer asked for and that never came about
 	evictedEPs        stats.Counter // connections that a peer asked for and that made room for others
+	rejectedEPs       stats.Counter // connections of peers that had made as many as they may
 	refusedPeers      stats.Counter // requests for a connection that found too many half open, and had to wait or were dropped
 }
 
@@ -33,6 +34,7 @@ func (s *workerStats) init(sleeps *stats.Counter) {
 	s.root.Add("failed_eps", &s.failedEPs)
 	s.root.Add("expired_eps", &s.expiredEPs)
 	s.root.Add("evicted_eps", &s.evictedEPs)
+	s.root.Add("rejected_eps", &s.rejectedEPs)
 	s.root.Add("refused_peers", &s.refusedPeers)
 	s.root.Add("sleeps", sleeps)
 }

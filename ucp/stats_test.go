@@ -23,7 +23,7 @@ func counters(w *Worker) map[string]uint64 { return maps.Collect(w.Stats().Snaps
 func TestStats_CountWhatGoesWrong(t *testing.T) {
 	p, f := fakePair(t, Config{}, likeRC(), likeUD())
 	p.connect().warm()
-	none := map[string]uint64{"worker.bad_messages": 0, "worker.dropped_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.replaced_lanes": 0, "worker.repeated_transfers": 0, "worker.expired_eps": 0, "worker.evicted_eps": 0, "worker.refused_peers": 0, "worker.sleeps": 0}
+	none := map[string]uint64{"worker.bad_messages": 0, "worker.dropped_messages": 0, "worker.broken_lanes": 0, "worker.failed_eps": 0, "worker.replaced_lanes": 0, "worker.repeated_transfers": 0, "worker.expired_eps": 0, "worker.evicted_eps": 0, "worker.rejected_eps": 0, "worker.refused_peers": 0, "worker.sleeps": 0}
 	assert.Equal(t, none, counters(p.a.w), "fakes have no counters")
 
 	p.a.w.handleWireup([]byte("X"), nil)

@@ -356,6 +356,7 @@ func (w *Worker) adopt(p *conn.Peer) *EP {
 		e.link.whole()
 	}
 	e.passive, e.unverified, e.adopted = false, false, true
+	e.countMade(false)
 	e.bindMessages()
 	return e
 }

@@ -34,7 +34,12 @@ func (c *Conn) message(m *Msg) {
 // disconnected ends the connection as the peer has: in order, or for a failure.
 func (c *Conn) disconnected(m *Msg) {
 	for i := range m.Lanes {
-		if st := m.Lanes[i].Status; st != ucs.StatusOK {
+		switch st := m.Lanes[i].Status; st {
+		case ucs.StatusOK:
+		case ucs.StatusNoResource:
+			c.end(ucs.StatusRejected, "the peer takes no more endpoints of this worker (MAX_EPS_PER_PEER there)")
+			return
+		default:
 			c.end(ucs.StatusConnReset, "failed at the peer, "+st.String())
 			return
 		}

@@ -82,8 +82,9 @@ const (
 	CodeToken       Code = 10 // the listener demands a token, the dialer has none
 	CodeNoToken     Code = 11 // the dialer demands a token, the listener has none
 	CodeWrongToken  Code = 12 // the dialer has another token
+	CodeTooManyEPs  Code = 13 // the dialer has made as many EPs as it may
 
-	codeEnd Code = 13
+	codeEnd Code = 14
 )
 
 // codes has for each code what it says about the dialer, and the errors that it is.
@@ -104,6 +105,7 @@ var codes = [codeEnd]struct {
 	CodeToken:      {"it demands a token; set GUCX_AUTH_TOKEN_FILE here too", []error{ucs.ErrRejected, ErrUnauthenticated}},
 	CodeNoToken:    {"it has no token, which this side demands; set GUCX_AUTH_TOKEN_FILE there too", []error{ucs.ErrRejected, ErrUnauthenticated}},
 	CodeWrongToken: {"it has another token (GUCX_AUTH_TOKEN_FILE)", []error{ucs.ErrRejected, ErrUnauthenticated}},
+	CodeTooManyEPs: {"it takes no more endpoints of this worker (GUCX_MAX_EPS_PER_PEER there)", []error{ucs.ErrRejected}},
 	CodeNoFiles:    {"it is out of file descriptors just now", []error{ucs.ErrRejected, ErrTryAgain}},
 }
 

@@ -103,7 +103,8 @@ func TestCode_Errors(t *testing.T) {
 		CodeForeignUser: {ucs.ErrRejected, ErrForeignUser}, CodeUnreachable: {ucs.ErrUnreachable},
 		CodeTooMany: {ucs.ErrRejected, ErrTryAgain}, CodeNoFiles: {ucs.ErrRejected, ErrTryAgain},
 		CodeToken: {ucs.ErrRejected, ErrUnauthenticated}, CodeNoToken: {ucs.ErrRejected, ErrUnauthenticated}, CodeWrongToken: {ucs.ErrRejected, ErrUnauthenticated},
-		CodeTLS: {ucs.ErrRejected, ErrUnauthenticated}, CodeNoTLS: {ucs.ErrRejected, ErrUnauthenticated},
+		CodeTooManyEPs: {ucs.ErrRejected},
+		CodeTLS:        {ucs.ErrRejected, ErrUnauthenticated}, CodeNoTLS: {ucs.ErrRejected, ErrUnauthenticated},
 		200: {ucs.ErrRejected},
 	} {
 		for _, err := range []error{ucs.ErrRejected, ucs.ErrUnsupported, ErrForeignUser, ucs.ErrUnreachable, ErrTryAgain, ErrUnauthenticated} {

@@ -25,6 +25,7 @@ const maxGone = 1024
 type numbered struct {
 	next uint32 // number
 	held uint32 // connections that there are
+	made uint32 // of these, connections that the peer has made
 	gone uint64 // serial number of the latest departure
 }
 
@@ -59,6 +60,16 @@ func (n *Names[E]) Hold(uuid uint64) {
 	p.held++
 	n.next[uuid] = p
 }
+
+// CountMade adds d to the connections that a peer has made. Each is counted after Hold and before Drop.
+func (n *Names[E]) CountMade(uuid uint64, d int) {
+	p := n.next[uuid]
+	p.made += uint32(d)
+	n.next[uuid] = p
+}
+
+// Made is how many connections a peer has made.
+func (n *Names[E]) Made(uuid uint64) int { return int(n.next[uuid].made) }
 
 // Drop is called when a connection that was counted has gone.
 func (n *Names[E]) Drop(uuid uint64) {
