@@ -25,6 +25,7 @@ type fabric struct {
 	eps     int // opened since the start
 	sent    int // active messages since the start
 	checks  int // questions whether a peer lives
+	flushes int // calls of Flush
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
@@ -247,6 +248,7 @@ type fakeIface struct {
 	stuck   bool // has no resources
 	frozen  bool // executes nothing of open endpoints
 	unacked bool // peers acknowledge nothing: flushes of open endpoints do not end
+	noFlush bool // flushes have no resources, nor get some
 	polls   int
 	moved   int    // bytes put and got
 	loses   bool   // puts that end well have no effect
@@ -404,6 +406,9 @@ func (i *fakeIface) Progress() int {
 	for k := 0; k < len(i.eps); k++ { // a failure may close one
 		e := i.eps[k]
 		n += e.dialed() + e.checkPeer()
+	}
+	if i.noFlush {
+		return n
 	}
 	return n + i.arb.Dispatch(nil)
 }

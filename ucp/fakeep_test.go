@@ -281,13 +281,14 @@ func (e *fakeEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, rad
 }
 
 func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
+	e.i.f.flushes++
 	if e.i.posting != nil {
 		e.i.posting()
 	}
 	if e.status != 0 || e.closed {
 		return false, uct.ErrEPFailed
 	}
-	if e.i.stuck {
+	if e.i.stuck || e.i.noFlush {
 		return false, uct.ErrNoResource
 	}
 	if e.inflight == 0 && !e.i.unacked {
@@ -325,7 +326,7 @@ func (e *fakeEP) Fence() error {
 }
 
 func (e *fakeEP) AddPending(r *uct.PendingReq) error {
-	if err := e.ready(); err != uct.ErrNoResource && !e.q.Blocks() {
+	if err := e.ready(); err != uct.ErrNoResource && !e.q.Blocks() && !e.i.noFlush {
 		if err == nil {
 			return uct.ErrBusy
 		}

@@ -188,7 +188,7 @@ func (a *AM) Settle(quiet bool) (done bool) {
 		a.flush = newAMFlush(a)
 		switch pending, err := a.ep.Flush(&a.flush.Completion); {
 		case err == uct.ErrNoResource:
-			return false
+			return a.awaitResources()
 		case pending:
 			a.state = amFlushing
 			a.drain(true)
@@ -197,6 +197,13 @@ func (a *AM) Settle(quiet bool) (done bool) {
 	}
 	a.Close()
 	return true
+}
+
+// awaitResources has the transport ask for attention when the endpoint may have resources. It reports
+// false if it may have some now.
+func (a *AM) awaitResources() bool {
+	a.queued = a.queued || a.ep.AddPending(&a.pend) == nil
+	return a.queued
 }
 
 // drain tells the host whether the endpoint only waits for an acknowledgement, if that is new.

@@ -1,0 +1,34 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestClose_ManyEPs: a worker whose peer makes no progress looks at each of its EPs a few times when
+// it closes, and not in each of its polls.
+func TestClose_ManyEPs(t *testing.T) {
+	const eps = 200
+	p, f := fakePair(t, Config{}, likeRC(), likeUD())
+	for range eps {
+		ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(ep.TagSend(1, []byte{1}, nil)))
+	}
+	p.until(func() bool {
+		for e := range p.a.w.eps.All() {
+			if !e.link.conn.Quiet() || !e.link.carrier.Idle() {
+				return false
+			}
+		}
+		return true
+	})
+	for _, i := range f.ifaces {
+		i.noFlush = true // as those of other EPs stay in flight
+	}
+	f.flushes = 0
+	require.NoError(t, p.a.w.Close())
+	assert.LessOrEqual(t, f.flushes, 10*eps)
+}
