@@ -75,9 +75,10 @@ const (
 
 // NewEP makes an endpoint to the worker whose address this is. It copies addr,
 // which may come from an untrusted peer. Nothing is sent and no transport endpoint is
-// opened before the first operation, unless Config.Connect says eager. Errors:
-// ErrInvalidAddr; ErrUnreachable, with the criteria that failed, if no transport
-// of both sides can carry anything; ErrClosed.
+// opened before the first operation, unless Config.Connect says eager. The address may be that of w
+// itself: the other end is then another EP of w, over which streams arrive and which
+// ActiveMessage.From names. Errors: ErrInvalidAddr; ErrUnreachable, with the criteria that failed,
+// if no transport of both sides can carry anything; ErrClosed.
 func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if w.closed {
 		return nil, &Error{Op: "new endpoint", Err: ucs.ErrClosed}

@@ -90,7 +90,8 @@ type ListenConfig struct {
 	// half of that.
 	MaxHandshakes, MaxPerSource int
 	// HelloTimeout is how long a dialer may take for TLS and its HELLO, then to read the answer.
-	// It may take twice as long to connect. 0 means 5 s.
+	// It may take 8 times as long to connect: a network device of the dialer that does not lead
+	// here costs it GUCX_TCP_CONN_TIMEOUT, 10 s, before it tries the next one. 0 means 5 s.
 	HelloTimeout time.Duration
 }
 
@@ -343,8 +344,10 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	}
 }
 
-// connectShare is how often HelloTimeout a dialer may take to connect when it has an ACCEPT.
-const connectShare = 2
+// connectShare is how often HelloTimeout a dialer may take to connect when it has an ACCEPT: 40 s, in
+// which it can give up three devices that swallow its packets. Dialers that wait for long lose their
+// place to others.
+const connectShare = 8
 
 // expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
 // peer has sent the first message of the handshake to it.

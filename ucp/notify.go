@@ -28,7 +28,8 @@ var (
 
 // PutNotify is Put after which the peer's worker gets word as an event; see
 // [Worker.OnNotify]. The event comes when all of the data is visible at the peer, and not
-// at all if the put fails. buf may be empty. Errors: as Put; ErrUnsupported also if no
+// at all if the put fails. No [EP.Fence] is needed. A message that is sent after a plain Put may
+// arrive before the data, as the two may take different transports. buf may be empty. Errors: as Put; ErrUnsupported also if no
 // transport of both sides has active messages.
 func (e *EP) PutNotify(buf []byte, raddr uint64, key *RKey, word uint64, p *OpParams) (*Request, error) {
 	if !e.peer.Best[wireup.AM].OK && e.state == epOpen {

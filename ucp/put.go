@@ -7,8 +7,9 @@ import (
 )
 
 // Put writes buf to raddr at the peer, in the region of key. A nil request says
-// that buf is the caller's again; the data is at the peer after a flush. buf may
-// have any length. Errors, besides those of [EP.Err]:
+// that buf is the caller's again; the data is at the peer after a flush. A message that is sent
+// after the put may arrive before the data, as it may take another transport: call [EP.Fence]
+// between the two, or use [EP.PutNotify]. buf may have any length. Errors, besides those of [EP.Err]:
 //
 //   - ErrInvalidRKey: key is nil, closed or of another EP.
 //   - ErrRemoteAccess: the range is outside the region of the key, or the key lacks the
