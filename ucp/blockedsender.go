@@ -25,16 +25,19 @@ type blockedSender struct {
 	cursor uint64 // number of a receive, in Worker.tags
 	end    uint64 // number of a message, in the peer's queue
 
-	query     wire.Query            // the last one; Kind is QueryNone when its reply has come
-	probe     uint64                // number of the last probe that was compared with all messages up to end
-	asked     uint64                // number of the probe for which the last query was sent
-	recv      *match.Recv[*tagRecv] // for which it was sent, under
-	seq       uint64                // its number
-	listed    bool                  // the receive is up to cursor, and the message Limit was listed
-	returned  bool                  // the peer is to be told with the next query: the message that it offered matches nothing
-	unsettled bool                  // it does not know yet what became of that message
-	unsent    bool                  // the query is to be sent
-	queued    bool                  // a request sends what is to be sent
+	query       wire.Query            // the last one; Kind is QueryNone when its reply has come
+	probe       uint64                // number of the last probe that was compared with all messages up to end
+	asked       uint64                // number of the probe for which the last query was sent
+	recv        *match.Recv[*tagRecv] // for which it was sent, under
+	reserved    *TagMessage           // that was offered for a probe; nil if there is none
+	reservedFor uint64                // number of the probe
+	rounds      int                   // of Progress since then
+	seq         uint64                // its number
+	listed      bool                  // the receive is up to cursor, and the message Limit was listed
+	returned    bool                  // the peer is to be told with the next query: the message that it offered matches nothing
+	unsettled   bool                  // it does not know yet what became of that message
+	unsent      bool                  // the query is to be sent
+	queued      bool                  // a request sends what is to be sent
 }
 
 // block notes that the peer has no credit.
@@ -60,6 +63,7 @@ func (b *blockedSender) unblock() {
 		return
 	}
 	w := b.m.e.w
+	b.giveBack()
 	b.blocked = false
 	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.blocked) == 1 })
 	i := slices.Index(w.blocked, b)
@@ -77,7 +81,7 @@ func (w *Worker) queryAll() {
 // compare sends the next query, unless one is under way.
 func (b *blockedSender) compare() {
 	w := b.m.e.w
-	if !b.blocked || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
+	if !b.blocked || b.reserved != nil || b.query.Kind == wire.QueryMatch || b.query.Kind == wire.QueryProbe {
 		return
 	}
 	if r := w.tags.After(b.cursor); r != nil {
@@ -90,12 +94,8 @@ func (b *blockedSender) compare() {
 		return
 	}
 	if p := w.nextProbe(b.probe); p != nil {
-		limit := b.end
-		if !w.tags.Expects() {
-			limit = math.MaxUint64
-		}
 		b.asked = p.number
-		b.ask(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: limit})
+		b.ask(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 		return
 	}
 	if b.query.Kind == wire.QueryNone && (w.tags.Expects() || w.nextProbe(0) != nil) {
@@ -200,6 +200,9 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 		return true
 	}
 	switch {
+	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryMatch && b.recv == nil:
+		b.query.Kind = wire.QueryNone
+		e.w.forgetProbes(func(p *queuedProbe) bool { return p.number == b.asked })
 	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryMatch:
 		b.advance(c.Value, true)
 	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryProbe:
@@ -280,8 +283,16 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	b := e.msgs.sender
-	b.unsettled = true
 	r := b.recv
+	if r == nil {
+		b.reserve(&p, o.Tag)
+		if !w.wants(b.asked, o.Tag) || !b.blocked {
+			b.giveBack()
+			b.compare()
+		}
+		return false
+	}
+	b.unsettled = true
 	matches := w.tags.Pending(r, b.seq)
 	b.advance(o.Message, matches)
 	if matches {

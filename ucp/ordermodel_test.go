@@ -304,6 +304,7 @@ func TestOrder_Model(t *testing.T) {
 					},
 					"cancel send": func(*rapid.T) { m.cancelSend() },
 					"probe":       func(*rapid.T) { m.probe() },
+					"remove":      func(*rapid.T) { m.remove() },
 				})
 				m.finish()
 				m.checkOrder()
@@ -338,6 +339,38 @@ func (m *orderModel) probe() {
 	}
 }
 
+// remove looks for a message that is to be removed, until all peers have replied.
+func (m *orderModel) remove() {
+	r := &orderRecv{tag: rapid.Uint64Range(0, orderTags-1).Draw(m.t, "tag"), mask: rapid.SampledFrom([]uint64{exact, 1, 0}).Draw(m.t, "mask")}
+	want := m.firsts(r)
+	for range 4 { // the query, the offer, and once more each if another peer has replied first
+		if x := m.take(m.b.w.TagProbe(r.tag, r.mask, true)); x != nil {
+			require.True(m.t, slices.Contains(want, x))
+			return
+		}
+		m.settle()
+	}
+	require.Empty(m.t, want)
+}
+
+// take receives a message that a probe has removed.
+func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
+	if !ok {
+		return nil
+	}
+	r := &orderRecv{tag: info.Tag, mask: exact, order: m.posted, buf: make([]byte, orderSizes+1)}
+	m.posted++
+	var err error
+	r.req, err = u.Recv(r.buf, &r.info, nil)
+	require.NoError(m.t, err)
+	m.recvs = append(m.recvs, r)
+	for r.got == nil {
+		m.settle()
+		m.collect()
+	}
+	return r.got
+}
+
 // TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are under way: no
 // message overtakes another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
@@ -353,6 +386,7 @@ func TestOrder_Crossing(t *testing.T) {
 					"probe": func(*rapid.T) {
 						_, _, _ = m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
 					},
+					"remove": func(*rapid.T) { m.take(m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
 					"step": func(*rapid.T) {
 						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
 							m.senders[i].w.Progress()

@@ -8,8 +8,8 @@ import (
 // TagProbe looks for the message that a receive of that tag and mask would get, and makes
 // no progress. ok is false if there is none yet. With remove it takes the message out, so
 // that no other receive gets it: m must then be received, with [TagMessage.Recv], or
-// released. Otherwise m is nil. A message that its sender has not sent for want of credit is found
-// without remove only, by one of the next calls with the same tag and mask.
+// released. Otherwise m is nil. A message that its sender has not sent for want of credit is found by
+// one of the next calls with the same arguments.
 func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info TagInfo, ok bool) {
 	var found *match.Msg[*TagMessage]
 	if x := w.tuples; x != nil {
@@ -18,8 +18,7 @@ func (w *Worker) TagProbe(tag, mask uint64, remove bool) (m *TagMessage, info Ta
 		found = w.tags.Peek(tag, mask)
 	}
 	if found == nil {
-		info, ok = w.probeBlocked(tag, mask)
-		return nil, info, ok && !remove
+		return w.probeBlocked(tag, mask, remove)
 	}
 	m = found.Owner
 	if info = m.info(); !remove {

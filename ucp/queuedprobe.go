@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"math"
 	"slices"
 
 	"github.com/gucx/gucx/ucp/internal/wire"
@@ -19,14 +20,24 @@ type queuedProbe struct {
 const maxQueuedProbes = 64
 
 // probeBlocked looks for a message in the queues of blocked peers, for a probe that finds none here. It
-// reports false as long as no peer has replied that it has one.
-func (w *Worker) probeBlocked(tag, mask uint64) (TagInfo, bool) {
+// reports false as long as no peer has replied that it has one, or, with remove, has offered it.
+func (w *Worker) probeBlocked(tag, mask uint64, remove bool) (*TagMessage, TagInfo, bool) {
 	if len(w.blocked) == 0 {
-		return TagInfo{}, false
+		return nil, TagInfo{}, false
 	}
 	for i := range w.probes {
-		if p := &w.probes[i]; p.tag == tag && p.mask == mask {
-			return p.info, p.from != nil
+		p := &w.probes[i]
+		switch {
+		case p.tag != tag || p.mask != mask:
+		case p.from == nil:
+			return nil, TagInfo{}, false
+		case remove:
+			if u := p.from.sender.remove(p); u != nil {
+				return u, u.info(), true
+			}
+			return nil, TagInfo{}, false
+		default:
+			return nil, p.info, true
 		}
 	}
 	if len(w.probes) == maxQueuedProbes {
@@ -35,7 +46,75 @@ func (w *Worker) probeBlocked(tag, mask uint64) (TagInfo, bool) {
 	w.lastProbe++
 	w.probes = append(w.probes, queuedProbe{tag: tag, mask: mask, number: w.lastProbe})
 	w.queryAll()
-	return TagInfo{}, false
+	return nil, TagInfo{}, false
+}
+
+// reservedRounds is how many rounds of Progress a message is reserved for a probe that is to remove it.
+// The probe is called once more in that time, or the sender gets the message back.
+const reservedRounds = 1000
+
+// remove returns the message that a probe has found, if the sender has offered it. Otherwise it has the
+// sender offer it, unless something else is under way.
+func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
+	w := b.m.e.w
+	switch {
+	case b.reserved != nil && b.reservedFor == p.number:
+		u := b.reserved
+		b.reserved, b.unsettled = nil, true
+		b.send()
+		number := p.number
+		w.forgetProbes(func(p *queuedProbe) bool { return p.number == number })
+		b.compare()
+		return u
+	case b.reserved == nil && (b.query.Kind == wire.QueryNone || b.query.Kind == wire.QueryList) && w.tags.After(b.cursor) == nil:
+		b.recv, b.listed, b.asked = nil, false, p.number
+		b.ask(wire.Query{Kind: wire.QueryMatch, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
+	}
+	return nil
+}
+
+// compared is the limit for a message that no pending receive fits.
+func (b *blockedSender) compared() uint64 {
+	if b.m.e.w.tags.Expects() {
+		return b.end
+	}
+	return math.MaxUint64
+}
+
+// reserve keeps a message that was offered for a probe.
+func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
+	e := b.m.e
+	w := e.w
+	a := newAnnounced(e, rts)
+	b.query.Kind = wire.QueryNone
+	b.reserved, b.reservedFor, b.rounds = w.newAnnouncedTag(e, tag, a), b.asked, 0
+	b.reserved.rndvCharge = -messageCharge
+	w.schedule(e)
+}
+
+// giveBack returns the message that is reserved, if there is one.
+func (b *blockedSender) giveBack() {
+	if u := b.reserved; u != nil {
+		b.reserved, b.returned, b.unsettled = nil, true, true
+		u.rndv.free()
+		u.free()
+		b.send()
+	}
+}
+
+// age gives a reserved message back that no probe has removed. b may be nil.
+func (b *blockedSender) age() {
+	if b == nil || b.reserved == nil {
+		return
+	}
+	if b.rounds++; b.rounds < reservedRounds {
+		b.m.e.w.schedule(b.m.e)
+		return
+	}
+	number := b.reservedFor
+	b.m.e.w.forgetProbes(func(p *queuedProbe) bool { return p.number == number })
+	b.giveBack()
+	b.compare()
 }
 
 // nextProbe is the first probe after a number for which no message is known; nil if there is none.
@@ -65,6 +144,11 @@ func (w *Worker) receivePosted(tag, mask uint64) {
 		}
 		return (p.tag^tag)&p.mask&mask == 0
 	})
+	for _, b := range w.blocked {
+		if u := b.reserved; u != nil && (u.node.Tag^tag)&mask == 0 {
+			b.giveBack()
+		}
+	}
 	w.queryAll()
 }
 
@@ -90,4 +174,9 @@ func (b *blockedSender) listedForProbe(tag uint64) {
 			return
 		}
 	}
+}
+
+// wants reports that the probe of that number, which a message fits, is not dropped.
+func (w *Worker) wants(number, tag uint64) bool {
+	return slices.ContainsFunc(w.probes, func(p queuedProbe) bool { return p.number == number && (p.tag^tag)&p.mask == 0 })
 }

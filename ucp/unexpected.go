@@ -24,6 +24,8 @@ type TagMessage struct {
 	lost     ucs.Status // why the rest does not come
 	released bool       // by the user, while the rest comes
 
+	rndvCharge int // charge of one with rndv: 0, or -messageCharge if it was offered out of turn
+
 	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.idleMessages
 }
 
@@ -70,12 +72,17 @@ func (w *Worker) keepTagged(e *EP, tag uint64, data []byte, sync uint64) {
 
 // keepAnnounced keeps a message whose data is with its sender.
 func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
+	w.newAnnouncedTag(e, tag, a).keep()
+}
+
+// newAnnouncedTag makes a record for a message whose data is with its sender.
+func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, a.tagged, u.buf = a, u, w.buffers.get(len(a.key))
+	u.rndv, u.rndvCharge, a.tagged, u.buf = a, 0, u, w.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
-	u.keep()
+	return u
 }
 
 // free gives back what a message had that is in no table and does not come any more.
@@ -90,10 +97,10 @@ func (u *TagMessage) free() {
 	}
 }
 
-// charge is how many bytes are charged to the sender.
+// charge is how many bytes are charged to the sender, besides messageCharge.
 func (u *TagMessage) charge() int {
 	if u.rndv != nil {
-		return 0
+		return u.rndvCharge
 	}
 	return u.n
 }
