@@ -93,10 +93,13 @@ func (e *EP) threshold(class memoryClass) proto.Threshold {
 		v := e.ways(n, e.reachOf(n, class))
 		scheme := v.Choose(n, cfg.rndvScheme())
 		t := v.Time(n, scheme)
-		if class == plainMemory && scheme == proto.Get {
+		if scheme != proto.Get {
+			return t
+		}
+		if class == plainMemory {
 			t += e.transport(wireup.RMA).leased(v.Get, n).Adds // the sender registers it, too
 		}
-		return t
+		return t + uint64(v.Message.Latency)*1000 // the acknowledgement goes before the receiver's next message
 	})
 }
 

@@ -7,10 +7,16 @@ import (
 	"time"
 )
 
-// Costs are what moving bytes takes that another processor has just written.
+// Costs are what moving bytes takes that another CPU has written.
+//
+// Pass contains the transfer of each cache line from CPU to CPU twice: a ring is written anew for each
+// message. Read and Kernel contain it in the first copy of the data only, and are measured without: data
+// that is sent again has been read before, and a sender of new data pays as much for a copy into a ring
+// as the receiver for the first copy.
 type Costs struct {
-	Read   uint64        // bytes per second of a copy by the processor that needs them
+	Read   uint64        // bytes per second of a copy by the CPU that needs them
 	Pass   uint64        // bytes per second through a ring of segments, into which one processor copies while another one copies out
+	Line   time.Duration // until a CPU that polls a word sees what another CPU has stored there
 	Call   time.Duration // of a transfer by the kernel (cross-memory attach), whatever its length
 	Kernel uint64        // bytes per second of that; 0: it is forbidden here
 	// Measured is false for costs that are assumed: there is no second processor for this process,
@@ -35,5 +41,5 @@ const Limit = 50 * time.Millisecond
 // 25 GB/s, Kernel 16 GB/s), and a virtual one (2.5 and 6 GB/s). Whatever the machine, what is chosen by
 // them is not worse than the best by more than these are apart. docs/perf.md, "Costs on this machine".
 func assumed() Costs {
-	return Costs{Read: 20e9, Pass: 8e9, Call: 1200 * time.Nanosecond, Kernel: 10e9}
+	return Costs{Read: 20e9, Pass: 8e9, Line: 130 * time.Nanosecond, Call: 1200 * time.Nanosecond, Kernel: 10e9}
 }

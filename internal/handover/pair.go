@@ -19,6 +19,8 @@ const (
 	ring    = 4 * segment
 	passed  = 128 << 10
 	runs    = 5 // at most: the least time of each measurement counts
+	copies  = 2 // of what the other CPU has written, in a run
+	bounces = 32
 )
 
 // job is what the other processor does.
@@ -27,6 +29,7 @@ type job uint32
 const (
 	write job = iota // src
 	feed             // passed bytes into the ring
+	echo             // bounces
 	leave            // for good
 )
 
@@ -52,7 +55,7 @@ type pair struct {
 const jobBits = 8
 
 // least are the shortest times of each measurement; 0: there is none.
-type least struct{ read, pass, few, block time.Duration }
+type least struct{ read, pass, few, block, echo time.Duration }
 
 // measure does as many runs as there is time for.
 func measure(now func() time.Time, limit time.Duration) Costs {
@@ -82,22 +85,22 @@ func newPair(now func() time.Time, limit time.Duration) *pair {
 	return p
 }
 
-// run measures everything once. It reports false when the time is over.
+// run measures everything once. It reports false when the time is over. What another CPU has written
+// is copied again after the first copy: see Costs.
 func (p *pair) run(l *least) bool {
 	if !p.do(write) {
 		return false
 	}
-	p.time(&l.read, func() bool { bulk.Copy(p.dst, p.src); return true })
-	for _, x := range []struct {
-		n  int
-		at *time.Duration
-	}{{few, &l.few}, {block, &l.block}} {
-		if !p.do(write) {
-			return false
+	for range copies {
+		p.time(&l.read, func() bool { bulk.Copy(p.dst, p.src); return true })
+		for _, x := range []struct {
+			n  int
+			at *time.Duration
+		}{{few, &l.few}, {block, &l.block}} {
+			p.time(x.at, func() bool { return cma.ReadSelf(p.dst[:x.n], p.src) == nil })
 		}
-		p.time(x.at, func() bool { return cma.ReadSelf(p.dst[:x.n], p.src) == nil })
 	}
-	return p.time(&l.pass, p.drain)
+	return p.time(&l.echo, p.bounce) && p.time(&l.pass, p.drain)
 }
 
 // time keeps the time of f if that reports true and it is the shortest so far.
@@ -137,6 +140,20 @@ func (p *pair) until(done func() bool) bool {
 	return false
 }
 
+// bounce sends a number to the other goroutine and waits until it has come back, bounces times.
+func (p *pair) bounce() bool {
+	p.fed.v.Store(0)
+	p.taken.v.Store(0)
+	n := p.order(echo)
+	for k := range uint64(bounces) {
+		p.fed.v.Store(k + 1)
+		if !p.until(func() bool { return p.taken.v.Load() > k }) {
+			return false
+		}
+	}
+	return p.until(func() bool { return p.done.v.Load() == n })
+}
+
 // drain copies passed bytes out of the ring that the other goroutine feeds.
 func (p *pair) drain() bool {
 	p.fed.v.Store(0)
@@ -173,6 +190,8 @@ func (p *pair) serve() {
 			bulk.Copy(p.src, p.own)
 		case feed:
 			p.feed(o)
+		case echo:
+			p.echo(o)
 		case leave:
 			return
 		}
@@ -183,6 +202,21 @@ func (p *pair) serve() {
 // perYield is how many polls go by between two yields of a feed: a garbage collection may wait for
 // it, and the one who drains for the collection.
 const perYield = 1 << 10
+
+// echo sends numbers back, until another job is ordered.
+func (p *pair) echo(o uint64) {
+	for k := range uint64(bounces) {
+		for n := 1; p.fed.v.Load() <= k; n++ {
+			if p.ordered.v.Load() != o {
+				return
+			}
+			if n%perYield == 0 {
+				runtime.Gosched()
+			}
+		}
+		p.taken.v.Store(k + 1)
+	}
+}
 
 // feed copies passed bytes into the ring, until another job is ordered.
 func (p *pair) feed(o uint64) {
@@ -202,10 +236,10 @@ func (p *pair) feed(o uint64) {
 
 // costs are what the times come to; assumed ones if one is missing that there is on any machine.
 func (l least) costs() Costs {
-	if l.read == 0 || l.pass == 0 {
+	if l.read == 0 || l.pass == 0 || l.echo == 0 {
 		return assumed()
 	}
-	c := Costs{Read: bulk.Rate(block, l.read), Pass: bulk.Rate(passed, l.pass), Measured: true}
+	c := Costs{Read: bulk.Rate(block, l.read), Pass: bulk.Rate(passed, l.pass), Line: max(l.echo/(2*bounces), 1), Measured: true}
 	if l.few == 0 { // the kernel does not do it
 		return c
 	}

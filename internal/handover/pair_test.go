@@ -50,6 +50,7 @@ func TestMeasure_InTime(t *testing.T) {
 	assert.Equal(t, p.own, p.dst)
 	assert.Positive(t, l.read)
 	assert.Positive(t, l.pass)
+	assert.Positive(t, l.echo)
 	permitted := cma.ReadSelf(p.dst[:1], p.src) == nil
 	assert.Equal(t, permitted, l.few > 0)
 	assert.Equal(t, permitted, l.block > 0)
@@ -105,12 +106,13 @@ func TestLeast_Costs(t *testing.T) {
 		l    least
 		want Costs
 	}{
-		{"all", least{8 * us, 64 * us, 3 * us, 18 * us}, Costs{Read: 8_192_000_000, Pass: 2_048_000_000, Call: 2 * us, Kernel: 4_096_000_000, Measured: true}},
-		{"the kernel must not", least{8 * us, 64 * us, 0, 0}, Costs{Read: 8_192_000_000, Pass: 2_048_000_000, Measured: true}},
+		{"all", least{8 * us, 64 * us, 3 * us, 18 * us, 64 * us}, Costs{Line: us, Read: 8_192_000_000, Pass: 2_048_000_000, Call: 2 * us, Kernel: 4_096_000_000, Measured: true}},
+		{"the kernel must not", least{8 * us, 64 * us, 0, 0, 6400}, Costs{Line: 100, Read: 8_192_000_000, Pass: 2_048_000_000, Measured: true}},
 		{"nothing", least{}, assumed()},
-		{"nothing was passed", least{read: us}, assumed()},
-		{"the clock is coarse", least{us, us, 5 * us, 5 * us}, assumed()},
-		{"a call takes nothing", least{8 * us, 64 * us, us, 30 * us}, Costs{Read: 8_192_000_000, Pass: 2_048_000_000, Call: 1, Kernel: 2_118_620_689, Measured: true}},
+		{"nothing was passed", least{read: us, echo: us}, assumed()},
+		{"nothing has come back", least{read: us, pass: us}, assumed()},
+		{"the clock is coarse", least{us, us, 5 * us, 5 * us, us}, assumed()},
+		{"a call takes nothing", least{8 * us, 64 * us, us, 30 * us, 1}, Costs{Line: 1, Read: 8_192_000_000, Pass: 2_048_000_000, Call: 1, Kernel: 2_118_620_689, Measured: true}},
 	} {
 		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.l.costs()) })
 	}

@@ -7,6 +7,11 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
+// linesOfCall is how many cache lines of the other CPU a transfer by the kernel touches besides the data:
+// those of the descriptor of the peer's memory and of its pages, which handover.Measure has in the caches
+// of its own CPU.
+const linesOfCall = 2
+
 // Measured are the costs of an iface where processors hand bytes over for h: messages go through
 // memory of the transport, other operations read or write memory directly. What is only registered
 // the kernel reaches; where it does not, as h.Kernel is 0, the peer helps, which takes byPeer
@@ -14,7 +19,7 @@ import (
 func Measured(attr *uct.IfaceAttr, h handover.Costs, byPeer time.Duration) uct.Measured {
 	m := uct.Measured{Costs: attr.Costs, RegReach: uct.Cost{Send: byPeer, Bandwidth: h.Pass}, Assumed: !h.Measured}
 	if h.Kernel > 0 {
-		m.RegReach = uct.Cost{Send: h.Call, Bandwidth: h.Kernel}
+		m.RegReach = uct.Cost{Send: h.Call + linesOfCall*h.Line, Bandwidth: h.Kernel}
 	}
 	for v := range uct.Variant(uct.NumVariants) {
 		c := &m.Costs[v]

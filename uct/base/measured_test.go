@@ -19,7 +19,7 @@ func TestMeasured(t *testing.T) {
 		attr.Costs[v] = uct.Cost{Send: time.Duration(v), SharedBandwidth: 1e9, Bandwidth: 1e9}
 	}
 	attr.Costs[uct.PutShort].Bandwidth = 0
-	h := handover.Costs{Read: 20e9, Pass: 2e9, Call: time.Microsecond, Kernel: 6e9, Measured: true}
+	h := handover.Costs{Read: 20e9, Pass: 2e9, Line: 100, Call: time.Microsecond, Kernel: 6e9, Measured: true}
 	m := Measured(&attr, h, byPeer)
 	assert.False(t, m.Assumed)
 	for v, bandwidth := range map[uct.Variant]uint64{uct.AMShort: h.Pass, uct.AMBcopy: h.Pass, uct.AMZcopy: h.Pass, uct.QueueZcopy: h.Pass,
@@ -27,7 +27,7 @@ func TestMeasured(t *testing.T) {
 		assert.Equal(t, uct.Cost{Send: time.Duration(v), Bandwidth: bandwidth}, m.Costs[v], "%v", v)
 	}
 	assert.Equal(t, attr.Costs[uct.PutShort], m.Costs[uct.PutShort], "its time does not depend on the length")
-	assert.Equal(t, uct.Cost{Send: h.Call, Bandwidth: h.Kernel}, m.RegReach)
+	assert.Equal(t, uct.Cost{Send: h.Call + 200, Bandwidth: h.Kernel}, m.RegReach)
 	m = Measured(&attr, handover.Costs{Read: 20e9, Pass: 2e9}, byPeer)
 	assert.Equal(t, uct.Cost{Send: byPeer, Bandwidth: h.Pass}, m.RegReach)
 	assert.True(t, m.Assumed)

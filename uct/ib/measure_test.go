@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/gucx/gucx/internal/handover"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -16,4 +17,15 @@ func TestMeasurer(t *testing.T) {
 	assert.Nil(t, port.Measurer(&attr))
 	port.Attr.InMemory = true
 	assert.NotNil(t, port.Measurer(&attr))
+}
+
+// TestMeasured: messages take cache lines and the copies of receive buffers, gets neither.
+func TestMeasured(t *testing.T) {
+	attr := uct.IfaceAttr{Caps: uct.CapAMBcopy | uct.CapGetZcopy}
+	attr.Costs[uct.AMBcopy] = uct.Cost{Latency: 800, Bandwidth: 1e9}
+	attr.Costs[uct.GetZcopy] = uct.Cost{Latency: 1600, Bandwidth: 1e9}
+	m := measured(&attr, handover.Costs{Read: 40e9, Pass: 8e9, Line: 50, Measured: true})
+	assert.Equal(t, uct.Cost{Latency: 250, Bandwidth: 4e9}, m.Costs[uct.AMBcopy])
+	assert.Equal(t, uct.Cost{Latency: getLatency, Bandwidth: 40e9}, m.Costs[uct.GetZcopy])
+	assert.Zero(t, m.Costs[uct.AMShort], "there is none")
 }

@@ -13,10 +13,15 @@ func (it *Iface) Measure() uct.Measured {
 	return measured(&it.attr, handover.Measure(), it.cfg.CMA != config.No)
 }
 
-// measured is Measure for h. cma: the kernel may reach memory of peers.
+// measured is Measure for h. cma: the kernel may reach memory of peers. A message takes a cache line from
+// CPU to CPU besides its instructions.
 func measured(attr *uct.IfaceAttr, h handover.Costs, cma bool) uct.Measured {
 	if !cma {
 		h.Kernel = 0
 	}
-	return base.Measured(attr, h, regReach.Send)
+	m := base.Measured(attr, h, regReach.Send)
+	for v := uct.AMShort; v <= uct.AMZcopy; v++ {
+		m.Costs[v].Latency = h.Line
+	}
+	return m
 }

@@ -15,7 +15,8 @@ func TestMeasured_CMA(t *testing.T) {
 	cfg, err := Config{}.withDefaults()
 	assert.NoError(t, err)
 	attr := attrOf(&cfg)
-	h := handover.Costs{Read: 20e9, Pass: 2e9, Call: time.Microsecond, Kernel: 6e9, Measured: true}
-	assert.Equal(t, uct.Cost{Send: h.Call, Bandwidth: h.Kernel}, measured(&attr, h, true).RegReach)
+	h := handover.Costs{Read: 20e9, Pass: 2e9, Line: 300, Call: time.Microsecond, Kernel: 6e9, Measured: true}
+	assert.Equal(t, uct.Cost{Send: h.Call + 600, Bandwidth: h.Kernel}, measured(&attr, h, true).RegReach)
 	assert.Equal(t, uct.Cost{Send: regReach.Send, Bandwidth: h.Pass}, measured(&attr, h, false).RegReach)
+	assert.Equal(t, h.Line, measured(&attr, h, true).Costs[uct.AMBcopy].Latency)
 }

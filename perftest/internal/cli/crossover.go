@@ -71,7 +71,7 @@ Exit status: 1 if auto still loses more than --limit percent in a row.`,
 	f.IntVar(&x.again, "again", 2, "how often rows beyond the limit are measured again")
 	f.IntVarP(&s.iterations, "iters", "n", 1000, "messages of each protocol in a row")
 	f.IntVarP(&s.warmup, "warmup", "w", 20, "messages before the clock runs")
-	f.IntVar(&s.rounds, "rounds", 20, "turns in which the protocols share the messages")
+	f.IntVar(&s.rounds, "rounds", 50, "turns in which the protocols share the messages")
 	f.StringVarP(&s.fabric, "fabric", "f", device.Fabrics()[0], "fabric of the software HCA: "+strings.Join(device.Fabrics(), ", "))
 	f.StringVarP(&s.cpus, "cpus", "c", "auto", "processors of initiator and target: 1,0; auto takes two different ones, off pins nothing")
 	f.StringVarP(&s.output, "output", "o", s.output, "form of the results: "+strings.Join(sheet.Formats(), ", "))
