@@ -108,13 +108,16 @@ func (u *TagMessage) charge() int {
 // done ends a message that the user has, or does not want.
 func (u *TagMessage) done(st ucs.Status) {
 	m := u.msgs
-	m.received(u.charge())
 	switch {
 	case u.rndv != nil:
+		m.received(u.rndvCharge)
 		u.rndv.refuse(st)
 		u.rndv.free()
 	case u.sync != 0:
+		m.received(u.n)
 		m.acknowledge(u.sync, st)
+	default:
+		m.received(u.n)
 	}
 	u.free()
 }
