@@ -387,6 +387,7 @@ func TestOrder_Crossing(t *testing.T) {
 						_, _, _ = m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, false)
 					},
 					"remove": func(*rapid.T) { m.take(m.b.w.TagProbe(rapid.Uint64Range(0, orderTags-1).Draw(rt, "tag"), exact, true)) },
+					"settle": func(*rapid.T) { m.settle() },
 					"step": func(*rapid.T) {
 						if i := rapid.IntRange(0, senders).Draw(rt, "worker"); i < senders {
 							m.senders[i].w.Progress()
