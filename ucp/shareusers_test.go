@@ -88,17 +88,25 @@ func (m *member) add() bool {
 	return m.ok(err)
 }
 
-// message goes from a to b, and is received by another goroutine.
+// message goes from a to b, and is received by another goroutine. The send may end while the transport of a
+// still has something for b: a makes progress until b has received the message.
 func (m *member) message() bool {
 	tag, n := uint64(m.i+1), m.rng.IntN(40_000)
 	data, got := pattern(n, m.rng.IntN(256)), make([]byte, n)
 	received := make(chan error, 1)
+	var over uatomic.Bool
 	go func() {
-		received <- m.b.Run(m.ctx, func() (*Request, error) {
+		err := m.b.Run(m.ctx, func() (*Request, error) {
 			return m.counted(m.p.b.w.TagRecv(got, tag, exact, nil, m.params()))
 		})
+		over.Store(true)
+		received <- err
+		m.a.Do(func(*Worker) {}) // which wakes the Until
 	}()
 	err := m.a.Run(m.ctx, func() (*Request, error) { return m.p.a.ep.TagSendSync(tag, data, nil) })
+	if err == nil {
+		err = m.a.Until(m.ctx, over.Load)
+	}
 	why := <-received
 	return m.ok(err) && m.ok(why) && (err != nil || why != nil || assert.Equal(m.t, data, got))
 }
