@@ -16,7 +16,7 @@ import (
 // that match nothing which it has, it sends queries, and the sender offers the first queued message
 // that a query fits, out of turn. An offered message stays in its place in the queue, and the
 // messages behind it wait, until the receiver has matched or returned it. At most one message is
-// offered at a time. See docs/design/0011-order.md.
+// offered at a time. See docs/design/0012-order.md.
 type sendQueue struct {
 	m    *messages
 	tags match.Table[struct{}, *queuedTag] // the messages of the queue; no receives
