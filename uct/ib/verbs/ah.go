@@ -1,5 +1,7 @@
 package verbs
 
+import "fmt"
+
 // AH is the address of a remote port, for UD.
 type AH struct {
 	pd   *PD
@@ -26,11 +28,12 @@ func (pd *PD) CreateAH(attr AHAttr) (*AH, error) {
 	return &AH{pd: pd, p: p}, nil
 }
 
-// checkAddress checks an address against the local port.
+// checkAddress checks an address against the local port. The error of QueryPort is
+// ErrInvalidParam for a port that the device does not have.
 func (c *Context) checkAddress(op string, a *AHAttr) error {
 	port, err := c.p.QueryPort(a.Port)
 	if err != nil {
-		return invalid(op, "port %d", a.Port)
+		return opError(op, fmt.Errorf("port %d: %w", a.Port, err))
 	}
 	switch {
 	case port.Ethernet && !a.Global:

@@ -64,5 +64,6 @@ func (c *Context) AllocBuffer(n int) (Buffer, error) {
 func (c *Context) Provider() Provider { return c.p }
 
 // Close closes the device; a goroutine in NextAsyncEvent returns. ErrBusy while
-// objects of the context are open. Idempotent.
+// objects of the context are open. After an error of the device the context can only be
+// closed again. Idempotent.
 func (c *Context) Close() error { return c.life.close("close device "+c.dev.name, c.p.Close) }

@@ -101,8 +101,8 @@ func (p *Provider) AllocBuffer(n int) (verbs.Buffer, error) { return p.hw.AllocB
 // NextAsyncEvent implements verbs.Provider.
 func (p *Provider) NextAsyncEvent() (verbs.AsyncEvent, error) { return p.events.next() }
 
-// Close implements verbs.Provider. ErrBusy while objects are open; a second Close
-// does nothing.
+// Close implements verbs.Provider. ErrBusy while objects are open. After an error of the
+// hardware the provider can only be closed again; after success a second Close does nothing.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,9 +113,15 @@ func (p *Provider) Close() error {
 	if c.PDs+c.MRs+c.AHs+c.TDs+c.CQs+c.SRQs+c.QPs+c.XRCDs > 0 {
 		return opError("close device", ucs.ErrBusy)
 	}
-	p.closed = true
 	p.events.close()
-	return errors.Join(p.pages.giveAll(), p.hw.Close(), p.dbrecs.free())
+	if err := p.pages.giveAll(); err != nil {
+		return opError("close device", err)
+	}
+	if err := p.hw.Close(); err != nil {
+		return opError("close device", err)
+	}
+	p.closed = true
+	return p.dbrecs.free()
 }
 
 // protectionDomain is a PD.
@@ -226,7 +232,10 @@ func (t *threadDomain) Close() error {
 	p := t.prov
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.tds.give(t.uuar, t.sharing); err != nil {
+		return opError("free TD", err)
+	}
 	p.counts.TDs--
 	p.counts.Bytes.TDs -= tdLen
-	return p.tds.give(t.uuar, t.sharing)
+	return nil
 }

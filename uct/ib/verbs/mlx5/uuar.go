@@ -64,9 +64,13 @@ func (p *uarPages) takeStep(step uint32, blueFlame, locked bool) (*uarPage, erro
 	return pg, nil
 }
 
+// give frees a page. After an error the page is still allocated.
 func (p *uarPages) give(pg *uarPage) error {
+	if err := p.free(pg.uar); err != nil {
+		return &ucs.OpError{TL: "mlx5", Op: "free UAR page", Err: err}
+	}
 	delete(p.pages, pg)
-	return p.free(pg.uar)
+	return nil
 }
 
 // giveAll frees the pages that are left.
@@ -299,14 +303,19 @@ func takeHalf(pg *uarPage) *uuar {
 	return u
 }
 
-// give takes a micro-UAR back, and its page if the other half is free too.
+// give takes a micro-UAR back, and its page if the other half is free too. After an error
+// the micro-UAR is still in use.
 func (t *tdUUARs) give(u *uuar, sharing int) error {
-	u.users--
 	pg := u.page
-	if sharing == 2 && pg.half[0].users+pg.half[1].users > 0 {
+	if sharing == 2 && pg.half[0].users+pg.half[1].users > 1 {
+		u.users--
 		t.half = append(t.half, pg)
 		return nil
 	}
+	if err := t.pages.give(pg); err != nil {
+		return err
+	}
+	u.users--
 	for i, h := range t.half {
 		if h == pg {
 			t.half = append(t.half[:i], t.half[i+1:]...)
@@ -314,5 +323,5 @@ func (t *tdUUARs) give(u *uuar, sharing int) error {
 		}
 	}
 	t.count--
-	return t.pages.give(pg)
+	return nil
 }
