@@ -190,17 +190,20 @@ func (x *end) dial(t testing.TB, to *end) {
 // step makes progress on both sides.
 func (p *pair) step() int { return p.a.w.Progress() + p.b.w.Progress() }
 
-// until makes progress on both sides until ok.
+// until makes progress on both sides until ok. Its failure shows the state of both workers.
 func (p *pair) until(ok func() bool) {
 	p.t.Helper()
-	testenv.ProgressWithin(p.t, patience, func() bool {
+	testenv.ProgressOr(p.t, patience, func() bool {
 		if ok() {
 			return true
 		}
 		p.step()
 		return ok()
-	})
+	}, p.state)
 }
+
+// state is that of both workers.
+func (p *pair) state() string { return "a: " + p.a.w.State() + "b: " + p.b.w.State() }
 
 // finish waits for an operation and returns how it ended.
 func (p *pair) finish(r *Request, err error) error {

@@ -27,6 +27,13 @@ const parkTime = 20 * time.Microsecond
 // which therefore owns what step drives.
 func ProgressWithin(t testing.TB, limit time.Duration, step func() bool) {
 	t.Helper()
+	ProgressOr(t, limit, step, func() string { return "" })
+}
+
+// ProgressOr is ProgressWithin for a step of which state describes what it waits for: the failure
+// shows that. state is called by the test's own goroutine, and only after the limit.
+func ProgressOr(t testing.TB, limit time.Duration, step func() bool, state func() string) {
+	t.Helper()
 	steps := firstSteps
 	for start := time.Now(); time.Since(start) < limit; time.Sleep(parkTime) {
 		for range steps {
@@ -37,5 +44,5 @@ func ProgressWithin(t testing.TB, limit time.Duration, step func() bool) {
 		}
 		steps = moreSteps
 	}
-	t.Fatalf("no end within %v", limit)
+	t.Fatalf("no end within %v\n%s", limit, state())
 }

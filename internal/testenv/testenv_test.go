@@ -75,6 +75,15 @@ func TestProgressWithin(t *testing.T) {
 	assert.True(t, v.failed)
 }
 
+func TestProgressOr_FailureShowsTheState(t *testing.T) {
+	v := outcomeOf(t, func(tb testing.TB) {
+		ProgressOr(tb, time.Nanosecond, func() bool { return false }, func() string { return "what it waits for" })
+	})
+	assert.True(t, v.failed)
+	assert.Contains(t, v.text, "what it waits for")
+	ProgressOr(t, time.Minute, func() bool { return true }, func() string { panic("called without a failure") })
+}
+
 func TestRounds(t *testing.T) {
 	t.Setenv(soakEnv, "")
 	ordinary := 50

@@ -1,0 +1,218 @@
+package ucp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// State describes what the worker waits for: of each EP its lanes, credit in both directions, operations
+// in progress and queued messages, then unexpected messages, posted receives, and all counters of Stats
+// that are not zero. It is a diagnostic for people who look for the cause of a hang: the text has several
+// lines and may change with each version. It allocates and makes no progress. It must be called by
+// the goroutine that owns the worker, also in a callback; after Close it describes what is left.
+func (w *Worker) State() string {
+	var s stateText
+	s.line("worker 0x%x: endpoints: %d; operations that peers may reply to: %d", w.addr.UUID(), w.eps.Len(), w.remote.Len())
+	for e := range w.eps.All() {
+		s.endpoint(e)
+	}
+	s.tags(w)
+	for path, n := range w.stats.root.Snapshot().All() {
+		if n != 0 {
+			s.line("  counter %s %d", path, n)
+		}
+	}
+	return s.String()
+}
+
+// stateText is what State returns, while it is written.
+type stateText struct{ strings.Builder }
+
+func (s *stateText) line(format string, args ...any) { fmt.Fprintf(s, format+"\n", args...) }
+
+var epStateNames = [...]string{epOpen: "open", epClosing: "closing", epFailed: "failed", epClosed: "closed"}
+
+// String returns the state in one word.
+func (s epState) String() string { return epStateNames[s] }
+
+func (s *stateText) endpoint(e *EP) {
+	s.line("  endpoint %#x to worker 0x%x: %s", e.id, e.peer.Addr.UUID(), strings.Join(e.conditions(), ", "))
+	s.lanes(e)
+	s.operations("in progress", e.ops.all)
+	if q := e.waiting; !q.empty() {
+		s.operations("waiting for a lane, credit or a fence", q.each)
+	}
+	if m := e.msgs; m != nil {
+		s.messages(m)
+	}
+}
+
+// conditions are the state of the EP and what holds it up.
+func (e *EP) conditions() []string {
+	all := []string{e.state.String()}
+	add := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	add(e.err != nil, "because of: %v", e.err)
+	add(e.aborting != ucs.StatusOK, "aborting: %v", e.aborting)
+	add(e.passive, "made by the peer")
+	add(e.direct > 0, "%d operations in one call", e.direct)
+	add(e.unposted > 0, "%d not posted completely", e.unposted)
+	add(e.fences > 0, "%d fences", e.fences)
+	add(e.needs != 0, "needs lanes for %v", e.needs)
+	add(e.scheduled, "work for the next progress")
+	add(e.link == nil, "not connected")
+	return all
+}
+
+func (s *stateText) lanes(e *EP) {
+	if e.link == nil {
+		return
+	}
+	for n := range e.link.lanes.All {
+		x := &e.link.lanes.All[n]
+		if x.EP == nil {
+			continue
+		}
+		var roles wireup.Roles
+		for role, use := range e.link.lanes.Use {
+			if use == x {
+				roles |= wireup.Set(wireup.Role(role))
+			}
+		}
+		queued := 0
+		for r := range e.ops.all {
+			if r.flags&reqQueued != 0 && r.waitsOn() == x {
+				queued++
+			}
+		}
+		s.line("    lane %d: %v for %v, active %t, proven %t, retired %t, %d operations in its pending queue",
+			n, x.Iface, roles, x.Active, x.Proven, x.Retired, queued)
+	}
+	if l := e.link; l.answers > 0 || len(l.undecided) > 0 || l.losses > 0 {
+		s.line("    %d replies to send, %d transfers to repeat or fail, %d broken lanes", l.answers, len(l.undecided), l.losses)
+	}
+}
+
+func (s *stateText) messages(m *messages) {
+	due := m.due + m.measured - m.quota // as settle leaves it
+	s.line("    credit granted by the peer: %d of %d bytes left, %d credit messages received", m.credit, m.most, m.creditsGot)
+	s.line("    credit granted to the peer: %d bytes, %d held by messages, %d to return, returned from %d on, %d credit messages sent",
+		m.size, m.held, due, m.batch, m.creditsSent)
+	s.operations("sent messages that wait for a reply of the peer", m.awaited.all)
+	for in := m.inbound; in != nil; in = in.next {
+		s.line("    arriving in parts: message %d, %d of %d bytes", in.id, in.got, in.total)
+	}
+	announced := 0
+	for a := m.rndv; a != nil; a = a.next {
+		announced++
+	}
+	if announced > 0 {
+		s.line("    %d messages announced by the peer (RTS) and not received", announced)
+	}
+	if q := m.queue; q != nil {
+		s.line("    queue of tagged messages: %d queued, offered %t, reply due %t, blocked %t", q.tags.Unexpected(), q.offered != nil, q.replyQueued, q.blocked)
+	}
+	if b := m.sender; b != nil {
+		s.line("    the peer lacks credit for tagged messages: %t, query outstanding %t, query to send %t", b.blocked, b.query.Kind != wire.QueryNone, b.unsent)
+	}
+	if m.stream != nil && m.stream.sending != nil {
+		s.line("    a send of stream data is in progress: %v", m.stream.sending.describe())
+	}
+}
+
+// all yields the requests from the oldest to the latest.
+func (l *requestList) all(yield func(*Request) bool) {
+	for r := l.first; r != nil && yield(r); r = r.next {
+	}
+}
+
+// each yields the requests that wait, in order.
+func (q *waitQueue) each(yield func(*Request) bool) {
+	for _, list := range [...][]*Request{q.again, q.list[q.head:]} {
+		for _, r := range list {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// maxNamed is how many operations, receives and messages a list of State names one by one: the oldest.
+const maxNamed = 3
+
+// operations counts operations by what they do, and names the oldest. Nothing for none.
+func (s *stateText) operations(what string, all func(func(*Request) bool)) {
+	counts := map[string]int{}
+	var oldest []string
+	total := 0
+	for r := range all {
+		if total++; total <= maxNamed {
+			oldest = append(oldest, r.describe())
+		}
+		counts[r.stage.name]++
+	}
+	if total == 0 {
+		return
+	}
+	var kinds []string
+	for name, n := range counts {
+		kinds = append(kinds, fmt.Sprintf("%s %d", name, n))
+	}
+	slices.Sort(kinds)
+	s.line("    %s: %d (%s); the oldest: %s", what, total, strings.Join(kinds, ", "), strings.Join(oldest, "; "))
+}
+
+// describe names the operation, and where it is.
+func (r *Request) describe() string {
+	text := r.action().String()
+	for _, f := range [...]struct {
+		flag reqFlags
+		text string
+	}{
+		{reqWaiting, "waits"}, {reqQueued, "in the pending queue"}, {reqUnposted, "not posted completely"}, {reqPosted, "posted"},
+		{reqFlushing, "all before it have completed"}, {reqCanceling, "canceled"}, {reqDone, "done"},
+	} {
+		if r.flags&f.flag != 0 {
+			text += ", " + f.text
+		}
+	}
+	if r.comp.Count > 0 {
+		text += fmt.Sprintf(", %d completions to come", r.comp.Count)
+	}
+	return text
+}
+
+func (s *stateText) tags(w *Worker) {
+	posted, oldest := 0, []string(nil)
+	for r := range w.tags.Receives() {
+		if posted++; posted <= maxNamed {
+			oldest = append(oldest, fmt.Sprintf("%#x mask %#x", r.Tag, r.Mask))
+		}
+	}
+	if posted > 0 {
+		s.line("  posted receives of tags: %d; the oldest: %s", posted, strings.Join(oldest, "; "))
+	}
+	kept, first := 0, []string(nil)
+	for u := range w.tags.Messages() {
+		if kept++; kept <= maxNamed {
+			first = append(first, fmt.Sprintf("%#x, %s", u.Tag, bytesText(u.Owner.n)))
+		}
+	}
+	if kept > 0 {
+		s.line("  unexpected tagged messages: %d; the oldest: %s", kept, strings.Join(first, "; "))
+	}
+	if n := len(w.blocked); n > 0 {
+		s.line("  peers that lack credit for tagged messages: %d", n)
+	}
+	if w.leftBytes > 0 {
+		s.line("  messages of peers that have gone: %d bytes", w.leftBytes)
+	}
+}

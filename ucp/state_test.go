@@ -1,0 +1,52 @@
+package ucp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestState_NamesWhatASenderWithoutCreditWaitsFor: the peer makes no progress, so the sender uses up its
+// credit and queues; then the peer has the messages and receives none.
+func TestState_NamesWhatASenderWithoutCreditWaitsFor(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeSM())
+	p.connect().warm()
+	assert.Contains(t, p.a.w.State(), ": open")
+	assert.NotContains(t, p.a.w.State(), "in progress")
+
+	data, buf := pattern(1<<10, 1), make([]byte, 1<<10)
+	require.NoError(t, p.finish(p.a.ep.TagSend(7, data, nil))) // connects the lane
+	require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, ^uint64(0), nil, nil)))
+
+	const messages = 80
+	var sends []*Request
+	for range messages {
+		r, err := p.a.ep.TagSend(7, data, nil)
+		require.NoError(t, err)
+		if r != nil {
+			sends = append(sends, r)
+		}
+	}
+	flush, err := p.a.ep.Flush()
+	require.NoError(t, err)
+	text := p.a.w.State()
+	for _, want := range []string{"fsm fake0:1 for rma|amo|am, active true", "credit granted by the peer: ", "waiting for a lane, credit or a fence: ",
+		"flush 1", "tag send 1024 bytes, waits"} {
+		assert.Contains(t, text, want)
+	}
+	p.until(func() bool { return p.b.w.tags.Unexpected() > 3 })
+	text = p.b.w.State()
+	assert.Contains(t, text, "unexpected tagged messages: ")
+	assert.Contains(t, text, "the oldest: 0x7, 1024 bytes; 0x7, 1024 bytes; 0x7, 1024 bytes")
+	assert.Contains(t, text, "held by messages")
+
+	for range messages {
+		require.NoError(t, p.finish(p.b.w.TagRecv(buf, 7, ^uint64(0), nil, nil)))
+	}
+	for _, r := range append(sends, flush) {
+		require.NoError(t, p.finish(r, nil))
+	}
+	assert.NotContains(t, p.a.w.State(), "in progress")
+	assert.NotContains(t, p.b.w.State(), "unexpected")
+}
