@@ -333,19 +333,26 @@ func (in *initiator) connectLocal(psn uint32) (err error) {
 	return it.ToRTS(in.qp, psn, reads)
 }
 
-// leave takes a path off, and closes the initiator with the last one.
+// leave takes a path off, and closes the initiator with the last one. After an error the path
+// still uses it.
 func (in *initiator) leave() error {
-	if in.users--; in.users > 0 {
+	if in.users > 1 {
+		in.users--
 		return nil
 	}
 	if in.n.initiators[in.to] == in {
 		delete(in.n.initiators, in.to)
 	}
-	in.n.all.remove(in.id)
-	err := in.n.it.CloseQP(in.qp)
-	in.n.it.poster.CloseSend(in.send)
-	if in.local != nil {
-		err = errors.Join(err, in.local.Close())
+	if err := in.n.it.CloseQP(in.qp); err != nil {
+		return err
 	}
-	return err
+	if in.users == 1 { // else only the target is left to be closed
+		in.users = 0
+		in.n.all.remove(in.id)
+		in.n.it.poster.CloseSend(in.send)
+	}
+	if in.local != nil {
+		return in.local.Close()
+	}
+	return nil
 }

@@ -127,21 +127,33 @@ func (p *path) expect(dev ib.DeviceAddr, peer rcwire.EPAddr) error {
 	case p.moved:
 		return nil
 	case p.peer.Domain == p.n.domain.ID:
-		offered := p.source
-		p.source = nil
-		return offered.Close()
+		return p.closeSource()
 	}
 	return p.n.it.ToRTR(p.source, dev, peer)
+}
+
+// closeSource closes the target that was offered, unless a Connect that failed later has.
+func (p *path) closeSource() error {
+	if p.source == nil {
+		return nil
+	}
+	if err := p.source.Close(); err != nil {
+		return err
+	}
+	p.source = nil
+	return nil
 }
 
 // join takes the initiator to the peer's domain, or connects its own. One that is held back waits for the
 // peers of other paths, who may not look for long.
 func (p *path) join() error {
 	if in := p.n.initiators[p.peer.Domain]; in != nil && in.phase == phaseUp {
+		if err := p.via.leave(); err != nil {
+			return err
+		}
 		in.users++
-		offered := p.via
 		p.via, p.sourceDue = in, !in.isLocal()
-		return offered.leave()
+		return nil
 	}
 	p.via.to = p.peer.Domain
 	if p.via.isLocal() {

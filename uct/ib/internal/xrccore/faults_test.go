@@ -1,0 +1,20 @@
+package xrccore
+
+import (
+	"testing"
+
+	"github.com/gucx/gucx/uct/ib/internal/ibtest"
+	"github.com/gucx/gucx/uct/ib/internal/rccore"
+)
+
+// Package dv has the case of interfaces that share no domain.
+func TestDeviceError_EachCall(t *testing.T) {
+	for _, share := range []string{ShareProcess, ShareHost} {
+		t.Run(share, func(t *testing.T) {
+			ibtest.FailEachCall(t, testTransport(), Config{
+				Config:       rccore.Config{TxDepth: 8, TxCQDepth: 32, TxBuffers: 4, RxDepth: 8, SegSize: 1 << 10},
+				QueueCQDepth: 128, ShareDomain: share, DomainDir: t.TempDir(),
+			})
+		})
+	}
+}
