@@ -21,12 +21,36 @@ func NeedDescriptors(t testing.TB, n uint64) {
 // open. Tests that run in parallel cannot either.
 func WithoutDescriptors(t testing.TB, f func()) {
 	t.Helper()
+	const standard = 3 // input, output, errors: these are open
+	limitDescriptors(t, standard, func() {
+		if _, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != unix.EMFILE {
+			t.Fatalf("a file opens without descriptors: %v", err)
+		}
+		f()
+	})
+}
+
+// WithDescriptors calls f while the process can have n file descriptors more than it has now, those
+// of tests that run in parallel included.
+func WithDescriptors(t testing.TB, n int, f func()) {
+	t.Helper()
+	limit := 0
+	for free := 0; free < n; limit++ {
+		if _, err := unix.FcntlInt(uintptr(limit), unix.F_GETFD, 0); err == unix.EBADF {
+			free++
+		}
+	}
+	limitDescriptors(t, uint64(limit), f)
+}
+
+// limitDescriptors calls f while new descriptors must be below limit.
+func limitDescriptors(t testing.TB, limit uint64, f func()) {
+	t.Helper()
 	var was unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	const standard = 3 // input, output, errors: these are open
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: standard, Max: was.Max}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: was.Max}); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
@@ -34,8 +58,5 @@ func WithoutDescriptors(t testing.TB, f func()) {
 			t.Error(err)
 		}
 	}()
-	if _, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != unix.EMFILE {
-		t.Fatalf("a file opens without descriptors: %v", err)
-	}
 	f()
 }
