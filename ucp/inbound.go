@@ -173,11 +173,11 @@ func (w *Worker) handleAck(c *wire.Control, e *EP) bool {
 // nil if there is none.
 func (w *Worker) sent(e *EP, id uint64) *Request {
 	r := w.remote.Find(id)
-	if e != nil && r != nil && r.ep == e && r.isOffered() {
-		e.msgs.queue.matched()
-	}
-	if e == nil || r == nil || r.ep != e || r.flags&(reqAwaited|reqFetching|reqLed) != reqAwaited {
+	if e == nil || r == nil || r.ep != e {
 		return nil
+	}
+	if r.flags&(reqAwaited|reqFetching|reqLed) != reqAwaited {
+		return r.acceptOffer()
 	}
 	return r
 }

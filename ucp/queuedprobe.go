@@ -88,7 +88,7 @@ func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
 	a := newAnnounced(e, rts)
 	b.query.Kind = wire.QueryNone
 	b.reserved, b.reservedFor, b.rounds = w.newAnnouncedTag(e, tag, a), b.asked, 0
-	b.reserved.rndvCharge = -messageCharge
+	b.reserved.uncharged = true
 	w.schedule(e)
 }
 

@@ -330,6 +330,16 @@ func (q *sendQueue) matched() {
 	e.replayQueued()
 }
 
+// acceptOffer returns r if it is an offered message, which awaits the receiver from now on: the reply of
+// the receiver says that the message has matched. Otherwise it returns nil.
+func (r *Request) acceptOffer() *Request {
+	if !r.isOffered() {
+		return nil
+	}
+	r.ep.msgs.queue.matched()
+	return r
+}
+
 // returned is called when the receiver has no receive for the message that was offered, any more.
 func (q *sendQueue) returned() {
 	t := q.offered

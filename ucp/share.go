@@ -27,6 +27,7 @@ type SharedWorker struct {
 	// All below under mu.
 	driven  atomic.Bool // a goroutine makes progress; acquire looks at it before it has mu
 	parked  bool        // it sleeps, or is about to, and nobody has woken it
+	attends bool        // parked, or transports join messages: release has more to do
 	waitsOn func() bool // the end of its wait
 
 	// The others wait to be told. A request says that it has ended, so that what one of those
@@ -46,7 +47,9 @@ type sharedWaiter struct {
 // Share gives the worker to a SharedWorker, which owns it from then on: use it, and
 // everything made from it, through that only, until it is closed.
 func (w *Worker) Share() *SharedWorker {
-	return &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
+	s := &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
+	s.setParked(false)
+	return s
 }
 
 // Do runs f while no other goroutine has the worker. f should not block.
@@ -259,11 +262,11 @@ func (s *SharedWorker) pause(ctx context.Context, x *engine.IdleTime, done func(
 	if !ready || err != nil {
 		return err
 	}
-	s.parked = true
+	s.setParked(true)
 	s.mu.Unlock()
 	err = s.w.engine.Park(ctx)
 	s.mu.Lock()
-	s.parked = false
+	s.setParked(false)
 	if s.w.closed { // which ends the sleep with an error
 		return nil
 	}
@@ -288,13 +291,22 @@ func (s *SharedWorker) await() {
 
 // release gives the worker back after a goroutine has had it.
 func (s *SharedWorker) release() {
-	if s.blocked > 0 || s.parked {
+	if s.blocked > 0 || s.attends {
 		s.wake()
+		s.push()
 	}
+	s.mu.Unlock()
+}
+
+// push sends what transports have joined, unless a goroutine makes progress.
+func (s *SharedWorker) push() {
 	if !s.driven.Load() {
 		s.w.engine.Push()
 	}
-	s.mu.Unlock()
+}
+
+func (s *SharedWorker) setParked(parked bool) {
+	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()
 }
 
 // wake is called by the goroutine that has the worker, before it gives the worker back. It wakes
@@ -304,7 +316,7 @@ func (s *SharedWorker) release() {
 func (s *SharedWorker) wake() {
 	s.tell()
 	if s.parked && (s.w.engine.Unsettled() || s.waitsOn()) {
-		s.parked = false
+		s.setParked(false)
 		s.w.Signal()
 	}
 }

@@ -19,12 +19,11 @@ type TagMessage struct {
 	buf   []byte      // of the worker's buffers: the message, or the key of one that was announced
 	sync  uint64      // the sender's name of it, if that waits
 
-	in       *inbound   // as long as a part of it is to come
-	rndv     *announced // the data, if it is with the sender
-	lost     ucs.Status // why the rest does not come
-	released bool       // by the user, while the rest comes
-
-	rndvCharge int // charge of one with rndv: 0, or -messageCharge if it was offered out of turn
+	in        *inbound   // as long as a part of it is to come
+	rndv      *announced // the data, if it is with the sender
+	lost      ucs.Status // why the rest does not come
+	released  bool       // by the user, while the rest comes
+	uncharged bool       // it was offered out of turn, without a charge
 
 	next, prev *TagMessage // in messages.kept while it is in the table; in Worker.idleMessages
 }
@@ -79,7 +78,7 @@ func (w *Worker) keepAnnounced(e *EP, tag uint64, a *announced) {
 func (w *Worker) newAnnouncedTag(e *EP, tag uint64, a *announced) *TagMessage {
 	a.dropLongKey()
 	u := w.newTagMessage(e, tag, a.n)
-	u.rndv, u.rndvCharge, a.tagged, u.buf = a, 0, u, w.buffers.get(len(a.key))
+	u.rndv, u.uncharged, a.tagged, u.buf = a, false, u, w.buffers.get(len(a.key))
 	copy(u.buf, a.key)
 	a.key = u.buf
 	return u
@@ -99,10 +98,13 @@ func (u *TagMessage) free() {
 
 // charge is how many bytes are charged to the sender, besides messageCharge.
 func (u *TagMessage) charge() int {
-	if u.rndv != nil {
-		return u.rndvCharge
+	switch {
+	case u.rndv == nil:
+		return u.n
+	case u.uncharged:
+		return -messageCharge
 	}
-	return u.n
+	return 0
 }
 
 // done ends a message that the user has, or does not want.
@@ -110,7 +112,7 @@ func (u *TagMessage) done(st ucs.Status) {
 	m := u.msgs
 	switch {
 	case u.rndv != nil:
-		m.received(u.rndvCharge)
+		m.received(u.charge())
 		u.rndv.refuse(st)
 		u.rndv.free()
 	case u.sync != 0:

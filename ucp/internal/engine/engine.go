@@ -92,6 +92,9 @@ func (e *Engine) Progress() int {
 	return e.Run[t>>63].Progress()
 }
 
+// HasPushers reports that Push may have something to do.
+func (e *Engine) HasPushers() bool { return len(e.pushers) > 0 }
+
 // Push sends what the ifaces have joined.
 func (e *Engine) Push() {
 	for _, p := range e.pushers {
