@@ -157,14 +157,14 @@ func TestReachable(t *testing.T) {
 // not the way to the peer.
 func TestRoute_ByDevice(t *testing.T) {
 	d := device{name: "eth9", v4: netip.MustParseAddr("203.0.113.7")}
-	_, why := d.pathTo(&deviceAddr{v4: netip.MustParseAddr("127.0.0.1")}, &ifaceAddr{port4: 1})
-	assert.Contains(t, why, "not on eth9")
-	_, why = d.pathTo(&deviceAddr{v6: netip.IPv6Loopback()}, &ifaceAddr{port6: 1})
-	assert.Contains(t, why, "no address family")
+	_, err := d.pathTo(&deviceAddr{v4: netip.MustParseAddr("127.0.0.1")}, &ifaceAddr{port4: 1})
+	assert.ErrorContains(t, err, "not on eth9")
+	_, err = d.pathTo(&deviceAddr{v6: netip.IPv6Loopback()}, &ifaceAddr{port6: 1})
+	assert.ErrorContains(t, err, "no address family")
 
 	d.all = []netip.Addr{d.v4, usualV4}
-	p, why := d.pathTo(&deviceAddr{v4: usualV4}, &ifaceAddr{port4: 1})
-	assert.Empty(t, why, "a further address of the device")
+	p, err := d.pathTo(&deviceAddr{v4: usualV4}, &ifaceAddr{port4: 1})
+	assert.NoError(t, err, "a further address of the device")
 	assert.Equal(t, path{usualV4, netip.AddrPortFrom(usualV4, 1)}, p)
 }
 

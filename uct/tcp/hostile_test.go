@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
 )
 
 // TestAccept_NoDescriptors: an iface that can accept no more goes on serving its
@@ -69,6 +70,19 @@ func TestAccept_PausesLonger(t *testing.T) {
 		}
 		assert.Equal(t, maxAcceptPause, e.it.nextTick())
 	})
+}
+
+// TestNewEP_NoDescriptors: a process that cannot ask for the route does not call the peer
+// unreachable.
+func TestNewEP_NoDescriptors(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	to := uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: b.it.IfaceAddr(nil)}
+	var err error
+	testenv.WithoutDescriptors(t, func() { _, err = a.it.NewEP(to) })
+	assert.ErrorIs(t, err, uct.ErrNoMemory)
+	assert.ErrorIs(t, err, unix.EMFILE)
+	assert.NotErrorIs(t, err, uct.ErrUnreachable)
+	flush(t, a.to(b), a, b)
 }
 
 // TestConnection_Ends: a peer that resets, half closes or sends rubbish after a

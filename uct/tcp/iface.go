@@ -221,25 +221,27 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 			return false, err.Error()
 		}
 	}
-	_, why = it.reach(&d, &a)
-	return why == "", why
+	if _, err = it.reach(&d, &a); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
 }
 
-// reach finds the path to a peer, or says why there is none.
-func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, string) {
-	if a.seg != it.addr.seg {
-		return path{}, fmt.Sprintf("SEG_SIZE of the peer is %d, here %d", a.seg, it.addr.seg)
-	}
+// reach finds the path to a peer. Errors are those of pathTo.
+func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 	switch {
+	case a.seg != it.addr.seg:
+		return path{}, unreachable(fmt.Sprintf("SEG_SIZE of the peer is %d, here %d", a.seg, it.addr.seg))
 	case a.tls && !it.addr.tls:
-		return path{}, "the peer demands TLS, which is off here"
+		return path{}, unreachable("the peer demands TLS, which is off here")
 	case !a.tls && it.addr.tls:
-		return path{}, "TLS is demanded here, and off at the peer"
+		return path{}, unreachable("TLS is demanded here, and off at the peer")
 	}
 	return it.dev.pathTo(d, a)
 }
 
-// NewEP implements uct.Iface. Nothing is sent before the first operation.
+// NewEP implements uct.Iface. Nothing is sent before the first operation. ErrNoMemory if the
+// process lacks a descriptor to ask the kernel for the route.
 func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	d, err := parseDeviceAddr(p.DeviceAddr)
 	if err != nil {
@@ -288,9 +290,9 @@ func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 	case mode == uct.DialedByPeer:
 		return nil, fmt.Errorf("%w: the peer has not connected, and its address is only its own claim", uct.ErrUnreachable)
 	}
-	route, why := it.reach(d, a)
-	if why != "" {
-		return nil, fmt.Errorf("%w: %s", uct.ErrUnreachable, why)
+	route, err := it.reach(d, a)
+	if err != nil {
+		return nil, err
 	}
 	if c == nil {
 		c = &conn{it: it, peer: a.id, key: a.key, link: link{fd: -1}}

@@ -1,10 +1,13 @@
 package tcp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/uct"
 )
 
 // path is how an iface reaches a peer: from one of its own addresses.
@@ -20,18 +23,19 @@ func (p *path) isKnown() bool { return p.remote.IsValid() }
 // enough.
 const otherDevices = "; GUCX_TCP_DEVICES names other devices"
 
-// pathTo chooses the path from a device to a peer, or says why there is none:
-// the kernel's route to the peer must leave by this device.
-func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, why string) {
+// pathTo chooses the path from a device to a peer: the kernel's route to the peer must leave by
+// this device. ErrUnreachable with the reason if there is none, ErrNoMemory if this process
+// lacks a descriptor to ask the kernel.
+func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 	switch {
 	case d.loopback && !dev.loopback:
-		return p, "it is on loopback here, and on the network there" + otherDevices + " for this side"
+		return p, unreachable("it is on loopback here, and on the network there" + otherDevices + " for this side")
 	case dev.loopback && !d.loopback:
-		return p, "it is on the network here, and on loopback there" + otherDevices + " for the other side"
+		return p, unreachable("it is on the network here, and on loopback there" + otherDevices + " for the other side")
 	case d.loopback && dev.host != hostID():
-		return p, "it is on loopback on both sides, of two hosts or network namespaces" + otherDevices + ", on both"
+		return p, unreachable("it is on loopback on both sides, of two hosts or network namespaces" + otherDevices + ", on both")
 	}
-	why = "no address family in common"
+	why := "no address family in common"
 	for _, end := range []struct {
 		local, remote netip.Addr
 		port          uint16
@@ -41,15 +45,24 @@ func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, why string) {
 		}
 		source, err := routeSource(end.remote)
 		switch {
+		case outOfDescriptors(err):
+			return p, fmt.Errorf("%w: route to %v: %w", uct.ErrNoMemory, end.remote, err)
 		case err != nil:
 			why = fmt.Sprintf("no route to %v: %v", end.remote, err)
 		case !d.has(source):
 			why = fmt.Sprintf("the route to %v leaves from %v, which is not on %s", end.remote, source, d.name)
 		default:
-			return path{source, netip.AddrPortFrom(end.remote, end.port)}, ""
+			return path{source, netip.AddrPortFrom(end.remote, end.port)}, nil
 		}
 	}
-	return p, why
+	return p, unreachable(why)
+}
+
+func unreachable(why string) error { return fmt.Errorf("%w: %s", uct.ErrUnreachable, why) }
+
+// outOfDescriptors reports that this process or its host can have no more sockets.
+func outOfDescriptors(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
 // routeSource asks the kernel from which address it would send to ip. A datagram
