@@ -18,7 +18,6 @@ import (
 // A process that has descriptors for a part of what an iface needs gets EMFILE, whichever
 // descriptor is the first that it cannot open, and keeps none of the others.
 func TestOpen_DescriptorsExhausted(t *testing.T) {
-	const most = 64 // an iface takes fewer
 	for _, c := range all.Components() {
 		for _, r := range resourcesOf(t, c) {
 			t.Run(r.Transport+" "+r.Device, func(t *testing.T) {
