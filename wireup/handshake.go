@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/gucx/gucx/ucs"
@@ -320,12 +321,13 @@ func (c *Conn) tellBroken() {
 }
 
 // peerDropped gives up lanes that broke at the peer, and says so. A pair that has no lane
-// here is not proposed any more: it had one, or the peer has taken its proposal back.
+// here is not proposed any more: it had one, or the peer has taken its proposal back. All pairs of
+// the message are excluded before successors are chosen: none of them may be one.
 func (c *Conn) peerDropped(m *Msg) {
 	for k := range m.Lanes {
 		e := &m.Lanes[k]
 		l, r, st := int(e.Dst), int(e.Src), e.Status
-		if l >= len(c.p.Local.Resources) || r >= len(c.p.Remote.Resources) || c.over {
+		if l >= len(c.p.Local.Resources) || r >= len(c.p.Remote.Resources) {
 			c.ignored++
 			continue
 		}
@@ -333,18 +335,14 @@ func (c *Conn) peerDropped(m *Msg) {
 			st = ucs.StatusIOError
 		}
 		c.dropped = append(c.dropped, MsgLane{Src: e.Dst, Dst: e.Src, Status: st})
-		if x := c.exclusion(l, r); x != nil {
-			x.peer = peerAware
+		if i := c.find(l, r); i >= 0 {
+			st = cmp.Or(c.lanes[i].reason, st) // ours, if it broke at both sides
+			c.free(i, st)
 		}
-		switch i := c.find(l, r); {
-		case i < 0:
-			c.exclude(l, r, st, peerAware)
-		case c.lanes[i].state == laneBroken: // it broke at both sides
-			c.free(i, c.lanes[i].reason)
-		default:
-			c.drop(i, st)
-		}
+		c.exclude(l, r, st, peerAware)
+		c.exclusion(l, r).peer = peerAware
 	}
+	c.needAgain()
 }
 
 // dropConfirmed closes lanes that broke and that the peer has given up too.
