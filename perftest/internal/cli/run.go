@@ -158,7 +158,7 @@ func (j *job) measure(cmd *cobra.Command, s *session.Session, freezer bench.Free
 	}
 	progress := meter.New(os.Stderr, j.plan.Cells()*j.plan.Rounds, j.settings.quiet)
 	defer progress.Close()
-	r := &bench.Runner{Plan: j.plan, Session: s, Clock: clock, Freezer: freezer, Step: progress.Step}
+	r := &bench.Runner{Plan: j.plan, Session: s, Clock: clock, Freezer: freezer, Step: progress.Step, Stalls: cmd.ErrOrStderr()}
 	var records []result.Record
 	err = j.pinned(func() (err error) {
 		records, err = r.Run(ctx)

@@ -196,6 +196,8 @@ type Config struct {
 	// Context makes a waiting Post or Flush give up with its cause once it ends.
 	// Never nil.
 	Context context.Context
+	// Interrupt interrupts waits that Context ends; nil for none.
+	Interrupt *Interrupt
 	// Loopback says that the Conn will be connected to itself: it is its own target
 	// and there is no Part.
 	Loopback bool
@@ -217,6 +219,8 @@ type Set struct {
 // zero value is ready once Context is set.
 type Idle struct {
 	Context context.Context
+	// Interrupt is Config.Interrupt.
+	Interrupt *Interrupt
 	// Beside is Config.Beside.
 	Beside bool
 	polls  uint32
@@ -233,7 +237,9 @@ const (
 )
 
 // NewIdle returns the Idle of a connection.
-func NewIdle(c Config) Idle { return Idle{Context: c.Context, Beside: c.Beside} }
+func NewIdle(c Config) Idle {
+	return Idle{Context: c.Context, Interrupt: c.Interrupt, Beside: c.Beside}
+}
 
 // Poll counts one poll without result, and returns why the context ended if it has.
 // It yields to other goroutines only where the other end is one of them: the
@@ -255,8 +261,8 @@ func (i *Idle) look() error {
 		return nil
 	}
 	YieldThread()
-	if i.Context.Err() != nil {
-		return context.Cause(i.Context)
+	if c := (Config{Context: i.Context, Interrupt: i.Interrupt}); c.Wait().Err() != nil {
+		return c.Interrupted()
 	}
 	return nil
 }

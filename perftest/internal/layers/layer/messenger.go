@@ -72,6 +72,15 @@ func (x *exchange) push() error {
 // Result implements Op.
 func (x *exchange) Result() uint64 { return 0 }
 
+// State implements Stater.
+func (x *exchange) State() string {
+	arrived := "not counted here"
+	if x.in != nil {
+		arrived = fmt.Sprintf("%d, error %v", x.in.Count, x.in.Err)
+	}
+	return fmt.Sprintf("messages sent: %d; arrived: %s; latest note of the peer: %d\n", x.sent, arrived, x.note.Value)
+}
+
 // NewMessageOp makes the initiator's side of an operation with messages. in takes the answers
 // of a ping-pong; note, in the other operations, how many messages have come. A loopback
 // takes its own messages.
@@ -213,6 +222,11 @@ func (k *sink) Progress() (int, error) {
 		k.acked = k.in.Count
 	}
 	return n, err
+}
+
+// State implements Stater.
+func (k *sink) State() string {
+	return fmt.Sprintf("%sacknowledged: %d\n", k.exchange.State(), k.acked)
 }
 
 // asked reports that the initiator waits for an acknowledgement and all is here for which

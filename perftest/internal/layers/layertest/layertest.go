@@ -6,6 +6,7 @@ package layertest
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -23,13 +24,14 @@ const (
 	Overrun          // one byte too many is written
 	FailPost         // Post fails after the first few
 	HangFlush        // Flush waits for ever, unless it is stopped; see Hanging
+	StallFlush       // the same after the first few operations
 	RefuseOpen       // opening fails
 	RefuseOp         // no operation is supported
 	NeedDrive        // Flush waits for the target's progress
 	FailPart         // the target's part fails
 )
 
-// faultFrom is the operation at which Drop and FailPost begin.
+// faultFrom is the operation at which Drop, FailPost and StallFlush begin.
 const faultFrom = 5
 
 // Set returns one faultless layer for each name.
@@ -113,6 +115,9 @@ func (e *end) Progress() int {
 	return 0
 }
 
+// State implements layer.Stater.
+func (e *end) State() string { return fmt.Sprintf("memory of %d bytes\n", len(e.mem)) }
+
 func (e *end) Close() error {
 	e.registry.mu.Lock()
 	defer e.registry.mu.Unlock()
@@ -169,7 +174,7 @@ func (o *op) Flush() error {
 	if began := o.registry.began; began != nil {
 		began()
 	}
-	for o.fault == HangFlush || o.fault == FailPart && o.spec.Kind.TwoSided() || o.fault == NeedDrive && o.peer.driven.Load() == driven {
+	for o.fault == HangFlush || o.fault == StallFlush && o.posted > faultFrom || o.fault == FailPart && o.spec.Kind.TwoSided() || o.fault == NeedDrive && o.peer.driven.Load() == driven {
 		if err := o.idle.Poll(); err != nil {
 			return err
 		}

@@ -177,5 +177,8 @@ func (c *conn) Local() []byte  { return c.local.bytes }
 
 func (c *conn) Progress() int { return c.worker.Progress() }
 
+// State implements layer.Stater.
+func (c *conn) State() string { return c.worker.State() }
+
 func (c *conn) Transport() string { return c.cfg.Transport }
 func (c *conn) Close() error      { return c.undo.Run() }

@@ -1,6 +1,9 @@
 package ucplayer
 
 import (
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,19 +16,7 @@ import (
 
 // notePair is two connected ends over sm, with the exchange of one operation at each.
 func notePair(t *testing.T) (near, far *exchange) {
-	l := New(ucp.Config{}, components)
-	open := func() *conn {
-		c, err := l.Open(layer.Config{Transport: "sm", Device: "memory", MemLen: 1 << 10, Context: t.Context(), Beside: true})
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, c.Close()) })
-		return c.(*conn)
-	}
-	a, b := open(), open()
-	for c, peer := range map[*conn]*conn{a: b, b: a} {
-		addr, err := peer.Address()
-		require.NoError(t, err)
-		require.NoError(t, c.Connect(addr))
-	}
+	a, b := connPair(t, layer.Config{Transport: "sm", Device: "memory", Context: t.Context()})
 	spec := layer.Spec{Kind: layer.AM, Size: 1 << 10, Window: 127}
 	exchangeOf := func(c *conn) *exchange {
 		o, err := c.newOp(spec)
@@ -33,6 +24,69 @@ func notePair(t *testing.T) (near, far *exchange) {
 		return newExchange(o, spec, newInbox(spec), &layer.Note{})
 	}
 	return exchangeOf(a), exchangeOf(b)
+}
+
+// connPair is two connected ends. No operation has been issued.
+func connPair(t *testing.T, cfg layer.Config) (a, b *conn) {
+	l := New(ucp.Config{}, components)
+	cfg.MemLen, cfg.Beside = 1<<10, true
+	open := func() *conn {
+		c, err := l.Open(cfg)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		return c.(*conn)
+	}
+	a, b = open(), open()
+	for c, peer := range map[*conn]*conn{a: b, b: a} {
+		addr, err := peer.Address()
+		require.NoError(t, err)
+		require.NoError(t, c.Connect(addr))
+	}
+	return a, b
+}
+
+// TestFlush_AnInterruptShowsTheStateAndTheFlushGoesOn: the target makes no progress, so that the put does not
+// complete.
+func TestFlush_AnInterruptShowsTheStateAndTheFlushGoesOn(t *testing.T) {
+	i := layer.NewInterrupt(t.Context())
+	near, far := connPair(t, layer.Config{Transport: "tcp", Device: "lo", Context: t.Context(), Interrupt: i})
+	o, err := near.Op(layer.Spec{Kind: layer.Put, Size: 8, Window: 1})
+	require.NoError(t, err)
+	copy(near.Local(), "12345678")
+	var states []string
+	var flushed atomic.Bool
+	driven := make(chan struct{})
+	i.OnRaise(func() {
+		states = append(states, layer.State(o, near))
+		if len(states) < 3 {
+			i.Raise()
+			return
+		}
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+			far.Progress()
+			near.Progress()
+			return far.Memory()[0] == '1'
+		})
+		go func() { // until the flush has returned
+			defer close(driven)
+			for !flushed.Load() {
+				far.Progress()
+				runtime.Gosched()
+			}
+		}()
+	})
+	require.NoError(t, o.Post())
+	i.Raise()
+	err = o.Flush()
+	flushed.Store(true)
+	require.NoError(t, err)
+	<-driven
+	require.Len(t, states, 3)
+	for _, text := range states {
+		assert.Contains(t, text, "put 8 bytes")
+		assert.Equal(t, 1, strings.Count(text, "endpoints: 1"), "an operation and its Conn are described once")
+	}
+	assert.Equal(t, "12345678", string(far.Memory()[:8]))
 }
 
 // TestExchange_AnAnnouncedNoteComesBeforeTheNext: the data of an announced note and the note behind it

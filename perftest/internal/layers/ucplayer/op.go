@@ -2,6 +2,7 @@ package ucplayer
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/ucp"
@@ -149,11 +150,15 @@ func (o *op) start() (*ucp.Request, error) {
 }
 
 func (o *op) Flush() error {
-	err := o.ep.FlushWait(o.cfg.Context)
-	if err != nil && o.cfg.Context.Err() != nil {
-		return context.Cause(o.cfg.Context)
+	for {
+		err := o.ep.FlushWait(o.cfg.Wait())
+		if err == nil || !errors.Is(err, context.Canceled) && o.cfg.Context.Err() == nil {
+			return err
+		}
+		if err := o.cfg.Interrupted(); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // Result implements layer.Op.

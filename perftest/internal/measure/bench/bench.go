@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -124,11 +125,18 @@ type Runner struct {
 	Freezer Freezer
 	// Step is told after each round of a cell; it must not take long.
 	Step func(test string, size int)
+	// Stalls gets a report, in one Write by the goroutine of Run, if no operation has completed for
+	// StallLimit; nil for none. The run goes on.
+	Stalls io.Writer
+	// StallLimit is 0 for DefaultStallLimit.
+	StallLimit time.Duration
 
-	lanes  []*lane
-	costs  map[int]cost // of the loop, by window
-	driven *lane        // the one that the target progresses
-	skips  []Skip
+	stall   stallWatch
+	stopped bool // the target is, by Freezer
+	lanes   []*lane
+	costs   map[int]cost // of the loop, by window
+	driven  *lane        // the one that the target progresses
+	skips   []Skip
 }
 
 // lane is one layer of the run.
@@ -138,6 +146,7 @@ type lane struct {
 	op     layer.Op
 	s      *samples
 	done   uint64 // operations of op so far
+	moves  uint64 // posts and flushes that have returned, of all operations; some loops count a window as one
 	driven bool   // the target makes progress meanwhile
 }
 
@@ -172,6 +181,7 @@ func withCause(ctx context.Context, err error) error {
 
 func (r *Runner) run(ctx context.Context) ([]result.Record, error) {
 	r.costs = map[int]cost{}
+	defer r.watchStalls()()
 	if err := r.open(ctx); err != nil {
 		return nil, err
 	}
@@ -209,6 +219,7 @@ func (r *Runner) open(ctx context.Context) error {
 
 // cell measures one test at one size through every layer that can do it.
 func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, error) {
+	r.stall.what = fmt.Sprintf("%s of %d bytes", t.Name, size)
 	lanes, err := r.ready(ctx, t, size)
 	if err != nil {
 		return nil, err
@@ -222,6 +233,7 @@ func (r *Runner) cell(ctx context.Context, t Test, size int) ([]result.Record, e
 	p := r.Plan.pace(t, size)
 	for _, l := range lanes {
 		l.s = newSamples(p.samples*r.Plan.Rounds, r.Plan.Rounds)
+		l.s.moves = &l.moves
 	}
 	r.cost(p.window)
 	if err := r.frozen(lanes, func() error { return r.rounds(ctx, lanes, t, size, p) }); err != nil {
@@ -288,6 +300,8 @@ func (r *Runner) frozen(lanes []*lane, f func() error) error {
 	if err := r.Freezer.Freeze(); err != nil {
 		return err
 	}
+	r.stopped = true
+	defer func() { r.stopped = false }()
 	return errors.Join(f(), r.Freezer.Thaw())
 }
 
@@ -316,7 +330,7 @@ func (r *Runner) warm(ctx context.Context, l *lane, p pace) error {
 	if err := r.drive(ctx, l); err != nil {
 		return err
 	}
-	n, err := warmUp(l.op, r.Plan.Warmup, p.window, minWarmUp)
+	n, err := warmUp(l.op, r.Plan.Warmup, p.window, minWarmUp, &l.moves)
 	l.done += uint64(n)
 	return err
 }
@@ -338,6 +352,7 @@ func (r *Runner) turn(ctx context.Context, l *lane, p pace) error {
 
 // drive has the target do what l needs, and nothing for nil.
 func (r *Runner) drive(ctx context.Context, l *lane) error {
+	r.stall.begin(l)
 	if l != nil && !l.driven {
 		l = nil
 	}

@@ -207,7 +207,7 @@ func TestStamped_StreamIsFlushedAtItsEnd(t *testing.T) {
 		require.NoError(t, s.stamped(op, pace{windows: 6, window: 4, every: c.every}))
 		assert.Equal(t, c.want, op.flushed)
 		assert.Equal(t, uint64(24), op.Result())
-		_, err := plain(op, pace{windows: 6, window: 4, every: c.every})
+		_, err := plain(op, pace{windows: 6, window: 4, every: c.every}, new(uint64))
 		require.NoError(t, err)
 		assert.Equal(t, 2*c.want, op.flushed)
 		assert.Equal(t, uint64(48), op.Result())

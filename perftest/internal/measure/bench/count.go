@@ -95,7 +95,7 @@ func (r *Runner) batches(ctx context.Context, l *lane, p pace) (done int, err er
 		if ctx.Err() != nil {
 			return done, context.Cause(ctx)
 		}
-		if _, err := plain(l.op, p); err != nil {
+		if _, err := plain(l.op, p, &l.moves); err != nil {
 			return done, err
 		}
 		l.done += uint64(p.ops())

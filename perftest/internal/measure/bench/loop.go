@@ -13,6 +13,7 @@ type samples struct {
 	post  []uint64 // posting calls of one window
 	flush []uint64 // flush after it
 	whole []uint64 // one batch without readings inside: see batch
+	moves *uint64  // lane.moves
 }
 
 func newSamples(windows, rounds int) *samples {
@@ -20,6 +21,7 @@ func newSamples(windows, rounds int) *samples {
 		post:  make([]uint64, 0, windows),
 		flush: make([]uint64, 0, windows),
 		whole: make([]uint64, 0, rounds),
+		moves: new(uint64),
 	}
 }
 
@@ -81,13 +83,14 @@ func (s *samples) stamped(op layer.Op, p pace) error {
 		}
 		t2 := tick.Now()
 		post[i], flush[i] = t1-t0, t2-t1
+		*s.moves++
 	}
 	s.post, s.flush = s.post[:n+p.windows], s.flush[:n+p.windows]
 	return nil
 }
 
-// plain runs a batch and returns the ticks of all.
-func plain(op layer.Op, p pace) (ticks uint64, err error) {
+// plain runs a batch and returns the ticks of all. It counts posts in moves.
+func plain(op layer.Op, p pace, moves *uint64) (ticks uint64, err error) {
 	n := p.window * p.every
 	t0 := tick.Now()
 	for range p.windows / p.every {
@@ -95,6 +98,7 @@ func plain(op layer.Op, p pace) (ticks uint64, err error) {
 			if err := op.Post(); err != nil {
 				return 0, err
 			}
+			*moves++
 		}
 		if err := op.Flush(); err != nil {
 			return 0, err
@@ -109,7 +113,7 @@ func (s *samples) batch(op layer.Op, p pace) error {
 	if err := s.stamped(op, p.sampled()); err != nil {
 		return err
 	}
-	whole, err := plain(op, p)
+	whole, err := plain(op, p, s.moves)
 	if err != nil {
 		return err
 	}
@@ -118,9 +122,9 @@ func (s *samples) batch(op layer.Op, p pace) error {
 }
 
 // warmUp repeats windows until ops operations and atLeast have gone by.
-func warmUp(op layer.Op, ops, window int, atLeast time.Duration) (done int, err error) {
+func warmUp(op layer.Op, ops, window int, atLeast time.Duration, moves *uint64) (done int, err error) {
 	for start := time.Now(); done < ops || time.Since(start) < atLeast; done += window {
-		if _, err := plain(op, pace{windows: 1, window: window, every: 1}); err != nil {
+		if _, err := plain(op, pace{windows: 1, window: window, every: 1}, moves); err != nil {
 			return done, err
 		}
 	}

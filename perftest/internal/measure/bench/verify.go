@@ -119,6 +119,7 @@ func (l *lane) more(n int) error {
 			return err
 		}
 		l.done++
+		l.moves++
 	}
 	return l.op.Flush()
 }

@@ -26,6 +26,7 @@ type Conn struct {
 	look *look // nil for a connection that is no socket
 	// broken is why a Call left the stream in the middle of a frame, or nil.
 	broken error
+	late   int // replies that Ask did not wait for, and that come before the next one
 }
 
 // NewConn wraps a stream connection, which Close closes.
@@ -60,7 +61,27 @@ func (c *Conn) Call(ctx context.Context, r Request) (Reply, error) {
 	if c.broken != nil {
 		return Reply{}, c.broken
 	}
-	reply, err := c.exchange(ctx, &r)
+	return c.call(ctx, r, 0)
+}
+
+// ErrNoReply says that no reply has come within the limit of Ask.
+var ErrNoReply = errors.New("no reply")
+
+// Ask is Call for a target that may not run: if no reply comes within the limit, it returns ErrNoReply, and
+// the connection can be used as before. The connection must be a socket.
+func (c *Conn) Ask(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
+	if c.broken != nil {
+		return Reply{}, c.broken
+	}
+	return c.call(ctx, r, limit)
+}
+
+// call sends r and waits for its reply. A limit of 0 is none.
+func (c *Conn) call(ctx context.Context, r Request, limit time.Duration) (Reply, error) {
+	reply, err := c.exchange(ctx, &r, limit)
+	if err == ErrNoReply {
+		return Reply{}, err
+	}
 	if err != nil {
 		c.broken = callError(ctx, r.Verb, err)
 		return Reply{}, c.broken
@@ -71,17 +92,26 @@ func (c *Conn) Call(ctx context.Context, r Request) (Reply, error) {
 	return reply, nil
 }
 
-func (c *Conn) exchange(ctx context.Context, r *Request) (reply Reply, err error) {
+func (c *Conn) exchange(ctx context.Context, r *Request, limit time.Duration) (reply Reply, err error) {
 	release := c.watch(ctx)
 	defer release()
 	if err := c.send(kindRequest, r); err != nil {
 		return Reply{}, err
 	}
-	payload, err := readFrame(c.c, kindReply, func() error { return nil })
-	if err != nil {
-		return Reply{}, err
+	if limit > 0 && !c.Await(limit) {
+		c.late++
+		return Reply{}, ErrNoReply
 	}
-	return reply, decode(payload, &reply)
+	for {
+		payload, err := readFrame(c.c, kindReply, func() error { return nil })
+		if err != nil {
+			return Reply{}, err
+		}
+		if c.late == 0 {
+			return reply, decode(payload, &reply)
+		}
+		c.late--
+	}
 }
 
 // watch makes blocked calls on the connection fail once ctx ends. After release it does nothing

@@ -210,3 +210,33 @@ func TestRequest_Check(t *testing.T) {
 		})
 	}
 }
+
+// TestAsk_ALateReplyIsDropped: the target replies after the limit, and the connection goes on.
+func TestAsk_ALateReplyIsDropped(t *testing.T) {
+	a, b, err := Pipe()
+	require.NoError(t, err)
+	initiator, target := NewConn(a), NewConn(b)
+	defer initiator.Close()
+	defer target.Close()
+	for range 2 {
+		_, err = initiator.Ask(t.Context(), Request{Verb: State, Layer: "ucp"}, time.Nanosecond)
+		require.Equal(t, ErrNoReply, err)
+	}
+	done := make(chan struct{})
+	defer func() { <-done }()
+	go func() {
+		defer close(done)
+		for i := range 4 {
+			_, err := target.Receive(0)
+			if !assert.NoError(t, err) || !assert.NoError(t, target.Answer(Reply{Value: uint64(i)}, nil)) {
+				return
+			}
+		}
+	}()
+	reply, err := initiator.Call(t.Context(), Request{Verb: Rest})
+	require.NoError(t, err)
+	assert.Equal(t, uint64(2), reply.Value)
+	reply, err = initiator.Ask(t.Context(), Request{Verb: State, Layer: "ucp"}, testenv.Watchdog)
+	require.NoError(t, err)
+	assert.Equal(t, uint64(3), reply.Value)
+}

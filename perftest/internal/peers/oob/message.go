@@ -40,6 +40,8 @@ const (
 	SetWord Verb = "set-word"
 	// Word returns the first 8 bytes of Layer's memory as Value.
 	Word Verb = "word"
+	// State describes what Layer waits for: the reply's State. A Drive goes on after it.
+	State Verb = "state"
 	// Close closes Layer.
 	Close Verb = "close"
 	// Bye ends the session.
@@ -98,14 +100,18 @@ type Reply struct {
 	Error   string `json:"error,omitempty"`
 	Address []byte `json:"address,omitempty"`
 	Value   uint64 `json:"value,omitempty"`
+	State   string `json:"state,omitempty"` // at most MaxState bytes
 }
+
+// MaxState is the longest Reply.State in bytes, so that it fits into a frame also where JSON escapes.
+const MaxState = MaxPayload / 4
 
 // layered are the verbs that need Layer.
 var layered = map[Verb]bool{
 	Hello: false, Bye: false,
 	Rest: false, Prepare: true, Finish: true,
 	Open: true, Connect: true, Drive: true, Fill: true, Check: true,
-	SetWord: true, Word: true, Close: true,
+	SetWord: true, Word: true, Close: true, State: true,
 }
 
 // check validates a request that came from a peer.

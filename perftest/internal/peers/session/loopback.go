@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/peers/oob"
@@ -13,7 +14,7 @@ import (
 // itself. It is for transports that do not leave a worker.
 func NewLoopback(ctx context.Context, layers layer.Set) *Session {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, release: cancel, loopback: true}
+	s := &Session{layers: layers, open: map[string]*end{}, ctx: ctx, release: cancel, interrupt: layer.NewInterrupt(ctx), loopback: true}
 	s.peer = loopback{s}
 	return s
 }
@@ -43,6 +44,11 @@ func (l loopback) Call(ctx context.Context, r oob.Request) (oob.Reply, error) {
 		return reply, &oob.RemoteError{Verb: r.Verb, Layer: r.Layer, Text: err.Error()}
 	}
 	return reply, nil
+}
+
+// Ask implements caller. There is no target whose state is not that of the initiator.
+func (l loopback) Ask(ctx context.Context, r oob.Request, _ time.Duration) (oob.Reply, error) {
+	return oob.Reply{}, nil
 }
 
 // Close implements caller.

@@ -25,20 +25,22 @@ const endTimeout = 10 * time.Second
 // caller is the way to the target: a connection, or a loopback.
 type caller interface {
 	Call(context.Context, oob.Request) (oob.Reply, error)
+	Ask(context.Context, oob.Request, time.Duration) (oob.Reply, error)
 	Close() error
 }
 
 // Session is a target that answers. One goroutine at a time.
 type Session struct {
-	peer     caller
-	layers   layer.Set
-	open     map[string]*end
-	ctx      context.Context // ends the waits of the layers
-	release  func()          // of ctx, and of the watch of the target
-	pid      int
-	beside   bool
-	loopback bool
-	patience time.Duration
+	peer      caller
+	layers    layer.Set
+	open      map[string]*end
+	ctx       context.Context  // ends the waits of the layers
+	release   func()           // of ctx, and of the watch of the target
+	interrupt *layer.Interrupt // of ctx
+	pid       int
+	beside    bool
+	loopback  bool
+	patience  time.Duration
 }
 
 // end is the initiator's side of one layer.
@@ -96,7 +98,7 @@ func (s *Session) watch(ctx context.Context, c net.Conn, why func() error) error
 		cancel(err)
 		return err
 	}
-	s.ctx = ctx
+	s.ctx, s.interrupt = ctx, layer.NewInterrupt(ctx)
 	s.release = func() {
 		stop()
 		cancel(nil)
@@ -163,7 +165,7 @@ func (s *Session) Open(ctx context.Context, name string, p oob.Params) (_ layer.
 		return nil, fmt.Errorf("unknown layer %q; there are %v", name, s.layers.Names)
 	}
 	c, err := open(layer.Config{Transport: p.Transport, Device: p.Device, Fabric: p.Fabric,
-		MemLen: p.MemLen, Memory: layer.Memory(p.Memory), Context: s.ctx, Beside: s.beside, Loopback: s.loopback})
+		MemLen: p.MemLen, Memory: layer.Memory(p.Memory), Context: s.ctx, Interrupt: s.interrupt, Beside: s.beside, Loopback: s.loopback})
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
@@ -209,6 +211,19 @@ func (s *Session) Drive(ctx context.Context, name string) error {
 func (s *Session) Rest(ctx context.Context) error {
 	_, err := s.call(ctx, oob.Request{Verb: oob.Rest})
 	return err
+}
+
+// Interrupt interrupts waits of the layers that are open.
+func (s *Session) Interrupt() *layer.Interrupt { return s.interrupt }
+
+// TargetState asks the target what its end of a layer waits for. ErrSilent if it does not reply
+// within the limit; the session can be used as before.
+func (s *Session) TargetState(ctx context.Context, name string, limit time.Duration) (string, error) {
+	r, err := s.peer.Ask(ctx, oob.Request{Verb: oob.State, Layer: name}, limit)
+	if err == oob.ErrNoReply {
+		err = fmt.Errorf("%w within %v", ErrSilent, limit)
+	}
+	return r.State, err
 }
 
 // Prepare readies the target's part of an operation.

@@ -49,12 +49,13 @@ func Serve(ctx context.Context, c net.Conn, layers layer.Set, o Options) error {
 
 // session is the state of one initiator.
 type session struct {
-	conn   *oob.Conn
-	layers layer.Set
-	ends   map[string]*end
-	ctx    context.Context // ends the session
-	beside bool
-	driven bool // since the last Drive was asked for, layers made progress
+	conn    *oob.Conn
+	layers  layer.Set
+	ends    map[string]*end
+	ctx     context.Context // ends the session
+	beside  bool
+	driving *end // by the last request that was no State; nil for none
+	driven  bool // since the last Drive was asked for, layers made progress
 }
 
 func (s *session) run(helloTimeout time.Duration) error {
@@ -83,7 +84,9 @@ func (s *session) serve() error {
 			return lastWord(err)
 		}
 		reply, failure := s.handle(req)
-		s.driven = false
+		if req.Verb != oob.State {
+			s.driven, s.driving = false, nil
+		}
 		if err := s.conn.Answer(reply, failure); err != nil {
 			return lastWord(err)
 		}
@@ -91,9 +94,13 @@ func (s *session) serve() error {
 		case req.Verb == oob.Bye:
 			return nil
 		case req.Verb == oob.Drive && failure == nil:
-			if err := s.drive(s.ends[req.Layer], time.Duration(req.Value)); err != nil {
-				return fmt.Errorf("%s: %w", req.Layer, err)
-			}
+			s.driving = s.ends[req.Layer]
+		}
+		if s.driving == nil {
+			continue
+		}
+		if err := s.drive(s.driving, time.Duration(req.Value)); err != nil {
+			return fmt.Errorf("%s: %w", req.Layer, err)
 		}
 	}
 }
@@ -210,6 +217,9 @@ func (e *end) handle(r oob.Request) (oob.Reply, error) {
 		return e.finish()
 	case oob.Drive:
 		return oob.Reply{}, nil
+	case oob.State:
+		text := layer.State(e.part, e.conn)
+		return oob.Reply{State: text[:min(len(text), oob.MaxState)]}, nil
 	}
 	return Memory(e.conn.Memory(), r)
 }
