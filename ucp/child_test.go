@@ -23,18 +23,19 @@ const roleEnv = "GUCX_TEST_UCP_ROLE"
 
 // roles are what a child process can be. A role ends with its standard input at the latest.
 var roles = map[string]func(c *childSide) error{
-	"chat":     chatRole,
-	"load":     loadRole,
-	"rndv":     rndvRole,
-	"visit":    visitRole,
-	"storm":    stormRole,
-	"dial":     dialRole,
-	"guest":    guestRole,
-	"streamer": streamerRole,
-	"tagger":   taggerRole,
-	"poster":   posterRole,
-	"tupler":   tuplerRole,
-	"sleeper":  sleeperRole,
+	"chat":      chatRole,
+	"idlepeers": idlePeersRole,
+	"load":      loadRole,
+	"rndv":      rndvRole,
+	"visit":     visitRole,
+	"storm":     stormRole,
+	"dial":      dialRole,
+	"guest":     guestRole,
+	"streamer":  streamerRole,
+	"tagger":    taggerRole,
+	"poster":    posterRole,
+	"tupler":    tuplerRole,
+	"sleeper":   sleeperRole,
 }
 
 // childSide is what a role has to talk to its parent with.

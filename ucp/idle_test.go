@@ -96,15 +96,7 @@ type idleWorld struct {
 
 func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 	t.Helper()
-	x := &idleWorld{}
-	var err error
-	x.ctx, err = NewContext(fromEnv(t, "TLS="+tls), components(all.Config{})...)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, x.ctx.Close()) })
-	x.mem, err = x.ctx.MemAlloc(8)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, x.mem.Close()) })
-	x.w = x.newWorker(t)
+	x := openIdleWorld(t, fromEnv(t, "TLS="+tls))
 	stop := background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
 	if tls == "self" {
 		stop()
@@ -117,6 +109,21 @@ func newIdleWorld(t *testing.T, tls string, peers int) *idleWorld {
 		x.peers = append(x.peers, w)
 	}
 	stop()
+	return x
+}
+
+// openIdleWorld opens the worker, which has no peers yet.
+func openIdleWorld(t *testing.T, cfg Config) *idleWorld {
+	t.Helper()
+	x := &idleWorld{}
+	var err error
+	x.ctx, err = NewContext(cfg, components(all.Config{})...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, x.ctx.Close()) })
+	x.mem, err = x.ctx.MemAlloc(8)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, x.mem.Close()) })
+	x.w = x.newWorker(t)
 	return x
 }
 

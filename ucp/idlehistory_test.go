@@ -1,0 +1,344 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+)
+
+// idleHistory is what a worker did before it is idle. do returns when the worker has no EP.
+type idleHistory struct {
+	name string
+	self bool // also over self
+	// wireup is how long a connection may take; 0 is the default.
+	wireup time.Duration
+	do     func(t *testing.T, x *idleWorld, tls string, peers int)
+}
+
+var idleHistories = []idleHistory{
+	{"left", true, 0, peersLeave},
+	{"killed", false, 0, peersKilled},
+	{"unreachable", false, 50 * time.Millisecond, peersUnreachable},
+	{"descriptors", false, 0, peersWithoutDescriptors},
+}
+
+// idleHistorySets returns the transports of the histories; in sweeps also those that are like others.
+func idleHistorySets() []string {
+	sets := []string{"self", "sm", "tcp", `\rc`}
+	if testenv.Sweep() {
+		sets = append(sets, "rc_mlx5", `\ud`, "ud_mlx5", `\xrc`, "ib")
+	}
+	return sets
+}
+
+// TestIdle_AfterPeers: a worker sleeps after its peers closed their EPs or were killed, after it failed
+// to connect, and after the process had no descriptor for a new connection. A descriptor that the worker
+// does not read would end each sleep at once.
+func TestIdle_AfterPeers(t *testing.T) {
+	counts := []int{1}
+	if testenv.Sweep() {
+		counts = append(counts, testenv.Rounds(4, 100))
+	}
+	for _, tls := range idleHistorySets() {
+		for _, h := range idleHistories {
+			for _, peers := range counts {
+				if tls == "self" && (!h.self || peers > 1) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%s/%d", tls, h.name, peers), func(t *testing.T) {
+					cfg := fromEnv(t, "TLS="+tls)
+					cfg.KeepaliveInterval = time.Second // ud finds killed peers by it
+					cfg.WireupTimeout = h.wireup
+					x := openIdleWorld(t, cfg)
+					h.do(t, x, tls, peers)
+					x.waitForEPs(t, 0)
+					x.w.engine.ParkLimit = time.Hour
+					before := x.w.engine.Sleeps.Load()
+					stop := background(1, func(ctx context.Context) error { return x.w.Serve(ctx) })
+					defer stop()
+					x.requireSleep(t, before)
+					x.requireFewSleeps(t)
+					x.report(t)
+				})
+			}
+		}
+	}
+}
+
+// idleWindow is how long requireFewSleeps counts.
+const idleWindow = 100 * time.Millisecond
+
+// maxIdleSleeps is how often an idle worker may fall asleep in idleWindow: timers of transports end some
+// sleeps. A descriptor that stays readable ends some thousand.
+const maxIdleSleeps = 20
+
+// requireFewSleeps counts the sleeps of a served worker. Load makes them fewer. The worker sleeps again
+// after a signal.
+func (x *idleWorld) requireFewSleeps(t *testing.T) {
+	t.Helper()
+	sleeps := &x.w.engine.Sleeps
+	before := sleeps.Load()
+	time.Sleep(idleWindow)
+	after := sleeps.Load()
+	assert.LessOrEqual(t, after-before, uint64(maxIdleSleeps), "sleeps in %v", idleWindow)
+	x.w.Signal()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return sleeps.Load() > after })
+}
+
+// waitForEPs makes progress until the worker has n EPs.
+func (x *idleWorld) waitForEPs(t *testing.T, n int) {
+	t.Helper()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+		x.w.Progress()
+		return x.w.eps.Len() == n
+	})
+}
+
+// serveWhile serves a worker while f runs.
+func serveWhile(w *Worker, f func()) {
+	stop := background(1, func(ctx context.Context) error { return w.Serve(ctx) })
+	defer stop()
+	f()
+}
+
+// peersLeave connects each peer in both directions and closes first one EP and then the other.
+func peersLeave(t *testing.T, x *idleWorld, tls string, peers int) {
+	ctx := context.Background()
+	if tls == "self" {
+		ep := x.dialAndPut(t, x.w, x.w)
+		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
+		return
+	}
+	for range peers {
+		w := x.newWorker(t)
+		var to, from *EP
+		serveWhile(x.w, func() { to = x.dialAndPut(t, w, x.w) })
+		serveWhile(w, func() {
+			from = x.dialAndPut(t, x.w, w)
+			require.NoError(t, from.CloseWait(ctx, CloseFlush))
+		})
+		serveWhile(x.w, func() {
+			require.NoError(t, to.CloseWait(ctx, CloseFlush))
+			require.NoError(t, w.Close())
+		})
+	}
+}
+
+// dialAndPut makes an EP from one worker to another, which somebody serves, and puts over it.
+func (x *idleWorld) dialAndPut(t *testing.T, from, to *Worker) *EP {
+	t.Helper()
+	ep, err := putTo(remoteMem{to.Address(), x.mem.Pack()}, from)
+	require.NoError(t, err)
+	return ep
+}
+
+// putTo makes an EP from w to a worker, puts a byte, and waits until it has arrived. The EP is valid
+// also if the put fails.
+func putTo(r remoteMem, w *Worker) (*EP, error) {
+	ctx := context.Background()
+	ep, key, err := r.dial(w)
+	if err != nil {
+		return ep, err
+	}
+	defer key.Close()
+	if err := ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil); err != nil {
+		return ep, err
+	}
+	return ep, ep.FlushWait(ctx)
+}
+
+// peersPerChild is how many workers a child process has.
+const peersPerChild = 25
+
+// idleCrowd is child processes with workers.
+type idleCrowd struct {
+	children []*child
+	workers  []remoteMem
+}
+
+// startCrowd starts processes with n workers, which are served.
+func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
+	t.Helper()
+	self := remoteMem{x.w.Address(), x.mem.Pack()}
+	for left := n; left > 0; left -= peersPerChild {
+		some := min(left, peersPerChild)
+		p := startChild(t, "idlepeers", tls, some, self)
+		c.children = append(c.children, p)
+		for range some {
+			r, err := parseRemote(p.line(t))
+			require.NoError(t, err)
+			c.workers = append(c.workers, r)
+		}
+	}
+	return c
+}
+
+// startPuts tells each worker of each child to put to the worker of the parent.
+func (c idleCrowd) startPuts(t *testing.T) {
+	for _, p := range c.children {
+		p.tell(t, "put")
+	}
+}
+
+// awaitPuts returns how the puts of each child ended: idlePutsDone, or an error.
+func (c idleCrowd) awaitPuts(t *testing.T) (results []string) {
+	for _, p := range c.children {
+		results = append(results, p.line(t))
+	}
+	return results
+}
+
+// requirePuts has each worker of each child put to the served worker w, which succeeds.
+func (c idleCrowd) requirePuts(t *testing.T, w *Worker) {
+	t.Helper()
+	c.startPuts(t)
+	serveWhile(w, func() {
+		for _, result := range c.awaitPuts(t) {
+			assert.Equal(t, idlePutsDone, result)
+		}
+	})
+}
+
+const idlePutsDone = "done"
+
+// idlePeersRole has workers that are served. They put to the worker of the parent when it says so.
+func idlePeersRole(c *childSide) error {
+	n, err := strconv.Atoi(c.args[1])
+	if err != nil {
+		return err
+	}
+	parent, err := parseRemote(c.args[2])
+	if err != nil {
+		return err
+	}
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	mem, err := ctx.MemAlloc(8)
+	if err != nil {
+		return err
+	}
+	puts := make([]func() error, n)
+	var closers []func() error
+	for i := range n {
+		w, err := ctx.NewWorker(WorkerConfig{})
+		if err != nil {
+			return err
+		}
+		serve := func() func() { return background(1, func(ctx context.Context) error { return w.Serve(ctx) }) }
+		stop := serve()
+		puts[i] = func() error {
+			stop()
+			_, err := putTo(parent, w)
+			stop = serve()
+			return err
+		}
+		closers = append(closers, func() error { stop(); return w.Close() })
+		c.say("%v", remoteMem{w.Address(), mem.Pack()})
+	}
+	for c.nextLine() {
+		var err error
+		for _, put := range puts {
+			err = errors.Join(err, put())
+		}
+		if err != nil {
+			c.say("%q", err)
+		} else {
+			c.say(idlePutsDone)
+		}
+	}
+	for _, closeWorker := range closers {
+		err = errors.Join(err, closeWorker())
+	}
+	return errors.Join(err, mem.Close(), ctx.Close())
+}
+
+// peersKilled connects to workers of other processes in both directions and kills the processes.
+func peersKilled(t *testing.T, x *idleWorld, tls string, peers int) {
+	c := startCrowd(t, x, tls, peers)
+	c.requirePuts(t, x.w)
+	var eps []*EP
+	for _, r := range c.workers {
+		ep, err := putTo(r, x.w)
+		require.NoError(t, err)
+		eps = append(eps, ep)
+	}
+	for _, p := range c.children {
+		p.kill(t)
+	}
+	for _, ep := range eps {
+		require.NoError(t, x.w.Until(context.Background(), func() bool { return ep.Err() != nil }))
+		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+	}
+}
+
+// peersUnreachable connects to workers that are closed.
+func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
+	ctx, err := openContext(tls)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, ctx.Close()) }()
+	var eps []*EP
+	for range peers {
+		w, err := ctx.NewWorker(WorkerConfig{})
+		require.NoError(t, err)
+		r := remoteMem{w.Address(), x.mem.Pack()}
+		require.NoError(t, w.Close())
+		ep, key, err := r.dial(x.w)
+		require.NoError(t, err)
+		put, err := ep.Put([]byte{1}, key.Addr(), key, nil)
+		if err == nil {
+			put.Release()
+		}
+		defer key.Close()
+		eps = append(eps, ep)
+	}
+	for _, ep := range eps {
+		require.NoError(t, x.w.Until(context.Background(), func() bool { return ep.Err() != nil }))
+		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+	}
+}
+
+// peersWithoutDescriptors has workers of other processes connect, and connects to them, while this
+// process can open no descriptor. They connect when it can again, and close their workers.
+func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) {
+	c := startCrowd(t, x, tls, peers)
+	serveWhile(x.w, func() {}) // opens the descriptors for its sleeps
+	var eps []*EP
+	testenv.WithoutDescriptors(t, func() {
+		c.startPuts(t)
+		for _, r := range c.workers {
+			ctx, stop := context.WithTimeout(context.Background(), time.Second)
+			ep, key, err := r.dial(x.w)
+			if err == nil {
+				_ = ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil)
+				defer key.Close()
+			}
+			stop()
+			if ep != nil {
+				eps = append(eps, ep)
+			}
+		}
+		ctx, stop := context.WithTimeout(context.Background(), idleWindow)
+		defer stop()
+		_ = x.w.Serve(ctx)
+	})
+	serveWhile(x.w, func() { t.Log(c.awaitPuts(t)) }) // some fail, if the transport needs descriptors
+	c.requirePuts(t, x.w)
+	for _, ep := range eps {
+		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
+	}
+	serveWhile(x.w, func() {
+		for _, p := range c.children {
+			p.end(t)
+		}
+	})
+}
