@@ -132,6 +132,7 @@ func (x *idleWorld) newWorker(t *testing.T) *Worker {
 	w, err := x.ctx.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Close()) })
+	w.OnActive(0, nil)
 	return w
 }
 

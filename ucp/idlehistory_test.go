@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,9 +33,9 @@ var idleHistories = []idleHistory{
 
 // idleHistorySets returns the transports of the histories; in sweeps also those that are like others.
 func idleHistorySets() []string {
-	sets := []string{"self", "sm", "tcp", `\rc`}
+	sets := []string{"self", "sm", "tcp", `\rc`, "ib"}
 	if testenv.Sweep() {
-		sets = append(sets, "rc_mlx5", `\ud`, "ud_mlx5", `\xrc`, "ib")
+		sets = append(sets, "rc_mlx5", `\ud`, "ud_mlx5", `\xrc`)
 	}
 	return sets
 }
@@ -113,16 +114,16 @@ func serveWhile(w *Worker, f func()) {
 func peersLeave(t *testing.T, x *idleWorld, tls string, peers int) {
 	ctx := context.Background()
 	if tls == "self" {
-		ep := x.dialAndPut(t, x.w, x.w)
+		ep := x.connect(t, tls, x.w, x.w)
 		require.NoError(t, ep.CloseWait(ctx, CloseFlush))
 		return
 	}
 	for range peers {
 		w := x.newWorker(t)
 		var to, from *EP
-		serveWhile(x.w, func() { to = x.dialAndPut(t, w, x.w) })
+		serveWhile(x.w, func() { to = x.connect(t, tls, w, x.w) })
 		serveWhile(w, func() {
-			from = x.dialAndPut(t, x.w, w)
+			from = x.connect(t, tls, x.w, w)
 			require.NoError(t, from.CloseWait(ctx, CloseFlush))
 		})
 		serveWhile(x.w, func() {
@@ -132,25 +133,46 @@ func peersLeave(t *testing.T, x *idleWorld, tls string, peers int) {
 	}
 }
 
-// dialAndPut makes an EP from one worker to another, which somebody serves, and puts over it.
-func (x *idleWorld) dialAndPut(t *testing.T, from, to *Worker) *EP {
+// connect makes an EP from one worker to another, which is served, and sends over it.
+func (x *idleWorld) connect(t *testing.T, tls string, from, to *Worker) *EP {
 	t.Helper()
-	ep, err := putTo(remoteMem{to.Address(), x.mem.Pack()}, from)
+	ep, err := sendTo(context.Background(), idleTarget(tls, to, x.mem), from)
 	require.NoError(t, err)
 	return ep
 }
 
-// putTo makes an EP from w to a worker, puts a byte, and waits until it has arrived. The EP is valid
-// also if the put fails.
-func putTo(r remoteMem, w *Worker) (*EP, error) {
-	ctx := context.Background()
-	ep, key, err := r.dial(w)
+// idleTarget is a worker, and memory if the transports have puts.
+func idleTarget(tls string, w *Worker, mem *Mem) remoteMem {
+	r := remoteMem{addr: w.Address()}
+	if !strings.Contains(tls, "ud") {
+		r.key = mem.Pack()
+	}
+	return r
+}
+
+// sendTo makes an EP from w to a worker, sends it an active message, puts a byte if there is a key, and
+// flushes. The EP is valid also if one of these fails.
+func sendTo(ctx context.Context, r remoteMem, w *Worker) (*EP, error) {
+	ep, err := w.NewEP(r.addr, EPConfig{})
+	if err != nil {
+		return nil, err
+	}
+	message, err := ep.SendActive(0, nil, []byte{1}, nil)
+	if err == nil {
+		err = message.Wait(ctx)
+	}
 	if err != nil {
 		return ep, err
 	}
-	defer key.Close()
-	if err := ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil); err != nil {
-		return ep, err
+	if len(r.key) > 0 {
+		key, err := ep.Unpack(r.key)
+		if err != nil {
+			return ep, err
+		}
+		defer key.Close()
+		if err := ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil); err != nil {
+			return ep, err
+		}
 	}
 	return ep, ep.FlushWait(ctx)
 }
@@ -167,7 +189,7 @@ type idleCrowd struct {
 // startCrowd starts processes with n workers, which are served.
 func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 	t.Helper()
-	self := remoteMem{x.w.Address(), x.mem.Pack()}
+	self := idleTarget(tls, x.w, x.mem)
 	for left := n; left > 0; left -= peersPerChild {
 		some := min(left, peersPerChild)
 		p := startChild(t, "idlepeers", tls, some, self)
@@ -181,35 +203,35 @@ func startCrowd(t *testing.T, x *idleWorld, tls string, n int) (c idleCrowd) {
 	return c
 }
 
-// startPuts tells each worker of each child to put to the worker of the parent.
-func (c idleCrowd) startPuts(t *testing.T) {
+// startSends tells each worker of each child to send to the worker of the parent.
+func (c idleCrowd) startSends(t *testing.T) {
 	for _, p := range c.children {
-		p.tell(t, "put")
+		p.tell(t, "send")
 	}
 }
 
-// awaitPuts returns how the puts of each child ended: idlePutsDone, or an error.
-func (c idleCrowd) awaitPuts(t *testing.T) (results []string) {
+// awaitSends returns the result of each child: idleSent, or an error.
+func (c idleCrowd) awaitSends(t *testing.T) (results []string) {
 	for _, p := range c.children {
 		results = append(results, p.line(t))
 	}
 	return results
 }
 
-// requirePuts has each worker of each child put to the served worker w, which succeeds.
-func (c idleCrowd) requirePuts(t *testing.T, w *Worker) {
+// requireSends expects that each worker of each child can send to w.
+func (c idleCrowd) requireSends(t *testing.T, w *Worker) {
 	t.Helper()
-	c.startPuts(t)
+	c.startSends(t)
 	serveWhile(w, func() {
-		for _, result := range c.awaitPuts(t) {
-			assert.Equal(t, idlePutsDone, result)
+		for _, result := range c.awaitSends(t) {
+			assert.Equal(t, idleSent, result)
 		}
 	})
 }
 
-const idlePutsDone = "done"
+const idleSent = "sent"
 
-// idlePeersRole has workers that are served. They put to the worker of the parent when it says so.
+// idlePeersRole serves workers. Each of them sends to the worker of the parent at each line of input.
 func idlePeersRole(c *childSide) error {
 	n, err := strconv.Atoi(c.args[1])
 	if err != nil {
@@ -227,7 +249,7 @@ func idlePeersRole(c *childSide) error {
 	if err != nil {
 		return err
 	}
-	puts := make([]func() error, n)
+	sends := make([]func() error, n)
 	var closers []func() error
 	for i := range n {
 		w, err := ctx.NewWorker(WorkerConfig{})
@@ -236,24 +258,24 @@ func idlePeersRole(c *childSide) error {
 		}
 		serve := func() func() { return background(1, func(ctx context.Context) error { return w.Serve(ctx) }) }
 		stop := serve()
-		puts[i] = func() error {
+		sends[i] = func() error {
 			stop()
-			_, err := putTo(parent, w)
+			_, err := sendTo(context.Background(), parent, w)
 			stop = serve()
 			return err
 		}
 		closers = append(closers, func() error { stop(); return w.Close() })
-		c.say("%v", remoteMem{w.Address(), mem.Pack()})
+		c.say("%v", idleTarget(c.args[0], w, mem))
 	}
 	for c.nextLine() {
 		var err error
-		for _, put := range puts {
-			err = errors.Join(err, put())
+		for _, send := range sends {
+			err = errors.Join(err, send())
 		}
 		if err != nil {
 			c.say("%q", err)
 		} else {
-			c.say(idlePutsDone)
+			c.say(idleSent)
 		}
 	}
 	for _, closeWorker := range closers {
@@ -265,10 +287,10 @@ func idlePeersRole(c *childSide) error {
 // peersKilled connects to workers of other processes in both directions and kills the processes.
 func peersKilled(t *testing.T, x *idleWorld, tls string, peers int) {
 	c := startCrowd(t, x, tls, peers)
-	c.requirePuts(t, x.w)
+	c.requireSends(t, x.w)
 	var eps []*EP
 	for _, r := range c.workers {
-		ep, err := putTo(r, x.w)
+		ep, err := sendTo(context.Background(), r, x.w)
 		require.NoError(t, err)
 		eps = append(eps, ep)
 	}
@@ -290,15 +312,14 @@ func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
 	for range peers {
 		w, err := ctx.NewWorker(WorkerConfig{})
 		require.NoError(t, err)
-		r := remoteMem{w.Address(), x.mem.Pack()}
+		addr := w.Address()
 		require.NoError(t, w.Close())
-		ep, key, err := r.dial(x.w)
+		ep, err := x.w.NewEP(addr, EPConfig{})
 		require.NoError(t, err)
-		put, err := ep.Put([]byte{1}, key.Addr(), key, nil)
+		message, err := ep.SendActive(0, nil, []byte{1}, nil)
 		if err == nil {
-			put.Release()
+			message.Release()
 		}
-		defer key.Close()
 		eps = append(eps, ep)
 	}
 	for _, ep := range eps {
@@ -314,14 +335,10 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 	serveWhile(x.w, func() {}) // opens the descriptors for its sleeps
 	var eps []*EP
 	testenv.WithoutDescriptors(t, func() {
-		c.startPuts(t)
+		c.startSends(t)
 		for _, r := range c.workers {
 			ctx, stop := context.WithTimeout(context.Background(), time.Second)
-			ep, key, err := r.dial(x.w)
-			if err == nil {
-				_ = ep.PutWait(ctx, []byte{1}, key.Addr(), key, nil)
-				defer key.Close()
-			}
+			ep, _ := sendTo(ctx, r, x.w) // fails, if the transport needs descriptors
 			stop()
 			if ep != nil {
 				eps = append(eps, ep)
@@ -331,8 +348,8 @@ func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) 
 		defer stop()
 		_ = x.w.Serve(ctx)
 	})
-	serveWhile(x.w, func() { t.Log(c.awaitPuts(t)) }) // some fail, if the transport needs descriptors
-	c.requirePuts(t, x.w)
+	serveWhile(x.w, func() { t.Log(c.awaitSends(t)) }) // some fail, if the transport needs descriptors
+	c.requireSends(t, x.w)
 	for _, ep := range eps {
 		require.NoError(t, ep.CloseWait(context.Background(), CloseForce))
 	}
