@@ -332,7 +332,9 @@ func peersUnreachable(t *testing.T, x *idleWorld, tls string, peers int) {
 // process can open no descriptor. They connect when it can again, and close their workers.
 func peersWithoutDescriptors(t *testing.T, x *idleWorld, tls string, peers int) {
 	c := startCrowd(t, x, tls, peers)
-	serveWhile(x.w, func() {}) // opens the descriptors for its sleeps
+	serveWhile(x.w, func() { // opens the descriptors for its sleeps
+		testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return x.w.engine.Sleeps.Load() > 0 })
+	})
 	var eps []*EP
 	testenv.WithoutDescriptors(t, func() {
 		c.startSends(t)
