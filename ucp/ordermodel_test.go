@@ -47,6 +47,9 @@ const (
 	orderJunk  = 99 // tag of the messages that use up the credit
 	orderTags  = 4
 	orderSizes = 20_000
+
+	// settleSteps is far more steps of progress than anything here takes.
+	settleSteps = 100_000
 )
 
 func (r *orderRecv) fits(tag uint64) bool { return (r.tag^tag)&r.mask == 0 }
@@ -56,11 +59,11 @@ func newOrderModel(t *testing.T, rt *rapid.T, set transports, senders int) *orde
 	m := &orderModel{t: rt}
 	c, _ := set.open(t)
 	cfg := Config{TLS: set.tls, Costs: CostsDeclared, RndvThresh: 4096, EagerWindow: firstWindow}
-	m.b.open(t, cfg, c)
+	m.b.open(rt, cfg, c) // rt: its workers are closed before the next history, or the next attempt to shorten one
 	m.senders, m.msgs = make([]end, senders), make([][]*orderMsg, senders)
 	for i := range m.senders {
 		s := &m.senders[i]
-		s.open(t, cfg, c)
+		s.open(rt, cfg, c)
 		var err error
 		s.ep, err = s.w.NewEP(m.b.w.Address(), EPConfig{})
 		require.NoError(rt, err)
@@ -68,6 +71,7 @@ func newOrderModel(t *testing.T, rt *rapid.T, set transports, senders int) *orde
 	for i := range m.senders {
 		s := &m.senders[i]
 		for k := 0; s.ep.msgs == nil || s.ep.msgs.waiting == 0 || k < 3; k++ {
+			require.Less(rt, k, settleSteps, "the credit does not end")
 			m.send(i, orderJunk, 0)
 			if k%16 == 0 {
 				m.settle()
@@ -86,13 +90,39 @@ func (m *orderModel) step() (n int) {
 	return n
 }
 
-// settle makes progress until nothing is under way.
+// settle makes progress until nothing is under way. A message may be reserved then (see lapse).
 func (m *orderModel) settle() {
-	for idle := 0; idle < 4; idle++ {
+	for steps, idle := 0, 0; idle < 4; steps, idle = steps+1, idle+1 {
 		if m.step() > 0 {
 			idle = 0
 		}
+		if steps == settleSteps {
+			m.fail("something is under way for ever")
+		}
 	}
+}
+
+// lapse makes progress until no message is reserved for a probe either: as long as one is, the receiver
+// asks its sender for no other.
+func (m *orderModel) lapse() {
+	m.settle()
+	for rounds := 0; slices.ContainsFunc(m.b.w.blocked, func(b *blockedSender) bool { return b.reserved != nil }); rounds++ {
+		if rounds > reservedRounds {
+			m.fail("a message is reserved for ever")
+		}
+		m.b.w.Progress()
+	}
+	m.settle()
+}
+
+// fail ends the test, and shows the state of all workers. That is logged, as only attempts that fail with
+// the same words count as the same failure when the history is shortened.
+func (m *orderModel) fail(what string) {
+	m.t.Logf("receiver: %s", m.b.w.State())
+	for i := range m.senders {
+		m.t.Logf("sender %d: %s", i, m.senders[i].w.State())
+	}
+	m.t.Fatal(what)
 }
 
 func (m *orderModel) send(from int, tag uint64, size int) *orderMsg {
@@ -364,10 +394,9 @@ func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
 	r.req, err = u.Recv(r.buf, &r.info, nil)
 	require.NoError(m.t, err)
 	m.recvs = append(m.recvs, r)
-	for r.got == nil {
-		m.settle()
-		m.collect()
-	}
+	m.settle()
+	m.collect()
+	require.NotNil(m.t, r.got)
 	return r.got
 }
 
@@ -396,10 +425,12 @@ func TestOrder_Crossing(t *testing.T) {
 						}
 					},
 				})
-				m.settle()
+				m.lapse()
 				m.collect()
 				for _, r := range m.recvs {
-					require.True(rt, r.got != nil || r.canceled || len(m.firsts(r)) == 0, "receive %d and its message do not meet", r.order)
+					if r.got == nil && !r.canceled && len(m.firsts(r)) > 0 {
+						m.fail("a receive and its message do not meet")
+					}
 				}
 				m.checkOrder()
 				m.finish()
