@@ -29,6 +29,16 @@ type MDExt struct {
 	Alloc Allocator    // may be nil
 	Keys  RKeyUnpacker // iff MDAttr.RKeyLen > 0
 	TLS   TLSOpener    // iff connections to other processes are made through TLS
+	Net   NetOpener    // iff devices of networks are opened only when the program asks for the network
+}
+
+// NetOpener is an MD that offers devices which lead to other hosts only when the program listens on,
+// or connects from, an address of theirs.
+type NetOpener interface {
+	// ResourcesAt lists the transports on the devices that have an address of this host which is
+	// not loopback; of an unspecified one (0.0.0.0 or ::), those on all devices that lead to other
+	// hosts. OpenIface opens them though Resources does not list them. None is no error.
+	ResourcesAt(local netip.Addr) ([]Resource, error)
 }
 
 // TLSOpener is an MD whose configuration demands TLS. The layer above then uses TLS with the

@@ -15,7 +15,7 @@ import (
 
 // Config tunes the transport. The zero value is ready to use.
 type Config struct {
-	Devices       []string       `env:"DEVICES" default:"lo" doc:"Network devices that are offered and listened on: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Peers on other hosts can connect only if their device is listed."`
+	Devices       []string       `env:"DEVICES" doc:"Network devices that are offered and listened on, and no others: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Empty means loopback and, when a worker listens on or dials from an address of the network, the device of that address."`
 	Port          PortRange      `env:"PORT" default:"0" doc:"Port on which an interface listens, or first and last of a range, such as 7700-7799: the first one that is free. A worker needs one on each of its devices. 0 lets the kernel choose."`
 	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
 	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
@@ -82,7 +82,7 @@ const (
 // allDevices in Config.Devices selects every usable device.
 const allDevices = "all"
 
-// loopbackDevice is the device that is offered by default. It may be absent: in a new network
+// loopbackDevice is the device that is offered without being named. It may be absent: in a new network
 // namespace it is down.
 const loopbackDevice = "lo"
 

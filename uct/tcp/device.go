@@ -29,13 +29,26 @@ type device struct {
 // their numbers. A bridge without hardware behind it, such as docker0, leads only
 // to guests of this host and is not among them.
 func listDevices() ([]device, error) {
+	return devicesThat(func(d *device) bool { return !insideBridge(sysNet, d.name) })
+}
+
+// devicesAt returns the device, other than loopback, that has an address, which may be an inside
+// bridge; of an unspecified address, all but loopback that listDevices returns.
+func devicesAt(local netip.Addr) ([]device, error) {
+	local = local.Unmap()
+	return devicesThat(func(d *device) bool {
+		return !d.loopback && (d.has(local) || local.IsUnspecified() && !insideBridge(sysNet, d.name))
+	})
+}
+
+// devicesThat returns the usable devices that take accepts, in the order of their numbers.
+func devicesThat(take func(*device) bool) (out []device, err error) {
 	links, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	var out []device
 	for i := range links {
-		if d, ok := describe(&links[i], sysNet); ok && !insideBridge(sysNet, d.name) {
+		if d, ok := describe(&links[i], sysNet); ok && take(&d) {
 			out = append(out, d)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
@@ -100,6 +101,40 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// TestResourcesAt: without a configuration, the device of an address of the network is offered to
+// who has it, and all of them for an unspecified one, never loopback; a configuration is not widened.
+func TestResourcesAt(t *testing.T) {
+	cable := newCable(t)
+	md, err := New(Config{}).OpenMD(Name)
+	require.NoError(t, err)
+	opener := md.Ext().Net
+	require.NotNil(t, opener)
+	near := uct.Resource{Transport: Name, Device: cable.Near, Kind: uct.DeviceNet}
+	for _, ip := range []netip.Addr{cable.NearAddr, netip.AddrFrom16(cable.NearAddr.As16())} {
+		list, err := opener.ResourcesAt(ip)
+		require.NoError(t, err)
+		assert.Equal(t, []uct.Resource{near}, list)
+	}
+	for _, ip := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		list, err := opener.ResourcesAt(ip)
+		require.NoError(t, err)
+		assert.Contains(t, list, near)
+		for _, r := range list {
+			assert.NotEqual(t, "lo", r.Device)
+		}
+	}
+	for _, ip := range []netip.Addr{usualV4, usualV6, cable.FarAddr, {}} {
+		list, err := opener.ResourcesAt(ip)
+		require.NoError(t, err)
+		assert.Empty(t, list, ip)
+	}
+	require.NoError(t, md.Close())
+	md, err = New(Config{Devices: []string{"lo"}}).OpenMD(Name)
+	require.NoError(t, err)
+	assert.Nil(t, md.Ext().Net)
+	require.NoError(t, md.Close())
+}
+
 // TestResources_NoSuchDevice: a name that no device has is an error that says which device may be
 // meant.
 func TestResources_NoSuchDevice(t *testing.T) {
@@ -173,12 +208,12 @@ func TestRoute_ByDevice(t *testing.T) {
 func TestRoute_FurtherAddress(t *testing.T) {
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
-	first, _ := testNet(cables + testNets/2) // of no cable now
-	near := cable.nearAddr.String() + "/30"
-	require.NoError(t, ip(t, "addr", "del", near, "dev", cable.near))
-	require.NoError(t, ip(t, "addr", "add", first.String()+"/32", "dev", cable.near))
-	require.NoError(t, ip(t, "addr", "add", near, "dev", cable.near))
-	a := newEndOn(t, cable.near, Config{})
+	first := testenv.FarFromCables()
+	near := cable.NearAddr.String() + "/30"
+	require.NoError(t, testenv.IP(t, "addr", "del", near, "dev", cable.Near))
+	require.NoError(t, testenv.IP(t, "addr", "add", first.String()+"/32", "dev", cable.Near))
+	require.NoError(t, testenv.IP(t, "addr", "add", near, "dev", cable.Near))
+	a := newEndOn(t, cable.Near, Config{})
 	require.Equal(t, first, a.it.dev.v4)
 	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: dev, IfaceAddr: iface})
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
@@ -62,6 +63,9 @@ func (md *MD) Ext() *uct.MDExt {
 	if md.defaults.demandsTLS() {
 		ext.TLS = md
 	}
+	if len(md.defaults.Devices) == 0 {
+		ext.Net = md
+	}
 	return ext
 }
 
@@ -84,11 +88,23 @@ func (md *MD) Resources() ([]uct.Resource, error) {
 	if err != nil {
 		return nil, md.opError("list network devices", err)
 	}
-	var out []uct.Resource
+	return resources(devs), nil
+}
+
+// ResourcesAt implements uct.NetOpener. A device that has only link-local addresses is none.
+func (md *MD) ResourcesAt(local netip.Addr) ([]uct.Resource, error) {
+	devs, err := devicesAt(local)
+	if err != nil {
+		return nil, md.opError("list network devices", err)
+	}
+	return resources(devs), nil
+}
+
+func resources(devs []device) (out []uct.Resource) {
 	for i := range devs {
 		out = append(out, uct.Resource{Transport: Name, Device: devs[i].name, Kind: uct.DeviceNet})
 	}
-	return out, nil
+	return out
 }
 
 // UnpackRKey implements uct.RKeyUnpacker.
