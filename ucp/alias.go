@@ -75,8 +75,7 @@ func (w *Worker) explainChoice() string {
 	var b strings.Builder
 	b.WriteString("transports:\n")
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for i := range w.ctx.found {
-		o := &w.ctx.found[i]
+	for _, o := range slices.Concat(w.ctx.found, w.net.offers, w.net.excluded) {
 		why := o.why
 		switch {
 		case o.selected:

@@ -30,6 +30,7 @@ var roles = map[string]func(c *childSide) error{
 	"visit":     visitRole,
 	"storm":     stormRole,
 	"dial":      dialRole,
+	"refused":   refusedRole,
 	"guest":     guestRole,
 	"streamer":  streamerRole,
 	"tagger":    taggerRole,
@@ -113,7 +114,13 @@ type child struct {
 // been waited for.
 func startChild(t testing.TB, role string, args ...any) *child {
 	t.Helper()
-	c := newChild(t, role, args...)
+	return startChildIn(t, "", role, args...)
+}
+
+// startChildIn is startChild in a network namespace; "" is that of this process.
+func startChildIn(t testing.TB, namespace, role string, args ...any) *child {
+	t.Helper()
+	c := newChildIn(t, namespace, role, args...)
 	t.Cleanup(func() { c.kill(t) })
 	return c
 }
@@ -122,9 +129,17 @@ func startChild(t testing.TB, role string, args ...any) *child {
 // a thousand of them would have as many things to clean up.
 func newChild(t testing.TB, role string, args ...any) *child {
 	t.Helper()
+	return newChildIn(t, "", role, args...)
+}
+
+func newChildIn(t testing.TB, namespace, role string, args ...any) *child {
+	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	c := &child{cmd: exec.Command(exe)}
+	if namespace != "" {
+		c.cmd = exec.Command("ip", "netns", "exec", namespace, exe)
+	}
 	c.cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", roleEnv+"="+role+" "+strings.TrimSuffix(fmt.Sprintln(args...), "\n"))
 	c.cmd.Stderr = os.Stderr
 	c.in, err = c.cmd.StdinPipe()

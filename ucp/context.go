@@ -135,23 +135,27 @@ func (c *Context) choose(failures []error) error {
 		return err
 	}
 	for i := range c.offers {
-		o := &c.offers[i]
-		devices, list := c.cfg.devices(o.Kind)
-		switch {
-		case o.Explicit && (c.cfg.TLS.Negated() || c.cfg.TLS.Names() == nil):
-			o.why = "TLS=" + c.cfg.TLS.String() + " does not name it"
-		case !c.cfg.TLS.Allows(o.names...):
-			o.why = "TLS=" + c.cfg.TLS.String() + " excludes it"
-		case !devices.Allows(o.Device):
-			o.why = list + "=" + devices.String() + " excludes " + o.Device
-		default:
-			o.selected = true
-		}
+		c.evaluate(&c.offers[i])
 	}
 	if err := c.checkAsked(); err != nil {
 		return ucs.Join(append([]error{err}, failures...)...)
 	}
 	return nil
+}
+
+// evaluate applies the lists to an offer.
+func (c *Context) evaluate(o *offer) {
+	devices, list := c.cfg.devices(o.Kind)
+	switch {
+	case o.Explicit && (c.cfg.TLS.Negated() || c.cfg.TLS.Names() == nil):
+		o.why = "TLS=" + c.cfg.TLS.String() + " does not name it"
+	case !c.cfg.TLS.Allows(o.names...):
+		o.why = "TLS=" + c.cfg.TLS.String() + " excludes it"
+	case !devices.Allows(o.Device):
+		o.why = list + "=" + devices.String() + " excludes " + o.Device
+	default:
+		o.selected = true
+	}
 }
 
 // checkNames refuses names of transports and devices that nothing has.

@@ -112,9 +112,8 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 		return nil, err
 	}
 	var socket *bootstrap.Conn
-	hello := &bootstrap.Hello{Addr: w.packed, Private: cfg.Private}
 	err = w.aside(ctx, until, func(ctx context.Context) (err error) {
-		socket, err = bootstrap.Dial(ctx, network, address, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token})
+		socket, err = bootstrap.Connect(ctx, network, address)
 		return err
 	})
 	if socket != nil {
@@ -123,7 +122,21 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if err != nil {
 		return nil, err
 	}
-	e, err := w.newDialed(socket)
+	if w.closed { // by another goroutine of a SharedWorker
+		return nil, ucs.ErrClosed
+	}
+	if err = w.useNetwork(socket.Local()); err != nil {
+		return nil, err
+	}
+	own := w.own()
+	err = w.aside(ctx, until, func(ctx context.Context) error {
+		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private}
+		return socket.Swap(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token})
+	})
+	if err != nil {
+		return nil, err
+	}
+	e, err := w.newDialed(socket, own)
 	if err != nil {
 		return nil, err
 	}
@@ -159,8 +172,8 @@ func (w *Worker) aside(ctx context.Context, until untilFunc, f func(context.Cont
 	return err
 }
 
-// newDialed makes the EP to a listener that waits for it.
-func (w *Worker) newDialed(socket *bootstrap.Conn) (*EP, error) {
+// newDialed makes the EP to a listener that waits for it, and knows the own address.
+func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error) {
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
 	}
@@ -177,7 +190,7 @@ func (w *Worker) newDialed(socket *bootstrap.Conn) (*EP, error) {
 	}
 	e := &EP{w: w, peer: p, identity: new(socket.From)}
 	w.hold(e)
-	e.makeLinkTo(socket.Answer.EP)
+	e.makeLinkTo(socket.Answer.EP, own)
 	e.need(wireup.AM)
 	e.connectEagerly()
 	return e, nil

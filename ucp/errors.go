@@ -221,7 +221,8 @@ func (w *Worker) unreachable(p wireup.Role, addr *wireup.Address) string {
 }
 
 // obstacles has for each transport of the worker the criterion by which it does not carry operations
-// of some role to a peer.
+// of some role to a peer, and for those on a device of the network that the program has asked for the
+// setting that excludes them.
 func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []bootstrap.Reason) {
 	last := -1
 	for _, c := range wireup.Rank(p, w.addr, addr, w.reacher(addr)) {
@@ -230,6 +231,10 @@ func (w *Worker) obstacles(p wireup.Role, addr *wireup.Address) (reasons []boots
 			reasons = append(reasons, bootstrap.Reason{Transport: r.Transport, Device: r.Device, Why: c.Why})
 		}
 		last = c.Local
+	}
+	for i := range w.net.excluded {
+		o := &w.net.excluded[i]
+		reasons = append(reasons, bootstrap.Reason{Transport: o.Transport, Device: o.Device, Why: o.why})
 	}
 	return reasons
 }

@@ -130,6 +130,12 @@ type expected struct {
 // that a killed process has left is replaced. The listener closes with the worker. Blocking only
 // to look up a name.
 //
+// Network: at an address that is not loopback, data comes over the network too. Listen has transports
+// that use loopback only until then, which is tcp without GUCX_TCP_DEVICES, open the device of the
+// address; of 0.0.0.0 or [::], every device that leads to other hosts. They listen on a port of their
+// own there (GUCX_TCP_PORT) until the worker is closed, and are in its Address from then on. Dial does
+// the same with the device by which it reaches the listener. GUCX_NET_DEVICES is obeyed.
+//
 // TLS: without it, everybody who reaches a tcp address may dial, on loopback every user of the
 // host, and worker addresses, private data and keys go in clear. With the TLS settings of a
 // transport (GUCX_TCP_TLS_CERT, _KEY and _CA), Listen and Dial use TLS 1.3 with the same
@@ -173,7 +179,13 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
 		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	if err = l.w.useNetwork(l.boot.Local()); err != nil {
+		return ucs.Join(err, l.boot.Close())
+	}
+	return nil
 }
 
 // listenStats makes the counters of listeners.

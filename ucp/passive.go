@@ -21,7 +21,7 @@ func (e *EP) begin() { e.beginTo(0) }
 
 // beginTo is begin where the peer's id of the connection is known; 0 if it is not.
 func (e *EP) beginTo(peerEP uint64) {
-	e.makeLinkTo(peerEP)
+	e.makeLinkTo(peerEP, e.w.own())
 	e.link.halfOpen = true
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit

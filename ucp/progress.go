@@ -123,14 +123,14 @@ func (e *EP) connect() {
 	}
 }
 
-func (e *EP) makeLink() { e.makeLinkTo(0) }
+func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 
-// makeLinkTo is makeLink where the peer waits for the EP under a name that it has told; 0 if
-// it does not.
-func (e *EP) makeLinkTo(peerEP uint64) {
+// makeLinkTo is makeLink where the peer waits for the EP under a name that it has told, 0 if
+// it does not, and knows the own address.
+func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1, conn: wireup.NewConn(wireup.ConnParams{
-		Local: e.w.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
-		PackedLocal: e.w.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
+		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
+		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 		Rails: e.w.ctx.cfg.rails(),
 	})}
 	if e.w.carrier != nil {

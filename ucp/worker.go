@@ -32,8 +32,9 @@ type Worker struct {
 
 	ctx    *Context
 	ifaces []*iface
-	addr   *wireup.Address
+	addr   *wireup.Address // not changed once packed, but replaced; see network.go
 	packed []byte
+	net    network
 
 	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
 	peers  conn.Peers
@@ -138,7 +139,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 	if err := w.open(&undo); err != nil {
 		return nil, err
 	}
-	if w.packed, err = w.addr.Pack(); err != nil {
+	if err := w.publish(); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -193,25 +194,43 @@ const capsAux = uct.CapAMBcopy | uct.CapConnectIface
 // openIface opens a transport. One that is for handshakes only, and cannot carry
 // them, is closed again.
 func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
-	n := len(w.ifaces)
+	u, err := w.openOffer(o)
+	if err != nil {
+		return err
+	}
+	if o.auxOnly && !u.Attr().Caps.Has(capsAux) {
+		return u.Close()
+	}
+	undo.Add(u.Close)
+	i := w.newIface(o, u)
+	w.engine.Add(&i.Iface, u)
+	return w.enterIface(o, i)
+}
+
+func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 	u, err := o.domain.MD.OpenIface(uct.IfaceParams{
 		Transport: o.Transport,
 		Device:    o.Device,
 		OnError:   w.laneBroke,
 	})
 	if err != nil {
-		return fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
+		return nil, fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
 	}
-	if o.auxOnly && !u.Attr().Caps.Has(capsAux) {
-		return u.Close()
-	}
-	undo.Add(u.Close)
+	return u, nil
+}
+
+// newIface makes the record of an open transport, which the engine is to take next.
+func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	ext := u.Ext()
-	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: n, addr: ext.Address}
+	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address}
 	if w.ctx.cfg.Costs != CostsDeclared {
 		i.measure = ext.Measure
 	}
-	w.engine.Add(&i.Iface, u)
+	return i
+}
+
+// enterIface adds an iface that the engine has to those of the worker and to its address.
+func (w *Worker) enterIface(o *offer, i *iface) error {
 	res := wireup.NewResource(i.attr, o.domain.Index)
 	res.AuxOnly = o.auxOnly
 	if i.addr != nil {
@@ -221,7 +240,7 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		}
 	}
 	w.ifaces = append(w.ifaces, i)
-	w.stats.addIface(o.Transport, o.Device, ext.Stats)
+	w.stats.addIface(o.Transport, o.Device, i.Ext().Stats)
 	w.addr.Resources = append(w.addr.Resources, res)
 	return w.setHandlers(i)
 }
@@ -243,8 +262,13 @@ func (w *Worker) setHandlers(i *iface) error {
 // Context is the context that the worker was made from.
 func (w *Worker) Context() *Context { return w.ctx }
 
-// Address is what a peer passes to NewEP. It is the caller's. Any goroutine.
-func (w *Worker) Address() []byte { return append([]byte(nil), w.packed...) }
+// Address is what a peer passes to NewEP. It is the caller's. Listen and Dial may add network devices
+// to it; see [Worker.Listen], "Network". Any goroutine.
+func (w *Worker) Address() []byte {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	return slices.Clone(w.packed)
+}
 
 // Close closes the worker and its EPs. Operations in progress end with StatusCanceled; flush
 // first to avoid that. Each transport tells the peers that are connected over it, which takes

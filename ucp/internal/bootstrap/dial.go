@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -47,17 +48,19 @@ func (e *RejectedError) Error() string {
 // Unwrap returns the errors that the rejection is.
 func (e *RejectedError) Unwrap() []error { return e.Code.errors() }
 
-// Conn is the socket of a dialer that was accepted. It stays open until the EPs have
-// connected.
+// Conn is the socket of a dialer. It stays open until the EPs have connected.
 type Conn struct {
-	Answer *Answer
-	From   Identity // the listener
+	Answer *Answer  // nil before Swap
+	From   Identity // the listener, after Swap
 
 	socket  net.Conn
 	session *session // nil without a token
 }
 
-// DialConfig configures Dial. The zero value is the default.
+// Local is the address of this side; the zero Addr over a unix socket.
+func (c *Conn) Local() netip.Addr { return addrOf(c.socket.LocalAddr()) }
+
+// DialConfig configures Swap. The zero value is the default.
 type DialConfig struct {
 	// AllowUIDs are users beside the effective one that may listen at a unix socket: anybody
 	// may bind a name.
@@ -68,29 +71,28 @@ type DialConfig struct {
 	Token string
 }
 
-// Dial connects to a listener, sends hello and waits for the answer, until ctx ends. Errors:
-// those of ctx; ErrUnreachable if nobody listens there; *RejectedError; ErrUnauthenticated;
-// ErrUnsupported if the listener speaks another protocol; ErrConnReset if it hung up;
-// ErrInvalidParam if its answer is malformed; ErrForeignUser.
-func Dial(ctx context.Context, network, address string, hello *Hello, cfg *DialConfig) (_ *Conn, err error) {
+// Connect connects to a listener until ctx ends, and says nothing yet. Errors: those of ctx;
+// ErrUnreachable if nobody listens there; ErrInvalidParam.
+func Connect(ctx context.Context, network, address string) (*Conn, error) {
 	socket, err := connect(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
+	return &Conn{socket: socket}, nil
+}
+
+// Swap sends hello and waits for the answer, until ctx ends. The caller closes c whatever comes of it.
+// Errors: those of ctx; *RejectedError; ErrUnauthenticated; ErrUnsupported if the listener speaks
+// another protocol; ErrConnReset if it hung up; ErrInvalidParam if its answer is malformed;
+// ErrForeignUser.
+func (c *Conn) Swap(ctx context.Context, hello *Hello, cfg *DialConfig) error {
+	socket := c.socket // secure replaces it
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(past) })
-	c := &Conn{socket: socket}
-	err = c.swap(hello, cfg)
-	if !stop() && err == nil {
+	err := c.swap(hello, cfg)
+	if !stop() && err == nil || err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}
-	if err != nil {
-		_ = socket.Close()
-		if ctx.Err() != nil {
-			err = ctx.Err()
-		}
-		return nil, err
-	}
-	return c, nil
+	return err
 }
 
 // ErrForeignUser says that one side is of a user whom the other does not permit.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -122,6 +123,9 @@ func listen(ctx context.Context, network, address string, public bool) (net.List
 
 // Addr is where it listens.
 func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
+
+// Local is the address that it listens on; the zero Addr over a unix socket.
+func (l *Listener) Local() netip.Addr { return addrOf(l.Addr()) }
 
 // Close hangs up on every connection and waits for the goroutines, which takes no longer
 // than their being scheduled. Idempotent.

@@ -186,7 +186,7 @@ func TestFlood(t *testing.T) {
 				h := sampleHello()
 				h.Private = []byte("honest")
 				served := func() bool { // a dialer that stood still in the middle tries again
-					conn, err := Dial(t.Context(), network, l.Addr().String(), h, &DialConfig{})
+					conn, err := dialAndSwap(t.Context(), network, l.Addr().String(), h, &DialConfig{})
 					if err != nil {
 						return false
 					}

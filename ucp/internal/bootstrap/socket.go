@@ -50,6 +50,15 @@ func identify(conn net.Conn) (Identity, error) {
 	return Identity{}, fmt.Errorf("socket of type %T: %w", conn, ucs.ErrUnsupported)
 }
 
+// addrOf is an address of a socket without its port; the zero Addr if it has none.
+func addrOf(a net.Addr) netip.Addr {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return tcp.AddrPort().Addr().Unmap()
+}
+
 // permitted reports whether a peer is of this process's effective user, or one of the
 // users. Over tcp nobody tells.
 func (i Identity) permitted(users []uint32) bool {

@@ -55,6 +55,9 @@ func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.R
 	return err
 }
 
+// SetLocal replaces the address of this side, whose key stays, for peers that are found from now on.
+func (t *Peers) SetLocal(local *wireup.Address) { t.local = local }
+
 // Len is how many peers are known.
 func (t *Peers) Len() int { return len(t.known) }
 

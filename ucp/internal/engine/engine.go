@@ -45,6 +45,7 @@ type Engine struct {
 	eventFDs  []unix.PollFd // their descriptors
 	looks     uint          // calls of lookAtIdle
 	ifaces    []*Iface
+	asked     []*Iface     // for events, before the last sleep; of the goroutine that parks
 	pushers   []uct.Pusher // of those that have one
 	resting   []*Iface     // lost their last endpoint
 	owner     Owner

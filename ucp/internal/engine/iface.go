@@ -42,6 +42,22 @@ func (e *Engine) Add(i *Iface, u uct.Iface) {
 	e.ifaces = append(e.ifaces, i)
 }
 
+// AddLater is Add once Start was called, also while another goroutine parks. The iface is polled until
+// it was found that it may rest. Error: of the kernel, which watches no more descriptors; the iface is
+// not taken then.
+func (e *Engine) AddLater(i *Iface, u uct.Iface) error {
+	if waker := u.Ext().Wake; e.park != nil && waker != nil {
+		if err := e.park.watch(waker.EventFD(), int32(len(e.ifaces))); err != nil {
+			return err
+		}
+	}
+	e.Add(i, u)
+	i.poll()
+	e.restSoon(i)
+	e.Signal()
+	return nil
+}
+
 // Polled reports whether each Progress polls the iface.
 func (i *Iface) Polled() bool { return i.polled }
 

@@ -140,3 +140,32 @@ func TestPark_ReadsDescriptorsOfUnusedIfaces(t *testing.T) {
 		assert.Equal(t, polls, other.polls, "it rests again")
 	}
 }
+
+// TestAddLater: an iface that is added while another goroutine sleeps ends the sleep, comes to rest, and
+// its events end later sleeps. One that the kernel does not watch is not taken.
+func TestAddLater(t *testing.T) {
+	f, late := newEventFake(t, 0), newEventFake(t, uct.CapConnectIface)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	sleep := func(end func()) {
+		t.Helper()
+		ok, err := r.ReadyToSleep(never)
+		require.NoError(t, err)
+		require.True(t, ok)
+		var errPark error
+		testenv.Waits(t, func() { errPark = r.Park(t.Context()) }, end)
+		require.NoError(t, errPark)
+	}
+	var i Iface
+	sleep(func() { require.NoError(t, r.AddLater(&i, late)) })
+	assert.True(t, i.Polled())
+	r.Progress()
+	assert.False(t, i.Polled())
+	assert.Positive(t, late.arms)
+	sleep(func() { raise(t, late.event) })
+
+	bad := newFake(uct.CapConnectIface)
+	before := len(r.Engine.ifaces)
+	assert.ErrorIs(t, r.AddLater(new(Iface), bad), unix.EBADF)
+	assert.Len(t, r.Engine.ifaces, before)
+}

@@ -74,6 +74,14 @@ func watch(epfd, fd int, index int32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev))
 }
 
+// watch has a sleep, also one that goes on, end when fd is readable.
+func (p *parker) watch(fd int, index int32) (err error) {
+	if e := p.conn.Control(func(epfd uintptr) { err = watch(int(epfd), fd, index) }); e != nil {
+		return e
+	}
+	return err
+}
+
 // wait sleeps until a descriptor is readable, ctx ends or atMost has passed. It returns the
 // descriptors that it found readable, until the next call.
 func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEvent, error) {
@@ -172,6 +180,7 @@ func (e *Engine) ReadyToSleep(done func() bool) (bool, error) {
 
 // armAll asks the transports for events. It reports false if one has something to do already.
 func (e *Engine) armAll() (bool, error) {
+	e.asked = e.ifaces
 	for _, i := range e.ifaces {
 		i.unread = !i.polled && i.users == 0 && !i.canReceive()
 		if i.waker == nil || i.unread {
@@ -197,8 +206,8 @@ func (e *Engine) Park(ctx context.Context) error {
 	ready, err := e.park.wait(ctx, e.ParkLimit)
 	waiting.parked.Add(-1)
 	for i := range ready {
-		if k := ready[i].Fd; k != notAnIface && e.ifaces[k].unread {
-			e.ifaces[k].woke.Store(true)
+		if k := ready[i].Fd; k != notAnIface && int(k) < len(e.asked) && e.asked[k].unread {
+			e.asked[k].woke.Store(true)
 			e.woke.Store(true)
 			e.posted.Store(true)
 		}

@@ -1,0 +1,114 @@
+package ucp
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/wireup"
+)
+
+// network is what a worker has opened, and has not, because the program asked for the network.
+type network struct {
+	mu       sync.Mutex // held to write Worker.packed and by who is not the owner to read it
+	offers   []offer    // open beside those of the context
+	excluded []offer    // by the configuration
+}
+
+// localAddress is the address of a worker at some time, and as peers get it.
+type localAddress struct {
+	addr   *wireup.Address
+	packed []byte
+}
+
+func (w *Worker) own() localAddress { return localAddress{w.addr, w.packed} }
+
+// offersAt are the transports on devices with a local address that are offered only now.
+func (c *Context) offersAt(local netip.Addr) (offers []offer, err error) {
+	for _, d := range c.memory.Domains {
+		opener := d.MD.Ext().Net
+		if opener == nil {
+			continue
+		}
+		found, err := opener.ResourcesAt(local)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			o := offer{Resource: r, domain: d, names: namesOf(&r, d.Attr.Component)}
+			c.evaluate(&o)
+			offers = append(offers, o)
+		}
+	}
+	return offers, nil
+}
+
+// useNetwork opens the transports that wait for the program to ask for the network, on the devices
+// with the local address of a socket, and adds them to the address of the worker. Loopback, and the
+// zero Addr of a unix socket, ask for nothing. EPs that there are keep the transports that they had.
+func (w *Worker) useNetwork(local netip.Addr) error {
+	if !local.IsValid() || local.IsLoopback() {
+		return nil
+	}
+	offers, err := w.ctx.offersAt(local)
+	if err != nil {
+		return err
+	}
+	for i := range offers {
+		o := &offers[i]
+		switch {
+		case !o.selected:
+			w.net.exclude(o)
+		case !w.opened(&o.Resource):
+			if err := w.openLater(o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// exclude notes a transport that the configuration excludes, once.
+func (n *network) exclude(o *offer) {
+	if !slices.ContainsFunc(n.excluded, func(x offer) bool { return x.Resource == o.Resource }) {
+		n.excluded = append(n.excluded, *o)
+	}
+}
+
+// openLater opens a transport of a worker that is in use.
+func (w *Worker) openLater(o *offer) error {
+	if len(w.ifaces) == wireup.MaxResources {
+		return fmt.Errorf("open %s/%s: %w: %d transports are open", o.Transport, o.Device, ucs.ErrTooLong, len(w.ifaces))
+	}
+	u, err := w.openOffer(o)
+	if err != nil {
+		return err
+	}
+	i := w.newIface(o, u)
+	if err := w.engine.AddLater(&i.Iface, u); err != nil {
+		return ucs.Join(err, u.Close())
+	}
+	addr := *w.addr // EPs that there are, and dials under way, go on with the old one
+	addr.Resources = slices.Clone(addr.Resources)
+	w.addr = &addr
+	w.peers.SetLocal(w.addr)
+	w.net.offers = append(w.net.offers, *o)
+	if err := w.enterIface(o, i); err != nil {
+		return err
+	}
+	return w.publish()
+}
+
+// publish packs the address of the worker.
+func (w *Worker) publish() error {
+	packed, err := w.addr.Pack()
+	if err != nil {
+		return err
+	}
+	w.net.mu.Lock()
+	w.packed = packed
+	w.net.mu.Unlock()
+	return nil
+}

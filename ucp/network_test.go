@@ -1,0 +1,188 @@
+package ucp
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/tcp"
+)
+
+// netAddr is an IPv4 address of netDevice; the test is skipped without one.
+func netAddr(t testing.TB) (device, ip string) {
+	device = netDevice(t)
+	for _, ip := range addrsOf(t, device) {
+		if netip.MustParseAddr(ip).Is4() {
+			return device, ip
+		}
+	}
+	t.Skip("no IPv4 address besides loopback")
+	return "", ""
+}
+
+// addrsOf are the addresses of a device.
+func addrsOf(t testing.TB, device string) (list []string) {
+	link, err := net.InterfaceByName(device)
+	require.NoError(t, err)
+	addrs, err := link.Addrs()
+	require.NoError(t, err)
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			list = append(list, n.IP.String())
+		}
+	}
+	return list
+}
+
+// ownListeners are the addresses beyond loopback at which this process listens over tcp.
+func ownListeners(t testing.TB) (addrs []string) {
+	own := map[string]bool{}
+	fds, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, fd := range fds {
+		name, _ := os.Readlink("/proc/self/fd/" + fd.Name()) // the error: it is closed again
+		own[name] = true
+	}
+	for _, table := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(text), "\n") {
+			const local, state, inode, listening = 1, 3, 9, "0A"
+			f := strings.Fields(line)
+			if len(f) <= inode || f[state] != listening || !own["socket:["+f[inode]+"]"] {
+				continue
+			}
+			if ip := kernelAddr(t, f[local]); !ip.IsLoopback() {
+				addrs = append(addrs, ip.String())
+			}
+		}
+	}
+	return addrs
+}
+
+// kernelAddr reads an address of /proc/net/tcp: words of 4 bytes in the order of the host.
+func kernelAddr(t testing.TB, text string) netip.Addr {
+	text, _, _ = strings.Cut(text, ":")
+	b, err := hex.DecodeString(text)
+	require.NoError(t, err)
+	for i := 0; i < len(b); i += 4 {
+		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
+	}
+	ip, ok := netip.AddrFromSlice(b)
+	require.True(t, ok)
+	return ip.Unmap()
+}
+
+// devices are the devices of tcp that a worker has open.
+func (x *end) devices() (names []string) {
+	for i := range x.w.addr.Resources {
+		if r := &x.w.addr.Resources[i]; r.Transport == "tcp" {
+			names = append(names, r.Device)
+		}
+	}
+	return names
+}
+
+// TestNetwork_Listen: at an address of the network both workers open its device, and no other; at one
+// of loopback they open nothing. EPs that there are go on.
+func TestNetwork_Listen(t *testing.T) {
+	device, ip := netAddr(t)
+	p := newPair(t, real("tcp"), Config{TLS: config.Allow("tcp")}).connect().warm()
+	loop := p.b.listen(t, "tcp", ":0", ListenConfig{})
+	_, err := p.dialTo(loop, DialConfig{})
+	require.NoError(t, err)
+	require.Empty(t, ownListeners(t))
+	assert.Equal(t, []string{"lo"}, p.a.devices())
+	assert.Equal(t, []string{"lo"}, p.b.devices())
+
+	before := p.b.w.Address()
+	l := p.b.listen(t, "tcp", ip+":0", ListenConfig{})
+	assert.NotEqual(t, before, p.b.w.Address())
+	for range 2 {
+		_, err := p.dialTo(l, DialConfig{})
+		require.NoError(t, err)
+		assert.Equal(t, []string{"lo", device}, p.a.devices())
+		assert.Equal(t, []string{"lo", device}, p.b.devices())
+		require.NoError(t, p.finish(p.a.ep.Put([]byte("old"), p.a.key.Addr(), p.a.key, nil)))
+	}
+	require.NoError(t, p.flush())
+	assert.Equal(t, "old", string(p.b.mem.Bytes()[:3]))
+	own := addrsOf(t, device)
+	for _, at := range ownListeners(t) {
+		assert.Contains(t, own, at)
+	}
+	assert.Contains(t, p.a.w.explainChoice(), "tcp/"+device)
+}
+
+// TestNetwork_TwoHosts: a process in another network namespace dials, without any configuration, and
+// puts.
+func TestNetwork_TwoHosts(t *testing.T) {
+	for _, address := range []string{"0.0.0.0", ""} {
+		cable := testenv.NewCable(t)
+		if address == "" {
+			address = cable.NearAddr.String()
+		}
+		p := newPair(t, real("tcp"), Config{TLS: config.Allow("tcp")})
+		l := p.b.listen(t, "tcp", address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+		at := netip.AddrPortFrom(cable.NearAddr, uint16(l.Addr().(*net.TCPAddr).Port))
+		c := startChildIn(t, cable.NS, "dial", "tcp", "tcp", at, "far")
+		require.Equal(t, []string{"there"}, p.lines(c, 1))
+		assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
+		assert.Equal(t, cable.FarAddr, l.peers[0].From.Addr.Addr())
+		assert.Contains(t, p.b.devices(), cable.Near)
+		p.see(l, c, 0, "close")
+	}
+}
+
+// TestNetwork_Excluded: a configuration of devices is not widened, and the error says which setting
+// it is.
+func TestNetwork_Excluded(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cfg  Config
+		tcp  tcp.Config
+		text string
+	}{
+		{"GUCX_NET_DEVICES", Config{NetDevices: config.Allow("lo")}, tcp.Config{}, "NET_DEVICES=lo excludes "},
+		{"GUCX_TCP_DEVICES", Config{}, tcp.Config{Devices: []string{"lo"}}, "GUCX_TCP_DEVICES names other devices"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			cable := testenv.NewCable(t)
+			tc.cfg.TLS = config.Allow("tcp")
+			p := newPair(t, tcpOf(tc.tcp, tc.tcp), tc.cfg)
+			l := p.b.listen(t, "tcp", cable.NearAddr.String()+":0", ListenConfig{})
+			assert.Equal(t, []string{"lo"}, p.b.devices())
+			c := startChildIn(t, cable.NS, "refused", "tcp", l.Addr())
+			said := p.lines(c, 1)
+			require.Len(t, said, 1)
+			assert.Contains(t, said[0], tc.text)
+			c.end(t)
+		})
+	}
+}
+
+// refusedRole says how dialing ends. Its arguments are transports and the address.
+func refusedRole(c *childSide) error {
+	ctx, err := openContext(c.args[0])
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	_, err = w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
+	c.say("%v", err)
+	return errors.Join(w.Close(), ctx.Close())
+}
