@@ -86,7 +86,7 @@ func uris(t *testing.T, names ...string) certificate {
 
 // handshake connects two policies of one authority over loopback and returns how it ended at
 // both ends, and what the server knows of the client.
-func handshake(t *testing.T, client, server *Policy) (clientErr, serverErr error, name string) {
+func handshake(t *testing.T, client, server *Policy) (name string, clientErr, serverErr error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func handshake(t *testing.T, client, server *Policy) (clientErr, serverErr error
 	}
 	_ = conn.Close()
 	<-done
-	return clientErr, serverErr, name
+	return name, clientErr, serverErr
 }
 
 // TestPolicy_Names: both ends check the name in the certificate of the other.
@@ -157,7 +157,7 @@ func TestPolicy_Names(t *testing.T) {
 			subject := a.IssueAs("worker", time.Hour, tc.cert)
 
 			// as the client: only the server has to be content with the certificate
-			clientErr, serverErr, name := handshake(t, policy(subject, "worker"), policy(good, tc.policy))
+			name, clientErr, serverErr := handshake(t, policy(subject, "worker"), policy(good, tc.policy))
 			if tc.ok {
 				require.NoError(t, serverErr)
 				require.NoError(t, clientErr)
@@ -170,7 +170,7 @@ func TestPolicy_Names(t *testing.T) {
 			}
 
 			// as the server
-			clientErr, _, _ = handshake(t, policy(good, tc.policy), policy(subject, "worker"))
+			_, clientErr, _ = handshake(t, policy(good, tc.policy), policy(subject, "worker"))
 			if tc.ok {
 				require.NoError(t, clientErr)
 			} else {
@@ -193,11 +193,11 @@ func TestPolicy_Authority(t *testing.T) {
 	}
 	good := policy(a, time.Hour)
 	for what, bad := range map[string]*Policy{"authority": policy(other, time.Hour), "expired": policy(a, -time.Hour)} {
-		clientErr, _, _ := handshake(t, good, bad)
+		_, clientErr, _ := handshake(t, good, bad)
 		assert.ErrorContains(t, clientErr, what)
 		var untrusted *tls.CertificateVerificationError
 		assert.ErrorAs(t, clientErr, &untrusted)
-		_, serverErr, _ := handshake(t, bad, good)
+		_, _, serverErr := handshake(t, bad, good)
 		assert.ErrorContains(t, serverErr, what)
 	}
 }
@@ -215,7 +215,7 @@ func TestPolicy_FurtherChecks(t *testing.T) {
 		cfg.VerifyConnection = func(tls.ConnectionState) error { calls.Add(1); return nil }
 		p, err := (&Config{TLS: cfg, Name: name, Protocol: "test/1"}).Policy()
 		require.NoError(t, err)
-		clientErr, serverErr, _ := handshake(t, p, p)
+		_, clientErr, serverErr := handshake(t, p, p)
 		require.NoError(t, clientErr)
 		require.NoError(t, serverErr)
 		assert.EqualValues(t, 2, calls.Load())

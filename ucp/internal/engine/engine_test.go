@@ -594,7 +594,7 @@ func TestAlarm(t *testing.T) {
 		time.Sleep(10*ms - 1)
 		assert.Empty(t, progress())
 		assert.False(t, r.Alarm.Due())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.True(t, r.Alarm.Due())
 		assert.Equal(t, []time.Duration{10 * ms}, progress())
