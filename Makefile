@@ -37,10 +37,10 @@ test: ## all tests, in random order
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
 race: ## tests under the race detector, with 4 processors; all of them with RACE=
-	GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 $(RACE) $(PKGS)
+	GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(PKGS)
 
 invariants: ## tests with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
-	$(GOTEST) -short -cpu 1 -tags invariants -gcflags=all=-d=checkptr $(PKGS)
+	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=all=-d=checkptr $(PKGS)
 
 cross: ## builds for other machines: arm64, with its barriers as they were meant, and s390x for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)

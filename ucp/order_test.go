@@ -38,7 +38,7 @@ func (p *pair) endAll(reqs []*Request) {
 func TestOrder_Reverse(t *testing.T) {
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
-		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, defaultRndvThresh}} {
+		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, testRndvThresh}} {
 			for _, posted := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%d of %d bytes, posted %v", tc.n, tc.size, posted), func(t *testing.T) {
 					p.t = t
