@@ -28,7 +28,7 @@ func TestClose_ManyEPs(t *testing.T) {
 	for _, i := range f.ifaces {
 		i.noFlush = true // as those of other EPs stay in flight
 	}
-	f.flushes = 0
+	f.flushes.Store(0)
 	require.NoError(t, p.a.w.Close())
-	assert.LessOrEqual(t, f.flushes, 10*eps)
+	assert.LessOrEqual(t, f.flushes.Load(), int64(10*eps))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,10 +23,10 @@ type fabric struct {
 	ifaces  []*fakeIface
 	regions map[uint64]*fakeMem
 	nextKey uint64
-	eps     int // opened since the start
-	sent    int // active messages since the start
-	checks  int // questions whether a peer lives
-	flushes int // calls of Flush
+	eps     int          // opened since the start
+	sent    int          // active messages since the start
+	checks  int          // questions whether a peer lives
+	flushes atomic.Int64 // calls of Flush, by any worker
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool

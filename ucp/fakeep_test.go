@@ -281,7 +281,7 @@ func (e *fakeEP) AtomicCSwap(size int, compare, swap uint64, result *uint64, rad
 }
 
 func (e *fakeEP) Flush(c *uct.Completion) (bool, error) {
-	e.i.f.flushes++
+	e.i.f.flushes.Add(1)
 	if e.i.posting != nil {
 		e.i.posting()
 	}
