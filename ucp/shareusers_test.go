@@ -100,8 +100,8 @@ func (m *member) message() bool {
 			return m.counted(m.p.b.w.TagRecv(got, tag, exact, nil, m.params()))
 		})
 		over.Store(true)
-		received <- err
 		m.a.Do(func(*Worker) {}) // which wakes the Until
+		received <- err
 	}()
 	err := m.a.Run(m.ctx, func() (*Request, error) { return m.p.a.ep.TagSendSync(tag, data, nil) })
 	if err == nil {
