@@ -146,7 +146,7 @@ func (s *incoming) Ready(uint32) int {
 // proven reports whether the sender of the HELLO has the key that it names.
 func (s *incoming) proven(h *hello) bool {
 	var err error
-	s.secret, err = s.it.identity.pairWith(&h.from)
+	s.secret, err = pairWith(&s.it.identity, &h.from)
 	return err == nil && s.secret.proves(&s.hello.buf, s.binding())
 }
 
@@ -218,7 +218,7 @@ func (it *Iface) logRefusal(why error) {
 func (it *Iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
-	peer := h.from.id()
+	peer := h.from.ID()
 	answer.from, answer.to, answer.conn = it.addr.key, peer, h.conn
 	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
 	err := sendHello(it.io, s.fd, &answer, s.secret, s.binding())
@@ -273,7 +273,7 @@ func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why err
 	if h.seg != it.addr.seg || h.answers != maxAnswers {
 		return nil, hello{code: codeRefused}, errLimits
 	}
-	peer := h.from.id()
+	peer := h.from.ID()
 	if h.from != it.addr.key {
 		c = it.table[h.from]
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/testenv"
 )
 
@@ -32,22 +33,22 @@ func heap() uint64 {
 }
 
 // greeting is a right HELLO of an iface of its own to that with a key.
-func greeting(t testing.TB, to *publicKey, id uint64) []byte {
+func greeting(t testing.TB, to *keypair.PublicKey, id uint64) []byte {
 	p := newRawPeer(t)
-	return p.proven(t, to, hello{version: helloVersion, msg: msgHello, from: p.public, to: id, conn: 1,
+	return p.proven(t, to, hello{version: helloVersion, msg: msgHello, from: p.Public, to: id, conn: 1,
 		seg: defaultSegSize, answers: maxAnswers})
 }
 
 // garbage is what an untrusted peer says to the iface with that key: noise, a start that
 // looks right, silence, a right HELLO to somebody else, a right one and then noise,
 // a right one and then a frame of a length that there cannot be, or one without proof.
-func garbage(t testing.TB, rng *rand.Rand, key *publicKey) []byte {
+func garbage(t testing.TB, rng *rand.Rand, key *keypair.PublicKey) []byte {
 	b := make([]byte, rng.IntN(200))
 	for i := range b {
 		b[i] = byte(rng.Uint32())
 	}
 	greet := func(id uint64) []byte { return greeting(t, key, id) }
-	id := key.id()
+	id := key.ID()
 	switch rng.IntN(7) {
 	case 0:
 		copy(b, "GXCP")
@@ -77,13 +78,13 @@ func closed(c <-chan struct{}) bool {
 
 // impossibleFrame makes the handshake with the iface with that key, sends a frame of a length
 // that there cannot be, and waits until it is sent away.
-func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *publicKey) {
+func impossibleFrame(t *testing.T, addr *net.TCPAddr, key *keypair.PublicKey) {
 	c, err := net.DialTCP("tcp", nil, addr)
 	if !assert.NoError(t, err) {
 		return
 	}
 	defer c.Close()
-	_, err = c.Write(append(greeting(t, key, key.id()), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0))
+	_, err = c.Write(append(greeting(t, key, key.ID()), 0xff, 0xff, 0xff, 0x7f, framePut, 0, 0, 0))
 	assert.NoError(t, err)
 	_, _ = io.Copy(io.Discard, c)
 }
@@ -176,7 +177,7 @@ func TestIncoming_MaxConns(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, got.code)
 		if want == codeOK {
-			e.name(&p.public) // else it would make room
+			e.name(&p.Public) // else it would make room
 		}
 	}
 }

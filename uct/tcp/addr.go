@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -106,7 +107,7 @@ func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
 // ifaceAddr is the address of an iface on its device.
 type ifaceAddr struct {
 	port4, port6 uint16 // 0 where it does not listen
-	key          publicKey
+	key          keypair.PublicKey
 	id           uint64 // of key
 	seg          uint32 // longest active message that it takes
 	tls          bool   // connections are made through TLS
@@ -121,7 +122,7 @@ const (
 	offPort4    = 2
 	offPort6    = 4
 	offIfaceKey = 6
-	offIfaceSeg = offIfaceKey + keyLenX25519
+	offIfaceSeg = offIfaceKey + keypair.Len
 	ifaceLen    = offIfaceSeg + 4
 )
 
@@ -145,11 +146,11 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 	a = ifaceAddr{
 		port4: binary.LittleEndian.Uint16(b[offPort4:]),
 		port6: binary.LittleEndian.Uint16(b[offPort6:]),
-		key:   publicKey(b[offIfaceKey:]),
+		key:   keypair.PublicKey(b[offIfaceKey:]),
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
 		tls:   b[offIfaceTLS] == 1,
 	}
-	if a.id = a.key.id(); a.id == 0 || a.port4|a.port6 == 0 {
+	if a.id = a.key.ID(); a.id == 0 || a.port4|a.port6 == 0 {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)
 	}
 	return a, nil

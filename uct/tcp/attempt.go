@@ -111,7 +111,7 @@ func (c *conn) dial() {
 // pair computes the key of the pair, once.
 func (c *conn) pair() (err error) {
 	if c.secret == nil {
-		c.secret, err = c.it.identity.pairWith(&c.key)
+		c.secret, err = pairWith(&c.it.identity, &c.key)
 	}
 	return err
 }

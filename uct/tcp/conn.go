@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/tcp/internal/alive"
@@ -33,13 +34,13 @@ type conn struct {
 	base.Slot // in Iface.known
 	it        *Iface
 	state     connState
-	peer      uint64         // id of the peer's iface
-	key       publicKey      // of the peer's iface
-	secret    pairKey        // of both; nil before a handshake
-	certName  string         // identity in the certificate of the peer, from the first link on; "" without TLS
-	id        uint64         // of the open connection or of our attempt
-	path      path           // how to dial; unknown where only the peer may dial
-	addr      netip.AddrPort // of the peer, for people; once an EP names it
+	peer      uint64            // id of the peer's iface
+	key       keypair.PublicKey // of the peer's iface
+	secret    pairKey           // of both; nil before a handshake
+	certName  string            // identity in the certificate of the peer, from the first link on; "" without TLS
+	id        uint64            // of the open connection or of our attempt
+	path      path              // how to dial; unknown where only the peer may dial
+	addr      netip.AddrPort    // of the peer, for people; once an EP names it
 	eps       base.List[*EP]
 	unproven  *unproven // nil: nothing limits it
 	err       error     // why it broke

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -117,24 +118,24 @@ func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 }
 
 // rawPeer is a peer that is not an Iface: it can send anything, with the proof of its own key.
-type rawPeer struct{ identity }
+type rawPeer struct{ keypair.Pair }
 
 func newRawPeer(t testing.TB) rawPeer {
 	t.Helper()
-	id, err := newIdentity()
+	id, err := keypair.New()
 	require.NoError(t, err)
 	return rawPeer{id}
 }
 
 // good is a HELLO of s that e accepts.
 func (s rawPeer) good(e *end) hello {
-	return hello{version: helloVersion, msg: msgHello, from: s.public, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
 }
 
 // proven encodes a message to the owner of a key, with the proof of s.
-func (s rawPeer) proven(t testing.TB, to *publicKey, h hello) []byte {
+func (s rawPeer) proven(t testing.TB, to *keypair.PublicKey, h hello) []byte {
 	t.Helper()
-	k, err := s.pairWith(to)
+	k, err := pairWith(&s.Pair, to)
 	require.NoError(t, err)
 	var b [helloLen]byte
 	h.put(&b)
@@ -163,8 +164,8 @@ func TestHello_Answers(t *testing.T) {
 		{"segment", func(h *hello) { h.seg++ }, codeRefused, false, errLimits},
 		{"answers", func(h *hello) { h.answers = 1 }, codeRefused, false, errLimits},
 		{"another iface", func(h *hello) { h.to++ }, 0, true, errWrongIface},
-		{"no sender", func(h *hello) { h.from = publicKey{} }, 0, true, errGarbage},
-		{"key of low order", func(h *hello) { h.from = publicKey{1} }, 0, true, errUnproven},
+		{"no sender", func(h *hello) { h.from = keypair.PublicKey{} }, 0, true, errGarbage},
+		{"key of low order", func(h *hello) { h.from = keypair.PublicKey{1} }, 0, true, errUnproven},
 		{"key of another", func(h *hello) { h.from[31] ^= 1 }, 0, true, errUnproven},
 		{"an answer", func(h *hello) { h.msg = msgAnswer }, 0, true, errGarbage},
 	} {
@@ -188,7 +189,7 @@ func TestHello_Answers(t *testing.T) {
 			assert.Equal(t, e.it.addr.key, got.from)
 			assert.EqualValues(t, helloVersion, got.version)
 			if tc.want != codeVersion {
-				assert.Equal(t, p.public.id(), got.to)
+				assert.Equal(t, p.Public.ID(), got.to)
 			}
 		})
 	}
@@ -219,7 +220,7 @@ func TestHello_LostConnection(t *testing.T) {
 	got, err = readAnswer(t, third, e)
 	require.NoError(t, err)
 	assert.Equal(t, codeOK, got.code)
-	assert.EqualValues(t, 6, e.it.table[p.public].id)
+	assert.EqualValues(t, 6, e.it.table[p.Public].id)
 	_, err = first.Read(make([]byte, 1))
 	assert.Error(t, err, "the old connection is closed")
 }
@@ -360,7 +361,7 @@ func TestConnect_Version(t *testing.T) {
 }
 
 // answerVersion accepts one connection and claims another version.
-func answerVersion(l net.Listener, key publicKey) error {
+func answerVersion(l net.Listener, key keypair.PublicKey) error {
 	conn, err := l.Accept()
 	if err != nil {
 		return err
@@ -371,7 +372,7 @@ func answerVersion(l net.Listener, key publicKey) error {
 		return err
 	}
 	h, _ := parseHello(&b, msgHello)
-	answer := hello{version: helloVersion + 1, msg: msgAnswer, code: codeVersion, from: key, to: h.from.id(), conn: h.conn}
+	answer := hello{version: helloVersion + 1, msg: msgAnswer, code: codeVersion, from: key, to: h.from.ID(), conn: h.conn}
 	answer.put(&b)
 	_, err = conn.Write(b[:])
 	return err

@@ -1,6 +1,10 @@
 package tcp
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/gucx/gucx/internal/keypair"
+)
 
 // The handshake: the side that connects sends a HELLO, the other answers. Both
 // messages have the same length and layout, and prove who their sender is; docs/wire.md
@@ -15,19 +19,19 @@ const (
 
 // Offsets in a handshake message.
 const (
-	offMagic    = 0                      // u32
-	offVersion  = 4                      // u16
-	offMsg      = 6                      // u8: msgHello or msgAnswer
-	offCode     = 7                      // u8: of an answer
-	offFrom     = 8                      // public key of the sender's iface
-	offTo       = offFrom + keyLenX25519 // u64: id of the receiver's iface
-	offConn     = offTo + 8              // u64: id of this connection, random, chosen by the side that connects
-	offOther    = offConn + 8            // u64: hello: the connection it replaces; answer codeOpen: the one that is open
-	offSeg      = offOther + 8           // u32: longest active message that the sender takes
-	offAnswers  = offSeg + 4             // u32: maxAnswers
-	offRail     = offAnswers + 4         // u32: 0 for the connection of a peer, 1 and up for its rails
-	helloUnused = offRail + 4            // 0 up to the proof
-	offProof    = helloLen - proofLen    // over everything before
+	offMagic    = 0                     // u32
+	offVersion  = 4                     // u16
+	offMsg      = 6                     // u8: msgHello or msgAnswer
+	offCode     = 7                     // u8: of an answer
+	offFrom     = 8                     // public key of the sender's iface
+	offTo       = offFrom + keypair.Len // u64: id of the receiver's iface
+	offConn     = offTo + 8             // u64: id of this connection, random, chosen by the side that connects
+	offOther    = offConn + 8           // u64: hello: the connection it replaces; answer codeOpen: the one that is open
+	offSeg      = offOther + 8          // u32: longest active message that the sender takes
+	offAnswers  = offSeg + 4            // u32: maxAnswers
+	offRail     = offAnswers + 4        // u32: 0 for the connection of a peer, 1 and up for its rails
+	helloUnused = offRail + 4           // 0 up to the proof
+	offProof    = helloLen - proofLen   // over everything before
 )
 
 // Kinds of handshake message.
@@ -54,7 +58,7 @@ type hello struct {
 	version uint16
 	msg     uint8
 	code    answerCode
-	from    publicKey
+	from    keypair.PublicKey
 	to      uint64
 	conn    uint64
 	other   uint64
@@ -86,7 +90,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		version: binary.LittleEndian.Uint16(b[offVersion:]),
 		msg:     b[offMsg],
 		code:    answerCode(b[offCode]),
-		from:    publicKey(b[offFrom:]),
+		from:    keypair.PublicKey(b[offFrom:]),
 		to:      binary.LittleEndian.Uint64(b[offTo:]),
 		conn:    binary.LittleEndian.Uint64(b[offConn:]),
 		other:   binary.LittleEndian.Uint64(b[offOther:]),
@@ -94,7 +98,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
 		rail:    binary.LittleEndian.Uint32(b[offRail:]),
 	}
-	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from.id() == 0 {
+	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from.ID() == 0 {
 		return h, false
 	}
 	return h, h.code < codeEnd && (h.msg == msgAnswer || h.code == codeOK)

@@ -120,7 +120,7 @@ func TestConnection_Ends(t *testing.T) {
 			answer, err := readAnswer(t, conn, b)
 			require.NoError(t, err)
 			require.Equal(t, codeOK, answer.code)
-			back := b.name(&p.public)
+			back := b.name(&p.Public)
 
 			require.NoError(t, tc.end(conn.(*net.TCPConn)))
 			until(t, func() bool { return len(b.errs) == 1 }, b)

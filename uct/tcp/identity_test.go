@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
 // impostor sends HELLOs to b in the name of victim, whose address it knows but not its private
 // key, and returns what b answers.
-func impostor(t *testing.T, b *end, victim *publicKey, other uint64) []byte {
+func impostor(t *testing.T, b *end, victim *keypair.PublicKey, other uint64) []byte {
 	t.Helper()
 	p := newRawPeer(t)
 	h := p.good(b)
@@ -96,7 +97,7 @@ func TestIdentity_OtherListener(t *testing.T) {
 			return
 		}
 		h, _ := parseHello(&b, msgHello)
-		answer := hello{version: helloVersion, msg: msgAnswer, from: addr.key, to: h.from.id(), conn: h.conn,
+		answer := hello{version: helloVersion, msg: msgAnswer, from: addr.key, to: h.from.ID(), conn: h.conn,
 			seg: h.seg, answers: h.answers}
 		_, _ = c.Write(p.proven(t, &h.from, answer))
 		got, _ := io.ReadAll(c)
@@ -112,7 +113,7 @@ func TestIdentity_OtherListener(t *testing.T) {
 func TestIdentity_SameID(t *testing.T) {
 	a, b := newEnd(t, Config{}), newEnd(t, Config{})
 	near := b.it.addr.key
-	near[keyLenX25519-1] ^= 1
+	near[keypair.Len-1] ^= 1
 	a.name(&near)
 	ep := b.to(a)
 	send(t, ep, 1, 64, a, b)

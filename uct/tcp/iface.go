@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/handle"
@@ -26,7 +27,7 @@ type Iface struct {
 	cfg      Config
 	attr     uct.IfaceAttr
 	addr     ifaceAddr
-	identity identity
+	identity keypair.Pair
 	onError  func(uct.EP, error)
 	io       netIO
 	stripes  int // bytes from which on puts are striped; more than any has: never
@@ -57,9 +58,9 @@ type Iface struct {
 
 	// Connections.
 	poll         epoll.Poller
-	table        map[publicKey]*conn // by peer; those that are not broken
-	known        base.List[*conn]    // the same
-	pendingConns []*conn             // dialing or waiting
+	table        map[keypair.PublicKey]*conn // by peer; those that are not broken
+	known        base.List[*conn]            // the same
+	pendingConns []*conn                     // dialing or waiting
 	opened       int
 	unacked      []*conn   // that wait for acknowledgements of the peer's host
 	nextLook     time.Time // for these, at the earliest
@@ -98,7 +99,7 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 	if err != nil {
 		return nil, err
 	}
-	id, err := newIdentity()
+	id, err := keypair.New()
 	if err != nil {
 		return nil, err
 	}
@@ -117,16 +118,16 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 }
 
 // newIface makes an iface that has nothing of the kernel yet. policy is nil for plain connections.
-func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id identity) *Iface {
+func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspolicy.Policy, id keypair.Pair) *Iface {
 	it := &Iface{
 		md: md, dev: dev, cfg: cfg, onError: p.OnError, io: cfg.sys,
 		maxAM:    int(cfg.SegSize) + maxAMHeader,
 		ops:      newOps(cfg.TxOps),
 		tags:     handle.Make[*EP](tagPlaceBits, 32),
-		table:    map[publicKey]*conn{},
+		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
 		identity: id,
-		addr:     ifaceAddr{key: id.public, id: id.public.id(), seg: uint32(cfg.SegSize), tls: policy != nil},
+		addr:     ifaceAddr{key: id.Public, id: id.Public.ID(), seg: uint32(cfg.SegSize), tls: policy != nil},
 		stripes:  maxRMA + 1,
 		unproven: unprovenSet{count: map[source]int{}},
 		allowed:  cfg.allowedHandshakes(),

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 )
@@ -76,7 +77,7 @@ func (e *end) to(peer *end) *EP {
 }
 
 // name makes an EP of e to the peer with that key.
-func (e *end) name(k *publicKey) *EP {
+func (e *end) name(k *keypair.PublicKey) *EP {
 	e.t.Helper()
 	addr := ifaceAddr{port4: 1, key: *k, seg: e.it.addr.seg}
 	ep, err := e.it.NewEP(uct.EPParams{DeviceAddr: e.it.DeviceAddr(nil), IfaceAddr: addr.append(nil)})

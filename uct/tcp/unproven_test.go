@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs/stats"
 )
 
@@ -34,7 +35,7 @@ func rawFrame(kind, id uint8, n int, body ...byte) []byte {
 }
 
 // hasRead reports whether e has read something of the peer with that key that is not a whole frame.
-func (e *end) hasRead(k *publicKey) bool {
+func (e *end) hasRead(k *keypair.PublicKey) bool {
 	c := e.it.table[*k]
 	return c == nil || c.rx.tail > c.rx.head
 }
@@ -52,7 +53,7 @@ func TestUnproven_Flood(t *testing.T) {
 		c := p.admitted(t, b)
 		_, err := c.Write(half)
 		require.NoError(t, err)
-		until(t, func() bool { return b.hasRead(&p.public) }, b)
+		until(t, func() bool { return b.hasRead(&p.Public) }, b)
 		if i == flood/2 {
 			b.to(a) // as ucp does for a peer that it has accepted
 			honest = a.to(b)
@@ -80,7 +81,7 @@ func TestUnproven_FloodOfAnswers(t *testing.T) {
 		c := p.admitted(t, b)
 		_, err := c.Write(append(rawFrame(frameFlush, 0, flushLen, make([]byte, flushLen)...), 1))
 		require.NoError(t, err)
-		until(t, func() bool { return b.hasRead(&p.public) }, b)
+		until(t, func() bool { return b.hasRead(&p.Public) }, b)
 		require.LessOrEqual(t, b.it.unproven.memory, unprovenMemory)
 	}
 	assert.Positive(t, b.it.limits.evicted.Load())
@@ -107,7 +108,7 @@ func TestUnproven_Stalls(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e, p := newEnd(t, Config{}), newRawPeer(t)
 			conn := p.admitted(t, e)
-			c := e.it.table[p.public]
+			c := e.it.table[p.Public]
 			now := time.Now()
 			_, err := conn.Write(tc.sends)
 			require.NoError(t, err)
@@ -153,14 +154,14 @@ func TestUnproven_Proven(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, codeOK, answer.code)
 	require.Len(t, e.it.unproven.all, 2)
-	c := e.it.table[p.public]
+	c := e.it.table[p.Public]
 	assert.Len(t, c.rx.buf, smallRx)
 	message := rawFrame(frameAM, msgID, 100, fill(make([]byte, 100), 1)...)
 	_, err = conn.Write(message[:50])
 	require.NoError(t, err)
-	until(t, func() bool { return e.hasRead(&p.public) }, e)
+	until(t, func() bool { return e.hasRead(&p.Public) }, e)
 
-	e.name(&p.public)
+	e.name(&p.Public)
 	assert.Empty(t, e.it.unproven.all)
 	assert.Len(t, c.rx.buf, int(e.it.cfg.RxBuf))
 	assert.Len(t, c.rails[0].rx.buf, int(e.it.cfg.RxBuf))
@@ -212,7 +213,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	c := p.admitted(t, e)
 	assert.ErrorIs(t, oldest.err, errEvicted)
 	assert.Equal(t, most, e.it.opened)
-	assert.NotNil(t, e.it.table[p.public])
+	assert.NotNil(t, e.it.table[p.Public])
 
 	for range most { // a rail of one that is evicted for it
 		p = newRawPeer(t)
@@ -222,7 +223,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	h.rail = 1
 	e.it.cfg.ConnsPerPeer = 2
 	for _, o := range e.it.unproven.all {
-		if o.c.peer != p.public.id() {
+		if o.c.peer != p.Public.ID() {
 			o.c.taken = 1 // they are useful: the connection of p goes first
 		}
 	}

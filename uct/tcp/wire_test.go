@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -98,9 +99,9 @@ func FuzzHeader(f *testing.F) {
 
 func FuzzHello(f *testing.F) {
 	var b [helloLen]byte
-	(&hello{version: 1, msg: msgHello, from: publicKey{1}, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
+	(&hello{version: 1, msg: msgHello, from: keypair.PublicKey{1}, to: 2, conn: 3, other: 4, seg: 5, answers: 6}).put(&b)
 	f.Add(b[:])
-	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: publicKey{1}}).put(&b)
+	(&hello{version: 1, msg: msgAnswer, code: codeRefused, from: keypair.PublicKey{1}}).put(&b)
 	f.Add(b[:])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		if len(in) != helloLen {
@@ -188,7 +189,7 @@ func TestDeviceAddr_Refused(t *testing.T) {
 
 func FuzzAddresses(f *testing.F) {
 	d := deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.1"), v6: netip.IPv6Loopback()}
-	i := ifaceAddr{port4: 1, port6: 2, key: publicKey{3}, seg: 4}
+	i := ifaceAddr{port4: 1, port6: 2, key: keypair.PublicKey{3}, seg: 4}
 	f.Add(d.append(nil), i.append(nil))
 	f.Add([]byte{}, []byte{1})
 	d.v4 = netip.MustParseAddr("127.0.0.9")

@@ -1,6 +1,9 @@
 package conn
 
-import "github.com/gucx/gucx/wireup"
+import (
+	"github.com/gucx/gucx/internal/keypair"
+	"github.com/gucx/gucx/wireup"
+)
 
 // Peer is what a worker knows of another one; connections to the same worker share it.
 type Peer struct {
@@ -8,10 +11,10 @@ type Peer struct {
 	Best [wireup.Aux + 1]Choice // by role
 	Aux  []Path                 // what can carry handshakes, best first
 
-	packed   string
-	refs     int
-	identity *Identity // of this side
-	secret   []byte    // shared with the peer; nil until it is needed, see proof.go
+	packed string
+	refs   int
+	pair   *keypair.Pair  // of this side
+	secret keypair.Secret // shared with the peer; nil until it is needed, see proof.go
 }
 
 // Is reports that this is the peer's address: who only knows its name is another one.
@@ -38,10 +41,10 @@ func (p *Peer) Reachable() bool {
 
 // Peers are the peers of a worker.
 type Peers struct {
-	identity Identity
-	local    *wireup.Address
-	reach    func(*wireup.Address) wireup.Reacher
-	known    map[string]*Peer
+	pair  keypair.Pair
+	local *wireup.Address
+	reach func(*wireup.Address) wireup.Reacher
+	known map[string]*Peer
 }
 
 // Init must be called once, before any other method. It makes the key pair of this side and
@@ -49,8 +52,8 @@ type Peers struct {
 // reach each other. Errors: those of package crypto.
 func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.Reacher) (err error) {
 	t.local, t.reach, t.known = local, reach, map[string]*Peer{}
-	if t.identity, err = NewIdentity(); err == nil {
-		local.Key = t.identity.Public
+	if t.pair, err = keypair.New(); err == nil {
+		local.Key = wireup.PublicKey(t.pair.Public)
 	}
 	return err
 }
@@ -71,7 +74,7 @@ func (t *Peers) Find(packed []byte) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{packed: string(packed), Addr: addr, identity: &t.identity}
+	p := &Peer{packed: string(packed), Addr: addr, pair: &t.pair}
 	reach := t.reach(addr)
 	for role := range p.Best {
 		cands := wireup.Rank(wireup.Role(role), t.local, addr, reach)

@@ -1,37 +1,18 @@
 package conn
 
 import (
-	"crypto/ecdh"
 	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 
-	"github.com/gucx/gucx/wireup"
+	"github.com/gucx/gucx/internal/keypair"
 )
 
 // Each worker has a random key pair. Its address contains the public key, and each of its
-// handshake messages ends with a proof: a code that only the two workers can compute. So nobody
-// can ask for, change or close a connection in the name of another worker; docs/design/0008-identity.md.
+// handshake messages ends with a proof: a code that only the two workers can compute. So no other worker
+// can ask for, change or close a connection in the name of this one; docs/design/0008-identity.md.
 
 // ProofLen is the length of a proof in bytes.
 const ProofLen = 16
-
-// Identity is the key pair of a worker.
-type Identity struct {
-	private *ecdh.PrivateKey
-	Public  wireup.PublicKey
-}
-
-// NewIdentity makes a random key pair, with a UUID that is not 0.
-func NewIdentity() (id Identity, err error) {
-	for id.Public.UUID() == 0 {
-		if id.private, err = ecdh.X25519().GenerateKey(rand.Reader); err != nil {
-			return id, err
-		}
-		id.Public = wireup.PublicKey(id.private.PublicKey().Bytes())
-	}
-	return id, nil
-}
 
 // Seal appends the proof that this worker has sent msg to the peer.
 func (p *Peer) Seal(msg []byte) []byte { return append(msg, p.proof(msg)...) }
@@ -53,24 +34,18 @@ func (p *Peer) Proves(sealed []byte) bool {
 // proof is the code that authenticates a message between this worker and the peer.
 func (p *Peer) proof(msg []byte) []byte {
 	if p.secret == nil {
-		p.secret = p.identity.sharedWith(&p.Addr.Key)
+		p.secret = sharedSecret(p.pair, (*keypair.PublicKey)(&p.Addr.Key))
 	}
-	mac := hmac.New(sha256.New, p.secret)
-	mac.Write(msg)
-	return mac.Sum(nil)[:ProofLen]
+	return p.secret.MAC(msg)[:ProofLen]
 }
 
-// sharedWith returns the secret of two workers, which takes about 50 µs. A public key of low order
-// has no private one, and no secret: the result is random then, so that no message proves anything.
-func (id *Identity) sharedWith(peer *wireup.PublicKey) []byte {
-	remote, err := ecdh.X25519().NewPublicKey(peer[:])
-	if err == nil {
-		secret, err := id.private.ECDH(remote)
-		if err == nil {
-			return secret
-		}
+// sharedSecret returns the secret of two workers. A weak key has no secret: the result is random then, so
+// that no message proves anything.
+func sharedSecret(own *keypair.Pair, peer *keypair.PublicKey) keypair.Secret {
+	s, err := own.SecretWith(peer)
+	if err != nil {
+		s = make(keypair.Secret, keypair.Len)
+		rand.Read(s) // never returns an error since Go 1.24
 	}
-	secret := make([]byte, wireup.KeyLen)
-	rand.Read(secret) // never returns an error since Go 1.24
-	return secret
+	return s
 }

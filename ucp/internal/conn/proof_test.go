@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/wireup"
 )
@@ -54,7 +55,7 @@ func TestProof_WeakKey(t *testing.T) {
 	require.NoError(t, err)
 	p, err := a.Find(packed)
 	require.NoError(t, err)
-	other := Peer{Addr: weak, secret: make([]byte, wireup.KeyLen)}
+	other := Peer{Addr: weak, secret: make(keypair.Secret, keypair.Len)}
 	assert.False(t, p.Proves(other.Seal([]byte("a message"))))
 }
 
@@ -65,7 +66,7 @@ func BenchmarkProof(b *testing.B) {
 	msg := make([]byte, 300, 400)
 	b.Run("secret", func(b *testing.B) {
 		for b.Loop() {
-			x.identity.sharedWith(&p.Addr.Key)
+			sharedSecret(&x.pair, (*keypair.PublicKey)(&p.Addr.Key))
 		}
 	})
 	b.Run("seal", func(b *testing.B) {
