@@ -27,6 +27,8 @@ type fabric struct {
 	sent    int          // active messages since the start
 	checks  int          // questions whether a peer lives
 	flushes atomic.Int64 // calls of Flush, by any worker
+	joins   bool         // ifaces that are opened have to be pushed
+	pushes  atomic.Int64 // calls of Push
 	kinds   []fakeKind
 	mdName  string
 	noReg   bool
@@ -206,7 +208,7 @@ func (m *fakeMD) OpenIface(p uct.IfaceParams) (uct.Iface, error) {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	k := m.f.kinds[i]
-	it := &fakeIface{f: m.f, kind: k, onError: p.OnError, efd: efd, index: len(m.f.ifaces)}
+	it := &fakeIface{f: m.f, kind: k, onError: p.OnError, efd: efd, index: len(m.f.ifaces), joins: m.f.joins}
 	it.attr = uct.IfaceAttr{
 		Resource: uct.Resource{Transport: k.name, Device: k.deviceName()}, Caps: k.caps, Atomic: k.atomic,
 		AM:  uct.OpLimits{MaxBcopy: fakeBcopyM},
@@ -241,6 +243,7 @@ type fakeIface struct {
 	spare   []fakeOp
 	rx      []fakeMsg
 	rxSpare []fakeMsg
+	joins   bool
 	eps     []*fakeEP
 	efd     int
 	armed   bool
@@ -293,8 +296,15 @@ type fakeOp struct {
 	result         *uint64
 }
 
-func (i *fakeIface) Attr() *uct.IfaceAttr                         { return &i.attr }
-func (i *fakeIface) Ext() *uct.IfaceExt                           { return &uct.IfaceExt{Address: i, Wake: i, Pending: i} }
+func (i *fakeIface) Attr() *uct.IfaceAttr { return &i.attr }
+func (i *fakeIface) Ext() *uct.IfaceExt {
+	ext := &uct.IfaceExt{Address: i, Wake: i, Pending: i}
+	if i.joins {
+		ext.Push = i
+	}
+	return ext
+}
+func (i *fakeIface) Push()                                        { i.f.pushes.Add(1) }
 func (i *fakeIface) SetAMHandler(id uint8, h uct.AMHandler) error { return i.am.Set(id, h) }
 func (i *fakeIface) Flush(c *uct.Completion) (pending bool, err error) {
 	return false, uct.ErrUnsupported

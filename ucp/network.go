@@ -90,6 +90,9 @@ func (w *Worker) openLater(o *offer) error {
 	if err := w.engine.AddLater(&i.Iface, u); err != nil {
 		return ucs.Join(err, u.Close())
 	}
+	if s := w.shared; s != nil {
+		s.setParked(s.parked)
+	}
 	addr := *w.addr // EPs that there are, and dials under way, go on with the old one
 	addr.Resources = slices.Clone(addr.Resources)
 	w.addr = &addr

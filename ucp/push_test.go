@@ -64,3 +64,17 @@ func TestBlockingSend_LeavesProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestSharedWorker_PushesLaterTransports: a transport that joins messages may be opened when the worker is
+// shared already.
+func TestSharedWorker_PushesLaterTransports(t *testing.T) {
+	p, f := fakePair(t, Config{}, likeSM())
+	s := p.a.w.Share()
+	s.Do(func(*Worker) {})
+	require.Zero(t, f.pushes.Load())
+	f.joins = true
+	s.Do(func(w *Worker) { require.NoError(t, w.openLater(&w.ctx.offers[0])) })
+	before := f.pushes.Load()
+	s.Do(func(*Worker) {})
+	require.Equal(t, before+1, f.pushes.Load())
+}

@@ -47,9 +47,9 @@ type sharedWaiter struct {
 // Share gives the worker to a SharedWorker, which owns it from then on: use it, and
 // everything made from it, through that only, until it is closed.
 func (w *Worker) Share() *SharedWorker {
-	s := &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
-	s.setParked(false)
-	return s
+	w.shared = &SharedWorker{w: w, ends: map[*Request]*sharedWaiter{}}
+	w.shared.setParked(false)
+	return w.shared
 }
 
 // Do runs f while no other goroutine has the worker. f should not block.
@@ -305,6 +305,7 @@ func (s *SharedWorker) push() {
 	}
 }
 
+// setParked sets parked, and attends, which also depends on the transports that there are.
 func (s *SharedWorker) setParked(parked bool) {
 	s.parked, s.attends = parked, parked || s.w.engine.HasPushers()
 }

@@ -35,6 +35,7 @@ type Worker struct {
 	addr   *wireup.Address // not changed once packed, but replaced; see network.go
 	packed []byte
 	net    network
+	shared *SharedWorker // that has the worker; nil if there is none
 
 	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
 	peers  conn.Peers
