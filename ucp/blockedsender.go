@@ -27,17 +27,17 @@ type blockedSender struct {
 
 	query       wire.Query            // the last one; Kind is QueryNone when its reply has come
 	probe       uint64                // number of the last probe that was compared with all messages up to end
-	asked       uint64                // number of the probe for which the last query was sent
+	probing     uint64                // number of the probe for which the last query was sent
 	recv        *match.Recv[*tagRecv] // for which it was sent, under
 	reserved    *TagMessage           // that was offered for a probe; nil if there is none
 	reservedFor uint64                // number of the probe
 	rounds      int                   // of Progress since then
 	seq         uint64                // its number
 	listed      bool                  // the receive is up to cursor, and the message Limit was listed
-	returned    bool                  // the peer is to be told with the next query: the message that it offered matches nothing
-	unsettled   bool                  // it does not know yet what became of that message
-	unsent      bool                  // the query is to be sent
-	queued      bool                  // a request sends what is to be sent
+	returned    bool                  // the next query returns the offered message, which matches nothing
+	unsettled   bool                  // the peer does not know yet whether the offered message has matched
+	unsent      bool                  // query has not been sent
+	queued      bool                  // a request will send the query
 }
 
 // block notes that the peer has no credit.
@@ -63,7 +63,7 @@ func (b *blockedSender) unblock() {
 		return
 	}
 	w := b.m.e.w
-	b.giveBack()
+	b.returnReserved()
 	b.blocked = false
 	w.forgetProbes(func(p *queuedProbe) bool { return p.from == b.m || len(w.blocked) == 1 })
 	i := slices.Index(w.blocked, b)
@@ -94,23 +94,23 @@ func (b *blockedSender) compare() {
 		return
 	}
 	if p := w.nextProbe(b.probe); p != nil {
-		b.asked = p.number
-		b.ask(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
+		b.probing = p.number
+		b.startQuery(wire.Query{Kind: wire.QueryProbe, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 		return
 	}
 	if b.query.Kind == wire.QueryNone && (w.tags.Expects() || w.nextProbe(0) != nil) {
-		b.ask(wire.Query{Kind: wire.QueryList, Limit: b.end})
+		b.startQuery(wire.Query{Kind: wire.QueryList, Limit: b.end})
 	}
 }
 
 // match looks for a message for a receive, up to that of the number limit.
 func (b *blockedSender) match(r *match.Recv[*tagRecv], limit uint64) {
 	b.recv, b.seq = r, r.Seq()
-	b.ask(wire.Query{Kind: wire.QueryMatch, Tag: r.Tag, Mask: r.Mask, Limit: limit})
+	b.startQuery(wire.Query{Kind: wire.QueryMatch, Tag: r.Tag, Mask: r.Mask, Limit: limit})
 }
 
-// ask sends a query.
-func (b *blockedSender) ask(q wire.Query) {
+// startQuery sends a query, which replaces the one before.
+func (b *blockedSender) startQuery(q wire.Query) {
 	q.Number = b.query.Number + 1
 	if q.Number == 0 {
 		q.Number = 1
@@ -119,7 +119,7 @@ func (b *blockedSender) ask(q wire.Query) {
 	b.send()
 }
 
-// send sends what is to be sent: in the call, if the lane takes it, and otherwise by a request.
+// send sends the query that is unsent: in this call if the lane has resources, otherwise by a request.
 func (b *blockedSender) send() {
 	e := b.m.e
 	if b.queued || e.aborting != ucs.StatusOK || e.state != epOpen {
@@ -133,7 +133,7 @@ func (b *blockedSender) send() {
 	r.answer()
 }
 
-// queryStage sends what is to be sent when that is possible.
+// queryStage sends the unsent query when the lane has resources.
 var queryStage = stage{
 	name: "query", role: wireup.AM, ahead: true, settled: (*Request).queried,
 	post: func(r *Request) error {
@@ -151,7 +151,7 @@ func (r *Request) queried() {
 	r.answered()
 }
 
-// post sends what is to be sent over the lane of active messages.
+// post sends the unsent query over the lane of active messages.
 func (b *blockedSender) post(x *lane) error {
 	if !b.unsent && !b.unsettled {
 		return nil
@@ -167,7 +167,7 @@ func (b *blockedSender) post(x *lane) error {
 	return err
 }
 
-// handleReply takes what a peer says about its queue.
+// handleReply handles what a peer reports about its queue.
 func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	var c wire.Reply
 	pairs, ok := c.Unpack(data)
@@ -181,7 +181,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 	return false
 }
 
-// replied handles a reply of the peer. It reports false for one that it cannot send.
+// replied handles a reply of the peer. It reports false for a reply that violates the protocol.
 func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 	e, b := m.e, m.sender
 	if e.state != epOpen {
@@ -202,11 +202,11 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 	switch {
 	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryMatch && b.recv == nil:
 		b.query.Kind = wire.QueryNone
-		e.w.forgetProbes(func(p *queuedProbe) bool { return p.number == b.asked })
+		e.w.forgetProbes(func(p *queuedProbe) bool { return p.number == b.probing })
 	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryMatch:
 		b.advance(c.Value, true)
 	case c.Kind == wire.ReplyNone && b.query.Kind == wire.QueryProbe:
-		b.query.Kind, b.probe = wire.QueryNone, b.asked
+		b.query.Kind, b.probe = wire.QueryNone, b.probing
 		if b.query.Limit == math.MaxUint64 {
 			b.end = c.Value
 		}
@@ -214,7 +214,7 @@ func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 		b.probed(pairs)
 	case c.Kind == wire.ReplyList && b.query.Kind == wire.QueryList:
 		b.query.Kind = wire.QueryNone
-		if b.takeList(pairs) {
+		if b.compareList(pairs) {
 			return true
 		}
 	default:
@@ -240,9 +240,9 @@ func (b *blockedSender) advance(last uint64, compared bool) {
 	b.cursor = max(b.cursor, b.seq)
 }
 
-// takeList compares listed messages with the receives up to cursor. It reports whether a query
-// followed from that.
-func (b *blockedSender) takeList(pairs []byte) bool {
+// compareList compares listed messages with the receives up to cursor. It reports whether it has started
+// a query.
+func (b *blockedSender) compareList(pairs []byte) bool {
 	w := b.m.e.w
 	for len(pairs) > 0 && b.blocked {
 		var p wire.Pair
@@ -256,13 +256,13 @@ func (b *blockedSender) takeList(pairs []byte) bool {
 			return true
 		}
 		b.end = p.First
-		b.listedForProbe(p.Second)
+		b.repeatProbes(p.Second)
 	}
 	return false
 }
 
 // handleOffer takes a message that its sender offers out of turn to the receive for which it was
-// queried. If that has a message already, the sender gets it back.
+// queried. If the receive has a message already, the next query returns this one.
 func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	var o wire.Offer
 	var p wire.RTS
@@ -286,8 +286,8 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	r := b.recv
 	if r == nil {
 		b.reserve(&p, o.Tag)
-		if !w.wants(b.asked, o.Tag) || !b.blocked {
-			b.giveBack()
+		if !w.hasProbe(b.probing, o.Tag) || !b.blocked {
+			b.returnReserved()
 			b.compare()
 		}
 		return false

@@ -84,7 +84,7 @@ func (e *EP) deferredWork() {
 	}
 	if m := e.msgs; m != nil {
 		m.queue.reply()
-		m.sender.age()
+		m.sender.expireReserved()
 	}
 	l := e.link
 	if e.disconnecting && l.answers == 0 {

@@ -67,8 +67,8 @@ func (b *blockedSender) remove(p *queuedProbe) *TagMessage {
 		b.compare()
 		return u
 	case b.reserved == nil && (b.query.Kind == wire.QueryNone || b.query.Kind == wire.QueryList) && w.tags.After(b.cursor) == nil:
-		b.recv, b.listed, b.asked = nil, false, p.number
-		b.ask(wire.Query{Kind: wire.QueryMatch, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
+		b.recv, b.listed, b.probing = nil, false, p.number
+		b.startQuery(wire.Query{Kind: wire.QueryMatch, Tag: p.tag, Mask: p.mask, Limit: b.compared()})
 	}
 	return nil
 }
@@ -87,13 +87,13 @@ func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
 	w := e.w
 	a := newAnnounced(e, rts)
 	b.query.Kind = wire.QueryNone
-	b.reserved, b.reservedFor, b.rounds = w.newAnnouncedTag(e, tag, a), b.asked, 0
+	b.reserved, b.reservedFor, b.rounds = w.newAnnouncedTag(e, tag, a), b.probing, 0
 	b.reserved.uncharged = true
 	w.schedule(e)
 }
 
-// giveBack returns the message that is reserved, if there is one.
-func (b *blockedSender) giveBack() {
+// returnReserved returns the reserved message to its sender, if there is one.
+func (b *blockedSender) returnReserved() {
 	if u := b.reserved; u != nil {
 		b.reserved, b.returned, b.unsettled = nil, true, true
 		u.rndv.free()
@@ -102,8 +102,8 @@ func (b *blockedSender) giveBack() {
 	}
 }
 
-// age gives a reserved message back that no probe has removed. b may be nil.
-func (b *blockedSender) age() {
+// expireReserved returns a reserved message that no probe has removed in time. b may be nil.
+func (b *blockedSender) expireReserved() {
 	if b == nil || b.reserved == nil {
 		return
 	}
@@ -113,7 +113,7 @@ func (b *blockedSender) age() {
 	}
 	number := b.reservedFor
 	b.m.e.w.forgetProbes(func(p *queuedProbe) bool { return p.number == number })
-	b.giveBack()
+	b.returnReserved()
 	b.compare()
 }
 
@@ -146,7 +146,7 @@ func (w *Worker) receivePosted(tag, mask uint64) {
 	})
 	for _, b := range w.blocked {
 		if u := b.reserved; u != nil && (u.node.Tag^tag)&mask == 0 {
-			b.giveBack()
+			b.returnReserved()
 		}
 	}
 	w.queryAll()
@@ -156,17 +156,18 @@ func (w *Worker) receivePosted(tag, mask uint64) {
 func (b *blockedSender) probed(pairs []byte) {
 	w := b.m.e.w
 	pair, _ := wire.UnpackPair(pairs)
-	b.query.Kind, b.probe = wire.QueryNone, b.asked
+	b.query.Kind, b.probe = wire.QueryNone, b.probing
 	for i := range w.probes {
 		p := &w.probes[i]
-		if p.number == b.asked && p.from == nil && b.blocked && (p.tag^pair.First)&p.mask == 0 && pair.Second <= maxMessage {
+		if p.number == b.probing && p.from == nil && b.blocked && (p.tag^pair.First)&p.mask == 0 && pair.Second <= maxMessage {
 			p.from, p.info = b.m, TagInfo{Tag: pair.First, Length: int(pair.Second), From: b.m.e}
 		}
 	}
 }
 
-// listedForProbe has the probes be repeated that a message fits which was queued meanwhile.
-func (b *blockedSender) listedForProbe(tag uint64) {
+// repeatProbes starts again from the first probe that fits a message with tag. The message was queued after
+// the probe.
+func (b *blockedSender) repeatProbes(tag uint64) {
 	w := b.m.e.w
 	for i := range w.probes {
 		if p := &w.probes[i]; p.from == nil && p.number <= b.probe && (p.tag^tag)&p.mask == 0 {
@@ -176,7 +177,7 @@ func (b *blockedSender) listedForProbe(tag uint64) {
 	}
 }
 
-// wants reports that the probe of that number, which a message fits, is not dropped.
-func (w *Worker) wants(number, tag uint64) bool {
+// hasProbe reports whether the worker still has the probe of that number, and a message with tag fits it.
+func (w *Worker) hasProbe(number, tag uint64) bool {
 	return slices.ContainsFunc(w.probes, func(p queuedProbe) bool { return p.number == number && (p.tag^tag)&p.mask == 0 })
 }

@@ -13,17 +13,12 @@ import (
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
 	r.nameIt()
-	h, rts := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.RTS{ID: r.remote, Length: uint64(r.total())}
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
 	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
 	if room < 0 {
 		return ucs.ErrTooLong
 	}
-	if r.gettable() {
-		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Key()
-		if len(rts.Key) > room {
-			rts.Addr, rts.Key = 0, nil
-		}
-	}
+	rts := r.rts(room)
 	w.msg.b = append(rts.Append(h.Append(w.msg.b[:0])), m.header...)
 	if _, err := x.AM.AMBcopy(m.ch.rts, &w.msg); err != nil {
 		return err
@@ -31,6 +26,18 @@ func (r *Request) sendRTS() error {
 	r.flags |= reqPosted
 	r.awaitPeer()
 	return nil
+}
+
+// rts returns the RTS of the message. It contains the key of the data if the peer may get the data and the
+// key has at most room bytes.
+func (r *Request) rts(room int) wire.RTS {
+	rts := wire.RTS{ID: r.remote, Length: uint64(r.total())}
+	if r.gettable() {
+		if key := r.mem.Key(); len(key) <= room {
+			rts.Addr, rts.Key = r.mem.AddrOf(r.buf), key
+		}
+	}
+	return rts
 }
 
 // announcedAtOnce announces a message without a header, as sendRTS does, in one call: the request

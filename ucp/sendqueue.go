@@ -24,12 +24,12 @@ type sendQueue struct {
 	next uint64 // number of the next message
 	free *queuedTag
 
-	offered     *queuedTag // until the receiver says what became of it; may be nil
-	query       wire.Query // to which no reply was sent, if Kind is not QueryNone
-	credits     uint64     // credits of the receiver before which it was told that the sender is blocked
-	blocked     bool       // the receiver is to be told that the sender is blocked
-	probed      bool       // the receiver was told of a message that it has probed
-	replyQueued bool       // a request sends what is to be sent
+	offered     *queuedTag // the message that the receiver has not matched or returned yet; may be nil
+	query       wire.Query // the query without a reply, unless Kind is QueryNone
+	credits     uint64     // creditsGot + 1 when the sender last reported that it is blocked
+	blocked     bool       // the sender has to report that it is blocked
+	probed      bool       // the sender has replied to a probe with a message
+	replyQueued bool       // a request will send the reply
 }
 
 // queuedTag is a message in a sendQueue.
@@ -166,7 +166,7 @@ func (q *sendQueue) bound() uint64 {
 	return math.MaxUint64
 }
 
-// reply sends what is to be sent to the receiver: in the call, if the lane takes it, and otherwise by
+// reply sends the report and the reply that are due: in this call if the lane has resources, otherwise by
 // a request. q may be nil.
 func (q *sendQueue) reply() {
 	if !q.replies() || q.replyQueued || q.m.e.replaying {
@@ -185,10 +185,10 @@ func (q *sendQueue) reply() {
 	r.answer()
 }
 
-// replies reports that there may be something to be sent.
+// replies reports whether a report or a reply may be due.
 func (q *sendQueue) replies() bool { return q != nil && (q.blocked || q.query.Kind != wire.QueryNone) }
 
-// replyStage sends what is to be sent when that is possible.
+// replyStage sends the report and the reply that are due when the lane has resources.
 var replyStage = stage{
 	name: "reply", role: wireup.AM, ahead: true, settled: (*Request).replied,
 	post: func(r *Request) error {
@@ -206,7 +206,8 @@ func (r *Request) replied() {
 	r.answered()
 }
 
-// post sends what is to be sent over the lane of active messages. ErrNoResource if something is left.
+// post sends the report and the reply that are due over the lane of active messages. ErrNoResource if one of
+// them is left.
 func (q *sendQueue) post(x *lane) error {
 	if q.blocked {
 		m := wire.Reply{Kind: wire.ReplyBlocked, Value: q.m.creditsGot}
@@ -285,13 +286,7 @@ func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	r, w := t.r, q.m.e.w
 	r.nameIt()
 	o := wire.Offer{EP: r.ep.link.conn.RemoteEP(), Query: q.query.Number, Message: t.number, Tag: r.value}
-	rts := wire.RTS{ID: r.remote, Length: uint64(r.total())}
-	if r.gettable() {
-		rts.Addr, rts.Key = r.mem.AddrOf(r.buf), r.mem.Key()
-		if len(rts.Key) > x.Iface.attr.AM.MaxBcopy-wire.OfferLen-wire.RTSLen {
-			rts.Addr, rts.Key = 0, nil
-		}
-	}
+	rts := r.rts(x.Iface.attr.AM.MaxBcopy - wire.OfferLen - wire.RTSLen)
 	w.msg.b = rts.Append(o.Append(w.msg.b[:0]))
 	if _, err := x.AM.AMBcopy(wire.AMOffer, &w.msg); err != nil {
 		r.unannounce()
@@ -304,7 +299,7 @@ func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	return nil
 }
 
-// unannounce takes back what an announcement has registered.
+// unannounce releases the id and the registration that an RTS named.
 func (r *Request) unannounce() {
 	r.worker.remote.Remove(r.remote)
 	r.remote = 0
