@@ -10,8 +10,8 @@ import (
 // close together cost one look.
 const alarmPause = 10 * time.Millisecond
 
-// Alarm implements engine.Owner: it goes on with the EPs whose time has come, with REQUESTs that
-// wait, and with queues that do not stop, and sets the alarm for the others.
+// Alarm implements engine.Owner. It handles EPs with an expired deadline, REQUESTs that wait for room and
+// tuple queues that have not stopped, and sets the alarm for the next deadline.
 func (o *engineOwner) Alarm(now time.Duration) {
 	w := o.w
 	w.tuples.lookAgain()

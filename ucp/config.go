@@ -54,7 +54,7 @@ type Config struct {
 	// RndvThresh is the length of a message in bytes from which its data stays with the
 	// sender until the receiver asks for it (rendezvous). The zero value means where that takes
 	// no longer than sending it, by the costs of the lanes, and 128 KiB at the latest: half of
-	// the default EagerWindow. EP.Explain tells.
+	// the default EagerWindow. EP.Explain shows the length.
 	RndvThresh config.MemSize `env:"RNDV_THRESH" default:"auto" doc:"Length from which a message is announced and its data fetched by rendezvous; auto means where that takes less time, and 128k at the latest. A message for which the receiver has no room is announced whatever its length."`
 
 	// RndvScheme is how the data of an announced message comes to its receiver. get_zcopy: the

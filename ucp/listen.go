@@ -343,7 +343,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 }
 
-// rejectUnreachable tells a dialer that the program has admitted why no transport leads to it. The
+// rejectUnreachable sends a dialer that the program has admitted the reasons why no transport leads to it. The
 // reasons name the devices of this side, which others are not to know.
 func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	switch {

@@ -73,7 +73,7 @@ func (e *EP) expire() {
 	e.destroy()
 }
 
-// reject tells the peer that it has made as many EPs as it may. The EP goes when the notice has left.
+// reject sends the peer the reason that it has made as many EPs as it may, and then closes the EP.
 func (e *EP) reject(peerEP uint64) {
 	e.w.stats.rejectedEPs.Inc()
 	e.beginTo(peerEP)

@@ -125,8 +125,8 @@ func (e *EP) connect() {
 
 func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 
-// makeLinkTo is makeLink where the peer waits for the EP under a name that it has told, 0 if
-// it does not, and knows the own address.
+// makeLinkTo is makeLink for a peer that knows the address own. peerEP is the id of the EP with which the
+// peer waits for this one; 0: it does not wait.
 func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	e.link = &link{e: e, group: -1, conn: wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),

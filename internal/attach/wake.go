@@ -48,7 +48,7 @@ func (k *Waker) File(name string) *os.File {
 // WakeFD is the owner's descriptor for [Wake].
 func (k *Waker) WakeFD() int { return k.w }
 
-// PeerFD is the descriptor for Config.WakeFD. Nobody may write to it.
+// PeerFD is the descriptor for Config.WakeFD. The owner must not write to it.
 func (k *Waker) PeerFD() int { return k.peers }
 
 // drainLen is how many wake-ups one Drain drops. A sleeping owner gets one from each peer.

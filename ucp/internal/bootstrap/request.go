@@ -32,9 +32,9 @@ type Request struct {
 	stage   stage
 	staged  time.Time // when stage began
 	evicted bool      // for another connection
-	hanging bool      // nothing is to be read or written any more
-	closed  bool      // nobody wants to know any more
-	gone    bool      // the dialer has left, or is to be left alone
+	hanging bool      // no more bytes are read or written
+	closed  bool      // the listener is closed or has decided: events of the socket have no effect
+	gone    bool      // the dialer has hung up, or gets no answer any more
 }
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
@@ -65,8 +65,8 @@ func (r *Request) Reject(why Code, private []byte, reasons ...Reason) {
 	r.answer <- rejection(why, private, reasons...)
 }
 
-// Connected says that the dialer has connected: it is told so, and the socket is closed. Once, after
-// Accept.
+// Connected sends the dialer DONE and closes the socket. The caller calls it once, after Accept, when the
+// dialer has connected.
 func (r *Request) Connected() {
 	r.close()
 	close(r.done)

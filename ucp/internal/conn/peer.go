@@ -58,7 +58,8 @@ func (t *Peers) Init(local *wireup.Address, reach func(*wireup.Address) wireup.R
 	return err
 }
 
-// SetLocal replaces the address of this side, whose key stays, for peers that are found from now on.
+// SetLocal replaces the address of this side for peers that Find returns from now on. local has the key of
+// the address before.
 func (t *Peers) SetLocal(local *wireup.Address) { t.local = local }
 
 // Len is how many peers are known.

@@ -74,7 +74,7 @@ func watch(epfd, fd int, index int32) error {
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &ev))
 }
 
-// watch has a sleep, also one that goes on, end when fd is readable.
+// watch adds fd to the descriptors that end a sleep when they are readable. A sleep in progress is included.
 func (p *parker) watch(fd int, index int32) (err error) {
 	if e := p.conn.Control(func(epfd uintptr) { err = watch(int(epfd), fd, index) }); e != nil {
 		return e
