@@ -133,7 +133,7 @@ func (s *incoming) Ready(uint32) int {
 	case !done:
 	case !ok:
 		s.refuse(errGarbage)
-	case h.to != s.it.addr.id:
+	case h.to != s.it.addr.key.ID():
 		s.refuse(errWrongIface)
 	case !s.proven(&h):
 		s.refuse(errUnproven)
@@ -213,13 +213,11 @@ func (it *Iface) logRefusal(why error) {
 	}
 }
 
-// respond answers a HELLO, and attaches its
-// connection or closes it.
+// respond answers a HELLO, and attaches its connection or closes it.
 func (it *Iface) respond(s *incoming, h *hello) {
 	c, answer, why := it.evaluate(h, s.peerName())
 	answer.version, answer.msg = helloVersion, msgAnswer
-	peer := h.from.ID()
-	answer.from, answer.to, answer.conn = it.addr.key, peer, h.conn
+	answer.from, answer.to, answer.conn = it.addr.key, h.from.ID(), h.conn
 	answer.seg, answer.answers, answer.rail = it.addr.seg, maxAnswers, h.rail
 	err := sendHello(it.io, s.fd, &answer, s.secret, s.binding())
 	if answer.code != codeOK || err != nil {
@@ -233,7 +231,7 @@ func (it *Iface) respond(s *incoming, h *hello) {
 		c = it.table[h.from].newRail(h.rail)
 	}
 	if c == nil {
-		c = &conn{it: it, peer: peer, key: h.from, secret: s.secret, link: link{fd: -1}}
+		c = &conn{it: it, key: h.from, secret: s.secret, link: link{fd: -1}}
 		if h.from != it.addr.key { // the other end of a connection to ourselves is in the table
 			it.know(c)
 		}
@@ -267,13 +265,12 @@ var errReplaced = errors.New("the peer has lost this connection and made another
 
 // evaluate decides about a HELLO, whose sender has proven to be the iface that it names. Of two
 // attempts that cross, the one of the side with the lower id goes on; both sides come to that by
-// themselves. name is the identity in the certificate of the sender. c is the connection to attach the socket to; nil for a new one. why is nil unless
-// the answer is a refusal.
+// themselves. name is the identity in the certificate of the sender. c is the connection to attach the
+// socket to; nil for a new one. why is nil unless the answer is a refusal.
 func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why error) {
 	if h.seg != it.addr.seg || h.answers != maxAnswers {
 		return nil, hello{code: codeRefused}, errLimits
 	}
-	peer := h.from.ID()
 	if h.from != it.addr.key {
 		c = it.table[h.from]
 	}
@@ -293,7 +290,7 @@ func (it *Iface) evaluate(h *hello, name string) (c *conn, answer hello, why err
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrConnReset, errReplaced))
 		c = nil
 	}
-	if c != nil && c.state == connDialing && it.addr.id < peer {
+	if c != nil && c.state == connDialing && it.addr.key.ID() < h.from.ID() {
 		return nil, hello{code: codeYield}, nil
 	}
 	if it.opened >= it.cfg.MaxConns && !it.evictOne(isOpen) {

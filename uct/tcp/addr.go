@@ -108,7 +108,6 @@ func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
 type ifaceAddr struct {
 	port4, port6 uint16 // 0 where it does not listen
 	key          keypair.PublicKey
-	id           uint64 // of key
 	seg          uint32 // longest active message that it takes
 	tls          bool   // connections are made through TLS
 }
@@ -150,7 +149,7 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
 		tls:   b[offIfaceTLS] == 1,
 	}
-	if a.id = a.key.ID(); a.id == 0 || a.port4|a.port6 == 0 {
+	if a.key.ID() == 0 || a.port4|a.port6 == 0 {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)
 	}
 	return a, nil

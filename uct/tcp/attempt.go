@@ -192,7 +192,7 @@ func dialCause(err error) error {
 func (t *attempt) sendHello() error {
 	it := t.c.it
 	return sendHello(it.io, t.fd, &hello{
-		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.peer,
+		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.key.ID(),
 		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail,
 	}, t.c.secret, t.binding())
 }
@@ -203,7 +203,7 @@ func (t *attempt) answered() error {
 	if ok && h.code == codeTLS {
 		return fmt.Errorf("%w: the peer demands TLS, which is off here", ucs.ErrRejected)
 	}
-	if !ok || h.from != t.c.key || h.to != t.c.it.addr.id || !t.c.secret.proves(&t.answer.buf, t.binding()) {
+	if !ok || h.from != t.c.key || h.to != t.c.it.addr.key.ID() || !t.c.secret.proves(&t.answer.buf, t.binding()) {
 		return fmt.Errorf("%w: not an answer of the peer", ucs.ErrRejected)
 	}
 	switch c := t.c; h.code {

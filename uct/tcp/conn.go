@@ -34,7 +34,6 @@ type conn struct {
 	base.Slot // in Iface.known
 	it        *Iface
 	state     connState
-	peer      uint64            // id of the peer's iface
 	key       keypair.PublicKey // of the peer's iface
 	secret    pairKey           // of both; nil before a handshake
 	certName  string            // identity in the certificate of the peer, from the first link on; "" without TLS

@@ -129,7 +129,7 @@ func newRawPeer(t testing.TB) rawPeer {
 
 // good is a HELLO of s that e accepts.
 func (s rawPeer) good(e *end) hello {
-	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.id, conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
+	return hello{version: helloVersion, msg: msgHello, from: s.Public, to: e.it.addr.key.ID(), conn: 5, seg: e.it.addr.seg, answers: maxAnswers}
 }
 
 // proven encodes a message to the owner of a key, with the proof of s.

@@ -127,7 +127,7 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
 		identity: id,
-		addr:     ifaceAddr{key: id.Public, id: id.Public.ID(), seg: uint32(cfg.SegSize), tls: policy != nil},
+		addr:     ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil},
 		stripes:  maxRMA + 1,
 		unproven: unprovenSet{count: map[source]int{}},
 		allowed:  cfg.allowedHandshakes(),
@@ -296,7 +296,7 @@ func (it *Iface) connTo(d *deviceAddr, a *ifaceAddr, mode uct.DialMode) (*conn, 
 		return nil, err
 	}
 	if c == nil {
-		c = &conn{it: it, peer: a.id, key: a.key, link: link{fd: -1}}
+		c = &conn{it: it, key: a.key, link: link{fd: -1}}
 		it.know(c)
 	}
 	if mode.Trusted() {

@@ -20,7 +20,7 @@ func (c *conn) newRail(number uint32) *conn {
 	if c.rails == nil {
 		c.rails = make([]*conn, c.it.cfg.ConnsPerPeer-1)
 	}
-	r := &conn{it: c.it, peer: c.peer, key: c.key, secret: c.secret, path: c.path, rail: number, main: c, link: link{fd: -1}}
+	r := &conn{it: c.it, key: c.key, secret: c.secret, path: c.path, rail: number, main: c, link: link{fd: -1}}
 	c.rails[number-1] = r
 	c.it.know(r)
 	return r

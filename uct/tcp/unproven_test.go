@@ -223,7 +223,7 @@ func TestUnproven_MaxConns(t *testing.T) {
 	h.rail = 1
 	e.it.cfg.ConnsPerPeer = 2
 	for _, o := range e.it.unproven.all {
-		if o.c.peer != p.Public.ID() {
+		if o.c.key != p.Public {
 			o.c.taken = 1 // they are useful: the connection of p goes first
 		}
 	}

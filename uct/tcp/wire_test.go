@@ -234,7 +234,7 @@ func FuzzFrames(f *testing.F) {
 		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 		require.NoError(t, err)
 		defer unix.Close(fds[1])
-		c := &conn{it: e.it, peer: 99, link: link{fd: -1}}
+		c := &conn{it: e.it, key: keypair.PublicKey{99}, link: link{fd: -1}}
 		l := link{fd: fds[0]}
 		require.NoError(t, l.watch(&e.it.poll, unix.EPOLLIN, c))
 		c.open(l, 1)
