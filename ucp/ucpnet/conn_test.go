@@ -16,6 +16,7 @@ import (
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -79,7 +80,12 @@ func freshName() string { return fmt.Sprintf("@gucx-ucpnet-%d-%d", os.Getpid(), 
 
 func newWorker(t testing.TB, tls string) *ucp.SharedWorker {
 	t.Helper()
-	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow(tls)}, all.Components()...)
+	return newWorkerOver(t, tls, all.Components())
+}
+
+func newWorkerOver(t testing.TB, tls string, components []uct.Component) *ucp.SharedWorker {
+	t.Helper()
+	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow(tls)}, components...)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(ucp.WorkerConfig{})

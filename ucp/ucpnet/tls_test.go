@@ -9,7 +9,6 @@ import (
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp"
-	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
 )
 
@@ -18,14 +17,7 @@ func secretWorker(t *testing.T, a *testenv.Authority) *ucp.SharedWorker {
 	t.Helper()
 	var cfg all.Config
 	cfg.TCP.TLS = a.Config(a.Issue("worker", time.Hour))
-	c, err := ucp.NewContext(ucp.Config{TLS: config.Allow("tcp")}, cfg.Components()...)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	w, err := c.NewWorker(ucp.WorkerConfig{})
-	require.NoError(t, err)
-	shared := w.Share()
-	t.Cleanup(func() { require.NoError(t, shared.Close()) })
-	return shared
+	return newWorkerOver(t, "tcp", cfg.Components())
 }
 
 // TestDial_TLS: connections use the TLS of the transport, and a client without it is refused.
