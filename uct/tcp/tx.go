@@ -61,7 +61,20 @@ const (
 // so that a peer that only sends costs the receive buffer alone.
 func (q *txQueue) grow(it *Iface) {
 	if q.buf == nil {
-		q.buf = make([]byte, int(it.cfg.TxBuf)+answerRoom)
+		q.growTo(int(it.cfg.TxBuf))
+	}
+}
+
+// growTo makes the buffer long enough for n bytes of requests, or answers to gets, and all other
+// answers.
+func (q *txQueue) growTo(n int) {
+	if n += answerRoom; len(q.buf) >= n {
+		return
+	}
+	b := make([]byte, n)
+	copy(b, q.buf[:q.tail])
+	q.buf = b
+	if q.ext == nil {
 		q.ext = make([]extent, extentRing)
 	}
 }
@@ -88,12 +101,11 @@ func (q *txQueue) take(n int) []byte {
 
 // takeAnswer is take for an answer, which may use all of the buffer.
 func (c *conn) takeAnswer(n int) []byte {
-	q, it := &c.tx, c.it
+	q := &c.tx
 	if q.tail+n > len(q.buf) {
-		if q.buf == nil && !c.charge(int(it.cfg.TxBuf)+answerRoom) {
-			return nil
+		if q.buf == nil {
+			c.growTx()
 		}
-		q.grow(it)
 		q.compact()
 		if q.tail+n > len(q.buf) {
 			return nil

@@ -19,7 +19,7 @@ import (
 //     the oldest of the source that has most;
 //   - it must send its HELLO within HELLO_TIMEOUT, then a first frame, and the rest of each frame
 //     that it has begun;
-//   - it has a small receive buffer, and more memory only as far as unprovenMemory goes.
+//   - it has small buffers, and more memory only as far as unprovenMemory goes.
 //
 // An evicted peer that is honest connects again if its HELLO had not been answered; otherwise its
 // EPs fail.
@@ -28,11 +28,15 @@ import (
 // active message fits.
 const smallRx = 2 << 10
 
-// unprovenMemory is how many bytes of buffers beyond smallRx the unproven connections of an iface
-// have together; more only if a single connection needs more.
+// smallTx is the transmit buffer of an unproven connection beyond the room for all answers, in
+// bytes: two answers to a get that are copied into it.
+const smallTx = 2 * inlineGet
+
+// unprovenMemory is how many bytes of longer buffers the unproven connections of an iface have
+// together; more only if a single connection needs more.
 const unprovenMemory = 8 << 20
 
-// busyFrames is after how many frames an unproven connection has a buffer of full length while
+// busyFrames is after how many frames an unproven connection has buffers of full length while
 // there is memory.
 const busyFrames = 32
 
@@ -64,7 +68,7 @@ type unproven struct {
 	c      *conn     // since then
 	limit  time.Time // by which it must have moved on
 	at     rxMark    // where it stood when limit was set
-	memory int       // bytes of buffers beyond smallRx
+	memory int       // bytes of buffers of full length
 }
 
 // rxMark is how far a connection has read.
@@ -184,7 +188,7 @@ func (c *conn) prove() {
 	c.it.unproven.remove(c.unproven)
 	c.unproven = nil
 	if c.state == connOpen {
-		c.growRx()
+		c.growBuffers()
 	}
 	for _, r := range c.rails {
 		if r != nil {
@@ -193,26 +197,36 @@ func (c *conn) prove() {
 	}
 }
 
-// growRx gives c the receive buffer of full length.
-func (c *conn) growRx() {
+// growBuffers gives c buffers of full length; the transmit buffer only if there is one.
+func (c *conn) growBuffers() {
 	r := &c.rx
 	if n := int(c.it.cfg.RxBuf); len(r.buf) < n {
 		b := make([]byte, n)
 		copy(b, r.buf[:r.tail])
 		r.buf = b
 	}
+	if c.tx.buf != nil {
+		c.growTx()
+	}
 }
 
-// needRx makes the receive buffer large enough for a frame of n bytes, if c has not lost the
-// connection by that.
-func (c *conn) needRx(n int) {
-	if n > len(c.rx.buf) && c.charge(int(c.it.cfg.RxBuf)) {
-		c.growRx()
-		return
+// growTx makes the transmit buffer: a small one while c is unproven and has no memory.
+func (c *conn) growTx() {
+	n := int(c.it.cfg.TxBuf)
+	if c.unproven != nil && c.unproven.memory == 0 {
+		n = min(n, smallTx)
 	}
-	if p := c.unproven; p != nil && p.memory == 0 && c.taken >= busyFrames && c.it.unproven.memory+int(c.it.cfg.RxBuf) <= unprovenMemory {
-		c.charge(int(c.it.cfg.RxBuf))
-		c.growRx()
+	c.tx.growTo(n)
+}
+
+// needRx makes the buffers long enough for a frame of n bytes, if c has not lost the connection by
+// that, or for much traffic.
+func (c *conn) needRx(n int) {
+	whole := int(c.it.cfg.RxBuf) + int(c.it.cfg.TxBuf)
+	p := c.unproven
+	busy := p != nil && p.memory == 0 && c.taken >= busyFrames && c.it.unproven.memory+whole <= unprovenMemory
+	if (n > len(c.rx.buf) || busy) && c.charge(whole) {
+		c.growBuffers()
 	}
 }
 

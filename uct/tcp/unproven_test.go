@@ -14,6 +14,7 @@ import (
 
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs/stats"
+	"github.com/gucx/gucx/uct"
 )
 
 // admitted makes a connection of p with e, without an EP of e.
@@ -72,7 +73,8 @@ func TestUnproven_Flood(t *testing.T) {
 	assert.GreaterOrEqual(t, b.it.limits.evicted.Load(), uint64(flood-allowed))
 }
 
-// TestUnproven_FloodOfAnswers: what is sent back to unproven peers that do not read is bounded, too.
+// TestUnproven_FloodOfAnswers: answers to unproven peers that do not read are in small buffers, too,
+// so that many such peers do not take the connections of each other.
 func TestUnproven_FloodOfAnswers(t *testing.T) {
 	const flood = 100
 	b := newEnd(t, Config{})
@@ -82,9 +84,10 @@ func TestUnproven_FloodOfAnswers(t *testing.T) {
 		_, err := c.Write(append(rawFrame(frameFlush, 0, flushLen, make([]byte, flushLen)...), 1))
 		require.NoError(t, err)
 		until(t, func() bool { return b.hasRead(&p.Public) }, b)
-		require.LessOrEqual(t, b.it.unproven.memory, unprovenMemory)
+		require.Len(t, b.it.table[p.Public].tx.buf, smallTx+answerRoom)
 	}
-	assert.Positive(t, b.it.limits.evicted.Load())
+	assert.Zero(t, b.it.unproven.memory)
+	assert.Zero(t, b.it.limits.evicted.Load())
 }
 
 // TestUnproven_Stalls: a peer that nothing here names has to send a first frame, and the rest of
@@ -186,7 +189,7 @@ func TestUnproven_LargeMessages(t *testing.T) {
 		require.Len(t, b.got, i+1)
 		assert.Equal(t, payload, b.got[i])
 	}
-	assert.Equal(t, int(b.it.cfg.RxBuf+b.it.cfg.TxBuf)+answerRoom, b.it.unproven.memory)
+	assert.Equal(t, int(b.it.cfg.RxBuf+b.it.cfg.TxBuf), b.it.unproven.memory)
 	for range 2 * busyFrames { // also many small ones
 		send(t, ep, 1, 64, a, b)
 	}
@@ -194,6 +197,33 @@ func TestUnproven_LargeMessages(t *testing.T) {
 	a.close()
 	until(t, func() bool { return b.it.opened == 0 }, b)
 	assert.Zero(t, b.it.unproven.memory)
+}
+
+// TestUnproven_ManyClients: peers that nothing here names put, get and flush at the same time, twice
+// as many as would have room for long buffers, and none loses its connection.
+func TestUnproven_ManyClients(t *testing.T) {
+	const many = 2*unprovenMemory/defaultTxBuf + 1
+	b := newEnd(t, Config{})
+	data := fill(make([]byte, inlineGet), 1)
+	for range many {
+		a := newEnd(t, Config{})
+		ep, key := a.to(b), a.keyOf(b)
+		push(t, func() error { return ep.PutShort(data, b.mem.addr, key) }, a, b)
+		flush(t, ep, a, b)
+		copy(b.mem.buf, data)
+		got, reads := make([]byte, inlineGet), newCounter(4)
+		for range reads.Count {
+			push(t, func() error {
+				_, err := ep.GetZcopy([]uct.IOV{{Buf: got}}, b.mem.addr, key, &reads.Completion)
+				return err
+			}, a, b)
+		}
+		until(t, func() bool { return reads.fired == 1 }, a, b)
+		assert.Equal(t, data, got)
+	}
+	assert.Len(t, b.it.unproven.all, many)
+	assert.Zero(t, b.it.unproven.memory)
+	assert.Zero(t, b.it.limits.evicted.Load())
 }
 
 // packer packs bytes.
