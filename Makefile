@@ -72,8 +72,8 @@ sweep: ## the packages that leave out what is like something else, with all of i
 MUTANTS ?= 40
 SEED    ?= 1
 
-mutate: ## change the package PKG in MUTANTS places, chosen by SEED, and list the changes that its tests, and those of USERS, do not notice
-	$(GO) run ./internal/mutate -pkg $(PKG) -users "$(USERS)" -n $(MUTANTS) -seed $(SEED)
+mutate: ## change the package PKG in MUTANTS places, chosen by SEED, and list the changes that its tests, and those of USERS, do not notice; IDS=3,12-40 runs only these
+	$(GO) run ./internal/mutate -pkg $(PKG) -users "$(USERS)" -n $(MUTANTS) -seed $(SEED) -ids "$(IDS)"
 
 bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

@@ -8,17 +8,25 @@
 //
 // All mutants are compiled into one test binary per package; the environment variable MUTANT selects one. A
 // baseline run records which mutants the tests reach: the others count as survived without a run. A mutant whose
-// tests take far longer than the baseline hangs, and counts as caught.
+// tests print nothing for far longer than in the baseline hangs, and counts as caught.
+//
+// Mutants are numbered from 1. -ids runs only some of them, to continue a run that was interrupted or to try new
+// tests. Seed, number and package must be the same as before.
+//
+//	go run ./internal/mutate -pkg ./ucp/internal/engine -seed 1 -ids 7,12-40
 //
 // See "Mutants" in CONTRIBUTING.md for how to read the result.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -29,31 +37,60 @@ type options struct {
 	users []string // packages whose tests are run for what the package's own do not notice
 	n     int      // mutants
 	seed  uint64
+	ids   []int // mutants to run; empty means all
 	list  bool
-	slack time.Duration // what a run may take longer than slowFactor times the baseline
+	slack time.Duration // what a run may be silent beyond slowFactor times the longest silence of the baseline
 }
 
 func main() {
 	var o options
-	var users string
+	var users, ids string
 	flag.StringVar(&o.pkg, "pkg", "", "`package` to change, such as ./ucp/internal/engine")
 	flag.StringVar(&users, "users", "", "`packages` whose tests run too, separated by commas")
 	flag.IntVar(&o.n, "n", 40, "number of mutants")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the choice of mutants")
-	flag.DurationVar(&o.slack, "slack", 10*time.Second, "`time` that a run may take beyond 4 times the baseline before it hangs")
+	flag.StringVar(&ids, "ids", "", "`numbers` of the mutants to run, such as 3,12-40; all if empty")
+	flag.DurationVar(&o.slack, "slack", 10*time.Second, "`time` that a run may print nothing, beyond 4 times the longest silence of the baseline, before it hangs")
 	flag.BoolVar(&o.list, "list", false, "list the mutants and run nothing")
 	flag.Parse()
-	if o.pkg == "" || flag.NArg() > 0 || o.n < 1 {
+	if o.pkg == "" || flag.NArg() > 0 || o.n < 1 || o.n > maxMutants {
 		flag.Usage()
 		os.Exit(2)
 	}
 	if users != "" {
 		o.users = strings.Split(users, ",")
 	}
+	var err error
+	if o.ids, err = parseIDs(ids); err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(2)
+	}
 	if _, err := measure(os.Stdout, o); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
+}
+
+// parseIDs parses numbers and ranges of numbers, separated by commas.
+func parseIDs(s string) (ids []int, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err := errors.Join(err1, err2); err != nil || from < 1 || to < from || to > maxMutants {
+			return nil, fmt.Errorf("numbers of mutants %q, want such as 3,12-40", part)
+		}
+		for id := from; id <= to; id++ {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
 }
 
 // measure chooses mutants, runs the tests with each, and writes progress and the table to w.
@@ -76,7 +113,7 @@ func measure(w io.Writer, o options) ([]*mutant, error) {
 	}
 	if o.list {
 		for _, m := range chosen {
-			fmt.Fprintln(w, m)
+			fmt.Fprintf(w, "%d/%d %v\n", m.id, len(chosen), m)
 		}
 		return chosen, nil
 	}
@@ -90,11 +127,17 @@ func measure(w io.Writer, o options) ([]*mutant, error) {
 		}
 		fmt.Fprintf(w, "%s: %.1f s without a mutant, %d mutants reached\n", s.pkg, s.took.Seconds(), len(s.reached))
 	}
-	for i, m := range chosen {
+	var tried []*mutant
+	for _, m := range chosen {
+		if len(o.ids) > 0 && !slices.Contains(o.ids, m.id) {
+			continue
+		}
+		start := time.Now()
 		m.try(suites, o.slack)
-		fmt.Fprintf(w, "%d/%d %v: %v\n", i+1, len(chosen), m, m.outcome)
+		fmt.Fprintf(w, "%d/%d %v: %v (%.1f s)\n", m.id, len(chosen), m, m.outcome, time.Since(start).Seconds())
+		tried = append(tried, m)
 	}
-	return chosen, writeTable(w, chosen)
+	return chosen, writeTable(w, tried)
 }
 
 // writeTable writes what survived, and the sums.
@@ -112,7 +155,7 @@ func writeTable(w io.Writer, all []*mutant) error {
 	fmt.Fprintf(w, "\ncaught %d of %d\n", caught, tried)
 	for _, m := range all {
 		if m.outcome.kind == survived || m.outcome.kind == unreached {
-			fmt.Fprintf(w, "%v: %v\n", m, m.outcome)
+			fmt.Fprintf(w, "%d %v: %v\n", m.id, m, m.outcome)
 		}
 	}
 	return nil

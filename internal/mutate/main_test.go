@@ -98,3 +98,15 @@ func TestLoad_NoPackage(t *testing.T) {
 	_, err := load("./testdata/none")
 	assert.Error(t, err)
 }
+
+func TestParseIDs(t *testing.T) {
+	for in, want := range map[string][]int{"": nil, "3": {3}, "3,12-14": {3, 12, 13, 14}, "5-5": {5}} {
+		got, err := parseIDs(in)
+		require.NoError(t, err, in)
+		assert.Equal(t, want, got, in)
+	}
+	for _, in := range []string{"0", "x", "3-", "-3", "4-3", "1,,2", "1-5000"} {
+		_, err := parseIDs(in)
+		assert.Error(t, err, in)
+	}
+}

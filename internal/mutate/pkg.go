@@ -132,6 +132,9 @@ func goCommand(args ...string) ([]byte, error) {
 	return out, nil
 }
 
+// maxMutants is the largest number of a mutant.
+const maxMutants = 1<<12 - 1
+
 // switches is what the mutants of a package share. MUTANT is the id of the one that is on, and
 // MUTANT_TRACE a file to which the ids of those are written that are reached.
 const switches = `

@@ -49,6 +49,7 @@ type suite struct {
 	dir     string // of the package, in which its tests run
 	bin     string
 	took    time.Duration // without a mutant
+	silence time.Duration // the longest time without output, without a mutant
 	reached map[int]bool  // ids of the mutants that the tests execute
 }
 
@@ -69,20 +70,44 @@ func buildSuites(dir, overlay string, pkgs []string) (all []*suite, err error) {
 	return all, nil
 }
 
-// A suite with a mutant that takes longer than slowFactor times as long as without, and some slack, hangs.
+// A suite with a mutant hangs if it prints nothing for slowFactor times as long as without a mutant, and some
+// slack, or takes slowFactor times as long as without a mutant, and the slack. Tests print when they begin and
+// when they end, so that a mutant that hangs one test of many costs little more than that test.
 const (
 	slowFactor    = 4
 	baselineLimit = 10 * time.Minute
 )
 
+// output collects what a process prints, and measures how long it prints nothing.
+type output struct {
+	bytes.Buffer
+	last    time.Time     // the last write
+	longest time.Duration // between two writes
+	wrote   chan struct{} // has room for one
+}
+
+func newOutput() *output { return &output{last: time.Now(), wrote: make(chan struct{}, 1)} }
+
+// Write is called by one goroutine.
+func (o *output) Write(b []byte) (int, error) {
+	now := time.Now()
+	o.longest, o.last = max(o.longest, now.Sub(o.last)), now
+	select {
+	case o.wrote <- struct{}{}:
+	default:
+	}
+	return o.Buffer.Write(b)
+}
+
 // baseline runs the tests without a mutant, which must pass.
 func (s *suite) baseline(dir string) error {
 	trace := filepath.Join(dir, filepath.Base(s.bin)+".trace")
 	start := time.Now()
-	if caught, by := s.run(baselineLimit, "MUTANT_TRACE="+trace); caught {
+	caught, by, silence := s.run(baselineLimit, baselineLimit, "MUTANT_TRACE="+trace)
+	if caught {
 		return fmt.Errorf("the tests of %s fail without a mutant: %s", s.pkg, by)
 	}
-	s.took = time.Since(start)
+	s.took, s.silence = time.Since(start), silence
 	b, err := os.ReadFile(trace)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -105,7 +130,7 @@ func (m *mutant) try(suites []*suite, slack time.Duration) {
 		if !s.reached[m.id] {
 			continue
 		}
-		if caught, by := s.run(slowFactor*s.took+slack, "MUTANT="+strconv.Itoa(m.id)); caught {
+		if caught, by, _ := s.run(slowFactor*s.took+slack, slowFactor*s.silence+slack, "MUTANT="+strconv.Itoa(m.id)); caught {
 			m.outcome = outcome{caughtByOwn, by}
 			if i > 0 {
 				m.outcome = outcome{caughtByUsers, s.pkg + " " + by}
@@ -118,39 +143,50 @@ func (m *mutant) try(suites []*suite, slack time.Duration) {
 
 var firstFailure = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)|^(panic: .*|fatal error: .*|.* leaked.*)`)
 
-// run runs the tests until the first fails. It reports whether they failed or took longer than limit,
-// which ends them and all processes that they have started, and says why.
-func (s *suite) run(limit time.Duration, env string) (failed bool, why string) {
-	cmd := exec.Command(s.bin, "-test.short", "-test.failfast", "-test.timeout=0")
+// run runs the tests until the first fails. It reports whether they failed, took longer than most or printed
+// nothing for mostSilent, and says why. In any case it ends them and all processes that they have started. silence
+// is the longest time without output.
+func (s *suite) run(most, mostSilent time.Duration, env string) (failed bool, why string, silence time.Duration) {
+	cmd := exec.Command(s.bin, "-test.short", "-test.failfast", "-test.timeout=0", "-test.v")
 	cmd.Dir, cmd.Env = s.dir, append(os.Environ(), env, "RAPID_NOFAILFILE=1")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out := newOutput()
+	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = time.Second // for pipes that processes of the tests still have
 	if err := cmd.Start(); err != nil {
-		return true, err.Error()
+		return true, err.Error(), 0
 	}
 	end := func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // ESRCH: all have ended
-	hung := false
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
+	limit, silent := time.NewTimer(most), time.NewTimer(mostSilent)
+	defer limit.Stop()
+	defer silent.Stop()
 	var err error
-	select {
-	case err = <-ended:
-	case <-time.After(limit):
-		hung = true
-		end()
-		err = <-ended
+	for running, hung := true, false; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-out.wrote:
+			silent.Reset(mostSilent)
+		case <-silent.C:
+			hung = true
+		case <-limit.C:
+			hung = true
+		}
+		if hung {
+			end()
+			<-ended
+			return true, "hangs", 0
+		}
 	}
 	end()
-	switch {
-	case hung:
-		return true, "hangs"
-	case err == nil:
-		return false, ""
+	silence = max(out.longest, time.Since(out.last))
+	if err == nil {
+		return false, "", silence
 	}
 	if m := firstFailure.FindSubmatch(out.Bytes()); m != nil {
-		return true, string(bytes.TrimSpace(bytes.Join(m[1:], nil)))
+		return true, string(bytes.TrimSpace(bytes.Join(m[1:], nil))), silence
 	}
-	return true, err.Error()
+	return true, err.Error(), silence
 }
