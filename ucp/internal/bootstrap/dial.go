@@ -89,8 +89,8 @@ func (c *Conn) Swap(ctx context.Context, hello *Hello, cfg *DialConfig) error {
 	socket := c.socket // secure replaces it
 	stop := context.AfterFunc(ctx, func() { _ = socket.SetDeadline(past) })
 	err := c.swap(hello, cfg)
-	if !stop() && err == nil || err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+	if !stop() { // the socket has the deadline, or gets it
+		return ctx.Err()
 	}
 	return err
 }
@@ -180,6 +180,8 @@ func connect(ctx context.Context, network, address string) (net.Conn, error) {
 			return conn, nil
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded): // the clock is past the deadline of ctx, whose timer has not run
+			return nil, context.DeadlineExceeded
 		case errors.Is(err, syscall.EAGAIN):
 			sleep(ctx, backlogPause)
 		case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):

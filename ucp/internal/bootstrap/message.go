@@ -143,7 +143,7 @@ func parseHeader(b *[headerLen]byte) (h header, err error) {
 	case le.Uint32(b[:]) != magic:
 		return h, errProtocol
 	}
-	h = header{le.Uint16(b[4:]), kind(b[kindAt]), Code(b[7]), 0}
+	h = header{version: le.Uint16(b[4:]), kind: kind(b[kindAt]), code: Code(b[7])}
 	n := le.Uint32(b[8:])
 	switch {
 	case h.kind == 0 || h.kind >= kindEnd:

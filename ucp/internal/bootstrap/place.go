@@ -73,7 +73,6 @@ func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) 
 		}
 		l.evict(x)
 	}
-	r.since = now
 	r.staged = now
 	l.live = append(l.live, r)
 	_ = r.conn.SetDeadline(now.Add(l.cfg.HelloTimeout))

@@ -18,10 +18,9 @@ type Request struct {
 	l      *Listener
 	source source
 
-	session *session // nil without a token; of the goroutine of serve
-	conn    net.Conn // the socket
-	secret  net.Conn // what is read from and written to: conn, or TLS over it
-	since   time.Time
+	session *session        // nil without a token; of the goroutine of serve
+	conn    net.Conn        // the socket
+	secret  net.Conn        // what is read from and written to: conn, or TLS over it
 	answer  chan []byte     // has room for one
 	done    chan struct{}   // closed by Connected
 	ctx     context.Context // ends with the listener, or by Close
