@@ -38,7 +38,7 @@ func (c *Comm) allgather(send, recv []byte) (*schedule, error) {
 	s := c.begin(name)
 	b := blocks{recv, n}
 	switch {
-	case n == 1 || len(recv) <= gatherShort && n&(n-1) != 0:
+	case len(recv) <= gatherShort && n&(n-1) != 0:
 		s.bruckAllgather(b, send)
 	case len(recv) < gatherLong && n&(n-1) == 0:
 		s.copy(b.at(c.rank), send)

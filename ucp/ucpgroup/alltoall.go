@@ -90,7 +90,7 @@ func (s *schedule) bruckAlltoall(out, in blocks) {
 	size := len(out.b) / n
 	half := (n + 1) / 2 * size // no bit is set in more than half of the numbers
 	all := s.scratch(n*size + 2*half)
-	turned, packed, came := blocks{all[:n*size], n}, all[n*size:][:half], all[n*size+half:]
+	turned, packed, came := blocks{all[: n*size : n*size], n}, all[n*size:][:half], all[n*size+half:]
 	s.copy(turned.span(0, n-me), out.span(me, n))
 	s.copy(turned.span(n-me, n), out.span(0, me))
 	for d := 1; d < n; d *= 2 {
