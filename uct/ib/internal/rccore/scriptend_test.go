@@ -1,0 +1,489 @@
+package rccore
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/timelimit"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/internal/rcwire"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// bring has the device write what reads and atomics of e return: each a number that counts up from v, in
+// the order in which they were posted.
+func (s *script) bring(e *EP, v uint64) {
+	for o := e.opHead; o != nil; o = o.next {
+		if o.kind != opGet && o.kind != opAtomic {
+			continue
+		}
+		into := o.slot[:]
+		if o.buf != noBuffer {
+			into = s.tx.Bytes(o.buf)
+		}
+		binary.NativeEndian.PutUint64(into, v)
+		v++
+		if o == e.opTail {
+			break
+		}
+	}
+	if e.waiter.slot != nil {
+		binary.NativeEndian.PutUint64(e.waiter.slot[:], v)
+	}
+}
+
+// TestEnd_Results: what reads and atomics return is the caller's when their completion runs, and not
+// before; nothing of it after a failure.
+func TestEnd_Results(t *testing.T) {
+	for _, st := range []verbs.WCStatus{verbs.WCSuccess, verbs.WCRemAccessErr} {
+		s := newScript(t, Config{})
+		e := s.connected()
+		short, long := make([]byte, 9), make([]byte, bigBytes)
+		var fetched, swapped uint64
+		var c comps
+		pending := func(pending bool, err error) {
+			require.NoError(t, err)
+			require.True(t, pending)
+		}
+		pending(e.GetBcopy(short, farAddr, farKey, c.get()))
+		pending(e.GetBcopy(long, farAddr, farKey, c.get()))
+		e.waiter.comp = &uct.Completion{} // in use: both atomics are ops
+		pending(e.AtomicFetch(uct.AtomicAdd, 8, 1, &fetched, farAddr, farKey, c.get()))
+		pending(e.AtomicCSwap(8, 1, 2, &swapped, farAddr, farKey, c.get()))
+		e.waiter.comp = nil
+		s.bring(e, 5)
+		assert.Zero(t, short[0])
+		s.complete(e, 1, st)
+		if st != verbs.WCSuccess {
+			for id := uint64(2); id <= 4; id++ {
+				s.complete(e, id, verbs.WCWRFlushErr)
+			}
+			assert.Equal(t, []uct.Status{ucs.StatusRemoteAccess, ucs.StatusCanceled, ucs.StatusCanceled, ucs.StatusCanceled}, c.ended)
+			assert.Equal(t, make([]byte, 9), short)
+			assert.Equal(t, make([]byte, bigBytes), long)
+			assert.Zero(t, fetched+swapped)
+			s.allFree()
+			continue
+		}
+		assert.Len(t, c.ended, 1)
+		assert.EqualValues(t, 5, short[0])
+		assert.Zero(t, long[0])
+		s.complete(e, 4, st)
+		assert.Equal(t, make([]uct.Status, 4), c.ended)
+		assert.EqualValues(t, 6, long[0])
+		assert.Equal(t, []uint64{7, 8}, []uint64{fetched, swapped})
+		s.allFree()
+	}
+}
+
+// TestEnd_SharedResult: of atomics that share a completion and a result the last one's stays, and the
+// completion runs once.
+func TestEnd_SharedResult(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	var result uint64
+	ran := 0
+	c := &uct.Completion{Count: 3, Func: func(*uct.Completion) { ran++ }}
+	for range 3 {
+		_, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, &result, farAddr, farKey, c)
+		require.NoError(t, err)
+	}
+	s.allFree()
+	s.bring(e, 7)
+	s.complete(e, 1, verbs.WCSuccess)
+	assert.EqualValues(t, 7, result)
+	assert.Equal(t, 2, c.Count)
+	s.bring(e, 9)
+	s.complete(e, e.PI, verbs.WCSuccess)
+	assert.EqualValues(t, 9, result)
+	assert.Equal(t, 1, ran)
+	s.bring(e, 11)
+	_, err := e.AtomicFetch(uct.AtomicAdd, 8, 1, nil, farAddr, farKey, new(comps).get())
+	require.NoError(t, err)
+	s.complete(e, e.PI, verbs.WCSuccess)
+	assert.EqualValues(t, 9, result, "nobody wants the old value")
+}
+
+// TestEnd_Statuses: the operation that fails has the status of the cause, and so has a flush. What is
+// behind it has the cause if that was the connection, else StatusCanceled. What is before it has succeeded.
+func TestEnd_Statuses(t *testing.T) {
+	for _, tt := range []struct {
+		wc     verbs.WC
+		cause  ucs.Status
+		behind ucs.Status
+	}{
+		{verbs.WC{Status: verbs.WCRemAccessErr}, ucs.StatusRemoteAccess, ucs.StatusCanceled},
+		{verbs.WC{Status: verbs.WCLocProtErr}, ucs.StatusLocalAccess, ucs.StatusCanceled},
+		{verbs.WC{Status: verbs.WCRemInvReqErr}, ucs.StatusRemoteInvalid, ucs.StatusCanceled},
+		{verbs.WC{Status: verbs.WCRetryExcErr}, ucs.StatusTimedOut, ucs.StatusTimedOut},
+		{verbs.WC{Status: verbs.WCRetryExcErr, VendorErr: verbs.VendorPeerClosed}, ucs.StatusPeerClosed, ucs.StatusPeerClosed},
+		{verbs.WC{Status: verbs.WCRetryExcErr, VendorErr: verbs.VendorPeerGone}, ucs.StatusConnReset, ucs.StatusConnReset},
+		{verbs.WC{Status: verbs.WCRNRRetryExcErr}, ucs.StatusRNR, ucs.StatusRNR},
+		{verbs.WC{Status: verbs.WCRemOpErr}, ucs.StatusConnReset, ucs.StatusConnReset},
+		{verbs.WC{Status: verbs.WCGeneralErr}, ucs.StatusIOError, ucs.StatusIOError},
+	} {
+		t.Run(tt.cause.String(), func(t *testing.T) {
+			s := newScript(t, Config{})
+			e := s.connected()
+			var c comps
+			pending := func(pending bool, err error) {
+				require.NoError(t, err)
+				require.True(t, pending)
+			}
+			pending(e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())) // 1
+			require.NoError(t, e.PutBcopy(fillBytes(bigBytes), farAddr, farKey))
+			pending(e.GetBcopy(make([]byte, 8), farAddr, farKey, c.get())) // 3
+			pending(e.AtomicFetch(uct.AtomicAdd, 8, 1, new(uint64), farAddr, farKey, c.get()))
+			pending(e.AMZcopy(1, nil, s.pieces(1), c.get()))
+			pending(e.Flush(c.get())) // of 5
+			pending(e.Flush(c.get()))
+			require.EqualValues(t, 5, e.PI)
+			tt.wc.QPN, tt.wc.ID = e.QPN, 3
+			s.wcs = append(s.wcs, tt.wc)
+			s.Progress()
+			assert.Equal(t, []uct.Status{ucs.StatusOK, tt.cause}, c.ended)
+			assert.Equal(t, verbs.QPStateErr, e.link.(*QPLink).QP.State())
+			assert.Equal(t, []uct.EP{e}, s.failed)
+			s.complete(e, 4, verbs.WCWRFlushErr)
+			assert.Equal(t, []uct.Status{ucs.StatusOK, tt.cause, tt.behind}, c.ended)
+			s.complete(e, e.PI, verbs.WCWRFlushErr)
+			assert.Equal(t, []uct.Status{ucs.StatusOK, tt.cause, tt.behind, tt.behind, tt.cause, tt.cause}, c.ended)
+			assert.Len(t, s.errs, 1)
+			assert.ErrorIs(t, s.errs[0], tt.cause.Err())
+			s.allFree()
+			assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
+		})
+	}
+}
+
+// TestEnd_UnsignaledTail: an EP that fails behind work requests without completion posts one that the
+// device flushes, so that they end.
+func TestEnd_UnsignaledTail(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	require.NoError(t, e.PutShort(nil, farAddr, farKey))
+	require.NoError(t, e.PutBcopy(fillBytes(bigBytes), farAddr, farKey))
+	s.took()
+	s.complete(e, 1, verbs.WCSuccess)
+	e.Fail(ucs.StatusConnReset, errFault)
+	wr := s.one()
+	assert.Equal(t, verbs.SendWR{ID: 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, wr)
+	assert.Less(t, s.tx.Free(), s.cfg.TxBuffers)
+	s.complete(e, 3, verbs.WCWRFlushErr)
+	s.allFree()
+	assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
+	e.Fail(ucs.StatusTimedOut, errFault)
+	assert.Len(t, s.errs, 1, "once")
+	assert.Empty(t, s.took())
+}
+
+// TestFlush: a flush waits for what was posted before it, with a work request of its own only where no
+// completion would come.
+func TestFlush(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	var c comps
+	for name, flush := range map[string]func(*uct.Completion) (bool, error){"ep": e.Flush, "iface": s.Iface.Flush} {
+		pending, err := flush(c.get())
+		require.NoError(t, err)
+		assert.False(t, pending, "%s: nothing is in flight", name)
+		base := e.PI
+		require.NoError(t, e.PutShort(nil, farAddr, farKey))
+		require.NoError(t, e.PutShort(nil, farAddr, farKey))
+		s.took()
+		for range 3 {
+			pending, err = flush(c.get())
+			require.NoError(t, err)
+			assert.True(t, pending)
+		}
+		pending, err = flush(nil)
+		require.NoError(t, err)
+		assert.True(t, pending)
+		assert.Equal(t, verbs.SendWR{ID: base + 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, s.one(), name)
+		s.complete(e, base+1, verbs.WCSuccess)
+		assert.Empty(t, c.ended)
+		s.complete(e, base+3, verbs.WCSuccess)
+		assert.Equal(t, make([]uct.Status, 3), c.ended, name)
+		assert.Empty(t, s.took())
+		c.ended = nil
+		s.allFree()
+	}
+}
+
+// TestFlush_NoOps: flushes that need an op are refused where there is none. The first of an EP needs none.
+func TestFlush_NoOps(t *testing.T) {
+	s := newScript(t, Config{})
+	e, other := s.connected(), s.connected()
+	var c comps
+	require.NoError(t, e.PutShort(nil, farAddr, farKey))
+	require.NoError(t, other.PutShort(nil, farAddr, farKey))
+	kept := s.ops
+	s.ops = opPool{}
+	pending, err := e.Flush(c.get())
+	require.NoError(t, err)
+	assert.True(t, pending)
+	_, err = e.Flush(c.get())
+	assert.Equal(t, uct.ErrNoResource, err)
+	s.ops.put(new(op))
+	_, err = s.Iface.Flush(c.get())
+	assert.Equal(t, uct.ErrNoResource, err, "it needs two")
+	s.ops = kept
+	pending, err = s.Iface.Flush(c.get())
+	require.NoError(t, err)
+	assert.True(t, pending)
+	s.complete(e, 1, verbs.WCSuccess)
+	assert.Len(t, c.ended, 1)
+	s.complete(other, 1, verbs.WCSuccess)
+	assert.Len(t, c.ended, 2)
+	s.allFree()
+}
+
+// TestFlush_IfaceScript: a flush of the iface waits for the EPs that are busy, and for no EP that is idle or has
+// failed.
+func TestFlush_IfaceScript(t *testing.T) {
+	s := newScript(t, Config{})
+	a, b, idle, failed := s.connected(), s.connected(), s.connected(), s.connected()
+	var c comps
+	for _, e := range []*EP{a, b, failed} {
+		require.NoError(t, e.PutShort(nil, farAddr, farKey))
+	}
+	failed.Fail(ucs.StatusConnReset, errFault)
+	pending, err := s.Iface.Flush(c.get())
+	require.NoError(t, err)
+	assert.True(t, pending)
+	s.complete(a, 1, verbs.WCSuccess)
+	assert.Empty(t, c.ended)
+	s.complete(b, 1, verbs.WCSuccess)
+	assert.Len(t, c.ended, 1)
+	assert.Zero(t, idle.PI)
+	pending, err = s.Iface.Flush(c.get())
+	require.NoError(t, err)
+	assert.False(t, pending)
+}
+
+// TestCheck: an idle EP posts a write of no bytes, and a busy one waits for what is in flight.
+func TestCheck(t *testing.T) {
+	s := newScript(t, Config{TxDepth: 2})
+	e := s.newEP()
+	_, err := e.Check(nil)
+	assert.ErrorIs(t, err, ucs.ErrInvalidState)
+	e = s.connected()
+	var c comps
+	pending, err := e.Check(c.get())
+	require.NoError(t, err)
+	assert.True(t, pending)
+	assert.Equal(t, verbs.SendWR{ID: 1, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, s.one())
+	pending, err = e.Check(c.get())
+	require.NoError(t, err)
+	assert.True(t, pending)
+	assert.Empty(t, s.took())
+	s.complete(e, 1, verbs.WCSuccess)
+	assert.Len(t, c.ended, 2)
+	pending, err = e.Check(nil)
+	require.NoError(t, err)
+	assert.True(t, pending)
+	s.complete(e, 2, verbs.WCSuccess)
+	s.refuse = ucs.ErrIO
+	_, err = e.Check(c.get())
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	_, err = e.Check(c.get())
+	assert.ErrorIs(t, err, uct.ErrEPFailed)
+	assert.Len(t, c.ended, 2)
+}
+
+// TestProgress_ManyEPs: completions go to their EPs, also where numbers of QPs end with the same byte,
+// and however many come at a time.
+func TestProgress_ManyEPs(t *testing.T) {
+	const eps = 300
+	s := newScript(t, Config{TxDepth: 2})
+	byEnd := map[uint8]int{}
+	var all []*EP
+	ended := make([]int, eps)
+	for i := range eps {
+		e := s.newEP()
+		require.NoError(t, e.Connect(s.DeviceAddr(nil), e.EPAddr(nil)))
+		byEnd[uint8(e.QPN)]++
+		all = append(all, e)
+		_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { ended[i]++ }})
+		require.NoError(t, err)
+	}
+	require.Less(t, len(byEnd), eps, "some have the same last byte")
+	for _, step := range []int{1, 7} { // one, then several at a time, in an order that mixes them
+		for i := range eps {
+			at := i * 7 % eps
+			if step == 7 {
+				_, err := all[at].PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { ended[at]++ }})
+				require.NoError(t, err)
+			}
+			s.wcs = append(s.wcs, verbs.WC{QPN: all[at].QPN, ID: all[at].PI})
+			if len(s.wcs) == step {
+				assert.Equal(t, step, s.Progress())
+			}
+		}
+		for len(s.wcs) > 0 {
+			s.Progress()
+		}
+	}
+	for _, n := range ended {
+		require.Equal(t, 2, n)
+	}
+	assert.Zero(t, s.Progress())
+	s.wcs = append(s.wcs, verbs.WC{QPN: 0xabcdef, ID: 1}, verbs.WC{QPN: 0xabcdef, ID: 1, Status: verbs.WCRemAccessErr})
+	assert.Equal(t, 2, s.Progress(), "of an EP that is gone")
+	assert.Empty(t, s.errs)
+}
+
+// TestClose_Notice: an EP that closes sends the last message, behind what is in flight, and is gone when
+// that is complete.
+func TestClose_Notice(t *testing.T) {
+	const depth = 3
+	for _, before := range []int{0, 1, depth} {
+		s := newScript(t, Config{TxDepth: depth})
+		s.leaveLimit = 1 << 40
+		e := s.connected()
+		for range before {
+			require.NoError(t, e.PutShort(nil, farAddr, farKey))
+		}
+		s.took()
+		require.NoError(t, e.Close())
+		require.NoError(t, e.Close())
+		if before == depth {
+			assert.Empty(t, s.took(), "no room")
+			assert.True(t, e.noticePending)
+			s.complete(e, depth-1, verbs.WCSuccess)
+		}
+		wr := s.one()
+		assert.Equal(t, verbs.SendWR{ID: uint64(before) + 1, Opcode: verbs.OpSendWithImm, Flags: verbs.SendSignaled,
+			Imm: uint32(rcwire.Disconnect())}, wr)
+		assert.Equal(t, 1, s.closing.Len())
+		assert.NotZero(t, s.patience(), "somebody has to look")
+		s.complete(e, wr.ID, verbs.WCSuccess)
+		assert.Zero(t, s.closing.Len())
+		assert.Zero(t, s.patience())
+		assert.Zero(t, s.eps.n)
+		assert.Nil(t, s.Find(e.QPN))
+		assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
+		assert.Empty(t, s.errs)
+	}
+}
+
+// TestClose_TooLate: an EP whose peer does not answer within its time cancels what is in flight.
+func TestClose_TooLate(t *testing.T) {
+	for name, pendingNotice := range map[string]bool{"sent": false, "not sent": true} {
+		s := newScript(t, Config{TxDepth: 2})
+		s.leaveLimit = 1 << 40
+		e := s.connected()
+		var c comps
+		for range 2 {
+			if _, err := e.PutZcopy(s.pieces(1), farAddr, farKey, c.get()); err != nil || !pendingNotice {
+				break
+			}
+		}
+		require.NoError(t, e.Close())
+		require.Equal(t, pendingNotice, e.noticePending, name)
+		s.Progress()
+		assert.Equal(t, verbs.QPStateRTS, e.link.(*QPLink).QP.State(), name)
+		e.leaving = timelimit.New(1)
+		for e.leaving.Waits() {
+			s.Progress()
+		}
+		assert.Equal(t, verbs.QPStateErr, e.link.(*QPLink).QP.State(), name)
+		assert.False(t, e.noticePending, name)
+		assert.Equal(t, 1, s.closing.Len(), name)
+		for id := e.CI + 1; id <= e.PI; id++ {
+			s.complete(e, id, verbs.WCWRFlushErr)
+		}
+		for _, st := range c.ended {
+			assert.Equal(t, ucs.StatusCanceled, st, name)
+		}
+		assert.NotEmpty(t, c.ended, name)
+		assert.Zero(t, s.closing.Len(), name)
+		assert.Empty(t, s.errs, name)
+	}
+}
+
+// TestClose_Both: when the peer says that it has closed too, neither waits for the other.
+func TestClose_Both(t *testing.T) {
+	s := newScript(t, Config{})
+	s.leaveLimit = 1 << 40
+	e := s.connected()
+	require.NoError(t, e.Close())
+	s.arrive(e, uint32(rcwire.Disconnect()), nil)
+	assert.Equal(t, verbs.QPStateErr, e.link.(*QPLink).QP.State())
+	assert.Equal(t, 1, s.closing.Len(), "the device has its message")
+	s.complete(e, e.PI, verbs.WCWRFlushErr)
+	assert.Zero(t, s.closing.Len())
+	assert.Empty(t, s.errs)
+}
+
+// TestClose_Failed: an EP that has failed sends no message when it is closed, and waits for what it has in
+// flight.
+func TestClose_Failed(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	require.NoError(t, e.PutShort(nil, farAddr, farKey))
+	e.Fail(ucs.StatusConnReset, errFault)
+	s.took()
+	require.NoError(t, e.Close())
+	assert.Empty(t, s.took())
+	assert.Equal(t, 1, s.closing.Len())
+	s.complete(e, 1, verbs.WCWRFlushErr)
+	assert.Zero(t, s.closing.Len())
+	e = s.connected()
+	e.Fail(ucs.StatusConnReset, errFault)
+	require.NoError(t, e.Close())
+	assert.Zero(t, s.closing.Len(), "nothing is in flight")
+	e = s.newEP()
+	require.NoError(t, e.Close())
+	assert.Zero(t, s.closing.Len(), "it was never connected")
+	assert.Empty(t, s.took())
+}
+
+// TestEP_Canceled: a link that has taken back what an EP had in flight ends it.
+func TestEP_Canceled(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	e.Canceled() // nothing
+	var c comps
+	for range 2 {
+		_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
+		require.NoError(t, err)
+	}
+	e.Fail(ucs.StatusConnReset, errFault)
+	e.Canceled()
+	assert.Equal(t, []uct.Status{ucs.StatusConnReset, ucs.StatusConnReset}, c.ended)
+	assert.Equal(t, e.PI, e.CI)
+	s.took()
+	e.TellClosed()
+	assert.Equal(t, uint32(rcwire.Disconnect()), s.one().Imm)
+}
+
+// TestLost: when the completion queue has overrun, all EPs fail and what they have in flight ends, once.
+func TestLost(t *testing.T) {
+	ext := &extension{}
+	s := newScript(t, Config{}, func(p *Params) { p.Extension = ext })
+	ext.s = s
+	open, closed, unused := s.connected(), s.connected(), s.newEP()
+	var c comps
+	for _, e := range []*EP{open, closed} {
+		_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
+		require.NoError(t, err)
+	}
+	require.NoError(t, closed.Close())
+	s.broken = true
+	for range 3 {
+		assert.Zero(t, s.Progress())
+	}
+	assert.Equal(t, []uct.Status{ucs.StatusIOError, ucs.StatusCanceled}, c.ended)
+	assert.Equal(t, []uct.EP{open, unused}, s.failed)
+	assert.Equal(t, 1, ext.lost)
+	assert.Equal(t, []uct.EP{open, unused}, ext.failed)
+	assert.Zero(t, s.closing.Len())
+	_, err := s.NewEP(uct.EPParams{})
+	assert.ErrorIs(t, err, ErrCQLost)
+	assert.Equal(t, verbs.QPStateReset, open.link.(*QPLink).QP.State())
+}
