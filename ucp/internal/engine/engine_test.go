@@ -469,8 +469,19 @@ func TestParker_Closed(t *testing.T) {
 	p, err := newParker([]int{noFD, newEvent(t)})
 	require.NoError(t, err)
 	require.NoError(t, p.close())
+	var others []int // likely with the number that the signal of the parker had
+	for range 4 {
+		others = append(others, newEvent(t))
+	}
 	p.wake()
+	for _, fd := range others {
+		assert.False(t, testenv.Readable(t, fd, 0), "the descriptor of somebody else is not written to")
+		raise(t, fd)
+	}
 	p.drain()
+	for _, fd := range others {
+		assert.True(t, testenv.Readable(t, fd, 0), "nor read from")
+	}
 	_, err = p.wait(t.Context(), time.Hour)
 	assert.Error(t, err)
 }
@@ -518,7 +529,7 @@ func TestUntil(t *testing.T) {
 	cancel()
 	before := f.polls
 	require.ErrorIs(t, r.Until(ctx, never), context.Canceled)
-	assert.Less(t, f.polls-before, 2*YieldPolls, "it looks at the context all the same")
+	assert.Equal(t, YieldPolls-1, f.polls-before, "it looks at the context all the same")
 	f.onPoll = nil
 	require.ErrorIs(t, r.Until(ctx, never), context.Canceled)
 
@@ -534,6 +545,50 @@ func TestUntil(t *testing.T) {
 	f.armErr = nil
 	assert.Zero(t, waiting.spinning.Load())
 	r.Turn.Give()
+}
+
+// TestUntil_Sleeps: a wait that finds nothing polls YieldPolls times, then twice more, calls done after
+// each, and asks for events.
+func TestUntil_Sleeps(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	assert.Equal(t, 1, r.Spin.Fixed, "as Init was told")
+	r.ifaces[0].Retain()
+	var polls []int
+	over := false
+	done := func() bool {
+		polls = append(polls, f.polls)
+		return over
+	}
+	f.armErr = ucs.ErrIO // ends the wait
+	require.ErrorIs(t, r.Until(t.Context(), done), ucs.ErrIO)
+	var want []int
+	for i := range YieldPolls {
+		want = append(want, i)
+	}
+	assert.Equal(t, append(want, YieldPolls+1, YieldPolls+2), polls)
+	assert.Equal(t, 1, f.arms)
+
+	f.armErr, f.polls = nil, 0
+	f.onPoll = func() { over = f.polls == YieldPolls+2 }
+	polls = nil
+	require.NoError(t, r.Until(t.Context(), done))
+	assert.Equal(t, YieldPolls+2, f.polls)
+	assert.Equal(t, 1, f.arms, "it is over before the sleep")
+}
+
+// TestUntil_Busy: a wait that finds something now and then does not sleep, however long it takes.
+func TestUntil_Busy(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	f.onPoll = func() {
+		if f.polls%(YieldPolls-1) == 0 {
+			f.found = 1
+		}
+	}
+	require.NoError(t, r.Until(t.Context(), func() bool { return f.polls > 10*YieldPolls }))
+	assert.Zero(t, f.arms)
 }
 
 // TestTurn: one goroutine has the engine, and one that closes it waits until it has left.

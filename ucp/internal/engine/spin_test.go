@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -96,4 +97,77 @@ func TestWaiters_LeaveAProcessor(t *testing.T) {
 	assert.True(t, c.admit())
 	assert.False(t, c.admit())
 	assert.Equal(t, int32(1), c.spinning.Load())
+}
+
+// TestSpinner_Learn: a short wait doubles the time that the next one may spin, a long one halves it,
+// between none, spinLeast and spinMost.
+func TestSpinner_Learn(t *testing.T) {
+	var p Spinner
+	after := func(took time.Duration) time.Duration {
+		p.learn(took)
+		return p.budget
+	}
+	for _, want := range []time.Duration{spinLeast, 2 * spinLeast, 4 * spinLeast, 8 * spinLeast, 16 * spinLeast, spinMost, spinMost} {
+		assert.Equal(t, want, after(spinPays))
+	}
+	for want := spinMost / 2; want > spinLeast/2; want /= 2 {
+		assert.Equal(t, want, after(spinPays+1))
+	}
+	assert.Zero(t, after(spinPays+1))
+	assert.Zero(t, after(spinPays+1))
+	p.budget = spinLeast
+	assert.Zero(t, after(spinPays+1), "spinning for less is none")
+}
+
+// TestSpinner_End: a wait that is over is one to learn from, one that was given up is not. Neither counts
+// as a waiter that spins any more.
+func TestSpinner_End(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, over := range []bool{true, false} {
+			p := Spinner{budget: spinLeast}
+			var s IdleTime
+			require.True(t, p.Again(&s))
+			require.EqualValues(t, 1, waiting.spinning.Load())
+			time.Sleep(time.Microsecond)
+			p.End(&s, over)
+			assert.Zero(t, waiting.spinning.Load())
+			want := time.Duration(spinLeast)
+			if over {
+				want = 2 * spinLeast
+				assert.Zero(t, s)
+			}
+			assert.Equal(t, want, p.budget)
+		}
+	})
+}
+
+// TestUntil_Spins: a wait that spins, and is over or given up, leaves no waiter that counts as spinning,
+// and its worker learns from the former.
+func TestUntil_Spins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(0)
+		r := newRig(t, f)
+		r.ifaces[0].Retain()
+		r.Spin = Spinner{budget: spinLeast}
+		calls := 0
+		done := func() bool {
+			if calls++; calls%YieldPolls == 0 {
+				time.Sleep(time.Microsecond)
+			}
+			return calls == 4*YieldPolls
+		}
+		require.NoError(t, r.Until(t.Context(), done))
+		assert.Zero(t, f.arms, "it does not park")
+		assert.Equal(t, 2*spinLeast, r.Spin.budget)
+		assert.Zero(t, waiting.spinning.Load())
+
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range YieldPolls/2 + 1 { // the context is looked at after the first pause, once
+			calls = 0
+			require.ErrorIs(t, r.Until(ctx, done), context.Canceled)
+		}
+		assert.Equal(t, 2*spinLeast, r.Spin.budget)
+		assert.Zero(t, waiting.spinning.Load())
+	})
 }
