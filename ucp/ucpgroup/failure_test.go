@@ -29,6 +29,8 @@ func TestGroup_StoppedRank(t *testing.T) {
 		}
 		all[1].Abort(ucs.ErrCanceled)
 		x.until(func() bool { return a.hangDue })
+		assert.True(t, a.peers[2].hang)
+		assert.False(t, a.peers[1].hang, "nothing is under way to it")
 		for range 100 {
 			a.Progress()
 		}
@@ -40,6 +42,71 @@ func TestGroup_StoppedRank(t *testing.T) {
 		require.ErrorAs(t, x.ended(out), &gone)
 		assert.Equal(t, 1, gone.Rank)
 	})
+}
+
+// TestGroup_StoppedSender: a receive from any rank, whose message a rank that is stopped has announced and
+// not sent, ends when the group has failed.
+func TestGroup_StoppedSender(t *testing.T) {
+	x := newStepped(t, "tcp", 3)
+	require.NoError(t, x.connected())
+	a, all := x.groups[0], x.groups
+	for _, g := range all {
+		g.waits = time.Hour
+	}
+	_, err := all[2].World().Isend(0, 1, make([]byte, 1<<20), nil)
+	require.NoError(t, err)
+	x.until(func() bool {
+		_, found, err := a.World().Iprobe(AnySource, 1)
+		return err == nil && found
+	})
+	x.groups = all[:2] // the last one is stopped
+	in, err := a.World().Irecv(AnySource, 1, make([]byte, 1<<20), nil)
+	require.NoError(t, err)
+	require.False(t, in.Cancel(), "it has its message")
+	all[1].Abort(ucs.ErrCanceled)
+	x.until(func() bool { return a.hangDue })
+	require.False(t, in.Done())
+	for _, g := range all {
+		g.waits = 0
+	}
+	var gone *RankError
+	require.ErrorAs(t, x.ended(in), &gone)
+	assert.Equal(t, 1, gone.Rank)
+}
+
+// TestGroup_RankDies: when the endpoint to a rank fails, other than as the rank has left, the group has failed
+// on all ranks, because of that rank.
+func TestGroup_RankDies(t *testing.T) {
+	x := newStepped(t, "sm", 4)
+	require.NoError(t, x.connected())
+	x.groups[0].lost(3, ucs.ErrConnReset)
+	x.groups[0].lost(3, ucs.ErrTimedOut) // the first reason counts
+	x.groups = x.groups[:3]
+	x.until(func() bool { return x.groups[1].Err() != nil && x.groups[2].Err() != nil })
+	for q, g := range x.groups {
+		var gone *RankError
+		require.ErrorAs(t, g.Err(), &gone, "rank %d", q)
+		assert.Equal(t, 3, gone.Rank, "rank %d", q)
+		assert.ErrorIs(t, g.Err(), ucs.ErrConnReset, "rank %d", q)
+	}
+}
+
+// TestCollective_OthersAreTold: a rank whose collective operation fails tells the others when its caller
+// learns of it, who may make no progress any more.
+func TestCollective_OthersAreTold(t *testing.T) {
+	x := newStepped(t, "sm", 2)
+	require.NoError(t, x.connected())
+	a, b := x.groups[0], x.groups[1]
+	_, err := a.World().Ibcast(0, make([]byte, 7))
+	require.NoError(t, err)
+	r, err := b.World().Ibcast(0, make([]byte, 8))
+	require.NoError(t, err)
+	x.until(r.Done)
+	require.NoError(t, a.Err())
+	_, err = r.take()
+	require.ErrorIs(t, err, ucs.ErrInvalidParam)
+	x.groups = x.groups[:1]
+	x.until(func() bool { return a.Err() != nil })
 }
 
 // TestCollective_Refused: a parameter that one rank gets wrong ends the operation on all, with the

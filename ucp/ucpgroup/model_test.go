@@ -184,7 +184,7 @@ func TestModel_Results(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := 1; n <= 17; n++ {
 		for _, kind := range kinds {
-			sizes := []int{0, 1, 255, 257, 1600, 16_000, 93_000}
+			sizes := []int{0, 1, 257, 1600, 16_000, 33_000, 93_000}
 			for _, size := range sizes {
 				if size*n > most {
 					continue
