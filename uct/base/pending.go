@@ -9,6 +9,7 @@ type PendingQueue struct {
 	tail       *uct.PendingReq // circular list: tail.Next is the first; nil when empty
 	n          int
 	running    bool // a request of this queue is in its Func
+	failed     bool // posts of the EP return an error, whatever is free
 }
 
 // Empty reports whether no request waits.
@@ -83,9 +84,11 @@ func (l *ring) prepend(m *ring) {
 	last.next, old.prev = old, last
 }
 
-// Gate tells an arbiter whether to go on.
+// Gate tells an arbiter whether to go on. Without a gate a Dispatch costs a refused post for each
+// EP with requests, also when all of them lack the same resource.
 type Gate interface {
-	// HasResources reports whether any EP of the iface can post at all.
+	// HasResources reports whether any EP of the iface can post at all. False must imply that Progress
+	// of the iface calls Dispatch again when it has become true. It is called before each request.
 	HasResources() bool
 }
 
@@ -94,6 +97,7 @@ type Gate interface {
 // must not be copied or moved while in use.
 type Arbiter struct {
 	active  ring // queues with requests, next turn first
+	failed  ring // queues with requests of EPs that have failed
 	stalled ring // queues whose first request got ErrNoResource in this Dispatch
 	n       int  // requests in all queues
 	running bool
@@ -111,9 +115,28 @@ func (a *Arbiter) Add(q *PendingQueue, r *uct.PendingReq) error {
 	q.pushBack(r)
 	a.n++
 	if !q.linked() {
-		a.active.pushBack(q)
+		a.link(q)
 	}
 	return nil
+}
+
+// Fail notes that the EP of q has failed, so that its posts return an error: the next Dispatch runs
+// the requests of q also when the gate is closed. It is for good.
+func (a *Arbiter) Fail(q *PendingQueue) {
+	q.failed = true
+	if q.linked() {
+		q.unlink()
+		a.failed.pushBack(q)
+	}
+}
+
+// link puts q, which is in no ring and has requests, behind the others.
+func (a *Arbiter) link(q *PendingQueue) {
+	if q.failed {
+		a.failed.pushBack(q)
+	} else {
+		a.active.pushBack(q)
+	}
 }
 
 // Purge empties q and then calls f with each of its requests, in order. A request
@@ -138,7 +161,7 @@ func (a *Arbiter) Purge(q *PendingQueue, f func(*uct.PendingReq)) {
 
 // Dispatch runs waiting requests until gate closes or every EP has none left or
 // is out of resources, and returns how many left their queue. A nil gate is
-// always open. No more requests run than were waiting at the start, so requests
+// always open. The requests of EPs that have failed come first, and pass the gate. No more requests run than were waiting at the start, so requests
 // that queue themselves again cannot hold the caller. Called from inside a Func
 // it does nothing.
 //
@@ -149,8 +172,8 @@ func (a *Arbiter) Dispatch(gate Gate) int {
 	}
 	a.running = true
 	done := 0
-	for left := a.n; left > 0 && (gate == nil || gate.HasResources()); left-- {
-		q := a.active.first()
+	for left := a.n; left > 0; left-- {
+		q := a.next(gate)
 		if q == nil {
 			break
 		}
@@ -166,6 +189,17 @@ func (a *Arbiter) Dispatch(gate Gate) int {
 	return done
 }
 
+// next is the queue whose turn it is; nil if none may run.
+func (a *Arbiter) next(gate Gate) *PendingQueue {
+	if q := a.failed.first(); q != nil {
+		return q
+	}
+	if gate != nil && !gate.HasResources() {
+		return nil
+	}
+	return a.active.first()
+}
+
 // run runs the first request of q, which is in no ring, and puts q into the ring
 // where it belongs. It reports whether the request is done.
 func (a *Arbiter) run(q *PendingQueue) bool {
@@ -179,7 +213,7 @@ func (a *Arbiter) run(q *PendingQueue) bool {
 		return false
 	}
 	if q.tail != nil && !q.linked() {
-		a.active.pushBack(q)
+		a.link(q)
 	}
 	return true
 }

@@ -165,6 +165,34 @@ func TestArbiter_DispatchInsideFuncDoesNothing(t *testing.T) {
 	assert.Equal(t, 4, g.a.Dispatch(nil))
 }
 
+func TestArbiter_FailedQueuesPassTheGate(t *testing.T) {
+	var g rig // the gate is closed
+	g.fill(t, 3, 2)
+	g.a.Fail(&g.q[1])
+	g.a.Fail(&g.q[3])
+	g.add(t, 3, 0)
+	assert.Equal(t, 3, g.a.Dispatch(&g))
+	assert.Equal(t, []int{100, 300, 101}, g.log)
+	assert.Equal(t, 4, g.a.Len())
+	g.gate = 4
+	assert.Equal(t, 4, g.a.Dispatch(&g))
+	assert.Equal(t, []int{0, 200, 1, 201}, g.log[3:])
+}
+
+// TestArbiter_ClosedGateRunsNothing: what a Dispatch costs does not grow with the EPs that wait for
+// a resource which all of them lack.
+func TestArbiter_ClosedGateRunsNothing(t *testing.T) {
+	var g rig
+	calls := 0
+	g.inside = func(*req) { calls++ }
+	g.fill(t, 4, 50)
+	for i := 1; i <= 100; i++ {
+		g.gate = 1
+		require.Equal(t, 1, g.a.Dispatch(&g))
+		require.Equal(t, i, calls)
+	}
+}
+
 func TestArbiter_OtherErrorsCountAsDone(t *testing.T) {
 	var g rig
 	r := g.add(t, 0, 0)
