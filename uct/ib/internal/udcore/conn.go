@@ -1,6 +1,7 @@
 package udcore
 
 import (
+	"container/heap"
 	"errors"
 	"fmt"
 
@@ -25,10 +26,12 @@ type conn struct {
 	unsent  *packet // first packet to be sent (again); nil if none
 	flushes flushQueue
 
-	ackListed bool // in it.acks
-	waiting   bool // in it.stalled
-	nextAck   *conn
-	nextTx    *conn
+	ackListed  bool // in it.acks
+	urgent     bool // in it.urgent
+	waiting    bool // in it.stalled
+	nextAck    *conn
+	nextUrgent *conn
+	nextTx     *conn
 	base.Slot
 }
 
@@ -43,6 +46,48 @@ type peer struct {
 	key   peerKey
 	ah    *verbs.AH
 	conns map[uint32]*conn // by number
+	free  freeNumbers
+}
+
+// freeNumbers finds the smallest number of a connection that no EP has.
+type freeNumbers struct {
+	heap numberHeap // those below next
+	next uint32     // no EP has it, or one above it
+}
+
+// take returns the number, which an EP has from now on.
+func (f *freeNumbers) take() uint32 {
+	if len(f.heap) > 0 {
+		return heap.Pop(&f.heap).(uint32)
+	}
+	f.next++
+	return f.next - 1
+}
+
+// put is called when the EP with that number has none any more.
+func (f *freeNumbers) put(number uint32) { heap.Push(&f.heap, number) }
+
+// numberHeap implements heap.Interface.
+type numberHeap []uint32
+
+func (h numberHeap) Len() int           { return len(h) }
+func (h numberHeap) Less(i, j int) bool { return h[i] < h[j] }
+func (h numberHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *numberHeap) Push(number any)   { *h = append(*h, number.(uint32)) }
+
+func (h *numberHeap) Pop() any {
+	last := len(*h) - 1
+	number := (*h)[last]
+	*h = (*h)[:last]
+	return number
+}
+
+// detachEP ends that an EP has the connection, if one has.
+func (c *conn) detachEP() {
+	if c.ep != nil {
+		c.ep = nil
+		c.peer.free.put(c.number)
+	}
 }
 
 // findPeer returns the peer at an address that has been checked, made if new.
@@ -82,7 +127,7 @@ func (it *Iface) closePeers() (errs error) {
 // the old connection. So all ids of an iface are changed by the same random bits.
 func (it *Iface) newConn(p *peer, number uint32) (*conn, error) {
 	if it.conns.Len() >= it.cfg.MaxConns {
-		return nil, fmt.Errorf("%w: %d connections", uct.ErrNoMemory, it.conns.Len())
+		return nil, fmt.Errorf("%w: %d connections, as many as MAX_CONNS allows", uct.ErrNoMemory, it.conns.Len())
 	}
 	c := &conn{peer: p, number: number}
 	c.proto.Init(&it.params)
@@ -116,10 +161,11 @@ func (it *Iface) drop(c *conn, st ucs.Status) {
 // fail drops a connection whose peer is lost, and its EP learns of it.
 func (it *Iface) fail(c *conn, st ucs.Status, cause error) {
 	e := c.ep
-	c.ep = nil
+	c.detachEP()
+	it.backlog = true // pending requests see the failure, or find the packets of c
 	if e != nil {
 		e.err = it.opError(fmt.Sprintf("connection %#x", c.id), ucs.EPFailed(ucs.Because(st, cause)))
-		it.backlog = true // pending requests are to see the failure
+		it.arb.Fail(&e.pending)
 	}
 	it.drop(c, st)
 	if e != nil && !e.closed && it.onError != nil { // a completion may have closed it

@@ -100,7 +100,7 @@ func TestConnect_PeerForgot(t *testing.T) {
 		until(t, func() bool { return len(b.got) == 1 }, a, b)
 		settle(a, b)
 		b.it.core.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
-		require.NoError(t, func() error { ba.c.ep = nil; return nil }())
+		require.NoError(t, func() error { ba.c.detachEP(); return nil }())
 		b.epTo(a).send(t, 9)
 		until(t, func() bool { return len(a.got) == 1 && len(a.errs) == 1 }, a, b)
 		assert.ErrorIs(t, a.errs[0], ucs.ErrConnReset)
@@ -122,7 +122,7 @@ func TestConnect_AfterTheEnd(t *testing.T) {
 		a.it.core.peerClosed(ab.c)
 		id, core := ba.c.id, b.it.core
 		core.drop(ba.c, ucs.StatusCanceled)
-		ba.c.ep = nil
+		ba.c.detachEP()
 		again := b.epTo(a)
 		for ; again.c.id != id; again = b.epTo(a) { // ids of a place come again
 			require.NoError(t, again.Close())
@@ -150,7 +150,7 @@ func TestConnect_AfterADeath(t *testing.T) {
 		settle(a, b)
 		id, core := ba.c.id, b.it.core
 		core.drop(ba.c, ucs.StatusCanceled)
-		ba.c.ep = nil
+		ba.c.detachEP()
 		core.prepare() // as one that is opened
 
 		again := b.epTo(a)
@@ -176,7 +176,7 @@ func TestConnect_NoIDIsZero(t *testing.T) {
 		until(t, func() bool { return len(b.got) == 1 && first.c.proto.Unacked() == 0 }, a, b)
 		core := a.it.core
 		core.drop(first.c, ucs.StatusCanceled)
-		first.c.ep = nil
+		first.c.detachEP()
 		core.salt = handle + 1<<placeBits // of the next use of the place
 		second := a.epTo(b)
 		assert.NotZero(t, second.c.id)
@@ -200,7 +200,7 @@ func TestConnect_PeerForgotAndOnErrorConnects(t *testing.T) {
 			again = a.epTo(b)
 		}
 		b.it.core.drop(ba.c, ucs.StatusCanceled) // as if b were a new process with the old address
-		ba.c.ep = nil
+		ba.c.detachEP()
 		b.epTo(a).send(t, 9)
 		until(t, func() bool { return len(a.got) == 1 && again != nil }, a, b)
 		again.send(t, 7)

@@ -70,18 +70,19 @@ func (it *Iface) checkMTU(a dgram.IfaceAddr) error {
 	return nil
 }
 
-// pickConn returns the first connection to the peer that has no EP. Both sides
+// pickConn returns the first connection to the peer that has no EP, for a new EP. Both sides
 // count in this way, so that their n-th EPs meet.
 func (it *Iface) pickConn(p *peer) (*conn, error) {
-	for number := uint32(0); ; number++ {
-		c := p.conns[number]
-		if c == nil {
-			return it.newConn(p, number)
-		}
-		if c.ep == nil {
-			return c, nil
+	number := p.free.take()
+	c := p.conns[number]
+	if c == nil {
+		var err error
+		if c, err = it.newConn(p, number); err != nil {
+			p.free.put(number)
+			return nil, err
 		}
 	}
+	return c, nil
 }
 
 // AMShort implements uct.AMSender.
@@ -223,6 +224,7 @@ func (e *EP) Close() error {
 	lost := e.err != nil
 	e.closed, e.err = true, it.opError("post", uct.ErrClosed)
 	it.open.Remove(e)
+	it.arb.Fail(&e.pending)
 	if lost {
 		return nil // the connection is gone
 	}
@@ -230,7 +232,7 @@ func (e *EP) Close() error {
 		it.detach(p, ucs.StatusCanceled)
 	}
 	it.flushes.end(&c.flushes, ucs.StatusCanceled)
-	c.ep = nil // now: an EP that a completion opens does not take up the connection
+	c.detachEP() // now: an EP that a completion opens does not take up the connection
 	if c.gone || c.proto.State() == dgram.Idle {
 		it.drop(c, ucs.StatusCanceled)
 	}

@@ -23,25 +23,30 @@ import (
 
 // Iface is an open transport. A transport embeds it or is it.
 type Iface struct {
-	comp     CompQueue
-	send     SendQueue
-	attn     atomic.Uint32 // ib.Raised
-	qp       *verbs.QP     // nil once destroyed
-	wake     *ib.Wake
-	acks     *conn            // conns of which acknowledgements may be due, linked by nextAck
-	active   base.List[*conn] // conns that wait for their peer
-	stalled  *conn            // conns with packets that found the send queue full
-	backlog  bool             // finish has something to do
-	polls    uint             // Progress calls while active
+	comp    CompQueue
+	send    SendQueue
+	attn    atomic.Uint32 // ib.Raised
+	qp      *verbs.QP     // nil once destroyed
+	wake    *ib.Wake
+	acks    *conn            // conns of which acknowledgements may be due, linked by nextAck
+	active  base.List[*conn] // conns that wait for their peer
+	urgent  *conn            // those of them whose acknowledgement should not wait, linked by nextUrgent
+	stalled *conn            // conns with packets that found the send queue full, linked by nextTx
+
+	lastUrgent, lastStalled *conn // the ends of these lists; meaningless while they are empty
+
+	backlog  bool // finish has something to do
+	polls    uint // Progress calls while active
 	now      func() time.Duration
 	lastTick time.Duration
 
-	pi, ci  uint64 // datagrams posted, and known to be done with
-	sig     uint64 // pi of the last signaled one
-	wr      [1]verbs.SendWR
-	sges    []verbs.SGE
-	scratch [minInline]byte // a control packet while it is posted
-	wc      []verbs.WC
+	pi, ci   uint64 // datagrams posted, and known to be done with
+	dataRoom uint64 // data packets pass while pi-ci < dataRoom: TxDepth, or 0 while stalled is not empty
+	sig      uint64 // pi of the last signaled one
+	wr       [1]verbs.SendWR
+	sges     []verbs.SGE
+	scratch  [minInline]byte // a control packet while it is posted
+	wc       []verbs.WC
 
 	arb        base.Arbiter
 	handlers   base.AMTable
@@ -93,6 +98,7 @@ func (it *Iface) prepare() {
 	it.params = dgram.Params{
 		Window: it.cfg.Window, Timeout: it.cfg.RTO, MaxTimeout: it.cfg.MaxRTO, PeerTimeout: it.cfg.Timeout,
 	}
+	it.dataRoom = uint64(it.cfg.TxDepth)
 	it.packets = make([]packet, it.cfg.TxBuffers)
 	for i := range it.packets {
 		it.packets[i].buf = uint32(i)
@@ -173,7 +179,7 @@ func (it *Iface) EventPending() bool { return it.wake.Pending() }
 // peer has some to send, the descriptor also becomes readable when packets are to be sent
 // again.
 func (it *Iface) Arm(uct.Events) error {
-	it.sendAcks(true)
+	it.sendAcks()
 	if it.acks != nil || it.backlog {
 		return uct.ErrBusy
 	}

@@ -59,7 +59,7 @@ func (it *Iface) progressIdle(n int) int {
 		it.failAll(why)
 	}
 	if it.acks != nil {
-		it.sendAcks(true)
+		it.sendAcks()
 	}
 	it.passTime()
 	if it.backlog {
@@ -76,12 +76,18 @@ func (it *Iface) finish() {
 	if it.stalled != nil {
 		it.resume()
 	}
-	it.arb.Dispatch(nil)
+	if it.arb.Len() > 0 {
+		it.arb.Dispatch(it)
+	}
 	if it.backlog {
 		it.backlog = false
-		it.sendAcks(false)
+		it.sendUrgentAcks()
 	}
 }
+
+// HasResources implements base.Gate: all messages of the iface need a packet. A flush that waits behind them needs
+// none, but is not tried either until there is one.
+func (it *Iface) HasResources() bool { return it.pool.Free() > 0 }
 
 // passTime gives the time to connections that wait, now and then.
 func (it *Iface) passTime() {

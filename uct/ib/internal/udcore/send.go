@@ -29,7 +29,7 @@ func (it *Iface) push(c *conn, p *packet) {
 // transmit sends packets of c while its window and the send queue allow.
 func (it *Iface) transmit(c *conn) {
 	for c.proto.Sendable() {
-		if !it.hasSlot() {
+		if it.pi-it.ci >= it.dataRoom {
 			it.stall(c)
 			return
 		}
@@ -44,21 +44,28 @@ func (it *Iface) hasSlot() bool { return it.pi-it.ci < uint64(it.cfg.TxDepth) }
 
 // stall remembers that c has packets for which the send queue had no room.
 func (it *Iface) stall(c *conn) {
-	if !c.waiting {
-		c.waiting = true
-		c.nextTx, it.stalled = it.stalled, c
+	it.dataRoom = 0
+	if c.waiting {
+		return
 	}
+	c.waiting = true
+	if it.stalled == nil {
+		it.stalled = c
+	} else {
+		it.lastStalled.nextTx = c
+	}
+	it.lastStalled = c
 }
 
-// resume serves the stalled connections.
+// resume serves the stalled connections, the oldest first, until the send queue is full. Other connections
+// queue behind them.
 func (it *Iface) resume() {
-	list := it.stalled
-	it.stalled = nil
-	for c := list; c != nil; {
-		next := c.nextTx
+	for it.stalled != nil && it.hasSlot() {
+		c := it.stalled
+		it.stalled = c.nextTx
 		c.nextTx, c.waiting = nil, false
+		it.dataRoom = uint64(it.cfg.TxDepth)
 		it.transmit(c)
-		c = next
 	}
 }
 
@@ -154,27 +161,44 @@ func (it *Iface) ackMayBeDue(c *conn) {
 	if kind == 0 {
 		return
 	}
-	it.backlog = it.backlog || urgent
+	if urgent && !c.urgent {
+		it.backlog = true
+		c.urgent = true
+		if it.urgent == nil {
+			it.urgent = c
+		} else {
+			it.lastUrgent.nextUrgent = c
+		}
+		it.lastUrgent = c
+	}
 	if !c.ackListed {
 		c.ackListed = true
 		c.nextAck, it.acks = it.acks, c
 	}
 }
 
-// sendAcks sends the acknowledgements that are due, or only the urgent ones.
-// Those that data has carried along meanwhile are not due any more.
-func (it *Iface) sendAcks(all bool) {
-	list := it.acks
-	it.acks = nil
-	for c := list; c != nil; {
-		next := c.nextAck
-		c.nextAck, c.ackListed = nil, false
-		kind, urgent := c.proto.AckKind()
-		if kind != 0 && (!all && !urgent || !it.sendAck(c, kind)) {
-			c.ackListed = true
-			c.nextAck, it.acks = it.acks, c
+// sendUrgentAcks sends the acknowledgements that should not wait for data, the oldest first, until the send
+// queue is full. Those that data has carried along meanwhile are not due any more.
+func (it *Iface) sendUrgentAcks() {
+	for it.urgent != nil {
+		c := it.urgent
+		if kind, urgent := c.proto.AckKind(); urgent && !it.sendAck(c, kind) {
+			return
 		}
-		c = next
+		it.urgent = c.nextUrgent
+		c.nextUrgent, c.urgent = nil, false
+	}
+}
+
+// sendAcks sends the acknowledgements that are due until the send queue is full.
+func (it *Iface) sendAcks() {
+	for it.acks != nil {
+		c := it.acks
+		if kind, _ := c.proto.AckKind(); kind != 0 && !it.sendAck(c, kind) {
+			return
+		}
+		it.acks = c.nextAck
+		c.nextAck, c.ackListed = nil, false
 	}
 }
 
