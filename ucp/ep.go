@@ -38,6 +38,7 @@ type EP struct {
 	state         epState
 	madeByPeer    bool         // counted in Worker.names
 	passive       bool         // made by a peer's REQUEST; no user holds it
+	unproven      bool         // a dialer knows its id, and has not proven yet that it is the peer
 	unverified    bool         // the addresses of the peer are its own claim: no program named them
 	adopted       bool         // was passive, and its user has not used it yet
 	replaying     bool         // in replay

@@ -14,7 +14,7 @@ func (w *Worker) setMessageHandlers(i *iface) error {
 		}
 	}
 	return ucs.Join(
-		i.SetAMHandler(wire.AMTag, w.counted((*tagArrivals)(w))),
+		i.SetAMHandler(wire.AMTag, w.tagHandler()),
 		i.SetAMHandler(wire.AMTagSync, w.counted(uct.AMHandlerFunc(w.handleTagSync))),
 		i.SetAMHandler(wire.AMTagFirst, w.counted(uct.AMHandlerFunc(w.handleTagFirst))),
 		i.SetAMHandler(wire.AMActive, (*activeArrivals)(w)),

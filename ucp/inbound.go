@@ -120,8 +120,8 @@ func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 // sender is the EP from which a message comes, by the name that the peer has for it; nil,
 // which is counted, if there is none that takes messages.
 func (w *Worker) sender(name uint64) *EP {
-	e := w.connected(name)
-	if e == nil || e.state != epOpen {
+	e := w.eps.Find(name)
+	if e == nil || e.state != epOpen || e.link == nil || e.unproven {
 		w.stats.badMessages.Inc()
 		return nil
 	}
@@ -132,7 +132,7 @@ func (w *Worker) sender(name uint64) *EP {
 // has for it; nil if there is none. It may be one that closes when its messages have ended.
 func (w *Worker) connected(name uint64) *EP {
 	e := w.eps.Find(name)
-	if e == nil || e.state > epClosing || e.link == nil {
+	if e == nil || e.state > epClosing || e.link == nil || e.unproven {
 		return nil
 	}
 	return e

@@ -365,7 +365,7 @@ const connectShare = 8
 // peer has sent the first message of the handshake to it.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
-	e := &EP{w: w, peer: p, passive: true, unverified: true, identity: new(r.From)}
+	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(r.From)}
 	w.hold(e)
 	e.countMade(true)
 	e.begin()
@@ -387,7 +387,7 @@ func (w *Worker) arrived(e *EP) bool {
 	delete(w.listening.expected, e)
 	x.req.Connected()
 	e.link.whole()
-	e.passive = false
+	e.passive, e.unproven = false, false
 	p := &Peer{EP: e, From: x.req.From, Private: slices.Clone(x.req.Hello.Private)}
 	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
 	if x.l.cfg.OnPeer != nil {

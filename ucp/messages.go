@@ -31,7 +31,8 @@ type messages struct {
 	maxWord  int              // longest of those, in bytes of data; -1 if there is none
 
 	// What comes.
-	self uint64 // the peer's name of the EP
+	self   uint64 // the peer's name of the EP
+	source uint64 // bits of the peer's tags under tagSources.mask
 	window
 
 	awaited requestList // messages of which the peer has to tell or to send something
@@ -98,7 +99,7 @@ func (e *EP) messaging() *messages {
 }
 
 func (e *EP) newMessages() {
-	e.msgs = &messages{e: e, self: e.id, maxShort: -1, maxCopy: -1, maxWord: -1}
+	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWord: -1}
 	e.msgs.window.open()
 	e.msgs.tuple = e.w.newTupleLink(e.msgs)
 	e.bindMessages() // to a lane that puts or gets have made

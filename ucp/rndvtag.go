@@ -24,6 +24,11 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 	if e == nil || !e.arrived(0) {
 		return false
 	}
+	if !e.msgs.maySend(h.Word) {
+		w.refuseTagged(e, 0)
+		e.msgs.acknowledge(p.ID, ucs.StatusCanceled)
+		return false
+	}
 	if found := w.tags.Arrive(h.Word); found != nil {
 		e.msgs.received(0)
 		a := announcedBy(e, &p)

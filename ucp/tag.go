@@ -156,8 +156,12 @@ func (w *Worker) handleTag(data []byte) {
 		w.stats.badMessages.Inc()
 		return
 	}
-	if e := w.accept(h.EP, len(rest)); e != nil {
+	switch e := w.accept(h.EP, len(rest)); {
+	case e == nil:
+	case e.msgs.maySend(h.Word):
 		w.takeTagged(e, h.Word, rest, 0)
+	default:
+		w.refuseTagged(e, len(rest))
 	}
 }
 
@@ -173,8 +177,14 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 		w.stats.badMessages.Inc()
 		return false
 	}
-	if e := w.accept(h.EP, len(rest)); e != nil {
+	e := w.accept(h.EP, len(rest))
+	switch {
+	case e == nil:
+	case e.msgs.maySend(h.Word):
 		w.takeTagged(e, h.Word, rest, p.ID)
+	default:
+		w.refuseTagged(e, len(rest))
+		e.msgs.acknowledge(p.ID, ucs.StatusCanceled)
 	}
 	return false
 }
@@ -213,6 +223,10 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	total := int(p.Value)
 	e := w.accept(h.EP, total)
 	if e == nil {
+		return false
+	}
+	if !e.msgs.maySend(h.Word) {
+		w.refuseTagged(e, total)
 		return false
 	}
 	if found := w.tags.Arrive(h.Word); found != nil {

@@ -197,6 +197,9 @@ func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
 			return handle(data, desc)
 		}
 		m := e.messaging()
+		if !m.maySend(h.Word) {
+			return handle(data, desc)
+		}
 		m.tuple.in.Coming(h.Word)
 		last := m.kept.last
 		keep := handle(data, desc)

@@ -80,6 +80,7 @@ type Worker struct {
 	leftLast     *messages
 	leftBytes    int64            // that their messages are charged
 	tagInfo      TagInfo          // of a blocking receive
+	sources      tagSources       // see RestrictTags
 	tuples       *tuples          // nil if messages go through no queues; see tuple.go
 	blocked      []*blockedSender // peers that have no credit; see blockedsender.go
 	probes       []queuedProbe    // while there are such, in the order of their numbers

@@ -1,0 +1,153 @@
+package ucp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"math"
+
+	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/wireup"
+)
+
+// tagSources says which tagged messages each peer may send. Each connection has a copy of what its peer
+// may send in messages.source.
+type tagSources struct {
+	mask uint64 // 0: every peer may send every tag
+	bits map[wireup.PublicKey]uint64
+}
+
+// noSource is the source of a peer that may send no tagged message: a tag under a mask that is not full
+// never equals it.
+const noSource = math.MaxUint64
+
+// sourceOf returns the bits that the tags of a peer have under the mask.
+func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
+	if s.mask == 0 {
+		return 0
+	}
+	if bits, ok := s.bits[key]; ok {
+		return bits
+	}
+	return noSource
+}
+
+// maySend reports whether the peer may send a message with this tag.
+func (m *messages) maySend(tag uint64) bool { return tag&m.e.w.sources.mask == m.source }
+
+// setSource sets the source when the rule of the worker has changed. m may be nil.
+func (m *messages) setSource() {
+	if m == nil {
+		return
+	}
+	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key)
+	if m.source == noSource {
+		m.endQueues()
+	}
+}
+
+// checkSource drops a message that no receive has matched if its peer may not send it.
+func (u *TagMessage) checkSource() {
+	m := u.msgs
+	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key) // the EP may have gone
+	switch {
+	case m.maySend(u.node.Tag):
+		return
+	case u.in != nil:
+		u.in.drop(ucs.StatusCanceled)
+	default:
+		u.lose(ucs.StatusCanceled)
+	}
+	u.w.stats.badMessages.Inc()
+}
+
+// RestrictTags makes bits of a tag say which peer has sent the message. sources yields an EP for each peer
+// that may send tagged messages, and the bits that its tags have under mask. From now on the worker drops
+// a tagged message if its sender is no such peer, or if its tag has other bits under mask; dropped messages
+// count as "bad_messages". The worker also drops those of them that it has received and that no receive has
+// matched. A peer is a worker: the rule is for all its connections, also later ones (see [EP.SamePeer]).
+//
+// A mask of 0 with nil sources removes the restriction. Receives have the same cost with and without it.
+// Errors: ErrInvalidParam if the mask is full, bits are outside the mask, an EP is of another worker, or a
+// peer has two sources; ErrClosed; those of the transports.
+func (w *Worker) RestrictTags(mask uint64, sources iter.Seq2[*EP, uint64]) error {
+	if w.closed {
+		return fmt.Errorf("ucp: restrict tags: %w", ucs.ErrClosed)
+	}
+	s, err := w.newTagSources(mask, sources)
+	if err != nil {
+		return fmt.Errorf("ucp: restrict tags: %w", err)
+	}
+	w.sources = s
+	for e := range w.eps.All() {
+		e.msgs.setSource()
+	}
+	for m := range w.tags.Messages() {
+		m.Owner.checkSource()
+	}
+	var errs []error
+	for _, i := range w.ifaces {
+		if i.attr.Caps&uct.CapAM != 0 {
+			errs = append(errs, i.SetAMHandler(wire.AMTag, w.tagHandler()))
+		}
+	}
+	return ucs.Join(errs...)
+}
+
+// newTagSources returns what RestrictTags is called with.
+func (w *Worker) newTagSources(mask uint64, sources iter.Seq2[*EP, uint64]) (tagSources, error) {
+	s := tagSources{mask: mask}
+	switch {
+	case mask == 0 && sources == nil:
+		return s, nil
+	case mask == 0 || mask == math.MaxUint64 || sources == nil:
+		return s, fmt.Errorf("mask %#x: %w", mask, ucs.ErrInvalidParam)
+	}
+	s.bits = map[wireup.PublicKey]uint64{}
+	for e, bits := range sources {
+		key := e.peer.Addr.Key
+		if _, twice := s.bits[key]; twice || e.w != w || bits&^mask != 0 {
+			return s, fmt.Errorf("source %#x: %w", bits, ucs.ErrInvalidParam)
+		}
+		s.bits[key] = bits
+	}
+	return s, nil
+}
+
+// tagHandler is the handler of tagged messages that come whole.
+func (w *Worker) tagHandler() uct.AMHandler {
+	if w.sources.mask != 0 {
+		return w.counted((*sourcedArrivals)(w))
+	}
+	return w.counted((*tagArrivals)(w))
+}
+
+// sourcedArrivals is tagArrivals for a worker whose tags say who has sent them.
+type sourcedArrivals Worker
+
+// HandleAM is that of tagArrivals, which also compares the source.
+func (a *sourcedArrivals) HandleAM(data []byte, _ uct.Desc) bool {
+	w, n := (*Worker)(a), len(data)-wire.HeadLen
+	if len(data) > wire.HeadLen && w.tags.Expects() {
+		r, m, tag := w.tags.First(), w.latest, binary.LittleEndian.Uint64(data)
+		if r.Ready(tag) && m.self == binary.LittleEndian.Uint64(data[wire.WordLen:]) && tag&w.sources.mask == m.source {
+			v := r.Owner
+			left := m.left(n)
+			if n <= len(v.buf) && v.req.flags == 0 && left >= 0 {
+				m.quota = left
+				w.fillFirst(v, data)
+				return false
+			}
+		}
+	}
+	w.handleTag(data)
+	return false
+}
+
+// refuseTagged drops a tagged message that its peer may not send, and returns its charge.
+func (w *Worker) refuseTagged(e *EP, n int) {
+	w.stats.badMessages.Inc()
+	e.msgs.received(n)
+}
