@@ -21,9 +21,10 @@
 // # Messages
 //
 // Of the 64 bits of a tag in package ucp the user of a communicator has 31 (0 to [MaxTag]); 20
-// are the source's rank ([MaxRanks]), 12 the communicator ([MaxComms]), and one is set in messages
-// of collective operations. The worker's other tagged messages would mix with those of
-// the group: a worker with a group is the group's in this respect.
+// are the source's rank in the world ([MaxRanks]), 12 the communicator ([MaxComms]), and one is set in
+// messages of collective operations. The worker of a rank accepts tagged messages from the workers of the
+// group only, and each of them in the name of its own rank only (ucp.Worker.RestrictTags): a worker with a
+// group is the group's in this respect.
 //
 // Messages between two ranks of a communicator keep their order. A receive gets the message that
 // was sent first among those that it matches; a message goes to the receive that was posted first

@@ -2,6 +2,7 @@ package ucpgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gucx/gucx/ucp"
@@ -38,7 +39,8 @@ type peer struct {
 // Connect makes the group whose ranks have these worker addresses, of which addrs[rank] is
 // this worker's own. It sends nothing and does not block: ranks connect when the first message
 // goes between them. The worker must have no other endpoints to these ranks, and the active
-// messages NoticeID. The worker stays the caller's. Errors: ErrInvalidParam, those of
+// messages NoticeID. Until the group closes, the worker accepts tagged messages of the ranks only. Every
+// rank needs a worker of its own. The worker stays the caller's. Errors: ErrInvalidParam, those of
 // [ucp.Worker.NewEP].
 func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 	n := len(addrs)
@@ -54,17 +56,35 @@ func Connect(w *ucp.Worker, rank int, addrs [][]byte) (*Group, error) {
 	for q, addr := range addrs {
 		ep, err := w.NewEP(addr, ucp.EPConfig{OnError: func(_ *ucp.EP, err error) { g.lost(q, err) }})
 		if err != nil {
-			for _, r := range g.closeEPs(ucp.CloseForce) {
-				r.Release()
-			}
-			w.OnActive(NoticeID, nil)
+			g.abandon()
 			return nil, opError("connect", &RankError{q, err})
 		}
 		g.peers[q].ep = ep
 	}
+	if err := w.RestrictTags(rankMask, g.sources); err != nil {
+		g.abandon()
+		return nil, opError("connect", err)
+	}
 	g.contexts.take(worldContext)
 	g.world = newComm(g, worldContext, rank, allRanks(n))
 	return g, nil
+}
+
+// abandon closes the endpoints of a group that does not come about.
+func (g *Group) abandon() {
+	for _, r := range g.closeEPs(ucp.CloseForce) {
+		r.Release()
+	}
+	g.w.OnActive(NoticeID, nil)
+}
+
+// sources yields what tags the ranks may send: those with their own rank.
+func (g *Group) sources(yield func(*ucp.EP, uint64) bool) {
+	for q := range g.peers {
+		if !yield(g.peers[q].ep, uint64(q)<<rankShift) {
+			return
+		}
+	}
 }
 
 // allRanks are the ranks of the world.
@@ -186,6 +206,9 @@ func (g *Group) closeAll(ctx context.Context, mode ucp.CloseMode) error {
 	}
 	g.advanceAll() // collective operations that were canceled are done
 	g.w.OnActive(NoticeID, nil)
+	if err := g.w.RestrictTags(0, nil); err != nil && !errors.Is(err, ucs.ErrClosed) {
+		errs = append(errs, err)
+	}
 	return ucs.Join(errs...)
 }
 

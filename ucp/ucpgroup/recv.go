@@ -31,7 +31,7 @@ func (c *Comm) Irecv(source, tag int, buf []byte, p *ucp.OpParams) (*Request, er
 	if source != AnySource {
 		peer = c.WorldRank(source)
 	}
-	want, mask := recvTag(c.context, source, tag)
+	want, mask := recvTag(c.context, peer, tag)
 	r := c.g.newRequest(c, kindRecv, peer)
 	r.info.Tag, r.info.Length = want, 0
 	u, err := c.g.w.TagRecv(buf, want, mask, &r.info, p)
@@ -115,13 +115,20 @@ func (c *Comm) probe(source, tag int) (Status, bool, error) {
 	if err := c.checkRecv(source, tag); err != nil {
 		return Status{}, false, err
 	}
-	want, mask := recvTag(c.context, source, tag)
-	if _, info, ok := c.g.w.TagProbe(want, mask, false); ok {
-		return statusOf(info.Tag, info.Length), true, nil
-	}
-	gone := c.allGone()
+	peer, gone := AnySource, error(nil)
 	if source != AnySource {
-		gone = c.peer(source).gone
+		peer, gone = c.WorldRank(source), c.peer(source).gone
+	}
+	want, mask := recvTag(c.context, peer, tag)
+	if _, info, ok := c.g.w.TagProbe(want, mask, false); ok {
+		st := c.statusOf(info.Tag, info.Length)
+		if st.Source < 0 {
+			return Status{}, false, c.failForeign("probe", info.Tag)
+		}
+		return st, true, nil
+	}
+	if source == AnySource {
+		gone = c.allGone()
 	}
 	if gone != nil {
 		return Status{}, false, opError("probe", gone)

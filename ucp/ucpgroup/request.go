@@ -145,9 +145,10 @@ func (r *Request) take() (st Status, err error) {
 		err = r.err
 	}
 	if kind == kindRecv && (err == nil || errors.Is(err, ucs.ErrTruncated)) {
-		st = statusOf(r.info.Tag, r.info.Length)
-		if st.Source < c.Size() { // what the tag says, which is the peer's
+		if st = c.statusOf(r.info.Tag, r.info.Length); st.Source >= 0 {
 			c.peer(st.Source).used = true
+		} else {
+			st, err = Status{}, c.failForeign("receive", r.info.Tag)
 		}
 	}
 	g.recycle(r)

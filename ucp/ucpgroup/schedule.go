@@ -234,7 +234,7 @@ func (s *schedule) do(x *step) {
 
 func (s *schedule) doSend(x *step) {
 	c := s.c
-	u, err := c.dial(x.peer).TagSend(collectiveTag(c.context, c.rank, s.tag), x.buf, nil)
+	u, err := c.dial(x.peer).TagSend(collectiveTag(c.context, c.self, s.tag), x.buf, nil)
 	if u != nil {
 		s.flow(x.peer).u = u
 	}
@@ -247,7 +247,7 @@ func (s *schedule) doRecv(x *step) {
 	c := s.c
 	f := s.flow(x.peer)
 	f.recv, f.want = true, len(x.buf)
-	u, err := c.g.w.TagRecv(x.buf, collectiveTag(c.context, x.peer, s.tag), ^uint64(0), &f.info, nil)
+	u, err := c.g.w.TagRecv(x.buf, collectiveTag(c.context, c.WorldRank(x.peer), s.tag), ^uint64(0), &f.info, nil)
 	f.u = u
 	switch {
 	case u == nil:

@@ -20,7 +20,7 @@ func (c *Comm) Send(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
 	}
-	u, err := c.dial(dst).TagSend(sendTag(c.context, c.rank, tag), buf, nil)
+	u, err := c.dial(dst).TagSend(sendTag(c.context, c.self, tag), buf, nil)
 	if u == nil && err == nil {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (c *Comm) SendSync(ctx context.Context, dst, tag int, buf []byte) error {
 	if err := c.checkSend(dst, tag); err != nil {
 		return err
 	}
-	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, nil)
+	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.self, tag), buf, nil)
 	return c.finishSend(ctx, dst, u, err)
 }
 
@@ -43,7 +43,7 @@ func (c *Comm) Isend(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, error
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
 	}
-	u, err := c.dial(dst).TagSend(sendTag(c.context, c.rank, tag), buf, p)
+	u, err := c.dial(dst).TagSend(sendTag(c.context, c.self, tag), buf, p)
 	return c.started(dst, u, err)
 }
 
@@ -52,7 +52,7 @@ func (c *Comm) IsendSync(dst, tag int, buf []byte, p *ucp.OpParams) (*Request, e
 	if err := c.checkSend(dst, tag); err != nil {
 		return nil, err
 	}
-	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.rank, tag), buf, p)
+	u, err := c.dial(dst).TagSendSync(sendTag(c.context, c.self, tag), buf, p)
 	return c.started(dst, u, err)
 }
 

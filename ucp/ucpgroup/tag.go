@@ -9,7 +9,9 @@ package ucpgroup
 //	|          |    |              | collective          |
 //	+----------+----+--------------+---------------------+
 //
-// context is the communicator, co says that the message is of a collective operation.
+// context is the communicator, co says that the message is of a collective operation. The source
+// rank is that in the world, so that it depends on the sender only: the worker drops a message whose
+// source rank is not that of its sender (ucp.Worker.RestrictTags).
 const (
 	userBits    = 31
 	rankBits    = 20
@@ -47,12 +49,16 @@ type Status struct {
 	Len    int // of the message in bytes, also if it is longer than the buffer
 }
 
-// statusOf takes a tag apart.
-func statusOf(tag uint64, n int) Status {
-	return Status{Source: int(tag & rankMask >> rankShift), Tag: int(tag & userMask), Len: n}
+// statusOf is the status of a message of the communicator. Its source is -1 if the sender is a rank of
+// the group that is not in the communicator.
+func (c *Comm) statusOf(tag uint64, n int) Status {
+	return Status{Source: c.rankOf(sourceOf(tag)), Tag: int(tag & userMask), Len: n}
 }
 
-// sendTag is the tag of a message of the user's that rank sends.
+// sourceOf is the rank in the world of the sender of a message.
+func sourceOf(tag uint64) int { return int(tag & rankMask >> rankShift) }
+
+// sendTag is the tag of a message of the user's that a rank of the world sends.
 func sendTag(context uint16, rank, tag int) uint64 {
 	return uint64(context)<<contextShift | uint64(rank)<<rankShift | uint64(tag)
 }
@@ -62,7 +68,8 @@ func collectiveTag(context uint16, rank int, number uint64) uint64 {
 	return sendTag(context, rank, int(number&userMask)) | collective
 }
 
-// recvTag is the tag and the mask of a receive, whose source and tag may be wildcards.
+// recvTag is the tag and the mask of a receive from a rank of the world. Source and tag may be
+// wildcards.
 func recvTag(context uint16, source, tag int) (want, mask uint64) {
 	mask = ^uint64(0)
 	if source == AnySource {
