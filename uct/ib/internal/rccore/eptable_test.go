@@ -28,6 +28,7 @@ func TestEPTable_LikeAMap(t *testing.T) {
 				table.remove(e) // a second time does nothing
 			}
 			require.Equal(t, len(model), table.n)
+			require.LessOrEqual(t, 2*table.n, len(table.slots), "at most half full")
 		}
 		for qpn := range uint32(200) {
 			want := model[qpn]

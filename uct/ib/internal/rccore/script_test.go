@@ -23,9 +23,10 @@ type script struct {
 	memory uct.Mem // 64 KiB
 	posted []verbs.SendWR
 	wcs    []verbs.WC // for the next polls
-	broken bool       // a poll finds that the queue has overrun
-	refuse error      // of the next post
-	recvs  []uint64   // IDs of posted receives, in order
+	polls  int
+	broken bool     // a poll finds that the queue has overrun
+	refuse error    // of the next post
+	recvs  []uint64 // IDs of posted receives, in order
 	failed []uct.EP
 	errs   []error // what OnError was called with
 	last   bool    // the test is over: whatever was posted ends well
@@ -43,9 +44,9 @@ func (d scriptDriver) MakeEP(Link) (uct.EP, *EP, SendQueue, error) {
 	return e, e, d, nil
 }
 
-func (scriptDriver) Forget(uct.EP)     {}
-func (scriptDriver) Arm(bool) error    { return nil }
-func (scriptDriver) Watch() *ucs.Watch { return nil }
+func (scriptDriver) Forget(uct.EP)       {}
+func (scriptDriver) Arm(bool) error      { return nil }
+func (d scriptDriver) Watch() *ucs.Watch { return nil }
 func (d scriptDriver) left() (wcs []verbs.WC) {
 	for _, e := range slices.Concat(d.open.All(), d.closing.All()) {
 		if e.PI != e.CI {
@@ -56,6 +57,7 @@ func (d scriptDriver) left() (wcs []verbs.WC) {
 }
 
 func (d scriptDriver) Poll(wc []verbs.WC) int {
+	d.polls++
 	if d.broken {
 		return -1
 	}

@@ -3,6 +3,7 @@ package rccore
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -440,6 +441,68 @@ func TestNewEP_Addr(t *testing.T) {
 	got.Credits = 5
 	require.NoError(t, e.Connect(s.DeviceAddr(nil), got.Append(nil)))
 	assert.EqualValues(t, 5, e.Credits, "what the peer grants")
+}
+
+// TestConnect_QP: the QP is as the configuration and the peer's address say.
+func TestConnect_QP(t *testing.T) {
+	s := newScript(t, Config{MaxRDAtomic: 5, Timeout: 4096 << 9, RetryCount: 3, RNRTimeout: 40 * time.Microsecond})
+	e := s.newEP()
+	l := e.link.(*QPLink)
+	access := verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	at := l.QP.Query()
+	assert.Equal(t, verbs.QPStateInit, at.State)
+	assert.Equal(t, access, at.AccessFlags)
+	assert.EqualValues(t, 1, at.Port)
+	peer := rcwire.EPAddr{MTU: verbs.MTU512, Reads: 2, QPN: e.QPN, PSN: 0x123456, SegLen: uint32(s.cfg.SegSize), Credits: 1}
+	require.NoError(t, e.Connect(s.DeviceAddr(nil), peer.Append(nil)))
+	at = l.QP.Query()
+	at.Cap, at.AH, at.CurState = verbs.QPCap{}, verbs.AHAttr{}, 0
+	assert.Equal(t, verbs.QPAttr{State: verbs.QPStateRTS, PathMTU: verbs.MTU512, RQPSN: 0x123456, SQPSN: l.psn, DestQPN: e.QPN,
+		AccessFlags: access, MaxRDAtomic: 2, MaxDestRD: 5, MinRNRTimer: 4, Port: 1, Timeout: 9, RetryCnt: 3, RNRRetry: verbs.RNRForever}, at)
+
+	far := peer
+	far.MTU, far.Reads = verbs.MTU4096, 99
+	e = s.newEP()
+	require.NoError(t, e.Connect(s.DeviceAddr(nil), far.Append(nil)))
+	at = e.link.(*QPLink).QP.Query()
+	assert.Equal(t, s.Port().Attr.ActiveMTU, at.PathMTU)
+	assert.EqualValues(t, 5, at.MaxRDAtomic)
+	short := peer
+	short.SegLen--
+	assert.ErrorIs(t, s.newEP().Connect(s.DeviceAddr(nil), short.Append(nil)), uct.ErrInvalidParam)
+}
+
+// TestNewEP_DeviceGivesTooLittle: a QP that takes less inline than the iface has said is refused.
+func TestNewEP_DeviceGivesTooLittle(t *testing.T) {
+	s := newScript(t, Config{})
+	s.MaxInline = 1 << 20
+	_, err := s.NewEP(uct.EPParams{})
+	assert.ErrorIs(t, err, uct.ErrNoMemory)
+	assert.Zero(t, s.eps.n)
+	s.MaxInline = 128
+	s.newEP()
+}
+
+// TestProgress_Watch: a queue whose watch shows nothing is not polled, unless there is something else to
+// do.
+func TestProgress_Watch(t *testing.T) {
+	s := newScript(t, Config{})
+	word := uint32(1)
+	s.watch = &ucs.Watch{Word: &word, Quiet: 1, Attention: new(uint32)}
+	s.polls = 0
+	assert.Zero(t, s.Progress())
+	assert.Zero(t, s.polls)
+	s.raise(attnBacklog)
+	assert.Zero(t, s.Progress())
+	assert.Equal(t, 1, s.polls)
+	assert.Zero(t, s.Progress())
+	assert.Equal(t, 1, s.polls, "it is done")
+	word = 2
+	assert.Zero(t, s.Progress())
+	assert.Equal(t, 2, s.polls)
+	assert.Equal(t, s.watch, s.Watch())
+	word = 1
+	s.watch.Quiet = 0 // the test ends by polling
 }
 
 // TestConfig_Defaults: zero means the default, and each limit is the first value that is taken.
