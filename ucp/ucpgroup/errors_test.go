@@ -430,6 +430,7 @@ func TestCollective_CutOff(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, r.Done())
 		r.abandon()
+		assert.Nil(t, b.g.first, "it is over for the group")
 		from := bytes.Repeat([]byte{7}, n)
 		_, err = a.Ibcast(0, from)
 		require.NoError(t, err)

@@ -89,6 +89,13 @@ func TestGroup_RankDies(t *testing.T) {
 		assert.Equal(t, 3, gone.Rank, "rank %d", q)
 		assert.ErrorIs(t, g.Err(), ucs.ErrConnReset, "rank %d", q)
 	}
+	for _, g := range x.groups {
+		g.waits = 0
+		require.Error(t, g.Close(t.Context()))
+		for q := range g.peers {
+			assert.Nil(t, g.peers[q].notice, "its request was given back")
+		}
+	}
 }
 
 // TestCollective_OthersAreTold: a rank whose collective operation fails tells the others when its caller

@@ -106,6 +106,7 @@ func (m *machine) do(me int, r *modelRank, x step) {
 		r.recvs = append(r.recvs, x)
 	case stepCopy:
 		require.Len(m.t, x.from, len(x.buf), "rank %d: a copy of another length", me)
+		require.False(m.t, len(x.buf) > 0 && &x.buf[0] == &x.from[0], "rank %d: a copy onto itself", me)
 		copy(x.buf, x.from)
 	case stepFold:
 		r.s.fold(x.buf, x.from)

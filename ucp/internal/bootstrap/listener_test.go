@@ -271,6 +271,17 @@ func TestListen_Refuses(t *testing.T) {
 	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 }
 
+// TestListen_Defaults: one source has half of the places, rounded up.
+func TestListen_Defaults(t *testing.T) {
+	for _, tt := range []struct{ places, source, want int }{
+		{0, 0, DefaultMaxHandshakes / 2}, {5, 0, 3}, {4, 0, 2}, {1, 0, 1}, {5, 4, 4},
+	} {
+		l := open(t, "unix", abstractName(), Config{MaxHandshakes: tt.places, MaxPerSource: tt.source})
+		assert.Equal(t, tt.want, l.cfg.MaxPerSource, "%v", tt)
+		assert.Equal(t, DefaultHelloTimeout, l.cfg.HelloTimeout)
+	}
+}
+
 func TestListen_NameTaken(t *testing.T) {
 	name := filepath.Join(testenv.SocketDir(t), "s")
 	open(t, "unix", name, Config{})

@@ -81,6 +81,12 @@ func TestPlace_OfWhoHasMost(t *testing.T) {
 	}
 	x := l.enterAt(from("10.0.0.3"), start.Add(l.grace()))
 	assert.Equal(t, []*Request{oldest, flood[1], flood[2], x}, l.live)
+	y := l.enterAt(from("10.0.0.3"), start.Add(l.grace()))
+	assert.Equal(t, []*Request{oldest, flood[2], x, y}, l.live)
+	z := l.enterAt(from("10.0.0.4"), start.Add(2*l.grace()))
+	assert.Equal(t, []*Request{oldest, flood[2], y, z}, l.live)
+	last := l.enterAt(from("10.0.0.5"), start.Add(2*l.grace()))
+	assert.Equal(t, []*Request{flood[2], y, z, last}, l.live, "all have as many: the oldest goes")
 }
 
 // TestPlace_SilentFirst: a connection with an ACCEPT stays as long as there is one without a HELLO,

@@ -143,6 +143,30 @@ func TestEnter_Deadline(t *testing.T) {
 	})
 }
 
+// TestReadHello_Only: the end of a connection interrupts the wait for its HELLO, and nothing behind that: what
+// the dialer is told last is not lost.
+func TestReadHello_Only(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := unattended(t, Config{HelloTimeout: time.Minute})
+		here, there := net.Pipe()
+		defer here.Close()
+		defer there.Close()
+		r := newRequest(l.Listener, here, from("10.0.0.1"))
+		go func() { _, _ = there.Write(sampleHello().append(nil)) }()
+		require.True(t, r.readHello())
+		assert.Equal(t, stageOwner, r.stage)
+		r.cancel()
+		synctest.Wait()
+		assert.False(t, r.hanging)
+
+		r = newRequest(l.Listener, here, from("10.0.0.1"))
+		time.AfterFunc(time.Second, r.cancel)
+		require.False(t, r.readHello())
+		assert.True(t, r.hanging)
+		assert.Zero(t, l.cfg.Stats.silent.Load(), "it was this side that ended it")
+	})
+}
+
 // TestSend_Stuck: a dialer that reads nothing delays the listener by HelloTimeout at most, and not at all
 // when the listener closes.
 func TestSend_Stuck(t *testing.T) {

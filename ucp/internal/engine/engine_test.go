@@ -464,6 +464,37 @@ func TestParker_LeavesContext(t *testing.T) {
 	}
 }
 
+// TestParker_FindsNothing: a sleep whose time is over before it begins finds nothing, also not what the
+// one before has found.
+func TestParker_FindsNothing(t *testing.T) {
+	event := newEvent(t)
+	p, err := newParker([]int{noFD, event})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.close()) }()
+	raise(t, event)
+	ready, err := p.wait(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.Len(t, ready, 1)
+	assert.EqualValues(t, 1, ready[0].Fd)
+	ready, err = p.wait(t.Context(), -time.Hour)
+	require.NoError(t, err)
+	assert.Empty(t, ready)
+}
+
+// TestReadyToSleep_NoEvents: an iface that cannot tell of events, and is not used, is not in the way of a
+// sleep.
+func TestReadyToSleep_NoEvents(t *testing.T) {
+	used, other := newEventFake(t, 0), newFake(0)
+	other.ext.Wake = nil
+	r := newRig(t, other, used)
+	r.ifaces[1].Retain()
+	ready, err := r.ReadyToSleep(never)
+	require.NoError(t, err)
+	assert.True(t, ready)
+	raise(t, used.event)
+	require.NoError(t, r.Park(t.Context()))
+}
+
 // TestParker_Closed: a parker that is closed is not woken, and does not sleep.
 func TestParker_Closed(t *testing.T) {
 	p, err := newParker([]int{noFD, newEvent(t)})
