@@ -425,6 +425,10 @@ func TestPost_Fence(t *testing.T) {
 		assert.True(t, fenced(), "it is the next")
 		require.NoError(t, op.post(e, c.get()))
 		assert.False(t, fenced(), "once")
+		for range 2 * leaseStep { // they ask for more places
+			require.NoError(t, e.PutShort(nil, farAddr, farKey))
+			require.False(t, fenced(), "once")
+		}
 		s.complete(e, e.PI, verbs.WCSuccess)
 		require.NoError(t, s.Fence())
 		require.NoError(t, op.post(e, c.get()))

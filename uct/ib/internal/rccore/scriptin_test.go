@@ -401,6 +401,42 @@ func TestLeases_Script(t *testing.T) {
 	assert.Equal(t, uct.ErrNoResource, put(b))
 }
 
+// roomLink is a link over a queue with places that several share.
+type roomLink struct {
+	Link
+	room *int
+}
+
+func (l roomLink) Reserve(n int) int { n = min(n, *l.room); *l.room -= n; return n }
+func (l roomLink) Return(n int)      { *l.room += n }
+
+// TestLeases_SharedQueue: an EP that finds no place in a queue that it shares gets those that others do not
+// use, also if the completion queue has just one place left.
+func TestLeases_SharedQueue(t *testing.T) {
+	s := newScript(t, Config{TxDepth: 64, TxCQDepth: leaseStep + 1})
+	a, b := s.connected(), s.connected()
+	room := leaseStep
+	a.link, b.link = roomLink{a.link, &room}, roomLink{b.link, &room}
+	put := func(e *EP) error { return e.PutShort(nil, farAddr, farKey) }
+	require.NoError(t, put(a))
+	assert.Zero(t, room)
+	assert.Equal(t, 1, s.cqFree)
+	for range leaseStep - 1 {
+		require.NoError(t, put(b))
+	}
+	assert.Equal(t, uct.ErrNoResource, put(b))
+	assert.Equal(t, uct.ErrNoResource, put(a))
+	s.complete(a, 1, verbs.WCSuccess)
+	require.NoError(t, put(b))
+	s.complete(b, b.PI, verbs.WCSuccess)
+	for _, e := range []*EP{a, b} {
+		require.NoError(t, e.Close())
+		s.complete(e, e.PI, verbs.WCSuccess)
+	}
+	assert.Equal(t, leaseStep, room)
+	assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
+}
+
 // TestModeration_Shares: EPs together leave half of the completion queue to those that ask for
 // completions, and those that exceed that ask for one.
 func TestModeration_Shares(t *testing.T) {
