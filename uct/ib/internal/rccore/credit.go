@@ -25,25 +25,29 @@ func (e *EP) creditDue() {
 
 // listCredits lists the EP if so many credits are due.
 func (e *EP) listCredits() {
-	if 2*e.creditsDue >= e.window && !e.dueListed {
+	if 2*e.creditsDue >= e.window && !e.dueListed && e.state == stateReady {
 		e.dueListed = true
-		e.nextDue, e.it.due = e.it.due, e
+		e.next, e.it.due = e.it.due, e
 		e.it.raise(attnBacklog)
 	}
 }
 
-// returnCredits returns credits for the EPs that are listed. Those that cannot post stay.
+// returnCredits returns credits for the EPs that are listed, while the CQ has slots. Those that cannot post stay.
 func (it *Iface) returnCredits() {
-	due := it.due
-	it.due = nil
-	for e := due; e != nil; {
-		next := e.nextDue
-		e.nextDue, e.dueListed = nil, false
-		if 2*e.creditsDue >= e.window && e.state == stateReady && !e.sendCredits() {
+	var stay *EP
+	for it.due != nil && it.HasResources() {
+		e := it.due
+		it.due = e.next
+		e.next, e.dueListed = nil, false
+		if 2*e.creditsDue >= e.window && e.state == stateReady && !e.sendCredits() && e.state == stateReady {
 			e.dueListed = true
-			e.nextDue, it.due = it.due, e
+			e.next, stay = stay, e
 		}
-		e = next
+	}
+	for stay != nil {
+		e := stay
+		stay = e.next
+		e.next, it.due = it.due, e
 	}
 }
 
@@ -61,10 +65,13 @@ func (e *EP) sendCredits() bool {
 
 // unlistCredits takes a closed EP off the list.
 func (it *Iface) unlistCredits(e *EP) {
-	for p := &it.due; *p != nil; p = &(*p).nextDue {
+	if !e.dueListed {
+		return
+	}
+	for p := &it.due; *p != nil; p = &(*p).next {
 		if *p == e {
-			*p = e.nextDue
-			e.nextDue, e.dueListed = nil, false
+			*p = e.next
+			e.next, e.dueListed = nil, false
 			return
 		}
 	}

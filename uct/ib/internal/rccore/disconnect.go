@@ -27,6 +27,7 @@ func (e *EP) disconnect() error {
 // tellPeer sends the message if there is room for it. It is called again when there may be some.
 func (e *EP) tellPeer() error {
 	if !e.slot() {
+		e.it.unsettled.add(e)
 		return nil
 	}
 	e.noticePending = false
@@ -51,7 +52,24 @@ func (e *EP) sendDisconnect() bool {
 // leaveSoon bounds what a closed EP waits for.
 func (e *EP) leaveSoon() {
 	e.leaving = timelimit.New(e.it.leaveLimit)
+	e.it.leaving = true
 	e.it.raise(attnBacklog)
+}
+
+// lookAtLeaving has closed EPs look at their limits, Looks times in the shortest of them at most: each look costs
+// a visit of all closed EPs.
+func (it *Iface) lookAtLeaving() {
+	it.raise(attnBacklog)
+	now := timelimit.Now()
+	if now-it.lastLook < it.leaveLimit/timelimit.Looks {
+		return
+	}
+	it.lastLook, it.leaving = now, false
+	for i := it.closing.Len() - 1; i >= 0; i-- {
+		if i < it.closing.Len() {
+			it.closing.All()[i].settle()
+		}
+	}
 }
 
 // stop ends what is in flight of an EP that takes nothing more. On a queue that others use
@@ -73,6 +91,7 @@ func (e *EP) leaveInTime() {
 	case !e.leaving.Waits():
 	case !e.leaving.Over(),
 		e.it.closed && e.noticePending && e.PI == e.CI: // it waits for other EPs, which leave in time
+		e.it.leaving = true
 		e.it.raise(attnBacklog)
 	case e.link.Shared() && !e.it.closed: // it would take others along, for a peer that may be slow
 		e.leaving, e.noticePending = timelimit.Limit{}, false
@@ -103,13 +122,8 @@ func (it *Iface) peerClosed(e *EP) {
 // a time.
 func (it *Iface) patience() time.Duration {
 	const often = disconnectLimit / timelimit.Looks
-	if len(it.flushed) > 0 {
+	if len(it.flushed) > 0 || it.leaving && it.closing.Len() > 0 {
 		return often
-	}
-	for _, e := range it.closing.All() {
-		if e.leaving.Waits() {
-			return often
-		}
 	}
 	return 0
 }

@@ -32,17 +32,18 @@ type EP struct {
 	Credits    int32  // messages that the peer still takes in
 	creditsDue uint32 // credits to give back to the peer
 
-	reads  uint64 // PI of the last read or atomic
-	wanted uint64 // PI of the last op that somebody waits for
-	opHead *op
-	opTail *op // the last one; meaningless without opHead
-	waiter waiter
-	lease  uint64 // CQ slots held
+	reads   uint64 // PI of the last read or atomic
+	wanted  uint64 // PI of the last op that somebody waits for
+	opHead  *op
+	opTail  *op // the last one; meaningless without opHead
+	waiter  waiter
+	lease   uint32 // CQ slots held
+	leaseAt uint32 // the place in it.leases, unless lease is 0
 
 	link    Link
 	outer   uct.EP // what the user has: e, or what embeds it
 	pending base.PendingQueue
-	nextDue *EP
+	next    *EP               // in it.due while ready, in it.unsettled later
 	words   uct.NotifyHandler // nil: words are dropped
 	base.Slot
 	window        uint32 // credits that the peer started with
@@ -50,6 +51,7 @@ type EP struct {
 	peerGrant     int32  // credits that we started with
 	cause         ucs.Status
 	noticePending bool            // the peer of a closed EP has not been told
+	unsettled     bool            // in it.unsettled
 	err           error           // what posts return after a failure or Close
 	leaving       timelimit.Limit // a closed EP waits for its peer to take notice
 }
@@ -190,6 +192,7 @@ func (e *EP) Close() error {
 	e.state, e.Room, e.err, e.words = stateClosed, 0, it.opError("post", uct.ErrClosed), nil
 	it.open.Remove(e)
 	it.unlistCredits(e)
+	it.arb.Fail(&e.pending)
 	it.closing.Add(e)
 	var err error
 	if was == stateReady {
@@ -213,9 +216,7 @@ func (e *EP) settle() {
 		e.flushTail()
 		return
 	}
-	it.cqFree += int(e.lease)
-	e.link.Return(int(e.lease))
-	e.lease = 0
+	it.returnLease(e, int(e.lease))
 	if e.state == stateClosed && it.closing.Remove(e) {
 		it.forget(e)
 		// Nothing is left to report to: the QP is gone for us either way.
@@ -231,7 +232,47 @@ func (e *EP) flushTail() {
 		e.NextOp = 0 // every completion settles
 	}
 	if e.Sig <= e.CI && e.postNop() == uct.ErrNoResource {
-		e.it.raise(attnBacklog) // no slot in the CQ: finish tries again
+		e.it.unsettled.add(e)
+	}
+}
+
+// settleQueue is the closed and failed EPs that need a slot in the CQ to settle, in the order in which they
+// asked for it.
+type settleQueue struct {
+	first, last *EP
+	n           int
+}
+
+func (q *settleQueue) add(e *EP) {
+	e.it.raise(attnBacklog) // finish tries again
+	if e.unsettled {
+		return
+	}
+	e.unsettled = true
+	if q.first == nil {
+		q.first = e
+	} else {
+		q.last.next = e
+	}
+	q.last = e
+	q.n++
+}
+
+func (q *settleQueue) take() *EP {
+	e := q.first
+	q.first = e.next
+	q.n--
+	e.next, e.unsettled = nil, false
+	return e
+}
+
+// settleUnsettled settles EPs while the CQ has slots.
+func (it *Iface) settleUnsettled() {
+	for n := it.unsettled.n; n > 0 && it.HasResources(); n-- {
+		it.unsettled.take().settle()
+	}
+	if it.unsettled.n > 0 {
+		it.raise(attnBacklog)
 	}
 }
 

@@ -53,10 +53,16 @@ type Iface struct {
 	signalDue bool // completions are to be asked for: see postSignals
 	groups    base.FlushGroups
 	rx        *ib.RecvQueue
-	due       *EP // EPs that are to return credits, linked by nextDue
-	cqFree    int // CQ slots that no EP leases
-	sges      []verbs.SGE
-	scratch   [maxScratch]byte // a short message while it is posted
+	due       *EP   // EPs that are to return credits, linked by next
+	cqFree    int   // CQ slots that no EP leases
+	leases    []*EP // EPs that lease some, in no particular order
+	unsettled settleQueue
+	lastLook  time.Duration // at EPs that leave, a time of timelimit.Now
+	leaving   bool          // closed EPs may wait for their peers to take notice
+	// leasesUsed: EPs use all slots that they lease, unless completions have come since finish ran last.
+	leasesUsed bool
+	sges       []verbs.SGE
+	scratch    [maxScratch]byte // a short message while it is posted
 
 	name    string
 	self    uct.Iface // what the user has: this, or what embeds it

@@ -21,7 +21,19 @@ func (e *EP) AddPending(r *uct.PendingReq) error {
 // hasResources reports whether every kind of operation could be posted now.
 func (e *EP) hasResources() bool {
 	it := e.it
-	return e.Credits > 0 && it.tx.Free() > 0 && it.ops.left > 0 && e.slot()
+	if e.Credits <= 0 || it.tx.Free() == 0 || it.ops.left == 0 || !e.slot() {
+		return false
+	}
+	it.leasesUsed = false // the caller may post nothing
+	return true
+}
+
+// HasResources implements base.Gate: every work request needs a slot in the CQ.
+func (it *Iface) HasResources() bool {
+	if it.cqFree == 0 {
+		it.reclaim()
+	}
+	return it.cqFree > 0
 }
 
 // PurgePending implements uct.EP.

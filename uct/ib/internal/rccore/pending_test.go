@@ -3,10 +3,12 @@ package rccore
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
 
@@ -47,5 +49,58 @@ func TestPending_Order(t *testing.T) {
 		until(t, func() bool { return got == want }, a, b)
 		assert.Equal(t, want, sent)
 		assert.Empty(t, a.errs)
+	})
+}
+
+// TestPending_TriesGrowWithRequests: requests of many EPs that wait for slots in the completion queue are not
+// tried while there is none, so that 100 EPs cost about 100 tries and not 100 for each slot that becomes free.
+func TestPending_TriesGrowWithRequests(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const eps, slots = 100, 4
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{TxDepth: slots, TxCQDepth: slots, Moderation: 1}), over.newSide(t, md, Config{})
+		first, _ := join(t, a, b)
+		for first.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
+		}
+		tries, sent := 0, 0
+		for range eps {
+			e, _ := join(t, a, b)
+			require.NoError(t, e.AddPending(&uct.PendingReq{Func: func(*uct.PendingReq) error {
+				tries++
+				err := e.PutShort([]byte{1}, b.mem.Addr(), b.key)
+				if err == nil {
+					sent++
+				}
+				return err
+			}}))
+		}
+		until(t, func() bool { return sent == eps }, a, b)
+		assert.LessOrEqual(t, tries, 2*eps)
+	})
+}
+
+// TestClose_MoreThanTheCompletionQueueHolds: EPs that close at once take turns in the completion queue, and
+// each peer gets the message that its EP has closed.
+func TestClose_MoreThanTheCompletionQueueHolds(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const eps, slots = 50, 4
+		md := over.newMD(t)
+		a, b := over.newSide(t, md, Config{TxDepth: slots, TxCQDepth: slots}), over.newSide(t, md, Config{})
+		a.it.core.leaveLimit = time.Hour
+		var all []*endpoint
+		for range eps {
+			e, _ := join(t, a, b)
+			all = append(all, e)
+		}
+		for _, e := range all {
+			require.NoError(t, e.Close())
+		}
+		assert.Equal(t, eps-slots, a.it.core.unsettled.n)
+		until(t, func() bool { return len(b.errs) == eps && a.it.core.closing.Len() == 0 }, a, b)
+		assert.Equal(t, slots, a.it.core.cqFree)
+		assert.Empty(t, a.it.core.leases)
+		for _, err := range b.errs {
+			assert.ErrorIs(t, err, ucs.ErrPeerClosed)
+		}
 	})
 }

@@ -3,7 +3,6 @@ package rccore
 import (
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
-	"github.com/gucx/gucx/uct/base"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
 
@@ -26,7 +25,7 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 		flags = verbs.SendFence
 	}
 	if e.pending.Empty() {
-		e.Room = e.lease
+		e.Room = uint64(e.lease)
 	}
 	return flags, nil
 }
@@ -35,7 +34,7 @@ func (e *EP) admit() (verbs.SendFlags, error) {
 // places in the queue of the link, if it must.
 func (e *EP) slot() bool {
 	used := e.PI - e.CI
-	if used < e.lease {
+	if used < uint64(e.lease) {
 		return true
 	}
 	it := e.it
@@ -46,26 +45,61 @@ func (e *EP) slot() bool {
 	if it.cqFree == 0 {
 		it.reclaim()
 	}
+	if it.leasesUsed {
+		want = 1 // slots are scarce: others would have to reclaim what e does not use now
+	}
 	got := e.link.Reserve(min(want, it.cqFree))
 	if got == 0 && it.cqFree > 0 {
 		it.reclaim()
 		got = e.link.Reserve(min(want, it.cqFree))
 	}
-	it.cqFree -= got
-	e.lease += uint64(got)
-	return got > 0
+	if got == 0 {
+		return false
+	}
+	it.takeLease(e, got)
+	it.leasesUsed = it.leasesUsed && got == 1
+	return true
 }
 
-// reclaim takes back the CQ slots that EPs hold without using them.
+// reclaim takes back the CQ slots that EPs lease without using them. It visits the EPs that lease slots, of
+// which there are at most as many as slots, however many EPs are open, and none if it found nothing to take
+// since the last completion.
 func (it *Iface) reclaim() {
-	for _, list := range [...]*base.List[*EP]{&it.open, &it.closing} {
-		for _, e := range list.All() {
-			idle := e.lease - (e.PI - e.CI)
-			it.cqFree += int(idle)
-			e.link.Return(int(idle))
-			e.lease -= idle
-			e.Room = min(e.Room, e.lease)
-		}
+	if it.leasesUsed {
+		return
+	}
+	it.leasesUsed = true
+	it.raise(attnPending) // completions change that, and finish must see them
+	for i := len(it.leases) - 1; i >= 0; i-- {
+		e := it.leases[i]
+		it.returnLease(e, int(e.lease)-int(e.PI-e.CI))
+		e.Room = min(e.Room, uint64(e.lease))
+	}
+}
+
+// takeLease leases n CQ slots to e, which has reserved as many places in the queue of its link.
+func (it *Iface) takeLease(e *EP, n int) {
+	it.cqFree -= n
+	if e.lease == 0 {
+		e.leaseAt = uint32(len(it.leases))
+		it.leases = append(it.leases, e)
+	}
+	e.lease += uint32(n)
+}
+
+// returnLease takes back n of the CQ slots that e leases, and places in the queue of its link.
+func (it *Iface) returnLease(e *EP, n int) {
+	it.cqFree += n
+	e.link.Return(n)
+	if e.lease == 0 {
+		return
+	}
+	if e.lease -= uint32(n); e.lease == 0 {
+		last := len(it.leases) - 1
+		moved := it.leases[last]
+		it.leases[e.leaseAt], moved.leaseAt = moved, e.leaseAt
+		it.leases[last] = nil
+		it.leases = it.leases[:last]
 	}
 }
 

@@ -129,6 +129,7 @@ func (it *Iface) fail(e *EP, st ucs.Status, cause error) {
 	e.state, e.Room, e.cause = stateFailed, 0, st
 	e.err = it.opError(fmt.Sprintf("qp %#x", e.QPN), ucs.EPFailed(ucs.Because(st, cause)))
 	it.unlistCredits(e)
+	it.arb.Fail(&e.pending)
 	if err := e.stop(); err != nil {
 		e.err = ucs.Join(e.err, err)
 	}
@@ -149,14 +150,16 @@ func (it *Iface) finish() {
 		it.returnCredits()
 	}
 	it.Attn.And(^uint32(attnBacklog | attnPending))
+	it.leasesUsed = false
 	it.endFlushed()
-	for i := it.closing.Len() - 1; i >= 0; i-- {
-		it.closing.All()[i].settle()
+	it.settleUnsettled()
+	if it.leaving {
+		it.lookAtLeaving()
 	}
 	if it.signalDue {
 		it.postSignals()
 	}
-	it.arb.Dispatch(nil)
+	it.arb.Dispatch(it)
 	if it.due != nil {
 		it.raise(attnBacklog)
 	}
@@ -179,6 +182,10 @@ func (it *Iface) postSignals() {
 	for i := it.open.Len() - 1; i >= 0; i-- {
 		if i >= it.open.Len() {
 			continue
+		}
+		if !it.HasResources() {
+			it.signalLater()
+			return
 		}
 		e := it.open.All()[i]
 		if e.opHead != nil || e.waiter.comp != nil {

@@ -264,7 +264,7 @@ func TestLeases(t *testing.T) {
 		flush(t, one, a)
 		fillUp(two)
 		assert.EqualValues(t, 16, two.core.PI-two.core.CI, "with what the idle one holds")
-		assert.Less(t, one.core.lease, uint64(16))
+		assert.Less(t, one.core.lease, uint32(16))
 		settle(a)
 		require.NoError(t, one.Close())
 		require.NoError(t, two.Close())
