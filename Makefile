@@ -79,4 +79,4 @@ bench: ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
 
 bench-smoke: ## every benchmark once, so that none rots
-	$(GOTEST) -run '^$$' -bench . -benchtime 1x $(sort $(dir $(addprefix ./,$(shell git grep -l '^func Benchmark' -- '*_test.go')))) > /dev/null
+	@.ci/quiet $(GOTEST) -run '^$$' -bench . -benchtime 1x $(sort $(dir $(addprefix ./,$(shell git grep -l '^func Benchmark' -- '*_test.go'))))
