@@ -24,7 +24,6 @@ func allOps() (ops []Op) {
 // countLayers counts cases on the layers as they are.
 func countLayers(t *testing.T, fabric string, reps int, c []Case, by measurer) *Measurement {
 	t.Helper()
-	testenv.SkipRace(t, "the detector's own instructions would be counted")
 	m, err := countBy(t, job{Cases: c, Fabric: fabric, Reps: reps, Warmup: warmup}, by)
 	require.NoError(t, err)
 	return m

@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,7 +73,8 @@ func (e *ExitError) Error() string {
 
 // Run starts p and calls f with each window, while the child stands still. It
 // returns when the child has exited: nil, *ExitError, ErrForbidden, the error of f
-// or of ctx; the child is killed by the latter two, and when this process dies.
+// or of ctx; the child is killed by the latter two, and when this process dies. A
+// window in which ctx ends is the last one.
 // errors.ErrUnsupported on an architecture without marks. It blocks, and occupies
 // one thread and one CPU.
 func Run(ctx context.Context, p Program, f func(Window) error) (err error) {
@@ -93,7 +95,8 @@ func Run(ctx context.Context, p Program, f func(Window) error) (err error) {
 	}
 	stop := context.AfterFunc(ctx, t.kill)
 	defer stop()
-	if err = t.run(f); err != nil && t.alive() {
+	window := func(w Window) error { return cmp.Or(f(w), context.Cause(ctx)) }
+	if err = t.run(window); err != nil && t.alive() {
 		t.kill()
 		t.reap()
 	}

@@ -98,6 +98,7 @@ func undisturbed(t *testing.T, scenario string) (windows []Window) {
 }
 
 func TestRun_EveryRepetitionEqual(t *testing.T) {
+	testenv.SkipRace(t, "the detector is part of what is stepped through")
 	for _, scenario := range []string{"work", "threads", "long"} {
 		t.Run(scenario, func(t *testing.T) {
 			windows := undisturbed(t, scenario)
