@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // jobOf is what a command line comes to.
@@ -122,6 +124,7 @@ func TestJob_NamedLayers(t *testing.T) {
 
 // TestMain_LayerTakesTheEnvironment: with two processes.
 func TestMain_LayerTakesTheEnvironment(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Setenv("GUCX_TLS", "tcp")
 	code, out, errs := perftest(t, with(quick, "-o", "json", "--layers", "ucp", "-t", "put_lat")...)
 	require.Equal(t, exitOK, code, errs)

@@ -91,6 +91,7 @@ func TestCompareUCX_ScriptSkips(t *testing.T) {
 }
 
 func TestMain_RegisteredMemory(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, transport := range []string{"sm", "rc", "tcp", "self"} {
 		code, out, errs := perftest(t, with(quick, "-o", "json", "-x", transport, "--registered", "-t", "put_lat,get_lat")...)
 		require.Equal(t, exitOK, code, errs)
@@ -105,9 +106,13 @@ func TestMain_RegisteredMemory(t *testing.T) {
 
 // TestMain_Memory measures messages, puts and gets on each class of memory. The data is checked.
 func TestMain_Memory(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, memory := range layer.MemoryNames() {
 		for _, transport := range []string{"sm", "rc", "tcp", "self"} {
 			t.Run(memory+"/"+transport, func(t *testing.T) {
+				if transport != "sm" && transport != "rc" {
+					testenv.SkipSweep(t, "one more transport")
+				}
 				code, out, errs := perftest(t, "-q", "-n", "20", "-w", "2", "--rounds", "1", "-s", "8,64k", "-o", "json", "-x", transport,
 					"--memory", memory, "--layers", "ucp", "-t", "tag_lat,am_lat,am_mr,put_lat,get_lat")
 				require.Equal(t, exitOK, code, errs)
@@ -121,6 +126,7 @@ func TestMain_Memory(t *testing.T) {
 
 // TestMain_MemoryLayers: without --layers those are measured that have the class of memory.
 func TestMain_MemoryLayers(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for memory, want := range map[string][]string{"alloc": {"uct", "ucp"}, "mapped": {"uct", "ucp"}, "plain": {"ucp"}} {
 		code, out, errs := perftest(t, with(quick, "-o", "json", "-x", "sm", "--memory", memory, "-t", "am_lat", "-s", "8")...)
 		require.Equal(t, exitOK, code, errs)

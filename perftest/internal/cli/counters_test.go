@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 )
 
@@ -39,6 +40,9 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 		{"bpf", "not pinned", true, []string{"-x", "ud", "-t", "am_lat", "-c", "off"}},
 	} {
 		t.Run(c.source+"/"+c.name, func(t *testing.T) {
+			if c.target && c.source != "rusage" {
+				testenv.SkipShort(t, furtherRun)
+			}
 			run, recs := counting(t, c.source, append(c.args, "-s", "8")...)
 			require.NotNil(t, run.Counters)
 			assert.Equal(t, c.source, run.Counters.Name)
@@ -58,6 +62,7 @@ var inputOutput = []string{"read", "write", "readv", "writev", "sendto", "recvfr
 	"poll", "ppoll", "epoll_wait", "process_vm_readv", "process_vm_writev", "ioctl"}
 
 func TestCounters_BusyPathsOverMemoryMakeNoSystemCalls(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, x := range []string{"self", "sm", "rc", "rc_mlx5"} {
 		t.Run(x, func(t *testing.T) {
 			_, recs := counting(t, "bpf", "-x", x, "-t", "put_lat,put_mr,get_lat,fadd_lat", "-s", "8", "-n", "2000")
@@ -72,6 +77,7 @@ func TestCounters_BusyPathsOverMemoryMakeNoSystemCalls(t *testing.T) {
 }
 
 func TestCounters_AMessageOverSocketsIsOneSendOnEachSide(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	_, recs := counting(t, "bpf", "-x", "tcp", "-t", "am_lat", "-s", "8", "-n", "500")
 	require.NotEmpty(t, recs)
 	for _, r := range recs {

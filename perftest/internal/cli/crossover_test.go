@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/layers/layer"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/studies/crossover"
@@ -19,8 +20,12 @@ var fewMessages = strings.Fields("crossover -q -n 4 -w 1 --rounds 2 -o json --ag
 // TestCrossover_Rows: each row has a time of each protocol, and the protocol of Explain. Any choice is
 // within the limit.
 func TestCrossover_Rows(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, transport := range []string{"sm", "tcp", "rc", "rc_mlx5"} {
 		t.Run(transport, func(t *testing.T) {
+			if transport != "sm" && transport != "rc" {
+				testenv.SkipSweep(t, "one more transport")
+			}
 			code, out, errs := perftest(t, with(fewMessages, "-x", transport, "--limit", "1e9")...)
 			require.Equal(t, exitOK, code, errs)
 			d := json.NewDecoder(strings.NewReader(out))

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/measure/affinity"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
@@ -40,6 +41,10 @@ func TestMain(m *testing.M) {
 
 // quick are flags of a run that takes a moment.
 var quick = []string{"-q", "-n", "64", "-w", "16", "--rounds", "2", "-W", "16", "-s", "8,2k"}
+
+// furtherRun is why -short leaves out a run of processes that spin: their packages have tests
+// of what they do, and under the race detector some such runs take minutes.
+const furtherRun = "one more run of two processes"
 
 // perftest runs Program in this process; the target is a process of its own.
 func perftest(t *testing.T, args ...string) (code int, stdout, stderr string) {
@@ -93,6 +98,7 @@ func TestMain_ComparesTheLayersBetweenTwoProcesses(t *testing.T) {
 
 // TestMain_GivesProcessorsBack: one line of a batch must not take them from the next.
 func TestMain_GivesProcessorsBack(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	before, err := affinity.Allowed()
 	require.NoError(t, err)
 	code, _, errs := perftest(t, with(quick, "-t", "put_lat")...)
@@ -103,6 +109,7 @@ func TestMain_GivesProcessorsBack(t *testing.T) {
 }
 
 func TestMain_EveryTestWithTheTargetStopped(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(quick, "-o", "json", "-t", "all", "--stop-peer")...)
 	require.Equal(t, exitOK, code, errs)
 	run, recs := records(t, out)
@@ -127,6 +134,7 @@ func TestMain_LoopFabricAndChosenLayers(t *testing.T) {
 }
 
 func TestMain_OtherFormatsAndPlot(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	plot := filepath.Join(t.TempDir(), "p.svg")
 	code, out, errs := perftest(t, with(quick, "--plot", plot, "-t", "put_lat")...)
 	require.Equal(t, exitOK, code, errs)
@@ -145,6 +153,7 @@ func TestMain_OtherFormatsAndPlot(t *testing.T) {
 }
 
 func TestMain_TransportsBesideEachOther(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(quick, "-x", "sm,self,rc", "-t", "put_lat")...)
 	require.Equal(t, exitOK, code, errs)
 	assert.Equal(t, 1, strings.Count(out, "put_lat"), "one table")

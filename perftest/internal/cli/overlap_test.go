@@ -34,6 +34,7 @@ func TestOverlap_Model(t *testing.T) {
 
 // Two processes, started by the command.
 func TestOverlap_Real(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, "overlap", "-q", "--protocols", "rget", "--sides", "irecv", "-s", "8,64k", "-n", "3", "--rounds", "1")
 	require.Equal(t, exitOK, code, errs)
 	out = strings.Join(strings.Fields(out), " ") // the room between columns depends on what was measured
@@ -61,6 +62,7 @@ func TestOverlap_Refuses(t *testing.T) {
 }
 
 func TestSP_Model(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	args := strings.Fields("sp -q --model connectxddr --class S --ranks 4 --nodes 2 --protocols rput,rget --factor 2 --steps 1 -o csv")
 	code, first, errs := perftest(t, args...)
 	require.Equal(t, exitOK, code, errs)

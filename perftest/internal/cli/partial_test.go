@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/measure/bench"
 	"github.com/gucx/gucx/perftest/internal/measure/result"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
@@ -28,7 +29,7 @@ import (
 
 // longSecond are flags of a run whose first test takes a moment, as each round of it is one
 // operation, and the second longer than any test, as that has a window in each.
-var longSecond = strings.Fields("-x sm --layers uct -c off -t put_lat,put_bw -s 8 -n 20000 --rounds 20000 -w 1 -W 65536")
+var longSecond = strings.Fields("-x sm --layers uct -c off -t put_lat,put_bw -s 8 -n 4000 --rounds 4000 -w 1 -W 262144")
 
 // output is a process and what it has printed.
 type output struct {
@@ -65,7 +66,7 @@ func requireFirstTest(t *testing.T, format, out, why string) {
 		assert.Contains(t, run.Incomplete, why)
 		require.Len(t, recs, 1)
 		assert.Equal(t, "put_lat", recs[0].Test)
-		assert.Equal(t, 20000, recs[0].Ops)
+		assert.Equal(t, 4000, recs[0].Ops)
 	case "csv":
 		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 		require.NoError(t, err)
@@ -84,6 +85,9 @@ func requireFirstTest(t *testing.T, format, out, why string) {
 func TestPartial_Interrupt(t *testing.T) {
 	for _, format := range sheet.Formats() {
 		t.Run(format, func(t *testing.T) {
+			if format != "json" {
+				testenv.SkipShort(t, furtherRun)
+			}
 			t.Parallel()
 			p := inSecondTest(t, "-o", format)
 			target := onlyChild(t, p.Process.Pid)
@@ -99,6 +103,7 @@ func TestPartial_Interrupt(t *testing.T) {
 
 // TestPartial_PeerKilled: so it is when the other side dies, with the status of a failure.
 func TestPartial_PeerKilled(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	p := inSecondTest(t, "-o", "json")
 	require.NoError(t, syscall.Kill(onlyChild(t, p.Process.Pid), syscall.SIGKILL))
@@ -110,6 +115,7 @@ func TestPartial_PeerKilled(t *testing.T) {
 
 // TestPartial_ServerKilled: a client prints what it has.
 func TestPartial_ServerKilled(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	server, addr := serving(t)
 	p := inSecondTest(t, "client", addr, "-o", "csv")
@@ -121,6 +127,7 @@ func TestPartial_ServerKilled(t *testing.T) {
 
 // TestPartial_NoPlot: a picture cannot say that it is not whole, so that there is none.
 func TestPartial_NoPlot(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	plot := t.TempDir() + "/a.svg"
 	p := startFor(t, append(longSecond, "-s", "8,16", "--plot", plot)...)
@@ -145,6 +152,7 @@ func TestPartial_NothingMeasured(t *testing.T) {
 
 // TestPartial_Batch: lines that have ended are printed, and what there is of the one that has not.
 func TestPartial_Batch(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	file := t.TempDir() + "/batch"
 	require.NoError(t, os.WriteFile(file, []byte("first -t put_lat\nsecond -t put_lat,put_bw\nthird -t put_lat\n"), 0o600))
@@ -163,6 +171,7 @@ func TestPartial_Batch(t *testing.T) {
 
 // TestPartial_TransportThatCannot does not keep those before and behind it from the table.
 func TestPartial_TransportThatCannot(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	args := strings.Fields("-q -x self,ud,sm -t put_lat -s 8 -n 8 --rounds 2 -o")
 	code, out, errs := perftest(t, with(args, "json")...)
 	assert.Equal(t, exitFailure, code, errs)
@@ -236,6 +245,9 @@ var studyCases = []studyCase{
 func TestPartial_Studies(t *testing.T) {
 	for _, c := range studyCases {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name != studyCases[0].name {
+				testenv.SkipShort(t, furtherRun)
+			}
 			t.Parallel()
 			p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)
 			p.line(t, c.second)
@@ -286,6 +298,7 @@ func rankOf(t *testing.T, pids []int, rank int) int {
 
 // TestPartial_RankKilled: rank 0 prints what there is, and what has ended it.
 func TestPartial_RankKilled(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	c := studyCases[0]
 	p := startFor(t, append(strings.Fields(c.args), "-o", "json")...)

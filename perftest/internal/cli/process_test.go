@@ -172,8 +172,11 @@ var kinds = []struct{ transport, test string }{
 func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
-			if c.transport == "rc" {
+			switch {
+			case c.transport == "rc":
 				testenv.SkipSweep(t, "as over sm")
+			case c != kinds[0]:
+				testenv.SkipShort(t, furtherRun)
 			}
 			t.Parallel()
 			p := endlessTest(t, c.test, "-x", c.transport)
@@ -188,8 +191,11 @@ func TestProcess_KilledTargetEndsEveryKindOfTest(t *testing.T) {
 func TestProcess_KilledServerEndsEveryKindOfTest(t *testing.T) {
 	for _, c := range kinds {
 		t.Run(c.transport+"/"+c.test, func(t *testing.T) {
-			if c.transport == "rc" {
+			switch {
+			case c.transport == "rc":
 				testenv.SkipSweep(t, "as over sm")
+			case c != kinds[0]:
+				testenv.SkipShort(t, furtherRun)
 			}
 			t.Parallel()
 			server, addr := serving(t)
@@ -213,6 +219,7 @@ func TestProcess_InterruptEndsBoth(t *testing.T) {
 }
 
 func TestProcess_InterruptWithTheTargetStopped(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	t.Parallel()
 	p := endless(t, "--stop-peer")
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
@@ -261,6 +268,7 @@ func TestProcess_ServerOnAPortInUse(t *testing.T) {
 
 // TestProcess_ClientWaitsForItsTurn: who waits for a server is told so.
 func TestProcess_ClientWaitsForItsTurn(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	server, addr := serving(t)
 	first := measuring(t, "put_lat", "client", addr, "-x", "sm")
 	second := start(t, append([]string{"client", addr, "-t", "put_lat", "-x", "sm"}, quick[1:]...)...)

@@ -42,6 +42,7 @@ func TestRanks(t *testing.T) {
 }
 
 func TestRanks_InProcess(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, strings.Fields(quickRanks+" --ranks 5 -x tcp --in-process")...)
 	require.Equal(t, exitOK, code, errs)
 	requireRanks(t, out, "5")
@@ -53,6 +54,7 @@ func TestRanks_InProcess(t *testing.T) {
 
 // TestRanks_Protocols: each test and size has a row for each protocol.
 func TestRanks_Protocols(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, strings.Fields("ranks -q -n 3 -w 2 --ranks 2 -x sm -t pingpong -s 8,40k --protocols auto,eager,put_zcopy")...)
 	require.Equal(t, exitOK, code, errs)
 	assert.Equal(t, 2, strings.Count(out, " put_zcopy "), out)
@@ -94,6 +96,7 @@ func TestRanks_Refuses(t *testing.T) {
 
 // TestRanks_DiskThatIsFull: who prints says why it could not.
 func TestRanks_DiskThatIsFull(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, args := range []string{"ranks -q -n 3 -w 1 -s 8 --ranks 2 -x sm -t barrier", "sp -q -x sm --ranks 4 --protocols am"} {
 		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 		require.NoError(t, err)

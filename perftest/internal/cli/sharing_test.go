@@ -12,11 +12,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
 )
 
 func TestEndpoints_Output(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	plot := filepath.Join(t.TempDir(), "a.svg")
 	code, out, errs := perftest(t, with(strings.Fields("endpoints -q -n 64 --rounds 1 -t 1,2 -o json --plot"), plot)...)
 	require.Equal(t, exitOK, code, errs)
@@ -38,6 +40,7 @@ func TestEndpoints_Output(t *testing.T) {
 }
 
 func TestMsgrate_Output(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, fabric := range []string{"loop", "shm"} {
 		code, out, errs := perftest(t, strings.Fields("msgrate -q -n 64 --rounds 1 -t 2 --ways 1,2 --share cq,qp,none --features each -o csv -f "+fabric)...)
 		require.Equal(t, exitOK, code, errs)
@@ -51,6 +54,7 @@ func TestMsgrate_Output(t *testing.T) {
 
 // Processes of their own are senders, with targets of their own.
 func TestMsgrate_Processes(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	plot := filepath.Join(t.TempDir(), "a.png")
 	code, out, errs := perftest(t, with(strings.Fields("msgrate -q -n 64 --rounds 1 -t 4 --processes 2 --ways 1,2 --share ctx --features all -o json --plot"), plot)...)
 	require.Equal(t, exitOK, code, errs)

@@ -49,6 +49,7 @@ func TestSP_Mpiexec(t *testing.T) {
 
 // A rank that is killed ends all, with the reason.
 func TestSP_RankKilled(t *testing.T) {
+	testenv.SkipShort(t, "starts processes that compute")
 	p := start(t, strings.Fields("sp --class A -x sm --ranks 4 --protocols am")...)
 	p.line(t, "am") // rank 0 has done a step
 	ranks := allChildren(t, p.Process.Pid, 4)
@@ -62,6 +63,7 @@ func TestSP_RankKilled(t *testing.T) {
 }
 
 func TestSP_Table(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, strings.Fields("sp -q -x sm --ranks 1 --protocols am --in-process")...)
 	require.Equal(t, exitOK, code, errs)
 	assert.Contains(t, out, "12 x 12 x 12 points, 100 steps")

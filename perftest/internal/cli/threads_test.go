@@ -9,12 +9,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // Two processes measure with goroutines that share a worker.
 func TestThreads(t *testing.T) {
 	for _, transport := range []string{"sm", "tcp", "rc"} {
 		t.Run(transport, func(t *testing.T) {
+			if transport != "sm" {
+				testenv.SkipShort(t, furtherRun)
+			}
 			code, out, errs := perftest(t, strings.Fields("-q -T 1,2 -M serialized,multi -t put_lat,get_bw,am_lat,tag_mr -s 8 -n 8 -w 4 --rounds 2 -W 4 -o csv -x "+transport)...)
 			require.Equal(t, exitOK, code, errs)
 			rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
@@ -47,6 +52,7 @@ func TestThreads_NotInABatch(t *testing.T) {
 
 // One number of threads in one mode shows each of them.
 func TestThreads_Each(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, strings.Fields("-q -T 2 -t tag_lat,ucp_put_mr -s 8 -n 8 -w 4 --rounds 2 -o csv -x sm")...)
 	require.Equal(t, exitOK, code, errs)
 	for _, want := range []string{"tag_lat,8,single,2,all,", "tag_lat,8,single,2,0,", "tag_lat,8,single,2,1,", "put_mr,8,single,2,1,"} {

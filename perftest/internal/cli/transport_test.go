@@ -31,7 +31,11 @@ var short = []string{"-q", "-n", "10", "-w", "1", "--rounds", "2", "-W", "4", "-
 func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
 	for _, x := range transports(t) {
 		t.Run(x, func(t *testing.T) {
-			if x != "sm" && x != "tcp" && x != "rc_mlx5" {
+			switch x {
+			case "sm":
+			case "tcp", "rc_mlx5":
+				testenv.SkipShort(t, furtherRun)
+			default:
 				testenv.SkipSweep(t, "as others between processes")
 			}
 			code, out, errs := perftest(t, with(short, "-x", x, "-t", "all", "-s", "100", "--rounds", "1")...)
@@ -52,6 +56,7 @@ func TestMain_EveryTransportDoesEveryTest(t *testing.T) {
 }
 
 func TestMain_Variant(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, d := range layer.Variants() {
 		code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,put_pp,put_mr,fadd_lat", "-s", "64", "-D", d)...)
 		require.Equal(t, exitOK, code, errs)
@@ -66,6 +71,7 @@ func TestMain_Variant(t *testing.T) {
 }
 
 func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -89,6 +95,7 @@ func TestMain_OneSizeBeyondALimitIsAnErrorThatNamesIt(t *testing.T) {
 }
 
 func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "am_lat,am_bw", "-s", "2k-64k")...)
 	require.Equal(t, exitOK, code, errs)
 	_, recs := records(t, out)
@@ -103,6 +110,7 @@ func TestMain_RowsOfARangeBeyondALimitAreLeftOutAndCounted(t *testing.T) {
 }
 
 func TestMain_ATransportWithMessagesOnlyIsMeasuredByThem(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "ud", "-s", "8")...)
 	require.Equal(t, exitOK, code, errs)
 	_, recs := records(t, out)
@@ -114,12 +122,14 @@ func TestMain_ATransportWithMessagesOnlyIsMeasuredByThem(t *testing.T) {
 }
 
 func TestMain_TargetThatIsNeededCannotBeStopped(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, _, errs := perftest(t, with(short, "-x", "tcp", "-t", "put_lat", "-s", "8", "--stop-peer")...)
 	assert.Equal(t, exitFailure, code)
 	assert.Contains(t, errs, "the target has to take part and cannot be stopped")
 }
 
 func TestMain_StoppedTargetOfSharedMemory(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	code, out, errs := perftest(t, with(short, "-x", "sm", "-t", "all", "-s", "8", "--stop-peer")...)
 	require.Equal(t, exitOK, code, errs)
 	_, recs := records(t, out)

@@ -38,6 +38,14 @@ func everyTransport(t *testing.T, alike func(t testing.TB, why string), f func(t
 	}
 }
 
+// shortOver skips a test with -short over a transport that is not among names.
+func shortOver(t *testing.T, tr device.Transport, names ...string) {
+	t.Helper()
+	if !slices.Contains(names, tr.Resource.Transport) {
+		testenv.SkipShort(t, "another test goes over it")
+	}
+}
+
 // sessionFor is a session with a goroutine, or with itself.
 func sessionFor(t *testing.T, tr device.Transport) *session.Session {
 	if tr.Kind != uct.DeviceSelf {
@@ -75,6 +83,7 @@ const messages = 10
 
 func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+		shortOver(t, tr, "sm", "rc")
 		for _, v := range variants {
 			plan := bench.Plan{Tests: uctTests(), Sizes: []int{3, 8, 3000}, Layers: []string{"uct"},
 				Transport: tr.Resource.Transport, Variant: v,
@@ -103,6 +112,7 @@ func TestEveryTransport_DoesEveryTestInEveryVariantThatItClaims(t *testing.T) {
 // TestUCP_LayoutsOfMessages has them over a transport with remote memory and one without, by
 // eager messages in one piece and in fragments, and by rendezvous.
 func TestUCP_LayoutsOfMessages(t *testing.T) {
+	testenv.SkipShort(t, "five sets of layouts; package ucp has each of them")
 	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, _ uct.Caps) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" && name != "self" {
 			t.Skip("as others")
@@ -145,6 +155,7 @@ func TestUCP_VariantsOfTags(t *testing.T) {
 		if name := tr.Resource.Transport; name != "sm" && name != "ud" {
 			t.Skip("as others")
 		}
+		shortOver(t, tr, "ud")
 		tagged := slices.DeleteFunc(bench.Tests(), func(t bench.Test) bool { return !t.Kind.Tagged() })
 		for _, c := range []struct{ wildcard, unexpected bool }{{true, false}, {false, true}} {
 			plan := bench.Plan{Tests: tagged, Sizes: []int{3, 70_000}, Layers: []string{"ucp"},
@@ -158,6 +169,7 @@ func TestUCP_VariantsOfTags(t *testing.T) {
 
 func TestEveryTransport_ComparesTheLayersThatItHas(t *testing.T) {
 	everyTransport(t, testenv.SkipSweep, func(t *testing.T, tr device.Transport, caps uct.Caps) {
+		shortOver(t, tr, "self", "tcp", "ud")
 		names := Of(&tr, caps)
 		plan := bench.Plan{Tests: bench.Tests(), Sizes: []int{8, 64 << 10}, Layers: names, Missing: true,
 			Transport: tr.Resource.Transport, Iterations: messages, Warmup: 1, Rounds: 1, Window: 4}
@@ -181,6 +193,7 @@ var variants = []layer.Variant{layer.Short, layer.Bcopy, layer.Zcopy}
 // TestEveryTransport_DoesNotAllocate counts allocations of both sides: the target is
 // a goroutine of this process.
 func TestEveryTransport_DoesNotAllocate(t *testing.T) {
+	testenv.SkipShort(t, "another build allocates as much, or more")
 	everyTransport(t, testenv.SkipShort, func(t *testing.T, tr device.Transport, caps uct.Caps) {
 		s := sessionFor(t, tr)
 		for _, name := range Of(&tr, caps) {

@@ -35,6 +35,9 @@ func (c *tally) Stop(ops int) (*result.Counters, error) {
 }
 
 func TestCount_EveryTest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the other tests have each kind")
+	}
 	r := newRunner(t.Context(), t, smallPlan(t, TestNames()...), layertest.Set("verbs", "uct", "ucp"))
 	records, err := r.Run(t.Context())
 	require.NoError(t, err)

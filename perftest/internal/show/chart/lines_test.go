@@ -10,6 +10,9 @@ import (
 )
 
 func TestSaveLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine draws, as in every build")
+	}
 	panels := []Lines{{Title: "shared CQ", X: "ways", Y: "M msg/s", Series: []Series{
 		{Name: "all", X: []float64{1, 2, 16}, Y: []float64{3, 2, 1}},
 		{Name: "alone", X: []float64{1}, Y: []float64{3}},

@@ -31,6 +31,7 @@ func protocols(t *testing.T, names ...string) (list protocol.List) {
 
 func measure(t *testing.T, s Study) []Row {
 	t.Helper()
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s.Iterations, s.Warmup = 5, 3
 	require.NoError(t, s.Check())
 	steps := 0

@@ -73,6 +73,7 @@ func TestRun(t *testing.T) {
 
 // With a NIC for each rank messages wait less.
 func TestRun_Nodes(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	s := study(t)
 	s.Protocols, s.Factors = s.Protocols[:1], s.Factors[:1]
 	s.Nodes = 1

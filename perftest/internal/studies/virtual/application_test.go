@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/perftest/internal/studies/dgemm"
 	"github.com/gucx/gucx/perftest/internal/studies/endpoints"
 	"github.com/gucx/gucx/perftest/internal/studies/msgrate"
@@ -30,6 +31,7 @@ func applicationConfig(c endpoint.Category) msgrate.Config {
 
 // The result is checked, the model sees every message, and the figures are the same each time.
 func TestApplications(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for name, on := range map[string]func(msgrate.Rig) msgrate.Measurer{"dgemm": dgemmOn, "stencil": stencilOn} {
 		for _, c := range endpoint.Categories() {
 			t.Run(name+"/"+c.String(), func(t *testing.T) {
@@ -51,6 +53,7 @@ func TestApplications(t *testing.T) {
 // A category of endpoints whose program takes atomics takes them also where each process
 // has one thread, and so is slower than one without.
 func TestStencil_AtomicsOfOneThread(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	study := endpoints.Study{Base: msgrate.Config{Inline: true, LockCQ: true}, Rounds: 1, Ranks: 4, Threads: []int{1},
 		Categories: []endpoint.Category{endpoint.MPIEverywhere, endpoint.Static, endpoint.MPIThreads}}
 	bench := &stencil.Bench{Rig: ConnectX4(), Problem: stencil.Problem{Rows: 32, Cols: 64, Iterations: 3, Points: 1, Ranks: 4, Threads: 1}}
@@ -79,6 +82,7 @@ func TestApplications_Verify(t *testing.T) {
 
 // The nodes of the stencil have a NIC each: twice the threads have the same rates.
 func TestDevices_ANICEach(t *testing.T) {
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	rate := func(nodes int) float64 {
 		rig := ConnectX4()
 		devs, err := rig.Devices(nodes, mlx5.Config{})

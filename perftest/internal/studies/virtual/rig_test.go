@@ -24,6 +24,7 @@ func applications(c endpoint.Category) msgrate.Config {
 
 func measure(t *testing.T, rig *Rig, queues mlx5.Config, cfg msgrate.Config) msgrate.Outcome {
 	t.Helper()
+	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	o, err := msgrate.Measure(t.Context(), rig, queues, cfg)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(o.Config.Threads*o.Config.Messages), o.Counts.WQEs)
@@ -33,7 +34,6 @@ func measure(t *testing.T, rig *Rig, queues mlx5.Config, cfg msgrate.Config) msg
 // The same rig gives the same figures, whatever else the machine does and wherever
 // memory lies; for each category, and with payloads that the NIC reads.
 func TestMeasure_Deterministic(t *testing.T) {
-	testenv.SkipRace(t, "in virtual time one goroutine runs at a time")
 	for _, c := range endpoint.Categories() {
 		t.Run(c.String(), func(t *testing.T) {
 			cfg := applications(c)
