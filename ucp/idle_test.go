@@ -37,6 +37,9 @@ func TestIdle(t *testing.T) {
 			}
 			for _, by := range idlers {
 				t.Run(fmt.Sprintf("%s/%d/%s", tls, peers, by.name), func(t *testing.T) {
+					if peers > 1 && tls != "all" {
+						testenv.SkipShort(t, "as with one peer")
+					}
 					x := newIdleWorld(t, tls, peers)
 					x.w.engine.ParkLimit = time.Hour
 					before := x.w.engine.Sleeps.Load()

@@ -31,8 +31,12 @@ var idleHistories = []idleHistory{
 	{"descriptors", false, 0, peersWithoutDescriptors},
 }
 
-// idleHistorySets returns the transports of the histories; in sweeps also those that are like others.
+// idleHistorySets returns the transports of the histories; with -short only those that differ most, in
+// sweeps also those that are like others.
 func idleHistorySets() []string {
+	if testing.Short() {
+		return []string{"sm", "tcp"}
+	}
 	sets := []string{"self", "sm", "tcp", `\rc`, "ib"}
 	if testenv.Sweep() {
 		sets = append(sets, "rc_mlx5", `\ud`, "ud_mlx5", `\xrc`)

@@ -65,7 +65,7 @@ func overLeases(t *testing.T, cfg Config, f func(t *testing.T, p *pair, s proto.
 	for _, s := range []proto.Scheme{proto.Get, proto.Put} {
 		for _, set := range leaseSets() {
 			set.name = s.String() + "/" + set.name
-			set.run(t, func(t *testing.T) {
+			set.unlessAlike(t, func(t *testing.T) {
 				cfg.RndvScheme = s.String()
 				f(t, newPair(t, set, cfg).connect(), s)
 			})

@@ -13,6 +13,7 @@ import (
 
 // TestLongest: operations and messages of 2 GiB and more, which no transport moves in one piece.
 func TestLongest(t *testing.T) {
+	testenv.SkipShort(t, "moves gigabytes")
 	const most = 4<<30 + 5
 	src, dst := testenv.RepeatedMemory(t, most), testenv.RepeatedMemory(t, most)
 	sets, lens := []transports{real("rc", `\rc`)}, []int{1 << 31}

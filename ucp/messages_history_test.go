@@ -17,7 +17,7 @@ import (
 // on every set of transports and by every scheme of rendezvous: that of a serial model.
 func TestMessageHistories(t *testing.T) {
 	for _, set := range messageSets() {
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			talks := make([]*talk, len(schemes))
 			for range testenv.Rounds(1, 100) {
 				rapid.Check(t, func(rt *rapid.T) {

@@ -104,7 +104,7 @@ func overNotifying(t *testing.T, f func(t *testing.T, p *pair, posted *posting))
 			a, b = open(t)
 			return layered(a, posted.counting()), layered(b, posted.counting())
 		}
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			p.connect().warm()
 			if p.a.ep.lane(wireup.RMA).Notify == nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // sendAll sends messages of a to b, whose tags are 0 to n-1, and returns the requests that have not
@@ -36,6 +38,7 @@ func (p *pair) endAll(reqs []*Request) {
 // TestOrder_Reverse: messages can be received in the reverse order, however many there are: one
 // receive after the other, and all of them posted.
 func TestOrder_Reverse(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	overAll(t, func(t *testing.T, p *pair) {
 		p.grown()
 		for _, tc := range []struct{ n, size int }{{800, 0}, {700, 64}, {300, 1 << 10}, {170, 8 << 10}, {720, testRndvThresh}} {
@@ -68,6 +71,7 @@ func TestOrder_Reverse(t *testing.T) {
 
 // TestOrder_OthersUnreceived: a receive gets its message behind 100,000 that are not received.
 func TestOrder_OthersUnreceived(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for _, size := range []int{0, 20} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			p := newPair(t, real("sm", "sm"), Config{}).grown()

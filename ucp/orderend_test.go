@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 )
@@ -28,6 +29,7 @@ func blockedPair(t *testing.T, cfg Config) *pair {
 // TestOrder_SenderEnds: the EP of a blocked sender, or that of the receiver, is closed while a query or
 // an offer is in flight. The receive goes on, and another sender's message matches it.
 func TestOrder_SenderEnds(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for steps := range 8 {
 		for _, mode := range []CloseMode{CloseFlush, CloseForce} {
 			for _, which := range []string{"sender", "receiver"} {
@@ -79,6 +81,7 @@ func TestOrder_SenderEnds(t *testing.T) {
 // TestOrder_ActiveMessagesKeepTheirOrder: a tagged message does not overtake an active message or a
 // fence that was posted before it.
 func TestOrder_ActiveMessagesKeepTheirOrder(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	p := blockedPair(t, Config{})
 	handled := false
 	p.b.w.OnActive(3, func(*ActiveMessage) { handled = true })

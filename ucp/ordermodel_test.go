@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -305,6 +306,7 @@ func (m *orderModel) checkOrder() {
 // TestOrder_Model: step by step, receives get the messages that a serial matcher gives them, though
 // nearly all of these have no credit.
 func TestOrder_Model(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
 		t.Run(set.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
@@ -403,6 +405,7 @@ func (m *orderModel) take(u *TagMessage, info TagInfo, ok bool) *orderMsg {
 // TestOrder_Crossing: sends, receives, cancels and probes while queries and offers are under way: no
 // message overtakes another one, and none is lost.
 func TestOrder_Crossing(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	for _, set := range []transports{fakes("like sm", likeSM()), fakes("like tcp", likeTCP())} {
 		t.Run(set.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -186,6 +187,9 @@ func TestGiveUp_BufferOfAPut(t *testing.T) {
 				name = tls + " not copied"
 			}
 			t.Run(name, func(t *testing.T) {
+				if tls == `\rc` || tls == "all" {
+					testenv.SkipShort(t, "memory that is shared, as with sm")
+				}
 				x := startTarget(t, tls)
 				cfg := fromEnv(t, "TLS="+tls)
 				if !zcopy {

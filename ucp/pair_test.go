@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
+// oneGoroutine is why a long test is left out under the race detector, which has nothing to find.
+const oneGoroutine = "one goroutine has both ends"
+
 // patience is after how long nothing will happen: devices have goroutines of their
 // own, whose speed no number of our steps bounds.
 const patience = testenv.Watchdog
@@ -50,8 +53,9 @@ type transports struct {
 	like string
 }
 
-// run runs a test that is much the same over sets that are alike.
-func (set transports) run(t *testing.T, f func(t *testing.T)) {
+// unlessAlike runs a test that is much the same over sets that are alike over one of them, in sweeps
+// over each.
+func (set transports) unlessAlike(t *testing.T, f func(t *testing.T)) {
 	t.Run(set.name, func(t *testing.T) {
 		if set.like != "" {
 			testenv.SkipSweep(t, "as over "+set.like)
@@ -80,7 +84,7 @@ func transportSets() []transports {
 // overAll runs a test over transport sets that differ, in sweeps over every one.
 func overAll(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, set := range transportSets() {
-		set.run(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
+		set.unlessAlike(t, func(t *testing.T) { f(t, newPair(t, set, Config{})) })
 	}
 }
 

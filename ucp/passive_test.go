@@ -75,6 +75,7 @@ func TestHalfOpen_GoAgain(t *testing.T) {
 // TestHalfOpen_OthersWaitForRoom: of more connections at once than may be half open, those beyond are
 // made as soon as the first ones have come about, and not when their peers ask again.
 func TestHalfOpen_OthersWaitForRoom(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) { // where no time goes by, nobody asks again
 		const n = conn.MaxHalfOpen + 200
 		p, f := fakePair(t, Config{}, likeRC(), likeUD())
@@ -137,6 +138,7 @@ func TestHalfOpen_OthersPass(t *testing.T) {
 // TestHalfOpen_OldOnesMakeRoom: connections that a host has left half open for many workers are evicted
 // for another worker of the host.
 func TestHalfOpen_OldOnesMakeRoom(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := fakePair(t, Config{}, likeRC(), likeUD())
 		p.flood(conn.MaxHalfOpen, 8)

@@ -24,7 +24,7 @@ func overSchemes(t *testing.T, f func(t *testing.T, p *pair)) {
 	for _, scheme := range schemes {
 		t.Run(scheme, func(t *testing.T) {
 			for _, set := range transportSets() {
-				set.run(t, func(t *testing.T) {
+				set.unlessAlike(t, func(t *testing.T) {
 					f(t, newPair(t, set, Config{RndvScheme: scheme, RndvThresh: 1}))
 				})
 			}

@@ -60,7 +60,7 @@ func TestRndvPut_ToldBehindPut(t *testing.T) {
 // short of resources.
 func TestRndvPut_DataIsThere(t *testing.T) {
 	for _, set := range append(transportSets(), stripedTCP()) {
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			const n, size = 32, 40_000
 			p := newPair(t, set, Config{RndvScheme: putScheme, RndvThresh: 1})
 			from, to := p.a.memOf(t, n*size), p.b.memOf(t, n*size)
@@ -118,7 +118,7 @@ func TestRndvPut_Refused(t *testing.T) {
 		if set.oneself {
 			continue // nothing is between the call and the memory
 		}
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			p := newRndvPair(t, set, putScheme)
 			p.warm()
 			sent := p.send(rndvLen, 1)

@@ -235,7 +235,7 @@ func TestClose_EndsServe(t *testing.T) {
 // TestClose_EndsServeWhileParked: as often as the test is repeated, over every transport.
 func TestClose_EndsServeWhileParked(t *testing.T) {
 	for _, set := range realSets() {
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			p := newPair(t, set, Config{})
 			w, err := p.a.ctx.NewWorker(WorkerConfig{SpinPolls: engine.YieldPolls})
 			require.NoError(t, err)

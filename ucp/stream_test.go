@@ -179,7 +179,7 @@ func TestStream_NotRead(t *testing.T) {
 // than the first window.
 func TestStream_SmallWindow(t *testing.T) {
 	for _, set := range transportSets() {
-		set.run(t, func(t *testing.T) {
+		set.unlessAlike(t, func(t *testing.T) {
 			p := newPair(t, set, Config{EagerBudget: 1})
 			from, to := p.streamed()
 			want := pattern(300000, 4)

@@ -185,9 +185,10 @@ func (c *crowd) next(p *pairing) {
 	require.NoError(c.t, err)
 }
 
-// TestTuple_ManyRanks: 64 workers, 16 with -short, exchange messages of 16 tuples each, with
+// TestTuple_ManyRanks: 16 workers, 64 in sweeps, exchange messages of 16 tuples each, with
 // receives for any tag of a sender in between, and each receive gets what a serial matcher gives it.
 func TestTuple_ManyRanks(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	cfg := tupleq
 	cfg.TupleqMax = 12 // of 16 at each rank
 	many := 16

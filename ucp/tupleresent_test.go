@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/conn"
 )
 
@@ -49,6 +50,7 @@ func (p *pair) tags(count int) (tags []uint64) {
 
 // TestTuple_ManyResent: a queue can be closed whatever number of messages waits in it.
 func TestTuple_ManyResent(t *testing.T) {
+	testenv.SkipRace(t, oneGoroutine)
 	const count = conn.MaxAnswers + 100
 	cfg := tupleq
 	cfg.EagerWindow = 16 << 20 // credit for all of them

@@ -33,6 +33,7 @@ func (c *conn) onSocket(f func(fd int) error) (err error) {
 // silences opens a connection, plain and through TLS, for f. a is configured, b is patient. All of
 // these tests run side by side, as they wait for timers of the kernel.
 func silences(t *testing.T, cfg Config, f func(t *testing.T, a, b *end, ep *EP)) {
+	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	t.Parallel()
 	secret := cfg
 	secret.TLS = testenv.NewAuthority(t).Good()
@@ -92,9 +93,6 @@ func (c *conn) dropAll(t *testing.T) {
 // TestSilence_GoneWithClosedWindow: a host that does not answer the probes of a closed window any
 // more is missed.
 func TestSilence_GoneWithClosedWindow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 9 s, as the kernel takes its time between probes")
-	}
 	silences(t, narrow, func(t *testing.T, a, b *end, ep *EP) {
 		fillUntilProbed(t, a, ep, 1)
 		ep.conn.dropAll(t)

@@ -88,6 +88,7 @@ func (c cable) startFar(t *testing.T) (dev, iface []byte) {
 // TestVanishedHost: a host that is gone without a word is noticed, whether something is
 // under way to it or not.
 func TestVanishedHost(t *testing.T) {
+	testenv.SkipShort(t, "timers of the kernel take as long in every build")
 	cable := newCable(t)
 	dev, iface := cable.startFar(t)
 	var ends [2]*end // to which data is under way, and which is silent
