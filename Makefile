@@ -66,8 +66,8 @@ idle: ## CPU time of idle workers with peers and after them, over each transport
 soak: ## all tests, those that repeat what only chance shows many times; hours
 	GUCX_TEST_SOAK=1 $(GO) test -timeout 6h $(PKGS)
 
-sweep: ## the packages that leave out what is like something else, with all of it; two minutes
-	GUCX_TEST_SWEEP=1 $(GOTEST) -count 1 $(sort $(dir $(addprefix ./,$(shell git grep -l -e 'testenv\.SkipSweep' -e 'testenv\.Sweep' -- '*_test.go'))))
+sweep: ## the tests that leave out what is like something else, with all of it; two minutes
+	.ci/sweep
 
 MUTANTS ?= 40
 SEED    ?= 1
