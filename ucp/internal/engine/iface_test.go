@@ -86,6 +86,69 @@ func TestIface_Drain(t *testing.T) {
 	assert.Zero(t, polls(looks*(IdleTicks+1)), "it rests")
 }
 
+// TestIface_Release: an iface at which messages arrive rests with the next Progress after its last endpoint
+// was closed. One at which none arrive is polled for a while: its endpoints may have something to tell.
+func TestIface_Release(t *testing.T) {
+	for caps, rests := range map[uct.Caps]bool{uct.CapConnectIface: true, 0: false} {
+		r := newRig(t, newFake(caps))
+		i := r.ifaces[0]
+		i.Retain()
+		i.Retain()
+		i.Release()
+		r.Progress()
+		assert.True(t, i.Polled())
+		i.Release()
+		assert.True(t, i.Polled())
+		r.Progress()
+		assert.Equal(t, !rests, i.Polled())
+		for range CooldownPolls + 1 {
+			r.Progress()
+		}
+		assert.False(t, i.Polled())
+	}
+}
+
+// TestIdle_Listen: the kernel is asked about ifaces without a flag once in LooksPerPoll looks.
+func TestIdle_Listen(t *testing.T) {
+	f := newEventFake(t, uct.CapConnectIface)
+	r := newRig(t, f)
+	raise(t, f.event)
+	for range LooksPerPoll - 1 {
+		r.Progress()
+		assert.Zero(t, f.polls)
+	}
+	r.Progress()
+	assert.Equal(t, 1, f.polls)
+}
+
+// TestReadyToSleep_Unpolled: an iface that is not polled is asked for events if it has endpoints, or if
+// messages may arrive. If one has come already, it is polled.
+func TestReadyToSleep_Unpolled(t *testing.T) {
+	drains, receives, unused := newEventFake(t, 0), newEventFake(t, uct.CapConnectIface), newEventFake(t, 0)
+	r := newRig(t, drains, receives, unused)
+	r.ifaces[0].Retain()
+	r.ifaces[0].BeginDrain()
+	for range 2 * CooldownPolls {
+		r.Progress()
+	}
+	require.Zero(t, r.Polled())
+	before := receives.arms
+	ready, err := r.ReadyToSleep(never)
+	require.NoError(t, err)
+	assert.True(t, ready)
+	assert.Equal(t, 1, drains.arms)
+	assert.Equal(t, before+1, receives.arms)
+	assert.Zero(t, unused.arms)
+
+	receives.armErr, receives.found = uct.ErrBusy, 3
+	polls := receives.polls
+	ready, err = r.ReadyToSleep(never)
+	require.NoError(t, err)
+	assert.False(t, ready)
+	assert.Equal(t, polls+1, receives.polls, "what came is handled")
+	assert.True(t, r.ifaces[1].Polled())
+}
+
 // stirred is a transport without endpoints whose descriptor becomes readable, and is read by Progress.
 type stirred struct {
 	counted
