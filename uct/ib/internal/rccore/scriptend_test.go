@@ -181,6 +181,48 @@ func TestEnd_UnsignaledTail(t *testing.T) {
 	assert.Empty(t, s.took())
 }
 
+// stuckLink is a link to a device that does not move its queue to ERR.
+type stuckLink struct{ Link }
+
+func (stuckLink) ToERR() error { return ucs.ErrBusy }
+
+// TestEnd_DeviceRefuses: an EP that fails says so if the device does not end what it has in flight.
+func TestEnd_DeviceRefuses(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	e.link = stuckLink{e.link}
+	e.Fail(ucs.StatusConnReset, errFault)
+	require.Len(t, s.errs, 1)
+	for _, want := range []error{uct.ErrEPFailed, ucs.ErrConnReset, ucs.ErrBusy} {
+		assert.ErrorIs(t, s.errs[0], want)
+	}
+}
+
+// TestEnd_NoPlaceForSignal: a completion that somebody waits for, and for which the completion queue has no
+// place, is asked for when it has one.
+func TestEnd_NoPlaceForSignal(t *testing.T) {
+	s := newScript(t, Config{TxDepth: 8, TxCQDepth: 4})
+	other, e := s.connected(), s.connected()
+	put := func() { require.NoError(t, other.PutShort(nil, farAddr, farKey)) }
+	var c comps
+	_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { put() }}) // in the place that is free now
+	require.NoError(t, err)
+	_, err = e.PutZcopy(s.pieces(1), farAddr, farKey, c.get())
+	require.NoError(t, err)
+	put()
+	put()
+	s.took()
+	s.complete(e, 1, verbs.WCSuccess)
+	s.Progress()
+	assert.EqualValues(t, 2, e.PI, "all places are in use")
+	s.took()
+	s.complete(other, 1, verbs.WCSuccess)
+	s.Progress()
+	assert.Equal(t, verbs.SendWR{ID: 3, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled}, s.one())
+	s.complete(e, 3, verbs.WCSuccess)
+	assert.Len(t, c.ended, 1)
+}
+
 // TestFlush: a flush waits for what was posted before it, with a work request of its own only where no
 // completion would come.
 func TestFlush(t *testing.T) {
