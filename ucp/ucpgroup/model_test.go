@@ -43,7 +43,7 @@ type modelMessage struct {
 func modelComms(n int) []*Comm {
 	comms := make([]*Comm, n)
 	for q := range comms {
-		comms[q] = newComm(&Group{}, worldContext, q, allRanks(n))
+		comms[q] = newComm(&Group{rank: q, peers: make([]peer, n)}, worldContext, q, allRanks(n))
 	}
 	return comms
 }
