@@ -141,3 +141,26 @@ func TestOwnerTable(t *testing.T) {
 	assert.Zero(t, o.get(0))
 	assert.Zero(t, o.get(1<<24-1))
 }
+
+// TestOwnerTable_CostOfManyQPs: the table is copied as it doubles, and not for each QP.
+func TestOwnerTable_CostOfManyQPs(t *testing.T) {
+	const n = 1 << 12
+	var o ownerTable
+	qps, indexes, grown := make([]queuePair, n), make([]uint32, n), 0
+	for i := range qps {
+		before := o.slots.Load()
+		indexes[i] = o.add(owner{qp: &qps[i]})
+		if o.slots.Load() != before {
+			grown++
+		}
+	}
+	assert.LessOrEqual(t, grown, 10)
+	for i, index := range indexes {
+		require.Same(t, &qps[i], o.get(index).qp)
+		o.remove(index)
+	}
+	for i := range qps {
+		o.add(owner{qp: &qps[i]})
+	}
+	assert.EqualValues(t, n+firstUserIndex, o.next, "indexes are used again")
+}

@@ -59,7 +59,7 @@ func (h *hca) giveUpSkipped(list []skippedRecvs) {
 	if len(list) == 0 {
 		return
 	}
-	inside := h.visitsOf(func(v *visit) bool {
+	inside := h.visitsOf(anyPeer, func(v visit) bool {
 		return slices.ContainsFunc(list, func(s skippedRecvs) bool { return s.q.srqn == v.srqn })
 	})
 	inside = h.await(inside, qpPatience)

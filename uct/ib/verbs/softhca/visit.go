@@ -21,30 +21,33 @@ type visit struct {
 // visits lists the accesses under way to the region of a key. The key must be gone from
 // the table: who comes later finds that.
 func (h *hca) visits(key uint32) []visit {
-	return h.visitsOf(func(v *visit) bool { return v.key == key })
+	return h.visitsOf(anyPeer, func(v visit) bool { return v.key == key })
 }
 
 // visitsToQueue is visits for receives of an XRC SRQ.
 func (h *hca) visitsToQueue(srqn uint32) []visit {
-	return h.visitsOf(func(v *visit) bool { return v.srqn == srqn })
+	return h.visitsOf(anyPeer, func(v visit) bool { return v.srqn == srqn })
 }
 
 // visitsFrom lists the accesses under way from the device with a GID.
 func (h *hca) visitsFrom(gid [2]uint64) []visit {
-	return h.visitsOf(func(v *visit) bool { return v.link.gid == gid })
+	return h.visitsOf(func(l *inLink) bool { return l.gid == gid }, func(visit) bool { return true })
 }
 
-func (h *hca) visitsOf(match func(*visit) bool) (list []visit) {
+func anyPeer(*inLink) bool { return true }
+
+// visitsOf lists the accesses under way over the links from some peers. It looks at all their guards, of which a
+// peer has one for each QP.
+func (h *hca) visitsOf(from func(*inLink) bool, match func(visit) bool) (list []visit) {
 	h.linkMu.Lock() // no link is unmapped meanwhile
 	defer h.linkMu.Unlock()
 	for _, l := range *h.inbound.Load() {
-		if l.state.Load() != linkUp {
+		if l.state.Load() != linkUp || !from(l) {
 			continue
 		}
 		for slot := range l.mem.guards() {
-			v := visit{link: l, slot: slot}
-			var ok bool
-			if v.seq, v.key, v.srqn, ok = l.mem.guard(slot).visiting(); ok && match(&v) {
+			seq, key, srqn, ok := l.mem.guard(slot).visiting()
+			if v := (visit{link: l, slot: slot, seq: seq, key: key, srqn: srqn}); ok && match(v) {
 				list = append(list, v)
 			}
 		}
