@@ -17,6 +17,7 @@ import (
 // depth, and lets each state that it finds come to rest without further faults. There,
 // the sides agree, or both have ended.
 func TestExplore(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine has both sides")
 	for _, tc := range []struct {
 		name  string
 		a, b  []string

@@ -61,6 +61,9 @@ func TestConformance_Registered(t *testing.T) {
 			if tc.cma != config.No {
 				needCMA(t)
 			}
+			if tc.cma != config.Auto {
+				testenv.SkipShort(t, "a suite for each way to memory")
+			}
 			if tc.cma == config.Yes {
 				testenv.SkipSweep(t, "a suite for each way to memory; the other two go all of them but short gets")
 			}

@@ -80,7 +80,10 @@ func TestConformanceRC_Loop(t *testing.T) {
 	ucttest.Test(t, rcSuite.On(softhca.FabricLoop))
 }
 
-func TestConformanceRC_Shm(t *testing.T) { ucttest.Test(t, rcSuite.Peers(rcPeer)) }
+func TestConformanceRC_Shm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that with lists stands for it")
+	ucttest.Test(t, rcSuite.Peers(rcPeer))
+}
 
 func TestConformanceRC_ListLoop(t *testing.T) {
 	testenv.SkipSweep(t, listsOverShm)
@@ -104,9 +107,15 @@ func TestConformanceRC_Categories(t *testing.T) {
 
 func TestConformanceUD_Loop(t *testing.T) { ucttest.Test(t, udSuite.On(softhca.FabricLoop)) }
 
-func TestConformanceUD_ListLoop(t *testing.T) { ucttest.Test(t, udListSuite.On(softhca.FabricLoop)) }
+func TestConformanceUD_ListLoop(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that without lists stands for it")
+	ucttest.Test(t, udListSuite.On(softhca.FabricLoop))
+}
 
-func TestConformanceUD_Shm(t *testing.T) { ucttest.Test(t, udSuite.Peers(udPeer)) }
+func TestConformanceUD_Shm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that on one fabric stands for it")
+	ucttest.Test(t, udSuite.Peers(udPeer))
+}
 
 const categories = "a suite for each category; those of rc, and that of the default here, stand for them"
 

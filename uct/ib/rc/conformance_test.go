@@ -40,6 +40,7 @@ func TestConformance_Loop(t *testing.T) { ucttest.Test(t, suite.On(softhca.Fabri
 func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
 
 func TestConformance_Categories(t *testing.T) {
+	testenv.SkipShort(t, "a suite for each category")
 	suite.Categories(t, testenv.Sweep(), func(config any, e ib.Endpoints) any {
 		c := config.(Config)
 		c.IB.Endpoints = e

@@ -34,6 +34,7 @@ func runAlone(t *testing.T, name string) Result {
 }
 
 func TestRun_Alone(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine computes")
 	classes := []string{"S"}
 	if testenv.Soak() {
 		classes = []string{"S", "W", "A"}
@@ -63,6 +64,7 @@ func TestRun_Ranks(t *testing.T) {
 
 // A run does in each step what the program says.
 func TestRun_IsProgram(t *testing.T) {
+	testenv.SkipShort(t, "runs 9 ranks; other tests run some, too")
 	const ranks = 9
 	class := classOf(t, "S")
 	for i, res := range runTogether(t, class.Name, ranks) {

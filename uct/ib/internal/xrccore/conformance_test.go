@@ -87,14 +87,20 @@ func TestMain(m *testing.M) {
 
 func TestConformance_Loop(t *testing.T) { ucttest.Test(t, ibtest.Brief(suite.On(softhca.FabricLoop))) }
 
-func TestConformance_Shm(t *testing.T) { ucttest.Test(t, suite.Peers(shmPeer)) }
+func TestConformance_Shm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that with a domain of the host stands for it")
+	ucttest.Test(t, suite.Peers(shmPeer))
+}
 
 func TestConformance_NodeLoop(t *testing.T) {
 	testenv.SkipSweep(t, "a suite; that over shm stands for it")
 	ucttest.Test(t, nodeSuite.On(softhca.FabricLoop))
 }
 
-func TestConformance_NodeShm(t *testing.T) { ucttest.Test(t, ibtest.Brief(nodeSuite.Peers(nodePeer))) }
+func TestConformance_NodeShm(t *testing.T) {
+	testenv.SkipShort(t, "a suite; that with a domain of the host stands for it")
+	ucttest.Test(t, ibtest.Brief(nodeSuite.Peers(nodePeer)))
+}
 
 func TestConformance_HostShm(t *testing.T) {
 	t.Setenv(domainDirEnv, t.TempDir())

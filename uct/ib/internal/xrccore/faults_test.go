@@ -3,12 +3,14 @@ package xrccore
 import (
 	"testing"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/internal/ibtest"
 	"github.com/gucx/gucx/uct/ib/internal/rccore"
 )
 
 // Package dv has the case of interfaces that share no domain.
 func TestDeviceError_EachCall(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine makes all calls")
 	for _, share := range []string{ShareProcess, ShareHost} {
 		t.Run(share, func(t *testing.T) {
 			ibtest.FailEachCall(t, testTransport(), Config{
