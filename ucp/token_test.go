@@ -62,6 +62,38 @@ func TestToken_UnknownWorker(t *testing.T) {
 	require.NoError(t, p.finish(ep.Flush()))
 }
 
+// TestToken_TCP: workers that name each other connect over tcp with the same token, and do not with another one. One
+// without a token is not reachable.
+func TestToken_TCP(t *testing.T) {
+	for _, tc := range []struct {
+		a, b    config.Secret
+		refused error
+	}{
+		{testToken, testToken, nil}, {"", "", nil},
+		{testToken, testToken + "x", ucs.ErrRejected}, {testToken, "", ucs.ErrUnreachable}, {"", testToken, ucs.ErrUnreachable},
+	} {
+		a := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.a})
+		b := newPair(t, real("tcp", "tcp"), Config{AuthToken: tc.b})
+		p := &pair{t: t, a: a.a, b: b.b}
+		to, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		if tc.refused == ucs.ErrUnreachable {
+			require.ErrorIs(t, err, tc.refused)
+			require.ErrorContains(t, err, "AUTH_TOKEN")
+			continue
+		}
+		require.NoError(t, err)
+		_, err = p.b.w.NewEP(p.a.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		if tc.refused != nil {
+			require.ErrorIs(t, p.finish(to.TagSend(1, []byte("x"), nil)), tc.refused)
+			require.Zero(t, p.b.w.tags.Unexpected())
+			continue
+		}
+		p.a.ep = to
+		p.tag(1, 100, 1)
+	}
+}
+
 // TestConfig_Token: it comes from one of two places, and is long enough.
 func TestConfig_Token(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")

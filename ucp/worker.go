@@ -214,6 +214,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 		Transport: o.Transport,
 		Device:    o.Device,
 		OnError:   w.laneBroke,
+		Token:     w.ctx.token,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)

@@ -80,6 +80,10 @@ type IfaceParams struct {
 	// Completions have the status of the reason. A transport with CapErrPeer reports
 	// the end of a peer at the latest when the EP is used; other EPs work on.
 	OnError func(ep EP, err error)
+	// Token is a secret that this side and its peers have; empty means none. A transport over a network
+	// that others can reach (tcp) refuses connections of a side that has not the same, before anything
+	// else is read. Others ignore it. It encrypts nothing.
+	Token string
 }
 
 // IfaceAddresser gives the addresses of an iface that peers can address.

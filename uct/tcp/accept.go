@@ -136,7 +136,9 @@ func (s *incoming) Ready(uint32) int {
 	case h.to != s.it.addr.key.ID():
 		s.refuse(errWrongIface)
 	case !s.proven(&h):
-		s.refuse(errUnproven)
+		s.refuse(s.it.unprovenCause())
+	case s.it.token != "" && s.tun == nil && !s.it.hellos.take(h.from, h.rail, h.number):
+		s.refuse(errRepeated)
 	default:
 		s.it.respond(s, &h)
 	}
@@ -146,8 +148,16 @@ func (s *incoming) Ready(uint32) int {
 // proven reports whether the sender of the HELLO has the key that it names.
 func (s *incoming) proven(h *hello) bool {
 	var err error
-	s.secret, err = pairWith(&s.it.identity, &h.from)
+	s.secret, err = pairWith(&s.it.identity, &h.from, s.it.token)
 	return err == nil && s.secret.proves(&s.hello.buf, s.binding())
+}
+
+// unprovenCause is why a HELLO without the right proof is refused.
+func (it *Iface) unprovenCause() error {
+	if it.token != "" {
+		return errNoToken
+	}
+	return errUnproven
 }
 
 // declineVersion answers a HELLO of another version, of which only the version is understood.
@@ -168,6 +178,8 @@ var (
 	errTooMany    = errors.New("too many others have connected since (MAX_HANDSHAKES)")
 	errWantsTLS   = errors.New("it speaks TLS, which is off here")
 	errUnproven   = errors.New("it cannot prove that it is the iface that it says it is")
+	errNoToken    = errors.New("it cannot prove that it is the iface that it says it is, or has not the token of this side (AUTH_TOKEN)")
+	errRepeated   = errors.New("its HELLO was sent before")
 	errVersion    = errors.New("it speaks another version of this protocol")
 	errRail       = errors.New("it wants more connections than MAX_CONN_PER_PEER")
 	errOtherCert  = errors.New("its certificate is for another identity than that of its open connection")

@@ -110,27 +110,38 @@ type ifaceAddr struct {
 	key          keypair.PublicKey
 	seg          uint32 // longest active message that it takes
 	tls          bool   // connections are made through TLS
+	token        bool   // peers must have a token
 }
 
 // Offsets in a packed iface address.
 const (
 	addrVersion = 2
 
-	offIfaceVer = 0 // u8
-	offIfaceTLS = 1 // u8: 0, or 1 if tls
-	offPort4    = 2
-	offPort6    = 4
-	offIfaceKey = 6
-	offIfaceSeg = offIfaceKey + keypair.Len
-	ifaceLen    = offIfaceSeg + 4
+	offIfaceVer   = 0 // u8
+	offIfaceFlags = 1 // u8
+	offPort4      = 2
+	offPort6      = 4
+	offIfaceKey   = 6
+	offIfaceSeg   = offIfaceKey + keypair.Len
+	ifaceLen      = offIfaceSeg + 4
+)
+
+// Flags of an iface address: what connections to it need.
+const (
+	flagTLS = 1 << iota
+	flagToken
+	flagsEnd
 )
 
 func (a *ifaceAddr) append(b []byte) []byte {
-	secure := byte(0)
+	flags := byte(0)
 	if a.tls {
-		secure = 1
+		flags |= flagTLS
 	}
-	b = append(b, addrVersion, secure)
+	if a.token {
+		flags |= flagToken
+	}
+	b = append(b, addrVersion, flags)
 	b = binary.LittleEndian.AppendUint16(b, a.port4)
 	b = binary.LittleEndian.AppendUint16(b, a.port6)
 	b = append(b, a.key[:]...)
@@ -139,7 +150,7 @@ func (a *ifaceAddr) append(b []byte) []byte {
 
 // parseIfaceAddr decodes an address that may come from an untrusted peer.
 func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
-	if len(b) != ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceTLS] > 1 {
+	if len(b) != ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceFlags] >= flagsEnd {
 		return a, fmt.Errorf("%w: no tcp iface address", uct.ErrInvalidAddr)
 	}
 	a = ifaceAddr{
@@ -147,7 +158,8 @@ func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
 		port6: binary.LittleEndian.Uint16(b[offPort6:]),
 		key:   keypair.PublicKey(b[offIfaceKey:]),
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
-		tls:   b[offIfaceTLS] == 1,
+		tls:   b[offIfaceFlags]&flagTLS != 0,
+		token: b[offIfaceFlags]&flagToken != 0,
 	}
 	if a.key.ID() == 0 || a.port4|a.port6 == 0 {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)

@@ -111,7 +111,7 @@ func (c *conn) dial() {
 // pair computes the key of the pair, once.
 func (c *conn) pair() (err error) {
 	if c.secret == nil {
-		c.secret, err = pairWith(&c.it.identity, &c.key)
+		c.secret, err = pairWith(&c.it.identity, &c.key, c.it.token)
 	}
 	return err
 }
@@ -191,9 +191,10 @@ func dialCause(err error) error {
 
 func (t *attempt) sendHello() error {
 	it := t.c.it
+	it.numbered++
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.key.ID(),
-		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail,
+		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail, number: it.numbered,
 	}, t.c.secret, t.binding())
 }
 

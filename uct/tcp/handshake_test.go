@@ -118,13 +118,16 @@ func readAnswer(t testing.TB, conn net.Conn, e *end) (h hello, err error) {
 }
 
 // rawPeer is a peer that is not an Iface: it can send anything, with the proof of its own key.
-type rawPeer struct{ keypair.Pair }
+type rawPeer struct {
+	keypair.Pair
+	token string
+}
 
 func newRawPeer(t testing.TB) rawPeer {
 	t.Helper()
 	id, err := keypair.New()
 	require.NoError(t, err)
-	return rawPeer{id}
+	return rawPeer{Pair: id}
 }
 
 // good is a HELLO of s that e accepts.
@@ -135,7 +138,7 @@ func (s rawPeer) good(e *end) hello {
 // proven encodes a message to the owner of a key, with the proof of s.
 func (s rawPeer) proven(t testing.TB, to *keypair.PublicKey, h hello) []byte {
 	t.Helper()
-	k, err := pairWith(&s.Pair, to)
+	k, err := pairWith(&s.Pair, to, s.token)
 	require.NoError(t, err)
 	var b [helloLen]byte
 	h.put(&b)

@@ -12,7 +12,7 @@ import (
 
 const (
 	helloMagic   = 0x50435847 // "GXCP"
-	helloVersion = 3
+	helloVersion = 4
 	helloLen     = 128
 	helloStart   = 8 // bytes that mean the same in all versions
 )
@@ -30,7 +30,8 @@ const (
 	offSeg      = offOther + 8          // u32: longest active message that the sender takes
 	offAnswers  = offSeg + 4            // u32: maxAnswers
 	offRail     = offAnswers + 4        // u32: 0 for the connection of a peer, 1 and up for its rails
-	helloUnused = offRail + 4           // 0 up to the proof
+	offNumber   = offRail + 4           // u64: of a HELLO among those of its sender, from 1; 0 in an answer
+	helloUnused = offNumber + 8         // 0 up to the proof
 	offProof    = helloLen - proofLen   // over everything before
 )
 
@@ -65,6 +66,7 @@ type hello struct {
 	seg     uint32
 	answers uint32
 	rail    uint32
+	number  uint64
 }
 
 // put encodes h into b, without a proof.
@@ -80,6 +82,7 @@ func (h *hello) put(b *[helloLen]byte) {
 	binary.LittleEndian.PutUint32(b[offSeg:], h.seg)
 	binary.LittleEndian.PutUint32(b[offAnswers:], h.answers)
 	binary.LittleEndian.PutUint32(b[offRail:], h.rail)
+	binary.LittleEndian.PutUint64(b[offNumber:], h.number)
 }
 
 // parseHello decodes b. ok is false if this is not a handshake message of the
@@ -97,6 +100,7 @@ func parseHello(b *[helloLen]byte, msg uint8) (h hello, ok bool) {
 		seg:     binary.LittleEndian.Uint32(b[offSeg:]),
 		answers: binary.LittleEndian.Uint32(b[offAnswers:]),
 		rail:    binary.LittleEndian.Uint32(b[offRail:]),
+		number:  binary.LittleEndian.Uint64(b[offNumber:]),
 	}
 	if binary.LittleEndian.Uint32(b[offMagic:]) != helloMagic || h.msg != msg || h.from.ID() == 0 {
 		return h, false

@@ -125,14 +125,14 @@ func TestIdentity_SameID(t *testing.T) {
 }
 
 func TestHello_Golden(t *testing.T) {
-	h := hello{version: helloVersion, msg: msgAnswer, code: codeOpen, to: 0x1122334455667788, conn: 3, other: 4, seg: 5, answers: 6, rail: 7}
+	h := hello{version: helloVersion, msg: msgAnswer, code: codeOpen, to: 0x1122334455667788, conn: 3, other: 4, seg: 5, answers: 6, rail: 7, number: 8}
 	for i := range h.from {
 		h.from[i] = byte(i)
 	}
 	var b [helloLen]byte
 	h.put(&b)
 	pairKey("secret of a pair").sign(&b, nil)
-	assert.Equal(t, "47584350"+"0300"+"02"+"02"+"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"+
-		"8877665544332211"+"0300000000000000"+"0400000000000000"+"05000000"+"06000000"+"07000000"+"0000000000000000000000000000000000000000"+
-		"6f2840d46e326fa806ec4c76f6629dbf88cd000bd521c00b73fcaebfe1d6869f", hex.EncodeToString(b[:]))
+	assert.Equal(t, "47584350"+"0400"+"02"+"02"+"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"+
+		"8877665544332211"+"0300000000000000"+"0400000000000000"+"05000000"+"06000000"+"07000000"+"0800000000000000"+"000000000000000000000000"+
+		"80431769a471fff48f5a4c34f14c0bb3b823f68e56ecf3aebad5e913c61d1f51", hex.EncodeToString(b[:]))
 }

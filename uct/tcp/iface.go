@@ -28,6 +28,9 @@ type Iface struct {
 	attr     uct.IfaceAttr
 	addr     ifaceAddr
 	identity keypair.Pair
+	token    string       // that peers must have; empty means none
+	hellos   helloNumbers // with a token, of peers
+	numbered uint64       // HELLOs that this side has sent
 	onError  func(uct.EP, error)
 	io       netIO
 	stripes  int // bytes from which on puts are striped; more than any has: never
@@ -126,8 +129,8 @@ func newIface(md *MD, dev device, cfg Config, p uct.IfaceParams, policy *tlspoli
 		tags:     handle.Make[*EP](tagPlaceBits, 32),
 		table:    map[keypair.PublicKey]*conn{},
 		hot:      make([]*conn, 0, maxHot),
-		identity: id,
-		addr:     ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil},
+		identity: id, token: p.Token,
+		addr:     ifaceAddr{key: id.Public, seg: uint32(cfg.SegSize), tls: policy != nil, token: p.Token != ""},
 		stripes:  maxRMA + 1,
 		unproven: unprovenSet{count: map[source]int{}},
 		allowed:  cfg.allowedHandshakes(),
@@ -216,7 +219,7 @@ func (it *Iface) Reachable(dev, iface []byte) (ok bool, why string) {
 	if err != nil {
 		return false, err.Error()
 	}
-	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg, tls: it.addr.tls} // without an address, any would do
+	a := ifaceAddr{port4: 1, port6: 1, seg: it.addr.seg, tls: it.addr.tls, token: it.addr.token} // without an address, any would do
 	if iface != nil {
 		if a, err = parseIfaceAddr(iface); err != nil {
 			return false, err.Error()
@@ -237,6 +240,10 @@ func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 		return path{}, unreachable("the peer demands TLS, which is off here")
 	case !a.tls && it.addr.tls:
 		return path{}, unreachable("TLS is demanded here, and off at the peer")
+	case a.token && !it.addr.token:
+		return path{}, unreachable("the peer demands a token (AUTH_TOKEN), and there is none here")
+	case !a.token && it.addr.token:
+		return path{}, unreachable("a token (AUTH_TOKEN) is demanded here, and the peer has none")
 	}
 	return it.dev.pathTo(d, a)
 }

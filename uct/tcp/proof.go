@@ -18,11 +18,15 @@ const proofLen = keypair.MACLen
 // pairKey is the shared key of two ifaces, which only they can compute.
 type pairKey keypair.Secret
 
-// pairWith computes the key of an iface and a peer. The error is ErrInvalidAddr.
-func pairWith(own *keypair.Pair, peer *keypair.PublicKey) (pairKey, error) {
+// pairWith computes the key of an iface and a peer which have the token; an empty token means none. The
+// error is ErrInvalidAddr.
+func pairWith(own *keypair.Pair, peer *keypair.PublicKey, token string) (pairKey, error) {
 	k, err := own.SecretWith(peer)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ucs.ErrInvalidAddr, err)
+	}
+	if token != "" {
+		k = keypair.Secret(token).MAC(k)
 	}
 	return pairKey(k), nil
 }

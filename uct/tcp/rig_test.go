@@ -39,10 +39,16 @@ func newEnd(t testing.TB, cfg Config) *end {
 
 func newEndOn(t testing.TB, device string, cfg Config) *end {
 	t.Helper()
+	return openEnd(t, device, "", cfg)
+}
+
+// openEnd opens an end whose peers must have the token.
+func openEnd(t testing.TB, device, token string, cfg Config) *end {
+	t.Helper()
 	md, err := New(Config{Devices: []string{allDevices}}).OpenMD(Name)
 	require.NoError(t, err)
 	e := &end{t: t, md: md.(*MD)}
-	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg,
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg, Token: token,
 		OnError: func(ep uct.EP, err error) { e.failed, e.errs = append(e.failed, ep), append(e.errs, err) }})
 	require.NoError(t, err)
 	e.it = it.(*Iface)

@@ -236,7 +236,7 @@ func TestRails_Replaced(t *testing.T) {
 	require.Positive(t, lost.awaits.n)
 
 	next := client(t, a)
-	p := rawPeer{b.it.identity}
+	p := rawPeer{Pair: b.it.identity}
 	h := p.good(a)
 	h.conn, h.other, h.rail = lost.id+1, lost.id, lost.rail
 	p.say(t, next, a, h)
