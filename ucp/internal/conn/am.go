@@ -42,7 +42,7 @@ type AM struct {
 	out    [][]byte
 	pack   packer
 	pend   uct.PendingReq
-	flush  *amFlush // before closing
+	flush  *amFlush // before closing; nil since the last message
 	queued bool
 	drains bool // the host knows that ep only waits
 	state  amState
@@ -60,6 +60,7 @@ type amState uint8
 
 const (
 	amDirty    amState = iota // some may not have arrived
+	amAwaiting                // the same; pend waits for resources of the transport to flush
 	amFlushing                // flush will tell when all have
 	amClean                   // all have arrived
 )
@@ -98,7 +99,7 @@ func (a *AM) Send(msg []byte, repeat bool) {
 		return
 	}
 	a.out = append(a.out, msg)
-	a.state = amDirty
+	a.state, a.flush = amDirty, nil
 	a.drain(false)
 	a.host.Attention()
 	a.push()
@@ -164,6 +165,9 @@ func (a *AM) open() error {
 
 // resume goes on when the lane has resources.
 func (a *AM) resume() error {
+	if a.state == amAwaiting {
+		return a.flushQueued()
+	}
 	for len(a.out) > 0 {
 		if err := a.sendOne(a.out[0]); err != nil {
 			if err != uct.ErrNoResource {
@@ -184,26 +188,59 @@ func (a *AM) Settle(quiet bool) (done bool) {
 	if !quiet || a.ep == nil || !a.Posted() || a.state == amFlushing {
 		return true
 	}
-	if a.state == amDirty {
-		a.flush = newAMFlush(a)
-		switch pending, err := a.ep.Flush(&a.flush.Completion); {
-		case err == uct.ErrNoResource:
+	switch a.state {
+	case amDirty:
+		if err := a.startFlush(); err == uct.ErrNoResource {
 			return a.awaitResources()
-		case pending:
-			a.state = amFlushing
-			a.drain(true)
-			return true
 		}
+	case amAwaiting:
+		return true
 	}
-	a.Close()
+	if a.state != amFlushing {
+		a.Close()
+	}
 	return true
 }
 
-// awaitResources has the transport ask for attention when the endpoint may have resources. It reports
+// startFlush flushes the endpoint. If nothing is in flight, or the transport has failed, the state stays
+// as it is: the endpoint can be closed. ErrNoResource.
+func (a *AM) startFlush() error {
+	if a.flush == nil {
+		a.flush = newAMFlush(a)
+	}
+	pending, err := a.ep.Flush(&a.flush.Completion)
+	if pending {
+		a.state = amFlushing
+		a.drain(true)
+	}
+	return err
+}
+
+// awaitResources has the transport call resume when the endpoint may have resources. It reports
 // false if it may have some now.
 func (a *AM) awaitResources() bool {
-	a.queued = a.queued || a.ep.AddPending(&a.pend) == nil
+	if !a.queued {
+		a.queued = a.ep.AddPending(&a.pend) == nil
+	}
+	if a.queued {
+		a.state = amAwaiting
+	}
 	return a.queued
+}
+
+// flushQueued flushes the endpoint in turn with the others that wait for resources, so that one that is refused
+// again costs no more than this call.
+func (a *AM) flushQueued() error {
+	err := a.startFlush()
+	if err == uct.ErrNoResource {
+		return err
+	}
+	a.queued = false
+	if a.state != amFlushing { // nothing is in flight, or the transport has failed
+		a.state = amClean
+		a.host.Attention()
+	}
+	return nil
 }
 
 // drain tells the host whether the endpoint only waits for an acknowledgement, if that is new.

@@ -314,23 +314,54 @@ func TestAM_Settle(t *testing.T) {
 	assert.True(t, a.Idle(), "all have arrived already")
 }
 
-// TestAM_SettleWithoutResources: a flush that finds none is tried again when the transport asks, or at
-// once.
+// TestAM_SettleWithoutResources: a flush that finds none is tried again when the transport says so, or at
+// once. The host looks at the carrier when it can be closed, and not for each try.
 func TestAM_SettleWithoutResources(t *testing.T) {
-	a, h := newCarrier(t, paths...)
-	send(a, "one")
-	h.flushErr = uct.ErrNoResource
-	h.pendErrs = []error{uct.ErrBusy}
-	assert.False(t, a.Settle(true), "there may be some now")
-	assert.True(t, a.Settle(true))
-	assert.NotNil(t, h.open.pending)
-	assert.True(t, a.Settle(true), "it waits once")
-	h.tookAttention()
-	require.NoError(t, h.open.dispatch())
-	assert.True(t, h.tookAttention())
-	h.flushErr = ucs.ErrConnReset
-	assert.True(t, a.Settle(true))
-	assert.True(t, a.Idle(), "there is nothing more to wait for")
+	awaiting := func() (*AM, *fakeHost) {
+		a, h := newCarrier(t, paths...)
+		send(a, "one")
+		h.flushErr = uct.ErrNoResource
+		h.pendErrs = []error{uct.ErrBusy}
+		assert.False(t, a.Settle(true), "there may be some now")
+		assert.True(t, a.Settle(true))
+		assert.NotNil(t, h.open.pending)
+		assert.True(t, a.Settle(true), "it waits once")
+		h.tookAttention()
+		assert.Equal(t, uct.ErrNoResource, h.open.dispatch(), "it stays in its turn")
+		assert.False(t, h.tookAttention())
+		return a, h
+	}
+	t.Run("transport fails", func(t *testing.T) {
+		a, h := awaiting()
+		h.flushErr = ucs.ErrConnReset
+		require.NoError(t, h.open.dispatch())
+		assert.True(t, h.tookAttention())
+		assert.True(t, a.Settle(true))
+		assert.True(t, a.Idle(), "there is nothing more to wait for")
+	})
+	t.Run("flush starts", func(t *testing.T) {
+		a, h := awaiting()
+		h.flushErr, h.flushes = nil, true
+		require.NoError(t, h.open.dispatch())
+		assert.False(t, h.tookAttention())
+		assert.True(t, a.Settle(true))
+		assert.False(t, a.Idle())
+		h.open.flush.Complete(ucs.StatusOK)
+		assert.True(t, h.tookAttention())
+		assert.True(t, a.Settle(true))
+		assert.True(t, a.Idle())
+	})
+	t.Run("message follows", func(t *testing.T) {
+		a, h := awaiting()
+		h.flushErr = nil
+		send(a, "two")
+		require.NoError(t, h.open.dispatch())
+		assert.Equal(t, []string{"one", "two"}, h.sent)
+		assert.True(t, a.Settle(false))
+		assert.False(t, a.Idle())
+		assert.True(t, a.Settle(true))
+		assert.True(t, a.Idle())
+	})
 }
 
 // TestAM_Recover: when a path fails, the next best takes what has not left. One over which a lane has failed
