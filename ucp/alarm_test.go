@@ -277,3 +277,27 @@ func TestWireupTimeout_OfTheEnvironment(t *testing.T) {
 	assert.Equal(t, defaultWireupTimeout, zero.wireupTimeout())
 	assert.ErrorIs(t, (&Config{WireupTimeout: -1}).Validate(), ucs.ErrInvalidParam)
 }
+
+// TestAlarm_LooksAtConnectedEPs: EPs without a connection cost the alarm nothing, and neither do those that
+// are closed.
+func TestAlarm_LooksAtConnectedEPs(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	const idle, used = 100, 3
+	for range idle {
+		_, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		require.NoError(t, err)
+	}
+	var eps []*EP
+	for range used {
+		ep, err := p.a.w.NewEP(p.b.w.Address(), EPConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(ep.TagSend(1, []byte{1}, nil)))
+		eps = append(eps, ep)
+	}
+	assert.Len(t, p.a.w.links, used)
+	for i, ep := range eps {
+		require.NoError(t, p.finish(ep.Close(CloseFlush)))
+		p.until(func() bool { return len(p.a.w.links) == used-1-i })
+	}
+	p.until(func() bool { return len(p.b.w.links) == 0 })
+}

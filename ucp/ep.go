@@ -247,6 +247,7 @@ func (e *EP) startOver() {
 	e.link.carrier.Close()
 	e.closeWindow()
 	e.msgs.dropStream()
+	e.w.dropLink(e.link)
 	e.link, e.msgs, e.aborting, e.adopted = nil, nil, ucs.StatusOK, false
 	e.seq = e.w.names.Take(e.peer.Addr.UUID())
 	e.w.names.Enter(e.peer.Addr.UUID(), e.seq, e)
@@ -515,6 +516,7 @@ func (e *EP) destroy() {
 		e.dropAnswers()
 		e.link.closeLanes()
 		e.link.carrier.Close()
+		e.w.dropLink(e.link)
 		e.link = nil
 	}
 	e.w.eps.Remove(e.id)

@@ -18,6 +18,7 @@ type link struct {
 	lanes   lanes.Set[*iface]
 	rails   railSet      // of lanes, those that share what takes long
 	group   int          // in Worker.groups, of their domains; -1 if that is one
+	place   int          // in Worker.links
 	tried   []error      // why transports were given up
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
@@ -38,6 +39,21 @@ type link struct {
 
 // lane is one transport endpoint of an EP.
 type lane = lanes.Lane[*iface]
+
+// addLink enters the link of an EP in the worker.
+func (w *Worker) addLink(l *link) {
+	l.place = len(w.links)
+	w.links = append(w.links, l)
+}
+
+// dropLink is called when an EP has no link any more. It takes constant time.
+func (w *Worker) dropLink(l *link) {
+	last := len(w.links) - 1
+	moved := w.links[last]
+	w.links[l.place], moved.place = moved, l.place
+	w.links[last] = nil
+	w.links = w.links[:last]
+}
 
 // handle feeds an event to the connection and carries out what comes of it.
 func (e *EP) handle(ev wireup.Event) {

@@ -138,6 +138,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 	} else {
 		e.link.carrier = conn.NewAM(&carrierHost{e}, e.peer.Aux, wire.AMWireup)
 	}
+	e.w.addLink(e.link)
 }
 
 // carrierFailed has the carrier find another way. Without one it ends an EP that cannot

@@ -40,6 +40,7 @@ type Worker struct {
 	eps    handle.Table[*EP] // by the ids that messages name them with; each peer knows those of its own
 	peers  conn.Peers
 	names  conn.Names[*EP]
+	links  []*link // of EPs that have one, in no particular order
 	byLane map[uct.EP]laneOwner
 
 	halfOpen conn.HalfOpen[*EP] // that no listener has accepted; see passive.go
