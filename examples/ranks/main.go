@@ -24,7 +24,7 @@ import (
 
 const (
 	processes = 4
-	cells     = 60 // of the whole rod
+	cells     = 30 // of the whole rod
 	left      = 100.0
 	right     = 0.0
 	settled   = 1e-4

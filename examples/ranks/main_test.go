@@ -17,7 +17,7 @@ func Example() {
 		ranks.Wait()
 	}
 	// Output:
-	// 1 ranks: 49.98 degrees on average after 5602 steps
-	// 3 ranks: 49.98 degrees on average after 5602 steps
-	// 4 ranks: 49.98 degrees on average after 5602 steps
+	// 1 ranks: 49.99 degrees on average after 1709 steps
+	// 3 ranks: 49.99 degrees on average after 1709 steps
+	// 4 ranks: 49.99 degrees on average after 1709 steps
 }

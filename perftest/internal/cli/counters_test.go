@@ -40,7 +40,7 @@ func TestCounters_EverySourceAndKindOfTarget(t *testing.T) {
 		{"bpf", "not pinned", true, []string{"-x", "ud", "-t", "am_lat", "-c", "off"}},
 	} {
 		t.Run(c.source+"/"+c.name, func(t *testing.T) {
-			if c.target && c.source != "rusage" {
+			if c.source != "rusage" {
 				testenv.SkipShort(t, furtherRun)
 			}
 			run, recs := counting(t, c.source, append(c.args, "-s", "8")...)
@@ -89,6 +89,7 @@ func TestCounters_AMessageOverSocketsIsOneSendOnEachSide(t *testing.T) {
 }
 
 func TestCounters_InEveryFormat(t *testing.T) {
+	testenv.SkipShort(t, furtherRun)
 	args := []string{"-q", "-n", "32", "-w", "4", "--rounds", "2", "-x", "self", "-t", "put_lat", "-s", "8", "--counters=rusage"}
 	for format, want := range map[string]string{"table": "counters by rusage", "md": "| put_lat |", "csv": "caller_switches"} {
 		code, out, errs := perftest(t, with(args, "-o", format)...)

@@ -24,6 +24,7 @@ func spRows(t *testing.T, args string) [][]string {
 }
 
 func TestSP_InProcess(t *testing.T) {
+	testenv.SkipShort(t, "computes in four goroutines, as tests of package sp do")
 	rows := spRows(t, "-x sm --ranks 4 --protocols am,put_zcopy --in-process")
 	require.Len(t, rows, 2)
 	for i, protocol := range []string{"am", "put_zcopy"} {
