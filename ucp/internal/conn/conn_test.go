@@ -60,6 +60,26 @@ func TestNames_RemembersSomeThatHaveGone(t *testing.T) {
 	assert.LessOrEqual(t, len(n.next), maxGone+2)
 }
 
+// TestNames_Made: connections that a peer has made are counted by themselves, and forgotten with the peer.
+func TestNames_Made(t *testing.T) {
+	var n Names[string]
+	n.Init()
+	n.Hold(1)
+	n.Hold(1)
+	assert.Zero(t, n.Made(1))
+	n.CountMade(1, 1)
+	n.CountMade(1, 1)
+	assert.Equal(t, 2, n.Made(1))
+	assert.Zero(t, n.Made(2))
+	n.CountMade(1, -1)
+	n.Drop(1)
+	assert.Equal(t, 1, n.Made(1))
+	n.CountMade(1, -1)
+	n.Drop(1)
+	assert.Zero(t, n.Made(1))
+	assert.Empty(t, n.next)
+}
+
 // TestNames_NothingOfPeersThatCalled: a peer of which no number was taken leaves nothing.
 func TestNames_NothingOfPeersThatCalled(t *testing.T) {
 	var n Names[string]
@@ -92,6 +112,9 @@ func TestInbox_IsBounded(t *testing.T) {
 	assert.False(t, b.Add(msg[:1]))
 	b.Take()
 	assert.True(t, b.Add(msg))
+	assert.True(t, b.Add(msg), "all of it is free again")
+	b.Take()
+	assert.Empty(t, b.Take())
 }
 
 func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
@@ -117,11 +140,19 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 	again, err := peers.Find(packed)
 	require.NoError(t, err)
 	assert.Same(t, p, again)
+	assert.True(t, p.Is(packed))
+	assert.False(t, p.Is(packed[:len(packed)-1]))
+	assert.False(t, p.Held())
+	peers.Hold(p)
 	peers.Hold(p)
 	peers.Unused(p)
 	assert.Equal(t, 1, peers.Len())
 	peers.Drop(p)
+	assert.Equal(t, 1, peers.Len())
+	assert.True(t, p.Held())
+	peers.Drop(p)
 	assert.Zero(t, peers.Len())
+	assert.False(t, p.Held())
 	_, err = peers.Find(packed[1:])
 	assert.ErrorIs(t, err, uct.ErrInvalidAddr)
 }

@@ -29,6 +29,9 @@ func TestHalfOpen_LimitsEachSource(t *testing.T) {
 	require.True(t, h.Remove(1))
 	assert.False(t, h.Remove(1))
 	assert.Equal(t, 1, fill(&h, Source{"d", 1}, 5001, 0))
+	require.True(t, h.Remove(5001))
+	assert.Len(t, h.hosts, 3, "of a host, and a worker, that has none nothing is left")
+	assert.Len(t, h.workers, 4)
 	for len(h.all) > 0 {
 		require.True(t, h.Remove(h.all[0].e))
 	}

@@ -183,6 +183,57 @@ func TestProgress_Watch(t *testing.T) {
 	assert.Equal(t, 1, polls(IdleTicks))
 }
 
+// TestProgress_Guarded: an iface that finds by itself when two goroutines poll it is polled without a
+// check of the engine, and work that was left behind is done as with others.
+func TestProgress_Guarded(t *testing.T) {
+	f := newFake(0)
+	f.ext.Guarded = true
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	r.ifaces[0].Retain()
+	r.ifaces[0].BeginDrain() // one of them: it is polled as before
+	r.Progress()
+	polls := f.polls
+	f.onPoll = func() {
+		f.onPoll = nil
+		r.Progress()
+	}
+	assert.NotPanics(t, func() { r.Progress() })
+	assert.Equal(t, polls+2, f.polls)
+	r.owner.todo = 4
+	r.Raise()
+	assert.Equal(t, 4, r.Progress())
+	assert.Equal(t, polls+3, f.polls)
+	assert.Zero(t, r.Progress())
+	assert.Equal(t, polls+4, f.polls)
+}
+
+// TestClose_PollsNothing: an engine that is closed polls no iface and looks at none.
+func TestClose_PollsNothing(t *testing.T) {
+	used, resting, drains := newFake(0), newFake(uct.CapConnectIface), newEventFake(t, 0)
+	var r rig
+	r.Init(&r.owner, 1, false)
+	for _, f := range []*fake{used, resting, drains} {
+		i := &Iface{}
+		r.Add(i, f)
+		r.ifaces = append(r.ifaces, i)
+	}
+	r.Start()
+	r.ifaces[0].Retain()
+	r.ifaces[2].Retain()
+	r.ifaces[2].BeginDrain()
+	for range 2 * CooldownPolls {
+		r.Progress()
+	}
+	require.NoError(t, r.Close())
+	before := [...]int{used.polls, resting.polls, drains.polls}
+	resting.pending = true
+	for range 3 * IdleTicks {
+		assert.Zero(t, r.Progress())
+	}
+	assert.Equal(t, before, [...]int{used.polls, resting.polls, drains.polls})
+}
+
 // TestProgress_Several: all ifaces that are used are polled, and what they find is added up.
 func TestProgress_Several(t *testing.T) {
 	fakes := []*fake{newFake(0), newFake(0), newFake(0)}

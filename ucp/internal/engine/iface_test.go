@@ -219,13 +219,19 @@ func TestAddLater(t *testing.T) {
 		testenv.Waits(t, func() { errPark = r.Park(t.Context()) }, end)
 		require.NoError(t, errPark)
 	}
-	var i Iface
+	var i, first, mute Iface
+	require.NoError(t, r.AddLater(&first, newEventFake(t, uct.CapConnectIface)), "before the first sleep")
+	r.Progress()
+	assert.False(t, first.Polled())
 	sleep(func() { require.NoError(t, r.AddLater(&i, late)) })
 	assert.True(t, i.Polled())
 	r.Progress()
 	assert.False(t, i.Polled())
 	assert.Positive(t, late.arms)
 	sleep(func() { raise(t, late.event) })
+	silent := newFake(0)
+	silent.ext.Wake = nil
+	require.NoError(t, r.AddLater(&mute, silent), "it has no events")
 
 	bad := newFake(uct.CapConnectIface)
 	before := len(r.Engine.ifaces)
