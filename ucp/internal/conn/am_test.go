@@ -304,6 +304,10 @@ func TestAM_Settle(t *testing.T) {
 	assert.True(t, a.Settle(true))
 	third := h.open.flush
 	a.Close()
+	h.tookAttention()
+	third.Func(third)
+	assert.False(t, h.tookAttention())
+	assert.True(t, a.Idle())
 	send(a, "four")
 	h.tookAttention()
 	third.Complete(ucs.StatusCanceled) // of an endpoint that is closed

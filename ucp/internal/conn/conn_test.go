@@ -23,8 +23,13 @@ func TestNames(t *testing.T) {
 	assert.Equal(t, "two", n.At(7, 2))
 	assert.Equal(t, "two", n.Called(7, 100))
 	assert.Empty(t, n.Called(8, 100))
+	n.Enter(7, 3, "three")
+	numbers, names := n.Len()
+	assert.Equal(t, []int{2, 1}, []int{numbers, names})
+	n.Forget("three", 7, 3, 0)
 	n.Forget("another", 7, 2, 100)
 	assert.Equal(t, "two", n.At(7, 2), "it is not the one that goes")
+	assert.Equal(t, "two", n.Called(7, 100))
 	n.Forget("two", 7, 2, 100)
 	numbered, called := n.Len()
 	assert.Zero(t, numbered+called)
@@ -153,6 +158,22 @@ func TestPeers_ForgetsThoseWithoutHolder(t *testing.T) {
 	peers.Drop(p)
 	assert.Zero(t, peers.Len())
 	assert.False(t, p.Held())
+	other := *local
+	other.Resources = []wireup.Resource{r, r}
+	peers.SetLocal(&other)
+	p, err = peers.Find(packed)
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []Path{{0, 0}, {1, 0}}, p.Aux, "by the address of now")
+	peers.Unused(p)
+	peers.reach = func(*wireup.Address) wireup.Reacher {
+		return func(int, int) (bool, string) { return false, "too far" }
+	}
+	p, err = peers.Find(packed)
+	require.NoError(t, err)
+	assert.False(t, p.Reachable())
+	assert.Empty(t, p.Aux)
+	assert.False(t, p.Best[wireup.AM].OK)
+	peers.Unused(p)
 	_, err = peers.Find(packed[1:])
 	assert.ErrorIs(t, err, uct.ErrInvalidAddr)
 }

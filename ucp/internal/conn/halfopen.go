@@ -86,9 +86,6 @@ func (h *HalfOpen[E]) EvictableAt() time.Duration { return h.all[0].at + evictAf
 // same worker or host if that has as many as it may have, or else the oldest of the host that has
 // most. It reports false if that is younger than evictAfter.
 func (h *HalfOpen[E]) Victim(from Source, now time.Duration) (victim E, ok bool) {
-	if len(h.all) == 0 || now-h.all[0].at < evictAfter {
-		return victim, false
-	}
 	for i := range h.all {
 		if x := &h.all[i]; now-x.at < evictAfter {
 			break

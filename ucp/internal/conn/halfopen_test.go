@@ -39,6 +39,24 @@ func TestHalfOpen_LimitsEachSource(t *testing.T) {
 	assert.Empty(t, h.workers)
 }
 
+// TestHalfOpen_OneLeaves: one that goes makes room for one of its host.
+func TestHalfOpen_OneLeaves(t *testing.T) {
+	var h HalfOpen[int]
+	fill(&h, Source{"a", 1}, 1, 0)
+	fill(&h, Source{"a", 2}, 1001, 0)
+	require.Equal(t, maxHalfOpenHost, h.Len())
+	require.True(t, h.Remove(1))
+	assert.Equal(t, 1, fill(&h, Source{"a", 3}, 2001, 0))
+	require.True(t, h.Remove(1001))
+	assert.Equal(t, 1, fill(&h, Source{"a", 2}, 3001, 0), "and of its worker")
+	h = HalfOpen[int]{}
+	assert.Equal(t, maxHalfOpenWorker, fill(&h, Source{"a", 1}, 1, 0))
+	require.True(t, h.Remove(1))
+	assert.Equal(t, 1, fill(&h, Source{"a", 1}, 1, 0))
+	_, ok := new(HalfOpen[int]).Victim(Source{"a", 1}, time.Hour)
+	assert.False(t, ok, "there is none")
+}
+
 func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
 	var h HalfOpen[int]
 	const now = time.Hour
@@ -51,6 +69,17 @@ func TestHalfOpen_EvictsTheOldestOfTheSourceThatHasMost(t *testing.T) {
 	e, ok := h.Victim(Source{"a", 5000}, now+evictAfter)
 	assert.True(t, ok)
 	assert.Equal(t, 0, e)
+
+	var two HalfOpen[int]
+	two.Add(0, Source{"b", 1}, now-2)
+	two.Add(1, Source{"a", 1}, now-1)
+	assert.Equal(t, now-2+evictAfter, two.EvictableAt())
+	for i := range maxHalfOpenHost - 1 {
+		two.Add(2+i, Source{"a", uint64(i)}, now)
+	}
+	e, ok = two.Victim(Source{"a", 5000}, now+evictAfter)
+	assert.True(t, ok)
+	assert.Equal(t, 1, e, "the host has as many as it may have")
 
 	require.True(t, h.Room(Source{"b", 1}))
 	h.all[0].from.Host = "b" // the oldest of all is of another host

@@ -46,6 +46,30 @@ func TestLate_SourcesTakeTurns(t *testing.T) {
 	assert.Equal(t, []byte{1}, l.Next(0, anySource))
 }
 
+// TestLate_ExactLimits: as many bytes wait as may, of one host and of all, and none of a host that has
+// none counts.
+func TestLate_ExactLimits(t *testing.T) {
+	var l Late
+	half := make([]byte, maxLateHost/2)
+	for range 3 {
+		l.Add(Source{"a", 1}, 0, half)
+	}
+	assert.Equal(t, maxLateHost, l.bytes)
+	l.Add(Source{"b", 1}, 0, half)
+	l.Add(Source{"c", 1}, 0, half)
+	assert.Equal(t, maxLate, l.bytes)
+	l.Add(Source{"d", 1}, 0, half[:1])
+	assert.Equal(t, maxLate, l.bytes)
+	onlyB := func(s Source) bool { return s.Host == "b" }
+	assert.Len(t, l.Next(0, onlyB), len(half))
+	assert.Nil(t, l.Next(0, onlyB))
+	assert.Equal(t, map[string]int{"a": maxLateHost, "c": maxLateHost / 2}, l.hosts)
+	assert.Len(t, l.of, 2)
+	assert.Equal(t, maxLate-len(half), l.bytes)
+	l.Add(Source{"d", 1}, 0, half)
+	assert.Equal(t, maxLate, l.bytes)
+}
+
 func TestLate_IsBounded(t *testing.T) {
 	var l Late
 	msg := make([]byte, 1000)
