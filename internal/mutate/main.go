@@ -6,8 +6,8 @@
 //	go run ./internal/mutate -pkg ./ucp/internal/engine -n 40 -seed 1
 //	go run ./internal/mutate -pkg ./ucp/internal/engine -users ./ucp
 //
-// All mutants are compiled into one test binary per package; the environment variable MUTANT selects one. A
-// baseline run records which mutants the tests reach: the others count as survived without a run. A mutant whose
+// All mutants are compiled into one test binary per package; the environment variable MUTANT selects one. Tests
+// that fail without a mutant are left out and named: the switches cost allocations. A baseline run records which mutants the tests reach: the others count as survived without a run. A mutant whose
 // tests print nothing for far longer than in the baseline hangs, and counts as caught.
 //
 // Mutants are numbered from 1. -ids runs only some of them, to continue a run that was interrupted or to try new
@@ -126,6 +126,9 @@ func measure(w io.Writer, o options) ([]*mutant, error) {
 			return nil, err
 		}
 		fmt.Fprintf(w, "%s: %.1f s without a mutant, %d mutants reached\n", s.pkg, s.took.Seconds(), len(s.reached))
+		if len(s.skipped) > 0 {
+			fmt.Fprintf(w, "%s: left out, as they fail without a mutant: %s\n", s.pkg, strings.Join(s.skipped, " "))
+		}
 	}
 	var tried []*mutant
 	for _, m := range chosen {

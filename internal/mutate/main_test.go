@@ -59,6 +59,7 @@ func TestMeasure(t *testing.T) {
 	}
 	assert.Contains(t, out.String(), limit+": survived")
 	assert.Contains(t, out.String(), "\ncaught ")
+	assert.Contains(t, out.String(), "left out, as they fail without a mutant: TestBaseline\n")
 }
 
 func hasMutant(all []*mutant, name string) bool {

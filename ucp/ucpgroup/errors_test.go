@@ -271,6 +271,28 @@ func TestWaitAny(t *testing.T) {
 	require.False(t, (*Request)(nil).Cancel())
 }
 
+// TestWaitAny_Collective: the wait for any of several operations makes progress with those of several steps.
+func TestWaitAny_Collective(t *testing.T) {
+	require.NoError(t, ranks(t, "sm", 5, func(ctx context.Context, g *Group) error {
+		never, err := g.World().Irecv(AnySource, 1, nil, nil)
+		if err != nil {
+			return err
+		}
+		r, err := g.World().Ibarrier()
+		if err != nil {
+			return err
+		}
+		if i, _, err := WaitAny(ctx, never, r); err != nil || i != 1 {
+			return fmt.Errorf("operation %d has ended: %w", i, err)
+		}
+		never.Cancel()
+		if _, _, err = never.Test(); !errors.Is(err, ucs.ErrCanceled) {
+			return fmt.Errorf("canceled: %w", err)
+		}
+		return nil
+	}))
+}
+
 // TestComms: communicators of a part of the ranks, in another order, do not mix with others, and
 // give their contexts back.
 func TestComms(t *testing.T) {

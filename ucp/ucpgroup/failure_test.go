@@ -114,6 +114,9 @@ func TestCollective_OthersAreTold(t *testing.T) {
 	require.ErrorIs(t, err, ucs.ErrInvalidParam)
 	x.groups = x.groups[:1]
 	x.until(func() bool { return a.Err() != nil })
+	a.Progress()
+	assert.False(t, a.peers[0].told, "a rank does not tell itself")
+	assert.False(t, a.peers[1].told, "nor the one that is the reason")
 }
 
 // TestCollective_Refused: a parameter that one rank gets wrong ends the operation on all, with the

@@ -214,3 +214,68 @@ func TestReceives_LoopEnds(t *testing.T) {
 	assert.Equal(t, []int{0, 1, 2, 3, 4}, seen)
 	table.check(t)
 }
+
+// TestFront_WithoutSearch: the first entries of a side are found one by one, and no index is made for them.
+func TestFront_WithoutSearch(t *testing.T) {
+	table := newTable()
+	receives, messages := make([]recv, scanLimit+1), make([]msg, scanLimit+1)
+	for i := range receives {
+		receives[i], messages[i] = recv{Tag: uint64(i), Mask: exact}, msg{Tag: uint64(i)}
+		table.Expect(&receives[i])
+		table.Keep(&messages[i])
+	}
+	for i := range scanLimit {
+		require.Same(t, &receives[i], table.Find(uint64(i)))
+		require.Same(t, &messages[i], table.Peek(uint64(i), exact))
+	}
+	assert.Zero(t, table.receives.indexed)
+	assert.Zero(t, table.messages.searches)
+	assert.Zero(t, table.Steps())
+	require.Same(t, &receives[scanLimit], table.Find(scanLimit))
+	require.Same(t, &messages[scanLimit], table.Peek(scanLimit, exact))
+	assert.EqualValues(t, scanLimit+1, table.receives.indexed)
+	assert.EqualValues(t, 1, table.messages.searches)
+}
+
+// TestAfter: the earliest receive behind a number, whichever are gone.
+func TestAfter(t *testing.T) {
+	table, list := newTable(), posted(10, exact)
+	assert.Nil(t, table.After(0))
+	for i := range list {
+		table.Expect(&list[i])
+	}
+	for _, gone := range []int{3, 0, 9, 4, 5} {
+		require.True(t, table.Cancel(&list[gone]))
+		for seq := range uint64(len(list) + 2) {
+			var want *recv
+			for r := range table.Receives() {
+				if r.Seq() > seq {
+					want = r
+					break
+				}
+			}
+			require.Same(t, want, table.After(seq), "behind %d", seq)
+		}
+	}
+	assert.True(t, table.Pending(&list[1], 2))
+	assert.False(t, table.Pending(&list[1], 1))
+	assert.False(t, table.Pending(&list[0], 1))
+}
+
+// TestSteps_AreCounted: what is put into an index counts, and again when its hash table grows.
+func TestSteps_AreCounted(t *testing.T) {
+	const n = minBuckets + 1
+	const least = n + minBuckets
+	table, receives, messages := newTable(), posted(n, exact), came(n)
+	for i := range receives {
+		table.Expect(&receives[i])
+	}
+	require.Nil(t, table.Find(exact))
+	got := table.Steps()
+	assert.GreaterOrEqual(t, got, uint64(least))
+	for i := range messages {
+		table.Keep(&messages[i])
+	}
+	require.Nil(t, table.Peek(exact, exact))
+	assert.GreaterOrEqual(t, table.Steps()-got, uint64(least))
+}

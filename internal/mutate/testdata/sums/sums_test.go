@@ -1,6 +1,16 @@
 package sums
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
+
+// TestBaseline fails in the baseline run.
+func TestBaseline(t *testing.T) {
+	if os.Getenv("MUTANT_TRACE") != "" {
+		t.Error("this is the baseline run")
+	}
+}
 
 // The test leaves out sums of exactly Most.
 func TestAdd(t *testing.T) {
