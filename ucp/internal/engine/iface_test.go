@@ -219,7 +219,7 @@ func TestAddLater(t *testing.T) {
 		testenv.Waits(t, func() { errPark = r.Park(t.Context()) }, end)
 		require.NoError(t, errPark)
 	}
-	var i, first, mute Iface
+	var i, first, noEvents Iface
 	require.NoError(t, r.AddLater(&first, newEventFake(t, uct.CapConnectIface)), "before the first sleep")
 	r.Progress()
 	assert.False(t, first.Polled())
@@ -231,7 +231,7 @@ func TestAddLater(t *testing.T) {
 	sleep(func() { raise(t, late.event) })
 	silent := newFake(0)
 	silent.ext.Wake = nil
-	require.NoError(t, r.AddLater(&mute, silent), "it has no events")
+	require.NoError(t, r.AddLater(&noEvents, silent), "it has no events")
 
 	bad := newFake(uct.CapConnectIface)
 	before := len(r.Engine.ifaces)
