@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/wireup"
 )
@@ -16,6 +17,7 @@ import (
 // every request ends once, what they leave behind is bounded, another connection works on,
 // and the worker closes clean.
 func FuzzMessages(f *testing.F) {
+	testenv.SkipRace(f, oneGoroutine)
 	for _, seed := range messageSeeds() {
 		f.Add(seed)
 	}

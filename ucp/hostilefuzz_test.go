@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -15,6 +16,7 @@ import (
 // does, each operation of the honest peer ends well and with the right data, its connection lives, and
 // what the worker has charged to its peers agrees with what it keeps.
 func FuzzHostilePeer(f *testing.F) {
+	testenv.SkipRace(f, oneGoroutine)
 	for _, seed := range hostileSeeds() {
 		f.Add(append([]byte{0}, seed...))
 		f.Add(append([]byte{1}, seed...))

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // machine runs the schedules of n ranks without workers. A message is copied as late as possible: when its
@@ -181,6 +183,7 @@ func runTask(t *testing.T, x *task) cost {
 // TestModel_Results: each operation gives each rank the right result, at any number of ranks and root and around
 // the limits between algorithms.
 func TestModel_Results(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine has all ranks")
 	const most = 200_000 // bytes of all ranks, so that the test is fast
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n := 1; n <= 17; n++ {
@@ -202,6 +205,7 @@ func TestModel_Results(t *testing.T) {
 // TestModel_Cost: the number of ranks and the length decide which algorithm runs, exactly at its limits. Each
 // sends as many messages and bytes, in as many rounds, as it is known to need.
 func TestModel_Cost(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine has all ranks")
 	const kib = 1 << 10
 	for _, tt := range []struct {
 		kind    string
