@@ -108,6 +108,7 @@ type outLink struct {
 	fullSince int64
 	fullAt    uint64
 	guards    []uint32 // free slots
+	rcQPs     int      // RC QPs that are connected over the link, each of which takes a guard; under txLock
 	resp      consumer
 	blocked   []*queuePair // waiting for room in req; under txLock
 	starved   []*queuePair // waiting for receives; under txLock
@@ -146,6 +147,24 @@ func (l *outLink) memory(key uint32, raddr, n uint64, pdn uint32, need verbs.Acc
 type remote struct {
 	ptr     unsafe.Pointer
 	private bool
+}
+
+// countQP counts an RC QP that connects; false if there are as many as guards.
+func (l *outLink) countQP() bool {
+	l.txLock.lock()
+	defer l.txLock.unlock()
+	if l.rcQPs == maxGuards {
+		return false
+	}
+	l.rcQPs++
+	return true
+}
+
+// uncountQP is called when such a QP is not connected any more.
+func (l *outLink) uncountQP() {
+	l.txLock.lock()
+	l.rcQPs--
+	l.txLock.unlock()
 }
 
 // takeGuard reserves a guard word for a QP; false when all are taken.

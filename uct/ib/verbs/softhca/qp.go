@@ -289,6 +289,13 @@ func (qp *queuePair) connect() error {
 	if err != nil {
 		return err
 	}
+	if qp.service == verbs.QPTypeRC && !qp.req.counted {
+		if !l.countQP() {
+			return fmt.Errorf("%w: %d RC QPs to one process, as many as the software HCA connects; XRC QPs are shared by connections",
+				ucs.ErrNoMemory, maxGuards)
+		}
+		qp.req.counted = true
+	}
 	qp.req.link = l
 	qp.entry.setDestGID(qp.attr.AH.DGID)
 	qp.setState(verbs.QPStateRTR)
@@ -325,6 +332,10 @@ func (qp *queuePair) detach() {
 	qp.leaveStarving()
 	qp.leaveDomain()
 	r.path.giveGuard()
+	if r.counted {
+		r.counted = false
+		r.link.uncountQP()
+	}
 	r.path, r.grant = path{}, grant{}
 	r.udLinks = nil
 }

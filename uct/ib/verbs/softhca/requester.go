@@ -21,11 +21,12 @@ type requester struct {
 	wqe    prm.WQE
 
 	path
-	grant  grant
-	shared *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
-	views  []*domainView // where it was looked for
-	routed bool          // such an initiator: the work request at next goes over path
-	died   bool          // the process that the work request at next went to is dead
+	grant   grant
+	shared  *sharedPeer   // of an initiator whose target is in a shared domain, once that is known
+	views   []*domainView // where it was looked for
+	counted bool          // the link counts the QP
+	routed  bool          // such an initiator: the work request at next goes over path
+	died    bool          // the process that the work request at next went to is dead
 
 	out     delivery
 	vec     cma.Vec
