@@ -203,6 +203,7 @@ func TestEnd_DeviceRefuses(t *testing.T) {
 func TestEnd_NoPlaceForSignal(t *testing.T) {
 	s := newScript(t, Config{TxDepth: 8, TxCQDepth: 4})
 	other, e := s.connected(), s.connected()
+	s.Progress() // with EPs that have posted nothing
 	put := func() { require.NoError(t, other.PutShort(nil, farAddr, farKey)) }
 	var c comps
 	_, err := e.PutZcopy(s.pieces(1), farAddr, farKey, &uct.Completion{Count: 1, Func: func(*uct.Completion) { put() }}) // in the place that is free now
@@ -211,6 +212,7 @@ func TestEnd_NoPlaceForSignal(t *testing.T) {
 	require.NoError(t, err)
 	put()
 	put()
+	s.arrive(other, uint32(rcwire.AM(0, 0)), nil) // places may be taken back after it
 	s.took()
 	s.complete(e, 1, verbs.WCSuccess)
 	s.Progress()
@@ -429,7 +431,7 @@ func TestClose_TooLate(t *testing.T) {
 		require.Equal(t, pendingNotice, e.noticePending, name)
 		s.Progress()
 		assert.Equal(t, verbs.QPStateRTS, e.link.(*QPLink).QP.State(), name)
-		e.leaving = timelimit.New(1)
+		e.leaving, s.leaveLimit = timelimit.New(1), 1
 		for e.leaving.Waits() {
 			s.Progress()
 		}
