@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct/ib/internal/hwfault"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
@@ -19,6 +20,7 @@ import (
 // closed: the function returns the error and has changed nothing, and succeeds when it is
 // called again.
 func TestDeviceError_EachCall(t *testing.T) {
+	testenv.SkipRace(t, "one goroutine makes all calls")
 	for name, policy := range map[string]mlx5.UARPolicy{"static": mlx5.UARStatic, "lazy": mlx5.UARLazy} {
 		t.Run(name, func(t *testing.T) {
 			soft, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
