@@ -1,6 +1,7 @@
 package wireup
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,4 +171,75 @@ func TestStrings(t *testing.T) {
 	assert.Equal(t, "unknown", Role(9).String())
 	assert.Equal(t, "DISCONNECT", Disconnect.String())
 	assert.Equal(t, "unknown", MsgType(0).String())
+}
+
+// TestConn_Survives: a lane may break if another pair can take its roles.
+func TestConn_Survives(t *testing.T) {
+	for _, tt := range []struct {
+		resources []string
+		survives  bool
+	}{{[]string{"rc"}, false}, {[]string{"rc", "rc"}, true}} {
+		a, b := link(t, address(t, 1, tt.resources...), address(t, 2, tt.resources...))
+		a.handle(Event{Kind: NeedLane, Role: RMA})
+		settle(t, a, b)
+		lanes := a.conn.Lanes(RMA)
+		require.Len(t, lanes, 1)
+		assert.Equal(t, tt.survives, a.conn.Survives(lanes[0].Lane), "%v", tt.resources)
+	}
+}
+
+// TestConn_NoSlotForALane: a connection whose slots are all in use fails if a role needs one more.
+func TestConn_NoSlotForALane(t *testing.T) {
+	a, _ := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
+	for i := range a.conn.lanes {
+		a.conn.lanes[i] = lane{state: laneActive, local: 255, remote: 255}
+	}
+	acts := a.conn.Handle(Event{Kind: NeedLane, Role: RMA})
+	last := acts[len(acts)-1]
+	assert.Equal(t, FailEP, last.Kind)
+	assert.Equal(t, ucs.StatusNoResource, last.Status)
+}
+
+// TestConn_NeededWhileOpening: a lane to an iface is used for puts as soon as it is open, also if messages,
+// which have to wait for the peer, need it too.
+func TestConn_NeededWhileOpening(t *testing.T) {
+	a, _ := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
+	c := a.conn
+	acts := c.Handle(Event{Kind: NeedLane, Role: AM})
+	require.Equal(t, OpenLane, acts[0].Kind)
+	require.True(t, acts[0].ViaIface)
+	i := acts[0].Lane
+	c.Handle(Event{Kind: NeedLane, Role: RMA})
+	assert.Empty(t, c.Lanes(RMA))
+	acts = c.Handle(Event{Kind: LaneOpened, Lane: i})
+	require.NotEmpty(t, acts)
+	assert.Equal(t, Action{Kind: ActivateLane, Lane: i, Roles: Set(RMA)}, acts[0])
+	assert.Len(t, c.Lanes(RMA), 1)
+	assert.Empty(t, c.Lanes(AM))
+}
+
+// TestCursor_Named: the first code that no name has is refused.
+func TestCursor_Named(t *testing.T) {
+	known := []string{"", "one", "two"}
+	for code := range 5 {
+		c := cursor{b: []byte{byte(code<<4 | 3), 1, 'x'}}
+		name, n := c.named(known, 8)
+		assert.Equal(t, code >= len(known), c.bad, code)
+		assert.Equal(t, 3, n)
+		if code == 0 {
+			assert.Equal(t, "x", name)
+		} else if code < len(known) {
+			assert.Equal(t, known[code], name)
+		}
+	}
+}
+
+// TestRate_Least: no bandwidth is less than one unit.
+func TestRate_Least(t *testing.T) {
+	for _, bw := range []float64{0, -1, 1, rateUnit, math.NaN()} {
+		assert.EqualValues(t, 1, RateOf(bw), "%v", bw)
+	}
+	assert.EqualValues(t, rateUnit, Rate(0).BytesPerSecond())
+	assert.EqualValues(t, rateUnit, Rate(1).BytesPerSecond())
+	assert.EqualValues(t, 2*rateUnit, Rate(2).BytesPerSecond())
 }

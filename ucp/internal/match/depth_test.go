@@ -248,3 +248,17 @@ func TestHash_Spreads(t *testing.T) {
 		assert.Less(t, x.steps, uint64(2*n), "shift %d, factors %#x", shift, x.factors)
 	}
 }
+
+// TestHash_UsesAllBuckets: each bucket is that of some keys.
+func TestHash_UsesAllBuckets(t *testing.T) {
+	var x index[msg]
+	x.init()
+	for n := minBuckets; n <= 64*minBuckets; n *= 2 {
+		x.resize(n)
+		used := map[*queue[msg]]bool{}
+		for key := range uint64(64 * n) {
+			used[x.bucket(key)] = true
+		}
+		assert.Len(t, used, n)
+	}
+}
