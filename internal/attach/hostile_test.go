@@ -139,6 +139,7 @@ func TestHostile_TalksAfterHandshake(t *testing.T) {
 	require.True(t, in.Up())
 	require.NoError(t, send(c.UnixConn, f, fds...))
 	within(t, in.Done(), "end of the link")
+	assert.False(t, in.PeerStays(), "it has not said so")
 }
 
 func TestHostile_SilentPeerIsDropped(t *testing.T) {

@@ -148,6 +148,24 @@ func drain(t testing.TB, w *Waker) int {
 	return n
 }
 
+// TestDial_ExactLimits: a dialer maps tables and arenas that are as long as it allows, and no longer ones.
+func TestDial_ExactLimits(t *testing.T) {
+	b := newStation(t, nil)
+	for _, tt := range []struct {
+		table, arena int
+		want         error
+	}{
+		{testTableLen, testArenaLen, nil},
+		{testTableLen - 1, testArenaLen, memfd.ErrSize},
+		{testTableLen, testArenaLen - 1, memfd.ErrSize},
+	} {
+		a := newStation(t, func(c *Config) { c.MaxTableLen, c.MaxArenaLen = tt.table, tt.arena })
+		_, err := a.Dial(t.Context(), b.gid)
+		assert.ErrorIs(t, err, tt.want, "%v", tt)
+		assert.Equal(t, tt.want == nil, err == nil, "%v: %v", tt, err)
+	}
+}
+
 func TestDial_Self(t *testing.T) {
 	a := newStation(t, nil)
 	out := a.dial(t, a.gid)

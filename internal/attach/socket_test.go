@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -95,6 +96,17 @@ func TestSocketDir_Reclaim(t *testing.T) {
 	s.close(t)
 	assert.ElementsMatch(t, kept, names(t, dir))
 	assert.Equal(t, Stats{}, live.Stats(), "the living have not noticed")
+}
+
+// TestSocketDir_LongestPath: the path of a socket may have as many bytes as the kernel takes.
+func TestSocketDir_LongestPath(t *testing.T) {
+	const missing = "/missing"
+	short := len(socketAddr(missing, testService, 0, [16]byte{}).Name)
+	for _, n := range []int{maxPath, maxPath + 1} {
+		err := checkSocketDir(missing+strings.Repeat("d", n-short), testService)
+		require.Error(t, err)
+		assert.Equal(t, n <= maxPath, errors.Is(err, os.ErrNotExist), "%d bytes: %v", n, err)
+	}
 }
 
 func TestSocketDir_Unusable(t *testing.T) {

@@ -234,6 +234,26 @@ func TestClose_PollsNothing(t *testing.T) {
 	assert.Equal(t, before, [...]int{used.polls, resting.polls, drains.polls})
 }
 
+// pushes counts its calls.
+type pushes int
+
+func (p *pushes) Push() { *p++ }
+
+// TestPush: each iface that joins what it sends is asked to send it.
+func TestPush(t *testing.T) {
+	var a, b pushes
+	plain, first, second := newFake(0), newFake(0), newFake(0)
+	first.ext.Push, second.ext.Push = &a, &b
+	r := newRig(t, plain)
+	assert.False(t, r.HasPushers())
+	r.Push()
+	r.Add(new(Iface), first)
+	assert.True(t, r.HasPushers())
+	r.Add(new(Iface), second)
+	r.Push()
+	assert.Equal(t, []pushes{1, 1}, []pushes{a, b})
+}
+
 // TestProgress_Several: all ifaces that are used are polled, and what they find is added up.
 func TestProgress_Several(t *testing.T) {
 	fakes := []*fake{newFake(0), newFake(0), newFake(0)}
@@ -566,6 +586,7 @@ func TestParker_Closed(t *testing.T) {
 	}
 	_, err = p.wait(t.Context(), time.Hour)
 	assert.Error(t, err)
+	assert.Error(t, p.watch(others[0], 1))
 }
 
 // TestParker_BadDescriptor: a descriptor that cannot be watched is an error, and nothing stays

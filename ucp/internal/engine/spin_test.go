@@ -97,6 +97,7 @@ func TestWaiters_LeaveAProcessor(t *testing.T) {
 	assert.True(t, c.admit())
 	assert.False(t, c.admit())
 	assert.Equal(t, int32(1), c.spinning.Load())
+	assert.Equal(t, 2, runtime.GOMAXPROCS(0), "the number of processors is read, and not set")
 }
 
 // TestSpinner_Learn: a short wait doubles the time that the next one may spin, a long one halves it,

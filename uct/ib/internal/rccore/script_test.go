@@ -318,6 +318,31 @@ func TestPost_WorkRequest(t *testing.T) {
 	})
 }
 
+// TestPost_AtomicsAligned: an atomic at a multiple of 8 is posted, and one between is refused.
+func TestPost_AtomicsAligned(t *testing.T) {
+	s := newScript(t, Config{})
+	e := s.connected()
+	for off := range uint64(17) {
+		errs := []error{e.AtomicPost(uct.AtomicAdd, 8, 1, farAddr+off, farKey), nil, nil}
+		_, errs[1] = e.AtomicFetch(uct.AtomicAdd, 8, 1, nil, farAddr+off, farKey, new(comps).get())
+		_, errs[2] = e.AtomicCSwap(8, 1, 2, nil, farAddr+off, farKey, new(comps).get())
+		want := error(nil)
+		if off%8 != 0 {
+			want = uct.ErrInvalidParam
+		}
+		assert.Equal(t, []error{want, want, want}, errs, "offset %d", off)
+		posted := s.took()
+		if want != nil {
+			assert.Empty(t, posted)
+			continue
+		}
+		require.Len(t, posted, 3)
+		for _, wr := range posted {
+			assert.EqualValues(t, farAddr+off, wr.RemoteAddr)
+		}
+	}
+}
+
 // TestPost_Room: each operation is posted as long as the queue has a place, and refused at no cost when
 // it has none.
 func TestPost_Room(t *testing.T) {
