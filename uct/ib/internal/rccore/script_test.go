@@ -28,8 +28,10 @@ type script struct {
 	refuse error    // of the next post
 	recvs  []uint64 // IDs of posted receives, in order
 	failed []uct.EP
-	errs   []error // what OnError was called with
-	last   bool    // the test is over: whatever was posted ends well
+
+	forgotten []uct.EP
+	errs      []error // what OnError was called with
+	last      bool    // the test is over: whatever was posted ends well
 }
 
 // scriptDriver is the Driver of a script.
@@ -44,7 +46,7 @@ func (d scriptDriver) MakeEP(Link) (uct.EP, *EP, SendQueue, error) {
 	return e, e, d, nil
 }
 
-func (scriptDriver) Forget(uct.EP)       {}
+func (d scriptDriver) Forget(ep uct.EP)  { d.forgotten = append(d.forgotten, ep) }
 func (scriptDriver) Arm(bool) error      { return nil }
 func (d scriptDriver) Watch() *ucs.Watch { return nil }
 func (d scriptDriver) left() (wcs []verbs.WC) {

@@ -190,9 +190,14 @@ func (stuckLink) ToERR() error { return ucs.ErrBusy }
 func TestEnd_DeviceRefuses(t *testing.T) {
 	s := newScript(t, Config{})
 	e := s.connected()
+	require.NoError(t, e.PutShort(nil, farAddr, farKey))
 	e.link = stuckLink{e.link}
 	e.Fail(ucs.StatusConnReset, errFault)
 	require.Len(t, s.errs, 1)
+	assert.ErrorIs(t, e.Close(), ucs.ErrBusy, "it is tried again")
+	assert.Equal(t, 1, s.closing.Len())
+	s.complete(e, 1, verbs.WCWRFlushErr)
+	assert.Zero(t, s.closing.Len())
 	for _, want := range []error{uct.ErrEPFailed, ucs.ErrConnReset, ucs.ErrBusy} {
 		assert.ErrorIs(t, s.errs[0], want)
 	}
@@ -410,6 +415,7 @@ func TestClose_Notice(t *testing.T) {
 		assert.Zero(t, s.patience())
 		assert.Zero(t, s.eps.n)
 		assert.Nil(t, s.Find(e.QPN))
+		assert.Equal(t, []uct.EP{e}, s.forgotten)
 		assert.Equal(t, s.cfg.TxCQDepth, s.cqFree)
 		assert.Empty(t, s.errs)
 	}
