@@ -312,5 +312,5 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 // isOffer reports that an offer replies to the query that is under way. b may be nil.
 func (b *blockedSender) isOffer(o *wire.Offer) bool {
 	return b != nil && b.query.Kind == wire.QueryMatch && o.Query == b.query.Number &&
-		o.Message <= b.query.Limit && (o.Tag^b.query.Tag)&b.query.Mask == 0 && b.m.maySend(o.Tag)
+		o.Message <= b.query.Limit && (o.Tag^b.query.Tag)&b.query.Mask == 0 && b.m.e.w.maySend(b.m, o.Tag)
 }

@@ -159,7 +159,7 @@ func (b *blockedSender) probed(pairs []byte) {
 	b.query.Kind, b.probe = wire.QueryNone, b.probing
 	for i := range w.probes {
 		p := &w.probes[i]
-		if p.number == b.probing && p.from == nil && b.blocked && (p.tag^pair.First)&p.mask == 0 && b.m.maySend(pair.First) && pair.Second <= maxMessage {
+		if p.number == b.probing && p.from == nil && b.blocked && (p.tag^pair.First)&p.mask == 0 && b.m.e.w.maySend(b.m, pair.First) && pair.Second <= maxMessage {
 			p.from, p.info = b.m, TagInfo{Tag: pair.First, Length: int(pair.Second), From: b.m.e}
 		}
 	}

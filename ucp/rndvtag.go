@@ -24,7 +24,7 @@ func (w *Worker) handleTagRTS(data []byte, _ uct.Desc) bool {
 	if e == nil || !e.arrived(0) {
 		return false
 	}
-	if !e.msgs.maySend(h.Word) {
+	if !w.maySend(e.msgs, h.Word) {
 		w.refuseTagged(e, 0)
 		e.msgs.acknowledge(p.ID, ucs.StatusCanceled)
 		return false

@@ -158,7 +158,7 @@ func (w *Worker) handleTag(data []byte) {
 	}
 	switch e := w.accept(h.EP, len(rest)); {
 	case e == nil:
-	case e.msgs.maySend(h.Word):
+	case w.maySend(e.msgs, h.Word):
 		w.takeTagged(e, h.Word, rest, 0)
 	default:
 		w.refuseTagged(e, len(rest))
@@ -180,7 +180,7 @@ func (w *Worker) handleTagSync(data []byte, _ uct.Desc) bool {
 	e := w.accept(h.EP, len(rest))
 	switch {
 	case e == nil:
-	case e.msgs.maySend(h.Word):
+	case w.maySend(e.msgs, h.Word):
 		w.takeTagged(e, h.Word, rest, p.ID)
 	default:
 		w.refuseTagged(e, len(rest))
@@ -225,7 +225,7 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	if e == nil {
 		return false
 	}
-	if !e.msgs.maySend(h.Word) {
+	if !w.maySend(e.msgs, h.Word) {
 		w.refuseTagged(e, total)
 		return false
 	}

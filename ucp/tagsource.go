@@ -34,8 +34,8 @@ func (s *tagSources) sourceOf(key wireup.PublicKey) uint64 {
 	return noSource
 }
 
-// maySend reports whether the peer may send a message with this tag.
-func (m *messages) maySend(tag uint64) bool { return tag&m.e.w.sources.mask == m.source }
+// maySend reports whether the peer of m may send a message with this tag.
+func (w *Worker) maySend(m *messages, tag uint64) bool { return tag&w.sources.mask == m.source }
 
 // setSource sets the source when the rule of the worker has changed. m may be nil.
 func (m *messages) setSource() {
@@ -53,7 +53,7 @@ func (u *TagMessage) checkSource() {
 	m := u.msgs
 	m.source = m.e.w.sources.sourceOf(m.e.peer.Addr.Key) // the EP may have gone
 	switch {
-	case m.maySend(u.node.Tag):
+	case m.e.w.maySend(m, u.node.Tag):
 		return
 	case u.in != nil:
 		u.in.drop(ucs.StatusCanceled)

@@ -197,7 +197,7 @@ func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
 			return handle(data, desc)
 		}
 		m := e.messaging()
-		if !m.maySend(h.Word) {
+		if !w.maySend(m, h.Word) {
 			return handle(data, desc)
 		}
 		m.tuple.in.Coming(h.Word)

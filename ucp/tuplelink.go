@@ -62,7 +62,7 @@ func (l *tupleLink) take(c *wire.Tuple) bool {
 	case wire.TupleOpened, wire.TupleStop, wire.TupleClosed:
 		return l.out.Take(c)
 	}
-	return l.m.maySend(c.Tag) && l.in.Take(c)
+	return l.m.e.w.maySend(l.m, c.Tag) && l.in.Take(c)
 }
 
 // endTuples ends what goes through queues of an EP whose operations end with st. What a
