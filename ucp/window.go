@@ -185,14 +185,20 @@ func (e *EP) arrived(n int) bool {
 }
 
 // grow makes the window as large as the configuration says, while the budget of the worker
-// permits that. One that finds no budget asks again whenever the peer is told of half a window.
+// permits that. The connections of one peer get at most half of the budget, unless there is one only. One that
+// finds no budget asks again whenever the peer is told of half a window.
 func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	more := w.ctx.cfg.eagerWindow() - a.size
 	a.grown = true
-	if more <= 0 || w.granted+more > w.ctx.cfg.eagerBudget() {
+	budget, uuid := w.ctx.cfg.eagerBudget(), e.peer.Addr.UUID()
+	if more <= 0 || w.granted+more > budget {
 		return
 	}
+	if of := w.names.Granted(uuid); of > 0 && of+more > budget/2 {
+		return // the rest is for other peers
+	}
+	w.names.Grant(uuid, more)
 	w.granted += more
 	a.resize(a.size + more)
 	a.due += more
@@ -234,6 +240,7 @@ func (e *EP) closeWindow() {
 		return
 	}
 	e.w.granted -= m.size - firstWindow
+	e.w.names.Grant(e.peer.Addr.UUID(), firstWindow-m.size)
 	m.resize(firstWindow)
 	m.leave()
 	m.admit()
