@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -237,4 +238,29 @@ func TestAddLater(t *testing.T) {
 	before := len(r.Engine.ifaces)
 	assert.ErrorIs(t, r.AddLater(new(Iface), bad), unix.EBADF)
 	assert.Len(t, r.Engine.ifaces, before)
+}
+
+// TestIface_DrainsWithoutEvents: an iface that cannot tell of events is polled as long as an endpoint waits.
+func TestIface_DrainsWithoutEvents(t *testing.T) {
+	f := newFake(0)
+	f.ext.Wake = nil
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	r.ifaces[0].BeginDrain()
+	for range 2 * CooldownPolls {
+		r.Progress()
+	}
+	r.ifaces[0].rest()
+	assert.True(t, r.ifaces[0].Polled())
+}
+
+// TestSleep_SomethingFound: a wait that finds something before it sleeps does not sleep.
+func TestSleep_SomethingFound(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := newRig(t, f)
+	r.ifaces[0].Retain()
+	r.ParkLimit = time.Hour
+	f.found = 1
+	require.NoError(t, r.sleep(t.Context(), never))
+	assert.Zero(t, r.Sleeps.Load())
 }
