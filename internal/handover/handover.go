@@ -32,9 +32,8 @@ func Measure() Costs { return measured() }
 var measured = sync.OnceValue(func() Costs { return measure(time.Now, Limit) })
 
 // Limit is how long Measure may take. On a machine with more runnable threads than CPUs the second
-// goroutine waits for a time slice of another thread first (3 ms by default in Linux 6; several threads
-// may be ahead of it). With a limit of 1 ms the costs were assumed in 9 of 10 processes beside two busy
-// loops on two CPUs.
+// goroutine waits for time slices of other threads first. Of 40 processes beside three busy loops on two CPUs
+// 26 measured the costs, and 4 with a limit of 1 ms; beside one other process all 40, and 27.
 const Limit = 50 * time.Millisecond
 
 // assumed are costs in the middle between two machines: one whose processors share a cache (Pass
