@@ -3,6 +3,7 @@
 
 GO      ?= go
 PKGS    ?= ./...
+LIBS     = ./internal/... ./ucs/... ./uct/... ./wireup/... ./ucp/...
 FUZZ    ?= 5000x
 RACE    ?= -short
 GOFILES  = $(shell git ls-files '*.go')
@@ -40,15 +41,15 @@ test: ## all tests, in random order
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
 race: ## tests under the race detector, with 4 processors; all of them with RACE=
-	GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(PKGS)
+	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(PKGS)
 
-invariants: ## tests with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
-	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=all=-d=checkptr $(PKGS)
+invariants: ## tests of the libraries with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
+	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=all=-d=checkptr $(LIBS)
 
-cross: ## builds for other machines: arm64, with its barriers as they were meant, and s390x for byte order
+cross: ## builds for other machines: arm64, with its barriers as they were meant, and the libraries for s390x, for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)
 	GUCX_TEST_CROSS=1 $(GOTEST) -run '^TestListing$$' ./internal/mmio
-	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(PKGS)
+	CGO_ENABLED=0 GOARCH=s390x $(GO) build $(LIBS)
 
 fuzz-short: ## every fuzz target for FUZZ inputs or time (5000x; 60s)
 	.ci/fuzz $(FUZZ)
