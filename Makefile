@@ -38,10 +38,14 @@ build: ## the build: no cgo
 test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)
 
+# Most studies, probes and plots of perftest have one goroutine, or run programs.
+RACEPKGS = $(LIBS) ./examples/... ./perftest/internal/cli ./perftest/internal/layers/... ./perftest/internal/measure/... \
+	./perftest/internal/peers/... ./perftest/internal/studies/compare ./perftest/internal/studies/steps ./perftest/internal/studies/threads
+
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
 race: ## tests under the race detector, with 4 processors; all of them with RACE=
-	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(PKGS)
+	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(RACEPKGS)
 
 invariants: ## tests of the libraries with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
 	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=all=-d=checkptr $(LIBS)
@@ -70,7 +74,7 @@ idle: ## CPU time of idle workers with peers and after them, over each transport
 soak: ## all tests, those that repeat what only chance shows many times; hours
 	GUCX_TEST_SOAK=1 $(GO) test -timeout 6h $(PKGS)
 
-sweep: ## the tests that leave out what is like something else, with all of it; two minutes
+sweep: ## the tests that leave out what is like something else, with all of it; five minutes
 	.ci/sweep
 
 MUTANTS ?= 40
