@@ -48,7 +48,7 @@ race: ## tests under the race detector, with 4 processors; all of them with RACE
 	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(RACEPKGS)
 
 invariants: ## tests of the libraries with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
-	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=all=-d=checkptr $(LIBS)
+	$(GOTEST) -short -cpu 1 -timeout 20m -tags invariants -gcflags=./...=-d=checkptr $(LIBS)
 
 cross: ## builds for other machines: arm64, with its barriers as they were meant, and the libraries for s390x, for byte order
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build $(PKGS)
