@@ -3,7 +3,8 @@
 
 GO      ?= go
 PKGS    ?= ./...
-LIBS     = ./internal/... ./ucs/... ./uct/... ./wireup/... ./ucp/...
+# What race, invariants and the build for s390x are for, unless PKGS names something else.
+LIBS     = $(if $(filter ./...,$(PKGS)),./internal/... ./ucs/... ./uct/... ./wireup/... ./ucp/...,$(PKGS))
 FUZZ    ?= 5000x
 RACE    ?= -short
 GOFILES  = $(shell git ls-files '*.go')
@@ -39,12 +40,12 @@ test: ## all tests, in random order
 	$(GO) test -shuffle=on $(PKGS)
 
 # Most studies, probes and plots of perftest have one goroutine, or run programs.
-RACEPKGS = $(LIBS) ./examples/... ./perftest/internal/cli ./perftest/internal/layers/... ./perftest/internal/measure/... \
-	./perftest/internal/peers/... ./perftest/internal/studies/compare ./perftest/internal/studies/steps ./perftest/internal/studies/threads
+RACEPKGS = $(LIBS) $(if $(filter ./...,$(PKGS)),./examples/... $(addprefix ./perftest/internal/,cli layers/... measure/... peers/... \
+	studies/compare studies/steps studies/threads))
 
 # By itself every program with the detector built in sleeps a second before it exits, and
 # the tests start some hundreds.
-race: ## tests under the race detector, with 4 processors; all of them with RACE=
+race: ## tests of what has several goroutines under the race detector, with 4 processors; without -short with RACE=
 	CGO_ENABLED=1 GORACE="atexit_sleep_ms=0 $$GORACE" $(GOTEST) -race -cpu 4 -timeout 20m $(RACE) $(RACEPKGS)
 
 invariants: ## tests of the libraries with 1 processor, and the checks of broken invariants and of pointer arithmetic built in
@@ -74,7 +75,7 @@ idle: ## CPU time of idle workers with peers and after them, over each transport
 soak: ## all tests, those that repeat what only chance shows many times; hours
 	GUCX_TEST_SOAK=1 $(GO) test -timeout 6h $(PKGS)
 
-sweep: ## the tests that leave out what is like something else, with all of it; five minutes
+sweep: ## the tests that leave out what is like something else, with all of it; three minutes
 	.ci/sweep
 
 MUTANTS ?= 40
