@@ -7,7 +7,7 @@ import (
 )
 
 // alarmPause is the least time between two looks at deadlines, for each 1,000 connected EPs: many deadlines that
-// lie close together cost one look, and looks cost at most about 1 % of the time.
+// lie close together cost one look, and the share of time that looks take does not grow with the EPs.
 const alarmPause = 10 * time.Millisecond
 
 // Alarm implements engine.Owner. It handles EPs with an expired deadline, REQUESTs that wait for room and

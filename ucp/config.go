@@ -108,7 +108,7 @@ type Config struct {
 	// AuthToken is a secret that all processes of a job have, of 16 bytes or more. Listen and Dial
 	// then demand of the other side a proof that it has the same, before they say anything of this
 	// side, and refuse connections of workers that neither Dial and Listen nor NewEP name here. The tcp
-	// transport refuses connections of processes that have not the same token.
+	// transport refuses connections of processes that do not have the same token.
 	// Nothing is encrypted by that. AuthTokenFile is a file with the token, without the white space
 	// around it. Set one of the two.
 	AuthToken     config.Secret `env:"AUTH_TOKEN" doc:"Secret of 16 bytes or more that all processes of a job have: sockets of Listen and Dial, and connections of tcp, demand that the other side proves that it has it too. It encrypts nothing. AUTH_TOKEN_FILE is the better place."`

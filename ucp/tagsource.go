@@ -69,7 +69,7 @@ func (u *TagMessage) checkSource() {
 // count as "bad_messages". The worker also drops those of them that it has received and that no receive has
 // matched. A peer is a worker: the rule is for all its connections, also later ones (see [EP.SamePeer]).
 //
-// A mask of 0 with nil sources removes the restriction. Receives have the same cost with and without it.
+// A mask of 0 with nil sources removes the restriction. Without one a message that finds its receive at once costs no more.
 // Errors: ErrInvalidParam if the mask is full, bits are outside the mask, an EP is of another worker, or a
 // peer has two sources; ErrClosed; those of the transports.
 func (w *Worker) RestrictTags(mask uint64, sources iter.Seq2[*EP, uint64]) error {
@@ -124,7 +124,7 @@ func (w *Worker) tagHandler() uct.AMHandler {
 	return w.counted((*tagArrivals)(w))
 }
 
-// sourcedArrivals is tagArrivals for a worker whose tags say who has sent them.
+// sourcedArrivals is tagArrivals for a worker with a rule of RestrictTags.
 type sourcedArrivals Worker
 
 // HandleAM is that of tagArrivals, which also compares the source.

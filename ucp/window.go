@@ -185,8 +185,8 @@ func (e *EP) arrived(n int) bool {
 }
 
 // grow makes the window as large as the configuration says, while the budget of the worker
-// permits that. The connections of one peer get at most half of the budget, unless there is one only. One that
-// finds no budget asks again whenever the peer is told of half a window.
+// permits that. The connections of one peer get at most half of the budget, unless there is one only. An EP
+// that finds no budget asks again each time it gives its peer half a window of credit.
 func (e *EP) grow() {
 	a, w := e.msgs, e.w
 	more := w.ctx.cfg.eagerWindow() - a.size

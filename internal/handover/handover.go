@@ -33,7 +33,7 @@ var measured = sync.OnceValue(func() Costs { return measure(time.Now, Limit) })
 
 // Limit is how long Measure may take. On a machine with more runnable threads than CPUs the second
 // goroutine waits for time slices of other threads first. Of 40 processes beside three busy loops on two CPUs
-// 26 measured the costs, and 4 with a limit of 1 ms; beside one other process all 40, and 27.
+// 26 measured the costs, and 4 with a limit of 1 ms.
 const Limit = 50 * time.Millisecond
 
 // assumed are costs in the middle between two machines: one whose processors share a cache (Pass

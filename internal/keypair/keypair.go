@@ -48,8 +48,8 @@ func New() (p Pair, err error) {
 // Secret is what the owners of two key pairs share.
 type Secret []byte
 
-// SecretWith returns the secret of p and the owner of peer, which takes about 50 µs. ErrWeakKey if
-// peer is of low order.
+// SecretWith returns the secret of p and the owner of peer, which takes about 60 µs (BenchmarkProof of
+// ucp/internal/conn). ErrWeakKey if peer is of low order.
 func (p *Pair) SecretWith(peer *PublicKey) (Secret, error) {
 	remote, err := ecdh.X25519().NewPublicKey(peer[:])
 	if err != nil {
