@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -612,6 +613,25 @@ func TestNewParker_NoDescriptors(t *testing.T) {
 		_, err := newParker(nil)
 		assert.ErrorIs(t, err, unix.EMFILE)
 	})
+	free := func() { unix.Close(newDescriptor(t)) }
+	testenv.WithDescriptors(t, 1, func() {
+		_, err := newParker(nil)
+		assert.ErrorIs(t, err, unix.EMFILE)
+		free() // the one that it got is closed again
+	})
+	testenv.WithDescriptors(t, 2, func() {
+		_, err := newParker([]int{1 << 30})
+		assert.ErrorIs(t, err, unix.EBADF)
+		free()
+	})
+}
+
+// newDescriptor returns a descriptor that the caller closes.
+func newDescriptor(t *testing.T) int {
+	t.Helper()
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	return fd
 }
 
 // TestUntil: it ends when done is true, which it does not call again, when the context ends, and when
@@ -726,6 +746,30 @@ func TestTurn_Close(t *testing.T) {
 	testenv.Waits(t, func() { err = r.Turn.Take() }, func() { require.NoError(t, r.Close()) })
 	assert.ErrorIs(t, err, ErrClosed)
 	testenv.Waits(t, r.BeginClose, r.EndClose) // one that closes at a time
+	r.EndClose()
+}
+
+// TestBeginClose_Sleeper: closing wakes the blocking call that sleeps.
+func TestBeginClose_Sleeper(t *testing.T) {
+	f := newEventFake(t, 0)
+	r := &rig{}
+	r.Init(&r.owner, 1, false)
+	i := &Iface{}
+	r.Add(i, f)
+	r.Start()
+	i.Retain()
+	r.ParkLimit = time.Hour
+	require.NoError(t, r.Turn.Take())
+	over := make(chan error)
+	go func() {
+		err := r.Until(context.Background(), never)
+		r.Turn.Give()
+		over <- err
+	}()
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return waiting.parked.Load() == 1 })
+	r.BeginClose()
+	require.NoError(t, r.Close())
+	assert.ErrorIs(t, <-over, ErrClosed)
 	r.EndClose()
 }
 

@@ -240,6 +240,28 @@ func TestAddLater(t *testing.T) {
 	assert.Len(t, r.Engine.ifaces, before)
 }
 
+// TestAddLater_EventAtOnce: an iface that is added before the sleep, and after the transports were asked for
+// events, may end the sleep. What it has is handled as that of others.
+func TestAddLater_EventAtOnce(t *testing.T) {
+	r := newRig(t, newEventFake(t, 0))
+	r.ifaces[0].Retain()
+	ready, err := r.ReadyToSleep(never)
+	require.NoError(t, err)
+	require.True(t, ready)
+	late := newEventFake(t, uct.CapConnectIface)
+	var i Iface
+	require.NoError(t, r.AddLater(&i, late))
+	r.ParkLimit = time.Hour
+	raise(t, late.event)
+	require.NoError(t, r.Park(t.Context()))
+	late.found = 2
+	found := 0
+	for range LooksPerPoll * (IdleTicks + 1) {
+		found += r.Progress()
+	}
+	assert.Equal(t, 2, found)
+}
+
 // TestIface_DrainsWithoutEvents: an iface that cannot tell of events is polled as long as an endpoint waits.
 func TestIface_DrainsWithoutEvents(t *testing.T) {
 	f := newFake(0)

@@ -34,23 +34,22 @@ const notAnIface = -1
 
 // newParker makes a parker over the descriptors; noFD stands for none.
 func newParker(fds []int) (_ *parker, err error) {
+	signal, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("eventfd", err)
+	}
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, os.NewSyscallError("epoll_create1", err)
+		return nil, ucs.Join(os.NewSyscallError("epoll_create1", err), unix.Close(signal))
 	}
-	if err := unix.SetNonblock(epfd, true); err != nil {
-		return nil, ucs.Join(os.NewSyscallError("fcntl", err), unix.Close(epfd))
-	}
-	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: -1}
+	_ = unix.SetNonblock(epfd, true) // os.NewFile gives only such a descriptor to the runtime's poller; cannot fail
+	p := &parker{file: os.NewFile(uintptr(epfd), "epoll"), signal: signal}
 	defer func() {
 		if err != nil {
 			err = ucs.Join(err, p.close())
 		}
 	}()
-	if p.signal, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-		return nil, os.NewSyscallError("eventfd", err)
-	}
-	if err = watch(epfd, p.signal, notAnIface); err != nil {
+	if err = watch(epfd, signal, notAnIface); err != nil {
 		return nil, err
 	}
 	for i, fd := range fds {
@@ -131,11 +130,7 @@ func (p *parker) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
-	err := p.file.Close()
-	if p.signal >= 0 {
-		err = ucs.Join(err, unix.Close(p.signal))
-	}
-	return err
+	return ucs.Join(p.file.Close(), unix.Close(p.signal))
 }
 
 // sleep parks until there may be work. It returns at once if some iface that is

@@ -57,8 +57,11 @@ type IdleTime struct {
 
 // Again reports whether the waiter goes on polling after another round in vain.
 func (p *Spinner) Again(s *IdleTime) bool {
-	if p.Fixed != 0 {
-		return p.Fixed < 0 || s.Polls < p.Fixed
+	switch {
+	case p.Fixed < 0:
+		return true
+	case p.Fixed > 0:
+		return s.Polls < p.Fixed
 	}
 	now := clock()
 	if s.since == 0 {

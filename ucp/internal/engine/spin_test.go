@@ -78,11 +78,38 @@ func TestSpinner_RestsWhenStolenFrom(t *testing.T) {
 
 // TestSpinner_Fixed: a number of polls is what it says, and a negative one has no end.
 func TestSpinner_Fixed(t *testing.T) {
-	p := Spinner{Fixed: 128}
+	p := Spinner{Fixed: 1}
+	assert.True(t, p.Again(&IdleTime{}))
+	assert.False(t, p.Again(&IdleTime{Polls: 1}))
+	p.Fixed = 128
 	assert.True(t, p.Again(&IdleTime{Polls: 127}))
 	assert.False(t, p.Again(&IdleTime{Polls: 128}))
 	p.Fixed = -1
 	assert.True(t, p.Again(&IdleTime{Polls: 1 << 40}))
+}
+
+// TestSpinner_OffersTheProcessor: a waiter that spins offers its processor to others once in spinYield, and
+// not before it has spun for that long.
+func TestSpinner_OffersTheProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Spinner{budget: spinMost}
+		var s IdleTime
+		var offers []time.Duration
+		for range spinMost / time.Microsecond {
+			before := s.yielded
+			require.True(t, p.Again(&s))
+			if before != 0 && s.yielded != before {
+				offers = append(offers, s.yielded-s.since)
+			}
+			time.Sleep(time.Microsecond)
+		}
+		assert.False(t, p.Again(&s))
+		var want []time.Duration
+		for at := spinYield; at < spinMost; at += spinYield {
+			want = append(want, at)
+		}
+		assert.Equal(t, want, offers)
+	})
 }
 
 // TestWaiters_LeaveAProcessor: while goroutines are parked, not every processor spins.
