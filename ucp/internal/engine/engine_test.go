@@ -773,6 +773,17 @@ func TestBeginClose_Sleeper(t *testing.T) {
 	r.EndClose()
 }
 
+// TestAlarm_WakesSleeper: a time that comes ends the sleep of a blocking call.
+func TestAlarm_WakesSleeper(t *testing.T) {
+	r := newRig(t, newEventFake(t, 0))
+	r.ifaces[0].Retain()
+	r.ParkLimit = time.Hour
+	r.Alarm.Set(r.Alarm.Now() + time.Millisecond)
+	require.NoError(t, r.Turn.Take())
+	require.NoError(t, r.Until(t.Context(), func() bool { return len(r.owner.alarms) > 0 }))
+	r.Turn.Give()
+}
+
 // TestAlarm: the owner is told when the earliest time has come, not before, and gets a grace if
 // nobody made progress for long.
 func TestAlarm(t *testing.T) {

@@ -104,6 +104,7 @@ func TestSpinner_OffersTheProcessor(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		assert.False(t, p.Again(&s))
+		assert.Zero(t, p.rest, "no round took long")
 		var want []time.Duration
 		for at := spinYield; at < spinMost; at += spinYield {
 			want = append(want, at)

@@ -262,3 +262,63 @@ func TestHash_UsesAllBuckets(t *testing.T) {
 		assert.Len(t, used, n)
 	}
 }
+
+// TestHash_OddFactors: only odd factors give each number another product.
+func TestHash_OddFactors(t *testing.T) {
+	table := newTable()
+	for i := range table.receives.indexes {
+		assert.EqualValues(t, [2]uint64{1, 1}, odd(table.receives.indexes[i].factors))
+	}
+	for i := range table.messages.indexes {
+		assert.EqualValues(t, [2]uint64{1, 1}, odd(table.messages.indexes[i].factors))
+	}
+}
+
+func odd(factors [2]uint64) [2]uint64 { return [2]uint64{factors[0] & 1, factors[1] & 1} }
+
+// TestShrinks_AtLimit: a hash table shrinks to a quarter when it has fewer than one key in so many buckets,
+// and never below what is kept.
+func TestShrinks_AtLimit(t *testing.T) {
+	var x index[msg]
+	x.mask = exact
+	x.init()
+	const long = 16 * keepBuckets
+	list := make([]msg, long)
+	for i := range list {
+		x.add(&list[i].same[0], &list[i], uint64(i))
+	}
+	remove := func(to int) {
+		for x.keys > to {
+			m := &list[x.keys-1]
+			x.remove(&m.same[0])
+		}
+	}
+	for n := long; n > keepBuckets; n /= 4 {
+		remove(n / sparse)
+		assert.Len(t, x.buckets, n)
+		remove(n/sparse - 1)
+		assert.Len(t, x.buckets, n/4)
+	}
+	buckets := &x.buckets[0]
+	remove(0)
+	assert.Same(t, buckets, &x.buckets[0], "kept")
+	assert.Len(t, x.buckets, keepBuckets)
+}
+
+// TestLoop_TakesOutEach: a loop that takes out each entry takes a few steps for each, with any number of them.
+// If it went through the others for each, it would not end within the time of a test.
+func TestLoop_TakesOutEach(t *testing.T) {
+	n := 10 * deep()
+	table, receives := newTable(), make([]recv, n)
+	for i := range receives {
+		table.Expect(&receives[i])
+	}
+	i := 0
+	for r := range table.Receives() {
+		must(t, r == &receives[i])
+		table.Cancel(r)
+		i++
+	}
+	assert.Equal(t, n, i)
+	assert.False(t, table.Expects())
+}

@@ -154,14 +154,14 @@ func (s *messages[M]) indexOf(mask uint64) int {
 	return least
 }
 
-// takeOver makes an index that of another mask, without messages.
+// takeOver makes an index that of another mask, without messages. indexNew follows, which puts all of
+// them in: their bits of the index remain set.
 func (s *messages[M]) takeOver(slot int, mask uint64) {
 	x := &s.indexes[slot]
 	if x.keys > 0 {
 		for l := s.order.head; l != nil; l = l.next {
 			s.steps++
 			l.entry.same[slot] = link[Msg[M]]{}
-			l.entry.indexed &^= 1 << slot
 		}
 	}
 	x.reset(mask)

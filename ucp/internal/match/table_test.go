@@ -279,3 +279,89 @@ func TestSteps_AreCounted(t *testing.T) {
 	require.Nil(t, table.Peek(exact, exact))
 	assert.GreaterOrEqual(t, table.Steps()-got, uint64(least))
 }
+
+// TestSteps_AreCounted_Each: each entry that is looked at beyond the first few counts, as does each queue of
+// a bucket that is passed.
+func TestSteps_AreCounted_Each(t *testing.T) {
+	steps := func(table *table, call func()) uint64 {
+		before := table.Steps()
+		call()
+		return table.Steps() - before
+	}
+	const n = minBuckets
+	t.Run("bucket", func(t *testing.T) {
+		x := index[msg]{mask: exact, factors: [2]uint64{1, 0}} // all keys are in one bucket
+		list := make([]msg, n)
+		for i := range list {
+			before := x.steps
+			x.add(&list[i].same[0], &list[i], uint64(i))
+			assert.EqualValues(t, i, x.steps-before)
+		}
+		for i := range list {
+			before := x.steps
+			require.Same(t, &list[i], x.first(uint64(i)))
+			assert.EqualValues(t, i, x.steps-before)
+		}
+	})
+	t.Run("messages", func(t *testing.T) {
+		table, _ := kept(n)
+		for i := range table.messages.indexes {
+			table.messages.indexes[i].factors = [2]uint64{} // all keys are in one bucket
+		}
+		for i := range MessageMasks {
+			want := uint64(n) + n*(n-1)/2 + n // put in, behind the others, and looked for
+			assert.Equal(t, want, steps(table, func() { require.Nil(t, table.Peek(9, exact&^(1<<i))) }))
+		}
+		const scanned = n - scanLimit
+		assert.EqualValues(t, scanned, steps(table, func() { require.Nil(t, table.Peek(9, exact&^(1<<MessageMasks))) }))
+		for range idleSearches {
+			table.Peek(9, exact)
+		}
+		assert.EqualValues(t, 2*n+1, steps(table, func() { require.Nil(t, table.Peek(9, 0xff)) }), "taken over, and all have one key, that is passed")
+	})
+	t.Run("receives", func(t *testing.T) {
+		const masks = ReceiveMasks + 3
+		table, list := newTable(), make([]recv, masks)
+		for i := range list {
+			list[i] = recv{Tag: exact, Mask: 1<<i | 1<<40}
+			table.Expect(&list[i])
+		}
+		for i := range table.receives.indexes {
+			table.receives.indexes[i].factors = [2]uint64{}
+		}
+		assert.EqualValues(t, 2*masks, steps(table, func() { require.Nil(t, table.Arrive(0)) }), "put in, and passed or searched")
+		assert.EqualValues(t, masks, steps(table, func() { require.Nil(t, table.Arrive(0)) }))
+	})
+}
+
+// TestIdleSearches: a mask keeps its index for so many searches of others, and no longer.
+func TestIdleSearches(t *testing.T) {
+	for searches, kept0 := range map[int]bool{idleSearches - 2: true, idleSearches - 1: false} {
+		table, _ := kept(10)
+		mask := func(i int) uint64 { return exact &^ (1 << i) }
+		for i := range MessageMasks {
+			table.Peek(9, mask(i))
+		}
+		for i := range searches - (MessageMasks - 1) {
+			table.Peek(9, mask(1+i%(MessageMasks-1)))
+		}
+		table.Peek(9, mask(MessageMasks))
+		assert.Equal(t, kept0, table.messages.indexes[0].mask == mask(0), "%d searches", searches)
+		table.check(t)
+	}
+}
+
+// TestReady: the first receive is ready for a message that it fits, until it is in an index.
+func TestReady(t *testing.T) {
+	table := newTable()
+	list := posted(scanLimit+1, exact)
+	for i := range list {
+		table.Expect(&list[i])
+	}
+	require.Same(t, &list[0], table.First())
+	assert.True(t, list[0].Ready(list[0].Tag))
+	assert.False(t, list[0].Ready(list[1].Tag))
+	require.Nil(t, table.Find(9))
+	assert.False(t, list[0].Ready(list[0].Tag), "it is in an index")
+	require.Same(t, &list[0], table.Arrive(list[0].Tag))
+}
