@@ -11,26 +11,20 @@ import (
 	"github.com/gucx/gucx/internal/timelimit"
 )
 
-// Pauses of the accept loop when the process is out of descriptors.
-const (
-	acceptPauseMin = 5 * time.Millisecond
-	acceptPauseMax = time.Second
-)
+// acceptPause is how long the accept loop pauses when the process is out of descriptors.
+const acceptPause = 100 * time.Millisecond
 
 // acceptLoop takes connections until the port is closed. Other users are turned
 // away here, so that they never take a handshake slot.
 func (p *Port) acceptLoop() {
-	pause := acceptPauseMin
 	for {
 		conn, err := p.listener.AcceptUnix()
 		if err != nil {
-			if !p.sleep(pause) {
+			if !p.sleep(acceptPause) {
 				return
 			}
-			pause = min(2*pause, acceptPauseMax)
 			continue
 		}
-		pause = acceptPauseMin
 		if !p.dispatch(conn) {
 			_ = conn.Close()
 			return

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 // hungUpOn returns both ends of a link of which the acceptor has hung up.
@@ -140,5 +142,30 @@ func TestHangUp_BeforeThePortHasTheLink(t *testing.T) {
 	require.NoError(t, b.Port.Close())
 	assert.Zero(t, in.Seg.Bytes()[0], "still mapped")
 	within(t, in.Done(), "hang-up")
+	require.NoError(t, in.Close())
+}
+
+// TestHangUp_PortDoesNotWait: a port closes while a peer has a link that the owner hung up before the port had
+// it.
+func TestHangUp_PortDoesNotWait(t *testing.T) {
+	links := make(chan *Inbound, 1)
+	b := newStation(t, func(c *Config) {
+		c.OnLink = func(in *Inbound) error {
+			in.HangUp()
+			links <- in
+			return nil
+		}
+	})
+	peer := b.connect(t)
+	hello, fds := b.hello(t)
+	require.NoError(t, send(peer.UnixConn, hello, fds...))
+	in := within(t, links, "inbound link")
+	testenv.ProgressWithin(t, watchdog, func() bool { return len(b.slots) == 0 }) // it is watched
+	closed := make(chan error, 1)
+	go func() { closed <- b.Port.Close() }()
+	require.NoError(t, within(t, closed, "end of Close"))
+	assert.True(t, in.Up(), "the peer has not closed its end")
+	require.NoError(t, peer.Close())
+	within(t, in.Done(), "end of the link")
 	require.NoError(t, in.Close())
 }

@@ -191,10 +191,7 @@ const stays = 's'
 // sayStays sends it, unless the peer was first. It is the only message after the handshake, so
 // that there is room for it.
 func (l *Link) sayStays() {
-	raw, err := l.conn.SyscallConn()
-	if err != nil {
-		return
-	}
+	raw, _ := l.conn.SyscallConn() // fails only for a nil connection
 	_ = raw.Control(func(fd uintptr) {
 		_ = unix.Send(int(fd), []byte{stays}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	})

@@ -1,11 +1,13 @@
 package attach
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -347,4 +349,79 @@ func TestDial_CrossAndClose(t *testing.T) {
 		s.close(t)
 	}
 	assert.Equal(t, before, openFDs(t))
+}
+
+// TestListen_Defaults: limits that are not set have those of the documentation.
+func TestListen_Defaults(t *testing.T) {
+	a := newStation(t, func(c *Config) { c.HandshakeTimeout, c.LinkLen = 0, 1 })
+	cfg := a.cfg
+	assert.Equal(t, 5*time.Second, cfg.HandshakeTimeout)
+	assert.Equal(t, os.Getpagesize(), cfg.LinkLen)
+	assert.Equal(t, os.Getpagesize(), cfg.ControlLen)
+	assert.Equal(t, []int{1024, 64, 1 << 30, 1 << 40}, []int{cfg.MaxLinks, cfg.MaxHandshakes, cfg.MaxTableLen, cfg.MaxArenaLen})
+	assert.Equal(t, 64, cap(a.slots))
+	assert.Equal(t, []uint32{uint32(os.Geteuid())}, cfg.AllowUIDs)
+	assert.NotNil(t, cfg.Mapper)
+}
+
+// TestListen_Service: the name of a service has 1 to 16 bytes.
+func TestListen_Service(t *testing.T) {
+	for n, ok := range map[int]bool{0: false, 1: true, maxService: true, maxService + 1: false} {
+		cfg := newStation(t, nil).cfg
+		cfg.Service, cfg.GID = strings.Repeat("s", n), anyGID()
+		p, err := Listen(cfg)
+		if !ok {
+			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+			continue
+		}
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+	}
+}
+
+// TestListen_LongestControl: an acceptor may map as much of an arena as its own has.
+func TestListen_LongestControl(t *testing.T) {
+	a := newStation(t, func(c *Config) { c.ControlLen = testArenaLen })
+	newStation(t, nil).dial(t, a.gid)
+	assert.Len(t, within(t, a.in, "inbound link").Control.Bytes(), testArenaLen)
+}
+
+// TestDial_WelcomeNotSent: a port that cannot send its welcome hangs up, and so the dialer is not left waiting.
+// The owner's link ends.
+func TestDial_WelcomeNotSent(t *testing.T) {
+	var b *station
+	b = newStation(t, func(c *Config) {
+		c.OnLink = func(in *Inbound) error {
+			b.in <- in
+			return b.wake.Close() // a message with a descriptor that is closed is not sent
+		}
+	})
+	_, err := newStation(t, nil).Dial(t.Context(), b.gid)
+	assert.ErrorIs(t, err, ucs.ErrConnReset)
+	in := within(t, b.in, "inbound link")
+	within(t, in.Done(), "end of the link")
+	require.NoError(t, in.Close())
+}
+
+// TestDial_OwnerClosesAtOnce: an owner that closes a link while it is told of it refuses the link.
+func TestDial_OwnerClosesAtOnce(t *testing.T) {
+	b := newStation(t, func(c *Config) { c.OnLink = func(in *Inbound) error { return in.Close() } })
+	_, err := newStation(t, nil).Dial(t.Context(), b.gid)
+	assert.Error(t, err)
+	testenv.ProgressWithin(t, watchdog, func() bool { return len(b.slots) == 0 })
+	assert.Empty(t, b.allLinks())
+	assert.Equal(t, Stats{Refused: 1}, b.Stats())
+}
+
+// TestDial_TimeLimitEnds: nothing watches the time of a handshake that is over.
+func TestDial_TimeLimitEnds(t *testing.T) {
+	a, b := newStation(t, nil), newStation(t, nil)
+	a.dial(t, b.gid)
+	_, err := a.Dial(t.Context(), anyGID())
+	require.ErrorIs(t, err, ucs.ErrUnreachable)
+	testenv.ProgressWithin(t, watchdog, func() bool {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return !bytes.Contains(stacks, []byte("timelimit.within"))
+	})
 }

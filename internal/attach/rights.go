@@ -26,21 +26,14 @@ func (r rights) take(i int) int {
 
 // close closes what was not taken.
 func (r rights) close() {
-	for i, fd := range r {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-			r[i] = -1
-		}
+	for i := range r {
+		_ = unix.Close(r.take(i)) // EBADF for -1, which take leaves
 	}
 }
 
 // send writes one message with descriptors, which stay the caller's.
 func send(conn *net.UnixConn, f *frame, fds ...int) error {
-	var oob []byte
-	if len(fds) > 0 {
-		oob = unix.UnixRights(fds...)
-	}
-	_, _, err := conn.WriteMsgUnix(f.encode(), oob, nil)
+	_, _, err := conn.WriteMsgUnix(f.encode(), unix.UnixRights(fds...), nil)
 	return err
 }
 
@@ -73,10 +66,7 @@ func readMessage(conn *net.UnixConn, buf, oob []byte) (n, oobn, flags int, err e
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, oobn, flags, err
 	}
-	raw, closed := conn.SyscallConn()
-	if closed != nil {
-		return n, oobn, flags, err
-	}
+	raw, _ := conn.SyscallConn() // fails only for a nil connection
 	none := err
 	_ = raw.Control(func(fd uintptr) { // an error says that it is closed
 		const now = unix.MSG_DONTWAIT | unix.MSG_CMSG_CLOEXEC
