@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -306,7 +307,7 @@ func (m *ActiveMessage) over() {
 // as [EP.Err] if From takes no operations, and ErrPeerClosed if it has started over.
 func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	e, act := m.From, action{stage: &activeRecv, n: len(buf)}
-	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
+	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, e.wrong(act, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
 	if m.rndv == nil {
@@ -318,7 +319,7 @@ func (m *ActiveMessage) Recv(buf []byte, p *OpParams) (*Request, error) {
 	r := m.w.newRequest(e, &activeRecv)
 	r.buf = buf
 	if p != nil {
-		r.mem, r.onDone = p.Mem, p.OnDone
+		r.mem, r.onDone = (*region.Mem)(p.Mem), p.OnDone
 	}
 	m.rndv.fetch(r, fetchStages)
 	m.rndv.free()

@@ -144,8 +144,24 @@ type Config struct {
 	ProgressIdle bool        `env:"PROGRESS_IDLE" default:"n" doc:"Progress also interfaces on which nothing is connected (for measurements)."`
 }
 
-// RCacheConfig bounds what stays registered of the caller's memory.
-type RCacheConfig = regcache.Config
+// RCacheConfig configures the registration cache: UCP registers buffers of large operations by
+// itself and keeps them registered for the next ones. It limits idle registrations only, those
+// that no operation uses. The zero value is the default.
+type RCacheConfig struct {
+	// Enable permits registrations that the caller has not asked for; No has no cache. Empty
+	// means Try.
+	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register memory of the caller for operations where that pays, and keep it registered; n leaves it as it is: only memory that the caller has registered is not copied."`
+	// Overhead is what registering adds to an operation, for the choice between registering and
+	// copying. 0 means a lookup in the cache, and a share of what registering costs once.
+	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"What it is taken to cost an operation that its buffer is registered for it; auto is a lookup, 40 ns, and 1/64 of what registering costs once, as buffers are used again."`
+	// MaxSize is in bytes. MemZero keeps nothing.
+	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Bytes of memory that stay registered while no operation uses them; 0 deregisters at once."`
+	// MaxRegions is a number of entries; 0 means 256.
+	MaxRegions int `env:"MAX_REGIONS" default:"256" doc:"Regions of memory that stay registered while no operation uses them."`
+}
+
+// Validate checks ranges. ErrInvalidParam.
+func (c *RCacheConfig) Validate() error { return (*regcache.Config)(c).Validate() }
 
 // CostSource says where costs come from.
 type CostSource string

@@ -8,31 +8,51 @@ import (
 	"github.com/gucx/gucx/ucs"
 )
 
-// Data is what a message is made of: the bytes that a sender gives, or the place that a
-// receiver has for them, as made by [Bytes], [Buffers], [From] and [To]. It belongs to one
-// operation, and what it was made of belongs to gucx until that has ended.
-type Data = data.Buffer
+// Data is the data of one message in a form other than one slice: the bytes to send, or where
+// to receive them. [Bytes], [Buffers], [From] and [To] make it. Use a Data for one operation only.
+// Until the request has completed, the caller must not modify the slices that it was made of, nor
+// read those of a receive.
+type Data struct{ buffer data.Buffer }
 
-// Packer makes the bytes of a message while it is sent.
-type Packer = data.Packer
+// Packer makes the bytes of a message while it is sent. Its methods are called on the goroutine
+// that drives the worker, within a transport: they may close EPs, and must not start or cancel
+// operations, nor call Progress.
+type Packer interface {
+	// Length returns the number of bytes. It is called once.
+	Length() int
+	// PackAt writes the bytes from offset off on to dst, which does not go beyond the end, and
+	// returns how many it wrote: 1 to len(dst). Each call begins where the one before ended.
+	// PackAt must not retain dst.
+	PackAt(off int, dst []byte) int
+}
 
-// Unpacker takes the bytes of a message while it arrives.
-type Unpacker = data.Unpacker
+// Unpacker consumes the bytes of a message while it arrives. For its methods the rules of
+// [Packer] hold.
+type Unpacker interface {
+	// UnpackAt consumes src, the bytes from offset off on. Each call begins where the one before
+	// ended. UnpackAt must not retain src. After an error only Finish is called.
+	UnpackAt(off int, src []byte) error
+	// Finish is called once, after the last UnpackAt: with nil if the message is complete,
+	// otherwise with the reason why it is not. The receive fails with the error that Finish
+	// returns, which should be err.
+	Finish(err error) error
+}
 
-// Bytes is data in one piece.
-func Bytes(b []byte) Data { return data.Bytes(b) }
+// Bytes returns data in one piece.
+func Bytes(b []byte) Data { return Data{data.Bytes(b)} }
 
-// Buffers is data in pieces, as net.Buffers are; some may be empty.
-func Buffers(list [][]byte) Data { return data.List(list) }
+// Buffers returns data in pieces, like net.Buffers; pieces may be empty.
+func Buffers(list [][]byte) Data { return Data{data.List(list)} }
 
-// From is data that p makes, to be sent.
-func From(p Packer) Data { return data.From(p) }
+// From returns data to send that p makes.
+func From(p Packer) Data { return Data{data.From(p)} }
 
-// To is data that u takes, to be received.
-func To(u Unpacker) Data { return data.To(u) }
+// To returns data to receive that u consumes. Its length has no limit: u rejects what is too
+// long with ErrTruncated.
+func To(u Unpacker) Data { return Data{data.To(u)} }
 
 // newSendData is newSend for data that is not in one piece.
-func (e *EP) newSendData(c *channel, word uint64, d *Data, p *OpParams) (*Request, error) {
+func (e *EP) newSendData(c *channel, word uint64, d *data.Buffer, p *OpParams) (*Request, error) {
 	if err := d.Validate(); err != nil || d.Len() > maxMessage {
 		return nil, e.wrong(action{stage: &c.send}, ucs.ErrInvalidParam, "the data has no valid length, or is to be received into")
 	}
@@ -45,7 +65,7 @@ func (e *EP) newSendData(c *channel, word uint64, d *Data, p *OpParams) (*Reques
 
 // data is the data of a message that is not in Request.buf; nil if it is there. A request
 // that sends it for its parent has the parent's.
-func (r *Request) data() *Data {
+func (r *Request) data() *data.Buffer {
 	m := r.msg
 	if m == nil && r.parent != nil {
 		m = r.parent.msg
@@ -92,9 +112,9 @@ func (r *Request) sendPart(x *lane, id uint8, head []byte, off, n int) error {
 type headedMsg struct {
 	head, data []byte
 
-	from   *Data // nil: data has it
-	off, n int   // in from
-	err    error // why it could not be packed
+	from   *data.Buffer // nil: data has it
+	off, n int          // in from
+	err    error        // why it could not be packed
 }
 
 // Pack copies both.
@@ -117,10 +137,10 @@ func (m *headedMsg) Pack(dst []byte) int {
 // called until the request has ended, by this call or from Progress. A Packer that breaks
 // its contract fails the EP with ErrInvalidParam, since the peer has a part of the message.
 func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
-	if b, ok := d.Contiguous(); ok {
+	if b, ok := d.buffer.Contiguous(); ok {
 		return e.TagSend(tag, b, p)
 	}
-	r, err := e.newSendData(tagChannel, tag, &d, p)
+	r, err := e.newSendData(tagChannel, tag, &d.buffer, p)
 	if err != nil {
 		return nil, err
 	}
@@ -129,10 +149,10 @@ func (e *EP) TagSendData(tag uint64, d Data, p *OpParams) (*Request, error) {
 
 // TagSendSyncData is [EP.TagSendSync] of any data; as [EP.TagSendData].
 func (e *EP) TagSendSyncData(tag uint64, d Data, p *OpParams) (*Request, error) {
-	if b, ok := d.Contiguous(); ok {
+	if b, ok := d.buffer.Contiguous(); ok {
 		return e.TagSendSync(tag, b, p)
 	}
-	r, err := e.newSendData(tagChannel, tag, &d, p)
+	r, err := e.newSendData(tagChannel, tag, &d.buffer, p)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +170,13 @@ func (r *Request) startTagged() (*Request, error) {
 
 // SendActiveData is [EP.SendActive] of any data; as [EP.TagSendData].
 func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Request, error) {
-	if b, ok := d.Contiguous(); ok {
+	if b, ok := d.buffer.Contiguous(); ok {
 		return e.SendActive(id, header, b, p)
 	}
 	if len(header) > e.longestHeader() {
-		return nil, e.headerTooLong(header, d.Len())
+		return nil, e.headerTooLong(header, d.buffer.Len())
 	}
-	r, err := e.newSendData(activeChannel, activeWord(id, header), &d, p)
+	r, err := e.newSendData(activeChannel, activeWord(id, header), &d.buffer, p)
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +190,10 @@ func (e *EP) SendActiveData(id uint16, header []byte, d Data, p *OpParams) (*Req
 // none for it). The data of an announced message is put together in a buffer first, unless it
 // is got into the pieces of a list.
 func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	if b, ok := d.Contiguous(); ok {
+	if b, ok := d.buffer.Contiguous(); ok {
 		return w.TagRecv(b, tag, mask, info, p)
 	}
-	if err := d.Validate(); err != nil {
+	if err := d.buffer.Validate(); err != nil {
 		return nil, recvError(0, fmt.Errorf("%w: the data has no valid length, or nothing takes it", err))
 	}
 	if w.closed {
@@ -181,7 +201,7 @@ func (w *Worker) TagRecvData(d Data, tag, mask uint64, info *TagInfo, p *OpParam
 	}
 	r := w.newTagRecv(nil, info, nil)
 	v := r.recv
-	v.data, v.typed, r.onDone = d, true, p.onDone()
+	v.data, v.typed, r.onDone = d.buffer, true, p.onDone()
 	r.flags = reqTyped
 	if x := w.tuples; x != nil {
 		return x.receive(v, tag, mask)

@@ -11,31 +11,76 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-// RejectedError is the cause of an error of [Worker.Dial] whose listener has turned the dialer
-// away: Code says why, for CodeUnreachable with Reasons, and Private is what the listener's application
-// says to that. errors.Is finds ErrRejected and what the code means, such as ErrTryAgain; with
-// CodeUnreachable, ErrUnreachable and not ErrRejected.
-type RejectedError = bootstrap.RejectedError
+// RejectedError is the cause of an error of [Worker.Dial] if the listener rejected the dialer.
+// errors.Is finds in it what Code means: ErrUnreachable for CodeUnreachable, ErrRejected for all
+// others; besides, ErrTryAgain for CodeTooMany and CodeNoFiles; ErrUnauthenticated for CodeTLS,
+// CodeNoTLS, CodeToken, CodeNoToken and CodeWrongToken; ErrForeignUser for CodeForeignUser;
+// ErrUnsupported for CodeVersion.
+type RejectedError struct {
+	Code    Code
+	Reasons []Reason // with CodeUnreachable: why each transport of the listener does not reach the dialer
+	Private []byte   // from ConnRequest.Answer; may be nil
+}
 
-// Reason is why a transport of the listener does not reach the dialer.
-type Reason = bootstrap.Reason
+// Error returns the meaning of the code and the reasons.
+func (e *RejectedError) Error() string { return e.inner().Error() }
+
+// Unwrap returns the errors that errors.Is finds.
+func (e *RejectedError) Unwrap() []error { return e.inner().Unwrap() }
+
+func (e *RejectedError) inner() *bootstrap.RejectedError {
+	r := &bootstrap.RejectedError{Code: bootstrap.Code(e.Code), Private: e.Private}
+	for _, reason := range e.Reasons {
+		r.Reasons = append(r.Reasons, bootstrap.Reason(reason))
+	}
+	return r
+}
+
+// asRejected returns err, as a *RejectedError if the listener rejected the dialer.
+func asRejected(err error) error {
+	r, ok := err.(*bootstrap.RejectedError) // bootstrap wraps it in nothing
+	if !ok {
+		return err
+	}
+	e := &RejectedError{Code: Code(r.Code), Private: r.Private}
+	for _, reason := range r.Reasons {
+		e.Reasons = append(e.Reasons, Reason(reason))
+	}
+	return e
+}
+
+// Reason says why a transport of the listener does not reach the dialer, as the listener sees it,
+// and names the setting that may change it.
+type Reason struct {
+	Transport, Device string // at most 255 bytes each
+	Why               string // at most 512 bytes
+}
+
+// String returns the reason in one line.
+func (r Reason) String() string { return bootstrap.Reason(r).String() }
+
+// Code says why a listener rejects a dialer.
+type Code uint8
 
 // Codes of a RejectedError.
 const (
-	CodeRejected    = bootstrap.CodeRejected    // ListenConfig.Accept has returned false
-	CodeVersion     = bootstrap.CodeVersion     // the listener speaks another version of the protocol
-	CodeMalformed   = bootstrap.CodeMalformed   // the listener does not understand the worker address
-	CodeForeignUser = bootstrap.CodeForeignUser // ListenConfig.AllowUIDs does not name the user
-	CodeUnreachable = bootstrap.CodeUnreachable // the workers have no transport in common
-	CodeTooMany     = bootstrap.CodeTooMany     // too many others dial
-	CodeTLS         = bootstrap.CodeTLS         // the listener demands TLS
-	CodeNoTLS       = bootstrap.CodeNoTLS       // the listener does not use TLS, and the dialer demands it
-	CodeNoFiles     = bootstrap.CodeNoFiles     // the listener is out of file descriptors
-	CodeToken       = bootstrap.CodeToken       // the listener demands a token (Config.AuthToken)
-	CodeNoToken     = bootstrap.CodeNoToken     // the listener has no token, and the dialer demands it
-	CodeWrongToken  = bootstrap.CodeWrongToken  // the listener has another token
-	CodeTooManyEPs  = bootstrap.CodeTooManyEPs  // the dialing worker has as many EPs as Config.MaxEPsPerPeer of the listener permits
+	CodeRejected    Code = Code(bootstrap.CodeRejected)    // ListenConfig.Accept has returned false
+	CodeVersion     Code = Code(bootstrap.CodeVersion)     // the listener speaks another version of the protocol
+	CodeMalformed   Code = Code(bootstrap.CodeMalformed)   // the listener does not understand the worker address
+	CodeForeignUser Code = Code(bootstrap.CodeForeignUser) // ListenConfig.AllowUIDs does not name the user
+	CodeUnreachable Code = Code(bootstrap.CodeUnreachable) // the workers have no transport in common
+	CodeTooMany     Code = Code(bootstrap.CodeTooMany)     // too many others dial
+	CodeTLS         Code = Code(bootstrap.CodeTLS)         // the listener demands TLS
+	CodeNoTLS       Code = Code(bootstrap.CodeNoTLS)       // the listener does not use TLS, and the dialer demands it
+	CodeNoFiles     Code = Code(bootstrap.CodeNoFiles)     // the listener is out of file descriptors
+	CodeToken       Code = Code(bootstrap.CodeToken)       // the listener demands a token (Config.AuthToken)
+	CodeNoToken     Code = Code(bootstrap.CodeNoToken)     // the listener has no token, and the dialer demands it
+	CodeWrongToken  Code = Code(bootstrap.CodeWrongToken)  // the listener has another token
+	CodeTooManyEPs  Code = Code(bootstrap.CodeTooManyEPs)  // the dialing worker has as many EPs as Config.MaxEPsPerPeer of the listener permits
 )
+
+// String returns the meaning of the code, for an error message about the listener.
+func (c Code) String() string { return bootstrap.Code(c).String() }
 
 // ErrForeignUser says that the process at a unix socket is of a user whom DialConfig.AllowUIDs
 // does not name.
@@ -131,7 +176,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	own := w.own()
 	err = w.aside(ctx, until, func(ctx context.Context) error {
 		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private}
-		return socket.Swap(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token})
+		return asRejected(socket.Swap(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token}))
 	})
 	if err != nil {
 		return nil, err
@@ -140,7 +185,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if err != nil {
 		return nil, err
 	}
-	p := &Peer{EP: e, From: socket.From, Private: slices.Clone(socket.Answer.Private)}
+	p := &Peer{EP: e, From: Identity(socket.From), Private: slices.Clone(socket.Answer.Private)}
 	if err = w.join(ctx, socket, e, until); err == nil {
 		p.Keys, err = e.unpackAll(socket.Answer.Keys)
 	}
@@ -188,7 +233,7 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 		}
 		return nil, fmt.Errorf("%w: %s", ucs.ErrUnreachable, w.unreachable(wireup.AM, p.Addr))
 	}
-	e := &EP{w: w, peer: p, identity: new(socket.From)}
+	e := &EP{w: w, peer: p, identity: new(Identity(socket.From))}
 	w.hold(e)
 	e.makeLinkTo(socket.Answer.EP, own)
 	e.need(wireup.AM)
@@ -201,7 +246,7 @@ func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until 
 	watched := make(chan error, 1)
 	var givenUp atomic.Bool // after watched
 	go func() {
-		err := socket.Wait()
+		err := asRejected(socket.Wait())
 		watched <- err
 		givenUp.Store(err != nil)
 		w.Signal()

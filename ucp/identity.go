@@ -1,14 +1,25 @@
 package ucp
 
 import (
+	"net/netip"
+
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/uct"
 )
 
 // Identity says who is at the other end of a socket: over unix sockets the process and its
-// user, as the kernel says; over tcp with TLS the name in its certificate; over tcp without
-// TLS only an address, which proves nothing.
-type Identity = bootstrap.Identity
+// user, as the kernel reports them; over tcp with TLS the name in its certificate; over tcp
+// without TLS only an address, which proves nothing.
+type Identity struct {
+	Network  string         // "tcp" or "unix"
+	Addr     netip.AddrPort // tcp: the address of the peer
+	Name     string         // tcp with TLS: the first URI, DNS name or IP address in its certificate, or else the common name
+	PID      int            // unix: the process; 0 if it is outside of this process's PID namespace
+	UID, GID uint32         // unix: its effective user and group
+}
+
+// String returns the identity for logs: "process 12 of user 1000", or a name and an address.
+func (i Identity) String() string { return bootstrap.Identity(i).String() }
 
 // PeerIdentity is who the peer is, as the socket of [Worker.Dial] or [Worker.Listen] has shown
 // when the EP was made. Its Network is empty for an EP of [Worker.NewEP], where nothing is known.

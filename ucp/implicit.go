@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
@@ -130,7 +131,7 @@ func (e *EP) implyLater(s *stage, buf []byte, raddr uint64, key *RKey, p *OpPara
 	r := e.w.newRequest(e, s)
 	r.buf, r.raddr, r.key = buf, raddr, key
 	if p != nil {
-		r.mem = p.Mem
+		r.mem = (*region.Mem)(p.Mem)
 	}
 	return letGo(r.startFull())
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // regCache keeps memory of callers registered with one memory domain.
-type regCache = regcache.Cache[*Mem]
+type regCache = regcache.Cache[*region.Mem]
 
 // regCaches are those of a worker by the index of the domain, and behind them those of
 // Worker.groups; nil where nothing was registered.
@@ -25,7 +25,7 @@ func (w *Worker) regCache(d *region.Domain) *regCache {
 	return w.cacheAt(d.Index, d, d.Attr.Component, d.Attr.Name)
 }
 
-func (w *Worker) cacheAt(i int, with regcache.Registrar[*Mem], component, name string) *regCache {
+func (w *Worker) cacheAt(i int, with regcache.Registrar[*region.Mem], component, name string) *regCache {
 	if w.leases == nil {
 		w.leases = make(regCaches, len(w.ctx.memory.Domains))
 	}
@@ -33,7 +33,7 @@ func (w *Worker) cacheAt(i int, with regcache.Registrar[*Mem], component, name s
 		w.leases = append(w.leases, nil)
 	}
 	if w.leases[i] == nil {
-		w.leases[i] = regcache.New(with, w.ctx.cfg.RCache)
+		w.leases[i] = regcache.New(with, regcache.Config(w.ctx.cfg.RCache))
 		w.stats.addCache(component, name, w.leases[i])
 	}
 	return w.leases[i]
@@ -65,7 +65,7 @@ func (w *Worker) groupCache(i int) *regCache {
 
 // lease is memory of the caller that is registered while an operation uses it, and maybe
 // longer: Mem, which its domain has.
-type lease regcache.Entry[*Mem]
+type lease regcache.Entry[*region.Mem]
 
 // lease has buf be registered with a domain, with these rights and no others, until the
 // lease ends. Errors: as regcache.Cache.Get.
@@ -75,12 +75,12 @@ func (w *Worker) lease(d *region.Domain, buf []byte, access uct.Access) (*lease,
 }
 
 // end gives the memory back: no transport has the buffer any more.
-func (l *lease) end() { l.Cache.Put((*regcache.Entry[*Mem])(l)) }
+func (l *lease) end() { l.Cache.Put((*regcache.Entry[*region.Mem])(l)) }
 
 // revoke is end after which no peer that has got a key reaches the memory, unless it is in
 // another use, too: it is deregistered.
 func (l *lease) revoke() {
-	l.Cache.Discard((*regcache.Entry[*Mem])(l))
+	l.Cache.Discard((*regcache.Entry[*region.Mem])(l))
 	l.end()
 }
 
@@ -92,7 +92,7 @@ func (i *iface) leases(n int) bool {
 
 // leased is a way to move n bytes from or to memory that is registered for it.
 func (i *iface) leased(m proto.Move, n int) proto.Move {
-	m.Registers, m.Adds = true, i.w.ctx.cfg.RCache.Adds(i.domain.Attr.RegCost, n)
+	m.Registers, m.Adds = true, (*regcache.Config)(&i.w.ctx.cfg.RCache).Adds(i.domain.Attr.RegCost, n)
 	return m
 }
 

@@ -3,6 +3,7 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
@@ -69,7 +70,7 @@ var (
 // pieces makes the first n bytes of a list ready for an operation. It returns nil if there are no
 // pieces, or if they are to be copied: they have no addresses, are too many, cannot be registered,
 // or are so short that this does not pay and the configuration does not name the scheme.
-func (e *EP) pieces(d *Data, n int, op *listOp) *pieceList {
+func (e *EP) pieces(d *data.Buffer, n int, op *listOp) *pieceList {
 	i := e.transport(wireup.RMA)
 	if n == 0 || d.Generic() || i == nil || !op.over(i) {
 		return nil
@@ -210,7 +211,7 @@ func (r *Request) dataMoved() {
 
 // putPieces has a request put the data of its parent, which is in pieces, where the receiver
 // wants it. It reports false if the data is to be sent.
-func (r *Request) putPieces(d *Data, addr uint64, n int, key *RKey) bool {
+func (r *Request) putPieces(d *data.Buffer, addr uint64, n int, key *RKey) bool {
 	x := r.ep.pieces(d, n, &putList)
 	if x == nil {
 		return false
@@ -221,7 +222,7 @@ func (r *Request) putPieces(d *Data, addr uint64, n int, key *RKey) bool {
 
 // fetchPieces is fetch into data in pieces, without a copy. It reports false if that is not
 // to be.
-func (a *announced) fetchPieces(r *Request, d *Data, by *schemeStages) bool {
+func (a *announced) fetchPieces(r *Request, d *data.Buffer, by *schemeStages) bool {
 	e, n := a.e, min(a.n, d.Len())
 	i := e.transport(wireup.RMA)
 	if n == 0 || d.Generic() || i == nil {

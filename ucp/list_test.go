@@ -190,7 +190,7 @@ func TestList_WantsNothing(t *testing.T) {
 	sent, err := p.a.ep.TagSendData(1, Buffers(cut(pattern(listLen, 1), 7)), nil)
 	require.NoError(t, err)
 	p.until(func() bool { return sent.flags&reqAwaited != 0 })
-	rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: 1, Addr: p.b.mem.Addr(), Key: p.b.mem.AppendKey(nil)}
+	rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: 1, Addr: p.b.mem.Addr(), Key: p.b.mem.Pack()}
 	p.a.w.handleRTR(rtr.Append(nil), nil)
 	require.NoError(t, p.finish(sent, nil))
 }
@@ -236,7 +236,7 @@ func TestList_AnotherDomain(t *testing.T) {
 	p := newPair(t, configured("rc, two devices", twoHCAs, `\rc`), Config{RndvScheme: putScheme}).connect().warm()
 	w, leased := p.a.w, p.a.leased()
 	r, d := w.newRequest(p.a.ep, &putDataStage), Buffers(cut(pattern(listLen, 1), 7))
-	r.pieces = p.a.ep.pieces(&d, listLen, &putList)
+	r.pieces = p.a.ep.pieces(&d.buffer, listLen, &putList)
 	require.NotNil(t, r.pieces)
 	next := slices.IndexFunc(w.ifaces, func(i *iface) bool { return i != nil && putList.over(i) && i.domain != r.pieces.domain })
 	require.GreaterOrEqual(t, next, 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucp/internal/conn"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
 )
@@ -219,7 +220,7 @@ func (l *Listener) publish(name string, mem *Mem) error {
 	case mem == nil:
 		return fmt.Errorf("%w: no memory is under the name %q", ucs.ErrInvalidParam, name)
 	}
-	if !mem.Of(&l.w.ctx.memory) {
+	if !(*region.Mem)(mem).Of(&l.w.ctx.memory) {
 		return fmt.Errorf("memory of another context, whose key opens nothing at this worker: %w", ucs.ErrInvalidParam)
 	}
 	key := mem.Pack()
@@ -323,7 +324,7 @@ func (l *Listener) decide(r *bootstrap.Request) {
 	}
 	w.peers.Hold(p) // callbacks may close the last EP to it
 	defer w.peers.Drop(p)
-	req := &ConnRequest{From: r.From, Private: slices.Clone(r.Hello.Private)}
+	req := &ConnRequest{From: Identity(r.From), Private: slices.Clone(r.Hello.Private)}
 	ok := l.cfg.Accept == nil || l.cfg.Accept(req)
 	switch {
 	case l.closed:
@@ -365,7 +366,7 @@ const connectShare = 8
 // peer has sent the first message of the handshake to it.
 func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
 	w := l.w
-	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(r.From)}
+	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(Identity(r.From))}
 	w.hold(e)
 	e.countMade(true)
 	e.begin()
@@ -388,7 +389,7 @@ func (w *Worker) arrived(e *EP) bool {
 	x.req.Connected()
 	e.link.whole()
 	e.passive, e.unproven = false, false
-	p := &Peer{EP: e, From: x.req.From, Private: slices.Clone(x.req.Hello.Private)}
+	p := &Peer{EP: e, From: Identity(x.req.From), Private: slices.Clone(x.req.Hello.Private)}
 	e.onError = func(e *EP, err error) { x.l.gone(p, err) }
 	if x.l.cfg.OnPeer != nil {
 		x.l.cfg.OnPeer(p)

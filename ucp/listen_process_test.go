@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
-	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct/all"
@@ -137,7 +136,7 @@ func guestRole(c *childSide) error {
 		switch {
 		case err == nil:
 			c.say("connected")
-		case errors.As(err, &rejected) && rejected.Code == bootstrap.CodeForeignUser:
+		case errors.As(err, &rejected) && rejected.Code == CodeForeignUser:
 			c.say("turned away")
 		default:
 			c.say("%v", err)

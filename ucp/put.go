@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
@@ -114,5 +115,5 @@ func (e *EP) putSlow(buf []byte, raddr uint64, key *RKey, p *OpParams) (*Request
 // copies reports that the local buffer is not registered, or shorter than limit, and that
 // there is nothing wrong with it, and nobody to tell of the end.
 func (p *OpParams) copies(buf []byte, limit int) bool {
-	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && p.Mem.Covers(buf))
+	return p == nil || p.OnDone == nil && (p.Mem == nil || len(buf) < limit && (*region.Mem)(p.Mem).Covers(buf))
 }

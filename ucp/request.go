@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -40,7 +41,7 @@ type Request struct {
 	buf    []byte
 	off    int    // bytes posted
 	raddr  uint64 // of a receive of data that is in no buffer: its length
-	mem    *Mem
+	mem    *region.Mem
 	leased *lease     // of mem, if it was registered for the request
 	pieces *pieceList // of a put or get of data in pieces, instead of buf
 	iov    [1]uct.IOV

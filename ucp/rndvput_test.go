@@ -124,7 +124,7 @@ func TestRndvPut_Refused(t *testing.T) {
 			sent := p.send(rndvLen, 1)
 			recv := p.recv(p.announcement(), p.to.Bytes())
 			gone := p.b.memOf(t, rndvLen)
-			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: rndvLen, Addr: gone.Addr(), Key: gone.AppendKey(nil)}
+			rtr := wire.RTR{EP: p.a.ep.id, ID: sent.remote, Recv: recv.remote, Length: rndvLen, Addr: gone.Addr(), Key: gone.Pack()}
 			require.NoError(t, gone.Close())
 			p.a.w.handleRTR(rtr.Append(nil), nil)
 			err := p.finish(sent, nil)

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -48,7 +49,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 	if m == nil || m.am == nil || p == nil || p.Mem == nil || len(buf) < proto.ShortestAnnounced {
 		return nil
 	}
-	e, w, mem := m.e, m.e.w, p.Mem
+	e, w, mem := m.e, m.e.w, (*region.Mem)(p.Mem)
 	i, preferred := e.transport(wireup.RMA), w.ctx.cfg.rndvScheme()
 	switch {
 	case i == nil || !mem.AllocatedBy(i.domain) || !mem.Covers(buf) || mem.Access()&uct.AccessRemoteRead == 0:

@@ -3,7 +3,9 @@ package ucp
 import (
 	"math"
 
+	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
@@ -97,16 +99,16 @@ func (i *iface) chooseSends() *sends {
 // message is what a request has besides if it is a message.
 type message struct {
 	ch      *channel
-	header  []byte     // of an active message; the caller's again when the request has ended
-	data    Data       // that is not in one piece; no bytes if it is in Request.buf
-	charged int64      // to the window; 0 if it is not yet
-	acked   bool       // ends when the peer has received it
-	id      uint64     // name of one that goes in fragments
-	queued  *queuedTag // its place among the tagged messages that wait; nil if it does not
-	number  uint64     // of a tagged message where some go through queues; 0 otherwise
-	count   *int       // where to say how many bytes of a stream were sent or received; may be nil
-	all     bool       // a receive of a stream ends when its buffer is full
-	next    *message   // in Worker.messages
+	header  []byte      // of an active message; the caller's again when the request has ended
+	data    data.Buffer // that is not in one piece; no bytes if it is in Request.buf
+	charged int64       // to the window; 0 if it is not yet
+	acked   bool        // ends when the peer has received it
+	id      uint64      // name of one that goes in fragments
+	queued  *queuedTag  // its place among the tagged messages that wait; nil if it does not
+	number  uint64      // of a tagged message where some go through queues; 0 otherwise
+	count   *int        // where to say how many bytes of a stream were sent or received; may be nil
+	all     bool        // a receive of a stream ends when its buffer is full
+	next    *message    // in Worker.messages
 }
 
 // length is the length of the message of r in bytes, with its header.
@@ -128,7 +130,7 @@ func (w *Worker) newMessage(e *EP, c *channel, word uint64, data []byte, p *OpPa
 	r.msg, r.value, r.buf = w.newMessageRecord(), word, data
 	r.msg.ch = c
 	if p != nil {
-		r.mem, r.onDone = p.Mem, p.OnDone
+		r.mem, r.onDone = (*region.Mem)(p.Mem), p.OnDone
 	}
 	return r
 }
@@ -150,7 +152,7 @@ func (e *EP) newSend(c *channel, word uint64, data []byte, p *OpParams) (*Reques
 	if !e.peer.Best[wireup.AM].OK {
 		return nil, e.wrong(a, uct.ErrUnsupported, e.w.unreachable(wireup.AM, e.peer.Addr))
 	}
-	if p != nil && p.Mem != nil && !p.Mem.Covers(data) {
+	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(data) {
 		return nil, e.wrong(a, uct.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 	}
 	e.used()

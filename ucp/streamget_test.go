@@ -263,9 +263,9 @@ func TestStreamGet_Forged(t *testing.T) {
 	require.NoError(t, p.finish(r, nil))
 	takesNone(t, p.a.w, []forged{{"after the end", taken, control(e.id, id, 0)}})
 
-	w.handleStreamRTS(rts(to.msgs.stream.came, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Key()}), nil)
+	w.handleStreamRTS(rts(to.msgs.stream.came, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Pack()}), nil)
 	assert.Equal(t, uint64(streamLen)+at, to.msgs.stream.came, "nothing of it came")
-	w.handleStreamRTS(rts(to.msgs.stream.came+1, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Key()}), nil)
+	w.handleStreamRTS(rts(to.msgs.stream.came+1, wire.RTS{ID: 1, Length: 8, Addr: 5, Key: p.a.mem.Pack()}), nil)
 	require.ErrorIs(t, to.Err(), ucs.ErrRemoteInvalid)
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/gucx/gucx/internal/bulk"
+	"github.com/gucx/gucx/ucp/internal/data"
 	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -14,7 +16,7 @@ import (
 type tagRecv struct {
 	// What a message needs of it is in two lines of the cache, at the front.
 	req  *Request
-	mem  *Mem // of buf; may be nil. Before it, so that both are cleared at once
+	mem  *region.Mem // of buf; may be nil. Before it, so that both are cleared at once
 	buf  []byte
 	info *TagInfo             // may be nil
 	node match.Recv[*tagRecv] // in Worker.tags until there is a message
@@ -22,7 +24,7 @@ type tagRecv struct {
 	tag uint64 // of the message that comes in fragments
 
 	typed bool // the message goes to data and not to buf
-	data  Data
+	data  data.Buffer
 	err   error // that the data has found
 
 	queue *queuedRecv // nil if it was never in a queue of the transport
@@ -50,9 +52,9 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 	if w.unusual {
 		return w.tagRecvSlow(buf, tag, mask, info, p)
 	}
-	var mem *Mem
+	var mem *region.Mem
 	if p != nil {
-		if mem = p.Mem; p.OnDone != nil || mem != nil && !mem.Covers(buf) {
+		if mem = (*region.Mem)(p.Mem); p.OnDone != nil || mem != nil && !mem.Covers(buf) {
 			return w.tagRecvSlow(buf, tag, mask, info, p)
 		}
 	}
@@ -78,7 +80,7 @@ func (w *Worker) TagRecv(buf []byte, tag, mask uint64, info *TagInfo, p *OpParam
 //
 //go:noinline
 func (w *Worker) tagRecvSlow(buf []byte, tag, mask uint64, info *TagInfo, p *OpParams) (*Request, error) {
-	if p != nil && p.Mem != nil && !p.Mem.Covers(buf) {
+	if p != nil && p.Mem != nil && !(*region.Mem)(p.Mem).Covers(buf) {
 		return nil, recvError(len(buf), errNotCovered)
 	}
 	if x := w.tuples; x != nil && !w.closed {
@@ -136,7 +138,7 @@ func (w *Worker) newTagRecv(buf []byte, info *TagInfo, p *OpParams) *Request {
 	v := r.recv
 	v.buf, v.info = buf, info
 	if p != nil {
-		v.mem, r.onDone = p.Mem, p.OnDone
+		v.mem, r.onDone = (*region.Mem)(p.Mem), p.OnDone
 	}
 	return r
 }
@@ -172,7 +174,7 @@ func (v *tagRecv) finish(err error) ucs.Status {
 func (v *tagRecv) release() {
 	v.buf, v.mem, v.info = nil, nil, nil
 	if v.typed {
-		v.typed, v.data, v.err = false, Data{}, nil
+		v.typed, v.data, v.err = false, data.Buffer{}, nil
 	}
 }
 

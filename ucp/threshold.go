@@ -5,6 +5,7 @@ import (
 
 	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
@@ -57,7 +58,7 @@ var memoryClassNames = [memoryClasses]string{"buffers that are not registered", 
 func (c memoryClass) String() string { return memoryClassNames[c] }
 
 // classOf returns the class of mem, which may be nil, for the transport of puts and gets.
-func (e *EP) classOf(mem *Mem) memoryClass {
+func (e *EP) classOf(mem *region.Mem) memoryClass {
 	if mem == nil {
 		return plainMemory
 	}
@@ -69,7 +70,7 @@ func (e *EP) classOf(mem *Mem) memoryClass {
 
 // announcedFrom returns the length in bytes from which messages are announced whose data is in mem,
 // which may be nil: by cost, unless Config.RndvThresh says it.
-func (e *EP) announcedFrom(mem *Mem) *proto.Threshold {
+func (e *EP) announcedFrom(mem *region.Mem) *proto.Threshold {
 	m, k := e.messaging(), e.classOf(mem)
 	if m.from[k].From == 0 {
 		m.from[k] = e.threshold(k)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/ucp/internal/proto"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 )
@@ -18,7 +19,7 @@ func TestThreshold_ByCost(t *testing.T) {
 	set := real("sm", "sm")
 	set.byCost = true
 	p := newPair(t, set, Config{}).both().warm()
-	from := p.a.ep.announcedFrom(p.a.mem)
+	from := p.a.ep.announcedFrom((*region.Mem)(p.a.mem))
 	require.Greater(t, from.From, 8<<10)
 	require.Less(t, from.From, defaultRndvThresh)
 	assert.Equal(t, defaultRndvThresh, p.a.ep.announcedFrom(nil).From)
@@ -41,7 +42,7 @@ func TestThreshold_SlowCopies(t *testing.T) {
 		e.w.ifaces[0].costs().Costs[uct.AMBcopy].Bandwidth = 2e9
 	}
 	p.both().warm()
-	from := p.a.ep.announcedFrom(p.a.mem).From
+	from := p.a.ep.announcedFrom((*region.Mem)(p.a.mem)).From
 	require.Less(t, from, p.a.w.ifaces[0].sends().eager)
 	require.GreaterOrEqual(t, from, proto.ShortestAnnounced)
 	for _, n := range []int{from - 1, from} {
@@ -78,7 +79,7 @@ func (p *pair) announces(t *testing.T, n int, params *OpParams) bool {
 // TestThreshold_AsWished: a threshold that is configured holds whatever the costs.
 func TestThreshold_AsWished(t *testing.T) {
 	p := newPair(t, real("sm", "sm"), Config{RndvThresh: config.MemSize(30 << 10)}).both().warm()
-	assert.Equal(t, 30<<10, p.a.ep.announcedFrom(p.a.mem).From)
+	assert.Equal(t, 30<<10, p.a.ep.announcedFrom((*region.Mem)(p.a.mem)).From)
 	assert.False(t, p.announces(t, 30<<10-1, &OpParams{Mem: p.a.mem}))
 	assert.True(t, p.announces(t, 30<<10, &OpParams{Mem: p.a.mem}))
 	assert.Contains(t, p.a.ep.Explain(), "announced from here on: RNDV_THRESH=30720\n")

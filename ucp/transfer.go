@@ -62,7 +62,7 @@ func (i *iface) chooseTransfers() *transfers {
 func bareOf(t proto.Table) bare { return bare{t.Shortest(proto.Zcopy), t.Longest(proto.Zcopy)} }
 
 // of is the index of the tables for a buffer in mem, which may be nil.
-func (t *transfers) of(mem *Mem) int {
+func (t *transfers) of(mem *region.Mem) int {
 	if mem != nil && mem.In(t.domain) != nil {
 		return registered
 	}
@@ -106,9 +106,9 @@ func (e *EP) transfer(s *stage, right uct.Access, buf []byte, raddr uint64, key 
 	if why := key.denies(raddr, len(buf), right); why != "" {
 		return nil, e.wrong(a, ucs.ErrRemoteAccess, why)
 	}
-	var mem *Mem
+	var mem *region.Mem
 	if p != nil && p.Mem != nil {
-		mem = p.Mem
+		mem = (*region.Mem)(p.Mem)
 		if !mem.Covers(buf) {
 			return nil, e.wrong(a, ucs.ErrInvalidParam, "the buffer is not in OpParams.Mem")
 		}
@@ -172,7 +172,7 @@ func (r *Request) piece(l *lane, n int) ([]uct.IOV, uint64) {
 }
 
 // bare is the scatter list of a buffer that the transport gets itself.
-func (r *Request) bare(buf []byte, mem *Mem, d *region.Domain) []uct.IOV {
+func (r *Request) bare(buf []byte, mem *region.Mem, d *region.Domain) []uct.IOV {
 	r.flags |= reqZcopy
 	r.iov[0].Buf = buf
 	if mem != nil {
@@ -208,10 +208,11 @@ func (k *RKey) fits(b *bare, buf []byte, raddr uint64, p *OpParams) (mem uct.Mem
 	}
 	d := k.moves.domain
 	if p != nil && p.Mem != nil {
-		if !p.Mem.Covers(buf) {
+		m := (*region.Mem)(p.Mem)
+		if !m.Covers(buf) {
 			return nil, false
 		}
-		mem = p.Mem.In(d)
+		mem = m.In(d)
 	}
 	return mem, mem != nil || !d.Attr.NeedMemH
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gucx/gucx/ucp/internal/match"
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/tuple"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -37,10 +38,10 @@ type tuples struct {
 	in     tuple.Receiver[*tagRecv, *TagMessage]
 	order  uint64 // of the latest receive
 
-	sink  *Mem       // takes what is beyond the buffers of receives; nil until there is a queue
-	idle  *tupleSend // records for the next sends
-	slots [][]byte   // free pieces of copies, for messages that are copied
-	chunk []*Mem     // what slots are pieces of
+	sink  *region.Mem   // takes what is beyond the buffers of receives; nil until there is a queue
+	idle  *tupleSend    // records for the next sends
+	slots [][]byte      // free pieces of copies, for messages that are copied
+	chunk []*region.Mem // what slots are pieces of
 }
 
 // newTuples is nil if the configuration has them off.

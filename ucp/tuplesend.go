@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/gucx/gucx/ucp/internal/region"
 	"github.com/gucx/gucx/ucp/internal/tuple"
 	"github.com/gucx/gucx/ucp/internal/wire"
 	"github.com/gucx/gucx/ucs"
@@ -204,7 +205,7 @@ func (s *tupleSend) copy(domain int) bool {
 }
 
 // memOf is the memory that a slot is a piece of.
-func (x *tuples) memOf(slot []byte) *Mem {
+func (x *tuples) memOf(slot []byte) *region.Mem {
 	for _, m := range x.chunk {
 		if m.Covers(slot) {
 			return m

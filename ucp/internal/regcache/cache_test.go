@@ -283,14 +283,8 @@ func TestCache_PutTwice(t *testing.T) {
 	assert.Panics(t, func() { r.Put(e) })
 }
 
-func TestConfig(t *testing.T) {
-	var cfg Config
-	table := config.Table{Prefix: "RCACHE", Config: &cfg}
-	require.NoError(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_SIZE=1m", "GUCX_RCACHE_MAX_REGIONS=7"}, table))
-	assert.Equal(t, Config{MaxSize: 1 << 20, MaxRegions: 7}, cfg)
-	assert.ErrorIs(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_REGIONS=-1"}, table), ucs.ErrInvalidParam)
-	require.NoError(t, config.FromEnv([]string{"GUCX_RCACHE_MAX_SIZE=inf"}, table))
-	r := newRig(t, cfg)
+func TestConfig_Infinite(t *testing.T) {
+	r := newRig(t, Config{MaxSize: config.MemInf})
 	r.use(0, 1000)
 	assert.Equal(t, "0+1000", r.registered())
 }

@@ -12,15 +12,14 @@ import (
 // Config bounds what idle entries hold: those that no operation uses. What is in use is
 // bounded by the operations. The zero value is the default.
 type Config struct {
-	// Enable is for who makes caches: No makes none.
-	Enable config.Ternary `env:"ENABLE" default:"try" doc:"Register memory of the caller for operations where that pays, and keep it registered; n leaves it as it is: only memory that the caller has registered is not copied."`
+	Enable config.Ternary // for the owner of caches: No makes none
 	// Overhead is what registering adds to an operation, for the choice between registering and
 	// copying. 0 means a lookup in the cache, and a share of what registering costs once.
-	Overhead time.Duration `env:"OVERHEAD" default:"auto" doc:"What it is taken to cost an operation that its buffer is registered for it; auto is a lookup, 40 ns, and 1/64 of what registering costs once, as buffers are used again."`
+	Overhead time.Duration
 	// MaxSize is in bytes. MemZero keeps nothing.
-	MaxSize config.MemSize `env:"MAX_SIZE" default:"64m" doc:"Bytes of memory that stay registered while no operation uses them; 0 deregisters at once."`
+	MaxSize config.MemSize
 	// MaxRegions is a number of entries; 0 means 256.
-	MaxRegions int `env:"MAX_REGIONS" default:"256" doc:"Regions of memory that stay registered while no operation uses them."`
+	MaxRegions int
 }
 
 // The defaults. UCX keeps everything, as it sees when memory is freed; here memory is not
