@@ -2,6 +2,7 @@ package attach
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -109,6 +110,39 @@ func FuzzDecodeFrame(f *testing.F) {
 		binary.LittleEndian.PutUint16(want[frameOffVer:], frameVersion)
 		assert.Equal(t, want, got.encode())
 	})
+}
+
+// TestParseRights: control data of other kinds, or with a part of a descriptor, are an error, and the descriptors
+// of the rest are returned.
+func TestParseRights(t *testing.T) {
+	credentials := unix.UnixCredentials(&unix.Ucred{Pid: 1})
+	torn := unix.UnixRights(3)
+	binary.NativeEndian.PutUint64(torn, uint64(unix.CmsgLen(3)))
+	for name, tt := range map[string]struct {
+		oob  []byte
+		want rights
+		ok   bool
+	}{
+		"none":                  {nil, nil, true},
+		"three":                 {unix.UnixRights(3, 4, 5), rights{3, 4, 5}, true},
+		"twice":                 {slices.Concat(unix.UnixRights(3, 4), unix.UnixRights(5)), rights{3, 4, 5}, true},
+		"credentials":           {credentials, nil, false},
+		"descriptors after it":  {slices.Concat(credentials, unix.UnixRights(3, 4)), rights{3, 4}, false},
+		"descriptors before it": {slices.Concat(unix.UnixRights(3, 4), credentials), rights{3, 4}, false},
+		"a part":                {torn, nil, false},
+		"after a part":          {slices.Concat(torn, unix.UnixRights(7)), rights{7}, false},
+		"no header":             {make([]byte, unix.CmsgLen(0)), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseRights(tt.oob)
+			assert.Equal(t, tt.want, got)
+			if tt.ok {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, errMalformed)
+			}
+		})
+	}
 }
 
 // FuzzParseRights: never a panic, and no descriptor that was not in the data.

@@ -342,6 +342,28 @@ func TestDial_FullBacklog(t *testing.T) {
 // TestNoDescriptors: what fails for want of descriptors on either side says so, and may go well
 // when it is tried again.
 func TestNoDescriptors(t *testing.T) {
+	t.Run("some", func(t *testing.T) {
+		for free := range frameFDs + 1 {
+			s := newStation(t, nil)
+			hello, fds := s.hello(t)
+			c := s.connect(t)
+			testenv.ProgressWithin(t, watchdog, func() bool { return len(s.slots) == 1 })
+			before := openFDs(t)
+			fds = append(fds, fds[0])[:min(free+1, frameFDs+1)] // one more than there is room for
+			testenv.WithDescriptors(t, free, func() {
+				require.NoError(t, send(c.UnixConn, hello, fds...))
+				last := c.untilHangUp(t)
+				if free == frameFDs {
+					assert.Empty(t, last, "too many, whatever there is room for")
+					return
+				}
+				reply, err := decodeFrame(last)
+				require.NoError(t, err)
+				assert.Equal(t, ReasonLimit, reply.reason)
+			})
+			assert.Equal(t, before-2, openFDs(t), "both ends are closed, and what came")
+		}
+	})
 	t.Run("acceptor", func(t *testing.T) {
 		s := newStation(t, nil)
 		hello, fds := s.hello(t)

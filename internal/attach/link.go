@@ -113,17 +113,14 @@ func (l *Link) Done() <-chan struct{} { return l.done }
 // link's goroutine; it may call Close of the link, and must not call Port.Close.
 func (l *Link) AfterDown(f func()) {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return
-	}
-	if l.up.Load() {
+	down := !l.up.Load() && !l.closed
+	if !down && !l.closed {
 		l.hooks = append(l.hooks, f)
-		l.mu.Unlock()
-		return
 	}
 	l.mu.Unlock()
-	f()
+	if down {
+		f()
+	}
 }
 
 func (l *Link) isClosed() bool {

@@ -208,6 +208,10 @@ func TestClose_OtherSideIsTold(t *testing.T) {
 			late := false
 			other.AfterDown(func() { late = true })
 			assert.True(t, late, "AfterDown on a link that is down")
+			for _, l := range []*Link{closer, other} {
+				require.NoError(t, l.Close())
+				l.AfterDown(func() { t.Error("called after Close") })
+			}
 		})
 	}
 }

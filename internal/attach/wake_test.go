@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
 )
 
 func newTestWaker(t *testing.T) *Waker {
@@ -93,4 +95,22 @@ func TestWake_TellsOfADeadOwner(t *testing.T) {
 func TestWake_AllocatesNothing(t *testing.T) {
 	w := newTestWaker(t)
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = Wake(w.WakeFD()) }))
+}
+
+// TestNewWaker_NoDescriptors: a waker needs three descriptors, and closes those that it got if it gets fewer.
+func TestNewWaker_NoDescriptors(t *testing.T) {
+	for n := range 4 {
+		var w *Waker
+		var err error
+		before := openFDs(t)
+		testenv.WithDescriptors(t, n, func() { w, err = NewWaker() })
+		if n == 3 {
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			require.NoError(t, w.Close(), "second close")
+		} else {
+			assert.ErrorIs(t, err, unix.EMFILE)
+		}
+		assert.Equal(t, before, openFDs(t))
+	}
 }
