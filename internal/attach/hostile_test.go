@@ -380,6 +380,20 @@ func TestNoDescriptors(t *testing.T) {
 		assert.Equal(t, Stats{Refused: 1}, s.Stats())
 		newStation(t, nil).dial(t, s.gid)
 	})
+	t.Run("dialer without a segment", func(t *testing.T) {
+		a, gid := newStation(t, nil), anyGID()
+		l, err := net.ListenUnix(network, socketAddr("", testService, uint32(os.Geteuid()), gid))
+		require.NoError(t, err)
+		defer l.Close()
+		before := openFDs(t)
+		for free := range 2 {
+			testenv.WithDescriptors(t, free, func() {
+				_, err := a.Dial(t.Context(), gid)
+				assert.ErrorIs(t, err, ucs.ErrNoMemory)
+			})
+		}
+		assert.Equal(t, before, openFDs(t))
+	})
 	t.Run("dialer", func(t *testing.T) {
 		a, lender, gid := newStation(t, nil), newStation(t, nil), anyGID()
 		told, answer, ended := make(chan frame, 1), make(chan struct{}), make(chan struct{})

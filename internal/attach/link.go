@@ -113,9 +113,13 @@ func (l *Link) Done() <-chan struct{} { return l.done }
 // link's goroutine; it may call Close of the link, and must not call Port.Close.
 func (l *Link) AfterDown(f func()) {
 	l.mu.Lock()
-	down := !l.up.Load() && !l.closed
-	if !down && !l.closed {
+	down := false
+	switch {
+	case l.closed:
+	case l.up.Load():
 		l.hooks = append(l.hooks, f)
+	default:
+		down = true
 	}
 	l.mu.Unlock()
 	if down {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -305,13 +307,50 @@ func TestListen_Invalid(t *testing.T) {
 }
 
 func TestListen_GIDInUse(t *testing.T) {
-	a := newStation(t, nil)
-	_, err := Listen(a.cfg)
-	assert.ErrorIs(t, err, ucs.ErrBusy)
-	require.NoError(t, a.Port.Close())
-	p, err := Listen(a.cfg)
-	require.NoError(t, err, "the name is free again at once")
-	require.NoError(t, p.Close())
+	for name, edit := range map[string]func(*Config){"abstract": nil, "file": inDir(testenv.SocketDir(t))} {
+		t.Run(name, func(t *testing.T) {
+			a := newStation(t, edit)
+			_, err := Listen(a.cfg)
+			assert.ErrorIs(t, err, ucs.ErrBusy)
+			require.NoError(t, a.Port.Close())
+			p, err := Listen(a.cfg)
+			require.NoError(t, err, "the name is free again at once")
+			require.NoError(t, p.Close())
+		})
+	}
+}
+
+// TestForeignUser: a port neither answers nor connects to a process of a user that it does not allow.
+func TestForeignUser(t *testing.T) {
+	stranger := &Port{cfg: Config{Service: testService, AllowUIDs: []uint32{testenv.OtherUser}}} // not even this one
+	conn, other, _ := connPair(t)
+	assert.True(t, stranger.dispatch(conn), "it accepts others")
+	_, err := other.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+	assert.Equal(t, Stats{Foreign: 1}, stranger.Stats())
+
+	gid := anyGID()
+	l, err := net.ListenUnix(network, socketAddr("", testService, testenv.OtherUser, gid))
+	require.NoError(t, err)
+	defer l.Close()
+	_, _, err = stranger.connect(t.Context(), gid)
+	assert.ErrorIs(t, err, ErrForeignUser)
+	accepted, err := l.AcceptUnix()
+	require.NoError(t, err)
+	defer accepted.Close()
+	_, err = accepted.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+}
+
+// TestAfterDown_Closed: a function that is given to a link that this side has closed is not called when the link
+// goes down.
+func TestAfterDown_Closed(t *testing.T) {
+	conn, _, who := connPair(t)
+	l := newLink(newStation(t, nil).Port, conn, who, anyGID())
+	require.NoError(t, l.Close())
+	l.AfterDown(func() { t.Error("called") })
+	l.goDown()
+	assert.False(t, l.Up())
 }
 
 func TestPortClose_ClosesLinksAndRefusesDials(t *testing.T) {

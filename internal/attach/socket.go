@@ -101,14 +101,8 @@ func reclaim(dir, service string) {
 
 // connectAny tries the names that the port of an allowed user may have.
 func (p *Port) connectAny(ctx context.Context, gid [16]byte) (*net.UnixConn, error) {
-	last := ""
-	for _, uid := range p.cfg.AllowUIDs {
-		addr := socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid)
-		if addr.Name == last {
-			break // a file has one name, also another user's
-		}
-		last = addr.Name
-		conn, err := connectOne(ctx, addr)
+	for _, uid := range p.cfg.AllowUIDs { // a file has one name, whoever it belongs to
+		conn, err := connectOne(ctx, socketAddr(p.cfg.SocketDir, p.cfg.Service, uid, gid))
 		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.ENOENT) {
 			return conn, err
 		}

@@ -107,6 +107,7 @@ type rig struct {
 func newRig(t *testing.T, fakes ...*fake) *rig {
 	r := &rig{}
 	r.Init(&r.owner, 1, false)
+	r.ParkLimit = time.Hour // what must end a sleep does
 	for _, f := range fakes {
 		i := &Iface{}
 		r.Add(i, f)
@@ -473,7 +474,6 @@ func TestPark(t *testing.T) {
 		require.True(t, ok)
 		require.NoError(t, r.Park(ctx))
 	}
-	r.ParkLimit = time.Hour
 	raise(t, f.event)
 	sleep(t.Context())
 	assert.True(t, testenv.Readable(t, f.event, 0), "the iface reads it, and nobody else")
@@ -777,7 +777,6 @@ func TestBeginClose_Sleeper(t *testing.T) {
 func TestAlarm_WakesSleeper(t *testing.T) {
 	r := newRig(t, newEventFake(t, 0))
 	r.ifaces[0].Retain()
-	r.ParkLimit = time.Hour
 	r.Alarm.Set(r.Alarm.Now() + time.Millisecond)
 	require.NoError(t, r.Turn.Take())
 	require.NoError(t, r.Until(t.Context(), func() bool { return len(r.owner.alarms) > 0 }))

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -251,7 +250,6 @@ func TestAddLater_EventAtOnce(t *testing.T) {
 	late := newEventFake(t, uct.CapConnectIface)
 	var i Iface
 	require.NoError(t, r.AddLater(&i, late))
-	r.ParkLimit = time.Hour
 	raise(t, late.event)
 	require.NoError(t, r.Park(t.Context()))
 	late.found = 2
@@ -281,7 +279,6 @@ func TestSleep_SomethingFound(t *testing.T) {
 	f := newEventFake(t, 0)
 	r := newRig(t, f)
 	r.ifaces[0].Retain()
-	r.ParkLimit = time.Hour
 	f.found = 1
 	require.NoError(t, r.sleep(t.Context(), never))
 	assert.Zero(t, r.Sleeps.Load())
