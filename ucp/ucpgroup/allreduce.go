@@ -129,7 +129,7 @@ func (s *schedule) foldIn(v vector, k core) bool {
 	return true
 }
 
-// giveBack gives the result to the ranks outside of the core.
+// giveBack gives the result to the ranks outside of the core. It is the last part of a schedule.
 func (s *schedule) giveBack(v vector, k core) {
 	switch me := s.c.rank; {
 	case k.rank < 0:
@@ -137,7 +137,6 @@ func (s *schedule) giveBack(v vector, k core) {
 	case me < 2*k.extra:
 		s.send(me-1, v.b)
 	}
-	s.wait()
 }
 
 // recursiveDoubling has ranks at distance 1, 2, 4 ... exchange and fold all that they have: the

@@ -77,7 +77,6 @@ func (s *schedule) binomialBcast(root int, buf []byte) {
 			s.send((root+me+d)%n, buf)
 		}
 	}
-	s.wait()
 }
 
 // scatterParts gives each rank its part of what the root has, along a binomial tree. Ranks

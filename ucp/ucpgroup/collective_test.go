@@ -2,10 +2,12 @@ package ucpgroup
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -207,4 +209,31 @@ func TestCollectives_Sweep(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestOps: what each operation makes of two numbers, by the type.
+func TestOps(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	checkOp(t, "sum", Sum[int8], []int8{1, -2, 127}, []int8{2, -3, 1}, []int8{3, -5, -128})
+	checkOp(t, "product", Product[float64], []float64{2, -3, inf}, []float64{0.5, -2, 2}, []float64{1, 6, inf})
+	checkOp(t, "min", Min[float64], []float64{1, 3, -inf}, []float64{2, -4, 0}, []float64{1, -4, -inf})
+	checkOp(t, "max", Max[float64], []float64{1, 3, -inf}, []float64{2, -4, 0}, []float64{2, 3, 0})
+	checkOp(t, "and", And[uint16], []uint16{0b1100, 1 << 15}, []uint16{0b1010, 1<<15 | 1}, []uint16{0b1000, 1 << 15})
+	checkOp(t, "or", Or[uint16], []uint16{0b1100, 1 << 15}, []uint16{0b1010, 1}, []uint16{0b1110, 1<<15 | 1})
+	checkOp(t, "xor", Xor[uint16], []uint16{0b1100, 1 << 15}, []uint16{0b1010, 1<<15 | 1}, []uint16{0b0110, 1})
+	for _, pair := range [][2]float64{{nan, 1}, {1, nan}} {
+		for _, op := range []Op[float64]{Min[float64], Max[float64]} {
+			into := []float64{pair[0]}
+			op(into, []float64{pair[1]})
+			assert.True(t, math.IsNaN(into[0]))
+		}
+	}
+}
+
+func checkOp[T Number](t *testing.T, name string, op Op[T], into, from, want []T) {
+	t.Helper()
+	given := slices.Clone(from)
+	fold(op)(Bytes(into), Bytes(from))
+	assert.Equal(t, want, into, name)
+	assert.Equal(t, given, from, name)
 }

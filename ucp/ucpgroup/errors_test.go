@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -56,6 +57,11 @@ func TestCollective_Refuses(t *testing.T) {
 		"other length than": func(c *Comm) error { return Allreduce(ctx, c, make([]int, 2), make([]int, 3), Sum[int]) },
 		"result of other":   func(c *Comm) error { return Reduce(ctx, c, 0, make([]int, 2), make([]int, 3), Sum[int]) },
 		"color -5":          func(c *Comm) error { return second(c.Split(ctx, -5, 0)) },
+		"result whose":      func(c *Comm) error { return c.Gather(ctx, 0, buf, buf) },
+		"root 3":            func(c *Comm) error { return Reduce(ctx, c, 3, nil, make([]int, 2), Sum[int]) },
+		"root 4":            func(c *Comm) error { return c.Scatter(ctx, 4, buf, buf) },
+		"root -2":           func(c *Comm) error { return c.Gather(ctx, -2, buf, buf) },
+		"length 4":          func(c *Comm) error { return c.Alltoall(ctx, buf[:4], buf) },
 	} {
 		c := newStepped(t, "sm", 2).groups[0].World()
 		err := call(c)
@@ -473,8 +479,39 @@ func TestCollective_Freed(t *testing.T) {
 			return err
 		}
 		dup.Free()
-		assert.ErrorIs(t, dup.Barrier(ctx), ucs.ErrClosed)
-		assert.ErrorIs(t, second(dup.Ibarrier()), ucs.ErrClosed)
+		one, two := make([]byte, 1), make([]byte, 2)
+		nums := make([]int, 1)
+		for name, err := range map[string]error{
+			"barrier":    dup.Barrier(ctx),
+			"ibarrier":   second(dup.Ibarrier()),
+			"bcast":      dup.Bcast(ctx, 0, one),
+			"ibcast":     second(dup.Ibcast(0, one)),
+			"gather":     dup.Gather(ctx, 0, one, two),
+			"igather":    second(dup.Igather(0, one, two)),
+			"scatter":    dup.Scatter(ctx, 0, two, one),
+			"iscatter":   second(dup.Iscatter(0, two, one)),
+			"allgather":  dup.Allgather(ctx, one, two),
+			"iallgather": second(dup.Iallgather(one, two)),
+			"alltoall":   dup.Alltoall(ctx, two, two),
+			"ialltoall":  second(dup.Ialltoall(two, two)),
+			"reduce":     Reduce(ctx, dup, 0, nil, nums, Sum[int]),
+			"ireduce":    second(Ireduce(dup, 0, nil, nums, Sum[int])),
+			"allreduce":  Allreduce(ctx, dup, nil, nums, Sum[int]),
+			"iallreduce": second(Iallreduce(dup, nil, nums, Sum[int])),
+			"send":       dup.Send(ctx, 0, 0, nil),
+			"ssend":      dup.SendSync(ctx, 0, 0, nil),
+			"isend":      second(dup.Isend(0, 0, nil, nil)),
+			"issend":     second(dup.IsendSync(0, 0, nil, nil)),
+			"recv":       second(dup.Recv(ctx, 0, 0, nil)),
+			"irecv":      second(dup.Irecv(0, 0, nil, nil)),
+			"sendrecv":   second(dup.Sendrecv(ctx, 0, 0, nil, 0, 0, nil)),
+			"probe":      second(dup.Probe(ctx, 0, 0)),
+			"iprobe":     third(dup.Iprobe(0, 0)),
+			"dup":        second(dup.Dup(ctx)),
+			"split":      second(dup.Split(ctx, 0, 0)),
+		} {
+			assert.ErrorIs(t, err, ucs.ErrClosed, name)
+		}
 		assert.NoError(t, g.Err())
 		return g.World().Barrier(ctx)
 	}))
@@ -560,4 +597,81 @@ func TestErrors_Told(t *testing.T) {
 		require.Equal(t, st, statusToTell(several))
 	}
 	require.Equal(t, ucs.StatusInternal, statusToTell(errors.New("other")))
+}
+
+// TestConnect_Ranks: a group has from 1 to MaxRanks ranks.
+func TestConnect_Ranks(t *testing.T) {
+	w := openWorkers(t, "self", 1)[0]
+	for n, want := range map[int]error{0: ucs.ErrInvalidParam, MaxRanks: ucs.ErrInvalidAddr, MaxRanks + 1: ucs.ErrInvalidParam} {
+		_, err := Connect(w, 0, make([][]byte, n)) // the addresses are none
+		assert.ErrorIs(t, err, want, "%d ranks", n)
+		if want == ucs.ErrInvalidParam {
+			assert.ErrorContains(t, err, fmt.Sprint("ranks ", n))
+		}
+	}
+}
+
+// TestAbort_AtOnce: what this rank waits for ends when it gives up, before it makes progress.
+func TestAbort_AtOnce(t *testing.T) {
+	c := newStepped(t, "sm", 2).groups[0].World()
+	in, err := c.Irecv(1, 1, nil, nil)
+	require.NoError(t, err)
+	barrier, err := c.Ibarrier()
+	require.NoError(t, err)
+	c.g.Abort(ucs.ErrTimedOut)
+	assert.True(t, in.Done())
+	assert.True(t, barrier.Done())
+	for _, r := range []*Request{in, barrier} {
+		_, err := r.take()
+		assert.ErrorIs(t, err, ucs.ErrTimedOut)
+	}
+}
+
+// TestClose_ContextEnds: a group that waits for its endpoints to close returns the error of its context.
+func TestClose_ContextEnds(t *testing.T) {
+	x := newStepped(t, "tcp", 2)
+	require.NoError(t, x.connected())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a := x.groups[0]
+	_, err := a.World().Isend(1, 1, make([]byte, 1<<20), nil) // for which the other rank posts no receive
+	require.NoError(t, err)
+	assert.ErrorIs(t, a.closeAll(ctx, ucp.CloseFlush), context.Canceled)
+}
+
+// TestRequest_NamesTheRank: an operation that an endpoint has failed ends with the rank, also if package ucp
+// has not told of the endpoint yet.
+func TestRequest_NamesTheRank(t *testing.T) {
+	x := newStepped(t, "sm", 2)
+	require.NoError(t, x.connected())
+	g := x.groups[0]
+	require.NoError(t, x.groups[1].w.Close())
+	x.groups = x.groups[:1]
+	x.until(func() bool { return g.peers[1].gone != nil })
+	for name, fail := range map[string]func() error{
+		"send":    func() error { return g.world.sendError(1, ucs.ErrEPFailed) },
+		"request": func() error { return g.newRequest(g.world, kindSend, 1).failure(ucs.ErrEPFailed) },
+	} {
+		g.peers[1].gone = nil
+		var gone *RankError
+		require.ErrorAs(t, fail(), &gone, name)
+		assert.Equal(t, 1, gone.Rank, name)
+		assert.ErrorIs(t, gone, ucs.ErrPeerClosed, name)
+	}
+}
+
+// TestComm_Parts: a communicator knows its group, and the endpoints to its ranks in their order.
+func TestComm_Parts(t *testing.T) {
+	g := newStepped(t, "sm", 3).groups[1]
+	c := newComm(g, 7, 2, []int32{2, 0, 1})
+	assert.Same(t, g, c.Group())
+	assert.Same(t, g.w, c.Group().Worker())
+	assert.Same(t, g.world, g.World())
+	assert.Equal(t, []int{2, 3}, []int{c.Rank(), c.Size()})
+	for rank, world := range []int{2, 0, 1} {
+		assert.Equal(t, world, c.WorldRank(rank))
+		assert.Equal(t, rank, c.rankOf(world))
+		assert.Same(t, g.peers[world].ep, c.EP(rank))
+	}
+	assert.Equal(t, -1, c.rankOf(3))
 }

@@ -71,7 +71,6 @@ func (s *schedule) binomialReduce(root int, v vector) {
 	}
 	if me != 0 {
 		s.send((root+me-width)%n, v.b)
-		s.wait()
 	}
 }
 
@@ -94,7 +93,6 @@ func (s *schedule) halvingReduce(root int, v vector) {
 	case k.rank == at:
 		s.send(root, v.b)
 	}
-	s.wait()
 }
 
 // passBlocks passes the blocks of the core to the one of its ranks that is at.

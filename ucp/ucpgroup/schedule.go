@@ -65,7 +65,7 @@ func (s *schedule) send(peer int, buf []byte) { s.add(step{kind: stepSend, peer:
 // recv receives into buf from a rank.
 func (s *schedule) recv(peer int, buf []byte) { s.add(step{kind: stepRecv, peer: peer, buf: buf}) }
 
-// wait lets all before end.
+// wait lets all before end. The end of a schedule is a wait too.
 func (s *schedule) wait() { s.add(step{kind: stepWait}) }
 
 // copy copies from into buf.
