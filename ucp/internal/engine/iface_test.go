@@ -119,6 +119,12 @@ func TestIdle_Listen(t *testing.T) {
 	}
 	r.Progress()
 	assert.Equal(t, 1, f.polls)
+
+	r = newRig(t, newFake(uct.CapConnectIface))
+	for range LooksPerPoll {
+		r.Progress()
+	}
+	assert.Zero(t, r.looks, "each has a flag: the kernel is not asked")
 }
 
 // TestReadyToSleep_Unpolled: an iface that is not polled is asked for events if it has endpoints, or if

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -49,14 +50,11 @@ func newParker(fds []int) (_ *parker, err error) {
 			err = ucs.Join(err, p.close())
 		}
 	}()
-	if err = watch(epfd, signal, notAnIface); err != nil {
-		return nil, err
-	}
-	for i, fd := range fds {
+	for i, fd := range slices.Concat([]int{signal}, fds) {
 		if fd == noFD {
 			continue
 		}
-		if err = watch(epfd, fd, int32(i)); err != nil {
+		if err = watch(epfd, fd, notAnIface+int32(i)); err != nil { // the signal is the one before the ifaces
 			return nil, err
 		}
 	}
