@@ -322,18 +322,18 @@ func TestListen_GIDInUse(t *testing.T) {
 
 // TestForeignUser: a port neither answers nor connects to a process of a user that it does not allow.
 func TestForeignUser(t *testing.T) {
-	stranger := &Port{cfg: Config{Service: testService, AllowUIDs: []uint32{testenv.OtherUser}}} // not even this one
+	strict := &Port{cfg: Config{Service: testService, AllowUIDs: []uint32{testenv.OtherUser}}} // not even this one
 	conn, other, _ := connPair(t)
-	assert.True(t, stranger.dispatch(conn), "it accepts others")
+	assert.True(t, strict.dispatch(conn), "it accepts others")
 	_, err := other.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
-	assert.Equal(t, Stats{Foreign: 1}, stranger.Stats())
+	assert.Equal(t, Stats{Foreign: 1}, strict.Stats())
 
 	gid := anyGID()
 	l, err := net.ListenUnix(network, socketAddr("", testService, testenv.OtherUser, gid))
 	require.NoError(t, err)
 	defer l.Close()
-	_, _, err = stranger.connect(t.Context(), gid)
+	_, _, err = strict.connect(t.Context(), gid)
 	assert.ErrorIs(t, err, ErrForeignUser)
 	accepted, err := l.AcceptUnix()
 	require.NoError(t, err)
@@ -467,4 +467,12 @@ func TestDial_TimeLimitEnds(t *testing.T) {
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		return !bytes.Contains(stacks, []byte("timelimit.within"))
 	})
+}
+
+// TestDial_HelloNotSent: a dialer that cannot send its hello says why, and does not wait for an answer.
+func TestDial_HelloNotSent(t *testing.T) {
+	a, b := newStation(t, nil), newStation(t, nil)
+	a.cfg.WakeFD = 1 << 20
+	_, err := a.Dial(t.Context(), b.gid)
+	assert.ErrorIs(t, err, unix.EBADF)
 }

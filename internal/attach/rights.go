@@ -44,7 +44,7 @@ func receive(conn *net.UnixConn) (frame, rights, error) {
 	buf := make([]byte, frameLen)
 	oob := make([]byte, unix.CmsgSpace(frameFDs*4))
 	n, oobn, flags, err := readMessage(conn, buf, oob)
-	got, oobErr := parseRights(oob[:max(oobn, 0)]) // also an error or an empty message may bring some
+	got, oobErr := parseRights(oob[:oobn]) // also an error or an empty message may bring some
 	f, err := checkMessage(buf[:max(n, 0)], flags, errors.Join(err, oobErr))
 	if flags&unix.MSG_CTRUNC != 0 && len(got) < frameFDs { // the buffer has room for more
 		err = errDescriptors
