@@ -13,10 +13,13 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows api bench bench-smoke
+.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows api bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+quick: ## within a minute: gofmt, vet, the rules of the tree, and tests of packages that differ from main
+	@.ci/quick
 
 check: fmt vet lint build cross test race invariants fuzz-short bench-smoke ## everything that must pass before a commit lands
 

@@ -29,6 +29,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/studies/ranks"
 	"github.com/gucx/gucx/perftest/internal/studies/sp"
 	"github.com/gucx/gucx/perftest/internal/studies/threads"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucp/ucpgroup"
 )
 
@@ -191,7 +192,7 @@ func (p Program) newRoot(args []string) *cobra.Command {
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s of gucx %s\n", p.Name, machine.Commit(cmd.Context()))
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s of gucx %s, commit %s\n", p.Name, ucp.Version, machine.Commit(cmd.Context()))
 				return err
 			}
 			return s.runLocal(cmd)

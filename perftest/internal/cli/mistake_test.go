@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/gucx/gucx/ucp"
 )
 
 // TestMistakes: what is wrong is told in words of the command line.
@@ -42,6 +45,6 @@ func TestMain_Version(t *testing.T) {
 	for _, args := range []string{"--version", "-v"} {
 		code, out, errs := perftest(t, args)
 		assert.Equal(t, exitOK, code, errs)
-		assert.Regexp(t, `^perftest of gucx \S+\n$`, out)
+		assert.Regexp(t, `^perftest of gucx `+regexp.QuoteMeta(ucp.Version)+`, commit \S+\n$`, out)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gucx/gucx/perftest/internal/layers/device"
 	"github.com/gucx/gucx/perftest/internal/measure/machine"
 	"github.com/gucx/gucx/perftest/internal/show/sheet"
+	"github.com/gucx/gucx/ucp"
 	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib"
@@ -43,7 +44,7 @@ func Write(ctx context.Context, w io.Writer, cfg layers.Config, q Query) error {
 	out := bufio.NewWriter(w)
 	p := &printer{w: out}
 	if q.Version {
-		p.line("# gucx %s", machine.Commit(ctx))
+		p.line("# gucx %s, commit %s", ucp.Version, machine.Commit(ctx))
 	}
 	if q.System {
 		p.system()
