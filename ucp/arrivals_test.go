@@ -90,13 +90,13 @@ func TestArrivals_Kept(t *testing.T) {
 	p.until(func() bool { return len(kept) == 10 })
 	account := kept[0].msgs
 	assert.Equal(t, want, account.held)
-	assert.Equal(t, account.size+reserve-account.held-messageCharge, account.room)
+	assert.Equal(t, account.size+reserveOf(account.size)-account.held-messageCharge, account.room)
 	for i, m := range kept {
 		requireBytes(t, pattern(2*i, 2*i), m.Data)
 		m.Release()
 	}
 	assert.Zero(t, account.held)
-	assert.Equal(t, account.size+reserve-messageCharge, account.room)
+	assert.Equal(t, account.size+reserveOf(account.size)-messageCharge, account.room)
 }
 
 // TestArrivals_KeptAfterGrant: a handler that has its peer told of more credit, by what it

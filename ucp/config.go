@@ -37,7 +37,7 @@ type Config struct {
 
 	// MaxEPsPerPeer is how many EPs that it has made here a peer worker may have. Its next connection
 	// is rejected. 0 means 4096. EPs that this side makes do not count.
-	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"How many endpoints a peer worker may make at a worker; more are rejected. Each may hold 32k of memory for messages that are not received."`
+	MaxEPsPerPeer int `env:"MAX_EPS_PER_PEER" default:"4096" doc:"How many endpoints a peer worker may make at a worker; more are rejected. Each may hold 5k of memory for messages that are not received, and more within PEER_BUDGET."`
 
 	// KeepaliveInterval is how often an EP asks whether its peer lives, where the transport
 	// tells of a dead one only to who sends; config.Infinite means never. 0 means every 20 s
@@ -102,8 +102,14 @@ type Config struct {
 	EagerWindow config.MemSize `env:"EAGER_WINDOW" default:"auto" doc:"Bytes of messages that each peer may have sent and that were not received; auto means 256k. Less than 16k is 16k."`
 
 	// EagerBudget is how many bytes the windows of all peers of a worker have together;
-	// peers that come later have 16 KiB each. The zero value means 64 MiB.
+	// peers that come later have 16 KiB for each connection. The zero value means 64 MiB.
 	EagerBudget config.MemSize `env:"EAGER_BUDGET" default:"auto" doc:"Bytes that the windows of all peers of a worker have together; auto means 64m."`
+
+	// PeerBudget is how many bytes of memory the messages of one peer worker use at most that were not
+	// received, over all its connections and those that it has closed. A peer with many connections
+	// gets smaller windows, down to 2 KiB each. The zero value means 32 MiB. The limit holds if it is at
+	// least 5 KiB for each of MaxEPsPerPeer. The only connection of a peer has EagerWindow in any case.
+	PeerBudget config.MemSize `env:"PEER_BUDGET" default:"auto" doc:"Bytes of memory that messages of one peer worker use at most that were not received; auto means 32m. A peer with many endpoints gets smaller windows."`
 
 	// AuthToken is a secret that all processes of a job have, of 16 bytes or more. Listen and Dial
 	// then demand of the other side a proof that it has the same, before they say anything of this
@@ -325,6 +331,7 @@ const (
 	defaultRndvThresh  = defaultEagerWindow / 2
 	defaultEagerWindow = 256 << 10
 	defaultEagerBudget = 64 << 20
+	defaultPeerBudget  = 32 << 20
 
 	// As in UCX.
 	defaultRndvRails = 2
@@ -384,3 +391,4 @@ func (c *Config) rails() wireup.Rails {
 
 func (c *Config) eagerWindow() int64 { return lengthOf(c.EagerWindow, defaultEagerWindow) }
 func (c *Config) eagerBudget() int64 { return lengthOf(c.EagerBudget, defaultEagerBudget) }
+func (c *Config) peerBudget() int64  { return lengthOf(c.PeerBudget, defaultPeerBudget) }

@@ -17,16 +17,17 @@ func TestConfig_Lengths(t *testing.T) {
 		value               string
 		rndv, zcopy         int
 		window, budgetBytes int64
+		peer                int64
 	}{
-		{"auto", defaultRndvThresh, 0, defaultEagerWindow, defaultEagerBudget},
-		{"0", 1, 1, 0, 0},
-		{"100", 100, 100, 100, 100},
-		{"64k", 64 << 10, 64 << 10, 64 << 10, 64 << 10},
-		{"inf", maxCredit, maxCredit, maxCredit, maxCredit},
+		{"auto", defaultRndvThresh, 0, defaultEagerWindow, defaultEagerBudget, defaultPeerBudget},
+		{"0", 1, 1, 0, 0, 0},
+		{"100", 100, 100, 100, 100, 100},
+		{"64k", 64 << 10, 64 << 10, 64 << 10, 64 << 10, 64 << 10},
+		{"inf", maxCredit, maxCredit, maxCredit, maxCredit, maxCredit},
 	} {
 		var cfg Config
 		var environ []string
-		for _, name := range []string{"RNDV_THRESH", "ZCOPY_THRESH", "EAGER_WINDOW", "EAGER_BUDGET"} {
+		for _, name := range []string{"RNDV_THRESH", "ZCOPY_THRESH", "EAGER_WINDOW", "EAGER_BUDGET", "PEER_BUDGET"} {
 			environ = append(environ, "GUCX_"+name+"="+c.value)
 		}
 		require.NoError(t, config.FromEnv(environ, cfg.Table()), c.value)
@@ -35,6 +36,7 @@ func TestConfig_Lengths(t *testing.T) {
 		assert.Equal(t, c.zcopy, cfg.zcopyThresh(), c.value)
 		assert.Equal(t, c.window, cfg.eagerWindow(), c.value)
 		assert.Equal(t, c.budgetBytes, cfg.eagerBudget(), c.value)
+		assert.Equal(t, c.peer, cfg.peerBudget(), c.value)
 	}
 }
 

@@ -161,7 +161,7 @@ func (x *victim) begin() {
 	}
 	n := 0
 	x.track(e.StreamRecv(make([]byte, 100), true, &n, nil))
-	for range 2 * (victimWindow + reserve) / messageCharge { // the last ones have no credit
+	for range 2 * (victimWindow + maxReserve) / messageCharge { // the last ones have no credit
 		x.track(e.TagSend(queuedTagOfVictim, nil, nil))
 	}
 	word := new(uint64)
@@ -195,7 +195,7 @@ func (x *victim) bounded() {
 			kept += in.total
 		}
 	}
-	assert.LessOrEqual(x.t, kept, 2*(victimWindow+reserve))
+	assert.LessOrEqual(x.t, kept, 2*(victimWindow+maxReserve))
 	assert.LessOrEqual(x.t, w.granted, int64(w.eps.Len()*victimWindow))
 }
 

@@ -247,7 +247,7 @@ func (x *hostile) balanced() {
 	var granted, left int64
 	for e := range w.eps.All() {
 		if e.msgs != nil && !e.msgs.closed {
-			granted += e.msgs.size - firstWindow
+			granted += beyondFirst(e.msgs.size)
 		}
 	}
 	require.Equal(x.t, granted, w.granted)

@@ -5,7 +5,8 @@ import "github.com/gucx/gucx/ucs"
 // A peer that has gone leaves the messages that have come whole and that the user has not received.
 // A peer that comes and goes again and again must not fill the memory with them, so they are limited
 // as the messages of connected peers are: beyond the budget, the messages of the peer that has gone
-// first are dropped. What counts is the memory that the messages keep in use: their buffers, which may
+// first are dropped. Of one peer worker, they are also within its share (Worker.peerShare): beyond it, its oldest
+// are dropped. What counts is the memory that the messages keep in use: their buffers, which may
 // be twice as long as their data, and the EP that TagInfo.From names.
 
 // departedCharge is charged for an EP that is kept only by its messages, in bytes: the EP, its messages
@@ -26,14 +27,15 @@ func (m *messages) leave() {
 	m.closed = true
 	m.unbind()
 	m.joined = joinedWords{} // it would keep the endpoint of the transport
-	w.leftBytes += m.held
+	w.addLeft(m, m.held)
 	if m.kept.first == nil {
 		return
 	}
-	w.leftBytes += departedCharge
+	kept := int64(departedCharge)
 	for u := m.kept.first; u != nil; u = u.next {
-		w.leftBytes += u.slack()
+		kept += u.slack()
 	}
+	w.addLeft(m, kept)
 	m.prev = w.leftLast
 	if m.prev == nil {
 		w.leftFirst = m
@@ -41,22 +43,51 @@ func (m *messages) leave() {
 		m.prev.next = m
 	}
 	w.leftLast = m
+	w.trimLeft(m.e.peer.Addr.UUID())
 	for w.leftBytes > w.ctx.cfg.eagerBudget() && w.leftFirst != nil {
-		u := w.leftFirst.kept.first
-		w.stats.droppedMessages.Inc()
-		w.tags.Remove(&u.node)
-		u.taken().done(ucs.StatusCanceled)
+		w.leftFirst.dropFirst()
+	}
+}
+
+// trimLeft drops the oldest messages that EPs of a peer have left behind until its others may use their memory.
+func (w *Worker) trimLeft(uuid uint64) {
+	room := w.leftRoom(uuid)
+	for m := w.leftFirst; m != nil && w.leftOf[uuid] > room; {
+		next := m.next
+		if m.e.peer.Addr.UUID() == uuid {
+			for m.kept.first != nil && w.leftOf[uuid] > room {
+				m.dropFirst()
+			}
+		}
+		m = next
+	}
+}
+
+// dropFirst drops the oldest of the messages.
+func (m *messages) dropFirst() {
+	u, w := m.kept.first, m.e.w
+	w.stats.droppedMessages.Inc()
+	w.tags.Remove(&u.node)
+	u.taken().done(ucs.StatusCanceled)
+}
+
+// addLeft adds n bytes to what the messages of a peer that has gone use.
+func (w *Worker) addLeft(m *messages, n int64) {
+	uuid := m.e.peer.Addr.UUID()
+	w.leftBytes += n
+	if w.leftOf[uuid] += n; w.leftOf[uuid] == 0 {
+		delete(w.leftOf, uuid)
 	}
 }
 
 // leftFewer is called when a message of a peer that has gone is taken.
 func (m *messages) leftFewer(u *TagMessage) {
 	w := m.e.w
-	w.leftBytes -= u.slack()
+	w.addLeft(m, -u.slack())
 	if m.kept.first != nil {
 		return
 	}
-	w.leftBytes -= departedCharge
+	w.addLeft(m, -departedCharge)
 	if m.prev == nil {
 		w.leftFirst = m.next
 	} else {

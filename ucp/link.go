@@ -19,6 +19,7 @@ type link struct {
 	rails   railSet      // of lanes, those that share what takes long
 	group   int          // in Worker.groups, of their domains; -1 if that is one
 	place   int          // in Worker.links
+	window  int64        // that the EP has until it has messages, in bytes
 	tried   []error      // why transports were given up
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
@@ -62,7 +63,9 @@ func (e *EP) handle(ev wireup.Event) {
 	now := e.w.engine.Alarm.Now()
 	for {
 		ev.Now = now
-		for _, act := range l.conn.Handle(ev) {
+		acts := l.conn.Handle(ev)
+		e.learnWindow()
+		for _, act := range acts {
 			if next, ok := l.carryOut(act); ok {
 				more = append(more, next)
 			}

@@ -101,6 +101,10 @@ func (e *EP) messaging() *messages {
 func (e *EP) newMessages() {
 	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWord: -1}
 	e.msgs.window.open()
+	if e.link != nil {
+		e.msgs.resize(e.link.window)
+		e.learnWindow()
+	}
 	e.msgs.tuple = e.w.newTupleLink(e.msgs)
 	e.bindMessages() // to a lane that puts or gets have made
 }

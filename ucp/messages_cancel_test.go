@@ -37,7 +37,7 @@ func TestMessages_CancelRefunds(t *testing.T) {
 func TestMessages_CancelLetsOthersGo(t *testing.T) {
 	p, _ := fakePair(t, Config{}, likeTCP())
 	p.grown()
-	p.a.ep.msgs.credit = charge(100) - reserve
+	p.a.ep.msgs.credit = charge(100) - reserveOf(p.a.ep.msgs.most)
 	long, err := p.a.ep.SendActive(1, make([]byte, 1000), nil, nil)
 	require.NoError(t, err)
 	require.NotNil(t, long, "an announcement with its header costs too much")
@@ -88,9 +88,8 @@ func TestMessages_RefusedRefunds(t *testing.T) {
 		r, err := p.a.ep.SendActive(1, make([]byte, MaxActiveHeader), make([]byte, n), nil)
 		require.NoError(t, err)
 		f.ifaces[0].attr.AM.MaxBcopy = fakeBcopyM
-		credit := p.a.ep.msgs.credit
 		require.Error(t, p.finish(r, nil))
-		require.Equal(t, credit, p.a.ep.msgs.credit, "%d bytes", n)
+		require.EqualValues(t, firstWindow, p.a.ep.msgs.credit, "%d bytes", n)
 		require.NoError(t, p.a.ep.Err())
 	}
 }

@@ -75,7 +75,7 @@ func TestMessages_NoCredit(t *testing.T) {
 			var kept []*ActiveMessage
 			w.OnActive(keptID, func(m *ActiveMessage) { kept = append(kept, m.Keep()) })
 			for i := 0; x.bad.Err() == nil; i++ {
-				require.LessOrEqual(t, i, (victimWindow+reserve)/messageCharge, "it is not held back")
+				require.LessOrEqual(t, i, (victimWindow+maxReserve)/messageCharge, "it is not held back")
 				x.handle(next(i))
 			}
 			require.ErrorIs(t, x.bad.Err(), ucs.ErrRemoteInvalid)
@@ -118,7 +118,7 @@ func TestMessages_Flood(t *testing.T) {
 			require.NoError(t, p.finish(r, nil))
 			requireBytes(t, data, buf)
 		}
-		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*reserve))
+		require.LessOrEqual(t, p.unreceived(), 2*(defaultEagerWindow+2*maxReserve))
 		require.False(t, waiting[len(waiting)-1].Done())
 		for _, r := range waiting {
 			buf := make([]byte, size)
@@ -181,7 +181,7 @@ func TestMessages_LongKeys(t *testing.T) {
 		}
 		most = max(most, kept)
 	}
-	assert.LessOrEqual(t, most, 2*(victimWindow+reserve))
+	assert.LessOrEqual(t, most, 2*(victimWindow+maxReserve))
 	x.allEnd()
 }
 

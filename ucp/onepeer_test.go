@@ -3,8 +3,19 @@ package ucp
 import (
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/invariants"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucp/internal/wire"
 )
+
+// granted is what the windows of a peer have beyond firstWindow each, in bytes.
+func granted(w *Worker, uuid uint64) int64 {
+	n, _ := w.names.Granted(uuid)
+	return n
+}
 
 // TestWindow_OnePeer: the windows of the EPs of one peer worker get at most half of EAGER_BUDGET. Another peer then
 // gets its window as before, and what closes returns its part.
@@ -27,15 +38,229 @@ func TestWindow_OnePeer(t *testing.T) {
 	var eps []*EP
 	for i := range 6 {
 		eps = append(eps, send(p.a.w))
-		require.EqualValues(t, min(i+1, 2)*extra, w.names.Granted(uuid))
+		require.EqualValues(t, min(i+1, 2)*extra, granted(w, uuid))
 	}
 	c := p.third(p.a.ctx)
 	send(c)
-	require.EqualValues(t, extra, w.names.Granted(c.addr.UUID()))
+	require.EqualValues(t, extra, granted(w, c.addr.UUID()))
 	require.EqualValues(t, 3*extra, w.granted)
 	for _, ep := range eps {
 		require.NoError(t, p.finish(ep.Close(CloseFlush)))
 	}
-	p.until(func() bool { return w.names.Granted(uuid) == 0 })
+	p.until(func() bool { return granted(w, uuid) == 0 })
 	require.EqualValues(t, extra, w.granted)
+}
+
+// windowFills are messages that use as much memory for each byte of a window as there are.
+var windowFills = []struct {
+	name string
+	send func(w *Worker, e *EP, n int) bool // sends the nth message; false: it is charged more than room
+}{
+	{"announcements with keys", func(w *Worker, e *EP, n int) bool {
+		key := make([]byte, maxKeptKey)
+		if e.msgs.size == leastWindow {
+			key = key[:maxSmallKey]
+		}
+		return fits(e, 0, func(h []byte) {
+			rts := wire.RTS{ID: uint64(n + 1), Length: 1 << 20, Key: key}
+			w.handleTagRTS(rts.Append(h), nil)
+		})
+	}},
+	{"messages slightly longer than a buffer", func(w *Worker, e *EP, _ int) bool {
+		for _, size := range []int{8<<10 + 1, 2049, 1025, 513, 0} {
+			if fits(e, size, func(h []byte) { w.handleTag(append(h, make([]byte, size)...)) }) {
+				return true
+			}
+		}
+		return false
+	}},
+	{"short messages", func(w *Worker, e *EP, _ int) bool {
+		return fits(e, 65, func(h []byte) { w.handleTag(append(h, make([]byte, 65)...)) })
+	}},
+	{"first fragments", func(w *Worker, e *EP, n int) bool {
+		return fits(e, 1025, func(h []byte) {
+			p := wire.Part{Value: 1025, ID: uint64(n + 1)}
+			w.handleTagFirst(p.Append(h), nil)
+		})
+	}},
+	{"stream data", func(w *Worker, e *EP, n int) bool {
+		return fits(e, 1025, func(h []byte) {
+			b := append((&wire.Head{Word: e.msgs.streaming().came, EP: e.id}).Append(nil), make([]byte, 1025)...)
+			w.handleStream(b, nil)
+		})
+	}},
+}
+
+// fits has a message of n bytes handled, if the window and the reserve of the EP have room for it. The message gets
+// its head.
+func fits(e *EP, n int, handle func(head []byte)) bool {
+	m := e.msgs
+	if m.held+charge(n) > m.size+reserveOf(m.size) {
+		return false
+	}
+	handle((&wire.Head{Word: 1, EP: e.id}).Append(nil))
+	return true
+}
+
+// TestPeerBudget_Memory: one peer worker with as many EPs as it may make fills every window, and then the worker uses
+// at most 32 MiB more, whatever the messages are.
+func TestPeerBudget_Memory(t *testing.T) {
+	testenv.SkipRace(t, "the detector keeps memory")
+	if invariants.Enabled {
+		t.Skip("records say who made them")
+	}
+	eps := defaultMaxEPsPerPeer
+	if testing.Short() {
+		eps = 512
+	}
+	p := newPair(t, fakes("like tcp", likeTCP()), Config{MaxEPsPerPeer: eps})
+	w := p.b.w
+	for range eps {
+		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(ep.TagSend(1, nil, nil)))
+		require.NoError(t, p.finish(w.TagRecv(nil, 1, exact, nil, nil)))
+	}
+	windows := map[int64]int{}
+	for e := range w.eps.All() {
+		windows[e.msgs.size]++
+	}
+	t.Logf("endpoints by window: %v", windows)
+	require.Contains(t, windows, int64(leastWindow))
+	require.Contains(t, windows, int64(defaultEagerWindow))
+	for _, fill := range windowFills {
+		before, sent := heapInUse(), 0
+		for e := range w.eps.All() {
+			for fill.send(w, e, sent) {
+				sent++
+			}
+			require.NoError(t, e.Err())
+		}
+		used := heapInUse() - before
+		t.Logf("%s: %d, %.1f MiB", fill.name, sent, float64(used)/(1<<20))
+		assert.LessOrEqual(t, used, int64(defaultPeerBudget), fill.name)
+		for e := range w.eps.All() {
+			e.msgs.loseIncoming(0)
+			e.msgs.dropStream()
+		}
+		for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {
+			m.Release()
+		}
+	}
+}
+
+// TestPeerBudget_ManyHonest: peers with a hundred EPs each have firstWindow on each of them, and messages of all lengths
+// pass, also those that wait for credit.
+func TestPeerBudget_ManyHonest(t *testing.T) {
+	peers, each := 3, 100
+	if testenv.Soak() {
+		peers = 100
+	}
+	p := newPair(t, fakes("like tcp", likeTCP()), Config{})
+	w := p.b.w
+	short, long := pattern(4000, 1), pattern(200_000, 2)
+	for range peers {
+		from := p.third(p.a.ctx)
+		until := func(ok func() bool) { p.until(func() bool { from.Progress(); return ok() }) }
+		var eps []*EP
+		var waiting []*Request
+		for range each {
+			ep, err := from.NewEP(w.Address(), EPConfig{})
+			require.NoError(t, err)
+			eps = append(eps, ep)
+			for i, data := range [][]byte{short, short, short, short, short, long} { // more than firstWindow
+				r, err := ep.TagSend(uint64(i), data, nil)
+				require.NoError(t, err)
+				if r != nil {
+					waiting = append(waiting, r)
+				}
+			}
+		}
+		for _, i := range []int{5, 0, 3, 2, 1, 4} {
+			for range each {
+				buf := make([]byte, len(long))
+				r, err := w.TagRecv(buf, uint64(i), exact, nil, nil)
+				require.NoError(t, err)
+				if r != nil {
+					until(r.Done)
+					require.NoError(t, r.take())
+				}
+				if want := short; i < 5 {
+					requireBytes(t, want, buf[:len(want)])
+				} else {
+					requireBytes(t, long, buf)
+				}
+			}
+		}
+		for _, r := range waiting {
+			until(r.Done)
+			require.NoError(t, r.take())
+		}
+		for _, ep := range eps {
+			require.NoError(t, ep.Err())
+			require.GreaterOrEqual(t, ep.msgs.most, int64(firstWindow))
+		}
+	}
+	require.Equal(t, peers*each, w.eps.Len())
+	require.Zero(t, counters(w)["worker.rejected_eps"])
+}
+
+// TestPeerBudget_LeftBehind: a peer that comes and goes leaves at most PEER_BUDGET of messages behind, less what its
+// connections may use; its oldest are dropped, and none of other peers.
+func TestPeerBudget_LeftBehind(t *testing.T) {
+	const budget, eps = 256 << 10, 8
+	p := newPair(t, fakes("like tcp", likeTCP()), Config{PeerBudget: budget, MaxEPsPerPeer: eps, EagerWindow: firstWindow})
+	w, uuid := p.b.w, p.a.w.addr.UUID()
+	other := p.third(p.a.ctx)
+	leave := func(from *Worker, tag uint64) {
+		ep, err := from.NewEP(w.Address(), EPConfig{})
+		require.NoError(t, err)
+		r, err := ep.TagSend(tag, pattern(4000, int(tag)), nil)
+		require.NoError(t, err)
+		until := func(ok func() bool) { p.until(func() bool { other.Progress(); return ok() }) }
+		kept := w.tags.Unexpected()
+		if r != nil {
+			until(r.Done)
+			require.NoError(t, r.take())
+		}
+		until(func() bool { return w.tags.Unexpected() > kept })
+		r, err = ep.Close(CloseFlush)
+		require.NoError(t, err)
+		if r != nil {
+			until(r.Done)
+			require.NoError(t, r.take())
+		}
+		until(func() bool { return w.eps.Len() == 0 })
+	}
+	const others, first, last = 3, 1000, 1100
+	for i := range others {
+		leave(other, uint64(i+1))
+	}
+	for i := first; i < last; i++ {
+		leave(p.a.w, uint64(i))
+		require.LessOrEqual(t, w.leftOf[uuid], int64(budget))
+	}
+	left := w.tags.Unexpected() - others
+	require.Greater(t, left, 10)
+	require.EqualValues(t, last-first-left, counters(w)["worker.dropped_messages"])
+	for range eps { // their windows take the place of the rest
+		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+		require.NoError(t, err)
+		require.NoError(t, p.finish(ep.TagSend(last, nil, nil)))
+		require.NoError(t, p.finish(w.TagRecv(nil, last, exact, nil, nil)))
+	}
+	require.LessOrEqual(t, w.leftOf[uuid], w.leftRoom(uuid))
+	require.Less(t, w.leftRoom(uuid), int64(budget-eps*leastWindowMemory))
+	require.Less(t, w.tags.Unexpected()-others, left)
+	buf := make([]byte, 4000)
+	for i := range others {
+		require.NoError(t, p.finish(w.TagRecv(buf, uint64(i+1), exact, nil, nil)))
+		requireBytes(t, pattern(4000, i+1), buf)
+	}
+	require.NoError(t, p.finish(w.TagRecv(buf, last-1, exact, nil, nil)), "the latest was kept")
+	for m, _, ok := w.TagProbe(0, 0, true); ok; m, _, ok = w.TagProbe(0, 0, true) {
+		m.Release()
+	}
+	require.Empty(t, w.leftOf)
+	require.Zero(t, w.leftBytes)
 }

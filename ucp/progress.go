@@ -128,11 +128,13 @@ func (e *EP) makeLink() { e.makeLinkTo(0, e.w.own()) }
 // makeLinkTo is makeLink for a peer that knows the address own. peerEP is the id of the EP with which the
 // peer waits for this one; 0: it does not wait.
 func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
-	e.link = &link{e: e, group: -1, conn: wireup.NewConn(wireup.ConnParams{
+	e.link = &link{e: e, group: -1}
+	e.openWindow()
+	e.link.conn = wireup.NewConn(wireup.ConnParams{
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
-		Rails: e.w.ctx.cfg.rails(),
-	})}
+		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.window()),
+	})
 	if e.w.carrier != nil {
 		e.link.carrier = e.w.carrier(e)
 	} else {

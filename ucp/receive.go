@@ -192,6 +192,7 @@ func (w *Worker) newPassive(m *wireup.Msg, b []byte) *EP {
 		return nil
 	}
 	e.countMade(true)
+	w.trimLeft(m.SrcUUID)
 	if w.names.At(m.SrcUUID, m.Seq) == nil && m.SrcUUID != w.addr.UUID() {
 		w.names.Enter(m.SrcUUID, m.Seq, e)
 	}

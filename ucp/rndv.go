@@ -64,12 +64,16 @@ func newAnnounced(e *EP, m *wire.RTS) *announced {
 }
 
 // maxKeptKey is the longest key that is kept with an announcement, in bytes: about as much as that
-// was charged. Keys for ten memory domains have half of it.
-const maxKeptKey = 512
+// was charged. Keys for ten memory domains have that. Of a peer that has its first window only, keys are
+// kept up to maxSmallKey.
+const (
+	maxKeptKey  = 256
+	maxSmallKey = 128
+)
 
 // dropLongKey is called when the announcement is to be kept. Without a key the data is asked for.
 func (a *announced) dropLongKey() {
-	if len(a.key) > maxKeptKey {
+	if n := len(a.key); n > maxKeptKey || n > maxSmallKey && a.msgs.size == leastWindow {
 		a.key = nil
 	}
 }

@@ -27,7 +27,7 @@ func TestRndv_AtOnce(t *testing.T) {
 			return reqs
 		}, false},
 		{"no credit", func(_ *pair, e *EP) []*Request {
-			e.msgs.credit -= e.msgs.credit + reserve
+			e.msgs.credit -= e.msgs.credit + reserveOf(e.msgs.most)
 			return nil
 		}, false},
 	} {

@@ -56,7 +56,7 @@ func (m *messages) announcedAtOnce(c *channel, word uint64, buf []byte, p *OpPar
 		return nil
 	case preferred != proto.Auto && preferred != proto.Get || len(buf) < e.announcedFrom(mem).From:
 		return nil
-	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.affords(charge(0), reserve):
+	case len(mem.Key()) > e.transport(wireup.AM).attr.AM.MaxBcopy-wire.HeadLen-wire.RTSLen || !m.affords(charge(0), reserveOf(m.most)):
 		return nil
 	}
 	r := w.newMessage(e, c, word, buf, p)

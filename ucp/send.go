@@ -206,7 +206,7 @@ func (r *Request) admitted() bool {
 	}
 	n, below := charge(m.length(r)), int64(0)
 	if r.stage.announces {
-		n, below = charge(len(m.header)), reserve
+		n, below = charge(len(m.header)), reserveOf(a.most)
 	}
 	if r.isOffered() {
 		return false

@@ -164,7 +164,7 @@ func TestStream_NotRead(t *testing.T) {
 		for d := to.msgs.stream.unread.first; d != nil; d = d.next {
 			kept += cap(d.buf)
 		}
-		assert.LessOrEqual(t, kept, 2*(defaultEagerWindow+reserve))
+		assert.LessOrEqual(t, kept, 2*(defaultEagerWindow+maxReserve))
 		assert.False(t, r.Done())
 
 		requireBytes(t, want, p.read(to, len(want)))

@@ -114,7 +114,7 @@ func TestTuple_CanceledBeforeResent(t *testing.T) {
 	require.Equal(t, 1, waiting)
 	require.False(t, steady)
 	credit := m.credit
-	m.credit = -reserve
+	m.credit = -reserveOf(m.most)
 	waits := p.sends(9, 1)
 	require.Len(t, waits, 1)
 	again := p.sends(7, 1)

@@ -13,13 +13,18 @@ import (
 // charged to a window, in bytes of data and of what keeping it costs, and the charge comes
 // back when it is received. Who has no credit left for the data announces the message and
 // keeps the data (rendezvous); who has none for that waits. So what a worker holds for
-// peers is bounded: by the first window for each, and a budget for all.
+// peers is bounded: by the first window of each connection, a share for each peer worker and a budget for
+// all. See docs/design/0010-limits.md.
 const (
-	// firstWindow is the credit of a connection before its peer has granted more, in bytes.
-	// Both sides know it.
+	// firstWindow is the window of a connection before a message has come, in bytes, if the peer has not
+	// many. The handshake tells the peer.
 	firstWindow = 16 << 10
-	// reserve is the credit that only announcements may use, in bytes: some 40 of them.
-	reserve = 16 << 10
+	// leastWindow is the window of each connection at least, in bytes. Both sides know it. With its
+	// reserve, and without what the receiver has not returned yet, it has room for the longest header of an
+	// active message.
+	leastWindow = 2304
+	// maxReserve is the largest reserve of a window, in bytes: some 40 announcements.
+	maxReserve = 16 << 10
 	// messageCharge is charged for each message besides its data, in bytes: its record
 	// and the shortest buffer. A buffer is at most twice as long as its data.
 	messageCharge = 400
@@ -27,6 +32,14 @@ const (
 
 // charge is what a message of n bytes is charged.
 func charge(n int) int64 { return int64(n) + messageCharge }
+
+// reserveOf is the credit in bytes that only announcements may use beside a window.
+func reserveOf(window int64) int64 { return min(window/3, maxReserve) }
+
+// promised is how many bytes a window and its reserve have beyond leastWindow.
+func promised(window int64) int64 {
+	return window + reserveOf(window) - leastWindow - reserveOf(leastWindow)
+}
 
 // window is the account of a connection, as sender and as receiver.
 type window struct {
@@ -36,6 +49,7 @@ type window struct {
 	held   int64 // what it has
 	due    int64 // what was received since credit was given back last, as of settle
 	batch  int64 // as much as is given back at once
+	told   bool  // credit has what the peer has told of its first window
 	grown  bool  // it was tried to make size more than the first window
 
 	creditsGot, creditsSent uint64 // AMCredit messages
@@ -53,19 +67,22 @@ type window struct {
 const noRoom = math.MinInt64 / 2
 
 func (a *window) open() {
-	a.credit, a.most, a.room, a.quota, a.measured = firstWindow, firstWindow, noRoom, noRoom, noRoom
-	a.resize(firstWindow)
+	a.room, a.quota, a.measured = noRoom, noRoom, noRoom
+	a.resize(leastWindow)
 }
 
-// resize sets the size: half of it is worth a message that gives it back.
-func (a *window) resize(size int64) { a.size, a.batch = size, size/2 }
+// resize sets the size: half of it is worth a message that gives it back, or less where a peer without the
+// rest could not send the longest header.
+func (a *window) resize(size int64) {
+	a.size, a.batch = size, min(size/2, size+reserveOf(size)-charge(MaxActiveHeader))
+}
 
 // admit sets the room, when the window, or what the EP does with messages, has changed.
 func (m *messages) admit() {
 	e := m.e
 	m.room = noRoom
 	if m.grown && !m.closed && e.msgs == m && e.state == epOpen && e.link != nil {
-		m.room = m.size + reserve - m.held - messageCharge
+		m.room = m.size + reserveOf(m.size) - m.held - messageCharge
 	}
 	m.measure()
 }
@@ -134,7 +151,7 @@ var unconnected = &messages{window: window{room: noRoom, quota: noRoom, measured
 func (m *messages) hold(n int) {
 	m.charge(charge(n))
 	if m.closed {
-		m.e.w.leftBytes += charge(n)
+		m.e.w.addLeft(m, charge(n))
 	}
 }
 
@@ -170,7 +187,7 @@ func (w *Worker) acceptSlow(name uint64, n int) *EP {
 func (e *EP) arrived(n int) bool {
 	a := e.messaging()
 	a.charge(charge(n))
-	if a.held > a.size+reserve {
+	if a.held > a.size+reserveOf(a.size) {
 		e.w.stats.badMessages.Inc()
 		a.charge(-charge(n)) // nothing of it is kept
 		e.markFailed(ucs.StatusRemoteInvalid, fmt.Errorf("%w: it sends more than it was granted", ucs.ErrRemoteInvalid), e.via(&creditControl.stage))
@@ -184,25 +201,133 @@ func (e *EP) arrived(n int) bool {
 	return true
 }
 
-// grow makes the window as large as the configuration says, while the budget of the worker
-// permits that. The connections of one peer get at most half of the budget, unless there is one only. An EP
-// that finds no budget asks again each time it gives its peer half a window of credit.
-func (e *EP) grow() {
-	a, w := e.msgs, e.w
-	more := w.ctx.cfg.eagerWindow() - a.size
-	a.grown = true
-	budget, uuid := w.ctx.cfg.eagerBudget(), e.peer.Addr.UUID()
-	if more <= 0 || w.granted+more > budget {
+// openWindow sets the window of an EP that has a link now, and counts it: firstWindow if the peer has used
+// less than half of its share, and else leastWindow.
+func (e *EP) openWindow() {
+	w, l := e.w, e.link
+	l.window = leastWindow
+	if w.permits(e, firstWindow, w.peerShare(e.peer.Addr.UUID())/2) {
+		w.setWindow(e, firstWindow)
+	}
+}
+
+// window is what the peer may have unreceived here, in bytes, without the reserve.
+func (e *EP) window() int64 {
+	switch {
+	case e.link == nil:
+		return leastWindow
+	case e.msgs != nil:
+		return e.msgs.size
+	}
+	return e.link.window
+}
+
+// learnWindow sets the credit when the peer has told its first window.
+func (e *EP) learnWindow() {
+	m := e.msgs
+	if m == nil || m.told || e.link.conn.RemoteEP() == 0 {
 		return
 	}
-	if of := w.names.Granted(uuid); of > 0 && of+more > budget/2 {
-		return // the rest is for other peers
+	m.told = true
+	m.credit += max(int64(e.link.conn.RemoteWindow()), leastWindow)
+	m.most = m.credit
+}
+
+// grow makes the window as large as the configuration says, if the peer has used less than half of its share
+// and the budget of the worker permits that; a quarter as large up to three quarters of the share; and
+// else as large as firstWindow. The only connection of a peer that has more than that needs the budget only. An EP without its whole window tries again each time it gives its peer half a
+// window of credit.
+func (e *EP) grow() {
+	a, w := e.msgs, e.w
+	a.grown = true
+	whole := max(w.ctx.cfg.eagerWindow(), firstWindow)
+	if a.size >= whole {
+		return
 	}
-	w.names.Grant(uuid, more)
+	share := w.peerShare(e.peer.Addr.UUID())
+	for _, step := range [...]struct{ size, share int64 }{
+		{whole, share / 2}, {max(whole/4, firstWindow), share / 4 * 3}, {firstWindow, share},
+	} {
+		if step.size <= a.size {
+			return
+		}
+		if w.permits(e, step.size, step.share) {
+			w.setWindow(e, step.size)
+			return
+		}
+	}
+}
+
+// permits reports whether the window of an EP may have a size, if the peer has a share. The connections of one
+// peer get at most half of the budget, unless only one has more than firstWindow.
+func (w *Worker) permits(e *EP, size, share int64) bool {
+	has, budget := e.window(), w.ctx.cfg.eagerBudget()
+	granted, all := w.names.Granted(e.peer.Addr.UUID())
+	if more := beyondFirst(size); more > 0 {
+		if granted -= beyondFirst(has); w.granted+more-beyondFirst(has) > budget || granted > 0 && granted+more > budget/2 {
+			return false
+		}
+		if granted == 0 {
+			return true
+		}
+	}
+	all -= promised(has)
+	return all == 0 || all+promised(size) <= share
+}
+
+// beyondFirst is how much of a window is in the budget of the worker, in bytes.
+func beyondFirst(size int64) int64 { return max(size-firstWindow, 0) }
+
+// setWindow sets the window of an EP with a link, and counts it. The peer learns of more than the first window
+// with the next credit.
+func (w *Worker) setWindow(e *EP, size int64) {
+	has := e.window()
+	more := beyondFirst(size) - beyondFirst(has)
+	w.names.Grant(e.peer.Addr.UUID(), more, promised(size)-promised(has))
 	w.granted += more
-	a.resize(a.size + more)
-	a.due += more
-	a.room += more
+	m := e.msgs
+	if m == nil {
+		e.link.window = size
+		return
+	}
+	if m.grown {
+		m.due += size - has
+		m.room += size + reserveOf(size) - has - reserveOf(has)
+	}
+	m.resize(size)
+}
+
+// Memory that messages use at most which fill a window: records, buffers, and what the allocator adds. The
+// worst are announcements with keys.
+const (
+	// leastWindowMemory is that of leastWindow with its reserve, in bytes, where keys are not longer
+	// than maxSmallKey.
+	leastWindowMemory = 4608
+	// memoryFactor is how many bytes of memory each byte beyond that uses.
+	memoryFactor = 2
+)
+
+// peerShare is how many bytes the windows of a peer may have together beyond leastWindow each: such that
+// with them, the least windows of all EPs that it may make, and the messages that it has left behind,
+// it does not use more memory than Config.PeerBudget.
+func (w *Worker) peerShare(uuid uint64) int64 {
+	return (w.ctx.cfg.peerRoom() - w.leftOf[uuid]) / memoryFactor
+}
+
+// leftRoom is how many bytes of messages a peer may leave behind: what its windows, and EPs that it has not made,
+// do not use.
+func (w *Worker) leftRoom(uuid uint64) int64 {
+	cfg := &w.ctx.cfg
+	_, windows := w.names.Granted(uuid)
+	free := int64(cfg.maxEPsPerPeer()-w.names.Made(uuid)) * leastWindowMemory
+	return cfg.peerRoom() + free - windows*memoryFactor
+}
+
+// peerRoom is what PeerBudget leaves for windows and messages left behind beside the least windows of all EPs that
+// a peer may make, in bytes; an eighth at least.
+func (c *Config) peerRoom() int64 {
+	budget := c.peerBudget()
+	return max(budget-int64(c.maxEPsPerPeer())*leastWindowMemory, budget/8)
 }
 
 // received gives back the charge of a message of n bytes, which the user has now, and
@@ -214,7 +339,7 @@ func (m *messages) giveBack(n int64) {
 	m.held -= n
 	m.room += n
 	if m.closed {
-		m.e.w.leftBytes -= n
+		m.e.w.addLeft(m, -n)
 		return
 	}
 	m.passed(n)
@@ -236,12 +361,12 @@ func (m *messages) grant() {
 // closeWindow gives the window back to the budget when the EP goes.
 func (e *EP) closeWindow() {
 	m := e.msgs
+	if e.link != nil && (m == nil || !m.closed) {
+		e.w.setWindow(e, leastWindow)
+	}
 	if m == nil || m.closed {
 		return
 	}
-	e.w.granted -= m.size - firstWindow
-	e.w.names.Grant(e.peer.Addr.UUID(), firstWindow-m.size)
-	m.resize(firstWindow)
 	m.leave()
 	m.admit()
 	m.sender.unblock()

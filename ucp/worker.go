@@ -56,7 +56,7 @@ type Worker struct {
 	remote   handle.Table[*Request] // that a peer names in its reply; each peer knows those of its own
 
 	// Messages; see messages.go.
-	granted       int64 // credit that peers have beyond the first window of each
+	granted       int64 // what the windows of peers have beyond firstWindow each, in bytes
 	messages      *message
 	ended         []endedOp // of which callers are to be told
 	spareEnded    []endedOp
@@ -79,7 +79,8 @@ type Worker struct {
 	idleCount    int        // of these
 	leftFirst    *messages  // of peers that have gone; see leftover.go
 	leftLast     *messages
-	leftBytes    int64            // that their messages are charged
+	leftBytes    int64            // that their messages use
+	leftOf       map[uint64]int64 // of these, bytes by peer; none of 0
 	tagInfo      TagInfo          // of a blocking receive
 	sources      tagSources       // see RestrictTags
 	tuples       *tuples          // nil if messages go through no queues; see tuple.go
@@ -124,6 +125,7 @@ func (c *Context) NewWorker(cfg WorkerConfig) (_ *Worker, err error) {
 		return nil, fmt.Errorf("ucp: new worker: %w", err)
 	}
 	w.names.Init()
+	w.leftOf = map[uint64]int64{}
 	w.tags.Init()
 	w.active.init(w)
 	w.latest = unconnected

@@ -50,6 +50,8 @@ type ConnParams struct {
 	PeerEP uint64
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
+	// Window is told to the peer, which gets it from RemoteWindow.
+	Window uint32
 	// Rails is how many lanes the bandwidth roles may have.
 	Rails Rails
 	// Timeout is how long this side waits for an answer of a peer before it fails
@@ -62,6 +64,7 @@ type ConnParams struct {
 type Conn struct {
 	p        ConnParams
 	remoteEP uint64 // 0 until the peer has told
+	window   uint32 // that the peer has told first
 	lanes    [MaxLanes]lane
 	wanted   Roles      // NeedLane was called for these
 	excluded []pair     // not to be proposed again
@@ -101,6 +104,9 @@ func NewConn(p ConnParams) *Conn {
 
 // RemoteEP is the peer's name for the connection; 0 if it is not known yet.
 func (c *Conn) RemoteEP() uint64 { return c.remoteEP }
+
+// RemoteWindow is the Window of the peer, as it was in the first message; 0 while RemoteEP is.
+func (c *Conn) RemoteWindow() uint32 { return c.window }
 
 // Over reports that the connection has failed or was closed.
 func (c *Conn) Over() bool { return c.over }
@@ -532,7 +538,7 @@ func (c *Conn) newMsg(t MsgType) *Msg {
 	return &Msg{
 		Type: t, Seq: c.p.Seq,
 		SrcUUID: c.p.Local.UUID(), DstUUID: c.p.Remote.UUID(),
-		SrcEP: c.p.LocalEP, DstEP: c.destination(),
+		SrcEP: c.p.LocalEP, DstEP: c.destination(), Window: c.p.Window,
 	}
 }
 

@@ -14,7 +14,9 @@ func (c *Conn) message(m *Msg) {
 		c.ignored++
 		return
 	}
-	c.remoteEP = m.SrcEP
+	if c.remoteEP == 0 {
+		c.remoteEP, c.window = m.SrcEP, m.Window
+	}
 	switch m.Type {
 	case Request:
 		c.request(m)

@@ -17,8 +17,8 @@ const (
 // The packed form; docs/wire.md, "Handshake message".
 const (
 	msgMagic      = 0x58 // 'X'
-	msgVersion    = 3
-	msgHeader     = 44
+	msgVersion    = 4
+	msgHeader     = 48
 	msgLaneHeader = 5
 )
 
@@ -58,6 +58,8 @@ type Msg struct {
 	// SrcEP and DstEP are the connections in each worker. DstEP is 0 while the
 	// sender does not know it.
 	SrcEP, DstEP uint64
+	// Window is ConnParams.Window of the sender.
+	Window uint32
 	// Lanes are the lanes that the message is about.
 	Lanes []MsgLane
 	// Addr is the packed address of the sender; only in a Request without DstEP.
@@ -83,6 +85,7 @@ func (m *Msg) Append(b []byte) []byte {
 	b = le.AppendUint64(b, m.DstUUID)
 	b = le.AppendUint64(b, m.SrcEP)
 	b = le.AppendUint64(b, m.DstEP)
+	b = le.AppendUint32(b, m.Window)
 	b = le.AppendUint32(b, uint32(len(m.Addr)))
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
@@ -113,6 +116,7 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	m.Seq = c.u32()
 	m.SrcUUID, m.DstUUID = c.u64(), c.u64()
 	m.SrcEP, m.DstEP = c.u64(), c.u64()
+	m.Window = c.u32()
 	addrLen := int(c.u32())
 	if m.SrcUUID == 0 || m.SrcEP == 0 || addrLen > MaxAddrLen {
 		return nil, badMsg("source %#x/%d, address of %d bytes", m.SrcUUID, m.SrcEP, addrLen)

@@ -20,7 +20,7 @@ func TestMsg_RoundTrip(t *testing.T) {
 			Type:    MsgType(rapid.IntRange(1, int(msgTypeEnd)-1).Draw(t, "type")),
 			Seq:     rapid.Uint32().Draw(t, "seq"),
 			SrcUUID: rapid.Uint64Min(1).Draw(t, "src uuid"), DstUUID: rapid.Uint64().Draw(t, "dst uuid"),
-			SrcEP: rapid.Uint64Min(1).Draw(t, "src ep"), DstEP: rapid.Uint64().Draw(t, "dst ep"),
+			SrcEP: rapid.Uint64Min(1).Draw(t, "src ep"), DstEP: rapid.Uint64().Draw(t, "dst ep"), Window: rapid.Uint32().Draw(t, "window"),
 		}
 		for range rapid.IntRange(1, MaxLanes).Draw(t, "lanes") {
 			m.Lanes = append(m.Lanes, MsgLane{
@@ -41,7 +41,7 @@ func TestMsg_RoundTrip(t *testing.T) {
 
 func sampleMsg() *Msg {
 	return &Msg{
-		Type: Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Addr: []byte("address"),
+		Type: Request, SrcUUID: 1, DstUUID: 2, SrcEP: 3, DstEP: 4, Window: 16 << 10, Addr: []byte("address"),
 		Lanes: []MsgLane{{Src: 1, Dst: 2, Roles: Set(RMA, AM), EPAddr: []byte("ep")}},
 	}
 }
@@ -51,7 +51,7 @@ func TestMsg_Golden(t *testing.T) {
 	m := sampleMsg()
 	m.Type, m.Seq = Drop, 5
 	m.Lanes[0].Roles, m.Lanes[0].Status = Set(RMA, AMO, AM, RMABW, AMBW), ucs.StatusTimedOut
-	want := "58 03 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 07000000" +
+	want := "58 04 05 01 05000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000 00400000 07000000" +
 		"01 02 1f 0d 02 6570" + "61646472657373"
 	assert.Equal(t, strings.ReplaceAll(want, " ", ""), hex.EncodeToString(m.Append(nil)))
 }
@@ -74,8 +74,8 @@ func TestUnpackMsg_Refuses(t *testing.T) {
 		{"more lanes than bytes", edit(3, 2)},
 		{"source uuid 0", edit(8, 0)},
 		{"source ep 0", edit(24, 0)},
-		{"a long address", edit(40, 100)},
-		{"a huge address", edit(43, 0xff)},
+		{"a long address", edit(44, 100)},
+		{"a huge address", edit(47, 0xff)},
 		{"unknown roles", edit(msgHeader+2, 0xff)},
 		{"a negative status", edit(msgHeader+3, 0x80)},
 		{"a long ep address", edit(msgHeader+4, 0xff)},

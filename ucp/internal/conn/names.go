@@ -28,7 +28,7 @@ type numbered struct {
 	made uint32 // of these, connections that the peer has made
 	gone uint64 // serial number of the latest departure
 
-	granted int64 // credit of these connections beyond the first window of each, in bytes
+	granted, all int64 // credit of these connections, in bytes; see Grant
 }
 
 // departure is that a peer's last connection has gone.
@@ -73,16 +73,20 @@ func (n *Names[E]) CountMade(uuid uint64, d int) {
 // Made is how many connections a peer has made.
 func (n *Names[E]) Made(uuid uint64) int { return int(n.next[uuid].made) }
 
-// Grant adds n bytes to the credit that the connections to a peer have beyond their first windows. It is called
-// after Hold and before Drop.
-func (n *Names[E]) Grant(uuid uint64, bytes int64) {
+// Grant adds bytes to the credit that the connections to a peer have beyond their first windows, and to that beyond
+// the least ones, with reserves. It is called after Hold and before Drop.
+func (n *Names[E]) Grant(uuid uint64, beyondFirst, all int64) {
 	p := n.next[uuid]
-	p.granted += bytes
+	p.granted += beyondFirst
+	p.all += all
 	n.next[uuid] = p
 }
 
-// Granted is the credit that the connections to a peer have beyond their first windows, in bytes.
-func (n *Names[E]) Granted(uuid uint64) int64 { return n.next[uuid].granted }
+// Granted are the sums of what Grant has added for a peer, in bytes.
+func (n *Names[E]) Granted(uuid uint64) (beyondFirst, all int64) {
+	p := n.next[uuid]
+	return p.granted, p.all
+}
 
 // Drop is called when a connection that was counted has gone.
 func (n *Names[E]) Drop(uuid uint64) {
