@@ -1,6 +1,8 @@
 package uct
 
 import (
+	"net/netip"
+
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/ucs/stats"
 )
@@ -51,6 +53,7 @@ type IfaceExt struct {
 	Explain Explainer      // nil: nothing depends on the system
 	Measure Measurer       // nil: what is declared is all there is
 	Queues  Queuer         // iff CapQueue
+	Port    PortSharer     // nil: peers connect to the iface's own port, if it has one
 	// Guarded: Progress panics with TwoAtOnce when it is called while it runs, so that the caller
 	// need not check.
 	Guarded bool
@@ -84,6 +87,28 @@ type IfaceParams struct {
 	// that others can reach (tcp) refuses connections of a side that has not the same, before anything
 	// else is read. Others ignore it. It encrypts nothing.
 	Token string
+	// Listener is where the layer above listens, if the iface is opened because of that: an iface with
+	// IfaceExt.Port may do without a port of its own. The zero AddrPort if it does not listen.
+	Listener netip.AddrPort
+}
+
+// PortSharer is an iface whose peers may connect to a listening socket of the layer above. Such a
+// connection begins with a preface, which names the iface (docs/wire.md, "Preface"). ID, AddrAt and
+// AddrReached may be called by any goroutine.
+type PortSharer interface {
+	// ID names the iface in a preface. Not 0.
+	ID() uint64
+	// AddrAt returns the iface address for peers that may connect to a listener, which may be at an
+	// unspecified address; nil if the device has not that address. With reached, the peer has
+	// connected to the listener, maybe at another address (NAT).
+	AddrAt(listener netip.AddrPort, reached bool) []byte
+	// AddrReached returns the address of a peer's iface as this side uses it: if the peer has
+	// made it by AddrAt with reached, with the address at which this side has reached its listener.
+	// Others it returns as they are.
+	AddrReached(ifaceAddr []byte, at netip.AddrPort) []byte
+	// Adopt takes over a connection to a listener behind its preface: a nonblocking socket, which the
+	// iface closes, and the address of its other end.
+	Adopt(fd int, from netip.Addr)
 }
 
 // IfaceAddresser gives the addresses of an iface that peers can address.

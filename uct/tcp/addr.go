@@ -106,16 +106,18 @@ func takeIP(b []byte, usual bool, like netip.Addr) (netip.Addr, []byte) {
 
 // ifaceAddr is the address of an iface on its device.
 type ifaceAddr struct {
-	port4, port6 uint16 // 0 where it does not listen
+	port4, port6 uint16 // of its own; 0 where it does not listen
 	key          keypair.PublicKey
-	seg          uint32 // longest active message that it takes
-	tls          bool   // connections are made through TLS
-	token        bool   // peers must have a token
+	seg          uint32         // longest active message that it takes
+	tls          bool           // connections are made through TLS
+	token        bool           // peers must have a token
+	listener     netip.AddrPort // of the layer above, which accepts connections for it too; the zero AddrPort if there is none
+	reached      bool           // the receiver of the address is connected to that listener
 }
 
 // Offsets in a packed iface address.
 const (
-	addrVersion = 2
+	addrVersion = 3
 
 	offIfaceVer   = 0 // u8
 	offIfaceFlags = 1 // u8
@@ -123,13 +125,15 @@ const (
 	offPort6      = 4
 	offIfaceKey   = 6
 	offIfaceSeg   = offIfaceKey + keypair.Len
-	ifaceLen      = offIfaceSeg + 4
+	ifaceLen      = offIfaceSeg + 4 // then the IP address and the port of the listener, if there is one
 )
 
 // Flags of an iface address: what connections to it need.
 const (
 	flagTLS = 1 << iota
 	flagToken
+	flagListener
+	flagReached
 	flagsEnd
 )
 
@@ -141,36 +145,77 @@ func (a *ifaceAddr) append(b []byte) []byte {
 	if a.token {
 		flags |= flagToken
 	}
+	if a.listener.IsValid() {
+		flags |= flagListener
+	}
+	if a.reached {
+		flags |= flagReached
+	}
 	b = append(b, addrVersion, flags)
 	b = binary.LittleEndian.AppendUint16(b, a.port4)
 	b = binary.LittleEndian.AppendUint16(b, a.port6)
 	b = append(b, a.key[:]...)
-	return binary.LittleEndian.AppendUint32(b, a.seg)
+	b = binary.LittleEndian.AppendUint32(b, a.seg)
+	if a.listener.IsValid() {
+		b = append(b, a.listener.Addr().AsSlice()...)
+		b = binary.LittleEndian.AppendUint16(b, a.listener.Port())
+	}
+	return b
 }
 
 // parseIfaceAddr decodes an address that may come from an untrusted peer.
 func parseIfaceAddr(b []byte) (a ifaceAddr, err error) {
-	if len(b) != ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceFlags] >= flagsEnd {
+	if len(b) < ifaceLen || b[offIfaceVer] != addrVersion || b[offIfaceFlags] >= flagsEnd {
 		return a, fmt.Errorf("%w: no tcp iface address", uct.ErrInvalidAddr)
 	}
+	flags := b[offIfaceFlags]
 	a = ifaceAddr{
 		port4: binary.LittleEndian.Uint16(b[offPort4:]),
 		port6: binary.LittleEndian.Uint16(b[offPort6:]),
 		key:   keypair.PublicKey(b[offIfaceKey:]),
 		seg:   binary.LittleEndian.Uint32(b[offIfaceSeg:]),
-		tls:   b[offIfaceFlags]&flagTLS != 0,
-		token: b[offIfaceFlags]&flagToken != 0,
+		tls:   flags&flagTLS != 0,
+		token: flags&flagToken != 0,
+
+		reached: flags&flagReached != 0,
 	}
-	if a.key.ID() == 0 || a.port4|a.port6 == 0 {
+	if a.listener, err = parseListener(b[ifaceLen:]); err != nil {
+		return a, err
+	}
+	there := a.listener.IsValid()
+	if a.key.ID() == 0 || a.port4|a.port6 == 0 && !there || there != (flags&flagListener != 0) || a.reached && !there {
 		return a, fmt.Errorf("%w: tcp iface address without id or port", uct.ErrInvalidAddr)
 	}
 	return a, nil
 }
 
+// parseListener decodes the address of a listener, if there is one.
+func parseListener(b []byte) (at netip.AddrPort, err error) {
+	if len(b) == 0 {
+		return at, nil
+	}
+	const portLen = 2
+	n := max(len(b)-portLen, 0)
+	ip, ok := netip.AddrFromSlice(b[:n])
+	if !ok || ip.IsUnspecified() || ip.IsMulticast() || ip.Is4In6() {
+		return at, fmt.Errorf("%w: tcp iface address with a listener at %x", uct.ErrInvalidAddr, b)
+	}
+	at = netip.AddrPortFrom(ip, binary.LittleEndian.Uint16(b[n:]))
+	if at.Port() == 0 {
+		return at, fmt.Errorf("%w: tcp iface address with a listener at %v", uct.ErrInvalidAddr, at)
+	}
+	return at, nil
+}
+
 // at is an address by which the iface can be reached, for people.
 func (a *ifaceAddr) at(d *deviceAddr) netip.AddrPort {
-	if d.v4.IsValid() && a.port4 != 0 {
+	switch {
+	case a.reached:
+		return a.listener
+	case d.v4.IsValid() && a.port4 != 0:
 		return netip.AddrPortFrom(d.v4, a.port4)
+	case a.port6 == 0:
+		return a.listener
 	}
 	return netip.AddrPortFrom(d.v6, a.port6)
 }

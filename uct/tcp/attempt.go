@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gucx/gucx/internal/preface"
 	"github.com/gucx/gucx/ucs"
 )
 
@@ -56,7 +57,12 @@ func sendHello(io netIO, fd int, h *hello, k pairKey, binding []byte) error {
 	if h.put(&b); k != nil {
 		k.sign(&b, binding)
 	}
-	for sent := 0; sent < helloLen; {
+	return sendAll(io, fd, b[:])
+}
+
+// sendAll writes what the empty buffer of a socket has room for.
+func sendAll(io netIO, fd int, b []byte) error {
+	for sent := 0; sent < len(b); {
 		n, errno := io.send(fd, b[sent:])
 		if errno == unix.EINTR {
 			continue
@@ -86,7 +92,7 @@ func (c *conn) dial() {
 		c.fail(err)
 		return
 	}
-	l, err := it.dialLink(c.path)
+	l, err := it.dialLink(c.path, c.preface())
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrUnreachable, err))
 		return
@@ -116,10 +122,18 @@ func (c *conn) pair() (err error) {
 	return err
 }
 
-// dialLink begins to connect along p.
-func (it *Iface) dialLink(p path) (l link, err error) {
+// preface is what the peer is sent before anything else; nil at a port of its own.
+func (c *conn) preface() []byte {
+	if !c.path.listener {
+		return nil
+	}
+	return preface.Append(nil, c.key.ID())
+}
+
+// dialLink begins to connect along p. With TLS, first is sent before the handshake.
+func (it *Iface) dialLink(p path, first []byte) (l link, err error) {
 	if it.tunnels != nil {
-		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, it.cfg.ConnTimeout)
+		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, it.cfg.ConnTimeout)
 		return l, err
 	}
 	l.fd, err = dial(p, &it.cfg)
@@ -192,6 +206,11 @@ func dialCause(err error) error {
 func (t *attempt) sendHello() error {
 	it := t.c.it
 	it.numbered++
+	if first := t.c.preface(); t.tun == nil && first != nil {
+		if err := sendAll(it.io, t.fd, first); err != nil {
+			return err
+		}
+	}
 	return sendHello(it.io, t.fd, &hello{
 		version: helloVersion, msg: msgHello, from: it.addr.key, to: t.c.key.ID(),
 		conn: t.id, other: t.c.lost, seg: it.addr.seg, answers: maxAnswers, rail: t.c.rail, number: it.numbered,
@@ -251,6 +270,11 @@ func (t *attempt) failed(err error) {
 		if err = c.again(err); err == nil {
 			return
 		}
+	}
+	if c.path.other != nil {
+		c.path, c.tries = *c.path.other, 0
+		c.dial()
+		return
 	}
 	c.fail(fmt.Errorf("connect: %w", err))
 }

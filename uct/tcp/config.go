@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Devices       []string       `env:"DEVICES" doc:"Network devices that are offered and listened on, and no others: names, or all for every device that is up and leads to other hosts. A name that no device has is an error. Empty means loopback and, when a worker listens on or dials from an address of the network, the device of that address."`
 	Port          PortRange      `env:"PORT" default:"0" doc:"Port on which an interface listens, or first and last of a range, such as 7700-7799: the first one that is free. A worker needs one on each of its devices. 0 lets the kernel choose."`
+	SharePort     config.Ternary `env:"SHARE_PORT" default:"try" doc:"Peers that have dialed a worker connect to the port that it listens on, so that a firewall has to permit one port only. try: interfaces listen on a port of their own besides, to which peers connect if that fails. y: an interface on the network that is opened because the worker listens has no port of its own. n: peers connect to the interface's own port only."`
 	SegSize       config.MemSize `env:"SEG_SIZE" default:"64k" doc:"Longest active message without its header. Peers must agree."`
 	TxBuf         config.MemSize `env:"TX_BUF" default:"256k" doc:"Transmit buffer of a connection; at least two segments are taken."`
 	RxBuf         config.MemSize `env:"RX_BUF" default:"64k" doc:"Receive buffer of a connection; at least a segment is taken."`
@@ -169,6 +170,9 @@ func (c *Config) times() error {
 		base.Settle("LINGER", &c.Linger, defaultLinger, time.Millisecond, longest),
 	)
 }
+
+// sharesPort reports whether peers connect to the port of a listener of the layer above.
+func (c *Config) sharesPort() bool { return c.SharePort != config.No }
 
 // Validate checks the ranges, for config.FromEnv.
 func (c *Config) Validate() error {

@@ -200,7 +200,7 @@ func TestRoute_ByDevice(t *testing.T) {
 	d.all = []netip.Addr{d.v4, usualV4}
 	p, err := d.pathTo(&deviceAddr{v4: usualV4}, &ifaceAddr{port4: 1})
 	assert.NoError(t, err, "a further address of the device")
-	assert.Equal(t, path{usualV4, netip.AddrPortFrom(usualV4, 1)}, p)
+	assert.Equal(t, path{local: usualV4, remote: netip.AddrPortFrom(usualV4, 1)}, p)
 }
 
 // TestRoute_FurtherAddress: a device is the way to the networks of all its addresses, not only of
@@ -231,9 +231,9 @@ func TestSocket_FailsAtOnce(t *testing.T) {
 	_, _, err = listen(elsewhere, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
 	assert.NotErrorIs(t, err, unix.EBADF)
-	_, err = dial(path{elsewhere, netip.AddrPortFrom(usualV4, 9)}, &cfg)
+	_, err = dial(path{local: elsewhere, remote: netip.AddrPortFrom(usualV4, 9)}, &cfg)
 	assert.ErrorIs(t, err, unix.EADDRNOTAVAIL)
-	_, err = dial(path{usualV4, netip.AddrPortFrom(elsewhere, 9)}, &cfg)
+	_, err = dial(path{local: usualV4, remote: netip.AddrPortFrom(elsewhere, 9)}, &cfg)
 	assert.Error(t, err)
 	assert.NotErrorIs(t, err, unix.EBADF)
 	assert.LessOrEqual(t, descriptors(t), before)

@@ -13,6 +13,7 @@ import (
 	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/internal/tlspolicy"
 	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
 	"github.com/gucx/gucx/ucs/handle"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/base"
@@ -112,8 +113,13 @@ func openIface(md *MD, dev device, cfg Config, p uct.IfaceParams) (_ *Iface, err
 		return nil, err
 	}
 	undo.Add(it.poll.CloseAll)
-	if err = it.listenAll(); err != nil {
-		return nil, err
+	if cfg.SharePort == config.Yes && !dev.loopback {
+		it.addr.listener = it.listenerAt(p.Listener)
+	}
+	if !it.addr.listener.IsValid() {
+		if err = it.listenAll(); err != nil {
+			return nil, err
+		}
 	}
 	it.fillAttr()
 	it.undo = undo.Release()
@@ -192,7 +198,11 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 
 // Ext implements uct.Iface.
 func (it *Iface) Ext() *uct.IfaceExt {
-	return &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it}
+	ext := &uct.IfaceExt{Address: it, Wake: it, Push: it, Stats: it}
+	if it.cfg.sharesPort() {
+		ext.Port = it
+	}
+	return ext
 }
 
 // SetAMHandler implements uct.Iface.
@@ -201,10 +211,10 @@ func (it *Iface) SetAMHandler(id uint8, h uct.AMHandler) error { return it.am.Se
 // DeviceAddr implements uct.IfaceAddresser.
 func (it *Iface) DeviceAddr(b []byte) []byte {
 	a := deviceAddr{loopback: it.dev.loopback, host: hostID()}
-	if it.addr.port4 != 0 {
+	if it.addr.port4 != 0 || it.addr.listener.Addr().Is4() {
 		a.v4 = it.dev.v4
 	}
-	if it.addr.port6 != 0 {
+	if it.addr.port6 != 0 || it.addr.listener.Addr().Is6() {
 		a.v6 = it.dev.v6
 	}
 	return a.append(b)
@@ -245,7 +255,21 @@ func (it *Iface) reach(d *deviceAddr, a *ifaceAddr) (path, error) {
 	case !a.token && it.addr.token:
 		return path{}, unreachable("a token (AUTH_TOKEN) is demanded here, and the peer has none")
 	}
-	return it.dev.pathTo(d, a)
+	own, err := it.dev.pathTo(d, a)
+	if !it.cfg.sharesPort() || !a.listener.IsValid() {
+		return own, err
+	}
+	p, lerr := it.dev.pathToListener(d, a)
+	switch {
+	case lerr == nil && err == nil:
+		p.other = &own
+		return p, nil
+	case lerr == nil:
+		return p, nil
+	case err == nil:
+		return own, nil
+	}
+	return path{}, lerr
 }
 
 // NewEP implements uct.Iface. Nothing is sent before the first operation. ErrNoMemory if the

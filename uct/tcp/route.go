@@ -12,8 +12,10 @@ import (
 
 // path is how an iface reaches a peer: from one of its own addresses.
 type path struct {
-	local  netip.Addr
-	remote netip.AddrPort
+	local    netip.Addr
+	remote   netip.AddrPort
+	listener bool  // a listener of the layer above is there, and wants a preface
+	other    *path // to be tried when this one has failed; nil if there is none
 }
 
 // isKnown reports that there is a path.
@@ -36,6 +38,9 @@ func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 		return p, unreachable("it is on loopback on both sides, of two hosts or network namespaces" + otherDevices + ", on both")
 	}
 	why := "no address family in common"
+	if addr.port4|addr.port6 == 0 {
+		why = "the peer has no port of its own (SHARE_PORT=y there)"
+	}
 	for _, end := range []struct {
 		local, remote netip.Addr
 		port          uint16
@@ -43,19 +48,28 @@ func (d *device) pathTo(dev *deviceAddr, addr *ifaceAddr) (p path, err error) {
 		if !end.local.IsValid() || !end.remote.IsValid() || end.port == 0 {
 			continue
 		}
-		source, err := routeSource(end.remote)
-		switch {
-		case outOfDescriptors(err):
-			return p, fmt.Errorf("%w: route to %v: %w", uct.ErrNoMemory, end.remote, err)
-		case err != nil:
-			why = fmt.Sprintf("no route to %v: %v", end.remote, err)
-		case !d.has(source):
-			why = fmt.Sprintf("the route to %v leaves from %v, which is not on %s", end.remote, source, d.name)
-		default:
-			return path{source, netip.AddrPortFrom(end.remote, end.port)}, nil
+		p, err = d.route(netip.AddrPortFrom(end.remote, end.port))
+		if err == nil || errors.Is(err, uct.ErrNoMemory) {
+			return p, err
 		}
+		why = err.Error()
 	}
-	return p, unreachable(why)
+	return path{}, unreachable(why)
+}
+
+// route chooses the path from a device to an address: the kernel's route must leave by this device.
+// Errors: ErrNoMemory if this process lacks a descriptor to ask the kernel, and why there is none.
+func (d *device) route(to netip.AddrPort) (p path, err error) {
+	source, err := routeSource(to.Addr())
+	switch {
+	case outOfDescriptors(err):
+		return p, fmt.Errorf("%w: route to %v: %w", uct.ErrNoMemory, to.Addr(), err)
+	case err != nil:
+		return p, fmt.Errorf("no route to %v: %w", to.Addr(), err)
+	case !d.has(source):
+		return p, fmt.Errorf("the route to %v leaves from %v, which is not on %s", to.Addr(), source, d.name)
+	}
+	return path{local: source, remote: to}, nil
 }
 
 func unreachable(why string) error { return fmt.Errorf("%w: %s", uct.ErrUnreachable, why) }

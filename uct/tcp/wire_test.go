@@ -187,9 +187,39 @@ func TestDeviceAddr_Refused(t *testing.T) {
 	}
 }
 
+// TestIfaceAddr_Refused: addresses of listeners that none has.
+func TestIfaceAddr_Refused(t *testing.T) {
+	good := ifaceAddr{port4: 1, key: keypair.PublicKey{3}, seg: 4}
+	flagged := func(flags byte, rest ...byte) []byte {
+		b := append(good.append(nil), rest...)
+		b[offIfaceFlags] |= flags
+		return b
+	}
+	for name, b := range map[string][]byte{
+		"reached without a listener": flagged(flagReached),
+		"a listener without address": flagged(flagListener),
+		"an address without a flag":  flagged(0, 192, 0, 2, 1, 7, 0),
+		"no port":                    flagged(flagListener, 192, 0, 2, 1, 0, 0),
+		"cut off":                    flagged(flagListener, 192, 0, 2, 1, 7),
+		"a byte":                     flagged(flagListener, 1),
+		"unspecified":                flagged(flagListener, 0, 0, 0, 0, 7, 0),
+		"multicast":                  flagged(flagListener, 224, 0, 0, 1, 7, 0),
+		"another flag":               flagged(flagsEnd),
+	} {
+		_, err := parseIfaceAddr(b)
+		assert.ErrorIs(t, err, uct.ErrInvalidAddr, name)
+	}
+	_, err := parseIfaceAddr(flagged(flagListener, 192, 0, 2, 1, 7, 0))
+	assert.NoError(t, err)
+}
+
 func FuzzAddresses(f *testing.F) {
 	d := deviceAddr{loopback: true, host: 7, v4: netip.MustParseAddr("127.0.0.1"), v6: netip.IPv6Loopback()}
 	i := ifaceAddr{port4: 1, port6: 2, key: keypair.PublicKey{3}, seg: 4}
+	f.Add(d.append(nil), i.append(nil))
+	i.listener = netip.MustParseAddrPort("192.0.2.1:7")
+	f.Add(d.append(nil), i.append(nil))
+	i.listener, i.reached, i.port4, i.port6 = netip.MustParseAddrPort("[fd00::2]:7"), true, 0, 0
 	f.Add(d.append(nil), i.append(nil))
 	f.Add([]byte{}, []byte{1})
 	d.v4 = netip.MustParseAddr("127.0.0.9")

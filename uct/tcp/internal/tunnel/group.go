@@ -42,10 +42,10 @@ type Group struct {
 // left.
 func (g *Group) Wait() { g.running.Wait() }
 
-// Dial connects from local to remote through TLS, at the latest in timeout. What is
+// Dial connects from local to remote, sends first, and then uses TLS, at the latest in timeout. What is
 // written to fd, which the caller owns, follows the handshake. When that has succeeded, fd has the
 // byte Ready; why it failed shows in Because when the tunnel closes its end of fd.
-func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Duration) (t *Tunnel, fd int, err error) {
+func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, first []byte, timeout time.Duration) (t *Tunnel, fd int, err error) {
 	t, ctx, fd, err := newTunnel(g.Linger, g.Silence)
 	if err != nil {
 		return nil, -1, err
@@ -60,6 +60,7 @@ func (g *Group) Dial(local netip.Addr, remote netip.AddrPort, timeout time.Durat
 			t.end(fmt.Errorf("%w: %w", causeOf(err, ucs.ErrUnreachable), err))
 			return
 		}
+		_, _ = sock.Write(first) // does not block; an error shows in the handshake
 		t.run(ctx, sock.(*net.TCPConn), tls.Client(sock, secret), true)
 		_ = sock.Close()
 	})

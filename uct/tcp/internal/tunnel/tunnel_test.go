@@ -71,7 +71,7 @@ func owned(t *testing.T, tun *Tunnel, fd int) *net.UnixConn {
 func pair(t *testing.T, dials, accepts *Group) (a, b *Tunnel, fa, fb *net.UnixConn) {
 	t.Helper()
 	l, at := listen(t)
-	a, fd, err := dials.Dial(netip.MustParseAddr("127.0.0.1"), at, time.Minute)
+	a, fd, err := dials.Dial(netip.MustParseAddr("127.0.0.1"), at, nil, time.Minute)
 	require.NoError(t, err)
 	fa = owned(t, a, fd)
 	b, fb = accept(t, accepts, l)
@@ -152,7 +152,7 @@ func TestGroup_Refuses(t *testing.T) {
 	t.Run("nobody listens", func(t *testing.T) {
 		l, at := listen(t)
 		require.NoError(t, l.Close())
-		tun, fd, err := newGroup(t, testenv.NewAuthority(t)).Dial(at.Addr(), at, time.Minute)
+		tun, fd, err := newGroup(t, testenv.NewAuthority(t)).Dial(at.Addr(), at, nil, time.Minute)
 		require.NoError(t, err)
 		_, err = io.ReadAll(owned(t, tun, fd))
 		require.NoError(t, err)

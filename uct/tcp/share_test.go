@@ -1,0 +1,229 @@
+package tcp
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/preface"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct"
+)
+
+// sharing is a listener that passes connections with the preface of an end on to it, when it is driven.
+type sharing struct {
+	t testing.TB
+	l *net.TCPListener
+	e *end
+
+	adopted int
+}
+
+func share(t testing.TB, e *end) *sharing {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return &sharing{t: t, l: l, e: e}
+}
+
+func (s *sharing) at() netip.AddrPort { return s.l.Addr().(*net.TCPAddr).AddrPort() }
+
+// adopt passes on a connection whose preface is there.
+func (s *sharing) adopt() {
+	conn, err := s.l.AcceptTCP()
+	require.NoError(s.t, err)
+	defer conn.Close()
+	var b [preface.Len]byte
+	_, err = io.ReadFull(conn, b[:])
+	require.NoError(s.t, err)
+	id, err := preface.Parse(b)
+	require.NoError(s.t, err)
+	require.Equal(s.t, s.e.it.ID(), id)
+	f, err := conn.File()
+	require.NoError(s.t, err)
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(s.t, err)
+	require.NoError(s.t, unix.SetNonblock(fd, true))
+	s.e.it.Adopt(fd, conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr())
+	s.adopted++
+}
+
+// toShared makes an EP of a to e through the listener.
+func (s *sharing) toShared(a *end) *EP {
+	addr := s.e.it.AddrAt(s.at(), true)
+	require.NotNil(s.t, addr)
+	ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: s.e.it.DeviceAddr(nil), IfaceAddr: a.it.AddrReached(addr, s.at())})
+	require.NoError(s.t, err)
+	a.eps = append(a.eps, ep.(*EP))
+	return ep.(*EP)
+}
+
+// TestShare_Connects: the peer connects to the listener, and not to the port of the iface.
+func TestShare_Connects(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	s := share(t, b)
+	ep := s.toShared(a)
+	_ = ep.AMShort(msgID, 1, []byte("x")) // it begins to connect
+	until(t, func() bool { return ep.conn.try != nil && ep.conn.try.connected }, a)
+	s.adopt()
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	assert.Equal(t, s.at(), ep.conn.path.remote)
+	assert.Len(t, b.it.table, 1)
+}
+
+// TestShare_FallsBack: where nobody listens any more, the peer connects to the port of the iface.
+func TestShare_FallsBack(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	s := share(t, b)
+	ep := s.toShared(a)
+	require.NoError(t, s.l.Close())
+	send(t, ep, 1, 64, a, b)
+	flush(t, ep, a, b)
+	assert.Equal(t, b.it.addr.port4, ep.conn.path.remote.Port())
+	assert.False(t, ep.conn.path.listener)
+}
+
+// TestShare_OnlyPort: an iface without a port of its own is not reached without the listener.
+func TestShare_OnlyPort(t *testing.T) {
+	cable := newCable(t)
+	at := netip.AddrPortFrom(netip.IPv4Unspecified(), 7)
+	b := openSharing(t, cable.Near, Config{SharePort: config.Yes}, at)
+	assert.Zero(t, b.it.addr.port4|b.it.addr.port6)
+	assert.Empty(t, b.it.listeners)
+	a, err := parseIfaceAddr(b.it.IfaceAddr(nil))
+	require.NoError(t, err)
+	assert.Equal(t, netip.AddrPortFrom(cable.NearAddr, 7), a.listener)
+	d, err := parseDeviceAddr(b.it.DeviceAddr(nil))
+	require.NoError(t, err)
+	assert.Equal(t, cable.NearAddr, d.v4)
+	assert.Equal(t, a.listener, a.at(&d))
+
+	off := newEndOn(t, cable.Near, Config{SharePort: config.No})
+	assert.Nil(t, off.it.Ext().Port)
+	ok, why := off.it.Reachable(b.it.DeviceAddr(nil), b.it.IfaceAddr(nil))
+	assert.False(t, ok)
+	assert.Contains(t, why, "SHARE_PORT=y there")
+}
+
+// TestShare_Hostile: what is behind a preface is refused as at the port of the iface.
+func TestShare_Hostile(t *testing.T) {
+	for name, say := range map[string]string{"garbage": "GET / HTTP/1.1\r\n\r\n", "nothing": ""} {
+		t.Run(name, func(t *testing.T) {
+			b := newEnd(t, Config{})
+			s := share(t, b)
+			conn, err := net.Dial("tcp4", s.l.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = conn.Write(append(preface.Append(nil, b.it.ID()), say...))
+			require.NoError(t, err)
+			s.adopt()
+			if say == "" {
+				require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+			}
+			until(t, func() bool { return b.it.limits.refused.Load() == 1 }, b)
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(testenv.Watchdog)))
+			_, err = conn.Read(make([]byte, 1))
+			assert.Error(t, err)
+			assert.Empty(t, b.it.unproven.all)
+		})
+	}
+}
+
+// TestAdopt_Closed: a connection that comes after the iface was closed is closed.
+func TestAdopt_Closed(t *testing.T) {
+	b := newEnd(t, Config{})
+	require.NoError(t, b.it.Close())
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fds[1])
+	b.it.Adopt(fds[0], usualV4)
+	n, err := unix.Read(fds[1], make([]byte, 1))
+	assert.NoError(t, err)
+	assert.Zero(t, n)
+}
+
+// TestAddrAt: the listener is named by an address of the device.
+func TestAddrAt(t *testing.T) {
+	v4, v6, further := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("10.0.0.2")
+	both := device{v4: v4, v6: v6, all: []netip.Addr{v4, v6, further}}
+	only6 := device{v6: v6, all: []netip.Addr{v6}}
+	for _, tc := range []struct {
+		dev      device
+		at, want string
+	}{
+		{both, "10.0.0.1:7", "10.0.0.1:7"},
+		{both, "[::ffff:10.0.0.2]:7", "10.0.0.2:7"},
+		{both, "[2001:db8::1]:7", "[2001:db8::1]:7"},
+		{both, "10.0.0.3:7", ""},
+		{both, "0.0.0.0:7", "10.0.0.1:7"},
+		{both, "[::]:7", "10.0.0.1:7"},
+		{only6, "[::]:7", "[2001:db8::1]:7"},
+		{only6, "0.0.0.0:7", ""},
+		{both, "", ""},
+	} {
+		it := &Iface{dev: tc.dev}
+		it.addr.key[0] = 1
+		var at netip.AddrPort
+		if tc.at != "" {
+			at = netip.MustParseAddrPort(tc.at)
+		}
+		b := it.AddrAt(at, true)
+		if tc.want == "" {
+			assert.Nil(t, b, tc.at)
+			continue
+		}
+		a, err := parseIfaceAddr(b)
+		require.NoError(t, err, tc.at)
+		assert.Equal(t, tc.want, a.listener.String())
+		nat := netip.MustParseAddrPort("[::ffff:192.0.2.1]:9")
+		a, err = parseIfaceAddr(it.AddrReached(b, nat))
+		require.NoError(t, err)
+		assert.Equal(t, "192.0.2.1:9", a.listener.String())
+		listed := it.AddrAt(at, false)
+		assert.Equal(t, listed, it.AddrReached(listed, nat), "the peer has not reached it")
+	}
+	it := new(Iface)
+	assert.Equal(t, []byte("x"), it.AddrReached([]byte("x"), netip.MustParseAddrPort("192.0.2.1:9")))
+}
+
+// TestPathToListener: loopback of another host is reached only through an address that this side has dialed.
+func TestPathToListener(t *testing.T) {
+	lo := device{name: "lo", loopback: true, v4: usualV4, all: []netip.Addr{usualV4}}
+	at := netip.AddrPortFrom(usualV4, 7)
+	elsewhere := &deviceAddr{loopback: true, host: hostID() + 1}
+	_, err := lo.pathToListener(elsewhere, &ifaceAddr{listener: at})
+	assert.ErrorIs(t, err, uct.ErrUnreachable)
+	p, err := lo.pathToListener(elsewhere, &ifaceAddr{listener: at, reached: true})
+	require.NoError(t, err)
+	assert.Equal(t, path{local: usualV4, remote: at, listener: true}, p)
+	eth := device{name: "eth9"}
+	_, err = eth.pathToListener(elsewhere, &ifaceAddr{listener: at, reached: true})
+	assert.ErrorContains(t, err, "not on eth9")
+	_, err = lo.pathToListener(elsewhere, &ifaceAddr{listener: netip.MustParseAddrPort("192.0.2.1:7"), reached: true})
+	assert.ErrorIs(t, err, uct.ErrUnreachable)
+}
+
+// openSharing opens an end for a worker that listens.
+func openSharing(t testing.TB, device string, cfg Config, at netip.AddrPort) *end {
+	t.Helper()
+	md, err := New(Config{}).OpenMD(Name)
+	require.NoError(t, err)
+	e := &end{t: t, md: md.(*MD)}
+	it, err := md.OpenIface(uct.IfaceParams{Transport: Name, Device: device, Config: cfg, Listener: at})
+	require.NoError(t, err)
+	e.it = it.(*Iface)
+	mem, err := e.md.Alloc(endMem, uct.AccessAll)
+	require.NoError(t, err)
+	e.mem = mem.(*Mem)
+	t.Cleanup(e.close)
+	return e
+}
