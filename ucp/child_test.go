@@ -30,6 +30,7 @@ var roles = map[string]func(c *childSide) error{
 	"visit":     visitRole,
 	"storm":     stormRole,
 	"dial":      dialRole,
+	"oneport":   onePortRole,
 	"refused":   refusedRole,
 	"guest":     guestRole,
 	"streamer":  streamerRole,

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,8 @@ type Context struct {
 	tls   uct.TLSConfigs // for the tcp sockets of Listen and Dial; nil means no TLS
 	token string         // that sockets of Listen and Dial demand; empty means none
 
+	ports ports // of all workers
+
 	mu      sync.Mutex
 	workers int
 	caches  []*regCache // of workers that are closed, with memory that peers were inside of
@@ -42,6 +45,8 @@ type offer struct {
 	selected bool
 	auxOnly  bool   // opened for handshakes, though not selected
 	why      string // the criterion that excluded it
+
+	listener netip.AddrPort // of the worker that opens it because it listens; else the zero AddrPort
 }
 
 // NewContext opens the memory domains of the components whose transports cfg

@@ -170,7 +170,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
 	}
-	if err = w.useNetwork(socket.Local()); err != nil {
+	if err = w.useNetwork(socket.Local(), false); err != nil {
 		return nil, err
 	}
 	own := w.own()
@@ -222,7 +222,7 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 	if w.closed { // by another goroutine of a SharedWorker
 		return nil, ucs.ErrClosed
 	}
-	p, err := w.peers.Find(socket.Answer.Addr)
+	p, err := w.peers.FindAs(socket.Answer.Addr, func(a *wireup.Address) { w.reachAt(a, socket.Remote()) })
 	if err != nil {
 		return nil, err
 	}

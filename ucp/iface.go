@@ -17,6 +17,7 @@ type iface struct {
 	short    *transfers         // nil until one is bound that shares long puts and gets
 	index    int                // in Worker.ifaces, and of the resource in the worker address
 	addr     uct.IfaceAddresser // nil if it has no address
+	port     uct.PortSharer     // nil: peers connect to a port of its own
 	measure  uct.Measurer       // nil if nothing is to be measured
 	measured *uct.Measured      // nil until it is
 }

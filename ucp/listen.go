@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -85,7 +86,7 @@ type ListenConfig struct {
 	OnPeerGone func(p *Peer, err error)
 
 	// MaxHandshakes limits the dialers that have not connected yet, at most MaxPerSource from one
-	// source. Others wait for a place: dialers lose theirs that keep the listener waiting for
+	// source. Others wait for a place, up to 8 times as many, or 1024: dialers lose theirs that keep the listener waiting for
 	// 1/50 of HelloTimeout, those of the source that has most and those without a HELLO first. A
 	// source is an IPv4 address, an IPv6 /64 or, over unix sockets, a process. 0 means 512, and
 	// half of that.
@@ -103,6 +104,7 @@ type Listener struct {
 	w    *Worker
 	cfg  ListenConfig
 	boot *bootstrap.Listener
+	at   netip.AddrPort // of the socket; the zero AddrPort over unix
 
 	keys    map[string][]byte // published, packed
 	keysLen int               // as bootstrap.MaxKeysLen bounds it
@@ -133,9 +135,13 @@ type expected struct {
 //
 // Network: at an address that is not loopback, data comes over the network too. Listen has transports
 // that use loopback only until then, which is tcp without GUCX_TCP_DEVICES, open the device of the
-// address; of 0.0.0.0 or [::], every device that leads to other hosts. They listen on a port of their
-// own there (GUCX_TCP_PORT) until the worker is closed, and are in its Address from then on. Dial does
-// the same with the device by which it reaches the listener. GUCX_NET_DEVICES is obeyed.
+// address; of 0.0.0.0 or [::], every device that leads to other hosts. They are open until the worker is
+// closed, and in its Address from then on. Dial does the same with the device by which it reaches the
+// listener. GUCX_NET_DEVICES is obeyed.
+//
+// Ports: the tcp connections of peers that have dialed come to the listener too, at the address that they have
+// dialed, so no other port has to be open. tcp has a port of its own besides (GUCX_TCP_PORT), for peers that
+// NewEP connects and when the listener is closed, unless GUCX_TCP_SHARE_PORT is y.
 //
 // TLS: without it, everybody who reaches a tcp address may dial, on loopback every user of the
 // host, and worker addresses, private data and keys go in clear. With the TLS settings of a
@@ -178,12 +184,13 @@ func (l *Listener) open(ctx context.Context, network, address string) (err error
 	}
 	l.boot, err = bootstrap.Listen(ctx, network, address, bootstrap.Config{
 		AllowUIDs: l.cfg.AllowUIDs, MaxHandshakes: l.cfg.MaxHandshakes, MaxPerSource: l.cfg.MaxPerSource, HelloTimeout: l.cfg.HelloTimeout,
-		Notify: l.w.dialersWait, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
+		Notify: l.w.dialersWait, Deliver: l.w.ctx.ports.deliver, Stats: l.w.listenStats(), TLS: l.w.ctx.tls, Token: l.w.ctx.token,
 	})
 	if err != nil {
 		return err
 	}
-	if err = l.w.useNetwork(l.boot.Local()); err != nil {
+	l.at = l.boot.Local()
+	if err = l.w.useNetwork(l.at, true); err != nil {
 		return ucs.Join(err, l.boot.Close())
 	}
 	return nil
@@ -282,6 +289,7 @@ func (w *Worker) answerDialers() (n int) {
 		return 0
 	}
 	w.listening.news.Store(false)
+	n = w.ctx.ports.adoptAll(w)
 	for _, l := range slices.Clone(w.listening.listeners) { // callbacks may open and close some
 		for _, r := range l.boot.Take() {
 			n++
@@ -339,8 +347,14 @@ func (l *Listener) decide(r *bootstrap.Request) {
 		if !req.answered {
 			req.answer = l.cfg.Private
 		}
-		e := l.expect(r, p)
-		r.Accept(&bootstrap.Answer{EP: e.id, Addr: w.packed, Private: req.answer, Keys: l.keys})
+		own, err := w.ownAt(r.Local, l.at)
+		if err != nil {
+			w.keep(err)
+			r.Reject(bootstrap.CodeRejected, nil)
+			return
+		}
+		e := l.expect(r, p, own)
+		r.Accept(&bootstrap.Answer{EP: e.id, Addr: own.packed, Private: req.answer, Keys: l.keys})
 	}
 }
 
@@ -363,13 +377,13 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 const connectShare = 8
 
 // expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
-// peer has sent the first message of the handshake to it.
-func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer) *EP {
+// peer has sent the first message of the handshake to it. The peer knows the address own.
+func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(Identity(r.From))}
 	w.hold(e)
 	e.countMade(true)
-	e.begin()
+	e.beginTo(0, own)
 	e.link.expireWithin(connectShare * l.cfg.HelloTimeout)
 	if w.listening.expected == nil {
 		w.listening.expected = map[*EP]*expected{}

@@ -47,12 +47,13 @@ func (c *Context) offersAt(local netip.Addr) (offers []offer, err error) {
 
 // useNetwork opens the transports that wait for the program to ask for the network, on the devices
 // with the local address of a socket, and adds them to the address of the worker. Loopback, and the
-// zero Addr of a unix socket, ask for nothing. EPs that there are keep the transports that they had.
-func (w *Worker) useNetwork(local netip.Addr) error {
-	if !local.IsValid() || local.IsLoopback() {
+// zero AddrPort of a unix socket, ask for nothing. EPs that there are keep the transports that they had.
+func (w *Worker) useNetwork(local netip.AddrPort, listens bool) error {
+	ip := local.Addr()
+	if !ip.IsValid() || ip.IsLoopback() {
 		return nil
 	}
-	offers, err := w.ctx.offersAt(local)
+	offers, err := w.ctx.offersAt(ip)
 	if err != nil {
 		return err
 	}
@@ -62,6 +63,9 @@ func (w *Worker) useNetwork(local netip.Addr) error {
 		case !o.selected:
 			w.net.exclude(o)
 		case !w.opened(&o.Resource):
+			if listens {
+				o.listener = local
+			}
 			if err := w.openLater(o); err != nil {
 				return err
 			}

@@ -17,11 +17,12 @@ import (
 // their number is limited for each source, and old ones are evicted; see conn.HalfOpen.
 
 // begin makes the link of an EP that a peer has made.
-func (e *EP) begin() { e.beginTo(0) }
+func (e *EP) begin() { e.beginTo(0, e.w.own()) }
 
-// beginTo is begin where the peer's id of the connection is known; 0 if it is not.
-func (e *EP) beginTo(peerEP uint64) {
-	e.makeLinkTo(peerEP, e.w.own())
+// beginTo is begin for a peer that knows the address own. peerEP is the peer's id of the connection; 0 if it
+// is not known.
+func (e *EP) beginTo(peerEP uint64, own localAddress) {
+	e.makeLinkTo(peerEP, own)
 	e.link.halfOpen = true
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit
@@ -76,7 +77,7 @@ func (e *EP) expire() {
 // reject sends the peer the reason that it has made as many EPs as it may, and then closes the EP.
 func (e *EP) reject(peerEP uint64) {
 	e.w.stats.rejectedEPs.Inc()
-	e.beginTo(peerEP)
+	e.beginTo(peerEP, e.w.own())
 	e.handle(wireup.Event{Kind: wireup.Closed, Status: ucs.StatusNoResource})
 	e.end()
 }

@@ -207,6 +207,7 @@ func (w *Worker) openIface(o *offer, undo *cleanup.Stack) error {
 		return u.Close()
 	}
 	undo.Add(u.Close)
+	undo.Add(func() error { w.ctx.ports.remove(w); return nil })
 	i := w.newIface(o, u)
 	w.engine.Add(&i.Iface, u)
 	return w.enterIface(o, i)
@@ -218,6 +219,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 		Device:    o.Device,
 		OnError:   w.laneBroke,
 		Token:     w.ctx.token,
+		Listener:  o.listener,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open %s/%s: %w", o.Transport, o.Device, err)
@@ -228,7 +230,7 @@ func (w *Worker) openOffer(o *offer) (uct.Iface, error) {
 // newIface makes the record of an open transport, which the engine is to take next.
 func (w *Worker) newIface(o *offer, u uct.Iface) *iface {
 	ext := u.Ext()
-	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address}
+	i := &iface{w: w, attr: u.Attr(), domain: o.domain, index: len(w.ifaces), addr: ext.Address, port: ext.Port}
 	if w.ctx.cfg.Costs != CostsDeclared {
 		i.measure = ext.Measure
 	}
@@ -248,6 +250,9 @@ func (w *Worker) enterIface(o *offer, i *iface) error {
 	w.ifaces = append(w.ifaces, i)
 	w.stats.addIface(o.Transport, o.Device, i.Ext().Stats)
 	w.addr.Resources = append(w.addr.Resources, res)
+	if i.port != nil {
+		w.ctx.ports.add(w, i.port)
+	}
 	return w.setHandlers(i)
 }
 
@@ -295,6 +300,7 @@ func (w *Worker) Close() error {
 	}
 	w.closed, w.unusual = true, true
 	w.stopListening()
+	w.ctx.ports.remove(w)
 	for e := range w.eps.All() {
 		w.forceClose(e)
 	}

@@ -57,8 +57,10 @@ type Conn struct {
 	session *session // nil without a token
 }
 
-// Local is the address of this side; the zero Addr over a unix socket.
-func (c *Conn) Local() netip.Addr { return addrOf(c.socket.LocalAddr()) }
+// Local is the address of this side, and Remote that at which it has reached the listener; the zero
+// AddrPort over a unix socket.
+func (c *Conn) Local() netip.AddrPort  { return addrOf(c.socket.LocalAddr()) }
+func (c *Conn) Remote() netip.AddrPort { return addrOf(c.socket.RemoteAddr()) }
 
 // DialConfig configures Swap. The zero value is the default.
 type DialConfig struct {

@@ -18,9 +18,10 @@
 //
 // # Untrusted dialers
 //
-// Anybody who reaches the socket can connect to it. A listener has at most Config.MaxHandshakes
-// connections, at most Config.MaxPerSource of one source, each with two goroutines and as many
-// bytes as a HELLO has, MaxHelloLen. Others wait in the backlog of the kernel, which limits it. A
+// Anybody who reaches the socket can connect to it. A listener reads the HELLOs of at most
+// Config.MaxHandshakes connections, at most Config.MaxPerSource of one source, each with two goroutines and
+// as many bytes as a HELLO has, MaxHelloLen. Others wait in the lobby, with a goroutine and 16 bytes each
+// (lobby.go), where data connections are told from dialers by their first bytes; the lobby is limited too. A
 // connection that keeps the listener waiting for 1/50 of Config.HelloTimeout can be evicted for
 // them: place.go has the order. TLS and the HELLO must be complete within Config.HelloTimeout. A
 // connection that begins with another protocol is closed at once.

@@ -28,6 +28,9 @@ type Config struct {
 	HelloTimeout  time.Duration // up to the end of the HELLO, and to send an answer; 0 means DefaultHelloTimeout
 	TLS           TLSConfigs    // demanded of tcp dialers; nil means no TLS
 	Token         string        // demanded of all dialers, MinTokenLen bytes or more; empty means none
+	// Deliver passes on a data connection over tcp, whose preface names an id; false if nobody has that id.
+	// It runs on goroutines of the listener and must not block. nil: there is nobody.
+	Deliver func(id uint64, c *DataConn) bool
 	// Notify is called when Take has something. It runs on a goroutine of the listener and
 	// must not block.
 	Notify func()
@@ -73,11 +76,12 @@ type Listener struct {
 	ctx     context.Context // ends with the listener
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	freed   chan struct{} // a place is free, or one may be evicted; has room for one
 
-	mu    sync.Mutex
-	live  []*Request // that have a place, the oldest first
-	queue []*Request // for Take
+	mu      sync.Mutex
+	live    []*Request // that have a place, the oldest first
+	waiting []*Request // that wait for a place, the next one first
+	queue   []*Request // for Take
+	lobby   lobby      // of those that have no place
 }
 
 // Listen listens. network is "tcp", whose address without a host is loopback, or "unix",
@@ -92,7 +96,7 @@ func Listen(ctx context.Context, network, address string, cfg Config) (*Listener
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, DefaultMaxHandshakes)
 	cfg.MaxPerSource = cmp.Or(cfg.MaxPerSource, (cfg.MaxHandshakes+1)/2)
 	cfg.HelloTimeout = cmp.Or(cfg.HelloTimeout, DefaultHelloTimeout)
-	l := &Listener{cfg: cfg, socket: socket, freed: make(chan struct{}, 1)}
+	l := &Listener{cfg: cfg, socket: socket, lobby: newLobby(cfg.MaxHandshakes)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.running.Go(l.acceptLoop)
 	return l, nil
@@ -124,8 +128,8 @@ func listen(ctx context.Context, network, address string, public bool) (net.List
 // Addr is where it listens.
 func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
 
-// Local is the address that it listens on; the zero Addr over a unix socket.
-func (l *Listener) Local() netip.Addr { return addrOf(l.Addr()) }
+// Local is the address that it listens on; the zero AddrPort over a unix socket.
+func (l *Listener) Local() netip.AddrPort { return addrOf(l.Addr()) }
 
 // Close hangs up on every connection and waits for the goroutines, which takes no longer
 // than their being scheduled. Idempotent.
@@ -170,8 +174,7 @@ func (l *Listener) acceptLoop() {
 	}
 }
 
-// admit gives a connection a place, and waits for one if there is none. A connection of a user who
-// is not permitted gets none.
+// admit serves a connection, unless its user is not permitted or too many others wait.
 func (l *Listener) admit(conn net.Conn) {
 	from, err := identify(conn)
 	if err != nil || !from.permitted(l.cfg.AllowUIDs) {
@@ -181,7 +184,11 @@ func (l *Listener) admit(conn net.Conn) {
 		return
 	}
 	r := newRequest(l, conn, from)
-	if !l.awaitPlace(r) {
+	if !l.enterLobby(r, time.Now()) {
+		l.cfg.Stats.count(&l.cfg.Stats.evicted)
+		if r.answerable() {
+			refuse(conn, CodeTooMany)
+		}
 		r.cancel()
 		_ = conn.Close()
 		return

@@ -96,7 +96,11 @@ func (l *listener) counted(what string, n uint64, load func() uint64) {
 // idle waits until no connection is dealt with.
 func (l *listener) idle() {
 	l.t.Helper()
-	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool { return l.occupied() == 0 })
+	testenv.ProgressWithin(l.t, testenv.Watchdog, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.live) == 0 && len(l.lobby.in) == 0
+	})
 }
 
 // occupied is how many connections have a place.

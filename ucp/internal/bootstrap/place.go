@@ -13,6 +13,11 @@ const (
 	stageHello   stage = iota // the dialer: TLS, token and HELLO
 	stageOwner                // the owner of the listener: an answer
 	stageConnect              // the dialer: it has an ACCEPT and connects over the transports
+
+	// Without a place; see lobby.go.
+	stageFirst // the dialer: the first bytes
+	stagePlace // a place
+	stageData  // who takes the data connection
 )
 
 // source is whom the connections of a dialer count for: an IPv4 address, an IPv6 /64, or a process.
@@ -41,18 +46,22 @@ const graceShare = 50
 
 func (l *Listener) grace() time.Duration { return l.cfg.HelloTimeout / graceShare }
 
-// awaitPlace returns when r has a place; false if the listener is closed first. It is called by the
-// accept loop only.
+// awaitPlace returns when r has a place; false if the listener is closed first. Those that wait get one in
+// the order in which they have said something.
 func (l *Listener) awaitPlace(r *Request) bool {
-	for l.ctx.Err() == nil {
+	l.mu.Lock()
+	r.stage = stagePlace
+	l.waiting = append(l.waiting, r)
+	l.mu.Unlock()
+	for r.ctx.Err() == nil {
 		ok, in := l.enter(r, time.Now())
 		if ok {
 			return true
 		}
 		select {
-		case <-l.freed:
+		case <-r.freed:
 		case <-time.After(in):
-		case <-l.ctx.Done():
+		case <-r.ctx.Done():
 		}
 	}
 	return false
@@ -63,6 +72,9 @@ func (l *Listener) awaitPlace(r *Request) bool {
 func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.waiting) > 0 && l.waiting[0] != r {
+		return false, l.cfg.HelloTimeout
+	}
 	if x, full := l.inTheWay(r.source); full {
 		in = l.cfg.HelloTimeout
 		if x == nil {
@@ -73,7 +85,8 @@ func (l *Listener) enter(r *Request, now time.Time) (ok bool, in time.Duration) 
 		}
 		l.evict(x)
 	}
-	r.staged = now
+	l.leaveLobby(r)
+	r.stage, r.staged = stageHello, now
 	l.live = append(l.live, r)
 	_ = r.conn.SetDeadline(now.Add(l.cfg.HelloTimeout))
 	return true, 0
@@ -146,8 +159,11 @@ func (l *Listener) answered(r *Request) {
 
 // noteFreed has awaitPlace look again.
 func (l *Listener) noteFreed() {
+	if len(l.waiting) == 0 {
+		return
+	}
 	select {
-	case l.freed <- struct{}{}:
+	case l.waiting[0].freed <- struct{}{}:
 	default:
 	}
 }

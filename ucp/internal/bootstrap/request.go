@@ -4,28 +4,33 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
 )
 
-// Request is a dialer that waits for an answer, or has one and has not connected yet. Hello
-// and From do not change. Its methods may be called by any goroutine.
+// Request is a dialer that waits for an answer, or has one and has not connected yet. Hello,
+// From and Local do not change. Its methods may be called by any goroutine.
 type Request struct {
 	Hello Hello
 	From  Identity
+	Local netip.AddrPort // of the socket; the zero AddrPort over unix
 
 	l      *Listener
 	source source
 
 	session *session        // nil without a token; of the goroutine of serve
 	conn    net.Conn        // the socket
-	secret  net.Conn        // what is read from and written to: conn, or TLS over it
+	plain   net.Conn        // what is read from conn, the first bytes included
+	secret  net.Conn        // what is read from and written to: plain, or TLS over it
 	answer  chan []byte     // has room for one
 	done    chan struct{}   // closed by Connected
 	ctx     context.Context // ends with the listener, or by Close
 	cancel  context.CancelFunc
 	hungUp  chan struct{} // closed when nothing more can be read
+	freed   chan struct{} // a place is free, or one may be evicted; has room for one
+	taken   chan struct{} // of a data connection: closed by DataConn.Take
 
 	// Under l.mu.
 	stage   stage
@@ -38,8 +43,9 @@ type Request struct {
 
 func newRequest(l *Listener, conn net.Conn, from Identity) *Request {
 	r := &Request{
-		From: from, l: l, source: from.source(), conn: conn, secret: arrived{conn},
+		From: from, Local: addrOf(conn.LocalAddr()), l: l, source: from.source(), conn: conn, plain: arrived{conn}, secret: arrived{conn},
 		answer: make(chan []byte, 1), done: make(chan struct{}), hungUp: make(chan struct{}),
+		freed: make(chan struct{}, 1), taken: make(chan struct{}),
 	}
 	r.ctx, r.cancel = context.WithCancel(l.ctx)
 	return r
@@ -89,7 +95,7 @@ func (r *Request) serve() {
 	defer r.remove()
 	defer r.cancel()
 	defer r.conn.Close()
-	if !r.readHello() {
+	if !r.readFirst() || !r.l.awaitPlace(r) || !r.readHello() {
 		return
 	}
 	go func() {
@@ -106,6 +112,7 @@ func (r *Request) serve() {
 func (r *Request) remove() {
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
+	r.l.leaveLobby(r)
 	r.l.leavePlace(r)
 }
 
@@ -192,8 +199,7 @@ func (r *Request) wasEvicted() bool {
 
 // answerable reports whether the dialer understands a message: not before a TLS handshake is over.
 func (r *Request) answerable() bool {
-	_, plain := r.secret.(arrived)
-	return !plain || !r.demandsTLS()
+	return r.secret != r.plain || !r.demandsTLS()
 }
 
 // respond sends the answer when the owner has one. After an ACCEPT it waits until the dialer has

@@ -78,7 +78,7 @@ func (r *Request) secure() error {
 	if !r.demandsTLS() {
 		return nil
 	}
-	conn := tls.Server(arrived{r.conn}, r.l.cfg.TLS.Server(r.From.Addr.Addr()))
+	conn := tls.Server(r.plain, r.l.cfg.TLS.Server(r.From.Addr.Addr()))
 	var first tls.RecordHeaderError
 	switch err := conn.Handshake(); {
 	case err == nil:

@@ -50,13 +50,14 @@ func identify(conn net.Conn) (Identity, error) {
 	return Identity{}, fmt.Errorf("socket of type %T: %w", conn, ucs.ErrUnsupported)
 }
 
-// addrOf is an address of a socket without its port; the zero Addr if it has none.
-func addrOf(a net.Addr) netip.Addr {
+// addrOf is an address of a socket; the zero AddrPort if it has no IP address.
+func addrOf(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{}
+		return netip.AddrPort{}
 	}
-	return tcp.AddrPort().Addr().Unmap()
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
 // permitted reports whether a peer is of this process's effective user, or one of the

@@ -22,7 +22,7 @@ func unattended(t *testing.T, cfg Config) *listener {
 	cfg.Stats = new(Stats)
 	cfg.MaxHandshakes = cmp.Or(cfg.MaxHandshakes, 10)
 	cfg.MaxPerSource = cfg.MaxHandshakes
-	l := &Listener{cfg: cfg, freed: make(chan struct{}, 1)}
+	l := &Listener{cfg: cfg, lobby: newLobby(cfg.MaxHandshakes)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	t.Cleanup(l.stop)
 	return &listener{Listener: l, t: t}
@@ -124,7 +124,7 @@ func TestAwaitPlace(t *testing.T) {
 
 		second.stage = stageOwner
 		time.AfterFunc(time.Second, l.stop)
-		assert.False(t, l.awaitPlace(first))
+		assert.False(t, l.awaitPlace(l.request(from("10.0.0.4"))))
 		assert.Equal(t, 2*grace+2*time.Minute+time.Second, elapsed())
 		assert.False(t, l.awaitPlace(first), "closed before")
 	})

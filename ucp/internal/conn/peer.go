@@ -67,13 +67,20 @@ func (t *Peers) Len() int { return len(t.known) }
 
 // Find returns the peer of an address, which it checks. ErrInvalidAddr. Who does not Hold
 // it passes it to Unused.
-func (t *Peers) Find(packed []byte) (*Peer, error) {
+func (t *Peers) Find(packed []byte) (*Peer, error) { return t.FindAs(packed, nil) }
+
+// FindAs is Find with a function that edits the address of a peer that is not known yet, as this side uses
+// it. nil edits nothing.
+func (t *Peers) FindAs(packed []byte, edit func(*wireup.Address)) (*Peer, error) {
 	if p := t.known[string(packed)]; p != nil {
 		return p, nil
 	}
 	addr, err := wireup.UnpackAddress(packed)
 	if err != nil {
 		return nil, err
+	}
+	if edit != nil {
+		edit(addr)
 	}
 	p := &Peer{packed: string(packed), Addr: addr, pair: &t.pair}
 	reach := t.reach(addr)

@@ -1,0 +1,204 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/preface"
+	"github.com/gucx/gucx/ucs"
+)
+
+// A connection that was accepted is in the lobby until its first bytes say what it is: a dialer, which then
+// waits there for a place, or a data connection, which waits for the worker to take it. A data connection
+// needs no place: it may be the one for which a dialer that has a place waits. All connections are accepted
+// at once, so that a data connection is not behind dialers in the queue of the kernel.
+
+// The lobby has lobbyShare connections for each of MaxHandshakes, and no fewer than lobbyLeast, half of them
+// of one source; but at most 1/lobbyFiles of the descriptors of the process.
+const (
+	lobbyShare = 8
+	lobbyLeast = 1024
+	lobbyFiles = 4
+)
+
+// lobby is the connections without a place.
+type lobby struct {
+	most  int
+	in    []*Request // the oldest first
+	count map[source]int
+}
+
+func newLobby(maxHandshakes int) lobby {
+	most := max(lobbyShare*maxHandshakes, lobbyLeast)
+	var files unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
+		most = int(min(uint64(most), files.Cur/lobbyFiles))
+	}
+	return lobby{most: max(most, 2), count: map[source]int{}}
+}
+
+// enterLobby takes in a connection, for which it may evict another one; false if there is no room. The
+// connection has HelloTimeout for its first bytes.
+func (l *Listener) enterLobby(r *Request, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if x, full := l.lobby.inTheWay(r.source); full {
+		if x == nil || now.Before(x.staged.Add(l.grace())) {
+			return false
+		}
+		l.leaveLobby(x)
+		l.evict(x)
+	}
+	r.stage, r.staged = stageFirst, now
+	l.lobby.in = append(l.lobby.in, r)
+	l.lobby.count[r.source]++
+	_ = r.conn.SetDeadline(now.Add(l.cfg.HelloTimeout))
+	return true
+}
+
+// inTheWay reports whether there is no room for a connection of a source, and returns which one to evict
+// for it: of the same source if that has half of the lobby, else of the source that has most. nil if all
+// wait for a place.
+func (b *lobby) inTheWay(from source) (x *Request, full bool) {
+	switch {
+	case b.count[from] >= (b.most+1)/2:
+		return b.oldest(from), true
+	case len(b.in) < b.most:
+		return nil, false
+	}
+	most := from
+	for _, r := range b.in { // in order: the same each time
+		if b.count[r.source] > b.count[most] {
+			most = r.source
+		}
+	}
+	return b.oldest(most), true
+}
+
+// oldest is the oldest connection of a source that does not wait for a place: one that has said nothing if
+// there is one.
+func (b *lobby) oldest(from source) (x *Request) {
+	for _, r := range b.in {
+		switch {
+		case r.source != from || r.stage == stagePlace:
+		case r.stage == stageFirst:
+			return r
+		case x == nil:
+			x = r
+		}
+	}
+	return x
+}
+
+// leaveLobby takes r out, which may be out already. l.mu is held.
+func (l *Listener) leaveLobby(r *Request) {
+	if i := slices.Index(l.waiting, r); i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+		l.noteFreed()
+	}
+	i := slices.Index(l.lobby.in, r)
+	if i < 0 {
+		return
+	}
+	l.lobby.in = slices.Delete(l.lobby.in, i, i+1)
+	if l.lobby.count[r.source]--; l.lobby.count[r.source] == 0 {
+		delete(l.lobby.count, r.source)
+	}
+}
+
+// readFirst reads the first bytes, and reports whether they may be those of a dialer. It deals with a data
+// connection itself.
+func (r *Request) readFirst() bool {
+	stop := context.AfterFunc(r.ctx, func() { r.l.hangUp(r) })
+	defer stop()
+	var b [preface.Len]byte
+	if err := readFull(r.plain, b[:preface.MagicLen]); err != nil {
+		r.turnAway(err)
+		return false
+	}
+	if !preface.IsMagic([preface.MagicLen]byte(b[:])) {
+		r.plain = &replay{r.plain, b[:preface.MagicLen]}
+		r.secret = r.plain
+		return true
+	}
+	err := readFull(r.plain, b[preface.MagicLen:])
+	if err == nil {
+		err = r.deliver(b)
+	}
+	if err != nil {
+		r.turnAway(err)
+	}
+	return false
+}
+
+// deliver passes on a data connection, and returns when it was taken or is over. ErrInvalidParam if nobody
+// takes it.
+func (r *Request) deliver(first [preface.Len]byte) error {
+	id, err := preface.Parse(first)
+	if err != nil {
+		return err
+	}
+	r.l.mu.Lock()
+	r.stage, r.staged = stageData, time.Now()
+	r.l.mu.Unlock()
+	if r.l.cfg.Deliver == nil || r.From.Network != "tcp" || !r.l.cfg.Deliver(id, &DataConn{r}) {
+		return malformed("data connection to the unknown interface %#x", id)
+	}
+	select {
+	case <-r.taken:
+	case <-r.ctx.Done():
+	}
+	return nil
+}
+
+// DataConn is a connection that is not of a dialer: another connection of a peer, or one to another
+// worker. It is open until Take or Drop is called, the listener is closed, or others need its room.
+type DataConn struct{ r *Request }
+
+// Take returns the socket, which is the caller's from then on, and the address of its other end. Once, by
+// any goroutine. Errors: ErrClosed if the connection is over; those of the kernel.
+func (c *DataConn) Take() (fd int, from netip.Addr, err error) {
+	defer close(c.r.taken)
+	sock, ok := c.r.conn.(syscall.Conn)
+	if !ok || c.r.ctx.Err() != nil {
+		return -1, from, ucs.ErrClosed
+	}
+	raw, err := sock.SyscallConn()
+	if err != nil {
+		return -1, from, err
+	}
+	control := raw.Control(func(s uintptr) { fd, err = unix.FcntlInt(s, unix.F_DUPFD_CLOEXEC, 0) })
+	if control != nil {
+		return -1, from, fmt.Errorf("%w: %w", ucs.ErrClosed, control)
+	}
+	return fd, c.r.From.Addr.Addr().Unmap(), err
+}
+
+// Over reports whether Take would fail: the listener is closed, or others have got the room.
+func (c *DataConn) Over() bool { return c.r.ctx.Err() != nil }
+
+// Drop closes the connection, in place of Take.
+func (c *DataConn) Drop() { c.r.cancel() }
+
+// replay is a connection of which the first bytes were read before.
+type replay struct {
+	net.Conn
+	first []byte
+}
+
+// Read returns the first bytes first.
+func (c *replay) Read(b []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(b)
+	}
+	n := copy(b, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}

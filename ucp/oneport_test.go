@@ -1,0 +1,278 @@
+package ucp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/preface"
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/ucs/config"
+	"github.com/gucx/gucx/uct/all"
+	"github.com/gucx/gucx/uct/tcp"
+)
+
+// firewall lets the far end of a cable connect to one port of the near end only.
+func firewall(t testing.TB, c *testenv.Cable, port int) {
+	for i, ports := range []string{fmt.Sprintf("1-%d", port-1), fmt.Sprintf("%d-65534", port+1)} {
+		require.NoError(t, testenv.IP(t, "-n", c.NS, "rule", "add", "pref", fmt.Sprint(100+i),
+			"to", c.NearAddr.String(), "ipproto", "tcp", "dport", ports, "prohibit"))
+	}
+}
+
+func (l *watched) port() int { return l.Addr().(*net.TCPAddr).Port }
+
+// onePortRole dials a listener and puts through the endpoint, then to another worker whose address and memory the
+// listener has sent along, if it has. Its arguments are SHARE_PORT, the address, token or open, and what it puts.
+func onePortRole(c *childSide) (err error) {
+	var shares config.Ternary
+	if err := shares.UnmarshalText([]byte(c.args[0])); err != nil {
+		return err
+	}
+	cfg := Config{TLS: config.Allow("tcp")}
+	if c.args[2] == "token" {
+		cfg.AuthToken = testToken
+	}
+	ctx, err := NewContext(cfg, components(all.Config{TCP: tcp.Config{SharePort: shares}})...)
+	if err != nil {
+		return err
+	}
+	w, err := ctx.NewWorker(WorkerConfig{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close(), ctx.Close()) }()
+	p, err := w.Dial(context.Background(), "tcp", c.args[1], DialConfig{})
+	if err != nil {
+		c.say("%v", err)
+		return nil
+	}
+	eps, keys := []*EP{p.EP}, []*RKey{p.Keys["all"]}
+	if len(p.Private) > 0 {
+		other, err := parseRemote(string(p.Private))
+		if err != nil {
+			return err
+		}
+		e, err := w.NewEP(other.addr, EPConfig{})
+		if err != nil {
+			return err
+		}
+		k, err := e.Unpack(other.key)
+		if err != nil {
+			return err
+		}
+		eps, keys = append(eps, e), append(keys, k)
+	}
+	for i, e := range eps {
+		if err := e.PutWait(context.Background(), []byte(c.args[3]), keys[i].Addr()+uint64(16*i), keys[i], nil); err != nil {
+			return err
+		}
+		if err := e.FlushWait(context.Background()); err != nil {
+			return err
+		}
+	}
+	c.say("there")
+	c.nextLine()
+	return nil
+}
+
+// TestOnePort_Firewall: a process of another host works with a worker though a firewall lets it through to the
+// port of the listener only; not if the port is not shared.
+func TestOnePort_Firewall(t *testing.T) {
+	for _, tc := range []struct {
+		share   config.Ternary
+		address string
+		works   bool
+	}{
+		{config.Try, "", true}, {config.Try, "0.0.0.0", true},
+		{config.Yes, "", true}, {config.Yes, "[::]", true},
+		{config.No, "", false},
+	} {
+		t.Run(tc.share.String()+" "+tc.address, func(t *testing.T) {
+			cable := testenv.NewCable(t)
+			if tc.address == "" {
+				tc.address = cable.NearAddr.String()
+			}
+			conf := tcp.Config{SharePort: tc.share}
+			p := newPair(t, tcpOf(conf, conf), Config{AuthToken: testToken})
+			l := p.b.listen(t, "tcp", tc.address+":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			if tc.share == config.Yes {
+				assert.Len(t, ownListeners(t), 1)
+			}
+			firewall(t, cable, l.port())
+			at := netip.AddrPortFrom(cable.NearAddr, uint16(l.port()))
+			c := startChildIn(t, cable.NS, "oneport", tc.share, at, "token", "far")
+			said := p.lines(c, 1)
+			if !tc.works {
+				assert.Contains(t, said[0], "permission denied")
+				c.end(t)
+				return
+			}
+			assert.Equal(t, []string{"there"}, said)
+			assert.Equal(t, "far", string(p.b.mem.Bytes()[:3]))
+			c.end(t)
+		})
+	}
+}
+
+// TestOnePort_TwoWorkers: a process that may connect to the port of one worker's listener also works with
+// another worker of the context, whose address the listener sends along.
+func TestOnePort_TwoWorkers(t *testing.T) {
+	cable := testenv.NewCable(t)
+	conf := tcp.Config{SharePort: config.Yes}
+	p := newPair(t, tcpOf(conf, conf), Config{})
+	other, err := p.b.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	var addr []byte
+	l := p.b.listen(t, "tcp", cable.NearAddr.String()+":0", ListenConfig{
+		Keys: map[string]*Mem{"all": p.b.mem},
+		Accept: func(r *ConnRequest) bool {
+			return assert.NoError(t, r.Answer([]byte(remoteMem{addr, p.b.mem.Pack()}.String())))
+		},
+	})
+	addr, err = other.AddressAt(l.Listener)
+	require.NoError(t, err)
+	assert.Len(t, ownListeners(t), 1)
+	firewall(t, cable, l.port())
+	c := startChildIn(t, cable.NS, "oneport", config.Try, netip.AddrPortFrom(cable.NearAddr, uint16(l.port())), "open", "far")
+	said := make(chan string, 1)
+	go func() {
+		line, _ := c.out.ReadString('\n')
+		said <- strings.TrimSpace(line)
+	}()
+	p.until(func() bool { other.Progress(); return len(said) > 0 })
+	assert.Equal(t, "there", <-said)
+	assert.Equal(t, "far", string(p.b.mem.Bytes()[16:19]))
+	c.end(t)
+}
+
+func TestAddressAt_Errors(t *testing.T) {
+	p := newPair(t, real("tcp", "tcp"), Config{})
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
+	_, err := p.a.w.AddressAt(l.Listener)
+	assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+	unix := p.b.listen(t, "unix", networks[1].address(t), ListenConfig{})
+	addr, err := p.b.w.AddressAt(unix.Listener)
+	require.NoError(t, err)
+	assert.Equal(t, p.b.w.Address(), addr)
+	require.NoError(t, p.b.w.Close())
+	_, err = p.b.w.AddressAt(l.Listener)
+	assert.ErrorIs(t, err, ucs.ErrClosed)
+}
+
+// forwarder passes connections on, as NAT does; at most as many as it may.
+type forwarder struct {
+	net.Listener
+	passed atomic.Int64
+}
+
+func forward(t testing.TB, to net.Addr, most int64) *forwarder {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f := &forwarder{Listener: l}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if f.passed.Add(1) > most {
+				_ = near.Close()
+				continue
+			}
+			far, err := net.Dial(to.Network(), to.String())
+			if err != nil {
+				_ = near.Close()
+				continue
+			}
+			pass := func(a, b net.Conn) {
+				_, _ = io.Copy(struct{ io.Writer }{a}, struct{ io.Reader }{b}) // without splice, whose pipes stay open
+				_ = a.Close()
+				_ = b.Close()
+			}
+			go pass(near, far)
+			go pass(far, near)
+		}
+	}()
+	return f
+}
+
+// TestOnePort_Forwarded: a dialer reaches the worker at the address that it has dialed, which is not the
+// worker's, also if that is one of loopback that leads to another host. If no data connection comes through,
+// it connects to the port of the transport.
+func TestOnePort_Forwarded(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		most int64
+		want int64
+	}{{"all", 100, 2}, {"first", 1, 5}} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPair(t, real("tcp", "tcp"), Config{})
+			l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+			f := forward(t, l.Addr(), tc.most)
+			peer, err := p.a.w.dial(t.Context(), "tcp", f.Addr().String(), &DialConfig{}, p.within)
+			require.NoError(t, err)
+			key := peer.Keys["all"]
+			require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+			require.NoError(t, p.finish(peer.EP.Flush()))
+			assert.Equal(t, "data", string(p.b.mem.Bytes()[:4]))
+			assert.Equal(t, tc.want, f.passed.Load())
+			assert.Contains(t, peer.EP.Explain(), "tcp")
+		})
+	}
+}
+
+// TestOnePort_TLS: a data connection at the port of a listener uses TLS, as one at the port of tcp.
+func TestOnePort_TLS(t *testing.T) {
+	authority := testenv.NewAuthority(t)
+	a, b := withURI(t, authority, dialerURI), withURI(t, authority, listenerURI)
+	p := newPair(t, tcpOf(a, b), Config{})
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{Keys: map[string]*Mem{"all": p.b.mem}})
+	f := forward(t, l.Addr(), 2)
+	peer, err := p.a.w.dial(t.Context(), "tcp", f.Addr().String(), &DialConfig{}, p.within)
+	require.NoError(t, err)
+	key := peer.Keys["all"]
+	require.NoError(t, p.finish(peer.EP.Put([]byte("data"), key.Addr(), key, nil)))
+	require.NoError(t, p.finish(peer.EP.Flush()))
+	assert.EqualValues(t, 2, f.passed.Load())
+}
+
+// TestOnePort_WorkerCloses: connections that wait for a worker that closes are hung up on.
+func TestOnePort_WorkerCloses(t *testing.T) {
+	p := newPair(t, real("tcp", "tcp"), Config{})
+	l := p.b.listen(t, "tcp", ":0", ListenConfig{})
+	other, err := p.b.ctx.NewWorker(WorkerConfig{})
+	require.NoError(t, err)
+	var id uint64
+	for _, i := range other.ifaces {
+		id = i.port.ID()
+	}
+	conn, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write(preface.Append(nil, id))
+	require.NoError(t, err)
+	waits := func() int {
+		ports := &p.b.ctx.ports
+		ports.mu.Lock()
+		defer ports.mu.Unlock()
+		return len(ports.known[id].waiting)
+	}
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return waits() == 1 })
+	require.NoError(t, other.Close())
+	_, err = conn.Read(make([]byte, 1))
+	assert.ErrorIs(t, err, io.EOF)
+	assert.NotContains(t, p.b.ctx.ports.known, id)
+}
