@@ -64,7 +64,7 @@ func (s *Sharing) sets() []*queues {
 }
 
 func (s *Sharing) allocDomain(q *queues, undo *cleanup.Stack) (err error) {
-	if s.plan.Domain == 0 {
+	if s.plan.Domain == 0 || !s.md.ctx.HasTD() {
 		return nil
 	}
 	if q.td, err = s.md.ctx.AllocTD(verbs.TDInitAttr{Sharing: s.plan.Domain}); err != nil {
@@ -74,7 +74,8 @@ func (s *Sharing) allocDomain(q *queues, undo *cleanup.Stack) (err error) {
 	return nil
 }
 
-// TD is the thread domain of the iface; nil if its queues take locks.
+// TD is the thread domain of the iface; nil if its queues take locks, as they do where the device has no thread
+// domains.
 func (s *Sharing) TD() *verbs.TD { return s.used.td }
 
 // CreateCQ makes the completion queue of the iface, closed by undo.

@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+)
 
 // AH is the address of a remote port, for UD.
 type AH struct {
@@ -72,14 +76,25 @@ type TD struct {
 	life lifetime
 }
 
+// HasTD reports whether the device has thread domains.
+func (c *Context) HasTD() bool {
+	_, ok := c.p.(TDAllocator)
+	return ok
+}
+
 // AllocTD makes a thread domain. ErrNoMemory when the context or the device has
-// no more UAR pages, ErrInvalidParam for a sharing level other than 0, 1 and 2.
+// no more UAR pages, ErrInvalidParam for a sharing level other than 0, 1 and 2,
+// ErrUnsupported where HasTD is false.
 func (c *Context) AllocTD(attr TDInitAttr) (*TD, error) {
+	td, ok := c.p.(TDAllocator)
+	if !ok {
+		return nil, opError("allocate TD", fmt.Errorf("device %s has no thread domains: %w", c.dev.name, ucs.ErrUnsupported))
+	}
 	up := parents{&c.life}
 	if err := up.adopt("allocate TD"); err != nil {
 		return nil, err
 	}
-	p, err := c.p.AllocTD(attr)
+	p, err := td.AllocTD(attr)
 	if err != nil {
 		up.release()
 		return nil, err

@@ -46,6 +46,33 @@ func (c *Context) QueryPort(port uint8) (PortAttr, error) { return c.p.QueryPort
 // QueryGID returns an entry of the port's GID table. ErrInvalidParam beyond it.
 func (c *Context) QueryGID(port uint8, index int) (GID, error) { return c.p.QueryGID(port, index) }
 
+// GIDs returns the entries of a port's GID table that are in use, by index. A device that does not list them
+// has those of QueryGID, with the type of its link: RoCE v2 on Ethernet.
+func (c *Context) GIDs(port uint8) ([]GIDEntry, error) {
+	if l, ok := c.p.(GIDLister); ok {
+		return l.GIDs(port)
+	}
+	attr, err := c.p.QueryPort(port)
+	if err != nil {
+		return nil, err
+	}
+	typ := GIDInfiniBand
+	if attr.Ethernet {
+		typ = GIDRoCEv2
+	}
+	var list []GIDEntry
+	for i := range min(attr.GIDs, 1<<8) {
+		gid, err := c.p.QueryGID(port, i)
+		if err != nil {
+			return nil, err
+		}
+		if !gid.IsZero() {
+			list = append(list, GIDEntry{GID: gid, Index: uint8(i), Type: typ})
+		}
+	}
+	return list, nil
+}
+
 // NextAsyncEvent waits for the next asynchronous event; ErrClosed after Close.
 func (c *Context) NextAsyncEvent() (AsyncEvent, error) { return c.p.NextAsyncEvent() }
 

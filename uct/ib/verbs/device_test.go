@@ -1,12 +1,16 @@
 package verbs_test
 
 import (
+	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -26,22 +30,49 @@ type device struct {
 	ctx *verbs.Context
 	pd  *verbs.PD
 	gid verbs.GID
+
+	gidIndex uint8
 }
 
 func openDevice(t testing.TB) *device {
 	t.Helper()
-	dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
-	require.NoError(t, err)
+	dev := findDevice(t)
 	d := &device{t: t}
+	var err error
 	d.ctx, err = dev.Open()
 	require.NoError(t, err)
 	d.closeLater(d.ctx.Close)
 	d.pd, err = d.ctx.AllocPD()
 	require.NoError(t, err)
 	d.closeLater(d.pd.Close)
-	d.gid, err = d.ctx.QueryGID(1, 0)
+	gids, err := d.ctx.GIDs(1)
 	require.NoError(t, err)
+	for _, e := range gids {
+		if d.gid.IsZero() || e.GID.IPv4() {
+			d.gid, d.gidIndex = e.GID, e.Index
+		}
+	}
+	require.NotZero(t, d.gid)
 	return d
+}
+
+// deviceEnv names a device of the kernel to test with.
+const deviceEnv = "GUCX_TEST_RXE"
+
+// findDevice returns a software HCA on the loop fabric, or the device that deviceEnv names.
+func findDevice(t testing.TB) *verbs.Device {
+	t.Helper()
+	name := os.Getenv(deviceEnv)
+	if name == "" {
+		dev, err := softhca.NewDevice(softhca.Config{Fabric: softhca.FabricLoop})
+		require.NoError(t, err)
+		return dev
+	}
+	devices, err := rxe.Devices()
+	require.NoError(t, err)
+	i := slices.IndexFunc(devices, func(d *verbs.Device) bool { return d.Name() == name })
+	require.GreaterOrEqual(t, i, 0, "no device %s", name)
+	return devices[i]
 }
 
 func (d *device) closeLater(f func() error) {
@@ -65,6 +96,18 @@ func (d *device) otherPD() *verbs.PD {
 	require.NoError(d.t, err)
 	d.closeLater(pd.Close)
 	return pd
+}
+
+// td is a thread domain; nil where the device has none.
+func (d *device) td() *verbs.TD {
+	d.t.Helper()
+	td, err := d.ctx.AllocTD(verbs.TDInitAttr{})
+	if !d.ctx.HasTD() {
+		require.ErrorIs(d.t, err, ucs.ErrUnsupported)
+		return nil
+	}
+	require.NoError(d.t, err)
+	return td
 }
 
 func (d *device) cq(attr verbs.CQInitAttr) *verbs.CQ {
@@ -127,7 +170,7 @@ func (s *side) initialise(access verbs.Access) {
 func (s *side) readyToReceive(dest uint32) {
 	s.t.Helper()
 	require.NoError(s.t, s.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, PathMTU: verbs.MTU4096, DestQPN: dest,
-		MaxDestRD: 4, MinRNRTimer: 1, AH: verbs.AHAttr{DGID: s.gid, Global: true, Port: 1}},
+		MaxDestRD: 4, MinRNRTimer: 1, AH: verbs.AHAttr{DGID: s.gid, SGIDIndex: s.gidIndex, Global: true, Port: 1}},
 		verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|
 			verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
 }

@@ -19,7 +19,6 @@ type Provider interface {
 	// help of this process where the device can do that.
 	AllocBuffer(n int) (Buffer, error)
 	RegMR(pd *PD, buf []byte, access Access) (MRProvider, error)
-	AllocTD(attr TDInitAttr) (TDProvider, error)
 	CreateAH(pd *PD, attr AHAttr) (AHProvider, error)
 	CreateCompChannel() (CompChannelProvider, error)
 	CreateCQ(cq *CQ, attr CQInitAttr) (CQProvider, error)
@@ -31,6 +30,17 @@ type Provider interface {
 	// NextAsyncEvent blocks until an event or Close (then ErrClosed).
 	NextAsyncEvent() (AsyncEvent, error)
 	Close() error
+}
+
+// TDAllocator is implemented by providers that have thread domains. Without one, each queue takes its lock.
+type TDAllocator interface {
+	AllocTD(attr TDInitAttr) (TDProvider, error)
+}
+
+// GIDLister is implemented by providers whose ports have several GIDs.
+type GIDLister interface {
+	// GIDs returns the entries of the port's GID table that are in use, by index.
+	GIDs(port uint8) ([]GIDEntry, error)
 }
 
 // XRCProvider is implemented by providers that have XRC. Then CreateQP takes XRC

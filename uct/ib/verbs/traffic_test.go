@@ -201,7 +201,7 @@ func TestUD(t *testing.T) {
 	const grh = 40
 	d := openDevice(t)
 	a, b := d.datagramSide(verbs.QPInitAttr{}), d.datagramSide(verbs.QPInitAttr{})
-	ah, err := d.pd.CreateAH(verbs.AHAttr{DGID: d.gid, Global: true, Port: 1})
+	ah, err := d.pd.CreateAH(verbs.AHAttr{DGID: d.gid, SGIDIndex: d.gidIndex, Global: true, Port: 1})
 	require.NoError(t, err)
 	d.closeLater(ah.Close)
 	wr := verbs.SendWR{ID: 5, Opcode: verbs.OpSendWithImm, Imm: 0xcafe, Flags: verbs.SendSignaled | verbs.SendInline,

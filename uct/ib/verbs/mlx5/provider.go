@@ -28,6 +28,7 @@ type Provider struct {
 
 var (
 	_ verbs.Provider        = (*Provider)(nil)
+	_ verbs.TDAllocator     = (*Provider)(nil)
 	_ verbs.ResourceCounter = (*Provider)(nil)
 )
 
@@ -214,7 +215,7 @@ type threadDomain struct {
 	guard   Guard // of the posts to its QPs
 }
 
-// AllocTD implements verbs.Provider.
+// AllocTD implements verbs.TDAllocator.
 func (p *Provider) AllocTD(attr verbs.TDInitAttr) (verbs.TDProvider, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,166 @@
+package rxe
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// compChannel delivers completion events: those of the kernel, and those that Arm raises for completions that were
+// there already. FD is an epoll descriptor over the kernel's descriptor and an eventfd.
+type compChannel struct {
+	prov         *Provider
+	kernel       *uverbs.Channel
+	epoll, event int
+	raised       atomic.Int32 // events in queue
+	armed        atomic.Int32 // CQs for which the kernel may raise an event
+
+	mu    sync.Mutex
+	queue []*compQueue
+	cqs   atomic.Pointer[[]*compQueue] // replaced under mu
+}
+
+// CreateCompChannel implements verbs.Provider.
+func (p *Provider) CreateCompChannel() (_ verbs.CompChannelProvider, err error) {
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			_ = undo.Run()
+		}
+	}()
+	ch := &compChannel{prov: p}
+	ch.cqs.Store(new([]*compQueue))
+	if ch.kernel, err = p.ctx.NewChannel(); err != nil {
+		return nil, err
+	}
+	undo.Add(ch.kernel.Close)
+	if ch.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, opError("create completion channel", os.NewSyscallError("epoll_create1", err))
+	}
+	undo.Add(func() error { return unix.Close(ch.epoll) })
+	if ch.event, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return nil, opError("create completion channel", os.NewSyscallError("eventfd2", err))
+	}
+	undo.Add(func() error { return unix.Close(ch.event) })
+	for _, fd := range []int{ch.kernel.FD(), ch.event} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err = unix.EpollCtl(ch.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
+			return nil, opError("create completion channel", os.NewSyscallError("epoll_ctl", err))
+		}
+	}
+	return ch, nil
+}
+
+// FD implements verbs.CompChannelProvider.
+func (ch *compChannel) FD() int { return ch.epoll }
+
+// Pending implements verbs.CompChannelProvider. An event of the kernel shows as a completion in an armed queue.
+func (ch *compChannel) Pending() bool {
+	if ch.raised.Load() != 0 {
+		return true
+	}
+	if ch.armed.Load() == 0 {
+		return false
+	}
+	for _, c := range *ch.cqs.Load() {
+		if c.armed.Load() && c.ring.producer() != c.ring.consumer() {
+			return true
+		}
+	}
+	return false
+}
+
+// raise queues an event of a CQ that the kernel does not raise.
+func (ch *compChannel) raise(c *compQueue) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if slices.Contains(ch.queue, c) {
+		return
+	}
+	ch.queue = append(ch.queue, c)
+	if ch.raised.Add(1) == 1 {
+		one := [8]byte{7: 1}
+		_, _ = unix.Write(ch.event, one[:]) // the counter is 0: it does not overflow
+	}
+}
+
+// TryGet implements verbs.CompChannelProvider.
+func (ch *compChannel) TryGet() *verbs.CQ {
+	if ch.raised.Load() != 0 {
+		if v := ch.takeRaised(); v != nil {
+			return v
+		}
+	}
+	for ch.armed.Load() > 0 {
+		handle, ok := ch.kernel.TryRead()
+		if !ok {
+			return nil
+		}
+		if c, is := ch.prov.objects.get(handle).(*compQueue); is {
+			ch.disarmed(c)
+			return c.v
+		}
+	}
+	return nil
+}
+
+func (ch *compChannel) takeRaised() *verbs.CQ {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if len(ch.queue) == 0 {
+		return nil
+	}
+	c := ch.queue[0]
+	ch.cut(slices.Delete(ch.queue, 0, 1))
+	return c.v
+}
+
+// cut replaces the queue by what is left of it. mu is held.
+func (ch *compChannel) cut(queue []*compQueue) {
+	ch.queue = queue
+	ch.raised.Store(int32(len(queue)))
+	if len(queue) == 0 {
+		var count [8]byte
+		_, _ = unix.Read(ch.event, count[:])
+	}
+}
+
+// disarmed notes that the kernel raises no event for the CQ any more.
+func (ch *compChannel) disarmed(c *compQueue) {
+	if c.armed.CompareAndSwap(true, false) {
+		ch.armed.Add(-1)
+	}
+}
+
+// add and remove list the CQs of the channel.
+func (ch *compChannel) add(c *compQueue) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	list := append(slices.Clone(*ch.cqs.Load()), c)
+	ch.cqs.Store(&list)
+}
+
+// remove drops the CQ and its events. The kernel does so with those that it has raised.
+func (ch *compChannel) remove(c *compQueue) {
+	ch.disarmed(c)
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(*ch.cqs.Load()), func(q *compQueue) bool { return q == c })
+	ch.cqs.Store(&list)
+	if i := slices.Index(ch.queue, c); i >= 0 {
+		ch.cut(slices.Delete(ch.queue, i, i+1))
+	}
+}
+
+// Close implements verbs.CompChannelProvider.
+func (ch *compChannel) Close() error {
+	return errors.Join(unix.Close(ch.epoll), unix.Close(ch.event), ch.kernel.Close())
+}

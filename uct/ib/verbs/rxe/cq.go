@@ -1,0 +1,256 @@
+package rxe
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gucx/gucx/internal/cleanup"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// compQueue is the consumer of a CQ.
+type compQueue struct {
+	prov   *Provider
+	v      *verbs.CQ
+	ring   *ring
+	ci     uint32 // masked
+	last   *queuePair
+	locked bool
+	mu     sync.Mutex
+	watch  ucs.Watch
+	failed atomic.Bool
+	alarm  uint32 // not 0 when the queue has failed
+
+	channel *compChannel // nil without one
+	armed   atomic.Bool  // the kernel raises an event at the next completion
+	arm     [2]*uverbs.Command
+	handle  uint32
+	id      uint64
+}
+
+// CreateCQ implements verbs.Provider.
+func (p *Provider) CreateCQ(v *verbs.CQ, attr verbs.CQInitAttr) (_ verbs.CQProvider, err error) {
+	c := &compQueue{prov: p, v: v, locked: !attr.SingleThreaded, id: p.objects.reserve()}
+	depth, vector := uint32(attr.Depth), uint32(0)
+	var got uint32
+	var queue mmapInfo
+	attrs := []uverbs.Attr{uverbs.Object(0, 0), uverbs.In(1, &depth), uverbs.In(2, &c.id), uverbs.In(4, &vector),
+		uverbs.Out(6, &got), uverbs.Out(uverbs.AttrDriverOut, &queue)}
+	if attr.Channel != nil {
+		c.channel = attr.Channel.Provider().(*compChannel)
+		attrs = append(attrs, uverbs.Object(3, uint32(c.channel.kernel.FD())))
+	}
+	if err = p.ctx.Call(uverbs.MethodCreateCQ, attrs...); err != nil {
+		return nil, err
+	}
+	c.handle = uint32(attrs[0].Value)
+	var undo cleanup.Stack
+	defer func() {
+		if err != nil {
+			_ = undo.Run()
+		}
+	}()
+	undo.Add(c.destroy)
+	if c.ring, err = mapRing(p.ctx, queue, wcLen); err != nil {
+		return nil, err
+	}
+	undo.Add(c.ring.unmap)
+	if c.ring.depth() < attr.Depth {
+		return nil, opError("create CQ", fmt.Errorf("%w: %d entries, want %d", ucs.ErrInternal, c.ring.depth(), attr.Depth))
+	}
+	if err = c.prepareArm(&undo); err != nil {
+		return nil, err
+	}
+	c.ci = c.ring.consumer()
+	c.watch = ucs.Watch{Word: &c.ring.header.producer, Quiet: c.ci, Attention: &c.alarm}
+	p.objects.add(c.id, c)
+	if c.channel != nil {
+		c.channel.add(c)
+	}
+	return c, nil
+}
+
+// prepareArm makes the two commands of Arm.
+func (c *compQueue) prepareArm(undo *cleanup.Stack) (err error) {
+	if c.channel == nil {
+		return nil
+	}
+	for i := range c.arm {
+		body := uverbs.ReqNotifyCQ{CQ: c.handle, SolicitedOnly: uint32(i)}
+		if c.arm[i], err = c.prov.ctx.NewCommand(uverbs.CmdReqNotifyCQ, uverbs.BytesOf(&body), 0); err != nil {
+			return err
+		}
+		undo.Add(func() error { c.arm[i].Free(); return nil })
+	}
+	return nil
+}
+
+// Depth implements verbs.CQProvider.
+func (c *compQueue) Depth() int { return c.ring.depth() }
+
+// fail notes that the kernel has lost a completion. Any goroutine.
+func (c *compQueue) fail() {
+	c.failed.Store(true)
+	atomic.StoreUint32(&c.alarm, 1)
+}
+
+// Watch implements verbs.CQProvider.
+func (c *compQueue) Watch() *ucs.Watch {
+	if c.locked {
+		return nil
+	}
+	return &c.watch
+}
+
+// Poll implements verbs.CQProvider.
+func (c *compQueue) Poll(wc []verbs.WC) int {
+	if !c.locked {
+		return c.take(wc)
+	}
+	c.mu.Lock()
+	n := c.take(wc)
+	c.mu.Unlock()
+	return n
+}
+
+// take moves completions to wc.
+func (c *compQueue) take(wc []verbs.WC) int {
+	n, ci, pi := 0, c.ci, c.ring.producer()
+	for n < len(wc) && ci != pi {
+		if c.parse(c.ring.wcSlot(ci), &wc[n]) {
+			n++
+		}
+		ci = (ci + 1) & c.ring.mask
+	}
+	if ci != c.ci {
+		c.consumed(ci)
+	}
+	if n == 0 && c.failed.Load() {
+		return -1
+	}
+	return n
+}
+
+// consumed gives the entries before ci back to the kernel.
+func (c *compQueue) consumed(ci uint32) {
+	c.ci, c.watch.Quiet = ci, ci
+	c.ring.release(ci)
+}
+
+// parse turns an entry into a work completion; false if its QP is gone, or has not posted it.
+func (c *compQueue) parse(s *uverbs.WC, wc *verbs.WC) bool {
+	qp := c.last
+	if qp == nil || qp.qpn != s.QPN {
+		if qp = c.prov.qps.get(s.QPN); qp == nil {
+			return false
+		}
+		c.last = qp
+	}
+	*wc = verbs.WC{ID: s.WRID, QPN: s.QPN, Status: verbs.WCStatus(min(s.Status, 255))}
+	if qp.srq != nil {
+		if id, ok := qp.srq.retire(s.WRID); ok {
+			wc.ID = id
+		} else if s.Opcode >= uint32(verbs.WCRecv) {
+			return false
+		}
+	}
+	if s.Status != 0 {
+		wc.VendorErr = uint8(s.VendorErr)
+		qp.failed.Store(true)
+		return true
+	}
+	wc.Opcode = verbs.WCOpcode(s.Opcode)
+	wc.Flags = verbs.WCFlags(s.Flags) & (verbs.WCGRH | verbs.WCWithImm)
+	switch wc.Opcode {
+	case verbs.WCRDMARead:
+		wc.ByteLen = s.ByteLen
+	case verbs.WCCompSwap, verbs.WCFetchAdd:
+		wc.ByteLen = atomicLen
+	case verbs.WCRecv, verbs.WCRecvRDMAWithImm:
+		wc.ByteLen, wc.SrcQP = s.ByteLen, s.SrcQP
+		if wc.Flags&verbs.WCWithImm != 0 {
+			wc.Imm = fromBE32(s.Imm)
+		}
+	}
+	return true
+}
+
+// fromBE32 is a big-endian number that was loaded as one of the host, and the other way round.
+func fromBE32(v uint32) uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], v)
+	return binary.BigEndian.Uint32(b[:])
+}
+
+// clean removes the entries of a QP that is destroyed or reset. Receives that it took from an SRQ are posted there
+// again: nobody else knows which they were.
+func (c *compQueue) clean(qp *queuePair) {
+	if c.locked {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	c.last = nil
+	to := c.ring.producer()
+	for from := to; from != c.ci; {
+		from = (from - 1) & c.ring.mask
+		s := c.ring.wcSlot(from)
+		if s.QPN == qp.qpn {
+			if qp.srq != nil {
+				qp.srq.repost(s.WRID)
+			}
+			continue
+		}
+		to = (to - 1) & c.ring.mask
+		*c.ring.wcSlot(to) = *s
+	}
+	if to != c.ci {
+		c.consumed(to)
+	}
+}
+
+// Arm implements verbs.CQProvider. A completion that is in the queue raises the event at once, whether it is
+// solicited or not: the queue does not show that.
+func (c *compQueue) Arm(solicitedOnly bool) error {
+	if c.channel == nil {
+		return opError("arm CQ", fmt.Errorf("it has no completion channel: %w", ucs.ErrInvalidState))
+	}
+	if c.isEmpty() {
+		if c.armed.CompareAndSwap(false, true) {
+			c.channel.armed.Add(1)
+		}
+		if err := c.arm[flag(solicitedOnly)].Run(); err != nil {
+			return err
+		}
+	}
+	if !c.isEmpty() || c.failed.Load() {
+		c.channel.raise(c)
+	}
+	return nil
+}
+
+func (c *compQueue) isEmpty() bool { return c.ring.producer() == c.ring.consumer() }
+
+func (c *compQueue) destroy() error {
+	var reply uverbs.DestroyCQReply
+	return c.prov.ctx.Call(uverbs.MethodDestroyCQ, uverbs.Object(0, c.handle), uverbs.Out(1, &reply))
+}
+
+// Close implements verbs.CQProvider.
+func (c *compQueue) Close() error {
+	if err := c.destroy(); err != nil {
+		return err
+	}
+	c.prov.objects.remove(c.id)
+	if c.channel != nil {
+		c.channel.remove(c)
+	}
+	for _, cmd := range c.arm {
+		cmd.Free()
+	}
+	return errors.Join(c.ring.unmap())
+}

@@ -1,0 +1,75 @@
+package rxe
+
+import (
+	"fmt"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// driverABI is the version of the driver's ABI: RXE_UVERBS_ABI_VERSION.
+const driverABI = 2
+
+// Devices lists the rxe devices of the kernel, by name; none where the kernel has no RDMA.
+func Devices() ([]*verbs.Device, error) { return DevicesOf(uverbs.System()) }
+
+// DevicesOf is Devices of another kernel, for tests.
+func DevicesOf(k uverbs.Kernel) ([]*verbs.Device, error) {
+	list, err := uverbs.List(k)
+	if err != nil {
+		return nil, err
+	}
+	var devices []*verbs.Device
+	for _, info := range list {
+		if info.Driver == uverbs.DriverRXE {
+			devices = append(devices, NewDevice(k, info))
+		}
+	}
+	return devices, nil
+}
+
+// NewDevice describes one device. Nothing is opened before Device.Open, and each Open opens the device file anew.
+func NewDevice(k uverbs.Kernel, info uverbs.Info) *verbs.Device {
+	return verbs.NewDevice(info.Name, func() (verbs.Provider, error) {
+		p, err := open(k, info)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	})
+}
+
+func open(k uverbs.Kernel, info uverbs.Info) (*Provider, error) {
+	if info.ABI != driverABI {
+		return nil, fmt.Errorf("%s: version %d of the ABI of rxe, want %d: %w", info.Name, info.ABI, driverABI, ucs.ErrUnsupported)
+	}
+	ctx, err := uverbs.Open(k, info, uverbs.DriverRXE)
+	if err != nil {
+		return nil, err
+	}
+	p := &Provider{ctx: ctx}
+	p.objects.init()
+	if p.attr, err = queryDevice(ctx); err != nil {
+		_ = ctx.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// maxInline is RXE_MAX_INLINE_DATA: what a work request with the most SGEs has room for.
+const maxInline = 512
+
+// queryDevice adds what the kernel says of the first port, and what it does not say.
+func queryDevice(ctx *uverbs.Context) (verbs.DeviceAttr, error) {
+	attr, err := ctx.QueryDevice()
+	if err != nil {
+		return attr, err
+	}
+	_, maxMessage, err := ctx.QueryPort(1)
+	if err != nil {
+		return attr, err
+	}
+	attr.MaxMsgSize, attr.MaxInline = maxMessage, maxInline
+	return attr, nil
+}

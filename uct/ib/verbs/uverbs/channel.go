@@ -1,0 +1,45 @@
+package uverbs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Channel is a completion channel of the kernel.
+type Channel struct {
+	ctx *Context
+	fd  int
+}
+
+// NewChannel makes a channel.
+func (c *Context) NewChannel() (*Channel, error) {
+	var in CompChannel
+	var out HandleReply
+	if err := c.Invoke(CmdCompChannel, BytesOf(&in), BytesOf(&out)); err != nil {
+		return nil, err
+	}
+	ch := &Channel{ctx: c, fd: int(out.Handle)}
+	if err := unix.SetNonblock(ch.fd, true); err != nil {
+		return nil, errors.Join(newError(c.Name, "fcntl", err), unix.Close(ch.fd))
+	}
+	return ch, nil
+}
+
+// FD is readable when an event waits. It belongs to the channel.
+func (ch *Channel) FD() int { return ch.fd }
+
+// TryRead takes one event: the user handle of the CQ that it is of. ok is false if none waits.
+func (ch *Channel) TryRead() (handle uint64, ok bool) {
+	for {
+		n, err := unix.Read(ch.fd, BytesOf(&handle))
+		if err == unix.EINTR {
+			continue
+		}
+		return handle, err == nil && n == len(BytesOf(&handle))
+	}
+}
+
+// Close closes the channel, whose CQs are destroyed.
+func (ch *Channel) Close() error { return os.NewSyscallError("close", unix.Close(ch.fd)) }

@@ -1,0 +1,133 @@
+package uverbs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/offheap"
+	"github.com/gucx/gucx/ucs"
+)
+
+// Command is a command of the write ABI that is prepared once and run often. It is passed to the kernel by write:
+// a write is cheaper than an ioctl, and does not allocate. The kernel refuses it (EACCES) to a process that has
+// changed its credentials since it opened the device; such a process uses the ioctl from then on. Run may be called by any
+// goroutine.
+type Command struct {
+	ctx     *Context
+	number  CommandNumber
+	cell    []byte
+	written []byte // header and struct
+	body    []byte // the struct
+	reply   []byte // nil if there is none
+	byIoctl atomic.Bool
+}
+
+// responseLen is the length of the address of the reply, with which a struct with a reply begins.
+const responseLen = 8
+
+// commandHeaderLen is the length of struct ib_uverbs_cmd_hdr.
+const commandHeaderLen = 8
+
+// NewCommand prepares a command. body is its struct, which begins with the address of the reply if replyLen is
+// not 0; NewCommand sets that. Free frees the command. ErrTooLong if the command has more bytes than a cell.
+func (c *Context) NewCommand(number CommandNumber, body []byte, replyLen int) (*Command, error) {
+	n := commandHeaderLen + len(body)
+	if n+replyLen > cellLen {
+		return nil, fmt.Errorf("%v: %d bytes: %w", number, n+replyLen, ucs.ErrTooLong)
+	}
+	cell, err := c.cells.take()
+	if err != nil {
+		return nil, newError(c.Name, number.String(), unix.ENOMEM)
+	}
+	cmd := &Command{ctx: c, number: number, cell: cell, written: cell[:n], body: cell[commandHeaderLen:n]}
+	copy(cell, BytesOf(&commandHeader{Number: uint32(number), InWords: uint16(n / 4), OutWords: uint16(replyLen / 4)}))
+	copy(cmd.body, body)
+	if replyLen > 0 {
+		cmd.reply = cell[n : n+replyLen]
+		response := addressOf(cmd.reply)
+		copy(cmd.body[:responseLen], BytesOf(&response))
+	}
+	return cmd, nil
+}
+
+// Run runs the command.
+func (cmd *Command) Run() error {
+	if !cmd.byIoctl.Load() {
+		err := cmd.ctx.file.Write(cmd.written)
+		if err == nil {
+			return nil
+		}
+		if err != unix.EACCES {
+			return newError(cmd.ctx.Name, cmd.number.String(), err)
+		}
+		cmd.byIoctl.Store(true)
+	}
+	var reply []byte
+	if cmd.reply != nil {
+		reply = make([]byte, len(cmd.reply))
+	}
+	return cmd.ctx.Invoke(cmd.number, cmd.body, reply)
+}
+
+// Free frees the memory of the command, which must not run any more. nil is no command.
+func (cmd *Command) Free() {
+	if cmd != nil {
+		cmd.ctx.cells.put(cmd.cell)
+	}
+}
+
+// Lengths of the memory of commands, in bytes.
+const (
+	cellLen  = 64
+	cellPage = 4096
+)
+
+// cellPool is memory off the Go heap for commands.
+type cellPool struct {
+	mu     sync.Mutex
+	blocks []*offheap.Block
+	free   [][]byte
+}
+
+// take returns a cell, cleared.
+func (p *cellPool) take() ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		b, err := offheap.Alloc(cellPage)
+		if err != nil {
+			return nil, err
+		}
+		p.blocks = append(p.blocks, b)
+		for mem := b.Bytes(); len(mem) >= cellLen; mem = mem[cellLen:] {
+			p.free = append(p.free, mem[:cellLen:cellLen])
+		}
+	}
+	last := len(p.free) - 1
+	cell := p.free[last]
+	p.free = p.free[:last]
+	clear(cell)
+	return cell, nil
+}
+
+func (p *cellPool) put(cell []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, cell)
+}
+
+// close frees all cells.
+func (p *cellPool) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for _, b := range p.blocks {
+		errs = append(errs, b.Free())
+	}
+	p.blocks, p.free = nil, nil
+	return errors.Join(errs...)
+}

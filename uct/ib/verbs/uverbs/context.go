@@ -1,0 +1,221 @@
+package uverbs
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// Context is an open device. Its methods may be called by any goroutine.
+type Context struct {
+	Info
+	file   File
+	driver Driver
+	async  *os.File
+	cells  cellPool
+	// CompVectors is how many interrupt vectors completions can take.
+	CompVectors uint32
+}
+
+// Open opens a device of a driver. Errors: fs.ErrPermission if this process may not use the device file;
+// ErrInvalidParam if the device is of another driver; ErrUnsupported if the kernel is too old.
+func Open(k Kernel, info Info, driver Driver) (_ *Context, err error) {
+	f, err := k.Open(info.Path)
+	if err != nil {
+		return nil, openError(&info, err)
+	}
+	c := &Context{Info: info, file: f, driver: driver}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	var support uint64
+	if err = f.Ioctl(MethodGetContext, driver, []Attr{Out(0, &c.CompVectors), Out(1, &support)}); err != nil {
+		if err == unix.EINVAL {
+			return nil, &Error{Dev: info.Name, Op: MethodGetContext.String(), Errno: unix.EINVAL,
+				Advice: fmt.Sprintf("it is no device of driver %v", driver)}
+		}
+		return nil, newError(info.Name, MethodGetContext.String(), err)
+	}
+	events := []Attr{Object(0, 0)}
+	if err = c.Call(MethodAsyncEvents, events...); err != nil {
+		return nil, err
+	}
+	fd := int(int32(events[0].Value))
+	if err = unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(newError(info.Name, "fcntl", err), unix.Close(fd))
+	}
+	c.async = os.NewFile(uintptr(fd), info.Path+" events")
+	return c, nil
+}
+
+// openError describes why the device file does not open.
+func openError(info *Info, err error) error {
+	e := newError(info.Name, "open "+info.Path, err)
+	var ke *Error
+	if errors.As(e, &ke) {
+		switch ke.Errno {
+		case unix.EACCES, unix.EPERM:
+			ke.Advice = "this user may not use the device: its file wants the rights crw-rw-rw-, which rdma-core's udev rules give it"
+		case unix.ENOENT, unix.ENXIO:
+			ke.Advice = "the device was removed, or its file is not in this container"
+		}
+	}
+	return e
+}
+
+// Call calls a method. attrs has what the kernel returned.
+func (c *Context) Call(m Method, attrs ...Attr) error {
+	if err := c.file.Ioctl(m, c.driver, attrs); err != nil {
+		return newError(c.Name, m.String(), err)
+	}
+	return nil
+}
+
+// Attributes of MethodInvokeWrite.
+const (
+	invokeIn      = 0
+	invokeOut     = 1
+	invokeCommand = 2
+)
+
+// Invoke runs a command of the write ABI. in is its struct, out nil or the reply; driver are attributes of the
+// driver, AttrDriverIn and AttrDriverOut.
+func (c *Context) Invoke(cmd CommandNumber, in, out []byte, driver ...Attr) error {
+	attrs := make([]Attr, 0, 5)
+	attrs = append(attrs, Attr{ID: invokeIn, Data: in}, Const(invokeCommand, uint64(cmd)))
+	if out != nil {
+		attrs = append(attrs, Attr{ID: invokeOut, Kind: AttrOut, Data: out})
+	}
+	if err := c.file.Ioctl(MethodInvokeWrite, c.driver, append(attrs, driver...)); err != nil {
+		return newError(c.Name, cmd.String(), err)
+	}
+	return nil
+}
+
+// Map maps memory of the device that the kernel has named: n bytes at an offset.
+func (c *Context) Map(offset uint64, n int) ([]byte, error) {
+	mem, err := c.file.Map(int64(offset), n)
+	if err != nil {
+		return nil, newError(c.Name, "mmap", err)
+	}
+	return mem, nil
+}
+
+// Unmap unmaps memory from Map.
+func (c *Context) Unmap(mem []byte) error {
+	if err := c.file.Unmap(mem); err != nil {
+		return newError(c.Name, "munmap", err)
+	}
+	return nil
+}
+
+// Close closes the device; NextEvent returns. Objects that are left in the kernel are destroyed by it.
+func (c *Context) Close() error {
+	return errors.Join(c.async.Close(), c.file.Close(), c.cells.close())
+}
+
+// Event is an asynchronous event: its type, by enum ib_event_type, and the user handle of the object that it is
+// of, or the number of the port.
+type Event struct {
+	Type    uint32
+	Element uint64
+}
+
+// NextEvent waits for the next event. ErrClosed after Close.
+func (c *Context) NextEvent() (Event, error) {
+	var e asyncEvent
+	n, err := c.async.Read(BytesOf(&e))
+	switch {
+	case errors.Is(err, os.ErrClosed):
+		return Event{}, ucs.ErrClosed
+	case err != nil:
+		return Event{}, fmt.Errorf("%s: read event: %w", c.Name, err)
+	case n != len(BytesOf(&e)):
+		return Event{}, fmt.Errorf("%s: read event: %d bytes: %w", c.Name, n, ucs.ErrIO)
+	}
+	return Event{Type: e.Type, Element: e.Element}, nil
+}
+
+// QueryDevice asks for the limits of the device.
+func (c *Context) QueryDevice() (verbs.DeviceAttr, error) {
+	var in QueryDevice
+	var r QueryDeviceReply
+	if err := c.Invoke(CmdQueryDevice, BytesOf(&in), BytesOf(&r)); err != nil {
+		return verbs.DeviceAttr{}, err
+	}
+	return r.attr(), nil
+}
+
+// attr translates the reply. Counts above what an int32 takes are cut.
+func (r *QueryDeviceReply) attr() verbs.DeviceAttr {
+	count := func(n uint32) int { return int(min(n, 1<<31-1)) }
+	return verbs.DeviceAttr{
+		FWVer:    fmt.Sprintf("%d.%d.%d", r.FWVer>>32, r.FWVer>>16&0xffff, r.FWVer&0xffff),
+		NodeGUID: binary.BigEndian.Uint64(BytesOf(&r.NodeGUID)), VendorID: r.VendorID, VendorPartID: r.VendorPartID,
+		MaxMRSize: r.MaxMRSize, MaxQP: count(r.MaxQP), MaxQPWR: count(r.MaxQPWR), MaxSGE: count(r.MaxSGE),
+		MaxCQ: count(r.MaxCQ), MaxCQE: count(r.MaxCQE), MaxMR: count(r.MaxMR), MaxPD: count(r.MaxPD), MaxAH: count(r.MaxAH),
+		MaxSRQ: count(r.MaxSRQ), MaxSRQWR: count(r.MaxSRQWR), MaxSRQSGE: count(r.MaxSRQSGE),
+		MaxRDAtomic: int(min(r.MaxQPRDAtom, 255)), MaxInitRD: int(min(r.MaxQPInitRDAtom, 255)),
+		AtomicCap: verbs.AtomicCap(min(r.AtomicCap, uint32(verbs.AtomicGlob))),
+		PhysPorts: r.PhysPorts, PortCount: r.PhysPorts,
+	}
+}
+
+// linkEthernet is the link layer of RoCE, by enum ib_port_attr: IB_LINK_LAYER_ETHERNET.
+const linkEthernet = 2
+
+// QueryPort asks for a port, counted from 1. ErrInvalidParam if there is none with that number.
+func (c *Context) QueryPort(port uint8) (verbs.PortAttr, uint32, error) {
+	var r QueryPortReply
+	if err := c.Call(MethodQueryPort, Const(0, uint64(port)), Out(1, &r)); err != nil {
+		return verbs.PortAttr{}, 0, err
+	}
+	return verbs.PortAttr{
+		State: verbs.PortState(r.State), MaxMTU: verbs.MTU(r.MaxMTU), ActiveMTU: verbs.MTU(r.ActiveMTU),
+		GIDs: int(min(r.GIDTableLen, 256)), LID: r.LID, Ethernet: r.LinkLayer == linkEthernet, SpeedGbps: r.speed(),
+	}, r.MaxMsgSize, nil
+}
+
+// laneGbps are the rates of a lane, in Gb/s, by bits of enum ib_port_speed. Those of QDR and FDR10 are what is left of
+// 10 and 10.3125 Gb/s, as drivers of Ethernet use them.
+var laneGbps = [...]float64{2.5, 5, 10, 10.3125, 14.0625, 25.78125, 50, 100, 200}
+
+// speed is lanes times the rate of one, in Gb/s. Width and speed have one bit each.
+func (r *QueryPortReply) speed() float64 {
+	lanes := [...]float64{1, 4, 8, 12, 2} // enum ib_port_width
+	width, speed := bits.TrailingZeros8(r.ActiveWidth), bits.TrailingZeros32(max(r.ActiveSpeedEx, uint32(r.ActiveSpeed)))
+	if width >= len(lanes) || speed >= len(laneGbps) {
+		return 0
+	}
+	return lanes[width] * laneGbps[speed]
+}
+
+// maxGIDs is how many entries of all ports GIDs reads: what an envelope has room for.
+const maxGIDs = 224
+
+// GIDs returns the entries of a port's GID table that are in use and have an index of 8 bits, by index.
+func (c *Context) GIDs(port uint8) ([]verbs.GIDEntry, error) {
+	var table [maxGIDs]GIDEntry
+	var count uint64
+	var flags uint32
+	err := c.Call(MethodGIDTable, Const(0, uint64(len(BytesOf(&table[0])))), In(1, &flags), Out(2, &table), Out(3, &count))
+	if err != nil {
+		return nil, err
+	}
+	var list []verbs.GIDEntry
+	for _, e := range table[:min(count, maxGIDs)] {
+		if e.Port == uint32(port) && e.Index <= 255 {
+			list = append(list, verbs.GIDEntry{GID: e.GID, Index: uint8(e.Index), Type: verbs.GIDType(min(e.Type, uint32(verbs.GIDUnknown)))})
+		}
+	}
+	return list, nil
+}
