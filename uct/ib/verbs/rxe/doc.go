@@ -17,7 +17,8 @@
 // # What rxe lacks
 //
 // rxe has no XRC and no thread domains. It moves a QP whose peer asks for what is not allowed to ERR, and raises no
-// asynchronous event then. A UD message without a receive, or longer than it, is dropped without a completion.
+// asynchronous event then. A UD message without a receive, or longer than it, is dropped without a completion. The keys of
+// receives in an SRQ are those of the QP's domain, not of the SRQ's.
 //
 // # Differences that this package hides
 //

@@ -168,7 +168,8 @@ func (s *sharedRecv) Modify(attr verbs.SRQAttr, mask verbs.SRQAttrMask) error {
 		return opError("modify SRQ", fmt.Errorf("limit %d, the queue has %d: %w", attr.Limit, s.ring.depth(), ucs.ErrInvalidParam))
 	}
 	in := uverbs.ModifySRQ{SRQ: s.handle, Mask: uint32(mask), Limit: uint32(attr.Limit)}
-	return s.prov.ctx.Invoke(uverbs.CmdModifySRQ, uverbs.BytesOf(&in), nil)
+	var resized uint64 // where the kernel would describe a new queue
+	return s.prov.ctx.Invoke(uverbs.CmdModifySRQ, uverbs.BytesOf(&in), nil, uverbs.In(uverbs.AttrDriverIn, &resized))
 }
 
 // Query implements verbs.SRQProvider.

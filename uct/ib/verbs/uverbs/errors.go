@@ -52,7 +52,7 @@ func classOf(errno unix.Errno) error {
 	switch errno {
 	case unix.ENOMEM, unix.ENOSPC, unix.EMFILE, unix.ENFILE:
 		return ucs.ErrNoMemory
-	case unix.EINVAL, unix.EFAULT, unix.ENOENT, unix.EBADF, unix.E2BIG:
+	case unix.EINVAL, unix.EFAULT, unix.ENOENT, unix.EBADF, unix.E2BIG, unix.ENODATA:
 		return ucs.ErrInvalidParam
 	case unix.EBUSY:
 		return ucs.ErrBusy
@@ -91,6 +91,8 @@ func adviceFor(op string, errno unix.Errno) string {
 	switch {
 	case errno == unix.ENOMEM && op == CmdRegMR.String():
 		return fmt.Sprintf("registered memory is locked, and this process may lock %s: raise it with ulimit -l, or LimitMEMLOCK= of its systemd unit", lockLimit())
+	case errno == unix.ENODATA:
+		return "the entry of the GID table is not in use"
 	case errno == unix.EIO || errno == unix.ENODEV:
 		return "the device was removed, or its driver has failed"
 	case errno == unix.EMFILE:

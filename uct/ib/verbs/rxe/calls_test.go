@@ -1,0 +1,125 @@
+package rxe
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs/playback"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// Names in the environment: of a device of the kernel to test with, and of the file to record its calls in.
+const (
+	deviceEnv = "GUCX_TEST_RXE"
+	recordEnv = "GUCX_TEST_RECORD"
+)
+
+// record is what Linux 6.1 replied to useAll, with the device rxe0 of the lab.
+const record = "testdata/linux-6.1.txt"
+
+var labInfo = uverbs.Info{Name: "rxe0", Path: "/dev/infiniband/uverbs0", Driver: uverbs.DriverRXE, ABI: driverABI, NetDev: "lab0"}
+
+// objects are one of each.
+type objects struct {
+	ctx *verbs.Context
+	cq  *verbs.CQ
+	rc  *verbs.QP
+	srq *verbs.SRQ
+	ch  *verbs.CompChannel
+	mr  *verbs.MR
+}
+
+// useAll makes one object of each type, lets test use them, and destroys them. gid is that of the lab with index 1.
+func useAll(t *testing.T, k uverbs.Kernel, test func(*objects)) {
+	devices, err := DevicesOf(k)
+	require.NoError(t, err)
+	require.NotEmpty(t, devices)
+	o := &objects{}
+	o.ctx, err = devices[0].Open()
+	require.NoError(t, err)
+	gids, err := o.ctx.GIDs(1)
+	require.NoError(t, err)
+	require.Greater(t, len(gids), 1)
+	port, err := o.ctx.QueryPort(1)
+	require.NoError(t, err)
+	assert.Equal(t, verbs.PortActive, port.State)
+	pd, err := o.ctx.AllocPD()
+	require.NoError(t, err)
+	buf, err := o.ctx.AllocBuffer(4096)
+	require.NoError(t, err)
+	o.mr, err = pd.RegMR(buf.Bytes(), verbs.AccessLocalWrite|verbs.AccessRemoteRead)
+	require.NoError(t, err)
+	o.ch, err = o.ctx.CreateCompChannel()
+	require.NoError(t, err)
+	o.cq, err = o.ctx.CreateCQ(verbs.CQInitAttr{Depth: 20, Channel: o.ch, SingleThreaded: true})
+	require.NoError(t, err)
+	o.srq, err = pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: 5, MaxSGE: 2})
+	require.NoError(t, err)
+	o.rc, err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeRC, SendCQ: o.cq, RecvCQ: o.cq, SRQ: o.srq,
+		Cap: verbs.QPCap{MaxSendWR: 7, MaxSendSGE: 2, MaxInline: 40}})
+	require.NoError(t, err)
+	ud, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeUD, SendCQ: o.cq, RecvCQ: o.cq, Cap: verbs.QPCap{MaxSendWR: 7, MaxRecvWR: 3}})
+	require.NoError(t, err)
+	addr := verbs.AHAttr{DGID: gids[1].GID, SGIDIndex: gids[1].Index, Global: true, Port: 1, HopLimit: 64}
+	ah, err := pd.CreateAH(addr)
+	require.NoError(t, err)
+	connect(t, o.rc, addr)
+	require.NoError(t, o.srq.Modify(verbs.SRQAttr{Limit: 3}, verbs.SRQMaskLimit))
+	limit, err := o.srq.Query()
+	require.NoError(t, err)
+	assert.Equal(t, 3, limit.Limit)
+	test(o)
+	for _, closeObject := range []func() error{ah.Close, ud.Close, o.rc.Close, o.srq.Close, o.cq.Close, o.ch.Close, o.mr.Close, buf.Close, pd.Close, o.ctx.Close} {
+		require.NoError(t, closeObject())
+	}
+}
+
+// connect connects a QP with itself.
+func connect(t *testing.T, qp *verbs.QP, addr verbs.AHAttr) {
+	const st = verbs.QPMaskState
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: verbs.AccessRemoteRead},
+		st|verbs.QPMaskPKeyIndex|verbs.QPMaskPort|verbs.QPMaskAccessFlags))
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, AH: addr, PathMTU: verbs.MTU1024, DestQPN: qp.Number(), RQPSN: 77, MaxDestRD: 1, MinRNRTimer: 12},
+		st|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
+	require.NoError(t, qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 77, Timeout: 14, RetryCnt: 7, RNRRetry: 7, MaxRDAtomic: 1},
+		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
+	assert.Equal(t, verbs.QPStateRTS, qp.State())
+}
+
+// TestCalls_Record makes the record that TestCalls_Playback plays.
+func TestCalls_Record(t *testing.T) {
+	path := os.Getenv(recordEnv)
+	if path == "" {
+		t.Skipf("%s names no file to record calls in", recordEnv)
+	}
+	r := &playback.Recorder{Kernel: uverbs.System()}
+	useAll(t, r, func(*objects) {})
+	require.NoError(t, os.WriteFile(path, []byte(r.Text()), 0o644))
+}
+
+func player(t *testing.T) *playback.Player {
+	text, err := os.ReadFile(record)
+	require.NoError(t, err)
+	return playback.NewPlayer(labInfo, string(text))
+}
+
+// The provider calls the kernel as it did when the record was made.
+func TestCalls_Playback(t *testing.T) {
+	p := player(t)
+	useAll(t, p, func(o *objects) {
+		assert.False(t, o.ctx.HasTD())
+		_, err := o.ctx.OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+		assert.ErrorIs(t, err, ucs.ErrUnsupported)
+		assert.Equal(t, 31, o.cq.Depth())
+	})
+	require.NoError(t, p.Err())
+	assert.Zero(t, p.Left())
+}
