@@ -12,9 +12,9 @@ import (
 
 // PathConfig says how packets leave a port, and the process. The zero value is ready to use.
 type PathConfig struct {
-	GIDIndex     uint8 `env:"GID_INDEX" doc:"entry of the port's GID table to send from"`
-	SL           uint8 `env:"SL" doc:"InfiniBand service level, 0..15"`
-	TrafficClass uint8 `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
+	GIDIndex     GIDIndex `env:"GID_INDEX" doc:"entry of the port's GID table to send from; auto takes the first one of RoCE v2 with an IPv4 address, else of RoCE v2, else of RoCE v1 with an IPv4 address, else of RoCE v1"`
+	SL           uint8    `env:"SL" doc:"InfiniBand service level, 0..15"`
+	TrafficClass uint8    `env:"TRAFFIC_CLASS" doc:"traffic class of the global routing header"`
 	// Endpoints is how ifaces share the device; EndpointsAuto is Dynamic.
 	Endpoints Endpoints `env:"ENDPOINTS" doc:"How threads share the device, unless IB_ENDPOINTS says it: a UAR page for each interface (Dynamic, which auto is), all queues twice and every other one used (2xDynamic), a UAR page for two (SharedDynamic), the registers of the context under locks (Static). A memory domain has one interface of the transport with MPI-everywhere, whose threads have one each, and MPI+threads, whose threads take turns."`
 }
@@ -45,6 +45,8 @@ type Port struct {
 	Attr verbs.PortAttr
 	Addr DeviceAddr
 	Path PathConfig
+
+	gidIndex uint8 // of Addr.GID
 }
 
 // OpenPort looks a port up. ErrUnreachable if it is not active.
@@ -58,11 +60,12 @@ func (md *MD) OpenPort(num uint8, path PathConfig) (*Port, error) {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "open port",
 			Err: fmt.Errorf("%w: port is down", uct.ErrUnreachable)}
 	}
-	gid, err := md.ctx.QueryGID(num, int(path.GIDIndex))
+	gid, err := md.openGID(num, path.GIDIndex, p.Attr.Ethernet)
 	if err != nil {
 		return nil, &ucs.OpError{TL: componentName, Dev: p.Name, Op: "query gid", Err: err}
 	}
-	p.Addr = DeviceAddr{Ethernet: p.Attr.Ethernet, LID: p.Attr.LID, GID: gid}
+	p.gidIndex = gid.Index
+	p.Addr = DeviceAddr{Ethernet: p.Attr.Ethernet, LID: p.Attr.LID, GID: gid.GID}
 	if p.Attr.Ethernet {
 		p.Addr.LID = 0
 	}
@@ -96,7 +99,7 @@ func (p *Port) AH(peer DeviceAddr) verbs.AHAttr {
 	if peer.Ethernet {
 		a.Global = true
 		a.DGID = peer.GID
-		a.SGIDIndex = p.Path.GIDIndex
+		a.SGIDIndex = p.gidIndex
 		a.HopLimit = hopLimit
 		a.TrafficClass = p.Path.TrafficClass
 	}

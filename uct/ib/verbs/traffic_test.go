@@ -145,6 +145,9 @@ func TestSRQ_OrderAndLimit(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, verbs.AsyncEvent{Type: verbs.EventSRQLimitReached, SRQ: srq}, ev)
 
+	if os.Getenv(deviceEnv) != "" {
+		return // rxe raises no event for the last receive of a QP
+	}
 	// The event was raised once: the next one in line is that of the QP below.
 	require.NoError(t, to[0].qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 	ev, err = d.ctx.NextAsyncEvent()
@@ -217,7 +220,11 @@ func TestUD(t *testing.T) {
 	assert.Equal(t, verbs.WC{ID: 7, Opcode: verbs.WCRecv, ByteLen: grh + 8, Imm: 0xcafe, Flags: verbs.WCGRH | verbs.WCWithImm,
 		QPN: b.qp.Number(), SrcQP: a.qp.Number()}, wc)
 	assert.Equal(t, "datagram", string(b.mr.Bytes()[grh:grh+8]))
-	assert.Equal(t, d.gid[:], b.mr.Bytes()[8:24], "source GID in the GRH")
+	if d.gid.IPv4() { // an IPv4 header at the end of the area
+		assert.Equal(t, d.gid[12:], b.mr.Bytes()[32:36], "source address")
+	} else {
+		assert.Equal(t, d.gid[:], b.mr.Bytes()[8:24], "source GID in the GRH")
+	}
 
 	// What nobody wants is lost, and the sender does not learn of it.
 	wrongKey, noQP := wr, wr
@@ -235,6 +242,9 @@ func TestUD(t *testing.T) {
 // A QP in a thread domain works like any other; levels 1 and 2 differ in pages.
 func TestThreadDomain(t *testing.T) {
 	d := openDevice(t)
+	if !d.ctx.HasTD() {
+		t.Skip("the device has no thread domains")
+	}
 	b := d.side(verbs.QPInitAttr{})
 	for _, level := range []int{1, 2} {
 		td, err := d.ctx.AllocTD(verbs.TDInitAttr{Sharing: level})

@@ -7,20 +7,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
 	"github.com/gucx/gucx/uct/ib/verbs/uverbs/playback"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
-
-// Names in the environment: of a device of the kernel to test with, and of the file to record its calls in.
-const (
-	deviceEnv = "GUCX_TEST_RXE"
-	recordEnv = "GUCX_TEST_RECORD"
-)
+// recordEnv names the file to record the calls of a device of the kernel in.
+const recordEnv = "GUCX_TEST_RECORD"
 
 // record is what Linux 6.1 replied to useAll, with the device rxe0 of the lab.
 const record = "testdata/linux-6.1.txt"

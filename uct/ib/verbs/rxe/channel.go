@@ -21,7 +21,6 @@ type compChannel struct {
 	kernel       *uverbs.Channel
 	epoll, event int
 	raised       atomic.Int32 // events in queue
-	armed        atomic.Int32 // CQs for which the kernel may raise an event
 
 	mu    sync.Mutex
 	queue []*compQueue
@@ -62,20 +61,30 @@ func (p *Provider) CreateCompChannel() (_ verbs.CompChannelProvider, err error) 
 // FD implements verbs.CompChannelProvider.
 func (ch *compChannel) FD() int { return ch.epoll }
 
-// Pending implements verbs.CompChannelProvider. An event of the kernel shows as a completion in an armed queue.
+// Pending implements verbs.CompChannelProvider. An event of the kernel shows as a completion in an armed queue, where
+// it is for any completion; whether one is for a solicited completion only the kernel knows.
 func (ch *compChannel) Pending() bool {
 	if ch.raised.Load() != 0 {
 		return true
 	}
-	if ch.armed.Load() == 0 {
-		return false
-	}
 	for _, c := range *ch.cqs.Load() {
-		if c.armed.Load() && c.ring.producer() != c.ring.consumer() {
-			return true
+		switch c.armed.Load() {
+		case armedAny:
+			if !c.isEmpty() {
+				return true
+			}
+		case armedSolicited:
+			return ch.readable()
 		}
 	}
 	return false
+}
+
+// readable asks the kernel whether it has raised an event.
+func (ch *compChannel) readable() bool {
+	fds := []unix.PollFd{{Fd: int32(ch.kernel.FD()), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 && err == nil
 }
 
 // raise queues an event of a CQ that the kernel does not raise.
@@ -92,20 +101,25 @@ func (ch *compChannel) raise(c *compQueue) {
 	}
 }
 
-// TryGet implements verbs.CompChannelProvider.
+// TryGet implements verbs.CompChannelProvider. The kernel raises an event shortly after the completion: one that
+// Pending shows is taken without it, and dropped when it comes.
 func (ch *compChannel) TryGet() *verbs.CQ {
 	if ch.raised.Load() != 0 {
 		if v := ch.takeRaised(); v != nil {
 			return v
 		}
 	}
-	for ch.armed.Load() > 0 {
+	for {
 		handle, ok := ch.kernel.TryRead()
 		if !ok {
-			return nil
+			break
 		}
-		if c, is := ch.prov.objects.get(handle).(*compQueue); is {
-			ch.disarmed(c)
+		if c, is := ch.prov.objects.get(handle).(*compQueue); is && c.armed.Swap(disarmed) != disarmed {
+			return c.v
+		}
+	}
+	for _, c := range *ch.cqs.Load() {
+		if c.armed.Load() == armedAny && !c.isEmpty() && c.armed.CompareAndSwap(armedAny, disarmed) {
 			return c.v
 		}
 	}
@@ -133,13 +147,6 @@ func (ch *compChannel) cut(queue []*compQueue) {
 	}
 }
 
-// disarmed notes that the kernel raises no event for the CQ any more.
-func (ch *compChannel) disarmed(c *compQueue) {
-	if c.armed.CompareAndSwap(true, false) {
-		ch.armed.Add(-1)
-	}
-}
-
 // add and remove list the CQs of the channel.
 func (ch *compChannel) add(c *compQueue) {
 	ch.mu.Lock()
@@ -150,7 +157,6 @@ func (ch *compChannel) add(c *compQueue) {
 
 // remove drops the CQ and its events. The kernel does so with those that it has raised.
 func (ch *compChannel) remove(c *compQueue) {
-	ch.disarmed(c)
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(*ch.cqs.Load()), func(q *compQueue) bool { return q == c })

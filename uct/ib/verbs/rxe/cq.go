@@ -27,7 +27,7 @@ type compQueue struct {
 	alarm  uint32 // not 0 when the queue has failed
 
 	channel *compChannel // nil without one
-	armed   atomic.Bool  // the kernel raises an event at the next completion
+	armed   atomic.Int32 // disarmed, or for which completions the kernel raises an event
 	arm     [2]*uverbs.Command
 	handle  uint32
 	id      uint64
@@ -213,6 +213,13 @@ func (c *compQueue) clean(qp *queuePair) {
 	}
 }
 
+// Values of compQueue.armed.
+const (
+	disarmed = iota
+	armedAny
+	armedSolicited
+)
+
 // Arm implements verbs.CQProvider. A completion that is in the queue raises the event at once, whether it is
 // solicited or not: the queue does not show that.
 func (c *compQueue) Arm(solicitedOnly bool) error {
@@ -220,9 +227,7 @@ func (c *compQueue) Arm(solicitedOnly bool) error {
 		return opError("arm CQ", fmt.Errorf("it has no completion channel: %w", ucs.ErrInvalidState))
 	}
 	if c.isEmpty() {
-		if c.armed.CompareAndSwap(false, true) {
-			c.channel.armed.Add(1)
-		}
+		c.armed.Store(armedAny + int32(flag(solicitedOnly)))
 		if err := c.arm[flag(solicitedOnly)].Run(); err != nil {
 			return err
 		}

@@ -36,8 +36,8 @@ func (q *queuePair) PostSend(wrs []verbs.SendWR) (n int, err error) {
 	}
 	q.sendMu.Unlock()
 	if n > 0 {
-		if kickErr := q.kick.Run(); kickErr != nil {
-			return n, kickErr
+		if ringErr := q.doorbell.Run(); ringErr != nil {
+			return n, ringErr
 		}
 	}
 	return n, err

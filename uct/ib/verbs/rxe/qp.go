@@ -21,11 +21,11 @@ type queuePair struct {
 	maxInline int
 	srq       *sharedRecv // nil without one
 
-	sendMu sync.Mutex
-	sq     *ring
-	pi     uint32
-	ssn    uint32          // of the next send
-	kick   *uverbs.Command // has the kernel look at sq
+	sendMu   sync.Mutex
+	sq       *ring
+	pi       uint32
+	ssn      uint32          // of the next send
+	doorbell *uverbs.Command // has the kernel look at sq
 
 	recvMu     sync.Mutex
 	rq         *ring // nil with an SRQ
@@ -103,7 +103,7 @@ func (q *queuePair) open(want *verbs.QPCap, queues createQPReply, undo *cleanup.
 	undo.Add(q.sq.unmap)
 	q.pi = q.sq.producer()
 	got = verbs.QPCap{MaxSendWR: q.sq.depth(), MaxSendSGE: q.maxSGE, MaxInline: q.maxInline}
-	if err = q.prepareKick(undo); err != nil {
+	if err = q.prepareDoorbell(undo); err != nil {
 		return got, err
 	}
 	if q.srq == nil {
@@ -125,12 +125,12 @@ func (q *queuePair) open(want *verbs.QPCap, queues createQPReply, undo *cleanup.
 // postWQESize is more than sizeof(struct ib_uverbs_send_wr), which the kernel wants although there is none.
 const postWQESize = 128
 
-func (q *queuePair) prepareKick(undo *cleanup.Stack) (err error) {
+func (q *queuePair) prepareDoorbell(undo *cleanup.Stack) (err error) {
 	post := uverbs.Post{QP: q.handle, WQESize: postWQESize}
 	var reply uverbs.PostReply
-	q.kick, err = q.prov.ctx.NewCommand(uverbs.CmdPostSend, uverbs.BytesOf(&post), len(uverbs.BytesOf(&reply)))
+	q.doorbell, err = q.prov.ctx.NewCommand(uverbs.CmdPostSend, uverbs.BytesOf(&post), len(uverbs.BytesOf(&reply)))
 	if err == nil {
-		undo.Add(func() error { q.kick.Free(); return nil })
+		undo.Add(func() error { q.doorbell.Free(); return nil })
 	}
 	return err
 }
@@ -218,7 +218,7 @@ func (q *queuePair) Close() error {
 	q.clean()
 	q.prov.qps.set(q.qpn, nil)
 	q.prov.objects.remove(q.id)
-	q.kick.Free()
+	q.doorbell.Free()
 	return errors.Join(q.sq.unmap(), q.rq.unmap())
 }
 

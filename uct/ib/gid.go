@@ -1,0 +1,86 @@
+package ib
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib/verbs"
+)
+
+// GIDIndex is an entry of a port's GID table, or GIDAuto. GIDAt makes one.
+type GIDIndex uint16
+
+// GIDAuto, the zero value, chooses an entry as UCX does.
+const GIDAuto GIDIndex = 0
+
+// GIDAt is the entry with an index.
+func GIDAt(index uint8) GIDIndex { return GIDIndex(index) + 1 }
+
+// String returns "auto" or the index.
+func (g GIDIndex) String() string {
+	if g == GIDAuto {
+		return "auto"
+	}
+	return strconv.Itoa(int(g) - 1)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (g GIDIndex) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *GIDIndex) UnmarshalText(text []byte) error {
+	if string(text) == "auto" {
+		*g = GIDAuto
+		return nil
+	}
+	n, err := strconv.ParseUint(string(text), 10, 8)
+	if err != nil {
+		return fmt.Errorf("%w: GID index %q: want auto or 0 to 255", uct.ErrInvalidParam, text)
+	}
+	*g = GIDAt(uint8(n))
+	return nil
+}
+
+// openGID returns the entry of a port's GID table that g means. On InfiniBand, auto is the entry 0.
+func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (verbs.GIDEntry, error) {
+	if g == GIDAuto && ethernet {
+		list, err := md.ctx.GIDs(port)
+		if err != nil {
+			return verbs.GIDEntry{}, err
+		}
+		return chooseGID(list)
+	}
+	if g == GIDAuto {
+		g = GIDAt(0)
+	}
+	e := verbs.GIDEntry{Index: uint8(g - 1)}
+	var err error
+	e.GID, err = md.ctx.QueryGID(port, int(e.Index))
+	return e, err
+}
+
+// gidPreference is the order of uct_ib_device_select_gid in UCX: routable before not routable, and IPv4 before IPv6.
+var gidPreference = [...]struct {
+	typ  verbs.GIDType
+	ipv4 bool
+}{
+	{verbs.GIDRoCEv2, true},
+	{verbs.GIDRoCEv2, false},
+	{verbs.GIDRoCEv1, true},
+	{verbs.GIDRoCEv1, false},
+}
+
+// chooseGID returns the entry of the first type in gidPreference, with the lowest index. ErrUnreachable if the port
+// has none: its network interface has no address.
+func chooseGID(list []verbs.GIDEntry) (verbs.GIDEntry, error) {
+	for _, want := range gidPreference {
+		for _, e := range list {
+			if e.Type == want.typ && e.GID.IPv4() == want.ipv4 {
+				return e, nil
+			}
+		}
+	}
+	return verbs.GIDEntry{}, fmt.Errorf("%w: %w", uct.ErrUnreachable, errors.New("the port has no GID for RoCE: its network interface has no address, or is down"))
+}
