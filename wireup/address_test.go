@@ -287,3 +287,40 @@ func FuzzUnpackAddress(f *testing.F) {
 		assert.Equal(t, a, again)
 	})
 }
+
+// TestAppendNamed: each number comes back with each name, also where the number does not fit beside the name.
+func TestAppendNamed(t *testing.T) {
+	for _, known := range [][]string{wireComponents, wireTransports} {
+		for _, name := range append([]string{"other"}, known[1:]...) {
+			for n := range math.MaxUint8 + 1 {
+				b := appendNamed(nil, known, name, n)
+				c := cursor{b: b}
+				gotName, gotN := c.named(known, len(name))
+				require.False(t, c.bad, "%q %d", name, n)
+				require.Empty(t, c.b)
+				require.Equal(t, name, gotName)
+				require.Equal(t, n, gotN, name)
+			}
+		}
+	}
+}
+
+// TestCostOf: of the variants that an iface has, the least times and the largest bandwidth count. A message costs
+// half of what both sides pay, anything else the CPU that posts it. What others use too counts as their share.
+func TestCostOf(t *testing.T) {
+	var attr uct.IfaceAttr
+	assert.Zero(t, costOf(&attr, uct.AMShort, uct.PutShort), "neither is there")
+	attr.Costs[uct.AMShort] = uct.Cost{Send: 60, Recv: 100, Latency: 300}
+	attr.Costs[uct.AMBcopy] = uct.Cost{Send: 20, Recv: 20, Latency: 10, Bandwidth: 64 * rateUnit}
+	attr.Costs[uct.AMZcopy] = uct.Cost{Send: 200, Recv: 100, Latency: 400, Bandwidth: 32 * rateUnit}
+	attr.Costs[uct.PutShort] = uct.Cost{Send: 60, Latency: 300, Bandwidth: 32 * rateUnit, SharedBandwidth: 16 * rateUnit}
+	attr.Costs[uct.PutBcopy] = uct.Cost{Send: 50, Recv: 50, Latency: 200, Bandwidth: 8 * rateUnit, SharedBandwidth: 64 * rateUnit}
+	attr.Caps = uct.CapAMShort | uct.CapAMZcopy | uct.CapPutShort
+	assert.Equal(t, Cost{TimeOf(80), TimeOf(300), RateOf(32 * rateUnit)}, costOf(&attr, uct.AMShort, uct.AMBcopy, uct.AMZcopy))
+	assert.Equal(t, Cost{TimeOf(150), TimeOf(400), RateOf(32 * rateUnit)}, costOf(&attr, uct.AMZcopy))
+	assert.Equal(t, Cost{TimeOf(80), TimeOf(300), 1}, costOf(&attr, uct.AMShort), "the length does not count")
+	assert.Equal(t, Cost{TimeOf(60), TimeOf(300), RateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
+	attr.Caps |= uct.CapPutBcopy
+	assert.Equal(t, Cost{TimeOf(60), TimeOf(200), RateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
+	assert.Equal(t, Cost{TimeOf(100), TimeOf(200), RateOf(8 * rateUnit)}, costOf(&attr, uct.PutBcopy))
+}

@@ -243,3 +243,21 @@ func TestRate_Least(t *testing.T) {
 	assert.EqualValues(t, rateUnit, Rate(1).BytesPerSecond())
 	assert.EqualValues(t, 2*rateUnit, Rate(2).BytesPerSecond())
 }
+
+// TestConn_NoSuchLane: an event about a lane that there is not, or that waits for nothing, is ignored.
+func TestConn_NoSuchLane(t *testing.T) {
+	for _, kind := range []EventKind{LaneOpened, LaneConnected, LaneFailed} {
+		a, b := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
+		a.handle(Event{Kind: NeedLane, Role: RMA})
+		settle(t, a, b)
+		for i, lane := range []int{-1, MaxLanes, 1, MaxLanes - 1} {
+			assert.Empty(t, a.conn.Handle(Event{Kind: kind, Lane: lane, Status: ucs.StatusIOError}), "lane %d", lane)
+			assert.Equal(t, i+1, a.conn.Ignored())
+		}
+		if kind != LaneFailed { // it is up
+			assert.Empty(t, a.conn.Handle(Event{Kind: kind}))
+			assert.Equal(t, 5, a.conn.Ignored())
+		}
+		assert.Len(t, a.conn.Lanes(RMA), 1)
+	}
+}

@@ -124,9 +124,7 @@ func UnpackMsg(b []byte) (*Msg, error) {
 	for range lanes {
 		m.Lanes = append(m.Lanes, unpackLane(&c))
 	}
-	if addr := c.take(addrLen); len(addr) > 0 {
-		m.Addr = append(m.Addr, addr...)
-	}
+	m.Addr = append(m.Addr, c.take(addrLen)...)
 	if c.bad || len(c.b) != 0 {
 		return nil, badMsg("%d bytes do not hold %d lanes and an address of %d bytes", len(b), lanes, addrLen)
 	}

@@ -255,4 +255,49 @@ aux: score is 1 / (latency + overhead)
 	assert.Equal(t, want, Explain(a, b, reach(a, b), Rails{}))
 	none := &Address{Key: keyOf(3)}
 	assert.Contains(t, Explain(none, b, reach(none, b), Rails{}), "no transport is open")
+	one := address(t, 4, "rc")
+	assert.NotContains(t, Explain(one, b, reach(one, b), Rails{}), "no transport is open")
+}
+
+// TestShareDevice: two resources are over one device if it has one address, and one memory domain, or one
+// component that two transports use.
+func TestShareDevice(t *testing.T) {
+	a := &Address{MDs: []MD{{Component: "ib"}, {Component: "ib"}, {Component: "tcp"}}}
+	x := Resource{Transport: "rc", MD: 0, DeviceAddr: []byte("d")}
+	for _, tt := range []struct {
+		transport string
+		md        uint8
+		device    string
+		want      bool
+	}{
+		{"rc", 0, "d", true},
+		{"rc", 0, "e", false},
+		{"rc", 1, "d", false}, // two domains of one transport are two devices
+		{"rc", 2, "d", false},
+		{"ud", 0, "d", true},
+		{"ud", 1, "d", true},
+		{"ud", 1, "e", false},
+		{"ud", 2, "d", false},
+	} {
+		y := Resource{Transport: tt.transport, MD: tt.md, DeviceAddr: []byte(tt.device)}
+		assert.Equal(t, tt.want, a.shareDevice(&x, &y), "%+v", tt)
+		assert.Equal(t, tt.want, a.shareDevice(&y, &x), "%+v", tt)
+	}
+}
+
+// TestRank_Ties: pairs that are equally good are in the order of the resources of the worker with the smaller
+// UUID, and then of the other.
+func TestRank_Ties(t *testing.T) {
+	for _, uuids := range [][2]uint64{{1, 2}, {2, 1}} {
+		a, b := address(t, uuids[0], "rc", "rc"), address(t, uuids[1], "rc", "rc")
+		var got [][2]int
+		for _, c := range Rank(RMA, a, b, reach(a, b)) {
+			got = append(got, [2]int{c.Local, c.Remote})
+		}
+		want := [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}}
+		if uuids[0] > uuids[1] {
+			want[1], want[2] = want[2], want[1]
+		}
+		assert.Equal(t, want, got)
+	}
 }

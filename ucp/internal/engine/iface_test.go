@@ -289,3 +289,41 @@ func TestSleep_SomethingFound(t *testing.T) {
 	require.NoError(t, r.sleep(t.Context(), never))
 	assert.Zero(t, r.Sleeps.Load())
 }
+
+// TestStart_CannotRest: an iface at which messages arrive and that cannot tell of them is polled from the start,
+// as is each where the configuration says so.
+func TestStart_CannotRest(t *testing.T) {
+	for _, pollIdle := range []bool{false, true} {
+		for _, events := range []bool{false, true} {
+			for caps, receives := range map[uct.Caps]bool{0: false, uct.CapConnectIface: true} {
+				var r rig
+				r.Init(&r.owner, 1, pollIdle)
+				f := newFake(caps)
+				if !events {
+					f.ext.Wake, f.ext.Pending = nil, nil
+				}
+				i := &Iface{}
+				r.Add(i, f)
+				r.Start()
+				want := pollIdle || receives && !events
+				assert.Equal(t, want, i.Polled(), "%v %v %v", pollIdle, events, receives)
+				f.found = 3
+				assert.Equal(t, want, r.Progress() == 3, "%v %v %v", pollIdle, events, receives)
+				require.NoError(t, r.Close())
+			}
+		}
+	}
+}
+
+// TestIface_CooldownPolls: an iface that drains is polled so many times in vain, and then tried to rest.
+func TestIface_CooldownPolls(t *testing.T) {
+	r := newRig(t, newEventFake(t, 0))
+	r.ifaces[0].Retain()
+	r.ifaces[0].BeginDrain()
+	for range CooldownPolls - 1 {
+		r.Progress()
+	}
+	assert.Empty(t, r.resting)
+	r.Progress()
+	assert.Len(t, r.resting, 1)
+}

@@ -76,6 +76,19 @@ func TestSpinner_RestsWhenStolenFrom(t *testing.T) {
 	})
 }
 
+// TestSpinner_RestEnds: a waiter spins again as soon as the rest is over, and not before.
+func TestSpinner_RestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := Spinner{budget: spinMost, rest: spinRest, until: clock() + spinRest}
+		time.Sleep(spinRest - 1)
+		assert.False(t, p.Again(&IdleTime{}))
+		time.Sleep(1)
+		var s IdleTime
+		assert.True(t, p.Again(&s))
+		s.park()
+	})
+}
+
 // TestSpinner_Fixed: a number of polls is what it says, and a negative one has no end.
 func TestSpinner_Fixed(t *testing.T) {
 	p := Spinner{Fixed: 1}
