@@ -44,3 +44,8 @@ func Pause()
 //
 //go:noescape
 func PrefetchW(p unsafe.Pointer)
+
+// PrefetchWLines is PrefetchW of several lines of 64 bytes, of which p is in the first.
+//
+//go:noescape
+func PrefetchWLines(p unsafe.Pointer, lines int)

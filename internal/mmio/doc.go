@@ -17,7 +17,7 @@
 //	FlushWC     SFENCE    DSB ST      the same, and empties write-combining buffers
 //	FromDevice  LFENCE    DMB OSHLD   loads before it, of memory a device writes, before accesses after it
 //	Pause       PAUSE     YIELD       nothing; tells the core that this is a polling loop
-//	PrefetchW   PREFETCHW PRFM PSTL1  nothing; fetches a line that will be stored to
+//	PrefetchW   PREFETCHW PRFM PSTL1  nothing; fetches a line that will be stored to; PrefetchWLines several
 //
 // StoreRecord32 is a release store with a ToDevice before it where that does something:
 // on arm64. amd64 keeps the order of stores to normal memory by itself; SFENCE matters

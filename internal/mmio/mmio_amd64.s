@@ -58,3 +58,17 @@ TEXT ·PrefetchW(SB), NOSPLIT, $0-8
 	MOVQ p+0(FP), AX
 	BYTE $0x0F; BYTE $0x0D; BYTE $0x08
 	RET
+
+// func PrefetchWLines(p unsafe.Pointer, lines int)
+TEXT ·PrefetchWLines(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ lines+8(FP), CX
+	TESTQ CX, CX
+	JLE  done
+next:
+	BYTE $0x0F; BYTE $0x0D; BYTE $0x08
+	ADDQ $64, AX
+	DECQ CX
+	JNZ  next
+done:
+	RET

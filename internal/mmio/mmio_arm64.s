@@ -53,3 +53,17 @@ TEXT ·PrefetchW(SB), NOSPLIT, $0-8
 	MOVD p+0(FP), R0
 	PRFM (R0), PSTL1KEEP
 	RET
+
+// func PrefetchWLines(p unsafe.Pointer, lines int)
+TEXT ·PrefetchWLines(SB), NOSPLIT, $0-16
+	MOVD p+0(FP), R0
+	MOVD lines+8(FP), R1
+	CMP  $0, R1
+	BLE  done
+next:
+	PRFM (R0), PSTL1KEEP
+	ADD  $64, R0
+	SUBS $1, R1
+	BNE  next
+done:
+	RET

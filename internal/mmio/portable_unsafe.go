@@ -39,3 +39,6 @@ func Pause() { runtime.Gosched() }
 
 // PrefetchW does nothing, as there is no instruction for it in Go.
 func PrefetchW(unsafe.Pointer) {}
+
+// PrefetchWLines does nothing, as PrefetchW.
+func PrefetchWLines(unsafe.Pointer, int) {}

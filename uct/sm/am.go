@@ -3,6 +3,7 @@ package sm
 import (
 	"encoding/binary"
 
+	"github.com/gucx/gucx/internal/bulk"
 	"github.com/gucx/gucx/internal/mmio"
 	"github.com/gucx/gucx/internal/shortcopy"
 	"github.com/gucx/gucx/uct"
@@ -64,7 +65,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 //go:noinline
 func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
-		return uct.ErrTooLong
+		return e.longShort(id, first, second, words, payload)
 	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
@@ -86,6 +87,26 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 	return nil
 }
 
+// longShort is anyShort for what a slot does not hold.
+func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte) error {
+	n := words*wordLen + len(payload)
+	if n > e.iface.attr.AM.MaxShort {
+		return uct.ErrTooLong
+	}
+	s, buf, err := e.longSlot(id)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(buf, first)
+	binary.LittleEndian.PutUint64(buf[wordLen:], second)
+	bulk.Copy(buf[words*wordLen:], payload)
+	l := e.outLink
+	l.tx.inSegment(s, id, n)
+	l.told()
+	l.tx.fetchNext(n)
+	return nil
+}
+
 // AMBcopy implements uct.AMSender.
 func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	s, buf, err := e.longSlot(id)
@@ -95,6 +116,9 @@ func (e *EP) AMBcopy(id uint8, p uct.Packer) (int, error) {
 	n := p.Pack(buf[:e.iface.attr.AM.MaxBcopy])
 	e.tx.long(s, id, buf, n)
 	e.told()
+	if n > inlineLen {
+		e.tx.fetchNext(n)
+	}
 	return n, nil
 }
 
@@ -116,6 +140,9 @@ func (e *EP) AMZcopy(id uint8, hdr []byte, iov []uct.IOV, _ *uct.Completion) (bo
 	n += memop.Gather(buf[n:], iov)
 	e.tx.long(s, id, buf, n)
 	e.told()
+	if n > inlineLen {
+		e.tx.fetchNext(n)
+	}
 	return false, nil
 }
 

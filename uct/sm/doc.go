@@ -26,9 +26,10 @@
 // Every link has a ring of its own from one sender to one receiver, so no lock and
 // no compare-and-swap, and a sender that is killed at any point leaves at worst a
 // message that was never published. A slot is 128 bytes; one store of its first
-// word publishes it. Longer messages lie in segments of the link that come back when
-// the handler has returned; the one that came back last is used first, while its lines
-// are in the sender's cache. The receiver polls the rings of a few peers one by one;
+// word publishes it. Longer messages lie in segments of the link, which come back
+// with their slots. They take turns, so that the sender can fetch the lines of the next one
+// while it does something else; the receiver takes the lines from the sender's cache when it
+// reads them, as a line that both have is slow to store to (docs/perf.md). The receiver polls the rings of a few peers one by one;
 // beyond that, senders also mark a word in its control block (see attention.go).
 //
 // Handlers get no descriptor to keep a message by. Its segment is one of the few that

@@ -145,7 +145,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 		Resource: resource,
 		Caps: uct.CapAM | uct.CapAMWords | uct.CapPut | uct.CapGetBcopy | uct.CapGetZcopy | uct.CapAtomic | uct.CapPending |
 			uct.CapConnectIface | uct.CapErrPeer | uct.CapErrPeerIdle | uct.CapErrRemoteMem | uct.CapEventFD,
-		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeader)},
+		AM:  uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: seg, MaxIOV: maxIOV, MaxHeader: min(seg, maxHeader)},
 		Put: uct.OpLimits{MaxShort: seg, MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Get: uct.OpLimits{MaxBcopy: seg, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,

@@ -6,7 +6,7 @@ import (
 )
 
 // layoutVersion is of everything in the segments; peers with another one refuse.
-const layoutVersion = 3
+const layoutVersion = 4
 
 // Words of several processes never share 128 bytes: two lines of amd64, which
 // prefetches in pairs, one line of some arm64.
@@ -58,7 +58,8 @@ type linkHeader struct {
 	guard atomic.Uint32
 	_     [linePair - 4]byte
 
-	// By the consumer: how often each segment came back.
+	// By the consumer: how often each segment came back with an answer. One with a message is back
+	// when its slot is taken.
 	returned [maxSegs]atomic.Uint32
 	// By the consumer: how the request with a segment ended.
 	answer [maxSegs]answer

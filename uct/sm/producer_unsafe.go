@@ -23,7 +23,6 @@ type producer struct {
 	hdr    *linkHeader
 	segs   unsafe.Pointer
 	segLen int
-	top    uint8 // segment that seg returned
 	pool   *segments
 }
 
@@ -82,14 +81,24 @@ func (p *producer) fetch() { mmio.PrefetchW(unsafe.Pointer(p.slotAt(p.tail + pre
 // prefetch is how many slots ahead the line is fetched that the receiver had last.
 const prefetch = 12
 
-// seg returns a segment that is free, or nil. It stays free until it is taken.
+// seg returns the next segment, or nil if none is here. It stays here until it is taken.
 func (p *producer) seg() []byte {
-	i, ok := p.pool.next()
-	if !ok {
+	if p.pool.count == 0 && !p.refill() {
 		return nil
 	}
-	p.top = i
-	return p.segAt(i, p.segLen)
+	return p.segAt(p.pool.next(), p.segLen)
+}
+
+// refill looks for segments that are back, and reports whether one is here.
+//
+//go:noinline
+func (p *producer) refill() bool {
+	p.reload()
+	if p.broken {
+		return false
+	}
+	p.pool.collect(p.limit - (p.mask + 1))
+	return p.pool.count != 0
 }
 
 // segAt is the first n bytes of segment i.
@@ -108,8 +117,32 @@ func (p *producer) long(s *slot, id uint8, buf []byte, n int) {
 		p.publish(s, id, kindInline, uint64(n))
 		return
 	}
+	p.inSegment(s, id, n)
+}
+
+// inSegment publishes the first n bytes of the segment that seg returned.
+func (p *producer) inSegment(s *slot, id uint8, n int) {
 	ref := (*segRef)(unsafe.Pointer(&s.data))
-	*ref = segRef{seg: uint32(p.top), len: uint32(n)}
-	p.pool.send(p.top)
+	*ref = segRef{seg: uint32(p.pool.next()), len: uint32(n)}
+	p.pool.send(p.tail)
 	p.publish(s, id, kindSeg, uint64(unsafe.Sizeof(segRef{})))
 }
+
+// fetchNext has this core get the lines soon that the next message will be written to if it is as
+// long as the one before, which had n bytes.
+func (p *producer) fetchNext(n int) {
+	p.fetch()
+	if p.pool.count != 0 {
+		mmio.PrefetchWLines(unsafe.Add(p.segs, uintptr(p.pool.next())*uintptr(p.segLen)), min(linesOf(n), aheadLines))
+	}
+}
+
+// Of a segment that many lines at most are asked for at once: as many as a core waits for anyway, and
+// by the receiver fewer, as it reads on while they come (docs/perf.md, "Segments in turns").
+const (
+	aheadLines = 24
+	takeLines  = 8
+)
+
+// linesOf is how many lines of 64 bytes n bytes take.
+func linesOf(n int) int { return (n + 63) / 64 }

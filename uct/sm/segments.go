@@ -2,75 +2,85 @@ package sm
 
 import "sync/atomic"
 
-// segments keeps account of the segments of a link, on the sending side. Those that
-// are here go out again last in, first out: the lines of the one that came back last
-// are still in this core's cache.
+// segments keeps account of the segments of a link, on the sending side. Those that are here go out
+// again first in, first out, so that it is known ahead which is next. They are few, as memory that was
+// never written to takes none: another one joins them when they are all on their way.
 type segments struct {
-	returned *[maxSegs]atomic.Uint32 // by the consumer: how often each came back
-	taken    [maxSegs]uint32         // how often each went out
-	free     [maxSegs]uint8          // stack
-	flight   [maxSegs]uint8          // ring of those taken for messages, which come back in order
+	returned *[maxSegs]atomic.Uint32 // by the consumer: how often each came back with an answer
+	taken    [maxSegs]uint32         // how often each went out for one
+	free     [maxSegs]uint8          // ring of those that are here
+	first    uint8                   // of free
 	count    int                     // of free
-	first    uint8                   // of flight
-	away     int                     // length of flight
+	sent     [maxSegs]uint8          // ring of those on their way whose slots say that they are back
+	slots    [maxSegs]uint32         // of each of these, the low half of the number of its slot
+	oldest   uint8                   // of sent
+	away     int                     // length of sent
+	used     int                     // segments that were ever taken, or are here
+	most     int                     // segments that there are
 }
 
+// firstSegments is how many segments take turns at first. With 8 to 64 of them latency and rate are the
+// same (docs/perf.md, "Segments in turns"); each of them that is written to takes memory.
+const firstSegments = 16
+
 func newSegments(returned *[maxSegs]atomic.Uint32, segs int) *segments {
-	l := &segments{returned: returned, count: segs}
-	for i := range segs {
-		l.free[i] = uint8(segs - 1 - i)
+	l := &segments{returned: returned, most: segs}
+	for l.used < min(segs, firstSegments) {
+		l.join()
 	}
 	return l
 }
 
-// isBack reports whether the consumer has done with segment i.
+// join has a segment take turns that was not used before, if there is one.
+func (l *segments) join() {
+	if l.used < l.most {
+		l.used++
+		l.put(uint8(l.used - 1))
+	}
+}
+
+// isBack reports whether the answer in segment i is there.
 func (l *segments) isBack(i uint8) bool { return l.returned[i].Load() == l.taken[i] }
 
-// collectEvery is after how many more messages on their way next looks at the
-// consumer's words, whose line the consumer is writing to. A power of two.
-const collectEvery = 4
+// next is the segment that is taken next, of those that are here: there is one.
+func (l *segments) next() uint8 { return l.free[l.first] }
 
-// next is the segment that is taken next, if one is here.
-func (l *segments) next() (i uint8, ok bool) {
-	if l.count == 0 || l.away&(collectEvery-1) == 0 {
-		l.collect()
+// collect takes those back whose slots the consumer has taken, which are all before slot head.
+// If then none is here another one joins.
+func (l *segments) collect(head uint64) {
+	for ; l.away > 0 && int32(l.slots[l.sent[l.oldest]]-uint32(head)) < 0; l.away-- {
+		l.put(l.sent[l.oldest])
+		l.oldest++
 	}
 	if l.count == 0 {
-		return 0, false
-	}
-	return l.free[uint8(l.count-1)], true
-}
-
-// collect takes all that came back.
-func (l *segments) collect() {
-	for l.away > 0 && l.isBack(l.flight[l.first]) {
-		l.put(l.flight[l.first])
-		l.first++
-		l.away--
+		l.join()
 	}
 }
 
-// take takes the segment that next returned, for an answer.
-func (l *segments) take(i uint8) {
+// ask takes the next segment, for an answer.
+func (l *segments) ask() {
+	l.taken[l.next()]++
+	l.first++
 	l.count--
-	l.taken[i]++
 }
 
-// send is take for a message: the segment is here again when it is back.
-func (l *segments) send(i uint8) {
-	l.take(i)
-	l.abandon(i)
+// send takes the next segment, for the message in a slot.
+func (l *segments) send(slot uint64) {
+	i := l.next()
+	l.first++
+	l.count--
+	l.abandon(i, slot)
 }
 
-// abandon has a segment that was taken be here again when it is back, and those that were
-// sent before.
-func (l *segments) abandon(i uint8) {
-	l.flight[l.first+uint8(l.away)] = i
+// abandon has a segment be here again when the consumer has taken its slot, and those before.
+func (l *segments) abandon(i uint8, slot uint64) {
+	l.slots[i] = uint32(slot)
+	l.sent[l.oldest+uint8(l.away)] = i
 	l.away++
 }
 
 // put makes a segment that is back one that is here.
 func (l *segments) put(i uint8) {
-	l.free[uint8(l.count)] = i
+	l.free[l.first+uint8(l.count)] = i
 	l.count++
 }

@@ -78,8 +78,9 @@ type opQueue struct {
 
 // piece is a segment that is under way with n bytes.
 type piece struct {
-	seg uint8
-	n   int
+	seg  uint8
+	slot uint64 // number of the slot that asks for it
+	n    int
 }
 
 func (q *opQueue) room() bool  { return q.tail-q.head < maxOps }
@@ -180,10 +181,11 @@ func (e *EP) issuePiece(a *targetOp) bool {
 		gatherFrom(buf[:n], a.iov[:a.pieces], a.issued)
 	}
 	r := a.request
-	r.seg, r.n, r.raddr = uint32(e.tx.top), uint32(n), a.raddr+uint64(a.issued)
+	seg := e.tx.pool.next()
+	r.seg, r.n, r.raddr = uint32(seg), uint32(n), a.raddr+uint64(a.issued)
 	*(*request)(unsafe.Pointer(&s.data)) = r
-	e.tx.pool.take(e.tx.top)
-	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: e.tx.top, n: n}
+	e.tx.pool.ask()
+	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: seg, slot: e.tx.tail, n: n}
 	q.end++
 	e.tx.publish(s, 0, kindOp, requestLen)
 	e.told()
@@ -269,7 +271,8 @@ func (e *EP) popOp() {
 func (e *EP) abandonPieces(l *outLink) {
 	q := &e.ops
 	for ; q.first != q.end; q.first++ {
-		l.tx.pool.abandon(q.pieces[q.first%uint(len(q.pieces))].seg)
+		p := q.pieces[q.first%uint(len(q.pieces))]
+		l.tx.pool.abandon(p.seg, p.slot)
 	}
 }
 

@@ -16,8 +16,8 @@ func renumber(tx *producer, rx *consumer, n uint64) {
 	rx.taken()
 }
 
-// TestRing_NumbersWrap: the number of a message in its slot has 32 bits, and how often a segment
-// came back too. Both begin again with 0, which is also what a slot holds that was never used.
+// TestRing_NumbersWrap: the number of a message in its slot has 32 bits, and that of the slot of a
+// segment too. Both begin again with 0, which is also what a slot holds that was never used.
 func TestRing_NumbersWrap(t *testing.T) {
 	w := openTwo(t, Config{FIFOSize: 8, Segs: 2})
 	var want uint64
@@ -49,14 +49,8 @@ func TestRing_NumbersWrap(t *testing.T) {
 	turn(1)
 	rx := &w.b.iface.in[0].rx
 	depth := w.ab.tx.mask + 1
+	require.True(t, w.ab.tx.refill(), "its segment is here before the numbers jump")
 	renumber(&w.ab.tx, rx, 1<<32-2*depth)
-	pool := w.ab.tx.pool
-	pool.collect()
-	for i := range pool.taken[:2] {
-		pool.taken[i] = 1<<32 - 3
-		pool.returned[i].Store(1<<32 - 3)
-	}
 	turn(5 * depth)
 	require.Greater(t, w.ab.tx.tail, uint64(1<<32))
-	require.Less(t, pool.taken[0], uint32(1<<16), "came back more often than 32 bits count")
 }
