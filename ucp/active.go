@@ -149,7 +149,9 @@ func (e *EP) sendActiveSlow(id uint16, header, data []byte, p *OpParams) (*Reque
 	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) {
 		n, err := len(header)+len(data), error(uct.ErrNoResource)
 		switch {
-		case n <= m.maxShort:
+		case len(header) == 0 && n <= m.maxLong:
+			err = m.shortActive(id, data)
+		case n <= m.maxShort && n <= shortData:
 			err = m.shortHeaded(e.w, activeWord(id, header), header, data)
 		case n <= m.maxCopy:
 			err = m.copied(e.w, wire.AMActive, activeWord(id, header), header, data)
@@ -468,6 +470,18 @@ func (s *activeSink) whole(in *inbound) {
 func (s *activeSink) broken(in *inbound, _ ucs.Status) {
 	in.e.w.buffers.put(s.buf)
 	in.msgs.received(len(s.buf))
+}
+
+// shortActive sends an active message of up to maxLong bytes without a header in one call; as short.
+func (m *messages) shortActive(id uint16, data []byte) error {
+	if m.credit < charge(len(data)) {
+		return uct.ErrNoResource
+	}
+	err := m.am.AMShort(wire.AMActiveShort, m.word|uint64(id), data)
+	if err == nil {
+		m.credit -= charge(len(data))
+	}
+	return err
 }
 
 // shortHeaded sends an active message with a header in one call; as short.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gucx/gucx/ucp/internal/proto"
 	"github.com/gucx/gucx/ucp/internal/wire"
+	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/wireup"
 )
 
@@ -110,11 +111,20 @@ func (e *EP) explainMessages(i *iface) (text string) {
 	return text + fmt.Sprintf("costs by which messages go over %s: %s\n", i, i.costsFrom())
 }
 
+// longestShort is the longest data, in bytes, of a message that goes short.
+func (i *iface) longestShort() int {
+	n := min(i.attr.AM.MaxShort-wire.HeadLen, i.sends().eager)
+	if !i.attr.Caps.Has(uct.CapAMWords) {
+		n = min(n, shortData)
+	}
+	return n
+}
+
 func (e *EP) messageTable(i *iface, class memoryClass) proto.Table {
 	s, preferred := i.sends(), i.w.ctx.cfg.rndvScheme()
 	from := e.threshold(class)
 	m := &proto.Messages{
-		Short: min(i.attr.AM.MaxShort-wire.HeadLen, shortData), Copy: s.eager, Bare: s.bare, MostBare: s.most,
+		Short: i.longestShort(), Copy: s.eager, Bare: s.bare, MostBare: s.most,
 		Piece: s.piece, Announced: from.From, Why: from.Why,
 	}
 	if class == plainMemory && i.domain.Attr.NeedMemH {

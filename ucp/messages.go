@@ -25,10 +25,12 @@ type messages struct {
 	am       uct.AMSender
 	words    uct.AMWordSender // of the same lane, or joined
 	name     uint64           // of the EP at the peer
-	maxShort int              // longest by AMShort, in bytes of data; -1 if there is none
+	maxShort int              // longest that goes by words at once, in bytes of data; -1 if there is none
 	maxCopy  int              // longest by one AMBcopy; -1 if there is none
+	maxWords int              // longest by words, where no memory is given; -1 if they are joined
 	word     uint64           // of a short active message, without its id
-	maxWord  int              // longest of those, in bytes of data; -1 if there is none
+	maxWord  int              // longest of those that goes at once, in bytes of data; -1 if there is none
+	maxLong  int              // longest of those, where no memory is given
 
 	// What comes.
 	self   uint64 // the peer's name of the EP
@@ -68,8 +70,8 @@ func (m *messages) holdsBack(r *Request) bool {
 	return before > 0 || m.stream != nil && m.stream.sending != nil
 }
 
-// shortData is the longest data of a short message, in bytes: what does not fit into the
-// queue elements of sm and the inlined work requests of rc goes by copy anyway.
+// shortData is the longest data, in bytes, that is put together with what goes before it to be sent as
+// short: what does not fit into the inlined work requests of rc goes by copy anyway.
 const shortData = 256 - wire.NameLen
 
 // shortMsg is what follows the word of a short message.
@@ -99,7 +101,7 @@ func (e *EP) messaging() *messages {
 }
 
 func (e *EP) newMessages() {
-	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWord: -1}
+	e.msgs = &messages{e: e, self: e.id, source: e.w.sources.sourceOf(e.peer.Addr.Key), maxShort: -1, maxCopy: -1, maxWords: -1, maxWord: -1, maxLong: -1}
 	e.msgs.window.open()
 	if e.link != nil {
 		e.msgs.resize(e.link.window)
@@ -131,21 +133,26 @@ func (e *EP) bindMessages() {
 	}
 	limits := &x.Iface.attr.AM
 	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.RemoteEP()
+	m.maxCopy = x.Iface.sends().eager
+	atOnce := proto.ShortestAnnounced - 1 // longer ones may be announced, where memory is given
 	if m.words == nil {
 		m.joined = joinedWords{x.AM, &e.w.short}
-		m.words = &m.joined
+		m.words, atOnce = &m.joined, shortData
+	} else {
+		m.maxWords = min(limits.MaxShort-wire.HeadLen, m.maxCopy)
 	}
-	m.maxCopy = x.Iface.sends().eager
-	m.maxShort = min(limits.MaxShort-wire.HeadLen, shortData, m.maxCopy)
+	m.maxShort = min(limits.MaxShort-wire.HeadLen, atOnce, m.maxCopy)
 	if m.word = wire.ShortActive(m.name); wire.ShortEP(m.word) == m.name { // else the peer has over 65536 EPs
-		m.maxWord = min(limits.MaxShort-wire.WordLen, shortData, m.maxCopy)
+		m.maxLong = min(limits.MaxShort-wire.WordLen, m.maxCopy)
+		m.maxWord = min(m.maxLong, proto.ShortestAnnounced-1)
 	}
 	m.tuple.bind()
 }
 
 // unbind has all messages take the slow way.
 func (m *messages) unbind() {
-	m.am, m.words, m.maxShort, m.maxCopy, m.maxWord = nil, nil, -1, -1, -1
+	m.am, m.words = nil, nil
+	m.maxShort, m.maxCopy, m.maxWords, m.maxWord, m.maxLong = -1, -1, -1, -1, -1
 	m.tuple.unbind()
 }
 
@@ -173,6 +180,14 @@ func (m *messages) copied(w *Worker, id uint8, word uint64, header, data []byte)
 		m.credit -= n
 	}
 	return err
+}
+
+// unheaded is short for a message of up to maxCopy bytes, or copied without a header.
+func (m *messages) unheaded(w *Worker, id uint8, word uint64, data []byte) error {
+	if len(data) <= m.maxWords {
+		return m.short(id, word, data)
+	}
+	return m.copied(w, id, word, nil, data)
 }
 
 // wholeMsg is a message on its way into a transport buffer.

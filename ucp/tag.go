@@ -45,7 +45,7 @@ func (e *EP) TagSend(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 //go:noinline
 func (e *EP) tagSendSlow(tag uint64, buf []byte, p *OpParams) (*Request, error) {
 	if m := e.msgs; m != nil && (p == nil || p.Mem == nil) && len(buf) <= m.maxCopy {
-		if m.copied(e.w, wire.AMTag, tag, nil, buf) == nil {
+		if m.unheaded(e.w, wire.AMTag, tag, buf) == nil {
 			return nil, nil
 		}
 	}

@@ -55,7 +55,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 //go:noinline
 func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte) error {
 	if len(payload) > inlineLen-words*wordLen {
-		return uct.ErrTooLong
+		return e.longShort(id, first, second, words, payload)
 	}
 	if id > uct.MaxAMID {
 		return uct.ErrInvalidParam
@@ -71,6 +71,24 @@ func (e *EP) anyShort(id uint8, first, second uint64, words int, payload []byte)
 	binary.LittleEndian.PutUint64(s.data[:], first)
 	binary.LittleEndian.PutUint64(s.data[wordLen:], second) // behind one word there is a payload, or nothing
 	s.word = inlineWord(id, words*wordLen+copy(s.data[words*wordLen:], payload))
+	e.posted()
+	return nil
+}
+
+// longShort is anyShort for what a slot does not hold.
+func (e *EP) longShort(id uint8, first, second uint64, words int, payload []byte) error {
+	n := words*wordLen + len(payload)
+	if n > e.iface.attr.AM.MaxShort {
+		return uct.ErrTooLong
+	}
+	buf, err := e.segment(id)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(buf, first)
+	binary.LittleEndian.PutUint64(buf[wordLen:], second)
+	copy(buf[words*wordLen:], payload)
+	e.rx.put(id, n)
 	e.posted()
 	return nil
 }

@@ -92,7 +92,7 @@ func attrOf(segSize int) uct.IfaceAttr {
 		Resource: resource,
 		Caps: uct.CapAM | uct.CapAMWords | uct.CapPut | uct.CapGet | uct.CapAtomic | uct.CapPending | uct.CapConnectIface |
 			uct.CapErrPeer | uct.CapErrRemoteMem | uct.CapEventFD,
-		AM:  uct.OpLimits{MaxShort: inlineLen, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeader)},
+		AM:  uct.OpLimits{MaxShort: segSize, MaxBcopy: segSize, MaxZcopy: segSize, MaxIOV: maxIOV, MaxHeader: min(segSize, maxHeader)},
 		Put: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Get: uct.OpLimits{MaxShort: maxZcopy, MaxBcopy: segSize, MaxZcopy: maxZcopy, MaxIOV: maxIOV},
 		Atomic: uct.AtomicAttr{Post32: memop.PostOps, Post64: memop.PostOps,
