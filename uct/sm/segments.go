@@ -57,8 +57,8 @@ func (l *segments) collect(head uint64) {
 	}
 }
 
-// ask takes the next segment, for an answer.
-func (l *segments) ask() {
+// takeForAnswer takes the next segment, for an answer.
+func (l *segments) takeForAnswer() {
 	l.taken[l.next()]++
 	l.first++
 	l.count--

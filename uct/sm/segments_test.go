@@ -82,7 +82,7 @@ func (m *segmentsModel) takeOne() {
 	require.False(m.t, m.out[i], "taken twice")
 	m.out[i] = true
 	if m.rng.IntN(4) == 0 {
-		m.ask()
+		m.takeForAnswer()
 		m.answers = append(m.answers, sentSegment{i, m.tail})
 	} else {
 		m.send(m.tail)

@@ -184,7 +184,7 @@ func (e *EP) issuePiece(a *targetOp) bool {
 	seg := e.tx.pool.next()
 	r.seg, r.n, r.raddr = uint32(seg), uint32(n), a.raddr+uint64(a.issued)
 	*(*request)(unsafe.Pointer(&s.data)) = r
-	e.tx.pool.ask()
+	e.tx.pool.takeForAnswer()
 	q.pieces[q.end%uint(len(q.pieces))] = piece{seg: seg, slot: e.tx.tail, n: n}
 	q.end++
 	e.tx.publish(s, 0, kindOp, requestLen)
