@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows api bench bench-smoke
+.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ arrows: ## how many files of ucp and of its internals use others of their folder
 
 api: ## write docs/api, the exported declarations of each public package; a test compares them
 	$(GO) run ./internal/apilist
+
+perf-tables: ## write the tables of docs/perf/README.md from docs/perf/results; a test compares them
+	$(GO) run ./internal/perftable
 
 arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 16 KiB, where LAB has one
 	.ci/arm64 $(PKGS)

@@ -13,13 +13,13 @@ import (
 
 func main() {
 	ctx := context.Background()
-	c := must(gucx.Open()) // transports, devices and log as the environment says
+	c := must(gucx.Open()) // all transports, configured by the environment
 	target := must(c.NewWorker(ucp.WorkerConfig{}))
 	mem := must(c.MemAlloc(4096))
 	l := must(target.Listen(ctx, "tcp", "127.0.0.1:0", ucp.ListenConfig{Keys: map[string]*ucp.Mem{"board": mem}}))
-	go target.Serve(ctx) // answers those who dial; one-sided operations need nobody
+	go target.Serve(ctx) // accepts connections; puts and gets do not need it
 
-	w := must(c.NewWorker(ucp.WorkerConfig{})) // would be in another process
+	w := must(c.NewWorker(ucp.WorkerConfig{})) // usually in another process
 	peer := must(w.Dial(ctx, "tcp", l.Addr().String(), ucp.DialConfig{}))
 	ep, key := peer.EP, peer.Keys["board"]
 	check(ep.PutWait(ctx, []byte("hello, gucx"), key.Addr(), key, nil))

@@ -38,7 +38,7 @@ const Limit = 50 * time.Millisecond
 
 // assumed are costs in the middle between two machines: one whose processors share a cache (Pass
 // 25 GB/s, Kernel 16 GB/s), and a virtual one (2.5 and 6 GB/s). Whatever the machine, what is chosen by
-// them is not worse than the best by more than these are apart. docs/perf.md, "Costs on this machine".
+// them is not worse than the best by more than these are apart. See experiment 0070 in docs/perf.
 func assumed() Costs {
 	return Costs{Read: 20e9, Pass: 8e9, Line: 130 * time.Nanosecond, Call: 1200 * time.Nanosecond, Kernel: 10e9}
 }

@@ -74,7 +74,7 @@ const allocReach = 130 * time.Nanosecond
 // farCall is a put by the software HCA to other memory, with the peer's help: see allocReach.
 const farCall = 2500 * time.Nanosecond
 
-// regCost is what the software HCA takes (docs/perf.md), and for each byte the time in
+// regCost is what the software HCA takes (experiment 0087 in docs/perf), and for each byte the time in
 // which UCX assumes that an adapter pins pages.
 var regCost = uct.Cost{Send: 6 * time.Microsecond, Bandwidth: 16e9}
 

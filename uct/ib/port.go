@@ -134,7 +134,7 @@ func (p *Port) Costs(overhead time.Duration) (cs uct.Costs) {
 	return cs
 }
 
-// What copying and completions add to a post, from docs/perf.md, "Where put stops copying".
+// What copying and completions add to a post, from experiment 0086 in docs/perf.
 const (
 	copyOverhead       = 20 * time.Nanosecond
 	copyRate           = 100e9 // bytes per second

@@ -10,7 +10,7 @@
 // receiving iface's queue and handed over by its next Progress, in place: a short
 // one lies in its slot, a longer one in a segment that the handler may keep. UCX
 // calls the handler inside the sender's call instead; the queue costs a few ns
-// more and spares the application reentrancy (see docs/perf.md, "Messages over self").
+// more and spares the application reentrancy (see experiment 0072 in docs/perf).
 //
 // # Put, get, atomics
 //

@@ -104,7 +104,7 @@ func attrOf(segSize int) uct.IfaceAttr {
 	return attr
 }
 
-// costs are measured by this package's benchmarks (docs/perf-sm.md): a message posted
+// costs are measured by this package's benchmarks (experiment 0018 in docs/perf): a message posted
 // and handled takes 8 ns, a put 5, an atomic about twice that; copies are in the caches.
 func costs() (cs uct.Costs) {
 	const bw = 100e9

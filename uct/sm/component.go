@@ -70,7 +70,7 @@ var _ uct.MD = (*MD)(nil)
 // executes the operation: 1.2 to 2.5 us for a put of 8 bytes and a flush.
 const allocReach = 15 * time.Nanosecond
 
-// regReach is what a copy by the kernel costs, cross-memory attach (docs/perf.md).
+// regReach is what a copy by the kernel costs, cross-memory attach (experiment 0087 in docs/perf).
 var regReach = uct.Cost{Send: 1100 * time.Nanosecond, Bandwidth: 17e9}
 
 func openMD(name string, cfg Config) (_ *MD, err error) {
@@ -82,7 +82,7 @@ func openMD(name string, cfg Config) (_ *MD, err error) {
 	}
 	md := &MD{cfg: cfg, links: map[*inLink]struct{}{}, mems: map[uint64]*Mem{}, expedited: expedited(), cookie: new(uint64)}
 	md.attr = uct.MDAttr{Component: Name, Name: Name, RKeyLen: memop.KeyLen, MaxReg: math.MaxInt64, AllocReach: allocReach,
-		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // whatever the length; docs/perf.md
+		RegCost: uct.Cost{Send: 6 * time.Microsecond}, RegReach: regReach} // whatever the length; experiment 0087 in docs/perf
 	var undo cleanup.Stack
 	defer func() {
 		if err != nil {

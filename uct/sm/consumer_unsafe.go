@@ -74,8 +74,7 @@ func (c *consumer) seen(s *slot, word uint64) {
 // claim stores the word that is there again, which takes the line away from the sender's cache.
 // Without it the sender keeps a copy that it shares with this side. Its store to such a line, one
 // round later, waits until this side has given its copy up, and so do all stores behind it. A line
-// that the sender does not have is fetched ahead of the store (docs/perf.md, "A line that both
-// have").
+// that the sender does not have is fetched ahead of the store (experiment 0073 in docs/perf).
 func (s *slot) claim(word uint64) { mmio.StoreRelease64(unsafe.Pointer(&s.word), word) }
 
 // claimRest is claim for what is longer than firstLen.

@@ -36,7 +36,7 @@ const (
 	// With more, both sides wait ever longer for each other.
 	enoughHits = 2
 	// mostPauses and mostDelay bound by how much a first look is put off: about the time that a
-	// line takes between near processors. More was slower (docs/perf.md, "The first look").
+	// line takes between near processors. More was slower (experiment 0060 in docs/perf).
 	mostPauses = 4
 	mostDelay  = 80 * time.Nanosecond
 )

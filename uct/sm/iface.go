@@ -161,7 +161,7 @@ func attrOf(cfg *Config) uct.IfaceAttr {
 	return attr
 }
 
-// costs are what docs/perf-sm.md has for two processes whose processors share a cache. A
+// costs are what experiment 0089 in docs/perf has for two processes whose processors share a cache. A
 // message of which the copy counts is copied twice.
 func costs() (cs uct.Costs) {
 	const bw = 50e9

@@ -6,7 +6,7 @@ import (
 	"github.com/gucx/gucx/uct"
 )
 
-// Cost model. Measured with two pinned processes over loopback (docs/perf-tcp.md); a
+// Cost model. Measured with two pinned processes over loopback (experiment 0124 in docs/perf); a
 // network adds a switch and two NICs, and is as fast as its link says.
 const (
 	loopbackLatency   = 3500 * time.Nanosecond

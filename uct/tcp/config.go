@@ -57,7 +57,7 @@ type Config struct {
 const (
 	defaultSegSize      = 64 << 10
 	defaultTxBuf        = 256 << 10
-	defaultRxBuf        = 64 << 10 // stays in the second-level cache, see docs/perf-tcp.md
+	defaultRxBuf        = 64 << 10 // stays in the second-level cache, see experiment 0123 in docs/perf
 	defaultTxOps        = 1024
 	defaultJoin         = 64 << 10
 	defaultJoinV        = 256 << 10

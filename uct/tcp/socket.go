@@ -70,7 +70,7 @@ func tune(fd int, cfg *Config) error {
 }
 
 // loopbackCongestion is taken for loopback unless configured: nothing is lost
-// there, and pacing (bbr) costs most of the bandwidth; see docs/perf-tcp.md. Every
+// there, and pacing (bbr) costs most of the bandwidth; see experiment 0115 in docs/perf. Every
 // kernel has it.
 const loopbackCongestion = "reno"
 

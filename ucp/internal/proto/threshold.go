@@ -39,8 +39,8 @@ func (v *Eager) Time(n int) uint64 {
 }
 
 // announcing is what both sides do for an announced message besides what the operations of
-// transports cost, in picoseconds: names, records, keys and credit. docs/perf.md, "Where messages
-// are announced".
+// transports cost, in picoseconds: IDs, records, keys and credit; see
+// experiment 0076 in docs/perf.
 const announcing = 290_000
 
 // ShortestAnnounced is where ThresholdOf stops to look, in bytes.

@@ -111,11 +111,10 @@ func (o Op) tagged() bool  { return o >= Tag }
 const maxAMShort = 64
 
 // minZcopy is the shortest put and get, in bytes, that every layer posts without a copy;
-// UCP copies shorter ones (see docs/perf.md, "Where put stops copying").
+// UCP copies shorter ones (see experiment 0086 in docs/perf).
 const minZcopy = 512
 
-// minRndv is from where on messages are announced over every transport, in bytes (docs/perf.md,
-// "Where messages are announced").
+// minRndv is from where on messages are announced over every transport, in bytes (experiment 0076 in docs/perf).
 const minRndv = 32 << 10
 
 // wordLen is the operand of the atomics, in bytes.
