@@ -29,7 +29,7 @@
 // word publishes it. Longer messages lie in segments of the link, which come back
 // with their slots. They take turns, so that the sender can fetch the lines of the next one
 // while it does something else; the receiver takes the lines from the sender's cache when it
-// reads them, as a line that both have is slow to store to (docs/perf.md). The receiver polls the rings of a few peers one by one;
+// reads them, as a line that both have is slow to store to (experiment 0073 in docs/perf). The receiver polls the rings of a few peers one by one;
 // beyond that, senders also mark a word in its control block (see attention.go).
 //
 // Handlers get no descriptor to keep a message by. Its segment is one of the few that

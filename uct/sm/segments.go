@@ -20,7 +20,7 @@ type segments struct {
 }
 
 // firstSegments is how many segments take turns at first. With 8 to 64 of them latency and rate are the
-// same (docs/perf.md, "Segments in turns"); each of them that is written to takes memory.
+// same (experiment 0130 in docs/perf); each of them that is written to takes memory.
 const firstSegments = 16
 
 func newSegments(returned *[maxSegs]atomic.Uint32, segs int) *segments {
