@@ -122,7 +122,7 @@ func (b *blockedSender) startQuery(q wire.Query) {
 // send sends the query that is unsent: in this call if the lane has resources, otherwise by a request.
 func (b *blockedSender) send() {
 	e := b.m.e
-	if b.queued || e.aborting != ucs.StatusOK || e.state != epOpen {
+	if b.queued || e.aborting != ucs.StatusOK || !e.receives() {
 		return
 	}
 	if x := e.lane(wireup.AM); x != nil && x.Proven && b.post(x) == nil {
@@ -158,7 +158,7 @@ func (b *blockedSender) post(x *lane) error {
 	}
 	e := b.m.e
 	q := b.query
-	q.EP, q.Returned = e.link.conn.RemoteEP(), b.returned
+	q.EP, q.Returned = e.link.conn.MessageEP(), b.returned
 	e.w.msg.b = q.Append(e.w.msg.b[:0])
 	_, err := x.AM.AMBcopy(wire.AMQuery, &e.w.msg)
 	if err == nil {
@@ -184,7 +184,7 @@ func (w *Worker) handleReply(data []byte, _ uct.Desc) bool {
 // replied handles a reply of the peer. It reports false for a reply that violates the protocol.
 func (m *messages) replied(c *wire.Reply, pairs []byte) bool {
 	e, b := m.e, m.sender
-	if e.state != epOpen {
+	if !e.receives() {
 		return true
 	}
 	if c.Kind == wire.ReplyBlocked {
@@ -302,7 +302,7 @@ func (w *Worker) handleOffer(data []byte, _ uct.Desc) bool {
 	} else {
 		b.returned = true
 	}
-	if e.state == epOpen && e.msgs == b.m {
+	if e.receives() && e.msgs == b.m {
 		b.compare()
 		b.send()
 	}

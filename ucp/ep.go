@@ -77,9 +77,8 @@ const (
 // NewEP makes an endpoint to the worker whose address this is. It copies addr,
 // which may come from an untrusted peer. Nothing is sent and no transport endpoint is
 // opened before the first operation, unless Config.Connect says eager. The address may be that of w
-// itself: the other end is then another EP of w, over which streams arrive and which
-// ActiveMessage.From names. Errors: ErrInvalidAddr; ErrUnreachable, with the criteria that failed,
-// if no transport of both sides can carry anything; ErrClosed.
+// itself: the EP is a loop-back then, whose messages and streams arrive on itself. Errors: ErrInvalidAddr;
+// ErrUnreachable, with the criteria that failed, if no transport of both sides can carry anything; ErrClosed.
 func (w *Worker) NewEP(addr []byte, cfg EPConfig) (*EP, error) {
 	if w.closed {
 		return nil, &Error{Op: "new endpoint", Err: ucs.ErrClosed}
@@ -369,6 +368,10 @@ var closeStage = stage{name: "close", role: noRole}
 // an EP that has failed always succeeds. Closing twice is ErrClosed, except for CloseForce after
 // a CloseFlush whose operations have not ended: it ends them, and both requests with them. Called
 // by a [Packer], it begins when that has returned.
+//
+// CloseFlush of an EP to the own worker waits for no receive that is not posted yet: eager messages can
+// be received later, by tag; unread stream data is discarded; other sends end as they do when a peer closes
+// its EP.
 func (e *EP) Close(mode CloseMode) (*Request, error) {
 	forced := e.closesLater && e.closeMode == CloseForce
 	if e.state == epClosing && !e.ending && mode == CloseForce && !forced {
@@ -442,6 +445,10 @@ func (e *EP) stop() {
 	e.unbindKeys()
 	e.msgs.endReceives(ucs.StatusCanceled)
 	e.msgs.endQueues()
+	if e.deliversLast() {
+		e.w.schedule(e) // see discardUnread
+		return
+	}
 	e.msgs.loseIncoming(ucs.StatusCanceled)
 }
 

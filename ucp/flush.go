@@ -117,7 +117,7 @@ func (r *Request) drained() {
 	r.settle(r.comp.Status)
 	switch {
 	case e.ending || e.aborting != ucs.StatusOK: // that leaves itself
-	case e.msgs.awaits():
+	case e.sendEcho(), e.msgs.awaits():
 		e.msgs.leaving = true
 	default:
 		e.leave()

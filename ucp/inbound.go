@@ -122,8 +122,7 @@ func (w *Worker) handleFrag(data []byte, _ uct.Desc) bool {
 func (w *Worker) sender(name uint64) *EP {
 	e := w.eps.Find(name)
 	if e == nil || e.state != epOpen || e.link == nil || e.unproven {
-		w.stats.badMessages.Inc()
-		return nil
+		return w.senderClosing(e)
 	}
 	return e
 }

@@ -156,7 +156,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	*x = lanes.New(ep, i, act.Remote)
 	x.Proven = !act.ViaIface
 	if x.Notify != nil {
-		x.Notify.SetNotifyHandler((*notified)(l.e))
+		x.Notify.SetNotifyHandler((*notified)(l.e.wordsTo()))
 	}
 	i.Retain()
 	l.e.w.byLane[ep] = laneOwner{e: l.e}

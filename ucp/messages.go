@@ -39,6 +39,7 @@ type messages struct {
 
 	awaited requestList // messages of which the peer has to tell or to send something
 	leaving bool        // the EP is to leave when there is none any more
+	echoes  uint8       // that a loop-back has sent to close; see loopback.go
 	waiting int         // sends in EP.waiting: the next one goes behind them
 	inbound *inbound    // messages of which a part has come, the oldest first
 	kept    tagList     // tagged messages that have come and were not received
@@ -132,7 +133,7 @@ func (e *EP) bindMessages() {
 		return
 	}
 	limits := &x.Iface.attr.AM
-	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.RemoteEP()
+	m.am, m.words, m.name = x.AM, x.Words, e.link.conn.MessageEP()
 	m.maxCopy = x.Iface.sends().eager
 	atOnce := proto.ShortestAnnounced - 1 // longer ones may be announced, where memory is given
 	if m.words == nil {

@@ -158,7 +158,7 @@ func (r *Request) goOn(next *stage) {
 // sendWord sends the word.
 func (r *Request) sendWord() error {
 	w, l := r.worker, r.ep.link
-	m := wire.Notify{EP: l.conn.RemoteEP(), Word: r.value}
+	m := wire.Notify{EP: l.conn.MessageEP(), Word: r.value}
 	w.msg.b = m.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMNotify, &w.msg)
 	return err
@@ -191,7 +191,7 @@ func (w *Worker) handleNotify(data []byte, _ uct.Desc) bool {
 
 // takeWord hands a word over.
 func (w *Worker) takeWord(e *EP, word uint64) {
-	if e == nil || e.state != epOpen || e.link == nil || w.onNotify == nil {
+	if e == nil || !e.receives() || e.link == nil || w.onNotify == nil {
 		w.stats.badMessages.Inc()
 		return
 	}

@@ -72,6 +72,9 @@ func (e *EP) deferredWork() {
 	}
 	e.closeFailed()
 	e.closePostponed()
+	if e.state == epClosing && e.deliversLast() {
+		e.discardUnread()
+	}
 	e.goOnLeaving()
 	if e.needs != 0 && e.state < epFailed {
 		e.connect()
@@ -134,6 +137,7 @@ func (e *EP) makeLinkTo(peerEP uint64, own localAddress) {
 		Local: own.addr, Remote: e.peer.Addr, Reach: e.w.reacher(e.peer.Addr),
 		PackedLocal: own.packed, LocalEP: e.id, PeerEP: peerEP, Seq: e.seq, Timeout: e.w.ctx.cfg.wireupTimeout(),
 		Rails: e.w.ctx.cfg.rails(), Window: uint32(e.window()),
+		Loopback: peerEP == 0 && !e.passive && e.peer.Addr.UUID() == e.w.addr.UUID(),
 	})
 	if e.w.carrier != nil {
 		e.link.carrier = e.w.carrier(e)

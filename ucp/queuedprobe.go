@@ -92,8 +92,11 @@ func (b *blockedSender) reserve(rts *wire.RTS, tag uint64) {
 	w.schedule(e)
 }
 
-// returnReserved returns the reserved message to its sender, if there is one.
+// returnReserved returns the reserved message to its sender, if there is one. b may be nil.
 func (b *blockedSender) returnReserved() {
+	if b == nil {
+		return
+	}
 	if u := b.reserved; u != nil {
 		b.reserved, b.returned, b.unsettled = nil, true, true
 		u.rndv.free()

@@ -15,7 +15,7 @@ func (r *Request) sendRemote() error {
 		r.remote = w.remote.Add(r)
 	}
 	m := wire.Request{
-		Op: r.op, Size: r.size, EP: l.conn.RemoteEP(), ID: r.remote,
+		Op: r.op, Size: r.size, EP: l.conn.MessageEP(), ID: r.remote,
 		Region: r.key.packed.Region, Addr: r.raddr, Value: r.value, Compare: r.compare,
 	}
 	w.msg.b = m.Append(w.msg.b[:0])
@@ -35,7 +35,7 @@ func (w *Worker) handleRequest(data []byte, _ uct.Desc) bool {
 		return false
 	}
 	e := w.eps.Find(m.EP)
-	if e == nil || e.state != epOpen || e.link == nil {
+	if e == nil || !e.receives() || e.link == nil {
 		w.stats.badMessages.Inc()
 		return false
 	}
@@ -59,7 +59,7 @@ var answerStage = stage{
 // sendAnswer sends the result of an atomic back.
 func (r *Request) sendAnswer() error {
 	w, l := r.worker, r.ep.link
-	m := wire.Answer{Status: ucs.Status(r.value), EP: l.conn.RemoteEP(), ID: r.raddr, Value: r.word}
+	m := wire.Answer{Status: ucs.Status(r.value), EP: l.conn.MessageEP(), ID: r.raddr, Value: r.word}
 	w.msg.b = m.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMAnswer, &w.msg)
 	return err

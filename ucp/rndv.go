@@ -89,9 +89,9 @@ func (a *announced) free() {
 // gone is why the data cannot be had any more; nil if it can.
 func (a *announced) gone(act action) error {
 	switch e := a.e; {
-	case a.id == 0:
+	case a.id == 0 && e.state != epClosing && e.state != epClosed:
 		return e.errorOf(act, errWithdrawn)
-	case e.state == epOpen && e.msgs == a.msgs:
+	case e.receives() && e.msgs == a.msgs:
 		return nil
 	case e.state == epOpen: // it has started over
 		return e.errorOf(act, ucs.ErrPeerClosed)
@@ -268,7 +268,7 @@ func (r *Request) request(id uint64, s proto.Scheme) {
 
 func (r *Request) sendRTR() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
-	m := wire.RTR{EP: r.ep.link.conn.RemoteEP(), ID: r.raddr, Recv: r.value, Length: uint64(r.off)}
+	m := wire.RTR{EP: r.ep.link.conn.MessageEP(), ID: r.raddr, Recv: r.value, Length: uint64(r.off)}
 	w.msg.b = w.msg.b[:0]
 	if r.mem != nil {
 		m.Length, m.Addr = uint64(len(r.buf)), r.mem.AddrOf(r.buf)

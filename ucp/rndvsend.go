@@ -14,7 +14,7 @@ import (
 func (r *Request) sendRTS() error {
 	x, w, m := r.ep.lane(wireup.AM), r.worker, r.msg
 	r.nameIt()
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
 	room := x.Iface.attr.AM.MaxBcopy - wire.HeadLen - wire.RTSLen - len(m.header)
 	if room < 0 {
 		return ucs.ErrTooLong
@@ -175,7 +175,7 @@ var dataStage = stage{
 func (r *Request) sendData() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	piece := x.Iface.sends().data
-	f := wire.Frag{EP: r.ep.link.conn.RemoteEP(), ID: r.value}
+	f := wire.Frag{EP: r.ep.link.conn.MessageEP(), ID: r.value}
 	for total := r.total(); r.off < total; {
 		n := min(total-r.off, piece)
 		f.Offset = uint64(r.off)

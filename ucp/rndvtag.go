@@ -109,7 +109,7 @@ func (a *announced) lost() ucs.Status {
 		return ucs.StatusCanceled
 	case e.err != nil:
 		return e.cause
-	case e.state != epOpen:
+	case !e.receives():
 		return ucs.StatusCanceled
 	case e.msgs != a.msgs: // it has started over
 		return ucs.StatusPeerClosed

@@ -231,7 +231,7 @@ func (r *Request) refund() {
 // sendWhole sends the message in one call.
 func (r *Request) sendWhole() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
 	if r.data() == nil {
 		return w.whole.send(x.AM, r.msg.ch.whole, h, r.msg.header, r.buf)
 	}
@@ -242,7 +242,7 @@ func (r *Request) sendWhole() error {
 // sendBare sends the message in one call without a copy.
 func (r *Request) sendBare() error {
 	x := r.ep.lane(wireup.AM)
-	h := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}
+	h := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}
 	w := r.worker
 	w.msg.b = append(h.Append(w.msg.b[:0]), r.msg.header...)
 	iov := r.bare(r.buf, r.mem, x.Iface.domain)
@@ -279,7 +279,7 @@ func (r *Request) sendPieces() error {
 
 func (r *Request) sendPiece(x *lane, n int) error {
 	w, m := r.worker, r.msg
-	id, name := wire.AMFrag, r.ep.link.conn.RemoteEP()
+	id, name := wire.AMFrag, r.ep.link.conn.MessageEP()
 	if r.off == 0 {
 		id = int(m.ch.first)
 		h, p := wire.Head{Word: r.value, EP: name}, wire.Part{Value: uint64(r.total()), ID: m.id}
@@ -295,7 +295,7 @@ func (r *Request) sendPiece(x *lane, n int) error {
 func (r *Request) sendSync() error {
 	x, w := r.ep.lane(wireup.AM), r.worker
 	r.nameIt()
-	h, p := wire.Head{Word: r.value, EP: r.ep.link.conn.RemoteEP()}, wire.Part{ID: r.remote}
+	h, p := wire.Head{Word: r.value, EP: r.ep.link.conn.MessageEP()}, wire.Part{ID: r.remote}
 	w.msg.b = p.Append(h.Append(w.msg.b[:0]))
 	err := r.sendPart(x, r.msg.ch.sync, w.msg.b, 0, r.total())
 	if err == nil {

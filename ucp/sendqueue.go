@@ -246,7 +246,7 @@ func (q *sendQueue) post(x *lane) error {
 // send sends a reply.
 func (q *sendQueue) send(x *lane, m *wire.Reply, pairs []wire.Pair) error {
 	w := q.m.e.w
-	m.EP = q.m.e.link.conn.RemoteEP()
+	m.EP = q.m.e.link.conn.MessageEP()
 	w.msg.b = m.Append(w.msg.b[:0])
 	for _, p := range pairs {
 		w.msg.b = p.Append(w.msg.b)
@@ -285,7 +285,7 @@ func (q *sendQueue) sendList(x *lane) error {
 func (q *sendQueue) offer(x *lane, t *queuedTag) error {
 	r, w := t.r, q.m.e.w
 	r.nameIt()
-	o := wire.Offer{EP: r.ep.link.conn.RemoteEP(), Query: q.query.Number, Message: t.number, Tag: r.value}
+	o := wire.Offer{EP: r.ep.link.conn.MessageEP(), Query: q.query.Number, Message: t.number, Tag: r.value}
 	rts := r.rts(x.Iface.attr.AM.MaxBcopy - wire.OfferLen - wire.RTSLen)
 	w.msg.b = rts.Append(o.Append(w.msg.b[:0]))
 	if _, err := x.AM.AMBcopy(wire.AMOffer, &w.msg); err != nil {

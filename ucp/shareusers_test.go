@@ -200,12 +200,13 @@ func (m *member) fenced() bool {
 // hangUp is the id of an active message whose handler closes the EP that it came over.
 const hangUp = 7
 
-// dropped makes an EP that the peer closes in a handler; its own callback closes it then.
+// dropped makes an EP that the peer closes in a handler; its own callback closes it then. One to the own
+// worker is what the handler closes.
 func (m *member) dropped() bool {
 	gone := false
 	var err error
+	var e *EP
 	m.a.Do(func(w *Worker) {
-		var e *EP
 		e, err = w.NewEP(m.p.b.w.Address(), EPConfig{OnError: func(e *EP, _ error) {
 			gone = true
 			_ = letGo(e.Close(CloseForce))
@@ -214,7 +215,7 @@ func (m *member) dropped() bool {
 			err = letGo(e.SendActive(hangUp, nil, make([]byte, m.rng.IntN(20_000)), nil))
 		}
 	})
-	return m.ok(err) && m.ok(m.a.Until(m.ctx, func() bool { return gone }))
+	return m.ok(err) && m.ok(m.a.Until(m.ctx, func() bool { return gone || m.p.oneself() && e.Err() != nil }))
 }
 
 func (m *member) steps(n int) {

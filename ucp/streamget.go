@@ -61,7 +61,7 @@ func (r *Request) streamAsks() error {
 		s.starved = true
 		return errNoCredit
 	}
-	h := wire.Head{Word: s.sent, EP: r.ep.link.conn.RemoteEP()}
+	h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}
 	rts := wire.RTS{ID: s.sent + uint64(n), Length: uint64(n), Addr: r.mem.AddrOf(rest), Key: r.mem.Key()}
 	w.msg.b = rts.Append(h.Append(w.msg.b[:0]))
 	if _, err := x.AM.AMBcopy(wire.AMStreamRTS, &w.msg); err != nil {

@@ -123,7 +123,10 @@ func (a *window) nextPiece(rest, limit int) int {
 func (r *Request) streamBegins() bool {
 	m := r.ep.msgs
 	if m.nextPiece(len(r.buf), r.ep.lane(wireup.AM).Iface.streamPiece()) == 0 {
-		return false
+		if !r.ep.deliversLast() {
+			return false
+		}
+		r.off = len(r.buf) // nobody reads it
 	}
 	m.stream.sending = r
 	m.unbind()
@@ -153,7 +156,7 @@ func (r *Request) streamPieces() error {
 			s.starved = true
 			return errNoCredit
 		}
-		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.RemoteEP()}
+		h := wire.Head{Word: s.sent, EP: r.ep.link.conn.MessageEP()}
 		if err := w.whole.send(x.AM, wire.AMStream, h, nil, r.buf[r.off:r.off+n]); err != nil {
 			return err
 		}

@@ -241,10 +241,3 @@ func (w *Worker) handleTagFirst(data []byte, _ uct.Desc) bool {
 	u.in.take(0, rest)
 	return false
 }
-
-// acknowledge ends a message of the peer that waits for its receiver.
-func (m *messages) acknowledge(id uint64, st ucs.Status) {
-	if e := m.e; e.state == epOpen && e.msgs == m {
-		e.control(ackControl, id, uint64(st))
-	}
-}

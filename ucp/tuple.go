@@ -194,7 +194,7 @@ func (w *Worker) counted(h uct.AMHandler) uct.AMHandler {
 		if _, ok := h.Unpack(data); ok {
 			e = w.eps.Find(h.EP)
 		}
-		if e == nil || e.state != epOpen || e.link == nil {
+		if e == nil || !e.receives() || e.link == nil {
 			return handle(data, desc)
 		}
 		m := e.messaging()

@@ -129,7 +129,7 @@ func (r *Request) moveUp(number uint64) {
 
 func (r *Request) sendTuple() error {
 	w, l := r.worker, r.ep.link
-	c := wire.Tuple{EP: l.conn.RemoteEP(), Tag: r.raddr, Value: r.value, Kind: wire.TupleKind(r.expect), Number: uint32(r.compare)}
+	c := wire.Tuple{EP: l.conn.MessageEP(), Tag: r.raddr, Value: r.value, Kind: wire.TupleKind(r.expect), Number: uint32(r.compare)}
 	w.msg.b = c.Append(w.msg.b[:0])
 	_, err := l.lanes.Use[wireup.AM].AM.AMBcopy(wire.AMTuple, &w.msg)
 	return err

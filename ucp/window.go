@@ -348,7 +348,7 @@ func (m *messages) giveBack(n int64) {
 // grant tells the peer what it may send again, unless the connection is over. What a handler
 // may still keep is left for the next time.
 func (m *messages) grant() {
-	if e := m.e; e.state == epOpen && e.msgs == m {
+	if e := m.e; e.receives() && e.msgs == m {
 		e.grow()
 		left := e.w.active.inHand(m)
 		e.control(creditControl, 0, uint64(m.due-left))
@@ -451,7 +451,7 @@ func (r *Request) answer() {
 
 func (e *EP) sendControl(x *lane, am uint8, id, value uint64) error {
 	w := e.w
-	c := wire.Control{EP: e.link.conn.RemoteEP(), ID: id, Value: value}
+	c := wire.Control{EP: e.link.conn.MessageEP(), ID: id, Value: value}
 	w.msg.b = c.Append(w.msg.b[:0])
 	if x.Iface.sends().control {
 		return x.AM.AMShort(am, c.EP, w.msg.b[wire.ControlWord:])

@@ -35,7 +35,7 @@ func (w *Worker) handleWithdraw(c *wire.Control, e *EP) bool {
 		return false
 	}
 	if a := e.msgs.announcedAs(c.ID); a != nil {
-		e.msgs.giveUp(a)
+		e.msgs.giveUp(a, ucs.StatusCanceled)
 	}
 	return true
 }
@@ -64,13 +64,13 @@ func (m *messages) unname(a *announced) {
 }
 
 // giveUp has a message be gone: a tagged one that nobody has taken leaves the table, others stay
-// with who holds them, without their data.
-func (m *messages) giveUp(a *announced) {
+// with who holds them, without their data. Their senders get st.
+func (m *messages) giveUp(a *announced, st ucs.Status) {
 	if u := a.tagged; u != nil && u.w.tags.Remove(&u.node) {
 		u.taken().done(ucs.StatusCanceled)
 		return
 	}
-	a.refuse(ucs.StatusCanceled)
+	a.refuse(st)
 	m.unname(a)
 	a.id = 0
 }

@@ -48,6 +48,9 @@ type ConnParams struct {
 	// PeerEP is the peer's name for the connection, where it has been told without a
 	// handshake and the peer waits for one; otherwise 0.
 	PeerEP uint64
+	// Loopback says that the peer is this worker: what is sent over the connection comes back to
+	// this end. The other end has lanes and nothing else.
+	Loopback bool
 	// Seq counts the connections of this worker to that peer.
 	Seq uint32
 	// Window is told to the peer, which gets it from RemoteWindow.
@@ -65,6 +68,7 @@ type Conn struct {
 	p        ConnParams
 	remoteEP uint64 // 0 until the peer has told
 	window   uint32 // that the peer has told first
+	sendTo   uint64 // remoteEP, or LocalEP of a loop-back; 0 until the peer has told
 	lanes    [MaxLanes]lane
 	wanted   Roles      // NeedLane was called for these
 	excluded []pair     // not to be proposed again
@@ -107,6 +111,13 @@ func (c *Conn) RemoteEP() uint64 { return c.remoteEP }
 
 // RemoteWindow is the Window of the peer, as it was in the first message; 0 while RemoteEP is.
 func (c *Conn) RemoteWindow() uint32 { return c.window }
+
+// MessageEP is the name to which the messages of this end go: RemoteEP, or this end's own of a
+// loop-back; 0 if the peer has not told its name yet.
+func (c *Conn) MessageEP() uint64 { return c.sendTo }
+
+// Loopback reports whether the messages of this end arrive on this end.
+func (c *Conn) Loopback() bool { return c.p.Loopback }
 
 // Over reports that the connection has failed or was closed.
 func (c *Conn) Over() bool { return c.over }

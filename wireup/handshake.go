@@ -16,6 +16,10 @@ func (c *Conn) message(m *Msg) {
 	}
 	if c.remoteEP == 0 {
 		c.remoteEP, c.window = m.SrcEP, m.Window
+		c.sendTo = m.SrcEP
+		if c.p.Loopback {
+			c.sendTo, c.window = c.p.LocalEP, c.p.Window
+		}
 	}
 	switch m.Type {
 	case Request:
