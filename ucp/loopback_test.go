@@ -1,0 +1,431 @@
+package ucp
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+)
+
+// overLoopback runs a test with a worker of each transport set, where each message must find its EP.
+func overLoopback(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
+	overOneWorker(t, cfg, func(t *testing.T, w *Worker) {
+		f(t, w)
+		assert.Zero(t, w.stats.badMessages.Load())
+	})
+}
+
+// overOneWorker runs a test with a worker of each transport set.
+func overOneWorker(t *testing.T, cfg Config, f func(t *testing.T, w *Worker)) {
+	for _, set := range transportSets() {
+		set.oneself = true
+		set.unlessAlike(t, func(t *testing.T) { f(t, newPair(t, set, cfg).a.w) })
+	}
+}
+
+// loopbackLens are lengths of messages in one part, in fragments, and by rendezvous.
+var loopbackLens = []int{5, 3000, 20000, 1 << 20}
+
+// TestLoopback: what the streams and messages of a loop-back carry arrives on it, and each has a stream
+// of its own.
+func TestLoopback(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		one, other := loopbackEP(t, w), loopbackEP(t, w)
+		for i, n := range loopbackLens {
+			first, second := pattern(n, i), pattern(n, i+1)
+			requireBytes(t, first, streamBack(t, one, first))
+			requireBytes(t, second, streamBack(t, other, second))
+			requireBytes(t, first, activeBack(t, one, first))
+			requireBytes(t, second, activeBack(t, other, second))
+			requireBytes(t, first, tagBack(t, one, first))
+		}
+	})
+}
+
+// TestLoopback_Reply: a handler replies over the EP that the message came from, which is the loop-back.
+func TestLoopback_Reply(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		e := loopbackEP(t, w)
+		replies := 0
+		w.OnActive(1, func(m *ActiveMessage) {
+			assert.Same(t, e, m.From)
+			r, err := m.From.SendActive(2, nil, m.Header, nil)
+			assert.NoError(t, err)
+			r.Release()
+		})
+		w.OnActive(2, func(m *ActiveMessage) {
+			assert.Same(t, e, m.From)
+			replies++
+		})
+		for i := range 1000 {
+			r, err := e.SendActive(1, []byte{1}, pattern(i, i), nil)
+			require.NoError(t, err)
+			r.Release()
+		}
+		within(t, w, func() bool { return replies == 1000 })
+	})
+}
+
+// TestLoopback_Many: 10,000 messages of all kinds.
+func TestLoopback_Many(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		e := loopbackEP(t, w)
+		sent, got, n := make([]byte, 64), make([]byte, 64), 0
+		for i := range 10_000 {
+			sent[0], sent[1] = byte(i), byte(i>>8)
+			var recv, send *Request
+			var err error
+			if i%2 == 0 {
+				recv, err = e.StreamRecv(got, true, &n, nil)
+				require.NoError(t, err)
+				send, err = e.StreamSend(sent, nil)
+			} else {
+				recv, err = w.TagRecv(got, 1, ^uint64(0), nil, nil)
+				require.NoError(t, err)
+				send, err = e.TagSend(1, sent, nil)
+			}
+			require.NoError(t, err)
+			require.NoError(t, WaitAll(context.Background(), recv, send))
+			if got[0] != sent[0] || got[1] != sent[1] {
+				t.Fatalf("message %d: got %v", i, got[:2])
+			}
+		}
+	})
+}
+
+// TestLoopback_CloseAtOnce: eager messages arrive that were sent just before the EP closed.
+func TestLoopback_CloseAtOnce(t *testing.T) {
+	ctx := context.Background()
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		handled := 0
+		w.OnActive(1, func(*ActiveMessage) { handled++ })
+		for i := range 10 {
+			e := loopbackEP(t, w)
+			for tag := range uint64(10) {
+				require.NoError(t, e.TagSendWait(ctx, tag, pattern(100*int(tag), i), nil))
+				r, err := e.SendActive(1, nil, []byte{1}, nil)
+				require.NoError(t, err)
+				r.Release()
+			}
+			require.NoError(t, e.CloseWait(ctx, CloseFlush))
+			require.Equal(t, 10*(i+1), handled)
+			for tag := range uint64(10) {
+				got := make([]byte, 2000)
+				info, err := w.TagRecvWait(ctx, got, tag, ^uint64(0), nil)
+				require.NoError(t, err)
+				require.Same(t, e, info.From)
+				requireBytes(t, pattern(100*int(tag), i), got[:info.Length])
+			}
+			within(t, w, func() bool { return w.eps.Len() == 0 })
+		}
+	})
+}
+
+// TestLoopback_CloseUnread: a close does not wait for a reader of the stream.
+func TestLoopback_CloseUnread(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		for _, kept := range []int{0, 150} { // tagged messages: they use most of the window
+			e := loopbackEP(t, w)
+			streamBack(t, e, []byte{1})
+			within(t, w, func() bool { return e.msgs.credit > firstWindow })
+			for range kept {
+				r, err := e.TagSend(1, make([]byte, 1000), nil)
+				require.NoError(t, err)
+				r.Release()
+			}
+			n, sends := 0, []*Request{}
+			for _, size := range []int{1 << 20, 5, 3000, 1 << 20, 100_000} {
+				r, err := e.StreamSend(pattern(size, 1), nil)
+				require.NoError(t, err)
+				sends = append(sends, r)
+			}
+			within(t, w, func() bool { return e.msgs.holdsBack(nil) })
+			closing, err := e.Close(CloseFlush)
+			require.NoError(t, err)
+			_, err = e.StreamRecv(make([]byte, 1), false, &n, nil)
+			require.ErrorIs(t, err, ucs.ErrClosed)
+			require.NoError(t, complete(t, w, append(sends, closing)...))
+			require.Nil(t, w.StreamReady())
+			for range kept {
+				require.NoError(t, complete(t, w, mustStart(w.TagRecv(make([]byte, 1000), 1, ^uint64(0), nil, nil))))
+			}
+		}
+	})
+}
+
+// TestLoopback_CloseMatched: a close waits for messages that match posted receives, whichever way their
+// data takes.
+func TestLoopback_CloseMatched(t *testing.T) {
+	for _, scheme := range []string{"auto", "get_zcopy", "put_zcopy", "am"} {
+		t.Run(scheme, func(t *testing.T) {
+			overLoopback(t, Config{RndvScheme: scheme}, func(t *testing.T, w *Worker) {
+				e := loopbackEP(t, w)
+				var reqs []*Request
+				var got, want [][]byte
+				w.OnActive(1, func(m *ActiveMessage) {
+					buf := make([]byte, m.Length)
+					got = append(got, buf)
+					want = append(want, pattern(m.Length, 1))
+					r, err := m.Recv(buf, nil)
+					assert.NoError(t, err)
+					r.Release()
+				})
+				for tag, n := range loopbackLens {
+					for _, send := range []func(uint64, []byte, *OpParams) (*Request, error){e.TagSend, e.TagSendSync} {
+						buf, data := make([]byte, n), pattern(n, tag)
+						got, want = append(got, buf), append(want, data)
+						reqs = append(reqs, mustStart(w.TagRecv(buf, uint64(tag), ^uint64(0), nil, nil)))
+						reqs = append(reqs, mustStart(send(uint64(tag), data, nil)))
+					}
+					reqs = append(reqs, mustStart(e.SendActive(1, nil, pattern(n, 1), nil)))
+				}
+				reqs = append(reqs, mustStart(e.Close(CloseFlush)))
+				require.NoError(t, complete(t, w, reqs...))
+				require.Len(t, got, 3*len(loopbackLens))
+				for i := range want {
+					requireBytes(t, want[i], got[i])
+				}
+			})
+		})
+	}
+}
+
+// TestLoopback_CloseUnmatched: sends whose messages match no receive end as they do when the peer of an
+// EP closes its own.
+func TestLoopback_CloseUnmatched(t *testing.T) {
+	p, _ := fakePair(t, Config{}, likeRC(), likeUD())
+	p.both()
+	apart := unmatched(t, p.a.w, p.b.w, p.a.ep, func() *EP { return p.b.from(p) })
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		e := loopbackEP(t, w)
+		assert.Equal(t, apart, unmatched(t, w, w, e, func() *EP { return e }))
+	})
+}
+
+// unmatched sends messages over e that nobody receives, has the receiving EP close, and returns how the sends
+// have ended.
+func unmatched(t *testing.T, from, to *Worker, e *EP, receiver func() *EP) map[string]ucs.Status {
+	var kept *ActiveMessage
+	to.OnActive(1, func(m *ActiveMessage) { kept = m.Keep() })
+	long := pattern(1<<20, 1)
+	sends := map[string]*Request{
+		"rendezvous":        mustStart(e.TagSend(1, long, nil)),
+		"rendezvous, sync":  mustStart(e.TagSendSync(2, long, nil)),
+		"sync":              mustStart(e.TagSendSync(3, []byte{1}, nil)),
+		"active":            mustStart(e.SendActive(1, nil, long, nil)),
+		"rendezvous, taken": mustStart(e.TagSend(4, long, nil)),
+		"sync, taken":       mustStart(e.TagSendSync(5, []byte{1}, nil)),
+	}
+	var probed [2]*TagMessage
+	both := func() { from.Progress(); to.Progress() }
+	testenv.ProgressWithin(t, patience, func() bool {
+		both()
+		for i := range probed {
+			if probed[i] == nil {
+				probed[i], _, _ = to.TagProbe(uint64(4+i), ^uint64(0), true)
+			}
+		}
+		return kept != nil && probed[0] != nil && probed[1] != nil
+	})
+	closing := mustStart(receiver().Close(CloseFlush))
+	how := map[string]ucs.Status{}
+	for name, r := range sends {
+		testenv.ProgressWithin(t, patience, func() bool { both(); return r.Done() })
+		how[name] = r.Status()
+		r.Release()
+	}
+	testenv.ProgressWithin(t, patience, func() bool { both(); return closing.Done() })
+	closing.Release()
+	_, err := kept.Recv(make([]byte, 1), nil)
+	require.ErrorIs(t, err, ucs.ErrClosed)
+	kept.Release()
+	_, err = probed[0].Recv(make([]byte, 1), nil, nil)
+	require.ErrorIs(t, err, ucs.ErrCanceled)
+	buf := make([]byte, 1)
+	require.NoError(t, complete(t, to, mustStart(probed[1].Recv(buf, nil, nil))))
+	require.NoError(t, complete(t, to, mustStart(to.TagRecv(buf, 3, ^uint64(0), nil, nil))))
+	_, _, ok := to.TagProbe(0, 0, false)
+	require.False(t, ok)
+	return how
+}
+
+// TestLoopback_CloseBlocked: a close of an EP whose sends wait for credit completes; a posted receive gets
+// its message, however many unreceived ones are before it.
+func TestLoopback_CloseBlocked(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		e := loopbackEP(t, w)
+		got := make([]byte, 10)
+		reqs := []*Request{mustStart(w.TagRecv(got, 99, ^uint64(0), nil, nil))}
+		for range 2000 {
+			reqs = append(reqs, mustStart(e.TagSend(1, pattern(500, 1), nil)))
+		}
+		reqs = append(reqs, mustStart(e.TagSend(99, pattern(10, 2), nil)), mustStart(e.Close(CloseFlush)))
+		require.NoError(t, complete(t, w, reqs...))
+		requireBytes(t, pattern(10, 2), got)
+	})
+}
+
+// TestLoopback_CloseForce: a forced close ends everything, also after one in order.
+func TestLoopback_CloseForce(t *testing.T) {
+	overOneWorker(t, Config{}, func(t *testing.T, w *Worker) {
+		for _, before := range []bool{false, true} {
+			e := loopbackEP(t, w)
+			reqs := []*Request{
+				mustStart(e.TagSend(1, pattern(1<<20, 1), nil)),
+				mustStart(e.TagSendSync(2, []byte{1}, nil)),
+				mustStart(e.StreamSend(make([]byte, 1<<20), nil)),
+			}
+			within(t, w, func() bool { return e.msgs.holdsBack(nil) })
+			var closing *Request
+			if before {
+				closing = mustStart(e.Close(CloseFlush))
+			}
+			reqs = append(reqs, closing, mustStart(e.Close(CloseForce)))
+			for i, r := range reqs {
+				err := complete(t, w, r)
+				if i < 3 && !before {
+					require.ErrorIs(t, err, ucs.ErrCanceled)
+				}
+			}
+			within(t, w, func() bool { return w.eps.Len() == 0 })
+			require.Nil(t, w.StreamReady())
+		}
+	})
+}
+
+// TestLoopback_Cancel: a message that waits for a receive can be canceled.
+func TestLoopback_Cancel(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		e := loopbackEP(t, w)
+		r := mustStart(e.TagSend(1, pattern(1<<20, 1), nil))
+		within(t, w, func() bool { return e.msgs != nil && e.msgs.rndv != nil })
+		require.False(t, r.Cancel())
+		closing := mustStart(e.Close(CloseFlush))
+		require.ErrorIs(t, complete(t, w, r), ucs.ErrCanceled)
+		require.NoError(t, complete(t, w, closing))
+	})
+}
+
+// TestLoopback_Atomics: atomics that the target executes, and words of puts, arrive before a close.
+func TestLoopback_Atomics(t *testing.T) {
+	overLoopback(t, Config{}, func(t *testing.T, w *Worker) {
+		mem, err := w.ctx.MemAlloc(64)
+		require.NoError(t, err)
+		defer mem.Close()
+		var words []uint64
+		var on *EP
+		w.OnNotify(func(e *EP, word uint64) { words, on = append(words, word), e })
+		e := loopbackEP(t, w)
+		key, err := e.Unpack(mem.Pack())
+		require.NoError(t, err)
+		var old uint64
+		fetch, err := e.AtomicFetch(uct.AtomicAdd, 8, 5, &old, key.Addr(), key)
+		require.NoError(t, err)
+		put, err := e.PutNotify([]byte{1}, key.Addr()+8, key, 7, nil)
+		require.NoError(t, err)
+		require.NoError(t, complete(t, w, fetch, put, mustStart(e.Close(CloseFlush))))
+		key.Close()
+		assert.Equal(t, []uint64{7}, words)
+		assert.Same(t, e, on)
+		assert.Equal(t, []byte{5, 0, 0, 0, 0, 0, 0, 0, 1}, mem.Bytes()[:9])
+	})
+}
+
+// TestLoopback_Dial: a connection of Dial has two EPs, also if both are of one worker.
+func TestLoopback_Dial(t *testing.T) {
+	set := real("self", "self")
+	set.oneself = true
+	p := newPair(t, set, Config{})
+	l := p.b.listen(t, "tcp", "127.0.0.1:0", ListenConfig{})
+	peer, err := p.dialTo(l, DialConfig{})
+	require.NoError(t, err)
+	require.NoError(t, p.finish(peer.EP.StreamSend([]byte{1}, nil)))
+	p.until(func() bool { return p.b.w.StreamReady() != nil })
+	require.NotSame(t, peer.EP, p.b.w.StreamReady())
+}
+
+func loopbackEP(t *testing.T, w *Worker) *EP {
+	e, err := w.NewEP(w.Address(), EPConfig{})
+	require.NoError(t, err)
+	return e
+}
+
+// within makes progress until ok.
+func within(t *testing.T, w *Worker, ok func() bool) {
+	t.Helper()
+	testenv.ProgressOr(t, patience, func() bool {
+		if !ok() {
+			w.Progress()
+		}
+		return ok()
+	}, w.State)
+}
+
+// complete waits for requests, and returns their errors.
+func complete(t *testing.T, w *Worker, reqs ...*Request) error {
+	t.Helper()
+	within(t, w, func() bool {
+		for _, r := range reqs {
+			if !r.Done() {
+				return false
+			}
+		}
+		return true
+	})
+	return WaitAll(context.Background(), reqs...)
+}
+
+func mustStart(r *Request, err error) *Request {
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// streamBack sends data over the stream of e, and receives as much from it.
+func streamBack(t *testing.T, e *EP, data []byte) []byte {
+	var n int
+	got := make([]byte, len(data))
+	recv, err := e.StreamRecv(got, true, &n, nil)
+	require.NoError(t, err)
+	send, err := e.StreamSend(data, nil)
+	require.NoError(t, err)
+	require.NoError(t, WaitAll(context.Background(), recv, send))
+	return got[:n]
+}
+
+// activeBack sends an active message over e, which has come from e.
+func activeBack(t *testing.T, e *EP, data []byte) []byte {
+	var from *EP
+	got := make([]byte, len(data))
+	var recv *Request
+	e.w.OnActive(1, func(m *ActiveMessage) {
+		from = m.From
+		var err error
+		recv, err = m.Recv(got, nil)
+		require.NoError(t, err)
+	})
+	send, err := e.SendActive(1, nil, data, nil)
+	require.NoError(t, err)
+	within(t, e.w, func() bool { return from != nil })
+	require.NoError(t, WaitAll(context.Background(), recv, send))
+	assert.Same(t, e, from)
+	return got
+}
+
+// tagBack sends a tagged message over e, which waits until it is received.
+func tagBack(t *testing.T, e *EP, data []byte) []byte {
+	got := make([]byte, len(data))
+	var info TagInfo
+	recv, err := e.w.TagRecv(got, 9, ^uint64(0), &info, nil)
+	require.NoError(t, err)
+	send, err := e.TagSendSync(9, data, nil)
+	require.NoError(t, err)
+	require.NoError(t, WaitAll(context.Background(), recv, send))
+	return got[:info.Length]
+}
