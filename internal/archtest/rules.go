@@ -30,7 +30,7 @@ uct/ib/verbs/softhca  uct/ib/verbs/softhca/timing uct/ib/verbs/mlx5/prm uct/ib/v
 uct/ib/verbs/softhca/timing ucs
 
 # the contract, what helps to keep it, and who tells whether it is kept
-uct                   ucs                                            | internal
+uct                   ucs                                            | internal uct/self
 uct/base              uct ucs internal
 uct/internal          uct uct/base ucs internal
 uct/targetop          uct uct/internal ucs                           | internal
