@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle soak sweep mutate arrows api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle hostile soak sweep mutate arrows api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ storm: ## peers of a long-lived server are killed, come and go, and lose memory 
 
 idle: ## CPU time of idle workers with peers and after them, over each transport, 10 s each; 25 minutes
 	GUCX_TEST_SOAK=1 GUCX_UCP_IDLE=10 $(GO) test -run '^TestIdle' -count 1 -timeout 1h -v ./ucp
+
+hostile: ## what an honest client notices while others flood its server: a table of echoes, memory and CPU time; six minutes
+	GUCX_TEST_SOAK=1 $(GO) test -run '^TestPests' -count 1 -timeout 1h -v ./ucp
 
 soak: ## all tests, those that repeat what only chance shows many times; hours
 	GUCX_TEST_SOAK=1 $(GO) test -timeout 6h $(PKGS)
