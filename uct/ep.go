@@ -1,5 +1,7 @@
 package uct
 
+import "time"
+
 import "net/netip"
 
 // EP is one connection. Methods must be called by the goroutine that owns the
@@ -86,6 +88,10 @@ type EPParams struct {
 	IfaceAddr  []byte // copied
 	Peer       PeerIdentity
 	Dial       DialMode
+	// Within is how long a peer may take to connect, or to be connected to, for a transport that makes
+	// connections: at most, if this side connects; at least, if the peer does. 0 leaves it to the
+	// configuration of the transport, which limits it too where this side connects.
+	Within time.Duration
 }
 
 // DialMode says which side makes the connection of an EP to a peer iface, for a transport that

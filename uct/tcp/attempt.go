@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,7 +93,7 @@ func (c *conn) dial() {
 		c.fail(err)
 		return
 	}
-	l, err := it.dialLink(c.path, c.preface())
+	l, err := it.dialLink(c.path, c.preface(), c.openWithin())
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", ucs.ErrUnreachable, err))
 		return
@@ -131,9 +132,9 @@ func (c *conn) preface() []byte {
 }
 
 // dialLink begins to connect along p. With TLS, first is sent before the handshake.
-func (it *Iface) dialLink(p path, first []byte) (l link, err error) {
+func (it *Iface) dialLink(p path, first []byte, within time.Duration) (l link, err error) {
 	if it.tunnels != nil {
-		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, it.cfg.ConnTimeout)
+		l.tun, l.fd, err = it.tunnels.Dial(p.local, p.remote, first, within)
 		return l, err
 	}
 	l.fd, err = dial(p, &it.cfg)

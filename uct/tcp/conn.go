@@ -57,6 +57,8 @@ type conn struct {
 	lost  uint64    // connection that the next attempt replaces
 	limit time.Time // by which it must be open, while dialing and waiting
 
+	within time.Duration // EPParams.Within of the EP that has made it
+
 	tx     txQueue
 	rx     rxState
 	awaits opList // operations that the peer will answer, in order
@@ -88,7 +90,7 @@ func (c *conn) start() {
 	if !c.waits {
 		c.tx.grow(c.it)
 	}
-	c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
+	c.limit = time.Now().Add(c.openWithin())
 	c.it.pendingConns = append(c.it.pendingConns, c)
 	c.tries = 0
 	if c.path.isKnown() {
@@ -121,9 +123,22 @@ func (c *conn) canSend() bool {
 func (c *conn) setPath(p path) {
 	waiting := c.state == connWaiting && !c.path.isKnown()
 	if c.path = p; waiting {
-		c.limit = time.Now().Add(c.it.cfg.ConnTimeout)
+		c.limit = time.Now().Add(c.openWithin())
 		c.dial()
 	}
+}
+
+// openWithin is how long the connection may take to open.
+func (c *conn) openWithin() time.Duration {
+	d := c.it.cfg.ConnTimeout
+	switch {
+	case c.within == 0:
+	case c.path.isKnown():
+		d = min(d, c.within)
+	default: // the peer has its own configuration
+		d = max(d, c.within)
+	}
+	return d
 }
 
 // link is a connected socket, or the near end of a tunnel, and its place in the

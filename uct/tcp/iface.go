@@ -302,6 +302,9 @@ func (it *Iface) NewEP(p uct.EPParams) (uct.EP, error) {
 	}
 	c.eps.Add(e)
 	c.prove()
+	if c.state == connIdle {
+		c.within = p.Within
+	}
 	c.waits = c.waits || p.Dial != uct.DialOnUse
 	if p.Dial == uct.DialNow {
 		c.dialAll()
