@@ -2,9 +2,11 @@ package ucp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/gucx/gucx/ucp/internal/bootstrap"
 	"github.com/gucx/gucx/ucs"
@@ -112,7 +114,8 @@ type DialConfig struct {
 //
 // Dial blocks and makes progress itself. If ctx ends first its error is returned, and nothing
 // is left. Without an end Dial waits for the answer as long as the listener's worker makes no
-// progress, and then, for the EPs to connect, Config.WireupTimeout.
+// progress, and then, for the EPs to connect, as long as the listener permits
+// (ListenConfig.HelloTimeout), but Config.WireupTimeout at most.
 // Errors, besides those of [EP.Err] if the EP does not connect:
 //
 //   - ErrUnreachable, at once: nothing listens there, or the workers have no transport in
@@ -123,6 +126,7 @@ type DialConfig struct {
 //   - ErrForeignUser: one of the two refuses processes of the other's user.
 //   - ErrUnauthenticated: see [Worker.Listen], "TLS".
 //   - ErrConnReset: the listener hung up or was closed.
+//   - ErrTimedOut: the EPs have not connected in that time.
 //   - ErrTooLong, ErrClosed.
 func (w *Worker) Dial(ctx context.Context, network, address string, cfg DialConfig) (*Peer, error) {
 	if err := w.engine.Turn.Take(); err != nil {
@@ -175,7 +179,7 @@ func (w *Worker) find(ctx context.Context, network, address string, cfg *DialCon
 	}
 	own := w.own()
 	err = w.aside(ctx, until, func(ctx context.Context) error {
-		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private}
+		hello := &bootstrap.Hello{Addr: own.packed, Private: cfg.Private, Within: wholeMillis(w.ctx.cfg.wireupTimeout())}
 		return asRejected(socket.Swap(ctx, hello, &bootstrap.DialConfig{AllowUIDs: cfg.AllowUIDs, TLS: w.ctx.tls, Token: w.ctx.token}))
 	})
 	if err != nil {
@@ -236,6 +240,7 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 	e := &EP{w: w, peer: p, identity: new(Identity(socket.From))}
 	w.hold(e)
 	e.makeLinkTo(socket.Answer.EP, own)
+	e.link.within = attemptWithin(socket.Answer.Within, len(p.Aux))
 	e.need(wireup.AM)
 	e.connectEagerly()
 	return e, nil
@@ -243,18 +248,27 @@ func (w *Worker) newDialed(socket *bootstrap.Conn, own localAddress) (*EP, error
 
 // join waits until the EP has connected. The listener hangs up if it has given up before.
 func (w *Worker) join(ctx context.Context, socket *bootstrap.Conn, e *EP, until untilFunc) error {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	late := time.AfterFunc(socket.Answer.Within, func() { cancel(errLate) })
+	defer late.Stop()
 	watched := make(chan error, 1)
 	var givenUp atomic.Bool // after watched
 	go func() {
 		err := asRejected(socket.Wait())
+		if err == nil {
+			late.Stop() // the listener waits no more either
+		}
 		watched <- err
 		givenUp.Store(err != nil)
 		w.Signal()
 	}()
-	err := until(ctx, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || givenUp.Load() })
+	err := until(limited, func() bool { return e.lane(wireup.AM) != nil || e.state != epOpen || givenUp.Load() })
 	w.keep(socket.Close())
 	why := <-watched
 	switch {
+	case err != nil && errors.Is(context.Cause(limited), errLate):
+		return fmt.Errorf("%w: %w of %v", ucs.ErrTimedOut, errLate, socket.Answer.Within)
 	case err != nil:
 		return err
 	case e.state != epOpen:

@@ -24,10 +24,11 @@ type link struct {
 	lost    lostRoles    // roles that have no lane any more
 	carrier conn.Carrier // of handshake messages
 
-	losses     uint64     // lanes that broke
-	undecided  []*Request // transfers that have failed and may be repeated
-	pause      int        // rounds of Progress until that is decided
-	askedRails bool       // lanes that share work were asked for
+	within     time.Duration // in which each transport connection is made; see within.go
+	losses     uint64        // lanes that broke
+	undecided  []*Request    // transfers that have failed and may be repeated
+	pause      int           // rounds of Progress until that is decided
+	askedRails bool          // lanes that share work were asked for
 
 	halfOpen           bool            // see passive.go
 	expires            time.Duration   // when an EP that is half open goes; 0 if never
@@ -142,7 +143,7 @@ func (l *link) open(act wireup.Action) wireup.Event {
 	remote := &l.e.peer.Addr.Resources[act.Remote]
 	var p uct.EPParams
 	if act.ViaIface {
-		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity(), Dial: uct.DialNow}
+		p = uct.EPParams{DeviceAddr: remote.DeviceAddr, IfaceAddr: remote.IfaceAddr, Peer: l.e.peerIdentity(), Dial: uct.DialNow, Within: l.within}
 		if l.e.unverified {
 			p.Dial = uct.DialByPeer
 		}

@@ -92,8 +92,9 @@ type ListenConfig struct {
 	// half of that.
 	MaxHandshakes, MaxPerSource int
 	// HelloTimeout is how long a dialer may take for TLS and its HELLO, then to read the answer.
-	// It may take 8 times as long to connect: a network device of the dialer that does not lead
-	// here costs it GUCX_TCP_CONN_TIMEOUT, 10 s, before it tries the next one. 0 means 5 s.
+	// It may take 8 times as long to connect, or Config.WireupTimeout of one of the two if that is
+	// less: a network device of the dialer that does not lead here costs it a part of that time, or
+	// GUCX_TCP_CONN_TIMEOUT (10 s) if that is less, before it tries the next one. 0 means 5 s.
 	HelloTimeout time.Duration
 }
 
@@ -353,8 +354,9 @@ func (l *Listener) decide(r *bootstrap.Request) {
 			r.Reject(bootstrap.CodeRejected, nil)
 			return
 		}
-		e := l.expect(r, p, own)
-		r.Accept(&bootstrap.Answer{EP: e.id, Addr: own.packed, Private: req.answer, Keys: l.keys})
+		within := l.connectWithin(r.Hello.Within)
+		e := l.expect(r, p, own, within)
+		r.Accept(&bootstrap.Answer{EP: e.id, Addr: own.packed, Private: req.answer, Keys: l.keys, Within: within})
 	}
 }
 
@@ -371,20 +373,16 @@ func (w *Worker) rejectUnreachable(r *bootstrap.Request, p *conn.Peer) {
 	}
 }
 
-// connectShare is how often HelloTimeout a dialer may take to connect when it has an ACCEPT: 40 s, in
-// which it can give up three devices that swallow its packets. Dialers that wait for long lose their
-// place to others.
-const connectShare = 8
-
 // expect makes the EP to a dialer that is accepted. It is half open, and no user's, until the
 // peer has sent the first message of the handshake to it. The peer knows the address own.
-func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress) *EP {
+func (l *Listener) expect(r *bootstrap.Request, p *conn.Peer, own localAddress, within time.Duration) *EP {
 	w := l.w
 	e := &EP{w: w, peer: p, passive: true, unproven: true, unverified: true, identity: new(Identity(r.From))}
 	w.hold(e)
 	e.countMade(true)
 	e.beginTo(0, own)
-	e.link.expireWithin(connectShare * l.cfg.HelloTimeout)
+	e.link.expireWithin(within + l.cfg.HelloTimeout) // the dialer has to get the ACCEPT first
+	e.link.within = within
 	if w.listening.expected == nil {
 		w.listening.expected = map[*EP]*expected{}
 	}

@@ -24,6 +24,7 @@ func (e *EP) begin() { e.beginTo(0, e.w.own()) }
 func (e *EP) beginTo(peerEP uint64, own localAddress) {
 	e.makeLinkTo(peerEP, own)
 	e.link.halfOpen = true
+	e.link.within = e.w.ctx.cfg.wireupTimeout() // the peer connects, and says so if it cannot
 	if limit := e.w.ctx.cfg.wireupTimeout(); limit > 0 {
 		e.link.expires = e.w.engine.Alarm.Now() + limit
 		e.w.engine.Alarm.Set(e.link.expires)

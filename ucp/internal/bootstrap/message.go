@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/wireup"
@@ -23,12 +24,12 @@ const (
 // The messages; docs/wire.md, "Bootstrap".
 const (
 	magic   = 0x53425847 // "GXBS"
-	version = 2
+	version = 3
 
 	headerLen   = 12
 	kindAt      = 6 // offset in the header
-	helloFixed  = 4
-	acceptFixed = 16
+	helloFixed  = 8
+	acceptFixed = 20
 	keyFixed    = 3
 
 	maxHelloBody  = helloFixed + wireup.MaxAddrLen + MaxPrivate
@@ -188,12 +189,16 @@ func appendMessage(b []byte, k kind, c Code, add func(b []byte) []byte) []byte {
 type Hello struct {
 	Addr    []byte // of its worker
 	Private []byte // of its application
+	// Within is how long it would take to connect when it has an ACCEPT, in whole milliseconds; 0 means
+	// as long as it may.
+	Within time.Duration
 }
 
 func (h *Hello) append(b []byte) []byte {
 	return appendMessage(b, kindHello, 0, func(b []byte) []byte {
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(h.Addr)))
 		b = binary.LittleEndian.AppendUint16(b, uint16(len(h.Private)))
+		b = appendMillis(b, h.Within)
 		return append(append(b, h.Addr...), h.Private...)
 	})
 }
@@ -201,8 +206,8 @@ func (h *Hello) append(b []byte) []byte {
 // parseHello checks and decodes the body of a HELLO. The result shares b.
 func parseHello(b []byte) (h Hello, err error) {
 	c := cursor{b: b}
-	addrLen, privateLen := c.u16(), c.u16()
-	h = Hello{c.take(addrLen), c.take(privateLen)}
+	addrLen, privateLen, within := c.u16(), c.u16(), c.millis()
+	h = Hello{c.take(addrLen), c.take(privateLen), within}
 	if c.bad || len(c.b) > 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
 		return Hello{}, malformed("HELLO with an address of %d bytes and %d of private data in %d", addrLen, privateLen, len(b))
 	}
@@ -215,6 +220,9 @@ type Answer struct {
 	Addr    []byte            // of its worker
 	Private []byte            // of its application
 	Keys    map[string][]byte // packed
+	// Within is how long the dialer may take to connect, in whole milliseconds; not 0. Both sides derive
+	// their time limits from it.
+	Within time.Duration
 }
 
 func (a *Answer) append(b []byte) []byte {
@@ -224,6 +232,7 @@ func (a *Answer) append(b []byte) []byte {
 		b = le.AppendUint16(b, uint16(len(a.Addr)))
 		b = le.AppendUint16(b, uint16(len(a.Private)))
 		b = le.AppendUint32(b, uint32(len(a.Keys)))
+		b = appendMillis(b, a.Within)
 		b = append(append(b, a.Addr...), a.Private...)
 		for _, name := range slices.Sorted(maps.Keys(a.Keys)) {
 			key := a.Keys[name]
@@ -240,8 +249,9 @@ func parseAnswer(b []byte) (*Answer, error) {
 	c := cursor{b: b}
 	a := &Answer{EP: c.u64(), Keys: map[string][]byte{}}
 	addrLen, privateLen, count := c.u16(), c.u16(), c.u32()
+	a.Within = c.millis()
 	a.Addr, a.Private = c.take(addrLen), c.take(privateLen)
-	if c.bad || a.EP == 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
+	if c.bad || a.EP == 0 || a.Within == 0 || addrLen > wireup.MaxAddrLen || privateLen > MaxPrivate {
 		return nil, malformed("ACCEPT of EP %d with an address of %d bytes and %d of private data in %d", a.EP, addrLen, privateLen, len(b))
 	}
 	last := ""
@@ -257,6 +267,11 @@ func parseAnswer(b []byte) (*Answer, error) {
 		return nil, malformed("%d bytes after the last key", len(c.b))
 	}
 	return a, nil
+}
+
+// appendMillis appends a time in milliseconds. More than 49 days are as many.
+func appendMillis(b []byte, d time.Duration) []byte {
+	return binary.LittleEndian.AppendUint32(b, uint32(min(d.Milliseconds(), math.MaxUint32)))
 }
 
 // KeyLen is what a key counts of MaxKeysLen.
@@ -289,3 +304,5 @@ func (c *cursor) u8() uint8   { return uint8(c.number(1)) }
 func (c *cursor) u16() int    { return int(c.number(2)) }
 func (c *cursor) u32() uint32 { return uint32(c.number(4)) }
 func (c *cursor) u64() uint64 { return c.number(8) }
+
+func (c *cursor) millis() time.Duration { return time.Duration(c.u32()) * time.Millisecond }

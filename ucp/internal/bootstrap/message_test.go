@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -20,11 +21,13 @@ import (
 	"github.com/gucx/gucx/wireup"
 )
 
-func sampleHello() *Hello { return &Hello{Addr: []byte("address"), Private: []byte("private")} }
+func sampleHello() *Hello {
+	return &Hello{Addr: []byte("address"), Private: []byte("private"), Within: time.Minute}
+}
 
 func sampleAnswer() *Answer {
 	return &Answer{
-		EP: 7, Addr: []byte("address"), Private: []byte("private"),
+		EP: 7, Addr: []byte("address"), Private: []byte("private"), Within: 40 * time.Second,
 		Keys: map[string][]byte{"a": []byte("first"), "b": {}, "ab": []byte("second")},
 	}
 }
@@ -40,15 +43,16 @@ func split(t testing.TB, b []byte) (header, []byte) {
 
 func TestHello_RoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		want := Hello{
-			rapid.SliceOfN(rapid.Byte(), 0, wireup.MaxAddrLen).Draw(rt, "addr"),
-			rapid.SliceOfN(rapid.Byte(), 0, MaxPrivate).Draw(rt, "private"),
+		want := Hello{Within: time.Duration(rapid.Uint32().Draw(rt, "within")) * time.Millisecond,
+			Addr:    rapid.SliceOfN(rapid.Byte(), 0, wireup.MaxAddrLen).Draw(rt, "addr"),
+			Private: rapid.SliceOfN(rapid.Byte(), 0, MaxPrivate).Draw(rt, "private"),
 		}
 		h, body := split(t, want.append(nil))
 		assert.Equal(t, kindHello, h.kind)
 		got, err := parseHello(body)
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(want.Addr, got.Addr) && bytes.Equal(want.Private, got.Private))
+		assert.Equal(t, want.Within, got.Within)
 	})
 }
 
@@ -184,7 +188,7 @@ func TestMessage_ExactLimits(t *testing.T) {
 		hello := Hello{Addr: bytesOf(tt.addr), Private: bytesOf(tt.private)}
 		_, err := parseHello(hello.append(nil)[headerLen:])
 		assert.Equal(t, tt.ok, err == nil, "HELLO with %s: %v", tt.name, err)
-		answer := Answer{EP: 1, Addr: hello.Addr, Private: hello.Private}
+		answer := Answer{EP: 1, Within: time.Second, Addr: hello.Addr, Private: hello.Private}
 		_, err = parseAnswer(answer.append(nil)[headerLen:])
 		assert.Equal(t, tt.ok, err == nil, "ACCEPT with %s: %v", tt.name, err)
 	}
@@ -268,6 +272,7 @@ func TestParseAnswer_Refuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing":               nil,
 		"no EP":                 append(make([]byte, 8), good[8:]...),
+		"no time":               slices.Concat(good[:16], make([]byte, 4), good[20:]),
 		"a key too few":         edit(good, 12, 4),
 		"a key too many":        edit(good, 12, 2),
 		"a name that is empty":  edit(good, keys, 0),
