@@ -261,3 +261,70 @@ func TestConn_NoSuchLane(t *testing.T) {
 		assert.Len(t, a.conn.Lanes(RMA), 1)
 	}
 }
+
+// TestConn_RefusesProposals: a proposal that this side cannot take is refused with the reason, and others of the
+// message are accepted.
+func TestConn_RefusesProposals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lane MsgLane
+		want ucs.Status
+	}{
+		"first of ours that there is not":   {MsgLane{Src: 0, Dst: 3, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"first of theirs that there is not": {MsgLane{Src: 3, Dst: 0, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"two transports":                    {MsgLane{Src: 0, Dst: 1, Roles: Set(AM)}, ucs.StatusInvalidParam},
+		"no role":                           {MsgLane{Src: 0, Dst: 0}, ucs.StatusInvalidParam},
+		"the auxiliary role":                {MsgLane{Src: 0, Dst: 0, Roles: Set(AM, Aux)}, ucs.StatusInvalidParam},
+		"a role that it is not fit for":     {MsgLane{Src: 1, Dst: 1, Roles: Set(AM, RMA)}, ucs.StatusUnsupported},
+		"another fabric":                    {MsgLane{Src: 2, Dst: 2, Roles: Set(AM)}, ucs.StatusUnreachable},
+		"excluded":                          {MsgLane{Src: 2, Dst: 0, Roles: Set(AM)}, ucs.StatusRejected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := link(t, address(t, 1, "rc", "ud", "rc@x"), address(t, 2, "rc", "ud", "rc@y"))
+			a.conn.Handle(Event{Kind: PathFailed, Local: 0, Remote: 2, Status: ucs.StatusIOError})
+			m := b.conn.newMsg(Request)
+			m.DstEP = 100
+			m.Lanes = []MsgLane{tt.lane, {Src: 0, Dst: 0, Roles: Set(AM), EPAddr: []byte("b1")}}
+			a.handle(Event{Kind: MsgReceived, Msg: m})
+			var replies []*Msg
+			for _, m := range b.inbox {
+				if m.Type == Reply {
+					replies = append(replies, m)
+				}
+			}
+			require.Len(t, replies, 1)
+			require.Len(t, replies[0].Lanes, 2)
+			refused := MsgLane{Src: tt.lane.Dst, Dst: tt.lane.Src, Roles: tt.lane.Roles, Status: tt.want}
+			assert.Equal(t, refused, replies[0].Lanes[0])
+			assert.Equal(t, ucs.StatusOK, replies[0].Lanes[1].Status)
+		})
+	}
+}
+
+// TestConn_IgnoresDrops: a pair that there is not cannot be excluded, and is not answered.
+func TestConn_IgnoresDrops(t *testing.T) {
+	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	m := b.conn.newMsg(Drop)
+	m.DstEP = 100
+	m.Lanes = []MsgLane{{Src: 2, Dst: 0, Status: ucs.StatusIOError}, {Src: 0, Dst: 2, Status: ucs.StatusIOError}}
+	a.receive(t, m)
+	assert.Equal(t, 2, a.conn.Ignored())
+	assert.Empty(t, a.conn.excluded)
+	assert.Empty(t, b.inbox)
+}
+
+// TestConn_Disconnected: how the peer has ended the connection.
+func TestConn_Disconnected(t *testing.T) {
+	for st, want := range map[ucs.Status]ucs.Status{
+		ucs.StatusOK:         ucs.StatusPeerClosed,
+		ucs.StatusNoResource: ucs.StatusRejected,
+		ucs.StatusIOError:    ucs.StatusConnReset,
+	} {
+		a, b := link(t, address(t, 1, "rc"), address(t, 2, "rc"))
+		m := b.conn.newMsg(Disconnect)
+		m.DstEP = 100
+		m.Lanes = []MsgLane{{Status: ucs.StatusOK}, {Status: st}}
+		a.receive(t, m)
+		assert.Equal(t, want, a.err, "%v", st)
+		assert.True(t, a.conn.Over())
+	}
+}
