@@ -119,6 +119,57 @@ func TestCredits_TravelWithMessages(t *testing.T) {
 	})
 }
 
+// TestCredits_TakenAlong: credits that a message has taken along are not returned once more in the same Progress,
+// nor those of fewer than half of the window.
+func TestCredits_TakenAlong(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const window = 6
+		a, b, ab, ba := over.pair(t, narrow(window))
+		got := 0
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+			if got++; got == window/2 {
+				require.NoError(t, ba.AMShort(0, 0, nil))
+			}
+			return false
+		})))
+		for range window - 1 {
+			require.NoError(t, ab.AMShort(0, 0, nil))
+		}
+		flush(t, ab, a) // all have come
+		b.it.Progress()
+		require.Equal(t, window-1, got, "in one Progress")
+		assert.EqualValues(t, 1, ba.core.PI)
+		assert.EqualValues(t, window/2-1, ba.core.creditsDue)
+		assert.Nil(t, b.it.core.due)
+		flush(t, ba, b, a)
+	})
+}
+
+// TestCredits_Closed: an EP that closes while it is to return credits is to return none.
+func TestCredits_Closed(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		const window = 6
+		a, b, ab, ba := over.pair(t, narrow(window))
+		_, other := join(t, a, b)
+		got := 0
+		require.NoError(t, b.it.SetAMHandler(0, uct.AMHandlerFunc(func([]byte, uct.Desc) bool {
+			if got++; got == window/2 {
+				require.Same(t, ba.core, b.it.core.due)
+				require.NoError(t, other.Close())
+				require.Same(t, ba.core, b.it.core.due, "another one has closed")
+				require.NoError(t, ba.Close())
+				require.Nil(t, b.it.core.due)
+				require.False(t, ba.core.dueListed)
+			}
+			return false
+		})))
+		for range window / 2 {
+			require.NoError(t, ab.AMShort(0, 0, nil))
+		}
+		until(t, func() bool { return len(a.errs) == 2 && got == window/2 }, a, b)
+	})
+}
+
 // post sends a work request around the transport, as a broken peer would.
 func post(t *testing.T, e *endpoint, wr verbs.SendWR) {
 	t.Helper()

@@ -193,7 +193,7 @@ func (e *EP) retireFetched() {
 		c := o.comp
 		o.comp = nil
 		if r := o.result; r != nil {
-			*r = binary.NativeEndian.Uint64(o.slot[:8])
+			*r = binary.NativeEndian.Uint64(o.slot[:])
 			o.result = nil
 		}
 		e.it.ops.put(o)
@@ -234,7 +234,7 @@ func (e *EP) endWaiter(st ucs.Status) {
 // take gives the user what the last atomic has brought.
 func (w *waiter) take() {
 	if r := w.result; r != nil {
-		*r = binary.NativeEndian.Uint64(w.slot[:8])
+		*r = binary.NativeEndian.Uint64(w.slot[:])
 	}
 }
 
@@ -292,7 +292,7 @@ func (e *EP) take(o *op) {
 	switch {
 	case o.kind == opAtomic:
 		if r := o.result; r != nil {
-			*r = binary.NativeEndian.Uint64(o.slot[:8])
+			*r = binary.NativeEndian.Uint64(o.slot[:])
 			o.result = nil
 		}
 	case o.kind != opGet:

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
 	"github.com/gucx/gucx/uct/ib/verbs"
 )
@@ -323,5 +324,131 @@ func TestModeration_EPsMadeOneByOne(t *testing.T) {
 			return silent <= 63/2
 		}, a)
 		assert.Empty(t, a.errs)
+	})
+}
+
+// TestFlush_IfaceWithoutRoom: an iface cannot flush while one of its EPs has no room for that.
+func TestFlush_IfaceWithoutRoom(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{TxDepth: 4, TxCQDepth: 4})
+		for ab.PutShort([]byte{1}, b.mem.Addr(), b.key) == nil {
+		}
+		_, err := a.it.Flush(nil)
+		assert.Equal(t, uct.ErrNoResource, err)
+		fired := 0
+		c := &uct.Completion{Count: 1, Func: func(*uct.Completion) { fired++ }}
+		_, err = a.it.Flush(c)
+		assert.Equal(t, uct.ErrNoResource, err)
+		assert.Equal(t, 1, c.Count, "it is the caller's")
+		until(t, func() bool { return ab.core.PI-ab.core.CI < 4 }, a)
+		pending, err := a.it.Flush(c)
+		require.NoError(t, err)
+		require.True(t, pending)
+		until(t, func() bool { return fired > 0 }, a)
+		assert.Equal(t, ab.core.PI, ab.core.CI)
+	})
+}
+
+// TestProgress_Counts: Progress returns the number of completions that it has handled.
+func TestProgress_Counts(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		handled := func() (n int) {
+			testenv.ProgressWithin(t, testenv.Watchdog, func() bool {
+				n += a.it.Progress()
+				return ab.core.CI == ab.core.PI
+			})
+			return n
+		}
+		require.NoError(t, ab.PutShort([]byte{1}, b.mem.Addr(), b.key))
+		assert.Equal(t, 1, handled(), "the first of an idle queue is signaled")
+		require.NoError(t, ab.AMShort(0, 0, nil))
+		assert.Equal(t, 1, handled())
+		assert.Zero(t, a.it.Progress())
+	})
+}
+
+// TestOps_HoldNothing: an op that is over holds nothing of its user's, whatever it was and however it has ended.
+// One that is used again would complete for the user before.
+func TestOps_HoldNothing(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		var a, b *side
+		var ab *endpoint
+		var iov []uct.IOV
+		ended := 0
+		comp := func() *uct.Completion {
+			return &uct.Completion{Count: 1, Func: func(*uct.Completion) { ended++ }}
+		}
+		var results [4]uint64
+		all := []func(key uct.RKey) (bool, error){
+			func(uct.RKey) (bool, error) { return ab.AMZcopy(0, make([]byte, 8), iov, comp()) },
+			func(key uct.RKey) (bool, error) { return ab.PutZcopy(iov, b.mem.Addr(), key, comp()) },
+			func(key uct.RKey) (bool, error) { return ab.GetZcopy(iov, b.mem.Addr(), key, comp()) },
+			func(key uct.RKey) (bool, error) {
+				return ab.GetBcopy(make([]byte, 8), b.mem.Addr(), key, comp())
+			},
+			func(key uct.RKey) (bool, error) {
+				return ab.GetBcopy(make([]byte, 1024), b.mem.Addr(), key, comp())
+			},
+			func(key uct.RKey) (bool, error) {
+				return ab.AtomicFetch(uct.AtomicAdd, 8, 1, &results[0], b.mem.Addr(), key, comp())
+			},
+			func(key uct.RKey) (bool, error) {
+				return ab.AtomicCSwap(8, 1, 2, &results[1], b.mem.Addr(), key, comp())
+			},
+			func(uct.RKey) (bool, error) { return ab.Flush(comp()) },
+		}
+		for name, wrong := range map[string]uct.RKey{"well": 0, "with an error": 0xff00} {
+			a, b, ab, _ = over.pair(t, Config{})
+			ended, iov = 0, []uct.IOV{{Buf: a.mem.Bytes()[:256], Mem: a.mem}}
+			key, wanted := b.key^wrong, 0
+			for _, post := range all {
+				for range 2 { // the first may need no op
+					_ = ab.PutBcopy(make([]byte, 1024), b.mem.Addr(), key)
+					var pending bool
+					var err error
+					until(t, func() bool { pending, err = post(key); return err != uct.ErrNoResource }, a, b)
+					if err == nil {
+						require.True(t, pending)
+						wanted++
+						continue
+					}
+					require.ErrorIs(t, err, uct.ErrEPFailed)
+					require.NotZero(t, wrong)
+				}
+			}
+			pool := &a.it.core.ops
+			until(t, func() bool { return ended == wanted && pool.left == pool.total }, a, b)
+			n := 0
+			for o := pool.free; o != nil; o = o.next {
+				assert.Nil(t, o.comp, name)
+				assert.Nil(t, o.dst, name)
+				assert.Nil(t, o.result, name)
+				assert.EqualValues(t, noBuffer, o.buf, name)
+				n++
+			}
+			assert.Equal(t, pool.left, n)
+		}
+	})
+}
+
+// TestSlots_Scarce: an EP leases slots of the completion queue by the dozen while there are some that nobody uses,
+// and one by one when all are used.
+func TestSlots_Scarce(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, _, ab, _ := over.pair(t, Config{TxDepth: 64, TxCQDepth: 256})
+		it := a.it.core
+		require.True(t, ab.core.slot())
+		assert.EqualValues(t, leaseStep, ab.core.lease)
+		assert.Equal(t, 256-leaseStep, it.cqFree)
+		require.True(t, ab.core.slot(), "it has some")
+		assert.EqualValues(t, leaseStep, ab.core.lease)
+
+		it.leasesUsed = true
+		ab.core.PI += leaseStep // as if it had used them
+		require.True(t, ab.core.slot())
+		assert.EqualValues(t, leaseStep+1, ab.core.lease)
+		assert.True(t, it.leasesUsed, "others are as scarce")
+		ab.core.PI -= leaseStep
 	})
 }
