@@ -239,6 +239,7 @@ func TestNewResource_Clamps(t *testing.T) {
 	assert.Equal(t, int8(127), r.Priority)
 	assert.Equal(t, uint8(3), r.MD)
 	assert.Equal(t, uct.CapPutBcopy|uct.CapPutZcopy, r.Caps, "what choosing looks at")
+	assert.Zero(t, r.AMBcopy)
 
 	attr.Costs = uct.Costs{}
 	assert.Equal(t, Rate(1), NewResource(attr, 0).RMA.Bandwidth, "an unknown bandwidth scores worst")

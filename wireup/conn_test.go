@@ -300,6 +300,68 @@ func TestConn_RefusesProposals(t *testing.T) {
 	}
 }
 
+// TestConn_OfOthers: a message of another worker, or for another worker or connection, is ignored.
+func TestConn_OfOthers(t *testing.T) {
+	for name, edit := range map[string]func(m *Msg){
+		"source":      func(m *Msg) { m.SrcUUID++ },
+		"destination": func(m *Msg) { m.DstUUID++ },
+		"connection":  func(m *Msg) { m.DstEP++ },
+		"peer's name": func(m *Msg) { m.SrcEP++ },
+	} {
+		a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+		a.conn.p.PeerEP = b.conn.p.LocalEP
+		m := b.conn.newMsg(Request)
+		m.DstEP = 100
+		m.Lanes = []MsgLane{{Roles: Set(AM), EPAddr: []byte("b1")}}
+		edit(m)
+		a.receive(t, m)
+		assert.Equal(t, 1, a.conn.Ignored(), name)
+		assert.Empty(t, b.inbox, name)
+	}
+}
+
+// TestConn_IgnoresReplies: a reply to what was not proposed, or that refuses it again, is ignored, and one that is
+// repeated is acknowledged again.
+func TestConn_IgnoresReplies(t *testing.T) {
+	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))
+	a.handle(Event{Kind: NeedLane, Role: RMA})
+	settle(t, a, b)
+	for i, e := range []MsgLane{
+		{Src: 1, Dst: 1, Roles: Set(AM)},
+		{Src: 0, Dst: 0, Roles: Set(RMA), Status: ucs.StatusIOError},
+		{Src: 7, Dst: 7, Roles: Set(RMA)},
+	} {
+		m := b.conn.newMsg(Reply)
+		m.Lanes = []MsgLane{e}
+		a.receive(t, m)
+		assert.Equal(t, i+1, a.conn.Ignored())
+		assert.Empty(t, b.inbox)
+	}
+	m := b.conn.newMsg(Reply)
+	m.Lanes = []MsgLane{{Src: 0, Dst: 0, Roles: Set(RMA), EPAddr: []byte("b1")}}
+	a.receive(t, m)
+	assert.Equal(t, 3, a.conn.Ignored())
+	require.Len(t, b.inbox, 1)
+	assert.Equal(t, Ack, b.inbox[0].Type)
+	assert.Len(t, a.conn.Lanes(RMA), 1)
+}
+
+// TestConn_RequestsCross: both sides have accepted the other's request for a lane to an iface. The reply to either
+// is as good as an acknowledgement.
+func TestConn_RequestsCross(t *testing.T) {
+	a, b := link(t, address(t, 1, "sm"), address(t, 2, "sm"))
+	a.handle(Event{Kind: NeedLane, Role: AM})
+	settle(t, a, b)
+	a.conn.lanes[0].state, a.conn.lanes[0].active = laneAccepted, 0 // as its own reply went unanswered
+	m := b.conn.newMsg(Reply)
+	m.Lanes = []MsgLane{{Roles: Set(AM)}}
+	a.receive(t, m)
+	assert.Equal(t, laneActive, a.conn.lanes[0].state)
+	assert.Len(t, a.conn.Lanes(AM), 1)
+	require.Len(t, b.inbox, 1)
+	assert.Equal(t, Ack, b.inbox[0].Type)
+}
+
 // TestConn_IgnoresDrops: a pair that there is not cannot be excluded, and is not answered.
 func TestConn_IgnoresDrops(t *testing.T) {
 	a, b := link(t, address(t, 1, "rc", "ud"), address(t, 2, "rc", "ud"))

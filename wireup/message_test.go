@@ -3,6 +3,7 @@ package wireup
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -88,6 +89,15 @@ func TestUnpackMsg_Refuses(t *testing.T) {
 			assert.ErrorIs(t, err, ucs.ErrInvalidParam)
 			assert.Nil(t, m)
 		})
+	}
+}
+
+// TestUnpackMsg_Length: the length of a message alone is refused before anything is read, as are too many lanes.
+func TestUnpackMsg_Length(t *testing.T) {
+	for n, refused := range map[int]bool{msgHeader - 1: true, msgHeader: false, MaxMsgLen: false, MaxMsgLen + 1: true} {
+		_, err := UnpackMsg(make([]byte, n))
+		require.Error(t, err)
+		assert.Equal(t, refused, strings.Contains(err.Error(), fmt.Sprint("length ", n)), "%d bytes: %v", n, err)
 	}
 }
 

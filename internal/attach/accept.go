@@ -103,7 +103,7 @@ func (p *Port) answer(conn *net.UnixConn, who peer) {
 
 // expire has a handshake no longer wait for the peer's message. Its own does not block: it is the
 // first on the connection, so that there is room for it.
-func expire(conn *net.UnixConn) { _ = conn.SetReadDeadline(time.Unix(1, 0)) }
+func expire(conn *net.UnixConn) { _ = conn.SetReadDeadline(time.Now()) }
 
 // turnAway ends a connection that did not deliver a hello.
 func (p *Port) turnAway(conn *net.UnixConn, err error) {

@@ -476,3 +476,11 @@ func TestDial_HelloNotSent(t *testing.T) {
 	_, err := a.Dial(t.Context(), b.gid)
 	assert.ErrorIs(t, err, unix.EBADF)
 }
+
+// TestLink_ArenaAccess: only an arena of this user's is mapped with huge pages.
+func TestLink_ArenaAccess(t *testing.T) {
+	own := Link{PeerUID: uint32(os.Geteuid())}
+	other := Link{PeerUID: own.PeerUID + 1}
+	assert.Equal(t, memfd.ReadWrite|memfd.HugePages, own.arenaAccess())
+	assert.Equal(t, memfd.ReadWrite, other.arenaAccess())
+}

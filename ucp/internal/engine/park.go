@@ -89,7 +89,7 @@ func (p *parker) wait(ctx context.Context, atMost time.Duration) ([]unix.EpollEv
 	if err := p.file.SetReadDeadline(limit); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }) // fails only when closed
+	stop := context.AfterFunc(ctx, func() { _ = p.file.SetReadDeadline(time.Now()) }) // fails only when closed
 	defer stop()
 	found := 0
 	err := p.conn.Read(func(fd uintptr) bool {
