@@ -46,6 +46,9 @@
 //   - keep handshake slots for longer than HandshakeTimeout, leave descriptors
 //     behind, or make the port run out of memory with what it sends.
 //
+// The write end of a peer's pipe is opened once for all links of this process to that peer. A link takes one
+// more descriptor, its socket: segments are mapped and their descriptors closed.
+//
 // A process of the same user could do far more with ptrace. For users in AllowUIDs
 // the first list is what they are given.
 package attach

@@ -24,11 +24,13 @@ type Link struct {
 	PeerPID int
 	// PeerUID is the peer's effective user.
 	PeerUID uint32
-	// WakeFD is the write end of the peer's pipe, for Wake; valid until Close.
+	// WakeFD is the write end of the peer's pipe, for Wake; valid until Close. The links of this
+	// process to that peer share it.
 	WakeFD int
 
 	port *Port
 	conn *net.UnixConn
+	wake *sharedPipe // WakeFD; nil before the handshake
 	segs []*memfd.Segment
 	up   atomic.Bool
 	done chan struct{}
@@ -63,7 +65,9 @@ func (l *Link) arenaAccess() memfd.Access {
 
 // takeWake opens the peer's pipe, for Close to close.
 func (l *Link) takeWake(fds rights, i int) (err error) {
-	l.WakeFD, err = reopen(fds[i])
+	if l.wake, err = sharePipe(fds[i]); err == nil {
+		l.WakeFD = l.wake.fd
+	}
 	return err
 }
 
@@ -203,10 +207,7 @@ func (l *Link) release() error {
 	for _, s := range l.segs {
 		errs = append(errs, s.Close())
 	}
-	if l.WakeFD >= 0 {
-		errs = append(errs, os.NewSyscallError("close pipe", unix.Close(l.WakeFD)))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, l.wake.close())...)
 }
 
 // watch has a goroutine wait until the link is down. Nothing is sent after the handshake
