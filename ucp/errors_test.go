@@ -121,7 +121,7 @@ func TestErrors_OfConnecting(t *testing.T) {
 		want  string
 	}{
 		{"lanes", []string{"new ep frc", "connect frd"},
-			"ucp: put 8 bytes PEER: no lane left for rma: frc fake0:1: out of memory; frd fake0:1: out of memory, says the peer"},
+			"ucp: put 8 bytes PEER: no lane left for rma: frc fake0:1: out of memory; frd fake0:1: out of memory, says the peer: its device or process has as many connections (QPs, descriptors) as it can have, or no memory"},
 		{"handshake", []string{"new ep fud"}, "ucp: put 8 bytes PEER: handshake: fud fake0:1: out of memory"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -47,6 +47,15 @@ func (e *EP) laneBroke(x *lane, err error) {
 	e.handle(wireup.Event{Kind: wireup.LaneFailed, Lane: l.lanes.Index(x), Status: statusOf(err)})
 }
 
+// saidByPeer is the error of a lane that the peer has refused or dropped with a status. What the peer has no
+// room for is in its own error.
+func saidByPeer(st ucs.Status) error {
+	if st == ucs.StatusNoMemory {
+		return fmt.Errorf("%w, says the peer: its device or process has as many connections (QPs, descriptors) as it can have, or no memory", st.Err())
+	}
+	return fmt.Errorf("%w, says the peer", st.Err())
+}
+
 // retire takes a lane out of use that came to nothing or broke, and notes why.
 func (l *link) retire(x *lane, st ucs.Status) {
 	if x.Retired {
@@ -54,7 +63,7 @@ func (l *link) retire(x *lane, st ucs.Status) {
 	}
 	why := x.Failed
 	if why == nil {
-		why = fmt.Errorf("%w, says the peer", st.Err())
+		why = saidByPeer(st)
 	}
 	l.tried = append(l.tried, x.Iface.failure(why))
 	l.e.w.stats.replacedLanes.Inc()

@@ -154,7 +154,7 @@ func (md *MD) takeControl() (uint32, error) {
 		}
 	}
 	md.users.Drop()
-	return 0, fmt.Errorf("%w: %d ifaces are open", uct.ErrNoMemory, maxControls)
+	return 0, fmt.Errorf("%w: %d ifaces of this domain are open, as many as it can have: open another context for more workers", uct.ErrNoMemory, maxControls)
 }
 
 func (md *MD) giveControl(i uint32) {

@@ -33,6 +33,15 @@ func (h holdings) atMost(other holdings) bool {
 	return h.descriptors <= other.descriptors && h.mappings <= other.mappings && h.goroutines <= other.goroutines
 }
 
+// TestLink_Descriptors: the link to a peer that has a link here takes one descriptor at each end, its socket. Both ends
+// are in this process.
+func TestLink_Descriptors(t *testing.T) {
+	w := openTwo(t, Config{})
+	one := openFDs(t)
+	w.b.connect(t, w.a.meeting())
+	assert.Equal(t, one+2, openFDs(t))
+}
+
 // TestEP_SharesTheLink: EPs that lead to the same iface cost memory of this process only,
 // and live and end on their own.
 func TestEP_SharesTheLink(t *testing.T) {
@@ -243,4 +252,21 @@ func TestArena_DoesNotFit(t *testing.T) {
 		require.NoError(t, mem.Close())
 		s.close(t)
 	})
+}
+
+// TestOpenIface_Limit: the error says how many ifaces a domain can have.
+func TestOpenIface_Limit(t *testing.T) {
+	s := openStation(t, Config{})
+	defer s.close(t)
+	open := func() (uct.Iface, error) {
+		return s.md.OpenIface(uct.IfaceParams{Transport: Name, Device: DeviceName})
+	}
+	for range maxControls - 1 { // the station has one
+		it, err := open()
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, it.Close()) }()
+	}
+	_, err := open()
+	require.ErrorIs(t, err, uct.ErrNoMemory)
+	require.ErrorContains(t, err, "128 ifaces of this domain are open")
 }
