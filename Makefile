@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 storm idle hostile soak sweep mutate arrows api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate arrows api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ perf-tables: ## write the tables of docs/perf/README.md from docs/perf/results; 
 arm64: ## tests with -short on an emulated arm64 machine with pages of 4 and of 16 KiB, where LAB has one
 	.ci/arm64 $(PKGS)
 	.ci/arm64 --16k $(PKGS)
+
+lab: ## tests of verbs, of rc and of ud on rxe, the device of the kernel, in a virtual machine, where LAB has one; 10 minutes
+	.ci/lab
 
 storm: ## peers of a long-lived server are killed, come and go, and lose memory under transfers, 1,000 times; an hour
 	GUCX_TEST_SOAK=1 $(GO) test -run '^Test(Storm|Churn|Revoke)' -count 1 -timeout 3h -v ./uct/self ./uct/sm ./uct/tcp ./uct/ib/verbs/softhca ./ucp

@@ -10,6 +10,7 @@ import (
 	"github.com/gucx/gucx/uct/ib/rc"
 	"github.com/gucx/gucx/uct/ib/ud"
 	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 	"github.com/gucx/gucx/uct/ib/xrc"
 	"github.com/gucx/gucx/uct/self"
@@ -32,7 +33,7 @@ type Config struct {
 
 	Self self.Config
 	TCP  tcp.Config
-	// Devices lists the verbs devices; nil means softhca.Devices.
+	// Devices lists the verbs devices; nil means the package's function Devices.
 	Devices func() ([]*verbs.Device, error)
 }
 
@@ -53,6 +54,17 @@ func (c *Config) Tables() []config.Table {
 	}
 }
 
+// Devices lists the verbs devices that a program has without asking: the software HCA, and those of the kernel
+// that there is a provider for.
+func Devices() ([]*verbs.Device, error) {
+	soft, err := softhca.Devices()
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := rxe.Devices()
+	return append(soft, kernel...), err
+}
+
 // Components makes every component with its default configuration.
 func Components() []uct.Component { return Config{}.Components() }
 
@@ -61,7 +73,7 @@ func Components() []uct.Component { return Config{}.Components() }
 func (c Config) Components() []uct.Component {
 	devices := c.Devices
 	if devices == nil {
-		devices = softhca.Devices
+		devices = Devices
 	}
 	return []uct.Component{
 		sm.New(c.SM),

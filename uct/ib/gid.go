@@ -1,7 +1,6 @@
 package ib
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
@@ -50,7 +49,11 @@ func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (verbs.GIDEntry, er
 		if err != nil {
 			return verbs.GIDEntry{}, err
 		}
-		return chooseGID(list)
+		e, ok := verbs.ChooseGID(list)
+		if !ok {
+			return e, fmt.Errorf("%w: the port has no GID for RoCE: its network interface has no address, or is down", uct.ErrUnreachable)
+		}
+		return e, nil
 	}
 	if g == GIDAuto {
 		g = GIDAt(0)
@@ -59,28 +62,4 @@ func (md *MD) openGID(port uint8, g GIDIndex, ethernet bool) (verbs.GIDEntry, er
 	var err error
 	e.GID, err = md.ctx.QueryGID(port, int(e.Index))
 	return e, err
-}
-
-// gidPreference is the order of uct_ib_device_select_gid in UCX: routable before not routable, and IPv4 before IPv6.
-var gidPreference = [...]struct {
-	typ  verbs.GIDType
-	ipv4 bool
-}{
-	{verbs.GIDRoCEv2, true},
-	{verbs.GIDRoCEv2, false},
-	{verbs.GIDRoCEv1, true},
-	{verbs.GIDRoCEv1, false},
-}
-
-// chooseGID returns the entry of the first type in gidPreference, with the lowest index. ErrUnreachable if the port
-// has none: its network interface has no address.
-func chooseGID(list []verbs.GIDEntry) (verbs.GIDEntry, error) {
-	for _, want := range gidPreference {
-		for _, e := range list {
-			if e.Type == want.typ && e.GID.IPv4() == want.ipv4 {
-				return e, nil
-			}
-		}
-	}
-	return verbs.GIDEntry{}, fmt.Errorf("%w: %w", uct.ErrUnreachable, errors.New("the port has no GID for RoCE: its network interface has no address, or is down"))
 }

@@ -47,12 +47,9 @@ func openDevice(t testing.TB) *device {
 	d.closeLater(d.pd.Close)
 	gids, err := d.ctx.GIDs(1)
 	require.NoError(t, err)
-	for _, e := range gids {
-		if d.gid.IsZero() || e.GID.IPv4() {
-			d.gid, d.gidIndex = e.GID, e.Index
-		}
-	}
-	require.NotZero(t, d.gid)
+	e, ok := verbs.ChooseGID(gids)
+	require.True(t, ok)
+	d.gid, d.gidIndex = e.GID, e.Index
 	return d
 }
 

@@ -42,3 +42,27 @@ type GIDEntry struct {
 
 // IPv4 reports whether the GID is an IPv4 address, mapped as ::ffff:a.b.c.d.
 func (g GID) IPv4() bool { return [12]byte(g[:12]) == [12]byte{10: 0xff, 11: 0xff} }
+
+// gidPreference is the order of uct_ib_device_select_gid in UCX: routable before not routable, IPv4 before IPv6.
+var gidPreference = [...]struct {
+	typ  GIDType
+	ipv4 bool
+}{
+	{GIDRoCEv2, true},
+	{GIDRoCEv2, false},
+	{GIDRoCEv1, true},
+	{GIDRoCEv1, false},
+}
+
+// ChooseGID returns the entry of a RoCE port that UCX would send from: the first of RoCE v2 with an IPv4 address, else
+// of RoCE v2, else of RoCE v1 with an IPv4 address, else of RoCE v1. ok is false if there is none.
+func ChooseGID(list []GIDEntry) (e GIDEntry, ok bool) {
+	for _, want := range gidPreference {
+		for _, e := range list {
+			if e.Type == want.typ && e.GID.IPv4() == want.ipv4 {
+				return e, true
+			}
+		}
+	}
+	return GIDEntry{}, false
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gucx/gucx/uct/ib/verbs"
 	"github.com/gucx/gucx/uct/ib/verbs/mlx5"
+	"github.com/gucx/gucx/uct/ib/verbs/rxe"
 	"github.com/gucx/gucx/uct/ib/verbs/softhca"
 )
 
@@ -17,8 +18,8 @@ func Fabrics() []string {
 	return []string{string(softhca.FabricShm), string(softhca.FabricLoop)}
 }
 
-// List returns the devices on a fabric; "" means the default one. The environment
-// variables of libmlx5 tune their queues.
+// List returns the software HCA on a fabric, "" meaning the default one, and the devices of the kernel. The
+// environment variables of libmlx5 tune the queues of the software HCA.
 func List(fabric string) ([]*verbs.Device, error) {
 	queues, err := mlx5.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
@@ -28,7 +29,8 @@ func List(fabric string) ([]*verbs.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*verbs.Device{d}, nil
+	kernel, err := rxe.Devices()
+	return append([]*verbs.Device{d}, kernel...), err
 }
 
 // Find returns the device with that name and the port that it names: "softhca0"
@@ -54,5 +56,5 @@ func Find(fabric, name string) (dev *verbs.Device, port uint8, err error) {
 		}
 		names = append(names, d.Name())
 	}
-	return nil, 0, fmt.Errorf("no device %q on fabric %q; there is %s", want, fabric, strings.Join(names, ", "))
+	return nil, 0, fmt.Errorf("no device %q; with fabric %q there is %s", want, fabric, strings.Join(names, ", "))
 }

@@ -66,6 +66,7 @@ type conn struct {
 	local  *verbs.MR
 	slots  *verbs.MR // of receives, and the last one for notes; nil before the first message
 	psn    uint32
+	gid    verbs.GIDEntry // set by Address
 	peer   *address
 	undo   cleanup.Stack
 
@@ -127,12 +128,14 @@ func (c *conn) alloc(n int) (*verbs.MR, error) {
 	return mr, nil
 }
 
-func (c *conn) openQueues() error {
-	td, err := c.ctx.AllocTD(verbs.TDInitAttr{})
-	if err != nil {
-		return err
+func (c *conn) openQueues() (err error) {
+	var td *verbs.TD
+	if c.ctx.HasTD() {
+		if td, err = c.ctx.AllocTD(verbs.TDInitAttr{}); err != nil {
+			return err
+		}
+		c.undo.Add(td.Close)
 	}
-	c.undo.Add(td.Close)
 	if c.cq, err = c.ctx.CreateCQ(verbs.CQInitAttr{Depth: c.queues.depth, SingleThreaded: true}); err != nil {
 		return err
 	}
@@ -154,12 +157,16 @@ func (c *conn) openQueues() error {
 }
 
 func (c *conn) Address() ([]byte, error) {
-	gid, err := c.ctx.QueryGID(c.port, 0)
+	list, err := c.ctx.GIDs(c.port)
 	if err != nil {
 		return nil, err
 	}
+	var ok bool
+	if c.gid, ok = verbs.ChooseGID(list); !ok {
+		return nil, errors.New("the port has no GID to send from")
+	}
 	return address{
-		GID: gid, QPN: c.qp.Number(), PSN: c.psn, RKey: c.memory.RKey(),
+		GID: c.gid.GID, QPN: c.qp.Number(), PSN: c.psn, RKey: c.memory.RKey(),
 		Memory: layer.Region{Addr: c.memory.Addr(), Len: uint64(len(c.memory.Bytes()))},
 	}.append(nil), nil
 }
@@ -184,7 +191,7 @@ func (c *conn) Connect(b []byte) error {
 	err = c.qp.Modify(verbs.QPAttr{
 		State: verbs.QPStateRTR, PathMTU: port.ActiveMTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
 		MaxDestRD: uint8(c.queues.reads), MinRNRTimer: rnrTimerCode,
-		AH: verbs.AHAttr{Port: c.port, Global: true, DGID: peer.GID, HopLimit: 1},
+		AH: verbs.AHAttr{Port: c.port, Global: true, SGIDIndex: c.gid.Index, DGID: peer.GID, HopLimit: 1},
 	}, verbs.QPMaskState|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|
 		verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer)
 	if err != nil {

@@ -149,11 +149,12 @@ func (p *printer) devices(cfg layers.Config, q Query) error {
 	return nil
 }
 
-// device prints the limits of a verbs device.
+// device prints the limits of a verbs device, or why it cannot be opened.
 func (p *printer) device(d *verbs.Device) (err error) {
 	ctx, err := d.Open()
 	if err != nil {
-		return err
+		p.line("#\n# Verbs device: %s\n#   not usable: %v", d.Name(), err)
+		return nil
 	}
 	defer func() { err = errors.Join(err, ctx.Close()) }()
 	a := ctx.QueryDevice()
@@ -171,11 +172,27 @@ func (p *printer) device(d *verbs.Device) (err error) {
 		if err != nil {
 			return err
 		}
-		gid, err := ctx.QueryGID(n, 0)
-		if err != nil {
+		p.item(fmt.Sprintf("port %d", n), fmt.Sprintf("state %d, mtu %d, %g Gb/s", port.State, port.ActiveMTU.Bytes(), port.SpeedGbps))
+		if err := p.gids(ctx, n); err != nil {
 			return err
 		}
-		p.item(fmt.Sprintf("port %d", n), fmt.Sprintf("state %d, mtu %d, gid %v", port.State, port.ActiveMTU.Bytes(), gid))
+	}
+	return nil
+}
+
+// gids prints the GID table of a port, with the entry that is sent from by default.
+func (p *printer) gids(ctx *verbs.Context, port uint8) error {
+	list, err := ctx.GIDs(port)
+	if err != nil {
+		return err
+	}
+	chosen, ok := verbs.ChooseGID(list)
+	for _, e := range list {
+		note := ""
+		if ok && e == chosen {
+			note = ", default"
+		}
+		p.item(fmt.Sprintf("gid %d", e.Index), fmt.Sprintf("%v, %v%s", e.GID, e.Type, note))
 	}
 	return nil
 }
@@ -197,7 +214,8 @@ func (p *printer) component(c uct.Component, transport string) error {
 func (p *printer) domain(c uct.Component, name, transport string) (err error) {
 	md, err := c.OpenMD(name)
 	if err != nil {
-		return err
+		p.line("#\n# Memory domain: %s\n#   not usable: %v", name, err)
+		return nil
 	}
 	defer func() { err = errors.Join(err, md.Close()) }()
 	a := md.Attr()

@@ -18,11 +18,25 @@ func (p *printer) resources(fabric string) error {
 		return err
 	}
 	for _, d := range devs {
+		if ok, err := countsResources(d); err != nil || !ok {
+			p.line("#\n# Resources of verbs device: %s\n#   not counted", d.Name())
+			continue
+		}
 		if err := p.deviceResources(d); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// countsResources reports whether the device counts what it allocates.
+func countsResources(d *verbs.Device) (ok bool, err error) {
+	ctx, err := d.Open()
+	if err != nil {
+		return false, err
+	}
+	_, ok = ctx.Resources()
+	return ok, ctx.Close()
 }
 
 func (p *printer) deviceResources(d *verbs.Device) error {

@@ -26,6 +26,7 @@
 //     receives among them, which came from an SRQ, again.
 //   - rxe does not raise an event for a completion that came before Arm: Arm looks, and raises one itself.
 //   - rxe does not flush a receive that is posted to a QP in ERR: PostRecv moves the QP to ERR again.
+//   - rxe retries without a limit if the retry count is 7: Modify makes it 6.
 //   - The flags of completions are those of the kernel.
 //
 // # Costs

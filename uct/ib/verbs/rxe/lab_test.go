@@ -3,6 +3,7 @@ package rxe_test
 import (
 	"os"
 	"testing"
+	"time"
 
 	"github.com/gucx/gucx/internal/testenv"
 	"github.com/gucx/gucx/uct"
@@ -28,18 +29,38 @@ func suite(tl ib.Transport, config func(o ucttest.Options) any) ucttest.Harness 
 		Transport: tl.Name(),
 		Device:    name + ":1",
 		Config:    config,
+		Watchdog:  time.Minute,
 		StartPeer: ucttest.ExecPeer(tl.Name()),
 	}
+}
+
+// dyingTimeout is the timeout of one attempt for peers that die, of which there are 8.
+const dyingTimeout = time.Second / 2
+
+// rxDepth is the length of the receive queue for o; 0, the default, if o has none.
+func rxDepth(o ucttest.Options) int {
+	if o.RxDepth == 0 {
+		return 0
+	}
+	return max(o.RxDepth, 4)
 }
 
 // Conformance of rc and ud on a device of the kernel.
 func suites() map[string]ucttest.Harness {
 	return map[string]ucttest.Harness{
 		rc.Name: suite(rc.Transport(rc.Config{}), func(o ucttest.Options) any {
-			return rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: o.RxDepth, SegSize: 1 << 10}
+			c := rc.Config{TxDepth: o.TxDepth, TxCQDepth: 256, RxDepth: rxDepth(o), SegSize: 1 << 10}
+			if o.PeerDies { // only the timeout and its retries tell
+				c.Timeout = dyingTimeout
+			}
+			return c
 		}),
 		ud.Name: suite(ud.Transport(ud.Config{}), func(o ucttest.Options) any {
-			return ud.Config{TxDepth: o.TxDepth, RxDepth: o.RxDepth}
+			c := ud.Config{TxDepth: o.TxDepth, Window: o.TxDepth, RxDepth: rxDepth(o)}
+			if o.PeerDies {
+				c.Timeout = 8 * dyingTimeout
+			}
+			return c
 		}),
 	}
 }

@@ -156,12 +156,16 @@ func (q *queuePair) State() verbs.QPState {
 	return verbs.QPState(out.State)
 }
 
+// maxRetryCnt is the largest number of retries. rxe takes 7 for no limit, as the IBTA specification has it for RNR
+// retries only (rxe_completer in rxe_comp.c).
+const maxRetryCnt = 6
+
 // Modify implements verbs.QPProvider.
 func (q *queuePair) Modify(a *verbs.QPAttr, mask verbs.QPAttrMask) error {
 	in := uverbs.ModifyQP{QP: q.handle, Mask: uint32(mask), QKey: a.QKey, RQPSN: a.RQPSN, SQPSN: a.SQPSN, DestQPN: a.DestQPN,
 		AccessFlags: uint32(a.AccessFlags), PKeyIndex: a.PKeyIndex, State: uint8(a.State), CurState: uint8(a.CurState), PathMTU: uint8(a.PathMTU),
 		MaxRDAtomic: a.MaxRDAtomic, MaxDestRD: a.MaxDestRD, MinRNRTimer: a.MinRNRTimer, Port: a.Port, Timeout: a.Timeout,
-		RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry}
+		RetryCnt: min(a.RetryCnt, maxRetryCnt), RNRRetry: a.RNRRetry}
 	if mask&verbs.QPMaskAV != 0 {
 		in.Dest = uverbs.QPDest{DGID: a.AH.DGID, FlowLabel: a.AH.FlowLabel, DLID: a.AH.DLID, SGIDIndex: a.AH.SGIDIndex,
 			HopLimit: a.AH.HopLimit, TrafficClass: a.AH.TrafficClass, SL: a.AH.SL, IsGlobal: flag(a.AH.Global), Port: a.AH.Port}

@@ -1,0 +1,274 @@
+package rxe_test
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/rxe"
+)
+
+// Defaults of the programs of ibverbs-utils.
+const (
+	pingpongPort = 18515
+	pingpongQKey = 0x11111111
+	pingpongSize = 1024
+	pingpongRuns = 200
+	pingpongWait = testenv.Watchdog
+	grhLen       = 40
+)
+
+// TestPingpong plays the other side of ibv_rc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong, as client and as server.
+func TestPingpong(t *testing.T) {
+	name := os.Getenv(deviceEnv)
+	if name == "" {
+		t.Skipf("%s names no device of the kernel", deviceEnv)
+	}
+	for _, c := range []struct {
+		program string
+		args    []string
+		typ     verbs.QPType
+		srq     bool
+	}{
+		{"ibv_rc_pingpong", nil, verbs.QPTypeRC, false},
+		{"ibv_ud_pingpong", nil, verbs.QPTypeUD, false},
+		{"ibv_srq_pingpong", []string{"-q", "1"}, verbs.QPTypeRC, true},
+	} {
+		for _, server := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/server=%t", c.program, server), func(t *testing.T) {
+				path := testenv.Command(t, c.program)
+				p := newPingpong(t, name, c.typ, c.srq)
+				args := append([]string{"-d", name, "-g", strconv.Itoa(int(p.gid.Index)), "-n", strconv.Itoa(pingpongRuns), "-s", strconv.Itoa(pingpongSize)}, c.args...)
+				p.run(t, path, args, server)
+			})
+		}
+	}
+}
+
+// pingpong is our side.
+type pingpong struct {
+	pd   *verbs.PD
+	cq   *verbs.CQ
+	qp   *verbs.QP
+	srq  *verbs.SRQ
+	mr   *verbs.MR
+	gid  verbs.GIDEntry
+	head int // of each received message
+	ah   *verbs.AH
+	peer pingpongAddr
+}
+
+// pingpongAddr is what the two sides tell each other.
+type pingpongAddr struct {
+	qpn, psn uint32
+	gid      verbs.GID
+}
+
+func newPingpong(t *testing.T, name string, typ verbs.QPType, srq bool) *pingpong {
+	later := func(f func() error) { t.Cleanup(func() { assert.NoError(t, f()) }) }
+	ctx, err := findDevice(t, name).Open()
+	require.NoError(t, err)
+	later(ctx.Close)
+	p := &pingpong{}
+	gids, err := ctx.GIDs(1)
+	require.NoError(t, err)
+	p.gid, _ = verbs.ChooseGID(gids)
+	p.pd, err = ctx.AllocPD()
+	require.NoError(t, err)
+	later(p.pd.Close)
+	buf, err := ctx.AllocBuffer(pingpongSize + grhLen)
+	require.NoError(t, err)
+	later(buf.Close)
+	p.mr, err = p.pd.RegMR(buf.Bytes(), verbs.AccessLocalWrite)
+	require.NoError(t, err)
+	later(p.mr.Close)
+	p.cq, err = ctx.CreateCQ(verbs.CQInitAttr{Depth: 2*pingpongRuns + 2})
+	require.NoError(t, err)
+	later(p.cq.Close)
+	attr := verbs.QPInitAttr{Type: typ, SendCQ: p.cq, RecvCQ: p.cq, Cap: verbs.QPCap{MaxSendWR: 2, MaxRecvWR: pingpongRuns}}
+	if srq {
+		p.srq, err = p.pd.CreateSRQ(verbs.SRQInitAttr{MaxWR: pingpongRuns, MaxSGE: 1})
+		require.NoError(t, err)
+		later(p.srq.Close)
+		attr.SRQ = p.srq
+	}
+	p.qp, err = p.pd.CreateQP(attr)
+	require.NoError(t, err)
+	later(p.qp.Close)
+	init := verbs.QPMaskState | verbs.QPMaskPKeyIndex | verbs.QPMaskPort | verbs.QPMaskAccessFlags
+	if typ == verbs.QPTypeUD {
+		p.head = grhLen
+		init = init&^verbs.QPMaskAccessFlags | verbs.QPMaskQKey
+	}
+	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateInit, Port: 1, QKey: pingpongQKey}, init))
+	for range pingpongRuns {
+		p.recv(t)
+	}
+	return p
+}
+
+// diesWithUs has the kernel kill a program when this one dies.
+func diesWithUs() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+
+func findDevice(t *testing.T, name string) *verbs.Device {
+	devices, err := rxe.Devices()
+	require.NoError(t, err)
+	for _, d := range devices {
+		if d.Name() == name {
+			return d
+		}
+	}
+	require.Fail(t, "no device "+name)
+	return nil
+}
+
+func (p *pingpong) recv(t *testing.T) {
+	post := p.qp.PostRecv
+	if p.srq != nil {
+		post = p.srq.PostRecv
+	}
+	_, err := post([]verbs.RecvWR{{ID: 1, SGList: []verbs.SGE{p.mr.SGE(0, pingpongSize+p.head)}}})
+	require.NoError(t, err)
+}
+
+// run plays against a run of the program.
+func (p *pingpong) run(t *testing.T, path string, args []string, server bool) {
+	var out bytes.Buffer
+	if !server {
+		cmd := exec.Command(path, args...)
+		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &out, diesWithUs()
+		require.NoError(t, cmd.Start())
+		p.client(t)
+		p.play(t, true)
+		assert.NoError(t, cmd.Wait(), "%s", &out)
+		return
+	}
+	l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", pingpongPort))
+	require.NoError(t, err)
+	defer l.Close()
+	cmd := exec.Command(path, append(args, "127.0.0.1")...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &out, diesWithUs()
+	require.NoError(t, cmd.Start())
+	p.serve(t, l)
+	p.play(t, false)
+	assert.NoError(t, cmd.Wait(), "%s", &out)
+}
+
+// message is 51 characters and a zero byte, which a side writes at once.
+func (p *pingpong) message() []byte {
+	gid := p.gid.GID
+	return fmt.Appendf(nil, "%04x:%06x:%06x:%x\x00", 0, p.qp.Number(), 0x123456, gid[:])
+}
+
+func (p *pingpong) read(t *testing.T, c net.Conn) {
+	text := make([]byte, len(p.message()))
+	_, err := io.ReadFull(c, text)
+	require.NoError(t, err)
+	parts := bytes.Split(text[:len(text)-1], []byte(":"))
+	require.Len(t, parts, 4, "%s", text)
+	number := func(b []byte) uint32 {
+		n, err := strconv.ParseUint(string(b), 16, 24)
+		require.NoError(t, err)
+		return uint32(n)
+	}
+	p.peer.qpn, p.peer.psn = number(parts[1]), number(parts[2])
+	_, err = hex.Decode(p.peer.gid[:], parts[3])
+	require.NoError(t, err)
+}
+
+// done is what a client writes when it has the address of the server.
+const done = "done\x00"
+
+func (p *pingpong) client(t *testing.T) {
+	var c net.Conn
+	require.Eventually(t, func() (ok bool) {
+		var err error
+		c, err = net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", pingpongPort))
+		return err == nil
+	}, pingpongWait, 100*time.Millisecond)
+	defer c.Close()
+	_, err := c.Write(p.message())
+	require.NoError(t, err)
+	p.read(t, c)
+	_, err = c.Write([]byte(done))
+	require.NoError(t, err)
+	p.connect(t)
+}
+
+func (p *pingpong) serve(t *testing.T, l net.Listener) {
+	c, err := l.Accept()
+	require.NoError(t, err)
+	defer c.Close()
+	p.read(t, c)
+	p.connect(t)
+	_, err = c.Write(p.message())
+	require.NoError(t, err)
+	_, err = io.ReadFull(c, make([]byte, len(done)))
+	require.NoError(t, err)
+}
+
+func (p *pingpong) connect(t *testing.T) {
+	addr := verbs.AHAttr{DGID: p.peer.gid, SGIDIndex: p.gid.Index, Global: true, Port: 1, HopLimit: 1}
+	const st = verbs.QPMaskState
+	if p.head > 0 {
+		require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR}, st))
+		require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456}, st|verbs.QPMaskSQPSN))
+		var err error
+		p.ah, err = p.pd.CreateAH(addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, p.ah.Close()) })
+		return
+	}
+	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTR, AH: addr, PathMTU: verbs.MTU1024, DestQPN: p.peer.qpn, RQPSN: p.peer.psn, MaxDestRD: 1, MinRNRTimer: 12},
+		st|verbs.QPMaskAV|verbs.QPMaskPathMTU|verbs.QPMaskDestQPN|verbs.QPMaskRQPSN|verbs.QPMaskMaxDestRD|verbs.QPMaskMinRNRTimer))
+	require.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateRTS, SQPSN: 0x123456, Timeout: 14, RetryCnt: 6, RNRRetry: 7, MaxRDAtomic: 1},
+		st|verbs.QPMaskSQPSN|verbs.QPMaskTimeout|verbs.QPMaskRetryCnt|verbs.QPMaskRNRRetry|verbs.QPMaskMaxRDAtomic))
+}
+
+// play sends and receives in turn: a send follows when both the last send and a receive are complete.
+func (p *pingpong) play(t *testing.T, first bool) {
+	sent, received, posted := 0, 0, 0
+	send := func() {
+		posted++
+		_, err := p.qp.PostSend([]verbs.SendWR{{ID: 2, Opcode: verbs.OpSend, Flags: verbs.SendSignaled, AH: p.ah, RemoteQPN: p.peer.qpn, RemoteQKey: pingpongQKey,
+			SGList: []verbs.SGE{p.mr.SGE(p.head, pingpongSize)}}})
+		require.NoError(t, err)
+	}
+	if first {
+		send()
+	}
+	var wc [4]verbs.WC
+	testenv.ProgressWithin(t, pingpongWait, func() bool {
+		for _, c := range wc[:max(p.cq.Poll(wc[:]), 0)] {
+			require.Equal(t, verbs.WCSuccess, c.Status)
+			if c.ID == 1 {
+				received++
+				assert.EqualValues(t, pingpongSize+p.head, c.ByteLen)
+			} else {
+				sent++
+			}
+		}
+		due := received // messages that we may have sent by now
+		if first {
+			due++
+		}
+		if posted < min(due, pingpongRuns) && sent == posted {
+			send()
+		}
+		return sent == pingpongRuns && received == pingpongRuns
+	})
+	assert.Equal(t, pingpongRuns, posted)
+}

@@ -1,0 +1,189 @@
+package rxe_test
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gucx/gucx/internal/testenv"
+	"github.com/gucx/gucx/ucs"
+	"github.com/gucx/gucx/uct"
+	"github.com/gucx/gucx/uct/ib"
+	"github.com/gucx/gucx/uct/ib/rc"
+	"github.com/gucx/gucx/uct/ib/verbs"
+	"github.com/gucx/gucx/uct/ib/verbs/rxe"
+	"github.com/gucx/gucx/uct/ib/verbs/uverbs"
+)
+
+// kernelDevice skips the test unless a device of the kernel is named and this user may change the machine.
+func kernelDevice(t *testing.T) string {
+	t.Helper()
+	name := os.Getenv(deviceEnv)
+	if name == "" {
+		t.Skipf("%s names no device of the kernel", deviceEnv)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	return name
+}
+
+func openContext(t *testing.T, name string) *verbs.Context {
+	t.Helper()
+	ctx, err := findDevice(t, name).Open()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ctx.Close()) })
+	return ctx
+}
+
+// A process with another user ID may open the device only if its file says so.
+func TestTrouble_NoPermission(t *testing.T) {
+	name := kernelDevice(t)
+	const asNobody = "GUCX_TEST_AS_NOBODY"
+	if os.Getenv(asNobody) != "" {
+		_, err := findDevice(t, name).Open()
+		assert.ErrorIs(t, err, fs.ErrPermission)
+		assert.ErrorContains(t, err, "this user may not use the device")
+		return
+	}
+	files, err := filepath.Glob("/dev/infiniband/uverbs*")
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NoError(t, os.Chmod(f, 0o600))
+		defer os.Chmod(f, 0o666)
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), asNobody+"=1")
+	cmd.SysProcAttr = diesWithUs()
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	out, err := cmd.CombinedOutput()
+	assert.NotContains(t, string(out), "needs root")
+	assert.NoError(t, err, "%s", out)
+}
+
+// Registered memory beyond RLIMIT_MEMLOCK is refused, with the limit in the text.
+func TestTrouble_LockedMemory(t *testing.T) {
+	ctx := openContext(t, kernelDevice(t))
+	pd, err := ctx.AllocPD()
+	require.NoError(t, err)
+	defer pd.Close()
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: 64 << 10, Max: old.Max}))
+	defer unix.Setrlimit(unix.RLIMIT_MEMLOCK, &old)
+	dropLockCapability(t)
+	_, err = pd.RegMR(make([]byte, 1<<20), verbs.AccessLocalWrite)
+	assert.ErrorIs(t, err, ucs.ErrNoMemory)
+	assert.ErrorContains(t, err, "64 KiB")
+	assert.ErrorContains(t, err, "ulimit -l")
+}
+
+// dropLockCapability takes CAP_IPC_LOCK from the thread of the test: a process that has it may lock any amount.
+func dropLockCapability(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data, less [2]unix.CapUserData
+	require.NoError(t, unix.Capget(&header, &data[0]))
+	less = data
+	less[0].Effective &^= 1 << unix.CAP_IPC_LOCK
+	require.NoError(t, unix.Capset(&header, &less[0]))
+	t.Cleanup(func() {
+		assert.NoError(t, unix.Capset(&header, &data[0]))
+		runtime.UnlockOSThread()
+	})
+}
+
+func TestTrouble_WrongDevice(t *testing.T) {
+	name := kernelDevice(t)
+	_, err := ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD("rxe99")
+	assert.ErrorIs(t, err, uct.ErrInvalidParam)
+	list, err := uverbs.List(uverbs.System())
+	require.NoError(t, err)
+	for _, info := range list {
+		if info.Name != name {
+			continue
+		}
+		_, err = uverbs.Open(uverbs.System(), info, uverbs.DriverMLX5)
+		assert.ErrorIs(t, err, ucs.ErrInvalidParam)
+		assert.ErrorContains(t, err, "it is no device of driver mlx5")
+	}
+}
+
+// openIface opens rc with an entry of the GID table.
+func openIface(t *testing.T, name string, gid ib.GIDIndex) error {
+	t.Helper()
+	md, err := ib.New(rxe.Devices, rc.Transport(rc.Config{})).OpenMD(name)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, md.Close()) }()
+	cfg := rc.Config{}
+	cfg.IB.GIDIndex = gid
+	iface, err := md.OpenIface(uct.IfaceParams{Transport: rc.Name, Device: name + ":1", Config: cfg})
+	if err == nil {
+		require.NoError(t, iface.Close())
+	}
+	return err
+}
+
+func TestTrouble_GIDMissing(t *testing.T) {
+	name := kernelDevice(t)
+	require.NoError(t, openIface(t, name, ib.GIDAuto))
+	err := openIface(t, name, ib.GIDAt(200))
+	assert.ErrorIs(t, err, uct.ErrInvalidParam)
+	assert.ErrorContains(t, err, "no GID with index 200")
+}
+
+// run runs a command of the system.
+func run(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	require.NoError(t, err, "%s: %s", strings.Join(args, " "), out)
+}
+
+func TestTrouble_PortDown(t *testing.T) {
+	name := kernelDevice(t)
+	dev, err := os.ReadFile(filepath.Join("/sys/class/infiniband", name, "parent"))
+	require.NoError(t, err)
+	link := strings.TrimSpace(string(dev))
+	ctx := openContext(t, name)
+	isUp := func() bool {
+		port, err := ctx.QueryPort(1)
+		require.NoError(t, err)
+		return port.State == verbs.PortActive
+	}
+	run(t, "ip", "link", "set", link, "down")
+	testenv.ProgressWithin(t, testenv.Watchdog, func() bool { return !isUp() })
+	err = openIface(t, name, ib.GIDAuto)
+	assert.ErrorIs(t, err, uct.ErrUnreachable)
+	assert.ErrorContains(t, err, "port is down")
+	run(t, "ip", "link", "set", link, "up")
+	testenv.ProgressWithin(t, testenv.Watchdog, isUp)
+}
+
+// The kernel removes a device that is in use when the last process has closed it: until then operations end, and nothing
+// blocks. It is the last test, as the device is gone after it.
+func TestTrouble_Unplugged(t *testing.T) {
+	name := kernelDevice(t)
+	p := newPingpong(t, name, verbs.QPTypeRC, false)
+	remove := exec.Command("rdma", "link", "delete", name)
+	remove.SysProcAttr = diesWithUs()
+	require.NoError(t, remove.Start())
+	t.Cleanup(func() { assert.NoError(t, remove.Wait()) }) // after the context is closed
+	gone := func() bool {
+		_, err := os.Stat(filepath.Join("/sys/class/infiniband", name))
+		return err != nil
+	}
+	testenv.ProgressWithin(t, testenv.Watchdog, gone)
+	_, err := p.pd.RegMR(make([]byte, 4096), verbs.AccessLocalWrite)
+	t.Logf("register memory of a device that is being removed: %v", err)
+	assert.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
+}
