@@ -48,8 +48,8 @@ func openContext(t *testing.T, name string) *verbs.Context {
 // A process with another user ID may open the device only if its file says so.
 func TestTrouble_NoPermission(t *testing.T) {
 	name := kernelDevice(t)
-	const asNobody = "GUCX_TEST_AS_NOBODY"
-	if os.Getenv(asNobody) != "" {
+	const otherUserEnv = "GUCX_TEST_OTHER_USER"
+	if os.Getenv(otherUserEnv) != "" {
 		_, err := findDevice(t, name).Open()
 		assert.ErrorIs(t, err, fs.ErrPermission)
 		assert.ErrorContains(t, err, "this user may not use the device")
@@ -62,7 +62,7 @@ func TestTrouble_NoPermission(t *testing.T) {
 		defer os.Chmod(f, 0o666)
 	}
 	cmd := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$", "-test.v")
-	cmd.Env = append(os.Environ(), asNobody+"=1")
+	cmd.Env = append(os.Environ(), otherUserEnv+"=1")
 	cmd.SysProcAttr = diesWithUs()
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	out, err := cmd.CombinedOutput()
