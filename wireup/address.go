@@ -219,7 +219,7 @@ func (a *Address) Pack() ([]byte, error) {
 	if err := a.Check(); err != nil {
 		return nil, err
 	}
-	b := append(make([]byte, 0, 256), addrMagic, addrVersion)
+	b := []byte{addrMagic, addrVersion}
 	b = append(b, a.Key[:]...)
 	b = append(b, byte(len(a.MDs)))
 	devs := a.devices()

@@ -185,6 +185,7 @@ func TestConn_Survives(t *testing.T) {
 		lanes := a.conn.Lanes(RMA)
 		require.Len(t, lanes, 1)
 		assert.Equal(t, tt.survives, a.conn.Survives(lanes[0].Lane), "%v", tt.resources)
+		assert.True(t, b.conn.Survives(0), "this side does not need the lane")
 	}
 }
 

@@ -100,6 +100,18 @@ func TestChoose_Ratio(t *testing.T) {
 // TestChoose_Mixed: lanes over different transports share work if that is asked for, each may reach
 // another host from both sides, and the slower one is not too slow. What stays within a host is
 // alone.
+// TestRails_Ratio: a pair takes part if the best one has at most so many times its bandwidth, to the byte.
+func TestRails_Ratio(t *testing.T) {
+	a, b := address(t, 1, "rc", "rc@x"), address(t, 2, "rc", "rc@x")
+	for _, n := range []Rails{{}, {MaxRatio: 1}, {MaxRatio: 3}} {
+		second := Candidate{Local: 1, Remote: 1, Bandwidth: 1000}
+		first := Candidate{Bandwidth: 1000 * n.maxRatio()}
+		assert.True(t, n.add(a, b, []Candidate{first}, second), "%+v", n)
+		first.Bandwidth++
+		assert.False(t, n.add(a, b, []Candidate{first}, second), "%+v", n)
+	}
+}
+
 func TestChoose_Mixed(t *testing.T) {
 	mixed := Rails{RMA: MaxRails, Mixed: true}
 	tcpAt := func(bw float64) *Resource {

@@ -129,7 +129,7 @@ func (c Config) check() error {
 	if c.GID == ([16]byte{}) {
 		return fmt.Errorf("zero GID")
 	}
-	if c.Table == nil || c.Arena == nil || c.Table.FD() < 0 || c.Arena.FD() < 0 {
+	if c.Table == nil || c.Arena == nil || min(c.Table.FD(), c.Arena.FD()) < 0 {
 		return fmt.Errorf("table or arena without a descriptor")
 	}
 	if c.LinkLen <= 0 {

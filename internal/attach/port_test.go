@@ -281,6 +281,16 @@ func TestDial_TooManyLinks(t *testing.T) {
 	a.dial(t, b.gid)
 }
 
+// withoutFD is a segment that cannot be passed to a peer.
+func withoutFD(t *testing.T, sharing memfd.Sharing) *memfd.Segment {
+	t.Helper()
+	s, err := memfd.Create("without", testArenaLen, sharing)
+	require.NoError(t, err)
+	require.NoError(t, s.DropFD())
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
 func TestListen_Invalid(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -288,6 +298,9 @@ func TestListen_Invalid(t *testing.T) {
 	}{
 		{"zero GID", func(c *Config) { c.GID = [16]byte{} }},
 		{"no table", func(c *Config) { c.Table = nil }},
+		{"no arena", func(c *Config) { c.Arena = nil }},
+		{"table without a descriptor", func(c *Config) { c.Table = withoutFD(t, memfd.PeersRead) }},
+		{"arena without a descriptor", func(c *Config) { c.Arena = withoutFD(t, memfd.PeersWrite) }},
 		{"no link length", func(c *Config) { c.LinkLen = 0 }},
 		{"negative limit", func(c *Config) { c.MaxLinks = -1 }},
 		{"negative timeout", func(c *Config) { c.HandshakeTimeout = -1 }},

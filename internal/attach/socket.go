@@ -87,10 +87,7 @@ const reclaimAge = 10 * time.Second
 // reclaim removes the files that processes of this user left in dir when they were
 // killed. What cannot be removed is left: it is in nobody's way.
 func reclaim(dir, service string) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return
-	}
+	entries, _ := os.ReadDir(dir) // also what was read before an error
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if strings.HasPrefix(e.Name(), filePrefix(service)) && e.Type() == os.ModeSocket && sockfile.Abandoned(path, reclaimAge) {

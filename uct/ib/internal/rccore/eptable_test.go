@@ -1,6 +1,7 @@
 package rccore
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -37,5 +38,26 @@ func TestEPTable_LikeAMap(t *testing.T) {
 			}
 			assert.Same(t, want, table.find(qpn))
 		}
+	})
+}
+
+// TestClose_Forgotten: an iface has no EP in its tables that is closed, and still has the others.
+func TestClose_Forgotten(t *testing.T) {
+	each(t, func(t *testing.T, over poster) {
+		a, b, ab, _ := over.pair(t, Config{})
+		other, _ := join(t, a, b)
+		for _, e := range []*endpoint{ab, other} {
+			require.NoError(t, e.PutShort([]byte{1}, b.mem.Addr(), b.key))
+			flush(t, e, a)
+		}
+		it := a.it.core
+		require.True(t, slices.Contains(it.recent[:], ab.core))
+		require.True(t, slices.Contains(it.recent[:], other.core))
+		require.NoError(t, ab.Close())
+		until(t, func() bool { return it.closing.Len() == 0 }, a, b)
+		assert.False(t, slices.Contains(it.recent[:], ab.core))
+		assert.True(t, slices.Contains(it.recent[:], other.core))
+		assert.Same(t, &it.eps.vacant, it.eps.find(ab.core.QPN))
+		assert.Same(t, other.core, it.eps.find(other.core.QPN))
 	})
 }
