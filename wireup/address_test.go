@@ -3,6 +3,7 @@ package wireup
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -324,4 +325,13 @@ func TestCostOf(t *testing.T) {
 	attr.Caps |= uct.CapPutBcopy
 	assert.Equal(t, Cost{TimeOf(60), TimeOf(200), RateOf(16 * rateUnit)}, costOf(&attr, uct.PutShort, uct.PutBcopy))
 	assert.Equal(t, Cost{TimeOf(100), TimeOf(200), RateOf(8 * rateUnit)}, costOf(&attr, uct.PutBcopy))
+}
+
+// TestUnpackAddress_Length: the length of an address alone is refused before anything is read.
+func TestUnpackAddress_Length(t *testing.T) {
+	for n, refused := range map[int]bool{addrHeader - 1: true, addrHeader: false, MaxAddrLen: false, MaxAddrLen + 1: true} {
+		_, err := UnpackAddress(make([]byte, n))
+		require.ErrorIs(t, err, uct.ErrInvalidAddr)
+		assert.Equal(t, refused, strings.Contains(err.Error(), fmt.Sprint("length ", n)), "%d bytes: %v", n, err)
+	}
 }

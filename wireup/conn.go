@@ -278,7 +278,7 @@ func (c *Conn) do(a Action) { c.acts = append(c.acts, a) }
 // ones. It returns the role if it has none then, though it must have one.
 func (c *Conn) need(role Role) (lost Roles) {
 	limit := c.p.Rails.of(role)
-	if role >= Aux || c.count(role) >= limit {
+	if role >= Aux {
 		return 0
 	}
 	for _, best := range c.Plan(role) {

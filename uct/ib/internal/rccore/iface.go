@@ -282,10 +282,7 @@ func (it *Iface) Close() error {
 			e.leaveSoon()
 		}
 	}
-	if err := it.drain(); err != nil {
-		errs = errors.Join(errs, err)
-	}
-	if errs = errors.Join(errs, it.undo.Run()); errs != nil {
+	if errs = errors.Join(errs, it.drain(), it.undo.Run()); errs != nil {
 		return &ucs.OpError{TL: it.name, Dev: it.port.Name, Op: "close iface", Err: errs}
 	}
 	return nil
