@@ -269,8 +269,8 @@ func checkPostInCompletion(t T, p *Pair) {
 	const rounds = 100
 	in := newInbox(t, p.B, 3)
 	n := max(8, p.A.Iface.Attr().AM.MinZcopy)
-	buf := p.A.Local.take(n)
-	iov := []uct.IOV{{Buf: buf, Mem: p.A.Local.mem}}
+	buf := p.A.staged.take(n)
+	iov := []uct.IOV{{Buf: buf, Mem: p.A.staged.mem}}
 	sent, short := 0, false
 	var err error
 	c := &uct.Completion{}
@@ -307,7 +307,7 @@ func checkPostInCompletion(t T, p *Pair) {
 		assert.Equal(t, pattern(i, n), msg, "message %d", i)
 	}
 	p.settle()
-	p.A.Local.giveBack(buf)
+	p.A.staged.giveBack(buf)
 }
 
 func checkBothWays(t T, p *Pair) {

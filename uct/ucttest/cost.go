@@ -73,8 +73,8 @@ func (p *Pair) loops(l *Link) []*loop {
 		if !a.Caps.Has(cap) {
 			return
 		}
-		buf := l.From.Local.take(n)
-		o := &loop{name: name, post: post, l: l, data: buf, iov: []uct.IOV{{Buf: buf, Mem: l.From.Local.mem}}}
+		buf := l.From.staged.take(n)
+		o := &loop{name: name, post: post, l: l, data: buf, iov: []uct.IOV{{Buf: buf, Mem: l.From.staged.mem}}}
 		o.c.Func = func(*uct.Completion) { o.open-- }
 		all = append(all, o)
 	}

@@ -19,12 +19,11 @@ type Side struct {
 	// Mem is regionLen bytes with all rights that the other sides reach; nil
 	// where the transport has neither put, get nor atomics.
 	Mem uct.Mem
-	// Local is where zcopy operations of this side take their buffers from.
-	Local stage
 	// Errors is what OnError was told.
 	Errors []EPError
 
-	onError func(uct.EP, error) // told too; may be nil
+	staged  stage               // registered buffers for zcopy operations of this side
+	onError func(uct.EP, error) // called too; may be nil
 	ownsMD  bool
 }
 
@@ -100,7 +99,7 @@ func (p *Pair) open(t T, name string, near *Side) *Side {
 	iface, err := s.MD.OpenIface(s.params(t, p.h, p.opts))
 	require.NoError(t, err, "%s: open iface", name)
 	s.Iface = iface
-	s.Local.open(t, p, s)
+	s.staged.open(t, p, s)
 	if iface.Attr().Caps&(uct.CapPut|uct.CapGet|uct.CapAtomic) != 0 {
 		s.Mem = p.memory(t, s, regionLen, uct.AccessAll)
 	}

@@ -102,7 +102,7 @@ func (p *Pair) newQueue(t T, s *Side, depth int) *queueEnd {
 // buffer takes n bytes of the side's memory for as long as the check runs.
 func (e *queueEnd) buffer(t T, n int) []byte {
 	t.Helper()
-	b := e.s.Local.take(n)
+	b := e.s.staged.take(n)
 	require.NotNil(t, b, "memory for %d bytes", n)
 	scribble(b)
 	return b
@@ -120,7 +120,7 @@ func (e *queueEnd) post(t T, id, n int) {
 		}
 		e.got = append(e.got, received{id, append([]byte{}, buf[:min(n, r.Len)]...), r.Len, r.Status})
 	}
-	iov := []uct.IOV{{Buf: buf, Mem: e.s.Local.mem}, {Buf: e.sink, Mem: e.s.Local.mem}}
+	iov := []uct.IOV{{Buf: buf, Mem: e.s.staged.mem}, {Buf: e.sink, Mem: e.s.staged.mem}}
 	if n == 0 {
 		iov = iov[1:]
 	}
@@ -161,11 +161,11 @@ func (p *Pair) attach(t T, l *Link, number uint32) uct.QueueConn {
 // newSend prepares a send of data in pieces.
 func (p *Pair) newSend(t T, l *Link, data []byte, pieces int) *queueSend {
 	t.Helper()
-	s := &queueSend{comp: p.comp(1), data: data, buf: l.From.Local.take(len(data))}
+	s := &queueSend{comp: p.comp(1), data: data, buf: l.From.staged.take(len(data))}
 	require.NotNil(t, s.buf, "memory for %d bytes", len(data))
 	copy(s.buf, data)
-	s.onFire = func() { l.From.Local.giveBack(s.buf) }
-	s.iov = l.From.Local.cut(s.buf, split(len(data), pieces))
+	s.onFire = func() { l.From.staged.giveBack(s.buf) }
+	s.iov = l.From.staged.cut(s.buf, split(len(data), pieces))
 	return s
 }
 
@@ -391,8 +391,8 @@ func checkQueueAllocations(t T, p *Pair) {
 	}
 	q, err := p.B.Iface.Ext().Queues.NewQueue(2)
 	require.NoError(t, err)
-	src := []uct.IOV{{Buf: p.A.Local.take(64), Mem: p.A.Local.mem}}
-	dst := []uct.IOV{{Buf: p.B.Local.take(64), Mem: p.B.Local.mem}, {Buf: p.B.Local.take(64), Mem: p.B.Local.mem}}
+	src := []uct.IOV{{Buf: p.A.staged.take(64), Mem: p.A.staged.mem}}
+	dst := []uct.IOV{{Buf: p.B.staged.take(64), Mem: p.B.staged.mem}, {Buf: p.B.staged.take(64), Mem: p.B.staged.mem}}
 	got, sent := 0, 0
 	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { got++ }}
 	done := &uct.Completion{Func: func(*uct.Completion) { sent++ }}

@@ -30,7 +30,7 @@ func checkQueueLimits(t T, p *Pair) {
 // refusesReceives posts to a queue for two receives what it must refuse, and fills it.
 func (p *Pair) refusesReceives(t T, e *queueEnd) {
 	t.Helper()
-	mem := p.B.Local.mem
+	mem := p.B.staged.mem
 	r := &uct.QueueRecv{Func: func(*uct.QueueRecv) { p.complain("a refused receive ended") }}
 	buf := e.buffer(t, 8)
 	long := make([]uct.IOV, p.A.Iface.Attr().Queue.MaxRecvIOV+1)
@@ -52,7 +52,7 @@ func (p *Pair) refusesSends(t T, c uct.QueueConn) {
 	t.Helper()
 	a := p.A.Iface.Attr().Queue
 	done := &uct.Completion{Count: 1, Func: func(*uct.Completion) { p.complain("a refused send ended") }}
-	piece := uct.IOV{Buf: p.A.Local.take(1), Mem: p.A.Local.mem}
+	piece := uct.IOV{Buf: p.A.staged.take(1), Mem: p.A.staged.mem}
 	var iov []uct.IOV
 	for range a.MaxIOV + 1 {
 		iov = append(iov, piece)
@@ -60,22 +60,22 @@ func (p *Pair) refusesSends(t T, c uct.QueueConn) {
 	_, err := c.SendZcopy(iov, done)
 	assert.Equal(t, uct.ErrTooLong, err, "pieces of a send")
 	if n := a.MaxMessage + 1; n <= stageLen {
-		_, err = c.SendZcopy([]uct.IOV{{Buf: p.A.Local.buf[:n], Mem: p.A.Local.mem}}, done)
+		_, err = c.SendZcopy([]uct.IOV{{Buf: p.A.staged.buf[:n], Mem: p.A.staged.mem}}, done)
 		assert.Equal(t, uct.ErrTooLong, err, "length of a message")
 	}
 	if p.A.MD.Attr().NeedMemH {
 		_, err = c.SendZcopy([]uct.IOV{{Buf: make([]byte, 8)}}, done)
 		assert.Equal(t, uct.ErrInvalidParam, err, "memory without registration")
 	}
-	p.A.Local.giveBack(piece.Buf)
+	p.A.staged.giveBack(piece.Buf)
 }
 
 // checkFull fills a connection to a queue without receives.
 func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
 	t.Helper()
 	const most = 1 << 14
-	buf := p.A.Local.take(1)
-	iov := []uct.IOV{{Buf: buf, Mem: p.A.Local.mem}}
+	buf := p.A.staged.take(1)
+	iov := []uct.IOV{{Buf: buf, Mem: p.A.staged.mem}}
 	sent, ended := 0, 0
 	var done []*uct.Completion
 	for ; sent < most; sent++ {
@@ -94,7 +94,7 @@ func (p *Pair) checkFull(t T, e *queueEnd, c uct.QueueConn) {
 		}
 		p.until(t, "the queue is emptied", func() bool { return ended >= got && len(e.got) >= 2+got })
 	}
-	p.A.Local.giveBack(buf)
+	p.A.staged.giveBack(buf)
 }
 
 // checkMaxQueues makes as many queues as there can be, if that is few.

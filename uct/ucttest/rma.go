@@ -166,12 +166,12 @@ func checkGetIOV(t T, p *Pair) {
 	total := max(a.Get.MinZcopy, min(200, a.Get.MaxZcopy))
 	copy(p.B.Mem.Bytes(), pattern(5, total+16))
 	for _, lens := range shapes(total, a.Get.MaxIOV) {
-		buf := p.A.Local.take(total + 16)
+		buf := p.A.staged.take(total + 16)
 		scribble(buf)
 		done := false
 		c := p.comp(1)
 		c.onFire = func() { done = true }
-		iov := p.A.Local.cut(buf, lens)
+		iov := p.A.staged.cut(buf, lens)
 		require.NoError(t, p.push(t, func() error {
 			pending, err := p.AB.Get.GetZcopy(iov, p.AB.Raddr, p.AB.Key, &c.Completion)
 			if err == nil && !pending {
@@ -182,7 +182,7 @@ func checkGetIOV(t T, p *Pair) {
 		p.until(t, "a get did not complete", func() bool { return done })
 		assert.Equal(t, pattern(5, total), buf[:total], "shape %v", lens)
 		assert.True(t, untouched(buf[total:]), "shape %v read too much", lens)
-		p.A.Local.giveBack(buf)
+		p.A.staged.giveBack(buf)
 	}
 	if a.Get.MaxIOV < 1024 {
 		_, err := p.AB.Get.GetZcopy(make([]uct.IOV, a.Get.MaxIOV+1), p.AB.Raddr, p.AB.Key, nil)

@@ -113,7 +113,7 @@ func sendZcopy(header, pieces int) func(*Pair, *Link, uint8, []byte) error {
 // zcopy stages data, posts it in pieces of the given lengths and gives the buffer back at the end of the
 // operation. The buffer must not have changed until then.
 func (p *Pair) zcopy(s *Side, data []byte, lens []int, post func([]uct.IOV, *uct.Completion) (bool, error)) error {
-	buf := s.Local.take(len(data))
+	buf := s.staged.take(len(data))
 	if buf == nil {
 		return uct.ErrNoResource
 	}
@@ -124,10 +124,10 @@ func (p *Pair) zcopy(s *Side, data []byte, lens []int, post func([]uct.IOV, *uct
 		if !bytes.Equal(buf, data) {
 			p.complain("a zcopy send changed its buffer of %d bytes", len(buf))
 		}
-		s.Local.giveBack(buf)
+		s.staged.giveBack(buf)
 	}
 	c.onFire = end
-	iov := s.Local.cut(buf, lens)
+	iov := s.staged.cut(buf, lens)
 	pending, err := post(iov, &c.Completion)
 	clear(iov)
 	if err != nil || !pending {
@@ -249,7 +249,7 @@ func (g *getOp) settled(pending bool, err error) {
 
 func getZcopy(pieces int) func(*Pair, *Link, uint64, uct.RKey, *getOp) error {
 	return func(p *Pair, l *Link, raddr uint64, key uct.RKey, op *getOp) error {
-		local := &l.From.Local
+		local := &l.From.staged
 		buf := local.take(op.n)
 		if buf == nil {
 			return uct.ErrNoResource

@@ -225,14 +225,14 @@ func checkEventPending(t T, p *Pair) {
 // checkWakeSend sleeps on a zcopy operation while the target progresses.
 func checkWakeSend(t T, p *Pair) {
 	var newPost func(*uct.Completion) (bool, error)
-	buf := p.A.Local.take(4096)
+	buf := p.A.staged.take(4096)
 	a := p.A.Iface.Attr()
 	if a.Caps.Has(uct.CapPutZcopy) {
-		iov := []uct.IOV{{Buf: buf[:max(a.Put.MinZcopy, min(len(buf), a.Put.MaxZcopy))], Mem: p.A.Local.mem}}
+		iov := []uct.IOV{{Buf: buf[:max(a.Put.MinZcopy, min(len(buf), a.Put.MaxZcopy))], Mem: p.A.staged.mem}}
 		newPost = func(c *uct.Completion) (bool, error) { return p.AB.Put.PutZcopy(iov, p.AB.Raddr, p.AB.Key, c) }
 	} else {
 		newInbox(t, p.B, 3)
-		iov := []uct.IOV{{Buf: buf[:max(a.AM.MinZcopy, min(64, a.AM.MaxZcopy))], Mem: p.A.Local.mem}}
+		iov := []uct.IOV{{Buf: buf[:max(a.AM.MinZcopy, min(64, a.AM.MaxZcopy))], Mem: p.A.staged.mem}}
 		newPost = func(c *uct.Completion) (bool, error) { return p.AB.AM.AMZcopy(3, nil, iov, c) }
 	}
 	for range 30 {
@@ -247,7 +247,7 @@ func checkWakeSend(t T, p *Pair) {
 			p.sleepUnless(t, p.A, p.B)
 		}
 	}
-	p.A.Local.giveBack(buf)
+	p.A.staged.giveBack(buf)
 }
 
 // sleepUnless arms s and waits for its event while other progresses; or progresses
