@@ -264,3 +264,24 @@ func TestPeerBudget_LeftBehind(t *testing.T) {
 	require.Empty(t, w.leftOf)
 	require.Zero(t, w.leftBytes)
 }
+
+// TestPeerBudget_EachWorker: each worker of a context has limits of its own: what a peer has at one of them takes
+// nothing from it, or from others, at the next one.
+func TestPeerBudget_EachWorker(t *testing.T) {
+	const extra = 48 << 10
+	p := newPair(t, fakes("like tcp", likeTCP()), Config{EagerWindow: firstWindow + extra, EagerBudget: extra})
+	uuid := p.a.w.addr.UUID()
+	for _, w := range []*Worker{p.b.w, p.third(p.b.ctx)} {
+		ep, err := p.a.w.NewEP(w.Address(), EPConfig{})
+		require.NoError(t, err)
+		r, err := ep.TagSend(1, nil, nil)
+		require.NoError(t, err)
+		p.until(func() bool { w.Progress(); return (r == nil || r.Done()) && w.tags.Unexpected() == 1 })
+		if r != nil {
+			require.NoError(t, r.take())
+		}
+		require.EqualValues(t, extra, granted(w, uuid))
+		require.EqualValues(t, extra, w.granted)
+		require.NoError(t, p.finish(w.TagRecv(nil, 1, exact, nil, nil)))
+	}
+}

@@ -22,10 +22,9 @@ type posting struct {
 // layer is what has p count.
 func (p *posting) layer() wrap.Hooks {
 	return wrap.Hooks{
-		Iface: func(i *wrap.Iface) { i.Has.Queues = &watchedQueuer{i.Has.Queues, p} },
 		EP: func(e *wrap.EP) {
 			e.Intercept(p)
-			e.Has.Queues = &watchedSender{e.Has.Queues, p}
+			e.Has.Queues = &watchedQueuer{e.Has.Queues, p}
 		},
 	}
 }
@@ -64,13 +63,8 @@ func (q *watchedQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 	return q.Queue.Post(r, iov)
 }
 
-type watchedSender struct {
-	uct.QueueSender
-	p *posting
-}
-
-func (s *watchedSender) Attach(number uint32) (uct.QueueConn, error) {
-	c, err := s.QueueSender.Attach(number)
+func (s *watchedQueuer) Attach(number uint32) (uct.QueueConn, error) {
+	c, err := s.Queuer.Attach(number)
 	return &watchedConn{c, s.p}, err
 }
 

@@ -160,8 +160,9 @@ func (l *tupleLink) NewQueue(depth int) (uct.Queue, error) {
 	if err := l.x.makeSink(); err != nil {
 		return nil, err
 	}
-	i := l.m.e.lane(wireup.AM).Iface
-	q, err := i.Ext().Queues.NewQueue(depth)
+	x := l.m.e.lane(wireup.AM)
+	i := x.Iface
+	q, err := x.EP.Ops().Queues.NewQueue(depth)
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type stuck struct {
 }
 
 func (s *stuck) layer() wrap.Hooks {
-	return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Queues = &stuckQueues{i.Has.Queues, s} }}
+	return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Queues = &stuckQueues{e.Has.Queues, s} }}
 }
 
 type stuckQueues struct {

@@ -52,7 +52,7 @@ type Ops struct {
 	Connect EPConnector // iff CapConnectEP
 	Check   Checker     // nil where asking is not cheap
 	Explain Explainer   // may be nil
-	Queues  QueueSender // iff CapQueue
+	Queues  Queuer      // iff CapQueue
 	Notify  Notifier    // iff CapNotify, which goes with CapPutBcopy, CapPutZcopy and CapConnectEP
 	// Words is there iff CapAMWords is set, which goes with CapAMShort.
 	Words AMWordSender

@@ -52,7 +52,6 @@ type IfaceExt struct {
 	Stats   Counted        // nil: it has no counters
 	Explain Explainer      // nil: nothing depends on the system
 	Measure Measurer       // nil: what is declared is all there is
-	Queues  Queuer         // iff CapQueue
 	Port    PortSharer     // nil: peers connect to the iface's own port, if it has one
 	// Guarded: Progress panics with TwoAtOnce when it is called while it runs, so that the caller
 	// need not check.

@@ -4,10 +4,11 @@ package uct
 // from the sender's memory into the memory of the first receive of the queue, and nothing
 // else happens on the way. A message for which there is no receive waits in the transport,
 // as long as it takes and without the processor of either side, and with it those behind
-// it on its connection. Nothing else waits for it.
+// it on its connection. Nothing else waits for it. A queue is for one peer: the transport refuses
+// messages of others before they reach memory.
 //
 //	sender                                   target
-//	EP.Ops().Queues                          Iface.Ext().Queues
+//	EP.Ops().Queues                          EP.Ops().Queues
 //	   |  Attach(number)                        |  NewQueue
 //	QueueConn  -- SendZcopy ------------->   Queue  <-- Post
 //
@@ -31,11 +32,14 @@ type QueueAttr struct {
 	MaxConns int
 }
 
-// Queuer makes the receive queues of an iface. Present iff CapQueue.
+// Queuer makes receive queues for the peer of an EP, and sends to those of the peer. Present iff CapQueue.
 type Queuer interface {
-	// NewQueue makes an empty queue that holds depth receives. Blocking: it may create
-	// device objects. Errors: ErrInvalidParam (depth not in 1..Queue.MaxDepth),
-	// ErrNoMemory (Queue.MaxQueues are open).
+	QueueSender
+	// NewQueue makes an empty queue that holds depth receives. Only the peer's EP that the EP is
+	// connected to, or where a transport connects to ifaces any EP of that iface, sends to it: other sends
+	// end with StatusCanceled. The queue stays when the EP is closed. Blocking: it may create
+	// device objects. Errors: ErrInvalidParam (depth not in 1..Queue.MaxDepth), ErrNoMemory
+	// (Queue.MaxQueues of the iface are open), ErrClosed.
 	NewQueue(depth int) (Queue, error)
 }
 
@@ -84,7 +88,7 @@ type QueueRecv struct {
 	Status Status
 }
 
-// QueueSender sends to the receive queues of the peer's iface. Present iff CapQueue.
+// QueueSender sends to receive queues that the peer has made for this EP.
 type QueueSender interface {
 	// Attach takes a connection for sends to one queue, to which the caller has no other.
 	// It does not check the number. The first use of a connection may create device
@@ -100,7 +104,7 @@ type QueueConn interface {
 	// SendZcopy sends the bytes of iov, in order, as one message. Messages of a
 	// connection are received in the order in which they were sent. c is not nil, and iov is
 	// the transport's until c fires. Its status is StatusOK when the message has been
-	// received, and StatusCanceled if there is no queue of that number or the queue was
+	// received, and StatusCanceled if there is no queue of that number for this EP or the queue was
 	// stopped: then all later sends of the connection end with StatusCanceled too. Recall and
 	// the end of the EP also end it. It is always pending if there is no error. Errors:
 	// ErrNoResource (the connection holds as many as it can, at least one: send when one

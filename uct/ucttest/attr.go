@@ -145,7 +145,6 @@ func checkClasses(t T, p *Pair) {
 		ext := s.Iface.Ext()
 		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapEventFD), ext.Wake != nil, "Wake and CapEventFD")
 		assert.False(t, ext.Pending != nil && ext.Wake == nil, "Pending without Wake")
-		assert.Equal(t, s.Iface.Attr().Caps.Has(uct.CapQueue), ext.Queues != nil, "Queues of the iface and CapQueue")
 		assert.Equal(t, *ext, *s.Iface.Ext(), "Ext of the iface changed")
 		attr, md := s.MD.Attr(), s.MD.Ext()
 		assert.Equal(t, attr.MaxReg > 0, md.Reg != nil, "Reg and MaxReg")

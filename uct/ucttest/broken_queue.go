@@ -12,7 +12,7 @@ type badQueues struct {
 }
 
 func breakingQueues(k Kind) wrap.Hooks {
-	return wrap.Hooks{Iface: func(i *wrap.Iface) { i.Has.Queues = &badQueues{i.Has.Queues, k} }}
+	return wrap.Hooks{EP: func(e *wrap.EP) { e.Has.Queues = &badQueues{e.Has.Queues, k} }}
 }
 
 // NewQueue makes a bad one.
@@ -48,11 +48,11 @@ func (q *badQueue) Post(r *uct.QueueRecv, iov []uct.IOV) error {
 }
 
 // forgetfulQueues hands out connections whose Recall does nothing.
-type forgetfulQueues struct{ uct.QueueSender }
+type forgetfulQueues struct{ uct.Queuer }
 
 // Attach implements uct.QueueSender.
 func (q *forgetfulQueues) Attach(number uint32) (uct.QueueConn, error) {
-	c, err := q.QueueSender.Attach(number)
+	c, err := q.Queuer.Attach(number)
 	return forgetfulConn{c}, err
 }
 

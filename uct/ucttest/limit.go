@@ -238,7 +238,7 @@ func checkAMLimit(t T, p *Pair) {
 func checkQueueLimit(t T, p *Pair) {
 	n := p.A.Iface.Attr().Queue.MaxMessage
 	x := newLimits(t, p, n)
-	q, err := p.B.Iface.Ext().Queues.NewQueue(1)
+	q, err := p.BA.EP.Ops().Queues.NewQueue(1)
 	require.NoError(t, err, "new queue")
 	c := p.attach(t, p.AB, q.Number())
 	_, err = c.SendZcopy(x.iov(n+1, 1), &uct.Completion{Count: 1})

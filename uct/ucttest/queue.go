@@ -1,6 +1,7 @@
 package ucttest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -58,6 +59,11 @@ var queueChecks = []check{
 		need: uct.CapQueue, run: checkQueueSenders,
 	},
 	{
+		name: "queue/other-peer",
+		rule: "a queue takes messages of the peer that it is for: the sends of other ifaces end with StatusCanceled and reach no receive",
+		need: uct.CapQueue, run: checkQueueOtherPeer,
+	},
+	{
 		name: "queue/close",
 		rule: "Close of an EP ends its sends with StatusCanceled, and Close of an iface its receives",
 		need: uct.CapQueue, run: checkQueueClose,
@@ -89,10 +95,18 @@ type received struct {
 // sinkLen is what a receive takes beyond its buffer, in bytes.
 const sinkLen = 64 << 10
 
-// queue makes a queue of s.
+// newQueue makes a queue of s, for the peer of the first link from there.
 func (p *Pair) newQueue(t T, s *Side, depth int) *queueEnd {
 	t.Helper()
-	q, err := s.Iface.Ext().Queues.NewQueue(depth)
+	l := p.links[slices.IndexFunc(p.links, func(l *Link) bool { return l.From == s })]
+	return p.newQueueFor(t, l, depth)
+}
+
+// newQueueFor makes a queue for the peer of a link.
+func (p *Pair) newQueueFor(t T, l *Link, depth int) *queueEnd {
+	t.Helper()
+	s := l.From
+	q, err := l.EP.Ops().Queues.NewQueue(depth)
 	require.NoError(t, err, "new queue")
 	e := &queueEnd{p: p, s: s, q: q}
 	e.sink = e.buffer(t, sinkLen)
@@ -326,35 +340,63 @@ func checkQueueNumber(t T, p *Pair) {
 
 func checkQueueSenders(t T, p *Pair) {
 	const count = 20
-	other, _ := p.connect(t, p.A, p.B)
-	e := p.newQueue(t, p.B, min(2*count, p.B.Iface.Attr().Queue.MaxDepth))
+	other, back := p.connect(t, p.A, p.B)
+	depth := min(count, p.B.Iface.Attr().Queue.MaxDepth)
+	ends := []*queueEnd{p.newQueueFor(t, p.BA, depth), p.newQueueFor(t, back, depth)}
 	links := []*Link{p.AB, other}
-	conns := []uct.QueueConn{p.attach(t, p.AB, e.q.Number()), p.attach(t, other, e.q.Number())}
-	posted := 0
+	var conns []uct.QueueConn
+	for i, e := range ends {
+		conns = append(conns, p.attach(t, links[i], e.q.Number()))
+	}
 	var sends []*queueSend
 	for k := range count {
 		for i, c := range conns {
-			e.post(t, posted, 16)
-			posted++
+			ends[i].post(t, k, 16)
 			sends = append(sends, p.sendTo(t, links[i], c, pattern(100*i+k, 16), 1))
 		}
-		e.await(t, posted)
+		for _, e := range ends {
+			e.await(t, k+1)
+		}
 	}
-	seen := map[string]int{}
-	for _, got := range e.got {
-		seen[string(got.data)]++
-	}
-	for i := range conns {
-		for k := range count {
-			assert.Equal(t, 1, seen[string(pattern(100*i+k, 16))], "message %d of ep %d", k, i)
+	for i, e := range ends {
+		for k, got := range e.got {
+			assert.Equal(t, pattern(100*i+k, 16), got.data, "message %d of ep %d", k, i)
 		}
 	}
 	for _, s := range sends {
 		p.ended(t, s, ucs.StatusOK)
 	}
-	for _, c := range conns {
+	for i, c := range conns {
 		p.detach(t, c)
+		assert.NoError(t, ends[i].q.Close())
 	}
+}
+
+func checkQueueOtherPeer(t T, p *Pair) {
+	c := p.open(t, "C", p.A)
+	cb, bc := p.connect(t, c, p.B)
+	e := p.newQueueFor(t, p.BA, 2)
+	e.post(t, 1, 16)
+	// A connection that is up already, to a queue for the other peer, is no different.
+	own := p.newQueueFor(t, bc, 1)
+	own.post(t, 2, 16)
+	to := p.attach(t, cb, own.q.Number())
+	p.ended(t, p.sendTo(t, cb, to, pattern(2, 16), 1), ucs.StatusOK)
+	own.await(t, 1)
+	p.detach(t, to)
+	to = p.attach(t, cb, e.q.Number())
+	p.ended(t, p.sendTo(t, cb, to, pattern(3, 16), 1), ucs.StatusCanceled)
+	p.recall(t, to)
+	p.settle()
+	assert.Empty(t, e.got, "the message of another peer")
+	assert.Zero(t, e.q.Received())
+	mine := p.attach(t, p.AB, e.q.Number())
+	p.ended(t, p.sendTo(t, p.AB, mine, pattern(1, 16), 1), ucs.StatusOK)
+	e.await(t, 1)
+	assert.Equal(t, pattern(1, 16), e.got[0].data)
+	p.detach(t, mine)
+	p.works(t, cb, "the ep of the other peer")
+	assert.NoError(t, own.q.Close())
 	assert.NoError(t, e.q.Close())
 }
 
@@ -389,7 +431,7 @@ func checkQueueAllocations(t T, p *Pair) {
 	case p.h.Engine:
 		t.Skipf("what moves the bytes allocates")
 	}
-	q, err := p.B.Iface.Ext().Queues.NewQueue(2)
+	q, err := p.BA.EP.Ops().Queues.NewQueue(2)
 	require.NoError(t, err)
 	src := []uct.IOV{{Buf: p.A.staged.take(64), Mem: p.A.staged.mem}}
 	dst := []uct.IOV{{Buf: p.B.staged.take(64), Mem: p.B.staged.mem}, {Buf: p.B.staged.take(64), Mem: p.B.staged.mem}}

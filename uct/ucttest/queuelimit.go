@@ -8,7 +8,7 @@ import (
 )
 
 func checkQueueLimits(t T, p *Pair) {
-	queues := p.B.Iface.Ext().Queues
+	queues := p.BA.EP.Ops().Queues
 	for _, depth := range []int{-1, 0, p.A.Iface.Attr().Queue.MaxDepth + 1} {
 		_, err := queues.NewQueue(depth)
 		assert.ErrorIs(t, err, uct.ErrInvalidParam, "depth %d", depth)
@@ -107,11 +107,11 @@ func (p *Pair) checkMaxQueues(t T) {
 	}
 	var all []uct.Queue
 	for range a.MaxQueues {
-		q, err := p.B.Iface.Ext().Queues.NewQueue(1)
+		q, err := p.BA.EP.Ops().Queues.NewQueue(1)
 		require.NoError(t, err)
 		all = append(all, q)
 	}
-	_, err := p.B.Iface.Ext().Queues.NewQueue(1)
+	_, err := p.BA.EP.Ops().Queues.NewQueue(1)
 	assert.ErrorIs(t, err, uct.ErrNoMemory)
 	for _, q := range all {
 		assert.NoError(t, q.Close())

@@ -37,7 +37,7 @@ func (e *EP) Intercept(x Interceptor) {
 		e.Has.Notify = &notifier{e.Has.Notify, x}
 	}
 	if e.Has.Queues != nil {
-		e.Has.Queues = &queues{QueueSender: e.Has.Queues, x: x}
+		e.Has.Queues = &queues{Queuer: e.Has.Queues, x: x}
 	}
 }
 

@@ -5,14 +5,14 @@ import "github.com/gucx/gucx/uct"
 // queues hands out connections whose sends are intercepted. Those that were given back are
 // used again.
 type queues struct {
-	uct.QueueSender
+	uct.Queuer
 	x     Interceptor
 	conns []*queueConn
 }
 
 // Attach implements uct.QueueSender.
 func (q *queues) Attach(number uint32) (uct.QueueConn, error) {
-	below, err := q.QueueSender.Attach(number)
+	below, err := q.Queuer.Attach(number)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ func TestXRC_CQError(t *testing.T) {
 		require.NoError(t, eps[i].Ops().Connect.Connect(its[1-i].DeviceAddr(nil), peer.EPAddr(nil)))
 	}
 	var received, sent []ucs.Status
-	q, err := its[1].NewQueue(2)
+	q, err := eps[1].Ops().Queues.NewQueue(2)
 	require.NoError(t, err)
 	for range 2 {
 		require.NoError(t, q.Post(&uct.QueueRecv{Func: func(r *uct.QueueRecv) { received = append(received, r.Status) }}, iov))

@@ -30,7 +30,7 @@ func Example() {
 	mem := must(md.Ext().Alloc.Alloc(4096, uct.AccessAll))
 	defer mem.Close()
 	in, out := mem.Bytes()[:64], mem.Bytes()[64:128]
-	queue := must(iface.Ext().Queues.NewQueue(1))
+	queue := must(peer.Ops().Queues.NewQueue(1))
 	got := &uct.QueueRecv{Func: func(r *uct.QueueRecv) { fmt.Printf("%s: %s\n", r.Status, in[:r.Len]) }}
 	check(queue.Post(got, []uct.IOV{{Buf: in, Mem: mem}}))
 

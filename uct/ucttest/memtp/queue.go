@@ -17,6 +17,7 @@ const (
 // those that wait for one.
 type queue struct {
 	iface    *Iface
+	e        *EP // for whose peer it is
 	number   uint32
 	recvs    []posted
 	first    int
@@ -35,19 +36,20 @@ type posted struct {
 }
 
 // NewQueue implements uct.Queuer.
-func (i *Iface) NewQueue(depth int) (uct.Queue, error) {
+func (e *EP) NewQueue(depth int) (uct.Queue, error) {
+	i := e.iface
 	switch {
+	case e.closed:
+		return nil, i.md.fail("new queue", uct.ErrClosed)
 	case depth < 1 || depth > maxQueueDepth:
 		return nil, i.md.fail("new queue", uct.ErrInvalidParam)
 	case len(i.queues) == i.conf.Queues:
 		return nil, i.md.fail("new queue", uct.ErrNoMemory)
-	case i.closed:
-		return nil, i.md.fail("new queue", uct.ErrClosed)
 	}
 	w := i.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q := &queue{iface: i, number: uint32(w.newID()), recvs: make([]posted, depth)}
+	q := &queue{iface: i, e: e, number: uint32(w.newID()), recvs: make([]posted, depth)}
 	w.queues[q.number] = q
 	i.queues = append(i.queues, q)
 	return q, nil

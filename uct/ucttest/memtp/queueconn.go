@@ -130,7 +130,7 @@ func (c *queueConn) step() sendStep {
 	}
 	q := e.iface.world.queues[c.number]
 	switch {
-	case q == nil || q.iface != e.peer || q.stopped:
+	case q == nil || q.iface != e.peer || q.e.peer != e.iface || q.stopped:
 		return stepFails
 	case q.waits():
 		return stepTakes

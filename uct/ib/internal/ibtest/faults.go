@@ -100,9 +100,6 @@ func (r *faultRun) all() []string {
 			return md.OpenIface(uct.IfaceParams{Transport: r.tl.Name(), Device: Device, Config: r.config})
 		})
 	}
-	if q := ifaces[0].Ext().Queues; q != nil {
-		opened(r, "new queue", func() (uct.Queue, error) { return q.NewQueue(4) })
-	}
 	for range 2 { // the second pair may share connections of the first
 		r.connectEPs(ifaces)
 	}
@@ -123,6 +120,9 @@ func (r *faultRun) connectEPs(ifaces [2]uct.Iface) {
 	var eps [2]uct.EP
 	for i, it := range ifaces {
 		eps[i] = opened(r, "new EP", func() (uct.EP, error) { return it.NewEP(paramsFor(ifaces[1-i])) })
+	}
+	if q := eps[0].Ops().Queues; q != nil {
+		opened(r, "new queue", func() (uct.Queue, error) { return q.NewQueue(4) })
 	}
 	if r.connected(ifaces, eps) {
 		return

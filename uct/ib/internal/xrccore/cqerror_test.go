@@ -142,7 +142,7 @@ func TestCQError_Receives(t *testing.T) {
 		}
 		b.wantLost(t, 1)
 		assert.EqualValues(t, 1, q.Received())
-		_, err := b.it.NewQueue(1)
+		_, err := b.ep.NewQueue(1)
 		assert.ErrorIs(t, err, ucs.ErrIO)
 		_, err = b.it.NewEP(uct.EPParams{})
 		assert.ErrorIs(t, err, ucs.ErrIO)
@@ -174,8 +174,8 @@ func evens(all []int) (list []int) {
 // TestCQError_NoEPs: receives end also where no EP fails with them, and when only an event tells.
 func TestCQError_NoEPs(t *testing.T) {
 	s := newSide(t, softhca.FabricLoop, shallow)
-	require.NoError(t, s.ep.Close())
 	q := s.newQueue(t, 2, 64)
+	require.NoError(t, s.ep.Close())
 	q.post(t, 0)
 	q.post(t, 1)
 	until(t, func() bool { return !s.it.deferred() }, s)

@@ -5,7 +5,7 @@
 //	sender                                          target
 //	EP        RC QP ------------------------------- RC QP     EP
 //	           messages, RMA, atomics, control
-//	conn      initiator --------------------------> target    in the domain of the iface
+//	conn      initiator --------------------------> target    in the domain of the EP
 //	           one queue at a time: SendWR.SRQN          \--> XRC SRQ, one for each uct.Queue
 //
 // A message to a queue goes from the sender's memory to that of the receive, by the devices.
@@ -77,8 +77,9 @@
 // meanwhile are held back. A connection whose queue is not there, or that was recalled, is
 // in ERR on either side, and is connected again in the same way, with the same QPs and
 // another first PSN. The initiator is in ERR, with all work requests flushed, before it asks:
-// nothing that was recalled is received later. Queues are in a private domain of the iface also
-// with Config.ShareDomain: a message that waits for a receive holds up nothing else.
+// nothing that was recalled is received later. Queues are in a private domain of the EP also
+// with Config.ShareDomain: the device refuses what other peers send there, and a message that waits
+// for a receive holds up nothing else.
 //
 // # One completion queue
 //

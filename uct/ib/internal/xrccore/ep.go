@@ -21,6 +21,7 @@ type EP struct {
 	path    *path // nil with an RC QP
 	conns   []conn
 	targets []*verbs.QP // by the peer's index
+	domain  *domain     // of queues for the peer and of targets; nil until it is needed
 	answers []message   // not sent yet
 	peer    ib.DeviceAddr
 	mtu     verbs.MTU // of the path: the smaller one
@@ -29,8 +30,8 @@ type EP struct {
 }
 
 var (
-	_ uct.EP          = (*EP)(nil)
-	_ uct.QueueSender = (*EP)(nil)
+	_ uct.EP     = (*EP)(nil)
+	_ uct.Queuer = (*EP)(nil)
 )
 
 // Ops implements uct.EP.
@@ -141,7 +142,23 @@ func (e *EP) Close() error {
 		}
 	}
 	e.targets = nil
-	return errors.Join(errs, e.base.Close())
+	return errors.Join(errs, e.domain.release(), e.base.Close())
+}
+
+// openDomain opens the domain of the EP, if it has none.
+func (e *EP) openDomain() error {
+	if e.domain != nil {
+		return nil
+	}
+	d := e.it.spare
+	if d == nil {
+		var err error
+		if d, err = openPrivate(e.it.MD()); err != nil {
+			return err
+		}
+	}
+	e.it.spare, e.domain = nil, &domain{d, 1}
+	return nil
 }
 
 // Control implements rccore.Extension.
@@ -189,7 +206,10 @@ func (e *EP) target(i int) (*verbs.QP, error) {
 	if t := e.targets[i]; t != nil {
 		return t, t.Modify(verbs.QPAttr{State: verbs.QPStateReset}, verbs.QPMaskState)
 	}
-	t, err := e.it.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
+	if err := e.openDomain(); err != nil {
+		return nil, err
+	}
+	t, err := e.domain.CreateQP(verbs.QPInitAttr{Type: verbs.QPTypeXRCRecv})
 	if err == nil {
 		e.targets[i] = t
 	}

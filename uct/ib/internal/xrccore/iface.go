@@ -22,7 +22,7 @@ type Iface struct {
 	name   string
 	cfg    Config
 	attr   uct.IfaceAttr
-	domain *verbs.XRCD // of queues, private
+	spare  *verbs.XRCD // a private domain that no EP has taken yet; may be nil
 	node   *node       // nil: EPs have RC QPs
 
 	eps    []*EP // not closed
@@ -44,13 +44,13 @@ type Iface struct {
 
 var (
 	_ uct.Iface        = (*Iface)(nil)
-	_ uct.Queuer       = (*Iface)(nil)
 	_ rccore.Extension = (*Iface)(nil)
 )
 
-// openDomains opens a private domain for queues, and the shared one if the configuration says so.
+// openDomains opens a private domain, for the queues of the first EP that has some, and the shared one if the
+// configuration says so.
 func (it *Iface) openDomains(md *ib.MD) (err error) {
-	if it.domain, err = md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD}); err != nil || !it.cfg.Shares() {
+	if it.spare, err = openPrivate(md); err != nil || !it.cfg.Shares() {
 		return err
 	}
 	file := ""
@@ -59,18 +59,43 @@ func (it *Iface) openDomains(md *ib.MD) (err error) {
 	}
 	d, err := md.OpenDomain(file)
 	if err != nil {
-		return errors.Join(err, it.domain.Close())
+		return errors.Join(err, it.closeDomains())
 	}
 	it.node = newNode(it, d)
 	return nil
 }
 
 func (it *Iface) closeDomains() error {
-	err := it.domain.Close()
+	var err error
+	if it.spare != nil {
+		err = it.spare.Close()
+	}
 	if it.node != nil {
 		err = errors.Join(err, it.node.domain.Close())
 	}
 	return err
+}
+
+// domain is the private XRC domain of an EP. Its queues and the targets of its peer are there and no others, so
+// the device refuses messages of other peers. The EP and its queues use it; the last one closes it.
+type domain struct {
+	*verbs.XRCD
+	users int
+}
+
+func openPrivate(md *ib.MD) (*verbs.XRCD, error) {
+	return md.Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
+}
+
+// release is called by each user, once. d may be nil.
+func (d *domain) release() error {
+	if d == nil {
+		return nil
+	}
+	if d.users--; d.users > 0 {
+		return nil
+	}
+	return d.Close()
 }
 
 // openQueues declares what the core does not have; overhead is that of a post.
@@ -103,7 +128,7 @@ func (it *Iface) Attr() *uct.IfaceAttr { return &it.attr }
 // Ext implements uct.Iface. There is no Watch: deferred work does not show in the queue.
 func (it *Iface) Ext() *uct.IfaceExt {
 	ext := it.Iface.Ext()
-	ext.Wake, ext.Queues, ext.Watch = it, it, nil
+	ext.Wake, ext.Watch = it, nil
 	ext.Measure = it.Port().Measurer(&it.attr)
 	return ext
 }

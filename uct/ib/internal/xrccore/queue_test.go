@@ -150,18 +150,21 @@ func TestBudget(t *testing.T) {
 	a, b := connected(t, softhca.FabricLoop, Config{QueueCQDepth: room, QueueTxDepth: 16})
 	first := a.newQueue(t, room/2, 1)
 	second := a.newQueue(t, room/2, 1)
-	_, err := a.it.NewQueue(1)
+	_, err := a.ep.NewQueue(1)
 	require.ErrorIs(t, err, uct.ErrNoMemory)
 	_, err = a.ep.Attach(1)
 	require.Equal(t, uct.ErrBusy, err, "no room for a connection")
 	require.NoError(t, first.Close())
 	q := b.newQueue(t, 1, 64)
 	c := a.attach(t, q.Number())
-	_, err = a.it.NewQueue(room / 2)
+	_, err = a.ep.NewQueue(room / 2)
 	require.ErrorIs(t, err, uct.ErrNoMemory)
 	require.NoError(t, c.Detach())
 	require.NoError(t, a.ep.Close())
 	until(t, func() bool { return a.it.closing == 0 }, a, b)
+	ep, err := a.it.NewEP(uct.EPParams{})
+	require.NoError(t, err)
+	a.ep = ep.(*EP)
 	third := a.newQueue(t, room/2, 1)
 	require.NoError(t, second.Close())
 	require.NoError(t, third.Close())
@@ -195,7 +198,7 @@ func TestMaxQueues(t *testing.T) {
 	for range a.it.Attr().Queue.MaxQueues {
 		q = a.newQueue(t, 1, 1)
 	}
-	_, err := a.it.NewQueue(1)
+	_, err := a.ep.NewQueue(1)
 	require.ErrorIs(t, err, uct.ErrNoMemory)
 	require.NoError(t, q.Close())
 	require.NoError(t, a.newQueue(t, 1, 1).Close())
@@ -218,12 +221,12 @@ func TestConfig(t *testing.T) {
 func TestSend_NoTarget(t *testing.T) {
 	onFabrics(t, func(t *testing.T, fabric softhca.Fabric) {
 		a, b := connected(t, fabric, Config{})
-		domain := b.it.domain
 		gone, err := b.it.MD().Context().OpenXRCD(verbs.XRCDInitAttr{FD: verbs.PrivateXRCD})
 		require.NoError(t, err)
 		require.NoError(t, gone.Close())
 		q := b.newQueue(t, 1, 64)
-		b.it.domain = gone
+		own := b.ep.domain
+		b.ep.domain = &domain{gone, 1}
 		c := a.attach(t, q.Number())
 		for i := range 2 {
 			s := a.send(t, c, 0, 8, byte(i))
@@ -231,7 +234,7 @@ func TestSend_NoTarget(t *testing.T) {
 			assert.Equal(t, ucs.StatusCanceled, s.Status)
 		}
 		require.NoError(t, c.Detach())
-		b.it.domain = domain
+		b.ep.domain = own
 		q.post(t, 0)
 		c = a.attach(t, q.Number())
 		s := a.send(t, c, 0, 8, 3)

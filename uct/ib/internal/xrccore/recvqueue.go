@@ -16,6 +16,7 @@ import (
 // than that of their receives, so these have slots that are free or not.
 type recvQueue struct {
 	it       *Iface
+	domain   *domain
 	srq      *verbs.SRQ
 	queue    ib.RecvPoster // of srq
 	number   uint32
@@ -39,17 +40,25 @@ type recvSlot struct {
 var _ uct.Queue = (*recvQueue)(nil)
 
 // NewQueue implements uct.Queuer.
-func (it *Iface) NewQueue(depth int) (uct.Queue, error) {
-	q, err := it.newQueue(depth)
-	if err != nil {
-		return nil, it.opError("new queue", err)
+func (e *EP) NewQueue(depth int) (uct.Queue, error) {
+	first, spare := e.domain == nil, e.it.spare
+	q, err := e.newQueue(depth)
+	if err == nil {
+		return q, nil
 	}
-	return q, nil
+	if first && e.domain != nil { // as before
+		if e.it.spare = spare; spare == nil {
+			err = errors.Join(err, e.domain.release())
+		}
+		e.domain = nil
+	}
+	return nil, e.it.opError("new queue", err)
 }
 
-func (it *Iface) newQueue(depth int) (*recvQueue, error) {
+func (e *EP) newQueue(depth int) (*recvQueue, error) {
+	it := e.it
 	switch {
-	case it.closed:
+	case e.closed:
 		return nil, uct.ErrClosed
 	case it.lost:
 		return nil, rccore.ErrCQLost
@@ -60,7 +69,10 @@ func (it *Iface) newQueue(depth int) (*recvQueue, error) {
 	case depth > it.cqFree:
 		return nil, fmt.Errorf("%w: QUEUE_CQ_LEN of %d is used up", uct.ErrNoMemory, it.cfg.QueueCQDepth)
 	}
-	srq, err := it.MD().PD().CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: it.domain, CQ: it.VerbsCQ(),
+	if err := e.openDomain(); err != nil {
+		return nil, err
+	}
+	srq, err := it.MD().PD().CreateSRQ(verbs.SRQInitAttr{Type: verbs.SRQTypeXRC, XRCD: e.domain.XRCD, CQ: it.VerbsCQ(),
 		MaxWR: depth, MaxSGE: it.attr.Queue.MaxRecvIOV})
 	if err != nil {
 		return nil, fmt.Errorf("create srq: %w", err)
@@ -70,7 +82,8 @@ func (it *Iface) newQueue(depth int) (*recvQueue, error) {
 		return nil, errors.Join(err, srq.Close())
 	}
 	it.cqFree -= depth
-	q := &recvQueue{it: it, srq: srq, queue: queue, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
+	e.domain.users++
+	q := &recvQueue{it: it, domain: e.domain, srq: srq, queue: queue, number: srq.Number(), slots: make([]recvSlot, depth), free: make([]uint32, depth)}
 	for i := range q.free {
 		q.free[i] = uint32(depth - 1 - i)
 	}
@@ -187,5 +200,5 @@ func (q *recvQueue) Close() error {
 	it.queues.remove(q.index)
 	it.cqFree += len(q.slots)
 	q.endRest(it.taken(ucs.StatusCanceled))
-	return nil
+	return q.domain.release()
 }

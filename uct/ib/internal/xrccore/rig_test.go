@@ -101,7 +101,7 @@ type queue struct {
 
 func (s *side) newQueue(t testing.TB, depth, n int) *queue {
 	t.Helper()
-	q, err := s.it.NewQueue(depth)
+	q, err := s.ep.NewQueue(depth)
 	require.NoError(t, err)
 	return &queue{Queue: q, s: s, n: n}
 }

@@ -61,7 +61,7 @@ func serveStopped(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	q, err := it.Ext().Queues.NewQueue(3)
+	q, err := ep.Ops().Queues.NewQueue(3)
 	if err != nil {
 		return err
 	}
