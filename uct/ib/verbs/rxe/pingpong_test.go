@@ -31,7 +31,8 @@ const (
 	grhLen       = 40
 )
 
-// TestPingpong plays the other side of ibv_rc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong, as client and as server.
+// TestPingpong plays the other side of ibv_rc_pingpong, with and without an SRQ, and of ibv_ud_pingpong, as client and as
+// server.
 func TestPingpong(t *testing.T) {
 	name := os.Getenv(deviceEnv)
 	if name == "" {
@@ -39,20 +40,18 @@ func TestPingpong(t *testing.T) {
 	}
 	for _, c := range []struct {
 		program string
-		args    []string
 		typ     verbs.QPType
 		srq     bool
 	}{
-		{"ibv_rc_pingpong", nil, verbs.QPTypeRC, false},
-		{"ibv_ud_pingpong", nil, verbs.QPTypeUD, false},
-		{"ibv_srq_pingpong", []string{"-q", "1"}, verbs.QPTypeRC, true},
+		{"ibv_rc_pingpong", verbs.QPTypeRC, false},
+		{"ibv_ud_pingpong", verbs.QPTypeUD, false},
+		{"ibv_rc_pingpong", verbs.QPTypeRC, true},
 	} {
 		for _, server := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s/server=%t", c.program, server), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/srq=%t/server=%t", c.program, c.srq, server), func(t *testing.T) {
 				path := testenv.Command(t, c.program)
 				p := newPingpong(t, name, c.typ, c.srq)
-				args := append([]string{"-d", name, "-g", strconv.Itoa(int(p.gid.Index)), "-n", strconv.Itoa(pingpongRuns), "-s", strconv.Itoa(pingpongSize)}, c.args...)
-				p.run(t, path, args, server)
+				p.run(t, path, []string{"-d", name, "-g", strconv.Itoa(int(p.gid.Index)), "-n", strconv.Itoa(pingpongRuns), "-s", strconv.Itoa(pingpongSize)}, server)
 			})
 		}
 	}

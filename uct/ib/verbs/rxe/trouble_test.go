@@ -47,14 +47,14 @@ func openContext(t *testing.T, name string) *verbs.Context {
 
 // A process with another user ID may open the device only if its file says so.
 func TestTrouble_NoPermission(t *testing.T) {
-	name := kernelDevice(t)
 	const otherUserEnv = "GUCX_TEST_OTHER_USER"
 	if os.Getenv(otherUserEnv) != "" {
-		_, err := findDevice(t, name).Open()
+		_, err := findDevice(t, os.Getenv(deviceEnv)).Open()
 		assert.ErrorIs(t, err, fs.ErrPermission)
 		assert.ErrorContains(t, err, "this user may not use the device")
 		return
 	}
+	kernelDevice(t)
 	files, err := filepath.Glob("/dev/infiniband/uverbs*")
 	require.NoError(t, err)
 	for _, f := range files {
@@ -66,7 +66,6 @@ func TestTrouble_NoPermission(t *testing.T) {
 	cmd.SysProcAttr = diesWithUs()
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	out, err := cmd.CombinedOutput()
-	assert.NotContains(t, string(out), "needs root")
 	assert.NoError(t, err, "%s", out)
 }
 
@@ -173,17 +172,16 @@ func TestTrouble_PortDown(t *testing.T) {
 // blocks. It is the last test, as the device is gone after it.
 func TestTrouble_Unplugged(t *testing.T) {
 	name := kernelDevice(t)
-	p := newPingpong(t, name, verbs.QPTypeRC, false)
 	remove := exec.Command("rdma", "link", "delete", name)
 	remove.SysProcAttr = diesWithUs()
+	t.Cleanup(func() { assert.NoError(t, remove.Wait(), "after the device was closed") })
+	p := newPingpong(t, name, verbs.QPTypeRC, false)
 	require.NoError(t, remove.Start())
-	t.Cleanup(func() { assert.NoError(t, remove.Wait()) }) // after the context is closed
-	gone := func() bool {
-		_, err := os.Stat(filepath.Join("/sys/class/infiniband", name))
-		return err != nil
+	for range 100 {
+		mr, err := p.pd.RegMR(make([]byte, 4096), verbs.AccessLocalWrite)
+		if err == nil {
+			assert.NoError(t, mr.Close())
+		}
 	}
-	testenv.ProgressWithin(t, testenv.Watchdog, gone)
-	_, err := p.pd.RegMR(make([]byte, 4096), verbs.AccessLocalWrite)
-	t.Logf("register memory of a device that is being removed: %v", err)
 	assert.NoError(t, p.qp.Modify(verbs.QPAttr{State: verbs.QPStateErr}, verbs.QPMaskState))
 }
