@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gucx/gucx/internal/keypair"
 	"github.com/gucx/gucx/ucs"
 	"github.com/gucx/gucx/uct"
 )
@@ -39,4 +41,54 @@ func TestDial_Within(t *testing.T) {
 	a.eps = append(a.eps, ep.(*EP))
 	until(t, func() bool { return len(a.errs) == 1 }, a) // b makes no progress
 	assert.ErrorIs(t, a.errs[0], ucs.ErrTimedOut)
+}
+
+// TestDial_Queued: an iface that connects to more peers than it dials at a time begins the time limit of the
+// others when it dials them. The first ones accept nothing, so the limit passes before that.
+func TestDial_Queued(t *testing.T) {
+	a, b := newEnd(t, Config{ConnTimeout: 100 * time.Millisecond}), newEnd(t, Config{})
+	silent, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	to := func(addr ifaceAddr) *EP {
+		ep, err := a.it.NewEP(uct.EPParams{DeviceAddr: b.it.DeviceAddr(nil), IfaceAddr: addr.append(nil), Dial: uct.DialNow})
+		require.NoError(t, err)
+		a.eps = append(a.eps, ep.(*EP))
+		return ep.(*EP)
+	}
+	silentAddr := ifaceAddr{port4: uint16(silent.Addr().(*net.TCPAddr).Port), seg: a.it.addr.seg}
+	for range maxDialing {
+		id, err := keypair.New()
+		require.NoError(t, err)
+		silentAddr.key = id.Public
+		to(silentAddr)
+	}
+	last := to(b.it.addr)
+	assert.Equal(t, []*conn{last.conn}, a.it.queued)
+	assert.True(t, last.conn.limit.IsZero())
+	a.it.cfg.ConnTimeout = time.Hour // of the last one
+	until(t, func() bool { return len(a.errs) >= maxDialing }, a)
+	for _, err := range a.errs {
+		require.ErrorIs(t, err, ucs.ErrTimedOut)
+	}
+	until(t, func() bool { return last.conn.state == connOpen }, a, b)
+	assert.Empty(t, a.it.queued)
+	send(t, last, 1, 64, a, b)
+	flush(t, last, a, b)
+}
+
+// TestDial_QueuedPeerConnects: a connection that waits for its turn is not dialed if the peer has connected, and
+// neither is one that has no EP any more.
+func TestDial_QueuedPeerConnects(t *testing.T) {
+	a, b := newEnd(t, Config{}), newEnd(t, Config{})
+	a.it.dialing = maxDialing
+	ep := a.to(b)
+	_ = ep.AMShort(msgID, 1, []byte("x"))
+	require.Equal(t, []*conn{ep.conn}, a.it.queued)
+	back := b.to(a)
+	send(t, back, 1, 64, a, b)
+	flush(t, back, a, b)
+	assert.Equal(t, connOpen, ep.conn.state)
+	flush(t, ep, a, b)
+	assert.Zero(t, ep.conn.tries)
 }

@@ -28,7 +28,7 @@ type Config struct {
 	Congestion    string         `env:"CONGESTION" doc:"Congestion control of connections (TCP_CONGESTION), such as cubic; empty for reno on loopback and the system's default elsewhere."`
 	SndBuf        config.MemSize `env:"SNDBUF" default:"auto" doc:"Send buffer of a socket (SO_SNDBUF); auto leaves it to the kernel."`
 	RcvBuf        config.MemSize `env:"RCVBUF" default:"auto" doc:"Receive buffer of a socket (SO_RCVBUF); auto leaves it to the kernel."`
-	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established."`
+	ConnTimeout   time.Duration  `env:"CONN_TIMEOUT" default:"10s" doc:"Time in which a connection must be established. An interface dials 256 at a time; the time of the others begins when they are dialed."`
 	HelloTimeout  time.Duration  `env:"HELLO_TIMEOUT" default:"10s" doc:"Time in which the handshake of an accepted connection must end: as long as peers try to connect (CONN_TIMEOUT). A peer that no endpoint here names must also send a first frame, and the rest of each frame, within this time."`
 	MaxHandshakes int            `env:"MAX_HANDSHAKES" default:"1024" doc:"Accepted connections of peers that no endpoint here names, with or without a handshake; at most half of the file descriptors of the process. One more evicts the oldest of the host that has most. As many peers as may connect at once. With TLS, connections after the handshake do not count."`
 	MaxConns      int            `env:"MAX_CONNS" default:"4096" doc:"Connections of an interface. One more evicts the oldest of a peer that no endpoint here names; without such a connection the new peer is refused."`

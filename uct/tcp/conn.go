@@ -90,16 +90,50 @@ func (c *conn) start() {
 	if !c.waits {
 		c.tx.grow(c.it)
 	}
-	c.limit = time.Now().Add(c.openWithin())
-	c.it.pendingConns = append(c.it.pendingConns, c)
+	it := c.it
 	c.tries = 0
-	if c.path.isKnown() {
+	switch {
+	case !c.path.isKnown():
+		c.state = connWaiting
+		c.becomePending(time.Now())
+	case it.dialing < maxDialing:
+		it.dialing++
+		c.becomePending(time.Now())
 		c.dial()
 		return
+	default:
+		c.state = connWaiting // also for the peer, which may connect first
+		it.queued = append(it.queued, c)
 	}
-	c.state = connWaiting
-	if err := c.it.tickWithin(deadlineTick); err != nil {
+	if err := it.tickWithin(deadlineTick); err != nil {
 		c.fail(err)
+	}
+}
+
+// maxDialing is how many connections an iface is dialing at a time. The time limit of the others has not begun: a
+// worker that connects to thousands of peers takes longer for all of them than it may take for one.
+const maxDialing = 256
+
+// becomePending begins the time in which c must open.
+func (c *conn) becomePending(now time.Time) {
+	c.limit = now.Add(c.openWithin())
+	c.it.pendingConns = append(c.it.pendingConns, c)
+}
+
+// dialQueued dials as many of the queued connections as may be dialing.
+func (it *Iface) dialQueued(now time.Time) {
+	for it.dialing < maxDialing && len(it.queued) > 0 {
+		c := it.queued[0]
+		it.queued[0] = nil
+		if it.queued = it.queued[1:]; c.state != connWaiting { // the peer has connected, or it has failed
+			continue
+		}
+		it.dialing++
+		c.becomePending(now)
+		c.dial()
+	}
+	if len(it.queued) == 0 {
+		it.queued = nil
 	}
 }
 

@@ -70,7 +70,7 @@ func (it *Iface) look() int {
 	}
 	wait := uint(1)
 	switch {
-	case len(it.hot) > 0 && len(it.hot) == it.opened && len(it.pendingConns) == 0:
+	case len(it.hot) > 0 && len(it.hot) == it.opened && len(it.pendingConns)+len(it.queued) == 0:
 		wait = lookAllHot
 	case len(it.hot) > 0:
 		wait = lookSomeHot

@@ -23,11 +23,16 @@ func (tk *ticker) Ready(uint32) int {
 	it.poll.Ticked()
 	now := time.Now()
 	it.expireUnproven(now)
+	it.dialing = 0
 	for i := len(it.pendingConns) - 1; i >= 0; i-- {
-		if c := it.pendingConns[i]; now.After(c.limit) {
+		c := it.pendingConns[i]
+		if now.After(c.limit) {
 			c.fail(c.late())
+		} else if c.try != nil {
+			it.dialing++
 		}
 	}
+	it.dialQueued(now)
 	it.resumeAccept(now)
 	it.lookForPeers(now)
 	_ = it.poll.Tick(it.nextTick())
@@ -45,7 +50,7 @@ func (c *conn) late() error {
 // nextTick is the time between two ticks for what there is to look at; 0 if there is nothing.
 func (it *Iface) nextTick() (next time.Duration) {
 	pending, paused := time.Duration(0), time.Duration(0)
-	if len(it.pendingConns) > 0 {
+	if len(it.pendingConns)+len(it.queued) > 0 {
 		pending = deadlineTick
 	}
 	if it.acceptPaused {
