@@ -13,7 +13,7 @@ STATICCHECK = $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # vet has a target, so the other runs of the tests leave it out.
 GOTEST   = $(GO) test -vet=off
 
-.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate arrows api perf-tables bench bench-smoke
+.PHONY: help quick check fmt vet lint build test race invariants cross fuzz-short arm64 lab storm idle hostile soak sweep mutate api perf-tables bench bench-smoke
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,9 +61,6 @@ cross: ## builds for other machines: arm64, with its barriers as they were meant
 
 fuzz-short: ## every fuzz target for FUZZ inputs or time (5000x; 60s)
 	.ci/fuzz $(FUZZ)
-
-arrows: ## how many files of ucp and of its internals use others of their folder
-	@$(GO) run ./internal/archtest/arrows ucp ucp/internal/... wireup
 
 api: ## write docs/api, the exported declarations of each public package; a test compares them
 	$(GO) run ./internal/apilist
