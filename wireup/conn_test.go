@@ -391,3 +391,15 @@ func TestConn_Disconnected(t *testing.T) {
 		assert.True(t, a.conn.Over())
 	}
 }
+
+// TestCursor_Name: a name that is too long, and one with bytes that do not print, is refused.
+func TestCursor_Name(t *testing.T) {
+	for name, ok := range map[string]bool{"abc": true, "abcd": false, "a\x00": false, "a\xff": false, "abc\n": false} {
+		c := cursor{b: append([]byte{byte(len(name))}, name...)}
+		got := c.name(3)
+		assert.Equal(t, !ok, c.bad, "%q", name)
+		if ok {
+			assert.Equal(t, name, got)
+		}
+	}
+}
