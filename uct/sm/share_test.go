@@ -33,15 +33,6 @@ func (h holdings) atMost(other holdings) bool {
 	return h.descriptors <= other.descriptors && h.mappings <= other.mappings && h.goroutines <= other.goroutines
 }
 
-// TestLink_Descriptors: the link to a peer that has a link here takes one descriptor at each end, its socket. Both ends
-// are in this process.
-func TestLink_Descriptors(t *testing.T) {
-	w := openTwo(t, Config{})
-	one := openFDs(t)
-	w.b.connect(t, w.a.meeting())
-	assert.Equal(t, one+2, openFDs(t))
-}
-
 // TestEP_SharesTheLink: EPs that lead to the same iface cost memory of this process only,
 // and live and end on their own.
 func TestEP_SharesTheLink(t *testing.T) {
