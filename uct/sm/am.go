@@ -28,7 +28,7 @@ func (e *EP) AMShort(id uint8, hdr uint64, payload []byte) error {
 		return e.anyShort(id, hdr, 0, 1, payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(wordLen+len(payload)))
-	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+	if l.ctl.state.Load()&stateTell != 0 {
 		l.notify()
 	}
 	l.tx.fetch()
@@ -53,7 +53,7 @@ func (e *EP) AMWords(id uint8, first, second uint64, payload []byte) error {
 		return e.anyShort(id, first, second, 2, payload)
 	}
 	l.tx.publish(s, id, kindInline, uint64(2*wordLen+len(payload)))
-	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+	if l.ctl.state.Load()&stateTell != 0 {
 		l.notify()
 	}
 	l.tx.fetch()
@@ -178,7 +178,7 @@ func (l *outLink) full() error {
 // told tells the peer of a message if it wants to be told. The look at the state
 // comes after the message was published: see membarrier.go.
 func (l *outLink) told() {
-	if l.ctl.state.Load()&(stateRecv|stateAttention) != 0 {
+	if l.ctl.state.Load()&stateTell != 0 {
 		l.notify()
 	}
 }
@@ -187,7 +187,11 @@ func (l *outLink) told() {
 //
 //go:noinline
 func (l *outLink) notify() {
-	if l.ctl.state.Load()&stateAttention != 0 {
+	s := l.ctl.state.Load()
+	if s&stateOften != 0 {
+		s = l.lookAgain()
+	}
+	if s&stateAttention != 0 {
 		mmio.ToDevice()
 		l.attn.Store(1)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/gucx/gucx/internal/attach"
 	"github.com/gucx/gucx/internal/cleanup"
@@ -26,7 +27,9 @@ type Iface struct {
 	marked    bool          // peers mark their attention words
 	lookAtAll bool
 	exchange  exchange
-	opsWait   bool          // some EP may have targetOps
+	opsWait   bool // some EP may have targetOps
+	sleeps    int  // in a row, each within oftenWithin of the one before
+	lastSleep time.Time
 	fence     atomic.Uint32 // of barrier
 	byIndex   []*inLink
 	arb       base.Arbiter

@@ -145,7 +145,7 @@ func (l *inLink) poll() (n int) {
 		}
 	}
 	l.rx.taken()
-	if l.look.Load()&stateSend != 0 {
+	if l.look.Load()&stateGive != 0 {
 		l.wakeSender()
 	}
 	return n

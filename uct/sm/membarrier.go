@@ -18,6 +18,8 @@ const (
 // which acts rarely, runs membarrier(2): when it returns, every running thread of
 // every registered process has passed a full barrier.
 //
+// An iface that sleeps often has its peers pass real barriers for a while: see noteSleep.
+//
 // Where a process cannot register, or the other cannot call, the barriers are
 // real: see producer.fenced, guard.fenced and inLink.look.
 

@@ -31,6 +31,9 @@ type outLink struct {
 	attn     *atomic.Uint32 // the own attention word there
 	wakeFD   int            // the peer's
 
+	sleepsSeen uint32 // the peer's count of sleeps, see lookAgain
+	sentAwake  int    // messages since then
+
 	it        *Iface
 	gid       portGID
 	state     epState          // of EPs that join: epIdle, epDialing or epUp
